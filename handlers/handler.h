@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a handler is given and what it may do (Flare section 3: the function an HPU runs on a
+ * packet). A handler is pure: it sees a validated packet, its slot, the job's constants, time and
+ * random numbers, all through struct fanin_handler_ctx, and answers by emissions that the pipeline
+ * carries out afterwards. It never calls ethdev, logs, allocates or reads a clock, so the same
+ * object code runs in the switch, in a unit test with mbufs on the stack, in a fuzzer or a
+ * simulator.
+ */
+#ifndef FANIN_HANDLERS_HANDLER_H
+#define FANIN_HANDLERS_HANDLER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rte_mbuf.h>
+
+#include "handlers/kernels/kernels.h"
+#include "wire/wire.h"
+
+/* The job as its handler may know it. Constant while any worker can see it. */
+struct fanin_job_params {
+	uint32_t id;
+	uint16_t n_children;    /* 1 to FANIN_WIRE_MAX_CHILDREN */
+	uint16_t window;        /* W; the job owns 2W slots */
+	uint16_t payload_bytes; /* most payload per packet */
+	uint64_t children;      /* bitmap of all children */
+	uint64_t key;
+	enum fanin_isa isa; /* kernels to use */
+};
+
+/* A packet that passed validation and the membership check. */
+struct fanin_packet {
+	struct rte_mbuf *mbuf;
+	struct fanin_headers *headers; /* in the mbuf */
+	void *payload;                 /* in the mbuf */
+	uint32_t payload_len;          /* bytes */
+	uint16_t child;                /* index in the job, the header's rank */
+};
+
+enum fanin_emission_kind {
+	FANIN_EMIT_RESULT, /* to `children`, one mbuf reference each; L2 to L4 headers to be written */
+	FANIN_EMIT_REPEAT, /* an mbuf that was emitted as RESULT before, as it is, to `children` */
+	FANIN_EMIT_REPLY,  /* the packet itself, turned around to its sender */
+};
+
+struct fanin_emission {
+	struct rte_mbuf *mbuf; /* the pipeline owns the references that this emission needs */
+	uint64_t children;     /* bitmap of receivers */
+	enum fanin_emission_kind kind;
+	uint32_t payload_len; /* bytes behind the Fanin header */
+};
+
+/* Room for what one burst can cause; the pipeline empties it after each burst of at most FANIN_BURST packets. */
+#define FANIN_BURST 32
+#define FANIN_MAX_EMISSIONS (FANIN_BURST * 2)
+#define FANIN_MAX_FREES (FANIN_BURST * 4)
+
+struct fanin_handler_stats {
+	uint64_t contributions; /* counted once each */
+	uint64_t duplicates;    /* contributions that were there already */
+	uint64_t results;       /* blocks finished */
+	uint64_t repeats;       /* results sent again */
+	uint64_t pendings;      /* answers that name who is missing */
+};
+
+/* Everything a handler call can reach besides its slot. One per worker; the worker alone reads and writes it. */
+struct fanin_handler_ctx {
+	const struct fanin_job_params *job;
+	uint32_t epoch;  /* run of the job that the packet belongs to */
+	uint64_t now_ns; /* when the burst was received; monotonic */
+	struct fanin_handler_stats *stats;
+	struct fanin_emission emissions[FANIN_MAX_EMISSIONS];
+	struct rte_mbuf *frees[FANIN_MAX_FREES];
+	uint16_t n_emissions;
+	uint16_t n_frees;
+};
+
+/* What became of a packet. */
+enum fanin_verdict {
+	FANIN_VERDICT_HELD, /* the handler keeps or emitted the mbuf */
+	FANIN_VERDICT_FREE, /* the pipeline frees it: merged or a duplicate */
+	FANIN_VERDICT_DROP, /* the pipeline counts *reason, tells the sender and frees it */
+};
+
+struct fanin_handler {
+	const char *name;        /* as in the config, faninctl and reports; at most 15 characters */
+	const char *description; /* one line for people */
+
+	/* Bytes of one slot for a job; the pipeline rounds up to a cache line. */
+	size_t (*slot_size)(const struct fanin_job_params *job);
+
+	/* Mbufs that one slot can hold at most, for the sizing of pools. */
+	unsigned int (*slot_mbufs)(const struct fanin_job_params *job);
+
+	/*
+	 * Makes a zeroed or used slot ready for a run of the job. Mbufs that a used slot holds go
+	 * to ctx->frees. index: of the slot, 0 to 2W - 1.
+	 */
+	void (*slot_reset)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index);
+
+	/*
+	 * A contribution for this slot, which was reset for ctx->epoch. On FANIN_VERDICT_DROP *reason is set.
+	 */
+	enum fanin_verdict (*contribution)(struct fanin_handler_ctx *ctx, void *slot,
+					   struct fanin_packet *packet, enum fanin_reason *reason);
+
+	/* Mbufs in the slot go to ctx->frees; the slot is not used again before slot_reset. */
+	void (*slot_release)(struct fanin_handler_ctx *ctx, void *slot);
+
+	struct fanin_handler *next; /* registry's */
+};
+
+/*
+ * Adds a handler to the registry. Called by FANIN_HANDLER_REGISTER before main, single-threaded.
+ */
+void fanin_handler_register(struct fanin_handler *handler);
+
+/*
+ * The handler of a name, or NULL. Thread-safe after start-up.
+ */
+const struct fanin_handler *fanin_handler_find(const char *name);
+
+/*
+ * The first handler, then the next of each one by its next pointer. Thread-safe after start-up.
+ */
+const struct fanin_handler *fanin_handler_first(void);
+
+#define FANIN_HANDLER_REGISTER(handler)                                                            \
+	static void __attribute__((constructor)) register_##handler(void)                          \
+	{                                                                                          \
+		fanin_handler_register(&(handler));                                                \
+	}
+
+/* Appends an emission. A handler call makes at most two. */
+static inline void
+fanin_emit(struct fanin_handler_ctx *ctx, enum fanin_emission_kind kind, struct rte_mbuf *mbuf,
+	   uint64_t children, uint32_t payload_len)
+{
+	struct fanin_emission *emission = &ctx->emissions[ctx->n_emissions++];
+
+	emission->mbuf = mbuf;
+	emission->children = children;
+	emission->kind = kind;
+	emission->payload_len = payload_len;
+}
+
+/* Gives up one reference of an mbuf. */
+static inline void
+fanin_release(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf)
+{
+	ctx->frees[ctx->n_frees++] = mbuf;
+}
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The list of handlers in this build, in the order of their names. Handlers add themselves before main; from then on it is
+ * constant and any thread may read it.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "handlers/handler.h"
+
+static struct fanin_handler *first;
+
+void
+fanin_handler_register(struct fanin_handler *handler)
+{
+	struct fanin_handler **link = &first;
+
+	while (*link != NULL && strcmp((*link)->name, handler->name) < 0)
+		link = &(*link)->next;
+	assert(*link == NULL || strcmp((*link)->name, handler->name) != 0);
+	handler->next = *link;
+	*link = handler;
+}
+
+const struct fanin_handler *
+fanin_handler_find(const char *name)
+{
+	const struct fanin_handler *handler = first;
+
+	while (handler != NULL && strcmp(handler->name, name) != 0)
+		handler = handler->next;
+	return handler;
+}
+
+const struct fanin_handler *
+fanin_handler_first(void)
+{
+	return first;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a worker counts. One struct per worker and cache line aligned: the worker writes, the
+ * control thread reads without synchronisation (each counter is a naturally aligned 64-bit word)
+ * and adds the workers up.
+ */
+#ifndef FANIN_PIPELINE_COUNTERS_H
+#define FANIN_PIPELINE_COUNTERS_H
+
+#include <stdint.h>
+
+#include <rte_common.h>
+
+#include "wire/reasons.h"
+
+#define PIPELINE_MAX_PORTS 64
+
+struct port_counters {
+	uint64_t rx_frames;
+	uint64_t rx_bytes;
+	uint64_t tx_frames;
+	uint64_t tx_bytes;
+	uint64_t tx_dropped;
+};
+
+struct counters {
+	uint64_t bursts;      /* polls that brought packets */
+	uint64_t empty_polls; /* rounds over all queues that brought none */
+	uint64_t packets;
+	uint64_t busy_cycles;  /* TSC, rounds that brought packets */
+	uint64_t forwarded;    /* foreign frames to a known port */
+	uint64_t flooded;      /* foreign frames to all other ports */
+	uint64_t local;        /* ARP, ICMP, JOIN and LEAVE for the switch itself */
+	uint64_t handed_over;  /* packets passed to the worker that owns their slot */
+	uint64_t learn_failed; /* source addresses that the full MAC table could not take */
+	uint64_t fault_duplicates;
+	uint64_t fault_reorders;
+	uint64_t drops[FANIN_REASON_COUNT];
+	struct port_counters ports[PIPELINE_MAX_PORTS];
+} __rte_cache_aligned;
+
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Admission, publication and removal of jobs (Flare section 4: memory is split statically over a
+ * maximum of jobs, and what does not fit is refused). Main thread only; see job_run.c for what
+ * packets change.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_malloc.h>
+#include <rte_random.h>
+
+#include "pipeline/job.h"
+#include "pipeline/pipeline.h"
+
+static uint32_t
+round_down_power_of_two(uint32_t value)
+{
+	return value == 0 ? 0 : 1u << (31 - (unsigned int)__builtin_clz(value));
+}
+
+struct job_table *
+job_table_create(uint16_t max_jobs, uint32_t slots)
+{
+	struct job_table *table = rte_zmalloc("job_table", sizeof(*table), RTE_CACHE_LINE_SIZE);
+
+	if (table == NULL)
+		return NULL;
+	table->max_jobs = max_jobs;
+	table->slots_per_job = round_down_power_of_two(slots / max_jobs);
+	if (table->slots_per_job > 2 * FANIN_WIRE_MAX_WINDOW)
+		table->slots_per_job = 2 * FANIN_WIRE_MAX_WINDOW;
+	/* A restarted switch must not take up the epochs of the one before it. */
+	table->next_epoch = (uint32_t)rte_rand() | 1;
+	return table;
+}
+
+static void
+job_free(struct job *job)
+{
+	struct fanin_handler_ctx ctx = { .job = &job->params };
+
+	for (uint32_t i = 0; job->slots != NULL && i <= job->slot_mask; i++) {
+		if (job->slot_epochs[i] == 0)
+			continue;
+		job->handler->slot_release(&ctx, job->slots + i * job->slot_size);
+		for (uint16_t k = 0; k < ctx.n_frees; k++)
+			rte_pktmbuf_free(ctx.frees[k]);
+		ctx.n_frees = 0;
+	}
+	rte_free(job->slots);
+	rte_free(job->slot_epochs);
+	rte_free(job->worker_stats);
+	rte_free(job);
+}
+
+void
+job_table_free(struct job_table *table)
+{
+	if (table == NULL)
+		return;
+	for (uint32_t id = 0; id <= FANIN_WIRE_MAX_JOB; id++) {
+		if (table->jobs[id] != NULL)
+			job_free(table->jobs[id]);
+	}
+	rte_free(table);
+}
+
+/* Checks the members and finds the largest payload that all their ports carry. */
+static int
+check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint32_t *payload,
+	      char *error)
+{
+	uint32_t mtu = UINT16_MAX;
+
+	if (spec->n_members == 0 || spec->n_members > FANIN_WIRE_MAX_CHILDREN) {
+		snprintf(error, PIPELINE_ERROR_LEN, "found %u members, expected 1 to %u",
+			 spec->n_members, FANIN_WIRE_MAX_CHILDREN);
+		return -EINVAL;
+	}
+	for (uint16_t i = 0; i < spec->n_members; i++) {
+		uint16_t port_mtu = pipeline->ports[spec->members[i].port].mtu;
+
+		mtu = RTE_MIN(mtu, (uint32_t)port_mtu);
+		for (uint16_t k = 0; k < i; k++) {
+			char text[INET_ADDRSTRLEN];
+
+			if (spec->members[i].ip_be != spec->members[k].ip_be)
+				continue;
+			inet_ntop(AF_INET, &spec->members[i].ip_be, text, sizeof(text));
+			snprintf(error, PIPELINE_ERROR_LEN,
+				 "members %u and %u both have the address %s, expected one for each",
+				 k, i, text);
+			return -EINVAL;
+		}
+	}
+	*payload = fanin_payload_for_mtu(mtu);
+	if (spec->payload_bytes == 0)
+		return 0;
+	if (spec->payload_bytes % FANIN_PAYLOAD_ALIGN != 0 || spec->payload_bytes > *payload) {
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found payload_bytes %u, expected a multiple of %u up to %u (least MTU of the members' ports is %u)",
+			 spec->payload_bytes, FANIN_PAYLOAD_ALIGN, *payload, mtu);
+		return -EINVAL;
+	}
+	*payload = spec->payload_bytes;
+	return 0;
+}
+
+static void
+job_result_headers(const struct pipeline *pipeline, struct job *job)
+{
+	uint32_t group = 0xefc00000u |
+			 job->params.id; /* 239.192.0.0/14, RFC 2365: organisation-local */
+	struct fanin_flow flow = {
+		.dst_mac = { 0x01, 0x00, 0x5e, (uint8_t)(group >> 16 & 0x7f), (uint8_t)(group >> 8),
+			     (uint8_t)group },
+		.dst_ip_be = htonl(group),
+		.src_ip_be = pipeline->ip_be,
+		.dst_port = ntohs(pipeline->udp_port_be),
+		.src_port = ntohs(pipeline->udp_port_be),
+	};
+
+	memcpy(flow.src_mac, pipeline->mac, sizeof(flow.src_mac));
+	job->group_be = flow.dst_ip_be;
+	fanin_wire_encode_l4(&job->result_headers, &flow, 0);
+}
+
+static int
+job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
+	     const struct fanin_handler *handler, uint32_t slots, uint32_t payload,
+	     struct job **allocated)
+{
+	struct job *job = rte_zmalloc("job", sizeof(*job), RTE_CACHE_LINE_SIZE);
+
+	if (job == NULL)
+		return -ENOMEM;
+	job->handler = handler;
+	job->params.id = spec->id;
+	job->params.n_children = spec->n_members;
+	job->params.window = (uint16_t)(slots / 2);
+	job->params.payload_bytes = (uint16_t)payload;
+	job->params.children = spec->n_members == 64 ? UINT64_MAX
+						     : (UINT64_C(1) << spec->n_members) - 1;
+	job->params.key = spec->key;
+	job->params.isa = fanin_isa_detect();
+	job->slot_mask = slots - 1;
+	job->slot_size = RTE_ALIGN_CEIL(handler->slot_size(&job->params), RTE_CACHE_LINE_SIZE);
+	job->slots = rte_zmalloc("job_slots", slots * job->slot_size, RTE_CACHE_LINE_SIZE);
+	job->slot_epochs = rte_zmalloc("job_epochs", slots * sizeof(*job->slot_epochs),
+				       RTE_CACHE_LINE_SIZE);
+	job->n_workers = pipeline->n_workers;
+	job->worker_stats = rte_zmalloc("job_stats", job->n_workers * sizeof(*job->worker_stats),
+					RTE_CACHE_LINE_SIZE);
+	if (job->slots == NULL || job->slot_epochs == NULL || job->worker_stats == NULL) {
+		rte_free(job->slots);
+		rte_free(job->slot_epochs);
+		rte_free(job->worker_stats);
+		rte_free(job);
+		return -ENOMEM;
+	}
+	rte_spinlock_init(&job->lock);
+	for (uint16_t i = 0; i < spec->n_members; i++) {
+		job->members[i].ip_be = job->child_ips_be[i] = spec->members[i].ip_be;
+		job->members[i].port = job->child_ports[i] = spec->members[i].port;
+	}
+	job_result_headers(pipeline, job);
+	*allocated = job;
+	return 0;
+}
+
+/* Finds or checks the job's number. */
+static int
+choose_id(const struct job_table *table, struct job_spec *spec, const char **code, char *error)
+{
+	if (table->n_jobs >= table->max_jobs) {
+		*code = "no_room";
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "%u jobs exist, limits.max_jobs is %u: destroy one first", table->n_jobs,
+			 table->max_jobs);
+		return -ENOSPC;
+	}
+	for (uint32_t id = 1; spec->id == 0 && id <= FANIN_WIRE_MAX_JOB; id++) {
+		if (table->jobs[id] == NULL)
+			spec->id = id;
+	}
+	if (table->jobs[spec->id] != NULL) {
+		*code = "exists";
+		snprintf(error, PIPELINE_ERROR_LEN, "job %u exists already", spec->id);
+		return -EEXIST;
+	}
+	return 0;
+}
+
+int
+job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job **created,
+	   const char **code, char *error)
+{
+	struct job_table *table = pipeline->jobs;
+	struct job_spec spec = *asked;
+	const struct fanin_handler *handler = fanin_handler_find(spec.handler);
+	uint32_t slots = spec.slots == 0 ? table->slots_per_job : spec.slots;
+	uint32_t payload;
+	struct job *job;
+	int ret;
+
+	*code = "invalid";
+	if (handler == NULL) {
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found handler \"%s\", expected one that `version` lists", spec.handler);
+		return -EINVAL;
+	}
+	ret = check_members(pipeline, &spec, &payload, error);
+	if (ret != 0)
+		return ret;
+	if (slots < 2 || (slots & (slots - 1)) != 0) {
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found %u slots, expected a power of two from 2 to %u", slots,
+			 table->slots_per_job);
+		return -EINVAL;
+	}
+	ret = choose_id(table, &spec, code, error);
+	if (ret != 0)
+		return ret;
+	if (slots > table->slots_per_job) {
+		*code = "no_room";
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "asked for %u slots, %u are available to each job (limits.slots over limits.max_jobs)",
+			 slots, table->slots_per_job);
+		return -ENOSPC;
+	}
+	ret = job_allocate(pipeline, &spec, handler, slots, payload, &job);
+	if (ret != 0) {
+		*code = "no_room";
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "no memory for %u slots: raise memory.megabytes", slots);
+		return ret;
+	}
+	table->n_jobs++;
+	__atomic_store_n(&table->jobs[spec.id], job, __ATOMIC_RELEASE);
+	*created = job;
+	return 0;
+}
+
+int
+job_destroy(struct pipeline *pipeline, uint32_t id)
+{
+	struct job_table *table = pipeline->jobs;
+	struct job *job = job_lookup(table, id);
+
+	if (job == NULL)
+		return -ENOENT;
+	__atomic_store_n(&table->jobs[id], NULL, __ATOMIC_RELEASE);
+	rte_rcu_qsbr_synchronize(pipeline->qsbr, RTE_QSBR_THRID_INVALID);
+	table->n_jobs--;
+	job_free(job);
+	return 0;
+}
+
+void
+job_stats(const struct job *job, struct fanin_handler_stats *sum)
+{
+	memset(sum, 0, sizeof(*sum));
+	for (uint16_t i = 0; i < job->n_workers; i++) {
+		const struct fanin_handler_stats *stats = &job->worker_stats[i].stats;
+
+		sum->contributions += stats->contributions;
+		sum->duplicates += stats->duplicates;
+		sum->results += stats->results;
+		sum->repeats += stats->repeats;
+		sum->pendings += stats->pendings;
+	}
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Jobs: who takes part, the slots they own, and the table that workers look them up in. Jobs are
+ * made and destroyed by the main thread and published by RCU; what a run of the job changes
+ * (members that join and leave) is guarded by the job's lock, taken for JOIN and LEAVE packets
+ * only.
+ */
+#ifndef FANIN_PIPELINE_JOB_H
+#define FANIN_PIPELINE_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_rcu_qsbr.h>
+#include <rte_spinlock.h>
+
+#include "handlers/handler.h"
+#include "pipeline/counters.h"
+
+struct pipeline;
+
+/* What a member is, and where its current process is. */
+struct job_member {
+	uint32_t ip_be;
+	uint16_t port;  /* index in pipeline->ports */
+	bool joined;    /* under lock: rw */
+	uint8_t mac[6]; /* under lock: rw */
+	uint64_t nonce; /* of the JOIN; under lock: rw */
+};
+
+struct job_worker_stats {
+	struct fanin_handler_stats stats; /* its worker: rw, control: ro */
+} __rte_cache_aligned;
+
+struct job {
+	/* Constant from creation; workers: ro. */
+	struct fanin_job_params params;
+	const struct fanin_handler *handler;
+	uint8_t *slots;
+	uint32_t *slot_epochs; /* run that each slot was reset for; the slot's worker: rw */
+	size_t slot_size;
+	uint32_t slot_mask; /* 2W - 1 */
+	uint32_t group_be;
+	struct fanin_headers result_headers; /* L2 to L4 of results, lengths to be filled in */
+	uint16_t child_ports[FANIN_WIRE_MAX_CHILDREN];
+	uint32_t child_ips_be[FANIN_WIRE_MAX_CHILDREN];
+
+	/* The run. Written under lock, read by workers with acquire. */
+	uint32_t epoch; /* 0: no run; else all members have joined */
+
+	rte_spinlock_t lock;
+	uint64_t joined; /* bitmap; under lock: rw */
+	struct job_member members[FANIN_WIRE_MAX_CHILDREN];
+
+	struct job_worker_stats *worker_stats;
+	uint16_t n_workers;
+};
+
+/* What is asked for when a job is made. */
+struct job_spec {
+	uint32_t id;  /* 0: the smallest that is free */
+	uint64_t key; /* 0 is not allowed */
+	const char *handler;
+	uint32_t slots;         /* power of two; 0: as many as a job may have */
+	uint32_t payload_bytes; /* 0: what the members' ports carry */
+	uint16_t n_members;
+	struct {
+		uint16_t port; /* index */
+		uint32_t ip_be;
+	} members[FANIN_WIRE_MAX_CHILDREN];
+};
+
+struct job_table {
+	struct job *jobs[FANIN_WIRE_MAX_JOB + 1]; /* control: w (release), workers: r (acquire) */
+	uint32_t next_epoch;                      /* unique over all jobs of this process; atomic */
+	uint16_t max_jobs;
+	uint16_t n_jobs;
+	uint32_t slots_per_job; /* the static split: power of two */
+};
+
+/*
+ * Makes a table for max_jobs that split `slots` evenly. Returns NULL without memory.
+ */
+struct job_table *job_table_create(uint16_t max_jobs, uint32_t slots);
+
+/* Destroys the jobs that are left; the workers must have stopped. */
+void job_table_free(struct job_table *table);
+
+/*
+ * Admits a job and publishes it. Main thread.
+ *
+ * error: PIPELINE_ERROR_LEN bytes, says what was asked and what is available; *code a static
+ * control error code. Returns 0 and sets *created (owned by the table), or -errno.
+ */
+int job_create(struct pipeline *pipeline, const struct job_spec *spec, struct job **created,
+	       const char **code, char *error);
+
+/*
+ * Withdraws a job, waits until no worker can see it, and frees its slots. Main thread; workers go
+ * on. Returns 0 or -ENOENT.
+ */
+int job_destroy(struct pipeline *pipeline, uint32_t id);
+
+/* Worker or main thread: the job of an id, or NULL. A worker's pointer holds until its next quiescent state. */
+static inline struct job *
+job_lookup(const struct job_table *table, uint32_t id)
+{
+	if (id > FANIN_WIRE_MAX_JOB)
+		return NULL;
+	return __atomic_load_n(&table->jobs[id], __ATOMIC_ACQUIRE);
+}
+
+/* Adds up what the workers counted for the job. */
+void job_stats(const struct job *job, struct fanin_handler_stats *sum);
+
+/*
+ * A member's JOIN, already checked against port, source and key. Worker.
+ *
+ * Returns FANIN_REASON_NONE and fills *state, *joined and *epoch, or the reason to refuse.
+ */
+enum fanin_reason job_join(struct job_table *table, struct job *job, uint16_t rank,
+			   const uint8_t mac[6], const struct fanin_join_body *body,
+			   enum fanin_join_state *state, uint64_t *joined, uint32_t *epoch);
+
+/* A member's LEAVE, likewise checked; harmless when repeated. Worker. */
+void job_leave(struct job *job, uint16_t rank, uint32_t epoch);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Runs of a job: members join, the run becomes active when all have, and it ends when all have
+ * left. A process that died without leaving is replaced by its successor's JOIN, which carries
+ * another nonce; the successor has to wait until the others have left the old run too. Each run has
+ * an epoch of its own, so packets of an old run never reach a new one.
+ */
+#include <string.h>
+
+#include "pipeline/job.h"
+
+/* Under the lock. */
+static void
+member_remove(struct job *job, uint16_t rank)
+{
+	job->members[rank].joined = false;
+	job->joined &= ~(UINT64_C(1) << rank);
+	if (job->joined == 0)
+		__atomic_store_n(&job->epoch, 0, __ATOMIC_RELEASE);
+}
+
+static enum fanin_reason
+member_add(struct job_table *table, struct job *job, uint16_t rank, const uint8_t mac[6],
+	   const struct fanin_join_body *body)
+{
+	struct job_member *member = &job->members[rank];
+
+	if (member->joined && member->nonce == body->nonce)
+		return FANIN_REASON_NONE;
+	if (member->joined)
+		member_remove(job, rank);
+	if (job->epoch != 0)
+		return FANIN_REASON_MEMBER_BUSY;
+	member->joined = true;
+	member->nonce = body->nonce;
+	memcpy(member->mac, mac, sizeof(member->mac));
+	job->joined |= UINT64_C(1) << rank;
+	if (job->joined == job->params.children) {
+		uint32_t epoch = __atomic_fetch_add(&table->next_epoch, 1, __ATOMIC_RELAXED);
+
+		/* 0 stands for "no run": the counter steps over it when it wraps. */
+		if (epoch == 0)
+			epoch = __atomic_fetch_add(&table->next_epoch, 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&job->epoch, epoch, __ATOMIC_RELEASE);
+	}
+	return FANIN_REASON_NONE;
+}
+
+enum fanin_reason
+job_join(struct job_table *table, struct job *job, uint16_t rank, const uint8_t mac[6],
+	 const struct fanin_join_body *body, enum fanin_join_state *state, uint64_t *joined,
+	 uint32_t *epoch)
+{
+	enum fanin_reason reason;
+
+	if (body->size != job->params.n_children)
+		return FANIN_REASON_SIZE;
+	if (body->mtu < job->params.payload_bytes + (uint32_t)FANIN_MTU_OVERHEAD)
+		return FANIN_REASON_MTU;
+	rte_spinlock_lock(&job->lock);
+	reason = member_add(table, job, rank, mac, body);
+	*epoch = job->epoch;
+	*joined = job->joined;
+	*state = job->epoch != 0 ? FANIN_JOIN_ACTIVE : FANIN_JOIN_WAITING;
+	rte_spinlock_unlock(&job->lock);
+	return reason;
+}
+
+void
+job_leave(struct job *job, uint16_t rank, uint32_t epoch)
+{
+	rte_spinlock_lock(&job->lock);
+	/* The LEAVE of an earlier run may arrive late. Before a run, LEAVE and JOIN carry epoch 0. */
+	if (job->members[rank].joined && job->epoch == epoch)
+		member_remove(job, rank);
+	rte_spinlock_unlock(&job->lock);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who may speak for a job: the check that every Fanin packet passes, and the answers to JOIN and LEAVE.
+ */
+#include <string.h>
+
+#include "pipeline/worker.h"
+
+#include "pipeline/fastpath.h"
+
+enum fanin_reason
+worker_member_check(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, struct job **found)
+{
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	const struct fanin_hdr *hdr = &headers->fanin;
+	struct job *job = job_lookup(pipeline->jobs, hdr->job);
+
+	*found = job;
+	if (unlikely(job == NULL))
+		return FANIN_REASON_JOB;
+	if (unlikely(hdr->key != job->params.key))
+		return FANIN_REASON_KEY;
+	if (unlikely(hdr->rank >= job->params.n_children))
+		return FANIN_REASON_RANK;
+	if (unlikely(ingress_port(pipeline, mbuf) != job->child_ports[hdr->rank]))
+		return FANIN_REASON_PORT;
+	if (unlikely(headers->ip.src_be != job->child_ips_be[hdr->rank]))
+		return FANIN_REASON_SOURCE;
+	return FANIN_REASON_NONE;
+}
+
+static void
+answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
+{
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+	struct fanin_join_body join;
+	struct fanin_join_ack_body ack = { .group_be = job->group_be };
+	enum fanin_join_state state;
+	enum fanin_reason reason;
+	uint32_t epoch;
+	uint64_t joined;
+
+	memcpy(&join, headers + 1, sizeof(join));
+	reason = job_join(worker->pipeline->jobs, job, headers->fanin.rank, headers->eth.src, &join,
+			  &state, &joined, &epoch);
+	if (reason != FANIN_REASON_NONE) {
+		worker_refuse(worker, mbuf, reason);
+		return;
+	}
+	ack.nonce = join.nonce;
+	ack.state = (uint16_t)state;
+	ack.size = job->params.n_children;
+	ack.window = job->params.window;
+	ack.payload_bytes = job->params.payload_bytes;
+	strncpy(ack.handler, job->handler->name, sizeof(ack.handler) - 1);
+	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_JOIN_ACK, job->params.id, epoch,
+				 job->params.key);
+	headers->fanin.members = joined;
+	memcpy(headers + 1, &ack, sizeof(ack));
+	worker_reply(worker, mbuf, sizeof(ack), headers->udp.src_be);
+}
+
+static void
+answer_leave(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
+{
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+
+	job_leave(job, headers->fanin.rank, headers->fanin.epoch);
+	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_LEAVE_ACK, job->params.id,
+				 headers->fanin.epoch, job->params.key);
+	worker_reply(worker, mbuf, 0, headers->udp.src_be);
+}
+
+void
+worker_membership(struct worker *worker, struct rte_mbuf *mbuf)
+{
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	enum fanin_reason reason;
+	struct job *job;
+
+	worker->counters.local++;
+	reason = worker_member_check(worker->pipeline, mbuf, &job);
+	/* The process that wants to join is waiting for a word, whatever is wrong with it. */
+	if (reason != FANIN_REASON_NONE)
+		worker_refuse(worker, mbuf, reason);
+	else if (headers->fanin.type == FANIN_TYPE_JOIN)
+		answer_join(worker, mbuf, job);
+	else
+		answer_leave(worker, mbuf, job);
+}

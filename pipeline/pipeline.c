@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Set-up and tear-down of the pipeline, and its state as the main thread sees it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_ethdev.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <rte_malloc.h>
+
+#include "pipeline/job.h"
+#include "pipeline/mac_table.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/worker.h"
+
+uint64_t
+pipeline_now_ns(void)
+{
+	static uint64_t hz;
+	uint64_t tsc = rte_rdtsc();
+
+	if (hz == 0)
+		hz = rte_get_tsc_hz();
+	return tsc / hz * 1000000000u + tsc % hz * 1000000000u / hz;
+}
+
+static int
+rcu_create(struct pipeline *pipeline)
+{
+	size_t size = rte_rcu_qsbr_get_memsize(pipeline->n_workers);
+
+	pipeline->qsbr = rte_zmalloc("qsbr", size, RTE_CACHE_LINE_SIZE);
+	if (pipeline->qsbr == NULL)
+		return -ENOMEM;
+	if (rte_rcu_qsbr_init(pipeline->qsbr, pipeline->n_workers) != 0)
+		return -rte_errno;
+	for (uint16_t i = 0; i < pipeline->n_workers; i++)
+		rte_rcu_qsbr_thread_register(pipeline->qsbr, i);
+	return 0;
+}
+
+/* Rx queues go round the workers. A tx queue that several workers use gets a lock. */
+static int
+assign_queues(struct pipeline *pipeline, rte_spinlock_t *locks)
+{
+	for (uint16_t p = 0; p < pipeline->n_ports; p++) {
+		const struct pipeline_port *port = &pipeline->ports[p];
+
+		for (uint16_t q = 0; q < port->n_queues; q++) {
+			struct worker *worker = pipeline->workers[(p + q) % pipeline->n_workers];
+
+			if (worker->n_rx_queues == RTE_DIM(worker->rx_queues))
+				return -ENOSPC;
+			worker->rx_queues[worker->n_rx_queues++] =
+				(struct rx_queue){ .ethdev = port->ethdev, .queue = q, .port = p };
+		}
+		for (uint16_t i = 0; i < pipeline->n_workers; i++) {
+			struct tx_buffer *tx = &pipeline->workers[i]->tx[p];
+
+			tx->ethdev = port->ethdev;
+			tx->queue = i % port->n_queues;
+			if (port->n_queues < pipeline->n_workers)
+				tx->lock = &locks[p * PIPELINE_MAX_WORKERS + tx->queue];
+		}
+	}
+	return 0;
+}
+
+static int
+worker_create(struct pipeline *pipeline, uint16_t index)
+{
+	unsigned int socket = rte_lcore_to_socket_id(pipeline->lcores[index]);
+	struct worker *worker = rte_zmalloc_socket("worker", sizeof(*worker), RTE_CACHE_LINE_SIZE,
+						   (int)socket);
+
+	if (worker == NULL)
+		return -ENOMEM;
+	pipeline->workers[index] = worker;
+	worker->pipeline = pipeline;
+	worker->index = index;
+	faults_init(&worker->faults, &pipeline->faults, index);
+	if (pipeline->n_workers > 1) {
+		char name[RTE_RING_NAMESIZE];
+
+		snprintf(name, sizeof(name), "inbox_%u", index);
+		worker->inbox = rte_ring_create(name, WORKER_INBOX, (int)socket, RING_F_SC_DEQ);
+		if (worker->inbox == NULL)
+			return -rte_errno;
+	}
+	return 0;
+}
+
+static void
+copy_options(struct pipeline *pipeline, const struct pipeline_options *options)
+{
+	pipeline->ip_be = options->ip_be;
+	memcpy(pipeline->mac, options->mac, sizeof(pipeline->mac));
+	pipeline->udp_port_be = rte_cpu_to_be_16(options->udp_port);
+	pipeline->idle = options->idle;
+	pipeline->idle_empty_polls = options->idle_empty_polls;
+	pipeline->idle_sleep_us = options->idle_sleep_us;
+	pipeline->mac_age_seconds = options->mac_age_seconds;
+	pipeline->faults = options->faults;
+	pipeline->pool = options->pool;
+	pipeline->n_ports = options->n_ports;
+	pipeline->n_workers = options->n_workers;
+	memset(pipeline->port_of_ethdev, 0xff, sizeof(pipeline->port_of_ethdev));
+	for (uint16_t i = 0; i < options->n_ports; i++) {
+		pipeline->ports[i] = options->ports[i];
+		pipeline->port_of_ethdev[options->ports[i].ethdev] = i;
+	}
+	for (uint16_t i = 0; i < options->n_workers; i++)
+		pipeline->lcores[i] = options->lcores[i];
+}
+
+int
+pipeline_create(const struct pipeline_options *options, struct pipeline **created, char *error)
+{
+	struct pipeline *pipeline = rte_zmalloc("pipeline", sizeof(*pipeline), RTE_CACHE_LINE_SIZE);
+	rte_spinlock_t *locks;
+	int ret = -ENOMEM;
+
+	if (pipeline == NULL)
+		goto fail;
+	copy_options(pipeline, options);
+	ret = rcu_create(pipeline);
+	if (ret != 0)
+		goto fail;
+	ret = -ENOMEM;
+	pipeline->jobs = job_table_create(options->max_jobs, options->slots);
+	pipeline->macs = mac_table_create(options->mac_entries, pipeline->qsbr);
+	if (pipeline->jobs == NULL || pipeline->macs == NULL)
+		goto fail;
+	for (uint16_t i = 0; i < pipeline->n_workers; i++) {
+		ret = worker_create(pipeline, i);
+		if (ret != 0)
+			goto fail;
+	}
+	locks = rte_zmalloc("tx_locks", sizeof(*locks) * PIPELINE_MAX_PORTS * PIPELINE_MAX_WORKERS,
+			    RTE_CACHE_LINE_SIZE);
+	ret = -ENOMEM;
+	if (locks == NULL)
+		goto fail;
+	pipeline->tx_locks = locks;
+	ret = assign_queues(pipeline, locks);
+	if (ret != 0)
+		goto fail;
+	*created = pipeline;
+	return 0;
+
+fail:
+	snprintf(error, PIPELINE_ERROR_LEN,
+		 "cannot set up the pipeline for %u ports and %u workers: %s", options->n_ports,
+		 options->n_workers, strerror(-ret));
+	pipeline_free(pipeline);
+	return ret;
+}
+
+int
+pipeline_start(struct pipeline *pipeline)
+{
+	for (uint16_t i = 0; i < pipeline->n_workers; i++) {
+		int ret = rte_eal_remote_launch(worker_main, pipeline->workers[i],
+						pipeline->lcores[i]);
+
+		if (ret != 0) {
+			pipeline_stop(pipeline);
+			return ret;
+		}
+		pipeline->running = true;
+	}
+	return 0;
+}
+
+void
+pipeline_stop(struct pipeline *pipeline)
+{
+	__atomic_store_n(&pipeline->stop, true, __ATOMIC_RELAXED);
+	for (uint16_t i = 0; i < pipeline->n_workers; i++)
+		rte_eal_wait_lcore(pipeline->lcores[i]);
+	pipeline->running = false;
+}
+
+void
+pipeline_free(struct pipeline *pipeline)
+{
+	if (pipeline == NULL)
+		return;
+	job_table_free(pipeline->jobs);
+	mac_table_free(pipeline->macs);
+	for (uint16_t i = 0; i < pipeline->n_workers; i++) {
+		struct worker *worker = pipeline->workers[i];
+		void *mbuf;
+
+		if (worker == NULL)
+			continue;
+		while (worker->inbox != NULL && rte_ring_dequeue(worker->inbox, &mbuf) == 0)
+			rte_pktmbuf_free(mbuf);
+		rte_ring_free(worker->inbox);
+		rte_free(worker);
+	}
+	rte_free(pipeline->tx_locks);
+	rte_free(pipeline->qsbr);
+	rte_free(pipeline);
+}
+
+const struct counters *
+pipeline_worker_counters(const struct pipeline *pipeline, unsigned int worker)
+{
+	return &pipeline->workers[worker]->counters;
+}
+
+void
+pipeline_counters(const struct pipeline *pipeline, struct counters *sum)
+{
+	/* struct counters is made of uint64_t only. */
+	const size_t n = sizeof(*sum) / sizeof(uint64_t);
+	uint64_t *to = (uint64_t *)sum;
+
+	memset(sum, 0, sizeof(*sum));
+	for (uint16_t i = 0; i < pipeline->n_workers; i++) {
+		const uint64_t *from = (const uint64_t *)&pipeline->workers[i]->counters;
+
+		for (size_t k = 0; k < n; k++)
+			to[k] += __atomic_load_n(&from[k], __ATOMIC_RELAXED);
+	}
+}
+
+void
+pipeline_housekeep(struct pipeline *pipeline)
+{
+	mac_table_age(pipeline->macs, (uint32_t)(pipeline_now_ns() / 1000000000u),
+		      pipeline->mac_age_seconds);
+}
+
+int
+pipeline_port_find(const struct pipeline *pipeline, const char *name)
+{
+	for (uint16_t i = 0; i < pipeline->n_ports; i++) {
+		if (strcmp(pipeline->ports[i].name, name) == 0)
+			return i;
+	}
+	return -ENOENT;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The pipeline: workers that poll ports, switch foreign frames and run handlers on Fanin packets.
+ * This header is what the daemon sees: it sets the pipeline up, starts and stops it, and reads its
+ * state from the main thread.
+ */
+#ifndef FANIN_PIPELINE_PIPELINE_H
+#define FANIN_PIPELINE_PIPELINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rte_mempool.h>
+#include <rte_rcu_qsbr.h>
+
+#include "pipeline/counters.h"
+
+#define PIPELINE_NAME_LEN 32
+#define PIPELINE_MAX_WORKERS 16
+#define PIPELINE_ERROR_LEN 512
+
+struct job_table;
+struct mac_table;
+struct worker;
+
+/* A frame's payload is 64-byte aligned if its start is 32 modulo 64: the private area shifts the data by this much. */
+#define PIPELINE_MBUF_PRIV_SIZE 32
+
+enum pipeline_idle {
+	PIPELINE_IDLE_YIELD, /* give the core away after empty polls */
+	PIPELINE_IDLE_SPIN,  /* never */
+	PIPELINE_IDLE_SLEEP, /* yield, and sleep after many more empty polls */
+};
+
+struct pipeline_port {
+	char name[PIPELINE_NAME_LEN];
+	uint16_t ethdev;   /* DPDK's port id, configured and started */
+	uint16_t mtu;      /* bytes */
+	uint16_t n_queues; /* rx queues; as many tx queues */
+};
+
+struct pipeline_faults {
+	double drop; /* shares of Fanin packets, each way; 0 to 1 */
+	double duplicate;
+	double reorder;
+	uint64_t seed;
+};
+
+struct pipeline_options {
+	uint32_t ip_be; /* the switch's own address */
+	uint8_t mac[6];
+	uint16_t udp_port; /* host order */
+	enum pipeline_idle idle;
+	uint32_t idle_empty_polls;
+	uint32_t idle_sleep_us;
+	uint16_t max_jobs;
+	uint32_t slots;
+	uint32_t mac_entries;
+	uint32_t mac_age_seconds;
+	struct pipeline_faults faults;
+	struct rte_mempool *pool;
+	const struct pipeline_port *ports; /* copied */
+	uint16_t n_ports;
+	const unsigned int *lcores; /* of the workers; copied */
+	uint16_t n_workers;
+};
+
+struct pipeline {
+	uint32_t ip_be;
+	uint8_t mac[6];
+	uint16_t udp_port_be;
+	enum pipeline_idle idle;
+	uint32_t idle_empty_polls;
+	uint32_t idle_sleep_us;
+	uint32_t mac_age_seconds;
+	struct pipeline_faults faults;
+	struct rte_mempool *pool;
+	struct pipeline_port ports[PIPELINE_MAX_PORTS];
+	uint16_t port_of_ethdev[RTE_MAX_ETHPORTS]; /* index in ports, UINT16_MAX: none */
+	uint16_t n_ports;
+	uint16_t n_workers;
+	struct worker *workers[PIPELINE_MAX_WORKERS];
+	unsigned int lcores[PIPELINE_MAX_WORKERS];
+	struct job_table *jobs;
+	struct mac_table *macs;
+	struct rte_rcu_qsbr *qsbr;
+	void *tx_locks; /* of tx queues that workers share */
+	bool running;
+	bool stop; /* control: w, workers: r; relaxed atomic */
+};
+
+/*
+ * Builds tables and workers. The ports must be started.
+ *
+ * error: PIPELINE_ERROR_LEN bytes. Returns 0 and sets *pipeline, or -errno with *error filled.
+ */
+int pipeline_create(const struct pipeline_options *options, struct pipeline **pipeline, char *error);
+
+/* Launches the workers on their lcores. Returns 0 or -errno. */
+int pipeline_start(struct pipeline *pipeline);
+
+/* Asks the workers to stop and waits for them. */
+void pipeline_stop(struct pipeline *pipeline);
+
+/* Frees everything, with all jobs; the workers must have stopped. May be NULL. */
+void pipeline_free(struct pipeline *pipeline);
+
+/* Adds up the workers' counters. Main thread. */
+void pipeline_counters(const struct pipeline *pipeline, struct counters *sum);
+
+/* Counters of one worker, 0 to n_workers - 1; live. Main thread. */
+const struct counters *pipeline_worker_counters(const struct pipeline *pipeline, unsigned int worker);
+
+/* Periodic work of the main thread, about once a second: ages the MAC table. */
+void pipeline_housekeep(struct pipeline *pipeline);
+
+/* The port of a name: its index in pipeline->ports, or -ENOENT. */
+int pipeline_port_find(const struct pipeline *pipeline, const char *name);
+
+/* Monotonic time by the TSC, nanoseconds. Any thread. */
+uint64_t pipeline_now_ns(void);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Answers to one host: the packet that asked is turned around and goes back through the port that it came in on.
+ */
+#include <string.h>
+
+#include "pipeline/worker.h"
+
+#include "pipeline/fastpath.h"
+
+void
+worker_reply(struct worker *worker, struct rte_mbuf *mbuf, uint32_t payload_len, uint16_t dst_port_be)
+{
+	const struct pipeline *pipeline = worker->pipeline;
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+	struct fanin_flow flow = {
+		.dst_ip_be = headers->ip.src_be,
+		.src_ip_be = pipeline->ip_be,
+		.dst_port = rte_be_to_cpu_16(dst_port_be),
+		.src_port = rte_be_to_cpu_16(pipeline->udp_port_be),
+	};
+
+	memcpy(flow.dst_mac, headers->eth.src, sizeof(flow.dst_mac));
+	memcpy(flow.src_mac, pipeline->mac, sizeof(flow.src_mac));
+	fanin_wire_encode_l4(headers, &flow, payload_len);
+	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + payload_len);
+	mbuf->pkt_len = mbuf->data_len;
+	mbuf->ol_flags = 0;
+	worker_send_fanin(worker, ingress_port(pipeline, mbuf), mbuf);
+}
+
+void
+worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reason)
+{
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+	uint16_t dst_port_be = worker->pipeline->udp_port_be;
+
+	worker->counters.drops[reason]++;
+	/* JOIN and LEAVE come from an ordinary socket, which waits for the answer. */
+	if (headers->fanin.type == FANIN_TYPE_JOIN || headers->fanin.type == FANIN_TYPE_LEAVE)
+		dst_port_be = headers->udp.src_be;
+	headers->fanin.type = FANIN_TYPE_REFUSED;
+	headers->fanin.flags = 0;
+	headers->fanin.dtype = FANIN_WIRE_DTYPE_NONE;
+	headers->fanin.op = FANIN_WIRE_OP_NONE;
+	headers->fanin.count = (uint16_t)reason;
+	headers->fanin.contributions = 0;
+	headers->fanin.members = 0;
+	worker_reply(worker, mbuf, 0, dst_port_be);
+}

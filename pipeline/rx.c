@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ingress: tells foreign frames, frames for the switch itself and Fanin packets apart, and validates the last.
+ */
+#include <rte_ether.h>
+#include <rte_ip.h>
+#include <rte_prefetch.h>
+
+#include "pipeline/worker.h"
+
+#include "pipeline/fastpath.h"
+
+static inline bool
+is_own_mac(const struct pipeline *pipeline, const struct fanin_eth *eth)
+{
+	return memcmp(eth->dst, pipeline->mac, sizeof(eth->dst)) == 0;
+}
+
+/* An IPv4 frame to the switch's MAC: is it meant to be a Fanin packet? Fragments of UDP and runts count as such. */
+static inline bool
+is_fanin(const struct pipeline *pipeline, const struct fanin_headers *headers, uint16_t len)
+{
+	if (unlikely(len < FANIN_ETH_LEN + FANIN_IP_LEN))
+		return true;
+	if (headers->ip.protocol != IPPROTO_UDP || headers->ip.dst_be != pipeline->ip_be)
+		return false;
+	if (unlikely((headers->ip.fragment_be &
+		      rte_cpu_to_be_16(RTE_IPV4_HDR_MF_FLAG | RTE_IPV4_HDR_OFFSET_MASK)) != 0))
+		return true;
+	return len < FANIN_L4_LEN || headers->udp.dst_be == pipeline->udp_port_be;
+}
+
+/* Returns true for a valid Fanin packet; all others have found their way. */
+static inline bool
+classify_one(struct worker *worker, struct rte_mbuf *mbuf)
+{
+	const struct pipeline *pipeline = worker->pipeline;
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	enum fanin_reason reason;
+
+	if (unlikely(mbuf->data_len < FANIN_ETH_LEN)) {
+		worker_drop(worker, mbuf, FANIN_REASON_FRAME_SHORT);
+		return false;
+	}
+	if (headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4) &&
+	    is_own_mac(pipeline, &headers->eth)) {
+		if (unlikely(!is_fanin(pipeline, headers, mbuf->data_len))) {
+			worker_local_ip(worker, mbuf);
+			return false;
+		}
+		reason = fanin_wire_validate(headers, mbuf->data_len);
+		if (likely(reason == FANIN_REASON_NONE))
+			return true;
+		worker_drop(worker, mbuf, reason);
+		return false;
+	}
+	if (headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_ARP) &&
+	    worker_local_arp(worker, mbuf))
+		return false;
+	worker_forward(worker, mbuf);
+	return false;
+}
+
+/* Lets the fault injector decide on a Fanin packet; returns how many of `out` it leaves to be processed, 0 to 2. */
+static uint16_t
+inject(struct worker *worker, struct rte_mbuf *mbuf, struct rte_mbuf **out)
+{
+	out[0] = mbuf;
+	switch (faults_draw(&worker->faults)) {
+	case FAULT_DROP:
+		worker_drop(worker, mbuf, FANIN_REASON_FAULT_DROP);
+		return 0;
+	case FAULT_DUPLICATE:
+		/* A copy, as a link would make it: handlers work in the packet's own memory. */
+		out[1] = rte_pktmbuf_copy(mbuf, worker->pipeline->pool, 0, UINT32_MAX);
+		if (out[1] == NULL)
+			return 1;
+		out[1]->port = mbuf->port;
+		worker->counters.fault_duplicates++;
+		return 2;
+	case FAULT_REORDER:
+		if (!faults_hold(&worker->faults, mbuf, FAULTS_INGRESS))
+			return 1;
+		worker->counters.fault_reorders++;
+		return 0;
+	case FAULT_NONE:
+		break;
+	}
+	return 1;
+}
+
+static void
+inject_burst(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
+{
+	for (uint16_t i = 0; i < n; i++) {
+		struct rte_mbuf *out[2];
+		uint16_t n_out = inject(worker, mbufs[i], out);
+
+		for (uint16_t k = 0; k < n_out; k++)
+			worker_fanin(worker, &out[k], 1);
+	}
+}
+
+void
+worker_classify(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
+{
+	struct rte_mbuf *fanin[FANIN_BURST];
+	uint16_t n_fanin = 0;
+
+	for (uint16_t i = 0; i < n; i++)
+		rte_prefetch0(rte_pktmbuf_mtod(mbufs[i], void *));
+	for (uint16_t i = 0; i < n; i++) {
+		if (likely(classify_one(worker, mbufs[i])))
+			fanin[n_fanin++] = mbufs[i];
+	}
+	if (n_fanin == 0)
+		return;
+	if (unlikely(worker->faults.enabled))
+		inject_burst(worker, fanin, n_fanin);
+	else
+		worker_fanin(worker, fanin, n_fanin);
+}

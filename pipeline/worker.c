@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A worker's loop (an HPU in Flare's words): poll every queue, process to completion, flush, report
+ * quiescence, and give the core away when there was nothing to do.
+ */
+#include <sched.h>
+#include <time.h>
+
+#include <rte_cycles.h>
+#include <rte_ethdev.h>
+
+#include "pipeline/worker.h"
+
+#include "pipeline/fastpath.h"
+
+/* With the sleep policy, how many times more empty polls than for a yield it takes to sleep. */
+#define IDLE_SLEEP_FACTOR 16
+
+static uint16_t
+poll_queues(struct worker *worker)
+{
+	struct rte_mbuf *mbufs[FANIN_BURST];
+	uint16_t total = 0;
+
+	for (uint16_t i = 0; i < worker->n_rx_queues; i++) {
+		const struct rx_queue *queue = &worker->rx_queues[i];
+		struct port_counters *counters = &worker->counters.ports[queue->port];
+		uint16_t n = rte_eth_rx_burst(queue->ethdev, queue->queue, mbufs, FANIN_BURST);
+		uint64_t bytes = 0;
+
+		if (n == 0)
+			continue;
+		for (uint16_t k = 0; k < n; k++)
+			bytes += mbufs[k]->pkt_len;
+		counters->rx_frames += n;
+		counters->rx_bytes += bytes;
+		worker_classify(worker, mbufs, n);
+		total = (uint16_t)(total + n);
+	}
+	return total;
+}
+
+static uint16_t
+poll_inbox(struct worker *worker)
+{
+	struct rte_mbuf *mbufs[FANIN_BURST];
+	unsigned int n;
+
+	if (worker->inbox == NULL)
+		return 0;
+	n = rte_ring_sc_dequeue_burst(worker->inbox, (void **)mbufs, FANIN_BURST, NULL);
+	if (n != 0)
+		worker_aggregate(worker, mbufs, (uint16_t)n);
+	return (uint16_t)n;
+}
+
+/* Lets go what the fault injector has held back long enough. */
+static void
+poll_faults(struct worker *worker)
+{
+	struct rte_mbuf *mbuf;
+	uint16_t port;
+
+	if (likely(worker->faults.n_held == 0))
+		return;
+	for (bool first = true; faults_due(&worker->faults, first, &mbuf, &port); first = false) {
+		if (port == FAULTS_INGRESS)
+			worker_fanin(worker, &mbuf, 1);
+		else
+			worker_send(worker, port, mbuf);
+	}
+}
+
+static void
+idle(const struct pipeline *pipeline, uint32_t empty_polls)
+{
+	struct timespec sleep = { .tv_nsec = pipeline->idle_sleep_us * 1000L };
+
+	if (pipeline->idle == PIPELINE_IDLE_SPIN || empty_polls < pipeline->idle_empty_polls)
+		rte_pause();
+	else if (pipeline->idle == PIPELINE_IDLE_SLEEP &&
+		 empty_polls / IDLE_SLEEP_FACTOR >= pipeline->idle_empty_polls)
+		nanosleep(&sleep, NULL);
+	else
+		sched_yield();
+}
+
+static void
+release_held(struct worker *worker)
+{
+	while (worker->faults.n_held != 0)
+		rte_pktmbuf_free(worker->faults.held[--worker->faults.n_held].mbuf);
+}
+
+uint16_t
+worker_round(struct worker *worker)
+{
+	uint64_t start = rte_rdtsc();
+	uint16_t n;
+
+	worker->now_ns = pipeline_now_ns();
+	worker->now_seconds = (uint32_t)(worker->now_ns / 1000000000u);
+	n = poll_queues(worker);
+	n = (uint16_t)(n + poll_inbox(worker));
+	poll_faults(worker);
+	worker_flush(worker);
+	rte_rcu_qsbr_quiescent(worker->pipeline->qsbr, worker->index);
+	if (n == 0) {
+		worker->counters.empty_polls++;
+		return 0;
+	}
+	worker->counters.bursts++;
+	worker->counters.packets += n;
+	worker->counters.busy_cycles += rte_rdtsc() - start;
+	return n;
+}
+
+int
+worker_main(void *argument)
+{
+	struct worker *worker = argument;
+	struct pipeline *pipeline = worker->pipeline;
+	uint32_t empty_polls = 0;
+
+	rte_rcu_qsbr_thread_online(pipeline->qsbr, worker->index);
+	while (!__atomic_load_n(&pipeline->stop, __ATOMIC_RELAXED)) {
+		if (worker_round(worker) != 0)
+			empty_polls = 0;
+		else if (empty_polls < UINT32_MAX)
+			empty_polls++;
+		if (empty_polls != 0)
+			idle(pipeline, empty_polls);
+	}
+	release_held(worker);
+	rte_rcu_qsbr_thread_offline(pipeline->qsbr, worker->index);
+	return 0;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See commands.h. Those that concern jobs are in commands_jobs.c. */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <rte_ethdev.h>
+#include <rte_version.h>
+
+#include "handlers/handler.h"
+#include "pipeline/mac_table.h"
+#include "switch/args.h"
+#include "switch/commands.h"
+
+json_t *
+json_mac(const uint8_t mac[6])
+{
+	return json_sprintf("%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4],
+			    mac[5]);
+}
+
+json_t *
+json_ipv4(uint32_t ip_be)
+{
+	char text[INET_ADDRSTRLEN];
+
+	inet_ntop(AF_INET, &ip_be, text, sizeof(text));
+	return json_string(text);
+}
+
+static uint64_t
+uptime_seconds(const struct daemon *daemon)
+{
+	return (pipeline_now_ns() - daemon->start_ns) / 1000000000u;
+}
+
+static json_t *
+list_handlers(void)
+{
+	json_t *list = json_array();
+
+	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
+	     handler = handler->next)
+		json_array_append_new(list, json_pack("{s:s,s:s}", "name", handler->name,
+						      "description", handler->description));
+	return list;
+}
+
+static json_t *
+list_operations(void)
+{
+	enum fanin_isa isa = fanin_isa_detect();
+	json_t *list = json_array();
+
+	for (unsigned int dtype = 1; dtype < FANIN_WIRE_DTYPE_COUNT; dtype++) {
+		for (unsigned int op = 1; op < FANIN_WIRE_OP_COUNT; op++) {
+			if (fanin_kernel(isa, dtype, op) != NULL)
+				json_array_append_new(list,
+						      json_sprintf("%s %s", fanin_dtype_name(dtype),
+								   fanin_op_name(op)));
+		}
+	}
+	return list;
+}
+
+static json_t *
+command_version(void *user, const json_t *args, struct control_error *error)
+{
+	const struct daemon *daemon = user;
+
+	if (args_check_known(args, error) != 0)
+		return NULL;
+	return json_pack("{s:s,s:s,s:i,s:s,s:s,s:o,s:o,s:i,s:I}", "version", FANIN_VERSION, "name",
+			 daemon->config->name, "protocol", CONTROL_PROTOCOL, "isa",
+			 fanin_isa_name(fanin_isa_detect()), "dpdk", rte_version(), "handlers",
+			 list_handlers(), "operations", list_operations(), "pid", (int)getpid(),
+			 "uptime_s", (json_int_t)uptime_seconds(daemon));
+}
+
+static json_t *
+describe_port(const struct daemon *daemon, uint16_t index, const struct port_counters *counters)
+{
+	const struct pipeline_port *port = &daemon->pipeline->ports[index];
+	struct rte_eth_stats stats = { 0 };
+	struct rte_eth_link link = { 0 };
+	struct rte_eth_dev_info info = { 0 };
+	struct rte_ether_addr mac = { 0 };
+
+	rte_eth_stats_get(port->ethdev, &stats);
+	rte_eth_link_get_nowait(port->ethdev, &link);
+	rte_eth_dev_info_get(port->ethdev, &info);
+	rte_eth_macaddr_get(port->ethdev, &mac);
+	return json_pack("{s:s,s:s,s:s,s:i,s:o,s:b,s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "name",
+			 port->name, "device", daemon->config->ports[index].device, "driver",
+			 info.driver_name == NULL ? "" : info.driver_name, "mtu", port->mtu, "mac",
+			 json_mac(mac.addr_bytes), "link", link.link_status == RTE_ETH_LINK_UP,
+			 "queues", port->n_queues, "rx_frames", (json_int_t)counters->rx_frames,
+			 "rx_bytes", (json_int_t)counters->rx_bytes, "rx_missed",
+			 (json_int_t)stats.imissed, "tx_frames", (json_int_t)counters->tx_frames,
+			 "tx_bytes", (json_int_t)counters->tx_bytes, "tx_dropped",
+			 (json_int_t)counters->tx_dropped);
+}
+
+static json_t *
+command_ports_list(void *user, const json_t *args, struct control_error *error)
+{
+	const struct daemon *daemon = user;
+	struct counters sum;
+	json_t *list;
+
+	if (args_check_known(args, error) != 0)
+		return NULL;
+	pipeline_counters(daemon->pipeline, &sum);
+	list = json_array();
+	for (uint16_t i = 0; i < daemon->pipeline->n_ports; i++)
+		json_array_append_new(list, describe_port(daemon, i, &sum.ports[i]));
+	return json_pack("{s:o}", "ports", list);
+}
+
+static json_t *
+list_workers(const struct pipeline *pipeline, double hertz, double uptime)
+{
+	json_t *list = json_array();
+
+	for (uint16_t i = 0; i < pipeline->n_workers; i++) {
+		const struct counters *counters = pipeline_worker_counters(pipeline, i);
+		double busy = uptime > 0 ? (double)counters->busy_cycles / hertz / uptime : 0;
+
+		json_array_append_new(list, json_pack("{s:i,s:I,s:I,s:I,s:I,s:f}", "lcore",
+						      pipeline->lcores[i], "bursts",
+						      (json_int_t)counters->bursts, "empty_polls",
+						      (json_int_t)counters->empty_polls, "packets",
+						      (json_int_t)counters->packets, "handed_over",
+						      (json_int_t)counters->handed_over,
+						      "busy_share", busy));
+	}
+	return list;
+}
+
+static json_t *
+nonzero_drops(const struct counters *sum)
+{
+	json_t *drops = json_object();
+
+	for (unsigned int i = 1; i < FANIN_REASON_COUNT; i++) {
+		if (sum->drops[i] != 0)
+			json_object_set_new(drops, fanin_reason_name(i),
+					    json_integer((json_int_t)sum->drops[i]));
+	}
+	return drops;
+}
+
+static json_t *
+command_stats(void *user, const json_t *args, struct control_error *error)
+{
+	const struct daemon *daemon = user;
+	const struct pipeline *pipeline = daemon->pipeline;
+	uint32_t pool_size;
+	uint32_t pool_free;
+	struct counters sum;
+	double uptime;
+
+	if (args_check_known(args, error) != 0)
+		return NULL;
+	uptime = (double)(pipeline_now_ns() - daemon->start_ns) / 1e9;
+	pipeline_counters(pipeline, &sum);
+	ports_pool_usage(&daemon->ports, &pool_size, &pool_free);
+	return json_pack("{s:f,s:o,s:{s:I,s:I,s:I,s:I},s:i,s:{s:i,s:i},s:{s:I,s:I},s:o}", "uptime_s",
+			 uptime, "workers", list_workers(pipeline, (double)rte_get_tsc_hz(), uptime),
+			 "switching", "forwarded", (json_int_t)sum.forwarded, "flooded",
+			 (json_int_t)sum.flooded, "local", (json_int_t)sum.local, "learn_failed",
+			 (json_int_t)sum.learn_failed, "mac_entries",
+			 (int)mac_table_count(pipeline->macs), "mempool", "size", (int)pool_size,
+			 "free", (int)pool_free, "faults", "duplicated",
+			 (json_int_t)sum.fault_duplicates, "reordered",
+			 (json_int_t)sum.fault_reorders, "drops", nonzero_drops(&sum));
+}
+
+static json_t *
+command_drops(void *user, const json_t *args, struct control_error *error)
+{
+	const struct daemon *daemon = user;
+	struct counters sum;
+	json_t *list;
+
+	if (args_check_known(args, error) != 0)
+		return NULL;
+	pipeline_counters(daemon->pipeline, &sum);
+	list = json_array();
+	for (unsigned int i = 1; i < FANIN_REASON_COUNT; i++)
+		json_array_append_new(list, json_pack("{s:s,s:I,s:s}", "name", fanin_reason_name(i),
+						      "count", (json_int_t)sum.drops[i], "text",
+						      fanin_reason_text(i)));
+	return json_pack("{s:o}", "drops", list);
+}
+
+struct mac_visit {
+	const struct pipeline *pipeline;
+	json_t *list;
+	uint32_t now_seconds;
+};
+
+static void
+describe_station(void *user, mac_key key, uint16_t port, uint32_t seen_seconds)
+{
+	const struct mac_visit *visit = user;
+	uint8_t mac[6];
+
+	for (int i = 0; i < 6; i++)
+		mac[i] = (uint8_t)(key >> (56 - 8 * i));
+	json_array_append_new(visit->list,
+			      json_pack("{s:o,s:i,s:s,s:I}", "mac", json_mac(mac), "vlan",
+					(int)(key & 0xffff), "port", visit->pipeline->ports[port].name,
+					"age_s", (json_int_t)(visit->now_seconds - seen_seconds)));
+}
+
+static json_t *
+command_mac_list(void *user, const json_t *args, struct control_error *error)
+{
+	const struct daemon *daemon = user;
+	struct mac_visit visit = {
+		.pipeline = daemon->pipeline,
+		.now_seconds = (uint32_t)(pipeline_now_ns() / 1000000000u),
+	};
+
+	if (args_check_known(args, error) != 0)
+		return NULL;
+	visit.list = json_array();
+	mac_table_each(daemon->pipeline->macs, describe_station, &visit);
+	return json_pack("{s:o}", "entries", visit.list);
+}
+
+const struct control_command commands[] = {
+	{ "version", command_version },
+	{ "ports.list", command_ports_list },
+	{ "jobs.list", command_jobs_list },
+	{ "jobs.create", command_jobs_create },
+	{ "jobs.destroy", command_jobs_destroy },
+	{ "stats", command_stats },
+	{ "drops", command_drops },
+	{ "mac.list", command_mac_list },
+	{ NULL, NULL },
+};

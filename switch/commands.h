@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the control socket can be asked: the table of commands and the state that they work on. Main thread only.
+ */
+#ifndef FANIN_SWITCH_COMMANDS_H
+#define FANIN_SWITCH_COMMANDS_H
+
+#include "pipeline/pipeline.h"
+#include "switch/control.h"
+#include "switch/ports.h"
+
+/* The daemon as its commands see it. */
+struct daemon {
+	const struct config *config;
+	struct ports ports;
+	struct pipeline *pipeline;
+	uint64_t start_ns;
+};
+
+/* All commands; ends with a NULL name. `user` is a struct daemon. */
+extern const struct control_command commands[];
+
+/* commands_jobs.c */
+json_t *command_jobs_list(void *user, const json_t *args, struct control_error *error);
+json_t *command_jobs_create(void *user, const json_t *args, struct control_error *error);
+json_t *command_jobs_destroy(void *user, const json_t *args, struct control_error *error);
+
+/* "02:fa:00:00:00:01" as a new JSON string. */
+json_t *json_mac(const uint8_t mac[6]);
+
+/* Dotted IPv4 address as a new JSON string. */
+json_t *json_ipv4(uint32_t ip_be);
+
+#endif

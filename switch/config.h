@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The daemon's configuration: a JSON file, read once at start and constant afterwards. Every key is
+ * checked for spelling, type and range; an error names the file, the path of the key, what was
+ * found and what is expected.
+ */
+#ifndef FANIN_SWITCH_CONFIG_H
+#define FANIN_SWITCH_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CONFIG_NAME_LEN 32
+#define CONFIG_DEVICE_LEN 256
+#define CONFIG_PATH_LEN 108
+#define CONFIG_MAX_PORTS 64
+#define CONFIG_MAX_WORKERS 16
+#define CONFIG_ERROR_LEN 512
+
+enum config_hugepages {
+	CONFIG_HUGEPAGES_AUTO,
+	CONFIG_HUGEPAGES_ALWAYS,
+	CONFIG_HUGEPAGES_NEVER,
+};
+
+enum config_idle {
+	CONFIG_IDLE_YIELD,
+	CONFIG_IDLE_SPIN,
+	CONFIG_IDLE_SLEEP,
+};
+
+enum config_log_level {
+	CONFIG_LOG_ERROR,
+	CONFIG_LOG_WARNING,
+	CONFIG_LOG_INFO,
+	CONFIG_LOG_DEBUG,
+};
+
+struct config_port {
+	char name[CONFIG_NAME_LEN];
+	char device[CONFIG_DEVICE_LEN]; /* vdev devargs, or a PCI address */
+	bool pci;
+	uint16_t mtu; /* bytes, 576 to 9702 */
+};
+
+struct config_worker {
+	uint16_t lcore; /* DPDK's number */
+	uint16_t cpu;   /* the core that it runs on; several workers may share one */
+};
+
+struct config {
+	char name[CONFIG_NAME_LEN];
+	uint32_t ip_be; /* the switch's own address, network order */
+	uint8_t mac[6];
+	uint16_t udp_port; /* host order */
+	char control_socket[CONFIG_PATH_LEN];
+	enum config_log_level log_level;
+	enum config_hugepages hugepages;
+	uint32_t memory_megabytes;
+	uint32_t mbufs;
+	uint32_t mbuf_cache;
+	struct config_worker workers[CONFIG_MAX_WORKERS];
+	uint16_t n_workers;
+	enum config_idle idle_policy;
+	uint32_t idle_empty_polls;
+	uint32_t idle_sleep_us;
+	uint16_t max_jobs;
+	uint32_t slots; /* in all jobs together */
+	uint32_t mac_entries;
+	uint32_t mac_age_seconds;
+	struct config_port ports[CONFIG_MAX_PORTS];
+	uint16_t n_ports;
+	double fault_drop; /* shares of Fanin packets, 0 to 1 */
+	double fault_duplicate;
+	double fault_reorder;
+	uint64_t fault_seed;
+};
+
+/*
+ * Reads and validates a file.
+ *
+ * config: filled on success only. error: CONFIG_ERROR_LEN bytes; on failure one line like
+ * "sw.json: ports[1].mtu: found 70000, expected an integer from 576 to 9702".
+ * Returns 0, or -errno: -ENOENT and the like for the file itself, -EINVAL for its content.
+ */
+int config_load(const char *path, struct config *config, char *error);
+
+/*
+ * The same from text; `source` stands where the file's path would.
+ */
+int config_parse(const char *text, size_t len, const char *source, struct config *config,
+		 char *error);
+
+/*
+ * Checks against this machine what config_parse can't: the CPUs of the workers, and that the
+ * network interface of each vdev's iface= argument exists. Same error contract; -ENODEV for a
+ * missing interface, -EINVAL for a CPU.
+ */
+int config_check_machine(const struct config *config, const char *source, char *error);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The keys of the configuration file: name, type, range and default of each, and the field it fills. A new key is one line
+ * here, one in configs/schema.json and one in the manual page; a test compares the first two.
+ */
+#include "switch/config_keys.h"
+
+#define FIELD(type, member)                                                                        \
+	.offset = offsetof(struct type, member), .size = sizeof(((struct type *)NULL)->member)
+#define RANGE(low, high) .minimum = (low), .maximum = (high)
+#define TABLE_END                                                                                  \
+	{                                                                                          \
+		.name = NULL                                                                       \
+	}
+
+static const char *const log_levels[] = {
+	[CONFIG_LOG_ERROR] = "error",
+	[CONFIG_LOG_WARNING] = "warning",
+	[CONFIG_LOG_INFO] = "info",
+	[CONFIG_LOG_DEBUG] = "debug",
+	NULL,
+};
+
+static const char *const hugepages[] = {
+	[CONFIG_HUGEPAGES_AUTO] = "auto",
+	[CONFIG_HUGEPAGES_ALWAYS] = "always",
+	[CONFIG_HUGEPAGES_NEVER] = "never",
+	NULL,
+};
+
+static const char *const idle_policies[] = {
+	[CONFIG_IDLE_YIELD] = "yield",
+	[CONFIG_IDLE_SPIN] = "spin",
+	[CONFIG_IDLE_SLEEP] = "sleep",
+	NULL,
+};
+
+static int
+finish_port(const struct config_reader *reader, const char *path, const json_t *item, void *fields)
+{
+	struct config_port *port = fields;
+	bool vdev = json_object_get(item, "vdev") != NULL;
+	bool pci = json_object_get(item, "pci") != NULL;
+
+	if (vdev && pci)
+		return config_fail(reader, path, "found both vdev and pci, expected one of them");
+	if (!vdev && !pci)
+		return config_fail(reader, path, "found neither vdev nor pci, expected one of them");
+	port->pci = pci;
+	return 0;
+}
+
+static int
+finish_worker(const struct config_reader *reader, const char *path, const json_t *item, void *fields)
+{
+	struct config_worker *worker = fields;
+
+	(void)reader;
+	(void)path;
+	(void)item;
+	if (worker->cpu == CONFIG_CPU_OF_LCORE)
+		worker->cpu = worker->lcore;
+	return 0;
+}
+
+static const struct config_key address_keys[] = {
+	{ "ip", CONFIG_TYPE_IPV4, .required = true, FIELD(config, ip_be) },
+	{ "mac", CONFIG_TYPE_MAC, FIELD(config, mac), .fallback_text = "02:fa:00:00:00:fe" },
+	{ "udp_port", CONFIG_TYPE_INTEGER, FIELD(config, udp_port), RANGE(1024, 65535),
+	  .fallback = 21930 },
+	TABLE_END,
+};
+
+static const struct config_key control_keys[] = {
+	{ "socket", CONFIG_TYPE_TEXT, FIELD(config, control_socket),
+	  .fallback_text = "/run/fanin/switch.sock" },
+	TABLE_END,
+};
+
+static const struct config_key memory_keys[] = {
+	{ "hugepages", CONFIG_TYPE_CHOICE, FIELD(config, hugepages), .choices = hugepages,
+	  .fallback = CONFIG_HUGEPAGES_AUTO },
+	{ "megabytes", CONFIG_TYPE_INTEGER, FIELD(config, memory_megabytes), RANGE(64, 1048576),
+	  .fallback = 512 },
+	TABLE_END,
+};
+
+static const struct config_key mempool_keys[] = {
+	{ "mbufs", CONFIG_TYPE_INTEGER, FIELD(config, mbufs), RANGE(512, 4194303), .fallback = 16383 },
+	{ "cache", CONFIG_TYPE_INTEGER, FIELD(config, mbuf_cache), RANGE(0, 512), .fallback = 256 },
+	TABLE_END,
+};
+
+static const struct config_key worker_keys[] = {
+	{ "lcore", CONFIG_TYPE_INTEGER, .required = true, FIELD(config_worker, lcore), RANGE(0, 127) },
+	{ "cpu", CONFIG_TYPE_INTEGER, FIELD(config_worker, cpu), RANGE(0, 1023),
+	  .fallback = CONFIG_CPU_OF_LCORE, .derived = true },
+	TABLE_END,
+};
+
+static const struct config_key idle_keys[] = {
+	{ "policy", CONFIG_TYPE_CHOICE, FIELD(config, idle_policy), .choices = idle_policies,
+	  .fallback = CONFIG_IDLE_YIELD },
+	{ "empty_polls", CONFIG_TYPE_INTEGER, FIELD(config, idle_empty_polls), RANGE(1, 1000000),
+	  .fallback = 64 },
+	{ "sleep_us", CONFIG_TYPE_INTEGER, FIELD(config, idle_sleep_us), RANGE(1, 100000),
+	  .fallback = 50 },
+	TABLE_END,
+};
+
+static const struct config_key limits_keys[] = {
+	{ "max_jobs", CONFIG_TYPE_INTEGER, FIELD(config, max_jobs), RANGE(1, 4096), .fallback = 8 },
+	{ "slots", CONFIG_TYPE_INTEGER, FIELD(config, slots), RANGE(2, 1048576), .fallback = 1024 },
+	TABLE_END,
+};
+
+static const struct config_key mac_table_keys[] = {
+	{ "entries", CONFIG_TYPE_INTEGER, FIELD(config, mac_entries), RANGE(64, 1048576),
+	  .fallback = 8192 },
+	{ "age_seconds", CONFIG_TYPE_INTEGER, FIELD(config, mac_age_seconds), RANGE(1, 1000000),
+	  .fallback = 300 },
+	TABLE_END,
+};
+
+static const struct config_key port_keys[] = {
+	{ "name", CONFIG_TYPE_NAME, .required = true, FIELD(config_port, name) },
+	{ "vdev", CONFIG_TYPE_VDEV, FIELD(config_port, device), .derived = true },
+	{ "pci", CONFIG_TYPE_PCI, FIELD(config_port, device), .derived = true },
+	{ "mtu", CONFIG_TYPE_INTEGER, FIELD(config_port, mtu), RANGE(576, 9702), .fallback = 1500 },
+	TABLE_END,
+};
+
+static const struct config_key fault_keys[] = {
+	{ "drop", CONFIG_TYPE_SHARE, FIELD(config, fault_drop) },
+	{ "duplicate", CONFIG_TYPE_SHARE, FIELD(config, fault_duplicate) },
+	{ "reorder", CONFIG_TYPE_SHARE, FIELD(config, fault_reorder) },
+	{ "seed", CONFIG_TYPE_INTEGER, FIELD(config, fault_seed), RANGE(0, INT64_MAX), .fallback = 1 },
+	TABLE_END,
+};
+
+const struct config_key config_keys[] = {
+	{ "name", CONFIG_TYPE_NAME, FIELD(config, name), .fallback_text = "fanin" },
+	{ "address", CONFIG_TYPE_OBJECT, .required = true, .keys = address_keys },
+	{ "control", CONFIG_TYPE_OBJECT, .keys = control_keys },
+	{ "log_level", CONFIG_TYPE_CHOICE, FIELD(config, log_level), .choices = log_levels,
+	  .fallback = CONFIG_LOG_INFO },
+	{ "memory", CONFIG_TYPE_OBJECT, .keys = memory_keys },
+	{ "mempool", CONFIG_TYPE_OBJECT, .keys = mempool_keys },
+	{ "workers", CONFIG_TYPE_ARRAY, FIELD(config, workers), RANGE(1, CONFIG_MAX_WORKERS),
+	  .keys = worker_keys, .item_size = sizeof(struct config_worker),
+	  .count_offset = offsetof(struct config, n_workers), .derived = true,
+	  .finish_item = finish_worker },
+	{ "idle", CONFIG_TYPE_OBJECT, .keys = idle_keys },
+	{ "limits", CONFIG_TYPE_OBJECT, .keys = limits_keys },
+	{ "mac_table", CONFIG_TYPE_OBJECT, .keys = mac_table_keys },
+	{ "ports", CONFIG_TYPE_ARRAY, .required = true, FIELD(config, ports),
+	  RANGE(1, CONFIG_MAX_PORTS), .keys = port_keys, .item_size = sizeof(struct config_port),
+	  .count_offset = offsetof(struct config, n_ports), .finish_item = finish_port },
+	{ "faults", CONFIG_TYPE_OBJECT, .keys = fault_keys },
+	TABLE_END,
+};

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One client of the control socket: bounded buffers around a non-blocking connection. Called by switch/control.c on the main
+ * thread.
+ */
+#include "switch/control_client.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define READ_CHUNK 65536
+
+/* Makes room for `more` bytes behind the end. Returns 0 or -ENOMEM. */
+static int
+buffer_reserve(struct control_buffer *buffer, size_t more)
+{
+	size_t used = buffer->end - buffer->start;
+	size_t size = buffer->size;
+	char *data;
+
+	if (buffer->size - buffer->end >= more)
+		return 0;
+	if (buffer->start > 0) {
+		memmove(buffer->data, buffer->data + buffer->start, used);
+		buffer->start = 0;
+		buffer->end = used;
+	}
+	while (size - used < more)
+		size = size == 0 ? 4096 : size * 2;
+	if (size == buffer->size)
+		return 0;
+	data = realloc(buffer->data, size);
+	if (data == NULL)
+		return -ENOMEM;
+	buffer->data = data;
+	buffer->size = size;
+	return 0;
+}
+
+/* Gives the first bytes up; memory too, when nothing is left of a buffer that had grown. */
+static void
+buffer_consume(struct control_buffer *buffer, size_t len)
+{
+	buffer->start += len;
+	if (buffer->start < buffer->end)
+		return;
+	buffer->start = 0;
+	buffer->end = 0;
+	if (buffer->size > 2 * READ_CHUNK) {
+		free(buffer->data);
+		buffer->data = NULL;
+		buffer->size = 0;
+	}
+}
+
+void
+control_client_start(struct control_client *client, int fd, uint64_t now_ms)
+{
+	*client = (struct control_client){ .fd = fd, .deadline_ms = now_ms + CONTROL_HELLO_MS };
+}
+
+void
+control_client_stop(struct control_client *client)
+{
+	close(client->fd);
+	free(client->in.data);
+	free(client->out.data);
+	*client = (struct control_client){ .fd = -1 };
+}
+
+bool
+control_client_wants_input(const struct control_client *client)
+{
+	return !client->closing && client->out.end - client->out.start <= CONTROL_BACKLOG_MAX;
+}
+
+bool
+control_client_has_line(struct control_client *client)
+{
+	const struct control_buffer *in = &client->in;
+	const char *newline = NULL;
+
+	if (in->end - in->start > client->scanned)
+		newline = memchr(in->data + in->start + client->scanned, '\n',
+				 in->end - in->start - client->scanned);
+	client->scanned = newline == NULL ? in->end - in->start
+					  : (size_t)(newline - in->data) - in->start;
+	return newline != NULL;
+}
+
+bool
+control_client_has_output(const struct control_client *client)
+{
+	return client->out.end > client->out.start;
+}
+
+int
+control_client_receive(struct control_client *client)
+{
+	struct control_buffer *in = &client->in;
+	ssize_t got;
+
+	if (buffer_reserve(in, READ_CHUNK) != 0)
+		return -ENOMEM;
+	got = recv(client->fd, in->data + in->end, READ_CHUNK, 0);
+	if (got < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	if (got == 0) {
+		client->ended = true;
+		return 0;
+	}
+	in->end += (size_t)got;
+	if (in->end - in->start > CONTROL_LINE_MAX && !control_client_has_line(client))
+		return -EMSGSIZE;
+	return 0;
+}
+
+const char *
+control_client_line(struct control_client *client, size_t *len)
+{
+	const char *line = client->in.data + client->in.start;
+
+	if (!control_client_has_line(client))
+		return NULL;
+	*len = client->scanned;
+	client->in.start += client->scanned + 1;
+	client->scanned = 0;
+	/* The memory is given back later: the caller still reads the line. */
+	return line;
+}
+
+int
+control_client_flush(struct control_client *client, uint64_t now_ms)
+{
+	struct control_buffer *out = &client->out;
+
+	while (out->end > out->start) {
+		ssize_t sent = send(client->fd, out->data + out->start, out->end - out->start,
+				    MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (sent < 0 && errno == EINTR)
+			continue;
+		if (sent < 0 && errno == EAGAIN) {
+			if (client->deadline_ms == 0)
+				client->deadline_ms = now_ms + CONTROL_STALL_MS;
+			return 0;
+		}
+		if (sent < 0)
+			return -errno;
+		buffer_consume(out, (size_t)sent);
+		if (client->greeted)
+			client->deadline_ms = 0;
+	}
+	return 0;
+}
+
+int
+control_client_send(struct control_client *client, const json_t *message, uint64_t now_ms)
+{
+	struct control_buffer *out = &client->out;
+	char *text = message == NULL ? NULL
+				     : json_dumps(message, JSON_COMPACT | JSON_REAL_PRECISION(15));
+	size_t len = text == NULL ? 0 : strlen(text);
+	int ret = -ENOMEM;
+
+	if (text != NULL && buffer_reserve(out, len + 1) == 0) {
+		memcpy(out->data + out->end, text, len);
+		out->data[out->end + len] = '\n';
+		out->end += len + 1;
+		ret = control_client_flush(client, now_ms);
+	}
+	free(text);
+	return ret;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One client of the control socket: a non-blocking file descriptor with bounded buffers on both sides, cut into lines.
+ * Internal to the control socket; main thread only.
+ */
+#ifndef FANIN_SWITCH_CONTROL_CLIENT_H
+#define FANIN_SWITCH_CONTROL_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "switch/control.h"
+
+#define CONTROL_LINE_MAX ((size_t)1 << 20) /* bytes of a request, without its newline */
+#define CONTROL_ANSWER_MAX                                                                         \
+	((size_t)64 << 20) /* bytes of an answer: a MAC table of a million entries */
+#define CONTROL_BACKLOG_MAX                                                                        \
+	((size_t)256 << 10)    /* bytes of unread answers above which no request is taken */
+#define CONTROL_HELLO_MS 10000 /* for the handshake */
+#define CONTROL_STALL_MS 3000  /* for reading anything of the answers that wait */
+
+struct control_buffer {
+	char *data;
+	size_t start; /* of what is left */
+	size_t end;
+	size_t size;
+};
+
+struct control_client {
+	int fd;               /* -1: unused */
+	bool greeted;         /* its handshake was right */
+	bool ended;           /* it sends no more */
+	bool closing;         /* close when the answers are sent */
+	uint64_t deadline_ms; /* close then; 0: none */
+	struct control_buffer in;
+	struct control_buffer out;
+	size_t scanned; /* bytes of `in` known to hold no newline */
+};
+
+/* Takes over a non-blocking connection. */
+void control_client_start(struct control_client *client, int fd, uint64_t now_ms);
+
+/* Closes the connection and frees the buffers. */
+void control_client_stop(struct control_client *client);
+
+/* True if requests of this client may be read and run now. */
+bool control_client_wants_input(const struct control_client *client);
+
+/* True if a whole line has been received and not been taken. */
+bool control_client_has_line(struct control_client *client);
+
+/* True if answers wait to be sent. */
+bool control_client_has_output(const struct control_client *client);
+
+/*
+ * Reads once what has arrived. Returns 0; -EMSGSIZE if a line is too long; or -errno if the connection is lost.
+ */
+int control_client_receive(struct control_client *client);
+
+/*
+ * Takes the next whole line, without its newline. Valid until the next call for this client.
+ * Returns NULL if there is none.
+ */
+const char *control_client_line(struct control_client *client, size_t *len);
+
+/*
+ * Queues a message as one line and sends what can be sent. message: NULL if it could not be built.
+ * Returns 0 or -errno; the connection is lost then.
+ */
+int control_client_send(struct control_client *client, const json_t *message, uint64_t now_ms);
+
+/*
+ * Sends what waits, as far as the client reads. Returns 0 or -errno; the connection is lost then.
+ */
+int control_client_flush(struct control_client *client, uint64_t now_ms);
+
+/*
+ * Runs one request line and queues its answer (switch/control_request.c).
+ * Returns 0 or -errno; the connection is lost then.
+ */
+int control_request(struct control_client *client, const struct control_command *commands,
+		    void *user, const char *line, size_t len, uint64_t now_ms);
+
+/*
+ * An answer that reports an error; a new reference, NULL without memory. id: borrowed, NULL if it is unknown.
+ */
+json_t *control_error_answer(json_t *id, const struct control_error *error);
+
+#endif

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See eal.h. The EAL takes its options as a command line, so this builds one. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_lcore.h>
+
+#include "switch/eal.h"
+#include "switch/log.h"
+
+#define EAL_MAX_ARGS (32 + 2 * CONFIG_MAX_PORTS)
+#define EAL_ARG_LEN 512
+
+struct eal_args {
+	char *argv[EAL_MAX_ARGS + 1];
+	int argc;
+	bool failed;
+};
+
+static void __attribute__((format(printf, 2, 3))) add(struct eal_args *args, const char *format, ...)
+{
+	char text[EAL_ARG_LEN];
+	va_list list;
+
+	va_start(list, format);
+	if (vsnprintf(text, sizeof(text), format, list) >= (int)sizeof(text) ||
+	    args->argc == EAL_MAX_ARGS)
+		args->failed = true;
+	else
+		args->argv[args->argc++] = strdup(text);
+	va_end(list);
+}
+
+/* Free 2 MiB and 1 GiB pages, in MiB. */
+static uint64_t
+free_hugepage_megabytes(void)
+{
+	static const struct {
+		const char *path;
+		unsigned int megabytes;
+	} sizes[] = {
+		{ "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", 2 },
+		{ "/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages", 1024 },
+	};
+	uint64_t total = 0;
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		FILE *file = fopen(sizes[i].path, "re");
+		unsigned long pages = 0;
+
+		if (file == NULL)
+			continue;
+		if (fscanf(file, "%lu", &pages) == 1)
+			total += pages * sizes[i].megabytes;
+		fclose(file);
+	}
+	return total;
+}
+
+static int
+choose_memory(const struct config *config, bool *hugepages, char *error)
+{
+	uint64_t available = free_hugepage_megabytes();
+
+	*hugepages = config->hugepages != CONFIG_HUGEPAGES_NEVER &&
+		     available >= config->memory_megabytes;
+	if (*hugepages || config->hugepages == CONFIG_HUGEPAGES_NEVER)
+		return 0;
+	if (config->hugepages == CONFIG_HUGEPAGES_ALWAYS) {
+		snprintf(error, CONFIG_ERROR_LEN,
+			 "memory.hugepages: found %lu MiB of free hugepages, expected %u (memory.megabytes): "
+			 "reserve more in /sys/kernel/mm/hugepages, or set it to \"auto\"",
+			 (unsigned long)available, config->memory_megabytes);
+		return -ENOMEM;
+	}
+	log_warning("%lu MiB of hugepages are free, %u are wanted: using normal pages, which is slower",
+		    (unsigned long)available, config->memory_megabytes);
+	return 0;
+}
+
+void
+eal_vdev_name(const struct config_port *port, char *name, size_t len)
+{
+	int driver_len = (int)strcspn(port->device, ",");
+
+	snprintf(name, len, "%.*s_%s", driver_len, port->device, port->name);
+}
+
+/*
+ * AF_PACKET's ring frames have to hold the port's frames, else they arrive cut. Where the
+ * configuration is silent, choose them by the MTU.
+ */
+static void
+add_vdev(struct eal_args *args, const struct config_port *port)
+{
+	const char *options = port->device + strcspn(port->device, ",");
+	char name[CONFIG_DEVICE_LEN];
+	unsigned int frame = 2048;
+
+	eal_vdev_name(port, name, sizeof(name));
+	add(args, "--vdev");
+	if (strncmp(port->device, "net_af_packet", strlen("net_af_packet")) != 0 ||
+	    strstr(options, "framesz=") != NULL || strstr(options, "blocksz=") != NULL) {
+		add(args, "%s%s", name, options);
+		return;
+	}
+	while (frame < port->mtu + 256u)
+		frame += 2048;
+	add(args, "%s%s,framesz=%u,blocksz=%u,framecnt=512", name, options, frame,
+	    frame < 4096 ? 4096 : (frame + 4095) / 4096 * 4096);
+}
+
+static void
+add_lcores(struct eal_args *args, const struct config *config)
+{
+	char lcores[EAL_ARG_LEN];
+	unsigned int main_lcore = RTE_MAX_LCORE - 1;
+	unsigned int cpus = (unsigned int)sysconf(_SC_NPROCESSORS_CONF);
+	int len;
+
+	for (uint16_t i = 0; i < config->n_workers; i++) {
+		/* Numbers are unique; going down past used ones ends after at most CONFIG_MAX_WORKERS steps. */
+		if (config->workers[i].lcore == main_lcore) {
+			main_lcore--;
+			i = UINT16_MAX;
+		}
+	}
+	len = snprintf(lcores, sizeof(lcores), "%u@(0-%u)", main_lcore, cpus - 1);
+	for (uint16_t i = 0; i < config->n_workers; i++) {
+		len += snprintf(lcores + len, sizeof(lcores) - (size_t)len, ",%u@%u",
+				config->workers[i].lcore, config->workers[i].cpu);
+	}
+	add(args, "--lcores");
+	add(args, "%s", lcores);
+	add(args, "--main-lcore");
+	add(args, "%u", main_lcore);
+}
+
+static void
+add_devices(struct eal_args *args, const struct config *config)
+{
+	bool pci = false;
+
+	for (uint16_t i = 0; i < config->n_ports; i++) {
+		if (config->ports[i].pci) {
+			pci = true;
+			add(args, "-a");
+			add(args, "%s", config->ports[i].device);
+		} else {
+			add_vdev(args, &config->ports[i]);
+		}
+	}
+	if (pci)
+		return;
+	add(args, "--no-pci");
+	/* AF_XDP needs a packet pool without gaps, which only virtual addresses give; no device here does DMA. */
+	add(args, "--iova-mode=va");
+}
+
+int
+eal_start(const struct config *config, char *error)
+{
+	struct eal_args args = { 0 };
+	bool hugepages;
+	int ret = choose_memory(config, &hugepages, error);
+
+	if (ret != 0)
+		return ret;
+	add(&args, "fanin-switch");
+	add(&args, "--no-telemetry");
+	add(&args, "--log-level=%s", config->log_level == CONFIG_LOG_DEBUG ? "debug" : "error");
+	/* Neither shares memory with other processes nor leaves files behind; the EAL has two ways to say so. */
+	if (hugepages) {
+		add(&args, "--in-memory");
+	} else {
+		add(&args, "--no-huge");
+		add(&args, "--no-shconf");
+	}
+	add(&args, "-m");
+	add(&args, "%u", config->memory_megabytes);
+	add_lcores(&args, config);
+	add_devices(&args, config);
+	/* EAL permutes the array that it is given. */
+	char *argv[EAL_MAX_ARGS + 1];
+
+	memcpy(argv, args.argv, sizeof(argv));
+	if (args.failed) {
+		snprintf(error, CONFIG_ERROR_LEN,
+			 "the configuration gives more arguments than the EAL takes");
+		ret = -E2BIG;
+	} else if (rte_eal_init(args.argc, argv) < 0) {
+		ret = rte_errno == 0 ? -EIO : -rte_errno;
+		snprintf(error, CONFIG_ERROR_LEN,
+			 "DPDK's environment does not start: %s (log_level \"debug\" shows why)",
+			 strerror(-ret));
+	}
+	for (int i = 0; i < args.argc; i++)
+		free(args.argv[i]);
+	return ret;
+}
+
+void
+eal_stop(void)
+{
+	rte_eal_cleanup();
+}

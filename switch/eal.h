@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Starts DPDK's environment as the configuration wants it: lcores, memory, devices.
+ */
+#ifndef FANIN_SWITCH_EAL_H
+#define FANIN_SWITCH_EAL_H
+
+#include "switch/config.h"
+
+/*
+ * Initialises the EAL and probes the configured devices. With hugepages "auto", falls back to
+ * normal pages and says so.
+ *
+ * Returns 0, or -errno with error (CONFIG_ERROR_LEN bytes) filled.
+ */
+int eal_start(const struct config *config, char *error);
+
+/* Releases the EAL's resources; devices must be closed. */
+void eal_stop(void);
+
+/* The name of the vdev that was made for a port, "net_af_xdp_h0". */
+void eal_vdev_name(const struct config_port *port, char *name, size_t len);
+
+#endif

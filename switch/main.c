@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * fanin-switch: reads its configuration, starts DPDK, ports, workers and the control socket, and
+ * serves until SIGTERM or SIGINT. Exit codes: 0 stopped as asked, 1 failure, 2 wrong usage or
+ * configuration.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "handlers/kernels/kernels.h"
+#include "switch/commands.h"
+#include "switch/config.h"
+#include "switch/eal.h"
+#include "switch/log.h"
+
+#define HOUSEKEEP_MS 1000
+#define EXIT_USAGE 2
+
+static_assert(CONFIG_MAX_PORTS <= PIPELINE_MAX_PORTS && CONFIG_MAX_WORKERS <= PIPELINE_MAX_WORKERS,
+	      "limits");
+static_assert(CONFIG_NAME_LEN == PIPELINE_NAME_LEN && CONFIG_ERROR_LEN == PIPELINE_ERROR_LEN,
+	      "buffers");
+
+struct arguments {
+	const char *config_path;
+	bool check;
+	int log_level; /* -1: as configured */
+};
+
+static void
+print_help(FILE *out)
+{
+	fputs("Usage: fanin-switch --config FILE [--check] [--log-level LEVEL]\n"
+	      "\n"
+	      "Switches Ethernet frames and reduces the packets of Fanin jobs on their way.\n"
+	      "\n"
+	      "  -c, --config FILE      JSON configuration, see fanin-switch.json(5)\n"
+	      "      --check            validate the configuration and exit\n"
+	      "      --log-level LEVEL  error, warning, info or debug; overrides the configuration\n"
+	      "  -h, --help             show this text and exit\n"
+	      "  -V, --version          show the version and exit\n"
+	      "\n"
+	      "SIGTERM and SIGINT stop it cleanly; faninctl(1) talks to it while it runs.\n",
+	      out);
+}
+
+static int
+usage_error(const char *format, const char *found)
+{
+	fprintf(stderr, "fanin-switch: ");
+	fprintf(stderr, format, found);
+	fprintf(stderr, "\nTry \"fanin-switch --help\".\n");
+	return EXIT_USAGE;
+}
+
+static int
+parse_log_level(const char *name)
+{
+	static const char *const names[] = { "error", "warning", "info", "debug" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(name, names[i]) == 0)
+			return (int)i;
+	}
+	return -1;
+}
+
+/* Returns -1 to go on, else the exit code. */
+static int
+parse_arguments(int argc, char **argv, struct arguments *arguments)
+{
+	static const struct option options[] = {
+		{ "config", required_argument, NULL, 'c' },    { "check", no_argument, NULL, 'k' },
+		{ "log-level", required_argument, NULL, 'l' }, { "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },         { NULL, 0, NULL, 0 },
+	};
+	int option;
+
+	arguments->log_level = -1;
+	while ((option = getopt_long(argc, argv, "c:hV", options, NULL)) != -1) {
+		switch (option) {
+		case 'c':
+			arguments->config_path = optarg;
+			break;
+		case 'k':
+			arguments->check = true;
+			break;
+		case 'l':
+			arguments->log_level = parse_log_level(optarg);
+			if (arguments->log_level < 0)
+				return usage_error(
+					"--log-level: found \"%s\", expected error, warning, info or debug",
+					optarg);
+			break;
+		case 'h':
+			print_help(stdout);
+			return 0;
+		case 'V':
+			puts("fanin-switch " FANIN_VERSION);
+			return 0;
+		default:
+			fputs("Try \"fanin-switch --help\".\n", stderr);
+			return EXIT_USAGE;
+		}
+	}
+	if (optind < argc)
+		return usage_error("unexpected argument \"%s\"", argv[optind]);
+	if (arguments->config_path == NULL)
+		return usage_error("%s", "--config FILE is required");
+	return -1;
+}
+
+static int
+pipeline_setup(struct daemon *daemon, char *error)
+{
+	const struct config *config = daemon->config;
+	unsigned int lcores[CONFIG_MAX_WORKERS];
+	struct pipeline_options options = {
+		.ip_be = config->ip_be,
+		.udp_port = config->udp_port,
+		.idle_empty_polls = config->idle_empty_polls,
+		.idle_sleep_us = config->idle_sleep_us,
+		.max_jobs = config->max_jobs,
+		.slots = config->slots,
+		.mac_entries = config->mac_entries,
+		.mac_age_seconds = config->mac_age_seconds,
+		.faults = { config->fault_drop, config->fault_duplicate, config->fault_reorder,
+			    config->fault_seed },
+		.pool = daemon->ports.pools[0] != NULL ? daemon->ports.pools[0]
+						       : daemon->ports.pools[1],
+		.ports = daemon->ports.ports,
+		.n_ports = daemon->ports.n_ports,
+		.lcores = lcores,
+		.n_workers = config->n_workers,
+	};
+
+	switch (config->idle_policy) {
+	case CONFIG_IDLE_YIELD:
+		options.idle = PIPELINE_IDLE_YIELD;
+		break;
+	case CONFIG_IDLE_SPIN:
+		options.idle = PIPELINE_IDLE_SPIN;
+		break;
+	case CONFIG_IDLE_SLEEP:
+		options.idle = PIPELINE_IDLE_SLEEP;
+		break;
+	}
+	memcpy(options.mac, config->mac, sizeof(options.mac));
+	for (uint16_t i = 0; i < config->n_workers; i++)
+		lcores[i] = config->workers[i].lcore;
+	return pipeline_create(&options, &daemon->pipeline, error);
+}
+
+static void
+print_counters(const struct daemon *daemon)
+{
+	const struct pipeline *pipeline = daemon->pipeline;
+	struct counters sum;
+
+	pipeline_counters(pipeline, &sum);
+	for (uint16_t i = 0; i < pipeline->n_ports; i++) {
+		const struct port_counters *port = &sum.ports[i];
+
+		log_info("port %-12s rx %lu frames, %lu bytes; tx %lu frames, %lu bytes, %lu dropped",
+			 pipeline->ports[i].name, port->rx_frames, port->rx_bytes, port->tx_frames,
+			 port->tx_bytes, port->tx_dropped);
+	}
+	log_info("switching: %lu forwarded, %lu flooded, %lu for the switch itself", sum.forwarded,
+		 sum.flooded, sum.local);
+	for (unsigned int i = 1; i < FANIN_REASON_COUNT; i++) {
+		if (sum.drops[i] != 0)
+			log_info("drops: %-22s %lu (%s)", fanin_reason_name(i), sum.drops[i],
+				 fanin_reason_text(i));
+	}
+}
+
+/* Serves until a signal asks to stop. Returns 0 or -errno. */
+static int
+serve(struct daemon *daemon, int signal_fd)
+{
+	struct control *control;
+	char error[CONTROL_MESSAGE_LEN];
+	char address[INET_ADDRSTRLEN];
+	int ret = control_open(daemon->config->control_socket, daemon->config->name, commands,
+			       daemon, &control, error);
+
+	if (ret != 0) {
+		log_error("%s", error);
+		return ret;
+	}
+	inet_ntop(AF_INET, &daemon->config->ip_be, address, sizeof(address));
+	log_info("\"%s\" is ready: %u ports, %u workers, address %s, kernels %s, control socket %s",
+		 daemon->config->name, daemon->pipeline->n_ports, daemon->pipeline->n_workers,
+		 address, fanin_isa_name(fanin_isa_detect()), daemon->config->control_socket);
+	do {
+		ret = control_serve(control, signal_fd, HOUSEKEEP_MS);
+		pipeline_housekeep(daemon->pipeline);
+	} while (ret == 0);
+	control_close(control);
+	return ret < 0 ? ret : 0;
+}
+
+static int
+run(const struct config *config, const char *source, int signal_fd)
+{
+	struct daemon daemon = { .config = config };
+	char error[CONFIG_ERROR_LEN] = "";
+	int ret = eal_start(config, error);
+
+	if (ret != 0)
+		goto report;
+	daemon.start_ns = pipeline_now_ns();
+	ret = ports_start(config, &daemon.ports, error);
+	if (ret != 0)
+		goto stop_eal;
+	ret = pipeline_setup(&daemon, error);
+	if (ret != 0)
+		goto stop_ports;
+	ret = pipeline_start(daemon.pipeline);
+	if (ret == 0) {
+		ret = serve(&daemon, signal_fd);
+		pipeline_stop(daemon.pipeline);
+		print_counters(&daemon);
+	}
+	pipeline_free(daemon.pipeline);
+stop_ports:
+	ports_stop(&daemon.ports);
+stop_eal:
+	eal_stop();
+report:
+	if (error[0] != '\0')
+		log_error("%s: %s", source, error);
+	return ret;
+}
+
+int
+main(int argc, char **argv)
+{
+	struct arguments arguments = { 0 };
+	struct config config;
+	char error[CONFIG_ERROR_LEN];
+	sigset_t signals;
+	int signal_fd;
+	int ret = parse_arguments(argc, argv, &arguments);
+
+	if (ret >= 0)
+		return ret;
+	ret = config_load(arguments.config_path, &config, error);
+	if (ret == 0)
+		ret = config_check_machine(&config, arguments.config_path, error);
+	if (ret != 0) {
+		fprintf(stderr, "fanin-switch: %s\n", error);
+		return EXIT_USAGE;
+	}
+	if (arguments.check) {
+		printf("%s: ok\n", arguments.config_path);
+		return 0;
+	}
+	if (arguments.log_level >= 0)
+		config.log_level = (enum config_log_level)arguments.log_level;
+	log_init(config.log_level);
+	/* Before any thread starts, so that all of them have it blocked. */
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
+	if (signal_fd < 0) {
+		log_error("signalfd: %s", strerror(errno));
+		return 1;
+	}
+	ret = run(&config, arguments.config_path, signal_fd);
+	close(signal_fd);
+	return ret == 0 ? 0 : 1;
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See ports.h. */
+#include <errno.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+
+#include <rte_ethdev.h>
+#include <rte_malloc.h>
+#include <rte_mbuf.h>
+#include <rte_mbuf_pool_ops.h>
+
+#include "switch/eal.h"
+#include "switch/log.h"
+#include "switch/ports.h"
+#include "wire/wire.h"
+
+#define POOL_AF_XDP 0
+#define POOL_OTHER 1
+#define RING_SIZE 2048
+/* What AF_XDP can keep of a port at once: fill ring, receive ring and transmit ring. */
+#define MBUFS_PER_QUEUE (3 * RING_SIZE)
+
+/* A UMEM chunk is a page; what stands in it before the frame is taken off (the last is XDP's own headroom). */
+#define AF_XDP_CHUNK 4096
+#define AF_XDP_OBJECT_HEADER RTE_ALIGN_CEIL(sizeof(struct rte_mempool_objhdr), RTE_MEMPOOL_ALIGN)
+#define AF_XDP_DATA_ROOM                                                                           \
+	(AF_XDP_CHUNK - AF_XDP_OBJECT_HEADER - sizeof(struct rte_mbuf) - PIPELINE_MBUF_PRIV_SIZE)
+#define AF_XDP_HEADROOM 256
+#define AF_XDP_MAX_MTU                                                                             \
+	(AF_XDP_DATA_ROOM - RTE_PKTMBUF_HEADROOM - AF_XDP_HEADROOM - RTE_ETHER_HDR_LEN)
+
+static_assert(sizeof(struct rte_mbuf) % 64 + RTE_PKTMBUF_HEADROOM % 64 == 0,
+	      "only the private area shifts a frame's alignment");
+static_assert((PIPELINE_MBUF_PRIV_SIZE + FANIN_PAYLOAD_OFFSET) % FANIN_PAYLOAD_ALIGN == 0,
+	      "payload alignment");
+
+static bool
+is_af_xdp(const struct config_port *port)
+{
+	return !port->pci && strncmp(port->device, "net_af_xdp", strlen("net_af_xdp")) == 0;
+}
+
+/* The network interface of a vdev's iface= argument; false if it has none. */
+static bool
+vdev_interface(const struct config_port *port, char name[IF_NAMESIZE])
+{
+	const char *argument = port->pci ? NULL : strstr(port->device, ",iface=");
+	size_t len;
+
+	if (argument == NULL)
+		return false;
+	argument += strlen(",iface=");
+	len = strcspn(argument, ",");
+	if (len == 0 || len >= IF_NAMESIZE)
+		return false;
+	memcpy(name, argument, len);
+	name[len] = '\0';
+	return true;
+}
+
+/* Checks the kernel's side of a port: its MTU, and that all of its receive queues are served. */
+static int
+check_interface(const struct config_port *port, uint16_t index, uint16_t n_queues, char *error)
+{
+	struct ethtool_channels channels = { .cmd = ETHTOOL_GCHANNELS };
+	struct ifreq request = { 0 };
+	int fd;
+	int ret = 0;
+
+	if (!vdev_interface(port, request.ifr_name))
+		return 0;
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (ioctl(fd, SIOCGIFMTU, &request) == 0 && request.ifr_mtu < port->mtu) {
+		snprintf(error, CONFIG_ERROR_LEN,
+			 "ports[%u].mtu: found %u, but interface \"%s\" has MTU %d: lower the one or raise the other",
+			 index, port->mtu, request.ifr_name, request.ifr_mtu);
+		ret = -EINVAL;
+	}
+	request.ifr_data = (char *)&channels;
+	if (ret == 0 && is_af_xdp(port) && ioctl(fd, SIOCETHTOOL, &request) == 0) {
+		uint32_t queues = channels.rx_count + channels.combined_count;
+
+		if (queues > n_queues)
+			log_warning("port \"%s\": interface \"%s\" has %u receive queues and %u are served: frames of the others "
+				    "bypass the switch (ethtool -L %s rx %u, or queue_count= in ports[%u].vdev)",
+				    port->name, request.ifr_name, queues, n_queues,
+				    request.ifr_name, n_queues, index);
+	}
+	close(fd);
+	return ret;
+}
+
+/* Data room that all non-AF_XDP ports need. AF_PACKET copies whole ring frames, so it has to hold those. */
+static uint32_t
+other_data_room(const struct config *config)
+{
+	uint32_t room = 2048;
+
+	for (uint16_t i = 0; i < config->n_ports; i++) {
+		const struct config_port *port = &config->ports[i];
+		const char *frame = port->pci ? NULL : strstr(port->device, "framesz=");
+		uint32_t need = port->mtu + 256u;
+
+		if (is_af_xdp(port))
+			continue;
+		if (frame != NULL)
+			need = RTE_MAX(need, (uint32_t)strtoul(frame + strlen("framesz="), NULL, 10));
+		room = RTE_MAX(room, RTE_ALIGN_CEIL(need, 2048u));
+	}
+	return room + RTE_PKTMBUF_HEADROOM;
+}
+
+/*
+ * As rte_pktmbuf_pool_create, but without the padding that spreads packets over memory channels:
+ * with it, AF_XDP's would no longer fit into a page.
+ */
+static struct rte_mempool *
+pool_allocate(const char *name, uint32_t n, uint32_t cache, uint32_t room)
+{
+	struct rte_pktmbuf_pool_private private = {
+		.mbuf_data_room_size = (uint16_t)room,
+		.mbuf_priv_size = PIPELINE_MBUF_PRIV_SIZE,
+	};
+	uint32_t element = (uint32_t)sizeof(struct rte_mbuf) + PIPELINE_MBUF_PRIV_SIZE + room;
+	struct rte_mempool *pool = rte_mempool_create_empty(name, n, element, cache, sizeof(private),
+							    SOCKET_ID_ANY, RTE_MEMPOOL_F_NO_SPREAD);
+
+	if (pool == NULL)
+		return NULL;
+	if (rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL) != 0)
+		goto fail;
+	rte_pktmbuf_pool_init(pool, &private);
+	if (rte_mempool_populate_default(pool) < 0)
+		goto fail;
+	rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
+	return pool;
+
+fail:
+	rte_mempool_free(pool);
+	return NULL;
+}
+
+static int
+pool_create(const struct config *config, struct ports *ports, int which, char *error)
+{
+	static const char *const names[] = { "mbufs_af_xdp", "mbufs" };
+	uint32_t room = which == POOL_AF_XDP ? (uint32_t)AF_XDP_DATA_ROOM : other_data_room(config);
+	uint32_t n = config->mbufs;
+	uint64_t needed_megabytes;
+
+	if (n == 0)
+		n = config->n_ports * MBUFS_PER_QUEUE + config->slots +
+		    config->n_workers * 2 * config->mbuf_cache;
+	needed_megabytes = ((uint64_t)n * (room + 256) >> 20) + 32;
+	ports->pools[which] = pool_allocate(names[which], n, config->mbuf_cache, room);
+	if (ports->pools[which] != NULL)
+		return 0;
+	snprintf(error, CONFIG_ERROR_LEN,
+		 "memory.megabytes: found %u, expected about %lu for %u packets of %u bytes, or fewer mempool.mbufs (%s)",
+		 config->memory_megabytes, (unsigned long)needed_megabytes, n, room,
+		 rte_strerror(rte_errno));
+	return -ENOMEM;
+}
+
+static struct rte_mempool *
+pool_for(const struct config *config, struct ports *ports, const struct config_port *port, char *error)
+{
+	int which = is_af_xdp(port) ? POOL_AF_XDP : POOL_OTHER;
+
+	if (ports->pools[which] == NULL && pool_create(config, ports, which, error) != 0)
+		return NULL;
+	return ports->pools[which];
+}
+
+static int
+find_ethdev(const struct config_port *port, uint16_t index, uint16_t *ethdev, char *error)
+{
+	char name[CONFIG_DEVICE_LEN];
+
+	if (port->pci)
+		snprintf(name, sizeof(name), "%s", port->device);
+	else
+		eal_vdev_name(port, name, sizeof(name));
+	if (rte_eth_dev_get_port_by_name(name, ethdev) == 0)
+		return 0;
+	snprintf(error, CONFIG_ERROR_LEN, "ports[%u]: device \"%s\" was not found or did not open",
+		 index, port->device);
+	return -ENODEV;
+}
+
+static int
+setup_queues(uint16_t ethdev, uint16_t n_queues, struct rte_mempool *pool)
+{
+	uint16_t rx_size = RING_SIZE;
+	uint16_t tx_size = RING_SIZE;
+	int ret = rte_eth_dev_adjust_nb_rx_tx_desc(ethdev, &rx_size, &tx_size);
+
+	for (uint16_t queue = 0; ret == 0 && queue < n_queues; queue++) {
+		ret = rte_eth_rx_queue_setup(ethdev, queue, rx_size, SOCKET_ID_ANY, NULL, pool);
+		if (ret == 0)
+			ret = rte_eth_tx_queue_setup(ethdev, queue, tx_size, SOCKET_ID_ANY, NULL);
+	}
+	return ret;
+}
+
+/* The drivers with kernel sockets have as many queues as their arguments say; of others, one for each worker is enough. */
+static uint16_t
+queue_count(const struct config *config, const struct config_port *port,
+	    const struct rte_eth_dev_info *info)
+{
+	uint16_t most = RTE_MIN(info->max_rx_queues, info->max_tx_queues);
+
+	if (!port->pci && strncmp(port->device, "net_af_", strlen("net_af_")) == 0)
+		return most;
+	return RTE_MIN(most, config->n_workers);
+}
+
+static int
+port_start(const struct config *config, struct ports *ports, uint16_t index, char *error)
+{
+	const struct config_port *port = &config->ports[index];
+	struct pipeline_port *out = &ports->ports[index];
+	struct rte_eth_conf conf = { 0 };
+	struct rte_eth_dev_info info;
+	struct rte_mempool *pool;
+	int ret;
+
+	ret = find_ethdev(port, index, &out->ethdev, error);
+	if (ret != 0)
+		return ret;
+	if (is_af_xdp(port) && port->mtu > AF_XDP_MAX_MTU) {
+		snprintf(error, CONFIG_ERROR_LEN,
+			 "ports[%u].mtu: found %u, expected at most %zu with net_af_xdp", index,
+			 port->mtu, (size_t)AF_XDP_MAX_MTU);
+		return -EINVAL;
+	}
+	pool = pool_for(config, ports, port, error);
+	if (pool == NULL)
+		return -ENOMEM;
+	ret = rte_eth_dev_info_get(out->ethdev, &info);
+	if (ret != 0)
+		goto fail;
+	snprintf(out->name, sizeof(out->name), "%s", port->name);
+	out->mtu = port->mtu;
+	out->n_queues = queue_count(config, port, &info);
+	ret = check_interface(port, index, out->n_queues, error);
+	if (ret != 0)
+		return ret;
+	/* vdevs on kernel interfaces have their MTU from there. */
+	if (port->pci)
+		conf.rxmode.mtu = port->mtu;
+	if (out->n_queues > 1 && port->pci) {
+		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		conf.rx_adv_conf.rss_conf.rss_hf = info.flow_type_rss_offloads &
+						   (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
+	}
+	ret = rte_eth_dev_configure(out->ethdev, out->n_queues, out->n_queues, &conf);
+	if (ret == 0)
+		ret = setup_queues(out->ethdev, out->n_queues, pool);
+	if (ret == 0)
+		ret = rte_eth_dev_start(out->ethdev);
+	if (ret != 0)
+		goto fail;
+	ret = rte_eth_promiscuous_enable(out->ethdev);
+	if (ret != 0 && ret != -ENOTSUP)
+		log_warning("port \"%s\": promiscuous mode is refused (%s): only frames to its own address arrive",
+			    port->name, rte_strerror(-ret));
+	return 0;
+
+fail:
+	snprintf(error, CONFIG_ERROR_LEN, "ports[%u]: device \"%s\" does not start: %s", index,
+		 port->device, rte_strerror(-ret));
+	return ret;
+}
+
+int
+ports_start(const struct config *config, struct ports *ports, char *error)
+{
+	memset(ports, 0, sizeof(*ports));
+	for (uint16_t i = 0; i < config->n_ports; i++) {
+		int ret = port_start(config, ports, i, error);
+
+		if (ret != 0) {
+			ports_stop(ports);
+			return ret;
+		}
+		ports->n_ports++;
+	}
+	return 0;
+}
+
+void
+ports_stop(struct ports *ports)
+{
+	for (uint16_t i = 0; i < ports->n_ports; i++) {
+		rte_eth_dev_stop(ports->ports[i].ethdev);
+		rte_eth_dev_close(ports->ports[i].ethdev);
+	}
+	ports->n_ports = 0;
+	for (size_t i = 0; i < RTE_DIM(ports->pools); i++) {
+		rte_mempool_free(ports->pools[i]);
+		ports->pools[i] = NULL;
+	}
+}
+
+void
+ports_pool_usage(const struct ports *ports, uint32_t *size, uint32_t *available)
+{
+	*size = 0;
+	*available = 0;
+	for (size_t i = 0; i < RTE_DIM(ports->pools); i++) {
+		if (ports->pools[i] == NULL)
+			continue;
+		*size += ports->pools[i]->size;
+		*available += rte_mempool_avail_count(ports->pools[i]);
+	}
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The switch's ports: packet pools, ethdev configuration, start and stop.
+ */
+#ifndef FANIN_SWITCH_PORTS_H
+#define FANIN_SWITCH_PORTS_H
+
+#include <rte_mempool.h>
+
+#include "pipeline/pipeline.h"
+#include "switch/config.h"
+
+struct ports {
+	struct pipeline_port ports[CONFIG_MAX_PORTS];
+	uint16_t n_ports;
+	struct rte_mempool *pools[2]; /* for AF_XDP ports, for all others; NULL where there are none */
+};
+
+/*
+ * Configures and starts every port after eal_start.
+ *
+ * Returns 0, or -errno with error (CONFIG_ERROR_LEN bytes) filled and everything undone.
+ */
+int ports_start(const struct config *config, struct ports *ports, char *error);
+
+/* Stops and closes the ports and frees the pools. Nothing may hold packets. */
+void ports_stop(struct ports *ports);
+
+/* Packets that the pools hold and that are free, summed. */
+void ports_pool_usage(const struct ports *ports, uint32_t *size, uint32_t *available);
+
+#endif

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writes the seeds of fuzz-wire into corpus/wire: lists of frames, each behind its length in two bytes.
+
+The layout of a frame stands here a second time, apart from wire/wire.h: seeds that stop being valid show a change of
+the format.
+"""
+
+import pathlib
+import struct
+
+CONTRIBUTION, RESULT, PENDING, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK = range(1, 9)
+I32, F32 = 3, 11
+SUM, MIN, MAX, BXOR = 1, 3, 4, 10
+RETRANSMIT = 1
+
+
+def checksum(header):
+    total = sum(struct.unpack("!10H", header))
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def frame(kind, payload=b"", rank=0, block=0, dtype=0, op=0, count=0, flags=0):
+    fanin = struct.pack("<BBHIIHHIBBHIBBHQQ6x", 1, kind, flags, 1, 1, rank, 1, block, dtype, op, count, 0, 0, 0, 0, 1, 0)
+    udp_len = 8 + len(fanin) + len(payload)
+    ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + udp_len, 0, 0x4000, 64, 17, 0, b"\x0a\x4d\0\1", b"\x0a\x4d\0\xfe")
+    ip = ip[:10] + struct.pack("!H", checksum(ip)) + ip[12:]
+    udp = struct.pack("!HHHH", 40000, 21930, udp_len, 0)
+    ethernet = b"\2\xfa\0\0\0\xfe" + b"\2\0\0\0\0\1" + b"\x08\0"
+    return ethernet + ip + udp + fanin + payload
+
+
+def contribution(rank, block, values=(1, 2, 3), dtype=I32, op=SUM, flags=0):
+    payload = struct.pack("<%d%s" % (len(values), "f" if dtype == F32 else "i"), *values)
+    return frame(CONTRIBUTION, payload, rank, block, dtype, op, len(values), flags)
+
+
+def block(number, **shape):
+    return [contribution(rank, number, **shape) for rank in range(3)]
+
+
+join_ack = struct.pack("<QHHHHI16s", 7, 1, 3, 2, 256, 0, b"single")
+seeds = {
+    "one-block": block(0),
+    "all-kernels": [f for n, (d, o) in enumerate((d, o) for d in (I32, F32) for o in (SUM, MIN, MAX))
+                    for f in block(n, dtype=d, op=o)],
+    "slots-reused": [f for n in range(12) for f in block(n)],
+    "barrier": block(0, values=()),
+    "not-numbers": block(0, dtype=F32, op=MIN, values=(float("nan"), float("inf"), -0.0)),
+    "pending": [contribution(1, 0), contribution(1, 0), contribution(1, 0, flags=RETRANSMIT)],
+    "repeat": block(0) + [contribution(2, 0, flags=RETRANSMIT)],
+    "stale": block(0) + block(4) + [contribution(0, 0, flags=RETRANSMIT)],
+    "ahead": [contribution(0, 0), contribution(0, 4), contribution(0, 9)],
+    "mismatch": [contribution(0, 0), contribution(1, 0, op=MAX), contribution(1, 0, values=(1, 2))],
+    "unsupported": [contribution(0, 0, op=BXOR)],
+    "too-long": [contribution(0, 0, values=tuple(range(65)))],
+    "control": [frame(JOIN, struct.pack("<QHHI", 7, 3, 5000, 1500)), frame(JOIN_ACK, join_ack), frame(LEAVE),
+                frame(LEAVE_ACK), frame(PENDING), frame(REFUSED, count=9), frame(RESULT, b"abcd", 0, 0, I32, SUM, 1)],
+    "padded": [frame(LEAVE) + bytes(18)],
+    "cut": [contribution(0, 0)[:-1], contribution(0, 0)[:95], contribution(0, 0)[:20], b""],
+}
+
+if __name__ == "__main__":
+    directory = pathlib.Path(__file__).parent / "corpus" / "wire"
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, frames in seeds.items():
+        (directory / name).write_bytes(b"".join(struct.pack("<H", len(f)) + f for f in frames))

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See ring_switch.h. */
+#include <arpa/inet.h>
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_eal.h>
+#include <rte_eth_ring.h>
+#include <rte_ethdev.h>
+
+#include "tests/unit/ring_switch.h"
+
+#define POOL_SIZE 2047
+#define RING_ENTRIES 1024
+
+void
+ring_switch_eal(void)
+{
+	char line[] =
+		"fanin-check --no-huge --no-shconf --no-pci --no-telemetry -m 128 --lcores 0,1@0 --log-level=error";
+	char *argv[32] = { NULL };
+	int argc = 0;
+
+	for (char *word = strtok(line, " "); word != NULL; word = strtok(NULL, " "))
+		argv[argc++] = word;
+	ck_assert_int_ge(rte_eal_init(argc, argv), 0);
+}
+
+static void
+port_open(struct ring_switch *sw, uint16_t p, struct pipeline_port *port)
+{
+	struct rte_eth_conf conf = { 0 };
+	char name[32];
+	int ethdev;
+
+	snprintf(name, sizeof(name), "rx%u", p);
+	sw->rx[p] = rte_ring_create(name, RING_ENTRIES, SOCKET_ID_ANY, 0);
+	snprintf(name, sizeof(name), "tx%u", p);
+	sw->tx[p] = rte_ring_create(name, RING_ENTRIES, SOCKET_ID_ANY, 0);
+	ck_assert_ptr_nonnull(sw->rx[p]);
+	ck_assert_ptr_nonnull(sw->tx[p]);
+	snprintf(name, sizeof(name), "port%u", p);
+	ethdev = rte_eth_from_rings(name, &sw->rx[p], 1, &sw->tx[p], 1, 0);
+	ck_assert_int_ge(ethdev, 0);
+	ck_assert_int_eq(rte_eth_dev_configure((uint16_t)ethdev, 1, 1, &conf), 0);
+	ck_assert_int_eq(rte_eth_rx_queue_setup((uint16_t)ethdev, 0, 64, SOCKET_ID_ANY, NULL,
+						sw->pool),
+			 0);
+	ck_assert_int_eq(rte_eth_tx_queue_setup((uint16_t)ethdev, 0, 64, SOCKET_ID_ANY, NULL), 0);
+	ck_assert_int_eq(rte_eth_dev_start((uint16_t)ethdev), 0);
+	snprintf(port->name, sizeof(port->name), "h%u", p);
+	port->ethdev = (uint16_t)ethdev;
+	port->mtu = 1500;
+	port->n_queues = 1;
+}
+
+void
+ring_switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
+		 const struct pipeline_faults *faults)
+{
+	static const unsigned int lcores[] = { 0, 1 };
+	struct pipeline_port ports[8];
+	char error[PIPELINE_ERROR_LEN] = "";
+	struct pipeline_options options = {
+		.ip_be = inet_addr(RING_SWITCH_IP),
+		.mac = { 0x02, 0xfa, 0, 0, 0, 0xfe },
+		.udp_port = FANIN_WIRE_DEFAULT_UDP_PORT,
+		.max_jobs = 2,
+		.slots = 64,
+		.mac_entries = 64,
+		.mac_age_seconds = 300,
+		.ports = ports,
+		.n_ports = n_ports,
+		.lcores = lcores,
+		.n_workers = n_workers,
+	};
+
+	memset(sw, 0, sizeof(*sw));
+	sw->pool = rte_pktmbuf_pool_create("pool", POOL_SIZE, 0, PIPELINE_MBUF_PRIV_SIZE, 4096,
+					   SOCKET_ID_ANY);
+	ck_assert_ptr_nonnull(sw->pool);
+	for (uint16_t p = 0; p < n_ports; p++)
+		port_open(sw, p, &ports[p]);
+	sw->n_ports = n_ports;
+	options.pool = sw->pool;
+	if (faults != NULL)
+		options.faults = *faults;
+	ck_assert_msg(pipeline_create(&options, &sw->pipeline, error) == 0, "%s", error);
+	for (uint16_t w = 0; w < n_workers; w++)
+		rte_rcu_qsbr_thread_online(sw->pipeline->qsbr, w);
+}
+
+void
+ring_switch_close(struct ring_switch *sw)
+{
+	uint8_t frame[4096];
+
+	for (uint16_t p = 0; p < sw->n_ports; p++) {
+		while (ring_switch_take(sw, p, frame) != 0)
+			;
+	}
+	for (uint16_t w = 0; w < sw->pipeline->n_workers; w++)
+		rte_rcu_qsbr_thread_offline(sw->pipeline->qsbr, w);
+	pipeline_free(sw->pipeline);
+	ck_assert_uint_eq(rte_mempool_avail_count(sw->pool), POOL_SIZE);
+}
+
+struct job *
+ring_switch_job(struct ring_switch *sw, uint16_t n_members, uint32_t slots)
+{
+	struct job_spec spec = {
+		.key = RING_SWITCH_KEY, .handler = "single", .slots = slots, .n_members = n_members
+	};
+	char error[PIPELINE_ERROR_LEN] = "";
+	const char *code;
+	struct job *job = NULL;
+
+	for (uint16_t i = 0; i < n_members; i++) {
+		spec.members[i].port = i;
+		spec.members[i].ip_be = host_ip_be(i);
+	}
+	ck_assert_msg(job_create(sw->pipeline, &spec, &job, &code, error) == 0, "%s", error);
+	return job;
+}
+
+void
+ring_switch_rounds(struct ring_switch *sw, unsigned int rounds)
+{
+	for (unsigned int i = 0; i < rounds; i++) {
+		for (uint16_t w = 0; w < sw->pipeline->n_workers; w++)
+			worker_round(sw->pipeline->workers[w]);
+	}
+}
+
+void
+ring_switch_put(struct ring_switch *sw, uint16_t port, const void *frame, size_t len)
+{
+	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(sw->pool);
+	char *data;
+
+	ck_assert_ptr_nonnull(mbuf);
+	data = rte_pktmbuf_append(mbuf, (uint16_t)len);
+	ck_assert_ptr_nonnull(data);
+	memcpy(data, frame, len);
+	/* net_ring passes mbufs as they are: a real driver would set the port. */
+	mbuf->port = sw->pipeline->ports[port].ethdev;
+	ck_assert_int_eq(rte_ring_enqueue(sw->rx[port], mbuf), 0);
+	ring_switch_rounds(sw, 2);
+}
+
+size_t
+ring_switch_take(struct ring_switch *sw, uint16_t port, void *frame)
+{
+	struct rte_mbuf *mbuf;
+	size_t len;
+
+	if (rte_ring_dequeue(sw->tx[port], (void **)&mbuf) != 0)
+		return 0;
+	len = mbuf->data_len;
+	memcpy(frame, rte_pktmbuf_mtod(mbuf, void *), len);
+	rte_pktmbuf_free(mbuf);
+	return len;
+}
+
+uint64_t
+ring_switch_drops(const struct ring_switch *sw, enum fanin_reason reason)
+{
+	struct counters sum;
+
+	pipeline_counters(sw->pipeline, &sum);
+	return sum.drops[reason];
+}
+
+void
+host_mac(unsigned int h, uint8_t mac[6])
+{
+	const uint8_t address[6] = { 0x02, 0, 0, 0, 1, (uint8_t)h };
+
+	memcpy(mac, address, sizeof(address));
+}
+
+uint32_t
+host_ip_be(unsigned int h)
+{
+	return htonl(0x0a000001u + h);
+}
+
+size_t
+host_packet(const struct ring_switch *sw, unsigned int h, enum fanin_type type, uint32_t job,
+	    uint32_t epoch, const void *payload, uint32_t payload_len, struct fanin_headers *frame)
+{
+	struct fanin_flow flow = {
+		.dst_ip_be = sw->pipeline->ip_be,
+		.src_ip_be = host_ip_be(h),
+		.dst_port = FANIN_WIRE_DEFAULT_UDP_PORT,
+		.src_port = 50000,
+	};
+
+	memcpy(flow.dst_mac, sw->pipeline->mac, 6);
+	host_mac(h, flow.src_mac);
+	fanin_wire_encode_l4(frame, &flow, payload_len);
+	fanin_wire_encode_header(&frame->fanin, type, job, epoch, RING_SWITCH_KEY);
+	frame->fanin.rank = (uint16_t)h;
+	if (payload_len != 0)
+		memcpy(frame + 1, payload, payload_len);
+	return sizeof(*frame) + payload_len;
+}
+
+const struct fanin_headers *
+host_join(struct ring_switch *sw, unsigned int h, uint32_t job, uint64_t nonce, uint16_t size,
+	  struct fanin_headers *answer)
+{
+	const struct fanin_join_body body = {
+		.nonce = nonce, .size = size, .udp_port = FANIN_WIRE_DEFAULT_UDP_PORT, .mtu = 1500
+	};
+	uint8_t frame[4096];
+	size_t len = host_packet(sw, h, FANIN_TYPE_JOIN, job, 0, &body, sizeof(body),
+				 (struct fanin_headers *)frame);
+
+	ring_switch_put(sw, (uint16_t)h, frame, len);
+	return ring_switch_take(sw, (uint16_t)h, answer) == 0 ? NULL : answer;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A switch in the test's own process: the real pipeline on ports made of rte_rings. The test plays
+ * the hosts and the clock: it puts frames into a port, lets the workers make their rounds, and
+ * takes what came out. One switch at a time.
+ */
+#ifndef FANIN_TESTS_UNIT_RING_SWITCH_H
+#define FANIN_TESTS_UNIT_RING_SWITCH_H
+
+#include <rte_mbuf.h>
+
+#include "pipeline/job.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/worker.h"
+
+#define RING_SWITCH_IP "10.0.0.254"
+#define RING_SWITCH_KEY UINT64_C(0x1122334455667788)
+
+struct ring_switch {
+	struct pipeline *pipeline;
+	struct rte_mempool *pool;
+	struct rte_ring *rx[8];
+	struct rte_ring *tx[8];
+	uint16_t n_ports;
+};
+
+/* Starts the EAL without hugepages; once per process. */
+void ring_switch_eal(void);
+
+/* Makes a switch; faults may be NULL. Aborts the test on failure. */
+void ring_switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
+		      const struct pipeline_faults *faults);
+
+/* Frees it and checks that every mbuf came back. */
+void ring_switch_close(struct ring_switch *sw);
+
+/* A job whose rank r is host r on port r. Aborts the test on failure. */
+struct job *ring_switch_job(struct ring_switch *sw, uint16_t n_members, uint32_t slots);
+
+/* Puts a frame into a port and lets every worker make a round. */
+void ring_switch_put(struct ring_switch *sw, uint16_t port, const void *frame, size_t len);
+
+/* Rounds of every worker. */
+void ring_switch_rounds(struct ring_switch *sw, unsigned int rounds);
+
+/* Takes the next frame that left through a port: its length, or 0 if there is none. frame: 4096 bytes. */
+size_t ring_switch_take(struct ring_switch *sw, uint16_t port, void *frame);
+
+/* Count of a drop reason over all workers. */
+uint64_t ring_switch_drops(const struct ring_switch *sw, enum fanin_reason reason);
+
+/* MAC and address of host h. */
+void host_mac(unsigned int h, uint8_t mac[6]);
+uint32_t host_ip_be(unsigned int h);
+
+/*
+ * Builds a Fanin packet of host h to the switch: key, rank h, and payload_len bytes from payload.
+ * Returns its length. frame: 4096 bytes.
+ */
+size_t host_packet(const struct ring_switch *sw, unsigned int h, enum fanin_type type, uint32_t job,
+		   uint32_t epoch, const void *payload, uint32_t payload_len,
+		   struct fanin_headers *frame);
+
+/* Host h joins; returns the answer, copied to answer (4096 bytes), or NULL if none came. */
+const struct fanin_headers *host_join(struct ring_switch *sw, unsigned int h, uint32_t job,
+				      uint64_t nonce, uint16_t size, struct fanin_headers *answer);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The suites of fanin-check. A new one is a line here, a line in tests/meson.build and a file test_NAME.c that defines
+ * `Suite *suite_NAME(void)`.
+ */
+#ifndef FANIN_TESTS_UNIT_SUITES_H
+#define FANIN_TESTS_UNIT_SUITES_H
+
+#include <check.h>
+
+#define FANIN_SUITES(X)                                                                            \
+	X(wire)                                                                                    \
+	X(kernels)                                                                                 \
+	X(handler)                                                                                 \
+	X(faults)                                                                                  \
+	X(pipeline)                                                                                \
+	X(jobs)                                                                                    \
+	X(config)                                                                                  \
+	X(control)
+
+#define SUITE_DECLARATION(name) Suite *suite_##name(void);
+FANIN_SUITES(SUITE_DECLARATION)
+#undef SUITE_DECLARATION
+
+#endif

@@ -1,0 +1,630 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The handler "single": one slot of one job under exact control, with the test playing the pipeline. Whole jobs under
+ * random faults are in test_faults.c.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "handlers/handler.h"
+#include "tests/unit/fake_mbuf.h"
+#include "tests/unit/suites.h"
+
+#define JOB 5
+#define EPOCH 9
+#define KEY UINT64_C(0xfeedfacecafebeef)
+#define WINDOW 4
+#define SLOTS (2 * WINDOW)
+#define COUNT 16
+#define PAYLOAD (COUNT * 4)
+
+/* What the handler answered to one contribution. */
+struct answer {
+	enum fanin_verdict verdict;
+	enum fanin_reason reason;
+	struct rte_mbuf *mbuf; /* of the contribution */
+};
+
+/* One slot of one job, with the mbufs that the test still has to give back. */
+static struct rig {
+	const struct fanin_handler *handler;
+	struct fanin_job_params job;
+	struct fanin_handler_ctx ctx;
+	struct fanin_handler_stats stats;
+	struct fake_pool pool;
+	void *slot;
+} rig;
+
+static void
+rig_start(uint16_t n_children, uint32_t first_block)
+{
+	memset(&rig, 0, sizeof(rig));
+	rig.handler = fanin_handler_find("single");
+	ck_assert_ptr_nonnull(rig.handler);
+	rig.job = (struct fanin_job_params){
+		.id = JOB,
+		.n_children = n_children,
+		.window = WINDOW,
+		.payload_bytes = PAYLOAD,
+		.children = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - n_children),
+		.key = KEY,
+		.isa = fanin_isa_detect(),
+	};
+	rig.ctx.job = &rig.job;
+	rig.ctx.epoch = EPOCH;
+	rig.ctx.stats = &rig.stats;
+	fake_pool_init(&rig.pool, 2 * FANIN_WIRE_MAX_CHILDREN);
+	rig.slot = aligned_alloc(64, RTE_CACHE_LINE_ROUNDUP(rig.handler->slot_size(&rig.job)));
+	ck_assert_ptr_nonnull(rig.slot);
+	memset(rig.slot, 0, rig.handler->slot_size(&rig.job));
+	rig.handler->slot_reset(&rig.ctx, rig.slot, first_block);
+	ck_assert_uint_eq(rig.ctx.n_frees, 0);
+}
+
+/* Carries out what the handler asked for, as if every packet had been sent. */
+static void
+rig_flush(void)
+{
+	for (unsigned int i = 0; i < rig.ctx.n_emissions; i++) {
+		const struct fanin_emission *emission = &rig.ctx.emissions[i];
+
+		for (uint64_t left = emission->children; left != 0; left &= left - 1)
+			fake_put(&rig.pool, emission->mbuf);
+	}
+	for (unsigned int i = 0; i < rig.ctx.n_frees; i++)
+		fake_put(&rig.pool, rig.ctx.frees[i]);
+	rig.ctx.n_emissions = 0;
+	rig.ctx.n_frees = 0;
+}
+
+static void
+rig_stop(void)
+{
+	rig_flush();
+	rig.handler->slot_release(&rig.ctx, rig.slot);
+	rig_flush();
+	ck_assert_uint_eq(fake_pool_in_use(&rig.pool), 0);
+	fake_pool_fini(&rig.pool);
+	free(rig.slot);
+}
+
+static struct fanin_headers *
+headers_of(struct rte_mbuf *mbuf)
+{
+	return rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+}
+
+static int32_t *
+elements_of(struct rte_mbuf *mbuf)
+{
+	return rte_pktmbuf_mtod_offset(mbuf, int32_t *, FANIN_PAYLOAD_OFFSET);
+}
+
+/* The shape of a contribution. */
+struct shape {
+	unsigned int dtype;
+	unsigned int op;
+	uint16_t count;
+};
+
+static const struct shape plain = { FANIN_WIRE_I32, FANIN_WIRE_SUM, COUNT };
+
+/* A child's value in the elements of a block. */
+static int32_t
+value_of(uint16_t child, uint32_t block, unsigned int i)
+{
+	return (int32_t)((child + 1u) * 1000003u + block * 17u + i);
+}
+
+static struct answer
+contribute_shape(uint16_t child, uint32_t block, uint16_t flags, const struct shape *shape)
+{
+	uint32_t payload_len = shape->count * fanin_dtype_size(shape->dtype);
+	struct answer answer = { .mbuf = fake_get(&rig.pool, payload_len) };
+	struct fanin_packet packet = {
+		.mbuf = answer.mbuf,
+		.headers = headers_of(answer.mbuf),
+		.payload = elements_of(answer.mbuf),
+		.payload_len = payload_len,
+		.child = child,
+	};
+	struct fanin_hdr *hdr = &packet.headers->fanin;
+
+	fanin_wire_encode_header(hdr, FANIN_TYPE_CONTRIBUTION, JOB, EPOCH, KEY);
+	hdr->flags = flags;
+	hdr->rank = child;
+	hdr->contributions = 1;
+	hdr->block = block;
+	hdr->dtype = (uint8_t)shape->dtype;
+	hdr->op = (uint8_t)shape->op;
+	hdr->count = shape->count;
+	for (unsigned int i = 0; i < payload_len / 4; i++)
+		elements_of(answer.mbuf)[i] = value_of(child, block, i);
+
+	answer.verdict = rig.handler->contribution(&rig.ctx, rig.slot, &packet, &answer.reason);
+	if (answer.verdict != FANIN_VERDICT_HELD)
+		fake_put(&rig.pool, answer.mbuf);
+	return answer;
+}
+
+static struct answer
+contribute(uint16_t child, uint32_t block, uint16_t flags)
+{
+	return contribute_shape(child, block, flags, &plain);
+}
+
+static void
+expect_drop(struct answer answer, enum fanin_reason reason)
+{
+	ck_assert_int_eq(answer.verdict, FANIN_VERDICT_DROP);
+	ck_assert_str_eq(fanin_reason_name(answer.reason), fanin_reason_name(reason));
+	ck_assert_uint_eq(rig.ctx.n_emissions, 0);
+	ck_assert_uint_eq(rig.ctx.n_frees, 0);
+}
+
+/* The one emission that the last call made. */
+static const struct fanin_emission *
+only_emission(enum fanin_emission_kind kind, uint64_t children)
+{
+	ck_assert_uint_eq(rig.ctx.n_emissions, 1);
+	ck_assert_int_eq(rig.ctx.emissions[0].kind, kind);
+	ck_assert_uint_eq(rig.ctx.emissions[0].children, children);
+	return &rig.ctx.emissions[0];
+}
+
+static void
+expect_sum(struct rte_mbuf *mbuf, uint32_t block)
+{
+	const struct fanin_hdr *hdr = &headers_of(mbuf)->fanin;
+
+	ck_assert_uint_eq(hdr->type, FANIN_TYPE_RESULT);
+	ck_assert_uint_eq(hdr->block, block);
+	for (unsigned int i = 0; i < COUNT; i++) {
+		uint32_t sum = 0;
+
+		for (uint16_t child = 0; child < rig.job.n_children; child++)
+			sum += (uint32_t)value_of(child, block, i);
+		ck_assert_int_eq(elements_of(mbuf)[i], (int32_t)sum);
+	}
+}
+
+/* Contributions of all children; the result is sent. */
+static void
+finish(uint32_t block)
+{
+	for (uint16_t child = 0; child < rig.job.n_children; child++)
+		contribute(child, block, 0);
+	expect_sum(only_emission(FANIN_EMIT_RESULT, rig.job.children)->mbuf, block);
+	rig_flush();
+}
+
+START_TEST(the_registry_knows_the_handler)
+{
+	const struct fanin_handler *handler = fanin_handler_find("single");
+	unsigned int seen = 0;
+
+	ck_assert_ptr_nonnull(handler);
+	ck_assert_uint_le(strlen(handler->name), 15);
+	ck_assert_ptr_null(fanin_handler_find("singl"));
+	ck_assert_ptr_null(fanin_handler_find(""));
+	for (const struct fanin_handler *each = fanin_handler_first(); each != NULL; each = each->next)
+		seen += each == handler;
+	ck_assert_uint_eq(seen, 1);
+}
+END_TEST
+
+START_TEST(a_slot_is_one_cache_line_and_holds_one_mbuf)
+{
+	rig_start(2, 0);
+	ck_assert_uint_eq(rig.handler->slot_size(&rig.job), RTE_CACHE_LINE_SIZE);
+	ck_assert_uint_eq(rig.handler->slot_mbufs(&rig.job), 1);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(the_result_leaves_with_the_last_contribution)
+{
+	static const uint16_t sizes[] = { 1, 2, 3, 8, 11, 16, 63, 64 };
+	uint16_t n = sizes[_i];
+
+	rig_start(n, 3);
+	for (uint16_t child = 0; child < n; child++) {
+		struct answer answer = contribute((uint16_t)(n - 1 - child), 3, 0);
+
+		ck_assert_int_eq(answer.verdict, child == 0 ? FANIN_VERDICT_HELD : FANIN_VERDICT_FREE);
+		ck_assert_uint_eq(rig.ctx.n_emissions, child == n - 1);
+	}
+	expect_sum(only_emission(FANIN_EMIT_RESULT, rig.job.children)->mbuf, 3);
+	ck_assert_uint_eq(rig.stats.contributions, n);
+	ck_assert_uint_eq(rig.stats.results, 1);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(the_first_contribution_becomes_the_result_in_place)
+{
+	struct rte_mbuf *first;
+
+	rig_start(3, 0);
+	first = contribute(2, 0, 0).mbuf;
+	contribute(0, 0, 0);
+	contribute(1, 0, 0);
+	ck_assert_ptr_eq(only_emission(FANIN_EMIT_RESULT, 7)->mbuf, first);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(the_result_header_tells_what_it_holds)
+{
+	const struct fanin_emission *emission;
+	const struct fanin_hdr *hdr;
+
+	rig_start(3, 6);
+	contribute(2, 6, FANIN_FLAG_RETRANSMIT);
+	contribute(1, 6, 0);
+	contribute(0, 6, 0);
+	emission = only_emission(FANIN_EMIT_RESULT, 7);
+	hdr = &headers_of(emission->mbuf)->fanin;
+	ck_assert_uint_eq(emission->payload_len, PAYLOAD);
+	ck_assert_uint_eq(hdr->version, FANIN_WIRE_VERSION);
+	ck_assert_uint_eq(hdr->type, FANIN_TYPE_RESULT);
+	ck_assert_uint_eq(hdr->flags, 0);
+	ck_assert_uint_eq(hdr->job, JOB);
+	ck_assert_uint_eq(hdr->epoch, EPOCH);
+	ck_assert_uint_eq(hdr->key, KEY);
+	ck_assert_uint_eq(hdr->rank, 0);
+	ck_assert_uint_eq(hdr->contributions, 3);
+	ck_assert_uint_eq(hdr->block, 6);
+	ck_assert_uint_eq(hdr->dtype, FANIN_WIRE_I32);
+	ck_assert_uint_eq(hdr->op, FANIN_WIRE_SUM);
+	ck_assert_uint_eq(hdr->count, COUNT);
+	ck_assert_uint_eq(hdr->progress, 0);
+	ck_assert_uint_eq(hdr->members, 0);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(a_result_has_a_reference_for_each_child_and_one_for_the_slot)
+{
+	struct rte_mbuf *result;
+
+	rig_start(8, 0);
+	for (uint16_t child = 0; child < 8; child++)
+		contribute(child, 0, 0);
+	result = only_emission(FANIN_EMIT_RESULT, 0xff)->mbuf;
+	ck_assert_uint_eq(rte_mbuf_refcnt_read(result), 9);
+	rig_flush();
+	ck_assert_uint_eq(rte_mbuf_refcnt_read(result), 1);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(a_barrier_block_without_elements_completes)
+{
+	static const struct shape barrier = { FANIN_WIRE_F32, FANIN_WIRE_SUM, 0 };
+
+	rig_start(2, 0);
+	contribute_shape(0, 0, 0, &barrier);
+	contribute_shape(1, 0, 0, &barrier);
+	ck_assert_uint_eq(only_emission(FANIN_EMIT_RESULT, 3)->payload_len, 0);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(a_duplicate_contribution_is_counted_once)
+{
+	rig_start(2, 0);
+	contribute(0, 0, 0);
+	for (int i = 0; i < 5; i++)
+		ck_assert_int_eq(contribute(0, 0, 0).verdict, FANIN_VERDICT_FREE);
+	ck_assert_uint_eq(rig.ctx.n_emissions, 0);
+	contribute(1, 0, 0);
+	expect_sum(only_emission(FANIN_EMIT_RESULT, 3)->mbuf, 0);
+	ck_assert_uint_eq(rig.stats.contributions, 2);
+	ck_assert_uint_eq(rig.stats.duplicates, 5);
+	ck_assert_uint_eq(rig.stats.pendings, 0);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(a_retransmission_learns_who_is_there)
+{
+	const struct fanin_emission *emission;
+	const struct fanin_hdr *hdr;
+	struct answer answer;
+
+	rig_start(4, 0);
+	contribute(1, 0, 0);
+	contribute(3, 0, 0);
+	answer = contribute(3, 0, FANIN_FLAG_RETRANSMIT);
+	ck_assert_int_eq(answer.verdict, FANIN_VERDICT_HELD);
+	emission = only_emission(FANIN_EMIT_REPLY, 1 << 3);
+	ck_assert_ptr_eq(emission->mbuf, answer.mbuf);
+	ck_assert_uint_eq(emission->payload_len, 0);
+	ck_assert_uint_eq(rte_mbuf_refcnt_read(emission->mbuf), 1);
+	hdr = &headers_of(emission->mbuf)->fanin;
+	ck_assert_uint_eq(hdr->type, FANIN_TYPE_PENDING);
+	ck_assert_uint_eq(hdr->flags, 0);
+	ck_assert_uint_eq(hdr->job, JOB);
+	ck_assert_uint_eq(hdr->epoch, EPOCH);
+	ck_assert_uint_eq(hdr->key, KEY);
+	ck_assert_uint_eq(hdr->rank, 3);
+	ck_assert_uint_eq(hdr->block, 0);
+	ck_assert_uint_eq(hdr->members, 1 << 1 | 1 << 3);
+	ck_assert_uint_eq(hdr->dtype, FANIN_WIRE_DTYPE_NONE);
+	ck_assert_uint_eq(hdr->op, FANIN_WIRE_OP_NONE);
+	ck_assert_uint_eq(hdr->count, 0);
+	ck_assert_uint_eq(rig.stats.pendings, 1);
+	ck_assert_uint_eq(rig.stats.duplicates, 1);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(a_retransmission_that_is_the_first_to_arrive_is_merged)
+{
+	rig_start(2, 0);
+	ck_assert_int_eq(contribute(1, 0, FANIN_FLAG_RETRANSMIT).verdict, FANIN_VERDICT_HELD);
+	ck_assert_int_eq(contribute(0, 0, FANIN_FLAG_RETRANSMIT).verdict, FANIN_VERDICT_FREE);
+	expect_sum(only_emission(FANIN_EMIT_RESULT, 3)->mbuf, 0);
+	ck_assert_uint_eq(rig.stats.duplicates, 0);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(a_lost_result_is_repeated_to_the_one_who_asks)
+{
+	struct rte_mbuf *result;
+	const struct fanin_emission *emission;
+
+	rig_start(3, 0);
+	result = contribute(0, 0, 0).mbuf;
+	contribute(1, 0, 0);
+	contribute(2, 0, 0);
+	rig_flush();
+	ck_assert_int_eq(contribute(1, 0, FANIN_FLAG_RETRANSMIT).verdict, FANIN_VERDICT_FREE);
+	emission = only_emission(FANIN_EMIT_REPEAT, 1 << 1);
+	ck_assert_ptr_eq(emission->mbuf, result);
+	ck_assert_uint_eq(emission->payload_len, PAYLOAD);
+	ck_assert_uint_eq(rte_mbuf_refcnt_read(result), 2);
+	expect_sum(result, 0);
+	ck_assert_uint_eq(rig.stats.repeats, 1);
+	ck_assert_uint_eq(rig.stats.contributions, 3);
+	ck_assert_uint_eq(rig.stats.results, 1);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(a_repeat_leaves_the_result_as_it_is)
+{
+	uint8_t before[FANIN_PAYLOAD_OFFSET + PAYLOAD];
+	struct rte_mbuf *result;
+
+	rig_start(2, 0);
+	result = contribute(0, 0, 0).mbuf;
+	contribute(1, 0, 0);
+	memcpy(before, headers_of(result), sizeof(before));
+	contribute(0, 0, FANIN_FLAG_RETRANSMIT);
+	ck_assert_mem_eq(before, headers_of(result), sizeof(before));
+	rig_stop();
+}
+END_TEST
+
+START_TEST(a_network_duplicate_of_a_finished_block_gets_no_answer)
+{
+	rig_start(2, 0);
+	finish(0);
+	ck_assert_int_eq(contribute(1, 0, 0).verdict, FANIN_VERDICT_FREE);
+	ck_assert_uint_eq(rig.ctx.n_emissions, 0);
+	ck_assert_uint_eq(rig.stats.duplicates, 1);
+	ck_assert_uint_eq(rig.stats.repeats, 0);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(a_slot_is_reused_only_by_the_next_window)
+{
+	rig_start(2, 1);
+	finish(1);
+	expect_drop(contribute(0, 1 + WINDOW, 0), FANIN_REASON_BLOCK_WINDOW);
+	expect_drop(contribute(0, 1 + SLOTS - 1, 0), FANIN_REASON_BLOCK_WINDOW);
+	expect_drop(contribute(0, 1 + SLOTS + 1, 0), FANIN_REASON_BLOCK_WINDOW);
+	expect_drop(contribute(0, 1 + 2 * SLOTS, 0), FANIN_REASON_BLOCK_WINDOW);
+	expect_drop(contribute(0, 1 + (1u << 31) - 1, 0), FANIN_REASON_BLOCK_WINDOW);
+	finish(1 + SLOTS);
+	finish(1 + 2 * SLOTS);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(an_incomplete_block_is_not_overtaken)
+{
+	rig_start(2, 0);
+	contribute(0, 0, 0);
+	expect_drop(contribute(0, SLOTS, 0), FANIN_REASON_BLOCK_WINDOW);
+	expect_drop(contribute(1, SLOTS, 0), FANIN_REASON_BLOCK_WINDOW);
+	contribute(1, 0, 0);
+	expect_sum(only_emission(FANIN_EMIT_RESULT, 3)->mbuf, 0);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(the_old_result_is_given_up_when_the_slot_is_reused)
+{
+	struct rte_mbuf *old;
+
+	rig_start(2, 0);
+	old = contribute(0, 0, 0).mbuf;
+	contribute(1, 0, 0);
+	rig_flush();
+	contribute(0, SLOTS, 0);
+	ck_assert_uint_eq(rig.ctx.n_frees, 1);
+	ck_assert_ptr_eq(rig.ctx.frees[0], old);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(a_block_before_the_current_one_is_stale)
+{
+	rig_start(2, 2);
+	finish(2);
+	contribute(0, 2 + SLOTS, 0);
+	rig_flush();
+	expect_drop(contribute(1, 2, 0), FANIN_REASON_BLOCK_STALE);
+	expect_drop(contribute(1, 2, FANIN_FLAG_RETRANSMIT), FANIN_REASON_BLOCK_STALE);
+	contribute(1, 2 + SLOTS, 0);
+	expect_sum(only_emission(FANIN_EMIT_RESULT, 3)->mbuf, 2 + SLOTS);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(the_first_block_of_a_slot_is_its_index)
+{
+	rig_start(2, 5);
+	expect_drop(contribute(0, 5u - SLOTS, 0), FANIN_REASON_BLOCK_STALE);
+	expect_drop(contribute(0, 5u - SLOTS, FANIN_FLAG_RETRANSMIT), FANIN_REASON_BLOCK_STALE);
+	expect_drop(contribute(0, 5u - 2 * SLOTS, 0), FANIN_REASON_BLOCK_STALE);
+	expect_drop(contribute(0, 5u + SLOTS, 0), FANIN_REASON_BLOCK_WINDOW);
+	finish(5);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(block_numbers_wrap_around)
+{
+	uint32_t block = UINT32_MAX - 3 * SLOTS + 1;
+
+	rig_start(3, block);
+	for (int i = 0; i < 6; i++, block += SLOTS) {
+		finish(block);
+		contribute(2, block, FANIN_FLAG_RETRANSMIT);
+		expect_sum(only_emission(FANIN_EMIT_REPEAT, 1 << 2)->mbuf, block);
+		rig_flush();
+		expect_drop(contribute(1, block - SLOTS, 0), FANIN_REASON_BLOCK_STALE);
+	}
+	ck_assert_uint_eq(block, 3 * SLOTS);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(contributions_of_another_shape_are_dropped)
+{
+	static const struct shape others[] = {
+		{ FANIN_WIRE_F32, FANIN_WIRE_SUM, COUNT },
+		{ FANIN_WIRE_I32, FANIN_WIRE_MIN, COUNT },
+		{ FANIN_WIRE_I32, FANIN_WIRE_SUM, COUNT - 1 },
+		{ FANIN_WIRE_I32, FANIN_WIRE_SUM, 0 },
+	};
+
+	rig_start(2, 0);
+	contribute(0, 0, 0);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		expect_drop(contribute_shape(1, 0, 0, &others[i]), FANIN_REASON_MISMATCH);
+		expect_drop(contribute_shape(0, 0, FANIN_FLAG_RETRANSMIT, &others[i]), FANIN_REASON_MISMATCH);
+	}
+	contribute(1, 0, 0);
+	expect_sum(only_emission(FANIN_EMIT_RESULT, 3)->mbuf, 0);
+	rig_flush();
+	expect_drop(contribute_shape(1, 0, FANIN_FLAG_RETRANSMIT, &others[0]), FANIN_REASON_MISMATCH);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(an_unsupported_operation_is_dropped_and_harms_nothing)
+{
+	static const struct shape unsupported = { FANIN_WIRE_F32, FANIN_WIRE_BXOR, COUNT };
+
+	rig_start(2, 0);
+	expect_drop(contribute_shape(0, 0, 0, &unsupported), FANIN_REASON_OPERATION);
+	finish(0);
+	expect_drop(contribute_shape(0, SLOTS, 0, &unsupported), FANIN_REASON_OPERATION);
+	contribute(0, 0, FANIN_FLAG_RETRANSMIT);
+	expect_sum(only_emission(FANIN_EMIT_REPEAT, 1)->mbuf, 0);
+	rig_flush();
+	finish(SLOTS);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(more_elements_than_the_job_allows_are_dropped)
+{
+	static const struct shape longer = { FANIN_WIRE_I32, FANIN_WIRE_SUM, COUNT + 1 };
+
+	rig_start(2, 0);
+	expect_drop(contribute_shape(0, 0, 0, &longer), FANIN_REASON_PAYLOAD);
+	contribute(0, 0, 0);
+	expect_drop(contribute_shape(1, 0, 0, &longer), FANIN_REASON_PAYLOAD);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(a_reset_gives_up_what_the_slot_holds_and_starts_over)
+{
+	rig_start(2, 0);
+	contribute(0, 0, 0);
+	rig.handler->slot_reset(&rig.ctx, rig.slot, 0);
+	ck_assert_uint_eq(rig.ctx.n_frees, 1);
+	rig_flush();
+	ck_assert_uint_eq(fake_pool_in_use(&rig.pool), 0);
+	finish(0);
+	rig.handler->slot_reset(&rig.ctx, rig.slot, 0);
+	rig_flush();
+	ck_assert_uint_eq(fake_pool_in_use(&rig.pool), 0);
+	finish(0);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(a_released_slot_holds_nothing)
+{
+	rig_start(2, 0);
+	finish(0);
+	rig.handler->slot_release(&rig.ctx, rig.slot);
+	ck_assert_uint_eq(rig.ctx.n_frees, 1);
+	rig.handler->slot_release(&rig.ctx, rig.slot);
+	ck_assert_uint_eq(rig.ctx.n_frees, 1);
+	rig_stop();
+}
+END_TEST
+
+Suite *
+suite_handler(void)
+{
+	Suite *suite = suite_create("handler");
+	TCase *blocks = tcase_create("blocks");
+	TCase *repeats = tcase_create("repeats");
+	TCase *window = tcase_create("window");
+	TCase *refusals = tcase_create("refusals");
+
+	tcase_add_test(blocks, the_registry_knows_the_handler);
+	tcase_add_test(blocks, a_slot_is_one_cache_line_and_holds_one_mbuf);
+	tcase_add_loop_test(blocks, the_result_leaves_with_the_last_contribution, 0, 8);
+	tcase_add_test(blocks, the_first_contribution_becomes_the_result_in_place);
+	tcase_add_test(blocks, the_result_header_tells_what_it_holds);
+	tcase_add_test(blocks, a_result_has_a_reference_for_each_child_and_one_for_the_slot);
+	tcase_add_test(blocks, a_barrier_block_without_elements_completes);
+	suite_add_tcase(suite, blocks);
+
+	tcase_add_test(repeats, a_duplicate_contribution_is_counted_once);
+	tcase_add_test(repeats, a_retransmission_learns_who_is_there);
+	tcase_add_test(repeats, a_retransmission_that_is_the_first_to_arrive_is_merged);
+	tcase_add_test(repeats, a_lost_result_is_repeated_to_the_one_who_asks);
+	tcase_add_test(repeats, a_repeat_leaves_the_result_as_it_is);
+	tcase_add_test(repeats, a_network_duplicate_of_a_finished_block_gets_no_answer);
+	suite_add_tcase(suite, repeats);
+
+	tcase_add_test(window, a_slot_is_reused_only_by_the_next_window);
+	tcase_add_test(window, an_incomplete_block_is_not_overtaken);
+	tcase_add_test(window, the_old_result_is_given_up_when_the_slot_is_reused);
+	tcase_add_test(window, a_block_before_the_current_one_is_stale);
+	tcase_add_test(window, the_first_block_of_a_slot_is_its_index);
+	tcase_add_test(window, block_numbers_wrap_around);
+	tcase_add_test(window, a_reset_gives_up_what_the_slot_holds_and_starts_over);
+	tcase_add_test(window, a_released_slot_holds_nothing);
+	suite_add_tcase(suite, window);
+
+	tcase_add_test(refusals, contributions_of_another_shape_are_dropped);
+	tcase_add_test(refusals, an_unsupported_operation_is_dropped_and_harms_nothing);
+	tcase_add_test(refusals, more_elements_than_the_job_allows_are_dropped);
+	suite_add_tcase(suite, refusals);
+	return suite;
+}

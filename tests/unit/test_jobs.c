@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Jobs in the real pipeline: admission, runs, who may speak for whom, and sums that cross it.
+ */
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "tests/unit/ring_switch.h"
+#include "tests/unit/suites.h"
+
+#define COUNT 64
+
+static struct ring_switch sw;
+static uint8_t buffer[4096];
+static struct fanin_headers *const answer = (struct fanin_headers *)buffer;
+
+static void
+setup(void)
+{
+	ring_switch_eal();
+	ring_switch_open(&sw, 4, 1, NULL);
+}
+
+static void
+setup_two_workers(void)
+{
+	ring_switch_eal();
+	ring_switch_open(&sw, 4, 2, NULL);
+}
+
+static void
+setup_faults(void)
+{
+	const struct pipeline_faults faults = {
+		.drop = 0.1, .duplicate = 0.1, .reorder = 0.1, .seed = 7
+	};
+
+	ring_switch_eal();
+	ring_switch_open(&sw, 4, 1, &faults);
+}
+
+static void
+teardown(void)
+{
+	ring_switch_close(&sw);
+}
+
+static const struct fanin_join_ack_body *
+ack_body(void)
+{
+	return (const struct fanin_join_ack_body *)(answer + 1);
+}
+
+/* Joins hosts 0 to n - 1 and returns the run's epoch. */
+static uint32_t
+join_all(const struct job *job, uint16_t n, uint64_t nonce)
+{
+	for (uint16_t h = 0; h < n; h++)
+		ck_assert_ptr_nonnull(host_join(&sw, h, job->params.id, nonce + h, n, answer));
+	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_JOIN_ACK);
+	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_ACTIVE);
+	return answer->fanin.epoch;
+}
+
+static void
+leave(const struct job *job, unsigned int h, uint32_t epoch)
+{
+	uint8_t frame[4096];
+	size_t len = host_packet(&sw, h, FANIN_TYPE_LEAVE, job->params.id, epoch, NULL, 0,
+				 (struct fanin_headers *)frame);
+
+	ring_switch_put(&sw, (uint16_t)h, frame, len);
+	ck_assert_uint_gt(ring_switch_take(&sw, (uint16_t)h, buffer), 0);
+	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_LEAVE_ACK);
+}
+
+/* Host h's i32 sum contribution to a block: element i is (h + 1) * i + block. */
+static size_t
+contribution(const struct job *job, unsigned int h, uint32_t epoch, uint32_t block, bool again,
+	     uint8_t *frame)
+{
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	int32_t values[COUNT];
+	size_t len;
+
+	for (int i = 0; i < COUNT; i++)
+		values[i] = (int32_t)(h + 1) * i + (int32_t)block;
+	len = host_packet(&sw, h, FANIN_TYPE_CONTRIBUTION, job->params.id, epoch, values,
+			  sizeof(values), headers);
+	headers->fanin.contributions = 1;
+	headers->fanin.block = block;
+	headers->fanin.dtype = FANIN_WIRE_I32;
+	headers->fanin.op = FANIN_WIRE_SUM;
+	headers->fanin.count = COUNT;
+	headers->fanin.flags = again ? FANIN_FLAG_RETRANSMIT : 0;
+	return len;
+}
+
+static void
+contribute(const struct job *job, unsigned int h, uint32_t epoch, uint32_t block, bool again)
+{
+	uint8_t frame[4096];
+
+	ring_switch_put(&sw, (uint16_t)h, frame, contribution(job, h, epoch, block, again, frame));
+}
+
+/* The frame in `buffer` is the right result of n hosts for a block. */
+static void
+check_result(const struct job *job, unsigned int n, uint32_t block, size_t len)
+{
+	const int32_t *values = (const int32_t *)(answer + 1);
+
+	ck_assert_uint_eq(len, FANIN_PAYLOAD_OFFSET + COUNT * 4);
+	ck_assert_uint_eq(fanin_wire_validate(buffer, len), FANIN_REASON_NONE);
+	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_RESULT);
+	ck_assert_uint_eq(answer->fanin.block, block);
+	ck_assert_uint_eq(answer->fanin.contributions, n);
+	ck_assert_uint_eq(answer->ip.dst_be, job->group_be);
+	for (int i = 0; i < COUNT; i++)
+		ck_assert_int_eq(values[i], (int32_t)(n * (n + 1) / 2) * i + (int32_t)(n * block));
+}
+
+START_TEST(run_begins_when_all_have_joined)
+{
+	struct job *job = ring_switch_job(&sw, 3, 0);
+
+	ck_assert_ptr_nonnull(host_join(&sw, 2, job->params.id, 1, 3, answer));
+	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_WAITING);
+	ck_assert_uint_eq(answer->fanin.members, 4);
+	ck_assert_uint_eq(ack_body()->window, job->params.window);
+	ck_assert_str_eq(ack_body()->handler, "single");
+	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 2, 3, answer));
+	ck_assert_uint_eq(answer->fanin.members, 5);
+	ck_assert_ptr_nonnull(host_join(&sw, 1, job->params.id, 3, 3, answer));
+	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_ACTIVE);
+	ck_assert_uint_ne(answer->fanin.epoch, 0);
+}
+END_TEST
+
+START_TEST(sum_reaches_every_member_and_no_one_else)
+{
+	struct job *job = ring_switch_job(&sw, 3, 0);
+	uint32_t epoch = join_all(job, 3, 1);
+
+	for (uint32_t block = 0; block < 200; block++) {
+		for (unsigned int h = 0; h < 3; h++)
+			contribute(job, (h + block) % 3, epoch, block, false);
+		for (uint16_t p = 0; p < 3; p++)
+			check_result(job, 3, block, ring_switch_take(&sw, p, buffer));
+		ck_assert_uint_eq(ring_switch_take(&sw, 3, buffer), 0);
+	}
+}
+END_TEST
+
+START_TEST(restarted_member_waits_until_the_old_run_is_left)
+{
+	struct job *job = ring_switch_job(&sw, 2, 0);
+	uint32_t epoch = join_all(job, 2, 1);
+
+	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 77, 2, answer));
+	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_REFUSED);
+	ck_assert_uint_eq(answer->fanin.count, FANIN_REASON_MEMBER_BUSY);
+	leave(job, 1, epoch);
+	ck_assert_uint_ne(join_all(job, 2, 77), epoch);
+	/* Packets of the old run don't reach the new one. */
+	contribute(job, 0, epoch, 0, false);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_EPOCH), 1);
+}
+END_TEST
+
+START_TEST(late_leave_of_an_old_run_changes_nothing)
+{
+	struct job *job = ring_switch_job(&sw, 2, 0);
+	uint32_t first = join_all(job, 2, 1);
+	uint32_t second;
+
+	leave(job, 0, first);
+	leave(job, 1, first);
+	second = join_all(job, 2, 10);
+	leave(job, 0, first);
+	ck_assert_uint_eq(job->joined, 3);
+	contribute(job, 0, second, 0, false);
+	contribute(job, 1, second, 0, false);
+	check_result(job, 2, 0, ring_switch_take(&sw, 0, buffer));
+}
+END_TEST
+
+START_TEST(repeated_join_gets_the_same_answer)
+{
+	struct job *job = ring_switch_job(&sw, 2, 0);
+	uint32_t epoch = join_all(job, 2, 5);
+
+	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 5, 2, answer));
+	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_ACTIVE);
+	ck_assert_uint_eq(answer->fanin.epoch, epoch);
+}
+END_TEST
+
+START_TEST(wrong_size_is_refused_by_name)
+{
+	struct job *job = ring_switch_job(&sw, 2, 0);
+
+	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 5, 3, answer));
+	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_REFUSED);
+	ck_assert_uint_eq(answer->fanin.count, FANIN_REASON_SIZE);
+	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id + 1, 5, 2, answer));
+	ck_assert_uint_eq(answer->fanin.count, FANIN_REASON_JOB);
+}
+END_TEST
+
+/* Sends a contribution of host 0 that was tampered with, through a port, and expects it to be dropped for the reason. */
+static void
+forge(const struct job *job, uint32_t epoch, uint16_t port,
+      void (*tamper)(struct fanin_headers *headers), enum fanin_reason reason)
+{
+	uint64_t before = ring_switch_drops(&sw, reason);
+	uint8_t frame[4096];
+	size_t len = contribution(job, 0, epoch, 0, false, frame);
+
+	if (tamper != NULL)
+		tamper((struct fanin_headers *)frame);
+	ring_switch_put(&sw, port, frame, len);
+	ck_assert_uint_eq(ring_switch_drops(&sw, reason), before + 1);
+	while (ring_switch_take(&sw, port, buffer) != 0)
+		ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_REFUSED);
+}
+
+static void
+tamper_key(struct fanin_headers *headers)
+{
+	headers->fanin.key++;
+}
+
+static void
+tamper_rank(struct fanin_headers *headers)
+{
+	headers->fanin.rank = 2;
+}
+
+static void
+tamper_source(struct fanin_headers *headers)
+{
+	headers->ip.src_be = host_ip_be(3);
+	headers->ip.checksum_be = 0;
+	headers->ip.checksum_be = fanin_ip_checksum(&headers->ip);
+}
+
+static void
+tamper_job(struct fanin_headers *headers)
+{
+	headers->fanin.job = 4711;
+}
+
+static void
+tamper_epoch(struct fanin_headers *headers)
+{
+	headers->fanin.epoch++;
+}
+
+static void
+tamper_block(struct fanin_headers *headers)
+{
+	headers->fanin.block = 64;
+}
+
+static void
+tamper_stale(struct fanin_headers *headers)
+{
+	headers->fanin.block = UINT32_MAX;
+}
+
+static void
+tamper_type(struct fanin_headers *headers)
+{
+	headers->fanin.type = FANIN_TYPE_RESULT;
+}
+
+static void
+tamper_op(struct fanin_headers *headers)
+{
+	headers->fanin.op = FANIN_WIRE_BXOR;
+}
+
+START_TEST(forged_contributions_are_counted_and_change_nothing)
+{
+	struct job *job = ring_switch_job(&sw, 2, 16);
+	uint32_t epoch = join_all(job, 2, 1);
+
+	forge(job, epoch, 3, NULL, FANIN_REASON_PORT);
+	forge(job, epoch, 0, tamper_key, FANIN_REASON_KEY);
+	forge(job, epoch, 0, tamper_rank, FANIN_REASON_RANK);
+	forge(job, epoch, 0, tamper_source, FANIN_REASON_SOURCE);
+	forge(job, epoch, 0, tamper_job, FANIN_REASON_JOB);
+	forge(job, epoch, 0, tamper_epoch, FANIN_REASON_EPOCH);
+	forge(job, epoch, 0, tamper_block, FANIN_REASON_BLOCK_WINDOW);
+	forge(job, epoch, 0, tamper_stale, FANIN_REASON_BLOCK_STALE);
+	forge(job, epoch, 0, tamper_type, FANIN_REASON_DIRECTION);
+	forge(job, epoch, 0, tamper_op, FANIN_REASON_OPERATION);
+	contribute(job, 0, epoch, 0, false);
+	contribute(job, 1, epoch, 0, false);
+	check_result(job, 2, 0, ring_switch_take(&sw, 1, buffer));
+}
+END_TEST
+
+START_TEST(lost_result_is_repeated_to_the_one_who_asks)
+{
+	struct job *job = ring_switch_job(&sw, 2, 0);
+	uint32_t epoch = join_all(job, 2, 1);
+
+	contribute(job, 0, epoch, 0, false);
+	contribute(job, 0, epoch, 0, true);
+	ck_assert_uint_gt(ring_switch_take(&sw, 0, buffer), 0);
+	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_PENDING);
+	ck_assert_uint_eq(answer->fanin.members, 1);
+	contribute(job, 1, epoch, 0, false);
+	ring_switch_take(&sw, 0, buffer);
+	ring_switch_take(&sw, 1, buffer);
+	contribute(job, 1, epoch, 0, true);
+	check_result(job, 2, 0, ring_switch_take(&sw, 1, buffer));
+	ck_assert_uint_eq(ring_switch_take(&sw, 0, buffer), 0);
+}
+END_TEST
+
+START_TEST(what_does_not_fit_is_refused_with_the_amounts)
+{
+	struct job_spec spec = { .key = 1, .handler = "single", .slots = 64, .n_members = 1 };
+	char error[PIPELINE_ERROR_LEN];
+	struct job *job;
+	const char *code;
+
+	spec.members[0].ip_be = host_ip_be(0);
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), -ENOSPC);
+	ck_assert_str_eq(code, "no_room");
+	ck_assert_ptr_nonnull(strstr(error, "asked for 64 slots, 32 are available"));
+	spec.slots = 24;
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), -EINVAL);
+	spec.slots = 0;
+	spec.payload_bytes = 1472;
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), -EINVAL);
+	spec.payload_bytes = 0;
+	spec.handler = "none";
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), -EINVAL);
+	spec.handler = "single";
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), 0);
+	spec.id = job->params.id;
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), -EEXIST);
+	spec.id = 0;
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), 0);
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), -ENOSPC);
+	ck_assert_ptr_nonnull(strstr(error, "limits.max_jobs is 2"));
+}
+END_TEST
+
+START_TEST(destroyed_job_tells_its_hosts)
+{
+	struct job *job = ring_switch_job(&sw, 2, 0);
+	uint32_t epoch = join_all(job, 2, 1);
+	uint8_t frame[4096];
+	size_t len = contribution(job, 0, epoch, 0, false, frame);
+
+	contribute(job, 0, epoch, 0, false);
+	/* The test's thread is the worker's, too: it is quiescent while it destroys. */
+	rte_rcu_qsbr_thread_offline(sw.pipeline->qsbr, 0);
+	ck_assert_int_eq(job_destroy(sw.pipeline, job->params.id), 0);
+	ck_assert_int_eq(job_destroy(sw.pipeline, 1), -ENOENT);
+	rte_rcu_qsbr_thread_online(sw.pipeline->qsbr, 0);
+	ring_switch_put(&sw, 0, frame, len);
+	ck_assert_uint_gt(ring_switch_take(&sw, 0, buffer), 0);
+	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_REFUSED);
+	ck_assert_uint_eq(answer->fanin.count, FANIN_REASON_JOB);
+}
+END_TEST
+
+/* Hosts that send each block until they have its result; every host gets every sum, whatever the injector does. */
+static void
+run_blocks(const struct job *job, unsigned int n, uint32_t epoch, uint32_t n_blocks)
+{
+	for (uint32_t block = 0; block < n_blocks; block++) {
+		bool got[4] = { false };
+		unsigned int missing = n;
+
+		for (unsigned int attempt = 0; missing != 0; attempt++) {
+			ck_assert_uint_lt(attempt, 1000);
+			for (unsigned int h = 0; h < n; h++) {
+				if (!got[h])
+					contribute(job, h, epoch, block, attempt != 0);
+			}
+			ring_switch_rounds(&sw, FAULTS_MAX_DELAY);
+			for (uint16_t h = 0; h < n; h++) {
+				size_t len;
+
+				while ((len = ring_switch_take(&sw, h, buffer)) != 0) {
+					if (answer->fanin.type != FANIN_TYPE_RESULT ||
+					    answer->fanin.block != block)
+						continue;
+					check_result(job, n, block, len);
+					missing -= !got[h];
+					got[h] = true;
+				}
+			}
+		}
+	}
+}
+
+START_TEST(sums_are_exact_under_injected_faults)
+{
+	struct job *job = ring_switch_job(&sw, 4, 16);
+	struct counters sum;
+	uint32_t epoch = 0;
+
+	for (unsigned int attempt = 0; epoch == 0; attempt++) {
+		ck_assert_uint_lt(attempt, 1000);
+		for (uint16_t h = 0; h < 4; h++)
+			host_join(&sw, h, job->params.id, 1 + h, 4, answer);
+		epoch = job->epoch;
+	}
+	run_blocks(job, 4, epoch, 500);
+	pipeline_counters(sw.pipeline, &sum);
+	ck_assert_uint_gt(sum.drops[FANIN_REASON_FAULT_DROP], 0);
+	ck_assert_uint_gt(sum.fault_duplicates, 0);
+	ck_assert_uint_gt(sum.fault_reorders, 0);
+}
+END_TEST
+
+START_TEST(slots_are_shared_out_to_the_workers)
+{
+	struct job *job = ring_switch_job(&sw, 4, 16);
+	uint32_t epoch = join_all(job, 4, 1);
+	struct counters sum;
+
+	run_blocks(job, 4, epoch, 100);
+	pipeline_counters(sw.pipeline, &sum);
+	ck_assert_uint_gt(sum.handed_over, 0);
+	ck_assert_uint_eq(job->worker_stats[0].stats.results, 50);
+	ck_assert_uint_eq(job->worker_stats[1].stats.results, 50);
+}
+END_TEST
+
+Suite *
+suite_jobs(void)
+{
+	Suite *suite = suite_create("jobs");
+	TCase *one = tcase_create("one worker");
+	TCase *two = tcase_create("two workers");
+	TCase *faults = tcase_create("faults");
+
+	tcase_add_checked_fixture(one, setup, teardown);
+	tcase_set_timeout(one, 30);
+	tcase_add_test(one, run_begins_when_all_have_joined);
+	tcase_add_test(one, sum_reaches_every_member_and_no_one_else);
+	tcase_add_test(one, restarted_member_waits_until_the_old_run_is_left);
+	tcase_add_test(one, late_leave_of_an_old_run_changes_nothing);
+	tcase_add_test(one, repeated_join_gets_the_same_answer);
+	tcase_add_test(one, wrong_size_is_refused_by_name);
+	tcase_add_test(one, forged_contributions_are_counted_and_change_nothing);
+	tcase_add_test(one, lost_result_is_repeated_to_the_one_who_asks);
+	tcase_add_test(one, what_does_not_fit_is_refused_with_the_amounts);
+	tcase_add_test(one, destroyed_job_tells_its_hosts);
+	suite_add_tcase(suite, one);
+
+	tcase_add_checked_fixture(two, setup_two_workers, teardown);
+	tcase_set_timeout(two, 30);
+	tcase_add_test(two, slots_are_shared_out_to_the_workers);
+	suite_add_tcase(suite, two);
+
+	tcase_add_checked_fixture(faults, setup_faults, teardown);
+	tcase_set_timeout(faults, 60);
+	tcase_add_test(faults, sums_are_exact_under_injected_faults);
+	suite_add_tcase(suite, faults);
+	return suite;
+}

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Foreign frames and the switch as a station: what leaves which port, and what is counted.
+ */
+#include <arpa/inet.h>
+#include <string.h>
+
+#include <rte_arp.h>
+#include <rte_ether.h>
+#include <rte_icmp.h>
+
+#include "pipeline/mac_table.h"
+#include "tests/unit/ring_switch.h"
+#include "tests/unit/suites.h"
+
+#define FRAME_LEN 100
+
+static struct ring_switch sw;
+static uint8_t out[4096];
+
+static void
+setup(void)
+{
+	ring_switch_eal();
+	ring_switch_open(&sw, 4, 1, NULL);
+}
+
+static void
+teardown(void)
+{
+	ring_switch_close(&sw);
+}
+
+/* An IPv4 frame between hosts; dst 0xff: broadcast. */
+static void
+host_frame(unsigned int src, unsigned int dst, uint8_t *frame)
+{
+	memset(frame, 0x5a, FRAME_LEN);
+	host_mac(dst, frame);
+	if (dst == 0xff)
+		memset(frame, 0xff, 6);
+	host_mac(src, frame + 6);
+	frame[12] = 0x08;
+	frame[13] = 0x00;
+}
+
+static void
+expect_frame(uint16_t port, const uint8_t *frame, size_t len)
+{
+	ck_assert_uint_eq(ring_switch_take(&sw, port, out), len);
+	ck_assert_mem_eq(out, frame, len);
+}
+
+static void
+expect_silence(void)
+{
+	for (uint16_t p = 0; p < sw.n_ports; p++)
+		ck_assert_uint_eq(ring_switch_take(&sw, p, out), 0);
+}
+
+START_TEST(unknown_destination_is_flooded_to_all_others)
+{
+	uint8_t frame[FRAME_LEN];
+
+	host_frame(0, 1, frame);
+	ring_switch_put(&sw, 0, frame, sizeof(frame));
+	for (uint16_t p = 1; p < 4; p++)
+		expect_frame(p, frame, sizeof(frame));
+	expect_silence();
+}
+END_TEST
+
+START_TEST(known_destination_gets_the_frame_alone)
+{
+	uint8_t frame[FRAME_LEN];
+
+	host_frame(1, 0xff, frame);
+	ring_switch_put(&sw, 1, frame, sizeof(frame));
+	for (uint16_t p = 0; p < 4; p++)
+		ring_switch_take(&sw, p, out);
+	host_frame(0, 1, frame);
+	ring_switch_put(&sw, 0, frame, sizeof(frame));
+	expect_frame(1, frame, sizeof(frame));
+	expect_silence();
+	/* It moves: the next frame from another port is where it is found. */
+	host_frame(1, 0, frame);
+	ring_switch_put(&sw, 3, frame, sizeof(frame));
+	expect_frame(0, frame, sizeof(frame));
+	host_frame(0, 1, frame);
+	ring_switch_put(&sw, 0, frame, sizeof(frame));
+	expect_frame(3, frame, sizeof(frame));
+	expect_silence();
+}
+END_TEST
+
+START_TEST(destination_on_the_same_port_is_dropped)
+{
+	uint8_t frame[FRAME_LEN];
+
+	host_frame(1, 2, frame);
+	ring_switch_put(&sw, 0, frame, sizeof(frame));
+	for (uint16_t p = 0; p < 4; p++)
+		ring_switch_take(&sw, p, out);
+	host_frame(2, 1, frame);
+	ring_switch_put(&sw, 0, frame, sizeof(frame));
+	expect_silence();
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_SAME_PORT), 1);
+}
+END_TEST
+
+START_TEST(vlans_are_transparent_and_learned_apart)
+{
+	uint8_t frame[FRAME_LEN];
+
+	host_frame(1, 0xff, frame);
+	ring_switch_put(&sw, 1, frame, sizeof(frame));
+	for (uint16_t p = 0; p < 4; p++)
+		ring_switch_take(&sw, p, out);
+	host_frame(0, 1, frame);
+	memcpy(frame + 12, (const uint8_t[]){ 0x81, 0x00, 0x20, 0x07 }, 4);
+	ring_switch_put(&sw, 0, frame, sizeof(frame));
+	/* Host 1 is known without a tag only: in VLAN 7 its frames are flooded, tag and priority unchanged. */
+	for (uint16_t p = 1; p < 4; p++)
+		expect_frame(p, frame, sizeof(frame));
+	expect_silence();
+}
+END_TEST
+
+START_TEST(stripped_vlan_tag_goes_back_into_the_frame)
+{
+	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(sw.pool);
+	uint8_t frame[FRAME_LEN];
+
+	host_frame(0, 1, frame);
+	memcpy(rte_pktmbuf_append(mbuf, sizeof(frame)), frame, sizeof(frame));
+	mbuf->port = sw.pipeline->ports[0].ethdev;
+	mbuf->ol_flags = RTE_MBUF_F_RX_VLAN | RTE_MBUF_F_RX_VLAN_STRIPPED;
+	mbuf->vlan_tci = 7;
+	rte_ring_enqueue(sw.rx[0], mbuf);
+	ring_switch_rounds(&sw, 1);
+	ck_assert_uint_eq(ring_switch_take(&sw, 1, out), sizeof(frame) + 4);
+	ck_assert_mem_eq(out, frame, 12);
+	ck_assert_mem_eq(out + 12, ((const uint8_t[]){ 0x81, 0x00, 0x00, 0x07, 0x08, 0x00 }), 6);
+	ck_assert_mem_eq(out + 18, frame + 14, sizeof(frame) - 14);
+}
+END_TEST
+
+START_TEST(impossible_source_addresses_are_dropped)
+{
+	uint8_t frame[FRAME_LEN];
+
+	host_frame(0, 1, frame);
+	frame[6] |= 1;
+	ring_switch_put(&sw, 0, frame, sizeof(frame));
+	memset(frame + 6, 0, 6);
+	ring_switch_put(&sw, 0, frame, sizeof(frame));
+	expect_silence();
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_SOURCE_MAC), 2);
+}
+END_TEST
+
+START_TEST(link_local_groups_are_not_forwarded)
+{
+	uint8_t frame[FRAME_LEN];
+
+	host_frame(0, 0xff, frame);
+	memcpy(frame, (const uint8_t[]){ 0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e }, 6);
+	ring_switch_put(&sw, 0, frame, sizeof(frame));
+	expect_silence();
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_RESERVED_MAC), 1);
+	frame[5] = 0x10;
+	ring_switch_put(&sw, 0, frame, sizeof(frame));
+	expect_frame(1, frame, sizeof(frame));
+}
+END_TEST
+
+START_TEST(frames_above_the_egress_mtu_are_dropped)
+{
+	uint8_t frame[1515] = { 0 };
+
+	host_frame(0, 1, frame);
+	ring_switch_put(&sw, 0, frame, 1514);
+	expect_frame(1, frame, 1514);
+	for (uint16_t p = 0; p < 4; p++)
+		ring_switch_take(&sw, p, out);
+	ring_switch_put(&sw, 0, frame, 1515);
+	expect_silence();
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_MTU), 3);
+}
+END_TEST
+
+START_TEST(runts_are_dropped)
+{
+	uint8_t frame[FRAME_LEN];
+
+	host_frame(0, 1, frame);
+	for (size_t len = 1; len < RTE_ETHER_HDR_LEN; len++)
+		ring_switch_put(&sw, 0, frame, len);
+	expect_silence();
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_FRAME_SHORT), RTE_ETHER_HDR_LEN - 1);
+}
+END_TEST
+
+START_TEST(arp_for_the_switch_is_answered_and_others_pass)
+{
+	uint8_t frame[60] = { 0 };
+	struct rte_ether_hdr *eth = (struct rte_ether_hdr *)frame;
+	struct rte_arp_hdr *arp = (struct rte_arp_hdr *)(eth + 1);
+	const struct rte_arp_hdr *answer = (const struct rte_arp_hdr *)(out + sizeof(*eth));
+
+	memset(&eth->dst_addr, 0xff, 6);
+	host_mac(2, eth->src_addr.addr_bytes);
+	eth->ether_type = htons(RTE_ETHER_TYPE_ARP);
+	arp->arp_opcode = htons(RTE_ARP_OP_REQUEST);
+	host_mac(2, arp->arp_data.arp_sha.addr_bytes);
+	arp->arp_data.arp_sip = host_ip_be(2);
+	arp->arp_data.arp_tip = inet_addr(RING_SWITCH_IP);
+	ring_switch_put(&sw, 2, frame, sizeof(frame));
+	ck_assert_uint_eq(ring_switch_take(&sw, 2, out), sizeof(frame));
+	ck_assert_int_eq(answer->arp_opcode, htons(RTE_ARP_OP_REPLY));
+	ck_assert_mem_eq(&answer->arp_data.arp_sha, sw.pipeline->mac, 6);
+	ck_assert_uint_eq(answer->arp_data.arp_sip, inet_addr(RING_SWITCH_IP));
+	ck_assert_uint_eq(answer->arp_data.arp_tip, host_ip_be(2));
+	expect_silence();
+
+	arp->arp_data.arp_tip = host_ip_be(1);
+	ring_switch_put(&sw, 2, frame, sizeof(frame));
+	expect_frame(0, frame, sizeof(frame));
+}
+END_TEST
+
+/* An echo request of host 1 with 32 bytes of data. */
+static size_t
+echo_request(struct fanin_headers *frame)
+{
+	struct rte_icmp_hdr *icmp = (struct rte_icmp_hdr *)&frame->udp;
+	size_t len = host_packet(&sw, 1, FANIN_TYPE_JOIN, 1, 0, NULL, 0, frame);
+
+	frame->ip.protocol = IPPROTO_ICMP;
+	frame->ip.checksum_be = 0;
+	frame->ip.checksum_be = fanin_ip_checksum(&frame->ip);
+	icmp->icmp_type = RTE_IP_ICMP_ECHO_REQUEST;
+	icmp->icmp_code = 0;
+	return len;
+}
+
+START_TEST(ping_to_the_switch_is_answered)
+{
+	uint8_t frame[4096];
+	struct fanin_headers answer;
+	size_t len = echo_request((struct fanin_headers *)frame);
+
+	ring_switch_put(&sw, 1, frame, len);
+	ck_assert_uint_eq(ring_switch_take(&sw, 1, out), len);
+	memcpy(&answer, out, sizeof(answer));
+	ck_assert_uint_eq(answer.ip.dst_be, host_ip_be(1));
+	ck_assert_uint_eq(fanin_ip_checksum(&answer.ip), 0);
+	ck_assert_uint_eq(out[FANIN_ETH_LEN + FANIN_IP_LEN], RTE_IP_ICMP_ECHO_REPLY);
+	expect_silence();
+}
+END_TEST
+
+START_TEST(unknown_protocols_to_the_switch_are_counted)
+{
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	size_t len = host_packet(&sw, 1, FANIN_TYPE_JOIN, 1, 0, NULL, 0, headers);
+
+	headers->udp.dst_be = htons(53);
+	ring_switch_put(&sw, 1, frame, len);
+	headers->ip.protocol = IPPROTO_TCP;
+	ring_switch_put(&sw, 1, frame, len);
+	expect_silence();
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_LOCAL), 2);
+}
+END_TEST
+
+START_TEST(full_mac_table_floods_and_counts)
+{
+	uint8_t frame[FRAME_LEN];
+	struct counters sum;
+
+	for (unsigned int h = 0; h < 200; h++) {
+		host_frame(h, 0xff, frame);
+		frame[10] = 9;
+		ring_switch_put(&sw, 0, frame, sizeof(frame));
+		for (uint16_t p = 1; p < 4; p++)
+			expect_frame(p, frame, sizeof(frame));
+	}
+	pipeline_counters(sw.pipeline, &sum);
+	ck_assert_uint_gt(sum.learn_failed, 0);
+	ck_assert_uint_eq(sum.learn_failed + mac_table_count(sw.pipeline->macs), 200);
+}
+END_TEST
+
+START_TEST(stations_age_out_and_room_returns)
+{
+	struct mac_table *table = sw.pipeline->macs;
+	mac_key key = mac_key_make((const uint8_t[]){ 2, 0, 0, 0, 0, 1 }, 5);
+
+	ck_assert_int_eq(mac_table_learn(table, key, 3, 1000), 0);
+	ck_assert_int_eq(mac_table_lookup(table, key), 3);
+	ck_assert_uint_eq(mac_table_age(table, 1299, 300), 0);
+	/* Seen again: the clock starts anew. */
+	ck_assert_int_eq(mac_table_learn(table, key, 2, 1290), 0);
+	ck_assert_uint_eq(mac_table_age(table, 1301, 300), 0);
+	ck_assert_int_eq(mac_table_lookup(table, key), 2);
+	ck_assert_uint_eq(mac_table_age(table, 1590, 300), 1);
+	ck_assert_int_lt(mac_table_lookup(table, key), 0);
+	ck_assert_uint_eq(mac_table_count(table), 0);
+	for (unsigned int round = 0; round < 50; round++) {
+		for (uint64_t i = 0; i < 40; i++)
+			ck_assert_int_eq(mac_table_learn(table, (round * 40 + i + 1) << 16, 1,
+							 round * 400),
+					 0);
+		ck_assert_uint_eq(mac_table_age(table, round * 400 + 300, 300), 40);
+		ring_switch_rounds(&sw, 1);
+	}
+}
+END_TEST
+
+Suite *
+suite_pipeline(void)
+{
+	Suite *suite = suite_create("pipeline");
+	TCase *tcase = tcase_create("switching");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_set_timeout(tcase, 30);
+	tcase_add_test(tcase, unknown_destination_is_flooded_to_all_others);
+	tcase_add_test(tcase, known_destination_gets_the_frame_alone);
+	tcase_add_test(tcase, destination_on_the_same_port_is_dropped);
+	tcase_add_test(tcase, vlans_are_transparent_and_learned_apart);
+	tcase_add_test(tcase, stripped_vlan_tag_goes_back_into_the_frame);
+	tcase_add_test(tcase, impossible_source_addresses_are_dropped);
+	tcase_add_test(tcase, link_local_groups_are_not_forwarded);
+	tcase_add_test(tcase, frames_above_the_egress_mtu_are_dropped);
+	tcase_add_test(tcase, runts_are_dropped);
+	tcase_add_test(tcase, arp_for_the_switch_is_answered_and_others_pass);
+	tcase_add_test(tcase, ping_to_the_switch_is_answered);
+	tcase_add_test(tcase, unknown_protocols_to_the_switch_are_counted);
+	tcase_add_test(tcase, full_mac_table_floods_and_counts);
+	tcase_add_test(tcase, stations_age_out_and_room_returns);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}

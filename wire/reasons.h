@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every reason for which a packet is not processed: one table gives the enumerator, the counter's
+ * name and the text a person reads. The codes travel in REFUSED packets and in the control
+ * protocol, so entries are only ever appended.
+ */
+#ifndef FANIN_WIRE_REASONS_H
+#define FANIN_WIRE_REASONS_H
+
+/* X(ENUMERATOR, counter name, text) */
+#define FANIN_REASONS(X)                                                                           \
+	X(NONE, "none", "no reason")                                                               \
+	X(FRAME_TRUNCATED, "frame_truncated", "the frame is shorter than its headers say")         \
+	X(IP_HEADER, "ip_header_invalid", "the IPv4 version or header length is invalid")          \
+	X(IP_OPTIONS, "ip_options", "IPv4 options are not allowed in Fanin packets")               \
+	X(IP_CHECKSUM, "ip_checksum", "the IPv4 header checksum is wrong")                         \
+	X(IP_FRAGMENT, "ip_fragment", "IPv4 fragments are not accepted: lower the payload size")   \
+	X(UDP_LENGTH, "udp_length", "the UDP length differs from the IPv4 payload length")         \
+	X(HEADER_TRUNCATED, "header_truncated", "the UDP payload is shorter than a Fanin header")  \
+	X(VERSION, "version_unsupported", "the protocol version is not supported")                 \
+	X(TYPE, "type_unknown", "the packet type is unknown")                                      \
+	X(FLAGS, "flags_unknown", "an undefined flag is set")                                      \
+	X(RESERVED, "reserved_nonzero", "a reserved field is not zero")                            \
+	X(EXTENSION, "extension_unknown", "the extension header is unknown")                       \
+	X(DTYPE, "dtype_unknown", "the data type code is unknown")                                 \
+	X(OP, "op_unknown", "the operator code is unknown")                                        \
+	X(ELEMENTS, "count_invalid", "the element count does not fit the payload length")          \
+	X(BODY, "body_invalid", "the control message body has the wrong length")                   \
+	X(DIRECTION, "direction_wrong", "a packet type that only switches send came from a host")  \
+	X(JOB, "job_unknown", "the job does not exist on this switch")                             \
+	X(RANK, "rank_unknown", "the rank is not a member of the job")                             \
+	X(PORT, "port_wrong", "the packet came in on another port than the member's")              \
+	X(SOURCE, "source_wrong", "the source address is not the member's")                        \
+	X(KEY, "key_wrong", "the job key is wrong")                                                \
+	X(EPOCH, "epoch_stale", "the packet belongs to an earlier run of the job")                 \
+	X(SIZE, "size_mismatch", "the number of ranks differs from the job's")                     \
+	X(MEMBER_BUSY, "member_busy", "members of an earlier run have not left the job yet")       \
+	X(NOT_ACTIVE, "job_not_active", "not every member has joined yet")                         \
+	X(OPERATION, "operation_unsupported", "no kernel for this operator on this data type")     \
+	X(PAYLOAD, "payload_too_long", "more elements than the job's packets may carry")           \
+	X(MISMATCH, "collective_mismatch", "type, operator or count differ from the block's")      \
+	X(BLOCK_STALE, "block_stale", "the block was finished and its slot reused")                \
+	X(BLOCK_WINDOW, "block_out_of_window", "the block is outside of the job's window")         \
+	X(SOURCE_MAC, "source_mac_invalid", "the source MAC address is a group address or zero")   \
+	X(RESERVED_MAC, "reserved_mac", "link-local group addresses are not forwarded")            \
+	X(SAME_PORT, "same_port", "the destination is on the port the frame came from")            \
+	X(FRAME_SHORT, "frame_short", "the frame is shorter than an Ethernet header")              \
+	X(LOCAL, "local_unhandled", "sent to the switch itself with a protocol it does not speak") \
+	X(MTU, "mtu_exceeded", "the frame is longer than the egress port's MTU")                   \
+	X(TX_FULL, "tx_full", "the egress port's transmit ring was full")                          \
+	X(WORKER_RING_FULL, "worker_ring_full", "the ring to the block's worker was full")         \
+	X(FAULT_DROP, "fault_drop", "dropped by the configured fault injection")
+
+enum fanin_reason {
+#define FANIN_REASON_ENUM(name, counter, text) FANIN_REASON_##name,
+	FANIN_REASONS(FANIN_REASON_ENUM)
+#undef FANIN_REASON_ENUM
+	FANIN_REASON_COUNT
+};
+
+/*
+ * Counter name of a reason, as faninctl and the documentation show it.
+ *
+ * reason: any value; one outside of the table gives "unknown".
+ * Returns a static string. Thread-safe.
+ */
+const char *fanin_reason_name(unsigned int reason);
+
+/*
+ * One sentence for people. Same contract as fanin_reason_name.
+ */
+const char *fanin_reason_text(unsigned int reason);
+
+#endif

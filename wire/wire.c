@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Validation and encoding of Fanin packets, for the switch and the host library alike. Nothing here keeps state: every
+ * function may be called from any thread, on frames of any content.
+ */
+#include "wire/wire.h"
+
+#include <string.h>
+
+#define IP_VERSION_4 4
+#define IP_IHL_NO_OPTIONS 5
+#define IP_PROTOCOL_UDP 17
+#define IP_DONT_FRAGMENT 0x4000
+#define IP_FRAGMENT_MASK 0x3fff /* more fragments, and the offset */
+#define IP_TTL 64
+#define ETHERTYPE_IPV4 0x0800
+
+static uint16_t
+swap16(uint16_t value)
+{
+	return __builtin_bswap16(value);
+}
+
+uint16_t
+fanin_ip_checksum(const struct fanin_ip *ip)
+{
+	uint32_t words[FANIN_IP_LEN / 4];
+	uint64_t sum = 0;
+
+	/* One's complement sums don't depend on the byte order nor on the width of the words. */
+	memcpy(words, ip, sizeof(words));
+	for (size_t i = 0; i < FANIN_IP_LEN / 4; i++)
+		sum += words[i];
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
+}
+
+/* IPv4 and UDP against the frame's length. */
+static enum fanin_reason
+validate_l4(const struct fanin_headers *headers, size_t frame_len)
+{
+	const struct fanin_ip *ip = &headers->ip;
+	unsigned int version = ip->version_ihl >> 4;
+	unsigned int ihl = ip->version_ihl & 0xf;
+	uint32_t total_len = swap16(ip->total_len_be);
+
+	if (total_len > frame_len - FANIN_ETH_LEN)
+		return FANIN_REASON_FRAME_TRUNCATED;
+	if (version != IP_VERSION_4 || ihl < IP_IHL_NO_OPTIONS || total_len < ihl * 4)
+		return FANIN_REASON_IP_HEADER;
+	if (ihl != IP_IHL_NO_OPTIONS)
+		return FANIN_REASON_IP_OPTIONS;
+	if (fanin_ip_checksum(ip) != 0)
+		return FANIN_REASON_IP_CHECKSUM;
+	if ((swap16(ip->fragment_be) & IP_FRAGMENT_MASK) != 0)
+		return FANIN_REASON_IP_FRAGMENT;
+	if (ip->protocol != IP_PROTOCOL_UDP)
+		return FANIN_REASON_LOCAL;
+	if (total_len < FANIN_IP_LEN + FANIN_UDP_LEN ||
+	    swap16(headers->udp.len_be) != total_len - FANIN_IP_LEN)
+		return FANIN_REASON_UDP_LENGTH;
+	if (total_len < FANIN_MTU_OVERHEAD)
+		return FANIN_REASON_HEADER_TRUNCATED;
+	return FANIN_REASON_NONE;
+}
+
+/* Packets that carry elements. */
+static enum fanin_reason
+validate_elements(const struct fanin_hdr *hdr, uint32_t payload_len)
+{
+	unsigned int size = fanin_dtype_size(hdr->dtype);
+
+	if (size == 0)
+		return FANIN_REASON_DTYPE;
+	if (hdr->op == FANIN_WIRE_OP_NONE || hdr->op >= FANIN_WIRE_OP_COUNT)
+		return FANIN_REASON_OP;
+	if (hdr->count * size != payload_len)
+		return FANIN_REASON_ELEMENTS;
+	return FANIN_REASON_NONE;
+}
+
+/*
+ * Packets that carry none. JOIN and JOIN_ACK may be longer than their body, so that later versions can append fields. A
+ * REFUSED may have a reason that this version doesn't know.
+ */
+static enum fanin_reason
+validate_control(const struct fanin_hdr *hdr, uint32_t payload_len)
+{
+	bool body_ok;
+
+	if (hdr->dtype != FANIN_WIRE_DTYPE_NONE)
+		return FANIN_REASON_DTYPE;
+	if (hdr->op != FANIN_WIRE_OP_NONE)
+		return FANIN_REASON_OP;
+	if (hdr->count != 0 && hdr->type != FANIN_TYPE_REFUSED)
+		return FANIN_REASON_ELEMENTS;
+
+	switch (hdr->type) {
+	case FANIN_TYPE_JOIN:
+		body_ok = payload_len >= sizeof(struct fanin_join_body);
+		break;
+	case FANIN_TYPE_JOIN_ACK:
+		body_ok = payload_len >= sizeof(struct fanin_join_ack_body);
+		break;
+	default:
+		body_ok = payload_len == 0;
+		break;
+	}
+	return body_ok ? FANIN_REASON_NONE : FANIN_REASON_BODY;
+}
+
+static enum fanin_reason
+validate_header(const struct fanin_hdr *hdr, uint32_t payload_len)
+{
+	static const uint8_t zeros[sizeof(hdr->reserved1)];
+
+	if (hdr->version != FANIN_WIRE_VERSION)
+		return FANIN_REASON_VERSION;
+	if (hdr->type == 0 || hdr->type >= FANIN_TYPE_COUNT)
+		return FANIN_REASON_TYPE;
+	if ((hdr->flags & ~FANIN_FLAGS_ALL) != 0)
+		return FANIN_REASON_FLAGS;
+	if (hdr->reserved0 != 0 || memcmp(hdr->reserved1, zeros, sizeof(zeros)) != 0)
+		return FANIN_REASON_RESERVED;
+	if (hdr->extension != 0 || hdr->extension_len32 != 0)
+		return FANIN_REASON_EXTENSION;
+	if (hdr->type == FANIN_TYPE_CONTRIBUTION || hdr->type == FANIN_TYPE_RESULT)
+		return validate_elements(hdr, payload_len);
+	return validate_control(hdr, payload_len);
+}
+
+enum fanin_reason
+fanin_wire_validate(const void *frame, size_t frame_len)
+{
+	const struct fanin_headers *headers = frame;
+	enum fanin_reason reason;
+
+	if (frame_len < FANIN_ETH_LEN + FANIN_IP_LEN)
+		return FANIN_REASON_FRAME_TRUNCATED;
+	reason = validate_l4(headers, frame_len);
+	if (reason != FANIN_REASON_NONE)
+		return reason;
+	return validate_header(&headers->fanin, fanin_wire_payload_len(headers));
+}
+
+void
+fanin_wire_encode_l4(struct fanin_headers *headers, const struct fanin_flow *flow, uint32_t payload_len)
+{
+	uint32_t udp_len = FANIN_UDP_LEN + FANIN_HDR_LEN + payload_len;
+
+	assert(udp_len <= UINT16_MAX - FANIN_IP_LEN);
+
+	memcpy(headers->eth.dst, flow->dst_mac, sizeof(headers->eth.dst));
+	memcpy(headers->eth.src, flow->src_mac, sizeof(headers->eth.src));
+	headers->eth.type_be = swap16(ETHERTYPE_IPV4);
+
+	headers->ip.version_ihl = IP_VERSION_4 << 4 | IP_IHL_NO_OPTIONS;
+	headers->ip.tos = 0;
+	headers->ip.total_len_be = swap16((uint16_t)(FANIN_IP_LEN + udp_len));
+	headers->ip.id_be = 0;
+	headers->ip.fragment_be = swap16(IP_DONT_FRAGMENT);
+	headers->ip.ttl = IP_TTL;
+	headers->ip.protocol = IP_PROTOCOL_UDP;
+	headers->ip.checksum_be = 0;
+	headers->ip.src_be = flow->src_ip_be;
+	headers->ip.dst_be = flow->dst_ip_be;
+	headers->ip.checksum_be = fanin_ip_checksum(&headers->ip);
+
+	headers->udp.src_be = swap16(flow->src_port);
+	headers->udp.dst_be = swap16(flow->dst_port);
+	headers->udp.len_be = swap16((uint16_t)udp_len);
+	headers->udp.checksum_be = 0;
+}
+
+void
+fanin_wire_encode_header(struct fanin_hdr *hdr, enum fanin_type type, uint32_t job, uint32_t epoch,
+			 uint64_t key)
+{
+	memset(hdr, 0, sizeof(*hdr));
+	hdr->version = FANIN_WIRE_VERSION;
+	hdr->type = (uint8_t)type;
+	hdr->job = job;
+	hdr->epoch = epoch;
+	hdr->key = key;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The Fanin packet: Ethernet, IPv4, UDP, one fixed header of 54 bytes and a payload of whole
+ * elements. Shared by the switch and the host library; no allocation, no DPDK. docs/protocol.md
+ * describes every field.
+ *
+ * The headers before the payload are 96 bytes. Receivers place a frame at an address that is 32
+ * modulo 64, so that the payload is 64-byte aligned. All Fanin fields are little-endian, as both
+ * ends are; IPv4 and UDP are in network order.
+ */
+#ifndef FANIN_WIRE_WIRE_H
+#define FANIN_WIRE_WIRE_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/reasons.h"
+#include "wire/types.h"
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "Fanin's payload and header are little-endian and are never swapped: this host is big-endian"
+#endif
+
+#define FANIN_WIRE_VERSION 1
+#define FANIN_WIRE_DEFAULT_UDP_PORT 21930
+#define FANIN_WIRE_MAX_CHILDREN 64
+#define FANIN_WIRE_MAX_JOB 65535
+#define FANIN_WIRE_MAX_WINDOW 4096
+
+#define FANIN_ETH_LEN 14
+#define FANIN_IP_LEN 20
+#define FANIN_UDP_LEN 8
+#define FANIN_L4_LEN (FANIN_ETH_LEN + FANIN_IP_LEN + FANIN_UDP_LEN)
+#define FANIN_HDR_LEN 54
+#define FANIN_PAYLOAD_OFFSET (FANIN_L4_LEN + FANIN_HDR_LEN)
+/* What a link's MTU has to hold besides the payload. */
+#define FANIN_MTU_OVERHEAD (FANIN_IP_LEN + FANIN_UDP_LEN + FANIN_HDR_LEN)
+#define FANIN_PAYLOAD_ALIGN 64
+
+enum fanin_type {
+	FANIN_TYPE_CONTRIBUTION = 1, /* host or switch to its parent: elements to be reduced */
+	FANIN_TYPE_RESULT = 2,       /* switch to its children: the reduced elements */
+	FANIN_TYPE_PENDING = 3,   /* switch to a child that repeats itself: who is still missing */
+	FANIN_TYPE_REFUSED = 4,   /* switch to a member: why its packet was not processed */
+	FANIN_TYPE_JOIN = 5,      /* host to switch, from any UDP port: struct fanin_join_body */
+	FANIN_TYPE_JOIN_ACK = 6,  /* switch to host: struct fanin_join_ack_body */
+	FANIN_TYPE_LEAVE = 7,     /* host to switch: no body */
+	FANIN_TYPE_LEAVE_ACK = 8, /* switch to host: no body */
+	FANIN_TYPE_COUNT
+};
+
+enum fanin_flag {
+	FANIN_FLAG_RETRANSMIT = 1 << 0, /* this contribution was sent before */
+	FANIN_FLAG_REPEAT = 1 << 1,     /* this result was sent before */
+	FANIN_FLAGS_ALL = FANIN_FLAG_RETRANSMIT | FANIN_FLAG_REPEAT,
+};
+
+struct fanin_eth {
+	uint8_t dst[6];
+	uint8_t src[6];
+	uint16_t type_be;
+} __attribute__((packed));
+
+struct fanin_ip {
+	uint8_t version_ihl;
+	uint8_t tos;
+	uint16_t total_len_be;
+	uint16_t id_be;
+	uint16_t fragment_be;
+	uint8_t ttl;
+	uint8_t protocol;
+	uint16_t checksum_be;
+	uint32_t src_be;
+	uint32_t dst_be;
+} __attribute__((packed));
+
+struct fanin_udp {
+	uint16_t src_be;
+	uint16_t dst_be;
+	uint16_t len_be;
+	uint16_t checksum_be; /* always zero: the links' CRCs cover the payload */
+} __attribute__((packed));
+
+struct fanin_hdr {
+	uint8_t version;         /* FANIN_WIRE_VERSION */
+	uint8_t type;            /* enum fanin_type */
+	uint16_t flags;          /* enum fanin_flag */
+	uint32_t job;            /* 1 to FANIN_WIRE_MAX_JOB */
+	uint32_t epoch;          /* run of the job, from JOIN_ACK; 0 in JOIN */
+	uint16_t rank;           /* child index at this switch; in RESULT 0 */
+	uint16_t contributions;  /* how many hosts' data this packet holds */
+	uint32_t block;          /* serial number, runs on across a job's collectives */
+	uint8_t dtype;           /* enum fanin_wire_dtype; NONE where there are no elements */
+	uint8_t op;              /* enum fanin_wire_op; likewise */
+	uint16_t count;          /* elements in the payload; in REFUSED the reason */
+	uint32_t progress;       /* sender's oldest unfinished block */
+	uint8_t extension;       /* extension header type, 0: none */
+	uint8_t extension_len32; /* its length in units of 32 bytes */
+	uint16_t reserved0;      /* 0 */
+	uint64_t key;            /* the job's secret */
+	uint64_t members;        /* PENDING, JOIN_ACK: bitmap of the children that are there */
+	uint8_t reserved1[6];    /* 0 */
+} __attribute__((packed));
+
+struct fanin_headers {
+	struct fanin_eth eth;
+	struct fanin_ip ip;
+	struct fanin_udp udp;
+	struct fanin_hdr fanin;
+} __attribute__((packed));
+
+/* JOIN's payload. */
+struct fanin_join_body {
+	uint64_t nonce;    /* tells a repeated JOIN from that of a restarted process */
+	uint16_t size;     /* ranks that the host believes the job has */
+	uint16_t udp_port; /* where this host takes results, host order */
+	uint32_t mtu;      /* of the host's link, bytes */
+} __attribute__((packed));
+
+enum fanin_join_state {
+	FANIN_JOIN_WAITING = 0, /* joined; `members` tells who else is */
+	FANIN_JOIN_ACTIVE = 1,  /* all are there: contributions may be sent */
+};
+
+/* JOIN_ACK's payload. The epoch in its header is final once the state is ACTIVE. */
+struct fanin_join_ack_body {
+	uint64_t nonce;         /* of the JOIN that it answers */
+	uint16_t state;         /* enum fanin_join_state */
+	uint16_t size;          /* ranks in the job */
+	uint16_t window;        /* blocks a host may have in flight: W, slots are 2W */
+	uint16_t payload_bytes; /* most payload per packet */
+	uint32_t group_be;      /* IPv4 multicast group that results are sent to */
+	char handler[16];       /* zero-padded name of the handler */
+} __attribute__((packed));
+
+static_assert(sizeof(struct fanin_eth) == FANIN_ETH_LEN, "Ethernet header");
+static_assert(sizeof(struct fanin_ip) == FANIN_IP_LEN, "IPv4 header");
+static_assert(sizeof(struct fanin_udp) == FANIN_UDP_LEN, "UDP header");
+static_assert(sizeof(struct fanin_hdr) == FANIN_HDR_LEN, "Fanin header");
+static_assert(sizeof(struct fanin_headers) == FANIN_PAYLOAD_OFFSET, "all headers");
+static_assert(FANIN_PAYLOAD_OFFSET % 32 == 0, "payload alignment");
+static_assert(offsetof(struct fanin_hdr, block) == 16, "block");
+static_assert(offsetof(struct fanin_hdr, key) == 32, "key");
+static_assert(offsetof(struct fanin_hdr, members) == 40, "members");
+static_assert(sizeof(struct fanin_join_body) == 16, "JOIN body");
+static_assert(sizeof(struct fanin_join_ack_body) == 36, "JOIN_ACK body");
+
+/* True if serial number a is before b (RFC 1982 arithmetic on 32 bits). */
+static inline bool
+fanin_block_before(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b) < 0;
+}
+
+/* Bytes of payload that a link with this MTU carries per packet: whole 64-byte units, 0 if none fits. */
+static inline uint32_t
+fanin_payload_for_mtu(uint32_t mtu)
+{
+	if (mtu < FANIN_MTU_OVERHEAD)
+		return 0;
+	return (mtu - FANIN_MTU_OVERHEAD) / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
+}
+
+/*
+ * Validates everything about a frame that can be told without knowing any job: IPv4, UDP and Fanin
+ * headers against the frame's length, version, type, flags, reserved fields, data type, operator,
+ * and count against payload length. The caller has already found EtherType IPv4; everything after
+ * is checked here. The Ethernet padding of short frames is accepted, as is a UDP checksum of any
+ * value.
+ *
+ * frame: start of the Ethernet header, frame_len bytes readable; any alignment.
+ * Returns FANIN_REASON_NONE, or the first reason found. Thread-safe, reads only.
+ */
+enum fanin_reason fanin_wire_validate(const void *frame, size_t frame_len);
+
+/* Elements' bytes (or control body's) behind the headers of a valid frame. */
+static inline uint32_t
+fanin_wire_payload_len(const struct fanin_headers *headers)
+{
+	return (uint32_t)__builtin_bswap16(headers->udp.len_be) - FANIN_UDP_LEN - FANIN_HDR_LEN;
+}
+
+/* The IPv4 header checksum (RFC 1071) of a header without options, ready to be stored; 0 over a header with a right one. */
+uint16_t fanin_ip_checksum(const struct fanin_ip *ip);
+
+/* Where a packet goes and comes from; addresses in network order, ports in host order. */
+struct fanin_flow {
+	uint8_t dst_mac[6];
+	uint8_t src_mac[6];
+	uint32_t dst_ip_be;
+	uint32_t src_ip_be;
+	uint16_t dst_port;
+	uint16_t src_port;
+};
+
+/*
+ * Writes Ethernet, IPv4 and UDP headers (not the Fanin header) for payload_len bytes behind the
+ * Fanin header: TTL 64, do not fragment, UDP checksum zero.
+ *
+ * headers: 42 writable bytes at least; any alignment.
+ */
+void fanin_wire_encode_l4(struct fanin_headers *headers, const struct fanin_flow *flow,
+			  uint32_t payload_len);
+
+/*
+ * Fills a Fanin header with zeros, this version, and the four fields that every packet has.
+ */
+void fanin_wire_encode_header(struct fanin_hdr *hdr, enum fanin_type type, uint32_t job,
+			      uint32_t epoch, uint64_t key);
+
+#endif
