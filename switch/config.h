@@ -58,7 +58,7 @@ struct config {
 	enum config_log_level log_level;
 	enum config_hugepages hugepages;
 	uint32_t memory_megabytes;
-	uint32_t mbufs;
+	uint32_t mbufs; /* 0: as many as ports and slots need */
 	uint32_t mbuf_cache;
 	struct config_worker workers[CONFIG_MAX_WORKERS];
 	uint16_t n_workers;

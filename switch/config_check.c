@@ -102,8 +102,8 @@ check_workers(const struct config_reader *reader, const struct config *config)
 static int
 check_sizes(const struct config_reader *reader, const struct config *config)
 {
-	uint32_t cache_limit = config->mbufs * 2 /
-			       3; /* DPDK's rule: the cache may overflow by a half */
+	/* DPDK's rule: the cache may overflow by a half. */
+	uint32_t cache_limit = config->mbufs * 2 / 3;
 
 	if (config->slots % 2 != 0)
 		return config_fail(reader, "limits.slots",
@@ -113,7 +113,7 @@ check_sizes(const struct config_reader *reader, const struct config *config)
 				   "found %" PRIu32 ", which is less than 2 for each of %u jobs: "
 				   "expected at least %u, or a lower limits.max_jobs",
 				   config->slots, config->max_jobs, config->max_jobs * 2);
-	if (config->mbuf_cache > cache_limit)
+	if (config->mbufs != 0 && config->mbuf_cache > cache_limit)
 		return config_fail(reader, "mempool.cache",
 				   "found %" PRIu32 ", expected at most %" PRIu32
 				   ", two thirds of mempool.mbufs",

@@ -86,7 +86,9 @@ static const struct config_key memory_keys[] = {
 };
 
 static const struct config_key mempool_keys[] = {
-	{ "mbufs", CONFIG_TYPE_INTEGER, FIELD(config, mbufs), RANGE(512, 4194303), .fallback = 16383 },
+	/* 0: as many as ports and slots need, see switch/ports.c. */
+	{ "mbufs", CONFIG_TYPE_INTEGER, FIELD(config, mbufs), RANGE(512, 4194303), .fallback = 0,
+	  .derived = true },
 	{ "cache", CONFIG_TYPE_INTEGER, FIELD(config, mbuf_cache), RANGE(0, 512), .fallback = 256 },
 	TABLE_END,
 };
@@ -110,7 +112,7 @@ static const struct config_key idle_keys[] = {
 
 static const struct config_key limits_keys[] = {
 	{ "max_jobs", CONFIG_TYPE_INTEGER, FIELD(config, max_jobs), RANGE(1, 4096), .fallback = 8 },
-	{ "slots", CONFIG_TYPE_INTEGER, FIELD(config, slots), RANGE(2, 1048576), .fallback = 1024 },
+	{ "slots", CONFIG_TYPE_INTEGER, FIELD(config, slots), RANGE(2, 1048576), .fallback = 4096 },
 	TABLE_END,
 };
 

@@ -19,13 +19,12 @@
 #include "switch/eal.h"
 #include "switch/log.h"
 #include "switch/ports.h"
+#include "handlers/handler.h"
 #include "wire/wire.h"
 
 #define POOL_AF_XDP 0
 #define POOL_OTHER 1
-#define RING_SIZE 2048
-/* What AF_XDP can keep of a port at once: fill ring, receive ring and transmit ring. */
-#define MBUFS_PER_QUEUE (3 * RING_SIZE)
+#define RING_SIZE 1024
 
 /* A UMEM chunk is a page; what stands in it before the frame is taken off (the last is XDP's own headroom). */
 #define AF_XDP_CHUNK 4096
@@ -149,17 +148,41 @@ fail:
 	return NULL;
 }
 
+/*
+ * Packets that a queue of a port can hold at once. AF_XDP keeps some in its fill ring (twice the ring size) and its receive
+ * ring; AF_PACKET copies and keeps none.
+ */
+static uint32_t
+mbufs_per_queue(const struct config_port *port)
+{
+	if (is_af_xdp(port))
+		return 3 * RING_SIZE;
+	if (!port->pci && strncmp(port->device, "net_af_packet", strlen("net_af_packet")) == 0)
+		return 4 * FANIN_BURST;
+	return 2 * RING_SIZE;
+}
+
+/* Packets that a pool needs so that it never runs dry. */
+static uint32_t
+mbufs_needed(const struct config *config, int which)
+{
+	uint32_t n = config->slots + config->n_workers * (2 * config->mbuf_cache + 4 * FANIN_BURST);
+
+	for (uint16_t i = 0; i < config->n_ports; i++) {
+		if (which == (is_af_xdp(&config->ports[i]) ? POOL_AF_XDP : POOL_OTHER))
+			n += mbufs_per_queue(&config->ports[i]);
+	}
+	return n;
+}
+
 static int
 pool_create(const struct config *config, struct ports *ports, int which, char *error)
 {
 	static const char *const names[] = { "mbufs_af_xdp", "mbufs" };
 	uint32_t room = which == POOL_AF_XDP ? (uint32_t)AF_XDP_DATA_ROOM : other_data_room(config);
-	uint32_t n = config->mbufs;
+	uint32_t n = config->mbufs != 0 ? config->mbufs : mbufs_needed(config, which);
 	uint64_t needed_megabytes;
 
-	if (n == 0)
-		n = config->n_ports * MBUFS_PER_QUEUE + config->slots +
-		    config->n_workers * 2 * config->mbuf_cache;
 	needed_megabytes = ((uint64_t)n * (room + 256) >> 20) + 32;
 	ports->pools[which] = pool_allocate(names[which], n, config->mbuf_cache, room);
 	if (ports->pools[which] != NULL)

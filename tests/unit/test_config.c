@@ -244,13 +244,13 @@ START_TEST(only_address_and_ports_are_needed)
 	ck_assert_int_eq(config.log_level, CONFIG_LOG_INFO);
 	ck_assert_int_eq(config.hugepages, CONFIG_HUGEPAGES_AUTO);
 	ck_assert_uint_eq(config.memory_megabytes, 512);
-	ck_assert_uint_eq(config.mbufs, 16383);
+	ck_assert_uint_eq(config.mbufs, 0);
 	ck_assert_uint_eq(config.mbuf_cache, 256);
 	ck_assert_int_eq(config.idle_policy, CONFIG_IDLE_YIELD);
 	ck_assert_uint_eq(config.idle_empty_polls, 64);
 	ck_assert_uint_eq(config.idle_sleep_us, 50);
 	ck_assert_uint_eq(config.max_jobs, 8);
-	ck_assert_uint_eq(config.slots, 1024);
+	ck_assert_uint_eq(config.slots, 4096);
 	ck_assert_uint_eq(config.mac_entries, 8192);
 	ck_assert_uint_eq(config.mac_age_seconds, 300);
 	ck_assert_double_eq(config.fault_drop, 0);

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Fanin's host library: allreduce in the network.
+ *
+ * The order of calls is fanin_init, fanin_join, then any number of fanin_iallreduce with fanin_test
+ * or fanin_wait, fanin_leave, fanin_finalize. Every member of a job posts the same collectives in
+ * the same order.
+ *
+ * Threading: a context and everything made from it belong to one thread at a time. Different
+ * contexts are independent. The library has no threads of its own: data moves during fanin_test,
+ * fanin_wait, fanin_progress and fanin_allreduce.
+ */
+#ifndef FANIN_FANIN_H
+#define FANIN_FANIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FANIN_API __attribute__((visibility("default")))
+
+/* Status of a call. 0 is success, positive is "not yet", negative is an error. */
+enum fanin_status {
+	FANIN_OK = 0,
+	FANIN_IN_PROGRESS = 1,
+	FANIN_ERR_INVALID = -1,      /* an argument is invalid */
+	FANIN_ERR_NO_MEMORY = -2,    /* out of memory */
+	FANIN_ERR_TRANSPORT = -3,    /* no transport could be opened, or it failed */
+	FANIN_ERR_NO_ROUTE = -4,     /* the switch's address can't be reached from here */
+	FANIN_ERR_JOIN_REFUSED = -5, /* the switch refused to let this rank in */
+	FANIN_ERR_JOIN_TIMEOUT =
+		-6, /* the switch doesn't answer, or other ranks have not joined in time */
+	FANIN_ERR_UNSUPPORTED = -7, /* no kernel for this operator on this data type */
+	FANIN_ERR_TIMEOUT = -8, /* ranks are missing, or the switch is silent: see fanin_comm_error */
+	FANIN_ERR_REFUSED = -9, /* the switch refused a packet: see fanin_comm_error */
+	FANIN_ERR_SYSTEM = -10, /* a system call failed: see fanin_ctx_error */
+	FANIN_ERR_PERMISSION =
+		-11, /* raw sockets need CAP_NET_RAW, AF_XDP also CAP_NET_ADMIN and CAP_BPF */
+	FANIN_ERR_INTERRUPTED = -12, /* the interrupt callback asked for an end */
+};
+
+enum fanin_dtype {
+	FANIN_I8 = 1,
+	FANIN_I16,
+	FANIN_I32,
+	FANIN_I64,
+	FANIN_U8,
+	FANIN_U16,
+	FANIN_U32,
+	FANIN_U64,
+	FANIN_F16,
+	FANIN_BF16,
+	FANIN_F32,
+	FANIN_F64,
+};
+
+enum fanin_op {
+	FANIN_SUM = 1,
+	FANIN_PROD,
+	FANIN_MIN,
+	FANIN_MAX,
+	FANIN_LAND,
+	FANIN_LOR,
+	FANIN_LXOR,
+	FANIN_BAND,
+	FANIN_BOR,
+	FANIN_BXOR,
+	FANIN_AVG,
+};
+
+typedef struct fanin_ctx fanin_ctx;
+typedef struct fanin_comm fanin_comm;
+typedef struct fanin_request fanin_request;
+
+/* Takes one line of diagnostics, without a newline. level: 0 error, 1 warning, 2 info, 3 debug. */
+typedef void (*fanin_print_fn)(int level, const char *line, void *arg);
+
+/*
+ * Called about ten times a second, and after signals, while fanin_join or fanin_wait waits. It may
+ * look at the request's progress, but must not call anything else of the context. Returning true
+ * ends the call with FANIN_ERR_INTERRUPTED.
+ */
+typedef bool (*fanin_interrupt_fn)(void *arg);
+
+/* Set sz to sizeof(struct); zero in any other field takes the default. */
+struct fanin_init_opts {
+	size_t sz;
+	const char *transport; /* "auto" (default), "af_xdp" or "af_packet" */
+	fanin_print_fn print;  /* default: silent */
+	void *print_arg;
+	fanin_interrupt_fn interrupt; /* default: waits are only ended by results and timeouts */
+	void *interrupt_arg;
+};
+
+struct fanin_join_opts {
+	size_t sz;
+	const char *switch_address; /* IPv4 address of the switch, dotted; required */
+	const char *interface;    /* network interface; default: that of the route to the switch */
+	uint64_t key;             /* the job's key, as given when it was created */
+	uint32_t job;             /* the job's number; required */
+	uint16_t rank;            /* 0 to size - 1 */
+	uint16_t size;            /* ranks in the job; required */
+	uint16_t udp_port;        /* default 21930 */
+	uint16_t window;          /* most blocks in flight; default and upper limit: the job's */
+	uint32_t join_timeout_ms; /* until all ranks have joined; default 30000 */
+	uint32_t timeout_ms; /* longest wait without any result before FANIN_ERR_TIMEOUT; default 5000 */
+	bool no_stagger; /* send blocks in order instead of rotated by rank (Flare section 5) */
+};
+
+/* Where and how a communicator's collectives run. Strings belong to the library and live as long as the communicator. */
+struct fanin_report {
+	size_t sz;
+	const char *transport;        /* "af_xdp" or "af_packet" */
+	const char *transport_reason; /* why this one */
+	const char *handler;          /* the switch's handler, "single" */
+	const char *interface;
+	bool in_network;        /* the reduction ran in the switch */
+	uint16_t window;        /* blocks in flight */
+	uint16_t payload_bytes; /* per packet */
+	uint64_t blocks;        /* results received, each once */
+	uint64_t bytes_reduced; /* of this rank's data */
+	uint64_t frames_sent;
+	uint64_t frames_received;
+	uint64_t retransmits;
+	uint64_t duplicates; /* results that had been received before */
+	uint64_t invalid;    /* frames that failed validation */
+};
+
+/*
+ * Makes a context. No privileges are needed yet.
+ *
+ * opts: NULL for the defaults. ctx: set on success only; free with fanin_finalize.
+ * Returns FANIN_OK, FANIN_ERR_INVALID or FANIN_ERR_NO_MEMORY.
+ */
+FANIN_API int fanin_init(const struct fanin_init_opts *opts, fanin_ctx **ctx);
+
+/*
+ * Joins a job and waits until every rank has. Chooses the transport.
+ *
+ * comm: set on success only; free with fanin_leave.
+ * Returns FANIN_OK or an error; fanin_ctx_error then tells what was wrong, with the ranks that are missing.
+ */
+FANIN_API int fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm);
+
+/*
+ * Posts an allreduce: recv[i] = send[i] of rank 0 op ... op send[i] of the last rank, for every
+ * rank.
+ *
+ * send, recv: count elements of dtype; they stay the caller's and must live, send unchanged, until
+ * the request is done. send == recv is allowed (in place). count may be 0. req: set on success
+ * only; fanin_wait frees it. Returns FANIN_OK, FANIN_ERR_INVALID, FANIN_ERR_UNSUPPORTED,
+ * FANIN_ERR_NO_MEMORY, or the communicator's earlier error.
+ */
+FANIN_API int fanin_iallreduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype,
+			       enum fanin_op op, fanin_comm *comm, fanin_request **req);
+
+/*
+ * fanin_iallreduce and fanin_wait in one call. If it is interrupted, the buffers stay in use until fanin_leave.
+ */
+FANIN_API int fanin_allreduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype,
+			      enum fanin_op op, fanin_comm *comm);
+
+/*
+ * Makes progress once, without blocking, and tells whether the request is done. The request stays
+ * the caller's. Returns FANIN_OK if done, FANIN_IN_PROGRESS, or an error.
+ */
+FANIN_API int fanin_test(fanin_request *req);
+
+/*
+ * Waits until the request is done or has failed, and frees it; *req becomes NULL. All communicators
+ * of the context make progress meanwhile. Returns FANIN_OK or an error, within the communicator's
+ * timeout after the last progress. After FANIN_ERR_INTERRUPTED the request goes on and *req is
+ * unchanged.
+ */
+FANIN_API int fanin_wait(fanin_request **req);
+
+/* Bytes of the request's result that have arrived, of the total in *total_bytes (may be NULL). For progress bars. */
+FANIN_API uint64_t fanin_request_progress(const fanin_request *req, uint64_t *total_bytes);
+
+/*
+ * Makes progress on all communicators of the context, without blocking.
+ * Returns the number of frames handled, or an error.
+ */
+FANIN_API int fanin_progress(fanin_ctx *ctx);
+
+/*
+ * Leaves the job: tells the switch, closes the transport, frees the communicator and the requests
+ * that are left. comm: may be NULL. Returns FANIN_OK, or FANIN_ERR_TIMEOUT if the switch did not
+ * confirm; it is freed in any case.
+ */
+FANIN_API int fanin_leave(fanin_comm *comm);
+
+/* Leaves what is still joined and frees the context; ctx may be NULL. */
+FANIN_API void fanin_finalize(fanin_ctx *ctx);
+
+/* One phrase for a status; a static string. Thread-safe. */
+FANIN_API const char *fanin_strerror(int status);
+
+/* What the last failed call on this context found and expected; "" if none failed. Valid until the next call. */
+FANIN_API const char *fanin_ctx_error(const fanin_ctx *ctx);
+
+/* Bitmap of the ranks that the last failed call on this context missed, such as those that have not joined; or 0. */
+FANIN_API uint64_t fanin_ctx_missing(const fanin_ctx *ctx);
+
+/* What went wrong in this communicator, naming missing ranks or the refusal; "" if nothing did. */
+FANIN_API const char *fanin_comm_error(const fanin_comm *comm);
+
+/* Bitmap of the ranks that the oldest unfinished block waits for, as last told by the switch; 0 if unknown. */
+FANIN_API uint64_t fanin_comm_missing(const fanin_comm *comm);
+
+/* Fills as much of the report as report->sz says. Returns FANIN_OK or FANIN_ERR_INVALID. */
+FANIN_API int fanin_comm_report(const fanin_comm *comm, struct fanin_report *report);
+
+/* True if the operator is defined on the data type and this version reduces it. Thread-safe. */
+FANIN_API bool fanin_supports(enum fanin_dtype dtype, enum fanin_op op);
+
+/* "f32", "sum", ...; "unknown" for other values. Static strings, thread-safe. */
+FANIN_API const char *fanin_dtype_name_of(enum fanin_dtype dtype);
+FANIN_API const char *fanin_op_name_of(enum fanin_op op);
+
+/* Size in bytes of one element; 0 for an unknown type. Thread-safe. */
+FANIN_API size_t fanin_dtype_size_of(enum fanin_dtype dtype);
+
+/* Library version, "0.1.0". Static string, thread-safe. */
+FANIN_API const char *fanin_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

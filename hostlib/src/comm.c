@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators: joining puts route, membership, transport and engine together, leaving takes them apart. The transport is
+ * opened as soon as the switch has told the job's parameters, before the other ranks can cause results.
+ */
+#include "context.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_JOIN_TIMEOUT_MS 30000
+#define DEFAULT_TIMEOUT_MS 5000
+
+/* Checks what the user gave and fills in the defaults. */
+static int
+options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fanin_error *error)
+{
+	if (options->switch_address == NULL)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "switch_address is missing");
+	if (inet_pton(AF_INET, options->switch_address, switch_ip_be) != 1)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "switch_address '%s' is not an IPv4 address",
+				       options->switch_address);
+	if (options->job == 0 || options->job > FANIN_WIRE_MAX_JOB)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "job is %u, expected 1 to %u", options->job,
+				       FANIN_WIRE_MAX_JOB);
+	if (options->size == 0 || options->size > FANIN_WIRE_MAX_CHILDREN)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "size is %u, expected 1 to %u", options->size,
+				       FANIN_WIRE_MAX_CHILDREN);
+	if (options->rank >= options->size)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "rank is %u, expected 0 to %u", options->rank,
+				       options->size - 1);
+	if (options->udp_port == 0)
+		options->udp_port = FANIN_WIRE_DEFAULT_UDP_PORT;
+	if (options->join_timeout_ms == 0)
+		options->join_timeout_ms = DEFAULT_JOIN_TIMEOUT_MS;
+	if (options->timeout_ms == 0)
+		options->timeout_ms = DEFAULT_TIMEOUT_MS;
+	return FANIN_OK;
+}
+
+static int
+member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, struct fanin_error *error)
+{
+	const struct fanin_member_config member_config = {
+		.key = options->key,
+		.job = options->job,
+		.rank = options->rank,
+		.size = options->size,
+		.udp_port = options->udp_port,
+		.bind_interface = options->interface != NULL,
+		.interrupt = comm->ctx->interrupt,
+		.interrupt_arg = comm->ctx->interrupt_arg,
+	};
+	uint64_t timeout_ns = options->join_timeout_ms * 1000000ull;
+	uint64_t deadline_ns = fanin_now_ns(NULL) + timeout_ns;
+	struct fanin_transport_config transport_config = {
+		.interface = comm->route.interface,
+		.ifindex = comm->route.ifindex,
+		.local_ip_be = comm->route.local_ip_be,
+		.mtu = comm->route.mtu,
+		.job = options->job,
+		.udp_port = options->udp_port,
+		.log = &comm->ctx->log,
+	};
+	int status;
+
+	status = fanin_member_open(&comm->member, &member_config, &comm->route, error);
+	if (status == FANIN_OK)
+		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACKNOWLEDGED, deadline_ns, timeout_ns, error);
+	if (status == FANIN_OK)
+		status = fanin_member_group_join(&comm->member, &comm->route, error);
+	if (status != FANIN_OK)
+		return status;
+
+	comm->window = comm->member.window;
+	while (options->window != 0 && comm->window > options->window)
+		comm->window /= 2;
+	comm->payload_bytes = comm->member.payload_bytes / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
+	transport_config.window = comm->window;
+	transport_config.frame_len = FANIN_PAYLOAD_OFFSET + comm->payload_bytes;
+	status = fanin_transport_open(&transport_config, comm->ctx->transport, &comm->transport, error);
+	if (status == FANIN_OK)
+		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACTIVE, deadline_ns, timeout_ns, error);
+	return status;
+}
+
+static int
+engine_create(struct fanin_comm *comm, const struct fanin_join_opts *options, struct fanin_error *error)
+{
+	struct fanin_engine_config config = {
+		.key = options->key,
+		.timeout_ns = options->timeout_ms * 1000000ull,
+		.job = options->job,
+		.epoch = comm->member.epoch,
+		.rank = options->rank,
+		.size = options->size,
+		.window = comm->window,
+		.payload_bytes = comm->payload_bytes,
+		.stagger = !options->no_stagger,
+		.now_ns = fanin_now_ns,
+		.flow = {
+			.dst_ip_be = comm->route.switch_ip_be,
+			.src_ip_be = comm->route.local_ip_be,
+			.dst_port = options->udp_port,
+		},
+	};
+	int status;
+
+	memcpy(config.flow.src_mac, comm->route.local_mac, sizeof(config.flow.src_mac));
+	status = fanin_route_resolve(&comm->route, config.flow.dst_mac, error);
+	if (status != FANIN_OK)
+		return status;
+	if (fanin_engine_create(&config, comm->transport, &comm->engine) != FANIN_OK)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory for %u blocks in flight",
+				       comm->window);
+	return FANIN_OK;
+}
+
+/* Takes apart what there is of a communicator. */
+static int
+comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
+{
+	int status = FANIN_OK;
+
+	while (comm->requests != NULL) {
+		struct fanin_request *request = comm->requests;
+
+		comm->requests = request->sibling;
+		free(request);
+	}
+	fanin_engine_destroy(comm->engine);
+	if (comm->member.fd >= 0)
+		status = fanin_member_leave(&comm->member, error);
+	if (comm->transport != NULL)
+		comm->transport->ops->close(comm->transport);
+	fanin_member_close(&comm->member);
+	free(comm);
+	return status;
+}
+
+int
+fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm)
+{
+	struct fanin_join_opts options = { 0 };
+	struct fanin_error ignored;
+	struct fanin_comm *joined;
+	uint32_t switch_ip_be;
+	int status;
+
+	if (ctx == NULL || opts == NULL || comm == NULL)
+		return FANIN_ERR_INVALID;
+	fanin_error_clear(&ctx->error);
+	if (!fanin_options_copy(&options, sizeof(options), opts))
+		return fanin_error_set(&ctx->error, FANIN_ERR_INVALID,
+				       "the options' sz is %zu, this library knows %zu bytes of options", opts->sz,
+				       sizeof(options));
+	status = options_check(&options, &switch_ip_be, &ctx->error);
+	if (status != FANIN_OK)
+		return status;
+
+	joined = calloc(1, sizeof(*joined));
+	if (joined == NULL)
+		return fanin_error_set(&ctx->error, FANIN_ERR_NO_MEMORY, "out of memory");
+	joined->ctx = ctx;
+	joined->member.fd = -1;
+	status = fanin_route_find(switch_ip_be, options.interface, &joined->route, &ctx->error);
+	if (status == FANIN_OK)
+		status = member_join(joined, &options, &ctx->error);
+	if (status == FANIN_OK)
+		status = engine_create(joined, &options, &ctx->error);
+	if (status != FANIN_OK) {
+		comm_destroy(joined, &ignored);
+		return status;
+	}
+	joined->next = ctx->comms;
+	ctx->comms = joined;
+	*comm = joined;
+	return FANIN_OK;
+}
+
+int
+fanin_leave(fanin_comm *comm)
+{
+	struct fanin_comm **link;
+
+	if (comm == NULL)
+		return FANIN_OK;
+	link = &comm->ctx->comms;
+	while (*link != comm)
+		link = &(*link)->next;
+	*link = comm->next;
+	fanin_error_clear(&comm->ctx->error);
+	return comm_destroy(comm, &comm->ctx->error);
+}
+
+const char *
+fanin_comm_error(const fanin_comm *comm)
+{
+	return comm == NULL ? "" : fanin_engine_error(comm->engine)->text;
+}
+
+uint64_t
+fanin_comm_missing(const fanin_comm *comm)
+{
+	return comm == NULL ? 0 : fanin_engine_missing(comm->engine);
+}
+
+int
+fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
+{
+	const struct fanin_engine_stats *stats;
+	struct fanin_report full;
+
+	if (comm == NULL || report == NULL || report->sz < sizeof(report->sz))
+		return FANIN_ERR_INVALID;
+	stats = fanin_engine_stats(comm->engine);
+	full = (struct fanin_report){
+		.sz = report->sz,
+		.transport = comm->transport->ops->name,
+		.transport_reason = comm->transport->reason,
+		.handler = comm->member.handler,
+		.interface = comm->route.interface,
+		/* A result that does not hold every rank's data is never accepted: what is done was done there. */
+		.in_network = true,
+		.window = comm->window,
+		.payload_bytes = comm->payload_bytes,
+		.blocks = stats->blocks,
+		.bytes_reduced = stats->bytes_reduced,
+		.frames_sent = stats->frames_sent,
+		.frames_received = stats->frames_received,
+		.retransmits = stats->retransmits,
+		.duplicates = stats->duplicates,
+		.invalid = stats->invalid,
+	};
+	memcpy(report, &full, report->sz < sizeof(full) ? report->sz : sizeof(full));
+	return FANIN_OK;
+}

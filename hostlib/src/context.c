@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Contexts, and the loop that waits: it polls, then yields the core, then sleeps until a frame or a timer comes, so that a
+ * rank never spins without end on a core that the switch or another rank needs.
+ */
+#include "context.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+/* Empty polls before the core is offered to others, and such offers before sleeping. */
+#define WAIT_SPINS 64
+#define WAIT_YIELDS 64
+
+/* Longest sleep, so that the interrupt callback is asked in time. */
+#define WAIT_SLEEP_NS (50 * 1000000ull)
+#define INTERRUPT_NS (100 * 1000000ull)
+
+#define MAX_FDS (4 * FANIN_TRANSPORT_MAX_FDS)
+
+bool
+fanin_options_copy(void *copy, size_t copy_len, const void *options)
+{
+	const uint8_t *bytes = options;
+	size_t len;
+
+	memcpy(&len, options, sizeof(len));
+	if (len < sizeof(len))
+		return false;
+	for (size_t i = copy_len; i < len; i++) {
+		if (bytes[i] != 0)
+			return false;
+	}
+	memcpy(copy, options, len < copy_len ? len : copy_len);
+	return true;
+}
+
+int
+fanin_init(const struct fanin_init_opts *opts, fanin_ctx **ctx)
+{
+	struct fanin_init_opts options = { 0 };
+	struct fanin_ctx *created;
+
+	if (ctx == NULL || (opts != NULL && !fanin_options_copy(&options, sizeof(options), opts)))
+		return FANIN_ERR_INVALID;
+	if (options.transport == NULL)
+		options.transport = "auto";
+	if (!fanin_transport_known(options.transport))
+		return FANIN_ERR_INVALID;
+
+	created = calloc(1, sizeof(*created));
+	if (created == NULL)
+		return FANIN_ERR_NO_MEMORY;
+	created->log = (struct fanin_log){ options.print, options.print_arg };
+	created->interrupt = options.interrupt;
+	created->interrupt_arg = options.interrupt_arg;
+	strncpy(created->transport, options.transport, sizeof(created->transport) - 1);
+	*ctx = created;
+	return FANIN_OK;
+}
+
+void
+fanin_finalize(fanin_ctx *ctx)
+{
+	if (ctx == NULL)
+		return;
+	while (ctx->comms != NULL)
+		fanin_leave(ctx->comms);
+	free(ctx);
+}
+
+unsigned int
+fanin_ctx_poll(struct fanin_ctx *ctx, int *status)
+{
+	unsigned int frames = 0;
+	int last = FANIN_OK;
+
+	for (struct fanin_comm *comm = ctx->comms; comm != NULL; comm = comm->next) {
+		int n = fanin_engine_poll(comm->engine);
+
+		if (n < 0)
+			last = n;
+		else
+			frames += (unsigned int)n;
+	}
+	if (status != NULL)
+		*status = last;
+	return frames;
+}
+
+int
+fanin_progress(fanin_ctx *ctx)
+{
+	unsigned int frames;
+	int status;
+
+	if (ctx == NULL)
+		return FANIN_ERR_INVALID;
+	frames = fanin_ctx_poll(ctx, &status);
+	return status < 0 ? status : (int)frames;
+}
+
+/* A socket that has an error to tell would be ready for ever. */
+static void
+errors_clear(const struct pollfd *fds, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		socklen_t len = sizeof(int);
+		int errnum;
+
+		if ((fds[i].revents & POLLERR) != 0)
+			getsockopt(fds[i].fd, SOL_SOCKET, SO_ERROR, &errnum, &len);
+	}
+}
+
+/* Sleeps until a frame comes in, a timer is due or a signal arrives. */
+static void
+ctx_sleep(struct fanin_ctx *ctx)
+{
+	struct pollfd fds[MAX_FDS];
+	uint64_t sleep_ns = WAIT_SLEEP_NS;
+	struct timespec timeout = { 0 };
+	unsigned int n = 0;
+
+	for (struct fanin_comm *comm = ctx->comms; comm != NULL; comm = comm->next) {
+		uint64_t idle_ns = fanin_engine_idle_ns(comm->engine);
+
+		if (idle_ns < sleep_ns)
+			sleep_ns = idle_ns;
+		if (n + FANIN_TRANSPORT_MAX_FDS <= MAX_FDS)
+			n += comm->transport->ops->poll_fds(comm->transport, fds + n);
+		else
+			sleep_ns = 0;
+	}
+	timeout.tv_nsec = (long)sleep_ns;
+	if (ppoll(fds, n, &timeout, NULL) > 0)
+		errors_clear(fds, n);
+}
+
+static bool
+ctx_interrupted(struct fanin_ctx *ctx)
+{
+	struct timespec now;
+	uint64_t now_ns;
+
+	if (ctx->interrupt == NULL)
+		return false;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	now_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	if (now_ns < ctx->interrupt_next_ns)
+		return false;
+	ctx->interrupt_next_ns = now_ns + INTERRUPT_NS;
+	return ctx->interrupt(ctx->interrupt_arg);
+}
+
+int
+fanin_ctx_wait(struct fanin_ctx *ctx, const struct fanin_request *request)
+{
+	unsigned int empty = 0;
+
+	while (request->status == FANIN_IN_PROGRESS) {
+		if (ctx_interrupted(ctx))
+			return FANIN_ERR_INTERRUPTED;
+		if (fanin_ctx_poll(ctx, NULL) != 0) {
+			empty = 0;
+			continue;
+		}
+		empty++;
+		if (empty > WAIT_SPINS + WAIT_YIELDS)
+			ctx_sleep(ctx);
+		else if (empty > WAIT_SPINS)
+			sched_yield();
+	}
+	return request->status;
+}
+
+const char *
+fanin_ctx_error(const fanin_ctx *ctx)
+{
+	return ctx == NULL ? "" : ctx->error.text;
+}
+
+uint64_t
+fanin_ctx_missing(const fanin_ctx *ctx)
+{
+	return ctx == NULL ? 0 : ctx->error.missing;
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The engine's life, its requests and the poll loop. How blocks are staggered is Flare's section 5: rank r of P starts r/P
+ * of the window further on, so that the packets of one block reach the switch spread out; afterwards every lane clocks
+ * itself by its results.
+ */
+#include "engine_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Serial arithmetic on block numbers needs them all to lie within half of the number space. */
+#define MAX_BLOCKS_OUTSTANDING (UINT32_MAX / 2)
+
+static void
+headers_prepare(struct fanin_engine *engine, uint32_t payload_len)
+{
+	fanin_wire_encode_l4(&engine->headers, &engine->config.flow, payload_len);
+	engine->header_payload_len = payload_len;
+}
+
+int
+fanin_engine_create(const struct fanin_engine_config *config, struct fanin_transport *transport,
+		    struct fanin_engine **engine)
+{
+	struct fanin_engine *created;
+	uint64_t rto_max_ns;
+
+	assert(config->window != 0 && (config->window & (config->window - 1)) == 0);
+	created = calloc(1, sizeof(*created));
+	if (created == NULL)
+		return FANIN_ERR_NO_MEMORY;
+	created->lanes = calloc(config->window, sizeof(*created->lanes));
+	created->queue = calloc(config->window, sizeof(*created->queue));
+	if (created->lanes == NULL || created->queue == NULL) {
+		fanin_engine_destroy(created);
+		return FANIN_ERR_NO_MEMORY;
+	}
+	created->config = *config;
+	created->transport = transport;
+	created->requests_tail = &created->requests;
+	created->oldest = config->first_block;
+	created->end = config->first_block;
+	for (uint32_t i = 0; i < config->window; i++)
+		fanin_engine_lane(created, config->first_block + i)->block = config->first_block + i;
+
+	/* Before giving up, the switch is asked several times who is missing. */
+	rto_max_ns = config->timeout_ns / 8;
+	fanin_rtt_init(&created->rtt, rto_max_ns < FANIN_RTO_MAX_NS ? rto_max_ns : FANIN_RTO_MAX_NS);
+	created->last_poll_ns = config->now_ns(config->now_arg);
+
+	headers_prepare(created, config->payload_bytes);
+	fanin_wire_encode_header(&created->headers.fanin, FANIN_TYPE_CONTRIBUTION, config->job, config->epoch,
+				 config->key);
+	created->headers.fanin.rank = config->rank;
+	created->headers.fanin.contributions = 1;
+	*engine = created;
+	return FANIN_OK;
+}
+
+void
+fanin_engine_destroy(struct fanin_engine *engine)
+{
+	if (engine == NULL)
+		return;
+	free(engine->lanes);
+	free(engine->queue);
+	free(engine);
+}
+
+/* Lanes that have waited for this request's blocks are queued, in the staggered order. */
+static void
+request_start(struct fanin_engine *engine, struct fanin_request *request)
+{
+	const struct fanin_engine_config *config = &engine->config;
+	uint32_t reach = request->n_blocks < config->window ? request->n_blocks : config->window;
+	uint32_t shift = config->stagger ? (uint32_t)config->rank * reach / config->size : 0;
+
+	for (uint32_t i = 0; i < reach; i++) {
+		uint32_t index = i + shift < reach ? i + shift : i + shift - reach;
+		uint32_t block = request->first_block + index;
+		struct fanin_lane *lane = fanin_engine_lane(engine, block);
+
+		if (lane->state == FANIN_LANE_IDLE && lane->block == block)
+			fanin_engine_queue(engine, lane, request);
+	}
+}
+
+int
+fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, uint64_t count)
+{
+	uint64_t n_blocks;
+
+	if (engine->status != FANIN_OK)
+		return engine->status;
+	request->element_bytes = (uint8_t)fanin_dtype_size(request->dtype);
+	request->total_bytes = count * request->element_bytes;
+	request->block_bytes = engine->config.payload_bytes / request->element_bytes * request->element_bytes;
+	n_blocks = request->total_bytes / request->block_bytes + (request->total_bytes % request->block_bytes != 0);
+	/* An empty collective still is one block: it synchronises. */
+	if (n_blocks == 0)
+		n_blocks = 1;
+	if (n_blocks > MAX_BLOCKS_OUTSTANDING - (engine->end - engine->oldest))
+		return FANIN_ERR_INVALID;
+
+	if (engine->requests == NULL) {
+		engine->progress_ns = engine->config.now_ns(engine->config.now_arg);
+		engine->heard_ns = 0;
+		engine->stale_reason = FANIN_REASON_NONE;
+		engine->next_scan_ns = UINT64_MAX;
+	}
+	request->n_blocks = (uint32_t)n_blocks;
+	request->first_block = engine->end;
+	request->done_blocks = 0;
+	request->done_bytes = 0;
+	request->status = FANIN_IN_PROGRESS;
+	request->next = NULL;
+	*engine->requests_tail = request;
+	engine->requests_tail = &request->next;
+	engine->end += request->n_blocks;
+	request_start(engine, request);
+	return FANIN_OK;
+}
+
+bool
+fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	const struct fanin_request *request = lane->request;
+	uint32_t payload_len = fanin_request_block_len(request, lane->block);
+	uint64_t offset = (uint64_t)(lane->block - request->first_block) * request->block_bytes;
+	struct fanin_headers *headers = &engine->headers;
+	struct fanin_hdr *hdr = &headers->fanin;
+	uint64_t interval_ns;
+	uint8_t *frame;
+
+	frame = engine->transport->ops->tx_reserve(engine->transport, FANIN_PAYLOAD_OFFSET + payload_len);
+	if (frame == NULL)
+		return false;
+
+	if (payload_len != engine->header_payload_len)
+		headers_prepare(engine, payload_len);
+	headers->udp.src_be =
+		__builtin_bswap16((uint16_t)(FANIN_SOURCE_PORT_FIRST + lane->block % FANIN_SOURCE_PORTS));
+	hdr->flags = lane->transmissions == 0 ? 0 : FANIN_FLAG_RETRANSMIT;
+	hdr->block = lane->block;
+	hdr->dtype = request->dtype;
+	hdr->op = request->op;
+	hdr->count = (uint16_t)(payload_len / request->element_bytes);
+	hdr->progress = engine->oldest;
+	memcpy(frame, headers, sizeof(*headers));
+	if (payload_len != 0)
+		memcpy(frame + FANIN_PAYLOAD_OFFSET, request->send + offset, payload_len);
+	engine->transport->ops->tx_commit(engine->transport, FANIN_PAYLOAD_OFFSET + payload_len);
+
+	interval_ns = engine->rtt.rto_ns << (lane->transmissions < 8 ? lane->transmissions : 8);
+	if (interval_ns > engine->rtt.rto_max_ns)
+		interval_ns = engine->rtt.rto_max_ns;
+	lane->state = FANIN_LANE_SENT;
+	lane->suspect = false;
+	lane->sent_ns = engine->now_ns;
+	lane->deadline_ns = engine->now_ns + interval_ns;
+	if (lane->transmissions < UINT16_MAX)
+		lane->transmissions++;
+	if (lane->deadline_ns < engine->next_scan_ns)
+		engine->next_scan_ns = lane->deadline_ns;
+	engine->stats.frames_sent++;
+	return true;
+}
+
+static void
+queue_send(struct fanin_engine *engine)
+{
+	while (engine->queue_head != engine->queue_tail) {
+		uint16_t lane = engine->queue[engine->queue_head & (engine->config.window - 1u)];
+
+		if (!fanin_engine_send(engine, &engine->lanes[lane]))
+			break;
+		engine->queue_head++;
+	}
+}
+
+/* Time that the caller spent elsewhere counts neither as the peers' silence nor as round-trip time. */
+static void
+absence_forgive(struct fanin_engine *engine)
+{
+	uint64_t away_ns = engine->now_ns - engine->last_poll_ns;
+
+	engine->last_poll_ns = engine->now_ns;
+	if (away_ns < FANIN_ENGINE_AWAY_NS || engine->requests == NULL)
+		return;
+	engine->progress_ns += away_ns;
+	if (engine->progress_ns > engine->now_ns)
+		engine->progress_ns = engine->now_ns;
+	engine->resumed_ns = engine->now_ns;
+	if (engine->next_scan_ns < engine->now_ns + engine->rtt.rto_ns)
+		engine->next_scan_ns = engine->now_ns + engine->rtt.rto_ns;
+}
+
+int
+fanin_engine_poll(struct fanin_engine *engine)
+{
+	const struct fanin_transport_ops *ops = engine->transport->ops;
+	struct fanin_frame frames[FANIN_ENGINE_BURST];
+	unsigned int n;
+
+	if (engine->status != FANIN_OK)
+		return engine->status;
+
+	n = ops->rx_burst(engine->transport, frames, FANIN_ENGINE_BURST);
+	engine->now_ns = engine->config.now_ns(engine->config.now_arg);
+	absence_forgive(engine);
+	for (unsigned int i = 0; i < n; i++)
+		fanin_engine_receive(engine, frames[i].data, frames[i].len);
+	if (n != 0)
+		ops->rx_release(engine->transport, frames, n);
+	if (engine->status != FANIN_OK)
+		return engine->status;
+
+	queue_send(engine);
+	/* Results may still lie in the ring: silence is only believed once it is empty. */
+	if (n == 0 || engine->now_ns - engine->last_check_ns >= FANIN_ENGINE_TIMER_CHECK_NS) {
+		engine->last_check_ns = engine->now_ns;
+		fanin_engine_check_timers(engine);
+	}
+	engine->tx_errnum = -ops->tx_flush(engine->transport);
+	return engine->status != FANIN_OK ? engine->status : (int)n;
+}
+
+void
+fanin_engine_fail(struct fanin_engine *engine, int status)
+{
+	struct fanin_request *request = engine->requests;
+
+	engine->status = status;
+	while (request != NULL) {
+		struct fanin_request *next = request->next;
+
+		request->status = status;
+		request = next;
+	}
+	engine->requests = NULL;
+	engine->requests_tail = &engine->requests;
+	engine->queue_head = engine->queue_tail;
+}
+
+uint64_t
+fanin_engine_idle_ns(const struct fanin_engine *engine)
+{
+	uint64_t now_ns = engine->config.now_ns(engine->config.now_arg);
+	uint64_t next_ns = engine->progress_ns + engine->config.timeout_ns;
+
+	if (engine->requests == NULL)
+		return UINT64_MAX;
+	/* The send ring was full: nothing tells when it is not. */
+	if (engine->queue_head != engine->queue_tail)
+		return 100 * 1000;
+	if (engine->next_scan_ns < next_ns)
+		next_ns = engine->next_scan_ns;
+	return next_ns > now_ns ? next_ns - now_ns : 0;
+}
+
+const struct fanin_error *
+fanin_engine_error(const struct fanin_engine *engine)
+{
+	return &engine->error;
+}
+
+uint64_t
+fanin_engine_missing(const struct fanin_engine *engine)
+{
+	const struct fanin_lane *lane = fanin_engine_lane(engine, engine->oldest);
+	uint64_t all = UINT64_MAX >> (64 - engine->config.size);
+
+	if (engine->status != FANIN_OK)
+		return engine->error.missing;
+	if (lane->state != FANIN_LANE_SENT || lane->members == 0)
+		return 0;
+	return all & ~lane->members;
+}
+
+const struct fanin_engine_stats *
+fanin_engine_stats(const struct fanin_engine *engine)
+{
+	return &engine->stats;
+}

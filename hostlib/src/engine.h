@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The window protocol of one communicator: which block may be sent, which result is new, what is sent again and when to
+ * give up. It knows a transport and a clock, nothing else of the system, so that tests can run many ranks in one process.
+ * One thread at a time.
+ *
+ * Block b goes to lane b mod W and is sent when that lane has the result of b - W, which is what lets the switch reuse
+ * slots without asking (docs/protocol.md). Block numbers run on across requests.
+ */
+#ifndef FANIN_HOSTLIB_ENGINE_H
+#define FANIN_HOSTLIB_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "error.h"
+#include "transport.h"
+#include "wire/wire.h"
+
+struct fanin_engine;
+
+struct fanin_engine_config {
+	struct fanin_flow flow; /* to the switch; src_port is overwritten */
+	uint64_t key;
+	uint64_t timeout_ns;    /* longest time without a result while one is waited for */
+	uint32_t job;
+	uint32_t epoch;
+	uint32_t first_block;   /* 0; tests start elsewhere */
+	uint16_t rank;
+	uint16_t size;
+	uint16_t window;        /* W, a power of two */
+	uint16_t payload_bytes; /* most per packet */
+	bool stagger;
+	uint64_t (*now_ns)(void *arg); /* monotonic clock */
+	void *now_arg;
+};
+
+struct fanin_engine_stats {
+	uint64_t blocks;          /* results, each once */
+	uint64_t bytes_reduced;
+	uint64_t frames_sent;
+	uint64_t frames_received;
+	uint64_t retransmits;
+	uint64_t duplicates;      /* results that had been received before */
+	uint64_t pendings;        /* answers that name who is missing */
+	uint64_t stale;           /* refusals of late duplicates */
+	uint64_t invalid;         /* frames that are no valid packets of this run */
+};
+
+/* One collective. Filled in by fanin_engine_request_init; the engine's until its status is no longer in progress. */
+struct fanin_request {
+	struct fanin_comm *comm;      /* owner's, not used by the engine */
+	struct fanin_request *next;   /* engine: the one posted after this, while in progress */
+	struct fanin_request *sibling; /* owner's list of all requests */
+	const uint8_t *send;
+	uint8_t *recv;
+	uint64_t total_bytes;
+	uint64_t done_bytes;
+	uint32_t block_bytes;         /* whole elements per packet */
+	uint32_t first_block;
+	uint32_t n_blocks;
+	uint32_t done_blocks;
+	uint8_t dtype;
+	uint8_t op;
+	uint8_t element_bytes;
+	int status;                   /* FANIN_IN_PROGRESS until it is done */
+};
+
+/*
+ * engine: set on success only. config is copied; transport stays the caller's.
+ * Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
+ */
+int fanin_engine_create(const struct fanin_engine_config *config, struct fanin_transport *transport,
+			struct fanin_engine **engine);
+
+/* Requests that are not done are forgotten. engine may be NULL. */
+void fanin_engine_destroy(struct fanin_engine *engine);
+
+/*
+ * Takes a request with send, recv, dtype and op filled in and gives it its block numbers. Nothing is sent before the next
+ * fanin_engine_poll.
+ *
+ * Returns FANIN_OK, FANIN_ERR_INVALID if it does not fit into the block numbers, or the engine's earlier error.
+ */
+int fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, uint64_t count);
+
+/*
+ * Receives, sends and looks at the timers once, without blocking.
+ *
+ * Returns the number of frames received, or a negative status once the engine has failed; every request then has it.
+ */
+int fanin_engine_poll(struct fanin_engine *engine);
+
+/* How long from now the engine has nothing to do unless a frame comes in. */
+uint64_t fanin_engine_idle_ns(const struct fanin_engine *engine);
+
+/* What made it fail; an empty text if nothing did. */
+const struct fanin_error *fanin_engine_error(const struct fanin_engine *engine);
+
+/* Bitmap of the ranks that the oldest unfinished block waits for, as the switch last told; 0 if unknown. */
+uint64_t fanin_engine_missing(const struct fanin_engine *engine);
+
+const struct fanin_engine_stats *fanin_engine_stats(const struct fanin_engine *engine);
+
+#endif

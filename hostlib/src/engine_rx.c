@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the switch sent: results, who is missing, refusals. A result counts for the lane whose block it is and for no other,
+ * so duplicates and late ones change nothing. Called by the poll loop only.
+ */
+#include "engine_internal.h"
+
+#include <string.h>
+
+/* The request that a block belongs to, searched from one that lies before it; NULL if it is not posted. */
+static struct fanin_request *
+request_of(struct fanin_request *request, uint32_t block)
+{
+	while (request != NULL && block - request->first_block >= request->n_blocks)
+		request = request->next;
+	return request;
+}
+
+static void
+request_finish(struct fanin_engine *engine, struct fanin_request *request)
+{
+	struct fanin_request **link = &engine->requests;
+
+	while (*link != request)
+		link = &(*link)->next;
+	*link = request->next;
+	if (request->next == NULL)
+		engine->requests_tail = link;
+	request->next = NULL;
+	request->status = FANIN_OK;
+}
+
+/* The lane's block is done: the lane goes on to the block one window further. */
+static void
+lane_advance(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	struct fanin_request *request = lane->request;
+	struct fanin_request *next;
+
+	lane->block += engine->config.window;
+	next = request_of(request, lane->block);
+	lane->state = FANIN_LANE_IDLE;
+	lane->request = NULL;
+	if (next != NULL)
+		fanin_engine_queue(engine, lane, next);
+
+	while (engine->oldest != engine->end &&
+	       fanin_engine_lane(engine, engine->oldest)->block != engine->oldest)
+		engine->oldest++;
+	if (request->done_blocks == request->n_blocks)
+		request_finish(engine, request);
+}
+
+static void
+timers_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
+{
+	if (lane->transmissions == 1 && lane->sent_ns >= engine->resumed_ns)
+		fanin_rtt_sample(&engine->rtt, lane->sent_ns, engine->now_ns);
+	if (lane->sent_ns > engine->overtaken_ns)
+		engine->overtaken_ns = lane->sent_ns;
+	engine->progress_ns = engine->now_ns;
+	engine->stale_reason = FANIN_REASON_NONE;
+	if (engine->overdue) {
+		engine->overdue = false;
+		engine->next_scan_ns = engine->now_ns;
+	}
+}
+
+static bool
+result_fits(const struct fanin_request *request, uint32_t payload_len, uint32_t block, const struct fanin_hdr *hdr)
+{
+	return hdr->dtype == request->dtype && hdr->op == request->op &&
+	       payload_len == fanin_request_block_len(request, block);
+}
+
+static void
+receive_result(struct fanin_engine *engine, const struct fanin_headers *headers)
+{
+	const struct fanin_hdr *hdr = &headers->fanin;
+	struct fanin_lane *lane = fanin_engine_lane(engine, hdr->block);
+	struct fanin_request *request = lane->request;
+	uint32_t payload_len = fanin_wire_payload_len(headers);
+	uint64_t offset;
+
+	if (hdr->contributions != engine->config.size) {
+		engine->stats.invalid++;
+		return;
+	}
+	if (lane->block != hdr->block || lane->state != FANIN_LANE_SENT) {
+		if (fanin_block_before(hdr->block, lane->block))
+			engine->stats.duplicates++;
+		else
+			engine->stats.invalid++;
+		return;
+	}
+	if (!result_fits(request, payload_len, hdr->block, hdr)) {
+		fanin_error_set(&engine->error, 0,
+				"the result of block %u holds %u elements %s %s, but this rank posted %u elements %s %s",
+				hdr->block, hdr->count, fanin_dtype_name(hdr->dtype), fanin_op_name(hdr->op),
+				fanin_request_block_len(request, hdr->block) / request->element_bytes,
+				fanin_dtype_name(request->dtype), fanin_op_name(request->op));
+		fanin_engine_fail(engine, FANIN_ERR_REFUSED);
+		return;
+	}
+
+	offset = (uint64_t)(hdr->block - request->first_block) * request->block_bytes;
+	if (payload_len != 0)
+		memcpy(request->recv + offset, headers + 1, payload_len);
+	request->done_blocks++;
+	request->done_bytes += payload_len;
+	engine->stats.blocks++;
+	engine->stats.bytes_reduced += payload_len;
+	timers_note_result(engine, lane);
+	lane_advance(engine, lane);
+}
+
+/* The contribution has arrived and others are missing: no hurry to send it again. */
+static void
+receive_pending(struct fanin_engine *engine, const struct fanin_hdr *hdr)
+{
+	struct fanin_lane *lane = fanin_engine_lane(engine, hdr->block);
+	uint64_t interval_ns;
+
+	engine->stats.pendings++;
+	if (lane->block != hdr->block || lane->state != FANIN_LANE_SENT)
+		return;
+	lane->members = hdr->members;
+	lane->pending_ns = engine->now_ns;
+	lane->suspect = false;
+	interval_ns = 2 * (lane->deadline_ns > lane->sent_ns ? lane->deadline_ns - lane->sent_ns : engine->rtt.rto_ns);
+	if (interval_ns > engine->rtt.rto_max_ns)
+		interval_ns = engine->rtt.rto_max_ns;
+	lane->deadline_ns = engine->now_ns + interval_ns;
+}
+
+static void
+receive_refused(struct fanin_engine *engine, const struct fanin_hdr *hdr)
+{
+	struct fanin_lane *lane = fanin_engine_lane(engine, hdr->block);
+	unsigned int reason = hdr->count;
+
+	/* Late duplicates of finished blocks or of an earlier run are answered like this. */
+	if (reason == FANIN_REASON_BLOCK_STALE || reason == FANIN_REASON_EPOCH) {
+		engine->stats.stale++;
+		engine->stale_reason = reason;
+		return;
+	}
+	if (lane->block == hdr->block && lane->request != NULL)
+		fanin_error_set(&engine->error, 0, "the switch refused block %u (%u elements %s %s): %s", hdr->block,
+				fanin_request_block_len(lane->request, hdr->block) / lane->request->element_bytes,
+				fanin_dtype_name(lane->request->dtype), fanin_op_name(lane->request->op),
+				fanin_reason_text(reason));
+	else
+		fanin_error_set(&engine->error, 0, "the switch refused block %u: %s", hdr->block,
+				fanin_reason_text(reason));
+	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
+}
+
+void
+fanin_engine_receive(struct fanin_engine *engine, const void *data, uint32_t len)
+{
+	const struct fanin_headers *headers = data;
+	const struct fanin_hdr *hdr = &headers->fanin;
+
+	if (engine->status != FANIN_OK)
+		return;
+	engine->stats.frames_received++;
+	if (fanin_wire_validate(data, len) != FANIN_REASON_NONE || hdr->job != engine->config.job ||
+	    hdr->epoch != engine->config.epoch || hdr->key != engine->config.key) {
+		engine->stats.invalid++;
+		return;
+	}
+
+	engine->heard_ns = engine->now_ns;
+	switch (hdr->type) {
+	case FANIN_TYPE_RESULT:
+		receive_result(engine, headers);
+		break;
+	case FANIN_TYPE_PENDING:
+		receive_pending(engine, hdr);
+		break;
+	case FANIN_TYPE_REFUSED:
+		receive_refused(engine, hdr);
+		break;
+	default:
+		engine->stats.invalid++;
+		break;
+	}
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is sent again, and when to give up. A block that is overdue is only sent again if it is probably lost: a block
+ * sent after it has its result already. As long as nothing at all comes back (a peer is late, its core is busy) only the
+ * oldest block is, as a probe: its answer tells who is missing, or brings the result that proves the others lost. So a
+ * slow peer costs a packet now and then instead of a window full. Called by the poll loop only.
+ */
+#include "engine_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Reordering that is waited for once a block is overdue and overtaken. */
+static uint64_t
+reordering_ns(const struct fanin_engine *engine)
+{
+	uint64_t half_ns = engine->rtt.smoothed_ns / 2;
+
+	return half_ns > FANIN_RTO_MIN_NS / 2 ? half_ns : FANIN_RTO_MIN_NS / 2;
+}
+
+static void
+lane_retransmit(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	if (fanin_engine_send(engine, lane)) {
+		engine->stats.retransmits++;
+		return;
+	}
+	lane->deadline_ns = engine->now_ns + FANIN_RTO_MIN_NS / 2;
+}
+
+/* One lane past its deadline. */
+static void
+lane_overdue(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	if (lane->block == engine->oldest) {
+		lane_retransmit(engine, lane);
+	} else if (lane->sent_ns >= engine->overtaken_ns) {
+		engine->overdue = true;
+	} else if (!lane->suspect) {
+		lane->suspect = true;
+		lane->deadline_ns = engine->now_ns + reordering_ns(engine);
+	} else {
+		lane_retransmit(engine, lane);
+	}
+}
+
+static void
+lanes_scan(struct fanin_engine *engine)
+{
+	uint64_t next_ns = UINT64_MAX;
+
+	engine->overdue = false;
+	engine->next_scan_ns = UINT64_MAX;
+	for (uint32_t i = 0; i < engine->config.window; i++) {
+		struct fanin_lane *lane = &engine->lanes[i];
+
+		if (lane->state != FANIN_LANE_SENT)
+			continue;
+		if (lane->deadline_ns <= engine->now_ns)
+			lane_overdue(engine, lane);
+		/* One that waits for evidence is looked at again when a result comes. */
+		if (lane->deadline_ns > engine->now_ns && lane->deadline_ns < next_ns)
+			next_ns = lane->deadline_ns;
+	}
+	engine->next_scan_ns = next_ns;
+}
+
+/* "no result for 5.0 s: ..." with all that is known about why. */
+static void
+engine_time_out(struct fanin_engine *engine)
+{
+	const struct fanin_lane *lane = fanin_engine_lane(engine, engine->oldest);
+	uint64_t silent_ns = engine->now_ns - engine->progress_ns;
+	uint64_t missing = fanin_engine_missing(engine);
+	bool answers = engine->heard_ns != 0 && engine->now_ns - engine->heard_ns < silent_ns / 2;
+	char ranks[128];
+	char detail[256];
+	char link[96] = "";
+
+	if (engine->tx_errnum != 0)
+		snprintf(link, sizeof(link), "; sending fails: %s", strerror(engine->tx_errnum));
+	if (missing != 0)
+		fanin_format_ranks(missing, ranks, sizeof(ranks));
+
+	if (lane->state == FANIN_LANE_QUEUED)
+		snprintf(detail, sizeof(detail), "block %u could not be sent, the send ring is full", engine->oldest);
+	else if (answers && missing != 0)
+		snprintf(detail, sizeof(detail), "block %u waits for %s (of %u)", engine->oldest, ranks,
+			 engine->config.size);
+	else if (answers && engine->stale_reason != FANIN_REASON_NONE)
+		snprintf(detail, sizeof(detail), "the switch refuses block %u: %s", engine->oldest,
+			 fanin_reason_text(engine->stale_reason));
+	else if (missing != 0)
+		snprintf(detail, sizeof(detail), "the switch does not answer any more; block %u waited for %s (of %u)",
+			 engine->oldest, ranks, engine->config.size);
+	else
+		snprintf(detail, sizeof(detail), "the switch does not answer (block %u was sent %u times)",
+			 engine->oldest, lane->transmissions);
+
+	fanin_error_set(&engine->error, 0, "no result for %.1f s: %s%s", (double)silent_ns / 1e9, detail, link);
+	engine->error.missing = missing;
+	fanin_engine_fail(engine, FANIN_ERR_TIMEOUT);
+}
+
+void
+fanin_engine_check_timers(struct fanin_engine *engine)
+{
+	if (engine->requests == NULL)
+		return;
+	if (engine->now_ns - engine->progress_ns >= engine->config.timeout_ns) {
+		engine_time_out(engine);
+		return;
+	}
+	if (engine->now_ns >= engine->next_scan_ns)
+		lanes_scan(engine);
+}

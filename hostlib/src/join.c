@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * JOIN and LEAVE with their answers (docs/protocol.md). Both are repeated until answered, so that every one may be lost or
+ * duplicated; the nonce tells the switch a repetition from a process that was started anew. See join.h.
+ */
+#include "join.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define JOIN_REPEAT_NS (100 * 1000000ull)
+#define LEAVE_REPEAT_NS (50 * 1000000ull)
+#define LEAVE_TIMEOUT_NS (1000 * 1000000ull)
+
+/* A control packet as it would be on the link; the kernel sees what begins with the Fanin header. */
+struct control {
+	struct fanin_headers headers;
+	union {
+		struct fanin_join_body join;
+		struct fanin_join_ack_body join_ack;
+		uint8_t bytes[256];
+	} body;
+};
+
+uint64_t
+fanin_now_ns(void *arg)
+{
+	struct timespec now;
+
+	(void)arg;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+int
+fanin_member_open(struct fanin_member *member, const struct fanin_member_config *config,
+		  const struct fanin_route *route, struct fanin_error *error)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_port = htons(config->udp_port),
+		.sin_addr = { .s_addr = route->switch_ip_be },
+	};
+
+	*member = (struct fanin_member){
+		.config = *config,
+		.switch_ip_be = route->switch_ip_be,
+		.mtu = route->mtu,
+	};
+	member->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (member->fd < 0)
+		return fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot make a UDP socket: %s", strerror(errno));
+	if (config->bind_interface && setsockopt(member->fd, SOL_SOCKET, SO_BINDTODEVICE, route->interface,
+						 (socklen_t)strlen(route->interface)) < 0)
+		return fanin_error_set(error, fanin_status_from_errno(errno, FANIN_ERR_SYSTEM),
+				       "cannot bind to interface %s: %s", route->interface, strerror(errno));
+	if (connect(member->fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+		return fanin_error_set(error, FANIN_ERR_NO_ROUTE, "no route to the switch: %s", strerror(errno));
+	if (getrandom(&member->nonce, sizeof(member->nonce), 0) != sizeof(member->nonce))
+		return fanin_error_set(error, FANIN_ERR_SYSTEM, "no random number: %s", strerror(errno));
+	return FANIN_OK;
+}
+
+void
+fanin_member_close(struct fanin_member *member)
+{
+	if (member->fd >= 0)
+		close(member->fd);
+	member->fd = -1;
+}
+
+int
+fanin_member_group_join(struct fanin_member *member, const struct fanin_route *route, struct fanin_error *error)
+{
+	struct ip_mreqn group = {
+		.imr_multiaddr = { .s_addr = member->group_be },
+		.imr_ifindex = route->ifindex,
+	};
+	char address[INET_ADDRSTRLEN];
+
+	if (setsockopt(member->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof(group)) == 0)
+		return FANIN_OK;
+	return fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot join the multicast group %s on %s: %s",
+			       inet_ntop(AF_INET, &member->group_be, address, sizeof(address)), route->interface,
+			       strerror(errno));
+}
+
+/* Returns 0 or the errno of the kernel's last news about the address. */
+static int
+control_send(const struct fanin_member *member, enum fanin_type type)
+{
+	const struct fanin_member_config *config = &member->config;
+	struct control control;
+	size_t body_len = 0;
+
+	fanin_wire_encode_header(&control.headers.fanin, type, config->job, member->epoch, config->key);
+	control.headers.fanin.rank = config->rank;
+	if (type == FANIN_TYPE_JOIN) {
+		control.headers.fanin.epoch = 0;
+		control.body.join = (struct fanin_join_body){
+			.nonce = member->nonce,
+			.size = config->size,
+			.udp_port = config->udp_port,
+			.mtu = member->mtu,
+		};
+		body_len = sizeof(control.body.join);
+	}
+	return send(member->fd, &control.headers.fanin, FANIN_HDR_LEN + body_len, MSG_NOSIGNAL) < 0 ? errno : 0;
+}
+
+/*
+ * Takes one answer of the switch for this job. Headers as on the link are put before it, so that wire's validation sees it
+ * like any other packet.
+ *
+ * errnum: set if the kernel has an error for the socket. Returns false if there is no more.
+ */
+static bool
+control_receive(const struct fanin_member *member, struct control *control, int *errnum)
+{
+	const struct fanin_flow flow = { .dst_port = member->config.udp_port };
+	const struct fanin_hdr *hdr = &control->headers.fanin;
+	ssize_t len;
+
+	for (;;) {
+		len = recv(member->fd, &control->headers.fanin, FANIN_HDR_LEN + sizeof(control->body), MSG_TRUNC);
+		if (len < 0) {
+			if (errno == EAGAIN || errno == EINTR)
+				return false;
+			*errnum = errno;
+			return false;
+		}
+		if (len < FANIN_HDR_LEN || (size_t)len > FANIN_HDR_LEN + sizeof(control->body))
+			continue;
+		fanin_wire_encode_l4(&control->headers, &flow, (uint32_t)len - FANIN_HDR_LEN);
+		if (fanin_wire_validate(control, FANIN_L4_LEN + (size_t)len) == FANIN_REASON_NONE &&
+		    hdr->job == member->config.job)
+			return true;
+	}
+}
+
+static int
+ack_take(struct fanin_member *member, const struct control *control, struct fanin_error *error)
+{
+	const struct fanin_hdr *hdr = &control->headers.fanin;
+	const struct fanin_join_ack_body *ack = &control->body.join_ack;
+	uint16_t window = ack->window;
+
+	if (hdr->key != member->config.key || ack->nonce != member->nonce)
+		return FANIN_OK;
+	if (ack->size != member->config.size)
+		return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED, "job %u has %u ranks, not %u",
+				       member->config.job, ack->size, member->config.size);
+	if (window == 0 || window > FANIN_WIRE_MAX_WINDOW || ack->payload_bytes < FANIN_PAYLOAD_ALIGN ||
+	    !IN_MULTICAST(ntohl(ack->group_be)))
+		return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED,
+				       "the switch's answer makes no sense: window %u, %u payload bytes, group %08x",
+				       window, ack->payload_bytes, ntohl(ack->group_be));
+
+	/* Fewer lanes than the job's window are always allowed, and masks need a power of two. */
+	while ((window & (window - 1)) != 0)
+		window &= (uint16_t)(window - 1);
+	member->window = window;
+	member->payload_bytes = ack->payload_bytes;
+	member->group_be = ack->group_be;
+	member->epoch = hdr->epoch;
+	member->members = hdr->members;
+	memcpy(member->handler, ack->handler, sizeof(ack->handler));
+	member->acknowledged = true;
+	member->active = ack->state == FANIN_JOIN_ACTIVE;
+	return FANIN_OK;
+}
+
+/* What is known about why it takes too long. */
+static int
+join_time_out(const struct fanin_member *member, uint64_t timeout_ns, unsigned int refusal, int errnum,
+	      struct fanin_error *error)
+{
+	uint64_t all = UINT64_MAX >> (64 - member->config.size);
+	uint64_t missing = all & ~member->members;
+	double seconds = (double)timeout_ns / 1e9;
+	char address[INET_ADDRSTRLEN];
+	char ranks[256];
+
+	inet_ntop(AF_INET, &member->switch_ip_be, address, sizeof(address));
+	if (member->acknowledged) {
+		fanin_error_set(error, 0, "%s (of %u) %s not joined job %u within %.1f s",
+				fanin_format_ranks(missing, ranks, sizeof(ranks)), member->config.size,
+				__builtin_popcountll(missing) == 1 ? "has" : "have", member->config.job, seconds);
+		error->missing = missing;
+	} else if (refusal != FANIN_REASON_NONE) {
+		fanin_error_set(error, 0, "the switch %s kept refusing for %.1f s: %s", address, seconds,
+				fanin_reason_text(refusal));
+	} else if (errnum == ECONNREFUSED) {
+		fanin_error_set(error, 0, "nothing listens on UDP port %u of %s: is that the switch's address?",
+				member->config.udp_port, address);
+	} else {
+		fanin_error_set(error, 0, "the switch %s did not answer on UDP port %u within %.1f s%s%s", address,
+				member->config.udp_port, seconds, errnum != 0 ? ": " : "",
+				errnum != 0 ? strerror(errnum) : "");
+	}
+	return FANIN_ERR_JOIN_TIMEOUT;
+}
+
+/* Waits for something to receive, for at most until_ns. */
+static void
+control_wait(const struct fanin_member *member, uint64_t until_ns)
+{
+	struct pollfd fd = { .fd = member->fd, .events = POLLIN };
+	uint64_t now_ns = fanin_now_ns(NULL);
+
+	if (until_ns > now_ns)
+		poll(&fd, 1, (int)((until_ns - now_ns + 999999) / 1000000));
+}
+
+int
+fanin_member_join(struct fanin_member *member, enum fanin_join_until until, uint64_t deadline_ns,
+		  uint64_t timeout_ns, struct fanin_error *error)
+{
+	const struct fanin_member_config *config = &member->config;
+	unsigned int refusal = FANIN_REASON_NONE;
+	uint64_t next_send_ns = 0;
+	struct control control;
+	int status = FANIN_OK;
+	int errnum = 0;
+
+	for (;;) {
+		uint64_t now_ns;
+
+		while (control_receive(member, &control, &errnum)) {
+			const struct fanin_hdr *hdr = &control.headers.fanin;
+
+			if (hdr->type == FANIN_TYPE_JOIN_ACK)
+				status = ack_take(member, &control, error);
+			else if (hdr->type == FANIN_TYPE_REFUSED && hdr->count == FANIN_REASON_MEMBER_BUSY)
+				refusal = hdr->count;
+			else if (hdr->type == FANIN_TYPE_REFUSED)
+				status = fanin_error_set(error, FANIN_ERR_JOIN_REFUSED,
+							 "the switch refused rank %u of job %u: %s", config->rank,
+							 config->job, fanin_reason_text(hdr->count));
+			if (status != FANIN_OK)
+				return status;
+		}
+		if (member->acknowledged && (member->active || until == FANIN_JOIN_UNTIL_ACKNOWLEDGED))
+			return FANIN_OK;
+
+		now_ns = fanin_now_ns(NULL);
+		if (now_ns >= deadline_ns)
+			return join_time_out(member, timeout_ns, refusal, errnum, error);
+		if (config->interrupt != NULL && config->interrupt(config->interrupt_arg))
+			return fanin_error_set(error, FANIN_ERR_INTERRUPTED, "interrupted while joining job %u",
+					       config->job);
+		if (now_ns >= next_send_ns) {
+			int news = control_send(member, FANIN_TYPE_JOIN);
+
+			if (news != 0)
+				errnum = news;
+			next_send_ns = now_ns + JOIN_REPEAT_NS;
+		}
+		control_wait(member, next_send_ns < deadline_ns ? next_send_ns : deadline_ns);
+	}
+}
+
+int
+fanin_member_leave(struct fanin_member *member, struct fanin_error *error)
+{
+	uint64_t deadline_ns = fanin_now_ns(NULL) + LEAVE_TIMEOUT_NS;
+	uint64_t next_send_ns = 0;
+	struct control control;
+
+	if (!member->acknowledged)
+		return FANIN_OK;
+	for (;;) {
+		uint64_t now_ns = fanin_now_ns(NULL);
+		int errnum = 0;
+
+		if (now_ns >= deadline_ns)
+			return fanin_error_set(error, FANIN_ERR_TIMEOUT,
+					       "the switch did not confirm that rank %u has left job %u",
+					       member->config.rank, member->config.job);
+		if (now_ns >= next_send_ns) {
+			control_send(member, FANIN_TYPE_LEAVE);
+			next_send_ns = now_ns + LEAVE_REPEAT_NS;
+		}
+		control_wait(member, next_send_ns);
+		while (control_receive(member, &control, &errnum)) {
+			/* A refusal means that the switch does not know us: nothing is left to leave. */
+			if (control.headers.fanin.type == FANIN_TYPE_LEAVE_ACK ||
+			    control.headers.fanin.type == FANIN_TYPE_REFUSED)
+				return FANIN_OK;
+		}
+	}
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Joining and leaving a job, over an ordinary UDP socket: the kernel does ARP and routing, and the switch learns where the
+ * host is. Blocks, for at most the times given. One thread at a time.
+ */
+#ifndef FANIN_HOSTLIB_JOIN_H
+#define FANIN_HOSTLIB_JOIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "error.h"
+#include "route.h"
+#include "wire/wire.h"
+
+struct fanin_member_config {
+	uint64_t key;
+	uint32_t job;
+	uint16_t rank;
+	uint16_t size;
+	uint16_t udp_port;
+	bool bind_interface; /* the user named it: the kernel must not take another one */
+	fanin_interrupt_fn interrupt;
+	void *interrupt_arg;
+};
+
+struct fanin_member {
+	struct fanin_member_config config;
+	uint32_t switch_ip_be;
+	uint32_t mtu;
+	int fd;                 /* connected to the switch; -1: not open */
+	uint64_t nonce;
+
+	/* From JOIN_ACK. */
+	bool acknowledged;
+	bool active;
+	uint32_t epoch;
+	uint64_t members;       /* who has joined */
+	uint32_t group_be;
+	uint16_t window;        /* a power of two */
+	uint16_t payload_bytes;
+	char handler[17];
+};
+
+/* What fanin_member_join waits for. */
+enum fanin_join_until {
+	FANIN_JOIN_UNTIL_ACKNOWLEDGED, /* this rank is in; the job's parameters are known */
+	FANIN_JOIN_UNTIL_ACTIVE,       /* every rank is in; the epoch is final */
+};
+
+/* member: filled in anyhow, fanin_member_close may always be called. Returns FANIN_OK or a negative status. */
+int fanin_member_open(struct fanin_member *member, const struct fanin_member_config *config,
+		      const struct fanin_route *route, struct fanin_error *error);
+
+/*
+ * Repeats JOIN until what is waited for is true. May be called once for each stage.
+ *
+ * deadline_ns: on the clock of fanin_now_ns. error: on a timeout error->missing has the ranks that have not joined.
+ * Returns FANIN_OK, FANIN_ERR_JOIN_REFUSED, FANIN_ERR_JOIN_TIMEOUT, FANIN_ERR_INTERRUPTED or FANIN_ERR_SYSTEM.
+ */
+int fanin_member_join(struct fanin_member *member, enum fanin_join_until until, uint64_t deadline_ns,
+		      uint64_t timeout_ns, struct fanin_error *error);
+
+/*
+ * Asks the interface and the network for the packets of the job's group, as long as the member is open.
+ * Returns FANIN_OK or FANIN_ERR_SYSTEM.
+ */
+int fanin_member_group_join(struct fanin_member *member, const struct fanin_route *route, struct fanin_error *error);
+
+/* Repeats LEAVE until it is confirmed, for a second at most. Returns FANIN_OK or FANIN_ERR_TIMEOUT. */
+int fanin_member_leave(struct fanin_member *member, struct fanin_error *error);
+
+void fanin_member_close(struct fanin_member *member);
+
+/* Nanoseconds of the monotonic clock. arg is not used: the engine's clock has one. */
+uint64_t fanin_now_ns(void *arg);
+
+#endif

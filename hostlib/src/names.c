@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the library can tell without any context: names, sizes, the version, and which operators are supported. The public
+ * codes are those of the wire, which assertions pin.
+ */
+#include <assert.h>
+
+#include "fanin/fanin.h"
+#include "wire/types.h"
+
+static_assert((int)FANIN_I8 == FANIN_WIRE_I8 && (int)FANIN_F64 == FANIN_WIRE_F64, "data type codes");
+static_assert((int)FANIN_F64 + 1 == FANIN_WIRE_DTYPE_COUNT, "data types in fanin.h");
+static_assert((int)FANIN_SUM == FANIN_WIRE_SUM && (int)FANIN_AVG == FANIN_WIRE_AVG, "operator codes");
+static_assert((int)FANIN_AVG + 1 == FANIN_WIRE_OP_COUNT, "operators in fanin.h");
+
+#define OP(op) (1u << FANIN_##op)
+
+/* The operators that switches of this version have kernels for (handlers/kernels), by data type. */
+static const uint16_t supported[FANIN_WIRE_DTYPE_COUNT] = {
+	[FANIN_I32] = OP(SUM) | OP(MIN) | OP(MAX),
+	[FANIN_F32] = OP(SUM) | OP(MIN) | OP(MAX),
+};
+
+bool
+fanin_supports(enum fanin_dtype dtype, enum fanin_op op)
+{
+	if ((unsigned int)dtype >= FANIN_WIRE_DTYPE_COUNT || (unsigned int)op >= FANIN_WIRE_OP_COUNT)
+		return false;
+	return (supported[dtype] >> op & 1) != 0;
+}
+
+const char *
+fanin_dtype_name_of(enum fanin_dtype dtype)
+{
+	return fanin_dtype_name((unsigned int)dtype);
+}
+
+const char *
+fanin_op_name_of(enum fanin_op op)
+{
+	return fanin_op_name((unsigned int)op);
+}
+
+size_t
+fanin_dtype_size_of(enum fanin_dtype dtype)
+{
+	return fanin_dtype_size((unsigned int)dtype);
+}
+
+const char *
+fanin_version(void)
+{
+	return FANIN_VERSION;
+}

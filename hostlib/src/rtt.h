@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Round-trip time and retransmission timeout, after RFC 6298. A window full of blocks gives hundreds of samples per round
+ * trip, which would wear the variance term down to nothing (RFC 7323, appendix G); so only the longest sample of each
+ * round counts. Pure arithmetic.
+ */
+#ifndef FANIN_HOSTLIB_RTT_H
+#define FANIN_HOSTLIB_RTT_H
+
+#include <stdint.h>
+
+#define FANIN_RTO_INITIAL_NS (20 * 1000000ull)
+#define FANIN_RTO_MIN_NS (2 * 1000000ull)
+#define FANIN_RTO_MAX_NS (500 * 1000000ull)
+
+struct fanin_rtt {
+	uint64_t smoothed_ns; /* 0: no sample yet */
+	uint64_t variance_ns;
+	uint64_t rto_ns;
+	uint64_t rto_max_ns;
+	uint64_t round_start_ns;
+	uint64_t round_max_ns; /* longest sample of this round */
+};
+
+static inline void
+fanin_rtt_init(struct fanin_rtt *rtt, uint64_t rto_max_ns)
+{
+	*rtt = (struct fanin_rtt){ .rto_max_ns = rto_max_ns };
+	rtt->rto_ns = FANIN_RTO_INITIAL_NS < rto_max_ns ? FANIN_RTO_INITIAL_NS : rto_max_ns;
+}
+
+/* A block that was sent once, at sent_ns, has its result at now_ns. */
+static inline void
+fanin_rtt_sample(struct fanin_rtt *rtt, uint64_t sent_ns, uint64_t now_ns)
+{
+	uint64_t sample_ns = now_ns - sent_ns;
+	uint64_t error_ns;
+
+	if (sample_ns > rtt->round_max_ns)
+		rtt->round_max_ns = sample_ns;
+	if (sent_ns < rtt->round_start_ns)
+		return;
+
+	/* The first block sent in this round has come back: the round is over. */
+	sample_ns = rtt->round_max_ns;
+	rtt->round_start_ns = now_ns;
+	rtt->round_max_ns = 0;
+	if (rtt->smoothed_ns == 0) {
+		rtt->smoothed_ns = sample_ns;
+		rtt->variance_ns = sample_ns / 2;
+	} else {
+		error_ns = sample_ns > rtt->smoothed_ns ? sample_ns - rtt->smoothed_ns : rtt->smoothed_ns - sample_ns;
+		rtt->variance_ns = (3 * rtt->variance_ns + error_ns) / 4;
+		rtt->smoothed_ns = (7 * rtt->smoothed_ns + sample_ns) / 8;
+	}
+	rtt->rto_ns = rtt->smoothed_ns + 4 * rtt->variance_ns;
+	if (rtt->rto_ns < FANIN_RTO_MIN_NS)
+		rtt->rto_ns = FANIN_RTO_MIN_NS;
+	if (rtt->rto_ns > rtt->rto_max_ns)
+		rtt->rto_ns = rtt->rto_max_ns;
+}
+
+#endif

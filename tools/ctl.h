@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What faninctl's commands share: their table, the options that all of them take, and access to the switch.
+ */
+#ifndef FANIN_TOOLS_CTL_H
+#define FANIN_TOOLS_CTL_H
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "tools/client.h"
+
+#define CTL_OK 0
+#define CTL_FAILED 1
+#define CTL_USAGE 2
+
+struct ctl {
+	const char *socket;
+	bool json;
+	const struct ctl_command *command; /* that runs */
+	struct client *client;             /* opened by the first ctl_call */
+};
+
+struct ctl_command {
+	const char *name;
+	const char *verb;  /* second word; NULL if there is none */
+	const char *usage; /* what follows the name */
+	const char *summary;
+	const char *options_help;     /* lines; NULL if it has no options of its own */
+	const struct option *options; /* ends with zeros; NULL if it has none of its own */
+	/* argc, argv: from the last word of the name on. Returns an exit code. */
+	int (*run)(struct ctl *ctl, int argc, char **argv);
+};
+
+/*
+ * Reads the command's next option, as getopt_long does; those that every command takes are handled here. Returns the
+ * option's val, -1 after the last one, '?' for a wrong one, which has been reported.
+ */
+int ctl_next_option(struct ctl *ctl, int argc, char **argv);
+
+/* Reports wrong usage with a hint. Returns CTL_USAGE. */
+int ctl_usage_error(const struct ctl *ctl, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/*
+ * Reads all options of a command that has none of its own, and checks that min to max operands are left; they start at
+ * argv[optind]. Returns CTL_OK or CTL_USAGE.
+ */
+int ctl_operands(struct ctl *ctl, int argc, char **argv, int min, int max);
+
+/*
+ * Reads a number that an option or operand `what` was given. Returns CTL_OK, or CTL_USAGE after a report.
+ */
+int ctl_number(const struct ctl *ctl, const char *what, const char *text, int64_t min, int64_t max,
+	       int64_t *value);
+
+/*
+ * Runs a command of the switch. args: a reference that the call takes; NULL for none.
+ * Returns a new reference to the result, or NULL after a report.
+ */
+json_t *ctl_call(struct ctl *ctl, const char *command, json_t *args);
+
+/* Prints an object as one line. */
+void ctl_print_json(const json_t *object);
+
+/* Members of answers: 0, "" or false if the switch did not give them. */
+int64_t ctl_integer(const json_t *object, const char *key);
+double ctl_real(const json_t *object, const char *key);
+const char *ctl_string(const json_t *object, const char *key);
+bool ctl_is_true(const json_t *object, const char *key);
+
+/* The commands; each is one in the table of tools/faninctl.c. */
+int ctl_version(struct ctl *ctl, int argc, char **argv);
+int ctl_ports(struct ctl *ctl, int argc, char **argv);
+int ctl_jobs_list(struct ctl *ctl, int argc, char **argv);
+int ctl_jobs_create(struct ctl *ctl, int argc, char **argv);
+int ctl_jobs_destroy(struct ctl *ctl, int argc, char **argv);
+int ctl_stats(struct ctl *ctl, int argc, char **argv);
+int ctl_drops(struct ctl *ctl, int argc, char **argv);
+int ctl_mac(struct ctl *ctl, int argc, char **argv);
+int ctl_check(struct ctl *ctl, int argc, char **argv);
+
+extern const struct option ctl_jobs_create_options[];
+extern const struct option ctl_stats_options[];
+extern const struct option ctl_drops_options[];
+
+#endif

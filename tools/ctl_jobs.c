@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * faninctl jobs: lists, creates and destroys the jobs of a switch.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/ctl.h"
+#include "tools/ctl_table.h"
+
+enum create_option {
+	OPTION_ID = 256, /* above all letters */
+	OPTION_KEY,
+	OPTION_SLOTS,
+	OPTION_PAYLOAD,
+	OPTION_HANDLER,
+};
+
+const struct option ctl_jobs_create_options[] = {
+	{ "member", required_argument, NULL, 'm' },
+	{ "id", required_argument, NULL, OPTION_ID },
+	{ "key", required_argument, NULL, OPTION_KEY },
+	{ "slots", required_argument, NULL, OPTION_SLOTS },
+	{ "payload", required_argument, NULL, OPTION_PAYLOAD },
+	{ "handler", required_argument, NULL, OPTION_HANDLER },
+	{ 0 },
+};
+
+static void
+print_jobs(const json_t *jobs)
+{
+	static const char *const headers[] = { ">JOB",     "HANDLER",        "STATE",
+					       ">EPOCH",   ">RANKS",         ">WINDOW",
+					       ">PAYLOAD", ">CONTRIBUTIONS", ">DUPLICATES",
+					       ">RESULTS", ">REPEATS",       ">PENDINGS",
+					       NULL };
+	struct ctl_table table;
+	const json_t *job;
+	size_t i;
+
+	ctl_table_start(&table, headers);
+	json_array_foreach(jobs, i, job) {
+		const json_t *stats = json_object_get(job, "stats");
+
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(job, "id"));
+		ctl_table_cell(&table, "%s", ctl_string(job, "handler"));
+		ctl_table_cell(&table, "%s", ctl_string(job, "state"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(job, "epoch"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(job, "size"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(job, "window"));
+		ctl_table_cell(&table, "%" PRId64 " B", ctl_integer(job, "payload_bytes"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(stats, "contributions"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(stats, "duplicates"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(stats, "results"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(stats, "repeats"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(stats, "pendings"));
+	}
+	ctl_table_print(&table, "");
+}
+
+static void
+print_members(const json_t *jobs)
+{
+	static const char *const headers[] = { ">JOB",   ">RANK", "PORT", "ADDRESS",
+					       "JOINED", "MAC",   NULL };
+	struct ctl_table table;
+	const json_t *job, *member;
+	size_t i, j;
+
+	ctl_table_start(&table, headers);
+	json_array_foreach(jobs, i, job) {
+		json_array_foreach(json_object_get(job, "members"), j, member) {
+			ctl_table_cell(&table, "%" PRId64, ctl_integer(job, "id"));
+			ctl_table_cell(&table, "%" PRId64, ctl_integer(member, "rank"));
+			ctl_table_cell(&table, "%s", ctl_string(member, "port"));
+			ctl_table_cell(&table, "%s", ctl_string(member, "ip"));
+			ctl_table_cell(&table, "%s", ctl_is_true(member, "joined") ? "yes" : "no");
+			ctl_table_cell(&table, "%s",
+				       ctl_is_true(member, "joined") ? ctl_string(member, "mac")
+								     : "-");
+		}
+	}
+	ctl_table_print(&table, "");
+}
+
+int
+ctl_jobs_list(struct ctl *ctl, int argc, char **argv)
+{
+	const json_t *jobs, *limits;
+	json_t *result;
+
+	if (ctl_operands(ctl, argc, argv, 0, 1) != CTL_OK)
+		return CTL_USAGE;
+	if (optind < argc && strcmp(argv[optind], "list") != 0)
+		return ctl_usage_error(
+			ctl, "found \"jobs %.40s\", expected jobs list, jobs create or jobs destroy",
+			argv[optind]);
+	result = ctl_call(ctl, "jobs.list", NULL);
+	if (result == NULL)
+		return CTL_FAILED;
+	jobs = json_object_get(result, "jobs");
+	limits = json_object_get(result, "limits");
+	if (ctl->json) {
+		ctl_print_json(result);
+	} else {
+		if (json_array_size(jobs) > 0) {
+			print_jobs(jobs);
+			putchar('\n');
+			print_members(jobs);
+			putchar('\n');
+		}
+		printf("%zu of %" PRId64 " jobs, %" PRId64 " slots for each\n", json_array_size(jobs),
+		       ctl_integer(limits, "max_jobs"), ctl_integer(limits, "slots_per_job"));
+	}
+	json_decref(result);
+	return CTL_OK;
+}
+
+/* Appends "PORT:IP" as the next rank. */
+static int
+add_member(const struct ctl *ctl, json_t *args, const char *text)
+{
+	json_t *members = json_object_get(args, "members");
+	const char *colon = strrchr(text, ':');
+
+	if (colon == NULL || colon == text || colon[1] == '\0')
+		return ctl_usage_error(ctl,
+				       "--member: found \"%.40s\", expected PORT:IP like h0:10.77.0.1",
+				       text);
+	if (members == NULL) {
+		members = json_array();
+		json_object_set_new(args, "members", members);
+	}
+	if (json_array_append_new(members, json_pack("{s:s%, s:s}", "port", text,
+						     (size_t)(colon - text), "ip", colon + 1)) != 0)
+		return ctl_usage_error(ctl,
+				       "--member: found text that is not UTF-8, expected PORT:IP");
+	return CTL_OK;
+}
+
+static int
+add_number(const struct ctl *ctl, json_t *args, const char *option, const char *key, const char *text)
+{
+	int64_t value;
+	int code = ctl_number(ctl, option, text, 0, UINT32_MAX, &value);
+
+	if (code == CTL_OK)
+		json_object_set_new(args, key, json_integer(value));
+	return code;
+}
+
+static int
+add_string(const struct ctl *ctl, json_t *args, const char *option, const char *key, const char *text)
+{
+	if (json_object_set_new(args, key, json_string(text)) != 0)
+		return ctl_usage_error(ctl, "%s: found text that is not UTF-8, expected UTF-8",
+				       option);
+	return CTL_OK;
+}
+
+/* The switch checks ranges and names; here it is only about what can be sent. */
+static int
+add_option(const struct ctl *ctl, json_t *args, int option, const char *text)
+{
+	char key[20];
+
+	switch (option) {
+	case 'm':
+		return add_member(ctl, args, text);
+	case OPTION_ID:
+		return add_number(ctl, args, "--id", "id", text);
+	case OPTION_SLOTS:
+		return add_number(ctl, args, "--slots", "slots", text);
+	case OPTION_PAYLOAD:
+		return add_number(ctl, args, "--payload", "payload_bytes", text);
+	case OPTION_HANDLER:
+		return add_string(ctl, args, "--handler", "handler", text);
+	case OPTION_KEY:
+		if (strncmp(text, "0x", 2) == 0 || strncmp(text, "0X", 2) == 0)
+			text += 2;
+		if (text[0] == '\0' || strlen(text) > 16 ||
+		    strspn(text, "0123456789abcdefABCDEF") != strlen(text))
+			return ctl_usage_error(
+				ctl, "--key: found \"%.40s\", expected 1 to 16 hexadecimal digits",
+				text);
+		snprintf(key, sizeof(key), "0x%s", text);
+		return add_string(ctl, args, "--key", "key", key);
+	default:
+		return CTL_USAGE;
+	}
+}
+
+int
+ctl_jobs_create(struct ctl *ctl, int argc, char **argv)
+{
+	json_t *args = json_object();
+	json_t *result;
+	int option;
+
+	while ((option = ctl_next_option(ctl, argc, argv)) != -1) {
+		if (add_option(ctl, args, option, optarg) != CTL_OK)
+			goto usage;
+	}
+	if (optind < argc) {
+		ctl_usage_error(ctl, "unexpected argument \"%.40s\"", argv[optind]);
+		goto usage;
+	}
+	if (json_object_get(args, "members") == NULL) {
+		ctl_usage_error(ctl, "expected at least one --member PORT:IP");
+		goto usage;
+	}
+	result = ctl_call(ctl, "jobs.create", args);
+	if (result == NULL)
+		return CTL_FAILED;
+	if (ctl->json)
+		ctl_print_json(result);
+	else
+		printf("job %" PRId64 " created, key %s\n"
+		       "handler %s, window %" PRId64 " packets of %" PRId64 " B\n",
+		       ctl_integer(result, "id"), ctl_string(result, "key"),
+		       ctl_string(result, "handler"), ctl_integer(result, "window"),
+		       ctl_integer(result, "payload_bytes"));
+	json_decref(result);
+	return CTL_OK;
+
+usage:
+	json_decref(args);
+	return CTL_USAGE;
+}
+
+int
+ctl_jobs_destroy(struct ctl *ctl, int argc, char **argv)
+{
+	json_t *result;
+	int64_t id;
+
+	if (ctl_operands(ctl, argc, argv, 1, 1) != CTL_OK ||
+	    ctl_number(ctl, "ID", argv[optind], 0, UINT32_MAX, &id) != CTL_OK)
+		return CTL_USAGE;
+	result = ctl_call(ctl, "jobs.destroy", json_pack("{s:I}", "id", (json_int_t)id));
+	if (result == NULL)
+		return CTL_FAILED;
+	if (ctl->json)
+		ctl_print_json(result);
+	else
+		printf("job %" PRId64 " destroyed\n", id);
+	json_decref(result);
+	return CTL_OK;
+}

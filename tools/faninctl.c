@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * faninctl: looks into a running switch and manages its jobs, over the control socket. This file has the table of commands
+ * and what they share; the commands are in tools/ctl_*.c.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "switch/text.h"
+#include "tools/ctl.h"
+
+#define DEFAULT_SOCKET "/run/fanin/switch.sock"
+#define COMMON_LETTERS "s:jhV"
+#define N_COMMON 4
+#define MAX_OPTIONS 16
+
+/* Those that every command takes, and faninctl itself before the command. */
+static const struct option common_options[N_COMMON + 1] = {
+	{ "socket", required_argument, NULL, 's' },
+	{ "json", no_argument, NULL, 'j' },
+	{ "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },
+	{ 0 },
+};
+
+static const struct ctl_command commands[] = {
+	{ "version", NULL, "", "version, drivers and operations of the switch", NULL, NULL,
+	  ctl_version },
+	{ "ports", NULL, "", "ports with link state and counters", NULL, NULL, ctl_ports },
+	{ "jobs", NULL, "[list]", "jobs with their members and counters", NULL, NULL, ctl_jobs_list },
+	{ "jobs", "create", "--member PORT:IP [--member PORT:IP]... [OPTION]...", "creates a job",
+	  "  -m, --member PORT:IP    port and address of the next rank, from rank 0 on\n"
+	  "      --id N              number of the job (default: the smallest free one)\n"
+	  "      --key HEX           the job's key (default: random)\n"
+	  "      --slots N           switch memory in packets, a power of two (default: an equal share)\n"
+	  "      --payload N         bytes per packet, a multiple of 64 (default: from the MTU)\n"
+	  "      --handler NAME      aggregation handler (default: single)\n",
+	  ctl_jobs_create_options, ctl_jobs_create },
+	{ "jobs", "destroy", "ID", "removes a job, even a running one", NULL, NULL, ctl_jobs_destroy },
+	{ "stats", NULL, "[--watch [SECONDS]] [--count N]", "counters of workers and switching",
+	  "  -w, --watch [SECONDS]   again every so many seconds (default 1), with rates\n"
+	  "  -n, --count N           stop after N times\n",
+	  ctl_stats_options, ctl_stats },
+	{ "drops", NULL, "[--all] [NAME]...", "why packets were not processed",
+	  "  -a, --all               also the reasons that never occurred\n", ctl_drops_options,
+	  ctl_drops },
+	{ "mac", NULL, "", "learned MAC addresses", NULL, NULL, ctl_mac },
+	{ "check", NULL, "FILE", "checks a switch configuration on this machine", NULL, NULL,
+	  ctl_check },
+	{ 0 },
+};
+
+static void
+print_name(FILE *out, const struct ctl_command *command)
+{
+	fprintf(out, "faninctl %s%s%s", command->name, command->verb == NULL ? "" : " ",
+		command->verb == NULL ? "" : command->verb);
+}
+
+static void
+print_help(void)
+{
+	printf("Usage: faninctl [-s SOCKET] [-j] COMMAND [ARGUMENT]...\n"
+	       "Looks into a running fanin-switch and manages its jobs.\n\nCommands:\n");
+	for (const struct ctl_command *command = commands; command->name != NULL; command++) {
+		char words[64];
+
+		snprintf(words, sizeof(words), "%s %s", command->name,
+			 command->verb == NULL ? "" : command->verb);
+		printf("  %-22s  %s\n", words, command->summary);
+	}
+	printf("  %-22s  %s\n"
+	       "\nOptions of all commands:\n"
+	       "  -s, --socket SOCKET     control socket (default: $FANIN_SOCKET or " DEFAULT_SOCKET
+	       ")\n"
+	       "  -j, --json              print the switch's answer as JSON, one object per line\n"
+	       "  -h, --help              print this help, or that of a command\n"
+	       "  -V, --version           print the version of this program\n",
+	       "help [COMMAND]", "this list, or what a command takes");
+}
+
+static void
+print_command_help(const struct ctl_command *command)
+{
+	printf("Usage: ");
+	print_name(stdout, command);
+	printf(" %s%s[-s SOCKET] [-j]\n%c%s.\n", command->usage, command->usage[0] == '\0' ? "" : " ",
+	       command->summary[0] - 'a' + 'A', command->summary + 1);
+	if (command->options_help != NULL)
+		printf("\n%s", command->options_help);
+}
+
+int
+ctl_usage_error(const struct ctl *ctl, const char *format, ...)
+{
+	char message[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	text_make_printable(message);
+	fprintf(stderr, "faninctl: %s\n", message);
+	if (ctl->command == NULL)
+		fprintf(stderr, "See 'faninctl help'.\n");
+	else
+		fprintf(stderr, "See 'faninctl help %s%s%s'.\n", ctl->command->name,
+			ctl->command->verb == NULL ? "" : " ",
+			ctl->command->verb == NULL ? "" : ctl->command->verb);
+	return CTL_USAGE;
+}
+
+/* Handles an option that every command takes. Returns false if it is another one. */
+static bool
+common_option(struct ctl *ctl, int option)
+{
+	switch (option) {
+	case 's':
+		ctl->socket = optarg;
+		return true;
+	case 'j':
+		ctl->json = true;
+		return true;
+	case 'h':
+		if (ctl->command == NULL)
+			print_help();
+		else
+			print_command_help(ctl->command);
+		exit(CTL_OK);
+	case 'V':
+		printf("faninctl %s\n", FANIN_VERSION);
+		exit(CTL_OK);
+	default:
+		return false;
+	}
+}
+
+int
+ctl_next_option(struct ctl *ctl, int argc, char **argv)
+{
+	struct option options[MAX_OPTIONS] = { 0 };
+	const struct option *own = ctl->command->options;
+	char letters[3 * MAX_OPTIONS + sizeof(COMMON_LETTERS)] = COMMON_LETTERS;
+	size_t n = N_COMMON;
+	int option;
+
+	memcpy(options, common_options, sizeof(common_options));
+	for (; own != NULL && own->name != NULL && n < MAX_OPTIONS - 1; own++) {
+		size_t len = strlen(letters);
+
+		options[n++] = *own;
+		if (own->val < 128)
+			snprintf(letters + len, sizeof(letters) - len, "%c%s", own->val,
+				 own->has_arg == required_argument   ? ":"
+				 : own->has_arg == optional_argument ? "::"
+								     : "");
+	}
+	do {
+		option = getopt_long(argc, argv, letters, options, NULL);
+	} while (option != -1 && common_option(ctl, option));
+	if (option == '?')
+		fprintf(stderr, "See 'faninctl help %s%s%s'.\n", ctl->command->name,
+			ctl->command->verb == NULL ? "" : " ",
+			ctl->command->verb == NULL ? "" : ctl->command->verb);
+	return option;
+}
+
+int
+ctl_operands(struct ctl *ctl, int argc, char **argv, int min, int max)
+{
+	int option;
+
+	do {
+		option = ctl_next_option(ctl, argc, argv);
+		if (option == '?')
+			return CTL_USAGE;
+	} while (option != -1);
+	if (argc - optind < min)
+		return ctl_usage_error(ctl, "expected %s", ctl->command->usage);
+	if (argc - optind > max)
+		return ctl_usage_error(ctl, "unexpected argument \"%s\"", argv[optind + max]);
+	return CTL_OK;
+}
+
+int
+ctl_number(const struct ctl *ctl, const char *what, const char *text, int64_t min, int64_t max,
+	   int64_t *value)
+{
+	char *end;
+	long long number;
+
+	errno = 0;
+	number = strtoll(text, &end, 10);
+	if (errno != 0 || end == text || *end != '\0' || number < min || number > max)
+		return ctl_usage_error(ctl,
+				       "%s: found \"%.40s\", expected an integer from %" PRId64
+				       " to %" PRId64,
+				       what, text, min, max);
+	*value = number;
+	return CTL_OK;
+}
+
+json_t *
+ctl_call(struct ctl *ctl, const char *command, json_t *args)
+{
+	char error[CLIENT_ERROR_LEN];
+	json_t *result;
+	int ret = 0;
+
+	if (ctl->client == NULL)
+		ret = client_open(ctl->socket, &ctl->client, error);
+	if (ret != 0)
+		json_decref(args);
+	else
+		ret = client_call(ctl->client, command, args, &result, error);
+	if (ret == 0)
+		return result;
+	fflush(stdout);
+	fprintf(stderr, "faninctl: %s\n", error);
+	return NULL;
+}
+
+void
+ctl_print_json(const json_t *object)
+{
+	json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(15));
+	putchar('\n');
+	fflush(stdout);
+}
+
+int64_t
+ctl_integer(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+double
+ctl_real(const json_t *object, const char *key)
+{
+	return json_number_value(json_object_get(object, key));
+}
+
+const char *
+ctl_string(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text == NULL ? "" : text;
+}
+
+bool
+ctl_is_true(const json_t *object, const char *key)
+{
+	return json_is_true(json_object_get(object, key));
+}
+
+/* The command of one or two words; the verb has precedence. Sets *words to how many they are. */
+static const struct ctl_command *
+find_command(int argc, char **argv, int *words)
+{
+	const struct ctl_command *found = NULL;
+
+	for (const struct ctl_command *command = commands; argc > 0 && command->name != NULL;
+	     command++) {
+		if (strcmp(command->name, argv[0]) != 0)
+			continue;
+		if (command->verb == NULL && found == NULL) {
+			found = command;
+			*words = 1;
+		} else if (command->verb != NULL && argc > 1 && strcmp(command->verb, argv[1]) == 0) {
+			found = command;
+			*words = 2;
+		}
+	}
+	return found;
+}
+
+static int
+unknown_command(const struct ctl *ctl, const char *word)
+{
+	struct text_guess guess = { .word = word };
+
+	for (const struct ctl_command *command = commands; command->name != NULL; command++)
+		text_guess_offer(&guess, command->name);
+	if (guess.best != NULL)
+		return ctl_usage_error(ctl, "unknown command \"%.40s\" (did you mean \"%s\"?)",
+				       word, guess.best);
+	return ctl_usage_error(ctl, "unknown command \"%.40s\"", word);
+}
+
+static int
+help(struct ctl *ctl, int argc, char **argv)
+{
+	const struct ctl_command *command;
+	int words = 0;
+
+	if (argc == 0) {
+		print_help();
+		return CTL_OK;
+	}
+	command = find_command(argc, argv, &words);
+	if (command == NULL)
+		return unknown_command(ctl, argv[0]);
+	if (argc > words)
+		return ctl_usage_error(ctl, "unexpected argument \"%.40s\"", argv[words]);
+	print_command_help(command);
+	return CTL_OK;
+}
+
+static int
+run(struct ctl *ctl, int argc, char **argv)
+{
+	int words = 0;
+
+	if (argc == 0)
+		return ctl_usage_error(ctl, "expected a command");
+	if (strcmp(argv[0], "help") == 0)
+		return help(ctl, argc - 1, argv + 1);
+	ctl->command = find_command(argc, argv, &words);
+	if (ctl->command == NULL)
+		return unknown_command(ctl, argv[0]);
+	/* getopt takes its first word for the program's name in messages, and starts afresh with optind 0. */
+	argv[words - 1] = program_invocation_short_name;
+	optind = 0;
+	return ctl->command->run(ctl, argc - words + 1, argv + words - 1);
+}
+
+int
+main(int argc, char **argv)
+{
+	struct ctl ctl = { .socket = getenv("FANIN_SOCKET") };
+	int option, code;
+
+	if (ctl.socket == NULL || ctl.socket[0] == '\0')
+		ctl.socket = DEFAULT_SOCKET;
+	argv[0] = program_invocation_short_name; /* for getopt's messages */
+	/* The '+' leaves a command's options to the command. */
+	while ((option = getopt_long(argc, argv, "+" COMMON_LETTERS, common_options, NULL)) != -1) {
+		if (!common_option(&ctl, option)) {
+			fprintf(stderr, "See 'faninctl help'.\n");
+			return CTL_USAGE;
+		}
+	}
+	code = run(&ctl, argc - optind, argv + optind);
+	client_close(ctl.client);
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		fprintf(stderr, "faninctl: cannot write to standard output: %s\n", strerror(errno));
+		code = code == CTL_OK ? CTL_FAILED : code;
+	}
+	return code;
+}
