@@ -99,4 +99,11 @@ int config_parse(const char *text, size_t len, const char *source, struct config
  */
 int config_check_machine(const struct config *config, const char *source, char *error);
 
+/*
+ * The interface that a virtual device attaches to.
+ *
+ * interface: size bytes, set if there is one. Returns true if the devargs have an iface= argument.
+ */
+bool config_vdev_interface(const char *devargs, char *interface, size_t size);
+
 #endif

@@ -88,13 +88,6 @@ int config_value_store(const struct config_key *key, const json_t *value, void *
 const char *config_value_expected(const struct config_key *key, char *buffer);
 
 /*
- * The interface that a virtual device attaches to.
- *
- * interface: size bytes, set if there is one. Returns true if the devargs have an iface= argument.
- */
-bool config_vdev_interface(const char *devargs, char *interface, size_t size);
-
-/*
  * Checks what several keys must be together, after all of them were read and found valid on their own.
  * Returns 0, or -EINVAL with the reader's error filled.
  */

@@ -46,24 +46,6 @@ is_af_xdp(const struct config_port *port)
 	return !port->pci && strncmp(port->device, "net_af_xdp", strlen("net_af_xdp")) == 0;
 }
 
-/* The network interface of a vdev's iface= argument; false if it has none. */
-static bool
-vdev_interface(const struct config_port *port, char name[IF_NAMESIZE])
-{
-	const char *argument = port->pci ? NULL : strstr(port->device, ",iface=");
-	size_t len;
-
-	if (argument == NULL)
-		return false;
-	argument += strlen(",iface=");
-	len = strcspn(argument, ",");
-	if (len == 0 || len >= IF_NAMESIZE)
-		return false;
-	memcpy(name, argument, len);
-	name[len] = '\0';
-	return true;
-}
-
 /* Checks the kernel's side of a port: its MTU, and that all of its receive queues are served. */
 static int
 check_interface(const struct config_port *port, uint16_t index, uint16_t n_queues, char *error)
@@ -73,7 +55,8 @@ check_interface(const struct config_port *port, uint16_t index, uint16_t n_queue
 	int fd;
 	int ret = 0;
 
-	if (!vdev_interface(port, request.ifr_name))
+	if (port->pci ||
+	    !config_vdev_interface(port->device, request.ifr_name, sizeof(request.ifr_name)))
 		return 0;
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)

@@ -196,9 +196,9 @@ on_wait(void *arg)
 static void
 on_print(int level, const char *line, void *arg)
 {
-	(void)level;
 	(void)arg;
-	fprintf(stderr, "fanin-perf: %s\n", line);
+	if (level <= 2) /* everything but libbpf's details */
+		fprintf(stderr, "fanin-perf: %s\n", line);
 }
 
 /* ------------------------------------------------------------------- run */
