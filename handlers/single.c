@@ -16,7 +16,7 @@ struct single_slot {
 	fanin_kernel_fn kernel;
 	void *payload;         /* in mbuf */
 	struct rte_mbuf *mbuf; /* the current block's sum, then its result; NULL before the first block */
-	uint32_t payload_len;  /* bytes */
+	uint32_t payload_len; /* bytes */
 } __rte_cache_aligned;
 
 static_assert(sizeof(struct single_slot) == RTE_CACHE_LINE_SIZE, "one cache line per slot");
@@ -82,8 +82,8 @@ finish_block(struct fanin_handler_ctx *ctx, struct single_slot *slot)
 }
 
 static enum fanin_verdict
-begin_block(struct fanin_handler_ctx *ctx, struct single_slot *slot, const struct fanin_packet *packet,
-	    enum fanin_reason *reason)
+begin_block(struct fanin_handler_ctx *ctx, struct single_slot *slot,
+	    const struct fanin_packet *packet, enum fanin_reason *reason)
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 	fanin_kernel_fn kernel = fanin_kernel(ctx->job->isa, hdr->dtype, hdr->op);
@@ -139,14 +139,16 @@ answer_pending(struct fanin_handler_ctx *ctx, const struct single_slot *slot,
 
 /* The block is finished: its result goes to the child that asks again, unmodified, as a NIC may still be reading it. */
 static enum fanin_verdict
-repeat_result(struct fanin_handler_ctx *ctx, struct single_slot *slot, const struct fanin_packet *packet)
+repeat_result(struct fanin_handler_ctx *ctx, struct single_slot *slot,
+	      const struct fanin_packet *packet)
 {
 	ctx->stats->duplicates++;
 	if ((packet->headers->fanin.flags & FANIN_FLAG_RETRANSMIT) == 0)
 		return FANIN_VERDICT_FREE;
 
 	rte_mbuf_refcnt_update(slot->mbuf, 1);
-	fanin_emit(ctx, FANIN_EMIT_REPEAT, slot->mbuf, UINT64_C(1) << packet->child, slot->payload_len);
+	fanin_emit(ctx, FANIN_EMIT_REPEAT, slot->mbuf, UINT64_C(1) << packet->child,
+		   slot->payload_len);
 	ctx->stats->repeats++;
 	return FANIN_VERDICT_FREE;
 }

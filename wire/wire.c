@@ -147,7 +147,8 @@ fanin_wire_validate(const void *frame, size_t frame_len)
 }
 
 void
-fanin_wire_encode_l4(struct fanin_headers *headers, const struct fanin_flow *flow, uint32_t payload_len)
+fanin_wire_encode_l4(struct fanin_headers *headers, const struct fanin_flow *flow,
+		     uint32_t payload_len)
 {
 	uint32_t udp_len = FANIN_UDP_LEN + FANIN_HDR_LEN + payload_len;
 

@@ -52,26 +52,26 @@ f32_sum(float a, float b)
 	return a + b;
 }
 
+static inline float
+f32_or_nan(float a, float b, uint32_t bits)
+{
+	return f32_from_bits(__builtin_isunordered(a, b) ? CANONICAL_NAN : bits);
+}
+
 /*
- * Numbers that compare equal have the same bits, but for the two zeros: "or" makes -0 of those, which is the minimum,
- * "and" +0, the maximum.
+ * Each comparison is the CPU's own minimum instruction, which returns its second operand for equal ones. Equal numbers
+ * have the same bits, but for the two zeros: "or" makes -0 of those, which is the minimum, "and" +0, the maximum.
  */
 static inline float
 f32_min(float a, float b)
 {
-	uint32_t bits = f32_bits(a < b ? a : b);
-
-	bits = a == b ? (f32_bits(a) | f32_bits(b)) : bits;
-	return f32_from_bits(__builtin_isunordered(a, b) ? CANONICAL_NAN : bits);
+	return f32_or_nan(a, b, f32_bits(a < b ? a : b) | f32_bits(b < a ? b : a));
 }
 
 static inline float
 f32_max(float a, float b)
 {
-	uint32_t bits = f32_bits(a > b ? a : b);
-
-	bits = a == b ? (f32_bits(a) & f32_bits(b)) : bits;
-	return f32_from_bits(__builtin_isunordered(a, b) ? CANONICAL_NAN : bits);
+	return f32_or_nan(a, b, f32_bits(a > b ? a : b) & f32_bits(b > a ? b : a));
 }
 
 /* An element at any address: payloads in foreign buffers need not be aligned. */

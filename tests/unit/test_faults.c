@@ -115,7 +115,8 @@ header_of(struct rte_mbuf *mbuf)
 }
 
 static void
-simulation_start(uint16_t n_hosts, uint16_t window, uint32_t first_block, uint32_t n_blocks, uint64_t seed)
+simulation_start(uint16_t n_hosts, uint16_t window, uint32_t first_block, uint32_t n_blocks,
+		 uint64_t seed)
 {
 	memset(&sim, 0, sizeof(sim));
 	sim.random = random_seed(seed);
@@ -142,7 +143,8 @@ simulation_start(uint16_t n_hosts, uint16_t window, uint32_t first_block, uint32
 	memset(sim.slots, 0, 2 * window * sim.slot_bytes);
 	/* The first 2W blocks, wherever the numbers begin. */
 	for (uint32_t block = first_block; block != first_block + 2u * window; block++)
-		sim.handler->slot_reset(&sim.ctx, sim.slots + block % (2u * window) * sim.slot_bytes, block);
+		sim.handler->slot_reset(&sim.ctx,
+					sim.slots + block % (2u * window) * sim.slot_bytes, block);
 }
 
 static void
@@ -247,8 +249,9 @@ host_receive(uint16_t host, struct rte_mbuf *mbuf)
 	for (unsigned int i = 0; i < shape.count; i++) {
 		int32_t expected = expected_of(hdr->block, i);
 
-		bool same = shape.dtype == FANIN_WIRE_I32 ? ((int32_t *)payload_of(mbuf))[i] == expected :
-							    ((float *)payload_of(mbuf))[i] == (float)expected;
+		bool same = shape.dtype == FANIN_WIRE_I32
+				    ? ((int32_t *)payload_of(mbuf))[i] == expected
+				    : ((float *)payload_of(mbuf))[i] == (float)expected;
 
 		/* Not by ck_assert, which writes to a pipe each time. */
 		if (!same)
@@ -290,12 +293,14 @@ switch_receive(uint16_t host, struct rte_mbuf *mbuf)
 		.child = host,
 	};
 
-	switch (sim.handler->contribution(&sim.ctx, sim.slots + index * sim.slot_bytes, &packet, &reason)) {
+	switch (sim.handler->contribution(&sim.ctx, sim.slots + index * sim.slot_bytes, &packet,
+					  &reason)) {
 	case FANIN_VERDICT_HELD:
 		break;
 	case FANIN_VERDICT_DROP:
 		/* Hosts that keep to the protocol can't cause any other reason. */
-		ck_assert_str_eq(fanin_reason_name(reason), fanin_reason_name(FANIN_REASON_BLOCK_STALE));
+		ck_assert_str_eq(fanin_reason_name(reason),
+				 fanin_reason_name(FANIN_REASON_BLOCK_STALE));
 		fake_put(&sim.pool, mbuf);
 		break;
 	case FANIN_VERDICT_FREE:
@@ -369,7 +374,8 @@ START_TEST(every_result_is_exact_and_every_mbuf_returns)
 	sim.duplication = shares[(_i + 1) % 4];
 	while (sim.results_left > 0) {
 		if (steps++ == STEPS_MAX)
-			ck_abort_msg("%llu results are missing", (unsigned long long)sim.results_left);
+			ck_abort_msg("%llu results are missing",
+				     (unsigned long long)sim.results_left);
 		simulation_step();
 	}
 	simulation_stop();
@@ -400,7 +406,8 @@ suite_faults(void)
 	TCase *jobs = tcase_create("jobs");
 
 	tcase_set_timeout(jobs, 60);
-	tcase_add_loop_test(jobs, every_result_is_exact_and_every_mbuf_returns, 0, N_SIZES * SEEDS_PER_SIZE);
+	tcase_add_loop_test(jobs, every_result_is_exact_and_every_mbuf_returns, 0,
+			    N_SIZES * SEEDS_PER_SIZE);
 	tcase_add_test(jobs, a_silent_host_is_named_to_all_others);
 	suite_add_tcase(suite, jobs);
 	return suite;

@@ -231,7 +231,8 @@ START_TEST(the_result_leaves_with_the_last_contribution)
 	for (uint16_t child = 0; child < n; child++) {
 		struct answer answer = contribute((uint16_t)(n - 1 - child), 3, 0);
 
-		ck_assert_int_eq(answer.verdict, child == 0 ? FANIN_VERDICT_HELD : FANIN_VERDICT_FREE);
+		ck_assert_int_eq(answer.verdict,
+				 child == 0 ? FANIN_VERDICT_HELD : FANIN_VERDICT_FREE);
 		ck_assert_uint_eq(rig.ctx.n_emissions, child == n - 1);
 	}
 	expect_sum(only_emission(FANIN_EMIT_RESULT, rig.job.children)->mbuf, 3);
@@ -519,7 +520,8 @@ START_TEST(contributions_of_another_shape_are_dropped)
 	contribute(0, 0, 0);
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
 		expect_drop(contribute_shape(1, 0, 0, &others[i]), FANIN_REASON_MISMATCH);
-		expect_drop(contribute_shape(0, 0, FANIN_FLAG_RETRANSMIT, &others[i]), FANIN_REASON_MISMATCH);
+		expect_drop(contribute_shape(0, 0, FANIN_FLAG_RETRANSMIT, &others[i]),
+			    FANIN_REASON_MISMATCH);
 	}
 	contribute(1, 0, 0);
 	expect_sum(only_emission(FANIN_EMIT_RESULT, 3)->mbuf, 0);

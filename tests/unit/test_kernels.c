@@ -24,23 +24,17 @@ static const size_t long_counts[] = { 255, 256, 257, 352, 1000, 2224, 4096, 1638
 
 /* Bit patterns of f32 where minimum and maximum go wrong easily. */
 static const uint32_t f32_special[] = {
-	0x00000000, /* 0 */
-	0x80000000, /* -0 */
-	0x00000001, /* least denormal */
-	0x80000001,
-	0x007fffff, /* greatest denormal */
-	0x807fffff,
-	0x00800000, /* least normal */
-	0x80800000,
-	0x3f800000, /* 1 */
-	0xbf800000,
-	0x7f7fffff, /* greatest finite */
-	0xff7fffff,
-	0x7f800000, /* infinity */
-	0xff800000,
-	0x7fc00000, /* quiet NaN */
-	0xffc00001, /* another, negative */
-	0x7f800001, /* signalling NaN */
+	0x00000000,             /* 0 */
+	0x80000000,             /* -0 */
+	0x00000001,             /* least denormal */
+	0x80000001, 0x007fffff, /* greatest denormal */
+	0x807fffff, 0x00800000, /* least normal */
+	0x80800000, 0x3f800000, /* 1 */
+	0xbf800000, 0x7f7fffff, /* greatest finite */
+	0xff7fffff, 0x7f800000, /* infinity */
+	0xff800000, 0x7fc00000, /* quiet NaN */
+	0xffc00001,             /* another, negative */
+	0x7f800001,             /* signalling NaN */
 	0xffbfffff,
 };
 
@@ -109,8 +103,8 @@ random_element(struct random *random, unsigned int dtype)
 
 /* One run of a kernel at given addresses; bytes around acc must stay. */
 static void
-check_kernel(enum fanin_isa isa, unsigned int dtype, unsigned int op, uint8_t *acc, uint8_t *in, size_t count,
-	     struct random *random)
+check_kernel(enum fanin_isa isa, unsigned int dtype, unsigned int op, uint8_t *acc, uint8_t *in,
+	     size_t count, struct random *random)
 {
 	static uint32_t expected[BUFFER_BYTES / 4];
 	fanin_kernel_fn kernel = fanin_kernel(isa, dtype, op);
@@ -133,8 +127,9 @@ check_kernel(enum fanin_isa isa, unsigned int dtype, unsigned int op, uint8_t *a
 		/* Not by ck_assert, which writes to a pipe each time. */
 		if (same(dtype, op, found, expected[i]))
 			continue;
-		ck_abort_msg("%s %s %s, %zu elements: element %zu is %08x, expected %08x", fanin_isa_name(isa),
-			     fanin_dtype_name(dtype), fanin_op_name(op), count, i, found, expected[i]);
+		ck_abort_msg("%s %s %s, %zu elements: element %zu is %08x, expected %08x",
+			     fanin_isa_name(isa), fanin_dtype_name(dtype), fanin_op_name(op), count,
+			     i, found, expected[i]);
 	}
 	for (size_t i = 0; i < 4; i++)
 		ck_assert_uint_eq(acc[4 * count + i], GUARD);
@@ -209,8 +204,8 @@ START_TEST(extremes_of_special_values_dont_depend_on_the_order)
 			kernel(ba, all, N_SPECIAL);
 			for (size_t j = 0; j < N_SPECIAL; j++) {
 				ck_assert_uint_eq(ab[j], ba[j]);
-				ck_assert_uint_eq(ab[j], reference(FANIN_WIRE_F32, ops[o], f32_special[i],
-								   f32_special[j]));
+				ck_assert_uint_eq(ab[j], reference(FANIN_WIRE_F32, ops[o],
+								   f32_special[i], f32_special[j]));
 			}
 		}
 	}
@@ -265,8 +260,8 @@ START_TEST(float_sums_in_any_order_stay_within_the_error_bound)
 		}
 		memcpy(sum, vectors[order[0]], sizeof(sum));
 		for (unsigned int v = 1; v < SUM_VECTORS; v++)
-			fanin_kernel((enum fanin_isa)_i, FANIN_WIRE_F32, FANIN_WIRE_SUM)(sum, vectors[order[v]],
-											SUM_ELEMENTS);
+			fanin_kernel((enum fanin_isa)_i, FANIN_WIRE_F32,
+				     FANIN_WIRE_SUM)(sum, vectors[order[v]], SUM_ELEMENTS);
 		for (size_t i = 0; i < SUM_ELEMENTS; i++)
 			ck_assert_double_le(fabs((double)sum[i] - exact[i]),
 					    (SUM_VECTORS - 1) * (double)FLT_EPSILON * magnitude[i]);
@@ -311,9 +306,11 @@ suite_kernels(void)
 	tcase_add_loop_test(values, every_short_length_is_right, 0, FANIN_ISA_COUNT);
 	tcase_add_loop_test(values, long_vectors_are_right, 0, FANIN_ISA_COUNT);
 	tcase_add_loop_test(values, every_alignment_is_right, 0, FANIN_ISA_COUNT);
-	tcase_add_loop_test(values, extremes_of_special_values_dont_depend_on_the_order, 0, FANIN_ISA_COUNT);
+	tcase_add_loop_test(values, extremes_of_special_values_dont_depend_on_the_order, 0,
+			    FANIN_ISA_COUNT);
 	tcase_add_loop_test(values, integer_sums_wrap, 0, FANIN_ISA_COUNT);
-	tcase_add_loop_test(values, float_sums_in_any_order_stay_within_the_error_bound, 0, FANIN_ISA_COUNT);
+	tcase_add_loop_test(values, float_sums_in_any_order_stay_within_the_error_bound, 0,
+			    FANIN_ISA_COUNT);
 	suite_add_tcase(suite, values);
 
 	tcase_add_test(table, pairs_without_a_kernel_are_not_supported);

@@ -339,11 +339,14 @@ START_TEST(random_changes_are_never_read_past_the_end)
 		size_t len;
 		uint8_t *copy;
 
-		make_contribution(&frame, FANIN_WIRE_F32, FANIN_WIRE_MIN, (uint16_t)random_below(&random, 32));
+		make_contribution(&frame, FANIN_WIRE_F32, FANIN_WIRE_MIN,
+				  (uint16_t)random_below(&random, 32));
 		for (uint32_t flips = random_below(&random, 4); flips > 0; flips--)
-			frame.bytes[random_below(&random, FANIN_PAYLOAD_OFFSET)] = (uint8_t)random_u32(&random);
+			frame.bytes[random_below(&random, FANIN_PAYLOAD_OFFSET)] =
+				(uint8_t)random_u32(&random);
 		fix_checksum(&frame);
-		len = random_below(&random, 2) ? frame.len : random_below(&random, (uint32_t)frame.len + 1);
+		len = random_below(&random, 2) ? frame.len
+					       : random_below(&random, (uint32_t)frame.len + 1);
 		copy = malloc(len + 1);
 		ck_assert_ptr_nonnull(copy);
 		memcpy(copy, frame.bytes, len);
