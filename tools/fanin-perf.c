@@ -39,14 +39,16 @@ struct run {
 	const struct options *options;
 	fanin_ctx *ctx;
 	fanin_comm *comm;
-	fanin_request *request;  /* being waited for, or NULL */
+	fanin_request *request; /* being waited for, or NULL */
 	struct fanin_report report;
-	uint64_t count;          /* elements */
-	uint64_t iteration;      /* including warm-up */
-	uint64_t measured;       /* iterations that count */
+	void *send;
+	void *recv;
+	uint64_t count;     /* elements */
+	uint64_t iteration; /* including warm-up */
+	uint64_t measured;  /* iterations that count */
 	uint64_t mismatches;
-	double seconds;          /* of the measured allreduces alone */
-	double started;          /* the one that runs */
+	double seconds; /* of the measured allreduces alone */
+	double started; /* the one that runs */
 	int status;
 	char message[512];
 	uint64_t missing;
@@ -99,7 +101,8 @@ data_fill(void *data, enum fanin_dtype dtype, uint32_t stream, uint64_t first, u
 {
 	if (dtype == FANIN_F32) {
 		for (uint64_t i = 0; i < n; i++)
-			((float *)data)[i] = (float)(int32_t)(mix(stream, (uint32_t)(first + i)) >> 16) - 32768.0f;
+			((float *)data)[i] =
+				(float)(int32_t)(mix(stream, (uint32_t)(first + i)) >> 16) - 32768.0f;
 	} else {
 		for (uint64_t i = 0; i < n; i++)
 			((uint32_t *)data)[i] = mix(stream, (uint32_t)(first + i));
@@ -144,9 +147,11 @@ result_check(const struct run *run, const void *result)
 	for (uint64_t first = 0; first < run->count && got_signal == 0; first += CHECK_CHUNK) {
 		uint64_t n = run->count - first < CHECK_CHUNK ? run->count - first : CHECK_CHUNK;
 
-		data_fill(expected, options->dtype, stream_of(options->seed, 0, run->iteration), first, n);
+		data_fill(expected, options->dtype, stream_of(options->seed, 0, run->iteration),
+			  first, n);
 		for (uint32_t rank = 1; rank < options->join.size; rank++) {
-			data_fill(other, options->dtype, stream_of(options->seed, rank, run->iteration), first, n);
+			data_fill(other, options->dtype,
+				  stream_of(options->seed, rank, run->iteration), first, n);
 			reference_fold(expected, other, options->dtype, options->op, n);
 		}
 		if (memcmp(expected, found + first, n * sizeof(*found)) == 0)
@@ -155,9 +160,10 @@ result_check(const struct run *run, const void *result)
 			if (expected[i] == found[first + i])
 				continue;
 			if (mismatches++ == 0)
-				fprintf(stderr, "fanin-perf: iteration %" PRIu64 ", element %" PRIu64
-					": found 0x%08x, expected 0x%08x\n", run->iteration, first + i,
-					found[first + i], expected[i]);
+				fprintf(stderr,
+					"fanin-perf: iteration %" PRIu64 ", element %" PRIu64
+					": found 0x%08x, expected 0x%08x\n",
+					run->iteration, first + i, found[first + i], expected[i]);
 		}
 	}
 	return mismatches;
@@ -178,9 +184,11 @@ bar_draw(const struct run *run)
 	for (int i = 0; i < BAR_WIDTH; i++)
 		bar[i] = i < (int)(share * BAR_WIDTH) ? '#' : '.';
 	bar[BAR_WIDTH] = '\0';
-	fprintf(stderr, "\rrank %u  %" PRIu64 "/%" PRIu64 "  [%s] %3.0f %%  %7.1f MB/s  ETA %.1f s   ",
-		run->options->join.rank, run->iteration + 1, run->options->warmup + run->options->iters, bar,
-		share * 100, rate / 1e6, rate > 0 ? (double)(total_bytes - done_bytes) / rate : 0);
+	fprintf(stderr,
+		"\rrank %u  %" PRIu64 "/%" PRIu64 "  [%s] %3.0f %%  %7.1f MB/s  ETA %.1f s   ",
+		run->options->join.rank, run->iteration + 1,
+		run->options->warmup + run->options->iters, bar, share * 100, rate / 1e6,
+		rate > 0 ? (double)(total_bytes - done_bytes) / rate : 0);
 }
 
 static bool
@@ -208,29 +216,30 @@ allreduce(struct run *run, const void *send, void *recv, uint64_t count)
 {
 	int status;
 
-	status = fanin_iallreduce(send, recv, count, run->options->dtype, run->options->op, run->comm,
-				  &run->request);
+	status = fanin_iallreduce(send, recv, count, run->options->dtype, run->options->op,
+				  run->comm, &run->request);
 	if (status == FANIN_OK)
 		status = fanin_wait(&run->request);
 	return status;
 }
 
 static int
-iterate(struct run *run, void *send, void *recv)
+iterate(struct run *run)
 {
 	const struct options *options = run->options;
 	double seconds;
 	int status;
 
-	data_fill(send, options->dtype, stream_of(options->seed, options->join.rank, run->iteration), 0, run->count);
-	memset(recv, 0xa5, run->count * fanin_dtype_size_of(options->dtype));
+	data_fill(run->send, options->dtype,
+		  stream_of(options->seed, options->join.rank, run->iteration), 0, run->count);
+	memset(run->recv, 0xa5, run->count * fanin_dtype_size_of(options->dtype));
 
 	/* An empty collective first: the time must not hold how long the others took for their data. */
 	status = allreduce(run, NULL, NULL, 0);
 	if (status != FANIN_OK)
 		return status;
 	run->started = now_seconds();
-	status = allreduce(run, send, recv, run->count);
+	status = allreduce(run, run->send, run->recv, run->count);
 	seconds = now_seconds() - run->started;
 	if (status != FANIN_OK)
 		return status;
@@ -241,7 +250,7 @@ iterate(struct run *run, void *send, void *recv)
 		run->measured++;
 	}
 	if (options->check)
-		run->mismatches += result_check(run, recv);
+		run->mismatches += result_check(run, run->recv);
 	return got_signal == 0 ? FANIN_OK : FANIN_ERR_INTERRUPTED;
 }
 
@@ -251,15 +260,16 @@ run_all(struct run *run)
 {
 	const struct options *options = run->options;
 	size_t len = options->bytes != 0 ? options->bytes : 1;
-	void *send = malloc(len);
-	void *recv = malloc(len);
 	int status = FANIN_ERR_NO_MEMORY;
 
-	if (send != NULL && recv != NULL)
+	run->send = malloc(len);
+	run->recv = malloc(len);
+	if (run->send != NULL && run->recv != NULL)
 		status = fanin_join(run->ctx, &options->join, &run->comm);
-	for (run->iteration = 0; status == FANIN_OK && run->iteration < options->warmup + options->iters;
+	for (run->iteration = 0;
+	     status == FANIN_OK && run->iteration < options->warmup + options->iters;
 	     run->iteration++)
-		status = iterate(run, send, recv);
+		status = iterate(run);
 
 	snprintf(run->message, sizeof(run->message), "%s", fanin_ctx_error(run->ctx));
 	if (status != FANIN_OK && run->message[0] == '\0')
@@ -325,7 +335,9 @@ json_string(const char *name, const char *value)
 static double
 goodput_gbps(const struct run *run)
 {
-	return run->seconds > 0 ? (double)(run->options->bytes * run->measured) * 8 / run->seconds / 1e9 : 0;
+	return run->seconds > 0
+		       ? (double)(run->options->bytes * run->measured) * 8 / run->seconds / 1e9
+		       : 0;
 }
 
 static void
@@ -336,19 +348,22 @@ json_print(const struct run *run)
 	const char *separator = "";
 
 	printf("{\"ok\": %s, \"rank\": %u, \"size\": %u, \"bytes\": %" PRIu64 ", ",
-	       run->status == FANIN_OK && run->mismatches == 0 ? "true" : "false", options->join.rank,
-	       options->join.size, options->bytes);
+	       run->status == FANIN_OK && run->mismatches == 0 ? "true" : "false",
+	       options->join.rank, options->join.size, options->bytes);
 	json_string("dtype", fanin_dtype_name_of(options->dtype));
 	json_string("op", fanin_op_name_of(options->op));
-	printf("\"iters\": %" PRIu64 ", \"checked\": %s, \"mismatches\": %" PRIu64 ", \"seconds\": %.9f, "
-	       "\"goodput_gbps\": %.6f, ", run->measured, options->check ? "true" : "false", run->mismatches,
-	       run->seconds, goodput_gbps(run));
+	printf("\"iters\": %" PRIu64 ", \"checked\": %s, \"mismatches\": %" PRIu64
+	       ", \"seconds\": %.9f, "
+	       "\"goodput_gbps\": %.6f, ",
+	       run->measured, options->check ? "true" : "false", run->mismatches, run->seconds,
+	       goodput_gbps(run));
 	json_string("transport", report->transport);
 	json_string("transport_reason", report->transport_reason);
 	printf("\"in_network\": %s, ", report->in_network ? "true" : "false");
 	json_string("handler", report->handler);
-	printf("\"retransmits\": %" PRIu64 ", \"duplicates\": %" PRIu64 ", \"invalid\": %" PRIu64 ", \"frames_sent\": %"
-	       PRIu64 ", \"frames_received\": %" PRIu64 ", \"window\": %u, \"payload_bytes\": %u, ",
+	printf("\"retransmits\": %" PRIu64 ", \"duplicates\": %" PRIu64 ", \"invalid\": %" PRIu64
+	       ", \"frames_sent\": %" PRIu64 ", \"frames_received\": %" PRIu64
+	       ", \"window\": %u, \"payload_bytes\": %u, ",
 	       report->retransmits, report->duplicates, report->invalid, report->frames_sent,
 	       report->frames_received, report->window, report->payload_bytes);
 	if (run->status == FANIN_OK) {
@@ -373,15 +388,19 @@ line_print(const struct run *run)
 	const struct fanin_report *report = &run->report;
 
 	if (run->status != FANIN_OK) {
-		fprintf(stderr, "fanin-perf: %s: %s\n", fanin_strerror(run->status), run->message);
+		fprintf(stderr, "fanin-perf: %s\n", run->message);
 		return;
 	}
 	printf("rank %u/%u  %" PRIu64 " bytes %s %s x%" PRIu64 "  %.6f s  %.3f Gbit/s  %s  %s (%s)  "
-	       "%" PRIu64 " retransmits  %s\n", options->join.rank, options->join.size, options->bytes,
-	       fanin_dtype_name_of(options->dtype), fanin_op_name_of(options->op), run->measured, run->seconds,
-	       goodput_gbps(run), report->transport, report->in_network ? "in network" : "not in network",
-	       report->handler, report->retransmits,
-	       run->mismatches != 0 ? "WRONG" : options->check ? "checked" : "not checked");
+	       "%" PRIu64 " retransmits  %s\n",
+	       options->join.rank, options->join.size, options->bytes,
+	       fanin_dtype_name_of(options->dtype), fanin_op_name_of(options->op), run->measured,
+	       run->seconds, goodput_gbps(run), report->transport,
+	       report->in_network ? "in network" : "not in network", report->handler,
+	       report->retransmits,
+	       run->mismatches != 0 ? "WRONG"
+	       : options->check     ? "checked"
+				    : "not checked");
 	if (run->mismatches != 0)
 		fprintf(stderr, "fanin-perf: %" PRIu64 " elements are wrong\n", run->mismatches);
 }
@@ -416,8 +435,7 @@ static const char usage_text[] =
 	"  --verbose            diagnostics on stderr\n"
 	"  --help, --version\n";
 
-static void __attribute__((noreturn, format(printf, 1, 2)))
-usage_error(const char *format, ...)
+static void __attribute__((noreturn, format(printf, 1, 2))) usage_error(const char *format, ...)
 {
 	va_list args;
 
@@ -437,8 +455,10 @@ parse_number(const char *name, const char *text, uint64_t least, uint64_t most)
 
 	errno = 0;
 	value = strtoull(text, &end, 0);
-	if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || value < least || value > most)
-		usage_error("--%s is '%s', expected %" PRIu64 " to %" PRIu64, name, text, least, most);
+	if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || value < least ||
+	    value > most)
+		usage_error("--%s is '%s', expected %" PRIu64 " to %" PRIu64, name, text, least,
+			    most);
 	return value;
 }
 
@@ -449,8 +469,10 @@ parse_bytes(const char *text)
 		const char *suffix;
 		uint64_t factor;
 	} units[] = {
-		{ "", 1 }, { "B", 1 }, { "k", 1000 }, { "kB", 1000 }, { "M", 1000000 }, { "MB", 1000000 },
-		{ "G", 1000000000 }, { "GB", 1000000000 }, { "K", 1024 }, { "KiB", 1024 }, { "MiB", 1 << 20 },
+		{ "", 1 },          { "B", 1 },          { "k", 1000 },
+		{ "kB", 1000 },     { "KB", 1000 },      { "M", 1000000 },
+		{ "MB", 1000000 },  { "G", 1000000000 }, { "GB", 1000000000 },
+		{ "K", 1024 },      { "KiB", 1024 },     { "MiB", 1 << 20 },
 		{ "GiB", 1 << 30 },
 	};
 	char *end;
@@ -458,7 +480,9 @@ parse_bytes(const char *text)
 
 	errno = 0;
 	value = strtoull(text, &end, 10);
-	for (size_t i = 0; errno == 0 && end != text && text[0] != '-' && i < sizeof(units) / sizeof(units[0]); i++) {
+	for (size_t i = 0;
+	     errno == 0 && end != text && text[0] != '-' && i < sizeof(units) / sizeof(units[0]);
+	     i++) {
 		if (strcmp(end, units[i].suffix) == 0 && value <= INT64_MAX / units[i].factor)
 			return value * units[i].factor;
 	}
@@ -466,9 +490,31 @@ parse_bytes(const char *text)
 }
 
 enum option_code {
-	OPT_SWITCH = 1, OPT_JOB, OPT_RANK, OPT_SIZE, OPT_KEY, OPT_INTERFACE, OPT_TRANSPORT, OPT_BYTES, OPT_DTYPE, OPT_OP,
-	OPT_ITERS, OPT_WARMUP, OPT_CHECK, OPT_SEED, OPT_WINDOW, OPT_NO_STAGGER, OPT_TIMEOUT, OPT_JOIN_TIMEOUT, OPT_JSON,
-	OPT_PROGRESS, OPT_NO_PROGRESS, OPT_VERBOSE, OPT_HELP, OPT_VERSION, OPT_COUNT
+	OPT_SWITCH = 1,
+	OPT_JOB,
+	OPT_RANK,
+	OPT_SIZE,
+	OPT_KEY,
+	OPT_INTERFACE,
+	OPT_TRANSPORT,
+	OPT_BYTES,
+	OPT_DTYPE,
+	OPT_OP,
+	OPT_ITERS,
+	OPT_WARMUP,
+	OPT_CHECK,
+	OPT_SEED,
+	OPT_WINDOW,
+	OPT_NO_STAGGER,
+	OPT_TIMEOUT,
+	OPT_JOIN_TIMEOUT,
+	OPT_JSON,
+	OPT_PROGRESS,
+	OPT_NO_PROGRESS,
+	OPT_VERBOSE,
+	OPT_HELP,
+	OPT_VERSION,
+	OPT_COUNT
 };
 
 static const struct option long_options[] = {
@@ -634,14 +680,15 @@ options_parse(struct options *options, int argc, char **argv)
 			usage_error("--%s is missing", long_options[code - OPT_SWITCH].name);
 	}
 	if (options->join.rank >= options->join.size)
-		usage_error("--rank is %u, expected 0 to %u (--size %u)", options->join.rank, options->join.size - 1,
-			    options->join.size);
+		usage_error("--rank is %u, expected 0 to %u (--size %u)", options->join.rank,
+			    options->join.size - 1, options->join.size);
 	if (!fanin_supports(options->dtype, options->op) || fanin_dtype_size_of(options->dtype) != 4)
 		usage_error("%s of %s is not supported", fanin_op_name_of(options->op),
 			    fanin_dtype_name_of(options->dtype));
 	if (options->bytes % fanin_dtype_size_of(options->dtype) != 0)
-		usage_error("--bytes is %" PRIu64 ", not a multiple of %s's %zu bytes", options->bytes,
-			    fanin_dtype_name_of(options->dtype), fanin_dtype_size_of(options->dtype));
+		usage_error("--bytes is %" PRIu64 ", not a multiple of %s's %zu bytes",
+			    options->bytes, fanin_dtype_name_of(options->dtype),
+			    fanin_dtype_size_of(options->dtype));
 }
 
 int
@@ -659,7 +706,8 @@ main(int argc, char **argv)
 	options.init.interrupt = on_wait;
 	options.init.interrupt_arg = &run;
 	if (fanin_init(&options.init, &run.ctx) != FANIN_OK)
-		usage_error("--transport is '%s', expected auto, af_xdp or af_packet", options.init.transport);
+		usage_error("--transport is '%s', expected auto, af_xdp or af_packet",
+			    options.init.transport);
 	run_all(&run);
 	if (run.comm != NULL)
 		fanin_comm_report(run.comm, &run.report);
@@ -669,6 +717,8 @@ main(int argc, char **argv)
 		line_print(&run);
 	fflush(stdout);
 	fanin_finalize(run.ctx);
+	free(run.send);
+	free(run.recv);
 	if (got_signal != 0)
 		return 128 + got_signal;
 	return run.status == FANIN_OK && run.mismatches == 0 ? 0 : 1;

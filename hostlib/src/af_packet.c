@@ -40,7 +40,7 @@ struct ring {
 struct af_packet {
 	struct fanin_transport transport;
 	int fd;
-	int sink_fd;       /* takes what the kernel's UDP would answer with "port unreachable" */
+	int sink_fd; /* takes what the kernel's UDP would answer with "port unreachable" */
 	void *map;
 	size_t map_len;
 	struct ring rx;
@@ -49,7 +49,8 @@ struct af_packet {
 };
 
 static_assert(TX_OFFSET % 64 == 32, "payload alignment");
-static_assert(TPACKET_ALIGN(TPACKET2_HDRLEN + 16) - ETH_HLEN + RX_RESERVE == RX_OFFSET, "frame offset");
+static_assert(TPACKET_ALIGN(TPACKET2_HDRLEN + 16) - ETH_HLEN + RX_RESERVE == RX_OFFSET,
+	      "frame offset");
 static_assert(RX_OFFSET % 64 == 32, "payload alignment");
 
 static struct tpacket2_hdr *
@@ -109,8 +110,8 @@ packet_tx_flush(struct fanin_transport *transport)
 
 	if (packet->unsent == NULL)
 		return 0;
-	if (sendto(packet->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 && errno != EAGAIN && errno != ENOBUFS &&
-	    errno != EINTR)
+	if (sendto(packet->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 && errno != EAGAIN &&
+	    errno != ENOBUFS && errno != EINTR)
 		return -errno;
 	if (slot_status(packet->unsent) != TP_STATUS_SEND_REQUEST)
 		packet->unsent = NULL;
@@ -205,7 +206,8 @@ filter_attach(int fd, const struct fanin_transport_config *config)
 	};
 	struct sock_fprog program = { .len = sizeof(code) / sizeof(code[0]), .filter = code };
 
-	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) < 0 ? -errno : 0;
+	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) < 0 ? -errno
+											   : 0;
 }
 
 /* A UDP socket on our port that drops everything. Without one the kernel answers the switch with ICMP errors. */
@@ -229,8 +231,10 @@ sink_open(const struct fanin_transport_config *config)
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) < 0 ||
 	    bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-		fanin_log_line(config->log, FANIN_LOG_WARNING, "cannot occupy UDP port %u: %s; the switch may get "
-			       "ICMP errors", config->udp_port, strerror(errno));
+		fanin_log_line(config->log, FANIN_LOG_WARNING,
+			       "cannot occupy UDP port %u: %s; the switch may get "
+			       "ICMP errors",
+			       config->udp_port, strerror(errno));
 		close(fd);
 		return -1;
 	}
@@ -241,7 +245,8 @@ static void
 ring_describe(struct tpacket_req *request, uint32_t frame_bytes, uint32_t n_frames)
 {
 	uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
-	uint32_t block = frame_bytes > BLOCK_BYTES ? (frame_bytes + page - 1) / page * page : BLOCK_BYTES;
+	uint32_t block = frame_bytes > BLOCK_BYTES ? (frame_bytes + page - 1) / page * page
+						   : BLOCK_BYTES;
 	uint32_t per_block = block / frame_bytes;
 
 	request->tp_frame_size = frame_bytes;
@@ -271,7 +276,8 @@ rings_map(struct af_packet *packet, const struct fanin_transport_config *config)
 {
 	uint32_t rx_bytes = (RX_OFFSET + config->frame_len + 63) / 64 * 64;
 	uint32_t tx_bytes = (TX_OFFSET + config->frame_len + 63) / 64 * 64;
-	uint32_t rx_frames = 2u * config->window > MIN_RX_FRAMES ? 2u * config->window : MIN_RX_FRAMES;
+	uint32_t rx_frames = 2u * config->window > MIN_RX_FRAMES ? 2u * config->window
+								 : MIN_RX_FRAMES;
 	uint32_t tx_frames = config->window > MIN_TX_FRAMES ? config->window : MIN_TX_FRAMES;
 	struct tpacket_req rx = { 0 };
 	struct tpacket_req tx = { 0 };
@@ -290,13 +296,15 @@ rings_map(struct af_packet *packet, const struct fanin_transport_config *config)
 	if (map == MAP_FAILED)
 		return -errno;
 	packet->map = map;
-	if (ring_fill(&packet->rx, &rx, map) < 0 || ring_fill(&packet->tx, &tx, (uint8_t *)map + rx_len) < 0)
+	if (ring_fill(&packet->rx, &rx, map) < 0 ||
+	    ring_fill(&packet->tx, &tx, (uint8_t *)map + rx_len) < 0)
 		return -ENOMEM;
 	return 0;
 }
 
 static int
-socket_configure(struct af_packet *packet, const struct fanin_transport_config *config, struct fanin_error *error)
+socket_configure(struct af_packet *packet, const struct fanin_transport_config *config,
+		 struct fanin_error *error)
 {
 	const struct {
 		int option;
@@ -323,10 +331,11 @@ socket_configure(struct af_packet *packet, const struct fanin_transport_config *
 			       sizeof(options[i].value)) == 0)
 			continue;
 		if (options[i].required)
-			return fanin_error_set(error, FANIN_ERR_TRANSPORT, "the kernel does not have %s: %s",
-					       options[i].name, strerror(errno));
-		fanin_log_line(config->log, FANIN_LOG_DEBUG, "af_packet: no %s: %s", options[i].name,
-			       strerror(errno));
+			return fanin_error_set(error, FANIN_ERR_TRANSPORT,
+					       "the kernel does not have %s: %s", options[i].name,
+					       strerror(errno));
+		fanin_log_line(config->log, FANIN_LOG_DEBUG, "af_packet: no %s: %s",
+			       options[i].name, strerror(errno));
 	}
 	/* Frames count against it until the receiver has them; without CAP_NET_ADMIN the usual limit stays. */
 	if (setsockopt(packet->fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_buffer, sizeof(send_buffer)) < 0)
@@ -334,22 +343,22 @@ socket_configure(struct af_packet *packet, const struct fanin_transport_config *
 
 	status = filter_attach(packet->fd, config);
 	if (status < 0)
-		return fanin_error_set(error, FANIN_ERR_TRANSPORT, "cannot attach the socket filter: %s",
-				       strerror(-status));
+		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
+				       "cannot attach the socket filter: %s", strerror(-status));
 	status = rings_map(packet, config);
 	if (status < 0)
 		return fanin_error_set(error, fanin_status_from_errno(-status, FANIN_ERR_TRANSPORT),
-				       "cannot map rings for %u frames of %u bytes: %s", 2u * config->window,
-				       config->frame_len, strerror(-status));
+				       "cannot map rings for %u frames of %u bytes: %s",
+				       2u * config->window, config->frame_len, strerror(-status));
 	if (bind(packet->fd, (struct sockaddr *)&address, sizeof(address)) < 0)
-		return fanin_error_set(error, FANIN_ERR_TRANSPORT, "cannot bind to %s: %s", config->interface,
-				       strerror(errno));
+		return fanin_error_set(error, FANIN_ERR_TRANSPORT, "cannot bind to %s: %s",
+				       config->interface, strerror(errno));
 	return FANIN_OK;
 }
 
 int
-fanin_af_packet_open(const struct fanin_transport_config *config, struct fanin_transport **transport,
-		     struct fanin_error *error)
+fanin_af_packet_open(const struct fanin_transport_config *config,
+		     struct fanin_transport **transport, struct fanin_error *error)
 {
 	struct af_packet *packet;
 	int status;
@@ -362,17 +371,19 @@ fanin_af_packet_open(const struct fanin_transport_config *config, struct fanin_t
 	/* Protocol 0: nothing comes in before the filter is there and the socket is bound. */
 	packet->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
 	if (packet->fd < 0) {
-		status = errno == EPERM || errno == EACCES ?
-				 fanin_error_set(error, FANIN_ERR_PERMISSION, "raw sockets need CAP_NET_RAW") :
-				 fanin_error_set(error, FANIN_ERR_TRANSPORT, "socket: %s", strerror(errno));
+		status = errno == EPERM || errno == EACCES
+				 ? fanin_error_set(error, FANIN_ERR_PERMISSION,
+						   "raw sockets need CAP_NET_RAW")
+				 : fanin_error_set(error, FANIN_ERR_TRANSPORT, "socket: %s",
+						   strerror(errno));
 		goto close_packet;
 	}
 	status = socket_configure(packet, config, error);
 	if (status != FANIN_OK)
 		goto close_packet;
 	packet->sink_fd = sink_open(config);
-	snprintf(packet->transport.reason, sizeof(packet->transport.reason), "af_packet: memory-mapped rings on %s",
-		 config->interface);
+	snprintf(packet->transport.reason, sizeof(packet->transport.reason),
+		 "af_packet: memory-mapped rings on %s", config->interface);
 	*transport = &packet->transport;
 	return FANIN_OK;
 

@@ -19,17 +19,18 @@ options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fa
 	if (options->switch_address == NULL)
 		return fanin_error_set(error, FANIN_ERR_INVALID, "switch_address is missing");
 	if (inet_pton(AF_INET, options->switch_address, switch_ip_be) != 1)
-		return fanin_error_set(error, FANIN_ERR_INVALID, "switch_address '%s' is not an IPv4 address",
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "switch_address '%s' is not an IPv4 address",
 				       options->switch_address);
 	if (options->job == 0 || options->job > FANIN_WIRE_MAX_JOB)
-		return fanin_error_set(error, FANIN_ERR_INVALID, "job is %u, expected 1 to %u", options->job,
-				       FANIN_WIRE_MAX_JOB);
+		return fanin_error_set(error, FANIN_ERR_INVALID, "job is %u, expected 1 to %u",
+				       options->job, FANIN_WIRE_MAX_JOB);
 	if (options->size == 0 || options->size > FANIN_WIRE_MAX_CHILDREN)
-		return fanin_error_set(error, FANIN_ERR_INVALID, "size is %u, expected 1 to %u", options->size,
-				       FANIN_WIRE_MAX_CHILDREN);
+		return fanin_error_set(error, FANIN_ERR_INVALID, "size is %u, expected 1 to %u",
+				       options->size, FANIN_WIRE_MAX_CHILDREN);
 	if (options->rank >= options->size)
-		return fanin_error_set(error, FANIN_ERR_INVALID, "rank is %u, expected 0 to %u", options->rank,
-				       options->size - 1);
+		return fanin_error_set(error, FANIN_ERR_INVALID, "rank is %u, expected 0 to %u",
+				       options->rank, options->size - 1);
 	if (options->udp_port == 0)
 		options->udp_port = FANIN_WIRE_DEFAULT_UDP_PORT;
 	if (options->join_timeout_ms == 0)
@@ -57,6 +58,7 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, stru
 	struct fanin_transport_config transport_config = {
 		.interface = comm->route.interface,
 		.ifindex = comm->route.ifindex,
+		.rx_queues = comm->route.rx_queues,
 		.local_ip_be = comm->route.local_ip_be,
 		.mtu = comm->route.mtu,
 		.job = options->job,
@@ -67,7 +69,8 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, stru
 
 	status = fanin_member_open(&comm->member, &member_config, &comm->route, error);
 	if (status == FANIN_OK)
-		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACKNOWLEDGED, deadline_ns, timeout_ns, error);
+		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACKNOWLEDGED,
+					   deadline_ns, timeout_ns, error);
 	if (status == FANIN_OK)
 		status = fanin_member_group_join(&comm->member, &comm->route, error);
 	if (status != FANIN_OK)
@@ -79,14 +82,17 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, stru
 	comm->payload_bytes = comm->member.payload_bytes / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
 	transport_config.window = comm->window;
 	transport_config.frame_len = FANIN_PAYLOAD_OFFSET + comm->payload_bytes;
-	status = fanin_transport_open(&transport_config, comm->ctx->transport, &comm->transport, error);
+	status = fanin_transport_open(&transport_config, comm->ctx->transport, &comm->transport,
+				      error);
 	if (status == FANIN_OK)
-		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACTIVE, deadline_ns, timeout_ns, error);
+		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACTIVE, deadline_ns,
+					   timeout_ns, error);
 	return status;
 }
 
 static int
-engine_create(struct fanin_comm *comm, const struct fanin_join_opts *options, struct fanin_error *error)
+engine_create(struct fanin_comm *comm, const struct fanin_join_opts *options,
+	      struct fanin_error *error)
 {
 	struct fanin_engine_config config = {
 		.key = options->key,
@@ -112,8 +118,8 @@ engine_create(struct fanin_comm *comm, const struct fanin_join_opts *options, st
 	if (status != FANIN_OK)
 		return status;
 	if (fanin_engine_create(&config, comm->transport, &comm->engine) != FANIN_OK)
-		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory for %u blocks in flight",
-				       comm->window);
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
+				       "out of memory for %u blocks in flight", comm->window);
 	return FANIN_OK;
 }
 
@@ -153,8 +159,8 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 	fanin_error_clear(&ctx->error);
 	if (!fanin_options_copy(&options, sizeof(options), opts))
 		return fanin_error_set(&ctx->error, FANIN_ERR_INVALID,
-				       "the options' sz is %zu, this library knows %zu bytes of options", opts->sz,
-				       sizeof(options));
+				       "the options' sz is %zu, this library knows %zu bytes of options",
+				       opts->sz, sizeof(options));
 	status = options_check(&options, &switch_ip_be, &ctx->error);
 	if (status != FANIN_OK)
 		return status;

@@ -51,8 +51,8 @@ fanin_engine_create(const struct fanin_engine_config *config, struct fanin_trans
 	created->last_poll_ns = config->now_ns(config->now_arg);
 
 	headers_prepare(created, config->payload_bytes);
-	fanin_wire_encode_header(&created->headers.fanin, FANIN_TYPE_CONTRIBUTION, config->job, config->epoch,
-				 config->key);
+	fanin_wire_encode_header(&created->headers.fanin, FANIN_TYPE_CONTRIBUTION, config->job,
+				 config->epoch, config->key);
 	created->headers.fanin.rank = config->rank;
 	created->headers.fanin.contributions = 1;
 	*engine = created;
@@ -96,8 +96,10 @@ fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, ui
 		return engine->status;
 	request->element_bytes = (uint8_t)fanin_dtype_size(request->dtype);
 	request->total_bytes = count * request->element_bytes;
-	request->block_bytes = engine->config.payload_bytes / request->element_bytes * request->element_bytes;
-	n_blocks = request->total_bytes / request->block_bytes + (request->total_bytes % request->block_bytes != 0);
+	request->block_bytes = engine->config.payload_bytes / request->element_bytes *
+			       request->element_bytes;
+	n_blocks = request->total_bytes / request->block_bytes +
+		   (request->total_bytes % request->block_bytes != 0);
 	/* An empty collective still is one block: it synchronises. */
 	if (n_blocks == 0)
 		n_blocks = 1;
@@ -134,14 +136,15 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	uint64_t interval_ns;
 	uint8_t *frame;
 
-	frame = engine->transport->ops->tx_reserve(engine->transport, FANIN_PAYLOAD_OFFSET + payload_len);
+	frame = engine->transport->ops->tx_reserve(engine->transport,
+						   FANIN_PAYLOAD_OFFSET + payload_len);
 	if (frame == NULL)
 		return false;
 
 	if (payload_len != engine->header_payload_len)
 		headers_prepare(engine, payload_len);
-	headers->udp.src_be =
-		__builtin_bswap16((uint16_t)(FANIN_SOURCE_PORT_FIRST + lane->block % FANIN_SOURCE_PORTS));
+	headers->udp.src_be = __builtin_bswap16(
+		(uint16_t)(FANIN_SOURCE_PORT_FIRST + lane->block % FANIN_SOURCE_PORTS));
 	hdr->flags = lane->transmissions == 0 ? 0 : FANIN_FLAG_RETRANSMIT;
 	hdr->block = lane->block;
 	hdr->dtype = request->dtype;
@@ -218,9 +221,13 @@ fanin_engine_poll(struct fanin_engine *engine)
 		return engine->status;
 
 	queue_send(engine);
-	/* Results may still lie in the ring: silence is only believed once it is empty. */
-	if (n == 0 || engine->now_ns - engine->last_check_ns >= FANIN_ENGINE_TIMER_CHECK_NS) {
-		engine->last_check_ns = engine->now_ns;
+	/*
+	 * Results may still lie in the ring, most of all when this process has just got its core back: timers are only
+	 * looked at once it is empty, or has been gone through.
+	 */
+	engine->unchecked_frames += n;
+	if (n == 0 || engine->unchecked_frames >= 2u * engine->config.window) {
+		engine->unchecked_frames = 0;
 		fanin_engine_check_timers(engine);
 	}
 	engine->tx_errnum = -ops->tx_flush(engine->transport);

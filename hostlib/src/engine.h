@@ -23,10 +23,10 @@ struct fanin_engine;
 struct fanin_engine_config {
 	struct fanin_flow flow; /* to the switch; src_port is overwritten */
 	uint64_t key;
-	uint64_t timeout_ns;    /* longest time without a result while one is waited for */
+	uint64_t timeout_ns; /* longest time without a result while one is waited for */
 	uint32_t job;
 	uint32_t epoch;
-	uint32_t first_block;   /* 0; tests start elsewhere */
+	uint32_t first_block; /* 0; tests start elsewhere */
 	uint16_t rank;
 	uint16_t size;
 	uint16_t window;        /* W, a power of two */
@@ -37,34 +37,34 @@ struct fanin_engine_config {
 };
 
 struct fanin_engine_stats {
-	uint64_t blocks;          /* results, each once */
+	uint64_t blocks; /* results, each once */
 	uint64_t bytes_reduced;
 	uint64_t frames_sent;
 	uint64_t frames_received;
 	uint64_t retransmits;
-	uint64_t duplicates;      /* results that had been received before */
-	uint64_t pendings;        /* answers that name who is missing */
-	uint64_t stale;           /* refusals of late duplicates */
-	uint64_t invalid;         /* frames that are no valid packets of this run */
+	uint64_t duplicates; /* results that had been received before */
+	uint64_t pendings;   /* answers that name who is missing */
+	uint64_t stale;      /* refusals of late duplicates */
+	uint64_t invalid;    /* frames that are no valid packets of this run */
 };
 
 /* One collective. Filled in by fanin_engine_request_init; the engine's until its status is no longer in progress. */
 struct fanin_request {
-	struct fanin_comm *comm;      /* owner's, not used by the engine */
-	struct fanin_request *next;   /* engine: the one posted after this, while in progress */
+	struct fanin_comm *comm;       /* owner's, not used by the engine */
+	struct fanin_request *next;    /* engine: the one posted after this, while in progress */
 	struct fanin_request *sibling; /* owner's list of all requests */
 	const uint8_t *send;
 	uint8_t *recv;
 	uint64_t total_bytes;
 	uint64_t done_bytes;
-	uint32_t block_bytes;         /* whole elements per packet */
+	uint32_t block_bytes; /* whole elements per packet */
 	uint32_t first_block;
 	uint32_t n_blocks;
 	uint32_t done_blocks;
 	uint8_t dtype;
 	uint8_t op;
 	uint8_t element_bytes;
-	int status;                   /* FANIN_IN_PROGRESS until it is done */
+	int status; /* FANIN_IN_PROGRESS until it is done */
 };
 
 /*

@@ -18,9 +18,6 @@
 /* A caller that did not come back for this long was busy with something else: its silence is not the peers'. */
 #define FANIN_ENGINE_AWAY_NS (100 * 1000000ull)
 
-/* How often the timers are looked at while results keep coming. */
-#define FANIN_ENGINE_TIMER_CHECK_NS 1000000ull
-
 enum fanin_lane_state {
 	FANIN_LANE_IDLE,   /* its block is not posted yet */
 	FANIN_LANE_QUEUED, /* its block waits to be sent for the first time */
@@ -28,45 +25,45 @@ enum fanin_lane_state {
 };
 
 struct fanin_lane {
-	uint32_t block;                /* in work, or when idle the next one */
-	uint8_t state;                 /* enum fanin_lane_state */
-	bool suspect;                  /* overdue and overtaken by a later block's result: probably lost */
+	uint32_t block; /* in work, or when idle the next one */
+	uint8_t state;  /* enum fanin_lane_state */
+	bool suspect;   /* overdue and overtaken by a later block's result: probably lost */
 	uint16_t transmissions;
 	struct fanin_request *request; /* that the block belongs to; NULL when idle */
 	uint64_t sent_ns;              /* last transmission */
 	uint64_t deadline_ns;
-	uint64_t members;              /* who has contributed, from PENDING; 0: not told */
-	uint64_t pending_ns;           /* when that came */
+	uint64_t members;    /* who has contributed, from PENDING; 0: not told */
+	uint64_t pending_ns; /* when that came */
 };
 
 struct fanin_engine {
 	struct fanin_engine_config config;
 	struct fanin_transport *transport;
-	struct fanin_lane *lanes;      /* config.window of them */
-	uint16_t *queue;               /* ring of lanes to be sent for the first time */
+	struct fanin_lane *lanes; /* config.window of them */
+	uint16_t *queue;          /* ring of lanes to be sent for the first time */
 	uint32_t queue_head;
 	uint32_t queue_tail;
 	struct fanin_request *requests; /* posted and not done, in order of their blocks */
 	struct fanin_request **requests_tail;
-	uint32_t oldest;               /* oldest unfinished block */
-	uint32_t end;                  /* first block number not posted */
+	uint32_t oldest; /* oldest unfinished block */
+	uint32_t end;    /* first block number not posted */
 	struct fanin_rtt rtt;
-	uint64_t now_ns;               /* of this poll */
+	uint64_t now_ns; /* of this poll */
 	uint64_t last_poll_ns;
-	uint64_t last_check_ns;        /* of the timers */
-	uint64_t next_scan_ns;         /* no lane is due before */
-	uint64_t progress_ns;          /* last result, or when the first request was posted */
-	uint64_t resumed_ns;           /* when the caller came back last: older samples are not the network's */
-	uint64_t overtaken_ns;         /* latest transmission whose result has come: earlier ones are overtaken */
-	uint64_t heard_ns;             /* last packet of the switch for this run */
-	bool overdue;                  /* lanes are past their deadline but not overtaken */
-	unsigned int stale_reason;     /* last refusal that was ignored, since the last progress */
-	int tx_errnum;                 /* why the last flush failed; 0: it didn't */
-	int status;                    /* FANIN_OK or why the engine failed */
+	uint32_t unchecked_frames; /* received since the timers were looked at */
+	uint64_t next_scan_ns;     /* no lane is due before */
+	uint64_t progress_ns;      /* last result, or when the first request was posted */
+	uint64_t resumed_ns; /* when the caller came back last: older samples are not the network's */
+	uint64_t overtaken_ns; /* latest transmission whose result has come: earlier ones are overtaken */
+	uint64_t heard_ns;         /* last packet of the switch for this run */
+	bool overdue;              /* lanes are past their deadline but not overtaken */
+	unsigned int stale_reason; /* last refusal that was ignored, since the last progress */
+	int tx_errnum;             /* why the last flush failed; 0: it didn't */
+	int status;                /* FANIN_OK or why the engine failed */
 	struct fanin_error error;
 	struct fanin_engine_stats stats;
-	uint32_t header_payload_len;   /* that `headers` is made for */
-	struct fanin_headers headers;  /* template of contributions */
+	uint32_t header_payload_len;  /* that `headers` is made for */
+	struct fanin_headers headers; /* template of contributions */
 };
 
 static inline struct fanin_lane *
@@ -95,7 +92,8 @@ fanin_engine_queue(struct fanin_engine *engine, struct fanin_lane *lane, struct 
 	lane->transmissions = 0;
 	lane->members = 0;
 	lane->pending_ns = 0;
-	engine->queue[engine->queue_tail++ & (engine->config.window - 1u)] = (uint16_t)(lane - engine->lanes);
+	engine->queue[engine->queue_tail++ & (engine->config.window - 1u)] =
+		(uint16_t)(lane - engine->lanes);
 }
 
 /* Builds and commits the lane's contribution. Returns false if the transport has no room. */

@@ -54,7 +54,8 @@ lane_advance(struct fanin_engine *engine, struct fanin_lane *lane)
 static void
 timers_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 {
-	if (lane->transmissions == 1 && lane->sent_ns >= engine->resumed_ns)
+	if (lane->transmissions == 1 && lane->sent_ns >= engine->resumed_ns &&
+	    lane->sent_ns >= engine->overtaken_ns)
 		fanin_rtt_sample(&engine->rtt, lane->sent_ns, engine->now_ns);
 	if (lane->sent_ns > engine->overtaken_ns)
 		engine->overtaken_ns = lane->sent_ns;
@@ -67,7 +68,8 @@ timers_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 }
 
 static bool
-result_fits(const struct fanin_request *request, uint32_t payload_len, uint32_t block, const struct fanin_hdr *hdr)
+result_fits(const struct fanin_request *request, uint32_t payload_len, uint32_t block,
+	    const struct fanin_hdr *hdr)
 {
 	return hdr->dtype == request->dtype && hdr->op == request->op &&
 	       payload_len == fanin_request_block_len(request, block);
@@ -94,11 +96,12 @@ receive_result(struct fanin_engine *engine, const struct fanin_headers *headers)
 		return;
 	}
 	if (!result_fits(request, payload_len, hdr->block, hdr)) {
-		fanin_error_set(&engine->error, 0,
-				"the result of block %u holds %u elements %s %s, but this rank posted %u elements %s %s",
-				hdr->block, hdr->count, fanin_dtype_name(hdr->dtype), fanin_op_name(hdr->op),
-				fanin_request_block_len(request, hdr->block) / request->element_bytes,
-				fanin_dtype_name(request->dtype), fanin_op_name(request->op));
+		fanin_error_set(
+			&engine->error, 0,
+			"the result of block %u holds %u elements %s %s, but this rank posted %u elements %s %s",
+			hdr->block, hdr->count, fanin_dtype_name(hdr->dtype), fanin_op_name(hdr->op),
+			fanin_request_block_len(request, hdr->block) / request->element_bytes,
+			fanin_dtype_name(request->dtype), fanin_op_name(request->op));
 		fanin_engine_fail(engine, FANIN_ERR_REFUSED);
 		return;
 	}
@@ -127,7 +130,8 @@ receive_pending(struct fanin_engine *engine, const struct fanin_hdr *hdr)
 	lane->members = hdr->members;
 	lane->pending_ns = engine->now_ns;
 	lane->suspect = false;
-	interval_ns = 2 * (lane->deadline_ns > lane->sent_ns ? lane->deadline_ns - lane->sent_ns : engine->rtt.rto_ns);
+	interval_ns = 2 * (lane->deadline_ns > lane->sent_ns ? lane->deadline_ns - lane->sent_ns
+							     : engine->rtt.rto_ns);
 	if (interval_ns > engine->rtt.rto_max_ns)
 		interval_ns = engine->rtt.rto_max_ns;
 	lane->deadline_ns = engine->now_ns + interval_ns;
@@ -146,10 +150,12 @@ receive_refused(struct fanin_engine *engine, const struct fanin_hdr *hdr)
 		return;
 	}
 	if (lane->block == hdr->block && lane->request != NULL)
-		fanin_error_set(&engine->error, 0, "the switch refused block %u (%u elements %s %s): %s", hdr->block,
-				fanin_request_block_len(lane->request, hdr->block) / lane->request->element_bytes,
-				fanin_dtype_name(lane->request->dtype), fanin_op_name(lane->request->op),
-				fanin_reason_text(reason));
+		fanin_error_set(&engine->error, 0,
+				"the switch refused block %u (%u elements %s %s): %s", hdr->block,
+				fanin_request_block_len(lane->request, hdr->block) /
+					lane->request->element_bytes,
+				fanin_dtype_name(lane->request->dtype),
+				fanin_op_name(lane->request->op), fanin_reason_text(reason));
 	else
 		fanin_error_set(&engine->error, 0, "the switch refused block %u: %s", hdr->block,
 				fanin_reason_text(reason));

@@ -84,21 +84,25 @@ engine_time_out(struct fanin_engine *engine)
 		fanin_format_ranks(missing, ranks, sizeof(ranks));
 
 	if (lane->state == FANIN_LANE_QUEUED)
-		snprintf(detail, sizeof(detail), "block %u could not be sent, the send ring is full", engine->oldest);
+		snprintf(detail, sizeof(detail),
+			 "block %u could not be sent, the send ring is full", engine->oldest);
 	else if (answers && missing != 0)
-		snprintf(detail, sizeof(detail), "block %u waits for %s (of %u)", engine->oldest, ranks,
-			 engine->config.size);
+		snprintf(detail, sizeof(detail), "block %u waits for %s (of %u)", engine->oldest,
+			 ranks, engine->config.size);
 	else if (answers && engine->stale_reason != FANIN_REASON_NONE)
 		snprintf(detail, sizeof(detail), "the switch refuses block %u: %s", engine->oldest,
 			 fanin_reason_text(engine->stale_reason));
 	else if (missing != 0)
-		snprintf(detail, sizeof(detail), "the switch does not answer any more; block %u waited for %s (of %u)",
+		snprintf(detail, sizeof(detail),
+			 "the switch does not answer any more; block %u waited for %s (of %u)",
 			 engine->oldest, ranks, engine->config.size);
 	else
-		snprintf(detail, sizeof(detail), "the switch does not answer (block %u was sent %u times)",
-			 engine->oldest, lane->transmissions);
+		snprintf(detail, sizeof(detail),
+			 "the switch does not answer (block %u was sent %u times)", engine->oldest,
+			 lane->transmissions);
 
-	fanin_error_set(&engine->error, 0, "no result for %.1f s: %s%s", (double)silent_ns / 1e9, detail, link);
+	fanin_error_set(&engine->error, 0, "no result for %.1f s: %s%s", (double)silent_ns / 1e9,
+			detail, link);
 	engine->error.missing = missing;
 	fanin_engine_fail(engine, FANIN_ERR_TIMEOUT);
 }

@@ -76,7 +76,8 @@ fanin_format_ranks(uint64_t ranks, char *text, size_t text_len)
 
 	used = (size_t)snprintf(text, text_len, __builtin_popcountll(ranks) == 1 ? "rank" : "ranks");
 	while (ranks != 0 && used < text_len) {
-		used += (size_t)snprintf(text + used, text_len - used, "%s%d", separator, __builtin_ctzll(ranks));
+		used += (size_t)snprintf(text + used, text_len - used, "%s%d", separator,
+					 __builtin_ctzll(ranks));
 		separator = ", ";
 		ranks &= ranks - 1;
 	}

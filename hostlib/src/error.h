@@ -47,8 +47,8 @@ int fanin_status_from_errno(int errnum, int status);
 /* One line for the user's callback; a trailing newline is cut. */
 void fanin_log_line(const struct fanin_log *log, enum fanin_log_level level, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-void fanin_log_va(const struct fanin_log *log, enum fanin_log_level level, const char *format, va_list args)
-	__attribute__((format(printf, 3, 0)));
+void fanin_log_va(const struct fanin_log *log, enum fanin_log_level level, const char *format,
+		  va_list args) __attribute__((format(printf, 3, 0)));
 
 /*
  * "rank 3" or "ranks 1, 2, 5": the set bits of a bitmap, for messages.

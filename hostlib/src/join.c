@@ -55,15 +55,20 @@ fanin_member_open(struct fanin_member *member, const struct fanin_member_config 
 	};
 	member->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (member->fd < 0)
-		return fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot make a UDP socket: %s", strerror(errno));
-	if (config->bind_interface && setsockopt(member->fd, SOL_SOCKET, SO_BINDTODEVICE, route->interface,
-						 (socklen_t)strlen(route->interface)) < 0)
+		return fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot make a UDP socket: %s",
+				       strerror(errno));
+	if (config->bind_interface &&
+	    setsockopt(member->fd, SOL_SOCKET, SO_BINDTODEVICE, route->interface,
+		       (socklen_t)strlen(route->interface)) < 0)
 		return fanin_error_set(error, fanin_status_from_errno(errno, FANIN_ERR_SYSTEM),
-				       "cannot bind to interface %s: %s", route->interface, strerror(errno));
+				       "cannot bind to interface %s: %s", route->interface,
+				       strerror(errno));
 	if (connect(member->fd, (struct sockaddr *)&address, sizeof(address)) < 0)
-		return fanin_error_set(error, FANIN_ERR_NO_ROUTE, "no route to the switch: %s", strerror(errno));
+		return fanin_error_set(error, FANIN_ERR_NO_ROUTE, "no route to the switch: %s",
+				       strerror(errno));
 	if (getrandom(&member->nonce, sizeof(member->nonce), 0) != sizeof(member->nonce))
-		return fanin_error_set(error, FANIN_ERR_SYSTEM, "no random number: %s", strerror(errno));
+		return fanin_error_set(error, FANIN_ERR_SYSTEM, "no random number: %s",
+				       strerror(errno));
 	return FANIN_OK;
 }
 
@@ -76,7 +81,8 @@ fanin_member_close(struct fanin_member *member)
 }
 
 int
-fanin_member_group_join(struct fanin_member *member, const struct fanin_route *route, struct fanin_error *error)
+fanin_member_group_join(struct fanin_member *member, const struct fanin_route *route,
+			struct fanin_error *error)
 {
 	struct ip_mreqn group = {
 		.imr_multiaddr = { .s_addr = member->group_be },
@@ -86,9 +92,10 @@ fanin_member_group_join(struct fanin_member *member, const struct fanin_route *r
 
 	if (setsockopt(member->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof(group)) == 0)
 		return FANIN_OK;
-	return fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot join the multicast group %s on %s: %s",
-			       inet_ntop(AF_INET, &member->group_be, address, sizeof(address)), route->interface,
-			       strerror(errno));
+	return fanin_error_set(error, FANIN_ERR_SYSTEM,
+			       "cannot join the multicast group %s on %s: %s",
+			       inet_ntop(AF_INET, &member->group_be, address, sizeof(address)),
+			       route->interface, strerror(errno));
 }
 
 /* Returns 0 or the errno of the kernel's last news about the address. */
@@ -99,7 +106,8 @@ control_send(const struct fanin_member *member, enum fanin_type type)
 	struct control control;
 	size_t body_len = 0;
 
-	fanin_wire_encode_header(&control.headers.fanin, type, config->job, member->epoch, config->key);
+	fanin_wire_encode_header(&control.headers.fanin, type, config->job, member->epoch,
+				 config->key);
 	control.headers.fanin.rank = config->rank;
 	if (type == FANIN_TYPE_JOIN) {
 		control.headers.fanin.epoch = 0;
@@ -111,7 +119,9 @@ control_send(const struct fanin_member *member, enum fanin_type type)
 		};
 		body_len = sizeof(control.body.join);
 	}
-	return send(member->fd, &control.headers.fanin, FANIN_HDR_LEN + body_len, MSG_NOSIGNAL) < 0 ? errno : 0;
+	return send(member->fd, &control.headers.fanin, FANIN_HDR_LEN + body_len, MSG_NOSIGNAL) < 0
+		       ? errno
+		       : 0;
 }
 
 /*
@@ -128,7 +138,8 @@ control_receive(const struct fanin_member *member, struct control *control, int 
 	ssize_t len;
 
 	for (;;) {
-		len = recv(member->fd, &control->headers.fanin, FANIN_HDR_LEN + sizeof(control->body), MSG_TRUNC);
+		len = recv(member->fd, &control->headers.fanin,
+			   FANIN_HDR_LEN + sizeof(control->body), MSG_TRUNC);
 		if (len < 0) {
 			if (errno == EAGAIN || errno == EINTR)
 				return false;
@@ -156,11 +167,12 @@ ack_take(struct fanin_member *member, const struct control *control, struct fani
 	if (ack->size != member->config.size)
 		return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED, "job %u has %u ranks, not %u",
 				       member->config.job, ack->size, member->config.size);
-	if (window == 0 || window > FANIN_WIRE_MAX_WINDOW || ack->payload_bytes < FANIN_PAYLOAD_ALIGN ||
-	    !IN_MULTICAST(ntohl(ack->group_be)))
-		return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED,
-				       "the switch's answer makes no sense: window %u, %u payload bytes, group %08x",
-				       window, ack->payload_bytes, ntohl(ack->group_be));
+	if (window == 0 || window > FANIN_WIRE_MAX_WINDOW ||
+	    ack->payload_bytes < FANIN_PAYLOAD_ALIGN || !IN_MULTICAST(ntohl(ack->group_be)))
+		return fanin_error_set(
+			error, FANIN_ERR_JOIN_REFUSED,
+			"the switch's answer makes no sense: window %u, %u payload bytes, group %08x",
+			window, ack->payload_bytes, ntohl(ack->group_be));
 
 	/* Fewer lanes than the job's window are always allowed, and masks need a power of two. */
 	while ((window & (window - 1)) != 0)
@@ -178,8 +190,8 @@ ack_take(struct fanin_member *member, const struct control *control, struct fani
 
 /* What is known about why it takes too long. */
 static int
-join_time_out(const struct fanin_member *member, uint64_t timeout_ns, unsigned int refusal, int errnum,
-	      struct fanin_error *error)
+join_time_out(const struct fanin_member *member, uint64_t timeout_ns, unsigned int refusal,
+	      int errnum, struct fanin_error *error)
 {
 	uint64_t all = UINT64_MAX >> (64 - member->config.size);
 	uint64_t missing = all & ~member->members;
@@ -190,18 +202,22 @@ join_time_out(const struct fanin_member *member, uint64_t timeout_ns, unsigned i
 	inet_ntop(AF_INET, &member->switch_ip_be, address, sizeof(address));
 	if (member->acknowledged) {
 		fanin_error_set(error, 0, "%s (of %u) %s not joined job %u within %.1f s",
-				fanin_format_ranks(missing, ranks, sizeof(ranks)), member->config.size,
-				__builtin_popcountll(missing) == 1 ? "has" : "have", member->config.job, seconds);
+				fanin_format_ranks(missing, ranks, sizeof(ranks)),
+				member->config.size,
+				__builtin_popcountll(missing) == 1 ? "has" : "have",
+				member->config.job, seconds);
 		error->missing = missing;
 	} else if (refusal != FANIN_REASON_NONE) {
-		fanin_error_set(error, 0, "the switch %s kept refusing for %.1f s: %s", address, seconds,
-				fanin_reason_text(refusal));
+		fanin_error_set(error, 0, "the switch %s kept refusing for %.1f s: %s", address,
+				seconds, fanin_reason_text(refusal));
 	} else if (errnum == ECONNREFUSED) {
-		fanin_error_set(error, 0, "nothing listens on UDP port %u of %s: is that the switch's address?",
+		fanin_error_set(error, 0,
+				"nothing listens on UDP port %u of %s: is that the switch's address?",
 				member->config.udp_port, address);
 	} else {
-		fanin_error_set(error, 0, "the switch %s did not answer on UDP port %u within %.1f s%s%s", address,
-				member->config.udp_port, seconds, errnum != 0 ? ": " : "",
+		fanin_error_set(error, 0,
+				"the switch %s did not answer on UDP port %u within %.1f s%s%s",
+				address, member->config.udp_port, seconds, errnum != 0 ? ": " : "",
 				errnum != 0 ? strerror(errnum) : "");
 	}
 	return FANIN_ERR_JOIN_TIMEOUT;
@@ -237,12 +253,14 @@ fanin_member_join(struct fanin_member *member, enum fanin_join_until until, uint
 
 			if (hdr->type == FANIN_TYPE_JOIN_ACK)
 				status = ack_take(member, &control, error);
-			else if (hdr->type == FANIN_TYPE_REFUSED && hdr->count == FANIN_REASON_MEMBER_BUSY)
+			else if (hdr->type == FANIN_TYPE_REFUSED &&
+				 hdr->count == FANIN_REASON_MEMBER_BUSY)
 				refusal = hdr->count;
 			else if (hdr->type == FANIN_TYPE_REFUSED)
 				status = fanin_error_set(error, FANIN_ERR_JOIN_REFUSED,
-							 "the switch refused rank %u of job %u: %s", config->rank,
-							 config->job, fanin_reason_text(hdr->count));
+							 "the switch refused rank %u of job %u: %s",
+							 config->rank, config->job,
+							 fanin_reason_text(hdr->count));
 			if (status != FANIN_OK)
 				return status;
 		}
@@ -253,8 +271,8 @@ fanin_member_join(struct fanin_member *member, enum fanin_join_until until, uint
 		if (now_ns >= deadline_ns)
 			return join_time_out(member, timeout_ns, refusal, errnum, error);
 		if (config->interrupt != NULL && config->interrupt(config->interrupt_arg))
-			return fanin_error_set(error, FANIN_ERR_INTERRUPTED, "interrupted while joining job %u",
-					       config->job);
+			return fanin_error_set(error, FANIN_ERR_INTERRUPTED,
+					       "interrupted while joining job %u", config->job);
 		if (now_ns >= next_send_ns) {
 			int news = control_send(member, FANIN_TYPE_JOIN);
 

@@ -28,16 +28,16 @@ struct fanin_member {
 	struct fanin_member_config config;
 	uint32_t switch_ip_be;
 	uint32_t mtu;
-	int fd;                 /* connected to the switch; -1: not open */
+	int fd; /* connected to the switch; -1: not open */
 	uint64_t nonce;
 
 	/* From JOIN_ACK. */
 	bool acknowledged;
 	bool active;
 	uint32_t epoch;
-	uint64_t members;       /* who has joined */
+	uint64_t members; /* who has joined */
 	uint32_t group_be;
-	uint16_t window;        /* a power of two */
+	uint16_t window; /* a power of two */
 	uint16_t payload_bytes;
 	char handler[17];
 };
@@ -58,14 +58,15 @@ int fanin_member_open(struct fanin_member *member, const struct fanin_member_con
  * deadline_ns: on the clock of fanin_now_ns. error: on a timeout error->missing has the ranks that have not joined.
  * Returns FANIN_OK, FANIN_ERR_JOIN_REFUSED, FANIN_ERR_JOIN_TIMEOUT, FANIN_ERR_INTERRUPTED or FANIN_ERR_SYSTEM.
  */
-int fanin_member_join(struct fanin_member *member, enum fanin_join_until until, uint64_t deadline_ns,
-		      uint64_t timeout_ns, struct fanin_error *error);
+int fanin_member_join(struct fanin_member *member, enum fanin_join_until until,
+		      uint64_t deadline_ns, uint64_t timeout_ns, struct fanin_error *error);
 
 /*
  * Asks the interface and the network for the packets of the job's group, as long as the member is open.
  * Returns FANIN_OK or FANIN_ERR_SYSTEM.
  */
-int fanin_member_group_join(struct fanin_member *member, const struct fanin_route *route, struct fanin_error *error);
+int fanin_member_group_join(struct fanin_member *member, const struct fanin_route *route,
+			    struct fanin_error *error);
 
 /* Repeats LEAVE until it is confirmed, for a second at most. Returns FANIN_OK or FANIN_ERR_TIMEOUT. */
 int fanin_member_leave(struct fanin_member *member, struct fanin_error *error);

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 static int
-arguments_check(const void *send, const void *recv, size_t count, enum fanin_dtype dtype, enum fanin_op op,
-		struct fanin_error *error)
+arguments_check(const void *send, const void *recv, size_t count, enum fanin_dtype dtype,
+		enum fanin_op op, struct fanin_error *error)
 {
 	size_t element_bytes = fanin_dtype_size_of(dtype);
 
@@ -18,11 +18,12 @@ arguments_check(const void *send, const void *recv, size_t count, enum fanin_dty
 		return fanin_error_set(error, FANIN_ERR_INVALID, "%s is NULL, but count is %zu",
 				       send == NULL ? "send" : "recv", count);
 	if (count > SIZE_MAX / element_bytes)
-		return fanin_error_set(error, FANIN_ERR_INVALID, "%zu elements of %s exceed the address space", count,
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "%zu elements of %s exceed the address space", count,
 				       fanin_dtype_name_of(dtype));
 	if (!fanin_supports(dtype, op))
-		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED, "no kernel for %s of %s", fanin_op_name_of(op),
-				       fanin_dtype_name_of(dtype));
+		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED, "no kernel for %s of %s",
+				       fanin_op_name_of(op), fanin_dtype_name_of(dtype));
 	return FANIN_OK;
 }
 
@@ -38,8 +39,8 @@ request_free(struct fanin_request *request)
 }
 
 int
-fanin_iallreduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype, enum fanin_op op,
-		 fanin_comm *comm, fanin_request **req)
+fanin_iallreduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype,
+		 enum fanin_op op, fanin_comm *comm, fanin_request **req)
 {
 	struct fanin_request **link;
 	struct fanin_request *request;
@@ -66,7 +67,8 @@ fanin_iallreduce(const void *send, void *recv, size_t count, enum fanin_dtype dt
 	if (status != FANIN_OK) {
 		free(request);
 		if (status == FANIN_ERR_INVALID)
-			fanin_error_set(error, status, "%zu elements and what is posted already exceed 2^31 packets",
+			fanin_error_set(error, status,
+					"%zu elements and what is posted already exceed 2^31 packets",
 					count);
 		else
 			fanin_error_set(error, status, "%s", fanin_comm_error(comm));
@@ -104,7 +106,8 @@ fanin_wait(fanin_request **req)
 	fanin_error_clear(&ctx->error);
 	status = fanin_ctx_wait(ctx, *req);
 	if (status == FANIN_ERR_INTERRUPTED)
-		return fanin_error_set(&ctx->error, status, "interrupted while waiting for a collective");
+		return fanin_error_set(&ctx->error, status,
+				       "interrupted while waiting for a collective");
 	if (status != FANIN_OK) {
 		fanin_error_set(&ctx->error, status, "%s", fanin_comm_error((*req)->comm));
 		ctx->error.missing = fanin_comm_missing((*req)->comm);
@@ -115,8 +118,8 @@ fanin_wait(fanin_request **req)
 }
 
 int
-fanin_allreduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype, enum fanin_op op,
-		fanin_comm *comm)
+fanin_allreduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype,
+		enum fanin_op op, fanin_comm *comm)
 {
 	fanin_request *request;
 	int status;

@@ -7,7 +7,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/ethtool.h>
 #include <linux/rtnetlink.h>
+#include <linux/sockios.h>
 #include <net/if_arp.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,7 +27,8 @@ struct route_request {
 static void
 attribute_add(struct route_request *request, unsigned short type, const void *data, unsigned short len)
 {
-	struct rtattr *attribute = (struct rtattr *)((uint8_t *)request + NLMSG_ALIGN(request->header.nlmsg_len));
+	struct rtattr *attribute =
+		(struct rtattr *)((uint8_t *)request + NLMSG_ALIGN(request->header.nlmsg_len));
 
 	attribute->rta_type = type;
 	attribute->rta_len = RTA_LENGTH(len);
@@ -82,7 +85,8 @@ route_parse(const struct nlmsghdr *header, ssize_t len, struct fanin_route *rout
 		return -ENETUNREACH;
 
 	left = RTM_PAYLOAD(header);
-	for (attribute = RTM_RTA(message); RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
+	for (attribute = RTM_RTA(message); RTA_OK(attribute, left);
+	     attribute = RTA_NEXT(attribute, left)) {
 		switch (attribute->rta_type) {
 		case RTA_OIF:
 			memcpy(&route->ifindex, RTA_DATA(attribute), sizeof(route->ifindex));
@@ -98,6 +102,20 @@ route_parse(const struct nlmsghdr *header, ssize_t len, struct fanin_route *rout
 		}
 	}
 	return route->ifindex != 0 && route->local_ip_be != 0 ? 0 : -ENETUNREACH;
+}
+
+/* Receive queues in use; 1 if the driver doesn't tell. */
+static unsigned int
+rx_queues_query(int fd, const char *interface)
+{
+	struct ethtool_channels channels = { .cmd = ETHTOOL_GCHANNELS };
+	struct ifreq query = { 0 };
+
+	snprintf(query.ifr_name, sizeof(query.ifr_name), "%s", interface);
+	query.ifr_data = (char *)&channels;
+	if (ioctl(fd, SIOCETHTOOL, &query) < 0 || channels.rx_count + channels.combined_count == 0)
+		return 1;
+	return channels.rx_count + channels.combined_count;
 }
 
 static int
@@ -116,22 +134,25 @@ interface_query(struct fanin_route *route, struct fanin_error *error)
 
 	snprintf(query.ifr_name, sizeof(query.ifr_name), "%s", route->interface);
 	if (ioctl(fd, SIOCGIFMTU, &query) < 0) {
-		status = fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot read the MTU of %s: %s", route->interface,
-					 strerror(errno));
+		status = fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot read the MTU of %s: %s",
+					 route->interface, strerror(errno));
 		goto close_fd;
 	}
 	route->mtu = (uint32_t)query.ifr_mtu;
 	if (ioctl(fd, SIOCGIFHWADDR, &query) < 0) {
-		status = fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot read the MAC address of %s: %s",
-					 route->interface, strerror(errno));
+		status = fanin_error_set(error, FANIN_ERR_SYSTEM,
+					 "cannot read the MAC address of %s: %s", route->interface,
+					 strerror(errno));
 		goto close_fd;
 	}
 	if (query.ifr_hwaddr.sa_family != ARPHRD_ETHER)
-		status = fanin_error_set(error, FANIN_ERR_NO_ROUTE,
-					 "the switch is reached over %s, which is not an Ethernet interface",
-					 route->interface);
+		status = fanin_error_set(
+			error, FANIN_ERR_NO_ROUTE,
+			"the switch is reached over %s, which is not an Ethernet interface",
+			route->interface);
 	else
 		memcpy(route->local_mac, query.ifr_hwaddr.sa_data, sizeof(route->local_mac));
+	route->rx_queues = rx_queues_query(fd, route->interface);
 close_fd:
 	close(fd);
 	return status;
@@ -143,7 +164,8 @@ fanin_route_find(uint32_t switch_ip_be, const char *interface, struct fanin_rout
 {
 	struct fanin_route found = { .switch_ip_be = switch_ip_be, .next_hop_be = switch_ip_be };
 	struct route_request request = {
-		.header = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct rtmsg)), .nlmsg_type = RTM_GETROUTE,
+		.header = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct rtmsg)),
+			    .nlmsg_type = RTM_GETROUTE,
 			    .nlmsg_flags = NLM_F_REQUEST },
 		.message = { .rtm_family = AF_INET, .rtm_dst_len = 32 },
 	};
@@ -161,22 +183,23 @@ fanin_route_find(uint32_t switch_ip_be, const char *interface, struct fanin_rout
 		int ifindex = (int)if_nametoindex(interface);
 
 		if (ifindex == 0)
-			return fanin_error_set(error, FANIN_ERR_INVALID, "there is no interface named '%s'", interface);
+			return fanin_error_set(error, FANIN_ERR_INVALID,
+					       "there is no interface named '%s'", interface);
 		attribute_add(&request, RTA_OIF, &ifindex, sizeof(ifindex));
 	}
 
 	len = route_ask(&request, &answer, sizeof(answer));
 	if (len < 0)
-		return fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot ask the kernel for a route: %s",
-				       strerror((int)-len));
+		return fanin_error_set(error, FANIN_ERR_SYSTEM,
+				       "cannot ask the kernel for a route: %s", strerror((int)-len));
 	status = route_parse(&answer.header, len, &found);
 	if (status == -ELOOP)
-		return fanin_error_set(error, FANIN_ERR_NO_ROUTE, "%s is this host's own address, not the switch's",
-				       address);
+		return fanin_error_set(error, FANIN_ERR_NO_ROUTE,
+				       "%s is this host's own address, not the switch's", address);
 	if (status < 0)
-		return fanin_error_set(error, FANIN_ERR_NO_ROUTE, "no route to the switch %s%s%s: %s", address,
-				       interface == NULL ? "" : " over ", interface == NULL ? "" : interface,
-				       strerror(-status));
+		return fanin_error_set(error, FANIN_ERR_NO_ROUTE, "no route to the switch %s%s%s: %s",
+				       address, interface == NULL ? "" : " over ",
+				       interface == NULL ? "" : interface, strerror(-status));
 	status = interface_query(&found, error);
 	if (status == FANIN_OK)
 		*route = found;
@@ -205,7 +228,8 @@ fanin_route_resolve(const struct fanin_route *route, uint8_t *mac, struct fanin_
 	close(fd);
 	if (!known)
 		return fanin_error_set(error, FANIN_ERR_NO_ROUTE, "no MAC address of %s on %s: %s",
-				       ip_text(route->next_hop_be, address), route->interface, strerror(errnum));
+				       ip_text(route->next_hop_be, address), route->interface,
+				       strerror(errnum));
 	memcpy(mac, query.arp_ha.sa_data, 6);
 	return FANIN_OK;
 }

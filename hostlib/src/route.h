@@ -14,7 +14,8 @@
 struct fanin_route {
 	char interface[IF_NAMESIZE];
 	int ifindex;
-	uint32_t mtu;         /* bytes */
+	unsigned int rx_queues;
+	uint32_t mtu; /* bytes */
 	uint32_t switch_ip_be;
 	uint32_t local_ip_be;
 	uint32_t next_hop_be; /* a gateway's address, or the switch's own */

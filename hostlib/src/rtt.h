@@ -2,7 +2,8 @@
 /*
  * Round-trip time and retransmission timeout, after RFC 6298. A window full of blocks gives hundreds of samples per round
  * trip, which would wear the variance term down to nothing (RFC 7323, appendix G); so only the longest sample of each
- * round counts. Pure arithmetic.
+ * round counts. A peer that loses its core now and then is rare among quick rounds, but not gone: the longest recent
+ * sample is forgotten slowly. Pure arithmetic.
  */
 #ifndef FANIN_HOSTLIB_RTT_H
 #define FANIN_HOSTLIB_RTT_H
@@ -11,13 +12,17 @@
 
 #define FANIN_RTO_INITIAL_NS (20 * 1000000ull)
 #define FANIN_RTO_MIN_NS (2 * 1000000ull)
-#define FANIN_RTO_MAX_NS (500 * 1000000ull)
+#define FANIN_RTO_MAX_NS (500 * 1000000ull) /* with backoff */
+#define FANIN_RTO_ESTIMATE_MAX_NS                                                                  \
+	(50 * 1000000ull)       /* without: samples also hold the peers' own retransmissions */
+#define FANIN_RTT_PEAK_DECAY 64 /* rounds */
 
 struct fanin_rtt {
 	uint64_t smoothed_ns; /* 0: no sample yet */
 	uint64_t variance_ns;
+	uint64_t peak_ns; /* longest sample, fading */
 	uint64_t rto_ns;
-	uint64_t rto_max_ns;
+	uint64_t rto_max_ns; /* what backoff may reach */
 	uint64_t round_start_ns;
 	uint64_t round_max_ns; /* longest sample of this round */
 };
@@ -29,7 +34,10 @@ fanin_rtt_init(struct fanin_rtt *rtt, uint64_t rto_max_ns)
 	rtt->rto_ns = FANIN_RTO_INITIAL_NS < rto_max_ns ? FANIN_RTO_INITIAL_NS : rto_max_ns;
 }
 
-/* A block that was sent once, at sent_ns, has its result at now_ns. */
+/*
+ * A block that was sent once, at sent_ns, has its result at now_ns. Blocks that later ones have overtaken are no samples: a
+ * peer has lost those, and timeouts that grow with the peers' timeouts would never end growing.
+ */
 static inline void
 fanin_rtt_sample(struct fanin_rtt *rtt, uint64_t sent_ns, uint64_t now_ns)
 {
@@ -49,13 +57,21 @@ fanin_rtt_sample(struct fanin_rtt *rtt, uint64_t sent_ns, uint64_t now_ns)
 		rtt->smoothed_ns = sample_ns;
 		rtt->variance_ns = sample_ns / 2;
 	} else {
-		error_ns = sample_ns > rtt->smoothed_ns ? sample_ns - rtt->smoothed_ns : rtt->smoothed_ns - sample_ns;
+		error_ns = sample_ns > rtt->smoothed_ns ? sample_ns - rtt->smoothed_ns
+							: rtt->smoothed_ns - sample_ns;
 		rtt->variance_ns = (3 * rtt->variance_ns + error_ns) / 4;
 		rtt->smoothed_ns = (7 * rtt->smoothed_ns + sample_ns) / 8;
 	}
+	rtt->peak_ns -= rtt->peak_ns / FANIN_RTT_PEAK_DECAY;
+	if (sample_ns > rtt->peak_ns)
+		rtt->peak_ns = sample_ns;
 	rtt->rto_ns = rtt->smoothed_ns + 4 * rtt->variance_ns;
+	if (rtt->rto_ns < rtt->peak_ns)
+		rtt->rto_ns = rtt->peak_ns;
 	if (rtt->rto_ns < FANIN_RTO_MIN_NS)
 		rtt->rto_ns = FANIN_RTO_MIN_NS;
+	if (rtt->rto_ns > FANIN_RTO_ESTIMATE_MAX_NS)
+		rtt->rto_ns = FANIN_RTO_ESTIMATE_MAX_NS;
 	if (rtt->rto_ns > rtt->rto_max_ns)
 		rtt->rto_ns = rtt->rto_max_ns;
 }

@@ -39,7 +39,8 @@ refusal_append(char *refusals, size_t len, const char *name, const char *text)
 {
 	size_t used = strlen(refusals);
 
-	snprintf(refusals + used, len - used, "%s%.20s refused: %s", used == 0 ? "" : "; ", name, text);
+	snprintf(refusals + used, len - used, "%s%.20s refused: %s", used == 0 ? "" : "; ", name,
+		 text);
 }
 
 int
@@ -52,10 +53,11 @@ fanin_transport_open(const struct fanin_transport_config *config, const char *na
 	int status = FANIN_ERR_INVALID;
 
 	if (config->frame_len > FANIN_ETH_LEN + config->mtu)
-		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
-				       "the job's packets need an MTU of %u, but that of %s is %u: raise it or create "
-				       "the job with fewer payload bytes",
-				       config->frame_len - FANIN_ETH_LEN, config->interface, config->mtu);
+		return fanin_error_set(
+			error, FANIN_ERR_TRANSPORT,
+			"the job's packets need an MTU of %u, but that of %s is %u: raise it or create "
+			"the job with fewer payload bytes",
+			config->frame_len - FANIN_ETH_LEN, config->interface, config->mtu);
 
 	for (size_t i = 0; i < N_TRANSPORTS; i++) {
 		if (!automatic && strcmp(name, transports[i].name) != 0)
@@ -70,9 +72,10 @@ fanin_transport_open(const struct fanin_transport_config *config, const char *na
 			fanin_log_line(config->log, FANIN_LOG_INFO, "transport: %s", reason);
 			return FANIN_OK;
 		}
-		fanin_log_line(config->log, FANIN_LOG_INFO, "transport %s refused: %s", transports[i].name,
-			       found.text);
+		fanin_log_line(config->log, FANIN_LOG_INFO, "transport %s refused: %s",
+			       transports[i].name, found.text);
 		refusal_append(refusals, sizeof(refusals), transports[i].name, found.text);
 	}
-	return fanin_error_set(error, status, "%s", refusals[0] == '\0' ? "unknown transport" : refusals);
+	return fanin_error_set(error, status, "%s",
+			       refusals[0] == '\0' ? "unknown transport" : refusals);
 }

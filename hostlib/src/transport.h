@@ -38,8 +38,10 @@ struct fanin_transport_ops {
 	int (*tx_flush)(struct fanin_transport *transport);
 
 	/* At most max frames; returns their number. Every one of them must be released before the next call. */
-	unsigned int (*rx_burst)(struct fanin_transport *transport, struct fanin_frame *frames, unsigned int max);
-	void (*rx_release)(struct fanin_transport *transport, const struct fanin_frame *frames, unsigned int n);
+	unsigned int (*rx_burst)(struct fanin_transport *transport, struct fanin_frame *frames,
+				 unsigned int max);
+	void (*rx_release)(struct fanin_transport *transport, const struct fanin_frame *frames,
+			   unsigned int n);
 
 	/* Fills in what poll() has to wait for; returns how many of the FANIN_TRANSPORT_MAX_FDS places are used. */
 	unsigned int (*poll_fds)(struct fanin_transport *transport, struct pollfd *fds);
@@ -57,6 +59,7 @@ struct fanin_transport {
 struct fanin_transport_config {
 	const char *interface;
 	int ifindex;
+	unsigned int rx_queues; /* of the interface */
 	uint32_t local_ip_be;
 	uint32_t mtu;
 	uint32_t job;
@@ -82,9 +85,9 @@ bool fanin_transport_known(const char *name);
  * The transports. Return FANIN_OK with the transport's reason filled in, or a negative status with what was found in
  * `error`.
  */
-int fanin_af_xdp_open(const struct fanin_transport_config *config, struct fanin_transport **transport,
-		      struct fanin_error *error);
-int fanin_af_packet_open(const struct fanin_transport_config *config, struct fanin_transport **transport,
-			 struct fanin_error *error);
+int fanin_af_xdp_open(const struct fanin_transport_config *config,
+		      struct fanin_transport **transport, struct fanin_error *error);
+int fanin_af_packet_open(const struct fanin_transport_config *config,
+			 struct fanin_transport **transport, struct fanin_error *error);
 
 #endif

@@ -50,8 +50,9 @@ fanin_filter(struct xdp_md *ctx)
 
 	if ((const void *)(frame + 1) > end)
 		return XDP_PASS;
-	if (frame->eth.h_proto != bpf_htons(ETH_P_IP) || frame->ip.version != 4 || frame->ip.ihl != 5 ||
-	    frame->ip.protocol != IPPROTO_UDP || (frame->ip.frag_off & bpf_htons(FRAGMENT_MASK)) != 0)
+	if (frame->eth.h_proto != bpf_htons(ETH_P_IP) || frame->ip.version != 4 ||
+	    frame->ip.ihl != 5 || frame->ip.protocol != IPPROTO_UDP ||
+	    (frame->ip.frag_off & bpf_htons(FRAGMENT_MASK)) != 0)
 		return XDP_PASS;
 	if (frame->udp.dest != bpf_htons(fanin_udp_port) || frame->fanin.job != fanin_job)
 		return XDP_PASS;

@@ -27,7 +27,8 @@ static int __attribute__((format(printf, 2, 0)))
 libbpf_line(enum libbpf_print_level level, const char *format, va_list args)
 {
 	if (libbpf_log != NULL)
-		fanin_log_va(libbpf_log, level == LIBBPF_WARN ? FANIN_LOG_WARNING : FANIN_LOG_DEBUG, format, args);
+		fanin_log_va(libbpf_log, level == LIBBPF_WARN ? FANIN_LOG_WARNING : FANIN_LOG_DEBUG,
+			     format, args);
 	return 0;
 }
 
@@ -41,7 +42,8 @@ constants_set(struct bpf_object *object, const struct fanin_transport_config *co
 	} constants = { config->udp_port, config->job };
 	struct bpf_map *map;
 
-	bpf_object__for_each_map(map, object) {
+	bpf_object__for_each_map(map, object)
+	{
 		if (strstr(bpf_map__name(map), ".rodata") != NULL)
 			return bpf_map__set_initial_value(map, &constants, sizeof(constants));
 	}
@@ -55,14 +57,15 @@ program_load(const struct fanin_transport_config *config, struct fanin_xdp_progr
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "fanin");
 	int status;
 
-	program->object = bpf_object__open_mem(fanin_xdp_filter_object, sizeof(fanin_xdp_filter_object), &opts);
+	program->object = bpf_object__open_mem(fanin_xdp_filter_object,
+					       sizeof(fanin_xdp_filter_object), &opts);
 	if (program->object == NULL)
 		return fanin_error_set(error, fanin_status_from_errno(errno, FANIN_ERR_TRANSPORT),
 				       "cannot open the XDP program: %s", strerror(errno));
 	status = constants_set(program->object, config);
 	if (status < 0)
-		return fanin_error_set(error, FANIN_ERR_TRANSPORT, "cannot configure the XDP program: %s",
-				       strerror(-status));
+		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
+				       "cannot configure the XDP program: %s", strerror(-status));
 	status = bpf_object__load(program->object);
 	if (status == -EPERM || status == -EACCES)
 		return fanin_error_set(error, FANIN_ERR_PERMISSION,
@@ -85,8 +88,10 @@ program_attach(const struct fanin_transport_config *config, struct fanin_xdp_pro
 	int fd = bpf_program__fd(bpf_object__find_program_by_name(program->object, "fanin_filter"));
 
 	if (bpf_xdp_query(config->ifindex, 0, &query) == 0 && query.attach_mode != XDP_ATTACHED_NONE)
-		return fanin_error_set(error, FANIN_ERR_TRANSPORT, "another XDP program (id %u) is attached to %s",
-				       query.prog_id != 0 ? query.prog_id : query.drv_prog_id, config->interface);
+		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
+				       "another XDP program (id %u) is attached to %s",
+				       query.prog_id != 0 ? query.prog_id : query.drv_prog_id,
+				       config->interface);
 
 	program->native = true;
 	program->link_fd = bpf_link_create(fd, config->ifindex, BPF_XDP, &native);
@@ -99,13 +104,13 @@ program_attach(const struct fanin_transport_config *config, struct fanin_xdp_pro
 	if (program->link_fd >= 0)
 		return FANIN_OK;
 	return fanin_error_set(error, fanin_status_from_errno(errno, FANIN_ERR_TRANSPORT),
-			       "cannot attach the XDP program to %s: native: %s, generic: %s", config->interface,
-			       program->native_error, strerror(errno));
+			       "cannot attach the XDP program to %s: native: %s, generic: %s",
+			       config->interface, program->native_error, strerror(errno));
 }
 
 int
-fanin_xdp_program_open(const struct fanin_transport_config *config, struct fanin_xdp_program *program,
-		       struct fanin_error *error)
+fanin_xdp_program_open(const struct fanin_transport_config *config,
+		       struct fanin_xdp_program *program, struct fanin_error *error)
 {
 	struct fanin_xdp_program opened = { .link_fd = -1, .map_fd = -1 };
 	libbpf_print_fn_t previous;

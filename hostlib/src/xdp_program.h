@@ -14,10 +14,10 @@ struct bpf_object;
 
 struct fanin_xdp_program {
 	struct bpf_object *object;
-	int link_fd;                /* -1: not attached */
-	int map_fd;                 /* XSKMAP by receive queue */
-	bool native;                /* in the driver, not the generic path */
-	char native_error[64];      /* why not, if so */
+	int link_fd;           /* -1: not attached */
+	int map_fd;            /* XSKMAP by receive queue */
+	bool native;           /* in the driver, not the generic path */
+	char native_error[64]; /* why not, if so */
 };
 
 /*
@@ -26,8 +26,8 @@ struct fanin_xdp_program {
  * program: set on success only; end with fanin_xdp_program_close. Returns FANIN_OK, FANIN_ERR_TRANSPORT,
  * FANIN_ERR_PERMISSION or FANIN_ERR_NO_MEMORY. Thread-safe: libbpf's messages, which are global, are serialised.
  */
-int fanin_xdp_program_open(const struct fanin_transport_config *config, struct fanin_xdp_program *program,
-			   struct fanin_error *error);
+int fanin_xdp_program_open(const struct fanin_transport_config *config,
+			   struct fanin_xdp_program *program, struct fanin_error *error);
 
 /* Detaches and unloads. */
 void fanin_xdp_program_close(struct fanin_xdp_program *program);

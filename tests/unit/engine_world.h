@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A world for tests of the engine: all ranks of a job in one process, on links made of memory, around a switch that adds up
+ * i32. Links lose, duplicate and reorder as a seeded generator says, and the clock only moves when a test moves it. For
+ * one test file to include.
+ */
+#ifndef FANIN_TESTS_UNIT_ENGINE_WORLD_H
+#define FANIN_TESTS_UNIT_ENGINE_WORLD_H
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hostlib/src/engine.h"
+#include "tests/unit/random.h"
+
+#define MAX_RANKS 16
+#define WINDOW 64
+#define PAYLOAD 64
+#define ELEMENTS (PAYLOAD / 4)
+#define FRAME_LEN (FANIN_PAYLOAD_OFFSET + PAYLOAD)
+#define QUEUE_LEN 1024
+#define JOB 7
+#define EPOCH 3u
+#define KEY 0xfeedu
+#define STEP_NS 50000
+#define TIMEOUT_NS (5 * 1000000000ull)
+
+struct packet {
+	uint32_t len;
+	uint8_t data[FRAME_LEN];
+};
+
+struct world;
+
+/* One rank's link: what it builds goes to the switch at once, what the switch sends waits here. */
+struct link {
+	struct fanin_transport transport;
+	struct world *world;
+	uint16_t rank;
+	uint8_t building[FRAME_LEN];
+	struct packet queue[QUEUE_LEN];
+	uint32_t head;
+	uint32_t tail;
+	uint32_t first_sent; /* block of the first contribution */
+	uint32_t sent;
+	bool full; /* takes nothing */
+};
+
+struct slot {
+	bool used;
+	bool done;
+	uint32_t block;
+	uint64_t members;
+	uint8_t op;
+	uint16_t count;
+	uint32_t acc[ELEMENTS];
+};
+
+struct world {
+	uint64_t now_ns;
+	uint16_t n_ranks;
+	bool silent;        /* the switch takes everything and answers nothing */
+	uint32_t drop_next; /* contributions to be lost, before any chance */
+	double loss, duplication, reordering;
+	struct random random;
+	struct slot slots[2 * WINDOW];
+	struct link links[MAX_RANKS];
+	struct fanin_engine *engines[MAX_RANKS];
+};
+
+/* ---------------------------------------------------------------- switch */
+
+static void
+link_deliver(struct link *link, const struct fanin_headers *headers, const void *payload,
+	     uint32_t payload_len)
+{
+	struct world *world = link->world;
+	struct packet *packet;
+
+	if (random_chance(&world->random, world->loss))
+		return;
+	for (int copies = random_chance(&world->random, world->duplication) ? 2 : 1; copies > 0;
+	     copies--) {
+		ck_assert_uint_lt(link->tail - link->head, QUEUE_LEN);
+		packet = &link->queue[link->tail % QUEUE_LEN];
+		packet->len = FANIN_PAYLOAD_OFFSET + payload_len;
+		memcpy(packet->data, headers, FANIN_PAYLOAD_OFFSET);
+		if (payload_len != 0)
+			memcpy(packet->data + FANIN_PAYLOAD_OFFSET, payload, payload_len);
+		if (link->tail != link->head && random_chance(&world->random, world->reordering)) {
+			struct packet *before = &link->queue[(link->tail - 1) % QUEUE_LEN];
+			struct packet swapped = *before;
+
+			*before = *packet;
+			*packet = swapped;
+		}
+		link->tail++;
+	}
+}
+
+static void
+answer_make(struct fanin_headers *headers, enum fanin_type type, uint32_t block, uint32_t payload_len)
+{
+	const struct fanin_flow flow = { .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT };
+
+	fanin_wire_encode_l4(headers, &flow, payload_len);
+	fanin_wire_encode_header(&headers->fanin, type, JOB, EPOCH, KEY);
+	headers->fanin.block = block;
+}
+
+static void
+refuse(struct link *link, uint32_t block, enum fanin_reason reason)
+{
+	struct fanin_headers headers;
+
+	answer_make(&headers, FANIN_TYPE_REFUSED, block, 0);
+	headers.fanin.count = (uint16_t)reason;
+	link_deliver(link, &headers, NULL, 0);
+}
+
+static void
+result_make(const struct world *world, const struct slot *slot, struct fanin_headers *headers)
+{
+	answer_make(headers, FANIN_TYPE_RESULT, slot->block, slot->count * 4u);
+	headers->fanin.contributions = world->n_ranks;
+	headers->fanin.dtype = FANIN_WIRE_I32;
+	headers->fanin.op = slot->op;
+	headers->fanin.count = slot->count;
+}
+
+/* A contribution for a slot's block that its rank has not made before. */
+static void
+slot_add(struct world *world, struct slot *slot, struct link *link,
+	 const struct fanin_headers *headers)
+{
+	const struct fanin_hdr *hdr = &headers->fanin;
+	uint32_t elements[ELEMENTS];
+	struct fanin_headers result;
+
+	if (slot->members == 0) {
+		slot->op = hdr->op;
+		slot->count = hdr->count;
+		memset(slot->acc, 0, sizeof(slot->acc));
+	} else if (slot->op != hdr->op || slot->count != hdr->count) {
+		refuse(link, hdr->block, FANIN_REASON_MISMATCH);
+		return;
+	}
+	memcpy(elements, headers + 1, hdr->count * 4u);
+	for (uint32_t i = 0; i < hdr->count; i++)
+		slot->acc[i] += elements[i];
+	slot->members |= 1ull << link->rank;
+	if (__builtin_popcountll(slot->members) < world->n_ranks)
+		return;
+	slot->done = true;
+	result_make(world, slot, &result);
+	for (uint16_t i = 0; i < world->n_ranks; i++)
+		link_deliver(&world->links[i], &result, slot->acc, slot->count * 4u);
+}
+
+static void
+switch_receive(struct world *world, struct link *link, const struct fanin_headers *headers,
+	       uint32_t len)
+{
+	const struct fanin_hdr *hdr = &headers->fanin;
+	struct slot *slot = &world->slots[hdr->block % (2 * WINDOW)];
+	struct fanin_headers answer;
+
+	ck_assert_int_eq(fanin_wire_validate(headers, len), FANIN_REASON_NONE);
+	ck_assert_uint_eq(hdr->rank, link->rank);
+	ck_assert_uint_eq(hdr->contributions, 1);
+	if (world->silent)
+		return;
+	if (!slot->used || fanin_block_before(slot->block, hdr->block)) {
+		/* The reliability contract: a slot is only reused once nobody needs it. */
+		ck_assert(!slot->used || slot->done);
+		*slot = (struct slot){ .used = true, .block = hdr->block };
+	}
+	if (slot->block != hdr->block) {
+		refuse(link, hdr->block, FANIN_REASON_BLOCK_STALE);
+	} else if ((slot->members >> link->rank & 1) == 0) {
+		slot_add(world, slot, link, headers);
+	} else if (slot->done) {
+		result_make(world, slot, &answer);
+		answer.fanin.flags = FANIN_FLAG_REPEAT;
+		link_deliver(link, &answer, slot->acc, slot->count * 4u);
+	} else {
+		answer_make(&answer, FANIN_TYPE_PENDING, hdr->block, 0);
+		answer.fanin.members = slot->members;
+		link_deliver(link, &answer, NULL, 0);
+	}
+}
+
+/* ------------------------------------------------------------- transport */
+
+static void *
+link_reserve(struct fanin_transport *transport, uint32_t len)
+{
+	struct link *link = (struct link *)transport;
+
+	ck_assert_uint_le(len, FRAME_LEN);
+	return link->full ? NULL : link->building;
+}
+
+static void
+link_commit(struct fanin_transport *transport, uint32_t len)
+{
+	struct link *link = (struct link *)transport;
+	struct world *world = link->world;
+	struct fanin_headers *headers = (struct fanin_headers *)link->building;
+
+	if (link->sent++ == 0)
+		link->first_sent = headers->fanin.block;
+	if (world->drop_next != 0) {
+		world->drop_next--;
+		return;
+	}
+	if (random_chance(&world->random, world->loss))
+		return;
+	switch_receive(world, link, headers, len);
+	if (random_chance(&world->random, world->duplication))
+		switch_receive(world, link, headers, len);
+}
+
+static int
+link_flush(struct fanin_transport *transport)
+{
+	(void)transport;
+	return 0;
+}
+
+static unsigned int
+link_burst(struct fanin_transport *transport, struct fanin_frame *frames, unsigned int max)
+{
+	struct link *link = (struct link *)transport;
+	unsigned int n = 0;
+
+	while (n < max && link->head != link->tail) {
+		struct packet *packet = &link->queue[link->head++ % QUEUE_LEN];
+
+		frames[n].data = packet->data;
+		frames[n++].len = packet->len;
+	}
+	return n;
+}
+
+static void
+link_release(struct fanin_transport *transport, const struct fanin_frame *frames, unsigned int n)
+{
+	(void)transport;
+	(void)frames;
+	(void)n;
+}
+
+static const struct fanin_transport_ops link_ops = {
+	.name = "memory",
+	.tx_reserve = link_reserve,
+	.tx_commit = link_commit,
+	.tx_flush = link_flush,
+	.rx_burst = link_burst,
+	.rx_release = link_release,
+};
+
+/* ----------------------------------------------------------------- world */
+
+static uint64_t
+world_now(void *arg)
+{
+	return ((struct world *)arg)->now_ns;
+}
+
+static struct world *
+world_create_at(uint16_t n_ranks, uint16_t window, uint32_t first_block)
+{
+	struct world *world = calloc(1, sizeof(*world));
+
+	ck_assert_ptr_nonnull(world);
+	world->n_ranks = n_ranks;
+	world->now_ns = 1000000000;
+	world->random = random_seed(1);
+	for (uint16_t i = 0; i < n_ranks; i++) {
+		const struct fanin_engine_config config = {
+			.flow = { .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT },
+			.key = KEY,
+			.timeout_ns = TIMEOUT_NS,
+			.job = JOB,
+			.epoch = EPOCH,
+			.first_block = first_block,
+			.rank = i,
+			.size = n_ranks,
+			.window = window,
+			.payload_bytes = PAYLOAD,
+			.stagger = true,
+			.now_ns = world_now,
+			.now_arg = world,
+		};
+
+		world->links[i].transport.ops = &link_ops;
+		world->links[i].world = world;
+		world->links[i].rank = i;
+		ck_assert_int_eq(fanin_engine_create(&config, &world->links[i].transport,
+						     &world->engines[i]),
+				 0);
+	}
+	return world;
+}
+
+static struct world *
+world_create(uint16_t n_ranks)
+{
+	return world_create_at(n_ranks, WINDOW, 0);
+}
+
+static void
+world_destroy(struct world *world)
+{
+	for (uint16_t i = 0; i < world->n_ranks; i++)
+		fanin_engine_destroy(world->engines[i]);
+	free(world);
+}
+
+static void
+world_step(struct world *world)
+{
+	world->now_ns += STEP_NS;
+	for (uint16_t i = 0; i < world->n_ranks; i++)
+		fanin_engine_poll(world->engines[i]);
+}
+
+static uint64_t
+retransmits(const struct world *world)
+{
+	uint64_t sum = 0;
+
+	for (uint16_t i = 0; i < world->n_ranks; i++)
+		sum += fanin_engine_stats(world->engines[i])->retransmits;
+	return sum;
+}
+
+/* An allreduce that every rank takes part in: rank r sends (r + 1) * (tag + i) at index i. */
+struct collective {
+	uint32_t count;
+	uint32_t tag;
+	uint32_t *send[MAX_RANKS];
+	uint32_t *recv[MAX_RANKS];
+	struct fanin_request requests[MAX_RANKS];
+};
+
+static void
+collective_prepare(struct collective *collective, uint32_t count, uint32_t tag)
+{
+	*collective = (struct collective){ .count = count, .tag = tag };
+}
+
+static void
+collective_post(struct collective *collective, struct world *world, uint16_t rank, bool in_place)
+{
+	struct fanin_request *request = &collective->requests[rank];
+	uint32_t *send = calloc(collective->count + 1, sizeof(*send));
+	uint32_t *recv = in_place ? send : calloc(collective->count + 1, sizeof(*recv));
+
+	for (uint32_t i = 0; i < collective->count; i++)
+		send[i] = (rank + 1u) * (collective->tag + i);
+	recv[collective->count] = 0xdeadbeef;
+	collective->send[rank] = send;
+	collective->recv[rank] = recv;
+	*request = (struct fanin_request){
+		.send = (const uint8_t *)send,
+		.recv = (uint8_t *)recv,
+		.dtype = FANIN_WIRE_I32,
+		.op = FANIN_WIRE_SUM,
+	};
+	ck_assert_int_eq(fanin_engine_post(world->engines[rank], request, collective->count),
+			 FANIN_OK);
+}
+
+static void
+collective_post_all(struct collective *collective, struct world *world, bool in_place)
+{
+	for (uint16_t i = 0; i < world->n_ranks; i++)
+		collective_post(collective, world, i, in_place);
+}
+
+static bool
+collective_done(const struct collective *collective, const struct world *world)
+{
+	for (uint16_t i = 0; i < world->n_ranks; i++) {
+		if (collective->requests[i].status == FANIN_IN_PROGRESS)
+			return false;
+	}
+	return true;
+}
+
+/* Steps until it is done, for at most as long as the engines' timeout allows without progress. */
+static void
+collective_run(const struct collective *collective, struct world *world)
+{
+	for (uint64_t step = 0; !collective_done(collective, world); step++) {
+		ck_assert_uint_lt(step, 100 * TIMEOUT_NS / STEP_NS);
+		world_step(world);
+	}
+}
+
+static void
+collective_free(struct collective *collective, const struct world *world)
+{
+	for (uint16_t i = 0; i < world->n_ranks; i++) {
+		if (collective->recv[i] != collective->send[i])
+			free(collective->recv[i]);
+		free(collective->send[i]);
+	}
+}
+
+static void
+collective_expect(struct collective *collective, const struct world *world)
+{
+	uint32_t factor = world->n_ranks * (world->n_ranks + 1u) / 2;
+
+	for (uint16_t rank = 0; rank < world->n_ranks; rank++) {
+		ck_assert_int_eq(collective->requests[rank].status, FANIN_OK);
+		ck_assert_uint_eq(collective->requests[rank].done_bytes, collective->count * 4ull);
+		for (uint32_t i = 0; i < collective->count; i++)
+			ck_assert_uint_eq(collective->recv[rank][i], factor * (collective->tag + i));
+		ck_assert_uint_eq(collective->recv[rank][collective->count], 0xdeadbeef);
+	}
+	collective_free(collective, world);
+}
+
+static void
+allreduce_expect(struct world *world, uint32_t count, uint32_t tag, bool in_place)
+{
+	struct collective collective;
+
+	collective_prepare(&collective, count, tag);
+	collective_post_all(&collective, world, in_place);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+}
+
+#endif

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The host library's window protocol (hostlib/src/engine.h) on the small world of engine_world.h: exact results under
+ * faults, what is sent again and what is not, and errors that say who is missing.
+ */
+#include "tests/unit/engine_world.h"
+#include "tests/unit/suites.h"
+
+static const uint16_t sizes[] = { 1, 2, 3, 8, 11, 16 };
+static const uint32_t counts[] = {
+	0, 1, ELEMENTS - 1, ELEMENTS, ELEMENTS + 1, 1000, 5 * WINDOW *ELEMENTS
+};
+
+#define N_SIZES ((int)(sizeof(sizes) / sizeof(sizes[0])))
+#define N_COUNTS (sizeof(counts) / sizeof(counts[0]))
+
+START_TEST(every_rank_gets_the_sum_of_all)
+{
+	struct world *world = world_create(sizes[_i]);
+
+	for (uint32_t i = 0; i < N_COUNTS; i++)
+		allreduce_expect(world, counts[i], i, false);
+	ck_assert_uint_eq(retransmits(world), 0);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(results_are_exact_under_loss_duplication_and_reordering)
+{
+	struct world *world = world_create(sizes[_i % N_SIZES]);
+
+	world->random = random_seed((uint64_t)_i);
+	world->loss = 0.1;
+	world->duplication = 0.1;
+	world->reordering = 0.2;
+	for (uint32_t i = 0; i < N_COUNTS; i++)
+		allreduce_expect(world, counts[i], i, (i & 1) != 0);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(send_and_receive_buffer_may_be_the_same)
+{
+	struct world *world = world_create(3);
+
+	world->loss = 0.2;
+	allreduce_expect(world, 1003, 5, true);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(block_numbers_wrap_around)
+{
+	struct world *world = world_create_at(3, WINDOW, UINT32_MAX - 20);
+
+	world->loss = 0.1;
+	world->duplication = 0.1;
+	for (uint32_t i = 0; i < N_COUNTS; i++)
+		allreduce_expect(world, counts[i], i, false);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(several_requests_may_be_outstanding)
+{
+	struct world *world = world_create(3);
+	struct collective collectives[20];
+
+	world->loss = 0.05;
+	for (uint32_t i = 0; i < 20; i++) {
+		collective_prepare(&collectives[i], i % 7 * 100 + i, i);
+		/* Ranks post at different times, but all in the same order. */
+		for (uint16_t rank = 0; rank < 3; rank++) {
+			collective_post(&collectives[i], world, rank, false);
+			world_step(world);
+		}
+	}
+	for (uint32_t i = 20; i-- > 0;)
+		collective_run(&collectives[i], world);
+	for (uint32_t i = 0; i < 20; i++)
+		collective_expect(&collectives[i], world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(a_host_may_have_fewer_lanes_than_the_switch)
+{
+	struct world *world = world_create_at(4, WINDOW / 8, 0);
+
+	world->loss = 0.1;
+	allreduce_expect(world, 1000, 1, false);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(an_empty_allreduce_waits_for_every_rank)
+{
+	struct world *world = world_create(2);
+	struct collective collective;
+
+	collective_prepare(&collective, 0, 0);
+	collective_post(&collective, world, 0, false);
+	for (int i = 0; i < 1000; i++)
+		world_step(world);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
+	collective_post(&collective, world, 1, false);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(ranks_begin_at_their_share_of_the_window)
+{
+	struct world *world = world_create(4);
+
+	allreduce_expect(world, 100 * ELEMENTS, 0, false);
+	for (uint16_t rank = 0; rank < 4; rank++)
+		ck_assert_uint_eq(world->links[rank].first_sent, rank * WINDOW / 4u);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(no_more_than_a_window_is_in_flight)
+{
+	struct world *world = world_create(2);
+	struct collective collective;
+
+	collective_prepare(&collective, 100 * ELEMENTS, 0);
+	collective_post(&collective, world, 0, false);
+	world_step(world);
+	ck_assert_uint_eq(world->links[0].sent, WINDOW);
+	collective_post(&collective, world, 1, false);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(only_lost_contributions_are_sent_again)
+{
+	struct world *world = world_create(1);
+
+	allreduce_expect(world, 100 * ELEMENTS, 0, false);
+	world->drop_next = 3;
+	allreduce_expect(world, 100 * ELEMENTS, 1, false);
+	ck_assert_uint_eq(retransmits(world), 3);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(a_whole_lost_window_is_recovered)
+{
+	struct world *world = world_create(2);
+
+	world->drop_next = 2 * WINDOW;
+	allreduce_expect(world, 100 * ELEMENTS, 0, false);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(a_slow_peer_costs_probes_not_windows)
+{
+	struct world *world = world_create(2);
+	struct collective collective;
+
+	allreduce_expect(world, 100 * ELEMENTS, 0, false);
+	collective_prepare(&collective, 100 * ELEMENTS, 1);
+	collective_post(&collective, world, 0, false);
+	/* A second passes before the peer comes. */
+	for (int i = 0; i < 20000; i++)
+		world_step(world);
+	ck_assert_uint_lt(retransmits(world), WINDOW);
+	collective_post(&collective, world, 1, false);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	ck_assert_uint_lt(retransmits(world), WINDOW);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(results_in_the_ring_are_read_before_anything_is_sent_again)
+{
+	struct world *world = world_create(2);
+	struct collective collective;
+
+	for (uint32_t i = 0; i < 10; i++)
+		allreduce_expect(world, WINDOW * ELEMENTS, i, false);
+	collective_prepare(&collective, WINDOW * ELEMENTS, 10);
+	collective_post_all(&collective, world, false);
+	fanin_engine_poll(world->engines[0]);
+	fanin_engine_poll(world->engines[1]);
+	/* Rank 0 loses its core for longer than any timeout that it has learnt. */
+	world->now_ns += 30 * 1000000;
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	ck_assert_uint_eq(retransmits(world), 0);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(timeouts_do_not_grow_with_the_peers_timeouts)
+{
+	struct world *world = world_create(8);
+	uint64_t start_ns = world->now_ns;
+
+	world->loss = 0.01;
+	allreduce_expect(world, 200 * WINDOW * ELEMENTS, 0, false);
+	/* 0.2 s if they don't, three times as much if they do. */
+	ck_assert_uint_lt(world->now_ns - start_ns, 400 * 1000000ull);
+	world_destroy(world);
+}
+END_TEST
+
+/* Steps until rank 0's engine fails; returns after how many seconds that was. */
+static double
+seconds_to_failure(struct world *world)
+{
+	uint64_t start_ns = world->now_ns;
+	int status = 0;
+
+	while (status >= 0) {
+		ck_assert_uint_lt(world->now_ns - start_ns, 2 * TIMEOUT_NS);
+		world->now_ns += STEP_NS;
+		for (uint16_t i = world->n_ranks; i-- > 0;)
+			status = fanin_engine_poll(world->engines[i]);
+	}
+	return (double)(world->now_ns - start_ns) / 1e9;
+}
+
+START_TEST(a_timeout_names_the_missing_rank)
+{
+	struct world *world = world_create(4);
+	struct collective collective;
+	double seconds;
+
+	collective_prepare(&collective, 100, 0);
+	collective_post(&collective, world, 0, false);
+	collective_post(&collective, world, 1, false);
+	collective_post(&collective, world, 3, false);
+	seconds = seconds_to_failure(world);
+	ck_assert_double_ge(seconds, 4.9);
+	ck_assert_double_le(seconds, 5.1);
+	for (uint16_t rank = 0; rank < 4; rank += rank == 1 ? 2 : 1) {
+		ck_assert_int_eq(collective.requests[rank].status, FANIN_ERR_TIMEOUT);
+		ck_assert_str_eq(fanin_engine_error(world->engines[rank])->text,
+				 "no result for 5.0 s: block 0 waits for rank 2 (of 4)");
+		ck_assert_uint_eq(fanin_engine_missing(world->engines[rank]), 1 << 2);
+	}
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(a_timeout_tells_that_the_switch_is_silent)
+{
+	struct world *world = world_create(1);
+	struct collective collective;
+
+	world->silent = true;
+	collective_prepare(&collective, 100, 0);
+	collective_post(&collective, world, 0, false);
+	seconds_to_failure(world);
+	ck_assert_ptr_nonnull(
+		strstr(fanin_engine_error(world->engines[0])->text, "the switch does not answer"));
+	ck_assert_uint_eq(fanin_engine_missing(world->engines[0]), 0);
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(a_timeout_tells_that_nothing_could_be_sent)
+{
+	struct world *world = world_create(1);
+	struct collective collective;
+
+	world->links[0].full = true;
+	collective_prepare(&collective, 100, 0);
+	collective_post(&collective, world, 0, false);
+	seconds_to_failure(world);
+	ck_assert_ptr_nonnull(
+		strstr(fanin_engine_error(world->engines[0])->text, "could not be sent"));
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(a_failed_engine_takes_no_more_requests)
+{
+	struct fanin_request request = { .dtype = FANIN_WIRE_I32, .op = FANIN_WIRE_SUM };
+	struct world *world = world_create(1);
+	struct collective collectives[2];
+
+	world->silent = true;
+	for (uint32_t i = 0; i < 2; i++) {
+		collective_prepare(&collectives[i], 10, 0);
+		collective_post(&collectives[i], world, 0, false);
+	}
+	seconds_to_failure(world);
+	ck_assert_int_eq(collectives[0].requests[0].status, FANIN_ERR_TIMEOUT);
+	ck_assert_int_eq(collectives[1].requests[0].status, FANIN_ERR_TIMEOUT);
+	ck_assert_int_eq(fanin_engine_post(world->engines[0], &request, 0), FANIN_ERR_TIMEOUT);
+	collective_free(&collectives[0], world);
+	collective_free(&collectives[1], world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(the_callers_absence_is_no_timeout)
+{
+	struct world *world = world_create(2);
+	struct collective collective;
+
+	collective_prepare(&collective, 1000, 0);
+	collective_post(&collective, world, 0, false);
+	world_step(world);
+	world->now_ns += 12 * TIMEOUT_NS;
+	world_step(world);
+	collective_post(&collective, world, 1, false);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(ranks_that_disagree_are_told_so)
+{
+	struct world *world = world_create(2);
+	struct collective collectives[2];
+
+	collective_prepare(&collectives[0], 10, 0);
+	collective_prepare(&collectives[1], 11, 0);
+	collective_post(&collectives[0], world, 0, false);
+	world_step(world);
+	collective_post(&collectives[1], world, 1, false);
+	world_step(world);
+	world_step(world);
+	ck_assert_int_eq(collectives[1].requests[1].status, FANIN_ERR_REFUSED);
+	ck_assert_str_eq(fanin_engine_error(world->engines[1])->text,
+			 "the switch refused block 0 (11 elements i32 sum): type, operator or count differ from the "
+			 "block's");
+	collective_free(&collectives[0], world);
+	collective_free(&collectives[1], world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(refusals_of_late_duplicates_do_no_harm)
+{
+	struct world *world = world_create(1);
+
+	allreduce_expect(world, 10, 0, false);
+	refuse(&world->links[0], 0, FANIN_REASON_BLOCK_STALE);
+	refuse(&world->links[0], 0, FANIN_REASON_EPOCH);
+	allreduce_expect(world, 10, 1, false);
+	ck_assert_uint_eq(fanin_engine_stats(world->engines[0])->stale, 2);
+	world_destroy(world);
+}
+END_TEST
+
+/* A result for block 0 that is right but for what `_i` says. */
+START_TEST(results_that_are_not_ours_change_nothing)
+{
+	struct world *world = world_create(2);
+	struct collective collective;
+	struct slot slot = { .op = FANIN_WIRE_SUM, .count = 10 };
+	struct fanin_headers headers;
+
+	collective_prepare(&collective, 10, 0);
+	collective_post(&collective, world, 0, false);
+	world_step(world);
+	result_make(world, &slot, &headers);
+	headers.fanin.job += _i == 0;
+	headers.fanin.epoch += _i == 1;
+	headers.fanin.key ^= _i == 2;
+	headers.fanin.contributions -= _i == 3;
+	headers.fanin.block += _i == 4;
+	headers.ip.ttl += _i == 5;
+	if (_i == 6)
+		headers.fanin.type = FANIN_TYPE_CONTRIBUTION;
+	link_deliver(&world->links[0], &headers, slot.acc, 40);
+	world_step(world);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
+	ck_assert_uint_eq(fanin_engine_stats(world->engines[0])->invalid, 1);
+	collective_post(&collective, world, 1, false);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(repeated_results_are_counted_as_duplicates)
+{
+	struct world *world = world_create(1);
+
+	world->duplication = 1;
+	allreduce_expect(world, 10 * ELEMENTS, 0, false);
+	world_step(world);
+	ck_assert_uint_ge(fanin_engine_stats(world->engines[0])->duplicates, 10);
+	ck_assert_uint_eq(fanin_engine_stats(world->engines[0])->blocks, 10);
+	world_destroy(world);
+}
+END_TEST
+
+Suite *
+suite_engine(void)
+{
+	Suite *suite = suite_create("engine");
+	TCase *exact = tcase_create("exact");
+	TCase *sending = tcase_create("sending");
+	TCase *errors = tcase_create("errors");
+
+	tcase_add_loop_test(exact, every_rank_gets_the_sum_of_all, 0, N_SIZES);
+	tcase_add_loop_test(exact, results_are_exact_under_loss_duplication_and_reordering, 0,
+			    10 * N_SIZES);
+	tcase_add_test(exact, send_and_receive_buffer_may_be_the_same);
+	tcase_add_test(exact, block_numbers_wrap_around);
+	tcase_add_test(exact, several_requests_may_be_outstanding);
+	tcase_add_test(exact, a_host_may_have_fewer_lanes_than_the_switch);
+	tcase_add_test(exact, an_empty_allreduce_waits_for_every_rank);
+	suite_add_tcase(suite, exact);
+
+	tcase_add_test(sending, ranks_begin_at_their_share_of_the_window);
+	tcase_add_test(sending, no_more_than_a_window_is_in_flight);
+	tcase_add_test(sending, only_lost_contributions_are_sent_again);
+	tcase_add_test(sending, a_whole_lost_window_is_recovered);
+	tcase_add_test(sending, a_slow_peer_costs_probes_not_windows);
+	tcase_add_test(sending, results_in_the_ring_are_read_before_anything_is_sent_again);
+	tcase_add_test(sending, timeouts_do_not_grow_with_the_peers_timeouts);
+	suite_add_tcase(suite, sending);
+
+	tcase_add_test(errors, a_timeout_names_the_missing_rank);
+	tcase_add_test(errors, a_timeout_tells_that_the_switch_is_silent);
+	tcase_add_test(errors, a_timeout_tells_that_nothing_could_be_sent);
+	tcase_add_test(errors, a_failed_engine_takes_no_more_requests);
+	tcase_add_test(errors, the_callers_absence_is_no_timeout);
+	tcase_add_test(errors, ranks_that_disagree_are_told_so);
+	tcase_add_test(errors, refusals_of_late_duplicates_do_no_harm);
+	tcase_add_loop_test(errors, results_that_are_not_ours_change_nothing, 0, 7);
+	tcase_add_test(errors, repeated_results_are_counted_as_duplicates);
+	suite_add_tcase(suite, errors);
+	return suite;
+}
