@@ -27,6 +27,9 @@ is_fanin(const struct pipeline *pipeline, const struct fanin_headers *headers, u
 	if (unlikely((headers->ip.fragment_be &
 		      rte_cpu_to_be_16(RTE_IPV4_HDR_MF_FLAG | RTE_IPV4_HDR_OFFSET_MASK)) != 0))
 		return true;
+	/* With IP options, ports are elsewhere; validation will name them. */
+	if (unlikely(headers->ip.version_ihl != 0x45))
+		return true;
 	return len < FANIN_L4_LEN || headers->udp.dst_be == pipeline->udp_port_be;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <rte_common.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_lcore.h>
@@ -110,10 +111,11 @@ add_vdev(struct eal_args *args, const struct config_port *port)
 		add(args, "%s%s", name, options);
 		return;
 	}
+	/* Frames have to tile the blocks, which are whole pages. */
 	while (frame < port->mtu + 256u)
-		frame += 2048;
+		frame = frame < 4096 ? 4096 : frame + 4096;
 	add(args, "%s%s,framesz=%u,blocksz=%u,framecnt=512", name, options, frame,
-	    frame < 4096 ? 4096 : (frame + 4095) / 4096 * 4096);
+	    RTE_MAX(frame, 4096u));
 }
 
 static void

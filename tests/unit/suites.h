@@ -16,7 +16,9 @@
 	X(pipeline)                                                                                \
 	X(jobs)                                                                                    \
 	X(config)                                                                                  \
-	X(control)
+	X(control)                                                                                 \
+	X(engine)                                                                                  \
+	X(net)
 
 #define SUITE_DECLARATION(name) Suite *suite_##name(void);
 FANIN_SUITES(SUITE_DECLARATION)

@@ -373,7 +373,7 @@ END_TEST
 
 /* Hosts that send each block until they have its result; every host gets every sum, whatever the injector does. */
 static void
-run_blocks(const struct job *job, unsigned int n, uint32_t epoch, uint32_t n_blocks)
+run_blocks(const struct job *job, uint16_t n, uint32_t epoch, uint32_t n_blocks)
 {
 	for (uint32_t block = 0; block < n_blocks; block++) {
 		bool got[4] = { false };
@@ -381,7 +381,7 @@ run_blocks(const struct job *job, unsigned int n, uint32_t epoch, uint32_t n_blo
 
 		for (unsigned int attempt = 0; missing != 0; attempt++) {
 			ck_assert_uint_lt(attempt, 1000);
-			for (unsigned int h = 0; h < n; h++) {
+			for (uint16_t h = 0; h < n; h++) {
 				if (!got[h])
 					contribute(job, h, epoch, block, attempt != 0);
 			}

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The demonstration itself: its figures, its options, and that nothing of it is left in whatever way it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from support import case, expect, expect_equal, run, wait_until
+from lab import NETNS_DIR, SOURCE_DIR
+
+DEMO = [sys.executable, str(SOURCE_DIR / "demo" / "fanin-demo")]
+FREE_HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+
+
+def traces(pid):
+    """What there is of a demo with this process id: namespaces, directories, processes, links of the root namespace."""
+    prefix = f"fanin-{pid}-"
+    found = [name for name in (os.listdir(NETNS_DIR) if NETNS_DIR.exists() else []) if name.startswith(prefix)]
+    found += [str(path) for path in Path("/tmp").glob(prefix + "*")]
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if prefix in os.readlink(process / "cwd"):
+                found.append(f"process {process.name}")
+        except OSError:
+            continue
+    return found
+
+
+def root_links():
+    return sorted(link["ifname"] for link in json.loads(run(["ip", "-j", "link"]).stdout))
+
+
+def hugepages():
+    return int(FREE_HUGEPAGES.read_text()) if FREE_HUGEPAGES.exists() else 0
+
+
+def bpf_pins():
+    return sorted(str(path) for path in Path("/sys/fs/bpf").rglob("*"))
+
+
+class Before:
+    """The machine as it was, to be compared with how it is left."""
+
+    def __init__(self):
+        self.links, self.pages, self.pins = root_links(), hugepages(), bpf_pins()
+
+    def expect_restored(self, pid):
+        expect_equal(traces(pid), [], "left over")
+        expect_equal(root_links(), self.links, "interfaces")
+        expect_equal(bpf_pins(), self.pins, "BPF pins")
+        # The kernel frees the last pages a little after the process is gone.
+        wait_until(lambda: hugepages() >= self.pages, 10, "the hugepages to come back")
+
+
+def start_demo(*arguments):
+    return subprocess.Popen(DEMO + list(map(str, arguments)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+def demo_is_exact(*arguments, timeout=100):
+    """Runs the demo with --json, expects its promises and a clean machine afterwards; returns what it printed."""
+    before = Before()
+    demo = start_demo("--json", *arguments)
+    try:
+        out, err = demo.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        demo.terminate()
+        out, err = demo.communicate(timeout=20)
+    expect_equal(demo.returncode, 0, f"exit status of the demo ({out.strip()} {err.strip()})")
+    expect_equal(out.count("\n"), 1, f"lines of --json ({out!r})")
+    result = json.loads(out)
+    for key, value in {"ok": True, "mismatches": 0, "in_network": True, "handler": "single", "error": None}.items():
+        expect_equal(result[key], value, key)
+    expect_equal(len(result["goodput_gbps"]), result["hosts"], "goodputs")
+    expect(all(goodput > 0 for goodput in result["goodput_gbps"]), f"goodput: {result['goodput_gbps']}")
+    expect(result["ping"]["received"] > 0, "no ping was answered")
+    expect_equal(result["ping"]["received"], result["ping"]["sent"], "pings answered")
+    before.expect_restored(demo.pid)
+    return result
+
+
+@case(120)
+def sum_is_exact_on_af_xdp():
+    result = demo_is_exact("--transport", "af_xdp")
+    expect_equal((result["hosts"], result["bytes"], result["transport"]), (4, 64 << 20, "af_xdp"), "defaults")
+
+
+@case(120)
+def sum_is_exact_on_af_packet():
+    result = demo_is_exact("--transport", "af_packet")
+    expect_equal((result["hosts"], result["bytes"], result["transport"]), (4, 64 << 20, "af_packet"), "defaults")
+
+
+@case(150)
+def sixteen_hosts_are_exact():
+    expect_equal(demo_is_exact("--hosts", 16, "--bytes", "8MiB", timeout=130)["hosts"], 16, "hosts")
+
+
+@case(150)
+def the_demo_is_exact_with_loss():
+    result = demo_is_exact("--loss", "0.02", "--bytes", "16MiB", timeout=130)
+    expect(result["retransmits"] > 0, "nothing was resent")
+    expect(result["drops"]["fault_drop"] > 0, "nothing was dropped")
+
+
+@case()
+def the_table_shows_what_the_json_shows():
+    done = run(DEMO + ["--hosts", "2", "--bytes", "1MiB"], timeout=50)
+    for words in ("h0", "h1", "Gbit/s", "mismatches", "in the network: yes, handler single", "ping", "exact"):
+        expect(words in done.stdout, f"'{words}' is not in the table:\n{done.stdout}")
+
+
+@case()
+def bad_options_of_the_demo_are_refused_in_one_line():
+    for arguments in (["--hosts", "1"], ["--hosts", "17"], ["--hosts", "x"], ["--bytes", "0"], ["--bytes", "-4"],
+                      ["--bytes", "7"], ["--bytes", "1TiB"], ["--bytes", "lots"], ["--dtype", "f8"], ["--op", "avg"],
+                      ["--transport", "pigeon"], ["--mtu", "100"], ["--mtu", "9000", "--transport", "af_xdp"],
+                      ["--loss", "-0.1"], ["--loss", "1"], ["--loss", "x"], ["--workers", "0"], ["--bogus"], ["extra"]):
+        done = run(DEMO + arguments, check=False)
+        expect_equal(done.returncode, 2, f"exit status with {arguments}")
+        expect_equal(done.stdout, "", f"standard output with {arguments}")
+        lines = done.stderr.strip().splitlines()
+        expect(len(lines) == 1 and any(word in lines[0] for word in ("found", "unrecognized", "invalid choice")),
+               f"{arguments}: {done.stderr!r}")
+
+
+def wait_for_the_job(demo):
+    """Waits until the demo's hosts were started."""
+    def started():
+        expect(demo.poll() is None, f"the demo ended by itself with {demo.returncode}")
+        return any(trace.startswith("/tmp/") and list(Path(trace).glob("perf-*")) for trace in traces(demo.pid))
+    wait_until(started, 30, "the job to run")
+
+
+def ends_cleanly(signum):
+    before = Before()
+    demo = start_demo("--bytes", "1MiB", "--iters", "10000")
+    try:
+        wait_for_the_job(demo)
+        demo.send_signal(signum)
+        demo.communicate(timeout=20)
+    finally:
+        demo.kill()
+    expect_equal(demo.returncode, 128 + signum, "exit status")
+    before.expect_restored(demo.pid)
+
+
+@case()
+def nothing_is_left_after_ctrl_c():
+    ends_cleanly(signal.SIGINT)
+
+
+@case()
+def nothing_is_left_after_sigterm():
+    ends_cleanly(signal.SIGTERM)
+
+
+@case()
+def nothing_is_left_after_sighup():
+    ends_cleanly(signal.SIGHUP)
+
+
+@case()
+def the_next_run_removes_what_a_killed_one_left():
+    before = Before()
+    demo = start_demo("--bytes", "1MiB", "--iters", "10000")
+    try:
+        wait_for_the_job(demo)
+    finally:
+        demo.kill()
+        demo.communicate()
+    wait_until(lambda: not any("process" in trace for trace in traces(demo.pid)), 10, "the killed demo's programs to end")
+    run(DEMO + ["--hosts", "2", "--bytes", "64KiB", "--json"], timeout=50)
+    before.expect_restored(demo.pid)

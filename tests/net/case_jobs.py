@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Jobs are exact: in every size, type and operator, under loss, beside other traffic, and after hosts have died."""
+
+import json
+import signal
+import time
+
+from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run_exact_job,
+                     running_lab, start_ranks, wait_for_results, wait_until)
+
+
+@case()
+def odd_sizes_are_exact():
+    with running_lab(3) as lab:
+        payload = lab.create_job()["payload_bytes"]
+        for size in (4, 60, 64, 68, payload - 4, payload, payload + 4, 7 * payload + 12, MIB + 4):
+            run_exact_job(lab, f"{size} bytes", bytes=size)
+
+
+@case()
+def every_type_and_operator_is_exact():
+    with running_lab(3) as lab:
+        for dtype in ("f32", "i32"):
+            for op in ("sum", "min", "max"):
+                run_exact_job(lab, f"{dtype} {op}", bytes=256 * KIB, dtype=dtype, op=op)
+
+
+@case()
+def collectives_in_a_row_are_exact():
+    with running_lab(4) as lab:
+        run_exact_job(lab, "200 times 20000 bytes", bytes=20000, iters=200)
+
+
+@case()
+def a_job_can_be_run_again_by_new_processes():
+    with running_lab(3) as lab:
+        job = lab.create_job()
+        for turn in range(3):
+            run_exact_job(lab, f"run {turn}", job=job, bytes=100 * KIB)
+
+
+def survives_loss(seed):
+    faults = {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": seed}
+    for hosts in (2, 4, 8):
+        with running_lab(hosts, config={"faults": faults}) as lab:
+            reports = run_exact_job(lab, f"{hosts} hosts, seed {seed}", bytes=2 * MIB)
+            expect(sum(report["retransmits"] for report in reports) > 0, "faults were configured, nothing was resent")
+            expect(lab.drops()["fault_drop"] > 0, "faults were configured, nothing was dropped")
+
+
+@case(120)
+def sum_is_exact_under_loss_seed_1():
+    survives_loss(1)
+
+
+@case(120)
+def sum_is_exact_under_loss_seed_2():
+    survives_loss(2)
+
+
+@case(120)
+def sum_is_exact_under_loss_seed_3():
+    survives_loss(3)
+
+
+@case()
+def sum_is_exact_under_loss_on_af_packet():
+    faults = {"drop": 0.05, "duplicate": 0.05, "reorder": 0.05, "seed": 4}
+    with running_lab(4, "af_packet", config={"faults": faults}) as lab:
+        run_exact_job(lab, "5 % faults", bytes=2 * MIB)
+
+
+@case()
+def hosts_with_different_transports_share_a_job():
+    with running_lab(3) as lab:
+        job = lab.create_job()
+        ranks = [lab.spawn_perf(host, job, host, 3, bytes=4 * MIB, check=True, transport=transport)
+                 for host, transport in enumerate(("af_xdp", "af_packet", "auto"))]
+        reports = reports_of(lab, ranks)
+        expect_exact(reports, "mixed transports")
+        expect_equal([report["transport"] for report in reports[:2]], ["af_xdp", "af_packet"], "transports")
+        expect(all(report.get("transport_reason") for report in reports), "a transport was chosen without a reason")
+
+
+@case()
+def two_workers_are_exact():
+    with running_lab(4, config={"workers": [{"lcore": 0}, {"lcore": 1}]}) as lab:
+        run_exact_job(lab, "two workers", bytes=16 * MIB)
+        workers = lab.control.ask("stats")["workers"]
+        expect_equal(len(workers), 2, "workers")
+        expect(all(worker["packets"] > 0 for worker in workers), f"a worker saw no packets: {workers}")
+
+
+@case()
+def the_switch_runs_without_hugepages():
+    with running_lab(2, config={"memory": {"hugepages": "never", "megabytes": 256}}) as lab:
+        run_exact_job(lab, "ordinary pages", bytes=4 * MIB)
+
+
+@case()
+def two_jobs_at_once_are_exact():
+    with running_lab(4) as lab:
+        jobs = [(lab.create_job(members), members) for members in ([0, 1], [3, 2])]
+        ranks = [start_ranks(lab, job, members, bytes=4 * MIB, iters=3) for job, members in jobs]
+        for (job, _), started in zip(jobs, ranks):
+            expect_exact(reports_of(lab, started), f"job {job['id']}")
+
+
+@case()
+def tcp_passes_while_jobs_run():
+    with running_lab(4) as lab:
+        server = lab.spawn(1, ["iperf3", "--server", "--one-off", "--forceflush"], "iperf-server")
+        wait_until(lambda: "Server listening" in server.stdout(), 10, "the iperf3 server")
+        client = lab.spawn(0, ["iperf3", "--client", lab.host_ip(1), "--time", 3, "--json"], "iperf-client")
+        rounds = 0
+        while client.running():
+            run_exact_job(lab, f"job {rounds} beside TCP", bytes=4 * MIB, iters=4)
+            rounds += 1
+        expect_equal(client.wait(30), 0, f"exit status of iperf3 ({client.stdout()[-300:]})")
+        received = json.loads(client.stdout())["end"]["sum_received"]["bytes"]
+        expect(received > MIB, f"found {received} bytes of TCP received in 3 s, expected more than 1 MiB")
+        expect(rounds > 0, "no job ran beside the TCP connection")
+
+
+@case()
+def a_killed_host_is_named_and_the_switch_goes_on():
+    timeout_ms = 2000
+    with running_lab(4) as lab:
+        job = lab.create_job()
+        ranks = start_ranks(lab, job, bytes=MIB, iters=100000, timeout_ms=timeout_ms)
+        wait_for_results(lab, job, 1000)
+        expect(all(rank.running() for rank in ranks), "a rank ended before its time")
+        ranks[2].popen.send_signal(signal.SIGKILL)
+        killed = time.monotonic()
+        survivors = [ranks[0], ranks[1], ranks[3]]
+        for rank in survivors:
+            rank.wait(timeout_ms / 1000 + 10)
+        seconds = time.monotonic() - killed
+        for rank in survivors:
+            report = lab.perf_report(rank)
+            error = report.get("error") or {}
+            expect(not report["ok"] and error, f"{rank.name} reports no error: {report}")
+            expect_equal(error.get("missing"), [2], f"missing ranks in the error of {rank.name}: {error}")
+            expect("2" in error["message"], f"the message does not name rank 2: {error['message']}")
+        expect(seconds < timeout_ms / 1000 + 1, f"the others learned of it after {seconds:.2f} s, expected at most "
+               f"{timeout_ms / 1000 + 1:g} s")
+        run_exact_job(lab, "a new job on the same hosts", bytes=MIB)
+        run_exact_job(lab, "the same job again", job=job, bytes=MIB)
+
+
+@case()
+def a_destroyed_job_is_reported_to_its_hosts():
+    with running_lab(2) as lab:
+        job = lab.create_job()
+        ranks = start_ranks(lab, job, bytes=MIB, iters=100000)
+        wait_for_results(lab, job, 1000)
+        lab.ctl("jobs", "destroy", job["id"])
+        for report in reports_of(lab, ranks, 10):
+            expect(report.get("error"), f"a rank of a destroyed job reports no error: {report}")
+        expect_equal(job_entry(lab, job), None, "the job in jobs.list")
+        run_exact_job(lab, "a new job", bytes=MIB)
+
+
+@case()
+def a_host_that_never_joins_is_named():
+    with running_lab(3) as lab:
+        job = lab.create_job()
+        ranks = [lab.spawn_perf(rank, job, rank, 3, bytes=KIB, join_timeout_ms=700, transport=lab.transport)
+                 for rank in (0, 2)]
+        for report in reports_of(lab, ranks, 20):
+            error = report.get("error") or {}
+            expect_equal(error.get("missing"), [1], f"missing ranks in {error}")
+
+
+@case()
+def a_wrong_key_is_refused_with_its_reason():
+    with running_lab(2) as lab:
+        job = lab.create_job()
+        stranger = lab.spawn_perf(0, {**job, "key": "0x1"}, 0, 2, bytes=KIB, transport=lab.transport)
+        report = reports_of(lab, [stranger], 20)[0]
+        expect(report.get("error"), f"a host with a wrong key reports no error: {report}")
+        expect("key" in report["error"]["message"], f"the message does not speak of the key: {report['error']}")
+        expect(lab.drops()["key_wrong"] > 0, "key_wrong was not counted")

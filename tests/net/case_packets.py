@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Bad packets of every kind are counted under their own names and touch no job that runs; good ones are dissected."""
+
+import random
+import re
+import struct
+
+from frames import (CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, PENDING, REFUSED, RESULT, RawPort, header, packet,
+                    write_pcap)
+from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run, running_lab,
+                     start_ranks, wait_for_results, wait_until)
+from lab import SOURCE_DIR, UDP_PORT
+
+FLOATS = struct.pack("<16f", *range(16))
+
+
+class Liar:
+    """Makes packets that are right for one member of one job but for what the caller changes."""
+
+    def __init__(self, lab, job, host, rank):
+        self.lab, self.host = lab, host
+        self.fields = {"job": job["id"], "key": int(job["key"], 16), "rank": rank}
+
+    def make(self, packet_type, payload=b"", outer=None, **changes):
+        fields = {**self.fields, **changes}
+        lower = {"src_mac": self.lab.host_mac(self.host), "src_ip": self.lab.host_ip(self.host), **(outer or {})}
+        return packet(header(packet_type, fields.pop("job"), fields.pop("key"), payload, **fields), **lower)
+
+    def contribution(self, payload=FLOATS, outer=None, **changes):
+        shape = {"dtype": "f32", "op": "sum", "count": len(payload) // 4}
+        return self.make(CONTRIBUTION, payload, outer, **{**shape, **changes})
+
+
+def send_and_count(lab, port, name, frame):
+    """Sends a frame and expects it to raise exactly its own counter."""
+    before = lab.drops()
+    port.send(frame)
+    wait_until(lambda: lab.drops()[name] > before[name], 5, f"a packet to be counted as {name}")
+    after = lab.drops()
+    # Not this packet's matter: what the job that runs meanwhile may cause, and what the host's kernel answers to a refusal
+    # that no process of the host waits for.
+    aside = {"tx_full", "local_unhandled"} - {name}
+    changed = {key: after[key] - before[key] for key in after if after[key] != before[key] and key not in aside}
+    expect_equal(changed, {name: 1}, f"drop counters that a packet for {name} raised")
+
+
+def malformed(liar, epoch):
+    """(counter, frame): what the validation of a single packet has to find."""
+    good = liar.contribution(epoch=epoch)
+    content = good[42:]
+    body = struct.pack("<QHHI", 1, 4, UDP_PORT, 3474)
+
+    def sent(**lower):
+        return packet(content, liar.lab.host_mac(liar.host), liar.lab.host_ip(liar.host), **lower)
+    return [
+        ("frame_truncated", good[:-20]),
+        ("frame_truncated", good[:60]),
+        ("ip_header_invalid", sent(version_ihl=0x44)),
+        ("ip_header_invalid", sent(version_ihl=0x65)),
+        ("ip_options", sent(version_ihl=0x46, options=bytes(4))),
+        ("ip_checksum", sent(bad_checksum=0x1000)),
+        ("ip_fragment", sent(fragment=0x2000)),
+        ("ip_fragment", sent(fragment=0x0010)),
+        ("udp_length", sent(udp_len=8 + len(content) - 1)),
+        ("header_truncated", packet(content[:HEADER_LEN - 1], liar.lab.host_mac(liar.host),
+                                    liar.lab.host_ip(liar.host))),
+        ("version_unsupported", liar.contribution(version=2)),
+        ("type_unknown", liar.make(99)),
+        ("type_unknown", liar.make(0)),
+        ("flags_unknown", liar.contribution(flags=0x8000)),
+        ("reserved_nonzero", liar.contribution(reserved0=1)),
+        ("reserved_nonzero", liar.contribution(reserved1=b"\0\0\0\0\0\1")),
+        ("extension_unknown", liar.contribution(extension=1, extension_len32=1)),
+        ("dtype_unknown", liar.contribution(dtype=77)),
+        ("op_unknown", liar.contribution(op=77)),
+        ("count_invalid", liar.contribution(count=15)),
+        ("count_invalid", liar.contribution(count=65535)),
+        ("body_invalid", liar.make(JOIN, body[:-1])),
+        ("body_invalid", liar.make(LEAVE, b"\0")),
+        ("direction_wrong", liar.make(RESULT, FLOATS, dtype="f32", op="sum", count=16, epoch=epoch)),
+        ("direction_wrong", liar.make(PENDING, epoch=epoch)),
+        ("local_unhandled", packet(b"", liar.lab.host_mac(liar.host), liar.lab.host_ip(liar.host), dst_port=9)),
+        ("local_unhandled", packet(bytes(20), liar.lab.host_mac(liar.host), liar.lab.host_ip(liar.host), protocol=6)),
+    ]
+
+
+def foreign(liar, epoch):
+    """(counter, frame): well-formed packets that no member of the job would send."""
+    return [
+        ("job_unknown", liar.contribution(job=4711, epoch=epoch)),
+        ("rank_unknown", liar.contribution(rank=63, epoch=epoch)),
+        ("rank_unknown", liar.contribution(rank=65535, epoch=epoch)),
+        ("port_wrong", liar.contribution(rank=(liar.fields["rank"] + 1) % 4, epoch=epoch)),
+        ("source_wrong", liar.contribution(epoch=epoch, outer={"src_ip": "10.77.0.99"})),
+        ("key_wrong", liar.contribution(key=liar.fields["key"] ^ 1, epoch=epoch)),
+        ("key_wrong", liar.contribution(key=0, epoch=epoch)),
+        ("epoch_stale", liar.contribution(epoch=epoch + 1000)),
+    ]
+
+
+def send_beside_a_job(make_frames):
+    """Sends frames from host 1 while a job of four hosts runs, which has to stay exact."""
+    with running_lab(4) as lab:
+        job = lab.create_job()
+        ranks = start_ranks(lab, job, bytes=MIB, iters=60)
+        wait_for_results(lab, job, 100)
+        epoch = job_entry(lab, job)["epoch"]
+        with RawPort(lab.host_namespace(1)) as port:
+            for name, frame in make_frames(Liar(lab, job, 1, 1), epoch):
+                send_and_count(lab, port, name, frame)
+        expect_exact(reports_of(lab, ranks), "the job beside bad packets")
+
+
+@case(120)
+def malformed_packets_are_counted_and_touch_no_job():
+    send_beside_a_job(malformed)
+
+
+@case(120)
+def foreign_packets_are_counted_and_touch_no_job():
+    send_beside_a_job(foreign)
+
+
+@case()
+def a_member_on_another_port_is_an_impostor():
+    with running_lab(3) as lab:
+        job = lab.create_job([0, 1])
+        impostor = Liar(lab, job, 0, 0)
+        with RawPort(lab.host_namespace(2)) as port:
+            send_and_count(lab, port, "port_wrong", impostor.contribution(epoch=1))
+            send_and_count(lab, port, "port_wrong",
+                           impostor.make(JOIN, struct.pack("<QHHI", 1, 2, UDP_PORT, 3474)))
+        expect_equal([member["joined"] for member in job_entry(lab, job)["members"]], [False, False], "joined")
+
+
+def is_answer(packet_type):
+    return lambda frame: (len(frame) >= 42 + HEADER_LEN and frame[12:14] == b"\x08\x00" and frame[23] == 17 and
+                          frame[34:36] == UDP_PORT.to_bytes(2, "big") and frame[43] == packet_type)
+
+
+def join_by_hand(lab, job, port, liar, size):
+    """Joins a member from a raw socket and returns the epoch that the switch answered."""
+    port.send(liar.make(JOIN, struct.pack("<QHHI", 0x1234 + liar.host, size, UDP_PORT, lab.mtu)))
+    answer, _ = port.wait_for(is_answer(JOIN_ACK))
+    expect_equal(struct.unpack_from("<I", answer, 46)[0], job["id"], "job in the JOIN_ACK")
+    return struct.unpack_from("<I", answer, 50)[0]
+
+
+@case()
+def contributions_that_do_not_fit_the_job_are_refused():
+    with running_lab(2) as lab:
+        job = lab.create_job(None, "--payload", 1024, "--slots", 8)
+        liars = [Liar(lab, job, host, host) for host in range(2)]
+        with RawPort(lab.host_namespace(0)) as first, RawPort(lab.host_namespace(1)) as second:
+            send_and_count(lab, first, "job_not_active", liars[0].contribution(epoch=1))
+            send_and_count(lab, first, "size_mismatch",
+                           liars[0].make(JOIN, struct.pack("<QHHI", 1, 5, UDP_PORT, lab.mtu)))
+            join_by_hand(lab, job, first, liars[0], 2)
+            join_by_hand(lab, job, second, liars[1], 2)
+            epoch = join_by_hand(lab, job, first, liars[0], 2)
+            first.send(liars[0].contribution(epoch=epoch))
+            wait_until(lambda: job_entry(lab, job)["stats"]["contributions"] == 1, 5, "the good contribution")
+            bad = [
+                ("collective_mismatch", second, liars[1].contribution(epoch=epoch, op="max")),
+                ("collective_mismatch", second, liars[1].contribution(FLOATS[:32], epoch=epoch)),
+                ("payload_too_long", second, liars[1].contribution(bytes(2048), epoch=epoch)),
+                ("operation_unsupported", second, liars[1].contribution(epoch=epoch, op="band", block=1)),
+                ("block_out_of_window", second, liars[1].contribution(epoch=epoch, block=8)),
+                ("block_out_of_window", second, liars[1].contribution(epoch=epoch, block=0x7fffff00)),
+            ]
+            for name, port, frame in bad:
+                port.arrived()
+                send_and_count(lab, port, name, frame)
+                port.wait_for(is_answer(REFUSED))
+            second.send(liars[1].contribution(epoch=epoch))
+            answer, _ = first.wait_for(is_answer(RESULT))
+        expect_equal(struct.unpack_from("<16f", answer, 96), tuple(2.0 * value for value in range(16)), "the sum")
+
+
+@case()
+def garbage_does_no_harm():
+    random.seed(7)
+    with running_lab(2) as lab:
+        job = lab.create_job()
+        ranks = start_ranks(lab, job, bytes=MIB, iters=40)
+        wait_for_results(lab, job, 100)
+        liar = Liar(lab, job, 0, 0)
+        good = liar.contribution(epoch=1)
+        with RawPort(lab.host_namespace(0)) as port:
+            for _ in range(2000):
+                frame = bytearray(good[:random.randrange(15, len(good))] if random.random() < 0.5 else good)
+                for _ in range(random.randrange(1, 8)):
+                    # The key stays, that the packets get far; the epoch is one that the job does not have.
+                    place = random.choice([index for index in range(12, len(frame)) if not 74 <= index < 82])
+                    if 50 <= place < 54:
+                        continue
+                    frame[place] = random.randrange(256)
+                port.send(bytes(frame))
+        expect_exact(reports_of(lab, ranks), "the job beside garbage")
+        expect(lab.switch.running(), "the switch ended")
+
+
+def lua_reasons():
+    text = (SOURCE_DIR / "wire" / "fanin.lua").read_text()
+    table = re.search(r"reason_names = \{(.*?)\n\}", text, re.DOTALL).group(1)
+    return re.findall(r'"(\w+)"', table)
+
+
+def names_in(header_file):
+    text = (SOURCE_DIR / "wire" / header_file).read_text()
+    return re.findall(r'^\s*X\(\w+, "(\w+)"', text, re.MULTILINE)
+
+
+def dissected(lab, frames, *fields, display_filter=None):
+    path = lab.directory / "capture.pcap"
+    write_pcap(path, frames)
+    arguments = ["tshark", "-X", f"lua_script:{SOURCE_DIR / 'wire' / 'fanin.lua'}", "-r", path, "-T", "fields"]
+    for field in fields:
+        arguments += ["-e", field]
+    if display_filter is not None:
+        arguments += ["-Y", display_filter]
+    return [line.split("\t") for line in run(arguments, timeout=50).stdout.splitlines()]
+
+
+@case()
+def the_dissector_knows_every_reason():
+    expect_equal(lua_reasons(), names_in("reasons.h"), "reasons in wire/fanin.lua")
+    text = (SOURCE_DIR / "wire" / "fanin.lua").read_text()
+    for name in names_in("types.h"):
+        expect(f'"{name}"' in text, f"wire/fanin.lua does not know {name}")
+
+
+@case()
+def a_capture_of_a_job_is_dissected():
+    with running_lab(2, "af_packet", mtu=1500) as lab:
+        # A socket on each end of the link sees what comes in there.
+        with RawPort(lab.host_namespace(0)) as down, \
+                RawPort(lab.switch_namespace, lab.switch_interface(0)) as up:
+            job = lab.create_job()
+            expect_exact(reports_of(lab, start_ranks(lab, job, bytes=16 * KIB)), "the captured job")
+            liar = Liar(lab, job, 0, 0)
+            down.send(liar.make(JOIN, struct.pack("<QHHI", 1, 9, UDP_PORT, 1500)))
+            wait_until(lambda: lab.drops()["size_mismatch"] == 1, 5, "a refusal")
+            frames = up.arrived() + down.arrived()
+        rows = dissected(lab, frames, "fanin.type", "fanin.job", "fanin.block", "fanin.dtype", "fanin.op", "fanin.count",
+                         "fanin.key", "fanin.reason", "fanin.join.handler", "fanin.join.size", "fanin.element.float",
+                         display_filter="fanin")
+        by_type = {}
+        for row in rows:
+            by_type.setdefault(int(row[0]), []).append(row)
+        for packet_type in (CONTRIBUTION, RESULT, JOIN, JOIN_ACK, LEAVE, REFUSED):
+            expect(packet_type in by_type, f"no packet of type {packet_type} in the capture, found {sorted(by_type)}")
+        expect(all(int(row[1]) == job["id"] and int(row[6], 16) == int(job["key"], 16) for row in rows), "job or key")
+        payload = job["payload_bytes"]
+        blocks = -(-16 * KIB // payload)
+        for packet_type in (CONTRIBUTION, RESULT):
+            found = {int(row[2]) for row in by_type[packet_type]}
+            expect(found >= set(range(blocks)), f"found blocks {found}, expected 0 to {blocks - 1} among them")
+            expect_equal({(row[3], row[4]) for row in by_type[packet_type]}, {("11", "1")}, "data type and operator")
+            expect_equal(max(int(row[5]) for row in by_type[packet_type]), payload // 4, "elements")
+            expect(all(row[10] for row in by_type[packet_type] if row[5] != "0"), "elements were not decoded")
+        expect_equal({row[8] for row in by_type[JOIN_ACK]}, {"single"}, "handler in JOIN_ACK")
+        expect("2" in {row[9] for row in by_type[JOIN]}, "size in JOIN")
+        expect_equal(lua_reasons()[int(by_type[REFUSED][0][7])], "size_mismatch", "reason in REFUSED")
+        bad = dissected(lab, frames, "frame.number", display_filter="_ws.malformed || fanin.bad_length || "
+                        "fanin.truncated || fanin.bad_type || fanin.bad_version || fanin.bad_reserved")
+        expect_equal(bad, [], "frames that the dissector finds fault with")
+        errors = dissected(lab, frames, "_ws.lua.text", display_filter="_ws.lua.error")
+        expect_equal(errors, [], "errors of the dissector")

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Frames made by hand, good and bad, and raw sockets to send and see them. Follows docs/protocol.md, not the C code."""
+
+import socket
+import struct
+import time
+
+from support import LabError
+from lab import HOST_INTERFACE, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside
+
+CONTRIBUTION, RESULT, PENDING, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK = range(1, 9)
+DTYPES = {"none": 0, "i8": 1, "i32": 3, "f32": 11, "f64": 12}
+OPS = {"none": 0, "sum": 1, "prod": 2, "min": 3, "max": 4, "band": 8}
+HEADER_LEN = 54
+ETH_P_ALL = 0x0003
+PACKET_OUTGOING = 4
+SOL_PACKET = 263
+PACKET_AUXDATA = 8
+TP_STATUS_VLAN_VALID = 0x10
+BROADCAST = "ff:ff:ff:ff:ff:ff"
+
+
+def mac_bytes(text):
+    return bytes.fromhex(text.replace(":", ""))
+
+
+def checksum(data):
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total > 0xffff:
+        total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
+
+
+def ethernet(dst, src, ethertype, payload):
+    return mac_bytes(dst) + mac_bytes(src) + struct.pack("!H", ethertype) + payload
+
+
+def header(packet_type, job, key, payload=b"", version=1, flags=0, epoch=0, rank=0, contributions=1, block=0,
+           dtype="none", op="none", count=0, progress=0, extension=0, extension_len32=0, reserved0=0, members=0,
+           reserved1=bytes(6)):
+    """A Fanin header with its payload. dtype and op are names, or codes."""
+    return struct.pack("<BBHIIHHIBBHIBBHQQ6s", version, packet_type, flags, job, epoch, rank, contributions, block,
+                       DTYPES.get(dtype, dtype), OPS.get(op, op), count, progress, extension, extension_len32,
+                       reserved0, key, members, reserved1) + payload
+
+
+def packet(content, src_mac, src_ip, dst_mac=SWITCH_MAC, dst_ip=SWITCH_IP, src_port=UDP_PORT, dst_port=UDP_PORT,
+           version_ihl=0x45, options=b"", fragment=0x4000, protocol=17, udp_len=None, total_len=None, bad_checksum=0):
+    """A frame with IPv4 and UDP around some content; what is given overrides what would be right."""
+    udp_len = 8 + len(content) if udp_len is None else udp_len
+    total_len = 20 + len(options) + 8 + len(content) if total_len is None else total_len
+
+    def ip(check):
+        return struct.pack("!BBHHHBBH4s4s", version_ihl, 0, total_len, 0, fragment, 64, protocol, check,
+                           socket.inet_aton(src_ip), socket.inet_aton(dst_ip)) + options
+    udp = struct.pack("!HHHH", src_port, dst_port, udp_len, 0)
+    return ethernet(dst_mac, src_mac, 0x0800, ip(checksum(ip(0)) ^ bad_checksum) + udp + content)
+
+
+def with_tag(frame, auxiliary):
+    """The frame as it was on the link, with the VLAN tag that the kernel took out of it."""
+    for level, kind, data in auxiliary:
+        if level == SOL_PACKET and kind == PACKET_AUXDATA:
+            status, _, _, _, _, tci, tpid = struct.unpack_from("=IIIHHHH", data)
+            if status & TP_STATUS_VLAN_VALID:
+                return frame[:12] + struct.pack("!HH", tpid, tci) + frame[12:]
+    return frame
+
+
+class RawPort:
+    """A raw socket on an interface of a namespace: sends frames as they are and sees those that arrive."""
+
+    def __init__(self, namespace, interface=HOST_INTERFACE):
+        with inside(namespace):
+            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 20)
+        # The kernel takes the VLAN tag out of what it hands over and tells it in auxiliary data.
+        self.socket.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+        self.socket.bind((interface, ETH_P_ALL))
+        self.socket.setblocking(False)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def send(self, frame):
+        self.socket.send(frame)
+
+    def arrived(self):
+        """The frames that came in and were not read yet, as (seconds, frame)."""
+        frames = []
+        while True:
+            try:
+                frame, auxiliary, _, address = self.socket.recvmsg(65536, 256)
+            except BlockingIOError:
+                return frames
+            if address[2] != PACKET_OUTGOING:
+                frames.append((time.time(), with_tag(frame, auxiliary)))
+
+    def wait_for(self, wanted, timeout=5):
+        """Waits for a frame for which wanted(frame) is true; returns it and all that came before it."""
+        seen = []
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            for _, frame in self.arrived():
+                if wanted(frame):
+                    return frame, seen
+                seen.append(frame)
+            time.sleep(0.002)
+        raise LabError(f"waited {timeout:g} s in vain for a frame; {len(seen)} others came")
+
+
+def write_pcap(path, frames):
+    """Writes (seconds, frame) pairs into a capture file, in the order of their times."""
+    with open(path, "wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
+        for seconds, frame in sorted(frames, key=lambda pair: pair[0]):
+            file.write(struct.pack("<IIII", int(seconds), int(seconds % 1 * 1e6), len(frame), len(frame)) + frame)

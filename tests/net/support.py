@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the net tests share: the list of cases, expectations with words, jobs that must be exact."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "demo"))
+from lab import Control, Lab, LabError, program, run, wait_until  # noqa: E402,F401
+
+CASES = {}
+MIB = 1 << 20
+KIB = 1 << 10
+JOB_SECONDS = 90
+
+
+class CaseFailed(Exception):
+    """A claim does not hold; the text says what was found and what was expected."""
+
+
+def case(seconds=60):
+    """Enters a function into the list of cases. seconds: the most that it may take."""
+    def enter(function):
+        CASES[function.__name__] = (function, seconds)
+        return function
+    return enter
+
+
+def expect(condition, text):
+    if not condition:
+        raise CaseFailed(text)
+
+
+def expect_equal(found, expected, what):
+    expect(found == expected, f"{what}: found {found!r}, expected {expected!r}")
+
+
+def expect_exact(reports, where):
+    """All ranks ended well, in the network, with every element right."""
+    for rank, report in enumerate(reports):
+        expect(not report.get("error"), f"{where}: rank {rank} failed: {report.get('error')}")
+        expect_equal(report.get("mismatches"), 0, f"{where}: mismatches of rank {rank}")
+        expect(report.get("ok"), f"{where}: rank {rank} is not ok: {report}")
+        expect(report.get("in_network"), f"{where}: rank {rank} did not run in the network")
+        expect_equal(report.get("handler"), "single", f"{where}: handler of rank {rank}")
+
+
+def start_ranks(lab, job, members=None, **options):
+    """Starts fanin-perf --check on each of these hosts; rank = place in the list."""
+    members = list(range(lab.hosts)) if members is None else list(members)
+    options.setdefault("bytes", MIB)
+    options.setdefault("transport", lab.transport)
+    options.setdefault("check", True)
+    return [lab.spawn_perf(host, job, rank, len(members), **options) for rank, host in enumerate(members)]
+
+
+def reports_of(lab, ranks, timeout=JOB_SECONDS):
+    for rank in ranks:
+        rank.wait(timeout)
+    return [lab.perf_report(rank) for rank in ranks]
+
+
+def run_exact_job(lab, where, members=None, job=None, **options):
+    """Creates a job, runs it, expects it to be exact, destroys it; returns the reports."""
+    created = job or lab.create_job(members)
+    reports = reports_of(lab, start_ranks(lab, created, members, **options))
+    expect_exact(reports, where)
+    if job is None:
+        lab.ctl("jobs", "destroy", created["id"])
+    return reports
+
+
+def job_entry(lab, job):
+    """The job as jobs.list shows it; None if it is not there."""
+    return next((entry for entry in lab.control.ask("jobs.list")["jobs"] if entry["id"] == job["id"]), None)
+
+
+def wait_for_results(lab, job, count, timeout=20):
+    """Waits until the switch has sent that many results of the job."""
+    wait_until(lambda: job_entry(lab, job)["stats"]["results"] >= count, timeout, f"{count} results")
+
+
+def running_lab(*arguments, **options):
+    """A Lab whose switch is up; use as a context manager."""
+    class Running(Lab):
+        def __enter__(self):
+            super().__enter__()
+            try:
+                self.start_switch()
+            except BaseException:
+                self.close()
+                raise
+            return self
+    return Running(*arguments, **options)

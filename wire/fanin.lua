@@ -1,0 +1,301 @@
+-- SPDX-License-Identifier: BSD-3-Clause
+-- Wireshark dissector for Fanin packets: every field of the header, the join bodies and the elements. Load it with
+-- `tshark -X lua_script:wire/fanin.lua`. The tables below follow wire/wire.h, wire/types.h and wire/reasons.h.
+
+local HEADER_LEN = 54
+local DEFAULT_PORT = 21930
+local VERSION = 1
+local MOST_ELEMENTS_SHOWN = 16
+
+local type_names = {
+	[1] = "CONTRIBUTION", [2] = "RESULT", [3] = "PENDING", [4] = "REFUSED",
+	[5] = "JOIN", [6] = "JOIN_ACK", [7] = "LEAVE", [8] = "LEAVE_ACK",
+}
+local CONTRIBUTION, RESULT, PENDING, REFUSED, JOIN, JOIN_ACK = 1, 2, 3, 4, 5, 6
+
+local dtype_names = {
+	[0] = "none", [1] = "i8", [2] = "i16", [3] = "i32", [4] = "i64", [5] = "u8", [6] = "u16", [7] = "u32",
+	[8] = "u64", [9] = "f16", [10] = "bf16", [11] = "f32", [12] = "f64",
+}
+local dtype_sizes = {
+	[1] = 1, [2] = 2, [3] = 4, [4] = 8, [5] = 1, [6] = 2, [7] = 4, [8] = 8, [9] = 2, [10] = 2, [11] = 4, [12] = 8,
+}
+local op_names = {
+	[0] = "none", [1] = "sum", [2] = "prod", [3] = "min", [4] = "max", [5] = "land", [6] = "lor", [7] = "lxor",
+	[8] = "band", [9] = "bor", [10] = "bxor", [11] = "avg",
+}
+local reason_names = {
+	[0] = "none", "frame_truncated", "ip_header_invalid", "ip_options", "ip_checksum", "ip_fragment", "udp_length",
+	"header_truncated", "version_unsupported", "type_unknown", "flags_unknown", "reserved_nonzero",
+	"extension_unknown", "dtype_unknown", "op_unknown", "count_invalid", "body_invalid", "direction_wrong",
+	"job_unknown", "rank_unknown", "port_wrong", "source_wrong", "key_wrong", "epoch_stale", "size_mismatch",
+	"member_busy", "job_not_active", "operation_unsupported", "payload_too_long", "collective_mismatch",
+	"block_stale", "block_out_of_window", "source_mac_invalid", "reserved_mac", "same_port", "frame_short",
+	"local_unhandled", "mtu_exceeded", "tx_full", "worker_ring_full", "fault_drop",
+}
+local state_names = { [0] = "waiting", [1] = "active" }
+
+local fanin = Proto("fanin", "Fanin in-network aggregation")
+fanin.prefs.port = Pref.uint("UDP port", DEFAULT_PORT, "UDP port that Fanin's switches and hosts use")
+
+local f = {
+	version = ProtoField.uint8("fanin.version", "Version"),
+	type = ProtoField.uint8("fanin.type", "Type", base.DEC, type_names),
+	flags = ProtoField.uint16("fanin.flags", "Flags", base.HEX),
+	retransmit = ProtoField.bool("fanin.flags.retransmit", "Retransmit", 16, nil, 0x0001,
+		"This contribution was sent before"),
+	repeated = ProtoField.bool("fanin.flags.repeat", "Repeat", 16, nil, 0x0002, "This result was sent before"),
+	unknown_flags = ProtoField.uint16("fanin.flags.unknown", "Undefined", base.HEX, nil, 0xfffc),
+	job = ProtoField.uint32("fanin.job", "Job"),
+	epoch = ProtoField.uint32("fanin.epoch", "Epoch"),
+	rank = ProtoField.uint16("fanin.rank", "Rank"),
+	contributions = ProtoField.uint16("fanin.contributions", "Contributions"),
+	block = ProtoField.uint32("fanin.block", "Block"),
+	dtype = ProtoField.uint8("fanin.dtype", "Data type", base.DEC, dtype_names),
+	op = ProtoField.uint8("fanin.op", "Operator", base.DEC, op_names),
+	count = ProtoField.uint16("fanin.count", "Elements"),
+	reason = ProtoField.uint16("fanin.reason", "Reason", base.DEC, reason_names),
+	progress = ProtoField.uint32("fanin.progress", "Progress"),
+	extension = ProtoField.uint8("fanin.extension", "Extension"),
+	extension_len = ProtoField.uint8("fanin.extension_len32", "Extension length (32 bytes)"),
+	reserved0 = ProtoField.uint16("fanin.reserved0", "Reserved", base.HEX),
+	key = ProtoField.uint64("fanin.key", "Key", base.HEX),
+	members = ProtoField.uint64("fanin.members", "Members", base.HEX),
+	reserved1 = ProtoField.bytes("fanin.reserved1", "Reserved"),
+	payload = ProtoField.bytes("fanin.payload", "Payload"),
+	int = ProtoField.int64("fanin.element.int", "Element"),
+	uint = ProtoField.uint64("fanin.element.uint", "Element"),
+	float = ProtoField.double("fanin.element.float", "Element"),
+	raw = ProtoField.uint16("fanin.element.raw", "Element", base.HEX),
+	nonce = ProtoField.uint64("fanin.join.nonce", "Nonce", base.HEX),
+	size = ProtoField.uint16("fanin.join.size", "Ranks in the job"),
+	udp_port = ProtoField.uint16("fanin.join.udp_port", "Host's UDP port"),
+	mtu = ProtoField.uint32("fanin.join.mtu", "Host's MTU"),
+	state = ProtoField.uint16("fanin.join.state", "State", base.DEC, state_names),
+	window = ProtoField.uint16("fanin.join.window", "Window (blocks)"),
+	payload_bytes = ProtoField.uint16("fanin.join.payload_bytes", "Most payload per packet"),
+	group = ProtoField.ipv4("fanin.join.group", "Result group"),
+	handler = ProtoField.string("fanin.join.handler", "Handler"),
+}
+fanin.fields = f
+
+local e = {
+	truncated = ProtoExpert.new("fanin.truncated", "Fewer bytes than a Fanin header", expert.group.MALFORMED,
+		expert.severity.ERROR),
+	version = ProtoExpert.new("fanin.bad_version", "Unknown protocol version", expert.group.PROTOCOL,
+		expert.severity.WARN),
+	type = ProtoExpert.new("fanin.bad_type", "Unknown packet type", expert.group.PROTOCOL, expert.severity.WARN),
+	flags = ProtoExpert.new("fanin.bad_flags", "Undefined flag", expert.group.PROTOCOL, expert.severity.WARN),
+	reserved = ProtoExpert.new("fanin.bad_reserved", "Reserved field is not zero", expert.group.PROTOCOL,
+		expert.severity.WARN),
+	length = ProtoExpert.new("fanin.bad_length", "Payload length does not match the header", expert.group.MALFORMED,
+		expert.severity.ERROR),
+	refused = ProtoExpert.new("fanin.refused", "The switch refused a packet", expert.group.RESPONSE_CODE,
+		expert.severity.NOTE),
+	again = ProtoExpert.new("fanin.again", "Sent before", expert.group.SEQUENCE, expert.severity.NOTE),
+}
+fanin.experts = { e.truncated, e.version, e.type, e.flags, e.reserved, e.length, e.refused, e.again }
+
+local function has_elements(packet_type)
+	return packet_type == CONTRIBUTION or packet_type == RESULT
+end
+
+local function ranks_of(members)
+	local ranks = {}
+	for rank = 0, 63 do
+		local word = rank < 32 and members:lower() or members:higher()
+		if bit.band(word, bit.lshift(1, rank % 32)) ~= 0 then
+			ranks[#ranks + 1] = rank
+		end
+	end
+	return #ranks == 0 and "none" or table.concat(ranks, " ")
+end
+
+local function add_header(tree, buffer)
+	local packet_type = buffer(1, 1):uint()
+
+	local version = tree:add_le(f.version, buffer(0, 1))
+	if buffer(0, 1):uint() ~= VERSION then
+		version:add_proto_expert_info(e.version)
+	end
+	local kind = tree:add_le(f.type, buffer(1, 1))
+	if type_names[packet_type] == nil then
+		kind:add_proto_expert_info(e.type)
+	end
+	local flags = tree:add_le(f.flags, buffer(2, 2))
+	flags:add_le(f.retransmit, buffer(2, 2))
+	flags:add_le(f.repeated, buffer(2, 2))
+	flags:add_le(f.unknown_flags, buffer(2, 2))
+	if bit.band(buffer(2, 2):le_uint(), 0xfffc) ~= 0 then
+		flags:add_proto_expert_info(e.flags)
+	elseif buffer(2, 2):le_uint() ~= 0 then
+		flags:add_proto_expert_info(e.again)
+	end
+	tree:add_le(f.job, buffer(4, 4))
+	tree:add_le(f.epoch, buffer(8, 4))
+	tree:add_le(f.rank, buffer(12, 2))
+	tree:add_le(f.contributions, buffer(14, 2))
+	tree:add_le(f.block, buffer(16, 4))
+	tree:add_le(f.dtype, buffer(20, 1))
+	tree:add_le(f.op, buffer(21, 1))
+	if packet_type == REFUSED then
+		tree:add_le(f.reason, buffer(22, 2)):add_proto_expert_info(e.refused)
+	else
+		tree:add_le(f.count, buffer(22, 2))
+	end
+	tree:add_le(f.progress, buffer(24, 4))
+	tree:add_le(f.extension, buffer(28, 1))
+	tree:add_le(f.extension_len, buffer(29, 1))
+	local reserved = tree:add_le(f.reserved0, buffer(30, 2))
+	if buffer(30, 2):le_uint() ~= 0 then
+		reserved:add_proto_expert_info(e.reserved)
+	end
+	tree:add_le(f.key, buffer(32, 8))
+	tree:add_le(f.members, buffer(40, 8)):append_text(" (ranks " .. ranks_of(buffer(40, 8):le_uint64()) .. ")")
+	reserved = tree:add(f.reserved1, buffer(48, 6))
+	if buffer(48, 6):bytes():tohex() ~= "000000000000" then
+		reserved:add_proto_expert_info(e.reserved)
+	end
+end
+
+local function add_element(tree, dtype, range)
+	if dtype == 9 or dtype == 10 then
+		tree:add_le(f.raw, range)
+	elseif dtype == 11 or dtype == 12 then
+		tree:add(f.float, range, range:le_float())
+	elseif dtype <= 4 then
+		tree:add(f.int, range, range:len() == 8 and range:le_int64() or Int64(range:le_int()))
+	else
+		tree:add(f.uint, range, range:len() == 8 and range:le_uint64() or UInt64(range:le_uint()))
+	end
+end
+
+local function add_elements(tree, buffer, dtype, count)
+	local size = dtype_sizes[dtype]
+	local payload_len = buffer:len() - HEADER_LEN
+
+	if payload_len == 0 then
+		if count ~= 0 then
+			tree:add_proto_expert_info(e.length)
+		end
+		return
+	end
+	local payload = tree:add(f.payload, buffer(HEADER_LEN))
+	payload:set_text(string.format("Payload: %d bytes", payload_len))
+	if size == nil or payload_len ~= count * size then
+		payload:add_proto_expert_info(e.length)
+		return
+	end
+	for i = 0, math.min(count, MOST_ELEMENTS_SHOWN) - 1 do
+		add_element(payload, dtype, buffer(HEADER_LEN + i * size, size))
+	end
+	if count > MOST_ELEMENTS_SHOWN then
+		payload:append_text(string.format(", the first %d of %d elements shown", MOST_ELEMENTS_SHOWN, count))
+	end
+end
+
+local function add_join(tree, body)
+	tree:add_le(f.nonce, body(0, 8))
+	tree:add_le(f.size, body(8, 2))
+	tree:add_le(f.udp_port, body(10, 2))
+	tree:add_le(f.mtu, body(12, 4))
+	return string.format(" size %d port %d mtu %d", body(8, 2):le_uint(), body(10, 2):le_uint(),
+		body(12, 4):le_uint())
+end
+
+local function add_join_ack(tree, body)
+	tree:add_le(f.nonce, body(0, 8))
+	tree:add_le(f.state, body(8, 2))
+	tree:add_le(f.size, body(10, 2))
+	tree:add_le(f.window, body(12, 2))
+	tree:add_le(f.payload_bytes, body(14, 2))
+	tree:add(f.group, body(16, 4))
+	tree:add(f.handler, body(20, 16), body(20, 16):stringz())
+	return string.format(" %s size %d window %d payload %d %s", state_names[body(8, 2):le_uint()] or "state?",
+		body(10, 2):le_uint(), body(12, 2):le_uint(), body(14, 2):le_uint(), body(20, 16):stringz())
+end
+
+local bodies = {
+	[JOIN] = { len = 16, add = add_join, title = "Join" },
+	[JOIN_ACK] = { len = 36, add = add_join_ack, title = "Join answer" },
+}
+
+local function add_body(tree, buffer, packet_type)
+	local expected = bodies[packet_type]
+	local len = buffer:len() - HEADER_LEN
+
+	if expected == nil then
+		if len > 0 and type_names[packet_type] ~= nil then
+			tree:add(f.payload, buffer(HEADER_LEN)):add_proto_expert_info(e.length)
+		end
+		return ""
+	end
+	if len ~= expected.len then
+		tree:add_proto_expert_info(e.length)
+		return ""
+	end
+	local body = buffer(HEADER_LEN, len)
+	return expected.add(tree:add(body, expected.title), body)
+end
+
+local function summary(buffer)
+	local packet_type = buffer(1, 1):uint()
+	local text = string.format("%s job %d", type_names[packet_type] or string.format("type %d", packet_type),
+		buffer(4, 4):le_uint())
+
+	if has_elements(packet_type) then
+		text = text .. string.format(" block %d", buffer(16, 4):le_uint())
+		if packet_type == CONTRIBUTION then
+			text = text .. string.format(" rank %d", buffer(12, 2):le_uint())
+		end
+		text = text .. string.format(" %s %s x%d", dtype_names[buffer(20, 1):uint()] or "dtype?",
+			op_names[buffer(21, 1):uint()] or "op?", buffer(22, 2):le_uint())
+	elseif packet_type == PENDING then
+		text = text .. string.format(" block %d has ranks %s", buffer(16, 4):le_uint(),
+			ranks_of(buffer(40, 8):le_uint64()))
+	elseif packet_type == REFUSED then
+		text = text .. string.format(" block %d: %s", buffer(16, 4):le_uint(),
+			reason_names[buffer(22, 2):le_uint()] or "reason?")
+	else
+		text = text .. string.format(" rank %d", buffer(12, 2):le_uint())
+	end
+	if bit.band(buffer(2, 2):le_uint(), 0x0003) ~= 0 then
+		text = text .. " (again)"
+	end
+	return text
+end
+
+function fanin.dissector(tvb, pinfo, root)
+	local buffer = tvb:range()
+
+	pinfo.cols.protocol = "Fanin"
+	if buffer:len() < HEADER_LEN then
+		root:add(fanin, buffer):add_proto_expert_info(e.truncated)
+		pinfo.cols.info = string.format("truncated, %d bytes", buffer:len())
+		return buffer:len()
+	end
+
+	local packet_type = buffer(1, 1):uint()
+	local text = summary(buffer)
+	local tree = root:add(fanin, buffer, "Fanin, " .. text)
+	add_header(tree, buffer)
+	if has_elements(packet_type) then
+		add_elements(tree, buffer, buffer(20, 1):uint(), buffer(22, 2):le_uint())
+	else
+		text = text .. add_body(tree, buffer, packet_type)
+	end
+	pinfo.cols.info = text
+	return buffer:len()
+end
+
+local udp_ports = DissectorTable.get("udp.port")
+local registered_port = fanin.prefs.port
+udp_ports:add(registered_port, fanin)
+
+function fanin.prefs_changed()
+	if fanin.prefs.port ~= registered_port then
+		udp_ports:remove(registered_port, fanin)
+		registered_port = fanin.prefs.port
+		udp_ports:add(registered_port, fanin)
+	end
+end
