@@ -19,6 +19,8 @@
 #include "handlers/kernels/kernels.h"
 #include "wire/wire.h"
 
+#define FANIN_MAX_BUFFERS 8
+
 /* The job as its handler may know it. Constant while any worker can see it. */
 struct fanin_job_params {
 	uint32_t id;
@@ -27,6 +29,9 @@ struct fanin_job_params {
 	uint16_t payload_bytes; /* most payload per packet */
 	uint64_t children;      /* bitmap of all children */
 	uint64_t key;
+	struct fanin_headers result_headers; /* template of results: Ethernet, IPv4 and UDP to the group */
+	bool shared;                         /* several workers may be in one slot at a time */
+	uint8_t buffers;    /* per block, for handlers with several: 2 to FANIN_MAX_BUFFERS */
 	enum fanin_isa isa; /* kernels to use */
 };
 
@@ -40,22 +45,23 @@ struct fanin_packet {
 };
 
 enum fanin_emission_kind {
-	FANIN_EMIT_RESULT, /* to `children`, one mbuf reference each; L2 to L4 headers to be written */
-	FANIN_EMIT_REPEAT, /* an mbuf that was emitted as RESULT before, as it is, to `children` */
-	FANIN_EMIT_REPLY,  /* the packet itself, turned around to its sender */
+	FANIN_EMIT_CHILDREN, /* a complete frame to `children`, one mbuf reference each */
+	FANIN_EMIT_REPLY,    /* the packet itself, turned around to its sender */
 };
 
 struct fanin_emission {
 	struct rte_mbuf *mbuf; /* the pipeline owns the references that this emission needs */
 	uint64_t children;     /* bitmap of receivers */
 	enum fanin_emission_kind kind;
-	uint32_t payload_len; /* bytes behind the Fanin header */
+	uint32_t payload_len; /* REPLY: bytes behind the Fanin header */
 };
 
 /* Room for what one burst can cause; the pipeline empties it after each burst of at most FANIN_BURST packets. */
 #define FANIN_BURST 32
 #define FANIN_MAX_EMISSIONS (FANIN_BURST * 2)
-#define FANIN_MAX_FREES (FANIN_BURST * 4)
+/* A call of a handler gives up at most this many mbufs: a whole slot's and a few more. */
+#define FANIN_MAX_FREES_PER_CALL 80
+#define FANIN_MAX_FREES (2 * FANIN_MAX_FREES_PER_CALL)
 
 struct fanin_handler_stats {
 	uint64_t contributions; /* counted once each */
@@ -63,6 +69,7 @@ struct fanin_handler_stats {
 	uint64_t results;       /* blocks finished */
 	uint64_t repeats;       /* results sent again */
 	uint64_t pendings;      /* answers that name who is missing */
+	uint64_t blocks;        /* blocks begun */
 };
 
 /* Everything a handler call can reach besides its slot. One per worker; the worker alone reads and writes it. */
@@ -79,9 +86,10 @@ struct fanin_handler_ctx {
 
 /* What became of a packet. */
 enum fanin_verdict {
-	FANIN_VERDICT_HELD, /* the handler keeps or emitted the mbuf */
-	FANIN_VERDICT_FREE, /* the pipeline frees it: merged or a duplicate */
-	FANIN_VERDICT_DROP, /* the pipeline counts *reason, tells the sender and frees it */
+	FANIN_VERDICT_HELD,  /* the handler keeps or emitted the mbuf */
+	FANIN_VERDICT_FREE,  /* the pipeline frees it: merged or a duplicate */
+	FANIN_VERDICT_DROP,  /* the pipeline counts *reason, tells the sender and frees it */
+	FANIN_VERDICT_RETRY, /* another worker is in the way: the pipeline tries again later */
 };
 
 struct fanin_handler {
@@ -95,18 +103,15 @@ struct fanin_handler {
 	unsigned int (*slot_mbufs)(const struct fanin_job_params *job);
 
 	/*
-	 * Makes a zeroed or used slot ready for a run of the job. Mbufs that a used slot holds go
-	 * to ctx->frees. index: of the slot, 0 to 2W - 1.
+	 * A contribution for this slot, of the run ctx->epoch. The slot was zeroed when the job was
+	 * made, and may have been used by earlier runs. index: of the slot, 0 to 2W - 1. If the job is
+	 * shared, other workers may call this for the same slot at the same time. On
+	 * FANIN_VERDICT_DROP *reason is set.
 	 */
-	void (*slot_reset)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index);
-
-	/*
-	 * A contribution for this slot, which was reset for ctx->epoch. On FANIN_VERDICT_DROP *reason is set.
-	 */
-	enum fanin_verdict (*contribution)(struct fanin_handler_ctx *ctx, void *slot,
+	enum fanin_verdict (*contribution)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 					   struct fanin_packet *packet, enum fanin_reason *reason);
 
-	/* Mbufs in the slot go to ctx->frees; the slot is not used again before slot_reset. */
+	/* Mbufs in the slot go to ctx->frees; the slot is not used again. */
 	void (*slot_release)(struct fanin_handler_ctx *ctx, void *slot);
 
 	struct fanin_handler *next; /* registry's */

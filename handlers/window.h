@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The window protocol of dense handlers: which block a slot holds, who has contributed, and when the slot may go on to the
- * next block. Handlers put a struct fanin_window first in their slots and call these functions from the worker that owns
- * the slot; nothing here is shared.
+ * The window protocol of dense handlers: which block a slot holds, who has contributed, and when
+ * the slot may go on to the next block. Handlers put a struct fanin_window first in their slots.
  *
- * A host sends block b only after it has the result of b - W, and a job has 2W slots. So whoever sends block b of a slot
- * has the result of b - W, to which every host contributed after it had the result of b - 2W, the slot's block before.
- * The slot can then be reused: nobody will ask for that result again. 2W is a power of two, so that block numbers wrap
- * around without a seam.
+ * A host sends block b only after it has the result of b - W, and a job has 2W slots. So whoever
+ * sends block b of a slot has the result of b - W, to which every host contributed after it had
+ * the result of b - 2W, the slot's block before. The slot can then be reused: nobody will ask for
+ * that result again. 2W is a power of two, so that block numbers wrap around without a seam.
+ *
+ * A slot may be shared by the workers of a cluster (Flare section 5, S > 1). One word holds its
+ * block, phase and number of users: a worker enters to use what the block holds, and only a worker
+ * that finds no users moves the slot on. Nobody waits: who can't enter is told so, and its packet
+ * is tried again later. With one worker per slot the same steps are plain loads and stores.
  */
 #ifndef FANIN_HANDLERS_WINDOW_H
 #define FANIN_HANDLERS_WINDOW_H
@@ -17,82 +21,197 @@
 
 #include "handlers/handler.h"
 
+enum fanin_window_phase {
+	FANIN_PHASE_FRESH, /* after a reset: the block before the first, finished without a result */
+	FANIN_PHASE_SETUP, /* one worker is preparing the slot: nobody may enter */
+	FANIN_PHASE_OPEN,  /* the block takes contributions */
+	FANIN_PHASE_DONE,  /* all are in, the result is kept */
+};
+
 struct fanin_window {
-	uint64_t present; /* children whose contribution is in; none: never used since the reset */
-	uint32_t block;   /* the current block */
-	uint16_t count;   /* of its first contribution, as are dtype and op */
+	uint64_t state;   /* block << 32 | phase << 30 | users; atomic if the slot is shared */
+	uint64_t present; /* children whose contribution is in; likewise */
+	uint32_t epoch; /* run that the slot is in; 0: none. Written in SETUP only, as are the next */
+	uint16_t count; /* of the block's first contribution, as are dtype and op */
 	uint8_t dtype;
 	uint8_t op;
-	bool done; /* all children are in */
 };
 
-/* What a contribution is to a slot. */
+/* What a contribution is to a slot, and whether its worker has entered. */
 enum fanin_window_class {
-	FANIN_WINDOW_CURRENT,   /* to be merged into the current block */
-	FANIN_WINDOW_NEW,       /* the first of the slot's next block */
-	FANIN_WINDOW_DUPLICATE, /* the child is in already, others are missing */
-	FANIN_WINDOW_FINISHED,  /* the current block is done */
-	FANIN_WINDOW_STALE,     /* a block before the current one */
-	FANIN_WINDOW_AHEAD,     /* a block that no host may send yet */
+	FANIN_WINDOW_CURRENT,  /* entered: of the block that is open */
+	FANIN_WINDOW_FINISHED, /* entered: of the block that is done */
+	FANIN_WINDOW_NEW,      /* entered, alone, in SETUP: the first of the slot's next block */
+	FANIN_WINDOW_RESET,    /* entered, alone, in SETUP: the slot is of an earlier run */
+	FANIN_WINDOW_BUSY,     /* not entered: try again */
+	FANIN_WINDOW_STALE,    /* not entered: a block before the current one */
+	FANIN_WINDOW_AHEAD,    /* not entered: a block that no host may send yet */
+	FANIN_WINDOW_OLD_RUN,  /* not entered: of an earlier run than the slot */
 };
 
-/*
- * Makes the slot accept the block `index` first, by a current block before it that is done and has no contributions.
- */
-static inline void
-fanin_window_reset(struct fanin_window *slot, const struct fanin_job_params *job, uint32_t index)
+#define FANIN_STATE_PHASE_SHIFT 30
+#define FANIN_STATE_USERS ((UINT64_C(1) << FANIN_STATE_PHASE_SHIFT) - 1)
+
+static inline uint64_t
+fanin_state_make(uint32_t block, enum fanin_window_phase phase, uint32_t users)
 {
-	*slot = (struct fanin_window){
-		.block = index - 2u * job->window,
-		.done = true,
-	};
+	return (uint64_t)block << 32 | (uint64_t)phase << FANIN_STATE_PHASE_SHIFT | users;
+}
+
+static inline uint32_t
+fanin_window_block(const struct fanin_window *slot)
+{
+	return (uint32_t)(__atomic_load_n(&slot->state, __ATOMIC_RELAXED) >> 32);
+}
+
+static inline bool
+fanin_window_swap(struct fanin_window *slot, bool shared, uint64_t *old, uint64_t new)
+{
+	if (shared)
+		return __atomic_compare_exchange_n(&slot->state, old, new, false, __ATOMIC_ACQ_REL,
+						   __ATOMIC_ACQUIRE);
+	slot->state = new;
+	return true;
 }
 
 /*
- * child: below FANIN_WIRE_MAX_CHILDREN.
+ * Classifies a contribution and enters the slot if the class says so; the caller then leaves by
+ * fanin_window_leave.
+ *
+ * exclusive: enter only if nobody else is in.
  */
 static inline enum fanin_window_class
-fanin_window_classify(const struct fanin_window *slot, const struct fanin_job_params *job,
-		      uint32_t block, uint16_t child)
+fanin_window_enter(struct fanin_window *slot, const struct fanin_handler_ctx *ctx, uint32_t block,
+		   bool exclusive)
 {
-	if (block == slot->block) {
-		if (slot->done)
-			return slot->present == 0 ? FANIN_WINDOW_STALE : FANIN_WINDOW_FINISHED;
-		return slot->present >> child & 1 ? FANIN_WINDOW_DUPLICATE : FANIN_WINDOW_CURRENT;
+	const bool shared = ctx->job->shared;
+	uint64_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+
+	for (;;) {
+		enum fanin_window_phase phase = state >> FANIN_STATE_PHASE_SHIFT & 3;
+		uint32_t current = (uint32_t)(state >> 32);
+		bool users = (state & FANIN_STATE_USERS) != 0;
+		uint32_t epoch;
+
+		if (phase == FANIN_PHASE_SETUP)
+			return FANIN_WINDOW_BUSY;
+		epoch = __atomic_load_n(&slot->epoch, __ATOMIC_RELAXED);
+		if (__builtin_expect(epoch != ctx->epoch, 0)) {
+			if (epoch != 0 && fanin_block_before(ctx->epoch, epoch))
+				return FANIN_WINDOW_OLD_RUN;
+			if (users)
+				return FANIN_WINDOW_BUSY;
+			if (fanin_window_swap(slot, shared, &state,
+					      fanin_state_make(current, FANIN_PHASE_SETUP, 1)))
+				return FANIN_WINDOW_RESET;
+		} else if (block == current) {
+			if (phase == FANIN_PHASE_FRESH)
+				return FANIN_WINDOW_STALE;
+			if (exclusive && users)
+				return FANIN_WINDOW_BUSY;
+			if (fanin_window_swap(slot, shared, &state, state + 1))
+				return phase == FANIN_PHASE_OPEN ? FANIN_WINDOW_CURRENT
+								 : FANIN_WINDOW_FINISHED;
+		} else if (fanin_block_before(block, current)) {
+			return FANIN_WINDOW_STALE;
+		} else if (phase == FANIN_PHASE_OPEN || block - current != 2u * ctx->job->window) {
+			return FANIN_WINDOW_AHEAD;
+		} else if (users) {
+			return FANIN_WINDOW_BUSY;
+		} else if (fanin_window_swap(slot, shared, &state,
+					     fanin_state_make(block, FANIN_PHASE_SETUP, 1))) {
+			return FANIN_WINDOW_NEW;
+		}
 	}
-	if (fanin_block_before(block, slot->block))
-		return FANIN_WINDOW_STALE;
-	if (slot->done && block - slot->block == 2u * job->window)
-		return FANIN_WINDOW_NEW;
-	return FANIN_WINDOW_AHEAD;
 }
 
-/* Goes on to a new block, which takes its shape from its first contribution. */
+/* Leaves a slot that was entered; what was done in it is visible to whoever enters next. */
 static inline void
-fanin_window_begin(struct fanin_window *slot, const struct fanin_hdr *hdr)
+fanin_window_leave(struct fanin_window *slot, bool shared)
+{
+	if (shared)
+		__atomic_fetch_sub(&slot->state, 1, __ATOMIC_RELEASE);
+	else
+		slot->state--;
+}
+
+/*
+ * Ends the SETUP of a reset: the slot accepts the block `index` first, and the caller has left.
+ */
+static inline void
+fanin_window_reset(struct fanin_window *slot, const struct fanin_handler_ctx *ctx, uint32_t index)
 {
 	slot->present = 0;
-	slot->block = hdr->block;
+	__atomic_store_n(&slot->epoch, ctx->epoch, __ATOMIC_RELAXED);
+	__atomic_store_n(&slot->state,
+			 fanin_state_make(index - 2u * ctx->job->window, FANIN_PHASE_FRESH, 0),
+			 __ATOMIC_RELEASE);
+}
+
+/*
+ * Ends the SETUP of a new block, which takes its shape from its first contribution: it is open,
+ * and the caller is in.
+ */
+static inline void
+fanin_window_open(struct fanin_window *slot, const struct fanin_hdr *hdr)
+{
+	slot->present = 0;
 	slot->count = hdr->count;
 	slot->dtype = hdr->dtype;
 	slot->op = hdr->op;
-	slot->done = false;
+	__atomic_store_n(&slot->state, fanin_state_make(hdr->block, FANIN_PHASE_OPEN, 1),
+			 __ATOMIC_RELEASE);
 }
 
-/* Does a contribution have the shape of the block's first? */
+/* Gives up the SETUP of a new block that can't be: the slot stays at the one before, done. */
+static inline void
+fanin_window_abandon(struct fanin_window *slot, const struct fanin_handler_ctx *ctx, uint32_t block)
+{
+	enum fanin_window_phase phase = slot->present == 0 ? FANIN_PHASE_FRESH : FANIN_PHASE_DONE;
+
+	__atomic_store_n(&slot->state, fanin_state_make(block - 2u * ctx->job->window, phase, 0),
+			 __ATOMIC_RELEASE);
+}
+
+/* Does a contribution have the shape of the block's first? The caller is in. */
 static inline bool
 fanin_window_matches(const struct fanin_window *slot, const struct fanin_hdr *hdr)
 {
 	return slot->count == hdr->count && slot->dtype == hdr->dtype && slot->op == hdr->op;
 }
 
-/* Notes a merged contribution. Returns true if it was the last: the block is done. */
+/* Claims a child's place in the open block. Returns false if it is taken: a duplicate. */
 static inline bool
-fanin_window_add(struct fanin_window *slot, const struct fanin_job_params *job, uint16_t child)
+fanin_window_claim(struct fanin_window *slot, bool shared, uint16_t child)
 {
-	slot->present |= UINT64_C(1) << child;
-	slot->done = slot->present == job->children;
-	return slot->done;
+	const uint64_t bit = UINT64_C(1) << child;
+	uint64_t before;
+
+	if (shared)
+		return (__atomic_fetch_or(&slot->present, bit, __ATOMIC_RELAXED) & bit) == 0;
+	before = slot->present;
+	slot->present = before | bit;
+	return (before & bit) == 0;
+}
+
+/* Gives a claimed place back: the contribution will come again. */
+static inline void
+fanin_window_unclaim(struct fanin_window *slot, uint16_t child)
+{
+	__atomic_fetch_and(&slot->present, ~(UINT64_C(1) << child), __ATOMIC_RELAXED);
+}
+
+/* The result stands: from now on contributions to this block get it. The caller is in and stays. */
+static inline void
+fanin_window_finish(struct fanin_window *slot, bool shared)
+{
+	const uint64_t step = (uint64_t)(FANIN_PHASE_DONE - FANIN_PHASE_OPEN)
+			      << FANIN_STATE_PHASE_SHIFT;
+
+	if (shared)
+		__atomic_fetch_add(&slot->state, step, __ATOMIC_RELEASE);
+	else
+		slot->state += step;
 }
 
 #endif

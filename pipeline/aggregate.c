@@ -17,26 +17,6 @@ struct work {
 	uint32_t slot;
 };
 
-/* Makes the accumulator a frame to the job's multicast group. */
-static void
-result_encode(const struct job *job, const struct fanin_emission *emission)
-{
-	struct rte_mbuf *mbuf = emission->mbuf;
-	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-	uint16_t udp_len = (uint16_t)(FANIN_UDP_LEN + FANIN_HDR_LEN + emission->payload_len);
-
-	headers->eth = job->result_headers.eth;
-	headers->ip = job->result_headers.ip;
-	headers->udp = job->result_headers.udp;
-	headers->udp.len_be = rte_cpu_to_be_16(udp_len);
-	headers->ip.total_len_be = rte_cpu_to_be_16((uint16_t)(FANIN_IP_LEN + udp_len));
-	headers->ip.checksum_be = 0;
-	headers->ip.checksum_be = fanin_ip_checksum(&headers->ip);
-	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + emission->payload_len);
-	mbuf->pkt_len = mbuf->data_len;
-	mbuf->ol_flags = 0;
-}
-
 static void
 send_to_children(struct worker *worker, const struct job *job, const struct fanin_emission *emission)
 {
@@ -60,11 +40,7 @@ drain(struct worker *worker, const struct job *job)
 		const struct fanin_emission *emission = &ctx->emissions[i];
 
 		switch (emission->kind) {
-		case FANIN_EMIT_RESULT:
-			result_encode(job, emission);
-			send_to_children(worker, job, emission);
-			break;
-		case FANIN_EMIT_REPEAT:
+		case FANIN_EMIT_CHILDREN:
 			send_to_children(worker, job, emission);
 			break;
 		case FANIN_EMIT_REPLY:
@@ -77,6 +53,21 @@ drain(struct worker *worker, const struct job *job)
 	for (uint16_t i = 0; i < ctx->n_frees; i++)
 		rte_pktmbuf_free(ctx->frees[i]);
 	ctx->n_frees = 0;
+}
+
+static void
+retry_later(struct worker *worker, struct rte_mbuf *mbuf)
+{
+	struct retry *retry;
+
+	worker->counters.retries++;
+	if (unlikely(worker->n_retries == WORKER_RETRIES)) {
+		worker_drop(worker, mbuf, FANIN_REASON_WORKER_RING_FULL);
+		return;
+	}
+	retry = &worker->retries[worker->n_retries++];
+	retry->mbuf = mbuf;
+	retry->since_ns = worker->retrying_since_ns != 0 ? worker->retrying_since_ns : worker->now_ns;
 }
 
 static void
@@ -95,11 +86,7 @@ run_handler(struct worker *worker, const struct work *work)
 		.child = headers->fanin.rank,
 	};
 
-	if (unlikely(job->slot_epochs[work->slot] != headers->fanin.epoch)) {
-		job->handler->slot_reset(ctx, slot, work->slot);
-		job->slot_epochs[work->slot] = headers->fanin.epoch;
-	}
-	switch (job->handler->contribution(ctx, slot, &packet, &reason)) {
+	switch (job->handler->contribution(ctx, slot, work->slot, &packet, &reason)) {
 	case FANIN_VERDICT_HELD:
 		break;
 	case FANIN_VERDICT_FREE:
@@ -108,7 +95,12 @@ run_handler(struct worker *worker, const struct work *work)
 	case FANIN_VERDICT_DROP:
 		worker_refuse(worker, work->mbuf, reason);
 		break;
+	case FANIN_VERDICT_RETRY:
+		retry_later(worker, work->mbuf);
+		return;
 	}
+	if (unlikely(worker->retrying_since_ns != 0))
+		worker->counters.retry_wait_ns += pipeline_now_ns() - worker->retrying_since_ns;
 }
 
 /* Fills *work if the packet may go to its handler. */
@@ -124,7 +116,7 @@ admit(struct worker *worker, struct rte_mbuf *mbuf, struct work *work)
 		worker_refuse(worker, mbuf, reason);
 		return false;
 	}
-	if (unlikely(reason != FANIN_REASON_NONE)) {
+	if (unlikely(reason != FANIN_REASON_NONE || work->job == NULL)) {
 		worker_drop(worker, mbuf, reason);
 		return false;
 	}
@@ -140,76 +132,60 @@ admit(struct worker *worker, struct rte_mbuf *mbuf, struct work *work)
 	return true;
 }
 
+/* The next handler calls are for this job. */
+static void
+job_select(struct worker *worker, struct job *job)
+{
+	worker->handler_ctx.job = &job->params;
+	worker->handler_ctx.stats = &job->worker_stats[worker->index].stats;
+}
+
+/* Ends a burst's packets of one job. */
+static void
+finish_job(struct worker *worker, const struct job *job)
+{
+	uint64_t open = 0;
+
+	drain(worker, job);
+	for (uint16_t i = 0; i < job->n_workers; i++) {
+		const struct fanin_handler_stats *stats = &job->worker_stats[i].stats;
+
+		open += stats->blocks - stats->results;
+	}
+	/* Workers count apart: between two counters the difference may be off, even below zero. */
+	if (open <= job->slot_mask)
+		job->worker_stats[worker->index].occupancy[histogram_bucket((uint32_t)open)]++;
+}
+
 void
 worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 {
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
 	struct work works[FANIN_BURST];
-	const struct job *job = NULL;
+	const struct job *job;
 	uint16_t n_works = 0;
 
-	for (uint16_t i = 0; i < n; i++)
-		n_works = (uint16_t)(n_works + admit(worker, mbufs[i], &works[n_works]));
-	ctx->now_ns = worker->now_ns;
-	for (uint16_t i = 0; i < n_works; i++) {
-		if (works[i].job != job) {
-			if (job != NULL)
-				drain(worker, job);
-			job = works[i].job;
-			ctx->job = &works[i].job->params;
-			ctx->stats = &works[i].job->worker_stats[worker->index].stats;
-		}
-		ctx->epoch =
-			rte_pktmbuf_mtod(works[i].mbuf, const struct fanin_headers *)->fanin.epoch;
-		run_handler(worker, &works[i]);
-	}
-	if (job != NULL)
-		drain(worker, job);
-}
-
-/* The worker that owns the packet's slot; this one if there is no such job. */
-static unsigned int
-owner_of(const struct worker *worker, const struct rte_mbuf *mbuf)
-{
-	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
-	const struct job *job = job_lookup(worker->pipeline->jobs, hdr->job);
-
-	return job == NULL ? worker->index
-			   : (hdr->block & job->slot_mask) % worker->pipeline->n_workers;
-}
-
-static void
-hand_over(struct worker *worker, unsigned int owner, struct rte_mbuf *mbuf)
-{
-	if (rte_ring_mp_enqueue(worker->pipeline->workers[owner]->inbox, mbuf) == 0)
-		worker->counters.handed_over++;
-	else
-		worker_drop(worker, mbuf, FANIN_REASON_WORKER_RING_FULL);
-}
-
-void
-worker_fanin(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
-{
-	struct rte_mbuf *own[FANIN_BURST];
-	uint16_t n_own = 0;
-
 	for (uint16_t i = 0; i < n; i++) {
-		uint8_t type = rte_pktmbuf_mtod(mbufs[i], const struct fanin_headers *)->fanin.type;
-		unsigned int owner;
-
-		if (unlikely(type != FANIN_TYPE_CONTRIBUTION)) {
-			if (type == FANIN_TYPE_JOIN || type == FANIN_TYPE_LEAVE)
-				worker_membership(worker, mbufs[i]);
-			else
-				worker_drop(worker, mbufs[i], FANIN_REASON_DIRECTION);
-			continue;
-		}
-		owner = worker->inbox == NULL ? worker->index : owner_of(worker, mbufs[i]);
-		if (owner == worker->index)
-			own[n_own++] = mbufs[i];
-		else
-			hand_over(worker, owner, mbufs[i]);
+		if (likely(admit(worker, mbufs[i], &works[n_works])))
+			n_works++;
 	}
-	if (n_own != 0)
-		worker_aggregate(worker, own, n_own);
+	if (unlikely(n_works == 0))
+		return;
+	ctx->now_ns = worker->now_ns;
+	job = works[0].job;
+	job_select(worker, works[0].job);
+	for (uint16_t i = 0; i < n_works; i++) {
+		const struct work *work = &works[i];
+
+		if (unlikely(work->job != job)) {
+			finish_job(worker, job);
+			job = work->job;
+			job_select(worker, work->job);
+		}
+		ctx->epoch = rte_pktmbuf_mtod(work->mbuf, const struct fanin_headers *)->fanin.epoch;
+		run_handler(worker, work);
+		if (unlikely(ctx->n_frees > FANIN_MAX_FREES - FANIN_MAX_FREES_PER_CALL))
+			drain(worker, job);
+	}
+	finish_job(worker, job);
 }

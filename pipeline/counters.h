@@ -15,6 +15,17 @@
 
 #define PIPELINE_MAX_PORTS 64
 
+/* Buckets of a histogram: 0, 1, 2-3, 4-7, ..., 4096 and more. */
+#define COUNTERS_HISTOGRAM 14
+
+static inline unsigned int
+histogram_bucket(uint32_t value)
+{
+	unsigned int bucket = value == 0 ? 0 : 32 - (unsigned int)__builtin_clz(value);
+
+	return bucket < COUNTERS_HISTOGRAM ? bucket : COUNTERS_HISTOGRAM - 1;
+}
+
 struct port_counters {
 	uint64_t rx_frames;
 	uint64_t rx_bytes;
@@ -27,11 +38,15 @@ struct counters {
 	uint64_t bursts;      /* polls that brought packets */
 	uint64_t empty_polls; /* rounds over all queues that brought none */
 	uint64_t packets;
-	uint64_t busy_cycles;  /* TSC, rounds that brought packets */
-	uint64_t forwarded;    /* foreign frames to a known port */
-	uint64_t flooded;      /* foreign frames to all other ports */
-	uint64_t local;        /* ARP, ICMP, JOIN and LEAVE for the switch itself */
-	uint64_t handed_over;  /* packets passed to the worker that owns their slot */
+	uint64_t busy_cycles; /* TSC, rounds that brought packets */
+	uint64_t forwarded;   /* foreign frames to a known port */
+	uint64_t flooded;     /* foreign frames to all other ports */
+	uint64_t local;       /* ARP, ICMP, JOIN and LEAVE for the switch itself */
+	uint64_t handed_over; /* packets passed to another cluster's queue, or through the own one */
+	uint64_t retries;     /* handler calls that found another worker in the way */
+	uint64_t retry_wait_ns; /* from a packet's first such call to the one that went through */
+	/* Length of the cluster's queue when it was polled: 0, 1, 2-3, 4-7, ... */
+	uint64_t queue_lengths[COUNTERS_HISTOGRAM];
 	uint64_t learn_failed; /* source addresses that the full MAC table could not take */
 	uint64_t fault_duplicates;
 	uint64_t fault_reorders;

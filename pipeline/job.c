@@ -43,15 +43,13 @@ job_free(struct job *job)
 	struct fanin_handler_ctx ctx = { .job = &job->params };
 
 	for (uint32_t i = 0; job->slots != NULL && i <= job->slot_mask; i++) {
-		if (job->slot_epochs[i] == 0)
-			continue;
 		job->handler->slot_release(&ctx, job->slots + i * job->slot_size);
 		for (uint16_t k = 0; k < ctx.n_frees; k++)
 			rte_pktmbuf_free(ctx.frees[k]);
 		ctx.n_frees = 0;
 	}
 	rte_free(job->slots);
-	rte_free(job->slot_epochs);
+	rte_free(job->slot_clusters);
 	rte_free(job->worker_stats);
 	rte_free(job);
 }
@@ -125,7 +123,7 @@ job_result_headers(const struct pipeline *pipeline, struct job *job)
 
 	memcpy(flow.src_mac, pipeline->mac, sizeof(flow.src_mac));
 	job->group_be = flow.dst_ip_be;
-	fanin_wire_encode_l4(&job->result_headers, &flow, 0);
+	fanin_wire_encode_l4(&job->params.result_headers, &flow, 0);
 }
 
 static int
@@ -138,6 +136,7 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 	if (job == NULL)
 		return -ENOMEM;
 	job->handler = handler;
+	job->reproducible = spec->reproducible;
 	job->params.id = spec->id;
 	job->params.n_children = spec->n_members;
 	job->params.window = (uint16_t)(slots / 2);
@@ -146,17 +145,19 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 						     : (UINT64_C(1) << spec->n_members) - 1;
 	job->params.key = spec->key;
 	job->params.isa = fanin_isa_detect();
+	job->params.shared = pipeline->shared_slots;
+	job->params.buffers = (uint8_t)spec->buffers;
 	job->slot_mask = slots - 1;
 	job->slot_size = RTE_ALIGN_CEIL(handler->slot_size(&job->params), RTE_CACHE_LINE_SIZE);
 	job->slots = rte_zmalloc("job_slots", slots * job->slot_size, RTE_CACHE_LINE_SIZE);
-	job->slot_epochs = rte_zmalloc("job_epochs", slots * sizeof(*job->slot_epochs),
-				       RTE_CACHE_LINE_SIZE);
+	job->slot_clusters = rte_zmalloc("job_epochs", slots * sizeof(*job->slot_clusters),
+					 RTE_CACHE_LINE_SIZE);
 	job->n_workers = pipeline->n_workers;
 	job->worker_stats = rte_zmalloc("job_stats", job->n_workers * sizeof(*job->worker_stats),
 					RTE_CACHE_LINE_SIZE);
-	if (job->slots == NULL || job->slot_epochs == NULL || job->worker_stats == NULL) {
+	if (job->slots == NULL || job->slot_clusters == NULL || job->worker_stats == NULL) {
 		rte_free(job->slots);
-		rte_free(job->slot_epochs);
+		rte_free(job->slot_clusters);
 		rte_free(job->worker_stats);
 		rte_free(job);
 		return -ENOMEM;
@@ -194,19 +195,51 @@ choose_id(const struct job_table *table, struct job_spec *spec, const char **cod
 	return 0;
 }
 
+/* Settles handler and buffers (Flare section 6.4). */
+static int
+choose_handler(const struct pipeline *pipeline, struct job_spec *spec, char *error)
+{
+	const bool automatic = strcmp(spec->handler, "auto") == 0;
+	uint64_t size = spec->message_bytes;
+
+	if (spec->buffers == 0)
+		spec->buffers = 2;
+	if (spec->reproducible && !automatic && strcmp(spec->handler, "tree") != 0) {
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found handler \"%s\" for a reproducible job, expected \"tree\" or \"auto\"",
+			 spec->handler);
+		return -EINVAL;
+	}
+	if (!automatic)
+		return 0;
+	if (spec->reproducible || (size != 0 && size <= pipeline->tree_up_to)) {
+		spec->handler = "tree";
+	} else if (size != 0 && size <= pipeline->multi4_up_to) {
+		spec->handler = "multi";
+		spec->buffers = size <= pipeline->multi2_up_to ? 2 : 4;
+	} else {
+		spec->handler = "single";
+	}
+	return 0;
+}
+
 int
 job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job **created,
 	   const char **code, char *error)
 {
 	struct job_table *table = pipeline->jobs;
 	struct job_spec spec = *asked;
-	const struct fanin_handler *handler = fanin_handler_find(spec.handler);
+	const struct fanin_handler *handler;
 	uint32_t slots = spec.slots == 0 ? table->slots_per_job : spec.slots;
 	uint32_t payload;
 	struct job *job;
 	int ret;
 
 	*code = "invalid";
+	ret = choose_handler(pipeline, &spec, error);
+	if (ret != 0)
+		return ret;
+	handler = fanin_handler_find(spec.handler);
 	if (handler == NULL) {
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "found handler \"%s\", expected one that `version` lists", spec.handler);

@@ -30,18 +30,20 @@ struct job_member {
 
 struct job_worker_stats {
 	struct fanin_handler_stats stats; /* its worker: rw, control: ro */
+	/* Open blocks of the job, over all workers, after each of this worker's bursts. */
+	uint64_t occupancy[COUNTERS_HISTOGRAM];
 } __rte_cache_aligned;
 
 struct job {
 	/* Constant from creation; workers: ro. */
 	struct fanin_job_params params;
 	const struct fanin_handler *handler;
+	bool reproducible;
 	uint8_t *slots;
-	uint32_t *slot_epochs; /* run that each slot was reset for; the slot's worker: rw */
+	uint64_t *slot_clusters; /* which cluster has the slot's block: block << 32 | cluster + 1 */
 	size_t slot_size;
 	uint32_t slot_mask; /* 2W - 1 */
 	uint32_t group_be;
-	struct fanin_headers result_headers; /* L2 to L4 of results, lengths to be filled in */
 	uint16_t child_ports[FANIN_WIRE_MAX_CHILDREN];
 	uint32_t child_ips_be[FANIN_WIRE_MAX_CHILDREN];
 
@@ -58,9 +60,12 @@ struct job {
 
 /* What is asked for when a job is made. */
 struct job_spec {
-	uint32_t id;  /* 0: the smallest that is free */
-	uint64_t key; /* 0 is not allowed */
-	const char *handler;
+	uint32_t id;            /* 0: the smallest that is free */
+	uint64_t key;           /* 0 is not allowed */
+	const char *handler;    /* of the registry, or "auto" */
+	uint32_t buffers;       /* per block, for handlers with several; 0: 2 */
+	uint64_t message_bytes; /* usual size of a collective, for "auto"; 0: large */
+	bool reproducible;      /* sums in a fixed order: the handler is tree */
 	uint32_t slots;         /* power of two; 0: as many as a job may have */
 	uint32_t payload_bytes; /* 0: what the members' ports carry */
 	uint16_t n_members;

@@ -41,6 +41,8 @@ member_add(struct job_table *table, struct job *job, uint16_t rank, const uint8_
 		/* 0 stands for "no run": the counter steps over it when it wraps. */
 		if (epoch == 0)
 			epoch = __atomic_fetch_add(&table->next_epoch, 1, __ATOMIC_RELAXED);
+		/* Blocks begin at 0 again, so what the last run left there would look current. */
+		memset(job->slot_clusters, 0, (job->slot_mask + 1) * sizeof(*job->slot_clusters));
 		__atomic_store_n(&job->epoch, epoch, __ATOMIC_RELEASE);
 	}
 	return FANIN_REASON_NONE;

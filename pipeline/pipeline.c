@@ -83,12 +83,21 @@ worker_create(struct pipeline *pipeline, uint16_t index)
 	worker->pipeline = pipeline;
 	worker->index = index;
 	faults_init(&worker->faults, &pipeline->faults, index);
-	if (pipeline->n_workers > 1) {
+	worker->cluster = index / pipeline->cluster_size;
+	return 0;
+}
+
+static int
+queues_create(struct pipeline *pipeline)
+{
+	unsigned int flags = pipeline->cluster_size == 1 ? RING_F_SC_DEQ : 0;
+
+	for (uint16_t i = 0; pipeline->n_workers > 1 && i < pipeline->n_clusters; i++) {
 		char name[RTE_RING_NAMESIZE];
 
-		snprintf(name, sizeof(name), "inbox_%u", index);
-		worker->inbox = rte_ring_create(name, WORKER_INBOX, (int)socket, RING_F_SC_DEQ);
-		if (worker->inbox == NULL)
+		snprintf(name, sizeof(name), "cluster_%u", i);
+		pipeline->queues[i] = rte_ring_create(name, CLUSTER_QUEUE, SOCKET_ID_ANY, flags);
+		if (pipeline->queues[i] == NULL)
 			return -rte_errno;
 	}
 	return 0;
@@ -108,6 +117,14 @@ copy_options(struct pipeline *pipeline, const struct pipeline_options *options)
 	pipeline->pool = options->pool;
 	pipeline->n_ports = options->n_ports;
 	pipeline->n_workers = options->n_workers;
+	pipeline->policy = options->policy;
+	pipeline->cluster_size = options->cluster_size;
+	pipeline->tree_up_to = options->tree_up_to;
+	pipeline->multi2_up_to = options->multi2_up_to;
+	pipeline->multi4_up_to = options->multi4_up_to;
+	pipeline->n_clusters = options->n_workers / options->cluster_size;
+	pipeline->shared_slots = options->n_workers > 1 &&
+				 options->policy == PIPELINE_POLICY_DISPATCH;
 	memset(pipeline->port_of_ethdev, 0xff, sizeof(pipeline->port_of_ethdev));
 	for (uint16_t i = 0; i < options->n_ports; i++) {
 		pipeline->ports[i] = options->ports[i];
@@ -140,6 +157,9 @@ pipeline_create(const struct pipeline_options *options, struct pipeline **create
 		if (ret != 0)
 			goto fail;
 	}
+	ret = queues_create(pipeline);
+	if (ret != 0)
+		goto fail;
 	locks = rte_zmalloc("tx_locks", sizeof(*locks) * PIPELINE_MAX_PORTS * PIPELINE_MAX_WORKERS,
 			    RTE_CACHE_LINE_SIZE);
 	ret = -ENOMEM;
@@ -192,16 +212,15 @@ pipeline_free(struct pipeline *pipeline)
 		return;
 	job_table_free(pipeline->jobs);
 	mac_table_free(pipeline->macs);
-	for (uint16_t i = 0; i < pipeline->n_workers; i++) {
-		struct worker *worker = pipeline->workers[i];
+	for (uint16_t i = 0; i < pipeline->n_workers; i++)
+		rte_free(pipeline->workers[i]);
+	for (uint16_t i = 0; i < pipeline->n_clusters; i++) {
 		void *mbuf;
 
-		if (worker == NULL)
-			continue;
-		while (worker->inbox != NULL && rte_ring_dequeue(worker->inbox, &mbuf) == 0)
+		while (pipeline->queues[i] != NULL &&
+		       rte_ring_dequeue(pipeline->queues[i], &mbuf) == 0)
 			rte_pktmbuf_free(mbuf);
-		rte_ring_free(worker->inbox);
-		rte_free(worker);
+		rte_ring_free(pipeline->queues[i]);
 	}
 	rte_free(pipeline->tx_locks);
 	rte_free(pipeline->qsbr);

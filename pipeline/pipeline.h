@@ -40,6 +40,14 @@ struct pipeline_port {
 	uint16_t n_queues; /* rx queues; as many tx queues */
 };
 
+/* How a block finds its cluster, the workers that may share it (Flare section 5). */
+enum pipeline_policy {
+	/* A new block goes to the cluster with the shortest queue, in FCFS order inside. */
+	PIPELINE_POLICY_DISPATCH,
+	/* Slot modulo workers: a NIC's RSS on the UDP source port brings blocks there unaided. */
+	PIPELINE_POLICY_RSS,
+};
+
 struct pipeline_faults {
 	double drop; /* shares of Fanin packets, each way; 0 to 1 */
 	double duplicate;
@@ -63,6 +71,11 @@ struct pipeline_options {
 	const struct pipeline_port *ports; /* copied */
 	uint16_t n_ports;
 	const unsigned int *lcores; /* of the workers; copied */
+	enum pipeline_policy policy;
+	uint64_t tree_up_to; /* message sizes in bytes, for jobs with the handler "auto" */
+	uint64_t multi2_up_to;
+	uint64_t multi4_up_to;
+	uint16_t cluster_size; /* S: divides n_workers; 1 with PIPELINE_POLICY_RSS */
 	uint16_t n_workers;
 };
 
@@ -80,6 +93,15 @@ struct pipeline {
 	uint16_t port_of_ethdev[RTE_MAX_ETHPORTS]; /* index in ports, UINT16_MAX: none */
 	uint16_t n_ports;
 	uint16_t n_workers;
+	enum pipeline_policy policy;
+	uint16_t cluster_size;
+	uint16_t n_clusters;
+	uint64_t tree_up_to;
+	uint64_t multi2_up_to;
+	uint64_t multi4_up_to;
+	bool shared_slots; /* several workers may come upon the same slot */
+	/* By cluster: packets for its workers; NULL with one worker. */
+	struct rte_ring *queues[PIPELINE_MAX_WORKERS];
 	struct worker *workers[PIPELINE_MAX_WORKERS];
 	unsigned int lcores[PIPELINE_MAX_WORKERS];
 	struct job_table *jobs;

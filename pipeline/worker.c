@@ -40,20 +40,6 @@ poll_queues(struct worker *worker)
 	return total;
 }
 
-static uint16_t
-poll_inbox(struct worker *worker)
-{
-	struct rte_mbuf *mbufs[FANIN_BURST];
-	unsigned int n;
-
-	if (worker->inbox == NULL)
-		return 0;
-	n = rte_ring_sc_dequeue_burst(worker->inbox, (void **)mbufs, FANIN_BURST, NULL);
-	if (n != 0)
-		worker_aggregate(worker, mbufs, (uint16_t)n);
-	return (uint16_t)n;
-}
-
 /* Lets go what the fault injector has held back long enough. */
 static void
 poll_faults(struct worker *worker)
@@ -88,6 +74,8 @@ idle(const struct pipeline *pipeline, uint32_t empty_polls)
 static void
 release_held(struct worker *worker)
 {
+	while (worker->n_retries != 0)
+		rte_pktmbuf_free(worker->retries[--worker->n_retries].mbuf);
 	while (worker->faults.n_held != 0)
 		rte_pktmbuf_free(worker->faults.held[--worker->faults.n_held].mbuf);
 }
@@ -101,7 +89,8 @@ worker_round(struct worker *worker)
 	worker->now_ns = pipeline_now_ns();
 	worker->now_seconds = (uint32_t)(worker->now_ns / 1000000000u);
 	n = poll_queues(worker);
-	n = (uint16_t)(n + poll_inbox(worker));
+	worker_retry(worker);
+	n = (uint16_t)(n + worker_poll_cluster(worker));
 	poll_faults(worker);
 	worker_flush(worker);
 	rte_rcu_qsbr_quiescent(worker->pipeline->qsbr, worker->index);

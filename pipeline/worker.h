@@ -21,7 +21,8 @@
 #include "pipeline/pipeline.h"
 
 #define WORKER_TX_BUFFER 64
-#define WORKER_INBOX 4096
+#define CLUSTER_QUEUE 4096
+#define WORKER_RETRIES 512
 
 struct tx_buffer {
 	struct rte_mbuf *mbufs[WORKER_TX_BUFFER];
@@ -37,6 +38,12 @@ struct rx_queue {
 	uint16_t port; /* index */
 };
 
+/* A packet that found another worker in its slot. */
+struct retry {
+	struct rte_mbuf *mbuf;
+	uint64_t since_ns;
+};
+
 struct worker {
 	struct pipeline *pipeline;
 	unsigned int index;
@@ -44,7 +51,10 @@ struct worker {
 	uint32_t now_seconds;
 	struct rx_queue rx_queues[PIPELINE_MAX_PORTS * 4];
 	uint16_t n_rx_queues;
-	struct rte_ring *inbox; /* packets of slots that this worker owns, from the others; NULL with one worker */
+	unsigned int cluster;
+	struct retry retries[WORKER_RETRIES]; /* in order of arrival */
+	uint16_t n_retries;
+	uint64_t retrying_since_ns; /* of the packet in work; 0: it is not a retry */
 	struct tx_buffer tx[PIPELINE_MAX_PORTS];
 	struct fanin_handler_ctx handler_ctx;
 	struct faults faults;
@@ -72,7 +82,7 @@ void worker_classify(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 /* aggregate.c: Fanin data packets that are valid; looks up job and slot, runs handlers, carries out emissions. */
 void worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
 
-/* aggregate.c: valid Fanin packets from a port or the fault injector: control ones are answered, others dispatched. */
+/* schedule.c: valid Fanin packets from a port or the fault injector: control ones are answered, others dispatched. */
 void worker_fanin(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
 
 /* forward.c: a foreign frame: learn, look up, send or flood. */
@@ -108,11 +118,17 @@ void worker_send(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf);
 /* tx.c: the same for Fanin packets, which pass the fault injector. */
 void worker_send_fanin(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf);
 
+/* schedule.c: packets of the worker's cluster, up to a burst. Returns how many there were. */
+uint16_t worker_poll_cluster(struct worker *worker);
+
+/* schedule.c: tries the packets again that found another worker in the way. */
+void worker_retry(struct worker *worker);
+
 /* tx.c: sends what is queued. */
 void worker_flush(struct worker *worker);
 
 /*
- * worker.c: one round: polls every queue and the inbox once, processes to completion, and flushes.
+ * worker.c: one round: polls every queue once, processes to completion, and flushes.
  * The caller's thread is the worker's for RCU. Returns how many packets there were.
  */
 uint16_t worker_round(struct worker *worker);

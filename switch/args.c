@@ -91,6 +91,22 @@ args_integer_at(const char *where, const json_t *object, const char *key, int64_
 }
 
 int
+args_boolean_at(const char *where, const json_t *object, const char *key, bool *value,
+		bool *present, struct control_error *error)
+{
+	static const char expected[] = "true or false";
+	const json_t *found;
+	int ret = look_up(where, object, key, &found, present, expected, error);
+
+	if (ret <= 0)
+		return ret;
+	if (!json_is_boolean(found))
+		return fail_value(where, key, found, expected, error);
+	*value = json_is_true(found);
+	return 0;
+}
+
+int
 args_string_at(const char *where, const json_t *object, const char *key, size_t max_len,
 	       const char **value, bool *present, struct control_error *error)
 {

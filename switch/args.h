@@ -27,6 +27,10 @@ int args_check_known_at(const char *where, const json_t *object, const char *con
 int args_integer_at(const char *where, const json_t *object, const char *key, int64_t min,
 		    int64_t max, int64_t *value, bool *present, struct control_error *error);
 
+/* true or false. */
+int args_boolean_at(const char *where, const json_t *object, const char *key, bool *value,
+		    bool *present, struct control_error *error);
+
 /* A string of 1 to max_len bytes; borrowed from the object. */
 int args_string_at(const char *where, const json_t *object, const char *key, size_t max_len,
 		   const char **value, bool *present, struct control_error *error);
@@ -53,6 +57,13 @@ args_integer(const json_t *args, const char *key, int64_t min, int64_t max, int6
 	     bool *present, struct control_error *error)
 {
 	return args_integer_at("args", args, key, min, max, value, present, error);
+}
+
+static inline int
+args_boolean(const json_t *args, const char *key, bool *value, bool *present,
+	     struct control_error *error)
+{
+	return args_boolean_at("args", args, key, value, present, error);
 }
 
 static inline int

@@ -20,6 +20,28 @@ json_mac(const uint8_t mac[6])
 }
 
 json_t *
+json_histogram(const uint64_t *buckets)
+{
+	json_t *object = json_object();
+
+	for (unsigned int i = 0; i < COUNTERS_HISTOGRAM; i++) {
+		unsigned long low = i == 0 ? 0 : 1ul << (i - 1);
+		char name[48];
+
+		if (buckets[i] == 0)
+			continue;
+		if (i < 2)
+			snprintf(name, sizeof(name), "%lu", low);
+		else if (i == COUNTERS_HISTOGRAM - 1)
+			snprintf(name, sizeof(name), "%lu-", low);
+		else
+			snprintf(name, sizeof(name), "%lu-%lu", low, 2 * low - 1);
+		json_object_set_new(object, name, json_integer((json_int_t)buckets[i]));
+	}
+	return object;
+}
+
+json_t *
 json_ipv4(uint32_t ip_be)
 {
 	char text[INET_ADDRSTRLEN];
@@ -126,13 +148,17 @@ list_workers(const struct pipeline *pipeline, double hertz, double uptime)
 		const struct counters *counters = pipeline_worker_counters(pipeline, i);
 		double busy = uptime > 0 ? (double)counters->busy_cycles / hertz / uptime : 0;
 
-		json_array_append_new(list, json_pack("{s:i,s:I,s:I,s:I,s:I,s:f}", "lcore",
-						      pipeline->lcores[i], "bursts",
+		json_array_append_new(list, json_pack("{s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:o}",
+						      "lcore", pipeline->lcores[i], "cluster",
+						      i / pipeline->cluster_size, "bursts",
 						      (json_int_t)counters->bursts, "empty_polls",
 						      (json_int_t)counters->empty_polls, "packets",
 						      (json_int_t)counters->packets, "handed_over",
-						      (json_int_t)counters->handed_over,
-						      "busy_share", busy));
+						      (json_int_t)counters->handed_over, "retries",
+						      (json_int_t)counters->retries, "retry_wait_us",
+						      (double)counters->retry_wait_ns / 1e3,
+						      "busy_share", busy, "queue_lengths",
+						      json_histogram(counters->queue_lengths)));
 	}
 	return list;
 }

@@ -28,6 +28,9 @@ json_t *command_jobs_destroy(void *user, const json_t *args, struct control_erro
 /* "02:fa:00:00:00:01" as a new JSON string. */
 json_t *json_mac(const uint8_t mac[6]);
 
+/* A histogram of COUNTERS_HISTOGRAM buckets: an object of those that are not 0, "2-3": count. */
+json_t *json_histogram(const uint64_t *buckets);
+
 /* Dotted IPv4 address as a new JSON string. */
 json_t *json_ipv4(uint32_t ip_be);
 

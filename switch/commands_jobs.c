@@ -29,6 +29,19 @@ list_members(const struct pipeline *pipeline, struct job *job)
 	return list;
 }
 
+/* Histogram of open blocks after bursts, over all workers. */
+static json_t *
+job_occupancy(const struct job *job)
+{
+	uint64_t sum[COUNTERS_HISTOGRAM] = { 0 };
+
+	for (uint16_t i = 0; i < job->n_workers; i++) {
+		for (unsigned int k = 0; k < COUNTERS_HISTOGRAM; k++)
+			sum[k] += job->worker_stats[i].occupancy[k];
+	}
+	return json_histogram(sum);
+}
+
 static json_t *
 describe_job(const struct pipeline *pipeline, struct job *job)
 {
@@ -36,16 +49,18 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 	struct fanin_handler_stats stats;
 
 	job_stats(job, &stats);
-	return json_pack("{s:I,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:{s:I,s:I,s:I,s:I,s:I}}", "id",
-			 (json_int_t)job->params.id, "handler", job->handler->name, "state",
-			 epoch != 0 ? "active" : "waiting", "epoch", (json_int_t)epoch, "size",
-			 job->params.n_children, "window", job->params.window, "slots",
-			 2 * job->params.window, "payload_bytes", job->params.payload_bytes,
-			 "slot_bytes", (json_int_t)job->slot_size, "members",
-			 list_members(pipeline, job), "stats", "contributions",
-			 (json_int_t)stats.contributions, "duplicates", (json_int_t)stats.duplicates,
-			 "results", (json_int_t)stats.results, "repeats", (json_int_t)stats.repeats,
-			 "pendings", (json_int_t)stats.pendings);
+	return json_pack(
+		"{s:I,s:s,s:i,s:b,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
+		"id", (json_int_t)job->params.id, "handler", job->handler->name, "buffers",
+		job->params.buffers, "reproducible", job->reproducible, "state",
+		epoch != 0 ? "active" : "waiting", "epoch", (json_int_t)epoch, "size",
+		job->params.n_children, "window", job->params.window, "slots",
+		2 * job->params.window, "payload_bytes", job->params.payload_bytes, "slot_bytes",
+		(json_int_t)job->slot_size, "members", list_members(pipeline, job), "stats",
+		"contributions", (json_int_t)stats.contributions, "duplicates",
+		(json_int_t)stats.duplicates, "results", (json_int_t)stats.results, "repeats",
+		(json_int_t)stats.repeats, "pendings", (json_int_t)stats.pendings, "blocks",
+		(json_int_t)stats.blocks, "occupancy", job_occupancy(job));
 }
 
 json_t *
@@ -137,17 +152,24 @@ read_spec(const struct pipeline *pipeline, const json_t *args, struct job_spec *
 	int64_t slots = 0;
 	int64_t payload = 0;
 	int64_t id = 0;
+	int64_t buffers = 0;
+	int64_t message_bytes = 0;
 	bool present;
 
 	spec->handler = "single";
 	if (args_check_known(args, error, "id", "members", "key", "handler", "slots",
-			     "payload_bytes") != 0 ||
+			     "payload_bytes", "buffers", "message_bytes", "reproducible") != 0 ||
 	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, &present, error) != 0 ||
 	    args_hex64(args, "key", &spec->key, &present, error) != 0 ||
 	    args_string(args, "handler", PIPELINE_NAME_LEN, &spec->handler, &present, error) != 0 ||
 	    args_integer(args, "slots", 2, 1 << 20, &slots, &present, error) != 0 ||
-	    args_integer(args, "payload_bytes", 1, UINT16_MAX, &payload, &present, error) != 0)
+	    args_integer(args, "payload_bytes", 1, UINT16_MAX, &payload, &present, error) != 0 ||
+	    args_integer(args, "buffers", 2, FANIN_MAX_BUFFERS, &buffers, &present, error) != 0 ||
+	    args_integer(args, "message_bytes", 1, INT64_MAX, &message_bytes, &present, error) != 0 ||
+	    args_boolean(args, "reproducible", &spec->reproducible, &present, error) != 0)
 		return -EINVAL;
+	spec->buffers = (uint32_t)buffers;
+	spec->message_bytes = (uint64_t)message_bytes;
 	spec->id = (uint32_t)id;
 	spec->slots = (uint32_t)slots;
 	spec->payload_bytes = (uint32_t)payload;

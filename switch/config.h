@@ -30,6 +30,11 @@ enum config_idle {
 	CONFIG_IDLE_SLEEP,
 };
 
+enum config_policy {
+	CONFIG_POLICY_DISPATCH,
+	CONFIG_POLICY_RSS,
+};
+
 enum config_log_level {
 	CONFIG_LOG_ERROR,
 	CONFIG_LOG_WARNING,
@@ -62,6 +67,11 @@ struct config {
 	uint32_t mbuf_cache;
 	struct config_worker workers[CONFIG_MAX_WORKERS];
 	uint16_t n_workers;
+	enum config_policy policy;
+	uint16_t cluster_size; /* S: workers that share a block */
+	uint64_t tree_up_to;   /* message sizes, bytes: which handler "auto" takes */
+	uint64_t multi2_up_to;
+	uint64_t multi4_up_to;
 	enum config_idle idle_policy;
 	uint32_t idle_empty_polls;
 	uint32_t idle_sleep_us;

@@ -100,6 +100,23 @@ check_workers(const struct config_reader *reader, const struct config *config)
 }
 
 static int
+check_scheduling(const struct config_reader *reader, const struct config *config)
+{
+	if (config->n_workers % config->cluster_size != 0)
+		return config_fail(reader, "scheduling.cluster_size",
+				   "found %u, expected a divisor of the number of workers, %u",
+				   config->cluster_size, config->n_workers);
+	if (config->policy == CONFIG_POLICY_RSS && config->cluster_size != 1)
+		return config_fail(reader, "scheduling.cluster_size",
+				   "found %u, expected 1 with the policy rss", config->cluster_size);
+	if (config->tree_up_to > config->multi2_up_to || config->multi2_up_to > config->multi4_up_to)
+		return config_fail(
+			reader, "auto_handler",
+			"found sizes that fall, expected tree_up_to <= multi2_up_to <= multi4_up_to");
+	return 0;
+}
+
+static int
 check_sizes(const struct config_reader *reader, const struct config *config)
 {
 	/* DPDK's rule: the cache may overflow by a half. */
@@ -134,6 +151,8 @@ config_check_together(const struct config_reader *reader, const struct config *c
 		}
 	}
 	ret = check_workers(reader, config);
+	if (ret == 0)
+		ret = check_scheduling(reader, config);
 	return ret != 0 ? ret : check_sizes(reader, config);
 }
 

@@ -35,6 +35,12 @@ static const char *const idle_policies[] = {
 	NULL,
 };
 
+static const char *const policies[] = {
+	[CONFIG_POLICY_DISPATCH] = "dispatch",
+	[CONFIG_POLICY_RSS] = "rss",
+	NULL,
+};
+
 static int
 finish_port(const struct config_reader *reader, const char *path, const json_t *item, void *fields)
 {
@@ -100,6 +106,25 @@ static const struct config_key worker_keys[] = {
 	TABLE_END,
 };
 
+static const struct config_key scheduling_keys[] = {
+	{ "policy", CONFIG_TYPE_CHOICE, FIELD(config, policy), .choices = policies,
+	  .fallback = CONFIG_POLICY_DISPATCH },
+	{ "cluster_size", CONFIG_TYPE_INTEGER, FIELD(config, cluster_size),
+	  RANGE(1, CONFIG_MAX_WORKERS), .fallback = 1 },
+	TABLE_END,
+};
+
+/* Flare section 6.4: message sizes up to which each handler is the best. */
+static const struct config_key auto_handler_keys[] = {
+	{ "tree_up_to", CONFIG_TYPE_INTEGER, FIELD(config, tree_up_to), RANGE(0, INT64_MAX),
+	  .fallback = 128 << 10 },
+	{ "multi2_up_to", CONFIG_TYPE_INTEGER, FIELD(config, multi2_up_to), RANGE(0, INT64_MAX),
+	  .fallback = 256 << 10 },
+	{ "multi4_up_to", CONFIG_TYPE_INTEGER, FIELD(config, multi4_up_to), RANGE(0, INT64_MAX),
+	  .fallback = 512 << 10 },
+	TABLE_END,
+};
+
 static const struct config_key idle_keys[] = {
 	{ "policy", CONFIG_TYPE_CHOICE, FIELD(config, idle_policy), .choices = idle_policies,
 	  .fallback = CONFIG_IDLE_YIELD },
@@ -152,6 +177,8 @@ const struct config_key config_keys[] = {
 	  .keys = worker_keys, .item_size = sizeof(struct config_worker),
 	  .count_offset = offsetof(struct config, n_workers), .derived = true,
 	  .finish_item = finish_worker },
+	{ "scheduling", CONFIG_TYPE_OBJECT, .keys = scheduling_keys },
+	{ "auto_handler", CONFIG_TYPE_OBJECT, .keys = auto_handler_keys },
 	{ "idle", CONFIG_TYPE_OBJECT, .keys = idle_keys },
 	{ "limits", CONFIG_TYPE_OBJECT, .keys = limits_keys },
 	{ "mac_table", CONFIG_TYPE_OBJECT, .keys = mac_table_keys },

@@ -137,6 +137,12 @@ pipeline_setup(struct daemon *daemon, char *error)
 		.ports = daemon->ports.ports,
 		.n_ports = daemon->ports.n_ports,
 		.lcores = lcores,
+		.cluster_size = config->cluster_size,
+		.tree_up_to = config->tree_up_to,
+		.multi2_up_to = config->multi2_up_to,
+		.multi4_up_to = config->multi4_up_to,
+		.policy = config->policy == CONFIG_POLICY_RSS ? PIPELINE_POLICY_RSS
+							      : PIPELINE_POLICY_DISPATCH,
 		.n_workers = config->n_workers,
 	};
 

@@ -15,6 +15,9 @@ enum create_option {
 	OPTION_SLOTS,
 	OPTION_PAYLOAD,
 	OPTION_HANDLER,
+	OPTION_BUFFERS,
+	OPTION_MESSAGE_BYTES,
+	OPTION_REPRODUCIBLE,
 };
 
 const struct option ctl_jobs_create_options[] = {
@@ -24,6 +27,9 @@ const struct option ctl_jobs_create_options[] = {
 	{ "slots", required_argument, NULL, OPTION_SLOTS },
 	{ "payload", required_argument, NULL, OPTION_PAYLOAD },
 	{ "handler", required_argument, NULL, OPTION_HANDLER },
+	{ "buffers", required_argument, NULL, OPTION_BUFFERS },
+	{ "message-bytes", required_argument, NULL, OPTION_MESSAGE_BYTES },
+	{ "reproducible", no_argument, NULL, OPTION_REPRODUCIBLE },
 	{ 0 },
 };
 
@@ -176,6 +182,13 @@ add_option(const struct ctl *ctl, json_t *args, int option, const char *text)
 		return add_number(ctl, args, "--payload", "payload_bytes", text);
 	case OPTION_HANDLER:
 		return add_string(ctl, args, "--handler", "handler", text);
+	case OPTION_BUFFERS:
+		return add_number(ctl, args, "--buffers", "buffers", text);
+	case OPTION_MESSAGE_BYTES:
+		return add_number(ctl, args, "--message-bytes", "message_bytes", text);
+	case OPTION_REPRODUCIBLE:
+		json_object_set_new(args, "reproducible", json_true());
+		return CTL_OK;
 	case OPTION_KEY:
 		if (strncmp(text, "0x", 2) == 0 || strncmp(text, "0X", 2) == 0)
 			text += 2;

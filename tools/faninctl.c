@@ -38,7 +38,10 @@ static const struct ctl_command commands[] = {
 	  "      --key HEX           the job's key (default: random)\n"
 	  "      --slots N           switch memory in packets, a power of two (default: an equal share)\n"
 	  "      --payload N         bytes per packet, a multiple of 64 (default: from the MTU)\n"
-	  "      --handler NAME      aggregation handler (default: single)\n",
+	  "      --handler NAME      single, multi, tree, or auto: by --message-bytes (default: single)\n"
+	  "      --buffers N         per block, with multi (default: 2)\n"
+	  "      --message-bytes N   usual size of a collective, for auto\n"
+	  "      --reproducible      floating-point sums in a fixed order: the handler is tree\n",
 	  ctl_jobs_create_options, ctl_jobs_create },
 	{ "jobs", "destroy", "ID", "removes a job, even a running one", NULL, NULL, ctl_jobs_destroy },
 	{ "stats", NULL, "[--watch [SECONDS]] [--count N]", "counters of workers and switching",

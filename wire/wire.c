@@ -177,6 +177,17 @@ fanin_wire_encode_l4(struct fanin_headers *headers, const struct fanin_flow *flo
 }
 
 void
+fanin_wire_set_payload_len(struct fanin_headers *headers, uint32_t payload_len)
+{
+	uint32_t udp_len = FANIN_UDP_LEN + FANIN_HDR_LEN + payload_len;
+
+	headers->ip.total_len_be = swap16((uint16_t)(FANIN_IP_LEN + udp_len));
+	headers->ip.checksum_be = 0;
+	headers->ip.checksum_be = fanin_ip_checksum(&headers->ip);
+	headers->udp.len_be = swap16((uint16_t)udp_len);
+}
+
+void
 fanin_wire_encode_header(struct fanin_hdr *hdr, enum fanin_type type, uint32_t job, uint32_t epoch,
 			 uint64_t key)
 {

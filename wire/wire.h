@@ -205,6 +205,11 @@ void fanin_wire_encode_l4(struct fanin_headers *headers, const struct fanin_flow
 			  uint32_t payload_len);
 
 /*
+ * Sets the lengths of IPv4 and UDP for payload_len bytes behind the Fanin header, and the IPv4 checksum.
+ */
+void fanin_wire_set_payload_len(struct fanin_headers *headers, uint32_t payload_len);
+
+/*
  * Fills a Fanin header with zeros, this version, and the four fields that every packet has.
  */
 void fanin_wire_encode_header(struct fanin_hdr *hdr, enum fanin_type type, uint32_t job,

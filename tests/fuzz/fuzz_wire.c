@@ -15,7 +15,7 @@
 #define N_CHILDREN 3
 #define WINDOW 2
 #define SLOTS (2 * WINDOW)
-#define SLOT_BYTES 128
+#define SLOT_BYTES 192
 #define POOL 64
 
 #define REQUIRE(condition)                                                                         \
@@ -33,6 +33,7 @@ static const struct fanin_job_params job = {
 	.payload_bytes = 256,
 	.children = (1 << N_CHILDREN) - 1,
 	.key = 1,
+	.buffers = 2,
 	.isa = FANIN_ISA_PORTABLE,
 };
 
@@ -51,12 +52,10 @@ send_emission(const struct fanin_emission *emission)
 
 	REQUIRE(receivers > 0 && (emission->children & ~job.children) == 0);
 	switch (emission->kind) {
-	case FANIN_EMIT_RESULT:
-		REQUIRE(receivers == N_CHILDREN && references == N_CHILDREN + 1);
+	case FANIN_EMIT_CHILDREN:
 		REQUIRE(hdr->type == FANIN_TYPE_RESULT);
-		break;
-	case FANIN_EMIT_REPEAT:
-		REQUIRE(receivers == 1 && references >= 2 && hdr->type == FANIN_TYPE_RESULT);
+		REQUIRE(receivers == 1 || receivers == N_CHILDREN);
+		REQUIRE(references > receivers);
 		break;
 	case FANIN_EMIT_REPLY:
 		REQUIRE(receivers == 1 && references == 1 && emission->payload_len == 0);
@@ -106,14 +105,15 @@ contribute(const struct fanin_handler *handler, const struct fanin_headers *fram
 		.child = frame->fanin.rank,
 	};
 	slot = slots[frame->fanin.block % SLOTS];
-	verdict = handler->contribution(&ctx, slot, &packet, &reason);
-	REQUIRE(ctx.n_emissions <= 2 && ctx.n_frees <= 1);
+	verdict = handler->contribution(&ctx, slot, frame->fanin.block % SLOTS, &packet, &reason);
+	REQUIRE(ctx.n_emissions <= 2 && ctx.n_frees <= FANIN_MAX_FREES_PER_CALL);
+	REQUIRE(verdict != FANIN_VERDICT_RETRY);
 	REQUIRE((verdict == FANIN_VERDICT_DROP) == (reason != FANIN_REASON_NONE));
 	if (verdict != FANIN_VERDICT_HELD)
 		fake_put(&pool, mbuf);
 	flush();
-	/* One mbuf per slot at most. */
-	REQUIRE(fake_pool_in_use(&pool) <= SLOTS);
+	/* What a slot may hold, and its result. */
+	REQUIRE(fake_pool_in_use(&pool) <= SLOTS * (handler->slot_mbufs(&job) + 1));
 	REQUIRE(stats.contributions >= stats.results * N_CHILDREN);
 	REQUIRE(stats.contributions <= (stats.results + SLOTS) * N_CHILDREN);
 	REQUIRE(stats.duplicates >= stats.repeats + stats.pendings);
@@ -140,18 +140,12 @@ take_frame(const struct fanin_handler *handler, const uint8_t *data, size_t len)
 	free(copy);
 }
 
-int
-LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void
+run(const struct fanin_handler *handler, const uint8_t *data, size_t size)
 {
-	const struct fanin_handler *handler = fanin_handler_find("single");
-
-	REQUIRE(handler != NULL && handler->slot_size(&job) <= SLOT_BYTES);
-	if (pool.mbufs == NULL)
-		fake_pool_init(&pool, POOL);
+	REQUIRE(handler->slot_size(&job) <= SLOT_BYTES);
 	memset(&stats, 0, sizeof(stats));
-	for (uint32_t i = 0; i < SLOTS; i++)
-		handler->slot_reset(&ctx, slots[i], i);
-
+	memset(slots, 0, sizeof(slots));
 	while (size >= 2) {
 		size_t len = data[0] | (size_t)data[1] << 8;
 
@@ -163,10 +157,19 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		data += len;
 		size -= len;
 	}
-
 	for (uint32_t i = 0; i < SLOTS; i++)
 		handler->slot_release(&ctx, slots[i]);
 	flush();
 	REQUIRE(fake_pool_in_use(&pool) == 0);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (pool.mbufs == NULL)
+		fake_pool_init(&pool, POOL);
+	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
+	     handler = handler->next)
+		run(handler, data, size);
 	return 0;
 }

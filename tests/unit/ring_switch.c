@@ -74,6 +74,7 @@ ring_switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
 		.n_ports = n_ports,
 		.lcores = lcores,
 		.n_workers = n_workers,
+		.cluster_size = 1,
 	};
 
 	memset(sw, 0, sizeof(*sw));

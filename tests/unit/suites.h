@@ -13,6 +13,8 @@
 	X(kernels)                                                                                 \
 	X(handler)                                                                                 \
 	X(faults)                                                                                  \
+	X(concurrent)                                                                              \
+	X(tree)                                                                                    \
 	X(pipeline)                                                                                \
 	X(jobs)                                                                                    \
 	X(config)                                                                                  \

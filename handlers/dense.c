@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See dense.h. */
+#include "handlers/dense.h"
+
+/*
+ * Adds references to an mbuf. rte_mbuf_refcnt_update would not do: it takes a short cut if there is one
+ * reference only, but all workers that are in the slot may add to the one that the slot has.
+ */
+static void
+hold(struct rte_mbuf *mbuf, uint16_t references)
+{
+	__atomic_fetch_add(&mbuf->refcnt, references, __ATOMIC_RELAXED);
+}
+
+void
+fanin_dense_release(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
+{
+	if (dense->result != NULL)
+		fanin_release(ctx, dense->result);
+	dense->result = NULL;
+}
+
+void
+fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, struct rte_mbuf *mbuf)
+{
+	const struct fanin_job_params *job = ctx->job;
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+	struct fanin_hdr *hdr = &headers->fanin;
+	uint32_t payload_len = dense->window.count * fanin_dtype_size(dense->window.dtype);
+
+	/* The frame is complete before anyone can see that the block is done and repeat it. */
+	*headers = job->result_headers;
+	fanin_wire_set_payload_len(headers, payload_len);
+	fanin_wire_encode_header(hdr, FANIN_TYPE_RESULT, job->id, ctx->epoch, job->key);
+	hdr->contributions = job->n_children;
+	hdr->block = fanin_window_block(&dense->window);
+	hdr->dtype = dense->window.dtype;
+	hdr->op = dense->window.op;
+	hdr->count = dense->window.count;
+	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + payload_len);
+	mbuf->pkt_len = mbuf->data_len;
+	mbuf->ol_flags = 0;
+
+	/* One reference for each child; the one that the mbuf came with stays with the slot. */
+	hold(mbuf, job->n_children);
+	dense->result = mbuf;
+	fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, job->children, payload_len);
+	ctx->stats->results++;
+}
+
+/*
+ * The child is in already and the block is incomplete. If the child asks, it learns who is missing,
+ * by its own packet turned into the answer. The network's duplicates get none: they would double
+ * the traffic.
+ */
+static enum fanin_verdict
+answer_pending(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
+	       const struct fanin_packet *packet)
+{
+	struct fanin_hdr *hdr = &packet->headers->fanin;
+	uint32_t block = hdr->block;
+
+	ctx->stats->duplicates++;
+	if ((hdr->flags & FANIN_FLAG_RETRANSMIT) == 0)
+		return FANIN_VERDICT_FREE;
+
+	fanin_wire_encode_header(hdr, FANIN_TYPE_PENDING, ctx->job->id, ctx->epoch, ctx->job->key);
+	hdr->rank = packet->child;
+	hdr->block = block;
+	hdr->members = __atomic_load_n(&dense->window.present, __ATOMIC_RELAXED);
+	fanin_emit(ctx, FANIN_EMIT_REPLY, packet->mbuf, UINT64_C(1) << packet->child, 0);
+	ctx->stats->pendings++;
+	return FANIN_VERDICT_HELD;
+}
+
+/*
+ * The block is finished: its result goes to the child that asks again, unmodified, as a NIC may
+ * still be reading it.
+ */
+static enum fanin_verdict
+repeat_result(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
+	      const struct fanin_packet *packet)
+{
+	ctx->stats->duplicates++;
+	if ((packet->headers->fanin.flags & FANIN_FLAG_RETRANSMIT) == 0)
+		return FANIN_VERDICT_FREE;
+
+	hold(dense->result, 1);
+	fanin_emit(ctx, FANIN_EMIT_CHILDREN, dense->result, UINT64_C(1) << packet->child,
+		   packet->payload_len);
+	ctx->stats->repeats++;
+	return FANIN_VERDICT_FREE;
+}
+
+static enum fanin_verdict
+drop(enum fanin_reason *reason, enum fanin_reason why)
+{
+	*reason = why;
+	return FANIN_VERDICT_DROP;
+}
+
+/* In SETUP: makes the block the slot's, or gives it back if the operation is unknown. */
+static bool
+begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, const struct fanin_hdr *hdr)
+{
+	fanin_kernel_fn kernel = fanin_kernel(ctx->job->isa, hdr->dtype, hdr->op);
+
+	if (kernel == NULL) {
+		fanin_window_abandon(&dense->window, ctx, hdr->block);
+		return false;
+	}
+	fanin_dense_release(ctx, dense);
+	dense->kernel = kernel;
+	ctx->stats->blocks++;
+	fanin_window_open(&dense->window, hdr);
+	return true;
+}
+
+/* Entered, and the block is open or done. */
+static bool
+admit_entered(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
+	      const struct fanin_packet *packet, bool finished, enum fanin_verdict *verdict,
+	      enum fanin_reason *reason)
+{
+	const bool shared = ctx->job->shared;
+
+	if (!fanin_window_matches(&dense->window, &packet->headers->fanin))
+		*verdict = drop(reason, FANIN_REASON_MISMATCH);
+	else if (finished)
+		*verdict = repeat_result(ctx, dense, packet);
+	else if (fanin_window_claim(&dense->window, shared, packet->child))
+		return true;
+	else
+		*verdict = answer_pending(ctx, dense, packet);
+	fanin_window_leave(&dense->window, shared);
+	return false;
+}
+
+bool
+fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
+		  const struct fanin_packet *packet, bool exclusive,
+		  void (*reset)(struct fanin_handler_ctx *ctx, struct fanin_dense *dense),
+		  enum fanin_verdict *verdict, enum fanin_reason *reason)
+{
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+	enum fanin_window_class class;
+
+	if (packet->payload_len > ctx->job->payload_bytes) {
+		*verdict = drop(reason, FANIN_REASON_PAYLOAD);
+		return false;
+	}
+	class = fanin_window_enter(&dense->window, ctx, hdr->block, exclusive);
+	if (__builtin_expect(class == FANIN_WINDOW_RESET, 0)) {
+		fanin_dense_release(ctx, dense);
+		if (reset != NULL)
+			reset(ctx, dense);
+		fanin_window_reset(&dense->window, ctx, index);
+		class = fanin_window_enter(&dense->window, ctx, hdr->block, exclusive);
+	}
+	switch (class) {
+	case FANIN_WINDOW_CURRENT:
+		return admit_entered(ctx, dense, packet, false, verdict, reason);
+	case FANIN_WINDOW_FINISHED:
+		return admit_entered(ctx, dense, packet, true, verdict, reason);
+	case FANIN_WINDOW_NEW:
+		if (begin_block(ctx, dense, hdr))
+			return admit_entered(ctx, dense, packet, false, verdict, reason);
+		*verdict = drop(reason, FANIN_REASON_OPERATION);
+		return false;
+	case FANIN_WINDOW_RESET:
+	case FANIN_WINDOW_BUSY:
+		*verdict = FANIN_VERDICT_RETRY;
+		return false;
+	case FANIN_WINDOW_STALE:
+		*verdict = drop(reason, FANIN_REASON_BLOCK_STALE);
+		return false;
+	case FANIN_WINDOW_AHEAD:
+		*verdict = drop(reason, FANIN_REASON_BLOCK_WINDOW);
+		return false;
+	case FANIN_WINDOW_OLD_RUN:
+		*verdict = drop(reason, FANIN_REASON_EPOCH);
+		return false;
+	}
+	return false;
+}

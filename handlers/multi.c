@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Dense reduction with several buffers per block (Flare section 6.2). A worker takes whichever buffer
+ * nobody else uses and combines its packet into that; the worker that brings the last contribution
+ * adds the buffers up. If all of them are in use, the packet comes again: nobody waits.
+ */
+#include <rte_common.h>
+
+#include "handlers/dense.h"
+
+/* A buffer that a worker is combining into. No mbuf has this address. */
+#define BUFFER_TAKEN ((struct rte_mbuf *)1)
+
+struct multi_slot {
+	struct fanin_dense dense;
+	uint32_t arrived; /* contributions that are in a buffer; atomic if shared, as are the buffers */
+	struct rte_mbuf *buffers[FANIN_MAX_BUFFERS];
+};
+
+static size_t
+multi_slot_size(const struct fanin_job_params *job)
+{
+	(void)job;
+	return sizeof(struct multi_slot);
+}
+
+static unsigned int
+multi_slot_mbufs(const struct fanin_job_params *job)
+{
+	return job->buffers;
+}
+
+static void
+multi_reset(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
+{
+	struct multi_slot *slot = (struct multi_slot *)dense;
+
+	for (unsigned int i = 0; i < FANIN_MAX_BUFFERS; i++) {
+		if (slot->buffers[i] != NULL)
+			fanin_release(ctx, slot->buffers[i]);
+		slot->buffers[i] = NULL;
+	}
+	slot->arrived = 0;
+}
+
+static void
+multi_slot_release(struct fanin_handler_ctx *ctx, void *memory)
+{
+	struct multi_slot *slot = memory;
+
+	fanin_dense_release(ctx, &slot->dense);
+	multi_reset(ctx, &slot->dense);
+}
+
+static bool
+buffer_swap(struct rte_mbuf **buffer, bool shared, struct rte_mbuf *old, struct rte_mbuf *new)
+{
+	if (shared)
+		return __atomic_compare_exchange_n(buffer, &old, new, false, __ATOMIC_ACQUIRE,
+						   __ATOMIC_RELAXED);
+	*buffer = new;
+	return true;
+}
+
+/*
+ * Takes a buffer: one that holds a partial sum if there is one, else an empty one. Returns its
+ * index and sets *partial (NULL: it was empty), or -1 if all are in use.
+ */
+static int
+take_buffer(struct multi_slot *slot, const struct fanin_job_params *job, struct rte_mbuf **partial)
+{
+	for (int pass = 0; pass < 2; pass++) {
+		for (int i = 0; i < job->buffers; i++) {
+			struct rte_mbuf *found = __atomic_load_n(&slot->buffers[i], __ATOMIC_RELAXED);
+
+			if (found == BUFFER_TAKEN || (found == NULL) != (pass == 1))
+				continue;
+			if (!buffer_swap(&slot->buffers[i], job->shared, found, BUFFER_TAKEN))
+				continue;
+			*partial = found;
+			return i;
+		}
+	}
+	return -1;
+}
+
+/* All contributions are in buffers and no other worker uses them: adds them up. */
+static struct rte_mbuf *
+collect(struct fanin_handler_ctx *ctx, struct multi_slot *slot)
+{
+	struct rte_mbuf *sum = NULL;
+
+	for (int i = 0; i < ctx->job->buffers; i++) {
+		struct rte_mbuf *partial = __atomic_load_n(&slot->buffers[i], __ATOMIC_ACQUIRE);
+
+		__atomic_store_n(&slot->buffers[i], NULL, __ATOMIC_RELAXED);
+		if (partial == NULL)
+			continue;
+		if (sum == NULL) {
+			sum = partial;
+			continue;
+		}
+		fanin_dense_combine(&slot->dense, sum, partial);
+		fanin_release(ctx, partial);
+	}
+	return sum;
+}
+
+/* A buffer is taken and the child's place is claimed. */
+static enum fanin_verdict
+combine(struct fanin_handler_ctx *ctx, struct multi_slot *slot, int buffer,
+	struct rte_mbuf *partial, struct rte_mbuf *mbuf)
+{
+	const bool shared = ctx->job->shared;
+	enum fanin_verdict verdict = FANIN_VERDICT_HELD;
+
+	ctx->stats->contributions++;
+	if (partial == NULL) {
+		partial = mbuf;
+	} else {
+		fanin_dense_combine(&slot->dense, partial, mbuf);
+		verdict = FANIN_VERDICT_FREE;
+	}
+	__atomic_store_n(&slot->buffers[buffer], partial, __ATOMIC_RELEASE);
+	/* Whoever counts last finds all buffers put back: each was put back before it was counted. */
+	if (__atomic_add_fetch(&slot->arrived, 1, __ATOMIC_ACQ_REL) != ctx->job->n_children)
+		return verdict;
+	partial = collect(ctx, slot);
+	__atomic_store_n(&slot->arrived, 0, __ATOMIC_RELAXED);
+	fanin_dense_finish(ctx, &slot->dense, partial);
+	fanin_window_finish(&slot->dense.window, shared);
+	return verdict;
+}
+
+static enum fanin_verdict
+multi_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
+		   struct fanin_packet *packet, enum fanin_reason *reason)
+{
+	struct multi_slot *slot = memory;
+	enum fanin_verdict verdict;
+	struct rte_mbuf *partial;
+	int buffer;
+
+	if (!fanin_dense_admit(ctx, &slot->dense, index, packet, false, multi_reset, &verdict, reason))
+		return verdict;
+	buffer = take_buffer(slot, ctx->job, &partial);
+	if (buffer >= 0) {
+		verdict = combine(ctx, slot, buffer, partial, packet->mbuf);
+	} else {
+		fanin_window_unclaim(&slot->dense.window, packet->child);
+		verdict = FANIN_VERDICT_RETRY;
+	}
+	fanin_window_leave(&slot->dense.window, ctx->job->shared);
+	return verdict;
+}
+
+static struct fanin_handler multi = {
+	.name = "multi",
+	.description = "dense reduction, several buffers per block",
+	.slot_size = multi_slot_size,
+	.slot_mbufs = multi_slot_mbufs,
+	.contribution = multi_contribution,
+	.slot_release = multi_slot_release,
+};
+
+FANIN_HANDLER_REGISTER(multi)

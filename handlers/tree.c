@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Dense reduction over a tree of buffers (Flare section 6.3). Each child has its own leaf, and two
+ * buffers are combined, the right one into the left one, by whoever comes second: nobody waits,
+ * and the order of combination depends on nothing but the number of children. That makes sums of
+ * floating-point numbers the same bits every time; docs/operators.md gives the order.
+ *
+ * The tree is that of a heap over the children, rounded up to a power of two: node 1 is the root,
+ * node n has the children 2n and 2n + 1, child c is the leaf of number `leaves` + c. A node whose
+ * right half has no children at all passes its left half on.
+ */
+#include <rte_common.h>
+
+#include "handlers/dense.h"
+
+struct tree_slot {
+	struct fanin_dense dense;
+	struct rte_mbuf *waiting[]; /* by inner node: the half that came first; atomic if shared */
+};
+
+static uint32_t
+tree_leaves(const struct fanin_job_params *job)
+{
+	return rte_align32pow2(job->n_children);
+}
+
+static size_t
+tree_slot_size(const struct fanin_job_params *job)
+{
+	return sizeof(struct tree_slot) + tree_leaves(job) * sizeof(struct rte_mbuf *);
+}
+
+static unsigned int
+tree_slot_mbufs(const struct fanin_job_params *job)
+{
+	return job->n_children;
+}
+
+static void
+tree_reset(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
+{
+	struct tree_slot *slot = (struct tree_slot *)dense;
+
+	for (uint32_t node = 1; node < tree_leaves(ctx->job); node++) {
+		if (slot->waiting[node] != NULL)
+			fanin_release(ctx, slot->waiting[node]);
+		slot->waiting[node] = NULL;
+	}
+}
+
+static void
+tree_slot_release(struct fanin_handler_ctx *ctx, void *memory)
+{
+	struct tree_slot *slot = memory;
+
+	fanin_dense_release(ctx, &slot->dense);
+	tree_reset(ctx, &slot->dense);
+}
+
+/* Leaves a half at its node; returns the other half if that is there already. */
+static struct rte_mbuf *
+meet(struct rte_mbuf **waiting, struct rte_mbuf *half, bool shared)
+{
+	struct rte_mbuf *other;
+
+	if (shared)
+		other = __atomic_exchange_n(waiting, half, __ATOMIC_ACQ_REL);
+	else
+		other = *waiting;
+	/* The second to come is the only one left at this node: no other worker looks at it now. */
+	if (shared && other != NULL)
+		__atomic_store_n(waiting, NULL, __ATOMIC_RELAXED);
+	else if (!shared)
+		*waiting = other == NULL ? half : NULL;
+	return other;
+}
+
+/* The first child under the right half of a node is beyond the last one. */
+static bool
+right_is_empty(uint32_t node, uint32_t leaves, uint16_t n_children)
+{
+	uint32_t first = 2 * node + 1;
+
+	while (first < leaves)
+		first *= 2;
+	return first - leaves >= n_children;
+}
+
+static enum fanin_verdict
+tree_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
+		  struct fanin_packet *packet, enum fanin_reason *reason)
+{
+	struct tree_slot *slot = memory;
+	const struct fanin_job_params *job = ctx->job;
+	const uint32_t leaves = tree_leaves(job);
+	struct rte_mbuf *sum = packet->mbuf;
+	enum fanin_verdict verdict;
+
+	if (!fanin_dense_admit(ctx, &slot->dense, index, packet, false, tree_reset, &verdict, reason))
+		return verdict;
+	ctx->stats->contributions++;
+	for (uint32_t node = leaves + packet->child; node > 1; node /= 2) {
+		bool is_right = (node & 1) != 0;
+		struct rte_mbuf *other;
+
+		if (right_is_empty(node / 2, leaves, job->n_children))
+			continue;
+		other = meet(&slot->waiting[node / 2], sum, job->shared);
+		if (other == NULL)
+			goto leave;
+		if (is_right)
+			RTE_SWAP(sum, other);
+		fanin_dense_combine(&slot->dense, sum, other);
+		fanin_release(ctx, other);
+	}
+	fanin_dense_finish(ctx, &slot->dense, sum);
+	fanin_window_finish(&slot->dense.window, job->shared);
+leave:
+	fanin_window_leave(&slot->dense.window, job->shared);
+	return FANIN_VERDICT_HELD;
+}
+
+static struct fanin_handler tree = {
+	.name = "tree",
+	.description = "dense reduction in a fixed order, one leaf per child",
+	.slot_size = tree_slot_size,
+	.slot_mbufs = tree_slot_mbufs,
+	.contribution = tree_contribution,
+	.slot_release = tree_slot_release,
+};
+
+FANIN_HANDLER_REGISTER(tree)

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Slots that several workers share: threads call the handlers for the same blocks at the same time,
+ * with duplicates and retransmissions among the contributions. Every result is exact, every block
+ * finishes once, and every mbuf returns. Run under ThreadSanitizer, too.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "handlers/handler.h"
+#include "tests/unit/fake_mbuf.h"
+#include "tests/unit/random.h"
+#include "tests/unit/suites.h"
+
+#define THREADS 4
+#define WINDOW 4
+#define SLOTS (2 * WINDOW)
+#define BLOCKS 600
+#define COUNT 64
+#define CHILDREN_MAX 16
+#define PACKETS_MAX 4096
+#define EPOCH 9
+#define KEY 10
+
+/* The network and the hosts; all of it under the lock. */
+static struct world {
+	pthread_mutex_t lock;
+	const struct fanin_handler *handler;
+	struct fanin_job_params job;
+	struct fake_pool pool;
+	struct rte_mbuf *packets[PACKETS_MAX]; /* contributions on their way */
+	unsigned int n_packets;
+	uint32_t got[CHILDREN_MAX][WINDOW]; /* blocks that each lane of each host has the result of */
+	unsigned int lanes_left;
+	uint64_t repeats;
+	uint64_t pendings;
+	uint64_t retries;
+	uint64_t results;
+	uint64_t contributions;
+	const char *failure;
+	struct random random;
+	uint8_t *slots;
+	size_t slot_bytes;
+} world;
+
+static int32_t
+value_of(unsigned int child, uint32_t block, unsigned int i)
+{
+	return (int32_t)((child + 1) * 1000 + block * 3 + i);
+}
+
+static void
+send_contribution(uint16_t child, uint32_t block, bool again)
+{
+	struct rte_mbuf *mbuf = fake_get(&world.pool, COUNT * 4);
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+	int32_t *elements = (int32_t *)(headers + 1);
+
+	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_CONTRIBUTION, 1, EPOCH, KEY);
+	headers->fanin.flags = again ? FANIN_FLAG_RETRANSMIT : 0;
+	headers->fanin.rank = child;
+	headers->fanin.block = block;
+	headers->fanin.dtype = FANIN_WIRE_I32;
+	headers->fanin.op = FANIN_WIRE_SUM;
+	headers->fanin.count = COUNT;
+	for (unsigned int i = 0; i < COUNT; i++)
+		elements[i] = value_of(child, block, i);
+	if (world.n_packets == PACKETS_MAX)
+		world.failure = "too many packets";
+	else
+		world.packets[world.n_packets++] = mbuf;
+}
+
+/* A contribution, now and then with a twin of either kind. */
+static void
+host_send(uint16_t child, uint32_t block)
+{
+	send_contribution(child, block, false);
+	if (random_chance(&world.random, 0.1))
+		send_contribution(child, block, false);
+	if (random_chance(&world.random, 0.1))
+		send_contribution(child, block, true);
+}
+
+static void
+host_take_result(uint16_t child, const struct fanin_headers *headers)
+{
+	uint32_t block = headers->fanin.block;
+	uint32_t lane = block % WINDOW;
+	const int32_t *elements = (const int32_t *)(headers + 1);
+
+	for (unsigned int i = 0; i < COUNT; i++) {
+		int32_t sum = 0;
+
+		for (unsigned int k = 0; k < world.job.n_children; k++)
+			sum += value_of(k, block, i);
+		if (elements[i] != sum)
+			world.failure = "a sum is wrong";
+	}
+	if (block / WINDOW != world.got[child][lane])
+		return;
+	world.got[child][lane]++;
+	if (block + WINDOW < BLOCKS)
+		host_send(child, block + WINDOW);
+	else
+		world.lanes_left--;
+}
+
+/* What a handler call asked for; under the lock. */
+static void
+carry_out(struct fanin_handler_ctx *ctx)
+{
+	for (unsigned int i = 0; i < ctx->n_emissions; i++) {
+		const struct fanin_emission *emission = &ctx->emissions[i];
+		const struct fanin_headers *headers =
+			rte_pktmbuf_mtod(emission->mbuf, const struct fanin_headers *);
+
+		for (uint64_t left = emission->children; left != 0; left &= left - 1) {
+			if (headers->fanin.type == FANIN_TYPE_RESULT)
+				host_take_result((uint16_t)__builtin_ctzll(left), headers);
+			fake_put(&world.pool, emission->mbuf);
+		}
+	}
+	for (unsigned int i = 0; i < ctx->n_frees; i++)
+		fake_put(&world.pool, ctx->frees[i]);
+	ctx->n_emissions = 0;
+	ctx->n_frees = 0;
+}
+
+static void
+finish_call(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, enum fanin_verdict verdict,
+	    enum fanin_reason reason)
+{
+	switch (verdict) {
+	case FANIN_VERDICT_HELD:
+		break;
+	case FANIN_VERDICT_FREE:
+		fake_put(&world.pool, mbuf);
+		break;
+	case FANIN_VERDICT_DROP:
+		if (reason != FANIN_REASON_BLOCK_STALE)
+			world.failure = fanin_reason_name(reason);
+		fake_put(&world.pool, mbuf);
+		break;
+	case FANIN_VERDICT_RETRY:
+		world.retries++;
+		world.packets[world.n_packets++] = mbuf;
+		break;
+	}
+	carry_out(ctx);
+}
+
+static struct rte_mbuf *
+take_packet(void)
+{
+	struct rte_mbuf *mbuf;
+	unsigned int which;
+
+	if (world.n_packets == 0)
+		return NULL;
+	which = (unsigned int)random_below(&world.random, world.n_packets);
+	mbuf = world.packets[which];
+	world.packets[which] = world.packets[--world.n_packets];
+	return mbuf;
+}
+
+static void *
+worker(void *unused)
+{
+	struct fanin_handler_stats stats = { 0 };
+	struct fanin_handler_ctx ctx = { .job = &world.job, .epoch = EPOCH, .stats = &stats };
+
+	pthread_mutex_lock(&world.lock);
+	while (world.failure == NULL && world.lanes_left > 0) {
+		struct rte_mbuf *mbuf = take_packet();
+		enum fanin_reason reason = FANIN_REASON_NONE;
+		enum fanin_verdict verdict;
+		struct fanin_packet packet;
+		uint32_t index;
+
+		pthread_mutex_unlock(&world.lock);
+		if (mbuf == NULL) {
+			sched_yield();
+			pthread_mutex_lock(&world.lock);
+			continue;
+		}
+		packet = (struct fanin_packet){
+			.mbuf = mbuf,
+			.headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *),
+			.payload_len = COUNT * 4,
+		};
+		packet.payload = packet.headers + 1;
+		packet.child = packet.headers->fanin.rank;
+		index = packet.headers->fanin.block % SLOTS;
+		verdict = world.handler->contribution(&ctx, world.slots + index * world.slot_bytes,
+						      index, &packet, &reason);
+		pthread_mutex_lock(&world.lock);
+		finish_call(&ctx, mbuf, verdict, reason);
+	}
+	world.results += stats.results;
+	world.contributions += stats.contributions;
+	world.repeats += stats.repeats;
+	world.pendings += stats.pendings;
+	pthread_mutex_unlock(&world.lock);
+	return unused;
+}
+
+static void
+world_open(const char *handler, uint16_t n_children)
+{
+	memset(&world, 0, sizeof(world));
+	pthread_mutex_init(&world.lock, NULL);
+	world.random = random_seed(n_children);
+	world.handler = fanin_handler_find(handler);
+	ck_assert_ptr_nonnull(world.handler);
+	world.job = (struct fanin_job_params){
+		.id = 1,
+		.n_children = n_children,
+		.window = WINDOW,
+		.payload_bytes = COUNT * 4,
+		.children = UINT64_MAX >> (64 - n_children),
+		.key = KEY,
+		.shared = true,
+		.buffers = 3,
+		.isa = FANIN_ISA_PORTABLE,
+	};
+	fake_pool_init(&world.pool, PACKETS_MAX + SLOTS * (CHILDREN_MAX + 2));
+	world.slot_bytes = RTE_CACHE_LINE_ROUNDUP(world.handler->slot_size(&world.job));
+	world.slots = aligned_alloc(64, SLOTS * world.slot_bytes);
+	memset(world.slots, 0, SLOTS * world.slot_bytes);
+	world.lanes_left = WINDOW * n_children;
+	for (uint16_t child = 0; child < n_children; child++) {
+		for (uint32_t block = 0; block < WINDOW; block++)
+			host_send(child, block);
+	}
+}
+
+static void
+world_close(void)
+{
+	struct fanin_handler_stats stats = { 0 };
+	struct fanin_handler_ctx ctx = { .job = &world.job, .epoch = EPOCH, .stats = &stats };
+
+	while (world.n_packets > 0)
+		fake_put(&world.pool, world.packets[--world.n_packets]);
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		world.handler->slot_release(&ctx, world.slots + i * world.slot_bytes);
+		carry_out(&ctx);
+	}
+	ck_assert_uint_eq(fake_pool_in_use(&world.pool), 0);
+	fake_pool_fini(&world.pool);
+	free(world.slots);
+}
+
+static const char *const handlers[] = { "single", "multi", "tree" };
+static const uint16_t sizes[] = { 2, 3, 8, 16 };
+
+START_TEST(shared_slots_give_exact_sums)
+{
+	pthread_t threads[THREADS];
+	uint16_t n_children = sizes[_i % 4];
+
+	world_open(handlers[_i / 4], n_children);
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, worker, NULL), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_msg(world.failure == NULL, "%s", world.failure);
+	ck_assert_uint_eq(world.results, BLOCKS);
+	ck_assert_uint_eq(world.contributions, (uint64_t)BLOCKS * n_children);
+	ck_assert_uint_gt(world.repeats + world.pendings, 0);
+	world_close();
+}
+END_TEST
+
+Suite *
+suite_concurrent(void)
+{
+	Suite *suite = suite_create("concurrent");
+	TCase *tcase = tcase_create("threads");
+
+	tcase_set_timeout(tcase, 120);
+	tcase_add_loop_test(tcase, shared_slots_give_exact_sums, 0, 12);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
