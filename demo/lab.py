@@ -434,7 +434,7 @@ class Lab:
         arguments = []
         for host in members:
             arguments += ["--member", f"h{host}:{self.host_ip(host)}"]
-        return json.loads(self.ctl("-j", "jobs", "create", *arguments, *options).stdout)
+        return json.loads(self.ctl("-j", "jobs", "create", *arguments, *map(str, options)).stdout)
 
     def frames(self):
         """Frames that all ports together have received and sent, as the switch counts them."""

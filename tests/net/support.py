@@ -34,14 +34,14 @@ def expect_equal(found, expected, what):
     expect(found == expected, f"{what}: found {found!r}, expected {expected!r}")
 
 
-def expect_exact(reports, where):
+def expect_exact(reports, where, handler="single"):
     """All ranks ended well, in the network, with every element right."""
     for rank, report in enumerate(reports):
         expect(not report.get("error"), f"{where}: rank {rank} failed: {report.get('error')}")
         expect_equal(report.get("mismatches"), 0, f"{where}: mismatches of rank {rank}")
         expect(report.get("ok"), f"{where}: rank {rank} is not ok: {report}")
         expect(report.get("in_network"), f"{where}: rank {rank} did not run in the network")
-        expect_equal(report.get("handler"), "single", f"{where}: handler of rank {rank}")
+        expect_equal(report.get("handler"), handler, f"{where}: handler of rank {rank}")
 
 
 def start_ranks(lab, job, members=None, **options):
@@ -59,11 +59,11 @@ def reports_of(lab, ranks, timeout=JOB_SECONDS):
     return [lab.perf_report(rank) for rank in ranks]
 
 
-def run_exact_job(lab, where, members=None, job=None, **options):
+def run_exact_job(lab, where, members=None, job=None, handler="single", **options):
     """Creates a job, runs it, expects it to be exact, destroys it; returns the reports."""
-    created = job or lab.create_job(members)
+    created = job or lab.create_job(members, "--handler", handler)
     reports = reports_of(lab, start_ranks(lab, created, members, **options))
-    expect_exact(reports, where)
+    expect_exact(reports, where, created["handler"])
     if job is None:
         lab.ctl("jobs", "destroy", created["id"])
     return reports

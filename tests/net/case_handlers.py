@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every handler is exact, with one worker or several that share blocks, and is chosen as the paper says."""
+
+import os
+
+from support import KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run_exact_job, \
+    running_lab, start_ranks
+
+HANDLERS = ("single", "multi", "tree")
+
+
+def workers(count, cluster_size=1, policy="dispatch"):
+    """Configuration of a switch with that many workers, on however many CPUs there are."""
+    cpus = os.cpu_count() or 1
+    return {"workers": [{"lcore": lcore, "cpu": lcore % cpus} for lcore in range(count)],
+            "scheduling": {"policy": policy, "cluster_size": cluster_size}}
+
+
+def faults(share, seed):
+    return {"faults": {"drop": share, "duplicate": share, "reorder": share, "seed": seed}}
+
+
+@case()
+def every_handler_is_exact_in_odd_sizes():
+    with running_lab(3) as lab:
+        payload = lab.create_job()["payload_bytes"]
+        for handler in HANDLERS:
+            for size in (4, payload - 4, payload + 4, MIB + 4):
+                run_exact_job(lab, f"{handler}, {size} bytes", handler=handler, bytes=size)
+
+
+def clusters_are_exact(cluster_size, policy="dispatch"):
+    config = workers(4, cluster_size, policy) | faults(0.05, cluster_size)
+    with running_lab(4, config=config) as lab:
+        for handler in HANDLERS:
+            run_exact_job(lab, f"{handler}, 4 workers, clusters of {cluster_size}", handler=handler, bytes=MIB)
+        stats = lab.control.ask("stats")["workers"]
+        expect_equal(len({worker["cluster"] for worker in stats}), 4 // cluster_size, "clusters")
+        expect(all(worker["packets"] > 0 for worker in stats), f"a worker saw no packets: {stats}")
+        expect(sum(worker["handed_over"] for worker in stats) > 0, f"no packet went to another cluster: {stats}")
+        expect(any(worker["queue_lengths"] for worker in stats), f"no queue length was sampled: {stats}")
+
+
+@case(120)
+def four_workers_alone_are_exact_under_loss():
+    clusters_are_exact(1)
+
+
+@case(120)
+def four_workers_in_pairs_are_exact_under_loss():
+    clusters_are_exact(2)
+
+
+@case(120)
+def four_workers_together_are_exact_under_loss():
+    clusters_are_exact(4)
+
+
+@case(120)
+def four_workers_by_rss_are_exact_under_loss():
+    clusters_are_exact(1, "rss")
+
+
+@case(180)
+def eight_jobs_of_all_handlers_are_exact_under_loss():
+    config = workers(4, 2) | faults(0.05, 11) | {"limits": {"max_jobs": 8, "slots": 1024}}
+    with running_lab(4, "af_packet", config=config) as lab:
+        jobs = [lab.create_job(None, "--handler", HANDLERS[number % 3]) for number in range(8)]
+        ranks = [start_ranks(lab, job, bytes=256 * KIB) for job in jobs]
+        for job, started in zip(jobs, ranks):
+            expect_exact(reports_of(lab, started, 150), f"job {job['id']}", job["handler"])
+        for job in jobs:
+            occupancy = job_entry(lab, job)["occupancy"]
+            expect(sum(occupancy.values()) > 0, f"job {job['id']}: no slot occupancy was sampled")
+
+
+@case()
+def auto_chooses_by_message_size():
+    with running_lab(2) as lab:
+        for size, handler, buffers in ((4 * KIB, "tree", 2), (128 * KIB, "tree", 2), (256 * KIB, "multi", 2),
+                                       (512 * KIB, "multi", 4), (MIB, "single", 2)):
+            job = lab.create_job(None, "--handler", "auto", "--message-bytes", size)
+            entry = job_entry(lab, job)
+            expect_equal(entry["handler"], handler, f"handler for {size} bytes")
+            expect_equal(entry["buffers"], buffers, f"buffers for {size} bytes")
+            run_exact_job(lab, f"auto, {size} bytes", job=job, bytes=size)
+            lab.ctl("jobs", "destroy", job["id"])
+
+
+@case()
+def reproducible_jobs_use_the_tree():
+    with running_lab(2) as lab:
+        job = lab.create_job(None, "--handler", "auto", "--reproducible")
+        expect_equal(job["handler"], "tree", "handler")
+        expect(job_entry(lab, job)["reproducible"], "the job is not shown as reproducible")
+        run_exact_job(lab, "reproducible", job=job, bytes=MIB)
+        refused = lab.ctl("jobs", "create", "--member", f"h0:{lab.host_ip(0)}", "--handler", "single",
+                          "--reproducible", check=False)
+        expect_equal(refused.returncode, 1, "exit status for a reproducible job with the handler single")
+        expect("expected \"tree\" or \"auto\"" in refused.stderr, f"the refusal says: {refused.stderr}")
