@@ -16,7 +16,8 @@
 	X(pipeline)                                                                                \
 	X(jobs)                                                                                    \
 	X(config)                                                                                  \
-	X(control)
+	X(control)                                                                                 \
+	X(model)
 
 #define SUITE_DECLARATION(name) Suite *suite_##name(void);
 FANIN_SUITES(SUITE_DECLARATION)
