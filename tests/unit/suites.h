@@ -20,6 +20,7 @@
 	X(config)                                                                                  \
 	X(control)                                                                                 \
 	X(engine)                                                                                  \
+	X(model)                                                                                   \
 	X(net)
 
 #define SUITE_DECLARATION(name) Suite *suite_##name(void);

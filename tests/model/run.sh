@@ -1,0 +1,163 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Checks the model of the window protocol (window.pml): searches each configuration to the end, then sees that each mutant is
+# caught by the property that should catch it. Prints a line for each; fails if a property is violated, a search was cut
+# short, or a mutant survives. No arguments; needs spin and gcc, writes to a temporary directory only.
+set -euo pipefail
+
+model=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/window.pml
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+for tool in spin gcc; do
+	command -v $tool >/dev/null || {
+		echo "model: $tool is not installed"
+		exit 1
+	}
+done
+
+# Limits of one search. Coming near them is a failure, not a pass.
+MEGABYTES=1500
+DEPTH=5000
+SECONDS_EACH=150
+
+failures=0
+
+# usage: sizes LEVELS W HOSTS BLOCKS; prints the options that give a configuration's sizes
+sizes() { echo "-DLEVELS=$1 -DW=$2 -DHOSTS=$3 -DBLOCKS=$4"; }
+
+# usage: budget LOSSES DUPLICATES PREMATURE
+budget() { echo "-DLOSSES=$1 -DDUPLICATES=$2 -DPREMATURE=$3"; }
+
+# usage: search OPTIMISATION OPTIONS...; each argument may be several options. Leaves what the verifier said in ./log and sets
+# options, states, depth and elapsed. One process has nothing that partial order reduction could reduce.
+search() {
+	local optimisation=$1 start=$EPOCHREALTIME end
+	shift
+	read -r -a options <<<"$*"
+	rm -f pan* ./*.trail
+	if ! spin -a "${options[@]}" "$model" >log 2>&1 ||
+		! gcc "$optimisation" -w -DSAFETY -DNOREDUCE -DVECTORSZ=256 -DMEMLIM=$MEGABYTES -o pan pan.c >>log 2>&1; then
+		echo "not built" >>log
+	else
+		timeout --foreground "$SECONDS_EACH" ./pan -m$DEPTH -w22 >>log 2>&1 || echo "pan ended with status $?" >>log
+	fi
+	end=$EPOCHREALTIME
+	states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' log)
+	depth=$(sed -n 's/.*depth reached \([0-9]*\),.*/\1/p' log)
+	elapsed=$(((${end/./} - ${start/./}) / 10000))
+	printf -v elapsed '%d.%02d' $((elapsed / 100)) $((elapsed % 100))
+}
+
+# usage: report NAME VERDICT
+report() { printf '%-38s %9s %6s %7s  %s\n' "$1" "${states:--}" "${depth:--}" "$elapsed" "$2"; }
+
+# What the verifier found, in a few words; nothing if all was searched and is well.
+complaint() {
+	local found
+	found=$(sed -n 's/^pan:1: \(.*\)/\1/p' log | head -n 1)
+	if [[ -n $found ]]; then
+		echo "$found"
+	elif grep -q -e 'max search depth too small' -e 'Search not completed' -e 'out of memory' log ||
+		! grep -q 'errors: 0' log; then
+		echo "not searched to the end"
+	fi
+}
+
+# usage: holds NAME OPTIMISATION OPTIONS...
+holds() {
+	local name=$1 found
+	shift
+	search "$@"
+	found=$(complaint)
+	if [[ -z $found ]]; then
+		report "$name" "holds"
+		return
+	fi
+	failures=$((failures + 1))
+	report "$name" "FAILED: $found"
+	if compgen -G '*.trail' >trails; then
+		spin -k "$(head -n 1 trails)" -t "${options[@]}" "$model" | head -n 200
+	else
+		tail -n 20 log
+	fi
+}
+
+# usage: caught PROPERTY MUTANT OPTIONS...; the options may name another mutant, and checks that are left out.
+caught() {
+	local property=$1 mutant=${2,,} found
+	search -O0 "-DMUTANT_$2" "${@:3}"
+	found=$(complaint)
+	[[ $* != *-DMUTANT_EARLY_SEND* ]] || mutant+=" + early_send"
+	[[ $* != *-DWITHOUT_* ]] || mutant+=", effect"
+	[[ $* == *-DUNBOUNDED* ]] || mutant+=", bounded"
+	if [[ $found == "assertion violated $property "* ]]; then
+		report "mutant $mutant" "caught: $property"
+	else
+		failures=$((failures + 1))
+		report "mutant $mutant" "FAILED: ${found:-survives}, expected $property"
+	fi
+}
+
+printf '%-38s %9s %6s %7s  %s\n' configuration states depth seconds verdict
+
+# Any loss, duplication and reordering, then a network without. Every slot is used three times or more.
+for hosts in 2 3; do
+	holds "1 level  W=1 $hosts hosts unbounded" -O1 -DUNBOUNDED "$(sizes 1 1 $hosts 6)"
+	holds "1 level  W=2 $hosts hosts unbounded" -O1 -DUNBOUNDED "$(sizes 1 2 $hosts 12)"
+	holds "1 level  W=2/1 $hosts hosts unbounded" -O1 -DUNBOUNDED -DWINDOW_0=1 "$(sizes 1 2 $hosts 12)"
+	holds "2 levels W=1 $hosts hosts unbounded" -O1 -DUNBOUNDED "$(sizes 2 1 $hosts 6)"
+	holds "2 levels W=2 $hosts hosts unbounded" -O1 -DUNBOUNDED "$(sizes 2 2 $hosts 12)"
+done
+
+# Every order of events on links with at most so many losses, duplicates and premature retransmissions.
+holds "1 level  W=1 2 hosts budget 2 1 1" -O1 "$(budget 2 1 1)" "$(sizes 1 1 2 6)"
+holds "1 level  W=1 3 hosts budget 1 1 1" -O1 "$(budget 1 1 1)" "$(sizes 1 1 3 5)"
+holds "1 level  W=2 2 hosts budget 1 1 1" -O1 "$(budget 1 1 1)" "$(sizes 1 2 2 9)"
+holds "1 level  W=2/1 2 hosts budget 1 1 1" -O1 "$(budget 1 1 1)" -DWINDOW_0=1 "$(sizes 1 2 2 6)"
+holds "2 levels W=1 2 hosts budget 1 1 1" -O1 "$(budget 1 1 1)" "$(sizes 2 1 2 5)"
+holds "2 levels W=1 3 hosts budget 1 1 0" -O1 "$(budget 1 1 0)" "$(sizes 2 1 3 5)"
+holds "2 levels W=1 3 hosts budget 1 0 1" -O1 "$(budget 1 0 1)" "$(sizes 2 1 3 5)"
+holds "2 levels W=2 2 hosts budget 1 1 0" -O1 "$(budget 1 1 0)" "$(sizes 2 2 2 6)"
+
+# "effect": the checks of slots and order are left out, to see what their violation does to the hosts.
+one="-DUNBOUNDED $(sizes 1 1 2 6)"
+two="-DUNBOUNDED $(sizes 2 1 2 6)"
+wide="-DUNBOUNDED $(sizes 1 2 2 6)"
+effect="-DWITHOUT_SLOT_CHECK -DWITHOUT_ORDER_CHECK"
+caught slot_is_free HALF_SLOTS "$one"
+caught timers_help HALF_SLOTS "$effect" "$one"
+caught slot_is_free HALF_SLOTS "$two"
+caught sum_is_exact NO_BITMAP "$one"
+caught sum_is_exact PRESENT_STAYS "$one"
+caught slot_is_free EARLY_SEND "$one"
+caught result_is_in_order EARLY_SEND -DWITHOUT_SLOT_CHECK "$wide"
+caught timers_help ANY_NEWER -DMUTANT_EARLY_SEND "$effect" "$one"
+caught never_refused NO_STALE_CHECK "$one"
+caught slot_is_free ANY_BLOCK "$one"
+caught slots_are_finished ANY_BLOCK "$effect" "$one"
+caught timers_help PLAIN_COMPARISON "$one"
+caught never_refused FEW_NUMBERS -DUNBOUNDED "$(sizes 1 1 2 10)"
+caught sum_is_exact ANY_RESULT "$one"
+caught timers_help NO_REPEAT "$one"
+caught timers_help NO_FLAG "$one"
+caught timers_help PROBES_NEWEST "$wide"
+caught timers_help NO_REPEAT_UP "$two"
+caught sum_is_exact LEAF_ANSWERS "$two"
+caught sum_is_exact LEAF_TAKES_ANY "$two"
+
+one="$(budget 1 1 1) $(sizes 1 1 2 5)"
+two="$(budget 1 1 1) $(sizes 2 1 2 5)"
+caught slot_is_free HALF_SLOTS "$one"
+caught sum_is_exact NO_BITMAP "$one"
+caught never_refused NO_STALE_CHECK "$one"
+caught sum_is_exact ANY_RESULT "$one"
+caught timers_help NO_REPEAT "$one"
+caught timers_help NO_REPEAT_UP "$two"
+caught sum_is_exact LEAF_ANSWERS "$two"
+
+if ((failures > 0)); then
+	echo "model: $failures of the lines above failed"
+	exit 1
+fi
