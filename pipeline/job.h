@@ -22,10 +22,12 @@ struct pipeline;
 /* What a member is, and where its current process is. */
 struct job_member {
 	uint32_t ip_be;
-	uint16_t port;  /* index in pipeline->ports */
-	bool joined;    /* under lock: rw */
-	uint8_t mac[6]; /* under lock: rw */
-	uint64_t nonce; /* of the JOIN; under lock: rw */
+	uint16_t port;        /* index in pipeline->ports */
+	bool joined;          /* under lock: rw */
+	uint8_t mac[6];       /* under lock: rw */
+	uint64_t nonce;       /* of the JOIN; under lock: rw */
+	uint64_t asked_nonce; /* of the process that was challenged last; under lock: rw */
+	uint64_t cookie;      /* that it has to give back; 0: none; under lock: rw */
 };
 
 struct job_worker_stats {
@@ -118,14 +120,22 @@ job_lookup(const struct job_table *table, uint32_t id)
 /* Adds up what the workers counted for the job. */
 void job_stats(const struct job *job, struct fanin_handler_stats *sum);
 
+/* What a JOIN is answered. */
+struct job_join_answer {
+	enum fanin_join_state state;
+	uint64_t joined; /* bitmap of the members that are there */
+	uint64_t cookie; /* CHALLENGE: to be given back */
+	uint32_t epoch;  /* ACTIVE: the run */
+};
+
 /*
  * A member's JOIN, already checked against port, source and key. Worker.
  *
- * Returns FANIN_REASON_NONE and fills *state, *joined and *epoch, or the reason to refuse.
+ * Returns FANIN_REASON_NONE and fills *answer, or the reason to refuse.
  */
 enum fanin_reason job_join(struct job_table *table, struct job *job, uint16_t rank,
 			   const uint8_t mac[6], const struct fanin_join_body *body,
-			   enum fanin_join_state *state, uint64_t *joined, uint32_t *epoch);
+			   struct job_join_answer *answer);
 
 /* A member's LEAVE, likewise checked; harmless when repeated. Worker. */
 void job_leave(struct job *job, uint16_t rank, uint32_t epoch);

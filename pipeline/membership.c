@@ -35,27 +35,26 @@ answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	struct fanin_join_body join;
 	struct fanin_join_ack_body ack = { .group_be = job->group_be };
-	enum fanin_join_state state;
+	struct job_join_answer answer;
 	enum fanin_reason reason;
-	uint32_t epoch;
-	uint64_t joined;
 
 	memcpy(&join, headers + 1, sizeof(join));
 	reason = job_join(worker->pipeline->jobs, job, headers->fanin.rank, headers->eth.src, &join,
-			  &state, &joined, &epoch);
+			  &answer);
 	if (reason != FANIN_REASON_NONE) {
 		worker_refuse(worker, mbuf, reason);
 		return;
 	}
 	ack.nonce = join.nonce;
-	ack.state = (uint16_t)state;
+	ack.state = (uint16_t)answer.state;
+	ack.cookie = answer.cookie;
 	ack.size = job->params.n_children;
 	ack.window = job->params.window;
 	ack.payload_bytes = job->params.payload_bytes;
 	strncpy(ack.handler, job->handler->name, sizeof(ack.handler) - 1);
-	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_JOIN_ACK, job->params.id, epoch,
+	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_JOIN_ACK, job->params.id, answer.epoch,
 				 job->params.key);
-	headers->fanin.members = joined;
+	headers->fanin.members = answer.joined;
 	memcpy(headers + 1, &ack, sizeof(ack));
 	worker_reply(worker, mbuf, sizeof(ack), headers->udp.src_be);
 }

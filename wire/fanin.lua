@@ -33,7 +33,7 @@ local reason_names = {
 	"block_stale", "block_out_of_window", "source_mac_invalid", "reserved_mac", "same_port", "frame_short",
 	"local_unhandled", "mtu_exceeded", "tx_full", "worker_ring_full", "fault_drop",
 }
-local state_names = { [0] = "waiting", [1] = "active" }
+local state_names = { [0] = "waiting", [1] = "active", [2] = "challenge" }
 
 local fanin = Proto("fanin", "Fanin in-network aggregation")
 fanin.prefs.port = Pref.uint("UDP port", DEFAULT_PORT, "UDP port that Fanin's switches and hosts use")
@@ -68,6 +68,7 @@ local f = {
 	float = ProtoField.double("fanin.element.float", "Element"),
 	raw = ProtoField.uint16("fanin.element.raw", "Element", base.HEX),
 	nonce = ProtoField.uint64("fanin.join.nonce", "Nonce", base.HEX),
+	cookie = ProtoField.uint64("fanin.join.cookie", "Cookie", base.HEX),
 	size = ProtoField.uint16("fanin.join.size", "Ranks in the job"),
 	udp_port = ProtoField.uint16("fanin.join.udp_port", "Host's UDP port"),
 	mtu = ProtoField.uint32("fanin.join.mtu", "Host's MTU"),
@@ -199,6 +200,7 @@ local function add_join(tree, body)
 	tree:add_le(f.size, body(8, 2))
 	tree:add_le(f.udp_port, body(10, 2))
 	tree:add_le(f.mtu, body(12, 4))
+	tree:add_le(f.cookie, body(16, 8))
 	return string.format(" size %d port %d mtu %d", body(8, 2):le_uint(), body(10, 2):le_uint(),
 		body(12, 4):le_uint())
 end
@@ -211,13 +213,14 @@ local function add_join_ack(tree, body)
 	tree:add_le(f.payload_bytes, body(14, 2))
 	tree:add(f.group, body(16, 4))
 	tree:add(f.handler, body(20, 16), body(20, 16):stringz())
+	tree:add_le(f.cookie, body(36, 8))
 	return string.format(" %s size %d window %d payload %d %s", state_names[body(8, 2):le_uint()] or "state?",
 		body(10, 2):le_uint(), body(12, 2):le_uint(), body(14, 2):le_uint(), body(20, 16):stringz())
 end
 
 local bodies = {
-	[JOIN] = { len = 16, add = add_join, title = "Join" },
-	[JOIN_ACK] = { len = 36, add = add_join_ack, title = "Join answer" },
+	[JOIN] = { len = 24, add = add_join, title = "Join" },
+	[JOIN_ACK] = { len = 44, add = add_join_ack, title = "Join answer" },
 }
 
 local function add_body(tree, buffer, packet_type)

@@ -117,11 +117,13 @@ struct fanin_join_body {
 	uint16_t size;     /* ranks that the host believes the job has */
 	uint16_t udp_port; /* where this host takes results, host order */
 	uint32_t mtu;      /* of the host's link, bytes */
+	uint64_t cookie;   /* from the last JOIN_ACK; 0 in the first JOIN */
 } __attribute__((packed));
 
 enum fanin_join_state {
-	FANIN_JOIN_WAITING = 0, /* joined; `members` tells who else is */
-	FANIN_JOIN_ACTIVE = 1,  /* all are there: contributions may be sent */
+	FANIN_JOIN_WAITING = 0,   /* joined; `members` tells who else is */
+	FANIN_JOIN_ACTIVE = 1,    /* all are there: contributions may be sent */
+	FANIN_JOIN_CHALLENGE = 2, /* not joined: say it again with this answer's cookie */
 };
 
 /* JOIN_ACK's payload. The epoch in its header is final once the state is ACTIVE. */
@@ -133,6 +135,7 @@ struct fanin_join_ack_body {
 	uint16_t payload_bytes; /* most payload per packet */
 	uint32_t group_be;      /* IPv4 multicast group that results are sent to */
 	char handler[16];       /* zero-padded name of the handler */
+	uint64_t cookie;        /* proves that a JOIN is not an old one: it answers this packet */
 } __attribute__((packed));
 
 static_assert(sizeof(struct fanin_eth) == FANIN_ETH_LEN, "Ethernet header");
@@ -144,8 +147,8 @@ static_assert(FANIN_PAYLOAD_OFFSET % 32 == 0, "payload alignment");
 static_assert(offsetof(struct fanin_hdr, block) == 16, "block");
 static_assert(offsetof(struct fanin_hdr, key) == 32, "key");
 static_assert(offsetof(struct fanin_hdr, members) == 40, "members");
-static_assert(sizeof(struct fanin_join_body) == 16, "JOIN body");
-static_assert(sizeof(struct fanin_join_ack_body) == 36, "JOIN_ACK body");
+static_assert(sizeof(struct fanin_join_body) == 24, "JOIN body");
+static_assert(sizeof(struct fanin_join_ack_body) == 44, "JOIN_ACK body");
 
 /* True if serial number a is before b (RFC 1982 arithmetic on 32 bits). */
 static inline bool

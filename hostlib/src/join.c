@@ -116,6 +116,7 @@ control_send(const struct fanin_member *member, enum fanin_type type)
 			.size = config->size,
 			.udp_port = config->udp_port,
 			.mtu = member->mtu,
+			.cookie = member->cookie,
 		};
 		body_len = sizeof(control.body.join);
 	}
@@ -164,6 +165,11 @@ ack_take(struct fanin_member *member, const struct control *control, struct fani
 
 	if (hdr->key != member->config.key || ack->nonce != member->nonce)
 		return FANIN_OK;
+	member->cookie = ack->cookie;
+	if (ack->state == FANIN_JOIN_CHALLENGE) {
+		member->challenged = true;
+		return FANIN_OK;
+	}
 	if (ack->size != member->config.size)
 		return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED, "job %u has %u ranks, not %u",
 				       member->config.job, ack->size, member->config.size);
@@ -267,6 +273,9 @@ fanin_member_join(struct fanin_member *member, enum fanin_join_until until, uint
 		if (member->acknowledged && (member->active || until == FANIN_JOIN_UNTIL_ACKNOWLEDGED))
 			return FANIN_OK;
 
+		if (member->challenged)
+			next_send_ns = 0;
+		member->challenged = false;
 		now_ns = fanin_now_ns(NULL);
 		if (now_ns >= deadline_ns)
 			return join_time_out(member, timeout_ns, refusal, errnum, error);

@@ -30,6 +30,8 @@ struct fanin_member {
 	uint32_t mtu;
 	int fd; /* connected to the switch; -1: not open */
 	uint64_t nonce;
+	uint64_t cookie; /* that the switch wants to have back */
+	bool challenged; /* it has asked for it */
 
 	/* From JOIN_ACK. */
 	bool acknowledged;

@@ -41,7 +41,7 @@ def block(number, **shape):
     return [contribution(rank, number, **shape) for rank in range(3)]
 
 
-join_ack = struct.pack("<QHHHHI16s", 7, 1, 3, 2, 256, 0, b"single")
+join_ack = struct.pack("<QHHHHI16sQ", 7, 1, 3, 2, 256, 0, b"single", 8)
 seeds = {
     "one-block": block(0),
     "all-kernels": [f for n, (d, o) in enumerate((d, o) for d in (I32, F32) for o in (SUM, MIN, MAX))
@@ -56,7 +56,7 @@ seeds = {
     "mismatch": [contribution(0, 0), contribution(1, 0, op=MAX), contribution(1, 0, values=(1, 2))],
     "unsupported": [contribution(0, 0, op=BXOR)],
     "too-long": [contribution(0, 0, values=tuple(range(65)))],
-    "control": [frame(JOIN, struct.pack("<QHHI", 7, 3, 5000, 1500)), frame(JOIN_ACK, join_ack), frame(LEAVE),
+    "control": [frame(JOIN, struct.pack("<QHHIQ", 7, 3, 5000, 1500, 8)), frame(JOIN_ACK, join_ack), frame(LEAVE),
                 frame(LEAVE_ACK), frame(PENDING), frame(REFUSED, count=9), frame(RESULT, b"abcd", 0, 0, I32, SUM, 1)],
     "padded": [frame(LEAVE) + bytes(18)],
     "cut": [contribution(0, 0)[:-1], contribution(0, 0)[:95], contribution(0, 0)[:20], b""],

@@ -48,7 +48,7 @@ def malformed(liar, epoch):
     """(counter, frame): what the validation of a single packet has to find."""
     good = liar.contribution(epoch=epoch)
     content = good[42:]
-    body = struct.pack("<QHHI", 1, 4, UDP_PORT, 3474)
+    body = join_body(1, 4, 3474)
 
     def sent(**lower):
         return packet(content, liar.lab.host_mac(liar.host), liar.lab.host_ip(liar.host), **lower)
@@ -129,8 +129,12 @@ def a_member_on_another_port_is_an_impostor():
         with RawPort(lab.host_namespace(2)) as port:
             send_and_count(lab, port, "port_wrong", impostor.contribution(epoch=1))
             send_and_count(lab, port, "port_wrong",
-                           impostor.make(JOIN, struct.pack("<QHHI", 1, 2, UDP_PORT, 3474)))
+                           impostor.make(JOIN, join_body(1, 2, 3474)))
         expect_equal([member["joined"] for member in job_entry(lab, job)["members"]], [False, False], "joined")
+
+
+def join_body(nonce, size, mtu, cookie=0):
+    return struct.pack("<QHHIQ", nonce, size, UDP_PORT, mtu, cookie)
 
 
 def is_answer(packet_type):
@@ -139,9 +143,12 @@ def is_answer(packet_type):
 
 
 def join_by_hand(lab, job, port, liar, size):
-    """Joins a member from a raw socket and returns the epoch that the switch answered."""
-    port.send(liar.make(JOIN, struct.pack("<QHHI", 0x1234 + liar.host, size, UDP_PORT, lab.mtu)))
-    answer, _ = port.wait_for(is_answer(JOIN_ACK))
+    """Joins a member from a raw socket, cookie and all, and returns the epoch that the switch answered."""
+    cookie = 0
+    for _ in range(2):
+        port.send(liar.make(JOIN, join_body(0x1234 + liar.host, size, lab.mtu, cookie)))
+        answer, _ = port.wait_for(is_answer(JOIN_ACK))
+        cookie = struct.unpack_from("<Q", answer, 42 + HEADER_LEN + 36)[0]
     expect_equal(struct.unpack_from("<I", answer, 46)[0], job["id"], "job in the JOIN_ACK")
     return struct.unpack_from("<I", answer, 50)[0]
 
@@ -154,7 +161,7 @@ def contributions_that_do_not_fit_the_job_are_refused():
         with RawPort(lab.host_namespace(0)) as first, RawPort(lab.host_namespace(1)) as second:
             send_and_count(lab, first, "job_not_active", liars[0].contribution(epoch=1))
             send_and_count(lab, first, "size_mismatch",
-                           liars[0].make(JOIN, struct.pack("<QHHI", 1, 5, UDP_PORT, lab.mtu)))
+                           liars[0].make(JOIN, join_body(1, 5, lab.mtu)))
             join_by_hand(lab, job, first, liars[0], 2)
             join_by_hand(lab, job, second, liars[1], 2)
             epoch = join_by_hand(lab, job, first, liars[0], 2)
@@ -239,7 +246,7 @@ def a_capture_of_a_job_is_dissected():
             job = lab.create_job()
             expect_exact(reports_of(lab, start_ranks(lab, job, bytes=16 * KIB)), "the captured job")
             liar = Liar(lab, job, 0, 0)
-            down.send(liar.make(JOIN, struct.pack("<QHHI", 1, 9, UDP_PORT, 1500)))
+            down.send(liar.make(JOIN, join_body(1, 9, 1500)))
             wait_until(lambda: lab.drops()["size_mismatch"] == 1, 5, "a refusal")
             frames = up.arrived() + down.arrived()
         rows = dissected(lab, frames, "fanin.type", "fanin.job", "fanin.block", "fanin.dtype", "fanin.op", "fanin.count",

@@ -209,11 +209,15 @@ host_packet(const struct ring_switch *sw, unsigned int h, enum fanin_type type, 
 }
 
 const struct fanin_headers *
-host_join(struct ring_switch *sw, unsigned int h, uint32_t job, uint64_t nonce, uint16_t size,
-	  struct fanin_headers *answer)
+host_join_with(struct ring_switch *sw, unsigned int h, uint32_t job, uint64_t nonce,
+	       uint64_t cookie, uint16_t size, struct fanin_headers *answer)
 {
 	const struct fanin_join_body body = {
-		.nonce = nonce, .size = size, .udp_port = FANIN_WIRE_DEFAULT_UDP_PORT, .mtu = 1500
+		.nonce = nonce,
+		.size = size,
+		.udp_port = FANIN_WIRE_DEFAULT_UDP_PORT,
+		.mtu = 1500,
+		.cookie = cookie,
 	};
 	uint8_t frame[4096];
 	size_t len = host_packet(sw, h, FANIN_TYPE_JOIN, job, 0, &body, sizeof(body),
@@ -221,4 +225,17 @@ host_join(struct ring_switch *sw, unsigned int h, uint32_t job, uint64_t nonce, 
 
 	ring_switch_put(sw, (uint16_t)h, frame, len);
 	return ring_switch_take(sw, (uint16_t)h, answer) == 0 ? NULL : answer;
+}
+
+const struct fanin_headers *
+host_join(struct ring_switch *sw, unsigned int h, uint32_t job, uint64_t nonce, uint16_t size,
+	  struct fanin_headers *answer)
+{
+	const struct fanin_join_ack_body *ack = (const struct fanin_join_ack_body *)(answer + 1);
+	const struct fanin_headers *got = host_join_with(sw, h, job, nonce, 0, size, answer);
+
+	if (got == NULL || got->fanin.type != FANIN_TYPE_JOIN_ACK ||
+	    ack->state != FANIN_JOIN_CHALLENGE)
+		return got;
+	return host_join_with(sw, h, job, nonce, ack->cookie, size, answer);
 }

@@ -61,7 +61,14 @@ size_t host_packet(const struct ring_switch *sw, unsigned int h, enum fanin_type
 		   uint32_t epoch, const void *payload, uint32_t payload_len,
 		   struct fanin_headers *frame);
 
-/* Host h joins; returns the answer, copied to answer (4096 bytes), or NULL if none came. */
+/*
+ * One JOIN of host h; returns the answer, copied to answer (4096 bytes), or NULL if none came.
+ */
+const struct fanin_headers *host_join_with(struct ring_switch *sw, unsigned int h, uint32_t job,
+					   uint64_t nonce, uint64_t cookie, uint16_t size,
+					   struct fanin_headers *answer);
+
+/* The same with a second JOIN that gives back the cookie, if the first is challenged. */
 const struct fanin_headers *host_join(struct ring_switch *sw, unsigned int h, uint32_t job,
 				      uint64_t nonce, uint16_t size, struct fanin_headers *answer);
 

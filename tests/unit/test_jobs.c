@@ -185,6 +185,51 @@ START_TEST(late_leave_of_an_old_run_changes_nothing)
 }
 END_TEST
 
+START_TEST(late_join_of_a_process_that_is_gone_changes_nothing)
+{
+	struct job *job = ring_switch_job(&sw, 2, 0);
+	uint32_t first = join_all(job, 2, 1);
+	uint32_t second;
+
+	leave(job, 0, first);
+	leave(job, 1, first);
+	/* No run: the late JOIN must not take rank 1's place. */
+	ck_assert_ptr_nonnull(host_join_with(&sw, 1, job->params.id, 2, 0, 2, answer));
+	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_CHALLENGE);
+	ck_assert_uint_eq(job->joined, 0);
+	second = join_all(job, 2, 10);
+	/* In the next run: it must not end rank 1's membership, whatever cookie it has. */
+	for (uint64_t cookie = 0; cookie < 3; cookie++) {
+		ck_assert_ptr_nonnull(host_join_with(&sw, 1, job->params.id, 2, cookie, 2, answer));
+		ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_CHALLENGE);
+	}
+	ck_assert_uint_eq(job->joined, 3);
+	contribute(job, 0, second, 0, false);
+	contribute(job, 1, second, 0, false);
+	check_result(job, 2, 0, ring_switch_take(&sw, 1, buffer));
+}
+END_TEST
+
+START_TEST(cookie_is_good_for_one_process_and_once)
+{
+	struct job *job = ring_switch_job(&sw, 2, 0);
+	uint64_t cookie;
+
+	ck_assert_ptr_nonnull(host_join_with(&sw, 0, job->params.id, 5, 0, 2, answer));
+	cookie = ack_body()->cookie;
+	ck_assert_uint_ne(cookie, 0);
+	ck_assert_ptr_nonnull(host_join_with(&sw, 0, job->params.id, 6, cookie, 2, answer));
+	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_CHALLENGE);
+	ck_assert_uint_eq(job->joined, 0);
+	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 5, 2, answer));
+	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_WAITING);
+	leave(job, 0, 0);
+	ck_assert_ptr_nonnull(host_join_with(&sw, 0, job->params.id, 5, cookie, 2, answer));
+	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_CHALLENGE);
+	ck_assert_uint_eq(job->joined, 0);
+}
+END_TEST
+
 START_TEST(repeated_join_gets_the_same_answer)
 {
 	struct job *job = ring_switch_job(&sw, 2, 0);
@@ -450,6 +495,8 @@ suite_jobs(void)
 	tcase_add_test(one, sum_reaches_every_member_and_no_one_else);
 	tcase_add_test(one, restarted_member_waits_until_the_old_run_is_left);
 	tcase_add_test(one, late_leave_of_an_old_run_changes_nothing);
+	tcase_add_test(one, late_join_of_a_process_that_is_gone_changes_nothing);
+	tcase_add_test(one, cookie_is_good_for_one_process_and_once);
 	tcase_add_test(one, repeated_join_gets_the_same_answer);
 	tcase_add_test(one, wrong_size_is_refused_by_name);
 	tcase_add_test(one, forged_contributions_are_counted_and_change_nothing);
