@@ -27,6 +27,10 @@ fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, str
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	struct fanin_hdr *hdr = &headers->fanin;
 	uint32_t payload_len = dense->window.count * fanin_dtype_size(dense->window.dtype);
+	fanin_finish_fn finish = fanin_kernel_finish(job->isa, dense->window.dtype, dense->window.op);
+
+	if (finish != NULL)
+		finish(fanin_dense_payload(mbuf), job->n_children, dense->window.count);
 
 	/* The frame is complete before anyone can see that the block is done and repeat it. */
 	*headers = job->result_headers;

@@ -46,8 +46,8 @@ bool fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 		       enum fanin_verdict *verdict, enum fanin_reason *reason);
 
 /*
- * The mbuf holds the whole sum: it becomes the result, is kept, and goes to all children. Takes over
- * the caller's reference.
+ * The mbuf holds what was combined of all contributions: it becomes the result (an average is divided
+ * here), is kept, and goes to all children. Takes over the caller's reference.
  */
 void fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 			struct rte_mbuf *mbuf);

@@ -9,13 +9,13 @@
 
 /* Indexed by wire code; NONE has no name. */
 static const char *const dtype_names[FANIN_WIRE_DTYPE_COUNT] = {
-#define DTYPE_NAME(name, text, code, size) [code] = (text),
+#define DTYPE_NAME(name, text, code, size, kind) [code] = #text,
 	FANIN_WIRE_DTYPES(DTYPE_NAME)
 #undef DTYPE_NAME
 };
 
 static const char *const op_names[FANIN_WIRE_OP_COUNT] = {
-#define OP_NAME(name, text, code) [code] = (text),
+#define OP_NAME(name, text, code, kind, combine) [code] = #text,
 	FANIN_WIRE_OPS(OP_NAME)
 #undef OP_NAME
 };

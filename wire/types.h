@@ -1,45 +1,60 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The data types and operators that a packet can name. The codes are wire format: entries are only
- * ever appended. One line here and one kernel (handlers/kernels) add a data type or an operator.
+ * The data types and operators that a packet can name, and which go together. The codes are wire
+ * format: entries are only ever appended. Names, sizes, the switch's table of kernels and what the
+ * host library offers all follow from here: one line and its kernels (handlers/kernels) add a data
+ * type or an operator.
  */
 #ifndef FANIN_WIRE_TYPES_H
 #define FANIN_WIRE_TYPES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* X(ENUMERATOR, name, code, size in bytes) */
+/* X(ENUMERATOR, name, code, size in bytes, KIND) */
 #define FANIN_WIRE_DTYPES(X)                                                                       \
-	X(I8, "i8", 1, 1)                                                                          \
-	X(I16, "i16", 2, 2)                                                                        \
-	X(I32, "i32", 3, 4)                                                                        \
-	X(I64, "i64", 4, 8)                                                                        \
-	X(U8, "u8", 5, 1)                                                                          \
-	X(U16, "u16", 6, 2)                                                                        \
-	X(U32, "u32", 7, 4)                                                                        \
-	X(U64, "u64", 8, 8)                                                                        \
-	X(F16, "f16", 9, 2)                                                                        \
-	X(BF16, "bf16", 10, 2)                                                                     \
-	X(F32, "f32", 11, 4)                                                                       \
-	X(F64, "f64", 12, 8)
+	X(I8, i8, 1, 1, INTEGER)                                                                   \
+	X(I16, i16, 2, 2, INTEGER)                                                                 \
+	X(I32, i32, 3, 4, INTEGER)                                                                 \
+	X(I64, i64, 4, 8, INTEGER)                                                                 \
+	X(U8, u8, 5, 1, INTEGER)                                                                   \
+	X(U16, u16, 6, 2, INTEGER)                                                                 \
+	X(U32, u32, 7, 4, INTEGER)                                                                 \
+	X(U64, u64, 8, 8, INTEGER)                                                                 \
+	X(F16, f16, 9, 2, FLOAT)                                                                   \
+	X(BF16, bf16, 10, 2, FLOAT)                                                                \
+	X(F32, f32, 11, 4, FLOAT)                                                                  \
+	X(F64, f64, 12, 8, FLOAT)
 
-/* X(ENUMERATOR, name, code) */
-#define FANIN_WIRE_OPS(X)                                                                          \
-	X(SUM, "sum", 1)                                                                           \
-	X(PROD, "prod", 2)                                                                         \
-	X(MIN, "min", 3)                                                                           \
-	X(MAX, "max", 4)                                                                           \
-	X(LAND, "land", 5)                                                                         \
-	X(LOR, "lor", 6)                                                                           \
-	X(LXOR, "lxor", 7)                                                                         \
-	X(BAND, "band", 8)                                                                         \
-	X(BOR, "bor", 9)                                                                           \
-	X(BXOR, "bxor", 10)                                                                        \
-	X(AVG, "avg", 11)
+/*
+ * X(ENUMERATOR, name, code, KIND of data types it is defined on, operator that combines, ...)
+ *
+ * Two contributions of an average are combined as a sum is; the division is left to the end.
+ * Further arguments go to each X as they are.
+ */
+#define FANIN_WIRE_OPS(X, ...)                                                                     \
+	X(SUM, sum, 1, ANY, sum, ##__VA_ARGS__)                                                    \
+	X(PROD, prod, 2, ANY, prod, ##__VA_ARGS__)                                                 \
+	X(MIN, min, 3, ANY, min, ##__VA_ARGS__)                                                    \
+	X(MAX, max, 4, ANY, max, ##__VA_ARGS__)                                                    \
+	X(LAND, land, 5, INTEGER, land, ##__VA_ARGS__)                                             \
+	X(LOR, lor, 6, INTEGER, lor, ##__VA_ARGS__)                                                \
+	X(LXOR, lxor, 7, INTEGER, lxor, ##__VA_ARGS__)                                             \
+	X(BAND, band, 8, INTEGER, band, ##__VA_ARGS__)                                             \
+	X(BOR, bor, 9, INTEGER, bor, ##__VA_ARGS__)                                                \
+	X(BXOR, bxor, 10, INTEGER, bxor, ##__VA_ARGS__)                                            \
+	X(AVG, avg, 11, ANY, sum, ##__VA_ARGS__)
+
+/* What a data type is; as bits, so that an operator can be defined on several. */
+enum fanin_wire_kind {
+	FANIN_KIND_INTEGER = 1,
+	FANIN_KIND_FLOAT = 2,
+	FANIN_KIND_ANY = FANIN_KIND_INTEGER | FANIN_KIND_FLOAT
+};
 
 enum fanin_wire_dtype {
 	FANIN_WIRE_DTYPE_NONE = 0,
-#define FANIN_DTYPE_ENUM(name, text, code, size) FANIN_WIRE_##name = (code),
+#define FANIN_DTYPE_ENUM(name, text, code, size, kind) FANIN_WIRE_##name = (code),
 	FANIN_WIRE_DTYPES(FANIN_DTYPE_ENUM)
 #undef FANIN_DTYPE_ENUM
 	FANIN_WIRE_DTYPE_COUNT
@@ -47,7 +62,7 @@ enum fanin_wire_dtype {
 
 enum fanin_wire_op {
 	FANIN_WIRE_OP_NONE = 0,
-#define FANIN_OP_ENUM(name, text, code) FANIN_WIRE_##name = (code),
+#define FANIN_OP_ENUM(name, text, code, kind, combine) FANIN_WIRE_##name = (code),
 	FANIN_WIRE_OPS(FANIN_OP_ENUM)
 #undef FANIN_OP_ENUM
 	FANIN_WIRE_OP_COUNT
@@ -60,12 +75,35 @@ static inline unsigned int
 fanin_dtype_size(unsigned int dtype)
 {
 	static const uint8_t size[FANIN_WIRE_DTYPE_COUNT] = {
-#define FANIN_DTYPE_SIZE(name, text, code, bytes) [code] = (bytes),
+#define FANIN_DTYPE_SIZE(name, text, code, bytes, kind) [code] = (bytes),
 		FANIN_WIRE_DTYPES(FANIN_DTYPE_SIZE)
 #undef FANIN_DTYPE_SIZE
 	};
 
 	return dtype < FANIN_WIRE_DTYPE_COUNT ? size[dtype] : 0;
+}
+
+/*
+ * True if the operator is defined on the data type, by MPI's rules and for averages of all; false
+ * for codes that are not in the tables. Switches of this version have a kernel for each such pair.
+ * Thread-safe.
+ */
+static inline bool
+fanin_operation_defined(unsigned int dtype, unsigned int op)
+{
+	static const uint8_t kind_of[FANIN_WIRE_DTYPE_COUNT] = {
+#define FANIN_DTYPE_KIND(name, text, code, bytes, kind) [code] = FANIN_KIND_##kind,
+		FANIN_WIRE_DTYPES(FANIN_DTYPE_KIND)
+#undef FANIN_DTYPE_KIND
+	};
+	static const uint8_t kinds_of[FANIN_WIRE_OP_COUNT] = {
+#define FANIN_OP_KIND(name, text, code, kind, combine) [code] = FANIN_KIND_##kind,
+		FANIN_WIRE_OPS(FANIN_OP_KIND)
+#undef FANIN_OP_KIND
+	};
+
+	return dtype < FANIN_WIRE_DTYPE_COUNT && op < FANIN_WIRE_OP_COUNT &&
+	       (kind_of[dtype] & kinds_of[op]) != 0;
 }
 
 /*

@@ -1,99 +1,46 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The reduction loops. This file is compiled once per instruction set, with FANIN_KERNEL_TABLE naming the table that it
- * then defines; the compiler's vectoriser does the rest. Only select.c refers to the tables.
+ * All kernels of one instruction set. This file is compiled once for each, with FANIN_KERNEL_TABLE naming the table that
+ * it then defines. Only select.c refers to the tables.
+ *
+ * The table is made of the lists in wire/types.h: for each operator OP that is defined on a type T, kernel_T_COMBINE has to
+ * exist, and finish_T_avg for each type.
  */
-#include <string.h>
-
+#include "handlers/kernels/bf16.h"
+#include "handlers/kernels/f16.h"
+#include "handlers/kernels/float.h"
+#include "handlers/kernels/integer.h"
 #include "handlers/kernels/table.h"
 
-#define CANONICAL_NAN 0x7fc00000u
+#define KERNEL(OP, combine, dtype) [FANIN_WIRE_##OP] = kernel_##dtype##_##combine,
+#define NO_KERNEL(OP, combine, dtype)
 
-static inline uint32_t
-f32_bits(float value)
-{
-	uint32_t bits;
+/* Operators on KINDS of types, and a type of one KIND. */
+#define ANY_ON_INTEGER KERNEL
+#define ANY_ON_FLOAT KERNEL
+#define INTEGER_ON_INTEGER KERNEL
+#define INTEGER_ON_FLOAT NO_KERNEL
 
-	memcpy(&bits, &value, sizeof(bits));
-	return bits;
-}
+#define OPERATOR(OP, op, code, KINDS, combine, dtype, KIND) KINDS##_ON_##KIND(OP, combine, dtype)
+#define COMBINE(DTYPE, dtype, code, size, KIND)                                                    \
+	[FANIN_WIRE_##DTYPE] = { FANIN_WIRE_OPS(OPERATOR, dtype, KIND) },
+#define FINISH(DTYPE, dtype, code, size, KIND)                                                     \
+	[FANIN_WIRE_##DTYPE] = { [FANIN_WIRE_AVG] = finish_##dtype##_avg },
 
-static inline float
-f32_from_bits(uint32_t bits)
-{
-	float value;
+static const struct fanin_wide_kernels wide_f16 = {
+	.widen = wide_f16_widen,
+	.accumulate = wide_f16_accumulate,
+	.narrow = wide_f16_narrow,
+};
 
-	memcpy(&value, &bits, sizeof(value));
-	return value;
-}
-
-/* Unsigned, because signed overflow is undefined and sums are to wrap. */
-static inline int32_t
-i32_sum(int32_t a, int32_t b)
-{
-	return (int32_t)((uint32_t)a + (uint32_t)b);
-}
-
-static inline int32_t
-i32_min(int32_t a, int32_t b)
-{
-	return a < b ? a : b;
-}
-
-static inline int32_t
-i32_max(int32_t a, int32_t b)
-{
-	return a > b ? a : b;
-}
-
-static inline float
-f32_sum(float a, float b)
-{
-	return a + b;
-}
-
-static inline float
-f32_or_nan(float a, float b, uint32_t bits)
-{
-	return f32_from_bits(__builtin_isunordered(a, b) ? CANONICAL_NAN : bits);
-}
-
-/*
- * Each comparison is the CPU's own minimum instruction, which returns its second operand for equal ones. Equal numbers
- * have the same bits, but for the two zeros: "or" makes -0 of those, which is the minimum, "and" +0, the maximum.
- */
-static inline float
-f32_min(float a, float b)
-{
-	return f32_or_nan(a, b, f32_bits(a < b ? a : b) | f32_bits(b < a ? b : a));
-}
-
-static inline float
-f32_max(float a, float b)
-{
-	return f32_or_nan(a, b, f32_bits(a > b ? a : b) & f32_bits(b > a ? b : a));
-}
-
-/* An element at any address: payloads in foreign buffers need not be aligned. */
-typedef int32_t any_int32_t __attribute__((aligned(1), may_alias));
-typedef float any_float __attribute__((aligned(1), may_alias));
-
-#define KERNEL(dtype, op, type, combine)                                                           \
-	static void kernel_##combine(void *acc, const void *in, size_t count)                      \
-	{                                                                                          \
-		any_##type *restrict a = acc;                                                      \
-		const any_##type *restrict b = in;                                                 \
-                                                                                                   \
-		for (size_t i = 0; i < count; i++)                                                 \
-			a[i] = combine(a[i], b[i]);                                                \
-	}
-FANIN_KERNELS(KERNEL)
-#undef KERNEL
+static const struct fanin_wide_kernels wide_bf16 = {
+	.widen = wide_bf16_widen,
+	.accumulate = wide_bf16_accumulate,
+	.narrow = wide_bf16_narrow,
+};
 
 const struct fanin_kernel_table FANIN_KERNEL_TABLE = {
-	.kernels = {
-#define ENTRY(dtype, op, type, combine) [FANIN_WIRE_##dtype][FANIN_WIRE_##op] = kernel_##combine,
-		FANIN_KERNELS(ENTRY)
-#undef ENTRY
-	},
+	.combine = { FANIN_WIRE_DTYPES(COMBINE) },
+	.finish = { FANIN_WIRE_DTYPES(FINISH) },
+	.wide = { [FANIN_WIRE_F16] = &wide_f16, [FANIN_WIRE_BF16] = &wide_bf16 },
 };

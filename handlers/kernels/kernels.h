@@ -2,11 +2,8 @@
 /*
  * The loops that combine two vectors element by element: one for each data type and operator, each
  * compiled for several instruction sets from the same source. The best that the CPU has is chosen
- * once at start.
- *
- * Semantics: integer sums wrap modulo 2^n. f32 min and max follow IEEE 754-2019 minimum and
- * maximum: a NaN in either operand gives the canonical quiet NaN (0x7fc00000) and -0 is below +0,
- * so that the result does not depend on the order of arrival.
+ * once at start. docs/operators.md has the semantics in full; every instruction set gives the same
+ * bits, but for the payload of a NaN that a sum, a product or an average gives.
  */
 #ifndef FANIN_HANDLERS_KERNELS_H
 #define FANIN_HANDLERS_KERNELS_H
@@ -22,24 +19,54 @@
  */
 typedef void (*fanin_kernel_fn)(void *acc, const void *in, size_t count);
 
+/*
+ * Turns what the kernel made of all contributions into the result, once per block.
+ *
+ * acc: as above. contributions: how many acc holds, at least 1.
+ */
+typedef void (*fanin_finish_fn)(void *acc, uint32_t contributions, size_t count);
+
+/* Sums of 16-bit floating-point contributions in f32, rounded only once. No two vectors overlap. */
+struct fanin_wide_kernels {
+	/* acc[i] = in[i], which is exact */
+	void (*widen)(float *acc, const void *in, size_t count);
+	/* acc[i] += in[i] */
+	void (*accumulate)(float *acc, const void *in, size_t count);
+	/* out[i] = acc[i], rounded to nearest even */
+	void (*narrow)(void *out, const float *acc, size_t count);
+};
+
 /* Instruction sets in rising order of preference. */
 enum fanin_isa {
 	FANIN_ISA_PORTABLE,
-	FANIN_ISA_AVX2,
-	FANIN_ISA_AVX512,
+	FANIN_ISA_AVX2,       /* with F16C */
+	FANIN_ISA_AVX512,     /* F, BW, DQ and VL */
+	FANIN_ISA_AVX512FP16, /* with arithmetic on f16 */
 	FANIN_ISA_COUNT
 };
 
 /* The best instruction set of this CPU that this build has kernels for. */
 enum fanin_isa fanin_isa_detect(void);
 
-/* "portable", "avx2", "avx512"; "unknown" otherwise. */
+/* "portable", "avx2", "avx512", "avx512fp16"; "unknown" otherwise. */
 const char *fanin_isa_name(enum fanin_isa isa);
 
 /*
  * The kernel for a data type and an operator (wire codes) in one instruction set. isa must be one
- * that the CPU has. Returns NULL if there is no such kernel: the pair is not supported.
+ * that the CPU has. Returns NULL if there is no such kernel: the pair is not supported. Thread-safe,
+ * as are the two below.
  */
 fanin_kernel_fn fanin_kernel(enum fanin_isa isa, unsigned int dtype, unsigned int op);
+
+/*
+ * What is left to do when the last contribution is in: the division of an average. Returns NULL if
+ * nothing is.
+ */
+fanin_finish_fn fanin_kernel_finish(enum fanin_isa isa, unsigned int dtype, unsigned int op);
+
+/*
+ * The kernels that sum a data type in f32. Returns NULL for all but f16 and bf16.
+ */
+const struct fanin_wide_kernels *fanin_kernel_wide(enum fanin_isa isa, unsigned int dtype);
 
 #endif

@@ -5,13 +5,46 @@
  */
 #include "handlers/kernels/table.h"
 
+#ifdef FANIN_KERNELS_X86
+#include <cpuid.h>
+#endif
+
 static const struct fanin_kernel_table *const tables[FANIN_ISA_COUNT] = {
 	[FANIN_ISA_PORTABLE] = &fanin_kernels_portable,
 #ifdef FANIN_KERNELS_X86
 	[FANIN_ISA_AVX2] = &fanin_kernels_avx2,
 	[FANIN_ISA_AVX512] = &fanin_kernels_avx512,
 #endif
+#ifdef FANIN_KERNELS_AVX512FP16
+	[FANIN_ISA_AVX512FP16] = &fanin_kernels_avx512fp16,
+#endif
 };
+
+#ifdef FANIN_KERNELS_X86
+#define CPUID_1_ECX_F16C (1u << 29)
+#define CPUID_7_EDX_AVX512FP16 (1u << 23)
+
+/*
+ * Two features that the compiler's builtin can't be asked for everywhere. What it says of AVX2 and AVX-512 covers the
+ * registers that they use.
+ */
+static bool
+cpu_has_f16c(void)
+{
+	unsigned int eax, ebx, ecx, edx;
+
+	return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & CPUID_1_ECX_F16C) != 0;
+}
+
+static bool
+cpu_has_avx512fp16(void)
+{
+	unsigned int eax, ebx, ecx, edx;
+
+	return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
+	       (edx & CPUID_7_EDX_AVX512FP16) != 0;
+}
+#endif
 
 enum fanin_isa
 fanin_isa_detect(void)
@@ -20,9 +53,12 @@ fanin_isa_detect(void)
 	/* The builtin also knows whether the operating system saves the registers. */
 	__builtin_cpu_init();
 	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+		if (tables[FANIN_ISA_AVX512FP16] != NULL && cpu_has_avx512fp16())
+			return FANIN_ISA_AVX512FP16;
 		return FANIN_ISA_AVX512;
-	if (__builtin_cpu_supports("avx2"))
+	}
+	if (__builtin_cpu_supports("avx2") && cpu_has_f16c())
 		return FANIN_ISA_AVX2;
 #endif
 	return FANIN_ISA_PORTABLE;
@@ -38,17 +74,44 @@ fanin_isa_name(enum fanin_isa isa)
 		return "avx2";
 	case FANIN_ISA_AVX512:
 		return "avx512";
+	case FANIN_ISA_AVX512FP16:
+		return "avx512fp16";
 	case FANIN_ISA_COUNT:
 		break;
 	}
 	return "unknown";
 }
 
+/* Returns NULL for an instruction set that this build has no kernels for, or for codes out of range. */
+static const struct fanin_kernel_table *
+table_of(enum fanin_isa isa, unsigned int dtype, unsigned int op)
+{
+	if ((unsigned int)isa >= FANIN_ISA_COUNT || dtype >= FANIN_WIRE_DTYPE_COUNT ||
+	    op >= FANIN_WIRE_OP_COUNT)
+		return NULL;
+	return tables[isa];
+}
+
 fanin_kernel_fn
 fanin_kernel(enum fanin_isa isa, unsigned int dtype, unsigned int op)
 {
-	if ((unsigned int)isa >= FANIN_ISA_COUNT || tables[isa] == NULL ||
-	    dtype >= FANIN_WIRE_DTYPE_COUNT || op >= FANIN_WIRE_OP_COUNT)
-		return NULL;
-	return tables[isa]->kernels[dtype][op];
+	const struct fanin_kernel_table *table = table_of(isa, dtype, op);
+
+	return table == NULL ? NULL : table->combine[dtype][op];
+}
+
+fanin_finish_fn
+fanin_kernel_finish(enum fanin_isa isa, unsigned int dtype, unsigned int op)
+{
+	const struct fanin_kernel_table *table = table_of(isa, dtype, op);
+
+	return table == NULL ? NULL : table->finish[dtype][op];
+}
+
+const struct fanin_wide_kernels *
+fanin_kernel_wide(enum fanin_isa isa, unsigned int dtype)
+{
+	const struct fanin_kernel_table *table = table_of(isa, dtype, FANIN_WIRE_SUM);
+
+	return table == NULL ? NULL : table->wide[dtype];
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernels that exist: one line is one loop, for every instruction set. Internal to handlers/kernels.
- *
- * X(DTYPE, OP, element type, combine): combine(a, b) is a function or macro of kernels.c that must be free of branches, or
- * the compiler doesn't vectorise the loop. Say `objdump -d` and look for zmm registers after adding one.
+ * One instruction set's kernels, as kernels.c makes them and select.c looks them up. Internal to
+ * handlers/kernels.
  */
 #ifndef FANIN_HANDLERS_KERNELS_TABLE_H
 #define FANIN_HANDLERS_KERNELS_TABLE_H
@@ -11,22 +9,16 @@
 #include "handlers/kernels/kernels.h"
 #include "wire/types.h"
 
-#define FANIN_KERNELS(X)                                                                           \
-	X(I32, SUM, int32_t, i32_sum)                                                              \
-	X(I32, MIN, int32_t, i32_min)                                                              \
-	X(I32, MAX, int32_t, i32_max)                                                              \
-	X(F32, SUM, float, f32_sum)                                                                \
-	X(F32, MIN, float, f32_min)                                                                \
-	X(F32, MAX, float, f32_max)
-
+/* By wire codes; NULL where there is nothing. */
 struct fanin_kernel_table {
-	fanin_kernel_fn kernels[FANIN_WIRE_DTYPE_COUNT][FANIN_WIRE_OP_COUNT];
+	fanin_kernel_fn combine[FANIN_WIRE_DTYPE_COUNT][FANIN_WIRE_OP_COUNT];
+	fanin_finish_fn finish[FANIN_WIRE_DTYPE_COUNT][FANIN_WIRE_OP_COUNT];
+	const struct fanin_wide_kernels *wide[FANIN_WIRE_DTYPE_COUNT];
 };
 
 extern const struct fanin_kernel_table fanin_kernels_portable;
-#ifdef FANIN_KERNELS_X86
 extern const struct fanin_kernel_table fanin_kernels_avx2;
 extern const struct fanin_kernel_table fanin_kernels_avx512;
-#endif
+extern const struct fanin_kernel_table fanin_kernels_avx512fp16;
 
 #endif

@@ -10,8 +10,11 @@ import pathlib
 import struct
 
 CONTRIBUTION, RESULT, PENDING, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK = range(1, 9)
-I32, F32 = 3, 11
-SUM, MIN, MAX, BXOR = 1, 3, 4, 10
+DTYPES = range(1, 13)
+I32, BF16, F32 = 3, 10, 11
+FORMATS = dict(zip(DTYPES, "bhiqBHIQe fd"))
+OPS = range(1, 12)
+SUM, PROD, MIN, MAX, BXOR, AVG = 1, 2, 3, 4, 10, 11
 RETRANSMIT = 1
 
 
@@ -33,7 +36,10 @@ def frame(kind, payload=b"", rank=0, block=0, dtype=0, op=0, count=0, flags=0):
 
 
 def contribution(rank, block, values=(1, 2, 3), dtype=I32, op=SUM, flags=0):
-    payload = struct.pack("<%d%s" % (len(values), "f" if dtype == F32 else "i"), *values)
+    if dtype == BF16:  # the upper half of f32
+        payload = b"".join(struct.pack("<f", value)[2:] for value in values)
+    else:
+        payload = struct.pack("<%d%s" % (len(values), FORMATS[dtype]), *values)
     return frame(CONTRIBUTION, payload, rank, block, dtype, op, len(values), flags)
 
 
@@ -44,8 +50,6 @@ def block(number, **shape):
 join_ack = struct.pack("<QHHHHI16sQ", 7, 1, 3, 2, 256, 0, b"single", 8)
 seeds = {
     "one-block": block(0),
-    "all-kernels": [f for n, (d, o) in enumerate((d, o) for d in (I32, F32) for o in (SUM, MIN, MAX))
-                    for f in block(n, dtype=d, op=o)],
     "slots-reused": [f for n in range(12) for f in block(n)],
     "barrier": block(0, values=()),
     "not-numbers": block(0, dtype=F32, op=MIN, values=(float("nan"), float("inf"), -0.0)),
@@ -54,13 +58,16 @@ seeds = {
     "stale": block(0) + block(4) + [contribution(0, 0, flags=RETRANSMIT)],
     "ahead": [contribution(0, 0), contribution(0, 4), contribution(0, 9)],
     "mismatch": [contribution(0, 0), contribution(1, 0, op=MAX), contribution(1, 0, values=(1, 2))],
-    "unsupported": [contribution(0, 0, op=BXOR)],
+    "unsupported": [contribution(0, 0, dtype=F32, op=BXOR)],
     "too-long": [contribution(0, 0, values=tuple(range(65)))],
     "control": [frame(JOIN, struct.pack("<QHHIQ", 7, 3, 5000, 1500, 8)), frame(JOIN_ACK, join_ack), frame(LEAVE),
                 frame(LEAVE_ACK), frame(PENDING), frame(REFUSED, count=9), frame(RESULT, b"abcd", 0, 0, I32, SUM, 1)],
     "padded": [frame(LEAVE) + bytes(18)],
     "cut": [contribution(0, 0)[:-1], contribution(0, 0)[:95], contribution(0, 0)[:20], b""],
 }
+for dtype in DTYPES:
+    ops = OPS if dtype <= 8 else (SUM, PROD, MIN, MAX, AVG)
+    seeds["kernels-%d" % dtype] = [f for n, op in enumerate(ops) for f in block(n, dtype=dtype, op=op)]
 
 if __name__ == "__main__":
     directory = pathlib.Path(__file__).parent / "corpus" / "wire"

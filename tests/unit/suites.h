@@ -11,6 +11,8 @@
 #define FANIN_SUITES(X)                                                                            \
 	X(wire)                                                                                    \
 	X(kernels)                                                                                 \
+	X(halves)                                                                                  \
+	X(operators)                                                                               \
 	X(handler)                                                                                 \
 	X(faults)                                                                                  \
 	X(concurrent)                                                                              \

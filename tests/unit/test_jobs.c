@@ -323,6 +323,7 @@ tamper_type(struct fanin_headers *headers)
 static void
 tamper_op(struct fanin_headers *headers)
 {
+	headers->fanin.dtype = FANIN_WIRE_F32;
 	headers->fanin.op = FANIN_WIRE_BXOR;
 }
 

@@ -443,6 +443,23 @@ START_TEST(names_and_codes_convert_both_ways)
 }
 END_TEST
 
+START_TEST(operators_are_defined_as_by_mpi_and_averages_on_all)
+{
+	for (unsigned int dtype = FANIN_WIRE_I8; dtype <= FANIN_WIRE_F64; dtype++) {
+		for (unsigned int op = FANIN_WIRE_SUM; op <= FANIN_WIRE_AVG; op++) {
+			bool on_integers_only = op >= FANIN_WIRE_LAND && op <= FANIN_WIRE_BXOR;
+
+			ck_assert(fanin_operation_defined(dtype, op) ==
+				  (dtype < FANIN_WIRE_F16 || !on_integers_only));
+		}
+		ck_assert(!fanin_operation_defined(dtype, FANIN_WIRE_OP_NONE));
+		ck_assert(!fanin_operation_defined(dtype, FANIN_WIRE_OP_COUNT));
+	}
+	ck_assert(!fanin_operation_defined(FANIN_WIRE_DTYPE_NONE, FANIN_WIRE_SUM));
+	ck_assert(!fanin_operation_defined(UINT32_MAX, FANIN_WIRE_SUM));
+}
+END_TEST
+
 START_TEST(every_reason_has_a_name_of_its_own_and_a_text)
 {
 	for (unsigned int i = 0; i < FANIN_REASON_COUNT; i++) {
@@ -486,6 +503,7 @@ suite_wire(void)
 	tcase_add_test(encodes, block_numbers_compare_across_the_wrap);
 	tcase_add_test(encodes, payload_fills_the_mtu_in_whole_units);
 	tcase_add_test(encodes, names_and_codes_convert_both_ways);
+	tcase_add_test(encodes, operators_are_defined_as_by_mpi_and_averages_on_all);
 	tcase_add_test(encodes, every_reason_has_a_name_of_its_own_and_a_text);
 	suite_add_tcase(suite, encodes);
 	return suite;

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Kernels of bf16, which is the upper half of f32: computed in f32 and rounded to nearest even after every combination.
+ * AVX512-BF16 is of no use here: its conversion takes denormal numbers for zero. Internal to handlers/kernels.
+ */
+#ifndef FANIN_HANDLERS_KERNELS_BF16_H
+#define FANIN_HANDLERS_KERNELS_BF16_H
+
+#include "handlers/kernels/float.h"
+#include "handlers/kernels/half.h"
+#include "handlers/kernels/loop.h"
+
+/*
+ * Two elements are taken from one 32-bit word, so that nothing has to cross lanes: 8.4 instead of 6.3 * 10^9 elements per
+ * second with AVX-512, 9.2 instead of 5.4 with AVX2 (sums in the L2 cache, in one run).
+ */
+typedef uint32_t any_pair ANY_ADDRESS;
+
+static inline float
+bf16_low(uint32_t pair)
+{
+	return f32_from_bits(pair << 16);
+}
+
+static inline float
+bf16_high(uint32_t pair)
+{
+	return f32_from_bits(pair & 0xffff0000);
+}
+
+/*
+ * Adds what makes truncation to the upper half round to nearest even. The NaNs here come from numbers whose lower half
+ * is zero, or from the CPU, whose own NaN has a lower half of zero too: nothing is carried into the upper half then.
+ */
+static inline uint32_t
+bf16_round(float value)
+{
+	uint32_t bits = f32_bits(value);
+
+	return bits + 0x7fff + (bits >> 16 & 1);
+}
+
+static inline uint32_t
+bf16_pair(float low, float high)
+{
+	return bf16_round(low) >> 16 | (bf16_round(high) & 0xffff0000);
+}
+
+/* Any NaN, too: it stays one, quiet. */
+static inline uint16_t
+bf16_from_f32(float value)
+{
+	uint32_t quiet_nan = f32_bits(value) | 0x00400000;
+
+	return (uint16_t)((__builtin_isnan(value) ? quiet_nan : bf16_round(value)) >> 16);
+}
+
+#define BF16_COMBINE(name, operator)                                                               \
+	static void kernel_##name(void *restrict acc, const void *restrict in, size_t count)       \
+	{                                                                                          \
+		any_pair *a = acc;                                                                 \
+		const any_pair *b = in;                                                            \
+		size_t n_pairs = count / 2;                                                        \
+                                                                                                   \
+		for (size_t i = 0; i < n_pairs; i++)                                               \
+			a[i] = bf16_pair(bf16_low(a[i]) operator bf16_low(b[i]),                   \
+					 bf16_high(a[i]) operator bf16_high(b[i]));                \
+		if (count % 2 != 0) {                                                              \
+			any_half *x = (any_half *)acc + count - 1;                                 \
+			const any_half *y = (const any_half *)in + count - 1;                      \
+                                                                                                   \
+			*x = (uint16_t)bf16_pair(bf16_low(*x) operator bf16_low(*y), 0);           \
+		}                                                                                  \
+	}
+
+BF16_COMBINE(bf16_sum, +)
+BF16_COMBINE(bf16_prod, *)
+COMBINE_LOOP(bf16_min, int16_t, half_or_nan(x, y, half_lesser(x, y), 0x7f80, 0x7fc0))
+COMBINE_LOOP(bf16_max, int16_t, half_or_nan(x, y, half_greater(x, y), 0x7f80, 0x7fc0))
+FINISH_LOOP(bf16_avg, uint16_t, float, bf16_round(bf16_low(x) / n) >> 16)
+
+static void
+wide_bf16_widen(float *acc, const void *in, size_t count)
+{
+	const any_half *b = in;
+
+	for (size_t i = 0; i < count; i++)
+		acc[i] = bf16_low(b[i]);
+}
+
+static void
+wide_bf16_accumulate(float *acc, const void *in, size_t count)
+{
+	const any_half *b = in;
+
+	for (size_t i = 0; i < count; i++)
+		acc[i] += bf16_low(b[i]);
+}
+
+static void
+wide_bf16_narrow(void *out, const float *acc, size_t count)
+{
+	any_half *a = out;
+
+	for (size_t i = 0; i < count; i++)
+		a[i] = bf16_from_f32(acc[i]);
+}
+
+#endif
