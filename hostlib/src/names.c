@@ -13,20 +13,11 @@ static_assert((int)FANIN_F64 + 1 == FANIN_WIRE_DTYPE_COUNT, "data types in fanin
 static_assert((int)FANIN_SUM == FANIN_WIRE_SUM && (int)FANIN_AVG == FANIN_WIRE_AVG, "operator codes");
 static_assert((int)FANIN_AVG + 1 == FANIN_WIRE_OP_COUNT, "operators in fanin.h");
 
-#define OP(op) (1u << FANIN_##op)
-
-/* The operators that switches of this version have kernels for (handlers/kernels), by data type. */
-static const uint16_t supported[FANIN_WIRE_DTYPE_COUNT] = {
-	[FANIN_I32] = OP(SUM) | OP(MIN) | OP(MAX),
-	[FANIN_F32] = OP(SUM) | OP(MIN) | OP(MAX),
-};
-
+/* Switches of this version have a kernel for every pair that is defined. */
 bool
 fanin_supports(enum fanin_dtype dtype, enum fanin_op op)
 {
-	if ((unsigned int)dtype >= FANIN_WIRE_DTYPE_COUNT || (unsigned int)op >= FANIN_WIRE_OP_COUNT)
-		return false;
-	return (supported[dtype] >> op & 1) != 0;
+	return fanin_operation_defined((unsigned int)dtype, (unsigned int)op);
 }
 
 const char *

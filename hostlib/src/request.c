@@ -22,7 +22,7 @@ arguments_check(const void *send, const void *recv, size_t count, enum fanin_dty
 				       "%zu elements of %s exceed the address space", count,
 				       fanin_dtype_name_of(dtype));
 	if (!fanin_supports(dtype, op))
-		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED, "no kernel for %s of %s",
+		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED, "%s is not defined on %s",
 				       fanin_op_name_of(op), fanin_dtype_name_of(dtype));
 	return FANIN_OK;
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Every data type and operator through each handler: what comes out is the naive reference's result of all contributions
- * in the handler's order, and pairs that are not defined are refused.
+ * in the handler's order, and pairs that are not defined are refused, as they are by the host library.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "context.h"
+#include "fanin/fanin.h"
 #include "handlers/handler.h"
 #include "tests/unit/fake_mbuf.h"
 #include "tests/unit/kernel_reference.h"
@@ -254,16 +256,57 @@ START_TEST(an_average_is_divided_once_however_often_it_is_sent)
 }
 END_TEST
 
+START_TEST(the_library_supports_what_the_switch_has_kernels_for)
+{
+	for (int isa = 0; isa <= (int)fanin_isa_detect(); isa++) {
+		for (int dtype = -1; dtype <= FANIN_WIRE_DTYPE_COUNT; dtype++) {
+			for (int op = -1; op <= FANIN_WIRE_OP_COUNT; op++)
+				ck_assert(fanin_supports((enum fanin_dtype)dtype, (enum fanin_op)op) ==
+					  (fanin_kernel((enum fanin_isa)isa, (unsigned int)dtype,
+							(unsigned int)op) != NULL));
+		}
+	}
+}
+END_TEST
+
+START_TEST(the_library_refuses_other_pairs_by_name)
+{
+	struct fanin_ctx ctx = { 0 };
+	struct fanin_comm comm = { .ctx = &ctx };
+	fanin_request *request = NULL;
+
+	for (int dtype = FANIN_I8; dtype <= FANIN_F64; dtype++) {
+		for (int op = FANIN_SUM; op <= FANIN_AVG; op++) {
+			enum fanin_dtype type = (enum fanin_dtype)dtype;
+
+			if (fanin_supports(type, (enum fanin_op)op))
+				continue;
+			ck_assert_int_eq(fanin_iallreduce(NULL, NULL, 0, type, (enum fanin_op)op,
+							  &comm, &request),
+					 FANIN_ERR_UNSUPPORTED);
+			ck_assert_ptr_null(request);
+			ck_assert_ptr_nonnull(
+				strstr(fanin_ctx_error(&ctx), fanin_dtype_name_of(type)));
+		}
+	}
+}
+END_TEST
+
 Suite *
 suite_operators(void)
 {
 	Suite *suite = suite_create("operators");
 	TCase *handler = tcase_create("handler");
+	TCase *library = tcase_create("library");
 
 	tcase_add_loop_test(handler, every_defined_pair_is_reduced, 0, N_SIZES * N_HANDLERS);
 	tcase_add_loop_test(handler, every_other_pair_is_refused, 0, N_HANDLERS);
 	tcase_add_loop_test(handler, an_average_is_divided_once_however_often_it_is_sent, 0,
 			    N_HANDLERS);
 	suite_add_tcase(suite, handler);
+
+	tcase_add_test(library, the_library_supports_what_the_switch_has_kernels_for);
+	tcase_add_test(library, the_library_refuses_other_pairs_by_name);
+	suite_add_tcase(suite, library);
 	return suite;
 }

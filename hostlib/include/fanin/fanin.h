@@ -58,6 +58,11 @@ enum fanin_dtype {
 	FANIN_F64,
 };
 
+/*
+ * As in MPI; the logical and bitwise operators are defined on integers only, and logical ones give 0 or 1. Integer sums and
+ * products wrap. FANIN_AVG is the sum divided by the number of ranks, truncated toward zero on integers. f16 and bf16 are
+ * rounded to nearest even after every combination. docs/operators.md has all of it.
+ */
 enum fanin_op {
 	FANIN_SUM = 1,
 	FANIN_PROD,
