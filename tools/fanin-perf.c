@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-perf: runs allreduces as one rank of a job, measures them and can check every element against a sum that it
- * computes itself, without the switch. Uses the public library only. Exit status: 0 all right, 1 a wrong element or a
- * failed run, 2 wrong usage, 130 and 143 after SIGINT and SIGTERM.
+ * fanin-perf: runs allreduces as one rank of a job, measures them and can check every element against a result that it
+ * computes itself (perf_data.c), without the switch. Uses the public library only. Exit status: 0 all right, 1 a wrong
+ * element or a failed run, 2 wrong usage, 130 and 143 after SIGINT and SIGTERM.
  */
 #include <errno.h>
 #include <fanin/fanin.h>
@@ -16,6 +16,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "tools/perf_data.h"
 
 #define CHECK_CHUNK 16384 /* elements */
 #define BAR_WIDTH 30
@@ -71,99 +73,57 @@ now_seconds(void)
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* ------------------------------------------------------------------ data */
+/* ----------------------------------------------------------------- check */
 
-/* Well mixed 32 bits; the same for the same arguments on every host. */
-static inline uint32_t
-mix(uint32_t stream, uint32_t index)
+static struct perf_data
+data_of(const struct options *options)
 {
-	uint32_t x = index * 0x9e3779b1u ^ stream;
-
-	x ^= x >> 16;
-	x *= 0x7feb352du;
-	x ^= x >> 15;
-	x *= 0x846ca68bu;
-	return x ^ x >> 16;
+	return (struct perf_data){
+		.dtype = options->dtype,
+		.op = options->op,
+		.seed = options->seed,
+		.size = options->join.size,
+	};
 }
 
-static uint32_t
-stream_of(uint32_t seed, uint32_t rank, uint64_t iteration)
+/* The bits of an element, for people. */
+static uint64_t
+element_bits(const uint8_t *elements, uint64_t index, size_t size)
 {
-	return mix(mix(mix(seed, rank + 1), (uint32_t)iteration), (uint32_t)(iteration >> 32));
-}
+	uint64_t bits = 0;
 
-/*
- * Elements first to first + n - 1 of a rank's data. i32 takes any value, so that sums wrap. f32 takes integers of at most
- * 32767: the sum of 64 of them is below 2^24, so that it is exact in any order.
- */
-static void
-data_fill(void *data, enum fanin_dtype dtype, uint32_t stream, uint64_t first, uint64_t n)
-{
-	if (dtype == FANIN_F32) {
-		for (uint64_t i = 0; i < n; i++)
-			((float *)data)[i] =
-				(float)(int32_t)(mix(stream, (uint32_t)(first + i)) >> 16) - 32768.0f;
-	} else {
-		for (uint64_t i = 0; i < n; i++)
-			((uint32_t *)data)[i] = mix(stream, (uint32_t)(first + i));
-	}
-}
-
-#define FOLD(type, expression)                                                                     \
-	do {                                                                                       \
-		type *restrict a = acc;                                                            \
-		const type *restrict b = in;                                                       \
-		for (uint64_t i = 0; i < n; i++)                                                   \
-			a[i] = (expression);                                                       \
-	} while (0)
-
-static void
-reference_fold(void *acc, const void *in, enum fanin_dtype dtype, enum fanin_op op, uint64_t n)
-{
-	if (op == FANIN_SUM && dtype == FANIN_F32)
-		FOLD(float, a[i] + b[i]);
-	else if (op == FANIN_SUM)
-		FOLD(uint32_t, a[i] + b[i]);
-	else if (op == FANIN_MIN && dtype == FANIN_F32)
-		FOLD(float, a[i] < b[i] ? a[i] : b[i]);
-	else if (op == FANIN_MIN)
-		FOLD(int32_t, a[i] < b[i] ? a[i] : b[i]);
-	else if (dtype == FANIN_F32)
-		FOLD(float, a[i] > b[i] ? a[i] : b[i]);
-	else
-		FOLD(int32_t, a[i] > b[i] ? a[i] : b[i]);
+	memcpy(&bits, elements + index * size, size);
+	return bits;
 }
 
 /* Counts the elements of a result that differ in any bit from the reference. */
 static uint64_t
 result_check(const struct run *run, const void *result)
 {
-	static uint32_t expected[CHECK_CHUNK];
-	static uint32_t other[CHECK_CHUNK];
+	static uint64_t expected_chunk[CHECK_CHUNK];
+	const uint8_t *expected = (const uint8_t *)expected_chunk;
 	const struct options *options = run->options;
-	const uint32_t *found = result;
+	struct perf_data data = data_of(options);
+	size_t size = fanin_dtype_size_of(options->dtype);
 	uint64_t mismatches = 0;
 
 	for (uint64_t first = 0; first < run->count && got_signal == 0; first += CHECK_CHUNK) {
 		uint64_t n = run->count - first < CHECK_CHUNK ? run->count - first : CHECK_CHUNK;
+		const uint8_t *found = (const uint8_t *)result + first * size;
 
-		data_fill(expected, options->dtype, stream_of(options->seed, 0, run->iteration),
-			  first, n);
-		for (uint32_t rank = 1; rank < options->join.size; rank++) {
-			data_fill(other, options->dtype,
-				  stream_of(options->seed, rank, run->iteration), first, n);
-			reference_fold(expected, other, options->dtype, options->op, n);
-		}
-		if (memcmp(expected, found + first, n * sizeof(*found)) == 0)
+		perf_data_expect(&data, run->iteration, first, n, expected_chunk);
+		if (memcmp(expected, found, n * size) == 0)
 			continue;
 		for (uint64_t i = 0; i < n; i++) {
-			if (expected[i] == found[first + i])
+			if (memcmp(expected + i * size, found + i * size, size) == 0)
 				continue;
 			if (mismatches++ == 0)
 				fprintf(stderr,
 					"fanin-perf: iteration %" PRIu64 ", element %" PRIu64
-					": found 0x%08x, expected 0x%08x\n",
-					run->iteration, first + i, found[first + i], expected[i]);
+					": found 0x%0*" PRIx64 ", expected 0x%0*" PRIx64 "\n",
+					run->iteration, first + i, (int)size * 2,
+					element_bits(found, i, size), (int)size * 2,
+					element_bits(expected, i, size));
 		}
 	}
 	return mismatches;
@@ -227,11 +187,11 @@ static int
 iterate(struct run *run)
 {
 	const struct options *options = run->options;
+	struct perf_data data = data_of(options);
 	double seconds;
 	int status;
 
-	data_fill(run->send, options->dtype,
-		  stream_of(options->seed, options->join.rank, run->iteration), 0, run->count);
+	perf_data_fill(&data, options->join.rank, run->iteration, 0, run->count, run->send);
 	memset(run->recv, 0xa5, run->count * fanin_dtype_size_of(options->dtype));
 
 	/* An empty collective first: the time must not hold how long the others took for their data. */
@@ -419,11 +379,13 @@ static const char usage_text[] =
 	"  --interface NAME     network interface (default: that of the route to the switch)\n"
 	"  --transport NAME     auto, af_xdp or af_packet (default: auto)\n"
 	"  --bytes N            size of the vector; k, KiB, MB, MiB, GiB... (default: 64MiB)\n"
-	"  --dtype TYPE         i32 or f32 (default: f32)\n"
-	"  --op OP              sum, min or max (default: sum)\n"
+	"  --dtype TYPE         i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 or f64\n"
+	"                       (default: f32)\n"
+	"  --op OP              sum, prod, min, max or avg; on integers also land, lor, lxor,\n"
+	"                       band, bor and bxor (default: sum)\n"
 	"  --iters N            measured allreduces (default: 1)\n"
 	"  --warmup N           allreduces before that (default: 0)\n"
-	"  --check              compare every element with a sum computed here\n"
+	"  --check              compare every element with a result computed here\n"
 	"  --seed N             of the data; the same on every rank (default: 1)\n"
 	"  --window N           most packets in flight (default: the job's)\n"
 	"  --no-stagger         send in order instead of rotated by rank\n"
@@ -545,24 +507,58 @@ static const struct option long_options[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
+/* Appends a name to a list in text. */
+static void
+list_append(char *text, size_t len, const char *name)
+{
+	size_t used = strlen(text);
+
+	snprintf(text + used, len - used, "%s%s", used == 0 ? "" : ", ", name);
+}
+
 static enum fanin_dtype
 parse_dtype(const char *text)
 {
+	char names[256] = "";
+
 	for (int code = FANIN_I8; code <= FANIN_F64; code++) {
-		if (strcmp(text, fanin_dtype_name_of((enum fanin_dtype)code)) == 0)
+		const char *name = fanin_dtype_name_of((enum fanin_dtype)code);
+
+		if (strcmp(text, name) == 0)
 			return (enum fanin_dtype)code;
+		list_append(names, sizeof(names), name);
 	}
-	usage_error("--dtype is '%s', expected i32 or f32", text);
+	usage_error("--dtype is '%s', expected one of: %s", text, names);
 }
 
 static enum fanin_op
 parse_op(const char *text)
 {
+	char names[256] = "";
+
 	for (int code = FANIN_SUM; code <= FANIN_AVG; code++) {
-		if (strcmp(text, fanin_op_name_of((enum fanin_op)code)) == 0)
+		const char *name = fanin_op_name_of((enum fanin_op)code);
+
+		if (strcmp(text, name) == 0)
 			return (enum fanin_op)code;
+		list_append(names, sizeof(names), name);
 	}
-	usage_error("--op is '%s', expected sum, min or max", text);
+	usage_error("--op is '%s', expected one of: %s", text, names);
+}
+
+static void
+check_operation(enum fanin_dtype dtype, enum fanin_op op)
+{
+	char names[256] = "";
+
+	if (fanin_supports(dtype, op))
+		return;
+	for (int code = FANIN_SUM; code <= FANIN_AVG; code++) {
+		if (fanin_supports(dtype, (enum fanin_op)code))
+			list_append(names, sizeof(names), fanin_op_name_of((enum fanin_op)code));
+	}
+	usage_error("--op is '%s', which is not defined on %s; expected one of: %s",
+		    fanin_op_name_of(op), fanin_dtype_name_of(dtype), names);
 }
 
 static void
@@ -682,9 +678,7 @@ options_parse(struct options *options, int argc, char **argv)
 	if (options->join.rank >= options->join.size)
 		usage_error("--rank is %u, expected 0 to %u (--size %u)", options->join.rank,
 			    options->join.size - 1, options->join.size);
-	if (!fanin_supports(options->dtype, options->op) || fanin_dtype_size_of(options->dtype) != 4)
-		usage_error("%s of %s is not supported", fanin_op_name_of(options->op),
-			    fanin_dtype_name_of(options->dtype));
+	check_operation(options->dtype, options->op);
 	if (options->bytes % fanin_dtype_size_of(options->dtype) != 0)
 		usage_error("--bytes is %" PRIu64 ", not a multiple of %s's %zu bytes",
 			    options->bytes, fanin_dtype_name_of(options->dtype),

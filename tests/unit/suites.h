@@ -13,6 +13,7 @@
 	X(kernels)                                                                                 \
 	X(halves)                                                                                  \
 	X(operators)                                                                               \
+	X(perf_data)                                                                               \
 	X(handler)                                                                                 \
 	X(faults)                                                                                  \
 	X(concurrent)                                                                              \

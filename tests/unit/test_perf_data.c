@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The data of fanin-perf: what it expects of an allreduce is what the kernels give, bit by bit, in whatever order the
+ * ranks' contributions arrive.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "handlers/kernels/kernels.h"
+#include "tests/unit/random.h"
+#include "tests/unit/suites.h"
+#include "tools/perf_data.h"
+
+#define COUNT 5003 /* more than the reference computes at a time */
+#define ITERATION 7
+#define RANKS_MAX 64
+
+static const uint16_t sizes[] = { 1, 2, 3, 8, 11, 16, 64 };
+
+#define N_SIZES (int)(sizeof(sizes) / sizeof(sizes[0]))
+
+static uint64_t expected[COUNT], found[COUNT], sent[COUNT];
+
+static void
+shuffle(struct random *random, uint16_t *order, uint16_t n)
+{
+	for (uint16_t i = 0; i < n; i++) {
+		uint16_t other = (uint16_t)random_below(random, i + 1u);
+
+		order[i] = order[other];
+		order[other] = i;
+	}
+}
+
+/* What a switch makes of all ranks' data in some order. */
+static void
+reduce(const struct perf_data *data, struct random *random)
+{
+	enum fanin_isa isa = fanin_isa_detect();
+	fanin_kernel_fn kernel = fanin_kernel(isa, data->dtype, data->op);
+	fanin_finish_fn finish = fanin_kernel_finish(isa, data->dtype, data->op);
+	uint16_t order[RANKS_MAX];
+
+	shuffle(random, order, data->size);
+	perf_data_fill(data, order[0], ITERATION, 0, COUNT, found);
+	for (uint16_t i = 1; i < data->size; i++) {
+		perf_data_fill(data, order[i], ITERATION, 0, COUNT, sent);
+		kernel(found, sent, COUNT);
+	}
+	if (finish != NULL)
+		finish(found, data->size, COUNT);
+}
+
+static void
+check_pair(const struct perf_data *data, struct random *random)
+{
+	size_t size = fanin_dtype_size_of(data->dtype);
+
+	perf_data_expect(data, ITERATION, 0, COUNT, expected);
+	for (int round = 0; round < 3; round++) {
+		reduce(data, random);
+		if (memcmp(expected, found, COUNT * size) != 0)
+			ck_abort_msg("%s of %s on %u ranks differs", fanin_op_name_of(data->op),
+				     fanin_dtype_name_of(data->dtype), data->size);
+	}
+	/* A result that is the same everywhere would show little. */
+	if (memcmp(expected, (uint8_t *)expected + size, (COUNT - 1) * size) == 0)
+		ck_abort_msg("%s of %s on %u ranks is the same for all elements",
+			     fanin_op_name_of(data->op), fanin_dtype_name_of(data->dtype),
+			     data->size);
+}
+
+START_TEST(every_result_is_exact_in_any_order)
+{
+	struct random random = random_seed((uint64_t)_i);
+
+	for (int dtype = FANIN_I8; dtype <= FANIN_F64; dtype++) {
+		for (int op = FANIN_SUM; op <= FANIN_AVG; op++) {
+			struct perf_data data = {
+				.dtype = (enum fanin_dtype)dtype,
+				.op = (enum fanin_op)op,
+				.seed = random_u32(&random),
+				.size = sizes[_i],
+			};
+
+			if (fanin_supports(data.dtype, data.op))
+				check_pair(&data, &random);
+		}
+	}
+}
+END_TEST
+
+START_TEST(any_part_of_the_data_is_the_same_as_in_the_whole)
+{
+	static const uint64_t parts[][2] = { { 0, 1 }, { 1, 2047 }, { 2047, 2 }, { 2500, 2503 } };
+	static uint16_t part[COUNT];
+	const struct perf_data data = { .dtype = FANIN_F16, .op = FANIN_SUM, .seed = 3, .size = 3 };
+
+	perf_data_expect(&data, ITERATION, 0, COUNT, expected);
+	perf_data_fill(&data, 2, ITERATION, 0, COUNT, sent);
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		perf_data_expect(&data, ITERATION, parts[i][0], parts[i][1], part);
+		ck_assert_mem_eq(part, (uint16_t *)expected + parts[i][0], parts[i][1] * 2);
+		perf_data_fill(&data, 2, ITERATION, parts[i][0], parts[i][1], part);
+		ck_assert_mem_eq(part, (uint16_t *)sent + parts[i][0], parts[i][1] * 2);
+	}
+}
+END_TEST
+
+START_TEST(ranks_iterations_and_seeds_have_data_of_their_own)
+{
+	struct perf_data data = { .dtype = FANIN_U32, .op = FANIN_SUM, .seed = 3, .size = 2 };
+
+	perf_data_fill(&data, 0, 0, 0, COUNT, sent);
+	perf_data_fill(&data, 1, 0, 0, COUNT, found);
+	ck_assert_mem_ne(sent, found, COUNT * 4);
+	perf_data_fill(&data, 0, 1, 0, COUNT, found);
+	ck_assert_mem_ne(sent, found, COUNT * 4);
+	data.seed++;
+	perf_data_fill(&data, 0, 0, 0, COUNT, found);
+	ck_assert_mem_ne(sent, found, COUNT * 4);
+}
+END_TEST
+
+Suite *
+suite_perf_data(void)
+{
+	Suite *suite = suite_create("perf_data");
+	TCase *data = tcase_create("data");
+
+	tcase_add_loop_test(data, every_result_is_exact_in_any_order, 0, N_SIZES);
+	tcase_add_test(data, any_part_of_the_data_is_the_same_as_in_the_whole);
+	tcase_add_test(data, ranks_iterations_and_seeds_have_data_of_their_own);
+	suite_add_tcase(suite, data);
+	return suite;
+}

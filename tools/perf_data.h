@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the ranks of fanin-perf send, and what must come back, computed here without the switch. Every rank can tell every
+ * other's data from the seed. The data are such that the result is exact in any order of the ranks: each bit counts.
+ *
+ * Integers take any value. Floating-point sums are of integers that are small enough for every partial sum to be exact,
+ * products of ones, twos and halves with either sign.
+ */
+#ifndef FANIN_TOOLS_PERF_DATA_H
+#define FANIN_TOOLS_PERF_DATA_H
+
+#include <stdint.h>
+
+#include <fanin/fanin.h>
+
+struct perf_data {
+	enum fanin_dtype dtype;
+	enum fanin_op op; /* one that is defined on dtype */
+	uint32_t seed;
+	uint16_t size; /* ranks, 1 to 64 */
+};
+
+/*
+ * Elements first to first + n - 1 of what a rank sends in an iteration.
+ *
+ * elements: n elements of the data type, aligned to their size.
+ */
+void perf_data_fill(const struct perf_data *data, uint16_t rank, uint64_t iteration, uint64_t first,
+		    uint64_t n, void *elements);
+
+/* The same elements of the result. */
+void perf_data_expect(const struct perf_data *data, uint64_t iteration, uint64_t first, uint64_t n,
+		      void *elements);
+
+#endif
