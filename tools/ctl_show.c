@@ -33,6 +33,32 @@ show(struct ctl *ctl, int argc, char **argv, const char *command,
 	return CTL_OK;
 }
 
+/* The switch lists "TYPE OPERATOR" in the order of types; here is a line for each type. */
+static void
+print_operations(const json_t *operations)
+{
+	const char *last = NULL;
+	size_t last_len = 0;
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(operations, i, item) {
+		const char *name = json_string_value(item);
+		const char *op = name == NULL ? NULL : strchr(name, ' ');
+		size_t len = op == NULL ? 0 : (size_t)(op - name);
+
+		if (op == NULL)
+			continue;
+		if (last == NULL || len != last_len || strncmp(name, last, len) != 0)
+			printf("%s%-10s  %-5.*s", last == NULL ? "" : "\n",
+			       last == NULL ? "operations" : "", (int)len, name);
+		printf("%s", op);
+		last = name;
+		last_len = len;
+	}
+	putchar('\n');
+}
+
 static void
 print_version(const struct ctl *ctl, const json_t *result)
 {
@@ -50,16 +76,7 @@ print_version(const struct ctl *ctl, const json_t *result)
 	json_array_foreach(json_object_get(result, "handlers"), i, item)
 		printf("%-10s  %s: %s\n", i == 0 ? "handlers" : "", ctl_string(item, "name"),
 		       ctl_string(item, "description"));
-	json_array_foreach(json_object_get(result, "operations"), i, item) {
-		const char *name = json_string_value(item);
-
-		printf("%s%s",
-		       i == 0       ? "operations  "
-		       : i % 8 == 0 ? ",\n            "
-				    : ", ",
-		       name == NULL ? "" : name);
-	}
-	putchar('\n');
+	print_operations(json_object_get(result, "operations"));
 }
 
 int
