@@ -116,7 +116,7 @@ def the_table_shows_what_the_json_shows():
 @case()
 def bad_options_of_the_demo_are_refused_in_one_line():
     for arguments in (["--hosts", "1"], ["--hosts", "17"], ["--hosts", "x"], ["--bytes", "0"], ["--bytes", "-4"],
-                      ["--bytes", "7"], ["--bytes", "1TiB"], ["--bytes", "lots"], ["--dtype", "f8"], ["--op", "avg"],
+                      ["--bytes", "7"], ["--bytes", "1TiB"], ["--bytes", "lots"], ["--dtype", "f8"], ["--op", "nand"], ["--dtype", "f32", "--op", "bxor"],
                       ["--transport", "pigeon"], ["--mtu", "100"], ["--mtu", "9000", "--transport", "af_xdp"],
                       ["--loss", "-0.1"], ["--loss", "1"], ["--loss", "x"], ["--workers", "0"], ["--bogus"], ["extra"]):
         done = run(DEMO + arguments, check=False)

@@ -17,12 +17,19 @@ def odd_sizes_are_exact():
             run_exact_job(lab, f"{size} bytes", bytes=size)
 
 
-@case()
+@case(120)
 def every_type_and_operator_is_exact():
+    """All pairs that the switch offers, each with the next handler in turn; the others are refused by name."""
+    handlers = ("single", "multi", "tree")
     with running_lab(3) as lab:
-        for dtype in ("f32", "i32"):
-            for op in ("sum", "min", "max"):
-                run_exact_job(lab, f"{dtype} {op}", bytes=256 * KIB, dtype=dtype, op=op)
+        offered = lab.control.ask("version")["operations"]
+        expect_equal(len(offered), 12 * 11 - 4 * 6, "operations")
+        jobs = [lab.create_job(None, "--handler", handler) for handler in handlers]
+        for number, operation in enumerate(offered):
+            dtype, op = operation.split()
+            run_exact_job(lab, operation, job=jobs[number % 3], bytes=32 * KIB, dtype=dtype, op=op)
+        rank = lab.spawn_perf(0, jobs[0], 0, 3, bytes=KIB, dtype="f32", op="bxor")
+        expect_equal(rank.wait(10), 2, "exit status for bxor of f32")
 
 
 @case()
