@@ -3,7 +3,7 @@
  * Dense reduction over a tree of buffers (Flare section 6.3). Each child has its own leaf, and two
  * buffers are combined, the right one into the left one, by whoever comes second: nobody waits,
  * and the order of combination depends on nothing but the number of children. That makes sums of
- * floating-point numbers the same bits every time; docs/operators.md gives the order.
+ * floating-point numbers the same bits every time; docs/architecture.md gives the order.
  *
  * The tree is that of a heap over the children, rounded up to a power of two: node 1 is the root,
  * node n has the children 2n and 2n + 1, child c is the leaf of number `leaves` + c. A node whose
