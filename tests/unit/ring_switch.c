@@ -59,8 +59,15 @@ void
 ring_switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
 		 const struct pipeline_faults *faults)
 {
+	ring_switch_open_clusters(sw, n_ports, n_workers, 1, faults);
+}
+
+void
+ring_switch_open_clusters(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
+			  uint16_t cluster_size, const struct pipeline_faults *faults)
+{
 	static const unsigned int lcores[] = { 0, 1 };
-	struct pipeline_port ports[8];
+	struct pipeline_port ports[RING_SWITCH_MAX_PORTS];
 	char error[PIPELINE_ERROR_LEN] = "";
 	struct pipeline_options options = {
 		.ip_be = inet_addr(RING_SWITCH_IP),
@@ -74,9 +81,10 @@ ring_switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
 		.n_ports = n_ports,
 		.lcores = lcores,
 		.n_workers = n_workers,
-		.cluster_size = 1,
+		.cluster_size = cluster_size,
 	};
 
+	ck_assert_uint_le(n_ports, RING_SWITCH_MAX_PORTS);
 	memset(sw, 0, sizeof(*sw));
 	sw->pool = rte_pktmbuf_pool_create("pool", POOL_SIZE, 0, PIPELINE_MBUF_PRIV_SIZE, 4096,
 					   SOCKET_ID_ANY);
@@ -110,8 +118,14 @@ ring_switch_close(struct ring_switch *sw)
 struct job *
 ring_switch_job(struct ring_switch *sw, uint16_t n_members, uint32_t slots)
 {
+	return ring_switch_job_of(sw, "single", n_members, slots);
+}
+
+struct job *
+ring_switch_job_of(struct ring_switch *sw, const char *handler, uint16_t n_members, uint32_t slots)
+{
 	struct job_spec spec = {
-		.key = RING_SWITCH_KEY, .handler = "single", .slots = slots, .n_members = n_members
+		.key = RING_SWITCH_KEY, .handler = handler, .slots = slots, .n_members = n_members
 	};
 	char error[PIPELINE_ERROR_LEN] = "";
 	const char *code;

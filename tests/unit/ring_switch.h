@@ -16,11 +16,13 @@
 #define RING_SWITCH_IP "10.0.0.254"
 #define RING_SWITCH_KEY UINT64_C(0x1122334455667788)
 
+#define RING_SWITCH_MAX_PORTS 16
+
 struct ring_switch {
 	struct pipeline *pipeline;
 	struct rte_mempool *pool;
-	struct rte_ring *rx[8];
-	struct rte_ring *tx[8];
+	struct rte_ring *rx[RING_SWITCH_MAX_PORTS];
+	struct rte_ring *tx[RING_SWITCH_MAX_PORTS];
 	uint16_t n_ports;
 };
 
@@ -31,11 +33,19 @@ void ring_switch_eal(void);
 void ring_switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
 		      const struct pipeline_faults *faults);
 
+/* The same with several workers in each cluster: these share blocks. */
+void ring_switch_open_clusters(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
+			       uint16_t cluster_size, const struct pipeline_faults *faults);
+
 /* Frees it and checks that every mbuf came back. */
 void ring_switch_close(struct ring_switch *sw);
 
-/* A job whose rank r is host r on port r. Aborts the test on failure. */
+/* A job with handler "single" whose rank r is host r on port r. Aborts the test on failure. */
 struct job *ring_switch_job(struct ring_switch *sw, uint16_t n_members, uint32_t slots);
+
+/* The same with another handler. */
+struct job *ring_switch_job_of(struct ring_switch *sw, const char *handler, uint16_t n_members,
+			       uint32_t slots);
 
 /* Puts a frame into a port and lets every worker make a round. */
 void ring_switch_put(struct ring_switch *sw, uint16_t port, const void *frame, size_t len);

@@ -23,6 +23,7 @@
 	X(config)                                                                                  \
 	X(control)                                                                                 \
 	X(engine)                                                                                  \
+	X(sweep)                                                                                   \
 	X(model)                                                                                   \
 	X(net)
 
