@@ -24,6 +24,14 @@ local op_names = {
 	[0] = "none", [1] = "sum", [2] = "prod", [3] = "min", [4] = "max", [5] = "land", [6] = "lor", [7] = "lxor",
 	[8] = "band", [9] = "bor", [10] = "bxor", [11] = "avg",
 }
+-- Custom operators and their data types, whose codes tell the size.
+for size = 1, 64 do
+	dtype_names[128 + size] = string.format("opaque (%d bytes)", size)
+	dtype_sizes[128 + size] = size
+end
+for code = 128, 255 do
+	op_names[code] = string.format("custom %d", code)
+end
 local reason_names = {
 	[0] = "none", "frame_truncated", "ip_header_invalid", "ip_options", "ip_checksum", "ip_fragment", "udp_length",
 	"header_truncated", "version_unsupported", "type_unknown", "flags_unknown", "reserved_nonzero",
@@ -67,6 +75,7 @@ local f = {
 	uint = ProtoField.uint64("fanin.element.uint", "Element"),
 	float = ProtoField.double("fanin.element.float", "Element"),
 	raw = ProtoField.uint16("fanin.element.raw", "Element", base.HEX),
+	opaque = ProtoField.bytes("fanin.element.opaque", "Element"),
 	nonce = ProtoField.uint64("fanin.join.nonce", "Nonce", base.HEX),
 	cookie = ProtoField.uint64("fanin.join.cookie", "Cookie", base.HEX),
 	size = ProtoField.uint16("fanin.join.size", "Ranks in the job"),
@@ -164,6 +173,8 @@ local function add_element(tree, dtype, range)
 		tree:add_le(f.raw, range)
 	elseif dtype == 11 or dtype == 12 then
 		tree:add(f.float, range, range:le_float())
+	elseif dtype > 128 then
+		tree:add(f.opaque, range)
 	elseif dtype <= 4 then
 		tree:add(f.int, range, range:len() == 8 and range:le_int64() or Int64(range:le_int()))
 	else

@@ -36,7 +36,8 @@
 	X(SIZE, "size_mismatch", "the number of ranks differs from the job's")                     \
 	X(MEMBER_BUSY, "member_busy", "members of an earlier run have not left the job yet")       \
 	X(NOT_ACTIVE, "job_not_active", "not every member has joined yet")                         \
-	X(OPERATION, "operation_unsupported", "no kernel for this operator on this data type")     \
+	X(OPERATION, "operation_unsupported",                                                      \
+	  "this job has no kernel for this operator on this data type")                            \
 	X(PAYLOAD, "payload_too_long", "more elements than the job's packets may carry")           \
 	X(MISMATCH, "collective_mismatch", "type, operator or count differ from the block's")      \
 	X(BLOCK_STALE, "block_stale", "the block was finished and its slot reused")                \

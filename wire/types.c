@@ -4,8 +4,13 @@
  */
 #include "wire/types.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
+
+static_assert((unsigned int)FANIN_WIRE_DTYPE_COUNT <= FANIN_WIRE_OPAQUE &&
+		      (unsigned int)FANIN_WIRE_OP_COUNT <= FANIN_WIRE_CUSTOM,
+	      "codes of custom operators");
 
 /* Indexed by wire code; NONE has no name. */
 static const char *const dtype_names[FANIN_WIRE_DTYPE_COUNT] = {
@@ -39,12 +44,16 @@ code_of(const char *const *names, unsigned int n_names, const char *name)
 const char *
 fanin_dtype_name(unsigned int dtype)
 {
+	if (fanin_dtype_is_opaque(dtype))
+		return "opaque";
 	return name_of(dtype_names, FANIN_WIRE_DTYPE_COUNT, dtype);
 }
 
 const char *
 fanin_op_name(unsigned int op)
 {
+	if (fanin_op_is_custom(op))
+		return "custom";
 	return name_of(op_names, FANIN_WIRE_OP_COUNT, op);
 }
 

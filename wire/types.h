@@ -4,6 +4,10 @@
  * format: entries are only ever appended. Names, sizes, the switch's table of kernels and what the
  * host library offers all follow from here: one line and its kernels (handlers/kernels) add a data
  * type or an operator.
+ *
+ * Codes from 128 on are for custom operators (handlers/operators). The code of a custom data type is
+ * the size of its elements, so that any packet's length can be checked without knowing the type;
+ * what a custom operator's code means is the switch's to know.
  */
 #ifndef FANIN_WIRE_TYPES_H
 #define FANIN_WIRE_TYPES_H
@@ -45,6 +49,14 @@
 	X(BXOR, bxor, 10, INTEGER, bxor, ##__VA_ARGS__)                                            \
 	X(AVG, avg, 11, ANY, sum, ##__VA_ARGS__)
 
+/* A custom data type's code is this and the size of its elements in bytes, 1 to FANIN_WIRE_OPAQUE_MAX. */
+#define FANIN_WIRE_OPAQUE 128u
+#define FANIN_WIRE_OPAQUE_MAX 64u
+
+/* Custom operators have the codes from here to FANIN_WIRE_CUSTOM_LAST. */
+#define FANIN_WIRE_CUSTOM 128u
+#define FANIN_WIRE_CUSTOM_LAST 255u
+
 /* What a data type is; as bits, so that an operator can be defined on several. */
 enum fanin_wire_kind {
 	FANIN_KIND_INTEGER = 1,
@@ -68,8 +80,20 @@ enum fanin_wire_op {
 	FANIN_WIRE_OP_COUNT
 };
 
+static inline bool
+fanin_dtype_is_opaque(unsigned int dtype)
+{
+	return dtype > FANIN_WIRE_OPAQUE && dtype <= FANIN_WIRE_OPAQUE + FANIN_WIRE_OPAQUE_MAX;
+}
+
+static inline bool
+fanin_op_is_custom(unsigned int op)
+{
+	return op >= FANIN_WIRE_CUSTOM && op <= FANIN_WIRE_CUSTOM_LAST;
+}
+
 /*
- * Size of one element in bytes; 0 for a code that is not in the table. Thread-safe.
+ * Size of one element in bytes; 0 for a code that is no data type's. Thread-safe.
  */
 static inline unsigned int
 fanin_dtype_size(unsigned int dtype)
@@ -80,7 +104,9 @@ fanin_dtype_size(unsigned int dtype)
 #undef FANIN_DTYPE_SIZE
 	};
 
-	return dtype < FANIN_WIRE_DTYPE_COUNT ? size[dtype] : 0;
+	if (dtype < FANIN_WIRE_DTYPE_COUNT)
+		return size[dtype];
+	return fanin_dtype_is_opaque(dtype) ? dtype - FANIN_WIRE_OPAQUE : 0;
 }
 
 /*
@@ -107,8 +133,8 @@ fanin_operation_defined(unsigned int dtype, unsigned int op)
 }
 
 /*
- * Names as people write them ("f32", "sum"); "unknown" for a code that is not in the table. Static
- * strings, thread-safe.
+ * Names as people write them ("f32", "sum"); "opaque" and "custom" for the codes of custom operators,
+ * "unknown" for others. Static strings, thread-safe.
  */
 const char *fanin_dtype_name(unsigned int dtype);
 const char *fanin_op_name(unsigned int op);

@@ -67,7 +67,7 @@ validate_l4(const struct fanin_headers *headers, size_t frame_len)
 	return FANIN_REASON_NONE;
 }
 
-/* Packets that carry elements. */
+/* Packets that carry elements. Whether there is such a custom operator, and on this data type, is the switch's to know. */
 static enum fanin_reason
 validate_elements(const struct fanin_hdr *hdr, uint32_t payload_len)
 {
@@ -75,7 +75,8 @@ validate_elements(const struct fanin_hdr *hdr, uint32_t payload_len)
 
 	if (size == 0)
 		return FANIN_REASON_DTYPE;
-	if (hdr->op == FANIN_WIRE_OP_NONE || hdr->op >= FANIN_WIRE_OP_COUNT)
+	if (hdr->op == FANIN_WIRE_OP_NONE ||
+	    (hdr->op >= FANIN_WIRE_OP_COUNT && !fanin_op_is_custom(hdr->op)))
 		return FANIN_REASON_OP;
 	if (hdr->count * size != payload_len)
 		return FANIN_REASON_ELEMENTS;

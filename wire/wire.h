@@ -37,7 +37,8 @@
 #define FANIN_PAYLOAD_OFFSET (FANIN_L4_LEN + FANIN_HDR_LEN)
 /* What a link's MTU has to hold besides the payload. */
 #define FANIN_MTU_OVERHEAD (FANIN_IP_LEN + FANIN_UDP_LEN + FANIN_HDR_LEN)
-#define FANIN_PAYLOAD_ALIGN 64
+#define FANIN_PAYLOAD_ALIGN 64 /* and what every job's packets hold at least: any element */
+static_assert(FANIN_WIRE_OPAQUE_MAX <= FANIN_PAYLOAD_ALIGN, "an element fits into every packet");
 
 enum fanin_type {
 	FANIN_TYPE_CONTRIBUTION = 1, /* host or switch to its parent: elements to be reduced */
@@ -84,19 +85,19 @@ struct fanin_udp {
 } __attribute__((packed));
 
 struct fanin_hdr {
-	uint8_t version;         /* FANIN_WIRE_VERSION */
-	uint8_t type;            /* enum fanin_type */
-	uint16_t flags;          /* enum fanin_flag */
-	uint32_t job;            /* 1 to FANIN_WIRE_MAX_JOB */
-	uint32_t epoch;          /* run of the job, from JOIN_ACK; 0 in JOIN */
-	uint16_t rank;           /* child index at this switch; in RESULT 0 */
-	uint16_t contributions;  /* how many hosts' data this packet holds */
-	uint32_t block;          /* serial number, runs on across a job's collectives */
-	uint8_t dtype;           /* enum fanin_wire_dtype; NONE where there are no elements */
-	uint8_t op;              /* enum fanin_wire_op; likewise */
-	uint16_t count;          /* elements in the payload; in REFUSED the reason */
-	uint32_t progress;       /* sender's oldest unfinished block */
-	uint8_t extension;       /* extension header type, 0: none */
+	uint8_t version;        /* FANIN_WIRE_VERSION */
+	uint8_t type;           /* enum fanin_type */
+	uint16_t flags;         /* enum fanin_flag */
+	uint32_t job;           /* 1 to FANIN_WIRE_MAX_JOB */
+	uint32_t epoch;         /* run of the job, from JOIN_ACK; 0 in JOIN */
+	uint16_t rank;          /* child index at this switch; in RESULT 0 */
+	uint16_t contributions; /* how many hosts' data this packet holds */
+	uint32_t block;         /* serial number, runs on across a job's collectives */
+	uint8_t dtype;     /* enum fanin_wire_dtype, or opaque; NONE where there are no elements */
+	uint8_t op;        /* enum fanin_wire_op, or custom; likewise */
+	uint16_t count;    /* elements in the payload; in REFUSED the reason */
+	uint32_t progress; /* sender's oldest unfinished block */
+	uint8_t extension; /* extension header type, 0: none */
 	uint8_t extension_len32; /* its length in units of 32 bytes */
 	uint16_t reserved0;      /* 0 */
 	uint64_t key;            /* the job's secret */

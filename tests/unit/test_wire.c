@@ -312,6 +312,35 @@ START_TEST(fanin_headers_are_checked)
 }
 END_TEST
 
+START_TEST(custom_operators_need_elements_of_the_size_that_their_type_tells)
+{
+	struct frame frame;
+	struct fanin_hdr *hdr = &frame.headers.fanin;
+
+	for (unsigned int size = 1; size <= FANIN_WIRE_OPAQUE_MAX; size++) {
+		make_contribution(&frame, FANIN_WIRE_OPAQUE + size, FANIN_WIRE_CUSTOM, COUNT);
+		ck_assert_uint_eq(fanin_wire_payload_len(&frame.headers), COUNT * size);
+		expect(&frame, FANIN_REASON_NONE);
+		hdr->count = COUNT + 1;
+		expect(&frame, FANIN_REASON_ELEMENTS);
+		hdr->count = COUNT;
+		hdr->dtype++;
+		expect(&frame,
+		       size == FANIN_WIRE_OPAQUE_MAX ? FANIN_REASON_DTYPE : FANIN_REASON_ELEMENTS);
+	}
+	for (unsigned int op = FANIN_WIRE_OP_COUNT; op <= UINT8_MAX; op++) {
+		make_contribution(&frame, FANIN_WIRE_OPAQUE + 8, op, COUNT);
+		expect(&frame, op < FANIN_WIRE_CUSTOM ? FANIN_REASON_OP : FANIN_REASON_NONE);
+	}
+	for (unsigned int dtype = FANIN_WIRE_DTYPE_COUNT; dtype <= UINT8_MAX; dtype++) {
+		bool is_opaque = dtype > 128 && dtype <= 192;
+
+		make_contribution(&frame, dtype, FANIN_WIRE_CUSTOM, is_opaque ? COUNT : 0);
+		expect(&frame, is_opaque ? FANIN_REASON_NONE : FANIN_REASON_DTYPE);
+	}
+}
+END_TEST
+
 START_TEST(the_first_of_several_faults_is_reported)
 {
 	struct frame frame;
@@ -494,6 +523,7 @@ suite_wire(void)
 	tcase_add_test(refuses, fragments_are_refused_but_dont_fragment_is_not);
 	tcase_add_test(refuses, udp_lengths_are_checked);
 	tcase_add_test(refuses, fanin_headers_are_checked);
+	tcase_add_test(refuses, custom_operators_need_elements_of_the_size_that_their_type_tells);
 	tcase_add_test(refuses, the_first_of_several_faults_is_reported);
 	tcase_add_test(refuses, random_changes_are_never_read_past_the_end);
 	suite_add_tcase(suite, refuses);
