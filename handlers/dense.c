@@ -2,6 +2,8 @@
 /* See dense.h. */
 #include "handlers/dense.h"
 
+#include "handlers/operator.h"
+
 /*
  * Adds references to an mbuf. rte_mbuf_refcnt_update would not do: it takes a short cut if there is one
  * reference only, but all workers that are in the slot may add to the one that the slot has.
@@ -103,11 +105,25 @@ drop(enum fanin_reason *reason, enum fanin_reason why)
 	return FANIN_VERDICT_DROP;
 }
 
-/* In SETUP: makes the block the slot's, or gives it back if the operation is unknown. */
+/* Returns NULL if the job can't reduce this. */
+static fanin_kernel_fn
+kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr)
+{
+	const struct fanin_operator *custom;
+
+	if (!fanin_op_is_custom(hdr->op))
+		return fanin_kernel(job->isa, hdr->dtype, hdr->op);
+	custom = fanin_operator_find(hdr->op);
+	if (custom == NULL || custom->dtype != hdr->dtype || (custom->ordered && !job->in_order))
+		return NULL;
+	return custom->combine;
+}
+
+/* In SETUP: makes the block the slot's, or gives it back if the operation is not supported. */
 static bool
 begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, const struct fanin_hdr *hdr)
 {
-	fanin_kernel_fn kernel = fanin_kernel(ctx->job->isa, hdr->dtype, hdr->op);
+	fanin_kernel_fn kernel = kernel_of(ctx->job, hdr);
 
 	if (kernel == NULL) {
 		fanin_window_abandon(&dense->window, ctx, hdr->block);

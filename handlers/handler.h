@@ -31,6 +31,7 @@ struct fanin_job_params {
 	uint64_t key;
 	struct fanin_headers result_headers; /* template of results: Ethernet, IPv4 and UDP to the group */
 	bool shared;                         /* several workers may be in one slot at a time */
+	bool in_order;                       /* the handler combines in the order of the children */
 	uint8_t buffers;    /* per block, for handlers with several: 2 to FANIN_MAX_BUFFERS */
 	enum fanin_isa isa; /* kernels to use */
 };
@@ -95,6 +96,7 @@ enum fanin_verdict {
 struct fanin_handler {
 	const char *name;        /* as in the config, faninctl and reports; at most 15 characters */
 	const char *description; /* one line for people */
+	bool in_order;           /* combines in the order of the children, so that it may matter */
 
 	/* Bytes of one slot for a job; the pipeline rounds up to a cache line. */
 	size_t (*slot_size)(const struct fanin_job_params *job);

@@ -123,6 +123,7 @@ leave:
 static struct fanin_handler tree = {
 	.name = "tree",
 	.description = "dense reduction in a fixed order, one leaf per child",
+	.in_order = true,
 	.slot_size = tree_slot_size,
 	.slot_mbufs = tree_slot_mbufs,
 	.contribution = tree_contribution,

@@ -8,6 +8,7 @@
 #include <rte_version.h>
 
 #include "handlers/handler.h"
+#include "handlers/operator.h"
 #include "pipeline/mac_table.h"
 #include "switch/args.h"
 #include "switch/commands.h"
@@ -81,6 +82,13 @@ list_operations(void)
 						      json_sprintf("%s %s", fanin_dtype_name(dtype),
 								   fanin_op_name(op)));
 		}
+	}
+	for (unsigned int op = FANIN_WIRE_CUSTOM; op <= FANIN_WIRE_CUSTOM_LAST; op++) {
+		const struct fanin_operator *custom = fanin_operator_find(op);
+
+		if (custom != NULL)
+			json_array_append_new(list, json_sprintf("%s %s", custom->dtype_name,
+								 custom->name));
 	}
 	return list;
 }

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/perf_custom.h"
 #include "tools/perf_data.h"
 
 #define CHECK_CHUNK 16384 /* elements */
@@ -29,6 +30,8 @@ struct options {
 	uint64_t iters;
 	uint64_t warmup;
 	uint32_t seed;
+	const char *dtype_name;
+	const char *op_name;
 	enum fanin_dtype dtype;
 	enum fanin_op op;
 	bool check;
@@ -310,8 +313,8 @@ json_print(const struct run *run)
 	printf("{\"ok\": %s, \"rank\": %u, \"size\": %u, \"bytes\": %" PRIu64 ", ",
 	       run->status == FANIN_OK && run->mismatches == 0 ? "true" : "false",
 	       options->join.rank, options->join.size, options->bytes);
-	json_string("dtype", fanin_dtype_name_of(options->dtype));
-	json_string("op", fanin_op_name_of(options->op));
+	json_string("dtype", options->dtype_name);
+	json_string("op", options->op_name);
 	printf("\"iters\": %" PRIu64 ", \"checked\": %s, \"mismatches\": %" PRIu64
 	       ", \"seconds\": %.9f, "
 	       "\"goodput_gbps\": %.6f, ",
@@ -353,9 +356,8 @@ line_print(const struct run *run)
 	}
 	printf("rank %u/%u  %" PRIu64 " bytes %s %s x%" PRIu64 "  %.6f s  %.3f Gbit/s  %s  %s (%s)  "
 	       "%" PRIu64 " retransmits  %s\n",
-	       options->join.rank, options->join.size, options->bytes,
-	       fanin_dtype_name_of(options->dtype), fanin_op_name_of(options->op), run->measured,
-	       run->seconds, goodput_gbps(run), report->transport,
+	       options->join.rank, options->join.size, options->bytes, options->dtype_name,
+	       options->op_name, run->measured, run->seconds, goodput_gbps(run), report->transport,
 	       report->in_network ? "in network" : "not in network", report->handler,
 	       report->retransmits,
 	       run->mismatches != 0 ? "WRONG"
@@ -383,6 +385,7 @@ static const char usage_text[] =
 	"                       (default: f32)\n"
 	"  --op OP              sum, prod, min, max or avg; on integers also land, lor, lxor,\n"
 	"                       band, bor and bxor (default: sum)\n"
+	"                       --dtype complex-f32 --op prod is a custom operator\n"
 	"  --iters N            measured allreduces (default: 1)\n"
 	"  --warmup N           allreduces before that (default: 0)\n"
 	"  --check              compare every element with a result computed here\n"
@@ -528,6 +531,13 @@ parse_dtype(const char *text)
 			return (enum fanin_dtype)code;
 		list_append(names, sizeof(names), name);
 	}
+	for (size_t i = 0; perf_custom_at(i) != NULL; i++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "%s with --op %s", perf_custom_at(i)->dtype_name,
+			 perf_custom_at(i)->op_name);
+		list_append(names, sizeof(names), name);
+	}
 	usage_error("--dtype is '%s', expected one of: %s", text, names);
 }
 
@@ -561,6 +571,22 @@ check_operation(enum fanin_dtype dtype, enum fanin_op op)
 		    fanin_op_name_of(op), fanin_dtype_name_of(dtype), names);
 }
 
+/* From the names to the codes. */
+static void
+operation_resolve(struct options *options)
+{
+	const struct perf_custom *custom = perf_custom_find(options->dtype_name, options->op_name);
+
+	if (custom != NULL) {
+		options->dtype = custom->dtype;
+		options->op = custom->op;
+		return;
+	}
+	options->dtype = parse_dtype(options->dtype_name);
+	options->op = parse_op(options->op_name);
+	check_operation(options->dtype, options->op);
+}
+
 static void
 option_take(struct options *options, int code, const char *name, const char *value)
 {
@@ -592,10 +618,10 @@ option_take(struct options *options, int code, const char *name, const char *val
 		options->bytes = parse_bytes(value);
 		break;
 	case OPT_DTYPE:
-		options->dtype = parse_dtype(value);
+		options->dtype_name = value;
 		break;
 	case OPT_OP:
-		options->op = parse_op(value);
+		options->op_name = value;
 		break;
 	case OPT_ITERS:
 		options->iters = parse_number(name, value, 1, UINT32_MAX);
@@ -657,8 +683,8 @@ options_parse(struct options *options, int argc, char **argv)
 		.bytes = 64 << 20,
 		.iters = 1,
 		.seed = 1,
-		.dtype = FANIN_F32,
-		.op = FANIN_SUM,
+		.dtype_name = "f32",
+		.op_name = "sum",
 		.progress = isatty(STDERR_FILENO) != 0,
 	};
 	while ((code = getopt_long(argc, argv, "", long_options, &index)) != -1) {
@@ -678,11 +704,10 @@ options_parse(struct options *options, int argc, char **argv)
 	if (options->join.rank >= options->join.size)
 		usage_error("--rank is %u, expected 0 to %u (--size %u)", options->join.rank,
 			    options->join.size - 1, options->join.size);
-	check_operation(options->dtype, options->op);
+	operation_resolve(options);
 	if (options->bytes % fanin_dtype_size_of(options->dtype) != 0)
 		usage_error("--bytes is %" PRIu64 ", not a multiple of %s's %zu bytes",
-			    options->bytes, fanin_dtype_name_of(options->dtype),
-			    fanin_dtype_size_of(options->dtype));
+			    options->bytes, options->dtype_name, fanin_dtype_size_of(options->dtype));
 }
 
 int

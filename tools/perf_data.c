@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/perf_data.h"
 
+#include "tools/perf_custom.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +48,12 @@ static uint32_t
 stream_of(uint32_t seed, uint32_t rank, uint64_t iteration)
 {
 	return mix(mix(mix(seed, rank + 1), (uint32_t)iteration), (uint32_t)(iteration >> 32));
+}
+
+uint32_t
+perf_data_random(const struct perf_data *data, uint16_t rank, uint64_t iteration, uint64_t index)
+{
+	return mix(stream_of(data->seed, rank, iteration), (uint32_t)index);
 }
 
 static inline uint64_t
@@ -199,6 +207,8 @@ integers_fold(const struct perf_data *data, uint64_t n, union chunk *acc, const 
 	case FANIN_BXOR:
 		FOLD(integers, a ^ b);
 		break;
+	default: /* custom */
+		break;
 	}
 }
 
@@ -310,6 +320,8 @@ elements_store(enum fanin_dtype dtype, uint64_t n, const union chunk *chunk, voi
 	case FANIN_F64:
 		STORE(double, chunk->numbers[i]);
 		break;
+	default: /* custom */
+		break;
 	}
 }
 
@@ -317,8 +329,13 @@ void
 perf_data_fill(const struct perf_data *data, uint16_t rank, uint64_t iteration, uint64_t first,
 	       uint64_t n, void *elements)
 {
+	const struct perf_custom *custom = perf_custom_of(data->op);
 	size_t size = fanin_dtype_size_of(data->dtype);
 
+	if (custom != NULL) {
+		custom->fill(data, rank, iteration, first, n, elements);
+		return;
+	}
 	for (uint64_t done = 0; done < n; done += CHUNK) {
 		uint64_t part = n - done < CHUNK ? n - done : CHUNK;
 		union chunk chunk;
@@ -351,8 +368,13 @@ void
 perf_data_expect(const struct perf_data *data, uint64_t iteration, uint64_t first, uint64_t n,
 		 void *elements)
 {
+	const struct perf_custom *custom = perf_custom_of(data->op);
 	size_t size = fanin_dtype_size_of(data->dtype);
 
+	if (custom != NULL) {
+		custom->expect(data, iteration, first, n, elements);
+		return;
+	}
 	for (uint64_t done = 0; done < n; done += CHUNK) {
 		uint64_t part = n - done < CHUNK ? n - done : CHUNK;
 

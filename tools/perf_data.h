@@ -4,7 +4,7 @@
  * other's data from the seed. The data are such that the result is exact in any order of the ranks: each bit counts.
  *
  * Integers take any value. Floating-point sums are of integers that are small enough for every partial sum to be exact,
- * products of ones, twos and halves with either sign.
+ * products of ones, twos and halves with either sign. Custom operators: perf_custom.h.
  */
 #ifndef FANIN_TOOLS_PERF_DATA_H
 #define FANIN_TOOLS_PERF_DATA_H
@@ -31,5 +31,9 @@ void perf_data_fill(const struct perf_data *data, uint16_t rank, uint64_t iterat
 /* The same elements of the result. */
 void perf_data_expect(const struct perf_data *data, uint64_t iteration, uint64_t first, uint64_t n,
 		      void *elements);
+
+/* Well mixed bits for an element; the same for the same arguments on every host. */
+uint32_t perf_data_random(const struct perf_data *data, uint16_t rank, uint64_t iteration,
+			  uint64_t index);
 
 #endif

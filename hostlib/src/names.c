@@ -13,6 +13,11 @@ static_assert((int)FANIN_F64 + 1 == FANIN_WIRE_DTYPE_COUNT, "data types in fanin
 static_assert((int)FANIN_SUM == FANIN_WIRE_SUM && (int)FANIN_AVG == FANIN_WIRE_AVG, "operator codes");
 static_assert((int)FANIN_AVG + 1 == FANIN_WIRE_OP_COUNT, "operators in fanin.h");
 
+static_assert((int)FANIN_OPAQUE_BASE == FANIN_WIRE_OPAQUE, "opaque data types");
+static_assert((int)FANIN_CUSTOM_FIRST == FANIN_WIRE_CUSTOM &&
+		      (int)FANIN_CUSTOM_LAST == FANIN_WIRE_CUSTOM_LAST,
+	      "custom operators");
+
 /* Switches of this version have a kernel for every pair that is defined. */
 bool
 fanin_supports(enum fanin_dtype dtype, enum fanin_op op)

@@ -21,7 +21,8 @@ arguments_check(const void *send, const void *recv, size_t count, enum fanin_dty
 		return fanin_error_set(error, FANIN_ERR_INVALID,
 				       "%zu elements of %s exceed the address space", count,
 				       fanin_dtype_name_of(dtype));
-	if (!fanin_supports(dtype, op))
+	/* Which custom operators there are is the switch's to say. */
+	if (!fanin_supports(dtype, op) && !fanin_op_is_custom((unsigned int)op))
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED, "%s is not defined on %s",
 				       fanin_op_name_of(op), fanin_dtype_name_of(dtype));
 	return FANIN_OK;

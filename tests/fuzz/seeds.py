@@ -15,6 +15,7 @@ I32, BF16, F32 = 3, 10, 11
 FORMATS = dict(zip(DTYPES, "bhiqBHIQe fd"))
 OPS = range(1, 12)
 SUM, PROD, MIN, MAX, BXOR, AVG = 1, 2, 3, 4, 10, 11
+OPAQUE = 128
 RETRANSMIT = 1
 
 
@@ -65,6 +66,10 @@ seeds = {
     "padded": [frame(LEAVE) + bytes(18)],
     "cut": [contribution(0, 0)[:-1], contribution(0, 0)[:95], contribution(0, 0)[:20], b""],
 }
+# The complex product, then a code that nobody has registered and elements of another size.
+seeds["custom"] = [frame(CONTRIBUTION, struct.pack("<4f", 1, 2, 3, rank), rank, block, dtype, op, 16 // (dtype - OPAQUE))
+                   for block, (dtype, op) in enumerate([(OPAQUE + 8, 128), (OPAQUE + 8, 255), (OPAQUE + 4, 128)])
+                   for rank in range(3)]
 for dtype in DTYPES:
     ops = OPS if dtype <= 8 else (SUM, PROD, MIN, MAX, AVG)
     seeds["kernels-%d" % dtype] = [f for n, op in enumerate(ops) for f in block(n, dtype=dtype, op=op)]

@@ -23,13 +23,26 @@ def every_type_and_operator_is_exact():
     handlers = ("single", "multi", "tree")
     with running_lab(3) as lab:
         offered = lab.control.ask("version")["operations"]
-        expect_equal(len(offered), 12 * 11 - 4 * 6, "operations")
+        expect_equal(offered[12 * 11 - 4 * 6:], ["complex-f32 prod"], "custom operators")
         jobs = [lab.create_job(None, "--handler", handler) for handler in handlers]
         for number, operation in enumerate(offered):
             dtype, op = operation.split()
             run_exact_job(lab, operation, job=jobs[number % 3], bytes=32 * KIB, dtype=dtype, op=op)
         rank = lab.spawn_perf(0, jobs[0], 0, 3, bytes=KIB, dtype="f32", op="bxor")
         expect_equal(rank.wait(10), 2, "exit status for bxor of f32")
+
+
+@case()
+def a_custom_operator_is_exact_with_every_handler():
+    with running_lab(4, config={"faults": {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 1}}) as lab:
+        for handler in ("single", "multi", "tree"):
+            run_exact_job(lab, f"complex products by {handler}", handler=handler, bytes=MIB + 8, iters=2,
+                          dtype="complex-f32", op="prod")
+        job = lab.create_job()
+        rank = lab.spawn_perf(0, job, 0, 4, bytes=KIB, dtype="complex-f32", op="sum")
+        expect_equal(rank.wait(10), 2, "exit status for the sum of complex numbers")
+        rank = lab.spawn_perf(0, job, 0, 4, bytes=KIB + 4, dtype="complex-f32", op="prod")
+        expect_equal(rank.wait(10), 2, "exit status for half a complex number")
 
 
 @case()

@@ -13,6 +13,8 @@
 	X(kernels)                                                                                 \
 	X(halves)                                                                                  \
 	X(operators)                                                                               \
+	X(custom)                                                                                  \
+	X(complex)                                                                                 \
 	X(perf_data)                                                                               \
 	X(handler)                                                                                 \
 	X(faults)                                                                                  \

@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "handlers/kernels/kernels.h"
+#include "handlers/operator.h"
 #include "tests/unit/random.h"
 #include "tests/unit/suites.h"
+#include "tools/perf_custom.h"
 #include "tools/perf_data.h"
 
 #define COUNT 5003 /* more than the reference computes at a time */
@@ -37,7 +38,9 @@ static void
 reduce(const struct perf_data *data, struct random *random)
 {
 	enum fanin_isa isa = fanin_isa_detect();
-	fanin_kernel_fn kernel = fanin_kernel(isa, data->dtype, data->op);
+	const struct fanin_operator *custom = fanin_operator_find(data->op);
+	fanin_kernel_fn kernel = custom != NULL ? custom->combine
+						: fanin_kernel(isa, data->dtype, data->op);
 	fanin_finish_fn finish = fanin_kernel_finish(isa, data->dtype, data->op);
 	uint16_t order[RANKS_MAX];
 
@@ -90,6 +93,28 @@ START_TEST(every_result_is_exact_in_any_order)
 }
 END_TEST
 
+START_TEST(results_of_custom_operators_are_exact_in_any_order)
+{
+	struct random random = random_seed((uint64_t)_i);
+
+	for (size_t i = 0; perf_custom_at(i) != NULL; i++) {
+		struct perf_data data = {
+			.dtype = perf_custom_at(i)->dtype,
+			.op = perf_custom_at(i)->op,
+			.seed = random_u32(&random),
+			.size = sizes[_i],
+		};
+		const struct fanin_operator *registered = fanin_operator_find(data.op);
+
+		ck_assert_ptr_nonnull(registered);
+		ck_assert_uint_eq(registered->dtype, data.dtype);
+		ck_assert_str_eq(registered->dtype_name, perf_custom_at(i)->dtype_name);
+		ck_assert_str_eq(registered->name, perf_custom_at(i)->op_name);
+		check_pair(&data, &random);
+	}
+}
+END_TEST
+
 START_TEST(any_part_of_the_data_is_the_same_as_in_the_whole)
 {
 	static const uint64_t parts[][2] = { { 0, 1 }, { 1, 2047 }, { 2047, 2 }, { 2500, 2503 } };
@@ -129,6 +154,7 @@ suite_perf_data(void)
 	TCase *data = tcase_create("data");
 
 	tcase_add_loop_test(data, every_result_is_exact_in_any_order, 0, N_SIZES);
+	tcase_add_loop_test(data, results_of_custom_operators_are_exact_in_any_order, 0, N_SIZES);
 	tcase_add_test(data, any_part_of_the_data_is_the_same_as_in_the_whole);
 	tcase_add_test(data, ranks_iterations_and_seeds_have_data_of_their_own);
 	suite_add_tcase(suite, data);

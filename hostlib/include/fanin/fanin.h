@@ -56,7 +56,11 @@ enum fanin_dtype {
 	FANIN_BF16,
 	FANIN_F32,
 	FANIN_F64,
+	FANIN_OPAQUE_BASE = 128, /* itself no data type: see FANIN_OPAQUE */
 };
+
+/* The data type of a custom operator (docs/custom-operators.md) whose elements are that many bytes, 1 to 64. */
+#define FANIN_OPAQUE(bytes) ((enum fanin_dtype)(FANIN_OPAQUE_BASE + (bytes)))
 
 /*
  * As in MPI; the logical and bitwise operators are defined on integers only, and logical ones give 0 or 1. Integer sums and
@@ -75,7 +79,15 @@ enum fanin_op {
 	FANIN_BOR,
 	FANIN_BXOR,
 	FANIN_AVG,
+	FANIN_CUSTOM_FIRST = 128, /* see FANIN_CUSTOM */
+	FANIN_CUSTOM_LAST = 255,
 };
+
+/*
+ * A custom operator by the code that it is registered with in the switch, 128 to 255. A switch that doesn't have it, or
+ * has it on another data type, refuses: FANIN_ERR_REFUSED.
+ */
+#define FANIN_CUSTOM(code) ((enum fanin_op)(code))
 
 typedef struct fanin_ctx fanin_ctx;
 typedef struct fanin_comm fanin_comm;
@@ -220,10 +232,13 @@ FANIN_API uint64_t fanin_comm_missing(const fanin_comm *comm);
 /* Fills as much of the report as report->sz says. Returns FANIN_OK or FANIN_ERR_INVALID. */
 FANIN_API int fanin_comm_report(const fanin_comm *comm, struct fanin_report *report);
 
-/* True if the operator is defined on the data type and this version reduces it. Thread-safe. */
+/*
+ * True if the operator is defined on the data type and this version reduces it; false for custom ones, which only the
+ * switch knows. Thread-safe.
+ */
 FANIN_API bool fanin_supports(enum fanin_dtype dtype, enum fanin_op op);
 
-/* "f32", "sum", ...; "unknown" for other values. Static strings, thread-safe. */
+/* "f32", "sum", ...; "opaque" and "custom"; "unknown" for other values. Static strings, thread-safe. */
 FANIN_API const char *fanin_dtype_name_of(enum fanin_dtype dtype);
 FANIN_API const char *fanin_op_name_of(enum fanin_op op);
 

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Custom operators through the handlers: registered ones are reduced, others refused, and one whose order matters runs in
+ * the order of the ranks or not at all. It is registered here as any user's would be.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "context.h"
+#include "fanin/fanin.h"
+#include "handlers/handler.h"
+#include "handlers/operator.h"
+#include "tests/unit/fake_mbuf.h"
+#include "tests/unit/random.h"
+#include "tests/unit/suites.h"
+
+#define COUNT 13
+#define N_CHILDREN 5
+#define COMPLEX_CODE 128
+#define AFFINE_CODE 255
+#define FREE_CODE 254
+
+/* ------------------------------------------------- an operator whose order matters, exact in integers */
+
+/* The function a x + b, modulo 2^32; two are combined to the left one of the right one. */
+struct affine {
+	uint32_t a;
+	uint32_t b;
+} __attribute__((packed, may_alias));
+
+static struct affine
+compose(struct affine left, struct affine right)
+{
+	return (struct affine){ left.a * right.a, left.a * right.b + left.b };
+}
+
+static void
+affine_combine(void *acc, const void *in, size_t count)
+{
+	struct affine *left = acc;
+	const struct affine *right = in;
+
+	for (size_t i = 0; i < count; i++)
+		left[i] = compose(left[i], right[i]);
+}
+
+static const struct affine affine_identity = { 1, 0 };
+
+static const struct fanin_operator affine = {
+	.name = "compose",
+	.dtype_name = "affine-u32",
+	.dtype = FANIN_WIRE_OPAQUE + sizeof(struct affine),
+	.op = AFFINE_CODE,
+	.ordered = true,
+	.identity = &affine_identity,
+	.combine = affine_combine,
+};
+
+FANIN_OPERATOR_REGISTER(affine)
+
+/* -------------------------------------------------------------------------------------------- handler */
+
+/* One slot of one job. */
+static struct rig {
+	const struct fanin_handler *handler;
+	struct fanin_job_params job;
+	struct fanin_handler_ctx ctx;
+	struct fanin_handler_stats stats;
+	struct fake_pool pool;
+	void *slot;
+} rig;
+
+static void
+rig_start(const char *handler)
+{
+	memset(&rig, 0, sizeof(rig));
+	rig.handler = fanin_handler_find(handler);
+	rig.job = (struct fanin_job_params){
+		.id = 1,
+		.n_children = N_CHILDREN,
+		.window = 1,
+		.payload_bytes = 1024,
+		.children = (1 << N_CHILDREN) - 1,
+		.in_order = rig.handler->in_order,
+		.buffers = 2,
+		.isa = fanin_isa_detect(),
+	};
+	rig.ctx.job = &rig.job;
+	rig.ctx.epoch = 1;
+	rig.ctx.stats = &rig.stats;
+	fake_pool_init(&rig.pool, 2 * N_CHILDREN);
+	rig.slot = aligned_alloc(64, RTE_CACHE_LINE_ROUNDUP(rig.handler->slot_size(&rig.job)));
+	memset(rig.slot, 0, rig.handler->slot_size(&rig.job));
+}
+
+static void
+rig_stop(void)
+{
+	fake_pool_fini(&rig.pool);
+	free(rig.slot);
+}
+
+static enum fanin_verdict
+contribute(uint16_t child, unsigned int dtype, unsigned int op, const void *elements,
+	   enum fanin_reason *reason)
+{
+	unsigned int len = COUNT * fanin_dtype_size(dtype);
+	struct rte_mbuf *mbuf = fake_get(&rig.pool, len);
+	struct fanin_packet packet = {
+		.mbuf = mbuf,
+		.headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *),
+		.payload = rte_pktmbuf_mtod_offset(mbuf, void *, FANIN_PAYLOAD_OFFSET),
+		.payload_len = len,
+		.child = child,
+	};
+	struct fanin_hdr *hdr = &packet.headers->fanin;
+
+	fanin_wire_encode_header(hdr, FANIN_TYPE_CONTRIBUTION, 1, 1, 0);
+	hdr->rank = child;
+	hdr->dtype = (uint8_t)dtype;
+	hdr->op = (uint8_t)op;
+	hdr->count = COUNT;
+	if (elements != NULL)
+		memcpy(packet.payload, elements, len);
+	return rig.handler->contribution(&rig.ctx, rig.slot, 0, &packet, reason);
+}
+
+static void
+expect_refused(const char *handler, unsigned int dtype, unsigned int op)
+{
+	enum fanin_reason reason = FANIN_REASON_NONE;
+
+	rig_start(handler);
+	ck_assert_int_eq(contribute(0, dtype, op, NULL, &reason), FANIN_VERDICT_DROP);
+	ck_assert_int_eq(reason, FANIN_REASON_OPERATION);
+	ck_assert_uint_eq(rig.stats.blocks, 0);
+	rig_stop();
+}
+
+static const void *
+result(void)
+{
+	ck_assert_uint_eq(rig.ctx.n_emissions, 1);
+	return rte_pktmbuf_mtod_offset(rig.ctx.emissions[0].mbuf, const void *, FANIN_PAYLOAD_OFFSET);
+}
+
+START_TEST(a_registered_operator_is_reduced_by_every_handler)
+{
+	enum fanin_reason reason;
+
+	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
+	     handler = handler->next) {
+		float elements[COUNT][2];
+		const float(*found)[2];
+
+		rig_start(handler->name);
+		for (uint16_t child = 0; child < N_CHILDREN; child++) {
+			for (int i = 0; i < COUNT; i++) {
+				elements[i][0] = (float)i;
+				elements[i][1] = 1;
+			}
+			ck_assert_int_ne(contribute(child, FANIN_WIRE_OPAQUE + 8, COMPLEX_CODE,
+						    elements, &reason),
+					 FANIN_VERDICT_DROP);
+		}
+		found = result();
+		for (int i = 0; i < COUNT; i++) {
+			/* (x + i)^5 */
+			float x = (float)i;
+			float x2 = x * x;
+
+			ck_assert_float_eq(found[i][0], x * x2 * x2 - 10 * x * x2 + 5 * x);
+			ck_assert_float_eq(found[i][1], 5 * x2 * x2 - 10 * x2 + 1);
+		}
+		rig_stop();
+	}
+}
+END_TEST
+
+START_TEST(an_operator_whose_order_matters_runs_in_the_order_of_the_ranks)
+{
+	struct random random = random_seed(1);
+	uint16_t order[N_CHILDREN];
+	enum fanin_reason reason;
+
+	for (uint16_t i = 0; i < N_CHILDREN; i++)
+		order[i] = i;
+	for (int round = 0; round < 100; round++) {
+		struct affine elements[N_CHILDREN][COUNT];
+		const struct affine *found;
+
+		for (uint16_t i = N_CHILDREN; i > 1; i--) {
+			uint32_t k = random_below(&random, i);
+			uint16_t swap = order[i - 1];
+
+			order[i - 1] = order[k];
+			order[k] = swap;
+		}
+		rig_start("tree");
+		for (uint16_t i = 0; i < N_CHILDREN; i++) {
+			for (int j = 0; j < COUNT; j++)
+				elements[order[i]][j] = (struct affine){ random_u32(&random),
+									 random_u32(&random) };
+			ck_assert_int_eq(contribute(order[i], FANIN_WIRE_OPAQUE + 8, AFFINE_CODE,
+						    elements[order[i]], &reason),
+					 FANIN_VERDICT_HELD);
+		}
+		found = result();
+		for (int i = 0; i < COUNT; i++) {
+			struct affine expected = affine_identity;
+
+			for (uint16_t child = 0; child < N_CHILDREN; child++)
+				expected = compose(expected, elements[child][i]);
+			ck_assert_uint_eq(found[i].a, expected.a);
+			ck_assert_uint_eq(found[i].b, expected.b);
+		}
+		rig_stop();
+	}
+}
+END_TEST
+
+START_TEST(an_operator_whose_order_matters_is_refused_by_other_handlers)
+{
+	expect_refused("single", FANIN_WIRE_OPAQUE + 8, AFFINE_CODE);
+	expect_refused("multi", FANIN_WIRE_OPAQUE + 8, AFFINE_CODE);
+}
+END_TEST
+
+START_TEST(what_is_not_registered_is_refused)
+{
+	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
+	     handler = handler->next) {
+		expect_refused(handler->name, FANIN_WIRE_OPAQUE + 8, FREE_CODE);
+		expect_refused(handler->name, FANIN_WIRE_F32, FREE_CODE);
+		/* Elements of another size, or type. */
+		expect_refused(handler->name, FANIN_WIRE_OPAQUE + 4, COMPLEX_CODE);
+		expect_refused(handler->name, FANIN_WIRE_OPAQUE + 16, COMPLEX_CODE);
+		expect_refused(handler->name, FANIN_WIRE_F64, COMPLEX_CODE);
+		/* A built-in operator. */
+		expect_refused(handler->name, FANIN_WIRE_OPAQUE + 8, FANIN_WIRE_SUM);
+	}
+}
+END_TEST
+
+/* ------------------------------------------------------------------------------------------- registry */
+
+START_TEST(every_identity_changes_nothing)
+{
+	struct random random = random_seed(1);
+	unsigned int found = 0;
+
+	for (unsigned int op = FANIN_WIRE_CUSTOM; op <= FANIN_WIRE_CUSTOM_LAST; op++) {
+		const struct fanin_operator *custom = fanin_operator_find(op);
+		uint8_t x[FANIN_WIRE_OPAQUE_MAX], acc[FANIN_WIRE_OPAQUE_MAX];
+		unsigned int size;
+
+		if (custom == NULL)
+			continue;
+		found++;
+		size = fanin_dtype_size(custom->dtype);
+		/* Each 32 bits are a small number, as integers and as f32. */
+		for (unsigned int i = 0; i < size; i++)
+			x[i] = i % 4 == 3 ? 0x40 : (uint8_t)random_u32(&random);
+		memcpy(acc, x, size);
+		custom->combine(acc, custom->identity, 1);
+		ck_assert_mem_eq(acc, x, size);
+		memcpy(acc, custom->identity, size);
+		custom->combine(acc, x, 1);
+		ck_assert_mem_eq(acc, x, size);
+	}
+	ck_assert_uint_ge(found, 2);
+}
+END_TEST
+
+START_TEST(an_operator_is_found_by_its_code_only)
+{
+	ck_assert_ptr_eq(fanin_operator_find(AFFINE_CODE), &affine);
+	ck_assert_ptr_null(fanin_operator_find(FREE_CODE));
+	ck_assert_ptr_null(fanin_operator_find(0));
+	ck_assert_ptr_null(fanin_operator_find(FANIN_WIRE_SUM));
+	ck_assert_ptr_null(fanin_operator_find(FANIN_WIRE_CUSTOM - 1));
+	ck_assert_ptr_null(fanin_operator_find(FANIN_WIRE_CUSTOM_LAST + 1));
+}
+END_TEST
+
+START_TEST(a_registration_that_can_not_work_is_a_problem)
+{
+	struct fanin_operator good = affine;
+	struct fanin_operator bad;
+
+	good.op = FREE_CODE;
+	ck_assert_ptr_null(fanin_operator_problem(&good));
+	good.dtype = FANIN_WIRE_F32;
+	ck_assert_ptr_null(fanin_operator_problem(&good));
+	ck_assert_ptr_nonnull(fanin_operator_problem(&affine)); /* the code is taken */
+
+#define EXPECT_PROBLEM(change)                                                                     \
+	do {                                                                                       \
+		bad = good;                                                                        \
+		change;                                                                            \
+		ck_assert_ptr_nonnull(fanin_operator_problem(&bad));                               \
+	} while (0)
+
+	EXPECT_PROBLEM(bad.name = NULL);
+	EXPECT_PROBLEM(bad.dtype_name = NULL);
+	EXPECT_PROBLEM(bad.identity = NULL);
+	EXPECT_PROBLEM(bad.combine = NULL);
+	EXPECT_PROBLEM(bad.op = FANIN_WIRE_CUSTOM - 1);
+	EXPECT_PROBLEM(bad.dtype = FANIN_WIRE_OPAQUE);
+	EXPECT_PROBLEM(bad.dtype = FANIN_WIRE_OPAQUE + FANIN_WIRE_OPAQUE_MAX + 1);
+#undef EXPECT_PROBLEM
+}
+END_TEST
+
+/* -------------------------------------------------------------------------------------------- library */
+
+START_TEST(the_library_knows_sizes_and_leaves_operators_to_the_switch)
+{
+	struct fanin_ctx ctx = { 0 };
+	struct fanin_comm comm = { .ctx = &ctx };
+	fanin_request *request = NULL;
+
+	for (unsigned int bytes = 1; bytes <= 64; bytes++)
+		ck_assert_uint_eq(fanin_dtype_size_of(FANIN_OPAQUE(bytes)), bytes);
+	ck_assert(!fanin_supports(FANIN_OPAQUE(8), FANIN_CUSTOM(COMPLEX_CODE)));
+	ck_assert_int_eq(fanin_iallreduce(NULL, NULL, 0, FANIN_OPAQUE(0),
+					  FANIN_CUSTOM(COMPLEX_CODE), &comm, &request),
+			 FANIN_ERR_INVALID);
+	ck_assert_int_eq(fanin_iallreduce(NULL, NULL, 0, FANIN_OPAQUE(65),
+					  FANIN_CUSTOM(COMPLEX_CODE), &comm, &request),
+			 FANIN_ERR_INVALID);
+	ck_assert_int_eq(fanin_iallreduce(NULL, NULL, 0, FANIN_OPAQUE(8), FANIN_SUM, &comm, &request),
+			 FANIN_ERR_UNSUPPORTED);
+	ck_assert_int_eq(fanin_iallreduce(NULL, NULL, 0, FANIN_OPAQUE(8), FANIN_CUSTOM(127), &comm,
+					  &request),
+			 FANIN_ERR_UNSUPPORTED);
+	ck_assert_int_eq(fanin_iallreduce(NULL, NULL, 0, FANIN_OPAQUE(8), FANIN_CUSTOM(256), &comm,
+					  &request),
+			 FANIN_ERR_UNSUPPORTED);
+	ck_assert_ptr_null(request);
+}
+END_TEST
+
+Suite *
+suite_custom(void)
+{
+	Suite *suite = suite_create("custom");
+	TCase *handler = tcase_create("handler");
+	TCase *registry = tcase_create("registry");
+	TCase *library = tcase_create("library");
+
+	tcase_add_test(handler, a_registered_operator_is_reduced_by_every_handler);
+	tcase_add_test(handler, an_operator_whose_order_matters_runs_in_the_order_of_the_ranks);
+	tcase_add_test(handler, an_operator_whose_order_matters_is_refused_by_other_handlers);
+	tcase_add_test(handler, what_is_not_registered_is_refused);
+	suite_add_tcase(suite, handler);
+
+	tcase_add_test(registry, every_identity_changes_nothing);
+	tcase_add_test(registry, an_operator_is_found_by_its_code_only);
+	tcase_add_test(registry, a_registration_that_can_not_work_is_a_problem);
+	suite_add_tcase(suite, registry);
+
+	tcase_add_test(library, the_library_knows_sizes_and_leaves_operators_to_the_switch);
+	suite_add_tcase(suite, library);
+	return suite;
+}
