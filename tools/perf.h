@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The parts of fanin-perf: options (perf_options.c), the run (fanin-perf.c), what it prints (perf_output.c).
+ */
+#ifndef FANIN_TOOLS_PERF_H
+#define FANIN_TOOLS_PERF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <fanin/fanin.h>
+
+struct options {
+	struct fanin_init_opts init;
+	struct fanin_join_opts join;
+	uint64_t bytes;
+	uint64_t iters;
+	uint64_t warmup;
+	uint32_t seed;
+	const char *dtype_name;
+	const char *op_name;
+	enum fanin_dtype dtype;
+	enum fanin_op op;
+	bool check;
+	bool json;
+	bool progress;
+	bool verbose;
+};
+
+struct run {
+	const struct options *options;
+	fanin_ctx *ctx;
+	fanin_comm *comm;
+	fanin_request *request; /* being waited for, or NULL */
+	struct fanin_report report;
+	void *send;
+	void *recv;
+	uint64_t count;     /* elements */
+	uint64_t iteration; /* including warm-up */
+	uint64_t measured;  /* iterations that count */
+	uint64_t mismatches;
+	double seconds; /* of the measured allreduces alone */
+	double started; /* the one that runs */
+	int status;
+	char message[512];
+	uint64_t missing;
+};
+
+/*
+ * Reads the command line. What is wrong with it ends the program with status 2, --help and --version with 0.
+ */
+void options_parse(struct options *options, int argc, char **argv);
+
+/* Tells what is wrong with the command line, and ends the program with status 2. */
+void __attribute__((noreturn, format(printf, 1, 2))) usage_error(const char *format, ...);
+
+/* Prints a run's outcome: one JSON object, or a line for people. */
+void json_print(const struct run *run);
+void line_print(const struct run *run);
+
+#endif

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* fanin-perf's command line. See perf.h. */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/perf_custom.h"
+#include "tools/perf_data.h"
+#include "tools/perf.h"
+
+static const char usage_text[] =
+	"Usage: fanin-perf --switch IP --job N --rank R --size P --key KEY [option...]\n"
+	"Runs allreduces as rank R of P of a job on a Fanin switch and measures them.\n"
+	"\n"
+	"  --switch IP          the switch's IPv4 address\n"
+	"  --job N              the job's number\n"
+	"  --rank R             this host's rank, 0 to P - 1\n"
+	"  --size P             ranks in the job\n"
+	"  --key KEY            the job's key, as 0x...\n"
+	"  --interface NAME     network interface (default: that of the route to the switch)\n"
+	"  --transport NAME     auto, af_xdp or af_packet (default: auto)\n"
+	"  --bytes N            size of the vector; k, KiB, MB, MiB, GiB... (default: 64MiB)\n"
+	"  --dtype TYPE         i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 or f64\n"
+	"                       (default: f32)\n"
+	"  --op OP              sum, prod, min, max or avg; on integers also land, lor, lxor,\n"
+	"                       band, bor and bxor (default: sum)\n"
+	"                       --dtype complex-f32 --op prod is a custom operator\n"
+	"  --iters N            measured allreduces (default: 1)\n"
+	"  --warmup N           allreduces before that (default: 0)\n"
+	"  --check              compare every element with a result computed here\n"
+	"  --seed N             of the data; the same on every rank (default: 1)\n"
+	"  --window N           most packets in flight (default: the job's)\n"
+	"  --no-stagger         send in order instead of rotated by rank\n"
+	"  --timeout-ms N       longest wait without a result (default: 5000)\n"
+	"  --join-timeout-ms N  longest wait for the other ranks to join (default: 30000)\n"
+	"  --json               print one JSON object\n"
+	"  --progress, --no-progress\n"
+	"                       progress bar on stderr (default: if it is a terminal)\n"
+	"  --verbose            diagnostics on stderr\n"
+	"  --help, --version\n";
+
+void __attribute__((noreturn, format(printf, 1, 2))) usage_error(const char *format, ...)
+{
+	va_list args;
+
+	fputs("fanin-perf: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputs("\nfanin-perf --help lists the options.\n", stderr);
+	exit(2);
+}
+
+static uint64_t
+parse_number(const char *name, const char *text, uint64_t least, uint64_t most)
+{
+	char *end;
+	uint64_t value;
+
+	errno = 0;
+	value = strtoull(text, &end, 0);
+	if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || value < least ||
+	    value > most)
+		usage_error("--%s is '%s', expected %" PRIu64 " to %" PRIu64, name, text, least,
+			    most);
+	return value;
+}
+
+static uint64_t
+parse_bytes(const char *text)
+{
+	static const struct {
+		const char *suffix;
+		uint64_t factor;
+	} units[] = {
+		{ "", 1 },          { "B", 1 },          { "k", 1000 },
+		{ "kB", 1000 },     { "KB", 1000 },      { "M", 1000000 },
+		{ "MB", 1000000 },  { "G", 1000000000 }, { "GB", 1000000000 },
+		{ "K", 1024 },      { "KiB", 1024 },     { "MiB", 1 << 20 },
+		{ "GiB", 1 << 30 },
+	};
+	char *end;
+	uint64_t value;
+
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	for (size_t i = 0;
+	     errno == 0 && end != text && text[0] != '-' && i < sizeof(units) / sizeof(units[0]);
+	     i++) {
+		if (strcmp(end, units[i].suffix) == 0 && value <= INT64_MAX / units[i].factor)
+			return value * units[i].factor;
+	}
+	usage_error("--bytes is '%s', expected a size such as 4096, 64KiB or 1GiB", text);
+}
+
+enum option_code {
+	OPT_SWITCH = 1,
+	OPT_JOB,
+	OPT_RANK,
+	OPT_SIZE,
+	OPT_KEY,
+	OPT_INTERFACE,
+	OPT_TRANSPORT,
+	OPT_BYTES,
+	OPT_DTYPE,
+	OPT_OP,
+	OPT_ITERS,
+	OPT_WARMUP,
+	OPT_CHECK,
+	OPT_SEED,
+	OPT_WINDOW,
+	OPT_NO_STAGGER,
+	OPT_TIMEOUT,
+	OPT_JOIN_TIMEOUT,
+	OPT_JSON,
+	OPT_PROGRESS,
+	OPT_NO_PROGRESS,
+	OPT_VERBOSE,
+	OPT_HELP,
+	OPT_VERSION,
+	OPT_COUNT
+};
+
+static const struct option long_options[] = {
+	{ "switch", required_argument, NULL, OPT_SWITCH },
+	{ "job", required_argument, NULL, OPT_JOB },
+	{ "rank", required_argument, NULL, OPT_RANK },
+	{ "size", required_argument, NULL, OPT_SIZE },
+	{ "key", required_argument, NULL, OPT_KEY },
+	{ "interface", required_argument, NULL, OPT_INTERFACE },
+	{ "transport", required_argument, NULL, OPT_TRANSPORT },
+	{ "bytes", required_argument, NULL, OPT_BYTES },
+	{ "dtype", required_argument, NULL, OPT_DTYPE },
+	{ "op", required_argument, NULL, OPT_OP },
+	{ "iters", required_argument, NULL, OPT_ITERS },
+	{ "warmup", required_argument, NULL, OPT_WARMUP },
+	{ "check", no_argument, NULL, OPT_CHECK },
+	{ "seed", required_argument, NULL, OPT_SEED },
+	{ "window", required_argument, NULL, OPT_WINDOW },
+	{ "no-stagger", no_argument, NULL, OPT_NO_STAGGER },
+	{ "timeout-ms", required_argument, NULL, OPT_TIMEOUT },
+	{ "join-timeout-ms", required_argument, NULL, OPT_JOIN_TIMEOUT },
+	{ "json", no_argument, NULL, OPT_JSON },
+	{ "progress", no_argument, NULL, OPT_PROGRESS },
+	{ "no-progress", no_argument, NULL, OPT_NO_PROGRESS },
+	{ "verbose", no_argument, NULL, OPT_VERBOSE },
+	{ "help", no_argument, NULL, OPT_HELP },
+	{ "version", no_argument, NULL, OPT_VERSION },
+	{ NULL, 0, NULL, 0 },
+};
+
+/* Appends a name to a list in text. */
+static void
+list_append(char *text, size_t len, const char *name)
+{
+	size_t used = strlen(text);
+
+	snprintf(text + used, len - used, "%s%s", used == 0 ? "" : ", ", name);
+}
+
+static enum fanin_dtype
+parse_dtype(const char *text)
+{
+	char names[256] = "";
+
+	for (int code = FANIN_I8; code <= FANIN_F64; code++) {
+		const char *name = fanin_dtype_name_of((enum fanin_dtype)code);
+
+		if (strcmp(text, name) == 0)
+			return (enum fanin_dtype)code;
+		list_append(names, sizeof(names), name);
+	}
+	for (size_t i = 0; perf_custom_at(i) != NULL; i++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "%s with --op %s", perf_custom_at(i)->dtype_name,
+			 perf_custom_at(i)->op_name);
+		list_append(names, sizeof(names), name);
+	}
+	usage_error("--dtype is '%s', expected one of: %s", text, names);
+}
+
+static enum fanin_op
+parse_op(const char *text)
+{
+	char names[256] = "";
+
+	for (int code = FANIN_SUM; code <= FANIN_AVG; code++) {
+		const char *name = fanin_op_name_of((enum fanin_op)code);
+
+		if (strcmp(text, name) == 0)
+			return (enum fanin_op)code;
+		list_append(names, sizeof(names), name);
+	}
+	usage_error("--op is '%s', expected one of: %s", text, names);
+}
+
+static void
+check_operation(enum fanin_dtype dtype, enum fanin_op op)
+{
+	char names[256] = "";
+
+	if (fanin_supports(dtype, op))
+		return;
+	for (int code = FANIN_SUM; code <= FANIN_AVG; code++) {
+		if (fanin_supports(dtype, (enum fanin_op)code))
+			list_append(names, sizeof(names), fanin_op_name_of((enum fanin_op)code));
+	}
+	usage_error("--op is '%s', which is not defined on %s; expected one of: %s",
+		    fanin_op_name_of(op), fanin_dtype_name_of(dtype), names);
+}
+
+/* From the names to the codes. */
+static void
+operation_resolve(struct options *options)
+{
+	const struct perf_custom *custom = perf_custom_find(options->dtype_name, options->op_name);
+
+	if (custom != NULL) {
+		options->dtype = custom->dtype;
+		options->op = custom->op;
+		return;
+	}
+	options->dtype = parse_dtype(options->dtype_name);
+	options->op = parse_op(options->op_name);
+	check_operation(options->dtype, options->op);
+}
+
+static void
+on_print(int level, const char *line, void *arg)
+{
+	(void)arg;
+	if (level <= 2) /* everything but libbpf's details */
+		fprintf(stderr, "fanin-perf: %s\n", line);
+}
+
+static void
+option_take(struct options *options, int code, const char *name, const char *value)
+{
+	struct fanin_join_opts *join = &options->join;
+
+	switch (code) {
+	case OPT_SWITCH:
+		join->switch_address = value;
+		break;
+	case OPT_JOB:
+		join->job = (uint32_t)parse_number(name, value, 1, 65535);
+		break;
+	case OPT_RANK:
+		join->rank = (uint16_t)parse_number(name, value, 0, 63);
+		break;
+	case OPT_SIZE:
+		join->size = (uint16_t)parse_number(name, value, 1, 64);
+		break;
+	case OPT_KEY:
+		join->key = parse_number(name, value, 0, UINT64_MAX);
+		break;
+	case OPT_INTERFACE:
+		join->interface = value;
+		break;
+	case OPT_TRANSPORT:
+		options->init.transport = value;
+		break;
+	case OPT_BYTES:
+		options->bytes = parse_bytes(value);
+		break;
+	case OPT_DTYPE:
+		options->dtype_name = value;
+		break;
+	case OPT_OP:
+		options->op_name = value;
+		break;
+	case OPT_ITERS:
+		options->iters = parse_number(name, value, 1, UINT32_MAX);
+		break;
+	case OPT_WARMUP:
+		options->warmup = parse_number(name, value, 0, UINT32_MAX);
+		break;
+	case OPT_CHECK:
+		options->check = true;
+		break;
+	case OPT_SEED:
+		options->seed = (uint32_t)parse_number(name, value, 0, UINT32_MAX);
+		break;
+	case OPT_WINDOW:
+		join->window = (uint16_t)parse_number(name, value, 1, UINT16_MAX);
+		break;
+	case OPT_NO_STAGGER:
+		join->no_stagger = true;
+		break;
+	case OPT_TIMEOUT:
+		join->timeout_ms = (uint32_t)parse_number(name, value, 1, UINT32_MAX);
+		break;
+	case OPT_JOIN_TIMEOUT:
+		join->join_timeout_ms = (uint32_t)parse_number(name, value, 1, UINT32_MAX);
+		break;
+	case OPT_JSON:
+		options->json = true;
+		break;
+	case OPT_PROGRESS:
+		options->progress = true;
+		break;
+	case OPT_NO_PROGRESS:
+		options->progress = false;
+		break;
+	case OPT_VERBOSE:
+		options->init.print = on_print;
+		break;
+	case OPT_HELP:
+		fputs(usage_text, stdout);
+		exit(0);
+	case OPT_VERSION:
+		printf("fanin-perf %s\n", fanin_version());
+		exit(0);
+	default:
+		exit(2);
+	}
+}
+
+void
+options_parse(struct options *options, int argc, char **argv)
+{
+	bool given[OPT_COUNT] = { false };
+	int index = 0;
+	int code;
+
+	*options = (struct options){
+		.init = { .sz = sizeof(options->init) },
+		.join = { .sz = sizeof(options->join) },
+		.bytes = 64 << 20,
+		.iters = 1,
+		.seed = 1,
+		.dtype_name = "f32",
+		.op_name = "sum",
+		.progress = isatty(STDERR_FILENO) != 0,
+	};
+	while ((code = getopt_long(argc, argv, "", long_options, &index)) != -1) {
+		if (code == '?') {
+			fputs("fanin-perf --help lists the options.\n", stderr);
+			exit(2);
+		}
+		option_take(options, code, long_options[index].name, optarg);
+		given[code] = true;
+	}
+	if (optind < argc)
+		usage_error("'%s' is not an option", argv[optind]);
+	for (code = OPT_SWITCH; code <= OPT_KEY; code++) {
+		if (!given[code])
+			usage_error("--%s is missing", long_options[code - OPT_SWITCH].name);
+	}
+	if (options->join.rank >= options->join.size)
+		usage_error("--rank is %u, expected 0 to %u (--size %u)", options->join.rank,
+			    options->join.size - 1, options->join.size);
+	operation_resolve(options);
+	if (options->bytes % fanin_dtype_size_of(options->dtype) != 0)
+		usage_error("--bytes is %" PRIu64 ", not a multiple of %s's %zu bytes",
+			    options->bytes, options->dtype_name, fanin_dtype_size_of(options->dtype));
+}

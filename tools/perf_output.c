@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What fanin-perf prints. See perf.h. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/perf.h"
+
+static const char *
+status_code(int status)
+{
+	switch (status) {
+	case FANIN_ERR_INVALID:
+		return "invalid";
+	case FANIN_ERR_NO_MEMORY:
+		return "no_memory";
+	case FANIN_ERR_TRANSPORT:
+		return "transport";
+	case FANIN_ERR_NO_ROUTE:
+		return "no_route";
+	case FANIN_ERR_JOIN_REFUSED:
+		return "join_refused";
+	case FANIN_ERR_JOIN_TIMEOUT:
+		return "join_timeout";
+	case FANIN_ERR_UNSUPPORTED:
+		return "unsupported";
+	case FANIN_ERR_TIMEOUT:
+		return "timeout";
+	case FANIN_ERR_REFUSED:
+		return "refused";
+	case FANIN_ERR_PERMISSION:
+		return "permission";
+	case FANIN_ERR_INTERRUPTED:
+		return "interrupted";
+	default:
+		return "system";
+	}
+}
+
+static void
+json_string(const char *name, const char *value)
+{
+	printf("\"%s\": ", name);
+	if (value == NULL) {
+		printf("null, ");
+		return;
+	}
+	putchar('"');
+	for (; *value != '\0'; value++) {
+		if (*value == '"' || *value == '\\')
+			printf("\\%c", *value);
+		else if ((unsigned char)*value < ' ')
+			printf("\\u%04x", (unsigned int)*value);
+		else
+			putchar(*value);
+	}
+	printf("\", ");
+}
+
+static double
+goodput_gbps(const struct run *run)
+{
+	return run->seconds > 0
+		       ? (double)(run->options->bytes * run->measured) * 8 / run->seconds / 1e9
+		       : 0;
+}
+
+void
+json_print(const struct run *run)
+{
+	const struct options *options = run->options;
+	const struct fanin_report *report = &run->report;
+	const char *separator = "";
+
+	printf("{\"ok\": %s, \"rank\": %u, \"size\": %u, \"bytes\": %" PRIu64 ", ",
+	       run->status == FANIN_OK && run->mismatches == 0 ? "true" : "false",
+	       options->join.rank, options->join.size, options->bytes);
+	json_string("dtype", options->dtype_name);
+	json_string("op", options->op_name);
+	printf("\"iters\": %" PRIu64 ", \"checked\": %s, \"mismatches\": %" PRIu64
+	       ", \"seconds\": %.9f, "
+	       "\"goodput_gbps\": %.6f, ",
+	       run->measured, options->check ? "true" : "false", run->mismatches, run->seconds,
+	       goodput_gbps(run));
+	json_string("transport", report->transport);
+	json_string("transport_reason", report->transport_reason);
+	printf("\"in_network\": %s, ", report->in_network ? "true" : "false");
+	json_string("handler", report->handler);
+	printf("\"retransmits\": %" PRIu64 ", \"duplicates\": %" PRIu64 ", \"invalid\": %" PRIu64
+	       ", \"frames_sent\": %" PRIu64 ", \"frames_received\": %" PRIu64
+	       ", \"window\": %u, \"payload_bytes\": %u, ",
+	       report->retransmits, report->duplicates, report->invalid, report->frames_sent,
+	       report->frames_received, report->window, report->payload_bytes);
+	if (run->status == FANIN_OK) {
+		printf("\"error\": null}\n");
+		return;
+	}
+	printf("\"error\": {");
+	json_string("code", status_code(run->status));
+	json_string("message", run->message);
+	printf("\"missing\": [");
+	for (uint64_t ranks = run->missing; ranks != 0; ranks &= ranks - 1) {
+		printf("%s%d", separator, __builtin_ctzll(ranks));
+		separator = ", ";
+	}
+	printf("]}}\n");
+}
+
+void
+line_print(const struct run *run)
+{
+	const struct options *options = run->options;
+	const struct fanin_report *report = &run->report;
+
+	if (run->status != FANIN_OK) {
+		fprintf(stderr, "fanin-perf: %s\n", run->message);
+		return;
+	}
+	printf("rank %u/%u  %" PRIu64 " bytes %s %s x%" PRIu64 "  %.6f s  %.3f Gbit/s  %s  %s (%s)  "
+	       "%" PRIu64 " retransmits  %s\n",
+	       options->join.rank, options->join.size, options->bytes, options->dtype_name,
+	       options->op_name, run->measured, run->seconds, goodput_gbps(run), report->transport,
+	       report->in_network ? "in network" : "not in network", report->handler,
+	       report->retransmits,
+	       run->mismatches != 0 ? "WRONG"
+	       : options->check     ? "checked"
+				    : "not checked");
+	if (run->mismatches != 0)
+		fprintf(stderr, "fanin-perf: %" PRIu64 " elements are wrong\n", run->mismatches);
+}
