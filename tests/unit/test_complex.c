@@ -36,7 +36,8 @@ START_TEST(products_are_those_of_the_compiler)
 				parts[part] = small_integer(&random);
 			memcpy(acc + offset + i * 8, parts, 8);
 			memcpy(in + i * 8 + N_OFFSETS - offset, parts + 2, 8);
-			expected[i] = CMPLXF(parts[0], parts[1]) * CMPLXF(parts[2], parts[3]);
+			expected[i] = __builtin_complex(parts[0], parts[1]) *
+				      __builtin_complex(parts[2], parts[3]);
 		}
 		prod->combine(acc + offset, in + N_OFFSETS - offset, COUNT);
 		for (int i = 0; i < COUNT; i++) {
