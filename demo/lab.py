@@ -380,7 +380,7 @@ class Lab:
         frame = 2048
         while frame < self.mtu + 128:
             frame *= 2
-        count = 512 if self.hosts <= 8 else 256
+        count = 1024 if self.hosts <= 8 else 256
         return (f"net_af_packet,iface={interface},blocksz={max(frame, 4096) * 4},framesz={frame},"
                 f"framecnt={count},qdisc_bypass=1")
 

@@ -114,7 +114,7 @@ add_vdev(struct eal_args *args, const struct config_port *port)
 	/* Frames have to tile the blocks, which are whole pages. */
 	while (frame < port->mtu + 256u)
 		frame = frame < 4096 ? 4096 : frame + 4096;
-	add(args, "%s%s,framesz=%u,blocksz=%u,framecnt=512", name, options, frame,
+	add(args, "%s%s,framesz=%u,blocksz=%u,framecnt=2048", name, options, frame,
 	    RTE_MAX(frame, 4096u));
 }
 
