@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/machine.h"
 #include "handlers/kernels/kernels.h"
 #include "wire/types.h"
 
@@ -196,25 +197,6 @@ for_each_rate(const struct bench *bench, take_fn take, const char *separator)
 	}
 }
 
-static const char *
-cpu_name(void)
-{
-	static char line[256];
-	FILE *file = fopen("/proc/cpuinfo", "r");
-	char *name = NULL;
-
-	while (file != NULL && name == NULL && fgets(line, sizeof(line), file) != NULL) {
-		if (strncmp(line, "model name", 10) == 0)
-			name = strchr(line, ':');
-	}
-	if (file != NULL)
-		fclose(file);
-	if (name == NULL)
-		return "unknown CPU";
-	name[strcspn(name, "\n")] = '\0';
-	return name + strspn(name, ": ");
-}
-
 static void
 print_rate(const struct bench *bench, unsigned int dtype, const char *what, const struct rate *rate)
 {
@@ -229,7 +211,7 @@ static void
 print_table(const struct bench *bench)
 {
 	printf("kernel-bench --isa %s, one core of %s, vectors of %u bytes, best of %u rounds\n",
-	       fanin_isa_name(bench->isa), cpu_name(), VECTOR_BYTES, ROUNDS);
+	       fanin_isa_name(bench->isa), machine_cpu(), VECTOR_BYTES, ROUNDS);
 	printf("Bytes are those of contributions: accumulators are read and written besides.\n");
 	printf("\"memcpy\" is relative to memcpy, which copies %.1f and %.1f GB/s. \"division\" is the end of an average.\n\n",
 	       bench->copy.small / 1e9, bench->copy.large / 1e9);
@@ -267,7 +249,7 @@ print_json(const struct bench *bench)
 {
 	printf("{\"isa\": \"%s\", \"cpu\": \"%s\", \"vector_bytes\": %u, \"small_set_bytes\": %u, "
 	       "\"large_set_bytes\": %u, \"rounds\": %u, ",
-	       fanin_isa_name(bench->isa), cpu_name(), VECTOR_BYTES, SMALL_BYTES, LARGE_BYTES,
+	       fanin_isa_name(bench->isa), machine_cpu(), VECTOR_BYTES, SMALL_BYTES, LARGE_BYTES,
 	       ROUNDS);
 	printf("\"memcpy\": {\"small_bytes_per_s\": %.0f, \"large_bytes_per_s\": %.0f}, \"kernels\": [",
 	       bench->copy.small, bench->copy.large);

@@ -144,7 +144,7 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 	job->params.children = spec->n_members == 64 ? UINT64_MAX
 						     : (UINT64_C(1) << spec->n_members) - 1;
 	job->params.key = spec->key;
-	job->params.isa = fanin_isa_detect();
+	job->params.isa = pipeline->isa;
 	job->params.shared = pipeline->shared_slots;
 	job->params.in_order = handler->in_order;
 	job->params.buffers = (uint8_t)spec->buffers;

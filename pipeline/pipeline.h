@@ -14,6 +14,7 @@
 #include <rte_mempool.h>
 #include <rte_rcu_qsbr.h>
 
+#include "handlers/kernels/kernels.h"
 #include "pipeline/counters.h"
 
 #define PIPELINE_NAME_LEN 32
@@ -77,6 +78,7 @@ struct pipeline_options {
 	uint64_t multi4_up_to;
 	uint16_t cluster_size; /* S: divides n_workers; 1 with PIPELINE_POLICY_RSS */
 	uint16_t n_workers;
+	enum fanin_isa isa; /* kernels to use; one that the CPU has */
 };
 
 struct pipeline {
@@ -99,6 +101,7 @@ struct pipeline {
 	uint64_t tree_up_to;
 	uint64_t multi2_up_to;
 	uint64_t multi4_up_to;
+	enum fanin_isa isa;
 	bool shared_slots; /* several workers may come upon the same slot */
 	/* By cluster: packets for its workers; NULL with one worker. */
 	struct rte_ring *queues[PIPELINE_MAX_WORKERS];

@@ -144,6 +144,7 @@ pipeline_setup(struct daemon *daemon, char *error)
 		.policy = config->policy == CONFIG_POLICY_RSS ? PIPELINE_POLICY_RSS
 							      : PIPELINE_POLICY_DISPATCH,
 		.n_workers = config->n_workers,
+		.isa = fanin_isa_detect(),
 	};
 
 	switch (config->idle_policy) {

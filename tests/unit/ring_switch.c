@@ -82,6 +82,7 @@ ring_switch_open_clusters(struct ring_switch *sw, uint16_t n_ports, uint16_t n_w
 		.lcores = lcores,
 		.n_workers = n_workers,
 		.cluster_size = cluster_size,
+		.isa = fanin_isa_detect(),
 	};
 
 	ck_assert_uint_le(n_ports, RING_SWITCH_MAX_PORTS);

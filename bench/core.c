@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * core-bench: the whole pipeline on packets in memory, beside the roofline: a bare loop that adds every one of the same
+ * packets to its block's accumulator, in the same order. Batches of the two alternate, and the medians are compared.
+ * Exit status: 0 all right, 1 something went wrong or a goal was missed, 2 wrong usage.
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_malloc.h>
+
+#include "bench/core_rig.h"
+#include "bench/machine.h"
+
+#define MAX_BATCHES 4096
+
+struct settings {
+	struct rig_options rig;
+	unsigned int batches;
+	bool all; /* every combination of the table */
+	bool json;
+	bool huge;
+};
+
+struct row {
+	struct rig_options rig;
+	double packets_per_s;
+	double roofline_packets_per_s;
+	double cycles_per_packet;
+};
+
+/* Enough hugepages of 2 MiB for the largest combination? */
+static bool
+hugepages_free(void)
+{
+	FILE *file = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "r");
+	unsigned long pages = 0;
+
+	if (file == NULL)
+		return false;
+	if (fscanf(file, "%lu", &pages) != 1)
+		pages = 0;
+	fclose(file);
+	return pages >= 128;
+}
+
+static int
+compare_cycles(const void *a, const void *b)
+{
+	const uint64_t left = *(const uint64_t *)a;
+	const uint64_t right = *(const uint64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+static uint64_t
+median(uint64_t *cycles, unsigned int n)
+{
+	qsort(cycles, n, sizeof(*cycles), compare_cycles);
+	return cycles[n / 2];
+}
+
+/* The bare loop over a prepared batch. */
+static uint64_t
+roofline(const struct rig *rig, uint8_t *accumulators)
+{
+	const struct rig_options *options = &rig->options;
+	const fanin_kernel_fn combine = fanin_kernel(options->isa, options->dtype, options->op);
+	const size_t count = options->payload / fanin_dtype_size(options->dtype);
+	const uint32_t first = rig->next_block - rig->n_blocks;
+	struct rte_mbuf **const mbufs = rig->all;
+	uint64_t start = rte_rdtsc();
+
+	for (uint32_t i = 0; i < options->mbufs; i++) {
+		const struct fanin_headers *headers =
+			rte_pktmbuf_mtod(mbufs[i], const struct fanin_headers *);
+		uint32_t block = headers->fanin.block - first;
+
+		combine(accumulators + (size_t)block * options->payload, headers + 1, count);
+	}
+	return rte_rdtsc() - start;
+}
+
+static void
+measure(const struct settings *settings, struct row *row)
+{
+	static uint64_t pipeline[MAX_BATCHES], bare[MAX_BATCHES];
+	const struct rig_options *options = &settings->rig;
+	struct rig rig;
+	uint8_t *accumulators;
+
+	rig_open(&rig, options);
+	accumulators = rte_zmalloc("accumulators", (size_t)rig.n_blocks * options->payload, 64);
+	if (accumulators == NULL) {
+		fputs("core-bench: no memory for the accumulators\n", stderr);
+		exit(1);
+	}
+	/* Two batches more, not counted, to warm up. */
+	for (unsigned int i = 0; i < settings->batches + 2; i++) {
+		unsigned int k = i < 2 ? 0 : i - 2;
+
+		memset(accumulators, 0, (size_t)rig.n_blocks * options->payload);
+		rig_prepare(&rig);
+		bare[k] = roofline(&rig, accumulators);
+		rig_discard(&rig);
+		rig_prepare(&rig);
+		rig_offer(&rig);
+		pipeline[k] = rig_run(&rig);
+		rig_collect(&rig);
+	}
+	row->rig = *options;
+	row->cycles_per_packet = (double)median(pipeline, settings->batches) / options->mbufs;
+	row->packets_per_s = (double)rte_get_tsc_hz() / row->cycles_per_packet;
+	/* One core's loop: several workers have as many times that. */
+	row->roofline_packets_per_s = (double)rte_get_tsc_hz() * options->mbufs *
+				      options->n_workers / (double)median(bare, settings->batches);
+	rte_free(accumulators);
+	rig_close(&rig);
+}
+
+static void
+print_head(const struct settings *settings)
+{
+	printf("core-bench: %u packets in flight, median of %u batches, kernels %s, %s, %s\n\n",
+	       settings->rig.mbufs, settings->batches, fanin_isa_name(settings->rig.isa),
+	       settings->huge ? "hugepages" : "no hugepages", machine_cpu());
+	printf("%-7s %-5s %-4s %7s %5s %7s %8s %8s %9s %8s %6s\n", "handler", "dtype", "op",
+	       "payload", "hosts", "workers", "Mpps", "Gbit/s", "roofline", "cycles", "ratio");
+}
+
+static void
+print_row(const struct row *row)
+{
+	const double bits = 8.0 * row->rig.payload;
+
+	printf("%-7s %-5s %-4s %7u %5u %7u %8.2f %8.1f %9.1f %8.1f %6.3f\n", row->rig.handler,
+	       fanin_dtype_name(row->rig.dtype), fanin_op_name(row->rig.op), row->rig.payload,
+	       row->rig.hosts, row->rig.n_workers, row->packets_per_s / 1e6,
+	       row->packets_per_s * bits / 1e9, row->roofline_packets_per_s * bits / 1e9,
+	       row->cycles_per_packet, row->packets_per_s / row->roofline_packets_per_s);
+	fflush(stdout);
+}
+
+static void
+print_row_json(const struct row *row)
+{
+	const double bits = 8.0 * row->rig.payload;
+
+	printf("{\"handler\": \"%s\", \"dtype\": \"%s\", \"op\": \"%s\", \"payload\": %u, "
+	       "\"hosts\": %u, \"workers\": %u, \"mbufs\": %u, \"mpps\": %.3f, \"gbps\": %.3f, "
+	       "\"roofline_gbps\": %.3f, \"ratio\": %.4f, \"cycles_per_packet\": %.1f}",
+	       row->rig.handler, fanin_dtype_name(row->rig.dtype), fanin_op_name(row->rig.op),
+	       row->rig.payload, row->rig.hosts, row->rig.n_workers, row->rig.mbufs,
+	       row->packets_per_s / 1e6, row->packets_per_s * bits / 1e9,
+	       row->roofline_packets_per_s * bits / 1e9,
+	       row->packets_per_s / row->roofline_packets_per_s, row->cycles_per_packet);
+}
+
+static void
+take_row(const struct settings *settings, bool first)
+{
+	struct row row;
+
+	measure(settings, &row);
+	if (!settings->json) {
+		print_row(&row);
+		return;
+	}
+	if (!first)
+		fputs(", ", stdout);
+	print_row_json(&row);
+}
+
+static void
+take_all(struct settings *settings)
+{
+	static const char *const handlers[] = { "single", "multi", "tree" };
+	static const unsigned int dtypes[] = { FANIN_WIRE_F32, FANIN_WIRE_I32, FANIN_WIRE_F16,
+					       FANIN_WIRE_I8 };
+	static const uint32_t payloads[] = { 256, 1024, 4096, 8192 };
+	static const uint16_t hosts[] = { 4, 16 };
+	bool first = true;
+
+	for (size_t h = 0; h < RTE_DIM(handlers); h++) {
+		for (size_t d = 0; d < RTE_DIM(dtypes); d++) {
+			for (size_t n = 0; n < RTE_DIM(hosts); n++) {
+				for (size_t p = 0; p < RTE_DIM(payloads); p++) {
+					settings->rig.handler = handlers[h];
+					settings->rig.dtype = dtypes[d];
+					settings->rig.hosts = hosts[n];
+					settings->rig.payload = payloads[p];
+					take_row(settings, first);
+					first = false;
+				}
+			}
+		}
+	}
+}
+
+static void __attribute__((noreturn)) usage(int status)
+{
+	fputs("Usage: core-bench [OPTIONS]\n"
+	      "Measures the whole pipeline on packets in memory, beside the bare loop over the same packets.\n"
+	      "Without options that name one combination, it goes through all.\n"
+	      "\n"
+	      "  --handler NAME  single, multi or tree (default single)\n"
+	      "  --dtype NAME    default f32\n"
+	      "  --op NAME       default sum\n"
+	      "  --payload N     bytes per packet, a multiple of 64 up to 8192 (default 1024)\n"
+	      "  --hosts N       1 to 16 (default 4)\n"
+	      "  --workers N     1 or 2 (default 1)\n"
+	      "  --mbufs N       packets in flight; over hosts a power of two (default 2048)\n"
+	      "  --batches N     2 to 4096, of which the median is taken (default 200)\n"
+	      "  --isa NAME      portable, avx2, avx512 or avx512fp16 (default: the best of this CPU)\n"
+	      "  --no-huge       no hugepages (default: if 128 of 2 MiB are free)\n"
+	      "  --json          print one JSON object\n"
+	      "  --help\n",
+	      status == 0 ? stdout : stderr);
+	exit(status);
+}
+
+static void __attribute__((noreturn))
+wrong(const char *option, const char *found, const char *expected)
+{
+	fprintf(stderr, "core-bench: --%s is '%s', expected %s\n", option, found, expected);
+	exit(2);
+}
+
+static uint32_t
+parse_number(const char *option, const char *text, uint32_t least, uint32_t most)
+{
+	char expected[64], *end;
+	unsigned long value = strtoul(text, &end, 10);
+
+	if (*text == '\0' || *end != '\0' || value < least || value > most) {
+		snprintf(expected, sizeof(expected), "a number from %u to %u", least, most);
+		wrong(option, text, expected);
+	}
+	return (uint32_t)value;
+}
+
+static unsigned int
+parse_dtype(const char *name)
+{
+	for (unsigned int dtype = 1; dtype < FANIN_WIRE_DTYPE_COUNT; dtype++) {
+		if (strcmp(name, fanin_dtype_name(dtype)) == 0)
+			return dtype;
+	}
+	wrong("dtype", name, "one that `faninctl version` lists");
+}
+
+static unsigned int
+parse_op(const char *name)
+{
+	for (unsigned int op = 1; op < FANIN_WIRE_OP_COUNT; op++) {
+		if (strcmp(name, fanin_op_name(op)) == 0)
+			return op;
+	}
+	wrong("op", name, "one that `faninctl version` lists");
+}
+
+static enum fanin_isa
+parse_isa(const char *name)
+{
+	for (int isa = 0; isa <= (int)fanin_isa_detect(); isa++) {
+		if (strcmp(name, fanin_isa_name((enum fanin_isa)isa)) == 0)
+			return (enum fanin_isa)isa;
+	}
+	wrong("isa", name, "one that this CPU has");
+}
+
+static void
+check_settings(const struct settings *settings)
+{
+	const struct rig_options *rig = &settings->rig;
+	uint32_t blocks = rig->mbufs / rig->hosts;
+
+	if (fanin_handler_find(rig->handler) == NULL)
+		wrong("handler", rig->handler, "single, multi or tree");
+	if (rig->payload % FANIN_PAYLOAD_ALIGN != 0)
+		wrong("payload", "not aligned", "a multiple of 64");
+	if (rig->mbufs % rig->hosts != 0 || (blocks & (blocks - 1)) != 0 || blocks < 2)
+		wrong("mbufs", "uneven", "a power of two times --hosts");
+	if (fanin_kernel(rig->isa, rig->dtype, rig->op) == NULL)
+		wrong("op", fanin_op_name(rig->op), "one that the data type has");
+}
+
+static void
+parse(int argc, char **argv, struct settings *settings)
+{
+	static const struct option options[] = {
+		{ "handler", required_argument, NULL, 'H' },
+		{ "dtype", required_argument, NULL, 'd' },
+		{ "op", required_argument, NULL, 'o' },
+		{ "payload", required_argument, NULL, 'p' },
+		{ "hosts", required_argument, NULL, 'n' },
+		{ "workers", required_argument, NULL, 'w' },
+		{ "mbufs", required_argument, NULL, 'm' },
+		{ "batches", required_argument, NULL, 'b' },
+		{ "isa", required_argument, NULL, 'i' },
+		{ "no-huge", no_argument, NULL, 'u' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	struct rig_options *rig = &settings->rig;
+	int code;
+
+	while ((code = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		/* What names a combination ends the tour through all of them. */
+		if (strchr("Hdopnw", code) != NULL)
+			settings->all = false;
+		switch (code) {
+		case 'H':
+			rig->handler = optarg;
+			break;
+		case 'd':
+			rig->dtype = parse_dtype(optarg);
+			break;
+		case 'o':
+			rig->op = parse_op(optarg);
+			break;
+		case 'p':
+			rig->payload = parse_number("payload", optarg, 64, 8192);
+			break;
+		case 'n':
+			rig->hosts = (uint16_t)parse_number("hosts", optarg, 1, RIG_MAX_HOSTS);
+			break;
+		case 'w':
+			rig->n_workers = (uint16_t)parse_number("workers", optarg, 1,
+								RIG_MAX_WORKERS);
+			break;
+		case 'm':
+			rig->mbufs = parse_number("mbufs", optarg, 4, 65536);
+			break;
+		case 'b':
+			settings->batches = parse_number("batches", optarg, 2, MAX_BATCHES);
+			break;
+		case 'i':
+			rig->isa = parse_isa(optarg);
+			break;
+		case 'u':
+			settings->huge = false;
+			break;
+		case 'j':
+			settings->json = true;
+			break;
+		default:
+			usage(code == 'h' ? 0 : 2);
+		}
+	}
+	if (optind < argc)
+		usage(2);
+	check_settings(settings);
+}
+
+int
+main(int argc, char **argv)
+{
+	struct settings settings = {
+		.rig = { .handler = "single",
+			 .dtype = FANIN_WIRE_F32,
+			 .op = FANIN_WIRE_SUM,
+			 .payload = 1024,
+			 .hosts = 4,
+			 .n_workers = 1,
+			 .mbufs = 2048,
+			 .isa = fanin_isa_detect() },
+		.batches = 200,
+		.all = true,
+		.huge = hugepages_free(),
+	};
+
+	parse(argc, argv, &settings);
+	rig_eal(settings.huge, settings.rig.n_workers);
+	if (settings.json)
+		printf("{\"machine\": {\"cpu\": \"%s\", \"isa\": \"%s\", \"hugepages\": %s}, "
+		       "\"results\": [",
+		       machine_cpu(), fanin_isa_name(settings.rig.isa),
+		       settings.huge ? "true" : "false");
+	else
+		print_head(&settings);
+	if (settings.all)
+		take_all(&settings);
+	else
+		take_row(&settings, true);
+	if (settings.json)
+		puts("]}");
+	return 0;
+}

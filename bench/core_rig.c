@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See core_rig.h. */
+#include <arpa/inet.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_eth_ring.h>
+#include <rte_ethdev.h>
+#include <rte_launch.h>
+#include <rte_malloc.h>
+#include <rte_random.h>
+
+#include "bench/core_rig.h"
+#include "pipeline/worker.h"
+
+#define RIG_KEY UINT64_C(0x5ca1ab1e0ddba11)
+#define RIG_SWITCH_IP 0x0a4d00feu
+#define RIG_HOST_IP 0x0a4d0001u
+/* Above what the workers' caches of the mbuf pool may keep. */
+#define SPARE_MBUFS 1536
+#define POOL_CACHE 256
+
+static void __attribute__((noreturn, format(printf, 1, 2))) die(const char *format, ...)
+{
+	va_list arguments;
+
+	fputs("core-bench: ", stderr);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+	exit(1);
+}
+
+void
+rig_eal(bool huge, unsigned int n_workers)
+{
+	const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	char line[256], lcores[32];
+	char *argv[32] = { NULL };
+	int argc = 0;
+
+	if (n_workers > 1 && cpus < 2)
+		die("found one CPU, expected one for each of %u workers", n_workers);
+	snprintf(lcores, sizeof(lcores), n_workers > 1 ? "0@0,1@1" : "0@(0-%ld)", cpus - 1);
+	snprintf(line, sizeof(line),
+		 "core-bench --no-pci --no-telemetry --log-level=error --lcores %s %s", lcores,
+		 huge ? "--in-memory" : "--no-huge --no-shconf -m 512");
+	for (char *word = strtok(line, " "); word != NULL; word = strtok(NULL, " "))
+		argv[argc++] = word;
+	if (rte_eal_init(argc, argv) < 0)
+		die("DPDK's EAL does not start: %s", rte_strerror(rte_errno));
+}
+
+static struct rte_ring *
+ring_new(const char *kind, unsigned int host, unsigned int queue, uint32_t entries)
+{
+	char name[RTE_RING_NAMESIZE];
+	struct rte_ring *ring;
+
+	snprintf(name, sizeof(name), "%s_%u_%u", kind, host, queue);
+	ring = rte_ring_create(name, entries, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
+	if (ring == NULL)
+		die("no memory for a ring of %u entries", entries);
+	return ring;
+}
+
+static void
+port_open(struct rig *rig, unsigned int host, struct pipeline_port *port)
+{
+	const uint16_t queues = rig->options.n_workers;
+	struct rte_eth_conf conf = { 0 };
+	char name[32];
+	int ethdev, ret;
+
+	for (uint16_t q = 0; q < queues; q++) {
+		rig->rx[host][q] = ring_new("rx", host, q, 2 * rig->n_blocks);
+		rig->tx[host][q] = ring_new("tx", host, q, 2 * rig->n_blocks);
+	}
+	snprintf(name, sizeof(name), "host%u", host);
+	ethdev = rte_eth_from_rings(name, rig->rx[host], queues, rig->tx[host], queues, 0);
+	if (ethdev < 0)
+		die("no ring port: %s", rte_strerror(rte_errno));
+	ret = rte_eth_dev_configure((uint16_t)ethdev, queues, queues, &conf);
+	for (uint16_t q = 0; q < queues && ret == 0; q++) {
+		ret = rte_eth_rx_queue_setup((uint16_t)ethdev, q, 64, SOCKET_ID_ANY, NULL, rig->pool);
+		if (ret == 0)
+			ret = rte_eth_tx_queue_setup((uint16_t)ethdev, q, 64, SOCKET_ID_ANY, NULL);
+	}
+	if (ret == 0)
+		ret = rte_eth_dev_start((uint16_t)ethdev);
+	if (ret != 0)
+		die("a ring port does not start: %s", rte_strerror(-ret));
+	rig->ethdevs[host] = (uint16_t)ethdev;
+	snprintf(port->name, sizeof(port->name), "h%u", host);
+	port->ethdev = (uint16_t)ethdev;
+	port->mtu = 9000;
+	port->n_queues = queues;
+}
+
+static void
+pipeline_open(struct rig *rig, const struct pipeline_port *ports)
+{
+	static const unsigned int lcores[] = { 0, 1 };
+	char error[PIPELINE_ERROR_LEN] = "";
+	struct pipeline_options options = {
+		.ip_be = htonl(RIG_SWITCH_IP),
+		.mac = { 0x02, 0xfa, 0, 0, 0, 0xfe },
+		.udp_port = FANIN_WIRE_DEFAULT_UDP_PORT,
+		.idle = PIPELINE_IDLE_SPIN,
+		.max_jobs = 1,
+		.slots = 2 * rig->n_blocks,
+		.mac_entries = 64,
+		.mac_age_seconds = 300,
+		.pool = rig->pool,
+		.ports = ports,
+		.n_ports = rig->options.hosts,
+		.lcores = lcores,
+		.policy = PIPELINE_POLICY_RSS,
+		.cluster_size = 1,
+		.n_workers = rig->options.n_workers,
+		.isa = rig->options.isa,
+	};
+
+	if (pipeline_create(&options, &rig->pipeline, error) != 0)
+		die("%s", error);
+	for (uint16_t w = 0; w < rig->options.n_workers; w++)
+		rte_rcu_qsbr_thread_online(rig->pipeline->qsbr, w);
+}
+
+static void
+job_open(struct rig *rig)
+{
+	struct job_spec spec = {
+		.key = RIG_KEY,
+		.handler = rig->options.handler,
+		.payload_bytes = rig->options.payload,
+		.n_members = rig->options.hosts,
+	};
+	char error[PIPELINE_ERROR_LEN] = "";
+	const char *code;
+
+	for (uint16_t h = 0; h < spec.n_members; h++) {
+		spec.members[h].port = h;
+		spec.members[h].ip_be = htonl(RIG_HOST_IP + h);
+	}
+	if (job_create(rig->pipeline, &spec, &rig->job, &code, error) != 0)
+		die("%s", error);
+	for (uint16_t h = 0; h < spec.n_members; h++) {
+		struct fanin_join_body join = { .nonce = h + 1u,
+						.size = spec.n_members,
+						.mtu = 9000,
+						.udp_port = FANIN_WIRE_DEFAULT_UDP_PORT };
+		const uint8_t mac[6] = { 0x02, 0, 0, 0, 1, (uint8_t)h };
+		struct job_join_answer answer = { 0 };
+
+		for (int attempt = 0; attempt < 2; attempt++) {
+			if (job_join(rig->pipeline->jobs, rig->job, h, mac, &join, &answer) !=
+			    FANIN_REASON_NONE)
+				die("host %u may not join", h);
+			join.cookie = answer.cookie;
+		}
+	}
+	if (rig->job->epoch == 0)
+		die("the job does not start");
+}
+
+/* Small whole numbers, whose sums are exact in every type. */
+static void
+data_fill(struct rig *rig)
+{
+	const unsigned int size = fanin_dtype_size(rig->options.dtype);
+	const size_t count = rig->options.payload / size;
+	const fanin_kernel_fn combine = fanin_kernel(FANIN_ISA_PORTABLE, rig->options.dtype,
+						     rig->options.op);
+
+	for (size_t i = 0; i < rig->options.hosts * count; i++) {
+		static const double of_f64[] = { 0, 1, 2, 3 };
+		static const float of_f32[] = { 0, 1, 2, 3 };
+		static const uint16_t of_f16[] = { 0, 0x3c00, 0x4000, 0x4200 };
+		static const uint16_t of_bf16[] = { 0, 0x3f80, 0x4000, 0x4040 };
+		const uint64_t number = rte_rand() % 4;
+		const void *element = &number;
+
+		switch (rig->options.dtype) {
+		case FANIN_WIRE_F64:
+			element = &of_f64[number];
+			break;
+		case FANIN_WIRE_F32:
+			element = &of_f32[number];
+			break;
+		case FANIN_WIRE_F16:
+			element = &of_f16[number];
+			break;
+		case FANIN_WIRE_BF16:
+			element = &of_bf16[number];
+			break;
+		default:
+			break;
+		}
+		memcpy(rig->data + i * size, element, size);
+	}
+	memcpy(rig->expected, rig->data, rig->options.payload);
+	for (uint16_t h = 1; h < rig->options.hosts; h++)
+		combine(rig->expected, rig->data + (size_t)h * rig->options.payload, count);
+}
+
+static void
+headers_fill(struct rig *rig)
+{
+	for (uint16_t h = 0; h < rig->options.hosts; h++) {
+		struct fanin_headers *headers = &rig->headers[h];
+		struct fanin_flow flow = {
+			.src_mac = { 0x02, 0, 0, 0, 1, (uint8_t)h },
+			.dst_ip_be = rig->pipeline->ip_be,
+			.src_ip_be = htonl(RIG_HOST_IP + h),
+			.dst_port = FANIN_WIRE_DEFAULT_UDP_PORT,
+			.src_port = 50000,
+		};
+
+		memcpy(flow.dst_mac, rig->pipeline->mac, sizeof(flow.dst_mac));
+		fanin_wire_encode_l4(headers, &flow, rig->options.payload);
+		fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_CONTRIBUTION,
+					 rig->job->params.id, rig->job->epoch, RIG_KEY);
+		headers->fanin.rank = h;
+		headers->fanin.contributions = 1;
+		headers->fanin.dtype = (uint8_t)rig->options.dtype;
+		headers->fanin.op = (uint8_t)rig->options.op;
+		headers->fanin.count =
+			(uint16_t)(rig->options.payload / fanin_dtype_size(rig->options.dtype));
+	}
+}
+
+void
+rig_open(struct rig *rig, const struct rig_options *options)
+{
+	struct pipeline_port ports[RIG_MAX_HOSTS];
+	const uint32_t n = options->mbufs;
+	uint32_t room = RTE_PKTMBUF_HEADROOM + FANIN_PAYLOAD_OFFSET + options->payload;
+
+	memset(rig, 0, sizeof(*rig));
+	rig->options = *options;
+	rig->n_blocks = n / options->hosts;
+	/* In flight, results kept by the slots, and those in caches: no more, as what is free takes its turn. */
+	rig->pool = rte_pktmbuf_pool_create("rig", n + 2 * rig->n_blocks + SPARE_MBUFS, POOL_CACHE,
+					    PIPELINE_MBUF_PRIV_SIZE, (uint16_t)room, SOCKET_ID_ANY);
+	rig->data = malloc((size_t)options->hosts * options->payload);
+	rig->expected = malloc(options->payload);
+	rig->all = calloc(n, sizeof(*rig->all));
+	if (rig->pool == NULL || rig->data == NULL || rig->expected == NULL || rig->all == NULL)
+		die("no memory for %u packets of %u bytes", n, options->payload);
+	for (uint16_t h = 0; h < options->hosts; h++)
+		port_open(rig, h, &ports[h]);
+	pipeline_open(rig, ports);
+	job_open(rig);
+	data_fill(rig);
+	headers_fill(rig);
+}
+
+void
+rig_close(struct rig *rig)
+{
+	for (uint16_t w = 0; w < rig->options.n_workers; w++)
+		rte_rcu_qsbr_thread_offline(rig->pipeline->qsbr, w);
+	pipeline_free(rig->pipeline);
+	for (uint16_t h = 0; h < rig->options.hosts; h++) {
+		rte_eth_dev_stop(rig->ethdevs[h]);
+		rte_eth_dev_close(rig->ethdevs[h]);
+		for (uint16_t q = 0; q < rig->options.n_workers; q++) {
+			rte_ring_free(rig->rx[h][q]);
+			rte_ring_free(rig->tx[h][q]);
+		}
+	}
+	if (!rte_mempool_full(rig->pool))
+		die("%u packets are missing from the pool at the end",
+		    rte_mempool_in_use_count(rig->pool));
+	rte_mempool_free(rig->pool);
+	free(rig->data);
+	free(rig->expected);
+	free(rig->all);
+}
+
+/*
+ * Hosts send in step: the workers find a burst of each one's in turn. Packets lie in the array as the
+ * workers will take them.
+ */
+void
+rig_prepare(struct rig *rig)
+{
+	const uint32_t run = RTE_MIN((uint32_t)FANIN_BURST, rig->n_blocks);
+	uint32_t n = 0;
+
+	if (rte_pktmbuf_alloc_bulk(rig->pool, rig->all, rig->options.mbufs) != 0)
+		die("the pool has no %u packets left", rig->options.mbufs);
+	for (uint32_t first = 0; first < rig->n_blocks; first += run) {
+		for (uint16_t h = 0; h < rig->options.hosts; h++) {
+			for (uint32_t i = 0; i < run; i++) {
+				struct rte_mbuf *mbuf = rig->all[n++];
+				struct fanin_headers *headers =
+					rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+
+				*headers = rig->headers[h];
+				headers->fanin.block = rig->next_block + first + i;
+				memcpy(headers + 1, rig->data + (size_t)h * rig->options.payload,
+				       rig->options.payload);
+				mbuf->data_len = (uint16_t)(sizeof(*headers) + rig->options.payload);
+				mbuf->pkt_len = mbuf->data_len;
+				mbuf->port = rig->ethdevs[h];
+			}
+		}
+	}
+	rig->next_block += rig->n_blocks;
+}
+
+void
+rig_offer(struct rig *rig)
+{
+	for (uint32_t i = 0; i < rig->options.mbufs; i++) {
+		const struct fanin_hdr *hdr =
+			&rte_pktmbuf_mtod(rig->all[i], struct fanin_headers *)->fanin;
+		unsigned int queue = hdr->block % rig->options.n_workers;
+
+		if (rte_ring_enqueue(rig->rx[hdr->rank][queue], rig->all[i]) != 0)
+			die("a port takes no more packets");
+	}
+}
+
+struct run {
+	struct worker *worker;
+	uint32_t packets;
+	uint32_t *waiting; /* workers that are not ready yet */
+	uint64_t cycles;
+};
+
+static int
+run_worker(void *argument)
+{
+	struct run *run = argument;
+	uint64_t start;
+	uint32_t done = 0;
+
+	__atomic_sub_fetch(run->waiting, 1, __ATOMIC_ACQ_REL);
+	while (__atomic_load_n(run->waiting, __ATOMIC_ACQUIRE) != 0)
+		rte_pause();
+	start = rte_rdtsc();
+	while (done < run->packets)
+		done += worker_round(run->worker);
+	run->cycles = rte_rdtsc() - start;
+	return 0;
+}
+
+uint64_t
+rig_run(struct rig *rig)
+{
+	const uint16_t n = rig->options.n_workers;
+	struct run runs[RIG_MAX_WORKERS];
+	uint32_t waiting = n;
+	uint64_t cycles = 0;
+
+	for (uint16_t w = 0; w < n; w++) {
+		runs[w] = (struct run){ .worker = rig->pipeline->workers[w],
+					.packets = rig->options.mbufs / n,
+					.waiting = &waiting };
+		if (w != 0 && rte_eal_remote_launch(run_worker, &runs[w], w) != 0)
+			die("worker %u does not start", w);
+	}
+	run_worker(&runs[0]);
+	for (uint16_t w = 0; w < n; w++) {
+		if (w != 0)
+			rte_eal_wait_lcore(w);
+		cycles = RTE_MAX(cycles, runs[w].cycles);
+	}
+	return cycles;
+}
+
+void
+rig_collect(struct rig *rig)
+{
+	for (uint16_t h = 0; h < rig->options.hosts; h++) {
+		uint32_t n = 0;
+
+		for (uint16_t q = 0; q < rig->options.n_workers; q++) {
+			struct rte_mbuf *mbuf;
+
+			for (; rte_ring_dequeue(rig->tx[h][q], (void **)&mbuf) == 0; n++) {
+				const struct fanin_headers *headers =
+					rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+
+				/* One look at the content is enough: all hosts get the same packet. */
+				if (headers->fanin.type != FANIN_TYPE_RESULT ||
+				    headers->fanin.contributions != rig->options.hosts ||
+				    (h == 0 &&
+				     memcmp(headers + 1, rig->expected, rig->options.payload) != 0))
+					die("wrong result of block %u", headers->fanin.block);
+				rte_pktmbuf_free(mbuf);
+			}
+		}
+		if (n != rig->n_blocks)
+			die("host %u got %u results, expected %u", h, n, rig->n_blocks);
+	}
+}
+
+void
+rig_discard(struct rig *rig)
+{
+	rte_pktmbuf_free_bulk(rig->all, rig->options.mbufs);
+	rig->next_block -= rig->n_blocks;
+}

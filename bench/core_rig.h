@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The switch's pipeline fed from memory: ports are DPDK ring ports in this process, and the rig plays all hosts of one job.
+ * It lays out a batch of contributions, lets the workers run until they have taken all of them, and checks
+ * every result. What is timed or counted around the workers is the pipeline alone: parsing, scheduling,
+ * aggregation and emission without any kernel I/O.
+ */
+#ifndef FANIN_BENCH_CORE_RIG_H
+#define FANIN_BENCH_CORE_RIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include "handlers/kernels/kernels.h"
+#include "pipeline/job.h"
+#include "pipeline/pipeline.h"
+
+#define RIG_MAX_HOSTS 16
+#define RIG_MAX_WORKERS 2
+
+/* What a batch is made of. */
+struct rig_options {
+	const char *handler; /* of the registry */
+	unsigned int dtype;  /* wire codes */
+	unsigned int op;
+	uint32_t payload; /* bytes per contribution, a multiple of 64 */
+	uint32_t mbufs; /* contributions in flight, that is in one batch; over hosts a power of two */
+	uint16_t hosts;     /* 1 to RIG_MAX_HOSTS */
+	uint16_t n_workers; /* each with a queue on every port, blocks spread over them as RSS would */
+	enum fanin_isa isa;
+};
+
+struct rig {
+	struct rig_options options;
+	struct pipeline *pipeline;
+	struct job *job;
+	struct rte_mempool *pool;
+	uint16_t ethdevs[RIG_MAX_HOSTS];
+	struct rte_ring *rx[RIG_MAX_HOSTS][RIG_MAX_WORKERS];
+	struct rte_ring *tx[RIG_MAX_HOSTS][RIG_MAX_WORKERS];
+	struct fanin_headers headers[RIG_MAX_HOSTS];
+	uint8_t *data;         /* a contribution's payload of each host, one after the other */
+	uint8_t *expected;     /* the result's payload */
+	struct rte_mbuf **all; /* the batch's contributions, in the order of arrival */
+	uint32_t n_blocks;     /* in a batch */
+	uint32_t next_block;
+};
+
+/*
+ * Starts the EAL for up to RIG_MAX_WORKERS workers, the calling thread being the first one; once per
+ * process. huge: with hugepages. Exits with an explanation if it can't.
+ */
+void rig_eal(bool huge, unsigned int n_workers);
+
+/* Builds ports, pipeline and job. Exits with an explanation if it can't. */
+void rig_open(struct rig *rig, const struct rig_options *options);
+
+/* Frees everything, and exits with an explanation if an mbuf is missing. */
+void rig_close(struct rig *rig);
+
+/* Makes the next batch: rig->all. The contributions are not yet in the ports. */
+void rig_prepare(struct rig *rig);
+
+/* Puts the batch into the ports. */
+void rig_offer(struct rig *rig);
+
+/*
+ * Runs the workers until they have taken the batch. Returns the TSC cycles that the slowest of them
+ * needed.
+ */
+uint64_t rig_run(struct rig *rig);
+
+/* Takes all results from the ports, and exits with an explanation if one is missing or wrong. */
+void rig_collect(struct rig *rig);
+
+/* Gives a prepared batch back that was not offered. */
+void rig_discard(struct rig *rig);
+
+#endif
