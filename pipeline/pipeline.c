@@ -108,6 +108,7 @@ copy_options(struct pipeline *pipeline, const struct pipeline_options *options)
 {
 	pipeline->ip_be = options->ip_be;
 	memcpy(pipeline->mac, options->mac, sizeof(pipeline->mac));
+	memcpy(&pipeline->mac_word, options->mac, sizeof(options->mac));
 	pipeline->udp_port_be = rte_cpu_to_be_16(options->udp_port);
 	pipeline->idle = options->idle;
 	pipeline->idle_empty_polls = options->idle_empty_polls;

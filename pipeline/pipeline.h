@@ -84,6 +84,7 @@ struct pipeline_options {
 struct pipeline {
 	uint32_t ip_be;
 	uint8_t mac[6];
+	uint64_t mac_word; /* the MAC address as it is loaded from a frame's first eight bytes, the last two zero */
 	uint16_t udp_port_be;
 	enum pipeline_idle idle;
 	uint32_t idle_empty_polls;

@@ -10,10 +10,15 @@
 
 #include "pipeline/fastpath.h"
 
+/* An IPv4 frame to the switch's MAC? */
 static inline bool
-is_own_mac(const struct pipeline *pipeline, const struct fanin_eth *eth)
+is_own_ipv4(const struct pipeline *pipeline, const struct fanin_headers *headers)
 {
-	return memcmp(eth->dst, pipeline->mac, sizeof(eth->dst)) == 0;
+	uint64_t start;
+
+	memcpy(&start, headers, sizeof(start));
+	return ((start ^ pipeline->mac_word) & RTE_LEN2MASK(48, uint64_t)) == 0 &&
+	       headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4);
 }
 
 /* An IPv4 frame to the switch's MAC: is it meant to be a Fanin packet? Fragments of UDP and runts count as such. */
@@ -33,9 +38,9 @@ is_fanin(const struct pipeline *pipeline, const struct fanin_headers *headers, u
 	return len < FANIN_L4_LEN || headers->udp.dst_be == pipeline->udp_port_be;
 }
 
-/* Returns true for a valid Fanin packet; all others have found their way. */
-static inline bool
-classify_one(struct worker *worker, struct rte_mbuf *mbuf)
+/* All but plain contributions. Returns true for a valid Fanin packet; the others have found their way. */
+static bool
+classify_any(struct worker *worker, struct rte_mbuf *mbuf)
 {
 	const struct pipeline *pipeline = worker->pipeline;
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
@@ -45,13 +50,12 @@ classify_one(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_drop(worker, mbuf, FANIN_REASON_FRAME_SHORT);
 		return false;
 	}
-	if (headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4) &&
-	    is_own_mac(pipeline, &headers->eth)) {
+	if (is_own_ipv4(pipeline, headers)) {
 		if (unlikely(!is_fanin(pipeline, headers, mbuf->data_len))) {
 			worker_local_ip(worker, mbuf);
 			return false;
 		}
-		reason = fanin_wire_validate(headers, mbuf->data_len);
+		reason = fanin_wire_validate_any(headers, mbuf->data_len);
 		if (likely(reason == FANIN_REASON_NONE))
 			return true;
 		worker_drop(worker, mbuf, reason);
@@ -62,6 +66,19 @@ classify_one(struct worker *worker, struct rte_mbuf *mbuf)
 		return false;
 	worker_forward(worker, mbuf);
 	return false;
+}
+
+static inline bool
+classify_one(struct worker *worker, struct rte_mbuf *mbuf)
+{
+	const struct pipeline *pipeline = worker->pipeline;
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+
+	if (likely(fanin_wire_is_plain(headers, mbuf->data_len) && is_own_ipv4(pipeline, headers) &&
+		   headers->ip.dst_be == pipeline->ip_be &&
+		   headers->udp.dst_be == pipeline->udp_port_be))
+		return true;
+	return classify_any(worker, mbuf);
 }
 
 /* Lets the fault injector decide on a Fanin packet; returns how many of `out` it leaves to be processed, 0 to 2. */

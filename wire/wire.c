@@ -21,23 +21,6 @@ swap16(uint16_t value)
 	return __builtin_bswap16(value);
 }
 
-uint16_t
-fanin_ip_checksum(const struct fanin_ip *ip)
-{
-	uint32_t words[FANIN_IP_LEN / 4];
-	uint64_t sum = 0;
-
-	/* One's complement sums don't depend on the byte order nor on the width of the words. */
-	memcpy(words, ip, sizeof(words));
-	for (size_t i = 0; i < FANIN_IP_LEN / 4; i++)
-		sum += words[i];
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)~sum;
-}
-
 /* IPv4 and UDP against the frame's length. */
 static enum fanin_reason
 validate_l4(const struct fanin_headers *headers, size_t frame_len)
@@ -134,7 +117,7 @@ validate_header(const struct fanin_hdr *hdr, uint32_t payload_len)
 }
 
 enum fanin_reason
-fanin_wire_validate(const void *frame, size_t frame_len)
+fanin_wire_validate_any(const void *frame, size_t frame_len)
 {
 	const struct fanin_headers *headers = frame;
 	enum fanin_reason reason;

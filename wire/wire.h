@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "wire/reasons.h"
 #include "wire/types.h"
@@ -146,6 +147,9 @@ static_assert(sizeof(struct fanin_hdr) == FANIN_HDR_LEN, "Fanin header");
 static_assert(sizeof(struct fanin_headers) == FANIN_PAYLOAD_OFFSET, "all headers");
 static_assert(FANIN_PAYLOAD_OFFSET % 32 == 0, "payload alignment");
 static_assert(offsetof(struct fanin_hdr, block) == 16, "block");
+static_assert(offsetof(struct fanin_hdr, dtype) == 20 && offsetof(struct fanin_hdr, op) == 21 &&
+		      offsetof(struct fanin_hdr, count) == 22,
+	      "the shape is one word");
 static_assert(offsetof(struct fanin_hdr, key) == 32, "key");
 static_assert(offsetof(struct fanin_hdr, members) == 40, "members");
 static_assert(sizeof(struct fanin_join_body) == 24, "JOIN body");
@@ -167,6 +171,73 @@ fanin_payload_for_mtu(uint32_t mtu)
 	return (mtu - FANIN_MTU_OVERHEAD) / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
 }
 
+/* Data type, operator and count in one word, to compare and to store. */
+static inline uint32_t
+fanin_wire_shape(const struct fanin_hdr *hdr)
+{
+	uint32_t shape;
+
+	memcpy(&shape, &hdr->dtype, sizeof(shape));
+	return shape;
+}
+
+/* Elements' bytes (or control body's) behind the headers of a valid frame. */
+static inline uint32_t
+fanin_wire_payload_len(const struct fanin_headers *headers)
+{
+	return (uint32_t)__builtin_bswap16(headers->udp.len_be) - FANIN_UDP_LEN - FANIN_HDR_LEN;
+}
+
+/* The IPv4 header checksum (RFC 1071) of a header without options, ready to be stored; 0 over a header with a right one. */
+static inline uint16_t
+fanin_ip_checksum(const struct fanin_ip *ip)
+{
+	uint64_t first, second, sum;
+	uint32_t last;
+
+	/* One's complement sums don't depend on the byte order nor on the width of the words. */
+	memcpy(&first, ip, sizeof(first));
+	memcpy(&second, (const uint8_t *)ip + 8, sizeof(second));
+	memcpy(&last, (const uint8_t *)ip + 16, sizeof(last));
+	sum = (first & UINT32_MAX) + (first >> 32) + (second & UINT32_MAX) + (second >> 32) + last;
+	sum = (sum & UINT32_MAX) + (sum >> 32);
+	sum = (sum & UINT16_MAX) + (sum >> 16);
+	sum = (sum & UINT16_MAX) + (sum >> 16);
+	return (uint16_t)~(sum + (sum >> 16));
+}
+
+/* See fanin_wire_validate, which gives the same answer. */
+enum fanin_reason fanin_wire_validate_any(const void *frame, size_t frame_len);
+
+/*
+ * True for a valid contribution with a predefined operator on a predefined data type: what a switch sees most,
+ * told by a few comparisons. False says nothing.
+ */
+static inline bool
+fanin_wire_is_plain(const struct fanin_headers *headers, size_t frame_len)
+{
+	const uint32_t start = FANIN_WIRE_VERSION | FANIN_TYPE_CONTRIBUTION << 8;
+	const struct fanin_hdr *hdr = &headers->fanin;
+	uint32_t word, extension, payload_len;
+	uint64_t reserved;
+
+	if (frame_len < FANIN_PAYLOAD_OFFSET)
+		return false;
+	payload_len = fanin_wire_payload_len(headers);
+	memcpy(&word, hdr, sizeof(word));
+	memcpy(&extension, &hdr->extension, sizeof(extension));
+	memcpy(&reserved, (const uint8_t *)(hdr + 1) - sizeof(reserved), sizeof(reserved));
+	return headers->ip.version_ihl == 0x45 && headers->ip.protocol == 17 &&
+	       (headers->ip.fragment_be & __builtin_bswap16(0x3fff)) == 0 &&
+	       payload_len <= frame_len - FANIN_PAYLOAD_OFFSET &&
+	       __builtin_bswap16(headers->ip.total_len_be) == FANIN_MTU_OVERHEAD + payload_len &&
+	       (word & ~((uint32_t)FANIN_FLAGS_ALL << 16)) == start && extension == 0 &&
+	       reserved >> 16 == 0 && (uint8_t)(hdr->op - 1) < FANIN_WIRE_OP_COUNT - 1 &&
+	       (uint8_t)(hdr->dtype - 1) < FANIN_WIRE_DTYPE_COUNT - 1 &&
+	       hdr->count * fanin_dtype_size(hdr->dtype) == payload_len &&
+	       fanin_ip_checksum(&headers->ip) == 0;
+}
+
 /*
  * Validates everything about a frame that can be told without knowing any job: IPv4, UDP and Fanin
  * headers against the frame's length, version, type, flags, reserved fields, data type, operator,
@@ -177,17 +248,12 @@ fanin_payload_for_mtu(uint32_t mtu)
  * frame: start of the Ethernet header, frame_len bytes readable; any alignment.
  * Returns FANIN_REASON_NONE, or the first reason found. Thread-safe, reads only.
  */
-enum fanin_reason fanin_wire_validate(const void *frame, size_t frame_len);
-
-/* Elements' bytes (or control body's) behind the headers of a valid frame. */
-static inline uint32_t
-fanin_wire_payload_len(const struct fanin_headers *headers)
+static inline enum fanin_reason
+fanin_wire_validate(const void *frame, size_t frame_len)
 {
-	return (uint32_t)__builtin_bswap16(headers->udp.len_be) - FANIN_UDP_LEN - FANIN_HDR_LEN;
+	return fanin_wire_is_plain(frame, frame_len) ? FANIN_REASON_NONE
+						     : fanin_wire_validate_any(frame, frame_len);
 }
-
-/* The IPv4 header checksum (RFC 1071) of a header without options, ready to be stored; 0 over a header with a right one. */
-uint16_t fanin_ip_checksum(const struct fanin_ip *ip);
 
 /* Where a packet goes and comes from; addresses in network order, ports in host order. */
 struct fanin_flow {

@@ -130,6 +130,7 @@ take_frame(const struct fanin_handler *handler, const uint8_t *data, size_t len)
 	memcpy(copy + 1, data, len);
 	reason = fanin_wire_validate(copy + 1, len);
 	REQUIRE(reason < FANIN_REASON_COUNT);
+	REQUIRE(reason == fanin_wire_validate_any(copy + 1, len));
 	if (reason == FANIN_REASON_NONE) {
 		const struct fanin_headers *headers = (const void *)(copy + 1);
 

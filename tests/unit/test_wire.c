@@ -380,6 +380,7 @@ START_TEST(random_changes_are_never_read_past_the_end)
 		ck_assert_ptr_nonnull(copy);
 		memcpy(copy, frame.bytes, len);
 		ck_assert_uint_lt(fanin_wire_validate(copy, len), FANIN_REASON_COUNT);
+		ck_assert_uint_eq(fanin_wire_validate(copy, len), fanin_wire_validate_any(copy, len));
 		free(copy);
 	}
 }
