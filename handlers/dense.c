@@ -5,13 +5,13 @@
 #include "handlers/operator.h"
 
 /*
- * Adds references to an mbuf. rte_mbuf_refcnt_update would not do: it takes a short cut if there is one
+ * Adds a reference to an mbuf. rte_mbuf_refcnt_update would not do: it takes a short cut if there is one
  * reference only, but all workers that are in the slot may add to the one that the slot has.
  */
 static void
-hold(struct rte_mbuf *mbuf, uint16_t references)
+hold(struct rte_mbuf *mbuf)
 {
-	__atomic_fetch_add(&mbuf->refcnt, references, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&mbuf->refcnt, 1, __ATOMIC_RELAXED);
 }
 
 void
@@ -29,26 +29,25 @@ fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, str
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	struct fanin_hdr *hdr = &headers->fanin;
 	uint32_t payload_len = dense->window.count * fanin_dtype_size(dense->window.dtype);
-	fanin_finish_fn finish = fanin_kernel_finish(job->isa, dense->window.dtype, dense->window.op);
 
-	if (finish != NULL)
-		finish(fanin_dense_payload(mbuf), job->n_children, dense->window.count);
+	if (dense->window.op == FANIN_WIRE_AVG)
+		fanin_kernel_finish(job->isa, dense->window.dtype, FANIN_WIRE_AVG)(
+			fanin_dense_payload(mbuf), job->n_children, dense->window.count);
 
 	/* The frame is complete before anyone can see that the block is done and repeat it. */
 	*headers = job->result_headers;
-	fanin_wire_set_payload_len(headers, payload_len);
+	if (fanin_wire_payload_len(headers) != payload_len)
+		fanin_wire_set_payload_len(headers, payload_len);
 	fanin_wire_encode_header(hdr, FANIN_TYPE_RESULT, job->id, ctx->epoch, job->key);
 	hdr->contributions = job->n_children;
 	hdr->block = fanin_window_block(&dense->window);
-	hdr->dtype = dense->window.dtype;
-	hdr->op = dense->window.op;
-	hdr->count = dense->window.count;
+	memcpy(&hdr->dtype, &dense->window.shape, sizeof(dense->window.shape));
 	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + payload_len);
 	mbuf->pkt_len = mbuf->data_len;
 	mbuf->ol_flags = 0;
 
-	/* One reference for each child; the one that the mbuf came with stays with the slot. */
-	hold(mbuf, job->n_children);
+	/* One reference for each child; the one that the mbuf came with, the only one so far, stays with the slot. */
+	rte_mbuf_refcnt_set(mbuf, (uint16_t)(job->n_children + 1));
 	dense->result = mbuf;
 	fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, job->children, payload_len);
 	ctx->stats->results++;
@@ -91,7 +90,7 @@ repeat_result(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	if ((packet->headers->fanin.flags & FANIN_FLAG_RETRANSMIT) == 0)
 		return FANIN_VERDICT_FREE;
 
-	hold(dense->result, 1);
+	hold(dense->result);
 	fanin_emit(ctx, FANIN_EMIT_CHILDREN, dense->result, UINT64_C(1) << packet->child,
 		   packet->payload_len);
 	ctx->stats->repeats++;
@@ -136,7 +135,10 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, const stru
 	return true;
 }
 
-/* Entered, and the block is open or done. */
+/*
+ * Entered, and the block is open or done. A child's place that is taken stays so: claiming it once more changes
+ * nothing.
+ */
 static bool
 admit_entered(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	      const struct fanin_packet *packet, bool finished, enum fanin_verdict *verdict,
@@ -157,19 +159,13 @@ admit_entered(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 }
 
 bool
-fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
-		  const struct fanin_packet *packet, bool exclusive,
-		  void (*reset)(struct fanin_handler_ctx *ctx, struct fanin_dense *dense),
-		  enum fanin_verdict *verdict, enum fanin_reason *reason)
+fanin_dense_admit_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
+			const struct fanin_packet *packet, enum fanin_window_class class,
+			bool exclusive, fanin_dense_reset_fn reset, enum fanin_verdict *verdict,
+			enum fanin_reason *reason)
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
-	enum fanin_window_class class;
 
-	if (packet->payload_len > ctx->job->payload_bytes) {
-		*verdict = drop(reason, FANIN_REASON_PAYLOAD);
-		return false;
-	}
-	class = fanin_window_enter(&dense->window, ctx, hdr->block, exclusive);
 	if (__builtin_expect(class == FANIN_WINDOW_RESET, 0)) {
 		fanin_dense_release(ctx, dense);
 		if (reset != NULL)

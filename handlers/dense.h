@@ -32,18 +32,46 @@ fanin_dense_combine(const struct fanin_dense *dense, struct rte_mbuf *into,
 	dense->kernel(fanin_dense_payload(into), fanin_dense_payload(from), dense->window.count);
 }
 
+/* Releases what the handler's own part of a slot holds. */
+typedef void (*fanin_dense_reset_fn)(struct fanin_handler_ctx *ctx, struct fanin_dense *dense);
+
+/* See fanin_dense_admit: the contribution did not find its block open, or its place is taken. */
+bool fanin_dense_admit_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
+			     uint32_t index, const struct fanin_packet *packet,
+			     enum fanin_window_class class, bool exclusive,
+			     fanin_dense_reset_fn reset, enum fanin_verdict *verdict,
+			     enum fanin_reason *reason);
+
 /*
  * Enters the slot for a contribution and deals with everything but a child's first contribution to
  * the open block.
  *
- * exclusive: alone. reset: releases what the handler's own part of the slot holds; may be NULL.
+ * exclusive: alone. reset: may be NULL.
  * Returns true if the contribution is to be combined: the caller is in, the child's place is
  * claimed, and the caller leaves. Else *verdict (and on a drop *reason) say what became of it.
  */
-bool fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
-		       const struct fanin_packet *packet, bool exclusive,
-		       void (*reset)(struct fanin_handler_ctx *ctx, struct fanin_dense *dense),
-		       enum fanin_verdict *verdict, enum fanin_reason *reason);
+static inline bool
+fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
+		  const struct fanin_packet *packet, bool exclusive, fanin_dense_reset_fn reset,
+		  enum fanin_verdict *verdict, enum fanin_reason *reason)
+{
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+	enum fanin_window_class class;
+
+	if (__builtin_expect(packet->payload_len > ctx->job->payload_bytes, 0)) {
+		*verdict = FANIN_VERDICT_DROP;
+		*reason = FANIN_REASON_PAYLOAD;
+		return false;
+	}
+	class = fanin_window_enter(&dense->window, ctx, hdr->block, exclusive);
+	if (__builtin_expect(class == FANIN_WINDOW_CURRENT &&
+				     fanin_window_matches(&dense->window, hdr) &&
+				     fanin_window_claim(&dense->window, ctx->job->shared, packet->child),
+			     1))
+		return true;
+	return fanin_dense_admit_other(ctx, dense, index, packet, class, exclusive, reset, verdict,
+				       reason);
+}
 
 /*
  * The mbuf holds what was combined of all contributions: it becomes the result (an average is divided

@@ -31,10 +31,15 @@ enum fanin_window_phase {
 struct fanin_window {
 	uint64_t state;   /* block << 32 | phase << 30 | users; atomic if the slot is shared */
 	uint64_t present; /* children whose contribution is in; likewise */
-	uint32_t epoch; /* run that the slot is in; 0: none. Written in SETUP only, as are the next */
-	uint16_t count; /* of the block's first contribution, as are dtype and op */
-	uint8_t dtype;
-	uint8_t op;
+	uint32_t epoch; /* run that the slot is in; 0: none. Written in SETUP only, as is the next */
+	union { /* of the block's first contribution */
+		uint32_t shape; /* as fanin_wire_shape gives it */
+		struct {
+			uint8_t dtype;
+			uint8_t op;
+			uint16_t count;
+		};
+	};
 };
 
 /* What a contribution is to a slot, and whether its worker has entered. */
@@ -74,6 +79,11 @@ fanin_window_swap(struct fanin_window *slot, bool shared, uint64_t *old, uint64_
 	return true;
 }
 
+/* See fanin_window_enter: any case, in window.c. */
+enum fanin_window_class fanin_window_enter_any(struct fanin_window *slot,
+					       const struct fanin_handler_ctx *ctx, uint32_t block,
+					       bool exclusive);
+
 /*
  * Classifies a contribution and enters the slot if the class says so; the caller then leaves by
  * fanin_window_leave.
@@ -84,45 +94,14 @@ static inline enum fanin_window_class
 fanin_window_enter(struct fanin_window *slot, const struct fanin_handler_ctx *ctx, uint32_t block,
 		   bool exclusive)
 {
-	const bool shared = ctx->job->shared;
 	uint64_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
 
-	for (;;) {
-		enum fanin_window_phase phase = state >> FANIN_STATE_PHASE_SHIFT & 3;
-		uint32_t current = (uint32_t)(state >> 32);
-		bool users = (state & FANIN_STATE_USERS) != 0;
-		uint32_t epoch;
-
-		if (phase == FANIN_PHASE_SETUP)
-			return FANIN_WINDOW_BUSY;
-		epoch = __atomic_load_n(&slot->epoch, __ATOMIC_RELAXED);
-		if (__builtin_expect(epoch != ctx->epoch, 0)) {
-			if (epoch != 0 && fanin_block_before(ctx->epoch, epoch))
-				return FANIN_WINDOW_OLD_RUN;
-			if (users)
-				return FANIN_WINDOW_BUSY;
-			if (fanin_window_swap(slot, shared, &state,
-					      fanin_state_make(current, FANIN_PHASE_SETUP, 1)))
-				return FANIN_WINDOW_RESET;
-		} else if (block == current) {
-			if (phase == FANIN_PHASE_FRESH)
-				return FANIN_WINDOW_STALE;
-			if (exclusive && users)
-				return FANIN_WINDOW_BUSY;
-			if (fanin_window_swap(slot, shared, &state, state + 1))
-				return phase == FANIN_PHASE_OPEN ? FANIN_WINDOW_CURRENT
-								 : FANIN_WINDOW_FINISHED;
-		} else if (fanin_block_before(block, current)) {
-			return FANIN_WINDOW_STALE;
-		} else if (phase == FANIN_PHASE_OPEN || block - current != 2u * ctx->job->window) {
-			return FANIN_WINDOW_AHEAD;
-		} else if (users) {
-			return FANIN_WINDOW_BUSY;
-		} else if (fanin_window_swap(slot, shared, &state,
-					     fanin_state_make(block, FANIN_PHASE_SETUP, 1))) {
-			return FANIN_WINDOW_NEW;
-		}
-	}
+	/* What most contributions find: their block, open, and nobody in it. */
+	if (__builtin_expect(state == fanin_state_make(block, FANIN_PHASE_OPEN, 0), 1) &&
+	    __builtin_expect(__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == ctx->epoch, 1) &&
+	    fanin_window_swap(slot, ctx->job->shared, &state, state + 1))
+		return FANIN_WINDOW_CURRENT;
+	return fanin_window_enter_any(slot, ctx, block, exclusive);
 }
 
 /* Leaves a slot that was entered; what was done in it is visible to whoever enters next. */
@@ -156,9 +135,7 @@ static inline void
 fanin_window_open(struct fanin_window *slot, const struct fanin_hdr *hdr)
 {
 	slot->present = 0;
-	slot->count = hdr->count;
-	slot->dtype = hdr->dtype;
-	slot->op = hdr->op;
+	slot->shape = fanin_wire_shape(hdr);
 	__atomic_store_n(&slot->state, fanin_state_make(hdr->block, FANIN_PHASE_OPEN, 1),
 			 __ATOMIC_RELEASE);
 }
@@ -177,7 +154,7 @@ fanin_window_abandon(struct fanin_window *slot, const struct fanin_handler_ctx *
 static inline bool
 fanin_window_matches(const struct fanin_window *slot, const struct fanin_hdr *hdr)
 {
-	return slot->count == hdr->count && slot->dtype == hdr->dtype && slot->op == hdr->op;
+	return slot->shape == fanin_wire_shape(hdr);
 }
 
 /* Claims a child's place in the open block. Returns false if it is taken: a duplicate. */

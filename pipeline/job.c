@@ -123,7 +123,7 @@ job_result_headers(const struct pipeline *pipeline, struct job *job)
 
 	memcpy(flow.src_mac, pipeline->mac, sizeof(flow.src_mac));
 	job->group_be = flow.dst_ip_be;
-	fanin_wire_encode_l4(&job->params.result_headers, &flow, 0);
+	fanin_wire_encode_l4(&job->params.result_headers, &flow, job->params.payload_bytes);
 }
 
 static int

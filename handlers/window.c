@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See window.h. */
+#include "handlers/window.h"
+
+enum fanin_window_class
+fanin_window_enter_any(struct fanin_window *slot, const struct fanin_handler_ctx *ctx,
+		       uint32_t block, bool exclusive)
+{
+	const bool shared = ctx->job->shared;
+	uint64_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+
+	for (;;) {
+		enum fanin_window_phase phase = state >> FANIN_STATE_PHASE_SHIFT & 3;
+		uint32_t current = (uint32_t)(state >> 32);
+		bool users = (state & FANIN_STATE_USERS) != 0;
+		uint32_t epoch;
+
+		if (phase == FANIN_PHASE_SETUP)
+			return FANIN_WINDOW_BUSY;
+		epoch = __atomic_load_n(&slot->epoch, __ATOMIC_RELAXED);
+		if (__builtin_expect(epoch != ctx->epoch, 0)) {
+			if (epoch != 0 && fanin_block_before(ctx->epoch, epoch))
+				return FANIN_WINDOW_OLD_RUN;
+			if (users)
+				return FANIN_WINDOW_BUSY;
+			if (fanin_window_swap(slot, shared, &state,
+					      fanin_state_make(current, FANIN_PHASE_SETUP, 1)))
+				return FANIN_WINDOW_RESET;
+		} else if (block == current) {
+			if (phase == FANIN_PHASE_FRESH)
+				return FANIN_WINDOW_STALE;
+			if (exclusive && users)
+				return FANIN_WINDOW_BUSY;
+			if (fanin_window_swap(slot, shared, &state, state + 1))
+				return phase == FANIN_PHASE_OPEN ? FANIN_WINDOW_CURRENT
+								 : FANIN_WINDOW_FINISHED;
+		} else if (fanin_block_before(block, current)) {
+			return FANIN_WINDOW_STALE;
+		} else if (phase == FANIN_PHASE_OPEN || block - current != 2u * ctx->job->window) {
+			return FANIN_WINDOW_AHEAD;
+		} else if (users) {
+			return FANIN_WINDOW_BUSY;
+		} else if (fanin_window_swap(slot, shared, &state,
+					     fanin_state_make(block, FANIN_PHASE_SETUP, 1))) {
+			return FANIN_WINDOW_NEW;
+		}
+	}
+}
