@@ -31,8 +31,9 @@ fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, str
 	uint32_t payload_len = dense->window.count * fanin_dtype_size(dense->window.dtype);
 
 	if (dense->window.op == FANIN_WIRE_AVG)
-		fanin_kernel_finish(job->isa, dense->window.dtype, FANIN_WIRE_AVG)(
-			fanin_dense_payload(mbuf), job->n_children, dense->window.count);
+		fanin_kernel_finish(job->isa, dense->window.dtype,
+				    FANIN_WIRE_AVG)(fanin_dense_payload(mbuf), job->n_children,
+						    dense->window.count);
 
 	/* The frame is complete before anyone can see that the block is done and repeat it. */
 	*headers = job->result_headers;

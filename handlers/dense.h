@@ -36,11 +36,10 @@ fanin_dense_combine(const struct fanin_dense *dense, struct rte_mbuf *into,
 typedef void (*fanin_dense_reset_fn)(struct fanin_handler_ctx *ctx, struct fanin_dense *dense);
 
 /* See fanin_dense_admit: the contribution did not find its block open, or its place is taken. */
-bool fanin_dense_admit_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
-			     uint32_t index, const struct fanin_packet *packet,
-			     enum fanin_window_class class, bool exclusive,
-			     fanin_dense_reset_fn reset, enum fanin_verdict *verdict,
-			     enum fanin_reason *reason);
+bool fanin_dense_admit_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
+			     const struct fanin_packet *packet, enum fanin_window_class class,
+			     bool exclusive, fanin_dense_reset_fn reset,
+			     enum fanin_verdict *verdict, enum fanin_reason *reason);
 
 /*
  * Enters the slot for a contribution and deals with everything but a child's first contribution to
@@ -66,7 +65,8 @@ fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint
 	class = fanin_window_enter(&dense->window, ctx, hdr->block, exclusive);
 	if (__builtin_expect(class == FANIN_WINDOW_CURRENT &&
 				     fanin_window_matches(&dense->window, hdr) &&
-				     fanin_window_claim(&dense->window, ctx->job->shared, packet->child),
+				     fanin_window_claim(&dense->window, ctx->job->shared,
+							packet->child),
 			     1))
 		return true;
 	return fanin_dense_admit_other(ctx, dense, index, packet, class, exclusive, reset, verdict,

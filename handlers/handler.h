@@ -31,7 +31,7 @@ struct fanin_job_params {
 	uint64_t key;
 	struct fanin_headers result_headers; /* template of results: Ethernet, IPv4 and UDP to the group, of full payload */
 	bool shared;                         /* several workers may be in one slot at a time */
-	bool in_order;                       /* the handler combines in the order of the children */
+	bool in_order;      /* the handler combines in the order of the children */
 	uint8_t buffers;    /* per block, for handlers with several: 2 to FANIN_MAX_BUFFERS */
 	enum fanin_isa isa; /* kernels to use */
 };

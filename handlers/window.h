@@ -32,7 +32,7 @@ struct fanin_window {
 	uint64_t state;   /* block << 32 | phase << 30 | users; atomic if the slot is shared */
 	uint64_t present; /* children whose contribution is in; likewise */
 	uint32_t epoch; /* run that the slot is in; 0: none. Written in SETUP only, as is the next */
-	union { /* of the block's first contribution */
+	union {         /* of the block's first contribution */
 		uint32_t shape; /* as fanin_wire_shape gives it */
 		struct {
 			uint8_t dtype;

@@ -14,7 +14,8 @@
 struct work {
 	struct rte_mbuf *mbuf;
 	struct job *job;
-	uint32_t slot;
+	uint8_t *slot;
+	uint32_t index; /* of the slot */
 };
 
 static void
@@ -51,7 +52,7 @@ drain(struct worker *worker, const struct job *job)
 	}
 	ctx->n_emissions = 0;
 	for (uint16_t i = 0; i < ctx->n_frees; i++)
-		rte_pktmbuf_free(ctx->frees[i]);
+		worker_free(worker, ctx->frees[i]);
 	ctx->n_frees = 0;
 }
 
@@ -70,13 +71,11 @@ retry_later(struct worker *worker, struct rte_mbuf *mbuf)
 	retry->since_ns = worker->retrying_since_ns != 0 ? worker->retrying_since_ns : worker->now_ns;
 }
 
-static void
+static inline void
 run_handler(struct worker *worker, const struct work *work)
 {
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
-	struct job *job = work->job;
 	struct fanin_headers *headers = rte_pktmbuf_mtod(work->mbuf, struct fanin_headers *);
-	void *slot = job->slots + work->slot * job->slot_size;
 	enum fanin_reason reason = FANIN_REASON_NONE;
 	struct fanin_packet packet = {
 		.mbuf = work->mbuf,
@@ -86,11 +85,12 @@ run_handler(struct worker *worker, const struct work *work)
 		.child = headers->fanin.rank,
 	};
 
-	switch (job->handler->contribution(ctx, slot, work->slot, &packet, &reason)) {
+	ctx->epoch = headers->fanin.epoch;
+	switch (work->job->handler->contribution(ctx, work->slot, work->index, &packet, &reason)) {
 	case FANIN_VERDICT_HELD:
 		break;
 	case FANIN_VERDICT_FREE:
-		rte_pktmbuf_free(work->mbuf);
+		worker_free(worker, work->mbuf);
 		break;
 	case FANIN_VERDICT_DROP:
 		worker_refuse(worker, work->mbuf, reason);
@@ -103,32 +103,50 @@ run_handler(struct worker *worker, const struct work *work)
 		worker->counters.retry_wait_ns += pipeline_now_ns() - worker->retrying_since_ns;
 }
 
-/* Fills *work if the packet may go to its handler. */
-static bool
-admit(struct worker *worker, struct rte_mbuf *mbuf, struct work *work)
+/* A packet that may not go to its handler: counted, and the sender told where it can do something about it. */
+static void __rte_cold
+refuse(struct worker *worker, struct rte_mbuf *mbuf)
 {
-	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
-	enum fanin_reason reason = worker_member_check(worker->pipeline, mbuf, &work->job);
+	struct job *job;
+	enum fanin_reason reason = worker_member_check(worker->pipeline, mbuf, &job);
 	uint32_t epoch;
 
-	if (unlikely(reason == FANIN_REASON_JOB)) {
+	if (reason == FANIN_REASON_JOB) {
 		/* A job that was destroyed while its hosts run: they learn of it at once. */
 		worker_refuse(worker, mbuf, reason);
-		return false;
+		return;
 	}
-	if (unlikely(reason != FANIN_REASON_NONE || work->job == NULL)) {
+	if (reason != FANIN_REASON_NONE) {
 		worker_drop(worker, mbuf, reason);
-		return false;
+		return;
 	}
-	epoch = __atomic_load_n(&work->job->epoch, __ATOMIC_ACQUIRE);
-	if (unlikely(epoch == 0 || epoch != hdr->epoch)) {
-		worker_refuse(worker, mbuf,
-			      epoch == 0 ? FANIN_REASON_NOT_ACTIVE : FANIN_REASON_EPOCH);
+	epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
+	if (epoch == 0)
+		worker_refuse(worker, mbuf, FANIN_REASON_NOT_ACTIVE);
+	else if (epoch != rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin.epoch)
+		worker_refuse(worker, mbuf, FANIN_REASON_EPOCH);
+	else /* The run began just now. */
+		retry_later(worker, mbuf);
+}
+
+/* Fills *work if the packet comes from a member and belongs to the current run of its job. */
+static inline bool
+admit(const struct worker *worker, struct rte_mbuf *mbuf, struct work *work)
+{
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	const struct fanin_hdr *hdr = &headers->fanin;
+	struct job *job = job_lookup(worker->pipeline->jobs, hdr->job);
+
+	if (unlikely(job == NULL || hdr->rank >= job->params.n_children ||
+		     hdr->key != job->params.key ||
+		     job->child_origins[hdr->rank] != job_origin(headers->ip.src_be, mbuf->port) ||
+		     hdr->epoch != __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE) || hdr->epoch == 0))
 		return false;
-	}
 	work->mbuf = mbuf;
-	work->slot = hdr->block & work->job->slot_mask;
-	rte_prefetch0(work->job->slots + work->slot * work->job->slot_size);
+	work->job = job;
+	work->index = hdr->block & job->slot_mask;
+	work->slot = job->slots + work->index * job->slot_size;
+	rte_prefetch0(work->slot);
 	return true;
 }
 
@@ -168,6 +186,8 @@ worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 	for (uint16_t i = 0; i < n; i++) {
 		if (likely(admit(worker, mbufs[i], &works[n_works])))
 			n_works++;
+		else
+			refuse(worker, mbufs[i]);
 	}
 	if (unlikely(n_works == 0))
 		return;
@@ -182,7 +202,6 @@ worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 			job = work->job;
 			job_select(worker, work->job);
 		}
-		ctx->epoch = rte_pktmbuf_mtod(work->mbuf, const struct fanin_headers *)->fanin.epoch;
 		run_handler(worker, work);
 		if (unlikely(ctx->n_frees > FANIN_MAX_FREES - FANIN_MAX_FREES_PER_CALL))
 			drain(worker, job);

@@ -165,8 +165,10 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 	}
 	rte_spinlock_init(&job->lock);
 	for (uint16_t i = 0; i < spec->n_members; i++) {
-		job->members[i].ip_be = job->child_ips_be[i] = spec->members[i].ip_be;
+		job->members[i].ip_be = spec->members[i].ip_be;
 		job->members[i].port = job->child_ports[i] = spec->members[i].port;
+		job->child_origins[i] = job_origin(spec->members[i].ip_be,
+						   pipeline->ports[spec->members[i].port].ethdev);
 	}
 	job_result_headers(pipeline, job);
 	*allocated = job;

@@ -24,7 +24,7 @@ worker_member_check(const struct pipeline *pipeline, const struct rte_mbuf *mbuf
 		return FANIN_REASON_RANK;
 	if (unlikely(ingress_port(pipeline, mbuf) != job->child_ports[hdr->rank]))
 		return FANIN_REASON_PORT;
-	if (unlikely(headers->ip.src_be != job->child_ips_be[hdr->rank]))
+	if (unlikely(headers->ip.src_be != job->members[hdr->rank].ip_be))
 		return FANIN_REASON_SOURCE;
 	return FANIN_REASON_NONE;
 }

@@ -43,7 +43,9 @@ rcu_create(struct pipeline *pipeline)
 	return 0;
 }
 
-/* Rx queues go round the workers. A tx queue that several workers use gets a lock. */
+/*
+ * Rx queues go round the workers: single ones port by port; several of a port alike on all ports, so that
+ * what RSS puts into queue q has the same worker wherever it came in. A tx queue that several workers use gets a lock. */
 static int
 assign_queues(struct pipeline *pipeline, rte_spinlock_t *locks)
 {
@@ -51,7 +53,8 @@ assign_queues(struct pipeline *pipeline, rte_spinlock_t *locks)
 		const struct pipeline_port *port = &pipeline->ports[p];
 
 		for (uint16_t q = 0; q < port->n_queues; q++) {
-			struct worker *worker = pipeline->workers[(p + q) % pipeline->n_workers];
+			struct worker *worker =
+				pipeline->workers[(port->n_queues == 1 ? p : q) % pipeline->n_workers];
 
 			if (worker->n_rx_queues == RTE_DIM(worker->rx_queues))
 				return -ENOSPC;

@@ -13,16 +13,13 @@
 /* Each try kicks the kernel, which makes room unless the link itself is stuck. */
 #define TX_TRIES 8
 
-static void
-flush_port(struct worker *worker, uint16_t port)
+void
+worker_flush_port(struct worker *worker, uint16_t port)
 {
 	struct tx_buffer *buffer = &worker->tx[port];
 	struct port_counters *counters = &worker->counters.ports[port];
-	uint64_t bytes = 0;
 	uint16_t sent = 0;
 
-	for (uint16_t i = 0; i < buffer->n; i++)
-		bytes += buffer->mbufs[i]->pkt_len;
 	if (buffer->lock != NULL)
 		rte_spinlock_lock(buffer->lock);
 	for (unsigned int try = 0; sent < buffer->n && try < TX_TRIES; try++) {
@@ -34,31 +31,34 @@ flush_port(struct worker *worker, uint16_t port)
 		rte_spinlock_unlock(buffer->lock);
 	counters->tx_frames += sent;
 	for (uint16_t i = sent; i < buffer->n; i++) {
-		bytes -= buffer->mbufs[i]->pkt_len;
+		buffer->bytes -= buffer->mbufs[i]->pkt_len;
 		counters->tx_dropped++;
 		worker_drop(worker, buffer->mbufs[i], FANIN_REASON_TX_FULL);
 	}
-	counters->tx_bytes += bytes;
+	counters->tx_bytes += buffer->bytes;
+	buffer->bytes = 0;
 	buffer->n = 0;
 }
 
 void
-worker_send(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf)
+worker_free_garbage(struct worker *worker)
 {
-	struct tx_buffer *buffer = &worker->tx[port];
+	struct rte_mbuf **garbage = worker->garbage;
+	uint16_t first = 0;
 
-	buffer->mbufs[buffer->n++] = mbuf;
-	if (buffer->n == WORKER_TX_BUFFER)
-		flush_port(worker, port);
+	/* Ports may have pools of their own. */
+	for (uint16_t i = 1; i <= worker->n_garbage; i++) {
+		if (i < worker->n_garbage && garbage[i]->pool == garbage[first]->pool)
+			continue;
+		rte_mempool_put_bulk(garbage[first]->pool, (void **)&garbage[first], i - first);
+		first = i;
+	}
+	worker->n_garbage = 0;
 }
 
 void
-worker_send_fanin(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf)
+worker_send_faulty(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf)
 {
-	if (likely(!worker->faults.enabled)) {
-		worker_send(worker, port, mbuf);
-		return;
-	}
 	switch (faults_draw(&worker->faults)) {
 	case FAULT_DROP:
 		worker_drop(worker, mbuf, FANIN_REASON_FAULT_DROP);
@@ -85,6 +85,6 @@ worker_flush(struct worker *worker)
 {
 	for (uint16_t port = 0; port < worker->pipeline->n_ports; port++) {
 		if (worker->tx[port].n != 0)
-			flush_port(worker, port);
+			worker_flush_port(worker, port);
 	}
 }

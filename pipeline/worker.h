@@ -23,9 +23,11 @@
 #define WORKER_TX_BUFFER 64
 #define CLUSTER_QUEUE 4096
 #define WORKER_RETRIES 512
+#define WORKER_GARBAGE 64
 
 struct tx_buffer {
 	struct rte_mbuf *mbufs[WORKER_TX_BUFFER];
+	uint64_t bytes;
 	uint16_t n;
 	uint16_t ethdev;
 	uint16_t queue;
@@ -56,10 +58,28 @@ struct worker {
 	uint16_t n_retries;
 	uint64_t retrying_since_ns; /* of the packet in work; 0: it is not a retry */
 	struct tx_buffer tx[PIPELINE_MAX_PORTS];
+	struct rte_mbuf *garbage[WORKER_GARBAGE]; /* to go back to their pool together */
+	uint16_t n_garbage;
 	struct fanin_handler_ctx handler_ctx;
 	struct faults faults;
 	struct counters counters;
 } __rte_cache_aligned;
+
+/* tx.c: gives the garbage back to its pool. */
+void worker_free_garbage(struct worker *worker);
+
+/* Gives up one reference of an mbuf. The last one of a single segment waits for others of its kind. */
+static inline void
+worker_free(struct worker *worker, struct rte_mbuf *mbuf)
+{
+	if (unlikely(rte_mbuf_refcnt_read(mbuf) != 1 || mbuf->nb_segs != 1 || !RTE_MBUF_DIRECT(mbuf))) {
+		rte_pktmbuf_free(mbuf);
+		return;
+	}
+	worker->garbage[worker->n_garbage++] = mbuf;
+	if (worker->n_garbage == WORKER_GARBAGE)
+		worker_free_garbage(worker);
+}
 
 /* Why a packet ends here: counts and frees. */
 static inline void
@@ -112,11 +132,33 @@ void worker_reply(struct worker *worker, struct rte_mbuf *mbuf, uint32_t payload
 /* reply.c: makes a REFUSED of a packet and returns it to its sender. */
 void worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reason);
 
-/* tx.c: queues one reference of an mbuf for a port (index); flushes when the buffer is full. */
-void worker_send(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf);
+/* tx.c: sends what is queued for a port (index). */
+void worker_flush_port(struct worker *worker, uint16_t port);
 
-/* tx.c: the same for Fanin packets, which pass the fault injector. */
-void worker_send_fanin(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf);
+/* Queues one reference of an mbuf for a port (index); flushes when the buffer is full. */
+static inline void
+worker_send(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf)
+{
+	struct tx_buffer *buffer = &worker->tx[port];
+
+	buffer->bytes += mbuf->pkt_len;
+	buffer->mbufs[buffer->n++] = mbuf;
+	if (unlikely(buffer->n == WORKER_TX_BUFFER))
+		worker_flush_port(worker, port);
+}
+
+/* tx.c: the same through the fault injector. */
+void worker_send_faulty(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf);
+
+/* The same for Fanin packets. */
+static inline void
+worker_send_fanin(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf)
+{
+	if (likely(!worker->faults.enabled))
+		worker_send(worker, port, mbuf);
+	else
+		worker_send_faulty(worker, port, mbuf);
+}
 
 /* schedule.c: packets of the worker's cluster, up to a burst. Returns how many there were. */
 uint16_t worker_poll_cluster(struct worker *worker);

@@ -203,7 +203,7 @@ fanin_ip_checksum(const struct fanin_ip *ip)
 	sum = (sum & UINT32_MAX) + (sum >> 32);
 	sum = (sum & UINT16_MAX) + (sum >> 16);
 	sum = (sum & UINT16_MAX) + (sum >> 16);
-	return (uint16_t)~(sum + (sum >> 16));
+	return (uint16_t) ~(sum + (sum >> 16));
 }
 
 /* See fanin_wire_validate, which gives the same answer. */
