@@ -119,20 +119,29 @@ kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr)
 	return custom->combine;
 }
 
-/* In SETUP: makes the block the slot's, or gives it back if the operation is not supported. */
+/*
+ * In SETUP: makes the block the slot's, with its first contribution's place claimed, or gives the slot back if the
+ * operation is not supported. Most blocks have the kernel of the slot's last one.
+ */
 static bool
-begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, const struct fanin_hdr *hdr)
+begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
+	    const struct fanin_packet *packet)
 {
-	fanin_kernel_fn kernel = kernel_of(ctx->job, hdr);
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
 
-	if (kernel == NULL) {
-		fanin_window_abandon(&dense->window, ctx, hdr->block);
-		return false;
+	if (dense->kernel == NULL || hdr->dtype != dense->window.dtype ||
+	    hdr->op != dense->window.op) {
+		fanin_kernel_fn kernel = kernel_of(ctx->job, hdr);
+
+		if (kernel == NULL) {
+			fanin_window_abandon(&dense->window, ctx, hdr->block);
+			return false;
+		}
+		dense->kernel = kernel;
 	}
 	fanin_dense_release(ctx, dense);
-	dense->kernel = kernel;
 	ctx->stats->blocks++;
-	fanin_window_open(&dense->window, hdr);
+	fanin_window_open(&dense->window, hdr, packet->child);
 	return true;
 }
 
@@ -180,8 +189,8 @@ fanin_dense_admit_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense
 	case FANIN_WINDOW_FINISHED:
 		return admit_entered(ctx, dense, packet, true, verdict, reason);
 	case FANIN_WINDOW_NEW:
-		if (begin_block(ctx, dense, hdr))
-			return admit_entered(ctx, dense, packet, false, verdict, reason);
+		if (begin_block(ctx, dense, packet))
+			return true;
 		*verdict = drop(reason, FANIN_REASON_OPERATION);
 		return false;
 	case FANIN_WINDOW_RESET:

@@ -13,7 +13,6 @@
 struct single_slot {
 	struct fanin_dense dense;
 	struct rte_mbuf *sum; /* of the open block; NULL: none yet */
-	uint64_t merged;      /* contributions in the sum */
 } __rte_cache_aligned;
 
 static_assert(sizeof(struct single_slot) == RTE_CACHE_LINE_SIZE, "one cache line per slot");
@@ -40,7 +39,6 @@ single_reset(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
 	if (slot->sum != NULL)
 		fanin_release(ctx, slot->sum);
 	slot->sum = NULL;
-	slot->merged = 0;
 }
 
 static void
@@ -69,10 +67,10 @@ single_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 		fanin_dense_combine(&slot->dense, slot->sum, packet->mbuf);
 		verdict = FANIN_VERDICT_FREE;
 	}
-	if (++slot->merged == ctx->job->n_children) {
+	/* Nobody else is in: all that are present have been combined. */
+	if (slot->dense.window.present == ctx->job->children) {
 		fanin_dense_finish(ctx, &slot->dense, slot->sum);
 		slot->sum = NULL;
-		slot->merged = 0;
 		fanin_window_finish(&slot->dense.window, ctx->job->shared);
 	}
 	fanin_window_leave(&slot->dense.window, ctx->job->shared);

@@ -101,6 +101,14 @@ fanin_window_enter(struct fanin_window *slot, const struct fanin_handler_ctx *ct
 	    __builtin_expect(__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == ctx->epoch, 1) &&
 	    fanin_window_swap(slot, ctx->job->shared, &state, state + 1))
 		return FANIN_WINDOW_CURRENT;
+	/* And what the others find: the block before is done. */
+	if (__builtin_expect(state == fanin_state_make(block - 2u * ctx->job->window,
+						       FANIN_PHASE_DONE, 0),
+			     1) &&
+	    __builtin_expect(__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == ctx->epoch, 1) &&
+	    fanin_window_swap(slot, ctx->job->shared, &state,
+			      fanin_state_make(block, FANIN_PHASE_SETUP, 1)))
+		return FANIN_WINDOW_NEW;
 	return fanin_window_enter_any(slot, ctx, block, exclusive);
 }
 
@@ -129,12 +137,12 @@ fanin_window_reset(struct fanin_window *slot, const struct fanin_handler_ctx *ct
 
 /*
  * Ends the SETUP of a new block, which takes its shape from its first contribution: it is open,
- * and the caller is in.
+ * with that child's place claimed, and the caller is in.
  */
 static inline void
-fanin_window_open(struct fanin_window *slot, const struct fanin_hdr *hdr)
+fanin_window_open(struct fanin_window *slot, const struct fanin_hdr *hdr, uint16_t child)
 {
-	slot->present = 0;
+	slot->present = UINT64_C(1) << child;
 	slot->shape = fanin_wire_shape(hdr);
 	__atomic_store_n(&slot->state, fanin_state_make(hdr->block, FANIN_PHASE_OPEN, 1),
 			 __ATOMIC_RELEASE);

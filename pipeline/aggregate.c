@@ -10,12 +10,15 @@
 
 #include "pipeline/fastpath.h"
 
+#define PREFETCH_BYTES 2048
+
 /* A packet with all that its handler call needs. */
 struct work {
-	struct rte_mbuf *mbuf;
+	struct fanin_packet packet;
 	struct job *job;
 	uint8_t *slot;
 	uint32_t index; /* of the slot */
+	uint32_t epoch;
 };
 
 static void
@@ -72,35 +75,26 @@ retry_later(struct worker *worker, struct rte_mbuf *mbuf)
 }
 
 static inline void
-run_handler(struct worker *worker, const struct work *work)
+run_handler(struct worker *worker, struct work *work)
 {
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
-	struct fanin_headers *headers = rte_pktmbuf_mtod(work->mbuf, struct fanin_headers *);
-	enum fanin_reason reason = FANIN_REASON_NONE;
-	struct fanin_packet packet = {
-		.mbuf = work->mbuf,
-		.headers = headers,
-		.payload = headers + 1,
-		.payload_len = fanin_wire_payload_len(headers),
-		.child = headers->fanin.rank,
-	};
+	enum fanin_reason reason;
 
-	ctx->epoch = headers->fanin.epoch;
-	switch (work->job->handler->contribution(ctx, work->slot, work->index, &packet, &reason)) {
+	ctx->epoch = work->epoch;
+	switch (work->job->handler->contribution(ctx, work->slot, work->index, &work->packet,
+						 &reason)) {
 	case FANIN_VERDICT_HELD:
 		break;
 	case FANIN_VERDICT_FREE:
-		worker_free(worker, work->mbuf);
+		worker_free(worker, work->packet.mbuf);
 		break;
 	case FANIN_VERDICT_DROP:
-		worker_refuse(worker, work->mbuf, reason);
+		worker_refuse(worker, work->packet.mbuf, reason);
 		break;
 	case FANIN_VERDICT_RETRY:
-		retry_later(worker, work->mbuf);
-		return;
+		retry_later(worker, work->packet.mbuf);
+		break;
 	}
-	if (unlikely(worker->retrying_since_ns != 0))
-		worker->counters.retry_wait_ns += pipeline_now_ns() - worker->retrying_since_ns;
 }
 
 /* A packet that may not go to its handler: counted, and the sender told where it can do something about it. */
@@ -133,7 +127,7 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf)
 static inline bool
 admit(const struct worker *worker, struct rte_mbuf *mbuf, struct work *work)
 {
-	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	const struct fanin_hdr *hdr = &headers->fanin;
 	struct job *job = job_lookup(worker->pipeline->jobs, hdr->job);
 
@@ -142,12 +136,27 @@ admit(const struct worker *worker, struct rte_mbuf *mbuf, struct work *work)
 		     job->child_origins[hdr->rank] != job_origin(headers->ip.src_be, mbuf->port) ||
 		     hdr->epoch != __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE) || hdr->epoch == 0))
 		return false;
-	work->mbuf = mbuf;
 	work->job = job;
 	work->index = hdr->block & job->slot_mask;
 	work->slot = job->slots + work->index * job->slot_size;
 	rte_prefetch0(work->slot);
+	work->epoch = hdr->epoch;
+	work->packet.mbuf = mbuf;
+	work->packet.headers = headers;
+	work->packet.payload = headers + 1;
+	work->packet.payload_len = fanin_wire_payload_len(headers);
+	work->packet.child = hdr->rank;
 	return true;
+}
+
+/* Elements of a packet that will be needed next. What is behind them, the hardware fetches unasked. */
+static inline void
+prefetch_payload(const struct fanin_packet *packet)
+{
+	const uint32_t len = RTE_MIN(packet->payload_len, (uint32_t)PREFETCH_BYTES);
+
+	for (uint32_t i = 0; i < len; i += RTE_CACHE_LINE_SIZE)
+		rte_prefetch0((const uint8_t *)packet->payload + i);
 }
 
 /* The next handler calls are for this job. */
@@ -195,13 +204,15 @@ worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 	job = works[0].job;
 	job_select(worker, works[0].job);
 	for (uint16_t i = 0; i < n_works; i++) {
-		const struct work *work = &works[i];
+		struct work *work = &works[i];
 
 		if (unlikely(work->job != job)) {
 			finish_job(worker, job);
 			job = work->job;
 			job_select(worker, work->job);
 		}
+		if (i + 1 < n_works)
+			prefetch_payload(&works[i + 1].packet);
 		run_handler(worker, work);
 		if (unlikely(ctx->n_frees > FANIN_MAX_FREES - FANIN_MAX_FREES_PER_CALL))
 			drain(worker, job);

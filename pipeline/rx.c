@@ -38,9 +38,9 @@ is_fanin(const struct pipeline *pipeline, const struct fanin_headers *headers, u
 	return len < FANIN_L4_LEN || headers->udp.dst_be == pipeline->udp_port_be;
 }
 
-/* All but plain contributions. Returns true for a valid Fanin packet; the others have found their way. */
+/* Returns true for a valid Fanin packet; the others have found their way. */
 static bool
-classify_any(struct worker *worker, struct rte_mbuf *mbuf)
+classify(struct worker *worker, struct rte_mbuf *mbuf)
 {
 	const struct pipeline *pipeline = worker->pipeline;
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
@@ -68,17 +68,14 @@ classify_any(struct worker *worker, struct rte_mbuf *mbuf)
 	return false;
 }
 
+/* A valid contribution to this switch, by the few comparisons that most packets pass? */
 static inline bool
-classify_one(struct worker *worker, struct rte_mbuf *mbuf)
+is_plain(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 {
-	const struct pipeline *pipeline = worker->pipeline;
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
 
-	if (likely(fanin_wire_is_plain(headers, mbuf->data_len) && is_own_ipv4(pipeline, headers) &&
-		   headers->ip.dst_be == pipeline->ip_be &&
-		   headers->udp.dst_be == pipeline->udp_port_be))
-		return true;
-	return classify_any(worker, mbuf);
+	return fanin_wire_is_plain(headers, mbuf->data_len) && is_own_ipv4(pipeline, headers) &&
+	       headers->ip.dst_be == pipeline->ip_be && headers->udp.dst_be == pipeline->udp_port_be;
 }
 
 /* Lets the fault injector decide on a Fanin packet; returns how many of `out` it leaves to be processed, 0 to 2. */
@@ -110,33 +107,30 @@ inject(struct worker *worker, struct rte_mbuf *mbuf, struct rte_mbuf **out)
 }
 
 static void
-inject_burst(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
+inject_and_take(struct worker *worker, struct rte_mbuf *mbuf)
 {
-	for (uint16_t i = 0; i < n; i++) {
-		struct rte_mbuf *out[2];
-		uint16_t n_out = inject(worker, mbufs[i], out);
+	struct rte_mbuf *out[2];
+	uint16_t n = inject(worker, mbuf, out);
 
-		for (uint16_t k = 0; k < n_out; k++)
-			worker_fanin(worker, &out[k], 1);
-	}
+	for (uint16_t i = 0; i < n; i++)
+		worker_fanin(worker, out[i]);
 }
 
 void
 worker_classify(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 {
-	struct rte_mbuf *fanin[FANIN_BURST];
-	uint16_t n_fanin = 0;
+	const bool faults = worker->faults.enabled;
+	struct rte_mbuf *plain[FANIN_BURST];
+	uint16_t n_plain = 0;
 
 	for (uint16_t i = 0; i < n; i++)
 		rte_prefetch0(rte_pktmbuf_mtod(mbufs[i], void *));
 	for (uint16_t i = 0; i < n; i++) {
-		if (likely(classify_one(worker, mbufs[i])))
-			fanin[n_fanin++] = mbufs[i];
+		if (likely(is_plain(worker->pipeline, mbufs[i]) && !faults))
+			plain[n_plain++] = mbufs[i];
+		else if (classify(worker, mbufs[i]))
+			inject_and_take(worker, mbufs[i]);
 	}
-	if (n_fanin == 0)
-		return;
-	if (unlikely(worker->faults.enabled))
-		inject_burst(worker, fanin, n_fanin);
-	else
-		worker_fanin(worker, fanin, n_fanin);
+	if (n_plain != 0)
+		worker_contributions(worker, plain, n_plain);
 }

@@ -87,31 +87,38 @@ hand_over(struct worker *worker, unsigned int cluster, struct rte_mbuf *mbuf)
 }
 
 void
-worker_fanin(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
+worker_contributions(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 {
-	const bool alone = worker->pipeline->n_workers == 1;
 	struct rte_mbuf *own[FANIN_BURST];
 	uint16_t n_own = 0;
 
+	if (worker->pipeline->n_workers == 1) {
+		worker_aggregate(worker, mbufs, n);
+		return;
+	}
 	for (uint16_t i = 0; i < n; i++) {
-		uint8_t type = rte_pktmbuf_mtod(mbufs[i], const struct fanin_headers *)->fanin.type;
-		unsigned int cluster;
+		unsigned int cluster = cluster_of(worker, mbufs[i]);
 
-		if (unlikely(type != FANIN_TYPE_CONTRIBUTION)) {
-			if (type == FANIN_TYPE_JOIN || type == FANIN_TYPE_LEAVE)
-				worker_membership(worker, mbufs[i]);
-			else
-				worker_drop(worker, mbufs[i], FANIN_REASON_DIRECTION);
-			continue;
-		}
-		cluster = alone ? 0 : cluster_of(worker, mbufs[i]);
-		if (alone || is_own(worker, cluster))
+		if (is_own(worker, cluster))
 			own[n_own++] = mbufs[i];
 		else
 			hand_over(worker, cluster, mbufs[i]);
 	}
 	if (n_own != 0)
 		worker_aggregate(worker, own, n_own);
+}
+
+void
+worker_fanin(struct worker *worker, struct rte_mbuf *mbuf)
+{
+	uint8_t type = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin.type;
+
+	if (type == FANIN_TYPE_CONTRIBUTION)
+		worker_contributions(worker, &mbuf, 1);
+	else if (type == FANIN_TYPE_JOIN || type == FANIN_TYPE_LEAVE)
+		worker_membership(worker, mbuf);
+	else
+		worker_drop(worker, mbuf, FANIN_REASON_DIRECTION);
 }
 
 uint16_t
@@ -145,8 +152,12 @@ worker_retry(struct worker *worker)
 	memcpy(retries, worker->retries, n * sizeof(retries[0]));
 	worker->n_retries = 0;
 	for (uint16_t i = 0; i < n; i++) {
+		uint64_t before = worker->counters.retries;
+
 		worker->retrying_since_ns = retries[i].since_ns;
 		worker_aggregate(worker, &retries[i].mbuf, 1);
+		if (worker->counters.retries == before)
+			worker->counters.retry_wait_ns += pipeline_now_ns() - retries[i].since_ns;
 	}
 	worker->retrying_since_ns = 0;
 }

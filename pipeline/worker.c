@@ -51,7 +51,7 @@ poll_faults(struct worker *worker)
 		return;
 	for (bool first = true; faults_due(&worker->faults, first, &mbuf, &port); first = false) {
 		if (port == FAULTS_INGRESS)
-			worker_fanin(worker, &mbuf, 1);
+			worker_fanin(worker, mbuf);
 		else
 			worker_send(worker, port, mbuf);
 	}

@@ -102,8 +102,11 @@ void worker_classify(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 /* aggregate.c: Fanin data packets that are valid; looks up job and slot, runs handlers, carries out emissions. */
 void worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
 
-/* schedule.c: valid Fanin packets from a port or the fault injector: control ones are answered, others dispatched. */
-void worker_fanin(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
+/* schedule.c: valid contributions, up to a burst: to their clusters. */
+void worker_contributions(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
+
+/* schedule.c: any valid Fanin packet from a port or the fault injector. */
+void worker_fanin(struct worker *worker, struct rte_mbuf *mbuf);
 
 /* forward.c: a foreign frame: learn, look up, send or flood. */
 void worker_forward(struct worker *worker, struct rte_mbuf *mbuf);
