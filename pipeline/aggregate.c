@@ -1,36 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From a valid Fanin packet to its handler and back: job lookup, membership, the worker that owns
- * the slot, the handler call, and what the handler asked to be sent. A slot belongs to one worker
- * (S = 1 in Flare's section 5), so nothing here locks.
+ * From a member's contribution to its handler and back: the handler call, and what the handler asked to be sent.
  */
-#include <rte_prefetch.h>
-
-#include "pipeline/worker.h"
+#include "pipeline/batch.h"
 
 #include "pipeline/fastpath.h"
 
-#define PREFETCH_BYTES 2048
-
-/* A packet with all that its handler call needs. */
-struct work {
-	struct fanin_packet packet;
-	struct job *job;
-	uint8_t *slot;
-	uint32_t index; /* of the slot */
-	uint32_t epoch;
-};
+#define PREFETCH_LINES 8
 
 static void
 send_to_children(struct worker *worker, const struct job *job, const struct fanin_emission *emission)
 {
+	struct rte_mbuf *mbuf = emission->mbuf;
 	uint64_t children = emission->children;
 
+	if (likely(children == job->params.children && !worker->faults.enabled)) {
+		for (uint16_t i = 0; i < job->params.n_children; i++)
+			worker_send(worker, job->child_ports[i], mbuf);
+		return;
+	}
 	while (children != 0) {
 		unsigned int child = (unsigned int)__builtin_ctzll(children);
 
 		children &= children - 1;
-		worker_send_fanin(worker, job->child_ports[child], emission->mbuf);
+		worker_send_fanin(worker, job->child_ports[child], mbuf);
 	}
 }
 
@@ -75,14 +68,13 @@ retry_later(struct worker *worker, struct rte_mbuf *mbuf)
 }
 
 static inline void
-run_handler(struct worker *worker, struct work *work)
+run_handler(struct worker *worker, const struct fanin_handler *handler, struct work *work)
 {
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
 	enum fanin_reason reason;
 
-	ctx->epoch = work->epoch;
-	switch (work->job->handler->contribution(ctx, work->slot, work->index, &work->packet,
-						 &reason)) {
+	ctx->epoch = work->packet.headers->fanin.epoch;
+	switch (handler->contribution(ctx, work->slot, work->index, &work->packet, &reason)) {
 	case FANIN_VERDICT_HELD:
 		break;
 	case FANIN_VERDICT_FREE:
@@ -123,48 +115,18 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf)
 		retry_later(worker, mbuf);
 }
 
-/* Fills *work if the packet comes from a member and belongs to the current run of its job. */
-static inline bool
-admit(const struct worker *worker, struct rte_mbuf *mbuf, struct work *work)
-{
-	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-	const struct fanin_hdr *hdr = &headers->fanin;
-	struct job *job = job_lookup(worker->pipeline->jobs, hdr->job);
-
-	if (unlikely(job == NULL || hdr->rank >= job->params.n_children ||
-		     hdr->key != job->params.key ||
-		     job->child_origins[hdr->rank] != job_origin(headers->ip.src_be, mbuf->port) ||
-		     hdr->epoch != __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE) || hdr->epoch == 0))
-		return false;
-	work->job = job;
-	work->index = hdr->block & job->slot_mask;
-	work->slot = job->slots + work->index * job->slot_size;
-	rte_prefetch0(work->slot);
-	work->epoch = hdr->epoch;
-	work->packet.mbuf = mbuf;
-	work->packet.headers = headers;
-	work->packet.payload = headers + 1;
-	work->packet.payload_len = fanin_wire_payload_len(headers);
-	work->packet.child = hdr->rank;
-	return true;
-}
-
-/* Elements of a packet that will be needed next. What is behind them, the hardware fetches unasked. */
+/*
+ * The start of a packet's elements, which will be needed next: what is behind it, the hardware fetches unasked. Of a
+ * shorter payload some lines in vain, which costs less than to count them.
+ */
 static inline void
 prefetch_payload(const struct fanin_packet *packet)
 {
-	const uint32_t len = RTE_MIN(packet->payload_len, (uint32_t)PREFETCH_BYTES);
+	const uint8_t *payload = packet->payload;
 
-	for (uint32_t i = 0; i < len; i += RTE_CACHE_LINE_SIZE)
-		rte_prefetch0((const uint8_t *)packet->payload + i);
-}
-
-/* The next handler calls are for this job. */
-static void
-job_select(struct worker *worker, struct job *job)
-{
-	worker->handler_ctx.job = &job->params;
-	worker->handler_ctx.stats = &job->worker_stats[worker->index].stats;
+#pragma GCC unroll 8
+	for (size_t i = 0; i < PREFETCH_LINES; i++)
+		rte_prefetch0(payload + i * RTE_CACHE_LINE_SIZE);
 }
 
 /* Ends a burst's packets of one job. */
@@ -185,37 +147,40 @@ finish_job(struct worker *worker, const struct job *job)
 }
 
 void
-worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
+batch_run(struct worker *worker, struct batch *batch)
 {
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
-	struct work works[FANIN_BURST];
-	const struct job *job;
-	uint16_t n_works = 0;
+	const struct job *job = batch->job;
+	const struct work *end = batch->works + batch->n;
 
-	for (uint16_t i = 0; i < n; i++) {
-		if (likely(admit(worker, mbufs[i], &works[n_works])))
-			n_works++;
-		else
-			refuse(worker, mbufs[i]);
-	}
-	if (unlikely(n_works == 0))
-		return;
+	ctx->job = &job->params;
+	ctx->stats = &job->worker_stats[worker->index].stats;
 	ctx->now_ns = worker->now_ns;
-	job = works[0].job;
-	job_select(worker, works[0].job);
-	for (uint16_t i = 0; i < n_works; i++) {
-		struct work *work = &works[i];
-
-		if (unlikely(work->job != job)) {
-			finish_job(worker, job);
-			job = work->job;
-			job_select(worker, work->job);
-		}
-		if (i + 1 < n_works)
-			prefetch_payload(&works[i + 1].packet);
-		run_handler(worker, work);
+	for (struct work *work = batch->works; work < end; work++) {
+		if (work + 1 < end)
+			prefetch_payload(&work[1].packet);
+		run_handler(worker, job->handler, work);
 		if (unlikely(ctx->n_frees > FANIN_MAX_FREES - FANIN_MAX_FREES_PER_CALL))
 			drain(worker, job);
 	}
 	finish_job(worker, job);
+	batch->n = 0;
+}
+
+void
+worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
+{
+	struct batch batch;
+
+	batch_init(&batch);
+	for (uint16_t i = 0; i < n; i++) {
+		struct job *job = batch_find_job(worker, &batch, mbufs[i]);
+
+		if (likely(job != NULL))
+			batch_add(worker, &batch, job, mbufs[i]);
+		else
+			refuse(worker, mbufs[i]);
+	}
+	if (batch.n != 0)
+		batch_run(worker, &batch);
 }

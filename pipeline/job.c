@@ -126,6 +126,25 @@ job_result_headers(const struct pipeline *pipeline, struct job *job)
 	fanin_wire_encode_l4(&job->params.result_headers, &flow, job->params.payload_bytes);
 }
 
+/* What a child's contributions look like. */
+static void
+job_child_template(const struct pipeline *pipeline, struct job *job, uint16_t child)
+{
+	struct fanin_flow flow = {
+		.dst_ip_be = pipeline->ip_be,
+		.src_ip_be = job->members[child].ip_be,
+		.dst_port = ntohs(pipeline->udp_port_be),
+	};
+	struct fanin_headers headers;
+
+	memcpy(flow.dst_mac, pipeline->mac, sizeof(flow.dst_mac));
+	fanin_wire_encode_l4(&headers, &flow, 0);
+	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_CONTRIBUTION, job->params.id, 0,
+				 job->params.key);
+	headers.fanin.rank = child;
+	fanin_wire_make_template(&headers, &job->child_templates[child]);
+}
+
 static int
 job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 	     const struct fanin_handler *handler, uint32_t slots, uint32_t payload,
@@ -167,8 +186,8 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 	for (uint16_t i = 0; i < spec->n_members; i++) {
 		job->members[i].ip_be = spec->members[i].ip_be;
 		job->members[i].port = job->child_ports[i] = spec->members[i].port;
-		job->child_origins[i] = job_origin(spec->members[i].ip_be,
-						   pipeline->ports[spec->members[i].port].ethdev);
+		job->child_ethdevs[i] = pipeline->ports[spec->members[i].port].ethdev;
+		job_child_template(pipeline, job, i);
 	}
 	job_result_headers(pipeline, job);
 	*allocated = job;

@@ -47,7 +47,8 @@ struct job {
 	uint32_t slot_mask; /* 2W - 1 */
 	uint32_t group_be;
 	uint16_t child_ports[FANIN_WIRE_MAX_CHILDREN];   /* index in pipeline->ports */
-	uint64_t child_origins[FANIN_WIRE_MAX_CHILDREN]; /* see job_origin */
+	uint16_t child_ethdevs[FANIN_WIRE_MAX_CHILDREN]; /* of that port */
+	struct fanin_template child_templates[FANIN_WIRE_MAX_CHILDREN];
 
 	/* The run. Written under lock, read by workers with acquire. */
 	uint32_t epoch; /* 0: no run; else all members have joined */
@@ -115,13 +116,6 @@ job_lookup(const struct job_table *table, uint32_t id)
 	if (id > FANIN_WIRE_MAX_JOB)
 		return NULL;
 	return __atomic_load_n(&table->jobs[id], __ATOMIC_ACQUIRE);
-}
-
-/* Where a child's packets come from, in one word: its address, and the ethdev of its port. */
-static inline uint64_t
-job_origin(uint32_t ip_be, uint16_t ethdev)
-{
-	return (uint64_t)ethdev << 32 | ip_be;
 }
 
 /* Adds up what the workers counted for the job. */

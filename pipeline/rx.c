@@ -6,7 +6,7 @@
 #include <rte_ip.h>
 #include <rte_prefetch.h>
 
-#include "pipeline/worker.h"
+#include "pipeline/batch.h"
 
 #include "pipeline/fastpath.h"
 
@@ -55,7 +55,7 @@ classify(struct worker *worker, struct rte_mbuf *mbuf)
 			worker_local_ip(worker, mbuf);
 			return false;
 		}
-		reason = fanin_wire_validate_any(headers, mbuf->data_len);
+		reason = fanin_wire_validate(headers, mbuf->data_len);
 		if (likely(reason == FANIN_REASON_NONE))
 			return true;
 		worker_drop(worker, mbuf, reason);
@@ -66,16 +66,6 @@ classify(struct worker *worker, struct rte_mbuf *mbuf)
 		return false;
 	worker_forward(worker, mbuf);
 	return false;
-}
-
-/* A valid contribution to this switch, by the few comparisons that most packets pass? */
-static inline bool
-is_plain(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
-{
-	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
-
-	return fanin_wire_is_plain(headers, mbuf->data_len) && is_own_ipv4(pipeline, headers) &&
-	       headers->ip.dst_be == pipeline->ip_be && headers->udp.dst_be == pipeline->udp_port_be;
 }
 
 /* Lets the fault injector decide on a Fanin packet; returns how many of `out` it leaves to be processed, 0 to 2. */
@@ -119,18 +109,24 @@ inject_and_take(struct worker *worker, struct rte_mbuf *mbuf)
 void
 worker_classify(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 {
+	const bool alone = worker->pipeline->n_workers == 1;
 	const bool faults = worker->faults.enabled;
-	struct rte_mbuf *plain[FANIN_BURST];
-	uint16_t n_plain = 0;
+	struct batch batch;
 
+	batch_init(&batch);
 	for (uint16_t i = 0; i < n; i++)
 		rte_prefetch0(rte_pktmbuf_mtod(mbufs[i], void *));
 	for (uint16_t i = 0; i < n; i++) {
-		if (likely(is_plain(worker->pipeline, mbufs[i]) && !faults))
-			plain[n_plain++] = mbufs[i];
-		else if (classify(worker, mbufs[i]))
+		/* Most packets are contributions of members: one look tells. */
+		struct job *job = unlikely(faults) ? NULL : batch_find_job(worker, &batch, mbufs[i]);
+
+		if (likely(job != NULL)) {
+			if (alone || !worker_dispatch(worker, job, mbufs[i]))
+				batch_add(worker, &batch, job, mbufs[i]);
+		} else if (classify(worker, mbufs[i])) {
 			inject_and_take(worker, mbufs[i]);
+		}
 	}
-	if (n_plain != 0)
-		worker_contributions(worker, plain, n_plain);
+	if (batch.n != 0)
+		batch_run(worker, &batch);
 }

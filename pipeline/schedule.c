@@ -51,17 +51,11 @@ cluster_of_block(const struct pipeline *pipeline, struct job *job, uint32_t bloc
 }
 
 static unsigned int
-cluster_of(const struct worker *worker, const struct rte_mbuf *mbuf)
+cluster_of(const struct pipeline *pipeline, struct job *job, uint32_t block)
 {
-	const struct pipeline *pipeline = worker->pipeline;
-	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
-	struct job *job = job_lookup(pipeline->jobs, hdr->job);
-
-	if (job == NULL)
-		return worker->cluster;
 	if (pipeline->policy == PIPELINE_POLICY_RSS)
-		return (hdr->block & job->slot_mask) % pipeline->n_clusters;
-	return cluster_of_block(pipeline, job, hdr->block);
+		return (block & job->slot_mask) % pipeline->n_clusters;
+	return cluster_of_block(pipeline, job, block);
 }
 
 /*
@@ -86,39 +80,42 @@ hand_over(struct worker *worker, unsigned int cluster, struct rte_mbuf *mbuf)
 		worker_drop(worker, mbuf, FANIN_REASON_WORKER_RING_FULL);
 }
 
-void
-worker_contributions(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
+bool
+worker_dispatch(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 {
-	struct rte_mbuf *own[FANIN_BURST];
-	uint16_t n_own = 0;
+	const struct pipeline *pipeline = worker->pipeline;
+	unsigned int cluster;
 
-	if (worker->pipeline->n_workers == 1) {
-		worker_aggregate(worker, mbufs, n);
-		return;
-	}
-	for (uint16_t i = 0; i < n; i++) {
-		unsigned int cluster = cluster_of(worker, mbufs[i]);
-
-		if (is_own(worker, cluster))
-			own[n_own++] = mbufs[i];
-		else
-			hand_over(worker, cluster, mbufs[i]);
-	}
-	if (n_own != 0)
-		worker_aggregate(worker, own, n_own);
+	if (pipeline->n_workers == 1)
+		return false;
+	cluster = cluster_of(pipeline, job,
+			     rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin.block);
+	if (is_own(worker, cluster))
+		return false;
+	hand_over(worker, cluster, mbuf);
+	return true;
 }
 
 void
 worker_fanin(struct worker *worker, struct rte_mbuf *mbuf)
 {
-	uint8_t type = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin.type;
+	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
+	struct job *job;
 
-	if (type == FANIN_TYPE_CONTRIBUTION)
-		worker_contributions(worker, &mbuf, 1);
-	else if (type == FANIN_TYPE_JOIN || type == FANIN_TYPE_LEAVE)
+	switch (hdr->type) {
+	case FANIN_TYPE_CONTRIBUTION:
+		job = job_lookup(worker->pipeline->jobs, hdr->job);
+		if (job == NULL || !worker_dispatch(worker, job, mbuf))
+			worker_aggregate(worker, &mbuf, 1);
+		break;
+	case FANIN_TYPE_JOIN:
+	case FANIN_TYPE_LEAVE:
 		worker_membership(worker, mbuf);
-	else
+		break;
+	default:
 		worker_drop(worker, mbuf, FANIN_REASON_DIRECTION);
+		break;
+	}
 }
 
 uint16_t

@@ -43,16 +43,9 @@ worker_flush_port(struct worker *worker, uint16_t port)
 void
 worker_free_garbage(struct worker *worker)
 {
-	struct rte_mbuf **garbage = worker->garbage;
-	uint16_t first = 0;
-
-	/* Ports may have pools of their own. */
-	for (uint16_t i = 1; i <= worker->n_garbage; i++) {
-		if (i < worker->n_garbage && garbage[i]->pool == garbage[first]->pool)
-			continue;
-		rte_mempool_put_bulk(garbage[first]->pool, (void **)&garbage[first], i - first);
-		first = i;
-	}
+	if (worker->n_garbage == 0)
+		return;
+	rte_mempool_put_bulk(worker->garbage_pool, (void **)worker->garbage, worker->n_garbage);
 	worker->n_garbage = 0;
 }
 

@@ -93,8 +93,7 @@ worker_round(struct worker *worker)
 	n = (uint16_t)(n + worker_poll_cluster(worker));
 	poll_faults(worker);
 	worker_flush(worker);
-	if (worker->n_garbage != 0)
-		worker_free_garbage(worker);
+	worker_free_garbage(worker);
 	rte_rcu_qsbr_quiescent(worker->pipeline->qsbr, worker->index);
 	if (n == 0) {
 		worker->counters.empty_polls++;

@@ -59,6 +59,7 @@ struct worker {
 	uint64_t retrying_since_ns; /* of the packet in work; 0: it is not a retry */
 	struct tx_buffer tx[PIPELINE_MAX_PORTS];
 	struct rte_mbuf *garbage[WORKER_GARBAGE]; /* to go back to their pool together */
+	struct rte_mempool *garbage_pool;
 	uint16_t n_garbage;
 	struct fanin_handler_ctx handler_ctx;
 	struct faults faults;
@@ -76,9 +77,12 @@ worker_free(struct worker *worker, struct rte_mbuf *mbuf)
 		rte_pktmbuf_free(mbuf);
 		return;
 	}
-	worker->garbage[worker->n_garbage++] = mbuf;
-	if (worker->n_garbage == WORKER_GARBAGE)
+	/* Ports may have pools of their own. */
+	if (unlikely(worker->n_garbage == WORKER_GARBAGE || mbuf->pool != worker->garbage_pool)) {
 		worker_free_garbage(worker);
+		worker->garbage_pool = mbuf->pool;
+	}
+	worker->garbage[worker->n_garbage++] = mbuf;
 }
 
 /* Why a packet ends here: counts and frees. */
@@ -99,14 +103,14 @@ ingress_port(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 /* rx.c: sorts a burst into foreign, local and Fanin packets and passes each on. */
 void worker_classify(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
 
-/* aggregate.c: Fanin data packets that are valid; looks up job and slot, runs handlers, carries out emissions. */
-void worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
-
-/* schedule.c: valid contributions, up to a burst: to their clusters. */
-void worker_contributions(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
-
-/* schedule.c: any valid Fanin packet from a port or the fault injector. */
+/* schedule.c: a valid Fanin packet that is not a member's contribution as its job expects it, or one that was held back. */
 void worker_fanin(struct worker *worker, struct rte_mbuf *mbuf);
+
+/* schedule.c: a contribution to the job; to the block's cluster. Returns false if that is this worker's to process, now. */
+bool worker_dispatch(struct worker *worker, struct job *job, struct rte_mbuf *mbuf);
+
+/* aggregate.c: contributions that are for this worker, up to a burst. */
+void worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
 
 /* forward.c: a foreign frame: learn, look up, send or flood. */
 void worker_forward(struct worker *worker, struct rte_mbuf *mbuf);

@@ -92,6 +92,13 @@ fanin_op_is_custom(unsigned int op)
 	return op >= FANIN_WIRE_CUSTOM && op <= FANIN_WIRE_CUSTOM_LAST;
 }
 
+/* A predefined operator, or one that is custom; not every switch has the latter. */
+static inline bool
+fanin_op_is_known(unsigned int op)
+{
+	return (op != FANIN_WIRE_OP_NONE && op < FANIN_WIRE_OP_COUNT) || fanin_op_is_custom(op);
+}
+
 /*
  * Size of one element in bytes; 0 for a code that is no data type's. Thread-safe.
  */

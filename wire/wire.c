@@ -58,8 +58,7 @@ validate_elements(const struct fanin_hdr *hdr, uint32_t payload_len)
 
 	if (size == 0)
 		return FANIN_REASON_DTYPE;
-	if (hdr->op == FANIN_WIRE_OP_NONE ||
-	    (hdr->op >= FANIN_WIRE_OP_COUNT && !fanin_op_is_custom(hdr->op)))
+	if (!fanin_op_is_known(hdr->op))
 		return FANIN_REASON_OP;
 	if (hdr->count * size != payload_len)
 		return FANIN_REASON_ELEMENTS;
@@ -117,7 +116,7 @@ validate_header(const struct fanin_hdr *hdr, uint32_t payload_len)
 }
 
 enum fanin_reason
-fanin_wire_validate_any(const void *frame, size_t frame_len)
+fanin_wire_validate(const void *frame, size_t frame_len)
 {
 	const struct fanin_headers *headers = frame;
 	enum fanin_reason reason;
@@ -128,6 +127,32 @@ fanin_wire_validate_any(const void *frame, size_t frame_len)
 	if (reason != FANIN_REASON_NONE)
 		return reason;
 	return validate_header(&headers->fanin, fanin_wire_payload_len(headers));
+}
+
+/* clang-format off */
+const struct fanin_template fanin_template_mask = { {
+	/* Ethernet: destination and EtherType */
+	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0xff, 0xff,
+	/* IPv4: version and header length, more fragments and fragment offset, protocol, addresses */
+	0xff, 0, 0, 0, 0, 0, 0x3f, 0xff, 0, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+	/* UDP: destination port */
+	0, 0, 0xff, 0xff, 0, 0, 0, 0,
+	/* version, type, flags that don't exist, job, rank */
+	0xff, 0xff, (uint8_t)~FANIN_FLAGS_ALL, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0xff, 0, 0,
+	/* extension, reserved0, key, reserved1 */
+	0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,
+	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0,
+	0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+} };
+/* clang-format on */
+
+void
+fanin_wire_make_template(const struct fanin_headers *headers, struct fanin_template *template)
+{
+	const uint8_t *bytes = (const uint8_t *)headers;
+
+	for (size_t i = 0; i < sizeof(template->bytes); i++)
+		template->bytes[i] = bytes[i] & fanin_template_mask.bytes[i];
 }
 
 void

@@ -206,38 +206,6 @@ fanin_ip_checksum(const struct fanin_ip *ip)
 	return (uint16_t) ~(sum + (sum >> 16));
 }
 
-/* See fanin_wire_validate, which gives the same answer. */
-enum fanin_reason fanin_wire_validate_any(const void *frame, size_t frame_len);
-
-/*
- * True for a valid contribution with a predefined operator on a predefined data type: what a switch sees most,
- * told by a few comparisons. False says nothing.
- */
-static inline bool
-fanin_wire_is_plain(const struct fanin_headers *headers, size_t frame_len)
-{
-	const uint32_t start = FANIN_WIRE_VERSION | FANIN_TYPE_CONTRIBUTION << 8;
-	const struct fanin_hdr *hdr = &headers->fanin;
-	uint32_t word, extension, payload_len;
-	uint64_t reserved;
-
-	if (frame_len < FANIN_PAYLOAD_OFFSET)
-		return false;
-	payload_len = fanin_wire_payload_len(headers);
-	memcpy(&word, hdr, sizeof(word));
-	memcpy(&extension, &hdr->extension, sizeof(extension));
-	memcpy(&reserved, (const uint8_t *)(hdr + 1) - sizeof(reserved), sizeof(reserved));
-	return headers->ip.version_ihl == 0x45 && headers->ip.protocol == 17 &&
-	       (headers->ip.fragment_be & __builtin_bswap16(0x3fff)) == 0 &&
-	       payload_len <= frame_len - FANIN_PAYLOAD_OFFSET &&
-	       __builtin_bswap16(headers->ip.total_len_be) == FANIN_MTU_OVERHEAD + payload_len &&
-	       (word & ~((uint32_t)FANIN_FLAGS_ALL << 16)) == start && extension == 0 &&
-	       reserved >> 16 == 0 && (uint8_t)(hdr->op - 1) < FANIN_WIRE_OP_COUNT - 1 &&
-	       (uint8_t)(hdr->dtype - 1) < FANIN_WIRE_DTYPE_COUNT - 1 &&
-	       hdr->count * fanin_dtype_size(hdr->dtype) == payload_len &&
-	       fanin_ip_checksum(&headers->ip) == 0;
-}
-
 /*
  * Validates everything about a frame that can be told without knowing any job: IPv4, UDP and Fanin
  * headers against the frame's length, version, type, flags, reserved fields, data type, operator,
@@ -248,11 +216,62 @@ fanin_wire_is_plain(const struct fanin_headers *headers, size_t frame_len)
  * frame: start of the Ethernet header, frame_len bytes readable; any alignment.
  * Returns FANIN_REASON_NONE, or the first reason found. Thread-safe, reads only.
  */
-static inline enum fanin_reason
-fanin_wire_validate(const void *frame, size_t frame_len)
+enum fanin_reason fanin_wire_validate(const void *frame, size_t frame_len);
+
+/*
+ * What all contributions of one host to one job have in common, so that one comparison of the headers tells whether
+ * they are such a packet: addresses, UDP port, no fragment, no options, version, type, job, rank, key and
+ * reserved fields. Fields that vary are zero.
+ */
+struct fanin_template {
+	uint8_t bytes[FANIN_PAYLOAD_OFFSET];
+} __attribute__((aligned(16)));
+
+/* Ones where a template counts. */
+extern const struct fanin_template fanin_template_mask;
+
+/* Makes a template of the headers of one of the packets. */
+void fanin_wire_make_template(const struct fanin_headers *headers, struct fanin_template *template);
+
+/*
+ * True if the headers agree with a template.
+ *
+ * headers: FANIN_PAYLOAD_OFFSET readable bytes of any content, any alignment.
+ */
+static inline bool
+fanin_wire_fits(const struct fanin_headers *headers, const struct fanin_template *template)
 {
-	return fanin_wire_is_plain(frame, frame_len) ? FANIN_REASON_NONE
-						     : fanin_wire_validate_any(frame, frame_len);
+	typedef uint64_t pair __attribute__((vector_size(16)));
+	const uint8_t *expected = __builtin_assume_aligned(template, 16);
+	const uint8_t *mask = __builtin_assume_aligned(&fanin_template_mask, 16);
+	pair wrong = { 0, 0 };
+
+	static_assert(FANIN_PAYLOAD_OFFSET % sizeof(pair) == 0, "whole vectors");
+	for (size_t i = 0; i < FANIN_PAYLOAD_OFFSET; i += sizeof(pair)) {
+		pair part;
+
+		memcpy(&part, (const uint8_t *)headers + i, sizeof(part));
+		wrong |= (part & *(const pair *)(mask + i)) ^ *(const pair *)(expected + i);
+	}
+	return (wrong[0] | wrong[1]) == 0;
+}
+
+/*
+ * What is left to check of a frame that fits a template, so that fanin_wire_validate would find nothing: lengths,
+ * elements and the IPv4 checksum.
+ */
+static inline bool
+fanin_wire_elements_fit(const struct fanin_headers *headers, size_t frame_len)
+{
+	const struct fanin_hdr *hdr = &headers->fanin;
+	const uint32_t payload_len = fanin_wire_payload_len(headers);
+	const unsigned int size = fanin_dtype_size(hdr->dtype);
+
+	/* A UDP length below that of the headers makes a huge payload_len. */
+	return payload_len <= frame_len - FANIN_PAYLOAD_OFFSET &&
+	       __builtin_bswap16(headers->ip.total_len_be) == FANIN_MTU_OVERHEAD + payload_len &&
+	       hdr->count * size == payload_len && size != 0 && fanin_op_is_known(hdr->op) &&
+	       fanin_ip_checksum(&headers->ip) == 0;
 }
 
 /* Where a packet goes and comes from; addresses in network order, ports in host order. */

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Contributions to one job on their way to its handler: those of a burst are admitted first, so that memory that they
+ * need can be fetched, and then processed one after the other.
+ */
+#ifndef FANIN_PIPELINE_BATCH_H
+#define FANIN_PIPELINE_BATCH_H
+
+#include <rte_prefetch.h>
+
+#include "pipeline/worker.h"
+
+/* A packet with all that its handler call needs. */
+struct work {
+	struct fanin_packet packet;
+	uint8_t *slot;
+	uint32_t index; /* of the slot */
+};
+
+struct batch {
+	struct job *job; /* NULL: none yet */
+	uint16_t n;
+	struct work works[FANIN_BURST];
+};
+
+/* aggregate.c: runs the job's handler on all packets, and empties the batch. Not for an empty one. */
+void batch_run(struct worker *worker, struct batch *batch);
+
+static inline void
+batch_init(struct batch *batch)
+{
+	batch->job = NULL;
+	batch->n = 0;
+}
+
+/*
+ * Is the frame a valid contribution that comes from a member of the job, and of the job's current run? One that is not
+ * may be all right, but for another job.
+ */
+static inline bool
+batch_fits(const struct job *job, const struct rte_mbuf *mbuf)
+{
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	const struct fanin_hdr *hdr = &headers->fanin;
+
+	return hdr->rank < job->params.n_children &&
+	       fanin_wire_fits(headers, &job->child_templates[hdr->rank]) &&
+	       fanin_wire_elements_fit(headers, mbuf->data_len) &&
+	       mbuf->port == job->child_ethdevs[hdr->rank] && hdr->epoch != 0 &&
+	       hdr->epoch == __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
+}
+
+/* The job that the frame fits, or NULL. */
+static inline struct job *
+batch_find_job(const struct worker *worker, const struct batch *batch, const struct rte_mbuf *mbuf)
+{
+	uint32_t id;
+	struct job *job = batch->job;
+
+	if (unlikely(mbuf->data_len < FANIN_PAYLOAD_OFFSET))
+		return NULL;
+	id = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin.job;
+	if (unlikely(job == NULL || job->params.id != id)) {
+		job = job_lookup(worker->pipeline->jobs, id);
+		if (job == NULL)
+			return NULL;
+	}
+	return likely(batch_fits(job, mbuf)) ? job : NULL;
+}
+
+/* Adds a packet that fits the job; runs what was there of another one first. */
+static inline void
+batch_add(struct worker *worker, struct batch *batch, struct job *job, struct rte_mbuf *mbuf)
+{
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+	struct work *work;
+
+	if (unlikely(job != batch->job)) {
+		if (batch->n != 0)
+			batch_run(worker, batch);
+		batch->job = job;
+	}
+	work = &batch->works[batch->n++];
+	work->index = headers->fanin.block & job->slot_mask;
+	work->slot = job->slots + work->index * job->slot_size;
+	rte_prefetch0(work->slot);
+	work->packet.mbuf = mbuf;
+	work->packet.headers = headers;
+	work->packet.payload = headers + 1;
+	work->packet.payload_len = fanin_wire_payload_len(headers);
+	work->packet.child = headers->fanin.rank;
+}
+
+#endif
