@@ -79,31 +79,30 @@ COMBINE_LOOP(bf16_min, int16_t, half_or_nan(x, y, half_lesser(x, y), 0x7f80, 0x7
 COMBINE_LOOP(bf16_max, int16_t, half_or_nan(x, y, half_greater(x, y), 0x7f80, 0x7fc0))
 FINISH_LOOP(bf16_avg, uint16_t, float, bf16_round(bf16_low(x) / n) >> 16)
 
-static void
-wide_bf16_widen(float *acc, const void *in, size_t count)
+static inline void
+convert_bf16_widen(any_single *restrict out, const any_half *restrict in, size_t count)
 {
+	for (size_t i = 0; i < count; i++)
+		out[i] = bf16_low(in[i]);
+}
+
+static inline void
+convert_bf16_narrow(any_half *restrict out, const any_single *restrict in, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		out[i] = bf16_from_f32(in[i]);
+}
+
+WIDE_IN_PLACE(bf16)
+
+static void
+wide_bf16_accumulate(void *restrict acc, const void *restrict in, size_t count)
+{
+	any_single *a = acc;
 	const any_half *b = in;
 
 	for (size_t i = 0; i < count; i++)
-		acc[i] = bf16_low(b[i]);
-}
-
-static void
-wide_bf16_accumulate(float *acc, const void *in, size_t count)
-{
-	const any_half *b = in;
-
-	for (size_t i = 0; i < count; i++)
-		acc[i] += bf16_low(b[i]);
-}
-
-static void
-wide_bf16_narrow(void *out, const float *acc, size_t count)
-{
-	any_half *a = out;
-
-	for (size_t i = 0; i < count; i++)
-		a[i] = bf16_from_f32(acc[i]);
+		a[i] += bf16_low(b[i]);
 }
 
 #endif

@@ -151,28 +151,27 @@ finish_f16_avg(void *acc, uint32_t contributions, size_t count)
 	F16_LOOP(f16_store(a + i, f16_load(a + i) / n), a[i] = f16_narrow(f16_widen(a[i]) / n));
 }
 
-static void
-wide_f16_widen(float *restrict acc, const void *restrict in, size_t count)
+static inline void
+convert_f16_widen(any_single *restrict out, const any_half *restrict in, size_t count)
 {
-	const any_half *b = in;
-
-	F16_LOOP(*(any_f16_lanes *)(acc + i) = f16_load(b + i), acc[i] = f16_widen(b[i]));
+	F16_LOOP(*(any_f16_lanes *)(out + i) = f16_load(in + i), out[i] = f16_widen(in[i]));
 }
 
-static void
-wide_f16_accumulate(float *restrict acc, const void *restrict in, size_t count)
+static inline void
+convert_f16_narrow(any_half *restrict out, const any_single *restrict in, size_t count)
 {
-	const any_half *b = in;
-
-	F16_LOOP(*(any_f16_lanes *)(acc + i) += f16_load(b + i), acc[i] += f16_widen(b[i]));
+	F16_LOOP(f16_store(out + i, *(const any_f16_lanes *)(in + i)), out[i] = f16_narrow(in[i]));
 }
 
-static void
-wide_f16_narrow(void *restrict out, const float *restrict acc, size_t count)
-{
-	any_half *a = out;
+WIDE_IN_PLACE(f16)
 
-	F16_LOOP(f16_store(a + i, *(const any_f16_lanes *)(acc + i)), a[i] = f16_narrow(acc[i]));
+static void
+wide_f16_accumulate(void *restrict acc, const void *restrict in, size_t count)
+{
+	any_single *a = acc;
+	const any_half *b = in;
+
+	F16_LOOP(*(any_f16_lanes *)(a + i) += f16_load(b + i), a[i] += f16_widen(b[i]));
 }
 
 #endif

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Minimum and maximum of 16-bit floating-point formats, on their bits as integers: no conversion, twice the elements per
- * vector. Internal to handlers/kernels.
+ * What f16 and bf16 have in common. Minimum and maximum are found on their bits as integers: no conversion, twice the
+ * elements per vector. Internal to handlers/kernels.
  */
 #ifndef FANIN_HANDLERS_KERNELS_HALF_H
 #define FANIN_HANDLERS_KERNELS_HALF_H
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "handlers/kernels/loop.h"
 
 typedef uint16_t any_half ANY_ADDRESS;
+typedef float any_single ANY_ADDRESS;
 
 /*
  * The order of the numbers as int16_t: with the bits behind the sign turned around, negative numbers count down, and
@@ -49,5 +51,37 @@ half_or_nan(int16_t x, int16_t y, int16_t order, int16_t infinity, int16_t canon
 
 	return is_nan ? canonical_nan : half_order(order);
 }
+
+/* Elements that are converted at a time. */
+#define WIDE_CHUNK 128
+
+/*
+ * wide_NAME_widen and wide_NAME_narrow, which work in place: from convert_NAME_widen and _narrow, loops over vectors that don't
+ * overlap, by way of a chunk that doesn't. Elements grow from the last one on and shrink from the first one on, so that what
+ * is written lies over what was read already.
+ */
+#define WIDE_IN_PLACE(name)                                                                        \
+	static void wide_##name##_widen(void *acc, const void *in, size_t count)                   \
+	{                                                                                          \
+		uint16_t chunk[WIDE_CHUNK];                                                        \
+		size_t n = count % WIDE_CHUNK;                                                     \
+                                                                                                   \
+		for (size_t end = count; end != 0; n = WIDE_CHUNK) {                               \
+			end -= n;                                                                  \
+			memcpy(chunk, (const any_half *)in + end, n * sizeof(*chunk));             \
+			convert_##name##_widen((any_single *)acc + end, chunk, n);                 \
+		}                                                                                  \
+	}                                                                                          \
+	static void wide_##name##_narrow(void *out, const void *acc, size_t count)                 \
+	{                                                                                          \
+		uint16_t chunk[WIDE_CHUNK];                                                        \
+		size_t n = WIDE_CHUNK;                                                             \
+                                                                                                   \
+		for (size_t start = 0; start < count; start += n) {                                \
+			n = count - start < WIDE_CHUNK ? count - start : WIDE_CHUNK;               \
+			convert_##name##_narrow(chunk, (const any_single *)acc + start, n);        \
+			memcpy((any_half *)out + start, chunk, n * sizeof(*chunk));                \
+		}                                                                                  \
+	}
 
 #endif

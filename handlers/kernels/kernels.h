@@ -26,14 +26,17 @@ typedef void (*fanin_kernel_fn)(void *acc, const void *in, size_t count);
  */
 typedef void (*fanin_finish_fn)(void *acc, uint32_t contributions, size_t count);
 
-/* Sums of 16-bit floating-point contributions in f32, rounded only once. No two vectors overlap. */
+/*
+ * Sums of 16-bit floating-point contributions in f32, rounded only once. acc holds count f32; all vectors may be at any
+ * address, as above. To widen and to narrow, both may be at the same address; else no two vectors overlap.
+ */
 struct fanin_wide_kernels {
 	/* acc[i] = in[i], which is exact */
-	void (*widen)(float *acc, const void *in, size_t count);
+	void (*widen)(void *acc, const void *in, size_t count);
 	/* acc[i] += in[i] */
-	void (*accumulate)(float *acc, const void *in, size_t count);
+	fanin_kernel_fn accumulate;
 	/* out[i] = acc[i], rounded to nearest even */
-	void (*narrow)(void *out, const float *acc, size_t count);
+	void (*narrow)(void *out, const void *acc, size_t count);
 };
 
 /* Instruction sets in rising order of preference. */

@@ -329,6 +329,54 @@ START_TEST(sums_in_f32_are_rounded_once_at_every_length)
 }
 END_TEST
 
+#define IN_PLACE_MAX 300 /* more than the kernels convert at a time */
+
+/* One vector that is widened and narrowed where it lies, between bytes that nobody may touch. */
+static void
+check_in_place(const struct half_case *test, struct random *random, size_t count, size_t address)
+{
+	static uint16_t before[IN_PLACE_MAX], separate_halves[IN_PLACE_MAX];
+	static float separate[IN_PLACE_MAX];
+	static uint8_t room[64 + 4 * IN_PLACE_MAX + 64] __attribute__((aligned(64)));
+	uint8_t *elements = room + address;
+	uint8_t *end = elements + 4 * count;
+
+	memset(room, GUARD, sizeof(room));
+	for (size_t i = 0; i < count; i++)
+		before[i] = (uint16_t)reference_random(random, test->dtype);
+	memcpy(elements, before, 2 * count);
+
+	test->wide->widen(separate, before, count);
+	test->wide->widen(elements, elements, count);
+	ck_assert_mem_eq(elements, separate, 4 * count);
+	for (size_t i = 0; i < count; i++)
+		separate[i] *= 1.001f; /* so that there is something to round */
+	memcpy(elements, separate, 4 * count);
+	test->wide->narrow(separate_halves, separate, count);
+	test->wide->narrow(elements, elements, count);
+	ck_assert_mem_eq(elements, separate_halves, 2 * count);
+
+	for (const uint8_t *byte = room; byte < elements; byte++)
+		ck_assert_uint_eq(*byte, GUARD);
+	for (const uint8_t *byte = end; byte < room + sizeof(room); byte++)
+		ck_assert_uint_eq(*byte, GUARD);
+}
+
+START_TEST(vectors_are_widened_and_narrowed_in_place)
+{
+	struct half_case test = case_of(_i);
+	struct random random = random_seed(11);
+
+	if (test.skip)
+		return;
+	for (size_t count = 0; count <= IN_PLACE_MAX; count++) {
+		for (size_t address = 0; address < 8; address++)
+			check_in_place(&test, &random, count, address);
+		check_in_place(&test, &random, count, 33);
+	}
+}
+END_TEST
+
 Suite *
 suite_halves(void)
 {
@@ -349,6 +397,7 @@ suite_halves(void)
 	tcase_add_loop_test(kernels, every_value_is_combined_right_with_some_others, 0, N_CASES);
 	tcase_add_loop_test(kernels, every_value_is_divided_right, 0, N_CASES);
 	tcase_add_loop_test(kernels, sums_in_f32_are_rounded_once_at_every_length, 0, N_CASES);
+	tcase_add_loop_test(kernels, vectors_are_widened_and_narrowed_in_place, 0, N_CASES);
 	suite_add_tcase(suite, kernels);
 	return suite;
 }
