@@ -29,11 +29,14 @@ fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, str
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	struct fanin_hdr *hdr = &headers->fanin;
 	uint32_t payload_len = dense->window.count * fanin_dtype_size(dense->window.dtype);
+	void *payload = fanin_dense_payload(mbuf);
 
 	if (dense->window.op == FANIN_WIRE_AVG)
-		fanin_kernel_finish(job->isa, dense->window.dtype,
-				    FANIN_WIRE_AVG)(fanin_dense_payload(mbuf), job->n_children,
-						    dense->window.count);
+		fanin_kernel_finish(job->isa,
+				    dense->wide != NULL ? FANIN_WIRE_F32 : dense->window.dtype,
+				    FANIN_WIRE_AVG)(payload, job->n_children, dense->window.count);
+	if (dense->wide != NULL)
+		dense->wide->narrow(payload, payload, dense->window.count);
 
 	/* The frame is complete before anyone can see that the block is done and repeat it. */
 	*headers = job->result_headers;
@@ -105,12 +108,14 @@ drop(enum fanin_reason *reason, enum fanin_reason why)
 	return FANIN_VERDICT_DROP;
 }
 
-/* Returns NULL if the job can't reduce this. */
+/* Of partial results, which are f32 if `wide`. Returns NULL if the job can't reduce this. */
 static fanin_kernel_fn
-kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr)
+kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr, bool wide)
 {
 	const struct fanin_operator *custom;
 
+	if (wide)
+		return fanin_kernel(job->isa, FANIN_WIRE_F32, hdr->op);
 	if (!fanin_op_is_custom(hdr->op))
 		return fanin_kernel(job->isa, hdr->dtype, hdr->op);
 	custom = fanin_operator_find(hdr->op);
@@ -128,16 +133,19 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	    const struct fanin_packet *packet)
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
+	const struct fanin_job_params *job = ctx->job;
 
 	if (dense->kernel == NULL || hdr->dtype != dense->window.dtype ||
 	    hdr->op != dense->window.op) {
-		fanin_kernel_fn kernel = kernel_of(ctx->job, hdr);
+		bool wide = job->wide && fanin_operation_widens(hdr->dtype, hdr->op);
+		fanin_kernel_fn kernel = kernel_of(job, hdr, wide);
 
 		if (kernel == NULL) {
 			fanin_window_abandon(&dense->window, ctx, hdr->block);
 			return false;
 		}
 		dense->kernel = kernel;
+		dense->wide = wide ? fanin_kernel_wide(job->isa, hdr->dtype) : NULL;
 	}
 	fanin_dense_release(ctx, dense);
 	ctx->stats->blocks++;

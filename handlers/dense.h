@@ -13,7 +13,8 @@
 /* The head of a dense handler's slot. */
 struct fanin_dense {
 	struct fanin_window window;
-	fanin_kernel_fn kernel;
+	fanin_kernel_fn kernel;                /* of partial results */
+	const struct fanin_wide_kernels *wide; /* these are f32 and contributions are not; or NULL */
 	struct rte_mbuf *result; /* of the block that is done; NULL before the first */
 };
 
@@ -24,12 +25,35 @@ fanin_dense_payload(const struct rte_mbuf *mbuf)
 	return rte_pktmbuf_mtod_offset(mbuf, void *, FANIN_PAYLOAD_OFFSET);
 }
 
-/* Combines the second packet's elements into the first's: order matters to floating point. */
+/* Makes a contribution a partial result, in place. From now on it can't be tried again. */
+static inline void
+fanin_dense_begin(const struct fanin_dense *dense, struct rte_mbuf *mbuf)
+{
+	void *payload = fanin_dense_payload(mbuf);
+
+	if (dense->wide != NULL)
+		dense->wide->widen(payload, payload, dense->window.count);
+}
+
+/* Combines the second partial result into the first: order matters to floating point. */
 static inline void
 fanin_dense_combine(const struct fanin_dense *dense, struct rte_mbuf *into,
 		    const struct rte_mbuf *from)
 {
 	dense->kernel(fanin_dense_payload(into), fanin_dense_payload(from), dense->window.count);
+}
+
+/*
+ * Combines a contribution as it came into a partial result. The same as to begin it first, but for
+ * sums in f32 2 to 6 times as fast.
+ */
+static inline void
+fanin_dense_add(const struct fanin_dense *dense, struct rte_mbuf *into,
+		const struct rte_mbuf *contribution)
+{
+	fanin_kernel_fn add = dense->wide != NULL ? dense->wide->accumulate : dense->kernel;
+
+	add(fanin_dense_payload(into), fanin_dense_payload(contribution), dense->window.count);
 }
 
 /* Releases what the handler's own part of a slot holds. */
@@ -47,7 +71,8 @@ bool fanin_dense_admit_other(struct fanin_handler_ctx *ctx, struct fanin_dense *
  *
  * exclusive: alone. reset: may be NULL.
  * Returns true if the contribution is to be combined: the caller is in, the child's place is
- * claimed, and the caller leaves. Else *verdict (and on a drop *reason) say what became of it.
+ * claimed, the packet is unchanged, and the caller leaves. Else *verdict (and on a drop *reason)
+ * say what became of it.
  */
 static inline bool
 fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
@@ -55,9 +80,12 @@ fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint
 		  enum fanin_verdict *verdict, enum fanin_reason *reason)
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
+	const struct fanin_job_params *job = ctx->job;
 	enum fanin_window_class class;
 
-	if (__builtin_expect(packet->payload_len > ctx->job->payload_bytes, 0)) {
+	if (__builtin_expect(packet->payload_len > fanin_payload_limit(job->payload_bytes, job->wide,
+								       hdr->dtype, hdr->op),
+			     0)) {
 		*verdict = FANIN_VERDICT_DROP;
 		*reason = FANIN_REASON_PAYLOAD;
 		return false;
@@ -65,8 +93,7 @@ fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint
 	class = fanin_window_enter(&dense->window, ctx, hdr->block, exclusive);
 	if (__builtin_expect(class == FANIN_WINDOW_CURRENT &&
 				     fanin_window_matches(&dense->window, hdr) &&
-				     fanin_window_claim(&dense->window, ctx->job->shared,
-							packet->child),
+				     fanin_window_claim(&dense->window, job->shared, packet->child),
 			     1))
 		return true;
 	return fanin_dense_admit_other(ctx, dense, index, packet, class, exclusive, reset, verdict,
@@ -75,7 +102,8 @@ fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint
 
 /*
  * The mbuf holds what was combined of all contributions: it becomes the result (an average is divided
- * here), is kept, and goes to all children. Takes over the caller's reference.
+ * and f32 rounded to the block's type here), is kept, and goes to all children. Takes over the
+ * caller's reference.
  */
 void fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 			struct rte_mbuf *mbuf);

@@ -26,12 +26,13 @@ struct fanin_job_params {
 	uint32_t id;
 	uint16_t n_children;    /* 1 to FANIN_WIRE_MAX_CHILDREN */
 	uint16_t window;        /* W; the job owns 2W slots */
-	uint16_t payload_bytes; /* most payload per packet */
+	uint16_t payload_bytes; /* most payload per packet; a packet's mbuf has room for as much */
 	uint64_t children;      /* bitmap of all children */
 	uint64_t key;
 	struct fanin_headers result_headers; /* template of results: Ethernet, IPv4 and UDP to the group, of full payload */
 	bool shared;                         /* several workers may be in one slot at a time */
 	bool in_order;      /* the handler combines in the order of the children */
+	bool wide;          /* sums and averages of f16 and bf16 are accumulated in f32 */
 	uint8_t buffers;    /* per block, for handlers with several: 2 to FANIN_MAX_BUFFERS */
 	enum fanin_isa isa; /* kernels to use */
 };
@@ -108,7 +109,7 @@ struct fanin_handler {
 	 * A contribution for this slot, of the run ctx->epoch. The slot was zeroed when the job was
 	 * made, and may have been used by earlier runs. index: of the slot, 0 to 2W - 1. If the job is
 	 * shared, other workers may call this for the same slot at the same time. On
-	 * FANIN_VERDICT_DROP *reason is set.
+	 * FANIN_VERDICT_DROP *reason is set; on FANIN_VERDICT_RETRY the packet is as it came.
 	 */
 	enum fanin_verdict (*contribution)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 					   struct fanin_packet *packet, enum fanin_reason *reason);

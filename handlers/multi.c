@@ -116,9 +116,10 @@ combine(struct fanin_handler_ctx *ctx, struct multi_slot *slot, int buffer,
 
 	ctx->stats->contributions++;
 	if (partial == NULL) {
+		fanin_dense_begin(&slot->dense, mbuf);
 		partial = mbuf;
 	} else {
-		fanin_dense_combine(&slot->dense, partial, mbuf);
+		fanin_dense_add(&slot->dense, partial, mbuf);
 		verdict = FANIN_VERDICT_FREE;
 	}
 	__atomic_store_n(&slot->buffers[buffer], partial, __ATOMIC_RELEASE);

@@ -61,10 +61,11 @@ single_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 		return verdict;
 	ctx->stats->contributions++;
 	if (slot->sum == NULL) {
+		fanin_dense_begin(&slot->dense, packet->mbuf);
 		slot->sum = packet->mbuf;
 		verdict = FANIN_VERDICT_HELD;
 	} else {
-		fanin_dense_combine(&slot->dense, slot->sum, packet->mbuf);
+		fanin_dense_add(&slot->dense, slot->sum, packet->mbuf);
 		verdict = FANIN_VERDICT_FREE;
 	}
 	/* Nobody else is in: all that are present have been combined. */

@@ -99,6 +99,7 @@ tree_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	if (!fanin_dense_admit(ctx, &slot->dense, index, packet, false, tree_reset, &verdict, reason))
 		return verdict;
 	ctx->stats->contributions++;
+	fanin_dense_begin(&slot->dense, sum);
 	for (uint32_t node = leaves + packet->child; node > 1; node /= 2) {
 		bool is_right = (node & 1) != 0;
 		struct rte_mbuf *other;

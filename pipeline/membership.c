@@ -51,6 +51,7 @@ answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 	ack.size = job->params.n_children;
 	ack.window = job->params.window;
 	ack.payload_bytes = job->params.payload_bytes;
+	ack.flags = job->params.wide ? FANIN_JOB_WIDE : 0;
 	strncpy(ack.handler, job->handler->name, sizeof(ack.handler) - 1);
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_JOIN_ACK, job->params.id, answer.epoch,
 				 job->params.key);

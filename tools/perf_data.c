@@ -29,6 +29,12 @@ is_signed(enum fanin_dtype dtype)
 	return dtype <= FANIN_I64;
 }
 
+bool
+perf_data_widens(enum fanin_dtype dtype, enum fanin_op op)
+{
+	return (dtype == FANIN_F16 || dtype == FANIN_BF16) && (op == FANIN_SUM || op == FANIN_AVG);
+}
+
 /* ------------------------------------------------------------------ values */
 
 /* Well mixed 32 bits; the same for the same arguments on every host. */
@@ -136,14 +142,30 @@ small_integer(uint32_t bits, uint64_t limit)
 	return (double)(int64_t)(bits * (limit * 2) >> 32) - (double)limit;
 }
 
+/*
+ * What integers are multiplied by that use all digits of f16 or bf16. The sum of 64 of them is exact in f32 and, rounded, a
+ * normal number of the type. Averages are of numbers up to the largest f16: sums need not fit the type.
+ */
+static double
+wide_scale(const struct perf_data *data)
+{
+	if (data->dtype == FANIN_BF16)
+		return 1;
+	return data->op == FANIN_AVG ? 0x1p5 : 0x1p-6;
+}
+
 static void
 values_fill(const struct perf_data *data, uint16_t rank, uint64_t iteration, uint64_t first,
 	    uint64_t n, union chunk *chunk)
 {
 	uint32_t stream = stream_of(data->seed, rank, iteration);
 	bool is_extreme = data->op == FANIN_MIN || data->op == FANIN_MAX;
+	bool is_wide = data->wide && perf_data_widens(data->dtype, data->op);
 	uint64_t limit = exact_limit(data->dtype) / (is_extreme ? 1 : data->size);
+	double scale = is_wide ? wide_scale(data) : 1;
 
+	if (is_wide)
+		limit = exact_limit(data->dtype) - 1;
 	if (!is_float(data->dtype)) {
 		for (uint64_t i = 0; i < n; i++)
 			chunk->integers[i] = integer_value(data->op, stream, first + i);
@@ -153,7 +175,8 @@ values_fill(const struct perf_data *data, uint16_t rank, uint64_t iteration, uin
 			chunk->numbers[i] = factor(mix(stream, (uint32_t)(first + i)), rank);
 	} else {
 		for (uint64_t i = 0; i < n; i++)
-			chunk->numbers[i] = small_integer(mix(stream, (uint32_t)(first + i)), limit);
+			chunk->numbers[i] =
+				small_integer(mix(stream, (uint32_t)(first + i)), limit) * scale;
 	}
 }
 

@@ -5,10 +5,15 @@
  *
  * Integers take any value. Floating-point sums are of integers that are small enough for every partial sum to be exact,
  * products of ones, twos and halves with either sign. Custom operators: perf_custom.h.
+ *
+ * Where sums and averages of f16 and bf16 are accumulated in f32, partial sums are exact in f32 but not in the type, so that
+ * native accumulation, which rounds each of them, gives other bits somewhere: with three ranks or more, and for averages of
+ * f16 with two, whose sum f16 can't hold.
  */
 #ifndef FANIN_TOOLS_PERF_DATA_H
 #define FANIN_TOOLS_PERF_DATA_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <fanin/fanin.h>
@@ -18,7 +23,11 @@ struct perf_data {
 	enum fanin_op op; /* one that is defined on dtype */
 	uint32_t seed;
 	uint16_t size; /* ranks, 1 to 64 */
+	bool wide;     /* the job accumulates in f32 what perf_data_widens names */
 };
+
+/* True for sums and averages of f16 and bf16. */
+bool perf_data_widens(enum fanin_dtype dtype, enum fanin_op op);
 
 /*
  * Elements first to first + n - 1 of what a rank sends in an iteration.

@@ -86,6 +86,8 @@ local f = {
 	payload_bytes = ProtoField.uint16("fanin.join.payload_bytes", "Most payload per packet"),
 	group = ProtoField.ipv4("fanin.join.group", "Result group"),
 	handler = ProtoField.string("fanin.join.handler", "Handler"),
+	job_flags = ProtoField.uint32("fanin.join.flags", "Flags", base.HEX),
+	wide = ProtoField.bool("fanin.join.flags.wide", "f16 and bf16 are accumulated in f32", 32, nil, 0x00000001),
 }
 fanin.fields = f
 
@@ -225,13 +227,15 @@ local function add_join_ack(tree, body)
 	tree:add(f.group, body(16, 4))
 	tree:add(f.handler, body(20, 16), body(20, 16):stringz())
 	tree:add_le(f.cookie, body(36, 8))
-	return string.format(" %s size %d window %d payload %d %s", state_names[body(8, 2):le_uint()] or "state?",
-		body(10, 2):le_uint(), body(12, 2):le_uint(), body(14, 2):le_uint(), body(20, 16):stringz())
+	tree:add_le(f.job_flags, body(44, 4)):add_le(f.wide, body(44, 4))
+	return string.format(" %s size %d window %d payload %d %s%s", state_names[body(8, 2):le_uint()] or "state?",
+		body(10, 2):le_uint(), body(12, 2):le_uint(), body(14, 2):le_uint(), body(20, 16):stringz(),
+		bit.band(body(44, 4):le_uint(), 1) ~= 0 and " f32" or "")
 end
 
 local bodies = {
 	[JOIN] = { len = 24, add = add_join, title = "Join" },
-	[JOIN_ACK] = { len = 44, add = add_join_ack, title = "Join answer" },
+	[JOIN_ACK] = { len = 48, add = add_join_ack, title = "Join answer" },
 }
 
 local function add_body(tree, buffer, packet_type)

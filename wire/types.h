@@ -140,6 +140,16 @@ fanin_operation_defined(unsigned int dtype, unsigned int op)
 }
 
 /*
+ * True if a job that accumulates in f32 does so for this operator and data type: sums and averages of f16 and bf16. Thread-safe.
+ */
+static inline bool
+fanin_operation_widens(unsigned int dtype, unsigned int op)
+{
+	return (dtype == FANIN_WIRE_F16 || dtype == FANIN_WIRE_BF16) &&
+	       (op == FANIN_WIRE_SUM || op == FANIN_WIRE_AVG);
+}
+
+/*
  * Names as people write them ("f32", "sum"); "opaque" and "custom" for the codes of custom operators,
  * "unknown" for others. Static strings, thread-safe.
  */

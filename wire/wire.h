@@ -128,6 +128,11 @@ enum fanin_join_state {
 	FANIN_JOIN_CHALLENGE = 2, /* not joined: say it again with this answer's cookie */
 };
 
+enum fanin_job_flag {
+	FANIN_JOB_WIDE = 1 << 0, /* sums and averages of f16 and bf16 are accumulated in f32 */
+	FANIN_JOB_FLAGS_ALL = FANIN_JOB_WIDE,
+};
+
 /* JOIN_ACK's payload. The epoch in its header is final once the state is ACTIVE. */
 struct fanin_join_ack_body {
 	uint64_t nonce;         /* of the JOIN that it answers */
@@ -138,6 +143,7 @@ struct fanin_join_ack_body {
 	uint32_t group_be;      /* IPv4 multicast group that results are sent to */
 	char handler[16];       /* zero-padded name of the handler */
 	uint64_t cookie;        /* proves that a JOIN is not an old one: it answers this packet */
+	uint32_t flags; /* enum fanin_job_flag; a host doesn't join a job with unknown ones */
 } __attribute__((packed));
 
 static_assert(sizeof(struct fanin_eth) == FANIN_ETH_LEN, "Ethernet header");
@@ -153,7 +159,7 @@ static_assert(offsetof(struct fanin_hdr, dtype) == 20 && offsetof(struct fanin_h
 static_assert(offsetof(struct fanin_hdr, key) == 32, "key");
 static_assert(offsetof(struct fanin_hdr, members) == 40, "members");
 static_assert(sizeof(struct fanin_join_body) == 24, "JOIN body");
-static_assert(sizeof(struct fanin_join_ack_body) == 44, "JOIN_ACK body");
+static_assert(sizeof(struct fanin_join_ack_body) == 48, "JOIN_ACK body");
 
 /* True if serial number a is before b (RFC 1982 arithmetic on 32 bits). */
 static inline bool
@@ -204,6 +210,16 @@ fanin_ip_checksum(const struct fanin_ip *ip)
 	sum = (sum & UINT16_MAX) + (sum >> 16);
 	sum = (sum & UINT16_MAX) + (sum >> 16);
 	return (uint16_t) ~(sum + (sum >> 16));
+}
+
+/*
+ * Most bytes of payload of a packet with these elements, in a job with packets of payload_bytes. In
+ * a wide job, what is accumulated in f32 fills half a packet, which leaves room for as many f32.
+ */
+static inline uint32_t
+fanin_payload_limit(uint32_t payload_bytes, bool wide, unsigned int dtype, unsigned int op)
+{
+	return wide && fanin_operation_widens(dtype, op) ? payload_bytes / 2 : payload_bytes;
 }
 
 /*

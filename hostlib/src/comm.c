@@ -103,6 +103,7 @@ engine_create(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		.size = options->size,
 		.window = comm->window,
 		.payload_bytes = comm->payload_bytes,
+		.wide = comm->member.wide,
 		.stagger = !options->no_stagger,
 		.now_ns = fanin_now_ns,
 		.flow = {
@@ -238,6 +239,7 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 		.retransmits = stats->retransmits,
 		.duplicates = stats->duplicates,
 		.invalid = stats->invalid,
+		.accumulates_f32 = comm->member.wide,
 	};
 	memcpy(report, &full, report->sz < sizeof(full) ? report->sz : sizeof(full));
 	return FANIN_OK;

@@ -90,14 +90,17 @@ request_start(struct fanin_engine *engine, struct fanin_request *request)
 int
 fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, uint64_t count)
 {
+	const struct fanin_engine_config *config = &engine->config;
+	uint32_t payload_bytes;
 	uint64_t n_blocks;
 
 	if (engine->status != FANIN_OK)
 		return engine->status;
 	request->element_bytes = (uint8_t)fanin_dtype_size(request->dtype);
 	request->total_bytes = count * request->element_bytes;
-	request->block_bytes = engine->config.payload_bytes / request->element_bytes *
-			       request->element_bytes;
+	payload_bytes = fanin_payload_limit(config->payload_bytes, config->wide, request->dtype,
+					    request->op);
+	request->block_bytes = payload_bytes / request->element_bytes * request->element_bytes;
 	n_blocks = request->total_bytes / request->block_bytes +
 		   (request->total_bytes % request->block_bytes != 0);
 	/* An empty collective still is one block: it synchronises. */
@@ -107,7 +110,7 @@ fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, ui
 		return FANIN_ERR_INVALID;
 
 	if (engine->requests == NULL) {
-		engine->progress_ns = engine->config.now_ns(engine->config.now_arg);
+		engine->progress_ns = config->now_ns(config->now_arg);
 		engine->heard_ns = 0;
 		engine->stale_reason = FANIN_REASON_NONE;
 		engine->next_scan_ns = UINT64_MAX;

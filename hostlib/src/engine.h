@@ -31,6 +31,7 @@ struct fanin_engine_config {
 	uint16_t size;
 	uint16_t window;        /* W, a power of two */
 	uint16_t payload_bytes; /* most per packet */
+	bool wide;              /* sums and averages of f16 and bf16 are accumulated in f32 */
 	bool stagger;
 	uint64_t (*now_ns)(void *arg); /* monotonic clock */
 	void *now_arg;

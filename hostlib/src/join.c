@@ -179,12 +179,18 @@ ack_take(struct fanin_member *member, const struct control *control, struct fani
 			error, FANIN_ERR_JOIN_REFUSED,
 			"the switch's answer makes no sense: window %u, %u payload bytes, group %08x",
 			window, ack->payload_bytes, ntohl(ack->group_be));
+	if ((ack->flags & ~(uint32_t)FANIN_JOB_FLAGS_ALL) != 0)
+		return fanin_error_set(
+			error, FANIN_ERR_JOIN_REFUSED,
+			"the job has the flags 0x%x, this library knows 0x%x: it is older than the switch",
+			ack->flags, FANIN_JOB_FLAGS_ALL);
 
 	/* Fewer lanes than the job's window are always allowed, and masks need a power of two. */
 	while ((window & (window - 1)) != 0)
 		window &= (uint16_t)(window - 1);
 	member->window = window;
 	member->payload_bytes = ack->payload_bytes;
+	member->wide = (ack->flags & FANIN_JOB_WIDE) != 0;
 	member->group_be = ack->group_be;
 	member->epoch = hdr->epoch;
 	member->members = hdr->members;

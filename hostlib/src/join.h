@@ -41,6 +41,7 @@ struct fanin_member {
 	uint32_t group_be;
 	uint16_t window; /* a power of two */
 	uint16_t payload_bytes;
+	bool wide; /* sums and averages of f16 and bf16 are accumulated in f32 */
 	char handler[17];
 };
 

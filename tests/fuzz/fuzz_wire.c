@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libFuzzer target for the packet format and the handler "single". The input is a list of frames, each behind two bytes of
+ * libFuzzer target for the packet format and the handlers. The input is a list of frames, each behind two bytes of
  * length (little-endian). Every frame is validated; valid contributions go to the slots of one small job as the pipeline
- * would bring them, and after each the counters, references and emissions must fit together. seeds.py makes the seeds.
+ * would bring them, and after each the counters, references and emissions must fit together. Each handler runs with both
+ * kinds of accumulation. seeds.py makes the seeds.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct fanin_job_params job = {
+static struct fanin_job_params job = {
 	.id = 1,
 	.n_children = N_CHILDREN,
 	.window = WINDOW,
@@ -191,7 +192,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (pool.mbufs == NULL)
 		fake_pool_init(&pool, POOL);
 	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
-	     handler = handler->next)
+	     handler = handler->next) {
+		job.wide = false;
 		run(handler, data, size);
+		job.wide = true;
+		run(handler, data, size);
+	}
 	return 0;
 }

@@ -11,7 +11,7 @@ import struct
 
 CONTRIBUTION, RESULT, PENDING, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK = range(1, 9)
 DTYPES = range(1, 13)
-I32, BF16, F32 = 3, 10, 11
+I32, F16, BF16, F32 = 3, 9, 10, 11
 FORMATS = dict(zip(DTYPES, "bhiqBHIQe fd"))
 OPS = range(1, 12)
 SUM, PROD, MIN, MAX, BXOR, AVG = 1, 2, 3, 4, 10, 11
@@ -48,7 +48,7 @@ def block(number, **shape):
     return [contribution(rank, number, **shape) for rank in range(3)]
 
 
-join_ack = struct.pack("<QHHHHI16sQ", 7, 1, 3, 2, 256, 0, b"single", 8)
+join_ack = struct.pack("<QHHHHI16sQI", 7, 1, 3, 2, 256, 0, b"single", 8, 0)
 seeds = {
     "one-block": block(0),
     "slots-reused": [f for n in range(12) for f in block(n)],
@@ -61,6 +61,8 @@ seeds = {
     "mismatch": [contribution(0, 0), contribution(1, 0, op=MAX), contribution(1, 0, values=(1, 2))],
     "unsupported": [contribution(0, 0, dtype=F32, op=BXOR)],
     "too-long": [contribution(0, 0, values=tuple(range(65)))],
+    "half-packet": [contribution(0, n, dtype=dtype, op=op, values=(1,) * count) for n, (dtype, op, count) in
+                    enumerate([(F16, SUM, 64), (F16, AVG, 65), (BF16, AVG, 64), (BF16, MAX, 128)])],
     "control": [frame(JOIN, struct.pack("<QHHIQ", 7, 3, 5000, 1500, 8)), frame(JOIN_ACK, join_ack), frame(LEAVE),
                 frame(LEAVE_ACK), frame(PENDING), frame(REFUSED, count=9), frame(RESULT, b"abcd", 0, 0, I32, SUM, 1)],
     "padded": [frame(LEAVE) + bytes(18)],

@@ -13,6 +13,7 @@
 	X(kernels)                                                                                 \
 	X(halves)                                                                                  \
 	X(operators)                                                                               \
+	X(wide)                                                                                    \
 	X(custom)                                                                                  \
 	X(complex)                                                                                 \
 	X(perf_data)                                                                               \

@@ -50,22 +50,60 @@ value_of(unsigned int child, uint32_t block, unsigned int i)
 	return (int32_t)((child + 1) * 1000 + block * 3 + i);
 }
 
+/* In a wide job: bf16 has all of its digits, but not all of a sum's. */
+static float
+wide_value_of(unsigned int child, uint32_t block, unsigned int i)
+{
+	return (float)((child * 31 + block * 7 + i) % 256);
+}
+
+/* Of a number that is neither infinite nor none. */
+static uint16_t
+bf16_of(float value)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Is the element the sum of all children's? Sums in f32 are exact, and rounded once. */
+static bool
+sum_is_right(const struct fanin_headers *headers, uint32_t block, unsigned int i)
+{
+	const int32_t *elements = (const int32_t *)(headers + 1);
+	const uint16_t *halves = (const uint16_t *)(headers + 1);
+	float wide_sum = 0;
+	int32_t sum = 0;
+
+	for (unsigned int child = 0; child < world.job.n_children; child++) {
+		sum += value_of(child, block, i);
+		wide_sum += wide_value_of(child, block, i);
+	}
+	return world.job.wide ? halves[i] == bf16_of(wide_sum) : elements[i] == sum;
+}
+
 static void
 send_contribution(uint16_t child, uint32_t block, bool again)
 {
-	struct rte_mbuf *mbuf = fake_get(&world.pool, COUNT * 4);
+	struct rte_mbuf *mbuf = fake_get(&world.pool, COUNT * (world.job.wide ? 2 : 4));
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	int32_t *elements = (int32_t *)(headers + 1);
+	uint16_t *halves = (uint16_t *)(headers + 1);
 
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_CONTRIBUTION, 1, EPOCH, KEY);
 	headers->fanin.flags = again ? FANIN_FLAG_RETRANSMIT : 0;
 	headers->fanin.rank = child;
 	headers->fanin.block = block;
-	headers->fanin.dtype = FANIN_WIRE_I32;
+	headers->fanin.dtype = world.job.wide ? FANIN_WIRE_BF16 : FANIN_WIRE_I32;
 	headers->fanin.op = FANIN_WIRE_SUM;
 	headers->fanin.count = COUNT;
-	for (unsigned int i = 0; i < COUNT; i++)
-		elements[i] = value_of(child, block, i);
+	for (unsigned int i = 0; i < COUNT; i++) {
+		if (world.job.wide)
+			halves[i] = bf16_of(wide_value_of(child, block, i));
+		else
+			elements[i] = value_of(child, block, i);
+	}
 	if (world.n_packets == PACKETS_MAX)
 		world.failure = "too many packets";
 	else
@@ -88,14 +126,9 @@ host_take_result(uint16_t child, const struct fanin_headers *headers)
 {
 	uint32_t block = headers->fanin.block;
 	uint32_t lane = block % WINDOW;
-	const int32_t *elements = (const int32_t *)(headers + 1);
 
 	for (unsigned int i = 0; i < COUNT; i++) {
-		int32_t sum = 0;
-
-		for (unsigned int k = 0; k < world.job.n_children; k++)
-			sum += value_of(k, block, i);
-		if (elements[i] != sum)
+		if (!sum_is_right(headers, block, i))
 			world.failure = "a sum is wrong";
 	}
 	if (block / WINDOW != world.got[child][lane])
@@ -188,7 +221,7 @@ worker(void *unused)
 		packet = (struct fanin_packet){
 			.mbuf = mbuf,
 			.headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *),
-			.payload_len = COUNT * 4,
+			.payload_len = mbuf->data_len - FANIN_PAYLOAD_OFFSET,
 		};
 		packet.payload = packet.headers + 1;
 		packet.child = packet.headers->fanin.rank;
@@ -207,7 +240,7 @@ worker(void *unused)
 }
 
 static void
-world_open(const char *handler, uint16_t n_children)
+world_open(const char *handler, uint16_t n_children, bool wide)
 {
 	memset(&world, 0, sizeof(world));
 	pthread_mutex_init(&world.lock, NULL);
@@ -222,6 +255,7 @@ world_open(const char *handler, uint16_t n_children)
 		.children = UINT64_MAX >> (64 - n_children),
 		.key = KEY,
 		.shared = true,
+		.wide = wide,
 		.buffers = 3,
 		.isa = FANIN_ISA_PORTABLE,
 	};
@@ -261,7 +295,7 @@ START_TEST(shared_slots_give_exact_sums)
 	pthread_t threads[THREADS];
 	uint16_t n_children = sizes[_i % 4];
 
-	world_open(handlers[_i / 4], n_children);
+	world_open(handlers[_i / 4 % 3], n_children, _i >= 12);
 	for (int i = 0; i < THREADS; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, worker, NULL), 0);
 	for (int i = 0; i < THREADS; i++)
@@ -281,7 +315,7 @@ suite_concurrent(void)
 	TCase *tcase = tcase_create("threads");
 
 	tcase_set_timeout(tcase, 120);
-	tcase_add_loop_test(tcase, shared_slots_give_exact_sums, 0, 12);
+	tcase_add_loop_test(tcase, shared_slots_give_exact_sums, 0, 24);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -33,25 +33,36 @@ shuffle(struct random *random, uint16_t *order, uint16_t n)
 	}
 }
 
-/* What a switch makes of all ranks' data in some order. */
+/* What a switch makes of all ranks' data in some order, accumulating natively or in f32. */
 static void
-reduce(const struct perf_data *data, struct random *random)
+reduce_as(const struct perf_data *data, bool in_f32, struct random *random)
 {
 	enum fanin_isa isa = fanin_isa_detect();
 	const struct fanin_operator *custom = fanin_operator_find(data->op);
 	fanin_kernel_fn kernel = custom != NULL ? custom->combine
 						: fanin_kernel(isa, data->dtype, data->op);
 	fanin_finish_fn finish = fanin_kernel_finish(isa, data->dtype, data->op);
-	uint16_t order[RANKS_MAX];
+	const struct fanin_wide_kernels *wide = NULL;
+	uint16_t order[RANKS_MAX] = { 0 };
+
+	if (in_f32 && fanin_operation_widens(data->dtype, data->op)) {
+		wide = fanin_kernel_wide(isa, data->dtype);
+		kernel = wide->accumulate;
+		finish = fanin_kernel_finish(isa, FANIN_WIRE_F32, data->op);
+	}
 
 	shuffle(random, order, data->size);
 	perf_data_fill(data, order[0], ITERATION, 0, COUNT, found);
+	if (wide != NULL)
+		wide->widen(found, found, COUNT);
 	for (uint16_t i = 1; i < data->size; i++) {
 		perf_data_fill(data, order[i], ITERATION, 0, COUNT, sent);
 		kernel(found, sent, COUNT);
 	}
 	if (finish != NULL)
 		finish(found, data->size, COUNT);
+	if (wide != NULL)
+		wide->narrow(found, found, COUNT);
 }
 
 static void
@@ -61,7 +72,7 @@ check_pair(const struct perf_data *data, struct random *random)
 
 	perf_data_expect(data, ITERATION, 0, COUNT, expected);
 	for (int round = 0; round < 3; round++) {
-		reduce(data, random);
+		reduce_as(data, data->wide, random);
 		if (memcmp(expected, found, COUNT * size) != 0)
 			ck_abort_msg("%s of %s on %u ranks differs", fanin_op_name_of(data->op),
 				     fanin_dtype_name_of(data->dtype), data->size);
@@ -83,11 +94,45 @@ START_TEST(every_result_is_exact_in_any_order)
 				.dtype = (enum fanin_dtype)dtype,
 				.op = (enum fanin_op)op,
 				.seed = random_u32(&random),
-				.size = sizes[_i],
+				.size = sizes[_i % N_SIZES],
+				.wide = _i >= N_SIZES,
 			};
 
 			if (fanin_supports(data.dtype, data.op))
 				check_pair(&data, &random);
+		}
+	}
+}
+END_TEST
+
+/* Native accumulation of the data that a wide job is checked with. */
+START_TEST(native_accumulation_does_not_pass_for_f32)
+{
+	static const enum fanin_dtype dtypes[] = { FANIN_F16, FANIN_BF16 };
+	static const enum fanin_op ops[] = { FANIN_SUM, FANIN_AVG };
+	struct random random = random_seed((uint64_t)_i);
+	const uint16_t *other = (const uint16_t *)found;
+	const uint16_t *right = (const uint16_t *)expected;
+
+	for (int i = 0; i < 4; i++) {
+		struct perf_data data = { .dtype = dtypes[i % 2], .op = ops[i / 2], .size = sizes[_i] };
+		/* One rounding of one sum is the same in both. */
+		bool can_differ = data.size > 2 || (data.size == 2 && data.dtype == FANIN_F16 &&
+						    data.op == FANIN_AVG);
+
+		for (data.seed = 0; data.seed < 10; data.seed++) {
+			unsigned int wrong = 0;
+
+			data.wide = true;
+			perf_data_expect(&data, ITERATION, 0, COUNT, expected);
+			reduce_as(&data, false, &random);
+			for (int k = 0; k < COUNT; k++)
+				wrong += other[k] != right[k];
+			if (can_differ ? wrong < COUNT / 20 : wrong != 0)
+				ck_abort_msg("%s of %s on %u ranks: %u of %u elements differ",
+					     fanin_op_name_of(data.op),
+					     fanin_dtype_name_of(data.dtype), data.size, wrong,
+					     COUNT);
 		}
 	}
 }
@@ -153,7 +198,8 @@ suite_perf_data(void)
 	Suite *suite = suite_create("perf_data");
 	TCase *data = tcase_create("data");
 
-	tcase_add_loop_test(data, every_result_is_exact_in_any_order, 0, N_SIZES);
+	tcase_add_loop_test(data, every_result_is_exact_in_any_order, 0, 2 * N_SIZES);
+	tcase_add_loop_test(data, native_accumulation_does_not_pass_for_f32, 0, N_SIZES);
 	tcase_add_loop_test(data, results_of_custom_operators_are_exact_in_any_order, 0, N_SIZES);
 	tcase_add_test(data, any_part_of_the_data_is_the_same_as_in_the_whole);
 	tcase_add_test(data, ranks_iterations_and_seeds_have_data_of_their_own);

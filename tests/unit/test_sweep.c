@@ -60,6 +60,7 @@ static struct ring_switch sw;
 static struct host hosts[MAX_HOSTS];
 static uint16_t n_hosts;
 static struct job *job;
+static bool wide; /* the job accumulates in f32 what fanin_operation_widens names */
 static bool lossy;
 static uint8_t *expected;
 static uint64_t now_ns;
@@ -141,17 +142,22 @@ clock_now(void *arg)
 	return now_ns;
 }
 
-/* Joins until the run has begun, whatever the injector does; returns its epoch. */
+/* Joins until the run has begun, whatever the injector does; returns its epoch. The switch tells whether the job is wide. */
 static uint32_t
 join_all(void)
 {
 	static uint8_t answer[4096] __attribute__((aligned(8)));
+	const struct fanin_headers *headers = (const struct fanin_headers *)answer;
+	const struct fanin_join_ack_body *ack = (const struct fanin_join_ack_body *)(headers + 1);
 
 	for (unsigned int attempt = 0; job->epoch == 0; attempt++) {
 		ck_assert_uint_lt(attempt, 1000);
-		for (uint16_t h = 0; h < n_hosts; h++)
-			host_join(&sw, h, job->params.id, 1u + h, n_hosts,
-				  (struct fanin_headers *)answer);
+		for (uint16_t h = 0; h < n_hosts; h++) {
+			if (host_join(&sw, h, job->params.id, 1u + h, n_hosts,
+				      (struct fanin_headers *)answer) != NULL &&
+			    headers->fanin.type == FANIN_TYPE_JOIN_ACK)
+				wide = (ack->flags & FANIN_JOB_WIDE) != 0;
+		}
 	}
 	/* Answers that the injector held back or doubled are not for the engines. */
 	ring_switch_rounds(&sw, 4 * FAULTS_MAX_DELAY);
@@ -179,6 +185,7 @@ host_open(struct host *host, uint16_t rank, uint32_t epoch)
 		.size = n_hosts,
 		.window = job->params.window,
 		.payload_bytes = job->params.payload_bytes,
+		.wide = wide,
 		.stagger = true,
 		.now_ns = clock_now,
 	};
@@ -204,8 +211,8 @@ host_close(struct host *host)
 }
 
 static void
-world_open(const struct fanin_handler *handler, uint16_t size, int layout,
-	   const struct pipeline_faults *faults)
+world_open_as(const struct fanin_handler *handler, uint16_t size, int layout,
+	      const struct pipeline_faults *faults, bool is_wide)
 {
 	uint32_t epoch;
 
@@ -219,9 +226,18 @@ world_open(const struct fanin_handler *handler, uint16_t size, int layout,
 	ring_switch_open_clusters(&sw, n_hosts, layouts[layout].n_workers,
 				  layouts[layout].cluster_size, faults);
 	job = ring_switch_job_of(&sw, handler->name, n_hosts, 0);
+	job->params.wide = is_wide;
 	epoch = join_all();
+	ck_assert(wide == is_wide);
 	for (uint16_t h = 0; h < n_hosts; h++)
 		host_open(&hosts[h], h, epoch);
+}
+
+static void
+world_open(const struct fanin_handler *handler, uint16_t size, int layout,
+	   const struct pipeline_faults *faults)
+{
+	world_open_as(handler, size, layout, faults, false);
 }
 
 /* Each block was reduced once; what was sent again was so because of the injector. */
@@ -264,10 +280,10 @@ world_close(void)
 /* ------------------------------------------------------------ collectives */
 
 static uint64_t
-elements_of(enum size size, enum fanin_dtype dtype)
+elements_of(enum size size, enum fanin_dtype dtype, enum fanin_op op)
 {
 	uint32_t element_bytes = (uint32_t)fanin_dtype_size_of(dtype);
-	uint32_t payload_bytes = job->params.payload_bytes;
+	uint32_t payload_bytes = fanin_payload_limit(job->params.payload_bytes, wide, dtype, op);
 
 	switch (size) {
 	case SIZE_ONE:
@@ -356,10 +372,10 @@ static void
 allreduce(enum fanin_dtype dtype, enum fanin_op op, enum size size)
 {
 	const struct perf_data data = {
-		.dtype = dtype, .op = op, .seed = ++n_collectives, .size = n_hosts
+		.dtype = dtype, .op = op, .seed = ++n_collectives, .size = n_hosts, .wide = wide
 	};
 	uint64_t element_bytes = fanin_dtype_size_of(dtype);
-	uint64_t count = elements_of(size, dtype);
+	uint64_t count = elements_of(size, dtype, op);
 
 	for (uint16_t h = 0; h < n_hosts; h++)
 		host_post(&hosts[h], &data, count);
@@ -460,6 +476,30 @@ START_TEST(injected_faults_change_nothing)
 }
 END_TEST
 
+START_TEST(wide_jobs_are_exact_for_any_number_of_hosts)
+{
+	world_open_as(handler_at(_i / N_HOST_COUNTS), host_counts[_i % N_HOST_COUNTS], 0, NULL, true);
+	sweep(SIZE_ONE, SIZE_PACKET_MORE);
+	allreduce(FANIN_F16, FANIN_SUM, SIZE_LARGE);
+	allreduce(FANIN_BF16, FANIN_AVG, SIZE_LARGE);
+	world_close();
+}
+END_TEST
+
+START_TEST(injected_faults_change_nothing_in_wide_jobs)
+{
+	const struct pipeline_faults faults = {
+		.drop = 0.05, .duplicate = 0.05, .reorder = 0.05, .seed = 1 + (uint64_t)_i
+	};
+
+	world_open_as(handler_at(_i / N_LAYOUTS), 8, _i % N_LAYOUTS, &faults, true);
+	allreduce(FANIN_F16, FANIN_SUM, SIZE_LARGE);
+	allreduce(FANIN_F16, FANIN_MAX, SIZE_LARGE);
+	allreduce(FANIN_BF16, FANIN_AVG, SIZE_LARGE);
+	world_close();
+}
+END_TEST
+
 Suite *
 suite_sweep(void)
 {
@@ -475,6 +515,10 @@ suite_sweep(void)
 	tcase_add_loop_test(all, large_vectors_are_exact_for_every_type_and_operator, 0, handlers);
 	tcase_add_loop_test(all, two_workers_change_nothing, 0, handlers * 2);
 	tcase_add_loop_test(all, injected_faults_change_nothing, 0, handlers * N_LAYOUTS);
+	tcase_add_loop_test(all, wide_jobs_are_exact_for_any_number_of_hosts, 0,
+			    handlers * N_HOST_COUNTS);
+	tcase_add_loop_test(all, injected_faults_change_nothing_in_wide_jobs, 0,
+			    handlers * N_LAYOUTS);
 	suite_add_tcase(suite, all);
 	return suite;
 }

@@ -65,7 +65,7 @@ enum fanin_dtype {
 /*
  * As in MPI; the logical and bitwise operators are defined on integers only, and logical ones give 0 or 1. Integer sums and
  * products wrap. FANIN_AVG is the sum divided by the number of ranks, truncated toward zero on integers. f16 and bf16 are
- * rounded to nearest even after every combination. docs/operators.md has all of it.
+ * rounded to nearest even after every combination, or once if the job accumulates in f32. docs/operators.md has all of it.
  */
 enum fanin_op {
 	FANIN_SUM = 1,
@@ -145,6 +145,8 @@ struct fanin_report {
 	uint64_t retransmits;
 	uint64_t duplicates; /* results that had been received before */
 	uint64_t invalid;    /* frames that failed validation */
+	/* Sums and averages of f16 and bf16 are accumulated in f32 and rounded once. Packets hold half as many of them. */
+	bool accumulates_f32;
 };
 
 /*
