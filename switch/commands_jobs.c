@@ -9,6 +9,9 @@
 #include "switch/args.h"
 #include "switch/commands.h"
 
+/* In which type sums and averages of f16 and bf16 are accumulated; by struct fanin_job_params' wide. */
+static const char *const accumulate_names[] = { "native", "f32" };
+
 static json_t *
 list_members(const struct pipeline *pipeline, struct job *job)
 {
@@ -50,17 +53,18 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 
 	job_stats(job, &stats);
 	return json_pack(
-		"{s:I,s:s,s:i,s:b,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
+		"{s:I,s:s,s:i,s:b,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
 		"id", (json_int_t)job->params.id, "handler", job->handler->name, "buffers",
-		job->params.buffers, "reproducible", job->reproducible, "state",
-		epoch != 0 ? "active" : "waiting", "epoch", (json_int_t)epoch, "size",
-		job->params.n_children, "window", job->params.window, "slots",
-		2 * job->params.window, "payload_bytes", job->params.payload_bytes, "slot_bytes",
-		(json_int_t)job->slot_size, "members", list_members(pipeline, job), "stats",
-		"contributions", (json_int_t)stats.contributions, "duplicates",
-		(json_int_t)stats.duplicates, "results", (json_int_t)stats.results, "repeats",
-		(json_int_t)stats.repeats, "pendings", (json_int_t)stats.pendings, "blocks",
-		(json_int_t)stats.blocks, "occupancy", job_occupancy(job));
+		job->params.buffers, "reproducible", job->reproducible, "accumulate",
+		accumulate_names[job->params.wide], "state", epoch != 0 ? "active" : "waiting",
+		"epoch", (json_int_t)epoch, "size", job->params.n_children, "window",
+		job->params.window, "slots", 2 * job->params.window, "payload_bytes",
+		job->params.payload_bytes, "slot_bytes", (json_int_t)job->slot_size, "members",
+		list_members(pipeline, job), "stats", "contributions",
+		(json_int_t)stats.contributions, "duplicates", (json_int_t)stats.duplicates,
+		"results", (json_int_t)stats.results, "repeats", (json_int_t)stats.repeats,
+		"pendings", (json_int_t)stats.pendings, "blocks", (json_int_t)stats.blocks,
+		"occupancy", job_occupancy(job));
 }
 
 json_t *
@@ -146,6 +150,22 @@ read_members(const struct pipeline *pipeline, const json_t *args, struct job_spe
 }
 
 static int
+read_accumulate(const json_t *args, bool *wide, struct control_error *error)
+{
+	const char *name = accumulate_names[false];
+	bool present;
+
+	if (args_string(args, "accumulate", PIPELINE_NAME_LEN, &name, &present, error) != 0)
+		return -EINVAL;
+	*wide = strcmp(name, accumulate_names[true]) == 0;
+	if (*wide || strcmp(name, accumulate_names[false]) == 0)
+		return 0;
+	control_fail(error, "invalid", "args.accumulate: found \"%s\", expected \"%s\" or \"%s\"",
+		     name, accumulate_names[false], accumulate_names[true]);
+	return -EINVAL;
+}
+
+static int
 read_spec(const struct pipeline *pipeline, const json_t *args, struct job_spec *spec,
 	  struct control_error *error)
 {
@@ -157,8 +177,8 @@ read_spec(const struct pipeline *pipeline, const json_t *args, struct job_spec *
 	bool present;
 
 	spec->handler = "single";
-	if (args_check_known(args, error, "id", "members", "key", "handler", "slots",
-			     "payload_bytes", "buffers", "message_bytes", "reproducible") != 0 ||
+	if (args_check_known(args, error, "id", "members", "key", "handler", "slots", "payload_bytes",
+			     "buffers", "message_bytes", "reproducible", "accumulate") != 0 ||
 	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, &present, error) != 0 ||
 	    args_hex64(args, "key", &spec->key, &present, error) != 0 ||
 	    args_string(args, "handler", PIPELINE_NAME_LEN, &spec->handler, &present, error) != 0 ||
@@ -166,7 +186,8 @@ read_spec(const struct pipeline *pipeline, const json_t *args, struct job_spec *
 	    args_integer(args, "payload_bytes", 1, UINT16_MAX, &payload, &present, error) != 0 ||
 	    args_integer(args, "buffers", 2, FANIN_MAX_BUFFERS, &buffers, &present, error) != 0 ||
 	    args_integer(args, "message_bytes", 1, INT64_MAX, &message_bytes, &present, error) != 0 ||
-	    args_boolean(args, "reproducible", &spec->reproducible, &present, error) != 0)
+	    args_boolean(args, "reproducible", &spec->reproducible, &present, error) != 0 ||
+	    read_accumulate(args, &spec->wide, error) != 0)
 		return -EINVAL;
 	spec->buffers = (uint32_t)buffers;
 	spec->message_bytes = (uint64_t)message_bytes;
@@ -194,11 +215,11 @@ command_jobs_create(void *user, const json_t *args, struct control_error *error)
 	}
 	if (job_create(daemon->pipeline, &spec, &job, &code, message) != 0)
 		return control_fail(error, code, "%s", message);
-	return json_pack("{s:I,s:o,s:i,s:i,s:i,s:s,s:i}", "id", (json_int_t)job->params.id, "key",
-			 json_sprintf("0x%016lx", (unsigned long)job->params.key), "size",
+	return json_pack("{s:I,s:o,s:i,s:i,s:i,s:s,s:s,s:i}", "id", (json_int_t)job->params.id,
+			 "key", json_sprintf("0x%016lx", (unsigned long)job->params.key), "size",
 			 job->params.n_children, "window", job->params.window, "payload_bytes",
-			 job->params.payload_bytes, "handler", job->handler->name, "slots",
-			 2 * job->params.window);
+			 job->params.payload_bytes, "handler", job->handler->name, "accumulate",
+			 accumulate_names[job->params.wide], "slots", 2 * job->params.window);
 }
 
 json_t *

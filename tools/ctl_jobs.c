@@ -18,6 +18,7 @@ enum create_option {
 	OPTION_BUFFERS,
 	OPTION_MESSAGE_BYTES,
 	OPTION_REPRODUCIBLE,
+	OPTION_ACCUMULATE,
 };
 
 const struct option ctl_jobs_create_options[] = {
@@ -30,17 +31,18 @@ const struct option ctl_jobs_create_options[] = {
 	{ "buffers", required_argument, NULL, OPTION_BUFFERS },
 	{ "message-bytes", required_argument, NULL, OPTION_MESSAGE_BYTES },
 	{ "reproducible", no_argument, NULL, OPTION_REPRODUCIBLE },
+	{ "accumulate", required_argument, NULL, OPTION_ACCUMULATE },
 	{ 0 },
 };
 
 static void
 print_jobs(const json_t *jobs)
 {
-	static const char *const headers[] = { ">JOB",     "HANDLER",        "STATE",
-					       ">EPOCH",   ">RANKS",         ">WINDOW",
-					       ">PAYLOAD", ">CONTRIBUTIONS", ">DUPLICATES",
-					       ">RESULTS", ">REPEATS",       ">PENDINGS",
-					       NULL };
+	static const char *const headers[] = { ">JOB",        "HANDLER",  "ACCUMULATE",
+					       "STATE",       ">EPOCH",   ">RANKS",
+					       ">WINDOW",     ">PAYLOAD", ">CONTRIBUTIONS",
+					       ">DUPLICATES", ">RESULTS", ">REPEATS",
+					       ">PENDINGS",   NULL };
 	struct ctl_table table;
 	const json_t *job;
 	size_t i;
@@ -51,6 +53,7 @@ print_jobs(const json_t *jobs)
 
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(job, "id"));
 		ctl_table_cell(&table, "%s", ctl_string(job, "handler"));
+		ctl_table_cell(&table, "%s", ctl_string(job, "accumulate"));
 		ctl_table_cell(&table, "%s", ctl_string(job, "state"));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(job, "epoch"));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(job, "size"));
@@ -189,6 +192,8 @@ add_option(const struct ctl *ctl, json_t *args, int option, const char *text)
 	case OPTION_REPRODUCIBLE:
 		json_object_set_new(args, "reproducible", json_true());
 		return CTL_OK;
+	case OPTION_ACCUMULATE:
+		return add_string(ctl, args, "--accumulate", "accumulate", text);
 	case OPTION_KEY:
 		if (strncmp(text, "0x", 2) == 0 || strncmp(text, "0X", 2) == 0)
 			text += 2;
@@ -230,10 +235,13 @@ ctl_jobs_create(struct ctl *ctl, int argc, char **argv)
 		ctl_print_json(result);
 	else
 		printf("job %" PRId64 " created, key %s\n"
-		       "handler %s, window %" PRId64 " packets of %" PRId64 " B\n",
+		       "handler %s, window %" PRId64 " packets of %" PRId64 " B%s\n",
 		       ctl_integer(result, "id"), ctl_string(result, "key"),
 		       ctl_string(result, "handler"), ctl_integer(result, "window"),
-		       ctl_integer(result, "payload_bytes"));
+		       ctl_integer(result, "payload_bytes"),
+		       strcmp(ctl_string(result, "accumulate"), "f32") == 0
+			       ? ", f16 and bf16 sums in f32"
+			       : "");
 	json_decref(result);
 	return CTL_OK;
 

@@ -16,7 +16,7 @@
 #define DEFAULT_SOCKET "/run/fanin/switch.sock"
 #define COMMON_LETTERS "s:jhV"
 #define N_COMMON 4
-#define MAX_OPTIONS 16
+#define MAX_OPTIONS 24
 
 /* Those that every command takes, and faninctl itself before the command. */
 static const struct option common_options[N_COMMON + 1] = {
@@ -41,7 +41,9 @@ static const struct ctl_command commands[] = {
 	  "      --handler NAME      single, multi, tree, or auto: by --message-bytes (default: single)\n"
 	  "      --buffers N         per block, with multi (default: 2)\n"
 	  "      --message-bytes N   usual size of a collective, for auto\n"
-	  "      --reproducible      floating-point sums in a fixed order: the handler is tree\n",
+	  "      --reproducible      floating-point sums in a fixed order: the handler is tree\n"
+	  "      --accumulate TYPE   f32: f16 and bf16 sums and averages in f32, rounded once, with half\n"
+	  "                          the elements per packet (default: native)\n",
 	  ctl_jobs_create_options, ctl_jobs_create },
 	{ "jobs", "destroy", "ID", "removes a job, even a running one", NULL, NULL, ctl_jobs_destroy },
 	{ "stats", NULL, "[--watch [SECONDS]] [--count N]", "counters of workers and switching",

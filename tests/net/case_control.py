@@ -120,10 +120,13 @@ def bad_jobs_are_refused_in_one_line():
         expect_refused(lab, create + members + ["--payload", 100], ["payload"])
         expect_refused(lab, create + members + ["--payload", 60000], ["payload"])
         expect_refused(lab, create + members + ["--handler", "magic"], ["magic"])
+        expect_refused(lab, create + members + ["--accumulate", "bf16"], ["accumulate", "bf16", "native", "f32"])
         expect_refused(lab, create + members + ["--id", 0], [])
         for arguments in (
                 {"members": [{"port": "h0", "ip": "10.77.0.1", "rank": 0}, {"port": "h1", "ip": "10.77.0.2", "rank": 0}]},
                 {"members": [{"port": "h0", "ip": "10.77.0.1", "rank": 5}, {"port": "h1", "ip": "10.77.0.2", "rank": 0}]},
+                {"members": [{"port": "h0", "ip": "10.77.0.1"}], "accumulate": 32},
+                {"members": [{"port": "h0", "ip": "10.77.0.1"}], "accumulate": ""},
                 {"members": "h0"}, {"members": []}, {"members": [7]}, {}, {"members": [{}]}):
             try:
                 lab.control.ask("jobs.create", **arguments)
