@@ -38,13 +38,16 @@ now_seconds(void)
 /* ----------------------------------------------------------------- check */
 
 static struct perf_data
-data_of(const struct options *options)
+data_of(const struct run *run)
 {
+	const struct options *options = run->options;
+
 	return (struct perf_data){
 		.dtype = options->dtype,
 		.op = options->op,
 		.seed = options->seed,
 		.size = options->join.size,
+		.wide = run->wide,
 	};
 }
 
@@ -65,7 +68,7 @@ result_check(const struct run *run, const void *result)
 	static uint64_t expected_chunk[CHECK_CHUNK];
 	const uint8_t *expected = (const uint8_t *)expected_chunk;
 	const struct options *options = run->options;
-	struct perf_data data = data_of(options);
+	struct perf_data data = data_of(run);
 	size_t size = fanin_dtype_size_of(options->dtype);
 	uint64_t mismatches = 0;
 
@@ -141,7 +144,7 @@ static int
 iterate(struct run *run)
 {
 	const struct options *options = run->options;
-	struct perf_data data = data_of(options);
+	struct perf_data data = data_of(run);
 	double seconds;
 	int status;
 
@@ -180,6 +183,11 @@ run_all(struct run *run)
 	run->recv = malloc(len);
 	if (run->send != NULL && run->recv != NULL)
 		status = fanin_join(run->ctx, &options->join, &run->comm);
+	if (status == FANIN_OK) {
+		fanin_comm_report(run->comm, &run->report);
+		run->wide = run->report.accumulates_f32 &&
+			    perf_data_widens(options->dtype, options->op);
+	}
 	for (run->iteration = 0;
 	     status == FANIN_OK && run->iteration < options->warmup + options->iters;
 	     run->iteration++)

@@ -33,6 +33,7 @@ struct run {
 	fanin_comm *comm;
 	fanin_request *request; /* being waited for, or NULL */
 	struct fanin_report report;
+	bool wide; /* what is reduced is accumulated in f32 although it is smaller */
 	void *send;
 	void *recv;
 	uint64_t count;     /* elements */

@@ -86,6 +86,7 @@ json_print(const struct run *run)
 	json_string("transport_reason", report->transport_reason);
 	printf("\"in_network\": %s, ", report->in_network ? "true" : "false");
 	json_string("handler", report->handler);
+	json_string("accumulate", run->wide ? "f32" : "native");
 	printf("\"retransmits\": %" PRIu64 ", \"duplicates\": %" PRIu64 ", \"invalid\": %" PRIu64
 	       ", \"frames_sent\": %" PRIu64 ", \"frames_received\": %" PRIu64
 	       ", \"window\": %u, \"payload_bytes\": %u, ",
@@ -117,11 +118,11 @@ line_print(const struct run *run)
 		return;
 	}
 	printf("rank %u/%u  %" PRIu64 " bytes %s %s x%" PRIu64 "  %.6f s  %.3f Gbit/s  %s  %s (%s)  "
-	       "%" PRIu64 " retransmits  %s\n",
+	       "%" PRIu64 " retransmits%s  %s\n",
 	       options->join.rank, options->join.size, options->bytes, options->dtype_name,
 	       options->op_name, run->measured, run->seconds, goodput_gbps(run), report->transport,
 	       report->in_network ? "in network" : "not in network", report->handler,
-	       report->retransmits,
+	       report->retransmits, run->wide ? "  accumulated in f32" : "",
 	       run->mismatches != 0 ? "WRONG"
 	       : options->check     ? "checked"
 				    : "not checked");

@@ -106,6 +106,17 @@ def the_demo_is_exact_with_loss():
     expect(result["drops"]["fault_drop"] > 0, "nothing was dropped")
 
 
+@case(150)
+def the_demo_accumulates_in_f32_with_loss():
+    result = demo_is_exact("--accumulate", "f32", "--dtype", "f16", "--loss", "0.02", "--bytes", "4MiB", timeout=130)
+    expect_equal(result["accumulate"], "f32", "accumulation")
+    expect(result["retransmits"] > 0, "nothing was resent")
+    payload = (result["mtu"] - 82) // 64 * 64
+    blocks = -(-result["bytes"] // (payload // 2)) * result["hosts"]
+    expect(result["switch"]["rx"] >= 2 * blocks, f"{result['switch']['rx']} frames, expected {blocks} in both allreduces at "
+           f"least, half of {payload} bytes in each")
+
+
 @case()
 def the_table_shows_what_the_json_shows():
     done = run(DEMO + ["--hosts", "2", "--bytes", "1MiB"], timeout=50)
@@ -117,6 +128,7 @@ def the_table_shows_what_the_json_shows():
 def bad_options_of_the_demo_are_refused_in_one_line():
     for arguments in (["--hosts", "1"], ["--hosts", "17"], ["--hosts", "x"], ["--bytes", "0"], ["--bytes", "-4"],
                       ["--bytes", "7"], ["--bytes", "1TiB"], ["--bytes", "lots"], ["--dtype", "f8"], ["--op", "nand"], ["--dtype", "f32", "--op", "bxor"],
+                      ["--accumulate", "f16"], ["--accumulate", "f32"], ["--accumulate", "f32", "--dtype", "f16", "--op", "max"],
                       ["--transport", "pigeon"], ["--mtu", "100"], ["--mtu", "9000", "--transport", "af_xdp"],
                       ["--loss", "-0.1"], ["--loss", "1"], ["--loss", "x"], ["--workers", "0"], ["--bogus"], ["extra"]):
         done = run(DEMO + arguments, check=False)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Every handler is exact, with one worker or several that share blocks, and is chosen as the paper says."""
 
+import math
 import os
 
 from support import KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run_exact_job, \
@@ -98,3 +99,28 @@ def reproducible_jobs_use_the_tree():
                           "--reproducible", check=False)
         expect_equal(refused.returncode, 1, "exit status for a reproducible job with the handler single")
         expect("expected \"tree\" or \"auto\"" in refused.stderr, f"the refusal says: {refused.stderr}")
+
+
+@case()
+def jobs_that_accumulate_in_f32_say_so_and_are_exact():
+    with running_lab(3) as lab:
+        native = lab.create_job()
+        expect_equal((native["accumulate"], job_entry(lab, native)["accumulate"]), ("native", "native"), "default")
+        lab.ctl("jobs", "destroy", native["id"])
+        for handler in HANDLERS:
+            job = lab.create_job(None, "--handler", handler, "--accumulate", "f32")
+            expect_equal((job["accumulate"], job_entry(lab, job)["accumulate"]), ("f32", "f32"), "accumulation")
+            table = lab.ctl("jobs").stdout.splitlines()
+            expect("ACCUMULATE" in table[0] and " f32 " in table[1], f"the table of jobs: {table[:2]}")
+            half = job["payload_bytes"] // 2
+            for dtype, op, size, accumulate in (("f16", "sum", half + 2, "f32"), ("bf16", "avg", MIB + 2, "f32"),
+                                                ("f16", "max", half + 2, "native"), ("f32", "sum", MIB, "native")):
+                reports = run_exact_job(lab, f"{handler}, {op} of {dtype}", job=job, dtype=dtype, op=op, bytes=size)
+                expect_equal({report["accumulate"] for report in reports}, {accumulate}, f"{op} of {dtype}")
+            # Every run of fanin-perf begins with an empty block.
+            blocks = [1 + math.ceil(size / payload) for size, payload in
+                      ((half + 2, half), (MIB + 2, half), (half + 2, 2 * half), (MIB, 2 * half))]
+            expect_equal(job_entry(lab, job)["stats"]["results"], sum(blocks), "blocks")
+            lab.ctl("jobs", "destroy", job["id"])
+        created = lab.ctl("jobs", "create", "--member", f"h0:{lab.host_ip(0)}", "--accumulate", "f32").stdout
+        expect("f16 and bf16 sums in f32" in created, f"jobs create printed {created!r}")

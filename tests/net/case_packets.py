@@ -251,7 +251,7 @@ def a_capture_of_a_job_is_dissected():
         # A socket on each end of the link sees what comes in there.
         with RawPort(lab.host_namespace(0)) as down, \
                 RawPort(lab.switch_namespace, lab.switch_interface(0)) as up:
-            job = lab.create_job()
+            job = lab.create_job(None, "--accumulate", "f32")
             expect_exact(reports_of(lab, start_ranks(lab, job, bytes=16 * KIB)), "the captured job")
             liar = Liar(lab, job, 0, 0)
             down.send(liar.make(JOIN, join_body(1, 9, 1500)))
@@ -259,7 +259,7 @@ def a_capture_of_a_job_is_dissected():
             frames = up.arrived() + down.arrived()
         rows = dissected(lab, frames, "fanin.type", "fanin.job", "fanin.block", "fanin.dtype", "fanin.op", "fanin.count",
                          "fanin.key", "fanin.reason", "fanin.join.handler", "fanin.join.size", "fanin.element.float",
-                         display_filter="fanin")
+                         "fanin.join.flags.wide", display_filter="fanin")
         by_type = {}
         for row in rows:
             by_type.setdefault(int(row[0]), []).append(row)
@@ -275,6 +275,7 @@ def a_capture_of_a_job_is_dissected():
             expect_equal(max(int(row[5]) for row in by_type[packet_type]), payload // 4, "elements")
             expect(all(row[10] for row in by_type[packet_type] if row[5] != "0"), "elements were not decoded")
         expect_equal({row[8] for row in by_type[JOIN_ACK]}, {"single"}, "handler in JOIN_ACK")
+        expect_equal({row[11] for row in by_type[JOIN_ACK]}, {"1"}, "accumulation in f32 in JOIN_ACK")
         expect("2" in {row[9] for row in by_type[JOIN]}, "size in JOIN")
         expect_equal(lua_reasons()[int(by_type[REFUSED][0][7])], "size_mismatch", "reason in REFUSED")
         bad = dissected(lab, frames, "frame.number", display_filter="_ws.malformed || fanin.bad_length || "
