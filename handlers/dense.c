@@ -124,17 +124,32 @@ kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr, bool 
 	return custom->combine;
 }
 
+/* More than the job's packets may carry? What has the shape of an open block is as long as its first contribution. */
+static bool
+is_too_long(const struct fanin_job_params *job, const struct fanin_packet *packet)
+{
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+
+	return packet->payload_len >
+	       fanin_payload_limit(job->payload_bytes, job->wide, hdr->dtype, hdr->op);
+}
+
 /*
  * In SETUP: makes the block the slot's, with its first contribution's place claimed, or gives the slot back if the
  * operation is not supported. Most blocks have the kernel of the slot's last one.
  */
 static bool
 begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
-	    const struct fanin_packet *packet)
+	    const struct fanin_packet *packet, enum fanin_reason *reason)
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 	const struct fanin_job_params *job = ctx->job;
 
+	if (is_too_long(job, packet)) {
+		fanin_window_abandon(&dense->window, ctx, hdr->block);
+		*reason = FANIN_REASON_PAYLOAD;
+		return false;
+	}
 	if (dense->kernel == NULL || hdr->dtype != dense->window.dtype ||
 	    hdr->op != dense->window.op) {
 		bool wide = job->wide && fanin_operation_widens(hdr->dtype, hdr->op);
@@ -142,6 +157,7 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 
 		if (kernel == NULL) {
 			fanin_window_abandon(&dense->window, ctx, hdr->block);
+			*reason = FANIN_REASON_OPERATION;
 			return false;
 		}
 		dense->kernel = kernel;
@@ -165,7 +181,8 @@ admit_entered(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	const bool shared = ctx->job->shared;
 
 	if (!fanin_window_matches(&dense->window, &packet->headers->fanin))
-		*verdict = drop(reason, FANIN_REASON_MISMATCH);
+		*verdict = drop(reason, is_too_long(ctx->job, packet) ? FANIN_REASON_PAYLOAD
+								      : FANIN_REASON_MISMATCH);
 	else if (finished)
 		*verdict = repeat_result(ctx, dense, packet);
 	else if (fanin_window_claim(&dense->window, shared, packet->child))
@@ -197,9 +214,9 @@ fanin_dense_admit_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense
 	case FANIN_WINDOW_FINISHED:
 		return admit_entered(ctx, dense, packet, true, verdict, reason);
 	case FANIN_WINDOW_NEW:
-		if (begin_block(ctx, dense, packet))
+		if (begin_block(ctx, dense, packet, reason))
 			return true;
-		*verdict = drop(reason, FANIN_REASON_OPERATION);
+		*verdict = FANIN_VERDICT_DROP;
 		return false;
 	case FANIN_WINDOW_RESET:
 	case FANIN_WINDOW_BUSY:

@@ -80,20 +80,13 @@ fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint
 		  enum fanin_verdict *verdict, enum fanin_reason *reason)
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
-	const struct fanin_job_params *job = ctx->job;
 	enum fanin_window_class class;
 
-	if (__builtin_expect(packet->payload_len > fanin_payload_limit(job->payload_bytes, job->wide,
-								       hdr->dtype, hdr->op),
-			     0)) {
-		*verdict = FANIN_VERDICT_DROP;
-		*reason = FANIN_REASON_PAYLOAD;
-		return false;
-	}
 	class = fanin_window_enter(&dense->window, ctx, hdr->block, exclusive);
 	if (__builtin_expect(class == FANIN_WINDOW_CURRENT &&
 				     fanin_window_matches(&dense->window, hdr) &&
-				     fanin_window_claim(&dense->window, job->shared, packet->child),
+				     fanin_window_claim(&dense->window, ctx->job->shared,
+							packet->child),
 			     1))
 		return true;
 	return fanin_dense_admit_other(ctx, dense, index, packet, class, exclusive, reset, verdict,
