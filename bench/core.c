@@ -63,25 +63,37 @@ median(uint64_t *cycles, unsigned int n)
 	return cycles[n / 2];
 }
 
-/* The bare loop over a prepared batch. */
+/* The bare loop over a worker's share of a prepared batch. */
 static uint64_t
-roofline(const struct rig *rig, uint8_t *accumulators)
+roofline(struct rig *rig, unsigned int worker, void *argument)
 {
 	const struct rig_options *options = &rig->options;
 	const fanin_kernel_fn combine = fanin_kernel(options->isa, options->dtype, options->op);
 	const size_t count = options->payload / fanin_dtype_size(options->dtype);
-	const uint32_t first = rig->next_block - rig->n_blocks;
-	struct rte_mbuf **const mbufs = rig->all;
+	struct rte_mbuf **const mbufs = rig_mbufs(rig, worker);
+	const uint32_t n = rig_share(rig);
+	uint8_t *accumulators = argument;
 	uint64_t start = rte_rdtsc();
 
-	for (uint32_t i = 0; i < options->mbufs; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		const struct fanin_headers *headers =
 			rte_pktmbuf_mtod(mbufs[i], const struct fanin_headers *);
-		uint32_t block = headers->fanin.block - first;
+		uint32_t block = headers->fanin.block - rig->next_block;
 
 		combine(accumulators + (size_t)block * options->payload, headers + 1, count);
 	}
 	return rte_rdtsc() - start;
+}
+
+/* Each worker touches the accumulators that it will use. */
+static uint64_t
+clear_accumulators(struct rig *rig, unsigned int worker, void *argument)
+{
+	uint8_t *accumulators = argument;
+
+	for (uint32_t block = worker; block < rig->n_blocks; block += rig->options.n_workers)
+		memset(accumulators + (size_t)block * rig->options.payload, 0, rig->options.payload);
+	return 0;
 }
 
 static void
@@ -102,9 +114,9 @@ measure(const struct settings *settings, struct row *row)
 	for (unsigned int i = 0; i < settings->batches + 2; i++) {
 		unsigned int k = i < 2 ? 0 : i - 2;
 
-		memset(accumulators, 0, (size_t)rig.n_blocks * options->payload);
+		rig_on_workers(&rig, clear_accumulators, accumulators);
 		rig_prepare(&rig);
-		bare[k] = roofline(&rig, accumulators);
+		bare[k] = rig_on_workers(&rig, roofline, accumulators);
 		rig_discard(&rig);
 		rig_prepare(&rig);
 		rig_offer(&rig);

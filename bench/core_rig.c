@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include <rte_cycles.h>
+#include <rte_bus_vdev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_eth_ring.h>
 #include <rte_ethdev.h>
 #include <rte_launch.h>
-#include <rte_malloc.h>
 #include <rte_random.h>
 
 #include "bench/core_rig.h"
@@ -71,6 +71,35 @@ ring_new(const char *kind, unsigned int host, unsigned int queue, uint32_t entri
 	return ring;
 }
 
+static uint16_t
+ring_rx(void *queue, struct rte_mbuf **mbufs, uint16_t n)
+{
+	return (uint16_t)rte_ring_sc_dequeue_burst(queue, (void **)mbufs, n, NULL);
+}
+
+static uint16_t
+ring_tx(void *queue, struct rte_mbuf **mbufs, uint16_t n)
+{
+	return (uint16_t)rte_ring_sp_enqueue_burst(queue, (void **)mbufs, n, NULL);
+}
+
+/*
+ * The driver's own functions count packets in one cache line for all queues of a port, so that workers on different
+ * queues wait for each other, which no NIC makes them do.
+ */
+static void
+port_without_counting(const struct rig *rig, unsigned int host)
+{
+	struct rte_eth_fp_ops *ops = &rte_eth_fp_ops[rig->ethdevs[host]];
+
+	ops->rx_pkt_burst = ring_rx;
+	ops->tx_pkt_burst = ring_tx;
+	for (uint16_t q = 0; q < rig->options.n_workers; q++) {
+		ops->rxq.data[q] = rig->rx[host][q];
+		ops->txq.data[q] = rig->tx[host][q];
+	}
+}
+
 static void
 port_open(struct rig *rig, unsigned int host, struct pipeline_port *port)
 {
@@ -89,7 +118,8 @@ port_open(struct rig *rig, unsigned int host, struct pipeline_port *port)
 		die("no ring port: %s", rte_strerror(rte_errno));
 	ret = rte_eth_dev_configure((uint16_t)ethdev, queues, queues, &conf);
 	for (uint16_t q = 0; q < queues && ret == 0; q++) {
-		ret = rte_eth_rx_queue_setup((uint16_t)ethdev, q, 64, SOCKET_ID_ANY, NULL, rig->pool);
+		ret = rte_eth_rx_queue_setup((uint16_t)ethdev, q, 64, SOCKET_ID_ANY, NULL,
+					     rig->pools[q]);
 		if (ret == 0)
 			ret = rte_eth_tx_queue_setup((uint16_t)ethdev, q, 64, SOCKET_ID_ANY, NULL);
 	}
@@ -98,6 +128,7 @@ port_open(struct rig *rig, unsigned int host, struct pipeline_port *port)
 	if (ret != 0)
 		die("a ring port does not start: %s", rte_strerror(-ret));
 	rig->ethdevs[host] = (uint16_t)ethdev;
+	port_without_counting(rig, host);
 	snprintf(port->name, sizeof(port->name), "h%u", host);
 	port->ethdev = (uint16_t)ethdev;
 	port->mtu = 9000;
@@ -118,7 +149,7 @@ pipeline_open(struct rig *rig, const struct pipeline_port *ports)
 		.slots = 2 * rig->n_blocks,
 		.mac_entries = 64,
 		.mac_age_seconds = 300,
-		.pool = rig->pool,
+		.pool = rig->pools[0],
 		.ports = ports,
 		.n_ports = rig->options.hosts,
 		.lcores = lcores,
@@ -247,13 +278,21 @@ rig_open(struct rig *rig, const struct rig_options *options)
 	memset(rig, 0, sizeof(*rig));
 	rig->options = *options;
 	rig->n_blocks = n / options->hosts;
-	/* In flight, results kept by the slots, and those in caches: no more, as what is free takes its turn. */
-	rig->pool = rte_pktmbuf_pool_create("rig", n + 2 * rig->n_blocks + SPARE_MBUFS, POOL_CACHE,
-					    PIPELINE_MBUF_PRIV_SIZE, (uint16_t)room, SOCKET_ID_ANY);
+	for (uint16_t w = 0; w < options->n_workers; w++) {
+		char name[RTE_MEMPOOL_NAMESIZE];
+
+		/* In flight, results kept by the slots, and those in caches: no more, as what is free takes its turn. */
+		snprintf(name, sizeof(name), "rig_%u", w);
+		rig->pools[w] = rte_pktmbuf_pool_create(
+			name, (n + 2 * rig->n_blocks) / options->n_workers + SPARE_MBUFS,
+			POOL_CACHE, PIPELINE_MBUF_PRIV_SIZE, (uint16_t)room, SOCKET_ID_ANY);
+		if (rig->pools[w] == NULL)
+			die("no memory for %u packets of %u bytes", n, options->payload);
+	}
 	rig->data = malloc((size_t)options->hosts * options->payload);
 	rig->expected = malloc(options->payload);
 	rig->all = calloc(n, sizeof(*rig->all));
-	if (rig->pool == NULL || rig->data == NULL || rig->expected == NULL || rig->all == NULL)
+	if (rig->data == NULL || rig->expected == NULL || rig->all == NULL)
 		die("no memory for %u packets of %u bytes", n, options->payload);
 	for (uint16_t h = 0; h < options->hosts; h++)
 		port_open(rig, h, &ports[h]);
@@ -270,145 +309,195 @@ rig_close(struct rig *rig)
 		rte_rcu_qsbr_thread_offline(rig->pipeline->qsbr, w);
 	pipeline_free(rig->pipeline);
 	for (uint16_t h = 0; h < rig->options.hosts; h++) {
+		char name[32];
+
 		rte_eth_dev_stop(rig->ethdevs[h]);
 		rte_eth_dev_close(rig->ethdevs[h]);
+		snprintf(name, sizeof(name), "net_ring_host%u", h);
+		rte_vdev_uninit(name);
 		for (uint16_t q = 0; q < rig->options.n_workers; q++) {
 			rte_ring_free(rig->rx[h][q]);
 			rte_ring_free(rig->tx[h][q]);
 		}
 	}
-	if (!rte_mempool_full(rig->pool))
-		die("%u packets are missing from the pool at the end",
-		    rte_mempool_in_use_count(rig->pool));
-	rte_mempool_free(rig->pool);
+	for (uint16_t w = 0; w < rig->options.n_workers; w++) {
+		if (!rte_mempool_full(rig->pools[w]))
+			die("%u packets are missing from the pool at the end",
+			    rte_mempool_in_use_count(rig->pools[w]));
+		rte_mempool_free(rig->pools[w]);
+	}
 	free(rig->data);
 	free(rig->expected);
 	free(rig->all);
 }
 
-/*
- * Hosts send in step: the workers find a burst of each one's in turn. Packets lie in the array as the
- * workers will take them.
- */
-void
-rig_prepare(struct rig *rig)
-{
-	const uint32_t run = RTE_MIN((uint32_t)FANIN_BURST, rig->n_blocks);
-	uint32_t n = 0;
-
-	if (rte_pktmbuf_alloc_bulk(rig->pool, rig->all, rig->options.mbufs) != 0)
-		die("the pool has no %u packets left", rig->options.mbufs);
-	for (uint32_t first = 0; first < rig->n_blocks; first += run) {
-		for (uint16_t h = 0; h < rig->options.hosts; h++) {
-			for (uint32_t i = 0; i < run; i++) {
-				struct rte_mbuf *mbuf = rig->all[n++];
-				struct fanin_headers *headers =
-					rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-
-				*headers = rig->headers[h];
-				headers->fanin.block = rig->next_block + first + i;
-				memcpy(headers + 1, rig->data + (size_t)h * rig->options.payload,
-				       rig->options.payload);
-				mbuf->data_len = (uint16_t)(sizeof(*headers) + rig->options.payload);
-				mbuf->pkt_len = mbuf->data_len;
-				mbuf->port = rig->ethdevs[h];
-			}
-		}
-	}
-	rig->next_block += rig->n_blocks;
-}
-
-void
-rig_offer(struct rig *rig)
-{
-	for (uint32_t i = 0; i < rig->options.mbufs; i++) {
-		const struct fanin_hdr *hdr =
-			&rte_pktmbuf_mtod(rig->all[i], struct fanin_headers *)->fanin;
-		unsigned int queue = hdr->block % rig->options.n_workers;
-
-		if (rte_ring_enqueue(rig->rx[hdr->rank][queue], rig->all[i]) != 0)
-			die("a port takes no more packets");
-	}
-}
-
-struct run {
-	struct worker *worker;
-	uint32_t packets;
+struct call {
+	struct rig *rig;
+	unsigned int worker;
+	rig_fn fn;
+	void *argument;
 	uint32_t *waiting; /* workers that are not ready yet */
 	uint64_t cycles;
 };
 
 static int
-run_worker(void *argument)
+call_worker(void *argument)
 {
-	struct run *run = argument;
-	uint64_t start;
-	uint32_t done = 0;
+	struct call *call = argument;
 
-	__atomic_sub_fetch(run->waiting, 1, __ATOMIC_ACQ_REL);
-	while (__atomic_load_n(run->waiting, __ATOMIC_ACQUIRE) != 0)
+	__atomic_sub_fetch(call->waiting, 1, __ATOMIC_ACQ_REL);
+	while (__atomic_load_n(call->waiting, __ATOMIC_ACQUIRE) != 0)
 		rte_pause();
-	start = rte_rdtsc();
-	while (done < run->packets)
-		done += worker_round(run->worker);
-	run->cycles = rte_rdtsc() - start;
+	call->cycles = call->fn(call->rig, call->worker, call->argument);
 	return 0;
 }
 
 uint64_t
-rig_run(struct rig *rig)
+rig_on_workers(struct rig *rig, rig_fn fn, void *argument)
 {
 	const uint16_t n = rig->options.n_workers;
-	struct run runs[RIG_MAX_WORKERS];
+	struct call calls[RIG_MAX_WORKERS];
 	uint32_t waiting = n;
 	uint64_t cycles = 0;
 
 	for (uint16_t w = 0; w < n; w++) {
-		runs[w] = (struct run){ .worker = rig->pipeline->workers[w],
-					.packets = rig->options.mbufs / n,
-					.waiting = &waiting };
-		if (w != 0 && rte_eal_remote_launch(run_worker, &runs[w], w) != 0)
+		calls[w] = (struct call){ rig, w, fn, argument, &waiting, 0 };
+		if (w != 0 && rte_eal_remote_launch(call_worker, &calls[w], w) != 0)
 			die("worker %u does not start", w);
 	}
-	run_worker(&runs[0]);
+	call_worker(&calls[0]);
 	for (uint16_t w = 0; w < n; w++) {
 		if (w != 0)
 			rte_eal_wait_lcore(w);
-		cycles = RTE_MAX(cycles, runs[w].cycles);
+		cycles = RTE_MAX(cycles, calls[w].cycles);
 	}
 	return cycles;
 }
 
-void
-rig_collect(struct rig *rig)
+/*
+ * Hosts send in step: a worker finds a burst of each one's in turn. Packets lie in the array as the
+ * worker will take them.
+ */
+static uint64_t
+prepare_share(struct rig *rig, unsigned int worker, void *argument)
 {
-	for (uint16_t h = 0; h < rig->options.hosts; h++) {
-		uint32_t n = 0;
+	const uint16_t n_workers = rig->options.n_workers;
+	const uint32_t blocks = rig->n_blocks / n_workers;
+	const uint32_t run = RTE_MIN((uint32_t)FANIN_BURST, blocks);
+	struct rte_mbuf **mbufs = rig_mbufs(rig, worker);
+	uint32_t n = 0;
 
-		for (uint16_t q = 0; q < rig->options.n_workers; q++) {
-			struct rte_mbuf *mbuf;
+	(void)argument;
+	if (rte_pktmbuf_alloc_bulk(rig->pools[worker], mbufs, rig_share(rig)) != 0)
+		die("the pool has no %u packets left", rig_share(rig));
+	for (uint32_t first = 0; first < blocks; first += run) {
+		for (uint32_t i = 0; i < rig->options.hosts * run; i++) {
+			const uint32_t h = i / run;
+			struct rte_mbuf *mbuf = mbufs[n++];
+			struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf,
+									 struct fanin_headers *);
 
-			for (; rte_ring_dequeue(rig->tx[h][q], (void **)&mbuf) == 0; n++) {
-				const struct fanin_headers *headers =
-					rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-
-				/* One look at the content is enough: all hosts get the same packet. */
-				if (headers->fanin.type != FANIN_TYPE_RESULT ||
-				    headers->fanin.contributions != rig->options.hosts ||
-				    (h == 0 &&
-				     memcmp(headers + 1, rig->expected, rig->options.payload) != 0))
-					die("wrong result of block %u", headers->fanin.block);
-				rte_pktmbuf_free(mbuf);
-			}
+			*headers = rig->headers[h];
+			headers->fanin.block = rig->next_block + (first + i % run) * n_workers +
+					       worker;
+			memcpy(headers + 1, rig->data + (size_t)h * rig->options.payload,
+			       rig->options.payload);
+			mbuf->data_len = (uint16_t)(sizeof(*headers) + rig->options.payload);
+			mbuf->pkt_len = mbuf->data_len;
+			mbuf->port = rig->ethdevs[h];
 		}
-		if (n != rig->n_blocks)
-			die("host %u got %u results, expected %u", h, n, rig->n_blocks);
 	}
+	return 0;
+}
+
+void
+rig_prepare(struct rig *rig)
+{
+	rig_on_workers(rig, prepare_share, NULL);
+}
+
+static uint64_t
+discard_share(struct rig *rig, unsigned int worker, void *argument)
+{
+	(void)argument;
+	rte_pktmbuf_free_bulk(rig_mbufs(rig, worker), rig_share(rig));
+	return 0;
 }
 
 void
 rig_discard(struct rig *rig)
 {
-	rte_pktmbuf_free_bulk(rig->all, rig->options.mbufs);
-	rig->next_block -= rig->n_blocks;
+	rig_on_workers(rig, discard_share, NULL);
+}
+
+static uint64_t
+offer_share(struct rig *rig, unsigned int worker, void *argument)
+{
+	struct rte_mbuf **mbufs = rig_mbufs(rig, worker);
+
+	(void)argument;
+	for (uint32_t i = 0; i < rig_share(rig); i++) {
+		uint16_t h = rte_pktmbuf_mtod(mbufs[i], struct fanin_headers *)->fanin.rank;
+
+		if (rte_ring_enqueue(rig->rx[h][worker], mbufs[i]) != 0)
+			die("a port takes no more packets");
+	}
+	return 0;
+}
+
+void
+rig_offer(struct rig *rig)
+{
+	rig_on_workers(rig, offer_share, NULL);
+}
+
+static uint64_t
+run_share(struct rig *rig, unsigned int worker, void *argument)
+{
+	struct worker *state = rig->pipeline->workers[worker];
+	uint64_t start = rte_rdtsc();
+	uint32_t done = 0;
+
+	(void)argument;
+	while (done < rig_share(rig))
+		done += worker_round(state);
+	return rte_rdtsc() - start;
+}
+
+uint64_t
+rig_run(struct rig *rig)
+{
+	return rig_on_workers(rig, run_share, NULL);
+}
+
+static uint64_t
+collect_share(struct rig *rig, unsigned int worker, void *argument)
+{
+	(void)argument;
+	for (uint16_t h = 0; h < rig->options.hosts; h++) {
+		struct rte_mbuf *mbuf;
+		uint32_t n = 0;
+
+		for (; rte_ring_dequeue(rig->tx[h][worker], (void **)&mbuf) == 0; n++) {
+			const struct fanin_headers *headers =
+				rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+
+			/* One look at the content is enough: all hosts get the same packet. */
+			if (headers->fanin.type != FANIN_TYPE_RESULT ||
+			    headers->fanin.contributions != rig->options.hosts ||
+			    (h == 0 && memcmp(headers + 1, rig->expected, rig->options.payload) != 0))
+				die("wrong result of block %u", headers->fanin.block);
+			rte_pktmbuf_free(mbuf);
+		}
+		if (n != rig->n_blocks / rig->options.n_workers)
+			die("host %u got %u results, expected %u", h, n, rig->n_blocks);
+	}
+	return 0;
+}
+
+void
+rig_collect(struct rig *rig)
+{
+	rig_on_workers(rig, collect_share, NULL);
+	rig->next_block += rig->n_blocks;
 }

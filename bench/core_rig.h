@@ -37,16 +37,16 @@ struct rig {
 	struct rig_options options;
 	struct pipeline *pipeline;
 	struct job *job;
-	struct rte_mempool *pool;
+	struct rte_mempool *pools[RIG_MAX_WORKERS]; /* each worker has its own, as a NIC's queue may */
 	uint16_t ethdevs[RIG_MAX_HOSTS];
 	struct rte_ring *rx[RIG_MAX_HOSTS][RIG_MAX_WORKERS];
 	struct rte_ring *tx[RIG_MAX_HOSTS][RIG_MAX_WORKERS];
 	struct fanin_headers headers[RIG_MAX_HOSTS];
-	uint8_t *data;         /* a contribution's payload of each host, one after the other */
-	uint8_t *expected;     /* the result's payload */
-	struct rte_mbuf **all; /* the batch's contributions, in the order of arrival */
-	uint32_t n_blocks;     /* in a batch */
-	uint32_t next_block;
+	uint8_t *data;     /* a contribution's payload of each host, one after the other */
+	uint8_t *expected; /* the result's payload */
+	struct rte_mbuf **all; /* the batch's contributions, in the order of arrival, worker by worker */
+	uint32_t n_blocks;   /* in a batch */
+	uint32_t next_block; /* the first of the batch */
 };
 
 /*
@@ -61,16 +61,35 @@ void rig_open(struct rig *rig, const struct rig_options *options);
 /* Frees everything, and exits with an explanation if an mbuf is missing. */
 void rig_close(struct rig *rig);
 
-/* Makes the next batch: rig->all. The contributions are not yet in the ports. */
+/* What one worker does; returns TSC cycles. */
+typedef uint64_t (*rig_fn)(struct rig *rig, unsigned int worker, void *argument);
+
+/*
+ * Lets every worker do it at the same time, each on its core: memory stays in that core's caches.
+ * Returns the cycles of the slowest.
+ */
+uint64_t rig_on_workers(struct rig *rig, rig_fn fn, void *argument);
+
+/* A worker's share of a batch: rig_share(rig) mbufs of rig->all from here on. */
+static inline struct rte_mbuf **
+rig_mbufs(struct rig *rig, unsigned int worker)
+{
+	return rig->all + (size_t)worker * (rig->options.mbufs / rig->options.n_workers);
+}
+
+static inline uint32_t
+rig_share(const struct rig *rig)
+{
+	return rig->options.mbufs / rig->options.n_workers;
+}
+
+/* Makes the next batch. The contributions are not yet in the ports. */
 void rig_prepare(struct rig *rig);
 
 /* Puts the batch into the ports. */
 void rig_offer(struct rig *rig);
 
-/*
- * Runs the workers until they have taken the batch. Returns the TSC cycles that the slowest of them
- * needed.
- */
+/* Runs the workers until they have taken the batch. Returns the cycles of the slowest. */
 uint64_t rig_run(struct rig *rig);
 
 /* Takes all results from the ports, and exits with an explanation if one is missing or wrong. */

@@ -7,6 +7,8 @@
 #include "pipeline/fastpath.h"
 
 #define PREFETCH_LINES 8
+/* Rounds of the worker that bring packets, from one sample to the next. */
+#define OCCUPANCY_PERIOD 16
 
 static void
 send_to_children(struct worker *worker, const struct job *job, const struct fanin_emission *emission)
@@ -129,13 +131,12 @@ prefetch_payload(const struct fanin_packet *packet)
 		rte_prefetch0(payload + i * RTE_CACHE_LINE_SIZE);
 }
 
-/* Ends a burst's packets of one job. */
+/* Counts the job's open blocks. That takes what other workers write all the time, so it is not done often. */
 static void
-finish_job(struct worker *worker, const struct job *job)
+sample_occupancy(struct worker *worker, const struct job *job)
 {
 	uint64_t open = 0;
 
-	drain(worker, job);
 	for (uint16_t i = 0; i < job->n_workers; i++) {
 		const struct fanin_handler_stats *stats = &job->worker_stats[i].stats;
 
@@ -163,7 +164,9 @@ batch_run(struct worker *worker, struct batch *batch)
 		if (unlikely(ctx->n_frees > FANIN_MAX_FREES - FANIN_MAX_FREES_PER_CALL))
 			drain(worker, job);
 	}
-	finish_job(worker, job);
+	drain(worker, job);
+	if (worker->counters.bursts % OCCUPANCY_PERIOD == 0)
+		sample_occupancy(worker, job);
 	batch->n = 0;
 }
 

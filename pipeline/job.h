@@ -32,7 +32,7 @@ struct job_member {
 
 struct job_worker_stats {
 	struct fanin_handler_stats stats; /* its worker: rw, control: ro */
-	/* Open blocks of the job, over all workers, after each of this worker's bursts. */
+	/* Open blocks of the job, over all workers, sampled after some of this worker's bursts. */
 	uint64_t occupancy[COUNTERS_HISTOGRAM];
 } __rte_cache_aligned;
 
