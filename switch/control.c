@@ -5,30 +5,27 @@
  */
 #include "switch/control.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "switch/control_client.h"
-#include "switch/text.h"
+#include "switch/listener.h"
 
 #define MAX_CLIENTS 32
 #define LINES_PER_ROUND 64  /* of one client before the others have their turn */
 #define ACCEPT_PAUSE_MS 100 /* without file descriptors there is nothing to do but wait */
 
+static_assert(CONTROL_MESSAGE_LEN == LISTENER_ERROR_LEN, "buffers");
+
 struct control {
-	int fd;
-	struct sockaddr_un address;
-	dev_t device; /* of the socket file, to remove no other's */
-	ino_t inode;
+	struct listener listener;
 	const char *switch_name;
 	const struct control_command *commands;
 	void *user;
@@ -45,136 +42,30 @@ now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Writes "control socket PATH: message"; returns code. */
-static int __attribute__((format(printf, 4, 5)))
-open_fail(char *error, int code, const char *path, const char *format, ...)
-{
-	size_t used = (size_t)snprintf(error, CONTROL_MESSAGE_LEN, "control socket %s: ", path);
-	va_list args;
-
-	if (used < CONTROL_MESSAGE_LEN) {
-		va_start(args, format);
-		vsnprintf(error + used, CONTROL_MESSAGE_LEN - used, format, args);
-		va_end(args);
-	}
-	text_make_printable(error);
-	return code;
-}
-
-static int
-make_parent(const char *path, char *error)
-{
-	char parent[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
-	char *slash;
-
-	snprintf(parent, sizeof(parent), "%s", path);
-	slash = strrchr(parent, '/');
-	if (slash == NULL || slash == parent)
-		return 0;
-	*slash = '\0';
-	if (mkdir(parent, 0755) == 0 || errno == EEXIST)
-		return 0;
-	return open_fail(error, -errno, path, "cannot create the directory %s: %s", parent,
-			 strerror(errno));
-}
-
-/* Removes a socket file that a process left behind; refuses anything else that is there. */
-static int
-remove_stale(const struct sockaddr_un *address, char *error)
-{
-	const char *path = address->sun_path;
-	struct stat status;
-	int fd, ret;
-
-	if (lstat(path, &status) != 0) {
-		if (errno == ENOENT)
-			return 0;
-		return open_fail(error, -errno, path, "%s", strerror(errno));
-	}
-	if (!S_ISSOCK(status.st_mode))
-		return open_fail(error, -EEXIST, path,
-				 "found a file that is not a socket: remove it or choose another path");
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return open_fail(error, -errno, path, "%s", strerror(errno));
-	ret = connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 ? 0 : -errno;
-	close(fd);
-	if (ret == 0 || ret == -EAGAIN)
-		return open_fail(error, -EADDRINUSE, path,
-				 "another process listens on it: stop it or choose another path");
-	if (ret != -ECONNREFUSED)
-		return open_fail(error, ret, path, "cannot tell whether it is in use: %s",
-				 strerror(-ret));
-	if (unlink(path) != 0 && errno != ENOENT)
-		return open_fail(error, -errno, path, "cannot remove the socket left behind: %s",
-				 strerror(errno));
-	return 0;
-}
-
-static int
-bind_and_listen(struct control *control, char *error)
-{
-	const char *path = control->address.sun_path;
-	struct stat status;
-	int ret;
-
-	/* The mode before bind is a ceiling: nobody else can connect until chmod has set it exactly. */
-	fchmod(control->fd, 0660);
-	if (bind(control->fd, (const struct sockaddr *)&control->address,
-		 sizeof(control->address)) != 0)
-		return open_fail(error, -errno, path, "cannot bind: %s", strerror(errno));
-	if (chmod(path, 0660) == 0 && lstat(path, &status) == 0 &&
-	    listen(control->fd, MAX_CLIENTS) == 0) {
-		control->device = status.st_dev;
-		control->inode = status.st_ino;
-		return 0;
-	}
-	ret = open_fail(error, -errno, path, "cannot listen: %s", strerror(errno));
-	unlink(path);
-	return ret;
-}
-
 int
 control_open(const char *path, const char *switch_name, const struct control_command *commands,
 	     void *user, struct control **control, char *error)
 {
-	struct control *opened;
+	struct control *opened = calloc(1, sizeof(*opened));
 	int ret;
 
-	if (path[0] == '\0' || strlen(path) >= sizeof(opened->address.sun_path))
-		return open_fail(error, -ENAMETOOLONG, path, "expected a path of 1 to %zu bytes",
-				 sizeof(opened->address.sun_path) - 1);
-	opened = calloc(1, sizeof(*opened));
-	if (opened == NULL)
-		return open_fail(error, -ENOMEM, path, "out of memory");
-	opened->address.sun_family = AF_UNIX;
-	memcpy(opened->address.sun_path, path, strlen(path) + 1);
+	if (opened == NULL) {
+		snprintf(error, CONTROL_MESSAGE_LEN, "control socket %s: out of memory", path);
+		return -ENOMEM;
+	}
 	opened->switch_name = switch_name;
 	opened->commands = commands;
 	opened->user = user;
 	for (unsigned int i = 0; i < MAX_CLIENTS; i++)
 		opened->clients[i].fd = -1;
-
-	opened->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (opened->fd < 0) {
-		ret = open_fail(error, -errno, path, "%s", strerror(errno));
-		goto free_control;
+	ret = listener_open(&opened->listener, "control socket", path, SOCK_STREAM, MAX_CLIENTS,
+			    error);
+	if (ret != 0) {
+		free(opened);
+		return ret;
 	}
-	ret = make_parent(path, error);
-	if (ret == 0)
-		ret = remove_stale(&opened->address, error);
-	if (ret == 0)
-		ret = bind_and_listen(opened, error);
-	if (ret != 0)
-		goto close_socket;
 	*control = opened;
 	return 0;
-
-close_socket:
-	close(opened->fd);
-free_control:
-	free(opened);
-	return ret;
 }
 
 /* Tells a connection that there is no room for it; whether it reads that is its own affair. */
@@ -214,7 +105,7 @@ accept_clients(struct control *control, uint64_t now)
 	/* A bounded number, so that a flood of connections does not keep the clients that are there waiting. */
 	for (unsigned int n = 0; n < MAX_CLIENTS; n++) {
 		struct control_client *unused = NULL;
-		int fd = accept4(control->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		int fd = accept4(control->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd < 0) {
 			if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
@@ -330,7 +221,7 @@ serve_round(struct control *control, int wake_fd, uint64_t wake_ms)
 		if (client->fd >= 0)
 			fds[i].events = client_events(client, now, &wake_ms);
 	}
-	fds[MAX_CLIENTS] = (struct pollfd){ .fd = control->fd, .events = POLLIN };
+	fds[MAX_CLIENTS] = (struct pollfd){ .fd = control->listener.fd, .events = POLLIN };
 	if (control->accept_after_ms > now)
 		fds[MAX_CLIENTS].fd = -1;
 	fds[MAX_CLIENTS + 1] = (struct pollfd){ .fd = wake_fd, .events = POLLIN };
@@ -365,17 +256,12 @@ control_serve(struct control *control, int wake_fd, int timeout_ms)
 void
 control_close(struct control *control)
 {
-	struct stat status;
-
 	if (control == NULL)
 		return;
 	for (unsigned int i = 0; i < MAX_CLIENTS; i++) {
 		if (control->clients[i].fd >= 0)
 			control_client_stop(&control->clients[i]);
 	}
-	close(control->fd);
-	if (lstat(control->address.sun_path, &status) == 0 && status.st_dev == control->device &&
-	    status.st_ino == control->inode)
-		unlink(control->address.sun_path);
+	listener_close(&control->listener);
 	free(control);
 }

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A listening Unix socket with a file of its own. No thread safety.
+ */
+#ifndef FANIN_SWITCH_LISTENER_H
+#define FANIN_SWITCH_LISTENER_H
+
+#include <stddef.h>
+#include <sys/types.h>
+#include <sys/un.h>
+
+#define LISTENER_ERROR_LEN 512
+
+struct listener {
+	int fd;
+	struct sockaddr_un address;
+	dev_t device; /* of the socket file, to remove no other's */
+	ino_t inode;
+};
+
+/*
+ * Binds and listens without blocking, mode 0660; makes the last directory of the path. A socket file that no process
+ * listens on is replaced; one that is in use is an error.
+ *
+ * what: stands before the path in errors. type: SOCK_STREAM or SOCK_SEQPACKET. error: LISTENER_ERROR_LEN bytes.
+ * Returns 0, or -errno with the error filled and nothing left behind.
+ */
+int listener_open(struct listener *listener, const char *what, const char *path, int type,
+		  int backlog, char *error);
+
+/* Closes it and removes its file. */
+void listener_close(struct listener *listener);
+
+#endif
