@@ -271,7 +271,7 @@ headers_fill(struct rig *rig)
 void
 rig_open(struct rig *rig, const struct rig_options *options)
 {
-	struct pipeline_port ports[RIG_MAX_HOSTS];
+	struct pipeline_port ports[RIG_MAX_HOSTS] = { 0 };
 	const uint32_t n = options->mbufs;
 	uint32_t room = RTE_PKTMBUF_HEADROOM + FANIN_PAYLOAD_OFFSET + options->payload;
 

@@ -261,6 +261,14 @@ pipeline_housekeep(struct pipeline *pipeline)
 		      pipeline->mac_age_seconds);
 }
 
+void
+pipeline_port_set_down(struct pipeline *pipeline, unsigned int port, bool down)
+{
+	__atomic_store_n(&pipeline->ports[port].down, down, __ATOMIC_RELEASE);
+	if (down)
+		rte_rcu_qsbr_synchronize(pipeline->qsbr, RTE_QSBR_THRID_INVALID);
+}
+
 int
 pipeline_port_find(const struct pipeline *pipeline, const char *name)
 {

@@ -39,6 +39,7 @@ struct pipeline_port {
 	uint16_t ethdev;   /* DPDK's port id, configured and started */
 	uint16_t mtu;      /* bytes */
 	uint16_t n_queues; /* rx queues; as many tx queues */
+	bool down;         /* neither polled nor sent to. control: w, workers: r; relaxed atomic */
 };
 
 /* How a block finds its cluster, the workers that may share it (Flare section 5). */
@@ -140,6 +141,14 @@ const struct counters *pipeline_worker_counters(const struct pipeline *pipeline,
 
 /* Periodic work of the main thread, about once a second: ages the MAC table. */
 void pipeline_housekeep(struct pipeline *pipeline);
+
+/*
+ * Takes a port up or down. Once it is down no worker is inside of its driver any more, nor enters it before it is up: this
+ * waits for each worker's next round. Frames to it are dropped as FANIN_REASON_PORT_DOWN. Main thread.
+ *
+ * port: index in pipeline->ports.
+ */
+void pipeline_port_set_down(struct pipeline *pipeline, unsigned int port, bool down);
 
 /* The port of a name: its index in pipeline->ports, or -ENOENT. */
 int pipeline_port_find(const struct pipeline *pipeline, const char *name);

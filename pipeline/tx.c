@@ -18,11 +18,13 @@ worker_flush_port(struct worker *worker, uint16_t port)
 {
 	struct tx_buffer *buffer = &worker->tx[port];
 	struct port_counters *counters = &worker->counters.ports[port];
+	bool down = port_is_down(worker->pipeline, port);
+	unsigned int tries = down ? 0 : TX_TRIES;
 	uint16_t sent = 0;
 
 	if (buffer->lock != NULL)
 		rte_spinlock_lock(buffer->lock);
-	for (unsigned int try = 0; sent < buffer->n && try < TX_TRIES; try++) {
+	for (unsigned int try = 0; sent < buffer->n && try < tries; try++) {
 		sent = (uint16_t)(sent + rte_eth_tx_burst(buffer->ethdev, buffer->queue,
 							  buffer->mbufs + sent,
 							  (uint16_t)(buffer->n - sent)));
@@ -33,7 +35,8 @@ worker_flush_port(struct worker *worker, uint16_t port)
 	for (uint16_t i = sent; i < buffer->n; i++) {
 		buffer->bytes -= buffer->mbufs[i]->pkt_len;
 		counters->tx_dropped++;
-		worker_drop(worker, buffer->mbufs[i], FANIN_REASON_TX_FULL);
+		worker_drop(worker, buffer->mbufs[i],
+			    down ? FANIN_REASON_PORT_DOWN : FANIN_REASON_TX_FULL);
 	}
 	counters->tx_bytes += buffer->bytes;
 	buffer->bytes = 0;

@@ -25,9 +25,12 @@ poll_queues(struct worker *worker)
 	for (uint16_t i = 0; i < worker->n_rx_queues; i++) {
 		const struct rx_queue *queue = &worker->rx_queues[i];
 		struct port_counters *counters = &worker->counters.ports[queue->port];
-		uint16_t n = rte_eth_rx_burst(queue->ethdev, queue->queue, mbufs, FANIN_BURST);
 		uint64_t bytes = 0;
+		uint16_t n;
 
+		if (unlikely(port_is_down(worker->pipeline, queue->port)))
+			continue;
+		n = rte_eth_rx_burst(queue->ethdev, queue->queue, mbufs, FANIN_BURST);
 		if (n == 0)
 			continue;
 		for (uint16_t k = 0; k < n; k++)

@@ -85,6 +85,12 @@ worker_free(struct worker *worker, struct rte_mbuf *mbuf)
 	worker->garbage[worker->n_garbage++] = mbuf;
 }
 
+static inline bool
+port_is_down(const struct pipeline *pipeline, uint16_t port)
+{
+	return __atomic_load_n(&pipeline->ports[port].down, __ATOMIC_ACQUIRE);
+}
+
 /* Why a packet ends here: counts and frees. */
 static inline void
 worker_drop(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reason)

@@ -123,11 +123,12 @@ describe_port(const struct daemon *daemon, uint16_t index, const struct port_cou
 	return json_pack("{s:s,s:s,s:s,s:i,s:o,s:b,s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "name",
 			 port->name, "device", daemon->config->ports[index].device, "driver",
 			 info.driver_name == NULL ? "" : info.driver_name, "mtu", port->mtu, "mac",
-			 json_mac(mac.addr_bytes), "link", link.link_status == RTE_ETH_LINK_UP,
-			 "queues", port->n_queues, "rx_frames", (json_int_t)counters->rx_frames,
-			 "rx_bytes", (json_int_t)counters->rx_bytes, "rx_missed",
-			 (json_int_t)stats.imissed, "tx_frames", (json_int_t)counters->tx_frames,
-			 "tx_bytes", (json_int_t)counters->tx_bytes, "tx_dropped",
+			 json_mac(mac.addr_bytes), "link",
+			 link.link_status == RTE_ETH_LINK_UP && !port->down, "queues",
+			 port->n_queues, "rx_frames", (json_int_t)counters->rx_frames, "rx_bytes",
+			 (json_int_t)counters->rx_bytes, "rx_missed", (json_int_t)stats.imissed,
+			 "tx_frames", (json_int_t)counters->tx_frames, "tx_bytes",
+			 (json_int_t)counters->tx_bytes, "tx_dropped",
 			 (json_int_t)counters->tx_dropped);
 }
 

@@ -50,7 +50,8 @@
 	X(MTU, "mtu_exceeded", "the frame is longer than the egress port's MTU")                   \
 	X(TX_FULL, "tx_full", "the egress port's transmit ring was full")                          \
 	X(WORKER_RING_FULL, "worker_ring_full", "the ring to the block's worker was full")         \
-	X(FAULT_DROP, "fault_drop", "dropped by the configured fault injection")
+	X(FAULT_DROP, "fault_drop", "dropped by the configured fault injection")                   \
+	X(PORT_DOWN, "port_down", "nobody is connected to the egress port")
 
 enum fanin_reason {
 #define FANIN_REASON_ENUM(name, counter, text) FANIN_REASON_##name,

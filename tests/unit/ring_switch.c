@@ -67,7 +67,7 @@ ring_switch_open_clusters(struct ring_switch *sw, uint16_t n_ports, uint16_t n_w
 			  uint16_t cluster_size, const struct pipeline_faults *faults)
 {
 	static const unsigned int lcores[] = { 0, 1 };
-	struct pipeline_port ports[RING_SWITCH_MAX_PORTS];
+	struct pipeline_port ports[RING_SWITCH_MAX_PORTS] = { 0 };
 	char error[PIPELINE_ERROR_LEN] = "";
 	struct pipeline_options options = {
 		.ip_be = inet_addr(RING_SWITCH_IP),

@@ -70,6 +70,32 @@ START_TEST(unknown_destination_is_flooded_to_all_others)
 }
 END_TEST
 
+START_TEST(a_port_that_is_down_is_left_alone_and_its_frames_are_counted)
+{
+	uint8_t frame[FRAME_LEN];
+
+	/* It waits for the worker, which is this thread. */
+	rte_rcu_qsbr_thread_offline(sw.pipeline->qsbr, 0);
+	pipeline_port_set_down(sw.pipeline, 1, true);
+	rte_rcu_qsbr_thread_online(sw.pipeline->qsbr, 0);
+	host_frame(0, 1, frame);
+	ring_switch_put(&sw, 0, frame, sizeof(frame));
+	expect_frame(2, frame, sizeof(frame));
+	expect_frame(3, frame, sizeof(frame));
+	expect_silence();
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_PORT_DOWN), 1);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), 0);
+
+	host_frame(1, 0, frame);
+	ring_switch_put(&sw, 1, frame, sizeof(frame));
+	expect_silence();
+	pipeline_port_set_down(sw.pipeline, 1, false);
+	ring_switch_rounds(&sw, 1);
+	expect_frame(0, frame, sizeof(frame));
+	expect_silence();
+}
+END_TEST
+
 START_TEST(known_destination_gets_the_frame_alone)
 {
 	uint8_t frame[FRAME_LEN];
@@ -328,6 +354,7 @@ suite_pipeline(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 30);
 	tcase_add_test(tcase, unknown_destination_is_flooded_to_all_others);
+	tcase_add_test(tcase, a_port_that_is_down_is_left_alone_and_its_frames_are_counted);
 	tcase_add_test(tcase, known_destination_gets_the_frame_alone);
 	tcase_add_test(tcase, destination_on_the_same_port_is_dropped);
 	tcase_add_test(tcase, vlans_are_transparent_and_learned_apart);
