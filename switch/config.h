@@ -14,6 +14,7 @@
 #define CONFIG_NAME_LEN 32
 #define CONFIG_DEVICE_LEN 256
 #define CONFIG_PATH_LEN 108
+#define CONFIG_MEMIF_SUFFIX_LEN 8 /* what is made from memif.socket is longer by less than that */
 #define CONFIG_MAX_PORTS 64
 #define CONFIG_MAX_WORKERS 16
 #define CONFIG_ERROR_LEN 512
@@ -46,7 +47,9 @@ struct config_port {
 	char name[CONFIG_NAME_LEN];
 	char device[CONFIG_DEVICE_LEN]; /* vdev devargs, or a PCI address */
 	bool pci;
-	uint16_t mtu; /* bytes, 576 to 9702 */
+	bool memif;        /* the vdev net_memif, as server */
+	uint16_t memif_id; /* that a host names to connect to this port */
+	uint16_t mtu;      /* bytes, 576 to 9702 */
 };
 
 struct config_worker {
@@ -79,6 +82,7 @@ struct config {
 	uint32_t slots; /* in all jobs together */
 	uint32_t mac_entries;
 	uint32_t mac_age_seconds;
+	char memif_socket[CONFIG_PATH_LEN - CONFIG_MEMIF_SUFFIX_LEN];
 	struct config_port ports[CONFIG_MAX_PORTS];
 	uint16_t n_ports;
 	double fault_drop; /* shares of Fanin packets, 0 to 1 */
@@ -108,6 +112,9 @@ int config_parse(const char *text, size_t len, const char *source, struct config
  * missing interface, -EINVAL for a CPU.
  */
 int config_check_machine(const struct config *config, const char *source, char *error);
+
+/* True if there is a memif port. */
+bool config_has_memif(const struct config *config);
 
 /*
  * The interface that a virtual device attaches to.

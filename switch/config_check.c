@@ -28,6 +28,16 @@ config_vdev_interface(const char *devargs, char *interface, size_t size)
 	return true;
 }
 
+bool
+config_has_memif(const struct config *config)
+{
+	for (unsigned int i = 0; i < config->n_ports; i++) {
+		if (config->ports[i].memif)
+			return true;
+	}
+	return false;
+}
+
 /* Two vdevs are one device if they are attached to the same interface, or have the same number of the same driver. */
 static int
 check_vdev_pair(const struct config_reader *reader, const struct config *config, unsigned int first,
@@ -68,6 +78,13 @@ check_port_pair(const struct config_reader *reader, const struct config *config,
 	if (strcmp(a->name, b->name) == 0) {
 		snprintf(path, sizeof(path), "ports[%u].name", second);
 		return config_fail(reader, path, "\"%s\" is the name of ports[%u] already", b->name,
+				   first);
+	}
+	if (a->memif && b->memif) {
+		if (a->memif_id != b->memif_id)
+			return 0;
+		snprintf(path, sizeof(path), "ports[%u].memif", second);
+		return config_fail(reader, path, "%u is the id of ports[%u] already", b->memif_id,
 				   first);
 	}
 	if (a->pci != b->pci)

@@ -5,6 +5,8 @@
  */
 #include "switch/config_keys.h"
 
+#include <string.h>
+
 #define FIELD(type, member)                                                                        \
 	.offset = offsetof(struct type, member), .size = sizeof(((struct type *)NULL)->member)
 #define RANGE(low, high) .minimum = (low), .maximum = (high)
@@ -41,18 +43,30 @@ static const char *const policies[] = {
 	NULL,
 };
 
+static const char memif_driver[] = "net_memif";
+
 static int
 finish_port(const struct config_reader *reader, const char *path, const json_t *item, void *fields)
 {
 	struct config_port *port = fields;
 	bool vdev = json_object_get(item, "vdev") != NULL;
-	bool pci = json_object_get(item, "pci") != NULL;
+	int n;
 
-	if (vdev && pci)
-		return config_fail(reader, path, "found both vdev and pci, expected one of them");
-	if (!vdev && !pci)
-		return config_fail(reader, path, "found neither vdev nor pci, expected one of them");
-	port->pci = pci;
+	port->pci = json_object_get(item, "pci") != NULL;
+	port->memif = json_object_get(item, "memif") != NULL;
+	n = vdev + port->pci + port->memif;
+	if (n != 1)
+		return config_fail(reader, path,
+				   "found %s of vdev, pci and memif, expected one of them",
+				   n == 0   ? "none"
+				   : n == 2 ? "two"
+					    : "all");
+	if (vdev && strncmp(port->device, memif_driver, strlen(memif_driver)) == 0)
+		return config_fail(reader, path,
+				   "found the vdev %s, expected \"memif\": ID instead of vdev",
+				   memif_driver);
+	if (port->memif)
+		memcpy(port->device, memif_driver, sizeof(memif_driver));
 	return 0;
 }
 
@@ -149,10 +163,18 @@ static const struct config_key mac_table_keys[] = {
 	TABLE_END,
 };
 
+static const struct config_key memif_keys[] = {
+	{ "socket", CONFIG_TYPE_PATH, FIELD(config, memif_socket),
+	  .fallback_text = "/run/fanin/memif.sock" },
+	TABLE_END,
+};
+
 static const struct config_key port_keys[] = {
 	{ "name", CONFIG_TYPE_NAME, .required = true, FIELD(config_port, name) },
 	{ "vdev", CONFIG_TYPE_VDEV, FIELD(config_port, device), .derived = true },
 	{ "pci", CONFIG_TYPE_PCI, FIELD(config_port, device), .derived = true },
+	{ "memif", CONFIG_TYPE_INTEGER, FIELD(config_port, memif_id), RANGE(0, 65535),
+	  .derived = true },
 	{ "mtu", CONFIG_TYPE_INTEGER, FIELD(config_port, mtu), RANGE(576, 9702), .fallback = 1500 },
 	TABLE_END,
 };
@@ -182,6 +204,7 @@ const struct config_key config_keys[] = {
 	{ "idle", CONFIG_TYPE_OBJECT, .keys = idle_keys },
 	{ "limits", CONFIG_TYPE_OBJECT, .keys = limits_keys },
 	{ "mac_table", CONFIG_TYPE_OBJECT, .keys = mac_table_keys },
+	{ "memif", CONFIG_TYPE_OBJECT, .keys = memif_keys },
 	{ "ports", CONFIG_TYPE_ARRAY, .required = true, FIELD(config, ports),
 	  RANGE(1, CONFIG_MAX_PORTS), .keys = port_keys, .item_size = sizeof(struct config_port),
 	  .count_offset = offsetof(struct config, n_ports), .finish_item = finish_port },

@@ -22,6 +22,7 @@ enum config_type {
 	CONFIG_TYPE_SHARE, /* a number from 0 to 1, stored as double */
 	CONFIG_TYPE_NAME,  /* letters, digits, '.', '_', '-' */
 	CONFIG_TYPE_TEXT,
+	CONFIG_TYPE_PATH,   /* absolute, and fit to stand among a device's arguments */
 	CONFIG_TYPE_CHOICE, /* one of choices, stored as its index */
 	CONFIG_TYPE_IPV4,
 	CONFIG_TYPE_MAC,

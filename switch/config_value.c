@@ -98,6 +98,18 @@ read_mac(const char *text, void *field)
 	return 0;
 }
 
+static bool
+is_path(const char *text)
+{
+	if (text[0] != '/')
+		return false;
+	for (; *text != '\0'; text++) {
+		if (!isgraph((unsigned char)*text) || strchr(",=[]\"", *text) != NULL)
+			return false;
+	}
+	return true;
+}
+
 /* A driver's name, perhaps a number, then perhaps arguments: net_af_xdp0,iface=fs-h0 */
 static bool
 is_vdev(const char *text)
@@ -151,6 +163,8 @@ read_text(const struct config_key *key, const char *text, char *field)
 	if (key->type == CONFIG_TYPE_NAME && strspn(text, NAME_CHARACTERS) != len)
 		return -EINVAL;
 	if (key->type == CONFIG_TYPE_VDEV && !is_vdev(text))
+		return -EINVAL;
+	if (key->type == CONFIG_TYPE_PATH && !is_path(text))
 		return -EINVAL;
 	if (key->type == CONFIG_TYPE_PCI && !is_pci_address(text))
 		return -EINVAL;
@@ -229,6 +243,11 @@ config_value_expected(const struct config_key *key, char *buffer)
 		break;
 	case CONFIG_TYPE_TEXT:
 		snprintf(buffer, size, "a string of 1 to %zu bytes", key->size - 1);
+		break;
+	case CONFIG_TYPE_PATH:
+		snprintf(buffer, size,
+			 "an absolute path of at most %zu bytes without spaces and any of , = [ ] \"",
+			 key->size - 1);
 		break;
 	case CONFIG_TYPE_CHOICE:
 		expected_choices(key, buffer);

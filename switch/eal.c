@@ -14,6 +14,7 @@
 
 #include "switch/eal.h"
 #include "switch/log.h"
+#include "switch/memif_gate.h"
 
 #define EAL_MAX_ARGS (32 + 2 * CONFIG_MAX_PORTS)
 #define EAL_ARG_LEN 512
@@ -98,7 +99,7 @@ eal_vdev_name(const struct config_port *port, char *name, size_t len)
  * configuration is silent, choose them by the MTU.
  */
 static void
-add_vdev(struct eal_args *args, const struct config_port *port)
+add_vdev(struct eal_args *args, const struct config_port *port, const char *memif_socket)
 {
 	const char *options = port->device + strcspn(port->device, ",");
 	char name[CONFIG_DEVICE_LEN];
@@ -106,6 +107,11 @@ add_vdev(struct eal_args *args, const struct config_port *port)
 
 	eal_vdev_name(port, name, sizeof(name));
 	add(args, "--vdev");
+	if (port->memif) {
+		add(args, "%s,role=server,id=%u,socket=%s,socket-abstract=no", name, port->memif_id,
+		    memif_socket);
+		return;
+	}
 	if (strncmp(port->device, "net_af_packet", strlen("net_af_packet")) != 0 ||
 	    strstr(options, "framesz=") != NULL || strstr(options, "blocksz=") != NULL) {
 		add(args, "%s%s", name, options);
@@ -147,15 +153,17 @@ add_lcores(struct eal_args *args, const struct config *config)
 static void
 add_devices(struct eal_args *args, const struct config *config)
 {
+	char memif_socket[CONFIG_PATH_LEN];
 	bool pci = false;
 
+	memif_driver_socket(config, memif_socket);
 	for (uint16_t i = 0; i < config->n_ports; i++) {
 		if (config->ports[i].pci) {
 			pci = true;
 			add(args, "-a");
 			add(args, "%s", config->ports[i].device);
 		} else {
-			add_vdev(args, &config->ports[i]);
+			add_vdev(args, &config->ports[i], memif_socket);
 		}
 	}
 	if (pci)

@@ -7,10 +7,13 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "handlers/kernels/kernels.h"
@@ -18,6 +21,7 @@
 #include "switch/config.h"
 #include "switch/eal.h"
 #include "switch/log.h"
+#include "switch/memif_gate.h"
 
 #define HOUSEKEEP_MS 1000
 #define EXIT_USAGE 2
@@ -187,29 +191,66 @@ print_counters(const struct daemon *daemon)
 	}
 }
 
+/* One descriptor that is readable if one of the two is; the second may be -1. Returns it or -errno. */
+static int
+wake_fd_open(int signal_fd, int gate_fd)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int fd = epoll_create1(EPOLL_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	if (epoll_ctl(fd, EPOLL_CTL_ADD, signal_fd, &event) == 0 &&
+	    (gate_fd < 0 || epoll_ctl(fd, EPOLL_CTL_ADD, gate_fd, &event) == 0))
+		return fd;
+	close(fd);
+	return -EIO;
+}
+
+static bool
+is_readable(int fd)
+{
+	struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
+
+	return poll(&poll_fd, 1, 0) == 1;
+}
+
 /* Serves until a signal asks to stop. Returns 0 or -errno. */
 static int
-serve(struct daemon *daemon, int signal_fd)
+serve(struct daemon *daemon, struct memif_gate *gate, int signal_fd)
 {
+	int wake_fd = wake_fd_open(signal_fd, memif_gate_fd(gate));
 	struct control *control;
 	char error[CONTROL_MESSAGE_LEN];
 	char address[INET_ADDRSTRLEN];
 	int ret = control_open(daemon->config->control_socket, daemon->config->name, commands,
 			       daemon, &control, error);
 
+	if (ret == 0 && wake_fd < 0) {
+		snprintf(error, sizeof(error), "cannot wait for signals: %s", strerror(-wake_fd));
+		control_close(control);
+		ret = wake_fd;
+	}
 	if (ret != 0) {
 		log_error("%s", error);
-		return ret;
+		goto close_wake_fd;
 	}
 	inet_ntop(AF_INET, &daemon->config->ip_be, address, sizeof(address));
 	log_info("\"%s\" is ready: %u ports, %u workers, address %s, kernels %s, control socket %s",
 		 daemon->config->name, daemon->pipeline->n_ports, daemon->pipeline->n_workers,
 		 address, fanin_isa_name(fanin_isa_detect()), daemon->config->control_socket);
 	do {
-		ret = control_serve(control, signal_fd, HOUSEKEEP_MS);
+		ret = control_serve(control, wake_fd, HOUSEKEEP_MS);
+		if (ret == 1 && !is_readable(signal_fd)) {
+			memif_gate_serve(gate, daemon->pipeline);
+			ret = 0;
+		}
 		pipeline_housekeep(daemon->pipeline);
 	} while (ret == 0);
 	control_close(control);
+close_wake_fd:
+	if (wake_fd >= 0)
+		close(wake_fd);
 	return ret < 0 ? ret : 0;
 }
 
@@ -217,11 +258,19 @@ static int
 run(const struct config *config, const char *source, int signal_fd)
 {
 	struct daemon daemon = { .config = config };
+	struct memif_gate *gate = NULL;
 	char error[CONFIG_ERROR_LEN] = "";
-	int ret = eal_start(config, error);
+	mode_t mask;
+	int ret = memif_gate_open(config, &gate, error);
 
 	if (ret != 0)
 		goto report;
+	/* DPDK's drivers make files: a memif socket that is the gate's alone. */
+	mask = umask(0077);
+	ret = eal_start(config, error);
+	umask(mask);
+	if (ret != 0)
+		goto close_gate;
 	daemon.start_ns = pipeline_now_ns();
 	ret = ports_start(config, &daemon.ports, error);
 	if (ret != 0)
@@ -231,8 +280,9 @@ run(const struct config *config, const char *source, int signal_fd)
 		goto stop_ports;
 	ret = pipeline_start(daemon.pipeline);
 	if (ret == 0) {
-		ret = serve(&daemon, signal_fd);
+		ret = serve(&daemon, gate, signal_fd);
 		pipeline_stop(daemon.pipeline);
+		memif_gate_stop(gate, daemon.pipeline);
 		print_counters(&daemon);
 	}
 	pipeline_free(daemon.pipeline);
@@ -240,6 +290,8 @@ stop_ports:
 	ports_stop(&daemon.ports);
 stop_eal:
 	eal_stop();
+close_gate:
+	memif_gate_close(gate);
 report:
 	if (error[0] != '\0')
 		log_error("%s: %s", source, error);

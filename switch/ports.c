@@ -133,14 +133,15 @@ fail:
 
 /*
  * Packets that a queue of a port can hold at once. AF_XDP keeps some in its fill ring (twice the ring size) and its receive
- * ring; AF_PACKET copies and keeps none.
+ * ring; AF_PACKET and memif copy and keep none.
  */
 static uint32_t
 mbufs_per_queue(const struct config_port *port)
 {
 	if (is_af_xdp(port))
 		return 3 * RING_SIZE;
-	if (!port->pci && strncmp(port->device, "net_af_packet", strlen("net_af_packet")) == 0)
+	if (port->memif ||
+	    (!port->pci && strncmp(port->device, "net_af_packet", strlen("net_af_packet")) == 0))
 		return 4 * FANIN_BURST;
 	return 2 * RING_SIZE;
 }
@@ -227,6 +228,9 @@ queue_count(const struct config *config, const struct config_port *port,
 
 	if (!port->pci && strncmp(port->device, "net_af_", strlen("net_af_")) == 0)
 		return most;
+	/* The driver believes that a connected host serves as many as are set up here; a host brings one. */
+	if (port->memif)
+		return 1;
 	return RTE_MIN(most, config->n_workers);
 }
 
@@ -257,6 +261,7 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 		goto fail;
 	snprintf(out->name, sizeof(out->name), "%s", port->name);
 	out->mtu = port->mtu;
+	out->down = port->memif; /* until a host connects */
 	out->n_queues = queue_count(config, port, &info);
 	ret = check_interface(port, index, out->n_queues, error);
 	if (ret != 0)

@@ -151,9 +151,21 @@ static const struct bad_input bad_inputs[] = {
 	{ WITH_PORTS("{\"vdev\":\"net_null0\"}"),
 	  "sw.json: ports[0].name: missing, expected 1 to 31 letters, digits, '.', '_' or '-'" },
 	{ WITH_PORTS("{\"name\":\"h0\"}"),
-	  "sw.json: ports[0]: found neither vdev nor pci, expected one of them" },
+	  "sw.json: ports[0]: found none of vdev, pci and memif, expected one of them" },
 	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"net_null0\",\"pci\":\"0000:01:00.0\"}"),
-	  "sw.json: ports[0]: found both vdev and pci, expected one of them" },
+	  "sw.json: ports[0]: found two of vdev, pci and memif, expected one of them" },
+	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"net_memif,id=1\"}"),
+	  "sw.json: ports[0]: found the vdev net_memif, expected \"memif\": ID instead of vdev" },
+	{ WITH_PORTS("{\"name\":\"h0\",\"memif\":65536}"),
+	  "sw.json: ports[0].memif: found 65536, expected an integer from 0 to 65535" },
+	{ WITH_PORTS("{\"name\":\"h0\",\"memif\":7},{\"name\":\"h1\",\"memif\":7}"),
+	  "sw.json: ports[1].memif: 7 is the id of ports[0] already" },
+	{ WITH("\"memif\":{\"socket\":\"memif.sock\"}"),
+	  "sw.json: memif.socket: found \"memif.sock\", "
+	  "expected an absolute path of at most 99 bytes without spaces and any of , = [ ] \"" },
+	{ WITH("\"memif\":{\"socket\":\"/run/a,b\"}"),
+	  "sw.json: memif.socket: found \"/run/a,b\", "
+	  "expected an absolute path of at most 99 bytes without spaces and any of , = [ ] \"" },
 	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"eth0\"}"),
 	  "sw.json: ports[0].vdev: found \"eth0\", "
 	  "expected a DPDK virtual device of at most 255 bytes like \"net_af_xdp,iface=eth1\"" },
@@ -273,7 +285,8 @@ START_TEST(every_key_reaches_its_field)
 		"\"idle\":{\"policy\":\"sleep\",\"empty_polls\":9,\"sleep_us\":8},"
 		"\"limits\":{\"max_jobs\":4096,\"slots\":8192},\"mac_table\":{\"entries\":64,\"age_seconds\":1},"
 		"\"ports\":[{\"name\":\"a\",\"pci\":\"0000:01:1f.7\",\"mtu\":9702},"
-		"{\"name\":\"b\",\"vdev\":\"net_tap0,iface=x\"}],"
+		"{\"name\":\"b\",\"vdev\":\"net_tap0,iface=x\"},{\"name\":\"c\",\"memif\":65535}],"
+		"\"memif\":{\"socket\":\"/tmp/m\"},"
 		"\"faults\":{\"drop\":1,\"duplicate\":0.25,\"reorder\":0.5,\"seed\":9223372036854775807}}");
 	static const uint8_t mac[6] = { 0x06, 0xaa, 0xbb, 0xcc, 0xdd, 0xee };
 
@@ -282,6 +295,9 @@ START_TEST(every_key_reaches_its_field)
 	ck_assert_mem_eq(config.mac, mac, 6);
 	ck_assert_uint_eq(config.udp_port, 65535);
 	ck_assert_str_eq(config.control_socket, "/tmp/s");
+	ck_assert_str_eq(config.memif_socket, "/tmp/m");
+	ck_assert(config.ports[2].memif);
+	ck_assert_uint_eq(config.ports[2].memif_id, 65535);
 	ck_assert_int_eq(config.log_level, CONFIG_LOG_DEBUG);
 	ck_assert_int_eq(config.hugepages, CONFIG_HUGEPAGES_NEVER);
 	ck_assert_uint_eq(config.memory_megabytes, 64);
@@ -299,7 +315,7 @@ START_TEST(every_key_reaches_its_field)
 	ck_assert_uint_eq(config.slots, 8192);
 	ck_assert_uint_eq(config.mac_entries, 64);
 	ck_assert_uint_eq(config.mac_age_seconds, 1);
-	ck_assert_uint_eq(config.n_ports, 2);
+	ck_assert_uint_eq(config.n_ports, 3);
 	ck_assert(config.ports[0].pci);
 	ck_assert_str_eq(config.ports[0].device, "0000:01:1f.7");
 	ck_assert_uint_eq(config.ports[0].mtu, 9702);
@@ -328,7 +344,7 @@ START_TEST(a_file_that_cannot_be_read_is_named)
 END_TEST
 
 static const char *const examples[] = { "veth-af_xdp.json", "veth-af_packet.json", "nic.json",
-					"two-workers.json" };
+					"two-workers.json", "memif.json" };
 
 START_TEST(example_is_valid)
 {

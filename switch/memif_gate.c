@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See memif_gate.h. */
+#include "switch/memif_gate.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "switch/listener.h"
+#include "switch/log.h"
+#include "switch/memif_session.h"
+
+#define MAX_SESSIONS 128
+#define BACKLOG 64
+#define EVENTS 32
+#define LISTENER_EVENT UINT32_MAX
+
+/* How long the driver may take to accept a connection, and to let go of all when the switch stops. */
+#define ACCEPT_SECONDS 1
+#define STOP_MS 2000
+
+static_assert(CONFIG_ERROR_LEN == LISTENER_ERROR_LEN, "buffers");
+
+struct memif_gate {
+	const struct config *config;
+	struct listener listener;
+	char driver_path[CONFIG_PATH_LEN];
+	int epoll_fd;
+	struct memif_session sessions[MAX_SESSIONS];
+};
+
+void
+memif_driver_socket(const struct config *config, char *path)
+{
+	snprintf(path, CONFIG_PATH_LEN, "%s.dpdk", config->memif_socket);
+}
+
+/* number: of the session; from_driver: which of its two connections. */
+static int
+watch(const struct memif_gate *gate, int fd, uint32_t number, bool from_driver)
+{
+	struct epoll_event event = {
+		.events = EPOLLIN,
+		.data.u64 = (uint64_t)number << 1 | from_driver,
+	};
+
+	return epoll_ctl(gate->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
+}
+
+int
+memif_gate_open(const struct config *config, struct memif_gate **gate, char *error)
+{
+	struct memif_gate *opened;
+	int ret;
+
+	*gate = NULL;
+	if (!config_has_memif(config))
+		return 0;
+	opened = calloc(1, sizeof(*opened));
+	if (opened == NULL)
+		return -ENOMEM;
+	opened->config = config;
+	memif_driver_socket(config, opened->driver_path);
+	ret = listener_open(&opened->listener, "memif socket", config->memif_socket, SOCK_SEQPACKET,
+			    BACKLOG, error);
+	if (ret != 0)
+		goto free_gate;
+	/* Nobody else has the gate's path, so nobody has the driver's either. */
+	unlink(opened->driver_path);
+	opened->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	ret = opened->epoll_fd < 0 ? -errno
+				   : watch(opened, opened->listener.fd, LISTENER_EVENT, false);
+	if (ret != 0) {
+		snprintf(error, CONFIG_ERROR_LEN, "memif socket %s: cannot wait for hosts: %s",
+			 config->memif_socket, strerror(-ret));
+		goto close_listener;
+	}
+	*gate = opened;
+	return 0;
+
+close_listener:
+	if (opened->epoll_fd >= 0)
+		close(opened->epoll_fd);
+	listener_close(&opened->listener);
+free_gate:
+	free(opened);
+	return ret;
+}
+
+int
+memif_gate_fd(const struct memif_gate *gate)
+{
+	return gate == NULL ? -1 : gate->epoll_fd;
+}
+
+/* Returns a connection to the driver, or -errno. */
+static int
+connect_driver(const struct memif_gate *gate)
+{
+	const struct timeval limit = { .tv_sec = ACCEPT_SECONDS };
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int ret;
+
+	if (fd < 0)
+		return -errno;
+	memcpy(address.sun_path, gate->driver_path, sizeof(address.sun_path));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+		return fd;
+	ret = -errno;
+	close(fd);
+	return ret;
+}
+
+static void
+accept_host(struct memif_gate *gate)
+{
+	int fd = accept4(gate->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct memif_session *session = NULL;
+	uint32_t number;
+	int driver_fd;
+
+	if (fd < 0)
+		return;
+	for (number = 0; number < MAX_SESSIONS; number++) {
+		if (gate->sessions[number].state == MEMIF_UNUSED) {
+			session = &gate->sessions[number];
+			break;
+		}
+	}
+	driver_fd = session == NULL ? -ENOSPC : connect_driver(gate);
+	if (session == NULL || driver_fd < 0) {
+		log_warning("memif socket %s: a host can't be served: %s",
+			    gate->config->memif_socket, strerror(-driver_fd));
+		close(fd);
+		return;
+	}
+	*session = (struct memif_session){
+		.state = MEMIF_TALKING,
+		.host_fd = fd,
+		.driver_fd = driver_fd,
+		.port = MEMIF_NO_PORT,
+	};
+	if (watch(gate, fd, number, false) == 0 && watch(gate, driver_fd, number, true) == 0)
+		return;
+	log_warning("memif socket %s: a host can't be served: %s", gate->config->memif_socket,
+		    strerror(errno));
+	close(fd);
+	close(driver_fd);
+	session->state = MEMIF_UNUSED;
+}
+
+/* Returns how many events there were. */
+static int
+serve_events(struct memif_gate *gate, struct pipeline *pipeline, int timeout_ms)
+{
+	const struct memif_world world = { gate->config, pipeline, gate->sessions, MAX_SESSIONS };
+	struct epoll_event events[EVENTS];
+	int n = epoll_wait(gate->epoll_fd, events, EVENTS, timeout_ms);
+
+	for (int i = 0; i < n; i++) {
+		uint32_t number = (uint32_t)(events[i].data.u64 >> 1);
+		struct memif_session *session;
+
+		if (number == LISTENER_EVENT) {
+			accept_host(gate);
+			continue;
+		}
+		session = &gate->sessions[number];
+		if ((events[i].data.u64 & 1) != 0) {
+			if (session->state != MEMIF_UNUSED)
+				memif_session_driver(&world, session);
+		} else if (session->state == MEMIF_TALKING || session->state == MEMIF_UP) {
+			memif_session_host(&world, session);
+		}
+	}
+	return n;
+}
+
+void
+memif_gate_serve(struct memif_gate *gate, struct pipeline *pipeline)
+{
+	if (gate != NULL)
+		serve_events(gate, pipeline, 0);
+}
+
+static unsigned int
+sessions_left(const struct memif_gate *gate)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < MAX_SESSIONS; i++)
+		n += gate->sessions[i].state != MEMIF_UNUSED;
+	return n;
+}
+
+void
+memif_gate_stop(struct memif_gate *gate, struct pipeline *pipeline)
+{
+	struct memif_world world = { .pipeline = pipeline, .n_sessions = MAX_SESSIONS };
+
+	if (gate == NULL)
+		return;
+	epoll_ctl(gate->epoll_fd, EPOLL_CTL_DEL, gate->listener.fd, NULL);
+	world.config = gate->config;
+	world.sessions = gate->sessions;
+	for (unsigned int i = 0; i < MAX_SESSIONS; i++) {
+		if (gate->sessions[i].state == MEMIF_TALKING || gate->sessions[i].state == MEMIF_UP)
+			memif_session_end(&world, &gate->sessions[i]);
+	}
+	while (sessions_left(gate) != 0 && serve_events(gate, pipeline, STOP_MS) > 0)
+		;
+	if (sessions_left(gate) != 0)
+		log_error("the memif driver has not let go of %u hosts within %d ms",
+			  sessions_left(gate), STOP_MS);
+}
+
+void
+memif_gate_close(struct memif_gate *gate)
+{
+	if (gate == NULL)
+		return;
+	close(gate->epoll_fd);
+	listener_close(&gate->listener);
+	unlink(gate->driver_path);
+	free(gate);
+}

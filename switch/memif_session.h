@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One host at the gate of the memif ports: its connection, and the one to the driver that stands for it. Internal to the
+ * gate. Main thread.
+ */
+#ifndef FANIN_SWITCH_MEMIF_SESSION_H
+#define FANIN_SWITCH_MEMIF_SESSION_H
+
+#include <stdbool.h>
+
+#include "pipeline/pipeline.h"
+#include "switch/config.h"
+#include "switch/memif_check.h"
+
+#define MEMIF_NO_PORT UINT16_MAX
+
+enum memif_state {
+	MEMIF_UNUSED,
+	MEMIF_TALKING, /* messages go both ways */
+	MEMIF_UP,      /* frames do */
+	MEMIF_CLOSING, /* the host is gone; the driver has been told and not let go yet */
+};
+
+struct memif_session {
+	enum memif_state state;
+	int host_fd;
+	int driver_fd;
+	uint16_t port; /* index, once the host has named it */
+	char name[32]; /* that the host gives itself */
+	struct memif_layout layout;
+};
+
+/* What a session needs to know of the others and of the switch. */
+struct memif_world {
+	const struct config *config;
+	struct pipeline *pipeline;
+	struct memif_session *sessions;
+	unsigned int n_sessions;
+};
+
+/* A message of the host has come, or its end. */
+void memif_session_host(const struct memif_world *world, struct memif_session *session);
+
+/* The same of the driver. */
+void memif_session_driver(const struct memif_world *world, struct memif_session *session);
+
+/* Lets the host go. The session is unused once the driver has let go, too. */
+void memif_session_end(const struct memif_world *world, struct memif_session *session);
+
+#endif
