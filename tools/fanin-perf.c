@@ -216,7 +216,7 @@ main(int argc, char **argv)
 	options.init.interrupt = on_wait;
 	options.init.interrupt_arg = &run;
 	if (fanin_init(&options.init, &run.ctx) != FANIN_OK)
-		usage_error("--transport is '%s', expected auto, af_xdp or af_packet",
+		usage_error("--transport is '%s', expected auto, af_xdp, af_packet or memif",
 			    options.init.transport);
 	run_all(&run);
 	if (run.comm != NULL)

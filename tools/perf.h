@@ -17,6 +17,7 @@ struct options {
 	uint64_t iters;
 	uint64_t warmup;
 	uint32_t seed;
+	char memif_socket[108];
 	const char *dtype_name;
 	const char *op_name;
 	enum fanin_dtype dtype;

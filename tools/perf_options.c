@@ -24,7 +24,10 @@ static const char usage_text[] =
 	"  --size P             ranks in the job\n"
 	"  --key KEY            the job's key, as 0x...\n"
 	"  --interface NAME     network interface (default: that of the route to the switch)\n"
-	"  --transport NAME     auto, af_xdp or af_packet (default: auto)\n"
+	"  --transport NAME     auto, af_xdp, af_packet or memif (default: auto)\n"
+	"  --memif SOCKET:ID    shared memory with a switch on this machine: its socket and the\n"
+	"                       port's number there; needs --address\n"
+	"  --address IP         with --memif, this host's address as a member of the job\n"
 	"  --bytes N            size of the vector; k, KiB, MB, MiB, GiB... (default: 64MiB)\n"
 	"  --dtype TYPE         i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 or f64\n"
 	"                       (default: f32)\n"
@@ -99,6 +102,22 @@ parse_bytes(const char *text)
 	usage_error("--bytes is '%s', expected a size such as 4096, 64KiB or 1GiB", text);
 }
 
+/* "SOCKET:ID" */
+static void
+parse_memif(struct options *options, const char *text)
+{
+	const char *colon = strrchr(text, ':');
+	size_t len = colon == NULL ? 0 : (size_t)(colon - text);
+
+	if (len == 0 || len >= sizeof(options->memif_socket))
+		usage_error("--memif is '%s', expected the switch's socket and the port's number there, "
+			    "like /run/fanin/memif.sock:0",
+			    text);
+	memcpy(options->memif_socket, text, len);
+	options->join.memif_socket = options->memif_socket;
+	options->join.memif_id = (uint32_t)parse_number("memif", colon + 1, 0, UINT16_MAX);
+}
+
 enum option_code {
 	OPT_SWITCH = 1,
 	OPT_JOB,
@@ -107,6 +126,8 @@ enum option_code {
 	OPT_KEY,
 	OPT_INTERFACE,
 	OPT_TRANSPORT,
+	OPT_MEMIF,
+	OPT_ADDRESS,
 	OPT_BYTES,
 	OPT_DTYPE,
 	OPT_OP,
@@ -135,6 +156,8 @@ static const struct option long_options[] = {
 	{ "key", required_argument, NULL, OPT_KEY },
 	{ "interface", required_argument, NULL, OPT_INTERFACE },
 	{ "transport", required_argument, NULL, OPT_TRANSPORT },
+	{ "memif", required_argument, NULL, OPT_MEMIF },
+	{ "address", required_argument, NULL, OPT_ADDRESS },
 	{ "bytes", required_argument, NULL, OPT_BYTES },
 	{ "dtype", required_argument, NULL, OPT_DTYPE },
 	{ "op", required_argument, NULL, OPT_OP },
@@ -267,6 +290,12 @@ option_take(struct options *options, int code, const char *name, const char *val
 	case OPT_TRANSPORT:
 		options->init.transport = value;
 		break;
+	case OPT_MEMIF:
+		parse_memif(options, value);
+		break;
+	case OPT_ADDRESS:
+		join->address = value;
+		break;
 	case OPT_BYTES:
 		options->bytes = parse_bytes(value);
 		break;
@@ -357,6 +386,8 @@ options_parse(struct options *options, int argc, char **argv)
 	if (options->join.rank >= options->join.size)
 		usage_error("--rank is %u, expected 0 to %u (--size %u)", options->join.rank,
 			    options->join.size - 1, options->join.size);
+	if (given[OPT_MEMIF] != given[OPT_ADDRESS])
+		usage_error("--memif and --address go together");
 	operation_resolve(options);
 	if (options->bytes % fanin_dtype_size_of(options->dtype) != 0)
 		usage_error("--bytes is %" PRIu64 ", not a multiple of %s's %zu bytes",

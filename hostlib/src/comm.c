@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "memif.h"
+
 #define DEFAULT_JOIN_TIMEOUT_MS 30000
 #define DEFAULT_TIMEOUT_MS 5000
 
@@ -40,22 +42,13 @@ options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fa
 	return FANIN_OK;
 }
 
+/* Opens the transport that the context asks for, with what the switch has told of the job. */
 static int
-member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, struct fanin_error *error)
+transport_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
+	       struct fanin_error *error)
 {
-	const struct fanin_member_config member_config = {
-		.key = options->key,
-		.job = options->job,
-		.rank = options->rank,
-		.size = options->size,
-		.udp_port = options->udp_port,
-		.bind_interface = options->interface != NULL,
-		.interrupt = comm->ctx->interrupt,
-		.interrupt_arg = comm->ctx->interrupt_arg,
-	};
-	uint64_t timeout_ns = options->join_timeout_ms * 1000000ull;
-	uint64_t deadline_ns = fanin_now_ns(NULL) + timeout_ns;
-	struct fanin_transport_config transport_config = {
+	uint32_t frame_len = FANIN_PAYLOAD_OFFSET + comm->payload_bytes;
+	const struct fanin_transport_config config = {
 		.interface = comm->route.interface,
 		.ifindex = comm->route.ifindex,
 		.rx_queues = comm->route.rx_queues,
@@ -63,16 +56,65 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, stru
 		.mtu = comm->route.mtu,
 		.job = options->job,
 		.udp_port = options->udp_port,
+		.window = comm->window,
+		.frame_len = frame_len,
 		.log = &comm->ctx->log,
 	};
+
+	if (comm->transport == NULL)
+		return fanin_transport_open(&config, comm->ctx->transport, &comm->transport, error);
+	if (frame_len > FANIN_ETH_LEN + comm->route.mtu)
+		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
+				       "the job's packets have %u bytes, memif's buffers hold %u",
+				       frame_len, FANIN_ETH_LEN + comm->route.mtu);
+	fanin_memif_expect(comm->transport, comm->window);
+	return FANIN_OK;
+}
+
+/* Finds the way to the switch and opens the channel for control packets. */
+static int
+channel_open(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32_t switch_ip_be,
+	     uint64_t deadline_ns, struct fanin_channel *channel, struct fanin_error *error)
+{
 	int status;
 
-	status = fanin_member_open(&comm->member, &member_config, &comm->route, error);
+	if (fanin_comm_wants_memif(comm->ctx, options))
+		return fanin_comm_memif(comm, options, switch_ip_be, deadline_ns, channel, error);
+	status = fanin_route_find(switch_ip_be, options->interface, &comm->route, error);
+	if (status != FANIN_OK)
+		return status;
+	return fanin_channel_udp(channel, &comm->route, options->udp_port,
+				 options->interface != NULL, error);
+}
+
+static int
+member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32_t switch_ip_be,
+	    struct fanin_error *error)
+{
+	const struct fanin_member_config member_config = {
+		.key = options->key,
+		.job = options->job,
+		.rank = options->rank,
+		.size = options->size,
+		.udp_port = options->udp_port,
+		.interrupt = comm->ctx->interrupt,
+		.interrupt_arg = comm->ctx->interrupt_arg,
+	};
+	uint64_t timeout_ns = options->join_timeout_ms * 1000000ull;
+	uint64_t deadline_ns = fanin_now_ns(NULL) + timeout_ns;
+	struct fanin_channel channel;
+	int status;
+
+	status = channel_open(comm, options, switch_ip_be, deadline_ns, &channel, error);
+	if (status != FANIN_OK)
+		return status;
+	status = fanin_member_open(&comm->member, &member_config, &comm->route, &channel, error);
 	if (status == FANIN_OK)
 		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACKNOWLEDGED,
 					   deadline_ns, timeout_ns, error);
-	if (status == FANIN_OK)
-		status = fanin_member_group_join(&comm->member, &comm->route, error);
+	if (status == FANIN_OK && comm->transport == NULL)
+		status = fanin_channel_udp_group(&comm->member.channel, comm->member.group_be,
+						 &comm->route, error);
 	if (status != FANIN_OK)
 		return status;
 
@@ -80,10 +122,7 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, stru
 	while (options->window != 0 && comm->window > options->window)
 		comm->window /= 2;
 	comm->payload_bytes = comm->member.payload_bytes / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
-	transport_config.window = comm->window;
-	transport_config.frame_len = FANIN_PAYLOAD_OFFSET + comm->payload_bytes;
-	status = fanin_transport_open(&transport_config, comm->ctx->transport, &comm->transport,
-				      error);
+	status = transport_open(comm, options, error);
 	if (status == FANIN_OK)
 		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACTIVE, deadline_ns,
 					   timeout_ns, error);
@@ -115,9 +154,12 @@ engine_create(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	int status;
 
 	memcpy(config.flow.src_mac, comm->route.local_mac, sizeof(config.flow.src_mac));
-	status = fanin_route_resolve(&comm->route, config.flow.dst_mac, error);
-	if (status != FANIN_OK)
-		return status;
+	memcpy(config.flow.dst_mac, comm->switch_mac, sizeof(config.flow.dst_mac));
+	if (!fanin_comm_wants_memif(comm->ctx, options)) {
+		status = fanin_route_resolve(&comm->route, config.flow.dst_mac, error);
+		if (status != FANIN_OK)
+			return status;
+	}
 	if (fanin_engine_create(&config, comm->transport, &comm->engine) != FANIN_OK)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
 				       "out of memory for %u blocks in flight", comm->window);
@@ -137,11 +179,11 @@ comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
 		free(request);
 	}
 	fanin_engine_destroy(comm->engine);
-	if (comm->member.fd >= 0)
+	if (comm->member.channel.ops != NULL)
 		status = fanin_member_leave(&comm->member, error);
+	fanin_member_close(&comm->member);
 	if (comm->transport != NULL)
 		comm->transport->ops->close(comm->transport);
-	fanin_member_close(&comm->member);
 	free(comm);
 	return status;
 }
@@ -170,10 +212,7 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 	if (joined == NULL)
 		return fanin_error_set(&ctx->error, FANIN_ERR_NO_MEMORY, "out of memory");
 	joined->ctx = ctx;
-	joined->member.fd = -1;
-	status = fanin_route_find(switch_ip_be, options.interface, &joined->route, &ctx->error);
-	if (status == FANIN_OK)
-		status = member_join(joined, &options, &ctx->error);
+	status = member_join(joined, &options, switch_ip_be, &ctx->error);
 	if (status == FANIN_OK)
 		status = engine_create(joined, &options, &ctx->error);
 	if (status != FANIN_OK) {

@@ -29,6 +29,7 @@ struct fanin_comm {
 	struct fanin_ctx *ctx;
 	struct fanin_comm *next;
 	struct fanin_route route;
+	uint8_t switch_mac[6]; /* with memif; else the kernel knows it */
 	struct fanin_member member;
 	struct fanin_transport *transport;
 	struct fanin_engine *engine;
@@ -43,6 +44,21 @@ struct fanin_comm {
  * copy: copy_len zeroed bytes. options: starts with its size_t sz. Returns false if it can't be understood.
  */
 bool fanin_options_copy(void *copy, size_t copy_len, const void *options);
+
+/*
+ * comm_memif.c: true if the options ask for shared memory with the switch.
+ */
+bool fanin_comm_wants_memif(const struct fanin_ctx *ctx, const struct fanin_join_opts *options);
+
+/*
+ * Connects to the switch by memif: fills in route and switch_mac and opens the transport, which is a channel for control
+ * packets, too.
+ *
+ * deadline_ns: for the switch's answers. channel: set on success only. Returns FANIN_OK or a negative status.
+ */
+int fanin_comm_memif(struct fanin_comm *comm, const struct fanin_join_opts *options,
+		     uint32_t switch_ip_be, uint64_t deadline_ns, struct fanin_channel *channel,
+		     struct fanin_error *error);
 
 /*
  * Polls every communicator once.

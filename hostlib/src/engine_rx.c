@@ -106,7 +106,8 @@ receive_result(struct fanin_engine *engine, const struct fanin_headers *headers)
 		return;
 	}
 
-	offset = (uint64_t)(hdr->block - request->first_block) * request->block_bytes;
+	/* Not the packet's number: that memory may be shared with whoever sent it. */
+	offset = (uint64_t)(lane->block - request->first_block) * request->block_bytes;
 	if (payload_len != 0)
 		memcpy(request->recv + offset, headers + 1, payload_len);
 	request->done_blocks++;

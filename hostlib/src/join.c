@@ -7,26 +7,13 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #define JOIN_REPEAT_NS (100 * 1000000ull)
 #define LEAVE_REPEAT_NS (50 * 1000000ull)
 #define LEAVE_TIMEOUT_NS (1000 * 1000000ull)
-
-/* A control packet as it would be on the link; the kernel sees what begins with the Fanin header. */
-struct control {
-	struct fanin_headers headers;
-	union {
-		struct fanin_join_body join;
-		struct fanin_join_ack_body join_ack;
-		uint8_t bytes[256];
-	} body;
-};
 
 uint64_t
 fanin_now_ns(void *arg)
@@ -40,32 +27,15 @@ fanin_now_ns(void *arg)
 
 int
 fanin_member_open(struct fanin_member *member, const struct fanin_member_config *config,
-		  const struct fanin_route *route, struct fanin_error *error)
+		  const struct fanin_route *route, const struct fanin_channel *channel,
+		  struct fanin_error *error)
 {
-	struct sockaddr_in address = {
-		.sin_family = AF_INET,
-		.sin_port = htons(config->udp_port),
-		.sin_addr = { .s_addr = route->switch_ip_be },
-	};
-
 	*member = (struct fanin_member){
 		.config = *config,
 		.switch_ip_be = route->switch_ip_be,
 		.mtu = route->mtu,
+		.channel = *channel,
 	};
-	member->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (member->fd < 0)
-		return fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot make a UDP socket: %s",
-				       strerror(errno));
-	if (config->bind_interface &&
-	    setsockopt(member->fd, SOL_SOCKET, SO_BINDTODEVICE, route->interface,
-		       (socklen_t)strlen(route->interface)) < 0)
-		return fanin_error_set(error, fanin_status_from_errno(errno, FANIN_ERR_SYSTEM),
-				       "cannot bind to interface %s: %s", route->interface,
-				       strerror(errno));
-	if (connect(member->fd, (struct sockaddr *)&address, sizeof(address)) < 0)
-		return fanin_error_set(error, FANIN_ERR_NO_ROUTE, "no route to the switch: %s",
-				       strerror(errno));
 	if (getrandom(&member->nonce, sizeof(member->nonce), 0) != sizeof(member->nonce))
 		return fanin_error_set(error, FANIN_ERR_SYSTEM, "no random number: %s",
 				       strerror(errno));
@@ -75,35 +45,16 @@ fanin_member_open(struct fanin_member *member, const struct fanin_member_config 
 void
 fanin_member_close(struct fanin_member *member)
 {
-	if (member->fd >= 0)
-		close(member->fd);
-	member->fd = -1;
+	if (member->channel.ops != NULL)
+		member->channel.ops->close(&member->channel);
 }
 
-int
-fanin_member_group_join(struct fanin_member *member, const struct fanin_route *route,
-			struct fanin_error *error)
-{
-	struct ip_mreqn group = {
-		.imr_multiaddr = { .s_addr = member->group_be },
-		.imr_ifindex = route->ifindex,
-	};
-	char address[INET_ADDRSTRLEN];
-
-	if (setsockopt(member->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof(group)) == 0)
-		return FANIN_OK;
-	return fanin_error_set(error, FANIN_ERR_SYSTEM,
-			       "cannot join the multicast group %s on %s: %s",
-			       inet_ntop(AF_INET, &member->group_be, address, sizeof(address)),
-			       route->interface, strerror(errno));
-}
-
-/* Returns 0 or the errno of the kernel's last news about the address. */
+/* Returns 0 or the errno of the link's last news. */
 static int
-control_send(const struct fanin_member *member, enum fanin_type type)
+control_send(struct fanin_member *member, enum fanin_type type)
 {
 	const struct fanin_member_config *config = &member->config;
-	struct control control;
+	struct fanin_control control;
 	size_t body_len = 0;
 
 	fanin_wire_encode_header(&control.headers.fanin, type, config->job, member->epoch,
@@ -120,44 +71,31 @@ control_send(const struct fanin_member *member, enum fanin_type type)
 		};
 		body_len = sizeof(control.body.join);
 	}
-	return send(member->fd, &control.headers.fanin, FANIN_HDR_LEN + body_len, MSG_NOSIGNAL) < 0
-		       ? errno
-		       : 0;
+	return member->channel.ops->send(&member->channel, &control, body_len);
 }
 
 /*
- * Takes one answer of the switch for this job. Headers as on the link are put before it, so that wire's validation sees it
- * like any other packet.
+ * Takes one answer of the switch for this job.
  *
- * errnum: set if the kernel has an error for the socket. Returns false if there is no more.
+ * errnum: set if the link has an error to tell. Returns false if there is no more.
  */
 static bool
-control_receive(const struct fanin_member *member, struct control *control, int *errnum)
+control_receive(struct fanin_member *member, struct fanin_control *control, int *errnum)
 {
-	const struct fanin_flow flow = { .dst_port = member->config.udp_port };
-	const struct fanin_hdr *hdr = &control->headers.fanin;
-	ssize_t len;
+	size_t len;
 
 	for (;;) {
-		len = recv(member->fd, &control->headers.fanin,
-			   FANIN_HDR_LEN + sizeof(control->body), MSG_TRUNC);
-		if (len < 0) {
-			if (errno == EAGAIN || errno == EINTR)
-				return false;
-			*errnum = errno;
+		len = member->channel.ops->receive(&member->channel, control, errnum);
+		if (len == 0)
 			return false;
-		}
-		if (len < FANIN_HDR_LEN || (size_t)len > FANIN_HDR_LEN + sizeof(control->body))
-			continue;
-		fanin_wire_encode_l4(&control->headers, &flow, (uint32_t)len - FANIN_HDR_LEN);
-		if (fanin_wire_validate(control, FANIN_L4_LEN + (size_t)len) == FANIN_REASON_NONE &&
-		    hdr->job == member->config.job)
+		if (fanin_wire_validate(control, len) == FANIN_REASON_NONE &&
+		    control->headers.fanin.job == member->config.job)
 			return true;
 	}
 }
 
 static int
-ack_take(struct fanin_member *member, const struct control *control, struct fanin_error *error)
+ack_take(struct fanin_member *member, const struct fanin_control *control, struct fanin_error *error)
 {
 	const struct fanin_hdr *hdr = &control->headers.fanin;
 	const struct fanin_join_ack_body *ack = &control->body.join_ack;
@@ -237,13 +175,13 @@ join_time_out(const struct fanin_member *member, uint64_t timeout_ns, unsigned i
 
 /* Waits for something to receive, for at most until_ns. */
 static void
-control_wait(const struct fanin_member *member, uint64_t until_ns)
+control_wait(struct fanin_member *member, uint64_t until_ns)
 {
-	struct pollfd fd = { .fd = member->fd, .events = POLLIN };
 	uint64_t now_ns = fanin_now_ns(NULL);
 
 	if (until_ns > now_ns)
-		poll(&fd, 1, (int)((until_ns - now_ns + 999999) / 1000000));
+		member->channel.ops->wait(&member->channel,
+					  (int)((until_ns - now_ns + 999999) / 1000000));
 }
 
 int
@@ -253,7 +191,7 @@ fanin_member_join(struct fanin_member *member, enum fanin_join_until until, uint
 	const struct fanin_member_config *config = &member->config;
 	unsigned int refusal = FANIN_REASON_NONE;
 	uint64_t next_send_ns = 0;
-	struct control control;
+	struct fanin_control control;
 	int status = FANIN_OK;
 	int errnum = 0;
 
@@ -304,7 +242,7 @@ fanin_member_leave(struct fanin_member *member, struct fanin_error *error)
 {
 	uint64_t deadline_ns = fanin_now_ns(NULL) + LEAVE_TIMEOUT_NS;
 	uint64_t next_send_ns = 0;
-	struct control control;
+	struct fanin_control control;
 
 	if (!member->acknowledged)
 		return FANIN_OK;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Joining and leaving a job, over an ordinary UDP socket: the kernel does ARP and routing, and the switch learns where the
- * host is. Blocks, for at most the times given. One thread at a time.
+ * Joining and leaving a job, over a channel for control packets, by which the switch learns where the host is. Blocks, for at most the times given. One thread at a time.
  */
 #ifndef FANIN_HOSTLIB_JOIN_H
 #define FANIN_HOSTLIB_JOIN_H
@@ -9,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "channel.h"
 #include "error.h"
 #include "route.h"
 #include "wire/wire.h"
@@ -19,7 +19,6 @@ struct fanin_member_config {
 	uint16_t rank;
 	uint16_t size;
 	uint16_t udp_port;
-	bool bind_interface; /* the user named it: the kernel must not take another one */
 	fanin_interrupt_fn interrupt;
 	void *interrupt_arg;
 };
@@ -28,7 +27,7 @@ struct fanin_member {
 	struct fanin_member_config config;
 	uint32_t switch_ip_be;
 	uint32_t mtu;
-	int fd; /* connected to the switch; -1: not open */
+	struct fanin_channel channel;
 	uint64_t nonce;
 	uint64_t cookie; /* that the switch wants to have back */
 	bool challenged; /* it has asked for it */
@@ -51,9 +50,13 @@ enum fanin_join_until {
 	FANIN_JOIN_UNTIL_ACTIVE,       /* every rank is in; the epoch is final */
 };
 
-/* member: filled in anyhow, fanin_member_close may always be called. Returns FANIN_OK or a negative status. */
+/*
+ * channel: open; the member's from now on. member: filled in anyhow, fanin_member_close may always be called.
+ * Returns FANIN_OK or FANIN_ERR_SYSTEM.
+ */
 int fanin_member_open(struct fanin_member *member, const struct fanin_member_config *config,
-		      const struct fanin_route *route, struct fanin_error *error);
+		      const struct fanin_route *route, const struct fanin_channel *channel,
+		      struct fanin_error *error);
 
 /*
  * Repeats JOIN until what is waited for is true. May be called once for each stage.
@@ -63,13 +66,6 @@ int fanin_member_open(struct fanin_member *member, const struct fanin_member_con
  */
 int fanin_member_join(struct fanin_member *member, enum fanin_join_until until,
 		      uint64_t deadline_ns, uint64_t timeout_ns, struct fanin_error *error);
-
-/*
- * Asks the interface and the network for the packets of the job's group, as long as the member is open.
- * Returns FANIN_OK or FANIN_ERR_SYSTEM.
- */
-int fanin_member_group_join(struct fanin_member *member, const struct fanin_route *route,
-			    struct fanin_error *error);
 
 /* Repeats LEAVE until it is confirmed, for a second at most. Returns FANIN_OK or FANIN_ERR_TIMEOUT. */
 int fanin_member_leave(struct fanin_member *member, struct fanin_error *error);

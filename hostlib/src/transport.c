@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "memif.h"
 #include "wire/wire.h"
 
 static const struct {
@@ -24,7 +25,7 @@ static const struct {
 bool
 fanin_transport_known(const char *name)
 {
-	if (strcmp(name, "auto") == 0)
+	if (strcmp(name, "auto") == 0 || strcmp(name, fanin_memif_ops.name) == 0)
 		return true;
 	for (size_t i = 0; i < N_TRANSPORTS; i++) {
 		if (strcmp(name, transports[i].name) == 0)

@@ -26,6 +26,8 @@
 	X(config)                                                                                  \
 	X(control)                                                                                 \
 	X(engine)                                                                                  \
+	X(memif)                                                                                   \
+	X(memif_protocol)                                                                          \
 	X(sweep)                                                                                   \
 	X(model)                                                                                   \
 	X(net)

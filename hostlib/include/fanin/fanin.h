@@ -106,7 +106,7 @@ typedef bool (*fanin_interrupt_fn)(void *arg);
 /* Set sz to sizeof(struct); zero in any other field takes the default. */
 struct fanin_init_opts {
 	size_t sz;
-	const char *transport; /* "auto" (default), "af_xdp" or "af_packet" */
+	const char *transport; /* "auto" (default), "af_xdp", "af_packet" or "memif" */
 	fanin_print_fn print;  /* default: silent */
 	void *print_arg;
 	fanin_interrupt_fn interrupt; /* default: waits are only ended by results and timeouts */
@@ -126,20 +126,27 @@ struct fanin_join_opts {
 	uint32_t join_timeout_ms; /* until all ranks have joined; default 30000 */
 	uint32_t timeout_ms; /* longest wait without any result before FANIN_ERR_TIMEOUT; default 5000 */
 	bool no_stagger; /* send blocks in order instead of rotated by rank (Flare section 5) */
+	/*
+	 * Shared memory with a switch on this machine, if memif_socket is given: the path of the switch's memif socket, the
+	 * number of its port there, and the IPv4 address that this host has as a member of the job. Not with `interface`.
+	 */
+	const char *memif_socket;
+	const char *address;
+	uint32_t memif_id;
 };
 
 /* Where and how a communicator's collectives run. Strings belong to the library and live as long as the communicator. */
 struct fanin_report {
 	size_t sz;
-	const char *transport;        /* "af_xdp" or "af_packet" */
+	const char *transport;        /* "af_xdp", "af_packet" or "memif" */
 	const char *transport_reason; /* why this one */
 	const char *handler;          /* the switch's handler, "single" */
-	const char *interface;
-	bool in_network;        /* the reduction ran in the switch */
-	uint16_t window;        /* blocks in flight */
-	uint16_t payload_bytes; /* per packet */
-	uint64_t blocks;        /* results received, each once */
-	uint64_t bytes_reduced; /* of this rank's data */
+	const char *interface;        /* with memif, "memif" and the port's number */
+	bool in_network;              /* the reduction ran in the switch */
+	uint16_t window;              /* blocks in flight */
+	uint16_t payload_bytes;       /* per packet */
+	uint64_t blocks;              /* results received, each once */
+	uint64_t bytes_reduced;       /* of this rank's data */
 	uint64_t frames_sent;
 	uint64_t frames_received;
 	uint64_t retransmits;

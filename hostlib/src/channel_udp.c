@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Control packets over a UDP socket. See channel.h. */
+#include "channel.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int
+udp_send(struct fanin_channel *channel, struct fanin_control *control, size_t body_len)
+{
+	return send(channel->fd, &control->headers.fanin, FANIN_HDR_LEN + body_len, MSG_NOSIGNAL) < 0
+		       ? errno
+		       : 0;
+}
+
+/* Headers as on the link are put before what comes, so that wire's validation sees it like any other packet. */
+static size_t
+udp_receive(struct fanin_channel *channel, struct fanin_control *control, int *errnum)
+{
+	const struct fanin_flow flow = { .dst_port = channel->udp_port };
+	ssize_t len;
+
+	do {
+		len = recv(channel->fd, &control->headers.fanin,
+			   FANIN_HDR_LEN + sizeof(control->body), MSG_TRUNC);
+		if (len < 0) {
+			if (errno != EAGAIN && errno != EINTR)
+				*errnum = errno;
+			return 0;
+		}
+	} while (len < FANIN_HDR_LEN || (size_t)len > FANIN_HDR_LEN + sizeof(control->body));
+	fanin_wire_encode_l4(&control->headers, &flow, (uint32_t)len - FANIN_HDR_LEN);
+	return FANIN_L4_LEN + (size_t)len;
+}
+
+static void
+udp_wait(struct fanin_channel *channel, int timeout_ms)
+{
+	struct pollfd fd = { .fd = channel->fd, .events = POLLIN };
+
+	poll(&fd, 1, timeout_ms);
+}
+
+static void
+udp_close(struct fanin_channel *channel)
+{
+	close(channel->fd);
+	channel->ops = NULL;
+}
+
+static const struct fanin_channel_ops udp_ops = {
+	.send = udp_send,
+	.receive = udp_receive,
+	.wait = udp_wait,
+	.close = udp_close,
+};
+
+int
+fanin_channel_udp(struct fanin_channel *channel, const struct fanin_route *route, uint16_t udp_port,
+		  bool bind_interface, struct fanin_error *error)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_port = htons(udp_port),
+		.sin_addr = { .s_addr = route->switch_ip_be },
+	};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int status;
+
+	if (fd < 0)
+		return fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot make a UDP socket: %s",
+				       strerror(errno));
+	if (bind_interface && setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, route->interface,
+					 (socklen_t)strlen(route->interface)) < 0) {
+		status = fanin_error_set(error, fanin_status_from_errno(errno, FANIN_ERR_SYSTEM),
+					 "cannot bind to interface %s: %s", route->interface,
+					 strerror(errno));
+		goto close_fd;
+	}
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+		status = fanin_error_set(error, FANIN_ERR_NO_ROUTE, "no route to the switch: %s",
+					 strerror(errno));
+		goto close_fd;
+	}
+	*channel = (struct fanin_channel){ .ops = &udp_ops, .fd = fd, .udp_port = udp_port };
+	return FANIN_OK;
+
+close_fd:
+	close(fd);
+	return status;
+}
+
+int
+fanin_channel_udp_group(struct fanin_channel *channel, uint32_t group_be,
+			const struct fanin_route *route, struct fanin_error *error)
+{
+	struct ip_mreqn group = {
+		.imr_multiaddr = { .s_addr = group_be },
+		.imr_ifindex = route->ifindex,
+	};
+	char address[INET_ADDRSTRLEN];
+
+	if (setsockopt(channel->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof(group)) == 0)
+		return FANIN_OK;
+	return fanin_error_set(error, FANIN_ERR_SYSTEM,
+			       "cannot join the multicast group %s on %s: %s",
+			       inet_ntop(AF_INET, &group_be, address, sizeof(address)),
+			       route->interface, strerror(errno));
+}

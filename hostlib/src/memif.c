@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The memif transport's frames. Indices are published once per burst, interrupts are asked for only before sleeping, and
+ * nothing that the switch writes is believed beyond the buffer that it was written to. See memif.h and transport.h.
+ */
+#include <errno.h>
+#include <net/ethernet.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "memif_internal.h"
+#include "wire/wire.h"
+
+static uint16_t
+index_load(const uint16_t *index)
+{
+	return __atomic_load_n(index, __ATOMIC_ACQUIRE);
+}
+
+/* Slots that the switch has given back. More than it was given: it is broken, and nothing of it is used any more. */
+static uint16_t
+ring_returned(struct fanin_memif *memif, const struct fanin_memif_ring *ring)
+{
+	uint16_t n = (uint16_t)(index_load(&ring->shared->tail) - ring->tail);
+
+	if (n <= (uint16_t)(ring->published - ring->tail))
+		return n;
+	memif->errnum = EPROTO;
+	return 0;
+}
+
+/* Puts a buffer into the next slot. */
+static void
+ring_put(struct fanin_memif_ring *ring, uint32_t buffer, uint32_t len)
+{
+	uint16_t slot = ring->head & FANIN_MEMIF_MASK;
+
+	ring->buffers[slot] = buffer;
+	ring->shared->descriptors[slot] = (struct memif_descriptor){
+		.length = len,
+		.offset = buffer + FANIN_MEMIF_HEADROOM,
+	};
+	ring->head++;
+}
+
+static void
+ring_publish(struct fanin_memif_ring *ring)
+{
+	__atomic_store_n(&ring->shared->head, ring->head, __ATOMIC_RELEASE);
+	ring->published = ring->head;
+}
+
+static void
+tx_reclaim(struct fanin_memif *memif)
+{
+	struct fanin_memif_ring *ring = &memif->tx;
+	uint16_t n = ring_returned(memif, ring);
+
+	while (n-- != 0)
+		memif->tx_free[memif->n_tx_free++] = ring->buffers[ring->tail++ & FANIN_MEMIF_MASK];
+}
+
+static void *
+memif_tx_reserve(struct fanin_transport *transport, uint32_t len)
+{
+	struct fanin_memif *memif = (struct fanin_memif *)transport;
+
+	if (memif->errnum != 0 || len > FANIN_MEMIF_FRAME_BYTES)
+		return NULL;
+	/* As soon as possible, so that few buffers are in use and those are in the cache. */
+	if ((memif->tx.head & 7) == 0 || memif->n_tx_free == 0)
+		tx_reclaim(memif);
+	if (memif->n_tx_free == 0)
+		return NULL;
+	return memif->area + memif->tx_free[memif->n_tx_free - 1] + FANIN_MEMIF_HEADROOM;
+}
+
+static void
+memif_tx_commit(struct fanin_transport *transport, uint32_t len)
+{
+	struct fanin_memif *memif = (struct fanin_memif *)transport;
+
+	ring_put(&memif->tx, memif->tx_free[--memif->n_tx_free], len);
+}
+
+static int
+memif_tx_flush(struct fanin_transport *transport)
+{
+	struct fanin_memif *memif = (struct fanin_memif *)transport;
+	struct fanin_memif_ring *ring = &memif->tx;
+
+	if (ring->published != ring->head) {
+		ring_publish(ring);
+		/* A switch that polls has said so. */
+		if ((__atomic_load_n(&ring->shared->flags, __ATOMIC_RELAXED) &
+		     MEMIF_RING_NO_INTERRUPT) == 0)
+			eventfd_write(ring->event_fd, 1);
+	}
+	return -memif->errnum;
+}
+
+static void
+interrupts_disable(struct fanin_memif *memif)
+{
+	eventfd_t ignored;
+
+	__atomic_store_n(&memif->rx.shared->flags, MEMIF_RING_NO_INTERRUPT, __ATOMIC_RELAXED);
+	eventfd_read(memif->rx.event_fd, &ignored);
+	memif->interrupts = false;
+}
+
+/* Untagged IPv4 without options or fragments, UDP to our port, our job: what the other transports' filters take. */
+static bool
+is_wanted(const struct fanin_memif *memif, const void *frame, uint32_t len)
+{
+	const struct fanin_headers *headers = frame;
+
+	if (!memif->filtering)
+		return true;
+	return len >= sizeof(*headers) && headers->eth.type_be == htons(ETHERTYPE_IP) &&
+	       headers->ip.version_ihl == 0x45 && headers->ip.protocol == IPPROTO_UDP &&
+	       (headers->ip.fragment_be & htons(0x3fff)) == 0 &&
+	       headers->udp.dst_be == memif->udp_port_be && headers->fanin.job == memif->job;
+}
+
+static unsigned int
+memif_rx_burst(struct fanin_transport *transport, struct fanin_frame *frames, unsigned int max)
+{
+	struct fanin_memif *memif = (struct fanin_memif *)transport;
+	struct fanin_memif_ring *ring = &memif->rx;
+	unsigned int n = 0;
+	uint16_t left;
+
+	if (memif->errnum != 0)
+		return 0;
+	if (memif->interrupts)
+		interrupts_disable(memif);
+	for (left = ring_returned(memif, ring); left != 0 && n < max; left--) {
+		uint16_t slot = ring->tail & FANIN_MEMIF_MASK;
+		/* Read once: it may change at any time. */
+		struct memif_descriptor descriptor =
+			*(volatile struct memif_descriptor *)&ring->shared->descriptors[slot];
+		uint32_t buffer = ring->buffers[slot];
+		void *frame = memif->area + buffer + FANIN_MEMIF_HEADROOM;
+
+		ring->tail++;
+		if (descriptor.length > FANIN_MEMIF_FRAME_BYTES ||
+		    (descriptor.flags & MEMIF_DESCRIPTOR_NEXT) != 0 ||
+		    !is_wanted(memif, frame, descriptor.length)) {
+			ring_put(ring, buffer, FANIN_MEMIF_FRAME_BYTES);
+			continue;
+		}
+		frames[n++] = (struct fanin_frame){
+			.data = frame,
+			.len = descriptor.length,
+			.handle = buffer,
+		};
+	}
+	if (ring->published != ring->head && n == 0)
+		ring_publish(ring);
+	return n;
+}
+
+static void
+memif_rx_release(struct fanin_transport *transport, const struct fanin_frame *frames, unsigned int n)
+{
+	struct fanin_memif *memif = (struct fanin_memif *)transport;
+
+	for (unsigned int i = 0; i < n; i++)
+		ring_put(&memif->rx, (uint32_t)frames[i].handle, FANIN_MEMIF_FRAME_BYTES);
+	ring_publish(&memif->rx);
+}
+
+/* Whatever the switch says now means that it is over. */
+static void
+connection_check(struct fanin_memif *memif)
+{
+	struct memif_message message;
+	ssize_t len = recv(memif->fd, &message, sizeof(message), MSG_DONTWAIT);
+
+	if (len < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	memif->errnum = len < 0 ? errno : ECONNRESET;
+}
+
+/* Called before sleeping: the time to look at what polling does not see, and to ask for interrupts. */
+static unsigned int
+memif_poll_fds(struct fanin_transport *transport, struct pollfd *fds)
+{
+	struct fanin_memif *memif = (struct fanin_memif *)transport;
+	struct fanin_memif_ring *ring = &memif->rx;
+
+	if (memif->errnum == 0)
+		connection_check(memif);
+	if (memif->errnum != 0)
+		return 0;
+	__atomic_store_n(&ring->shared->flags, 0, __ATOMIC_RELAXED);
+	memif->interrupts = true;
+	/* What came before the switch saw the flag gives no interrupt. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (index_load(&ring->shared->tail) != ring->tail)
+		eventfd_write(ring->event_fd, 1);
+	fds[0] = (struct pollfd){ .fd = ring->event_fd, .events = POLLIN };
+	fds[1] = (struct pollfd){ .fd = memif->fd, .events = POLLIN };
+	return 2;
+}
+
+static void
+ring_close(struct fanin_memif_ring *ring)
+{
+	if (ring->event_fd >= 0)
+		close(ring->event_fd);
+}
+
+static void
+memif_close(struct fanin_transport *transport)
+{
+	struct fanin_memif *memif = (struct fanin_memif *)transport;
+
+	ring_close(&memif->tx);
+	ring_close(&memif->rx);
+	if (memif->area != NULL)
+		munmap(memif->area, memif->area_len);
+	close(memif->fd);
+	free(memif);
+}
+
+const struct fanin_transport_ops fanin_memif_ops = {
+	.name = "memif",
+	.tx_reserve = memif_tx_reserve,
+	.tx_commit = memif_tx_commit,
+	.tx_flush = memif_tx_flush,
+	.rx_burst = memif_rx_burst,
+	.rx_release = memif_rx_release,
+	.poll_fds = memif_poll_fds,
+	.close = memif_close,
+};
+
+void
+fanin_memif_post(struct fanin_memif *memif, uint32_t n)
+{
+	for (; n != 0 && memif->rx_posted < FANIN_MEMIF_SLOTS; n--)
+		ring_put(&memif->rx, FANIN_MEMIF_BUFFER(FANIN_MEMIF_SLOTS + memif->rx_posted++),
+			 FANIN_MEMIF_FRAME_BYTES);
+	ring_publish(&memif->rx);
+}
+
+void
+fanin_memif_expect(struct fanin_transport *transport, uint16_t window)
+{
+	struct fanin_memif *memif = (struct fanin_memif *)transport;
+
+	/* All results at once, each repeated; what else comes fits into those that are there already. */
+	fanin_memif_post(memif, 2u * window);
+}
+
+void
+fanin_memif_filter(struct fanin_transport *transport, uint32_t job, uint16_t udp_port)
+{
+	struct fanin_memif *memif = (struct fanin_memif *)transport;
+
+	memif->job = job;
+	memif->udp_port_be = htons(udp_port);
+	memif->filtering = true;
+}
