@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A laboratory of network namespaces: one holds fanin-switch, the others a host each, joined by veth pairs.
+"""A laboratory of network namespaces: one holds fanin-switch, the others a host each, joined by veth pairs. With the
+transport memif there are no namespaces: hosts are processes that share memory with the switch.
 
 The demo, the net tests and the benchmarks use it as a context manager. All that it makes carries this process's id in
 its name and is removed on leaving the block, also after an exception, SIGINT, SIGTERM or SIGHUP; what a killed process
@@ -30,7 +31,7 @@ SWITCH_MAC = "02:fa:00:00:00:fe"
 UDP_PORT = 21930
 HOST_INTERFACE = "fanin0"
 MAX_HOSTS = 16
-DEFAULT_MTU = {"af_xdp": 3474, "af_packet": 9000}
+DEFAULT_MTU = {"af_xdp": 3474, "af_packet": 9000, "memif": 9000}
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWNET = 0x40000000
@@ -94,7 +95,10 @@ def system_call(result, what):
 
 @contextlib.contextmanager
 def inside(namespace):
-    """Moves this thread, and what it starts, into a network namespace for the length of the block."""
+    """Moves this thread, and what it starts, into a network namespace for the length of the block; None: nowhere."""
+    if namespace is None:
+        yield
+        return
     home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         there = os.open(NETNS_DIR / namespace, os.O_RDONLY | os.O_CLOEXEC)
@@ -250,7 +254,7 @@ def remove_leftovers():
 class Lab:
     """One switch namespace and `hosts` host namespaces, each host's fanin0 on a port h0, h1, ... of the switch.
 
-    transport: which vdevs the switch's ports are, af_xdp or af_packet. mtu: of all links. config: keys that replace
+    transport: what the switch's ports are, af_xdp, af_packet or memif. mtu: of all links. config: keys that replace
     those of the switch's configuration file. keep_logs: leave the directory with logs behind.
     """
 
@@ -265,8 +269,8 @@ class Lab:
         self.overrides = config or {}
         self.keep_logs = keep_logs
         self.prefix = f"fanin-{os.getpid()}"
-        self.switch_namespace = f"{self.prefix}-sw"
-        self.directory = None
+        self.switch_namespace = None if transport == "memif" else f"{self.prefix}-sw"
+        self.directory = self.socket_path = self.memif_path = None
         self.namespaces = []
         self.processes = []
         self.controls = []
@@ -282,8 +286,10 @@ class Lab:
         try:
             remove_leftovers()
             self.directory = Path(tempfile.mkdtemp(prefix=("fanin-logs-" if self.keep_logs else "") + self.prefix + "-"))
-            self._make_namespaces()
-            self._make_links()
+            self.socket_path, self.memif_path = self.directory / "switch.sock", self.directory / "memif.sock"
+            if self.transport != "memif":
+                self._make_namespaces()
+                self._make_links()
         except BaseException:
             self.close()
             raise
@@ -324,7 +330,7 @@ class Lab:
     # ---- topology
 
     def host_namespace(self, host):
-        return f"{self.prefix}-h{host}"
+        return None if self.transport == "memif" else f"{self.prefix}-h{host}"
 
     @staticmethod
     def host_ip(host):
@@ -384,9 +390,10 @@ class Lab:
         return (f"net_af_packet,iface={interface},blocksz={max(frame, 4096) * 4},framesz={frame},"
                 f"framecnt={count},qdisc_bypass=1")
 
-    @property
-    def socket_path(self):
-        return self.directory / "switch.sock"
+    def port(self, host):
+        """A host's port, as the configuration has it."""
+        device = {"memif": host} if self.transport == "memif" else {"vdev": self.vdev(host)}
+        return {"name": f"h{host}", **device, "mtu": self.mtu}
 
     def config(self):
         """The switch's configuration, as it goes into the file."""
@@ -394,8 +401,9 @@ class Lab:
             "name": "lab",
             "address": {"ip": SWITCH_IP, "mac": SWITCH_MAC, "udp_port": UDP_PORT},
             "control": {"socket": str(self.socket_path)},
+            "memif": {"socket": str(self.memif_path)},
             "workers": [{"lcore": 1 if (os.cpu_count() or 1) > 1 else 0}],
-            "ports": [{"name": f"h{host}", "vdev": self.vdev(host), "mtu": self.mtu} for host in range(self.hosts)],
+            "ports": [self.port(host) for host in range(self.hosts)],
         }
         config.update(self.overrides)
         return config
@@ -463,6 +471,8 @@ class Lab:
         """Starts fanin-perf as one rank. options: its long options, with _ for -; True for one without a value."""
         arguments = [program("fanin-perf"), "--switch", SWITCH_IP, "--job", job["id"], "--key", job["key"],
                      "--rank", rank, "--size", size, "--json"]
+        if self.transport == "memif":
+            options = {"memif": f"{self.memif_path}:{host}", "address": self.host_ip(host), **options}
         for option, value in options.items():
             if value is None or value is False:
                 continue

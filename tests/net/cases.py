@@ -17,6 +17,7 @@ import case_demo  # noqa: F401
 import case_handlers  # noqa: F401
 import case_instructions  # noqa: F401
 import case_jobs  # noqa: F401
+import case_memif  # noqa: F401
 import case_packets  # noqa: F401
 import case_switching  # noqa: F401
 
