@@ -53,6 +53,7 @@ enum fanin_emission_kind {
 
 struct fanin_emission {
 	struct rte_mbuf *mbuf; /* the pipeline owns the references that this emission needs */
+	const struct fanin_job_params *job;
 	uint64_t children;     /* bitmap of receivers */
 	enum fanin_emission_kind kind;
 	uint32_t payload_len; /* REPLY: bytes behind the Fanin header */
@@ -149,6 +150,7 @@ fanin_emit(struct fanin_handler_ctx *ctx, enum fanin_emission_kind kind, struct 
 	struct fanin_emission *emission = &ctx->emissions[ctx->n_emissions++];
 
 	emission->mbuf = mbuf;
+	emission->job = ctx->job;
 	emission->children = children;
 	emission->kind = kind;
 	emission->payload_len = payload_len;

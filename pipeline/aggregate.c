@@ -11,8 +11,9 @@
 #define OCCUPANCY_PERIOD 16
 
 static void
-send_to_children(struct worker *worker, const struct job *job, const struct fanin_emission *emission)
+send_to_children(struct worker *worker, const struct fanin_emission *emission)
 {
+	const struct job *job = container_of(emission->job, struct job, params);
 	struct rte_mbuf *mbuf = emission->mbuf;
 	uint64_t children = emission->children;
 
@@ -29,9 +30,9 @@ send_to_children(struct worker *worker, const struct job *job, const struct fani
 	}
 }
 
-/* Carries out what the handler calls since the last time asked for; all of them were for one job. */
+/* Carries out what the handler calls since the last time asked for. */
 static void
-drain(struct worker *worker, const struct job *job)
+drain(struct worker *worker)
 {
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
 
@@ -40,7 +41,7 @@ drain(struct worker *worker, const struct job *job)
 
 		switch (emission->kind) {
 		case FANIN_EMIT_CHILDREN:
-			send_to_children(worker, job, emission);
+			send_to_children(worker, emission);
 			break;
 		case FANIN_EMIT_REPLY:
 			worker_reply(worker, emission->mbuf, emission->payload_len,
@@ -147,27 +148,37 @@ sample_occupancy(struct worker *worker, const struct job *job)
 		job->worker_stats[worker->index].occupancy[histogram_bucket((uint32_t)open)]++;
 }
 
+/* The next handler calls are for this job. */
+static void
+select_job(struct worker *worker, const struct job *job)
+{
+	worker->handler_ctx.job = &job->params;
+	worker->handler_ctx.stats = &job->worker_stats[worker->index].stats;
+}
+
 void
 batch_run(struct worker *worker, struct batch *batch)
 {
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
-	const struct job *job = batch->job;
 	const struct work *end = batch->works + batch->n;
+	const struct job *job = batch->works[0].job;
 
-	ctx->job = &job->params;
-	ctx->stats = &job->worker_stats[worker->index].stats;
+	select_job(worker, job);
 	ctx->now_ns = worker->now_ns;
 	for (struct work *work = batch->works; work < end; work++) {
 		if (work + 1 < end)
 			prefetch_payload(&work[1].packet);
+		if (unlikely(work->job != job)) {
+			job = work->job;
+			select_job(worker, job);
+		}
 		run_handler(worker, job->handler, work);
 		if (unlikely(ctx->n_frees > FANIN_MAX_FREES - FANIN_MAX_FREES_PER_CALL))
-			drain(worker, job);
+			drain(worker);
 	}
-	drain(worker, job);
+	drain(worker);
 	if (worker->counters.bursts % OCCUPANCY_PERIOD == 0)
 		sample_occupancy(worker, job);
-	batch->n = 0;
 }
 
 void
@@ -180,7 +191,7 @@ worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 		struct job *job = batch_find_job(worker, &batch, mbufs[i]);
 
 		if (likely(job != NULL))
-			batch_add(worker, &batch, job, mbufs[i]);
+			batch_add(&batch, job, mbufs[i]);
 		else
 			refuse(worker, mbufs[i]);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Contributions to one job on their way to its handler: those of a burst are admitted first, so that memory that they
+ * Contributions on their way to their jobs' handlers: those of a burst are admitted first, so that memory that they
  * need can be fetched, and then processed one after the other.
  */
 #ifndef FANIN_PIPELINE_BATCH_H
@@ -13,17 +13,18 @@
 /* A packet with all that its handler call needs. */
 struct work {
 	struct fanin_packet packet;
+	struct job *job;
 	uint8_t *slot;
 	uint32_t index; /* of the slot */
 };
 
 struct batch {
-	struct job *job; /* NULL: none yet */
+	struct job *job; /* of the last packet; NULL: none yet */
 	uint16_t n;
 	struct work works[FANIN_BURST];
 };
 
-/* aggregate.c: runs the job's handler on all packets, and empties the batch. Not for an empty one. */
+/* aggregate.c: runs the handlers on all packets. Not for an empty batch. */
 void batch_run(struct worker *worker, struct batch *batch);
 
 static inline void
@@ -68,19 +69,15 @@ batch_find_job(const struct worker *worker, const struct batch *batch, const str
 	return likely(batch_fits(job, mbuf)) ? job : NULL;
 }
 
-/* Adds a packet that fits the job; runs what was there of another one first. */
+/* Adds a packet that fits the job, at most FANIN_BURST. */
 static inline void
-batch_add(struct worker *worker, struct batch *batch, struct job *job, struct rte_mbuf *mbuf)
+batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf)
 {
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-	struct work *work;
+	struct work *work = &batch->works[batch->n++];
 
-	if (unlikely(job != batch->job)) {
-		if (batch->n != 0)
-			batch_run(worker, batch);
-		batch->job = job;
-	}
-	work = &batch->works[batch->n++];
+	batch->job = job;
+	work->job = job;
 	work->index = headers->fanin.block & job->slot_mask;
 	work->slot = job->slots + work->index * job->slot_size;
 	rte_prefetch0(work->slot);

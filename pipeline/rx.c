@@ -122,7 +122,7 @@ worker_classify(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 
 		if (likely(job != NULL)) {
 			if (alone || !worker_dispatch(worker, job, mbufs[i]))
-				batch_add(worker, &batch, job, mbufs[i]);
+				batch_add(&batch, job, mbufs[i]);
 		} else if (classify(worker, mbufs[i])) {
 			inject_and_take(worker, mbufs[i]);
 		}
