@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <rte_cycles.h>
 #include <rte_malloc.h>
@@ -21,6 +22,8 @@ struct settings {
 	struct rig_options rig;
 	unsigned int batches;
 	bool all; /* every combination of the table */
+	bool scale;
+	uint16_t most_workers; /* that the EAL was started for */
 	bool json;
 	bool huge;
 };
@@ -78,7 +81,7 @@ roofline(struct rig *rig, unsigned int worker, void *argument)
 	for (uint32_t i = 0; i < n; i++) {
 		const struct fanin_headers *headers =
 			rte_pktmbuf_mtod(mbufs[i], const struct fanin_headers *);
-		uint32_t block = headers->fanin.block - rig->next_block;
+		uint32_t block = rig_block_index(rig, &headers->fanin);
 
 		combine(accumulators + (size_t)block * options->payload, headers + 1, count);
 	}
@@ -136,11 +139,12 @@ measure(const struct settings *settings, struct row *row)
 static void
 print_head(const struct settings *settings)
 {
-	printf("core-bench: %u packets in flight, median of %u batches, kernels %s, %s, %s\n\n",
-	       settings->rig.mbufs, settings->batches, fanin_isa_name(settings->rig.isa),
-	       settings->huge ? "hugepages" : "no hugepages", machine_cpu());
-	printf("%-7s %-5s %-4s %7s %5s %7s %8s %8s %9s %8s %6s\n", "handler", "dtype", "op",
-	       "payload", "hosts", "workers", "Mpps", "Gbit/s", "roofline", "cycles", "ratio");
+	printf("core-bench: median of %u batches, kernels %s, %s, %s\n\n", settings->batches,
+	       fanin_isa_name(settings->rig.isa), settings->huge ? "hugepages" : "no hugepages",
+	       machine_cpu());
+	printf("%-7s %-5s %-4s %7s %5s %4s %7s %7s %8s %8s %9s %8s %6s\n", "handler", "dtype", "op",
+	       "payload", "hosts", "jobs", "workers", "packets", "Mpps", "Gbit/s", "roofline",
+	       "cycles", "ratio");
 }
 
 static void
@@ -148,11 +152,12 @@ print_row(const struct row *row)
 {
 	const double bits = 8.0 * row->rig.payload;
 
-	printf("%-7s %-5s %-4s %7u %5u %7u %8.2f %8.1f %9.1f %8.1f %6.3f\n", row->rig.handler,
-	       fanin_dtype_name(row->rig.dtype), fanin_op_name(row->rig.op), row->rig.payload,
-	       row->rig.hosts, row->rig.n_workers, row->packets_per_s / 1e6,
-	       row->packets_per_s * bits / 1e9, row->roofline_packets_per_s * bits / 1e9,
-	       row->cycles_per_packet, row->packets_per_s / row->roofline_packets_per_s);
+	printf("%-7s %-5s %-4s %7u %5u %4u %7u %7u %8.2f %8.1f %9.1f %8.1f %6.3f\n",
+	       row->rig.handler, fanin_dtype_name(row->rig.dtype), fanin_op_name(row->rig.op),
+	       row->rig.payload, row->rig.hosts, row->rig.jobs, row->rig.n_workers, row->rig.mbufs,
+	       row->packets_per_s / 1e6, row->packets_per_s * bits / 1e9,
+	       row->roofline_packets_per_s * bits / 1e9, row->cycles_per_packet,
+	       row->packets_per_s / row->roofline_packets_per_s);
 	fflush(stdout);
 }
 
@@ -162,10 +167,10 @@ print_row_json(const struct row *row)
 	const double bits = 8.0 * row->rig.payload;
 
 	printf("{\"handler\": \"%s\", \"dtype\": \"%s\", \"op\": \"%s\", \"payload\": %u, "
-	       "\"hosts\": %u, \"workers\": %u, \"mbufs\": %u, \"mpps\": %.3f, \"gbps\": %.3f, "
+	       "\"hosts\": %u, \"jobs\": %u, \"workers\": %u, \"mbufs\": %u, \"mpps\": %.3f, \"gbps\": %.3f, "
 	       "\"roofline_gbps\": %.3f, \"ratio\": %.4f, \"cycles_per_packet\": %.1f}",
 	       row->rig.handler, fanin_dtype_name(row->rig.dtype), fanin_op_name(row->rig.op),
-	       row->rig.payload, row->rig.hosts, row->rig.n_workers, row->rig.mbufs,
+	       row->rig.payload, row->rig.hosts, row->rig.jobs, row->rig.n_workers, row->rig.mbufs,
 	       row->packets_per_s / 1e6, row->packets_per_s * bits / 1e9,
 	       row->roofline_packets_per_s * bits / 1e9,
 	       row->packets_per_s / row->roofline_packets_per_s, row->cycles_per_packet);
@@ -186,45 +191,91 @@ take_row(const struct settings *settings, bool first)
 	print_row_json(&row);
 }
 
+/* Takes rows, with a comma between them in JSON. */
+struct tour {
+	struct settings settings;
+	bool started;
+};
+
 static void
-take_all(struct settings *settings)
+take(struct tour *tour)
+{
+	take_row(&tour->settings, !tour->started);
+	tour->started = true;
+}
+
+static void
+take_core(struct tour *tour)
 {
 	static const char *const handlers[] = { "single", "multi", "tree" };
 	static const unsigned int dtypes[] = { FANIN_WIRE_F32, FANIN_WIRE_I32, FANIN_WIRE_F16,
 					       FANIN_WIRE_I8 };
 	static const uint32_t payloads[] = { 256, 1024, 4096, 8192 };
 	static const uint16_t hosts[] = { 4, 16 };
-	bool first = true;
+	struct rig_options *rig = &tour->settings.rig;
+	const struct rig_options start = *rig;
 
-	for (size_t h = 0; h < RTE_DIM(handlers); h++) {
-		for (size_t d = 0; d < RTE_DIM(dtypes); d++) {
-			for (size_t n = 0; n < RTE_DIM(hosts); n++) {
-				for (size_t p = 0; p < RTE_DIM(payloads); p++) {
-					settings->rig.handler = handlers[h];
-					settings->rig.dtype = dtypes[d];
-					settings->rig.hosts = hosts[n];
-					settings->rig.payload = payloads[p];
-					take_row(settings, first);
-					first = false;
-				}
-			}
-		}
+	for (size_t i = 0;
+	     i < RTE_DIM(handlers) * RTE_DIM(dtypes) * RTE_DIM(hosts) * RTE_DIM(payloads); i++) {
+		size_t k = i;
+
+		rig->payload = payloads[k % RTE_DIM(payloads)];
+		k /= RTE_DIM(payloads);
+		rig->hosts = hosts[k % RTE_DIM(hosts)];
+		k /= RTE_DIM(hosts);
+		rig->dtype = dtypes[k % RTE_DIM(dtypes)];
+		rig->handler = handlers[k / RTE_DIM(dtypes)];
+		take(tour);
 	}
+	/* More packets than the caches near the core hold; and two workers. */
+	*rig = start;
+	rig->mbufs = 8192;
+	for (size_t i = 0; i < RTE_DIM(payloads); i++) {
+		rig->payload = payloads[i];
+		take(tour);
+	}
+	*rig = start;
+	for (rig->n_workers = 1; rig->n_workers <= tour->settings.most_workers; rig->n_workers++)
+		take(tour);
+}
+
+/* What grows, one thing at a time. */
+static void
+take_scale(struct tour *tour)
+{
+	struct rig_options *rig = &tour->settings.rig;
+	const struct rig_options start = *rig;
+
+	for (rig->hosts = 2; rig->hosts <= 16; rig->hosts *= 2)
+		take(tour);
+	*rig = start;
+	for (rig->jobs = 1; rig->jobs <= 32; rig->jobs *= 2)
+		take(tour);
+	*rig = start;
+	for (rig->payload = 64; rig->payload <= 8192; rig->payload *= 2)
+		take(tour);
+	*rig = start;
+	/* A window of blocks is in flight, or the whole message if it is smaller. */
+	for (rig->mbufs = 64; rig->mbufs <= 16384; rig->mbufs *= 4)
+		take(tour);
+	*rig = start;
 }
 
 static void __attribute__((noreturn)) usage(int status)
 {
 	fputs("Usage: core-bench [OPTIONS]\n"
 	      "Measures the whole pipeline on packets in memory, beside the bare loop over the same packets.\n"
-	      "Without options that name one combination, it goes through all.\n"
+	      "Without options that name one combination, it goes through a table of them.\n"
 	      "\n"
+	      "  --scale         the cost as hosts, jobs, payload and packets in flight grow\n"
 	      "  --handler NAME  single, multi or tree (default single)\n"
 	      "  --dtype NAME    default f32\n"
 	      "  --op NAME       default sum\n"
 	      "  --payload N     bytes per packet, a multiple of 64 up to 8192 (default 1024)\n"
 	      "  --hosts N       1 to 16 (default 4)\n"
+	      "  --jobs N        1 to 64 (default 1)\n"
 	      "  --workers N     1 or 2 (default 1)\n"
-	      "  --mbufs N       packets in flight; over hosts a power of two (default 2048)\n"
+	      "  --mbufs N       packets in flight; over hosts and jobs a power of two (default 2048)\n"
 	      "  --batches N     2 to 4096, of which the median is taken (default 200)\n"
 	      "  --isa NAME      portable, avx2, avx512 or avx512fp16 (default: the best of this CPU)\n"
 	      "  --no-huge       no hugepages (default: if 128 of 2 MiB are free)\n"
@@ -288,14 +339,14 @@ static void
 check_settings(const struct settings *settings)
 {
 	const struct rig_options *rig = &settings->rig;
-	uint32_t blocks = rig->mbufs / rig->hosts;
+	uint32_t blocks = rig->mbufs / rig->hosts / rig->jobs;
 
 	if (fanin_handler_find(rig->handler) == NULL)
 		wrong("handler", rig->handler, "single, multi or tree");
 	if (rig->payload % FANIN_PAYLOAD_ALIGN != 0)
 		wrong("payload", "not aligned", "a multiple of 64");
-	if (rig->mbufs % rig->hosts != 0 || (blocks & (blocks - 1)) != 0 || blocks < 2)
-		wrong("mbufs", "uneven", "a power of two times --hosts");
+	if (rig->mbufs % (rig->hosts * rig->jobs) != 0 || (blocks & (blocks - 1)) != 0 || blocks < 2)
+		wrong("mbufs", "uneven", "a power of two times --hosts times --jobs");
 	if (fanin_kernel(rig->isa, rig->dtype, rig->op) == NULL)
 		wrong("op", fanin_op_name(rig->op), "one that the data type has");
 }
@@ -307,6 +358,8 @@ parse(int argc, char **argv, struct settings *settings)
 		{ "handler", required_argument, NULL, 'H' },
 		{ "dtype", required_argument, NULL, 'd' },
 		{ "op", required_argument, NULL, 'o' },
+		{ "jobs", required_argument, NULL, 'J' },
+		{ "scale", no_argument, NULL, 's' },
 		{ "payload", required_argument, NULL, 'p' },
 		{ "hosts", required_argument, NULL, 'n' },
 		{ "workers", required_argument, NULL, 'w' },
@@ -323,7 +376,7 @@ parse(int argc, char **argv, struct settings *settings)
 
 	while ((code = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		/* What names a combination ends the tour through all of them. */
-		if (strchr("Hdopnw", code) != NULL)
+		if (strchr("HdopnwJ", code) != NULL)
 			settings->all = false;
 		switch (code) {
 		case 'H':
@@ -344,6 +397,12 @@ parse(int argc, char **argv, struct settings *settings)
 		case 'w':
 			rig->n_workers = (uint16_t)parse_number("workers", optarg, 1,
 								RIG_MAX_WORKERS);
+			break;
+		case 'J':
+			rig->jobs = (uint16_t)parse_number("jobs", optarg, 1, RIG_MAX_JOBS);
+			break;
+		case 's':
+			settings->scale = true;
 			break;
 		case 'm':
 			rig->mbufs = parse_number("mbufs", optarg, 4, 65536);
@@ -372,34 +431,37 @@ parse(int argc, char **argv, struct settings *settings)
 int
 main(int argc, char **argv)
 {
-	struct settings settings = {
-		.rig = { .handler = "single",
-			 .dtype = FANIN_WIRE_F32,
-			 .op = FANIN_WIRE_SUM,
-			 .payload = 1024,
-			 .hosts = 4,
-			 .n_workers = 1,
-			 .mbufs = 2048,
-			 .isa = fanin_isa_detect() },
-		.batches = 200,
-		.all = true,
-		.huge = hugepages_free(),
+	struct tour tour = {
+		.settings = {
+			.rig = { .handler = "single", .dtype = FANIN_WIRE_F32, .op = FANIN_WIRE_SUM,
+				 .payload = 1024, .hosts = 4, .jobs = 1, .n_workers = 1, .mbufs = 2048,
+				 .isa = fanin_isa_detect() },
+			.batches = 200,
+			.all = true,
+			.huge = hugepages_free(),
+		},
 	};
+	struct settings *settings = &tour.settings;
 
-	parse(argc, argv, &settings);
-	rig_eal(settings.huge, settings.rig.n_workers);
-	if (settings.json)
+	parse(argc, argv, settings);
+	settings->most_workers = settings->rig.n_workers;
+	if (settings->all && !settings->scale && sysconf(_SC_NPROCESSORS_ONLN) > 1)
+		settings->most_workers = 2;
+	rig_eal(settings->huge, settings->most_workers);
+	if (settings->json)
 		printf("{\"machine\": {\"cpu\": \"%s\", \"isa\": \"%s\", \"hugepages\": %s}, "
 		       "\"results\": [",
-		       machine_cpu(), fanin_isa_name(settings.rig.isa),
-		       settings.huge ? "true" : "false");
+		       machine_cpu(), fanin_isa_name(settings->rig.isa),
+		       settings->huge ? "true" : "false");
 	else
-		print_head(&settings);
-	if (settings.all)
-		take_all(&settings);
+		print_head(settings);
+	if (settings->scale)
+		take_scale(&tour);
+	else if (settings->all)
+		take_core(&tour);
 	else
-		take_row(&settings, true);
-	if (settings.json)
+		take(&tour);
+	if (settings->json)
 		puts("]}");
 	return 0;
 }

@@ -7,13 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <rte_cycles.h>
 #include <rte_bus_vdev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_eth_ring.h>
 #include <rte_ethdev.h>
-#include <rte_launch.h>
 #include <rte_random.h>
 
 #include "bench/core_rig.h"
@@ -26,7 +24,8 @@
 #define SPARE_MBUFS 1536
 #define POOL_CACHE 256
 
-static void __attribute__((noreturn, format(printf, 1, 2))) die(const char *format, ...)
+void
+rig_die(const char *format, ...)
 {
 	va_list arguments;
 
@@ -47,7 +46,7 @@ rig_eal(bool huge, unsigned int n_workers)
 	int argc = 0;
 
 	if (n_workers > 1 && cpus < 2)
-		die("found one CPU, expected one for each of %u workers", n_workers);
+		rig_die("found one CPU, expected one for each of %u workers", n_workers);
 	snprintf(lcores, sizeof(lcores), n_workers > 1 ? "0@0,1@1" : "0@(0-%ld)", cpus - 1);
 	snprintf(line, sizeof(line),
 		 "core-bench --no-pci --no-telemetry --log-level=error --lcores %s %s", lcores,
@@ -55,7 +54,7 @@ rig_eal(bool huge, unsigned int n_workers)
 	for (char *word = strtok(line, " "); word != NULL; word = strtok(NULL, " "))
 		argv[argc++] = word;
 	if (rte_eal_init(argc, argv) < 0)
-		die("DPDK's EAL does not start: %s", rte_strerror(rte_errno));
+		rig_die("DPDK's EAL does not start: %s", rte_strerror(rte_errno));
 }
 
 static struct rte_ring *
@@ -67,7 +66,7 @@ ring_new(const char *kind, unsigned int host, unsigned int queue, uint32_t entri
 	snprintf(name, sizeof(name), "%s_%u_%u", kind, host, queue);
 	ring = rte_ring_create(name, entries, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
 	if (ring == NULL)
-		die("no memory for a ring of %u entries", entries);
+		rig_die("no memory for a ring of %u entries", entries);
 	return ring;
 }
 
@@ -115,7 +114,7 @@ port_open(struct rig *rig, unsigned int host, struct pipeline_port *port)
 	snprintf(name, sizeof(name), "host%u", host);
 	ethdev = rte_eth_from_rings(name, rig->rx[host], queues, rig->tx[host], queues, 0);
 	if (ethdev < 0)
-		die("no ring port: %s", rte_strerror(rte_errno));
+		rig_die("no ring port: %s", rte_strerror(rte_errno));
 	ret = rte_eth_dev_configure((uint16_t)ethdev, queues, queues, &conf);
 	for (uint16_t q = 0; q < queues && ret == 0; q++) {
 		ret = rte_eth_rx_queue_setup((uint16_t)ethdev, q, 64, SOCKET_ID_ANY, NULL,
@@ -126,7 +125,7 @@ port_open(struct rig *rig, unsigned int host, struct pipeline_port *port)
 	if (ret == 0)
 		ret = rte_eth_dev_start((uint16_t)ethdev);
 	if (ret != 0)
-		die("a ring port does not start: %s", rte_strerror(-ret));
+		rig_die("a ring port does not start: %s", rte_strerror(-ret));
 	rig->ethdevs[host] = (uint16_t)ethdev;
 	port_without_counting(rig, host);
 	snprintf(port->name, sizeof(port->name), "h%u", host);
@@ -145,7 +144,7 @@ pipeline_open(struct rig *rig, const struct pipeline_port *ports)
 		.mac = { 0x02, 0xfa, 0, 0, 0, 0xfe },
 		.udp_port = FANIN_WIRE_DEFAULT_UDP_PORT,
 		.idle = PIPELINE_IDLE_SPIN,
-		.max_jobs = 1,
+		.max_jobs = rig->options.jobs,
 		.slots = 2 * rig->n_blocks,
 		.mac_entries = 64,
 		.mac_age_seconds = 300,
@@ -160,14 +159,15 @@ pipeline_open(struct rig *rig, const struct pipeline_port *ports)
 	};
 
 	if (pipeline_create(&options, &rig->pipeline, error) != 0)
-		die("%s", error);
+		rig_die("%s", error);
 	for (uint16_t w = 0; w < rig->options.n_workers; w++)
 		rte_rcu_qsbr_thread_online(rig->pipeline->qsbr, w);
 }
 
 static void
-job_open(struct rig *rig)
+job_open(struct rig *rig, struct job **opened)
 {
+	struct job *job;
 	struct job_spec spec = {
 		.key = RIG_KEY,
 		.handler = rig->options.handler,
@@ -181,8 +181,8 @@ job_open(struct rig *rig)
 		spec.members[h].port = h;
 		spec.members[h].ip_be = htonl(RIG_HOST_IP + h);
 	}
-	if (job_create(rig->pipeline, &spec, &rig->job, &code, error) != 0)
-		die("%s", error);
+	if (job_create(rig->pipeline, &spec, &job, &code, error) != 0)
+		rig_die("%s", error);
 	for (uint16_t h = 0; h < spec.n_members; h++) {
 		struct fanin_join_body join = { .nonce = h + 1u,
 						.size = spec.n_members,
@@ -192,14 +192,15 @@ job_open(struct rig *rig)
 		struct job_join_answer answer = { 0 };
 
 		for (int attempt = 0; attempt < 2; attempt++) {
-			if (job_join(rig->pipeline->jobs, rig->job, h, mac, &join, &answer) !=
+			if (job_join(rig->pipeline->jobs, job, h, mac, &join, &answer) !=
 			    FANIN_REASON_NONE)
-				die("host %u may not join", h);
+				rig_die("host %u may not join", h);
 			join.cookie = answer.cookie;
 		}
 	}
-	if (rig->job->epoch == 0)
-		die("the job does not start");
+	if (job->epoch == 0)
+		rig_die("the job does not start");
+	*opened = job;
 }
 
 /* Small whole numbers, whose sums are exact in every type. */
@@ -257,8 +258,8 @@ headers_fill(struct rig *rig)
 
 		memcpy(flow.dst_mac, rig->pipeline->mac, sizeof(flow.dst_mac));
 		fanin_wire_encode_l4(headers, &flow, rig->options.payload);
-		fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_CONTRIBUTION,
-					 rig->job->params.id, rig->job->epoch, RIG_KEY);
+		/* Job and epoch come with each packet. */
+		fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_CONTRIBUTION, 0, 0, RIG_KEY);
 		headers->fanin.rank = h;
 		headers->fanin.contributions = 1;
 		headers->fanin.dtype = (uint8_t)rig->options.dtype;
@@ -287,17 +288,18 @@ rig_open(struct rig *rig, const struct rig_options *options)
 			name, (n + 2 * rig->n_blocks) / options->n_workers + SPARE_MBUFS,
 			POOL_CACHE, PIPELINE_MBUF_PRIV_SIZE, (uint16_t)room, SOCKET_ID_ANY);
 		if (rig->pools[w] == NULL)
-			die("no memory for %u packets of %u bytes", n, options->payload);
+			rig_die("no memory for %u packets of %u bytes", n, options->payload);
 	}
 	rig->data = malloc((size_t)options->hosts * options->payload);
 	rig->expected = malloc(options->payload);
 	rig->all = calloc(n, sizeof(*rig->all));
 	if (rig->data == NULL || rig->expected == NULL || rig->all == NULL)
-		die("no memory for %u packets of %u bytes", n, options->payload);
+		rig_die("no memory for %u packets of %u bytes", n, options->payload);
 	for (uint16_t h = 0; h < options->hosts; h++)
 		port_open(rig, h, &ports[h]);
 	pipeline_open(rig, ports);
-	job_open(rig);
+	for (uint16_t i = 0; i < options->jobs; i++)
+		job_open(rig, &rig->jobs[i]);
 	data_fill(rig);
 	headers_fill(rig);
 }
@@ -322,182 +324,11 @@ rig_close(struct rig *rig)
 	}
 	for (uint16_t w = 0; w < rig->options.n_workers; w++) {
 		if (!rte_mempool_full(rig->pools[w]))
-			die("%u packets are missing from the pool at the end",
-			    rte_mempool_in_use_count(rig->pools[w]));
+			rig_die("%u packets are missing from the pool at the end",
+				rte_mempool_in_use_count(rig->pools[w]));
 		rte_mempool_free(rig->pools[w]);
 	}
 	free(rig->data);
 	free(rig->expected);
 	free(rig->all);
-}
-
-struct call {
-	struct rig *rig;
-	unsigned int worker;
-	rig_fn fn;
-	void *argument;
-	uint32_t *waiting; /* workers that are not ready yet */
-	uint64_t cycles;
-};
-
-static int
-call_worker(void *argument)
-{
-	struct call *call = argument;
-
-	__atomic_sub_fetch(call->waiting, 1, __ATOMIC_ACQ_REL);
-	while (__atomic_load_n(call->waiting, __ATOMIC_ACQUIRE) != 0)
-		rte_pause();
-	call->cycles = call->fn(call->rig, call->worker, call->argument);
-	return 0;
-}
-
-uint64_t
-rig_on_workers(struct rig *rig, rig_fn fn, void *argument)
-{
-	const uint16_t n = rig->options.n_workers;
-	struct call calls[RIG_MAX_WORKERS];
-	uint32_t waiting = n;
-	uint64_t cycles = 0;
-
-	for (uint16_t w = 0; w < n; w++) {
-		calls[w] = (struct call){ rig, w, fn, argument, &waiting, 0 };
-		if (w != 0 && rte_eal_remote_launch(call_worker, &calls[w], w) != 0)
-			die("worker %u does not start", w);
-	}
-	call_worker(&calls[0]);
-	for (uint16_t w = 0; w < n; w++) {
-		if (w != 0)
-			rte_eal_wait_lcore(w);
-		cycles = RTE_MAX(cycles, calls[w].cycles);
-	}
-	return cycles;
-}
-
-/*
- * Hosts send in step: a worker finds a burst of each one's in turn. Packets lie in the array as the
- * worker will take them.
- */
-static uint64_t
-prepare_share(struct rig *rig, unsigned int worker, void *argument)
-{
-	const uint16_t n_workers = rig->options.n_workers;
-	const uint32_t blocks = rig->n_blocks / n_workers;
-	const uint32_t run = RTE_MIN((uint32_t)FANIN_BURST, blocks);
-	struct rte_mbuf **mbufs = rig_mbufs(rig, worker);
-	uint32_t n = 0;
-
-	(void)argument;
-	if (rte_pktmbuf_alloc_bulk(rig->pools[worker], mbufs, rig_share(rig)) != 0)
-		die("the pool has no %u packets left", rig_share(rig));
-	for (uint32_t first = 0; first < blocks; first += run) {
-		for (uint32_t i = 0; i < rig->options.hosts * run; i++) {
-			const uint32_t h = i / run;
-			struct rte_mbuf *mbuf = mbufs[n++];
-			struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf,
-									 struct fanin_headers *);
-
-			*headers = rig->headers[h];
-			headers->fanin.block = rig->next_block + (first + i % run) * n_workers +
-					       worker;
-			memcpy(headers + 1, rig->data + (size_t)h * rig->options.payload,
-			       rig->options.payload);
-			mbuf->data_len = (uint16_t)(sizeof(*headers) + rig->options.payload);
-			mbuf->pkt_len = mbuf->data_len;
-			mbuf->port = rig->ethdevs[h];
-		}
-	}
-	return 0;
-}
-
-void
-rig_prepare(struct rig *rig)
-{
-	rig_on_workers(rig, prepare_share, NULL);
-}
-
-static uint64_t
-discard_share(struct rig *rig, unsigned int worker, void *argument)
-{
-	(void)argument;
-	rte_pktmbuf_free_bulk(rig_mbufs(rig, worker), rig_share(rig));
-	return 0;
-}
-
-void
-rig_discard(struct rig *rig)
-{
-	rig_on_workers(rig, discard_share, NULL);
-}
-
-static uint64_t
-offer_share(struct rig *rig, unsigned int worker, void *argument)
-{
-	struct rte_mbuf **mbufs = rig_mbufs(rig, worker);
-
-	(void)argument;
-	for (uint32_t i = 0; i < rig_share(rig); i++) {
-		uint16_t h = rte_pktmbuf_mtod(mbufs[i], struct fanin_headers *)->fanin.rank;
-
-		if (rte_ring_enqueue(rig->rx[h][worker], mbufs[i]) != 0)
-			die("a port takes no more packets");
-	}
-	return 0;
-}
-
-void
-rig_offer(struct rig *rig)
-{
-	rig_on_workers(rig, offer_share, NULL);
-}
-
-static uint64_t
-run_share(struct rig *rig, unsigned int worker, void *argument)
-{
-	struct worker *state = rig->pipeline->workers[worker];
-	uint64_t start = rte_rdtsc();
-	uint32_t done = 0;
-
-	(void)argument;
-	while (done < rig_share(rig))
-		done += worker_round(state);
-	return rte_rdtsc() - start;
-}
-
-uint64_t
-rig_run(struct rig *rig)
-{
-	return rig_on_workers(rig, run_share, NULL);
-}
-
-static uint64_t
-collect_share(struct rig *rig, unsigned int worker, void *argument)
-{
-	(void)argument;
-	for (uint16_t h = 0; h < rig->options.hosts; h++) {
-		struct rte_mbuf *mbuf;
-		uint32_t n = 0;
-
-		for (; rte_ring_dequeue(rig->tx[h][worker], (void **)&mbuf) == 0; n++) {
-			const struct fanin_headers *headers =
-				rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-
-			/* One look at the content is enough: all hosts get the same packet. */
-			if (headers->fanin.type != FANIN_TYPE_RESULT ||
-			    headers->fanin.contributions != rig->options.hosts ||
-			    (h == 0 && memcmp(headers + 1, rig->expected, rig->options.payload) != 0))
-				die("wrong result of block %u", headers->fanin.block);
-			rte_pktmbuf_free(mbuf);
-		}
-		if (n != rig->n_blocks / rig->options.n_workers)
-			die("host %u got %u results, expected %u", h, n, rig->n_blocks);
-	}
-	return 0;
-}
-
-void
-rig_collect(struct rig *rig)
-{
-	rig_on_workers(rig, collect_share, NULL);
-	rig->next_block += rig->n_blocks;
 }

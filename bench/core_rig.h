@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's pipeline fed from memory: ports are DPDK ring ports in this process, and the rig plays all hosts of one job.
+ * The switch's pipeline fed from memory: ports are DPDK ring ports in this process, and the rig plays all hosts of the jobs.
  * It lays out a batch of contributions, lets the workers run until they have taken all of them, and checks
  * every result. What is timed or counted around the workers is the pipeline alone: parsing, scheduling,
  * aggregation and emission without any kernel I/O.
@@ -20,6 +20,7 @@
 
 #define RIG_MAX_HOSTS 16
 #define RIG_MAX_WORKERS 2
+#define RIG_MAX_JOBS 64
 
 /* What a batch is made of. */
 struct rig_options {
@@ -27,8 +28,9 @@ struct rig_options {
 	unsigned int dtype;  /* wire codes */
 	unsigned int op;
 	uint32_t payload; /* bytes per contribution, a multiple of 64 */
-	uint32_t mbufs; /* contributions in flight, that is in one batch; over hosts a power of two */
+	uint32_t mbufs; /* contributions in flight, that is in one batch; over hosts and jobs a power of two */
 	uint16_t hosts;     /* 1 to RIG_MAX_HOSTS */
+	uint16_t jobs;      /* 1 to RIG_MAX_JOBS; all of them with all hosts, their packets mixed */
 	uint16_t n_workers; /* each with a queue on every port, blocks spread over them as RSS would */
 	enum fanin_isa isa;
 };
@@ -36,7 +38,7 @@ struct rig_options {
 struct rig {
 	struct rig_options options;
 	struct pipeline *pipeline;
-	struct job *job;
+	struct job *jobs[RIG_MAX_JOBS];
 	struct rte_mempool *pools[RIG_MAX_WORKERS]; /* each worker has its own, as a NIC's queue may */
 	uint16_t ethdevs[RIG_MAX_HOSTS];
 	struct rte_ring *rx[RIG_MAX_HOSTS][RIG_MAX_WORKERS];
@@ -45,8 +47,8 @@ struct rig {
 	uint8_t *data;     /* a contribution's payload of each host, one after the other */
 	uint8_t *expected; /* the result's payload */
 	struct rte_mbuf **all; /* the batch's contributions, in the order of arrival, worker by worker */
-	uint32_t n_blocks;   /* in a batch */
-	uint32_t next_block; /* the first of the batch */
+	uint32_t n_blocks;   /* in a batch, of all jobs together */
+	uint32_t next_block; /* each job's first of the batch */
 };
 
 /*
@@ -55,11 +57,14 @@ struct rig {
  */
 void rig_eal(bool huge, unsigned int n_workers);
 
-/* Builds ports, pipeline and job. Exits with an explanation if it can't. */
+/* Builds ports, pipeline and jobs. Exits with an explanation if it can't. */
 void rig_open(struct rig *rig, const struct rig_options *options);
 
 /* Frees everything, and exits with an explanation if an mbuf is missing. */
 void rig_close(struct rig *rig);
+
+/* Tells why the benchmark can't go on, and exits. */
+void rig_die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 /* What one worker does; returns TSC cycles. */
 typedef uint64_t (*rig_fn)(struct rig *rig, unsigned int worker, void *argument);
@@ -81,6 +86,14 @@ static inline uint32_t
 rig_share(const struct rig *rig)
 {
 	return rig->options.mbufs / rig->options.n_workers;
+}
+
+/* The place of a contribution's block among those of the batch, 0 to n_blocks - 1. */
+static inline uint32_t
+rig_block_index(const struct rig *rig, const struct fanin_hdr *hdr)
+{
+	/* The switch numbers its jobs from 1. */
+	return (hdr->block - rig->next_block) * rig->options.jobs + (hdr->job - 1);
 }
 
 /* Makes the next batch. The contributions are not yet in the ports. */

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Batches of the rig, see core_rig.h: what is done to them, by every worker for its own share. */
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_launch.h>
+
+#include "bench/core_rig.h"
+#include "pipeline/worker.h"
+
+struct call {
+	struct rig *rig;
+	unsigned int worker;
+	rig_fn fn;
+	void *argument;
+	uint32_t *waiting; /* workers that are not ready yet */
+	uint64_t cycles;
+};
+
+static int
+call_worker(void *argument)
+{
+	struct call *call = argument;
+
+	__atomic_sub_fetch(call->waiting, 1, __ATOMIC_ACQ_REL);
+	while (__atomic_load_n(call->waiting, __ATOMIC_ACQUIRE) != 0)
+		rte_pause();
+	call->cycles = call->fn(call->rig, call->worker, call->argument);
+	return 0;
+}
+
+uint64_t
+rig_on_workers(struct rig *rig, rig_fn fn, void *argument)
+{
+	const uint16_t n = rig->options.n_workers;
+	struct call calls[RIG_MAX_WORKERS];
+	uint32_t waiting = n;
+	uint64_t cycles = 0;
+
+	for (uint16_t w = 0; w < n; w++) {
+		calls[w] = (struct call){ rig, w, fn, argument, &waiting, 0 };
+		if (w != 0 && rte_eal_remote_launch(call_worker, &calls[w], w) != 0)
+			rig_die("worker %u does not start", w);
+	}
+	call_worker(&calls[0]);
+	for (uint16_t w = 0; w < n; w++) {
+		if (w != 0)
+			rte_eal_wait_lcore(w);
+		cycles = RTE_MAX(cycles, calls[w].cycles);
+	}
+	return cycles;
+}
+
+/*
+ * Hosts send in step: a worker finds a burst of each one's in turn. Packets lie in the array as the
+ * worker will take them.
+ */
+static uint64_t
+prepare_share(struct rig *rig, unsigned int worker, void *argument)
+{
+	const uint16_t n_workers = rig->options.n_workers;
+	const uint16_t n_jobs = rig->options.jobs;
+	const uint32_t blocks = rig->n_blocks / n_workers;
+	const uint32_t run = RTE_MIN((uint32_t)FANIN_BURST, blocks);
+	struct rte_mbuf **mbufs = rig_mbufs(rig, worker);
+	uint32_t n = 0;
+
+	(void)argument;
+	if (rte_pktmbuf_alloc_bulk(rig->pools[worker], mbufs, rig_share(rig)) != 0)
+		rig_die("the pool has no %u packets left", rig_share(rig));
+	for (uint32_t first = 0; first < blocks; first += run) {
+		for (uint32_t i = 0; i < rig->options.hosts * run; i++) {
+			const uint32_t h = i / run;
+			const uint32_t block = first + i % run;
+			struct rte_mbuf *mbuf = mbufs[n++];
+			struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf,
+									 struct fanin_headers *);
+
+			*headers = rig->headers[h];
+			headers->fanin.job = rig->jobs[block % n_jobs]->params.id;
+			headers->fanin.epoch = rig->jobs[block % n_jobs]->epoch;
+			headers->fanin.block = rig->next_block + block / n_jobs * n_workers + worker;
+			memcpy(headers + 1, rig->data + (size_t)h * rig->options.payload,
+			       rig->options.payload);
+			mbuf->data_len = (uint16_t)(sizeof(*headers) + rig->options.payload);
+			mbuf->pkt_len = mbuf->data_len;
+			mbuf->port = rig->ethdevs[h];
+		}
+	}
+	return 0;
+}
+
+void
+rig_prepare(struct rig *rig)
+{
+	rig_on_workers(rig, prepare_share, NULL);
+}
+
+static uint64_t
+discard_share(struct rig *rig, unsigned int worker, void *argument)
+{
+	(void)argument;
+	rte_pktmbuf_free_bulk(rig_mbufs(rig, worker), rig_share(rig));
+	return 0;
+}
+
+void
+rig_discard(struct rig *rig)
+{
+	rig_on_workers(rig, discard_share, NULL);
+}
+
+static uint64_t
+offer_share(struct rig *rig, unsigned int worker, void *argument)
+{
+	struct rte_mbuf **mbufs = rig_mbufs(rig, worker);
+
+	(void)argument;
+	for (uint32_t i = 0; i < rig_share(rig); i++) {
+		uint16_t h = rte_pktmbuf_mtod(mbufs[i], struct fanin_headers *)->fanin.rank;
+
+		if (rte_ring_enqueue(rig->rx[h][worker], mbufs[i]) != 0)
+			rig_die("a port takes no more packets");
+	}
+	return 0;
+}
+
+void
+rig_offer(struct rig *rig)
+{
+	rig_on_workers(rig, offer_share, NULL);
+}
+
+static uint64_t
+run_share(struct rig *rig, unsigned int worker, void *argument)
+{
+	struct worker *state = rig->pipeline->workers[worker];
+	uint64_t start = rte_rdtsc();
+	uint32_t done = 0;
+
+	(void)argument;
+	while (done < rig_share(rig))
+		done += worker_round(state);
+	return rte_rdtsc() - start;
+}
+
+uint64_t
+rig_run(struct rig *rig)
+{
+	return rig_on_workers(rig, run_share, NULL);
+}
+
+static uint64_t
+collect_share(struct rig *rig, unsigned int worker, void *argument)
+{
+	(void)argument;
+	for (uint16_t h = 0; h < rig->options.hosts; h++) {
+		struct rte_mbuf *mbuf;
+		uint32_t n = 0;
+
+		for (; rte_ring_dequeue(rig->tx[h][worker], (void **)&mbuf) == 0; n++) {
+			const struct fanin_headers *headers =
+				rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+
+			/* One look at the content is enough: all hosts get the same packet. */
+			if (headers->fanin.type != FANIN_TYPE_RESULT ||
+			    headers->fanin.contributions != rig->options.hosts ||
+			    (h == 0 && memcmp(headers + 1, rig->expected, rig->options.payload) != 0))
+				rig_die("wrong result of block %u", headers->fanin.block);
+			rte_pktmbuf_free(mbuf);
+		}
+		if (n != rig->n_blocks / rig->options.n_workers)
+			rig_die("host %u got %u results, expected %u", h, n, rig->n_blocks);
+	}
+	return 0;
+}
+
+void
+rig_collect(struct rig *rig)
+{
+	rig_on_workers(rig, collect_share, NULL);
+	rig->next_block += rig->n_blocks / rig->options.jobs;
+}
