@@ -23,6 +23,7 @@ struct options {
 	enum fanin_dtype dtype;
 	enum fanin_op op;
 	bool check;
+	bool random_data;
 	bool json;
 	bool progress;
 	bool verbose;
@@ -41,8 +42,9 @@ struct run {
 	uint64_t iteration; /* including warm-up */
 	uint64_t measured;  /* iterations that count */
 	uint64_t mismatches;
-	double seconds; /* of the measured allreduces alone */
-	double started; /* the one that runs */
+	uint64_t digest; /* FNV-1a over all results, those of the warm-up too; see run_has_digest */
+	double seconds;  /* of the measured allreduces alone */
+	double started;  /* the one that runs */
 	int status;
 	char message[512];
 	uint64_t missing;
@@ -55,6 +57,13 @@ void options_parse(struct options *options, int argc, char **argv);
 
 /* Tells what is wrong with the command line, and ends the program with status 2. */
 void __attribute__((noreturn, format(printf, 1, 2))) usage_error(const char *format, ...);
+
+/* True if a run's results are looked at, by a check or for their bits. */
+static inline bool
+run_has_digest(const struct run *run)
+{
+	return run->options->check || run->options->random_data;
+}
 
 /* Prints a run's outcome: one JSON object, or a line for people. */
 void json_print(const struct run *run);

@@ -2,11 +2,12 @@
 #include "tools/perf_data.h"
 
 #include "tools/perf_custom.h"
+#include "tools/perf_random.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK 2048 /* elements */
+#define CHUNK PERF_RANDOM_MAX /* elements */
 
 /* Elements on their way: integers as two's complement in 64 bits, sign or zero extended; others exactly. */
 union chunk {
@@ -166,7 +167,9 @@ values_fill(const struct perf_data *data, uint16_t rank, uint64_t iteration, uin
 
 	if (is_wide)
 		limit = exact_limit(data->dtype) - 1;
-	if (!is_float(data->dtype)) {
+	if (data->random) {
+		perf_random_values(data, rank, iteration, first, n, chunk->numbers);
+	} else if (!is_float(data->dtype)) {
 		for (uint64_t i = 0; i < n; i++)
 			chunk->integers[i] = integer_value(data->op, stream, first + i);
 		integers_extend(data->dtype, n, chunk);
@@ -374,6 +377,11 @@ chunk_expect(const struct perf_data *data, uint64_t iteration, uint64_t first, u
 {
 	union chunk acc, in;
 
+	if (data->random) {
+		perf_random_sum(data, iteration, first, n, acc.numbers);
+		elements_store(data->dtype, n, &acc, elements);
+		return;
+	}
 	values_fill(data, 0, iteration, first, n, &acc);
 	for (uint16_t rank = 1; rank < data->size; rank++) {
 		values_fill(data, rank, iteration, first, n, &in);

@@ -4,7 +4,8 @@
  * other's data from the seed. The data are such that the result is exact in any order of the ranks: each bit counts.
  *
  * Integers take any value. Floating-point sums are of integers that are small enough for every partial sum to be exact,
- * products of ones, twos and halves with either sign. Custom operators: perf_custom.h.
+ * products of ones, twos and halves with either sign. Custom operators: perf_custom.h. Data whose sum does depend on the
+ * order: perf_random.h.
  *
  * Where sums and averages of f16 and bf16 are accumulated in f32, partial sums are exact in f32 but not in the type, so that
  * native accumulation, which rounds each of them, gives other bits somewhere: with three ranks or more, and for averages of
@@ -24,6 +25,7 @@ struct perf_data {
 	uint32_t seed;
 	uint16_t size; /* ranks, 1 to 64 */
 	bool wide;     /* the job accumulates in f32 what perf_data_widens names */
+	bool random;   /* of perf_random.h, which has to support dtype and op */
 };
 
 /* True for sums and averages of f16 and bf16. */

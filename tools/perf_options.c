@@ -12,6 +12,7 @@
 
 #include "tools/perf_custom.h"
 #include "tools/perf_data.h"
+#include "tools/perf_random.h"
 #include "tools/perf.h"
 
 static const char usage_text[] =
@@ -37,6 +38,9 @@ static const char usage_text[] =
 	"  --iters N            measured allreduces (default: 1)\n"
 	"  --warmup N           allreduces before that (default: 0)\n"
 	"  --check              compare every element with a result computed here\n"
+	"  --data KIND          exact: sums without rounding (default); random: sums of f16, bf16,\n"
+	"                       f32 or f64 that depend on the order, checked bit by bit if\n"
+	"                       the job is reproducible\n"
 	"  --seed N             of the data; the same on every rank (default: 1)\n"
 	"  --window N           most packets in flight (default: the job's)\n"
 	"  --no-stagger         send in order instead of rotated by rank\n"
@@ -134,6 +138,7 @@ enum option_code {
 	OPT_ITERS,
 	OPT_WARMUP,
 	OPT_CHECK,
+	OPT_DATA,
 	OPT_SEED,
 	OPT_WINDOW,
 	OPT_NO_STAGGER,
@@ -164,6 +169,7 @@ static const struct option long_options[] = {
 	{ "iters", required_argument, NULL, OPT_ITERS },
 	{ "warmup", required_argument, NULL, OPT_WARMUP },
 	{ "check", no_argument, NULL, OPT_CHECK },
+	{ "data", required_argument, NULL, OPT_DATA },
 	{ "seed", required_argument, NULL, OPT_SEED },
 	{ "window", required_argument, NULL, OPT_WINDOW },
 	{ "no-stagger", no_argument, NULL, OPT_NO_STAGGER },
@@ -237,6 +243,15 @@ check_operation(enum fanin_dtype dtype, enum fanin_op op)
 	}
 	usage_error("--op is '%s', which is not defined on %s; expected one of: %s",
 		    fanin_op_name_of(op), fanin_dtype_name_of(dtype), names);
+}
+
+/* True for random data. */
+static bool
+parse_data(const char *text)
+{
+	if (strcmp(text, "random") != 0 && strcmp(text, "exact") != 0)
+		usage_error("--data is '%s', expected exact or random", text);
+	return strcmp(text, "random") == 0;
 }
 
 /* From the names to the codes. */
@@ -314,6 +329,9 @@ option_take(struct options *options, int code, const char *name, const char *val
 	case OPT_CHECK:
 		options->check = true;
 		break;
+	case OPT_DATA:
+		options->random_data = parse_data(value);
+		break;
 	case OPT_SEED:
 		options->seed = (uint32_t)parse_number(name, value, 0, UINT32_MAX);
 		break;
@@ -389,6 +407,9 @@ options_parse(struct options *options, int argc, char **argv)
 	if (given[OPT_MEMIF] != given[OPT_ADDRESS])
 		usage_error("--memif and --address go together");
 	operation_resolve(options);
+	if (options->random_data && !perf_random_supports(options->dtype, options->op))
+		usage_error("--data is random with --dtype %s --op %s, expected the sum of f16, bf16, f32 or f64",
+			    options->dtype_name, options->op_name);
 	if (options->bytes % fanin_dtype_size_of(options->dtype) != 0)
 		usage_error("--bytes is %" PRIu64 ", not a multiple of %s's %zu bytes",
 			    options->bytes, options->dtype_name, fanin_dtype_size_of(options->dtype));

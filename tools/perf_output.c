@@ -57,6 +57,15 @@ json_string(const char *name, const char *value)
 	printf("\", ");
 }
 
+static void
+json_digest(const struct run *run)
+{
+	if (run_has_digest(run))
+		printf("\"digest\": \"0x%016" PRIx64 "\", ", run->digest);
+	else
+		printf("\"digest\": null, ");
+}
+
 static double
 goodput_gbps(const struct run *run)
 {
@@ -82,6 +91,7 @@ json_print(const struct run *run)
 	       "\"goodput_gbps\": %.6f, ",
 	       run->measured, options->check ? "true" : "false", run->mismatches, run->seconds,
 	       goodput_gbps(run));
+	json_digest(run);
 	json_string("transport", report->transport);
 	json_string("transport_reason", report->transport_reason);
 	printf("\"in_network\": %s, ", report->in_network ? "true" : "false");
@@ -126,6 +136,8 @@ line_print(const struct run *run)
 	       run->mismatches != 0 ? "WRONG"
 	       : options->check     ? "checked"
 				    : "not checked");
+	if (run_has_digest(run))
+		printf("digest 0x%016" PRIx64 "\n", run->digest);
 	if (run->mismatches != 0)
 		fprintf(stderr, "fanin-perf: %" PRIu64 " elements are wrong\n", run->mismatches);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The data of fanin-perf: what it expects of an allreduce is what the kernels give, bit by bit, in whatever order the
- * ranks' contributions arrive.
+ * ranks' contributions arrive, and of random data in the written order only.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "tests/unit/suites.h"
 #include "tools/perf_custom.h"
 #include "tools/perf_data.h"
+#include "tools/perf_random.h"
 
 #define COUNT 5003 /* more than the reference computes at a time */
 #define ITERATION 7
@@ -160,11 +161,100 @@ START_TEST(results_of_custom_operators_are_exact_in_any_order)
 }
 END_TEST
 
+/* The kernel's sum of random data of ranks first to first + width - 1 in the written order. */
+static void
+reduce_in_order(const struct perf_data *data, fanin_kernel_fn kernel, uint16_t first,
+		uint16_t width, uint64_t *sum)
+{
+	uint16_t half = width / 2;
+	uint64_t *right;
+
+	if (width == 1) {
+		perf_data_fill(data, first, ITERATION, 0, COUNT, sum);
+		return;
+	}
+	reduce_in_order(data, kernel, first, half, sum);
+	if (first + half >= data->size)
+		return;
+	right = malloc(sizeof(found));
+	ck_assert_ptr_nonnull(right);
+	reduce_in_order(data, kernel, (uint16_t)(first + half), half, right);
+	kernel(sum, right, COUNT);
+	free(right);
+}
+
+START_TEST(random_data_have_the_bits_of_the_written_order)
+{
+	struct random random = random_seed((uint64_t)_i);
+
+	for (int dtype = FANIN_F16; dtype <= FANIN_F64; dtype++) {
+		struct perf_data data = {
+			.dtype = (enum fanin_dtype)dtype,
+			.op = FANIN_SUM,
+			.seed = random_u32(&random),
+			.size = sizes[_i],
+			.random = true,
+		};
+		size_t bytes = COUNT * fanin_dtype_size_of(data.dtype);
+
+		perf_data_expect(&data, ITERATION, 0, COUNT, expected);
+		for (int isa = 0; isa <= (int)fanin_isa_detect(); isa++) {
+			reduce_in_order(&data,
+					fanin_kernel((enum fanin_isa)isa, (unsigned int)dtype,
+						     FANIN_WIRE_SUM),
+					0, RANKS_MAX, found);
+			ck_assert_mem_eq(expected, found, bytes);
+		}
+	}
+}
+END_TEST
+
+/* The written order of three ranks is (0 + 1) + 2. */
+START_TEST(random_data_have_other_bits_in_any_other_order)
+{
+	static const uint16_t orders[][3] = { { 0, 2, 1 }, { 1, 2, 0 } };
+	static uint64_t other[COUNT];
+
+	for (int dtype = FANIN_F16; dtype <= FANIN_F64; dtype++) {
+		struct perf_data data = { .dtype = (enum fanin_dtype)dtype,
+					  .op = FANIN_SUM,
+					  .seed = 3,
+					  .size = 3,
+					  .random = true };
+		size_t bytes = COUNT * fanin_dtype_size_of(data.dtype);
+		fanin_kernel_fn kernel = fanin_kernel(FANIN_ISA_PORTABLE, (unsigned int)dtype,
+						      FANIN_WIRE_SUM);
+
+		perf_data_expect(&data, ITERATION, 0, COUNT, expected);
+		for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
+			perf_data_fill(&data, orders[i][0], ITERATION, 0, COUNT, found);
+			for (int k = 1; k < 3; k++) {
+				perf_data_fill(&data, orders[i][k], ITERATION, 0, COUNT, other);
+				kernel(found, other, COUNT);
+			}
+			ck_assert_mem_ne(expected, found, bytes);
+		}
+	}
+}
+END_TEST
+
+START_TEST(random_data_are_for_floating_point_sums)
+{
+	for (int dtype = FANIN_I8; dtype <= FANIN_F64; dtype++) {
+		for (int op = FANIN_SUM; op <= FANIN_AVG; op++)
+			ck_assert(perf_random_supports((enum fanin_dtype)dtype, (enum fanin_op)op) ==
+				  (dtype >= FANIN_F16 && op == FANIN_SUM));
+	}
+}
+END_TEST
+
 START_TEST(any_part_of_the_data_is_the_same_as_in_the_whole)
 {
 	static const uint64_t parts[][2] = { { 0, 1 }, { 1, 2047 }, { 2047, 2 }, { 2500, 2503 } };
 	static uint16_t part[COUNT];
-	const struct perf_data data = { .dtype = FANIN_F16, .op = FANIN_SUM, .seed = 3, .size = 3 };
+	const struct perf_data data = {
+		.dtype = FANIN_F16, .op = FANIN_SUM, .seed = 3, .size = 3, .random = _i != 0
+	};
 
 	perf_data_expect(&data, ITERATION, 0, COUNT, expected);
 	perf_data_fill(&data, 2, ITERATION, 0, COUNT, sent);
@@ -201,7 +291,10 @@ suite_perf_data(void)
 	tcase_add_loop_test(data, every_result_is_exact_in_any_order, 0, 2 * N_SIZES);
 	tcase_add_loop_test(data, native_accumulation_does_not_pass_for_f32, 0, N_SIZES);
 	tcase_add_loop_test(data, results_of_custom_operators_are_exact_in_any_order, 0, N_SIZES);
-	tcase_add_test(data, any_part_of_the_data_is_the_same_as_in_the_whole);
+	tcase_add_loop_test(data, random_data_have_the_bits_of_the_written_order, 0, N_SIZES);
+	tcase_add_test(data, random_data_have_other_bits_in_any_other_order);
+	tcase_add_test(data, random_data_are_for_floating_point_sums);
+	tcase_add_loop_test(data, any_part_of_the_data_is_the_same_as_in_the_whole, 0, 2);
 	tcase_add_test(data, ranks_iterations_and_seeds_have_data_of_their_own);
 	suite_add_tcase(suite, data);
 	return suite;
