@@ -8,6 +8,7 @@ from support import KIB, MIB, case, expect, expect_equal, expect_exact, job_entr
     running_lab, start_ranks
 
 HANDLERS = ("single", "multi", "tree")
+FLOATS = ("f16", "bf16", "f32", "f64")
 
 
 def workers(count, cluster_size=1, policy="dispatch"):
@@ -124,3 +125,47 @@ def jobs_that_accumulate_in_f32_say_so_and_are_exact():
             lab.ctl("jobs", "destroy", job["id"])
         created = lab.ctl("jobs", "create", "--member", f"h0:{lab.host_ip(0)}", "--accumulate", "f32").stdout
         expect("f16 and bf16 sums in f32" in created, f"jobs create printed {created!r}")
+
+
+def digests_of(lab, job, where, **options):
+    """Runs 100 sums of random data of each floating-point type; returns {type: digest}, the same on all ranks."""
+    digests = {}
+    for dtype in FLOATS:
+        reports = reports_of(lab, start_ranks(lab, job, bytes=8000, iters=100, dtype=dtype, data="random", **options))
+        expect_exact(reports, f"{dtype} {where}", job["handler"])
+        found = {report["digest"] for report in reports}
+        expect_equal(len(found), 1, f"different digests on the ranks, {dtype} {where}")
+        digests[dtype] = found.pop()
+    return digests
+
+
+@case(180)
+def reproducible_sums_have_the_same_bits_with_any_workers():
+    """Under loss and reordering, in every run, those of the reference; and another order's bits would be noticed."""
+    wanted = None
+    for count, cluster_size in ((1, 1), (2, 2), (4, 4)):
+        where = f"with {count} workers in clusters of {cluster_size}"
+        with running_lab(4, config=workers(count, cluster_size) | faults(0.02, 7 * count + cluster_size)) as lab:
+            job = lab.create_job(None, "--handler", "auto", "--reproducible")
+            digests = digests_of(lab, job, where)
+            wanted = wanted or digests
+            expect_equal(digests, wanted, f"digests {where}")
+            expect(lab.drops()["fault_drop"] > 0, f"nothing was dropped {where}")
+            other = digests_of(lab, lab.create_job(), f"by single, {where}", check=False)
+            for dtype in FLOATS:
+                expect(other[dtype] != wanted[dtype], f"single has the reproducible bits for {dtype} {where}")
+
+
+@case()
+def random_data_are_checked_on_reproducible_jobs_only():
+    with running_lab(2) as lab:
+        for handler in ("single", "multi"):
+            for report in reports_of(lab, start_ranks(lab, lab.create_job(None, "--handler", handler), bytes=KIB,
+                                                      data="random")):
+                expect(report["error"], f"{handler}: random data were checked: {report}")
+                expect_equal(report["error"]["code"], "unsupported", f"{handler}: error code")
+                expect(f"found the handler {handler}, expected tree" in report["error"]["message"],
+                       f"the message says: {report['error']['message']}")
+        for dtype, op in (("i32", "sum"), ("f32", "max"), ("complex-f32", "prod")):
+            rank = lab.spawn_perf(0, lab.create_job(), 0, 2, bytes=KIB, dtype=dtype, op=op, data="random")
+            expect_equal(rank.wait(10), 2, f"exit status for random data for {op} of {dtype}")
