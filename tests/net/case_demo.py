@@ -60,7 +60,7 @@ def start_demo(*arguments):
                             stderr=subprocess.PIPE, text=True)
 
 
-def demo_is_exact(*arguments, timeout=100):
+def demo_is_exact(*arguments, timeout=100, handler="single"):
     """Runs the demo with --json, expects its promises and a clean machine afterwards; returns what it printed."""
     before = Before()
     demo = start_demo("--json", *arguments)
@@ -72,7 +72,7 @@ def demo_is_exact(*arguments, timeout=100):
     expect_equal(demo.returncode, 0, f"exit status of the demo ({out.strip()} {err.strip()})")
     expect_equal(out.count("\n"), 1, f"lines of --json ({out!r})")
     result = json.loads(out)
-    for key, value in {"ok": True, "mismatches": 0, "in_network": True, "handler": "single", "error": None}.items():
+    for key, value in {"ok": True, "mismatches": 0, "in_network": True, "handler": handler, "error": None}.items():
         expect_equal(result[key], value, key)
     expect_equal(len(result["goodput_gbps"]), result["hosts"], "goodputs")
     expect(all(goodput > 0 for goodput in result["goodput_gbps"]), f"goodput: {result['goodput_gbps']}")
@@ -143,7 +143,8 @@ def the_table_shows_what_the_json_shows():
 @case()
 def bad_options_of_the_demo_are_refused_in_one_line():
     for arguments in (["--hosts", "1"], ["--hosts", "17"], ["--hosts", "x"], ["--bytes", "0"], ["--bytes", "-4"],
-                      ["--bytes", "7"], ["--bytes", "1TiB"], ["--bytes", "lots"], ["--dtype", "f8"], ["--op", "nand"], ["--dtype", "f32", "--op", "bxor"],
+                      ["--bytes", "7"], ["--bytes", "1TiB"], ["--bytes", "lots"], ["--dtype", "f8"], ["--op", "nand"],
+                      ["--data", "random"], ["--data", "random", "--reproducible", "--op", "max"],
                       ["--accumulate", "f16"], ["--accumulate", "f32"], ["--accumulate", "f32", "--dtype", "f16", "--op", "max"],
                       ["--transport", "pigeon"], ["--mtu", "100"], ["--mtu", "9000", "--transport", "af_xdp"],
                       ["--loss", "-0.1"], ["--loss", "1"], ["--loss", "x"], ["--workers", "0"], ["--bogus"], ["extra"]):
@@ -153,6 +154,58 @@ def bad_options_of_the_demo_are_refused_in_one_line():
         lines = done.stderr.strip().splitlines()
         expect(len(lines) == 1 and any(word in lines[0] for word in ("found", "unrecognized", "invalid choice")),
                f"{arguments}: {done.stderr!r}")
+
+
+DTYPES = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "complex-f32")
+OPS = ("sum", "prod", "min", "max", "avg", "land", "lor", "lxor", "band", "bor", "bxor")
+
+
+def is_defined(dtype, op):
+    """As docs/operators.md has it."""
+    if dtype == "complex-f32":
+        return op == "prod"
+    return "f" not in dtype or op in OPS[:5]
+
+
+@case(120)
+def every_undefined_pair_and_every_handler_without_an_order_is_refused():
+    """By one line that says what would do, before anything is set up."""
+    refused = [(["--dtype", dtype, "--op", op], f"argument --op: found {op} for {dtype}, expected one of ")
+               for dtype in DTYPES for op in OPS if not is_defined(dtype, op)]
+    expect_equal(len(refused), 4 * 6 + 10, "undefined pairs")
+    refused += [(["--dtype", dtype, "--op", "prod", f"--handler={handler}", "--reproducible"],
+                 f"argument --reproducible: found the handler {handler}, expected tree or auto")
+                for dtype in DTYPES for handler in ("single", "multi")]
+    for arguments, words in refused:
+        demo = start_demo(*arguments)
+        out, err = demo.communicate(timeout=20)
+        expect_equal((demo.returncode, out, err.count("\n")), (2, "", 1), f"exit status, output and lines with {arguments}")
+        expect(words in err, f"{arguments}: found {err!r}, expected '{words}'")
+
+
+@case(120)
+def the_demo_runs_every_kind_of_reduction():
+    for dtype, op, handler, reproducible, used in (("complex-f32", "prod", "multi", False, "multi"),
+                                                   ("complex-f32", "prod", None, True, "tree"),
+                                                   ("u16", "bxor", "auto", True, "tree"),
+                                                   ("bf16", "avg", "tree", True, "tree"),
+                                                   ("i64", "land", "auto", False, "multi")):
+        result = demo_is_exact("--bytes", "256KiB", "--hosts", 3, "--dtype", dtype, "--op", op,
+                               *(["--handler", handler] if handler else []),
+                               *(["--reproducible"] if reproducible else []), handler=used)
+        expect_equal((result["dtype"], result["op"], result["reproducible"]), (dtype, op, reproducible), "reduction")
+
+
+@case(120)
+def reproducible_demos_have_the_same_digest():
+    """Whatever the workers and the loss; another seed has another one."""
+    def digest(*arguments):
+        return demo_is_exact("--reproducible", "--data", "random", "--bytes", "1MiB", *arguments, handler="tree")["digest"]
+    first = digest()
+    expect_equal(digest("--workers", 4, "--cluster-size", 2, "--transport", "af_packet"), first, "digest of another run")
+    expect(digest("--seed", 2) != first, "another seed has the same digest")
+    expect(digest("--dtype", "bf16") != digest("--dtype", "bf16", "--accumulate", "f32"),
+           "sums in f32 have the same digest as those in bf16")
 
 
 def wait_for_the_job(demo):

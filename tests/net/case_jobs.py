@@ -17,18 +17,21 @@ def odd_sizes_are_exact():
             run_exact_job(lab, f"{size} bytes", bytes=size)
 
 
-@case(120)
-def every_type_and_operator_is_exact():
-    """All pairs that the switch offers, each with the next handler in turn; the others are refused by name."""
-    handlers = ("single", "multi", "tree")
-    with running_lab(3) as lab:
+@case(180)
+def every_type_and_operator_is_exact_with_every_handler():
+    """All pairs that the switch offers, in jobs of all kinds at the same time; the others are refused by name."""
+    kinds = [["--handler", handler] for handler in ("single", "multi", "tree", "auto")]
+    kinds += [["--handler", handler, "--reproducible"] for handler in ("tree", "auto")]
+    with running_lab(2, "af_packet") as lab:
         offered = lab.control.ask("version")["operations"]
         expect_equal(offered[12 * 11 - 4 * 6:], ["complex-f32 prod"], "custom operators")
-        jobs = [lab.create_job(None, "--handler", handler) for handler in handlers]
-        for number, operation in enumerate(offered):
+        jobs = [lab.create_job(None, *kind) for kind in kinds]
+        for operation in offered:
             dtype, op = operation.split()
-            run_exact_job(lab, operation, job=jobs[number % 3], bytes=32 * KIB, dtype=dtype, op=op)
-        rank = lab.spawn_perf(0, jobs[0], 0, 3, bytes=KIB, dtype="f32", op="bxor")
+            ranks = [start_ranks(lab, job, bytes=20000, dtype=dtype, op=op) for job in jobs]
+            for job, kind, started in zip(jobs, kinds, ranks):
+                expect_exact(reports_of(lab, started), f"{operation} with {' '.join(kind)}", job["handler"])
+        rank = lab.spawn_perf(0, jobs[0], 0, 2, bytes=KIB, dtype="f32", op="bxor")
         expect_equal(rank.wait(10), 2, "exit status for bxor of f32")
 
 
