@@ -254,3 +254,65 @@ host_join(struct ring_switch *sw, unsigned int h, uint32_t job, uint64_t nonce, 
 		return got;
 	return host_join_with(sw, h, job, nonce, ack->cookie, size, answer);
 }
+
+uint32_t
+host_join_all(struct ring_switch *sw, const struct job *job, uint16_t n, uint64_t nonce)
+{
+	uint8_t frame[4096] __attribute__((aligned(8))) = { 0 };
+	const struct fanin_headers *answer = (const struct fanin_headers *)frame;
+	const struct fanin_join_ack_body *ack = (const struct fanin_join_ack_body *)(answer + 1);
+
+	for (uint16_t h = 0; h < n; h++)
+		ck_assert_ptr_nonnull(host_join(sw, h, job->params.id, nonce + h, n,
+						(struct fanin_headers *)frame));
+	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_JOIN_ACK);
+	ck_assert_uint_eq(ack->state, FANIN_JOIN_ACTIVE);
+	return answer->fanin.epoch;
+}
+
+size_t
+host_contribution(const struct ring_switch *sw, const struct job *job, unsigned int h,
+		  uint32_t epoch, uint32_t block, bool again, uint8_t *frame)
+{
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	int32_t values[RING_SWITCH_COUNT];
+	size_t len;
+
+	for (int i = 0; i < RING_SWITCH_COUNT; i++)
+		values[i] = (int32_t)(h + 1) * i + (int32_t)block;
+	len = host_packet(sw, h, FANIN_TYPE_CONTRIBUTION, job->params.id, epoch, values,
+			  sizeof(values), headers);
+	headers->fanin.contributions = 1;
+	headers->fanin.block = block;
+	headers->fanin.dtype = FANIN_WIRE_I32;
+	headers->fanin.op = FANIN_WIRE_SUM;
+	headers->fanin.count = RING_SWITCH_COUNT;
+	headers->fanin.flags = again ? FANIN_FLAG_RETRANSMIT : 0;
+	return len;
+}
+
+void
+host_contribute(struct ring_switch *sw, const struct job *job, unsigned int h, uint32_t epoch,
+		uint32_t block, bool again)
+{
+	uint8_t frame[4096];
+
+	ring_switch_put(sw, (uint16_t)h, frame,
+			host_contribution(sw, job, h, epoch, block, again, frame));
+}
+
+void
+host_result_check(const struct job *job, unsigned int n, uint32_t block, const void *frame, size_t len)
+{
+	const struct fanin_headers *headers = frame;
+	const int32_t *values = (const int32_t *)(headers + 1);
+
+	ck_assert_uint_eq(len, FANIN_PAYLOAD_OFFSET + RING_SWITCH_COUNT * 4);
+	ck_assert_uint_eq(fanin_wire_validate(frame, len), FANIN_REASON_NONE);
+	ck_assert_uint_eq(headers->fanin.type, FANIN_TYPE_RESULT);
+	ck_assert_uint_eq(headers->fanin.block, block);
+	ck_assert_uint_eq(headers->fanin.contributions, n);
+	ck_assert_uint_eq(headers->ip.dst_be, job->group_be);
+	for (int i = 0; i < RING_SWITCH_COUNT; i++)
+		ck_assert_int_eq(values[i], (int32_t)(n * (n + 1) / 2) * i + (int32_t)(n * block));
+}

@@ -17,6 +17,7 @@
 #define RING_SWITCH_KEY UINT64_C(0x1122334455667788)
 
 #define RING_SWITCH_MAX_PORTS 16
+#define RING_SWITCH_COUNT 64 /* elements of a contribution */
 
 struct ring_switch {
 	struct pipeline *pipeline;
@@ -81,5 +82,23 @@ const struct fanin_headers *host_join_with(struct ring_switch *sw, unsigned int 
 /* The same with a second JOIN that gives back the cookie, if the first is challenged. */
 const struct fanin_headers *host_join(struct ring_switch *sw, unsigned int h, uint32_t job,
 				      uint64_t nonce, uint16_t size, struct fanin_headers *answer);
+
+/* Joins hosts 0 to n - 1, which are all of the job's, and returns the run's epoch. Aborts the test on failure. */
+uint32_t host_join_all(struct ring_switch *sw, const struct job *job, uint16_t n, uint64_t nonce);
+
+/*
+ * Builds host h's i32 sum contribution to a block: element i is (h + 1) * i + block. again: as a retransmission.
+ * Returns its length. frame: 4096 bytes.
+ */
+size_t host_contribution(const struct ring_switch *sw, const struct job *job, unsigned int h,
+			 uint32_t epoch, uint32_t block, bool again, uint8_t *frame);
+
+/* Sends one. */
+void host_contribute(struct ring_switch *sw, const struct job *job, unsigned int h, uint32_t epoch,
+		     uint32_t block, bool again);
+
+/* Aborts the test unless the frame is the right result of hosts 0 to n - 1 for a block. */
+void host_result_check(const struct job *job, unsigned int n, uint32_t block, const void *frame,
+		       size_t len);
 
 #endif

@@ -8,8 +8,6 @@
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 
-#define COUNT 64
-
 static struct ring_switch sw;
 static uint8_t buffer[4096];
 static struct fanin_headers *const answer = (struct fanin_headers *)buffer;
@@ -51,17 +49,6 @@ ack_body(void)
 	return (const struct fanin_join_ack_body *)(answer + 1);
 }
 
-/* Joins hosts 0 to n - 1 and returns the run's epoch. */
-static uint32_t
-join_all(const struct job *job, uint16_t n, uint64_t nonce)
-{
-	for (uint16_t h = 0; h < n; h++)
-		ck_assert_ptr_nonnull(host_join(&sw, h, job->params.id, nonce + h, n, answer));
-	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_JOIN_ACK);
-	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_ACTIVE);
-	return answer->fanin.epoch;
-}
-
 static void
 leave(const struct job *job, unsigned int h, uint32_t epoch)
 {
@@ -72,52 +59,6 @@ leave(const struct job *job, unsigned int h, uint32_t epoch)
 	ring_switch_put(&sw, (uint16_t)h, frame, len);
 	ck_assert_uint_gt(ring_switch_take(&sw, (uint16_t)h, buffer), 0);
 	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_LEAVE_ACK);
-}
-
-/* Host h's i32 sum contribution to a block: element i is (h + 1) * i + block. */
-static size_t
-contribution(const struct job *job, unsigned int h, uint32_t epoch, uint32_t block, bool again,
-	     uint8_t *frame)
-{
-	struct fanin_headers *headers = (struct fanin_headers *)frame;
-	int32_t values[COUNT];
-	size_t len;
-
-	for (int i = 0; i < COUNT; i++)
-		values[i] = (int32_t)(h + 1) * i + (int32_t)block;
-	len = host_packet(&sw, h, FANIN_TYPE_CONTRIBUTION, job->params.id, epoch, values,
-			  sizeof(values), headers);
-	headers->fanin.contributions = 1;
-	headers->fanin.block = block;
-	headers->fanin.dtype = FANIN_WIRE_I32;
-	headers->fanin.op = FANIN_WIRE_SUM;
-	headers->fanin.count = COUNT;
-	headers->fanin.flags = again ? FANIN_FLAG_RETRANSMIT : 0;
-	return len;
-}
-
-static void
-contribute(const struct job *job, unsigned int h, uint32_t epoch, uint32_t block, bool again)
-{
-	uint8_t frame[4096];
-
-	ring_switch_put(&sw, (uint16_t)h, frame, contribution(job, h, epoch, block, again, frame));
-}
-
-/* The frame in `buffer` is the right result of n hosts for a block. */
-static void
-check_result(const struct job *job, unsigned int n, uint32_t block, size_t len)
-{
-	const int32_t *values = (const int32_t *)(answer + 1);
-
-	ck_assert_uint_eq(len, FANIN_PAYLOAD_OFFSET + COUNT * 4);
-	ck_assert_uint_eq(fanin_wire_validate(buffer, len), FANIN_REASON_NONE);
-	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_RESULT);
-	ck_assert_uint_eq(answer->fanin.block, block);
-	ck_assert_uint_eq(answer->fanin.contributions, n);
-	ck_assert_uint_eq(answer->ip.dst_be, job->group_be);
-	for (int i = 0; i < COUNT; i++)
-		ck_assert_int_eq(values[i], (int32_t)(n * (n + 1) / 2) * i + (int32_t)(n * block));
 }
 
 START_TEST(run_begins_when_all_have_joined)
@@ -140,13 +81,13 @@ END_TEST
 START_TEST(sum_reaches_every_member_and_no_one_else)
 {
 	struct job *job = ring_switch_job(&sw, 3, 0);
-	uint32_t epoch = join_all(job, 3, 1);
+	uint32_t epoch = host_join_all(&sw, job, 3, 1);
 
 	for (uint32_t block = 0; block < 200; block++) {
 		for (unsigned int h = 0; h < 3; h++)
-			contribute(job, (h + block) % 3, epoch, block, false);
+			host_contribute(&sw, job, (h + block) % 3, epoch, block, false);
 		for (uint16_t p = 0; p < 3; p++)
-			check_result(job, 3, block, ring_switch_take(&sw, p, buffer));
+			host_result_check(job, 3, block, buffer, ring_switch_take(&sw, p, buffer));
 		ck_assert_uint_eq(ring_switch_take(&sw, 3, buffer), 0);
 	}
 }
@@ -155,15 +96,15 @@ END_TEST
 START_TEST(restarted_member_waits_until_the_old_run_is_left)
 {
 	struct job *job = ring_switch_job(&sw, 2, 0);
-	uint32_t epoch = join_all(job, 2, 1);
+	uint32_t epoch = host_join_all(&sw, job, 2, 1);
 
 	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 77, 2, answer));
 	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_REFUSED);
 	ck_assert_uint_eq(answer->fanin.count, FANIN_REASON_MEMBER_BUSY);
 	leave(job, 1, epoch);
-	ck_assert_uint_ne(join_all(job, 2, 77), epoch);
+	ck_assert_uint_ne(host_join_all(&sw, job, 2, 77), epoch);
 	/* Packets of the old run don't reach the new one. */
-	contribute(job, 0, epoch, 0, false);
+	host_contribute(&sw, job, 0, epoch, 0, false);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_EPOCH), 1);
 }
 END_TEST
@@ -171,24 +112,24 @@ END_TEST
 START_TEST(late_leave_of_an_old_run_changes_nothing)
 {
 	struct job *job = ring_switch_job(&sw, 2, 0);
-	uint32_t first = join_all(job, 2, 1);
+	uint32_t first = host_join_all(&sw, job, 2, 1);
 	uint32_t second;
 
 	leave(job, 0, first);
 	leave(job, 1, first);
-	second = join_all(job, 2, 10);
+	second = host_join_all(&sw, job, 2, 10);
 	leave(job, 0, first);
 	ck_assert_uint_eq(job->joined, 3);
-	contribute(job, 0, second, 0, false);
-	contribute(job, 1, second, 0, false);
-	check_result(job, 2, 0, ring_switch_take(&sw, 0, buffer));
+	host_contribute(&sw, job, 0, second, 0, false);
+	host_contribute(&sw, job, 1, second, 0, false);
+	host_result_check(job, 2, 0, buffer, ring_switch_take(&sw, 0, buffer));
 }
 END_TEST
 
 START_TEST(late_join_of_a_process_that_is_gone_changes_nothing)
 {
 	struct job *job = ring_switch_job(&sw, 2, 0);
-	uint32_t first = join_all(job, 2, 1);
+	uint32_t first = host_join_all(&sw, job, 2, 1);
 	uint32_t second;
 
 	leave(job, 0, first);
@@ -197,16 +138,16 @@ START_TEST(late_join_of_a_process_that_is_gone_changes_nothing)
 	ck_assert_ptr_nonnull(host_join_with(&sw, 1, job->params.id, 2, 0, 2, answer));
 	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_CHALLENGE);
 	ck_assert_uint_eq(job->joined, 0);
-	second = join_all(job, 2, 10);
+	second = host_join_all(&sw, job, 2, 10);
 	/* In the next run: it must not end rank 1's membership, whatever cookie it has. */
 	for (uint64_t cookie = 0; cookie < 3; cookie++) {
 		ck_assert_ptr_nonnull(host_join_with(&sw, 1, job->params.id, 2, cookie, 2, answer));
 		ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_CHALLENGE);
 	}
 	ck_assert_uint_eq(job->joined, 3);
-	contribute(job, 0, second, 0, false);
-	contribute(job, 1, second, 0, false);
-	check_result(job, 2, 0, ring_switch_take(&sw, 1, buffer));
+	host_contribute(&sw, job, 0, second, 0, false);
+	host_contribute(&sw, job, 1, second, 0, false);
+	host_result_check(job, 2, 0, buffer, ring_switch_take(&sw, 1, buffer));
 }
 END_TEST
 
@@ -233,7 +174,7 @@ END_TEST
 START_TEST(repeated_join_gets_the_same_answer)
 {
 	struct job *job = ring_switch_job(&sw, 2, 0);
-	uint32_t epoch = join_all(job, 2, 5);
+	uint32_t epoch = host_join_all(&sw, job, 2, 5);
 
 	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 5, 2, answer));
 	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_ACTIVE);
@@ -260,7 +201,7 @@ forge(const struct job *job, uint32_t epoch, uint16_t port,
 {
 	uint64_t before = ring_switch_drops(&sw, reason);
 	uint8_t frame[4096];
-	size_t len = contribution(job, 0, epoch, 0, false, frame);
+	size_t len = host_contribution(&sw, job, 0, epoch, 0, false, frame);
 
 	if (tamper != NULL)
 		tamper((struct fanin_headers *)frame);
@@ -330,7 +271,7 @@ tamper_op(struct fanin_headers *headers)
 START_TEST(forged_contributions_are_counted_and_change_nothing)
 {
 	struct job *job = ring_switch_job(&sw, 2, 16);
-	uint32_t epoch = join_all(job, 2, 1);
+	uint32_t epoch = host_join_all(&sw, job, 2, 1);
 
 	forge(job, epoch, 3, NULL, FANIN_REASON_PORT);
 	forge(job, epoch, 0, tamper_key, FANIN_REASON_KEY);
@@ -342,27 +283,27 @@ START_TEST(forged_contributions_are_counted_and_change_nothing)
 	forge(job, epoch, 0, tamper_stale, FANIN_REASON_BLOCK_STALE);
 	forge(job, epoch, 0, tamper_type, FANIN_REASON_DIRECTION);
 	forge(job, epoch, 0, tamper_op, FANIN_REASON_OPERATION);
-	contribute(job, 0, epoch, 0, false);
-	contribute(job, 1, epoch, 0, false);
-	check_result(job, 2, 0, ring_switch_take(&sw, 1, buffer));
+	host_contribute(&sw, job, 0, epoch, 0, false);
+	host_contribute(&sw, job, 1, epoch, 0, false);
+	host_result_check(job, 2, 0, buffer, ring_switch_take(&sw, 1, buffer));
 }
 END_TEST
 
 START_TEST(lost_result_is_repeated_to_the_one_who_asks)
 {
 	struct job *job = ring_switch_job(&sw, 2, 0);
-	uint32_t epoch = join_all(job, 2, 1);
+	uint32_t epoch = host_join_all(&sw, job, 2, 1);
 
-	contribute(job, 0, epoch, 0, false);
-	contribute(job, 0, epoch, 0, true);
+	host_contribute(&sw, job, 0, epoch, 0, false);
+	host_contribute(&sw, job, 0, epoch, 0, true);
 	ck_assert_uint_gt(ring_switch_take(&sw, 0, buffer), 0);
 	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_PENDING);
 	ck_assert_uint_eq(answer->fanin.members, 1);
-	contribute(job, 1, epoch, 0, false);
+	host_contribute(&sw, job, 1, epoch, 0, false);
 	ring_switch_take(&sw, 0, buffer);
 	ring_switch_take(&sw, 1, buffer);
-	contribute(job, 1, epoch, 0, true);
-	check_result(job, 2, 0, ring_switch_take(&sw, 1, buffer));
+	host_contribute(&sw, job, 1, epoch, 0, true);
+	host_result_check(job, 2, 0, buffer, ring_switch_take(&sw, 1, buffer));
 	ck_assert_uint_eq(ring_switch_take(&sw, 0, buffer), 0);
 }
 END_TEST
@@ -400,11 +341,11 @@ END_TEST
 START_TEST(destroyed_job_tells_its_hosts)
 {
 	struct job *job = ring_switch_job(&sw, 2, 0);
-	uint32_t epoch = join_all(job, 2, 1);
+	uint32_t epoch = host_join_all(&sw, job, 2, 1);
 	uint8_t frame[4096];
-	size_t len = contribution(job, 0, epoch, 0, false, frame);
+	size_t len = host_contribution(&sw, job, 0, epoch, 0, false, frame);
 
-	contribute(job, 0, epoch, 0, false);
+	host_contribute(&sw, job, 0, epoch, 0, false);
 	/* The test's thread is the worker's, too: it is quiescent while it destroys. */
 	rte_rcu_qsbr_thread_offline(sw.pipeline->qsbr, 0);
 	ck_assert_int_eq(job_destroy(sw.pipeline, job->params.id), 0);
@@ -429,7 +370,7 @@ run_blocks(const struct job *job, uint16_t n, uint32_t epoch, uint32_t n_blocks)
 			ck_assert_uint_lt(attempt, 1000);
 			for (uint16_t h = 0; h < n; h++) {
 				if (!got[h])
-					contribute(job, h, epoch, block, attempt != 0);
+					host_contribute(&sw, job, h, epoch, block, attempt != 0);
 			}
 			ring_switch_rounds(&sw, FAULTS_MAX_DELAY);
 			for (uint16_t h = 0; h < n; h++) {
@@ -439,7 +380,7 @@ run_blocks(const struct job *job, uint16_t n, uint32_t epoch, uint32_t n_blocks)
 					if (answer->fanin.type != FANIN_TYPE_RESULT ||
 					    answer->fanin.block != block)
 						continue;
-					check_result(job, n, block, len);
+					host_result_check(job, n, block, buffer, len);
 					missing -= !got[h];
 					got[h] = true;
 				}
@@ -471,7 +412,7 @@ END_TEST
 START_TEST(slots_are_shared_out_to_the_workers)
 {
 	struct job *job = ring_switch_job(&sw, 4, 16);
-	uint32_t epoch = join_all(job, 4, 1);
+	uint32_t epoch = host_join_all(&sw, job, 4, 1);
 	struct counters sum;
 
 	run_blocks(job, 4, epoch, 100);
