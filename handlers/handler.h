@@ -103,7 +103,7 @@ struct fanin_handler {
 	/* Bytes of one slot for a job; the pipeline rounds up to a cache line. */
 	size_t (*slot_size)(const struct fanin_job_params *job);
 
-	/* Mbufs that one slot can hold at most, for the sizing of pools. */
+	/* Mbufs that one slot can hold at most, between calls; at least 1. Limits a job's slots. */
 	unsigned int (*slot_mbufs)(const struct fanin_job_params *job);
 
 	/*

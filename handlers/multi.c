@@ -27,7 +27,7 @@ multi_slot_size(const struct fanin_job_params *job)
 static unsigned int
 multi_slot_mbufs(const struct fanin_job_params *job)
 {
-	return job->buffers;
+	return RTE_MIN(job->buffers, job->n_children);
 }
 
 static void

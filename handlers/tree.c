@@ -33,7 +33,8 @@ tree_slot_size(const struct fanin_job_params *job)
 static unsigned int
 tree_slot_mbufs(const struct fanin_job_params *job)
 {
-	return job->n_children;
+	/* As many as there are pairs of neighbours: a half that waits further up was made of more than one child. */
+	return (job->n_children + 1u) / 2;
 }
 
 static void

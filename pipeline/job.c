@@ -29,6 +29,7 @@ job_table_create(uint16_t max_jobs, uint32_t slots)
 	if (table == NULL)
 		return NULL;
 	table->max_jobs = max_jobs;
+	table->mbufs_per_job = slots / max_jobs;
 	table->slots_per_job = round_down_power_of_two(slots / max_jobs);
 	if (table->slots_per_job > 2 * FANIN_WIRE_MAX_WINDOW)
 		table->slots_per_job = 2 * FANIN_WIRE_MAX_WINDOW;
@@ -147,9 +148,9 @@ job_child_template(const struct pipeline *pipeline, struct job *job, uint16_t ch
 
 static int
 job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
-	     const struct fanin_handler *handler, uint32_t slots, uint32_t payload,
-	     struct job **allocated)
+	     const struct fanin_handler *handler, uint32_t payload, struct job **allocated)
 {
+	const uint32_t slots = spec->slots;
 	struct job *job = rte_zmalloc("job", sizeof(*job), RTE_CACHE_LINE_SIZE);
 
 	if (job == NULL)
@@ -246,6 +247,41 @@ choose_handler(const struct pipeline *pipeline, struct job_spec *spec, char *err
 	return 0;
 }
 
+/*
+ * Settles the number of slots: what they can hold is bounded, too, so that a job whose hosts are silent never takes packets
+ * that other jobs or the ports need.
+ */
+static int
+choose_slots(const struct pipeline *pipeline, struct job_spec *spec,
+	     const struct fanin_handler *handler, const char **code, char *error)
+{
+	const struct fanin_job_params params = {
+		.n_children = spec->n_members,
+		.shared = pipeline->shared_slots,
+		.buffers = (uint8_t)spec->buffers,
+	};
+	const struct job_table *table = pipeline->jobs;
+	unsigned int mbufs = handler->slot_mbufs(&params);
+	uint32_t most = RTE_MIN(table->slots_per_job,
+				round_down_power_of_two(table->mbufs_per_job / mbufs));
+
+	if (spec->slots == 0)
+		spec->slots = RTE_MAX(most, 2u);
+	if (spec->slots < 2 || (spec->slots & (spec->slots - 1)) != 0) {
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found %u slots, expected a power of two from 2 to %u", spec->slots, most);
+		return -EINVAL;
+	}
+	if (spec->slots > most) {
+		*code = "no_room";
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "asked for %u slots, %u are available to each job (limits.slots over limits.max_jobs; a slot of \"%s\" for %u members counts %u)",
+			 spec->slots, most, handler->name, spec->n_members, mbufs);
+		return -ENOSPC;
+	}
+	return 0;
+}
+
 int
 job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job **created,
 	   const char **code, char *error)
@@ -253,7 +289,6 @@ job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job *
 	struct job_table *table = pipeline->jobs;
 	struct job_spec spec = *asked;
 	const struct fanin_handler *handler;
-	uint32_t slots = spec.slots == 0 ? table->slots_per_job : spec.slots;
 	uint32_t payload;
 	struct job *job;
 	int ret;
@@ -271,27 +306,17 @@ job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job *
 	ret = check_members(pipeline, &spec, &payload, error);
 	if (ret != 0)
 		return ret;
-	if (slots < 2 || (slots & (slots - 1)) != 0) {
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found %u slots, expected a power of two from 2 to %u", slots,
-			 table->slots_per_job);
-		return -EINVAL;
-	}
 	ret = choose_id(table, &spec, code, error);
 	if (ret != 0)
 		return ret;
-	if (slots > table->slots_per_job) {
-		*code = "no_room";
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "asked for %u slots, %u are available to each job (limits.slots over limits.max_jobs)",
-			 slots, table->slots_per_job);
-		return -ENOSPC;
-	}
-	ret = job_allocate(pipeline, &spec, handler, slots, payload, &job);
+	ret = choose_slots(pipeline, &spec, handler, code, error);
+	if (ret != 0)
+		return ret;
+	ret = job_allocate(pipeline, &spec, handler, payload, &job);
 	if (ret != 0) {
 		*code = "no_room";
 		snprintf(error, PIPELINE_ERROR_LEN,
-			 "no memory for %u slots: raise memory.megabytes", slots);
+			 "no memory for %u slots: raise memory.megabytes", spec.slots);
 		return ret;
 	}
 	table->n_jobs++;

@@ -70,7 +70,7 @@ struct job_spec {
 	uint64_t message_bytes; /* usual size of a collective, for "auto"; 0: large */
 	bool reproducible;      /* sums in a fixed order: the handler is tree */
 	bool wide;              /* sums and averages of f16 and bf16 are accumulated in f32 */
-	uint32_t slots;         /* power of two; 0: as many as a job may have */
+	uint32_t slots;         /* power of two; 0: as many as a job of its handler may have */
 	uint32_t payload_bytes; /* 0: what the members' ports carry */
 	uint16_t n_members;
 	struct {
@@ -85,10 +85,11 @@ struct job_table {
 	uint16_t max_jobs;
 	uint16_t n_jobs;
 	uint32_t slots_per_job; /* the static split: power of two */
+	uint32_t mbufs_per_job; /* that the slots of a job may hold together */
 };
 
 /*
- * Makes a table for max_jobs that split `slots` evenly. Returns NULL without memory.
+ * Makes a table for max_jobs that split `slots`, and as many mbufs, evenly. Returns NULL without memory.
  */
 struct job_table *job_table_create(uint16_t max_jobs, uint32_t slots);
 

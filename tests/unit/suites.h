@@ -23,6 +23,7 @@
 	X(tree)                                                                                    \
 	X(pipeline)                                                                                \
 	X(jobs)                                                                                    \
+	X(isolation)                                                                               \
 	X(config)                                                                                  \
 	X(control)                                                                                 \
 	X(engine)                                                                                  \
