@@ -3,6 +3,7 @@
 
 import json
 import signal
+import statistics
 import time
 
 from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run_exact_job,
@@ -169,6 +170,35 @@ def a_killed_host_is_named_and_the_switch_goes_on():
                f"{timeout_ms / 1000 + 1:g} s")
         run_exact_job(lab, "a new job on the same hosts", bytes=MIB)
         run_exact_job(lab, "the same job again", job=job, bytes=MIB)
+
+
+@case(120)
+def a_dead_host_of_one_job_does_not_slow_another_down():
+    """On the same hosts, ports and worker: the other job takes no longer than while all hosts of the first one run."""
+    rounds, timeout_ms = 5, 3000
+    alive, dead = [], []
+    with running_lab(4, "af_packet") as lab:
+        def seconds_of_other(where):
+            reports = run_exact_job(lab, where, job=other, bytes=MIB, iters=20, warmup=1)
+            return max(report["seconds"] for report in reports)
+
+        other = lab.create_job()
+        for turn in range(rounds):
+            job = lab.create_job()
+            ranks = start_ranks(lab, job, bytes=MIB, iters=100000, timeout_ms=timeout_ms)
+            wait_for_results(lab, job, 1000)
+            alive.append(seconds_of_other(f"round {turn}, all hosts alive"))
+            expect(all(rank.running() for rank in ranks), "a rank ended before its time")
+            ranks[2].popen.send_signal(signal.SIGKILL)
+            survivors = ranks[:2] + ranks[3:]
+            dead.append(seconds_of_other(f"round {turn}, one host dead"))
+            expect(all(rank.running() for rank in survivors), "the survivors gave up before the other job was done")
+            for report in reports_of(lab, survivors, timeout_ms / 1000 + 10):
+                expect_equal((report.get("error") or {}).get("missing"), [2], f"missing ranks in {report}")
+            lab.ctl("jobs", "destroy", job["id"])
+    ratio = statistics.median(dead) / statistics.median(alive)
+    expect(ratio <= 1.25, f"the other job took {ratio:.2f} times as long with a dead host, expected at most 1.25 times: "
+           f"{[round(t, 3) for t in dead]} s beside {[round(t, 3) for t in alive]} s")
 
 
 @case()
