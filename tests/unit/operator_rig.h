@@ -6,17 +6,14 @@
 #ifndef FANIN_TESTS_UNIT_OPERATOR_RIG_H
 #define FANIN_TESTS_UNIT_OPERATOR_RIG_H
 
-#include <stdlib.h>
 #include <string.h>
 
 #include <check.h>
 
-#include "handlers/window.h"
-#include "tests/unit/fake_mbuf.h"
+#include "tests/unit/handler_rig.h"
 #include "tests/unit/kernel_reference.h"
 
 #define COUNT 37 /* most elements */
-#define EPOCH 1
 #define WINDOW 1
 
 static const uint16_t sizes[] = { 1, 2, 3, 8, 16, 64 };
@@ -26,130 +23,52 @@ static const char *const handlers[] = { "single", "multi", "tree" };
 #define N_SIZES (int)(sizeof(sizes) / sizeof(sizes[0]))
 #define N_HANDLERS (int)(sizeof(handlers) / sizeof(handlers[0]))
 
-/* One slot of one job, whose blocks come one after the other. */
-static struct rig {
-	const struct fanin_handler *handler;
-	struct fanin_job_params job;
-	struct fanin_handler_ctx ctx;
-	struct fanin_handler_stats stats;
-	struct fake_pool pool;
+/* Its blocks come one after the other. */
+static struct handler_rig rig;
+
+static struct {
 	struct random random;
 	uint32_t block;
 	uint16_t count; /* elements of the block */
 	uint64_t sent[FANIN_WIRE_MAX_CHILDREN][COUNT];
-	void *slot;
-} rig;
+} operands;
 
 static inline void
 rig_start(const char *handler, uint16_t n_children)
 {
-	memset(&rig, 0, sizeof(rig));
-	rig.handler = fanin_handler_find(handler);
-	ck_assert_ptr_nonnull(rig.handler);
-	rig.job = (struct fanin_job_params){
+	const struct fanin_job_params job = {
 		.id = 1,
 		.n_children = n_children,
 		.window = WINDOW,
 		.payload_bytes = COUNT * 8,
-		.children = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - n_children),
-		.isa = fanin_isa_detect(),
 		.buffers = 3,
 	};
-	rig.count = COUNT;
-	rig.ctx.job = &rig.job;
-	rig.ctx.epoch = EPOCH;
-	rig.ctx.stats = &rig.stats;
-	rig.random = random_seed(n_children);
-	fake_pool_init(&rig.pool, 2 * FANIN_WIRE_MAX_CHILDREN);
-	rig.slot = aligned_alloc(64, RTE_CACHE_LINE_ROUNDUP(rig.handler->slot_size(&rig.job)));
-	ck_assert_ptr_nonnull(rig.slot);
-	memset(rig.slot, 0, rig.handler->slot_size(&rig.job));
+
+	handler_rig_start(&rig, handler, &job, 0);
+	memset(&operands, 0, sizeof(operands));
+	operands.random = random_seed(n_children);
+	operands.count = COUNT;
 }
 
-/* As if every packet had been sent. */
-static inline void
-rig_flush(void)
-{
-	for (unsigned int i = 0; i < rig.ctx.n_emissions; i++) {
-		const struct fanin_emission *emission = &rig.ctx.emissions[i];
-
-		for (uint64_t left = emission->children; left != 0; left &= left - 1)
-			fake_put(&rig.pool, emission->mbuf);
-	}
-	for (unsigned int i = 0; i < rig.ctx.n_frees; i++)
-		fake_put(&rig.pool, rig.ctx.frees[i]);
-	rig.ctx.n_emissions = 0;
-	rig.ctx.n_frees = 0;
-}
-
-static inline void
-rig_stop(void)
-{
-	rig_flush();
-	rig.handler->slot_release(&rig.ctx, rig.slot);
-	rig_flush();
-	ck_assert_uint_eq(fake_pool_in_use(&rig.pool), 0);
-	fake_pool_fini(&rig.pool);
-	free(rig.slot);
-}
-
-static inline uint8_t *
-payload_of(struct rte_mbuf *mbuf)
-{
-	return rte_pktmbuf_mtod_offset(mbuf, uint8_t *, FANIN_PAYLOAD_OFFSET);
-}
-
-/* A contribution of random elements, which are noted in rig.sent. */
+/* A contribution of random elements, which are noted in operands.sent. */
 static inline struct rte_mbuf *
 contribution_make(uint16_t child, unsigned int dtype, unsigned int op, uint16_t flags)
 {
+	const struct shape shape = { dtype, op, operands.count };
 	unsigned int size = fanin_dtype_size(dtype);
-	struct rte_mbuf *mbuf = fake_get(&rig.pool, rig.count * size);
-	struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin;
+	uint8_t elements[COUNT * 8];
 
-	fanin_wire_encode_header(hdr, FANIN_TYPE_CONTRIBUTION, rig.job.id, EPOCH, 0);
-	hdr->flags = flags;
-	hdr->rank = child;
-	hdr->contributions = 1;
-	hdr->block = rig.block;
-	hdr->dtype = (uint8_t)dtype;
-	hdr->op = (uint8_t)op;
-	hdr->count = rig.count;
-	for (unsigned int i = 0; i < rig.count; i++) {
-		uint64_t element = reference_random(&rig.random, dtype);
-
-		memcpy(payload_of(mbuf) + i * size, &element, size);
-		rig.sent[child][i] = element;
+	for (unsigned int i = 0; i < operands.count; i++) {
+		operands.sent[child][i] = reference_random(&operands.random, dtype);
+		memcpy(elements + i * size, &operands.sent[child][i], size);
 	}
-	return mbuf;
+	return handler_rig_make(&rig, child, operands.block, flags, &shape, elements);
 }
 
-/* To the handler; the mbuf stays the test's if it is to be tried again. */
-static inline enum fanin_verdict
-offer(struct rte_mbuf *mbuf, enum fanin_reason *reason)
+static inline struct answer
+contribute(uint16_t child, unsigned int dtype, unsigned int op, uint16_t flags)
 {
-	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-	struct fanin_packet packet = {
-		.mbuf = mbuf,
-		.headers = headers,
-		.payload = payload_of(mbuf),
-		.payload_len = headers->fanin.count * fanin_dtype_size(headers->fanin.dtype),
-		.child = headers->fanin.rank,
-	};
-	enum fanin_verdict verdict;
-
-	verdict = rig.handler->contribution(&rig.ctx, rig.slot, rig.block % (2 * WINDOW), &packet,
-					    reason);
-	if (verdict == FANIN_VERDICT_FREE || verdict == FANIN_VERDICT_DROP)
-		fake_put(&rig.pool, mbuf);
-	return verdict;
-}
-
-static inline enum fanin_verdict
-contribute(uint16_t child, unsigned int dtype, unsigned int op, uint16_t flags,
-	   enum fanin_reason *reason)
-{
-	return offer(contribution_make(child, dtype, op, flags), reason);
+	return handler_rig_offer(&rig, contribution_make(child, dtype, op, flags));
 }
 
 /* What handlers compute with: a wide job's f16 and bf16 are f32 as soon as they have come. */
@@ -166,7 +85,7 @@ accumulator_of(unsigned int dtype, unsigned int op)
 static inline uint64_t
 element_of(unsigned int dtype, unsigned int op, uint16_t child, unsigned int i)
 {
-	uint64_t sent = rig.sent[child][i];
+	uint64_t sent = operands.sent[child][i];
 
 	if (accumulator_of(dtype, op) == dtype)
 		return sent;
@@ -206,27 +125,24 @@ reference(unsigned int dtype, unsigned int op, unsigned int i)
 	return reference_encode(reference_format(dtype), reference_decode(&format_f32, result));
 }
 
-/* The one emission that the last call made, which has to be the right result. */
+/* The one emission that the last call made, which has to be the right result for these children. */
 static inline void
-check_result(unsigned int dtype, unsigned int op, const uint64_t *expected)
+check_result(unsigned int dtype, unsigned int op, uint64_t children, const uint64_t *expected)
 {
 	unsigned int size = fanin_dtype_size(dtype);
-	const struct fanin_hdr *hdr;
-	struct rte_mbuf *mbuf;
+	struct rte_mbuf *mbuf = handler_rig_emission(&rig, FANIN_EMIT_CHILDREN, children)->mbuf;
+	const struct fanin_hdr *hdr = &headers_of(mbuf)->fanin;
+	const uint8_t *elements = elements_of(mbuf);
 
-	ck_assert_uint_eq(rig.ctx.n_emissions, 1);
-	ck_assert_int_eq(rig.ctx.emissions[0].kind, FANIN_EMIT_CHILDREN);
-	mbuf = rig.ctx.emissions[0].mbuf;
-	hdr = &rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin;
 	ck_assert_uint_eq(hdr->dtype, dtype);
 	ck_assert_uint_eq(hdr->op, op);
 	ck_assert_uint_eq(hdr->contributions, rig.job.n_children);
-	ck_assert_uint_eq(hdr->count, rig.count);
-	ck_assert_uint_eq(mbuf->data_len, FANIN_PAYLOAD_OFFSET + rig.count * size);
-	for (unsigned int i = 0; i < rig.count; i++) {
+	ck_assert_uint_eq(hdr->count, operands.count);
+	ck_assert_uint_eq(mbuf->data_len, FANIN_PAYLOAD_OFFSET + operands.count * size);
+	for (unsigned int i = 0; i < operands.count; i++) {
 		uint64_t found = 0;
 
-		memcpy(&found, payload_of(mbuf) + i * size, size);
+		memcpy(&found, elements + i * size, size);
 		if (!reference_same(dtype, op, found, expected[i]))
 			ck_abort_msg("%s: %s of %s on %u children: element %u is %#llx, expected %#llx",
 				     rig.handler->name, fanin_op_name(op), fanin_dtype_name(dtype),
@@ -239,11 +155,9 @@ check_result(unsigned int dtype, unsigned int op, const uint64_t *expected)
 static inline void
 reduce(unsigned int dtype, unsigned int op, uint64_t *expected)
 {
-	enum fanin_reason reason;
-
 	for (uint16_t child = 0; child < rig.job.n_children; child++)
-		contribute(child, dtype, op, 0, &reason);
-	for (unsigned int i = 0; i < rig.count; i++)
+		contribute(child, dtype, op, 0);
+	for (unsigned int i = 0; i < operands.count; i++)
 		expected[i] = reference(dtype, op, i);
 }
 

@@ -10,7 +10,7 @@
 #include "fanin/fanin.h"
 #include "handlers/handler.h"
 #include "handlers/operator.h"
-#include "tests/unit/fake_mbuf.h"
+#include "tests/unit/handler_rig.h"
 #include "tests/unit/random.h"
 #include "tests/unit/suites.h"
 
@@ -60,94 +60,48 @@ FANIN_OPERATOR_REGISTER(affine)
 
 /* -------------------------------------------------------------------------------------------- handler */
 
-/* One slot of one job. */
-static struct rig {
-	const struct fanin_handler *handler;
-	struct fanin_job_params job;
-	struct fanin_handler_ctx ctx;
-	struct fanin_handler_stats stats;
-	struct fake_pool pool;
-	void *slot;
-} rig;
+static struct handler_rig rig;
 
 static void
 rig_start(const char *handler)
 {
-	memset(&rig, 0, sizeof(rig));
-	rig.handler = fanin_handler_find(handler);
-	rig.job = (struct fanin_job_params){
-		.id = 1,
-		.n_children = N_CHILDREN,
-		.window = 1,
-		.payload_bytes = 1024,
-		.children = (1 << N_CHILDREN) - 1,
-		.in_order = rig.handler->in_order,
-		.buffers = 2,
-		.isa = fanin_isa_detect(),
+	const struct fanin_job_params job = {
+		.id = 1, .n_children = N_CHILDREN, .window = 1, .payload_bytes = 1024, .buffers = 2
 	};
-	rig.ctx.job = &rig.job;
-	rig.ctx.epoch = 1;
-	rig.ctx.stats = &rig.stats;
-	fake_pool_init(&rig.pool, 2 * N_CHILDREN);
-	rig.slot = aligned_alloc(64, RTE_CACHE_LINE_ROUNDUP(rig.handler->slot_size(&rig.job)));
-	memset(rig.slot, 0, rig.handler->slot_size(&rig.job));
+
+	handler_rig_start(&rig, handler, &job, 0);
 }
 
-static void
-rig_stop(void)
+static struct answer
+contribute(uint16_t child, unsigned int dtype, unsigned int op, const void *elements)
 {
-	fake_pool_fini(&rig.pool);
-	free(rig.slot);
-}
+	const struct shape shape = { dtype, op, COUNT };
 
-static enum fanin_verdict
-contribute(uint16_t child, unsigned int dtype, unsigned int op, const void *elements,
-	   enum fanin_reason *reason)
-{
-	unsigned int len = COUNT * fanin_dtype_size(dtype);
-	struct rte_mbuf *mbuf = fake_get(&rig.pool, len);
-	struct fanin_packet packet = {
-		.mbuf = mbuf,
-		.headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *),
-		.payload = rte_pktmbuf_mtod_offset(mbuf, void *, FANIN_PAYLOAD_OFFSET),
-		.payload_len = len,
-		.child = child,
-	};
-	struct fanin_hdr *hdr = &packet.headers->fanin;
-
-	fanin_wire_encode_header(hdr, FANIN_TYPE_CONTRIBUTION, 1, 1, 0);
-	hdr->rank = child;
-	hdr->dtype = (uint8_t)dtype;
-	hdr->op = (uint8_t)op;
-	hdr->count = COUNT;
-	if (elements != NULL)
-		memcpy(packet.payload, elements, len);
-	return rig.handler->contribution(&rig.ctx, rig.slot, 0, &packet, reason);
+	return handler_rig_contribute(&rig, child, 0, 0, &shape, elements);
 }
 
 static void
 expect_refused(const char *handler, unsigned int dtype, unsigned int op)
 {
-	enum fanin_reason reason = FANIN_REASON_NONE;
+	static const uint8_t elements[FAKE_PAYLOAD_MAX];
+	struct answer answer;
 
 	rig_start(handler);
-	ck_assert_int_eq(contribute(0, dtype, op, NULL, &reason), FANIN_VERDICT_DROP);
-	ck_assert_int_eq(reason, FANIN_REASON_OPERATION);
+	answer = contribute(0, dtype, op, elements);
+	ck_assert_int_eq(answer.verdict, FANIN_VERDICT_DROP);
+	ck_assert_int_eq(answer.reason, FANIN_REASON_OPERATION);
 	ck_assert_uint_eq(rig.stats.blocks, 0);
-	rig_stop();
+	handler_rig_stop(&rig);
 }
 
 static const void *
 result(void)
 {
-	ck_assert_uint_eq(rig.ctx.n_emissions, 1);
-	return rte_pktmbuf_mtod_offset(rig.ctx.emissions[0].mbuf, const void *, FANIN_PAYLOAD_OFFSET);
+	return elements_of(handler_rig_emission(&rig, FANIN_EMIT_CHILDREN, rig.job.children)->mbuf);
 }
 
 START_TEST(a_registered_operator_is_reduced_by_every_handler)
 {
-	enum fanin_reason reason;
-
 	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
 	     handler = handler->next) {
 		float elements[COUNT][2];
@@ -159,9 +113,9 @@ START_TEST(a_registered_operator_is_reduced_by_every_handler)
 				elements[i][0] = (float)i;
 				elements[i][1] = 1;
 			}
-			ck_assert_int_ne(contribute(child, FANIN_WIRE_OPAQUE + 8, COMPLEX_CODE,
-						    elements, &reason),
-					 FANIN_VERDICT_DROP);
+			ck_assert_int_ne(
+				contribute(child, FANIN_WIRE_OPAQUE + 8, COMPLEX_CODE, elements).verdict,
+				FANIN_VERDICT_DROP);
 		}
 		found = result();
 		for (int i = 0; i < COUNT; i++) {
@@ -172,7 +126,7 @@ START_TEST(a_registered_operator_is_reduced_by_every_handler)
 			ck_assert_float_eq(found[i][0], x * x2 * x2 - 10 * x * x2 + 5 * x);
 			ck_assert_float_eq(found[i][1], 5 * x2 * x2 - 10 * x2 + 1);
 		}
-		rig_stop();
+		handler_rig_stop(&rig);
 	}
 }
 END_TEST
@@ -181,7 +135,6 @@ START_TEST(an_operator_whose_order_matters_runs_in_the_order_of_the_ranks)
 {
 	struct random random = random_seed(1);
 	uint16_t order[N_CHILDREN];
-	enum fanin_reason reason;
 
 	for (uint16_t i = 0; i < N_CHILDREN; i++)
 		order[i] = i;
@@ -202,7 +155,8 @@ START_TEST(an_operator_whose_order_matters_runs_in_the_order_of_the_ranks)
 				elements[order[i]][j] = (struct affine){ random_u32(&random),
 									 random_u32(&random) };
 			ck_assert_int_eq(contribute(order[i], FANIN_WIRE_OPAQUE + 8, AFFINE_CODE,
-						    elements[order[i]], &reason),
+						    elements[order[i]])
+						 .verdict,
 					 FANIN_VERDICT_HELD);
 		}
 		found = result();
@@ -214,7 +168,7 @@ START_TEST(an_operator_whose_order_matters_runs_in_the_order_of_the_ranks)
 			ck_assert_uint_eq(found[i].a, expected.a);
 			ck_assert_uint_eq(found[i].b, expected.b);
 		}
-		rig_stop();
+		handler_rig_stop(&rig);
 	}
 }
 END_TEST

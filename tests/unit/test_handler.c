@@ -3,11 +3,9 @@
  * The handler "single": one slot of one job under exact control, with the test playing the pipeline. Whole jobs under
  * random faults are in test_faults.c.
  */
-#include <stdlib.h>
 #include <string.h>
 
-#include "handlers/handler.h"
-#include "tests/unit/fake_mbuf.h"
+#include "tests/unit/handler_rig.h"
 #include "tests/unit/suites.h"
 
 #define JOB 5
@@ -18,23 +16,7 @@
 #define COUNT 16
 #define PAYLOAD (COUNT * 4)
 
-/* What the handler answered to one contribution. */
-struct answer {
-	enum fanin_verdict verdict;
-	enum fanin_reason reason;
-	struct rte_mbuf *mbuf; /* of the contribution */
-};
-
-/* One slot of one job, with the mbufs that the test still has to give back. */
-static struct rig {
-	const struct fanin_handler *handler;
-	struct fanin_job_params job;
-	struct fanin_handler_ctx ctx;
-	struct fanin_handler_stats stats;
-	struct fake_pool pool;
-	void *slot;
-	uint32_t first_block;
-} rig;
+static struct handler_rig rig;
 
 /* Which handler the next rig has; set by fixtures. */
 static const char *rig_handler = "single";
@@ -60,74 +42,30 @@ use_tree(void)
 static void
 rig_start(uint16_t n_children, uint32_t first_block)
 {
-	memset(&rig, 0, sizeof(rig));
-	rig.handler = fanin_handler_find(rig_handler);
-	ck_assert_ptr_nonnull(rig.handler);
-	rig.job = (struct fanin_job_params){
+	const struct fanin_job_params job = {
 		.id = JOB,
 		.n_children = n_children,
 		.window = WINDOW,
 		.payload_bytes = PAYLOAD,
-		.children = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - n_children),
 		.key = KEY,
-		.isa = fanin_isa_detect(),
 		.buffers = 2,
 	};
-	rig.ctx.job = &rig.job;
+
+	handler_rig_start(&rig, rig_handler, &job, first_block);
 	rig.ctx.epoch = EPOCH;
-	rig.ctx.stats = &rig.stats;
-	fake_pool_init(&rig.pool, 2 * FANIN_WIRE_MAX_CHILDREN);
-	rig.slot = aligned_alloc(64, RTE_CACHE_LINE_ROUNDUP(rig.handler->slot_size(&rig.job)));
-	ck_assert_ptr_nonnull(rig.slot);
-	memset(rig.slot, 0, rig.handler->slot_size(&rig.job));
-	rig.first_block = first_block;
 }
 
-/* Carries out what the handler asked for, as if every packet had been sent. */
 static void
 rig_flush(void)
 {
-	for (unsigned int i = 0; i < rig.ctx.n_emissions; i++) {
-		const struct fanin_emission *emission = &rig.ctx.emissions[i];
-
-		for (uint64_t left = emission->children; left != 0; left &= left - 1)
-			fake_put(&rig.pool, emission->mbuf);
-	}
-	for (unsigned int i = 0; i < rig.ctx.n_frees; i++)
-		fake_put(&rig.pool, rig.ctx.frees[i]);
-	rig.ctx.n_emissions = 0;
-	rig.ctx.n_frees = 0;
+	handler_rig_flush(&rig);
 }
 
 static void
 rig_stop(void)
 {
-	rig_flush();
-	rig.handler->slot_release(&rig.ctx, rig.slot);
-	rig_flush();
-	ck_assert_uint_eq(fake_pool_in_use(&rig.pool), 0);
-	fake_pool_fini(&rig.pool);
-	free(rig.slot);
+	handler_rig_stop(&rig);
 }
-
-static struct fanin_headers *
-headers_of(struct rte_mbuf *mbuf)
-{
-	return rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-}
-
-static int32_t *
-elements_of(struct rte_mbuf *mbuf)
-{
-	return rte_pktmbuf_mtod_offset(mbuf, int32_t *, FANIN_PAYLOAD_OFFSET);
-}
-
-/* The shape of a contribution. */
-struct shape {
-	unsigned int dtype;
-	unsigned int op;
-	uint16_t count;
-};
 
 static const struct shape plain = { FANIN_WIRE_I32, FANIN_WIRE_SUM, COUNT };
 
@@ -141,33 +79,11 @@ value_of(uint16_t child, uint32_t block, unsigned int i)
 static struct answer
 contribute_shape(uint16_t child, uint32_t block, uint16_t flags, const struct shape *shape)
 {
-	uint32_t payload_len = shape->count * fanin_dtype_size(shape->dtype);
-	struct answer answer = { .mbuf = fake_get(&rig.pool, payload_len) };
-	struct fanin_packet packet = {
-		.mbuf = answer.mbuf,
-		.headers = headers_of(answer.mbuf),
-		.payload = elements_of(answer.mbuf),
-		.payload_len = payload_len,
-		.child = child,
-	};
-	struct fanin_hdr *hdr = &packet.headers->fanin;
+	int32_t values[FAKE_PAYLOAD_MAX / 4];
 
-	fanin_wire_encode_header(hdr, FANIN_TYPE_CONTRIBUTION, JOB, EPOCH, KEY);
-	hdr->flags = flags;
-	hdr->rank = child;
-	hdr->contributions = 1;
-	hdr->block = block;
-	hdr->dtype = (uint8_t)shape->dtype;
-	hdr->op = (uint8_t)shape->op;
-	hdr->count = shape->count;
-	for (unsigned int i = 0; i < payload_len / 4; i++)
-		elements_of(answer.mbuf)[i] = value_of(child, block, i);
-
-	answer.verdict = rig.handler->contribution(&rig.ctx, rig.slot, rig.first_block, &packet,
-						   &answer.reason);
-	if (answer.verdict != FANIN_VERDICT_HELD)
-		fake_put(&rig.pool, answer.mbuf);
-	return answer;
+	for (unsigned int i = 0; i < shape->count * fanin_dtype_size(shape->dtype) / 4; i++)
+		values[i] = value_of(child, block, i);
+	return handler_rig_contribute(&rig, child, block, flags, shape, values);
 }
 
 static struct answer
@@ -185,20 +101,17 @@ expect_drop(struct answer answer, enum fanin_reason reason)
 	ck_assert_uint_eq(rig.ctx.n_frees, 0);
 }
 
-/* The one emission that the last call made. */
 static const struct fanin_emission *
 only_emission(enum fanin_emission_kind kind, uint64_t children)
 {
-	ck_assert_uint_eq(rig.ctx.n_emissions, 1);
-	ck_assert_int_eq(rig.ctx.emissions[0].kind, kind);
-	ck_assert_uint_eq(rig.ctx.emissions[0].children, children);
-	return &rig.ctx.emissions[0];
+	return handler_rig_emission(&rig, kind, children);
 }
 
 static void
 expect_sum(struct rte_mbuf *mbuf, uint32_t block)
 {
 	const struct fanin_hdr *hdr = &headers_of(mbuf)->fanin;
+	const int32_t *elements = elements_of(mbuf);
 
 	ck_assert_uint_eq(hdr->type, FANIN_TYPE_RESULT);
 	ck_assert_uint_eq(hdr->block, block);
@@ -207,7 +120,7 @@ expect_sum(struct rte_mbuf *mbuf, uint32_t block)
 
 		for (uint16_t child = 0; child < rig.job.n_children; child++)
 			sum += (uint32_t)value_of(child, block, i);
-		ck_assert_int_eq(elements_of(mbuf)[i], (int32_t)sum);
+		ck_assert_int_eq(elements[i], (int32_t)sum);
 	}
 }
 

@@ -20,18 +20,18 @@ START_TEST(every_defined_pair_is_reduced)
 			if (!fanin_operation_defined(dtype, op))
 				continue;
 			reduce(dtype, op, expected);
-			check_result(dtype, op, expected);
-			rig_flush();
-			rig.block += 2 * WINDOW;
+			check_result(dtype, op, rig.job.children, expected);
+			handler_rig_flush(&rig);
+			operands.block += 2 * WINDOW;
 		}
 	}
-	rig_stop();
+	handler_rig_stop(&rig);
 }
 END_TEST
 
 START_TEST(every_other_pair_is_refused)
 {
-	enum fanin_reason reason;
+	struct answer answer;
 	unsigned int refused = 0;
 
 	rig_start(handlers[_i], 2);
@@ -39,31 +39,31 @@ START_TEST(every_other_pair_is_refused)
 		for (unsigned int op = 1; op < FANIN_WIRE_OP_COUNT; op++) {
 			if (fanin_operation_defined(dtype, op))
 				continue;
-			ck_assert_int_eq(contribute(0, dtype, op, 0, &reason), FANIN_VERDICT_DROP);
-			ck_assert_int_eq(reason, FANIN_REASON_OPERATION);
+			answer = contribute(0, dtype, op, 0);
+			ck_assert_int_eq(answer.verdict, FANIN_VERDICT_DROP);
+			ck_assert_int_eq(answer.reason, FANIN_REASON_OPERATION);
 			refused++;
 		}
 	}
 	ck_assert_uint_eq(refused, 4 * 6);
-	rig_stop();
+	handler_rig_stop(&rig);
 }
 END_TEST
 
 START_TEST(an_average_is_divided_once_however_often_it_is_sent)
 {
-	enum fanin_reason reason;
 	uint64_t expected[COUNT];
 
 	rig_start(handlers[_i], 3);
 	reduce(FANIN_WIRE_F64, FANIN_WIRE_AVG, expected);
-	check_result(FANIN_WIRE_F64, FANIN_WIRE_AVG, expected);
-	rig_flush();
+	check_result(FANIN_WIRE_F64, FANIN_WIRE_AVG, rig.job.children, expected);
+	handler_rig_flush(&rig);
 	for (uint16_t child = 0; child < 3; child++) {
-		contribute(child, FANIN_WIRE_F64, FANIN_WIRE_AVG, FANIN_FLAG_RETRANSMIT, &reason);
-		check_result(FANIN_WIRE_F64, FANIN_WIRE_AVG, expected);
-		rig_flush();
+		contribute(child, FANIN_WIRE_F64, FANIN_WIRE_AVG, FANIN_FLAG_RETRANSMIT);
+		check_result(FANIN_WIRE_F64, FANIN_WIRE_AVG, UINT64_C(1) << child, expected);
+		handler_rig_flush(&rig);
 	}
-	rig_stop();
+	handler_rig_stop(&rig);
 }
 END_TEST
 

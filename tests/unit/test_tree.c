@@ -3,11 +3,9 @@
  * The tree handler's promise: floating-point sums have the same bits whatever the order of arrival,
  * namely those of the written order, halves of the children rounded up to a power of two.
  */
-#include <stdlib.h>
 #include <string.h>
 
-#include "handlers/handler.h"
-#include "tests/unit/fake_mbuf.h"
+#include "tests/unit/handler_rig.h"
 #include "tests/unit/random.h"
 #include "tests/unit/suites.h"
 
@@ -53,57 +51,25 @@ bits_of(float value)
 	return bits;
 }
 
-static struct rte_mbuf *
-contribution(struct fake_pool *pool, uint16_t child)
-{
-	struct rte_mbuf *mbuf = fake_get(pool, COUNT * 4);
-	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-
-	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_CONTRIBUTION, 1, 1, 1);
-	headers->fanin.dtype = FANIN_WIRE_F32;
-	headers->fanin.op = FANIN_WIRE_SUM;
-	headers->fanin.count = COUNT;
-	memcpy(headers + 1, values[child], sizeof(values[child]));
-	return mbuf;
-}
-
 /* Runs one block with the children in the given order, and compares the result's bits. */
 static void
-run_block(const struct fanin_handler *handler, uint16_t n_children, const uint16_t *order)
+run_block(uint16_t n_children, const uint16_t *order)
 {
-	struct fanin_job_params job = {
-		.id = 1,
-		.n_children = n_children,
-		.window = 1,
-		.payload_bytes = COUNT * 4,
-		.children = UINT64_MAX >> (64 - n_children),
-		.key = 1,
-		.isa = fanin_isa_detect(),
+	static const struct shape shape = { FANIN_WIRE_F32, FANIN_WIRE_SUM, COUNT };
+	const struct fanin_job_params job = {
+		.id = 1, .n_children = n_children, .window = 1, .payload_bytes = COUNT * 4
 	};
-	struct fanin_handler_stats stats = { 0 };
-	struct fanin_handler_ctx ctx = { .job = &job, .epoch = 1, .stats = &stats };
-	void *slot = aligned_alloc(64, RTE_CACHE_LINE_ROUNDUP(handler->slot_size(&job)));
-	struct fake_pool pool;
+	static struct handler_rig rig;
 	const float *result;
 
-	memset(slot, 0, RTE_CACHE_LINE_ROUNDUP(handler->slot_size(&job)));
-	fake_pool_init(&pool, CHILDREN_MAX);
+	handler_rig_start(&rig, "tree", &job, 0);
 	for (uint16_t i = 0; i < n_children; i++) {
-		enum fanin_reason reason = FANIN_REASON_NONE;
-		struct rte_mbuf *mbuf = contribution(&pool, order[i]);
-		struct fanin_packet packet = {
-			.mbuf = mbuf,
-			.headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *),
-			.payload_len = COUNT * 4,
-			.child = order[i],
-		};
-
-		packet.payload = packet.headers + 1;
-		ck_assert_int_eq(handler->contribution(&ctx, slot, 0, &packet, &reason),
-				 FANIN_VERDICT_HELD);
-		ck_assert_uint_eq(ctx.n_emissions, i + 1 == n_children);
+		ck_assert_uint_eq(rig.ctx.n_emissions, 0);
+		ck_assert_int_eq(
+			handler_rig_contribute(&rig, order[i], 0, 0, &shape, values[order[i]]).verdict,
+			FANIN_VERDICT_HELD);
 	}
-	result = rte_pktmbuf_mtod_offset(ctx.emissions[0].mbuf, const float *, FANIN_PAYLOAD_OFFSET);
+	result = elements_of(handler_rig_emission(&rig, FANIN_EMIT_CHILDREN, rig.job.children)->mbuf);
 	for (int i = 0; i < COUNT; i++) {
 		float expected = reference(0, (uint16_t)rte_align32pow2(n_children), n_children, i);
 
@@ -111,8 +77,7 @@ run_block(const struct fanin_handler *handler, uint16_t n_children, const uint16
 			      "%u children, element %d: found %a, expected %a", n_children, i,
 			      (double)result[i], (double)expected);
 	}
-	fake_pool_fini(&pool);
-	free(slot);
+	handler_rig_stop(&rig);
 }
 
 static const uint16_t sizes[] = { 1, 2, 3, 5, 8, 11, 16, 33, 64 };
@@ -134,7 +99,7 @@ START_TEST(sums_have_the_same_bits_in_every_order_of_arrival)
 			order[i - 1] = order[k];
 			order[k] = swap;
 		}
-		run_block(fanin_handler_find("tree"), n_children, order);
+		run_block(n_children, order);
 	}
 }
 END_TEST

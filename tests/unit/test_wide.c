@@ -3,6 +3,7 @@
  * Jobs that accumulate in f32: sums and averages of f16 and bf16 through each handler are those of f32 in the handler's order,
  * rounded once, and whatever else happens to a contribution happens to it as in any job.
  */
+#include "handlers/window.h"
 #include "tests/unit/operator_rig.h"
 #include "tests/unit/suites.h"
 
@@ -14,13 +15,13 @@ static const unsigned int wide_ops[] = { FANIN_WIRE_SUM, FANIN_WIRE_AVG };
 static void
 check_room(unsigned int isa, unsigned int dtype, unsigned int op)
 {
-	const uint8_t *payload = payload_of(rig.ctx.emissions[0].mbuf);
+	const uint8_t *payload = elements_of(rig.ctx.emissions[0].mbuf);
 
-	for (unsigned int i = rig.count * 4u; i < FAKE_PAYLOAD_MAX; i++)
+	for (unsigned int i = operands.count * 4u; i < FAKE_PAYLOAD_MAX; i++)
 		ck_assert_msg(payload[i] == 0xa5,
 			      "%s: %s of %u %s wrote byte %u of a payload of at most %u",
-			      fanin_isa_name((enum fanin_isa)isa), fanin_op_name(op), rig.count,
-			      fanin_dtype_name(dtype), i, rig.job.payload_bytes);
+			      fanin_isa_name((enum fanin_isa)isa), fanin_op_name(op),
+			      operands.count, fanin_dtype_name(dtype), i, rig.job.payload_bytes);
 }
 
 /* Elements, around those of vectors. */
@@ -40,15 +41,15 @@ START_TEST(halves_are_accumulated_in_f32)
 			unsigned int dtype = wide_dtypes[n % 2];
 			unsigned int op = wide_ops[n / 2 % 2];
 
-			rig.count = lengths[n / 4];
-			rig.job.payload_bytes = rig.count * 4; /* no more than is needed */
+			operands.count = lengths[n / 4];
+			rig.job.payload_bytes = operands.count * 4; /* no more than is needed */
 			reduce(dtype, op, expected);
-			check_result(dtype, op, expected);
+			check_result(dtype, op, rig.job.children, expected);
 			check_room(isa, dtype, op);
-			rig_flush();
-			rig.block += 2 * WINDOW;
+			handler_rig_flush(&rig);
+			operands.block += 2 * WINDOW;
 		}
-		rig_stop();
+		handler_rig_stop(&rig);
 	}
 }
 END_TEST
@@ -69,11 +70,9 @@ static const struct {
 
 START_TEST(f32_keeps_what_native_accumulation_loses)
 {
-	enum fanin_reason reason;
-
 	rig_start(handlers[_i % N_HANDLERS], 3);
 	rig.job.wide = _i < N_HANDLERS;
-	rig.count = 1;
+	operands.count = 1;
 	for (size_t i = 0; i < sizeof(rounded) / sizeof(rounded[0]); i++) {
 		unsigned int dtype = rounded[i].dtype;
 		unsigned int op = rounded[i].op;
@@ -82,20 +81,20 @@ START_TEST(f32_keeps_what_native_accumulation_loses)
 		for (uint16_t child = 0; child < 3; child++) {
 			struct rte_mbuf *mbuf = contribution_make(child, dtype, op, 0);
 
-			memcpy(payload_of(mbuf), &rounded[i].sent[child], 2);
-			offer(mbuf, &reason);
+			memcpy(elements_of(mbuf), &rounded[i].sent[child], 2);
+			handler_rig_offer(&rig, mbuf);
 		}
-		check_result(dtype, op, &expected);
-		rig_flush();
-		rig.block += 2 * WINDOW;
+		check_result(dtype, op, rig.job.children, &expected);
+		handler_rig_flush(&rig);
+		operands.block += 2 * WINDOW;
 	}
-	rig_stop();
+	handler_rig_stop(&rig);
 }
 END_TEST
 
 START_TEST(a_sum_in_f32_takes_half_a_packet)
 {
-	enum fanin_reason reason;
+	struct answer answer;
 	uint64_t expected[COUNT];
 
 	rig_start(handlers[_i], 2);
@@ -105,21 +104,22 @@ START_TEST(a_sum_in_f32_takes_half_a_packet)
 		unsigned int dtype = wide_dtypes[i % 2];
 		unsigned int op = wide_ops[i / 2];
 
-		rig.count = COUNT;
-		ck_assert_int_eq(contribute(0, dtype, op, 0, &reason), FANIN_VERDICT_DROP);
-		ck_assert_int_eq(reason, FANIN_REASON_PAYLOAD);
+		operands.count = COUNT;
+		answer = contribute(0, dtype, op, 0);
+		ck_assert_int_eq(answer.verdict, FANIN_VERDICT_DROP);
+		ck_assert_int_eq(answer.reason, FANIN_REASON_PAYLOAD);
 		/* Other operators may use all of it. */
 		reduce(dtype, FANIN_WIRE_MAX, expected);
-		check_result(dtype, FANIN_WIRE_MAX, expected);
-		rig_flush();
-		rig.block += 2 * WINDOW;
-		rig.count = COUNT - 1;
+		check_result(dtype, FANIN_WIRE_MAX, rig.job.children, expected);
+		handler_rig_flush(&rig);
+		operands.block += 2 * WINDOW;
+		operands.count = COUNT - 1;
 		reduce(dtype, op, expected);
-		check_result(dtype, op, expected);
-		rig_flush();
-		rig.block += 2 * WINDOW;
+		check_result(dtype, op, rig.job.children, expected);
+		handler_rig_flush(&rig);
+		operands.block += 2 * WINDOW;
 	}
-	rig_stop();
+	handler_rig_stop(&rig);
 }
 END_TEST
 
@@ -127,32 +127,31 @@ START_TEST(an_f32_sum_takes_duplicates_and_repeats_as_any_other)
 {
 	const uint16_t again = FANIN_FLAG_RETRANSMIT;
 	uint64_t sent[COUNT], expected[COUNT];
-	enum fanin_reason reason;
 
 	rig_start(handlers[_i], 3);
 	rig.job.wide = true;
-	contribute(1, FANIN_WIRE_F16, FANIN_WIRE_AVG, 0, &reason);
-	memcpy(sent, rig.sent[1], sizeof(sent));
-	ck_assert_int_eq(contribute(1, FANIN_WIRE_F16, FANIN_WIRE_AVG, 0, &reason),
+	contribute(1, FANIN_WIRE_F16, FANIN_WIRE_AVG, 0);
+	memcpy(sent, operands.sent[1], sizeof(sent));
+	ck_assert_int_eq(contribute(1, FANIN_WIRE_F16, FANIN_WIRE_AVG, 0).verdict,
 			 FANIN_VERDICT_FREE);
 	ck_assert_uint_eq(rig.ctx.n_emissions, 0);
-	contribute(1, FANIN_WIRE_F16, FANIN_WIRE_AVG, again, &reason);
+	contribute(1, FANIN_WIRE_F16, FANIN_WIRE_AVG, again);
 	ck_assert_uint_eq(rig.ctx.n_emissions, 1);
 	ck_assert_int_eq(rig.ctx.emissions[0].kind, FANIN_EMIT_REPLY);
-	rig_flush();
-	memcpy(rig.sent[1], sent, sizeof(sent));
-	contribute(0, FANIN_WIRE_F16, FANIN_WIRE_AVG, 0, &reason);
-	contribute(2, FANIN_WIRE_F16, FANIN_WIRE_AVG, again, &reason);
+	handler_rig_flush(&rig);
+	memcpy(operands.sent[1], sent, sizeof(sent));
+	contribute(0, FANIN_WIRE_F16, FANIN_WIRE_AVG, 0);
+	contribute(2, FANIN_WIRE_F16, FANIN_WIRE_AVG, again);
 	for (unsigned int i = 0; i < COUNT; i++)
 		expected[i] = reference(FANIN_WIRE_F16, FANIN_WIRE_AVG, i);
-	check_result(FANIN_WIRE_F16, FANIN_WIRE_AVG, expected);
-	rig_flush();
+	check_result(FANIN_WIRE_F16, FANIN_WIRE_AVG, rig.job.children, expected);
+	handler_rig_flush(&rig);
 	for (uint16_t child = 0; child < 3; child++) {
-		contribute(child, FANIN_WIRE_F16, FANIN_WIRE_AVG, again, &reason);
-		check_result(FANIN_WIRE_F16, FANIN_WIRE_AVG, expected);
-		rig_flush();
+		contribute(child, FANIN_WIRE_F16, FANIN_WIRE_AVG, again);
+		check_result(FANIN_WIRE_F16, FANIN_WIRE_AVG, UINT64_C(1) << child, expected);
+		handler_rig_flush(&rig);
 	}
-	rig_stop();
+	handler_rig_stop(&rig);
 }
 END_TEST
 
@@ -161,43 +160,42 @@ START_TEST(a_packet_that_is_to_be_tried_again_is_unchanged)
 	struct fanin_window *window;
 	struct fake_mbuf before;
 	struct rte_mbuf *mbuf;
-	enum fanin_reason reason;
 	uint64_t expected[COUNT];
 	uint64_t state;
 
 	rig_start(handlers[_i], 3);
 	rig.job.wide = true;
 	rig.job.shared = true;
-	contribute(0, FANIN_WIRE_BF16, FANIN_WIRE_SUM, 0, &reason);
+	contribute(0, FANIN_WIRE_BF16, FANIN_WIRE_SUM, 0);
 	mbuf = contribution_make(1, FANIN_WIRE_BF16, FANIN_WIRE_SUM, 0);
 	memcpy(&before, container_of(mbuf, struct fake_mbuf, mbuf), sizeof(before));
 
 	/* Another worker is preparing the slot. */
 	window = rig.slot;
 	state = window->state;
-	window->state = fanin_state_make(rig.block, FANIN_PHASE_SETUP, 1);
-	ck_assert_int_eq(offer(mbuf, &reason), FANIN_VERDICT_RETRY);
+	window->state = fanin_state_make(operands.block, FANIN_PHASE_SETUP, 1);
+	ck_assert_int_eq(handler_rig_offer(&rig, mbuf).verdict, FANIN_VERDICT_RETRY);
 	ck_assert_mem_eq(&before, container_of(mbuf, struct fake_mbuf, mbuf), sizeof(before));
 	window->state = state;
 	if (strcmp(rig.handler->name, "single") == 0) {
 		/* Another worker combines. */
 		window->state = state + 1;
-		ck_assert_int_eq(offer(mbuf, &reason), FANIN_VERDICT_RETRY);
+		ck_assert_int_eq(handler_rig_offer(&rig, mbuf).verdict, FANIN_VERDICT_RETRY);
 		window->state = state;
 	} else if (strcmp(rig.handler->name, "multi") == 0) {
 		/* There is no buffer that others don't use. */
 		rig.job.buffers = 0;
-		ck_assert_int_eq(offer(mbuf, &reason), FANIN_VERDICT_RETRY);
+		ck_assert_int_eq(handler_rig_offer(&rig, mbuf).verdict, FANIN_VERDICT_RETRY);
 		rig.job.buffers = 3;
 	}
 	ck_assert_mem_eq(&before, container_of(mbuf, struct fake_mbuf, mbuf), sizeof(before));
 
-	ck_assert_int_ne(offer(mbuf, &reason), FANIN_VERDICT_RETRY);
-	contribute(2, FANIN_WIRE_BF16, FANIN_WIRE_SUM, 0, &reason);
+	ck_assert_int_ne(handler_rig_offer(&rig, mbuf).verdict, FANIN_VERDICT_RETRY);
+	contribute(2, FANIN_WIRE_BF16, FANIN_WIRE_SUM, 0);
 	for (unsigned int i = 0; i < COUNT; i++)
 		expected[i] = reference(FANIN_WIRE_BF16, FANIN_WIRE_SUM, i);
-	check_result(FANIN_WIRE_BF16, FANIN_WIRE_SUM, expected);
-	rig_stop();
+	check_result(FANIN_WIRE_BF16, FANIN_WIRE_SUM, rig.job.children, expected);
+	handler_rig_stop(&rig);
 }
 END_TEST
 
