@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "hostlib/src/engine.h"
+#include "tests/unit/memory_link.h"
 #include "tests/unit/random.h"
 
 #define MAX_RANKS 16
@@ -35,16 +36,14 @@ struct world;
 
 /* One rank's link: what it builds goes to the switch at once, what the switch sends waits here. */
 struct link {
-	struct fanin_transport transport;
+	struct memory_link memory; /* the first: a pointer to it is one to the link */
 	struct world *world;
 	uint16_t rank;
-	uint8_t building[FRAME_LEN];
 	struct packet queue[QUEUE_LEN];
 	uint32_t head;
 	uint32_t tail;
 	uint32_t first_sent; /* block of the first contribution */
 	uint32_t sent;
-	bool full; /* takes nothing */
 };
 
 struct slot {
@@ -191,23 +190,14 @@ switch_receive(struct world *world, struct link *link, const struct fanin_header
 	}
 }
 
-/* ------------------------------------------------------------- transport */
-
-static void *
-link_reserve(struct fanin_transport *transport, uint32_t len)
-{
-	struct link *link = (struct link *)transport;
-
-	ck_assert_uint_le(len, FRAME_LEN);
-	return link->full ? NULL : link->building;
-}
+/* ----------------------------------------------------------------- links */
 
 static void
-link_commit(struct fanin_transport *transport, uint32_t len)
+link_put(struct memory_link *memory, const void *frame, uint32_t len)
 {
-	struct link *link = (struct link *)transport;
+	struct link *link = (struct link *)memory;
 	struct world *world = link->world;
-	struct fanin_headers *headers = (struct fanin_headers *)link->building;
+	const struct fanin_headers *headers = frame;
 
 	if (link->sent++ == 0)
 		link->first_sent = headers->fanin.block;
@@ -222,44 +212,18 @@ link_commit(struct fanin_transport *transport, uint32_t len)
 		switch_receive(world, link, headers, len);
 }
 
-static int
-link_flush(struct fanin_transport *transport)
+static size_t
+link_take(struct memory_link *memory, void *frame)
 {
-	(void)transport;
-	return 0;
+	struct link *link = (struct link *)memory;
+	const struct packet *packet = &link->queue[link->head % QUEUE_LEN];
+
+	if (link->head == link->tail)
+		return 0;
+	link->head++;
+	memcpy(frame, packet->data, packet->len);
+	return packet->len;
 }
-
-static unsigned int
-link_burst(struct fanin_transport *transport, struct fanin_frame *frames, unsigned int max)
-{
-	struct link *link = (struct link *)transport;
-	unsigned int n = 0;
-
-	while (n < max && link->head != link->tail) {
-		struct packet *packet = &link->queue[link->head++ % QUEUE_LEN];
-
-		frames[n].data = packet->data;
-		frames[n++].len = packet->len;
-	}
-	return n;
-}
-
-static void
-link_release(struct fanin_transport *transport, const struct fanin_frame *frames, unsigned int n)
-{
-	(void)transport;
-	(void)frames;
-	(void)n;
-}
-
-static const struct fanin_transport_ops link_ops = {
-	.name = "memory",
-	.tx_reserve = link_reserve,
-	.tx_commit = link_commit,
-	.tx_flush = link_flush,
-	.rx_burst = link_burst,
-	.rx_release = link_release,
-};
 
 /* ----------------------------------------------------------------- world */
 
@@ -295,10 +259,10 @@ world_create_at(uint16_t n_ranks, uint16_t window, uint32_t first_block)
 			.now_arg = world,
 		};
 
-		world->links[i].transport.ops = &link_ops;
+		memory_link_init(&world->links[i].memory, link_put, link_take);
 		world->links[i].world = world;
 		world->links[i].rank = i;
-		ck_assert_int_eq(fanin_engine_create(&config, &world->links[i].transport,
+		ck_assert_int_eq(fanin_engine_create(&config, &world->links[i].memory.transport,
 						     &world->engines[i]),
 				 0);
 	}

@@ -150,7 +150,7 @@ ring_switch_rounds(struct ring_switch *sw, unsigned int rounds)
 }
 
 void
-ring_switch_put(struct ring_switch *sw, uint16_t port, const void *frame, size_t len)
+ring_switch_enqueue(struct ring_switch *sw, uint16_t port, const void *frame, size_t len)
 {
 	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(sw->pool);
 	char *data;
@@ -162,6 +162,12 @@ ring_switch_put(struct ring_switch *sw, uint16_t port, const void *frame, size_t
 	/* net_ring passes mbufs as they are: a real driver would set the port. */
 	mbuf->port = sw->pipeline->ports[port].ethdev;
 	ck_assert_int_eq(rte_ring_enqueue(sw->rx[port], mbuf), 0);
+}
+
+void
+ring_switch_put(struct ring_switch *sw, uint16_t port, const void *frame, size_t len)
+{
+	ring_switch_enqueue(sw, port, frame, len);
 	ring_switch_rounds(sw, 2);
 }
 
@@ -173,6 +179,7 @@ ring_switch_take(struct ring_switch *sw, uint16_t port, void *frame)
 
 	if (rte_ring_dequeue(sw->tx[port], (void **)&mbuf) != 0)
 		return 0;
+	ck_assert_uint_eq(mbuf->nb_segs, 1);
 	len = mbuf->data_len;
 	memcpy(frame, rte_pktmbuf_mtod(mbuf, void *), len);
 	rte_pktmbuf_free(mbuf);

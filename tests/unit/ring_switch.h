@@ -48,7 +48,10 @@ struct job *ring_switch_job(struct ring_switch *sw, uint16_t n_members, uint32_t
 struct job *ring_switch_job_of(struct ring_switch *sw, const char *handler, uint16_t n_members,
 			       uint32_t slots);
 
-/* Puts a frame into a port and lets every worker make a round. */
+/* Puts a frame into a port. */
+void ring_switch_enqueue(struct ring_switch *sw, uint16_t port, const void *frame, size_t len);
+
+/* The same, and lets every worker make two rounds. */
 void ring_switch_put(struct ring_switch *sw, uint16_t port, const void *frame, size_t len);
 
 /* Rounds of every worker. */

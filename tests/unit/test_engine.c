@@ -274,7 +274,7 @@ START_TEST(a_timeout_tells_that_nothing_could_be_sent)
 	struct world *world = world_create(1);
 	struct collective collective;
 
-	world->links[0].full = true;
+	world->links[0].memory.full = true;
 	collective_prepare(&collective, 100, 0);
 	collective_post(&collective, world, 0, false);
 	seconds_to_failure(world);

@@ -10,9 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_ring.h>
-
 #include "hostlib/src/engine.h"
+#include "tests/unit/memory_link.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 #include "tools/perf_data.h"
@@ -47,9 +46,8 @@ enum size {
 
 /* A host: its engine, and the link to its port of the switch. */
 struct host {
-	struct fanin_transport transport; /* the first: a pointer to it is one to the host */
+	struct memory_link link; /* the first: a pointer to it is one to the host */
 	uint16_t rank;
-	struct rte_mbuf *building;
 	struct fanin_engine *engine;
 	struct fanin_request request;
 	uint8_t *send;
@@ -68,70 +66,17 @@ static uint32_t n_collectives;
 
 /* ------------------------------------------------------------------ links */
 
-static void *
-link_reserve(struct fanin_transport *transport, uint32_t len)
-{
-	struct host *host = (struct host *)transport;
-
-	if (host->building == NULL)
-		host->building = rte_pktmbuf_alloc(sw.pool);
-	ck_assert_ptr_nonnull(host->building);
-	ck_assert_uint_le(len, rte_pktmbuf_tailroom(host->building));
-	return rte_pktmbuf_mtod(host->building, void *);
-}
-
 static void
-link_commit(struct fanin_transport *transport, uint32_t len)
+host_put(struct memory_link *link, const void *frame, uint32_t len)
 {
-	struct host *host = (struct host *)transport;
-
-	ck_assert_ptr_nonnull(rte_pktmbuf_append(host->building, (uint16_t)len));
-	host->building->port = sw.pipeline->ports[host->rank].ethdev;
-	ck_assert_int_eq(rte_ring_enqueue(sw.rx[host->rank], host->building), 0);
-	host->building = NULL;
+	ring_switch_enqueue(&sw, ((const struct host *)link)->rank, frame, len);
 }
 
-static int
-link_flush(struct fanin_transport *transport)
+static size_t
+host_take(struct memory_link *link, void *frame)
 {
-	(void)transport;
-	return 0;
+	return ring_switch_take(&sw, ((const struct host *)link)->rank, frame);
 }
-
-static unsigned int
-link_burst(struct fanin_transport *transport, struct fanin_frame *frames, unsigned int max)
-{
-	const struct host *host = (struct host *)transport;
-	struct rte_mbuf *mbuf;
-	unsigned int n = 0;
-
-	while (n < max && rte_ring_dequeue(sw.tx[host->rank], (void **)&mbuf) == 0) {
-		ck_assert_uint_eq(mbuf->nb_segs, 1);
-		frames[n++] = (struct fanin_frame){
-			.data = rte_pktmbuf_mtod(mbuf, void *),
-			.len = mbuf->data_len,
-			.handle = (uintptr_t)mbuf,
-		};
-	}
-	return n;
-}
-
-static void
-link_release(struct fanin_transport *transport, const struct fanin_frame *frames, unsigned int n)
-{
-	(void)transport;
-	for (unsigned int i = 0; i < n; i++)
-		rte_pktmbuf_free((struct rte_mbuf *)(uintptr_t)frames[i].handle);
-}
-
-static const struct fanin_transport_ops link_ops = {
-	.name = "memory",
-	.tx_reserve = link_reserve,
-	.tx_commit = link_commit,
-	.tx_flush = link_flush,
-	.rx_burst = link_burst,
-	.rx_release = link_release,
-};
 
 /* ------------------------------------------------------------------ world */
 
@@ -192,18 +137,20 @@ host_open(struct host *host, uint16_t rank, uint32_t epoch)
 
 	memcpy(config.flow.dst_mac, sw.pipeline->mac, sizeof(config.flow.dst_mac));
 	host_mac(rank, config.flow.src_mac);
-	*host = (struct host){ .transport.ops = &link_ops, .rank = rank };
+	memset(host, 0, sizeof(*host));
+	host->rank = rank;
+	memory_link_init(&host->link, host_put, host_take);
 	host->send = calloc(1, BUFFER_BYTES);
 	host->recv = rank % 2 != 0 ? host->send : calloc(1, BUFFER_BYTES);
 	ck_assert_ptr_nonnull(host->send);
 	ck_assert_ptr_nonnull(host->recv);
-	ck_assert_int_eq(fanin_engine_create(&config, &host->transport, &host->engine), FANIN_OK);
+	ck_assert_int_eq(fanin_engine_create(&config, &host->link.transport, &host->engine),
+			 FANIN_OK);
 }
 
 static void
 host_close(struct host *host)
 {
-	ck_assert_ptr_null(host->building);
 	fanin_engine_destroy(host->engine);
 	if (host->recv != host->send)
 		free(host->recv);
