@@ -98,10 +98,11 @@ json_print(const struct run *run)
 	json_string("handler", report->handler);
 	json_string("accumulate", run->wide ? "f32" : "native");
 	printf("\"retransmits\": %" PRIu64 ", \"duplicates\": %" PRIu64 ", \"invalid\": %" PRIu64
-	       ", \"frames_sent\": %" PRIu64 ", \"frames_received\": %" PRIu64
-	       ", \"window\": %u, \"payload_bytes\": %u, ",
-	       report->retransmits, report->duplicates, report->invalid, report->frames_sent,
-	       report->frames_received, report->window, report->payload_bytes);
+	       ", \"spurious\": %" PRIu64 ", \"ring_drops\": %" PRIu64 ", \"frames_sent\": %" PRIu64
+	       ", \"frames_received\": %" PRIu64 ", \"window\": %u, \"payload_bytes\": %u, ",
+	       report->retransmits, report->duplicates, report->invalid, report->spurious,
+	       report->ring_drops, report->frames_sent, report->frames_received, report->window,
+	       report->payload_bytes);
 	if (run->status == FANIN_OK) {
 		printf("\"error\": null}\n");
 		return;

@@ -45,6 +45,7 @@ struct af_packet {
 	size_t map_len;
 	struct ring rx;
 	struct ring tx;
+	uint64_t ring_drops;
 	struct tpacket2_hdr *unsent; /* last committed frame while the kernel has not taken it */
 };
 
@@ -154,6 +155,19 @@ packet_poll_fds(struct fanin_transport *transport, struct pollfd *fds)
 	return 1;
 }
 
+static uint64_t
+packet_ring_drops(struct fanin_transport *transport)
+{
+	struct af_packet *packet = (struct af_packet *)transport;
+	struct tpacket_stats stats = { 0 };
+	socklen_t len = sizeof(stats);
+
+	/* Asking sets the kernel's counters back. */
+	getsockopt(packet->fd, SOL_PACKET, PACKET_STATISTICS, &stats, &len);
+	packet->ring_drops += stats.tp_drops;
+	return packet->ring_drops;
+}
+
 static void
 packet_close(struct fanin_transport *transport)
 {
@@ -178,6 +192,7 @@ static const struct fanin_transport_ops packet_ops = {
 	.rx_burst = packet_rx_burst,
 	.rx_release = packet_rx_release,
 	.poll_fds = packet_poll_fds,
+	.ring_drops = packet_ring_drops,
 	.close = packet_close,
 };
 

@@ -162,6 +162,23 @@ xdp_poll_fds(struct fanin_transport *transport, struct pollfd *fds)
 	return xdp->n_queues;
 }
 
+static uint64_t
+xdp_ring_drops(struct fanin_transport *transport)
+{
+	struct fanin_xdp *xdp = (struct fanin_xdp *)transport;
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < xdp->n_queues; i++) {
+		struct xdp_statistics stats = { 0 };
+		socklen_t len = sizeof(stats);
+
+		getsockopt(xsk_socket__fd(xdp->queues[i].socket), SOL_XDP, XDP_STATISTICS, &stats,
+			   &len);
+		sum += stats.rx_dropped + stats.rx_ring_full;
+	}
+	return sum;
+}
+
 void
 fanin_xdp_sockets_close(struct fanin_xdp *xdp)
 {
@@ -200,5 +217,6 @@ const struct fanin_transport_ops fanin_xdp_ops = {
 	.rx_burst = xdp_rx_burst,
 	.rx_release = xdp_rx_release,
 	.poll_fds = xdp_poll_fds,
+	.ring_drops = xdp_ring_drops,
 	.close = xdp_close,
 };

@@ -279,6 +279,8 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 		.duplicates = stats->duplicates,
 		.invalid = stats->invalid,
 		.accumulates_f32 = comm->member.wide,
+		.spurious = stats->spurious,
+		.ring_drops = comm->transport->ops->ring_drops(comm->transport),
 	};
 	memcpy(report, &full, report->sz < sizeof(full) ? report->sz : sizeof(full));
 	return FANIN_OK;

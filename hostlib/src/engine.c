@@ -213,6 +213,7 @@ fanin_engine_poll(struct fanin_engine *engine)
 	if (engine->status != FANIN_OK)
 		return engine->status;
 
+	engine->timers_ns = engine->last_poll_ns;
 	n = ops->rx_burst(engine->transport, frames, FANIN_ENGINE_BURST);
 	engine->now_ns = engine->config.now_ns(engine->config.now_arg);
 	absence_forgive(engine);
@@ -226,7 +227,8 @@ fanin_engine_poll(struct fanin_engine *engine)
 	queue_send(engine);
 	/*
 	 * Results may still lie in the ring, most of all when this process has just got its core back: timers are only
-	 * looked at once it is empty, or has been gone through.
+	 * looked at once it is empty, or has been gone through. It may have lost its core since it looked into the ring,
+	 * so that what counts is the time before that.
 	 */
 	engine->unchecked_frames += n;
 	if (n == 0 || engine->unchecked_frames >= 2u * engine->config.window) {

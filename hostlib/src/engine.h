@@ -44,6 +44,7 @@ struct fanin_engine_stats {
 	uint64_t frames_received;
 	uint64_t retransmits;
 	uint64_t duplicates; /* results that had been received before */
+	uint64_t spurious;   /* blocks that were sent again without need */
 	uint64_t pendings;   /* answers that name who is missing */
 	uint64_t stale;      /* refusals of late duplicates */
 	uint64_t invalid;    /* frames that are no valid packets of this run */

@@ -25,9 +25,10 @@ enum fanin_lane_state {
 };
 
 struct fanin_lane {
-	uint32_t block; /* in work, or when idle the next one */
-	uint8_t state;  /* enum fanin_lane_state */
-	bool suspect;   /* overdue and overtaken by a later block's result: probably lost */
+	uint32_t block;     /* in work, or when idle the next one */
+	uint8_t state;      /* enum fanin_lane_state */
+	bool suspect;       /* overdue and overtaken: probably lost */
+	bool resent_before; /* the lane's block before was sent again; cleared by its second result */
 	uint16_t transmissions;
 	struct fanin_request *request; /* that the block belongs to; NULL when idle */
 	uint64_t sent_ns;              /* last transmission */
@@ -50,11 +51,13 @@ struct fanin_engine {
 	struct fanin_rtt rtt;
 	uint64_t now_ns; /* of this poll */
 	uint64_t last_poll_ns;
+	uint64_t timers_ns;        /* timers that were due then have run out */
 	uint32_t unchecked_frames; /* received since the timers were looked at */
 	uint64_t next_scan_ns;     /* no lane is due before */
 	uint64_t progress_ns;      /* last result, or when the first request was posted */
 	uint64_t resumed_ns; /* when the caller came back last: older samples are not the network's */
-	uint64_t overtaken_ns; /* latest transmission whose result has come: earlier ones are overtaken */
+	uint64_t overtaken_ns; /* latest first transmission whose result has come: earlier ones are overtaken */
+	uint64_t probed_ns; /* latest retransmission likewise, while nothing shows that the first one had arrived */
 	uint64_t heard_ns;         /* last packet of the switch for this run */
 	bool overdue;              /* lanes are past their deadline but not overtaken */
 	unsigned int stale_reason; /* last refusal that was ignored, since the last progress */

@@ -55,16 +55,33 @@ static void
 timers_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 {
 	if (lane->transmissions == 1 && lane->sent_ns >= engine->resumed_ns &&
-	    lane->sent_ns >= engine->overtaken_ns)
+	    lane->sent_ns >= engine->overtaken_ns && lane->sent_ns >= engine->probed_ns)
 		fanin_rtt_sample(&engine->rtt, lane->sent_ns, engine->now_ns);
-	if (lane->sent_ns > engine->overtaken_ns)
+	if (lane->transmissions == 1 && lane->sent_ns > engine->overtaken_ns)
 		engine->overtaken_ns = lane->sent_ns;
+	if (lane->transmissions > 1 && lane->sent_ns > engine->probed_ns)
+		engine->probed_ns = lane->sent_ns;
 	engine->progress_ns = engine->now_ns;
 	engine->stale_reason = FANIN_REASON_NONE;
 	if (engine->overdue) {
 		engine->overdue = false;
 		engine->next_scan_ns = engine->now_ns;
 	}
+}
+
+/*
+ * A second result of a block: the switch repeats it for a contribution that it had already. If the block was sent again,
+ * that was not needed, and its first result proves nothing about other blocks.
+ */
+static void
+receive_duplicate(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t block)
+{
+	engine->stats.duplicates++;
+	if (block + engine->config.window != lane->block || !lane->resent_before)
+		return;
+	lane->resent_before = false;
+	engine->probed_ns = 0;
+	engine->stats.spurious++;
 }
 
 static bool
@@ -90,7 +107,7 @@ receive_result(struct fanin_engine *engine, const struct fanin_headers *headers)
 	}
 	if (lane->block != hdr->block || lane->state != FANIN_LANE_SENT) {
 		if (fanin_block_before(hdr->block, lane->block))
-			engine->stats.duplicates++;
+			receive_duplicate(engine, lane, hdr->block);
 		else
 			engine->stats.invalid++;
 		return;
@@ -115,6 +132,7 @@ receive_result(struct fanin_engine *engine, const struct fanin_headers *headers)
 	engine->stats.blocks++;
 	engine->stats.bytes_reduced += payload_len;
 	timers_note_result(engine, lane);
+	lane->resent_before = lane->transmissions > 1;
 	lane_advance(engine, lane);
 }
 

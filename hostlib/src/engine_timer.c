@@ -2,8 +2,9 @@
 /*
  * What is sent again, and when to give up. A block that is overdue is only sent again if it is probably lost: a block
  * sent after it has its result already. As long as nothing at all comes back (a peer is late, its core is busy) only the
- * oldest block is, as a probe: its answer tells who is missing, or brings the result that proves the others lost. So a
- * slow peer costs a packet now and then instead of a window full. Called by the poll loop only.
+ * oldest block is, as a probe: its answer tells who is missing, or brings the result that proves the others lost, unless a
+ * second one shows that the probe was not needed. So a slow peer costs a packet now and then instead of a window full.
+ * Called by the poll loop only.
  */
 #include "engine_internal.h"
 
@@ -33,13 +34,21 @@ lane_retransmit(struct fanin_engine *engine, struct fanin_lane *lane)
 static void
 lane_overdue(struct fanin_engine *engine, struct fanin_lane *lane)
 {
-	if (lane->block == engine->oldest) {
+	bool overtaken = lane->sent_ns < engine->overtaken_ns;
+
+	if (lane->sent_ns + engine->rtt.rto_ns > engine->timers_ns) {
+		/* The estimate has grown since. */
+		lane->deadline_ns = lane->sent_ns + engine->rtt.rto_ns;
+	} else if (lane->block == engine->oldest) {
 		lane_retransmit(engine, lane);
-	} else if (lane->sent_ns >= engine->overtaken_ns) {
+	} else if (!overtaken && lane->sent_ns >= engine->probed_ns) {
+		lane->suspect = false;
 		engine->overdue = true;
 	} else if (!lane->suspect) {
+		/* By a probe alone: its second result, which would clear it, comes within a round trip. */
 		lane->suspect = true;
-		lane->deadline_ns = engine->now_ns + reordering_ns(engine);
+		lane->deadline_ns = engine->now_ns +
+				    (overtaken ? reordering_ns(engine) : engine->rtt.rto_ns);
 	} else {
 		lane_retransmit(engine, lane);
 	}
@@ -57,10 +66,10 @@ lanes_scan(struct fanin_engine *engine)
 
 		if (lane->state != FANIN_LANE_SENT)
 			continue;
-		if (lane->deadline_ns <= engine->now_ns)
+		if (lane->deadline_ns <= engine->timers_ns)
 			lane_overdue(engine, lane);
 		/* One that waits for evidence is looked at again when a result comes. */
-		if (lane->deadline_ns > engine->now_ns && lane->deadline_ns < next_ns)
+		if (lane->deadline_ns > engine->timers_ns && lane->deadline_ns < next_ns)
 			next_ns = lane->deadline_ns;
 	}
 	engine->next_scan_ns = next_ns;
@@ -116,6 +125,6 @@ fanin_engine_check_timers(struct fanin_engine *engine)
 		engine_time_out(engine);
 		return;
 	}
-	if (engine->now_ns >= engine->next_scan_ns)
+	if (engine->timers_ns >= engine->next_scan_ns)
 		lanes_scan(engine);
 }

@@ -46,6 +46,9 @@ struct fanin_transport_ops {
 	/* Fills in what poll() has to wait for; returns how many of the FANIN_TRANSPORT_MAX_FDS places are used. */
 	unsigned int (*poll_fds)(struct fanin_transport *transport, struct pollfd *fds);
 
+	/* Frames that the kernel dropped since the transport was opened, because there was no room to receive them. */
+	uint64_t (*ring_drops)(struct fanin_transport *transport);
+
 	void (*close)(struct fanin_transport *transport);
 };
 

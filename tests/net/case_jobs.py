@@ -103,6 +103,9 @@ def hosts_with_different_transports_share_a_job():
         reports = reports_of(lab, ranks)
         expect_exact(reports, "mixed transports")
         expect_equal([report["transport"] for report in reports[:2]], ["af_xdp", "af_packet"], "transports")
+        for report in reports:
+            expect_equal(report["ring_drops"], 0, f"frames that {report['transport']} dropped on the host")
+            expect(report["spurious"] <= report["retransmits"], f"more was needlessly resent than resent: {report}")
         expect(all(report.get("transport_reason") for report in reports), "a transport was chosen without a reason")
 
 

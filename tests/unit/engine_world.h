@@ -44,6 +44,8 @@ struct link {
 	uint32_t tail;
 	uint32_t first_sent; /* block of the first contribution */
 	uint32_t sent;
+	bool holds;       /* hands over what `passing` says only */
+	uint32_t passing; /* frames; counts down */
 };
 
 struct slot {
@@ -218,8 +220,10 @@ link_take(struct memory_link *memory, void *frame)
 	struct link *link = (struct link *)memory;
 	const struct packet *packet = &link->queue[link->head % QUEUE_LEN];
 
-	if (link->head == link->tail)
+	if (link->head == link->tail || (link->holds && link->passing == 0))
 		return 0;
+	if (link->holds)
+		link->passing--;
 	link->head++;
 	memcpy(frame, packet->data, packet->len);
 	return packet->len;

@@ -154,6 +154,8 @@ struct fanin_report {
 	uint64_t invalid;    /* frames that failed validation */
 	/* Sums and averages of f16 and bf16 are accumulated in f32 and rounded once. Packets hold half as many of them. */
 	bool accumulates_f32;
+	uint64_t spurious; /* of the retransmits, those that a second result showed to be needless */
+	uint64_t ring_drops; /* frames that the kernel dropped because the receive ring was full */
 };
 
 /*
