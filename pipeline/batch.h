@@ -79,7 +79,7 @@ batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf)
 	batch->job = job;
 	work->job = job;
 	work->index = headers->fanin.block & job->slot_mask;
-	work->slot = job->slots + work->index * job->slot_size;
+	work->slot = job->slots[work->index];
 	rte_prefetch0(work->slot);
 	work->packet.mbuf = mbuf;
 	work->packet.headers = headers;

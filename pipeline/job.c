@@ -44,12 +44,12 @@ job_free(struct job *job)
 	struct fanin_handler_ctx ctx = { .job = &job->params };
 
 	for (uint32_t i = 0; job->slots != NULL && i <= job->slot_mask; i++) {
-		job->handler->slot_release(&ctx, job->slots + i * job->slot_size);
+		job->handler->slot_release(&ctx, job->slots[i]);
 		for (uint16_t k = 0; k < ctx.n_frees; k++)
 			rte_pktmbuf_free(ctx.frees[k]);
 		ctx.n_frees = 0;
 	}
-	rte_free(job->slots);
+	job_slots_free(job);
 	rte_free(job->slot_clusters);
 	rte_free(job->worker_stats);
 	rte_free(job);
@@ -171,14 +171,14 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 	job->params.buffers = (uint8_t)spec->buffers;
 	job->slot_mask = slots - 1;
 	job->slot_size = RTE_ALIGN_CEIL(handler->slot_size(&job->params), RTE_CACHE_LINE_SIZE);
-	job->slots = rte_zmalloc("job_slots", slots * job->slot_size, RTE_CACHE_LINE_SIZE);
 	job->slot_clusters = rte_zmalloc("job_epochs", slots * sizeof(*job->slot_clusters),
 					 RTE_CACHE_LINE_SIZE);
 	job->n_workers = pipeline->n_workers;
 	job->worker_stats = rte_zmalloc("job_stats", job->n_workers * sizeof(*job->worker_stats),
 					RTE_CACHE_LINE_SIZE);
-	if (job->slots == NULL || job->slot_clusters == NULL || job->worker_stats == NULL) {
-		rte_free(job->slots);
+	if (job_slots_allocate(pipeline, job) != 0 || job->slot_clusters == NULL ||
+	    job->worker_stats == NULL) {
+		job_slots_free(job);
 		rte_free(job->slot_clusters);
 		rte_free(job->worker_stats);
 		rte_free(job);

@@ -16,8 +16,7 @@
 
 #include "handlers/handler.h"
 #include "pipeline/counters.h"
-
-struct pipeline;
+#include "pipeline/pipeline.h"
 
 /* What a member is, and where its current process is. */
 struct job_member {
@@ -41,7 +40,8 @@ struct job {
 	struct fanin_job_params params;
 	const struct fanin_handler *handler;
 	bool reproducible;
-	uint8_t *slots;
+	uint8_t **slots;                            /* by index */
+	uint8_t *slot_memory[PIPELINE_MAX_WORKERS]; /* by NUMA node of the pipeline */
 	uint64_t *slot_clusters; /* which cluster has the slot's block: block << 32 | cluster + 1 */
 	size_t slot_size;
 	uint32_t slot_mask; /* 2W - 1 */
@@ -95,6 +95,19 @@ struct job_table *job_table_create(uint16_t max_jobs, uint32_t slots);
 
 /* Destroys the jobs that are left; the workers must have stopped. */
 void job_table_free(struct job_table *table);
+
+/*
+ * job_slots.c: the NUMA node, as an index in pipeline->nodes, whose workers process the blocks of a slot. Any thread.
+ */
+unsigned int job_slot_node(const struct pipeline *pipeline, uint32_t index);
+
+/*
+ * job_slots.c: allocates slots of job->slot_size bytes for all indexes up to job->slot_mask, zeroed. Returns 0 or -ENOMEM.
+ */
+int job_slots_allocate(const struct pipeline *pipeline, struct job *job);
+
+/* job_slots.c: frees them; there may be none. */
+void job_slots_free(struct job *job);
 
 /*
  * Admits a job and publishes it. Main thread.

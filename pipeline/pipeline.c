@@ -139,6 +139,24 @@ copy_options(struct pipeline *pipeline, const struct pipeline_options *options)
 		pipeline->lcores[i] = options->lcores[i];
 }
 
+/* Finds the NUMA nodes that have workers. A cluster is where its first one is. */
+static void
+find_nodes(struct pipeline *pipeline, const int *sockets)
+{
+	for (uint16_t cluster = 0; cluster < pipeline->n_clusters; cluster++) {
+		unsigned int worker = cluster * pipeline->cluster_size;
+		int socket = sockets != NULL ? sockets[worker]
+					     : (int)rte_lcore_to_socket_id(pipeline->lcores[worker]);
+		uint16_t node = 0;
+
+		while (node < pipeline->n_nodes && pipeline->nodes[node] != socket)
+			node++;
+		if (node == pipeline->n_nodes)
+			pipeline->nodes[pipeline->n_nodes++] = socket;
+		pipeline->cluster_nodes[cluster] = (uint8_t)node;
+	}
+}
+
 int
 pipeline_create(const struct pipeline_options *options, struct pipeline **created, char *error)
 {
@@ -149,6 +167,7 @@ pipeline_create(const struct pipeline_options *options, struct pipeline **create
 	if (pipeline == NULL)
 		goto fail;
 	copy_options(pipeline, options);
+	find_nodes(pipeline, options->sockets);
 	ret = rcu_create(pipeline);
 	if (ret != 0)
 		goto fail;

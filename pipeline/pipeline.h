@@ -73,6 +73,7 @@ struct pipeline_options {
 	const struct pipeline_port *ports; /* copied */
 	uint16_t n_ports;
 	const unsigned int *lcores; /* of the workers; copied */
+	const int *sockets;         /* NUMA nodes of the workers; NULL: of their lcores. Copied */
 	enum pipeline_policy policy;
 	uint64_t tree_up_to; /* message sizes in bytes, for jobs with the handler "auto" */
 	uint64_t multi2_up_to;
@@ -100,6 +101,9 @@ struct pipeline {
 	enum pipeline_policy policy;
 	uint16_t cluster_size;
 	uint16_t n_clusters;
+	int nodes[PIPELINE_MAX_WORKERS];             /* NUMA nodes that have workers */
+	uint8_t cluster_nodes[PIPELINE_MAX_WORKERS]; /* of a cluster's first worker; index in nodes */
+	uint16_t n_nodes;
 	uint64_t tree_up_to;
 	uint64_t multi2_up_to;
 	uint64_t multi4_up_to;

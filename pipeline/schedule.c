@@ -4,24 +4,35 @@
  * belongs to a cluster of workers, chosen when its first packet arrives; inside the cluster the first
  * worker that is free takes the packet. Packets cross cores by the clusters' queues only.
  */
+#include <limits.h>
+
 #include <rte_ring.h>
 
 #include "pipeline/worker.h"
 
 #include "pipeline/fastpath.h"
 
-/* The cluster with the shortest queue; of equal ones that which is the block's turn. */
+/*
+ * The cluster with the shortest queue among those on the slot's NUMA node; of equal ones that which is the block's
+ * turn, if it is there.
+ */
 static unsigned int
-shortest_queue(const struct pipeline *pipeline, uint32_t block)
+shortest_queue(const struct pipeline *pipeline, uint32_t block, uint32_t slot)
 {
-	unsigned int best = block % pipeline->n_clusters;
-	unsigned int best_length = rte_ring_count(pipeline->queues[best]);
+	const unsigned int node = job_slot_node(pipeline, slot);
+	unsigned int first = block % pipeline->n_clusters;
+	unsigned int best = UINT_MAX;
+	unsigned int best_length = UINT_MAX;
 
 	for (unsigned int i = 0; best_length != 0 && i < pipeline->n_clusters; i++) {
-		unsigned int length = rte_ring_count(pipeline->queues[i]);
+		unsigned int cluster = (first + i) % pipeline->n_clusters;
+		unsigned int length;
 
+		if (pipeline->cluster_nodes[cluster] != node)
+			continue;
+		length = rte_ring_count(pipeline->queues[cluster]);
 		if (length < best_length) {
-			best = i;
+			best = cluster;
 			best_length = length;
 		}
 	}
@@ -43,7 +54,7 @@ cluster_of_block(const struct pipeline *pipeline, struct job *job, uint32_t bloc
 
 		if (found != 0 && !fanin_block_before((uint32_t)(found >> 32), block))
 			return (uint32_t)found - 1;
-		cluster = shortest_queue(pipeline, block);
+		cluster = shortest_queue(pipeline, block, block & job->slot_mask);
 		if (__atomic_compare_exchange_n(entry, &found, (uint64_t)block << 32 | (cluster + 1),
 						false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 			return cluster;

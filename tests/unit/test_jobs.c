@@ -423,6 +423,29 @@ START_TEST(slots_are_shared_out_to_the_workers)
 }
 END_TEST
 
+/* Two nodes, the first worker on the second one; neither has memory of its own here, which is no reason to fail. */
+START_TEST(blocks_stay_on_the_node_of_their_slots)
+{
+	const size_t area = 8;
+	uint32_t epoch;
+	struct job *job;
+
+	sw.pipeline->n_nodes = 2;
+	sw.pipeline->nodes[0] = 5;
+	sw.pipeline->nodes[1] = 6;
+	sw.pipeline->cluster_nodes[0] = 1;
+	sw.pipeline->cluster_nodes[1] = 0;
+	job = ring_switch_job(&sw, 4, 2 * area);
+	epoch = host_join_all(&sw, job, 4, 1);
+	for (uint32_t i = 0; i < 2 * area; i++)
+		ck_assert_ptr_eq(job->slots[i], job->slot_memory[i % 2] + i / 2 * job->slot_size);
+	ck_assert_ptr_ne(job->slot_memory[0], job->slot_memory[1]);
+	run_blocks(job, 4, epoch, 100);
+	for (uint32_t i = 0; i < 2 * area; i++)
+		ck_assert_uint_eq((uint32_t)job->slot_clusters[i], i % 2 == 0 ? 2 : 1);
+}
+END_TEST
+
 Suite *
 suite_jobs(void)
 {
@@ -450,6 +473,7 @@ suite_jobs(void)
 	tcase_add_checked_fixture(two, setup_two_workers, teardown);
 	tcase_set_timeout(two, 30);
 	tcase_add_test(two, slots_are_shared_out_to_the_workers);
+	tcase_add_test(two, blocks_stay_on_the_node_of_their_slots);
 	suite_add_tcase(suite, two);
 
 	tcase_add_checked_fixture(faults, setup_faults, teardown);
