@@ -200,14 +200,14 @@ command_stats(void *user, const json_t *args, struct control_error *error)
 	uptime = (double)(pipeline_now_ns() - daemon->start_ns) / 1e9;
 	pipeline_counters(pipeline, &sum);
 	ports_pool_usage(&daemon->ports, &pool_size, &pool_free);
-	return json_pack("{s:f,s:o,s:{s:I,s:I,s:I,s:I},s:i,s:{s:i,s:i},s:{s:I,s:I},s:o}", "uptime_s",
-			 uptime, "workers", list_workers(pipeline, (double)rte_get_tsc_hz(), uptime),
-			 "switching", "forwarded", (json_int_t)sum.forwarded, "flooded",
-			 (json_int_t)sum.flooded, "local", (json_int_t)sum.local, "learn_failed",
-			 (json_int_t)sum.learn_failed, "mac_entries",
-			 (int)mac_table_count(pipeline->macs), "mempool", "size", (int)pool_size,
-			 "free", (int)pool_free, "faults", "duplicated",
-			 (json_int_t)sum.fault_duplicates, "reordered",
+	return json_pack("{s:f,s:o,s:{s:I,s:I,s:I,s:I},s:i,s:{s:i,s:i},s:o,s:{s:I,s:I},s:o}",
+			 "uptime_s", uptime, "workers",
+			 list_workers(pipeline, (double)rte_get_tsc_hz(), uptime), "switching",
+			 "forwarded", (json_int_t)sum.forwarded, "flooded", (json_int_t)sum.flooded,
+			 "local", (json_int_t)sum.local, "learn_failed", (json_int_t)sum.learn_failed,
+			 "mac_entries", (int)mac_table_count(pipeline->macs), "mempool", "size",
+			 (int)pool_size, "free", (int)pool_free, "memory", json_memory(daemon),
+			 "faults", "duplicated", (json_int_t)sum.fault_duplicates, "reordered",
 			 (json_int_t)sum.fault_reorders, "drops", nonzero_drops(&sum));
 }
 

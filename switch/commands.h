@@ -25,6 +25,12 @@ json_t *command_jobs_list(void *user, const json_t *args, struct control_error *
 json_t *command_jobs_create(void *user, const json_t *args, struct control_error *error);
 json_t *command_jobs_destroy(void *user, const json_t *args, struct control_error *error);
 
+/*
+ * commands_memory.c: an object, all in bytes: rss and hugepages that the kernel sees, packets and slots that DPDK's memory holds
+ * among other things, limit of DPDK's memory.
+ */
+json_t *json_memory(const struct daemon *daemon);
+
 /* "02:fa:00:00:00:01" as a new JSON string. */
 json_t *json_mac(const uint8_t mac[6]);
 

@@ -17,6 +17,7 @@
 #include "tools/ctl_table.h"
 
 #define CLEAR_SCREEN "\033[H\033[2J"
+#define MIB 1048576.0
 
 const struct option ctl_stats_options[] = {
 	{ "watch", optional_argument, NULL, 'w' },
@@ -184,11 +185,17 @@ print_sample(const struct sample *before, const struct sample *now)
 	bool rates = before->stats != NULL;
 	double seconds = now->at_s - before->at_s;
 	const json_t *mempool = json_object_get(now->stats, "mempool");
+	const json_t *memory = json_object_get(now->stats, "memory");
 	char uptime[CTL_NUMBER_LEN];
 
-	printf("up %s, %" PRId64 " of %" PRId64 " packet buffers free, %" PRId64 " MAC addresses\n\n",
+	printf("up %s, %" PRId64 " of %" PRId64 " packet buffers free, %" PRId64 " MAC addresses\n",
 	       ctl_duration(ctl_real(now->stats, "uptime_s"), uptime), ctl_integer(mempool, "free"),
 	       ctl_integer(mempool, "size"), ctl_integer(now->stats, "mac_entries"));
+	printf("memory: %.1f MiB resident and %.1f MiB of hugepages; packets %.1f MiB, slots %.1f MiB, of %" PRId64
+	       " MiB for DPDK\n\n",
+	       ctl_real(memory, "rss") / MIB, ctl_real(memory, "hugepages") / MIB,
+	       ctl_real(memory, "packets") / MIB, ctl_real(memory, "slots") / MIB,
+	       ctl_integer(memory, "limit") / (1 << 20));
 	print_workers(before, now, rates);
 	putchar('\n');
 	print_ports(before, now, rates);

@@ -150,6 +150,23 @@ def jobs_that_do_not_fit_are_refused_with_the_amounts():
         run_exact_job(lab, "a job in the room of another", bytes=256 * KIB)
 
 
+@case(90)
+def thirty_two_jobs_of_sixteen_hosts_fit_into_a_gibibyte():
+    config = {"limits": {"max_jobs": 32, "slots": 4096}}
+    with running_lab(16, "memif", config=config) as lab:
+        idle = lab.control.ask("stats")["memory"]
+        jobs = [lab.create_job() for _ in range(32)]
+        for job in (jobs[0], jobs[31]):
+            run_exact_job(lab, f"job {job['id']} of 32", job=job, bytes=256 * KIB)
+        memory = lab.control.ask("stats")["memory"]
+        expect(memory["rss"] + memory["hugepages"] < 1 << 30, f"the switch takes more than 1 GiB: {memory}")
+        expect(idle["slots"] < memory["slots"] < 64 * MIB, f"slots take {memory['slots']} bytes")
+        expect(memory["packets"] + memory["slots"] <= memory["limit"], f"more than memory.megabytes: {memory}")
+        for job in jobs:
+            lab.ctl("jobs", "destroy", job["id"])
+        expect_equal(lab.control.ask("stats")["memory"]["slots"], 0, "bytes of slots without jobs")
+
+
 @case()
 def every_verb_of_faninctl_answers():
     with running_lab(2) as lab:

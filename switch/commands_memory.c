@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What memory the switch has, and what for. Main thread only. */
+#include <stdio.h>
+
+#include "pipeline/job.h"
+#include "switch/commands.h"
+#include "switch/config.h"
+
+/* A line of /proc/self/status that ends in kB, as bytes; 0 if there is none. */
+static uint64_t
+status_bytes(const char *format)
+{
+	FILE *file = fopen("/proc/self/status", "r");
+	unsigned long kilobytes = 0;
+	char line[256];
+
+	while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+		if (sscanf(line, format, &kilobytes) == 1)
+			break;
+	}
+	if (file != NULL)
+		fclose(file);
+	return (uint64_t)kilobytes * 1024;
+}
+
+static uint64_t
+slots_bytes(const struct job_table *table)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t id = 1; id <= FANIN_WIRE_MAX_JOB; id++) {
+		const struct job *job = table->jobs[id];
+
+		if (job != NULL)
+			sum += (uint64_t)(job->slot_mask + 1) *
+			       (job->slot_size + sizeof(*job->slots) + sizeof(*job->slot_clusters));
+	}
+	return sum;
+}
+
+json_t *
+json_memory(const struct daemon *daemon)
+{
+	uint64_t packets = 0;
+
+	for (size_t i = 0; i < sizeof(daemon->ports.pools) / sizeof(daemon->ports.pools[0]); i++) {
+		const struct rte_mempool *pool = daemon->ports.pools[i];
+
+		if (pool != NULL)
+			packets += (uint64_t)pool->size *
+				   (pool->header_size + pool->elt_size + pool->trailer_size);
+	}
+	return json_pack("{s:I,s:I,s:I,s:I,s:I}", "rss", (json_int_t)status_bytes("VmRSS: %lu kB"),
+			 "hugepages", (json_int_t)status_bytes("HugetlbPages: %lu kB"), "packets",
+			 (json_int_t)packets, "slots",
+			 (json_int_t)slots_bytes(daemon->pipeline->jobs), "limit",
+			 (json_int_t)daemon->config->memory_megabytes << 20);
+}
