@@ -19,7 +19,8 @@ struct work {
 };
 
 struct batch {
-	struct job *job; /* of the last packet; NULL: none yet */
+	struct job *job;          /* of the last packet; NULL: none yet */
+	struct fanin_sizes sizes; /* likewise */
 	uint16_t n;
 	struct work works[FANIN_BURST];
 };
@@ -31,6 +32,7 @@ static inline void
 batch_init(struct batch *batch)
 {
 	batch->job = NULL;
+	batch->sizes = FANIN_SIZES_NONE;
 	batch->n = 0;
 }
 
@@ -39,21 +41,21 @@ batch_init(struct batch *batch)
  * may be all right, but for another job.
  */
 static inline bool
-batch_fits(const struct job *job, const struct rte_mbuf *mbuf)
+batch_fits(struct batch *batch, const struct job *job, const struct rte_mbuf *mbuf)
 {
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
 	const struct fanin_hdr *hdr = &headers->fanin;
 
 	return hdr->rank < job->params.n_children &&
 	       fanin_wire_fits(headers, &job->child_templates[hdr->rank]) &&
-	       fanin_wire_elements_fit(headers, mbuf->data_len) &&
+	       fanin_wire_elements_fit(headers, mbuf->data_len, &batch->sizes) &&
 	       mbuf->port == job->child_ethdevs[hdr->rank] && hdr->epoch != 0 &&
 	       hdr->epoch == __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 }
 
 /* The job that the frame fits, or NULL. */
 static inline struct job *
-batch_find_job(const struct worker *worker, const struct batch *batch, const struct rte_mbuf *mbuf)
+batch_find_job(const struct worker *worker, struct batch *batch, const struct rte_mbuf *mbuf)
 {
 	uint32_t id;
 	struct job *job = batch->job;
@@ -66,10 +68,10 @@ batch_find_job(const struct worker *worker, const struct batch *batch, const str
 		if (job == NULL)
 			return NULL;
 	}
-	return likely(batch_fits(job, mbuf)) ? job : NULL;
+	return likely(batch_fits(batch, job, mbuf)) ? job : NULL;
 }
 
-/* Adds a packet that fits the job, at most FANIN_BURST. */
+/* Adds the packet that batch_find_job found to fit just now; at most FANIN_BURST. */
 static inline void
 batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf)
 {
@@ -84,7 +86,7 @@ batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf)
 	work->packet.mbuf = mbuf;
 	work->packet.headers = headers;
 	work->packet.payload = headers + 1;
-	work->packet.payload_len = fanin_wire_payload_len(headers);
+	work->packet.payload_len = batch->sizes.payload_len;
 	work->packet.child = headers->fanin.rank;
 }
 

@@ -272,21 +272,41 @@ fanin_wire_fits(const struct fanin_headers *headers, const struct fanin_template
 	return (wrong[0] | wrong[1]) == 0;
 }
 
+/* The sizes of the last frame that passed fanin_wire_elements_fit: most of a burst are alike. */
+struct fanin_sizes {
+	uint32_t shape;       /* as fanin_wire_shape gives it */
+	uint32_t lengths;     /* of UDP and IPv4 as they are in the frame */
+	uint32_t payload_len; /* bytes */
+};
+
+/* Of no frame at all. */
+#define FANIN_SIZES_NONE ((struct fanin_sizes){ .payload_len = UINT32_MAX })
+
 /*
  * What is left to check of a frame that fits a template, so that fanin_wire_validate would find nothing: lengths,
  * elements and the IPv4 checksum.
+ *
+ * frame_len: FANIN_PAYLOAD_OFFSET at least. sizes: FANIN_SIZES_NONE at first; rw. If the frame passes, they are its.
  */
 static inline bool
-fanin_wire_elements_fit(const struct fanin_headers *headers, size_t frame_len)
+fanin_wire_elements_fit(const struct fanin_headers *headers, size_t frame_len,
+			struct fanin_sizes *sizes)
 {
 	const struct fanin_hdr *hdr = &headers->fanin;
-	const uint32_t payload_len = fanin_wire_payload_len(headers);
-	const unsigned int size = fanin_dtype_size(hdr->dtype);
+	const uint32_t shape = fanin_wire_shape(hdr);
+	const uint32_t lengths = (uint32_t)headers->udp.len_be << 16 | headers->ip.total_len_be;
 
-	/* A UDP length below that of the headers makes a huge payload_len. */
-	return payload_len <= frame_len - FANIN_PAYLOAD_OFFSET &&
-	       __builtin_bswap16(headers->ip.total_len_be) == FANIN_MTU_OVERHEAD + payload_len &&
-	       hdr->count * size == payload_len && size != 0 && fanin_op_is_known(hdr->op) &&
+	if (__builtin_expect(shape != sizes->shape || lengths != sizes->lengths, 0)) {
+		/* A UDP length below that of the headers makes a huge payload_len. */
+		const uint32_t payload_len = fanin_wire_payload_len(headers);
+		const unsigned int size = fanin_dtype_size(hdr->dtype);
+
+		if (__builtin_bswap16(headers->ip.total_len_be) != FANIN_MTU_OVERHEAD + payload_len ||
+		    hdr->count * size != payload_len || size == 0 || !fanin_op_is_known(hdr->op))
+			return false;
+		*sizes = (struct fanin_sizes){ shape, lengths, payload_len };
+	}
+	return sizes->payload_len <= frame_len - FANIN_PAYLOAD_OFFSET &&
 	       fanin_ip_checksum(&headers->ip) == 0;
 }
 

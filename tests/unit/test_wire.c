@@ -402,13 +402,15 @@ START_TEST(templates_let_valid_contributions_pass_only)
 	};
 	struct fanin_template template;
 	struct frame frame;
+	struct fanin_sizes sizes = FANIN_SIZES_NONE;
 	unsigned int passed = 0;
 
 	make_contribution(&frame, FANIN_WIRE_F32, FANIN_WIRE_SUM, 16);
 	fanin_wire_make_template(&frame.headers, &template);
 	ck_assert(fanin_wire_fits(&frame.headers, &template));
-	ck_assert(fanin_wire_elements_fit(&frame.headers, frame.len));
-	ck_assert(!fanin_wire_elements_fit(&frame.headers, frame.len - 1));
+	ck_assert(fanin_wire_elements_fit(&frame.headers, frame.len, &sizes));
+	ck_assert_uint_eq(sizes.payload_len, 64);
+	ck_assert(!fanin_wire_elements_fit(&frame.headers, frame.len - 1, &sizes));
 	for (unsigned int bit = 0; bit < FANIN_PAYLOAD_OFFSET * 8; bit++) {
 		unsigned int byte = bit / 8;
 		bool may_vary = false;
@@ -419,7 +421,7 @@ START_TEST(templates_let_valid_contributions_pass_only)
 		if (byte != 24 && byte != 25)
 			fix_checksum(&frame);
 		fits = fanin_wire_fits(&frame.headers, &template) &&
-		       fanin_wire_elements_fit(&frame.headers, frame.len);
+		       fanin_wire_elements_fit(&frame.headers, frame.len, &sizes);
 		for (size_t i = 0; i < sizeof(vary) / sizeof(vary[0]); i++)
 			may_vary = may_vary || (byte >= vary[i][0] && byte < vary[i][1]);
 		/* Don't fragment and the reserved bit; known flags; other operators and types of the same size. */
@@ -436,6 +438,11 @@ START_TEST(templates_let_valid_contributions_pass_only)
 		fix_checksum(&frame);
 	}
 	ck_assert_uint_gt(passed, 0);
+	/* Without a frame before, one of zeros is none like it. */
+	memset(&frame, 0, sizeof(frame));
+	frame.headers.ip.checksum_be = 0xffff;
+	sizes = FANIN_SIZES_NONE;
+	ck_assert(!fanin_wire_elements_fit(&frame.headers, sizeof(frame.bytes), &sizes));
 }
 END_TEST
 
