@@ -55,6 +55,9 @@ fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, str
 	dense->result = mbuf;
 	fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, job->children, payload_len);
 	ctx->stats->results++;
+	/* Of workers that share a block, the last one's round may have begun before the first one's. */
+	if (ctx->now_ns > dense->begun_ns)
+		ctx->stats->block_ns += ctx->now_ns - dense->begun_ns;
 }
 
 /*
@@ -164,6 +167,7 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 		dense->wide = wide ? fanin_kernel_wide(job->isa, hdr->dtype) : NULL;
 	}
 	fanin_dense_release(ctx, dense);
+	dense->begun_ns = ctx->now_ns;
 	ctx->stats->blocks++;
 	fanin_window_open(&dense->window, hdr, packet->child);
 	return true;

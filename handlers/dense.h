@@ -16,6 +16,7 @@ struct fanin_dense {
 	fanin_kernel_fn kernel;                /* of partial results */
 	const struct fanin_wide_kernels *wide; /* these are f32 and contributions are not; or NULL */
 	struct rte_mbuf *result; /* of the block that is done; NULL before the first */
+	uint64_t begun_ns;       /* when the block's first contribution came */
 };
 
 /* The payload of a Fanin frame. */

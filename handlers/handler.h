@@ -54,7 +54,7 @@ enum fanin_emission_kind {
 struct fanin_emission {
 	struct rte_mbuf *mbuf; /* the pipeline owns the references that this emission needs */
 	const struct fanin_job_params *job;
-	uint64_t children;     /* bitmap of receivers */
+	uint64_t children; /* bitmap of receivers */
 	enum fanin_emission_kind kind;
 	uint32_t payload_len; /* REPLY: bytes behind the Fanin header */
 };
@@ -73,6 +73,7 @@ struct fanin_handler_stats {
 	uint64_t repeats;       /* results sent again */
 	uint64_t pendings;      /* answers that name who is missing */
 	uint64_t blocks;        /* blocks begun */
+	uint64_t block_ns;      /* from first to last contribution, over blocks finished */
 };
 
 /* Everything a handler call can reach besides its slot. One per worker; the worker alone reads and writes it. */

@@ -352,5 +352,7 @@ job_stats(const struct job *job, struct fanin_handler_stats *sum)
 		sum->results += stats->results;
 		sum->repeats += stats->repeats;
 		sum->pendings += stats->pendings;
+		sum->blocks += stats->blocks;
+		sum->block_ns += stats->block_ns;
 	}
 }

@@ -127,6 +127,8 @@ worker_classify(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 			inject_and_take(worker, mbufs[i]);
 		}
 	}
-	if (batch.n != 0)
-		batch_run(worker, &batch);
+	if (batch.n == 0)
+		return;
+	worker_count_input(worker, batch.n);
+	batch_run(worker, &batch);
 }

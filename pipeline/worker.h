@@ -99,6 +99,15 @@ worker_drop(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reas
 	rte_pktmbuf_free(mbuf);
 }
 
+/* Before a burst's handlers run: how many packets the worker has, or could have, taken (Flare's Q). */
+static inline void
+worker_count_input(struct worker *worker, unsigned int packets)
+{
+	packets += worker->n_retries;
+	worker->counters.input_occupancy[histogram_bucket(packets)]++;
+	worker->counters.input_sum += packets;
+}
+
 /* Index in pipeline->ports of the port that a packet came in on. */
 static inline uint16_t
 ingress_port(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)

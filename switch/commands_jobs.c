@@ -53,7 +53,7 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 
 	job_stats(job, &stats);
 	return json_pack(
-		"{s:I,s:s,s:i,s:b,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
+		"{s:I,s:s,s:i,s:b,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
 		"id", (json_int_t)job->params.id, "handler", job->handler->name, "buffers",
 		job->params.buffers, "reproducible", job->reproducible, "accumulate",
 		accumulate_names[job->params.wide], "state", epoch != 0 ? "active" : "waiting",
@@ -64,7 +64,7 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 		(json_int_t)stats.contributions, "duplicates", (json_int_t)stats.duplicates,
 		"results", (json_int_t)stats.results, "repeats", (json_int_t)stats.repeats,
 		"pendings", (json_int_t)stats.pendings, "blocks", (json_int_t)stats.blocks,
-		"occupancy", job_occupancy(job));
+		"block_ns", (json_int_t)stats.block_ns, "occupancy", job_occupancy(job));
 }
 
 json_t *

@@ -35,14 +35,27 @@ const struct option ctl_jobs_create_options[] = {
 	{ 0 },
 };
 
+/* Of the mean time from a block's first contribution to its last, the share of one of so many gaps. */
+static void
+mean_cell(struct ctl_table *table, const json_t *stats, int64_t gaps)
+{
+	int64_t results = ctl_integer(stats, "results");
+
+	if (results * gaps > 0)
+		ctl_table_cell(table, "%.1f us",
+			       ctl_real(stats, "block_ns") / 1e3 / (double)(results * gaps));
+	else
+		ctl_table_cell(table, "-");
+}
+
 static void
 print_jobs(const json_t *jobs)
 {
-	static const char *const headers[] = { ">JOB",        "HANDLER",  "ACCUMULATE",
-					       "STATE",       ">EPOCH",   ">RANKS",
-					       ">WINDOW",     ">PAYLOAD", ">CONTRIBUTIONS",
-					       ">DUPLICATES", ">RESULTS", ">REPEATS",
-					       ">PENDINGS",   NULL };
+	static const char *const headers[] = {
+		">JOB",      "HANDLER",     "ACCUMULATE",     "STATE",       ">EPOCH",   ">RANKS",
+		">WINDOW",   ">PAYLOAD",    ">CONTRIBUTIONS", ">DUPLICATES", ">RESULTS", ">REPEATS",
+		">PENDINGS", ">BLOCK TIME", ">INTERARRIVAL",  NULL
+	};
 	struct ctl_table table;
 	const json_t *job;
 	size_t i;
@@ -64,6 +77,8 @@ print_jobs(const json_t *jobs)
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(stats, "results"));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(stats, "repeats"));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(stats, "pendings"));
+		mean_cell(&table, stats, 1);
+		mean_cell(&table, stats, ctl_integer(job, "size") - 1);
 	}
 	ctl_table_print(&table, "");
 }

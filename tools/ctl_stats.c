@@ -92,11 +92,27 @@ rate(const json_t *before, const json_t *now, const char *key, double seconds)
 	return (ctl_real(now, key) - ctl_real(before, key)) / seconds;
 }
 
+/* How many packets waited for a handler, on average over bursts. */
+static void
+waiting_cell(struct ctl_table *table, const json_t *worker)
+{
+	const json_t *count;
+	const char *range;
+	int64_t bursts = 0;
+
+	json_object_foreach(json_object_get(worker, "input_occupancy"), range, count)
+		bursts += json_integer_value(count);
+	if (bursts > 0)
+		ctl_table_cell(table, "%.1f", ctl_real(worker, "input_sum") / (double)bursts);
+	else
+		ctl_table_cell(table, "-");
+}
+
 static void
 print_workers(const struct sample *before, const struct sample *now, bool rates)
 {
-	static const char *const headers[] = { ">LCORE",       ">PACKETS", ">RATE", ">BURSTS",
-					       ">EMPTY POLLS", ">BUSY",    NULL };
+	static const char *const headers[] = { ">LCORE",       ">PACKETS", ">RATE",    ">BURSTS",
+					       ">EMPTY POLLS", ">BUSY",    ">WAITING", NULL };
 	struct ctl_table table;
 	const json_t *worker;
 	char text[CTL_NUMBER_LEN];
@@ -116,6 +132,7 @@ print_workers(const struct sample *before, const struct sample *now, bool rates)
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(worker, "bursts"));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(worker, "empty_polls"));
 		ctl_table_cell(&table, "%.1f %%", ctl_real(worker, "busy_share") * 100);
+		waiting_cell(&table, worker);
 	}
 	ctl_table_print(&table, "");
 }

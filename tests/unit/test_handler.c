@@ -526,6 +526,60 @@ START_TEST(a_released_slot_holds_nothing)
 }
 END_TEST
 
+/* Contributes at a time. */
+static void
+contribute_at(uint64_t now_ns, uint16_t child, uint32_t block, uint16_t flags)
+{
+	rig.ctx.now_ns = now_ns;
+	contribute(child, block, flags);
+	rig_flush();
+}
+
+START_TEST(the_time_of_a_block_is_from_its_first_contribution_to_its_last)
+{
+	rig_start(3, 0);
+	contribute_at(1000, 2, 0, 0);
+	contribute_at(1700, 0, 0, 0);
+	contribute_at(2500, 0, 0, 0); /* a duplicate, and then one that asks, begin nothing */
+	contribute_at(2600, 0, 0, FANIN_FLAG_RETRANSMIT);
+	ck_assert_uint_eq(rig.stats.block_ns, 0);
+	contribute_at(4000, 1, 0, 0);
+	ck_assert_uint_eq(rig.stats.block_ns, 3000);
+	contribute_at(9000, 1, 0, FANIN_FLAG_RETRANSMIT); /* the result is repeated */
+	ck_assert_uint_eq(rig.stats.block_ns, 3000);
+
+	contribute_at(10000, 0, SLOTS, 0);
+	contribute_at(10000, 1, SLOTS, 0);
+	contribute_at(10500, 2, SLOTS, 0);
+	ck_assert_uint_eq(rig.stats.block_ns, 3500);
+	ck_assert_uint_eq(rig.stats.results, 2);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(the_time_of_a_block_is_never_negative)
+{
+	rig_start(2, 0);
+	contribute_at(2000, 0, 0, 0);
+	contribute_at(1900, 1, 0, 0); /* by a worker whose round began earlier */
+	ck_assert_uint_eq(rig.stats.results, 1);
+	ck_assert_uint_eq(rig.stats.block_ns, 0);
+	rig_stop();
+}
+END_TEST
+
+START_TEST(a_block_that_a_new_run_gives_up_takes_no_time)
+{
+	rig_start(2, 0);
+	contribute_at(1000, 0, 0, 0);
+	rig.ctx.epoch++;
+	contribute_at(5000, 0, 0, 0);
+	contribute_at(5250, 1, 0, 0);
+	ck_assert_uint_eq(rig.stats.block_ns, 250);
+	rig_stop();
+}
+END_TEST
+
 /* What every dense handler keeps to. */
 static void
 add_common(Suite *suite, const char *handler, void (*use)(void))
@@ -547,6 +601,9 @@ add_common(Suite *suite, const char *handler, void (*use)(void))
 	tcase_add_test(tcase, block_numbers_wrap_around);
 	tcase_add_test(tcase, a_new_run_gives_up_what_the_slot_holds_and_starts_over);
 	tcase_add_test(tcase, a_released_slot_holds_nothing);
+	tcase_add_test(tcase, the_time_of_a_block_is_from_its_first_contribution_to_its_last);
+	tcase_add_test(tcase, the_time_of_a_block_is_never_negative);
+	tcase_add_test(tcase, a_block_that_a_new_run_gives_up_takes_no_time);
 	tcase_add_test(tcase, contributions_of_another_shape_are_dropped);
 	tcase_add_test(tcase, an_unsupported_operation_is_dropped_and_harms_nothing);
 	tcase_add_test(tcase, more_elements_than_the_job_allows_are_dropped);

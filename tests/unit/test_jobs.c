@@ -446,6 +446,30 @@ START_TEST(blocks_stay_on_the_node_of_their_slots)
 }
 END_TEST
 
+START_TEST(packets_that_wait_for_a_handler_are_counted)
+{
+	struct job *job = ring_switch_job(&sw, 2, 16);
+	uint32_t epoch = host_join_all(&sw, job, 2, 1);
+	struct fanin_handler_stats stats;
+	struct counters before, after;
+	uint8_t frame[4096];
+
+	pipeline_counters(sw.pipeline, &before);
+	for (uint32_t block = 0; block < 5; block++)
+		ring_switch_enqueue(&sw, 0, frame,
+				    host_contribution(&sw, job, 0, epoch, block, false, frame));
+	ring_switch_rounds(&sw, 1);
+	host_contribute(&sw, job, 1, epoch, 3, false);
+	pipeline_counters(sw.pipeline, &after);
+	ck_assert_uint_eq(after.input_sum - before.input_sum, 6);
+	ck_assert_uint_eq(after.input_occupancy[histogram_bucket(5)], 1);
+	ck_assert_uint_eq(after.input_occupancy[histogram_bucket(1)], 1);
+	job_stats(job, &stats);
+	ck_assert_uint_eq(stats.blocks, 5);
+	ck_assert_uint_eq(stats.results, 1);
+}
+END_TEST
+
 Suite *
 suite_jobs(void)
 {
@@ -468,6 +492,7 @@ suite_jobs(void)
 	tcase_add_test(one, lost_result_is_repeated_to_the_one_who_asks);
 	tcase_add_test(one, what_does_not_fit_is_refused_with_the_amounts);
 	tcase_add_test(one, destroyed_job_tells_its_hosts);
+	tcase_add_test(one, packets_that_wait_for_a_handler_are_counted);
 	suite_add_tcase(suite, one);
 
 	tcase_add_checked_fixture(two, setup_two_workers, teardown);
