@@ -90,10 +90,15 @@ worker_create(struct pipeline *pipeline, uint16_t index)
 	return 0;
 }
 
+/*
+ * Relaxed tails, as workers may share cores: with the default ones all who put packets into a ring finish
+ * in the order in which they began, and if the first is not running, each packet costs a time slice.
+ */
 static int
 queues_create(struct pipeline *pipeline)
 {
-	unsigned int flags = pipeline->cluster_size == 1 ? RING_F_SC_DEQ : 0;
+	unsigned int flags = RING_F_MP_RTS_ENQ |
+			     (pipeline->cluster_size == 1 ? RING_F_SC_DEQ : RING_F_MC_RTS_DEQ);
 
 	for (uint16_t i = 0; pipeline->n_workers > 1 && i < pipeline->n_clusters; i++) {
 		char name[RTE_RING_NAMESIZE];

@@ -446,6 +446,24 @@ START_TEST(blocks_stay_on_the_node_of_their_slots)
 }
 END_TEST
 
+/* With rings of the default kind a worker waits for all that began to put packets in before it, be they running or not. */
+START_TEST(workers_wait_for_no_other_at_a_queue)
+{
+	const uint16_t cluster_size = (uint16_t)_i;
+
+	ring_switch_eal();
+	ring_switch_open_clusters(&sw, 2, 2, cluster_size, NULL);
+	for (uint16_t i = 0; i < sw.pipeline->n_clusters; i++) {
+		const struct rte_ring *queue = sw.pipeline->queues[i];
+
+		ck_assert_int_eq(rte_ring_get_prod_sync_type(queue), RTE_RING_SYNC_MT_RTS);
+		ck_assert_int_eq(rte_ring_get_cons_sync_type(queue),
+				 cluster_size == 1 ? RTE_RING_SYNC_ST : RTE_RING_SYNC_MT_RTS);
+	}
+	ring_switch_close(&sw);
+}
+END_TEST
+
 START_TEST(packets_that_wait_for_a_handler_are_counted)
 {
 	struct job *job = ring_switch_job(&sw, 2, 16);
@@ -476,6 +494,7 @@ suite_jobs(void)
 	Suite *suite = suite_create("jobs");
 	TCase *one = tcase_create("one worker");
 	TCase *two = tcase_create("two workers");
+	TCase *queues = tcase_create("queues");
 	TCase *faults = tcase_create("faults");
 
 	tcase_add_checked_fixture(one, setup, teardown);
@@ -500,6 +519,9 @@ suite_jobs(void)
 	tcase_add_test(two, slots_are_shared_out_to_the_workers);
 	tcase_add_test(two, blocks_stay_on_the_node_of_their_slots);
 	suite_add_tcase(suite, two);
+
+	tcase_add_loop_test(queues, workers_wait_for_no_other_at_a_queue, 1, 3);
+	suite_add_tcase(suite, queues);
 
 	tcase_add_checked_fixture(faults, setup_faults, teardown);
 	tcase_set_timeout(faults, 60);
