@@ -17,15 +17,28 @@ fanin_window_enter_any(struct fanin_window *slot, const struct fanin_handler_ctx
 
 		if (phase == FANIN_PHASE_SETUP)
 			return FANIN_WINDOW_BUSY;
-		epoch = __atomic_load_n(&slot->epoch, __ATOMIC_RELAXED);
+		epoch = __atomic_load_n(&slot->epoch, __ATOMIC_ACQUIRE);
+		if (shared) {
+			/* Of a slot that is reset meanwhile this may be the state before and the epoch after. */
+			uint64_t again = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+
+			if (again != state) {
+				state = again;
+				continue;
+			}
+		}
 		if (__builtin_expect(epoch != ctx->epoch, 0)) {
 			if (epoch != 0 && fanin_block_before(ctx->epoch, epoch))
 				return FANIN_WINDOW_OLD_RUN;
 			if (users)
 				return FANIN_WINDOW_BUSY;
-			if (fanin_window_swap(slot, shared, &state,
-					      fanin_state_make(current, FANIN_PHASE_SETUP, 1)))
+			if (!fanin_window_swap(slot, shared, &state,
+					       fanin_state_make(current, FANIN_PHASE_SETUP, 1)))
+				continue;
+			if (__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == epoch)
 				return FANIN_WINDOW_RESET;
+			/* Others have reset it and brought it to a state that looks the same: theirs again. */
+			__atomic_store_n(&slot->state, state, __ATOMIC_RELEASE);
 		} else if (block == current) {
 			if (phase == FANIN_PHASE_FRESH)
 				return FANIN_WINDOW_STALE;

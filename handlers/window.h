@@ -129,7 +129,7 @@ static inline void
 fanin_window_reset(struct fanin_window *slot, const struct fanin_handler_ctx *ctx, uint32_t index)
 {
 	slot->present = 0;
-	__atomic_store_n(&slot->epoch, ctx->epoch, __ATOMIC_RELAXED);
+	__atomic_store_n(&slot->epoch, ctx->epoch, __ATOMIC_RELEASE);
 	__atomic_store_n(&slot->state,
 			 fanin_state_make(index - 2u * ctx->job->window, FANIN_PHASE_FRESH, 0),
 			 __ATOMIC_RELEASE);

@@ -5,10 +5,14 @@
  * finishes once, and every mbuf returns. Run under ThreadSanitizer, too.
  */
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "handlers/handler.h"
+#include "handlers/window.h"
 #include "tests/unit/fake_mbuf.h"
 #include "tests/unit/random.h"
 #include "tests/unit/suites.h"
@@ -308,14 +312,68 @@ START_TEST(shared_slots_give_exact_sums)
 }
 END_TEST
 
+/*
+ * A slot across two pages: its first word, the state, can be read, and the first touch of what comes behind, the epoch,
+ * faults. The signal's handler is the other worker that does its work between these two reads.
+ */
+static struct torn {
+	struct fanin_window *slot;
+	uint8_t *pages;
+	size_t page_size;
+	struct fanin_handler_ctx ctx;
+	struct fanin_headers packet;
+	bool interrupted;
+} torn;
+
+static void
+reset_and_open(int signal_number)
+{
+	(void)signal_number;
+	torn.interrupted = true;
+	if (mprotect(torn.pages + torn.page_size, torn.page_size, PROT_READ | PROT_WRITE) != 0)
+		_exit(1);
+	fanin_window_reset(torn.slot, &torn.ctx, torn.packet.fanin.block);
+	fanin_window_open(torn.slot, &torn.packet.fanin, 0);
+	fanin_window_leave(torn.slot, true);
+}
+
+START_TEST(a_slot_that_another_worker_resets_meanwhile_is_seen_as_it_is_then)
+{
+	static const struct fanin_job_params job = { .n_children = 2,
+						     .window = WINDOW,
+						     .shared = true };
+	const struct sigaction action = { .sa_handler = reset_and_open };
+	const uint32_t block = SLOTS - 1;
+
+	torn.page_size = (size_t)sysconf(_SC_PAGESIZE);
+	torn.pages = mmap(NULL, 2 * torn.page_size, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(torn.pages, MAP_FAILED);
+	torn.slot = (struct fanin_window *)(torn.pages + torn.page_size - sizeof(uint64_t));
+	torn.ctx.job = &job;
+	torn.ctx.epoch = EPOCH;
+	torn.packet.fanin.block = block;
+	ck_assert_int_eq(sigaction(SIGSEGV, &action, NULL), 0);
+	ck_assert_int_eq(mprotect(torn.pages + torn.page_size, torn.page_size, PROT_NONE), 0);
+
+	ck_assert_int_eq(fanin_window_enter(torn.slot, &torn.ctx, block, true), FANIN_WINDOW_CURRENT);
+	ck_assert(torn.interrupted);
+	ck_assert_uint_eq(torn.slot->state, fanin_state_make(block, FANIN_PHASE_OPEN, 1));
+	munmap(torn.pages, 2 * torn.page_size);
+}
+END_TEST
+
 Suite *
 suite_concurrent(void)
 {
 	Suite *suite = suite_create("concurrent");
+	TCase *torn_reads = tcase_create("torn reads");
 	TCase *tcase = tcase_create("threads");
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_loop_test(tcase, shared_slots_give_exact_sums, 0, 24);
 	suite_add_tcase(suite, tcase);
+	tcase_add_test(torn_reads, a_slot_that_another_worker_resets_meanwhile_is_seen_as_it_is_then);
+	suite_add_tcase(suite, torn_reads);
 	return suite;
 }
