@@ -134,6 +134,12 @@ def the_demo_accumulates_in_f32_with_loss():
 
 
 @case()
+def the_demo_is_exact_without_staggering():
+    expect_equal(demo_is_exact("--no-stagger", "--bytes", "8MiB")["stagger"], False, "stagger")
+    expect_equal(demo_is_exact("--bytes", "1MiB")["stagger"], True, "stagger")
+
+
+@case()
 def the_table_shows_what_the_json_shows():
     done = run(DEMO + ["--hosts", "2", "--bytes", "1MiB"], timeout=50)
     for words in ("h0", "h1", "Gbit/s", "mismatches", "in the network: yes, handler single", "ping", "exact"):
