@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See window.h. */
+/*
+ * See window.h. Every look at the epoch before entering is repeated after it: meanwhile others may have brought the slot
+ * into another run and to a state that looks the same, but not while somebody is in.
+ */
 #include "handlers/window.h"
 
 enum fanin_window_class
@@ -37,16 +40,19 @@ fanin_window_enter_any(struct fanin_window *slot, const struct fanin_handler_ctx
 				continue;
 			if (__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == epoch)
 				return FANIN_WINDOW_RESET;
-			/* Others have reset it and brought it to a state that looks the same: theirs again. */
 			__atomic_store_n(&slot->state, state, __ATOMIC_RELEASE);
 		} else if (block == current) {
 			if (phase == FANIN_PHASE_FRESH)
 				return FANIN_WINDOW_STALE;
 			if (exclusive && users)
 				return FANIN_WINDOW_BUSY;
-			if (fanin_window_swap(slot, shared, &state, state + 1))
+			if (!fanin_window_swap(slot, shared, &state, state + 1))
+				continue;
+			if (__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == epoch)
 				return phase == FANIN_PHASE_OPEN ? FANIN_WINDOW_CURRENT
 								 : FANIN_WINDOW_FINISHED;
+			fanin_window_leave(slot, shared);
+			state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
 		} else if (fanin_block_before(block, current)) {
 			return FANIN_WINDOW_STALE;
 		} else if (phase == FANIN_PHASE_OPEN || block - current != 2u * ctx->job->window) {
@@ -55,7 +61,9 @@ fanin_window_enter_any(struct fanin_window *slot, const struct fanin_handler_ctx
 			return FANIN_WINDOW_BUSY;
 		} else if (fanin_window_swap(slot, shared, &state,
 					     fanin_state_make(block, FANIN_PHASE_SETUP, 1))) {
-			return FANIN_WINDOW_NEW;
+			if (__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == epoch)
+				return FANIN_WINDOW_NEW;
+			__atomic_store_n(&slot->state, state, __ATOMIC_RELEASE);
 		}
 	}
 }

@@ -79,6 +79,16 @@ fanin_window_swap(struct fanin_window *slot, bool shared, uint64_t *old, uint64_
 	return true;
 }
 
+/* Leaves a slot that was entered; what was done in it is visible to whoever enters next. */
+static inline void
+fanin_window_leave(struct fanin_window *slot, bool shared)
+{
+	if (shared)
+		__atomic_fetch_sub(&slot->state, 1, __ATOMIC_RELEASE);
+	else
+		slot->state--;
+}
+
 /* See fanin_window_enter: any case, in window.c. */
 enum fanin_window_class fanin_window_enter_any(struct fanin_window *slot,
 					       const struct fanin_handler_ctx *ctx, uint32_t block,
@@ -98,28 +108,24 @@ fanin_window_enter(struct fanin_window *slot, const struct fanin_handler_ctx *ct
 
 	/* What most contributions find: their block, open, and nobody in it. */
 	if (__builtin_expect(state == fanin_state_make(block, FANIN_PHASE_OPEN, 0), 1) &&
-	    __builtin_expect(__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == ctx->epoch, 1) &&
-	    fanin_window_swap(slot, ctx->job->shared, &state, state + 1))
-		return FANIN_WINDOW_CURRENT;
+	    fanin_window_swap(slot, ctx->job->shared, &state, state + 1)) {
+		/* Who is in knows the run: nobody resets the slot now. */
+		if (__builtin_expect(__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == ctx->epoch, 1))
+			return FANIN_WINDOW_CURRENT;
+		fanin_window_leave(slot, ctx->job->shared);
+		return fanin_window_enter_any(slot, ctx, block, exclusive);
+	}
 	/* And what the others find: the block before is done. */
 	if (__builtin_expect(state == fanin_state_make(block - 2u * ctx->job->window,
 						       FANIN_PHASE_DONE, 0),
 			     1) &&
-	    __builtin_expect(__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == ctx->epoch, 1) &&
 	    fanin_window_swap(slot, ctx->job->shared, &state,
-			      fanin_state_make(block, FANIN_PHASE_SETUP, 1)))
-		return FANIN_WINDOW_NEW;
+			      fanin_state_make(block, FANIN_PHASE_SETUP, 1))) {
+		if (__builtin_expect(__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == ctx->epoch, 1))
+			return FANIN_WINDOW_NEW;
+		__atomic_store_n(&slot->state, state, __ATOMIC_RELEASE);
+	}
 	return fanin_window_enter_any(slot, ctx, block, exclusive);
-}
-
-/* Leaves a slot that was entered; what was done in it is visible to whoever enters next. */
-static inline void
-fanin_window_leave(struct fanin_window *slot, bool shared)
-{
-	if (shared)
-		__atomic_fetch_sub(&slot->state, 1, __ATOMIC_RELEASE);
-	else
-		slot->state--;
 }
 
 /*

@@ -7,7 +7,7 @@
 #include "pipeline/fastpath.h"
 
 #define PREFETCH_LINES 8
-/* Rounds of the worker that bring packets, from one sample to the next. */
+/* Of a worker's bursts with packets of a job, one in so many is followed by a sample. */
 #define OCCUPANCY_PERIOD 16
 
 static void
@@ -177,7 +177,7 @@ batch_run(struct worker *worker, struct batch *batch)
 			drain(worker);
 	}
 	drain(worker);
-	if (worker->counters.bursts % OCCUPANCY_PERIOD == 0)
+	if (job->worker_stats[worker->index].bursts++ % OCCUPANCY_PERIOD == 0)
 		sample_occupancy(worker, job);
 }
 

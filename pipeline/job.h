@@ -31,7 +31,8 @@ struct job_member {
 
 struct job_worker_stats {
 	struct fanin_handler_stats stats; /* its worker: rw, control: ro */
-	/* Open blocks of the job, over all workers, sampled after some of this worker's bursts. */
+	uint64_t bursts;                  /* of this worker with packets of the job */
+	/* Open blocks of the job, over all workers, sampled after some of these bursts. */
 	uint64_t occupancy[COUNTERS_HISTOGRAM];
 } __rte_cache_aligned;
 
