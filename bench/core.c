@@ -35,20 +35,8 @@ struct row {
 	double cycles_per_packet;
 };
 
-/* Enough hugepages of 2 MiB for the largest combination? */
-static bool
-hugepages_free(void)
-{
-	FILE *file = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "r");
-	unsigned long pages = 0;
-
-	if (file == NULL)
-		return false;
-	if (fscanf(file, "%lu", &pages) != 1)
-		pages = 0;
-	fclose(file);
-	return pages >= 128;
-}
+/* Of 2 MiB: enough for the largest combination. */
+#define HUGEPAGES 128
 
 static int
 compare_cycles(const void *a, const void *b)
@@ -438,7 +426,7 @@ main(int argc, char **argv)
 				 .isa = fanin_isa_detect() },
 			.batches = 200,
 			.all = true,
-			.huge = hugepages_free(),
+			.huge = machine_free_hugepages() >= HUGEPAGES,
 		},
 	};
 	struct settings *settings = &tour.settings;

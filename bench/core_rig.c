@@ -12,7 +12,6 @@
 #include <rte_errno.h>
 #include <rte_eth_ring.h>
 #include <rte_ethdev.h>
-#include <rte_random.h>
 
 #include "bench/core_rig.h"
 #include "pipeline/worker.h"
@@ -203,69 +202,27 @@ job_open(struct rig *rig, struct job **opened)
 	*opened = job;
 }
 
-/* Small whole numbers, whose sums are exact in every type. */
-static void
-data_fill(struct rig *rig)
-{
-	const unsigned int size = fanin_dtype_size(rig->options.dtype);
-	const size_t count = rig->options.payload / size;
-	const fanin_kernel_fn combine = fanin_kernel(FANIN_ISA_PORTABLE, rig->options.dtype,
-						     rig->options.op);
-
-	for (size_t i = 0; i < rig->options.hosts * count; i++) {
-		static const double of_f64[] = { 0, 1, 2, 3 };
-		static const float of_f32[] = { 0, 1, 2, 3 };
-		static const uint16_t of_f16[] = { 0, 0x3c00, 0x4000, 0x4200 };
-		static const uint16_t of_bf16[] = { 0, 0x3f80, 0x4000, 0x4040 };
-		const uint64_t number = rte_rand() % 4;
-		const void *element = &number;
-
-		switch (rig->options.dtype) {
-		case FANIN_WIRE_F64:
-			element = &of_f64[number];
-			break;
-		case FANIN_WIRE_F32:
-			element = &of_f32[number];
-			break;
-		case FANIN_WIRE_F16:
-			element = &of_f16[number];
-			break;
-		case FANIN_WIRE_BF16:
-			element = &of_bf16[number];
-			break;
-		default:
-			break;
-		}
-		memcpy(rig->data + i * size, element, size);
-	}
-	memcpy(rig->expected, rig->data, rig->options.payload);
-	for (uint16_t h = 1; h < rig->options.hosts; h++)
-		combine(rig->expected, rig->data + (size_t)h * rig->options.payload, count);
-}
-
 static void
 headers_fill(struct rig *rig)
 {
 	for (uint16_t h = 0; h < rig->options.hosts; h++) {
-		struct fanin_headers *headers = &rig->headers[h];
+		/* Job and epoch come with each packet. */
+		const struct hosts_member member = {
+			.key = RIG_KEY,
+			.bytes = rig->options.payload,
+			.rank = h,
+			.dtype = (uint8_t)rig->options.dtype,
+			.op = (uint8_t)rig->options.op,
+		};
 		struct fanin_flow flow = {
 			.src_mac = { 0x02, 0, 0, 0, 1, (uint8_t)h },
 			.dst_ip_be = rig->pipeline->ip_be,
 			.src_ip_be = htonl(RIG_HOST_IP + h),
 			.dst_port = FANIN_WIRE_DEFAULT_UDP_PORT,
-			.src_port = 50000,
 		};
 
 		memcpy(flow.dst_mac, rig->pipeline->mac, sizeof(flow.dst_mac));
-		fanin_wire_encode_l4(headers, &flow, rig->options.payload);
-		/* Job and epoch come with each packet. */
-		fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_CONTRIBUTION, 0, 0, RIG_KEY);
-		headers->fanin.rank = h;
-		headers->fanin.contributions = 1;
-		headers->fanin.dtype = (uint8_t)rig->options.dtype;
-		headers->fanin.op = (uint8_t)rig->options.op;
-		headers->fanin.count =
-			(uint16_t)(rig->options.payload / fanin_dtype_size(rig->options.dtype));
+		hosts_headers(&rig->headers[h], &flow, &member);
 	}
 }
 
@@ -290,17 +247,15 @@ rig_open(struct rig *rig, const struct rig_options *options)
 		if (rig->pools[w] == NULL)
 			rig_die("no memory for %u packets of %u bytes", n, options->payload);
 	}
-	rig->data = malloc((size_t)options->hosts * options->payload);
-	rig->expected = malloc(options->payload);
 	rig->all = calloc(n, sizeof(*rig->all));
-	if (rig->data == NULL || rig->expected == NULL || rig->all == NULL)
+	if (rig->all == NULL || hosts_data_make(&rig->data, options->dtype, options->op, false,
+						options->hosts, options->payload, 1) != 0)
 		rig_die("no memory for %u packets of %u bytes", n, options->payload);
 	for (uint16_t h = 0; h < options->hosts; h++)
 		port_open(rig, h, &ports[h]);
 	pipeline_open(rig, ports);
 	for (uint16_t i = 0; i < options->jobs; i++)
 		job_open(rig, &rig->jobs[i]);
-	data_fill(rig);
 	headers_fill(rig);
 }
 
@@ -328,7 +283,6 @@ rig_close(struct rig *rig)
 				rte_mempool_in_use_count(rig->pools[w]));
 		rte_mempool_free(rig->pools[w]);
 	}
-	free(rig->data);
-	free(rig->expected);
+	hosts_data_free(&rig->data);
 	free(rig->all);
 }

@@ -14,6 +14,7 @@
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 
+#include "bench/hosts.h"
 #include "handlers/kernels/kernels.h"
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
@@ -44,8 +45,7 @@ struct rig {
 	struct rte_ring *rx[RIG_MAX_HOSTS][RIG_MAX_WORKERS];
 	struct rte_ring *tx[RIG_MAX_HOSTS][RIG_MAX_WORKERS];
 	struct fanin_headers headers[RIG_MAX_HOSTS];
-	uint8_t *data;     /* a contribution's payload of each host, one after the other */
-	uint8_t *expected; /* the result's payload */
+	struct hosts_data data;
 	struct rte_mbuf **all; /* the batch's contributions, in the order of arrival, worker by worker */
 	uint32_t n_blocks;   /* in a batch, of all jobs together */
 	uint32_t next_block; /* each job's first of the batch */

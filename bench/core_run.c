@@ -79,8 +79,9 @@ prepare_share(struct rig *rig, unsigned int worker, void *argument)
 			*headers = rig->headers[h];
 			headers->fanin.job = rig->jobs[block % n_jobs]->params.id;
 			headers->fanin.epoch = rig->jobs[block % n_jobs]->epoch;
-			headers->fanin.block = rig->next_block + block / n_jobs * n_workers + worker;
-			memcpy(headers + 1, rig->data + (size_t)h * rig->options.payload,
+			hosts_headers_set_block(headers, rig->next_block +
+								 block / n_jobs * n_workers + worker);
+			memcpy(headers + 1, hosts_contribution(&rig->data, h, headers->fanin.block),
 			       rig->options.payload);
 			mbuf->data_len = (uint16_t)(sizeof(*headers) + rig->options.payload);
 			mbuf->pkt_len = mbuf->data_len;
@@ -165,7 +166,9 @@ collect_share(struct rig *rig, unsigned int worker, void *argument)
 			/* One look at the content is enough: all hosts get the same packet. */
 			if (headers->fanin.type != FANIN_TYPE_RESULT ||
 			    headers->fanin.contributions != rig->options.hosts ||
-			    (h == 0 && memcmp(headers + 1, rig->expected, rig->options.payload) != 0))
+			    (h == 0 &&
+			     memcmp(headers + 1, hosts_result(&rig->data, headers->fanin.block),
+				    rig->options.payload) != 0))
 				rig_die("wrong result of block %u", headers->fanin.block);
 			rte_pktmbuf_free(mbuf);
 		}

@@ -23,3 +23,17 @@ machine_cpu(void)
 	name[strcspn(name, "\n")] = '\0';
 	return name + strspn(name, ": ");
 }
+
+unsigned long
+machine_free_hugepages(void)
+{
+	FILE *file = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "r");
+	unsigned long pages = 0;
+
+	if (file == NULL)
+		return 0;
+	if (fscanf(file, "%lu", &pages) != 1)
+		pages = 0;
+	fclose(file);
+	return pages;
+}

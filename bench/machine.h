@@ -6,4 +6,7 @@
 /* The CPU's name as the kernel knows it. Static memory; one thread. */
 const char *machine_cpu(void);
 
+/* Free hugepages of 2 MiB. */
+unsigned long machine_free_hugepages(void);
+
 #endif
