@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
-from lab import (HOST_INTERFACE, Interrupted, Lab, LabError, inside, ip_in, private_sys, report_interruption, run,  # noqa: E402
-                 wait_until)
+from gathered import Gathered  # noqa: E402
+from lab import Interrupted, Lab, LabError, inside, private_sys, report_interruption, wait_until  # noqa: E402
 
 HOSTS = 4
 BYTES = 64 << 20
@@ -131,27 +131,14 @@ class Testpmd:
         self.popen.stdin.close()
 
 
-def gather_ends(lab):
-    """Moves the hosts' ends of all links into one namespace, for one process to hold."""
-    gathered = f"{lab.prefix}-gen"
-    lab.namespaces.append(gathered)
-    run(["ip", "netns", "add", gathered])
-    names = []
-    for host in range(HOSTS):
-        names.append(f"end{host}")
-        ip_in(lab.host_namespace(host), "link", "set", HOST_INTERFACE, "down", "netns", gathered, "name", names[-1])
-        ip_in(gathered, "link", "set", names[-1], "up")
-    return gathered, names
-
-
-def testpmd_rate(lab, gathered, ends, frame_bytes, bursts):
+def testpmd_rate(lab, gathered, frame_bytes, bursts):
     """testpmd forwarding between four ports, with that many bursts of frames per port going round."""
     processes = []
     try:
         forwarder = Testpmd(lab, "forwarder", lab.switch_namespace,
                             [lab.switch_interface(host) for host in range(HOSTS)], 1, frame_bytes, "paired")
         processes.append(forwarder)
-        reflector = Testpmd(lab, "reflector", gathered, ends, 0, frame_bytes, "loop")
+        reflector = Testpmd(lab, "reflector", gathered.namespace, gathered.ends, 0, frame_bytes, "loop")
         processes.append(reflector)
         forwarder.command("start")
         reflector.command(f"start tx_first {bursts}")
@@ -173,9 +160,9 @@ def measure(rounds):
             frame_bytes = HEADERS + switch[-1]["payload_bytes"]
             say(f"round {turn + 1}: fanin-switch {switch[-1]['frames_per_second'] / 1e6:.3f} M frames/s")
         with Lab(HOSTS, "af_xdp", MTU) as lab:
-            gathered, ends = gather_ends(lab)
+            gathered = Gathered(lab)
             for bursts in CIRCULATING:
-                testpmd[bursts].append(testpmd_rate(lab, gathered, ends, frame_bytes, bursts))
+                testpmd[bursts].append(testpmd_rate(lab, gathered, frame_bytes, bursts))
                 say(f"round {turn + 1}: dpdk-testpmd {testpmd[bursts][-1] / 1e6:.3f} M frames/s with "
                     f"{bursts * BURST} frames per port going round")
     ours = statistics.median(round_["frames_per_second"] for round_ in switch)

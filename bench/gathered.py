@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A laboratory whose links all end in one namespace, for one process to play all hosts there."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
+from lab import HOST_INTERFACE, inside, ip_in, run  # noqa: E402
+
+
+class Gathered:
+    """Moves the hosts' ends of all of a laboratory's links into a namespace: their names there are end0, end1, ..."""
+
+    def __init__(self, lab):
+        self.lab = lab
+        self.namespace = f"{lab.prefix}-gen"
+        self.ends = [f"end{host}" for host in range(lab.hosts)]
+        lab.namespaces.append(self.namespace)
+        run(["ip", "netns", "add", self.namespace])
+        with inside(self.namespace):
+            # As in the laboratory's own: router solicitations and the like would only disturb the counters.
+            path = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
+            if path.exists():
+                path.write_text("1")
+        for host, end in enumerate(self.ends):
+            ip_in(lab.host_namespace(host), "link", "set", HOST_INTERFACE, "down", "netns", self.namespace, "name", end)
+            ip_in(self.namespace, "link", "set", end, "up")
