@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
-from lab import HOST_INTERFACE, inside, ip_in, run  # noqa: E402
+from lab import HOST_INTERFACE, SWITCH_IP, inside, ip_in, program, run  # noqa: E402
 
 
 class Gathered:
@@ -25,3 +25,18 @@ class Gathered:
         for host, end in enumerate(self.ends):
             ip_in(lab.host_namespace(host), "link", "set", HOST_INTERFACE, "down", "netns", self.namespace, "name", end)
             ip_in(self.namespace, "link", "set", end, "up")
+
+    def devices(self):
+        """DPDK's devices on the ends, of the same kind as the switch's ports."""
+        lab = self.lab
+        return [lab.vdev(host).replace(lab.switch_interface(host), end) for host, end in enumerate(self.ends)]
+
+    def spawn_pktgen(self, *others, **options):
+        """Starts fanin-pktgen. options: its long options, with _ for -; True for one without a value, a list for several."""
+        lab = self.lab
+        arguments = [program("fanin-pktgen"), "--mtu", lab.mtu, "--switch", SWITCH_IP, "--address", lab.host_ip(0)]
+        for option, value in ({"port": self.devices()} | options).items():
+            for one in value if isinstance(value, list) else [value]:
+                arguments += ["--" + option.replace("_", "-")] + ([] if one is True else [one])
+        lab.spawned += 1
+        return lab._spawn(self.namespace, f"pktgen-{lab.spawned}", arguments + list(others))

@@ -24,6 +24,7 @@
 	X(pipeline)                                                                                \
 	X(jobs)                                                                                    \
 	X(isolation)                                                                               \
+	X(pktgen)                                                                                  \
 	X(config)                                                                                  \
 	X(control)                                                                                 \
 	X(engine)                                                                                  \

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The generator's command line. See pktgen.h. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/pktgen.h"
+#include "wire/types.h"
+
+#define DEFAULT_SECONDS 5
+#define DEFAULT_PCAP_BLOCKS 256
+
+static const char usage_text[] =
+	"Usage: fanin-pktgen --port DEVICE... (--control SOCKET | --job ID:KEY...) [option...]\n"
+	"Plays the hosts of jobs against a fanin-switch on DPDK devices, and checks every result.\n"
+	"\n"
+	"  --port DEVICE        a DPDK vdev with its arguments, or a PCI address; once for each\n"
+	"                       link to the switch\n"
+	"  --hosts P            hosts, spread over the ports in turn (default: one for each port)\n"
+	"  --switch IP          the switch's address (default: 10.77.0.254)\n"
+	"  --address IP         host 0's address, the others' follow (default: 10.77.0.1)\n"
+	"  --udp-port N         Fanin's UDP port (default: 21930)\n"
+	"  --mtu N              of the links, 576 to 9702 bytes (default: 1500)\n"
+	"  --control SOCKET     make jobs there, and destroy them at the end\n"
+	"  --switch-port NAME   the switch's port behind a --port, in the same order (default:\n"
+	"                       the switch's ports in their order)\n"
+	"  --handler NAME       of jobs that are made (default: single)\n"
+	"  --jobs J             jobs that are made (default: 1)\n"
+	"  --job ID:KEY         a job that exists; once for each\n"
+	"  --dtype TYPE, --op OP\n"
+	"                       default: f32, sum\n"
+	"  --payload N          bytes of each contribution (default: as many as the job takes)\n"
+	"  --window N           most blocks in flight per host, a power of two (default: the job's)\n"
+	"  --stagger, --no-stagger\n"
+	"                       rotate the order of blocks by host, or not (default: rotate)\n"
+	"  --rate PPS           contributions per second of all hosts; 0: as the window lets\n"
+	"                       (default: 0)\n"
+	"  --interarrival KIND  fixed or exponential gaps between contributions (default: fixed)\n"
+	"  --seconds S          length of the run, or of each trial (default: 5)\n"
+	"  --blocks N           instead: blocks of each job\n"
+	"  --search             look for the highest rate without loss, to within 1 %\n"
+	"  --timeout-ms N       a result that takes longer is lost (default: 200)\n"
+	"  --stall-ms N         without any result for so long, give up (default: 5000)\n"
+	"  --join-only          join, print what the switch said, hold the membership until\n"
+	"                       SIGTERM or SIGINT, leave\n"
+	"  --keep               with --join-only: exit at once and do not leave\n"
+	"  --pcap PREFIX        with --join-only: write PREFIX-hN.pcap, the contributions of each\n"
+	"                       host to the first --blocks blocks (default: 256)\n"
+	"  --cpu N              CPU to run on (default: any)\n"
+	"  --no-huge            no hugepages (default: if enough are free)\n"
+	"  --eal \"WORDS\"        more options for DPDK's environment\n"
+	"  --json               print one JSON object\n"
+	"  --help, --version\n";
+
+static void __attribute__((noreturn, format(printf, 1, 2))) usage_error(const char *format, ...)
+{
+	va_list args;
+
+	fputs("fanin-pktgen: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputs("\nfanin-pktgen --help lists the options.\n", stderr);
+	exit(2);
+}
+
+enum option_code {
+	OPT_PORT = 1,
+	OPT_HOSTS,
+	OPT_SWITCH,
+	OPT_ADDRESS,
+	OPT_UDP_PORT,
+	OPT_MTU,
+	OPT_CONTROL,
+	OPT_SWITCH_PORT,
+	OPT_HANDLER,
+	OPT_JOBS,
+	OPT_JOB,
+	OPT_DTYPE,
+	OPT_OP,
+	OPT_PAYLOAD,
+	OPT_WINDOW,
+	OPT_STAGGER,
+	OPT_NO_STAGGER,
+	OPT_RATE,
+	OPT_INTERARRIVAL,
+	OPT_SECONDS,
+	OPT_BLOCKS,
+	OPT_SEARCH,
+	OPT_TIMEOUT,
+	OPT_STALL,
+	OPT_JOIN_ONLY,
+	OPT_KEEP,
+	OPT_PCAP,
+	OPT_CPU,
+	OPT_NO_HUGE,
+	OPT_EAL,
+	OPT_JSON,
+	OPT_HELP,
+	OPT_VERSION,
+	OPT_COUNT
+};
+
+static const struct option long_options[] = {
+	{ "port", required_argument, NULL, OPT_PORT },
+	{ "hosts", required_argument, NULL, OPT_HOSTS },
+	{ "switch", required_argument, NULL, OPT_SWITCH },
+	{ "address", required_argument, NULL, OPT_ADDRESS },
+	{ "udp-port", required_argument, NULL, OPT_UDP_PORT },
+	{ "mtu", required_argument, NULL, OPT_MTU },
+	{ "control", required_argument, NULL, OPT_CONTROL },
+	{ "switch-port", required_argument, NULL, OPT_SWITCH_PORT },
+	{ "handler", required_argument, NULL, OPT_HANDLER },
+	{ "jobs", required_argument, NULL, OPT_JOBS },
+	{ "job", required_argument, NULL, OPT_JOB },
+	{ "dtype", required_argument, NULL, OPT_DTYPE },
+	{ "op", required_argument, NULL, OPT_OP },
+	{ "payload", required_argument, NULL, OPT_PAYLOAD },
+	{ "window", required_argument, NULL, OPT_WINDOW },
+	{ "stagger", no_argument, NULL, OPT_STAGGER },
+	{ "no-stagger", no_argument, NULL, OPT_NO_STAGGER },
+	{ "rate", required_argument, NULL, OPT_RATE },
+	{ "interarrival", required_argument, NULL, OPT_INTERARRIVAL },
+	{ "seconds", required_argument, NULL, OPT_SECONDS },
+	{ "blocks", required_argument, NULL, OPT_BLOCKS },
+	{ "search", no_argument, NULL, OPT_SEARCH },
+	{ "timeout-ms", required_argument, NULL, OPT_TIMEOUT },
+	{ "stall-ms", required_argument, NULL, OPT_STALL },
+	{ "join-only", no_argument, NULL, OPT_JOIN_ONLY },
+	{ "keep", no_argument, NULL, OPT_KEEP },
+	{ "pcap", required_argument, NULL, OPT_PCAP },
+	{ "cpu", required_argument, NULL, OPT_CPU },
+	{ "no-huge", no_argument, NULL, OPT_NO_HUGE },
+	{ "eal", required_argument, NULL, OPT_EAL },
+	{ "json", no_argument, NULL, OPT_JSON },
+	{ "help", no_argument, NULL, OPT_HELP },
+	{ "version", no_argument, NULL, OPT_VERSION },
+	{ NULL, 0, NULL, 0 },
+};
+
+static uint64_t
+parse_integer(const char *name, const char *text, uint64_t least, uint64_t most)
+{
+	char *end;
+	uint64_t value;
+
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || value < least ||
+	    value > most)
+		usage_error("--%s is '%s', expected %" PRIu64 " to %" PRIu64, name, text, least,
+			    most);
+	return value;
+}
+
+static double
+parse_number(const char *name, const char *text, double least, double most)
+{
+	char *end;
+	double value;
+
+	errno = 0;
+	value = strtod(text, &end);
+	if (errno != 0 || end == text || *end != '\0' || !(value >= least && value <= most))
+		usage_error("--%s is '%s', expected a number from %g to %g", name, text, least, most);
+	return value;
+}
+
+static uint32_t
+parse_address(const char *name, const char *text)
+{
+	struct in_addr address;
+
+	if (inet_pton(AF_INET, text, &address) != 1)
+		usage_error("--%s is '%s', expected an IPv4 address", name, text);
+	return address.s_addr;
+}
+
+static void
+parse_job(struct pktgen_options *options, const char *text)
+{
+	const uint16_t n = options->n_jobs;
+	const char *key = strchr(text, ':');
+	char *end;
+	unsigned long id;
+
+	if (n == PKTGEN_MAX_JOBS)
+		usage_error("--job is given more than %d times", PKTGEN_MAX_JOBS);
+	errno = 0;
+	id = strtoul(text, &end, 10);
+	if (key == NULL || end != key || text[0] == '-' || id == 0 || id > FANIN_WIRE_MAX_JOB)
+		usage_error("--job is '%s', expected ID:KEY like 1:0x1234abcd", text);
+	options->jobs[n].key = strtoull(key + 1, &end, 16);
+	if (errno != 0 || end == key + 1 || *end != '\0' || key[1] == '-')
+		usage_error("--job is '%s', expected a hexadecimal KEY after ID:", text);
+	options->jobs[n].id = (uint32_t)id;
+	options->n_jobs++;
+}
+
+/* Appends one of a list of names. */
+static void
+name_add(const char *option, const char **names, uint16_t *n, const char *name)
+{
+	if (*n == HOSTS_MAX)
+		usage_error("--%s is given more than %d times", option, HOSTS_MAX);
+	names[(*n)++] = name;
+}
+
+static uint16_t
+parse_window(const char *text)
+{
+	const uint16_t window = (uint16_t)parse_integer("window", text, 1, FANIN_WIRE_MAX_WINDOW);
+
+	if ((window & (window - 1)) != 0)
+		usage_error("--window is '%s', expected a power of two", text);
+	return window;
+}
+
+static void
+option_of_network(struct pktgen_options *options, int code, const char *name, const char *value)
+{
+	switch (code) {
+	case OPT_PORT:
+		name_add(name, options->ports, &options->n_ports, value);
+		break;
+	case OPT_SWITCH_PORT:
+		name_add(name, options->switch_ports, &options->n_switch_ports, value);
+		break;
+	case OPT_HOSTS:
+		options->hosts = (uint16_t)parse_integer(name, value, 1, HOSTS_MAX);
+		break;
+	case OPT_SWITCH:
+		options->switch_ip_be = parse_address(name, value);
+		break;
+	case OPT_ADDRESS:
+		options->first_ip_be = parse_address(name, value);
+		break;
+	case OPT_UDP_PORT:
+		options->udp_port = (uint16_t)parse_integer(name, value, 1024, 65535);
+		break;
+	case OPT_MTU:
+		options->mtu = (uint32_t)parse_integer(name, value, 576, 9702);
+		break;
+	case OPT_CPU:
+		options->cpu = (int)parse_integer(name, value, 0, 1023);
+		break;
+	case OPT_NO_HUGE:
+		options->huge = false;
+		break;
+	case OPT_EAL:
+		options->eal = value;
+		break;
+	default:
+		exit(2);
+	}
+}
+
+static void
+option_of_jobs(struct pktgen_options *options, int code, const char *name, const char *value)
+{
+	switch (code) {
+	case OPT_CONTROL:
+		options->control = value;
+		break;
+	case OPT_HANDLER:
+		options->handler = value;
+		break;
+	case OPT_JOBS:
+		options->n_jobs = (uint16_t)parse_integer(name, value, 1, PKTGEN_MAX_JOBS);
+		break;
+	case OPT_JOB:
+		parse_job(options, value);
+		break;
+	case OPT_DTYPE:
+		options->dtype = (uint8_t)fanin_dtype_from_name(value);
+		if (options->dtype == FANIN_WIRE_DTYPE_NONE)
+			usage_error("--dtype is '%s', expected i8 to u64, f16, bf16, f32 or f64",
+				    value);
+		break;
+	case OPT_OP:
+		options->op = (uint8_t)fanin_op_from_name(value);
+		if (options->op == FANIN_WIRE_OP_NONE)
+			usage_error("--op is '%s', expected an operator such as sum or max", value);
+		break;
+	case OPT_PAYLOAD:
+		options->payload = (uint32_t)parse_integer(name, value, 1, 9600);
+		break;
+	case OPT_WINDOW:
+		options->window = parse_window(value);
+		break;
+	case OPT_PCAP:
+		options->pcap = value;
+		break;
+	default:
+		option_of_network(options, code, name, value);
+		break;
+	}
+}
+
+static void
+option_take(struct pktgen_options *options, int code, const char *name, const char *value)
+{
+	switch (code) {
+	case OPT_STAGGER:
+	case OPT_NO_STAGGER:
+		options->stagger = code == OPT_STAGGER;
+		break;
+	case OPT_RATE:
+		options->rate = parse_number(name, value, 0, 1e10);
+		break;
+	case OPT_INTERARRIVAL:
+		options->exponential = strcmp(value, "exponential") == 0;
+		if (!options->exponential && strcmp(value, "fixed") != 0)
+			usage_error("--interarrival is '%s', expected fixed or exponential", value);
+		break;
+	case OPT_SECONDS:
+		options->seconds = parse_number(name, value, 0.001, 1e6);
+		break;
+	case OPT_BLOCKS:
+		options->blocks = parse_integer(name, value, 1, UINT32_MAX);
+		break;
+	case OPT_SEARCH:
+		options->search = true;
+		break;
+	case OPT_TIMEOUT:
+		options->timeout_s = parse_number(name, value, 1, 1e6) / 1e3;
+		break;
+	case OPT_STALL:
+		options->stall_s = parse_number(name, value, 1, 1e6) / 1e3;
+		break;
+	case OPT_JOIN_ONLY:
+		options->join_only = true;
+		break;
+	case OPT_KEEP:
+		options->keep = true;
+		break;
+	case OPT_JSON:
+		options->json = true;
+		break;
+	case OPT_HELP:
+		fputs(usage_text, stdout);
+		exit(0);
+	case OPT_VERSION:
+		puts("fanin-pktgen " FANIN_VERSION);
+		exit(0);
+	default:
+		option_of_jobs(options, code, name, value);
+		break;
+	}
+}
+
+/* What single options can't tell. */
+static void
+options_check(struct pktgen_options *options, const bool *given)
+{
+	if (options->n_ports == 0)
+		usage_error("--port is missing");
+	if (options->hosts == 0)
+		options->hosts = options->n_ports;
+	if (options->hosts < options->n_ports)
+		usage_error("--hosts is %u, expected at least one for each of the %u ports",
+			    options->hosts, options->n_ports);
+	if (options->n_switch_ports != 0 && options->n_switch_ports != options->n_ports)
+		usage_error("found %u times --switch-port, expected as many as --port (%u)",
+			    options->n_switch_ports, options->n_ports);
+	if (given[OPT_CONTROL] == given[OPT_JOB])
+		usage_error("expected either --control or --job");
+	if (given[OPT_JOBS] && given[OPT_JOB])
+		usage_error("--jobs goes with --control only: every --job is one");
+	if (options->n_jobs == 0)
+		options->n_jobs = 1;
+	if (!fanin_operation_defined(options->dtype, options->op))
+		usage_error("--op %s is not defined on %s", fanin_op_name(options->op),
+			    fanin_dtype_name(options->dtype));
+	if (options->payload % fanin_dtype_size(options->dtype) != 0)
+		usage_error("--payload is %u, expected whole elements of %u bytes",
+			    options->payload, fanin_dtype_size(options->dtype));
+	if (options->search && (options->blocks != 0 || given[OPT_RATE]))
+		usage_error(
+			"--search goes with neither --blocks nor --rate: --seconds is a trial's length");
+	if (!options->join_only && (options->keep || options->pcap != NULL))
+		usage_error("--keep and --pcap go with --join-only");
+	if (options->pcap != NULL && options->n_jobs != 1)
+		usage_error("--pcap is of one job, found %u", options->n_jobs);
+	if (options->pcap != NULL && options->blocks == 0)
+		options->blocks = DEFAULT_PCAP_BLOCKS;
+}
+
+void
+pktgen_options_parse(struct pktgen_options *options, int argc, char **argv)
+{
+	bool given[OPT_COUNT] = { false };
+	int index = 0;
+	int code;
+
+	*options = (struct pktgen_options){
+		.cpu = -1,
+		.huge = true,
+		.mtu = 1500,
+		.switch_ip_be = inet_addr("10.77.0.254"),
+		.first_ip_be = inet_addr("10.77.0.1"),
+		.udp_port = FANIN_WIRE_DEFAULT_UDP_PORT,
+		.handler = "single",
+		.dtype = FANIN_WIRE_F32,
+		.op = FANIN_WIRE_SUM,
+		.stagger = true,
+		.seconds = DEFAULT_SECONDS,
+		.timeout_s = 0.2,
+		.stall_s = 5,
+	};
+	while ((code = getopt_long(argc, argv, "", long_options, &index)) != -1) {
+		if (code == '?') {
+			fputs("fanin-pktgen --help lists the options.\n", stderr);
+			exit(2);
+		}
+		option_take(options, code, long_options[index].name, optarg);
+		given[code] = true;
+	}
+	if (optind < argc)
+		usage_error("'%s' is not an option", argv[optind]);
+	options_check(options, given);
+}

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The traffic generator against the real switch: exact results, figures that add up, errors with words, a clean end; and its
+captures, replayed by hand."""
+
+import json
+import signal
+import struct
+import sys
+import time
+
+from frames import RESULT, RawPort
+from support import case, expect, expect_equal, job_entry, run, running_lab, wait_for_results, wait_until
+from lab import SOURCE_DIR, SWITCH_MAC
+
+sys.path.insert(0, str(SOURCE_DIR / "bench"))
+from gathered import Gathered  # noqa: E402
+
+HEADERS = 96
+MTU = 1500
+LATENCIES = ("p50", "p99", "p99.9", "max")
+
+
+def generate(lab, gathered, timeout=60, **options):
+    """Runs fanin-pktgen to its end, on jobs that it makes itself unless told otherwise."""
+    if "job" not in options:
+        options.setdefault("control", str(lab.socket_path))
+    process = gathered.spawn_pktgen(**options)
+    process.wait(timeout)
+    return process
+
+
+def row_of(process, **expected):
+    """The one row of a run that ended well, with these fields."""
+    expect_equal(process.popen.returncode, 0, f"exit status ({process.stderr().strip()[-300:]})")
+    report = json.loads(process.stdout())
+    expect(report["machine"]["cpu"], "the report does not name the CPU")
+    expect_equal(len(report["results"]), 1, "rows")
+    row = report["results"][0]
+    for key, value in expected.items():
+        expect_equal(row[key], value, key)
+    expect_sane(row)
+    return row
+
+
+def expect_sane(row):
+    expect_equal(row["wrong"], 0, "wrong results")
+    expect_equal(row["results"], row["contributions"], "results for contributions")
+    expect(abs(row["loss"] - row["lost"] / row["contributions"]) < 1e-6, f"the loss does not fit the count: {row}")
+    expect(0 < row["mpps"] * 1e6 * row["seconds"] <= row["contributions"] * 1.001, f"the rate does not fit the count: {row}")
+    gbps = row["mpps"] * row["payload"] * 8 / 1e3
+    expect(abs(row["gbps"] - gbps) <= 1e-6 * gbps, f"gbps is {row['gbps']}, expected {gbps}")
+    for kind in ("block", "own"):
+        latency = row["latency_us"][kind]
+        expect_equal(latency["samples"], row["results"], f"samples of {kind}")
+        values = [latency[name] for name in LATENCIES]
+        expect(values[0] > 0 and values == sorted(values), f"latencies from {kind}: {latency}")
+    expect(row["latency_us"]["block"]["p50"] <= row["latency_us"]["own"]["p50"],
+           f"a block's last contribution is before the own one: {row['latency_us']}")
+
+
+def expect_error(process, status, words, what):
+    expect_equal(process.popen.returncode, status, f"{what}: exit status ({process.stderr().strip()[-300:]})")
+    expect(words in process.stderr(), f"{what}: '{process.stderr().strip()}' does not say '{words}'")
+    expect_equal(process.stdout(), "", f"{what}: output")
+
+
+@case()
+def pktgen_is_exact_on_several_jobs():
+    with running_lab(4, "af_packet", MTU) as lab:
+        gathered = Gathered(lab)
+        row = row_of(generate(lab, gathered, json=True, jobs=3, blocks=700, payload=512, window=16, dtype="i16", op="max"),
+                     dtype="i16", op="max", payload=512, hosts=4, jobs=3, window=16, contributions=3 * 4 * 700, lost=0,
+                     retransmits=0, duplicates=0, port_drops=0)
+        expect(row["stagger"], "hosts are not staggered by default")
+        expect_equal(lab.control.ask("jobs.list")["jobs"], [], "jobs after the run")
+        refused = {name: count for name, count in lab.drops().items() if count}
+        expect_equal(refused, {}, "packets that the switch had to refuse")
+        for dtype, op, more in (("f16", "avg", {}), ("u64", "bxor", {"no_stagger": True}), ("f64", "prod", {"handler": "tree"})):
+            row_of(generate(lab, gathered, json=True, blocks=300, window=32, dtype=dtype, op=op, **more),
+                   dtype=dtype, op=op, payload=1408, contributions=4 * 300)
+        table = generate(lab, gathered, blocks=100)
+        expect("Mpps" in table.stdout() and "p99.9" in table.stdout(), f"the table: {table.stdout()}")
+
+
+@case()
+def pktgen_hosts_share_ports():
+    with running_lab(2, "af_packet", MTU) as lab:
+        row_of(generate(lab, Gathered(lab), json=True, hosts=6, blocks=500, payload=256, window=16),
+               hosts=6, contributions=3000, duplicates=0, lost=0)
+
+
+@case()
+def pktgen_counts_what_is_lost_and_goes_on():
+    faults = {"faults": {"drop": 0.01, "duplicate": 0.01, "reorder": 0.01, "seed": 5}}
+    with running_lab(3, "af_packet", MTU, config=faults) as lab:
+        row = row_of(generate(lab, Gathered(lab), json=True, blocks=2000, window=64, timeout_ms=50), contributions=6000)
+        expect(row["lost"] > 0 and row["retransmits"] > 0 and row["duplicates"] > 0, f"nothing was lost and doubled: {row}")
+        expect(row["latency_us"]["block"]["max"] >= 50000, f"a lost result came before its timeout: {row['latency_us']}")
+
+
+@case()
+def pktgen_keeps_its_rate():
+    with running_lab(2, "af_packet", MTU) as lab:
+        gathered = Gathered(lab)
+        for interarrival in ("fixed", "exponential"):
+            row = row_of(generate(lab, gathered, json=True, rate=2000, seconds=2, interarrival=interarrival),
+                         rate=2000, interarrival=interarrival)
+            expect(0.8 < row["mpps"] / 0.002 < 1.2, f"{interarrival}: sent {row['mpps']} Mpps of 0.002")
+        report = json.loads(generate(lab, gathered, 90, json=True, search=True, seconds=0.3).stdout())
+        row = report["results"][0]
+        expect(report["search"]["trials"] >= 1 and row["rate"] > 0 and row["lost"] == 0, f"the search came to {report}")
+        expect(row["mpps"] * 1e6 >= 0.995 * row["rate"], f"the rate that was found was not held: {row}")
+
+
+@case()
+def pktgen_says_what_is_wrong():
+    with running_lab(2, "af_packet", MTU) as lab:
+        gathered = Gathered(lab)
+        job = lab.create_job()
+        expect_error(generate(lab, gathered, job=f"{job['id']}:0x1234"), 1, "the job key is wrong (key_wrong)", "wrong key")
+        expect_error(generate(lab, gathered, job=f"77:{job['key']}"), 1, "job_unknown", "no such job")
+        expect_error(generate(lab, gathered, job=f"{job['id']}:{job['key']}", hosts=3), 1, "the switch refused host",
+                     "hosts too many")
+        expect_error(generate(lab, gathered, job=f"{job['id']}:{job['key']}", payload=2048), 1,
+                     "found a payload of 2048 bytes, expected whole f32 up to 1408", "long payload")
+        expect_error(generate(lab, gathered, payload=2048), 1, "found payload_bytes 2048", "long payload of a new job")
+        expect_error(generate(lab, gathered, control="/nonexistent"), 1, "/nonexistent", "no switch")
+        expect_error(generate(lab, gathered, switch_port=["h0", "h9"]), 1, '"h9"', "no such switch port")
+        expect_error(generate(lab, gathered, port="net_af_packet,iface=nowhere"), 1,
+                     "was not found or did not open", "no such interface")
+        for words, options in (("--op band is not defined on f32", {"op": "band"}), ("--window", {"window": 48}),
+                               ("--payload", {"payload": 6}), ("--rate", {"rate": "fast"}), ("--hosts", {"hosts": 1}),
+                               ("--interarrival", {"interarrival": "odd"}), ("--job", {"job": "1"}),
+                               ("either --control or --job", {"job": "1:1", "control": "x"}), ("--dtype", {"dtype": "f8"})):
+            expect_error(generate(lab, gathered, **options), 2, words, f"{options}")
+        expect_equal([entry["id"] for entry in lab.control.ask("jobs.list")["jobs"]], [job["id"]], "jobs afterwards")
+        members = job_entry(lab, job)["members"]
+        expect(not any(member["joined"] for member in members), f"hosts that failed have not left: {members}")
+
+
+@case()
+def pktgen_gives_up_a_killed_switch():
+    with running_lab(2, "af_packet", MTU) as lab:
+        job = lab.create_job()
+        process = Gathered(lab).spawn_pktgen(job=f"{job['id']}:{job['key']}", seconds=60, stall_ms=1000)
+        wait_for_results(lab, job, 200)
+        lab.switch.stop(signal.SIGKILL)
+        killed = time.monotonic()
+        process.wait(20)
+        expect(time.monotonic() - killed < 10, "it took more than 10 s to give up")
+        expect_error(process, 1, f"no result of job {job['id']} for 1.", "a killed switch")
+
+
+@case()
+def pktgen_leaves_and_destroys_on_sigint():
+    with running_lab(2, "af_packet", MTU) as lab:
+        process = Gathered(lab).spawn_pktgen(control=str(lab.socket_path), jobs=2, seconds=60, window=32)
+        wait_until(lambda: any(job["stats"]["results"] > 100 for job in lab.control.ask("jobs.list")["jobs"]), 20, "results")
+        process.popen.send_signal(signal.SIGINT)
+        expect_equal(process.wait(10), 130, "exit status")
+        expect_equal(lab.control.ask("jobs.list")["jobs"], [], "jobs after SIGINT")
+
+
+def frames_of(path):
+    """The frames of a capture file, without their times."""
+    data, at, frames = path.read_bytes(), 24, []
+    expect_equal(struct.unpack_from("<IHH", data), (0xa1b2c3d4, 2, 4), f"head of {path.name}")
+    while at < len(data):
+        length = struct.unpack_from("<II", data, at + 8)[0]
+        frames.append(data[at + 16:at + 16 + length])
+        at += 16 + length
+    return frames
+
+
+def block_of(frame):
+    return struct.unpack_from("<I", frame, 58)[0]
+
+
+def sum_of(frames):
+    """The payloads' sum in i32."""
+    columns = zip(*(struct.unpack(f"<{(len(frame) - HEADERS) // 4}I", frame[HEADERS:]) for frame in frames))
+    return b"".join(struct.pack("<I", sum(column) & 0xffffffff) for column in columns)
+
+
+def replay(gathered, captures):
+    """Sends the captures' frames block by block from the hosts' ends, and expects every host to get every result."""
+    ports = [RawPort(gathered.namespace, end) for end in gathered.ends]
+    blocks = list(zip(*captures))
+    try:
+        for frames in blocks:
+            for port, frame in zip(ports, frames):
+                port.send(frame)
+        for host, port in enumerate(ports):
+            results = {}
+            wait_until(lambda: results.update((block_of(frame), frame) for _, frame in port.arrived() if frame[43] == RESULT)
+                       or len(results) >= len(blocks), 10, f"host {host}'s results")
+            for frames in blocks:
+                expect_equal(results[block_of(frames[0])][HEADERS:], sum_of(frames), f"result of block {block_of(frames[0])}")
+    finally:
+        for port in ports:
+            port.socket.close()
+
+
+@case()
+def pktgen_captures_can_be_replayed():
+    with running_lab(3, "af_packet", MTU) as lab:
+        gathered = Gathered(lab)
+        job = lab.create_job()
+        prefix = lab.directory / "held"
+        options = {"job": f"{job['id']}:{job['key']}", "dtype": "i32", "join_only": True, "blocks": 100}
+        process = gathered.spawn_pktgen(pcap=str(prefix), **options)
+        wait_until(lambda: process.stdout().endswith("\n") or not process.running(), 20, "the hosts to join")
+        joined = json.loads(process.stdout())
+        expect_equal(joined["jobs"][0]["epoch"], job_entry(lab, job)["epoch"], "epoch")
+        expect_equal((joined["jobs"][0]["key"], joined["switch"]["mac"]), (job["key"], SWITCH_MAC), "key and switch")
+        expect_equal([host["ip"] for host in joined["hosts"]], [lab.host_ip(host) for host in range(3)], "hosts")
+        captures = [frames_of(lab.directory / f"held-h{host}.pcap") for host in range(3)]
+        expect_equal([len(frames) for frames in captures], [100] * 3, "frames in the captures")
+        shown = run(["tshark", "-X", f"lua_script:{SOURCE_DIR}/wire/fanin.lua", "-r", f"{prefix}-h1.pcap", "-T", "fields", "-e",
+                     "fanin.block"], timeout=60).stdout.split()
+        expect_equal(shown, [str(block) for block in range(100)], "blocks that the dissector sees")
+        replay(gathered, captures)
+        process.popen.send_signal(signal.SIGTERM)
+        expect_equal(process.wait(10), 0, "exit status of the one who held the membership")
+        expect_equal(job_entry(lab, job)["state"], "waiting", "state after all have left")
+
+        kept = generate(lab, gathered, pcap=str(lab.directory / "kept"), keep=True, **options)
+        expect_equal(kept.popen.returncode, 0, f"exit status with --keep ({kept.stderr()})")
+        expect_equal(job_entry(lab, job)["state"], "active", "state with --keep")
+        replay(gathered, [frames_of(lab.directory / f"kept-h{host}.pcap") for host in range(3)])
+        refused = {name: count for name, count in lab.drops().items() if count}
+        expect_equal(refused, {}, "packets that the switch had to refuse")
