@@ -4,11 +4,9 @@
  * VLAN, known unicast goes to one port, everything else to all others; tags pass unchanged.
  */
 #include <errno.h>
-#include <string.h>
 
 #include <rte_ether.h>
 
-#include "pipeline/mac_table.h"
 #include "pipeline/worker.h"
 
 #include "pipeline/fastpath.h"
@@ -22,19 +20,56 @@ fits_mtu(const struct pipeline_port *port, const struct rte_mbuf *mbuf, bool tag
 
 /* 01-80-C2-00-00-00 to -0F: meant for the next bridge only, never forwarded (IEEE 802.1Q table 8-1). */
 static inline bool
-is_link_local_group(const uint8_t mac[6])
+is_link_local_group(mac_key key)
 {
-	static const uint8_t prefix[5] = { 0x01, 0x80, 0xc2, 0x00, 0x00 };
-
-	return memcmp(mac, prefix, sizeof(prefix)) == 0 && mac[5] < 0x10;
+	return key >> 20 == 0x0180c200000;
 }
 
 static inline bool
-is_zero_or_group(const uint8_t mac[6])
+is_zero_or_group(mac_key key)
 {
-	static const uint8_t zero[6];
+	return (key >> 56 & 1) != 0 || key >> 16 == 0;
+}
 
-	return (mac[0] & 1) != 0 || memcmp(mac, zero, sizeof(zero)) == 0;
+/* Where the station is or will be noted, and this round's number, which no other round with packets has. */
+static inline struct station *
+station_of(struct worker *worker, mac_key key, uint64_t *round)
+{
+	*round = worker->counters.bursts + 1;
+	return &worker->stations[(key * 0x9e3779b97f4a7c15u) >> (64 - WORKER_STATION_BITS)];
+}
+
+/* A frame of the station came in on a port. */
+static inline void
+learn(struct worker *worker, mac_key key, uint16_t port)
+{
+	uint64_t round;
+	struct station *station = station_of(worker, key, &round);
+
+	if (likely(station->key == key && station->round == round && station->port == port &&
+		   station->learned))
+		return;
+	if (unlikely(mac_table_learn(worker->pipeline->macs, key, port, worker->now_seconds) != 0)) {
+		worker->counters.learn_failed++;
+		return;
+	}
+	*station = (struct station){ .key = key, .round = round, .port = port, .learned = true };
+}
+
+/* The station's port, or -ENOENT. */
+static inline int
+look_up(struct worker *worker, mac_key key)
+{
+	uint64_t round;
+	struct station *station = station_of(worker, key, &round);
+	int port;
+
+	if (likely(station->key == key && station->round == round))
+		return station->port;
+	port = mac_table_lookup(worker->pipeline->macs, key);
+	if (port >= 0)
+		*station = (struct station){ .key = key, .round = round, .port = (uint16_t)port };
+	return port;
 }
 
 static void
@@ -62,6 +97,7 @@ worker_forward(struct worker *worker, struct rte_mbuf *mbuf)
 	const struct pipeline *pipeline = worker->pipeline;
 	uint16_t ingress = ingress_port(pipeline, mbuf);
 	const struct fanin_eth *eth;
+	mac_key source, destination;
 	uint16_t vlan = 0;
 	bool tagged;
 	int egress;
@@ -79,20 +115,18 @@ worker_forward(struct worker *worker, struct rte_mbuf *mbuf)
 		 mbuf->data_len >= RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN;
 	if (tagged)
 		vlan = rte_be_to_cpu_16(((const struct rte_vlan_hdr *)(eth + 1))->vlan_tci) & 0xfff;
-	if (unlikely(is_zero_or_group(eth->src))) {
+	source = mac_key_make(eth->src, vlan);
+	destination = mac_key_make(eth->dst, vlan);
+	if (unlikely(is_zero_or_group(source))) {
 		worker_drop(worker, mbuf, FANIN_REASON_SOURCE_MAC);
 		return;
 	}
-	if (unlikely(is_link_local_group(eth->dst))) {
+	if (unlikely(is_link_local_group(destination))) {
 		worker_drop(worker, mbuf, FANIN_REASON_RESERVED_MAC);
 		return;
 	}
-	if (mac_table_learn(pipeline->macs, mac_key_make(eth->src, vlan), ingress,
-			    worker->now_seconds) != 0)
-		worker->counters.learn_failed++;
-	egress = (eth->dst[0] & 1) != 0
-			 ? -ENOENT
-			 : mac_table_lookup(pipeline->macs, mac_key_make(eth->dst, vlan));
+	learn(worker, source, ingress);
+	egress = (eth->dst[0] & 1) != 0 ? -ENOENT : look_up(worker, destination);
 	if (egress < 0) {
 		flood(worker, mbuf, ingress, tagged);
 	} else if (egress == ingress) {

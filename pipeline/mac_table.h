@@ -8,7 +8,9 @@
 #define FANIN_PIPELINE_MAC_TABLE_H
 
 #include <stdint.h>
+#include <string.h>
 
+#include <rte_byteorder.h>
 #include <rte_rcu_qsbr.h>
 
 struct mac_table;
@@ -19,11 +21,12 @@ typedef uint64_t mac_key;
 static inline mac_key
 mac_key_make(const uint8_t mac[6], uint16_t vlan)
 {
-	uint64_t key = 0;
+	rte_be32_t high;
+	rte_be16_t low;
 
-	for (int i = 0; i < 6; i++)
-		key = key << 8 | mac[i];
-	return key << 16 | vlan;
+	memcpy(&high, mac, sizeof(high));
+	memcpy(&low, mac + sizeof(high), sizeof(low));
+	return (uint64_t)rte_be_to_cpu_32(high) << 32 | (uint64_t)rte_be_to_cpu_16(low) << 16 | vlan;
 }
 
 /*

@@ -18,12 +18,14 @@
 #include "pipeline/counters.h"
 #include "pipeline/faults.h"
 #include "pipeline/job.h"
+#include "pipeline/mac_table.h"
 #include "pipeline/pipeline.h"
 
 #define WORKER_TX_BUFFER 64
 #define CLUSTER_QUEUE 4096
 #define WORKER_RETRIES 512
 #define WORKER_GARBAGE 64
+#define WORKER_STATION_BITS 6
 
 struct tx_buffer {
 	struct rte_mbuf *mbufs[WORKER_TX_BUFFER];
@@ -46,6 +48,14 @@ struct retry {
 	uint64_t since_ns;
 };
 
+/* What the MAC table said of a station in a round, so that its other frames of that round need not ask. */
+struct station {
+	mac_key key;
+	uint64_t round; /* 0: none */
+	uint16_t port;
+	bool learned; /* in this round */
+};
+
 struct worker {
 	struct pipeline *pipeline;
 	unsigned int index;
@@ -61,6 +71,7 @@ struct worker {
 	struct rte_mbuf *garbage[WORKER_GARBAGE]; /* to go back to their pool together */
 	struct rte_mempool *garbage_pool;
 	uint16_t n_garbage;
+	struct station stations[1 << WORKER_STATION_BITS]; /* by a hash of the key */
 	struct fanin_handler_ctx handler_ctx;
 	struct faults faults;
 	struct counters counters;

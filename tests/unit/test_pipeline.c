@@ -119,6 +119,52 @@ START_TEST(known_destination_gets_the_frame_alone)
 }
 END_TEST
 
+START_TEST(a_station_that_moves_within_a_round_is_found_where_it_spoke_last)
+{
+	uint8_t from_moving[FRAME_LEN];
+	uint8_t to_moving[FRAME_LEN];
+
+	host_frame(1, 0, from_moving);
+	host_frame(0, 1, to_moving);
+	ring_switch_enqueue(&sw, 0, to_moving, FRAME_LEN); /* flooded, and teaches where host 0 is */
+	ring_switch_enqueue(&sw, 1, from_moving, FRAME_LEN);
+	ring_switch_enqueue(&sw, 1, from_moving, FRAME_LEN);
+	ring_switch_enqueue(&sw, 2, from_moving, FRAME_LEN);
+	ring_switch_enqueue(&sw, 3, to_moving, FRAME_LEN); /* host 0 has moved, too */
+	ring_switch_enqueue(&sw, 3, to_moving, FRAME_LEN);
+	ring_switch_rounds(&sw, 1);
+	expect_frame(1, to_moving, FRAME_LEN);
+	expect_frame(3, to_moving, FRAME_LEN);
+	for (unsigned int i = 0; i < 3; i++)
+		expect_frame(0, from_moving, FRAME_LEN);
+	for (unsigned int i = 0; i < 3; i++)
+		expect_frame(2, to_moving, FRAME_LEN);
+	expect_silence();
+	/* Another worker's view: the table has it, too. */
+	ck_assert_int_eq(mac_table_lookup(sw.pipeline->macs, mac_key_make(from_moving + 6, 0)), 2);
+	ck_assert_int_eq(mac_table_lookup(sw.pipeline->macs, mac_key_make(to_moving + 6, 0)), 3);
+}
+END_TEST
+
+START_TEST(what_one_round_has_learned_is_asked_anew_in_the_next)
+{
+	uint8_t frame[FRAME_LEN];
+
+	host_frame(1, 0, frame);
+	ring_switch_enqueue(&sw, 1, frame, FRAME_LEN);
+	ring_switch_rounds(&sw, 1);
+	for (uint16_t p = 0; p < 4; p++)
+		ring_switch_take(&sw, p, out);
+	/* Another worker sees host 1 move. */
+	ck_assert_int_eq(mac_table_learn(sw.pipeline->macs, mac_key_make(frame + 6, 0), 2, 0), 0);
+	host_frame(0, 1, frame);
+	ring_switch_enqueue(&sw, 0, frame, FRAME_LEN);
+	ring_switch_rounds(&sw, 1);
+	expect_frame(2, frame, FRAME_LEN);
+	expect_silence();
+}
+END_TEST
+
 START_TEST(destination_on_the_same_port_is_dropped)
 {
 	uint8_t frame[FRAME_LEN];
@@ -356,6 +402,8 @@ suite_pipeline(void)
 	tcase_add_test(tcase, unknown_destination_is_flooded_to_all_others);
 	tcase_add_test(tcase, a_port_that_is_down_is_left_alone_and_its_frames_are_counted);
 	tcase_add_test(tcase, known_destination_gets_the_frame_alone);
+	tcase_add_test(tcase, a_station_that_moves_within_a_round_is_found_where_it_spoke_last);
+	tcase_add_test(tcase, what_one_round_has_learned_is_asked_anew_in_the_next);
 	tcase_add_test(tcase, destination_on_the_same_port_is_dropped);
 	tcase_add_test(tcase, vlans_are_transparent_and_learned_apart);
 	tcase_add_test(tcase, stripped_vlan_tag_goes_back_into_the_frame);
