@@ -9,10 +9,16 @@ from lab import HOST_INTERFACE, SWITCH_IP, inside, ip_in, program, run  # noqa: 
 
 
 class Gathered:
-    """Moves the hosts' ends of all of a laboratory's links into a namespace: their names there are end0, end1, ..."""
+    """Moves the hosts' ends of all of a laboratory's links into a namespace: their names there are end0, end1, ...
+
+    With memif there is nothing to move.
+    """
 
     def __init__(self, lab):
         self.lab = lab
+        if lab.transport == "memif":
+            self.namespace, self.ends = None, []
+            return
         self.namespace = f"{lab.prefix}-gen"
         self.ends = [f"end{host}" for host in range(lab.hosts)]
         lab.namespaces.append(self.namespace)
@@ -29,6 +35,9 @@ class Gathered:
     def devices(self):
         """DPDK's devices on the ends, of the same kind as the switch's ports."""
         lab = self.lab
+        if lab.transport == "memif":
+            return [f"net_memif,role=client,id={host},socket={lab.memif_path},socket-abstract=no,"
+                    f"bsize={max(2048, lab.mtu + 64)},rsize=10,mac={lab.host_mac(host)}" for host in range(lab.hosts)]
         return [lab.vdev(host).replace(lab.switch_interface(host), end) for host, end in enumerate(self.ends)]
 
     def spawn_pktgen(self, *others, **options):

@@ -1,178 +1,212 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Frames per second of fanin-switch under an allreduce, beside those of dpdk-testpmd's io forwarding, in one run.
+"""Frames per second of fanin-switch, forwarding and aggregating, beside those of dpdk-testpmd's io forwarding, in one run.
 
-Both have the same four AF_XDP vdevs on veth, the same MTU and frame size, and one forwarding core. The switch's load are
-four fanin-perf processes. testpmd's load is a second testpmd that holds the other ends of the links on the other core and
-sends every frame back where it came from, so that a fixed number of frames circulates; the best of several numbers counts.
-Frames are those that the ports count, received and sent, all ports together, in both cases.
+All have four vdevs of the same kind (memif, AF_XDP on veth, AF_PACKET on veth, one after the other), the same frame size,
+and one forwarding core, which never rests. The load is on the other core: for forwarding a second testpmd at the other ends
+of the links (see testpmd.py) with a fixed number of frames that circulate, of several numbers the best; for aggregating
+fanin-pktgen, which plays four hosts. Frames are those that the ports count, received and sent, all ports together.
+
+Three laboratories stand side by side, and all but one are halted: they run in turns of a fraction of a second, so that
+whatever else the machine does hits all of them alike.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
 import re
+import signal
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
+import testpmd  # noqa: E402
 from gathered import Gathered  # noqa: E402
-from lab import Interrupted, Lab, LabError, inside, private_sys, report_interruption, wait_until  # noqa: E402
+from lab import Interrupted, Lab, LabError, report_interruption, wait_until  # noqa: E402
 
 HOSTS = 4
-BYTES = 64 << 20
-ITERS = 8
 HEADERS = 96
-# AF_XDP wants an mbuf with all that is kept beside it in one page, and testpmd's pools make its cache lines an odd number: 63.
-# That leaves 3456 bytes for a frame, a little less than the switch has room for, so both run with an MTU that fits there.
-MBUF_DATA_ROOM = 3840
-MTU = 3442
-BURST = 32
-CIRCULATING = (1, 3, 6)  # bursts per port; a veth end queues 256 frames at most
-WINDOW_SECONDS = 2.0
-RATIO_WANTED = 0.5
+PAYLOAD_STEP = 64
+DEFAULT_FRAME = HEADERS + 1024
+ETHERNET = 14
+# The AF_XDP ports' MTU is what fits into testpmd's mbufs (see there), the others' that of an ordinary network.
+MTU = {"memif": 1500, "af_xdp": 3442, "af_packet": 1500}
+CIRCULATING = {"memif": (1, 4, 16), "af_xdp": (1, 3, 6), "af_packet": (1, 3, 6)}  # bursts; a veth end queues 256 frames
+WINDOW_SECONDS = 0.25
+WINDOW = {"memif": 256, "af_xdp": 64, "af_packet": 64}  # of the hosts, in blocks
+FIRST_RESULTS = 1000
+FOREVER_MS = 600000  # the generator is halted most of the time
+GOALS = {("memif", "forwarding"): 0.9, ("af_xdp", "forwarding"): 0.85, ("af_packet", "forwarding"): 0.85,
+         ("memif", "aggregating"): 0.6, ("af_xdp", "aggregating"): 0.5}
+# Both as testpmd has it: its cores never rest, and it doesn't run without hugepages.
+CONFIG = {"idle": {"policy": "spin"}, "memory": {"megabytes": 256, "hugepages": "always"}}
 
 
 def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def results_of(lab, job):
-    return next(entry for entry in lab.control.ask("jobs.list")["jobs"] if entry["id"] == job["id"])["stats"]["results"]
+# ---- what is measured: each is a context manager that leaves its processes halted, and has rates()
+
+class Halted:
+    """A laboratory whose processes run only while they are measured."""
+
+    def __init__(self, vdev, frame_bytes, name):
+        self.vdev, self.frame_bytes = vdev, frame_bytes
+        self.lab = Lab(HOSTS, vdev, MTU[vdev], CONFIG, name=name)
+        self.processes = []
+        self.stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.lab)
+            stack.callback(self.signal, signal.SIGCONT)
+            self.start(stack)
+            self.signal(signal.SIGSTOP)
+            self.stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error):
+        return self.stack.__exit__(*error)
+
+    def signal(self, signum):
+        for process in self.processes:
+            process.send_signal(signum)
+
+    def rates(self):
+        """Frames per second by the number of frames per port that go round."""
+        self.signal(signal.SIGCONT)
+        try:
+            return self.measure()
+        finally:
+            self.signal(signal.SIGSTOP)
+
+    def reflect(self, stack):
+        self.reflector = stack.enter_context(testpmd.reflector(Gathered(self.lab), self.frame_bytes))
+
+    def circulate(self, frames):
+        return {bursts * testpmd.BURST: testpmd.circulate(self.reflector, bursts, WINDOW_SECONDS, frames)
+                for bursts in CIRCULATING[self.vdev]}
+
+    def switch_frames(self):
+        frames = self.lab.frames()
+        return frames["rx"] + frames["tx"]
 
 
-def switch_rate(lab):
-    """A series of allreduces through fanin-switch: frames per second and what the ranks report.
+class Testpmd(Halted):
+    """testpmd forwarding."""
 
-    The first allreduce is not measured: in it the hosts touch their memory for the first time.
-    """
-    job = lab.create_job()
-    blocks = -(-BYTES // job["payload_bytes"])
-    ranks = [lab.spawn_perf(host, job, host, HOSTS, bytes=BYTES, dtype="f32", op="sum", warmup=1, iters=ITERS,
-                            transport="af_xdp") for host in range(HOSTS)]
-    samples = []
-    while all(rank.running() for rank in ranks) and results_of(lab, job) < blocks * ITERS:
-        if samples or results_of(lab, job) > blocks:
-            frames = lab.frames()
-            samples.append((time.monotonic(), frames["rx"] + frames["tx"]))
-        time.sleep(0.05)
-    for rank in ranks:
-        rank.wait(60)
-    reports = [lab.perf_report(rank) for rank in ranks]
-    lab.ctl("jobs", "destroy", job["id"])
-    for report in reports:
-        if report.get("error"):
-            raise LabError(f"fanin-perf: {report['error']['message']}")
-    if len(samples) < 3:
-        raise LabError("the series was too short to be measured")
-    (first, frames_first), (last, frames_last) = samples[0], samples[-1]
-    return {"frames_per_second": (frames_last - frames_first) / (last - first), "seconds": last - first,
-            "payload_bytes": job["payload_bytes"],
-            "goodput_gbps": [report["goodput_gbps"] for report in reports],
-            "retransmits": sum(report["retransmits"] for report in reports)}
+    def start(self, stack):
+        self.forwarder = stack.enter_context(testpmd.forwarder(self.lab, self.frame_bytes))
+        self.reflect(stack)
+        self.processes = [self.forwarder.popen]
+
+    def measure(self):
+        return self.circulate(self.forwarder.frames)
 
 
-class Testpmd:
-    """dpdk-testpmd with its command line on a pipe."""
+class Forwarding(Halted):
+    """The switch, which forwards by what it has learned."""
 
-    PROMPT = "testpmd> "
+    def start(self, stack):
+        self.lab.start_switch()
+        self.reflect(stack)
+        testpmd.teach(self.reflector, self.lab)
+        self.processes = [self.lab.switch.popen]
 
-    def __init__(self, lab, name, namespace, interfaces, core, frame_bytes, topology):
-        main_core = 1 - core
-        # Its prompt is not buffered, all else is: without stdbuf the prompt comes before the answer.
-        arguments = ["stdbuf", "-oL", "dpdk-testpmd", "--in-memory", "--no-pci", "--no-telemetry", f"--file-prefix={name}",
-                     "-m", "256", "--lcores", f"0@{main_core},1@{core}"]
-        for index, interface in enumerate(interfaces):
-            arguments += ["--vdev", f"net_af_xdp{index},iface={interface},busy_budget=0"]
-        arguments += ["--", "-i", "--forward-mode=io", f"--port-topology={topology}", "--nb-cores=1",
-                      f"--burst={BURST}", f"--mbuf-size={MBUF_DATA_ROOM}", f"--txpkts={frame_bytes}",
-                      "--total-num-mbufs=32768", "--no-lsc-interrupt", f"--max-pkt-len={lab.mtu + 18}"]
-        self.output = lab.directory / f"{name}.out"
-        with open(self.output, "wb") as out, inside(namespace):
-            self.popen = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT,
-                                          preexec_fn=private_sys, cwd=lab.directory)
-        self.read = 0
-        self.wait_for_prompt(30)
+    def flooded(self):
+        return self.lab.control.ask("stats")["switching"]["flooded"]
 
-    def text(self):
-        return self.output.read_text(errors="replace")[self.read:]
-
-    def wait_for_prompt(self, timeout):
-        def prompted():
-            if self.popen.poll() is not None:
-                raise LabError("dpdk-testpmd ended: " + " ".join(self.output.read_text().strip().splitlines()[-2:]))
-            return self.text().endswith(self.PROMPT)
-        wait_until(prompted, timeout, "dpdk-testpmd's prompt")
-        text = self.text()
-        self.read += len(text)
-        return text
-
-    def command(self, line, timeout=10):
-        self.popen.stdin.write(line.encode() + b"\n")
-        self.popen.stdin.flush()
-        return self.wait_for_prompt(timeout)
-
-    def frames(self):
-        text = self.command("show port stats all")
-        return sum(map(int, re.findall(r"[RT]X-packets:\s+(\d+)", text)))
-
-    def close(self):
-        if self.popen.poll() is None:
-            self.popen.terminate()
-            try:
-                self.popen.wait(10)
-            except subprocess.TimeoutExpired:
-                self.popen.kill()
-        self.popen.wait()
-        self.popen.stdin.close()
+    def measure(self):
+        before = self.flooded()
+        rates = self.circulate(self.switch_frames)
+        if self.flooded() != before:
+            raise LabError(f"the switch flooded {self.flooded() - before} frames whose addresses it had learned")
+        return rates
 
 
-def testpmd_rate(lab, gathered, frame_bytes, bursts):
-    """testpmd forwarding between four ports, with that many bursts of frames per port going round."""
-    processes = []
-    try:
-        forwarder = Testpmd(lab, "forwarder", lab.switch_namespace,
-                            [lab.switch_interface(host) for host in range(HOSTS)], 1, frame_bytes, "paired")
-        processes.append(forwarder)
-        reflector = Testpmd(lab, "reflector", gathered.namespace, gathered.ends, 0, frame_bytes, "loop")
-        processes.append(reflector)
-        forwarder.command("start")
-        reflector.command(f"start tx_first {bursts}")
-        started, before = time.monotonic(), forwarder.frames()
+class Aggregating(Halted):
+    """The switch with a job whose hosts keep their windows full. In the first blocks they touch their memory; they don't
+    count."""
+
+    def start(self, stack):
+        lab = self.lab
+        lab.start_switch()
+        self.busy_shares = []
+        self.generator = Gathered(lab).spawn_pktgen(
+            control=str(lab.socket_path), payload=self.frame_bytes - HEADERS, window=WINDOW[self.vdev], cpu=0,
+            seconds=FOREVER_MS // 1000, timeout_ms=FOREVER_MS, stall_ms=FOREVER_MS)
+        wait_until(lambda: results(lab) >= FIRST_RESULTS or not self.generator.running(), 60, "the first results")
+        self.check()
+        self.processes = [lab.switch.popen, self.generator.popen]
+
+    def check(self):
+        if not self.generator.running():
+            raise LabError(self.generator.last_words())
+
+    def measure(self):
+        before, frames_before = self.busy_seconds(), self.switch_frames()
+        started = time.monotonic()
         time.sleep(WINDOW_SECONDS)
-        ended, after = time.monotonic(), forwarder.frames()
-        return (after - before) / (ended - started)
-    finally:
-        for process in reversed(processes):
-            process.close()
+        seconds, frames = time.monotonic() - started, self.switch_frames() - frames_before
+        self.busy_shares.append((self.busy_seconds() - before) / seconds)
+        self.check()
+        return {"all": frames / seconds}
+
+    def busy_seconds(self):
+        """How long the switch's worker has had packets at hand. Much less than the time: the hosts can't send more."""
+        stats = self.lab.control.ask("stats")
+        return stats["workers"][0]["busy_share"] * stats["uptime_s"]
 
 
-def measure(rounds):
-    switch, testpmd = [], {bursts: [] for bursts in CIRCULATING}
-    for turn in range(rounds):
-        with Lab(HOSTS, "af_xdp", MTU) as lab:
-            lab.start_switch()
-            switch.append(switch_rate(lab))
-            frame_bytes = HEADERS + switch[-1]["payload_bytes"]
-            say(f"round {turn + 1}: fanin-switch {switch[-1]['frames_per_second'] / 1e6:.3f} M frames/s")
-        with Lab(HOSTS, "af_xdp", MTU) as lab:
-            gathered = Gathered(lab)
-            for bursts in CIRCULATING:
-                testpmd[bursts].append(testpmd_rate(lab, gathered, frame_bytes, bursts))
-                say(f"round {turn + 1}: dpdk-testpmd {testpmd[bursts][-1] / 1e6:.3f} M frames/s with "
-                    f"{bursts * BURST} frames per port going round")
-    ours = statistics.median(round_["frames_per_second"] for round_ in switch)
-    theirs = max(statistics.median(rates) for rates in testpmd.values())
-    return {"ok": ours >= RATIO_WANTED * theirs, "hosts": HOSTS, "bytes": BYTES, "iters": ITERS, "mtu": MTU,
-            "frame_bytes": frame_bytes, "rounds": rounds,
-            "switch_frames_per_second": round(ours), "testpmd_frames_per_second": round(theirs),
-            "ratio": round(ours / theirs, 3), "ratio_wanted": RATIO_WANTED,
-            "switch_rounds": switch, "testpmd_rounds": {bursts * BURST: rates for bursts, rates in testpmd.items()},
-            "machine": machine(), "error": None}
+def results(lab):
+    return sum(job["stats"]["results"] for job in lab.control.ask("jobs.list")["jobs"])
+
+
+# ---- all of them
+
+def best(rounds):
+    """Of the medians over the rounds, the one of the best number of frames."""
+    return max(statistics.median(rates[number] for rates in rounds) for number in rounds[0])
+
+
+def millions(rate):
+    return round(rate / 1e6, 4)
+
+
+def in_millions(rounds):
+    return [{number: millions(rate) for number, rate in rates.items()} for rates in rounds]
+
+
+def row(vdev, what, frame_bytes, ours, theirs):
+    wanted = GOALS.get((vdev, what))
+    ratio = best(ours) / best(theirs)
+    return {"vdev": vdev, "what": what, "frame_bytes": frame_bytes, "mpps": millions(best(ours)),
+            "testpmd_mpps": millions(best(theirs)), "ratio": round(ratio, 3), "wanted": wanted,
+            "ok": wanted is None or ratio >= wanted, "rounds": in_millions(ours), "testpmd_rounds": in_millions(theirs)}
+
+
+def measure_vdev(vdev, frame_bytes, rounds):
+    with Testpmd(vdev, frame_bytes, "pmd") as theirs, Forwarding(vdev, frame_bytes, "fwd") as forwarding, \
+            Aggregating(vdev, frame_bytes, "agg") as aggregating:
+        turns = [(theirs.rates(), forwarding.rates(), aggregating.rates()) for _ in range(rounds)]
+        busy = aggregating.busy_shares
+    theirs, forwarding, aggregating = zip(*turns)
+    say(f"{vdev}: testpmd {best(theirs) / 1e6:.3f}, forwarding {best(forwarding) / 1e6:.3f}, "
+        f"aggregating {best(aggregating) / 1e6:.3f} M frames/s")
+    return [row(vdev, "forwarding", frame_bytes, forwarding, theirs),
+            {**row(vdev, "aggregating", frame_bytes, aggregating, theirs), "busy_share": round(statistics.median(busy), 3)}]
+
+
+def measure(vdevs, frame_bytes, rounds):
+    load = os.getloadavg()
+    rows = [entry for vdev in vdevs for entry in measure_vdev(vdev, frame_bytes, rounds)]
+    return {"ok": all(entry["ok"] for entry in rows), "rounds": rounds, "results": rows,
+            "machine": {"description": machine(), "load_before": load, "load_after": os.getloadavg()}, "error": None}
 
 
 def machine():
@@ -180,24 +214,41 @@ def machine():
     return f"{model.group(1) if model else platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}"
 
 
+# ---- for people
+
 def print_result(result):
-    print(f"{result['machine']}")
-    print(f"{result['hosts']} AF_XDP ports on veth, MTU {result['mtu']}, frames of {result['frame_bytes']} bytes; frames "
-          f"received and sent, all ports together, median of {result['rounds']}:")
-    print(f"  fanin-switch, allreduce of {result['bytes'] >> 20} MiB on {result['hosts']} hosts  "
-          f"{result['switch_frames_per_second'] / 1e6:8.3f} M frames/s")
-    print(f"  dpdk-testpmd, io forwarding                  {result['testpmd_frames_per_second'] / 1e6:8.3f} M frames/s")
-    print(f"  ratio                                        {result['ratio']:8.3f}   (wanted: at least "
-          f"{result['ratio_wanted']})")
+    print(result["machine"]["description"])
+    print(f"{HOSTS} ports, frames of {result['results'][0]['frame_bytes']} bytes; millions of frames per second, received and "
+          f"sent; medians of {result['rounds']} rounds")
+    print(f"load of the machine before: {result['machine']['load_before'][0]:.1f}")
+    print(f"\n{'vdev':<10} {'fanin-switch':<12} {'Mpps':>8} {'testpmd':>8} {'ratio':>6}  goal")
+    for entry in result["results"]:
+        goal = "" if entry["wanted"] is None else f"{entry['wanted']}: {'reached' if entry['ok'] else 'MISSED'}"
+        print(f"{entry['vdev']:<10} {entry['what']:<12} {entry['mpps']:8.3f} {entry['testpmd_mpps']:8.3f} "
+              f"{entry['ratio']:6.2f}  {goal}".rstrip())
+        if "busy_share" in entry:
+            print(f"{'':<10} of that time the switch had packets at hand: {100 * entry['busy_share']:.0f} %")
+
+
+def frame_size(text):
+    value = int(text)
+    most = min(MTU.values()) + ETHERNET
+    if value > most or value <= HEADERS or (value - HEADERS) % PAYLOAD_STEP != 0:
+        raise argparse.ArgumentTypeError(f"found {value}, expected {HEADERS} and a multiple of {PAYLOAD_STEP}, at most {most}")
+    return value
 
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench io", description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3, choices=range(1, 21), metavar="N")
+    parser.add_argument("--rounds", type=int, default=10, choices=range(1, 101), metavar="N",
+                        help="turns that each of the three has (default %(default)s)")
+    parser.add_argument("--frame", type=frame_size, default=DEFAULT_FRAME, metavar="BYTES",
+                        help="size of all frames, without the checksum (default %(default)s: a payload of 1 KiB)")
+    parser.add_argument("--vdev", action="append", choices=tuple(MTU), help="only this one; may be given again")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     options = parser.parse_args()
     try:
-        result = measure(options.rounds)
+        result = measure(options.vdev or tuple(MTU), options.frame, options.rounds)
     except Interrupted as error:
         return report_interruption(error)
     except (LabError, OSError) as error:

@@ -255,10 +255,11 @@ class Lab:
     """One switch namespace and `hosts` host namespaces, each host's fanin0 on a port h0, h1, ... of the switch.
 
     transport: what the switch's ports are, af_xdp, af_packet or memif. mtu: of all links. config: keys that replace
-    those of the switch's configuration file. keep_logs: leave the directory with logs behind.
+    those of the switch's configuration file. keep_logs: leave the directory with logs behind. name: tells several
+    laboratories of one process apart.
     """
 
-    def __init__(self, hosts=4, transport="af_xdp", mtu=None, config=None, keep_logs=False):
+    def __init__(self, hosts=4, transport="af_xdp", mtu=None, config=None, keep_logs=False, name=None):
         if os.geteuid() != 0:
             raise LabError("network namespaces need root: run this with sudo")
         if not 1 <= hosts <= MAX_HOSTS:
@@ -268,7 +269,7 @@ class Lab:
         self.mtu = mtu or DEFAULT_MTU[transport]
         self.overrides = config or {}
         self.keep_logs = keep_logs
-        self.prefix = f"fanin-{os.getpid()}"
+        self.prefix = f"fanin-{os.getpid()}" + (f"-{name}" if name else "")
         self.switch_namespace = None if transport == "memif" else f"{self.prefix}-sw"
         self.directory = self.socket_path = self.memif_path = None
         self.namespaces = []
