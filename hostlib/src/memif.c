@@ -199,11 +199,10 @@ memif_poll_fds(struct fanin_transport *transport, struct pollfd *fds)
 		connection_check(memif);
 	if (memif->errnum != 0)
 		return 0;
-	__atomic_store_n(&ring->shared->flags, 0, __ATOMIC_RELAXED);
+	/* What came before the switch saw the flag gives no interrupt: look after it is set, not before. */
+	__atomic_store_n(&ring->shared->flags, 0, __ATOMIC_SEQ_CST);
 	memif->interrupts = true;
-	/* What came before the switch saw the flag gives no interrupt. */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (index_load(&ring->shared->tail) != ring->tail)
+	if (__atomic_load_n(&ring->shared->tail, __ATOMIC_SEQ_CST) != ring->tail)
 		eventfd_write(ring->event_fd, 1);
 	fds[0] = (struct pollfd){ .fd = ring->event_fd, .events = POLLIN };
 	fds[1] = (struct pollfd){ .fd = memif->fd, .events = POLLIN };
