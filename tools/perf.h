@@ -24,6 +24,8 @@ struct options {
 	enum fanin_op op;
 	bool check;
 	bool random_data;
+	bool check_ends; /* only the first and the last allreduce are checked */
+	bool times;
 	bool json;
 	bool progress;
 	bool verbose;
@@ -44,6 +46,7 @@ struct run {
 	uint64_t mismatches;
 	uint64_t digest; /* FNV-1a over all results, those of the warm-up too; see run_has_digest */
 	double seconds;  /* of the measured allreduces alone */
+	double *times;   /* of each of them, with --times; else NULL */
 	double started;  /* the one that runs */
 	int status;
 	char message[512];
@@ -62,7 +65,7 @@ void __attribute__((noreturn, format(printf, 1, 2))) usage_error(const char *for
 static inline bool
 run_has_digest(const struct run *run)
 {
-	return run->options->check || run->options->random_data;
+	return (run->options->check || run->options->random_data) && !run->options->check_ends;
 }
 
 /* Prints a run's outcome: one JSON object, or a line for people. */

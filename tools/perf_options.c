@@ -38,6 +38,7 @@ static const char usage_text[] =
 	"  --iters N            measured allreduces (default: 1)\n"
 	"  --warmup N           allreduces before that (default: 0)\n"
 	"  --check              compare every element with a result computed here\n"
+	"  --check-ends         only in the first and the last allreduce, which alone get new data\n"
 	"  --data KIND          exact: sums without rounding (default); random: sums of f16, bf16,\n"
 	"                       f32 or f64 that depend on the order, checked bit by bit if\n"
 	"                       the job is reproducible\n"
@@ -47,6 +48,7 @@ static const char usage_text[] =
 	"  --timeout-ms N       longest wait without a result (default: 5000)\n"
 	"  --join-timeout-ms N  longest wait for the other ranks to join (default: 30000)\n"
 	"  --json               print one JSON object\n"
+	"  --times              with the seconds of each measured allreduce in it\n"
 	"  --progress, --no-progress\n"
 	"                       progress bar on stderr (default: if it is a terminal)\n"
 	"  --verbose            diagnostics on stderr\n"
@@ -138,6 +140,7 @@ enum option_code {
 	OPT_ITERS,
 	OPT_WARMUP,
 	OPT_CHECK,
+	OPT_CHECK_ENDS,
 	OPT_DATA,
 	OPT_SEED,
 	OPT_WINDOW,
@@ -145,6 +148,7 @@ enum option_code {
 	OPT_TIMEOUT,
 	OPT_JOIN_TIMEOUT,
 	OPT_JSON,
+	OPT_TIMES,
 	OPT_PROGRESS,
 	OPT_NO_PROGRESS,
 	OPT_VERBOSE,
@@ -169,6 +173,7 @@ static const struct option long_options[] = {
 	{ "iters", required_argument, NULL, OPT_ITERS },
 	{ "warmup", required_argument, NULL, OPT_WARMUP },
 	{ "check", no_argument, NULL, OPT_CHECK },
+	{ "check-ends", no_argument, NULL, OPT_CHECK_ENDS },
 	{ "data", required_argument, NULL, OPT_DATA },
 	{ "seed", required_argument, NULL, OPT_SEED },
 	{ "window", required_argument, NULL, OPT_WINDOW },
@@ -176,6 +181,7 @@ static const struct option long_options[] = {
 	{ "timeout-ms", required_argument, NULL, OPT_TIMEOUT },
 	{ "join-timeout-ms", required_argument, NULL, OPT_JOIN_TIMEOUT },
 	{ "json", no_argument, NULL, OPT_JSON },
+	{ "times", no_argument, NULL, OPT_TIMES },
 	{ "progress", no_argument, NULL, OPT_PROGRESS },
 	{ "no-progress", no_argument, NULL, OPT_NO_PROGRESS },
 	{ "verbose", no_argument, NULL, OPT_VERBOSE },
@@ -329,6 +335,10 @@ option_take(struct options *options, int code, const char *name, const char *val
 	case OPT_CHECK:
 		options->check = true;
 		break;
+	case OPT_CHECK_ENDS:
+		options->check = true;
+		options->check_ends = true;
+		break;
 	case OPT_DATA:
 		options->random_data = parse_data(value);
 		break;
@@ -349,6 +359,9 @@ option_take(struct options *options, int code, const char *name, const char *val
 		break;
 	case OPT_JSON:
 		options->json = true;
+		break;
+	case OPT_TIMES:
+		options->times = true;
 		break;
 	case OPT_PROGRESS:
 		options->progress = true;

@@ -103,6 +103,12 @@ json_print(const struct run *run)
 	       report->retransmits, report->duplicates, report->invalid, report->spurious,
 	       report->ring_drops, report->frames_sent, report->frames_received, report->window,
 	       report->payload_bytes);
+	if (run->times != NULL) {
+		printf("\"times\": [");
+		for (uint64_t i = 0; i < run->measured; i++)
+			printf("%s%.9f", i == 0 ? "" : ", ", run->times[i]);
+		printf("], ");
+	}
 	if (run->status == FANIN_OK) {
 		printf("\"error\": null}\n");
 		return;
