@@ -383,13 +383,7 @@ class Lab:
             # Busy polling makes each poll a system call that runs the interface's NAPI: on veth that is three times slower
             # than to let the sender's own softirq do it.
             return f"net_af_xdp,iface={interface},busy_budget=0"
-        # A frame of the ring holds the packet socket's header too, and frames have to tile the blocks exactly.
-        frame = 2048
-        while frame < self.mtu + 128:
-            frame *= 2
-        count = 1024 if self.hosts <= 8 else 256
-        return (f"net_af_packet,iface={interface},blocksz={max(frame, 4096) * 4},framesz={frame},"
-                f"framecnt={count},qdisc_bypass=1")
+        return f"net_af_packet,iface={interface},qdisc_bypass=1"
 
     def port(self, host):
         """A host's port, as the configuration has it."""

@@ -18,6 +18,7 @@
 #define CONFIG_MAX_PORTS 64
 #define CONFIG_MAX_WORKERS 16
 #define CONFIG_ERROR_LEN 512
+#define CONFIG_MAX_MTU 61184 /* DPDK keeps a buffer's length, all included, in 16 bits */
 
 enum config_hugepages {
 	CONFIG_HUGEPAGES_AUTO,
@@ -49,7 +50,7 @@ struct config_port {
 	bool pci;
 	bool memif;        /* the vdev net_memif, as server */
 	uint16_t memif_id; /* that a host names to connect to this port */
-	uint16_t mtu;      /* bytes, 576 to 9702 */
+	uint16_t mtu;      /* bytes, 576 to CONFIG_MAX_MTU */
 };
 
 struct config_worker {
@@ -95,7 +96,7 @@ struct config {
  * Reads and validates a file.
  *
  * config: filled on success only. error: CONFIG_ERROR_LEN bytes; on failure one line like
- * "sw.json: ports[1].mtu: found 70000, expected an integer from 576 to 9702".
+ * "sw.json: ports[1].mtu: found 70000, expected an integer from 576 to 61184".
  * Returns 0, or -errno: -ENOENT and the like for the file itself, -EINVAL for its content.
  */
 int config_load(const char *path, struct config *config, char *error);

@@ -175,7 +175,8 @@ static const struct config_key port_keys[] = {
 	{ "pci", CONFIG_TYPE_PCI, FIELD(config_port, device), .derived = true },
 	{ "memif", CONFIG_TYPE_INTEGER, FIELD(config_port, memif_id), RANGE(0, 65535),
 	  .derived = true },
-	{ "mtu", CONFIG_TYPE_INTEGER, FIELD(config_port, mtu), RANGE(576, 9702), .fallback = 1500 },
+	{ "mtu", CONFIG_TYPE_INTEGER, FIELD(config_port, mtu), RANGE(576, CONFIG_MAX_MTU),
+	  .fallback = 1500 },
 	TABLE_END,
 };
 

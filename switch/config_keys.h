@@ -82,7 +82,7 @@ int config_fail(const struct config_reader *reader, const char *path, const char
 int config_value_store(const struct config_key *key, const json_t *value, void *fields);
 
 /*
- * Writes what a key's value may be, as an error tells it: "an integer from 576 to 9702".
+ * Writes what a key's value may be, as an error tells it: "an integer from 576 to 61184".
  *
  * buffer: CONFIG_EXPECTED_LEN bytes. Returns buffer.
  */

@@ -19,6 +19,19 @@
 #define EAL_MAX_ARGS (32 + 2 * CONFIG_MAX_PORTS)
 #define EAL_ARG_LEN 512
 
+/*
+ * A port's receive ring, and its transmit ring: 2048 frames at MTU 1500, 341 at 9000, 68 at the longest. Rings are gone
+ * through from end to end, so more than the cache holds only costs.
+ */
+#define AF_PACKET_RING_BYTES (4u << 20)
+
+/* What a frame of these rings holds besides the IP packet, at most. */
+#define AF_PACKET_FRAME_EXTRA 256u
+
+static_assert(RTE_ALIGN_CEIL(CONFIG_MAX_MTU + AF_PACKET_FRAME_EXTRA, 4096u) + RTE_PKTMBUF_HEADROOM <=
+		      UINT16_MAX,
+	      "a packet buffer takes a whole frame, and its length has 16 bits");
+
 struct eal_args {
 	char *argv[EAL_MAX_ARGS + 1];
 	int argc;
@@ -103,7 +116,7 @@ add_vdev(struct eal_args *args, const struct config_port *port, const char *memi
 {
 	const char *options = port->device + strcspn(port->device, ",");
 	char name[CONFIG_DEVICE_LEN];
-	unsigned int frame = 2048;
+	unsigned int frame = eal_af_packet_frame(port->mtu);
 
 	eal_vdev_name(port, name, sizeof(name));
 	add(args, "--vdev");
@@ -118,10 +131,16 @@ add_vdev(struct eal_args *args, const struct config_port *port, const char *memi
 		return;
 	}
 	/* Frames have to tile the blocks, which are whole pages. */
-	while (frame < port->mtu + 256u)
-		frame = frame < 4096 ? 4096 : frame + 4096;
-	add(args, "%s%s,framesz=%u,blocksz=%u,framecnt=2048", name, options, frame,
-	    RTE_MAX(frame, 4096u));
+	add(args, "%s%s,framesz=%u,blocksz=%u,framecnt=%u", name, options, frame,
+	    RTE_MAX(frame, 4096u), AF_PACKET_RING_BYTES / frame);
+}
+
+uint32_t
+eal_af_packet_frame(uint16_t mtu)
+{
+	uint32_t need = mtu + AF_PACKET_FRAME_EXTRA;
+
+	return need <= 2048 ? 2048 : RTE_ALIGN_CEIL(need, 4096u);
 }
 
 static void

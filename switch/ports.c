@@ -35,6 +35,9 @@
 #define AF_XDP_MAX_MTU                                                                             \
 	(AF_XDP_DATA_ROOM - RTE_PKTMBUF_HEADROOM - AF_XDP_HEADROOM - RTE_ETHER_HDR_LEN)
 
+/* The buffers that hosts bring have room for this. */
+#define MEMIF_MAX_MTU 9702u
+
 static_assert(sizeof(struct rte_mbuf) % 64 + RTE_PKTMBUF_HEADROOM % 64 == 0,
 	      "only the private area shifts a frame's alignment");
 static_assert((PIPELINE_MBUF_PRIV_SIZE + FANIN_PAYLOAD_OFFSET) % FANIN_PAYLOAD_ALIGN == 0,
@@ -44,6 +47,12 @@ static bool
 is_af_xdp(const struct config_port *port)
 {
 	return !port->pci && strncmp(port->device, "net_af_xdp", strlen("net_af_xdp")) == 0;
+}
+
+static bool
+is_af_packet(const struct config_port *port)
+{
+	return !port->pci && strncmp(port->device, "net_af_packet", strlen("net_af_packet")) == 0;
 }
 
 /* Checks the kernel's side of a port: its MTU, and that all of its receive queues are served. */
@@ -96,6 +105,8 @@ other_data_room(const struct config *config)
 			continue;
 		if (frame != NULL)
 			need = RTE_MAX(need, (uint32_t)strtoul(frame + strlen("framesz="), NULL, 10));
+		else if (is_af_packet(port))
+			need = eal_af_packet_frame(port->mtu);
 		room = RTE_MAX(room, RTE_ALIGN_CEIL(need, 2048u));
 	}
 	return room + RTE_PKTMBUF_HEADROOM;
@@ -140,8 +151,7 @@ mbufs_per_queue(const struct config_port *port)
 {
 	if (is_af_xdp(port))
 		return 3 * RING_SIZE;
-	if (port->memif ||
-	    (!port->pci && strncmp(port->device, "net_af_packet", strlen("net_af_packet")) == 0))
+	if (port->memif || is_af_packet(port))
 		return 4 * FANIN_BURST;
 	return 2 * RING_SIZE;
 }
@@ -167,6 +177,12 @@ pool_create(const struct config *config, struct ports *ports, int which, char *e
 	uint32_t n = config->mbufs != 0 ? config->mbufs : mbufs_needed(config, which);
 	uint64_t needed_megabytes;
 
+	if (room > UINT16_MAX) {
+		snprintf(error, CONFIG_ERROR_LEN,
+			 "a port's framesz or MTU asks for packets of %u bytes, expected at most %u",
+			 room - RTE_PKTMBUF_HEADROOM, UINT16_MAX - RTE_PKTMBUF_HEADROOM);
+		return -EINVAL;
+	}
 	needed_megabytes = ((uint64_t)n * (room + 256) >> 20) + 32;
 	ports->pools[which] = pool_allocate(names[which], n, config->mbuf_cache, room);
 	if (ports->pools[which] != NULL)
@@ -251,6 +267,12 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 		snprintf(error, CONFIG_ERROR_LEN,
 			 "ports[%u].mtu: found %u, expected at most %zu with net_af_xdp", index,
 			 port->mtu, (size_t)AF_XDP_MAX_MTU);
+		return -EINVAL;
+	}
+	if (port->memif && port->mtu > MEMIF_MAX_MTU) {
+		snprintf(error, CONFIG_ERROR_LEN,
+			 "ports[%u].mtu: found %u, expected at most %u with memif", index,
+			 port->mtu, MEMIF_MAX_MTU);
 		return -EINVAL;
 	}
 	pool = pool_for(config, ports, port, error);

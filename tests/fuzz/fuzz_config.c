@@ -34,7 +34,7 @@ check_config(const struct config *config)
 
 		REQUIRE(memchr(port->name, 0, sizeof(port->name)) != NULL && port->name[0] != 0);
 		REQUIRE(memchr(port->device, 0, sizeof(port->device)) != NULL && port->device[0] != 0);
-		REQUIRE(port->mtu >= 576 && port->mtu <= 9702);
+		REQUIRE(port->mtu >= 576 && port->mtu <= CONFIG_MAX_MTU);
 	}
 }
 

@@ -94,6 +94,21 @@ def a_missing_interface_stops_the_start():
         expect(False, "the switch started on an interface that does not exist")
 
 
+@case()
+def ports_beyond_their_kinds_limits_stop_the_start():
+    for words, port in ((("ports[1].mtu", "9703", "9702"), {"name": "h1", "memif": 1, "mtu": 9703}),
+                        (("framesz", "65407"), {"name": "h1", "vdev": "net_null1,framesz=65536"})):
+        with Lab(1) as lab:
+            lab.overrides["ports"] = [{"name": "h0", "vdev": "net_null0"}, port]
+            try:
+                lab.start_switch()
+            except LabError as error:
+                for word in words:
+                    expect(word in str(error), f"'{error}' does not name {word}")
+                continue
+            expect(False, f"the switch started with {port}")
+
+
 def expect_refused(lab, arguments, words):
     done = lab.ctl(*arguments, check=False)
     shown = " ".join(map(str, arguments))

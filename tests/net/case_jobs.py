@@ -18,6 +18,17 @@ def odd_sizes_are_exact():
             run_exact_job(lab, f"{size} bytes", bytes=size)
 
 
+@case()
+def any_mtu_is_exact_on_af_packet():
+    """Up to the longest that a port may have, also with repeated packets; the ports' rings are the switch's own choice."""
+    for mtu, drop in ((1280, 0), (1793, 0), (9000, 0), (61184, 0), (61184, 0.02)):
+        config = {"limits": {"slots": 512}, "faults": {"drop": drop, "duplicate": drop, "seed": 3}}
+        with running_lab(3, "af_packet", mtu, config) as lab:
+            reports = run_exact_job(lab, f"MTU {mtu}, loss {drop}", bytes=3 * MIB + 4, transport="af_packet")
+            payload = reports[0]["payload_bytes"]
+            expect(mtu - 82 - 64 < payload <= mtu - 82, f"payload of {payload} bytes at MTU {mtu}")
+
+
 @case(180)
 def every_type_and_operator_is_exact_with_every_handler():
     """All pairs that the switch offers, in jobs of all kinds at the same time; the others are refused by name."""

@@ -179,9 +179,9 @@ static const struct bad_input bad_inputs[] = {
 	{ WITH_PORTS("{\"name\":\"h0\",\"pci\":\"0000:01:00.8\"}"),
 	  "sw.json: ports[0].pci: found \"0000:01:00.8\", expected a PCI address like \"0000:01:00.0\"" },
 	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"net_null0\",\"mtu\":70000}"),
-	  "sw.json: ports[0].mtu: found 70000, expected an integer from 576 to 9702" },
+	  "sw.json: ports[0].mtu: found 70000, expected an integer from 576 to 61184" },
 	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"net_null0\",\"mtu\":575}"),
-	  "sw.json: ports[0].mtu: found 575, expected an integer from 576 to 9702" },
+	  "sw.json: ports[0].mtu: found 575, expected an integer from 576 to 61184" },
 	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"net_null0\"},{\"name\":\"h0\",\"vdev\":\"net_null1\"}"),
 	  "sw.json: ports[1].name: \"h0\" is the name of ports[0] already" },
 	{ WITH_PORTS("{\"name\":\"h0\",\"vdev\":\"net_null\"},{\"name\":\"h1\",\"vdev\":\"net_null\"}"),
@@ -284,7 +284,7 @@ START_TEST(every_key_reaches_its_field)
 		"\"workers\":[{\"lcore\":5,\"cpu\":1},{\"lcore\":3}],"
 		"\"idle\":{\"policy\":\"sleep\",\"empty_polls\":9,\"sleep_us\":8},"
 		"\"limits\":{\"max_jobs\":4096,\"slots\":8192},\"mac_table\":{\"entries\":64,\"age_seconds\":1},"
-		"\"ports\":[{\"name\":\"a\",\"pci\":\"0000:01:1f.7\",\"mtu\":9702},"
+		"\"ports\":[{\"name\":\"a\",\"pci\":\"0000:01:1f.7\",\"mtu\":61184},"
 		"{\"name\":\"b\",\"vdev\":\"net_tap0,iface=x\"},{\"name\":\"c\",\"memif\":65535}],"
 		"\"memif\":{\"socket\":\"/tmp/m\"},"
 		"\"faults\":{\"drop\":1,\"duplicate\":0.25,\"reorder\":0.5,\"seed\":9223372036854775807}}");
@@ -318,7 +318,7 @@ START_TEST(every_key_reaches_its_field)
 	ck_assert_uint_eq(config.n_ports, 3);
 	ck_assert(config.ports[0].pci);
 	ck_assert_str_eq(config.ports[0].device, "0000:01:1f.7");
-	ck_assert_uint_eq(config.ports[0].mtu, 9702);
+	ck_assert_uint_eq(config.ports[0].mtu, 61184);
 	ck_assert(!config.ports[1].pci);
 	ck_assert_str_eq(config.ports[1].name, "b");
 	ck_assert_str_eq(config.ports[1].device, "net_tap0,iface=x");
