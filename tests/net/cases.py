@@ -12,6 +12,7 @@ import traceback
 from support import CASES, CaseFailed, LabError
 from lab import Interrupted
 
+import case_allreduce  # noqa: F401
 import case_control  # noqa: F401
 import case_demo  # noqa: F401
 import case_flare  # noqa: F401
