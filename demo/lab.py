@@ -39,6 +39,8 @@ MS_REC = 0x4000
 MS_PRIVATE = 0x40000
 PR_SET_PDEATHSIG = 1
 
+OWN_PID = os.getpid()  # children inherit the number
+
 libc = ctypes.CDLL(ctypes.util.find_library("c") or "libc.so.6", use_errno=True)
 
 
@@ -115,7 +117,11 @@ def inside(namespace):
 
 
 def die_with_parent():
+    """In a child: it goes when this process goes, also if that was killed before the kernel knew. It has all signals."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != OWN_PID:
+        os._exit(1)
 
 
 def private_sys():
@@ -453,8 +459,13 @@ class Lab:
     # ---- the hosts
 
     def _spawn(self, namespace, name, arguments):
-        process = Process(self, name, list(map(str, arguments)), namespace)
-        self.processes.append(process)
+        # A signal in between would leave a process that nobody knows.
+        signal.pthread_sigmask(signal.SIG_BLOCK, self.old_handlers)
+        try:
+            process = Process(self, name, list(map(str, arguments)), namespace)
+            self.processes.append(process)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, self.old_handlers)
         return process
 
     def spawn(self, host, arguments, name=None):
