@@ -351,8 +351,11 @@ class Lab:
     def switch_interface(host):
         return f"sw-h{host}"
 
+    def namespaces_wanted(self):
+        return [self.switch_namespace] + [self.host_namespace(host) for host in range(self.hosts)]
+
     def _make_namespaces(self):
-        for name in [self.switch_namespace] + [self.host_namespace(host) for host in range(self.hosts)]:
+        for name in self.namespaces_wanted():
             self.namespaces.append(name)
             run(["ip", "netns", "add", name])
             with inside(name):
@@ -368,13 +371,17 @@ class Lab:
             self._make_link(host)
 
     def _make_link(self, host):
-        port, there = self.switch_interface(host), self.host_namespace(host)
-        # One queue at each end: an AF_XDP socket is bound to queue 0 and must see every frame.
-        ip_in(self.switch_namespace, "link", "add", "name", port, "mtu", str(self.mtu), "numtxqueues", "1",
-              "numrxqueues", "1", "type", "veth", "peer", "name", HOST_INTERFACE, "address", self.host_mac(host),
-              "mtu", str(self.mtu), "numtxqueues", "1", "numrxqueues", "1", "netns", there)
+        there = self.host_namespace(host)
+        self._join(self.switch_namespace, self.switch_interface(host), there, HOST_INTERFACE, self.host_mac(host))
         ip_in(there, "address", "add", f"{self.host_ip(host)}/24", "dev", HOST_INTERFACE)
-        for namespace, device in ((self.switch_namespace, port), (there, HOST_INTERFACE)):
+
+    def _join(self, here, port, there, interface, mac=None):
+        """A link between two namespaces, up at both ends. mac: of the interface there."""
+        address = ["address", mac] if mac else []
+        # One queue at each end: an AF_XDP socket is bound to queue 0 and must see every frame.
+        ip_in(here, "link", "add", "name", port, "mtu", str(self.mtu), "numtxqueues", "1", "numrxqueues", "1", "type", "veth",
+              "peer", "name", interface, *address, "mtu", str(self.mtu), "numtxqueues", "1", "numrxqueues", "1", "netns", there)
+        for namespace, device in ((here, port), (there, interface)):
             with inside(namespace):
                 # veth hands over frames without checksums and larger than the MTU; no wire would, and AF_XDP and
                 # AF_PACKET pass them on as they are.
@@ -475,8 +482,8 @@ class Lab:
 
     def spawn_perf(self, host, job, rank, size, **options):
         """Starts fanin-perf as one rank. options: its long options, with _ for -; True for one without a value."""
-        arguments = [program("fanin-perf"), "--switch", SWITCH_IP, "--job", job["id"], "--key", job["key"],
-                     "--rank", rank, "--size", size, "--json"]
+        arguments = [program("fanin-perf"), "--job", job["id"], "--key", job["key"], "--rank", rank, "--size", size, "--json"]
+        options = {"switch": SWITCH_IP, **options}
         if self.transport == "memif":
             options = {"memif": f"{self.memif_path}:{host}", "address": self.host_ip(host), **options}
         for option, value in options.items():

@@ -22,42 +22,136 @@ fanin_dense_release(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
 	dense->result = NULL;
 }
 
-void
-fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, struct rte_mbuf *mbuf)
+static enum fanin_verdict
+drop(enum fanin_reason *reason, enum fanin_reason why)
 {
-	const struct fanin_job_params *job = ctx->job;
+	*reason = why;
+	return FANIN_VERDICT_DROP;
+}
+
+/* The frame of a block's packet around its payload, but for what the packet's type asks for. */
+static inline void
+make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_dense *dense, uint32_t block,
+	   const struct fanin_headers *template, enum fanin_type type, uint32_t epoch,
+	   struct rte_mbuf *mbuf)
+{
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	struct fanin_hdr *hdr = &headers->fanin;
 	uint32_t payload_len = dense->window.count * fanin_dtype_size(dense->window.dtype);
-	void *payload = fanin_dense_payload(mbuf);
 
-	if (dense->window.op == FANIN_WIRE_AVG)
-		fanin_kernel_finish(job->isa,
-				    dense->wide != NULL ? FANIN_WIRE_F32 : dense->window.dtype,
-				    FANIN_WIRE_AVG)(payload, job->n_children, dense->window.count);
-	if (dense->wide != NULL)
-		dense->wide->narrow(payload, payload, dense->window.count);
-
-	/* The frame is complete before anyone can see that the block is done and repeat it. */
-	*headers = job->result_headers;
+	*headers = *template;
 	if (fanin_wire_payload_len(headers) != payload_len)
 		fanin_wire_set_payload_len(headers, payload_len);
-	fanin_wire_encode_header(hdr, FANIN_TYPE_RESULT, job->id, ctx->epoch, job->key);
-	hdr->contributions = job->n_children;
-	hdr->block = fanin_window_block(&dense->window);
+	fanin_wire_encode_header(hdr, type, ctx->job->id, epoch, ctx->job->key);
+	hdr->block = block;
 	memcpy(&hdr->dtype, &dense->window.shape, sizeof(dense->window.shape));
 	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + payload_len);
 	mbuf->pkt_len = mbuf->data_len;
 	mbuf->ol_flags = 0;
+}
 
+/* The mbuf holds the block's result: it is kept and goes to all children. */
+static void
+publish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
+	struct rte_mbuf *mbuf)
+{
+	const struct fanin_job_params *job = ctx->job;
+
+	make_frame(ctx, dense, block, &job->result_headers, FANIN_TYPE_RESULT, ctx->epoch, mbuf);
+	rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin.contributions = job->n_ranks;
 	/* One reference for each child; the one that the mbuf came with, the only one so far, stays with the slot. */
 	rte_mbuf_refcnt_set(mbuf, (uint16_t)(job->n_children + 1));
 	dense->result = mbuf;
-	fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, job->children, payload_len);
+	fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, job->children,
+		   mbuf->pkt_len - FANIN_PAYLOAD_OFFSET);
 	ctx->stats->results++;
 	/* Of workers that share a block, the last one's round may have begun before the first one's. */
 	if (ctx->now_ns > dense->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - dense->begun_ns;
+}
+
+/*
+ * The mbuf holds what all children brought: it is kept and goes to the parent. The flag RETRANSMIT is set from the start,
+ * since the same packet is sent again if a child asks.
+ */
+static void
+send_up(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
+	struct rte_mbuf *mbuf)
+{
+	const struct fanin_job_params *job = ctx->job;
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+
+	make_frame(ctx, dense, block, &job->parent_headers, FANIN_TYPE_CONTRIBUTION,
+		   ctx->parent_epoch, mbuf);
+	headers->udp.src_be = fanin_wire_source_port_be(block);
+	headers->fanin.flags = FANIN_FLAG_RETRANSMIT;
+	headers->fanin.rank = job->parent_rank;
+	headers->fanin.contributions = job->n_below;
+	rte_mbuf_refcnt_set(mbuf, 2);
+	dense->result = mbuf;
+	fanin_emit(ctx, FANIN_EMIT_PARENT, mbuf, 0, 0);
+	ctx->stats->upward++;
+}
+
+void
+fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, struct rte_mbuf *mbuf)
+{
+	const struct fanin_job_params *job = ctx->job;
+	const uint32_t block = fanin_window_block(&dense->window);
+	void *payload = fanin_dense_payload(mbuf);
+
+	/* The frame is complete before anyone can see that the block is done and repeat it. */
+	if (__builtin_expect(job->has_parent, 0)) {
+		send_up(ctx, dense, block, mbuf);
+		fanin_window_finish(&dense->window, job->shared, FANIN_PHASE_SENT);
+		return;
+	}
+	if (dense->window.op == FANIN_WIRE_AVG)
+		fanin_kernel_finish(job->isa,
+				    dense->wide != NULL ? FANIN_WIRE_F32 : dense->window.dtype,
+				    FANIN_WIRE_AVG)(payload, job->n_ranks, dense->window.count);
+	if (dense->wide != NULL)
+		dense->wide->narrow(payload, payload, dense->window.count);
+	publish(ctx, dense, block, mbuf);
+	fanin_window_finish(&dense->window, job->shared, FANIN_PHASE_DONE);
+}
+
+enum fanin_verdict
+fanin_dense_result(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet *packet,
+		   enum fanin_reason *reason)
+{
+	struct fanin_dense *dense = slot;
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+	const uint32_t block = hdr->block;
+
+	switch (fanin_window_enter_result(&dense->window, ctx, block)) {
+	case FANIN_RESULT_AWAITED:
+		break;
+	case FANIN_RESULT_BUSY:
+		return FANIN_VERDICT_RETRY;
+	case FANIN_RESULT_OTHER:
+		ctx->stats->duplicates++;
+		return FANIN_VERDICT_FREE;
+	}
+	if (!fanin_window_matches(&dense->window, hdr)) {
+		fanin_window_settle(&dense->window, block, FANIN_PHASE_SENT);
+		return drop(reason, FANIN_REASON_MISMATCH);
+	}
+	fanin_dense_release(ctx, dense);
+	publish(ctx, dense, block, packet->mbuf);
+	fanin_window_settle(&dense->window, block, FANIN_PHASE_DONE);
+	return FANIN_VERDICT_HELD;
+}
+
+/* Bitmap of the job's ranks without those behind children that are missing. Of ranks elsewhere nothing is known here. */
+static uint64_t
+ranks_not_missing(const struct fanin_job_params *job, uint64_t present)
+{
+	uint64_t ranks = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - job->n_ranks);
+
+	for (uint64_t missing = job->children & ~present; missing != 0; missing &= missing - 1)
+		ranks &= ~job->child_ranks[__builtin_ctzll(missing)];
+	return ranks;
 }
 
 /*
@@ -70,16 +164,18 @@ answer_pending(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 	       const struct fanin_packet *packet)
 {
 	struct fanin_hdr *hdr = &packet->headers->fanin;
-	uint32_t block = hdr->block;
+	const uint32_t block = hdr->block;
+	const uint16_t rank = hdr->rank;
 
 	ctx->stats->duplicates++;
 	if ((hdr->flags & FANIN_FLAG_RETRANSMIT) == 0)
 		return FANIN_VERDICT_FREE;
 
 	fanin_wire_encode_header(hdr, FANIN_TYPE_PENDING, ctx->job->id, ctx->epoch, ctx->job->key);
-	hdr->rank = packet->child;
+	hdr->rank = rank;
 	hdr->block = block;
-	hdr->members = __atomic_load_n(&dense->window.present, __ATOMIC_RELAXED);
+	hdr->members = ranks_not_missing(ctx->job,
+					 __atomic_load_n(&dense->window.present, __ATOMIC_RELAXED));
 	fanin_emit(ctx, FANIN_EMIT_REPLY, packet->mbuf, UINT64_C(1) << packet->child, 0);
 	ctx->stats->pendings++;
 	return FANIN_VERDICT_HELD;
@@ -104,11 +200,22 @@ repeat_result(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	return FANIN_VERDICT_FREE;
 }
 
+/*
+ * What all children brought waits for the parent's result, but a child asks again: what went up or what came down may be
+ * lost. It goes up once more, and the parent repeats the result or says who is missing.
+ */
 static enum fanin_verdict
-drop(enum fanin_reason *reason, enum fanin_reason why)
+repeat_upward(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
+	      const struct fanin_packet *packet)
 {
-	*reason = why;
-	return FANIN_VERDICT_DROP;
+	ctx->stats->duplicates++;
+	if ((packet->headers->fanin.flags & FANIN_FLAG_RETRANSMIT) == 0)
+		return FANIN_VERDICT_FREE;
+
+	hold(dense->result);
+	fanin_emit(ctx, FANIN_EMIT_PARENT, dense->result, 0, 0);
+	ctx->stats->upward_repeats++;
+	return FANIN_VERDICT_FREE;
 }
 
 /* Of partial results, which are f32 if `wide`. Returns NULL if the job can't reduce this. */
@@ -174,21 +281,23 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 }
 
 /*
- * Entered, and the block is open or done. A child's place that is taken stays so: claiming it once more changes
+ * Entered, and the block is open, sent or done. A child's place that is taken stays so: claiming it once more changes
  * nothing.
  */
 static bool
 admit_entered(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
-	      const struct fanin_packet *packet, bool finished, enum fanin_verdict *verdict,
-	      enum fanin_reason *reason)
+	      const struct fanin_packet *packet, enum fanin_window_class class,
+	      enum fanin_verdict *verdict, enum fanin_reason *reason)
 {
 	const bool shared = ctx->job->shared;
 
 	if (!fanin_window_matches(&dense->window, &packet->headers->fanin))
 		*verdict = drop(reason, is_too_long(ctx->job, packet) ? FANIN_REASON_PAYLOAD
 								      : FANIN_REASON_MISMATCH);
-	else if (finished)
+	else if (class == FANIN_WINDOW_FINISHED)
 		*verdict = repeat_result(ctx, dense, packet);
+	else if (class == FANIN_WINDOW_SENT)
+		*verdict = repeat_upward(ctx, dense, packet);
 	else if (fanin_window_claim(&dense->window, shared, packet->child))
 		return true;
 	else
@@ -214,9 +323,9 @@ fanin_dense_admit_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense
 	}
 	switch (class) {
 	case FANIN_WINDOW_CURRENT:
-		return admit_entered(ctx, dense, packet, false, verdict, reason);
+	case FANIN_WINDOW_SENT:
 	case FANIN_WINDOW_FINISHED:
-		return admit_entered(ctx, dense, packet, true, verdict, reason);
+		return admit_entered(ctx, dense, packet, class, verdict, reason);
 	case FANIN_WINDOW_NEW:
 		if (begin_block(ctx, dense, packet, reason))
 			return true;

@@ -15,8 +15,8 @@ struct fanin_dense {
 	struct fanin_window window;
 	fanin_kernel_fn kernel;                /* of partial results */
 	const struct fanin_wide_kernels *wide; /* these are f32 and contributions are not; or NULL */
-	struct rte_mbuf *result; /* of the block that is done; NULL before the first */
-	uint64_t begun_ns;       /* when the block's first contribution came */
+	struct rte_mbuf *result; /* of the block that is done, or what went to the parent; NULL before the first */
+	uint64_t begun_ns; /* when the block's first contribution came */
 };
 
 /* The payload of a Fanin frame. */
@@ -95,12 +95,17 @@ fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint
 }
 
 /*
- * The mbuf holds what was combined of all contributions: it becomes the result (an average is divided
- * and f32 rounded to the block's type here), is kept, and goes to all children. Takes over the
- * caller's reference.
+ * The mbuf holds what was combined of all contributions, and the block is over for them. At the root of the job's tree it
+ * becomes the result (an average is divided and f32 rounded to the block's type here), is kept, and goes to all
+ * children. Elsewhere it goes to the parent, kept until the parent's result comes. Takes over the caller's reference;
+ * the caller stays in.
  */
 void fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 			struct rte_mbuf *mbuf);
+
+/* A dense handler's `result`: what the parent sent takes the place of what went up, and goes to all children. */
+enum fanin_verdict fanin_dense_result(struct fanin_handler_ctx *ctx, void *slot,
+				      struct fanin_packet *packet, enum fanin_reason *reason);
 
 /* Gives up the kept result. */
 void fanin_dense_release(struct fanin_handler_ctx *ctx, struct fanin_dense *dense);

@@ -25,17 +25,38 @@
 struct fanin_job_params {
 	uint32_t id;
 	uint16_t n_children;    /* 1 to FANIN_WIRE_MAX_CHILDREN */
+	uint16_t n_ranks;       /* hosts of the whole job, behind all of its switches */
+	uint16_t n_below;       /* those behind this switch */
+	uint16_t parent_rank;   /* by which the parent knows this switch: the lowest behind it */
 	uint16_t window;        /* W; the job owns 2W slots */
 	uint16_t payload_bytes; /* most payload per packet; a packet's mbuf has room for as much */
 	uint64_t children;      /* bitmap of all children */
 	uint64_t key;
 	struct fanin_headers result_headers; /* template of results: Ethernet, IPv4 and UDP to the group, of full payload */
-	bool shared;                         /* several workers may be in one slot at a time */
+	bool has_parent;    /* else this is the root of the job's tree */
+	bool shared;        /* several workers may be in one slot at a time */
 	bool in_order;      /* the handler combines in the order of the children */
 	bool wide;          /* sums and averages of f16 and bf16 are accumulated in f32 */
 	uint8_t buffers;    /* per block, for handlers with several: 2 to FANIN_MAX_BUFFERS */
 	enum fanin_isa isa; /* kernels to use */
+
+	/* Seldom looked at, or only below the root. */
+	struct fanin_headers parent_headers; /* template of contributions to the parent, likewise of full payload */
+	uint64_t child_ranks[FANIN_WIRE_MAX_CHILDREN]; /* bitmaps of the ranks behind each child */
 };
+
+/* Gives a job n children, which are hosts of the same ranks, and no parent. */
+static inline void
+fanin_job_params_hosts(struct fanin_job_params *job, uint16_t n)
+{
+	job->n_children = n;
+	job->n_ranks = n;
+	job->n_below = n;
+	job->children = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - n);
+	for (uint16_t child = 0; child < n; child++)
+		job->child_ranks[child] = UINT64_C(1) << child;
+	job->has_parent = false;
+}
 
 /* A packet that passed validation and the membership check. */
 struct fanin_packet {
@@ -43,18 +64,19 @@ struct fanin_packet {
 	struct fanin_headers *headers; /* in the mbuf */
 	void *payload;                 /* in the mbuf */
 	uint32_t payload_len;          /* bytes */
-	uint16_t child;                /* index in the job, the header's rank */
+	uint16_t child;                /* index in the job */
 };
 
 enum fanin_emission_kind {
 	FANIN_EMIT_CHILDREN, /* a complete frame to `children`, one mbuf reference each */
+	FANIN_EMIT_PARENT,   /* a complete frame to the parent */
 	FANIN_EMIT_REPLY,    /* the packet itself, turned around to its sender */
 };
 
 struct fanin_emission {
 	struct rte_mbuf *mbuf; /* the pipeline owns the references that this emission needs */
 	const struct fanin_job_params *job;
-	uint64_t children; /* bitmap of receivers */
+	uint64_t children; /* bitmap of receivers; 0 with PARENT */
 	enum fanin_emission_kind kind;
 	uint32_t payload_len; /* REPLY: bytes behind the Fanin header */
 };
@@ -67,20 +89,23 @@ struct fanin_emission {
 #define FANIN_MAX_FREES (2 * FANIN_MAX_FREES_PER_CALL)
 
 struct fanin_handler_stats {
-	uint64_t contributions; /* counted once each */
-	uint64_t duplicates;    /* contributions that were there already */
-	uint64_t results;       /* blocks finished */
-	uint64_t repeats;       /* results sent again */
-	uint64_t pendings;      /* answers that name who is missing */
-	uint64_t blocks;        /* blocks begun */
-	uint64_t block_ns;      /* from first to last contribution, over blocks finished */
+	uint64_t contributions;  /* counted once each */
+	uint64_t duplicates;     /* contributions that were there already */
+	uint64_t results;        /* blocks finished */
+	uint64_t repeats;        /* results sent again */
+	uint64_t upward;         /* contributions to the parent */
+	uint64_t upward_repeats; /* these sent again */
+	uint64_t pendings;       /* answers that name who is missing */
+	uint64_t blocks;         /* blocks begun */
+	uint64_t block_ns;       /* from first to last contribution, over blocks finished */
 };
 
 /* Everything a handler call can reach besides its slot. One per worker; the worker alone reads and writes it. */
 struct fanin_handler_ctx {
 	const struct fanin_job_params *job;
-	uint32_t epoch;  /* run of the job that the packet belongs to */
-	uint64_t now_ns; /* when the burst was received; monotonic */
+	uint32_t epoch;        /* run of the job that the packet belongs to */
+	uint32_t parent_epoch; /* the same run as the parent numbers it */
+	uint64_t now_ns;       /* when the burst was received; monotonic */
 	struct fanin_handler_stats *stats;
 	struct fanin_emission emissions[FANIN_MAX_EMISSIONS];
 	struct rte_mbuf *frees[FANIN_MAX_FREES];
@@ -115,6 +140,13 @@ struct fanin_handler {
 	 */
 	enum fanin_verdict (*contribution)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 					   struct fanin_packet *packet, enum fanin_reason *reason);
+
+	/*
+	 * The parent's result of a block, of the run ctx->epoch, with valid headers. Otherwise as a contribution;
+	 * packet->child has no meaning, and after FANIN_VERDICT_DROP nobody is told.
+	 */
+	enum fanin_verdict (*result)(struct fanin_handler_ctx *ctx, void *slot,
+				     struct fanin_packet *packet, enum fanin_reason *reason);
 
 	/* Mbufs in the slot go to ctx->frees; the slot is not used again. */
 	void (*slot_release)(struct fanin_handler_ctx *ctx, void *slot);

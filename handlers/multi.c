@@ -111,7 +111,6 @@ static enum fanin_verdict
 combine(struct fanin_handler_ctx *ctx, struct multi_slot *slot, int buffer,
 	struct rte_mbuf *partial, struct rte_mbuf *mbuf)
 {
-	const bool shared = ctx->job->shared;
 	enum fanin_verdict verdict = FANIN_VERDICT_HELD;
 
 	ctx->stats->contributions++;
@@ -129,7 +128,6 @@ combine(struct fanin_handler_ctx *ctx, struct multi_slot *slot, int buffer,
 	partial = collect(ctx, slot);
 	__atomic_store_n(&slot->arrived, 0, __ATOMIC_RELAXED);
 	fanin_dense_finish(ctx, &slot->dense, partial);
-	fanin_window_finish(&slot->dense.window, shared);
 	return verdict;
 }
 
@@ -161,6 +159,7 @@ static struct fanin_handler multi = {
 	.slot_size = multi_slot_size,
 	.slot_mbufs = multi_slot_mbufs,
 	.contribution = multi_contribution,
+	.result = fanin_dense_result,
 	.slot_release = multi_slot_release,
 };
 

@@ -72,7 +72,6 @@ single_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	if (slot->dense.window.present == ctx->job->children) {
 		fanin_dense_finish(ctx, &slot->dense, slot->sum);
 		slot->sum = NULL;
-		fanin_window_finish(&slot->dense.window, ctx->job->shared);
 	}
 	fanin_window_leave(&slot->dense.window, ctx->job->shared);
 	return verdict;
@@ -84,6 +83,7 @@ static struct fanin_handler single = {
 	.slot_size = single_slot_size,
 	.slot_mbufs = single_slot_mbufs,
 	.contribution = single_contribution,
+	.result = fanin_dense_result,
 	.slot_release = single_slot_release,
 };
 

@@ -116,7 +116,6 @@ tree_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 		fanin_release(ctx, other);
 	}
 	fanin_dense_finish(ctx, &slot->dense, sum);
-	fanin_window_finish(&slot->dense.window, job->shared);
 leave:
 	fanin_window_leave(&slot->dense.window, job->shared);
 	return FANIN_VERDICT_HELD;
@@ -129,6 +128,7 @@ static struct fanin_handler tree = {
 	.slot_size = tree_slot_size,
 	.slot_mbufs = tree_slot_mbufs,
 	.contribution = tree_contribution,
+	.result = fanin_dense_result,
 	.slot_release = tree_slot_release,
 };
 

@@ -13,7 +13,8 @@ fanin_window_enter_any(struct fanin_window *slot, const struct fanin_handler_ctx
 	uint64_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
 
 	for (;;) {
-		enum fanin_window_phase phase = state >> FANIN_STATE_PHASE_SHIFT & 3;
+		enum fanin_window_phase phase = state >> FANIN_STATE_PHASE_SHIFT &
+						FANIN_STATE_PHASE_MASK;
 		uint32_t current = (uint32_t)(state >> 32);
 		bool users = (state & FANIN_STATE_USERS) != 0;
 		uint32_t epoch;
@@ -49,13 +50,15 @@ fanin_window_enter_any(struct fanin_window *slot, const struct fanin_handler_ctx
 			if (!fanin_window_swap(slot, shared, &state, state + 1))
 				continue;
 			if (__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == epoch)
-				return phase == FANIN_PHASE_OPEN ? FANIN_WINDOW_CURRENT
-								 : FANIN_WINDOW_FINISHED;
+				return phase == FANIN_PHASE_OPEN   ? FANIN_WINDOW_CURRENT
+				       : phase == FANIN_PHASE_SENT ? FANIN_WINDOW_SENT
+								   : FANIN_WINDOW_FINISHED;
 			fanin_window_leave(slot, shared);
 			state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
 		} else if (fanin_block_before(block, current)) {
 			return FANIN_WINDOW_STALE;
-		} else if (phase == FANIN_PHASE_OPEN || block - current != 2u * ctx->job->window) {
+		} else if (phase == FANIN_PHASE_OPEN || phase == FANIN_PHASE_SENT ||
+			   block - current != 2u * ctx->job->window) {
 			return FANIN_WINDOW_AHEAD;
 		} else if (users) {
 			return FANIN_WINDOW_BUSY;
@@ -66,4 +69,27 @@ fanin_window_enter_any(struct fanin_window *slot, const struct fanin_handler_ctx
 			__atomic_store_n(&slot->state, state, __ATOMIC_RELEASE);
 		}
 	}
+}
+
+enum fanin_window_result
+fanin_window_enter_result(struct fanin_window *slot, const struct fanin_handler_ctx *ctx,
+			  uint32_t block)
+{
+	uint64_t sent = fanin_state_make(block, FANIN_PHASE_SENT, 0);
+	uint64_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+
+	/* Users come and go, and a slot in SETUP comes to another phase: what else it holds decides. */
+	if (state >> 32 == block &&
+	    (state >> FANIN_STATE_PHASE_SHIFT & FANIN_STATE_PHASE_MASK) == FANIN_PHASE_SETUP)
+		return FANIN_RESULT_BUSY;
+	if ((state & ~FANIN_STATE_USERS) != sent)
+		return FANIN_RESULT_OTHER;
+	state = sent;
+	if (!fanin_window_swap(slot, ctx->job->shared, &state,
+			       fanin_state_make(block, FANIN_PHASE_SETUP, 1)))
+		return FANIN_RESULT_BUSY;
+	if (__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == ctx->epoch)
+		return FANIN_RESULT_AWAITED;
+	__atomic_store_n(&slot->state, sent, __ATOMIC_RELEASE);
+	return FANIN_RESULT_OTHER;
 }

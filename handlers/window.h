@@ -25,11 +25,12 @@ enum fanin_window_phase {
 	FANIN_PHASE_FRESH, /* after a reset: the block before the first, finished without a result */
 	FANIN_PHASE_SETUP, /* one worker is preparing the slot: nobody may enter */
 	FANIN_PHASE_OPEN,  /* the block takes contributions */
-	FANIN_PHASE_DONE,  /* all are in, the result is kept */
+	FANIN_PHASE_SENT, /* all are in, and their combination has gone to the parent, whose result is awaited */
+	FANIN_PHASE_DONE, /* the result is there and kept */
 };
 
 struct fanin_window {
-	uint64_t state;   /* block << 32 | phase << 30 | users; atomic if the slot is shared */
+	uint64_t state;   /* block << 32 | phase << 29 | users; atomic if the slot is shared */
 	uint64_t present; /* children whose contribution is in; likewise */
 	uint32_t epoch; /* run that the slot is in; 0: none. Written in SETUP only, as is the next */
 	union {         /* of the block's first contribution */
@@ -45,6 +46,7 @@ struct fanin_window {
 /* What a contribution is to a slot, and whether its worker has entered. */
 enum fanin_window_class {
 	FANIN_WINDOW_CURRENT,  /* entered: of the block that is open */
+	FANIN_WINDOW_SENT,     /* entered: of the block that waits for the parent's result */
 	FANIN_WINDOW_FINISHED, /* entered: of the block that is done */
 	FANIN_WINDOW_NEW,      /* entered, alone, in SETUP: the first of the slot's next block */
 	FANIN_WINDOW_RESET,    /* entered, alone, in SETUP: the slot is of an earlier run */
@@ -54,7 +56,8 @@ enum fanin_window_class {
 	FANIN_WINDOW_OLD_RUN,  /* not entered: of an earlier run than the slot */
 };
 
-#define FANIN_STATE_PHASE_SHIFT 30
+#define FANIN_STATE_PHASE_SHIFT 29
+#define FANIN_STATE_PHASE_MASK 7
 #define FANIN_STATE_USERS ((UINT64_C(1) << FANIN_STATE_PHASE_SHIFT) - 1)
 
 static inline uint64_t
@@ -164,6 +167,25 @@ fanin_window_abandon(struct fanin_window *slot, const struct fanin_handler_ctx *
 			 __ATOMIC_RELEASE);
 }
 
+/* What a result of the parent is to a slot. */
+enum fanin_window_result {
+	FANIN_RESULT_AWAITED, /* entered, alone, in SETUP: fanin_window_settle ends it */
+	FANIN_RESULT_BUSY,    /* not entered: try again */
+	FANIN_RESULT_OTHER,   /* not entered: of a block that waits for none */
+};
+
+/* Enters the slot with its parent's result for a block, alone. */
+enum fanin_window_result fanin_window_enter_result(struct fanin_window *slot,
+						   const struct fanin_handler_ctx *ctx,
+						   uint32_t block);
+
+/* Ends the SETUP of a result, and leaves. phase: DONE, or SENT if it was none for this block. */
+static inline void
+fanin_window_settle(struct fanin_window *slot, uint32_t block, enum fanin_window_phase phase)
+{
+	__atomic_store_n(&slot->state, fanin_state_make(block, phase, 0), __ATOMIC_RELEASE);
+}
+
 /* Does a contribution have the shape of the block's first? The caller is in. */
 static inline bool
 fanin_window_matches(const struct fanin_window *slot, const struct fanin_hdr *hdr)
@@ -192,12 +214,11 @@ fanin_window_unclaim(struct fanin_window *slot, uint16_t child)
 	__atomic_fetch_and(&slot->present, ~(UINT64_C(1) << child), __ATOMIC_RELAXED);
 }
 
-/* The result stands: from now on contributions to this block get it. The caller is in and stays. */
+/* All contributions are in, and the open block goes on to a later phase. The caller is in and stays. */
 static inline void
-fanin_window_finish(struct fanin_window *slot, bool shared)
+fanin_window_finish(struct fanin_window *slot, bool shared, enum fanin_window_phase phase)
 {
-	const uint64_t step = (uint64_t)(FANIN_PHASE_DONE - FANIN_PHASE_OPEN)
-			      << FANIN_STATE_PHASE_SHIFT;
+	const uint64_t step = (uint64_t)(phase - FANIN_PHASE_OPEN) << FANIN_STATE_PHASE_SHIFT;
 
 	if (shared)
 		__atomic_fetch_add(&slot->state, step, __ATOMIC_RELEASE);

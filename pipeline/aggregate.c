@@ -30,6 +30,14 @@ send_to_children(struct worker *worker, const struct fanin_emission *emission)
 	}
 }
 
+static void
+send_to_parent(struct worker *worker, const struct fanin_emission *emission)
+{
+	const struct job *job = container_of(emission->job, struct job, params);
+
+	worker_send_fanin(worker, job->parent_port, emission->mbuf);
+}
+
 /* Carries out what the handler calls since the last time asked for. */
 static void
 drain(struct worker *worker)
@@ -42,6 +50,9 @@ drain(struct worker *worker)
 		switch (emission->kind) {
 		case FANIN_EMIT_CHILDREN:
 			send_to_children(worker, emission);
+			break;
+		case FANIN_EMIT_PARENT:
+			send_to_parent(worker, emission);
 			break;
 		case FANIN_EMIT_REPLY:
 			worker_reply(worker, emission->mbuf, emission->payload_len,
@@ -70,26 +81,39 @@ retry_later(struct worker *worker, struct rte_mbuf *mbuf)
 	retry->since_ns = worker->retrying_since_ns != 0 ? worker->retrying_since_ns : worker->now_ns;
 }
 
+/* Does what a handler's verdict on a contribution or a result says. */
+static inline void
+settle(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_verdict verdict,
+       enum fanin_reason reason, bool refusable)
+{
+	switch (verdict) {
+	case FANIN_VERDICT_HELD:
+		break;
+	case FANIN_VERDICT_FREE:
+		worker_free(worker, mbuf);
+		break;
+	case FANIN_VERDICT_DROP:
+		if (refusable)
+			worker_refuse(worker, mbuf, reason);
+		else
+			worker_drop(worker, mbuf, reason);
+		break;
+	case FANIN_VERDICT_RETRY:
+		retry_later(worker, mbuf);
+		break;
+	}
+}
+
 static inline void
 run_handler(struct worker *worker, const struct fanin_handler *handler, struct work *work)
 {
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
-	enum fanin_reason reason;
+	enum fanin_reason reason = FANIN_REASON_NONE;
+	enum fanin_verdict verdict;
 
 	ctx->epoch = work->packet.headers->fanin.epoch;
-	switch (handler->contribution(ctx, work->slot, work->index, &work->packet, &reason)) {
-	case FANIN_VERDICT_HELD:
-		break;
-	case FANIN_VERDICT_FREE:
-		worker_free(worker, work->packet.mbuf);
-		break;
-	case FANIN_VERDICT_DROP:
-		worker_refuse(worker, work->packet.mbuf, reason);
-		break;
-	case FANIN_VERDICT_RETRY:
-		retry_later(worker, work->packet.mbuf);
-		break;
-	}
+	verdict = handler->contribution(ctx, work->slot, work->index, &work->packet, &reason);
+	settle(worker, work->packet.mbuf, verdict, reason, true);
 }
 
 /* A packet that may not go to its handler: counted, and the sender told where it can do something about it. */
@@ -153,6 +177,7 @@ static void
 select_job(struct worker *worker, const struct job *job)
 {
 	worker->handler_ctx.job = &job->params;
+	worker->handler_ctx.parent_epoch = __atomic_load_n(&job->parent_epoch, __ATOMIC_RELAXED);
 	worker->handler_ctx.stats = &job->worker_stats[worker->index].stats;
 }
 
@@ -181,6 +206,31 @@ batch_run(struct worker *worker, struct batch *batch)
 		sample_occupancy(worker, job);
 }
 
+/* What a parent sends to its children is rare beside what they send to it: no batches. */
+static void
+run_result(struct worker *worker, struct rte_mbuf *mbuf)
+{
+	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+	struct fanin_packet packet = { .mbuf = mbuf, .headers = headers, .payload = headers + 1 };
+	struct job *job;
+	enum fanin_reason reason = worker_find_result(worker, mbuf, &job);
+	enum fanin_verdict verdict;
+
+	if (reason != FANIN_REASON_NONE) {
+		worker_drop(worker, mbuf, reason);
+		return;
+	}
+	packet.payload_len = fanin_wire_payload_len(headers);
+	select_job(worker, job);
+	ctx->now_ns = worker->now_ns;
+	ctx->epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
+	verdict = job->handler->result(ctx, job->slots[headers->fanin.block & job->slot_mask],
+				       &packet, &reason);
+	settle(worker, mbuf, verdict, reason, false);
+	drain(worker);
+}
+
 void
 worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 {
@@ -192,6 +242,9 @@ worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 
 		if (likely(job != NULL))
 			batch_add(&batch, job, mbufs[i]);
+		else if (rte_pktmbuf_mtod(mbufs[i], const struct fanin_headers *)->fanin.type ==
+			 FANIN_TYPE_RESULT)
+			run_result(worker, mbufs[i]);
 		else
 			refuse(worker, mbufs[i]);
 	}

@@ -45,11 +45,12 @@ batch_fits(struct batch *batch, const struct job *job, const struct rte_mbuf *mb
 {
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
 	const struct fanin_hdr *hdr = &headers->fanin;
+	const unsigned int child = job_likely_child_of(job, hdr->rank);
 
-	return hdr->rank < job->params.n_children &&
-	       fanin_wire_fits(headers, &job->child_templates[hdr->rank]) &&
+	/* The template has the child's rank. */
+	return fanin_wire_fits(headers, &job->child_templates[child]) &&
 	       fanin_wire_elements_fit(headers, mbuf->data_len, &batch->sizes) &&
-	       mbuf->port == job->child_ethdevs[hdr->rank] && hdr->epoch != 0 &&
+	       mbuf->port == job->child_ethdevs[child] && hdr->epoch != 0 &&
 	       hdr->epoch == __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 }
 
@@ -87,7 +88,7 @@ batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf)
 	work->packet.headers = headers;
 	work->packet.payload = headers + 1;
 	work->packet.payload_len = batch->sizes.payload_len;
-	work->packet.child = headers->fanin.rank;
+	work->packet.child = (uint16_t)job_likely_child_of(job, headers->fanin.rank);
 }
 
 #endif

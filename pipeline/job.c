@@ -4,7 +4,6 @@
  * maximum of jobs, and what does not fit is refused). Main thread only; see job_run.c for what
  * packets change.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,85 +66,6 @@ job_table_free(struct job_table *table)
 	rte_free(table);
 }
 
-/* Checks the members and finds the largest payload that all their ports carry. */
-static int
-check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint32_t *payload,
-	      char *error)
-{
-	uint32_t mtu = UINT16_MAX;
-
-	if (spec->n_members == 0 || spec->n_members > FANIN_WIRE_MAX_CHILDREN) {
-		snprintf(error, PIPELINE_ERROR_LEN, "found %u members, expected 1 to %u",
-			 spec->n_members, FANIN_WIRE_MAX_CHILDREN);
-		return -EINVAL;
-	}
-	for (uint16_t i = 0; i < spec->n_members; i++) {
-		uint16_t port_mtu = pipeline->ports[spec->members[i].port].mtu;
-
-		mtu = RTE_MIN(mtu, (uint32_t)port_mtu);
-		for (uint16_t k = 0; k < i; k++) {
-			char text[INET_ADDRSTRLEN];
-
-			if (spec->members[i].ip_be != spec->members[k].ip_be)
-				continue;
-			inet_ntop(AF_INET, &spec->members[i].ip_be, text, sizeof(text));
-			snprintf(error, PIPELINE_ERROR_LEN,
-				 "members %u and %u both have the address %s, expected one for each",
-				 k, i, text);
-			return -EINVAL;
-		}
-	}
-	*payload = fanin_payload_for_mtu(mtu);
-	if (spec->payload_bytes == 0)
-		return 0;
-	if (spec->payload_bytes % FANIN_PAYLOAD_ALIGN != 0 || spec->payload_bytes > *payload) {
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found payload_bytes %u, expected a multiple of %u up to %u (least MTU of the members' ports is %u)",
-			 spec->payload_bytes, FANIN_PAYLOAD_ALIGN, *payload, mtu);
-		return -EINVAL;
-	}
-	*payload = spec->payload_bytes;
-	return 0;
-}
-
-static void
-job_result_headers(const struct pipeline *pipeline, struct job *job)
-{
-	uint32_t group = 0xefc00000u |
-			 job->params.id; /* 239.192.0.0/14, RFC 2365: organisation-local */
-	struct fanin_flow flow = {
-		.dst_mac = { 0x01, 0x00, 0x5e, (uint8_t)(group >> 16 & 0x7f), (uint8_t)(group >> 8),
-			     (uint8_t)group },
-		.dst_ip_be = htonl(group),
-		.src_ip_be = pipeline->ip_be,
-		.dst_port = ntohs(pipeline->udp_port_be),
-		.src_port = ntohs(pipeline->udp_port_be),
-	};
-
-	memcpy(flow.src_mac, pipeline->mac, sizeof(flow.src_mac));
-	job->group_be = flow.dst_ip_be;
-	fanin_wire_encode_l4(&job->params.result_headers, &flow, job->params.payload_bytes);
-}
-
-/* What a child's contributions look like. */
-static void
-job_child_template(const struct pipeline *pipeline, struct job *job, uint16_t child)
-{
-	struct fanin_flow flow = {
-		.dst_ip_be = pipeline->ip_be,
-		.src_ip_be = job->members[child].ip_be,
-		.dst_port = ntohs(pipeline->udp_port_be),
-	};
-	struct fanin_headers headers;
-
-	memcpy(flow.dst_mac, pipeline->mac, sizeof(flow.dst_mac));
-	fanin_wire_encode_l4(&headers, &flow, 0);
-	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_CONTRIBUTION, job->params.id, 0,
-				 job->params.key);
-	headers.fanin.rank = child;
-	fanin_wire_make_template(&headers, &job->child_templates[child]);
-}
-
 static int
 job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 	     const struct fanin_handler *handler, uint32_t payload, struct job **allocated)
@@ -161,8 +81,7 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 	job->params.n_children = spec->n_members;
 	job->params.window = (uint16_t)(slots / 2);
 	job->params.payload_bytes = (uint16_t)payload;
-	job->params.children = spec->n_members == 64 ? UINT64_MAX
-						     : (UINT64_C(1) << spec->n_members) - 1;
+	job->params.children = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - spec->n_members);
 	job->params.key = spec->key;
 	job->params.isa = pipeline->isa;
 	job->params.shared = pipeline->shared_slots;
@@ -185,13 +104,7 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 		return -ENOMEM;
 	}
 	rte_spinlock_init(&job->lock);
-	for (uint16_t i = 0; i < spec->n_members; i++) {
-		job->members[i].ip_be = spec->members[i].ip_be;
-		job->members[i].port = job->child_ports[i] = spec->members[i].port;
-		job->child_ethdevs[i] = pipeline->ports[spec->members[i].port].ethdev;
-		job_child_template(pipeline, job, i);
-	}
-	job_result_headers(pipeline, job);
+	job_tree_build(pipeline, spec, job);
 	*allocated = job;
 	return 0;
 }
@@ -303,7 +216,7 @@ job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job *
 			 "found handler \"%s\", expected one that `version` lists", spec.handler);
 		return -EINVAL;
 	}
-	ret = check_members(pipeline, &spec, &payload, error);
+	ret = job_tree_check(pipeline, &spec, &payload, error);
 	if (ret != 0)
 		return ret;
 	ret = choose_id(table, &spec, code, error);
@@ -352,6 +265,8 @@ job_stats(const struct job *job, struct fanin_handler_stats *sum)
 		sum->results += stats->results;
 		sum->repeats += stats->repeats;
 		sum->pendings += stats->pendings;
+		sum->upward += stats->upward;
+		sum->upward_repeats += stats->upward_repeats;
 		sum->blocks += stats->blocks;
 		sum->block_ns += stats->block_ns;
 	}

@@ -18,15 +18,29 @@
 #include "pipeline/counters.h"
 #include "pipeline/pipeline.h"
 
-/* What a member is, and where its current process is. */
+/* Instead of a child. */
+#define JOB_NO_CHILD UINT8_MAX
+
+/* What a member is, a host or a switch, and where its current process is. */
 struct job_member {
 	uint32_t ip_be;
+	uint16_t rank;        /* by which its packets name it: the lowest behind it */
 	uint16_t port;        /* index in pipeline->ports */
 	bool joined;          /* under lock: rw */
 	uint8_t mac[6];       /* under lock: rw */
 	uint64_t nonce;       /* of the JOIN; under lock: rw */
 	uint64_t asked_nonce; /* of the process that was challenged last; under lock: rw */
 	uint64_t cookie;      /* that it has to give back; 0: none; under lock: rw */
+};
+
+/* This switch as a member of the job at its parent. */
+struct job_parent {
+	uint64_t nonce;   /* of the run that it joins or has joined */
+	uint64_t cookie;  /* that the parent wants to have back; 0: none yet */
+	uint64_t members; /* bitmap of the ranks that have joined there, as last told */
+	uint32_t epoch;   /* the run there; 0: not joined */
+	bool asked; /* a JOIN with the nonce was sent: the parent may count this switch as joined */
+	uint16_t refusal; /* enum fanin_reason: why the last JOIN was refused */
 };
 
 struct job_worker_stats {
@@ -47,15 +61,21 @@ struct job {
 	size_t slot_size;
 	uint32_t slot_mask; /* 2W - 1 */
 	uint32_t group_be;
+	uint8_t child_of_rank[FANIN_WIRE_MAX_CHILDREN];  /* 0 also for ranks that are no child's */
 	uint16_t child_ports[FANIN_WIRE_MAX_CHILDREN];   /* index in pipeline->ports */
 	uint16_t child_ethdevs[FANIN_WIRE_MAX_CHILDREN]; /* of that port */
 	struct fanin_template child_templates[FANIN_WIRE_MAX_CHILDREN];
 
+	uint32_t parent_ip_be; /* of params.has_parent */
+	uint16_t parent_port;  /* likewise; index in pipeline->ports */
+
 	/* The run. Written under lock, read by workers with acquire. */
-	uint32_t epoch; /* 0: no run; else all members have joined */
+	uint32_t epoch; /* 0: no run; else all members have joined, those of the whole job */
+	uint32_t parent_epoch; /* the same run as the parent numbers it, from before `epoch` is set until it is 0 */
 
 	rte_spinlock_t lock;
-	uint64_t joined; /* bitmap; under lock: rw */
+	uint64_t joined;          /* bitmap of children; under lock: rw */
+	struct job_parent parent; /* under lock: rw */
 	struct job_member members[FANIN_WIRE_MAX_CHILDREN];
 
 	struct job_worker_stats *worker_stats;
@@ -73,11 +93,19 @@ struct job_spec {
 	bool wide;              /* sums and averages of f16 and bf16 are accumulated in f32 */
 	uint32_t slots;         /* power of two; 0: as many as a job of its handler may have */
 	uint32_t payload_bytes; /* 0: what the members' ports carry */
+	uint16_t n_ranks;       /* hosts of the job, behind all of its switches; 0: n_members */
 	uint16_t n_members;
 	struct {
 		uint16_t port; /* index */
 		uint32_t ip_be;
-	} members[FANIN_WIRE_MAX_CHILDREN];
+		uint64_t ranks;             /* bitmap of those behind it; 0: its index */
+	} members[FANIN_WIRE_MAX_CHILDREN]; /* children in the order in which they are combined */
+	bool has_parent;
+	struct {
+		uint16_t port; /* index */
+		uint32_t ip_be;
+		uint8_t mac[6];
+	} parent;
 };
 
 struct job_table {
@@ -111,6 +139,17 @@ int job_slots_allocate(const struct pipeline *pipeline, struct job *job);
 void job_slots_free(struct job *job);
 
 /*
+ * job_tree.c: checks members, ranks and parent, and completes what the spec leaves open.
+ *
+ * payload: set to the bytes per packet. error: PIPELINE_ERROR_LEN bytes. Returns 0 or -EINVAL.
+ */
+int job_tree_check(const struct pipeline *pipeline, struct job_spec *spec, uint32_t *payload,
+		   char *error);
+
+/* job_tree.c: children, parent and the headers of their packets, of a spec that was checked. params.payload_bytes is set. */
+void job_tree_build(const struct pipeline *pipeline, const struct job_spec *spec, struct job *job);
+
+/*
  * Admits a job and publishes it. Main thread.
  *
  * error: PIPELINE_ERROR_LEN bytes, says what was asked and what is available; *code a static
@@ -137,10 +176,27 @@ job_lookup(const struct job_table *table, uint32_t id)
 /* Adds up what the workers counted for the job. */
 void job_stats(const struct job *job, struct fanin_handler_stats *sum);
 
+/* The child that packets of this rank come from, if one does: some child anyway. */
+static inline unsigned int
+job_likely_child_of(const struct job *job, uint16_t rank)
+{
+	return job->child_of_rank[rank % FANIN_WIRE_MAX_CHILDREN];
+}
+
+/* The child that packets of this rank come from, or JOB_NO_CHILD. */
+static inline unsigned int
+job_child_of(const struct job *job, uint16_t rank)
+{
+	unsigned int child = job_likely_child_of(job, rank);
+
+	return job->members[child].rank == rank ? child : JOB_NO_CHILD;
+}
+
 /* What a JOIN is answered. */
 struct job_join_answer {
 	enum fanin_join_state state;
-	uint64_t joined; /* bitmap of the members that are there */
+	bool ask_parent; /* this switch has to join at its parent now: see job_parent_join */
+	uint64_t joined; /* bitmap of the ranks that are there */
 	uint64_t cookie; /* CHALLENGE: to be given back */
 	uint32_t epoch;  /* ACTIVE: the run */
 };
@@ -150,11 +206,29 @@ struct job_join_answer {
  *
  * Returns FANIN_REASON_NONE and fills *answer, or the reason to refuse.
  */
-enum fanin_reason job_join(struct job_table *table, struct job *job, uint16_t rank,
+enum fanin_reason job_join(struct job_table *table, struct job *job, unsigned int child,
 			   const uint8_t mac[6], const struct fanin_join_body *body,
 			   struct job_join_answer *answer);
 
-/* A member's LEAVE, likewise checked; harmless when repeated. Worker. */
-void job_leave(struct job *job, uint16_t rank, uint32_t epoch);
+/*
+ * A member's LEAVE, likewise checked; harmless when repeated. Worker.
+ *
+ * Returns true if this switch has to leave at its parent now, the run *parent_epoch.
+ */
+bool job_leave(struct job *job, unsigned int child, uint32_t epoch, uint32_t *parent_epoch);
+
+/* Fills in the JOIN by which this switch asks its parent, again and again the same until the run is over. Worker. */
+void job_parent_join(struct job *job, struct fanin_join_body *body);
+
+/*
+ * The parent's JOIN_ACK, checked against port, source and key. Worker.
+ *
+ * Returns true if it wants the cookie back: job_parent_join is to be sent once more.
+ */
+bool job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr *hdr,
+		    const struct fanin_join_ack_body *ack);
+
+/* The parent's refusal of a JOIN, likewise: whoever joins next is told. Worker. */
+void job_parent_refused(struct job *job, enum fanin_reason reason);
 
 #endif

@@ -5,6 +5,9 @@
  * another nonce; the successor has to wait until the others have left the old run too. Each run has
  * an epoch of its own, so packets of an old run never reach a new one.
  *
+ * In a job of several switches a switch joins at its parent as soon as all its children have joined, and its run is active
+ * when the parent's is. It has no timers for that: every JOIN that a child repeats meanwhile makes it ask again.
+ *
  * A JOIN may be late, from a process that is long gone. So one changes nothing unless it gives back a
  * cookie that the switch made for this very process and takes only once.
  */
@@ -14,14 +17,38 @@
 
 #include "pipeline/job.h"
 
-/* Under the lock. */
-static void
-member_remove(struct job *job, uint16_t rank)
+/*
+ * Under the lock: a member is gone. With the last one the run is over, here and, for this switch, at the parent. Returns
+ * true if the parent's run *parent_epoch has to be left.
+ */
+static bool
+member_remove(struct job *job, unsigned int child, uint32_t *parent_epoch)
 {
-	job->members[rank].joined = false;
-	job->joined &= ~(UINT64_C(1) << rank);
-	if (job->joined == 0)
-		__atomic_store_n(&job->epoch, 0, __ATOMIC_RELEASE);
+	job->members[child].joined = false;
+	job->joined &= ~(UINT64_C(1) << child);
+	if (job->joined != 0)
+		return false;
+	__atomic_store_n(&job->epoch, 0, __ATOMIC_RELEASE);
+	if (!job->parent.asked)
+		return false;
+	*parent_epoch = job->parent.epoch;
+	job->parent = (struct job_parent){ .nonce = rte_rand() | 1 };
+	return true;
+}
+
+/* Under the lock: everybody is there. */
+static void
+run_begin(struct job_table *table, struct job *job)
+{
+	uint32_t epoch = __atomic_fetch_add(&table->next_epoch, 1, __ATOMIC_RELAXED);
+
+	/* 0 stands for "no run": the counter steps over it when it wraps. */
+	if (epoch == 0)
+		epoch = __atomic_fetch_add(&table->next_epoch, 1, __ATOMIC_RELAXED);
+	/* Blocks begin at 0 again, so what the last run left there would look current. */
+	memset(job->slot_clusters, 0, (job->slot_mask + 1) * sizeof(*job->slot_clusters));
+	__atomic_store_n(&job->parent_epoch, job->parent.epoch, __ATOMIC_RELAXED);
+	__atomic_store_n(&job->epoch, epoch, __ATOMIC_RELEASE);
 }
 
 /* Is the JOIN the answer to this member's last challenge? If not, it is challenged. */
@@ -36,42 +63,62 @@ is_fresh(struct job_member *member, const struct fanin_join_body *body)
 }
 
 static enum fanin_reason
-member_add(struct job_table *table, struct job *job, uint16_t rank, const uint8_t mac[6],
+member_add(struct job_table *table, struct job *job, unsigned int child, const uint8_t mac[6],
 	   const struct fanin_join_body *body)
 {
-	struct job_member *member = &job->members[rank];
+	struct job_member *member = &job->members[child];
+	uint32_t parent_epoch;
 
+	/* If that ends the run, the parent learns it by the nonce of the next one. */
 	if (member->joined)
-		member_remove(job, rank);
+		member_remove(job, child, &parent_epoch);
 	if (job->epoch != 0)
 		return FANIN_REASON_MEMBER_BUSY;
 	member->cookie = 0;
 	member->joined = true;
 	member->nonce = body->nonce;
 	memcpy(member->mac, mac, sizeof(member->mac));
-	job->joined |= UINT64_C(1) << rank;
-	if (job->joined == job->params.children) {
-		uint32_t epoch = __atomic_fetch_add(&table->next_epoch, 1, __ATOMIC_RELAXED);
-
-		/* 0 stands for "no run": the counter steps over it when it wraps. */
-		if (epoch == 0)
-			epoch = __atomic_fetch_add(&table->next_epoch, 1, __ATOMIC_RELAXED);
-		/* Blocks begin at 0 again, so what the last run left there would look current. */
-		memset(job->slot_clusters, 0, (job->slot_mask + 1) * sizeof(*job->slot_clusters));
-		__atomic_store_n(&job->epoch, epoch, __ATOMIC_RELEASE);
-	}
+	job->joined |= UINT64_C(1) << child;
+	if (job->joined == job->params.children && (!job->params.has_parent || job->parent.epoch != 0))
+		run_begin(table, job);
 	return FANIN_REASON_NONE;
 }
 
+/* Under the lock: bitmap of the ranks of the whole job that are known to be there. */
+static uint64_t
+ranks_joined(const struct job *job)
+{
+	uint64_t ranks = job->parent.members;
+
+	for (uint64_t left = job->joined; left != 0; left &= left - 1)
+		ranks |= job->params.child_ranks[__builtin_ctzll(left)];
+	return ranks;
+}
+
+/*
+ * Under the lock: this member waits, and all others of this switch are there. What the parent said against it is passed on
+ * once, so that the next JOIN tries again.
+ */
+static enum fanin_reason
+consult_parent(struct job *job, bool *ask)
+{
+	enum fanin_reason refusal = job->parent.refusal;
+
+	job->parent.refusal = FANIN_REASON_NONE;
+	*ask = refusal == FANIN_REASON_NONE;
+	return refusal;
+}
+
 enum fanin_reason
-job_join(struct job_table *table, struct job *job, uint16_t rank, const uint8_t mac[6],
+job_join(struct job_table *table, struct job *job, unsigned int child, const uint8_t mac[6],
 	 const struct fanin_join_body *body, struct job_join_answer *answer)
 {
-	struct job_member *member = &job->members[rank];
+	struct job_member *member = &job->members[child];
 	enum fanin_reason reason = FANIN_REASON_NONE;
 	bool challenge = false;
+	bool ask = false;
 
-	if (body->size != job->params.n_children)
+	if (body->size != job->params.n_ranks)
 		return FANIN_REASON_SIZE;
 	if (body->mtu < job->params.payload_bytes + (uint32_t)FANIN_MTU_OVERHEAD)
 		return FANIN_REASON_MTU;
@@ -80,13 +127,17 @@ job_join(struct job_table *table, struct job *job, uint16_t rank, const uint8_t 
 	if (!member->joined || member->nonce != body->nonce) {
 		challenge = !is_fresh(member, body);
 		if (!challenge)
-			reason = member_add(table, job, rank, mac, body);
+			reason = member_add(table, job, child, mac, body);
 	}
+	if (!challenge && reason == FANIN_REASON_NONE && job->epoch == 0 &&
+	    job->joined == job->params.children)
+		reason = consult_parent(job, &ask);
 	*answer = (struct job_join_answer){
 		.state = challenge         ? FANIN_JOIN_CHALLENGE
 			 : job->epoch != 0 ? FANIN_JOIN_ACTIVE
 					   : FANIN_JOIN_WAITING,
-		.joined = job->joined,
+		.ask_parent = ask,
+		.joined = ranks_joined(job),
 		.cookie = challenge ? member->cookie : 0,
 		.epoch = challenge ? 0 : job->epoch,
 	};
@@ -94,12 +145,74 @@ job_join(struct job_table *table, struct job *job, uint16_t rank, const uint8_t 
 	return reason;
 }
 
-void
-job_leave(struct job *job, uint16_t rank, uint32_t epoch)
+bool
+job_leave(struct job *job, unsigned int child, uint32_t epoch, uint32_t *parent_epoch)
 {
+	bool left = false;
+
 	rte_spinlock_lock(&job->lock);
 	/* The LEAVE of an earlier run may arrive late. Before a run, LEAVE and JOIN carry epoch 0. */
-	if (job->members[rank].joined && job->epoch == epoch)
-		member_remove(job, rank);
+	if (job->members[child].joined && job->epoch == epoch)
+		left = member_remove(job, child, parent_epoch);
+	rte_spinlock_unlock(&job->lock);
+	return left;
+}
+
+void
+job_parent_join(struct job *job, struct fanin_join_body *body)
+{
+	rte_spinlock_lock(&job->lock);
+	job->parent.asked = true;
+	*body = (struct fanin_join_body){
+		.nonce = job->parent.nonce,
+		.size = job->params.n_ranks,
+		.mtu = job->params.payload_bytes + (uint32_t)FANIN_MTU_OVERHEAD,
+		.cookie = job->parent.cookie,
+	};
+	rte_spinlock_unlock(&job->lock);
+}
+
+/*
+ * Can the two of them run the job together? A parent may take more than is sent to it: with slots for a larger window it
+ * keeps each result even longer.
+ */
+static bool
+parent_agrees(const struct job *job, const struct fanin_join_ack_body *ack)
+{
+	return ack->size == job->params.n_ranks && ack->window >= job->params.window &&
+	       ack->payload_bytes >= job->params.payload_bytes && ack->flags == 0;
+}
+
+bool
+job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr *hdr,
+	       const struct fanin_join_ack_body *ack)
+{
+	bool again = false;
+
+	rte_spinlock_lock(&job->lock);
+	if (ack->nonce != job->parent.nonce || job->parent.epoch != 0) {
+		/* Late, or once more. */
+	} else if (ack->state == FANIN_JOIN_CHALLENGE) {
+		again = job->parent.cookie != ack->cookie;
+		job->parent.cookie = ack->cookie;
+	} else if (!parent_agrees(job, ack)) {
+		job->parent.refusal = FANIN_REASON_PARENT_MISMATCH;
+	} else {
+		job->parent.members = hdr->members;
+		if (ack->state == FANIN_JOIN_ACTIVE)
+			job->parent.epoch = hdr->epoch;
+		if (job->parent.epoch != 0 && job->joined == job->params.children)
+			run_begin(table, job);
+	}
+	rte_spinlock_unlock(&job->lock);
+	return again;
+}
+
+void
+job_parent_refused(struct job *job, enum fanin_reason reason)
+{
+	rte_spinlock_lock(&job->lock);
+	if (job->parent.epoch == 0)
+		job->parent.refusal = (uint16_t)reason;
 	rte_spinlock_unlock(&job->lock);
 }

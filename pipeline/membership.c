@@ -14,17 +14,19 @@ worker_member_check(const struct pipeline *pipeline, const struct rte_mbuf *mbuf
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
 	const struct fanin_hdr *hdr = &headers->fanin;
 	struct job *job = job_lookup(pipeline->jobs, hdr->job);
+	unsigned int child;
 
 	*found = job;
 	if (unlikely(job == NULL))
 		return FANIN_REASON_JOB;
 	if (unlikely(hdr->key != job->params.key))
 		return FANIN_REASON_KEY;
-	if (unlikely(hdr->rank >= job->params.n_children))
+	child = job_child_of(job, hdr->rank);
+	if (unlikely(child == JOB_NO_CHILD))
 		return FANIN_REASON_RANK;
-	if (unlikely(ingress_port(pipeline, mbuf) != job->child_ports[hdr->rank]))
+	if (unlikely(ingress_port(pipeline, mbuf) != job->child_ports[child]))
 		return FANIN_REASON_PORT;
-	if (unlikely(headers->ip.src_be != job->members[hdr->rank].ip_be))
+	if (unlikely(headers->ip.src_be != job->members[child].ip_be))
 		return FANIN_REASON_SOURCE;
 	return FANIN_REASON_NONE;
 }
@@ -39,16 +41,18 @@ answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 	enum fanin_reason reason;
 
 	memcpy(&join, headers + 1, sizeof(join));
-	reason = job_join(worker->pipeline->jobs, job, headers->fanin.rank, headers->eth.src, &join,
-			  &answer);
+	reason = job_join(worker->pipeline->jobs, job, job_child_of(job, headers->fanin.rank),
+			  headers->eth.src, &join, &answer);
 	if (reason != FANIN_REASON_NONE) {
 		worker_refuse(worker, mbuf, reason);
 		return;
 	}
+	if (answer.ask_parent)
+		worker_ask_parent(worker, job);
 	ack.nonce = join.nonce;
 	ack.state = (uint16_t)answer.state;
 	ack.cookie = answer.cookie;
-	ack.size = job->params.n_children;
+	ack.size = job->params.n_ranks;
 	ack.window = job->params.window;
 	ack.payload_bytes = job->params.payload_bytes;
 	ack.flags = job->params.wide ? FANIN_JOB_WIDE : 0;
@@ -64,8 +68,11 @@ static void
 answer_leave(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 {
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+	uint32_t parent_epoch;
 
-	job_leave(job, headers->fanin.rank, headers->fanin.epoch);
+	if (job_leave(job, job_child_of(job, headers->fanin.rank), headers->fanin.epoch,
+		      &parent_epoch))
+		worker_leave_parent(worker, job, parent_epoch);
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_LEAVE_ACK, job->params.id,
 				 headers->fanin.epoch, job->params.key);
 	worker_reply(worker, mbuf, 0, headers->udp.src_be);

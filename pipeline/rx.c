@@ -21,6 +21,15 @@ is_own_ipv4(const struct pipeline *pipeline, const struct fanin_headers *headers
 	       headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4);
 }
 
+/* An IPv4 frame to the MAC address of a multicast group (RFC 1112)? */
+static inline bool
+is_group_ipv4(const struct fanin_headers *headers)
+{
+	return headers->eth.dst[0] == 0x01 && headers->eth.dst[1] == 0 &&
+	       headers->eth.dst[2] == 0x5e &&
+	       headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4);
+}
+
 /* An IPv4 frame to the switch's MAC: is it meant to be a Fanin packet? Fragments of UDP and runts count as such. */
 static inline bool
 is_fanin(const struct pipeline *pipeline, const struct fanin_headers *headers, uint16_t len)
@@ -61,6 +70,10 @@ classify(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_drop(worker, mbuf, reason);
 		return false;
 	}
+	/* Results of a parent switch; those for others are foreign. */
+	if (is_group_ipv4(headers) && mbuf->data_len >= FANIN_PAYLOAD_OFFSET &&
+	    worker_is_result(worker, mbuf))
+		return true;
 	if (headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_ARP) &&
 	    worker_local_arp(worker, mbuf))
 		return false;

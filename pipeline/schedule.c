@@ -124,7 +124,7 @@ worker_fanin(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_membership(worker, mbuf);
 		break;
 	default:
-		worker_drop(worker, mbuf, FANIN_REASON_DIRECTION);
+		worker_from_parent(worker, mbuf);
 		break;
 	}
 }

@@ -148,6 +148,25 @@ void worker_local_ip(struct worker *worker, struct rte_mbuf *mbuf);
 /* membership.c: a JOIN or LEAVE. */
 void worker_membership(struct worker *worker, struct rte_mbuf *mbuf);
 
+/* parent.c: this switch joins the job at its parent, or says it again. */
+void worker_ask_parent(struct worker *worker, struct job *job);
+
+/* parent.c: this switch leaves the parent's run of the job. */
+void worker_leave_parent(struct worker *worker, const struct job *job, uint32_t epoch);
+
+/*
+ * parent.c: is an IPv4 frame to a group address what the parent of a job on this switch sends to all its children? Then it
+ * is a valid Fanin packet. mbuf: at least FANIN_L4_LEN bytes.
+ */
+bool worker_is_result(const struct worker *worker, const struct rte_mbuf *mbuf);
+
+/* parent.c: a valid Fanin packet of a type that parents send. */
+void worker_from_parent(struct worker *worker, struct rte_mbuf *mbuf);
+
+/* parent.c: finds the job of a RESULT and checks that its parent sent it in the current run. Returns FANIN_REASON_NONE and sets *job, or the reason. */
+enum fanin_reason worker_find_result(const struct worker *worker, const struct rte_mbuf *mbuf,
+				     struct job **job);
+
 /*
  * membership.c: finds the job of a packet and checks that it comes from the member that it claims.
  * Returns FANIN_REASON_NONE and sets *job, or the reason; *job is set if the job exists.

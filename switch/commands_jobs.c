@@ -8,9 +8,36 @@
 #include "pipeline/job.h"
 #include "switch/args.h"
 #include "switch/commands.h"
+#include "switch/job_args.h"
 
-/* In which type sums and averages of f16 and bf16 are accumulated; by struct fanin_job_params' wide. */
-static const char *const accumulate_names[] = { "native", "f32" };
+/* The numbers of the bits that are set. */
+static json_t *
+json_ranks(uint64_t ranks)
+{
+	json_t *list = json_array();
+
+	for (; ranks != 0; ranks &= ranks - 1)
+		json_array_append_new(list, json_integer(__builtin_ctzll(ranks)));
+	return list;
+}
+
+/* null at the root. */
+static json_t *
+describe_parent(const struct pipeline *pipeline, struct job *job)
+{
+	struct job_parent parent;
+
+	if (!job->params.has_parent)
+		return json_null();
+	rte_spinlock_lock(&job->lock);
+	parent = job->parent;
+	rte_spinlock_unlock(&job->lock);
+	return json_pack("{s:s,s:o,s:o,s:b,s:I,s:o}", "port",
+			 pipeline->ports[job->parent_port].name, "ip", json_ipv4(job->parent_ip_be),
+			 "mac", json_mac(job->params.parent_headers.eth.dst), "joined",
+			 parent.epoch != 0, "epoch", (json_int_t)parent.epoch, "joined_ranks",
+			 json_ranks(parent.members));
+}
 
 static json_t *
 list_members(const struct pipeline *pipeline, struct job *job)
@@ -20,7 +47,8 @@ list_members(const struct pipeline *pipeline, struct job *job)
 	rte_spinlock_lock(&job->lock);
 	for (uint16_t i = 0; i < job->params.n_children; i++) {
 		const struct job_member *member = &job->members[i];
-		json_t *object = json_pack("{s:i,s:s,s:o,s:b}", "rank", i, "port",
+		json_t *object = json_pack("{s:i,s:o,s:s,s:o,s:b}", "rank", member->rank, "ranks",
+					   json_ranks(job->params.child_ranks[i]), "port",
 					   pipeline->ports[member->port].name, "ip",
 					   json_ipv4(member->ip_be), "joined", member->joined);
 
@@ -53,18 +81,19 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 
 	job_stats(job, &stats);
 	return json_pack(
-		"{s:I,s:s,s:i,s:b,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
+		"{s:I,s:s,s:i,s:b,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
 		"id", (json_int_t)job->params.id, "handler", job->handler->name, "buffers",
 		job->params.buffers, "reproducible", job->reproducible, "accumulate",
-		accumulate_names[job->params.wide], "state", epoch != 0 ? "active" : "waiting",
-		"epoch", (json_int_t)epoch, "size", job->params.n_children, "window",
-		job->params.window, "slots", 2 * job->params.window, "payload_bytes",
-		job->params.payload_bytes, "slot_bytes", (json_int_t)job->slot_size, "members",
-		list_members(pipeline, job), "stats", "contributions",
+		job_accumulate_names[job->params.wide], "state", epoch != 0 ? "active" : "waiting",
+		"epoch", (json_int_t)epoch, "size", job->params.n_ranks, "window", job->params.window,
+		"slots", 2 * job->params.window, "payload_bytes", job->params.payload_bytes,
+		"slot_bytes", (json_int_t)job->slot_size, "members", list_members(pipeline, job),
+		"parent", describe_parent(pipeline, job), "stats", "contributions",
 		(json_int_t)stats.contributions, "duplicates", (json_int_t)stats.duplicates,
 		"results", (json_int_t)stats.results, "repeats", (json_int_t)stats.repeats,
 		"pendings", (json_int_t)stats.pendings, "blocks", (json_int_t)stats.blocks,
-		"block_ns", (json_int_t)stats.block_ns, "occupancy", job_occupancy(job));
+		"block_ns", (json_int_t)stats.block_ns, "upward", (json_int_t)stats.upward,
+		"upward_repeats", (json_int_t)stats.upward_repeats, "occupancy", job_occupancy(job));
 }
 
 json_t *
@@ -89,114 +118,6 @@ command_jobs_list(void *user, const json_t *args, struct control_error *error)
 			 "slots_per_job", (json_int_t)table->slots_per_job);
 }
 
-/* One entry of args.members; its rank is its index unless it says otherwise. */
-static int
-read_member(const struct pipeline *pipeline, const json_t *entry, size_t index, size_t n_members,
-	    struct job_spec *spec, uint64_t *ranks, struct control_error *error)
-{
-	static const char *const known[] = { "port", "ip", "rank", NULL };
-	int64_t rank = (int64_t)index;
-	const char *port_name;
-	char where[48];
-	uint32_t ip_be;
-	bool present;
-	int port;
-
-	snprintf(where, sizeof(where), "args.members[%zu]", index);
-	if (args_check_known_at(where, entry, known, error) != 0 ||
-	    args_string_at(where, entry, "port", PIPELINE_NAME_LEN, &port_name, NULL, error) != 0 ||
-	    args_ipv4_at(where, entry, "ip", &ip_be, NULL, error) != 0 ||
-	    args_integer_at(where, entry, "rank", 0, (int64_t)n_members - 1, &rank, &present,
-			    error) != 0)
-		return -EINVAL;
-	port = pipeline_port_find(pipeline, port_name);
-	if (port < 0) {
-		control_fail(error, "not_found",
-			     "%s.port: found \"%s\", expected the name of a port that `ports` lists",
-			     where, port_name);
-		return -ENOENT;
-	}
-	if ((*ranks >> rank & 1) != 0) {
-		control_fail(error, "invalid",
-			     "%s.rank: found %d again, expected each rank from 0 to %zu once",
-			     where, (int)rank, n_members - 1);
-		return -EINVAL;
-	}
-	*ranks |= UINT64_C(1) << rank;
-	spec->members[rank].port = (uint16_t)port;
-	spec->members[rank].ip_be = ip_be;
-	return 0;
-}
-
-static int
-read_members(const struct pipeline *pipeline, const json_t *args, struct job_spec *spec,
-	     struct control_error *error)
-{
-	const json_t *members;
-	const json_t *entry;
-	uint64_t ranks = 0;
-	size_t index;
-
-	if (args_objects(args, "members", 1, FANIN_WIRE_MAX_CHILDREN, &members, NULL, error) != 0)
-		return -EINVAL;
-	spec->n_members = (uint16_t)json_array_size(members);
-	json_array_foreach(members, index, entry) {
-		int ret = read_member(pipeline, entry, index, spec->n_members, spec, &ranks, error);
-
-		if (ret != 0)
-			return ret;
-	}
-	return 0;
-}
-
-static int
-read_accumulate(const json_t *args, bool *wide, struct control_error *error)
-{
-	const char *name = accumulate_names[false];
-	bool present;
-
-	if (args_string(args, "accumulate", PIPELINE_NAME_LEN, &name, &present, error) != 0)
-		return -EINVAL;
-	*wide = strcmp(name, accumulate_names[true]) == 0;
-	if (*wide || strcmp(name, accumulate_names[false]) == 0)
-		return 0;
-	control_fail(error, "invalid", "args.accumulate: found \"%s\", expected \"%s\" or \"%s\"",
-		     name, accumulate_names[false], accumulate_names[true]);
-	return -EINVAL;
-}
-
-static int
-read_spec(const struct pipeline *pipeline, const json_t *args, struct job_spec *spec,
-	  struct control_error *error)
-{
-	int64_t slots = 0;
-	int64_t payload = 0;
-	int64_t id = 0;
-	int64_t buffers = 0;
-	int64_t message_bytes = 0;
-	bool present;
-
-	spec->handler = "single";
-	if (args_check_known(args, error, "id", "members", "key", "handler", "slots", "payload_bytes",
-			     "buffers", "message_bytes", "reproducible", "accumulate") != 0 ||
-	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, &present, error) != 0 ||
-	    args_hex64(args, "key", &spec->key, &present, error) != 0 ||
-	    args_string(args, "handler", PIPELINE_NAME_LEN, &spec->handler, &present, error) != 0 ||
-	    args_integer(args, "slots", 2, 1 << 20, &slots, &present, error) != 0 ||
-	    args_integer(args, "payload_bytes", 1, UINT16_MAX, &payload, &present, error) != 0 ||
-	    args_integer(args, "buffers", 2, FANIN_MAX_BUFFERS, &buffers, &present, error) != 0 ||
-	    args_integer(args, "message_bytes", 1, INT64_MAX, &message_bytes, &present, error) != 0 ||
-	    args_boolean(args, "reproducible", &spec->reproducible, &present, error) != 0 ||
-	    read_accumulate(args, &spec->wide, error) != 0)
-		return -EINVAL;
-	spec->buffers = (uint32_t)buffers;
-	spec->message_bytes = (uint64_t)message_bytes;
-	spec->id = (uint32_t)id;
-	spec->slots = (uint32_t)slots;
-	spec->payload_bytes = (uint32_t)payload;
-	return read_members(pipeline, args, spec, error);
-}
-
 json_t *
 command_jobs_create(void *user, const json_t *args, struct control_error *error)
 {
@@ -206,7 +127,7 @@ command_jobs_create(void *user, const json_t *args, struct control_error *error)
 	const char *code;
 	struct job *job;
 
-	if (read_spec(daemon->pipeline, args, &spec, error) != 0)
+	if (job_args_read(daemon->pipeline, args, &spec, error) != 0)
 		return NULL;
 	while (spec.key == 0) {
 		if (getrandom(&spec.key, sizeof(spec.key), 0) != sizeof(spec.key))
@@ -217,9 +138,9 @@ command_jobs_create(void *user, const json_t *args, struct control_error *error)
 		return control_fail(error, code, "%s", message);
 	return json_pack("{s:I,s:o,s:i,s:i,s:i,s:s,s:s,s:i}", "id", (json_int_t)job->params.id,
 			 "key", json_sprintf("0x%016lx", (unsigned long)job->params.key), "size",
-			 job->params.n_children, "window", job->params.window, "payload_bytes",
+			 job->params.n_ranks, "window", job->params.window, "payload_bytes",
 			 job->params.payload_bytes, "handler", job->handler->name, "accumulate",
-			 accumulate_names[job->params.wide], "slots", 2 * job->params.window);
+			 job_accumulate_names[job->params.wide], "slots", 2 * job->params.window);
 }
 
 json_t *

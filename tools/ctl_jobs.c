@@ -4,10 +4,14 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/ctl.h"
 #include "tools/ctl_table.h"
+
+/* Ranks above that are no typing errors of people but of their scripts; the switch allows fewer. */
+#define MOST_RANKS 1023
 
 enum create_option {
 	OPTION_ID = 256, /* above all letters */
@@ -19,6 +23,8 @@ enum create_option {
 	OPTION_MESSAGE_BYTES,
 	OPTION_REPRODUCIBLE,
 	OPTION_ACCUMULATE,
+	OPTION_SIZE,
+	OPTION_PARENT,
 };
 
 const struct option ctl_jobs_create_options[] = {
@@ -32,6 +38,8 @@ const struct option ctl_jobs_create_options[] = {
 	{ "message-bytes", required_argument, NULL, OPTION_MESSAGE_BYTES },
 	{ "reproducible", no_argument, NULL, OPTION_REPRODUCIBLE },
 	{ "accumulate", required_argument, NULL, OPTION_ACCUMULATE },
+	{ "size", required_argument, NULL, OPTION_SIZE },
+	{ "parent", required_argument, NULL, OPTION_PARENT },
 	{ 0 },
 };
 
@@ -83,6 +91,43 @@ print_jobs(const json_t *jobs)
 	ctl_table_print(&table, "");
 }
 
+/* "0", or of a switch "4-7": from the lowest to the highest rank behind it. */
+static void
+ranks_cell(struct ctl_table *table, const json_t *member)
+{
+	const json_t *ranks = json_object_get(member, "ranks");
+	size_t n = json_array_size(ranks);
+
+	if (n > 1)
+		ctl_table_cell(table, "%" PRId64 "-%" PRId64 "%s",
+			       (int64_t)json_integer_value(json_array_get(ranks, 0)),
+			       (int64_t)json_integer_value(json_array_get(ranks, n - 1)),
+			       json_integer_value(json_array_get(ranks, n - 1)) -
+						       json_integer_value(json_array_get(ranks, 0)) +
+						       1 >
+					       (json_int_t)n
+				       ? " (some)"
+				       : "");
+	else
+		ctl_table_cell(table, "%" PRId64, ctl_integer(member, "rank"));
+}
+
+/* A job's parent as the last line of its members. */
+static void
+print_parent(struct ctl_table *table, const json_t *job)
+{
+	const json_t *parent = json_object_get(job, "parent");
+
+	if (!json_is_object(parent))
+		return;
+	ctl_table_cell(table, "%" PRId64, ctl_integer(job, "id"));
+	ctl_table_cell(table, "parent");
+	ctl_table_cell(table, "%s", ctl_string(parent, "port"));
+	ctl_table_cell(table, "%s", ctl_string(parent, "ip"));
+	ctl_table_cell(table, "%s", ctl_is_true(parent, "joined") ? "yes" : "no");
+	ctl_table_cell(table, "%s", ctl_string(parent, "mac"));
+}
+
 static void
 print_members(const json_t *jobs)
 {
@@ -96,7 +141,7 @@ print_members(const json_t *jobs)
 	json_array_foreach(jobs, i, job) {
 		json_array_foreach(json_object_get(job, "members"), j, member) {
 			ctl_table_cell(&table, "%" PRId64, ctl_integer(job, "id"));
-			ctl_table_cell(&table, "%" PRId64, ctl_integer(member, "rank"));
+			ranks_cell(&table, member);
 			ctl_table_cell(&table, "%s", ctl_string(member, "port"));
 			ctl_table_cell(&table, "%s", ctl_string(member, "ip"));
 			ctl_table_cell(&table, "%s", ctl_is_true(member, "joined") ? "yes" : "no");
@@ -104,6 +149,7 @@ print_members(const json_t *jobs)
 				       ctl_is_true(member, "joined") ? ctl_string(member, "mac")
 								     : "-");
 		}
+		print_parent(&table, job);
 	}
 	ctl_table_print(&table, "");
 }
@@ -141,25 +187,80 @@ ctl_jobs_list(struct ctl *ctl, int argc, char **argv)
 	return CTL_OK;
 }
 
-/* Appends "PORT:IP" as the next rank. */
+/*
+ * Reads "3" or "4-7" into member.rank or member.ranks. Returns false if it is neither.
+ */
+static bool
+set_ranks(json_t *member, const char *text)
+{
+	unsigned long first, last;
+	json_t *ranks;
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	first = last = strtoul(text, &end, 10);
+	if (*end == '-' && end[1] >= '0' && end[1] <= '9')
+		last = strtoul(end + 1, &end, 10);
+	if (*end != '\0' || last < first || last > MOST_RANKS)
+		return false;
+	if (first == last) {
+		json_object_set_new(member, "rank", json_integer((json_int_t)first));
+		return true;
+	}
+	ranks = json_array();
+	for (unsigned long rank = first; rank <= last; rank++)
+		json_array_append_new(ranks, json_integer((json_int_t)rank));
+	json_object_set_new(member, "ranks", ranks);
+	return true;
+}
+
+/* Appends "PORT:IP", the next rank, or "PORT:IP=RANKS". */
 static int
 add_member(const struct ctl *ctl, json_t *args, const char *text)
 {
 	json_t *members = json_object_get(args, "members");
-	const char *colon = strrchr(text, ':');
+	const char *colon = strchr(text, ':');
+	const char *ip = colon == NULL ? "" : colon + 1;
+	size_t ip_len = strcspn(ip, "=");
+	json_t *member;
 
-	if (colon == NULL || colon == text || colon[1] == '\0')
-		return ctl_usage_error(ctl,
-				       "--member: found \"%.40s\", expected PORT:IP like h0:10.77.0.1",
-				       text);
+	if (ip_len == 0 || colon == text)
+		return ctl_usage_error(
+			ctl,
+			"--member: found \"%.40s\", expected PORT:IP like h0:10.77.0.1, or PORT:IP=RANKS like up0:10.77.1.254=4-7",
+			text);
 	if (members == NULL) {
 		members = json_array();
 		json_object_set_new(args, "members", members);
 	}
-	if (json_array_append_new(members, json_pack("{s:s%, s:s}", "port", text,
-						     (size_t)(colon - text), "ip", colon + 1)) != 0)
+	member = json_pack("{s:s%, s:s%}", "port", text, (size_t)(colon - text), "ip", ip, ip_len);
+	if (json_array_append_new(members, member) != 0)
 		return ctl_usage_error(ctl,
 				       "--member: found text that is not UTF-8, expected PORT:IP");
+	if (ip[ip_len] == '=' && !set_ranks(member, ip + ip_len + 1))
+		return ctl_usage_error(
+			ctl,
+			"--member: found ranks \"%.40s\", expected a rank like 3, or several like 4-7",
+			ip + ip_len + 1);
+	return CTL_OK;
+}
+
+/* "PORT,IP,MAC" */
+static int
+set_parent(const struct ctl *ctl, json_t *args, const char *text)
+{
+	const char *ip = strchr(text, ',');
+	const char *mac = ip == NULL ? NULL : strchr(ip + 1, ',');
+
+	if (mac == NULL ||
+	    json_object_set_new(args, "parent",
+				json_pack("{s:s%, s:s%, s:s}", "port", text, (size_t)(ip - text),
+					  "ip", ip + 1, (size_t)(mac - ip - 1), "mac", mac + 1)) != 0)
+		return ctl_usage_error(
+			ctl,
+			"--parent: found \"%.60s\", expected PORT,IP,MAC like up0,10.78.0.254,02:fa:00:00:00:03",
+			text);
 	return CTL_OK;
 }
 
@@ -207,6 +308,10 @@ add_option(const struct ctl *ctl, json_t *args, int option, const char *text)
 	case OPTION_REPRODUCIBLE:
 		json_object_set_new(args, "reproducible", json_true());
 		return CTL_OK;
+	case OPTION_SIZE:
+		return add_number(ctl, args, "--size", "size", text);
+	case OPTION_PARENT:
+		return set_parent(ctl, args, text);
 	case OPTION_ACCUMULATE:
 		return add_string(ctl, args, "--accumulate", "accumulate", text);
 	case OPTION_KEY:

@@ -34,6 +34,9 @@ static const struct ctl_command commands[] = {
 	{ "jobs", NULL, "[list]", "jobs with their members and counters", NULL, NULL, ctl_jobs_list },
 	{ "jobs", "create", "--member PORT:IP [--member PORT:IP]... [OPTION]...", "creates a job",
 	  "  -m, --member PORT:IP    port and address of the next rank, from rank 0 on\n"
+	  "      --member PORT:IP=N  the same with its rank, or of a switch those behind it, like 4-7\n"
+	  "      --size N            ranks of the whole job (default: as many as members)\n"
+	  "      --parent PORT,IP,MAC  switch that this one's sums go to (default: none, it is the root)\n"
 	  "      --id N              number of the job (default: the smallest free one)\n"
 	  "      --key HEX           the job's key (default: random)\n"
 	  "      --slots N           switch memory in packets, a power of two (default: an equal share)\n"

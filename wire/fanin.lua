@@ -40,6 +40,7 @@ local reason_names = {
 	"member_busy", "job_not_active", "operation_unsupported", "payload_too_long", "collective_mismatch",
 	"block_stale", "block_out_of_window", "source_mac_invalid", "reserved_mac", "same_port", "frame_short",
 	"local_unhandled", "mtu_exceeded", "tx_full", "worker_ring_full", "fault_drop", "port_down",
+	"parent_mismatch",
 }
 local state_names = { [0] = "waiting", [1] = "active", [2] = "challenge" }
 

@@ -26,7 +26,7 @@
 	X(OP, "op_unknown", "the operator code is unknown")                                        \
 	X(ELEMENTS, "count_invalid", "the element count does not fit the payload length")          \
 	X(BODY, "body_invalid", "the control message body has the wrong length")                   \
-	X(DIRECTION, "direction_wrong", "a packet type that only switches send came from a host")  \
+	X(DIRECTION, "direction_wrong", "only the job's parent switch may send this")              \
 	X(JOB, "job_unknown", "the job does not exist on this switch")                             \
 	X(RANK, "rank_unknown", "the rank is not a member of the job")                             \
 	X(PORT, "port_wrong", "the packet came in on another port than the member's")              \
@@ -51,7 +51,9 @@
 	X(TX_FULL, "tx_full", "the egress port's transmit ring was full")                          \
 	X(WORKER_RING_FULL, "worker_ring_full", "the ring to the block's worker was full")         \
 	X(FAULT_DROP, "fault_drop", "dropped by the configured fault injection")                   \
-	X(PORT_DOWN, "port_down", "nobody is connected to the egress port")
+	X(PORT_DOWN, "port_down", "nobody is connected to the egress port")                        \
+	X(PARENT_MISMATCH, "parent_mismatch",                                                      \
+	  "the parent switch has another size or a smaller window or payload for the job")
 
 enum fanin_reason {
 #define FANIN_REASON_ENUM(name, counter, text) FANIN_REASON_##name,

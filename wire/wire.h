@@ -28,7 +28,13 @@
 #define FANIN_WIRE_DEFAULT_UDP_PORT 21930
 #define FANIN_WIRE_MAX_CHILDREN 64
 #define FANIN_WIRE_MAX_JOB 65535
+/* Results of job j go to this IPv4 multicast address plus j: 239.192.0.0/14, RFC 2365, organisation-local. */
+#define FANIN_WIRE_GROUPS 0xefc00000u
 #define FANIN_WIRE_MAX_WINDOW 4096
+
+/* Contributions come from these UDP ports. */
+#define FANIN_SOURCE_PORT_FIRST 49152
+#define FANIN_SOURCE_PORTS 1024
 
 #define FANIN_ETH_LEN 14
 #define FANIN_IP_LEN 20
@@ -175,6 +181,13 @@ fanin_payload_for_mtu(uint32_t mtu)
 	if (mtu < FANIN_MTU_OVERHEAD)
 		return 0;
 	return (mtu - FANIN_MTU_OVERHEAD) / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
+}
+
+/* The UDP source port of a contribution, as a function of the block, so that RSS spreads blocks but never one block's packets. */
+static inline uint16_t
+fanin_wire_source_port_be(uint32_t block)
+{
+	return __builtin_bswap16((uint16_t)(FANIN_SOURCE_PORT_FIRST + block % FANIN_SOURCE_PORTS));
 }
 
 /* Data type, operator and count in one word, to compare and to store. */

@@ -146,8 +146,7 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 
 	if (payload_len != engine->header_payload_len)
 		headers_prepare(engine, payload_len);
-	headers->udp.src_be = __builtin_bswap16(
-		(uint16_t)(FANIN_SOURCE_PORT_FIRST + lane->block % FANIN_SOURCE_PORTS));
+	headers->udp.src_be = fanin_wire_source_port_be(lane->block);
 	hdr->flags = lane->transmissions == 0 ? 0 : FANIN_FLAG_RETRANSMIT;
 	hdr->block = lane->block;
 	hdr->dtype = request->dtype;

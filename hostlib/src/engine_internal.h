@@ -11,10 +11,6 @@
 
 #define FANIN_ENGINE_BURST 32
 
-/* The switch's RSS sees one of these many source ports, by block. */
-#define FANIN_SOURCE_PORT_FIRST 49152
-#define FANIN_SOURCE_PORTS 1024
-
 /* A caller that did not come back for this long was busy with something else: its silence is not the peers'. */
 #define FANIN_ENGINE_AWAY_NS (100 * 1000000ull)
 

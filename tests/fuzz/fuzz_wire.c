@@ -29,10 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct fanin_job_params job = {
 	.id = 1,
-	.n_children = N_CHILDREN,
 	.window = WINDOW,
 	.payload_bytes = 256,
-	.children = (1 << N_CHILDREN) - 1,
 	.key = 1,
 	.buffers = 2,
 	.isa = FANIN_ISA_PORTABLE,
@@ -40,7 +38,7 @@ static struct fanin_job_params job = {
 
 static struct fake_pool pool;
 static struct fanin_handler_stats stats;
-static struct fanin_handler_ctx ctx = { .job = &job, .epoch = 1, .stats = &stats };
+static struct fanin_handler_ctx ctx = { .job = &job, .epoch = 1, .parent_epoch = 1, .stats = &stats };
 static uint8_t slots[SLOTS][SLOT_BYTES] __attribute__((aligned(64)));
 
 /* One emission against what the handler promises, then sent: its references are given up. */
@@ -51,8 +49,14 @@ send_emission(const struct fanin_emission *emission)
 	uint16_t references = rte_mbuf_refcnt_read(emission->mbuf);
 	uint16_t receivers = (uint16_t)__builtin_popcountll(emission->children);
 
-	REQUIRE(receivers > 0 && (emission->children & ~job.children) == 0);
+	REQUIRE((receivers > 0) == (emission->kind != FANIN_EMIT_PARENT) &&
+		(emission->children & ~job.children) == 0);
 	switch (emission->kind) {
+	case FANIN_EMIT_PARENT:
+		REQUIRE(job.has_parent && references == 2 && hdr->type == FANIN_TYPE_CONTRIBUTION);
+		REQUIRE(hdr->contributions == N_CHILDREN && hdr->epoch == ctx.parent_epoch);
+		receivers = 1;
+		break;
 	case FANIN_EMIT_CHILDREN:
 		REQUIRE(hdr->type == FANIN_TYPE_RESULT);
 		REQUIRE(receivers == 1 || receivers == N_CHILDREN);
@@ -84,8 +88,9 @@ flush(void)
 	ctx.n_frees = 0;
 }
 
+/* A contribution, or a result of the parent. */
 static void
-contribute(const struct fanin_handler *handler, const struct fanin_headers *frame)
+handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 {
 	uint32_t payload_len = fanin_wire_payload_len(frame);
 	struct rte_mbuf *mbuf;
@@ -106,7 +111,11 @@ contribute(const struct fanin_handler *handler, const struct fanin_headers *fram
 		.child = frame->fanin.rank,
 	};
 	slot = slots[frame->fanin.block % SLOTS];
-	verdict = handler->contribution(&ctx, slot, frame->fanin.block % SLOTS, &packet, &reason);
+	if (frame->fanin.type == FANIN_TYPE_CONTRIBUTION)
+		verdict = handler->contribution(&ctx, slot, frame->fanin.block % SLOTS, &packet,
+						&reason);
+	else
+		verdict = handler->result(&ctx, slot, &packet, &reason);
 	REQUIRE(ctx.n_emissions <= 2 && ctx.n_frees <= FANIN_MAX_FREES_PER_CALL);
 	REQUIRE(verdict != FANIN_VERDICT_RETRY);
 	REQUIRE((verdict == FANIN_VERDICT_DROP) == (reason != FANIN_REASON_NONE));
@@ -159,8 +168,10 @@ take_frame(const struct fanin_handler *handler, const uint8_t *data, size_t len)
 		const struct fanin_headers *headers = (const void *)(copy + 1);
 
 		REQUIRE(FANIN_PAYLOAD_OFFSET + fanin_wire_payload_len(headers) <= len);
-		if (headers->fanin.type == FANIN_TYPE_CONTRIBUTION && headers->fanin.rank < N_CHILDREN)
-			contribute(handler, headers);
+		if ((headers->fanin.type == FANIN_TYPE_CONTRIBUTION &&
+		     headers->fanin.rank < N_CHILDREN) ||
+		    headers->fanin.type == FANIN_TYPE_RESULT)
+			handle(handler, headers);
 	}
 	free(copy);
 }
@@ -191,14 +202,20 @@ run(const struct fanin_handler *handler, const uint8_t *data, size_t size)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	if (pool.mbufs == NULL)
+	if (pool.mbufs == NULL) {
 		fake_pool_init(&pool, POOL);
+		fanin_job_params_hosts(&job, N_CHILDREN);
+	}
 	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
 	     handler = handler->next) {
 		job.wide = false;
 		run(handler, data, size);
 		job.wide = true;
 		run(handler, data, size);
+		job.wide = false;
+		job.has_parent = true;
+		run(handler, data, size);
+		job.has_parent = false;
 	}
 	return 0;
 }

@@ -48,6 +48,12 @@ def block(number, **shape):
     return [contribution(rank, number, **shape) for rank in range(3)]
 
 
+def result(number, values=(6, 6, 6), dtype=I32, op=SUM):
+    """What a parent sends; the handlers run as part of a tree, too."""
+    payload = struct.pack("<%d%s" % (len(values), FORMATS[dtype]), *values)
+    return frame(RESULT, payload, 0, number, dtype, op, len(values))
+
+
 join_ack = struct.pack("<QHHHHI16sQI", 7, 1, 3, 2, 256, 0, b"single", 8, 0)
 seeds = {
     "one-block": block(0),
@@ -65,6 +71,8 @@ seeds = {
                     enumerate([(F16, SUM, 64), (F16, AVG, 65), (BF16, AVG, 64), (BF16, MAX, 128)])],
     "control": [frame(JOIN, struct.pack("<QHHIQ", 7, 3, 5000, 1500, 8)), frame(JOIN_ACK, join_ack), frame(LEAVE),
                 frame(LEAVE_ACK), frame(PENDING), frame(REFUSED, count=9), frame(RESULT, b"abcd", 0, 0, I32, SUM, 1)],
+    "levels": [f for n in range(6) for f in [*block(n), contribution(1, n, flags=RETRANSMIT), result(n), result(n)]] +
+              [result(9), *block(6), result(6, op=MAX), *block(10), result(6), contribution(0, 6, flags=RETRANSMIT)],
     "padded": [frame(LEAVE) + bytes(18)],
     "cut": [contribution(0, 0)[:-1], contribution(0, 0)[:95], contribution(0, 0)[:20], b""],
 }

@@ -19,6 +19,7 @@ import case_flare  # noqa: F401
 import case_handlers  # noqa: F401
 import case_instructions  # noqa: F401
 import case_jobs  # noqa: F401
+import case_levels  # noqa: F401
 import case_memif  # noqa: F401
 import case_packets  # noqa: F401
 import case_pktgen  # noqa: F401

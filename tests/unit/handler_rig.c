@@ -15,7 +15,7 @@ handler_rig_start(struct handler_rig *rig, const char *handler, const struct fan
 	rig->handler = fanin_handler_find(handler);
 	ck_assert_ptr_nonnull(rig->handler);
 	rig->job = *job;
-	rig->job.children = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - job->n_children);
+	fanin_job_params_hosts(&rig->job, job->n_children);
 	rig->job.isa = fanin_isa_detect();
 	rig->job.in_order = rig->handler->in_order;
 	rig->ctx.job = &rig->job;

@@ -23,6 +23,7 @@
 	X(tree)                                                                                    \
 	X(pipeline)                                                                                \
 	X(jobs)                                                                                    \
+	X(levels)                                                                                  \
 	X(isolation)                                                                               \
 	X(pktgen)                                                                                  \
 	X(config)                                                                                  \

@@ -253,16 +253,15 @@ world_open(const char *handler, uint16_t n_children, bool wide)
 	ck_assert_ptr_nonnull(world.handler);
 	world.job = (struct fanin_job_params){
 		.id = 1,
-		.n_children = n_children,
 		.window = WINDOW,
 		.payload_bytes = COUNT * 4,
-		.children = UINT64_MAX >> (64 - n_children),
 		.key = KEY,
 		.shared = true,
 		.wide = wide,
 		.buffers = 3,
 		.isa = FANIN_ISA_PORTABLE,
 	};
+	fanin_job_params_hosts(&world.job, n_children);
 	fake_pool_init(&world.pool, PACKETS_MAX + SLOTS * (CHILDREN_MAX + 2));
 	world.slot_bytes = RTE_CACHE_LINE_ROUNDUP(world.handler->slot_size(&world.job));
 	world.slots = aligned_alloc(64, SLOTS * world.slot_bytes);

@@ -126,14 +126,13 @@ simulation_start(const char *handler, uint16_t n_hosts, uint16_t window, uint32_
 	sim.handler = fanin_handler_find(handler);
 	sim.job = (struct fanin_job_params){
 		.id = JOB,
-		.n_children = n_hosts,
 		.window = window,
 		.payload_bytes = 128,
-		.children = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - n_hosts),
 		.key = KEY,
 		.isa = fanin_isa_detect(),
 		.buffers = 3,
 	};
+	fanin_job_params_hosts(&sim.job, n_hosts);
 	sim.ctx.job = &sim.job;
 	sim.ctx.epoch = EPOCH;
 	sim.ctx.stats = &sim.stats;

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A laboratory with several switches: each fanin-switch and each host has a network namespace of its own.
+
+A Topology names switches, the hosts at each, and the links between switches. Hosts are numbered through; those of switch
+number i are in the subnet 10.77.i.0/24, whose gateway 10.77.i.254 is the switch. Switches without hosts have an address of
+that form as well. Links between switches are ports named to-NAME at each end.
+"""
+
+import json
+import os
+from dataclasses import dataclass, field
+
+from lab import DEFAULT_MTU, HOST_INTERFACE, UDP_PORT, Control, Lab, LabError, inside, ip_in, program, run, wait_until
+
+START_SECONDS = 60
+
+
+@dataclass
+class Topology:
+    """hosts: {switch: number of hosts at it}, in order; links: pairs of switches."""
+    name: str
+    hosts: dict
+    links: list = field(default_factory=list)
+
+    def __post_init__(self):
+        self.switches = list(self.hosts)
+        self.switch_of = [switch for switch, count in self.hosts.items() for _ in range(count)]
+
+    def neighbors(self, switch):
+        return [b if a == switch else a for a, b in self.links if switch in (a, b)]
+
+
+def leaf_spine(leaves=2, spines=2, hosts=8):
+    """Every leaf is linked to every spine; hosts are dealt to the leaves in runs."""
+    names = {f"leaf{i}": hosts // leaves + (i < hosts % leaves) for i in range(leaves)}
+    names.update({f"spine{i}": 0 for i in range(spines)})
+    return Topology("leaf-spine", names, [(f"leaf{i}", f"spine{k}") for i in range(leaves) for k in range(spines)])
+
+
+def tree3(hosts=16):
+    """Three levels: a core, two aggregation switches below it, and two leaves below each of these."""
+    names = {f"leaf{i}": hosts // 4 + (i < hosts % 4) for i in range(4)}
+    names.update({"agg0": 0, "agg1": 0, "core": 0})
+    return Topology("tree3", names, [(f"leaf{i}", f"agg{i // 2}") for i in range(4)] + [("agg0", "core"), ("agg1", "core")])
+
+
+class Fabric(Lab):
+    """config: keys that replace those of every switch's configuration file. See Lab for the rest."""
+
+    def __init__(self, topology, transport="af_packet", mtu=None, config=None, keep_logs=False, name=None):
+        if transport == "memif":
+            raise LabError("several switches are linked by veth: expected transport af_xdp or af_packet")
+        super().__init__(len(topology.switch_of), transport, mtu or DEFAULT_MTU[transport], config, keep_logs, name)
+        self.topology = topology
+        self.switches = {}  # name: Process
+        self.controls_of = {}  # name: Control
+
+    # ---- addresses
+
+    def index_of(self, switch):
+        return self.topology.switches.index(switch)
+
+    def switch_ip(self, switch):
+        return f"10.77.{self.index_of(switch)}.254"
+
+    def switch_mac(self, switch):
+        return f"02:fa:00:00:01:{self.index_of(switch) + 1:02x}"
+
+    def subnet(self, switch):
+        return f"10.77.{self.index_of(switch)}.0/24"
+
+    def host_ip(self, host):
+        return f"10.77.{self.index_of(self.topology.switch_of[host])}.{host + 1}"
+
+    def switch_ns(self, switch):
+        return f"{self.prefix}-{switch}"
+
+    def socket_of(self, switch):
+        return self.directory / f"{switch}.sock"
+
+    # ---- links
+
+    def namespaces_wanted(self):
+        return ([self.switch_ns(switch) for switch in self.topology.switches] +
+                [self.host_namespace(host) for host in range(self.hosts)])
+
+    def _make_links(self):
+        for host, switch in enumerate(self.topology.switch_of):
+            self._join(self.switch_ns(switch), f"h{host}", self.host_namespace(host), HOST_INTERFACE, self.host_mac(host))
+            there = self.host_namespace(host)
+            ip_in(there, "address", "add", f"{self.host_ip(host)}/24", "dev", HOST_INTERFACE)
+            ip_in(there, "route", "add", "default", "via", self.switch_ip(switch))
+        for a, b in self.topology.links:
+            self._join(self.switch_ns(a), f"to-{b}", self.switch_ns(b), f"to-{a}")
+
+    # ---- the switches
+
+    def _vdev_of(self, interface):
+        if self.transport == "af_xdp":
+            return f"net_af_xdp,iface={interface},busy_budget=0"
+        return f"net_af_packet,iface={interface},qdisc_bypass=1"
+
+    def ports_of(self, switch):
+        """Ports of a switch: {name: True if it leads to another switch}."""
+        ports = {f"h{host}": False for host, at in enumerate(self.topology.switch_of) if at == switch}
+        ports.update({f"to-{peer}": True for peer in self.topology.neighbors(switch)})
+        return ports
+
+    def switch_config(self, switch):
+        """The configuration of a switch, as it goes into its file."""
+        cpus = os.cpu_count() or 1
+        config = {
+            "name": switch,
+            "address": {"ip": self.switch_ip(switch), "mac": self.switch_mac(switch), "udp_port": UDP_PORT},
+            "control": {"socket": str(self.socket_of(switch))},
+            "memory": {"hugepages": "never", "megabytes": 256},
+            # More switches than cores: whoever has nothing to do sleeps.
+            "idle": {"policy": "sleep"},
+            "limits": {"max_jobs": 16, "slots": 2048},
+            "workers": [{"lcore": self.index_of(switch) % cpus}],
+            "ports": [{"name": name, "vdev": self._vdev_of(name), "mtu": self.mtu} for name in self.ports_of(switch)],
+        }
+        config.update(self.overrides)
+        return config
+
+    def launch(self, switch):
+        """Starts one switch, without waiting for it."""
+        path = self.directory / f"{switch}.json"
+        path.write_text(json.dumps(self.switch_config(switch), indent=2) + "\n")
+        self.switches[switch] = self._spawn(self.switch_ns(switch), switch,
+                                            [program("fanin-switch"), "--config", str(path)])
+
+    def start(self):
+        """Starts all switches and returns once their control sockets answer."""
+        for switch in self.topology.switches:
+            self.launch(switch)
+        for switch in self.topology.switches:
+            self.await_switch(switch)
+
+    def await_switch(self, switch, timeout=START_SECONDS):
+        wait_until(lambda: self._answers(switch), timeout, f"{switch}'s control socket")
+
+    def _answers(self, switch):
+        if not self.switches[switch].running():
+            raise LabError(f"{switch} did not start: {self.switches[switch].last_words()}")
+        try:
+            control = Control(self.socket_of(switch))
+        except OSError:
+            return False
+        self.controls.append(control)
+        self.controls_of[switch] = control
+        control.ask("version")
+        return True
+
+    def ask(self, switch, command, **arguments):
+        return self.controls_of[switch].ask(command, **arguments)
+
+    # ---- jobs over several switches
+
+    def tree(self, root, hosts):
+        """{switch: parent}, None for the root: the shortest paths from the hosts' switches to the root."""
+        parents, queue = {root: None}, [root]
+        for switch in queue:
+            for peer in self.topology.neighbors(switch):
+                if peer not in parents:
+                    parents[peer] = switch
+                    queue.append(peer)
+        used = {}
+        for host in hosts:
+            switch = self.topology.switch_of[host]
+            while switch is not None and switch not in used:
+                used[switch] = parents[switch]
+                switch = parents[switch]
+        return used
+
+    def install(self, job, key, parents, ranks, **options):
+        """Creates the job on every switch of a tree, from the root down. ranks: {host: rank}."""
+        behind = {switch: set() for switch in parents}
+        for host, rank in ranks.items():
+            switch = self.topology.switch_of[host]
+            while switch is not None:
+                behind[switch].add(rank)
+                switch = parents[switch]
+        for switch, parent in parents.items():
+            members = [{"port": f"h{host}", "ip": self.host_ip(host), "rank": rank} for host, rank in ranks.items()
+                       if self.topology.switch_of[host] == switch]
+            members += [{"port": f"to-{child}", "ip": self.switch_ip(child), "ranks": sorted(behind[child])}
+                        for child, above in parents.items() if above == switch]
+            above = {} if parent is None else {
+                "parent": {"port": f"to-{parent}", "ip": self.switch_ip(parent), "mac": self.switch_mac(parent)}}
+            self.ask(switch, "jobs.create", id=job, key=key, size=len(ranks), members=members, **above, **options)
+
+    def uninstall(self, job, parents):
+        for switch in parents:
+            self.ask(switch, "jobs.destroy", id=job)
+
+    def spawn_rank(self, host, job, key, rank, size, **options):
+        """Starts fanin-perf on a host as a rank of an installed job, at the host's own switch."""
+        return self.spawn_perf(host, {"id": job, "key": key}, rank, size,
+                               **{"switch": self.switch_ip(self.topology.switch_of[host]), **options})

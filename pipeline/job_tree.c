@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A switch's place in the reduction tree of a job (Flare section 4): its children, which are hosts or switches, the ranks
+ * behind each, its parent, and the headers of all their packets. Main thread.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_random.h>
+
+#include "pipeline/job.h"
+#include "pipeline/pipeline.h"
+
+/* Checks the members and finds the largest payload that all their ports carry. */
+static int
+check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint32_t *payload,
+	      char *error)
+{
+	uint32_t mtu = UINT16_MAX;
+
+	if (spec->n_members == 0 || spec->n_members > FANIN_WIRE_MAX_CHILDREN) {
+		snprintf(error, PIPELINE_ERROR_LEN, "found %u members, expected 1 to %u",
+			 spec->n_members, FANIN_WIRE_MAX_CHILDREN);
+		return -EINVAL;
+	}
+	if (spec->has_parent)
+		mtu = pipeline->ports[spec->parent.port].mtu;
+	for (uint16_t i = 0; i < spec->n_members; i++) {
+		uint16_t port_mtu = pipeline->ports[spec->members[i].port].mtu;
+
+		mtu = RTE_MIN(mtu, (uint32_t)port_mtu);
+		for (uint16_t k = 0; k < i; k++) {
+			char text[INET_ADDRSTRLEN];
+
+			if (spec->members[i].ip_be != spec->members[k].ip_be)
+				continue;
+			inet_ntop(AF_INET, &spec->members[i].ip_be, text, sizeof(text));
+			snprintf(error, PIPELINE_ERROR_LEN,
+				 "members %u and %u both have the address %s, expected one for each",
+				 k, i, text);
+			return -EINVAL;
+		}
+	}
+	*payload = fanin_payload_for_mtu(mtu);
+	if (spec->payload_bytes == 0)
+		return 0;
+	if (spec->payload_bytes % FANIN_PAYLOAD_ALIGN != 0 || spec->payload_bytes > *payload) {
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found payload_bytes %u, expected a multiple of %u up to %u (least MTU of the job's ports is %u)",
+			 spec->payload_bytes, FANIN_PAYLOAD_ALIGN, *payload, mtu);
+		return -EINVAL;
+	}
+	*payload = spec->payload_bytes;
+	return 0;
+}
+
+/* Ranks: each behind one child at most, all of the job's at the root, and not all of them elsewhere. */
+static int
+check_ranks(struct job_spec *spec, char *error)
+{
+	uint64_t all, found = 0;
+
+	if (spec->n_ranks == 0)
+		spec->n_ranks = spec->n_members;
+	if (spec->n_ranks > FANIN_WIRE_MAX_CHILDREN) {
+		snprintf(error, PIPELINE_ERROR_LEN, "found size %u, expected at most %u ranks",
+			 spec->n_ranks, FANIN_WIRE_MAX_CHILDREN);
+		return -EINVAL;
+	}
+	all = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - spec->n_ranks);
+	for (uint16_t i = 0; i < spec->n_members; i++) {
+		uint64_t *ranks = &spec->members[i].ranks;
+
+		if (*ranks == 0)
+			*ranks = UINT64_C(1) << i;
+		if ((*ranks & ~all) != 0 || (*ranks & found) != 0) {
+			snprintf(error, PIPELINE_ERROR_LEN,
+				 "found rank %d behind member %u, expected each rank from 0 to %u once",
+				 __builtin_ctzll(*ranks & (found | ~all)), i, spec->n_ranks - 1);
+			return -EINVAL;
+		}
+		found |= *ranks;
+	}
+	if (!spec->has_parent && found != all) {
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "rank %d is behind no member, expected all %u: this is the job's only switch, as \"parent\" is not given",
+			 __builtin_ctzll(all & ~found), spec->n_ranks);
+		return -EINVAL;
+	}
+	if (spec->has_parent && found == all && spec->n_members > 1) {
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "all %u ranks are behind this switch, but it has a parent: expected fewer, or no parent",
+			 spec->n_ranks);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* Partial sums cross a link in the type of their elements, so rounding only once is for jobs of one switch. */
+static int
+check_wide(const struct job_spec *spec, char *error)
+{
+	bool switches = spec->has_parent;
+
+	for (uint16_t i = 0; i < spec->n_members; i++)
+		switches |= (spec->members[i].ranks & (spec->members[i].ranks - 1)) != 0;
+	if (!spec->wide || !switches)
+		return 0;
+	snprintf(error, PIPELINE_ERROR_LEN,
+		 "found accumulate \"f32\" in a job of several switches, expected \"native\"");
+	return -EINVAL;
+}
+
+int
+job_tree_check(const struct pipeline *pipeline, struct job_spec *spec, uint32_t *payload, char *error)
+{
+	int ret = check_members(pipeline, spec, payload, error);
+
+	if (ret == 0)
+		ret = check_ranks(spec, error);
+	if (ret == 0)
+		ret = check_wide(spec, error);
+	return ret;
+}
+
+static void
+job_result_headers(const struct pipeline *pipeline, struct job *job)
+{
+	uint32_t group = FANIN_WIRE_GROUPS | job->params.id;
+	struct fanin_flow flow = {
+		.dst_mac = { 0x01, 0x00, 0x5e, (uint8_t)(group >> 16 & 0x7f), (uint8_t)(group >> 8),
+			     (uint8_t)group },
+		.dst_ip_be = htonl(group),
+		.src_ip_be = pipeline->ip_be,
+		.dst_port = ntohs(pipeline->udp_port_be),
+		.src_port = ntohs(pipeline->udp_port_be),
+	};
+
+	memcpy(flow.src_mac, pipeline->mac, sizeof(flow.src_mac));
+	job->group_be = flow.dst_ip_be;
+	fanin_wire_encode_l4(&job->params.result_headers, &flow, job->params.payload_bytes);
+}
+
+/* What a child's contributions look like. */
+static void
+job_child_template(const struct pipeline *pipeline, struct job *job, uint16_t child)
+{
+	struct fanin_flow flow = {
+		.dst_ip_be = pipeline->ip_be,
+		.src_ip_be = job->members[child].ip_be,
+		.dst_port = ntohs(pipeline->udp_port_be),
+	};
+	struct fanin_headers headers;
+
+	memcpy(flow.dst_mac, pipeline->mac, sizeof(flow.dst_mac));
+	fanin_wire_encode_l4(&headers, &flow, 0);
+	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_CONTRIBUTION, job->params.id, 0,
+				 job->params.key);
+	headers.fanin.rank = job->members[child].rank;
+	fanin_wire_make_template(&headers, &job->child_templates[child]);
+}
+
+/* What goes to the parent looks like; its multicasts to us come from there. */
+static void
+job_parent_headers(const struct pipeline *pipeline, const struct job_spec *spec, struct job *job)
+{
+	struct fanin_flow flow = {
+		.dst_ip_be = spec->parent.ip_be,
+		.src_ip_be = pipeline->ip_be,
+		.dst_port = ntohs(pipeline->udp_port_be),
+		.src_port = ntohs(pipeline->udp_port_be),
+	};
+
+	memcpy(flow.dst_mac, spec->parent.mac, sizeof(flow.dst_mac));
+	memcpy(flow.src_mac, pipeline->mac, sizeof(flow.src_mac));
+	job->parent_port = spec->parent.port;
+	job->parent_ip_be = spec->parent.ip_be;
+	job->parent.nonce = rte_rand() | 1;
+	job->params.has_parent = true;
+	fanin_wire_encode_l4(&job->params.parent_headers, &flow, job->params.payload_bytes);
+}
+
+/* Children, the ranks behind them, and what their packets look like. */
+static void
+job_children(const struct pipeline *pipeline, const struct job_spec *spec, struct job *job)
+{
+	uint64_t below = 0;
+
+	for (uint16_t i = 0; i < spec->n_members; i++) {
+		struct job_member *member = &job->members[i];
+
+		below |= spec->members[i].ranks;
+		job->params.child_ranks[i] = spec->members[i].ranks;
+		member->rank = (uint16_t)__builtin_ctzll(spec->members[i].ranks);
+		member->ip_be = spec->members[i].ip_be;
+		member->port = job->child_ports[i] = spec->members[i].port;
+		job->child_of_rank[member->rank] = (uint8_t)i;
+		job->child_ethdevs[i] = pipeline->ports[member->port].ethdev;
+		job_child_template(pipeline, job, i);
+	}
+	job->params.n_ranks = spec->n_ranks;
+	job->params.n_below = (uint16_t)__builtin_popcountll(below);
+	job->params.parent_rank = (uint16_t)__builtin_ctzll(below);
+}
+
+void
+job_tree_build(const struct pipeline *pipeline, const struct job_spec *spec, struct job *job)
+{
+	job_children(pipeline, spec, job);
+	job_result_headers(pipeline, job);
+	if (spec->has_parent)
+		job_parent_headers(pipeline, spec, job);
+}

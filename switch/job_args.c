@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See job_args.h. */
+#include "switch/job_args.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_ether.h>
+
+#include "switch/args.h"
+
+const char *const job_accumulate_names[] = { "native", "f32" };
+
+/* A port by its name; -ENOENT with *error filled if there is none. */
+static int
+find_port(const struct pipeline *pipeline, const char *where, const char *name,
+	  struct control_error *error)
+{
+	int port = pipeline_port_find(pipeline, name);
+
+	if (port < 0)
+		control_fail(error, "not_found",
+			     "%s.port: found \"%s\", expected the name of a port that `ports` lists",
+			     where, name);
+	return port;
+}
+
+/* entry.ranks: those behind a switch. Absent: entry.rank, or the member's index, is a host's. */
+static int
+read_ranks(const char *where, const json_t *entry, size_t index, uint16_t n_ranks, uint64_t *ranks,
+	   struct control_error *error)
+{
+	const json_t *list = json_object_get(entry, "ranks");
+	int64_t rank = (int64_t)index;
+	bool present;
+	size_t i;
+
+	if (args_integer_at(where, entry, "rank", 0, n_ranks - 1, &rank, &present, error) != 0)
+		return -EINVAL;
+	*ranks = UINT64_C(1) << rank;
+	if (list == NULL) {
+		if (rank < n_ranks)
+			return 0;
+		control_fail(error, "invalid", "%s.rank: not given, expected 0 to %u", where,
+			     n_ranks - 1);
+		return -EINVAL;
+	}
+	*ranks = 0;
+	for (i = 0; i < json_array_size(list); i++) {
+		const json_t *item = json_array_get(list, i);
+
+		if (!json_is_integer(item) || json_integer_value(item) < 0 ||
+		    json_integer_value(item) >= n_ranks)
+			break;
+		*ranks |= UINT64_C(1) << json_integer_value(item);
+	}
+	if (!present && i != 0 && i == json_array_size(list))
+		return 0;
+	control_fail(error, "invalid",
+		     "%s.ranks: expected a list of the ranks behind a switch, each 0 to %u, and no \"rank\" beside it",
+		     where, n_ranks - 1);
+	return -EINVAL;
+}
+
+static int
+read_member(const struct pipeline *pipeline, const json_t *entry, size_t index,
+	    struct job_spec *spec, struct control_error *error)
+{
+	static const char *const known[] = { "port", "ip", "rank", "ranks", NULL };
+	const char *port_name;
+	char where[48];
+	uint32_t ip_be;
+	uint64_t ranks;
+	int port;
+
+	snprintf(where, sizeof(where), "args.members[%zu]", index);
+	if (args_check_known_at(where, entry, known, error) != 0 ||
+	    args_string_at(where, entry, "port", PIPELINE_NAME_LEN, &port_name, NULL, error) != 0 ||
+	    args_ipv4_at(where, entry, "ip", &ip_be, NULL, error) != 0 ||
+	    read_ranks(where, entry, index, spec->n_ranks, &ranks, error) != 0)
+		return -EINVAL;
+	port = find_port(pipeline, where, port_name, error);
+	if (port < 0)
+		return port;
+	for (size_t i = 0; i < index; i++) {
+		uint64_t both = spec->members[i].ranks & ranks;
+
+		if (both == 0)
+			continue;
+		control_fail(error, "invalid",
+			     "%s.rank: found %d again, expected each rank from 0 to %d once", where,
+			     __builtin_ctzll(both), spec->n_ranks - 1);
+		return -EINVAL;
+	}
+	spec->members[index].port = (uint16_t)port;
+	spec->members[index].ip_be = ip_be;
+	spec->members[index].ranks = ranks;
+	return 0;
+}
+
+/* Children are combined in the order of the lowest ranks behind them, in whatever order they are named. */
+static void
+sort_members(struct job_spec *spec)
+{
+	for (uint16_t i = 1; i < spec->n_members; i++) {
+		for (uint16_t k = i; k > 0; k--) {
+			if (__builtin_ctzll(spec->members[k - 1].ranks) <
+			    __builtin_ctzll(spec->members[k].ranks))
+				break;
+			RTE_SWAP(spec->members[k - 1], spec->members[k]);
+		}
+	}
+}
+
+static int
+read_members(const struct pipeline *pipeline, const json_t *args, struct job_spec *spec,
+	     struct control_error *error)
+{
+	const json_t *members;
+	const json_t *entry;
+	size_t index;
+
+	if (args_objects(args, "members", 1, FANIN_WIRE_MAX_CHILDREN, &members, NULL, error) != 0)
+		return -EINVAL;
+	spec->n_members = (uint16_t)json_array_size(members);
+	if (spec->n_ranks == 0)
+		spec->n_ranks = spec->n_members;
+	json_array_foreach(members, index, entry) {
+		int ret = read_member(pipeline, entry, index, spec, error);
+
+		if (ret != 0)
+			return ret;
+	}
+	sort_members(spec);
+	return 0;
+}
+
+/* args.parent: where this switch's sums go; absent at the root. */
+static int
+read_parent(const struct pipeline *pipeline, const json_t *args, struct job_spec *spec,
+	    struct control_error *error)
+{
+	static const char *const known[] = { "port", "ip", "mac", NULL };
+	const char *const where = "args.parent";
+	const json_t *parent = json_object_get(args, "parent");
+	struct rte_ether_addr mac;
+	const char *port_name;
+	const char *mac_text;
+	int port;
+
+	if (parent == NULL)
+		return 0;
+	if (!json_is_object(parent)) {
+		control_fail(error, "invalid", "%s: expected an object with port, ip and mac", where);
+		return -EINVAL;
+	}
+	if (args_check_known_at(where, parent, known, error) != 0 ||
+	    args_string_at(where, parent, "port", PIPELINE_NAME_LEN, &port_name, NULL, error) != 0 ||
+	    args_ipv4_at(where, parent, "ip", &spec->parent.ip_be, NULL, error) != 0 ||
+	    args_string_at(where, parent, "mac", 17, &mac_text, NULL, error) != 0)
+		return -EINVAL;
+	if (rte_ether_unformat_addr(mac_text, &mac) != 0 || !rte_is_valid_assigned_ether_addr(&mac)) {
+		control_fail(error, "invalid",
+			     "%s.mac: found \"%s\", expected a unicast address like \"02:fa:00:00:00:fe\"",
+			     where, mac_text);
+		return -EINVAL;
+	}
+	port = find_port(pipeline, where, port_name, error);
+	if (port < 0)
+		return port;
+	memcpy(spec->parent.mac, mac.addr_bytes, sizeof(spec->parent.mac));
+	spec->parent.port = (uint16_t)port;
+	spec->has_parent = true;
+	return 0;
+}
+
+static int
+read_accumulate(const json_t *args, bool *wide, struct control_error *error)
+{
+	const char *name = job_accumulate_names[false];
+	bool present;
+
+	if (args_string(args, "accumulate", PIPELINE_NAME_LEN, &name, &present, error) != 0)
+		return -EINVAL;
+	*wide = strcmp(name, job_accumulate_names[true]) == 0;
+	if (*wide || strcmp(name, job_accumulate_names[false]) == 0)
+		return 0;
+	control_fail(error, "invalid", "args.accumulate: found \"%s\", expected \"%s\" or \"%s\"",
+		     name, job_accumulate_names[false], job_accumulate_names[true]);
+	return -EINVAL;
+}
+
+int
+job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_spec *spec,
+	      struct control_error *error)
+{
+	int64_t slots = 0;
+	int64_t payload = 0;
+	int64_t id = 0;
+	int64_t buffers = 0;
+	int64_t message_bytes = 0;
+	int64_t size = 0;
+	bool present;
+
+	spec->handler = "single";
+	if (args_check_known(args, error, "id", "members", "key", "handler", "slots",
+			     "payload_bytes", "buffers", "message_bytes", "reproducible",
+			     "accumulate", "size", "parent") != 0 ||
+	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, &present, error) != 0 ||
+	    args_hex64(args, "key", &spec->key, &present, error) != 0 ||
+	    args_string(args, "handler", PIPELINE_NAME_LEN, &spec->handler, &present, error) != 0 ||
+	    args_integer(args, "slots", 2, 1 << 20, &slots, &present, error) != 0 ||
+	    args_integer(args, "payload_bytes", 1, UINT16_MAX, &payload, &present, error) != 0 ||
+	    args_integer(args, "buffers", 2, FANIN_MAX_BUFFERS, &buffers, &present, error) != 0 ||
+	    args_integer(args, "message_bytes", 1, INT64_MAX, &message_bytes, &present, error) != 0 ||
+	    args_integer(args, "size", 1, FANIN_WIRE_MAX_CHILDREN, &size, &present, error) != 0 ||
+	    args_boolean(args, "reproducible", &spec->reproducible, &present, error) != 0 ||
+	    read_accumulate(args, &spec->wide, error) != 0)
+		return -EINVAL;
+	spec->buffers = (uint32_t)buffers;
+	spec->message_bytes = (uint64_t)message_bytes;
+	spec->id = (uint32_t)id;
+	spec->slots = (uint32_t)slots;
+	spec->payload_bytes = (uint32_t)payload;
+	spec->n_ranks = (uint16_t)size;
+	if (read_members(pipeline, args, spec, error) != 0)
+		return -EINVAL;
+	return read_parent(pipeline, args, spec, error);
+}

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Jobs over several switches: sums go up the tree hop by hop and results come down, exact under loss at every hop."""
+
+import contextlib
+import signal
+from pathlib import Path
+
+from support import KIB, MIB, case, expect, expect_equal, expect_exact, wait_until
+from fabric import Fabric, leaf_spine, tree3
+from lab import HOST_INTERFACE, inside
+
+KEY = "0x5eed"
+LOSS = {"faults": {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 5}}
+RANK_SECONDS = 100
+
+
+@contextlib.contextmanager
+def running_fabric(*arguments, **options):
+    with Fabric(*arguments, **options) as fabric:
+        fabric.start()
+        yield fabric
+
+
+def start(fabric, job, ranks, **options):
+    options = {"bytes": MIB, "transport": fabric.transport, "check": True, **options}
+    return [fabric.spawn_rank(host, job, KEY, rank, len(ranks), **options) for host, rank in ranks.items()]
+
+
+def finish(fabric, processes):
+    for process in processes:
+        process.wait(RANK_SECONDS)
+    return [fabric.perf_report(process) for process in processes]
+
+
+def run_tree_job(fabric, root, where, job=5, ranks=None, handler="single", job_options=(), **options):
+    """Installs a job, runs it, expects it to be exact, and takes it away."""
+    ranks = ranks or {host: host for host in range(fabric.hosts)}
+    parents = fabric.tree(root, ranks)
+    fabric.install(job, KEY, parents, ranks, handler=handler, **dict(job_options))
+    reports = finish(fabric, start(fabric, job, ranks, **options))
+    expect_exact(reports, where, handler)
+    fabric.uninstall(job, parents)
+    return reports
+
+
+@case(180)
+def a_tree_of_switches_is_exact_under_loss_with_every_handler():
+    with running_fabric(leaf_spine(2, 2, 8), config=LOSS) as fabric:
+        for handler, root in (("single", "spine0"), ("multi", "spine1"), ("tree", "spine0")):
+            run_tree_job(fabric, root, f"{handler}, root {root}", handler=handler, bytes=300 * KIB + 4, iters=3)
+        # Hosts of both leaves in any order, one of them alone at its leaf, and a switch as root that has hosts itself.
+        run_tree_job(fabric, "leaf0", "ranks in another order", ranks={5: 0, 1: 1, 0: 2, 7: 3, 2: 4}, dtype="f32", op="avg")
+        run_tree_job(fabric, "spine1", "one host at each leaf", ranks={6: 0, 3: 1}, dtype="i64", op="bxor")
+        for switch in fabric.topology.switches:
+            expect_equal(fabric.ask(switch, "jobs.list")["jobs"], [], f"jobs left on {switch}")
+
+
+@case(180)
+def three_levels_are_exact_under_loss():
+    with running_fabric(tree3(16), config=LOSS) as fabric:
+        reports = run_tree_job(fabric, "core", "three levels", handler="tree", bytes=200 * KIB + 4, iters=2)
+        expect(sum(report["retransmits"] for report in reports) > 0, "no packet was lost")
+
+
+@case(120)
+def two_jobs_run_over_two_spines_at_the_same_time():
+    with running_fabric(leaf_spine(2, 2, 8)) as fabric:
+        jobs = {5: ("spine0", {0: 0, 1: 1, 4: 2, 5: 3}), 6: ("spine1", {2: 0, 3: 1, 6: 2, 7: 3})}
+        started = []
+        for job, (root, ranks) in jobs.items():
+            fabric.install(job, KEY, fabric.tree(root, ranks), ranks)
+            started += start(fabric, job, ranks, bytes=2 * MIB)
+        expect_exact(finish(fabric, started), "two jobs")
+
+
+def link_bytes(namespace, interface):
+    """(received, sent), as the kernel counts the interface's bytes."""
+    with inside(namespace):
+        counters = Path("/proc/net/dev").read_text(encoding="ascii")
+    fields = next(line for line in counters.splitlines() if line.strip().startswith(interface + ":")).split(":")[1].split()
+    return int(fields[0]), int(fields[8])
+
+
+@case(120)
+def every_link_carries_the_vector_once_each_way():
+    """Headers included: at most 1.1 times the vector's bytes on every link of the tree, at MTU 9000."""
+    size = 16 * MIB
+    with running_fabric(leaf_spine(2, 1, 8), mtu=9000, config={"limits": {"max_jobs": 4, "slots": 512}}) as fabric:
+        links = {f"host {host}": (fabric.host_namespace(host), HOST_INTERFACE) for host in range(8)}
+        links.update({leaf: (fabric.switch_ns(leaf), "to-spine0") for leaf in ("leaf0", "leaf1")})
+        before = {name: link_bytes(*link) for name, link in links.items()}
+        run_tree_job(fabric, "spine0", "16 MiB", bytes=size, iters=1, warmup=0)
+        for name, link in links.items():
+            received, sent = (after - earlier for after, earlier in zip(link_bytes(*link), before[name]))
+            expect(size <= sent <= 1.1 * size, f"{name} sent {sent / size:.3f} times the vector, expected 1 to 1.1")
+            expect(size <= received <= 1.1 * size, f"{name} received {received / size:.3f} times the vector, expected 1 to 1.1")
+
+
+@case(90)
+def hosts_behind_other_switches_are_missed_by_their_ranks():
+    with running_fabric(leaf_spine(2, 1, 4)) as fabric:
+        ranks = {host: host for host in range(4)}
+        parents = fabric.tree("spine0", ranks)
+        fabric.install(5, KEY, parents, ranks)
+        processes = start(fabric, 5, ranks, iters=100000, timeout_ms=2000)
+        wait_until(lambda: fabric.ask("spine0", "jobs.list")["jobs"][0]["stats"]["results"] > 100, 30, "results")
+        processes[2].stop(signal.SIGKILL)
+        for rank, process in enumerate(processes):
+            if rank == 2:
+                continue
+            process.wait(20)
+            error = fabric.perf_report(process)["error"]
+            # From another leaf, all ranks behind the one that brings nothing are missing.
+            missing = [2] if rank == 3 else [2, 3]
+            expect_equal((error["code"], error["missing"]), ("timeout", missing), f"error of rank {rank}")
+        # The same job goes on with everybody in a new run.
+        expect_exact(finish(fabric, start(fabric, 5, ranks)), "the next run")
+
+
+@case(90)
+def what_ranks_of_two_switches_disagree_on_is_refused():
+    with running_fabric(leaf_spine(2, 1, 2)) as fabric:
+        ranks = {0: 0, 1: 1}
+        fabric.install(5, KEY, fabric.tree("spine0", ranks), ranks)
+        processes = [fabric.spawn_rank(host, 5, KEY, rank, 2, bytes=KIB, dtype=dtype, transport=fabric.transport)
+                     for (host, rank), dtype in zip(ranks.items(), ("f32", "i32"))]
+        for process in processes:
+            process.wait(30)
+        texts = [(fabric.perf_report(process)["error"] or {}).get("message", "") for process in processes]
+        expect(any("type, operator or count differ" in text for text in texts), f"errors: {texts}")
+
+
+@case(60)
+def a_switch_whose_parent_does_not_know_the_job_says_so():
+    with running_fabric(leaf_spine(2, 1, 2)) as fabric:
+        ranks = {0: 0, 1: 1}
+        parents = fabric.tree("spine0", ranks)
+        fabric.install(5, KEY, parents, ranks)
+        fabric.ask("spine0", "jobs.destroy", id=5)
+        process = start(fabric, 5, ranks)[0]
+        process.wait(30)
+        error = fabric.perf_report(process)["error"]
+        expect("does not exist on this switch" in error["message"], f"error: {error}")

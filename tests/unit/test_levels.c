@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A switch in the middle of a job's tree. The test plays its children, hosts 0 and 1 and as number 2 a switch with the ranks
+ * 2 and 3 behind it, and its parent, behind which are the ranks 4 and 5.
+ */
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "tests/unit/ring_switch.h"
+#include "tests/unit/suites.h"
+
+#define CHILDREN 3
+#define RANKS 6
+#define PARENT_PORT 3
+#define PARENT_EPOCH 77
+#define WINDOW 4
+
+static const uint8_t parent_mac[6] = { 0x02, 0, 0, 0, 2, 9 };
+
+static struct ring_switch sw;
+static struct job *job;
+static uint8_t buffer[4096];
+static struct fanin_headers *const got = (struct fanin_headers *)buffer;
+
+/* By _i: the handler, and whether two workers share the blocks. */
+static const char *const handlers[] = { "single", "multi", "tree" };
+#define N_VARIANTS 6
+
+static void
+make_job(const char *handler)
+{
+	struct job_spec spec = {
+		.key = RING_SWITCH_KEY,
+		.handler = handler,
+		.slots = 2 * WINDOW,
+		.n_ranks = RANKS,
+		.n_members = CHILDREN,
+		.has_parent = true,
+		.parent = { .port = PARENT_PORT, .ip_be = host_ip_be(PARENT_PORT) },
+	};
+	char error[PIPELINE_ERROR_LEN];
+	const char *code;
+
+	for (uint16_t i = 0; i < CHILDREN; i++) {
+		spec.members[i].port = i;
+		spec.members[i].ip_be = host_ip_be(i);
+		spec.members[i].ranks = UINT64_C(1) << i;
+	}
+	spec.members[2].ranks = 0xc;
+	memcpy(spec.parent.mac, parent_mac, sizeof(parent_mac));
+	ck_assert_msg(job_create(sw.pipeline, &spec, &job, &code, error) == 0, "%s", error);
+}
+
+static void
+open_variant(int variant)
+{
+	ring_switch_eal();
+	if (variant / 3 == 0)
+		ring_switch_open(&sw, 4, 1, NULL);
+	else
+		ring_switch_open_clusters(&sw, 4, 2, 2, NULL);
+	make_job(handlers[variant % 3]);
+}
+
+/* The next frame to the parent, which has to be of this type. */
+static const struct fanin_headers *
+parent_take(enum fanin_type type)
+{
+	size_t len = ring_switch_take(&sw, PARENT_PORT, buffer);
+
+	ck_assert_uint_ge(len, FANIN_PAYLOAD_OFFSET);
+	ck_assert_uint_eq(fanin_wire_validate(buffer, len), FANIN_REASON_NONE);
+	ck_assert_uint_eq(got->fanin.type, type);
+	ck_assert_uint_eq(got->fanin.rank, 0);
+	ck_assert_mem_eq(got->eth.dst, parent_mac, 6);
+	ck_assert_uint_eq(got->ip.dst_be, host_ip_be(PARENT_PORT));
+	ck_assert_uint_eq(got->ip.src_be, sw.pipeline->ip_be);
+	return got;
+}
+
+static void
+parent_is_silent(void)
+{
+	ck_assert_uint_eq(ring_switch_take(&sw, PARENT_PORT, buffer), 0);
+}
+
+static void
+put_from_parent(const void *frame, size_t len)
+{
+	ring_switch_put(&sw, PARENT_PORT, frame, len);
+}
+
+/* Answers the JOIN that went up. */
+static void
+parent_ack(enum fanin_join_state state, uint64_t nonce, uint16_t window)
+{
+	const struct fanin_join_ack_body body = {
+		.nonce = nonce,
+		.state = (uint16_t)state,
+		.size = RANKS,
+		.window = window,
+		.payload_bytes = job->params.payload_bytes,
+		.cookie = 4711,
+	};
+	uint8_t frame[4096];
+	size_t len = host_packet(&sw, PARENT_PORT, FANIN_TYPE_JOIN_ACK, job->params.id,
+				 state == FANIN_JOIN_ACTIVE ? PARENT_EPOCH : 0, &body, sizeof(body),
+				 (struct fanin_headers *)frame);
+
+	((struct fanin_headers *)frame)->fanin.members = state == FANIN_JOIN_ACTIVE ? 0x3f : 0x1f;
+	put_from_parent(frame, len);
+}
+
+/* Element i of all six ranks' sum is 21 i + 6 block; parts of it are the children's. */
+static size_t
+parent_result(uint32_t epoch, uint32_t block, uint8_t *frame)
+{
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	int32_t values[RING_SWITCH_COUNT];
+	size_t len;
+
+	for (int i = 0; i < RING_SWITCH_COUNT; i++)
+		values[i] = 21 * i + 6 * (int32_t)block;
+	len = host_packet(&sw, PARENT_PORT, FANIN_TYPE_RESULT, job->params.id, epoch, values,
+			  sizeof(values), headers);
+	headers->eth.dst[0] = 0x01;
+	headers->eth.dst[1] = 0x00;
+	headers->eth.dst[2] = 0x5e;
+	headers->ip.dst_be = job->group_be;
+	headers->ip.checksum_be = 0;
+	headers->ip.checksum_be = fanin_ip_checksum(&headers->ip);
+	headers->udp.src_be = htons(FANIN_WIRE_DEFAULT_UDP_PORT);
+	headers->fanin.rank = 0;
+	headers->fanin.contributions = RANKS;
+	headers->fanin.block = block;
+	headers->fanin.dtype = FANIN_WIRE_I32;
+	headers->fanin.op = FANIN_WIRE_SUM;
+	headers->fanin.count = RING_SWITCH_COUNT;
+	return len;
+}
+
+static void
+send_result(uint32_t block)
+{
+	uint8_t frame[4096];
+
+	put_from_parent(frame, parent_result(PARENT_EPOCH, block, frame));
+}
+
+/* All children join, and the parent takes the switch in. Returns the run's epoch as the children know it. */
+static uint32_t
+start_run(uint64_t nonce)
+{
+	const struct fanin_join_body *join = (const struct fanin_join_body *)(got + 1);
+
+	for (unsigned int h = 0; h < CHILDREN; h++)
+		ck_assert_ptr_nonnull(host_join(&sw, h, job->params.id, nonce + h, RANKS, got));
+	parent_take(FANIN_TYPE_JOIN);
+	parent_ack(FANIN_JOIN_ACTIVE, join->nonce, WINDOW);
+	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, nonce, RANKS, got));
+	ck_assert_uint_eq(((const struct fanin_join_ack_body *)(got + 1))->state, FANIN_JOIN_ACTIVE);
+	return got->fanin.epoch;
+}
+
+static void
+expect_result_at(uint16_t child, uint32_t block)
+{
+	host_result_check(job, RANKS, block, buffer, ring_switch_take(&sw, child, buffer));
+}
+
+static void
+expect_results(uint32_t block)
+{
+	for (uint16_t child = 0; child < CHILDREN; child++)
+		expect_result_at(child, block);
+}
+
+/* What went up is the sum of the children. */
+static void
+expect_upward(uint32_t block)
+{
+	const struct fanin_headers *up = parent_take(FANIN_TYPE_CONTRIBUTION);
+	const int32_t *values = (const int32_t *)(up + 1);
+
+	ck_assert_uint_eq(up->fanin.block, block);
+	ck_assert_uint_eq(up->fanin.epoch, PARENT_EPOCH);
+	ck_assert_uint_eq(up->fanin.contributions, 4);
+	ck_assert_uint_eq(up->fanin.count, RING_SWITCH_COUNT);
+	for (int i = 0; i < RING_SWITCH_COUNT; i++)
+		ck_assert_int_eq(values[i], 6 * i + 3 * (int32_t)block);
+}
+
+static void
+contribute_all(uint32_t epoch, uint32_t block)
+{
+	for (unsigned int h = 0; h < CHILDREN; h++)
+		host_contribute(&sw, job, (h + block) % CHILDREN, epoch, block, false);
+}
+
+START_TEST(joins_its_parent_when_all_children_are_there)
+{
+	const struct fanin_join_body *join = (const struct fanin_join_body *)(got + 1);
+	const struct fanin_join_ack_body *ack = (const struct fanin_join_ack_body *)(got + 1);
+	uint64_t nonce;
+
+	open_variant(_i);
+	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 5, RANKS, got));
+	ck_assert_ptr_nonnull(host_join(&sw, 2, job->params.id, 7, RANKS, got));
+	ck_assert_uint_eq(got->fanin.members, 0xd);
+	parent_is_silent();
+	ck_assert_ptr_nonnull(host_join(&sw, 1, job->params.id, 6, RANKS, got));
+	ck_assert_uint_eq(ack->state, FANIN_JOIN_WAITING);
+	ck_assert_uint_eq(ack->size, RANKS);
+	parent_take(FANIN_TYPE_JOIN);
+	nonce = join->nonce;
+	ck_assert_uint_eq(join->size, RANKS);
+	ck_assert_uint_eq(join->cookie, 0);
+	parent_is_silent();
+
+	/* Challenged, it gives the cookie back at once; not again if the challenge comes twice. */
+	parent_ack(FANIN_JOIN_CHALLENGE, nonce, WINDOW);
+	parent_take(FANIN_TYPE_JOIN);
+	ck_assert_uint_eq(join->nonce, nonce);
+	ck_assert_uint_eq(join->cookie, 4711);
+	parent_ack(FANIN_JOIN_CHALLENGE, nonce, WINDOW);
+	parent_is_silent();
+
+	/* While it waits, every JOIN of a child makes it ask again, and children learn who else is there. */
+	parent_ack(FANIN_JOIN_WAITING, nonce, WINDOW);
+	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 5, RANKS, got));
+	ck_assert_uint_eq(ack->state, FANIN_JOIN_WAITING);
+	ck_assert_uint_eq(got->fanin.members, 0x1f);
+	parent_take(FANIN_TYPE_JOIN);
+
+	/* An answer to somebody else's JOIN is none. */
+	parent_ack(FANIN_JOIN_ACTIVE, nonce + 1, WINDOW);
+	ck_assert_uint_eq(job->epoch, 0);
+	parent_ack(FANIN_JOIN_ACTIVE, nonce, WINDOW);
+	ck_assert_uint_ne(job->epoch, 0);
+	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 5, RANKS, got));
+	ck_assert_uint_eq(ack->state, FANIN_JOIN_ACTIVE);
+	ck_assert_uint_eq(got->fanin.members, 0x3f);
+	parent_is_silent();
+	ring_switch_close(&sw);
+}
+END_TEST
+
+START_TEST(children_hear_what_the_parent_has_against_it)
+{
+	const struct fanin_join_body *join = (const struct fanin_join_body *)(got + 1);
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+
+	open_variant(_i);
+	for (unsigned int h = 0; h < CHILDREN; h++)
+		ck_assert_ptr_nonnull(host_join(&sw, h, job->params.id, 5 + h, RANKS, got));
+	parent_take(FANIN_TYPE_JOIN);
+	parent_ack(FANIN_JOIN_ACTIVE, join->nonce, WINDOW / 2);
+	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 5, RANKS, got));
+	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_REFUSED);
+	ck_assert_uint_eq(got->fanin.count, FANIN_REASON_PARENT_MISMATCH);
+	parent_is_silent();
+
+	host_packet(&sw, PARENT_PORT, FANIN_TYPE_REFUSED, job->params.id, 0, NULL, 0, headers);
+	headers->fanin.count = FANIN_REASON_MEMBER_BUSY;
+	put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
+	ck_assert_ptr_nonnull(host_join(&sw, 1, job->params.id, 6, RANKS, got));
+	ck_assert_uint_eq(got->fanin.count, FANIN_REASON_MEMBER_BUSY);
+	/* Told once; the next one asks again. */
+	ck_assert_ptr_nonnull(host_join(&sw, 1, job->params.id, 6, RANKS, got));
+	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_JOIN_ACK);
+	parent_take(FANIN_TYPE_JOIN);
+	ring_switch_close(&sw);
+}
+END_TEST
+
+START_TEST(sums_go_up_and_results_come_down)
+{
+	uint32_t epoch;
+
+	open_variant(_i);
+	epoch = start_run(5);
+	for (uint32_t block = 0; block < 10 * WINDOW; block++) {
+		contribute_all(epoch, block);
+		expect_upward(block);
+		for (uint16_t child = 0; child < CHILDREN; child++)
+			ck_assert_uint_eq(ring_switch_take(&sw, child, buffer), 0);
+		send_result(block);
+		expect_results(block);
+		ck_assert_uint_eq(got->fanin.epoch, epoch);
+	}
+	ring_switch_close(&sw);
+}
+END_TEST
+
+START_TEST(what_is_lost_is_repeated_where_it_was_lost)
+{
+	struct fanin_handler_stats stats;
+	uint32_t epoch;
+
+	open_variant(_i);
+	epoch = start_run(5);
+	/* A sibling is missing: that is known here, and the parent is not troubled. */
+	host_contribute(&sw, job, 0, epoch, 0, false);
+	host_contribute(&sw, job, 2, epoch, 0, false);
+	host_contribute(&sw, job, 2, epoch, 0, true);
+	ck_assert_uint_gt(ring_switch_take(&sw, 2, buffer), 0);
+	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_PENDING);
+	ck_assert_uint_eq(got->fanin.members, 0x3d);
+	parent_is_silent();
+	host_contribute(&sw, job, 1, epoch, 0, false);
+	expect_upward(0);
+
+	/* Lost on the way to the parent, or the result on the way back: it goes up again, unless nobody asked. */
+	host_contribute(&sw, job, 1, epoch, 0, false);
+	parent_is_silent();
+	host_contribute(&sw, job, 1, epoch, 0, true);
+	expect_upward(0);
+	send_result(0);
+	expect_results(0);
+
+	/* Lost on the way to a child: answered here. */
+	host_contribute(&sw, job, 1, epoch, 0, true);
+	expect_result_at(1, 0);
+	parent_is_silent();
+	/* And the parent's repetition of what came already changes nothing. */
+	send_result(0);
+	ck_assert_uint_eq(ring_switch_take(&sw, 0, buffer), 0);
+	job_stats(job, &stats);
+	ck_assert_uint_eq(stats.upward, 1);
+	ck_assert_uint_eq(stats.upward_repeats, 1);
+	ck_assert_uint_eq(stats.results, 1);
+	ring_switch_close(&sw);
+}
+END_TEST
+
+START_TEST(news_of_other_switches_reach_all_children)
+{
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	static const enum fanin_type types[] = { FANIN_TYPE_PENDING, FANIN_TYPE_REFUSED };
+	uint32_t epoch;
+
+	open_variant(_i);
+	epoch = start_run(5);
+	contribute_all(epoch, 0);
+	expect_upward(0);
+	for (size_t i = 0; i < 2; i++) {
+		host_packet(&sw, PARENT_PORT, types[i], job->params.id, PARENT_EPOCH, NULL, 0,
+			    headers);
+		headers->fanin.block = 0;
+		headers->fanin.members = 0x1f;
+		headers->fanin.count = types[i] == FANIN_TYPE_REFUSED ? FANIN_REASON_MISMATCH : 0;
+		put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
+		for (uint16_t child = 0; child < CHILDREN; child++) {
+			ck_assert_uint_eq(ring_switch_take(&sw, child, buffer), FANIN_PAYLOAD_OFFSET);
+			ck_assert_uint_eq(got->fanin.type, types[i]);
+			ck_assert_uint_eq(got->fanin.epoch, epoch);
+			ck_assert_uint_eq(got->fanin.members, 0x1f);
+			ck_assert_uint_eq(got->fanin.count, headers->fanin.count);
+		}
+		/* Of a run that is over: none of theirs. */
+		headers->fanin.epoch = PARENT_EPOCH - 1;
+		put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
+		ck_assert_uint_eq(ring_switch_take(&sw, 0, buffer), 0);
+	}
+	ring_switch_close(&sw);
+}
+END_TEST
+
+/* A result that somebody else made is dropped for its reason, and the block still gets the true one. */
+static void
+forge(uint16_t port, uint32_t epoch, uint64_t key, uint32_t source_be, enum fanin_reason reason)
+{
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	uint64_t before = ring_switch_drops(&sw, reason);
+	size_t len = parent_result(epoch, 0, frame);
+
+	/* To the switch itself: to the group, it is a foreign frame on any other port. */
+	memcpy(headers->eth.dst, sw.pipeline->mac, 6);
+	headers->ip.dst_be = sw.pipeline->ip_be;
+	headers->ip.src_be = source_be;
+	headers->ip.checksum_be = 0;
+	headers->ip.checksum_be = fanin_ip_checksum(&headers->ip);
+	headers->fanin.key = key;
+	ring_switch_put(&sw, port, frame, len);
+	ck_assert_uint_eq(ring_switch_drops(&sw, reason), before + 1);
+	for (uint16_t child = 0; child < CHILDREN; child++)
+		ck_assert_uint_eq(ring_switch_take(&sw, child, buffer), 0);
+}
+
+START_TEST(only_the_parent_is_believed)
+{
+	const uint32_t parent_ip_be = host_ip_be(PARENT_PORT);
+	uint8_t frame[4096];
+	uint32_t epoch;
+
+	open_variant(_i);
+	epoch = start_run(5);
+	contribute_all(epoch, 0);
+	expect_upward(0);
+	forge(1, PARENT_EPOCH, RING_SWITCH_KEY, parent_ip_be, FANIN_REASON_DIRECTION);
+	forge(PARENT_PORT, PARENT_EPOCH, RING_SWITCH_KEY, host_ip_be(9), FANIN_REASON_DIRECTION);
+	forge(PARENT_PORT, PARENT_EPOCH, RING_SWITCH_KEY + 1, parent_ip_be, FANIN_REASON_KEY);
+	forge(PARENT_PORT, PARENT_EPOCH + 1, RING_SWITCH_KEY, parent_ip_be, FANIN_REASON_EPOCH);
+
+	/* Another shape than the block's. */
+	parent_result(PARENT_EPOCH, 0, frame);
+	((struct fanin_headers *)frame)->fanin.op = FANIN_WIRE_MAX;
+	put_from_parent(frame, FANIN_PAYLOAD_OFFSET + RING_SWITCH_COUNT * 4);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_MISMATCH), 1);
+	/* A block that nobody waits for. */
+	send_result(1);
+	ck_assert_uint_eq(ring_switch_take(&sw, 0, buffer), 0);
+
+	send_result(0);
+	expect_results(0);
+	ring_switch_close(&sw);
+}
+END_TEST
+
+START_TEST(run_ends_at_the_parent_when_all_children_have_left)
+{
+	uint8_t frame[4096];
+	uint32_t epoch, second;
+
+	open_variant(_i);
+	epoch = start_run(5);
+	contribute_all(epoch, 0);
+	expect_upward(0);
+	for (unsigned int h = 0; h < CHILDREN; h++) {
+		parent_is_silent();
+		ring_switch_put(&sw, (uint16_t)h, frame,
+				host_packet(&sw, h, FANIN_TYPE_LEAVE, job->params.id, epoch, NULL,
+					    0, (struct fanin_headers *)frame));
+		ck_assert_uint_gt(ring_switch_take(&sw, (uint16_t)h, buffer), 0);
+		ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_LEAVE_ACK);
+	}
+	ck_assert_uint_eq(parent_take(FANIN_TYPE_LEAVE)->fanin.epoch, PARENT_EPOCH);
+
+	/* A late result of the old run is not the new one's. */
+	second = start_run(50);
+	ck_assert_uint_ne(second, epoch);
+	contribute_all(second, 0);
+	expect_upward(0);
+	put_from_parent(frame, parent_result(PARENT_EPOCH - 1, 0, frame));
+	ck_assert_uint_eq(ring_switch_take(&sw, 0, buffer), 0);
+	send_result(0);
+	expect_results(0);
+	ring_switch_close(&sw);
+}
+END_TEST
+
+START_TEST(ranks_that_make_no_tree_are_refused)
+{
+	static const struct {
+		uint64_t ranks[2];
+		uint16_t n_ranks;
+		bool has_parent, wide;
+		const char *error;
+	} cases[] = {
+		{ { 1, 1 }, 2, false, false, "found rank 0 behind member 1" },
+		{ { 1, 4 }, 2, false, false, "found rank 2 behind member 1" },
+		{ { 1, 2 }, 3, false, false, "rank 2 is behind no member" },
+		{ { 1, 2 }, 2, true, false, "all 2 ranks are behind this switch" },
+		{ { 1, 2 }, 65, true, false, "found size 65" },
+		{ { 1, 2 }, 3, true, true, "accumulate \"f32\"" },
+		{ { 1, 6 }, 3, false, true, "accumulate \"f32\"" },
+	};
+	char error[PIPELINE_ERROR_LEN];
+	const char *code;
+
+	ring_switch_eal();
+	ring_switch_open(&sw, 4, 1, NULL);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct job_spec spec = {
+			.key = RING_SWITCH_KEY,
+			.handler = "single",
+			.n_ranks = cases[i].n_ranks,
+			.n_members = 2,
+			.wide = cases[i].wide,
+			.has_parent = cases[i].has_parent,
+			.parent = { .port = PARENT_PORT, .ip_be = host_ip_be(PARENT_PORT) },
+		};
+
+		for (uint16_t m = 0; m < 2; m++) {
+			spec.members[m].port = m;
+			spec.members[m].ip_be = host_ip_be(m);
+			spec.members[m].ranks = cases[i].ranks[m];
+		}
+		ck_assert_int_ne(job_create(sw.pipeline, &spec, &job, &code, error), 0);
+		ck_assert_msg(strstr(error, cases[i].error) != NULL,
+			      "found \"%s\", expected \"%s\"", error, cases[i].error);
+	}
+	ring_switch_close(&sw);
+}
+END_TEST
+
+Suite *
+suite_levels(void)
+{
+	Suite *suite = suite_create("levels");
+	TCase *one = tcase_create("a switch with a parent");
+
+	tcase_add_loop_test(one, joins_its_parent_when_all_children_are_there, 0, N_VARIANTS);
+	tcase_add_loop_test(one, children_hear_what_the_parent_has_against_it, 0, N_VARIANTS);
+	tcase_add_loop_test(one, sums_go_up_and_results_come_down, 0, N_VARIANTS);
+	tcase_add_loop_test(one, what_is_lost_is_repeated_where_it_was_lost, 0, N_VARIANTS);
+	tcase_add_loop_test(one, news_of_other_switches_reach_all_children, 0, N_VARIANTS);
+	tcase_add_loop_test(one, only_the_parent_is_believed, 0, N_VARIANTS);
+	tcase_add_loop_test(one, run_ends_at_the_parent_when_all_children_have_left, 0, N_VARIANTS);
+	tcase_add_test(one, ranks_that_make_no_tree_are_refused);
+	suite_add_tcase(suite, one);
+	return suite;
+}
