@@ -144,6 +144,26 @@ host_take_result(uint16_t child, const struct fanin_headers *headers)
 		world.lanes_left--;
 }
 
+/* The parent has no other children: what went up to it comes back as it is, now and then twice. */
+static void
+parent_answer(const struct rte_mbuf *sum)
+{
+	unsigned int copies = random_chance(&world.random, 0.2) ? 2 : 1;
+
+	while (copies-- > 0) {
+		struct rte_mbuf *mbuf = fake_get(&world.pool, COUNT * 4);
+		struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+
+		memcpy(headers, rte_pktmbuf_mtod(sum, const void *),
+		       FANIN_PAYLOAD_OFFSET + COUNT * 4);
+		headers->fanin.type = FANIN_TYPE_RESULT;
+		if (world.n_packets == PACKETS_MAX)
+			world.failure = "too many packets";
+		else
+			world.packets[world.n_packets++] = mbuf;
+	}
+}
+
 /* What a handler call asked for; under the lock. */
 static void
 carry_out(struct fanin_handler_ctx *ctx)
@@ -156,6 +176,10 @@ carry_out(struct fanin_handler_ctx *ctx)
 		for (uint64_t left = emission->children; left != 0; left &= left - 1) {
 			if (headers->fanin.type == FANIN_TYPE_RESULT)
 				host_take_result((uint16_t)__builtin_ctzll(left), headers);
+			fake_put(&world.pool, emission->mbuf);
+		}
+		if (emission->kind == FANIN_EMIT_PARENT) {
+			parent_answer(emission->mbuf);
 			fake_put(&world.pool, emission->mbuf);
 		}
 	}
@@ -206,7 +230,9 @@ static void *
 worker(void *unused)
 {
 	struct fanin_handler_stats stats = { 0 };
-	struct fanin_handler_ctx ctx = { .job = &world.job, .epoch = EPOCH, .stats = &stats };
+	struct fanin_handler_ctx ctx = {
+		.job = &world.job, .epoch = EPOCH, .parent_epoch = EPOCH, .stats = &stats
+	};
 
 	pthread_mutex_lock(&world.lock);
 	while (world.failure == NULL && world.lanes_left > 0) {
@@ -230,21 +256,26 @@ worker(void *unused)
 		packet.payload = packet.headers + 1;
 		packet.child = packet.headers->fanin.rank;
 		index = packet.headers->fanin.block % SLOTS;
-		verdict = world.handler->contribution(&ctx, world.slots + index * world.slot_bytes,
-						      index, &packet, &reason);
+		if (packet.headers->fanin.type == FANIN_TYPE_RESULT)
+			verdict = world.handler->result(&ctx, world.slots + index * world.slot_bytes,
+							&packet, &reason);
+		else
+			verdict = world.handler->contribution(&ctx,
+							      world.slots + index * world.slot_bytes,
+							      index, &packet, &reason);
 		pthread_mutex_lock(&world.lock);
 		finish_call(&ctx, mbuf, verdict, reason);
 	}
 	world.results += stats.results;
 	world.contributions += stats.contributions;
-	world.repeats += stats.repeats;
+	world.repeats += stats.repeats + stats.upward_repeats;
 	world.pendings += stats.pendings;
 	pthread_mutex_unlock(&world.lock);
 	return unused;
 }
 
 static void
-world_open(const char *handler, uint16_t n_children, bool wide)
+world_open(const char *handler, uint16_t n_children, bool wide, bool has_parent)
 {
 	memset(&world, 0, sizeof(world));
 	pthread_mutex_init(&world.lock, NULL);
@@ -262,6 +293,7 @@ world_open(const char *handler, uint16_t n_children, bool wide)
 		.isa = FANIN_ISA_PORTABLE,
 	};
 	fanin_job_params_hosts(&world.job, n_children);
+	world.job.has_parent = has_parent;
 	fake_pool_init(&world.pool, PACKETS_MAX + SLOTS * (CHILDREN_MAX + 2));
 	world.slot_bytes = RTE_CACHE_LINE_ROUNDUP(world.handler->slot_size(&world.job));
 	world.slots = aligned_alloc(64, SLOTS * world.slot_bytes);
@@ -277,7 +309,9 @@ static void
 world_close(void)
 {
 	struct fanin_handler_stats stats = { 0 };
-	struct fanin_handler_ctx ctx = { .job = &world.job, .epoch = EPOCH, .stats = &stats };
+	struct fanin_handler_ctx ctx = {
+		.job = &world.job, .epoch = EPOCH, .parent_epoch = EPOCH, .stats = &stats
+	};
 
 	while (world.n_packets > 0)
 		fake_put(&world.pool, world.packets[--world.n_packets]);
@@ -298,7 +332,7 @@ START_TEST(shared_slots_give_exact_sums)
 	pthread_t threads[THREADS];
 	uint16_t n_children = sizes[_i % 4];
 
-	world_open(handlers[_i / 4 % 3], n_children, _i >= 12);
+	world_open(handlers[_i / 4 % 3], n_children, _i / 12 == 1, _i / 12 == 2);
 	for (int i = 0; i < THREADS; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, worker, NULL), 0);
 	for (int i = 0; i < THREADS; i++)
@@ -370,7 +404,7 @@ suite_concurrent(void)
 	TCase *tcase = tcase_create("threads");
 
 	tcase_set_timeout(tcase, 120);
-	tcase_add_loop_test(tcase, shared_slots_give_exact_sums, 0, 24);
+	tcase_add_loop_test(tcase, shared_slots_give_exact_sums, 0, 36);
 	suite_add_tcase(suite, tcase);
 	tcase_add_test(torn_reads, a_slot_that_another_worker_resets_meanwhile_is_seen_as_it_is_then);
 	suite_add_tcase(suite, torn_reads);
