@@ -32,6 +32,10 @@ end
 for code = 128, 255 do
 	op_names[code] = string.format("custom %d", code)
 end
+-- Blocks with the data of one rank.
+for rank = 0, 63 do
+	op_names[64 + rank] = string.format("copy of rank %d", rank)
+end
 local reason_names = {
 	[0] = "none", "frame_truncated", "ip_header_invalid", "ip_options", "ip_checksum", "ip_fragment", "udp_length",
 	"header_truncated", "version_unsupported", "type_unknown", "flags_unknown", "reserved_nonzero",
@@ -54,7 +58,8 @@ local f = {
 	retransmit = ProtoField.bool("fanin.flags.retransmit", "Retransmit", 16, nil, 0x0001,
 		"This contribution was sent before"),
 	repeated = ProtoField.bool("fanin.flags.repeat", "Repeat", 16, nil, 0x0002, "This result was sent before"),
-	unknown_flags = ProtoField.uint16("fanin.flags.unknown", "Undefined", base.HEX, nil, 0xfffc),
+	empty = ProtoField.bool("fanin.flags.empty", "Empty", 16, nil, 0x0004, "Takes part in the block without data"),
+	unknown_flags = ProtoField.uint16("fanin.flags.unknown", "Undefined", base.HEX, nil, 0xfff8),
 	job = ProtoField.uint32("fanin.job", "Job"),
 	epoch = ProtoField.uint32("fanin.epoch", "Epoch"),
 	rank = ProtoField.uint16("fanin.rank", "Rank"),
@@ -138,10 +143,11 @@ local function add_header(tree, buffer)
 	local flags = tree:add_le(f.flags, buffer(2, 2))
 	flags:add_le(f.retransmit, buffer(2, 2))
 	flags:add_le(f.repeated, buffer(2, 2))
+	flags:add_le(f.empty, buffer(2, 2))
 	flags:add_le(f.unknown_flags, buffer(2, 2))
-	if bit.band(buffer(2, 2):le_uint(), 0xfffc) ~= 0 then
+	if bit.band(buffer(2, 2):le_uint(), 0xfff8) ~= 0 then
 		flags:add_proto_expert_info(e.flags)
-	elseif buffer(2, 2):le_uint() ~= 0 then
+	elseif bit.band(buffer(2, 2):le_uint(), 0x0003) ~= 0 then
 		flags:add_proto_expert_info(e.again)
 	end
 	tree:add_le(f.job, buffer(4, 4))
@@ -185,19 +191,23 @@ local function add_element(tree, dtype, range)
 	end
 end
 
+local function is_empty(buffer)
+	return bit.band(buffer(2, 2):le_uint(), 0x0004) ~= 0
+end
+
 local function add_elements(tree, buffer, dtype, count)
 	local size = dtype_sizes[dtype]
 	local payload_len = buffer:len() - HEADER_LEN
 
 	if payload_len == 0 then
-		if count ~= 0 then
+		if (count ~= 0) ~= is_empty(buffer) then
 			tree:add_proto_expert_info(e.length)
 		end
 		return
 	end
 	local payload = tree:add(f.payload, buffer(HEADER_LEN))
 	payload:set_text(string.format("Payload: %d bytes", payload_len))
-	if size == nil or payload_len ~= count * size then
+	if size == nil or payload_len ~= count * size or is_empty(buffer) then
 		payload:add_proto_expert_info(e.length)
 		return
 	end
@@ -269,6 +279,9 @@ local function summary(buffer)
 		end
 		text = text .. string.format(" %s %s x%d", dtype_names[buffer(20, 1):uint()] or "dtype?",
 			op_names[buffer(21, 1):uint()] or "op?", buffer(22, 2):le_uint())
+		if is_empty(buffer) then
+			text = text .. " (empty)"
+		end
 	elseif packet_type == PENDING then
 		text = text .. string.format(" block %d has ranks %s", buffer(16, 4):le_uint(),
 			ranks_of(buffer(40, 8):le_uint64()))

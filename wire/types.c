@@ -9,8 +9,10 @@
 #include <string.h>
 
 static_assert((unsigned int)FANIN_WIRE_DTYPE_COUNT <= FANIN_WIRE_OPAQUE &&
-		      (unsigned int)FANIN_WIRE_OP_COUNT <= FANIN_WIRE_CUSTOM,
-	      "codes of custom operators");
+		      (unsigned int)FANIN_WIRE_OP_COUNT <= FANIN_WIRE_COPY,
+	      "codes of copies and of custom operators");
+static_assert(FANIN_WIRE_COPY_LAST + 1 == FANIN_WIRE_CUSTOM,
+	      "no codes between copies and custom operators");
 
 /* Indexed by wire code; NONE has no name. */
 static const char *const dtype_names[FANIN_WIRE_DTYPE_COUNT] = {
@@ -54,6 +56,8 @@ fanin_op_name(unsigned int op)
 {
 	if (fanin_op_is_custom(op))
 		return "custom";
+	if (fanin_op_is_copy(op))
+		return "copy";
 	return name_of(op_names, FANIN_WIRE_OP_COUNT, op);
 }
 

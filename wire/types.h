@@ -8,6 +8,9 @@
  * Codes from 128 on are for custom operators (handlers/operators). The code of a custom data type is
  * the size of its elements, so that any packet's length can be checked without knowing the type;
  * what a custom operator's code means is the switch's to know.
+ *
+ * The codes 64 to 127 combine nothing: the block's data are one rank's, and the code tells whose.
+ * Ranks that disagree about that have no block in common, as with any other operator.
  */
 #ifndef FANIN_WIRE_TYPES_H
 #define FANIN_WIRE_TYPES_H
@@ -48,6 +51,10 @@
 	X(BOR, bor, 9, INTEGER, bor, ##__VA_ARGS__)                                                \
 	X(BXOR, bxor, 10, INTEGER, bxor, ##__VA_ARGS__)                                            \
 	X(AVG, avg, 11, ANY, sum, ##__VA_ARGS__)
+
+/* Of blocks with the data of one rank only: this and the rank, 0 to 63. Defined on every data type. */
+#define FANIN_WIRE_COPY 64u
+#define FANIN_WIRE_COPY_LAST 127u
 
 /* A custom data type's code is this and the size of its elements in bytes, 1 to FANIN_WIRE_OPAQUE_MAX. */
 #define FANIN_WIRE_OPAQUE 128u
@@ -92,11 +99,18 @@ fanin_op_is_custom(unsigned int op)
 	return op >= FANIN_WIRE_CUSTOM && op <= FANIN_WIRE_CUSTOM_LAST;
 }
 
-/* A predefined operator, or one that is custom; not every switch has the latter. */
+static inline bool
+fanin_op_is_copy(unsigned int op)
+{
+	return op >= FANIN_WIRE_COPY && op <= FANIN_WIRE_COPY_LAST;
+}
+
+/* A predefined operator, a copy, or one that is custom; not every switch has the latter. */
 static inline bool
 fanin_op_is_known(unsigned int op)
 {
-	return (op != FANIN_WIRE_OP_NONE && op < FANIN_WIRE_OP_COUNT) || fanin_op_is_custom(op);
+	return (op != FANIN_WIRE_OP_NONE && op < FANIN_WIRE_OP_COUNT) ||
+	       (op >= FANIN_WIRE_COPY && op <= FANIN_WIRE_CUSTOM_LAST);
 }
 
 /*
@@ -151,7 +165,7 @@ fanin_operation_widens(unsigned int dtype, unsigned int op)
 
 /*
  * Names as people write them ("f32", "sum"); "opaque" and "custom" for the codes of custom operators,
- * "unknown" for others. Static strings, thread-safe.
+ * "copy" for those of copies, "unknown" for others. Static strings, thread-safe.
  */
 const char *fanin_dtype_name(unsigned int dtype);
 const char *fanin_op_name(unsigned int op);

@@ -60,7 +60,7 @@ validate_elements(const struct fanin_hdr *hdr, uint32_t payload_len)
 		return FANIN_REASON_DTYPE;
 	if (!fanin_op_is_known(hdr->op))
 		return FANIN_REASON_OP;
-	if (hdr->count * size != payload_len)
+	if (!fanin_wire_count_fits(hdr, size, payload_len))
 		return FANIN_REASON_ELEMENTS;
 	return FANIN_REASON_NONE;
 }
@@ -104,13 +104,14 @@ validate_header(const struct fanin_hdr *hdr, uint32_t payload_len)
 		return FANIN_REASON_VERSION;
 	if (hdr->type == 0 || hdr->type >= FANIN_TYPE_COUNT)
 		return FANIN_REASON_TYPE;
-	if ((hdr->flags & ~FANIN_FLAGS_ALL) != 0)
+	if ((hdr->flags & ~FANIN_FLAGS_ALL) != 0 ||
+	    (fanin_wire_is_empty(hdr) && !fanin_type_has_elements(hdr->type)))
 		return FANIN_REASON_FLAGS;
 	if (hdr->reserved0 != 0 || memcmp(hdr->reserved1, zeros, sizeof(zeros)) != 0)
 		return FANIN_REASON_RESERVED;
 	if (hdr->extension != 0 || hdr->extension_len32 != 0)
 		return FANIN_REASON_EXTENSION;
-	if (hdr->type == FANIN_TYPE_CONTRIBUTION || hdr->type == FANIN_TYPE_RESULT)
+	if (fanin_type_has_elements(hdr->type))
 		return validate_elements(hdr, payload_len);
 	return validate_control(hdr, payload_len);
 }
@@ -127,6 +128,19 @@ fanin_wire_validate(const void *frame, size_t frame_len)
 	if (reason != FANIN_REASON_NONE)
 		return reason;
 	return validate_header(&headers->fanin, fanin_wire_payload_len(headers));
+}
+
+bool
+fanin_wire_empty_fits(const struct fanin_headers *headers, size_t frame_len, struct fanin_sizes *sizes)
+{
+	if (fanin_wire_validate(headers, frame_len) != FANIN_REASON_NONE)
+		return false;
+	/* The next one that is not empty has these sizes only if it is a valid frame without elements. */
+	*sizes = (struct fanin_sizes){
+		.shape = fanin_wire_shape(&headers->fanin) & UINT16_MAX,
+		.lengths = (uint32_t)headers->udp.len_be << 16 | headers->ip.total_len_be,
+	};
+	return true;
 }
 
 /* clang-format off */

@@ -59,10 +59,18 @@ enum fanin_type {
 	FANIN_TYPE_COUNT
 };
 
+static inline bool
+fanin_type_has_elements(unsigned int type)
+{
+	return type == FANIN_TYPE_CONTRIBUTION || type == FANIN_TYPE_RESULT;
+}
+
 enum fanin_flag {
 	FANIN_FLAG_RETRANSMIT = 1 << 0, /* this contribution was sent before */
 	FANIN_FLAG_REPEAT = 1 << 1,     /* this result was sent before */
-	FANIN_FLAGS_ALL = FANIN_FLAG_RETRANSMIT | FANIN_FLAG_REPEAT,
+	FANIN_FLAG_EMPTY =
+		1 << 2, /* takes part without data: `count` is the block's, the payload is left out */
+	FANIN_FLAGS_ALL = FANIN_FLAG_RETRANSMIT | FANIN_FLAG_REPEAT | FANIN_FLAG_EMPTY,
 };
 
 struct fanin_eth {
@@ -100,11 +108,11 @@ struct fanin_hdr {
 	uint16_t rank;          /* child index at this switch; in RESULT 0 */
 	uint16_t contributions; /* how many hosts' data this packet holds */
 	uint32_t block;         /* serial number, runs on across a job's collectives */
-	uint8_t dtype;     /* enum fanin_wire_dtype, or opaque; NONE where there are no elements */
-	uint8_t op;        /* enum fanin_wire_op, or custom; likewise */
-	uint16_t count;    /* elements in the payload; in REFUSED the reason */
-	uint32_t progress; /* sender's oldest unfinished block */
-	uint8_t extension; /* extension header type, 0: none */
+	uint8_t dtype; /* enum fanin_wire_dtype, or opaque; NONE where there are no elements */
+	uint8_t op;    /* enum fanin_wire_op, a copy, or custom; likewise */
+	uint16_t count; /* elements in the payload, or of the block if EMPTY; in REFUSED the reason */
+	uint32_t progress;       /* sender's oldest unfinished block */
+	uint8_t extension;       /* extension header type, 0: none */
 	uint8_t extension_len32; /* its length in units of 32 bytes */
 	uint16_t reserved0;      /* 0 */
 	uint64_t key;            /* the job's secret */
@@ -225,6 +233,13 @@ fanin_ip_checksum(const struct fanin_ip *ip)
 	return (uint16_t) ~(sum + (sum >> 16));
 }
 
+/* Takes part in a block with elements, but brings none. */
+static inline bool
+fanin_wire_is_empty(const struct fanin_hdr *hdr)
+{
+	return (hdr->flags & FANIN_FLAG_EMPTY) != 0;
+}
+
 /*
  * Most bytes of payload of a packet with these elements, in a job with packets of payload_bytes. In
  * a wide job, what is accumulated in f32 fills half a packet, which leaves room for as many f32.
@@ -285,15 +300,28 @@ fanin_wire_fits(const struct fanin_headers *headers, const struct fanin_template
 	return (wrong[0] | wrong[1]) == 0;
 }
 
-/* The sizes of the last frame that passed fanin_wire_elements_fit: most of a burst are alike. */
+/* Is the payload as long as so many elements, or left out where it may be? size: of an element, bytes. */
+static inline bool
+fanin_wire_count_fits(const struct fanin_hdr *hdr, unsigned int size, uint32_t payload_len)
+{
+	if (fanin_wire_is_empty(hdr))
+		return payload_len == 0 && hdr->count != 0;
+	return hdr->count * size == payload_len;
+}
+
+/* The sizes of the last frame that passed fanin_wire_elements_fit: most of a burst are alike, and few are empty. */
 struct fanin_sizes {
-	uint32_t shape;       /* as fanin_wire_shape gives it */
-	uint32_t lengths;     /* of UDP and IPv4 as they are in the frame */
+	uint32_t shape;   /* as fanin_wire_shape gives it; after an empty one, without the count */
+	uint32_t lengths; /* of UDP and IPv4 as they are in the frame */
 	uint32_t payload_len; /* bytes */
 };
 
 /* Of no frame at all. */
 #define FANIN_SIZES_NONE ((struct fanin_sizes){ .payload_len = UINT32_MAX })
+
+/* See fanin_wire_elements_fit: of an empty frame. */
+bool fanin_wire_empty_fits(const struct fanin_headers *headers, size_t frame_len,
+			   struct fanin_sizes *sizes);
 
 /*
  * What is left to check of a frame that fits a template, so that fanin_wire_validate would find nothing: lengths,
@@ -309,6 +337,8 @@ fanin_wire_elements_fit(const struct fanin_headers *headers, size_t frame_len,
 	const uint32_t shape = fanin_wire_shape(hdr);
 	const uint32_t lengths = (uint32_t)headers->udp.len_be << 16 | headers->ip.total_len_be;
 
+	if (__builtin_expect(fanin_wire_is_empty(hdr), 0))
+		return fanin_wire_empty_fits(headers, frame_len, sizes);
 	if (__builtin_expect(shape != sizes->shape || lengths != sizes->lengths, 0)) {
 		/* A UDP length below that of the headers makes a huge payload_len. */
 		const uint32_t payload_len = fanin_wire_payload_len(headers);

@@ -96,6 +96,31 @@ START_TEST(a_block_without_elements_is_valid)
 }
 END_TEST
 
+/* Who takes part without data leaves the payload out, but tells what the block's would be. */
+START_TEST(an_empty_contribution_has_the_shape_of_its_block_and_no_payload)
+{
+	struct frame frame;
+	struct fanin_hdr *hdr = &frame.headers.fanin;
+
+	make_contribution(&frame, FANIN_WIRE_F64, FANIN_WIRE_COPY_LAST, 0);
+	hdr->flags = FANIN_FLAG_EMPTY;
+	for (uint32_t count = 1; count <= UINT16_MAX; count++) {
+		hdr->count = (uint16_t)count;
+		expect(&frame, FANIN_REASON_NONE);
+	}
+	hdr->type = FANIN_TYPE_RESULT;
+	expect(&frame, FANIN_REASON_NONE);
+	/* There is nothing to leave out. */
+	hdr->count = 0;
+	expect(&frame, FANIN_REASON_ELEMENTS);
+
+	make_contribution(&frame, FANIN_WIRE_F64, FANIN_WIRE_COPY, COUNT);
+	expect(&frame, FANIN_REASON_NONE);
+	hdr->flags = FANIN_FLAG_EMPTY;
+	expect(&frame, FANIN_REASON_ELEMENTS);
+}
+END_TEST
+
 START_TEST(control_messages_have_the_right_body)
 {
 	static const struct {
@@ -292,7 +317,9 @@ START_TEST(fanin_headers_are_checked)
 	EXPECT_AFTER(hdr->type = 0, FANIN_REASON_TYPE);
 	EXPECT_AFTER(hdr->type = FANIN_TYPE_COUNT, FANIN_REASON_TYPE);
 	EXPECT_AFTER(hdr->type = 255, FANIN_REASON_TYPE);
-	EXPECT_AFTER(hdr->flags = FANIN_FLAGS_ALL, FANIN_REASON_NONE);
+	EXPECT_AFTER(hdr->flags = FANIN_FLAGS_ALL & ~FANIN_FLAG_EMPTY, FANIN_REASON_NONE);
+	EXPECT_AFTER((hdr->type = FANIN_TYPE_PENDING, hdr->flags = FANIN_FLAG_EMPTY),
+		     FANIN_REASON_FLAGS);
 	EXPECT_AFTER(hdr->flags = FANIN_FLAGS_ALL + 1, FANIN_REASON_FLAGS);
 	EXPECT_AFTER(hdr->flags = 0x8000, FANIN_REASON_FLAGS);
 	EXPECT_AFTER(hdr->reserved0 = 1, FANIN_REASON_RESERVED);
@@ -330,7 +357,7 @@ START_TEST(custom_operators_need_elements_of_the_size_that_their_type_tells)
 	}
 	for (unsigned int op = FANIN_WIRE_OP_COUNT; op <= UINT8_MAX; op++) {
 		make_contribution(&frame, FANIN_WIRE_OPAQUE + 8, op, COUNT);
-		expect(&frame, op < FANIN_WIRE_CUSTOM ? FANIN_REASON_OP : FANIN_REASON_NONE);
+		expect(&frame, op < FANIN_WIRE_COPY ? FANIN_REASON_OP : FANIN_REASON_NONE);
 	}
 	for (unsigned int dtype = FANIN_WIRE_DTYPE_COUNT; dtype <= UINT8_MAX; dtype++) {
 		bool is_opaque = dtype > 128 && dtype <= 192;
@@ -438,6 +465,21 @@ START_TEST(templates_let_valid_contributions_pass_only)
 		fix_checksum(&frame);
 	}
 	ck_assert_uint_gt(passed, 0);
+	/* Of two frames that differ in being empty only, one at most is valid, whichever came before. */
+	for (int first_is_empty = 0; first_is_empty < 2; first_is_empty++) {
+		make_contribution(&frame, FANIN_WIRE_F32, FANIN_WIRE_SUM, 0);
+		frame.headers.fanin.count = first_is_empty ? 16 : 0;
+		frame.headers.fanin.flags = first_is_empty ? FANIN_FLAG_EMPTY : 0;
+		ck_assert(fanin_wire_fits(&frame.headers, &template));
+		ck_assert(fanin_wire_elements_fit(&frame.headers, frame.len, &sizes));
+		ck_assert_uint_eq(sizes.payload_len, 0);
+		frame.headers.fanin.flags ^= FANIN_FLAG_EMPTY;
+		ck_assert(!fanin_wire_elements_fit(&frame.headers, frame.len, &sizes));
+		expect(&frame, FANIN_REASON_ELEMENTS);
+		frame.headers.fanin.flags = 0;
+		memset(&frame.headers.fanin.dtype, 0, 4);
+		ck_assert(!fanin_wire_elements_fit(&frame.headers, frame.len, &sizes));
+	}
 	/* Without a frame before, one of zeros is none like it. */
 	memset(&frame, 0, sizeof(frame));
 	frame.headers.ip.checksum_be = 0xffff;
@@ -525,6 +567,8 @@ START_TEST(names_and_codes_convert_both_ways)
 	ck_assert_str_eq(fanin_dtype_name(0), "unknown");
 	ck_assert_str_eq(fanin_dtype_name(FANIN_WIRE_DTYPE_COUNT), "unknown");
 	ck_assert_str_eq(fanin_op_name(UINT32_MAX), "unknown");
+	ck_assert_str_eq(fanin_op_name(FANIN_WIRE_COPY - 1), "unknown");
+	ck_assert_str_eq(fanin_op_name(FANIN_WIRE_COPY + 63), "copy");
 	ck_assert_uint_eq(fanin_dtype_from_name("f33"), 0);
 	ck_assert_uint_eq(fanin_op_from_name(""), 0);
 	ck_assert_uint_eq(fanin_dtype_size(FANIN_WIRE_F16), 2);
@@ -544,6 +588,7 @@ START_TEST(operators_are_defined_as_by_mpi_and_averages_on_all)
 		}
 		ck_assert(!fanin_operation_defined(dtype, FANIN_WIRE_OP_NONE));
 		ck_assert(!fanin_operation_defined(dtype, FANIN_WIRE_OP_COUNT));
+		ck_assert(!fanin_operation_defined(dtype, FANIN_WIRE_COPY));
 	}
 	ck_assert(!fanin_operation_defined(FANIN_WIRE_DTYPE_NONE, FANIN_WIRE_SUM));
 	ck_assert(!fanin_operation_defined(UINT32_MAX, FANIN_WIRE_SUM));
@@ -572,6 +617,7 @@ suite_wire(void)
 
 	tcase_add_test(accepts, contributions_and_results_of_every_type_and_operator_are_valid);
 	tcase_add_test(accepts, a_block_without_elements_is_valid);
+	tcase_add_test(accepts, an_empty_contribution_has_the_shape_of_its_block_and_no_payload);
 	tcase_add_test(accepts, control_messages_have_the_right_body);
 	tcase_add_test(accepts, a_refusal_may_have_a_reason_of_a_later_version);
 	tcase_add_test(accepts, ethernet_padding_is_accepted);
