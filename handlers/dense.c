@@ -29,7 +29,10 @@ drop(enum fanin_reason *reason, enum fanin_reason why)
 	return FANIN_VERDICT_DROP;
 }
 
-/* The frame of a block's packet around its payload, but for what the packet's type asks for. */
+/*
+ * The frame of a block's packet around its payload, but for what the packet's type asks for. It is empty if the mbuf is: its
+ * header still is that of a contribution, or of a result of the parent.
+ */
 static inline void
 make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_dense *dense, uint32_t block,
 	   const struct fanin_headers *template, enum fanin_type type, uint32_t epoch,
@@ -37,12 +40,18 @@ make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 {
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	struct fanin_hdr *hdr = &headers->fanin;
-	uint32_t payload_len = dense->window.count * fanin_dtype_size(dense->window.dtype);
+	uint16_t flags = FANIN_FLAG_EMPTY;
+	uint32_t payload_len = 0;
 
+	if (__builtin_expect(!fanin_wire_is_empty(hdr), 1)) {
+		flags = 0;
+		payload_len = dense->window.count * fanin_dtype_size(dense->window.dtype);
+	}
 	*headers = *template;
 	if (fanin_wire_payload_len(headers) != payload_len)
 		fanin_wire_set_payload_len(headers, payload_len);
 	fanin_wire_encode_header(hdr, type, ctx->job->id, epoch, ctx->job->key);
+	hdr->flags = flags;
 	hdr->block = block;
 	memcpy(&hdr->dtype, &dense->window.shape, sizeof(dense->window.shape));
 	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + payload_len);
@@ -84,7 +93,7 @@ send_up(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block
 	make_frame(ctx, dense, block, &job->parent_headers, FANIN_TYPE_CONTRIBUTION,
 		   ctx->parent_epoch, mbuf);
 	headers->udp.src_be = fanin_wire_source_port_be(block);
-	headers->fanin.flags = FANIN_FLAG_RETRANSMIT;
+	headers->fanin.flags |= FANIN_FLAG_RETRANSMIT;
 	headers->fanin.rank = job->parent_rank;
 	headers->fanin.contributions = job->n_below;
 	rte_mbuf_refcnt_set(mbuf, 2);
@@ -98,6 +107,7 @@ fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, str
 {
 	const struct fanin_job_params *job = ctx->job;
 	const uint32_t block = fanin_window_block(&dense->window);
+	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
 	void *payload = fanin_dense_payload(mbuf);
 
 	/* The frame is complete before anyone can see that the block is done and repeat it. */
@@ -106,12 +116,15 @@ fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, str
 		fanin_window_finish(&dense->window, job->shared, FANIN_PHASE_SENT);
 		return;
 	}
-	if (dense->window.op == FANIN_WIRE_AVG)
-		fanin_kernel_finish(job->isa,
-				    dense->wide != NULL ? FANIN_WIRE_F32 : dense->window.dtype,
-				    FANIN_WIRE_AVG)(payload, job->n_ranks, dense->window.count);
-	if (dense->wide != NULL)
-		dense->wide->narrow(payload, payload, dense->window.count);
+	if (__builtin_expect(!fanin_wire_is_empty(hdr), 1)) {
+		if (dense->window.op == FANIN_WIRE_AVG)
+			fanin_kernel_finish(job->isa,
+					    dense->wide != NULL ? FANIN_WIRE_F32 : dense->window.dtype,
+					    FANIN_WIRE_AVG)(payload, job->n_ranks,
+							    dense->window.count);
+		if (dense->wide != NULL)
+			dense->wide->narrow(payload, payload, dense->window.count);
+	}
 	publish(ctx, dense, block, mbuf);
 	fanin_window_finish(&dense->window, job->shared, FANIN_PHASE_DONE);
 }
@@ -195,7 +208,7 @@ repeat_result(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 
 	hold(dense->result);
 	fanin_emit(ctx, FANIN_EMIT_CHILDREN, dense->result, UINT64_C(1) << packet->child,
-		   packet->payload_len);
+		   dense->result->data_len - FANIN_PAYLOAD_OFFSET);
 	ctx->stats->repeats++;
 	return FANIN_VERDICT_FREE;
 }
@@ -218,6 +231,15 @@ repeat_upward(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	return FANIN_VERDICT_FREE;
 }
 
+/* Copies: the block has one contribution with data. Would a host bring a second one, the first stays as it is. */
+static void
+keep_first(void *acc, const void *in, size_t count)
+{
+	(void)acc;
+	(void)in;
+	(void)count;
+}
+
 /* Of partial results, which are f32 if `wide`. Returns NULL if the job can't reduce this. */
 static fanin_kernel_fn
 kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr, bool wide)
@@ -226,6 +248,8 @@ kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr, bool 
 
 	if (wide)
 		return fanin_kernel(job->isa, FANIN_WIRE_F32, hdr->op);
+	if (fanin_op_is_copy(hdr->op))
+		return keep_first;
 	if (!fanin_op_is_custom(hdr->op))
 		return fanin_kernel(job->isa, hdr->dtype, hdr->op);
 	custom = fanin_operator_find(hdr->op);
@@ -234,14 +258,16 @@ kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr, bool 
 	return custom->combine;
 }
 
-/* More than the job's packets may carry? What has the shape of an open block is as long as its first contribution. */
+/* More than the job's packets may carry? That counts for an empty contribution, too: others bring what it leaves out. */
 static bool
 is_too_long(const struct fanin_job_params *job, const struct fanin_packet *packet)
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
+	uint32_t len = packet->payload_len;
 
-	return packet->payload_len >
-	       fanin_payload_limit(job->payload_bytes, job->wide, hdr->dtype, hdr->op);
+	if (__builtin_expect(fanin_dense_is_empty(packet), 0))
+		len = hdr->count * fanin_dtype_size(hdr->dtype);
+	return len > fanin_payload_limit(job->payload_bytes, job->wide, hdr->dtype, hdr->op);
 }
 
 /*

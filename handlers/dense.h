@@ -26,6 +26,16 @@ fanin_dense_payload(const struct rte_mbuf *mbuf)
 	return rte_pktmbuf_mtod_offset(mbuf, void *, FANIN_PAYLOAD_OFFSET);
 }
 
+/*
+ * Does a contribution take part without data? It claims its child's place and is combined with nothing, nor does its mbuf
+ * become a partial result. Only if all are like that, the last one's becomes the result, which then is empty, too.
+ */
+static inline bool
+fanin_dense_is_empty(const struct fanin_packet *packet)
+{
+	return __builtin_expect(fanin_wire_is_empty(&packet->headers->fanin), 0);
+}
+
 /* Makes a contribution a partial result, in place. From now on it can't be tried again. */
 static inline void
 fanin_dense_begin(const struct fanin_dense *dense, struct rte_mbuf *mbuf)
@@ -98,7 +108,7 @@ fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint
  * The mbuf holds what was combined of all contributions, and the block is over for them. At the root of the job's tree it
  * becomes the result (an average is divided and f32 rounded to the block's type here), is kept, and goes to all
  * children. Elsewhere it goes to the parent, kept until the parent's result comes. Takes over the caller's reference;
- * the caller stays in.
+ * the caller stays in. If the mbuf is an empty contribution, what leaves is empty, too.
  */
 void fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 			struct rte_mbuf *mbuf);

@@ -13,7 +13,7 @@
 
 struct multi_slot {
 	struct fanin_dense dense;
-	uint32_t arrived; /* contributions that are in a buffer; atomic if shared, as are the buffers */
+	uint32_t arrived; /* contributions that are in a buffer, or empty; atomic if shared, as are the buffers */
 	struct rte_mbuf *buffers[FANIN_MAX_BUFFERS];
 };
 
@@ -84,8 +84,8 @@ take_buffer(struct multi_slot *slot, const struct fanin_job_params *job, struct 
 	return -1;
 }
 
-/* All contributions are in buffers and no other worker uses them: adds them up. */
-static struct rte_mbuf *
+/* All contributions are in buffers and no other worker uses them: adds them up. NULL if all were empty. */
+static __rte_always_inline struct rte_mbuf *
 collect(struct fanin_handler_ctx *ctx, struct multi_slot *slot)
 {
 	struct rte_mbuf *sum = NULL;
@@ -106,6 +106,31 @@ collect(struct fanin_handler_ctx *ctx, struct multi_slot *slot)
 	return sum;
 }
 
+/*
+ * A contribution is in its buffer, or empty: the last one finishes the block.
+ *
+ * verdict: so far. Returns what it is then.
+ */
+static __rte_always_inline enum fanin_verdict
+arrive(struct fanin_handler_ctx *ctx, struct multi_slot *slot, struct rte_mbuf *mbuf,
+       enum fanin_verdict verdict)
+{
+	struct rte_mbuf *sum;
+
+	ctx->stats->contributions++;
+	/* Whoever counts last finds all buffers put back: each was put back before it was counted. */
+	if (__atomic_add_fetch(&slot->arrived, 1, __ATOMIC_ACQ_REL) != ctx->job->n_children)
+		return verdict;
+	sum = collect(ctx, slot);
+	if (sum == NULL) {
+		sum = mbuf;
+		verdict = FANIN_VERDICT_HELD;
+	}
+	__atomic_store_n(&slot->arrived, 0, __ATOMIC_RELAXED);
+	fanin_dense_finish(ctx, &slot->dense, sum);
+	return verdict;
+}
+
 /* A buffer is taken and the child's place is claimed. */
 static enum fanin_verdict
 combine(struct fanin_handler_ctx *ctx, struct multi_slot *slot, int buffer,
@@ -113,7 +138,6 @@ combine(struct fanin_handler_ctx *ctx, struct multi_slot *slot, int buffer,
 {
 	enum fanin_verdict verdict = FANIN_VERDICT_HELD;
 
-	ctx->stats->contributions++;
 	if (partial == NULL) {
 		fanin_dense_begin(&slot->dense, mbuf);
 		partial = mbuf;
@@ -122,13 +146,14 @@ combine(struct fanin_handler_ctx *ctx, struct multi_slot *slot, int buffer,
 		verdict = FANIN_VERDICT_FREE;
 	}
 	__atomic_store_n(&slot->buffers[buffer], partial, __ATOMIC_RELEASE);
-	/* Whoever counts last finds all buffers put back: each was put back before it was counted. */
-	if (__atomic_add_fetch(&slot->arrived, 1, __ATOMIC_ACQ_REL) != ctx->job->n_children)
-		return verdict;
-	partial = collect(ctx, slot);
-	__atomic_store_n(&slot->arrived, 0, __ATOMIC_RELAXED);
-	fanin_dense_finish(ctx, &slot->dense, partial);
-	return verdict;
+	return arrive(ctx, slot, mbuf, verdict);
+}
+
+/* One that is empty needs no buffer. */
+static __rte_noinline enum fanin_verdict
+arrive_empty(struct fanin_handler_ctx *ctx, struct multi_slot *slot, struct rte_mbuf *mbuf)
+{
+	return arrive(ctx, slot, mbuf, FANIN_VERDICT_FREE);
 }
 
 static enum fanin_verdict
@@ -142,6 +167,10 @@ multi_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 
 	if (!fanin_dense_admit(ctx, &slot->dense, index, packet, false, multi_reset, &verdict, reason))
 		return verdict;
+	if (fanin_dense_is_empty(packet)) {
+		verdict = arrive_empty(ctx, slot, packet->mbuf);
+		goto leave;
+	}
 	buffer = take_buffer(slot, ctx->job, &partial);
 	if (buffer >= 0) {
 		verdict = combine(ctx, slot, buffer, partial, packet->mbuf);
@@ -149,6 +178,7 @@ multi_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 		fanin_window_unclaim(&slot->dense.window, packet->child);
 		verdict = FANIN_VERDICT_RETRY;
 	}
+leave:
 	fanin_window_leave(&slot->dense.window, ctx->job->shared);
 	return verdict;
 }

@@ -50,6 +50,17 @@ single_slot_release(struct fanin_handler_ctx *ctx, void *memory)
 	single_reset(ctx, &slot->dense);
 }
 
+/* One without data: only if all are, it is needed, to be the result. */
+static __rte_noinline enum fanin_verdict
+take_empty(const struct fanin_handler_ctx *ctx, struct single_slot *slot,
+	   const struct fanin_packet *packet)
+{
+	if (slot->sum != NULL || slot->dense.window.present != ctx->job->children)
+		return FANIN_VERDICT_FREE;
+	slot->sum = packet->mbuf;
+	return FANIN_VERDICT_HELD;
+}
+
 static enum fanin_verdict
 single_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 		    struct fanin_packet *packet, enum fanin_reason *reason)
@@ -60,7 +71,9 @@ single_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	if (!fanin_dense_admit(ctx, &slot->dense, index, packet, true, single_reset, &verdict, reason))
 		return verdict;
 	ctx->stats->contributions++;
-	if (slot->sum == NULL) {
+	if (fanin_dense_is_empty(packet)) {
+		verdict = take_empty(ctx, slot, packet);
+	} else if (slot->sum == NULL) {
 		fanin_dense_begin(&slot->dense, packet->mbuf);
 		slot->sum = packet->mbuf;
 		verdict = FANIN_VERDICT_HELD;

@@ -7,11 +7,16 @@
  *
  * The tree is that of a heap over the children, rounded up to a power of two: node 1 is the root,
  * node n has the children 2n and 2n + 1, child c is the leaf of number `leaves` + c. A node whose
- * right half has no children at all passes its left half on.
+ * right half has no children at all passes its left half on, as does one whose right half has
+ * brought no data, or the other way round.
  */
+#include <rte_branch_prediction.h>
 #include <rte_common.h>
 
 #include "handlers/dense.h"
+
+/* A half whose children have all contributed, but no data. No mbuf has this address. */
+#define HALF_EMPTY ((struct rte_mbuf *)1)
 
 struct tree_slot {
 	struct fanin_dense dense;
@@ -43,7 +48,7 @@ tree_reset(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
 	struct tree_slot *slot = (struct tree_slot *)dense;
 
 	for (uint32_t node = 1; node < tree_leaves(ctx->job); node++) {
-		if (slot->waiting[node] != NULL)
+		if (slot->waiting[node] != NULL && slot->waiting[node] != HALF_EMPTY)
 			fanin_release(ctx, slot->waiting[node]);
 		slot->waiting[node] = NULL;
 	}
@@ -87,20 +92,19 @@ right_is_empty(uint32_t node, uint32_t leaves, uint16_t n_children)
 	return first - leaves >= n_children;
 }
 
-static enum fanin_verdict
-tree_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
-		  struct fanin_packet *packet, enum fanin_reason *reason)
+/*
+ * Brings a child's half up the tree, as far as the others have come; at the root the block is done.
+ *
+ * sum: the packet's mbuf, or HALF_EMPTY if is_empty, which is constant. Returns the packet's verdict.
+ */
+static __rte_always_inline enum fanin_verdict
+climb(struct fanin_handler_ctx *ctx, struct tree_slot *slot, const struct fanin_packet *packet,
+      struct rte_mbuf *sum, const bool is_empty)
 {
-	struct tree_slot *slot = memory;
 	const struct fanin_job_params *job = ctx->job;
+	const enum fanin_verdict verdict = is_empty ? FANIN_VERDICT_FREE : FANIN_VERDICT_HELD;
 	const uint32_t leaves = tree_leaves(job);
-	struct rte_mbuf *sum = packet->mbuf;
-	enum fanin_verdict verdict;
 
-	if (!fanin_dense_admit(ctx, &slot->dense, index, packet, false, tree_reset, &verdict, reason))
-		return verdict;
-	ctx->stats->contributions++;
-	fanin_dense_begin(&slot->dense, sum);
 	for (uint32_t node = leaves + packet->child; node > 1; node /= 2) {
 		bool is_right = (node & 1) != 0;
 		struct rte_mbuf *other;
@@ -109,16 +113,50 @@ tree_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 			continue;
 		other = meet(&slot->waiting[node / 2], sum, job->shared);
 		if (other == NULL)
-			goto leave;
+			return verdict;
+		if (unlikely(other == HALF_EMPTY))
+			continue;
+		if (is_empty && sum == HALF_EMPTY) {
+			sum = other;
+			continue;
+		}
 		if (is_right)
 			RTE_SWAP(sum, other);
 		fanin_dense_combine(&slot->dense, sum, other);
 		fanin_release(ctx, other);
 	}
+	if (is_empty && sum == HALF_EMPTY) {
+		fanin_dense_finish(ctx, &slot->dense, packet->mbuf);
+		return FANIN_VERDICT_HELD;
+	}
 	fanin_dense_finish(ctx, &slot->dense, sum);
-leave:
-	fanin_window_leave(&slot->dense.window, job->shared);
-	return FANIN_VERDICT_HELD;
+	return verdict;
+}
+
+static __rte_noinline enum fanin_verdict
+climb_empty(struct fanin_handler_ctx *ctx, struct tree_slot *slot, const struct fanin_packet *packet)
+{
+	return climb(ctx, slot, packet, HALF_EMPTY, true);
+}
+
+static enum fanin_verdict
+tree_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
+		  struct fanin_packet *packet, enum fanin_reason *reason)
+{
+	struct tree_slot *slot = memory;
+	enum fanin_verdict verdict;
+
+	if (!fanin_dense_admit(ctx, &slot->dense, index, packet, false, tree_reset, &verdict, reason))
+		return verdict;
+	ctx->stats->contributions++;
+	if (fanin_dense_is_empty(packet)) {
+		verdict = climb_empty(ctx, slot, packet);
+	} else {
+		fanin_dense_begin(&slot->dense, packet->mbuf);
+		verdict = climb(ctx, slot, packet, packet->mbuf, false);
+	}
+	fanin_window_leave(&slot->dense.window, ctx->job->shared);
+	return verdict;
 }
 
 static struct fanin_handler tree = {

@@ -70,7 +70,8 @@ send_emission(const struct fanin_emission *emission)
 	}
 	if (hdr->type == FANIN_TYPE_RESULT) {
 		REQUIRE(hdr->contributions == N_CHILDREN);
-		REQUIRE(hdr->count * fanin_dtype_size(hdr->dtype) == emission->payload_len);
+		REQUIRE(fanin_wire_count_fits(hdr, fanin_dtype_size(hdr->dtype),
+					      emission->payload_len));
 		REQUIRE(emission->payload_len <= job.payload_bytes);
 	}
 	while (receivers-- > 0)

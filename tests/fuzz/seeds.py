@@ -16,7 +16,8 @@ FORMATS = dict(zip(DTYPES, "bhiqBHIQe fd"))
 OPS = range(1, 12)
 SUM, PROD, MIN, MAX, BXOR, AVG = 1, 2, 3, 4, 10, 11
 OPAQUE = 128
-RETRANSMIT = 1
+COPY = 64
+RETRANSMIT, EMPTY = 1, 4
 
 
 def checksum(header):
@@ -54,6 +55,15 @@ def result(number, values=(6, 6, 6), dtype=I32, op=SUM):
     return frame(RESULT, payload, 0, number, dtype, op, len(values))
 
 
+def empty(rank, block, count=3, dtype=I32, op=SUM, flags=0):
+    return frame(CONTRIBUTION, b"", rank, block, dtype, op, count, flags | EMPTY)
+
+
+def copy(number, root):
+    return [contribution(rank, number, op=COPY + root) if rank == root else empty(rank, number, op=COPY + root)
+            for rank in range(3)]
+
+
 join_ack = struct.pack("<QHHHHI16sQI", 7, 1, 3, 2, 256, 0, b"single", 8, 0)
 seeds = {
     "one-block": block(0),
@@ -74,6 +84,13 @@ seeds = {
     "levels": [f for n in range(6) for f in [*block(n), contribution(1, n, flags=RETRANSMIT), result(n), result(n)]] +
               [result(9), *block(6), result(6, op=MAX), *block(10), result(6), contribution(0, 6, flags=RETRANSMIT)],
     "padded": [frame(LEAVE) + bytes(18)],
+    "copies": [f for n in range(6) for f in copy(n, n % 3)] + [empty(0, 5, op=COPY + 2, flags=RETRANSMIT)],
+    "empty": [empty(rank, n, op=op) for n, op in enumerate((SUM, AVG, COPY)) for rank in (2, 0, 1)] +
+             [empty(0, 0, flags=RETRANSMIT)],
+    "partly-empty": [contribution(0, 0, dtype=F16, op=AVG), empty(1, 0, dtype=F16, op=AVG),
+                     contribution(2, 0, dtype=F16, op=AVG), empty(0, 1), contribution(1, 1), contribution(2, 1)],
+    "not-empty": [frame(CONTRIBUTION, bytes(12), 0, 0, I32, SUM, 3, EMPTY), empty(1, 0, count=0), empty(1, 0, count=65),
+                  frame(JOIN, bytes(24), flags=EMPTY), frame(RESULT, b"", 0, 0, I32, SUM, 3, EMPTY)],
     "cut": [contribution(0, 0)[:-1], contribution(0, 0)[:95], contribution(0, 0)[:20], b""],
 }
 # The complex product, then a code that nobody has registered and elements of another size.

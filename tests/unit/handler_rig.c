@@ -59,7 +59,9 @@ struct rte_mbuf *
 handler_rig_make(struct handler_rig *rig, uint16_t child, uint32_t block, uint16_t flags,
 		 const struct shape *shape, const void *elements)
 {
-	uint32_t payload_len = shape->count * fanin_dtype_size(shape->dtype);
+	uint32_t payload_len = (flags & FANIN_FLAG_EMPTY) != 0
+				       ? 0
+				       : shape->count * fanin_dtype_size(shape->dtype);
 	struct rte_mbuf *mbuf = fake_get(&rig->pool, payload_len);
 	struct fanin_hdr *hdr = &headers_of(mbuf)->fanin;
 
@@ -72,7 +74,8 @@ handler_rig_make(struct handler_rig *rig, uint16_t child, uint32_t block, uint16
 	hdr->dtype = (uint8_t)shape->dtype;
 	hdr->op = (uint8_t)shape->op;
 	hdr->count = shape->count;
-	memcpy(elements_of(mbuf), elements, payload_len);
+	if (payload_len != 0)
+		memcpy(elements_of(mbuf), elements, payload_len);
 	return mbuf;
 }
 
@@ -84,7 +87,7 @@ handler_rig_offer(struct handler_rig *rig, struct rte_mbuf *mbuf)
 		.mbuf = mbuf,
 		.headers = headers,
 		.payload = elements_of(mbuf),
-		.payload_len = headers->fanin.count * fanin_dtype_size(headers->fanin.dtype),
+		.payload_len = rte_pktmbuf_data_len(mbuf) - FANIN_PAYLOAD_OFFSET,
 		.child = headers->fanin.rank,
 	};
 	struct answer answer = { .mbuf = mbuf };

@@ -47,7 +47,7 @@ void handler_rig_flush(struct handler_rig *rig);
 /* Releases the slot and checks that every mbuf came back. */
 void handler_rig_stop(struct handler_rig *rig);
 
-/* Makes a contribution. elements: shape->count of them. The mbuf is the test's until it is offered. */
+/* Makes a contribution. elements: shape->count of them, not used if it is empty. The mbuf is the test's until it is offered. */
 struct rte_mbuf *handler_rig_make(struct handler_rig *rig, uint16_t child, uint32_t block,
 				  uint16_t flags, const struct shape *shape, const void *elements);
 

@@ -21,6 +21,7 @@
 	X(faults)                                                                                  \
 	X(concurrent)                                                                              \
 	X(tree)                                                                                    \
+	X(empty)                                                                                   \
 	X(pipeline)                                                                                \
 	X(jobs)                                                                                    \
 	X(levels)                                                                                  \
