@@ -87,25 +87,76 @@ request_start(struct fanin_engine *engine, struct fanin_request *request)
 	}
 }
 
+void
+fanin_request_layout(struct fanin_request *request, uint16_t rank, uint16_t size, uint64_t count)
+{
+	uint32_t element_bytes = fanin_dtype_size(request->dtype);
+	uint64_t bytes = count * element_bytes;
+	bool is_root = rank == request->root;
+
+	request->element_bytes = (uint8_t)element_bytes;
+	request->total_bytes = bytes;
+	request->part_bytes = bytes;
+	request->send_offset = 0;
+	request->send_bytes = bytes;
+	request->recv_offset = 0;
+	request->recv_bytes = bytes;
+	switch ((enum fanin_collective)request->collective) {
+	case FANIN_COLLECTIVE_ALLREDUCE:
+		break;
+	case FANIN_COLLECTIVE_REDUCE:
+		request->recv_bytes = is_root ? bytes : 0;
+		break;
+	case FANIN_COLLECTIVE_REDUCE_SCATTER:
+		request->total_bytes = bytes * size;
+		request->part_bytes = request->total_bytes;
+		request->send_bytes = request->total_bytes;
+		request->recv_offset = bytes * rank;
+		break;
+	case FANIN_COLLECTIVE_BROADCAST:
+		request->send_bytes = is_root ? bytes : 0;
+		request->recv_bytes = is_root ? 0 : bytes;
+		break;
+	case FANIN_COLLECTIVE_ALLGATHER:
+		request->total_bytes = bytes * size;
+		request->send_offset = bytes * rank;
+		request->recv_bytes = request->total_bytes;
+		break;
+	}
+}
+
+/* Cuts the vector into blocks. Returns how many there are. */
+static uint64_t
+request_cut(const struct fanin_engine_config *config, struct fanin_request *request)
+{
+	uint32_t payload_bytes = config->payload_bytes;
+	uint64_t part_blocks;
+
+	if (fanin_request_combines(request))
+		payload_bytes = fanin_payload_limit(payload_bytes, config->wide, request->dtype,
+						    request->op);
+	request->block_bytes = payload_bytes / request->element_bytes * request->element_bytes;
+	/* A collective without elements still is one block: it synchronises. */
+	if (request->total_bytes == 0) {
+		request->part_blocks = 1;
+		return 1;
+	}
+	part_blocks = request->part_bytes / request->block_bytes +
+		      (request->part_bytes % request->block_bytes != 0);
+	request->part_blocks = (uint32_t)part_blocks;
+	return request->total_bytes / request->part_bytes * part_blocks;
+}
+
 int
 fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, uint64_t count)
 {
 	const struct fanin_engine_config *config = &engine->config;
-	uint32_t payload_bytes;
 	uint64_t n_blocks;
 
 	if (engine->status != FANIN_OK)
 		return engine->status;
-	request->element_bytes = (uint8_t)fanin_dtype_size(request->dtype);
-	request->total_bytes = count * request->element_bytes;
-	payload_bytes = fanin_payload_limit(config->payload_bytes, config->wide, request->dtype,
-					    request->op);
-	request->block_bytes = payload_bytes / request->element_bytes * request->element_bytes;
-	n_blocks = request->total_bytes / request->block_bytes +
-		   (request->total_bytes % request->block_bytes != 0);
-	/* An empty collective still is one block: it synchronises. */
-	if (n_blocks == 0)
-		n_blocks = 1;
+	fanin_request_layout(request, config->rank, config->size, count);
+	n_blocks = request_cut(config, request);
 	if (n_blocks > MAX_BLOCKS_OUTSTANDING - (engine->end - engine->oldest))
 		return FANIN_ERR_INVALID;
 
@@ -132,8 +183,8 @@ bool
 fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	const struct fanin_request *request = lane->request;
-	uint32_t payload_len = fanin_request_block_len(request, lane->block);
-	uint64_t offset = (uint64_t)(lane->block - request->first_block) * request->block_bytes;
+	struct fanin_extent extent = fanin_request_extent(request, lane->block);
+	uint32_t payload_len = fanin_request_brings(request, &extent) ? extent.len : 0;
 	struct fanin_headers *headers = &engine->headers;
 	struct fanin_hdr *hdr = &headers->fanin;
 	uint64_t interval_ns;
@@ -148,14 +199,17 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 		headers_prepare(engine, payload_len);
 	headers->udp.src_be = fanin_wire_source_port_be(lane->block);
 	hdr->flags = lane->transmissions == 0 ? 0 : FANIN_FLAG_RETRANSMIT;
+	if (payload_len != extent.len)
+		hdr->flags |= FANIN_FLAG_EMPTY;
 	hdr->block = lane->block;
 	hdr->dtype = request->dtype;
-	hdr->op = request->op;
-	hdr->count = (uint16_t)(payload_len / request->element_bytes);
+	hdr->op = extent.op;
+	hdr->count = (uint16_t)(extent.len / request->element_bytes);
 	hdr->progress = engine->oldest;
 	memcpy(frame, headers, sizeof(*headers));
 	if (payload_len != 0)
-		memcpy(frame + FANIN_PAYLOAD_OFFSET, request->send + offset, payload_len);
+		memcpy(frame + FANIN_PAYLOAD_OFFSET,
+		       request->send + (extent.offset - request->send_offset), payload_len);
 	engine->transport->ops->tx_commit(engine->transport, FANIN_PAYLOAD_OFFSET + payload_len);
 
 	interval_ns = engine->rtt.rto_ns << (lane->transmissions < 8 ? lane->transmissions : 8);

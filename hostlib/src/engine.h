@@ -6,6 +6,9 @@
  *
  * Block b goes to lane b mod W and is sent when that lane has the result of b - W, which is what lets the switch reuse
  * slots without asking (docs/protocol.md). Block numbers run on across requests.
+ *
+ * Every rank contributes to every block and has every result, whatever the collective. A rank without data for a block
+ * says so by an empty contribution, and of a result that it has no use for it keeps nothing.
  */
 #ifndef FANIN_HOSTLIB_ENGINE_H
 #define FANIN_HOSTLIB_ENGINE_H
@@ -50,24 +53,55 @@ struct fanin_engine_stats {
 	uint64_t invalid;    /* frames that are no valid packets of this run */
 };
 
-/* One collective. Filled in by fanin_engine_request_init; the engine's until its status is no longer in progress. */
+/*
+ * A collective is a vector: which part of it this rank brings, and which part of the result it keeps. With ALLGATHER the
+ * vector consists of one part for each rank, and no block holds data of two.
+ */
+enum fanin_collective {
+	FANIN_COLLECTIVE_ALLREDUCE,      /* brings and keeps all */
+	FANIN_COLLECTIVE_REDUCE,         /* brings all; the root keeps all */
+	FANIN_COLLECTIVE_REDUCE_SCATTER, /* brings all, keeps its part */
+	FANIN_COLLECTIVE_BROADCAST,      /* the root brings all, the others keep all */
+	FANIN_COLLECTIVE_ALLGATHER,      /* brings its part, keeps all */
+};
+
+/*
+ * One request. The owner fills in what stands before `next`, the rest is the engine's until the status is no longer in
+ * progress.
+ */
 struct fanin_request {
 	struct fanin_comm *comm;       /* owner's, not used by the engine */
-	struct fanin_request *next;    /* engine: the one posted after this, while in progress */
 	struct fanin_request *sibling; /* owner's list of all requests */
-	const uint8_t *send;
-	uint8_t *recv;
-	uint64_t total_bytes;
+	const uint8_t *send;           /* what this rank brings; unused if that is nothing */
+	uint8_t *recv;                 /* what it keeps; likewise */
+	uint8_t collective;            /* enum fanin_collective */
+	uint8_t dtype;
+	uint8_t op;                 /* not of BROADCAST and ALLGATHER, which combine nothing */
+	uint16_t root;              /* of REDUCE and BROADCAST */
+	struct fanin_request *next; /* the one posted after this, while in progress */
+	uint64_t total_bytes;       /* of the vector */
 	uint64_t done_bytes;
+	uint64_t send_offset; /* in the vector, of what this rank brings */
+	uint64_t send_bytes;
+	uint64_t recv_offset; /* in the vector, of what it keeps */
+	uint64_t recv_bytes;
+	uint64_t part_bytes; /* blocks don't reach from one part into the next */
+	uint32_t part_blocks;
 	uint32_t block_bytes; /* whole elements per packet */
 	uint32_t first_block;
 	uint32_t n_blocks;
 	uint32_t done_blocks;
-	uint8_t dtype;
-	uint8_t op;
 	uint8_t element_bytes;
 	int status; /* FANIN_IN_PROGRESS until it is done */
 };
+
+/* Are elements of several ranks combined? If not, their bits are only passed on. */
+static inline bool
+fanin_request_combines(const struct fanin_request *request)
+{
+	return request->collective != FANIN_COLLECTIVE_BROADCAST &&
+	       request->collective != FANIN_COLLECTIVE_ALLGATHER;
+}
 
 /*
  * engine: set on success only. config is copied; transport stays the caller's.
@@ -80,9 +114,19 @@ int fanin_engine_create(const struct fanin_engine_config *config, struct fanin_t
 void fanin_engine_destroy(struct fanin_engine *engine);
 
 /*
- * Takes a request with send, recv, dtype and op filled in and gives it its block numbers. Nothing is sent before the next
+ * Finds what this rank brings and keeps of a request that its owner has filled in: all from total_bytes to recv_bytes,
+ * and element_bytes. The owner may call it before fanin_engine_post to learn that.
+ *
+ * count: as for fanin_engine_post; the vector's bytes must fit into 64 bits.
+ */
+void fanin_request_layout(struct fanin_request *request, uint16_t rank, uint16_t size,
+			  uint64_t count);
+
+/*
+ * Takes a request that its owner has filled in and gives it its block numbers. Nothing is sent before the next
  * fanin_engine_poll.
  *
+ * count: elements of the vector; with REDUCE_SCATTER and ALLGATHER of one rank's part.
  * Returns FANIN_OK, FANIN_ERR_INVALID if it does not fit into the block numbers, or the engine's earlier error.
  */
 int fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, uint64_t count);

@@ -71,14 +71,38 @@ fanin_engine_lane(const struct fanin_engine *engine, uint32_t block)
 	return &engine->lanes[block & (engine->config.window - 1u)];
 }
 
-/* Bytes of a block of this request. */
-static inline uint32_t
-fanin_request_block_len(const struct fanin_request *request, uint32_t block)
-{
-	uint64_t offset = (uint64_t)(block - request->first_block) * request->block_bytes;
-	uint64_t left = request->total_bytes - offset;
+/* Where in its request's vector a block lies, and with which operator. */
+struct fanin_extent {
+	uint64_t offset; /* bytes */
+	uint32_t len;    /* bytes */
+	uint8_t op;      /* as on the wire */
+};
 
-	return left < request->block_bytes ? (uint32_t)left : request->block_bytes;
+static inline struct fanin_extent
+fanin_request_extent(const struct fanin_request *request, uint32_t block)
+{
+	uint32_t index = block - request->first_block;
+	uint32_t part = index / request->part_blocks;
+	uint64_t begin = (uint64_t)(index % request->part_blocks) * request->block_bytes;
+	uint64_t left = request->part_bytes - begin;
+	uint8_t op = request->op;
+
+	if (request->collective == FANIN_COLLECTIVE_BROADCAST)
+		op = (uint8_t)(FANIN_WIRE_COPY + request->root);
+	else if (request->collective == FANIN_COLLECTIVE_ALLGATHER)
+		op = (uint8_t)(FANIN_WIRE_COPY + part);
+	return (struct fanin_extent){
+		.offset = part * request->part_bytes + begin,
+		.len = left < request->block_bytes ? (uint32_t)left : request->block_bytes,
+		.op = op,
+	};
+}
+
+/* Does this rank bring data for a block? It has all of them or none; of a block without elements, there is nothing to bring. */
+static inline bool
+fanin_request_brings(const struct fanin_request *request, const struct fanin_extent *extent)
+{
+	return extent->offset - request->send_offset < request->send_bytes;
 }
 
 /* Queues a lane for its block's first transmission. */

@@ -5,6 +5,7 @@
  */
 #include "engine_internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The request that a block belongs to, searched from one that lies before it; NULL if it is not posted. */
@@ -84,12 +85,62 @@ receive_duplicate(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t
 	engine->stats.spurious++;
 }
 
-static bool
-result_fits(const struct fanin_request *request, uint32_t payload_len, uint32_t block,
-	    const struct fanin_hdr *hdr)
+/* "10 elements f32 sum" or "10 elements f32 of rank 3": a block in words. */
+static const char *
+shape_format(unsigned int dtype, unsigned int op, uint32_t count, char *text, size_t text_len)
 {
-	return hdr->dtype == request->dtype && hdr->op == request->op &&
-	       payload_len == fanin_request_block_len(request, block);
+	if (fanin_op_is_copy(op))
+		snprintf(text, text_len, "%u elements %s of rank %u", count,
+			 fanin_dtype_name(dtype), op - FANIN_WIRE_COPY);
+	else
+		snprintf(text, text_len, "%u elements %s %s", count, fanin_dtype_name(dtype),
+			 fanin_op_name(op));
+	return text;
+}
+
+static const char *
+block_format(const struct fanin_request *request, const struct fanin_extent *extent, char *text,
+	     size_t text_len)
+{
+	return shape_format(request->dtype, extent->op, extent->len / request->element_bytes, text,
+			    text_len);
+}
+
+/* The result is not that of the block which this rank posted, or nobody has brought data for it. */
+static void
+result_misfit(struct fanin_engine *engine, const struct fanin_request *request,
+	      const struct fanin_extent *extent, const struct fanin_hdr *hdr)
+{
+	char found[64], posted[64];
+
+	block_format(request, extent, posted, sizeof(posted));
+	if (fanin_wire_is_empty(hdr))
+		fanin_error_set(&engine->error, 0, "no rank brought data for block %u (%s)",
+				hdr->block, posted);
+	else
+		fanin_error_set(&engine->error, 0,
+				"the result of block %u holds %s, but this rank posted %s",
+				hdr->block,
+				shape_format(hdr->dtype, hdr->op, hdr->count, found, sizeof(found)),
+				posted);
+	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
+}
+
+/* Copies what this rank keeps of a block. payload: of the block's length. */
+static void
+result_keep(const struct fanin_request *request, const struct fanin_extent *extent,
+	    const uint8_t *payload)
+{
+	uint64_t first = extent->offset;
+	uint64_t end = extent->offset + extent->len;
+
+	if (first < request->recv_offset)
+		first = request->recv_offset;
+	if (end > request->recv_offset + request->recv_bytes)
+		end = request->recv_offset + request->recv_bytes;
+	if (first < end)
+		memcpy(request->recv + (first - request->recv_offset),
+		       payload + (first - extent->offset), end - first);
 }
 
 static void
@@ -98,8 +149,7 @@ receive_result(struct fanin_engine *engine, const struct fanin_headers *headers)
 	const struct fanin_hdr *hdr = &headers->fanin;
 	struct fanin_lane *lane = fanin_engine_lane(engine, hdr->block);
 	struct fanin_request *request = lane->request;
-	uint32_t payload_len = fanin_wire_payload_len(headers);
-	uint64_t offset;
+	struct fanin_extent extent;
 
 	if (hdr->contributions != engine->config.size) {
 		engine->stats.invalid++;
@@ -112,25 +162,20 @@ receive_result(struct fanin_engine *engine, const struct fanin_headers *headers)
 			engine->stats.invalid++;
 		return;
 	}
-	if (!result_fits(request, payload_len, hdr->block, hdr)) {
-		fanin_error_set(
-			&engine->error, 0,
-			"the result of block %u holds %u elements %s %s, but this rank posted %u elements %s %s",
-			hdr->block, hdr->count, fanin_dtype_name(hdr->dtype), fanin_op_name(hdr->op),
-			fanin_request_block_len(request, hdr->block) / request->element_bytes,
-			fanin_dtype_name(request->dtype), fanin_op_name(request->op));
-		fanin_engine_fail(engine, FANIN_ERR_REFUSED);
+	/* Not by the packet's number: that memory may be shared with whoever sent it. */
+	extent = fanin_request_extent(request, lane->block);
+	if (hdr->dtype != request->dtype || hdr->op != extent.op ||
+	    fanin_wire_payload_len(headers) != extent.len) {
+		result_misfit(engine, request, &extent, hdr);
 		return;
 	}
 
-	/* Not the packet's number: that memory may be shared with whoever sent it. */
-	offset = (uint64_t)(lane->block - request->first_block) * request->block_bytes;
-	if (payload_len != 0)
-		memcpy(request->recv + offset, headers + 1, payload_len);
+	result_keep(request, &extent, (const uint8_t *)(headers + 1));
 	request->done_blocks++;
-	request->done_bytes += payload_len;
+	request->done_bytes += extent.len;
 	engine->stats.blocks++;
-	engine->stats.bytes_reduced += payload_len;
+	if (fanin_request_brings(request, &extent))
+		engine->stats.bytes_reduced += extent.len;
 	timers_note_result(engine, lane);
 	lane->resent_before = lane->transmissions > 1;
 	lane_advance(engine, lane);
@@ -161,6 +206,8 @@ receive_refused(struct fanin_engine *engine, const struct fanin_hdr *hdr)
 {
 	struct fanin_lane *lane = fanin_engine_lane(engine, hdr->block);
 	unsigned int reason = hdr->count;
+	struct fanin_extent extent;
+	char posted[64];
 
 	/* Late duplicates of finished blocks or of an earlier run are answered like this. */
 	if (reason == FANIN_REASON_BLOCK_STALE || reason == FANIN_REASON_EPOCH) {
@@ -168,16 +215,15 @@ receive_refused(struct fanin_engine *engine, const struct fanin_hdr *hdr)
 		engine->stale_reason = reason;
 		return;
 	}
-	if (lane->block == hdr->block && lane->request != NULL)
-		fanin_error_set(&engine->error, 0,
-				"the switch refused block %u (%u elements %s %s): %s", hdr->block,
-				fanin_request_block_len(lane->request, hdr->block) /
-					lane->request->element_bytes,
-				fanin_dtype_name(lane->request->dtype),
-				fanin_op_name(lane->request->op), fanin_reason_text(reason));
-	else
+	if (lane->block == hdr->block && lane->request != NULL) {
+		extent = fanin_request_extent(lane->request, lane->block);
+		fanin_error_set(&engine->error, 0, "the switch refused block %u (%s): %s", hdr->block,
+				block_format(lane->request, &extent, posted, sizeof(posted)),
+				fanin_reason_text(reason));
+	} else {
 		fanin_error_set(&engine->error, 0, "the switch refused block %u: %s", hdr->block,
 				fanin_reason_text(reason));
+	}
 	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
 }
 

@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fanin's host library: allreduce in the network.
+ * Fanin's host library: collectives in the network.
  *
- * The order of calls is fanin_init, fanin_join, then any number of fanin_iallreduce with fanin_test
- * or fanin_wait, fanin_leave, fanin_finalize. Every member of a job posts the same collectives in
- * the same order.
+ * The order of calls is fanin_init, fanin_join, then any number of collectives with fanin_test or
+ * fanin_wait, fanin_leave, fanin_finalize. Each fanin_ixxx posts a collective and returns at once;
+ * fanin_xxx is the same and fanin_wait. Any number of requests may be outstanding.
  *
- * Threading: a context and everything made from it belong to one thread at a time. Different
- * contexts are independent. The library has no threads of its own: data moves during fanin_test,
- * fanin_wait, fanin_progress and fanin_allreduce.
+ * Every member of a job posts the same collectives in the same order, with the same counts, data
+ * type, operator and root: they are matched in that order, for each communicator apart. Members
+ * that disagree get FANIN_ERR_REFUSED, or FANIN_ERR_TIMEOUT if some have posted more than others.
+ * Requests may be waited for in any order. A context may have several communicators: fanin_test,
+ * fanin_wait and fanin_progress move the data of all of them, so that members may wait for requests
+ * of different communicators in different orders.
+ *
+ * All collectives synchronise: none is done anywhere before every member has posted it.
+ *
+ * Threading: a context and everything made from it belong to one thread at a time: calls on a
+ * context, its communicators and requests must not overlap, and may come from different threads if
+ * the callers see to that (a mutex for each context, say). Different contexts are independent. Only
+ * what is marked so is thread-safe by itself. The library has no threads of its own: data moves
+ * during fanin_test, fanin_wait, fanin_progress and the blocking collectives.
  */
 #ifndef FANIN_FANIN_H
 #define FANIN_FANIN_H
@@ -142,7 +153,7 @@ struct fanin_report {
 	const char *transport_reason; /* why this one */
 	const char *handler;          /* the switch's handler, "single" */
 	const char *interface;        /* with memif, "memif" and the port's number */
-	bool in_network;              /* the reduction ran in the switch */
+	bool in_network;              /* the collectives ran in the switch */
 	uint16_t window;              /* blocks in flight */
 	uint16_t payload_bytes;       /* per packet */
 	uint64_t blocks;              /* results received, each once */
@@ -175,22 +186,72 @@ FANIN_API int fanin_init(const struct fanin_init_opts *opts, fanin_ctx **ctx);
 FANIN_API int fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm);
 
 /*
- * Posts an allreduce: recv[i] = send[i] of rank 0 op ... op send[i] of the last rank, for every
- * rank.
+ * What holds for all collectives below.
  *
- * send, recv: count elements of dtype; they stay the caller's and must live, send unchanged, until
- * the request is done. send == recv is allowed (in place). count may be 0. req: set on success
- * only; fanin_wait frees it. Returns FANIN_OK, FANIN_ERR_INVALID, FANIN_ERR_UNSUPPORTED,
- * FANIN_ERR_NO_MEMORY, or the communicator's earlier error.
+ * Buffers have elements of dtype, any alignment. They stay the caller's and must live, what is sent
+ * unchanged, until the request is done. Counts may be 0: the collective then only synchronises, and
+ * buffers may be NULL, as may those that a rank does not need. Where something is both sent and
+ * received, it may be done in place: each element is then received where it was sent from. That is
+ * the meaning of MPI_IN_PLACE but for reduce_scatter, see there. Buffers must not overlap in any
+ * other way.
+ *
+ * req: set on success only; fanin_wait frees it. Returns FANIN_OK, FANIN_ERR_INVALID,
+ * FANIN_ERR_UNSUPPORTED, FANIN_ERR_NO_MEMORY, or the communicator's earlier error. The blocking
+ * calls also return what fanin_wait does; if one is interrupted, the buffers stay in use until
+ * fanin_leave.
+ */
+
+/*
+ * Posts an allreduce: recv[i] = send[i] of rank 0 op ... op send[i] of the last rank, for every
+ * rank. send, recv: count elements. In place: send == recv.
  */
 FANIN_API int fanin_iallreduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype,
 			       enum fanin_op op, fanin_comm *comm, fanin_request **req);
-
-/*
- * fanin_iallreduce and fanin_wait in one call. If it is interrupted, the buffers stay in use until fanin_leave.
- */
 FANIN_API int fanin_allreduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype,
 			      enum fanin_op op, fanin_comm *comm);
+
+/*
+ * Posts a reduce: an allreduce whose result only the rank `root` gets. send, recv: count elements;
+ * other ranks' recv is not used. In place: send == recv at the root.
+ */
+FANIN_API int fanin_ireduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype,
+			    enum fanin_op op, uint16_t root, fanin_comm *comm, fanin_request **req);
+FANIN_API int fanin_reduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype,
+			   enum fanin_op op, uint16_t root, fanin_comm *comm);
+
+/*
+ * Posts a reduce_scatter in equal blocks (MPI_Reduce_scatter_block): of the reduction of size *
+ * recv_count elements, rank r gets elements r * recv_count on. send: size * recv_count elements.
+ * recv: recv_count. In place: recv is where these elements are in send, r * recv_count elements
+ * from its start (with MPI_IN_PLACE the result would be at its start).
+ */
+FANIN_API int fanin_ireduce_scatter(const void *send, void *recv, size_t recv_count,
+				    enum fanin_dtype dtype, enum fanin_op op, fanin_comm *comm,
+				    fanin_request **req);
+FANIN_API int fanin_reduce_scatter(const void *send, void *recv, size_t recv_count,
+				   enum fanin_dtype dtype, enum fanin_op op, fanin_comm *comm);
+
+/*
+ * Posts a broadcast: the buffer's count elements go from the rank `root` to all others', bit by bit.
+ */
+FANIN_API int fanin_ibroadcast(void *buffer, size_t count, enum fanin_dtype dtype, uint16_t root,
+			       fanin_comm *comm, fanin_request **req);
+FANIN_API int fanin_broadcast(void *buffer, size_t count, enum fanin_dtype dtype, uint16_t root,
+			      fanin_comm *comm);
+
+/*
+ * Posts an allgather: elements r * send_count on of every rank's recv are what rank r sends, bit by
+ * bit. send: send_count elements. recv: size * send_count. In place: send is where this rank's
+ * elements are in recv.
+ */
+FANIN_API int fanin_iallgather(const void *send, void *recv, size_t send_count,
+			       enum fanin_dtype dtype, fanin_comm *comm, fanin_request **req);
+FANIN_API int fanin_allgather(const void *send, void *recv, size_t send_count,
+			      enum fanin_dtype dtype, fanin_comm *comm);
+
+/* Posts a barrier: it is done once every rank has posted it. */
+FANIN_API int fanin_ibarrier(fanin_comm *comm, fanin_request **req);
+FANIN_API int fanin_barrier(fanin_comm *comm);
 
 /*
  * Makes progress once, without blocking, and tells whether the request is done. The request stays
@@ -206,7 +267,10 @@ FANIN_API int fanin_test(fanin_request *req);
  */
 FANIN_API int fanin_wait(fanin_request **req);
 
-/* Bytes of the request's result that have arrived, of the total in *total_bytes (may be NULL). For progress bars. */
+/*
+ * Bytes that are done, of the total in *total_bytes (may be NULL). That is of what all ranks together get, even if this one
+ * gets less of it. For progress bars.
+ */
 FANIN_API uint64_t fanin_request_progress(const fanin_request *req, uint64_t *total_bytes);
 
 /*
