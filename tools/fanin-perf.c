@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-perf: runs allreduces as one rank of a job, measures them and can check every element against a result that it
+ * fanin-perf: runs collectives as one rank of a job, measures them and can check every element against a result that it
  * computes itself (perf_data.c), without the switch. Uses the public library only. Exit status: 0 all right, 1 a wrong
  * element or a failed run, 2 wrong usage, 130 and 143 after SIGINT and SIGTERM.
  */
@@ -37,18 +37,24 @@ now_seconds(void)
 
 /* ----------------------------------------------------------------- check */
 
-static struct perf_data
-data_of(const struct run *run)
+static struct perf_collective
+collective_of(const struct run *run)
 {
 	const struct options *options = run->options;
 
-	return (struct perf_data){
-		.dtype = options->dtype,
-		.op = options->op,
-		.seed = options->seed,
-		.size = options->join.size,
-		.wide = run->wide,
-		.random = options->random_data,
+	return (struct perf_collective){
+		.kind = options->collective,
+		.root = options->root,
+		.rank = options->join.rank,
+		.count = options->bytes / fanin_dtype_size_of(options->dtype),
+		.data = {
+			.dtype = options->dtype,
+			.op = options->op,
+			.seed = options->seed,
+			.size = options->join.size,
+			.wide = run->wide,
+			.random = options->random_data,
+		},
 	};
 }
 
@@ -62,22 +68,22 @@ element_bits(const uint8_t *elements, uint64_t index, size_t size)
 	return bits;
 }
 
-/* Counts the elements of a result that differ in any bit from the reference. */
+/* Counts the elements of this rank's result that differ in any bit from the reference. */
 static uint64_t
-result_check(const struct run *run, const void *result)
+result_check(const struct run *run)
 {
 	static uint64_t expected_chunk[CHECK_CHUNK];
 	const uint8_t *expected = (const uint8_t *)expected_chunk;
-	const struct options *options = run->options;
-	struct perf_data data = data_of(run);
-	size_t size = fanin_dtype_size_of(options->dtype);
+	struct perf_range range = perf_collective_receives(&run->collective);
+	size_t size = fanin_dtype_size_of(run->options->dtype);
+	uint64_t end = range.first + range.n;
 	uint64_t mismatches = 0;
 
-	for (uint64_t first = 0; first < run->count && got_signal == 0; first += CHECK_CHUNK) {
-		uint64_t n = run->count - first < CHECK_CHUNK ? run->count - first : CHECK_CHUNK;
-		const uint8_t *found = (const uint8_t *)result + first * size;
+	for (uint64_t first = range.first; first < end && got_signal == 0; first += CHECK_CHUNK) {
+		uint64_t n = end - first < CHECK_CHUNK ? end - first : CHECK_CHUNK;
+		const uint8_t *found = run->recv + first * size;
 
-		perf_data_expect(&data, run->iteration, first, n, expected_chunk);
+		perf_collective_expect(&run->collective, run->iteration, first, n, expected_chunk);
 		if (memcmp(expected, found, n * size) == 0)
 			continue;
 		for (uint64_t i = 0; i < n; i++) {
@@ -111,7 +117,8 @@ digest_add(uint64_t digest, const uint8_t *bytes, uint64_t len)
 static int
 order_check(struct run *run)
 {
-	if (!run->options->check || !run->options->random_data)
+	if (!run->options->check || !run->options->random_data ||
+	    !perf_collective_combines(run->collective.kind))
 		return FANIN_OK;
 	if (strcmp(run->report.handler, "tree") == 0)
 		return FANIN_OK;
@@ -155,16 +162,37 @@ on_wait(void *arg)
 
 /* ------------------------------------------------------------------- run */
 
-static int
-allreduce(struct run *run, const void *send, void *recv, uint64_t count)
+/* New data in what this rank sends; what it receives shows whether it was written. */
+static void
+vectors_fill(struct run *run)
 {
-	int status;
+	const struct perf_collective *collective = &run->collective;
+	size_t size = fanin_dtype_size_of(run->options->dtype);
+	struct perf_range sends = perf_collective_sends(collective);
+	struct perf_range receives = perf_collective_receives(collective);
 
-	status = fanin_iallreduce(send, recv, count, run->options->dtype, run->options->op,
-				  run->comm, &run->request);
-	if (status == FANIN_OK)
-		status = fanin_wait(&run->request);
-	return status;
+	memset(run->recv + receives.first * size, 0xa5, receives.n * size);
+	perf_data_fill(&collective->data, collective->rank, run->iteration, sends.first, sends.n,
+		       run->send + sends.first * size);
+}
+
+static int
+collective_run(struct run *run)
+{
+	int status = perf_collective_post(&run->collective, run->send, run->recv, run->comm,
+					  &run->request);
+
+	return status == FANIN_OK ? fanin_wait(&run->request) : status;
+}
+
+/* Adds this rank's result to the digest. */
+static void
+result_digest(struct run *run)
+{
+	struct perf_range range = perf_collective_receives(&run->collective);
+	size_t size = fanin_dtype_size_of(run->options->dtype);
+
+	run->digest = digest_add(run->digest, run->recv + range.first * size, range.n * size);
 }
 
 /* Whether the result of the iteration at hand is checked. */
@@ -182,21 +210,19 @@ static int
 iterate(struct run *run)
 {
 	const struct options *options = run->options;
-	struct perf_data data = data_of(run);
 	double seconds;
 	int status;
 
-	if (!options->check_ends || is_checked(run)) {
-		perf_data_fill(&data, options->join.rank, run->iteration, 0, run->count, run->send);
-		memset(run->recv, 0xa5, run->count * fanin_dtype_size_of(options->dtype));
-	}
+	/* In place, what was sent is gone each time. */
+	if (!options->check_ends || is_checked(run))
+		vectors_fill(run);
 
-	/* An empty collective first: the time must not hold how long the others took for their data. */
-	status = allreduce(run, NULL, NULL, 0);
+	/* A barrier first: the time must not hold how long the others took for their data. */
+	status = fanin_barrier(run->comm);
 	if (status != FANIN_OK)
 		return status;
 	run->started = now_seconds();
-	status = allreduce(run, run->send, run->recv, run->count);
+	status = collective_run(run);
 	seconds = now_seconds() - run->started;
 	if (status != FANIN_OK)
 		return status;
@@ -209,9 +235,9 @@ iterate(struct run *run)
 		run->measured++;
 	}
 	if (run_has_digest(run))
-		run->digest = digest_add(run->digest, run->recv, options->bytes);
+		result_digest(run);
 	if (is_checked(run))
-		run->mismatches += result_check(run, run->recv);
+		run->mismatches += result_check(run);
 	return got_signal == 0 ? FANIN_OK : FANIN_ERR_INTERRUPTED;
 }
 
@@ -224,7 +250,7 @@ run_all(struct run *run)
 	int status = FANIN_ERR_NO_MEMORY;
 
 	run->send = malloc(len);
-	run->recv = malloc(len);
+	run->recv = options->in_place ? run->send : malloc(len);
 	if (options->times)
 		run->times = calloc(options->iters, sizeof(*run->times));
 	if (run->send != NULL && run->recv != NULL && (run->times != NULL || !options->times))
@@ -232,7 +258,9 @@ run_all(struct run *run)
 	if (status == FANIN_OK) {
 		fanin_comm_report(run->comm, &run->report);
 		run->wide = run->report.accumulates_f32 &&
+			    perf_collective_combines(options->collective) &&
 			    perf_data_widens(options->dtype, options->op);
+		run->collective = collective_of(run);
 		status = order_check(run);
 	}
 	for (run->iteration = 0;
@@ -261,7 +289,6 @@ main(int argc, char **argv)
 	};
 
 	options_parse(&options, argc, argv);
-	run.count = options.bytes / fanin_dtype_size_of(options.dtype);
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 
@@ -279,8 +306,9 @@ main(int argc, char **argv)
 		line_print(&run);
 	fflush(stdout);
 	fanin_finalize(run.ctx);
+	if (run.recv != run.send)
+		free(run.recv);
 	free(run.send);
-	free(run.recv);
 	free(run.times);
 	if (got_signal != 0)
 		return 128 + got_signal;

@@ -10,6 +10,8 @@
 
 #include <fanin/fanin.h>
 
+#include "tools/perf_collective.h"
+
 struct options {
 	struct fanin_init_opts init;
 	struct fanin_join_opts join;
@@ -22,9 +24,12 @@ struct options {
 	const char *op_name;
 	enum fanin_dtype dtype;
 	enum fanin_op op;
+	enum perf_collective_kind collective;
+	uint16_t root;
+	bool in_place;
 	bool check;
 	bool random_data;
-	bool check_ends; /* only the first and the last allreduce are checked */
+	bool check_ends; /* only the first and the last collective are checked */
 	bool times;
 	bool json;
 	bool progress;
@@ -38,14 +43,14 @@ struct run {
 	fanin_request *request; /* being waited for, or NULL */
 	struct fanin_report report;
 	bool wide; /* what is reduced is accumulated in f32 although it is smaller */
-	void *send;
-	void *recv;
-	uint64_t count;     /* elements */
+	struct perf_collective collective;
+	uint8_t *send;      /* the vector */
+	uint8_t *recv;      /* likewise; the same in place */
 	uint64_t iteration; /* including warm-up */
 	uint64_t measured;  /* iterations that count */
 	uint64_t mismatches;
 	uint64_t digest; /* FNV-1a over all results, those of the warm-up too; see run_has_digest */
-	double seconds;  /* of the measured allreduces alone */
+	double seconds;  /* of the measured collectives alone */
 	double *times;   /* of each of them, with --times; else NULL */
 	double started;  /* the one that runs */
 	int status;

@@ -17,7 +17,7 @@
 
 static const char usage_text[] =
 	"Usage: fanin-perf --switch IP --job N --rank R --size P --key KEY [option...]\n"
-	"Runs allreduces as rank R of P of a job on a Fanin switch and measures them.\n"
+	"Runs collectives as rank R of P of a job on a Fanin switch and measures them.\n"
 	"\n"
 	"  --switch IP          the switch's IPv4 address\n"
 	"  --job N              the job's number\n"
@@ -29,16 +29,22 @@ static const char usage_text[] =
 	"  --memif SOCKET:ID    shared memory with a switch on this machine: its socket and the\n"
 	"                       port's number there; needs --address\n"
 	"  --address IP         with --memif, this host's address as a member of the job\n"
-	"  --bytes N            size of the vector; k, KiB, MB, MiB, GiB... (default: 64MiB)\n"
+	"  --collective NAME    allreduce, reduce, reduce_scatter, broadcast, allgather or\n"
+	"                       barrier (default: allreduce)\n"
+	"  --root R             of reduce and broadcast (default: 0)\n"
+	"  --in-place           receive where the data to be sent are\n"
+	"  --bytes N            size of the vector, with reduce_scatter and allgather of all ranks'\n"
+	"                       parts together; k, KiB, MB, MiB, GiB... (default: 64MiB)\n"
 	"  --dtype TYPE         i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 or f64\n"
 	"                       (default: f32)\n"
 	"  --op OP              sum, prod, min, max or avg; on integers also land, lor, lxor,\n"
-	"                       band, bor and bxor (default: sum)\n"
+	"                       band, bor and bxor; not used where nothing is combined\n"
+	"                       (default: sum)\n"
 	"                       --dtype complex-f32 --op prod is a custom operator\n"
-	"  --iters N            measured allreduces (default: 1)\n"
-	"  --warmup N           allreduces before that (default: 0)\n"
+	"  --iters N            measured collectives (default: 1)\n"
+	"  --warmup N           collectives before that (default: 0)\n"
 	"  --check              compare every element with a result computed here\n"
-	"  --check-ends         only in the first and the last allreduce, which alone get new data\n"
+	"  --check-ends         only in the first and the last one, which alone get new data\n"
 	"  --data KIND          exact: sums without rounding (default); random: sums of f16, bf16,\n"
 	"                       f32 or f64 that depend on the order, checked bit by bit if\n"
 	"                       the job is reproducible\n"
@@ -48,7 +54,7 @@ static const char usage_text[] =
 	"  --timeout-ms N       longest wait without a result (default: 5000)\n"
 	"  --join-timeout-ms N  longest wait for the other ranks to join (default: 30000)\n"
 	"  --json               print one JSON object\n"
-	"  --times              with the seconds of each measured allreduce in it\n"
+	"  --times              with the seconds of each measured collective in it\n"
 	"  --progress, --no-progress\n"
 	"                       progress bar on stderr (default: if it is a terminal)\n"
 	"  --verbose            diagnostics on stderr\n"
@@ -134,6 +140,9 @@ enum option_code {
 	OPT_TRANSPORT,
 	OPT_MEMIF,
 	OPT_ADDRESS,
+	OPT_COLLECTIVE,
+	OPT_ROOT,
+	OPT_IN_PLACE,
 	OPT_BYTES,
 	OPT_DTYPE,
 	OPT_OP,
@@ -167,6 +176,9 @@ static const struct option long_options[] = {
 	{ "transport", required_argument, NULL, OPT_TRANSPORT },
 	{ "memif", required_argument, NULL, OPT_MEMIF },
 	{ "address", required_argument, NULL, OPT_ADDRESS },
+	{ "collective", required_argument, NULL, OPT_COLLECTIVE },
+	{ "root", required_argument, NULL, OPT_ROOT },
+	{ "in-place", no_argument, NULL, OPT_IN_PLACE },
 	{ "bytes", required_argument, NULL, OPT_BYTES },
 	{ "dtype", required_argument, NULL, OPT_DTYPE },
 	{ "op", required_argument, NULL, OPT_OP },
@@ -197,6 +209,21 @@ list_append(char *text, size_t len, const char *name)
 	size_t used = strlen(text);
 
 	snprintf(text + used, len - used, "%s%s", used == 0 ? "" : ", ", name);
+}
+
+static enum perf_collective_kind
+parse_collective(const char *text)
+{
+	char names[256] = "";
+
+	for (int kind = 0; kind < PERF_COLLECTIVES; kind++) {
+		const char *name = perf_collective_name((enum perf_collective_kind)kind);
+
+		if (strcmp(text, name) == 0)
+			return (enum perf_collective_kind)kind;
+		list_append(names, sizeof(names), name);
+	}
+	usage_error("--collective is '%s', expected one of: %s", text, names);
 }
 
 static enum fanin_dtype
@@ -317,6 +344,15 @@ option_take(struct options *options, int code, const char *name, const char *val
 	case OPT_ADDRESS:
 		join->address = value;
 		break;
+	case OPT_COLLECTIVE:
+		options->collective = parse_collective(value);
+		break;
+	case OPT_ROOT:
+		options->root = (uint16_t)parse_number(name, value, 0, 63);
+		break;
+	case OPT_IN_PLACE:
+		options->in_place = true;
+		break;
 	case OPT_BYTES:
 		options->bytes = parse_bytes(value);
 		break;
@@ -383,6 +419,36 @@ option_take(struct options *options, int code, const char *name, const char *val
 	}
 }
 
+/* What the collective wants of the other options; dtype is resolved. bytes_given: by --bytes. */
+static void
+collective_check(struct options *options, bool bytes_given)
+{
+	const char *collective = perf_collective_name(options->collective);
+	size_t size = fanin_dtype_size_of(options->dtype);
+
+	if (options->root >= options->join.size)
+		usage_error("--root is %u, expected 0 to %u (--size %u)", options->root,
+			    options->join.size - 1, options->join.size);
+	if (options->collective == PERF_BARRIER && bytes_given && options->bytes != 0)
+		usage_error("--bytes is %" PRIu64 ", but a barrier has no data", options->bytes);
+	if (options->collective == PERF_BARRIER)
+		options->bytes = 0;
+	if (options->bytes % size != 0)
+		usage_error("--bytes is %" PRIu64 ", not a multiple of %s's %zu bytes",
+			    options->bytes, options->dtype_name, size);
+	if (!perf_collective_has_parts(options->collective) ||
+	    options->bytes % (size * options->join.size) == 0)
+		return;
+	/* The default is for any number of ranks. */
+	if (bytes_given)
+		usage_error("--bytes is %" PRIu64
+			    ", not a multiple of the %zu bytes that %u ranks have "
+			    "at least with %s",
+			    options->bytes, size * options->join.size, options->join.size,
+			    collective);
+	options->bytes -= options->bytes % (size * options->join.size);
+}
+
 void
 options_parse(struct options *options, int argc, char **argv)
 {
@@ -423,7 +489,5 @@ options_parse(struct options *options, int argc, char **argv)
 	if (options->random_data && !perf_random_supports(options->dtype, options->op))
 		usage_error("--data is random with --dtype %s --op %s, expected the sum of f16, bf16, f32 or f64",
 			    options->dtype_name, options->op_name);
-	if (options->bytes % fanin_dtype_size_of(options->dtype) != 0)
-		usage_error("--bytes is %" PRIu64 ", not a multiple of %s's %zu bytes",
-			    options->bytes, options->dtype_name, fanin_dtype_size_of(options->dtype));
+	collective_check(options, given[OPT_BYTES]);
 }

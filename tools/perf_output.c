@@ -84,6 +84,7 @@ json_print(const struct run *run)
 	printf("{\"ok\": %s, \"rank\": %u, \"size\": %u, \"bytes\": %" PRIu64 ", ",
 	       run->status == FANIN_OK && run->mismatches == 0 ? "true" : "false",
 	       options->join.rank, options->join.size, options->bytes);
+	json_string("collective", perf_collective_name(options->collective));
 	json_string("dtype", options->dtype_name);
 	json_string("op", options->op_name);
 	printf("\"iters\": %" PRIu64 ", \"checked\": %s, \"mismatches\": %" PRIu64
@@ -134,10 +135,13 @@ line_print(const struct run *run)
 		fprintf(stderr, "fanin-perf: %s\n", run->message);
 		return;
 	}
-	printf("rank %u/%u  %" PRIu64 " bytes %s %s x%" PRIu64 "  %.6f s  %.3f Gbit/s  %s  %s (%s)  "
+	printf("rank %u/%u  %s  %" PRIu64 " bytes %s %s x%" PRIu64
+	       "  %.6f s  %.3f Gbit/s  %s  %s (%s)  "
 	       "%" PRIu64 " retransmits%s  %s\n",
-	       options->join.rank, options->join.size, options->bytes, options->dtype_name,
-	       options->op_name, run->measured, run->seconds, goodput_gbps(run), report->transport,
+	       options->join.rank, options->join.size, perf_collective_name(options->collective),
+	       options->bytes, options->dtype_name,
+	       perf_collective_combines(options->collective) ? options->op_name : "copied",
+	       run->measured, run->seconds, goodput_gbps(run), report->transport,
 	       report->in_network ? "in network" : "not in network", report->handler,
 	       report->retransmits, run->wide ? "  accumulated in f32" : "",
 	       run->mismatches != 0 ? "WRONG"
