@@ -38,6 +38,7 @@ struct host_rig_options {
 	uint16_t n_jobs; /* 0: one */
 	int layout;      /* of workers: 0 one, 1 two, 2 two that share blocks */
 	const struct pipeline_faults *faults;
+	bool late; /* ranks may be so late that others ask for them again */
 	bool wide; /* the jobs accumulate in f32 what fanin_operation_widens names */
 };
 
@@ -49,6 +50,8 @@ struct host_rig {
 	uint16_t n_jobs;
 	bool wide;
 	bool lossy;
+	bool late;
+	bool failed; /* set by a test in which collectives were not finished */
 	uint64_t now_ns;
 	uint32_t steps;
 };

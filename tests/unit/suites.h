@@ -33,6 +33,7 @@
 	X(memif)                                                                                   \
 	X(memif_protocol)                                                                          \
 	X(sweep)                                                                                   \
+	X(collectives)                                                                             \
 	X(model)                                                                                   \
 	X(net)
 
