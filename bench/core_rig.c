@@ -187,11 +187,11 @@ job_open(struct rig *rig, struct job **opened)
 						.size = spec.n_members,
 						.mtu = 9000,
 						.udp_port = FANIN_WIRE_DEFAULT_UDP_PORT };
-		const uint8_t mac[6] = { 0x02, 0, 0, 0, 1, (uint8_t)h };
+		const struct fanin_headers headers = { .eth.src = { 0x02, 0, 0, 0, 1, (uint8_t)h } };
 		struct job_join_answer answer = { 0 };
 
 		for (int attempt = 0; attempt < 2; attempt++) {
-			if (job_join(rig->pipeline->jobs, job, h, mac, &join, &answer) !=
+			if (job_join(rig->pipeline->jobs, job, h, &headers, &join, &answer) !=
 			    FANIN_REASON_NONE)
 				rig_die("host %u may not join", h);
 			join.cookie = answer.cookie;

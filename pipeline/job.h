@@ -24,21 +24,23 @@
 /* What a member is, a host or a switch, and where its current process is. */
 struct job_member {
 	uint32_t ip_be;
-	uint16_t rank;        /* by which its packets name it: the lowest behind it */
-	uint16_t port;        /* index in pipeline->ports */
-	bool joined;          /* under lock: rw */
-	uint8_t mac[6];       /* under lock: rw */
-	uint64_t nonce;       /* of the JOIN; under lock: rw */
+	uint16_t rank;     /* by which its packets name it: the lowest behind it */
+	uint16_t port;     /* index in pipeline->ports */
+	bool joined;       /* under lock: rw */
+	uint8_t mac[6];    /* under lock: rw */
+	uint64_t nonce;    /* of the JOIN; under lock: rw */
+	uint32_t progress; /* of the JOIN: the first block that it wants to run; under lock: rw */
 	uint64_t asked_nonce; /* of the process that was challenged last; under lock: rw */
 	uint64_t cookie;      /* that it has to give back; 0: none; under lock: rw */
 };
 
 /* This switch as a member of the job at its parent. */
 struct job_parent {
-	uint64_t nonce;   /* of the run that it joins or has joined */
-	uint64_t cookie;  /* that the parent wants to have back; 0: none yet */
-	uint64_t members; /* bitmap of the ranks that have joined there, as last told */
-	uint32_t epoch;   /* the run there; 0: not joined */
+	uint64_t nonce;    /* of the run that it joins or has joined */
+	uint64_t cookie;   /* that the parent wants to have back; 0: none yet */
+	uint64_t members;  /* bitmap of the ranks that have joined there, as last told */
+	uint32_t progress; /* its first block there, as last told */
+	uint32_t epoch;    /* the run there; 0: not joined */
 	bool asked; /* a JOIN with the nonce was sent: the parent may count this switch as joined */
 	uint16_t refusal; /* enum fanin_reason: why the last JOIN was refused */
 };
@@ -68,6 +70,8 @@ struct job {
 
 	uint32_t parent_ip_be; /* of params.has_parent */
 	uint16_t parent_port;  /* likewise; index in pipeline->ports */
+
+	uint32_t first_block; /* of the run: the least of the members' progress; under lock: rw */
 
 	/* The run. Written under lock, read by workers with acquire. */
 	uint32_t epoch; /* 0: no run; else all members have joined, those of the whole job */
@@ -199,15 +203,17 @@ struct job_join_answer {
 	uint64_t joined; /* bitmap of the ranks that are there */
 	uint64_t cookie; /* CHALLENGE: to be given back */
 	uint32_t epoch;  /* ACTIVE: the run */
+	uint32_t first_block; /* likewise: the least of what its members' JOINs say, their block 0 from now on */
 };
 
 /*
  * A member's JOIN, already checked against port, source and key. Worker.
  *
+ * headers: of the JOIN, for its source and progress. body: of the JOIN, aligned.
  * Returns FANIN_REASON_NONE and fills *answer, or the reason to refuse.
  */
 enum fanin_reason job_join(struct job_table *table, struct job *job, unsigned int child,
-			   const uint8_t mac[6], const struct fanin_join_body *body,
+			   const struct fanin_headers *headers, const struct fanin_join_body *body,
 			   struct job_join_answer *answer);
 
 /*
@@ -217,8 +223,12 @@ enum fanin_reason job_join(struct job_table *table, struct job *job, unsigned in
  */
 bool job_leave(struct job *job, unsigned int child, uint32_t epoch, uint32_t *parent_epoch);
 
-/* Fills in the JOIN by which this switch asks its parent, again and again the same until the run is over. Worker. */
-void job_parent_join(struct job *job, struct fanin_join_body *body);
+/*
+ * Fills in the JOIN by which this switch asks its parent, again and again the same until the run is over. Worker.
+ *
+ * Returns the header's progress: the least of the children's.
+ */
+uint32_t job_parent_join(struct job *job, struct fanin_join_body *body);
 
 /*
  * The parent's JOIN_ACK, checked against port, source and key. Worker.

@@ -36,6 +36,19 @@ member_remove(struct job *job, unsigned int child, uint32_t *parent_epoch)
 	return true;
 }
 
+/* Under the lock, with all children joined: the first block that any of them has still to run. */
+static uint32_t
+least_progress(const struct job *job)
+{
+	uint32_t least = job->members[0].progress;
+
+	for (uint16_t i = 1; i < job->params.n_children; i++) {
+		if (fanin_block_before(job->members[i].progress, least))
+			least = job->members[i].progress;
+	}
+	return least;
+}
+
 /* Under the lock: everybody is there. */
 static void
 run_begin(struct job_table *table, struct job *job)
@@ -47,6 +60,7 @@ run_begin(struct job_table *table, struct job *job)
 		epoch = __atomic_fetch_add(&table->next_epoch, 1, __ATOMIC_RELAXED);
 	/* Blocks begin at 0 again, so what the last run left there would look current. */
 	memset(job->slot_clusters, 0, (job->slot_mask + 1) * sizeof(*job->slot_clusters));
+	job->first_block = job->params.has_parent ? job->parent.progress : least_progress(job);
 	__atomic_store_n(&job->parent_epoch, job->parent.epoch, __ATOMIC_RELAXED);
 	__atomic_store_n(&job->epoch, epoch, __ATOMIC_RELEASE);
 }
@@ -63,8 +77,8 @@ is_fresh(struct job_member *member, const struct fanin_join_body *body)
 }
 
 static enum fanin_reason
-member_add(struct job_table *table, struct job *job, unsigned int child, const uint8_t mac[6],
-	   const struct fanin_join_body *body)
+member_add(struct job_table *table, struct job *job, unsigned int child,
+	   const struct fanin_headers *headers, const struct fanin_join_body *body)
 {
 	struct job_member *member = &job->members[child];
 	uint32_t parent_epoch;
@@ -77,7 +91,8 @@ member_add(struct job_table *table, struct job *job, unsigned int child, const u
 	member->cookie = 0;
 	member->joined = true;
 	member->nonce = body->nonce;
-	memcpy(member->mac, mac, sizeof(member->mac));
+	member->progress = headers->fanin.progress;
+	memcpy(member->mac, headers->eth.src, sizeof(member->mac));
 	job->joined |= UINT64_C(1) << child;
 	if (job->joined == job->params.children && (!job->params.has_parent || job->parent.epoch != 0))
 		run_begin(table, job);
@@ -110,8 +125,9 @@ consult_parent(struct job *job, bool *ask)
 }
 
 enum fanin_reason
-job_join(struct job_table *table, struct job *job, unsigned int child, const uint8_t mac[6],
-	 const struct fanin_join_body *body, struct job_join_answer *answer)
+job_join(struct job_table *table, struct job *job, unsigned int child,
+	 const struct fanin_headers *headers, const struct fanin_join_body *body,
+	 struct job_join_answer *answer)
 {
 	struct job_member *member = &job->members[child];
 	enum fanin_reason reason = FANIN_REASON_NONE;
@@ -127,7 +143,7 @@ job_join(struct job_table *table, struct job *job, unsigned int child, const uin
 	if (!member->joined || member->nonce != body->nonce) {
 		challenge = !is_fresh(member, body);
 		if (!challenge)
-			reason = member_add(table, job, child, mac, body);
+			reason = member_add(table, job, child, headers, body);
 	}
 	if (!challenge && reason == FANIN_REASON_NONE && job->epoch == 0 &&
 	    job->joined == job->params.children)
@@ -140,6 +156,7 @@ job_join(struct job_table *table, struct job *job, unsigned int child, const uin
 		.joined = ranks_joined(job),
 		.cookie = challenge ? member->cookie : 0,
 		.epoch = challenge ? 0 : job->epoch,
+		.first_block = job->first_block,
 	};
 	rte_spinlock_unlock(&job->lock);
 	return reason;
@@ -158,9 +175,11 @@ job_leave(struct job *job, unsigned int child, uint32_t epoch, uint32_t *parent_
 	return left;
 }
 
-void
+uint32_t
 job_parent_join(struct job *job, struct fanin_join_body *body)
 {
+	uint32_t progress;
+
 	rte_spinlock_lock(&job->lock);
 	job->parent.asked = true;
 	*body = (struct fanin_join_body){
@@ -169,7 +188,9 @@ job_parent_join(struct job *job, struct fanin_join_body *body)
 		.mtu = job->params.payload_bytes + (uint32_t)FANIN_MTU_OVERHEAD,
 		.cookie = job->parent.cookie,
 	};
+	progress = least_progress(job);
 	rte_spinlock_unlock(&job->lock);
+	return progress;
 }
 
 /*
@@ -201,6 +222,7 @@ job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr 
 		job->parent.members = hdr->members;
 		if (ack->state == FANIN_JOIN_ACTIVE)
 			job->parent.epoch = hdr->epoch;
+		job->parent.progress = hdr->progress;
 		if (job->parent.epoch != 0 && job->joined == job->params.children)
 			run_begin(table, job);
 	}

@@ -42,7 +42,7 @@ answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 
 	memcpy(&join, headers + 1, sizeof(join));
 	reason = job_join(worker->pipeline->jobs, job, job_child_of(job, headers->fanin.rank),
-			  headers->eth.src, &join, &answer);
+			  headers, &join, &answer);
 	if (reason != FANIN_REASON_NONE) {
 		worker_refuse(worker, mbuf, reason);
 		return;
@@ -60,6 +60,7 @@ answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_JOIN_ACK, job->params.id, answer.epoch,
 				 job->params.key);
 	headers->fanin.members = answer.joined;
+	headers->fanin.progress = answer.first_block;
 	memcpy(headers + 1, &ack, sizeof(ack));
 	worker_reply(worker, mbuf, sizeof(ack), headers->udp.src_be);
 }

@@ -13,7 +13,7 @@
 /* Sends a JOIN or LEAVE. Without a free packet it is as good as lost on the way. */
 static void
 send_control(struct worker *worker, const struct job *job, enum fanin_type type, uint32_t epoch,
-	     const void *body, uint32_t body_len)
+	     uint32_t progress, const void *body, uint32_t body_len)
 {
 	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(worker->pipeline->pool);
 	struct fanin_headers *headers;
@@ -28,6 +28,7 @@ send_control(struct worker *worker, const struct job *job, enum fanin_type type,
 	fanin_wire_set_payload_len(headers, body_len);
 	fanin_wire_encode_header(&headers->fanin, type, job->params.id, epoch, job->params.key);
 	headers->fanin.rank = job->params.parent_rank;
+	headers->fanin.progress = progress;
 	memcpy(headers + 1, body, body_len);
 	worker_send_fanin(worker, job->parent_port, mbuf);
 }
@@ -36,15 +37,15 @@ void
 worker_ask_parent(struct worker *worker, struct job *job)
 {
 	struct fanin_join_body body;
+	const uint32_t progress = job_parent_join(job, &body);
 
-	job_parent_join(job, &body);
-	send_control(worker, job, FANIN_TYPE_JOIN, 0, &body, sizeof(body));
+	send_control(worker, job, FANIN_TYPE_JOIN, 0, progress, &body, sizeof(body));
 }
 
 void
 worker_leave_parent(struct worker *worker, const struct job *job, uint32_t epoch)
 {
-	send_control(worker, job, FANIN_TYPE_LEAVE, epoch, "", 0);
+	send_control(worker, job, FANIN_TYPE_LEAVE, epoch, 0, "", 0);
 }
 
 /* Finds the job and checks that its parent sent the packet. */

@@ -245,6 +245,56 @@ START_TEST(joins_its_parent_when_all_children_are_there)
 }
 END_TEST
 
+/* One JOIN of host h that has got as far as `progress`; its challenge is answered. */
+static void
+join_from(unsigned int h, uint64_t nonce, uint32_t progress)
+{
+	const struct fanin_join_ack_body *ack = (const struct fanin_join_ack_body *)(got + 1);
+	struct fanin_join_body body = { .nonce = nonce, .size = RANKS, .mtu = 1500 };
+	uint8_t frame[4096];
+
+	for (int i = 0; i < 2; i++) {
+		size_t len = host_packet(&sw, h, FANIN_TYPE_JOIN, job->params.id, 0, &body,
+					 sizeof(body), (struct fanin_headers *)frame);
+
+		((struct fanin_headers *)frame)->fanin.progress = progress;
+		ring_switch_put(&sw, (uint16_t)h, frame, len);
+		ck_assert_uint_gt(ring_switch_take(&sw, (uint16_t)h, buffer), 0);
+		ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_JOIN_ACK);
+		body.cookie = ack->cookie;
+	}
+}
+
+START_TEST(run_goes_on_where_the_slowest_rank_is)
+{
+	const struct fanin_join_body *join = (const struct fanin_join_body *)(got + 1);
+	const uint32_t around = UINT32_MAX - 1;
+	uint8_t frame[4096];
+	size_t len;
+	struct fanin_join_ack_body body = { .state = FANIN_JOIN_ACTIVE,
+					    .size = RANKS,
+					    .window = WINDOW };
+
+	open_variant(_i);
+	/* Serial numbers: 2 is behind UINT32_MAX - 1 here. */
+	join_from(0, 5, 2);
+	join_from(1, 6, around + 1);
+	join_from(2, 7, 3);
+	ck_assert_uint_eq(parent_take(FANIN_TYPE_JOIN)->fanin.progress, around + 1);
+
+	/* Another switch's ranks are further back. */
+	body.nonce = join->nonce;
+	body.payload_bytes = job->params.payload_bytes;
+	len = host_packet(&sw, PARENT_PORT, FANIN_TYPE_JOIN_ACK, job->params.id, PARENT_EPOCH,
+			  &body, sizeof(body), (struct fanin_headers *)frame);
+	((struct fanin_headers *)frame)->fanin.progress = around;
+	put_from_parent(frame, len);
+	join_from(0, 5, 2);
+	ck_assert_uint_eq(got->fanin.progress, around);
+	ring_switch_close(&sw);
+}
+END_TEST
+
 START_TEST(children_hear_what_the_parent_has_against_it)
 {
 	const struct fanin_join_body *join = (const struct fanin_join_body *)(got + 1);
@@ -504,6 +554,7 @@ suite_levels(void)
 	TCase *one = tcase_create("a switch with a parent");
 
 	tcase_add_loop_test(one, joins_its_parent_when_all_children_are_there, 0, N_VARIANTS);
+	tcase_add_loop_test(one, run_goes_on_where_the_slowest_rank_is, 0, N_VARIANTS);
 	tcase_add_loop_test(one, children_hear_what_the_parent_has_against_it, 0, N_VARIANTS);
 	tcase_add_loop_test(one, sums_go_up_and_results_come_down, 0, N_VARIANTS);
 	tcase_add_loop_test(one, what_is_lost_is_repeated_where_it_was_lost, 0, N_VARIANTS);
