@@ -2,6 +2,8 @@
 /* See dense.h. */
 #include "handlers/dense.h"
 
+#include <rte_common.h>
+
 #include "handlers/operator.h"
 
 /*
@@ -80,22 +82,21 @@ publish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block
 }
 
 /*
- * The mbuf holds what all children brought: it is kept and goes to the parent. The flag RETRANSMIT is set from the start,
- * since the same packet is sent again if a child asks.
+ * The mbuf holds what all children brought, or a result that one of them knew: it is kept and goes to the parent. The flag
+ * RETRANSMIT is set from the start, since the same packet is sent again if a child asks.
  */
 static void
 send_up(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
-	struct rte_mbuf *mbuf)
+	enum fanin_type type, struct rte_mbuf *mbuf)
 {
 	const struct fanin_job_params *job = ctx->job;
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 
-	make_frame(ctx, dense, block, &job->parent_headers, FANIN_TYPE_CONTRIBUTION,
-		   ctx->parent_epoch, mbuf);
+	make_frame(ctx, dense, block, &job->parent_headers, type, ctx->parent_epoch, mbuf);
 	headers->udp.src_be = fanin_wire_source_port_be(block);
 	headers->fanin.flags |= FANIN_FLAG_RETRANSMIT;
 	headers->fanin.rank = job->parent_rank;
-	headers->fanin.contributions = job->n_below;
+	headers->fanin.contributions = type == FANIN_TYPE_KNOWN ? job->n_ranks : job->n_below;
 	rte_mbuf_refcnt_set(mbuf, 2);
 	dense->result = mbuf;
 	fanin_emit(ctx, FANIN_EMIT_PARENT, mbuf, 0, 0);
@@ -112,7 +113,7 @@ fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, str
 
 	/* The frame is complete before anyone can see that the block is done and repeat it. */
 	if (__builtin_expect(job->has_parent, 0)) {
-		send_up(ctx, dense, block, mbuf);
+		send_up(ctx, dense, block, FANIN_TYPE_CONTRIBUTION, mbuf);
 		fanin_window_finish(&dense->window, job->shared, FANIN_PHASE_SENT);
 		return;
 	}
@@ -137,7 +138,7 @@ fanin_dense_result(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packe
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 	const uint32_t block = hdr->block;
 
-	switch (fanin_window_enter_result(&dense->window, ctx, block)) {
+	switch (fanin_window_enter_result(&dense->window, ctx, block, FANIN_PHASE_SENT)) {
 	case FANIN_RESULT_AWAITED:
 		break;
 	case FANIN_RESULT_BUSY:
@@ -196,14 +197,15 @@ answer_pending(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 
 /*
  * The block is finished: its result goes to the child that asks again, unmodified, as a NIC may
- * still be reading it.
+ * still be reading it; also to one that comes for the first time, where another child knew the result.
  */
 static enum fanin_verdict
 repeat_result(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	      const struct fanin_packet *packet)
 {
 	ctx->stats->duplicates++;
-	if ((packet->headers->fanin.flags & FANIN_FLAG_RETRANSMIT) == 0)
+	if ((packet->headers->fanin.flags & FANIN_FLAG_RETRANSMIT) == 0 &&
+	    !fanin_window_claim(&dense->window, ctx->job->shared, packet->child))
 		return FANIN_VERDICT_FREE;
 
 	hold(dense->result);
@@ -271,12 +273,12 @@ is_too_long(const struct fanin_job_params *job, const struct fanin_packet *packe
 }
 
 /*
- * In SETUP: makes the block the slot's, with its first contribution's place claimed, or gives the slot back if the
- * operation is not supported. Most blocks have the kernel of the slot's last one.
+ * In SETUP: finds what the block needs, or gives the slot back if the operation is not supported. Most blocks have the kernel
+ * of the slot's last one.
  */
-static bool
-begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
-	    const struct fanin_packet *packet, enum fanin_reason *reason)
+static inline bool
+prepare_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
+	      const struct fanin_packet *packet, enum fanin_reason *reason)
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 	const struct fanin_job_params *job = ctx->job;
@@ -302,7 +304,17 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	fanin_dense_release(ctx, dense);
 	dense->begun_ns = ctx->now_ns;
 	ctx->stats->blocks++;
-	fanin_window_open(&dense->window, hdr, packet->child);
+	return true;
+}
+
+/* In SETUP: makes the block the slot's, with its first contribution's place claimed, unless it can't be. */
+static bool
+begin_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
+	    const struct fanin_packet *packet, enum fanin_reason *reason)
+{
+	if (!prepare_block(ctx, dense, packet, reason))
+		return false;
+	fanin_window_open(&dense->window, &packet->headers->fanin, packet->child);
 	return true;
 }
 
@@ -372,4 +384,97 @@ fanin_dense_admit_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense
 		return false;
 	}
 	return false;
+}
+
+/* In SETUP, alone: the packet is the block's result. */
+static enum fanin_verdict
+take_known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, struct fanin_packet *packet)
+{
+	const uint32_t block = packet->headers->fanin.block;
+
+	dense->window.present |= UINT64_C(1) << packet->child;
+	ctx->stats->known++;
+	if (ctx->job->has_parent) {
+		send_up(ctx, dense, block, FANIN_TYPE_KNOWN, packet->mbuf);
+		fanin_window_settle(&dense->window, block, FANIN_PHASE_SENT);
+	} else {
+		publish(ctx, dense, block, packet->mbuf);
+		fanin_window_settle(&dense->window, block, FANIN_PHASE_DONE);
+	}
+	return FANIN_VERDICT_HELD;
+}
+
+/* Neither open nor sent, when it was looked at. */
+static enum fanin_verdict
+known_of_another_phase(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
+		       struct fanin_packet *packet, fanin_dense_reset_fn reset,
+		       enum fanin_reason *reason)
+{
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+	const bool shared = ctx->job->shared;
+	enum fanin_window_class class = fanin_window_enter(&dense->window, ctx, hdr->block, true);
+	enum fanin_verdict verdict = FANIN_VERDICT_RETRY;
+
+	if (class == FANIN_WINDOW_RESET) {
+		fanin_dense_release(ctx, dense);
+		reset(ctx, dense);
+		fanin_window_reset(&dense->window, ctx, index);
+		class = fanin_window_enter(&dense->window, ctx, hdr->block, true);
+	}
+	switch (class) {
+	case FANIN_WINDOW_NEW:
+		if (!prepare_block(ctx, dense, packet, reason))
+			return FANIN_VERDICT_DROP;
+		dense->window.present = 0;
+		dense->window.shape = fanin_wire_shape(hdr);
+		return take_known(ctx, dense, packet);
+	case FANIN_WINDOW_FINISHED:
+		verdict = fanin_window_matches(&dense->window, hdr)
+				  ? repeat_result(ctx, dense, packet)
+				  : drop(reason, FANIN_REASON_MISMATCH);
+		fanin_window_leave(&dense->window, shared);
+		return verdict;
+	case FANIN_WINDOW_CURRENT:
+	case FANIN_WINDOW_SENT:
+		fanin_window_leave(&dense->window, shared);
+		return verdict;
+	case FANIN_WINDOW_RESET:
+	case FANIN_WINDOW_BUSY:
+		return verdict;
+	case FANIN_WINDOW_STALE:
+		return drop(reason, FANIN_REASON_BLOCK_STALE);
+	case FANIN_WINDOW_AHEAD:
+		return drop(reason, FANIN_REASON_BLOCK_WINDOW);
+	case FANIN_WINDOW_OLD_RUN:
+		return drop(reason, FANIN_REASON_EPOCH);
+	}
+	return verdict;
+}
+
+enum fanin_verdict
+fanin_dense_known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
+		  struct fanin_packet *packet, fanin_dense_reset_fn reset, enum fanin_reason *reason)
+{
+	static const enum fanin_window_phase phases[] = { FANIN_PHASE_OPEN, FANIN_PHASE_SENT };
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+
+	for (size_t i = 0; i < RTE_DIM(phases); i++) {
+		switch (fanin_window_enter_result(&dense->window, ctx, hdr->block, phases[i])) {
+		case FANIN_RESULT_OTHER:
+			continue;
+		case FANIN_RESULT_BUSY:
+			return FANIN_VERDICT_RETRY;
+		case FANIN_RESULT_AWAITED:
+			break;
+		}
+		if (!fanin_window_matches(&dense->window, hdr)) {
+			fanin_window_settle(&dense->window, hdr->block, phases[i]);
+			return drop(reason, FANIN_REASON_MISMATCH);
+		}
+		/* What was combined so far, or went up, is not needed any more. */
+		fanin_dense_release(ctx, dense);
+		reset(ctx, dense);
+		return take_known(ctx, dense, packet);
+	}
+	return known_of_another_phase(ctx, dense, index, packet, reset, reason);
 }

@@ -117,6 +117,14 @@ void fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense
 enum fanin_verdict fanin_dense_result(struct fanin_handler_ctx *ctx, void *slot,
 				      struct fanin_packet *packet, enum fanin_reason *reason);
 
+/*
+ * A dense handler's `known`. reset: releases what it has combined so far. While a slot waits for its parent's result a child
+ * may still send one that it knows, since the parent may lack what others would have brought.
+ */
+enum fanin_verdict fanin_dense_known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
+				     uint32_t index, struct fanin_packet *packet,
+				     fanin_dense_reset_fn reset, enum fanin_reason *reason);
+
 /* Gives up the kept result. */
 void fanin_dense_release(struct fanin_handler_ctx *ctx, struct fanin_dense *dense);
 

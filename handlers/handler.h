@@ -95,6 +95,7 @@ struct fanin_handler_stats {
 	uint64_t repeats;        /* results sent again */
 	uint64_t upward;         /* contributions to the parent */
 	uint64_t upward_repeats; /* these sent again */
+	uint64_t known;          /* blocks whose result a child had already */
 	uint64_t pendings;       /* answers that name who is missing */
 	uint64_t blocks;         /* blocks begun */
 	uint64_t block_ns;       /* from first to last contribution, over blocks finished */
@@ -147,6 +148,13 @@ struct fanin_handler {
 	 */
 	enum fanin_verdict (*result)(struct fanin_handler_ctx *ctx, void *slot,
 				     struct fanin_packet *packet, enum fanin_reason *reason);
+
+	/*
+	 * A child's packet with the result of a block, which it has from a tree that failed: from then on it is the block's
+	 * result here as well, and goes up to the root and down to all. Otherwise as a contribution.
+	 */
+	enum fanin_verdict (*known)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
+				    struct fanin_packet *packet, enum fanin_reason *reason);
 
 	/* Mbufs in the slot go to ctx->frees; the slot is not used again. */
 	void (*slot_release)(struct fanin_handler_ctx *ctx, void *slot);

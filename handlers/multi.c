@@ -183,6 +183,13 @@ leave:
 	return verdict;
 }
 
+static enum fanin_verdict
+multi_known(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
+	    struct fanin_packet *packet, enum fanin_reason *reason)
+{
+	return fanin_dense_known(ctx, memory, index, packet, multi_reset, reason);
+}
+
 static struct fanin_handler multi = {
 	.name = "multi",
 	.description = "dense reduction, several buffers per block",
@@ -190,6 +197,7 @@ static struct fanin_handler multi = {
 	.slot_mbufs = multi_slot_mbufs,
 	.contribution = multi_contribution,
 	.result = fanin_dense_result,
+	.known = multi_known,
 	.slot_release = multi_slot_release,
 };
 

@@ -90,6 +90,13 @@ single_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	return verdict;
 }
 
+static enum fanin_verdict
+single_known(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
+	     struct fanin_packet *packet, enum fanin_reason *reason)
+{
+	return fanin_dense_known(ctx, memory, index, packet, single_reset, reason);
+}
+
 static struct fanin_handler single = {
 	.name = "single",
 	.description = "dense reduction, one buffer per block",
@@ -97,6 +104,7 @@ static struct fanin_handler single = {
 	.slot_mbufs = single_slot_mbufs,
 	.contribution = single_contribution,
 	.result = fanin_dense_result,
+	.known = single_known,
 	.slot_release = single_slot_release,
 };
 

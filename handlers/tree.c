@@ -159,6 +159,13 @@ tree_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	return verdict;
 }
 
+static enum fanin_verdict
+tree_known(struct fanin_handler_ctx *ctx, void *memory, uint32_t index, struct fanin_packet *packet,
+	   enum fanin_reason *reason)
+{
+	return fanin_dense_known(ctx, memory, index, packet, tree_reset, reason);
+}
+
 static struct fanin_handler tree = {
 	.name = "tree",
 	.description = "dense reduction in a fixed order, one leaf per child",
@@ -167,6 +174,7 @@ static struct fanin_handler tree = {
 	.slot_mbufs = tree_slot_mbufs,
 	.contribution = tree_contribution,
 	.result = fanin_dense_result,
+	.known = tree_known,
 	.slot_release = tree_slot_release,
 };
 

@@ -73,23 +73,23 @@ fanin_window_enter_any(struct fanin_window *slot, const struct fanin_handler_ctx
 
 enum fanin_window_result
 fanin_window_enter_result(struct fanin_window *slot, const struct fanin_handler_ctx *ctx,
-			  uint32_t block)
+			  uint32_t block, enum fanin_window_phase phase)
 {
-	uint64_t sent = fanin_state_make(block, FANIN_PHASE_SENT, 0);
+	const uint64_t waiting = fanin_state_make(block, phase, 0);
 	uint64_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
 
 	/* Users come and go, and a slot in SETUP comes to another phase: what else it holds decides. */
 	if (state >> 32 == block &&
 	    (state >> FANIN_STATE_PHASE_SHIFT & FANIN_STATE_PHASE_MASK) == FANIN_PHASE_SETUP)
 		return FANIN_RESULT_BUSY;
-	if ((state & ~FANIN_STATE_USERS) != sent)
+	if ((state & ~FANIN_STATE_USERS) != waiting)
 		return FANIN_RESULT_OTHER;
-	state = sent;
+	state = waiting;
 	if (!fanin_window_swap(slot, ctx->job->shared, &state,
 			       fanin_state_make(block, FANIN_PHASE_SETUP, 1)))
 		return FANIN_RESULT_BUSY;
 	if (__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == ctx->epoch)
 		return FANIN_RESULT_AWAITED;
-	__atomic_store_n(&slot->state, sent, __ATOMIC_RELEASE);
+	__atomic_store_n(&slot->state, waiting, __ATOMIC_RELEASE);
 	return FANIN_RESULT_OTHER;
 }

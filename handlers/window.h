@@ -174,12 +174,12 @@ enum fanin_window_result {
 	FANIN_RESULT_OTHER,   /* not entered: of a block that waits for none */
 };
 
-/* Enters the slot with its parent's result for a block, alone. */
+/* Enters the slot with a result for a block that is in a phase, OPEN or SENT, alone. */
 enum fanin_window_result fanin_window_enter_result(struct fanin_window *slot,
 						   const struct fanin_handler_ctx *ctx,
-						   uint32_t block);
+						   uint32_t block, enum fanin_window_phase phase);
 
-/* Ends the SETUP of a result, and leaves. phase: DONE, or SENT if it was none for this block. */
+/* Ends the SETUP of a result, and leaves. phase: SENT, DONE, or the one before if it was none for this block. */
 static inline void
 fanin_window_settle(struct fanin_window *slot, uint32_t block, enum fanin_window_phase phase)
 {

@@ -206,28 +206,48 @@ batch_run(struct worker *worker, struct batch *batch)
 		sample_occupancy(worker, job);
 }
 
-/* What a parent sends to its children is rare beside what they send to it: no batches. */
+/* Finds the job of a KNOWN packet, which a member sent in the current run, or of a RESULT of the parent. */
+static enum fanin_reason
+find_single(const struct worker *worker, const struct rte_mbuf *mbuf, struct job **job)
+{
+	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
+	enum fanin_reason reason;
+
+	if (hdr->type == FANIN_TYPE_RESULT)
+		return worker_find_result(worker, mbuf, job);
+	reason = worker_member_check(worker->pipeline, mbuf, job);
+	if (reason == FANIN_REASON_NONE &&
+	    (hdr->epoch == 0 || hdr->epoch != __atomic_load_n(&(*job)->epoch, __ATOMIC_ACQUIRE)))
+		return FANIN_REASON_EPOCH;
+	return reason;
+}
+
+/* Results from the parent, or that a member knew, are fewer than contributions: no batches. */
 static void
-run_result(struct worker *worker, struct rte_mbuf *mbuf)
+run_single(struct worker *worker, struct rte_mbuf *mbuf)
 {
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	struct fanin_packet packet = { .mbuf = mbuf, .headers = headers, .payload = headers + 1 };
+	const bool known = headers->fanin.type == FANIN_TYPE_KNOWN;
 	struct job *job;
-	enum fanin_reason reason = worker_find_result(worker, mbuf, &job);
+	enum fanin_reason reason = find_single(worker, mbuf, &job);
 	enum fanin_verdict verdict;
+	uint32_t index;
 
 	if (reason != FANIN_REASON_NONE) {
 		worker_drop(worker, mbuf, reason);
 		return;
 	}
+	index = headers->fanin.block & job->slot_mask;
 	packet.payload_len = fanin_wire_payload_len(headers);
+	packet.child = (uint16_t)job_likely_child_of(job, headers->fanin.rank);
 	select_job(worker, job);
 	ctx->now_ns = worker->now_ns;
 	ctx->epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
-	verdict = job->handler->result(ctx, job->slots[headers->fanin.block & job->slot_mask],
-				       &packet, &reason);
-	settle(worker, mbuf, verdict, reason, false);
+	verdict = known ? job->handler->known(ctx, job->slots[index], index, &packet, &reason)
+			: job->handler->result(ctx, job->slots[index], &packet, &reason);
+	settle(worker, mbuf, verdict, reason, known);
 	drain(worker);
 }
 
@@ -242,9 +262,9 @@ worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 
 		if (likely(job != NULL))
 			batch_add(&batch, job, mbufs[i]);
-		else if (rte_pktmbuf_mtod(mbufs[i], const struct fanin_headers *)->fanin.type ==
-			 FANIN_TYPE_RESULT)
-			run_result(worker, mbufs[i]);
+		else if (rte_pktmbuf_mtod(mbufs[i], const struct fanin_headers *)->fanin.type !=
+			 FANIN_TYPE_CONTRIBUTION)
+			run_single(worker, mbufs[i]);
 		else
 			refuse(worker, mbufs[i]);
 	}

@@ -267,6 +267,7 @@ job_stats(const struct job *job, struct fanin_handler_stats *sum)
 		sum->pendings += stats->pendings;
 		sum->upward += stats->upward;
 		sum->upward_repeats += stats->upward_repeats;
+		sum->known += stats->known;
 		sum->blocks += stats->blocks;
 		sum->block_ns += stats->block_ns;
 	}

@@ -81,19 +81,20 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 
 	job_stats(job, &stats);
 	return json_pack(
-		"{s:I,s:s,s:i,s:b,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
+		"{s:I,s:s,s:i,s:b,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
 		"id", (json_int_t)job->params.id, "handler", job->handler->name, "buffers",
 		job->params.buffers, "reproducible", job->reproducible, "accumulate",
 		job_accumulate_names[job->params.wide], "state", epoch != 0 ? "active" : "waiting",
-		"epoch", (json_int_t)epoch, "size", job->params.n_ranks, "window", job->params.window,
-		"slots", 2 * job->params.window, "payload_bytes", job->params.payload_bytes,
-		"slot_bytes", (json_int_t)job->slot_size, "members", list_members(pipeline, job),
-		"parent", describe_parent(pipeline, job), "stats", "contributions",
-		(json_int_t)stats.contributions, "duplicates", (json_int_t)stats.duplicates,
-		"results", (json_int_t)stats.results, "repeats", (json_int_t)stats.repeats,
-		"pendings", (json_int_t)stats.pendings, "blocks", (json_int_t)stats.blocks,
-		"block_ns", (json_int_t)stats.block_ns, "upward", (json_int_t)stats.upward,
-		"upward_repeats", (json_int_t)stats.upward_repeats, "occupancy", job_occupancy(job));
+		"epoch", (json_int_t)epoch, "size", job->params.n_ranks, "window",
+		job->params.window, "slots", 2 * job->params.window, "payload_bytes",
+		job->params.payload_bytes, "slot_bytes", (json_int_t)job->slot_size, "members",
+		list_members(pipeline, job), "parent", describe_parent(pipeline, job), "stats",
+		"contributions", (json_int_t)stats.contributions, "duplicates",
+		(json_int_t)stats.duplicates, "results", (json_int_t)stats.results, "repeats",
+		(json_int_t)stats.repeats, "pendings", (json_int_t)stats.pendings, "blocks",
+		(json_int_t)stats.blocks, "block_ns", (json_int_t)stats.block_ns, "upward",
+		(json_int_t)stats.upward, "upward_repeats", (json_int_t)stats.upward_repeats,
+		"known", (json_int_t)stats.known, "occupancy", job_occupancy(job));
 }
 
 json_t *

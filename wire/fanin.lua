@@ -9,9 +9,9 @@ local MOST_ELEMENTS_SHOWN = 16
 
 local type_names = {
 	[1] = "CONTRIBUTION", [2] = "RESULT", [3] = "PENDING", [4] = "REFUSED",
-	[5] = "JOIN", [6] = "JOIN_ACK", [7] = "LEAVE", [8] = "LEAVE_ACK",
+	[5] = "JOIN", [6] = "JOIN_ACK", [7] = "LEAVE", [8] = "LEAVE_ACK", [9] = "KNOWN",
 }
-local CONTRIBUTION, RESULT, PENDING, REFUSED, JOIN, JOIN_ACK = 1, 2, 3, 4, 5, 6
+local CONTRIBUTION, RESULT, PENDING, REFUSED, JOIN, JOIN_ACK, KNOWN = 1, 2, 3, 4, 5, 6, 9
 
 local dtype_names = {
 	[0] = "none", [1] = "i8", [2] = "i16", [3] = "i32", [4] = "i64", [5] = "u8", [6] = "u16", [7] = "u32",
@@ -115,7 +115,7 @@ local e = {
 fanin.experts = { e.truncated, e.version, e.type, e.flags, e.reserved, e.length, e.refused, e.again }
 
 local function has_elements(packet_type)
-	return packet_type == CONTRIBUTION or packet_type == RESULT
+	return packet_type == CONTRIBUTION or packet_type == RESULT or packet_type == KNOWN
 end
 
 local function ranks_of(members)

@@ -56,13 +56,16 @@ enum fanin_type {
 	FANIN_TYPE_JOIN_ACK = 6,  /* switch to host: struct fanin_join_ack_body */
 	FANIN_TYPE_LEAVE = 7,     /* host to switch: no body */
 	FANIN_TYPE_LEAVE_ACK = 8, /* switch to host: no body */
+	FANIN_TYPE_KNOWN =
+		9, /* host or switch to its parent: a block's result, from a tree that is no more */
 	FANIN_TYPE_COUNT
 };
 
 static inline bool
 fanin_type_has_elements(unsigned int type)
 {
-	return type == FANIN_TYPE_CONTRIBUTION || type == FANIN_TYPE_RESULT;
+	return type == FANIN_TYPE_CONTRIBUTION || type == FANIN_TYPE_RESULT ||
+	       type == FANIN_TYPE_KNOWN;
 }
 
 enum fanin_flag {

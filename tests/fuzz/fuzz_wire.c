@@ -53,8 +53,9 @@ send_emission(const struct fanin_emission *emission)
 		(emission->children & ~job.children) == 0);
 	switch (emission->kind) {
 	case FANIN_EMIT_PARENT:
-		REQUIRE(job.has_parent && references == 2 && hdr->type == FANIN_TYPE_CONTRIBUTION);
-		REQUIRE(hdr->contributions == N_CHILDREN && hdr->epoch == ctx.parent_epoch);
+		REQUIRE(job.has_parent && references == 2 && hdr->epoch == ctx.parent_epoch);
+		REQUIRE(hdr->type == FANIN_TYPE_CONTRIBUTION || hdr->type == FANIN_TYPE_KNOWN);
+		REQUIRE(hdr->contributions == N_CHILDREN);
 		receivers = 1;
 		break;
 	case FANIN_EMIT_CHILDREN:
@@ -89,7 +90,7 @@ flush(void)
 	ctx.n_frees = 0;
 }
 
-/* A contribution, or a result of the parent. */
+/* A contribution, a result that a child knew, or one of the parent. */
 static void
 handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 {
@@ -115,6 +116,8 @@ handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 	if (frame->fanin.type == FANIN_TYPE_CONTRIBUTION)
 		verdict = handler->contribution(&ctx, slot, frame->fanin.block % SLOTS, &packet,
 						&reason);
+	else if (frame->fanin.type == FANIN_TYPE_KNOWN)
+		verdict = handler->known(&ctx, slot, frame->fanin.block % SLOTS, &packet, &reason);
 	else
 		verdict = handler->result(&ctx, slot, &packet, &reason);
 	REQUIRE(ctx.n_emissions <= 2 && ctx.n_frees <= FANIN_MAX_FREES_PER_CALL);
@@ -125,7 +128,7 @@ handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 	flush();
 	/* What a slot may hold, and its result. */
 	REQUIRE(fake_pool_in_use(&pool) <= SLOTS * (handler->slot_mbufs(&job) + 1));
-	REQUIRE(stats.contributions >= stats.results * N_CHILDREN);
+	REQUIRE(stats.contributions + stats.known * N_CHILDREN >= stats.results * N_CHILDREN);
 	REQUIRE(stats.contributions <= (stats.results + SLOTS) * N_CHILDREN);
 	REQUIRE(stats.duplicates >= stats.repeats + stats.pendings);
 }
@@ -169,9 +172,8 @@ take_frame(const struct fanin_handler *handler, const uint8_t *data, size_t len)
 		const struct fanin_headers *headers = (const void *)(copy + 1);
 
 		REQUIRE(FANIN_PAYLOAD_OFFSET + fanin_wire_payload_len(headers) <= len);
-		if ((headers->fanin.type == FANIN_TYPE_CONTRIBUTION &&
-		     headers->fanin.rank < N_CHILDREN) ||
-		    headers->fanin.type == FANIN_TYPE_RESULT)
+		if (headers->fanin.type == FANIN_TYPE_RESULT ||
+		    (fanin_type_has_elements(headers->fanin.type) && headers->fanin.rank < N_CHILDREN))
 			handle(handler, headers);
 	}
 	free(copy);

@@ -9,7 +9,7 @@ the format.
 import pathlib
 import struct
 
-CONTRIBUTION, RESULT, PENDING, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK = range(1, 9)
+CONTRIBUTION, RESULT, PENDING, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK, KNOWN = range(1, 10)
 DTYPES = range(1, 13)
 I32, F16, BF16, F32 = 3, 9, 10, 11
 FORMATS = dict(zip(DTYPES, "bhiqBHIQe fd"))
@@ -49,10 +49,10 @@ def block(number, **shape):
     return [contribution(rank, number, **shape) for rank in range(3)]
 
 
-def result(number, values=(6, 6, 6), dtype=I32, op=SUM):
-    """What a parent sends; the handlers run as part of a tree, too."""
+def result(number, values=(6, 6, 6), dtype=I32, op=SUM, kind=RESULT):
+    """What a parent sends, or a child knows; the handlers run as part of a tree, too."""
     payload = struct.pack("<%d%s" % (len(values), FORMATS[dtype]), *values)
-    return frame(RESULT, payload, 0, number, dtype, op, len(values))
+    return frame(kind, payload, 0, number, dtype, op, len(values))
 
 
 def empty(rank, block, count=3, dtype=I32, op=SUM, flags=0):
@@ -83,6 +83,9 @@ seeds = {
                 frame(LEAVE_ACK), frame(PENDING), frame(REFUSED, count=9), frame(RESULT, b"abcd", 0, 0, I32, SUM, 1)],
     "levels": [f for n in range(6) for f in [*block(n), contribution(1, n, flags=RETRANSMIT), result(n), result(n)]] +
               [result(9), *block(6), result(6, op=MAX), *block(10), result(6), contribution(0, 6, flags=RETRANSMIT)],
+    "known": [result(0, kind=KNOWN), contribution(1, 0), contribution(1, 0), contribution(0, 1), result(1, kind=KNOWN),
+              *block(2), result(2, kind=KNOWN), result(2), result(4, kind=KNOWN), result(9, kind=KNOWN),
+              result(3, op=MAX, kind=KNOWN), contribution(2, 3)],
     "padded": [frame(LEAVE) + bytes(18)],
     "copies": [f for n in range(6) for f in copy(n, n % 3)] + [empty(0, 5, op=COPY + 2, flags=RETRANSMIT)],
     "empty": [empty(rank, n, op=op) for n, op in enumerate((SUM, AVG, COPY)) for rank in (2, 0, 1)] +

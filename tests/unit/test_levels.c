@@ -418,6 +418,107 @@ START_TEST(news_of_other_switches_reach_all_children)
 }
 END_TEST
 
+/* The result of a block, from a child that has it already. Its values are those of parent_result. */
+static void
+tell_known(unsigned int child, uint32_t epoch, uint32_t block, bool again)
+{
+	uint8_t frame[4096];
+	uint8_t known[4096];
+	size_t len = parent_result(epoch, block, frame);
+	const struct fanin_headers *result = (const struct fanin_headers *)frame;
+	struct fanin_headers *headers = (struct fanin_headers *)known;
+
+	host_packet(&sw, child, FANIN_TYPE_KNOWN, job->params.id, epoch, result + 1,
+		    RING_SWITCH_COUNT * 4, headers);
+	headers->fanin.block = block;
+	headers->fanin.contributions = RANKS;
+	headers->fanin.dtype = result->fanin.dtype;
+	headers->fanin.op = result->fanin.op;
+	headers->fanin.count = result->fanin.count;
+	headers->fanin.flags = again ? FANIN_FLAG_RETRANSMIT : 0;
+	ring_switch_put(&sw, (uint16_t)child, known, len);
+}
+
+static void
+expect_known_upward(uint32_t block)
+{
+	const struct fanin_headers *up = parent_take(FANIN_TYPE_KNOWN);
+	const int32_t *values = (const int32_t *)(up + 1);
+
+	ck_assert_uint_eq(up->fanin.block, block);
+	ck_assert_uint_eq(up->fanin.contributions, RANKS);
+	for (int i = 0; i < RING_SWITCH_COUNT; i++)
+		ck_assert_int_eq(values[i], 21 * i + 6 * (int32_t)block);
+}
+
+START_TEST(result_that_a_child_knows_is_everybody_s)
+{
+	struct fanin_handler_stats stats;
+	uint32_t epoch;
+
+	open_variant(_i);
+	epoch = start_run(5);
+	/* As the first of its block, */
+	tell_known(1, epoch, 0, false);
+	expect_known_upward(0);
+	/* after contributions that it makes needless, */
+	host_contribute(&sw, job, 0, epoch, 1, false);
+	host_contribute(&sw, job, 2, epoch, 1, false);
+	tell_known(1, epoch, 1, false);
+	expect_known_upward(1);
+	/* and after the sum went up, where other switches may have got nothing. */
+	contribute_all(epoch, 2);
+	expect_upward(2);
+	tell_known(2, epoch, 2, false);
+	expect_known_upward(2);
+	/* Lost upward: a child that asks again makes it go once more. */
+	host_contribute(&sw, job, 0, epoch, 1, true);
+	expect_known_upward(1);
+
+	for (uint32_t block = 0; block < 3; block++) {
+		send_result(block);
+		expect_results(block);
+	}
+	/* Who comes only now has not asked yet, but has the result at once; not a second time unasked. */
+	host_contribute(&sw, job, 0, epoch, 0, false);
+	expect_result_at(0, 0);
+	host_contribute(&sw, job, 0, epoch, 0, false);
+	ck_assert_uint_eq(ring_switch_take(&sw, 0, buffer), 0);
+	tell_known(1, epoch, 0, true);
+	expect_result_at(1, 0);
+
+	/* The slots go on as ever. */
+	for (uint32_t block = 3; block < 4 * WINDOW; block++) {
+		contribute_all(epoch, block);
+		expect_upward(block);
+		send_result(block);
+		expect_results(block);
+	}
+	job_stats(job, &stats);
+	ck_assert_uint_eq(stats.known, 3);
+	ck_assert_uint_eq(stats.results, 4 * WINDOW);
+	parent_is_silent();
+	ring_switch_close(&sw);
+}
+END_TEST
+
+START_TEST(known_result_is_checked_as_a_contribution_is)
+{
+	uint32_t epoch;
+
+	open_variant(_i);
+	epoch = start_run(5);
+	tell_known(1, epoch - 1, 0, false);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_EPOCH), 1);
+	tell_known(1, epoch, 2 * WINDOW, false);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_BLOCK_WINDOW), 1);
+	while (ring_switch_take(&sw, 1, buffer) != 0)
+		ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_REFUSED);
+	parent_is_silent();
+	ring_switch_close(&sw);
+}
+END_TEST
+
 /* A result that somebody else made is dropped for its reason, and the block still gets the true one. */
 static void
 forge(uint16_t port, uint32_t epoch, uint64_t key, uint32_t source_be, enum fanin_reason reason)
@@ -559,6 +660,8 @@ suite_levels(void)
 	tcase_add_loop_test(one, sums_go_up_and_results_come_down, 0, N_VARIANTS);
 	tcase_add_loop_test(one, what_is_lost_is_repeated_where_it_was_lost, 0, N_VARIANTS);
 	tcase_add_loop_test(one, news_of_other_switches_reach_all_children, 0, N_VARIANTS);
+	tcase_add_loop_test(one, result_that_a_child_knows_is_everybody_s, 0, N_VARIANTS);
+	tcase_add_loop_test(one, known_result_is_checked_as_a_contribution_is, 0, N_VARIANTS);
 	tcase_add_loop_test(one, only_the_parent_is_believed, 0, N_VARIANTS);
 	tcase_add_loop_test(one, run_ends_at_the_parent_when_all_children_have_left, 0, N_VARIANTS);
 	tcase_add_test(one, ranks_that_make_no_tree_are_refused);
