@@ -134,7 +134,7 @@ describe_port(const struct daemon *daemon, uint16_t index, const struct port_cou
 			 (json_int_t)counters->tx_dropped);
 }
 
-static json_t *
+json_t *
 command_ports_list(void *user, const json_t *args, struct control_error *error)
 {
 	const struct daemon *daemon = user;
@@ -191,7 +191,7 @@ nonzero_drops(const struct counters *sum)
 	return drops;
 }
 
-static json_t *
+json_t *
 command_stats(void *user, const json_t *args, struct control_error *error)
 {
 	const struct daemon *daemon = user;
@@ -217,7 +217,7 @@ command_stats(void *user, const json_t *args, struct control_error *error)
 			 (json_int_t)sum.fault_reorders, "drops", nonzero_drops(&sum));
 }
 
-static json_t *
+json_t *
 command_drops(void *user, const json_t *args, struct control_error *error)
 {
 	const struct daemon *daemon = user;

@@ -5,6 +5,7 @@
 #ifndef FANIN_SWITCH_COMMANDS_H
 #define FANIN_SWITCH_COMMANDS_H
 
+#include "metrics/metrics.h"
 #include "pipeline/pipeline.h"
 #include "switch/control.h"
 #include "switch/ports.h"
@@ -30,6 +31,18 @@ json_t *command_jobs_destroy(void *user, const json_t *args, struct control_erro
  * among other things, limit of DPDK's memory.
  */
 json_t *json_memory(const struct daemon *daemon);
+
+/*
+ * commands_metrics.c: what the switch's metrics are, and the values that they are taken from: the answers to commands by their
+ * names, and what the switch is. user: struct daemon. Returns a new reference, or NULL without memory.
+ */
+extern const struct metrics_family switch_metrics[];
+json_t *switch_metrics_values(void *user);
+
+/* commands.c */
+json_t *command_ports_list(void *user, const json_t *args, struct control_error *error);
+json_t *command_stats(void *user, const json_t *args, struct control_error *error);
+json_t *command_drops(void *user, const json_t *args, struct control_error *error);
 
 /* "02:fa:00:00:00:01" as a new JSON string. */
 json_t *json_mac(const uint8_t mac[6]);

@@ -14,6 +14,7 @@
 #define CONFIG_NAME_LEN 32
 #define CONFIG_DEVICE_LEN 256
 #define CONFIG_PATH_LEN 108
+#define CONFIG_ENDPOINT_LEN 64
 #define CONFIG_MEMIF_SUFFIX_LEN 8 /* what is made from memif.socket is longer by less than that */
 #define CONFIG_MAX_PORTS 64
 #define CONFIG_MAX_WORKERS 16
@@ -64,6 +65,7 @@ struct config {
 	uint8_t mac[6];
 	uint16_t udp_port; /* host order */
 	char control_socket[CONFIG_PATH_LEN];
+	char metrics_listen[CONFIG_ENDPOINT_LEN]; /* "IP:PORT"; empty: nowhere */
 	enum config_log_level log_level;
 	enum config_hugepages hugepages;
 	uint32_t memory_megabytes;

@@ -97,6 +97,11 @@ static const struct config_key control_keys[] = {
 	TABLE_END,
 };
 
+static const struct config_key metrics_keys[] = {
+	{ "listen", CONFIG_TYPE_ENDPOINT, FIELD(config, metrics_listen), .derived = true },
+	TABLE_END,
+};
+
 static const struct config_key memory_keys[] = {
 	{ "hugepages", CONFIG_TYPE_CHOICE, FIELD(config, hugepages), .choices = hugepages,
 	  .fallback = CONFIG_HUGEPAGES_AUTO },
@@ -192,6 +197,7 @@ const struct config_key config_keys[] = {
 	{ "name", CONFIG_TYPE_NAME, FIELD(config, name), .fallback_text = "fanin" },
 	{ "address", CONFIG_TYPE_OBJECT, .required = true, .keys = address_keys },
 	{ "control", CONFIG_TYPE_OBJECT, .keys = control_keys },
+	{ "metrics", CONFIG_TYPE_OBJECT, .keys = metrics_keys },
 	{ "log_level", CONFIG_TYPE_CHOICE, FIELD(config, log_level), .choices = log_levels,
 	  .fallback = CONFIG_LOG_INFO },
 	{ "memory", CONFIG_TYPE_OBJECT, .keys = memory_keys },

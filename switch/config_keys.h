@@ -26,6 +26,7 @@ enum config_type {
 	CONFIG_TYPE_CHOICE, /* one of choices, stored as its index */
 	CONFIG_TYPE_IPV4,
 	CONFIG_TYPE_MAC,
+	CONFIG_TYPE_ENDPOINT, /* an IP address and a TCP port */
 	CONFIG_TYPE_VDEV,
 	CONFIG_TYPE_PCI,
 	CONFIG_TYPE_OBJECT, /* its keys' fields are in the same struct */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "metrics/metrics.h"
 #include "switch/config_keys.h"
 #include "switch/text.h"
 
@@ -153,6 +154,15 @@ is_pci_address(const char *text)
 	return sscanf(text + 8, "%2x", &device) == 1 && device < 32;
 }
 
+static bool
+is_endpoint(const char *text)
+{
+	struct sockaddr_storage address;
+	socklen_t len;
+
+	return metrics_address(text, &address, &len) == 0;
+}
+
 static int
 read_text(const struct config_key *key, const char *text, char *field)
 {
@@ -165,6 +175,8 @@ read_text(const struct config_key *key, const char *text, char *field)
 	if (key->type == CONFIG_TYPE_VDEV && !is_vdev(text))
 		return -EINVAL;
 	if (key->type == CONFIG_TYPE_PATH && !is_path(text))
+		return -EINVAL;
+	if (key->type == CONFIG_TYPE_ENDPOINT && !is_endpoint(text))
 		return -EINVAL;
 	if (key->type == CONFIG_TYPE_PCI && !is_pci_address(text))
 		return -EINVAL;
@@ -257,6 +269,10 @@ config_value_expected(const struct config_key *key, char *buffer)
 		break;
 	case CONFIG_TYPE_MAC:
 		snprintf(buffer, size, "a unicast MAC address like \"02:fa:00:00:00:fe\"");
+		break;
+	case CONFIG_TYPE_ENDPOINT:
+		snprintf(buffer, size,
+			 "an IP address and a TCP port like \"127.0.0.1:9464\" or \"[::1]:9464\"");
 		break;
 	case CONFIG_TYPE_VDEV:
 		snprintf(buffer, size,

@@ -28,6 +28,7 @@
 
 static_assert(CONFIG_MAX_PORTS <= PIPELINE_MAX_PORTS && CONFIG_MAX_WORKERS <= PIPELINE_MAX_WORKERS,
 	      "limits");
+static_assert(CONTROL_MESSAGE_LEN >= METRICS_ERROR_LEN, "buffers");
 static_assert(CONFIG_NAME_LEN == PIPELINE_NAME_LEN && CONFIG_ERROR_LEN == PIPELINE_ERROR_LEN,
 	      "buffers");
 
@@ -191,20 +192,22 @@ print_counters(const struct daemon *daemon)
 	}
 }
 
-/* One descriptor that is readable if one of the two is; the second may be -1. Returns it or -errno. */
+/* One descriptor that is readable if one of these is, of which some may be -1. Returns it or -errno. */
 static int
-wake_fd_open(int signal_fd, int gate_fd)
+wake_fd_open(const int *fds, size_t n)
 {
 	struct epoll_event event = { .events = EPOLLIN };
 	int fd = epoll_create1(EPOLL_CLOEXEC);
 
 	if (fd < 0)
 		return -errno;
-	if (epoll_ctl(fd, EPOLL_CTL_ADD, signal_fd, &event) == 0 &&
-	    (gate_fd < 0 || epoll_ctl(fd, EPOLL_CTL_ADD, gate_fd, &event) == 0))
-		return fd;
-	close(fd);
-	return -EIO;
+	for (size_t i = 0; i < n; i++) {
+		if (fds[i] >= 0 && epoll_ctl(fd, EPOLL_CTL_ADD, fds[i], &event) != 0) {
+			close(fd);
+			return -EIO;
+		}
+	}
+	return fd;
 }
 
 static bool
@@ -217,41 +220,61 @@ is_readable(int fd)
 
 /* Serves until a signal asks to stop. Returns 0 or -errno. */
 static int
-serve(struct daemon *daemon, struct memif_gate *gate, int signal_fd)
+serve_until_signal(struct daemon *daemon, struct control *control, struct memif_gate *gate,
+		   struct metrics_server *metrics, int signal_fd)
 {
-	int wake_fd = wake_fd_open(signal_fd, memif_gate_fd(gate));
-	struct control *control;
-	char error[CONTROL_MESSAGE_LEN];
-	char address[INET_ADDRSTRLEN];
-	int ret = control_open(daemon->config->control_socket, daemon->config->name, commands,
-			       daemon, &control, error);
+	const int fds[] = { signal_fd, memif_gate_fd(gate), metrics_server_fd(metrics) };
+	int wake_fd = wake_fd_open(fds, RTE_DIM(fds));
+	bool more = false;
+	int ret = 0;
 
-	if (ret == 0 && wake_fd < 0) {
-		snprintf(error, sizeof(error), "cannot wait for signals: %s", strerror(-wake_fd));
-		control_close(control);
-		ret = wake_fd;
+	if (wake_fd < 0) {
+		log_error("cannot wait for signals: %s", strerror(-wake_fd));
+		return wake_fd;
 	}
-	if (ret != 0) {
-		log_error("%s", error);
-		goto close_wake_fd;
-	}
-	inet_ntop(AF_INET, &daemon->config->ip_be, address, sizeof(address));
-	log_info("\"%s\" is ready: %u ports, %u workers, address %s, kernels %s, control socket %s",
-		 daemon->config->name, daemon->pipeline->n_ports, daemon->pipeline->n_workers,
-		 address, fanin_isa_name(fanin_isa_detect()), daemon->config->control_socket);
-	do {
-		ret = control_serve(control, wake_fd, HOUSEKEEP_MS);
+	while (ret == 0) {
+		ret = control_serve(control, wake_fd, more ? 0 : HOUSEKEEP_MS);
 		if (ret == 1 && !is_readable(signal_fd)) {
 			memif_gate_serve(gate, daemon->pipeline);
 			ret = 0;
 		}
+		more = metrics_server_serve(metrics);
 		pipeline_housekeep(daemon->pipeline);
-	} while (ret == 0);
-	control_close(control);
-close_wake_fd:
-	if (wake_fd >= 0)
-		close(wake_fd);
+	}
+	close(wake_fd);
 	return ret < 0 ? ret : 0;
+}
+
+/* Opens what people and programs ask the switch by, and serves them. Returns 0 or -errno. */
+static int
+serve(struct daemon *daemon, struct memif_gate *gate, int signal_fd)
+{
+	const struct config *config = daemon->config;
+	struct metrics_server *metrics = NULL;
+	struct control *control = NULL;
+	char error[CONTROL_MESSAGE_LEN];
+	char address[INET_ADDRSTRLEN];
+	int ret = control_open(config->control_socket, config->name, commands, daemon, &control,
+			       error);
+
+	if (ret == 0)
+		ret = metrics_server_open(config->metrics_listen, switch_metrics,
+					  switch_metrics_values, daemon, &metrics, error);
+	if (ret != 0) {
+		log_error("%s", error);
+		goto close_control;
+	}
+	inet_ntop(AF_INET, &config->ip_be, address, sizeof(address));
+	log_info("\"%s\" is ready: %u ports, %u workers, address %s, kernels %s, control socket %s",
+		 config->name, daemon->pipeline->n_ports, daemon->pipeline->n_workers, address,
+		 fanin_isa_name(fanin_isa_detect()), config->control_socket);
+	if (metrics != NULL)
+		log_info("metrics: http://%s/metrics", config->metrics_listen);
+	ret = serve_until_signal(daemon, control, gate, metrics, signal_fd);
+	metrics_server_close(metrics);
+close_control:
+	control_close(control);
+	return ret;
 }
 
 static int

@@ -29,6 +29,7 @@
 	X(pktgen)                                                                                  \
 	X(config)                                                                                  \
 	X(control)                                                                                 \
+	X(metrics)                                                                                 \
 	X(engine)                                                                                  \
 	X(memif)                                                                                   \
 	X(memif_protocol)                                                                          \

@@ -115,6 +115,8 @@ static const struct bad_input bad_inputs[] = {
 	  "sw.json: name: found \"\", expected 1 to 31 letters, digits, '.', '_' or '-'" },
 	{ WITH("\"name\":\"a b\""),
 	  "sw.json: name: found \"a b\", expected 1 to 31 letters, digits, '.', '_' or '-'" },
+	{ WITH("\"metrics\":{\"listen\":\"localhost:9464\"}"),
+	  "sw.json: metrics.listen: found \"localhost:9464\", expected an IP address and a TCP port like \"127.0.0.1:9464\" or \"[::1]:9464\"" },
 	{ WITH("\"log_level\":\"loud\""),
 	  "sw.json: log_level: found \"loud\", expected \"error\", \"warning\", \"info\" or \"debug\"" },
 	{ WITH("\"idle\":{\"policy\":7}"),
@@ -253,6 +255,7 @@ START_TEST(only_address_and_ports_are_needed)
 	ck_assert_mem_eq(config.mac, mac, 6);
 	ck_assert_uint_eq(config.udp_port, 21930);
 	ck_assert_str_eq(config.control_socket, "/run/fanin/switch.sock");
+	ck_assert_str_eq(config.metrics_listen, "");
 	ck_assert_int_eq(config.log_level, CONFIG_LOG_INFO);
 	ck_assert_int_eq(config.hugepages, CONFIG_HUGEPAGES_AUTO);
 	ck_assert_uint_eq(config.memory_megabytes, 512);
@@ -279,7 +282,7 @@ START_TEST(every_key_reaches_its_field)
 {
 	struct config config = parse(
 		"{\"name\":\"sw7\",\"address\":{\"ip\":\"10.1.2.3\",\"mac\":\"06:AA:bb:cc:dd:ee\",\"udp_port\":65535},"
-		"\"control\":{\"socket\":\"/tmp/s\"},\"log_level\":\"debug\","
+		"\"control\":{\"socket\":\"/tmp/s\"},\"metrics\":{\"listen\":\"[::1]:9464\"},\"log_level\":\"debug\","
 		"\"memory\":{\"hugepages\":\"never\",\"megabytes\":64},\"mempool\":{\"mbufs\":4194303,\"cache\":0},"
 		"\"workers\":[{\"lcore\":5,\"cpu\":1},{\"lcore\":3}],"
 		"\"idle\":{\"policy\":\"sleep\",\"empty_polls\":9,\"sleep_us\":8},"
@@ -295,6 +298,7 @@ START_TEST(every_key_reaches_its_field)
 	ck_assert_mem_eq(config.mac, mac, 6);
 	ck_assert_uint_eq(config.udp_port, 65535);
 	ck_assert_str_eq(config.control_socket, "/tmp/s");
+	ck_assert_str_eq(config.metrics_listen, "[::1]:9464");
 	ck_assert_str_eq(config.memif_socket, "/tmp/m");
 	ck_assert(config.ports[2].memif);
 	ck_assert_uint_eq(config.ports[2].memif_id, 65535);

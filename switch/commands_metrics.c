@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The switch's metrics: which values of the commands' answers are one, under which name. So what Prometheus sees is what
+ * faninctl shows. Main thread only.
+ */
+#include <rte_version.h>
+
+#include "switch/commands.h"
+#include "switch/config.h"
+
+#define PORT .labels = { { "port", "name", 0 } }
+#define WORKER .labels = { { "worker", "lcore", 0 } }
+#define JOB .labels = { { "job", "id", 0 } }
+#define NANOSECONDS .scale = 1e-9
+#define MICROSECONDS .scale = 1e-6
+
+/* Families by their type; what follows the text are other fields. Counters get the suffix _total. */
+#define FAMILY(kind, metric, where, text, ...)                                                        \
+	{                                                                                             \
+		.name = "fanin_" metric, .type = (kind), .help = (text), .path = (where), __VA_ARGS__ \
+	}
+#define COUNTER(metric, ...) FAMILY(METRICS_COUNTER, metric "_total", __VA_ARGS__)
+#define GAUGE(...) FAMILY(METRICS_GAUGE, __VA_ARGS__)
+#define HISTOGRAM(...) FAMILY(METRICS_HISTOGRAM, __VA_ARGS__)
+
+const struct metrics_family switch_metrics[] = {
+	GAUGE("switch_info", "switch", "What the switch is; the value is 1.",
+	      .labels = { { "name", "name", 0 },
+			  { "version", "version", 0 },
+			  { "dpdk", "dpdk", 0 },
+			  { "isa", "isa", 0 } }),
+	GAUGE("uptime_seconds", "stats.uptime_s", "Time since the switch started."),
+	GAUGE("port_up", "ports.ports[].link", "Whether the port's link is up.", PORT),
+	GAUGE("port_mtu_bytes", "ports.ports[].mtu", "Longest IP packet of the port.", PORT),
+	GAUGE("port_queues", "ports.ports[].queues", "Receive queues of the port.", PORT),
+	COUNTER("port_rx_frames", "ports.ports[].rx_frames", "Frames received.", PORT),
+	COUNTER("port_rx_bytes", "ports.ports[].rx_bytes", "Bytes received.", PORT),
+	COUNTER("port_rx_missed", "ports.ports[].rx_missed",
+		"Frames that the device dropped because the worker was too slow.", PORT),
+	COUNTER("port_tx_frames", "ports.ports[].tx_frames", "Frames sent.", PORT),
+	COUNTER("port_tx_bytes", "ports.ports[].tx_bytes", "Bytes sent.", PORT),
+	COUNTER("port_tx_dropped", "ports.ports[].tx_dropped",
+		"Frames to send that the device did not take.", PORT),
+	COUNTER("worker_bursts", "stats.workers[].bursts", "Polls that brought packets.", WORKER),
+	COUNTER("worker_empty_polls", "stats.workers[].empty_polls",
+		"Rounds over all queues without a packet.", WORKER),
+	COUNTER("worker_packets", "stats.workers[].packets", "Packets that the worker took.", WORKER),
+	COUNTER("worker_handed_over", "stats.workers[].handed_over",
+		"Packets that the worker passed on by a cluster's queue.", WORKER),
+	COUNTER("worker_retries", "stats.workers[].retries",
+		"Handler calls that found another worker in the way.", WORKER),
+	COUNTER("worker_retry_wait_seconds", "stats.workers[].retry_wait_us",
+		"Time that packets waited for other workers.", WORKER, MICROSECONDS),
+	COUNTER("worker_busy_seconds", "stats.workers[].busy_us",
+		"Time in rounds that brought packets.", WORKER, MICROSECONDS),
+	HISTOGRAM("worker_queue_length", "stats.workers[].queue_lengths",
+		  "Packets in the cluster's queue when it was polled.", WORKER),
+	HISTOGRAM("worker_input_occupancy", "stats.workers[].input_occupancy",
+		  "Packets that waited for a handler when a burst was taken.", WORKER,
+		  .sum = "input_sum"),
+	COUNTER("switching_forwarded", "stats.switching.forwarded",
+		"Foreign frames sent to a known port."),
+	COUNTER("switching_flooded", "stats.switching.flooded",
+		"Foreign frames sent to all other ports."),
+	COUNTER("switching_local", "stats.switching.local",
+		"ARP, ICMP, JOIN and LEAVE for the switch itself."),
+	COUNTER("switching_learn_failed", "stats.switching.learn_failed",
+		"Source addresses that the full MAC table could not take."),
+	GAUGE("mac_entries", "stats.mac_entries", "Addresses in the MAC table."),
+	GAUGE("mempool_packets", "stats.mempool.size", "Packet buffers."),
+	GAUGE("mempool_free_packets", "stats.mempool.free", "Packet buffers that are free."),
+	GAUGE("memory_resident_bytes", "stats.memory.rss", "Resident memory without hugepages."),
+	GAUGE("memory_hugepages_bytes", "stats.memory.hugepages", "Hugepages in use."),
+	GAUGE("memory_packets_bytes", "stats.memory.packets", "Memory of the packet buffers."),
+	GAUGE("memory_slots_bytes", "stats.memory.slots", "Memory of the jobs' slots."),
+	GAUGE("memory_limit_bytes", "stats.memory.limit", "Memory that DPDK may use."),
+	COUNTER("faults_duplicated", "stats.faults.duplicated",
+		"Fanin packets that were doubled on purpose."),
+	COUNTER("faults_reordered", "stats.faults.reordered",
+		"Fanin packets that were held back on purpose."),
+	COUNTER("drops", "drops.drops[].count", "Packets that were not processed.",
+		.labels = { { "reason", "name", 0 } }),
+	GAUGE("jobs_limit", "jobs.limits.max_jobs", "Jobs that there may be."),
+	GAUGE("jobs_free", "jobs.limits.jobs_free", "Jobs that there is room for."),
+	GAUGE("jobs_slots_limit", "jobs.limits.slots_per_job", "Slots that one job may have."),
+	GAUGE("job_info", "jobs.jobs[]", "What the job is; the value is 1.",
+	      .labels = { { "job", "id", 0 },
+			  { "handler", "handler", 0 },
+			  { "accumulate", "accumulate", 0 },
+			  { "reproducible", "reproducible", 0 } }),
+	GAUGE("job_active", "jobs.jobs[].state", "Whether all members have joined.", JOB,
+	      .equals = "active"),
+	GAUGE("job_size", "jobs.jobs[].size", "Members of the job.", JOB),
+	GAUGE("job_buffers", "jobs.jobs[].buffers", "Buffers per block, for handlers with several.",
+	      JOB),
+	GAUGE("job_window_packets", "jobs.jobs[].window", "Packets that a member may send ahead.",
+	      JOB),
+	GAUGE("job_slots", "jobs.jobs[].slots", "Slots of the job.", JOB),
+	GAUGE("job_slot_bytes", "jobs.jobs[].slot_bytes", "Bytes of each slot.", JOB),
+	GAUGE("job_payload_bytes", "jobs.jobs[].payload_bytes", "Longest payload of a packet.", JOB),
+	GAUGE("job_member_joined", "jobs.jobs[].members[].joined", "Whether the member has joined.",
+	      .labels = { { "job", "id", 0 }, { "rank", "rank", 1 }, { "port", "port", 1 } }),
+	COUNTER("job_contributions", "jobs.jobs[].stats.contributions",
+		"Contributions, each counted once.", JOB),
+	COUNTER("job_duplicates", "jobs.jobs[].stats.duplicates",
+		"Contributions that were there already.", JOB),
+	COUNTER("job_results", "jobs.jobs[].stats.results", "Blocks finished.", JOB),
+	COUNTER("job_repeats", "jobs.jobs[].stats.repeats", "Results sent again.", JOB),
+	COUNTER("job_pendings", "jobs.jobs[].stats.pendings", "Answers that name who is missing.",
+		JOB),
+	COUNTER("job_blocks", "jobs.jobs[].stats.blocks", "Blocks begun.", JOB),
+	COUNTER("job_block_seconds", "jobs.jobs[].stats.block_ns",
+		"Time of finished blocks from their first to their last contribution.", JOB,
+		NANOSECONDS),
+	HISTOGRAM("job_occupancy", "jobs.jobs[].occupancy", "Open blocks of the job, sampled.", JOB),
+	{ .name = NULL },
+};
+
+json_t *
+switch_metrics_values(void *user)
+{
+	const struct daemon *daemon = user;
+	struct control_error error;
+
+	return json_pack("{s:{s:s,s:s,s:s,s:s},s:o,s:o,s:o,s:o}", "switch", "name",
+			 daemon->config->name, "version", FANIN_VERSION, "dpdk", rte_version(),
+			 "isa", fanin_isa_name(fanin_isa_detect()), "ports",
+			 command_ports_list(user, NULL, &error), "stats",
+			 command_stats(user, NULL, &error), "drops",
+			 command_drops(user, NULL, &error), "jobs",
+			 command_jobs_list(user, NULL, &error));
+}
