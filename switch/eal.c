@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See eal.h. The EAL takes its options as a command line, so this builds one. */
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,6 +193,17 @@ add_devices(struct eal_args *args, const struct config *config)
 	add(args, "--iova-mode=va");
 }
 
+/* DPDK's directory for the telemetry's socket, which DPDK removes when the process exits; empty: none. */
+static char runtime_directory[PATH_MAX];
+
+static void
+remove_runtime_directory(void)
+{
+	/* It stays while another switch of this name has its socket there. */
+	if (runtime_directory[0] != '\0')
+		rmdir(runtime_directory);
+}
+
 int
 eal_start(const struct config *config, char *error)
 {
@@ -202,7 +214,8 @@ eal_start(const struct config *config, char *error)
 	if (ret != 0)
 		return ret;
 	add(&args, "fanin-switch");
-	add(&args, "--no-telemetry");
+	/* Where the telemetry's socket is; several switches of a name get a number behind the socket's. */
+	add(&args, "--file-prefix=fanin-%s", config->name);
 	add(&args, "--log-level=%s", config->log_level == CONFIG_LOG_DEBUG ? "debug" : "error");
 	/* Neither shares memory with other processes nor leaves files behind; the EAL has two ways to say so. */
 	if (hugepages) {
@@ -215,6 +228,8 @@ eal_start(const struct config *config, char *error)
 	add(&args, "%u", config->memory_megabytes);
 	add_lcores(&args, config);
 	add_devices(&args, config);
+	/* Functions are called in reverse order: DPDK's before this one. */
+	atexit(remove_runtime_directory);
 	/* EAL permutes the array that it is given. */
 	char *argv[EAL_MAX_ARGS + 1];
 
@@ -229,6 +244,7 @@ eal_start(const struct config *config, char *error)
 			 "DPDK's environment does not start: %s (log_level \"debug\" shows why)",
 			 strerror(-ret));
 	}
+	snprintf(runtime_directory, sizeof(runtime_directory), "%s", rte_eal_get_runtime_dir());
 	for (int i = 0; i < args.argc; i++)
 		free(args.argv[i]);
 	return ret;

@@ -22,6 +22,7 @@
 #include "switch/eal.h"
 #include "switch/log.h"
 #include "switch/memif_gate.h"
+#include "switch/telemetry.h"
 
 #define HOUSEKEEP_MS 1000
 #define EXIT_USAGE 2
@@ -223,14 +224,17 @@ static int
 serve_until_signal(struct daemon *daemon, struct control *control, struct memif_gate *gate,
 		   struct metrics_server *metrics, int signal_fd)
 {
-	const int fds[] = { signal_fd, memif_gate_fd(gate), metrics_server_fd(metrics) };
+	int telemetry_fd = telemetry_open();
+	const int fds[] = { signal_fd, memif_gate_fd(gate), metrics_server_fd(metrics), telemetry_fd };
 	int wake_fd = wake_fd_open(fds, RTE_DIM(fds));
 	bool more = false;
 	int ret = 0;
 
+	if (telemetry_fd < 0)
+		log_warning("no commands in DPDK's telemetry: %s", strerror(-telemetry_fd));
 	if (wake_fd < 0) {
 		log_error("cannot wait for signals: %s", strerror(-wake_fd));
-		return wake_fd;
+		ret = wake_fd;
 	}
 	while (ret == 0) {
 		ret = control_serve(control, wake_fd, more ? 0 : HOUSEKEEP_MS);
@@ -239,9 +243,12 @@ serve_until_signal(struct daemon *daemon, struct control *control, struct memif_
 			ret = 0;
 		}
 		more = metrics_server_serve(metrics);
+		telemetry_serve(daemon);
 		pipeline_housekeep(daemon->pipeline);
 	}
-	close(wake_fd);
+	telemetry_close();
+	if (wake_fd >= 0)
+		close(wake_fd);
 	return ret < 0 ? ret : 0;
 }
 
