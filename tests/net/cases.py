@@ -21,6 +21,7 @@ import case_instructions  # noqa: F401
 import case_jobs  # noqa: F401
 import case_levels  # noqa: F401
 import case_memif  # noqa: F401
+import case_observe  # noqa: F401
 import case_packets  # noqa: F401
 import case_pktgen  # noqa: F401
 import case_switching  # noqa: F401

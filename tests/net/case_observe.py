@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the switch tells of itself: metrics that move with what they count, and DPDK's telemetry."""
+
+import json
+import os
+import re
+import signal
+import socket
+from pathlib import Path
+
+from case_packets import Liar, join_body
+from case_switching import ping
+from frames import BROADCAST, JOIN, RawPort, ethernet
+from prometheus import request, scrape
+from support import (KIB, MIB, Lab, LabError, case, expect, expect_equal, expect_exact, job_entry, program,
+                     reports_of, run_exact_job, running_lab, start_ranks, wait_for_results, wait_until)
+
+LISTEN = "127.0.0.1:9464"
+RUNTIME_DIR = Path("/var/run/dpdk")
+
+# Why a metric may stay as it is.
+STILL = {
+    "fanin_switch_info": "it is 1 for its labels",
+    "fanin_job_info": "it is 1 for its labels",
+    "fanin_port_mtu_bytes": "configured",
+    "fanin_port_queues": "configured",
+    "fanin_port_rx_missed_total": "a NIC's: the drivers of virtual devices do not count what these lose",
+    "fanin_mempool_packets": "made at start",
+    "fanin_memory_packets_bytes": "made at start",
+    "fanin_memory_hugepages_bytes": "taken at start",
+    "fanin_memory_limit_bytes": "configured",
+    "fanin_jobs_limit": "configured",
+    "fanin_jobs_slots_limit": "configured",
+}
+
+# Members of the control commands' answers that are no metrics.
+NO_METRICS = {
+    r"stats\.workers\[\]\.(lcore|cluster)": "what the worker is",
+    r"stats\.workers\[\]\.busy_share": "busy_us over the uptime",
+    r"stats\.drops\..*": "shown by drops",
+    r"jobs\.jobs\[\]\.(id|epoch|members\[\]\.rank)": "what the job, run or member is",
+    r"jobs\.jobs\[\]\.reproducible": "a label",
+}
+
+# Path of a value in the answers: metric, suffix, factor.
+METRICS = {
+    "ports.ports[].link": ("fanin_port_up", "", 1),
+    "ports.ports[].mtu": ("fanin_port_mtu_bytes", "", 1),
+    "ports.ports[].queues": ("fanin_port_queues", "", 1),
+    **{f"ports.ports[].{name}": (f"fanin_port_{name}_total", "", 1)
+       for name in ("rx_frames", "rx_bytes", "rx_missed", "tx_frames", "tx_bytes", "tx_dropped")},
+    "stats.uptime_s": ("fanin_uptime_seconds", "", 1),
+    **{f"stats.workers[].{name}": (f"fanin_worker_{name}_total", "", 1)
+       for name in ("bursts", "empty_polls", "packets", "handed_over", "retries")},
+    "stats.workers[].retry_wait_us": ("fanin_worker_retry_wait_seconds_total", "", 1e-6),
+    "stats.workers[].busy_us": ("fanin_worker_busy_seconds_total", "", 1e-6),
+    "stats.workers[].input_sum": ("fanin_worker_input_occupancy", "_sum", 1),
+    "stats.workers[].queue_lengths": ("fanin_worker_queue_length", "_count", 1),
+    "stats.workers[].input_occupancy": ("fanin_worker_input_occupancy", "_count", 1),
+    **{f"stats.switching.{name}": (f"fanin_switching_{name}_total", "", 1)
+       for name in ("forwarded", "flooded", "local", "learn_failed")},
+    "stats.mac_entries": ("fanin_mac_entries", "", 1),
+    "stats.mempool.size": ("fanin_mempool_packets", "", 1),
+    "stats.mempool.free": ("fanin_mempool_free_packets", "", 1),
+    "stats.memory.rss": ("fanin_memory_resident_bytes", "", 1),
+    **{f"stats.memory.{name}": (f"fanin_memory_{name}_bytes", "", 1)
+       for name in ("hugepages", "packets", "slots", "limit")},
+    **{f"stats.faults.{name}": (f"fanin_faults_{name}_total", "", 1) for name in ("duplicated", "reordered")},
+    "drops.drops[].count": ("fanin_drops_total", "", 1),
+    "jobs.limits.max_jobs": ("fanin_jobs_limit", "", 1),
+    "jobs.limits.jobs_free": ("fanin_jobs_free", "", 1),
+    "jobs.limits.slots_per_job": ("fanin_jobs_slots_limit", "", 1),
+    **{f"jobs.jobs[].{name}": (f"fanin_job_{name}", "", 1)
+       for name in ("size", "buffers", "slots", "slot_bytes", "payload_bytes")},
+    "jobs.jobs[].window": ("fanin_job_window_packets", "", 1),
+    "jobs.jobs[].members[].joined": ("fanin_job_member_joined", "", 1),
+    **{f"jobs.jobs[].stats.{name}": (f"fanin_job_{name}_total", "", 1)
+       for name in ("contributions", "duplicates", "results", "repeats", "pendings", "blocks")},
+    "jobs.jobs[].stats.block_ns": ("fanin_job_block_seconds_total", "", 1e-9),
+    "jobs.jobs[].occupancy": ("fanin_job_occupancy", "_count", 1),
+}
+
+LABELS = {"ports": {"name": "port"}, "workers": {"lcore": "worker"}, "drops": {"name": "reason"},
+          "jobs": {"id": "job"}, "members": {"rank": "rank", "port": "port"}}
+
+
+def leaves(value, path, labels):
+    """(path, labels, number) of all numbers in an answer; a histogram is the sum of its counts."""
+    if isinstance(value, (bool, int, float)):
+        yield path, frozenset(labels.items()), float(value)
+    elif isinstance(value, dict) and METRICS.get(path, ("", "", 0))[1] == "_count":
+        yield path, frozenset(labels.items()), float(sum(value.values()))
+    elif isinstance(value, dict):
+        for key, member in value.items():
+            yield from leaves(member, f"{path}.{key}", labels)
+    elif isinstance(value, list):
+        for entry in value:
+            own = {label: str(entry[key]) for key, label in LABELS[path.rsplit(".", 1)[-1]].items()}
+            yield from leaves(entry, f"{path}[]", {**labels, **own})
+
+
+def sample(families, name, suffix, labels):
+    found = [number for (own_suffix, own_labels), number in families[name].samples.items()
+             if own_suffix == suffix and frozenset(own_labels) == labels]
+    expect_equal(len(found), 1, f"samples of {name}{suffix} with {sorted(labels)}")
+    return found[0]
+
+
+@case()
+def metrics_say_what_faninctl_says():
+    with running_lab(3, config={"metrics": {"listen": LISTEN}, "workers": [{"lcore": 0}, {"lcore": 1}]}) as lab:
+        job = lab.create_job([0, 1], "--handler", "multi")
+        ranks = start_ranks(lab, job, [0, 1], bytes=4 * MIB)
+        wait_for_results(lab, job, 10)
+        expect_exact(reports_of(lab, ranks), "a job", "multi")
+        lab.create_job([1, 2], "--accumulate", "f32")
+        before = scrape(lab, LISTEN)
+        answers = {"ports": lab.control.ask("ports.list"), "stats": lab.control.ask("stats"),
+                   "drops": lab.control.ask("drops"), "jobs": lab.control.ask("jobs.list")}
+        after = scrape(lab, LISTEN)
+        seen = set()
+        for command, answer in answers.items():
+            for path, labels, number in leaves(answer, command, {}):
+                if any(re.fullmatch(pattern, path) for pattern in NO_METRICS):
+                    continue
+                expect(path in METRICS, f"{path} of faninctl is no metric")
+                name, suffix, factor = METRICS[path]
+                seen.add(name)
+                around = sorted((sample(before, name, suffix, labels), sample(after, name, suffix, labels)))
+                number *= factor
+                expect(around[0] - 1e-6 <= number <= around[1] + 1e-6,
+                       f"{name}{suffix}{sorted(labels)}: {around}, faninctl has {number}")
+        expect_equal(sorted(set(after) - seen), ["fanin_job_active", "fanin_job_info", "fanin_switch_info"],
+                     "metrics that are not among faninctl's numbers")
+        expect_equal({dict(labels)["handler"] for _, labels in after["fanin_job_info"].samples}, {"multi", "single"},
+                     "handlers of the jobs")
+        expect_equal(after["fanin_switch_info"].samples.popitem()[0][1][0], ("name", "lab"), "the switch's name")
+
+
+class Watch:
+    """Looks at the metrics again and again and remembers which of them have moved."""
+
+    def __init__(self, lab):
+        self.lab, self.moved = lab, set()
+        self.last = scrape(lab, LISTEN)
+
+    def look(self, counters_start_again=False):
+        families = scrape(self.lab, LISTEN)
+        for name, family in families.items():
+            before = self.last[name].samples
+            for key, number in family.samples.items():
+                if number != before.get(key, number):
+                    self.moved.add(name)
+                expect(family.type == "gauge" or counters_start_again or number >= before.get(key, 0),
+                       f"{name}{key} fell from {before.get(key)} to {number}")
+        self.last = families
+
+    def has_moved(self, *names):
+        self.look()
+        return self.moved.issuperset(names)
+
+    def value(self, name, **labels):
+        return sample(self.last, name, "", frozenset(labels.items()))
+
+
+def run_until_moved(lab, watch, job, names, **options):
+    """Runs a job again and again until faults and collisions have raised these counters."""
+    for _ in range(20):
+        ranks = start_ranks(lab, job, [0, 1, 2], bytes=4 * MIB, iters=4, **options)
+        wait_until(lambda: job_entry(lab, job)["epoch"] != 0, 20, "the run")
+        watch.look()
+        expect_exact(reports_of(lab, ranks), "the job beside scrapes", job["handler"])
+        if watch.has_moved(*names):
+            return
+    raise LabError(f"{sorted(set(names) - watch.moved)} did not move in 20 runs")
+
+
+def flood_stopped_host(lab, watch, host):
+    """Frames to a memif host that does not run: more than its ring takes."""
+    frame = ethernet(BROADCAST, lab.host_mac(0), 0x88b5, bytes(46))
+    host.popen.send_signal(signal.SIGSTOP)
+    try:
+        with RawPort(lab.host_namespace(0)) as port:
+            def dropped():
+                for _ in range(2000):
+                    port.send(frame)
+                return watch.has_moved("fanin_port_tx_dropped_total")
+            wait_until(dropped, 20, "frames that the host did not take")
+    finally:
+        host.popen.send_signal(signal.SIGCONT)
+
+
+def refuse_packets(lab, watch, job):
+    """Some packets that are dropped, each counted under its reason; the others are case_packets.py's."""
+    liar = Liar(lab, job, 0, 0)
+    with RawPort(lab.host_namespace(0)) as port:
+        for reason, frame in (("job_unknown", liar.contribution(job=4711)), ("key_wrong", liar.contribution(key=1)),
+                              ("job_not_active", liar.contribution(epoch=1)), ("version_unsupported", liar.contribution(version=9)),
+                              ("size_mismatch", liar.make(JOIN, join_body(1, 63, lab.mtu)))):
+            before = watch.value("fanin_drops_total", reason=reason)
+
+            def counted():
+                port.send(frame)  # the switch's faults may have taken the one before
+                watch.look()
+                return watch.value("fanin_drops_total", reason=reason) > before
+            wait_until(counted, 5, f"a drop for {reason}")
+
+
+def fill_mac_table(lab, watch):
+    with RawPort(lab.host_namespace(1)) as port:
+        for number in range(4000):
+            source = "02:77:00:00:" + f"{number:04x}"[:2] + ":" + f"{number:04x}"[2:]
+            port.send(ethernet(lab.host_mac(0), source, 0x88b5, bytes(46)))
+    wait_until(lambda: watch.has_moved("fanin_switching_learn_failed_total", "fanin_mac_entries"), 10,
+               "a full MAC table")
+
+
+class MixedLab(Lab):
+    """Hosts on veth, and a port for a host on memif. The faults are in both directions."""
+
+    def config(self):
+        config = super().config()
+        config["ports"].append({"name": "m0", "memif": 0, "mtu": self.mtu})
+        config.update(metrics={"listen": LISTEN}, mac_table={"entries": 64},
+                      faults={"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 6},
+                      workers=[{"lcore": 0, "cpu": 0}, {"lcore": 1, "cpu": (os.cpu_count() or 1) - 1}],
+                      scheduling={"policy": "dispatch", "cluster_size": 2})
+        return config
+
+
+def start_memif_host(lab, timeout_ms):
+    """A host that waits on memif for a run that never begins."""
+    members = ["--member", "m0:10.77.0.90", "--member", f"h0:{lab.host_ip(0)}"]
+    job = json.loads(lab.ctl("-j", "jobs", "create", *members).stdout)
+    return job, lab.spawn_perf(0, job, 0, 2, memif=f"{lab.memif_path}:0", address="10.77.0.90", bytes=KIB,
+                               join_timeout_ms=timeout_ms)
+
+
+@case(150)
+def every_metric_moves():
+    with MixedLab(3) as lab:
+        lab.start_switch()
+        watch = Watch(lab)
+        for reason in ("fault_drop", "tx_full", "port_down"):
+            expect_equal(watch.value("fanin_drops_total", reason=reason), 0, f"{reason} of a new switch")
+        job = lab.create_job([0, 1, 2])
+        watch.look()
+        run_until_moved(lab, watch, job, (
+            "fanin_job_repeats_total", "fanin_job_pendings_total", "fanin_job_duplicates_total", "fanin_faults_duplicated_total",
+            "fanin_faults_reordered_total", "fanin_worker_retries_total", "fanin_worker_retry_wait_seconds_total",
+            "fanin_job_active", "fanin_job_member_joined"))
+        ping(lab, 0, lab.host_ip(1))
+        refuse_packets(lab, watch, job)
+        idle, host = start_memif_host(lab, 60000)
+        wait_until(lambda: watch.has_moved("fanin_port_up"), 10, "the memif host")
+        flood_stopped_host(lab, watch, host)
+        host.popen.kill()
+        host.wait(10)
+        fill_mac_table(lab, watch)
+        for reason in ("fault_drop", "tx_full", "port_down"):
+            expect(watch.value("fanin_drops_total", reason=reason) > 0, f"{reason} did not move")
+        # Another job of the same number: what is constant in a job changes.
+        for number in (idle["id"], job["id"]):
+            lab.ctl("jobs", "destroy", number)
+        lab.create_job([0, 1], "--id", job["id"], "--handler", "multi", "--buffers", 3, "--slots", 16, "--payload", 1024)
+        watch.look(counters_start_again=True)
+        expect_equal(sorted(set(watch.last) - watch.moved - set(STILL)), [], "metrics that did not move")
+        expect_equal(sorted(watch.moved & set(STILL)), [], "metrics that moved although they are constant")
+        expect_equal(sorted(set(STILL) - set(watch.last)), [], "constant metrics that there are not")
+
+
+@case()
+def only_metrics_are_served():
+    with running_lab(2, config={"metrics": {"listen": LISTEN}}) as lab:
+        for method, path, expected in (("GET", "/", 404), ("GET", "/metrics/x", 404), ("POST", "/metrics", 405),
+                                       ("DELETE", "/metrics", 405), ("HEAD", "/metrics", 200)):
+            expect_equal(request(lab, LISTEN, method, path)[0], expected, f"status of {method} {path}")
+        run_exact_job(lab, "a job after refusals", bytes=64 * KIB)
+    with Lab(1, config={"metrics": {"listen": "192.0.2.1:9464"}}) as lab:
+        try:
+            lab.start_switch()
+        except LabError:
+            words = lab.switch.stderr()
+            expect("192.0.2.1:9464" in words, f"'{words}' does not name the address")
+            return
+        expect(False, "the switch started with an address that it does not have")
+
+
+class Telemetry:
+    """A client of DPDK's telemetry socket, as dpdk-telemetry.py is one."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(10)
+        self.socket.connect(str(path))
+        self.info = json.loads(self.socket.recv(1024))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def ask(self, command):
+        self.socket.send(command.encode())
+        answer = json.loads(self.socket.recv(self.info["max_output_len"]))
+        name, value = answer.popitem()
+        expect_equal(name, command.split(",")[0], "command in the answer")
+        return value
+
+
+def check_telemetry(lab, client, job):
+    expect_equal(client.info["pid"], lab.switch.pid, "process behind the socket")
+    expect(set(client.ask("/")) >= {f"/fanin/{name}" for name in ("drops", "jobs", "ports", "stats", "workers")},
+           "commands of telemetry")
+    expect_equal(client.ask("/fanin/ports"), ["h0", "h1"], "ports")
+    ports = {port["name"]: port for port in lab.control.ask("ports.list")["ports"]}
+    expect_equal({**client.ask("/fanin/ports,h1"), "link": True}, {**ports["h1"]}, "port h1")
+    expect_equal(client.ask("/fanin/ports,h2"), None, "a port that there is not")
+    expect_equal(client.ask("/fanin/jobs"), [str(job["id"])], "jobs")
+    told, entry = client.ask(f"/fanin/jobs,{job['id']}"), job_entry(lab, job)
+    expect_equal(told["stats"], entry["stats"], "the job's counters")
+    expect_equal(told["members"]["1"]["ip"], lab.host_ip(1), "address of rank 1")
+    expect_equal(sum(told["occupancy"].values()), sum(entry["occupancy"].values()), "samples of the job's occupancy")
+    expect_equal(client.ask("/fanin/jobs,77"), None, "a job that there is not")
+    expect_equal(client.ask("/fanin/drops"), lab.drops(), "drops")
+    worker = lab.control.ask("stats")["workers"][0]
+    expect_equal(client.ask("/fanin/workers"), [str(worker["lcore"])], "workers")
+    expect_equal(client.ask(f"/fanin/workers,{worker['lcore']}")["packets"], worker["packets"], "packets of the worker")
+    stats = lab.control.ask("stats")
+    told = client.ask("/fanin/stats")
+    expect_equal(told["switching"], stats["switching"], "switching")
+    expect_equal(told["mempool"]["size"], stats["mempool"]["size"], "packet buffers")
+
+
+def start_second_switch(lab, name):
+    """A switch of the same name on the same machine."""
+    path, control = lab.directory / "second.json", lab.directory / "second.sock"
+    path.write_text(json.dumps({
+        "name": name, "address": {"ip": "10.77.0.253"}, "control": {"socket": str(control)},
+        "memory": {"megabytes": 64, "hugepages": "never"}, "mempool": {"mbufs": 4095}, "limits": {"slots": 64},
+        "idle": {"policy": "sleep"}, "ports": [{"name": "n0", "vdev": "net_null0,no-rx=1"}]}))
+    process = lab.spawn(0, [program("fanin-switch"), "--config", path], "second")
+    wait_until(lambda: control.exists() or not process.running(), 20, "the second switch")
+    expect(process.running(), f"the second switch did not start: {process.last_words()}")
+    return process
+
+
+@case()
+def telemetry_says_what_faninctl_says():
+    for memory in ({"hugepages": "auto"}, {"hugepages": "never", "megabytes": 128}):
+        name = f"lab-{os.getpid()}"
+        directory = RUNTIME_DIR / f"fanin-{name}"
+        with running_lab(2, config={"name": name, "memory": memory}) as lab:
+            job = lab.create_job()
+            expect_exact(reports_of(lab, start_ranks(lab, job, bytes=MIB)), "a job")
+            other = start_second_switch(lab, name)
+            with Telemetry(directory / "dpdk_telemetry.v2") as client, \
+                    Telemetry(directory / "dpdk_telemetry.v2:1") as second:
+                check_telemetry(lab, client, job)
+                expect_equal(second.info["pid"], other.pid, "process behind the second socket")
+                expect_equal(second.ask("/fanin/jobs"), [], "jobs of the second switch")
+                expect_equal(other.stop(), 0, "exit status of the second switch")
+                expect_equal(client.ask("/fanin/jobs"), ["1"], "jobs after the second switch has gone")
+                # A client that is still there when the switch stops.
+                expect_equal(lab.switch.stop(), 0, "exit status")
+        expect(not directory.exists(), f"{directory} was left with {list(directory.glob('*'))}")
+
+
+@case()
+def telemetry_is_safe_while_jobs_come_and_go():
+    name = f"lab-{os.getpid()}"
+    with running_lab(2, config={"name": name}) as lab:
+        path = RUNTIME_DIR / f"fanin-{name}" / "dpdk_telemetry.v2"
+        kept = lab.create_job()
+        ranks = start_ranks(lab, kept, bytes=MIB, iters=100)
+        with Telemetry(path) as first, Telemetry(path) as second:
+            for _ in range(60):
+                job = lab.create_job(None, "--slots", 4)
+                for client in (first, second):
+                    client.socket.send(f"/fanin/jobs,{job['id']}".encode())
+                lab.control.ask("jobs.destroy", id=job["id"])
+                for client in (first, second):
+                    told = json.loads(client.socket.recv(1 << 14))["/fanin/jobs"]
+                    expect(told is None or told["id"] == job["id"], f"job {job['id']} is told as {told}")
+        expect_exact(reports_of(lab, ranks), "the job beside telemetry")
