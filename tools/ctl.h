@@ -82,9 +82,11 @@ int ctl_stats(struct ctl *ctl, int argc, char **argv);
 int ctl_drops(struct ctl *ctl, int argc, char **argv);
 int ctl_mac(struct ctl *ctl, int argc, char **argv);
 int ctl_check(struct ctl *ctl, int argc, char **argv);
+int ctl_doctor(struct ctl *ctl, int argc, char **argv);
 
 extern const struct option ctl_jobs_create_options[];
 extern const struct option ctl_stats_options[];
 extern const struct option ctl_drops_options[];
+extern const struct option ctl_doctor_options[];
 
 #endif

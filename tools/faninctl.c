@@ -59,6 +59,9 @@ static const struct ctl_command commands[] = {
 	{ "mac", NULL, "", "learned MAC addresses", NULL, NULL, ctl_mac },
 	{ "check", NULL, "FILE", "checks a switch configuration on this machine", NULL, NULL,
 	  ctl_check },
+	{ "doctor", NULL, "[--udp-port N] [INTERFACE]...", "checks this machine, and says what to do",
+	  "      --udp-port N        port of Fanin's packets (default: 21930)\n",
+	  ctl_doctor_options, ctl_doctor },
 	{ 0 },
 };
 

@@ -15,6 +15,7 @@ from lab import Interrupted
 import case_allreduce  # noqa: F401
 import case_control  # noqa: F401
 import case_demo  # noqa: F401
+import case_doctor  # noqa: F401
 import case_flare  # noqa: F401
 import case_handlers  # noqa: F401
 import case_instructions  # noqa: F401
