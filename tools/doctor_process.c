@@ -12,6 +12,9 @@
 /* Everything of DPDK follows from where its drivers are: /usr/lib/x86_64-linux-gnu/dpdk/pmds-23.0 */
 #define PMD_PREFIX "/dpdk/pmds-"
 
+/* DPDK's library allocates memory while it is loaded that it does not free: it stays until the process ends. */
+#define OPEN_FLAGS (RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE)
+
 /* The number behind the libraries' ".so." */
 static unsigned long
 dpdk_abi(void)
@@ -137,10 +140,10 @@ open_library(const struct doctor *doctor, const char *name)
 	char path[512];
 
 	if (doctor->root[0] == '\0')
-		return dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+		return dlopen(name, OPEN_FLAGS);
 	snprintf(path, sizeof(path), "%s%.*s/%s", doctor->root,
 		 prefix == NULL ? 0 : (int)(prefix - pmds), pmds, name);
-	return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+	return dlopen(path, OPEN_FLAGS);
 }
 
 /* Asks a library for its version by a function without arguments; NULL: only whether it is there. */

@@ -100,6 +100,7 @@ def leaves(value, path, labels):
 
 
 def sample(families, name, suffix, labels):
+    expect(name in families, f"there is no metric {name}")
     found = [number for (own_suffix, own_labels), number in families[name].samples.items()
              if own_suffix == suffix and frozenset(own_labels) == labels]
     expect_equal(len(found), 1, f"samples of {name}{suffix} with {sorted(labels)}")
