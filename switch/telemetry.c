@@ -111,24 +111,29 @@ add_object(struct rte_tel_data *dict, const char *name,
 	return add_container(dict, name, container, add_members(container, object));
 }
 
-/* An array of objects becomes an object of them by their numbers. */
+/* An array of integers stays one; one of objects becomes an object of them by their numbers. */
 static int
 add_array(struct rte_tel_data *dict, const char *name,
 	  const json_t *array) /* NOLINT(misc-no-recursion) */
 {
 	struct rte_tel_data *container = rte_tel_data_alloc();
+	bool integers = !json_is_object(json_array_get(array, 0));
 	char number[24];
 	const json_t *entry;
-	int ret = 0;
+	int ret;
 	size_t i;
 
 	if (container == NULL)
 		return -ENOMEM;
-	rte_tel_data_start_dict(container);
+	ret = integers ? rte_tel_data_start_array(container, RTE_TEL_U64_VAL)
+		       : rte_tel_data_start_dict(container);
 	json_array_foreach(array, i, entry) {
+		if (ret != 0)
+			break;
 		snprintf(number, sizeof(number), "%zu", i);
-		if (ret == 0)
-			ret = add_value(container, number, entry);
+		ret = integers ? rte_tel_data_add_array_u64(container,
+							    (uint64_t)json_integer_value(entry))
+			       : add_value(container, number, entry);
 	}
 	return add_container(dict, name, container, ret);
 }

@@ -187,7 +187,8 @@ def doctor_answers_people():
         for state, number in zip(("ok", "warning", "problem"), counted.groups()):
             expect_equal(len(re.findall(rf"^{state} ", done.stdout, re.MULTILINE)), int(number), f"lines with {state}")
         for arguments in (["--udp-port", "0"], ["--udp-port", "x"], ["--bogus"]):
-            expect_equal(run([program("faninctl"), "doctor", *arguments], check=False).returncode, 2, f"exit status for {arguments}")
+            done = run([program("faninctl"), "doctor", *arguments], check=False)
+            expect_equal(done.returncode, 2, f"exit status for {arguments}")
         # Of this machine itself nothing is known but that every check has an answer.
         done = run([program("faninctl"), "-j", "doctor"], check=False)
         expect(done.returncode in (0, 1), f"exit status {done.returncode}: {done.stderr}")

@@ -8,12 +8,13 @@ import signal
 import socket
 from pathlib import Path
 
-from case_packets import Liar, join_body
+from case_packets import FLOATS, Liar, join_body, join_by_hand
 from case_switching import ping
-from frames import BROADCAST, JOIN, RawPort, ethernet
+from frames import BROADCAST, JOIN, KNOWN, RawPort, ethernet
 from prometheus import request, scrape
 from support import (KIB, MIB, Lab, LabError, case, expect, expect_equal, expect_exact, job_entry, program,
                      reports_of, run_exact_job, running_lab, start_ranks, wait_for_results, wait_until)
+from fabric import Fabric, leaf_spine
 
 LISTEN = "127.0.0.1:9464"
 RUNTIME_DIR = Path("/var/run/dpdk")
@@ -38,7 +39,8 @@ NO_METRICS = {
     r"stats\.workers\[\]\.(lcore|cluster)": "what the worker is",
     r"stats\.workers\[\]\.busy_share": "busy_us over the uptime",
     r"stats\.drops\..*": "shown by drops",
-    r"jobs\.jobs\[\]\.(id|epoch|members\[\]\.rank)": "what the job, run or member is",
+    r"jobs\.jobs\[\]\.(id|epoch|members\[\]\.rank|parent\.epoch)": "what the job, run or member is",
+    r"jobs\.jobs\[\]\.(members\[\]\.ranks|parent\.joined_ranks)\[\]": "who is behind the member, or has joined elsewhere",
     r"jobs\.jobs\[\]\.reproducible": "a label",
 }
 
@@ -75,7 +77,9 @@ METRICS = {
     "jobs.jobs[].window": ("fanin_job_window_packets", "", 1),
     "jobs.jobs[].members[].joined": ("fanin_job_member_joined", "", 1),
     **{f"jobs.jobs[].stats.{name}": (f"fanin_job_{name}_total", "", 1)
-       for name in ("contributions", "duplicates", "results", "repeats", "pendings", "blocks")},
+       for name in ("contributions", "duplicates", "results", "repeats", "upward", "upward_repeats", "known", "pendings",
+                    "blocks")},
+    "jobs.jobs[].parent.joined": ("fanin_job_parent_joined", "", 1),
     "jobs.jobs[].stats.block_ns": ("fanin_job_block_seconds_total", "", 1e-9),
     "jobs.jobs[].occupancy": ("fanin_job_occupancy", "_count", 1),
 }
@@ -95,6 +99,9 @@ def leaves(value, path, labels):
             yield from leaves(member, f"{path}.{key}", labels)
     elif isinstance(value, list):
         for entry in value:
+            if not isinstance(entry, dict):
+                yield from leaves(entry, f"{path}[]", labels)
+                continue
             own = {label: str(entry[key]) for key, label in LABELS[path.rsplit(".", 1)[-1]].items()}
             yield from leaves(entry, f"{path}[]", {**labels, **own})
 
@@ -115,10 +122,12 @@ def metrics_say_what_faninctl_says():
         wait_for_results(lab, job, 10)
         expect_exact(reports_of(lab, ranks), "a job", "multi")
         lab.create_job([1, 2], "--accumulate", "f32")
-        before = scrape(lab, LISTEN)
+        lab.control.ask("jobs.create", size=2, members=[{"port": "h0", "ip": lab.host_ip(0), "rank": 0}],
+                        parent={"port": "h2", "ip": lab.host_ip(2), "mac": lab.host_mac(2)})
+        before = scrape(lab.switch_namespace, LISTEN)
         answers = {"ports": lab.control.ask("ports.list"), "stats": lab.control.ask("stats"),
                    "drops": lab.control.ask("drops"), "jobs": lab.control.ask("jobs.list")}
-        after = scrape(lab, LISTEN)
+        after = scrape(lab.switch_namespace, LISTEN)
         seen = set()
         for command, answer in answers.items():
             for path, labels, number in leaves(answer, command, {}):
@@ -141,12 +150,12 @@ def metrics_say_what_faninctl_says():
 class Watch:
     """Looks at the metrics again and again and remembers which of them have moved."""
 
-    def __init__(self, lab):
-        self.lab, self.moved = lab, set()
-        self.last = scrape(lab, LISTEN)
+    def __init__(self, namespace):
+        self.namespace, self.moved = namespace, set()
+        self.last = scrape(namespace, LISTEN)
 
     def look(self, counters_start_again=False):
-        families = scrape(self.lab, LISTEN)
+        families = scrape(self.namespace, LISTEN)
         for name, family in families.items():
             before = self.last[name].samples
             for key, number in family.samples.items():
@@ -196,7 +205,8 @@ def refuse_packets(lab, watch, job):
     liar = Liar(lab, job, 0, 0)
     with RawPort(lab.host_namespace(0)) as port:
         for reason, frame in (("job_unknown", liar.contribution(job=4711)), ("key_wrong", liar.contribution(key=1)),
-                              ("job_not_active", liar.contribution(epoch=1)), ("version_unsupported", liar.contribution(version=9)),
+                              ("job_not_active", liar.contribution(epoch=1)),
+                              ("version_unsupported", liar.contribution(version=9)),
                               ("size_mismatch", liar.make(JOIN, join_body(1, 63, lab.mtu)))):
             before = watch.value("fanin_drops_total", reason=reason)
 
@@ -237,18 +247,57 @@ def start_memif_host(lab, timeout_ms):
                                join_timeout_ms=timeout_ms)
 
 
+def moved_below_a_parent():
+    """What moves at a switch that sends sums up."""
+    faults = {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 6}
+    ranks = {0: 0, 1: 1}
+    names = {"fanin_job_upward_total", "fanin_job_upward_repeats_total", "fanin_job_parent_joined"}
+    with Fabric(leaf_spine(2, 1, 2), config={"metrics": {"listen": LISTEN}, "faults": faults}) as fabric:
+        fabric.start()
+        fabric.install(5, "0x5eed", fabric.tree("spine0", ranks), ranks)
+        watch = Watch(fabric.switch_ns("leaf0"))
+        for _ in range(20):
+            processes = [fabric.spawn_rank(host, 5, "0x5eed", rank, 2, bytes=4 * MIB, transport=fabric.transport, check=True)
+                         for host, rank in ranks.items()]
+            wait_until(lambda: watch.has_moved("fanin_job_parent_joined"), 20, "the run")
+            for process in processes:
+                process.wait(60)
+            expect_exact([fabric.perf_report(process) for process in processes], "a job over two levels")
+            if watch.has_moved(*names):
+                return names
+        raise LabError(f"{sorted(names - watch.moved)} did not move in 20 runs")
+
+
+def moved_by_hand():
+    """What only members do that have lost their tree: one tells a result that it has."""
+    with running_lab(2, config={"metrics": {"listen": LISTEN}}) as lab:
+        job = lab.create_job()
+        liars = [Liar(lab, job, host, host) for host in range(2)]
+        with RawPort(lab.host_namespace(0)) as first, RawPort(lab.host_namespace(1)) as second:
+            join_by_hand(lab, job, first, liars[0], 2)
+            join_by_hand(lab, job, second, liars[1], 2)
+            epoch = join_by_hand(lab, job, first, liars[0], 2)
+            watch = Watch(lab.switch_namespace)
+            first.send(liars[0].make(KNOWN, FLOATS, dtype="f32", op="sum", count=len(FLOATS) // 4, contributions=2,
+                                     epoch=epoch))
+            wait_until(lambda: watch.has_moved("fanin_job_known_total"), 10, "a result that was known")
+            expect_equal(watch.value("fanin_job_known_total", job=str(job["id"])), 1, "results that were known")
+    return {"fanin_job_known_total"}
+
+
 @case(150)
 def every_metric_moves():
+    elsewhere = moved_below_a_parent() | moved_by_hand()
     with MixedLab(3) as lab:
         lab.start_switch()
-        watch = Watch(lab)
+        watch = Watch(lab.switch_namespace)
         for reason in ("fault_drop", "tx_full", "port_down"):
             expect_equal(watch.value("fanin_drops_total", reason=reason), 0, f"{reason} of a new switch")
         job = lab.create_job([0, 1, 2])
         watch.look()
         run_until_moved(lab, watch, job, (
-            "fanin_job_repeats_total", "fanin_job_pendings_total", "fanin_job_duplicates_total", "fanin_faults_duplicated_total",
-            "fanin_faults_reordered_total", "fanin_worker_retries_total", "fanin_worker_retry_wait_seconds_total",
+            "fanin_job_repeats_total", "fanin_job_pendings_total", "fanin_job_duplicates_total",
+            "fanin_faults_duplicated_total", "fanin_faults_reordered_total", "fanin_worker_retries_total", "fanin_worker_retry_wait_seconds_total",
             "fanin_job_active", "fanin_job_member_joined"))
         ping(lab, 0, lab.host_ip(1))
         refuse_packets(lab, watch, job)
@@ -265,7 +314,7 @@ def every_metric_moves():
             lab.ctl("jobs", "destroy", number)
         lab.create_job([0, 1], "--id", job["id"], "--handler", "multi", "--buffers", 3, "--slots", 16, "--payload", 1024)
         watch.look(counters_start_again=True)
-        expect_equal(sorted(set(watch.last) - watch.moved - set(STILL)), [], "metrics that did not move")
+        expect_equal(sorted(set(watch.last) - watch.moved - set(STILL) - elsewhere), [], "metrics that did not move")
         expect_equal(sorted(watch.moved & set(STILL)), [], "metrics that moved although they are constant")
         expect_equal(sorted(set(STILL) - set(watch.last)), [], "constant metrics that there are not")
 
@@ -275,7 +324,7 @@ def only_metrics_are_served():
     with running_lab(2, config={"metrics": {"listen": LISTEN}}) as lab:
         for method, path, expected in (("GET", "/", 404), ("GET", "/metrics/x", 404), ("POST", "/metrics", 405),
                                        ("DELETE", "/metrics", 405), ("HEAD", "/metrics", 200)):
-            expect_equal(request(lab, LISTEN, method, path)[0], expected, f"status of {method} {path}")
+            expect_equal(request(lab.switch_namespace, LISTEN, method, path)[0], expected, f"status of {method} {path}")
         run_exact_job(lab, "a job after refusals", bytes=64 * KIB)
     with Lab(1, config={"metrics": {"listen": "192.0.2.1:9464"}}) as lab:
         try:
@@ -321,7 +370,8 @@ def check_telemetry(lab, client, job):
     expect_equal(client.ask("/fanin/jobs"), [str(job["id"])], "jobs")
     told, entry = client.ask(f"/fanin/jobs,{job['id']}"), job_entry(lab, job)
     expect_equal(told["stats"], entry["stats"], "the job's counters")
-    expect_equal(told["members"]["1"]["ip"], lab.host_ip(1), "address of rank 1")
+    member = told["members"]["1"]
+    expect_equal((member["ip"], member["ranks"]), (lab.host_ip(1), [1]), "address and ranks of rank 1")
     expect_equal(sum(told["occupancy"].values()), sum(entry["occupancy"].values()), "samples of the job's occupancy")
     expect_equal(client.ask("/fanin/jobs,77"), None, "a job that there is not")
     expect_equal(client.ask("/fanin/drops"), lab.drops(), "drops")

@@ -8,7 +8,7 @@ import time
 from support import LabError
 from lab import HOST_INTERFACE, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside
 
-CONTRIBUTION, RESULT, PENDING, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK = range(1, 9)
+CONTRIBUTION, RESULT, PENDING, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK, KNOWN = range(1, 10)
 DTYPES = {"none": 0, "i8": 1, "i32": 3, "f32": 11, "f64": 12}
 OPS = {"none": 0, "sum": 1, "prod": 2, "min": 3, "max": 4, "band": 8}
 HEADER_LEN = 54

@@ -95,9 +95,9 @@ def parse(text):
     return families
 
 
-def request(lab, address, method, path):
-    """(status, content type, body) of a request within the switch's namespace."""
-    with inside(lab.switch_namespace):
+def request(namespace, address, method, path):
+    """(status, content type, body) of a request within a switch's namespace."""
+    with inside(namespace):
         connection = http.client.HTTPConnection(address, timeout=10)
         try:
             connection.request(method, path)
@@ -107,8 +107,8 @@ def request(lab, address, method, path):
             connection.close()
 
 
-def scrape(lab, address):
-    """The switch's metrics: families by name."""
-    status, kind, text = request(lab, address, "GET", "/metrics")
+def scrape(namespace, address):
+    """The metrics of the switch in a namespace: families by name."""
+    status, kind, text = request(namespace, address, "GET", "/metrics")
     expect_equal((status, kind), (200, "text/plain; version=0.0.4; charset=utf-8"), "status and content type")
     return parse(text)
