@@ -123,6 +123,9 @@ class Fabric(Lab):
         config.update(self.overrides)
         return config
 
+    def switch_processes(self):
+        return list(self.switches.values())
+
     def launch(self, switch):
         """Starts one switch, without waiting for it."""
         path = self.directory / f"{switch}.json"

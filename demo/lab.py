@@ -324,9 +324,10 @@ class Lab:
     def _close(self):
         while self.controls:
             self.controls.pop().close()
+        switches = self.switch_processes()
         for process in reversed(self.processes):
-            if process is not self.switch and process.running():
-                process.popen.kill()
+            if process.running():
+                process.popen.send_signal(signal.SIGTERM if process in switches else signal.SIGKILL)
         while self.processes:
             self.processes.pop().stop()
         while self.namespaces:
@@ -415,6 +416,10 @@ class Lab:
         }
         config.update(self.overrides)
         return config
+
+    def switch_processes(self):
+        """Those that have something to remove when they end."""
+        return [self.switch]
 
     def start_switch(self, timeout=30):
         """Starts fanin-switch and returns once its control socket answers."""
