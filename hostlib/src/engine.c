@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How often a lost run is looked after. */
+#define LOST_RUN_IDLE_NS (2 * 1000000ull)
+
 /* Serial arithmetic on block numbers needs them all to lie within half of the number space. */
 #define MAX_BLOCKS_OUTSTANDING (UINT32_MAX / 2)
 
@@ -33,11 +36,12 @@ fanin_engine_create(const struct fanin_engine_config *config, struct fanin_trans
 		return FANIN_ERR_NO_MEMORY;
 	created->lanes = calloc(config->window, sizeof(*created->lanes));
 	created->queue = calloc(config->window, sizeof(*created->queue));
-	if (created->lanes == NULL || created->queue == NULL) {
+	created->config = *config;
+	if (created->lanes == NULL || created->queue == NULL ||
+	    fanin_engine_keep_init(created) != FANIN_OK) {
 		fanin_engine_destroy(created);
 		return FANIN_ERR_NO_MEMORY;
 	}
-	created->config = *config;
 	created->transport = transport;
 	created->requests_tail = &created->requests;
 	created->oldest = config->first_block;
@@ -66,6 +70,8 @@ fanin_engine_destroy(struct fanin_engine *engine)
 		return;
 	free(engine->lanes);
 	free(engine->queue);
+	free(engine->kept);
+	free(engine->kept_payloads);
 	free(engine);
 }
 
@@ -82,7 +88,8 @@ request_start(struct fanin_engine *engine, struct fanin_request *request)
 		uint32_t block = request->first_block + index;
 		struct fanin_lane *lane = fanin_engine_lane(engine, block);
 
-		if (lane->state == FANIN_LANE_IDLE && lane->block == block)
+		if (lane->state == FANIN_LANE_IDLE && lane->block == block &&
+		    (!config->recover || block - engine->oldest < config->window))
 			fanin_engine_queue(engine, lane, request);
 	}
 }
@@ -160,7 +167,7 @@ fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, ui
 	if (n_blocks > MAX_BLOCKS_OUTSTANDING - (engine->end - engine->oldest))
 		return FANIN_ERR_INVALID;
 
-	if (engine->requests == NULL) {
+	if (engine->requests == NULL && engine->n_known == 0) {
 		engine->progress_ns = config->now_ns(config->now_arg);
 		engine->heard_ns = 0;
 		engine->stale_reason = FANIN_REASON_NONE;
@@ -179,17 +186,38 @@ fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, ui
 	return FANIN_OK;
 }
 
-bool
-fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
+/* What a lane's contribution brings: fills in the header and returns the payload, of *payload_len bytes. */
+static const void *
+contribution_make(const struct fanin_lane *lane, struct fanin_hdr *hdr, uint32_t *payload_len)
 {
 	const struct fanin_request *request = lane->request;
 	struct fanin_extent extent = fanin_request_extent(request, lane->block);
-	uint32_t payload_len = fanin_request_brings(request, &extent) ? extent.len : 0;
+	bool brings = fanin_request_brings(request, &extent);
+
+	hdr->type = FANIN_TYPE_CONTRIBUTION;
+	hdr->contributions = 1;
+	hdr->flags = brings || extent.len == 0 ? 0 : FANIN_FLAG_EMPTY;
+	hdr->dtype = request->dtype;
+	hdr->op = extent.op;
+	hdr->count = (uint16_t)(extent.len / request->element_bytes);
+	*payload_len = brings ? extent.len : 0;
+	return brings ? request->send + (extent.offset - request->send_offset) : NULL;
+}
+
+bool
+fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
+{
 	struct fanin_headers *headers = &engine->headers;
 	struct fanin_hdr *hdr = &headers->fanin;
 	uint64_t interval_ns;
+	uint32_t payload_len;
+	const void *payload;
 	uint8_t *frame;
 
+	if (__builtin_expect(lane->known, 0))
+		payload = fanin_engine_known(engine, lane, hdr, &payload_len);
+	else
+		payload = contribution_make(lane, hdr, &payload_len);
 	frame = engine->transport->ops->tx_reserve(engine->transport,
 						   FANIN_PAYLOAD_OFFSET + payload_len);
 	if (frame == NULL)
@@ -197,19 +225,14 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 
 	if (payload_len != engine->header_payload_len)
 		headers_prepare(engine, payload_len);
-	headers->udp.src_be = fanin_wire_source_port_be(lane->block);
-	hdr->flags = lane->transmissions == 0 ? 0 : FANIN_FLAG_RETRANSMIT;
-	if (payload_len != extent.len)
-		hdr->flags |= FANIN_FLAG_EMPTY;
-	hdr->block = lane->block;
-	hdr->dtype = request->dtype;
-	hdr->op = extent.op;
-	hdr->count = (uint16_t)(extent.len / request->element_bytes);
-	hdr->progress = engine->oldest;
+	hdr->block = lane->block - engine->base;
+	headers->udp.src_be = fanin_wire_source_port_be(hdr->block);
+	if (lane->transmissions != 0)
+		hdr->flags |= FANIN_FLAG_RETRANSMIT;
+	hdr->progress = engine->oldest - engine->base;
 	memcpy(frame, headers, sizeof(*headers));
 	if (payload_len != 0)
-		memcpy(frame + FANIN_PAYLOAD_OFFSET,
-		       request->send + (extent.offset - request->send_offset), payload_len);
+		memcpy(frame + FANIN_PAYLOAD_OFFSET, payload, payload_len);
 	engine->transport->ops->tx_commit(engine->transport, FANIN_PAYLOAD_OFFSET + payload_len);
 
 	interval_ns = engine->rtt.rto_ns << (lane->transmissions < 8 ? lane->transmissions : 8);
@@ -277,7 +300,8 @@ fanin_engine_poll(struct fanin_engine *engine)
 	if (engine->status != FANIN_OK)
 		return engine->status;
 
-	queue_send(engine);
+	if (!engine->run_lost)
+		queue_send(engine);
 	/*
 	 * Results may still lie in the ring, most of all when this process has just got its core back: timers are only
 	 * looked at once it is empty, or has been gone through. It may have lost its core since it looked into the ring,
@@ -315,7 +339,10 @@ fanin_engine_idle_ns(const struct fanin_engine *engine)
 	uint64_t now_ns = engine->config.now_ns(engine->config.now_arg);
 	uint64_t next_ns = engine->progress_ns + engine->config.timeout_ns;
 
-	if (engine->requests == NULL)
+	/* Whoever takes the run up again has answers to wait for. */
+	if (engine->run_lost)
+		return LOST_RUN_IDLE_NS;
+	if (engine->requests == NULL && engine->n_known == 0)
 		return UINT64_MAX;
 	/* The send ring was full: nothing tells when it is not. */
 	if (engine->queue_head != engine->queue_tail)

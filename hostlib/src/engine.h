@@ -36,6 +36,8 @@ struct fanin_engine_config {
 	uint16_t payload_bytes; /* most per packet */
 	bool wide;              /* sums and averages of f16 and bf16 are accumulated in f32 */
 	bool stagger;
+	bool recover; /* a run that the switch has lost can be resumed: results of a window are kept, and no block is sent
+		       * before all those a window before it are done */
 	uint64_t (*now_ns)(void *arg); /* monotonic clock */
 	void *now_arg;
 };
@@ -51,6 +53,7 @@ struct fanin_engine_stats {
 	uint64_t pendings;   /* answers that name who is missing */
 	uint64_t stale;      /* refusals of late duplicates */
 	uint64_t invalid;    /* frames that are no valid packets of this run */
+	uint64_t resumed;    /* runs that were lost and are taken up again */
 };
 
 /*
@@ -137,6 +140,23 @@ int fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request
  * Returns the number of frames received, or a negative status once the engine has failed; every request then has it.
  */
 int fanin_engine_poll(struct fanin_engine *engine);
+
+/*
+ * True once the switch says, of a run that can be resumed, that it has no such run. The engine then sends nothing until
+ * fanin_engine_resume, and fails at its timeout.
+ */
+bool fanin_engine_run_lost(const struct fanin_engine *engine);
+
+/* The first block that this rank has no result of. */
+uint32_t fanin_engine_progress(const struct fanin_engine *engine);
+
+/*
+ * Goes on in another run (docs/protocol.md, "Going on with another tree"), or in the same one if it was not lost after all.
+ *
+ * first_block: the least of all ranks' progress; what the new run counts as 0.
+ * Returns FANIN_OK, or FANIN_ERR_REFUSED if that lies further back than a window: a rank has begun anew; the engine has failed.
+ */
+int fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint32_t first_block);
 
 /* How long from now the engine has nothing to do unless a frame comes in. */
 uint64_t fanin_engine_idle_ns(const struct fanin_engine *engine);

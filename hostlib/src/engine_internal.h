@@ -25,12 +25,23 @@ struct fanin_lane {
 	uint8_t state;      /* enum fanin_lane_state */
 	bool suspect;       /* overdue and overtaken: probably lost */
 	bool resent_before; /* the lane's block before was sent again; cleared by its second result */
+	bool known; /* its block's result is known and sent to those who lack it; request is NULL */
 	uint16_t transmissions;
 	struct fanin_request *request; /* that the block belongs to; NULL when idle */
 	uint64_t sent_ns;              /* last transmission */
 	uint64_t deadline_ns;
 	uint64_t members;    /* who has contributed, from PENDING; 0: not told */
 	uint64_t pending_ns; /* when that came */
+};
+
+/* A lane's last result, for ranks that may have lost it with its run. */
+struct fanin_kept {
+	uint32_t block;
+	uint16_t count;
+	uint8_t dtype;
+	uint8_t op;
+	bool valid;
+	bool empty; /* no rank brought data */
 };
 
 struct fanin_engine {
@@ -42,8 +53,13 @@ struct fanin_engine {
 	uint32_t queue_tail;
 	struct fanin_request *requests; /* posted and not done, in order of their blocks */
 	struct fanin_request **requests_tail;
-	uint32_t oldest; /* oldest unfinished block */
-	uint32_t end;    /* first block number not posted */
+	uint32_t oldest;         /* oldest unfinished block */
+	uint32_t end;            /* first block number not posted */
+	uint32_t base;           /* what the run's packets call block 0 */
+	struct fanin_kept *kept; /* by lane; NULL unless config.recover */
+	uint8_t *kept_payloads;  /* config.payload_bytes each */
+	uint32_t n_known;        /* lanes that are */
+	bool run_lost;
 	struct fanin_rtt rtt;
 	uint64_t now_ns; /* of this poll */
 	uint64_t last_poll_ns;
@@ -105,6 +121,14 @@ fanin_request_brings(const struct fanin_request *request, const struct fanin_ext
 	return extent->offset - request->send_offset < request->send_bytes;
 }
 
+/* Does this rank keep all of a block's result? */
+static inline bool
+fanin_request_keeps(const struct fanin_request *request, const struct fanin_extent *extent)
+{
+	return extent->offset >= request->recv_offset &&
+	       extent->offset + extent->len <= request->recv_offset + request->recv_bytes;
+}
+
 /* Queues a lane for its block's first transmission. */
 static inline void
 fanin_engine_queue(struct fanin_engine *engine, struct fanin_lane *lane, struct fanin_request *request)
@@ -118,6 +142,23 @@ fanin_engine_queue(struct fanin_engine *engine, struct fanin_lane *lane, struct 
 	engine->queue[engine->queue_tail++ & (engine->config.window - 1u)] =
 		(uint16_t)(lane - engine->lanes);
 }
+
+/* engine_recover.c: allocates what is kept, if anything is. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
+int fanin_engine_keep_init(struct fanin_engine *engine);
+
+/* engine_recover.c: a block's result, of which the request leaves something out. */
+void fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block,
+			      const struct fanin_headers *result);
+
+/* engine_recover.c: a request is done and its owner may change its memory. */
+void fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_request *request);
+
+/*
+ * engine_recover.c: what a known lane sends. hdr: gets type, data type, operator, count and flags. Returns the payload, of
+ * *payload_len bytes.
+ */
+const void *fanin_engine_known(const struct fanin_engine *engine, const struct fanin_lane *lane,
+			       struct fanin_hdr *hdr, uint32_t *payload_len);
 
 /* Builds and commits the lane's contribution. Returns false if the transport has no room. */
 bool fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane);

@@ -27,28 +27,47 @@ request_finish(struct fanin_engine *engine, struct fanin_request *request)
 	*link = request->next;
 	if (request->next == NULL)
 		engine->requests_tail = link;
+	if (engine->kept != NULL)
+		fanin_engine_keep_request(engine, request);
 	request->next = NULL;
 	request->status = FANIN_OK;
 }
 
-/* The lane's block is done: the lane goes on to the block one window further. */
+/* The lane waits for a block, which may be sent now if it is posted. */
+static void
+lane_go_on(struct fanin_engine *engine, struct fanin_lane *lane, struct fanin_request *from)
+{
+	struct fanin_request *request = request_of(from, lane->block);
+
+	if (request != NULL)
+		fanin_engine_queue(engine, lane, request);
+}
+
+/*
+ * The lane's block is done: the lane goes on to the block one window further. Where runs can be taken up again, it does so
+ * once all blocks before are done, too: that leaves fewer than W results beyond the oldest block, wherever it is.
+ */
 static void
 lane_advance(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	struct fanin_request *request = lane->request;
-	struct fanin_request *next;
 
 	lane->block += engine->config.window;
-	next = request_of(request, lane->block);
 	lane->state = FANIN_LANE_IDLE;
 	lane->request = NULL;
-	if (next != NULL)
-		fanin_engine_queue(engine, lane, next);
+	if (!engine->config.recover)
+		lane_go_on(engine, lane, request);
 
-	while (engine->oldest != engine->end &&
-	       fanin_engine_lane(engine, engine->oldest)->block != engine->oldest)
+	while (engine->oldest != engine->end) {
+		struct fanin_lane *oldest = fanin_engine_lane(engine, engine->oldest);
+
+		if (oldest->block == engine->oldest)
+			break;
 		engine->oldest++;
-	if (request->done_blocks == request->n_blocks)
+		if (engine->config.recover)
+			lane_go_on(engine, oldest, engine->requests);
+	}
+	if (request != NULL && request->done_blocks == request->n_blocks)
 		request_finish(engine, request);
 }
 
@@ -109,18 +128,17 @@ block_format(const struct fanin_request *request, const struct fanin_extent *ext
 /* The result is not that of the block which this rank posted, or nobody has brought data for it. */
 static void
 result_misfit(struct fanin_engine *engine, const struct fanin_request *request,
-	      const struct fanin_extent *extent, const struct fanin_hdr *hdr)
+	      const struct fanin_extent *extent, const struct fanin_hdr *hdr, uint32_t block)
 {
 	char found[64], posted[64];
 
 	block_format(request, extent, posted, sizeof(posted));
 	if (fanin_wire_is_empty(hdr))
-		fanin_error_set(&engine->error, 0, "no rank brought data for block %u (%s)",
-				hdr->block, posted);
+		fanin_error_set(&engine->error, 0, "no rank brought data for block %u (%s)", block,
+				posted);
 	else
 		fanin_error_set(&engine->error, 0,
-				"the result of block %u holds %s, but this rank posted %s",
-				hdr->block,
+				"the result of block %u holds %s, but this rank posted %s", block,
 				shape_format(hdr->dtype, hdr->op, hdr->count, found, sizeof(found)),
 				posted);
 	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
@@ -143,11 +161,22 @@ result_keep(const struct fanin_request *request, const struct fanin_extent *exte
 		       payload + (first - extent->offset), end - first);
 }
 
+/* A result that this rank knows has come back, so that all have it now. */
 static void
-receive_result(struct fanin_engine *engine, const struct fanin_headers *headers)
+receive_known(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	lane->known = false;
+	engine->n_known--;
+	timers_note_result(engine, lane);
+	lane->resent_before = lane->transmissions > 1;
+	lane_advance(engine, lane);
+}
+
+static void
+receive_result(struct fanin_engine *engine, const struct fanin_headers *headers, uint32_t block)
 {
 	const struct fanin_hdr *hdr = &headers->fanin;
-	struct fanin_lane *lane = fanin_engine_lane(engine, hdr->block);
+	struct fanin_lane *lane = fanin_engine_lane(engine, block);
 	struct fanin_request *request = lane->request;
 	struct fanin_extent extent;
 
@@ -155,22 +184,28 @@ receive_result(struct fanin_engine *engine, const struct fanin_headers *headers)
 		engine->stats.invalid++;
 		return;
 	}
-	if (lane->block != hdr->block || lane->state != FANIN_LANE_SENT) {
-		if (fanin_block_before(hdr->block, lane->block))
-			receive_duplicate(engine, lane, hdr->block);
+	if (lane->block != block || lane->state != FANIN_LANE_SENT) {
+		if (fanin_block_before(block, lane->block))
+			receive_duplicate(engine, lane, block);
 		else
 			engine->stats.invalid++;
+		return;
+	}
+	if (lane->known) {
+		receive_known(engine, lane);
 		return;
 	}
 	/* Not by the packet's number: that memory may be shared with whoever sent it. */
 	extent = fanin_request_extent(request, lane->block);
 	if (hdr->dtype != request->dtype || hdr->op != extent.op ||
 	    fanin_wire_payload_len(headers) != extent.len) {
-		result_misfit(engine, request, &extent, hdr);
+		result_misfit(engine, request, &extent, hdr, block);
 		return;
 	}
 
 	result_keep(request, &extent, (const uint8_t *)(headers + 1));
+	if (engine->kept != NULL && !fanin_request_keeps(request, &extent))
+		fanin_engine_keep_result(engine, lane->block, headers);
 	request->done_blocks++;
 	request->done_bytes += extent.len;
 	engine->stats.blocks++;
@@ -183,13 +218,13 @@ receive_result(struct fanin_engine *engine, const struct fanin_headers *headers)
 
 /* The contribution has arrived and others are missing: no hurry to send it again. */
 static void
-receive_pending(struct fanin_engine *engine, const struct fanin_hdr *hdr)
+receive_pending(struct fanin_engine *engine, const struct fanin_hdr *hdr, uint32_t block)
 {
-	struct fanin_lane *lane = fanin_engine_lane(engine, hdr->block);
+	struct fanin_lane *lane = fanin_engine_lane(engine, block);
 	uint64_t interval_ns;
 
 	engine->stats.pendings++;
-	if (lane->block != hdr->block || lane->state != FANIN_LANE_SENT)
+	if (lane->block != block || lane->state != FANIN_LANE_SENT)
 		return;
 	lane->members = hdr->members;
 	lane->pending_ns = engine->now_ns;
@@ -201,27 +236,39 @@ receive_pending(struct fanin_engine *engine, const struct fanin_hdr *hdr)
 	lane->deadline_ns = engine->now_ns + interval_ns;
 }
 
-static void
-receive_refused(struct fanin_engine *engine, const struct fanin_hdr *hdr)
+/* Is the run over for the switch: it was restarted, or the job was made anew? */
+static bool
+says_run_is_lost(unsigned int reason)
 {
-	struct fanin_lane *lane = fanin_engine_lane(engine, hdr->block);
+	return reason == FANIN_REASON_JOB || reason == FANIN_REASON_EPOCH ||
+	       reason == FANIN_REASON_NOT_ACTIVE;
+}
+
+static void
+receive_refused(struct fanin_engine *engine, const struct fanin_hdr *hdr, uint32_t block)
+{
+	struct fanin_lane *lane = fanin_engine_lane(engine, block);
 	unsigned int reason = hdr->count;
 	struct fanin_extent extent;
 	char posted[64];
 
+	if (engine->config.recover && says_run_is_lost(reason)) {
+		engine->run_lost = true;
+		return;
+	}
 	/* Late duplicates of finished blocks or of an earlier run are answered like this. */
 	if (reason == FANIN_REASON_BLOCK_STALE || reason == FANIN_REASON_EPOCH) {
 		engine->stats.stale++;
 		engine->stale_reason = reason;
 		return;
 	}
-	if (lane->block == hdr->block && lane->request != NULL) {
+	if (lane->block == block && lane->request != NULL) {
 		extent = fanin_request_extent(lane->request, lane->block);
-		fanin_error_set(&engine->error, 0, "the switch refused block %u (%s): %s", hdr->block,
+		fanin_error_set(&engine->error, 0, "the switch refused block %u (%s): %s", block,
 				block_format(lane->request, &extent, posted, sizeof(posted)),
 				fanin_reason_text(reason));
 	} else {
-		fanin_error_set(&engine->error, 0, "the switch refused block %u: %s", hdr->block,
+		fanin_error_set(&engine->error, 0, "the switch refused block %u: %s", block,
 				fanin_reason_text(reason));
 	}
 	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
@@ -232,26 +279,37 @@ fanin_engine_receive(struct fanin_engine *engine, const void *data, uint32_t len
 {
 	const struct fanin_headers *headers = data;
 	const struct fanin_hdr *hdr = &headers->fanin;
+	uint32_t block;
 
 	if (engine->status != FANIN_OK)
 		return;
 	engine->stats.frames_received++;
 	if (fanin_wire_validate(data, len) != FANIN_REASON_NONE || hdr->job != engine->config.job ||
-	    hdr->epoch != engine->config.epoch || hdr->key != engine->config.key) {
+	    hdr->key != engine->config.key) {
+		engine->stats.invalid++;
+		return;
+	}
+	/* Others have noticed that the run is lost, and this rank has nothing to send that would show it. */
+	if (engine->config.recover && hdr->type == FANIN_TYPE_REFUSED && hdr->epoch == 0) {
+		engine->run_lost = true;
+		return;
+	}
+	if (hdr->epoch != engine->config.epoch) {
 		engine->stats.invalid++;
 		return;
 	}
 
 	engine->heard_ns = engine->now_ns;
+	block = hdr->block + engine->base;
 	switch (hdr->type) {
 	case FANIN_TYPE_RESULT:
-		receive_result(engine, headers);
+		receive_result(engine, headers, block);
 		break;
 	case FANIN_TYPE_PENDING:
-		receive_pending(engine, hdr);
+		receive_pending(engine, hdr, block);
 		break;
 	case FANIN_TYPE_REFUSED:
-		receive_refused(engine, hdr);
+		receive_refused(engine, hdr, block);
 		break;
 	default:
 		engine->stats.invalid++;

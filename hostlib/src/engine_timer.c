@@ -92,7 +92,10 @@ engine_time_out(struct fanin_engine *engine)
 	if (missing != 0)
 		fanin_format_ranks(missing, ranks, sizeof(ranks));
 
-	if (lane->state == FANIN_LANE_QUEUED)
+	if (engine->run_lost)
+		snprintf(detail, sizeof(detail),
+			 "the switch has lost the run, and not all ranks have joined a new one");
+	else if (lane->state == FANIN_LANE_QUEUED)
 		snprintf(detail, sizeof(detail),
 			 "block %u could not be sent, the send ring is full", engine->oldest);
 	else if (answers && missing != 0)
@@ -119,12 +122,12 @@ engine_time_out(struct fanin_engine *engine)
 void
 fanin_engine_check_timers(struct fanin_engine *engine)
 {
-	if (engine->requests == NULL)
+	if (engine->requests == NULL && engine->n_known == 0)
 		return;
 	if (engine->now_ns - engine->progress_ns >= engine->config.timeout_ns) {
 		engine_time_out(engine);
 		return;
 	}
-	if (engine->timers_ns >= engine->next_scan_ns)
+	if (!engine->run_lost && engine->timers_ns >= engine->next_scan_ns)
 		lanes_scan(engine);
 }

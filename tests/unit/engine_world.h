@@ -61,6 +61,7 @@ struct slot {
 struct world {
 	uint64_t now_ns;
 	uint16_t n_ranks;
+	uint32_t epoch;
 	bool silent;        /* the switch takes everything and answers nothing */
 	uint32_t drop_next; /* contributions to be lost, before any chance */
 	double loss, duplication, reordering;
@@ -101,21 +102,24 @@ link_deliver(struct link *link, const struct fanin_headers *headers, const void 
 }
 
 static void
-answer_make(struct fanin_headers *headers, enum fanin_type type, uint32_t block, uint32_t payload_len)
+answer_make(const struct world *world, struct fanin_headers *headers, enum fanin_type type,
+	    uint32_t block, uint32_t payload_len)
 {
 	const struct fanin_flow flow = { .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT };
 
 	fanin_wire_encode_l4(headers, &flow, payload_len);
-	fanin_wire_encode_header(&headers->fanin, type, JOB, EPOCH, KEY);
+	fanin_wire_encode_header(&headers->fanin, type, JOB, world->epoch, KEY);
 	headers->fanin.block = block;
 }
 
+/* The packet turned around. */
 static void
-refuse(struct link *link, uint32_t block, enum fanin_reason reason)
+refuse(struct link *link, const struct fanin_hdr *hdr, enum fanin_reason reason)
 {
 	struct fanin_headers headers;
 
-	answer_make(&headers, FANIN_TYPE_REFUSED, block, 0);
+	answer_make(link->world, &headers, FANIN_TYPE_REFUSED, hdr->block, 0);
+	headers.fanin.epoch = hdr->epoch;
 	headers.fanin.count = (uint16_t)reason;
 	link_deliver(link, &headers, NULL, 0);
 }
@@ -123,11 +127,22 @@ refuse(struct link *link, uint32_t block, enum fanin_reason reason)
 static void
 result_make(const struct world *world, const struct slot *slot, struct fanin_headers *headers)
 {
-	answer_make(headers, FANIN_TYPE_RESULT, slot->block, slot->count * 4u);
+	answer_make(world, headers, FANIN_TYPE_RESULT, slot->block, slot->count * 4u);
 	headers->fanin.contributions = world->n_ranks;
 	headers->fanin.dtype = FANIN_WIRE_I32;
 	headers->fanin.op = slot->op;
 	headers->fanin.count = slot->count;
+}
+
+static void
+slot_finish(struct world *world, struct slot *slot)
+{
+	struct fanin_headers result;
+
+	slot->done = true;
+	result_make(world, slot, &result);
+	for (uint16_t i = 0; i < world->n_ranks; i++)
+		link_deliver(&world->links[i], &result, slot->acc, slot->count * 4u);
 }
 
 /* A contribution for a slot's block that its rank has not made before. */
@@ -137,14 +152,13 @@ slot_add(struct world *world, struct slot *slot, struct link *link,
 {
 	const struct fanin_hdr *hdr = &headers->fanin;
 	uint32_t elements[ELEMENTS];
-	struct fanin_headers result;
 
 	if (slot->members == 0) {
 		slot->op = hdr->op;
 		slot->count = hdr->count;
 		memset(slot->acc, 0, sizeof(slot->acc));
 	} else if (slot->op != hdr->op || slot->count != hdr->count) {
-		refuse(link, hdr->block, FANIN_REASON_MISMATCH);
+		refuse(link, hdr, FANIN_REASON_MISMATCH);
 		return;
 	}
 	memcpy(elements, headers + 1, hdr->count * 4u);
@@ -153,10 +167,19 @@ slot_add(struct world *world, struct slot *slot, struct link *link,
 	slot->members |= 1ull << link->rank;
 	if (__builtin_popcountll(slot->members) < world->n_ranks)
 		return;
-	slot->done = true;
-	result_make(world, slot, &result);
-	for (uint16_t i = 0; i < world->n_ranks; i++)
-		link_deliver(&world->links[i], &result, slot->acc, slot->count * 4u);
+	slot_finish(world, slot);
+}
+
+/* A rank has the block's result from a run before. */
+static void
+slot_take_known(struct world *world, struct slot *slot, struct link *link,
+		const struct fanin_headers *headers)
+{
+	slot->op = headers->fanin.op;
+	slot->count = headers->fanin.count;
+	slot->members |= 1ull << link->rank;
+	memcpy(slot->acc, headers + 1, slot->count * 4u);
+	slot_finish(world, slot);
 }
 
 static void
@@ -169,24 +192,31 @@ switch_receive(struct world *world, struct link *link, const struct fanin_header
 
 	ck_assert_int_eq(fanin_wire_validate(headers, len), FANIN_REASON_NONE);
 	ck_assert_uint_eq(hdr->rank, link->rank);
-	ck_assert_uint_eq(hdr->contributions, 1);
 	if (world->silent)
 		return;
+	if (hdr->epoch != world->epoch) {
+		refuse(link, hdr, FANIN_REASON_EPOCH);
+		return;
+	}
 	if (!slot->used || fanin_block_before(slot->block, hdr->block)) {
 		/* The reliability contract: a slot is only reused once nobody needs it. */
 		ck_assert(!slot->used || slot->done);
 		*slot = (struct slot){ .used = true, .block = hdr->block };
 	}
 	if (slot->block != hdr->block) {
-		refuse(link, hdr->block, FANIN_REASON_BLOCK_STALE);
-	} else if ((slot->members >> link->rank & 1) == 0) {
+		refuse(link, hdr, FANIN_REASON_BLOCK_STALE);
+	} else if (hdr->type == FANIN_TYPE_KNOWN && !slot->done) {
+		ck_assert_uint_eq(hdr->contributions, world->n_ranks);
+		slot_take_known(world, slot, link, headers);
+	} else if ((slot->members >> link->rank & 1) == 0 && !slot->done) {
+		ck_assert_uint_eq(hdr->contributions, 1);
 		slot_add(world, slot, link, headers);
 	} else if (slot->done) {
 		result_make(world, slot, &answer);
 		answer.fanin.flags = FANIN_FLAG_REPEAT;
 		link_deliver(link, &answer, slot->acc, slot->count * 4u);
 	} else {
-		answer_make(&answer, FANIN_TYPE_PENDING, hdr->block, 0);
+		answer_make(world, &answer, FANIN_TYPE_PENDING, hdr->block, 0);
 		answer.fanin.members = slot->members;
 		link_deliver(link, &answer, NULL, 0);
 	}
@@ -238,12 +268,13 @@ world_now(void *arg)
 }
 
 static struct world *
-world_create_at(uint16_t n_ranks, uint16_t window, uint32_t first_block)
+world_create_of(uint16_t n_ranks, uint16_t window, uint32_t first_block, bool recover)
 {
 	struct world *world = calloc(1, sizeof(*world));
 
 	ck_assert_ptr_nonnull(world);
 	world->n_ranks = n_ranks;
+	world->epoch = EPOCH;
 	world->now_ns = 1000000000;
 	world->random = random_seed(1);
 	for (uint16_t i = 0; i < n_ranks; i++) {
@@ -259,6 +290,7 @@ world_create_at(uint16_t n_ranks, uint16_t window, uint32_t first_block)
 			.window = window,
 			.payload_bytes = PAYLOAD,
 			.stagger = true,
+			.recover = recover,
 			.now_ns = world_now,
 			.now_arg = world,
 		};
@@ -273,7 +305,13 @@ world_create_at(uint16_t n_ranks, uint16_t window, uint32_t first_block)
 	return world;
 }
 
-static struct world *
+static inline struct world *
+world_create_at(uint16_t n_ranks, uint16_t window, uint32_t first_block)
+{
+	return world_create_of(n_ranks, window, first_block, false);
+}
+
+static inline struct world *
 world_create(uint16_t n_ranks)
 {
 	return world_create_at(n_ranks, WINDOW, 0);
@@ -295,7 +333,7 @@ world_step(struct world *world)
 		fanin_engine_poll(world->engines[i]);
 }
 
-static uint64_t
+static inline uint64_t
 retransmits(const struct world *world)
 {
 	uint64_t sum = 0;
@@ -394,7 +432,7 @@ collective_expect(struct collective *collective, const struct world *world)
 	collective_free(collective, world);
 }
 
-static void
+static inline void
 allreduce_expect(struct world *world, uint32_t count, uint32_t tag, bool in_place)
 {
 	struct collective collective;

@@ -31,6 +31,7 @@
 	X(control)                                                                                 \
 	X(metrics)                                                                                 \
 	X(engine)                                                                                  \
+	X(recovery)                                                                                \
 	X(memif)                                                                                   \
 	X(memif_protocol)                                                                          \
 	X(sweep)                                                                                   \

@@ -398,11 +398,12 @@ END_TEST
 
 START_TEST(refusals_of_late_duplicates_do_no_harm)
 {
+	const struct fanin_hdr late = { .block = 0, .epoch = EPOCH };
 	struct world *world = world_create(1);
 
 	allreduce_expect(world, 10, 0, false);
-	refuse(&world->links[0], 0, FANIN_REASON_BLOCK_STALE);
-	refuse(&world->links[0], 0, FANIN_REASON_EPOCH);
+	refuse(&world->links[0], &late, FANIN_REASON_BLOCK_STALE);
+	refuse(&world->links[0], &late, FANIN_REASON_EPOCH);
 	allreduce_expect(world, 10, 1, false);
 	ck_assert_uint_eq(fanin_engine_stats(world->engines[0])->stale, 2);
 	world_destroy(world);

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A run that the switch has lost is taken up again in another one. All ranks begin it with the first block that any of
+ * them has no result of. The window says that the others may have results of fewer than W blocks from there on: the last
+ * one of each lane. What the application still lends to the engine is not kept twice.
+ */
+#include "engine_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int
+fanin_engine_keep_init(struct fanin_engine *engine)
+{
+	const struct fanin_engine_config *config = &engine->config;
+
+	if (!config->recover)
+		return FANIN_OK;
+	engine->kept = calloc(config->window, sizeof(*engine->kept));
+	engine->kept_payloads = malloc((size_t)config->window * config->payload_bytes);
+	return engine->kept != NULL && engine->kept_payloads != NULL ? FANIN_OK : FANIN_ERR_NO_MEMORY;
+}
+
+static uint8_t *
+kept_payload(const struct fanin_engine *engine, uint32_t block)
+{
+	return engine->kept_payloads +
+	       (size_t)(block & (engine->config.window - 1u)) * engine->config.payload_bytes;
+}
+
+static struct fanin_kept *
+kept_of(const struct fanin_engine *engine, uint32_t block)
+{
+	return &engine->kept[block & (engine->config.window - 1u)];
+}
+
+void
+fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block,
+			 const struct fanin_headers *result)
+{
+	uint32_t len = fanin_wire_payload_len(result);
+
+	*kept_of(engine, block) = (struct fanin_kept){
+		.block = block,
+		.count = result->fanin.count,
+		.dtype = result->fanin.dtype,
+		.op = result->fanin.op,
+		.valid = true,
+		.empty = fanin_wire_is_empty(&result->fanin),
+	};
+	if (len != 0)
+		memcpy(kept_payload(engine, block), result + 1, len);
+}
+
+void
+fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_request *request)
+{
+	uint32_t n = request->n_blocks < engine->config.window ? request->n_blocks
+							       : engine->config.window;
+
+	for (uint32_t block = request->first_block + request->n_blocks - n; n > 0; n--, block++) {
+		struct fanin_extent extent = fanin_request_extent(request, block);
+
+		/* A request that was posted later may have finished before this one. */
+		if (!fanin_request_keeps(request, &extent) ||
+		    (kept_of(engine, block)->valid &&
+		     fanin_block_before(block, kept_of(engine, block)->block)))
+			continue;
+		*kept_of(engine, block) = (struct fanin_kept){
+			.block = block,
+			.count = (uint16_t)(extent.len / request->element_bytes),
+			.dtype = request->dtype,
+			.op = extent.op,
+			.valid = true,
+		};
+		if (extent.len != 0)
+			memcpy(kept_payload(engine, block),
+			       request->recv + (extent.offset - request->recv_offset), extent.len);
+	}
+}
+
+/* The request in progress that a block belongs to, if its result is in the request's memory; else NULL. */
+static const struct fanin_request *
+lender_of(const struct fanin_engine *engine, uint32_t block, struct fanin_extent *extent)
+{
+	for (const struct fanin_request *request = engine->requests; request != NULL;
+	     request = request->next) {
+		if (block - request->first_block >= request->n_blocks)
+			continue;
+		*extent = fanin_request_extent(request, block);
+		return fanin_request_keeps(request, extent) ? request : NULL;
+	}
+	return NULL;
+}
+
+const void *
+fanin_engine_known(const struct fanin_engine *engine, const struct fanin_lane *lane,
+		   struct fanin_hdr *hdr, uint32_t *payload_len)
+{
+	const struct fanin_kept *kept = kept_of(engine, lane->block);
+	struct fanin_extent extent;
+	const struct fanin_request *request = lender_of(engine, lane->block, &extent);
+
+	hdr->type = FANIN_TYPE_KNOWN;
+	hdr->contributions = engine->config.size;
+	if (request != NULL) {
+		hdr->flags = 0;
+		hdr->dtype = request->dtype;
+		hdr->op = extent.op;
+		hdr->count = (uint16_t)(extent.len / request->element_bytes);
+		*payload_len = extent.len;
+		return request->recv + (extent.offset - request->recv_offset);
+	}
+	hdr->flags = kept->empty ? FANIN_FLAG_EMPTY : 0;
+	hdr->dtype = kept->dtype;
+	hdr->op = kept->op;
+	hdr->count = kept->count;
+	*payload_len = kept->empty ? 0 : kept->count * fanin_dtype_size(kept->dtype);
+	return kept_payload(engine, lane->block);
+}
+
+bool
+fanin_engine_run_lost(const struct fanin_engine *engine)
+{
+	return engine->run_lost && engine->status == FANIN_OK;
+}
+
+uint32_t
+fanin_engine_progress(const struct fanin_engine *engine)
+{
+	return engine->oldest;
+}
+
+/* Is the result of a block before the lane's there to be told? */
+static bool
+is_kept(const struct fanin_engine *engine, uint32_t block)
+{
+	const struct fanin_kept *kept = kept_of(engine, block);
+	struct fanin_extent extent;
+
+	return lender_of(engine, block, &extent) != NULL || (kept->valid && kept->block == block);
+}
+
+/* The lane begins the new run with this block. Returns false if it can't. */
+static bool
+lane_resume(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t block)
+{
+	lane->resent_before = false;
+	if (lane->known) {
+		/* Lost again before all had what it knows. */
+		fanin_engine_queue(engine, lane, NULL);
+		return lane->block == block;
+	}
+	if (lane->block == block) {
+		if (lane->request != NULL)
+			fanin_engine_queue(engine, lane, lane->request);
+		return true;
+	}
+	if (lane->block != block + engine->config.window || !is_kept(engine, block))
+		return false;
+	lane->block = block;
+	lane->known = true;
+	engine->n_known++;
+	fanin_engine_queue(engine, lane, NULL);
+	return true;
+}
+
+int
+fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint32_t first_block)
+{
+	engine->run_lost = false;
+	if (epoch == engine->config.epoch)
+		return FANIN_OK;
+	engine->queue_head = engine->queue_tail;
+	for (uint32_t i = 0; i < engine->config.window; i++) {
+		uint32_t block = first_block + i;
+
+		if (lane_resume(engine, fanin_engine_lane(engine, block), block))
+			continue;
+		fanin_error_set(
+			&engine->error, 0,
+			"the ranks begin again with block %u, of which this one, at block %u, has no result any more: a rank was started anew",
+			block, engine->oldest);
+		fanin_engine_fail(engine, FANIN_ERR_REFUSED);
+		return FANIN_ERR_REFUSED;
+	}
+	engine->config.epoch = epoch;
+	engine->headers.fanin.epoch = epoch;
+	engine->base = first_block;
+	engine->oldest = first_block;
+	engine->overdue = false;
+	engine->overtaken_ns = 0;
+	engine->probed_ns = 0;
+	engine->next_scan_ns = UINT64_MAX;
+	engine->progress_ns = engine->config.now_ns(engine->config.now_arg);
+	engine->resumed_ns = engine->progress_ns;
+	engine->stats.resumed++;
+	return FANIN_OK;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Runs that the switch loses at any moment: the ranks begin another one where the slowest of them is, and all sums are as if
+ * nothing had happened, also of collectives that some ranks had finished and whose memory they use again.
+ */
+#include "tests/unit/engine_world.h"
+#include "tests/unit/suites.h"
+
+#define SMALL_WINDOW 8
+#define COLLECTIVES 12
+
+/* The switch says to a rank that the job has no run. */
+static void
+notify(struct world *world, uint16_t rank)
+{
+	struct fanin_headers notice;
+
+	answer_make(world, &notice, FANIN_TYPE_REFUSED, 0, 0);
+	notice.fanin.epoch = 0;
+	notice.fanin.count = FANIN_REASON_NOT_ACTIVE;
+	link_deliver(&world->links[rank], &notice, NULL, 0);
+}
+
+/* The switch forgets everything, and so do the links. */
+static void
+lose_run(struct world *world)
+{
+	memset(world->slots, 0, sizeof(world->slots));
+	world->epoch++;
+	for (uint16_t i = 0; i < world->n_ranks; i++)
+		world->links[i].head = world->links[i].tail;
+}
+
+/* Joins the ranks again once all have noticed. As long as some have, the others are told now and then. */
+static void
+resume_if_all_know(struct world *world)
+{
+	uint32_t first = 0;
+	unsigned int n_lost = 0;
+
+	for (uint16_t i = 0; i < world->n_ranks; i++)
+		n_lost += fanin_engine_run_lost(world->engines[i]);
+	for (uint16_t i = 0; n_lost != 0 && i < world->n_ranks; i++) {
+		if (random_chance(&world->random, 0.1))
+			notify(world, i);
+	}
+
+	for (uint16_t i = 0; i < world->n_ranks; i++) {
+		uint32_t progress = fanin_engine_progress(world->engines[i]);
+
+		if (!fanin_engine_run_lost(world->engines[i]))
+			return;
+		if (i == 0 || fanin_block_before(progress, first))
+			first = progress;
+	}
+	for (uint16_t i = 0; i < world->n_ranks; i++)
+		ck_assert_int_eq(fanin_engine_resume(world->engines[i], world->epoch, first),
+				 FANIN_OK);
+}
+
+/* Ranks post their collectives in order, each at its own pace; a finished one's memory is overwritten at once. */
+static void
+run_with_losses(struct world *world, uint16_t n_ranks, bool in_place, unsigned int breaks)
+{
+	static struct collective collectives[COLLECTIVES];
+	unsigned int posted[MAX_RANKS] = { 0 };
+	unsigned int checked[MAX_RANKS] = { 0 };
+	unsigned int left = n_ranks * COLLECTIVES;
+	uint32_t factor = n_ranks * (n_ranks + 1u) / 2;
+
+	for (unsigned int c = 0; c < COLLECTIVES; c++)
+		collective_prepare(&collectives[c],
+				   (uint32_t)random_below(&world->random, 30 * ELEMENTS), c * 1000);
+	for (uint64_t step = 0; left > 0; step++) {
+		ck_assert_uint_lt(step, 200000);
+		for (uint16_t r = 0; r < n_ranks; r++) {
+			struct collective *done = &collectives[checked[r]];
+
+			if (posted[r] < COLLECTIVES && random_chance(&world->random, 0.1))
+				collective_post(&collectives[posted[r]++], world, r, in_place);
+			if (checked[r] == posted[r] || done->requests[r].status == FANIN_IN_PROGRESS)
+				continue;
+			ck_assert_msg(done->requests[r].status == FANIN_OK, "rank %u: %s", r,
+				      fanin_engine_error(world->engines[r])->text);
+			for (uint32_t i = 0; i < done->count; i++)
+				ck_assert_uint_eq(done->recv[r][i], factor * (done->tag + i));
+			ck_assert_uint_eq(done->recv[r][done->count], 0xdeadbeef);
+			memset(done->recv[r], 0x55, done->count * 4);
+			memset(done->send[r], 0x55, done->count * 4);
+			checked[r]++;
+			left--;
+		}
+		if (breaks > 0 && random_chance(&world->random, 0.004)) {
+			lose_run(world);
+			breaks--;
+		}
+		world_step(world);
+		resume_if_all_know(world);
+	}
+	for (unsigned int c = 0; c < COLLECTIVES; c++)
+		collective_free(&collectives[c], world);
+}
+
+START_TEST(sums_are_exact_across_lost_runs)
+{
+	static const uint16_t sizes[] = { 1, 2, 3, 8 };
+	uint16_t n_ranks = sizes[_i % 4];
+	struct world *world = world_create_of(n_ranks, SMALL_WINDOW,
+					      _i % 3 == 0 ? UINT32_MAX - 20 : 0, true);
+
+	world->random = random_seed((uint64_t)_i + 1);
+	if (_i % 2 == 0) {
+		world->loss = 0.05;
+		world->duplication = 0.05;
+		world->reordering = 0.1;
+	}
+	run_with_losses(world, n_ranks, _i % 5 < 2, 6);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(refusals_of_a_run_that_is_there_change_nothing)
+{
+	struct world *world = world_create_of(2, SMALL_WINDOW, 0, true);
+
+	allreduce_expect(world, 100, 1, true);
+	notify(world, 0);
+	world_step(world);
+	ck_assert(fanin_engine_run_lost(world->engines[0]));
+	ck_assert_int_eq(fanin_engine_resume(world->engines[0], world->epoch, 0), FANIN_OK);
+	ck_assert_uint_eq(fanin_engine_stats(world->engines[0])->resumed, 0);
+	allreduce_expect(world, 100, 7, false);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(rank_that_began_anew_is_an_error_of_the_others)
+{
+	struct world *world = world_create_of(2, SMALL_WINDOW, 0, true);
+
+	for (uint32_t i = 0; i < 3; i++)
+		allreduce_expect(world, 20 * ELEMENTS, i, true);
+	lose_run(world);
+	ck_assert_int_eq(fanin_engine_resume(world->engines[0], world->epoch, 0), FANIN_ERR_REFUSED);
+	ck_assert_ptr_nonnull(
+		strstr(fanin_engine_error(world->engines[0])->text, "a rank was started anew"));
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(run_that_nobody_takes_up_again_is_given_up_in_time)
+{
+	struct world *world = world_create_of(2, SMALL_WINDOW, 0, true);
+	struct collective collective;
+
+	collective_prepare(&collective, 1000, 1);
+	world->silent = true;
+	collective_post_all(&collective, world, false);
+	lose_run(world);
+	notify(world, 0);
+	for (uint64_t t = 0; t <= TIMEOUT_NS + STEP_NS; t += STEP_NS)
+		world_step(world);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_ERR_TIMEOUT);
+	ck_assert_ptr_nonnull(
+		strstr(fanin_engine_error(world->engines[0])->text, "the switch has lost the run"));
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+Suite *
+suite_recovery(void)
+{
+	Suite *suite = suite_create("recovery");
+	TCase *tcase = tcase_create("lost runs");
+
+	tcase_set_timeout(tcase, 60);
+	tcase_add_loop_test(tcase, sums_are_exact_across_lost_runs, 0, 60);
+	tcase_add_test(tcase, refusals_of_a_run_that_is_there_change_nothing);
+	tcase_add_test(tcase, rank_that_began_anew_is_an_error_of_the_others);
+	tcase_add_test(tcase, run_that_nobody_takes_up_again_is_given_up_in_time);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
