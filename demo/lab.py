@@ -58,7 +58,8 @@ class Interrupted(BaseException):
 
 def program(name):
     """Path of one of the built programs."""
-    room = {"fanin-switch": "switch", "faninctl": "tools", "fanin-perf": "tools", "fanin-pktgen": "bench"}[name]
+    room = {"fanin-switch": "switch", "faninctl": "tools", "fanin-perf": "tools", "fanin-pktgen": "bench",
+            "two-communicators": "tests"}[name]
     path = BUILD_DIR / room / name
     if not path.exists():
         raise LabError(f"{path} does not exist: run ./dev build first")

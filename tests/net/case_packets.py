@@ -271,7 +271,8 @@ def a_capture_of_a_job_is_dissected():
         for packet_type in (CONTRIBUTION, RESULT):
             found = {int(row[2]) for row in by_type[packet_type]}
             expect(found >= set(range(blocks)), f"found blocks {found}, expected 0 to {blocks - 1} among them")
-            expect_equal({(row[3], row[4]) for row in by_type[packet_type]}, {("11", "1")}, "data type and operator")
+            expect_equal({(row[3], row[4]) for row in by_type[packet_type] if row[5] != "0"}, {("11", "1")},
+                         "data type and operator")
             expect_equal(max(int(row[5]) for row in by_type[packet_type]), payload // 4, "elements")
             expect(all(row[10] for row in by_type[packet_type] if row[5] != "0"), "elements were not decoded")
         expect_equal({row[8] for row in by_type[JOIN_ACK]}, {"single"}, "handler in JOIN_ACK")
@@ -283,3 +284,20 @@ def a_capture_of_a_job_is_dissected():
         expect_equal(bad, [], "frames that the dissector finds fault with")
         errors = dissected(lab, frames, "_ws.lua.text", display_filter="_ws.lua.error")
         expect_equal(errors, [], "errors of the dissector")
+
+
+@case()
+def a_capture_of_a_broadcast_shows_who_brings_no_data():
+    with running_lab(2, "af_packet", mtu=1500) as lab:
+        with RawPort(lab.switch_namespace, lab.switch_interface(0)) as root, \
+                RawPort(lab.switch_namespace, lab.switch_interface(1)) as other:
+            ranks = start_ranks(lab, lab.create_job(), bytes=4 * KIB, collective="broadcast", dtype="i32")
+            expect_exact(reports_of(lab, ranks), "the captured broadcast")
+            frames = root.arrived() + other.arrived()
+        found = {tuple(row) for row in dissected(lab, frames, "fanin.rank", "fanin.flags.empty", "fanin.op",
+                                                 display_filter=f"fanin.type == {CONTRIBUTION} && fanin.count > 0")}
+        expect_equal(found, {("0", "0", "64"), ("1", "1", "64")}, "rank, empty and operator of the contributions")
+        text = dissected(lab, frames, "_ws.col.Info", display_filter="fanin.flags.empty == 1")
+        expect("copy of rank 0" in text[0][0] and "(empty)" in text[0][0], f"a summary: {text[0]}")
+        bad = dissected(lab, frames, "frame.number", display_filter="_ws.malformed || fanin.bad_length || fanin.bad_flags")
+        expect_equal(bad, [], "frames that the dissector finds fault with")

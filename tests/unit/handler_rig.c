@@ -37,6 +37,8 @@ handler_rig_flush(struct handler_rig *rig)
 
 		for (uint64_t left = emission->children; left != 0; left &= left - 1)
 			fake_put(&rig->pool, emission->mbuf);
+		if (emission->kind == FANIN_EMIT_PARENT)
+			fake_put(&rig->pool, emission->mbuf);
 	}
 	for (unsigned int i = 0; i < rig->ctx.n_frees; i++)
 		fake_put(&rig->pool, rig->ctx.frees[i]);

@@ -105,6 +105,15 @@ reference(uint64_t full, uint16_t first, uint16_t width, int i, float *total)
 	return has_left || has_right;
 }
 
+static uint32_t
+bits_of(float value)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	return bits;
+}
+
 static void
 expect_sum(struct rte_mbuf *mbuf, uint64_t full)
 {
@@ -116,7 +125,7 @@ expect_sum(struct rte_mbuf *mbuf, uint64_t full)
 		float expected;
 
 		ck_assert(reference(full, 0, 16, i, &expected));
-		ck_assert_msg(memcmp(&expected, &found[i], sizeof(expected)) == 0,
+		ck_assert_msg(bits_of(expected) == bits_of(found[i]),
 			      "children %#lx, element %d: found %a, expected %a",
 			      (unsigned long)full, i, (double)found[i], (double)expected);
 	}
@@ -313,6 +322,51 @@ START_TEST(an_unfinished_block_with_empty_contributions_is_given_up_whole)
 }
 END_TEST
 
+/* What a switch without data sends up and gets back, as part of a tree of switches. */
+START_TEST(a_switch_whose_children_bring_no_data_takes_part_without)
+{
+	struct fanin_packet packet;
+	enum fanin_reason reason;
+	struct rte_mbuf *mbuf;
+
+	rig_start(handlers[_i], 3, false);
+	rig.job.has_parent = true;
+	rig.job.n_ranks = 5;
+	for (uint32_t block = 0; block < 4; block += 2 * WINDOW) {
+		const struct fanin_emission *emission;
+		const struct fanin_hdr *hdr;
+
+		for (uint16_t child = 0; child < 3; child++)
+			contribute_empty(child, block, 0, &sum);
+		emission = handler_rig_emission(&rig, FANIN_EMIT_PARENT, 0);
+		hdr = &headers_of(emission->mbuf)->fanin;
+		ck_assert_uint_eq(hdr->type, FANIN_TYPE_CONTRIBUTION);
+		ck_assert_uint_eq(hdr->flags, FANIN_FLAG_EMPTY | FANIN_FLAG_RETRANSMIT);
+		ck_assert_uint_eq(hdr->count, COUNT);
+		ck_assert_uint_eq(emission->mbuf->data_len, FANIN_PAYLOAD_OFFSET);
+		handler_rig_flush(&rig);
+
+		/* Others have brought data for the second block. */
+		mbuf = handler_rig_make(&rig, 0, block, block == 0 ? FANIN_FLAG_EMPTY : 0, &sum,
+					values[0]);
+		headers_of(mbuf)->fanin.type = FANIN_TYPE_RESULT;
+		packet = (struct fanin_packet){ .mbuf = mbuf,
+						.headers = headers_of(mbuf),
+						.payload = elements_of(mbuf),
+						.payload_len = mbuf->data_len - FANIN_PAYLOAD_OFFSET };
+		ck_assert_int_eq(rig.handler->result(&rig.ctx, rig.slot, &packet, &reason),
+				 FANIN_VERDICT_HELD);
+		ck_assert_uint_eq(headers_of(result_of_all())->fanin.contributions, 5);
+		ck_assert_uint_eq(headers_of(result_of_all())->fanin.flags,
+				  block == 0 ? FANIN_FLAG_EMPTY : 0);
+		ck_assert_uint_eq(result_of_all()->data_len,
+				  FANIN_PAYLOAD_OFFSET + (block == 0 ? 0 : COUNT * sizeof(float)));
+		handler_rig_flush(&rig);
+	}
+	handler_rig_stop(&rig);
+}
+END_TEST
+
 Suite *
 suite_empty(void)
 {
@@ -328,6 +382,8 @@ suite_empty(void)
 	tcase_add_loop_test(all, an_empty_contribution_opens_no_block_that_the_others_could_not_fill,
 			    0, N_HANDLERS);
 	tcase_add_loop_test(all, an_unfinished_block_with_empty_contributions_is_given_up_whole, 0,
+			    N_HANDLERS);
+	tcase_add_loop_test(all, a_switch_whose_children_bring_no_data_takes_part_without, 0,
 			    N_HANDLERS);
 	suite_add_tcase(suite, all);
 	return suite;

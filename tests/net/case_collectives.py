@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""All collectives: exact under loss, through one switch and through a tree of them, and refused if ranks disagree."""
+
+import json
+
+from support import KIB, case, expect, expect_equal, expect_exact, reports_of, run_exact_job, running_lab, start_ranks
+from case_levels import finish, link_bytes, running_fabric, start
+from fabric import leaf_spine
+from lab import HOST_INTERFACE, SWITCH_IP, program
+
+COLLECTIVES = ("allreduce", "reduce", "reduce_scatter", "broadcast", "allgather", "barrier")
+HANDLERS = ("single", "multi", "tree")
+DTYPES = ("f32", "i64", "bf16", "u8", "f64", "i16")
+LOSS = {"faults": {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 9}}
+KEY = "0x5eed"
+
+
+def size_of(collective, ranks, size=200 * KIB):
+    """Odd for the packets, but divisible by ranks of eight-byte elements; a barrier has none."""
+    return 0 if collective == "barrier" else size - size % (8 * ranks) + 8 * ranks
+
+
+@case(120)
+def every_collective_is_exact_under_loss_with_every_handler():
+    with running_lab(4, config=LOSS) as lab:
+        for handler in HANDLERS:
+            job = lab.create_job(None, "--handler", handler)
+            for number, (collective, dtype) in enumerate(zip(COLLECTIVES, DTYPES)):
+                for in_place in (False, True):
+                    reports = run_exact_job(lab, f"{collective} by {handler}, in place {in_place}", job=job, dtype=dtype,
+                                            collective=collective, bytes=size_of(collective, 4), iters=3, in_place=in_place,
+                                            root=number % 4)
+                    expect_equal({report["collective"] for report in reports}, {collective}, "collective")
+            lab.ctl("jobs", "destroy", job["id"])
+        expect(lab.drops()["fault_drop"] > 0, "no packet was lost")
+
+
+@case(60)
+def every_collective_is_exact_on_memif():
+    with running_lab(3, "memif", config=LOSS) as lab:
+        for collective in COLLECTIVES:
+            run_exact_job(lab, f"{collective} on memif", collective=collective, bytes=size_of(collective, 3), root=2)
+
+
+@case(60)
+def one_rank_alone_has_all_collectives():
+    with running_lab(1) as lab:
+        for collective in COLLECTIVES:
+            run_exact_job(lab, f"{collective} alone", collective=collective, bytes=size_of(collective, 1))
+
+
+@case(120)
+def every_collective_is_exact_through_a_tree_of_switches():
+    """All ranks of a leaf may bring no data to a block of a broadcast or an allgather: their switch then sends none up."""
+    with running_fabric(leaf_spine(2, 1, 4), config=LOSS) as fabric:
+        ranks = {host: host for host in range(4)}
+        for handler in HANDLERS:
+            fabric.install(5, KEY, fabric.tree("spine0", ranks), ranks, handler=handler)
+            for collective in COLLECTIVES:
+                reports = finish(fabric, start(fabric, 5, ranks, collective=collective, iters=2, root=3,
+                                               bytes=size_of(collective, 4, 50 * KIB)))
+                expect_exact(reports, f"{collective} by {handler} through three switches", handler)
+            fabric.uninstall(5, fabric.tree("spine0", ranks))
+
+
+@case(60)
+def who_has_no_data_sends_headers_only():
+    """Shares of the vector's bytes that each host sends and receives, headers included, at MTU 9000."""
+    size = 4096 * KIB
+    with running_lab(4, "af_packet", 9000) as lab:
+        for collective, shares in (("broadcast", (0.02, 0.02, 1, 0.02)), ("allgather", (0.25,) * 4), ("reduce", (1,) * 4)):
+            before = [link_bytes(lab.host_namespace(host), HOST_INTERFACE) for host in range(4)]
+            run_exact_job(lab, collective, collective=collective, bytes=size, root=2)
+            for host, share in enumerate(shares):
+                received, sent = ((after - earlier) / size for after, earlier in
+                                  zip(link_bytes(lab.host_namespace(host), HOST_INTERFACE), before[host]))
+                expect(sent <= share * 1.1, f"{collective}: host {host} sent {sent:.3f} of the vector, expected {share}")
+                expect(1 <= received <= 1.1, f"{collective}: host {host} received {received:.3f} of the vector, expected 1")
+
+
+@case(90)
+def two_communicators_of_one_process_are_independent():
+    with running_lab(4, config=LOSS) as lab:
+        for transport in ("auto", "af_packet"):
+            jobs = [lab.create_job(None, "--handler", handler) for handler in ("single", "tree")]
+            arguments = [argument for job in jobs for argument in (job["id"], job["key"])]
+            ranks = [lab.spawn(rank, [program("two-communicators"), SWITCH_IP, transport, rank, 4, *arguments], "two")
+                     for rank in range(4)]
+            reports = []
+            for rank, process in enumerate(ranks):
+                status = process.wait(60)
+                expect(process.stdout(), f"rank {rank} printed nothing, status {status}: {process.last_words()}")
+                reports.append(json.loads(process.stdout()))
+            for rank, report in enumerate(reports):
+                expect(report["ok"], f"rank {rank} with {transport}: {report}")
+            last_came = max(report["came_ns"] for report in reports)
+            first_went = min(report["went_ns"] for report in reports)
+            expect(last_came <= first_went, f"a rank passed the barrier {last_came - first_went} ns before the last one came")
+            for job in jobs:
+                lab.ctl("jobs", "destroy", job["id"])
+
+
+@case(30)
+def ranks_that_disagree_are_told_so():
+    with running_lab(2) as lab:
+        for options, other, words in (
+                ({"collective": "broadcast", "root": 0}, {"collective": "broadcast", "root": 1}, "of rank 1"),
+                ({"collective": "broadcast", "root": 0}, {"collective": "reduce", "root": 0}, "f32 sum"),
+                ({"collective": "allgather"}, {"collective": "reduce_scatter"}, "f32 sum")):
+            job = lab.create_job()
+            reports = reports_of(lab, [lab.spawn_perf(rank, job, rank, 2, bytes=KIB, transport=lab.transport, timeout_ms=2000,
+                                                      **each) for rank, each in enumerate((options, other))])
+            messages = [report["error"]["message"] for report in reports]
+            expect(any("type, operator or count differ" in message for message in messages), f"errors: {messages}")
+            expect(any(words in message or "of rank 0" in message for message in messages), f"errors: {messages}")
+            lab.ctl("jobs", "destroy", job["id"])
+
+
+@case(30)
+def fanin_perf_says_what_a_collective_wants():
+    with running_lab(3) as lab:
+        job = {"id": 1, "key": "0x1"}
+        for options, words in (({"collective": "gather"}, "--collective is 'gather', expected one of: allreduce, reduce"),
+                               ({"collective": "broadcast", "root": 3}, "--root is 3, expected 0 to 2"),
+                               ({"collective": "barrier", "bytes": 4}, "--bytes is 4, but a barrier has no data"),
+                               ({"collective": "allgather", "bytes": 16}, "--bytes is 16, not a multiple of the 12 bytes"),
+                               ({"collective": "reduce", "bytes": 6}, "--bytes is 6, not a multiple of f32's 4 bytes")):
+            process = lab.spawn_perf(0, job, 0, 3, **options)
+            expect_equal(process.wait(10), 2, f"exit status for {options}")
+            expect(words in process.last_words() or words in process.stderr(), f"said of {options}: {process.last_words()}")
+        # The default size is cut for three ranks.
+        job = lab.create_job()
+        reports = reports_of(lab, start_ranks(lab, job, collective="allgather", bytes=None))
+        expect_equal(reports[0]["bytes"], (64 << 20) - (64 << 20) % 12, "bytes")
+        expect_exact(reports, "the default size")
