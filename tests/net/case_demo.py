@@ -153,7 +153,10 @@ def bad_options_of_the_demo_are_refused_in_one_line():
                       ["--data", "random"], ["--data", "random", "--reproducible", "--op", "max"],
                       ["--accumulate", "f16"], ["--accumulate", "f32"], ["--accumulate", "f32", "--dtype", "f16", "--op", "max"],
                       ["--transport", "pigeon"], ["--mtu", "100"], ["--mtu", "9000", "--transport", "af_xdp"],
-                      ["--loss", "-0.1"], ["--loss", "1"], ["--loss", "x"], ["--workers", "0"], ["--bogus"], ["extra"]):
+                      ["--loss", "-0.1"], ["--loss", "1"], ["--loss", "x"], ["--workers", "0"],
+                      ["--collective", "gather"], ["--collective", "allgather", "--bytes", "24"],
+                      ["--collective", "broadcast", "--data", "random", "--reproducible"],
+                      ["--collective", "barrier", "--accumulate", "f32", "--dtype", "f16"], ["--bogus"], ["extra"]):
         done = run(DEMO + arguments, check=False)
         expect_equal(done.returncode, 2, f"exit status with {arguments}")
         expect_equal(done.stdout, "", f"standard output with {arguments}")
@@ -187,6 +190,19 @@ def every_undefined_pair_and_every_handler_without_an_order_is_refused():
         out, err = demo.communicate(timeout=20)
         expect_equal((demo.returncode, out, err.count("\n")), (2, "", 1), f"exit status, output and lines with {arguments}")
         expect(words in err, f"{arguments}: found {err!r}, expected '{words}'")
+
+
+@case(120)
+def the_demo_runs_every_collective():
+    for collective in ("reduce", "reduce_scatter", "broadcast", "allgather"):
+        result = demo_is_exact("--collective", collective, "--hosts", 3, "--loss", "0.02")
+        expect_equal(result["collective"], collective, "collective")
+        size = 64 << 20 if collective in ("reduce", "broadcast") else (64 << 20) - (64 << 20) % 12
+        expect_equal(result["bytes"], size, f"bytes of the {collective}")
+    table = run(DEMO + ["--collective", "broadcast", "--bytes", "1MiB"], timeout=100).stdout
+    expect(table.startswith("broadcast of 1 MiB of f32 on 4 hosts"), f"the table: {table}")
+    table = run(DEMO + ["--collective", "barrier"], timeout=100).stdout
+    expect(table.startswith("barrier on 4 hosts") and "passed by every host" in table, f"the table: {table}")
 
 
 @case(120)
