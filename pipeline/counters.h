@@ -41,6 +41,7 @@ struct counters {
 	uint64_t busy_cycles; /* TSC, rounds that brought packets */
 	uint64_t forwarded;   /* foreign frames to a known port */
 	uint64_t flooded;     /* foreign frames to all other ports */
+	uint64_t routed;      /* IPv4 packets to a next hop or to a host */
 	uint64_t local;       /* ARP, ICMP, JOIN and LEAVE for the switch itself */
 	uint64_t handed_over; /* packets passed to another cluster's queue, or through the own one */
 	uint64_t retries;     /* handler calls that found another worker in the way */

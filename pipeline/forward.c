@@ -25,12 +25,6 @@ is_link_local_group(mac_key key)
 	return key >> 20 == 0x0180c200000;
 }
 
-static inline bool
-is_zero_or_group(mac_key key)
-{
-	return (key >> 56 & 1) != 0 || key >> 16 == 0;
-}
-
 /* Where the station is or will be noted, and this round's number, which no other round with packets has. */
 static inline struct station *
 station_of(struct worker *worker, mac_key key, uint64_t *round)
@@ -39,7 +33,6 @@ station_of(struct worker *worker, mac_key key, uint64_t *round)
 	return &worker->stations[(key * 0x9e3779b97f4a7c15u) >> (64 - WORKER_STATION_BITS)];
 }
 
-/* A frame of the station came in on a port. */
 static inline void
 learn(struct worker *worker, mac_key key, uint16_t port)
 {
@@ -56,7 +49,6 @@ learn(struct worker *worker, mac_key key, uint16_t port)
 	*station = (struct station){ .key = key, .round = round, .port = port, .learned = true };
 }
 
-/* The station's port, or -ENOENT. */
 static inline int
 look_up(struct worker *worker, mac_key key)
 {
@@ -72,14 +64,26 @@ look_up(struct worker *worker, mac_key key)
 	return port;
 }
 
-static void
-flood(struct worker *worker, struct rte_mbuf *mbuf, uint16_t ingress, bool tagged)
+void
+worker_learn(struct worker *worker, mac_key station, uint16_t port)
+{
+	learn(worker, station, port);
+}
+
+int
+worker_station_port(struct worker *worker, mac_key station)
+{
+	return look_up(worker, station);
+}
+
+void
+worker_flood(struct worker *worker, struct rte_mbuf *mbuf, uint16_t ingress, bool tagged)
 {
 	const struct pipeline *pipeline = worker->pipeline;
 
 	worker->counters.flooded++;
 	for (uint16_t port = 0; port < pipeline->n_ports; port++) {
-		if (port == ingress)
+		if (port == ingress || pipeline->ports[port].routed)
 			continue;
 		if (unlikely(!fits_mtu(&pipeline->ports[port], mbuf, tagged))) {
 			worker->counters.drops[FANIN_REASON_MTU]++;
@@ -117,7 +121,7 @@ worker_forward(struct worker *worker, struct rte_mbuf *mbuf)
 		vlan = rte_be_to_cpu_16(((const struct rte_vlan_hdr *)(eth + 1))->vlan_tci) & 0xfff;
 	source = mac_key_make(eth->src, vlan);
 	destination = mac_key_make(eth->dst, vlan);
-	if (unlikely(is_zero_or_group(source))) {
+	if (unlikely(mac_key_is_invalid(source))) {
 		worker_drop(worker, mbuf, FANIN_REASON_SOURCE_MAC);
 		return;
 	}
@@ -128,7 +132,7 @@ worker_forward(struct worker *worker, struct rte_mbuf *mbuf)
 	learn(worker, source, ingress);
 	egress = (eth->dst[0] & 1) != 0 ? -ENOENT : look_up(worker, destination);
 	if (egress < 0) {
-		flood(worker, mbuf, ingress, tagged);
+		worker_flood(worker, mbuf, ingress, tagged);
 	} else if (egress == ingress) {
 		worker_drop(worker, mbuf, FANIN_REASON_SAME_PORT);
 	} else if (!fits_mtu(&pipeline->ports[egress], mbuf, tagged)) {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch as a station of its own: it answers ARP requests (RFC 826) and ICMP echo (RFC 792) for
- * its address, so that hosts find it with the tools they know.
+ * The switch as a station of its own: it answers ICMP echo (RFC 792) to its address, so that hosts find it with the tools
+ * they know.
  */
 #include <string.h>
 
-#include <rte_arp.h>
 #include <rte_ether.h>
 #include <rte_icmp.h>
 #include <rte_ip.h>
@@ -13,31 +12,6 @@
 #include "pipeline/worker.h"
 
 #include "pipeline/fastpath.h"
-
-bool
-worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf)
-{
-	const struct pipeline *pipeline = worker->pipeline;
-	struct rte_ether_hdr *eth = rte_pktmbuf_mtod(mbuf, struct rte_ether_hdr *);
-	struct rte_arp_hdr *arp = (struct rte_arp_hdr *)(eth + 1);
-
-	if (mbuf->data_len < sizeof(*eth) + sizeof(*arp))
-		return false;
-	if (arp->arp_opcode != rte_cpu_to_be_16(RTE_ARP_OP_REQUEST) ||
-	    arp->arp_data.arp_tip != pipeline->ip_be)
-		return false;
-	worker->counters.local++;
-	eth->dst_addr = eth->src_addr;
-	memcpy(&eth->src_addr, pipeline->mac, sizeof(eth->src_addr));
-	arp->arp_opcode = rte_cpu_to_be_16(RTE_ARP_OP_REPLY);
-	arp->arp_data.arp_tha = arp->arp_data.arp_sha;
-	arp->arp_data.arp_tip = arp->arp_data.arp_sip;
-	memcpy(&arp->arp_data.arp_sha, pipeline->mac, sizeof(arp->arp_data.arp_sha));
-	arp->arp_data.arp_sip = pipeline->ip_be;
-	mbuf->ol_flags = 0;
-	worker_send(worker, ingress_port(pipeline, mbuf), mbuf);
-	return true;
-}
 
 /* An unfragmented echo request to the switch's address, without IP options and as long as its header says. */
 static bool

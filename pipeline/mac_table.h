@@ -7,6 +7,7 @@
 #ifndef FANIN_PIPELINE_MAC_TABLE_H
 #define FANIN_PIPELINE_MAC_TABLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -27,6 +28,22 @@ mac_key_make(const uint8_t mac[6], uint16_t vlan)
 	memcpy(&high, mac, sizeof(high));
 	memcpy(&low, mac + sizeof(high), sizeof(low));
 	return (uint64_t)rte_be_to_cpu_32(high) << 32 | (uint64_t)rte_be_to_cpu_16(low) << 16 | vlan;
+}
+
+/* The MAC address of a key. */
+static inline void
+mac_key_get(mac_key key, uint8_t mac[6])
+{
+	const rte_be64_t wire = rte_cpu_to_be_64(key);
+
+	memcpy(mac, &wire, 6);
+}
+
+/* No station's: a group address, or zero. */
+static inline bool
+mac_key_is_invalid(mac_key key)
+{
+	return (key >> 56 & 1) != 0 || key >> 16 == 0;
 }
 
 /*

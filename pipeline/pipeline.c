@@ -15,6 +15,7 @@
 #include "pipeline/job.h"
 #include "pipeline/mac_table.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/route_table.h"
 #include "pipeline/worker.h"
 
 uint64_t
@@ -117,6 +118,8 @@ copy_options(struct pipeline *pipeline, const struct pipeline_options *options)
 	pipeline->ip_be = options->ip_be;
 	memcpy(pipeline->mac, options->mac, sizeof(pipeline->mac));
 	memcpy(&pipeline->mac_word, options->mac, sizeof(options->mac));
+	pipeline->subnet_mask_be = route_mask_be(options->prefix_len);
+	pipeline->few_hosts = options->prefix_len > 30;
 	pipeline->udp_port_be = rte_cpu_to_be_16(options->udp_port);
 	pipeline->idle = options->idle;
 	pipeline->idle_empty_polls = options->idle_empty_polls;
@@ -162,6 +165,16 @@ find_nodes(struct pipeline *pipeline, const int *sockets)
 	}
 }
 
+static uint32_t
+count_next_hops(const struct pipeline_options *options)
+{
+	uint32_t n = 0;
+
+	for (uint16_t i = 0; i < options->n_routes; i++)
+		n += options->routes[i].n_next_hops;
+	return n;
+}
+
 int
 pipeline_create(const struct pipeline_options *options, struct pipeline **created, char *error)
 {
@@ -179,7 +192,13 @@ pipeline_create(const struct pipeline_options *options, struct pipeline **create
 	ret = -ENOMEM;
 	pipeline->jobs = job_table_create(options->max_jobs, options->slots);
 	pipeline->macs = mac_table_create(options->mac_entries, pipeline->qsbr);
-	if (pipeline->jobs == NULL || pipeline->macs == NULL)
+	pipeline->neighbors = neighbor_table_create(options->mac_entries + count_next_hops(options),
+						    pipeline->qsbr);
+	if (pipeline->jobs == NULL || pipeline->macs == NULL || pipeline->neighbors == NULL)
+		goto fail;
+	ret = route_table_create(options->ip_be, options->prefix_len, options->routes,
+				 options->n_routes, pipeline->neighbors, &pipeline->routes);
+	if (ret != 0)
 		goto fail;
 	for (uint16_t i = 0; i < pipeline->n_workers; i++) {
 		ret = worker_create(pipeline, i);
@@ -241,6 +260,8 @@ pipeline_free(struct pipeline *pipeline)
 		return;
 	job_table_free(pipeline->jobs);
 	mac_table_free(pipeline->macs);
+	route_table_free(pipeline->routes);
+	neighbor_table_free(pipeline->neighbors);
 	for (uint16_t i = 0; i < pipeline->n_workers; i++)
 		rte_free(pipeline->workers[i]);
 	for (uint16_t i = 0; i < pipeline->n_clusters; i++) {
@@ -278,11 +299,28 @@ pipeline_counters(const struct pipeline *pipeline, struct counters *sum)
 	}
 }
 
+/* Drivers that don't know about links are believed to have one. */
+static void
+look_at_links(struct pipeline *pipeline)
+{
+	for (uint16_t i = 0; i < pipeline->n_ports; i++) {
+		struct pipeline_port *port = &pipeline->ports[i];
+		struct rte_eth_link link;
+
+		if (port->routed && rte_eth_link_get_nowait(port->ethdev, &link) == 0)
+			__atomic_store_n(&port->no_link, link.link_status == RTE_ETH_LINK_DOWN,
+					 __ATOMIC_RELAXED);
+	}
+}
+
 void
 pipeline_housekeep(struct pipeline *pipeline)
 {
-	mac_table_age(pipeline->macs, (uint32_t)(pipeline_now_ns() / 1000000000u),
-		      pipeline->mac_age_seconds);
+	uint32_t now_seconds = (uint32_t)(pipeline_now_ns() / 1000000000u);
+
+	mac_table_age(pipeline->macs, now_seconds, pipeline->mac_age_seconds);
+	look_at_links(pipeline);
+	neighbor_housekeep(pipeline->neighbors, now_seconds);
 }
 
 void

@@ -23,6 +23,9 @@
 
 struct job_table;
 struct mac_table;
+struct neighbor_table;
+struct route_spec;
+struct route_table;
 struct worker;
 
 /* A frame's payload is 64-byte aligned if its start is 32 modulo 64: the private area shifts the data by this much. */
@@ -39,7 +42,9 @@ struct pipeline_port {
 	uint16_t ethdev;   /* DPDK's port id, configured and started */
 	uint16_t mtu;      /* bytes */
 	uint16_t n_queues; /* rx queues; as many tx queues */
-	bool down;         /* neither polled nor sent to. control: w, workers: r; relaxed atomic */
+	bool routed;  /* leads to another switch: nothing is learned from it or flooded to it */
+	bool no_link; /* of a routed port. control: w, workers: r; relaxed atomic */
+	bool down;    /* neither polled nor sent to. control: w, workers: r; relaxed atomic */
 };
 
 /* How a block finds its cluster, the workers that may share it (Flare section 5). */
@@ -58,7 +63,8 @@ struct pipeline_faults {
 };
 
 struct pipeline_options {
-	uint32_t ip_be; /* the switch's own address */
+	uint32_t ip_be;     /* the switch's own address */
+	uint8_t prefix_len; /* of the hosts' subnet, which ip_be is in; 0: there is none */
 	uint8_t mac[6];
 	uint16_t udp_port; /* host order */
 	enum pipeline_idle idle;
@@ -72,6 +78,8 @@ struct pipeline_options {
 	struct rte_mempool *pool;
 	const struct pipeline_port *ports; /* copied */
 	uint16_t n_ports;
+	const struct route_spec *routes; /* copied */
+	uint16_t n_routes;
 	const unsigned int *lcores; /* of the workers; copied */
 	const int *sockets;         /* NUMA nodes of the workers; NULL: of their lcores. Copied */
 	enum pipeline_policy policy;
@@ -85,6 +93,8 @@ struct pipeline_options {
 
 struct pipeline {
 	uint32_t ip_be;
+	uint32_t subnet_mask_be; /* of the hosts' subnet; 0: there is none */
+	bool few_hosts;          /* that is of one or two addresses */
 	uint8_t mac[6];
 	uint64_t mac_word; /* the MAC address as it is loaded from a frame's first eight bytes, the last two zero */
 	uint16_t udp_port_be;
@@ -115,6 +125,8 @@ struct pipeline {
 	unsigned int lcores[PIPELINE_MAX_WORKERS];
 	struct job_table *jobs;
 	struct mac_table *macs;
+	struct neighbor_table *neighbors;
+	struct route_table *routes;
 	struct rte_rcu_qsbr *qsbr;
 	void *tx_locks; /* of tx queues that workers share */
 	bool running;
@@ -143,7 +155,7 @@ void pipeline_counters(const struct pipeline *pipeline, struct counters *sum);
 /* Counters of one worker, 0 to n_workers - 1; live. Main thread. */
 const struct counters *pipeline_worker_counters(const struct pipeline *pipeline, unsigned int worker);
 
-/* Periodic work of the main thread, about once a second: ages the MAC table. */
+/* Periodic work of the main thread, about once a second: ages the MAC table, looks after neighbors and links. */
 void pipeline_housekeep(struct pipeline *pipeline);
 
 /*
@@ -153,6 +165,14 @@ void pipeline_housekeep(struct pipeline *pipeline);
  * port: index in pipeline->ports.
  */
 void pipeline_port_set_down(struct pipeline *pipeline, unsigned int port, bool down);
+
+/* May routed packets leave by the port (index)? Any thread. */
+static inline bool
+pipeline_port_has_link(const struct pipeline *pipeline, uint16_t port)
+{
+	return !__atomic_load_n(&pipeline->ports[port].down, __ATOMIC_ACQUIRE) &&
+	       !__atomic_load_n(&pipeline->ports[port].no_link, __ATOMIC_RELAXED);
+}
 
 /* The port of a name: its index in pipeline->ports, or -ENOENT. */
 int pipeline_port_find(const struct pipeline *pipeline, const char *name);

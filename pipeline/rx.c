@@ -61,7 +61,10 @@ classify(struct worker *worker, struct rte_mbuf *mbuf)
 	}
 	if (is_own_ipv4(pipeline, headers)) {
 		if (unlikely(!is_fanin(pipeline, headers, mbuf->data_len))) {
-			worker_local_ip(worker, mbuf);
+			if (headers->ip.dst_be == pipeline->ip_be)
+				worker_local_ip(worker, mbuf);
+			else
+				worker_route(worker, mbuf);
 			return false;
 		}
 		reason = fanin_wire_validate(headers, mbuf->data_len);
@@ -77,6 +80,11 @@ classify(struct worker *worker, struct rte_mbuf *mbuf)
 	if (headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_ARP) &&
 	    worker_local_arp(worker, mbuf))
 		return false;
+	/* Behind a routed port is another switch: what it sends to groups is its own network's. */
+	if (pipeline->ports[ingress_port(pipeline, mbuf)].routed) {
+		worker_drop(worker, mbuf, FANIN_REASON_ROUTED_PORT);
+		return false;
+	}
 	worker_forward(worker, mbuf);
 	return false;
 }

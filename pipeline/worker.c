@@ -95,6 +95,8 @@ worker_round(struct worker *worker)
 	worker_retry(worker);
 	n = (uint16_t)(n + worker_poll_cluster(worker));
 	poll_faults(worker);
+	if (unlikely(neighbor_asks_are_due(worker->pipeline->neighbors)))
+		worker_ask_due(worker);
 	worker_flush(worker);
 	worker_free_garbage(worker);
 	rte_rcu_qsbr_quiescent(worker->pipeline->qsbr, worker->index);

@@ -19,6 +19,7 @@
 #include "pipeline/faults.h"
 #include "pipeline/job.h"
 #include "pipeline/mac_table.h"
+#include "pipeline/neighbor.h"
 #include "pipeline/pipeline.h"
 
 #define WORKER_TX_BUFFER 64
@@ -26,6 +27,8 @@
 #define WORKER_RETRIES 512
 #define WORKER_GARBAGE 64
 #define WORKER_STATION_BITS 6
+#define WORKER_ICMP_RATE 100 /* errors that a worker reports in a second */
+#define WORKER_NO_PORT UINT16_MAX
 
 struct tx_buffer {
 	struct rte_mbuf *mbufs[WORKER_TX_BUFFER];
@@ -74,6 +77,8 @@ struct worker {
 	struct station stations[1 << WORKER_STATION_BITS]; /* by a hash of the key */
 	struct fanin_handler_ctx handler_ctx;
 	struct faults faults;
+	uint32_t icmp_seconds; /* when the last ICMP error was sent, and how many in that second */
+	uint32_t icmp_sent;
 	struct counters counters;
 } __rte_cache_aligned;
 
@@ -100,6 +105,19 @@ static inline bool
 port_is_down(const struct pipeline *pipeline, uint16_t port)
 {
 	return __atomic_load_n(&pipeline->ports[port].down, __ATOMIC_ACQUIRE);
+}
+
+/* Is it an address that a host of the switch's own subnet can have? */
+static inline bool
+is_host_address(const struct pipeline *pipeline, uint32_t ip_be)
+{
+	const uint32_t mask_be = pipeline->subnet_mask_be;
+	const uint32_t host_be = ip_be & ~mask_be;
+
+	if (mask_be == 0 || ((ip_be ^ pipeline->ip_be) & mask_be) != 0 || ip_be == pipeline->ip_be)
+		return false;
+	/* The network itself and broadcast, which subnets of one or two addresses have none of (RFC 3021). */
+	return pipeline->few_hosts || (host_be != 0 && host_be != ~mask_be);
 }
 
 /* Why a packet ends here: counts and frees. */
@@ -141,9 +159,38 @@ void worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n
 /* forward.c: a foreign frame: learn, look up, send or flood. */
 void worker_forward(struct worker *worker, struct rte_mbuf *mbuf);
 
-/* local.c: an ARP request or ICMP echo for the switch itself. Returns false if it is neither (the mbuf stays the caller's). */
+/* forward.c: a frame of a station, which mac_key_is_invalid does not rule out, came in on a port (index) that is not routed. */
+void worker_learn(struct worker *worker, mac_key station, uint16_t port);
+
+/* forward.c: the port (index) of a station, or -ENOENT. */
+int worker_station_port(struct worker *worker, mac_key station);
+
+/* forward.c: sends a frame to all ports that are not routed but the one it came from (index; WORKER_NO_PORT: none). */
+void worker_flood(struct worker *worker, struct rte_mbuf *mbuf, uint16_t ingress, bool tagged);
+
+/* arp.c: an ARP message: learns from it, and answers. Returns false if it is not for the switch (the mbuf stays the caller's). */
 bool worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf);
+
+/* arp.c: asks for a neighbor's MAC address. */
+void worker_ask(struct worker *worker, neighbor_key neighbor);
+
+/* arp.c: asks for those whose turn it is by neighbor_housekeep. */
+void worker_ask_due(struct worker *worker);
+
+/* local.c: an IPv4 packet to the switch's own address that is not Fanin's: answers an ICMP echo. */
 void worker_local_ip(struct worker *worker, struct rte_mbuf *mbuf);
+
+/* route.c: an IPv4 packet to the switch's MAC but not to its address. At least Ethernet and IPv4 header are there. */
+void worker_route(struct worker *worker, struct rte_mbuf *mbuf);
+
+/*
+ * icmp.c: a routed packet that ends here: counts it, and tells its sender by an ICMP message (RFC 792) where that is allowed,
+ * within WORKER_ICMP_RATE. The packet's headers have been found valid.
+ *
+ * mtu: of the next hop, for "fragmentation needed" (RFC 1191); else 0.
+ */
+void worker_unreachable(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reason,
+			uint8_t type, uint8_t code, uint16_t mtu);
 
 /* membership.c: a JOIN or LEAVE. */
 void worker_membership(struct worker *worker, struct rte_mbuf *mbuf);

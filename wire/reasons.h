@@ -53,7 +53,12 @@
 	X(FAULT_DROP, "fault_drop", "dropped by the configured fault injection")                   \
 	X(PORT_DOWN, "port_down", "nobody is connected to the egress port")                        \
 	X(PARENT_MISMATCH, "parent_mismatch",                                                      \
-	  "the parent switch has another size or a smaller window or payload for the job")
+	  "the parent switch has another size or a smaller window or payload for the job")         \
+	X(TTL, "ttl_exceeded", "the packet's time to live ended at this switch")                   \
+	X(NO_ROUTE, "no_route", "no route leads to the destination address")                       \
+	X(NEIGHBOR, "neighbor_unresolved", "no next hop's MAC address is known")                   \
+	X(ROUTED_PORT, "routed_port_foreign", "not for this switch, on a port that only routes")   \
+	X(IP_ADDRESS, "ip_address_invalid", "the source or destination address is never routed")
 
 enum fanin_reason {
 #define FANIN_REASON_ENUM(name, counter, text) FANIN_REASON_##name,

@@ -3,13 +3,14 @@
  * libFuzzer target for the packet format and the handlers. The input is a list of frames, each behind two bytes of
  * length (little-endian). Every frame is validated; valid contributions go to the slots of one small job as the pipeline
  * would bring them, and after each the counters, references and emissions must fit together. Each handler runs with both
- * kinds of accumulation. seeds.py makes the seeds.
+ * kinds of accumulation. Every frame is also taken for one to be routed: its header must stay right. seeds.py makes the seeds.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "handlers/handler.h"
+#include "pipeline/ipv4.h"
 #include "tests/unit/fake_mbuf.h"
 #include "wire/wire.h"
 
@@ -152,6 +153,27 @@ fits_some_template(const struct fanin_headers *headers)
 	return fanin_wire_fits(headers, &template);
 }
 
+/* What a router does to the frame; it is changed. wire: what validation as a Fanin packet has found. */
+static void
+route_frame(struct fanin_headers *headers, size_t len, enum fanin_reason wire)
+{
+	enum fanin_reason reason = ipv4_check(headers, (uint16_t)len);
+	uint32_t hash;
+
+	REQUIRE(reason < FANIN_REASON_COUNT);
+	REQUIRE(wire != FANIN_REASON_NONE || reason == FANIN_REASON_NONE ||
+		reason == FANIN_REASON_IP_ADDRESS);
+	if (reason != FANIN_REASON_NONE)
+		return;
+	REQUIRE(__builtin_bswap16(headers->ip.total_len_be) <= len - FANIN_ETH_LEN);
+	hash = ipv4_flow_hash(headers, 1);
+	if (headers->ip.ttl == 0)
+		return;
+	ipv4_decrement_ttl(&headers->ip);
+	REQUIRE(ipv4_check(headers, (uint16_t)len) == FANIN_REASON_NONE);
+	REQUIRE(ipv4_flow_hash(headers, 1) == hash);
+}
+
 static void
 take_frame(const struct fanin_handler *handler, const uint8_t *data, size_t len)
 {
@@ -176,6 +198,8 @@ take_frame(const struct fanin_handler *handler, const uint8_t *data, size_t len)
 		    (fanin_type_has_elements(headers->fanin.type) && headers->fanin.rank < N_CHILDREN))
 			handle(handler, headers);
 	}
+	if (len >= FANIN_ETH_LEN + FANIN_IP_LEN)
+		route_frame((void *)(copy + 1), len, reason);
 	free(copy);
 }
 

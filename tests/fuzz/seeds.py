@@ -21,7 +21,7 @@ RETRANSMIT, EMPTY = 1, 4
 
 
 def checksum(header):
-    total = sum(struct.unpack("!10H", header))
+    total = sum(struct.unpack("!%dH" % (len(header) // 2), header))
     while total > 0xFFFF:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF
@@ -64,6 +64,15 @@ def copy(number, root):
             for rank in range(3)]
 
 
+def routed(protocol=6, fragment=0, options=b"", ttl=64, source=b"\x0a\x4d\0\1", data=bytes(range(20)), padding=b""):
+    """A frame to the switch's MAC address for a host of another subnet."""
+    ihl = 5 + len(options) // 4
+    ip = struct.pack("!BBHHHBBH4s4s", 0x40 + ihl, 0, 4 * ihl + len(data), 7, fragment, ttl, protocol, 0, source,
+                     b"\x0a\x4d\1\1") + options
+    ip = ip[:10] + struct.pack("!H", checksum(ip)) + ip[12:]
+    return b"\2\xfa\0\0\0\xfe" + b"\2\0\0\0\0\1" + b"\x08\0" + ip + data + padding
+
+
 join_ack = struct.pack("<QHHHHI16sQI", 7, 1, 3, 2, 256, 0, b"single", 8, 0)
 seeds = {
     "one-block": block(0),
@@ -96,6 +105,8 @@ seeds = {
                   frame(JOIN, bytes(24), flags=EMPTY), frame(RESULT, b"", 0, 0, I32, SUM, 3, EMPTY)],
     "cut": [contribution(0, 0)[:-1], contribution(0, 0)[:95], contribution(0, 0)[:20], b""],
 }
+seeds["routed"] = [routed(), routed(fragment=100), routed(17, options=bytes(8)), routed(ttl=1), routed(ttl=0),
+                   routed(data=b"", padding=bytes(26)), routed(source=b"\xe0\0\0\1"), routed(data=b"\0\7\0")]
 # The complex product, then a code that nobody has registered and elements of another size.
 seeds["custom"] = [frame(CONTRIBUTION, struct.pack("<4f", 1, 2, 3, rank), rank, block, dtype, op, 16 // (dtype - OPAQUE))
                    for block, (dtype, op) in enumerate([(OPAQUE + 8, 128), (OPAQUE + 8, 255), (OPAQUE + 4, 128)])

@@ -62,15 +62,18 @@ ring_switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
 	ring_switch_open_clusters(sw, n_ports, n_workers, 1, faults);
 }
 
-void
-ring_switch_open_clusters(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
-			  uint16_t cluster_size, const struct pipeline_faults *faults)
+static void
+switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers, uint16_t cluster_size,
+	    const struct pipeline_faults *faults, const struct ring_switch_routing *routing)
 {
 	static const unsigned int lcores[] = { 0, 1 };
 	struct pipeline_port ports[RING_SWITCH_MAX_PORTS] = { 0 };
 	char error[PIPELINE_ERROR_LEN] = "";
 	struct pipeline_options options = {
 		.ip_be = inet_addr(RING_SWITCH_IP),
+		.prefix_len = 24,
+		.routes = routing->routes,
+		.n_routes = routing->n_routes,
 		.mac = { 0x02, 0xfa, 0, 0, 0, 0xfe },
 		.udp_port = FANIN_WIRE_DEFAULT_UDP_PORT,
 		.max_jobs = 2,
@@ -90,8 +93,10 @@ ring_switch_open_clusters(struct ring_switch *sw, uint16_t n_ports, uint16_t n_w
 	sw->pool = rte_pktmbuf_pool_create("pool", POOL_SIZE, 0, PIPELINE_MBUF_PRIV_SIZE, 4096,
 					   SOCKET_ID_ANY);
 	ck_assert_ptr_nonnull(sw->pool);
-	for (uint16_t p = 0; p < n_ports; p++)
+	for (uint16_t p = 0; p < n_ports; p++) {
 		port_open(sw, p, &ports[p]);
+		ports[p].routed = (routing->routed_ports >> p & 1) != 0;
+	}
 	sw->n_ports = n_ports;
 	options.pool = sw->pool;
 	if (faults != NULL)
@@ -99,6 +104,22 @@ ring_switch_open_clusters(struct ring_switch *sw, uint16_t n_ports, uint16_t n_w
 	ck_assert_msg(pipeline_create(&options, &sw->pipeline, error) == 0, "%s", error);
 	for (uint16_t w = 0; w < n_workers; w++)
 		rte_rcu_qsbr_thread_online(sw->pipeline->qsbr, w);
+}
+
+void
+ring_switch_open_clusters(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
+			  uint16_t cluster_size, const struct pipeline_faults *faults)
+{
+	const struct ring_switch_routing none = { 0 };
+
+	switch_open(sw, n_ports, n_workers, cluster_size, faults, &none);
+}
+
+void
+ring_switch_open_routed(struct ring_switch *sw, uint16_t n_ports,
+			const struct ring_switch_routing *routing)
+{
+	switch_open(sw, n_ports, 1, 1, NULL, routing);
 }
 
 void

@@ -11,6 +11,7 @@
 
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/route_table.h"
 #include "pipeline/worker.h"
 
 #define RING_SWITCH_IP "10.0.0.254"
@@ -27,6 +28,13 @@ struct ring_switch {
 	uint16_t n_ports;
 };
 
+/* How a switch of the tests routes. */
+struct ring_switch_routing {
+	uint16_t routed_ports; /* bitmap */
+	const struct route_spec *routes;
+	uint16_t n_routes;
+};
+
 /* Starts the EAL without hugepages; once per process. */
 void ring_switch_eal(void);
 
@@ -37,6 +45,10 @@ void ring_switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_worke
 /* The same with several workers in each cluster: these share blocks. */
 void ring_switch_open_clusters(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
 			       uint16_t cluster_size, const struct pipeline_faults *faults);
+
+/* One worker, and ports that lead to other switches. */
+void ring_switch_open_routed(struct ring_switch *sw, uint16_t n_ports,
+			     const struct ring_switch_routing *routing);
 
 /* Frees it and checks that every mbuf came back. */
 void ring_switch_close(struct ring_switch *sw);

@@ -23,6 +23,8 @@
 	X(tree)                                                                                    \
 	X(empty)                                                                                   \
 	X(pipeline)                                                                                \
+	X(neighbors)                                                                               \
+	X(routing)                                                                                 \
 	X(jobs)                                                                                    \
 	X(levels)                                                                                  \
 	X(isolation)                                                                               \

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The IPv4 neighbors' MAC addresses, as ARP (RFC 826) told them: hosts of the switch's own subnet, wherever in the switched
+ * network they are, and next hops on routed ports. Workers look up, add and confirm without locks; the main thread ages, and
+ * says whose address is to be asked for again. Built on rte_hash with RCU reclamation, as mac_table.h is.
+ */
+#ifndef FANIN_PIPELINE_NEIGHBOR_H
+#define FANIN_PIPELINE_NEIGHBOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_rcu_qsbr.h>
+#include <rte_ring.h>
+
+#include "pipeline/mac_table.h"
+
+/* Seconds after which a neighbor that has not been heard is asked again, once a second. */
+#define NEIGHBOR_REFRESH_HOST 30
+#define NEIGHBOR_REFRESH_NEXT_HOP 1
+/* Seconds without an answer to that after which a host is forgotten and a next hop counts as dead. */
+#define NEIGHBOR_PATIENCE 3
+
+/* Where a neighbor is: on the ports that are not routed, or on the routed port of an index. */
+#define NEIGHBOR_HOSTS 0u
+#define NEIGHBOR_ON_PORT(port) ((uint32_t)(port) + 1)
+
+/* IPv4 address in network order in the upper 32 bits, where it is in the lower. */
+typedef uint64_t neighbor_key;
+
+struct neighbor {
+	/* MAC address as in a mac_key; below it the last two bytes of the IPv4 address that it is of. 0: unknown. */
+	uint64_t mac_and_ip;    // workers: rw, main: rw
+	uint32_t seen_seconds;  // workers: w, main: r
+	uint32_t asked_seconds; // workers: rw, main: r
+	bool next_hop;          // stays for good; constant once workers run
+};
+
+struct neighbor_table {
+	struct rte_hash *hash;
+	struct neighbor *neighbors; /* by position */
+	struct rte_ring *asks;      /* keys that workers have to ask for; main: w, workers: r */
+};
+
+static inline neighbor_key
+neighbor_key_make(uint32_t ip_be, uint32_t where)
+{
+	return (uint64_t)ip_be << 32 | where;
+}
+
+static inline uint32_t
+neighbor_key_ip_be(neighbor_key key)
+{
+	return (uint32_t)(key >> 32);
+}
+
+static inline uint32_t
+neighbor_key_where(neighbor_key key)
+{
+	return (uint32_t)key;
+}
+
+/*
+ * entries: neighbors that it has room for at least. qsbr: that of the workers; borrowed. Returns NULL without memory.
+ */
+struct neighbor_table *neighbor_table_create(uint32_t entries, struct rte_rcu_qsbr *qsbr);
+
+/* May be NULL. */
+void neighbor_table_free(struct neighbor_table *table);
+
+/*
+ * Adds a next hop, which stays as long as the table, and is asked for at once. Before the workers start.
+ * Returns its position, also if it is there already, or -ENOSPC.
+ */
+int32_t neighbor_add_next_hop(struct neighbor_table *table, neighbor_key key);
+
+/* The position of a neighbor, or -ENOENT. Any worker; valid until its next quiescent state, a next hop's for good. */
+int32_t neighbor_find(const struct neighbor_table *table, neighbor_key key);
+
+/* The same, adding one whose MAC address is unknown. -ENOSPC if the table is full. */
+int32_t neighbor_find_or_add(struct neighbor_table *table, neighbor_key key);
+
+/*
+ * Notes that a neighbor was heard.
+ *
+ * mac: a station's, VLAN 0. Any worker.
+ */
+void neighbor_confirm(struct neighbor_table *table, int32_t position, uint32_t ip_be, mac_key mac,
+		      uint32_t now_seconds);
+
+/* True for one worker a second, which then asks for the neighbor's MAC address. */
+bool neighbor_may_ask(struct neighbor_table *table, int32_t position, uint32_t now_seconds);
+
+/*
+ * Forgets hosts that don't answer, takes the MAC address from next hops that don't, and has workers ask for all whose turn it
+ * is. About once a second; more often does no harm. Main thread.
+ */
+void neighbor_housekeep(struct neighbor_table *table, uint32_t now_seconds);
+
+/* What neighbor_each tells of a neighbor. */
+struct neighbor_info {
+	neighbor_key key;
+	mac_key mac; /* 0: unknown */
+	uint32_t seen_seconds;
+	bool next_hop;
+};
+
+/* Calls visit for each neighbor. Main thread. */
+void neighbor_each(const struct neighbor_table *table,
+		   void (*visit)(void *user, const struct neighbor_info *info), void *user);
+
+/* The neighbor's MAC address with VLAN 0, or 0 if it is unknown. Any thread. */
+static inline mac_key
+neighbor_mac(const struct neighbor_table *table, int32_t position, uint32_t ip_be)
+{
+	uint64_t word = __atomic_load_n(&table->neighbors[position].mac_and_ip, __ATOMIC_RELAXED);
+
+	/* The position may be new to this address, and still hold what was known of another one. */
+	if (unlikely((uint16_t)word != (uint16_t)(ip_be >> 16)))
+		return 0;
+	return word & ~(uint64_t)UINT16_MAX;
+}
+
+static inline bool
+neighbor_asks_are_due(const struct neighbor_table *table)
+{
+	return !rte_ring_empty(table->asks);
+}
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Routing of IPv4 (RFC 1812) between the hosts' subnet and the routed ports: longest prefix match, one of several next hops by
+ * flow, time to live, MTU. Everything that a packet needs is known or it is dropped: none waits for an ARP answer.
+ */
+#include <netinet/ip_icmp.h>
+#include <string.h>
+
+#include <rte_ether.h>
+
+#include "pipeline/ipv4.h"
+#include "pipeline/route_table.h"
+#include "pipeline/worker.h"
+
+#include "pipeline/fastpath.h"
+
+/* The MAC address of a next hop that can be used; 0: it is unknown, does not answer or its port has no link. */
+static inline mac_key
+next_hop_mac(const struct pipeline *pipeline, const struct next_hop *hop)
+{
+	if (unlikely(!pipeline_port_has_link(pipeline, hop->port)))
+		return 0;
+	return neighbor_mac(pipeline->neighbors, hop->neighbor, hop->ip_be);
+}
+
+/*
+ * The next hop of a flow, or NULL if none can be used. The flows of one that can't are spread over the others, and all other
+ * flows stay where they are.
+ */
+static const struct next_hop *
+choose(const struct pipeline *pipeline, const struct route *route, uint32_t hash, mac_key *mac)
+{
+	const uint32_t n = route->n_next_hops;
+	const struct next_hop *hop = &route->next_hops[hash % n];
+	const struct next_hop *usable[ROUTE_MAX_NEXT_HOPS];
+	mac_key macs[ROUTE_MAX_NEXT_HOPS];
+	uint32_t n_usable = 0;
+
+	*mac = next_hop_mac(pipeline, hop);
+	if (likely(*mac != 0))
+		return hop;
+	for (uint32_t i = 0; i < n; i++) {
+		macs[n_usable] = next_hop_mac(pipeline, &route->next_hops[i]);
+		if (macs[n_usable] != 0)
+			usable[n_usable++] = &route->next_hops[i];
+	}
+	if (n_usable == 0)
+		return NULL;
+	*mac = macs[hash / n % n_usable];
+	return usable[hash / n % n_usable];
+}
+
+static void
+ask_and_drop(struct worker *worker, struct rte_mbuf *mbuf, int32_t position, neighbor_key key)
+{
+	if (position >= 0 &&
+	    neighbor_may_ask(worker->pipeline->neighbors, position, worker->now_seconds))
+		worker_ask(worker, key);
+	worker_drop(worker, mbuf, FANIN_REASON_NEIGHBOR);
+}
+
+/* Readies a packet for its next hop's link. */
+static void
+rewrite(struct worker *worker, struct rte_mbuf *mbuf, mac_key to)
+{
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+	uint16_t len = (uint16_t)(FANIN_ETH_LEN + rte_be_to_cpu_16(headers->ip.total_len_be));
+
+	mac_key_get(to, headers->eth.dst);
+	memcpy(headers->eth.src, worker->pipeline->mac, sizeof(headers->eth.src));
+	ipv4_decrement_ttl(&headers->ip);
+	/* The padding of a short frame may stay; what else stands behind the packet must not. */
+	if (mbuf->data_len > RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN && mbuf->data_len > len) {
+		mbuf->data_len = RTE_MAX(len, RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN);
+		mbuf->pkt_len = mbuf->data_len;
+	}
+	mbuf->ol_flags = 0;
+	worker->counters.routed++;
+}
+
+static void
+send_by(struct worker *worker, struct rte_mbuf *mbuf, uint16_t port, mac_key to)
+{
+	const struct fanin_ip *ip = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->ip;
+	uint16_t mtu = worker->pipeline->ports[port].mtu;
+
+	if (unlikely(rte_be_to_cpu_16(ip->total_len_be) > mtu)) {
+		if ((ip->fragment_be & rte_cpu_to_be_16(RTE_IPV4_HDR_DF_FLAG)) != 0)
+			worker_unreachable(worker, mbuf, FANIN_REASON_MTU, ICMP_DEST_UNREACH,
+					   ICMP_FRAG_NEEDED, mtu);
+		else
+			worker_drop(worker, mbuf, FANIN_REASON_MTU);
+		return;
+	}
+	rewrite(worker, mbuf, to);
+	worker_send(worker, port, mbuf);
+}
+
+static void
+send_to_next_hop(struct worker *worker, struct rte_mbuf *mbuf, const struct route *route)
+{
+	const struct pipeline *pipeline = worker->pipeline;
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	uint32_t hash = ipv4_flow_hash(headers, pipeline->ip_be);
+	const struct next_hop *hop;
+	mac_key mac;
+
+	hop = choose(pipeline, route, hash, &mac);
+	if (likely(hop != NULL)) {
+		send_by(worker, mbuf, hop->port, mac);
+		return;
+	}
+	hop = &route->next_hops[hash % route->n_next_hops];
+	ask_and_drop(worker, mbuf, hop->neighbor,
+		     neighbor_key_make(hop->ip_be, NEIGHBOR_ON_PORT(hop->port)));
+}
+
+static void
+send_to_host(struct worker *worker, struct rte_mbuf *mbuf, uint32_t ip_be)
+{
+	struct neighbor_table *neighbors = worker->pipeline->neighbors;
+	neighbor_key key = neighbor_key_make(ip_be, NEIGHBOR_HOSTS);
+	mac_key mac = 0;
+	int32_t position;
+	int port;
+
+	if (unlikely(!is_host_address(worker->pipeline, ip_be))) {
+		worker_drop(worker, mbuf, FANIN_REASON_IP_ADDRESS);
+		return;
+	}
+	position = neighbor_find_or_add(neighbors, key);
+	if (likely(position >= 0))
+		mac = neighbor_mac(neighbors, position, ip_be);
+	if (unlikely(mac == 0)) {
+		ask_and_drop(worker, mbuf, position, key);
+		return;
+	}
+	port = worker_station_port(worker, mac);
+	if (likely(port >= 0)) {
+		send_by(worker, mbuf, (uint16_t)port, mac);
+		return;
+	}
+	/* The station has not been seen for long: its frame goes the way of every unknown one. */
+	rewrite(worker, mbuf, mac);
+	worker_flood(worker, mbuf, WORKER_NO_PORT, false);
+}
+
+void
+worker_route(struct worker *worker, struct rte_mbuf *mbuf)
+{
+	const struct pipeline *pipeline = worker->pipeline;
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	uint16_t ingress = ingress_port(pipeline, mbuf);
+	mac_key source = mac_key_make(headers->eth.src, 0);
+	enum fanin_reason reason = ipv4_check(headers, mbuf->data_len);
+	const struct route *route;
+
+	/* A tag that the driver took out: the switch itself is in no VLAN. */
+	if (unlikely((mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0)) {
+		if (pipeline->ports[ingress].routed)
+			worker_drop(worker, mbuf, FANIN_REASON_ROUTED_PORT);
+		else
+			worker_forward(worker, mbuf);
+		return;
+	}
+	if (unlikely(mac_key_is_invalid(source)))
+		reason = FANIN_REASON_SOURCE_MAC;
+	else if (!pipeline->ports[ingress].routed)
+		worker_learn(worker, source, ingress);
+	if (unlikely(reason != FANIN_REASON_NONE)) {
+		worker_drop(worker, mbuf, reason);
+		return;
+	}
+	if (unlikely(headers->ip.ttl <= 1)) {
+		worker_unreachable(worker, mbuf, FANIN_REASON_TTL, ICMP_TIME_EXCEEDED, ICMP_EXC_TTL,
+				   0);
+		return;
+	}
+	route = route_lookup(pipeline->routes, headers->ip.dst_be);
+	if (unlikely(route == NULL))
+		worker_unreachable(worker, mbuf, FANIN_REASON_NO_ROUTE, ICMP_DEST_UNREACH,
+				   ICMP_NET_UNREACH, 0);
+	else if (route->n_next_hops == 0)
+		send_to_host(worker, mbuf, headers->ip.dst_be);
+	else
+		send_to_next_hop(worker, mbuf, route);
+}
