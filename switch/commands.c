@@ -122,15 +122,15 @@ describe_port(const struct daemon *daemon, uint16_t index, const struct port_cou
 	rte_eth_link_get_nowait(port->ethdev, &link);
 	rte_eth_dev_info_get(port->ethdev, &info);
 	rte_eth_macaddr_get(port->ethdev, &mac);
-	return json_pack("{s:s,s:s,s:s,s:i,s:o,s:b,s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "name",
+	return json_pack("{s:s,s:s,s:s,s:i,s:o,s:b,s:b,s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "name",
 			 port->name, "device", daemon->config->ports[index].device, "driver",
 			 info.driver_name == NULL ? "" : info.driver_name, "mtu", port->mtu, "mac",
 			 json_mac(mac.addr_bytes), "link",
-			 link.link_status == RTE_ETH_LINK_UP && !port->down, "queues",
-			 port->n_queues, "rx_frames", (json_int_t)counters->rx_frames, "rx_bytes",
-			 (json_int_t)counters->rx_bytes, "rx_missed", (json_int_t)stats.imissed,
-			 "tx_frames", (json_int_t)counters->tx_frames, "tx_bytes",
-			 (json_int_t)counters->tx_bytes, "tx_dropped",
+			 link.link_status == RTE_ETH_LINK_UP && !port->down, "routed", port->routed,
+			 "queues", port->n_queues, "rx_frames", (json_int_t)counters->rx_frames,
+			 "rx_bytes", (json_int_t)counters->rx_bytes, "rx_missed",
+			 (json_int_t)stats.imissed, "tx_frames", (json_int_t)counters->tx_frames,
+			 "tx_bytes", (json_int_t)counters->tx_bytes, "tx_dropped",
 			 (json_int_t)counters->tx_dropped);
 }
 
@@ -206,14 +206,15 @@ command_stats(void *user, const json_t *args, struct control_error *error)
 	uptime = (double)(pipeline_now_ns() - daemon->start_ns) / 1e9;
 	pipeline_counters(pipeline, &sum);
 	ports_pool_usage(&daemon->ports, &pool_size, &pool_free);
-	return json_pack("{s:f,s:o,s:{s:I,s:I,s:I,s:I},s:i,s:{s:i,s:i},s:o,s:{s:I,s:I},s:o}",
+	return json_pack("{s:f,s:o,s:{s:I,s:I,s:I,s:I,s:I},s:i,s:{s:i,s:i},s:o,s:{s:I,s:I},s:o}",
 			 "uptime_s", uptime, "workers",
 			 list_workers(pipeline, (double)rte_get_tsc_hz(), uptime), "switching",
 			 "forwarded", (json_int_t)sum.forwarded, "flooded", (json_int_t)sum.flooded,
-			 "local", (json_int_t)sum.local, "learn_failed", (json_int_t)sum.learn_failed,
-			 "mac_entries", (int)mac_table_count(pipeline->macs), "mempool", "size",
-			 (int)pool_size, "free", (int)pool_free, "memory", json_memory(daemon),
-			 "faults", "duplicated", (json_int_t)sum.fault_duplicates, "reordered",
+			 "routed", (json_int_t)sum.routed, "local", (json_int_t)sum.local,
+			 "learn_failed", (json_int_t)sum.learn_failed, "mac_entries",
+			 (int)mac_table_count(pipeline->macs), "mempool", "size", (int)pool_size,
+			 "free", (int)pool_free, "memory", json_memory(daemon), "faults",
+			 "duplicated", (json_int_t)sum.fault_duplicates, "reordered",
 			 (json_int_t)sum.fault_reorders, "drops", nonzero_drops(&sum));
 }
 
@@ -247,8 +248,7 @@ describe_station(void *user, mac_key key, uint16_t port, uint32_t seen_seconds)
 	const struct mac_visit *visit = user;
 	uint8_t mac[6];
 
-	for (int i = 0; i < 6; i++)
-		mac[i] = (uint8_t)(key >> (56 - 8 * i));
+	mac_key_get(key, mac);
 	json_array_append_new(visit->list,
 			      json_pack("{s:o,s:i,s:s,s:I}", "mac", json_mac(mac), "vlan",
 					(int)(key & 0xffff), "port", visit->pipeline->ports[port].name,
@@ -280,5 +280,7 @@ const struct control_command commands[] = {
 	{ "stats", command_stats },
 	{ "drops", command_drops },
 	{ "mac.list", command_mac_list },
+	{ "routes.list", command_routes_list },
+	{ "neighbors.list", command_neighbors_list },
 	{ NULL, NULL },
 };

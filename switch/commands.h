@@ -26,6 +26,10 @@ json_t *command_jobs_list(void *user, const json_t *args, struct control_error *
 json_t *command_jobs_create(void *user, const json_t *args, struct control_error *error);
 json_t *command_jobs_destroy(void *user, const json_t *args, struct control_error *error);
 
+/* commands_routes.c */
+json_t *command_routes_list(void *user, const json_t *args, struct control_error *error);
+json_t *command_neighbors_list(void *user, const json_t *args, struct control_error *error);
+
 /*
  * commands_memory.c: an object, all in bytes: rss and hugepages that the kernel sees, packets and slots that DPDK's memory holds
  * among other things, limit of DPDK's memory.

@@ -116,7 +116,7 @@ read_array(const struct config_reader *reader, const struct config_key *key, con
 	json_array_foreach(array, i, item) {
 		snprintf(item_path, sizeof(item_path), "%.128s[%u]", path, i);
 		ret = read_object(reader, key->keys, item_path, item, item_fields);
-		if (ret == 0)
+		if (ret == 0 && key->finish_item != NULL)
 			ret = key->finish_item(reader, item_path, item, item_fields);
 		if (ret != 0)
 			return ret;
@@ -207,6 +207,8 @@ config_parse(const char *text, size_t len, const char *source, struct config *co
 	if (parsed.n_workers == 0)
 		default_workers(&parsed);
 	ret = config_check_together(&reader, &parsed);
+	if (ret == 0)
+		ret = config_finish_routes(&reader, &parsed);
 	if (ret != 0)
 		return ret;
 	*config = parsed;

@@ -19,6 +19,8 @@
 #define CONFIG_MAX_PORTS 64
 #define CONFIG_MAX_WORKERS 16
 #define CONFIG_ERROR_LEN 512
+#define CONFIG_MAX_ROUTES 256
+#define CONFIG_MAX_NEXT_HOPS 16
 #define CONFIG_MAX_MTU 61184 /* DPDK keeps a buffer's length, all included, in 16 bits */
 
 enum config_hugepages {
@@ -52,6 +54,24 @@ struct config_port {
 	bool memif;        /* the vdev net_memif, as server */
 	uint16_t memif_id; /* that a host names to connect to this port */
 	uint16_t mtu;      /* bytes, 576 to CONFIG_MAX_MTU */
+	bool routed;       /* leads to another switch */
+};
+
+struct config_prefix {
+	uint32_t ip_be; /* network order; no bit behind len is set */
+	uint8_t len;    /* 0 to 32 */
+};
+
+struct config_next_hop {
+	char port_name[CONFIG_NAME_LEN];
+	uint16_t port; /* index in ports; a routed one */
+	uint32_t ip_be;
+};
+
+struct config_route {
+	struct config_prefix prefix;
+	struct config_next_hop via[CONFIG_MAX_NEXT_HOPS];
+	uint16_t n_via;
 };
 
 struct config_worker {
@@ -61,7 +81,8 @@ struct config_worker {
 
 struct config {
 	char name[CONFIG_NAME_LEN];
-	uint32_t ip_be; /* the switch's own address, network order */
+	uint32_t ip_be;      /* the switch's own address, network order */
+	uint16_t prefix_len; /* of the subnet that it shares with the hosts */
 	uint8_t mac[6];
 	uint16_t udp_port; /* host order */
 	char control_socket[CONFIG_PATH_LEN];
@@ -88,6 +109,8 @@ struct config {
 	char memif_socket[CONFIG_PATH_LEN - CONFIG_MEMIF_SUFFIX_LEN];
 	struct config_port ports[CONFIG_MAX_PORTS];
 	uint16_t n_ports;
+	struct config_route routes[CONFIG_MAX_ROUTES];
+	uint16_t n_routes;
 	double fault_drop; /* shares of Fanin packets, 0 to 1 */
 	double fault_duplicate;
 	double fault_reorder;

@@ -85,6 +85,7 @@ finish_worker(const struct config_reader *reader, const char *path, const json_t
 
 static const struct config_key address_keys[] = {
 	{ "ip", CONFIG_TYPE_IPV4, .required = true, FIELD(config, ip_be) },
+	{ "prefix_len", CONFIG_TYPE_INTEGER, FIELD(config, prefix_len), RANGE(8, 32), .fallback = 24 },
 	{ "mac", CONFIG_TYPE_MAC, FIELD(config, mac), .fallback_text = "02:fa:00:00:00:fe" },
 	{ "udp_port", CONFIG_TYPE_INTEGER, FIELD(config, udp_port), RANGE(1024, 65535),
 	  .fallback = 21930 },
@@ -182,6 +183,22 @@ static const struct config_key port_keys[] = {
 	  .derived = true },
 	{ "mtu", CONFIG_TYPE_INTEGER, FIELD(config_port, mtu), RANGE(576, CONFIG_MAX_MTU),
 	  .fallback = 1500 },
+	{ "routed", CONFIG_TYPE_BOOLEAN, FIELD(config_port, routed) },
+	TABLE_END,
+};
+
+static const struct config_key via_keys[] = {
+	{ "port", CONFIG_TYPE_NAME, .required = true, FIELD(config_next_hop, port_name) },
+	{ "ip", CONFIG_TYPE_IPV4, .required = true, FIELD(config_next_hop, ip_be) },
+	TABLE_END,
+};
+
+static const struct config_key route_keys[] = {
+	{ "prefix", CONFIG_TYPE_PREFIX, .required = true, FIELD(config_route, prefix) },
+	{ "via", CONFIG_TYPE_ARRAY, .required = true, FIELD(config_route, via),
+	  RANGE(1, CONFIG_MAX_NEXT_HOPS), .keys = via_keys,
+	  .item_size = sizeof(struct config_next_hop),
+	  .count_offset = offsetof(struct config_route, n_via) },
 	TABLE_END,
 };
 
@@ -215,6 +232,9 @@ const struct config_key config_keys[] = {
 	{ "ports", CONFIG_TYPE_ARRAY, .required = true, FIELD(config, ports),
 	  RANGE(1, CONFIG_MAX_PORTS), .keys = port_keys, .item_size = sizeof(struct config_port),
 	  .count_offset = offsetof(struct config, n_ports), .finish_item = finish_port },
+	{ "routes", CONFIG_TYPE_ARRAY, FIELD(config, routes), RANGE(0, CONFIG_MAX_ROUTES),
+	  .keys = route_keys, .item_size = sizeof(struct config_route),
+	  .count_offset = offsetof(struct config, n_routes) },
 	{ "faults", CONFIG_TYPE_OBJECT, .keys = fault_keys },
 	TABLE_END,
 };

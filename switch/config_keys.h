@@ -19,12 +19,14 @@
 
 enum config_type {
 	CONFIG_TYPE_INTEGER,
+	CONFIG_TYPE_BOOLEAN,
 	CONFIG_TYPE_SHARE, /* a number from 0 to 1, stored as double */
 	CONFIG_TYPE_NAME,  /* letters, digits, '.', '_', '-' */
 	CONFIG_TYPE_TEXT,
 	CONFIG_TYPE_PATH,   /* absolute, and fit to stand among a device's arguments */
 	CONFIG_TYPE_CHOICE, /* one of choices, stored as its index */
 	CONFIG_TYPE_IPV4,
+	CONFIG_TYPE_PREFIX, /* stored as struct config_prefix */
 	CONFIG_TYPE_MAC,
 	CONFIG_TYPE_ENDPOINT, /* an IP address and a TCP port */
 	CONFIG_TYPE_VDEV,
@@ -48,7 +50,7 @@ struct config_key {
 
 	int64_t minimum; /* of an INTEGER; of the number of entries of an ARRAY */
 	int64_t maximum;
-	int64_t fallback; /* default of an INTEGER or CHOICE */
+	int64_t fallback; /* default of an INTEGER, BOOLEAN or CHOICE */
 	bool derived; /* the default follows from something else; fallback only marks the absence */
 	const char *fallback_text; /* default of what is a string */
 	const char *const *choices;
@@ -57,7 +59,7 @@ struct config_key {
 	size_t item_size;              /* ARRAY: bytes of an entry's struct */
 	size_t count_offset;           /* ARRAY: of the uint16_t that counts the entries */
 
-	/* ARRAY: what the keys of one entry mean together. Returns 0, or -EINVAL with the reader's error filled. */
+	/* ARRAY: what the keys of one entry mean together; may be NULL. Returns 0, or -EINVAL with the reader's error filled. */
 	int (*finish_item)(const struct config_reader *reader, const char *path, const json_t *item,
 			   void *fields);
 };
@@ -94,5 +96,11 @@ const char *config_value_expected(const struct config_key *key, char *buffer);
  * Returns 0, or -EINVAL with the reader's error filled.
  */
 int config_check_together(const struct config_reader *reader, const struct config *config);
+
+/*
+ * Finds the port of each next hop by its name, and checks the routes and the own subnet. After config_check_together.
+ * Returns 0, or -EINVAL with the reader's error filled.
+ */
+int config_finish_routes(const struct config_reader *reader, struct config *config);
 
 #endif

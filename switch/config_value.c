@@ -3,10 +3,12 @@
  * One value of the configuration: checks it against its key's type and range, stores it in its field, and tells what would
  * have been right. Called by the configuration's parser only.
  */
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "metrics/metrics.h"
@@ -44,6 +46,17 @@ read_integer(const struct config_key *key, const json_t *value, void *field)
 			return -EINVAL;
 	}
 	store_integer(key, number, field);
+	return 0;
+}
+
+static int
+read_boolean(const struct config_key *key, const json_t *value, void *field)
+{
+	bool flag = value == NULL ? key->fallback != 0 : json_is_true(value);
+
+	if (value != NULL && !json_is_boolean(value))
+		return -EINVAL;
+	memcpy(field, &flag, sizeof(flag));
 	return 0;
 }
 
@@ -96,6 +109,32 @@ read_mac(const char *text, void *field)
 	if (any == 0 || (mac[0] & 1) != 0)
 		return -EINVAL;
 	memcpy(field, mac, sizeof(mac));
+	return 0;
+}
+
+/* "10.77.1.0/24"; "0.0.0.0/0" is all addresses. */
+static int
+read_prefix(const char *text, void *field)
+{
+	const char *slash = strchr(text, '/');
+	struct config_prefix prefix;
+	char address[INET_ADDRSTRLEN];
+	size_t digits;
+	unsigned long len;
+
+	if (slash == NULL || (size_t)(slash - text) >= sizeof(address))
+		return -EINVAL;
+	snprintf(address, sizeof(address), "%.*s", (int)(slash - text), text);
+	if (inet_pton(AF_INET, address, &prefix.ip_be) != 1)
+		return -EINVAL;
+	digits = strspn(slash + 1, "0123456789");
+	if (digits == 0 || digits > 2 || slash[1 + digits] != '\0')
+		return -EINVAL;
+	len = strtoul(slash + 1, NULL, 10);
+	if (len > 32 || (uint32_t)((uint64_t)ntohl(prefix.ip_be) << len) != 0)
+		return -EINVAL;
+	prefix.len = (uint8_t)len;
+	memcpy(field, &prefix, sizeof(prefix));
 	return 0;
 }
 
@@ -199,6 +238,8 @@ read_string(const struct config_key *key, const json_t *value, void *field)
 		return read_choice(key, text, field);
 	case CONFIG_TYPE_MAC:
 		return read_mac(text, field);
+	case CONFIG_TYPE_PREFIX:
+		return read_prefix(text, field);
 	case CONFIG_TYPE_IPV4:
 		if (text_unicast_ipv4(text, &ip_be) != 0)
 			return -EINVAL;
@@ -217,6 +258,8 @@ config_value_store(const struct config_key *key, const json_t *value, void *fiel
 	switch (key->type) {
 	case CONFIG_TYPE_INTEGER:
 		return read_integer(key, value, field);
+	case CONFIG_TYPE_BOOLEAN:
+		return read_boolean(key, value, field);
 	case CONFIG_TYPE_SHARE:
 		return read_share(value, field);
 	default:
@@ -247,6 +290,9 @@ config_value_expected(const struct config_key *key, char *buffer)
 		snprintf(buffer, size, "an integer from %" PRId64 " to %" PRId64, key->minimum,
 			 key->maximum);
 		break;
+	case CONFIG_TYPE_BOOLEAN:
+		snprintf(buffer, size, "true or false");
+		break;
 	case CONFIG_TYPE_SHARE:
 		snprintf(buffer, size, "a number from 0 to 1");
 		break;
@@ -266,6 +312,10 @@ config_value_expected(const struct config_key *key, char *buffer)
 		break;
 	case CONFIG_TYPE_IPV4:
 		snprintf(buffer, size, "a unicast IPv4 address like \"10.77.0.254\"");
+		break;
+	case CONFIG_TYPE_PREFIX:
+		snprintf(buffer, size,
+			 "an IPv4 prefix like \"10.77.1.0/24\", all bits behind its length zero");
 		break;
 	case CONFIG_TYPE_MAC:
 		snprintf(buffer, size, "a unicast MAC address like \"02:fa:00:00:00:fe\"");

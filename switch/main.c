@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #include "handlers/kernels/kernels.h"
+#include "pipeline/route_table.h"
 #include "switch/commands.h"
 #include "switch/config.h"
 #include "switch/eal.h"
@@ -30,6 +32,7 @@
 static_assert(CONFIG_MAX_PORTS <= PIPELINE_MAX_PORTS && CONFIG_MAX_WORKERS <= PIPELINE_MAX_WORKERS,
 	      "limits");
 static_assert(CONTROL_MESSAGE_LEN >= METRICS_ERROR_LEN, "buffers");
+static_assert(CONFIG_MAX_NEXT_HOPS == ROUTE_MAX_NEXT_HOPS, "next hops");
 static_assert(CONFIG_NAME_LEN == PIPELINE_NAME_LEN && CONFIG_ERROR_LEN == PIPELINE_ERROR_LEN,
 	      "buffers");
 
@@ -122,13 +125,36 @@ parse_arguments(int argc, char **argv, struct arguments *arguments)
 	return -1;
 }
 
+/* The routes as the pipeline takes them; the caller frees them. NULL without memory. */
+static struct route_spec *
+route_specs(const struct config *config)
+{
+	struct route_spec *specs = calloc(config->n_routes + 1u, sizeof(*specs));
+
+	for (uint16_t i = 0; specs != NULL && i < config->n_routes; i++) {
+		const struct config_route *route = &config->routes[i];
+
+		specs[i].prefix_be = route->prefix.ip_be;
+		specs[i].prefix_len = route->prefix.len;
+		specs[i].n_next_hops = route->n_via;
+		for (uint16_t k = 0; k < route->n_via; k++)
+			specs[i].next_hops[k] = (struct next_hop_spec){ route->via[k].ip_be,
+									route->via[k].port };
+	}
+	return specs;
+}
+
 static int
 pipeline_setup(struct daemon *daemon, char *error)
 {
 	const struct config *config = daemon->config;
 	unsigned int lcores[CONFIG_MAX_WORKERS];
+	struct route_spec *routes = route_specs(config);
 	struct pipeline_options options = {
 		.ip_be = config->ip_be,
+		.prefix_len = (uint8_t)config->prefix_len,
+		.routes = routes,
+		.n_routes = config->n_routes,
 		.udp_port = config->udp_port,
 		.idle_empty_polls = config->idle_empty_polls,
 		.idle_sleep_us = config->idle_sleep_us,
@@ -152,7 +178,12 @@ pipeline_setup(struct daemon *daemon, char *error)
 		.n_workers = config->n_workers,
 		.isa = fanin_isa_detect(),
 	};
+	int ret;
 
+	if (routes == NULL) {
+		snprintf(error, CONFIG_ERROR_LEN, "no memory for %u routes", config->n_routes);
+		return -ENOMEM;
+	}
 	switch (config->idle_policy) {
 	case CONFIG_IDLE_YIELD:
 		options.idle = PIPELINE_IDLE_YIELD;
@@ -167,7 +198,9 @@ pipeline_setup(struct daemon *daemon, char *error)
 	memcpy(options.mac, config->mac, sizeof(options.mac));
 	for (uint16_t i = 0; i < config->n_workers; i++)
 		lcores[i] = config->workers[i].lcore;
-	return pipeline_create(&options, &daemon->pipeline, error);
+	ret = pipeline_create(&options, &daemon->pipeline, error);
+	free(routes);
+	return ret;
 }
 
 static void
@@ -184,8 +217,8 @@ print_counters(const struct daemon *daemon)
 			 pipeline->ports[i].name, port->rx_frames, port->rx_bytes, port->tx_frames,
 			 port->tx_bytes, port->tx_dropped);
 	}
-	log_info("switching: %lu forwarded, %lu flooded, %lu for the switch itself", sum.forwarded,
-		 sum.flooded, sum.local);
+	log_info("switching: %lu forwarded, %lu flooded, %lu routed, %lu for the switch itself",
+		 sum.forwarded, sum.flooded, sum.routed, sum.local);
 	for (unsigned int i = 1; i < FANIN_REASON_COUNT; i++) {
 		if (sum.drops[i] != 0)
 			log_info("drops: %-22s %lu (%s)", fanin_reason_name(i), sum.drops[i],

@@ -283,6 +283,7 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 		goto fail;
 	snprintf(out->name, sizeof(out->name), "%s", port->name);
 	out->mtu = port->mtu;
+	out->routed = port->routed;
 	out->down = port->memif; /* until a host connects */
 	out->n_queues = queue_count(config, port, &info);
 	ret = check_interface(port, index, out->n_queues, error);

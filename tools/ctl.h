@@ -63,6 +63,13 @@ int ctl_number(const struct ctl *ctl, const char *what, const char *text, int64_
  */
 json_t *ctl_call(struct ctl *ctl, const char *command, json_t *args);
 
+/*
+ * Runs a command without options and operands of its own: asks the switch with `command`, and has the answer printed.
+ * Returns an exit code.
+ */
+int ctl_show(struct ctl *ctl, int argc, char **argv, const char *command,
+	     void (*print)(const struct ctl *, const json_t *));
+
 /* Prints an object as one line. */
 void ctl_print_json(const json_t *object);
 
@@ -81,6 +88,8 @@ int ctl_jobs_destroy(struct ctl *ctl, int argc, char **argv);
 int ctl_stats(struct ctl *ctl, int argc, char **argv);
 int ctl_drops(struct ctl *ctl, int argc, char **argv);
 int ctl_mac(struct ctl *ctl, int argc, char **argv);
+int ctl_routes(struct ctl *ctl, int argc, char **argv);
+int ctl_neighbors(struct ctl *ctl, int argc, char **argv);
 int ctl_check(struct ctl *ctl, int argc, char **argv);
 int ctl_doctor(struct ctl *ctl, int argc, char **argv);
 

@@ -13,10 +13,9 @@
 
 const struct option ctl_drops_options[] = { { "all", no_argument, NULL, 'a' }, { 0 } };
 
-/* A command without options of its own that shows the answer to one request. */
-static int
-show(struct ctl *ctl, int argc, char **argv, const char *command,
-     void (*print)(const struct ctl *, const json_t *))
+int
+ctl_show(struct ctl *ctl, int argc, char **argv, const char *command,
+	 void (*print)(const struct ctl *, const json_t *))
 {
 	json_t *result;
 
@@ -82,7 +81,7 @@ print_version(const struct ctl *ctl, const json_t *result)
 int
 ctl_version(struct ctl *ctl, int argc, char **argv)
 {
-	return show(ctl, argc, argv, "version", print_version);
+	return ctl_show(ctl, argc, argv, "version", print_version);
 }
 
 static void
@@ -119,7 +118,7 @@ print_ports(const struct ctl *ctl, const json_t *result)
 int
 ctl_ports(struct ctl *ctl, int argc, char **argv)
 {
-	return show(ctl, argc, argv, "ports.list", print_ports);
+	return ctl_show(ctl, argc, argv, "ports.list", print_ports);
 }
 
 static void
@@ -149,7 +148,7 @@ print_mac(const struct ctl *ctl, const json_t *result)
 int
 ctl_mac(struct ctl *ctl, int argc, char **argv)
 {
-	return show(ctl, argc, argv, "mac.list", print_mac);
+	return ctl_show(ctl, argc, argv, "mac.list", print_mac);
 }
 
 static const json_t *

@@ -188,7 +188,8 @@ def every_verb_of_faninctl_answers():
         job = lab.create_job()
         ranks = start_ranks(lab, job, bytes=MIB, iters=30)
         wait_for_results(lab, job, 10)
-        for verb in (["version"], ["ports"], ["jobs"], ["jobs", "list"], ["stats"], ["drops"], ["mac"]):
+        for verb in (["version"], ["ports"], ["jobs"], ["jobs", "list"], ["stats"], ["drops"], ["mac"], ["routes"],
+                     ["neighbors"]):
             plain = lab.ctl(*verb)
             expect(plain.stdout.strip(), f"faninctl {' '.join(verb)} printed nothing")
             json.loads(lab.ctl("-j", *verb).stdout)

@@ -29,6 +29,16 @@
 #define WITH_PORTS(entries) "{" ADDRESS ",\"ports\":[" entries "]}"
 #define WITH_ADDRESS(members) "{" PORTS ",\"address\":{" members "}}"
 
+#define ROUTED_PORTS                                                                               \
+	"\"ports\":[{\"name\":\"h0\",\"vdev\":\"net_null0\"},"                                     \
+	"{\"name\":\"u0\",\"vdev\":\"net_null1\",\"routed\":true},"                                \
+	"{\"name\":\"u1\",\"vdev\":\"net_null2\",\"routed\":true}]"
+#define WITH_ROUTES(entries) "{" ADDRESS "," ROUTED_PORTS ",\"routes\":[" entries "]}"
+#define HOP(port, ip) "{\"port\":\"" port "\",\"ip\":\"" ip "\"}"
+#define PREFIX "\"prefix\":\"10.77.1.0/24\""
+#define VIA "\"via\":[" HOP("u0", "10.78.0.254") "]"
+#define A_PREFIX "an IPv4 prefix like \"10.77.1.0/24\", all bits behind its length zero"
+
 static void
 expect_error(const char *text, const char *message)
 {
@@ -216,6 +226,57 @@ static const struct bad_input bad_inputs[] = {
 	  "expected at least 16, or a lower limits.max_jobs" },
 	{ WITH("\"mempool\":{\"mbufs\":600,\"cache\":401}"),
 	  "sw.json: mempool.cache: found 401, expected at most 400, two thirds of mempool.mbufs" },
+
+	/* routes */
+	{ WITH_ADDRESS("\"ip\":\"10.77.0.254\",\"prefix_len\":33"),
+	  "sw.json: address.prefix_len: found 33, expected an integer from 8 to 32" },
+	{ WITH_ADDRESS("\"ip\":\"10.77.0.255\""),
+	  "sw.json: address.ip: found \"10.77.0.255\", the broadcast address of its subnet of "
+	  "address.prefix_len 24, expected one of a host" },
+	{ WITH_ADDRESS("\"ip\":\"10.77.16.0\",\"prefix_len\":20"),
+	  "sw.json: address.ip: found \"10.77.16.0\", the network's own address of its subnet of "
+	  "address.prefix_len 20, expected one of a host" },
+	{ WITH_PORTS("{\"name\":\"u0\",\"vdev\":\"net_null0\",\"routed\":1}"),
+	  "sw.json: ports[0].routed: found 1, expected true or false" },
+	{ WITH_ROUTES("7"), "sw.json: routes[0]: found 7, expected an object" },
+	{ WITH_ROUTES("{" VIA "}"), "sw.json: routes[0].prefix: missing, expected " A_PREFIX },
+	{ WITH_ROUTES("{\"prefix\":7," VIA "}"),
+	  "sw.json: routes[0].prefix: found 7, expected " A_PREFIX },
+	{ WITH_ROUTES("{\"prefix\":\"10.0.0.0\"," VIA "}"),
+	  "sw.json: routes[0].prefix: found \"10.0.0.0\", expected " A_PREFIX },
+	{ WITH_ROUTES("{\"prefix\":\"10.0.0.0/\"," VIA "}"),
+	  "sw.json: routes[0].prefix: found \"10.0.0.0/\", expected " A_PREFIX },
+	{ WITH_ROUTES("{\"prefix\":\"10.0.0.0/33\"," VIA "}"),
+	  "sw.json: routes[0].prefix: found \"10.0.0.0/33\", expected " A_PREFIX },
+	{ WITH_ROUTES("{\"prefix\":\"10.0.0.0/8x\"," VIA "}"),
+	  "sw.json: routes[0].prefix: found \"10.0.0.0/8x\", expected " A_PREFIX },
+	{ WITH_ROUTES("{\"prefix\":\"10.0.1.0/16\"," VIA "}"),
+	  "sw.json: routes[0].prefix: found \"10.0.1.0/16\", expected " A_PREFIX },
+	{ WITH_ROUTES("{\"prefix\":\"0.0.0.1/0\"," VIA "}"),
+	  "sw.json: routes[0].prefix: found \"0.0.0.1/0\", expected " A_PREFIX },
+	{ WITH_ROUTES("{\"prefix\":\"10.77.0.0/24\"," VIA "}"),
+	  "sw.json: routes[0].prefix: \"10.77.0.0/24\" is the hosts' subnet of address.ip and "
+	  "address.prefix_len already" },
+	{ WITH_ROUTES("{" PREFIX "," VIA "},{" PREFIX "," VIA "}"),
+	  "sw.json: routes[1].prefix: \"10.77.1.0/24\" is the prefix of routes[0] already" },
+	{ WITH_ROUTES("{" PREFIX "}"),
+	  "sw.json: routes[0].via: missing, expected an array of 1 to 16 objects" },
+	{ WITH_ROUTES("{" PREFIX ",\"via\":[]}"),
+	  "sw.json: routes[0].via: found 0 entries, expected an array of 1 to 16 objects" },
+	{ WITH_ROUTES("{" PREFIX ",\"via\":[{\"port\":\"u0\"}]}"),
+	  "sw.json: routes[0].via[0].ip: missing, expected a unicast IPv4 address like \"10.77.0.254\"" },
+	{ WITH_ROUTES("{" PREFIX ",\"via\":[" HOP("h0", "10.78.0.254") "]}"),
+	  "sw.json: routes[0].via[0].port: found \"h0\", expected a port with \"routed\": true, "
+	  "one of u0, u1" },
+	{ WITH("\"routes\":[{" PREFIX ",\"via\":[" HOP("u9", "10.78.0.254") "]}]"),
+	  "sw.json: routes[0].via[0].port: found \"u9\", expected a port with \"routed\": true, "
+	  "and there is none" },
+	{ WITH_ROUTES("{" PREFIX ",\"via\":[" HOP("u0", "10.77.0.254") "]}"),
+	  "sw.json: routes[0].via[0].ip: found \"10.77.0.254\", which is the switch's own, "
+	  "expected that of another" },
+	{ WITH_ROUTES("{" PREFIX ",\"via\":[" HOP("u0", "10.78.0.254") "," HOP(
+		  "u1", "10.78.0.254") "," HOP("u0", "10.78.0.254") "]}"),
+	  "sw.json: routes[0].via[2].ip: \"10.78.0.254\" on port \"u0\" is via[0] already" },
 };
 
 START_TEST(bad_input_is_named_with_what_was_found_and_expected)
@@ -333,6 +394,33 @@ START_TEST(every_key_reaches_its_field)
 }
 END_TEST
 
+START_TEST(routes_reach_their_fields)
+{
+	struct config config =
+		parse(WITH_ROUTES("{" PREFIX ",\"via\":[" HOP("u1", "10.78.1.254") "," HOP(
+			"u0", "10.78.0.254") "]},"
+					     "{\"prefix\":\"0.0.0.0/0\"," VIA
+					     "},{\"prefix\":\"10.77.0.7/32\"," VIA "}"));
+
+	ck_assert_uint_eq(config.prefix_len, 24);
+	ck_assert(!config.ports[0].routed && config.ports[1].routed && config.ports[2].routed);
+	ck_assert_uint_eq(config.n_routes, 3);
+	ck_assert_uint_eq(config.routes[0].prefix.ip_be, inet_addr("10.77.1.0"));
+	ck_assert_uint_eq(config.routes[0].prefix.len, 24);
+	ck_assert_uint_eq(config.routes[0].n_via, 2);
+	ck_assert_uint_eq(config.routes[0].via[0].port, 2);
+	ck_assert_uint_eq(config.routes[0].via[0].ip_be, inet_addr("10.78.1.254"));
+	ck_assert_uint_eq(config.routes[0].via[1].port, 1);
+	ck_assert_uint_eq(config.routes[1].prefix.len, 0);
+	ck_assert_uint_eq(config.routes[2].prefix.len, 32);
+	ck_assert_uint_eq(config.routes[2].n_via, 1);
+
+	config = parse(WITH_ADDRESS("\"ip\":\"10.77.0.255\",\"prefix_len\":31"));
+	ck_assert_uint_eq(config.prefix_len, 31);
+	ck_assert_uint_eq(config.n_routes, 0);
+}
+END_TEST
+
 START_TEST(a_file_that_cannot_be_read_is_named)
 {
 	char error[CONFIG_ERROR_LEN] = "";
@@ -348,7 +436,8 @@ START_TEST(a_file_that_cannot_be_read_is_named)
 END_TEST
 
 static const char *const examples[] = { "veth-af_xdp.json", "veth-af_packet.json", "nic.json",
-					"two-workers.json", "memif.json" };
+					"two-workers.json", "memif.json",          "leaf.json",
+					"spine.json" };
 
 START_TEST(example_is_valid)
 {
@@ -453,6 +542,9 @@ compare_value(const struct config_key *key, const json_t *property)
 				 key->maximum);
 		if (fallback != NULL)
 			ck_assert_int_eq(json_integer_value(fallback), key->fallback);
+	} else if (key->type == CONFIG_TYPE_BOOLEAN) {
+		ck_assert_str_eq(json_string_value(json_object_get(property, "type")), "boolean");
+		ck_assert(json_is_true(fallback) == (key->fallback != 0));
 	} else if (key->type == CONFIG_TYPE_SHARE) {
 		ck_assert_str_eq(json_string_value(json_object_get(property, "type")), "number");
 		ck_assert_double_eq(json_number_value(json_object_get(property, "maximum")), 1);
@@ -532,6 +624,7 @@ suite_config(void)
 	tcase_add_test(parsing, an_error_of_any_length_is_one_printable_line);
 	tcase_add_test(parsing, only_address_and_ports_are_needed);
 	tcase_add_test(parsing, every_key_reaches_its_field);
+	tcase_add_test(parsing, routes_reach_their_fields);
 	suite_add_tcase(suite, parsing);
 
 	tcase_add_test(files, a_file_that_cannot_be_read_is_named);
