@@ -3,7 +3,8 @@
 
 A Topology names switches, the hosts at each, and the links between switches. Hosts are numbered through; those of switch
 number i are in the subnet 10.77.i.0/24, whose gateway 10.77.i.254 is the switch. Switches without hosts have an address of
-that form as well. Links between switches are ports named to-NAME at each end.
+that form as well. Links between switches are routed ports named to-NAME at each end; every switch has a route to each other's
+subnet by all of the shortest ways.
 """
 
 import json
@@ -28,6 +29,16 @@ class Topology:
 
     def neighbors(self, switch):
         return [b if a == switch else a for a, b in self.links if switch in (a, b)]
+
+    def distances(self, switch):
+        """{switch: links to it} of all that can be reached."""
+        distances, queue = {switch: 0}, [switch]
+        for here in queue:
+            for peer in self.neighbors(here):
+                if peer not in distances:
+                    distances[peer] = distances[here] + 1
+                    queue.append(peer)
+        return distances
 
 
 def leaf_spine(leaves=2, spines=2, hosts=8):
@@ -106,6 +117,17 @@ class Fabric(Lab):
         ports.update({f"to-{peer}": True for peer in self.topology.neighbors(switch)})
         return ports
 
+    def routes_of(self, switch):
+        """The routes of a switch, as its configuration has them."""
+        routes = []
+        for target in self.topology.switches:
+            distances = self.topology.distances(target)
+            via = [{"port": f"to-{peer}", "ip": self.switch_ip(peer)} for peer in self.topology.neighbors(switch)
+                   if distances.get(peer, -1) == distances.get(switch, 0) - 1]
+            if via:
+                routes.append({"prefix": self.subnet(target), "via": via})
+        return routes
+
     def switch_config(self, switch):
         """The configuration of a switch, as it goes into its file."""
         cpus = os.cpu_count() or 1
@@ -118,7 +140,9 @@ class Fabric(Lab):
             "idle": {"policy": "sleep"},
             "limits": {"max_jobs": 16, "slots": 2048},
             "workers": [{"lcore": self.index_of(switch) % cpus}],
-            "ports": [{"name": name, "vdev": self._vdev_of(name), "mtu": self.mtu} for name in self.ports_of(switch)],
+            "ports": [{"name": name, "vdev": self._vdev_of(name), "mtu": self.mtu, "routed": routed}
+                      for name, routed in self.ports_of(switch).items()],
+            "routes": self.routes_of(switch),
         }
         config.update(self.overrides)
         return config
@@ -157,6 +181,28 @@ class Fabric(Lab):
 
     def ask(self, switch, command, **arguments):
         return self.controls_of[switch].ask(command, **arguments)
+
+    def ctl(self, switch, *arguments):
+        """Runs faninctl with these arguments and returns what it printed."""
+        return run([program("faninctl"), "-s", str(self.socket_of(switch)), *map(str, arguments)]).stdout
+
+    def drops(self, switch):
+        """The drop counters of a switch by name, without those at zero."""
+        return {drop["name"]: drop["count"] for drop in self.ask(switch, "drops")["drops"] if drop["count"] != 0}
+
+    def port_counters(self, switch):
+        """The entries of ports.list by the ports' names."""
+        return {port["name"]: port for port in self.ask(switch, "ports.list")["ports"]}
+
+    def next_hops(self, switch):
+        """{port: state} of the next hops of a switch."""
+        return {hop["port"]: hop["state"] for route in self.ask(switch, "routes.list")["routes"] for hop in route["via"]}
+
+    def await_next_hops(self, timeout=15):
+        """Waits until every switch has an answer from all of its next hops."""
+        for switch in self.topology.switches:
+            wait_until(lambda switch=switch: set(self.next_hops(switch).values()) == {"up"}, timeout,
+                       f"the next hops of {switch}")
 
     # ---- jobs over several switches
 

@@ -26,6 +26,7 @@ import case_memif  # noqa: F401
 import case_observe  # noqa: F401
 import case_packets  # noqa: F401
 import case_pktgen  # noqa: F401
+import case_routing  # noqa: F401
 import case_switching  # noqa: F401
 
 
