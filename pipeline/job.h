@@ -30,6 +30,7 @@ struct job_member {
 	uint8_t mac[6];    /* under lock: rw */
 	uint64_t nonce;    /* of the JOIN; under lock: rw */
 	uint32_t progress; /* of the JOIN: the first block that it wants to run; under lock: rw */
+	bool again;        /* its JOIN says that it was in a run that is lost; under lock: rw */
 	uint64_t asked_nonce; /* of the process that was challenged last; under lock: rw */
 	uint64_t cookie;      /* that it has to give back; 0: none; under lock: rw */
 };
@@ -200,6 +201,7 @@ job_child_of(const struct job *job, uint16_t rank)
 struct job_join_answer {
 	enum fanin_join_state state;
 	bool ask_parent; /* this switch has to join at its parent now: see job_parent_join */
+	uint64_t call; /* bitmap of children that have to be told that there is no run: others were in one */
 	uint64_t joined; /* bitmap of the ranks that are there */
 	uint64_t cookie; /* CHALLENGE: to be given back */
 	uint32_t epoch;  /* ACTIVE: the run */
@@ -226,9 +228,12 @@ bool job_leave(struct job *job, unsigned int child, uint32_t epoch, uint32_t *pa
 /*
  * Fills in the JOIN by which this switch asks its parent, again and again the same until the run is over. Worker.
  *
- * Returns the header's progress: the least of the children's.
+ * hdr: gets progress, the least of the children's, and flags.
  */
-uint32_t job_parent_join(struct job *job, struct fanin_join_body *body);
+void job_parent_join(struct job *job, struct fanin_hdr *hdr, struct fanin_join_body *body);
+
+/* Children that have not joined. Worker. */
+uint64_t job_missing(struct job *job);
 
 /*
  * The parent's JOIN_ACK, checked against port, source and key. Worker.

@@ -92,6 +92,7 @@ member_add(struct job_table *table, struct job *job, unsigned int child,
 	member->joined = true;
 	member->nonce = body->nonce;
 	member->progress = headers->fanin.progress;
+	member->again = (headers->fanin.flags & FANIN_FLAG_RETRANSMIT) != 0;
 	memcpy(member->mac, headers->eth.src, sizeof(member->mac));
 	job->joined |= UINT64_C(1) << child;
 	if (job->joined == job->params.children && (!job->params.has_parent || job->parent.epoch != 0))
@@ -153,6 +154,7 @@ job_join(struct job_table *table, struct job *job, unsigned int child,
 			 : job->epoch != 0 ? FANIN_JOIN_ACTIVE
 					   : FANIN_JOIN_WAITING,
 		.ask_parent = ask,
+		.call = member->again && job->epoch == 0 ? job->params.children & ~job->joined : 0,
 		.joined = ranks_joined(job),
 		.cookie = challenge ? member->cookie : 0,
 		.epoch = challenge ? 0 : job->epoch,
@@ -175,12 +177,14 @@ job_leave(struct job *job, unsigned int child, uint32_t epoch, uint32_t *parent_
 	return left;
 }
 
-uint32_t
-job_parent_join(struct job *job, struct fanin_join_body *body)
+void
+job_parent_join(struct job *job, struct fanin_hdr *hdr, struct fanin_join_body *body)
 {
-	uint32_t progress;
+	bool again = false;
 
 	rte_spinlock_lock(&job->lock);
+	for (uint16_t i = 0; i < job->params.n_children; i++)
+		again |= job->members[i].again;
 	job->parent.asked = true;
 	*body = (struct fanin_join_body){
 		.nonce = job->parent.nonce,
@@ -188,9 +192,20 @@ job_parent_join(struct job *job, struct fanin_join_body *body)
 		.mtu = job->params.payload_bytes + (uint32_t)FANIN_MTU_OVERHEAD,
 		.cookie = job->parent.cookie,
 	};
-	progress = least_progress(job);
+	hdr->flags = again ? FANIN_FLAG_RETRANSMIT : 0;
+	hdr->progress = least_progress(job);
 	rte_spinlock_unlock(&job->lock);
-	return progress;
+}
+
+uint64_t
+job_missing(struct job *job)
+{
+	uint64_t missing;
+
+	rte_spinlock_lock(&job->lock);
+	missing = job->epoch == 0 ? job->params.children & ~job->joined : 0;
+	rte_spinlock_unlock(&job->lock);
+	return missing;
 }
 
 /*

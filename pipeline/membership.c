@@ -49,6 +49,7 @@ answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 	}
 	if (answer.ask_parent)
 		worker_ask_parent(worker, job);
+	worker_call_children(worker, job, answer.call);
 	ack.nonce = join.nonce;
 	ack.state = (uint16_t)answer.state;
 	ack.cookie = answer.cookie;

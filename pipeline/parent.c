@@ -10,42 +10,74 @@
 
 #include "pipeline/fastpath.h"
 
-/* Sends a JOIN or LEAVE. Without a free packet it is as good as lost on the way. */
-static void
-send_control(struct worker *worker, const struct job *job, enum fanin_type type, uint32_t epoch,
-	     uint32_t progress, const void *body, uint32_t body_len)
+/*
+ * A packet for the parent or the children, without body yet. Without a free packet it is as good as lost on the way: NULL.
+ */
+static struct rte_mbuf *
+make_control(struct worker *worker, const struct job *job, const struct fanin_headers *template,
+	     enum fanin_type type, uint32_t body_len)
 {
 	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(worker->pipeline->pool);
 	struct fanin_headers *headers;
 
 	if (mbuf == NULL) {
 		worker->counters.drops[FANIN_REASON_TX_FULL]++;
-		return;
+		return NULL;
 	}
 	headers = (struct fanin_headers *)rte_pktmbuf_append(mbuf, (uint16_t)(FANIN_PAYLOAD_OFFSET +
 									      body_len));
-	*headers = job->params.parent_headers;
+	*headers = *template;
 	fanin_wire_set_payload_len(headers, body_len);
-	fanin_wire_encode_header(&headers->fanin, type, job->params.id, epoch, job->params.key);
-	headers->fanin.rank = job->params.parent_rank;
-	headers->fanin.progress = progress;
-	memcpy(headers + 1, body, body_len);
-	worker_send_fanin(worker, job->parent_port, mbuf);
+	fanin_wire_encode_header(&headers->fanin, type, job->params.id, 0, job->params.key);
+	return mbuf;
 }
 
 void
 worker_ask_parent(struct worker *worker, struct job *job)
 {
 	struct fanin_join_body body;
-	const uint32_t progress = job_parent_join(job, &body);
+	struct rte_mbuf *mbuf = make_control(worker, job, &job->params.parent_headers,
+					     FANIN_TYPE_JOIN, sizeof(body));
+	struct fanin_headers *headers;
 
-	send_control(worker, job, FANIN_TYPE_JOIN, 0, progress, &body, sizeof(body));
+	if (mbuf == NULL)
+		return;
+	headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+	job_parent_join(job, &headers->fanin, &body);
+	headers->fanin.rank = job->params.parent_rank;
+	memcpy(headers + 1, &body, sizeof(body));
+	worker_send_fanin(worker, job->parent_port, mbuf);
 }
 
 void
 worker_leave_parent(struct worker *worker, const struct job *job, uint32_t epoch)
 {
-	send_control(worker, job, FANIN_TYPE_LEAVE, epoch, 0, "", 0);
+	struct rte_mbuf *mbuf = make_control(worker, job, &job->params.parent_headers,
+					     FANIN_TYPE_LEAVE, 0);
+	struct fanin_hdr *hdr;
+
+	if (mbuf == NULL)
+		return;
+	hdr = &rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin;
+	hdr->epoch = epoch;
+	hdr->rank = job->params.parent_rank;
+	worker_send_fanin(worker, job->parent_port, mbuf);
+}
+
+void
+worker_call_children(struct worker *worker, const struct job *job, uint64_t children)
+{
+	struct rte_mbuf *mbuf;
+
+	if (children == 0)
+		return;
+	mbuf = make_control(worker, job, &job->params.result_headers, FANIN_TYPE_REFUSED, 0);
+	if (mbuf == NULL)
+		return;
+	rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin.count = FANIN_REASON_NOT_ACTIVE;
+	rte_mbuf_refcnt_set(mbuf, (uint16_t)__builtin_popcountll(children));
+	for (; children != 0; children &= children - 1)
+		worker_send_fanin(worker, job->child_ports[__builtin_ctzll(children)], mbuf);
 }
 
 /* Finds the job and checks that its parent sent the packet. */
@@ -152,7 +184,10 @@ worker_from_parent(struct worker *worker, struct rte_mbuf *mbuf)
 			pass_on(worker, job, mbuf);
 			break;
 		}
-		job_parent_refused(job, hdr->count);
+		if (hdr->count == FANIN_REASON_NOT_ACTIVE)
+			worker_call_children(worker, job, job_missing(job));
+		else
+			job_parent_refused(job, hdr->count);
 		worker_free(worker, mbuf);
 		break;
 	}

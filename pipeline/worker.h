@@ -198,6 +198,12 @@ void worker_membership(struct worker *worker, struct rte_mbuf *mbuf);
 /* parent.c: this switch joins the job at its parent, or says it again. */
 void worker_ask_parent(struct worker *worker, struct job *job);
 
+/*
+ * parent.c: tells children (a bitmap) that the job has no run: others of its ranks were in one and join again, and these may
+ * have nothing to send by which they would notice.
+ */
+void worker_call_children(struct worker *worker, const struct job *job, uint64_t children);
+
 /* parent.c: this switch leaves the parent's run of the job. */
 void worker_leave_parent(struct worker *worker, const struct job *job, uint32_t epoch);
 

@@ -51,6 +51,7 @@ static const char usage_text[] =
 	"  --seed N             of the data; the same on every rank (default: 1)\n"
 	"  --window N           most packets in flight (default: the job's)\n"
 	"  --no-stagger         send in order instead of rotated by rank\n"
+	"  --recover            go on if the job is made anew, as when a switch has failed\n"
 	"  --timeout-ms N       longest wait without a result (default: 5000)\n"
 	"  --join-timeout-ms N  longest wait for the other ranks to join (default: 30000)\n"
 	"  --json               print one JSON object\n"
@@ -154,6 +155,7 @@ enum option_code {
 	OPT_SEED,
 	OPT_WINDOW,
 	OPT_NO_STAGGER,
+	OPT_RECOVER,
 	OPT_TIMEOUT,
 	OPT_JOIN_TIMEOUT,
 	OPT_JSON,
@@ -190,6 +192,7 @@ static const struct option long_options[] = {
 	{ "seed", required_argument, NULL, OPT_SEED },
 	{ "window", required_argument, NULL, OPT_WINDOW },
 	{ "no-stagger", no_argument, NULL, OPT_NO_STAGGER },
+	{ "recover", no_argument, NULL, OPT_RECOVER },
 	{ "timeout-ms", required_argument, NULL, OPT_TIMEOUT },
 	{ "join-timeout-ms", required_argument, NULL, OPT_JOIN_TIMEOUT },
 	{ "json", no_argument, NULL, OPT_JSON },
@@ -386,6 +389,9 @@ option_take(struct options *options, int code, const char *name, const char *val
 		break;
 	case OPT_NO_STAGGER:
 		join->no_stagger = true;
+		break;
+	case OPT_RECOVER:
+		join->recover = true;
 		break;
 	case OPT_TIMEOUT:
 		join->timeout_ms = (uint32_t)parse_number(name, value, 1, UINT32_MAX);

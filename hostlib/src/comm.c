@@ -33,6 +33,9 @@ options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fa
 	if (options->rank >= options->size)
 		return fanin_error_set(error, FANIN_ERR_INVALID, "rank is %u, expected 0 to %u",
 				       options->rank, options->size - 1);
+	if (options->recover && options->memif_socket != NULL)
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "recover is not available with memif");
 	if (options->udp_port == 0)
 		options->udp_port = FANIN_WIRE_DEFAULT_UDP_PORT;
 	if (options->join_timeout_ms == 0)
@@ -144,6 +147,7 @@ engine_create(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		.payload_bytes = comm->payload_bytes,
 		.wide = comm->member.wide,
 		.stagger = !options->no_stagger,
+		.recover = options->recover,
 		.now_ns = fanin_now_ns,
 		.flow = {
 			.dst_ip_be = comm->route.switch_ip_be,
@@ -281,6 +285,7 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 		.accumulates_f32 = comm->member.wide,
 		.spurious = stats->spurious,
 		.ring_drops = comm->transport->ops->ring_drops(comm->transport),
+		.resumed = stats->resumed,
 	};
 	memcpy(report, &full, report->sz < sizeof(full) ? report->sz : sizeof(full));
 	return FANIN_OK;

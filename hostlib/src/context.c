@@ -83,7 +83,7 @@ fanin_ctx_poll(struct fanin_ctx *ctx, int *status)
 	int last = FANIN_OK;
 
 	for (struct fanin_comm *comm = ctx->comms; comm != NULL; comm = comm->next) {
-		int n = fanin_engine_poll(comm->engine);
+		int n = fanin_comm_poll(comm);
 
 		if (n < 0)
 			last = n;

@@ -36,6 +36,7 @@ struct fanin_comm {
 	struct fanin_request *requests; /* not freed yet, linked by sibling */
 	uint16_t window;                /* lanes of the engine */
 	uint16_t payload_bytes;
+	bool rejoining; /* the run was lost, and the member joins again */
 };
 
 /*
@@ -59,6 +60,9 @@ bool fanin_comm_wants_memif(const struct fanin_ctx *ctx, const struct fanin_join
 int fanin_comm_memif(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		     uint32_t switch_ip_be, uint64_t deadline_ns, struct fanin_channel *channel,
 		     struct fanin_error *error);
+
+/* comm_recover.c: polls the engine, and takes up a lost run again. Returns the frames received or a negative status. */
+int fanin_comm_poll(struct fanin_comm *comm);
 
 /*
  * Polls every communicator once.

@@ -62,6 +62,8 @@ control_send(struct fanin_member *member, enum fanin_type type)
 	control.headers.fanin.rank = config->rank;
 	if (type == FANIN_TYPE_JOIN) {
 		control.headers.fanin.epoch = 0;
+		control.headers.fanin.progress = member->progress;
+		control.headers.fanin.flags = member->rejoins ? FANIN_FLAG_RETRANSMIT : 0;
 		control.body.join = (struct fanin_join_body){
 			.nonce = member->nonce,
 			.size = config->size,
@@ -132,6 +134,7 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 	member->group_be = ack->group_be;
 	member->epoch = hdr->epoch;
 	member->members = hdr->members;
+	member->first_block = hdr->progress;
 	memcpy(member->handler, ack->handler, sizeof(ack->handler));
 	member->acknowledged = true;
 	member->active = ack->state == FANIN_JOIN_ACTIVE;
@@ -184,57 +187,103 @@ control_wait(struct fanin_member *member, uint64_t until_ns)
 					  (int)((until_ns - now_ns + 999999) / 1000000));
 }
 
+/* Takes what has come. Returns FANIN_OK or why the switch doesn't let this rank in. */
+static int
+join_receive(struct fanin_member *member, struct fanin_error *error)
+{
+	const struct fanin_member_config *config = &member->config;
+	struct fanin_control control;
+
+	while (control_receive(member, &control, &member->errnum)) {
+		const struct fanin_hdr *hdr = &control.headers.fanin;
+		int status = FANIN_OK;
+
+		if (hdr->type == FANIN_TYPE_JOIN_ACK)
+			status = ack_take(member, &control, error);
+		else if (hdr->type == FANIN_TYPE_REFUSED &&
+			 (hdr->count == FANIN_REASON_MEMBER_BUSY || member->rejoins))
+			member->refusal = hdr->count;
+		else if (hdr->type == FANIN_TYPE_REFUSED)
+			status = fanin_error_set(error, FANIN_ERR_JOIN_REFUSED,
+						 "the switch refused rank %u of job %u: %s",
+						 config->rank, config->job,
+						 fanin_reason_text(hdr->count));
+		if (status != FANIN_OK)
+			return status;
+	}
+	return FANIN_OK;
+}
+
+/* Repeats JOIN if it is time. */
+static void
+join_send(struct fanin_member *member)
+{
+	uint64_t now_ns = fanin_now_ns(NULL);
+	int news;
+
+	if (member->challenged)
+		member->next_send_ns = 0;
+	member->challenged = false;
+	if (now_ns < member->next_send_ns)
+		return;
+	news = control_send(member, FANIN_TYPE_JOIN);
+	if (news != 0)
+		member->errnum = news;
+	member->next_send_ns = now_ns + JOIN_REPEAT_NS;
+}
+
 int
 fanin_member_join(struct fanin_member *member, enum fanin_join_until until, uint64_t deadline_ns,
 		  uint64_t timeout_ns, struct fanin_error *error)
 {
 	const struct fanin_member_config *config = &member->config;
-	unsigned int refusal = FANIN_REASON_NONE;
-	uint64_t next_send_ns = 0;
-	struct fanin_control control;
-	int status = FANIN_OK;
-	int errnum = 0;
 
+	member->refusal = FANIN_REASON_NONE;
+	member->errnum = 0;
+	member->next_send_ns = 0;
 	for (;;) {
-		uint64_t now_ns;
+		int status = join_receive(member, error);
 
-		while (control_receive(member, &control, &errnum)) {
-			const struct fanin_hdr *hdr = &control.headers.fanin;
-
-			if (hdr->type == FANIN_TYPE_JOIN_ACK)
-				status = ack_take(member, &control, error);
-			else if (hdr->type == FANIN_TYPE_REFUSED &&
-				 hdr->count == FANIN_REASON_MEMBER_BUSY)
-				refusal = hdr->count;
-			else if (hdr->type == FANIN_TYPE_REFUSED)
-				status = fanin_error_set(error, FANIN_ERR_JOIN_REFUSED,
-							 "the switch refused rank %u of job %u: %s",
-							 config->rank, config->job,
-							 fanin_reason_text(hdr->count));
-			if (status != FANIN_OK)
-				return status;
-		}
+		if (status != FANIN_OK)
+			return status;
 		if (member->acknowledged && (member->active || until == FANIN_JOIN_UNTIL_ACKNOWLEDGED))
 			return FANIN_OK;
-
-		if (member->challenged)
-			next_send_ns = 0;
-		member->challenged = false;
-		now_ns = fanin_now_ns(NULL);
-		if (now_ns >= deadline_ns)
-			return join_time_out(member, timeout_ns, refusal, errnum, error);
+		if (fanin_now_ns(NULL) >= deadline_ns)
+			return join_time_out(member, timeout_ns, member->refusal, member->errnum,
+					     error);
 		if (config->interrupt != NULL && config->interrupt(config->interrupt_arg))
 			return fanin_error_set(error, FANIN_ERR_INTERRUPTED,
 					       "interrupted while joining job %u", config->job);
-		if (now_ns >= next_send_ns) {
-			int news = control_send(member, FANIN_TYPE_JOIN);
-
-			if (news != 0)
-				errnum = news;
-			next_send_ns = now_ns + JOIN_REPEAT_NS;
-		}
-		control_wait(member, next_send_ns < deadline_ns ? next_send_ns : deadline_ns);
+		join_send(member);
+		control_wait(member, member->next_send_ns < deadline_ns ? member->next_send_ns
+									: deadline_ns);
 	}
+}
+
+void
+fanin_member_rejoin(struct fanin_member *member, uint32_t progress)
+{
+	member->acknowledged = false;
+	member->active = false;
+	member->challenged = false;
+	member->cookie = 0;
+	member->rejoins = true;
+	member->progress = progress;
+	member->refusal = FANIN_REASON_NONE;
+	member->next_send_ns = 0;
+}
+
+int
+fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error)
+{
+	int status = join_receive(member, error);
+
+	if (status != FANIN_OK)
+		return status;
+	if (member->acknowledged && member->active)
+		return FANIN_OK;
+	join_send(member);
+	return FANIN_IN_PROGRESS;
 }
 
 int

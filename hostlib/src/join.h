@@ -29,14 +29,20 @@ struct fanin_member {
 	uint32_t mtu;
 	struct fanin_channel channel;
 	uint64_t nonce;
-	uint64_t cookie; /* that the switch wants to have back */
-	bool challenged; /* it has asked for it */
+	uint64_t cookie;       /* that the switch wants to have back */
+	bool challenged;       /* it has asked for it */
+	bool rejoins;          /* the member has been in a run that was lost */
+	uint32_t progress;     /* first block that it wants to run */
+	unsigned int refusal;  /* last one that may pass, while joining; else FANIN_REASON_NONE */
+	int errnum;            /* the channel's last news; 0: none */
+	uint64_t next_send_ns; /* of JOIN */
 
 	/* From JOIN_ACK. */
 	bool acknowledged;
 	bool active;
 	uint32_t epoch;
-	uint64_t members; /* who has joined */
+	uint64_t members;     /* who has joined */
+	uint32_t first_block; /* the least of all ranks' progress, once active */
 	uint32_t group_be;
 	uint16_t window; /* a power of two */
 	uint16_t payload_bytes;
@@ -66,6 +72,16 @@ int fanin_member_open(struct fanin_member *member, const struct fanin_member_con
  */
 int fanin_member_join(struct fanin_member *member, enum fanin_join_until until,
 		      uint64_t deadline_ns, uint64_t timeout_ns, struct fanin_error *error);
+
+/*
+ * The switch has lost the run that the member was in: begins to join again. Does not block; fanin_member_rejoin_poll goes on.
+ *
+ * progress: the first block that the rank has no result of.
+ */
+void fanin_member_rejoin(struct fanin_member *member, uint32_t progress);
+
+/* Returns FANIN_IN_PROGRESS, FANIN_OK once every rank is in again, or FANIN_ERR_JOIN_REFUSED. */
+int fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error);
 
 /* Repeats LEAVE until it is confirmed, for a second at most. Returns FANIN_OK or FANIN_ERR_TIMEOUT. */
 int fanin_member_leave(struct fanin_member *member, struct fanin_error *error);

@@ -117,6 +117,44 @@ def hosts_behind_other_switches_are_missed_by_their_ranks():
         expect_exact(finish(fabric, start(fabric, 5, ranks)), "the next run")
 
 
+def results_of(fabric, switch):
+    return fabric.ask(switch, "jobs.list")["jobs"][0]["stats"]["results"]
+
+
+def remake(fabric, job, before, after, ranks, **options):
+    """What a manager does when a switch of the tree has failed: the job moves to another tree, under the same number."""
+    for switch in before:
+        if fabric.switches[switch].running():
+            fabric.ask(switch, "jobs.destroy", id=job)
+    fabric.install(job, KEY, after, ranks, **options)
+
+
+@case(150)
+def ranks_go_on_over_another_spine_where_they_were():
+    """Spines are killed at different moments; allreduces in place and of less than a window, too."""
+    ranks = {host: host for host in range(6)}
+    kinds = ({"bytes": 8 * MIB, "iters": 20}, {"bytes": 4 * KIB, "iters": 3000, "handler": "tree"},
+             {"bytes": 600 * KIB, "iters": 150, "collective": "reduce", "in_place": True, "handler": "multi"})
+    for kind in kinds:
+        options = dict(kind)
+        handler = options.pop("handler", "single")
+        with running_fabric(leaf_spine(2, 2, 6), config=LOSS) as fabric:
+            before, after = fabric.tree("spine0", ranks), fabric.tree("spine1", ranks)
+            fabric.install(5, KEY, before, ranks, handler=handler)
+            processes = start(fabric, 5, ranks, recover=True, **options)
+            wait_until(lambda: results_of(fabric, "leaf0") > 300, 30, "results")
+            fabric.switches["spine0"].popen.kill()
+            fabric.switches["spine0"].popen.wait()
+            remake(fabric, 5, before, after, ranks, handler=handler)
+            wait_until(lambda: results_of(fabric, "leaf1") > 100, 30, "results over the other spine")
+            # And once more, with all switches up: only the job is made anew.
+            remake(fabric, 5, after, after, ranks, handler=handler)
+            reports = finish(fabric, processes)
+            expect_exact(reports, f"{kind}", handler)
+            for rank, report in enumerate(reports):
+                expect(report["resumed"] >= 1, f"{kind}: rank {rank} was never moved: {report}")
+
+
 @case(90)
 def what_ranks_of_two_switches_disagree_on_is_refused():
     with running_fabric(leaf_spine(2, 1, 2)) as fabric:

@@ -144,6 +144,11 @@ struct fanin_join_opts {
 	const char *memif_socket;
 	const char *address;
 	uint32_t memif_id;
+	/*
+	 * Go on where the collectives were if the switch loses the run, because it was restarted or the job was made anew over
+	 * other switches: every rank has to ask for this. Not with memif.
+	 */
+	bool recover;
 };
 
 /* Where and how a communicator's collectives run. Strings belong to the library and live as long as the communicator. */
@@ -167,6 +172,7 @@ struct fanin_report {
 	bool accumulates_f32;
 	uint64_t spurious; /* of the retransmits, those that a second result showed to be needless */
 	uint64_t ring_drops; /* frames that the kernel dropped because the receive ring was full */
+	uint64_t resumed;    /* runs that the switch had lost and that went on in another */
 };
 
 /*

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A communicator whose run the switch has lost, because the job was made anew there, joins again and goes on. Nothing
+ * here blocks: each poll does what can be done.
+ */
+#include "context.h"
+
+/* The new run has to have room for what is in flight, and for packets as they were cut. */
+static bool
+run_fits(const struct fanin_comm *comm)
+{
+	return comm->member.window >= comm->window &&
+	       comm->member.payload_bytes >= comm->payload_bytes;
+}
+
+static void
+rejoin(struct fanin_comm *comm)
+{
+	struct fanin_member *member = &comm->member;
+	const struct fanin_log *log = &comm->ctx->log;
+	struct fanin_error error = { 0 };
+	int status;
+
+	if (!comm->rejoining) {
+		fanin_log_line(log, FANIN_LOG_WARNING,
+			       "the switch has lost the run of job %u: joining again",
+			       member->config.job);
+		fanin_member_rejoin(member, fanin_engine_progress(comm->engine));
+		comm->rejoining = true;
+	}
+	status = fanin_member_rejoin_poll(member, &error);
+	if (status == FANIN_IN_PROGRESS)
+		return;
+	comm->rejoining = false;
+	if (status != FANIN_OK || !run_fits(comm)) {
+		/* Somebody may still be at work on the job; the engine's timeout ends this. */
+		fanin_log_line(log, FANIN_LOG_WARNING, "can't go on with job %u yet: %s",
+			       member->config.job,
+			       status != FANIN_OK
+				       ? error.text
+				       : "its window or its packets are smaller than before");
+		return;
+	}
+	if (fanin_engine_resume(comm->engine, member->epoch, member->first_block) == FANIN_OK)
+		fanin_log_line(log, FANIN_LOG_INFO, "job %u goes on at block %u",
+			       member->config.job, member->first_block);
+}
+
+int
+fanin_comm_poll(struct fanin_comm *comm)
+{
+	int n = fanin_engine_poll(comm->engine);
+
+	if (n >= 0 && fanin_engine_run_lost(comm->engine))
+		rejoin(comm);
+	return n;
+}
