@@ -133,12 +133,13 @@ def remake(fabric, job, before, after, ranks, **options):
 def ranks_go_on_over_another_spine_where_they_were():
     """Spines are killed at different moments; allreduces in place and of less than a window, too."""
     ranks = {host: host for host in range(6)}
-    kinds = ({"bytes": 8 * MIB, "iters": 20}, {"bytes": 4 * KIB, "iters": 3000, "handler": "tree"},
-             {"bytes": 600 * KIB, "iters": 150, "collective": "reduce", "in_place": True, "handler": "multi"})
+    kinds = ({"bytes": 2 * MIB, "iters": 10}, {"bytes": 4 * KIB, "iters": 1500, "handler": "tree"},
+             {"bytes": 300 * KIB, "iters": 50, "collective": "reduce", "in_place": True, "handler": "multi"})
+    loss = {"faults": {"drop": 0.002, "duplicate": 0.002, "reorder": 0.002, "seed": 5}}
     for kind in kinds:
         options = dict(kind)
         handler = options.pop("handler", "single")
-        with running_fabric(leaf_spine(2, 2, 6), config=LOSS) as fabric:
+        with running_fabric(leaf_spine(2, 2, 6), config=loss) as fabric:
             before, after = fabric.tree("spine0", ranks), fabric.tree("spine1", ranks)
             fabric.install(5, KEY, before, ranks, handler=handler)
             processes = start(fabric, 5, ranks, recover=True, **options)
