@@ -36,6 +36,7 @@
 	X(recovery)                                                                                \
 	X(memif)                                                                                   \
 	X(memif_protocol)                                                                          \
+	X(ring)                                                                                    \
 	X(sweep)                                                                                   \
 	X(collectives)                                                                             \
 	X(model)                                                                                   \

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The ring's state and its messages, shared by ring.c (requests, the poll loop, timers), ring_wiring.c (how neighbours find
+ * each other), ring_data.c (the collective at work) and ring_notice.c (who is missing). Nobody else includes this.
+ *
+ * A connection leads from a rank to the next one. Data flows along it: for each collective a header and then the bytes of
+ * its steps, without further framing. Against the stream flow notices, by which everyone learns whom the ring waits for.
+ */
+#ifndef FANIN_HOSTLIB_RING_INTERNAL_H
+#define FANIN_HOSTLIB_RING_INTERNAL_H
+
+#include <assert.h>
+
+#include "handlers/kernels/kernels.h"
+#include "ring.h"
+
+#define FANIN_RING_VERSION 1u
+#define FANIN_RING_MAGIC UINT64_C(0x474e49526e616e46) /* "FnanRING" */
+
+/* Bytes received at once: little enough to be combined in the cache. */
+#define FANIN_RING_CHUNK 65536u
+
+/* Callers that have not yet said who they are. */
+#define FANIN_RING_GUESTS 8u
+
+/* A caller that did not come back for this long was busy with something else: its silence is not the others'. */
+#define FANIN_RING_AWAY_NS (100 * 1000000ull)
+
+/* First message in each direction of a connection. Little-endian, as all that follow. */
+struct fanin_ring_hello {
+	uint64_t magic;
+	uint64_t key;
+	uint32_t version;
+	uint16_t from;
+	uint16_t to;
+	uint16_t size;
+	uint8_t reserved[6];
+};
+static_assert(sizeof(struct fanin_ring_hello) == 32, "the ring's hello");
+
+enum fanin_ring_type {
+	FANIN_RING_COLLECTIVE = 1, /* header: data follows */
+	FANIN_RING_BYE,    /* header or notice: the sender has left after its last collective */
+	FANIN_RING_STATUS, /* notice: the sender waits */
+	FANIN_RING_FAILED, /* notice: the sender has given up */
+};
+
+/* Along the stream, before each collective's data. */
+struct fanin_ring_header {
+	uint32_t type;
+	uint32_t seq; /* collectives are numbered by the order of posting */
+	uint64_t count;
+	uint8_t dtype;
+	uint8_t op;
+	uint8_t reserved[6];
+};
+static_assert(sizeof(struct fanin_ring_header) == 24, "the ring's header");
+
+/* Why the ring has failed: what the blamed ranks have done. The texts are in ring_notice.c. */
+enum fanin_ring_blame {
+	FANIN_RING_DIED = 1,
+	FANIN_RING_LEFT,
+	FANIN_RING_GAVE_UP,
+	FANIN_RING_SILENT,
+	FANIN_RING_NOT_POSTED,
+	FANIN_RING_STALLED,
+};
+
+/* Against the stream. Bitmaps are of ranks, as far as the sender knows. */
+struct fanin_ring_notice {
+	uint32_t type;
+	uint32_t seq;    /* the oldest collective that the sender has not finished */
+	uint64_t posted; /* STATUS: have posted it */
+	uint64_t silent; /* STATUS: do not answer */
+	uint64_t blamed; /* FAILED */
+	uint32_t blame;  /* FAILED: enum fanin_ring_blame */
+	uint32_t reserved;
+};
+static_assert(sizeof(struct fanin_ring_notice) == 40, "the ring's notice");
+
+/* A message that goes or comes in pieces. */
+struct fanin_ring_piece {
+	uint8_t bytes[sizeof(struct fanin_ring_notice)];
+	uint32_t len;  /* of the whole message; 0: there is none */
+	uint32_t done; /* bytes sent or received */
+};
+
+enum fanin_ring_next_state {
+	FANIN_RING_NEXT_CLOSED,     /* to be tried again at retry_ns */
+	FANIN_RING_NEXT_CONNECTING, /* the kernel is at it */
+	FANIN_RING_NEXT_GREETING,   /* hello is sent, its answer not yet received */
+	FANIN_RING_NEXT_OPEN,
+};
+
+struct fanin_ring_guest {
+	int fd; /* -1: free */
+	struct fanin_ring_piece hello;
+	uint64_t deadline_ns;
+};
+
+/* The collective at work: the oldest request. */
+struct fanin_ring_work {
+	struct fanin_request *request; /* NULL: none */
+	const uint8_t *send;
+	uint8_t *recv;
+	uint64_t count;
+	uint8_t dtype;
+	uint32_t element_bytes;
+	uint32_t partial_bytes; /* of an element on its way through reduce-scatter */
+	uint8_t *partial;       /* partial results: recv, or a buffer of f32 if `wide` is set */
+	const struct fanin_wide_kernels *wide;
+	fanin_kernel_fn kernel;
+	fanin_finish_fn finish;
+	uint8_t token[64]; /* stands for an empty vector */
+
+	uint32_t tx_step;
+	uint64_t tx_bytes; /* of this step's segment that are sent */
+	uint32_t rx_step;
+	uint64_t rx_bytes; /* of this step's segment that are received and combined */
+	uint32_t rx_held;  /* bytes in `scratch`: part of an element */
+	bool rx_matched;   /* the previous rank's header fits the request */
+};
+
+struct fanin_ring {
+	struct fanin_ring_config config;
+	enum fanin_isa isa;
+
+	int listener; /* -1 once wired */
+	struct fanin_ring_guest guests[FANIN_RING_GUESTS];
+	int prev; /* the previous rank's connection, -1: none */
+	int next;
+	enum fanin_ring_next_state next_state;
+	struct fanin_ring_piece greeting; /* the next rank's */
+	uint64_t retry_ns;
+	int next_errnum; /* what the connection said last; 0: nothing */
+
+	struct fanin_request *requests; /* posted and not done, in order */
+	struct fanin_request **requests_tail;
+	uint32_t seq; /* of the oldest request that is not done */
+	struct fanin_ring_work work;
+	struct fanin_ring_piece tx_header;
+	struct fanin_ring_piece rx_header;
+	bool tx_blocked; /* the next rank's connection takes no more now */
+
+	bool prev_ended;        /* no more data will come */
+	uint64_t prev_ended_ns; /* when that was seen */
+	bool prev_left;         /* it said goodbye */
+	bool next_ended;
+	bool next_left;
+	uint32_t next_left_seq; /* the first collective that it does not take part in */
+	struct fanin_ring_piece tx_notice;
+	struct fanin_ring_piece rx_notice;
+	struct fanin_ring_notice heard; /* the next rank's last one */
+	uint64_t heard_ns;
+	uint64_t posted; /* others that have posted `seq` */
+	uint64_t blamed; /* for its failure */
+	enum fanin_ring_blame blame;
+	uint64_t notified_ns; /* when a notice was sent last */
+	bool notice_due;      /* there is news to pass on */
+
+	uint64_t now_ns; /* of this poll */
+	uint64_t last_poll_ns;
+	uint64_t progress_ns; /* last data in either direction */
+	uint64_t received_ns; /* last data received: what is sent may only lie in the kernel */
+	int status;
+	struct fanin_error error;
+	struct fanin_ring_stats stats;
+	uint8_t scratch[FANIN_RING_CHUNK] __attribute__((aligned(64)));
+};
+
+static inline uint16_t
+fanin_ring_next_rank(const struct fanin_ring *ring)
+{
+	return (uint16_t)((ring->config.rank + 1u) % ring->config.size);
+}
+
+static inline uint16_t
+fanin_ring_prev_rank(const struct fanin_ring *ring)
+{
+	return (uint16_t)((ring->config.rank + ring->config.size - 1u) % ring->config.size);
+}
+
+static inline uint64_t
+fanin_ring_all(const struct fanin_ring *ring)
+{
+	return UINT64_MAX >> (64 - ring->config.size);
+}
+
+/* Nothing has moved for so long that the others are told who is waited for. */
+static inline uint64_t
+fanin_ring_notice_ns(const struct fanin_ring *ring)
+{
+	uint64_t interval_ns = ring->config.timeout_ns / 32;
+
+	return interval_ns < 100 * 1000000ull ? interval_ns : 100 * 1000000ull;
+}
+
+/*
+ * Sends or receives what is left of a message. Returns 1 if it is complete, 0 if more is to come, -errno on failure;
+ * -ECONNRESET is also the connection's orderly end.
+ */
+int fanin_ring_piece_send(int fd, struct fanin_ring_piece *piece);
+int fanin_ring_piece_receive(int fd, struct fanin_ring_piece *piece, uint32_t len);
+
+/* Prepares a message to be sent. */
+void fanin_ring_piece_set(struct fanin_ring_piece *piece, const void *message, uint32_t len);
+
+/* ring_wiring.c: one step of finding the neighbours. */
+void fanin_ring_wire(struct fanin_ring *ring);
+
+/* ring_data.c: makes a request the one at work. The ring fails if there is no memory for it. */
+void fanin_ring_work_begin(struct fanin_ring *ring, struct fanin_request *request);
+
+/* Both return how often data went or came; the ring may have failed. */
+unsigned int fanin_ring_work_send(struct fanin_ring *ring);
+unsigned int fanin_ring_work_receive(struct fanin_ring *ring);
+
+/* All is received, and sent on to the kernel. */
+bool fanin_ring_work_done(const struct fanin_ring *ring);
+
+/* Frees what the collective at work holds. */
+void fanin_ring_work_end(struct fanin_ring *ring);
+
+/* ring_notice.c: takes what the next rank tells. */
+void fanin_ring_notice_receive(struct fanin_ring *ring);
+
+/* Passes on what is known, if that is due. */
+void fanin_ring_notice_send(struct fanin_ring *ring);
+
+/* Tells the previous rank at once, if the connection takes it. */
+void fanin_ring_notice_now(struct fanin_ring *ring, enum fanin_ring_type type);
+
+/* Fails the ring if someone is gone or nothing has moved for too long. */
+void fanin_ring_check_timers(struct fanin_ring *ring);
+
+/*
+ * Ends every request with the status; ring->error has the text already. Tells the others whom ring->blamed names, this rank
+ * if it names nobody.
+ */
+void fanin_ring_fail(struct fanin_ring *ring, int status);
+
+#endif

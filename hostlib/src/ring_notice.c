@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who is missing. A rank that waits tells the previous one, against the stream, who has posted the collective, who is gone
+ * and who does not answer, as it has heard from the next one; so all of them can name the rank that holds them up, and
+ * hear of a death at once.
+ */
+#include "ring_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool
+is_waiting(const struct fanin_ring *ring)
+{
+	return ring->requests != NULL &&
+	       ring->now_ns - ring->received_ns >= fanin_ring_notice_ns(ring);
+}
+
+/* Ranks that don't answer, as far as this one knows. */
+static uint64_t
+silent_ranks(const struct fanin_ring *ring)
+{
+	const uint64_t limit_ns = ring->config.timeout_ns / 2;
+	uint64_t since_ns = ring->heard_ns > ring->received_ns ? ring->heard_ns : ring->received_ns;
+
+	if (ring->requests == NULL)
+		return 0;
+	if (ring->now_ns - since_ns >= limit_ns)
+		return UINT64_C(1) << fanin_ring_next_rank(ring);
+	/* What the next rank says of others is as fresh as its notice. */
+	return ring->heard_ns > ring->received_ns
+		       ? ring->heard.silent & ~(UINT64_C(1) << ring->config.rank)
+		       : 0;
+}
+
+void
+fanin_ring_notice_now(struct fanin_ring *ring, enum fanin_ring_type type)
+{
+	const uint64_t own = UINT64_C(1) << ring->config.rank;
+	const struct fanin_ring_notice notice = {
+		.type = type,
+		.seq = ring->seq,
+		.posted = ring->posted | (ring->requests != NULL ? own : 0),
+		.silent = silent_ranks(ring),
+		.blamed = ring->blamed != 0 ? ring->blamed : own,
+		.blame = ring->blamed != 0 ? ring->blame : FANIN_RING_GAVE_UP,
+	};
+
+	if (ring->prev < 0)
+		return;
+	/* One that is half sent must be finished first. One that doesn't fit is tried again at the next poll. */
+	if (ring->tx_notice.done == 0 || fanin_ring_piece_send(ring->prev, &ring->tx_notice) == 1) {
+		fanin_ring_piece_set(&ring->tx_notice, &notice, sizeof(notice));
+		fanin_ring_piece_send(ring->prev, &ring->tx_notice);
+	}
+	ring->notified_ns = ring->now_ns;
+	ring->notice_due = false;
+}
+
+void
+fanin_ring_notice_send(struct fanin_ring *ring)
+{
+	if (ring->tx_notice.len != 0)
+		fanin_ring_piece_send(ring->prev, &ring->tx_notice);
+	if (ring->notice_due ||
+	    (is_waiting(ring) && ring->now_ns - ring->notified_ns >= fanin_ring_notice_ns(ring)))
+		fanin_ring_notice_now(ring, FANIN_RING_STATUS);
+}
+
+/* True if a is an earlier collective than b. */
+static bool
+seq_before(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b) < 0;
+}
+
+static void
+notice_take(struct fanin_ring *ring, const struct fanin_ring_notice *notice)
+{
+	const uint64_t silent = ring->heard.silent;
+	const uint64_t posted = ring->posted;
+
+	ring->heard = *notice;
+	ring->heard_ns = ring->now_ns;
+	if (notice->type == FANIN_RING_BYE) {
+		ring->next_left = true;
+		ring->next_left_seq = notice->seq;
+	}
+	if (notice->seq == ring->seq)
+		ring->posted |= notice->posted;
+	else if (seq_before(ring->seq, notice->seq))
+		ring->posted = fanin_ring_all(ring);
+	/* A rank without a request of its own only hands on what others ask. */
+	if (ring->requests == NULL || ring->posted != posted || notice->silent != silent)
+		ring->notice_due = true;
+}
+
+void
+fanin_ring_notice_receive(struct fanin_ring *ring)
+{
+	struct fanin_ring_notice notice;
+	int ret = 1;
+
+	while (!ring->next_ended && ret == 1) {
+		ret = fanin_ring_piece_receive(ring->next, &ring->rx_notice, sizeof(notice));
+		if (ret < 0)
+			ring->next_ended = true;
+		if (ret != 1)
+			return;
+		memcpy(&notice, ring->rx_notice.bytes, sizeof(notice));
+		ring->rx_notice = (struct fanin_ring_piece){ 0 };
+		if (ring->status == FANIN_OK)
+			notice_take(ring, &notice);
+	}
+}
+
+/* ---------------------------------------------------------------- failing */
+
+/* Ends the ring because of these ranks. */
+static void
+fail_by(struct fanin_ring *ring, uint64_t ranks, enum fanin_ring_blame blame)
+{
+	static const char *const deeds[] = {
+		[FANIN_RING_DIED] = "closed its connection without leaving: its process has ended",
+		[FANIN_RING_LEFT] = "left the job",
+		[FANIN_RING_GAVE_UP] = "given up",
+		[FANIN_RING_SILENT] = "not answered",
+		[FANIN_RING_NOT_POSTED] = "not posted the collective",
+		[FANIN_RING_STALLED] = "sent nothing, though every rank has posted the collective",
+	};
+	const char *deed = "failed";
+	char text[FANIN_TEXT_LEN / 2];
+
+	if (blame < sizeof(deeds) / sizeof(deeds[0]) && deeds[blame] != NULL)
+		deed = deeds[blame];
+	fanin_error_set(&ring->error, 0, "%s (of %u) %s %s",
+			fanin_format_ranks(ranks, text, sizeof(text)), ring->config.size,
+			__builtin_popcountll(ranks) == 1 ? "has" : "have", deed);
+	if (blame >= FANIN_RING_SILENT) {
+		size_t used = strlen(ring->error.text);
+
+		snprintf(ring->error.text + used, sizeof(ring->error.text) - used, " for %.1f s",
+			 (double)ring->config.timeout_ns / 1e9);
+	}
+	ring->error.missing = ranks;
+	ring->blamed = ranks;
+	ring->blame = blame;
+	fanin_ring_fail(ring, FANIN_ERR_TIMEOUT);
+}
+
+/* Looks for those who will never send again what this rank waits for. */
+static void
+check_gone(struct fanin_ring *ring)
+{
+	/* The rank before a dead one tells everyone else. It gets some time to be heard before the one behind it guesses. */
+	const uint64_t grace_ns = ring->config.timeout_ns / 8 < 200 * 1000000ull
+					  ? ring->config.timeout_ns / 8
+					  : 200 * 1000000ull;
+	const uint64_t next = UINT64_C(1) << fanin_ring_next_rank(ring);
+	const uint64_t prev = UINT64_C(1) << fanin_ring_prev_rank(ring);
+
+	if (ring->heard.type == FANIN_RING_FAILED)
+		fail_by(ring, ring->heard.blamed & fanin_ring_all(ring),
+			(enum fanin_ring_blame)ring->heard.blame);
+	else if (ring->next_ended && !ring->next_left)
+		fail_by(ring, next, FANIN_RING_DIED);
+	else if (ring->prev_ended && !ring->prev_left &&
+		 ring->now_ns - ring->prev_ended_ns >= grace_ns)
+		fail_by(ring, prev, FANIN_RING_DIED);
+	else if (ring->requests != NULL && ring->next_left &&
+		 !seq_before(ring->seq, ring->next_left_seq))
+		fail_by(ring, next, FANIN_RING_LEFT);
+	else if (ring->requests != NULL && ring->prev_left && !ring->work.rx_matched)
+		fail_by(ring, prev, FANIN_RING_LEFT);
+}
+
+void
+fanin_ring_check_timers(struct fanin_ring *ring)
+{
+	check_gone(ring);
+	if (ring->status != FANIN_OK || ring->requests == NULL ||
+	    ring->now_ns - ring->progress_ns < ring->config.timeout_ns)
+		return;
+	if (silent_ranks(ring) != 0)
+		fail_by(ring, silent_ranks(ring), FANIN_RING_SILENT);
+	else if (fanin_ring_missing(ring) != 0)
+		fail_by(ring, fanin_ring_missing(ring), FANIN_RING_NOT_POSTED);
+	else
+		fail_by(ring, UINT64_C(1) << fanin_ring_prev_rank(ring), FANIN_RING_STALLED);
+}
+
+uint64_t
+fanin_ring_missing(const struct fanin_ring *ring)
+{
+	uint64_t silent = silent_ranks(ring);
+
+	if (ring->status != FANIN_OK)
+		return ring->error.missing;
+	if (ring->requests == NULL || ring->config.size == 1)
+		return 0;
+	if (silent != 0)
+		return silent;
+	/* Nothing has been heard: nothing is known. */
+	if (ring->posted == 0)
+		return 0;
+	return fanin_ring_all(ring) & ~ring->posted & ~(UINT64_C(1) << ring->config.rank);
+}
