@@ -37,6 +37,7 @@
 	X(memif)                                                                                   \
 	X(memif_protocol)                                                                          \
 	X(ring)                                                                                    \
+	X(ring_failures)                                                                           \
 	X(sweep)                                                                                   \
 	X(collectives)                                                                             \
 	X(model)                                                                                   \
