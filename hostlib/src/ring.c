@@ -310,12 +310,16 @@ fanin_ring_poll_fds(const struct fanin_ring *ring, struct pollfd *fds)
 
 /* -------------------------------------------------------------- leaving */
 
+/* Or can't be any more, as the other end is closed: the count of what is unsent stays as it was then. */
 static bool
 is_delivered(int fd)
 {
+	struct pollfd state = { .fd = fd };
 	int unsent = 0;
 
-	return fd < 0 || ioctl(fd, SIOCOUTQ, &unsent) < 0 || unsent == 0;
+	if (fd < 0 || poll(&state, 1, 0) != 0)
+		return true;
+	return ioctl(fd, SIOCOUTQ, &unsent) < 0 || unsent == 0;
 }
 
 void
