@@ -109,8 +109,10 @@ fanin_ring_post(struct fanin_ring *ring, struct fanin_request *request, uint64_t
 {
 	if (ring->status != FANIN_OK)
 		return ring->status;
-	request->element_bytes = (uint8_t)fanin_dtype_size(request->dtype);
-	request->total_bytes = count * request->element_bytes;
+	fanin_request_layout(request, ring->config.rank, ring->config.size, count);
+	/* Not every collective has one, but all ranks must say the same. */
+	if (!fanin_request_combines(request))
+		request->op = 0;
 	request->done_bytes = 0;
 	request->status = FANIN_IN_PROGRESS;
 	request->next = NULL;
@@ -146,8 +148,8 @@ fanin_ring_fail(struct fanin_ring *ring, int status)
 static void
 copy_own(const struct fanin_request *request)
 {
-	if (request->total_bytes != 0 && request->send != request->recv)
-		memcpy(request->recv, request->send, request->total_bytes);
+	if (request->send_bytes != 0 && request->recv_bytes != 0 && request->send != request->recv)
+		memmove(request->recv, request->send, request->recv_bytes);
 }
 
 static void

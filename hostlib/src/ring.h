@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Allreduce without a switch: the hosts form a ring of TCP connections, rank r sending to r + 1, and reduce there. What a
+ * Collectives without a switch: the hosts form a ring of TCP connections, rank r sending to r + 1, and reduce there. What a
  * communicator falls back to when no reduction tree can be had. Knows sockets and a clock; nothing blocks but
  * fanin_ring_leave. One thread at a time.
  *
@@ -71,9 +71,10 @@ void fanin_ring_wiring_text(const struct fanin_ring *ring, char *text, size_t te
 uint64_t fanin_ring_wiring_missing(const struct fanin_ring *ring);
 
 /*
- * Takes a request with send, recv, dtype and op filled in; the operator must be a predefined one. Requests are worked on in
- * the order of posting.
+ * Takes a request that its owner has filled in; the operator must be a predefined one. Requests are worked on in the order
+ * of posting.
  *
+ * count: as for fanin_engine_post.
  * Returns FANIN_OK or the ring's earlier error.
  */
 int fanin_ring_post(struct fanin_ring *ring, struct fanin_request *request, uint64_t count);

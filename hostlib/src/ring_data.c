@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The collective at work: which bytes of which segment may be sent, and what becomes of those that arrive. With P ranks there
- * are P - 1 steps of reduce-scatter and as many of allgather. In step g rank r sends segment r - g and receives segment
- * r - 1 - g, which it sends in step g + 1 as it comes.
+ * The collective at work: which bytes of which segment may be sent, and what becomes of those that arrive. Which steps there
+ * are is planned in ring_plan.c.
  */
 #include "ring_internal.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -16,59 +14,23 @@
 /* Chunks per poll in each direction, so that a caller who only looks in gets away again. */
 #define CHUNKS_PER_POLL 16
 
-static const struct fanin_wide_kernels *
-wide_of(const struct fanin_ring *ring, const struct fanin_request *request)
-{
-	if (!ring->config.wide || !fanin_operation_widens(request->dtype, request->op))
-		return NULL;
-	return fanin_kernel_wide(ring->isa, request->dtype);
-}
-
-static uint64_t
-segment_first(const struct fanin_ring *ring, uint32_t segment)
-{
-	uint64_t count = ring->work.count;
-	uint32_t rest = (uint32_t)(count % ring->config.size);
-
-	return count / ring->config.size * segment + (segment < rest ? segment : rest);
-}
-
-static uint64_t
-segment_count(const struct fanin_ring *ring, uint32_t segment)
-{
-	return segment_first(ring, segment + 1) - segment_first(ring, segment);
-}
-
-static uint32_t
-steps(const struct fanin_ring *ring)
-{
-	return 2u * (ring->config.size - 1u);
-}
-
 /* Steps that combine. */
 static bool
 is_reducing(const struct fanin_ring *ring, uint32_t step)
 {
-	return step < ring->config.size - 1u;
-}
-
-/* The segment that a rank sends in a step. */
-static uint32_t
-segment_of(const struct fanin_ring *ring, uint32_t rank, uint32_t step)
-{
-	return (rank + 2u * ring->config.size - step) % ring->config.size;
+	return step < ring->work.reducing;
 }
 
 static uint32_t
 tx_segment(const struct fanin_ring *ring)
 {
-	return segment_of(ring, ring->config.rank, ring->work.tx_step);
+	return fanin_ring_segment_of(ring, ring->config.rank, ring->work.tx_step);
 }
 
 static uint32_t
 rx_segment(const struct fanin_ring *ring)
 {
-	return segment_of(ring, fanin_ring_prev_rank(ring), ring->work.rx_step);
+	return fanin_ring_segment_of(ring, fanin_ring_prev_rank(ring), ring->work.rx_step);
 }
 
 /* Bytes of an element in a step's stream. */
@@ -78,83 +40,13 @@ step_bytes(const struct fanin_ring *ring, uint32_t step)
 	return is_reducing(ring, step) ? ring->work.partial_bytes : ring->work.element_bytes;
 }
 
-void
-fanin_ring_work_begin(struct fanin_ring *ring, struct fanin_request *request)
-{
-	struct fanin_ring_work *work = &ring->work;
-	const uint32_t own = ring->config.rank;
-	unsigned int op = request->op;
-
-	*work = (struct fanin_ring_work){
-		.request = request,
-		.send = request->send,
-		.recv = request->recv,
-		.dtype = request->dtype,
-		.element_bytes = request->element_bytes,
-		.count = request->total_bytes / request->element_bytes,
-		.wide = wide_of(ring, request),
-	};
-	/* An empty collective still synchronises: one byte goes round for each rank. */
-	if (work->count == 0) {
-		work->count = ring->config.size;
-		work->send = work->token;
-		work->recv = work->token;
-		work->dtype = FANIN_WIRE_U8;
-		work->element_bytes = 1;
-		work->wide = NULL;
-		op = FANIN_WIRE_BOR;
-	}
-	work->partial = work->recv;
-	work->partial_bytes = work->element_bytes;
-	work->kernel = fanin_kernel(ring->isa, work->dtype, op);
-	work->finish = fanin_kernel_finish(ring->isa,
-					   work->wide != NULL ? FANIN_WIRE_F32 : work->dtype, op);
-	if (work->wide != NULL) {
-		uint64_t first = segment_first(ring, own);
-
-		work->partial_bytes = sizeof(float);
-		work->partial = malloc(work->count * sizeof(float));
-		if (work->partial == NULL) {
-			work->wide = NULL;
-			fanin_ring_fail(
-				ring,
-				fanin_error_set(&ring->error, FANIN_ERR_NO_MEMORY,
-						"out of memory for the sums of %llu elements in f32",
-						(unsigned long long)work->count));
-			return;
-		}
-		work->kernel = work->wide->accumulate;
-		work->wide->widen(work->partial + first * sizeof(float),
-				  work->send + first * work->element_bytes, segment_count(ring, own));
-	}
-	if (ring->config.size > 1) {
-		const struct fanin_ring_header header = {
-			.type = FANIN_RING_COLLECTIVE,
-			.seq = ring->seq,
-			.count = request->total_bytes / request->element_bytes,
-			.dtype = request->dtype,
-			.op = request->op,
-		};
-
-		fanin_ring_piece_set(&ring->tx_header, &header, sizeof(header));
-	}
-}
-
-void
-fanin_ring_work_end(struct fanin_ring *ring)
-{
-	if (ring->work.wide != NULL)
-		free(ring->work.partial);
-	ring->work = (struct fanin_ring_work){ 0 };
-}
-
 bool
 fanin_ring_work_done(const struct fanin_ring *ring)
 {
 	const struct fanin_ring_work *work = &ring->work;
 
-	return work->tx_step == steps(ring) && work->rx_step == steps(ring) &&
-	       ring->tx_header.len == 0;
+	return work->tx_step == work->tx_steps && work->rx_step == work->rx_steps &&
+	       work->rx_matched && ring->tx_header.len == 0;
 }
 
 /* ------------------------------------------------------------------ send */
@@ -167,9 +59,9 @@ tx_available(const struct fanin_ring *ring)
 	uint32_t bytes = step_bytes(ring, work->tx_step);
 	uint32_t bytes_before;
 
-	if (work->tx_step == 0 || work->rx_step >= work->tx_step)
-		return segment_count(ring, tx_segment(ring)) * bytes;
-	if (work->rx_step + 1 < work->tx_step)
+	if (work->tx_step < work->lead || work->rx_step > work->tx_step - work->lead)
+		return fanin_ring_segment_count(work, tx_segment(ring)) * bytes;
+	if (work->rx_step < work->tx_step - work->lead)
 		return 0;
 	bytes_before = step_bytes(ring, work->rx_step);
 	return bytes_before == bytes ? work->rx_bytes : work->rx_bytes / bytes_before * bytes;
@@ -180,12 +72,12 @@ static const uint8_t *
 tx_source(const struct fanin_ring *ring)
 {
 	const struct fanin_ring_work *work = &ring->work;
-	uint64_t first = segment_first(ring, tx_segment(ring));
+	uint64_t first = fanin_ring_segment_first(work, tx_segment(ring));
 
+	if (work->tx_step < work->lead && work->wide == NULL)
+		return work->own + first * work->element_bytes;
 	if (!is_reducing(ring, work->tx_step))
-		return work->recv + first * work->element_bytes;
-	if (work->tx_step == 0 && work->wide == NULL)
-		return work->send + first * work->element_bytes;
+		return work->result + first * work->element_bytes;
 	return work->partial + first * work->partial_bytes;
 }
 
@@ -213,8 +105,8 @@ fanin_ring_work_send(struct fanin_ring *ring)
 			return 0;
 		}
 	}
-	while (work->tx_step < steps(ring) && chunks < CHUNKS_PER_POLL) {
-		uint64_t whole = segment_count(ring, tx_segment(ring)) *
+	while (work->tx_step < work->tx_steps && chunks < CHUNKS_PER_POLL) {
+		uint64_t whole = fanin_ring_segment_count(work, tx_segment(ring)) *
 				 step_bytes(ring, work->tx_step);
 		uint64_t available = tx_available(ring);
 		ssize_t sent;
@@ -243,6 +135,20 @@ fanin_ring_work_send(struct fanin_ring *ring)
 
 /* --------------------------------------------------------------- receive */
 
+static const char *
+collective_name(unsigned int collective)
+{
+	static const char *const names[] = {
+		[FANIN_COLLECTIVE_ALLREDUCE] = "an allreduce",
+		[FANIN_COLLECTIVE_REDUCE] = "a reduce",
+		[FANIN_COLLECTIVE_REDUCE_SCATTER] = "a reduce_scatter",
+		[FANIN_COLLECTIVE_BROADCAST] = "a broadcast",
+		[FANIN_COLLECTIVE_ALLGATHER] = "an allgather",
+	};
+
+	return collective < sizeof(names) / sizeof(names[0]) ? names[collective] : "something";
+}
+
 /* Compares what the previous rank is about to send with the request. */
 static void
 header_match(struct fanin_ring *ring)
@@ -255,18 +161,20 @@ header_match(struct fanin_ring *ring)
 	memcpy(&header, ring->rx_header.bytes, sizeof(header));
 	ring->rx_header = (struct fanin_ring_piece){ 0 };
 	if (header.seq == ring->seq && header.count == count && header.dtype == request->dtype &&
-	    header.op == request->op) {
+	    header.op == request->op && header.collective == request->collective &&
+	    header.root == request->root) {
 		ring->work.rx_matched = true;
 		return;
 	}
-	fanin_ring_fail(
-		ring,
-		fanin_error_set(&ring->error, FANIN_ERR_REFUSED,
-				"collective %u: rank %u posted the %s of %llu %s, rank %u the %s of %llu %s",
-				header.seq, fanin_ring_prev_rank(ring), fanin_op_name(header.op),
-				(unsigned long long)header.count, fanin_dtype_name(header.dtype),
-				ring->config.rank, fanin_op_name(request->op),
-				(unsigned long long)count, fanin_dtype_name(request->dtype)));
+	fanin_error_set(&ring->error, 0,
+			"collective %u: rank %u posted %s of %llu %s (%s, root %u), rank %u %s of %llu %s "
+			"(%s, root %u)",
+			header.seq, fanin_ring_prev_rank(ring), collective_name(header.collective),
+			(unsigned long long)header.count, fanin_dtype_name(header.dtype),
+			fanin_op_name(header.op), header.root, ring->config.rank,
+			collective_name(request->collective), (unsigned long long)count,
+			fanin_dtype_name(request->dtype), fanin_op_name(request->op), request->root);
+	fanin_ring_fail(ring, FANIN_ERR_REFUSED);
 }
 
 /* The previous rank's next header, also if nothing is at work: that shows when it leaves or dies. */
@@ -312,19 +220,19 @@ chunk_combine(struct fanin_ring *ring)
 {
 	struct fanin_ring_work *work = &ring->work;
 	const uint64_t done = work->rx_bytes / work->partial_bytes;
-	const uint64_t first = segment_first(ring, rx_segment(ring)) + done;
+	const uint64_t first = fanin_ring_segment_first(work, rx_segment(ring)) + done;
 	const uint32_t n = work->rx_held / work->partial_bytes;
 	const uint32_t bytes = n * work->partial_bytes;
 
-	work->kernel(ring->scratch, work->send + first * work->element_bytes, n);
-	if (work->rx_step + 2 == ring->config.size) {
+	work->kernel(ring->scratch, work->own + first * work->element_bytes, n);
+	if (work->rx_step + 1 == work->reducing) {
 		if (work->finish != NULL)
 			work->finish(ring->scratch, ring->config.size, n);
 		if (work->wide != NULL)
-			work->wide->narrow(work->recv + first * work->element_bytes, ring->scratch,
-					   n);
+			work->wide->narrow(work->result + first * work->element_bytes,
+					   ring->scratch, n);
 		else
-			memcpy(work->recv + first * work->element_bytes, ring->scratch, bytes);
+			memcpy(work->result + first * work->element_bytes, ring->scratch, bytes);
 		progress_add(work->request, (uint64_t)n * work->element_bytes);
 	} else {
 		memcpy(work->partial + first * work->partial_bytes, ring->scratch, bytes);
@@ -345,7 +253,8 @@ chunk_receive(struct fanin_ring *ring, uint64_t left)
 	ssize_t got;
 
 	if (!reducing)
-		into = work->recv + segment_first(ring, rx_segment(ring)) * work->element_bytes +
+		into = work->result +
+		       fanin_ring_segment_first(work, rx_segment(ring)) * work->element_bytes +
 		       work->rx_bytes;
 	got = recv(ring->prev, into, left < room ? left : room, MSG_DONTWAIT);
 	if (got <= 0) {
@@ -381,8 +290,8 @@ fanin_ring_work_receive(struct fanin_ring *ring)
 		header_match(ring);
 	if (ring->status != FANIN_OK || !work->rx_matched)
 		return chunks;
-	while (work->rx_step < steps(ring) && chunks < CHUNKS_PER_POLL) {
-		uint64_t whole = segment_count(ring, rx_segment(ring)) *
+	while (work->rx_step < work->rx_steps && chunks < CHUNKS_PER_POLL) {
+		uint64_t whole = fanin_ring_segment_count(work, rx_segment(ring)) *
 				 step_bytes(ring, work->rx_step);
 
 		if (work->rx_bytes == whole) {

@@ -48,11 +48,13 @@ enum fanin_ring_type {
 /* Along the stream, before each collective's data. */
 struct fanin_ring_header {
 	uint32_t type;
-	uint32_t seq; /* collectives are numbered by the order of posting */
-	uint64_t count;
+	uint32_t seq;   /* collectives are numbered by the order of posting */
+	uint64_t count; /* of the whole vector's elements */
+	uint16_t root;
+	uint8_t collective; /* enum fanin_collective */
 	uint8_t dtype;
 	uint8_t op;
-	uint8_t reserved[6];
+	uint8_t reserved[3];
 };
 static_assert(sizeof(struct fanin_ring_header) == 24, "the ring's header");
 
@@ -98,21 +100,32 @@ struct fanin_ring_guest {
 	uint64_t deadline_ns;
 };
 
-/* The collective at work: the oldest request. */
+/*
+ * The collective at work: the oldest request. The vector is cut into segments, which move in steps; in step g rank r sends
+ * segment r + first - g. A step of sending needs what the step of receiving before it has brought, `lead` steps earlier.
+ */
 struct fanin_ring_work {
 	struct fanin_request *request; /* NULL: none */
-	const uint8_t *send;
-	uint8_t *recv;
+	const uint8_t *own;  /* what this rank brings, as if it brought the whole vector */
+	uint8_t *result;     /* the whole result, or as much of it as this rank touches, likewise */
+	uint8_t *partial;    /* partial results: `result`, or memory of their own */
+	void *result_memory; /* ours, if the caller has no room for it */
+	void *partial_memory;
 	uint64_t count;
 	uint8_t dtype;
 	uint32_t element_bytes;
-	uint32_t partial_bytes; /* of an element on its way through reduce-scatter */
-	uint8_t *partial;       /* partial results: recv, or a buffer of f32 if `wide` is set */
-	const struct fanin_wide_kernels *wide;
+	uint32_t partial_bytes;                /* of an element as long as it is combined */
+	const struct fanin_wide_kernels *wide; /* partial results are f32 and elements are not; or NULL */
 	fanin_kernel_fn kernel;
 	fanin_finish_fn finish;
 	uint8_t token[64]; /* stands for an empty vector */
 
+	uint32_t n_segments;
+	uint32_t first;
+	uint32_t reducing; /* steps that combine; the rest only hands on */
+	uint32_t lead;
+	uint32_t tx_steps;
+	uint32_t rx_steps;
 	uint32_t tx_step;
 	uint64_t tx_bytes; /* of this step's segment that are sent */
 	uint32_t rx_step;
@@ -186,6 +199,30 @@ fanin_ring_all(const struct fanin_ring *ring)
 	return UINT64_MAX >> (64 - ring->config.size);
 }
 
+/* The first element of a segment; of the one behind the last: the vector's length. */
+static inline uint64_t
+fanin_ring_segment_first(const struct fanin_ring_work *work, uint32_t segment)
+{
+	uint32_t rest = (uint32_t)(work->count % work->n_segments);
+
+	return work->count / work->n_segments * segment + (segment < rest ? segment : rest);
+}
+
+static inline uint64_t
+fanin_ring_segment_count(const struct fanin_ring_work *work, uint32_t segment)
+{
+	return fanin_ring_segment_first(work, segment + 1) - fanin_ring_segment_first(work, segment);
+}
+
+/* The segment that a rank sends in a step. */
+static inline uint32_t
+fanin_ring_segment_of(const struct fanin_ring *ring, uint32_t rank, uint32_t step)
+{
+	uint32_t size = ring->config.size;
+
+	return (rank + ring->work.first + 2u * size - step) % size % ring->work.n_segments;
+}
+
 /* Nothing has moved for so long that the others are told who is waited for. */
 static inline uint64_t
 fanin_ring_notice_ns(const struct fanin_ring *ring)
@@ -208,18 +245,18 @@ void fanin_ring_piece_set(struct fanin_ring_piece *piece, const void *message, u
 /* ring_wiring.c: one step of finding the neighbours. */
 void fanin_ring_wire(struct fanin_ring *ring);
 
-/* ring_data.c: makes a request the one at work. The ring fails if there is no memory for it. */
+/* ring_plan.c: makes a request the one at work. The ring fails if there is no memory for it. */
 void fanin_ring_work_begin(struct fanin_ring *ring, struct fanin_request *request);
 
-/* Both return how often data went or came; the ring may have failed. */
+/* Frees what the collective at work holds. */
+void fanin_ring_work_end(struct fanin_ring *ring);
+
+/* ring_data.c. Both return how often data went or came; the ring may have failed. */
 unsigned int fanin_ring_work_send(struct fanin_ring *ring);
 unsigned int fanin_ring_work_receive(struct fanin_ring *ring);
 
 /* All is received, and sent on to the kernel. */
 bool fanin_ring_work_done(const struct fanin_ring *ring);
-
-/* Frees what the collective at work holds. */
-void fanin_ring_work_end(struct fanin_ring *ring);
 
 /* ring_notice.c: takes what the next rank tells. */
 void fanin_ring_notice_receive(struct fanin_ring *ring);

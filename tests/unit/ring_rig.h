@@ -190,6 +190,8 @@ collective_expect_ok(const struct collective *collective, const struct rig *rig)
 	size_t len = collective->count * fanin_dtype_size(collective->dtype);
 
 	for (uint16_t i = 0; i < rig->n_ranks; i++) {
+		if (rig->rings[i] == NULL)
+			continue;
 		ck_assert_msg(collective->requests[i].status == FANIN_OK, "rank %u of %u: %s", i,
 			      rig->n_ranks, fanin_ring_error(rig->rings[i])->text);
 		ck_assert_uint_eq(collective->requests[i].done_bytes, len);

@@ -222,6 +222,107 @@ START_TEST(an_empty_collective_waits_for_every_rank)
 }
 END_TEST
 
+/* Element i of what rank r brings to a vector. */
+static uint32_t
+brought(uint16_t rank, uint64_t i)
+{
+	return (uint32_t)((rank + 1u) * 1000003u + i * 7u);
+}
+
+/* What element i of the whole vector becomes, n the elements of a part. */
+static uint32_t
+becomes(const struct rig *rig, enum fanin_collective collective, uint16_t root, uint64_t i, uint64_t n)
+{
+	uint32_t sum = 0;
+
+	if (collective == FANIN_COLLECTIVE_BROADCAST)
+		return brought(root, i);
+	if (collective == FANIN_COLLECTIVE_ALLGATHER)
+		return brought((uint16_t)(i / n), i);
+	for (uint16_t rank = 0; rank < rig->n_ranks; rank++)
+		sum += brought(rank, i);
+	return sum;
+}
+
+/* Every rank has the whole vector in memory, of which it brings and keeps what the request's layout says. */
+static void
+collective_expect(struct rig *rig, enum fanin_collective kind, uint16_t root, uint64_t n,
+		  bool in_place)
+{
+	const bool in_parts = kind == FANIN_COLLECTIVE_REDUCE_SCATTER ||
+			      kind == FANIN_COLLECTIVE_ALLGATHER;
+	const uint64_t total = in_parts ? n * rig->n_ranks : n;
+	struct collective collective;
+	struct fanin_request layout = {
+		.collective = (uint8_t)kind,
+		.root = root,
+		.dtype = FANIN_WIRE_U32,
+	};
+
+	collective_make(&collective, rig, total, FANIN_WIRE_U32, FANIN_WIRE_SUM, in_place);
+	for (uint16_t rank = 0; rank < rig->n_ranks; rank++) {
+		struct fanin_request *request = &collective.requests[rank];
+		uint32_t *send = (uint32_t *)collective.send[rank];
+
+		fanin_request_layout(&layout, rank, rig->n_ranks, n);
+		for (uint64_t i = layout.send_offset / 4;
+		     i < (layout.send_offset + layout.send_bytes) / 4; i++)
+			send[i] = brought(rank, i);
+		*request = (struct fanin_request){
+			.send = collective.send[rank] + layout.send_offset,
+			.recv = collective.recv[rank] + layout.recv_offset,
+			.collective = (uint8_t)kind,
+			.dtype = FANIN_WIRE_U32,
+			.op = FANIN_WIRE_SUM,
+			.root = root,
+		};
+		ck_assert_int_eq(fanin_ring_post(rig->rings[rank], request, n), FANIN_OK);
+	}
+	collective_run(&collective, rig);
+	collective_expect_ok(&collective, rig);
+	for (uint16_t rank = 0; rank < rig->n_ranks; rank++) {
+		const uint32_t *recv = (const uint32_t *)collective.recv[rank];
+		uint64_t first, end;
+
+		fanin_request_layout(&layout, rank, rig->n_ranks, n);
+		first = layout.recv_offset / 4;
+		end = first + layout.recv_bytes / 4;
+		for (uint64_t i = 0; i < total; i++) {
+			if (i >= first && i < end ? recv[i] != becomes(rig, kind, root, i, n)
+						  : (!in_place && recv[i] != 0))
+				ck_abort_msg("collective %d, %u ranks, root %u, element %llu of %llu on rank %u: "
+					     "found %u",
+					     kind, rig->n_ranks, root, (unsigned long long)i,
+					     (unsigned long long)total, rank, recv[i]);
+		}
+	}
+	collective_free(&collective, rig);
+}
+
+START_TEST(every_collective_is_exact_in_odd_sizes)
+{
+	static const uint64_t counts[] = { 0, 1, 17, 5003, 150001 };
+	const uint16_t n_ranks = rank_counts[_i];
+	struct rig rig;
+
+	rig_create(&rig, n_ranks, false);
+	for (int kind = FANIN_COLLECTIVE_ALLREDUCE; kind <= FANIN_COLLECTIVE_ALLGATHER; kind++) {
+		for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+			for (int in_place = 0; in_place <= 1; in_place++) {
+				uint16_t root = (uint16_t)((i + (size_t)kind) % n_ranks);
+
+				if (kind != FANIN_COLLECTIVE_REDUCE &&
+				    kind != FANIN_COLLECTIVE_BROADCAST)
+					root = 0;
+				collective_expect(&rig, (enum fanin_collective)kind, root,
+						  counts[i], in_place != 0);
+			}
+		}
+	}
+	rig_destroy(&rig);
+}
+END_TEST
+
 START_TEST(what_poll_waits_for_wakes_a_sleeping_rank)
 {
 	struct pollfd fds[FANIN_TRANSPORT_MAX_FDS];
@@ -256,6 +357,7 @@ suite_ring(void)
 	tcase_add_loop_test(results, every_type_and_operator_is_exact_in_odd_sizes, 0, N_RANK_COUNTS);
 	tcase_add_loop_test(results, jobs_that_accumulate_in_f32_round_once, 0, N_RANK_COUNTS);
 	tcase_add_loop_test(results, long_vectors_flow_in_a_pipeline_and_are_exact, 0, N_RANK_COUNTS);
+	tcase_add_loop_test(results, every_collective_is_exact_in_odd_sizes, 0, N_RANK_COUNTS);
 	tcase_add_test(results, requests_are_worked_on_in_the_order_of_posting);
 	tcase_add_test(results, an_empty_collective_waits_for_every_rank);
 	tcase_add_test(results, what_poll_waits_for_wakes_a_sleeping_rank);

@@ -191,7 +191,8 @@ START_TEST(different_collectives_are_told_apart)
 	ck_assert_int_ne(collective.requests[2].status, FANIN_OK);
 	text = fanin_ring_error(rig.rings[1])->text;
 	ck_assert_str_eq(text,
-			 "collective 0: rank 0 posted the sum of 100 f32, rank 1 the max of 99 f32");
+			 "collective 0: rank 0 posted an allreduce of 100 f32 (sum, root 0), rank 1 an "
+			 "allreduce of 99 f32 (max, root 0)");
 	collective_free(&collective, &rig);
 	collective_free(&other, &rig);
 	rig_destroy(&rig);
