@@ -45,7 +45,7 @@ collective_of(const struct run *run)
 	return (struct perf_collective){
 		.kind = options->collective,
 		.root = options->root,
-		.rank = options->join.rank,
+		.rank = run->report.rank,
 		.count = options->bytes / fanin_dtype_size_of(options->dtype),
 		.data = {
 			.dtype = options->dtype,
@@ -145,9 +145,8 @@ bar_draw(const struct run *run)
 	bar[BAR_WIDTH] = '\0';
 	fprintf(stderr,
 		"\rrank %u  %" PRIu64 "/%" PRIu64 "  [%s] %3.0f %%  %7.1f MB/s  ETA %.1f s   ",
-		run->options->join.rank, run->iteration + 1,
-		run->options->warmup + run->options->iters, bar, share * 100, rate / 1e6,
-		rate > 0 ? (double)(total_bytes - done_bytes) / rate : 0);
+		run->report.rank, run->iteration + 1, run->options->warmup + run->options->iters, bar,
+		share * 100, rate / 1e6, rate > 0 ? (double)(total_bytes - done_bytes) / rate : 0);
 }
 
 static bool

@@ -17,8 +17,17 @@
 
 static const char usage_text[] =
 	"Usage: fanin-perf --switch IP --job N --rank R --size P --key KEY [option...]\n"
-	"Runs collectives as rank R of P of a job on a Fanin switch and measures them.\n"
+	"       fanin-perf --job-name NAME --size P [--manager ADDRESS] [option...]\n"
+	"Runs collectives as rank R of P of a job on a Fanin switch and measures them. The job\n"
+	"was created on the switch, or is found by its name at the network manager.\n"
 	"\n"
+	"  --manager ADDRESS    the network manager's address, with :PORT if that is not 21932\n"
+	"                       (default: FANIN_MANAGER, else that in /etc/fanin/fanin.conf)\n"
+	"  --job-name NAME      the job's name there; --rank is then by arrival unless given\n"
+	"  --handler NAME       that the job is to have (default: auto)\n"
+	"  --reproducible       the job gives the same bits every time\n"
+	"  --accumulate f32     the job sums f16 and bf16 in f32\n"
+	"  --no-fallback        fail if no reduction tree can be had, instead of a ring of hosts\n"
 	"  --switch IP          the switch's IPv4 address\n"
 	"  --job N              the job's number\n"
 	"  --rank R             this host's rank, 0 to P - 1\n"
@@ -28,7 +37,8 @@ static const char usage_text[] =
 	"  --transport NAME     auto, af_xdp, af_packet or memif (default: auto)\n"
 	"  --memif SOCKET:ID    shared memory with a switch on this machine: its socket and the\n"
 	"                       port's number there; needs --address\n"
-	"  --address IP         with --memif, this host's address as a member of the job\n"
+	"  --address IP         this host's address as a member of the job; needed with --memif,\n"
+	"                       with --job-name (default: that of the route to the manager)\n"
 	"  --collective NAME    allreduce, reduce, reduce_scatter, broadcast, allgather or\n"
 	"                       barrier (default: allreduce)\n"
 	"  --root R             of reduce and broadcast (default: 0)\n"
@@ -137,6 +147,12 @@ enum option_code {
 	OPT_RANK,
 	OPT_SIZE,
 	OPT_KEY,
+	OPT_MANAGER,
+	OPT_JOB_NAME,
+	OPT_HANDLER,
+	OPT_REPRODUCIBLE,
+	OPT_ACCUMULATE,
+	OPT_NO_FALLBACK,
 	OPT_INTERFACE,
 	OPT_TRANSPORT,
 	OPT_MEMIF,
@@ -174,6 +190,12 @@ static const struct option long_options[] = {
 	{ "rank", required_argument, NULL, OPT_RANK },
 	{ "size", required_argument, NULL, OPT_SIZE },
 	{ "key", required_argument, NULL, OPT_KEY },
+	{ "manager", required_argument, NULL, OPT_MANAGER },
+	{ "job-name", required_argument, NULL, OPT_JOB_NAME },
+	{ "handler", required_argument, NULL, OPT_HANDLER },
+	{ "reproducible", no_argument, NULL, OPT_REPRODUCIBLE },
+	{ "accumulate", required_argument, NULL, OPT_ACCUMULATE },
+	{ "no-fallback", no_argument, NULL, OPT_NO_FALLBACK },
 	{ "interface", required_argument, NULL, OPT_INTERFACE },
 	{ "transport", required_argument, NULL, OPT_TRANSPORT },
 	{ "memif", required_argument, NULL, OPT_MEMIF },
@@ -309,8 +331,10 @@ operation_resolve(struct options *options)
 static void
 on_print(int level, const char *line, void *arg)
 {
-	(void)arg;
-	if (level <= 2) /* everything but libbpf's details */
+	const struct options *options = arg;
+
+	/* Warnings always; of the rest everything but libbpf's details. */
+	if (level <= (options->verbose ? 2 : 1))
 		fprintf(stderr, "fanin-perf: %s\n", line);
 }
 
@@ -328,6 +352,27 @@ option_take(struct options *options, int code, const char *name, const char *val
 		break;
 	case OPT_RANK:
 		join->rank = (uint16_t)parse_number(name, value, 0, 63);
+		join->fixed_rank = true;
+		break;
+	case OPT_MANAGER:
+		join->manager = value;
+		break;
+	case OPT_JOB_NAME:
+		join->job_name = value;
+		break;
+	case OPT_HANDLER:
+		join->handler = value;
+		break;
+	case OPT_REPRODUCIBLE:
+		join->reproducible = true;
+		break;
+	case OPT_ACCUMULATE:
+		if (strcmp(value, "f32") != 0 && strcmp(value, "native") != 0)
+			usage_error("--accumulate is '%s', expected native or f32", value);
+		join->accumulate_f32 = strcmp(value, "f32") == 0;
+		break;
+	case OPT_NO_FALLBACK:
+		join->no_fallback = true;
 		break;
 	case OPT_SIZE:
 		join->size = (uint16_t)parse_number(name, value, 1, 64);
@@ -412,7 +457,7 @@ option_take(struct options *options, int code, const char *name, const char *val
 		options->progress = false;
 		break;
 	case OPT_VERBOSE:
-		options->init.print = on_print;
+		options->verbose = true;
 		break;
 	case OPT_HELP:
 		fputs(usage_text, stdout);
@@ -455,6 +500,33 @@ collective_check(struct options *options, bool bytes_given)
 	options->bytes -= options->bytes % (size * options->join.size);
 }
 
+/* Either a job on a switch or one of the manager's. */
+static void
+check_way(const bool *given)
+{
+	static const int on_switch[] = { OPT_SWITCH, OPT_JOB, OPT_KEY };
+	static const int at_manager[] = { OPT_MANAGER, OPT_HANDLER, OPT_REPRODUCIBLE,
+					  OPT_ACCUMULATE, OPT_NO_FALLBACK };
+
+	if (!given[OPT_SIZE])
+		usage_error("--size is missing");
+	for (size_t i = 0; i < sizeof(on_switch) / sizeof(on_switch[0]); i++) {
+		const char *name = long_options[on_switch[i] - OPT_SWITCH].name;
+
+		if (given[OPT_JOB_NAME] && given[on_switch[i]])
+			usage_error("--job-name and --%s are two ways to a job, expected one", name);
+		if (!given[OPT_JOB_NAME] && !given[on_switch[i]])
+			usage_error("--%s is missing, or --job-name", name);
+	}
+	for (size_t i = 0; i < sizeof(at_manager) / sizeof(at_manager[0]); i++) {
+		if (!given[OPT_JOB_NAME] && given[at_manager[i]])
+			usage_error("--%s needs --job-name",
+				    long_options[at_manager[i] - OPT_SWITCH].name);
+	}
+	if (!given[OPT_JOB_NAME] && !given[OPT_RANK])
+		usage_error("--rank is missing");
+}
+
 void
 options_parse(struct options *options, int argc, char **argv)
 {
@@ -482,15 +554,16 @@ options_parse(struct options *options, int argc, char **argv)
 	}
 	if (optind < argc)
 		usage_error("'%s' is not an option", argv[optind]);
-	for (code = OPT_SWITCH; code <= OPT_KEY; code++) {
-		if (!given[code])
-			usage_error("--%s is missing", long_options[code - OPT_SWITCH].name);
-	}
+	options->init.print = on_print;
+	options->init.print_arg = options;
+	check_way(given);
 	if (options->join.rank >= options->join.size)
 		usage_error("--rank is %u, expected 0 to %u (--size %u)", options->join.rank,
 			    options->join.size - 1, options->join.size);
-	if (given[OPT_MEMIF] != given[OPT_ADDRESS])
-		usage_error("--memif and --address go together");
+	if (given[OPT_MEMIF] && !given[OPT_ADDRESS])
+		usage_error("--memif needs --address");
+	if (given[OPT_ADDRESS] && !given[OPT_MEMIF] && !given[OPT_JOB_NAME])
+		usage_error("--address goes with --memif or --job-name");
 	operation_resolve(options);
 	if (options->random_data && !perf_random_supports(options->dtype, options->op))
 		usage_error("--data is random with --dtype %s --op %s, expected the sum of f16, bf16, f32 or f64",

@@ -32,9 +32,18 @@ status_code(int status)
 		return "permission";
 	case FANIN_ERR_INTERRUPTED:
 		return "interrupted";
+	case FANIN_ERR_MANAGER:
+		return "manager";
 	default:
 		return "system";
 	}
+}
+
+/* As joined; before that as asked for. */
+static uint16_t
+rank_of(const struct run *run)
+{
+	return run->comm != NULL ? run->report.rank : run->options->join.rank;
 }
 
 static void
@@ -82,8 +91,8 @@ json_print(const struct run *run)
 	const char *separator = "";
 
 	printf("{\"ok\": %s, \"rank\": %u, \"size\": %u, \"bytes\": %" PRIu64 ", ",
-	       run->status == FANIN_OK && run->mismatches == 0 ? "true" : "false",
-	       options->join.rank, options->join.size, options->bytes);
+	       run->status == FANIN_OK && run->mismatches == 0 ? "true" : "false", rank_of(run),
+	       options->join.size, options->bytes);
 	json_string("collective", perf_collective_name(options->collective));
 	json_string("dtype", options->dtype_name);
 	json_string("op", options->op_name);
@@ -96,6 +105,12 @@ json_print(const struct run *run)
 	json_string("transport", report->transport);
 	json_string("transport_reason", report->transport_reason);
 	printf("\"in_network\": %s, ", report->in_network ? "true" : "false");
+	json_string("mode", report->mode);
+	json_string("mode_reason", report->mode_reason);
+	json_string("manager", report->manager);
+	json_string("job_name", report->job_name);
+	json_string("manager_problem", report->manager_problem);
+	printf("\"manager_reconnects\": %u, ", report->manager_reconnects);
 	json_string("handler", report->handler);
 	json_string("accumulate", run->wide ? "f32" : "native");
 	printf("\"retransmits\": %" PRIu64 ", \"duplicates\": %" PRIu64 ", \"invalid\": %" PRIu64
@@ -139,7 +154,7 @@ line_print(const struct run *run)
 	printf("rank %u/%u  %s  %" PRIu64 " bytes %s %s x%" PRIu64
 	       "  %.6f s  %.3f Gbit/s  %s  %s (%s)  "
 	       "%" PRIu64 " retransmits%s  %s\n",
-	       options->join.rank, options->join.size, perf_collective_name(options->collective),
+	       rank_of(run), options->join.size, perf_collective_name(options->collective),
 	       options->bytes, options->dtype_name,
 	       perf_collective_combines(options->collective) ? options->op_name : "copied",
 	       run->measured, run->seconds, goodput_gbps(run), report->transport,

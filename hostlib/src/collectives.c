@@ -67,6 +67,12 @@ arguments_check(struct fanin_request *request, size_t count, enum fanin_dtype dt
 	    !fanin_op_is_custom((unsigned int)op))
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED, "%s is not defined on %s",
 				       fanin_op_name_of(op), fanin_dtype_name_of(dtype));
+	if (fanin_request_combines(request) && !fanin_supports(dtype, op) &&
+	    !request->comm->ops->has_custom)
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"custom operator %d is compiled into switches, and this job runs without one: %s",
+			(int)op, request->comm->mode_reason);
 	request->dtype = (uint8_t)dtype;
 	request->op = (uint8_t)op;
 	fanin_request_layout(request, member->rank, member->size, count);
@@ -100,7 +106,7 @@ collective_post(struct fanin_request call, size_t count, enum fanin_dtype dtype,
 	if (request == NULL)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
 	*request = call;
-	status = fanin_engine_post(comm->engine, request, count);
+	status = comm->ops->post(comm, request, count);
 	if (status != FANIN_OK) {
 		free(request);
 		if (status == FANIN_ERR_INVALID)
@@ -117,7 +123,7 @@ collective_post(struct fanin_request call, size_t count, enum fanin_dtype dtype,
 		link = &(*link)->sibling;
 	*link = request;
 	*req = request;
-	fanin_engine_poll(comm->engine);
+	comm->ops->poll(comm);
 	return FANIN_OK;
 }
 

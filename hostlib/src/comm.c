@@ -1,174 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators: joining puts route, membership, transport and engine together, leaving takes them apart. The transport is
- * opened as soon as the switch has told the job's parameters, before the other ranks can cause results.
+ * Communicators: what is the same for all of them, whatever their collectives run on.
  */
 #include "context.h"
 
-#include <arpa/inet.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "memif.h"
-
 #define DEFAULT_JOIN_TIMEOUT_MS 30000
 #define DEFAULT_TIMEOUT_MS 5000
-
-/* Checks what the user gave and fills in the defaults. */
-static int
-options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fanin_error *error)
-{
-	if (options->switch_address == NULL)
-		return fanin_error_set(error, FANIN_ERR_INVALID, "switch_address is missing");
-	if (inet_pton(AF_INET, options->switch_address, switch_ip_be) != 1)
-		return fanin_error_set(error, FANIN_ERR_INVALID,
-				       "switch_address '%s' is not an IPv4 address",
-				       options->switch_address);
-	if (options->job == 0 || options->job > FANIN_WIRE_MAX_JOB)
-		return fanin_error_set(error, FANIN_ERR_INVALID, "job is %u, expected 1 to %u",
-				       options->job, FANIN_WIRE_MAX_JOB);
-	if (options->size == 0 || options->size > FANIN_WIRE_MAX_CHILDREN)
-		return fanin_error_set(error, FANIN_ERR_INVALID, "size is %u, expected 1 to %u",
-				       options->size, FANIN_WIRE_MAX_CHILDREN);
-	if (options->rank >= options->size)
-		return fanin_error_set(error, FANIN_ERR_INVALID, "rank is %u, expected 0 to %u",
-				       options->rank, options->size - 1);
-	if (options->recover && options->memif_socket != NULL)
-		return fanin_error_set(error, FANIN_ERR_INVALID,
-				       "recover is not available with memif");
-	if (options->udp_port == 0)
-		options->udp_port = FANIN_WIRE_DEFAULT_UDP_PORT;
-	if (options->join_timeout_ms == 0)
-		options->join_timeout_ms = DEFAULT_JOIN_TIMEOUT_MS;
-	if (options->timeout_ms == 0)
-		options->timeout_ms = DEFAULT_TIMEOUT_MS;
-	return FANIN_OK;
-}
-
-/* Opens the transport that the context asks for, with what the switch has told of the job. */
-static int
-transport_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
-	       struct fanin_error *error)
-{
-	uint32_t frame_len = FANIN_PAYLOAD_OFFSET + comm->payload_bytes;
-	const struct fanin_transport_config config = {
-		.interface = comm->route.interface,
-		.ifindex = comm->route.ifindex,
-		.rx_queues = comm->route.rx_queues,
-		.local_ip_be = comm->route.local_ip_be,
-		.mtu = comm->route.mtu,
-		.job = options->job,
-		.udp_port = options->udp_port,
-		.window = comm->window,
-		.frame_len = frame_len,
-		.log = &comm->ctx->log,
-	};
-
-	if (comm->transport == NULL)
-		return fanin_transport_open(&config, comm->ctx->transport, &comm->transport, error);
-	if (frame_len > FANIN_ETH_LEN + comm->route.mtu)
-		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
-				       "the job's packets have %u bytes, memif's buffers hold %u",
-				       frame_len, FANIN_ETH_LEN + comm->route.mtu);
-	fanin_memif_expect(comm->transport, comm->window);
-	return FANIN_OK;
-}
-
-/* Finds the way to the switch and opens the channel for control packets. */
-static int
-channel_open(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32_t switch_ip_be,
-	     uint64_t deadline_ns, struct fanin_channel *channel, struct fanin_error *error)
-{
-	int status;
-
-	if (fanin_comm_wants_memif(comm->ctx, options))
-		return fanin_comm_memif(comm, options, switch_ip_be, deadline_ns, channel, error);
-	status = fanin_route_find(switch_ip_be, options->interface, &comm->route, error);
-	if (status != FANIN_OK)
-		return status;
-	return fanin_channel_udp(channel, &comm->route, options->udp_port,
-				 options->interface != NULL, error);
-}
-
-static int
-member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32_t switch_ip_be,
-	    struct fanin_error *error)
-{
-	const struct fanin_member_config member_config = {
-		.key = options->key,
-		.job = options->job,
-		.rank = options->rank,
-		.size = options->size,
-		.udp_port = options->udp_port,
-		.interrupt = comm->ctx->interrupt,
-		.interrupt_arg = comm->ctx->interrupt_arg,
-	};
-	uint64_t timeout_ns = options->join_timeout_ms * 1000000ull;
-	uint64_t deadline_ns = fanin_now_ns(NULL) + timeout_ns;
-	struct fanin_channel channel;
-	int status;
-
-	status = channel_open(comm, options, switch_ip_be, deadline_ns, &channel, error);
-	if (status != FANIN_OK)
-		return status;
-	status = fanin_member_open(&comm->member, &member_config, &comm->route, &channel, error);
-	if (status == FANIN_OK)
-		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACKNOWLEDGED,
-					   deadline_ns, timeout_ns, error);
-	if (status == FANIN_OK && comm->transport == NULL)
-		status = fanin_channel_udp_group(&comm->member.channel, comm->member.group_be,
-						 &comm->route, error);
-	if (status != FANIN_OK)
-		return status;
-
-	comm->window = comm->member.window;
-	while (options->window != 0 && comm->window > options->window)
-		comm->window /= 2;
-	comm->payload_bytes = comm->member.payload_bytes / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
-	status = transport_open(comm, options, error);
-	if (status == FANIN_OK)
-		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACTIVE, deadline_ns,
-					   timeout_ns, error);
-	return status;
-}
-
-static int
-engine_create(struct fanin_comm *comm, const struct fanin_join_opts *options,
-	      struct fanin_error *error)
-{
-	struct fanin_engine_config config = {
-		.key = options->key,
-		.timeout_ns = options->timeout_ms * 1000000ull,
-		.job = options->job,
-		.epoch = comm->member.epoch,
-		.rank = options->rank,
-		.size = options->size,
-		.window = comm->window,
-		.payload_bytes = comm->payload_bytes,
-		.wide = comm->member.wide,
-		.stagger = !options->no_stagger,
-		.recover = options->recover,
-		.now_ns = fanin_now_ns,
-		.flow = {
-			.dst_ip_be = comm->route.switch_ip_be,
-			.src_ip_be = comm->route.local_ip_be,
-			.dst_port = options->udp_port,
-		},
-	};
-	int status;
-
-	memcpy(config.flow.src_mac, comm->route.local_mac, sizeof(config.flow.src_mac));
-	memcpy(config.flow.dst_mac, comm->switch_mac, sizeof(config.flow.dst_mac));
-	if (!fanin_comm_wants_memif(comm->ctx, options)) {
-		status = fanin_route_resolve(&comm->route, config.flow.dst_mac, error);
-		if (status != FANIN_OK)
-			return status;
-	}
-	if (fanin_engine_create(&config, comm->transport, &comm->engine) != FANIN_OK)
-		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
-				       "out of memory for %u blocks in flight", comm->window);
-	return FANIN_OK;
-}
 
 /* Takes apart what there is of a communicator. */
 static int
@@ -182,12 +23,10 @@ comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
 		comm->requests = request->sibling;
 		free(request);
 	}
-	fanin_engine_destroy(comm->engine);
-	if (comm->member.channel.ops != NULL)
-		status = fanin_member_leave(&comm->member, error);
-	fanin_member_close(&comm->member);
-	if (comm->transport != NULL)
-		comm->transport->ops->close(comm->transport);
+	if (comm->ops != NULL)
+		status = comm->ops->leave(comm, error);
+	/* The manager comes last: once all have left it, it takes the job off the switches. */
+	fanin_manager_leave(comm->manager);
 	free(comm);
 	return status;
 }
@@ -197,9 +36,9 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 {
 	struct fanin_join_opts options = { 0 };
 	struct fanin_error ignored;
+	struct fanin_manager_answer answer;
 	struct fanin_comm *joined;
-	uint32_t switch_ip_be;
-	int status;
+	int status = FANIN_OK;
 
 	if (ctx == NULL || opts == NULL || comm == NULL)
 		return FANIN_ERR_INVALID;
@@ -208,17 +47,20 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 		return fanin_error_set(&ctx->error, FANIN_ERR_INVALID,
 				       "the options' sz is %zu, this library knows %zu bytes of options",
 				       opts->sz, sizeof(options));
-	status = options_check(&options, &switch_ip_be, &ctx->error);
-	if (status != FANIN_OK)
-		return status;
+	if (options.join_timeout_ms == 0)
+		options.join_timeout_ms = DEFAULT_JOIN_TIMEOUT_MS;
+	if (options.timeout_ms == 0)
+		options.timeout_ms = DEFAULT_TIMEOUT_MS;
 
 	joined = calloc(1, sizeof(*joined));
 	if (joined == NULL)
 		return fanin_error_set(&ctx->error, FANIN_ERR_NO_MEMORY, "out of memory");
 	joined->ctx = ctx;
-	status = member_join(joined, &options, switch_ip_be, &ctx->error);
-	if (status == FANIN_OK)
-		status = engine_create(joined, &options, &ctx->error);
+	snprintf(joined->mode_reason, sizeof(joined->mode_reason), "the job was given by its switch");
+	if (options.job_name != NULL || options.manager != NULL)
+		status = fanin_comm_manager(joined, &options, &answer, &ctx->error);
+	if (status == FANIN_OK && joined->ring == NULL)
+		status = fanin_comm_switch(joined, &options, &ctx->error);
 	if (status != FANIN_OK) {
 		comm_destroy(joined, &ignored);
 		return status;
@@ -227,6 +69,18 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 	ctx->comms = joined;
 	*comm = joined;
 	return FANIN_OK;
+}
+
+int
+fanin_join_job(fanin_ctx *ctx, const char *job_name, uint16_t size, fanin_comm **comm)
+{
+	const struct fanin_join_opts options = { .sz = sizeof(options),
+						 .job_name = job_name,
+						 .size = size };
+
+	if (job_name == NULL)
+		return FANIN_ERR_INVALID;
+	return fanin_join(ctx, &options, comm);
 }
 
 int
@@ -247,46 +101,38 @@ fanin_leave(fanin_comm *comm)
 const char *
 fanin_comm_error(const fanin_comm *comm)
 {
-	return comm == NULL ? "" : fanin_engine_error(comm->engine)->text;
+	return comm == NULL ? "" : comm->ops->error(comm)->text;
 }
 
 uint64_t
 fanin_comm_missing(const fanin_comm *comm)
 {
-	return comm == NULL ? 0 : fanin_engine_missing(comm->engine);
+	return comm == NULL ? 0 : comm->ops->missing(comm);
 }
 
 int
 fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 {
-	const struct fanin_engine_stats *stats;
 	struct fanin_report full;
 
 	if (comm == NULL || report == NULL || report->sz < sizeof(report->sz))
 		return FANIN_ERR_INVALID;
-	stats = fanin_engine_stats(comm->engine);
 	full = (struct fanin_report){
 		.sz = report->sz,
-		.transport = comm->transport->ops->name,
-		.transport_reason = comm->transport->reason,
-		.handler = comm->member.handler,
-		.interface = comm->route.interface,
-		/* A result that does not hold every rank's data is never accepted: what is done was done there. */
-		.in_network = true,
-		.window = comm->window,
-		.payload_bytes = comm->payload_bytes,
-		.blocks = stats->blocks,
-		.bytes_reduced = stats->bytes_reduced,
-		.frames_sent = stats->frames_sent,
-		.frames_received = stats->frames_received,
-		.retransmits = stats->retransmits,
-		.duplicates = stats->duplicates,
-		.invalid = stats->invalid,
-		.accumulates_f32 = comm->member.wide,
-		.spurious = stats->spurious,
-		.ring_drops = comm->transport->ops->ring_drops(comm->transport),
-		.resumed = stats->resumed,
+		.rank = comm->member.config.rank,
+		.size = comm->member.config.size,
+		.mode = comm->ops->mode,
+		.mode_reason = comm->mode_reason,
+		.manager = "",
+		.job_name = comm->job_name,
+		.manager_problem = "",
 	};
+	if (comm->manager != NULL) {
+		full.manager = fanin_manager_address(comm->manager);
+		full.manager_problem = fanin_manager_problem(comm->manager);
+		full.manager_reconnects = fanin_manager_reconnects(comm->manager);
+	}
+	comm->ops->report(comm, &full);
 	memcpy(report, &full, report->sz < sizeof(full) ? report->sz : sizeof(full));
 	return FANIN_OK;
 }

@@ -47,7 +47,7 @@ rejoin(struct fanin_comm *comm)
 }
 
 int
-fanin_comm_poll(struct fanin_comm *comm)
+fanin_comm_recover_poll(struct fanin_comm *comm)
 {
 	int n = fanin_engine_poll(comm->engine);
 

@@ -83,8 +83,10 @@ fanin_ctx_poll(struct fanin_ctx *ctx, int *status)
 	int last = FANIN_OK;
 
 	for (struct fanin_comm *comm = ctx->comms; comm != NULL; comm = comm->next) {
-		int n = fanin_comm_poll(comm);
+		int n = comm->ops->poll(comm);
 
+		if (comm->manager != NULL)
+			fanin_manager_poll(comm->manager);
 		if (n < 0)
 			last = n;
 		else
@@ -130,12 +132,12 @@ ctx_sleep(struct fanin_ctx *ctx)
 	unsigned int n = 0;
 
 	for (struct fanin_comm *comm = ctx->comms; comm != NULL; comm = comm->next) {
-		uint64_t idle_ns = fanin_engine_idle_ns(comm->engine);
+		uint64_t idle_ns = comm->ops->idle_ns(comm);
 
 		if (idle_ns < sleep_ns)
 			sleep_ns = idle_ns;
 		if (n + FANIN_TRANSPORT_MAX_FDS <= MAX_FDS)
-			n += comm->transport->ops->poll_fds(comm->transport, fds + n);
+			n += comm->ops->poll_fds(comm, fds + n);
 		else
 			sleep_ns = 0;
 	}

@@ -12,6 +12,8 @@
 #include "engine.h"
 #include "error.h"
 #include "join.h"
+#include "manager.h"
+#include "ring.h"
 #include "route.h"
 #include "transport.h"
 
@@ -25,9 +27,40 @@ struct fanin_ctx {
 	struct fanin_comm *comms;
 };
 
+/*
+ * What a communicator's collectives run on: the switch (comm_switch.c) or the ring of its hosts (comm_ring.c). All but
+ * `leave` may only be called once joining has succeeded.
+ */
+struct fanin_comm_ops {
+	const char *mode; /* for the report */
+	bool has_custom;  /* custom operators may be there */
+
+	/* As fanin_engine_post, fanin_engine_poll and so on. */
+	int (*post)(struct fanin_comm *comm, struct fanin_request *request, uint64_t count);
+	int (*poll)(struct fanin_comm *comm);
+	uint64_t (*idle_ns)(const struct fanin_comm *comm);
+	unsigned int (*poll_fds)(struct fanin_comm *comm, struct pollfd *fds);
+	const struct fanin_error *(*error)(const struct fanin_comm *comm);
+	uint64_t (*missing)(const struct fanin_comm *comm);
+
+	/* Fills in what only this knows; the rest is zero. */
+	void (*report)(const struct fanin_comm *comm, struct fanin_report *report);
+
+	/* Leaves, and closes whatever there is, also after joining has failed half-way. */
+	int (*leave)(struct fanin_comm *comm, struct fanin_error *error);
+};
+
+extern const struct fanin_comm_ops fanin_comm_switch_ops;
+extern const struct fanin_comm_ops fanin_comm_ring_ops;
+
 struct fanin_comm {
+	const struct fanin_comm_ops *ops;
 	struct fanin_ctx *ctx;
 	struct fanin_comm *next;
+	struct fanin_manager *manager; /* NULL: the job was found without one */
+	struct fanin_ring *ring;       /* NULL: runs on the switch, by what follows */
+	char job_name[FANIN_JOB_NAME_MAX + 1];
+	char mode_reason[FANIN_TEXT_LEN];
 	struct fanin_route route;
 	uint8_t switch_mac[6]; /* with memif; else the kernel knows it */
 	struct fanin_member member;
@@ -46,6 +79,28 @@ struct fanin_comm {
  */
 bool fanin_options_copy(void *copy, size_t copy_len, const void *options);
 
+/* comm_switch.c: joins a job on a switch. options: checked here. */
+int fanin_comm_switch(struct fanin_comm *comm, struct fanin_join_opts *options,
+		      struct fanin_error *error);
+
+/*
+ * comm_manager.c: asks the manager for the job, and wires the ring if it says so.
+ *
+ * options: gets the switch's address, the job's number, key and rank if the job runs in the network; else comm->ring is
+ * set. answer: what the options' new strings belong to. Returns FANIN_OK or a negative status.
+ */
+int fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
+		       struct fanin_manager_answer *answer, struct fanin_error *error);
+
+/*
+ * comm_ring.c: wires the ring and waits until both neighbours are there.
+ *
+ * listener: of fanin_ring_listen; taken over.
+ */
+int fanin_comm_ring(struct fanin_comm *comm, const struct fanin_join_opts *options,
+		    const struct fanin_manager_answer *answer, int listener, uint64_t deadline_ns,
+		    struct fanin_error *error);
+
 /*
  * comm_memif.c: true if the options ask for shared memory with the switch.
  */
@@ -62,7 +117,7 @@ int fanin_comm_memif(struct fanin_comm *comm, const struct fanin_join_opts *opti
 		     struct fanin_error *error);
 
 /* comm_recover.c: polls the engine, and takes up a lost run again. Returns the frames received or a negative status. */
-int fanin_comm_poll(struct fanin_comm *comm);
+int fanin_comm_recover_poll(struct fanin_comm *comm);
 
 /*
  * Polls every communicator once.

@@ -116,6 +116,8 @@ fanin_strerror(int status)
 		return "permission denied";
 	case FANIN_ERR_INTERRUPTED:
 		return "interrupted";
+	case FANIN_ERR_MANAGER:
+		return "the network manager can't be reached or makes no sense";
 	default:
 		return "unknown status";
 	}

@@ -52,6 +52,7 @@ enum fanin_status {
 	FANIN_ERR_PERMISSION =
 		-11, /* raw sockets need CAP_NET_RAW, AF_XDP also CAP_NET_ADMIN and CAP_BPF */
 	FANIN_ERR_INTERRUPTED = -12, /* the interrupt callback asked for an end */
+	FANIN_ERR_MANAGER = -13, /* the network manager can't be reached, or makes no sense */
 };
 
 enum fanin_dtype {
@@ -124,13 +125,17 @@ struct fanin_init_opts {
 	void *interrupt_arg;
 };
 
+/*
+ * A job is found in one of two ways: by the network manager, if job_name is given, or by switch_address, job and key as they
+ * were printed when somebody created it on the switch.
+ */
 struct fanin_join_opts {
 	size_t sz;
-	const char *switch_address; /* IPv4 address of the switch, dotted; required */
+	const char *switch_address; /* IPv4 address of the switch, dotted; required without job_name */
 	const char *interface;    /* network interface; default: that of the route to the switch */
 	uint64_t key;             /* the job's key, as given when it was created */
-	uint32_t job;             /* the job's number; required */
-	uint16_t rank;            /* 0 to size - 1 */
+	uint32_t job;             /* the job's number; required without job_name */
+	uint16_t rank;            /* 0 to size - 1; with job_name see fixed_rank */
 	uint16_t size;            /* ranks in the job; required */
 	uint16_t udp_port;        /* default 21930 */
 	uint16_t window;          /* most blocks in flight; default and upper limit: the job's */
@@ -149,14 +154,31 @@ struct fanin_join_opts {
 	 * other switches: every rank has to ask for this. Not with memif.
 	 */
 	bool recover;
+	/*
+	 * The job of this name, 1 to 63 letters, digits, '.', '_' and '-', at the network manager, which makes it when all ranks
+	 * have asked for it. Not with switch_address, job and key. `address` is then this host's address as the others and the
+	 * switch know it; default: that of `interface`, or of the route to the manager.
+	 */
+	const char *job_name;
+	const char *manager; /* its ADDRESS[:PORT]; default: FANIN_MANAGER, else that in /etc/fanin/fanin.conf */
+	const char *token;   /* that it asks for; default: FANIN_TOKEN, else as the file says */
+	const char *handler; /* that the job is to have; default "auto" */
+	bool fixed_rank;     /* `rank` is this host's; default: by arrival */
+	bool reproducible;   /* floating-point sums have the same bits every time */
+	bool accumulate_f32; /* sums and averages of f16 and bf16 */
+	/*
+	 * Where there is no reduction tree for the job, its hosts do the work themselves in a ring over TCP, which the report
+	 * shows and a warning tells, unless one of them forbids it here: then all fail.
+	 */
+	bool no_fallback;
 };
 
 /* Where and how a communicator's collectives run. Strings belong to the library and live as long as the communicator. */
 struct fanin_report {
 	size_t sz;
-	const char *transport;        /* "af_xdp", "af_packet" or "memif" */
+	const char *transport;        /* "af_xdp", "af_packet", "memif" or "tcp ring" */
 	const char *transport_reason; /* why this one */
-	const char *handler;          /* the switch's handler, "single" */
+	const char *handler;          /* the switch's handler, "single"; "ring" without a switch */
 	const char *interface;        /* with memif, "memif" and the port's number */
 	bool in_network;              /* the collectives ran in the switch */
 	uint16_t window;              /* blocks in flight */
@@ -173,6 +195,14 @@ struct fanin_report {
 	uint64_t spurious; /* of the retransmits, those that a second result showed to be needless */
 	uint64_t ring_drops; /* frames that the kernel dropped because the receive ring was full */
 	uint64_t resumed;    /* runs that the switch had lost and that went on in another */
+	uint16_t rank;
+	uint16_t size;
+	const char *mode;            /* "network" or "ring" */
+	const char *mode_reason;     /* why this one */
+	const char *manager;         /* its address; "" if the job was found without one */
+	const char *job_name;        /* likewise */
+	const char *manager_problem; /* "" or why the manager is away; collectives go on meanwhile */
+	uint32_t manager_reconnects; /* how often it was away and is there again */
 };
 
 /*
@@ -190,6 +220,11 @@ FANIN_API int fanin_init(const struct fanin_init_opts *opts, fanin_ctx **ctx);
  * Returns FANIN_OK or an error; fanin_ctx_error then tells what was wrong, with the ranks that are missing.
  */
 FANIN_API int fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm);
+
+/*
+ * Joins the job of a name at the configured network manager, with a rank by arrival: fanin_join with job_name and size.
+ */
+FANIN_API int fanin_join_job(fanin_ctx *ctx, const char *job_name, uint16_t size, fanin_comm **comm);
 
 /*
  * What holds for all collectives below.
@@ -286,7 +321,7 @@ FANIN_API uint64_t fanin_request_progress(const fanin_request *req, uint64_t *to
 FANIN_API int fanin_progress(fanin_ctx *ctx);
 
 /*
- * Leaves the job: tells the switch, closes the transport, frees the communicator and the requests
+ * Leaves the job: tells switch and manager, closes the transport, frees the communicator and the requests
  * that are left. comm: may be NULL. Returns FANIN_OK, or FANIN_ERR_TIMEOUT if the switch did not
  * confirm; it is freed in any case.
  */

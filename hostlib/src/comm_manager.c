@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A communicator's way to its job by the network manager: what the host tells of itself, and what becomes of the answer.
+ */
+#include "context.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "memif.h"
+
+/* Checks what the user gave for a job by name. */
+static int
+options_check(const struct fanin_join_opts *options, struct fanin_error *error)
+{
+	static const char allowed[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+	size_t len;
+
+	if (options->job_name == NULL)
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "manager is given, but job_name is missing");
+	if (options->switch_address != NULL || options->job != 0 || options->key != 0)
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "both job_name and %s are given, expected one way to the job",
+				       options->switch_address != NULL ? "switch_address"
+				       : options->job != 0             ? "job"
+								       : "key");
+	len = strlen(options->job_name);
+	if (len == 0 || len > FANIN_JOB_NAME_MAX || strspn(options->job_name, allowed) != len)
+		return fanin_error_set(
+			error, FANIN_ERR_INVALID,
+			"job_name is '%.80s', expected 1 to %u letters, digits, '.', '_' and '-'",
+			options->job_name, FANIN_JOB_NAME_MAX);
+	if (options->size == 0 || options->size > FANIN_WIRE_MAX_CHILDREN)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "size is %u, expected 1 to %u",
+				       options->size, FANIN_WIRE_MAX_CHILDREN);
+	if (options->fixed_rank && options->rank >= options->size)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "rank is %u, expected 0 to %u",
+				       options->rank, options->size - 1);
+	return FANIN_OK;
+}
+
+/*
+ * Finds an interface by its name, or if that is NULL by its address.
+ *
+ * name: IF_NAMESIZE bytes. Returns false if there is none with an IPv4 address.
+ */
+static bool
+interface_find(const char *wanted, uint32_t *ip_be, char *name)
+{
+	struct ifaddrs *list;
+	bool found = false;
+
+	if (getifaddrs(&list) != 0)
+		return false;
+	for (const struct ifaddrs *entry = list; entry != NULL && !found; entry = entry->ifa_next) {
+		struct sockaddr_in address;
+
+		if (entry->ifa_addr == NULL || entry->ifa_addr->sa_family != AF_INET)
+			continue;
+		memcpy(&address, entry->ifa_addr, sizeof(address));
+		if (wanted != NULL ? strcmp(wanted, entry->ifa_name) != 0
+				   : address.sin_addr.s_addr != *ip_be)
+			continue;
+		*ip_be = address.sin_addr.s_addr;
+		snprintf(name, IF_NAMESIZE, "%s", entry->ifa_name);
+		found = true;
+	}
+	freeifaddrs(list);
+	return found;
+}
+
+/* 0 if the kernel doesn't tell. */
+static uint32_t
+mtu_of(const char *interface)
+{
+	struct ifreq query = { 0 };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool told;
+
+	snprintf(query.ifr_name, sizeof(query.ifr_name), "%s", interface);
+	told = fd >= 0 && ioctl(fd, SIOCGIFMTU, &query) == 0;
+	if (fd >= 0)
+		close(fd);
+	return told ? (uint32_t)query.ifr_mtu : 0;
+}
+
+/* This host's address in the job, and its interface and MTU into the route. */
+static int
+self_find(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32_t *ip_be,
+	  struct fanin_error *error)
+{
+	struct fanin_route *route = &comm->route;
+
+	*ip_be = fanin_manager_local_ip(comm->manager);
+	if (options->address != NULL && inet_pton(AF_INET, options->address, ip_be) != 1)
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "address '%.64s' is not an IPv4 address", options->address);
+	if (fanin_comm_wants_memif(comm->ctx, options)) {
+		route->mtu = FANIN_MEMIF_MTU;
+		return FANIN_OK;
+	}
+	if (options->address == NULL && options->interface == NULL &&
+	    ntohl(*ip_be) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET)
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "the manager %s is on this host, so that the route to it does not show this host's "
+				       "address in the job: give address or interface",
+				       fanin_manager_address(comm->manager));
+	if (options->address == NULL && options->interface != NULL &&
+	    !interface_find(options->interface, ip_be, route->interface))
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "there is no interface '%.32s' with an IPv4 address",
+				       options->interface);
+	if (!interface_find(NULL, ip_be, route->interface))
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "address is %s, which no interface of this host has",
+				       options->address);
+	route->mtu = mtu_of(route->interface);
+	return FANIN_OK;
+}
+
+/* Opens the socket for the ring, if that is allowed. *listener: -1 if not. */
+static int
+ring_listen(const struct fanin_comm *comm, const struct fanin_join_opts *options, uint32_t ip_be,
+	    int *listener, struct sockaddr_in *endpoint, struct fanin_error *error)
+{
+	*listener = -1;
+	if (options->no_fallback)
+		return FANIN_OK;
+	/* The address of a host that shares memory with its switch is no kernel's. */
+	if (fanin_comm_wants_memif(comm->ctx, options))
+		ip_be = fanin_manager_local_ip(comm->manager);
+	*listener = fanin_ring_listen(ip_be, endpoint, error);
+	return *listener < 0 ? *listener : FANIN_OK;
+}
+
+/* What somebody who has created the job would have given. */
+static void
+options_fill(struct fanin_join_opts *options, const struct fanin_manager_answer *answer)
+{
+	options->switch_address = answer->switch_ip;
+	options->job = answer->job;
+	options->key = answer->key;
+	options->rank = answer->rank;
+	options->udp_port = answer->udp_port;
+}
+
+int
+fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
+		   struct fanin_manager_answer *answer, struct fanin_error *error)
+{
+	const struct fanin_ctx *ctx = comm->ctx;
+	uint64_t timeout_ns = options->join_timeout_ms * 1000000ull;
+	const struct fanin_manager_options manager_options = {
+		.manager = options->manager,
+		.token = options->token,
+		.deadline_ns = fanin_now_ns(NULL) + timeout_ns,
+		.timeout_ns = timeout_ns,
+		.interrupt = ctx->interrupt,
+		.interrupt_arg = ctx->interrupt_arg,
+		.log = &ctx->log,
+	};
+	struct fanin_manager_join join = {
+		.job = options->job_name,
+		.size = options->size,
+		.rank = options->fixed_rank ? options->rank : -1,
+		.handler = options->handler != NULL ? options->handler : "auto",
+		.reproducible = options->reproducible,
+		.wide = options->accumulate_f32,
+	};
+	struct sockaddr_in endpoint;
+	int listener = -1;
+	int status;
+
+	status = options_check(options, error);
+	if (status == FANIN_OK)
+		status = fanin_manager_open(&manager_options, &comm->manager, error);
+	if (status == FANIN_OK)
+		status = self_find(comm, options, &join.ip_be, error);
+	if (status == FANIN_OK)
+		status = ring_listen(comm, options, join.ip_be, &listener, &endpoint, error);
+	if (status != FANIN_OK)
+		return status;
+	snprintf(comm->job_name, sizeof(comm->job_name), "%s", options->job_name);
+	join.mtu = comm->route.mtu;
+	join.endpoint = listener >= 0 ? &endpoint : NULL;
+	status = fanin_manager_join(comm->manager, &join, answer, error);
+	if (status == FANIN_OK && answer->ring && listener < 0)
+		status = fanin_error_set(error, FANIN_ERR_MANAGER,
+					 "the manager %s answered with a ring, which this host forbids: %s",
+					 fanin_manager_address(comm->manager), answer->reason);
+	if (status == FANIN_OK && answer->ring) {
+		snprintf(comm->mode_reason, sizeof(comm->mode_reason), "%s", answer->reason);
+		return fanin_comm_ring(comm, options, answer, listener, manager_options.deadline_ns,
+				       error);
+	}
+	if (listener >= 0)
+		close(listener);
+	if (status != FANIN_OK)
+		return status;
+	snprintf(comm->mode_reason, sizeof(comm->mode_reason),
+		 "the manager has found a reduction tree");
+	options_fill(options, answer);
+	return FANIN_OK;
+}

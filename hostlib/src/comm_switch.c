@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A communicator on a switch: joining puts route, membership, transport and engine together. The transport is opened as soon as
+ * the switch has told the job's parameters, before the other ranks can cause results.
+ */
+#include "context.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "memif.h"
+
+/* Checks what the user gave and fills in the defaults. */
+static int
+options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fanin_error *error)
+{
+	if (options->switch_address == NULL)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "switch_address is missing");
+	if (inet_pton(AF_INET, options->switch_address, switch_ip_be) != 1)
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "switch_address '%s' is not an IPv4 address",
+				       options->switch_address);
+	if (options->job == 0 || options->job > FANIN_WIRE_MAX_JOB)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "job is %u, expected 1 to %u",
+				       options->job, FANIN_WIRE_MAX_JOB);
+	if (options->size == 0 || options->size > FANIN_WIRE_MAX_CHILDREN)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "size is %u, expected 1 to %u",
+				       options->size, FANIN_WIRE_MAX_CHILDREN);
+	if (options->rank >= options->size)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "rank is %u, expected 0 to %u",
+				       options->rank, options->size - 1);
+	if (options->recover && options->memif_socket != NULL)
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "recover is not available with memif");
+	if (options->udp_port == 0)
+		options->udp_port = FANIN_WIRE_DEFAULT_UDP_PORT;
+	return FANIN_OK;
+}
+
+/* Opens the transport that the context asks for, with what the switch has told of the job. */
+static int
+transport_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
+	       struct fanin_error *error)
+{
+	uint32_t frame_len = FANIN_PAYLOAD_OFFSET + comm->payload_bytes;
+	const struct fanin_transport_config config = {
+		.interface = comm->route.interface,
+		.ifindex = comm->route.ifindex,
+		.rx_queues = comm->route.rx_queues,
+		.local_ip_be = comm->route.local_ip_be,
+		.mtu = comm->route.mtu,
+		.job = options->job,
+		.udp_port = options->udp_port,
+		.window = comm->window,
+		.frame_len = frame_len,
+		.log = &comm->ctx->log,
+	};
+
+	if (comm->transport == NULL)
+		return fanin_transport_open(&config, comm->ctx->transport, &comm->transport, error);
+	if (frame_len > FANIN_ETH_LEN + comm->route.mtu)
+		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
+				       "the job's packets have %u bytes, memif's buffers hold %u",
+				       frame_len, FANIN_ETH_LEN + comm->route.mtu);
+	fanin_memif_expect(comm->transport, comm->window);
+	return FANIN_OK;
+}
+
+/* Finds the way to the switch and opens the channel for control packets. */
+static int
+channel_open(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32_t switch_ip_be,
+	     uint64_t deadline_ns, struct fanin_channel *channel, struct fanin_error *error)
+{
+	int status;
+
+	if (fanin_comm_wants_memif(comm->ctx, options))
+		return fanin_comm_memif(comm, options, switch_ip_be, deadline_ns, channel, error);
+	status = fanin_route_find(switch_ip_be, options->interface, &comm->route, error);
+	if (status != FANIN_OK)
+		return status;
+	return fanin_channel_udp(channel, &comm->route, options->udp_port,
+				 options->interface != NULL, error);
+}
+
+static int
+member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32_t switch_ip_be,
+	    struct fanin_error *error)
+{
+	const struct fanin_member_config member_config = {
+		.key = options->key,
+		.job = options->job,
+		.rank = options->rank,
+		.size = options->size,
+		.udp_port = options->udp_port,
+		.interrupt = comm->ctx->interrupt,
+		.interrupt_arg = comm->ctx->interrupt_arg,
+	};
+	uint64_t timeout_ns = options->join_timeout_ms * 1000000ull;
+	uint64_t deadline_ns = fanin_now_ns(NULL) + timeout_ns;
+	struct fanin_channel channel;
+	int status;
+
+	status = channel_open(comm, options, switch_ip_be, deadline_ns, &channel, error);
+	if (status != FANIN_OK)
+		return status;
+	status = fanin_member_open(&comm->member, &member_config, &comm->route, &channel, error);
+	if (status == FANIN_OK)
+		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACKNOWLEDGED,
+					   deadline_ns, timeout_ns, error);
+	if (status == FANIN_OK && comm->transport == NULL)
+		status = fanin_channel_udp_group(&comm->member.channel, comm->member.group_be,
+						 &comm->route, error);
+	if (status != FANIN_OK)
+		return status;
+
+	comm->window = comm->member.window;
+	while (options->window != 0 && comm->window > options->window)
+		comm->window /= 2;
+	comm->payload_bytes = comm->member.payload_bytes / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
+	status = transport_open(comm, options, error);
+	if (status == FANIN_OK)
+		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACTIVE, deadline_ns,
+					   timeout_ns, error);
+	return status;
+}
+
+static int
+engine_create(struct fanin_comm *comm, const struct fanin_join_opts *options,
+	      struct fanin_error *error)
+{
+	struct fanin_engine_config config = {
+		.key = options->key,
+		.timeout_ns = options->timeout_ms * 1000000ull,
+		.job = options->job,
+		.epoch = comm->member.epoch,
+		.rank = options->rank,
+		.size = options->size,
+		.window = comm->window,
+		.payload_bytes = comm->payload_bytes,
+		.wide = comm->member.wide,
+		.stagger = !options->no_stagger,
+		.recover = options->recover,
+		.now_ns = fanin_now_ns,
+		.flow = {
+			.dst_ip_be = comm->route.switch_ip_be,
+			.src_ip_be = comm->route.local_ip_be,
+			.dst_port = options->udp_port,
+		},
+	};
+	int status;
+
+	memcpy(config.flow.src_mac, comm->route.local_mac, sizeof(config.flow.src_mac));
+	memcpy(config.flow.dst_mac, comm->switch_mac, sizeof(config.flow.dst_mac));
+	if (!fanin_comm_wants_memif(comm->ctx, options)) {
+		status = fanin_route_resolve(&comm->route, config.flow.dst_mac, error);
+		if (status != FANIN_OK)
+			return status;
+	}
+	if (fanin_engine_create(&config, comm->transport, &comm->engine) != FANIN_OK)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
+				       "out of memory for %u blocks in flight", comm->window);
+	return FANIN_OK;
+}
+
+int
+fanin_comm_switch(struct fanin_comm *comm, struct fanin_join_opts *options, struct fanin_error *error)
+{
+	uint32_t switch_ip_be;
+	int status;
+
+	comm->ops = &fanin_comm_switch_ops;
+	status = options_check(options, &switch_ip_be, error);
+	if (status == FANIN_OK)
+		status = member_join(comm, options, switch_ip_be, error);
+	if (status == FANIN_OK)
+		status = engine_create(comm, options, error);
+	return status;
+}
+
+static int
+switch_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
+{
+	return fanin_engine_post(comm->engine, request, count);
+}
+
+static int
+switch_poll(struct fanin_comm *comm)
+{
+	return fanin_comm_recover_poll(comm);
+}
+
+static uint64_t
+switch_idle_ns(const struct fanin_comm *comm)
+{
+	return fanin_engine_idle_ns(comm->engine);
+}
+
+static unsigned int
+switch_poll_fds(struct fanin_comm *comm, struct pollfd *fds)
+{
+	return comm->transport->ops->poll_fds(comm->transport, fds);
+}
+
+static const struct fanin_error *
+switch_error(const struct fanin_comm *comm)
+{
+	return fanin_engine_error(comm->engine);
+}
+
+static uint64_t
+switch_missing(const struct fanin_comm *comm)
+{
+	return fanin_engine_missing(comm->engine);
+}
+
+static void
+switch_report(const struct fanin_comm *comm, struct fanin_report *report)
+{
+	const struct fanin_engine_stats *stats = fanin_engine_stats(comm->engine);
+
+	report->transport = comm->transport->ops->name;
+	report->transport_reason = comm->transport->reason;
+	report->handler = comm->member.handler;
+	report->interface = comm->route.interface;
+	/* A result that does not hold every rank's data is never accepted: what is done was done there. */
+	report->in_network = true;
+	report->window = comm->window;
+	report->payload_bytes = comm->payload_bytes;
+	report->blocks = stats->blocks;
+	report->bytes_reduced = stats->bytes_reduced;
+	report->frames_sent = stats->frames_sent;
+	report->frames_received = stats->frames_received;
+	report->retransmits = stats->retransmits;
+	report->duplicates = stats->duplicates;
+	report->invalid = stats->invalid;
+	report->accumulates_f32 = comm->member.wide;
+	report->spurious = stats->spurious;
+	report->ring_drops = comm->transport->ops->ring_drops(comm->transport);
+	report->resumed = stats->resumed;
+}
+
+static int
+switch_leave(struct fanin_comm *comm, struct fanin_error *error)
+{
+	int status = FANIN_OK;
+
+	fanin_engine_destroy(comm->engine);
+	if (comm->member.channel.ops != NULL)
+		status = fanin_member_leave(&comm->member, error);
+	fanin_member_close(&comm->member);
+	if (comm->transport != NULL)
+		comm->transport->ops->close(comm->transport);
+	return status;
+}
+
+const struct fanin_comm_ops fanin_comm_switch_ops = {
+	.mode = "network",
+	.has_custom = true,
+	.post = switch_post,
+	.poll = switch_poll,
+	.idle_ns = switch_idle_ns,
+	.poll_fds = switch_poll_fds,
+	.error = switch_error,
+	.missing = switch_missing,
+	.report = switch_report,
+	.leave = switch_leave,
+};

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The membership's state, shared by manager.c (the connection's life) and manager_message.c (what is said). Nobody else
+ * includes this.
+ */
+#ifndef FANIN_HOSTLIB_MANAGER_INTERNAL_H
+#define FANIN_HOSTLIB_MANAGER_INTERNAL_H
+
+#include <jansson.h>
+
+#include "manager.h"
+#include "manager_link.h"
+
+#define FANIN_MANAGER_PROTOCOL 1
+
+enum fanin_manager_state {
+	FANIN_MANAGER_DOWN,     /* to be tried again at retry_ns */
+	FANIN_MANAGER_GREETING, /* hello is sent */
+	FANIN_MANAGER_GREETED,  /* and answered */
+	FANIN_MANAGER_ASKING,   /* join or reattach is sent */
+	FANIN_MANAGER_MEMBER,
+	FANIN_MANAGER_LEAVING,
+};
+
+struct fanin_manager {
+	struct fanin_manager_options options;
+	struct fanin_manager_settings settings;
+	struct fanin_link *link; /* NULL when down */
+	enum fanin_manager_state state;
+	json_int_t last_id; /* of requests */
+	char job[FANIN_JOB_NAME_MAX + 1];
+	uint16_t rank;
+	uint64_t key;
+	uint64_t next_poll_ns;
+	uint64_t polled_ns;
+	uint64_t heartbeat_ns; /* when the last one was sent */
+	bool heartbeat_open;   /* it is not answered */
+	uint64_t retry_ns;
+	uint64_t retry_after_ns; /* pause before the next try, doubling */
+	uint64_t opened_ns;      /* when connecting began */
+	uint32_t reconnects;
+	char problem[FANIN_TEXT_LEN];
+};
+
+/* What a line of the manager's means. */
+enum fanin_manager_line {
+	FANIN_MANAGER_LINE_NONE, /* nothing that is waited for: an event, or an answer that is late */
+	FANIN_MANAGER_LINE_HELLO,  /* the handshake is done */
+	FANIN_MANAGER_LINE_RESULT, /* the last request is answered */
+	FANIN_MANAGER_LINE_FAILED, /* error has the words, *status the status */
+};
+
+/* Each sends one message. They return FANIN_OK or FANIN_ERR_NO_MEMORY. */
+int fanin_manager_say_hello(struct fanin_manager *manager);
+int fanin_manager_say_join(struct fanin_manager *manager, const struct fanin_manager_join *join);
+int fanin_manager_say_reattach(struct fanin_manager *manager);
+int fanin_manager_say(struct fanin_manager *manager, const char *command);
+
+/*
+ * Reads a line.
+ *
+ * result: a new reference with FANIN_MANAGER_LINE_RESULT, else NULL.
+ */
+enum fanin_manager_line fanin_manager_read(struct fanin_manager *manager, const char *line,
+					   json_t **result, int *status, struct fanin_error *error);
+
+/* Reads the result of a join. Returns FANIN_OK or FANIN_ERR_MANAGER. */
+int fanin_manager_read_answer(const struct fanin_manager *manager, const json_t *result,
+			      uint16_t size, struct fanin_manager_answer *answer,
+			      struct fanin_error *error);
+
+#endif

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What host and manager say to each other: {"hello"}, then requests with an id, answered by results or errors, and events that
+ * nobody asked for. Whatever the manager says is checked.
+ */
+#include "manager_internal.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ----------------------------------------------------------------- to it */
+
+/* Sends a message and gives it up. */
+static int
+message_send(struct fanin_manager *manager, json_t *message)
+{
+	char *text = message == NULL ? NULL : json_dumps(message, JSON_COMPACT);
+	int status = text == NULL ? FANIN_ERR_NO_MEMORY : fanin_link_send(manager->link, text);
+
+	json_decref(message);
+	free(text);
+	return status;
+}
+
+int
+fanin_manager_say_hello(struct fanin_manager *manager)
+{
+	const char *token = manager->settings.token;
+
+	return message_send(manager, json_pack("{s:i, s:s*}", "hello", FANIN_MANAGER_PROTOCOL,
+					       "token", token[0] != '\0' ? token : NULL));
+}
+
+/* args: given up, also if it is NULL, which is an error. */
+static int
+request_send(struct fanin_manager *manager, const char *command, json_t *args)
+{
+	if (args == NULL)
+		return FANIN_ERR_NO_MEMORY;
+	return message_send(manager, json_pack("{s:I, s:s, s:o}", "id", ++manager->last_id,
+					       "command", command, "args", args));
+}
+
+int
+fanin_manager_say(struct fanin_manager *manager, const char *command)
+{
+	return request_send(manager, command, json_object());
+}
+
+int
+fanin_manager_say_join(struct fanin_manager *manager, const struct fanin_manager_join *join)
+{
+	char endpoint[INET_ADDRSTRLEN + 8] = "";
+	char ip[INET_ADDRSTRLEN];
+	json_t *args;
+
+	if (join->endpoint != NULL) {
+		inet_ntop(AF_INET, &join->endpoint->sin_addr, ip, sizeof(ip));
+		snprintf(endpoint, sizeof(endpoint), "%s:%u", ip, ntohs(join->endpoint->sin_port));
+	}
+	inet_ntop(AF_INET, &join->ip_be, ip, sizeof(ip));
+	args = json_pack("{s:s, s:i, s:s, s:i, s:s, s:b, s:s, s:i, s:b}", "job", join->job, "size",
+			 join->size, "ip", ip, "mtu", (int)join->mtu, "handler", join->handler,
+			 "reproducible", join->reproducible, "accumulate",
+			 join->wide ? "f32" : "native", "payload_bytes", 0, "fallback",
+			 join->endpoint != NULL);
+	if (args != NULL && join->rank >= 0)
+		json_object_set_new(args, "rank", json_integer(join->rank));
+	if (args != NULL && join->endpoint != NULL)
+		json_object_set_new(args, "endpoint", json_string(endpoint));
+	return request_send(manager, "join", args);
+}
+
+int
+fanin_manager_say_reattach(struct fanin_manager *manager)
+{
+	char key[24];
+
+	snprintf(key, sizeof(key), "0x%016llx", (unsigned long long)manager->key);
+	return request_send(manager, "reattach",
+			    json_pack("{s:s, s:i, s:s}", "job", manager->job, "rank", manager->rank,
+				      "key", key));
+}
+
+/* --------------------------------------------------------------- from it */
+
+/* A value as people write it, shortened. Returns text. */
+static const char *
+describe(const json_t *value, char *text, size_t text_len)
+{
+	char *found = value == NULL ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+
+	snprintf(text, text_len, "%.60s", found == NULL ? "nothing" : found);
+	free(found);
+	return text;
+}
+
+/* The words of an error answer, and the status that goes with its code. */
+static int
+refusal_read(const struct fanin_manager *manager, const json_t *message, struct fanin_error *error)
+{
+	const json_t *refusal = json_object_get(message, "error");
+	const char *code = json_string_value(json_object_get(refusal, "code"));
+	const char *words = json_string_value(json_object_get(refusal, "message"));
+	char doing[FANIN_JOB_NAME_MAX + 32] = "refused the handshake";
+
+	if (manager->state != FANIN_MANAGER_GREETING)
+		snprintf(doing, sizeof(doing), "refused job '%s'", manager->job);
+	return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED, "the manager %s %s: %.200s (%.32s)",
+			       manager->settings.address, doing,
+			       words != NULL ? words : "no reason given",
+			       code != NULL ? code : "no code");
+}
+
+/* The answer to the handshake. */
+static enum fanin_manager_line
+hello_read(const struct fanin_manager *manager, const json_t *message, int *status,
+	   struct fanin_error *error)
+{
+	const json_t *hello = json_object_get(message, "hello");
+	char found[64];
+
+	if (json_is_false(json_object_get(message, "ok"))) {
+		*status = refusal_read(manager, message, error);
+		return FANIN_MANAGER_LINE_FAILED;
+	}
+	if (!json_is_integer(hello) || json_integer_value(hello) != FANIN_MANAGER_PROTOCOL) {
+		*status = fanin_error_set(error, FANIN_ERR_MANAGER,
+					  "the manager %s answered the handshake with protocol %s, "
+					  "expected %d",
+					  manager->settings.address,
+					  describe(hello, found, sizeof(found)),
+					  FANIN_MANAGER_PROTOCOL);
+		return FANIN_MANAGER_LINE_FAILED;
+	}
+	return FANIN_MANAGER_LINE_HELLO;
+}
+
+enum fanin_manager_line
+fanin_manager_read(struct fanin_manager *manager, const char *line, json_t **result, int *status,
+		   struct fanin_error *error)
+{
+	enum fanin_manager_line kind = FANIN_MANAGER_LINE_NONE;
+	json_error_t where;
+	json_t *message = json_loads(line, JSON_REJECT_DUPLICATES, &where);
+	const json_t *event;
+
+	*result = NULL;
+	if (!json_is_object(message)) {
+		*status = fanin_error_set(
+			error, FANIN_ERR_MANAGER,
+			"%s says '%.64s', expected an object in JSON: is that a manager's address?",
+			manager->settings.address, line);
+		json_decref(message);
+		return FANIN_MANAGER_LINE_FAILED;
+	}
+	event = json_object_get(message, "event");
+	if (event != NULL) {
+		fanin_log_line(manager->options.log, FANIN_LOG_INFO, "manager: %.300s", line);
+	} else if (manager->state == FANIN_MANAGER_GREETING) {
+		kind = hello_read(manager, message, status, error);
+	} else if (json_integer_value(json_object_get(message, "id")) == manager->last_id) {
+		if (json_is_true(json_object_get(message, "ok"))) {
+			*result = json_incref(json_object_get(message, "result"));
+			kind = FANIN_MANAGER_LINE_RESULT;
+		} else {
+			*status = refusal_read(manager, message, error);
+			kind = FANIN_MANAGER_LINE_FAILED;
+		}
+	}
+	json_decref(message);
+	return kind;
+}
+
+/* ------------------------------------------------------- answer to a join */
+
+/* Reports a member of the answer that makes no sense. */
+static int
+answer_fail(const struct fanin_manager *manager, const json_t *result, const char *name,
+	    const char *expected, struct fanin_error *error)
+{
+	char found[64];
+
+	return fanin_error_set(error, FANIN_ERR_MANAGER,
+			       "the manager %s answered the join with %s %s, expected %s",
+			       manager->settings.address, name,
+			       describe(json_object_get(result, name), found, sizeof(found)),
+			       expected);
+}
+
+static bool
+integer_read(const json_t *result, const char *name, json_int_t least, json_int_t most,
+	     json_int_t *value)
+{
+	const json_t *found = json_object_get(result, name);
+
+	*value = json_integer_value(found);
+	return json_is_integer(found) && *value >= least && *value <= most;
+}
+
+static bool
+key_read(const json_t *result, uint64_t *key)
+{
+	const char *text = json_string_value(json_object_get(result, "key"));
+	char *end;
+
+	if (text == NULL || strncmp(text, "0x", 2) != 0)
+		return false;
+	errno = 0;
+	*key = strtoull(text, &end, 16);
+	return errno == 0 && *end == '\0' && end != text + 2;
+}
+
+static int
+network_read(const struct fanin_manager *manager, const json_t *result,
+	     struct fanin_manager_answer *answer, struct fanin_error *error)
+{
+	const char *ip = json_string_value(json_object_get(result, "switch_ip"));
+	struct in_addr address;
+	json_int_t value;
+
+	if (ip == NULL || inet_pton(AF_INET, ip, &address) != 1)
+		return answer_fail(manager, result, "switch_ip", "an IPv4 address", error);
+	inet_ntop(AF_INET, &address, answer->switch_ip, sizeof(answer->switch_ip));
+	if (!integer_read(result, "job", 1, FANIN_WIRE_MAX_JOB, &value))
+		return answer_fail(manager, result, "job", "a job's number", error);
+	answer->job = (uint32_t)value;
+	if (!integer_read(result, "udp_port", 1, UINT16_MAX, &value))
+		return answer_fail(manager, result, "udp_port", "1 to 65535", error);
+	answer->udp_port = (uint16_t)value;
+	return FANIN_OK;
+}
+
+static int
+ring_read(const struct fanin_manager *manager, const json_t *result,
+	  struct fanin_manager_answer *answer, struct fanin_error *error)
+{
+	const json_t *endpoints = json_object_get(result, "endpoints");
+	const char *reason = json_string_value(json_object_get(result, "reason"));
+
+	snprintf(answer->reason, sizeof(answer->reason), "%s",
+		 reason != NULL ? reason : "the manager gave no reason");
+	if (!json_is_array(endpoints) || json_array_size(endpoints) != answer->size)
+		return answer_fail(manager, result, "endpoints", "a list with one for each rank",
+				   error);
+	for (uint16_t i = 0; i < answer->size; i++) {
+		const char *text = json_string_value(json_array_get(endpoints, i));
+
+		if (text == NULL || !fanin_address_parse(text, &answer->endpoints[i]))
+			return answer_fail(manager, result, "endpoints",
+					   "strings like 10.0.0.1:4711", error);
+	}
+	return FANIN_OK;
+}
+
+int
+fanin_manager_read_answer(const struct fanin_manager *manager, const json_t *result, uint16_t size,
+			  struct fanin_manager_answer *answer, struct fanin_error *error)
+{
+	const char *mode = json_string_value(json_object_get(result, "mode"));
+	struct fanin_manager_answer found = { .size = size };
+	json_int_t value;
+	int status;
+
+	if (mode == NULL || (strcmp(mode, "network") != 0 && strcmp(mode, "ring") != 0))
+		return answer_fail(manager, result, "mode", "\"network\" or \"ring\"", error);
+	if (!integer_read(result, "size", size, size, &value))
+		return answer_fail(manager, result, "size", "that of this host", error);
+	if (!integer_read(result, "rank", 0, size - 1, &value))
+		return answer_fail(manager, result, "rank", "one below the size", error);
+	found.rank = (uint16_t)value;
+	if (!key_read(result, &found.key))
+		return answer_fail(manager, result, "key", "a string like \"0x1234\"", error);
+	found.ring = strcmp(mode, "ring") == 0;
+	status = found.ring ? ring_read(manager, result, &found, error)
+			    : network_read(manager, result, &found, error);
+	if (status == FANIN_OK)
+		*answer = found;
+	return status;
+}
