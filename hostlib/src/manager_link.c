@@ -308,6 +308,11 @@ fanin_link_poll(struct fanin_link *link, struct fanin_error *error)
 		*error = tls_error;
 		return tls_status;
 	}
+	if (status == FANIN_ERR_MANAGER && link->ssl != NULL && !SSL_is_init_finished(link->ssl))
+		return fanin_error_set(error, status,
+				       "TLS with the manager %s: the connection ended during the "
+				       "handshake: is the manager configured for TLS?",
+				       link->settings->address);
 	return status;
 }
 

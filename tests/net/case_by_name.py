@@ -2,10 +2,8 @@
 """Jobs by name: hosts find them at the network manager, run in the network or in a ring, and say what is wrong if they can't."""
 
 import signal
-import socket
 
 from fake_manager import PORT, FakeManager, certificate, server_context
-from lab import inside
 from support import KIB, MIB, case, expect, expect_equal, expect_exact, program, reports_of, running_lab, wait_until
 
 
@@ -92,8 +90,6 @@ def a_ring_connection_needs_the_key():
             reports = run_by_name(lab, manager, range(3), join_timeout_ms=2000)
             for report in reports:
                 expect_equal(report["error"]["code"], "join_timeout", "code")
-            by_rank = {report["rank"]: report["error"] for report in reports}
-            del by_rank
             named = {tuple(report["error"]["missing"]) for report in reports}
             expect((1,) in named, f"nobody names rank 1: {reports}")
 
@@ -217,7 +213,7 @@ def whatever_is_wrong_with_joining_by_name_is_told():
         with FakeManager(lab, ring="there is none"):
             expect_error(lab, "no fallback", "manager", "answered with a ring, which this host forbids: there is none",
                          manager=here, size=1, no_fallback=True)
-        with FakeManager(lab), socket.socket():
+        with FakeManager(lab):
             expect_error(lab, "address of somebody else", "invalid", "which no interface of this host has", manager=here,
                          address="10.1.2.3")
 
@@ -247,16 +243,9 @@ def the_manager_is_spoken_to_by_tls():
 
 @case()
 def a_manager_on_the_same_host_does_not_show_the_address():
-    with running_lab(1) as lab, FakeManager(lab, ring="test") as manager:
-        with inside(lab.host_namespace(0)):
-            listener = socket.create_server(("127.0.0.1", PORT))
-        with listener:
-            manager.kill()
-            manager.listener = listener
-            import threading
-            threading.Thread(target=manager._accept, args=(listener,), daemon=True).start()
-            report = reports_of(lab, [spawn_by_name(lab, 0, manager="127.0.0.1", size=1)], 20)[0]
-            expect("give address or interface" in report["error"]["message"], report["error"]["message"])
-            report = reports_of(lab, [spawn_by_name(lab, 0, manager="127.0.0.1", size=1, interface="fanin0")], 20)[0]
-            expect_ring([report], "by the interface", "test")
-            expect_equal(manager.told("join")[-1]["ip"], lab.host_ip(0), "address by the interface")
+    with running_lab(1) as lab, FakeManager(lab, ring="test", address="127.0.0.1") as manager:
+        report = reports_of(lab, [spawn_by_name(lab, 0, manager="127.0.0.1", size=1)], 20)[0]
+        expect("give address or interface" in report["error"]["message"], report["error"]["message"])
+        report = reports_of(lab, [spawn_by_name(lab, 0, manager="127.0.0.1", size=1, interface="fanin0")], 20)[0]
+        expect_ring([report], "by the interface", "test")
+        expect_equal(manager.told("join")[-1]["ip"], lab.host_ip(0), "address by the interface")

@@ -20,8 +20,10 @@ class FakeManager:
     each answer to a join. mute: accepts and says nothing.
     """
 
-    def __init__(self, lab, host=0, token=None, hello=None, refusal=None, ring=None, tls=None, change=None, mute=False):
+    def __init__(self, lab, host=0, token=None, hello=None, refusal=None, ring=None, tls=None, change=None, mute=False,
+                 address=None):
         self.lab, self.host, self.token, self.tls, self.mute = lab, host, token, tls, mute
+        self.address = address or lab.host_ip(host)
         self.hello = hello or {"hello": 1, "version": "0.1.0", "name": "fake"}
         self.refusal, self.ring, self.change = refusal, ring, change
         self.lock = threading.Lock()
@@ -33,12 +35,8 @@ class FakeManager:
 
     def start(self):
         with inside(self.lab.host_namespace(self.host)):
-            self.listener = socket.create_server((self.lab.host_ip(self.host), PORT))
+            self.listener = socket.create_server((self.address, PORT))
         threading.Thread(target=self._accept, args=(self.listener,), daemon=True).start()
-
-    @property
-    def address(self):
-        return self.lab.host_ip(self.host)
 
     def kill(self):
         listener, self.listener = self.listener, None
@@ -79,20 +77,25 @@ class FakeManager:
             with self.lock:
                 self.connections.append(connection)
             stream = connection.makefile("rw", encoding="utf-8", newline="\n")
-            hello = json.loads(stream.readline())
-            if self.mute:
-                stream.readline()
-                return
-            if self.token is not None and hello.get("token") != self.token:
-                self._send(stream, {"id": None, "ok": False, "error": {
-                    "code": "unauthorized", "message": "found another token than the manager's"}})
-                connection.close()
-                return
-            self._send(stream, self.hello)
-            for line in stream:
-                self._command(stream, json.loads(line))
+            with stream:
+                self._talk(stream)
         except (OSError, ValueError):
             pass
+        finally:
+            connection.close()
+
+    def _talk(self, stream):
+        hello = json.loads(stream.readline())
+        if self.mute:
+            stream.readline()
+            return
+        if self.token is not None and hello.get("token") != self.token:
+            self._send(stream, {"id": None, "ok": False, "error": {
+                "code": "unauthorized", "message": "found another token than the manager's"}})
+            return
+        self._send(stream, self.hello)
+        for line in stream:
+            self._command(stream, json.loads(line))
 
     @staticmethod
     def _send(stream, message):
@@ -131,7 +134,7 @@ class FakeManager:
 
     def _ring(self, ranks):
         return {"mode": "ring", "reason": self.ring, "key": "0x" + os.urandom(8).hex(),
-                "endpoints": [args["endpoint"] for _, _, args in ranks]}
+                "endpoints": [args.get("endpoint", "10.0.0.1:1") for _, _, args in ranks]}
 
     def _network(self, ranks):
         hosts = [int(args["ip"].split(".")[3]) - 1 for _, _, args in ranks]
