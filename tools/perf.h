@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parts of fanin-perf: options (perf_options.c), the run (fanin-perf.c), what it prints (perf_output.c).
+ * The parts of fanin-perf: options (perf_options.c, perf_usage.c), the run (fanin-perf.c), what it prints (perf_output.c).
  */
 #ifndef FANIN_TOOLS_PERF_H
 #define FANIN_TOOLS_PERF_H
@@ -62,6 +62,9 @@ struct run {
  * Reads the command line. What is wrong with it ends the program with status 2, --help and --version with 0.
  */
 void options_parse(struct options *options, int argc, char **argv);
+
+/* Prints the options, and ends the program with status 0. */
+void __attribute__((noreturn)) usage_print(void);
 
 /* Tells what is wrong with the command line, and ends the program with status 2. */
 void __attribute__((noreturn, format(printf, 1, 2))) usage_error(const char *format, ...);

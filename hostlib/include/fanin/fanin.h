@@ -52,7 +52,7 @@ enum fanin_status {
 	FANIN_ERR_PERMISSION =
 		-11, /* raw sockets need CAP_NET_RAW, AF_XDP also CAP_NET_ADMIN and CAP_BPF */
 	FANIN_ERR_INTERRUPTED = -12, /* the interrupt callback asked for an end */
-	FANIN_ERR_MANAGER = -13, /* the network manager can't be reached, or makes no sense */
+	FANIN_ERR_MANAGER = -13,     /* the network manager can't be reached, or makes no sense */
 };
 
 enum fanin_dtype {
