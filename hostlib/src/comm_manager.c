@@ -122,6 +122,9 @@ self_find(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32
 				       "address is %s, which no interface of this host has",
 				       options->address);
 	route->mtu = mtu_of(route->interface);
+	/* Loopback has more than any packet. */
+	if (route->mtu > UINT16_MAX)
+		route->mtu = UINT16_MAX;
 	return FANIN_OK;
 }
 
@@ -189,6 +192,7 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 		return status;
 	snprintf(comm->job_name, sizeof(comm->job_name), "%s", options->job_name);
 	join.mtu = comm->route.mtu;
+	comm->told_ip_be = join.ip_be;
 	join.endpoint = listener >= 0 ? &endpoint : NULL;
 	status = fanin_manager_join(comm->manager, &join, answer, error);
 	if (status == FANIN_OK && answer->ring && listener < 0)

@@ -82,6 +82,23 @@ channel_open(struct fanin_comm *comm, const struct fanin_join_opts *options, uin
 				 options->interface != NULL, error);
 }
 
+/* What the manager was told must be true, or the switch takes this host for somebody else. */
+static int
+address_check(const struct fanin_comm *comm, struct fanin_error *error)
+{
+	char told[INET_ADDRSTRLEN];
+	char used[INET_ADDRSTRLEN];
+
+	if (comm->told_ip_be == 0 || comm->told_ip_be == comm->route.local_ip_be)
+		return FANIN_OK;
+	inet_ntop(AF_INET, &comm->told_ip_be, told, sizeof(told));
+	inet_ntop(AF_INET, &comm->route.local_ip_be, used, sizeof(used));
+	return fanin_error_set(error, FANIN_ERR_INVALID,
+			       "the manager knows this host as %s, but the route to the switch has the "
+			       "address %s: give that one as address",
+			       told, used);
+}
+
 static int
 member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32_t switch_ip_be,
 	    struct fanin_error *error)
@@ -104,6 +121,8 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 	if (status != FANIN_OK)
 		return status;
 	status = fanin_member_open(&comm->member, &member_config, &comm->route, &channel, error);
+	if (status == FANIN_OK)
+		status = address_check(comm, error);
 	if (status == FANIN_OK)
 		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACKNOWLEDGED,
 					   deadline_ns, timeout_ns, error);

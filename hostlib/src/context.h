@@ -59,6 +59,7 @@ struct fanin_comm {
 	struct fanin_comm *next;
 	struct fanin_manager *manager; /* NULL: the job was found without one */
 	struct fanin_ring *ring;       /* NULL: runs on the switch, by what follows */
+	uint32_t told_ip_be; /* this host's address as the manager knows it; 0: no manager */
 	char job_name[FANIN_JOB_NAME_MAX + 1];
 	char mode_reason[FANIN_TEXT_LEN];
 	struct fanin_route route;

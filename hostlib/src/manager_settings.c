@@ -50,7 +50,7 @@ value_take(struct file *file, unsigned int number, const char *key, const char *
 			return fanin_error_set(error, FANIN_ERR_INVALID,
 					       "%s, line %u: %s has %zu characters, expected 1 to %zu",
 					       file->path, number, key, strlen(value), sizes[i] - 1);
-		strcpy(texts[i], value);
+		memcpy(texts[i], value, strlen(value) + 1);
 		return FANIN_OK;
 	}
 	if (strcmp(key, "tls") != 0)
@@ -129,7 +129,7 @@ token_take(struct fanin_manager_settings *settings, const char *token, const cha
 					       "without blanks",
 					       from, (unsigned char)token[i]);
 	}
-	strcpy(settings->token, token);
+	memcpy(settings->token, token, len + 1);
 	return FANIN_OK;
 }
 
@@ -224,7 +224,7 @@ fanin_manager_settings_find(const char *manager, const char *token,
 	if (status != FANIN_OK)
 		return status;
 	found.tls = file.tls;
-	strcpy(found.ca, file.ca);
+	memcpy(found.ca, file.ca, sizeof(found.ca));
 	*settings = found;
 	return FANIN_OK;
 }

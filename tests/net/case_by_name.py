@@ -4,7 +4,9 @@
 import signal
 
 from fake_manager import PORT, FakeManager, certificate, server_context
-from support import KIB, MIB, case, expect, expect_equal, expect_exact, program, reports_of, running_lab, wait_until
+from lab import inside
+from support import (KIB, MIB, case, expect, expect_equal, expect_exact, program, reports_of, run, running_lab,
+                     wait_until)
 
 
 def spawn_by_name(lab, host, name="job", environment=None, **options):
@@ -161,6 +163,26 @@ def expect_error(lab, where, code, words, environment=None, **options):
     message = report["error"]["message"]
     expect_equal(report["error"]["code"], code, f"{where}: code ({message})")
     expect(words in message, f"{where}: found '{message}', expected it to have '{words}'")
+
+
+@case()
+def waiting_for_other_ranks_can_be_interrupted():
+    with running_lab(2) as lab, FakeManager(lab) as manager:
+        rank = spawn_by_name(lab, 1, manager=manager.address, size=2)
+        wait_until(lambda: manager.told("join"), 10, "the join")
+        rank.popen.send_signal(signal.SIGINT)
+        expect_equal(rank.wait(5), 130, "exit status")
+        expect("interrupted while waiting for the manager" in lab.perf_report(rank)["error"]["message"], rank.stdout())
+
+
+@case()
+def an_address_that_the_switch_does_not_see_is_told():
+    with running_lab(2) as lab, FakeManager(lab) as manager:
+        with inside(lab.host_namespace(1)):
+            run(["ip", "address", "add", "10.77.0.77/32", "dev", "fanin0"])
+        manager.hosts = [1]
+        expect_error(lab, "another address", "invalid", "the manager knows this host as 10.77.0.77, but the route to the "
+                     f"switch has the address {lab.host_ip(1)}", manager=manager.address, size=1, address="10.77.0.77")
 
 
 @case(90)

@@ -26,6 +26,7 @@ class FakeManager:
         self.address = address or lab.host_ip(host)
         self.hello = hello or {"hello": 1, "version": "0.1.0", "name": "fake"}
         self.refusal, self.ring, self.change = refusal, ring, change
+        self.hosts = None  # a job's, by rank; else as their addresses say
         self.lock = threading.Lock()
         self.jobs = {}
         self.commands = []
@@ -137,7 +138,7 @@ class FakeManager:
                 "endpoints": [args.get("endpoint", "10.0.0.1:1") for _, _, args in ranks]}
 
     def _network(self, ranks):
-        hosts = [int(args["ip"].split(".")[3]) - 1 for _, _, args in ranks]
+        hosts = self.hosts or [int(args["ip"].split(".")[3]) - 1 for _, _, args in ranks]
         job = self.lab.create_job(hosts)
         return {"mode": "network", "switch_ip": SWITCH_IP, "udp_port": UDP_PORT, "job": job["id"], "key": job["key"],
                 "trees": 1, "window": job["window"], "payload_bytes": job["payload_bytes"], "handler": job["handler"],
