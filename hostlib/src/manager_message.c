@@ -159,7 +159,9 @@ fanin_manager_read(struct fanin_manager *manager, const char *line, json_t **res
 	}
 	event = json_object_get(message, "event");
 	if (event != NULL) {
-		fanin_log_line(manager->options.log, FANIN_LOG_INFO, "manager: %.300s", line);
+		/* Of lost hosts, switches and jobs, mostly. */
+		fanin_log_line(manager->options.log, FANIN_LOG_WARNING,
+			       "the manager %s says: %.300s", manager->settings.address, line);
 	} else if (manager->state == FANIN_MANAGER_GREETING) {
 		kind = hello_read(manager, message, status, error);
 	} else if (json_integer_value(json_object_get(message, "id")) == manager->last_id) {

@@ -90,7 +90,8 @@ own_prepare(const struct fanin_ring *ring)
 		work->wide->widen(work->partial + first * work->partial_bytes,
 				  work->own + first * work->element_bytes,
 				  fanin_ring_segment_count(work, segment));
-	if (request->collective == FANIN_COLLECTIVE_ALLGATHER && work->own != work->result)
+	if (request->collective == FANIN_COLLECTIVE_ALLGATHER && work->own != NULL &&
+	    work->own != work->result)
 		memmove(work->result + first * work->element_bytes,
 			work->own + first * work->element_bytes, request->send_bytes);
 }
