@@ -68,6 +68,8 @@ def without_a_tree_hosts_form_a_ring():
         for options in ({"bytes": 8 * MIB + 4}, {"bytes": 0, "iters": 50}, {"bytes": 4, "iters": 100},
                         {"dtype": "u8", "op": "bxor", "bytes": MIB + 1}, {"dtype": "f16", "op": "avg"},
                         {"dtype": "f16", "op": "sum", "accumulate": "f32"}, {"collective": "broadcast", "root": 2},
+                        {"collective": "reduce_scatter", "dtype": "f16", "op": "avg", "accumulate": "f32"},
+                        {"collective": "reduce", "root": 1, "dtype": "bf16", "accumulate": "f32"},
                         {"collective": "reduce_scatter"}, {"collective": "allgather"}, {"collective": "barrier", "bytes": None, "check": None},
                         {"collective": "reduce", "root": 3, "in_place": True}):
             reports = run_by_name(lab, manager, range(4), **options)

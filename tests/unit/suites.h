@@ -38,6 +38,7 @@
 	X(memif_protocol)                                                                          \
 	X(ring)                                                                                    \
 	X(ring_failures)                                                                           \
+	X(by_name)                                                                                 \
 	X(sweep)                                                                                   \
 	X(collectives)                                                                             \
 	X(model)                                                                                   \
