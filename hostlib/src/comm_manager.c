@@ -152,6 +152,8 @@ options_fill(struct fanin_join_opts *options, const struct fanin_manager_answer 
 	options->key = answer->key;
 	options->rank = answer->rank;
 	options->udp_port = answer->udp_port;
+	/* The manager makes the job anew over other switches when one of its own has failed. */
+	options->recover = true;
 }
 
 int

@@ -151,7 +151,7 @@ struct fanin_join_opts {
 	uint32_t memif_id;
 	/*
 	 * Go on where the collectives were if the switch loses the run, because it was restarted or the job was made anew over
-	 * other switches: every rank has to ask for this. Not with memif.
+	 * other switches: every rank has to ask for this. Not with memif. Always so with job_name.
 	 */
 	bool recover;
 	/*
