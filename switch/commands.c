@@ -10,7 +10,7 @@
 #include "handlers/handler.h"
 #include "handlers/operator.h"
 #include "pipeline/mac_table.h"
-#include "switch/args.h"
+#include "control/args.h"
 #include "switch/commands.h"
 
 json_t *

@@ -7,7 +7,7 @@
 
 #include "metrics/metrics.h"
 #include "pipeline/pipeline.h"
-#include "switch/control.h"
+#include "control/control.h"
 #include "switch/ports.h"
 
 /* The daemon as its commands see it. */

@@ -6,7 +6,7 @@
 #include <sys/random.h>
 
 #include "pipeline/job.h"
-#include "switch/args.h"
+#include "control/args.h"
 #include "switch/commands.h"
 #include "switch/job_args.h"
 

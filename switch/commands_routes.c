@@ -7,7 +7,7 @@
 #include "pipeline/neighbor.h"
 #include "pipeline/route_table.h"
 #include "pipeline/pipeline.h"
-#include "switch/args.h"
+#include "control/args.h"
 #include "switch/commands.h"
 
 static const char *

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "switch/config_keys.h"
-#include "switch/text.h"
+#include "control/text.h"
 
 /* Far above any real file; keeps a mistaken path (a log, a device) from being read without end. */
 #define LONGEST_FILE (1u << 20)

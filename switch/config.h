@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "control/log.h"
+
 #define CONFIG_NAME_LEN 32
 #define CONFIG_DEVICE_LEN 256
 #define CONFIG_PATH_LEN 108
@@ -38,13 +40,6 @@ enum config_idle {
 enum config_policy {
 	CONFIG_POLICY_DISPATCH,
 	CONFIG_POLICY_RSS,
-};
-
-enum config_log_level {
-	CONFIG_LOG_ERROR,
-	CONFIG_LOG_WARNING,
-	CONFIG_LOG_INFO,
-	CONFIG_LOG_DEBUG,
 };
 
 struct config_port {
@@ -87,7 +82,7 @@ struct config {
 	uint16_t udp_port; /* host order */
 	char control_socket[CONFIG_PATH_LEN];
 	char metrics_listen[CONFIG_ENDPOINT_LEN]; /* "IP:PORT"; empty: nowhere */
-	enum config_log_level log_level;
+	enum log_level log_level;
 	enum config_hugepages hugepages;
 	uint32_t memory_megabytes;
 	uint32_t mbufs; /* 0: as many as ports and slots need */

@@ -16,10 +16,10 @@
 	}
 
 static const char *const log_levels[] = {
-	[CONFIG_LOG_ERROR] = "error",
-	[CONFIG_LOG_WARNING] = "warning",
-	[CONFIG_LOG_INFO] = "info",
-	[CONFIG_LOG_DEBUG] = "debug",
+	[LOG_LEVEL_ERROR] = "error",
+	[LOG_LEVEL_WARNING] = "warning",
+	[LOG_LEVEL_INFO] = "info",
+	[LOG_LEVEL_DEBUG] = "debug",
 	NULL,
 };
 
@@ -216,7 +216,7 @@ const struct config_key config_keys[] = {
 	{ "control", CONFIG_TYPE_OBJECT, .keys = control_keys },
 	{ "metrics", CONFIG_TYPE_OBJECT, .keys = metrics_keys },
 	{ "log_level", CONFIG_TYPE_CHOICE, FIELD(config, log_level), .choices = log_levels,
-	  .fallback = CONFIG_LOG_INFO },
+	  .fallback = LOG_LEVEL_INFO },
 	{ "memory", CONFIG_TYPE_OBJECT, .keys = memory_keys },
 	{ "mempool", CONFIG_TYPE_OBJECT, .keys = mempool_keys },
 	{ "workers", CONFIG_TYPE_ARRAY, FIELD(config, workers), RANGE(1, CONFIG_MAX_WORKERS),

@@ -13,7 +13,7 @@
 
 #include "metrics/metrics.h"
 #include "switch/config_keys.h"
-#include "switch/text.h"
+#include "control/text.h"
 
 #define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 

@@ -216,7 +216,7 @@ eal_start(const struct config *config, char *error)
 	add(&args, "fanin-switch");
 	/* Where the telemetry's socket is; several switches of a name get a number behind the socket's. */
 	add(&args, "--file-prefix=fanin-%s", config->name);
-	add(&args, "--log-level=%s", config->log_level == CONFIG_LOG_DEBUG ? "debug" : "error");
+	add(&args, "--log-level=%s", config->log_level == LOG_LEVEL_DEBUG ? "debug" : "error");
 	/* Neither shares memory with other processes nor leaves files behind; the EAL has two ways to say so. */
 	if (hugepages) {
 		add(&args, "--in-memory");

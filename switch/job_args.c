@@ -8,7 +8,7 @@
 
 #include <rte_ether.h>
 
-#include "switch/args.h"
+#include "control/args.h"
 
 const char *const job_accumulate_names[] = { "native", "f32" };
 

@@ -68,18 +68,6 @@ usage_error(const char *format, const char *found)
 	return EXIT_USAGE;
 }
 
-static int
-parse_log_level(const char *name)
-{
-	static const char *const names[] = { "error", "warning", "info", "debug" };
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (strcmp(name, names[i]) == 0)
-			return (int)i;
-	}
-	return -1;
-}
-
 /* Returns -1 to go on, else the exit code. */
 static int
 parse_arguments(int argc, char **argv, struct arguments *arguments)
@@ -101,7 +89,7 @@ parse_arguments(int argc, char **argv, struct arguments *arguments)
 			arguments->check = true;
 			break;
 		case 'l':
-			arguments->log_level = parse_log_level(optarg);
+			arguments->log_level = log_level_find(optarg);
 			if (arguments->log_level < 0)
 				return usage_error(
 					"--log-level: found \"%s\", expected error, warning, info or debug",
@@ -385,8 +373,9 @@ main(int argc, char **argv)
 		return 0;
 	}
 	if (arguments.log_level >= 0)
-		config.log_level = (enum config_log_level)arguments.log_level;
-	log_init(config.log_level);
+		config.log_level = (enum log_level)arguments.log_level;
+	log_init("fanin-switch", config.log_level);
+	log_libraries();
 	/* Before any thread starts, so that all of them have it blocked. */
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);

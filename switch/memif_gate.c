@@ -11,7 +11,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "switch/listener.h"
+#include "control/listener.h"
 #include "switch/log.h"
 #include "switch/memif_session.h"
 

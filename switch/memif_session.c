@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "switch/log.h"
-#include "switch/text.h"
+#include "control/text.h"
 
 /* One descriptor is expected; more are taken, to be closed. */
 union control_buffer {

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "switch/text.h"
+#include "control/text.h"
 
 /* A little above the switch's own limit, so that its answers always fit. */
 #define LONGEST_ANSWER ((size_t)80 << 20)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The client's side of the control protocol (switch/control.h is the switch's): connects, shakes hands, asks and waits for
+ * The client's side of the control protocol (control/control.h is the switch's): connects, shakes hands, asks and waits for
  * the answer, never longer than CLIENT_TIMEOUT_MS. Blocking; one thread at a time.
  */
 #ifndef FANIN_TOOLS_CLIENT_H

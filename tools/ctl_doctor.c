@@ -9,7 +9,7 @@
 
 #include <linux/capability.h>
 
-#include "switch/text.h"
+#include "control/text.h"
 #include "tools/ctl.h"
 #include "tools/doctor.h"
 

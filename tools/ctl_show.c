@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "switch/config.h"
-#include "switch/text.h"
+#include "control/text.h"
 #include "tools/ctl.h"
 #include "tools/ctl_table.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "switch/text.h"
+#include "control/text.h"
 
 static void
 out_of_memory(void)

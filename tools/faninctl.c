@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "switch/text.h"
+#include "control/text.h"
 #include "tools/ctl.h"
 
 #define DEFAULT_SOCKET "/run/fanin/switch.sock"

@@ -317,7 +317,7 @@ START_TEST(only_address_and_ports_are_needed)
 	ck_assert_uint_eq(config.udp_port, 21930);
 	ck_assert_str_eq(config.control_socket, "/run/fanin/switch.sock");
 	ck_assert_str_eq(config.metrics_listen, "");
-	ck_assert_int_eq(config.log_level, CONFIG_LOG_INFO);
+	ck_assert_int_eq(config.log_level, LOG_LEVEL_INFO);
 	ck_assert_int_eq(config.hugepages, CONFIG_HUGEPAGES_AUTO);
 	ck_assert_uint_eq(config.memory_megabytes, 512);
 	ck_assert_uint_eq(config.mbufs, 0);
@@ -363,7 +363,7 @@ START_TEST(every_key_reaches_its_field)
 	ck_assert_str_eq(config.memif_socket, "/tmp/m");
 	ck_assert(config.ports[2].memif);
 	ck_assert_uint_eq(config.ports[2].memif_id, 65535);
-	ck_assert_int_eq(config.log_level, CONFIG_LOG_DEBUG);
+	ck_assert_int_eq(config.log_level, LOG_LEVEL_DEBUG);
 	ck_assert_int_eq(config.hugepages, CONFIG_HUGEPAGES_NEVER);
 	ck_assert_uint_eq(config.memory_megabytes, 64);
 	ck_assert_uint_eq(config.mbufs, 4194303);

@@ -19,8 +19,8 @@
 #include <check.h>
 #include <jansson.h>
 
-#include "switch/args.h"
-#include "switch/control.h"
+#include "control/args.h"
+#include "control/control.h"
 #include "tests/unit/suites.h"
 
 #define HELLO "{\"hello\":1}\n"

@@ -4,8 +4,8 @@
  * handshake. Knows sockets and JSON only; what the commands do stands in a table that the daemon
  * gives it. Runs on the main thread.
  */
-#ifndef FANIN_SWITCH_CONTROL_H
-#define FANIN_SWITCH_CONTROL_H
+#ifndef FANIN_CONTROL_H
+#define FANIN_CONTROL_H
 
 #include <jansson.h>
 

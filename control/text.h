@@ -3,8 +3,8 @@
  * What the configuration, the control socket and the commands need alike to speak about JSON that a person wrote: showing a
  * value in a message, guessing a misspelt word, reading an address. No state; any thread may call.
  */
-#ifndef FANIN_SWITCH_TEXT_H
-#define FANIN_SWITCH_TEXT_H
+#ifndef FANIN_CONTROL_TEXT_H
+#define FANIN_CONTROL_TEXT_H
 
 #include <stddef.h>
 #include <stdint.h>

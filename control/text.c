@@ -3,7 +3,7 @@
  * Showing JSON values in messages, guessing misspelt words, reading addresses. Called by the configuration, the control
  * socket and the commands; any thread.
  */
-#include "switch/text.h"
+#include "control/text.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See listener.h. */
-#include "switch/listener.h"
+#include "control/listener.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "switch/text.h"
+#include "control/text.h"
 
 /* What an open says if it fails. */
 struct complaint {

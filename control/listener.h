@@ -2,8 +2,8 @@
 /*
  * A listening Unix socket with a file of its own. No thread safety.
  */
-#ifndef FANIN_SWITCH_LISTENER_H
-#define FANIN_SWITCH_LISTENER_H
+#ifndef FANIN_CONTROL_LISTENER_H
+#define FANIN_CONTROL_LISTENER_H
 
 #include <stddef.h>
 #include <sys/types.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One client of the control socket: bounded buffers around a non-blocking connection. Called by switch/control.c on the main
+ * One client of the control socket: bounded buffers around a non-blocking connection. Called by control/control.c on the main
  * thread.
  */
-#include "switch/control_client.h"
+#include "control/control_client.h"
 
 #include <errno.h>
 #include <stdlib.h>

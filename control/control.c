@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The control socket: listens, and serves its clients from one poll loop that no client can hold up. Runs on the main
- * thread; the lines themselves are handled in switch/control_request.c.
+ * thread; the lines themselves are handled in control/control_request.c.
  */
-#include "switch/control.h"
+#include "control/control.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "switch/control_client.h"
-#include "switch/listener.h"
+#include "control/control_client.h"
+#include "control/listener.h"
 
 #define MAX_CLIENTS 32
 #define LINES_PER_ROUND 64  /* of one client before the others have their turn */

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The arguments of a control command: each helper checks one of them and tells, in the command's error, what was found and
- * what is expected. For the command functions of a control table (switch/control.h); no state.
+ * what is expected. For the command functions of a control table (control/control.h); no state.
  *
  * They all return 0, or -EINVAL with *error filled. An argument that is absent leaves *value as it is and sets *present to
  * false; present may be NULL, and then the argument is required. The _at variants read from an object inside of the
  * arguments; `where` is its path for messages, like "args.members[0]".
  */
-#ifndef FANIN_SWITCH_ARGS_H
-#define FANIN_SWITCH_ARGS_H
+#ifndef FANIN_CONTROL_ARGS_H
+#define FANIN_CONTROL_ARGS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include <jansson.h>
 
-#include "switch/control.h"
+#include "control/control.h"
 
 /*
  * Fails on an argument that is none of the names. names: ends with NULL; NULL itself if the command takes no arguments.

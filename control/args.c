@@ -2,7 +2,7 @@
 /*
  * Checked access to the arguments of a control command. Called by command functions, on the main thread.
  */
-#include "switch/args.h"
+#include "control/args.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "switch/text.h"
+#include "control/text.h"
 
 int
 args_check_known_at(const char *where, const json_t *object, const char *const *names,

@@ -3,8 +3,8 @@
  * One client of the control socket: a non-blocking file descriptor with bounded buffers on both sides, cut into lines.
  * Internal to the control socket; main thread only.
  */
-#ifndef FANIN_SWITCH_CONTROL_CLIENT_H
-#define FANIN_SWITCH_CONTROL_CLIENT_H
+#ifndef FANIN_CONTROL_CLIENT_H
+#define FANIN_CONTROL_CLIENT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #include <jansson.h>
 
-#include "switch/control.h"
+#include "control/control.h"
 
 #define CONTROL_LINE_MAX ((size_t)1 << 20) /* bytes of a request, without its newline */
 #define CONTROL_ANSWER_MAX                                                                         \
@@ -78,7 +78,7 @@ int control_client_send(struct control_client *client, const json_t *message, ui
 int control_client_flush(struct control_client *client, uint64_t now_ms);
 
 /*
- * Runs one request line and queues its answer (switch/control_request.c).
+ * Runs one request line and queues its answer (control/control_request.c).
  * Returns 0 or -errno; the connection is lost then.
  */
 int control_request(struct control_client *client, const struct control_command *commands,

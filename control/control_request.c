@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One line of the control protocol: the handshake or a request, checked, run and answered. Called by switch/control.c on the
+ * One line of the control protocol: the handshake or a request, checked, run and answered. Called by control/control.c on the
  * main thread.
  */
 #include <errno.h>
@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "switch/args.h"
-#include "switch/control.h"
-#include "switch/control_client.h"
-#include "switch/text.h"
+#include "control/args.h"
+#include "control/control.h"
+#include "control/control_client.h"
+#include "control/text.h"
 
 json_t *
 control_fail(struct control_error *error, const char *code, const char *format, ...)
