@@ -94,7 +94,8 @@ jobs_create(struct pktgen *gen)
 	char error[CLIENT_ERROR_LEN];
 	json_t *listed;
 	size_t n_ports;
-	int ret = client_open(options->control, &gen->control, error);
+	const struct client_options control = { .at = options->control };
+	int ret = client_open(&control, &gen->control, error);
 
 	if (ret != 0)
 		return pktgen_fail(gen, ret, "%s", error);

@@ -1,85 +1,153 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control socket: listens, and serves its clients from one poll loop that no client can hold up. Runs on the main
+ * The control sockets: listens, and serves its clients from one poll loop that no client can hold up. Runs on the main
  * thread; the lines themselves are handled in control/control_request.c.
  */
 #include "control/control.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "control/clock.h"
 #include "control/control_client.h"
 #include "control/listener.h"
+#include "control/tls.h"
 
-#define MAX_CLIENTS 32
-#define LINES_PER_ROUND 64  /* of one client before the others have their turn */
+#define LINES_PER_ROUND 64 /* of one client before the others have their turn */
+#define ACCEPTS_PER_ROUND                                                                          \
+	32 /* so that a flood of connections does not keep the clients that are there waiting */
 #define ACCEPT_PAUSE_MS 100 /* without file descriptors there is nothing to do but wait */
+/* A TCP client whose machine is gone is noticed within so many seconds. */
+#define KEEPALIVE_IDLE_S 2
+#define KEEPALIVE_PROBES 3
 
-static_assert(CONTROL_MESSAGE_LEN == LISTENER_ERROR_LEN, "buffers");
+static_assert(CONTROL_MESSAGE_LEN == LISTENER_ERROR_LEN && CONTROL_MESSAGE_LEN == SECRET_ERROR_LEN &&
+		      CONTROL_MESSAGE_LEN == TLS_ERROR_LEN &&
+		      CONTROL_MESSAGE_LEN == ADDRESS_ERROR_LEN,
+	      "buffers");
 
-struct control {
-	struct listener listener;
-	const char *switch_name;
-	const struct control_command *commands;
-	void *user;
-	uint64_t accept_after_ms;
-	struct control_client clients[MAX_CLIENTS];
+enum {
+	UNIX,
+	TCP,
+	N_LISTENERS
 };
 
-static uint64_t
-now_ms(void)
-{
-	struct timespec now;
+struct control {
+	struct control_service service;
+	struct listener listeners[N_LISTENERS]; /* fd -1: unused */
+	struct tls *tls;                        /* of the TCP listener; NULL: plain */
+	uint64_t accept_after_ms;
+	struct control_client *clients; /* max_clients of them */
+	struct pollfd *fds;             /* one for each client, each listener and the wake_fd */
+};
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+static bool
+is_set(const char *text)
+{
+	return text != NULL && text[0] != '\0';
+}
+
+static int
+open_tcp(struct control *control, const struct control_tcp *tcp, char *error)
+{
+	const struct tls_files files = { .certificate = tcp->certificate,
+					 .key = tcp->key,
+					 .ca = is_set(tcp->ca) ? tcp->ca : NULL };
+	struct address address;
+	int ret = control_tcp_check(tcp, error);
+
+	if (ret != 0 || !is_set(tcp->listen))
+		return ret;
+	if (is_set(tcp->token_file))
+		ret = secret_load(tcp->token_file, control->service.token, error);
+	if (ret == 0 && is_set(tcp->certificate))
+		ret = tls_server_create(&files, &control->tls, error);
+	if (ret == 0)
+		ret = address_parse(tcp->listen, 0, false, &address, error);
+	if (ret != 0)
+		return ret;
+	return listener_open_tcp(&control->listeners[TCP], "control address", tcp->listen, &address,
+				 SOMAXCONN, error);
 }
 
 int
-control_open(const char *path, const char *switch_name, const struct control_command *commands,
-	     void *user, struct control **control, char *error)
+control_open(const struct control_options *options, struct control **control, char *error)
 {
 	struct control *opened = calloc(1, sizeof(*opened));
+	struct control_options *kept;
 	int ret;
 
-	if (opened == NULL) {
-		snprintf(error, CONTROL_MESSAGE_LEN, "control socket %s: out of memory", path);
-		return -ENOMEM;
-	}
-	opened->switch_name = switch_name;
-	opened->commands = commands;
-	opened->user = user;
-	for (unsigned int i = 0; i < MAX_CLIENTS; i++)
-		opened->clients[i].fd = -1;
-	ret = listener_open(&opened->listener, "control socket", path, SOCK_STREAM, MAX_CLIENTS,
-			    error);
+	if (opened == NULL)
+		goto out_of_memory;
+	kept = &opened->service.options;
+	*kept = *options;
+	if (kept->max_clients == 0)
+		kept->max_clients = CONTROL_MAX_CLIENTS;
+	if (kept->line_max == 0)
+		kept->line_max = CONTROL_LINE_MAX;
+	for (unsigned int i = 0; i < N_LISTENERS; i++)
+		opened->listeners[i].fd = -1;
+	opened->clients = calloc(kept->max_clients, sizeof(*opened->clients));
+	opened->fds = calloc(kept->max_clients + N_LISTENERS + 1, sizeof(*opened->fds));
+	if (opened->clients == NULL || opened->fds == NULL)
+		goto out_of_memory;
+	for (unsigned int i = 0; i < kept->max_clients; i++)
+		opened->clients[i].stream.fd = -1;
+	ret = open_tcp(opened, &kept->tcp, error);
+	if (ret == 0 && kept->path != NULL)
+		ret = listener_open(&opened->listeners[UNIX], "control socket", kept->path,
+				    SOCK_STREAM, (int)kept->max_clients, error);
 	if (ret != 0) {
-		free(opened);
+		control_close(opened);
 		return ret;
 	}
 	*control = opened;
 	return 0;
+
+out_of_memory:
+	snprintf(error, CONTROL_MESSAGE_LEN, "control socket: out of memory");
+	if (opened != NULL)
+		free(opened->clients);
+	free(opened);
+	return -ENOMEM;
+}
+
+uint16_t
+control_tcp_port(const struct control *control)
+{
+	struct address address = { .len = sizeof(address.socket) };
+
+	if (control->listeners[TCP].fd < 0 ||
+	    getsockname(control->listeners[TCP].fd, (struct sockaddr *)&address.socket,
+			&address.len) != 0)
+		return 0;
+	return address_port(&address);
 }
 
 /* Tells a connection that there is no room for it; whether it reads that is its own affair. */
 static void
-refuse_client(int fd)
+refuse_client(struct control *control, int fd, struct tls *tls)
 {
-	struct control_error error;
 	struct control_client guest;
+	struct control_error error;
 	json_t *answer;
 
-	control_client_start(&guest, fd, 0);
+	control->service.counters.too_many++;
+	if (control_client_start(&guest, &control->service, fd, tls, 0) != 0) {
+		close(fd);
+		return;
+	}
 	control_fail(&error, "no_room",
-		     "found %d clients connected already, expected fewer: try again later",
-		     MAX_CLIENTS);
+		     "found %u clients connected already, expected fewer: try again later",
+		     control->service.options.max_clients);
 	answer = control_error_answer(NULL, &error);
 	control_client_send(&guest, answer, 0);
 	json_decref(answer);
@@ -87,39 +155,79 @@ refuse_client(int fd)
 }
 
 static void
-welcome_client(struct control *control, struct control_client *client, int fd, uint64_t now)
+welcome_client(struct control *control, struct control_client *client, int fd, bool tcp)
 {
+	const int on = 1, idle_s = KEEPALIVE_IDLE_S, interval_s = 1, probes = KEEPALIVE_PROBES;
+	struct control_service *service = &control->service;
+	uint64_t now = clock_ms();
 	json_t *greeting;
 
-	control_client_start(client, fd, now);
-	greeting = json_pack("{s:s, s:i, s:s, s:s}", "fanin", "switch", "protocol", CONTROL_PROTOCOL,
-			     "version", FANIN_VERSION, "name", control->switch_name);
+	if (control_client_start(client, service, fd, tcp ? control->tls : NULL, now) != 0) {
+		close(fd);
+		return;
+	}
+	client->tcp = tcp;
+	client->number = ++service->counters.connections;
+	if (tcp) {
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+		setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+		setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+		setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+		setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+	}
+	if (service->options.answers_hello)
+		return;
+	greeting = control_greeting(service);
 	if (control_client_send(client, greeting, now) != 0)
 		control_client_stop(client);
 	json_decref(greeting);
 }
 
-static void
-accept_clients(struct control *control, uint64_t now)
+/* Finds a place for a new client; NULL if there is none. */
+static struct control_client *
+find_place(struct control *control, bool tcp)
 {
-	/* A bounded number, so that a flood of connections does not keep the clients that are there waiting. */
-	for (unsigned int n = 0; n < MAX_CLIENTS; n++) {
-		struct control_client *unused = NULL;
-		int fd = accept4(control->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	const struct control_options *options = &control->service.options;
+	struct control_client *unused = NULL;
+	struct control_client *oldest = NULL;
+	unsigned int half_open = 0;
+
+	for (unsigned int i = 0; i < options->max_clients; i++) {
+		struct control_client *client = &control->clients[i];
+
+		if (client->stream.fd < 0) {
+			unused = client;
+		} else if (client->tcp && !client->greeted) {
+			half_open++;
+			if (oldest == NULL || client->number < oldest->number)
+				oldest = client;
+		}
+	}
+	if (!tcp || oldest == NULL || (unused != NULL && half_open < options->max_clients / 2))
+		return unused;
+	control->service.counters.half_open_dropped++;
+	control_client_stop(oldest);
+	return oldest;
+}
+
+static void
+accept_clients(struct control *control, bool tcp)
+{
+	for (unsigned int n = 0; n < ACCEPTS_PER_ROUND; n++) {
+		struct control_client *place;
+		int fd = accept4(control->listeners[tcp ? TCP : UNIX].fd, NULL, NULL,
+				 SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd < 0) {
 			if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-				control->accept_after_ms = now + ACCEPT_PAUSE_MS;
+				control->accept_after_ms = clock_ms() + ACCEPT_PAUSE_MS;
 			return;
 		}
-		for (unsigned int i = 0; i < MAX_CLIENTS && unused == NULL; i++) {
-			if (control->clients[i].fd < 0)
-				unused = &control->clients[i];
-		}
-		if (unused == NULL)
-			refuse_client(fd);
+		place = find_place(control, tcp);
+		if (place == NULL)
+			refuse_client(control, fd, tcp ? control->tls : NULL);
 		else
-			welcome_client(control, unused, fd, now);
+			welcome_client(control, place, fd, tcp);
 	}
 }
 
@@ -131,10 +239,11 @@ end_long_line(struct control_client *client, uint64_t now)
 	json_t *answer;
 	int ret;
 
+	client->service->counters.line_long++;
 	client->closing = true;
 	control_fail(&error, "invalid",
 		     "found a line of more than %zu bytes, expected a newline before",
-		     CONTROL_LINE_MAX);
+		     control_client_line_max(client));
 	answer = control_error_answer(NULL, &error);
 	ret = control_client_send(client, answer, now);
 	json_decref(answer);
@@ -143,7 +252,7 @@ end_long_line(struct control_client *client, uint64_t now)
 
 /* Runs the lines that wait. Returns 0, or -errno if the connection is lost. */
 static int
-run_lines(struct control *control, struct control_client *client, uint64_t now)
+run_lines(struct control_client *client, uint64_t now)
 {
 	const char *line;
 	size_t len;
@@ -153,9 +262,9 @@ run_lines(struct control *control, struct control_client *client, uint64_t now)
 		line = control_client_line(client, &len);
 		if (line == NULL)
 			return 0;
-		if (len > CONTROL_LINE_MAX)
+		if (len > control_client_line_max(client))
 			return end_long_line(client, now);
-		ret = control_request(client, control->commands, control->user, line, len, now);
+		ret = control_request(client, line, len, now);
 		if (ret != 0)
 			return ret;
 	}
@@ -163,25 +272,30 @@ run_lines(struct control *control, struct control_client *client, uint64_t now)
 }
 
 static void
-serve_client(struct control *control, struct control_client *client, short events, uint64_t now)
+serve_client(struct control_client *client, short events, uint64_t now)
 {
-	int ret = 0;
+	int ret = client->lost ? -ECONNRESET : 0;
 
-	if (control_client_has_output(client))
+	if (ret == 0 && control_client_has_output(client))
 		ret = control_client_flush(client, now);
-	if (ret == 0 && (events & (POLLIN | POLLHUP | POLLERR)) != 0 &&
+	if (ret == 0 && (events != 0 || stream_has_pending(&client->stream)) &&
 	    control_client_wants_input(client) && !client->ended && !control_client_has_line(client)) {
 		ret = control_client_receive(client);
 		if (ret == -EMSGSIZE)
 			ret = end_long_line(client, now);
 	}
 	if (ret == 0)
-		ret = run_lines(control, client, now);
+		ret = run_lines(client, now);
 	if (ret == 0 && !control_client_has_output(client) &&
 	    (client->closing || (client->ended && !control_client_has_line(client))))
 		ret = -ECONNRESET;
-	if (ret == 0 && client->deadline_ms != 0 && now >= client->deadline_ms)
+	if (ret == 0 && client->deadline_ms != 0 && now >= client->deadline_ms) {
+		if (client->greeted)
+			client->service->counters.stalled++;
+		else
+			client->service->counters.hello_late++;
 		ret = -ETIMEDOUT;
+	}
 	if (ret != 0)
 		control_client_stop(client);
 }
@@ -196,11 +310,12 @@ client_events(struct control_client *client, uint64_t now, uint64_t *wake_ms)
 	if (client->deadline_ms != 0 && client->deadline_ms < *wake_ms)
 		*wake_ms = client->deadline_ms;
 	if (control_client_has_output(client))
-		events |= POLLOUT;
-	if (wants_input && control_client_has_line(client))
+		events |= client->stream.send_events;
+	if (client->lost ||
+	    (wants_input && (control_client_has_line(client) || stream_has_pending(&client->stream))))
 		*wake_ms = now;
 	else if (wants_input && !client->ended)
-		events |= POLLIN;
+		events |= client->stream.receive_events;
 	return events;
 }
 
@@ -208,49 +323,74 @@ client_events(struct control_client *client, uint64_t now, uint64_t *wake_ms)
 static int
 serve_round(struct control *control, int wake_fd, uint64_t wake_ms)
 {
-	struct pollfd fds[MAX_CLIENTS + 2];
-	uint64_t now = now_ms();
+	const unsigned int n_clients = control->service.options.max_clients;
+	struct pollfd *listening = &control->fds[n_clients];
+	struct pollfd *wake = &listening[N_LISTENERS];
+	uint64_t now = clock_ms();
 	int timeout_ms;
 
 	if (control->accept_after_ms > now && control->accept_after_ms < wake_ms)
 		wake_ms = control->accept_after_ms;
-	for (unsigned int i = 0; i < MAX_CLIENTS; i++) {
+	for (unsigned int i = 0; i < n_clients; i++) {
 		struct control_client *client = &control->clients[i];
 
-		fds[i] = (struct pollfd){ .fd = client->fd };
-		if (client->fd >= 0)
-			fds[i].events = client_events(client, now, &wake_ms);
+		control->fds[i] = (struct pollfd){ .fd = client->stream.fd };
+		if (client->stream.fd >= 0)
+			control->fds[i].events = client_events(client, now, &wake_ms);
 	}
-	fds[MAX_CLIENTS] = (struct pollfd){ .fd = control->listener.fd, .events = POLLIN };
-	if (control->accept_after_ms > now)
-		fds[MAX_CLIENTS].fd = -1;
-	fds[MAX_CLIENTS + 1] = (struct pollfd){ .fd = wake_fd, .events = POLLIN };
+	for (unsigned int i = 0; i < N_LISTENERS; i++) {
+		int fd = control->accept_after_ms > now ? -1 : control->listeners[i].fd;
+
+		listening[i] = (struct pollfd){ .fd = fd, .events = POLLIN };
+	}
+	*wake = (struct pollfd){ .fd = wake_fd, .events = POLLIN };
 
 	timeout_ms = wake_ms == UINT64_MAX ? -1 : wake_ms <= now ? 0 : (int)(wake_ms - now);
-	if (poll(fds, MAX_CLIENTS + 2, timeout_ms) < 0)
+	if (poll(control->fds, n_clients + N_LISTENERS + 1, timeout_ms) < 0)
 		return errno == EINTR ? 0 : -errno;
-	now = now_ms();
-	for (unsigned int i = 0; i < MAX_CLIENTS; i++) {
-		if (control->clients[i].fd >= 0)
-			serve_client(control, &control->clients[i], fds[i].revents, now);
+	now = clock_ms();
+	for (unsigned int i = 0; i < n_clients; i++) {
+		if (control->clients[i].stream.fd >= 0)
+			serve_client(&control->clients[i], control->fds[i].revents, now);
 	}
-	if (fds[MAX_CLIENTS].revents != 0)
-		accept_clients(control, now);
-	if ((fds[MAX_CLIENTS + 1].revents & POLLNVAL) != 0)
+	for (unsigned int i = 0; i < N_LISTENERS; i++) {
+		if (listening[i].revents != 0)
+			accept_clients(control, i == TCP);
+	}
+	if ((wake->revents & POLLNVAL) != 0)
 		return -EBADF;
-	return fds[MAX_CLIENTS + 1].revents != 0;
+	return wake->revents != 0;
 }
 
 int
 control_serve(struct control *control, int wake_fd, int timeout_ms)
 {
-	uint64_t end_ms = timeout_ms < 0 ? UINT64_MAX : now_ms() + (uint64_t)timeout_ms;
+	uint64_t end_ms = timeout_ms < 0 ? UINT64_MAX : clock_ms() + (uint64_t)timeout_ms;
 	int ret;
 
 	do {
 		ret = serve_round(control, wake_fd, end_ms);
-	} while (ret == 0 && now_ms() < end_ms);
+	} while (ret == 0 && clock_ms() < end_ms);
 	return ret;
+}
+
+const struct control_counters *
+control_counters(const struct control *control)
+{
+	return &control->service.counters;
+}
+
+json_t *
+control_counters_json(const struct control *control)
+{
+	const struct control_counters *counters = &control->service.counters;
+	json_t *object = json_object();
+
+#define SET_COUNTER(name, text)                                                                    \
+	json_object_set_new(object, #name, json_integer((json_int_t)counters->name));
+	CONTROL_COUNTERS(SET_COUNTER)
+#undef SET_COUNTER
+	return object;
 }
 
 void
@@ -258,10 +398,16 @@ control_close(struct control *control)
 {
 	if (control == NULL)
 		return;
-	for (unsigned int i = 0; i < MAX_CLIENTS; i++) {
-		if (control->clients[i].fd >= 0)
+	for (unsigned int i = 0; i < control->service.options.max_clients; i++) {
+		if (control->clients[i].stream.fd >= 0)
 			control_client_stop(&control->clients[i]);
 	}
-	listener_close(&control->listener);
+	for (unsigned int i = 0; i < N_LISTENERS; i++) {
+		if (control->listeners[i].fd >= 0)
+			listener_close(&control->listeners[i]);
+	}
+	tls_free(control->tls);
+	free(control->clients);
+	free(control->fds);
 	free(control);
 }

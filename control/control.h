@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control socket: a Unix stream socket that speaks one JSON object per line, with a version
+ * The control sockets of a daemon, a Unix socket or TCP or both, that speak one JSON object per line, with a version
  * handshake. Knows sockets and JSON only; what the commands do stands in a table that the daemon
  * gives it. Runs on the main thread.
  */
 #ifndef FANIN_CONTROL_H
 #define FANIN_CONTROL_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include <jansson.h>
 
 #define CONTROL_PROTOCOL 1
 #define CONTROL_MESSAGE_LEN 512
+#define CONTROL_MAX_CLIENTS 32             /* unless the daemon says otherwise */
+#define CONTROL_LINE_MAX ((size_t)1 << 20) /* bytes of a request, likewise, without its newline */
+
+struct control;
+struct control_client;
 
 /* Why a command failed. */
 struct control_error {
@@ -26,9 +35,56 @@ struct control_command {
 	 * control_open.
 	 */
 	json_t *(*run)(void *user, const json_t *args, struct control_error *error);
+	/*
+	 * In place of run, for what belongs to the connection that it came by. id: of the request, borrowed, may be NULL.
+	 * It may also return control_later and give the answer some time afterwards.
+	 */
+	json_t *(*run_for)(void *user, struct control_client *client, json_t *id,
+			   const json_t *args, struct control_error *error);
 };
 
-struct control;
+/* What connections and lines came to nothing, by kind. */
+#define CONTROL_COUNTERS(X)                                                                        \
+	X(connections, "accepted")                                                                 \
+	X(too_many, "refused: as many connections as allowed")                                     \
+	X(half_open_dropped, "dropped for a newer one: no handshake yet")                          \
+	X(hello_late, "closed: no handshake in time")                                              \
+	X(hello_wrong, "closed: the first line is no handshake")                                   \
+	X(token_wrong, "closed: wrong token or none")                                              \
+	X(line_long, "closed: a line longer than allowed")                                         \
+	X(line_wrong, "a line that is no request")                                                 \
+	X(command_unknown, "a command that does not exist")                                        \
+	X(command_failed, "a command that ended with an error")                                    \
+	X(stalled, "closed: answers were not read")
+
+struct control_counters {
+#define CONTROL_COUNTER_FIELD(name, text) uint64_t name;
+	CONTROL_COUNTERS(CONTROL_COUNTER_FIELD)
+#undef CONTROL_COUNTER_FIELD
+};
+
+/* A TCP listener; all NULL: none. Empty texts count as NULL. */
+struct control_tcp {
+	const char *listen;      /* ADDRESS:PORT */
+	const char *token_file;  /* whose token clients must give */
+	const char *certificate; /* for TLS, with key */
+	const char *key;
+	const char *ca; /* clients need a certificate of it */
+};
+
+struct control_options {
+	const char *service; /* "switch": who greets */
+	const char *name;
+	const struct control_command *commands; /* ends with a NULL name */
+	void *user;                             /* for the commands */
+	/* A client that had data (control_client_set_data) is gone; it must not be used any more. May be NULL. */
+	void (*closed)(void *user, struct control_client *client, void *data);
+	const char *path; /* of the Unix socket; NULL: none */
+	struct control_tcp tcp;
+	bool answers_hello; /* the greeting is the answer to the client's handshake; else it comes first */
+	unsigned int max_clients; /* 0: CONTROL_MAX_CLIENTS */
+	size_t line_max;          /* 0: CONTROL_LINE_MAX */
+};
 
 /*
  * Fills an error; always returns NULL, so that a command can `return control_fail(...)`.
@@ -36,23 +92,57 @@ struct control;
 json_t *control_fail(struct control_error *error, const char *code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/*
- * Binds and listens, mode 0660. A socket file that no process listens on is replaced; one that is
- * in use is an error.
- *
- * commands: ends with a NULL name; borrowed, as are switch_name and user, until control_close.
- * error: CONTROL_MESSAGE_LEN bytes. Returns 0 and sets *control, or -errno with *error filled.
- */
-int control_open(const char *path, const char *switch_name, const struct control_command *commands,
-		 void *user, struct control **control, char *error);
+/* What a command returns that will be answered by control_answer or control_refuse. Always NULL. */
+json_t *control_later(struct control_error *error);
 
 /*
- * Serves clients until wake_fd becomes readable or timeout_ms have passed. Clients never block the caller: a line
- * longer than 1 MiB, too many clients (32) or one that does not read its answers is closed.
+ * Answers a request late. id: of the request, borrowed. result: a reference that the call takes. A connection that is lost
+ * meanwhile closes in the next round of control_serve.
+ */
+void control_answer(struct control_client *client, json_t *id, json_t *result);
+
+/* The same with an error. */
+void control_refuse(struct control_client *client, json_t *id, const struct control_error *error);
+
+/* Sends a line that answers nothing. message: a reference that the call takes. */
+void control_notify(struct control_client *client, json_t *message);
+
+/* What the daemon knows of a client; NULL at first. */
+void *control_client_data(const struct control_client *client);
+void control_client_set_data(struct control_client *client, void *data);
+
+/*
+ * Checks what a TCP listener is given, as far as that needs no file: the address; that without a token it is one of this
+ * machine alone; that certificate and key come together. error: CONTROL_MESSAGE_LEN bytes. Returns 0 or -EINVAL.
+ */
+int control_tcp_check(const struct control_tcp *tcp, char *error);
+
+/*
+ * Binds and listens; a Unix socket has mode 0660. A socket file that no process listens on is replaced; one that is
+ * in use is an error.
+ *
+ * options: copied; what it points to is borrowed until control_close.
+ * error: CONTROL_MESSAGE_LEN bytes. Returns 0 and sets *control, or -errno with *error filled.
+ */
+int control_open(const struct control_options *options, struct control **control, char *error);
+
+/* The port of the TCP listener, host order; 0 if there is none. */
+uint16_t control_tcp_port(const struct control *control);
+
+/*
+ * Serves clients until wake_fd becomes readable or timeout_ms have passed. Clients never block the caller: one with a line
+ * longer than allowed, one too many, or one that does not read its answers is closed. Of the TCP clients that have not
+ * shaken hands only half as many as allowed in all may be there: the oldest makes room for a new one.
  *
  * Returns 1 if wake_fd is readable, 0 after the timeout, -errno on failure.
  */
 int control_serve(struct control *control, int wake_fd, int timeout_ms);
+
+/* What has been counted since control_open. */
+const struct control_counters *control_counters(const struct control *control);
+
+/* The counters as a new object, by name. */
+json_t *control_counters_json(const struct control *control);
 
 /* Closes all clients and removes the socket file. control may be NULL. */
 void control_close(struct control *control);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One client of the control socket: bounded buffers around a non-blocking connection. Called by control/control.c on the main
+ * One client of a control socket: bounded buffers around a non-blocking connection. Called by control/control.c on the main
  * thread.
  */
 #include "control/control_client.h"
@@ -8,8 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define READ_CHUNK 65536
 
@@ -56,19 +54,39 @@ buffer_consume(struct control_buffer *buffer, size_t len)
 	}
 }
 
-void
-control_client_start(struct control_client *client, int fd, uint64_t now_ms)
+int
+control_client_start(struct control_client *client, struct control_service *service, int fd,
+		     struct tls *tls, uint64_t now_ms)
 {
-	*client = (struct control_client){ .fd = fd, .deadline_ms = now_ms + CONTROL_HELLO_MS };
+	struct stream stream;
+
+	if (stream_accept(&stream, fd, tls) != 0)
+		return -ENOMEM;
+	*client = (struct control_client){ .stream = stream,
+					   .service = service,
+					   .deadline_ms = now_ms + CONTROL_HELLO_MS };
+	return 0;
 }
 
 void
 control_client_stop(struct control_client *client)
 {
-	close(client->fd);
+	const struct control_options *options = &client->service->options;
+
+	if (client->data != NULL && options->closed != NULL)
+		options->closed(options->user, client, client->data);
+	stream_stop(&client->stream);
 	free(client->in.data);
 	free(client->out.data);
-	*client = (struct control_client){ .fd = -1 };
+	*client = (struct control_client){ .stream = { .fd = -1 } };
+}
+
+size_t
+control_client_line_max(const struct control_client *client)
+{
+	if (client->tcp && !client->greeted)
+		return CONTROL_HELLO_MAX;
+	return client->service->options.line_max;
 }
 
 bool
@@ -105,15 +123,15 @@ control_client_receive(struct control_client *client)
 
 	if (buffer_reserve(in, READ_CHUNK) != 0)
 		return -ENOMEM;
-	got = recv(client->fd, in->data + in->end, READ_CHUNK, 0);
+	got = stream_receive(&client->stream, in->data + in->end, READ_CHUNK);
 	if (got < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+		return got == -EAGAIN ? 0 : (int)got;
 	if (got == 0) {
 		client->ended = true;
 		return 0;
 	}
 	in->end += (size_t)got;
-	if (in->end - in->start > CONTROL_LINE_MAX && !control_client_has_line(client))
+	if (in->end - in->start > control_client_line_max(client) && !control_client_has_line(client))
 		return -EMSGSIZE;
 	return 0;
 }
@@ -138,18 +156,16 @@ control_client_flush(struct control_client *client, uint64_t now_ms)
 	struct control_buffer *out = &client->out;
 
 	while (out->end > out->start) {
-		ssize_t sent = send(client->fd, out->data + out->start, out->end - out->start,
-				    MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t sent = stream_send(&client->stream, out->data + out->start,
+					   out->end - out->start);
 
-		if (sent < 0 && errno == EINTR)
-			continue;
-		if (sent < 0 && errno == EAGAIN) {
+		if (sent == -EAGAIN) {
 			if (client->deadline_ms == 0)
 				client->deadline_ms = now_ms + CONTROL_STALL_MS;
 			return 0;
 		}
 		if (sent < 0)
-			return -errno;
+			return (int)sent;
 		buffer_consume(out, (size_t)sent);
 		if (client->greeted)
 			client->deadline_ms = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One client of the control socket: a non-blocking file descriptor with bounded buffers on both sides, cut into lines.
+ * One client of a control socket: a non-blocking connection with bounded buffers on both sides, cut into lines.
  * Internal to the control socket; main thread only.
  */
 #ifndef FANIN_CONTROL_CLIENT_H
@@ -13,8 +13,10 @@
 #include <jansson.h>
 
 #include "control/control.h"
+#include "control/secret.h"
+#include "control/stream.h"
 
-#define CONTROL_LINE_MAX ((size_t)1 << 20) /* bytes of a request, without its newline */
+#define CONTROL_HELLO_MAX ((size_t)4096) /* bytes of a handshake over TCP */
 #define CONTROL_ANSWER_MAX                                                                         \
 	((size_t)64 << 20) /* bytes of an answer: a MAC table of a million entries */
 #define CONTROL_BACKLOG_MAX                                                                        \
@@ -29,21 +31,37 @@ struct control_buffer {
 	size_t size;
 };
 
+/* What all clients of a daemon share. */
+struct control_service {
+	struct control_options options;
+	struct control_counters counters;
+	char token[SECRET_SIZE]; /* that TCP clients must give; empty: none */
+};
+
 struct control_client {
-	int fd;               /* -1: unused */
+	struct stream stream; /* fd -1: unused */
+	struct control_service *service;
+	void *data;      /* the daemon's */
+	uint64_t number; /* of its connection: the oldest has the lowest */
+	bool tcp;
 	bool greeted;         /* its handshake was right */
 	bool ended;           /* it sends no more */
 	bool closing;         /* close when the answers are sent */
+	bool lost;            /* close without more ado */
 	uint64_t deadline_ms; /* close then; 0: none */
 	struct control_buffer in;
 	struct control_buffer out;
 	size_t scanned; /* bytes of `in` known to hold no newline */
 };
 
-/* Takes over a non-blocking connection. */
-void control_client_start(struct control_client *client, int fd, uint64_t now_ms);
+/* Takes over a non-blocking connection. Returns 0, or -ENOMEM: it is still the caller's then. */
+int control_client_start(struct control_client *client, struct control_service *service, int fd,
+			 struct tls *tls, uint64_t now_ms);
 
-/* Closes the connection and frees the buffers. */
+/* The longest line that it may send now, in bytes. */
+size_t control_client_line_max(const struct control_client *client);
+
+/* Closes the connection, tells the daemon if it had data of it, and frees the buffers. */
 void control_client_stop(struct control_client *client);
 
 /* True if requests of this client may be read and run now. */
@@ -81,8 +99,10 @@ int control_client_flush(struct control_client *client, uint64_t now_ms);
  * Runs one request line and queues its answer (control/control_request.c).
  * Returns 0 or -errno; the connection is lost then.
  */
-int control_request(struct control_client *client, const struct control_command *commands,
-		    void *user, const char *line, size_t len, uint64_t now_ms);
+int control_request(struct control_client *client, const char *line, size_t len, uint64_t now_ms);
+
+/* What the daemon says of itself: a new reference. */
+json_t *control_greeting(const struct control_service *service);
 
 /*
  * An answer that reports an error; a new reference, NULL without memory. id: borrowed, NULL if it is unknown.

@@ -9,9 +9,12 @@
 #include <string.h>
 
 #include "control/args.h"
+#include "control/clock.h"
 #include "control/control.h"
 #include "control/control_client.h"
 #include "control/text.h"
+
+static const char later_code[] = "later";
 
 json_t *
 control_fail(struct control_error *error, const char *code, const char *format, ...)
@@ -23,6 +26,13 @@ control_fail(struct control_error *error, const char *code, const char *format, 
 	vsnprintf(error->message, sizeof(error->message), format, args);
 	va_end(args);
 	text_make_printable(error->message);
+	return NULL;
+}
+
+json_t *
+control_later(struct control_error *error)
+{
+	error->code = later_code;
 	return NULL;
 }
 
@@ -55,7 +65,23 @@ parse_line(const char *line, size_t len, struct control_error *error)
 }
 
 static bool
-check_hello(const json_t *object, struct control_error *error)
+check_token(const struct control_client *client, const json_t *object, struct control_error *error)
+{
+	const char *expected = client->service->token;
+	const json_t *token = json_object_get(object, "token");
+
+	if (!client->tcp || expected[0] == '\0')
+		return true;
+	if (json_is_string(token) && secret_equal(json_string_value(token), expected))
+		return true;
+	client->service->counters.token_wrong++;
+	control_fail(error, "unauthorized", "token: found %s, expected that of this %s's token file",
+		     token == NULL ? "none" : "another one", client->service->options.service);
+	return false;
+}
+
+static bool
+check_hello(const struct control_client *client, const json_t *object, struct control_error *error)
 {
 	const json_t *hello = json_object_get(object, "hello");
 	char found[TEXT_VALUE_LEN];
@@ -68,11 +94,39 @@ check_hello(const json_t *object, struct control_error *error)
 	}
 	if (!json_is_integer(hello) || json_integer_value(hello) != CONTROL_PROTOCOL) {
 		control_fail(error, "unsupported",
-			     "found protocol %s, expected %d: use the faninctl of this switch",
-			     text_describe(hello, found), CONTROL_PROTOCOL);
+			     "found protocol %s, expected %d: use the faninctl of this %s",
+			     text_describe(hello, found), CONTROL_PROTOCOL,
+			     client->service->options.service);
 		return false;
 	}
 	return true;
+}
+
+json_t *
+control_greeting(const struct control_service *service)
+{
+	const struct control_options *options = &service->options;
+
+	return json_pack("{s:s, s:i, s:s, s:s}", "fanin", options->service, "protocol",
+			 CONTROL_PROTOCOL, "version", FANIN_VERSION, "name", options->name);
+}
+
+/* The client may go on: tells it so if it waits for that. */
+static int
+greet(struct control_client *client, uint64_t now_ms)
+{
+	json_t *greeting;
+	int ret;
+
+	client->greeted = true;
+	client->deadline_ms = control_client_has_output(client) ? now_ms + CONTROL_STALL_MS : 0;
+	if (!client->service->options.answers_hello)
+		return 0;
+	greeting = control_greeting(client->service);
+	json_object_set_new(greeting, "hello", json_integer(CONTROL_PROTOCOL));
+	ret = control_client_send(client, greeting, now_ms);
+	json_decref(greeting);
+	return ret;
 }
 
 /* The first line. Without a common protocol nothing that follows has a meaning, so the connection ends. */
@@ -84,16 +138,17 @@ shake_hands(struct control_client *client, const char *line, size_t len, uint64_
 	json_t *answer;
 	int ret = 0;
 
-	if (object != NULL && check_hello(object, &error)) {
-		client->greeted = true;
-		client->deadline_ms = control_client_has_output(client) ? now_ms + CONTROL_STALL_MS
-									: 0;
-	} else {
-		client->closing = true;
-		answer = control_error_answer(NULL, &error);
-		ret = control_client_send(client, answer, now_ms);
-		json_decref(answer);
+	if (object == NULL || !check_hello(client, object, &error)) {
+		client->service->counters.hello_wrong++;
+	} else if (check_token(client, object, &error)) {
+		ret = greet(client, now_ms);
+		json_decref(object);
+		return ret;
 	}
+	client->closing = true;
+	answer = control_error_answer(NULL, &error);
+	ret = control_client_send(client, answer, now_ms);
+	json_decref(answer);
 	json_decref(object);
 	return ret;
 }
@@ -121,38 +176,68 @@ find_command(const struct control_command *commands, const char *name, struct co
 	return NULL;
 }
 
-/* Runs a request. Returns a new reference to its result, or NULL with *error filled. */
+/*
+ * Runs a request. id: set to the request's, borrowed, if it has one. Returns a new reference to the result, or NULL with *error
+ * filled.
+ */
 static json_t *
-run_request(const struct control_command *commands, void *user, const json_t *request,
-	    json_t *empty, struct control_error *error)
+run_request(struct control_client *client, const json_t *request, json_t **id, json_t *empty,
+	    struct control_error *error)
 {
-	static const char *const known[] = { "id", "cmd", "args", NULL };
+	static const char *const known[] = { "id", "cmd", "command", "args", NULL };
+	const struct control_options *options = &client->service->options;
 	const struct control_command *command;
-	const json_t *id = json_object_get(request, "id");
 	const json_t *cmd = json_object_get(request, "cmd");
 	const json_t *args = json_object_get(request, "args");
+	json_t *given_id = json_object_get(request, "id");
 	char found[TEXT_VALUE_LEN];
 
+	client->service->counters.line_wrong++;
+	if (json_is_integer(given_id) || json_is_string(given_id))
+		*id = given_id;
+	if (cmd == NULL)
+		cmd = json_object_get(request, "command");
 	if (args_check_known_at("request", request, known, error) != 0)
 		return NULL;
-	if (id != NULL && !json_is_integer(id) && !json_is_string(id))
+	if (given_id != NULL && *id == NULL)
 		return control_fail(error, "invalid", "id: found %s, expected an integer or a string",
-				    text_describe(id, found));
+				    text_describe(given_id, found));
 	if (!json_is_string(cmd))
 		return control_fail(error, "invalid", "cmd: found %s, expected the name of a command",
 				    text_describe(cmd, found));
 	if (args != NULL && !json_is_object(args))
 		return control_fail(error, "invalid", "args: found %s, expected an object",
 				    text_describe(args, found));
-	command = find_command(commands, json_string_value(cmd), error);
-	if (command == NULL)
+	client->service->counters.line_wrong--;
+	command = find_command(options->commands, json_string_value(cmd), error);
+	if (command == NULL) {
+		client->service->counters.command_unknown++;
 		return NULL;
+	}
 	control_fail(error, "internal", "the command gave neither a result nor an error");
-	return command->run(user, args == NULL ? empty : args, error);
+	if (args == NULL)
+		args = empty;
+	return command->run != NULL ? command->run(options->user, args, error)
+				    : command->run_for(options->user, client, *id, args, error);
 }
 
+/* result: borrowed. Returns a new reference. */
 static json_t *
-answer_line(const struct control_command *commands, void *user, const char *line, size_t len)
+result_answer(json_t *id, json_t *result)
+{
+	json_t *answer = json_pack("{s:O?, s:b, s:O}", "id", id, "ok", 1, "result", result);
+	struct control_error error;
+
+	if (answer != NULL && json_dumpb(answer, NULL, 0, JSON_COMPACT) <= CONTROL_ANSWER_MAX)
+		return answer;
+	json_decref(answer);
+	control_fail(&error, "internal", "the answer is longer than %zu bytes", CONTROL_ANSWER_MAX);
+	return control_error_answer(id, &error);
+}
+
+/* Returns a new reference to the answer, or NULL if there is none yet. */
+static json_t *
+answer_line(struct control_client *client, const char *line, size_t len)
 {
 	struct control_error error;
 	json_t *request = parse_line(line, len, &error);
@@ -161,23 +246,16 @@ answer_line(const struct control_command *commands, void *user, const char *line
 	json_t *result = NULL;
 	json_t *id = NULL;
 
-	if (request != NULL) {
-		result = run_request(commands, user, request, empty, &error);
-		id = json_object_get(request, "id");
-		if (!json_is_integer(id) && !json_is_string(id))
-			id = NULL;
-	}
+	if (request != NULL)
+		result = run_request(client, request, &id, empty, &error);
+	else
+		client->service->counters.line_wrong++;
 	if (result != NULL) {
-		answer = json_pack("{s:O?, s:b, s:O}", "id", id, "ok", 1, "result", result);
-		if (answer != NULL && json_dumpb(answer, NULL, 0, JSON_COMPACT) > CONTROL_ANSWER_MAX) {
-			json_decref(answer);
-			answer = NULL;
-			control_fail(&error, "internal", "the answer is longer than %zu bytes",
-				     CONTROL_ANSWER_MAX);
-		}
-	}
-	if (answer == NULL)
+		answer = result_answer(id, result);
+	} else if (error.code != later_code) {
+		client->service->counters.command_failed++;
 		answer = control_error_answer(id, &error);
+	}
 	json_decref(result);
 	json_decref(empty);
 	json_decref(request);
@@ -185,16 +263,58 @@ answer_line(const struct control_command *commands, void *user, const char *line
 }
 
 int
-control_request(struct control_client *client, const struct control_command *commands, void *user,
-		const char *line, size_t len, uint64_t now_ms)
+control_request(struct control_client *client, const char *line, size_t len, uint64_t now_ms)
 {
 	json_t *answer;
 	int ret;
 
 	if (!client->greeted)
 		return shake_hands(client, line, len, now_ms);
-	answer = answer_line(commands, user, line, len);
+	answer = answer_line(client, line, len);
+	if (answer == NULL)
+		return 0;
 	ret = control_client_send(client, answer, now_ms);
 	json_decref(answer);
 	return ret;
+}
+
+/* Sends what was not asked for just now. message: taken. */
+static void
+send_late(struct control_client *client, json_t *message)
+{
+	if (control_client_send(client, message, clock_ms()) != 0)
+		client->lost = true;
+	json_decref(message);
+}
+
+void
+control_answer(struct control_client *client, json_t *id, json_t *result)
+{
+	send_late(client, result_answer(id, result));
+	json_decref(result);
+}
+
+void
+control_refuse(struct control_client *client, json_t *id, const struct control_error *error)
+{
+	client->service->counters.command_failed++;
+	send_late(client, control_error_answer(id, error));
+}
+
+void
+control_notify(struct control_client *client, json_t *message)
+{
+	send_late(client, message);
+}
+
+void *
+control_client_data(const struct control_client *client)
+{
+	return client->data;
+}
+
+void
+control_client_set_data(struct control_client *client, void *data)
+{
+	client->data = data;
 }

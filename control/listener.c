@@ -138,12 +138,38 @@ listener_open(struct listener *listener, const char *what, const char *path, int
 	return 0;
 }
 
+int
+listener_open_tcp(struct listener *listener, const char *what, const char *text,
+		  const struct address *address, int backlog, char *error)
+{
+	const struct complaint complaint = { what, text, error };
+	struct listener opened = { 0 };
+	const int on = 1;
+	int ret;
+
+	opened.fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (opened.fd < 0)
+		return open_fail(&complaint, -errno, "%s", strerror(errno));
+	/* A restarted daemon must not wait for the connections of the one before it. */
+	setsockopt(opened.fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (bind(opened.fd, (const struct sockaddr *)&address->socket, address->len) == 0 &&
+	    listen(opened.fd, backlog) == 0) {
+		*listener = opened;
+		return 0;
+	}
+	ret = open_fail(&complaint, -errno, "cannot listen: %s", strerror(errno));
+	close(opened.fd);
+	return ret;
+}
+
 void
 listener_close(struct listener *listener)
 {
 	struct stat status;
 
 	close(listener->fd);
+	if (listener->address.sun_path[0] == '\0')
+		return;
 	if (lstat(listener->address.sun_path, &status) == 0 && status.st_dev == listener->device &&
 	    status.st_ino == listener->inode)
 		unlink(listener->address.sun_path);

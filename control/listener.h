@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A listening Unix socket with a file of its own. No thread safety.
+ * A listening socket: a Unix socket with a file of its own, or TCP. No thread safety.
  */
 #ifndef FANIN_CONTROL_LISTENER_H
 #define FANIN_CONTROL_LISTENER_H
@@ -9,12 +9,14 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
+#include "control/address.h"
+
 #define LISTENER_ERROR_LEN 512
 
 struct listener {
 	int fd;
-	struct sockaddr_un address;
-	dev_t device; /* of the socket file, to remove no other's */
+	struct sockaddr_un address; /* without a path: TCP */
+	dev_t device;               /* of the socket file, to remove no other's */
 	ino_t inode;
 };
 
@@ -28,7 +30,13 @@ struct listener {
 int listener_open(struct listener *listener, const char *what, const char *path, int type,
 		  int backlog, char *error);
 
-/* Closes it and removes its file. */
+/*
+ * Binds and listens on a TCP address without blocking. The same errors.
+ */
+int listener_open_tcp(struct listener *listener, const char *what, const char *text,
+		      const struct address *address, int backlog, char *error);
+
+/* Closes it and removes its file, if it has one. */
 void listener_close(struct listener *listener);
 
 #endif

@@ -77,6 +77,8 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 		return -ENOMEM;
 	job->handler = handler;
 	job->reproducible = spec->reproducible;
+	if (spec->owner != NULL)
+		snprintf(job->owner, sizeof(job->owner), "%s", spec->owner);
 	job->params.id = spec->id;
 	job->params.n_children = spec->n_members;
 	job->params.window = (uint16_t)(slots / 2);

@@ -9,6 +9,7 @@
 
 #include "handlers/handler.h"
 #include "handlers/operator.h"
+#include "pipeline/job.h"
 #include "pipeline/mac_table.h"
 #include "control/args.h"
 #include "switch/commands.h"
@@ -109,6 +110,28 @@ command_version(void *user, const json_t *args, struct control_error *error)
 			 "pid", (int)getpid(), "uptime_s", (json_int_t)uptime_seconds(daemon));
 }
 
+/* What a manager asks often: cheap, and enough to see that the switch lives and which links do not. */
+static json_t *
+command_ping(void *user, const json_t *args, struct control_error *error)
+{
+	const struct daemon *daemon = user;
+	const struct pipeline *pipeline = daemon->pipeline;
+	json_t *down;
+
+	if (args_check_known(args, error) != 0)
+		return NULL;
+	down = json_array();
+	for (uint16_t i = 0; i < pipeline->n_ports; i++) {
+		const struct pipeline_port *port = &pipeline->ports[i];
+		struct rte_eth_link link = { 0 };
+
+		rte_eth_link_get_nowait(port->ethdev, &link);
+		if (link.link_status != RTE_ETH_LINK_UP || port->down)
+			json_array_append_new(down, json_string(port->name));
+	}
+	return json_pack("{s:i,s:o}", "jobs", pipeline->jobs->n_jobs, "ports_down", down);
+}
+
 static json_t *
 describe_port(const struct daemon *daemon, uint16_t index, const struct port_counters *counters)
 {
@@ -206,7 +229,7 @@ command_stats(void *user, const json_t *args, struct control_error *error)
 	uptime = (double)(pipeline_now_ns() - daemon->start_ns) / 1e9;
 	pipeline_counters(pipeline, &sum);
 	ports_pool_usage(&daemon->ports, &pool_size, &pool_free);
-	return json_pack("{s:f,s:o,s:{s:I,s:I,s:I,s:I,s:I},s:i,s:{s:i,s:i},s:o,s:{s:I,s:I},s:o}",
+	return json_pack("{s:f,s:o,s:{s:I,s:I,s:I,s:I,s:I},s:i,s:{s:i,s:i},s:o,s:{s:I,s:I},s:o,s:o}",
 			 "uptime_s", uptime, "workers",
 			 list_workers(pipeline, (double)rte_get_tsc_hz(), uptime), "switching",
 			 "forwarded", (json_int_t)sum.forwarded, "flooded", (json_int_t)sum.flooded,
@@ -215,7 +238,8 @@ command_stats(void *user, const json_t *args, struct control_error *error)
 			 (int)mac_table_count(pipeline->macs), "mempool", "size", (int)pool_size,
 			 "free", (int)pool_free, "memory", json_memory(daemon), "faults",
 			 "duplicated", (json_int_t)sum.fault_duplicates, "reordered",
-			 (json_int_t)sum.fault_reorders, "drops", nonzero_drops(&sum));
+			 (json_int_t)sum.fault_reorders, "drops", nonzero_drops(&sum), "control",
+			 control_counters_json(daemon->control));
 }
 
 json_t *
@@ -272,15 +296,16 @@ command_mac_list(void *user, const json_t *args, struct control_error *error)
 }
 
 const struct control_command commands[] = {
-	{ "version", command_version },
-	{ "ports.list", command_ports_list },
-	{ "jobs.list", command_jobs_list },
-	{ "jobs.create", command_jobs_create },
-	{ "jobs.destroy", command_jobs_destroy },
-	{ "stats", command_stats },
-	{ "drops", command_drops },
-	{ "mac.list", command_mac_list },
-	{ "routes.list", command_routes_list },
-	{ "neighbors.list", command_neighbors_list },
-	{ NULL, NULL },
+	{ .name = "version", .run = command_version },
+	{ .name = "ping", .run = command_ping },
+	{ .name = "ports.list", .run = command_ports_list },
+	{ .name = "jobs.list", .run = command_jobs_list },
+	{ .name = "jobs.create", .run = command_jobs_create },
+	{ .name = "jobs.destroy", .run = command_jobs_destroy },
+	{ .name = "stats", .run = command_stats },
+	{ .name = "drops", .run = command_drops },
+	{ .name = "mac.list", .run = command_mac_list },
+	{ .name = "routes.list", .run = command_routes_list },
+	{ .name = "neighbors.list", .run = command_neighbors_list },
+	{ 0 },
 };

@@ -16,6 +16,7 @@ struct daemon {
 	struct ports ports;
 	struct pipeline *pipeline;
 	uint64_t start_ns;
+	struct control *control; /* that the commands come by */
 };
 
 /* All commands; ends with a NULL name. `user` is a struct daemon. */

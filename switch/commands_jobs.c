@@ -81,9 +81,9 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 
 	job_stats(job, &stats);
 	return json_pack(
-		"{s:I,s:s,s:i,s:b,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
-		"id", (json_int_t)job->params.id, "handler", job->handler->name, "buffers",
-		job->params.buffers, "reproducible", job->reproducible, "accumulate",
+		"{s:I,s:s,s:s,s:i,s:b,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
+		"id", (json_int_t)job->params.id, "owner", job->owner, "handler", job->handler->name,
+		"buffers", job->params.buffers, "reproducible", job->reproducible, "accumulate",
 		job_accumulate_names[job->params.wide], "state", epoch != 0 ? "active" : "waiting",
 		"epoch", (json_int_t)epoch, "size", job->params.n_ranks, "window",
 		job->params.window, "slots", 2 * job->params.window, "payload_bytes",
@@ -148,11 +148,20 @@ json_t *
 command_jobs_destroy(void *user, const json_t *args, struct control_error *error)
 {
 	struct daemon *daemon = user;
+	const char *owner = NULL;
+	const struct job *job;
+	bool present;
 	int64_t id;
 
-	if (args_check_known(args, error, "id") != 0 ||
-	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, NULL, error) != 0)
+	if (args_check_known(args, error, "id", "owner") != 0 ||
+	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, NULL, error) != 0 ||
+	    args_string(args, "owner", PIPELINE_NAME_LEN - 1, &owner, &present, error) != 0)
 		return NULL;
+	job = job_lookup(daemon->pipeline->jobs, (uint32_t)id);
+	if (job != NULL && owner != NULL && strcmp(job->owner, owner) != 0)
+		return control_fail(error, "not_found",
+				    "job %u is of the owner \"%s\", expected \"%s\"", (uint32_t)id,
+				    job->owner, owner);
 	if (job_destroy(daemon->pipeline, (uint32_t)id) != 0)
 		return control_fail(error, "not_found",
 				    "job %u does not exist: `jobs` lists those that do",

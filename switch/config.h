@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "control/control.h"
 #include "control/log.h"
 
 #define CONFIG_NAME_LEN 32
@@ -82,6 +83,11 @@ struct config {
 	uint16_t udp_port; /* host order */
 	char control_socket[CONFIG_PATH_LEN];
 	char metrics_listen[CONFIG_ENDPOINT_LEN]; /* "IP:PORT"; empty: nowhere */
+	char control_listen[CONFIG_NAME_LEN * 2]; /* ADDRESS:PORT; empty: no control over TCP */
+	char control_token_file[CONFIG_DEVICE_LEN];
+	char tls_certificate[CONFIG_DEVICE_LEN]; /* empty: no TLS; so the other two */
+	char tls_key[CONFIG_DEVICE_LEN];
+	char tls_ca[CONFIG_DEVICE_LEN];
 	enum log_level log_level;
 	enum config_hugepages hugepages;
 	uint32_t memory_megabytes;
@@ -133,6 +139,9 @@ int config_parse(const char *text, size_t len, const char *source, struct config
  * missing interface, -EINVAL for a CPU.
  */
 int config_check_machine(const struct config *config, const char *source, char *error);
+
+/* What the control sockets are given; borrowed from the configuration. */
+struct control_tcp config_control_tcp(const struct config *config);
 
 /* True if there is a memif port. */
 bool config_has_memif(const struct config *config);

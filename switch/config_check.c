@@ -99,6 +99,27 @@ check_port_pair(const struct config_reader *reader, const struct config *config,
 	return 0;
 }
 
+struct control_tcp
+config_control_tcp(const struct config *config)
+{
+	return (struct control_tcp){ .listen = config->control_listen,
+				     .token_file = config->control_token_file,
+				     .certificate = config->tls_certificate,
+				     .key = config->tls_key,
+				     .ca = config->tls_ca };
+}
+
+static int
+check_control(const struct config_reader *reader, const struct config *config)
+{
+	const struct control_tcp tcp = config_control_tcp(config);
+	char error[CONTROL_MESSAGE_LEN];
+
+	if (control_tcp_check(&tcp, error) != 0)
+		return config_fail(reader, "control", "%s", error);
+	return 0;
+}
+
 static int
 check_workers(const struct config_reader *reader, const struct config *config)
 {
@@ -168,6 +189,8 @@ config_check_together(const struct config_reader *reader, const struct config *c
 		}
 	}
 	ret = check_workers(reader, config);
+	if (ret == 0)
+		ret = check_control(reader, config);
 	if (ret == 0)
 		ret = check_scheduling(reader, config);
 	return ret != 0 ? ret : check_sizes(reader, config);

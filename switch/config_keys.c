@@ -92,9 +92,19 @@ static const struct config_key address_keys[] = {
 	TABLE_END,
 };
 
+static const struct config_key tls_keys[] = {
+	{ "certificate", CONFIG_TYPE_TEXT, FIELD(config, tls_certificate), .derived = true },
+	{ "key", CONFIG_TYPE_TEXT, FIELD(config, tls_key), .derived = true },
+	{ "ca", CONFIG_TYPE_TEXT, FIELD(config, tls_ca), .derived = true },
+	TABLE_END,
+};
+
 static const struct config_key control_keys[] = {
 	{ "socket", CONFIG_TYPE_TEXT, FIELD(config, control_socket),
 	  .fallback_text = "/run/fanin/switch.sock" },
+	{ "listen", CONFIG_TYPE_TEXT, FIELD(config, control_listen), .derived = true },
+	{ "token_file", CONFIG_TYPE_TEXT, FIELD(config, control_token_file), .derived = true },
+	{ "tls", CONFIG_TYPE_OBJECT, .keys = tls_keys },
 	TABLE_END,
 };
 

@@ -282,9 +282,17 @@ serve(struct daemon *daemon, struct memif_gate *gate, int signal_fd)
 	struct control *control = NULL;
 	char error[CONTROL_MESSAGE_LEN];
 	char address[INET_ADDRSTRLEN];
-	int ret = control_open(config->control_socket, config->name, commands, daemon, &control,
-			       error);
+	const struct control_options options = {
+		.service = "switch",
+		.name = config->name,
+		.commands = commands,
+		.user = daemon,
+		.path = config->control_socket,
+		.tcp = config_control_tcp(config),
+	};
+	int ret = control_open(&options, &control, error);
 
+	daemon->control = control;
 	if (ret == 0)
 		ret = metrics_server_open(config->metrics_listen, switch_metrics,
 					  switch_metrics_values, daemon, &metrics, error);
@@ -296,6 +304,9 @@ serve(struct daemon *daemon, struct memif_gate *gate, int signal_fd)
 	log_info("\"%s\" is ready: %u ports, %u workers, address %s, kernels %s, control socket %s",
 		 config->name, daemon->pipeline->n_ports, daemon->pipeline->n_workers, address,
 		 fanin_isa_name(fanin_isa_detect()), config->control_socket);
+	if (control_tcp_port(control) != 0)
+		log_info("control over TCP at %s%s", config->control_listen,
+			 config->tls_certificate[0] == '\0' ? "" : " with TLS");
 	if (metrics != NULL)
 		log_info("metrics: http://%s/metrics", config->metrics_listen);
 	ret = serve_until_signal(daemon, control, gate, metrics, signal_fd);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Talks to a switch over its control socket. Used by faninctl; blocking, one thread at a time.
+ * Talks to a switch or a manager over a control socket. Used by faninctl; blocking, one thread at a time.
  */
 #include "tools/client.h"
 
@@ -13,18 +13,24 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "control/address.h"
+#include "control/clock.h"
+#include "control/secret.h"
+#include "control/stream.h"
 #include "control/text.h"
+#include "control/tls.h"
 
 /* A little above the switch's own limit, so that its answers always fit. */
 #define LONGEST_ANSWER ((size_t)80 << 20)
 #define READ_CHUNK 65536
 
 struct client {
-	int fd;
-	char path[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
+	struct stream stream; /* fd -1: not connected */
+	struct tls *tls;
+	const char *peer; /* "the switch" */
+	char at[ADDRESS_TEXT_LEN];
 	json_t *greeting;
 	json_int_t last_id;
 	char *buffer; /* what was received and not yet taken */
@@ -43,34 +49,37 @@ static int __attribute__((format(printf, 3, 4))) fail(char *error, int code, con
 	return code;
 }
 
-static int64_t
-now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Waits for the connection to be ready for events. Returns 0 or -errno with the error filled. */
 static int
-wait_ready(const struct client *client, short events, int64_t end_ms, char *error)
+wait_ready(const struct client *client, short events, uint64_t end_ms, char *error)
 {
-	struct pollfd fd = { .fd = client->fd, .events = events };
-	int64_t left_ms = end_ms - now_ms();
+	struct pollfd fd = { .fd = client->stream.fd, .events = events };
+	int64_t left_ms = (int64_t)(end_ms - clock_ms());
 	int ready = left_ms <= 0 ? 0 : poll(&fd, 1, (int)left_ms);
 
 	if (ready > 0 || (ready < 0 && errno == EINTR))
 		return 0;
 	if (ready < 0)
 		return fail(error, -errno, "poll: %s", strerror(errno));
-	return fail(error, -ETIMEDOUT,
-		    "no answer from %s within %d s: is the switch stopped or overloaded?",
-		    client->path, CLIENT_TIMEOUT_MS / 1000);
+	return fail(error, -ETIMEDOUT, "no answer from %s within %d s: is %s stopped or overloaded?",
+		    client->at, CLIENT_TIMEOUT_MS / 1000, client->peer);
+}
+
+/* What stream_receive or stream_send failed with. */
+static int
+fail_stream(const struct client *client, int code, const char *format, char *error)
+{
+	char message[CLIENT_ERROR_LEN / 2];
+
+	snprintf(message, sizeof(message), "%s",
+		 code == -EPROTO ? stream_tls_error(&client->stream) : strerror(-code));
+	if (code == -EPROTO)
+		return fail(error, code, "TLS with %s failed: %s", client->at, message);
+	return fail(error, code, format, client->at, message);
 }
 
 static int
-send_line(struct client *client, const json_t *message, int64_t end_ms, char *error)
+send_line(struct client *client, const json_t *message, uint64_t end_ms, char *error)
 {
 	char *text = json_dumps(message, JSON_COMPACT);
 	size_t len, sent = 0;
@@ -81,19 +90,16 @@ send_line(struct client *client, const json_t *message, int64_t end_ms, char *er
 	len = strlen(text);
 	text[len] = '\n'; /* in place of the terminator: only len + 1 bytes are sent */
 	while (ret == 0 && sent < len + 1) {
-		ssize_t got;
+		ssize_t got = stream_send(&client->stream, text + sent, len + 1 - sent);
 
-		ret = wait_ready(client, POLLOUT, end_ms, error);
-		if (ret != 0)
-			break;
-		got = send(client->fd, text + sent, len + 1 - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (got >= 0)
 			sent += (size_t)got;
-		else if (errno == EPIPE || errno == ECONNRESET)
+		else if (got == -EPIPE || got == -ECONNRESET)
 			break; /* its last words may tell why */
-		else if (errno != EAGAIN && errno != EINTR)
-			ret = fail(error, -errno, "cannot send to %s: %s", client->path,
-				   strerror(errno));
+		else if (got == -EAGAIN)
+			ret = wait_ready(client, client->stream.send_events, end_ms, error);
+		else
+			ret = fail_stream(client, (int)got, "cannot send to %s: %s", error);
 	}
 	free(text);
 	return ret;
@@ -101,10 +107,9 @@ send_line(struct client *client, const json_t *message, int64_t end_ms, char *er
 
 /* Receives more of the answer. Returns 0 or -errno with the error filled. */
 static int
-receive(struct client *client, int64_t end_ms, char *error)
+receive(struct client *client, uint64_t end_ms, char *error)
 {
 	ssize_t got;
-	int ret;
 
 	if (client->size - client->used < READ_CHUNK) {
 		size_t size = client->size * 2 + READ_CHUNK;
@@ -112,30 +117,29 @@ receive(struct client *client, int64_t end_ms, char *error)
 
 		if (client->used > LONGEST_ANSWER)
 			return fail(error, -EMSGSIZE, "the answer from %s is longer than %zu bytes",
-				    client->path, LONGEST_ANSWER);
+				    client->at, LONGEST_ANSWER);
 		buffer = realloc(client->buffer, size);
 		if (buffer == NULL)
 			return fail(error, -ENOMEM, "out of memory");
 		client->buffer = buffer;
 		client->size = size;
 	}
-	ret = wait_ready(client, POLLIN, end_ms, error);
-	if (ret != 0)
-		return ret;
-	got = recv(client->fd, client->buffer + client->used, client->size - client->used,
-		   MSG_DONTWAIT);
-	if (got < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
+	got = stream_receive(&client->stream, client->buffer + client->used,
+			     client->size - client->used);
+	if (got == -EAGAIN)
+		return wait_ready(client, client->stream.receive_events, end_ms, error);
+	if (got < 0 && got != -ECONNRESET)
+		return fail_stream(client, (int)got, "cannot receive from %s: %s", error);
 	if (got <= 0)
-		return fail(error, -ECONNRESET,
-			    "the switch closed the connection to %s: has it stopped?", client->path);
+		return fail(error, -ECONNRESET, "%s closed the connection to %s: has it stopped?",
+			    client->peer, client->at);
 	client->used += (size_t)got;
 	return 0;
 }
 
 /* Waits for a line and parses it. Returns 0 with *object set, or -errno. */
 static int
-receive_object(struct client *client, int64_t end_ms, json_t **object, char *error)
+receive_object(struct client *client, uint64_t end_ms, json_t **object, char *error)
 {
 	json_error_t json_error;
 	char *newline = NULL;
@@ -160,8 +164,8 @@ receive_object(struct client *client, int64_t end_ms, json_t **object, char *err
 	json_decref(*object);
 	*object = NULL;
 	return fail(error, -EPROTO,
-		    "found no JSON object in what %s sent: is it the control socket of a switch?",
-		    client->path);
+		    "found no JSON object in what %s sent: is it the control socket of %s?",
+		    client->at, client->peer);
 }
 
 /* Turns an answer's error object into the error. */
@@ -173,48 +177,102 @@ fail_refused(const json_t *answer, char *error)
 	const char *message = json_string_value(json_object_get(object, "message"));
 
 	return fail(error, -EREMOTEIO, "%s: %s", code == NULL ? "unknown" : code,
-		    message == NULL ? "the switch gave no reason" : message);
+		    message == NULL ? "no reason was given" : message);
 }
 
 static int
-connect_to(struct client *client, char *error)
+connect_unix(struct client *client, int fd, char *error)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int code;
 
-	memcpy(address.sun_path, client->path, sizeof(address.sun_path));
-	if (connect(client->fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+	if (strlen(client->at) >= sizeof(address.sun_path))
+		return fail(error, -ENAMETOOLONG,
+			    "cannot connect to %s: expected a path of at most %zu bytes",
+			    client->at, sizeof(address.sun_path) - 1);
+	memcpy(address.sun_path, client->at, strlen(client->at) + 1);
+	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
 		return 0;
 	code = errno;
 	if (code == ENOENT)
 		return fail(error, -code,
 			    "cannot connect to %s: no such file: is fanin-switch running?",
-			    client->path);
+			    client->at);
 	if (code == ECONNREFUSED)
 		return fail(error, -code,
 			    "cannot connect to %s: nobody listens: has fanin-switch crashed?",
-			    client->path);
+			    client->at);
 	if (code == EACCES)
 		return fail(error, -code,
 			    "cannot connect to %s: permission denied: be root or in the file's group",
-			    client->path);
+			    client->at);
 	if (code == EAGAIN)
 		return fail(error, -code,
 			    "cannot connect to %s: its queue is full: is the switch stopped?",
-			    client->path);
-	return fail(error, -code, "cannot connect to %s: %s", client->path, strerror(code));
+			    client->at);
+	return fail(error, -code, "cannot connect to %s: %s", client->at, strerror(code));
 }
 
+/* The stream has the connection already, so that waiting for it ends in time. */
 static int
-shake_hands(struct client *client, char *error)
+connect_tcp(struct client *client, const struct address *address, char *error)
 {
-	int64_t end_ms = now_ms() + CLIENT_TIMEOUT_MS;
-	const json_t *protocol;
-	const char *version;
-	json_t *hello;
+	socklen_t len = sizeof(int);
+	int code = 0;
 	int ret;
 
-	ret = receive_object(client, end_ms, &client->greeting, error);
+	if (connect(client->stream.fd, (const struct sockaddr *)&address->socket, address->len) != 0)
+		code = errno;
+	if (code == EINPROGRESS) {
+		ret = wait_ready(client, POLLOUT, clock_ms() + CLIENT_TIMEOUT_MS, error);
+		if (ret != 0)
+			return ret;
+		if (getsockopt(client->stream.fd, SOL_SOCKET, SO_ERROR, &code, &len) != 0)
+			code = errno;
+	}
+	if (code != 0)
+		return fail(error, -code, "cannot connect to %s: %s", client->at, strerror(code));
+	return 0;
+}
+
+/* Connects to the path or address of the options. Returns 0 or -errno with the error filled. */
+static int
+connect_to(struct client *client, const struct client_options *options, char *error)
+{
+	const struct tls_files files = { options->certificate, options->key, options->ca };
+	const bool path = strchr(options->at, '/') != NULL ||
+			  (!options->manager && strchr(options->at, ':') == NULL);
+	struct address address = { .socket.ss_family = AF_UNIX };
+	char message[ADDRESS_ERROR_LEN];
+	int fd, ret;
+
+	if (!path && address_parse(options->at, options->manager ? CLIENT_MANAGER_PORT : 0, true,
+				   &address, message) != 0)
+		return fail(error, -EINVAL, "cannot connect: %s", message);
+	if (options->ca != NULL && !path && tls_client_create(&files, &client->tls, message) != 0)
+		return fail(error, -EINVAL, "%s", message);
+	/* Non-blocking already for connect: on a full queue it would wait without end. */
+	fd = socket(address.socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return fail(error, -errno, "cannot make a socket: %s", strerror(errno));
+	ret = path ? connect_unix(client, fd, error) : 0;
+	if (ret == 0 && stream_connect(&client->stream, fd, client->tls, address.host) != 0)
+		ret = fail(error, -ENOMEM, "out of memory");
+	if (ret != 0) {
+		close(fd);
+		return ret;
+	}
+	return path ? 0 : connect_tcp(client, &address, error);
+}
+
+/* Reads what the other side says of itself. */
+static int
+receive_greeting(struct client *client, uint64_t end_ms, char *error)
+{
+	const json_t *protocol;
+	const char *version;
+	int ret = receive_object(client, end_ms, &client->greeting, error);
+
 	if (ret != 0)
 		return ret;
 	if (json_object_get(client->greeting, "error") != NULL)
@@ -223,42 +281,64 @@ shake_hands(struct client *client, char *error)
 	version = json_string_value(json_object_get(client->greeting, "version"));
 	if (json_object_get(client->greeting, "fanin") == NULL || !json_is_integer(protocol))
 		return fail(error, -EPROTO,
-			    "found no greeting from %s: is it the control socket of a switch?",
-			    client->path);
+			    "found no greeting from %s: is it the control socket of %s?",
+			    client->at, client->peer);
 	if (json_integer_value(protocol) != CLIENT_PROTOCOL)
 		return fail(error, -EPROTO,
-			    "the switch speaks protocol %" JSON_INTEGER_FORMAT
-			    ", this program %d: use that of the switch's version, %s",
-			    json_integer_value(protocol), CLIENT_PROTOCOL,
+			    "%s speaks protocol %" JSON_INTEGER_FORMAT
+			    ", this program %d: use that of its version, %s",
+			    client->peer, json_integer_value(protocol), CLIENT_PROTOCOL,
 			    version == NULL ? "unknown" : version);
-	hello = json_pack("{s:i}", "hello", CLIENT_PROTOCOL);
+	return 0;
+}
+
+static int
+shake_hands(struct client *client, const struct client_options *options, char *error)
+{
+	uint64_t end_ms = clock_ms() + CLIENT_TIMEOUT_MS;
+	const char *token = getenv("FANIN_TOKEN");
+	char secret[SECRET_SIZE];
+	json_t *hello;
+	int ret = 0;
+
+	if (options->token_file != NULL) {
+		char message[SECRET_ERROR_LEN];
+
+		if (secret_load(options->token_file, secret, message) != 0)
+			return fail(error, -EINVAL, "%s", message);
+		token = secret;
+	}
+	if (!options->manager)
+		ret = receive_greeting(client, end_ms, error);
+	if (ret != 0)
+		return ret;
+	hello = json_pack("{s:i, s:s*}", "hello", CLIENT_PROTOCOL, "token", token);
 	ret = send_line(client, hello, end_ms, error);
 	json_decref(hello);
+	if (ret == 0 && options->manager)
+		ret = receive_greeting(client, end_ms, error);
 	return ret;
 }
 
 int
-client_open(const char *path, struct client **client, char *error)
+client_open(const struct client_options *options, struct client **client, char *error)
 {
 	struct client *opened;
 	int ret;
 
-	if (strlen(path) >= sizeof(opened->path))
+	if (strlen(options->at) >= sizeof(opened->at))
 		return fail(error, -ENAMETOOLONG,
-			    "cannot connect to %s: expected a path of at most %zu bytes", path,
-			    sizeof(opened->path) - 1);
+			    "cannot connect to %.40s...: expected at most %zu bytes", options->at,
+			    sizeof(opened->at) - 1);
 	opened = calloc(1, sizeof(*opened));
 	if (opened == NULL)
 		return fail(error, -ENOMEM, "out of memory");
-	memcpy(opened->path, path, strlen(path) + 1);
-	/* Non-blocking already for connect: on a full queue it would wait without end. */
-	opened->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (opened->fd < 0)
-		ret = fail(error, -errno, "cannot make a socket: %s", strerror(errno));
-	else
-		ret = connect_to(opened, error);
+	opened->stream.fd = -1;
+	opened->peer = options->manager ? "the manager" : "the switch";
+	memcpy(opened->at, options->at, strlen(options->at) + 1);
+	ret = connect_to(opened, options, error);
 	if (ret == 0)
-		ret = shake_hands(opened, error);
+		ret = shake_hands(opened, options, error);
 	if (ret != 0) {
 		client_close(opened);
 		return ret;
@@ -270,7 +350,7 @@ client_open(const char *path, struct client **client, char *error)
 int
 client_call(struct client *client, const char *command, json_t *args, json_t **result, char *error)
 {
-	int64_t end_ms = now_ms() + CLIENT_TIMEOUT_MS;
+	uint64_t end_ms = clock_ms() + CLIENT_TIMEOUT_MS;
 	json_t *request, *answer = NULL;
 	int ret;
 
@@ -289,7 +369,7 @@ client_call(struct client *client, const char *command, json_t *args, json_t **r
 	} else if (json_integer_value(json_object_get(answer, "id")) != client->last_id ||
 		   !json_is_object(json_object_get(answer, "result"))) {
 		ret = fail(error, -EPROTO, "found an answer from %s that does not belong to \"%s\"",
-			   client->path, command);
+			   client->at, command);
 	} else {
 		*result = json_incref(json_object_get(answer, "result"));
 	}
@@ -308,8 +388,9 @@ client_close(struct client *client)
 {
 	if (client == NULL)
 		return;
-	if (client->fd >= 0)
-		close(client->fd);
+	if (client->stream.fd >= 0)
+		stream_stop(&client->stream);
+	tls_free(client->tls);
 	json_decref(client->greeting);
 	free(client->buffer);
 	free(client);

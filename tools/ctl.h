@@ -18,7 +18,7 @@
 #define CTL_USAGE 2
 
 struct ctl {
-	const char *socket;
+	struct client_options options;
 	bool json;
 	const struct ctl_command *command; /* that runs */
 	struct client *client;             /* opened by the first ctl_call */

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,12 +16,23 @@
 
 #define DEFAULT_SOCKET "/run/fanin/switch.sock"
 #define COMMON_LETTERS "s:jhV"
-#define N_COMMON 4
+#define N_COMMON 8
 #define MAX_OPTIONS 24
+
+enum {
+	COMMON_TOKEN_FILE = 512,
+	COMMON_CA,
+	COMMON_CERTIFICATE,
+	COMMON_KEY
+};
 
 /* Those that every command takes, and faninctl itself before the command. */
 static const struct option common_options[N_COMMON + 1] = {
 	{ "socket", required_argument, NULL, 's' },
+	{ "token-file", required_argument, NULL, COMMON_TOKEN_FILE },
+	{ "ca", required_argument, NULL, COMMON_CA },
+	{ "certificate", required_argument, NULL, COMMON_CERTIFICATE },
+	{ "key", required_argument, NULL, COMMON_KEY },
 	{ "json", no_argument, NULL, 'j' },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
@@ -89,8 +101,11 @@ print_help(void)
 	}
 	printf("  %-22s  %s\n"
 	       "\nOptions of all commands:\n"
-	       "  -s, --socket SOCKET     control socket (default: $FANIN_SOCKET or " DEFAULT_SOCKET
+	       "  -s, --socket SOCKET     control socket, a path or HOST:PORT (default: $FANIN_SOCKET or " DEFAULT_SOCKET
 	       ")\n"
+	       "      --token-file FILE   has the token for HOST:PORT (default: the token is $FANIN_TOKEN)\n"
+	       "      --ca FILE           TLS for HOST:PORT: whose certificate the other side must have\n"
+	       "      --certificate FILE  own certificate for TLS, with --key FILE\n"
 	       "  -j, --json              print the switch's answer as JSON, one object per line\n"
 	       "  -h, --help              print this help, or that of a command\n"
 	       "  -V, --version           print the version of this program\n",
@@ -134,7 +149,19 @@ common_option(struct ctl *ctl, int option)
 {
 	switch (option) {
 	case 's':
-		ctl->socket = optarg;
+		ctl->options.at = optarg;
+		return true;
+	case COMMON_TOKEN_FILE:
+		ctl->options.token_file = optarg;
+		return true;
+	case COMMON_CA:
+		ctl->options.ca = optarg;
+		return true;
+	case COMMON_CERTIFICATE:
+		ctl->options.certificate = optarg;
+		return true;
+	case COMMON_KEY:
+		ctl->options.key = optarg;
 		return true;
 	case 'j':
 		ctl->json = true;
@@ -226,7 +253,7 @@ ctl_call(struct ctl *ctl, const char *command, json_t *args)
 	int ret = 0;
 
 	if (ctl->client == NULL)
-		ret = client_open(ctl->socket, &ctl->client, error);
+		ret = client_open(&ctl->options, &ctl->client, error);
 	if (ret != 0)
 		json_decref(args);
 	else
@@ -346,11 +373,11 @@ run(struct ctl *ctl, int argc, char **argv)
 int
 main(int argc, char **argv)
 {
-	struct ctl ctl = { .socket = getenv("FANIN_SOCKET") };
+	struct ctl ctl = { .options.at = getenv("FANIN_SOCKET") };
 	int option, code;
 
-	if (ctl.socket == NULL || ctl.socket[0] == '\0')
-		ctl.socket = DEFAULT_SOCKET;
+	if (ctl.options.at == NULL || ctl.options.at[0] == '\0')
+		ctl.options.at = DEFAULT_SOCKET;
 	argv[0] = program_invocation_short_name; /* for getopt's messages */
 	/* The '+' leaves a command's options to the command. */
 	while ((option = getopt_long(argc, argv, "+" COMMON_LETTERS, common_options, NULL)) != -1) {
@@ -359,6 +386,8 @@ main(int argc, char **argv)
 			return CTL_USAGE;
 		}
 	}
+	if (ctl.options.ca != NULL)
+		signal(SIGPIPE, SIG_IGN); /* TLS writes without asking for an error instead */
 	code = run(&ctl, argc - optind, argv + optind);
 	client_close(ctl.client);
 	if (fflush(stdout) != 0 || ferror(stdout)) {

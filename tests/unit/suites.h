@@ -32,6 +32,7 @@
 	X(config)                                                                                  \
 	X(control)                                                                                 \
 	X(metrics)                                                                                 \
+	X(control_tcp)                                                                             \
 	X(engine)                                                                                  \
 	X(recovery)                                                                                \
 	X(memif)                                                                                   \

@@ -120,6 +120,15 @@ static const struct bad_input bad_inputs[] = {
 	{ WITH("\"faults\":{\"seed\":99999999999999999999}"),
 	  "sw.json: line 1, column 112: too big integer near '99999999999999999999'" },
 
+	/* control over TCP */
+	{ WITH("\"control\":{\"listen\":\"0.0.0.0:21931\"}"),
+	  "sw.json: control: control address 0.0.0.0:21931: found no token file, expected one: without it only addresses of "
+	  "this machine alone, like 127.0.0.1, may be listened on" },
+	{ WITH("\"control\":{\"listen\":\"127.0.0.1:21931\",\"tls\":{\"key\":\"k\"}}"),
+	  "sw.json: control: found a TLS key without a certificate, expected both or none" },
+	{ WITH("\"control\":{\"token_file\":\"t\"}"),
+	  "sw.json: control: found a token file or TLS without an address to listen on" },
+
 	/* strings */
 	{ WITH("\"name\":\"\""),
 	  "sw.json: name: found \"\", expected 1 to 31 letters, digits, '.', '_' or '-'" },

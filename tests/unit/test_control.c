@@ -127,14 +127,14 @@ run_no_arguments(void *user, const json_t *args, struct control_error *error)
 }
 
 static const struct control_command commands[] = {
-	{ "echo", run_echo },
-	{ "refuse", run_refuse },
-	{ "nothing", run_nothing },
-	{ "fill", run_fill },
-	{ "args", run_args },
-	{ "required", run_required },
-	{ "no.arguments", run_no_arguments },
-	{ NULL, NULL },
+	{ .name = "echo", .run = run_echo },
+	{ .name = "refuse", .run = run_refuse },
+	{ .name = "nothing", .run = run_nothing },
+	{ .name = "fill", .run = run_fill },
+	{ .name = "args", .run = run_args },
+	{ .name = "required", .run = run_required },
+	{ .name = "no.arguments", .run = run_no_arguments },
+	{ 0 },
 };
 
 static void *
@@ -145,13 +145,21 @@ serve(void *arg)
 	return NULL;
 }
 
+static struct control_options
+options_at(const char *at)
+{
+	return (struct control_options){
+		.service = "switch", .name = "sw0", .commands = commands, .user = &user_data, .path = at
+	};
+}
+
 static void
 open_control(void)
 {
+	const struct control_options options = options_at(path);
 	char error[CONTROL_MESSAGE_LEN] = "";
 
-	ck_assert_msg(control_open(path, "sw0", commands, &user_data, &control, error) == 0, "%s",
-		      error);
+	ck_assert_msg(control_open(&options, &control, error) == 0, "%s", error);
 }
 
 static void
@@ -636,10 +644,11 @@ expect_open_error(const char *at, int code, const char *message)
 {
 	char error[CONTROL_MESSAGE_LEN] = "";
 	char expected[CONTROL_MESSAGE_LEN];
+	const struct control_options options = options_at(at);
 	struct control *unset = NULL;
 
 	snprintf(expected, sizeof(expected), "control socket %s: %s", at, message);
-	ck_assert_int_eq(control_open(at, "sw0", commands, NULL, &unset, error), code);
+	ck_assert_int_eq(control_open(&options, &unset, error), code);
 	ck_assert_str_eq(error, expected);
 	ck_assert_ptr_null(unset);
 }

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Addresses of TCP sockets as people write them: HOST:PORT, [IPV6]:PORT. No state; any thread may call.
+ */
+#ifndef FANIN_CONTROL_ADDRESS_H
+#define FANIN_CONTROL_ADDRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define ADDRESS_TEXT_LEN 256 /* the longest that is read */
+#define ADDRESS_ERROR_LEN 512
+
+struct address {
+	struct sockaddr_storage socket;
+	socklen_t len;
+	char host[ADDRESS_TEXT_LEN]; /* as written, without brackets */
+};
+
+/*
+ * Reads an address.
+ *
+ * default_port: where text has none; 0: it must have one. resolve: names are looked up, which may take seconds; else only
+ * numbers are right. error: ADDRESS_ERROR_LEN bytes. Returns 0 with *address set, or -EINVAL with the error filled.
+ */
+int address_parse(const char *text, uint16_t default_port, bool resolve, struct address *address,
+		  char *error);
+
+/* True if only this machine can reach it. */
+bool address_is_loopback(const struct address *address);
+
+/* The port, host order. */
+uint16_t address_port(const struct address *address);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A non-blocking stream connection, plain or under TLS. One thread.
+ */
+#ifndef FANIN_CONTROL_STREAM_H
+#define FANIN_CONTROL_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct ssl_st;
+struct tls;
+
+struct stream {
+	int fd;
+	struct ssl_st *ssl;   /* NULL: plain */
+	short receive_events; /* of poll, that receiving waits for */
+	short send_events;    /* of poll, that sending waits for */
+};
+
+/*
+ * Takes over a non-blocking connection, as the side that accepted it. tls: NULL for a plain one.
+ * Returns 0; or -ENOMEM, and the connection is still the caller's.
+ */
+int stream_accept(struct stream *stream, int fd, struct tls *tls);
+
+/* Likewise, as the side that connected. host: that the other side's certificate must be for. */
+int stream_connect(struct stream *stream, int fd, struct tls *tls, const char *host);
+
+/*
+ * Receives what is there, at most size bytes. Returns how many; 0 at the end; -EAGAIN if there is nothing and
+ * receive_events must be waited for; else -errno: the connection is lost, -EPROTO if TLS failed.
+ */
+ssize_t stream_receive(struct stream *stream, void *data, size_t size);
+
+/* Sends as much as goes. Returns how many bytes, -EAGAIN if send_events must be waited for, or -errno. */
+ssize_t stream_send(struct stream *stream, const void *data, size_t size);
+
+/* True if there is data to receive that poll does not know of. */
+bool stream_has_pending(const struct stream *stream);
+
+/* Why TLS failed after -EPROTO, one line; a static buffer. */
+const char *stream_tls_error(const struct stream *stream);
+
+/* Closes the connection. */
+void stream_stop(struct stream *stream);
+
+#endif
