@@ -33,6 +33,7 @@
 	X(control)                                                                                 \
 	X(metrics)                                                                                 \
 	X(control_tcp)                                                                             \
+	X(manager_tree)                                                                            \
 	X(engine)                                                                                  \
 	X(recovery)                                                                                \
 	X(memif)                                                                                   \

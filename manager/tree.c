@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See tree.h. Every usable switch is tried as the root: distances from it by breadth-first search, then parents from the
+ * farthest switches inwards. */
+#include "manager/tree.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#define FAR UINT16_MAX
+
+/* One root's tree while it is made. */
+struct attempt {
+	uint16_t root;
+	uint16_t depth;
+	uint16_t n_switches;
+	uint64_t jobs; /* of all its switches */
+	uint16_t distances[TREE_MAX_SWITCHES];
+	bool included[TREE_MAX_SWITCHES];
+	uint16_t parents[TREE_MAX_SWITCHES]; /* switches */
+	uint16_t links[TREE_MAX_SWITCHES];   /* to the parent */
+};
+
+static int
+check(const struct tree_graph *graph, const uint16_t *places, uint16_t n_ranks)
+{
+	if (graph->n_switches > TREE_MAX_SWITCHES || graph->n_links > TREE_MAX_LINKS ||
+	    n_ranks == 0 || n_ranks > TREE_MAX_RANKS)
+		return -EINVAL;
+	for (uint16_t i = 0; i < graph->n_links; i++) {
+		if (graph->links[i].a >= graph->n_switches || graph->links[i].b >= graph->n_switches)
+			return -EINVAL;
+	}
+	for (uint16_t i = 0; i < n_ranks; i++) {
+		if (places[i] >= graph->n_switches)
+			return -EINVAL;
+	}
+	for (uint16_t i = 0; i < n_ranks; i++) {
+		if (!graph->switches[places[i]].usable)
+			return -ENOENT;
+	}
+	return 0;
+}
+
+/* The switch at a usable link's other end; FAR if the link is not usable or not this switch's. */
+static uint16_t
+neighbour(const struct tree_graph *graph, const struct tree_link *link, uint16_t at)
+{
+	uint16_t other = link->a == at ? link->b : link->a;
+
+	if (!link->usable || link->a == link->b || (link->a != at && link->b != at) ||
+	    !graph->switches[other].usable)
+		return FAR;
+	return other;
+}
+
+static void
+measure(const struct tree_graph *graph, uint16_t root, uint16_t *distances)
+{
+	uint16_t queue[TREE_MAX_SWITCHES];
+	uint16_t n_queued = 0;
+
+	for (uint16_t i = 0; i < graph->n_switches; i++)
+		distances[i] = FAR;
+	distances[root] = 0;
+	queue[n_queued++] = root;
+	for (uint16_t next = 0; next < n_queued; next++) {
+		uint16_t at = queue[next];
+
+		for (uint16_t i = 0; i < graph->n_links; i++) {
+			uint16_t other = neighbour(graph, &graph->links[i], at);
+
+			if (other == FAR || distances[other] != FAR)
+				continue;
+			distances[other] = distances[at] + 1;
+			queue[n_queued++] = other;
+		}
+	}
+}
+
+/* True if the first of two links, from a switch to a possible parent each, is to be preferred. */
+static bool
+is_better_parent(const struct tree_graph *graph, const struct attempt *attempt, uint16_t at,
+		 const struct tree_link *first, const struct tree_link *second)
+{
+	uint16_t a = neighbour(graph, first, at);
+	uint16_t b = neighbour(graph, second, at);
+
+	if (attempt->included[a] != attempt->included[b])
+		return attempt->included[a];
+	if (graph->switches[a].jobs != graph->switches[b].jobs)
+		return graph->switches[a].jobs < graph->switches[b].jobs;
+	return first->jobs < second->jobs;
+}
+
+/* Every included switch but the root has one at a smaller distance. */
+static void
+choose_parent(const struct tree_graph *graph, struct attempt *attempt, uint16_t at)
+{
+	const struct tree_link *best = NULL;
+
+	for (uint16_t i = 0; i < graph->n_links; i++) {
+		const struct tree_link *link = &graph->links[i];
+		uint16_t other = neighbour(graph, link, at);
+
+		if (other == FAR || attempt->distances[other] + 1 != attempt->distances[at])
+			continue;
+		if (best == NULL || is_better_parent(graph, attempt, at, link, best))
+			best = link;
+	}
+	if (best == NULL)
+		return;
+	attempt->links[at] = (uint16_t)(best - graph->links);
+	attempt->parents[at] = neighbour(graph, best, at);
+	attempt->included[attempt->parents[at]] = true;
+}
+
+/* Makes the tree of one root. Returns false if it does not reach all ranks. */
+static bool
+try_root(const struct tree_graph *graph, const uint16_t *places, uint16_t n_ranks, uint16_t root,
+	 struct attempt *attempt)
+{
+	memset(attempt, 0, sizeof(*attempt));
+	attempt->root = root;
+	measure(graph, root, attempt->distances);
+	attempt->included[root] = true;
+	for (uint16_t i = 0; i < n_ranks; i++) {
+		uint16_t distance = attempt->distances[places[i]];
+
+		if (distance == FAR)
+			return false;
+		attempt->included[places[i]] = true;
+		if (distance > attempt->depth)
+			attempt->depth = distance;
+	}
+	for (uint16_t distance = attempt->depth; distance > 0; distance--) {
+		for (uint16_t at = 0; at < graph->n_switches; at++) {
+			if (attempt->included[at] && attempt->distances[at] == distance)
+				choose_parent(graph, attempt, at);
+		}
+	}
+	for (uint16_t at = 0; at < graph->n_switches; at++) {
+		if (!attempt->included[at])
+			continue;
+		attempt->n_switches++;
+		attempt->jobs += graph->switches[at].jobs;
+	}
+	return true;
+}
+
+static bool
+is_better_root(const struct tree_graph *graph, const struct attempt *a, const struct attempt *b)
+{
+	uint32_t jobs_a = graph->switches[a->root].jobs;
+	uint32_t jobs_b = graph->switches[b->root].jobs;
+
+	if (a->depth != b->depth)
+		return a->depth < b->depth;
+	if (a->n_switches != b->n_switches)
+		return a->n_switches < b->n_switches;
+	return jobs_a != jobs_b ? jobs_a < jobs_b : a->jobs < b->jobs;
+}
+
+/* Writes the tree down, parents before children. */
+static void
+finish(const struct tree_graph *graph, const struct attempt *attempt, const uint16_t *places,
+       uint16_t n_ranks, struct tree *tree)
+{
+	uint16_t node_of[TREE_MAX_SWITCHES];
+
+	tree->n_nodes = 0;
+	tree->depth = attempt->depth;
+	for (uint16_t distance = 0; distance <= attempt->depth; distance++) {
+		for (uint16_t at = 0; at < graph->n_switches; at++) {
+			if (!attempt->included[at] || attempt->distances[at] != distance)
+				continue;
+			node_of[at] = tree->n_nodes;
+			tree->nodes[tree->n_nodes++] = (struct tree_node){
+				.switch_index = at,
+				.parent = distance == 0 ? TREE_NO_PARENT
+							: node_of[attempt->parents[at]],
+				.link = attempt->links[at],
+			};
+		}
+	}
+	for (uint16_t i = 0; i < n_ranks; i++)
+		tree->nodes[node_of[places[i]]].local |= UINT64_C(1) << i;
+	for (uint16_t i = tree->n_nodes; i-- > 0;) {
+		struct tree_node *node = &tree->nodes[i];
+
+		node->ranks |= node->local;
+		if (node->parent != TREE_NO_PARENT)
+			tree->nodes[node->parent].ranks |= node->ranks;
+	}
+}
+
+int
+tree_build(const struct tree_graph *graph, const uint16_t *places, uint16_t n_ranks, struct tree *tree)
+{
+	struct attempt attempts[2];
+	struct attempt *best = NULL;
+	struct attempt *next = &attempts[0];
+	int ret = check(graph, places, n_ranks);
+
+	if (ret != 0)
+		return ret;
+	for (uint16_t root = 0; root < graph->n_switches; root++) {
+		if (!graph->switches[root].usable || !try_root(graph, places, n_ranks, root, next) ||
+		    (best != NULL && !is_better_root(graph, next, best)))
+			continue;
+		best = next;
+		next = best == &attempts[0] ? &attempts[1] : &attempts[0];
+	}
+	if (best == NULL)
+		return -EHOSTUNREACH;
+	finish(graph, best, places, n_ranks, tree);
+	return 0;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The reduction tree of a job (Flare section 4): which switches add up what, and where the root is. Pure: a graph and the
+ * places of the ranks in, a tree out. Any thread.
+ */
+#ifndef FANIN_MANAGER_TREE_H
+#define FANIN_MANAGER_TREE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TREE_MAX_SWITCHES 256
+#define TREE_MAX_LINKS 2048
+#define TREE_MAX_RANKS 64
+#define TREE_NO_PARENT UINT16_MAX
+
+struct tree_switch {
+	bool usable;   /* lives, is reached, and has room for one more job */
+	uint32_t jobs; /* that it has already */
+};
+
+/* Between two switches; there may be several. */
+struct tree_link {
+	uint16_t a, b; /* switches */
+	bool usable;
+	uint32_t jobs; /* whose trees use it already */
+};
+
+struct tree_graph {
+	const struct tree_switch *switches;
+	const struct tree_link *links;
+	uint16_t n_switches; /* at most TREE_MAX_SWITCHES */
+	uint16_t n_links;    /* at most TREE_MAX_LINKS */
+};
+
+struct tree_node {
+	uint16_t switch_index;
+	uint16_t parent; /* index of its node, lower than the node's own; TREE_NO_PARENT: the root */
+	uint16_t link;   /* to the parent */
+	uint64_t local;  /* the ranks whose hosts are at this switch */
+	uint64_t ranks;  /* those and all behind its children */
+};
+
+struct tree {
+	struct tree_node nodes[TREE_MAX_SWITCHES]; /* the root first */
+	uint16_t n_nodes;
+	uint16_t depth; /* links between the root and the farthest switch */
+};
+
+/*
+ * Finds a tree of shortest paths over usable switches and links. Its root is the one of the least depth; among these the one
+ * with the fewest switches in its tree, then with the fewest jobs at the root, then in the tree. A switch's parent is one that
+ * is in the tree already, or else that with the fewest jobs: so jobs spread over spines.
+ *
+ * places: for each of 1 to TREE_MAX_RANKS ranks the switch of its host.
+ * Returns 0 with *tree set; -EHOSTUNREACH if no root reaches all of them; -ENOENT if a rank's own switch is not usable;
+ * -EINVAL if a number is out of range.
+ */
+int tree_build(const struct tree_graph *graph, const uint16_t *places, uint16_t n_ranks,
+	       struct tree *tree);
+
+#endif

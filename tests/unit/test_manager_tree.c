@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tests of the manager's reduction trees: leaf-spine, three levels, a line, what is not connected; and random graphs, where
+ * each tree is held against distances that are computed in another way.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <check.h>
+
+#include "manager/tree.h"
+#include "tests/unit/random.h"
+#include "tests/unit/suites.h"
+
+/* A graph that a test builds. */
+struct world {
+	struct tree_switch switches[TREE_MAX_SWITCHES];
+	struct tree_link links[TREE_MAX_LINKS];
+	struct tree_graph graph;
+};
+
+static struct world world;
+static struct tree tree;
+
+static void
+start(uint16_t n_switches)
+{
+	memset(&world, 0, sizeof(world));
+	world.graph.switches = world.switches;
+	world.graph.links = world.links;
+	world.graph.n_switches = n_switches;
+	for (uint16_t i = 0; i < n_switches; i++)
+		world.switches[i].usable = true;
+}
+
+static void
+connect_switches(uint16_t a, uint16_t b)
+{
+	world.links[world.graph.n_links++] = (struct tree_link){ .a = a, .b = b, .usable = true };
+}
+
+/* Leaves 0 to n_leaves - 1, then spines, all connected. */
+static void
+make_leaf_spine(uint16_t n_leaves, uint16_t n_spines)
+{
+	start(n_leaves + n_spines);
+	for (uint16_t leaf = 0; leaf < n_leaves; leaf++) {
+		for (uint16_t spine = 0; spine < n_spines; spine++)
+			connect_switches(leaf, n_leaves + spine);
+	}
+}
+
+static void
+build(const uint16_t *places, uint16_t n_ranks)
+{
+	ck_assert_int_eq(tree_build(&world.graph, places, n_ranks, &tree), 0);
+}
+
+/* Counts the tree's jobs in the graph, as the manager does when it has installed one. */
+static void
+install(void)
+{
+	for (uint16_t i = 0; i < tree.n_nodes; i++) {
+		world.switches[tree.nodes[i].switch_index].jobs++;
+		if (i > 0)
+			world.links[tree.nodes[i].link].jobs++;
+	}
+}
+
+static const struct tree_node *
+node_at(uint16_t switch_index)
+{
+	for (uint16_t i = 0; i < tree.n_nodes; i++) {
+		if (tree.nodes[i].switch_index == switch_index)
+			return &tree.nodes[i];
+	}
+	return NULL;
+}
+
+START_TEST(hosts_of_one_switch_need_no_other)
+{
+	make_leaf_spine(3, 2);
+	build((uint16_t[]){ 1, 1, 1, 1 }, 4);
+	ck_assert_uint_eq(tree.n_nodes, 1);
+	ck_assert_uint_eq(tree.depth, 0);
+	ck_assert_uint_eq(tree.nodes[0].switch_index, 1);
+	ck_assert_uint_eq(tree.nodes[0].parent, TREE_NO_PARENT);
+	ck_assert_uint_eq(tree.nodes[0].local, 0xf);
+	ck_assert_uint_eq(tree.nodes[0].ranks, 0xf);
+}
+END_TEST
+
+START_TEST(leaves_meet_at_a_spine_with_their_ranks_behind_them)
+{
+	make_leaf_spine(3, 2);
+	build((uint16_t[]){ 0, 2, 0, 2, 0 }, 5);
+	ck_assert_uint_eq(tree.n_nodes, 3);
+	ck_assert_uint_eq(tree.depth, 1);
+	ck_assert_uint_ge(tree.nodes[0].switch_index, 3);
+	ck_assert_uint_eq(tree.nodes[0].local, 0);
+	ck_assert_uint_eq(tree.nodes[0].ranks, 0x1f);
+	ck_assert_ptr_null(node_at(1));
+	ck_assert_uint_eq(node_at(0)->ranks, 0x15);
+	ck_assert_uint_eq(node_at(2)->ranks, 0x0a);
+	ck_assert_uint_eq(node_at(0)->parent, 0);
+	ck_assert_uint_eq(world.links[node_at(2)->link].a, 2);
+	ck_assert_uint_eq(world.links[node_at(2)->link].b, tree.nodes[0].switch_index);
+}
+END_TEST
+
+START_TEST(jobs_spread_evenly_over_the_spines)
+{
+	make_leaf_spine(4, 3);
+	for (unsigned int i = 0; i < 30; i++) {
+		build((uint16_t[]){ 0, 1, 2, 3 }, 4);
+		install();
+	}
+	for (uint16_t spine = 4; spine < 7; spine++)
+		ck_assert_uint_eq(world.switches[spine].jobs, 10);
+}
+END_TEST
+
+START_TEST(parallel_links_share_the_jobs)
+{
+	start(2);
+	connect_switches(0, 1);
+	connect_switches(1, 0);
+	for (unsigned int i = 0; i < 10; i++) {
+		build((uint16_t[]){ 0, 1 }, 2);
+		install();
+	}
+	ck_assert_uint_eq(world.links[0].jobs, 5);
+	ck_assert_uint_eq(world.links[1].jobs, 5);
+}
+END_TEST
+
+START_TEST(switches_and_links_that_are_not_usable_are_avoided)
+{
+	make_leaf_spine(2, 2);
+	world.switches[2].usable = false;
+	build((uint16_t[]){ 0, 1 }, 2);
+	ck_assert_uint_eq(tree.nodes[0].switch_index, 3);
+	world.switches[2].usable = true;
+	world.links[3].usable = false; /* leaf 1 to spine 3 */
+	build((uint16_t[]){ 0, 1 }, 2);
+	ck_assert_uint_eq(tree.nodes[0].switch_index, 2);
+	world.switches[2].usable = false;
+	ck_assert_int_eq(tree_build(&world.graph, (uint16_t[]){ 0, 1 }, 2, &tree), -EHOSTUNREACH);
+	world.switches[0].usable = false;
+	ck_assert_int_eq(tree_build(&world.graph, (uint16_t[]){ 0, 1 }, 2, &tree), -ENOENT);
+}
+END_TEST
+
+/* Two pods of two leaves and two aggregation switches; two cores, each over one aggregation switch of every pod. */
+static void
+make_three_levels(void)
+{
+	start(10);
+	for (uint16_t pod = 0; pod < 2; pod++) {
+		uint16_t leaf = pod * 2, aggregation = 4 + pod * 2;
+
+		connect_switches(leaf, aggregation);
+		connect_switches(leaf, aggregation + 1);
+		connect_switches(leaf + 1, aggregation);
+		connect_switches(leaf + 1, aggregation + 1);
+		connect_switches(aggregation, 8);
+		connect_switches(aggregation + 1, 9);
+	}
+}
+
+START_TEST(a_pod_keeps_to_itself_and_two_pods_meet_at_a_core)
+{
+	make_three_levels();
+	build((uint16_t[]){ 2, 3 }, 2);
+	ck_assert_uint_eq(tree.depth, 1);
+	ck_assert(tree.nodes[0].switch_index == 6 || tree.nodes[0].switch_index == 7);
+	build((uint16_t[]){ 0, 1, 2, 3 }, 4);
+	ck_assert_uint_eq(tree.depth, 2);
+	ck_assert_uint_ge(tree.nodes[0].switch_index, 8);
+	/* Each pod goes through one aggregation switch, not two. */
+	ck_assert_uint_eq(tree.n_nodes, 7);
+	ck_assert_uint_eq(node_at(0)->parent, node_at(1)->parent);
+	ck_assert_uint_eq(tree.nodes[node_at(2)->parent].ranks, 0xc);
+}
+END_TEST
+
+START_TEST(the_root_of_a_line_is_its_middle)
+{
+	start(7);
+	for (uint16_t i = 0; i < 6; i++)
+		connect_switches(i, i + 1);
+	build((uint16_t[]){ 0, 6, 3 }, 3);
+	ck_assert_uint_eq(tree.nodes[0].switch_index, 3);
+	ck_assert_uint_eq(tree.depth, 3);
+	ck_assert_uint_eq(tree.n_nodes, 7);
+	ck_assert_uint_eq(tree.nodes[0].local, 4);
+	build((uint16_t[]){ 1, 2 }, 2);
+	ck_assert_uint_eq(tree.n_nodes, 2);
+}
+END_TEST
+
+START_TEST(what_is_not_connected_has_no_tree)
+{
+	start(4);
+	connect_switches(0, 1);
+	connect_switches(2, 3);
+	connect_switches(1, 1);
+	ck_assert_int_eq(tree_build(&world.graph, (uint16_t[]){ 0, 3 }, 2, &tree), -EHOSTUNREACH);
+	build((uint16_t[]){ 2, 3 }, 2);
+}
+END_TEST
+
+START_TEST(numbers_out_of_range_are_refused)
+{
+	static const uint16_t places[TREE_MAX_RANKS + 1] = { 0 };
+
+	start(2);
+	ck_assert_int_eq(tree_build(&world.graph, places, 0, &tree), -EINVAL);
+	ck_assert_int_eq(tree_build(&world.graph, places, TREE_MAX_RANKS + 1, &tree), -EINVAL);
+	ck_assert_int_eq(tree_build(&world.graph, (uint16_t[]){ 2 }, 1, &tree), -EINVAL);
+	connect_switches(0, 2);
+	ck_assert_int_eq(tree_build(&world.graph, places, 1, &tree), -EINVAL);
+}
+END_TEST
+
+/* Shortest ways between all usable switches, by relaxation. */
+static void
+measure_all(uint16_t distances[][40])
+{
+	const uint16_t n = world.graph.n_switches;
+
+	for (uint16_t i = 0; i < n; i++) {
+		for (uint16_t j = 0; j < n; j++)
+			distances[i][j] = i == j && world.switches[i].usable ? 0 : 1000;
+	}
+	for (uint16_t i = 0; i < world.graph.n_links; i++) {
+		const struct tree_link *link = &world.links[i];
+
+		if (link->a != link->b && link->usable && world.switches[link->a].usable &&
+		    world.switches[link->b].usable)
+			distances[link->a][link->b] = distances[link->b][link->a] = 1;
+	}
+	for (uint16_t k = 0; k < n; k++) {
+		for (uint16_t i = 0; i < n; i++) {
+			for (uint16_t j = 0; j < n; j++) {
+				uint16_t over = distances[i][k] + distances[k][j];
+
+				if (over < distances[i][j])
+					distances[i][j] = over;
+			}
+		}
+	}
+}
+
+static void
+check_tree(const uint16_t *places, uint16_t n_ranks)
+{
+	uint64_t local = 0;
+
+	for (uint16_t i = 0; i < tree.n_nodes; i++) {
+		const struct tree_node *node = &tree.nodes[i];
+		const struct tree_link *link = &world.links[node->link];
+		uint64_t ranks = node->local;
+
+		ck_assert(world.switches[node->switch_index].usable);
+		ck_assert_ptr_eq(node_at(node->switch_index), node);
+		ck_assert_uint_eq(local & node->local, 0);
+		local |= node->local;
+		for (uint16_t k = 0; k < tree.n_nodes; k++) {
+			if (tree.nodes[k].parent == i)
+				ranks |= tree.nodes[k].ranks;
+		}
+		ck_assert_uint_eq(ranks, node->ranks);
+		ck_assert_uint_ne(ranks, 0);
+		if (i == 0) {
+			ck_assert_uint_eq(node->parent, TREE_NO_PARENT);
+			continue;
+		}
+		ck_assert_uint_lt(node->parent, i);
+		ck_assert(link->usable);
+		ck_assert((link->a == node->switch_index &&
+			   link->b == tree.nodes[node->parent].switch_index) ||
+			  (link->b == node->switch_index &&
+			   link->a == tree.nodes[node->parent].switch_index));
+	}
+	for (uint16_t i = 0; i < n_ranks; i++)
+		ck_assert(node_at(places[i]) != NULL && (node_at(places[i])->local >> i & 1) != 0);
+}
+
+START_TEST(random_graphs_have_valid_trees_of_the_least_depth)
+{
+	static uint16_t distances[40][40];
+	struct random random = random_seed((uint64_t)_i);
+	unsigned int reached = 0;
+
+	for (unsigned int round = 0; round < 50; round++) {
+		uint16_t n = (uint16_t)(1 + random_below(&random, 40));
+		uint16_t n_links = (uint16_t)(random_below(&random, 2 * n + 1u));
+		uint16_t n_ranks = (uint16_t)(1 + random_below(&random, TREE_MAX_RANKS));
+		uint16_t places[TREE_MAX_RANKS];
+		uint16_t least = 1000;
+		int ret;
+
+		start(n);
+		for (uint16_t i = 0; i < n; i++) {
+			world.switches[i].usable = random_below(&random, 20) != 0;
+			world.switches[i].jobs = random_below(&random, 5);
+		}
+		for (uint16_t i = 0; i < n_links; i++) {
+			connect_switches((uint16_t)(random_below(&random, n)),
+					 (uint16_t)(random_below(&random, n)));
+			world.links[i].usable = random_below(&random, 10) != 0;
+		}
+		if (random_below(&random, 2) == 0)
+			n_ranks = 1 + n_ranks % 3;
+		for (uint16_t i = 0; i < n_ranks; i++)
+			places[i] = (uint16_t)(random_below(&random, n));
+		measure_all(distances);
+		for (uint16_t root = 0; root < n; root++) {
+			uint16_t depth = 0;
+
+			for (uint16_t i = 0; i < n_ranks; i++) {
+				if (distances[root][places[i]] > depth)
+					depth = distances[root][places[i]];
+			}
+			if (depth < least)
+				least = depth;
+		}
+		ret = tree_build(&world.graph, places, n_ranks, &tree);
+		if (least == 1000) {
+			ck_assert(ret == -EHOSTUNREACH || ret == -ENOENT);
+			continue;
+		}
+		ck_assert_int_eq(ret, 0);
+		ck_assert_uint_eq(tree.depth, least);
+		check_tree(places, n_ranks);
+		reached++;
+	}
+	ck_assert_uint_gt(reached, 5);
+}
+END_TEST
+
+Suite *
+suite_manager_tree(void)
+{
+	Suite *suite = suite_create("manager_tree");
+	TCase *tcase = tcase_create("trees");
+
+	tcase_add_test(tcase, hosts_of_one_switch_need_no_other);
+	tcase_add_test(tcase, leaves_meet_at_a_spine_with_their_ranks_behind_them);
+	tcase_add_test(tcase, jobs_spread_evenly_over_the_spines);
+	tcase_add_test(tcase, parallel_links_share_the_jobs);
+	tcase_add_test(tcase, switches_and_links_that_are_not_usable_are_avoided);
+	tcase_add_test(tcase, a_pod_keeps_to_itself_and_two_pods_meet_at_a_core);
+	tcase_add_test(tcase, the_root_of_a_line_is_its_middle);
+	tcase_add_test(tcase, what_is_not_connected_has_no_tree);
+	tcase_add_test(tcase, numbers_out_of_range_are_refused);
+	tcase_add_loop_test(tcase, random_graphs_have_valid_trees_of_the_least_depth, 0, 10);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
