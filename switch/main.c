@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "control/notify.h"
 #include "handlers/kernels/kernels.h"
 #include "pipeline/route_table.h"
 #include "switch/commands.h"
@@ -257,6 +258,8 @@ serve_until_signal(struct daemon *daemon, struct control *control, struct memif_
 		log_error("cannot wait for signals: %s", strerror(-wake_fd));
 		ret = wake_fd;
 	}
+	if (ret == 0)
+		notify_service("READY=1");
 	while (ret == 0) {
 		ret = control_serve(control, wake_fd, more ? 0 : HOUSEKEEP_MS);
 		if (ret == 1 && !is_readable(signal_fd)) {
@@ -267,6 +270,7 @@ serve_until_signal(struct daemon *daemon, struct control *control, struct memif_
 		telemetry_serve(daemon);
 		pipeline_housekeep(daemon->pipeline);
 	}
+	notify_service("STOPPING=1");
 	telemetry_close();
 	if (wake_fd >= 0)
 		close(wake_fd);
