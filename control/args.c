@@ -12,6 +12,13 @@
 
 #include "control/text.h"
 
+/* What stands between a path and a key. */
+static const char *
+dot(const char *where)
+{
+	return where[0] == '\0' ? "" : ".";
+}
+
 int
 args_check_known_at(const char *where, const json_t *object, const char *const *names,
 		    struct control_error *error)
@@ -33,10 +40,11 @@ args_check_known_at(const char *where, const json_t *object, const char *const *
 		text_key(key, shown);
 		if (guess.best != NULL)
 			control_fail(error, "invalid",
-				     "%s.%s: unknown argument (did you mean \"%s\"?)", where, shown,
-				     guess.best);
+				     "%s%s%s: unknown argument (did you mean \"%s\"?)", where,
+				     dot(where), shown, guess.best);
 		else
-			control_fail(error, "invalid", "%s.%s: unknown argument", where, shown);
+			control_fail(error, "invalid", "%s%s%s: unknown argument", where,
+				     dot(where), shown);
 		return -EINVAL;
 	}
 	return 0;
@@ -56,7 +64,8 @@ look_up(const char *where, const json_t *object, const char *key, const json_t *
 		return 1;
 	if (present != NULL)
 		return 0;
-	control_fail(error, "invalid", "%s.%s: missing, expected %s", where, key, expected);
+	control_fail(error, "invalid", "%s%s%s: missing, expected %s", where, dot(where), key,
+		     expected);
 	return -EINVAL;
 }
 
@@ -66,7 +75,7 @@ fail_value(const char *where, const char *key, const json_t *value, const char *
 {
 	char found[TEXT_VALUE_LEN];
 
-	control_fail(error, "invalid", "%s.%s: found %s, expected %s", where, key,
+	control_fail(error, "invalid", "%s%s%s: found %s, expected %s", where, dot(where), key,
 		     text_describe(value, found), expected);
 	return -EINVAL;
 }
@@ -122,6 +131,27 @@ args_string_at(const char *where, const json_t *object, const char *key, size_t 
 	    json_string_length(found) > max_len)
 		return fail_value(where, key, found, expected, error);
 	*value = json_string_value(found);
+	return 0;
+}
+
+int
+args_name_at(const char *where, const json_t *object, const char *key, size_t max_len,
+	     const char **value, bool *present, struct control_error *error)
+{
+	char expected[64];
+	const json_t *found;
+	const char *text;
+	int ret;
+
+	snprintf(expected, sizeof(expected), "1 to %zu letters, digits, '.', '_' or '-'", max_len);
+	ret = look_up(where, object, key, &found, present, expected, error);
+	if (ret <= 0)
+		return ret;
+	text = json_string_value(found);
+	if (text == NULL || text[0] == '\0' || json_string_length(found) > max_len ||
+	    strspn(text, TEXT_NAME_CHARACTERS) != json_string_length(found))
+		return fail_value(where, key, found, expected, error);
+	*value = text;
 	return 0;
 }
 
@@ -183,8 +213,8 @@ args_objects_at(const char *where, const json_t *object, const char *key, size_t
 	if (!json_is_array(found))
 		return fail_value(where, key, found, expected, error);
 	if (json_array_size(found) < min || json_array_size(found) > max) {
-		control_fail(error, "invalid", "%s.%s: found %zu entries, expected %s", where, key,
-			     json_array_size(found), expected);
+		control_fail(error, "invalid", "%s%s%s: found %zu entries, expected %s", where,
+			     dot(where), key, json_array_size(found), expected);
 		return -EINVAL;
 	}
 	json_array_foreach(found, i, item) {

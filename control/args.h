@@ -5,7 +5,7 @@
  *
  * They all return 0, or -EINVAL with *error filled. An argument that is absent leaves *value as it is and sets *present to
  * false; present may be NULL, and then the argument is required. The _at variants read from an object inside of the
- * arguments; `where` is its path for messages, like "args.members[0]".
+ * arguments; `where` is its path for messages, like "args.members[0]", and empty at the top of a file.
  */
 #ifndef FANIN_CONTROL_ARGS_H
 #define FANIN_CONTROL_ARGS_H
@@ -34,6 +34,10 @@ int args_boolean_at(const char *where, const json_t *object, const char *key, bo
 /* A string of 1 to max_len bytes; borrowed from the object. */
 int args_string_at(const char *where, const json_t *object, const char *key, size_t max_len,
 		   const char **value, bool *present, struct control_error *error);
+
+/* A string of 1 to max_len letters, digits, dots, underscores and hyphens; borrowed. */
+int args_name_at(const char *where, const json_t *object, const char *key, size_t max_len,
+		 const char **value, bool *present, struct control_error *error);
 
 /* A string of "0x" and 1 to 16 hexadecimal digits. */
 int args_hex64_at(const char *where, const json_t *object, const char *key, uint64_t *value,
@@ -71,6 +75,13 @@ args_string(const json_t *args, const char *key, size_t max_len, const char **va
 	    struct control_error *error)
 {
 	return args_string_at("args", args, key, max_len, value, present, error);
+}
+
+static inline int
+args_name(const json_t *args, const char *key, size_t max_len, const char **value, bool *present,
+	  struct control_error *error)
+{
+	return args_name_at("args", args, key, max_len, value, present, error);
 }
 
 static inline int

@@ -21,18 +21,18 @@
 #include "control/listener.h"
 #include "control/tls.h"
 
-#define LINES_PER_ROUND 64 /* of one client before the others have their turn */
-#define ACCEPTS_PER_ROUND                                                                          \
-	32 /* so that a flood of connections does not keep the clients that are there waiting */
-#define ACCEPT_PAUSE_MS 100 /* without file descriptors there is nothing to do but wait */
+#define LINES_PER_ROUND 64   /* of one client before the others have their turn */
+#define ACCEPTS_PER_ROUND 32 /* a flood of connections keeps nobody waiting */
+#define ACCEPT_PAUSE_MS 100  /* without file descriptors there is nothing to do but wait */
 /* A TCP client whose machine is gone is noticed within so many seconds. */
 #define KEEPALIVE_IDLE_S 2
 #define KEEPALIVE_PROBES 3
 
-static_assert(CONTROL_MESSAGE_LEN == LISTENER_ERROR_LEN && CONTROL_MESSAGE_LEN == SECRET_ERROR_LEN &&
-		      CONTROL_MESSAGE_LEN == TLS_ERROR_LEN &&
-		      CONTROL_MESSAGE_LEN == ADDRESS_ERROR_LEN,
-	      "buffers");
+/* Whatever opens a listener writes into the same buffer. */
+static_assert(CONTROL_MESSAGE_LEN >= LISTENER_ERROR_LEN, "buffers");
+static_assert(CONTROL_MESSAGE_LEN >= SECRET_ERROR_LEN, "buffers");
+static_assert(CONTROL_MESSAGE_LEN >= TLS_ERROR_LEN, "buffers");
+static_assert(CONTROL_MESSAGE_LEN >= ADDRESS_ERROR_LEN, "buffers");
 
 enum {
 	UNIX,
@@ -138,13 +138,15 @@ refuse_client(struct control *control, int fd, struct tls *tls)
 {
 	struct control_client guest;
 	struct control_error error;
+	struct stream stream;
 	json_t *answer;
 
 	control->service.counters.too_many++;
-	if (control_client_start(&guest, &control->service, fd, tls, 0) != 0) {
+	if (stream_accept(&stream, fd, tls) != 0) {
 		close(fd);
 		return;
 	}
+	control_client_start(&guest, &control->service, &stream, 0);
 	control_fail(&error, "no_room",
 		     "found %u clients connected already, expected fewer: try again later",
 		     control->service.options.max_clients);
@@ -160,12 +162,14 @@ welcome_client(struct control *control, struct control_client *client, int fd, b
 	const int on = 1, idle_s = KEEPALIVE_IDLE_S, interval_s = 1, probes = KEEPALIVE_PROBES;
 	struct control_service *service = &control->service;
 	uint64_t now = clock_ms();
+	struct stream stream;
 	json_t *greeting;
 
-	if (control_client_start(client, service, fd, tcp ? control->tls : NULL, now) != 0) {
+	if (stream_accept(&stream, fd, tcp ? control->tls : NULL) != 0) {
 		close(fd);
 		return;
 	}
+	control_client_start(client, service, &stream, now);
 	client->tcp = tcp;
 	client->number = ++service->counters.connections;
 	if (tcp) {

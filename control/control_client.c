@@ -54,18 +54,13 @@ buffer_consume(struct control_buffer *buffer, size_t len)
 	}
 }
 
-int
-control_client_start(struct control_client *client, struct control_service *service, int fd,
-		     struct tls *tls, uint64_t now_ms)
+void
+control_client_start(struct control_client *client, struct control_service *service,
+		     const struct stream *stream, uint64_t now_ms)
 {
-	struct stream stream;
-
-	if (stream_accept(&stream, fd, tls) != 0)
-		return -ENOMEM;
-	*client = (struct control_client){ .stream = stream,
+	*client = (struct control_client){ .stream = *stream,
 					   .service = service,
 					   .deadline_ms = now_ms + CONTROL_HELLO_MS };
-	return 0;
 }
 
 void

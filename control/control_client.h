@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One client of a control socket: a non-blocking connection with bounded buffers on both sides, cut into lines.
- * Internal to the control socket; main thread only.
+ * One end of a control connection: non-blocking, with bounded buffers on both sides, cut into lines. The control socket has one
+ * for each client; a manager has one for each switch that it is a client of itself. Main thread only.
  */
 #ifndef FANIN_CONTROL_CLIENT_H
 #define FANIN_CONTROL_CLIENT_H
@@ -54,9 +54,9 @@ struct control_client {
 	size_t scanned; /* bytes of `in` known to hold no newline */
 };
 
-/* Takes over a non-blocking connection. Returns 0, or -ENOMEM: it is still the caller's then. */
-int control_client_start(struct control_client *client, struct control_service *service, int fd,
-			 struct tls *tls, uint64_t now_ms);
+/* Takes over a connection. */
+void control_client_start(struct control_client *client, struct control_service *service,
+			  const struct stream *stream, uint64_t now_ms);
 
 /* The longest line that it may send now, in bytes. */
 size_t control_client_line_max(const struct control_client *client);

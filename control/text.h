@@ -14,6 +14,9 @@
 /* Room for text_describe and text_key: enough to recognise a value by. */
 #define TEXT_VALUE_LEN 64
 
+/* What names of switches, ports and jobs are made of. */
+#define TEXT_NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
 /* The known word closest to a misspelt one. Start with {.word = ...}; offer candidates; then best is it or NULL. */
 struct text_guess {
 	const char *word;

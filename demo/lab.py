@@ -59,7 +59,7 @@ class Interrupted(BaseException):
 def program(name):
     """Path of one of the built programs."""
     room = {"fanin-switch": "switch", "faninctl": "tools", "fanin-perf": "tools", "fanin-pktgen": "bench",
-            "two-communicators": "tests"}[name]
+            "two-communicators": "tests", "fanin-manager": "manager"}[name]
     path = BUILD_DIR / room / name
     if not path.exists():
         raise LabError(f"{path} does not exist: run ./dev build first")

@@ -15,8 +15,6 @@
 #include "switch/config_keys.h"
 #include "control/text.h"
 
-#define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
-
 static void
 store_integer(const struct config_key *key, int64_t value, void *field)
 {
@@ -209,7 +207,7 @@ read_text(const struct config_key *key, const char *text, char *field)
 
 	if (len == 0 || len >= key->size)
 		return -EINVAL;
-	if (key->type == CONFIG_TYPE_NAME && strspn(text, NAME_CHARACTERS) != len)
+	if (key->type == CONFIG_TYPE_NAME && strspn(text, TEXT_NAME_CHARACTERS) != len)
 		return -EINVAL;
 	if (key->type == CONFIG_TYPE_VDEV && !is_vdev(text))
 		return -EINVAL;

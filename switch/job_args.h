@@ -7,8 +7,8 @@
 
 #include <jansson.h>
 
-#include "pipeline/job.h"
 #include "control/control.h"
+#include "pipeline/job.h"
 
 /* In which type sums and averages of f16 and bf16 are accumulated; by struct fanin_job_params' wide. */
 extern const char *const job_accumulate_names[];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What faninctl's commands share: their table, the options that all of them take, and access to the switch.
+ * What faninctl's commands share: their tables, the options that all of them take, and access to the switch or manager.
  */
 #ifndef FANIN_TOOLS_CTL_H
 #define FANIN_TOOLS_CTL_H
@@ -20,8 +20,9 @@
 struct ctl {
 	struct client_options options;
 	bool json;
-	const struct ctl_command *command; /* that runs */
-	struct client *client;             /* opened by the first ctl_call */
+	const struct ctl_command *commands; /* of a switch or of a manager; ends with zeros */
+	const struct ctl_command *command;  /* that runs */
+	struct client *client;              /* opened by the first ctl_call */
 };
 
 struct ctl_command {
@@ -58,7 +59,7 @@ int ctl_number(const struct ctl *ctl, const char *what, const char *text, int64_
 	       int64_t *value);
 
 /*
- * Runs a command of the switch. args: a reference that the call takes; NULL for none.
+ * Runs a command of the switch or manager. args: a reference that the call takes; NULL for none.
  * Returns a new reference to the result, or NULL after a report.
  */
 json_t *ctl_call(struct ctl *ctl, const char *command, json_t *args);
@@ -92,6 +93,9 @@ int ctl_routes(struct ctl *ctl, int argc, char **argv);
 int ctl_neighbors(struct ctl *ctl, int argc, char **argv);
 int ctl_check(struct ctl *ctl, int argc, char **argv);
 int ctl_doctor(struct ctl *ctl, int argc, char **argv);
+
+/* The commands of a manager. */
+extern const struct ctl_command ctl_manager_commands[];
 
 extern const struct option ctl_jobs_create_options[];
 extern const struct option ctl_stats_options[];

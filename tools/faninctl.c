@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * faninctl: looks into a running switch and manages its jobs, over the control socket. This file has the table of commands
+ * faninctl: looks into a running switch and manages its jobs, or into a running manager, over a control socket. This file has the table of commands
  * and what they share; the commands are in tools/ctl_*.c.
  */
 #include <errno.h>
@@ -16,11 +16,12 @@
 
 #define DEFAULT_SOCKET "/run/fanin/switch.sock"
 #define COMMON_LETTERS "s:jhV"
-#define N_COMMON 8
+#define N_COMMON 9
 #define MAX_OPTIONS 24
 
 enum {
-	COMMON_TOKEN_FILE = 512,
+	COMMON_MANAGER = 512,
+	COMMON_TOKEN_FILE,
 	COMMON_CA,
 	COMMON_CERTIFICATE,
 	COMMON_KEY
@@ -29,6 +30,7 @@ enum {
 /* Those that every command takes, and faninctl itself before the command. */
 static const struct option common_options[N_COMMON + 1] = {
 	{ "socket", required_argument, NULL, 's' },
+	{ "manager", required_argument, NULL, COMMON_MANAGER },
 	{ "token-file", required_argument, NULL, COMMON_TOKEN_FILE },
 	{ "ca", required_argument, NULL, COMMON_CA },
 	{ "certificate", required_argument, NULL, COMMON_CERTIFICATE },
@@ -39,7 +41,7 @@ static const struct option common_options[N_COMMON + 1] = {
 	{ 0 },
 };
 
-static const struct ctl_command commands[] = {
+static const struct ctl_command switch_commands[] = {
 	{ "version", NULL, "", "version, drivers and operations of the switch", NULL, NULL,
 	  ctl_version },
 	{ "ports", NULL, "", "ports with link state and counters", NULL, NULL, ctl_ports },
@@ -88,11 +90,17 @@ print_name(FILE *out, const struct ctl_command *command)
 }
 
 static void
-print_help(void)
+print_help(const struct ctl *ctl)
 {
 	printf("Usage: faninctl [-s SOCKET] [-j] COMMAND [ARGUMENT]...\n"
-	       "Looks into a running fanin-switch and manages its jobs.\n\nCommands:\n");
-	for (const struct ctl_command *command = commands; command->name != NULL; command++) {
+	       "       faninctl --manager HOST[:PORT] [-j] COMMAND [ARGUMENT]...\n"
+	       "%s\n\nCommands%s:\n",
+	       ctl->options.manager
+		       ? "Looks into a running fanin-manager and destroys jobs."
+		       : "Looks into a running fanin-switch and manages its jobs; or into a fanin-manager:\n"
+			 "\"faninctl --manager HOST help\" lists its commands.",
+	       ctl->options.manager ? " of a manager" : "");
+	for (const struct ctl_command *command = ctl->commands; command->name != NULL; command++) {
 		char words[64];
 
 		snprintf(words, sizeof(words), "%s %s", command->name,
@@ -103,6 +111,7 @@ print_help(void)
 	       "\nOptions of all commands:\n"
 	       "  -s, --socket SOCKET     control socket, a path or HOST:PORT (default: $FANIN_SOCKET or " DEFAULT_SOCKET
 	       ")\n"
+	       "      --manager HOST      a manager instead of a switch: its address, perhaps with :PORT\n"
 	       "      --token-file FILE   has the token for HOST:PORT (default: the token is $FANIN_TOKEN)\n"
 	       "      --ca FILE           TLS for HOST:PORT: whose certificate the other side must have\n"
 	       "      --certificate FILE  own certificate for TLS, with --key FILE\n"
@@ -151,6 +160,15 @@ common_option(struct ctl *ctl, int option)
 	case 's':
 		ctl->options.at = optarg;
 		return true;
+	case COMMON_MANAGER:
+		if (ctl->command != NULL && !ctl->options.manager) {
+			ctl_usage_error(ctl, "--manager: expected before the command");
+			exit(CTL_USAGE);
+		}
+		ctl->options.at = optarg;
+		ctl->options.manager = true;
+		ctl->commands = ctl_manager_commands;
+		return true;
 	case COMMON_TOKEN_FILE:
 		ctl->options.token_file = optarg;
 		return true;
@@ -168,7 +186,7 @@ common_option(struct ctl *ctl, int option)
 		return true;
 	case 'h':
 		if (ctl->command == NULL)
-			print_help();
+			print_help(ctl);
 		else
 			print_command_help(ctl->command);
 		exit(CTL_OK);
@@ -301,11 +319,11 @@ ctl_is_true(const json_t *object, const char *key)
 
 /* The command of one or two words; the verb has precedence. Sets *words to how many they are. */
 static const struct ctl_command *
-find_command(int argc, char **argv, int *words)
+find_command(const struct ctl *ctl, int argc, char **argv, int *words)
 {
 	const struct ctl_command *found = NULL;
 
-	for (const struct ctl_command *command = commands; argc > 0 && command->name != NULL;
+	for (const struct ctl_command *command = ctl->commands; argc > 0 && command->name != NULL;
 	     command++) {
 		if (strcmp(command->name, argv[0]) != 0)
 			continue;
@@ -325,7 +343,7 @@ unknown_command(const struct ctl *ctl, const char *word)
 {
 	struct text_guess guess = { .word = word };
 
-	for (const struct ctl_command *command = commands; command->name != NULL; command++)
+	for (const struct ctl_command *command = ctl->commands; command->name != NULL; command++)
 		text_guess_offer(&guess, command->name);
 	if (guess.best != NULL)
 		return ctl_usage_error(ctl, "unknown command \"%.40s\" (did you mean \"%s\"?)",
@@ -340,10 +358,10 @@ help(struct ctl *ctl, int argc, char **argv)
 	int words = 0;
 
 	if (argc == 0) {
-		print_help();
+		print_help(ctl);
 		return CTL_OK;
 	}
-	command = find_command(argc, argv, &words);
+	command = find_command(ctl, argc, argv, &words);
 	if (command == NULL)
 		return unknown_command(ctl, argv[0]);
 	if (argc > words)
@@ -361,7 +379,7 @@ run(struct ctl *ctl, int argc, char **argv)
 		return ctl_usage_error(ctl, "expected a command");
 	if (strcmp(argv[0], "help") == 0)
 		return help(ctl, argc - 1, argv + 1);
-	ctl->command = find_command(argc, argv, &words);
+	ctl->command = find_command(ctl, argc, argv, &words);
 	if (ctl->command == NULL)
 		return unknown_command(ctl, argv[0]);
 	/* getopt takes its first word for the program's name in messages, and starts afresh with optind 0. */
@@ -373,7 +391,7 @@ run(struct ctl *ctl, int argc, char **argv)
 int
 main(int argc, char **argv)
 {
-	struct ctl ctl = { .options.at = getenv("FANIN_SOCKET") };
+	struct ctl ctl = { .options.at = getenv("FANIN_SOCKET"), .commands = switch_commands };
 	int option, code;
 
 	if (ctl.options.at == NULL || ctl.options.at[0] == '\0')

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What people ask the manager, with faninctl: see manager.h. Main thread. */
+#include <arpa/inet.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "control/args.h"
+#include "control/clock.h"
+#include "manager/manager.h"
+
+static double
+seconds_since(uint64_t then_ms)
+{
+	return (double)(clock_ms() - then_ms) / 1e3;
+}
+
+json_t *
+command_version(void *user, const json_t *args, struct control_error *error)
+{
+	const struct manager *manager = user;
+
+	if (args_check_known(args, error) != 0)
+		return NULL;
+	return json_pack("{s:s, s:s, s:i, s:i, s:f, s:s}", "version", FANIN_VERSION, "name",
+			 manager->config->name, "protocol", CONTROL_PROTOCOL, "pid", (int)getpid(),
+			 "uptime_s", seconds_since(manager->start_ms), "topology",
+			 manager->config->topology.hash);
+}
+
+static json_t *
+describe_switch(const struct manager *manager, const struct peer *peer)
+{
+	const struct group *group;
+	const bool up = peer->state == PEER_UP;
+	unsigned int n_groups = 0;
+
+	TAILQ_FOREACH(group, &manager->groups, entry)
+		n_groups += group_uses(manager, group, peer->index, NULL);
+	return json_pack("{s:s, s:s, s:s, s:f, s:s, s:s, s:i, s:i, s:i, s:O?, s:s}", "name",
+			 peer->about->name, "control", peer->about->control, "state",
+			 up                             ? "up"
+			 : peer->state >= PEER_LEARNING ? "learning"
+							: "down",
+			 "since_s", seconds_since(peer->since_ms), "ip", peer->ip, "mac", peer->mac,
+			 "trees", (int)n_groups, "jobs", (int)peer->jobs, "max_jobs",
+			 (int)peer->max_jobs, "ports_down", up ? peer->ports_down : NULL, "error",
+			 peer->error);
+}
+
+/* "leaf0:u0" as a new reference */
+static json_t *
+describe_end(const struct manager *manager, const struct topology_end *end)
+{
+	return json_sprintf("%s:%s", manager->config->topology.switches[end->switch_index].name,
+			    end->port);
+}
+
+static const char *
+end_state(const struct manager *manager, const struct topology_end *end)
+{
+	const struct peer *peer = &manager->peers[end->switch_index];
+
+	if (peer->state != PEER_UP)
+		return "unknown";
+	return peer_port_is_down(peer, end->port) ? "down" : "up";
+}
+
+static json_t *
+describe_link(const struct manager *manager, const struct topology_link *link)
+{
+	const char *state = end_state(manager, &link->ends[0]);
+
+	if (strcmp(state, "up") == 0)
+		state = end_state(manager, &link->ends[1]);
+	return json_pack("{s:o, s:o, s:s}", "a", describe_end(manager, &link->ends[0]), "b",
+			 describe_end(manager, &link->ends[1]), "state", state);
+}
+
+json_t *
+command_topology(void *user, const json_t *args, struct control_error *error)
+{
+	const struct manager *manager = user;
+	const struct topology *topology = &manager->config->topology;
+	json_t *switches, *links, *hosts;
+
+	if (args_check_known(args, error) != 0)
+		return NULL;
+	switches = json_array();
+	links = json_array();
+	hosts = json_array();
+	for (uint16_t i = 0; i < topology->n_switches; i++)
+		json_array_append_new(switches, describe_switch(manager, &manager->peers[i]));
+	for (uint16_t i = 0; i < topology->n_links; i++)
+		json_array_append_new(links, describe_link(manager, &topology->links[i]));
+	for (uint16_t i = 0; i < topology->n_hosts; i++) {
+		const struct topology_host *host = &topology->hosts[i];
+		char ip[INET_ADDRSTRLEN];
+
+		inet_ntop(AF_INET, &host->ip_be, ip, sizeof(ip));
+		json_array_append_new(hosts, json_pack("{s:s, s:o, s:s}", "ip", ip, "at",
+						       describe_end(manager, &host->at), "state",
+						       end_state(manager, &host->at)));
+	}
+	return json_pack("{s:o, s:o, s:o, s:s}", "switches", switches, "links", links, "hosts",
+			 hosts, "hash", topology->hash);
+}
+
+/* Each group without what `without` names. */
+static json_t *
+list_groups(const struct manager *manager, const char *without)
+{
+	const struct group *group;
+	json_t *list = json_array();
+
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		json_t *document = group_document(group, false);
+
+		json_object_del(document, without);
+		json_array_append_new(list, document);
+	}
+	return list;
+}
+
+json_t *
+command_jobs(void *user, const json_t *args, struct control_error *error)
+{
+	const struct manager *manager = user;
+	const struct removal *removal;
+	json_t *removals;
+
+	if (args_check_known(args, error) != 0)
+		return NULL;
+	removals = json_array();
+	TAILQ_FOREACH(removal, &manager->removals, entry)
+		json_array_append_new(removals, json_pack("{s:s, s:I}", "switch", removal->switch_name,
+							  "job", (json_int_t)removal->job));
+	return json_pack("{s:o, s:o, s:{s:I}}", "jobs", list_groups(manager, "nodes"), "removals",
+			 removals, "limits", "jobs", (json_int_t)manager->config->max_jobs);
+}
+
+json_t *
+command_trees(void *user, const json_t *args, struct control_error *error)
+{
+	const struct manager *manager = user;
+
+	if (args_check_known(args, error) != 0)
+		return NULL;
+	return json_pack("{s:o}", "trees", list_groups(manager, "members"));
+}
+
+json_t *
+command_stats(void *user, const json_t *args, struct control_error *error)
+{
+	const struct manager *manager = user;
+	const struct manager_counters *counters = &manager->counters;
+	const struct removal *removal;
+	unsigned int n_removals = 0;
+	json_t *counted;
+
+	if (args_check_known(args, error) != 0)
+		return NULL;
+	TAILQ_FOREACH(removal, &manager->removals, entry)
+		n_removals++;
+	counted = json_object();
+#define SET_COUNTER(name, text)                                                                    \
+	json_object_set_new(counted, #name, json_integer((json_int_t)counters->name));
+	MANAGER_COUNTERS(SET_COUNTER)
+#undef SET_COUNTER
+	return json_pack("{s:f, s:i, s:i, s:o, s:o}", "uptime_s", seconds_since(manager->start_ms),
+			 "jobs", manager->n_groups, "removals_pending", (int)n_removals, "counters",
+			 counted, "control", control_counters_json(manager->control));
+}
+
+json_t *
+command_jobs_destroy(void *user, const json_t *args, struct control_error *error)
+{
+	struct manager *manager = user;
+	struct group *group;
+	const char *name;
+
+	if (args_check_known(args, error, "name") != 0 ||
+	    args_name(args, "name", GROUP_NAME_LEN - 1, &name, NULL, error) != 0)
+		return NULL;
+	group = group_find(&manager->groups, name);
+	if (group == NULL)
+		return control_fail(error, "not_found",
+				    "job \"%s\" does not exist: `jobs` lists those that do", name);
+	manager->counters.jobs_destroyed++;
+	remove_group(manager, group, "an operator destroyed it");
+	return json_object();
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See group.h. */
+#include "manager/group.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEX_LEN 19
+
+struct group *
+group_create(const char *name, uint16_t size)
+{
+	struct group *group = calloc(1, sizeof(*group));
+
+	if (group == NULL)
+		return NULL;
+	snprintf(group->name, sizeof(group->name), "%s", name);
+	group->size = size;
+	group->generation = 1;
+	return group;
+}
+
+void
+group_free(struct group *group)
+{
+	if (group == NULL)
+		return;
+	for (unsigned int i = 0; i < GROUP_MAX_RANKS; i++)
+		json_decref(group->members[i].request_id);
+	free(group->nodes);
+	free(group);
+}
+
+struct group *
+group_find(const struct groups *groups, const char *name)
+{
+	struct group *group;
+
+	TAILQ_FOREACH(group, groups, entry) {
+		if (strcmp(group->name, name) == 0)
+			return group;
+	}
+	return NULL;
+}
+
+struct group_member *
+group_member_of(struct group *group, const struct control_client *client)
+{
+	for (uint16_t i = 0; i < group->n_members; i++) {
+		if (group->members[i].client == client)
+			return &group->members[i];
+	}
+	return NULL;
+}
+
+bool
+group_has_members(const struct group *group)
+{
+	for (uint16_t i = 0; i < group->n_members; i++) {
+		if (group->members[i].state != MEMBER_GONE)
+			return true;
+	}
+	return false;
+}
+
+const char *
+group_state_name(enum group_state state)
+{
+	static const char *const names[] = { "gathering", "installing", "network", "ring" };
+
+	return names[state];
+}
+
+const char *
+member_state_name(enum member_state state)
+{
+	static const char *const names[] = { "waiting", "live", "absent", "gone" };
+
+	return names[state];
+}
+
+static const char *const node_state_names[] = { "planned", "asked", "installed", "refused",
+						"missing" };
+
+const char *
+group_hex(uint64_t value, char *text)
+{
+	snprintf(text, HEX_LEN, "0x%016" PRIx64, value);
+	return text;
+}
+
+static json_t *
+members_document(const struct group *group)
+{
+	json_t *list = json_array();
+
+	for (uint16_t i = 0; i < group->n_members; i++) {
+		const struct group_member *member = &group->members[i];
+		char ip[INET_ADDRSTRLEN];
+
+		inet_ntop(AF_INET, &member->ip_be, ip, sizeof(ip));
+		json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:I, s:b, s:s}", "rank",
+						      member->rank, "ip", ip, "endpoint",
+						      member->endpoint, "mtu", (json_int_t)member->mtu,
+						      "fallback", member->fallback, "state",
+						      member_state_name(member->state)));
+	}
+	return list;
+}
+
+static json_t *
+nodes_document(const struct group *group)
+{
+	json_t *list = json_array();
+
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		const struct group_node *node = &group->nodes[i];
+		char local[HEX_LEN], ranks[HEX_LEN];
+		json_t *object = json_pack("{s:s, s:s, s:s, s:s}", "switch", node->switch_name,
+					   "state", node_state_names[node->state], "local",
+					   group_hex(node->local, local), "ranks",
+					   group_hex(node->ranks, ranks));
+
+		if (node->parent != TREE_NO_PARENT) {
+			json_object_set_new(object, "parent", json_integer(node->parent));
+			json_object_set_new(object, "port", json_string(node->port));
+			json_object_set_new(object, "parent_port", json_string(node->parent_port));
+		}
+		json_array_append_new(list, object);
+	}
+	return list;
+}
+
+json_t *
+group_document(const struct group *group, bool secret)
+{
+	char key[HEX_LEN];
+
+	return json_pack(
+		"{s:s, s:s, s:I, s:s*, s:i, s:i, s:s, s:b, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:o}",
+		"name", group->name, "state", group_state_name(group->state), "id",
+		(json_int_t)group->id, "key", secret ? group_hex(group->key, key) : NULL, "size",
+		group->size, "generation", (int)group->generation, "handler", group->handler,
+		"reproducible", group->reproducible, "accumulate", group->wide ? "f32" : "native",
+		"payload_asked", (json_int_t)group->payload_asked, "payload_bytes",
+		(json_int_t)group->payload_bytes, "slots", (json_int_t)group->slots, "window",
+		(json_int_t)group->window, "reason", group->reason, "members",
+		members_document(group), "nodes", nodes_document(group));
+}
+
+static void
+copy(char *to, size_t size, const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	snprintf(to, size, "%s", text == NULL ? "" : text);
+}
+
+static int64_t
+integer(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+static uint64_t
+hex(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text == NULL ? 0 : strtoull(text, NULL, 16);
+}
+
+static bool
+read_members(struct group *group, const json_t *list)
+{
+	const json_t *entry;
+	size_t i;
+
+	if (json_array_size(list) > GROUP_MAX_RANKS)
+		return false;
+	json_array_foreach(list, i, entry) {
+		struct group_member *member = &group->members[i];
+		const char *ip = json_string_value(json_object_get(entry, "ip"));
+
+		member->rank = (int)integer(entry, "rank");
+		member->mtu = (uint32_t)integer(entry, "mtu");
+		member->fallback = json_is_true(json_object_get(entry, "fallback"));
+		copy(member->endpoint, sizeof(member->endpoint), entry, "endpoint");
+		member->state = MEMBER_ABSENT;
+		if (ip == NULL || inet_pton(AF_INET, ip, &member->ip_be) != 1 ||
+		    member->rank != (int)i)
+			return false;
+		group->n_members++;
+	}
+	return group->n_members == group->size;
+}
+
+static bool
+read_nodes(struct group *group, const json_t *list, const struct topology *topology)
+{
+	const json_t *entry;
+	size_t i;
+
+	if (json_array_size(list) > TREE_MAX_SWITCHES)
+		return false;
+	group->nodes = calloc(json_array_size(list) + 1, sizeof(*group->nodes));
+	if (group->nodes == NULL)
+		return false;
+	json_array_foreach(list, i, entry) {
+		struct group_node *node = &group->nodes[i];
+		const json_t *parent = json_object_get(entry, "parent");
+
+		copy(node->switch_name, sizeof(node->switch_name), entry, "switch");
+		copy(node->port, sizeof(node->port), entry, "port");
+		copy(node->parent_port, sizeof(node->parent_port), entry, "parent_port");
+		node->switch_index = topology_switch_find(topology, node->switch_name);
+		node->parent = parent == NULL ? TREE_NO_PARENT : (uint16_t)json_integer_value(parent);
+		node->link = parent == NULL
+				     ? TOPOLOGY_NO_LINK
+				     : topology_link_find(topology, node->switch_index, node->port);
+		node->local = hex(entry, "local");
+		node->ranks = hex(entry, "ranks");
+		node->state = NODE_INSTALLED;
+		if (parent != NULL && node->parent >= i)
+			return false;
+		group->n_nodes++;
+	}
+	return true;
+}
+
+struct group *
+group_from_document(const json_t *document, const struct topology *topology)
+{
+	const char *name = json_string_value(json_object_get(document, "name"));
+	const char *state = json_string_value(json_object_get(document, "state"));
+	int64_t size = integer(document, "size");
+	struct group *group;
+
+	if (name == NULL || state == NULL || size < 1 || size > GROUP_MAX_RANKS ||
+	    strlen(name) >= GROUP_NAME_LEN)
+		return NULL;
+	group = group_create(name, (uint16_t)size);
+	if (group == NULL)
+		return NULL;
+	group->state = strcmp(state, "network") == 0 ? GROUP_NETWORK
+		       : strcmp(state, "ring") == 0  ? GROUP_RING
+						     : GROUP_INSTALLING;
+	group->id = (uint32_t)integer(document, "id");
+	group->key = hex(document, "key");
+	group->generation = (uint32_t)integer(document, "generation");
+	group->reproducible = json_is_true(json_object_get(document, "reproducible"));
+	group->payload_asked = (uint32_t)integer(document, "payload_asked");
+	group->payload_bytes = (uint32_t)integer(document, "payload_bytes");
+	group->slots = (uint32_t)integer(document, "slots");
+	group->window = (uint32_t)integer(document, "window");
+	copy(group->handler, sizeof(group->handler), document, "handler");
+	copy(group->reason, sizeof(group->reason), document, "reason");
+	if (json_object_get(document, "accumulate") != NULL)
+		group->wide = strcmp(json_string_value(json_object_get(document, "accumulate")),
+				     "f32") == 0;
+	if (read_members(group, json_object_get(document, "members")) &&
+	    read_nodes(group, json_object_get(document, "nodes"), topology))
+		return group;
+	group_free(group);
+	return NULL;
+}

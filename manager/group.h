@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A job as the manager knows it, called a group here: its ranks, its tree, and how far it has come. It can be written down as a
+ * JSON document, and made again from that. Main thread only.
+ */
+#ifndef FANIN_MANAGER_GROUP_H
+#define FANIN_MANAGER_GROUP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include <jansson.h>
+
+#include "control/control.h"
+#include "manager/topology.h"
+#include "manager/tree.h"
+
+#define GROUP_NAME_LEN 64
+#define GROUP_MAX_RANKS TREE_MAX_RANKS
+#define GROUP_ENDPOINT_LEN 64
+#define GROUP_HANDLER_LEN 32
+#define GROUP_NO_RANK (-1)
+
+enum group_state {
+	GROUP_GATHERING,  /* not all ranks have come */
+	GROUP_INSTALLING, /* switches are being asked */
+	GROUP_NETWORK,    /* runs in the network */
+	GROUP_RING,       /* its hosts do it among themselves */
+};
+
+enum member_state {
+	MEMBER_WAITING, /* for the answer to its join */
+	MEMBER_LIVE,
+	MEMBER_ABSENT, /* the manager has restarted; it may come back */
+	MEMBER_GONE,
+};
+
+struct group_member {
+	enum member_state state;
+	int rank; /* asked for; GROUP_NO_RANK: any. From INSTALLING on its place in the array */
+	uint32_t ip_be;
+	char endpoint[GROUP_ENDPOINT_LEN]; /* of the ring */
+	uint32_t mtu;                      /* 0: as its switch's port */
+	bool fallback;                     /* a ring is right, too */
+	struct control_client *client;     /* NULL: none */
+	json_t *request_id;                /* of the join; owned; NULL: none */
+};
+
+enum node_state {
+	NODE_PLANNED,
+	NODE_ASKED, /* whether the job is there is not known */
+	NODE_INSTALLED,
+	NODE_REFUSED,
+	NODE_MISSING, /* was installed, but the switch does not have it any more */
+};
+
+/* One switch of the tree. */
+struct group_node {
+	enum node_state state;
+	char switch_name[TOPOLOGY_NAME_LEN];
+	uint16_t switch_index;        /* TOPOLOGY_NO_SWITCH: not in this topology */
+	uint16_t parent;              /* index of its node; TREE_NO_PARENT: the root */
+	uint16_t link;                /* to the parent, in the topology; TOPOLOGY_NO_LINK: none */
+	char port[TOPOLOGY_NAME_LEN]; /* to the parent */
+	char parent_port[TOPOLOGY_NAME_LEN]; /* the parent's, to this one */
+	uint64_t local;
+	uint64_t ranks;
+};
+
+struct group {
+	TAILQ_ENTRY(group) entry;
+	char name[GROUP_NAME_LEN];
+	enum group_state state;
+	uint32_t id; /* on the switches; 0: none */
+	uint64_t key;
+	uint16_t size;
+	uint16_t n_members; /* that have come */
+	uint32_t generation;
+	uint64_t grace_ends_ms; /* of ABSENT members */
+	/* As asked for by the first member; the others must ask for the same. */
+	char handler[GROUP_HANDLER_LEN];
+	bool reproducible;
+	bool wide;              /* accumulate in f32 */
+	uint32_t payload_asked; /* bytes; 0: what fits */
+	/* As installed. */
+	uint32_t payload_bytes;
+	uint32_t slots;
+	uint32_t window;
+	char reason[CONTROL_MESSAGE_LEN]; /* why it is a RING */
+	struct group_node *nodes;
+	uint16_t n_nodes;
+	struct group_member members[GROUP_MAX_RANKS];
+
+	/* The installation that runs. */
+	uint16_t n_unanswered;
+	unsigned int attempts;
+	struct control_error failure; /* the first; code NULL: none */
+	bool doomed;                  /* to be removed as soon as it is answered */
+	bool excluded[TREE_MAX_SWITCHES];
+	bool out_of_room; /* one of the excluded switches was */
+};
+
+TAILQ_HEAD(groups, group);
+
+/* Makes an empty group. Returns NULL without memory. */
+struct group *group_create(const char *name, uint16_t size);
+
+/* Frees it and what it has; its members' clients must not be used as members any more. */
+void group_free(struct group *group);
+
+struct group *group_find(const struct groups *groups, const char *name);
+
+/* The member that is at a connection; NULL if none is. */
+struct group_member *group_member_of(struct group *group, const struct control_client *client);
+
+/* True if a member is there or may come back. */
+bool group_has_members(const struct group *group);
+
+const char *group_state_name(enum group_state state);
+const char *member_state_name(enum member_state state);
+
+/*
+ * Writes a group down, all that is needed to go on after a restart. secret: with its key.
+ * Returns a new reference, NULL without memory.
+ */
+json_t *group_document(const struct group *group, bool secret);
+
+/*
+ * Makes a group from what group_document wrote; all its members are ABSENT. Returns NULL if it is not such a document.
+ */
+struct group *group_from_document(const json_t *document, const struct topology *topology);
+
+/* "0x" and 16 digits. text: 19 bytes; returned. */
+const char *group_hex(uint64_t value, char *text);
+
+#endif

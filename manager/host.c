@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What hosts ask: to join a group, to come back to it after the manager's restart, to leave. A host's connection is its
+ * membership, one at a time. Main thread.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/address.h"
+#include "control/args.h"
+#include "control/clock.h"
+#include "control/log.h"
+#include "control/secret.h"
+#include "manager/manager.h"
+
+/* What a join asks for. */
+struct join {
+	const char *name;
+	int64_t size;
+	int64_t rank;
+	int64_t mtu;
+	int64_t payload;
+	uint32_t ip_be;
+	const char *endpoint;
+	const char *handler;
+	const char *accumulate;
+	bool reproducible;
+	bool fallback;
+};
+
+void
+host_notify(const struct group *group, const struct group_member *except, json_t *event)
+{
+	for (uint16_t i = 0; i < group->n_members; i++) {
+		const struct group_member *member = &group->members[i];
+
+		if (member != except && member->state == MEMBER_LIVE && member->client != NULL)
+			control_notify(member->client, json_incref(event));
+	}
+	json_decref(event);
+}
+
+static json_t *
+list_endpoints(const struct group *group)
+{
+	json_t *list = json_array();
+
+	for (uint16_t i = 0; i < group->size; i++)
+		json_array_append_new(list, json_string(group->members[i].endpoint));
+	return list;
+}
+
+json_t *
+host_result(const struct manager *manager, const struct group *group, uint16_t rank)
+{
+	const struct topology_host *host;
+	const struct peer *peer = NULL;
+	char key[20];
+
+	group_hex(group->key, key);
+	if (group->state == GROUP_RING)
+		return json_pack("{s:i, s:i, s:s, s:s, s:o, s:s, s:i}", "rank", rank, "size",
+				 group->size, "mode", "ring", "reason", group->reason, "endpoints",
+				 list_endpoints(group), "key", key, "generation",
+				 (int)group->generation);
+	host = topology_host_find(&manager->config->topology, group->members[rank].ip_be);
+	if (host != NULL)
+		peer = &manager->peers[host->at.switch_index];
+	return json_pack("{s:i, s:i, s:s, s:s, s:i, s:I, s:s, s:i, s:I, s:I, s:s, s:b, s:s, s:i}",
+			 "rank", rank, "size", group->size, "mode", "network", "switch_ip",
+			 peer == NULL ? "" : peer->ip, "udp_port",
+			 peer == NULL ? 0 : peer->udp_port, "job", (json_int_t)group->id, "key",
+			 key, "trees", 1, "window", (json_int_t)group->window, "payload_bytes",
+			 (json_int_t)group->payload_bytes, "handler", group->handler,
+			 "reproducible", group->reproducible, "accumulate",
+			 group->wide ? "f32" : "native", "generation", (int)group->generation);
+}
+
+static int
+read_join(const json_t *args, struct join *join, struct control_error *error)
+{
+	char message[ADDRESS_ERROR_LEN];
+	struct address address;
+	bool present;
+
+	join->rank = GROUP_NO_RANK;
+	join->endpoint = "";
+	join->handler = "auto";
+	join->accumulate = "native";
+	if (args_check_known(args, error, "job", "size", "rank", "ip", "endpoint", "mtu", "handler",
+			     "reproducible", "accumulate", "payload_bytes", "fallback") != 0 ||
+	    args_name(args, "job", GROUP_NAME_LEN - 1, &join->name, NULL, error) != 0 ||
+	    args_integer(args, "size", 1, GROUP_MAX_RANKS, &join->size, NULL, error) != 0 ||
+	    args_integer(args, "rank", 0, join->size - 1, &join->rank, &present, error) != 0 ||
+	    args_ipv4(args, "ip", &join->ip_be, NULL, error) != 0 ||
+	    args_string(args, "endpoint", GROUP_ENDPOINT_LEN - 1, &join->endpoint, &present,
+			error) != 0 ||
+	    args_integer(args, "mtu", 0, UINT16_MAX, &join->mtu, &present, error) != 0 ||
+	    args_name(args, "handler", GROUP_HANDLER_LEN - 1, &join->handler, &present, error) != 0 ||
+	    args_boolean(args, "reproducible", &join->reproducible, &present, error) != 0 ||
+	    args_name(args, "accumulate", 16, &join->accumulate, &present, error) != 0 ||
+	    args_integer(args, "payload_bytes", 0, UINT16_MAX, &join->payload, &present, error) != 0 ||
+	    args_boolean(args, "fallback", &join->fallback, &present, error) != 0)
+		return -1;
+	if (strcmp(join->accumulate, "native") != 0 && strcmp(join->accumulate, "f32") != 0) {
+		control_fail(error, "invalid",
+			     "args.accumulate: found \"%s\", expected \"native\" or \"f32\"",
+			     join->accumulate);
+		return -1;
+	}
+	if (join->endpoint[0] != '\0' &&
+	    address_parse(join->endpoint, 0, false, &address, message) != 0) {
+		control_fail(error, "invalid", "args.endpoint: %.400s", message);
+		return -1;
+	}
+	/* Without a message size "auto" is what the switch would take, too. */
+	if (strcmp(join->handler, "auto") == 0)
+		join->handler = join->reproducible ? "tree" : "single";
+	return 0;
+}
+
+static struct group *
+begin_group(struct manager *manager, const struct join *join, struct control_error *error)
+{
+	struct group *group;
+
+	if (manager->n_groups >= manager->config->max_jobs) {
+		control_fail(error, "no_room", "%u jobs exist, limits.jobs is %" JSON_INTEGER_FORMAT,
+			     manager->n_groups, (json_int_t)manager->config->max_jobs);
+		return NULL;
+	}
+	group = group_create(join->name, (uint16_t)join->size);
+	if (group == NULL) {
+		control_fail(error, "internal", "out of memory");
+		return NULL;
+	}
+	memccpy(group->handler, join->handler, '\0', sizeof(group->handler) - 1);
+	group->reproducible = join->reproducible;
+	group->wide = strcmp(join->accumulate, "f32") == 0;
+	group->payload_asked = (uint32_t)join->payload;
+	TAILQ_INSERT_TAIL(&manager->groups, group, entry);
+	manager->n_groups++;
+	return group;
+}
+
+/* Whether a join fits what the group's first member asked for. */
+static bool
+check_fit(const struct group *group, const struct join *join, struct control_error *error)
+{
+	if (join->size != group->size) {
+		control_fail(error, "size_mismatch",
+			     "job \"%s\": found the size %" JSON_INTEGER_FORMAT
+			     ", the others asked for %u",
+			     group->name, (json_int_t)join->size, group->size);
+		return false;
+	}
+	if (group->state != GROUP_GATHERING) {
+		control_fail(error, "name_in_use", "job \"%s\" has all its %u ranks already",
+			     group->name, group->size);
+		return false;
+	}
+	for (uint16_t i = 0; i < group->n_members && join->rank != GROUP_NO_RANK; i++) {
+		if (group->members[i].rank != join->rank)
+			continue;
+		control_fail(error, "name_in_use", "job \"%s\" has a live rank %d already",
+			     group->name, (int)join->rank);
+		return false;
+	}
+	if (strcmp(join->handler, group->handler) == 0 && join->reproducible == group->reproducible &&
+	    (strcmp(join->accumulate, "f32") == 0) == group->wide &&
+	    join->payload == (int64_t)group->payload_asked)
+		return true;
+	control_fail(error, "invalid",
+		     "job \"%s\": the others asked for handler %s, reproducible %s, accumulate %s, payload_bytes %u",
+		     group->name, group->handler, group->reproducible ? "true" : "false",
+		     group->wide ? "f32" : "native", group->payload_asked);
+	return false;
+}
+
+/* Gives everyone without a rank the lowest that is left, in the order of arrival, and puts the members in the order of ranks. */
+static void
+settle_ranks(struct group *group)
+{
+	struct group_member sorted[GROUP_MAX_RANKS] = { 0 };
+	uint64_t taken = 0;
+	int next = 0;
+
+	for (uint16_t i = 0; i < group->size; i++) {
+		if (group->members[i].rank != GROUP_NO_RANK)
+			taken |= UINT64_C(1) << group->members[i].rank;
+	}
+	for (uint16_t i = 0; i < group->size; i++) {
+		struct group_member *member = &group->members[i];
+
+		if (member->rank == GROUP_NO_RANK) {
+			while ((taken >> next & 1) != 0)
+				next++;
+			member->rank = next++;
+		}
+		sorted[member->rank] = *member;
+	}
+	memcpy(group->members, sorted, sizeof(sorted));
+}
+
+static bool
+is_member_already(const struct control_client *client, struct control_error *error)
+{
+	const struct group *group = control_client_data(client);
+
+	if (group == NULL)
+		return false;
+	control_fail(error, "invalid",
+		     "this connection is a member of job \"%s\" already: leave it, or use another one",
+		     group->name);
+	return true;
+}
+
+json_t *
+host_join(void *user, struct control_client *client, json_t *id, const json_t *args,
+	  struct control_error *error)
+{
+	struct manager *manager = user;
+	struct join join = { 0 };
+	struct group_member *member;
+	struct group *group;
+
+	manager->counters.joins_refused++;
+	if (read_join(args, &join, error) != 0 || is_member_already(client, error))
+		return NULL;
+	group = group_find(&manager->groups, join.name);
+	if (group == NULL)
+		group = begin_group(manager, &join, error);
+	else if (!check_fit(group, &join, error))
+		return NULL;
+	if (group == NULL)
+		return NULL;
+	manager->counters.joins_refused--;
+	manager->counters.joins++;
+	member = &group->members[group->n_members++];
+	*member = (struct group_member){ .state = MEMBER_WAITING,
+					 .rank = (int)join.rank,
+					 .ip_be = join.ip_be,
+					 .mtu = (uint32_t)join.mtu,
+					 .fallback = join.fallback,
+					 .client = client,
+					 .request_id = json_incref(id) };
+	snprintf(member->endpoint, sizeof(member->endpoint), "%s", join.endpoint);
+	control_client_set_data(client, group);
+	if (group->n_members == group->size) {
+		settle_ranks(group);
+		install_group(manager, group);
+	}
+	return control_later(error);
+}
+
+json_t *
+host_reattach(void *user, struct control_client *client, json_t *id, const json_t *args,
+	      struct control_error *error)
+{
+	struct manager *manager = user;
+	struct group_member *member;
+	const char *name, *key;
+	struct group *group;
+	char expected[20];
+	int64_t rank;
+
+	(void)id;
+	if (args_check_known(args, error, "job", "rank", "key") != 0 ||
+	    args_name(args, "job", GROUP_NAME_LEN - 1, &name, NULL, error) != 0 ||
+	    args_integer(args, "rank", 0, GROUP_MAX_RANKS - 1, &rank, NULL, error) != 0 ||
+	    args_string(args, "key", 18, &key, NULL, error) != 0 || is_member_already(client, error))
+		return NULL;
+	group = group_find(&manager->groups, name);
+	if (group == NULL || group->state < GROUP_NETWORK)
+		return control_fail(error, "not_found", "job \"%s\" does not exist any more", name);
+	if (!secret_equal(key, group_hex(group->key, expected)))
+		return control_fail(error, "unauthorized",
+				    "args.key: found another one than that of job \"%s\"", name);
+	if (rank >= group->size)
+		return control_fail(error, "invalid", "args.rank: found %d, job \"%s\" has %u",
+				    (int)rank, name, group->size);
+	member = &group->members[rank];
+	if (member->client != NULL)
+		return control_fail(error, "name_in_use", "job \"%s\" has a live rank %d already",
+				    name, (int)rank);
+	member->state = MEMBER_LIVE;
+	member->client = client;
+	control_client_set_data(client, group);
+	manager->counters.reattached++;
+	return host_result(manager, group, (uint16_t)rank);
+}
+
+json_t *
+host_heartbeat(void *user, struct control_client *client, json_t *id, const json_t *args,
+	       struct control_error *error)
+{
+	(void)user;
+	(void)client;
+	(void)id;
+	return args_check_known(args, error) != 0 ? NULL : json_object();
+}
+
+/* A member is no more. */
+static void
+end_membership(struct manager *manager, struct group *group, struct group_member *member)
+{
+	uint16_t at = (uint16_t)(member - group->members);
+
+	control_client_set_data(member->client, NULL);
+	member->client = NULL;
+	json_decref(member->request_id);
+	member->request_id = NULL;
+	member->state = MEMBER_GONE;
+	if (group->state == GROUP_GATHERING) {
+		/* The others close up; its rank is free again. */
+		memmove(member, member + 1, (size_t)(--group->n_members - at) * sizeof(*member));
+		group->members[group->n_members] = (struct group_member){ 0 };
+		if (group->n_members == 0)
+			manager_forget_group(manager, group, NULL);
+		return;
+	}
+	if (group_has_members(group))
+		return;
+	manager->counters.jobs_ended++;
+	log_info("job \"%s\" has ended: its last host has gone", group->name);
+	remove_group(manager, group, NULL);
+}
+
+json_t *
+host_leave(void *user, struct control_client *client, json_t *id, const json_t *args,
+	   struct control_error *error)
+{
+	struct group *group = control_client_data(client);
+
+	(void)id;
+	if (args_check_known(args, error) != 0)
+		return NULL;
+	if (group == NULL)
+		return control_fail(error, "not_found", "this connection is a member of no job");
+	end_membership(user, group, group_member_of(group, client));
+	return json_object();
+}
+
+void
+host_closed(void *user, struct control_client *client, void *data)
+{
+	struct manager *manager = user;
+	struct group *group = data;
+	struct group_member *member = group_member_of(group, client);
+	const bool started = group->state >= GROUP_NETWORK;
+	int rank = member->rank;
+
+	manager->counters.hosts_lost++;
+	if (started) {
+		log_warning("job \"%s\" has lost its rank %d", group->name, rank);
+		host_notify(group, member,
+			    json_pack("{s:s, s:s, s:i}", "event", "member_lost", "job", group->name,
+				      "rank", rank));
+	}
+	if (started && manager->config->destroy_on_host_loss) {
+		control_client_set_data(client, NULL);
+		member->client = NULL;
+		manager->counters.jobs_destroyed++;
+		remove_group(manager, group, "it has lost a host");
+		return;
+	}
+	end_membership(manager, group, member);
+}
+
+void
+host_end_grace(struct manager *manager, uint64_t now_ms)
+{
+	struct group *group, *next;
+
+	for (group = TAILQ_FIRST(&manager->groups); group != NULL; group = next) {
+		unsigned int absent = 0;
+
+		next = TAILQ_NEXT(group, entry);
+		if (group->grace_ends_ms == 0 || now_ms < group->grace_ends_ms)
+			continue;
+		group->grace_ends_ms = 0;
+		for (uint16_t i = 0; i < group->n_members; i++) {
+			if (group->members[i].state != MEMBER_ABSENT)
+				continue;
+			group->members[i].state = MEMBER_GONE;
+			absent++;
+		}
+		if (absent == 0)
+			continue;
+		manager->counters.hosts_lost += absent;
+		log_warning("job \"%s\": %u hosts have not come back", group->name, absent);
+		if (group_has_members(group))
+			continue;
+		manager->counters.jobs_ended++;
+		remove_group(manager, group, NULL);
+	}
+}

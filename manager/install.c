@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Jobs onto switches, all or none, and off again. What is about to be asked for is in the database first, so that after a crash
+ * at any moment what is left over can be found; what must go is kept there until the switch says that it is gone. Main thread.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "control/log.h"
+#include "manager/manager.h"
+#include "wire/wire.h"
+
+#define MOST_ATTEMPTS 8
+
+static void install_failed(struct manager *manager, struct group *group,
+			   const struct control_error *error);
+
+/* ---- removals */
+
+struct removal *
+removal_find(const struct manager *manager, const char *switch_name, uint32_t job)
+{
+	struct removal *removal;
+
+	TAILQ_FOREACH(removal, &manager->removals, entry) {
+		if (removal->job == job && strcmp(removal->switch_name, switch_name) == 0)
+			return removal;
+	}
+	return NULL;
+}
+
+void
+removal_add(struct manager *manager, const char *switch_name, uint32_t job)
+{
+	struct removal *removal;
+
+	if (removal_find(manager, switch_name, job) != NULL)
+		return;
+	removal = calloc(1, sizeof(*removal));
+	if (removal == NULL)
+		return; /* the database has it, for the next start */
+	memccpy(removal->switch_name, switch_name, '\0', sizeof(removal->switch_name) - 1);
+	removal->job = job;
+	TAILQ_INSERT_TAIL(&manager->removals, removal, entry);
+}
+
+static void
+removal_answered(void *user, uint32_t job, struct peer *peer, const json_t *result,
+		 const char *code, const char *message)
+{
+	struct manager *manager = user;
+	struct removal *removal = removal_find(manager, peer->about->name, job);
+
+	if (removal == NULL)
+		return;
+	removal->asked = false;
+	if (result == NULL && strcmp(code, "not_found") != 0) {
+		if (strcmp(code, "lost") != 0)
+			log_warning("job %u stays on switch %s for now: %s", removal->job,
+				    peer->about->name, message);
+		return;
+	}
+	if (store_end_removal(manager->store, removal->switch_name, removal->job) != 0)
+		log_error("database: %s", store_error(manager->store));
+	if (result != NULL && peer->jobs > 0)
+		peer->jobs--;
+	manager->counters.removals++;
+	TAILQ_REMOVE(&manager->removals, removal, entry);
+	free(removal);
+}
+
+void
+removals_go_on(struct manager *manager)
+{
+	struct removal *removal;
+
+	TAILQ_FOREACH(removal, &manager->removals, entry) {
+		uint16_t at = topology_switch_find(&manager->config->topology, removal->switch_name);
+
+		if (removal->asked || at == TOPOLOGY_NO_SWITCH ||
+		    manager->peers[at].state < PEER_LEARNING)
+			continue;
+		removal->asked = peer_ask(&manager->peers[at], "jobs.destroy",
+					  json_pack("{s:I, s:s}", "id", (json_int_t)removal->job,
+						    "owner", manager->config->name),
+					  removal_answered, manager, removal->job) == 0;
+	}
+}
+
+/* Takes back what may be on switches: from the database's group to its removals in one step. */
+static void
+withdraw(struct manager *manager, struct group *group)
+{
+	if (store_drop_group(manager->store, group) != 0)
+		log_error("database: job \"%s\" is not dropped: %s", group->name,
+			  store_error(manager->store));
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		if (store_node_counts(&group->nodes[i]))
+			removal_add(manager, group->nodes[i].switch_name, group->id);
+	}
+	removals_go_on(manager);
+	free(group->nodes);
+	group->nodes = NULL;
+	group->n_nodes = 0;
+	group->id = 0;
+}
+
+void
+remove_group(struct manager *manager, struct group *group, const char *reason)
+{
+	if (group->n_unanswered > 0) {
+		group->doomed = true; /* the last answer ends it */
+		return;
+	}
+	if (group->state != GROUP_GATHERING)
+		withdraw(manager, group);
+	manager_forget_group(manager, group, reason);
+}
+
+/* ---- ids */
+
+static bool
+id_is_taken(const struct manager *manager, uint32_t id)
+{
+	const struct removal *removal;
+	const struct group *group;
+
+	if ((manager->foreign_ids[id / 8] >> id % 8 & 1) != 0)
+		return true;
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		if (group->id == id)
+			return true;
+	}
+	TAILQ_FOREACH(removal, &manager->removals, entry) {
+		if (removal->job == id)
+			return true;
+	}
+	return false;
+}
+
+/* A number that no switch has, as far as is known; they take turns, so that a late packet finds no job. 0: none is left. */
+static uint32_t
+choose_id(struct manager *manager)
+{
+	for (uint32_t i = 0; i < FANIN_WIRE_MAX_JOB; i++) {
+		manager->last_id = manager->last_id % FANIN_WIRE_MAX_JOB + 1;
+		if (!id_is_taken(manager, manager->last_id))
+			return manager->last_id;
+	}
+	/* What others had may be gone meanwhile: a switch that still has it says so. */
+	memset(manager->foreign_ids, 0, sizeof(manager->foreign_ids));
+	return 0;
+}
+
+static int
+choose_identity(struct manager *manager, struct group *group, struct control_error *error)
+{
+	group->id = choose_id(manager);
+	group->key = 0;
+	while (group->key == 0) {
+		if (getrandom(&group->key, sizeof(group->key), 0) != sizeof(group->key)) {
+			control_fail(error, "internal", "the kernel gives no random key");
+			return -EIO;
+		}
+	}
+	if (group->id != 0)
+		return 0;
+	control_fail(error, "no_room", "all numbers of jobs are taken");
+	return -ENOSPC;
+}
+
+/* ---- installing */
+
+/* Answers the members whose join waits; those that have gone meanwhile are gone. */
+static void
+answer_members(struct manager *manager, struct group *group)
+{
+	for (uint16_t i = 0; i < group->n_members; i++) {
+		struct group_member *member = &group->members[i];
+
+		if (member->state != MEMBER_WAITING)
+			continue;
+		member->state = MEMBER_LIVE;
+		control_answer(member->client, member->request_id, host_result(manager, group, i));
+		json_decref(member->request_id);
+		member->request_id = NULL;
+	}
+}
+
+static bool
+may_be_ring(const struct group *group, const struct control_error *error)
+{
+	if (strcmp(error->code, "no_path") != 0 && strcmp(error->code, "no_room") != 0)
+		return false;
+	for (uint16_t i = 0; i < group->n_members; i++) {
+		if (!group->members[i].fallback || group->members[i].endpoint[0] == '\0')
+			return false;
+	}
+	return true;
+}
+
+/* No tree can be had: its hosts do it themselves, or are told why not. */
+static void
+install_failed(struct manager *manager, struct group *group, const struct control_error *error)
+{
+	struct control_error reason = *error;
+
+	if (may_be_ring(group, &reason) && getrandom(&group->key, sizeof(group->key), 0) > 0) {
+		group->state = GROUP_RING;
+		memcpy(group->reason, reason.message, sizeof(group->reason));
+		if (store_put_group(manager->store, group) == 0) {
+			log_info("job \"%s\" runs as a ring of %u: %s", group->name, group->size,
+				 reason.message);
+			manager->counters.jobs_ring++;
+			answer_members(manager, group);
+			return;
+		}
+		control_fail(&reason, "internal", "database: %s", store_error(manager->store));
+	}
+	log_warning("job \"%s\" of %u ranks cannot be made: %s", group->name, group->size,
+		    reason.message);
+	manager->counters.jobs_failed++;
+	for (uint16_t i = 0; i < group->n_members; i++) {
+		struct group_member *member = &group->members[i];
+
+		if (member->state == MEMBER_WAITING)
+			control_refuse(member->client, member->request_id, &reason);
+	}
+	manager_forget_group(manager, group, NULL);
+}
+
+/* All switches have it. */
+static void
+install_succeeded(struct manager *manager, struct group *group)
+{
+	group->state = GROUP_NETWORK;
+	if (store_put_group(manager->store, group) != 0) {
+		/* In the database it is still being installed: after a crash it would be taken back. So it is now. */
+		control_fail(&group->failure, "internal", "database: %s",
+			     store_error(manager->store));
+		withdraw(manager, group);
+		install_failed(manager, group, &group->failure);
+		return;
+	}
+	log_info("job \"%s\" of %u ranks is number %u on %u switches, root %s", group->name,
+		 group->size, group->id, group->n_nodes, group->nodes[0].switch_name);
+	manager->counters.jobs_installed++;
+	answer_members(manager, group);
+}
+
+static void
+install_answered_by_all(struct manager *manager, struct group *group)
+{
+	const char *code = group->failure.code;
+
+	if (group->doomed) {
+		withdraw(manager, group);
+		manager_forget_group(manager, group, "it was destroyed while it was made");
+		return;
+	}
+	if (code == NULL) {
+		install_succeeded(manager, group);
+		return;
+	}
+	manager->counters.installs_undone++;
+	log_info("job \"%s\" is taken back, attempt %u: %s", group->name, group->attempts,
+		 group->failure.message);
+	withdraw(manager, group);
+	if (strcmp(code, "invalid") == 0 || strcmp(code, "internal") == 0)
+		install_failed(manager, group, &group->failure);
+	else
+		install_group(manager, group);
+}
+
+static void
+note_failure(struct manager *manager, struct group *group, struct group_node *node,
+	     const char *code, const char *message)
+{
+	static const char *const known[] = { "invalid", "no_room",   "exists",
+					     "lost",    "not_found", "unsupported" };
+	const char *kept = "internal";
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		if (strcmp(known[i], code) == 0)
+			kept = known[i];
+	}
+	if (strcmp(kept, "lost") != 0)
+		node->state = NODE_REFUSED;
+	if (strcmp(kept, "exists") == 0)
+		manager->foreign_ids[group->id / 8] |= (uint8_t)(1u << group->id % 8);
+	else
+		group->excluded[node->switch_index] = true;
+	if (strcmp(kept, "no_room") == 0)
+		group->out_of_room = true;
+	/* A switch with hosts has no replacement: its reason is the one to tell. */
+	if (group->failure.code == NULL || node->local != 0)
+		control_fail(&group->failure, kept, "switch %s: %.400s", node->switch_name, message);
+}
+
+static void
+create_answered(void *user, uint32_t index, struct peer *peer, const json_t *result,
+		const char *code, const char *message)
+{
+	struct manager *manager = peer->events->user;
+	struct group *group = user; /* lives until all its nodes have answered */
+	struct group_node *node = &group->nodes[index];
+
+	if (result != NULL) {
+		node->state = NODE_INSTALLED;
+		group->window = (uint32_t)json_integer_value(json_object_get(result, "window"));
+		peer->jobs++;
+	} else {
+		note_failure(manager, group, node, code, message);
+	}
+	if (--group->n_unanswered == 0)
+		install_answered_by_all(manager, group);
+}
+
+void
+install_group(struct manager *manager, struct group *group)
+{
+	struct control_error error;
+	uint16_t n_nodes;
+	int ret;
+
+	group->state = GROUP_INSTALLING;
+	group->attempts++;
+	ret = plan_group(manager, group, &error);
+	if (ret == 0)
+		ret = choose_identity(manager, group, &error);
+	if (ret == 0 && group->attempts > MOST_ATTEMPTS) {
+		control_fail(&error, "no_path", "%d attempts failed, the last one: %.400s",
+			     MOST_ATTEMPTS, group->failure.message);
+		ret = -EHOSTUNREACH;
+	}
+	for (uint16_t i = 0; i < group->n_nodes && ret == 0; i++)
+		group->nodes[i].state = NODE_ASKED;
+	if (ret == 0 && store_put_group(manager->store, group) != 0) {
+		control_fail(&error, "internal", "database: %s", store_error(manager->store));
+		ret = -EIO;
+	}
+	group->failure.code = NULL;
+	if (ret != 0) {
+		free(group->nodes);
+		group->nodes = NULL;
+		group->n_nodes = 0;
+		group->id = 0;
+		install_failed(manager, group, &error);
+		return;
+	}
+	n_nodes = group->n_nodes;
+	group->n_unanswered = n_nodes;
+	for (uint16_t i = 0; i < n_nodes; i++) {
+		struct peer *peer = &manager->peers[group->nodes[i].switch_index];
+
+		if (peer_ask(peer, "jobs.create", plan_create_args(manager, group, i),
+			     create_answered, group, i) == 0)
+			continue;
+		note_failure(manager, group, &group->nodes[i], "lost", "it is not reached");
+		group->nodes[i].state = NODE_REFUSED;
+		if (--group->n_unanswered == 0)
+			install_answered_by_all(manager, group);
+	}
+}

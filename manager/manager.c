@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The manager's life: opens what it needs, takes up what the database has, and turns its poll loop. See manager.h. */
+#include "manager/manager.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "control/clock.h"
+#include "control/log.h"
+
+#define LINE_MAX_BYTES 65536 /* of a request */
+#define EVENTS_PER_ROUND 64
+#define TOPOLOGY_NOTE "topology"
+#define NAME_NOTE "name"
+
+static const struct control_command commands[] = {
+	{ .name = "join", .run_for = host_join },
+	{ .name = "reattach", .run_for = host_reattach },
+	{ .name = "heartbeat", .run_for = host_heartbeat },
+	{ .name = "leave", .run_for = host_leave },
+	{ .name = "version", .run = command_version },
+	{ .name = "topology", .run = command_topology },
+	{ .name = "jobs", .run = command_jobs },
+	{ .name = "jobs.destroy", .run = command_jobs_destroy },
+	{ .name = "trees", .run = command_trees },
+	{ .name = "stats", .run = command_stats },
+	{ 0 },
+};
+
+void
+manager_forget_group(struct manager *manager, struct group *group, const char *reason)
+{
+	for (uint16_t i = 0; i < group->n_members; i++) {
+		struct group_member *member = &group->members[i];
+		struct control_error error;
+
+		if (member->client == NULL)
+			continue;
+		control_client_set_data(member->client, NULL);
+		if (reason == NULL)
+			continue;
+		if (member->state == MEMBER_WAITING) {
+			control_fail(&error, "not_found", "job \"%s\" is gone: %s", group->name,
+				     reason);
+			control_refuse(member->client, member->request_id, &error);
+		} else {
+			control_notify(member->client,
+				       json_pack("{s:s, s:s, s:s}", "event", "job_destroyed", "job",
+						 group->name, "reason", reason));
+		}
+	}
+	TAILQ_REMOVE(&manager->groups, group, entry);
+	manager->n_groups--;
+	group_free(group);
+}
+
+/* A group of the database. One whose installation was not finished is taken back: nobody waits for it any more. */
+static void
+take_group_up(void *user, const char *name, const json_t *document)
+{
+	struct manager *manager = user;
+	struct group *group = group_from_document(document, &manager->config->topology);
+
+	if (group == NULL) {
+		log_error("database: the entry of job \"%s\" is damaged; it stays, and the job where it is",
+			  name);
+		return;
+	}
+	TAILQ_INSERT_TAIL(&manager->groups, group, entry);
+	manager->n_groups++;
+	if (group->id > manager->last_id)
+		manager->last_id = group->id;
+	group->grace_ends_ms = manager->start_ms + (uint64_t)manager->config->grace_ms;
+}
+
+static void
+take_removal_up(void *user, const char *switch_name, uint32_t job)
+{
+	struct manager *manager = user;
+
+	if (topology_switch_find(&manager->config->topology, switch_name) == TOPOLOGY_NO_SWITCH)
+		log_warning("job %u is to be removed from switch %s, which the topology does not have",
+			    job, switch_name);
+	removal_add(manager, switch_name, job);
+}
+
+static void
+end_unfinished(struct manager *manager)
+{
+	struct group *group, *next;
+
+	for (group = TAILQ_FIRST(&manager->groups); group != NULL; group = next) {
+		next = TAILQ_NEXT(group, entry);
+		if (group->state == GROUP_INSTALLING)
+			remove_group(manager, group, NULL);
+	}
+}
+
+/* The mark of our jobs on the switches must not change while there are any; another topology is worth a word. */
+static int
+check_notes(struct manager *manager, char *error)
+{
+	const struct manager_config *config = manager->config;
+	char name[MANAGER_NAME_LEN];
+	char hash[TOPOLOGY_HASH_LEN];
+
+	if (store_get_note(manager->store, NAME_NOTE, name, sizeof(name)) != 0 ||
+	    store_get_note(manager->store, TOPOLOGY_NOTE, hash, sizeof(hash)) != 0)
+		goto failed;
+	if (name[0] != '\0' && strcmp(name, config->name) != 0) {
+		snprintf(error, CONTROL_MESSAGE_LEN,
+			 "database %.200s: found that of the manager \"%s\", expected \"%s\": use its name or another file",
+			 config->database, name, config->name);
+		return -EINVAL;
+	}
+	if (hash[0] != '\0' && strcmp(hash, config->topology.hash) != 0)
+		log_warning("the topology has changed since the last start");
+	if (store_put_note(manager->store, NAME_NOTE, config->name) == 0 &&
+	    store_put_note(manager->store, TOPOLOGY_NOTE, config->topology.hash) == 0)
+		return 0;
+
+failed:
+	snprintf(error, CONTROL_MESSAGE_LEN, "database: %.400s", store_error(manager->store));
+	return -EIO;
+}
+
+static int
+take_up(struct manager *manager, char *error)
+{
+	const struct store_reader reader = { manager, take_group_up, take_removal_up };
+	int ret = check_notes(manager, error);
+
+	if (ret != 0)
+		return ret;
+	if (store_load(manager->store, &reader) != 0) {
+		snprintf(error, CONTROL_MESSAGE_LEN, "database: %.400s", store_error(manager->store));
+		return -EIO;
+	}
+	end_unfinished(manager);
+	if (manager->n_groups > 0)
+		log_info("%u jobs are taken up; their hosts have %" JSON_INTEGER_FORMAT
+			 " ms to come back",
+			 manager->n_groups, (json_int_t)manager->config->grace_ms);
+	return 0;
+}
+
+static int
+open_peers(struct manager *manager, char *error)
+{
+	const struct topology *topology = &manager->config->topology;
+
+	manager->events = (struct peer_events){ manager, .ready = reconcile_ready,
+						.lost = reconcile_lost };
+	manager->peers = calloc(topology->n_switches, sizeof(*manager->peers));
+	if (manager->peers == NULL) {
+		snprintf(error, CONTROL_MESSAGE_LEN, "out of memory");
+		return -ENOMEM;
+	}
+	for (uint16_t i = 0; i < topology->n_switches; i++) {
+		struct peer *peer = &manager->peers[i];
+		int ret = peer_open(peer, &topology->switches[i], i, &manager->events,
+				    manager->epoll_fd, error);
+
+		if (ret != 0)
+			return ret;
+		peer->dead_after_ms = (uint64_t)manager->config->dead_after_ms;
+		peer->retry_after_ms = (uint64_t)manager->config->heartbeat_ms;
+	}
+	return 0;
+}
+
+int
+manager_open(const struct manager_config *config, struct manager **manager, char *error)
+{
+	struct manager *opened = calloc(1, sizeof(*opened));
+	const struct control_options options = {
+		.service = "manager",
+		.name = config->name,
+		.commands = commands,
+		.user = opened,
+		.closed = host_closed,
+		.path = config->socket,
+		.tcp = config->tcp,
+		.answers_hello = true,
+		.max_clients = (unsigned int)config->max_connections,
+		.line_max = LINE_MAX_BYTES,
+	};
+	int ret;
+
+	if (opened == NULL) {
+		snprintf(error, CONTROL_MESSAGE_LEN, "out of memory");
+		return -ENOMEM;
+	}
+	opened->config = config;
+	opened->start_ms = clock_ms();
+	TAILQ_INIT(&opened->groups);
+	TAILQ_INIT(&opened->removals);
+	opened->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	ret = opened->epoll_fd < 0 ? -errno : 0;
+	if (ret != 0)
+		snprintf(error, CONTROL_MESSAGE_LEN, "epoll: %s", strerror(-ret));
+	if (ret == 0)
+		ret = store_open(config->database, &opened->store, error);
+	if (ret == 0)
+		ret = open_peers(opened, error);
+	if (ret == 0)
+		ret = take_up(opened, error);
+	if (ret == 0)
+		ret = control_open(&options, &opened->control, error);
+	if (ret != 0) {
+		manager_close(opened);
+		return ret;
+	}
+	*manager = opened;
+	return 0;
+}
+
+/* Everything that is due. Returns when the next thing is. */
+static uint64_t
+go_on(struct manager *manager)
+{
+	uint64_t now = clock_ms();
+	uint64_t wake_ms = UINT64_MAX;
+	const struct group *group;
+
+	for (uint16_t i = 0; i < manager->config->topology.n_switches; i++) {
+		struct peer *peer = &manager->peers[i];
+		uint64_t due_ms = reconcile_tick(manager, peer, now);
+
+		if (due_ms < wake_ms)
+			wake_ms = due_ms;
+		due_ms = peer_serve(peer, now);
+		if (due_ms < wake_ms)
+			wake_ms = due_ms;
+	}
+	host_end_grace(manager, now);
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		if (group->grace_ends_ms != 0 && group->grace_ends_ms < wake_ms)
+			wake_ms = group->grace_ends_ms;
+	}
+	return wake_ms;
+}
+
+int
+manager_serve(struct manager *manager, int wake_fd)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.fd = wake_fd };
+	struct epoll_event events[EVENTS_PER_ROUND];
+	int ret;
+
+	if (epoll_ctl(manager->epoll_fd, EPOLL_CTL_ADD, wake_fd, &event) != 0)
+		return -errno;
+	for (;;) {
+		uint64_t wake_ms = go_on(manager);
+		uint64_t now = clock_ms();
+		uint64_t left_ms = wake_ms <= now ? 0 : wake_ms - now;
+		int n;
+
+		ret = control_serve(manager->control, manager->epoll_fd,
+				    left_ms > INT32_MAX ? -1 : (int)left_ms);
+		if (ret < 0)
+			return ret;
+		/* A peer's events are found by serving all of them; only the caller's descriptor is looked for. */
+		n = epoll_wait(manager->epoll_fd, events, EVENTS_PER_ROUND, 0);
+		for (int i = 0; i < n; i++) {
+			if (events[i].data.fd == wake_fd)
+				return 0;
+		}
+	}
+}
+
+void
+manager_close(struct manager *manager)
+{
+	struct removal *removal;
+	struct group *group;
+
+	if (manager == NULL)
+		return;
+	/* Groups first: the end of a connection is then no host's loss. */
+	while ((group = TAILQ_FIRST(&manager->groups)) != NULL) {
+		manager_forget_group(manager, group, NULL);
+	}
+	control_close(manager->control);
+	for (uint16_t i = 0; manager->peers != NULL && i < manager->config->topology.n_switches; i++)
+		peer_close(&manager->peers[i]);
+	while ((removal = TAILQ_FIRST(&manager->removals)) != NULL) {
+		TAILQ_REMOVE(&manager->removals, removal, entry);
+		free(removal);
+	}
+	store_close(manager->store);
+	if (manager->epoll_fd >= 0)
+		close(manager->epoll_fd);
+	free(manager->peers);
+	free(manager);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The manager: what its parts share. One thread does everything, from one poll loop: nothing here blocks but the database's
+ * commits.
+ *
+ * plan.c finds trees, install.c puts jobs onto switches and takes them off, reconcile.c follows the switches, host.c serves
+ * hosts, commands.c people.
+ */
+#ifndef FANIN_MANAGER_MANAGER_H
+#define FANIN_MANAGER_MANAGER_H
+
+#include "manager/config.h"
+#include "manager/group.h"
+#include "manager/peer.h"
+#include "manager/store.h"
+
+/* What has happened, by kind. */
+#define MANAGER_COUNTERS(X)                                                                        \
+	X(joins, "joins that were taken")                                                          \
+	X(joins_refused, "joins that were refused at once")                                        \
+	X(reattached, "hosts that came back after a restart")                                      \
+	X(hosts_lost, "hosts whose connection ended while they were members")                      \
+	X(jobs_installed, "jobs that run in the network")                                          \
+	X(jobs_ring, "jobs that run as a ring, without the network")                               \
+	X(jobs_failed, "jobs that could not be made")                                              \
+	X(jobs_ended, "jobs whose last host has gone")                                             \
+	X(jobs_destroyed, "jobs that somebody destroyed, or that lost a host")                     \
+	X(installs_undone, "attempts to install that were taken back")                             \
+	X(removals, "jobs removed from a switch")                                                  \
+	X(strays_removed, "jobs with our mark found on a switch that nobody knew")                 \
+	X(missing, "jobs that a switch has lost")                                                  \
+	X(switches_lost, "times that a switch died or closed the connection")
+
+struct manager_counters {
+#define MANAGER_COUNTER_FIELD(name, text) uint64_t name;
+	MANAGER_COUNTERS(MANAGER_COUNTER_FIELD)
+#undef MANAGER_COUNTER_FIELD
+};
+
+/* A job that is still to be removed from a switch. */
+struct removal {
+	TAILQ_ENTRY(removal) entry;
+	char switch_name[TOPOLOGY_NAME_LEN];
+	uint32_t job;
+	bool asked; /* the switch has been told and has not answered */
+};
+
+struct manager {
+	const struct manager_config *config;
+	struct store *store;
+	struct control *control;
+	struct peer *peers; /* one for each switch of the topology */
+	struct peer_events events;
+	int epoll_fd; /* the peers' connections */
+	struct groups groups;
+	uint16_t n_groups;
+	TAILQ_HEAD(removals, removal) removals;
+	uint32_t last_id;               /* that a job was given */
+	uint8_t foreign_ids[65536 / 8]; /* bitmap: others' jobs on some switch */
+	uint64_t start_ms;
+	struct manager_counters counters;
+};
+
+/* ---- manager.c */
+
+/*
+ * Opens the database, takes up what it has, and listens. config: borrowed until manager_close. error: CONTROL_MESSAGE_LEN
+ * bytes. Returns 0 and sets *manager, or -errno.
+ */
+int manager_open(const struct manager_config *config, struct manager **manager, char *error);
+
+/*
+ * Serves until wake_fd becomes readable. Returns 0 then, or -errno.
+ */
+int manager_serve(struct manager *manager, int wake_fd);
+
+/* Closes connections and database; the jobs stay where they are. manager may be NULL. */
+void manager_close(struct manager *manager);
+
+/* Takes a group out and frees it; its members are told of the reason unless that is NULL. */
+void manager_forget_group(struct manager *manager, struct group *group, const char *reason);
+
+/* ---- plan.c */
+
+/*
+ * Finds a tree for a group whose ranks are settled: its nodes, payload and slots. Returns 0; or -errno with *error filled: code
+ * "no_path", "no_room", or "invalid" for what no switch can change.
+ */
+int plan_group(struct manager *manager, struct group *group, struct control_error *error);
+
+/* The arguments of jobs.create for one node; a new reference. */
+json_t *plan_create_args(const struct manager *manager, const struct group *group, uint16_t node);
+
+/* ---- install.c */
+
+/* All ranks have come: plans and installs the group, and answers its members in the end. */
+void install_group(struct manager *manager, struct group *group);
+
+/* Ends a group: off the switches, out of the database, freed. reason: for its members; NULL: there are none to tell. */
+void remove_group(struct manager *manager, struct group *group, const char *reason);
+
+/* Notes that a job is to be removed from a switch, in memory only. */
+void removal_add(struct manager *manager, const char *switch_name, uint32_t job);
+
+struct removal *removal_find(const struct manager *manager, const char *switch_name, uint32_t job);
+
+/* Asks all switches that can be reached to do what is left of the removals. */
+void removals_go_on(struct manager *manager);
+
+/* ---- reconcile.c */
+
+/* A switch can be asked: learns what it is and has. */
+void reconcile_ready(void *user, struct peer *peer);
+
+/* A switch is lost. */
+void reconcile_lost(void *user, struct peer *peer);
+
+/* Pings and comparisons that are due. Returns when to be called next, in milliseconds of clock_ms. */
+uint64_t reconcile_tick(struct manager *manager, struct peer *peer, uint64_t now_ms);
+
+/* True if one of the group's nodes is at the switch; with a port, if one of its links or hosts is at that. */
+bool group_uses(const struct manager *manager, const struct group *group, uint16_t switch_index,
+		const char *port);
+
+/* True if a switch says that one of its ports is down. */
+bool peer_port_is_down(const struct peer *peer, const char *port);
+
+/* ---- host.c */
+
+json_t *host_join(void *user, struct control_client *client, json_t *id, const json_t *args,
+		  struct control_error *error);
+json_t *host_reattach(void *user, struct control_client *client, json_t *id, const json_t *args,
+		      struct control_error *error);
+json_t *host_heartbeat(void *user, struct control_client *client, json_t *id, const json_t *args,
+		       struct control_error *error);
+json_t *host_leave(void *user, struct control_client *client, json_t *id, const json_t *args,
+		   struct control_error *error);
+
+/* What a member is told of its group: a new reference. */
+json_t *host_result(const struct manager *manager, const struct group *group, uint16_t rank);
+
+/* A member's connection has ended. */
+void host_closed(void *user, struct control_client *client, void *data);
+
+/* Gives up waiting for the members that did not come back after a restart. */
+void host_end_grace(struct manager *manager, uint64_t now_ms);
+
+/* Sends an event to all members that are there but one, which may be NULL. event: taken. */
+void host_notify(const struct group *group, const struct group_member *except, json_t *event);
+
+/* ---- commands.c */
+
+json_t *command_version(void *user, const json_t *args, struct control_error *error);
+json_t *command_topology(void *user, const json_t *args, struct control_error *error);
+json_t *command_jobs(void *user, const json_t *args, struct control_error *error);
+json_t *command_trees(void *user, const json_t *args, struct control_error *error);
+json_t *command_stats(void *user, const json_t *args, struct control_error *error);
+json_t *command_jobs_destroy(void *user, const json_t *args, struct control_error *error);
+
+#endif

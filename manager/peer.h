@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The manager's connection to one switch, a client of the switch's control protocol: connects again and again, asks, and tells
+ * when the switch comes and goes. Non-blocking; main thread only.
+ */
+#ifndef FANIN_MANAGER_PEER_H
+#define FANIN_MANAGER_PEER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include <jansson.h>
+
+#include "control/address.h"
+#include "control/control_client.h"
+#include "manager/topology.h"
+
+enum peer_state {
+	PEER_DOWN,       /* waits for the next attempt */
+	PEER_CONNECTING, /* the connection is being made */
+	PEER_GREETING,   /* waits for the switch's greeting */
+	PEER_LEARNING,   /* may be asked; what it is and has is not known yet */
+	PEER_UP,
+};
+
+struct peer;
+
+/*
+ * The answer to a request. user, which: as given to peer_ask. result: borrowed; NULL if the switch refused, with its error's code and message; or if the
+ * connection was lost, with the code "lost": whether it did what it was asked is not known then.
+ */
+typedef void (*peer_answer)(void *user, uint32_t which, struct peer *peer, const json_t *result,
+			    const char *code, const char *message);
+
+/* What a peer tells its owner. */
+struct peer_events {
+	void *user;
+	void (*ready)(void *user, struct peer *peer); /* LEARNING: it may be asked from now on */
+	void (*lost)(void *user,
+		     struct peer *peer); /* it was ready and is DOWN now; requests have been answered */
+};
+
+struct peer_request {
+	TAILQ_ENTRY(peer_request) entry;
+	json_int_t id;
+	uint64_t asked_ms;
+	peer_answer answer;
+	void *user;
+	uint32_t which;
+};
+
+struct peer {
+	const struct topology_switch *about;
+	const struct peer_events *events;
+	uint16_t index; /* in the topology */
+	enum peer_state state;
+	uint64_t since_ms; /* that it is in this state, or any before LEARNING */
+	uint64_t retry_ms; /* DOWN: when to connect */
+	uint64_t dead_after_ms;
+	uint64_t retry_after_ms;
+	int epoll_fd;           /* that its connection is entered in */
+	struct address address; /* ss_family AF_UNIX: about->control is a path */
+	struct tls *tls;
+	char token[SECRET_SIZE];
+	struct control_service service; /* of the line, which wants one */
+	struct control_client line;
+	int connecting_fd; /* CONNECTING; else -1 */
+	json_int_t last_id;
+	TAILQ_HEAD(peer_requests, peer_request) requests; /* in the order of their answers */
+	char error[CONTROL_MESSAGE_LEN];                  /* why it is down; empty: it is not */
+
+	/* What it said of itself; the owner's. */
+	char ip[16];
+	char mac[18];
+	uint16_t udp_port;
+	uint32_t jobs;
+	uint32_t max_jobs;
+	uint32_t slots_per_job;
+	json_t *ports;      /* name: MTU */
+	json_t *ports_down; /* names */
+	uint64_t ping_ms;   /* when to ask next */
+	bool pinging;
+	uint64_t reconcile_ms; /* when to compare its jobs next */
+};
+
+/*
+ * Prepares a peer that connects at its first peer_serve.
+ *
+ * error: CONTROL_MESSAGE_LEN bytes. Returns 0, or -errno if token or certificates cannot be read.
+ */
+int peer_open(struct peer *peer, const struct topology_switch *about, uint16_t index,
+	      const struct peer_events *events, int epoll_fd, char *error);
+
+/*
+ * Goes on: connects, receives, sends, gives up. To be called when the connection has events and when the time that it returned
+ * has come. Returns when that is, in milliseconds of clock_ms.
+ */
+uint64_t peer_serve(struct peer *peer, uint64_t now_ms);
+
+/*
+ * Asks the switch. args: a reference that the call takes; NULL: none. answer: called exactly once, later, unless
+ * peer_close comes first.
+ * Returns 0; or -ENOTCONN or -ENOMEM, and nobody is called.
+ */
+int peer_ask(struct peer *peer, const char *command, json_t *args, peer_answer answer, void *user,
+	     uint32_t which);
+
+/* Ends the connection, with all requests lost; the next attempt follows after a while. why: for people. */
+void peer_lose(struct peer *peer, const char *why);
+
+/* Closes the connection and frees what the peer has; nobody is told. */
+void peer_close(struct peer *peer);
+
+#endif

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where a group's job goes: the tree, from what the switches say at this moment, and the parameters that all of its switches
+ * must have alike (Flare section 4; Canary section 2). Main thread.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "manager/manager.h"
+#include "wire/wire.h"
+
+/* The graph of a moment; large, so it is made on the heap. */
+struct plan {
+	struct tree_switch switches[TREE_MAX_SWITCHES];
+	struct tree_link links[TREE_MAX_LINKS];
+	struct tree_graph graph;
+	uint16_t places[GROUP_MAX_RANKS];
+	struct tree tree;
+};
+
+static void
+count_jobs(const struct manager *manager, struct plan *plan)
+{
+	const struct group *group;
+
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		for (uint16_t i = 0; i < group->n_nodes; i++) {
+			const struct group_node *node = &group->nodes[i];
+
+			if (node->switch_index != TOPOLOGY_NO_SWITCH)
+				plan->switches[node->switch_index].jobs++;
+			if (node->link != TOPOLOGY_NO_LINK)
+				plan->links[node->link].jobs++;
+		}
+	}
+}
+
+static void
+draw_graph(const struct manager *manager, struct group *group, struct plan *plan)
+{
+	const struct topology *topology = &manager->config->topology;
+
+	for (uint16_t i = 0; i < topology->n_switches; i++) {
+		const struct peer *peer = &manager->peers[i];
+		bool full = peer->jobs >= peer->max_jobs;
+
+		plan->switches[i].usable = peer->state == PEER_UP && !full && !group->excluded[i];
+		group->out_of_room = group->out_of_room || (peer->state == PEER_UP && full);
+	}
+	for (uint16_t i = 0; i < topology->n_links; i++) {
+		const struct topology_end *ends = topology->links[i].ends;
+
+		plan->links[i].a = ends[0].switch_index;
+		plan->links[i].b = ends[1].switch_index;
+		plan->links[i].usable =
+			!peer_port_is_down(&manager->peers[ends[0].switch_index], ends[0].port) &&
+			!peer_port_is_down(&manager->peers[ends[1].switch_index], ends[1].port);
+	}
+	count_jobs(manager, plan);
+	plan->graph = (struct tree_graph){ plan->switches, plan->links, topology->n_switches,
+					   topology->n_links };
+}
+
+/* Finds the switches of the ranks' hosts. */
+static int
+find_places(const struct manager *manager, const struct group *group, struct plan *plan,
+	    struct control_error *error)
+{
+	char ip[INET_ADDRSTRLEN];
+
+	for (uint16_t i = 0; i < group->size; i++) {
+		const struct group_member *member = &group->members[i];
+		const struct topology_host *host = topology_host_find(&manager->config->topology,
+								      member->ip_be);
+
+		inet_ntop(AF_INET, &member->ip_be, ip, sizeof(ip));
+		if (host == NULL) {
+			control_fail(error, "no_path",
+				     "rank %u: no host of the topology has the address %s", i, ip);
+			return -EHOSTUNREACH;
+		}
+		for (uint16_t k = 0; k < i; k++) {
+			if (group->members[k].ip_be != member->ip_be)
+				continue;
+			control_fail(error, "no_path",
+				     "ranks %u and %u both have the address %s, expected one for each",
+				     k, i, ip);
+			return -EHOSTUNREACH;
+		}
+		plan->places[i] = host->at.switch_index;
+	}
+	return 0;
+}
+
+/* Why there is no tree. */
+static int
+fail_tree(const struct manager *manager, const struct group *group, const struct plan *plan,
+	  int ret, struct control_error *error)
+{
+	const char *code = group->out_of_room ? "no_room" : "no_path";
+
+	for (uint16_t i = 0; i < group->size && ret == -ENOENT; i++) {
+		const struct peer *peer = &manager->peers[plan->places[i]];
+
+		if (plan->switches[plan->places[i]].usable)
+			continue;
+		if (peer->state != PEER_UP)
+			control_fail(error, "no_path", "switch %s of rank %u is not reached: %.300s",
+				     peer->about->name, i, peer->error);
+		else if (group->failure.code != NULL)
+			control_fail(error, code, "rank %u: %.400s", i, group->failure.message);
+		else
+			control_fail(error, "no_room",
+				     "switch %s of rank %u has %u jobs, its limits.max_jobs is %u",
+				     peer->about->name, i, peer->jobs, peer->max_jobs);
+		return ret;
+	}
+	control_fail(error, code,
+		     "no switch that can be used reaches the hosts of all %u ranks%s%.300s",
+		     group->size, group->failure.code != NULL ? ": " : "",
+		     group->failure.code != NULL ? group->failure.message : "");
+	return ret;
+}
+
+static int
+write_nodes(const struct manager *manager, const struct tree *tree, struct group *group)
+{
+	const struct topology *topology = &manager->config->topology;
+	struct group_node *nodes = calloc(tree->n_nodes, sizeof(*nodes));
+
+	if (nodes == NULL)
+		return -ENOMEM;
+	for (uint16_t i = 0; i < tree->n_nodes; i++) {
+		const struct tree_node *node = &tree->nodes[i];
+		const struct topology_end *ends = topology->links[node->link].ends;
+
+		nodes[i].switch_index = node->switch_index;
+		nodes[i].parent = node->parent;
+		nodes[i].link = node->parent == TREE_NO_PARENT ? TOPOLOGY_NO_LINK : node->link;
+		nodes[i].local = node->local;
+		nodes[i].ranks = node->ranks;
+		snprintf(nodes[i].switch_name, sizeof(nodes[i].switch_name), "%s",
+			 topology->switches[node->switch_index].name);
+		if (node->parent == TREE_NO_PARENT)
+			continue;
+		if (ends[0].switch_index != node->switch_index)
+			ends = (const struct topology_end[]){ ends[1], ends[0] };
+		memcpy(nodes[i].port, ends[0].port, sizeof(nodes[i].port));
+		memcpy(nodes[i].parent_port, ends[1].port, sizeof(nodes[i].parent_port));
+	}
+	free(group->nodes);
+	group->nodes = nodes;
+	group->n_nodes = tree->n_nodes;
+	return 0;
+}
+
+/* Lowers *mtu to that of a port. */
+static int
+lower_mtu(const struct manager *manager, uint16_t switch_index, const char *port, uint32_t *mtu,
+	  struct control_error *error)
+{
+	const struct peer *peer = &manager->peers[switch_index];
+	const json_t *found = json_object_get(peer->ports, port);
+
+	if (found == NULL) {
+		control_fail(error, "no_path", "switch %s has no port \"%s\"", peer->about->name,
+			     port);
+		return -EHOSTUNREACH;
+	}
+	if (json_integer_value(found) < (json_int_t)*mtu)
+		*mtu = (uint32_t)json_integer_value(found);
+	return 0;
+}
+
+static int
+choose_payload(const struct manager *manager, struct group *group, struct control_error *error)
+{
+	uint32_t mtu = UINT16_MAX;
+	uint32_t most;
+	int ret = 0;
+
+	for (uint16_t i = 0; i < group->size && ret == 0; i++) {
+		const struct group_member *member = &group->members[i];
+		const struct topology_host *host = topology_host_find(&manager->config->topology,
+								      member->ip_be);
+
+		if (member->mtu != 0 && member->mtu < mtu)
+			mtu = member->mtu;
+		ret = lower_mtu(manager, host->at.switch_index, host->at.port, &mtu, error);
+	}
+	for (uint16_t i = 1; i < group->n_nodes && ret == 0; i++) {
+		const struct group_node *node = &group->nodes[i];
+
+		ret = lower_mtu(manager, node->switch_index, node->port, &mtu, error);
+		if (ret == 0)
+			ret = lower_mtu(manager, group->nodes[node->parent].switch_index,
+					node->parent_port, &mtu, error);
+	}
+	if (ret != 0)
+		return ret;
+	most = fanin_payload_for_mtu(mtu);
+	group->payload_bytes = group->payload_asked == 0 ? most : group->payload_asked;
+	if (group->payload_bytes != 0 && group->payload_bytes <= most &&
+	    group->payload_bytes % FANIN_PAYLOAD_ALIGN == 0)
+		return 0;
+	control_fail(error, "invalid",
+		     "found payload_bytes %u, expected a multiple of %u up to %u (least MTU of the path is %u)",
+		     group->payload_bytes, FANIN_PAYLOAD_ALIGN, most, mtu);
+	return -EINVAL;
+}
+
+static uint32_t
+count_children(const struct group *group, uint16_t node)
+{
+	uint32_t n = (uint32_t)__builtin_popcountll(group->nodes[node].local);
+
+	for (uint16_t i = 1; i < group->n_nodes; i++)
+		n += group->nodes[i].parent == node;
+	return n;
+}
+
+/* The most that each switch gives to a job of this handler: a slot of some handlers holds several packets. */
+static int
+choose_slots(const struct manager *manager, struct group *group, struct control_error *error)
+{
+	uint32_t slots = UINT32_MAX;
+
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		const struct peer *peer = &manager->peers[group->nodes[i].switch_index];
+		uint32_t packets = strcmp(group->handler, "single") == 0 ? 1
+				   : strcmp(group->handler, "multi") == 0
+					   ? 2
+					   : (count_children(group, i) + 1) / 2;
+		uint32_t most = peer->slots_per_job / (packets == 0 ? 1 : packets);
+
+		if (most < slots)
+			slots = most;
+	}
+	if (slots < 2) {
+		control_fail(error, "no_room",
+			     "the switches have fewer than 2 slots for a job with the handler \"%s\"",
+			     group->handler);
+		return -ENOSPC;
+	}
+	group->slots = 1u << (31 - (unsigned int)__builtin_clz(slots));
+	return 0;
+}
+
+int
+plan_group(struct manager *manager, struct group *group, struct control_error *error)
+{
+	struct plan *plan = calloc(1, sizeof(*plan));
+	int ret;
+
+	if (plan == NULL) {
+		control_fail(error, "internal", "out of memory");
+		return -ENOMEM;
+	}
+	ret = find_places(manager, group, plan, error);
+	if (ret == 0) {
+		draw_graph(manager, group, plan);
+		ret = tree_build(&plan->graph, plan->places, group->size, &plan->tree);
+		if (ret != 0)
+			fail_tree(manager, group, plan, ret, error);
+	}
+	if (ret == 0 && write_nodes(manager, &plan->tree, group) != 0) {
+		control_fail(error, "internal", "out of memory");
+		ret = -ENOMEM;
+	}
+	free(plan);
+	if (ret == 0)
+		ret = choose_payload(manager, group, error);
+	return ret == 0 ? choose_slots(manager, group, error) : ret;
+}
+
+static json_t *
+list_ranks(uint64_t ranks)
+{
+	json_t *list = json_array();
+
+	for (unsigned int i = 0; i < GROUP_MAX_RANKS; i++) {
+		if ((ranks >> i & 1) != 0)
+			json_array_append_new(list, json_integer(i));
+	}
+	return list;
+}
+
+static json_t *
+list_children(const struct manager *manager, const struct group *group, uint16_t index)
+{
+	const struct group_node *node = &group->nodes[index];
+	json_t *list = json_array();
+
+	for (uint16_t i = 0; i < group->size; i++) {
+		const struct topology_host *host;
+		char ip[INET_ADDRSTRLEN];
+
+		if ((node->local >> i & 1) == 0)
+			continue;
+		host = topology_host_find(&manager->config->topology, group->members[i].ip_be);
+		inet_ntop(AF_INET, &group->members[i].ip_be, ip, sizeof(ip));
+		json_array_append_new(list, json_pack("{s:s, s:s, s:i}", "port", host->at.port,
+						      "ip", ip, "rank", i));
+	}
+	for (uint16_t i = 1; i < group->n_nodes; i++) {
+		const struct group_node *child = &group->nodes[i];
+
+		if (child->parent == index)
+			json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "port",
+							      child->parent_port, "ip",
+							      manager->peers[child->switch_index].ip,
+							      "ranks", list_ranks(child->ranks)));
+	}
+	return list;
+}
+
+json_t *
+plan_create_args(const struct manager *manager, const struct group *group, uint16_t index)
+{
+	const struct group_node *node = &group->nodes[index];
+	const struct peer *parent;
+	char key[20];
+	json_t *args = json_pack("{s:I, s:s, s:s, s:s, s:I, s:I, s:b, s:s, s:o}", "id",
+				 (json_int_t)group->id, "key", group_hex(group->key, key), "owner",
+				 manager->config->name, "handler", group->handler, "slots",
+				 (json_int_t)group->slots, "payload_bytes",
+				 (json_int_t)group->payload_bytes, "reproducible",
+				 group->reproducible, "accumulate", group->wide ? "f32" : "native",
+				 "members", list_children(manager, group, index));
+
+	if (group->n_nodes > 1)
+		json_object_set_new(args, "size", json_integer(group->size));
+	if (node->parent != TREE_NO_PARENT) {
+		parent = &manager->peers[group->nodes[node->parent].switch_index];
+		json_object_set_new(args, "parent",
+				    json_pack("{s:s, s:s, s:s}", "port", node->port, "ip",
+					      parent->ip, "mac", parent->mac));
+	}
+	return args;
+}

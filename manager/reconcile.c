@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Follows the switches: what each one is and has when it comes, whether it lives, which of its ports are down, and whether its
+ * jobs are those that the manager knows. Main thread.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "control/clock.h"
+#include "control/log.h"
+#include "manager/manager.h"
+
+bool
+group_uses(const struct manager *manager, const struct group *group, uint16_t switch_index,
+	   const char *port)
+{
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		const struct group_node *node = &group->nodes[i];
+
+		if (node->switch_index == switch_index &&
+		    (port == NULL || (i > 0 && strcmp(node->port, port) == 0)))
+			return true;
+		if (port != NULL && i > 0 && group->nodes[node->parent].switch_index == switch_index &&
+		    strcmp(node->parent_port, port) == 0)
+			return true;
+	}
+	for (uint16_t i = 0; port != NULL && i < group->n_members && group->n_nodes > 0; i++) {
+		const struct topology_host *host = topology_host_find(&manager->config->topology,
+								      group->members[i].ip_be);
+
+		if (host != NULL && host->at.switch_index == switch_index &&
+		    strcmp(host->at.port, port) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool
+peer_port_is_down(const struct peer *peer, const char *port)
+{
+	const json_t *name;
+	size_t i;
+
+	json_array_foreach(peer->ports_down, i, name) {
+		if (strcmp(json_string_value(name), port) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* How many groups a failure concerns; tells their members. port: NULL if the whole switch is meant. */
+static unsigned int
+tell_users(struct manager *manager, const struct peer *peer, const char *port, const char *event)
+{
+	const struct group *group;
+	unsigned int n = 0;
+
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		if (!group_uses(manager, group, peer->index, port))
+			continue;
+		n++;
+		host_notify(group, NULL,
+			    json_pack("{s:s, s:s, s:s, s:s*}", "event", event, "job", group->name,
+				      "switch", peer->about->name, "port", port));
+	}
+	return n;
+}
+
+void
+reconcile_lost(void *user, struct peer *peer)
+{
+	struct manager *manager = user;
+
+	manager->counters.switches_lost++;
+	log_warning("switch %s is lost, %u jobs use it: %s", peer->about->name,
+		    tell_users(manager, peer, NULL, "switch_lost"), peer->error);
+}
+
+static void
+text_of(char *to, size_t size, const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	snprintf(to, size, "%s", text == NULL ? "" : text);
+}
+
+static void
+version_answered(void *user, uint32_t which, struct peer *peer, const json_t *result,
+		 const char *code, const char *message)
+{
+	(void)user;
+	(void)which;
+	if (result == NULL) {
+		if (strcmp(code, "lost") != 0)
+			peer_lose(peer, message);
+		return;
+	}
+	text_of(peer->ip, sizeof(peer->ip), result, "ip");
+	text_of(peer->mac, sizeof(peer->mac), result, "mac");
+	peer->udp_port = (uint16_t)json_integer_value(json_object_get(result, "udp_port"));
+}
+
+static void
+ports_answered(void *user, uint32_t which, struct peer *peer, const json_t *result,
+	       const char *code, const char *message)
+{
+	const json_t *entry;
+	size_t i;
+
+	(void)user;
+	(void)which;
+	(void)code;
+	(void)message;
+	if (result == NULL)
+		return;
+	json_decref(peer->ports);
+	json_decref(peer->ports_down);
+	peer->ports = json_object();
+	peer->ports_down = json_array();
+	json_array_foreach(json_object_get(result, "ports"), i, entry) {
+		const char *name = json_string_value(json_object_get(entry, "name"));
+
+		if (name == NULL)
+			continue;
+		json_object_set(peer->ports, name, json_object_get(entry, "mtu"));
+		if (json_is_false(json_object_get(entry, "link")))
+			json_array_append_new(peer->ports_down, json_string(name));
+	}
+}
+
+/* The node of a group with this number at this switch; NULL if there is none. */
+static struct group_node *
+find_node(const struct manager *manager, const struct peer *peer, uint32_t job, struct group **found)
+{
+	struct group *group;
+
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		if (group->id != job)
+			continue;
+		for (uint16_t i = 0; i < group->n_nodes; i++) {
+			if (group->nodes[i].switch_index == peer->index) {
+				*found = group;
+				return &group->nodes[i];
+			}
+		}
+	}
+	return NULL;
+}
+
+/* A job that the switch has and the manager does not know goes, if it is the manager's. */
+static void
+compare_job(struct manager *manager, struct peer *peer, const json_t *entry)
+{
+	uint32_t job = (uint32_t)json_integer_value(json_object_get(entry, "id"));
+	const char *owner = json_string_value(json_object_get(entry, "owner"));
+	struct group *group;
+
+	if (owner == NULL || strcmp(owner, manager->config->name) != 0) {
+		if (job < sizeof(manager->foreign_ids) * 8)
+			manager->foreign_ids[job / 8] |= (uint8_t)(1u << job % 8);
+		return;
+	}
+	if (find_node(manager, peer, job, &group) != NULL ||
+	    removal_find(manager, peer->about->name, job) != NULL)
+		return;
+	log_warning("switch %s has job %u, which has our mark and nobody knows: it is removed",
+		    peer->about->name, job);
+	manager->counters.strays_removed++;
+	if (store_add_removal(manager->store, peer->about->name, job) != 0)
+		log_error("database: %s", store_error(manager->store));
+	removal_add(manager, peer->about->name, job);
+}
+
+static bool
+list_has(const json_t *jobs, const struct manager *manager, uint32_t id)
+{
+	const json_t *entry;
+	size_t i;
+
+	json_array_foreach(jobs, i, entry) {
+		const char *owner = json_string_value(json_object_get(entry, "owner"));
+
+		if (json_integer_value(json_object_get(entry, "id")) == (json_int_t)id)
+			return owner != NULL && strcmp(owner, manager->config->name) == 0;
+	}
+	return false;
+}
+
+/* A job that the manager knows and the switch has lost is reported. */
+static void
+find_missing(struct manager *manager, const struct peer *peer, const json_t *jobs)
+{
+	struct group *group;
+
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		for (uint16_t i = 0; i < group->n_nodes; i++) {
+			struct group_node *node = &group->nodes[i];
+
+			if (node->switch_index != peer->index || node->state != NODE_INSTALLED ||
+			    list_has(jobs, manager, group->id))
+				continue;
+			node->state = NODE_MISSING;
+			manager->counters.missing++;
+			log_warning("switch %s has lost job %u (\"%s\"): has it restarted?",
+				    peer->about->name, group->id, group->name);
+			host_notify(group, NULL,
+				    json_pack("{s:s, s:s, s:s}", "event", "job_missing", "job",
+					      group->name, "switch", peer->about->name));
+		}
+	}
+}
+
+static void
+jobs_answered(void *user, uint32_t which, struct peer *peer, const json_t *result, const char *code,
+	      const char *message)
+{
+	const json_t *limits = json_object_get(result, "limits");
+	const json_t *jobs = json_object_get(result, "jobs");
+	struct manager *manager = user;
+	const json_t *entry;
+	size_t i;
+
+	(void)which;
+	if (result == NULL) {
+		if (strcmp(code, "lost") != 0)
+			peer_lose(peer, message);
+		return;
+	}
+	peer->jobs = (uint32_t)json_array_size(jobs);
+	peer->max_jobs = (uint32_t)json_integer_value(json_object_get(limits, "max_jobs"));
+	peer->slots_per_job = (uint32_t)json_integer_value(json_object_get(limits, "slots_per_job"));
+	json_array_foreach(jobs, i, entry)
+		compare_job(manager, peer, entry);
+	find_missing(manager, peer, jobs);
+	if (peer->state == PEER_LEARNING && peer->ip[0] == '\0') {
+		peer_lose(peer, "the switch does not tell its address: it is of an older version");
+		return;
+	}
+	if (peer->state == PEER_LEARNING) {
+		peer->state = PEER_UP;
+		peer->error[0] = '\0';
+		peer->since_ms = clock_ms();
+		log_info("switch %s is up: %s, %u of %u jobs", peer->about->name, peer->ip,
+			 peer->jobs, peer->max_jobs);
+	}
+	removals_go_on(manager);
+}
+
+void
+reconcile_ready(void *user, struct peer *peer)
+{
+	struct manager *manager = user;
+	uint64_t now = clock_ms();
+
+	peer->ping_ms = now + (uint64_t)manager->config->heartbeat_ms;
+	peer->reconcile_ms = now + (uint64_t)manager->config->reconcile_ms;
+	peer->ip[0] = '\0';
+	/* The answers come in this order, and before that of any request that follows. */
+	peer_ask(peer, "version", NULL, version_answered, manager, 0);
+	peer_ask(peer, "ports.list", NULL, ports_answered, manager, 0);
+	peer_ask(peer, "jobs.list", NULL, jobs_answered, manager, 0);
+}
+
+/* Takes the new list of ports that are down over, and reports what has changed. */
+static void
+compare_ports(struct manager *manager, struct peer *peer, json_t *down)
+{
+	json_t *before = peer->ports_down;
+	const json_t *name;
+	size_t i;
+
+	if (!json_is_array(down) || json_equal(before, down))
+		return;
+	peer->ports_down = json_incref(down);
+	json_array_foreach(down, i, name) {
+		const struct peer old = { .ports_down = before };
+		const char *port = json_string_value(name);
+
+		if (!peer_port_is_down(&old, port))
+			log_warning("port %s of switch %s is down, %u jobs use it", port,
+				    peer->about->name, tell_users(manager, peer, port, "link_lost"));
+	}
+	json_array_foreach(before, i, name) {
+		if (!peer_port_is_down(peer, json_string_value(name)))
+			log_info("port %s of switch %s is up", json_string_value(name),
+				 peer->about->name);
+	}
+	json_decref(before);
+}
+
+static void
+ping_answered(void *user, uint32_t which, struct peer *peer, const json_t *result, const char *code,
+	      const char *message)
+{
+	(void)which;
+	(void)code;
+	(void)message;
+	peer->pinging = false;
+	if (result == NULL)
+		return;
+	peer->jobs = (uint32_t)json_integer_value(json_object_get(result, "jobs"));
+	compare_ports(user, peer, json_object_get(result, "ports_down"));
+}
+
+uint64_t
+reconcile_tick(struct manager *manager, struct peer *peer, uint64_t now_ms)
+{
+	if (peer->state != PEER_UP)
+		return UINT64_MAX;
+	if (now_ms >= peer->ping_ms && !peer->pinging) {
+		peer->ping_ms = now_ms + (uint64_t)manager->config->heartbeat_ms;
+		peer->pinging = peer_ask(peer, "ping", NULL, ping_answered, manager, 0) == 0;
+	}
+	if (now_ms >= peer->reconcile_ms) {
+		peer->reconcile_ms = now_ms + (uint64_t)manager->config->reconcile_ms;
+		peer_ask(peer, "jobs.list", NULL, jobs_answered, manager, 0);
+	}
+	if (peer->pinging)
+		return peer->reconcile_ms;
+	return peer->ping_ms < peer->reconcile_ms ? peer->ping_ms : peer->reconcile_ms;
+}

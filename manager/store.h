@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the manager must not forget: an SQLite database with the groups that have been begun, and the jobs that are still to be
+ * removed from switches. Each call is one transaction, on the disk when it returns. Main thread only.
+ */
+#ifndef FANIN_MANAGER_STORE_H
+#define FANIN_MANAGER_STORE_H
+
+#include <stdint.h>
+
+#include "manager/group.h"
+
+#define STORE_ERROR_LEN 512
+
+struct store;
+
+/* What store_load hands over. */
+struct store_reader {
+	void *user;
+	void (*group)(void *user, const char *name, const json_t *document); /* borrowed */
+	void (*removal)(void *user, const char *switch_name, uint32_t job);
+};
+
+/*
+ * Opens the database, and makes it and its directory if they are missing. Only one process can have it open.
+ *
+ * error: STORE_ERROR_LEN bytes. Returns 0 and sets *store, or -EIO with the error filled.
+ */
+int store_open(const char *path, struct store **store, char *error);
+
+/* store may be NULL. */
+void store_close(struct store *store);
+
+/* Reads everything. Returns 0 or -EIO. */
+int store_load(struct store *store, const struct store_reader *reader);
+
+/* Keeps a group as it is now, in place of what was kept under its name. Returns 0 or -EIO. */
+int store_put_group(struct store *store, const struct group *group);
+
+/*
+ * Forgets a group, and keeps in its place that its job is to be removed from each switch of its nodes that may have it. Returns 0
+ * or -EIO.
+ */
+int store_drop_group(struct store *store, const struct group *group);
+
+/* Keeps that a job is to be removed from a switch. Returns 0 or -EIO. */
+int store_add_removal(struct store *store, const char *switch_name, uint32_t job);
+
+/* Forgets it: it is done. Returns 0 or -EIO. */
+int store_end_removal(struct store *store, const char *switch_name, uint32_t job);
+
+/*
+ * Reads or keeps a short text by name, such as the topology's hash. value: size bytes, empty if there is none.
+ * Returns 0 or -EIO.
+ */
+int store_get_note(struct store *store, const char *name, char *value, size_t size);
+int store_put_note(struct store *store, const char *name, const char *value);
+
+/* Why the last call failed. */
+const char *store_error(const struct store *store);
+
+/* True if a node's switch may have the job. */
+static inline bool
+store_node_counts(const struct group_node *node)
+{
+	return node->state != NODE_REFUSED && node->state != NODE_PLANNED;
+}
+
+#endif

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See topology.h. */
+#include "manager/topology.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <openssl/evp.h>
+
+#include "control/address.h"
+#include "control/args.h"
+#include "control/text.h"
+#include "manager/tree.h"
+
+#define LONGEST_FILE ((size_t)4 << 20)
+#define PATH_LEN 64 /* of a place in the file */
+
+int
+topology_fail_at(const char *source, struct control_error *error)
+{
+	char message[CONTROL_MESSAGE_LEN];
+
+	memcpy(message, error->message, sizeof(message));
+	snprintf(error->message, sizeof(error->message), "%.120s: %.380s", source, message);
+	text_make_printable(error->message);
+	return -EINVAL;
+}
+
+json_t *
+topology_load_json(const char *path, struct control_error *error)
+{
+	FILE *file = fopen(path, "re");
+	json_error_t json_error;
+	json_t *root;
+	char *text;
+	size_t len;
+
+	if (file == NULL)
+		return control_fail(error, "not_found", "%s: cannot open: %s", path, strerror(errno));
+	text = malloc(LONGEST_FILE);
+	len = text == NULL ? 0 : fread(text, 1, LONGEST_FILE, file);
+	if (text == NULL || ferror(file) || len == LONGEST_FILE) {
+		control_fail(error, "invalid", "%s: cannot read: %s", path,
+			     len == LONGEST_FILE ? "longer than 4 MiB" : strerror(errno));
+		free(text);
+		fclose(file);
+		return NULL;
+	}
+	fclose(file);
+	root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &json_error);
+	free(text);
+	if (root == NULL)
+		return control_fail(error, "invalid", "%s: line %d, column %d: %s", path,
+				    json_error.line, json_error.column, json_error.text);
+	if (json_is_object(root))
+		return root;
+	json_decref(root);
+	return control_fail(error, "invalid", "%s: found an array, expected an object", path);
+}
+
+uint16_t
+topology_switch_find(const struct topology *topology, const char *name)
+{
+	for (uint16_t i = 0; i < topology->n_switches; i++) {
+		if (topology->switches[i].name != NULL &&
+		    strcmp(topology->switches[i].name, name) == 0)
+			return i;
+	}
+	return TOPOLOGY_NO_SWITCH;
+}
+
+static int
+compare_hosts(const void *a, const void *b)
+{
+	uint32_t ip_a = ((const struct topology_host *)a)->ip_be;
+	uint32_t ip_b = ((const struct topology_host *)b)->ip_be;
+
+	return ip_a < ip_b ? -1 : ip_a > ip_b;
+}
+
+const struct topology_host *
+topology_host_find(const struct topology *topology, uint32_t ip_be)
+{
+	const struct topology_host key = { .ip_be = ip_be };
+
+	return bsearch(&key, topology->hosts, topology->n_hosts, sizeof(key), compare_hosts);
+}
+
+uint16_t
+topology_link_find(const struct topology *topology, uint16_t switch_index, const char *port)
+{
+	for (uint16_t i = 0; i < topology->n_links; i++) {
+		for (unsigned int side = 0; side < 2; side++) {
+			const struct topology_end *end = &topology->links[i].ends[side];
+
+			if (end->switch_index == switch_index && strcmp(end->port, port) == 0)
+				return i;
+		}
+	}
+	return TOPOLOGY_NO_LINK;
+}
+
+static int
+fail(struct control_error *error, const char *where, const char *message, const char *found)
+{
+	control_fail(error, "invalid", "%s: %s\"%s\"", where, message, found);
+	return -EINVAL;
+}
+
+static int
+read_switch(const struct topology *topology, const json_t *entry, const char *where,
+	    struct topology_switch *read, struct control_error *error)
+{
+	static const char *const known[] = { "name", "control",     "token_file", "ca",
+					     "key",  "certificate", NULL };
+	char message[ADDRESS_ERROR_LEN];
+	struct address address;
+	bool present;
+
+	if (args_check_known_at(where, entry, known, error) != 0 ||
+	    args_name_at(where, entry, "name", TOPOLOGY_NAME_LEN - 1, &read->name, NULL, error) != 0 ||
+	    args_string_at(where, entry, "control", 255, &read->control, NULL, error) != 0 ||
+	    args_string_at(where, entry, "token_file", 255, &read->token_file, &present, error) != 0 ||
+	    args_string_at(where, entry, "ca", 255, &read->ca, &present, error) != 0 ||
+	    args_string_at(where, entry, "certificate", 255, &read->certificate, &present, error) !=
+		    0 ||
+	    args_string_at(where, entry, "key", 255, &read->key, &present, error) != 0)
+		return -EINVAL;
+	if (topology_switch_find(topology, read->name) != TOPOLOGY_NO_SWITCH)
+		return fail(error, where, "two switches have the name ", read->name);
+	if (strchr(read->control, '/') == NULL &&
+	    address_parse(read->control, 0, false, &address, message) != 0) {
+		control_fail(error, "invalid", "%s.control: %s or a path", where, message);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* "SWITCH:PORT" */
+static int
+read_end(const struct topology *topology, const json_t *entry, const char *where, const char *key,
+	 struct topology_end *end, struct control_error *error)
+{
+	char name[TOPOLOGY_NAME_LEN];
+	char path[PATH_LEN + 8];
+	const char *colon, *text;
+
+	if (args_string_at(where, entry, key, 2 * TOPOLOGY_NAME_LEN, &text, NULL, error) != 0)
+		return -EINVAL;
+	snprintf(path, sizeof(path), "%s.%s", where, key);
+	colon = strchr(text, ':');
+	if (colon == NULL || colon == text || colon - text >= TOPOLOGY_NAME_LEN ||
+	    colon[1] == '\0' || strlen(colon + 1) >= TOPOLOGY_NAME_LEN)
+		return fail(error, path, "expected SWITCH:PORT like leaf0:u0, found ", text);
+	snprintf(name, sizeof(name), "%.*s", (int)(colon - text), text);
+	snprintf(end->port, sizeof(end->port), "%s", colon + 1);
+	end->switch_index = topology_switch_find(topology, name);
+	if (end->switch_index == TOPOLOGY_NO_SWITCH)
+		return fail(error, path, "no switch has the name ", name);
+	return 0;
+}
+
+/* A port has one thing at its other end: a link or hosts. */
+static int
+check_port(const struct topology *topology, const struct topology_end *end, const char *where,
+	   struct control_error *error)
+{
+	if (topology_link_find(topology, end->switch_index, end->port) == TOPOLOGY_NO_LINK)
+		return 0;
+	return fail(error, where, "a link has the port already: ", end->port);
+}
+
+static int
+read_link(struct topology *topology, const json_t *entry, const char *where,
+	  struct control_error *error)
+{
+	static const char *const known[] = { "a", "b", NULL };
+	struct topology_link *link = &topology->links[topology->n_links];
+
+	if (args_check_known_at(where, entry, known, error) != 0 ||
+	    read_end(topology, entry, where, "a", &link->ends[0], error) != 0 ||
+	    read_end(topology, entry, where, "b", &link->ends[1], error) != 0 ||
+	    check_port(topology, &link->ends[0], where, error) != 0 ||
+	    check_port(topology, &link->ends[1], where, error) != 0)
+		return -EINVAL;
+	if (link->ends[0].switch_index == link->ends[1].switch_index)
+		return fail(error, where, "both ends are at the switch ",
+			    topology->switches[link->ends[0].switch_index].name);
+	topology->n_links++;
+	return 0;
+}
+
+static int
+read_host(struct topology *topology, const json_t *entry, const char *where,
+	  struct control_error *error)
+{
+	static const char *const known[] = { "ip", "switch", "port", NULL };
+	struct topology_host *host = &topology->hosts[topology->n_hosts];
+	const char *name, *port;
+
+	if (args_check_known_at(where, entry, known, error) != 0 ||
+	    args_ipv4_at(where, entry, "ip", &host->ip_be, NULL, error) != 0 ||
+	    args_name_at(where, entry, "switch", TOPOLOGY_NAME_LEN - 1, &name, NULL, error) != 0 ||
+	    args_name_at(where, entry, "port", TOPOLOGY_NAME_LEN - 1, &port, NULL, error) != 0)
+		return -EINVAL;
+	host->at.switch_index = topology_switch_find(topology, name);
+	if (host->at.switch_index == TOPOLOGY_NO_SWITCH)
+		return fail(error, where, "no switch has the name ", name);
+	snprintf(host->at.port, sizeof(host->at.port), "%s", port);
+	if (check_port(topology, &host->at, where, error) != 0)
+		return -EINVAL;
+	topology->n_hosts++;
+	return 0;
+}
+
+static int
+read_all(struct topology *topology, const json_t *switches, const json_t *links,
+	 const json_t *hosts, struct control_error *error)
+{
+	char where[PATH_LEN];
+	const json_t *entry;
+	size_t i;
+
+	json_array_foreach(switches, i, entry) {
+		snprintf(where, sizeof(where), "switches[%zu]", i);
+		if (read_switch(topology, entry, where, &topology->switches[i], error) != 0)
+			return -EINVAL;
+		topology->n_switches++;
+	}
+	json_array_foreach(links, i, entry) {
+		snprintf(where, sizeof(where), "links[%zu]", i);
+		if (read_link(topology, entry, where, error) != 0)
+			return -EINVAL;
+	}
+	json_array_foreach(hosts, i, entry) {
+		snprintf(where, sizeof(where), "hosts[%zu]", i);
+		if (read_host(topology, entry, where, error) != 0)
+			return -EINVAL;
+	}
+	qsort(topology->hosts, topology->n_hosts, sizeof(*topology->hosts), compare_hosts);
+	for (uint16_t k = 1; k < topology->n_hosts; k++) {
+		char ip[INET_ADDRSTRLEN];
+
+		if (topology->hosts[k].ip_be != topology->hosts[k - 1].ip_be)
+			continue;
+		inet_ntop(AF_INET, &topology->hosts[k].ip_be, ip, sizeof(ip));
+		return fail(error, "hosts", "two of them have the address ", ip);
+	}
+	return 0;
+}
+
+static int
+hash(struct topology *topology)
+{
+	char *text = json_dumps(topology->root, JSON_COMPACT | JSON_SORT_KEYS);
+	unsigned char digest[EVP_MAX_MD_SIZE];
+	unsigned int len = 0;
+	bool hashed = text != NULL &&
+		      EVP_Digest(text, strlen(text), digest, &len, EVP_sha256(), NULL) == 1;
+
+	free(text);
+	for (unsigned int i = 0; hashed && i < (TOPOLOGY_HASH_LEN - 1) / 2; i++)
+		snprintf(topology->hash + 2 * i, 3, "%02x", digest[i]);
+	return hashed ? 0 : -ENOMEM;
+}
+
+int
+topology_read(json_t *root, const char *source, struct topology *topology, struct control_error *error)
+{
+	static const char *const known[] = { "$schema", "switches", "links", "hosts", NULL };
+	const json_t *switches = NULL, *links = NULL, *hosts = NULL;
+	struct topology read = { .root = json_incref(root) };
+	bool present;
+	int ret = -EINVAL;
+
+	if (args_check_known_at("", root, known, error) != 0 ||
+	    args_objects_at("", root, "switches", 1, TREE_MAX_SWITCHES, &switches, NULL, error) != 0 ||
+	    args_objects_at("", root, "links", 0, TREE_MAX_LINKS, &links, &present, error) != 0 ||
+	    args_objects_at("", root, "hosts", 0, TOPOLOGY_MAX_HOSTS, &hosts, &present, error) != 0)
+		goto failed;
+	read.switches = calloc(json_array_size(switches), sizeof(*read.switches));
+	read.links = calloc(json_array_size(links) + 1, sizeof(*read.links));
+	read.hosts = calloc(json_array_size(hosts) + 1, sizeof(*read.hosts));
+	if (read.switches == NULL || read.links == NULL || read.hosts == NULL || hash(&read) != 0) {
+		control_fail(error, "internal", "out of memory");
+		goto failed;
+	}
+	ret = read_all(&read, switches, links, hosts, error);
+	if (ret == 0) {
+		*topology = read;
+		return 0;
+	}
+
+failed:
+	topology_free(&read);
+	return topology_fail_at(source, error);
+}
+
+int
+topology_load(const char *path, struct topology *topology, struct control_error *error)
+{
+	json_t *root = topology_load_json(path, error);
+	int ret = root == NULL ? -EINVAL : topology_read(root, path, topology, error);
+
+	json_decref(root);
+	return ret;
+}
+
+void
+topology_free(struct topology *topology)
+{
+	free(topology->switches);
+	free(topology->links);
+	free(topology->hosts);
+	json_decref(topology->root);
+	*topology = (struct topology){ 0 };
+}

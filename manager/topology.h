@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The network as its operator describes it: switches, the links between them, where the hosts are. A JSON file, read once at
+ * start and constant afterwards.
+ */
+#ifndef FANIN_MANAGER_TOPOLOGY_H
+#define FANIN_MANAGER_TOPOLOGY_H
+
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "control/control.h"
+
+#define TOPOLOGY_NAME_LEN 32
+#define TOPOLOGY_MAX_HOSTS 4096
+#define TOPOLOGY_HASH_LEN 65 /* with its end */
+#define TOPOLOGY_NO_SWITCH UINT16_MAX
+#define TOPOLOGY_NO_LINK UINT16_MAX
+
+struct topology_switch {
+	const char *name;
+	const char *control;                             /* path, or ADDRESS:PORT */
+	const char *token_file, *ca, *certificate, *key; /* of TCP; NULL: none */
+};
+
+struct topology_end {
+	uint16_t switch_index;
+	char port[TOPOLOGY_NAME_LEN];
+};
+
+struct topology_link {
+	struct topology_end ends[2];
+};
+
+struct topology_host {
+	uint32_t ip_be;
+	struct topology_end at;
+};
+
+struct topology {
+	struct topology_switch *switches;
+	struct topology_link *links;
+	struct topology_host *hosts;  /* by address */
+	uint16_t n_switches;          /* at most TREE_MAX_SWITCHES */
+	uint16_t n_links;             /* at most TREE_MAX_LINKS */
+	uint16_t n_hosts;             /* at most TOPOLOGY_MAX_HOSTS */
+	char hash[TOPOLOGY_HASH_LEN]; /* of all that the file says, however it is written down */
+	json_t *root;                 /* owns the texts */
+};
+
+/*
+ * Reads what a file has. source: stands before the error, one line like "t.json: links[0].a: found ...".
+ *
+ * Returns 0 with *topology filled, for topology_free; or -EINVAL.
+ */
+int topology_read(json_t *root, const char *source, struct topology *topology,
+		  struct control_error *error);
+
+/* The same from a file. -ENOENT and the like if it cannot be read. */
+int topology_load(const char *path, struct topology *topology, struct control_error *error);
+
+void topology_free(struct topology *topology);
+
+/* The index of a switch; TOPOLOGY_NO_SWITCH if there is none of that name. */
+uint16_t topology_switch_find(const struct topology *topology, const char *name);
+
+/* The index of the link at a port; TOPOLOGY_NO_LINK if there is none. */
+uint16_t topology_link_find(const struct topology *topology, uint16_t switch_index, const char *port);
+
+/* Where a host is, or NULL if no one listed it. */
+const struct topology_host *topology_host_find(const struct topology *topology, uint32_t ip_be);
+
+/*
+ * Reads a JSON file of at most 4 MiB, in which no key is given twice. Returns a new reference to the object, or NULL with *error
+ * filled.
+ */
+json_t *topology_load_json(const char *path, struct control_error *error);
+
+/* Puts "SOURCE: " before an error's message. Always returns -EINVAL. */
+int topology_fail_at(const char *source, struct control_error *error);
+
+#endif

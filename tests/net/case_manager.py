@@ -1,0 +1,521 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The network manager with real switches and with played ones: joins, trees, crashes, and everybody who should not be there."""
+
+import json
+import os
+import random
+import signal
+import socket
+
+from support import KIB, Lab, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, run, wait_until
+from lab import Control, LabError, inside
+from manager_lab import (MANAGER_PORT, SWITCH_PORT, TOKEN, FakeSwitch, Manager, Refused, control_over_tcp, leaf_spine,
+                         write_token)
+
+
+class TwoSwitches(Lab):
+    """The laboratory's switch with its hosts, reached over TCP; and a second one whose ports lead nowhere."""
+
+    def __init__(self, hosts=4, max_jobs=16, **options):
+        super().__init__(hosts, "af_packet", **options)
+        self.max_jobs = max_jobs
+        self.second = None
+
+    def __enter__(self):
+        super().__enter__()
+        try:
+            self.overrides = {"control": control_over_tcp(self), "limits": {"max_jobs": self.max_jobs, "slots": 2048}}
+            self.start_switch()
+            self.start_second()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def start_second(self):
+        path = self.directory / "second.json"
+        socket_path = self.directory / "second.sock"
+        path.write_text(json.dumps({
+            "name": "second", "address": {"ip": "10.78.0.254"}, "workers": [{"lcore": 0}],
+            "control": {"socket": str(socket_path), "listen": f"127.0.0.1:{SWITCH_PORT + 20}",
+                        "token_file": str(write_token(self))},
+            "limits": {"max_jobs": self.max_jobs, "slots": 2048},
+            "memory": {"hugepages": "never", "megabytes": 128}, "mempool": {"mbufs": 8191},
+            "ports": [{"name": f"h{port}", "vdev": f"net_null{port}"} for port in range(4)]}))
+        self.second = self._spawn(self.switch_namespace, "second", [program("fanin-switch"), "--config", str(path)])
+        wait_until(lambda: self._second_answers(socket_path), 30, "the second switch")
+
+    def _second_answers(self, path):
+        if not self.second.running():
+            raise LabError(f"the second switch did not start: {self.second.last_words()}")
+        try:
+            self.controls.insert(0, Control(path))
+        except OSError:
+            return False
+        return True
+
+    @property
+    def second_control(self):
+        return self.controls[0]
+
+    def topology(self):
+        hosts = [{"ip": self.host_ip(host), "switch": "lab", "port": f"h{host}"} for host in range(self.hosts)]
+        hosts += [{"ip": f"10.78.0.{port + 1}", "switch": "second", "port": f"h{port}"} for port in range(4)]
+        token = str(write_token(self))
+        return {"switches": [{"name": "lab", "control": f"127.0.0.1:{SWITCH_PORT}", "token_file": token},
+                             {"name": "second", "control": f"127.0.0.1:{SWITCH_PORT + 20}", "token_file": token}],
+                "hosts": hosts}
+
+
+def jobs_of(control):
+    return {job["id"]: job for job in control.ask("jobs.list")["jobs"]}
+
+
+def close_all(clients):
+    for client in clients:
+        client.close()
+
+
+@case(90)
+def hosts_join_by_name_and_the_job_runs_on_their_switch():
+    with TwoSwitches() as lab:
+        manager = Manager(lab, lab.topology()).start()
+        manager.wait_up("lab", "second")
+        ips = [lab.host_ip(host) for host in range(4)]
+        clients, results = manager.join("training", ips)
+        first = results[0]
+        expect_equal([result["rank"] for result in results], [0, 1, 2, 3], "ranks")
+        expect_equal((first["mode"], first["switch_ip"], first["udp_port"], first["size"]),
+                     ("network", "10.77.0.254", 21930, 4), "what the hosts are told")
+        job = job_entry(lab, {"id": first["job"]})
+        expect_equal((job["owner"], job["window"], job["payload_bytes"], job["size"]),
+                     ("m0", first["window"], first["payload_bytes"], 4), "the job on the switch")
+        expect_equal([member["ip"] for member in job["members"]], ips, "members on the switch")
+        expect_equal(jobs_of(lab.second_control), {}, "jobs on the other switch")
+        ranks = [lab.spawn_perf(host, {"id": first["job"], "key": first["key"]}, host, 4, bytes=256 * KIB, check=True,
+                                transport="af_packet") for host in range(4)]
+        expect_exact(reports_of(lab, ranks), "the job that the manager made")
+
+        others, results = manager.join("other", ["10.78.0.2", "10.78.0.1"], reproducible=True)
+        expect_equal((results[0]["switch_ip"], results[0]["handler"]), ("10.78.0.254", "tree"), "the second job")
+        expect(results[0]["job"] != first["job"] and results[0]["key"] != first["key"], "number or key was given twice")
+        expect_equal(len(jobs_of(lab.second_control)), 1, "jobs on the second switch")
+
+        for client in clients[:3]:
+            client.ask("leave")
+        expect(job_entry(lab, {"id": first["job"]}) is not None, "the job went before its last host")
+        clients[3].close()
+        wait_until(lambda: job_entry(lab, {"id": first["job"]}) is None, 10, "the job to go with its last host")
+        expect_equal(len(jobs_of(lab.second_control)), 1, "jobs on the second switch")
+        close_all(others)
+        manager.wait_idle()
+        expect_equal(jobs_of(lab.second_control), {}, "jobs on the second switch at the end")
+        manager.stop()
+
+
+@case(90)
+def a_killed_manager_takes_its_jobs_up_again():
+    with TwoSwitches() as lab:
+        manager = Manager(lab, lab.topology(), grace_ms=4000).start()
+        manager.wait_up("lab", "second")
+        clients, results = manager.join("kept", [lab.host_ip(0), lab.host_ip(1)])
+        lost, lost_results = manager.join("lost", ["10.78.0.1", "10.78.0.2"])
+        job = job_entry(lab, {"id": results[0]["job"]})
+        half = manager.client()
+        half.start("join", job="never", size=2, ip=lab.host_ip(2))
+        manager.kill()
+        close_all(clients + lost + [half])
+        manager.start()
+        expect_equal(sorted(job["name"] for job in manager.ask("jobs")["jobs"]), ["kept", "lost"], "jobs after the crash")
+        for wrong in ({"key": "0x0000000000000001"}, {"key": lost_results[0]["key"]}):
+            client = manager.client()
+            try:
+                client.ask("reattach", **{"job": "kept", "rank": 0, "key": results[0]["key"], **wrong})
+                expect(False, f"a host came back with {wrong}")
+            except Refused as error:
+                expect_equal(error.code, "unauthorized", "code for a wrong key")
+            client.close()
+        clients = [manager.client() for _ in range(2)]
+        again = [client.ask("reattach", job="kept", rank=rank, key=results[0]["key"]) for rank, client in enumerate(clients)]
+        manager.wait_up("lab", "second")
+        expect_equal(again[1]["job"], results[1]["job"], "number after coming back")
+        thief = manager.client()
+        try:
+            thief.ask("reattach", job="kept", rank=0, key=results[0]["key"])
+            expect(False, "a rank that is live came back once more")
+        except Refused as error:
+            expect_equal(error.code, "name_in_use", "code for a live rank")
+        wait_until(lambda: not jobs_of(lab.second_control), 20, "the job to go whose hosts did not come back")
+        after = job_entry(lab, {"id": results[0]["job"]})
+        expect(after is not None, "the job whose hosts came back is gone")
+        expect_equal(after["members"], job["members"], "members after the crash")
+        ranks = [lab.spawn_perf(host, {"id": again[0]["job"], "key": again[0]["key"]}, host, 2, bytes=64 * KIB, check=True,
+                                transport="af_packet") for host in range(2)]
+        expect_exact(reports_of(lab, ranks), "the job after the crash")
+        close_all(clients)
+        manager.wait_idle()
+        manager.stop()
+
+
+@case(90)
+def a_switch_that_restarts_or_stands_still_is_noticed():
+    with TwoSwitches() as lab:
+        manager = Manager(lab, lab.topology(), reconcile_ms=300).start()
+        manager.wait_up("lab", "second")
+        clients, results = manager.join("j", ["10.78.0.1"])
+        os.kill(lab.second.pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: manager.switch_state("second") == "down", 10, "the stopped switch to be found dead")
+            expect_equal(clients[0].wait_event("switch_lost")["switch"], "second", "switch of the event")
+        finally:
+            os.kill(lab.second.pid, signal.SIGCONT)
+        manager.wait_up("second")
+        expect_equal(list(jobs_of(lab.second_control)), [results[0]["job"]], "jobs after it went on")
+        # A job with the manager's mark that it does not know goes; others' jobs stay.
+        members = [{"port": "h3", "ip": "10.78.0.9"}]
+        lab.second_control.ask("jobs.create", id=900, owner="m0", members=members)
+        lab.second_control.ask("jobs.create", id=901, owner="m1", members=members)
+        lab.second_control.ask("jobs.create", id=902, members=members)
+        wait_until(lambda: 900 not in jobs_of(lab.second_control), 10, "the stray job to go")
+        expect_equal(sorted(jobs_of(lab.second_control)), [results[0]["job"], 901, 902], "jobs that stay")
+
+        lab.controls.pop(0).close()
+        lab.second.popen.kill()
+        lab.second.popen.wait()
+        lab.start_second()
+        expect_equal(clients[0].wait_event("job_missing")["job"], "j", "job of the event")
+        expect_equal(manager.ask("trees")["trees"][0]["nodes"][0]["state"], "missing", "state of the node")
+        close_all(clients)
+        manager.wait_idle()
+        manager.stop()
+
+
+def played(lab, leaves=2, spines=2, **options):
+    switches = {}
+    for leaf in range(leaves):
+        switches[f"leaf{leaf}"] = FakeSwitch(lab, f"leaf{leaf}", f"10.77.{leaf}.254",
+                                             ["h0", "h1"] + [f"u{spine}" for spine in range(spines)], **options)
+    for spine in range(spines):
+        switches[f"spine{spine}"] = FakeSwitch(lab, f"spine{spine}", f"10.79.{spine}.254",
+                                               [f"p{leaf}" for leaf in range(leaves)], **options)
+    return switches
+
+
+FOUR = ["10.77.0.1", "10.77.1.1", "10.77.0.2", "10.77.1.2"]
+
+
+def played_manager(lab, switches, leaves=2, spines=2, **config):
+    topology = leaf_spine(leaves, spines, 2, {name: switch.path for name, switch in switches.items()})
+    manager = Manager(lab, topology, **config).start()
+    manager.wait_up(*switches)
+    return manager
+
+
+@case(60)
+def a_job_over_leaves_and_spines_has_its_tree_on_every_switch():
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab)
+        switches["spine0"].mtu = 1500
+        switches["leaf1"].slots_per_job = 100
+        manager = played_manager(lab, switches)
+        roots = []
+        for number in range(4):
+            clients, results = manager.join(f"job{number}", FOUR)
+            job = results[0]["job"]
+            tree = next(tree for tree in manager.ask("trees")["trees"] if tree["id"] == job)
+            root = tree["nodes"][0]["switch"]
+            roots.append(root)
+            spine = int(root[-1])
+            expect_equal(sorted(name for name, switch in switches.items() if job in switch.jobs),
+                         sorted(["leaf0", "leaf1", root]), "switches that have the job")
+            top = switches[root].jobs[job]
+            expect_equal(top["members"], [{"port": "p0", "ip": "10.77.0.254", "ranks": [0, 2]},
+                                          {"port": "p1", "ip": "10.77.1.254", "ranks": [1, 3]}], "children of the root")
+            expect("parent" not in top, "the root has a parent")
+            for leaf in (0, 1):
+                args = switches[f"leaf{leaf}"].jobs[job]
+                expect_equal((args["key"], args["size"], args["slots"], args["payload_bytes"]),
+                             (results[0]["key"], 4, 64, top["payload_bytes"]), "what is equal everywhere")
+                expect_equal(args["members"], [{"port": "h0", "ip": f"10.77.{leaf}.1", "rank": leaf},
+                                               {"port": "h1", "ip": f"10.77.{leaf}.2", "rank": leaf + 2}], "hosts of a leaf")
+                expect_equal((args["parent"]["port"], args["parent"]["ip"]), (f"u{spine}", f"10.79.{spine}.254"), "parent")
+            expect_equal(top["payload_bytes"], 1408 if spine == 0 else 8896, "payload of the least MTU on the path")
+            expect_equal([result["switch_ip"] for result in results], ["10.77.0.254", "10.77.1.254"] * 2, "hosts' switches")
+            expect_equal(results[0]["window"], 32, "window")
+        expect_equal(sorted(roots), ["spine0", "spine0", "spine1", "spine1"], "roots of four jobs")
+        manager.stop()
+
+
+@case(60)
+def a_job_is_on_all_its_switches_or_on_none():
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab)
+        manager = played_manager(lab, switches)
+
+        def nothing_left():
+            manager.wait_idle()
+            for switch in switches.values():
+                expect_equal(switch.jobs, {}, f"jobs left on {switch.name}")
+
+        # A spine without room: the tree goes over the other one.
+        switches["spine0"].refuse["jobs.create"] = ("no_room", "2 jobs exist")
+        for number in range(2):
+            clients, _ = manager.join(f"a{number}", FOUR)
+            expect_equal((len(switches["spine0"].jobs), len(switches["spine1"].jobs)), (0, 1), "jobs on the spines")
+            close_all(clients)
+            nothing_left()
+        # A leaf without room: a ring if all members take one, else an error for each.
+        switches["leaf1"].refuse["jobs.create"] = ("no_room", "limits.max_jobs")
+        clients, results = manager.join("b", FOUR, fallback=True, endpoint="10.77.0.1:4000")
+        expect_equal((results[1]["mode"], results[1]["endpoints"], results[1]["rank"]), ("ring", ["10.77.0.1:4000"] * 4, 1), "ring")
+        expect("limits.max_jobs" in results[1]["reason"], f"the reason '{results[1]['reason']}' is not the switch's")
+        close_all(clients)
+        nothing_left()
+        try:
+            manager.join("c", FOUR)
+            expect(False, "a job without a tree was made")
+        except Refused as error:
+            expect_equal(error.code, "no_room", "code without room")
+        nothing_left()
+        del switches["leaf1"].refuse["jobs.create"], switches["spine0"].refuse["jobs.create"]
+        # Numbers that another's jobs have on some switch are not used.
+        clients, results = manager.join("f", FOUR)
+        taken = range(results[0]["job"] + 1, results[0]["job"] + 4)
+        for number in taken:
+            switches["leaf1"].jobs[number] = {"owner": ""}
+        others, results = manager.join("g", FOUR)
+        expect(results[0]["job"] not in taken, f"number {results[0]['job']} is another's")
+        for number in taken:
+            del switches["leaf1"].jobs[number]
+        close_all(clients + others)
+        nothing_left()
+        # A spine that is lost in the middle keeps a removal until it is back.
+        for spine in ("spine0", "spine1"):
+            switches[spine].hang_up_on = "jobs.create"
+        try:
+            manager.join("d", FOUR)
+            expect(False, "a job was made without its spine")
+        except Refused as error:
+            expect_equal(error.code, "no_path", "code without spines")
+        for spine in ("spine0", "spine1"):
+            switches[spine].hang_up_on = None
+        manager.wait_up(*switches)
+        nothing_left()
+        # A switch that cannot be reached when the job goes gets rid of it later, even after a crash of the manager.
+        clients, results = manager.join("e", FOUR)
+        root = next(name for name in ("spine0", "spine1") if switches[name].jobs)
+        switches[root].stop()
+        wait_until(lambda: manager.switch_state(root) == "down", 10, "the root to be lost")
+        close_all(clients)
+        wait_until(lambda: manager.ask("jobs")["removals"] == [{"switch": root, "job": results[0]["job"]}], 10, "the pending removal")
+        manager.kill()
+        manager.start()
+        expect_equal(manager.ask("jobs")["removals"], [{"switch": root, "job": results[0]["job"]}], "removal after the crash")
+        switches[root].listen()
+        nothing_left()
+        manager.stop()
+
+
+@case(60)
+def who_should_not_join_is_told_why():
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab)
+        manager = played_manager(lab, switches, limits={"connections": 40, "jobs": 4})
+
+        def refused(code, words=(), token=TOKEN, **arguments):
+            try:
+                client = manager.client(token=token)
+                try:
+                    client.ask("join", **{"job": "j", "size": 2, "ip": FOUR[0], **arguments})
+                finally:
+                    client.close()
+            except Refused as error:
+                expect_equal(error.code, code, f"code for {str(arguments)[:60]}")
+                for word in words:
+                    expect(word in error.message, f"'{error.message}' does not name {word}")
+                return
+            expect(False, f"a join with {str(arguments)[:60]} was taken")
+
+        refused("unauthorized", token="wrong")
+        refused("unauthorized", token=None)
+        refused("invalid", ["job", "63"], job="x" * 10240)
+        refused("invalid", ["job"], job="a b")
+        refused("invalid", ["job"], job="")
+        refused("invalid", ["size"], size=65)
+        refused("invalid", ["size"], size=0)
+        refused("invalid", ["rank"], rank=2)
+        refused("invalid", ["ip"], ip="127.0.0.1")
+        refused("invalid", ["endpoint"], endpoint="somewhere")
+        refused("invalid", ["accumulate"], accumulate="f64")
+        refused("invalid", ["colour"], colour="red")
+        refused("no_path", ["10.9.9.9"], size=1, ip="10.9.9.9")
+        refused("invalid", ["payload_bytes", "100"], size=1, payload_bytes=100)
+
+        first = manager.client()
+        number = first.start("join", job="j", size=2, rank=1, ip=FOUR[0])
+        wait_until(lambda: manager.ask("jobs")["jobs"], 10, "the first member")
+        refused("size_mismatch", ["2", "3"], size=3, ip=FOUR[1])
+        refused("name_in_use", ["rank 1"], rank=1, ip=FOUR[1])
+        refused("invalid", ["single"], handler="tree", ip=FOUR[1])
+        try:
+            first.ask("join", job="k", size=1, ip=FOUR[0])
+            expect(False, "a connection is a member twice")
+        except Refused as error:
+            expect_equal(error.code, "invalid", "code for a second membership")
+        second = manager.client()
+        expect_equal(second.ask("join", job="j", size=2, ip=FOUR[1])["rank"], 0, "rank that was left")
+        expect_equal(first.finish(number)["rank"], 1, "rank that was asked for")
+        refused("name_in_use", ["j"], ip=FOUR[2])
+        first.close()
+        expect_equal(second.wait_event("member_lost")["rank"], 1, "rank of the event")
+        # Connections that say nothing can't keep others out.
+        silent = [manager.client(hello=False) for _ in range(100)]
+        expect_equal(second.ask("heartbeat"), {}, "the live member's heartbeat")
+        others, _ = manager.join("k", FOUR)
+        stats = manager.ask("stats")["control"]
+        expect(stats["half_open_dropped"] >= 60, f"half-open connections that were dropped: {stats}")
+        expect_equal(stats["token_wrong"], 2, "wrong tokens")
+        close_all(silent + others + [second])
+        manager.wait_idle()
+        # Junk of all kinds ends no more than its own connection.
+        for junk in ("", "junk", "{}", "[1]", '{"hello":2}', '{"hello":1}' * 1000, "\0" * 5000, '{"hello":1,"token":{}}'):
+            client = manager.client(hello=False)
+            client.send_line(junk)
+            expect("error" in client.receive(), f"the manager took {junk[:20]!r} for a handshake")
+            client.close()
+        manager.ask("version")
+        manager.stop()
+
+
+@case(120)
+def a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing():
+    seed = 7
+    chance = random.Random(seed)
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab, max_jobs=200)
+        manager = played_manager(lab, switches, grace_ms=0, reconcile_ms=300, heartbeat_ms=50, dead_after_ms=1000)
+        kills = 0
+        for number in range(100):
+            ips = chance.sample(FOUR, chance.randint(1, 4))
+            clients = []
+            try:
+                clients = [manager.client() for _ in ips]
+                requests = [client.start("join", job=f"j{number}", size=len(ips), ip=ip) for client, ip in zip(clients, ips)]
+                if chance.random() < 0.2:
+                    # In the middle of what the last join starts: the answers of some requests come, others do not.
+                    for _ in range(chance.randint(0, 3)):
+                        manager.ask("version")
+                    kills += 1
+                    manager.kill()
+                for client, request in zip(clients, requests):
+                    client.finish(request, "join")
+            except (LabError, OSError) as error:
+                expect(not manager.process.running(), f"job {number} of seed {seed} failed: {error}")
+            close_all(clients)
+            if not manager.process.running():
+                manager.start()
+                manager.wait_up(*switches)
+        expect(kills >= 10, f"only {kills} kills with seed {seed}")
+        expect(sum(len(switch.created) for switch in switches.values()) > 100, "hardly a job was made")
+        manager.wait_idle()
+        for switch in switches.values():
+            wait_until(lambda: not switch.jobs, 10, f"jobs of {switch.name} to go (seed {seed}): {switch.jobs}")
+        manager.stop()
+
+
+@case(60)
+def every_verb_of_faninctl_answers_for_a_manager():
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab)
+        manager = played_manager(lab, switches)
+        clients, results = manager.join("shown", FOUR)
+
+        def ctl(*arguments, check=True):
+            with inside(lab.switch_namespace):
+                return run([program("faninctl"), "--manager", f"127.0.0.1:{MANAGER_PORT}", "--token-file",
+                            str(manager.token_file), *map(str, arguments)], check=check)
+
+        for verb, words in ((["version"], ["m0"]), (["topology"], ["leaf0", "up", "10.79.0.254", "leaf1:u1", "10.77.1.2"]),
+                            (["jobs"], ["shown", "network"]), (["trees"], ["shown", "spine", "leaf1", "installed"]),
+                            (["stats"], ["jobs_installed", "half_open_dropped"])):
+            plain = ctl(*verb).stdout
+            for word in words:
+                expect(word in plain, f"faninctl {verb}: '{plain}' does not show {word}")
+            expect(isinstance(json.loads(ctl("-j", *verb).stdout), dict), f"faninctl -j {verb} prints no object")
+            expect_equal(ctl(*verb, "junk", check=False).returncode, 2, f"exit status of faninctl {verb} junk")
+        expect_equal(ctl("jobs", "destroy", "nobody", check=False).returncode, 1, "exit status for an unknown job")
+        ctl("jobs", "destroy", "shown")
+        expect_equal(clients[0].wait_event("job_destroyed")["job"], "shown", "job of the event")
+        manager.wait_idle()
+        expect_equal([switch.jobs for switch in switches.values()], [{}] * 4, "jobs on the switches")
+        with inside(lab.switch_namespace):
+            done = run([program("faninctl"), "--manager", "127.0.0.1", "version"], check=False)
+        expect("unauthorized" in done.stderr, f"without a token: {done.stderr}")
+        close_all(clients)
+        manager.stop()
+
+
+@case()
+def daemons_tell_the_service_manager_when_they_are_ready():
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
+            notices.bind(str(lab.directory / "notify"))
+            notices.settimeout(20)
+            os.environ["NOTIFY_SOCKET"] = str(lab.directory / "notify")
+            try:
+                lab.start_switch()
+                expect_equal(notices.recv(100), b"READY=1", "what the switch said")
+                manager = played_manager(lab, switches)
+                expect_equal(notices.recv(100), b"READY=1", "what the manager said")
+            finally:
+                del os.environ["NOTIFY_SOCKET"]
+            for process in (manager.process, lab.switch):
+                process.popen.terminate()
+                expect_equal(process.wait(10), 0, f"exit status of {process.name}")
+                expect_equal(notices.recv(100), b"STOPPING=1", f"what {process.name} said at its end")
+
+
+@case(60)
+def bad_manager_configs_are_refused_in_one_line():
+    with Lab(1, "af_packet") as lab:
+        manager = Manager(lab, {"switches": [{"name": "a", "control": "/a"}, {"name": "b", "control": "/b"}],
+                                "links": [{"a": "a:u0", "b": "b:p0"}], "hosts": [{"ip": "10.0.0.1", "switch": "a", "port": "h0"}]})
+        topology_path = lab.directory / "topology.json"
+        good = json.loads(topology_path.read_text())
+
+        def check(words, config=None, topology=None):
+            manager.path.write_text(json.dumps({**manager.config, **(config or {})}))
+            topology_path.write_text(json.dumps({**good, **(topology or {})}))
+            done = run([program("fanin-manager"), "--config", str(manager.path), "--check"], check=False)
+            if not words:
+                expect_equal(done.returncode, 0, f"exit status of good configurations' check ({done.stderr})")
+                return
+            expect_equal(done.returncode, 2, f"exit status with bad {words[0]}")
+            expect_equal(len(done.stderr.strip().splitlines()), 1, f"lines for bad {words[0]}: {done.stderr}")
+            for word in words:
+                expect(word in done.stderr, f"'{done.stderr.strip()}' does not name {word}")
+
+        check([])
+        check(["colour", "unknown"], {"colour": "red"})
+        check(["heartbeat_ms", "5"], {"heartbeat_ms": 5})
+        check(["dead_after_ms", "150"], {"dead_after_ms": 150})
+        check(["listen", "7"], {"listen": 7})
+        check(["nowhere:1"], {"listen": "nowhere:1"})
+        check(["on_host_loss", "panic"], {"on_host_loss": "panic"})
+        check(["log_level", "loud"], {"log_level": "loud"})
+        check(["topology.jsn"], {"topology": "topology.jsn"})
+        check(["tls.key"], {"tls": {"certificate": "x"}})
+        check(["switches", "0 entries"], topology={"switches": []})
+        check(["switches[1]", '"a"'], topology={"switches": [{"name": "a", "control": "/a"}] * 2})
+        check(["switches[0].control", "localhost"], topology={"switches": [{"name": "a", "control": "localhost:1"}]})
+        check(["links[0].b", "nobody"], topology={"links": [{"a": "a:u0", "b": "nobody:p0"}]})
+        check(["links[0].a", "a-u0"], topology={"links": [{"a": "a-u0", "b": "b:p0"}]})
+        check(["links[1]", "u0"], topology={"links": [{"a": "a:u0", "b": "b:p0"}, {"a": "a:u0", "b": "b:p1"}]})
+        check(["links[0]", "both ends"], topology={"links": [{"a": "a:u0", "b": "a:u1"}]})
+        check(["hosts", "10.0.0.1"], topology={"hosts": [{"ip": "10.0.0.1", "switch": "a", "port": f"h{port}"} for port in (0, 1)]})
+        check(["hosts[0]", "u0"], topology={"hosts": [{"ip": "10.0.0.1", "switch": "a", "port": "u0"}]})
+        # Without a token only this machine's addresses.
+        del manager.config["token_file"]
+        check(["0.0.0.0:1", "token"], {"listen": "0.0.0.0:1"})
+        check([], {"listen": "127.0.0.1:1"})

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tests of the manager's database: what is kept comes back as it was; a process that is killed at any moment leaves each job
+ * either there or to be removed, never half; and of the topology and configuration that the manager reads.
+ */
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <check.h>
+#include <jansson.h>
+
+#include "manager/config.h"
+#include "manager/store.h"
+#include "tests/unit/random.h"
+#include "tests/unit/suites.h"
+
+#define N_NODES 3
+
+static char directory[] = "/tmp/fanin-store-XXXXXX";
+static char path[64];
+static struct topology topology;
+static const char *const switch_names[N_NODES] = { "spine0", "leaf0", "leaf1" };
+
+/* What store_load hands over. */
+static json_t *groups;
+static json_t *removals;
+
+static void
+take_group(void *user, const char *name, const json_t *document)
+{
+	(void)user;
+	ck_assert(json_is_object(document));
+	json_object_set_new(groups, name, json_deep_copy(document));
+}
+
+static void
+take_removal(void *user, const char *switch_name, uint32_t job)
+{
+	char key[64];
+
+	(void)user;
+	snprintf(key, sizeof(key), "%s %u", switch_name, job);
+	json_object_set_new(removals, key, json_true());
+}
+
+static struct store *
+open_store(void)
+{
+	char error[STORE_ERROR_LEN] = "";
+	struct store *store;
+
+	ck_assert_msg(store_open(path, &store, error) == 0, "%s", error);
+	return store;
+}
+
+static void
+load(struct store *store)
+{
+	const struct store_reader reader = { NULL, take_group, take_removal };
+
+	json_decref(groups);
+	json_decref(removals);
+	groups = json_object();
+	removals = json_object();
+	ck_assert_int_eq(store_load(store, &reader), 0);
+}
+
+static bool
+has_removal(const char *switch_name, uint32_t job)
+{
+	char key[64];
+
+	snprintf(key, sizeof(key), "%s %u", switch_name, job);
+	return json_object_get(removals, key) != NULL;
+}
+
+/* A job of two ranks on a spine and two leaves. */
+static struct group *
+make_group(const char *name, uint32_t id)
+{
+	struct group *group = group_create(name, 2);
+
+	ck_assert_ptr_nonnull(group);
+	group->state = GROUP_NETWORK;
+	group->id = id;
+	group->key = 0x123456789abcdef0;
+	group->window = 32;
+	group->slots = 64;
+	group->payload_bytes = 1408;
+	memcpy(group->handler, "single", sizeof("single"));
+	group->nodes = calloc(N_NODES, sizeof(*group->nodes));
+	group->n_nodes = N_NODES;
+	for (uint16_t i = 0; i < N_NODES; i++) {
+		struct group_node *node = &group->nodes[i];
+
+		node->state = NODE_INSTALLED;
+		node->switch_index = topology_switch_find(&topology, switch_names[i]);
+		node->parent = i == 0 ? TREE_NO_PARENT : 0;
+		node->local = i == 0 ? 0 : 1u << (i - 1);
+		node->ranks = i == 0 ? 3 : node->local;
+		snprintf(node->switch_name, sizeof(node->switch_name), "%s", switch_names[i]);
+		if (i > 0)
+			snprintf(node->port, sizeof(node->port), "u0");
+		if (i > 0)
+			snprintf(node->parent_port, sizeof(node->parent_port), "p%d", i - 1);
+	}
+	group->n_members = 2;
+	for (int i = 0; i < 2; i++)
+		group->members[i] = (struct group_member){ .state = MEMBER_ABSENT,
+							   .rank = i,
+							   .ip_be = htonl(0x0a4d0001u + (uint32_t)i),
+							   .mtu = 1500,
+							   .endpoint = "10.77.0.1:4000" };
+	return group;
+}
+
+static void
+make_world(void)
+{
+	struct control_error error;
+
+	ck_assert_ptr_nonnull(mkdtemp(directory));
+	snprintf(path, sizeof(path), "%s/db/manager.db", directory);
+	ck_assert_msg(topology_load(FANIN_SOURCE_ROOT "/configs/topology-leaf-spine.json",
+				    &topology, &error) == 0,
+		      "%s", error.message);
+}
+
+static void
+remove_world(void)
+{
+	char name[96];
+
+	for (int i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "%s%s", path, i == 0 ? "" : i == 1 ? "-wal" : "-shm");
+		unlink(name);
+	}
+	snprintf(name, sizeof(name), "%s/db", directory);
+	rmdir(name);
+	ck_assert_int_eq(rmdir(directory), 0);
+	topology_free(&topology);
+	json_decref(groups);
+	json_decref(removals);
+}
+
+START_TEST(a_group_comes_back_as_it_was)
+{
+	struct group *group = make_group("training", 17);
+	json_t *before = group_document(group, true);
+	struct store *store = open_store();
+	struct group *after;
+	json_t *document;
+
+	ck_assert_int_eq(store_put_group(store, group), 0);
+	ck_assert_int_eq(store_put_note(store, "topology", topology.hash), 0);
+	store_close(store);
+	store = open_store();
+	load(store);
+	after = group_from_document(json_object_get(groups, "training"), &topology);
+	ck_assert_ptr_nonnull(after);
+	document = group_document(after, true);
+	ck_assert(json_equal(before, document));
+	ck_assert_uint_eq(after->nodes[2].switch_index, topology_switch_find(&topology, "leaf1"));
+	ck_assert_uint_eq(after->nodes[2].link,
+			  topology_link_find(&topology, after->nodes[2].switch_index, "u0"));
+	json_decref(document);
+	json_decref(before);
+	group_free(after);
+	group_free(group);
+	store_close(store);
+}
+END_TEST
+
+START_TEST(no_document_that_is_damaged_becomes_a_group)
+{
+	static const char *const keys[] = { "name", "state", "size", "members" };
+	struct group *group = make_group("training", 17);
+	json_t *document = group_document(group, true);
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		json_t *damaged = json_deep_copy(document);
+
+		json_object_del(damaged, keys[i]);
+		ck_assert_ptr_null(group_from_document(damaged, &topology));
+		json_object_set_new(damaged, keys[i], json_integer(-7));
+		ck_assert_ptr_null(group_from_document(damaged, &topology));
+		json_decref(damaged);
+	}
+	ck_assert_ptr_null(group_from_document(NULL, &topology));
+	json_array_append_new(json_object_get(document, "nodes"), json_pack("{s:i}", "parent", 9));
+	ck_assert_ptr_null(group_from_document(document, &topology));
+	json_decref(document);
+	group_free(group);
+}
+END_TEST
+
+START_TEST(a_dropped_group_leaves_a_removal_for_each_switch_that_may_have_it)
+{
+	struct group *group = make_group("training", 17);
+	struct store *store = open_store();
+
+	ck_assert_int_eq(store_put_group(store, group), 0);
+	group->nodes[0].state = NODE_REFUSED;
+	group->nodes[1].state = NODE_ASKED;
+	ck_assert_int_eq(store_drop_group(store, group), 0);
+	load(store);
+	ck_assert_uint_eq(json_object_size(groups), 0);
+	ck_assert_uint_eq(json_object_size(removals), 2);
+	ck_assert(has_removal("leaf0", 17) && has_removal("leaf1", 17));
+	ck_assert_int_eq(store_end_removal(store, "leaf0", 17), 0);
+	ck_assert_int_eq(store_add_removal(store, "leaf1", 17), 0);
+	load(store);
+	ck_assert_uint_eq(json_object_size(removals), 1);
+	group_free(group);
+	store_close(store);
+}
+END_TEST
+
+START_TEST(a_second_manager_and_a_file_of_another_kind_are_refused)
+{
+	struct store *store = open_store();
+	char error[STORE_ERROR_LEN] = "";
+	struct store *second;
+	FILE *file;
+
+	ck_assert_int_lt(store_open(path, &second, error), 0);
+	ck_assert_msg(strstr(error, "is another manager using it?") != NULL, "%s", error);
+	store_close(store);
+	unlink(path);
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	for (int i = 0; i < 1000; i++)
+		fputs("This is not a database. ", file);
+	fclose(file);
+	ck_assert_int_lt(store_open(path, &second, error), 0);
+	ck_assert_msg(strstr(error, path) != NULL, "%s", error);
+	ck_assert_int_lt(store_open("/nonexistent/a/b.db", &second, error), 0);
+}
+END_TEST
+
+/* Makes and drops jobs without end, and says so with a byte for each; each drop is one of a job that was put before. */
+static void
+churn(uint64_t seed, int fd)
+{
+	struct random random = random_seed(seed);
+	struct store *store = open_store();
+
+	for (uint32_t id = 1;; id++) {
+		char name[16];
+		struct group *group;
+
+		snprintf(name, sizeof(name), "j%u", id);
+		group = make_group(name, id);
+		if (store_put_group(store, group) != 0)
+			_exit(3);
+		if (random_below(&random, 4) != 0 && store_drop_group(store, group) != 0)
+			_exit(4);
+		group_free(group);
+		if (write(fd, "", 1) != 1)
+			_exit(5);
+	}
+}
+
+START_TEST(a_process_that_is_killed_leaves_each_job_there_or_to_be_removed)
+{
+	unsigned int most = 0;
+
+	for (unsigned int round = 0; round < 8; round++) {
+		struct store *store;
+		unsigned int n = 0;
+		int status, fds[2];
+		char byte;
+		pid_t pid;
+
+		ck_assert_int_eq(pipe(fds), 0);
+		pid = fork();
+		ck_assert_int_ge(pid, 0);
+		if (pid == 0)
+			churn(round + 8u * (unsigned int)_i, fds[1]);
+		/* In the middle of what comes after some jobs, wherever the machine has come to by then. */
+		for (unsigned int i = 0; i < 1 + 3 * round; i++)
+			ck_assert_int_eq(read(fds[0], &byte, 1), 1);
+		kill(pid, SIGKILL);
+		close(fds[0]);
+		close(fds[1]);
+		ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+		ck_assert(WIFSIGNALED(status));
+		store = open_store();
+		load(store);
+		for (uint32_t id = 1;; id++, n++) {
+			char name[16];
+			unsigned int there;
+
+			snprintf(name, sizeof(name), "j%u", id);
+			there = has_removal("spine0", id) + has_removal("leaf0", id) +
+				has_removal("leaf1", id);
+			if (json_object_get(groups, name) == NULL && there == 0)
+				break;
+			ck_assert_msg(there == (json_object_get(groups, name) == NULL ? 3 : 0),
+				      "job %u: %u removals, group %s", id, there,
+				      json_object_get(groups, name) == NULL ? "gone" : "there");
+			if (there == 0)
+				group_free(group_from_document(json_object_get(groups, name),
+							       &topology));
+		}
+		/* Nothing after the first gap. */
+		ck_assert_uint_eq(n, json_object_size(groups) + json_object_size(removals) / 3);
+		most = n > most ? n : most;
+		store_close(store);
+		unlink(path);
+	}
+	ck_assert_uint_ge(most, 22);
+}
+END_TEST
+
+/* Every property of a schema occurs in the example that is to show them all, and the other way round. */
+static void
+compare_keys(const json_t *schema, const json_t *example, const char *where)
+{
+	const json_t *properties = json_object_get(schema, "properties");
+	const json_t *item;
+	const char *key;
+	json_t *value;
+
+	ck_assert(json_is_false(json_object_get(schema, "additionalProperties")));
+	json_object_foreach((json_t *)(uintptr_t)properties, key, value) {
+		item = json_object_get(example, key);
+		ck_assert_msg(item != NULL || strcmp(key, "$schema") == 0, "%s lacks %s", where, key);
+		if (json_is_object(item))
+			compare_keys(value, item, key);
+		if (json_is_array(item))
+			compare_keys(json_object_get(value, "items"), json_array_get(item, 0), key);
+	}
+	json_object_foreach((json_t *)(uintptr_t)example, key, value)
+		ck_assert_msg(json_object_get(properties, key) != NULL, "the schema of %s lacks %s",
+			      where, key);
+}
+
+START_TEST(the_examples_load_and_the_schemas_know_their_keys)
+{
+	static const char *const pairs[][2] = { { "manager-schema.json", "manager.json" },
+						{ "topology-schema.json",
+						  "topology-leaf-spine.json" } };
+	struct manager_config config;
+	struct control_error error;
+	char name[512];
+
+	for (size_t i = 0; i < 2; i++) {
+		json_t *files[2];
+
+		for (size_t k = 0; k < 2; k++) {
+			snprintf(name, sizeof(name), FANIN_SOURCE_ROOT "/configs/%s", pairs[i][k]);
+			files[k] = topology_load_json(name, &error);
+			ck_assert_msg(files[k] != NULL, "%s", error.message);
+		}
+		compare_keys(files[0], files[1], pairs[i][1]);
+		json_decref(files[0]);
+		json_decref(files[1]);
+	}
+	ck_assert_msg(manager_config_load(FANIN_SOURCE_ROOT "/configs/manager.json", &config,
+					  &error) == 0,
+		      "%s", error.message);
+	ck_assert_str_eq(config.topology.hash, topology.hash);
+	ck_assert_uint_eq(config.topology.n_switches, 4);
+	ck_assert_uint_eq(config.topology.n_links, 4);
+	ck_assert_ptr_nonnull(topology_host_find(&config.topology, inet_addr("10.77.1.2")));
+	ck_assert_ptr_null(topology_host_find(&config.topology, inet_addr("10.77.1.9")));
+	manager_config_free(&config);
+}
+END_TEST
+
+Suite *
+suite_manager_store(void)
+{
+	Suite *suite = suite_create("manager_store");
+	TCase *tcase = tcase_create("store");
+
+	tcase_add_checked_fixture(tcase, make_world, remove_world);
+	tcase_set_timeout(tcase, 60);
+	tcase_add_test(tcase, a_group_comes_back_as_it_was);
+	tcase_add_test(tcase, no_document_that_is_damaged_becomes_a_group);
+	tcase_add_test(tcase, a_dropped_group_leaves_a_removal_for_each_switch_that_may_have_it);
+	tcase_add_test(tcase, a_second_manager_and_a_file_of_another_kind_are_refused);
+	tcase_add_loop_test(tcase, a_process_that_is_killed_leaves_each_job_there_or_to_be_removed,
+			    0, 3);
+	tcase_add_test(tcase, the_examples_load_and_the_schemas_know_their_keys);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}

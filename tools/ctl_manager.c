@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * faninctl --manager: shows what a manager knows of switches, jobs and trees, and destroys jobs.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/ctl.h"
+#include "tools/ctl_table.h"
+
+/* A command without arguments that shows the answer to one request. */
+static int
+show(struct ctl *ctl, int argc, char **argv, const char *command, void (*print)(const json_t *))
+{
+	json_t *result;
+
+	if (ctl_operands(ctl, argc, argv, 0, 0) != CTL_OK)
+		return CTL_USAGE;
+	result = ctl_call(ctl, command, NULL);
+	if (result == NULL)
+		return CTL_FAILED;
+	if (ctl->json)
+		ctl_print_json(result);
+	else
+		print(result);
+	json_decref(result);
+	return CTL_OK;
+}
+
+static void
+print_version(const json_t *result)
+{
+	char uptime[CTL_NUMBER_LEN];
+
+	printf("manager     %s\n", ctl_string(result, "name"));
+	printf("version     %s, protocol %" PRId64 " (faninctl %s)\n",
+	       ctl_string(result, "version"), ctl_integer(result, "protocol"), FANIN_VERSION);
+	printf("running     for %s, process %" PRId64 "\n",
+	       ctl_duration(ctl_real(result, "uptime_s"), uptime), ctl_integer(result, "pid"));
+	printf("topology    %s\n", ctl_string(result, "topology"));
+}
+
+static int
+manager_version(struct ctl *ctl, int argc, char **argv)
+{
+	return show(ctl, argc, argv, "version", print_version);
+}
+
+static void
+print_switches(const json_t *switches)
+{
+	static const char *const headers[] = { "SWITCH", "STATE", ">FOR",    "ADDRESS", ">TREES",
+					       ">JOBS",  ">MOST", "CONTROL", "ERROR",   NULL };
+	struct ctl_table table;
+	char duration[CTL_NUMBER_LEN];
+	const json_t *entry;
+	size_t i;
+
+	ctl_table_start(&table, headers);
+	json_array_foreach(switches, i, entry) {
+		ctl_table_cell(&table, "%s", ctl_string(entry, "name"));
+		ctl_table_cell(&table, "%s", ctl_string(entry, "state"));
+		ctl_table_cell(&table, "%s", ctl_duration(ctl_real(entry, "since_s"), duration));
+		ctl_table_cell(&table, "%s", ctl_string(entry, "ip"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(entry, "trees"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(entry, "jobs"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(entry, "max_jobs"));
+		ctl_table_cell(&table, "%s", ctl_string(entry, "control"));
+		ctl_table_cell(&table, "%s", ctl_string(entry, "error"));
+	}
+	ctl_table_print(&table, "");
+}
+
+static void
+print_topology(const json_t *result)
+{
+	static const char *const link_headers[] = { "LINK", "", "STATE", NULL };
+	static const char *const host_headers[] = { "HOST", "AT", "STATE", NULL };
+	struct ctl_table table;
+	const json_t *entry;
+	size_t i;
+
+	print_switches(json_object_get(result, "switches"));
+	if (json_array_size(json_object_get(result, "links")) > 0) {
+		putchar('\n');
+		ctl_table_start(&table, link_headers);
+		json_array_foreach(json_object_get(result, "links"), i, entry) {
+			ctl_table_cell(&table, "%s", ctl_string(entry, "a"));
+			ctl_table_cell(&table, "%s", ctl_string(entry, "b"));
+			ctl_table_cell(&table, "%s", ctl_string(entry, "state"));
+		}
+		ctl_table_print(&table, "");
+	}
+	if (json_array_size(json_object_get(result, "hosts")) == 0)
+		return;
+	putchar('\n');
+	ctl_table_start(&table, host_headers);
+	json_array_foreach(json_object_get(result, "hosts"), i, entry) {
+		ctl_table_cell(&table, "%s", ctl_string(entry, "ip"));
+		ctl_table_cell(&table, "%s", ctl_string(entry, "at"));
+		ctl_table_cell(&table, "%s", ctl_string(entry, "state"));
+	}
+	ctl_table_print(&table, "");
+}
+
+static int
+manager_topology(struct ctl *ctl, int argc, char **argv)
+{
+	return show(ctl, argc, argv, "topology", print_topology);
+}
+
+static void
+print_group(struct ctl_table *table, const json_t *job)
+{
+	const json_t *member;
+	int64_t live = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(job, "members"), i, member)
+		live += strcmp(ctl_string(member, "state"), "live") == 0;
+	ctl_table_cell(table, "%s", ctl_string(job, "name"));
+	ctl_table_cell(table, "%s", ctl_string(job, "state"));
+	ctl_table_cell(table, "%" PRId64, ctl_integer(job, "id"));
+	ctl_table_cell(table, "%" PRId64, ctl_integer(job, "size"));
+	ctl_table_cell(table, "%zu", json_array_size(json_object_get(job, "members")));
+	ctl_table_cell(table, "%" PRId64, live);
+	ctl_table_cell(table, "%s", ctl_string(job, "handler"));
+	ctl_table_cell(table, "%" PRId64, ctl_integer(job, "window"));
+	ctl_table_cell(table, "%" PRId64 " B", ctl_integer(job, "payload_bytes"));
+	ctl_table_cell(table, "%s", ctl_string(job, "reason"));
+}
+
+static void
+print_jobs(const json_t *result)
+{
+	static const char *const headers[] = { "JOB",      "STATE",  ">NUMBER", ">RANKS",
+					       ">CAME",    ">LIVE",  "HANDLER", ">WINDOW",
+					       ">PAYLOAD", "REASON", NULL };
+	const json_t *jobs = json_object_get(result, "jobs");
+	const json_t *removals = json_object_get(result, "removals");
+	struct ctl_table table;
+	const json_t *entry;
+	size_t i;
+
+	if (json_array_size(jobs) > 0) {
+		ctl_table_start(&table, headers);
+		json_array_foreach(jobs, i, entry)
+			print_group(&table, entry);
+		ctl_table_print(&table, "");
+		putchar('\n');
+	}
+	printf("%zu of %" PRId64 " jobs\n", json_array_size(jobs),
+	       ctl_integer(json_object_get(result, "limits"), "jobs"));
+	json_array_foreach(removals, i, entry)
+		printf("number %" PRId64 " is still to be removed from %s\n",
+		       ctl_integer(entry, "job"), ctl_string(entry, "switch"));
+}
+
+static int
+manager_jobs(struct ctl *ctl, int argc, char **argv)
+{
+	return show(ctl, argc, argv, "jobs", print_jobs);
+}
+
+static void
+print_trees(const json_t *result)
+{
+	static const char *const headers[] = { "JOB",     ">NUMBER", "SWITCH", "BY PORT", "PARENT",
+					       "AT PORT", ">RANKS",  "STATE",  NULL };
+	const json_t *tree, *node;
+	struct ctl_table table;
+	size_t i, k;
+
+	ctl_table_start(&table, headers);
+	json_array_foreach(json_object_get(result, "trees"), i, tree) {
+		const json_t *nodes = json_object_get(tree, "nodes");
+
+		json_array_foreach(nodes, k, node) {
+			const json_t *parent = json_object_get(node, "parent");
+			const json_t *above =
+				parent == NULL
+					? NULL
+					: json_array_get(nodes, (size_t)json_integer_value(parent));
+
+			ctl_table_cell(&table, "%s", ctl_string(tree, "name"));
+			ctl_table_cell(&table, "%" PRId64, ctl_integer(tree, "id"));
+			ctl_table_cell(&table, "%s", ctl_string(node, "switch"));
+			ctl_table_cell(&table, "%s", parent == NULL ? "-" : ctl_string(node, "port"));
+			ctl_table_cell(&table, "%s",
+				       parent == NULL ? "-" : ctl_string(above, "switch"));
+			ctl_table_cell(&table, "%s",
+				       parent == NULL ? "-" : ctl_string(node, "parent_port"));
+			ctl_table_cell(&table, "%d",
+				       __builtin_popcountll(
+					       strtoull(ctl_string(node, "ranks"), NULL, 16)));
+			ctl_table_cell(&table, "%s", ctl_string(node, "state"));
+		}
+	}
+	ctl_table_print(&table, "");
+}
+
+static int
+manager_trees(struct ctl *ctl, int argc, char **argv)
+{
+	return show(ctl, argc, argv, "trees", print_trees);
+}
+
+static void
+print_counters(const char *title, const json_t *counters)
+{
+	const char *name;
+	json_t *value;
+
+	printf("%s\n", title);
+	json_object_foreach((json_t *)(uintptr_t)counters, name, value)
+		printf("  %-18s  %" PRId64 "\n", name, (int64_t)json_integer_value(value));
+}
+
+static void
+print_stats(const json_t *result)
+{
+	char uptime[CTL_NUMBER_LEN];
+
+	printf("running for %s, %" PRId64 " jobs, %" PRId64 " removals pending\n",
+	       ctl_duration(ctl_real(result, "uptime_s"), uptime), ctl_integer(result, "jobs"),
+	       ctl_integer(result, "removals_pending"));
+	print_counters("jobs and hosts", json_object_get(result, "counters"));
+	print_counters("connections", json_object_get(result, "control"));
+}
+
+static int
+manager_stats(struct ctl *ctl, int argc, char **argv)
+{
+	return show(ctl, argc, argv, "stats", print_stats);
+}
+
+static int
+manager_jobs_destroy(struct ctl *ctl, int argc, char **argv)
+{
+	json_t *args, *result;
+
+	if (ctl_operands(ctl, argc, argv, 1, 1) != CTL_OK)
+		return CTL_USAGE;
+	args = json_pack("{s:s}", "name", argv[optind]);
+	if (args == NULL)
+		return ctl_usage_error(ctl, "NAME: found text that is not UTF-8, expected UTF-8");
+	result = ctl_call(ctl, "jobs.destroy", args);
+	if (result == NULL)
+		return CTL_FAILED;
+	if (ctl->json)
+		ctl_print_json(result);
+	else
+		printf("job \"%s\" destroyed\n", argv[optind]);
+	json_decref(result);
+	return CTL_OK;
+}
+
+const struct ctl_command ctl_manager_commands[] = {
+	{ "version", NULL, "", "version and topology of the manager", NULL, NULL, manager_version },
+	{ "topology", NULL, "", "switches, links and hosts, and which of them live", NULL, NULL,
+	  manager_topology },
+	{ "jobs", NULL, "", "jobs with their states, and what is still to be removed", NULL, NULL,
+	  manager_jobs },
+	{ "jobs", "destroy", "NAME", "removes a job from all its switches", NULL, NULL,
+	  manager_jobs_destroy },
+	{ "trees", NULL, "", "the switches of each job's tree", NULL, NULL, manager_trees },
+	{ "stats", NULL, "", "what has happened since the manager's start", NULL, NULL,
+	  manager_stats },
+	{ 0 },
+};
