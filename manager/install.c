@@ -3,6 +3,7 @@
  * Jobs onto switches, all or none, and off again. What is about to be asked for is in the database first, so that after a crash
  * at any moment what is left over can be found; what must go is kept there until the switch says that it is gone. Main thread.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -351,6 +352,7 @@ install_group(struct manager *manager, struct group *group)
 		return;
 	}
 	n_nodes = group->n_nodes;
+	assert(group->nodes != NULL); /* plan_group has made them */
 	group->n_unanswered = n_nodes;
 	for (uint16_t i = 0; i < n_nodes; i++) {
 		struct peer *peer = &manager->peers[group->nodes[i].switch_index];

@@ -162,8 +162,8 @@ open_peers(struct manager *manager, char *error)
 	}
 	for (uint16_t i = 0; i < topology->n_switches; i++) {
 		struct peer *peer = &manager->peers[i];
-		int ret = peer_open(peer, &topology->switches[i], i, &manager->events,
-				    manager->epoll_fd, error);
+		int ret = peer_begin(peer, &topology->switches[i], i, &manager->events,
+				     manager->epoll_fd, error);
 
 		if (ret != 0)
 			return ret;
@@ -287,7 +287,7 @@ manager_close(struct manager *manager)
 	}
 	control_close(manager->control);
 	for (uint16_t i = 0; manager->peers != NULL && i < manager->config->topology.n_switches; i++)
-		peer_close(&manager->peers[i]);
+		peer_end(&manager->peers[i]);
 	while ((removal = TAILQ_FIRST(&manager->removals)) != NULL) {
 		TAILQ_REMOVE(&manager->removals, removal, entry);
 		free(removal);

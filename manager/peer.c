@@ -19,8 +19,8 @@
 #define LINES_PER_ROUND 64
 
 int
-peer_open(struct peer *peer, const struct topology_switch *about, uint16_t index,
-	  const struct peer_events *events, int epoll_fd, char *error)
+peer_begin(struct peer *peer, const struct topology_switch *about, uint16_t index,
+	   const struct peer_events *events, int epoll_fd, char *error)
 {
 	const struct tls_files files = { about->certificate, about->key, about->ca };
 	char message[CONTROL_MESSAGE_LEN];
@@ -347,7 +347,7 @@ peer_ask(struct peer *peer, const char *command, json_t *args, peer_answer answe
 }
 
 void
-peer_close(struct peer *peer)
+peer_end(struct peer *peer)
 {
 	struct peer_request *request;
 

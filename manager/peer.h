@@ -89,8 +89,8 @@ struct peer {
  *
  * error: CONTROL_MESSAGE_LEN bytes. Returns 0, or -errno if token or certificates cannot be read.
  */
-int peer_open(struct peer *peer, const struct topology_switch *about, uint16_t index,
-	      const struct peer_events *events, int epoll_fd, char *error);
+int peer_begin(struct peer *peer, const struct topology_switch *about, uint16_t index,
+	       const struct peer_events *events, int epoll_fd, char *error);
 
 /*
  * Goes on: connects, receives, sends, gives up. To be called when the connection has events and when the time that it returned
@@ -100,7 +100,7 @@ uint64_t peer_serve(struct peer *peer, uint64_t now_ms);
 
 /*
  * Asks the switch. args: a reference that the call takes; NULL: none. answer: called exactly once, later, unless
- * peer_close comes first.
+ * peer_end comes first.
  * Returns 0; or -ENOTCONN or -ENOMEM, and nobody is called.
  */
 int peer_ask(struct peer *peer, const char *command, json_t *args, peer_answer answer, void *user,
@@ -110,6 +110,6 @@ int peer_ask(struct peer *peer, const char *command, json_t *args, peer_answer a
 void peer_lose(struct peer *peer, const char *why);
 
 /* Closes the connection and frees what the peer has; nobody is told. */
-void peer_close(struct peer *peer);
+void peer_end(struct peer *peer);
 
 #endif

@@ -4,6 +4,7 @@
  * must have alike (Flare section 4; Canary section 2). Main thread.
  */
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,8 +130,10 @@ static int
 write_nodes(const struct manager *manager, const struct tree *tree, struct group *group)
 {
 	const struct topology *topology = &manager->config->topology;
-	struct group_node *nodes = calloc(tree->n_nodes, sizeof(*nodes));
+	struct group_node *nodes;
 
+	assert(tree->n_nodes > 0);
+	nodes = calloc(tree->n_nodes, sizeof(*nodes));
 	if (nodes == NULL)
 		return -ENOMEM;
 	for (uint16_t i = 0; i < tree->n_nodes; i++) {

@@ -8,6 +8,7 @@ import signal
 import socket
 
 from support import KIB, Lab, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, run, wait_until
+from fabric import Fabric, leaf_spine as real_leaf_spine
 from lab import Control, LabError, inside
 from manager_lab import (MANAGER_PORT, SWITCH_PORT, TOKEN, FakeSwitch, Manager, Refused, control_over_tcp, leaf_spine,
                          write_token)
@@ -187,6 +188,67 @@ def a_switch_that_restarts_or_stands_still_is_noticed():
         expect_equal(manager.ask("trees")["trees"][0]["nodes"][0]["state"], "missing", "state of the node")
         close_all(clients)
         manager.wait_idle()
+        manager.stop()
+
+
+def fabric_topology(fabric):
+    """What a manager is told of a fabric's switches, links and hosts."""
+    return {"switches": [{"name": name, "control": str(fabric.socket_of(name))} for name in fabric.topology.switches],
+            "links": [{"a": f"{a}:to-{b}", "b": f"{b}:to-{a}"} for a, b in fabric.topology.links],
+            "hosts": [{"ip": fabric.host_ip(host), "switch": switch, "port": f"h{host}"}
+                      for host, switch in enumerate(fabric.topology.switch_of)]}
+
+
+@case(150)
+def jobs_over_real_leaves_and_spines_are_exact():
+    with Fabric(real_leaf_spine(2, 2, 8), config={"faults": {"drop": 0.01, "seed": 3}}) as fabric:
+        fabric.start()
+        fabric.switch_namespace = fabric.switch_ns("leaf0")
+        manager = Manager(fabric, fabric_topology(fabric)).start()
+        manager.wait_up(*fabric.topology.switches)
+        # Two jobs at a time, each with hosts of both leaves: their roots are different spines.
+        jobs = [[0, 1, 4, 5], [2, 3, 6, 7]]
+        joined = [manager.join(f"job{number}", [fabric.host_ip(host) for host in hosts], reproducible=number == 1)
+                  for number, hosts in enumerate(jobs)]
+        roots = [tree["nodes"][0]["switch"] for tree in manager.ask("trees")["trees"]]
+        expect_equal(sorted(roots), ["spine0", "spine1"], "roots of two jobs")
+
+        def run_both(where):
+            started = [fabric.spawn_perf(host, {"id": result["job"], "key": result["key"]}, result["rank"], 4,
+                                         switch=result["switch_ip"], bytes=256 * KIB, check=True, transport="af_packet")
+                       for hosts, (_, results) in zip(jobs, joined) for host, result in zip(hosts, results)]
+            reports = reports_of(fabric, started)
+            expect_exact(reports[:4], where)
+            expect_exact(reports[4:], where, "tree")
+
+        run_both("two jobs of the manager")
+        # It is killed and comes back; the jobs have not noticed.
+        manager.kill()
+        run_both("two jobs without a manager")
+        manager.start()
+        for clients, results in joined:
+            close_all(clients)
+            for rank in range(4):
+                clients[rank] = manager.client()
+                clients[rank].ask("reattach", job=f"job{joined.index((clients, results))}", rank=rank, key=results[0]["key"])
+        manager.wait_up(*fabric.topology.switches)
+        # A spine that is dead is left out; its job's removal waits.
+        fabric.switches["spine0"].popen.kill()
+        fabric.switches["spine0"].popen.wait()
+        wait_until(lambda: manager.switch_state("spine0") == "down", 10, "the spine to be found dead")
+        close_all(joined[roots.index("spine0")][0])
+        clients, results = manager.join("after", [fabric.host_ip(host) for host in jobs[0]])
+        tree = next(tree for tree in manager.ask("trees")["trees"] if tree["name"] == "after")
+        expect_equal(tree["nodes"][0]["switch"], "spine1", "root without spine0")
+        close_all(clients + joined[roots.index("spine1")][0])
+        wait_until(lambda: not manager.ask("jobs")["jobs"], 20, "the jobs to end")
+        wait_until(lambda: [removal["switch"] for removal in manager.ask("jobs")["removals"]] == ["spine0"], 20,
+                   "no removal to wait but that of the dead spine")
+        fabric.launch("spine0")
+        fabric.await_switch("spine0")
+        manager.wait_idle()
+        for switch in fabric.topology.switches:
+            expect_equal(fabric.ask(switch, "jobs.list")["jobs"], [], f"jobs left on {switch}")
         manager.stop()
 
 
