@@ -160,6 +160,7 @@ static void
 welcome_client(struct control *control, struct control_client *client, int fd, bool tcp)
 {
 	const int on = 1, idle_s = KEEPALIVE_IDLE_S, interval_s = 1, probes = KEEPALIVE_PROBES;
+	const unsigned int unheard_ms = (KEEPALIVE_IDLE_S + KEEPALIVE_PROBES) * 1000;
 	struct control_service *service = &control->service;
 	uint64_t now = clock_ms();
 	struct stream stream;
@@ -178,6 +179,8 @@ welcome_client(struct control *control, struct control_client *client, int fd, b
 		setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
 		setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
 		setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+		/* Keepalive is silent while something waits to be acknowledged. */
+		setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unheard_ms, sizeof(unheard_ms));
 	}
 	if (service->options.answers_hello)
 		return;
@@ -300,8 +303,10 @@ serve_client(struct control_client *client, short events, uint64_t now)
 			client->service->counters.hello_late++;
 		ret = -ETIMEDOUT;
 	}
-	if (ret != 0)
+	if (ret != 0) {
+		client->ended_by = ret;
 		control_client_stop(client);
+	}
 }
 
 /* What to wait for on a client's connection; lowers *wake_ms to when it must be looked at without an event. */

@@ -112,6 +112,12 @@ void *control_client_data(const struct control_client *client);
 void control_client_set_data(struct control_client *client, void *data);
 
 /*
+ * In `closed`: true if nothing was heard of the other side any more, false if it has closed the connection. Its machine or the
+ * network is gone then, and it may live.
+ */
+bool control_client_is_silent(const struct control_client *client);
+
+/*
  * Checks what a TCP listener is given, as far as that needs no file: the address; that without a token it is one of this
  * machine alone; that certificate and key come together. error: CONTROL_MESSAGE_LEN bytes. Returns 0 or -EINVAL.
  */

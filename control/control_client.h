@@ -48,6 +48,7 @@ struct control_client {
 	bool ended;           /* it sends no more */
 	bool closing;         /* close when the answers are sent */
 	bool lost;            /* close without more ado */
+	int ended_by;         /* -errno that ended the connection; 0: none yet */
 	uint64_t deadline_ms; /* close then; 0: none */
 	struct control_buffer in;
 	struct control_buffer out;

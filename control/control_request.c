@@ -318,3 +318,10 @@ control_client_set_data(struct control_client *client, void *data)
 {
 	client->data = data;
 }
+
+bool
+control_client_is_silent(const struct control_client *client)
+{
+	return client->ended_by == -ETIMEDOUT || client->ended_by == -EHOSTUNREACH ||
+	       client->ended_by == -ENETUNREACH;
+}

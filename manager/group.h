@@ -32,7 +32,7 @@ enum group_state {
 enum member_state {
 	MEMBER_WAITING, /* for the answer to its join */
 	MEMBER_LIVE,
-	MEMBER_ABSENT, /* the manager has restarted; it may come back */
+	MEMBER_ABSENT, /* the manager has restarted, or nothing is heard of it: it may come back */
 	MEMBER_GONE,
 };
 

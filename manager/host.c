@@ -351,6 +351,14 @@ host_closed(void *user, struct control_client *client, void *data)
 	const bool started = group->state >= GROUP_NETWORK;
 	int rank = member->rank;
 
+	if (started && control_client_is_silent(client)) {
+		/* It is the network between the two that has failed, perhaps: its process may live and come back. */
+		log_warning("job \"%s\": nothing is heard of rank %d any more", group->name, rank);
+		member->state = MEMBER_ABSENT;
+		member->client = NULL;
+		group->grace_ends_ms = clock_ms() + (uint64_t)manager->config->grace_ms;
+		return;
+	}
 	manager->counters.hosts_lost++;
 	if (started) {
 		log_warning("job \"%s\" has lost its rank %d", group->name, rank);
@@ -390,9 +398,9 @@ host_end_grace(struct manager *manager, uint64_t now_ms)
 			continue;
 		manager->counters.hosts_lost += absent;
 		log_warning("job \"%s\": %u hosts have not come back", group->name, absent);
-		if (group_has_members(group))
+		if (group_has_members(group) && !manager->config->destroy_on_host_loss)
 			continue;
 		manager->counters.jobs_ended++;
-		remove_group(manager, group, NULL);
+		remove_group(manager, group, "it has lost a host");
 	}
 }

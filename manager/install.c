@@ -323,7 +323,6 @@ void
 install_group(struct manager *manager, struct group *group)
 {
 	struct control_error error;
-	uint16_t n_nodes;
 	int ret;
 
 	group->state = GROUP_INSTALLING;
@@ -351,18 +350,19 @@ install_group(struct manager *manager, struct group *group)
 		install_failed(manager, group, &error);
 		return;
 	}
-	n_nodes = group->n_nodes;
 	assert(group->nodes != NULL); /* plan_group has made them */
-	group->n_unanswered = n_nodes;
-	for (uint16_t i = 0; i < n_nodes; i++) {
-		struct peer *peer = &manager->peers[group->nodes[i].switch_index];
+	group->n_unanswered = group->n_nodes;
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		struct group_node *node = &group->nodes[i];
 
-		if (peer_ask(peer, "jobs.create", plan_create_args(manager, group, i),
-			     create_answered, group, i) == 0)
+		if (peer_ask(&manager->peers[node->switch_index], "jobs.create",
+			     plan_create_args(manager, group, i), create_answered, group, i) == 0)
 			continue;
-		note_failure(manager, group, &group->nodes[i], "lost", "it is not reached");
-		group->nodes[i].state = NODE_REFUSED;
-		if (--group->n_unanswered == 0)
-			install_answered_by_all(manager, group);
+		note_failure(manager, group, node, "lost", "it is not reached");
+		node->state = NODE_REFUSED;
+		group->n_unanswered--;
 	}
+	/* All others answer later, never from within peer_ask. */
+	if (group->n_unanswered == 0)
+		install_answered_by_all(manager, group);
 }

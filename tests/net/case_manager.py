@@ -9,7 +9,7 @@ import socket
 
 from support import KIB, Lab, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, run, wait_until
 from fabric import Fabric, leaf_spine as real_leaf_spine
-from lab import Control, LabError, inside
+from lab import Control, LabError, inside, ip_in
 from manager_lab import (MANAGER_PORT, SWITCH_PORT, TOKEN, FakeSwitch, Manager, Refused, control_over_tcp, leaf_spine,
                          write_token)
 
@@ -446,6 +446,48 @@ def who_should_not_join_is_told_why():
             expect("error" in client.receive(), f"the manager took {junk[:20]!r} for a handshake")
             client.close()
         manager.ask("version")
+        manager.stop()
+
+
+@case(60)
+def a_network_that_fails_for_a_while_ends_no_job():
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab)
+        manager = played_manager(lab, switches, socket=str(lab.directory / "manager.sock"))
+        clients, results = manager.join("j", FOUR[:2])
+        person = manager.client(path=lab.directory / "manager.sock")
+
+        def states():
+            return [member["state"] for member in person.ask("jobs")["jobs"][0]["members"]]
+
+        ip_in(lab.switch_namespace, "link", "set", "lo", "down")
+        wait_until(lambda: states() == ["absent", "absent"], 30, "the hosts to be missed")
+        ip_in(lab.switch_namespace, "link", "set", "lo", "up")
+        again = [manager.client() for _ in clients]
+        for rank, client in enumerate(again):
+            expect_equal(client.ask("reattach", job="j", rank=rank, key=results[0]["key"])["job"], results[0]["job"], "number")
+        expect_equal(states(), ["live", "live"], "members after the network came back")
+        close_all(clients + again)
+        manager.wait_idle()
+        manager.stop()
+
+
+@case()
+def a_job_that_must_be_whole_goes_with_the_first_host_that_is_lost():
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab)
+        manager = played_manager(lab, switches, on_host_loss="destroy")
+        clients, _ = manager.join("j", FOUR)
+        clients[2].close()
+        expect_equal(clients[0].wait_event("member_lost")["rank"], 2, "rank of the event")
+        expect_equal(clients[0].wait_event("job_destroyed")["job"], "j", "job of the event")
+        manager.wait_idle()
+        # One that leaves is not lost.
+        others, _ = manager.join("k", FOUR)
+        others[0].ask("leave")
+        expect_equal(len(manager.ask("jobs")["jobs"]), 1, "jobs after a host has left")
+        close_all(clients + others)
+        manager.wait_idle()
         manager.stop()
 
 

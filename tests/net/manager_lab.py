@@ -27,9 +27,14 @@ class Refused(LabError):
 class Client:
     """A connection to the manager: a host's, or a person's. Events are kept aside."""
 
-    def __init__(self, manager, token=TOKEN, timeout=20, hello=True):
-        with inside(manager.lab.switch_namespace):
-            self.socket = socket.create_connection(("127.0.0.1", MANAGER_PORT), timeout)
+    def __init__(self, manager, token=TOKEN, timeout=20, hello=True, path=None):
+        if path is not None:
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.settimeout(timeout)
+            self.socket.connect(str(path))
+        else:
+            with inside(manager.lab.switch_namespace):
+                self.socket = socket.create_connection(("127.0.0.1", MANAGER_PORT), timeout)
         # What is read ahead is lost if the same file object writes.
         self.stream = self.socket.makefile("r", encoding="utf-8", newline="\n")
         self.last_id = 0

@@ -570,12 +570,14 @@ serve_peer(struct peer *peer, const bool *flag, const char *text, const char *be
 {
 	uint64_t end_ms = clock_ms() + 20000;
 
-	while (!(flag != NULL && *flag) && !(text != NULL && text[0] != '\0') &&
-	       strcmp(peer->error, before) == 0) {
+	for (;;) {
 		uint64_t wake_ms = peer_serve(peer, clock_ms());
 		uint64_t now = clock_ms();
 		struct epoll_event event;
 
+		if ((flag != NULL && *flag) || (text != NULL && text[0] != '\0') ||
+		    strcmp(peer->error, before) != 0)
+			return;
 		ck_assert_uint_lt(now, end_ms);
 		if (wake_ms > now)
 			epoll_wait(peer->epoll_fd, &event, 1,
