@@ -24,6 +24,7 @@ import case_instructions  # noqa: F401
 import case_jobs  # noqa: F401
 import case_levels  # noqa: F401
 import case_manager  # noqa: F401
+import case_manager_trees  # noqa: F401
 import case_memif  # noqa: F401
 import case_observe  # noqa: F401
 import case_packets  # noqa: F401

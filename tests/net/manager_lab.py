@@ -302,3 +302,30 @@ def leaf_spine(leaves, spines, hosts_per_leaf, sockets):
     hosts = [{"ip": f"10.77.{leaf}.{host + 1}", "switch": f"leaf{leaf}", "port": f"h{host}"}
              for leaf in range(leaves) for host in range(hosts_per_leaf)]
     return {"switches": switches, "links": links, "hosts": hosts}
+
+
+def close_all(clients):
+    for client in clients:
+        client.close()
+
+
+def played(lab, leaves=2, spines=2, **options):
+    switches = {}
+    for leaf in range(leaves):
+        switches[f"leaf{leaf}"] = FakeSwitch(lab, f"leaf{leaf}", f"10.77.{leaf}.254",
+                                             ["h0", "h1"] + [f"u{spine}" for spine in range(spines)], **options)
+    for spine in range(spines):
+        switches[f"spine{spine}"] = FakeSwitch(lab, f"spine{spine}", f"10.79.{spine}.254",
+                                               [f"p{leaf}" for leaf in range(leaves)], **options)
+    return switches
+
+
+# Hosts of both leaves in turns.
+FOUR = ["10.77.0.1", "10.77.1.1", "10.77.0.2", "10.77.1.2"]
+
+
+def played_manager(lab, switches, leaves=2, spines=2, **config):
+    topology = leaf_spine(leaves, spines, 2, {name: switch.path for name, switch in switches.items()})
+    manager = Manager(lab, topology, **config).start()
+    manager.wait_up(*switches)
+    return manager

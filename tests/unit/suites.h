@@ -34,6 +34,7 @@
 	X(metrics)                                                                                 \
 	X(control_tcp)                                                                             \
 	X(manager_tree)                                                                            \
+	X(manager_peer)                                                                            \
 	X(manager_store)                                                                           \
 	X(engine)                                                                                  \
 	X(recovery)                                                                                \

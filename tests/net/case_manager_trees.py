@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The network manager with played switches, which refuse and vanish as a case wants: trees, all or none, and everybody who
+should not be there."""
+
+import random
+
+from support import Lab, case, expect, expect_equal, wait_until
+from lab import LabError, ip_in
+from manager_lab import FOUR, TOKEN, Refused, close_all, played, played_manager
+
+
+@case(60)
+def a_job_over_leaves_and_spines_has_its_tree_on_every_switch():
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab)
+        switches["spine0"].mtu = 1500
+        switches["leaf1"].slots_per_job = 100
+        manager = played_manager(lab, switches)
+        roots = []
+        for number in range(4):
+            clients, results = manager.join(f"job{number}", FOUR)
+            job = results[0]["job"]
+            tree = next(tree for tree in manager.ask("trees")["trees"] if tree["id"] == job)
+            root = tree["nodes"][0]["switch"]
+            roots.append(root)
+            spine = int(root[-1])
+            expect_equal(sorted(name for name, switch in switches.items() if job in switch.jobs),
+                         sorted(["leaf0", "leaf1", root]), "switches that have the job")
+            top = switches[root].jobs[job]
+            expect_equal(top["members"], [{"port": "p0", "ip": "10.77.0.254", "ranks": [0, 2]},
+                                          {"port": "p1", "ip": "10.77.1.254", "ranks": [1, 3]}], "children of the root")
+            expect("parent" not in top, "the root has a parent")
+            for leaf in (0, 1):
+                args = switches[f"leaf{leaf}"].jobs[job]
+                expect_equal((args["key"], args["size"], args["slots"], args["payload_bytes"]),
+                             (results[0]["key"], 4, 64, top["payload_bytes"]), "what is equal everywhere")
+                expect_equal(args["members"], [{"port": "h0", "ip": f"10.77.{leaf}.1", "rank": leaf},
+                                               {"port": "h1", "ip": f"10.77.{leaf}.2", "rank": leaf + 2}], "hosts of a leaf")
+                expect_equal((args["parent"]["port"], args["parent"]["ip"]), (f"u{spine}", f"10.79.{spine}.254"), "parent")
+            expect_equal(top["payload_bytes"], 1408 if spine == 0 else 8896, "payload of the least MTU on the path")
+            expect_equal([result["switch_ip"] for result in results], ["10.77.0.254", "10.77.1.254"] * 2, "hosts' switches")
+            expect_equal(results[0]["window"], 32, "window")
+        expect_equal(sorted(roots), ["spine0", "spine0", "spine1", "spine1"], "roots of four jobs")
+        manager.stop()
+
+
+@case(60)
+def a_job_is_on_all_its_switches_or_on_none():
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab)
+        manager = played_manager(lab, switches)
+
+        def nothing_left():
+            manager.wait_idle()
+            for switch in switches.values():
+                expect_equal(switch.jobs, {}, f"jobs left on {switch.name}")
+
+        # A spine without room: the tree goes over the other one.
+        switches["spine0"].refuse["jobs.create"] = ("no_room", "2 jobs exist")
+        for number in range(2):
+            clients, _ = manager.join(f"a{number}", FOUR)
+            expect_equal((len(switches["spine0"].jobs), len(switches["spine1"].jobs)), (0, 1), "jobs on the spines")
+            close_all(clients)
+            nothing_left()
+        # A leaf without room: a ring if all members take one, else an error for each.
+        switches["leaf1"].refuse["jobs.create"] = ("no_room", "limits.max_jobs")
+        clients, results = manager.join("b", FOUR, fallback=True, endpoint="10.77.0.1:4000")
+        expect_equal((results[1]["mode"], results[1]["endpoints"], results[1]["rank"]), ("ring", ["10.77.0.1:4000"] * 4, 1), "ring")
+        expect("limits.max_jobs" in results[1]["reason"], f"the reason '{results[1]['reason']}' is not the switch's")
+        close_all(clients)
+        nothing_left()
+        try:
+            manager.join("c", FOUR)
+            expect(False, "a job without a tree was made")
+        except Refused as error:
+            expect_equal(error.code, "no_room", "code without room")
+        nothing_left()
+        del switches["leaf1"].refuse["jobs.create"], switches["spine0"].refuse["jobs.create"]
+        # Numbers that another's jobs have on some switch are not used.
+        clients, results = manager.join("f", FOUR)
+        taken = range(results[0]["job"] + 1, results[0]["job"] + 4)
+        for number in taken:
+            switches["leaf1"].jobs[number] = {"owner": ""}
+        others, results = manager.join("g", FOUR)
+        expect(results[0]["job"] not in taken, f"number {results[0]['job']} is another's")
+        for number in taken:
+            del switches["leaf1"].jobs[number]
+        close_all(clients + others)
+        nothing_left()
+        # A spine that is lost in the middle keeps a removal until it is back.
+        for spine in ("spine0", "spine1"):
+            switches[spine].hang_up_on = "jobs.create"
+        try:
+            manager.join("d", FOUR)
+            expect(False, "a job was made without its spine")
+        except Refused as error:
+            expect_equal(error.code, "no_path", "code without spines")
+        for spine in ("spine0", "spine1"):
+            switches[spine].hang_up_on = None
+        manager.wait_up(*switches)
+        nothing_left()
+        # A switch that cannot be reached when the job goes gets rid of it later, even after a crash of the manager.
+        clients, results = manager.join("e", FOUR)
+        root = next(name for name in ("spine0", "spine1") if switches[name].jobs)
+        switches[root].stop()
+        wait_until(lambda: manager.switch_state(root) == "down", 10, "the root to be lost")
+        close_all(clients)
+        wait_until(lambda: manager.ask("jobs")["removals"] == [{"switch": root, "job": results[0]["job"]}], 10, "the pending removal")
+        manager.kill()
+        manager.start()
+        expect_equal(manager.ask("jobs")["removals"], [{"switch": root, "job": results[0]["job"]}], "removal after the crash")
+        switches[root].listen()
+        nothing_left()
+        manager.stop()
+
+
+@case(60)
+def who_should_not_join_is_told_why():
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab)
+        manager = played_manager(lab, switches, limits={"connections": 40, "jobs": 4})
+
+        def refused(code, words=(), token=TOKEN, **arguments):
+            try:
+                client = manager.client(token=token)
+                try:
+                    client.ask("join", **{"job": "j", "size": 2, "ip": FOUR[0], **arguments})
+                finally:
+                    client.close()
+            except Refused as error:
+                expect_equal(error.code, code, f"code for {str(arguments)[:60]}")
+                for word in words:
+                    expect(word in error.message, f"'{error.message}' does not name {word}")
+                return
+            expect(False, f"a join with {str(arguments)[:60]} was taken")
+
+        refused("unauthorized", token="wrong")
+        refused("unauthorized", token=None)
+        refused("invalid", ["job", "63"], job="x" * 10240)
+        refused("invalid", ["job"], job="a b")
+        refused("invalid", ["job"], job="")
+        refused("invalid", ["size"], size=65)
+        refused("invalid", ["size"], size=0)
+        refused("invalid", ["rank"], rank=2)
+        refused("invalid", ["ip"], ip="127.0.0.1")
+        refused("invalid", ["endpoint"], endpoint="somewhere")
+        refused("invalid", ["accumulate"], accumulate="f64")
+        refused("invalid", ["colour"], colour="red")
+        refused("no_path", ["10.9.9.9"], size=1, ip="10.9.9.9")
+        refused("invalid", ["payload_bytes", "100"], size=1, payload_bytes=100)
+
+        first = manager.client()
+        number = first.start("join", job="j", size=2, rank=1, ip=FOUR[0])
+        wait_until(lambda: manager.ask("jobs")["jobs"], 10, "the first member")
+        refused("size_mismatch", ["2", "3"], size=3, ip=FOUR[1])
+        refused("name_in_use", ["rank 1"], rank=1, ip=FOUR[1])
+        refused("invalid", ["single"], handler="tree", ip=FOUR[1])
+        try:
+            first.ask("join", job="k", size=1, ip=FOUR[0])
+            expect(False, "a connection is a member twice")
+        except Refused as error:
+            expect_equal(error.code, "invalid", "code for a second membership")
+        second = manager.client()
+        expect_equal(second.ask("join", job="j", size=2, ip=FOUR[1])["rank"], 0, "rank that was left")
+        expect_equal(first.finish(number)["rank"], 1, "rank that was asked for")
+        refused("name_in_use", ["j"], ip=FOUR[2])
+        first.close()
+        expect_equal(second.wait_event("member_lost")["rank"], 1, "rank of the event")
+        # Connections that say nothing can't keep others out.
+        silent = [manager.client(hello=False) for _ in range(100)]
+        expect_equal(second.ask("heartbeat"), {}, "the live member's heartbeat")
+        others, _ = manager.join("k", FOUR)
+        stats = manager.ask("stats")["control"]
+        expect(stats["half_open_dropped"] >= 60, f"half-open connections that were dropped: {stats}")
+        expect_equal(stats["token_wrong"], 2, "wrong tokens")
+        close_all(silent + others + [second])
+        manager.wait_idle()
+        # Junk of all kinds ends no more than its own connection.
+        for junk in ("", "junk", "{}", "[1]", '{"hello":2}', '{"hello":1}' * 1000, "\0" * 5000, '{"hello":1,"token":{}}'):
+            client = manager.client(hello=False)
+            client.send_line(junk)
+            expect("error" in client.receive(), f"the manager took {junk[:20]!r} for a handshake")
+            client.close()
+        manager.ask("version")
+        manager.stop()
+
+
+@case(60)
+def a_network_that_fails_for_a_while_ends_no_job():
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab)
+        manager = played_manager(lab, switches, socket=str(lab.directory / "manager.sock"))
+        clients, results = manager.join("j", FOUR[:2])
+        person = manager.client(path=lab.directory / "manager.sock")
+
+        def states():
+            return [member["state"] for member in person.ask("jobs")["jobs"][0]["members"]]
+
+        ip_in(lab.switch_namespace, "link", "set", "lo", "down")
+        wait_until(lambda: states() == ["absent", "absent"], 30, "the hosts to be missed")
+        ip_in(lab.switch_namespace, "link", "set", "lo", "up")
+        again = [manager.client() for _ in clients]
+        for rank, client in enumerate(again):
+            expect_equal(client.ask("reattach", job="j", rank=rank, key=results[0]["key"])["job"], results[0]["job"], "number")
+        expect_equal(states(), ["live", "live"], "members after the network came back")
+        close_all(clients + again)
+        manager.wait_idle()
+        manager.stop()
+
+
+@case()
+def a_job_that_must_be_whole_goes_with_the_first_host_that_is_lost():
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab)
+        manager = played_manager(lab, switches, on_host_loss="destroy")
+        clients, _ = manager.join("j", FOUR)
+        clients[2].close()
+        expect_equal(clients[0].wait_event("member_lost")["rank"], 2, "rank of the event")
+        expect_equal(clients[0].wait_event("job_destroyed")["job"], "j", "job of the event")
+        manager.wait_idle()
+        # One that leaves is not lost.
+        others, _ = manager.join("k", FOUR)
+        others[0].ask("leave")
+        expect_equal(len(manager.ask("jobs")["jobs"]), 1, "jobs after a host has left")
+        close_all(clients + others)
+        manager.wait_idle()
+        manager.stop()
+
+
+@case(120)
+def a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing():
+    seed = 7
+    chance = random.Random(seed)
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab, max_jobs=200)
+        manager = played_manager(lab, switches, grace_ms=0, reconcile_ms=300, heartbeat_ms=50, dead_after_ms=1000)
+        kills = 0
+        for number in range(100):
+            ips = chance.sample(FOUR, chance.randint(1, 4))
+            clients = []
+            try:
+                clients = [manager.client() for _ in ips]
+                requests = [client.start("join", job=f"j{number}", size=len(ips), ip=ip) for client, ip in zip(clients, ips)]
+                if chance.random() < 0.2:
+                    # In the middle of what the last join starts: the answers of some requests come, others do not.
+                    for _ in range(chance.randint(0, 3)):
+                        manager.ask("version")
+                    kills += 1
+                    manager.kill()
+                for client, request in zip(clients, requests):
+                    client.finish(request, "join")
+            except (LabError, OSError) as error:
+                expect(not manager.process.running(), f"job {number} of seed {seed} failed: {error}")
+            close_all(clients)
+            if not manager.process.running():
+                manager.start()
+                manager.wait_up(*switches)
+        expect(kills >= 10, f"only {kills} kills with seed {seed}")
+        expect(sum(len(switch.created) for switch in switches.values()) > 100, "hardly a job was made")
+        manager.wait_idle()
+        for switch in switches.values():
+            wait_until(lambda: not switch.jobs, 10, f"jobs of {switch.name} to go (seed {seed}): {switch.jobs}")
+        manager.stop()
