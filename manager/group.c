@@ -119,10 +119,11 @@ nodes_document(const struct group *group)
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
 		const struct group_node *node = &group->nodes[i];
 		char local[HEX_LEN], ranks[HEX_LEN];
-		json_t *object = json_pack("{s:s, s:s, s:s, s:s}", "switch", node->switch_name,
-					   "state", node_state_names[node->state], "local",
-					   group_hex(node->local, local), "ranks",
-					   group_hex(node->ranks, ranks));
+		json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i}", "switch",
+					   node->switch_name, "state", node_state_names[node->state],
+					   "local", group_hex(node->local, local), "ranks",
+					   group_hex(node->ranks, ranks), "ip", node->ip,
+					   "udp_port", (int)node->udp_port);
 
 		if (node->parent != TREE_NO_PARENT) {
 			json_object_set_new(object, "parent", json_integer(node->parent));
@@ -221,6 +222,8 @@ read_nodes(struct group *group, const json_t *list, const struct topology *topol
 		node->link = parent == NULL
 				     ? TOPOLOGY_NO_LINK
 				     : topology_link_find(topology, node->switch_index, node->port);
+		copy(node->ip, sizeof(node->ip), entry, "ip");
+		node->udp_port = (uint16_t)integer(entry, "udp_port");
 		node->local = hex(entry, "local");
 		node->ranks = hex(entry, "ranks");
 		node->state = NODE_INSTALLED;
@@ -231,12 +234,24 @@ read_nodes(struct group *group, const json_t *list, const struct topology *topol
 	return true;
 }
 
+/* True if every rank is at one of the switches. */
+static bool
+places_all_ranks(const struct group *group)
+{
+	uint64_t ranks = 0;
+
+	for (uint16_t i = 0; i < group->n_nodes; i++)
+		ranks |= group->nodes[i].local;
+	return ranks == UINT64_MAX >> (GROUP_MAX_RANKS - group->size);
+}
+
 struct group *
 group_from_document(const json_t *document, const struct topology *topology)
 {
 	const char *name = json_string_value(json_object_get(document, "name"));
 	const char *state = json_string_value(json_object_get(document, "state"));
 	int64_t size = integer(document, "size");
+	char accumulate[8];
 	struct group *group;
 
 	if (name == NULL || state == NULL || size < 1 || size > GROUP_MAX_RANKS ||
@@ -258,11 +273,11 @@ group_from_document(const json_t *document, const struct topology *topology)
 	group->window = (uint32_t)integer(document, "window");
 	copy(group->handler, sizeof(group->handler), document, "handler");
 	copy(group->reason, sizeof(group->reason), document, "reason");
-	if (json_object_get(document, "accumulate") != NULL)
-		group->wide = strcmp(json_string_value(json_object_get(document, "accumulate")),
-				     "f32") == 0;
+	copy(accumulate, sizeof(accumulate), document, "accumulate");
+	group->wide = strcmp(accumulate, "f32") == 0;
 	if (read_members(group, json_object_get(document, "members")) &&
-	    read_nodes(group, json_object_get(document, "nodes"), topology))
+	    read_nodes(group, json_object_get(document, "nodes"), topology) &&
+	    (group->state == GROUP_RING || places_all_ranks(group)))
 		return group;
 	group_free(group);
 	return NULL;

@@ -64,6 +64,8 @@ struct group_node {
 	uint16_t link;                /* to the parent, in the topology; TOPOLOGY_NO_LINK: none */
 	char port[TOPOLOGY_NAME_LEN]; /* to the parent */
 	char parent_port[TOPOLOGY_NAME_LEN]; /* the parent's, to this one */
+	char ip[16];                         /* of the switch, where its hosts send */
+	uint16_t udp_port;
 	uint64_t local;
 	uint64_t ranks;
 };

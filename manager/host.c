@@ -52,10 +52,9 @@ list_endpoints(const struct group *group)
 }
 
 json_t *
-host_result(const struct manager *manager, const struct group *group, uint16_t rank)
+host_result(const struct group *group, uint16_t rank)
 {
-	const struct topology_host *host;
-	const struct peer *peer = NULL;
+	const struct group_node *node = group->nodes;
 	char key[20];
 
 	group_hex(group->key, key);
@@ -64,16 +63,14 @@ host_result(const struct manager *manager, const struct group *group, uint16_t r
 				 group->size, "mode", "ring", "reason", group->reason, "endpoints",
 				 list_endpoints(group), "key", key, "generation",
 				 (int)group->generation);
-	host = topology_host_find(&manager->config->topology, group->members[rank].ip_be);
-	if (host != NULL)
-		peer = &manager->peers[host->at.switch_index];
+	while ((node->local >> rank & 1) == 0)
+		node++; /* every rank is at some switch */
 	return json_pack("{s:i, s:i, s:s, s:s, s:i, s:I, s:s, s:i, s:I, s:I, s:s, s:b, s:s, s:i}",
 			 "rank", rank, "size", group->size, "mode", "network", "switch_ip",
-			 peer == NULL ? "" : peer->ip, "udp_port",
-			 peer == NULL ? 0 : peer->udp_port, "job", (json_int_t)group->id, "key",
-			 key, "trees", 1, "window", (json_int_t)group->window, "payload_bytes",
-			 (json_int_t)group->payload_bytes, "handler", group->handler,
-			 "reproducible", group->reproducible, "accumulate",
+			 node->ip, "udp_port", (int)node->udp_port, "job", (json_int_t)group->id,
+			 "key", key, "trees", 1, "window", (json_int_t)group->window,
+			 "payload_bytes", (json_int_t)group->payload_bytes, "handler",
+			 group->handler, "reproducible", group->reproducible, "accumulate",
 			 group->wide ? "f32" : "native", "generation", (int)group->generation);
 }
 
@@ -288,7 +285,7 @@ host_reattach(void *user, struct control_client *client, json_t *id, const json_
 	member->client = client;
 	control_client_set_data(client, group);
 	manager->counters.reattached++;
-	return host_result(manager, group, (uint16_t)rank);
+	return host_result(group, (uint16_t)rank);
 }
 
 json_t *

@@ -176,7 +176,7 @@ choose_identity(struct manager *manager, struct group *group, struct control_err
 
 /* Answers the members whose join waits; those that have gone meanwhile are gone. */
 static void
-answer_members(struct manager *manager, struct group *group)
+answer_members(struct group *group)
 {
 	for (uint16_t i = 0; i < group->n_members; i++) {
 		struct group_member *member = &group->members[i];
@@ -184,7 +184,7 @@ answer_members(struct manager *manager, struct group *group)
 		if (member->state != MEMBER_WAITING)
 			continue;
 		member->state = MEMBER_LIVE;
-		control_answer(member->client, member->request_id, host_result(manager, group, i));
+		control_answer(member->client, member->request_id, host_result(group, i));
 		json_decref(member->request_id);
 		member->request_id = NULL;
 	}
@@ -215,7 +215,7 @@ install_failed(struct manager *manager, struct group *group, const struct contro
 			log_info("job \"%s\" runs as a ring of %u: %s", group->name, group->size,
 				 reason.message);
 			manager->counters.jobs_ring++;
-			answer_members(manager, group);
+			answer_members(group);
 			return;
 		}
 		control_fail(&reason, "internal", "database: %s", store_error(manager->store));
@@ -248,7 +248,7 @@ install_succeeded(struct manager *manager, struct group *group)
 	log_info("job \"%s\" of %u ranks is number %u on %u switches, root %s", group->name,
 		 group->size, group->id, group->n_nodes, group->nodes[0].switch_name);
 	manager->counters.jobs_installed++;
-	answer_members(manager, group);
+	answer_members(group);
 }
 
 static void

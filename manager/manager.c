@@ -66,7 +66,7 @@ take_group_up(void *user, const char *name, const json_t *document)
 	struct group *group = group_from_document(document, &manager->config->topology);
 
 	if (group == NULL) {
-		log_error("database: the entry of job \"%s\" is damaged; it stays, and the job where it is",
+		log_error("database: the entry of job \"%s\" is damaged: it is left out, and its job is removed from the switches",
 			  name);
 		return;
 	}

@@ -137,7 +137,7 @@ json_t *host_leave(void *user, struct control_client *client, json_t *id, const 
 		   struct control_error *error);
 
 /* What a member is told of its group: a new reference. */
-json_t *host_result(const struct manager *manager, const struct group *group, uint16_t rank);
+json_t *host_result(const struct group *group, uint16_t rank);
 
 /* A member's connection has ended. */
 void host_closed(void *user, struct control_client *client, void *data);

@@ -143,6 +143,8 @@ write_nodes(const struct manager *manager, const struct tree *tree, struct group
 		nodes[i].switch_index = node->switch_index;
 		nodes[i].parent = node->parent;
 		nodes[i].link = node->parent == TREE_NO_PARENT ? TOPOLOGY_NO_LINK : node->link;
+		memcpy(nodes[i].ip, manager->peers[node->switch_index].ip, sizeof(nodes[i].ip));
+		nodes[i].udp_port = manager->peers[node->switch_index].udp_port;
 		nodes[i].local = node->local;
 		nodes[i].ranks = node->ranks;
 		snprintf(nodes[i].switch_name, sizeof(nodes[i].switch_name), "%s",

@@ -133,7 +133,7 @@ def a_killed_manager_takes_its_jobs_up_again():
         clients = [manager.client() for _ in range(2)]
         again = [client.ask("reattach", job="kept", rank=rank, key=results[0]["key"]) for rank, client in enumerate(clients)]
         manager.wait_up("lab", "second")
-        expect_equal(again[1]["job"], results[1]["job"], "number after coming back")
+        expect_equal(again, results, "what the hosts are told when they come back")
         thief = manager.client()
         try:
             thief.ask("reattach", job="kept", rank=0, key=results[0]["key"])

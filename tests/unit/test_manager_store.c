@@ -99,6 +99,8 @@ make_group(const char *name, uint32_t id)
 		struct group_node *node = &group->nodes[i];
 
 		node->state = NODE_INSTALLED;
+		node->udp_port = 21930;
+		snprintf(node->ip, sizeof(node->ip), "10.77.%u.254", i);
 		node->switch_index = topology_switch_find(&topology, switch_names[i]);
 		node->parent = i == 0 ? TREE_NO_PARENT : 0;
 		node->local = i == 0 ? 0 : 1u << (i - 1);
@@ -178,7 +180,7 @@ END_TEST
 
 START_TEST(no_document_that_is_damaged_becomes_a_group)
 {
-	static const char *const keys[] = { "name", "state", "size", "members" };
+	static const char *const keys[] = { "name", "state", "size", "members", "nodes" };
 	struct group *group = make_group("training", 17);
 	json_t *document = group_document(group, true);
 
