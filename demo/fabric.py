@@ -9,11 +9,15 @@ subnet by all of the shortest ways.
 
 import json
 import os
+import secrets
 from dataclasses import dataclass, field
 
-from lab import DEFAULT_MTU, HOST_INTERFACE, UDP_PORT, Control, Lab, LabError, inside, ip_in, program, run, wait_until
+from lab import (DEFAULT_MTU, HOST_INTERFACE, UDP_PORT, Control, Lab, LabError, inside, ip_in, long_options, program, run,
+                 wait_until)
 
 START_SECONDS = 60
+MANAGER_IP = "10.79.0.254"
+MANAGER_PORT = 21932
 
 
 @dataclass
@@ -65,6 +69,7 @@ class Fabric(Lab):
         self.topology = topology
         self.switches = {}  # name: Process
         self.controls_of = {}  # name: Control
+        self.management = self.manager = self.token_file = None
 
     # ---- addresses
 
@@ -203,6 +208,75 @@ class Fabric(Lab):
         for switch in self.topology.switches:
             wait_until(lambda switch=switch: set(self.next_hops(switch).values()) == {"up"}, timeout,
                        f"the next hops of {switch}")
+
+    # ---- the network manager, on a network of its own
+
+    @staticmethod
+    def management_ip(host):
+        return f"10.79.0.{host + 1}"
+
+    def _make_management(self):
+        """A bridge in the manager's namespace, and a link from each host to it."""
+        self.management = f"{self.prefix}-mgmt"
+        self.namespaces.append(self.management)
+        run(["ip", "netns", "add", self.management])
+        ip_in(self.management, "link", "set", "lo", "up")
+        ip_in(self.management, "link", "add", "br0", "type", "bridge")
+        for host in range(self.hosts):
+            ip_in(self.management, "link", "add", "name", f"m{host}", "type", "veth", "peer", "name", "mgmt0", "netns",
+                  self.host_namespace(host))
+            ip_in(self.management, "link", "set", f"m{host}", "master", "br0", "up")
+            ip_in(self.host_namespace(host), "address", "add", f"{self.management_ip(host)}/24", "dev", "mgmt0")
+            ip_in(self.host_namespace(host), "link", "set", "mgmt0", "up")
+        ip_in(self.management, "address", "add", f"{MANAGER_IP}/24", "dev", "br0")
+        ip_in(self.management, "link", "set", "br0", "up")
+
+    def manager_topology(self):
+        """What the manager is told of the network."""
+        return {"switches": [{"name": switch, "control": str(self.socket_of(switch))} for switch in self.topology.switches],
+                "links": [{"a": f"{a}:to-{b}", "b": f"{b}:to-{a}"} for a, b in self.topology.links],
+                "hosts": [{"ip": self.host_ip(host), "switch": switch, "port": f"h{host}"}
+                          for host, switch in enumerate(self.topology.switch_of)]}
+
+    def start_manager(self, **config):
+        """Starts fanin-manager and returns once it knows all switches. May be called again after it was killed."""
+        if self.management is None:
+            self._make_management()
+            self.token_file = self.directory / "token"
+            self.token_file.touch(mode=0o600)
+            self.token_file.write_text(secrets.token_hex(16) + "\n")
+            (self.directory / "topology.json").write_text(json.dumps(self.manager_topology(), indent=2) + "\n")
+        path = self.directory / "manager.json"
+        path.write_text(json.dumps({
+            "name": "manager", "listen": f"{MANAGER_IP}:{MANAGER_PORT}", "token_file": str(self.token_file),
+            "database": "manager.db", "topology": "topology.json", "heartbeat_ms": 100, "dead_after_ms": 1000, **config},
+            indent=2) + "\n")
+        self.spawned += 1
+        self.manager = self._spawn(self.management, f"manager-{self.spawned}", [program("fanin-manager"), "--config", str(path)])
+        wait_until(self._manager_knows_all, START_SECONDS, "the manager to reach all switches")
+
+    def _manager_knows_all(self):
+        if not self.manager.running():
+            raise LabError(f"fanin-manager did not start: {self.manager.last_words()}")
+        try:
+            return all(switch["state"] == "up" or not self.switches[switch["name"]].running()
+                       for switch in self.ask_manager("topology")["switches"])
+        except LabError:
+            return False
+
+    def ask_manager(self, *command):
+        """What faninctl prints, as JSON."""
+        with inside(self.management):
+            done = run([program("faninctl"), "--manager", f"{MANAGER_IP}:{MANAGER_PORT}", "--token-file", str(self.token_file),
+                        "-j", *command])
+        return json.loads(done.stdout)
+
+    def spawn_named(self, host, job, rank, size, **options):
+        """Starts fanin-perf on a host as a rank of a job that the manager makes."""
+        arguments = ["env", f"FANIN_TOKEN={self.token_file.read_text().strip()}", program("fanin-perf"), "--manager",
+                     f"{MANAGER_IP}:{MANAGER_PORT}", "--job-name", job, "--rank", rank, "--size", size, "--address",
+                     self.host_ip(host), "--json"]
+        return self.spawn(host, [*arguments, *long_options(options)], "perf")
 
     # ---- jobs over several switches
 

@@ -139,6 +139,18 @@ def private_sys():
         libc.mount(b"bpf", b"/sys/fs/bpf", b"bpf", 0, None)
 
 
+def long_options(options):
+    """A program's long options from a dictionary, with _ for -; True for one without a value."""
+    arguments = []
+    for option, value in options.items():
+        if value is None or value is False:
+            continue
+        arguments.append("--" + option.replace("_", "-"))
+        if value is not True:
+            arguments.append(value)
+    return arguments
+
+
 class Control:
     """A client of the switch's control socket: one JSON object per line."""
 
@@ -492,13 +504,7 @@ class Lab:
         options = {"switch": SWITCH_IP, **options}
         if self.transport == "memif":
             options = {"memif": f"{self.memif_path}:{host}", "address": self.host_ip(host), **options}
-        for option, value in options.items():
-            if value is None or value is False:
-                continue
-            arguments.append("--" + option.replace("_", "-"))
-            if value is not True:
-                arguments.append(value)
-        return self.spawn(host, arguments, "perf")
+        return self.spawn(host, [*arguments, *long_options(options)], "perf")
 
     @staticmethod
     def perf_report(process):

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The demonstration on several switches: leaves and spines, or three levels, with a network manager that makes the job.
+
+A switch, a host or the manager may be killed, or a switch frozen, in the middle of it.
+"""
+
+import signal
+import time
+
+from fabric import Fabric, leaf_spine, tree3
+from lab import LabError
+
+TOPOLOGIES = {"leaf-spine": leaf_spine, "tree3": tree3}
+DEFAULT_HOSTS = {"leaf-spine": 8, "tree3": 16}
+JOB = "demo"
+POLL_SECONDS = 0.02
+# The part of the results after which something is killed.
+KILL_AT = 0.4
+
+
+def check_target(topology, hosts, target):
+    """Something that can be killed; LabError if there is no such thing."""
+    targets = ["manager", *topology.switches, *(f"host{host}" for host in range(hosts))]
+    if target not in targets:
+        raise LabError(f"--kill and --freeze: found '{target}', expected one of {', '.join(targets)}")
+
+
+class Trees:
+    """What the manager knows of the job's trees, drawn for people."""
+
+    def __init__(self, fabric):
+        self.fabric = fabric
+        self.trees = [self._tree(tree["nodes"]) for tree in fabric.ask_manager("trees")["trees"] if tree["state"] == "network"]
+
+    @staticmethod
+    def _tree(nodes):
+        """Of the manager's list of nodes, which name their parents by number: {"root", "parents": {switch: parent}}."""
+        names = [node["switch"] for node in nodes]
+        parents = {node["switch"]: names[node["parent"]] if "parent" in node else None for node in nodes}
+        return {"root": next(switch for switch, parent in parents.items() if parent is None), "parents": parents}
+
+    def draw(self):
+        lines = []
+        for tree in self.trees:
+            children = {}
+            for switch, parent in sorted(tree["parents"].items()):
+                children.setdefault(parent, []).append(switch)
+            lines += self._subtree(children, tree["root"], "", "")
+        return "\n".join(lines)
+
+    def _subtree(self, children, switch, first, rest):
+        hosts = " ".join(f"h{host}" for host, at in enumerate(self.fabric.topology.switch_of) if at == switch)
+        lines = [f"{first}{switch}" + (f"  {hosts}" if hosts else "")]
+        below = children.get(switch, [])
+        for i, child in enumerate(below):
+            last = i == len(below) - 1
+            lines += self._subtree(children, child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+        return lines
+
+
+class Watch:
+    """Follows the results at the first leaf: how far the job is, and the longest time without one."""
+
+    def __init__(self, fabric, expected):
+        self.fabric = fabric
+        self.expected = expected
+        self.leaf = fabric.topology.switch_of[0]
+        self.total = self.last = 0
+        self.changed = time.monotonic()
+        self.since = None
+        self.outage = None
+
+    def look(self):
+        """The part of the results that is there, about."""
+        try:
+            jobs = self.fabric.ask(self.leaf, "jobs.list")["jobs"]
+        except LabError:
+            jobs = []
+        results = jobs[0]["stats"]["results"] if jobs else 0
+        now = time.monotonic()
+        if results != self.last:
+            # A job that was made anew counts from 0 again.
+            self.total += results - self.last if results > self.last else results
+            if self.since is not None and results > 0:
+                self.outage = max(self.outage or 0.0, now - max(self.changed, self.since))
+            self.last = results
+            self.changed = now
+        return self.total / self.expected
+
+
+def strike(fabric, options, ranks):
+    """Kills or freezes what is asked for. Returns it in words."""
+    target = options.kill or options.freeze
+    if target == "manager":
+        process = fabric.manager
+    elif target.startswith("host"):
+        process = ranks[int(target.removeprefix("host"))]
+    else:
+        process = fabric.switches[target]
+    if options.freeze:
+        process.popen.send_signal(signal.SIGSTOP)
+        return f"{target} frozen"
+    process.popen.kill()
+    process.popen.wait()
+    if target == "manager":
+        fabric.start_manager()
+        return "manager killed and started again"
+    return f"{target} killed"
+
+
+def follow(fabric, options, ranks, watch, screen):
+    """Waits for all ranks, and does what is to be done in mid-run. Returns what that was, or None."""
+    deadline = time.monotonic() + options.timeout
+    struck = None
+    while any(rank.running() for rank in ranks):
+        if time.monotonic() > deadline:
+            raise LabError(f"the job is not done after {options.timeout} s")
+        part = watch.look()
+        screen.progress(part, f"{watch.total} of {watch.expected} blocks")
+        if struck is None and (options.kill or options.freeze) and part >= KILL_AT:
+            watch.since = time.monotonic()
+            struck = strike(fabric, options, ranks)
+            screen.say(struck)
+        time.sleep(POLL_SECONDS)
+    screen.clear()
+    return struck
+
+
+def start_ranks(fabric, options, transport, warmup):
+    return [fabric.spawn_named(host, JOB, host, options.hosts, collective=options.collective, bytes=options.bytes,
+                               dtype=options.dtype, op=options.op, data=options.data, seed=options.seed, warmup=warmup,
+                               iters=options.iters, check=True, transport=transport, handler=options.handler,
+                               reproducible=options.reproducible, no_stagger=options.no_stagger, no_fallback=True,
+                               accumulate=None if options.accumulate == "native" else options.accumulate)
+            for host in range(options.hosts)]
+
+
+def first_trees(fabric, ranks):
+    """The job's trees as soon as they are installed."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        trees = Trees(fabric)
+        if trees.trees:
+            return trees
+        if not any(rank.running() for rank in ranks):
+            break
+        time.sleep(POLL_SECONDS)
+    raise LabError("the manager has made no tree for the job: "
+                   + "; ".join(sorted({rank.last_words() for rank in ranks if not rank.running()})))
+
+
+def verdict_on_loss(result, reports, victim):
+    """A host was killed: the others have to say so. Completes the result."""
+    others = [report for rank, report in enumerate(reports) if rank != victim]
+    named = [report for report in others if report.get("error") and victim in report["error"].get("missing", [])]
+    result["ok"] = len(named) == len(others)
+    result["error"] = None if result["ok"] else (
+        f"host {victim} was killed, and {len(others) - len(named)} of {len(others)} others do not miss it: {result['error']}")
+
+
+def demonstrate(options, screen, config, warmup, summarise):
+    """Runs the demonstration: the result, as --json prints it."""
+    topology = TOPOLOGIES[options.topology](hosts=options.hosts)
+    transport = "af_packet" if options.transport == "auto" else options.transport
+    target = options.kill or options.freeze
+    if target:
+        check_target(topology, options.hosts, target)
+    with Fabric(topology, transport, options.mtu, config, options.keep_logs) as fabric:
+        if options.keep_logs:
+            screen.say(f"logs: {fabric.directory}")
+        fabric.start()
+        fabric.start_manager()
+        screen.say(f"{options.hosts} hosts, {len(topology.switches)} switches, a manager, {transport} ports, MTU {fabric.mtu}")
+        ranks = start_ranks(fabric, options, transport, warmup)
+        trees = first_trees(fabric, ranks)
+        screen.say(trees.draw())
+        job = fabric.ask(topology.switch_of[0], "jobs.list")["jobs"][0]
+        parts = options.hosts if options.collective == "allgather" else 1
+        blocks = max(1, parts * -(-options.bytes // parts // job["payload_bytes"])) * (options.iters + warmup)
+        watch = Watch(fabric, blocks)
+        started = time.monotonic()
+        struck = follow(fabric, options, ranks, watch, screen)
+        seconds = time.monotonic() - started
+        if target and struck is None:
+            raise LabError(f"the job was over before {target} could be struck: give it more --bytes or --iters")
+        reports = [fabric.perf_report(rank) for rank in ranks]
+        alive = [switch for switch, process in fabric.switches.items()
+                 if process.running() and switch != options.freeze]
+        drops = {}
+        for switch in alive:
+            for name, count in fabric.drops(switch).items():
+                if count > 0:
+                    drops[name] = drops.get(name, 0) + count
+        rebuilt = max((report.get("resumed") or 0 for report in reports), default=0)
+        if options.freeze:
+            fabric.switches[options.freeze].popen.send_signal(signal.SIGCONT)
+        result = summarise(options, reports, {
+            "ping": None, "drops": drops, "wall_seconds": round(seconds, 3), "topology": options.topology,
+            "switches": topology.switches, "trees": trees.trees, "rebuilt": rebuilt,
+            "struck": struck, "outage_seconds": None if watch.outage is None else round(watch.outage, 3)})
+        if target and target.startswith("host"):
+            verdict_on_loss(result, reports, int(target.removeprefix("host")))
+        result["mtu"] = fabric.mtu
+        return result
+
+
+def print_network(result):
+    """The lines of a result that only several switches have."""
+    print(f"  {len(result['switches'])} switches, {len(result['trees'])} tree{'s' if len(result['trees']) != 1 else ''}, root "
+          f"{', '.join(tree['root'] for tree in result['trees'])}")
+    if result["struck"]:
+        outage = "" if result["outage_seconds"] is None else f", {result['outage_seconds']:.2f} s without results at most"
+        print(f"  {result['struck']}: moved to another tree {result['rebuilt']} times{outage}")
