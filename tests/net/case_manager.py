@@ -9,7 +9,7 @@ import socket
 from support import KIB, Lab, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, run, wait_until
 from fabric import Fabric, leaf_spine as real_leaf_spine
 from lab import Control, LabError, inside
-from manager_lab import (FOUR, MANAGER_PORT, SWITCH_PORT, Manager, Refused, close_all, control_over_tcp, played,
+from manager_lab import (FOUR, MANAGER_PORT, SWITCH_PORT, TOKEN, Manager, Refused, close_all, control_over_tcp, played,
                          played_manager, write_token)
 
 
@@ -182,6 +182,30 @@ def a_switch_that_restarts_or_stands_still_is_noticed():
         expect_equal(manager.ask("trees")["trees"][0]["nodes"][0]["state"], "missing", "state of the node")
         close_all(clients)
         manager.wait_idle()
+        manager.stop()
+
+
+@case(90)
+def programs_that_know_only_a_name_run_in_the_network_or_as_a_ring():
+    with Lab(4, "af_packet") as lab:
+        lab.start_switch()
+        hosts = [{"ip": lab.host_ip(host), "switch": "lab", "port": f"h{host}"} for host in range(3)]
+        manager = Manager(lab, {"switches": [{"name": "lab", "control": str(lab.socket_path)}], "hosts": hosts}, host=3).start()
+        manager.wait_up("lab")
+
+        def by_name(members):
+            reports = reports_of(lab, [lab.spawn(host, [
+                "/usr/bin/env", f"FANIN_TOKEN={TOKEN}", program("fanin-perf"), "--manager", manager.address, "--job-name", "job",
+                "--size", len(members), "--transport", "af_packet", "--bytes", 256 * KIB, "--check", "--json",
+                "--no-progress"], "by-name") for host in members])
+            manager.wait_idle()
+            return reports
+
+        expect_exact(by_name([0, 1, 2]), "three hosts by name")
+        # The fourth is not in the topology.
+        for report in by_name([0, 3]):
+            expect_equal((report.get("error"), report["mode"], report["mismatches"]), (None, "ring", 0), f"a ring: {report}")
+        expect_equal(lab.control.ask("jobs.list")["jobs"], [], "jobs left on the switch")
         manager.stop()
 
 

@@ -33,8 +33,8 @@ class Client:
             self.socket.settimeout(timeout)
             self.socket.connect(str(path))
         else:
-            with inside(manager.lab.switch_namespace):
-                self.socket = socket.create_connection(("127.0.0.1", MANAGER_PORT), timeout)
+            with inside(manager.namespace):
+                self.socket = socket.create_connection((manager.address, MANAGER_PORT), timeout)
         # What is read ahead is lost if the same file object writes.
         self.stream = self.socket.makefile("r", encoding="utf-8", newline="\n")
         self.last_id = 0
@@ -208,15 +208,17 @@ class FakeSwitch:
 
 
 class Manager:
-    """fanin-manager in the switch's namespace of a laboratory."""
+    """fanin-manager in the switch's namespace of a laboratory, or on one of its hosts."""
 
-    def __init__(self, lab, topology, **config):
+    def __init__(self, lab, topology, host=None, **config):
         self.lab = lab
+        self.namespace = lab.switch_namespace if host is None else lab.host_namespace(host)
+        self.address = "127.0.0.1" if host is None else lab.host_ip(host)
         self.process = None
         self.starts = 0
         self.token_file = write_token(lab)
         (lab.directory / "topology.json").write_text(json.dumps(topology))
-        self.config = {"name": "m0", "listen": f"127.0.0.1:{MANAGER_PORT}", "token_file": str(self.token_file),
+        self.config = {"name": "m0", "listen": f"{self.address}:{MANAGER_PORT}", "token_file": str(self.token_file),
                        "database": "manager.db", "topology": "topology.json", "heartbeat_ms": 100,
                        "dead_after_ms": 2000, "grace_ms": 20000, **config}
         self.path = lab.directory / "manager.json"
@@ -224,7 +226,7 @@ class Manager:
 
     def start(self, wait=True):
         self.starts += 1
-        self.process = self.lab._spawn(self.lab.switch_namespace, f"manager-{self.starts}",
+        self.process = self.lab._spawn(self.namespace, f"manager-{self.starts}",
                                        [program("fanin-manager"), "--config", str(self.path)])
         if wait:
             wait_until(self._answers, 20, "the manager to answer")
