@@ -99,6 +99,8 @@ struct group {
 	unsigned int attempts;
 	struct control_error failure; /* the first; code NULL: none */
 	bool doomed;                  /* to be removed as soon as it is answered */
+	bool stranded; /* its tree has lost something, and there is no other one: see reason */
+	bool moving;   /* its members run already: number and key stay */
 	bool excluded[TREE_MAX_SWITCHES];
 	bool out_of_room; /* one of the excluded switches was */
 };

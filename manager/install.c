@@ -105,7 +105,8 @@ withdraw(struct manager *manager, struct group *group)
 	free(group->nodes);
 	group->nodes = NULL;
 	group->n_nodes = 0;
-	group->id = 0;
+	if (!group->moving)
+		group->id = 0;
 }
 
 void
@@ -208,6 +209,10 @@ install_failed(struct manager *manager, struct group *group, const struct contro
 {
 	struct control_error reason = *error;
 
+	if (group->moving) {
+		move_failed(manager, group, error);
+		return;
+	}
 	if (may_be_ring(group, &reason) && getrandom(&group->key, sizeof(group->key), 0) > 0) {
 		group->state = GROUP_RING;
 		memcpy(group->reason, reason.message, sizeof(group->reason));
@@ -247,6 +252,10 @@ install_succeeded(struct manager *manager, struct group *group)
 	}
 	log_info("job \"%s\" of %u ranks is number %u on %u switches, root %s", group->name,
 		 group->size, group->id, group->n_nodes, group->nodes[0].switch_name);
+	if (group->moving) {
+		move_succeeded(manager, group);
+		return;
+	}
 	manager->counters.jobs_installed++;
 	answer_members(group);
 }
@@ -327,30 +336,38 @@ install_group(struct manager *manager, struct group *group)
 
 	group->state = GROUP_INSTALLING;
 	group->attempts++;
-	ret = plan_group(manager, group, &error);
-	if (ret == 0)
+	ret = group->moving ? move_plan(manager, group, &error) : plan_group(manager, group, &error);
+	if (ret == 0 && !group->moving)
 		ret = choose_identity(manager, group, &error);
 	if (ret == 0 && group->attempts > MOST_ATTEMPTS) {
 		control_fail(&error, "no_path", "%d attempts failed, the last one: %.400s",
 			     MOST_ATTEMPTS, group->failure.message);
 		ret = -EHOSTUNREACH;
 	}
-	for (uint16_t i = 0; i < group->n_nodes && ret == 0; i++)
+	if (ret == 0)
+		ret = install_nodes(manager, group, &error);
+	if (ret == 0)
+		return;
+	group->failure.code = NULL;
+	free(group->nodes);
+	group->nodes = NULL;
+	group->n_nodes = 0;
+	if (!group->moving)
+		group->id = 0;
+	install_failed(manager, group, &error);
+}
+
+int
+install_nodes(struct manager *manager, struct group *group, struct control_error *error)
+{
+	for (uint16_t i = 0; i < group->n_nodes; i++)
 		group->nodes[i].state = NODE_ASKED;
-	if (ret == 0 && store_put_group(manager->store, group) != 0) {
-		control_fail(&error, "internal", "database: %s", store_error(manager->store));
-		ret = -EIO;
+	if (store_put_group(manager->store, group) != 0) {
+		control_fail(error, "internal", "database: %s", store_error(manager->store));
+		return -EIO;
 	}
 	group->failure.code = NULL;
-	if (ret != 0) {
-		free(group->nodes);
-		group->nodes = NULL;
-		group->n_nodes = 0;
-		group->id = 0;
-		install_failed(manager, group, &error);
-		return;
-	}
-	assert(group->nodes != NULL); /* plan_group has made them */
+	assert(group->nodes != NULL); /* the plan has made them */
 	group->n_unanswered = group->n_nodes;
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
 		struct group_node *node = &group->nodes[i];
@@ -365,4 +382,5 @@ install_group(struct manager *manager, struct group *group)
 	/* All others answer later, never from within peer_ask. */
 	if (group->n_unanswered == 0)
 		install_answered_by_all(manager, group);
+	return 0;
 }

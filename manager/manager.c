@@ -197,6 +197,7 @@ manager_open(const struct manager_config *config, struct manager **manager, char
 	}
 	opened->config = config;
 	opened->start_ms = clock_ms();
+	opened->moves_from_ms = opened->start_ms + (uint64_t)config->dead_after_ms;
 	TAILQ_INIT(&opened->groups);
 	TAILQ_INIT(&opened->removals);
 	opened->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -238,6 +239,12 @@ go_on(struct manager *manager)
 			wake_ms = due_ms;
 	}
 	host_end_grace(manager, now);
+	if (!manager->moves_begun && now >= manager->moves_from_ms) {
+		manager->moves_begun = true;
+		moves_go_on(manager, "a switch did not come back");
+	}
+	if (!manager->moves_begun && manager->moves_from_ms < wake_ms)
+		wake_ms = manager->moves_from_ms;
 	TAILQ_FOREACH(group, &manager->groups, entry) {
 		if (group->grace_ends_ms != 0 && group->grace_ends_ms < wake_ms)
 			wake_ms = group->grace_ends_ms;

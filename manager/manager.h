@@ -22,6 +22,8 @@
 	X(hosts_lost, "hosts whose connection ended while they were members")                      \
 	X(jobs_installed, "jobs that run in the network")                                          \
 	X(jobs_ring, "jobs that run as a ring, without the network")                               \
+	X(jobs_moved, "times that a job went on over another tree")                                \
+	X(moves_failed, "times that there was no other tree for a job")                            \
 	X(jobs_failed, "jobs that could not be made")                                              \
 	X(jobs_ended, "jobs whose last host has gone")                                             \
 	X(jobs_destroyed, "jobs that somebody destroyed, or that lost a host")                     \
@@ -58,6 +60,8 @@ struct manager {
 	uint32_t last_id;               /* that a job was given */
 	uint8_t foreign_ids[65536 / 8]; /* bitmap: others' jobs on some switch */
 	uint64_t start_ms;
+	uint64_t moves_from_ms; /* no job moves before */
+	bool moves_begun;
 	struct manager_counters counters;
 };
 
@@ -96,6 +100,12 @@ json_t *plan_create_args(const struct manager *manager, const struct group *grou
 /* All ranks have come: plans and installs the group, and answers its members in the end. */
 void install_group(struct manager *manager, struct group *group);
 
+/*
+ * Asks the switches of the group's nodes to create its job; create's answers settle the rest. Returns 0, or -EIO with *error
+ * filled if it can't be noted in the database.
+ */
+int install_nodes(struct manager *manager, struct group *group, struct control_error *error);
+
 /* Ends a group: off the switches, out of the database, freed. reason: for its members; NULL: there are none to tell. */
 void remove_group(struct manager *manager, struct group *group, const char *reason);
 
@@ -106,6 +116,21 @@ struct removal *removal_find(const struct manager *manager, const char *switch_n
 
 /* Asks all switches that can be reached to do what is left of the removals. */
 void removals_go_on(struct manager *manager);
+
+/* ---- move.c */
+
+/* A group that runs moves to another tree, if there is one. why: for the log. */
+void move_group(struct manager *manager, struct group *group, const char *why);
+
+/* Moves all groups whose tree has something missing, or may have a better chance now. why: for the log. */
+void moves_go_on(struct manager *manager, const char *why);
+
+/* As plan_group, for a group that moves: with the packets and slots that it has. */
+int move_plan(struct manager *manager, struct group *group, struct control_error *error);
+
+/* The installation of a group that moves has ended. */
+void move_succeeded(struct manager *manager, struct group *group);
+void move_failed(struct manager *manager, struct group *group, const struct control_error *error);
 
 /* ---- reconcile.c */
 

@@ -74,6 +74,7 @@ reconcile_lost(void *user, struct peer *peer)
 	manager->counters.switches_lost++;
 	log_warning("switch %s is lost, %u jobs use it: %s", peer->about->name,
 		    tell_users(manager, peer, NULL, "switch_lost"), peer->error);
+	moves_go_on(manager, "a switch is lost");
 }
 
 static void
@@ -244,6 +245,7 @@ jobs_answered(void *user, uint32_t which, struct peer *peer, const json_t *resul
 			 peer->jobs, peer->max_jobs);
 	}
 	removals_go_on(manager);
+	moves_go_on(manager, "a switch has come or has lost a job");
 }
 
 void
@@ -286,6 +288,7 @@ compare_ports(struct manager *manager, struct peer *peer, json_t *down)
 				 peer->about->name);
 	}
 	json_decref(before);
+	moves_go_on(manager, "a port went up or down");
 }
 
 static void

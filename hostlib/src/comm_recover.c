@@ -49,8 +49,11 @@ rejoin(struct fanin_comm *comm)
 int
 fanin_comm_recover_poll(struct fanin_comm *comm)
 {
-	int n = fanin_engine_poll(comm->engine);
+	int n;
 
+	if (comm->manager != NULL)
+		fanin_engine_hint(comm->engine, fanin_manager_stranded(comm->manager));
+	n = fanin_engine_poll(comm->engine);
 	if (n >= 0 && fanin_engine_run_lost(comm->engine))
 		rejoin(comm);
 	return n;

@@ -141,6 +141,9 @@ int fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request
  */
 int fanin_engine_poll(struct fanin_engine *engine);
 
+/* What else is known about why nothing comes back, for the words of a timeout; borrowed. NULL or "": nothing. */
+void fanin_engine_hint(struct fanin_engine *engine, const char *hint);
+
 /*
  * True once the switch says, of a run that can be resumed, that it has no such run. The engine then sends nothing until
  * fanin_engine_resume, and fails at its timeout.

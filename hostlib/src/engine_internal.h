@@ -60,6 +60,7 @@ struct fanin_engine {
 	uint8_t *kept_payloads;  /* config.payload_bytes each */
 	uint32_t n_known;        /* lanes that are */
 	bool run_lost;
+	const char *hint; /* borrowed; may be NULL */
 	struct fanin_rtt rtt;
 	uint64_t now_ns; /* of this poll */
 	uint64_t last_poll_ns;

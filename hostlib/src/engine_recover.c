@@ -119,6 +119,12 @@ fanin_engine_known(const struct fanin_engine *engine, const struct fanin_lane *l
 	return kept_payload(engine, lane->block);
 }
 
+void
+fanin_engine_hint(struct fanin_engine *engine, const char *hint)
+{
+	engine->hint = hint;
+}
+
 bool
 fanin_engine_run_lost(const struct fanin_engine *engine)
 {

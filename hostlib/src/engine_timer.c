@@ -85,7 +85,7 @@ engine_time_out(struct fanin_engine *engine)
 	bool answers = engine->heard_ns != 0 && engine->now_ns - engine->heard_ns < silent_ns / 2;
 	char ranks[128];
 	char detail[256];
-	char link[96] = "";
+	char link[256] = "";
 
 	if (engine->tx_errnum != 0)
 		snprintf(link, sizeof(link), "; sending fails: %s", strerror(engine->tx_errnum));
@@ -113,6 +113,8 @@ engine_time_out(struct fanin_engine *engine)
 			 "the switch does not answer (block %u was sent %u times)", engine->oldest,
 			 lane->transmissions);
 
+	if (engine->hint != NULL && engine->hint[0] != '\0')
+		snprintf(link, sizeof(link), "; the manager has no other tree: %s", engine->hint);
 	fanin_error_set(&engine->error, 0, "no result for %.1f s: %s%s", (double)silent_ns / 1e9,
 			detail, link);
 	engine->error.missing = missing;

@@ -38,6 +38,12 @@ fanin_manager_problem(const struct fanin_manager *manager)
 	return manager->problem;
 }
 
+const char *
+fanin_manager_stranded(const struct fanin_manager *manager)
+{
+	return manager->stranded;
+}
+
 uint32_t
 fanin_manager_reconnects(const struct fanin_manager *manager)
 {

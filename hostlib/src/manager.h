@@ -89,6 +89,9 @@ const char *fanin_manager_address(const struct fanin_manager *manager);
 /* "" or what is wrong with the connection now. */
 const char *fanin_manager_problem(const struct fanin_manager *manager);
 
+/* Why the job has no tree any more, as the manager says; "" if it has one. Valid until the manager is closed. */
+const char *fanin_manager_stranded(const struct fanin_manager *manager);
+
 /* How often the connection was lost and made again. */
 uint32_t fanin_manager_reconnects(const struct fanin_manager *manager);
 

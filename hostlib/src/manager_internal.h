@@ -40,6 +40,7 @@ struct fanin_manager {
 	uint64_t opened_ns;      /* when connecting began */
 	uint32_t reconnects;
 	char problem[FANIN_TEXT_LEN];
+	char stranded[FANIN_TEXT_LEN]; /* why the job has no tree now, as the manager last said; empty: it has one */
 };
 
 /* What a line of the manager's means. */

@@ -139,6 +139,20 @@ hello_read(const struct fanin_manager *manager, const json_t *message, int *stat
 	return FANIN_MANAGER_LINE_HELLO;
 }
 
+/* What it says unasked is of lost hosts, switches and jobs, mostly. */
+static void
+event_note(struct fanin_manager *manager, const json_t *event, const json_t *message)
+{
+	const char *name = json_string_value(event);
+	const char *reason = json_string_value(json_object_get(message, "reason"));
+
+	if (name != NULL && strcmp(name, "no_path") == 0)
+		snprintf(manager->stranded, sizeof(manager->stranded), "%s",
+			 reason != NULL ? reason : "it does not say why");
+	else if (name != NULL && strcmp(name, "moved") == 0)
+		manager->stranded[0] = '\0';
+}
+
 enum fanin_manager_line
 fanin_manager_read(struct fanin_manager *manager, const char *line, json_t **result, int *status,
 		   struct fanin_error *error)
@@ -159,7 +173,7 @@ fanin_manager_read(struct fanin_manager *manager, const char *line, json_t **res
 	}
 	event = json_object_get(message, "event");
 	if (event != NULL) {
-		/* Of lost hosts, switches and jobs, mostly. */
+		event_note(manager, event, message);
 		fanin_log_line(manager->options.log, FANIN_LOG_WARNING,
 			       "the manager %s says: %.300s", manager->settings.address, line);
 	} else if (manager->state == FANIN_MANAGER_GREETING) {

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Jobs whose tree has lost a switch or a link move to another tree, under the same number and key, while their hosts wait: what is
+ * left of the old tree goes, then the new one is made. Hosts notice by themselves that their run is over and begin another
+ * one where they were (docs/protocol.md, "Going on with another tree"). Without another tree a job stays as it is, for what is
+ * lost may come back; it is tried again when a switch or a link does. Main thread.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/clock.h"
+#include "control/log.h"
+#include "manager/manager.h"
+
+int
+move_plan(struct manager *manager, struct group *group, struct control_error *error)
+{
+	const uint32_t slots = group->slots;
+	const uint32_t asked = group->payload_asked;
+	int ret;
+
+	/* Packets are cut, and so many of them are in flight. */
+	group->payload_asked = group->payload_bytes;
+	ret = plan_group(manager, group, error);
+	group->payload_asked = asked;
+	if (ret == 0 && group->slots < slots) {
+		control_fail(error, "no_room",
+			     "the other switches have %u slots for it, the job has %u",
+			     group->slots, slots);
+		ret = -ENOSPC;
+	}
+	group->slots = slots;
+	return ret;
+}
+
+/* The old tree's nodes have to go before the new one's come, on the switches that are in both. */
+static void
+clear(struct manager *manager, const struct group *group, const struct group_node *nodes,
+      uint16_t n_nodes)
+{
+	for (uint16_t i = 0; i < n_nodes; i++) {
+		if (!store_node_counts(&nodes[i]))
+			continue;
+		if (store_add_removal(manager->store, nodes[i].switch_name, group->id) != 0)
+			log_error("database: %s", store_error(manager->store));
+		removal_add(manager, nodes[i].switch_name, group->id);
+	}
+	removals_go_on(manager);
+}
+
+static void
+tell(const struct group *group, const char *event, const char *reason)
+{
+	host_notify(group, NULL,
+		    json_pack("{s:s, s:s, s:I, s:s}", "event", event, "job", group->name,
+			      "generation", (json_int_t)group->generation, "reason", reason));
+}
+
+void
+move_failed(struct manager *manager, struct group *group, const struct control_error *error)
+{
+	group->state = GROUP_NETWORK;
+	group->moving = false;
+	manager->counters.moves_failed++;
+	if (group->stranded && strcmp(group->reason, error->message) == 0)
+		return; /* as before */
+	group->stranded = true;
+	memcpy(group->reason, error->message, sizeof(group->reason));
+	if (store_put_group(manager->store, group) != 0)
+		log_error("database: %s", store_error(manager->store));
+	log_warning("job \"%s\" has no other tree: %s", group->name, group->reason);
+	tell(group, "no_path", group->reason);
+}
+
+void
+move_succeeded(struct manager *manager, struct group *group)
+{
+	group->moving = false;
+	group->stranded = false;
+	group->reason[0] = '\0';
+	manager->counters.jobs_moved++;
+	tell(group, "moved", "");
+}
+
+void
+move_group(struct manager *manager, struct group *group, const char *why)
+{
+	struct group_node *nodes = group->nodes;
+	const uint16_t n_nodes = group->n_nodes;
+	struct control_error error;
+	int ret;
+
+	if (group->state != GROUP_NETWORK || group->doomed)
+		return;
+	group->nodes = NULL;
+	group->n_nodes = 0;
+	group->failure.code = NULL;
+	group->out_of_room = false;
+	memset(group->excluded, 0, sizeof(group->excluded));
+	/* Room that the job has already is counted as taken: on the old tree's switches that is its own. */
+	for (uint16_t i = 0; i < n_nodes; i++) {
+		if (nodes[i].switch_index != TOPOLOGY_NO_SWITCH &&
+		    manager->peers[nodes[i].switch_index].jobs > 0)
+			manager->peers[nodes[i].switch_index].jobs--;
+	}
+	ret = move_plan(manager, group, &error);
+	if (ret != 0) {
+		for (uint16_t i = 0; i < n_nodes; i++) {
+			if (nodes[i].switch_index != TOPOLOGY_NO_SWITCH)
+				manager->peers[nodes[i].switch_index].jobs++;
+		}
+		free(group->nodes);
+		group->nodes = nodes;
+		group->n_nodes = n_nodes;
+		move_failed(manager, group, &error);
+		return;
+	}
+	log_info("job \"%s\" moves to another tree, root %s: %s", group->name,
+		 group->nodes[0].switch_name, why);
+	for (uint16_t i = 0; i < n_nodes; i++) {
+		/* Taken off again when the removal is answered. */
+		if (nodes[i].switch_index != TOPOLOGY_NO_SWITCH)
+			manager->peers[nodes[i].switch_index].jobs++;
+	}
+	clear(manager, group, nodes, n_nodes);
+	free(nodes);
+	group->generation++;
+	group->moving = true;
+	group->attempts = 1;
+	group->state = GROUP_INSTALLING;
+	if (install_nodes(manager, group, &error) != 0)
+		move_failed(manager, group, &error);
+}
+
+/* Is something wrong with the group's tree, as far as is known? */
+static bool
+is_broken(const struct manager *manager, const struct group *group)
+{
+	if (group->n_nodes == 0)
+		return true;
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		const struct group_node *node = &group->nodes[i];
+		const struct peer *peer;
+
+		if (node->switch_index == TOPOLOGY_NO_SWITCH || node->state == NODE_MISSING)
+			return true;
+		peer = &manager->peers[node->switch_index];
+		if (peer->state != PEER_UP)
+			return true;
+		if (node->parent == TREE_NO_PARENT)
+			continue;
+		if (peer_port_is_down(peer, node->port) ||
+		    peer_port_is_down(&manager->peers[group->nodes[node->parent].switch_index],
+				      node->parent_port))
+			return true;
+	}
+	return false;
+}
+
+void
+moves_go_on(struct manager *manager, const char *why)
+{
+	struct group *group, *next;
+
+	/* After a start the switches come one by one: what has not come yet is not lost. */
+	if (clock_ms() < manager->moves_from_ms)
+		return;
+	for (group = TAILQ_FIRST(&manager->groups); group != NULL; group = next) {
+		next = TAILQ_NEXT(group, entry);
+		if (group->state != GROUP_NETWORK)
+			continue;
+		if (is_broken(manager, group))
+			move_group(manager, group, why);
+		else
+			group->stranded = false;
+	}
+}
