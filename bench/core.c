@@ -54,6 +54,20 @@ median(uint64_t *cycles, unsigned int n)
 	return cycles[n / 2];
 }
 
+/* Bytes of the accumulators that one worker uses. */
+static size_t
+accumulators_size(const struct rig *rig)
+{
+	return (size_t)rig->n_blocks / rig->options.n_workers * rig->options.payload;
+}
+
+/* A worker's lie together: with others' in between, prefetching would make the cores fight for them. */
+static uint8_t *
+own_accumulators(const struct rig *rig, unsigned int worker, uint8_t *accumulators)
+{
+	return accumulators + worker * accumulators_size(rig);
+}
+
 /* The bare loop over a worker's share of a prepared batch. */
 static uint64_t
 roofline(struct rig *rig, unsigned int worker, void *argument)
@@ -63,7 +77,7 @@ roofline(struct rig *rig, unsigned int worker, void *argument)
 	const size_t count = options->payload / fanin_dtype_size(options->dtype);
 	struct rte_mbuf **const mbufs = rig_mbufs(rig, worker);
 	const uint32_t n = rig_share(rig);
-	uint8_t *accumulators = argument;
+	uint8_t *accumulators = own_accumulators(rig, worker, argument);
 	uint64_t start = rte_rdtsc();
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -80,10 +94,7 @@ roofline(struct rig *rig, unsigned int worker, void *argument)
 static uint64_t
 clear_accumulators(struct rig *rig, unsigned int worker, void *argument)
 {
-	uint8_t *accumulators = argument;
-
-	for (uint32_t block = worker; block < rig->n_blocks; block += rig->options.n_workers)
-		memset(accumulators + (size_t)block * rig->options.payload, 0, rig->options.payload);
+	memset(own_accumulators(rig, worker, argument), 0, accumulators_size(rig));
 	return 0;
 }
 
@@ -96,7 +107,7 @@ measure(const struct settings *settings, struct row *row)
 	uint8_t *accumulators;
 
 	rig_open(&rig, options);
-	accumulators = rte_zmalloc("accumulators", (size_t)rig.n_blocks * options->payload, 64);
+	accumulators = rte_zmalloc("accumulators", options->n_workers * accumulators_size(&rig), 64);
 	if (accumulators == NULL) {
 		fputs("core-bench: no memory for the accumulators\n", stderr);
 		exit(1);
@@ -117,9 +128,8 @@ measure(const struct settings *settings, struct row *row)
 	row->rig = *options;
 	row->cycles_per_packet = (double)median(pipeline, settings->batches) / options->mbufs;
 	row->packets_per_s = (double)rte_get_tsc_hz() / row->cycles_per_packet;
-	/* One core's loop: several workers have as many times that. */
-	row->roofline_packets_per_s = (double)rte_get_tsc_hz() * options->mbufs *
-				      options->n_workers / (double)median(bare, settings->batches);
+	row->roofline_packets_per_s = (double)rte_get_tsc_hz() * options->mbufs /
+				      (double)median(bare, settings->batches);
 	rte_free(accumulators);
 	rig_close(&rig);
 }

@@ -257,11 +257,13 @@ rig_open(struct rig *rig, const struct rig_options *options)
 	for (uint16_t i = 0; i < options->jobs; i++)
 		job_open(rig, &rig->jobs[i]);
 	headers_fill(rig);
+	rig_start_workers(rig);
 }
 
 void
 rig_close(struct rig *rig)
 {
+	rig_stop_workers(rig);
 	for (uint16_t w = 0; w < rig->options.n_workers; w++)
 		rte_rcu_qsbr_thread_offline(rig->pipeline->qsbr, w);
 	pipeline_free(rig->pipeline);

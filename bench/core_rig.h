@@ -36,6 +36,21 @@ struct rig_options {
 	enum fanin_isa isa;
 };
 
+struct rig;
+
+/* What one worker does; returns TSC cycles. */
+typedef uint64_t (*rig_fn)(struct rig *rig, unsigned int worker, void *argument);
+
+/* What all workers do at the same time. */
+struct rig_call {
+	uint32_t number;  /* of the calls so far; first worker: w (release), others: r (acquire) */
+	uint32_t waiting; /* workers that have not come yet; atomic */
+	uint32_t running; /* workers that have not finished yet; atomic */
+	rig_fn fn;        /* NULL: the workers end. Written, with the argument, before the number */
+	void *argument;
+	uint64_t cycles[RIG_MAX_WORKERS];
+};
+
 struct rig {
 	struct rig_options options;
 	struct pipeline *pipeline;
@@ -49,6 +64,7 @@ struct rig {
 	struct rte_mbuf **all; /* the batch's contributions, in the order of arrival, worker by worker */
 	uint32_t n_blocks;   /* in a batch, of all jobs together */
 	uint32_t next_block; /* each job's first of the batch */
+	struct rig_call call;
 };
 
 /*
@@ -66,8 +82,9 @@ void rig_close(struct rig *rig);
 /* Tells why the benchmark can't go on, and exits. */
 void rig_die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-/* What one worker does; returns TSC cycles. */
-typedef uint64_t (*rig_fn)(struct rig *rig, unsigned int worker, void *argument);
+/* core_run.c: the workers but the calling one take up, and give up, their cores. */
+void rig_start_workers(struct rig *rig);
+void rig_stop_workers(struct rig *rig);
 
 /*
  * Lets every worker do it at the same time, each on its core: memory stays in that core's caches.
@@ -88,12 +105,15 @@ rig_share(const struct rig *rig)
 	return rig->options.mbufs / rig->options.n_workers;
 }
 
-/* The place of a contribution's block among those of the batch, 0 to n_blocks - 1. */
+/* The place of a contribution's block among those of the batch that its worker takes, 0 to n_blocks / n_workers - 1. */
 static inline uint32_t
 rig_block_index(const struct rig *rig, const struct fanin_hdr *hdr)
 {
+	/* One worker, or two that take turns: no division, as the bare loop comes by here. */
+	const uint32_t block = (hdr->block - rig->next_block) >> (rig->options.n_workers - 1);
+
 	/* The switch numbers its jobs from 1. */
-	return (hdr->block - rig->next_block) * rig->options.jobs + (hdr->job - 1);
+	return block * rig->options.jobs + (hdr->job - 1);
 }
 
 /* Makes the next batch. The contributions are not yet in the ports. */

@@ -4,50 +4,80 @@
 
 #include <rte_cycles.h>
 #include <rte_launch.h>
+#include <rte_lcore.h>
 
 #include "bench/core_rig.h"
 #include "pipeline/worker.h"
 
-struct call {
-	struct rig *rig;
-	unsigned int worker;
-	rig_fn fn;
-	void *argument;
-	uint32_t *waiting; /* workers that are not ready yet */
-	uint64_t cycles;
-};
-
-static int
-call_worker(void *argument)
+/* Takes part in the call that is up, when all workers are there. */
+static void
+take_part(struct rig *rig, unsigned int worker)
 {
-	struct call *call = argument;
+	struct rig_call *call = &rig->call;
 
-	__atomic_sub_fetch(call->waiting, 1, __ATOMIC_ACQ_REL);
-	while (__atomic_load_n(call->waiting, __ATOMIC_ACQUIRE) != 0)
+	__atomic_sub_fetch(&call->waiting, 1, __ATOMIC_ACQ_REL);
+	while (__atomic_load_n(&call->waiting, __ATOMIC_ACQUIRE) != 0)
 		rte_pause();
-	call->cycles = call->fn(call->rig, call->worker, call->argument);
-	return 0;
+	call->cycles[worker] = call->fn(rig, worker, call->argument);
+	__atomic_sub_fetch(&call->running, 1, __ATOMIC_RELEASE);
+}
+
+/*
+ * A core never rests between two calls: a virtual one that slept comes back with cold caches, or as another one, and then
+ * two workers were hardly faster than one.
+ */
+static int
+serve(void *argument)
+{
+	struct rig *rig = argument;
+	const unsigned int worker = rte_lcore_id();
+	uint32_t number = 0;
+
+	for (;;) {
+		while (__atomic_load_n(&rig->call.number, __ATOMIC_ACQUIRE) == number)
+			rte_pause();
+		number++;
+		if (rig->call.fn == NULL)
+			return 0;
+		take_part(rig, worker);
+	}
+}
+
+void
+rig_start_workers(struct rig *rig)
+{
+	for (uint16_t w = 1; w < rig->options.n_workers; w++) {
+		if (rte_eal_remote_launch(serve, rig, w) != 0)
+			rig_die("worker %u does not start", w);
+	}
+}
+
+void
+rig_stop_workers(struct rig *rig)
+{
+	rig->call.fn = NULL;
+	__atomic_add_fetch(&rig->call.number, 1, __ATOMIC_RELEASE);
+	for (uint16_t w = 1; w < rig->options.n_workers; w++)
+		rte_eal_wait_lcore(w);
 }
 
 uint64_t
 rig_on_workers(struct rig *rig, rig_fn fn, void *argument)
 {
 	const uint16_t n = rig->options.n_workers;
-	struct call calls[RIG_MAX_WORKERS];
-	uint32_t waiting = n;
+	struct rig_call *call = &rig->call;
 	uint64_t cycles = 0;
 
-	for (uint16_t w = 0; w < n; w++) {
-		calls[w] = (struct call){ rig, w, fn, argument, &waiting, 0 };
-		if (w != 0 && rte_eal_remote_launch(call_worker, &calls[w], w) != 0)
-			rig_die("worker %u does not start", w);
-	}
-	call_worker(&calls[0]);
-	for (uint16_t w = 0; w < n; w++) {
-		if (w != 0)
-			rte_eal_wait_lcore(w);
-		cycles = RTE_MAX(cycles, calls[w].cycles);
-	}
+	call->fn = fn;
+	call->argument = argument;
+	call->waiting = n;
+	call->running = n;
+	__atomic_add_fetch(&call->number, 1, __ATOMIC_RELEASE);
+	take_part(rig, 0);
+	while (__atomic_load_n(&call->running, __ATOMIC_ACQUIRE) != 0)
+		rte_pause();
+	for (uint16_t w = 0; w < n; w++)
+		cycles = RTE_MAX(cycles, call->cycles[w]);
 	return cycles;
 }
 
