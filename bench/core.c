@@ -1,148 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * core-bench: the whole pipeline on packets in memory, beside the roofline: a bare loop that adds every one of the same
- * packets to its block's accumulator, in the same order. Batches of the two alternate, and the medians are compared.
+ * packets to its block's accumulator, in the same order. Batches of the two alternate, and the medians of those that nobody
+ * else on the core disturbed are compared.
  * Exit status: 0 all right, 1 something went wrong or a goal was missed, 2 wrong usage.
  */
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <rte_cycles.h>
-#include <rte_malloc.h>
-
-#include "bench/core_rig.h"
+#include "bench/core.h"
 #include "bench/machine.h"
 
-#define MAX_BATCHES 4096
-
-struct settings {
-	struct rig_options rig;
-	unsigned int batches;
-	bool all; /* every combination of the table */
-	bool scale;
-	uint16_t most_workers; /* that the EAL was started for */
-	bool json;
-	bool huge;
-};
-
-struct row {
-	struct rig_options rig;
-	double packets_per_s;
-	double roofline_packets_per_s;
-	double cycles_per_packet;
-};
+/* How long to go on for enough undisturbed batches, unless told otherwise: with one combination, and with each one of a table. */
+#define SECONDS 10
+#define TABLE_SECONDS 1
+/* Left to the options. */
+#define SECONDS_DEFAULT UINT32_MAX
 
 /* Of 2 MiB: enough for the largest combination. */
 #define HUGEPAGES 128
 
-static int
-compare_cycles(const void *a, const void *b)
-{
-	const uint64_t left = *(const uint64_t *)a;
-	const uint64_t right = *(const uint64_t *)b;
-
-	return (left > right) - (left < right);
-}
-
-static uint64_t
-median(uint64_t *cycles, unsigned int n)
-{
-	qsort(cycles, n, sizeof(*cycles), compare_cycles);
-	return cycles[n / 2];
-}
-
-/* Bytes of the accumulators that one worker uses. */
-static size_t
-accumulators_size(const struct rig *rig)
-{
-	return (size_t)rig->n_blocks / rig->options.n_workers * rig->options.payload;
-}
-
-/* A worker's lie together: with others' in between, prefetching would make the cores fight for them. */
-static uint8_t *
-own_accumulators(const struct rig *rig, unsigned int worker, uint8_t *accumulators)
-{
-	return accumulators + worker * accumulators_size(rig);
-}
-
-/* The bare loop over a worker's share of a prepared batch. */
-static uint64_t
-roofline(struct rig *rig, unsigned int worker, void *argument)
-{
-	const struct rig_options *options = &rig->options;
-	const fanin_kernel_fn combine = fanin_kernel(options->isa, options->dtype, options->op);
-	const size_t count = options->payload / fanin_dtype_size(options->dtype);
-	struct rte_mbuf **const mbufs = rig_mbufs(rig, worker);
-	const uint32_t n = rig_share(rig);
-	uint8_t *accumulators = own_accumulators(rig, worker, argument);
-	uint64_t start = rte_rdtsc();
-
-	for (uint32_t i = 0; i < n; i++) {
-		const struct fanin_headers *headers =
-			rte_pktmbuf_mtod(mbufs[i], const struct fanin_headers *);
-		uint32_t block = rig_block_index(rig, &headers->fanin);
-
-		combine(accumulators + (size_t)block * options->payload, headers + 1, count);
-	}
-	return rte_rdtsc() - start;
-}
-
-/* Each worker touches the accumulators that it will use. */
-static uint64_t
-clear_accumulators(struct rig *rig, unsigned int worker, void *argument)
-{
-	memset(own_accumulators(rig, worker, argument), 0, accumulators_size(rig));
-	return 0;
-}
-
-static void
-measure(const struct settings *settings, struct row *row)
-{
-	static uint64_t pipeline[MAX_BATCHES], bare[MAX_BATCHES];
-	const struct rig_options *options = &settings->rig;
-	struct rig rig;
-	uint8_t *accumulators;
-
-	rig_open(&rig, options);
-	accumulators = rte_zmalloc("accumulators", options->n_workers * accumulators_size(&rig), 64);
-	if (accumulators == NULL) {
-		fputs("core-bench: no memory for the accumulators\n", stderr);
-		exit(1);
-	}
-	/* Two batches more, not counted, to warm up. */
-	for (unsigned int i = 0; i < settings->batches + 2; i++) {
-		unsigned int k = i < 2 ? 0 : i - 2;
-
-		rig_on_workers(&rig, clear_accumulators, accumulators);
-		rig_prepare(&rig);
-		bare[k] = rig_on_workers(&rig, roofline, accumulators);
-		rig_discard(&rig);
-		rig_prepare(&rig);
-		rig_offer(&rig);
-		pipeline[k] = rig_run(&rig);
-		rig_collect(&rig);
-	}
-	row->rig = *options;
-	row->cycles_per_packet = (double)median(pipeline, settings->batches) / options->mbufs;
-	row->packets_per_s = (double)rte_get_tsc_hz() / row->cycles_per_packet;
-	row->roofline_packets_per_s = (double)rte_get_tsc_hz() * options->mbufs /
-				      (double)median(bare, settings->batches);
-	rte_free(accumulators);
-	rig_close(&rig);
-}
-
 static void
 print_head(const struct settings *settings)
 {
-	printf("core-bench: median of %u batches, kernels %s, %s, %s\n\n", settings->batches,
-	       fanin_isa_name(settings->rig.isa), settings->huge ? "hugepages" : "no hugepages",
-	       machine_cpu());
-	printf("%-7s %-5s %-4s %7s %5s %4s %7s %7s %8s %8s %9s %8s %6s\n", "handler", "dtype", "op",
-	       "payload", "hosts", "jobs", "workers", "packets", "Mpps", "Gbit/s", "roofline",
-	       "cycles", "ratio");
+	printf("core-bench: medians of the undisturbed ones of %u or more batches (*: too few, of all), kernels %s, %s, %s\n\n",
+	       settings->batches, fanin_isa_name(settings->rig.isa),
+	       settings->huge ? "hugepages" : "no hugepages", machine_cpu());
+	printf("%-7s %-5s %-4s %7s %5s %4s %7s %7s %8s %8s %9s %8s %6s %9s\n", "handler", "dtype",
+	       "op", "payload", "hosts", "jobs", "workers", "packets", "Mpps", "Gbit/s", "roofline",
+	       "cycles", "ratio", "disturbed");
 }
 
 static void
@@ -150,12 +40,13 @@ print_row(const struct row *row)
 {
 	const double bits = 8.0 * row->rig.payload;
 
-	printf("%-7s %-5s %-4s %7u %5u %4u %7u %7u %8.2f %8.1f %9.1f %8.1f %6.3f\n",
+	printf("%-7s %-5s %-4s %7u %5u %4u %7u %7u %8.2f %8.1f %9.1f %8.1f %6.3f %8.0f%%%s\n",
 	       row->rig.handler, fanin_dtype_name(row->rig.dtype), fanin_op_name(row->rig.op),
 	       row->rig.payload, row->rig.hosts, row->rig.jobs, row->rig.n_workers, row->rig.mbufs,
 	       row->packets_per_s / 1e6, row->packets_per_s * bits / 1e9,
 	       row->roofline_packets_per_s * bits / 1e9, row->cycles_per_packet,
-	       row->packets_per_s / row->roofline_packets_per_s);
+	       row->packets_per_s / row->roofline_packets_per_s, 100 * row->disturbed_share,
+	       row->undisturbed ? "" : " *");
 	fflush(stdout);
 }
 
@@ -166,16 +57,18 @@ print_row_json(const struct row *row)
 
 	printf("{\"handler\": \"%s\", \"dtype\": \"%s\", \"op\": \"%s\", \"payload\": %u, "
 	       "\"hosts\": %u, \"jobs\": %u, \"workers\": %u, \"mbufs\": %u, \"mpps\": %.3f, \"gbps\": %.3f, "
-	       "\"roofline_gbps\": %.3f, \"ratio\": %.4f, \"cycles_per_packet\": %.1f}",
+	       "\"roofline_gbps\": %.3f, \"ratio\": %.4f, \"cycles_per_packet\": %.1f, "
+	       "\"batches\": %u, \"disturbed_share\": %.4f, \"undisturbed\": %s, \"ratio_all\": %.4f}",
 	       row->rig.handler, fanin_dtype_name(row->rig.dtype), fanin_op_name(row->rig.op),
 	       row->rig.payload, row->rig.hosts, row->rig.jobs, row->rig.n_workers, row->rig.mbufs,
 	       row->packets_per_s / 1e6, row->packets_per_s * bits / 1e9,
 	       row->roofline_packets_per_s * bits / 1e9,
-	       row->packets_per_s / row->roofline_packets_per_s, row->cycles_per_packet);
+	       row->packets_per_s / row->roofline_packets_per_s, row->cycles_per_packet, row->batches,
+	       row->disturbed_share, row->undisturbed ? "true" : "false", row->ratio_all);
 }
 
 static void
-take_row(const struct settings *settings, bool first)
+take_row(struct settings *settings, bool first)
 {
 	struct row row;
 
@@ -274,7 +167,9 @@ static void __attribute__((noreturn)) usage(int status)
 	      "  --jobs N        1 to 64 (default 1)\n"
 	      "  --workers N     1 or 2 (default 1)\n"
 	      "  --mbufs N       packets in flight; over hosts and jobs a power of two (default 2048)\n"
-	      "  --batches N     2 to 4096, of which the median is taken (default 200)\n"
+	      "  --batches N     2 to 4096, of which medians are taken (default 200)\n"
+	      "  --seconds N     0 to 3600: go on so long for enough undisturbed batches (default 10, in a table 1 each)\n"
+	      "  --calibration N cycles of an undisturbed one, as an earlier run found (default: the fastest of this run)\n"
 	      "  --isa NAME      portable, avx2, avx512 or avx512fp16 (default: the best of this CPU)\n"
 	      "  --no-huge       no hugepages (default: if 128 of 2 MiB are free)\n"
 	      "  --json          print one JSON object\n"
@@ -363,6 +258,8 @@ parse(int argc, char **argv, struct settings *settings)
 		{ "workers", required_argument, NULL, 'w' },
 		{ "mbufs", required_argument, NULL, 'm' },
 		{ "batches", required_argument, NULL, 'b' },
+		{ "seconds", required_argument, NULL, 't' },
+		{ "calibration", required_argument, NULL, 'c' },
 		{ "isa", required_argument, NULL, 'i' },
 		{ "no-huge", no_argument, NULL, 'u' },
 		{ "json", no_argument, NULL, 'j' },
@@ -408,6 +305,12 @@ parse(int argc, char **argv, struct settings *settings)
 		case 'b':
 			settings->batches = parse_number("batches", optarg, 2, MAX_BATCHES);
 			break;
+		case 't':
+			settings->seconds = parse_number("seconds", optarg, 0, 3600);
+			break;
+		case 'c':
+			settings->fastest = parse_number("calibration", optarg, 1, UINT32_MAX);
+			break;
 		case 'i':
 			rig->isa = parse_isa(optarg);
 			break;
@@ -435,6 +338,8 @@ main(int argc, char **argv)
 				 .payload = 1024, .hosts = 4, .jobs = 1, .n_workers = 1, .mbufs = 2048,
 				 .isa = fanin_isa_detect() },
 			.batches = 200,
+			.seconds = SECONDS_DEFAULT,
+			.fastest = UINT64_MAX,
 			.all = true,
 			.huge = machine_free_hugepages() >= HUGEPAGES,
 		},
@@ -442,6 +347,8 @@ main(int argc, char **argv)
 	struct settings *settings = &tour.settings;
 
 	parse(argc, argv, settings);
+	if (settings->seconds == SECONDS_DEFAULT)
+		settings->seconds = settings->scale || settings->all ? TABLE_SECONDS : SECONDS;
 	settings->most_workers = settings->rig.n_workers;
 	if (settings->all && !settings->scale && sysconf(_SC_NPROCESSORS_ONLN) > 1)
 		settings->most_workers = 2;
@@ -460,6 +367,8 @@ main(int argc, char **argv)
 	else
 		take(&tour);
 	if (settings->json)
-		puts("]}");
+		printf("], \"calibration\": %" PRIu64 "}\n", settings->fastest);
+	else
+		printf("\nfastest calibration: %" PRIu64 " cycles\n", settings->fastest);
 	return 0;
 }

@@ -125,6 +125,12 @@ void rig_offer(struct rig *rig);
 /* Runs the workers until they have taken the batch. Returns the cycles of the slowest. */
 uint64_t rig_run(struct rig *rig);
 
+/*
+ * Every worker does the same additions in registers, some 20 us. Returns the cycles of the slowest: more than usual when
+ * somebody else uses one of their cores, as on the other hyperthread of a virtual machine's.
+ */
+uint64_t rig_calibrate(struct rig *rig);
+
 /* Takes all results from the ports, and exits with an explanation if one is missing or wrong. */
 void rig_collect(struct rig *rig);
 

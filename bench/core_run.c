@@ -9,6 +9,9 @@
 #include "bench/core_rig.h"
 #include "pipeline/worker.h"
 
+/* Of 64 additions each: some 20 us. */
+#define CALIBRATION_ROUNDS 6144
+
 /* Takes part in the call that is up, when all workers are there. */
 static void
 take_part(struct rig *rig, unsigned int worker)
@@ -173,6 +176,33 @@ run_share(struct rig *rig, unsigned int worker, void *argument)
 	while (done < rig_share(rig))
 		done += worker_round(state);
 	return rte_rdtsc() - start;
+}
+
+/* Additions that don't wait for each other: how fast they are shows what the core has left for this thread. */
+static uint64_t
+add(struct rig *rig, unsigned int worker, void *argument)
+{
+	uint64_t sums[8] = { 0 };
+	uint64_t start = rte_rdtsc();
+
+	(void)rig;
+	(void)worker;
+	(void)argument;
+	for (unsigned int i = 0; i < CALIBRATION_ROUNDS; i++) {
+#pragma GCC unroll 64
+		for (unsigned int k = 0; k < 64; k++) {
+			sums[k % RTE_DIM(sums)]++;
+			/* Neither vectorised nor put together. */
+			__asm__ volatile("" : "+r"(sums[k % RTE_DIM(sums)]));
+		}
+	}
+	return rte_rdtsc() - start;
+}
+
+uint64_t
+rig_calibrate(struct rig *rig)
+{
+	return rig_on_workers(rig, add, NULL);
 }
 
 uint64_t

@@ -75,7 +75,7 @@ def count(arguments):
         out = Path(directory) / "callgrind.out"
         command = ["valgrind", "--tool=callgrind", "--toggle-collect=worker_round", f"--callgrind-out-file={out}",
                    str(program), "--no-huge", "--isa", "portable", "--mbufs", str(MBUFS), "--batches", str(BATCHES),
-                   *arguments]
+                   "--seconds", "0", *arguments]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             raise SystemExit(f"instructions: {' '.join(command)} ended with status {done.returncode}:\n{done.stderr}")

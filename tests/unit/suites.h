@@ -29,6 +29,7 @@
 	X(levels)                                                                                  \
 	X(isolation)                                                                               \
 	X(pktgen)                                                                                  \
+	X(core_batches)                                                                            \
 	X(config)                                                                                  \
 	X(control)                                                                                 \
 	X(metrics)                                                                                 \
