@@ -78,11 +78,12 @@ class Watch:
             jobs = []
         results = jobs[0]["stats"]["results"] if jobs else 0
         now = time.monotonic()
-        if results != self.last:
-            # A job that was made anew counts from 0 again.
-            self.total += results - self.last if results > self.last else results
-            if self.since is not None and results > 0:
-                self.outage = max(self.outage or 0.0, now - max(self.changed, self.since))
+        if results < self.last:
+            self.last = 0  # the job was made anew
+        if results > self.last:
+            self.total += results - self.last
+            if self.since is not None:
+                self.outage = max(self.outage or 0.0, now - self.changed)
             self.last = results
             self.changed = now
         return self.total / self.expected

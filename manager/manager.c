@@ -230,8 +230,11 @@ go_on(struct manager *manager)
 
 	for (uint16_t i = 0; i < manager->config->topology.n_switches; i++) {
 		struct peer *peer = &manager->peers[i];
-		uint64_t due_ms = reconcile_tick(manager, peer, now);
+		uint64_t due_ms;
 
+		/* What has come may make the next ping due; what that asks for has to go out. */
+		peer_serve(peer, now);
+		due_ms = reconcile_tick(manager, peer, now);
 		if (due_ms < wake_ms)
 			wake_ms = due_ms;
 		due_ms = peer_serve(peer, now);
