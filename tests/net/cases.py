@@ -26,6 +26,7 @@ import case_levels  # noqa: F401
 import case_manager  # noqa: F401
 import case_manager_trees  # noqa: F401
 import case_memif  # noqa: F401
+import case_network  # noqa: F401
 import case_observe  # noqa: F401
 import case_packets  # noqa: F401
 import case_pktgen  # noqa: F401

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Networks with a manager: the demonstrations, and switches, managers and hosts that fail at any moment while a job runs."""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+
+from support import KIB, MIB, case, expect, expect_equal, expect_exact, wait_until
+from fabric import Fabric, leaf_spine
+from lab import SOURCE_DIR, run
+
+RANK_SECONDS = 60
+# More of them, for a long run: FANIN_FAILURES=100 tests/net/cases.py failures_at_random_moments
+FAILURES = int(os.environ.get("FANIN_FAILURES", "6"))
+
+
+def demo(*arguments, status=0):
+    done = run([sys.executable, SOURCE_DIR / "demo" / "fanin-demo", "--json", *map(str, arguments)], check=False)
+    expect_equal(done.returncode, status, f"exit status of the demo with {arguments}: {done.stdout[-600:]} {done.stderr[-300:]}")
+    return json.loads(done.stdout)
+
+
+@case(150)
+def the_demos_on_several_switches_are_exact_under_loss():
+    for topology, hosts, size, switches in (("leaf-spine", 8, MIB, 4), ("tree3", 16, 300 * KIB, 7)):
+        result = demo("--topology", topology, "--bytes", size, "--loss", "0.02")
+        expect_equal((result["ok"], result["mismatches"], result["hosts"], result["in_network"], result["rebuilt"]),
+                     (True, 0, hosts, True, 0), f"the demo on {topology}")
+        expect_equal((len(result["switches"]), len(result["trees"])), (switches, 1), f"switches and trees of {topology}")
+        expect(result["drops"].get("fault_drop", 0) > 0, f"{topology}: no packet was dropped: {result['drops']}")
+
+
+@case(150)
+def the_demo_survives_what_it_kills():
+    for what, name, rebuilt in (("--kill", "spine0", 1), ("--freeze", "spine0", 1), ("--kill", "manager", 0)):
+        result = demo("--topology", "leaf-spine", "--bytes", "8MiB", "--iters", 15, what, name)
+        expect_equal((result["ok"], result["mismatches"], result["rebuilt"]), (True, 0, rebuilt), f"the demo with {what} {name}")
+        expect(result["outage_seconds"] is not None and result["outage_seconds"] < 4,
+               f"{what} {name}: {result['outage_seconds']} s without results, expected less than 4")
+
+
+@case(60)
+def hosts_of_a_lost_switch_without_another_path_are_told_of_it():
+    result = demo("--topology", "leaf-spine", "--bytes", "8MiB", "--iters", 15, "--kill", "leaf1", status=1)
+    expect_equal(result["ok"], False, "the demo without a path")
+    expect(result["error"].count("the manager has no other tree: switch leaf1 of rank 4 is not reached") >= 4, result["error"])
+    result = demo("--topology", "leaf-spine", "--bytes", "8MiB", "--iters", 15, "--kill", "host5")
+    expect_equal(result["ok"], True, "that the others miss a killed host")
+
+
+def start(fabric, job, **options):
+    options = {"bytes": 2 * MIB, "iters": 12, "check": True, "transport": fabric.transport, "no_fallback": True, **options}
+    return [fabric.spawn_named(host, job, host, fabric.hosts, **options) for host in range(fabric.hosts)]
+
+
+def finish(fabric, where, ranks):
+    for rank in ranks:
+        rank.wait(RANK_SECONDS)
+    reports = [fabric.perf_report(rank) for rank in ranks]
+    expect_exact(reports, where)
+    return reports
+
+
+def root_of(fabric):
+    trees = [tree for tree in fabric.ask_manager("trees")["trees"] if tree["state"] == "network"]
+    return trees[0]["nodes"][0]["switch"] if trees else None
+
+
+def revive(fabric, switch, frozen):
+    if frozen:
+        fabric.switches[switch].popen.send_signal(signal.SIGCONT)
+    else:
+        fabric.launch(switch)
+        fabric.await_switch(switch)
+
+
+def all_up(fabric):
+    return all(switch["state"] == "up" for switch in fabric.ask_manager("topology")["switches"])
+
+
+def jobs_left(fabric):
+    return {switch: len(fabric.ask(switch, "jobs.list")["jobs"]) for switch in fabric.topology.switches}
+
+
+def fail_once(fabric, rng, number):
+    """One job, in which the root of its tree or the manager fails at a random moment; all is well again afterwards."""
+    ranks = start(fabric, f"job{number}", op=rng.choice(("sum", "max")), dtype=rng.choice(("f32", "i32")))
+    wait_until(lambda: root_of(fabric) is not None or not all(rank.running() for rank in ranks), 30, "the job's tree")
+    root = root_of(fabric)
+    kind = rng.choice(("kill", "freeze", "manager"))
+    time.sleep(rng.uniform(0, 0.8))
+    if kind == "manager":
+        fabric.manager.popen.kill()
+        fabric.manager.popen.wait()
+        fabric.start_manager()
+    elif kind == "freeze":
+        fabric.switches[root].popen.send_signal(signal.SIGSTOP)
+    else:
+        fabric.switches[root].popen.kill()
+        fabric.switches[root].popen.wait()
+    try:
+        reports = finish(fabric, f"failure {number}: {kind} {root}", ranks)
+    finally:
+        if kind != "manager":
+            revive(fabric, root, kind == "freeze")
+    wait_until(lambda: all_up(fabric), 30, "all switches to be up again")
+    wait_until(lambda: not any(jobs_left(fabric).values()), 30, "the job to be gone from all switches")
+    return kind, max(report["resumed"] for report in reports)
+
+
+@case(60 + 12 * FAILURES)
+def failures_at_random_moments():
+    """Also before the first result and after the last: then nothing has to move."""
+    rng = random.Random(4)
+    seen = {}
+    with Fabric(leaf_spine(2, 2, 4), mtu=9000) as fabric:
+        fabric.start()
+        fabric.start_manager()
+        for number in range(FAILURES):
+            kind, resumed = fail_once(fabric, rng, number)
+            seen.setdefault(kind, []).append(resumed)
+        for switch in fabric.topology.switches:
+            expect_equal(fabric.ask(switch, "jobs.list")["jobs"], [], f"jobs left on {switch}")
+    expect(any(resumed > 0 for kind in ("kill", "freeze") for resumed in seen.get(kind, [])), f"nothing ever moved: {seen}")
