@@ -109,6 +109,7 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 		.rank = options->rank,
 		.size = options->size,
 		.udp_port = options->udp_port,
+		.patient = options->recover,
 		.interrupt = comm->ctx->interrupt,
 		.interrupt_arg = comm->ctx->interrupt_arg,
 	};

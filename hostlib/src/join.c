@@ -201,7 +201,8 @@ join_receive(struct fanin_member *member, struct fanin_error *error)
 		if (hdr->type == FANIN_TYPE_JOIN_ACK)
 			status = ack_take(member, &control, error);
 		else if (hdr->type == FANIN_TYPE_REFUSED &&
-			 (hdr->count == FANIN_REASON_MEMBER_BUSY || member->rejoins))
+			 (hdr->count == FANIN_REASON_MEMBER_BUSY || member->rejoins ||
+			  (config->patient && hdr->count == FANIN_REASON_JOB)))
 			member->refusal = hdr->count;
 		else if (hdr->type == FANIN_TYPE_REFUSED)
 			status = fanin_error_set(error, FANIN_ERR_JOIN_REFUSED,

@@ -19,6 +19,7 @@ struct fanin_member_config {
 	uint16_t rank;
 	uint16_t size;
 	uint16_t udp_port;
+	bool patient; /* the job may be gone for a while: it is being made anew */
 	fanin_interrupt_fn interrupt;
 	void *interrupt_arg;
 };
