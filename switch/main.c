@@ -6,7 +6,6 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <getopt.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "control/notify.h"
+#include "control/options.h"
 #include "handlers/kernels/kernels.h"
 #include "pipeline/route_table.h"
 #include "switch/commands.h"
@@ -28,7 +28,6 @@
 #include "switch/telemetry.h"
 
 #define HOUSEKEEP_MS 1000
-#define EXIT_USAGE 2
 
 static_assert(CONFIG_MAX_PORTS <= PIPELINE_MAX_PORTS && CONFIG_MAX_WORKERS <= PIPELINE_MAX_WORKERS,
 	      "limits");
@@ -36,83 +35,6 @@ static_assert(CONTROL_MESSAGE_LEN >= METRICS_ERROR_LEN, "buffers");
 static_assert(CONFIG_MAX_NEXT_HOPS == ROUTE_MAX_NEXT_HOPS, "next hops");
 static_assert(CONFIG_NAME_LEN == PIPELINE_NAME_LEN && CONFIG_ERROR_LEN == PIPELINE_ERROR_LEN,
 	      "buffers");
-
-struct arguments {
-	const char *config_path;
-	bool check;
-	int log_level; /* -1: as configured */
-};
-
-static void
-print_help(FILE *out)
-{
-	fputs("Usage: fanin-switch --config FILE [--check] [--log-level LEVEL]\n"
-	      "\n"
-	      "Switches Ethernet frames and reduces the packets of Fanin jobs on their way.\n"
-	      "\n"
-	      "  -c, --config FILE      JSON configuration, see fanin-switch.json(5)\n"
-	      "      --check            validate the configuration and exit\n"
-	      "      --log-level LEVEL  error, warning, info or debug; overrides the configuration\n"
-	      "  -h, --help             show this text and exit\n"
-	      "  -V, --version          show the version and exit\n"
-	      "\n"
-	      "SIGTERM and SIGINT stop it cleanly; faninctl(1) talks to it while it runs.\n",
-	      out);
-}
-
-static int
-usage_error(const char *format, const char *found)
-{
-	fprintf(stderr, "fanin-switch: ");
-	fprintf(stderr, format, found);
-	fprintf(stderr, "\nTry \"fanin-switch --help\".\n");
-	return EXIT_USAGE;
-}
-
-/* Returns -1 to go on, else the exit code. */
-static int
-parse_arguments(int argc, char **argv, struct arguments *arguments)
-{
-	static const struct option options[] = {
-		{ "config", required_argument, NULL, 'c' },    { "check", no_argument, NULL, 'k' },
-		{ "log-level", required_argument, NULL, 'l' }, { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },         { NULL, 0, NULL, 0 },
-	};
-	int option;
-
-	arguments->log_level = -1;
-	while ((option = getopt_long(argc, argv, "c:hV", options, NULL)) != -1) {
-		switch (option) {
-		case 'c':
-			arguments->config_path = optarg;
-			break;
-		case 'k':
-			arguments->check = true;
-			break;
-		case 'l':
-			arguments->log_level = log_level_find(optarg);
-			if (arguments->log_level < 0)
-				return usage_error(
-					"--log-level: found \"%s\", expected error, warning, info or debug",
-					optarg);
-			break;
-		case 'h':
-			print_help(stdout);
-			return 0;
-		case 'V':
-			puts("fanin-switch " FANIN_VERSION);
-			return 0;
-		default:
-			fputs("Try \"fanin-switch --help\".\n", stderr);
-			return EXIT_USAGE;
-		}
-	}
-	if (optind < argc)
-		return usage_error("unexpected argument \"%s\"", argv[optind]);
-	if (arguments->config_path == NULL)
-		return usage_error("%s", "--config FILE is required");
-	return -1;
-}
 
 /* The routes as the pipeline takes them; the caller frees them. NULL without memory. */
 static struct route_spec *
@@ -367,28 +289,33 @@ report:
 int
 main(int argc, char **argv)
 {
-	struct arguments arguments = { 0 };
+	struct options options;
 	struct config config;
 	char error[CONFIG_ERROR_LEN];
 	sigset_t signals;
 	int signal_fd;
-	int ret = parse_arguments(argc, argv, &arguments);
+	int ret = options_parse(
+		argc, argv, "fanin-switch",
+		"Switches Ethernet frames and reduces the packets of Fanin jobs on their way.",
+		"fanin-switch.json(5)",
+		"SIGTERM and SIGINT stop it cleanly; faninctl(1) talks to it while it runs.",
+		&options);
 
 	if (ret >= 0)
 		return ret;
-	ret = config_load(arguments.config_path, &config, error);
+	ret = config_load(options.config_path, &config, error);
 	if (ret == 0)
-		ret = config_check_machine(&config, arguments.config_path, error);
+		ret = config_check_machine(&config, options.config_path, error);
 	if (ret != 0) {
 		fprintf(stderr, "fanin-switch: %s\n", error);
-		return EXIT_USAGE;
+		return OPTIONS_EXIT_USAGE;
 	}
-	if (arguments.check) {
-		printf("%s: ok\n", arguments.config_path);
+	if (options.check) {
+		printf("%s: ok\n", options.config_path);
 		return 0;
 	}
-	if (arguments.log_level >= 0)
-		config.log_level = (enum log_level)arguments.log_level;
+	if (options.log_level >= 0)
+		config.log_level = (enum log_level)options.log_level;
 	log_init("fanin-switch", config.log_level);
 	log_libraries();
 	/* Before any thread starts, so that all of them have it blocked. */
@@ -402,7 +329,7 @@ main(int argc, char **argv)
 		log_error("signalfd: %s", strerror(errno));
 		return 1;
 	}
-	ret = run(&config, arguments.config_path, signal_fd);
+	ret = run(&config, options.config_path, signal_fd);
 	close(signal_fd);
 	return ret == 0 ? 0 : 1;
 }

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The command line of a daemon: --config, --check, --log-level, --help and --version. Main thread.
+ */
+#ifndef FANIN_CONTROL_OPTIONS_H
+#define FANIN_CONTROL_OPTIONS_H
+
+#include <stdbool.h>
+
+/* Exit code for a wrong command line or configuration. */
+#define OPTIONS_EXIT_USAGE 2
+
+struct options {
+	const char *config_path; /* borrowed from argv */
+	bool check;              /* only look at the configuration */
+	int log_level;           /* enum log_level; -1: as configured */
+};
+
+/*
+ * Reads the command line; what is wrong with it, and the help, is printed.
+ *
+ * program: its name. about: what it does, one line. config_page: the man page of its configuration. closing: the last line of
+ * the help. Returns -1 to go on, else the exit code.
+ */
+int options_parse(int argc, char **argv, const char *program, const char *about,
+		  const char *config_page, const char *closing, struct options *options);
+
+#endif
