@@ -238,14 +238,20 @@ class Fabric(Lab):
                 "hosts": [{"ip": self.host_ip(host), "switch": switch, "port": f"h{host}"}
                           for host, switch in enumerate(self.topology.switch_of)]}
 
-    def start_manager(self, **config):
-        """Starts fanin-manager and returns once it knows all switches. May be called again after it was killed."""
+    def start_manager(self, hosts=None, **config):
+        """Starts fanin-manager and returns once it knows all switches. May be called again after it was killed.
+
+        hosts: a list of the topology instead of all hosts. config: keys that replace those of its configuration.
+        """
         if self.management is None:
             self._make_management()
             self.token_file = self.directory / "token"
             self.token_file.touch(mode=0o600)
             self.token_file.write_text(secrets.token_hex(16) + "\n")
-            (self.directory / "topology.json").write_text(json.dumps(self.manager_topology(), indent=2) + "\n")
+            topology = self.manager_topology()
+            if hosts is not None:
+                topology["hosts"] = hosts
+            (self.directory / "topology.json").write_text(json.dumps(topology, indent=2) + "\n")
         path = self.directory / "manager.json"
         path.write_text(json.dumps({
             "name": "manager", "listen": f"{MANAGER_IP}:{MANAGER_PORT}", "token_file": str(self.token_file),

@@ -2,11 +2,15 @@
 """The network manager with played switches, which refuse and vanish as a case wants: trees, all or none, and everybody who
 should not be there."""
 
+import os
 import random
 
 from support import Lab, case, expect, expect_equal, wait_until
 from lab import LabError, ip_in
 from manager_lab import FOUR, TOKEN, Refused, close_all, played, played_manager
+
+# More of them, for a long run: FANIN_JOBS=1000 tests/net/cases.py a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing
+JOBS = int(os.environ.get("FANIN_JOBS", "100"))
 
 
 @case(60)
@@ -227,7 +231,7 @@ def a_job_that_must_be_whole_goes_with_the_first_host_that_is_lost():
         manager.stop()
 
 
-@case(120)
+@case(max(120, JOBS))
 def a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing():
     seed = 7
     chance = random.Random(seed)
@@ -235,7 +239,7 @@ def a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing():
         switches = played(lab, max_jobs=200)
         manager = played_manager(lab, switches, grace_ms=0, reconcile_ms=300, heartbeat_ms=50, dead_after_ms=1000)
         kills = 0
-        for number in range(100):
+        for number in range(JOBS):
             ips = chance.sample(FOUR, chance.randint(1, 4))
             clients = []
             try:
@@ -256,7 +260,7 @@ def a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing():
                 manager.start()
                 manager.wait_up(*switches)
         expect(kills >= 10, f"only {kills} kills with seed {seed}")
-        expect(sum(len(switch.created) for switch in switches.values()) > 100, "hardly a job was made")
+        expect(sum(len(switch.created) for switch in switches.values()) > JOBS, "hardly a job was made")
         manager.wait_idle()
         for switch in switches.values():
             wait_until(lambda: not switch.jobs, 10, f"jobs of {switch.name} to go (seed {seed}): {switch.jobs}")
