@@ -23,6 +23,7 @@ import case_handlers  # noqa: F401
 import case_instructions  # noqa: F401
 import case_jobs  # noqa: F401
 import case_levels  # noqa: F401
+import case_man  # noqa: F401
 import case_manager  # noqa: F401
 import case_manager_trees  # noqa: F401
 import case_memif  # noqa: F401

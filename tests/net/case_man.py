@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The man pages tell what there is: every function as fanin.h declares it, every option that a program's --help has."""
+
+import re
+import tempfile
+from pathlib import Path
+
+from support import case, expect, expect_equal, program, run
+from lab import SOURCE_DIR
+
+MAN = SOURCE_DIR / "docs" / "man"
+INCLUDE = SOURCE_DIR / "hostlib" / "include"
+SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "RETURN VALUE", "ERRORS", "THREADS", "SEE ALSO"]
+PROGRAMS = {"fanin-switch": 8, "fanin-manager": 8, "faninctl": 1, "fanin-perf": 1, "fanin-pktgen": 1}
+OPTION = re.compile(r"--[a-z][a-z-]*")
+
+
+def pages():
+    """Paths of all pages, those among them that only show another one."""
+    return sorted(MAN.glob("*.[1-8]"))
+
+
+def read_page(name):
+    """The page's text without escapes; that of the page which it shows, if it only shows one."""
+    path = MAN / name
+    expect(path.exists(), f"docs/man/{name} does not exist")
+    shown = re.fullmatch(r"\.so man\d/(\S+)\n", path.read_text())
+    if shown:
+        path = MAN / shown.group(1)
+        expect(path.exists(), f"docs/man/{name} shows {path.name}, which does not exist")
+    text = path.read_text()
+    for escape, meaning in ((r"\-", "-"), (r"\%", ""), (r"\&", ""), (r"\(dq", '"'), (r"\e", "\\")):
+        text = text.replace(escape, meaning)
+    return text
+
+
+def section(page, name):
+    """The section's lines in one string; empty if the page does not have it."""
+    return re.split(r"^\.SH ", page.partition(f".SH {name}\n")[2], maxsplit=1, flags=re.M)[0]
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+def read_header():
+    """fanin.h without its comments."""
+    return re.sub(r"/\*.*?\*/", " ", (INCLUDE / "fanin" / "fanin.h").read_text(), flags=re.S)
+
+
+def declarations():
+    """{name: declaration without FANIN_API} of the header's functions."""
+    found = [words(text) for text in re.findall(r"^FANIN_API\b([^;]*;)", read_header(), flags=re.M)]
+    return {re.search(r"(\w+)\(", text).group(1): text for text in found}
+
+
+@case()
+def every_function_of_the_library_has_a_man_page():
+    functions = declarations()
+    exported = re.findall(r"^\s*(fanin_\w+);", (SOURCE_DIR / "hostlib" / "fanin.map").read_text(), flags=re.M)
+    expect_equal(set(functions) ^ set(exported), set(), "functions that only one of fanin.h and fanin.map has")
+    for name, declaration in functions.items():
+        page = read_page(f"{name}.3")
+        names = section(page, "NAME").partition(" - ")[0]
+        expect(name in words(names).split(", "), f"{name}.3: NAME has '{words(names)}' only")
+        synopsis = words(section(page, "SYNOPSIS"))
+        expect(f" {declaration}" in synopsis, f"{name}.3: SYNOPSIS does not have '{declaration}'")
+        for wanted in SECTIONS:
+            expect(section(page, wanted).strip(), f"{name}.3: no text in a section {wanted}")
+
+
+@case()
+def man_pages_have_every_field_and_every_constant_of_the_library():
+    bodies = dict(re.findall(r"^(?:struct|enum) (\w+) \{(.*?)^\};", read_header(), flags=re.M | re.S))
+    for name, page in (("fanin_init_opts", "fanin_init.3"), ("fanin_join_opts", "fanin_join.3"),
+                       ("fanin_report", "fanin_comm_report.3"), ("fanin_status", "fanin.3"), ("fanin_dtype", "fanin.3"),
+                       ("fanin_op", "fanin.3")):
+        body = bodies[name]
+        # Of the constants, not those that only FANIN_OPAQUE and FANIN_CUSTOM are made of.
+        found = re.findall(r"(\w+);", body) or re.findall(r"\b(FANIN_(?!OPAQUE|CUSTOM)\w+)", body)
+        expect(len(found) > 5, f"{name}: expected more than five fields or constants in fanin.h, found {found}")
+        missing = set(found) - set(re.findall(r"\w+", read_page(page)))
+        expect(not missing, f"{page} does not have {sorted(missing)} of {name}")
+
+
+@case()
+def the_example_of_the_overview_compiles():
+    example = section(read_page("fanin.3"), "EXAMPLE").partition(".EX\n")[2].partition(".EE\n")[0]
+    with tempfile.TemporaryDirectory() as directory:
+        source = Path(directory) / "example.c"
+        source.write_text(example)
+        done = run(["cc", "-std=c11", "-Wall", "-Wextra", "-fsyntax-only", f"-I{INCLUDE}", str(source)], check=False)
+    expect("main(void)" in example, f"fanin.3: expected a whole program as EXAMPLE, found {example[:200]!r}")
+    expect_equal((done.returncode, done.stderr), (0, ""), "what the compiler says to the example of fanin.3")
+
+
+@case()
+def man_pages_are_formatted_without_a_warning():
+    with tempfile.TemporaryDirectory() as directory:
+        for number in range(1, 9):
+            (Path(directory) / f"man{number}").symlink_to(MAN)
+        for path in pages():
+            done = run(["groff", "-man", "-ww", "-z", "-Kutf8", "-Tutf8", "-I", directory, str(path)], check=False)
+            expect_equal((done.returncode, done.stderr), (0, ""), f"what groff says to {path.name}")
+
+
+@case()
+def man_pages_are_installed_and_refer_to_pages_that_exist():
+    names = [path.name for path in pages()]
+    installed = re.findall(r"'(.*)',", (MAN / "meson.build").read_text())
+    expect_equal(set(installed) ^ set(names), set(), "pages that only one of docs/man and its meson.build has")
+    for name in names:
+        for title, number in re.findall(r'\b(fanin[\w.-]*) ?"?\((\d)\)', read_page(name)):
+            expect(f"{title}.{number}" in names, f"{name} refers to {title}({number}), which does not exist")
+
+
+def help_texts(name):
+    """What a program's --help prints, and what faninctl's help prints for each of its commands."""
+    texts = [run([program(name), "--help"]).stdout]
+    commands = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S", texts[0], flags=re.M) if name == "faninctl" else []
+    return texts + [run([program(name), "help", *command.split()]).stdout for command in commands]
+
+
+@case()
+def man_pages_have_every_option_of_the_programs():
+    for name, number in PROGRAMS.items():
+        options = {option for text in help_texts(name) for option in OPTION.findall(text)}
+        expect("--help" in options, f"{name} --help: expected --help among its options, found {sorted(options)}")
+        missing = options - set(OPTION.findall(read_page(f"{name}.{number}")))
+        expect(not missing, f"{name}.{number} does not have the options {sorted(missing)} of --help")
