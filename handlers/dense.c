@@ -302,7 +302,7 @@ prepare_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 		dense->wide = wide ? fanin_kernel_wide(job->isa, hdr->dtype) : NULL;
 	}
 	fanin_dense_release(ctx, dense);
-	dense->begun_ns = ctx->now_ns;
+	__atomic_store_n(&dense->begun_ns, ctx->now_ns, __ATOMIC_RELEASE);
 	ctx->stats->blocks++;
 	return true;
 }
@@ -392,7 +392,7 @@ take_known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, struct fani
 {
 	const uint32_t block = packet->headers->fanin.block;
 
-	dense->window.present |= UINT64_C(1) << packet->child;
+	fanin_window_claim(&dense->window, ctx->job->shared, packet->child);
 	ctx->stats->known++;
 	if (ctx->job->has_parent) {
 		send_up(ctx, dense, block, FANIN_TYPE_KNOWN, packet->mbuf);
@@ -425,7 +425,7 @@ known_of_another_phase(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	case FANIN_WINDOW_NEW:
 		if (!prepare_block(ctx, dense, packet, reason))
 			return FANIN_VERDICT_DROP;
-		dense->window.present = 0;
+		__atomic_store_n(&dense->window.present, 0, __ATOMIC_RELEASE);
 		dense->window.shape = fanin_wire_shape(hdr);
 		return take_known(ctx, dense, packet);
 	case FANIN_WINDOW_FINISHED:

@@ -16,7 +16,7 @@ struct fanin_dense {
 	fanin_kernel_fn kernel;                /* of partial results */
 	const struct fanin_wide_kernels *wide; /* these are f32 and contributions are not; or NULL */
 	struct rte_mbuf *result; /* of the block that is done, or what went to the parent; NULL before the first */
-	uint64_t begun_ns; /* when the block's first contribution came */
+	uint64_t begun_ns; /* when the block's first contribution came; written in SETUP only */
 };
 
 /* The payload of a Fanin frame. */
@@ -124,6 +124,10 @@ enum fanin_verdict fanin_dense_result(struct fanin_handler_ctx *ctx, void *slot,
 enum fanin_verdict fanin_dense_known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 				     uint32_t index, struct fanin_packet *packet,
 				     fanin_dense_reset_fn reset, enum fanin_reason *reason);
+
+/* A dense handler's `peek` (handlers/dense_peek.c). */
+bool fanin_dense_peek(const struct fanin_job_params *job, uint32_t epoch, const void *slot,
+		      struct fanin_peek *peek);
 
 /* Gives up the kept result. */
 void fanin_dense_release(struct fanin_handler_ctx *ctx, struct fanin_dense *dense);

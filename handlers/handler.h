@@ -122,6 +122,14 @@ enum fanin_verdict {
 	FANIN_VERDICT_RETRY, /* another worker is in the way: the pipeline tries again later */
 };
 
+/* What a block waits for that is begun and has no result yet. */
+struct fanin_peek {
+	uint32_t block;
+	bool sent;         /* all contributions are in, and the parent's result is awaited */
+	uint64_t missing;  /* bitmap of children whose contribution is not in; 0 if sent */
+	uint64_t begun_ns; /* when the first contribution came, as ctx->now_ns has the time */
+};
+
 struct fanin_handler {
 	const char *name;        /* as in the config, faninctl and reports; at most 15 characters */
 	const char *description; /* one line for people */
@@ -155,6 +163,13 @@ struct fanin_handler {
 	 */
 	enum fanin_verdict (*known)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 				    struct fanin_packet *packet, enum fanin_reason *reason);
+
+	/*
+	 * Looks into a slot, and changes nothing: a block of the run `epoch` that waits. Any thread, while workers use the slot.
+	 * Returns false if there is none, or if the slot changes so fast that nothing waits in it.
+	 */
+	bool (*peek)(const struct fanin_job_params *job, uint32_t epoch, const void *slot,
+		     struct fanin_peek *peek);
 
 	/* Mbufs in the slot go to ctx->frees; the slot is not used again. */
 	void (*slot_release)(struct fanin_handler_ctx *ctx, void *slot);

@@ -198,6 +198,7 @@ static struct fanin_handler multi = {
 	.contribution = multi_contribution,
 	.result = fanin_dense_result,
 	.known = multi_known,
+	.peek = fanin_dense_peek,
 	.slot_release = multi_slot_release,
 };
 

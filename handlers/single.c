@@ -105,6 +105,7 @@ static struct fanin_handler single = {
 	.contribution = single_contribution,
 	.result = fanin_dense_result,
 	.known = single_known,
+	.peek = fanin_dense_peek,
 	.slot_release = single_slot_release,
 };
 

@@ -175,6 +175,7 @@ static struct fanin_handler tree = {
 	.contribution = tree_contribution,
 	.result = fanin_dense_result,
 	.known = tree_known,
+	.peek = fanin_dense_peek,
 	.slot_release = tree_slot_release,
 };
 

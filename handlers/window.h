@@ -11,7 +11,8 @@
  * A slot may be shared by the workers of a cluster (Flare section 5, S > 1). One word holds its
  * block, phase and number of users: a worker enters to use what the block holds, and only a worker
  * that finds no users moves the slot on. Nobody waits: who can't enter is told so, and its packet
- * is tried again later. With one worker per slot the same steps are plain loads and stores.
+ * is tried again later. With one worker per slot the same steps are plain loads and stores, of whole words, since a thread
+ * that is no worker may look at them at any time: fanin_dense_peek.
  */
 #ifndef FANIN_HANDLERS_WINDOW_H
 #define FANIN_HANDLERS_WINDOW_H
@@ -30,7 +31,7 @@ enum fanin_window_phase {
 };
 
 struct fanin_window {
-	uint64_t state;   /* block << 32 | phase << 29 | users; atomic if the slot is shared */
+	uint64_t state; /* block << 32 | phase << 29 | users; changed atomically if the slot is shared */
 	uint64_t present; /* children whose contribution is in; likewise */
 	uint32_t epoch; /* run that the slot is in; 0: none. Written in SETUP only, as is the next */
 	union {         /* of the block's first contribution */
@@ -78,8 +79,16 @@ fanin_window_swap(struct fanin_window *slot, bool shared, uint64_t *old, uint64_
 	if (shared)
 		return __atomic_compare_exchange_n(&slot->state, old, new, false, __ATOMIC_ACQ_REL,
 						   __ATOMIC_ACQUIRE);
-	slot->state = new;
+	__atomic_store_n(&slot->state, new, __ATOMIC_RELAXED);
 	return true;
+}
+
+/* Adds to the state of a slot that is not shared. */
+static inline void
+fanin_window_add(struct fanin_window *slot, uint64_t step)
+{
+	__atomic_store_n(&slot->state, __atomic_load_n(&slot->state, __ATOMIC_RELAXED) + step,
+			 __ATOMIC_RELEASE);
 }
 
 /* Leaves a slot that was entered; what was done in it is visible to whoever enters next. */
@@ -89,7 +98,7 @@ fanin_window_leave(struct fanin_window *slot, bool shared)
 	if (shared)
 		__atomic_fetch_sub(&slot->state, 1, __ATOMIC_RELEASE);
 	else
-		slot->state--;
+		fanin_window_add(slot, UINT64_MAX);
 }
 
 /* See fanin_window_enter: any case, in window.c. */
@@ -137,7 +146,7 @@ fanin_window_enter(struct fanin_window *slot, const struct fanin_handler_ctx *ct
 static inline void
 fanin_window_reset(struct fanin_window *slot, const struct fanin_handler_ctx *ctx, uint32_t index)
 {
-	slot->present = 0;
+	__atomic_store_n(&slot->present, 0, __ATOMIC_RELEASE);
 	__atomic_store_n(&slot->epoch, ctx->epoch, __ATOMIC_RELEASE);
 	__atomic_store_n(&slot->state,
 			 fanin_state_make(index - 2u * ctx->job->window, FANIN_PHASE_FRESH, 0),
@@ -151,7 +160,7 @@ fanin_window_reset(struct fanin_window *slot, const struct fanin_handler_ctx *ct
 static inline void
 fanin_window_open(struct fanin_window *slot, const struct fanin_hdr *hdr, uint16_t child)
 {
-	slot->present = UINT64_C(1) << child;
+	__atomic_store_n(&slot->present, UINT64_C(1) << child, __ATOMIC_RELEASE);
 	slot->shape = fanin_wire_shape(hdr);
 	__atomic_store_n(&slot->state, fanin_state_make(hdr->block, FANIN_PHASE_OPEN, 1),
 			 __ATOMIC_RELEASE);
@@ -203,7 +212,7 @@ fanin_window_claim(struct fanin_window *slot, bool shared, uint16_t child)
 	if (shared)
 		return (__atomic_fetch_or(&slot->present, bit, __ATOMIC_RELAXED) & bit) == 0;
 	before = slot->present;
-	slot->present = before | bit;
+	__atomic_store_n(&slot->present, before | bit, __ATOMIC_RELAXED);
 	return (before & bit) == 0;
 }
 
@@ -223,7 +232,7 @@ fanin_window_finish(struct fanin_window *slot, bool shared, enum fanin_window_ph
 	if (shared)
 		__atomic_fetch_add(&slot->state, step, __ATOMIC_RELEASE);
 	else
-		slot->state += step;
+		fanin_window_add(slot, step);
 }
 
 #endif

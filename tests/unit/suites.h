@@ -21,6 +21,7 @@
 	X(faults)                                                                                  \
 	X(concurrent)                                                                              \
 	X(tree)                                                                                    \
+	X(peek)                                                                                    \
 	X(empty)                                                                                   \
 	X(pipeline)                                                                                \
 	X(neighbors)                                                                               \

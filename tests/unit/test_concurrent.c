@@ -26,6 +26,7 @@
 #define PACKETS_MAX 4096
 #define EPOCH 9
 #define KEY 10
+#define ONLOOKER_TURNS 64
 
 /* The network and the hosts; all of it under the lock. */
 static struct world {
@@ -46,6 +47,8 @@ static struct world {
 	struct random random;
 	uint8_t *slots;
 	size_t slot_bytes;
+	uint64_t peeks;  /* blocks that an onlooker saw waiting */
+	uint64_t rounds; /* of the onlooker's through all slots */
 } world;
 
 static int32_t
@@ -244,6 +247,67 @@ take_packet(void)
 	return mbuf;
 }
 
+/* What an onlooker must find for the time of a block: of another block, or half of two, it would be wrong. */
+static uint64_t
+begun_ns_of(uint32_t block)
+{
+	return UINT64_C(0x100000001) * (block + 1);
+}
+
+/* One look into a slot, without the lock. Returns what is wrong, NULL if nothing is. */
+static const char *
+look_into(uint32_t index, uint64_t *peeks)
+{
+	struct fanin_peek peek;
+
+	if (!world.handler->peek(&world.job, EPOCH, world.slots + index * world.slot_bytes, &peek))
+		return NULL;
+	(*peeks)++;
+	if (peek.block % SLOTS != index || peek.block >= BLOCKS)
+		return "an onlooker saw a block in another one's slot";
+	if (peek.begun_ns != begun_ns_of(peek.block))
+		return "an onlooker saw the time of another block";
+	if (peek.sent ? peek.missing != 0 || !world.job.has_parent
+		      : peek.missing == 0 || (peek.missing & ~world.job.children) != 0)
+		return "an onlooker saw children missing that can't be";
+	return NULL;
+}
+
+/* Looks into all slots as long as the workers use them. */
+static void *
+onlooker(void *unused)
+{
+	const char *failure = NULL;
+	uint64_t peeks = 0;
+
+	pthread_mutex_lock(&world.lock);
+	while (world.failure == NULL && world.lanes_left > 0) {
+		pthread_mutex_unlock(&world.lock);
+		for (uint32_t i = 0; i < SLOTS && failure == NULL; i++)
+			failure = look_into(i, &peeks);
+		sched_yield();
+		pthread_mutex_lock(&world.lock);
+		world.rounds++;
+		if (failure != NULL)
+			world.failure = failure;
+	}
+	world.peeks = peeks;
+	pthread_mutex_unlock(&world.lock);
+	return unused;
+}
+
+/* Lets the onlooker have its turn, however the threads are scheduled; under the lock. */
+static void
+await_onlooker(uint64_t *seen_rounds)
+{
+	while (world.rounds == *seen_rounds && world.failure == NULL && world.lanes_left > 0) {
+		pthread_mutex_unlock(&world.lock);
+		sched_yield();
+		pthread_mutex_lock(&world.lock);
+	}
+	*seen_rounds = world.rounds;
+}
+
 static void *
 worker(void *unused)
 {
@@ -251,9 +315,10 @@ worker(void *unused)
 	struct fanin_handler_ctx ctx = {
 		.job = &world.job, .epoch = EPOCH, .parent_epoch = EPOCH, .stats = &stats
 	};
+	uint64_t seen_rounds = 0;
 
 	pthread_mutex_lock(&world.lock);
-	while (world.failure == NULL && world.lanes_left > 0) {
+	for (unsigned int turn = 0; world.failure == NULL && world.lanes_left > 0; turn++) {
 		struct rte_mbuf *mbuf = take_packet();
 		enum fanin_reason reason = FANIN_REASON_NONE;
 		enum fanin_verdict verdict;
@@ -273,6 +338,7 @@ worker(void *unused)
 		};
 		packet.payload = packet.headers + 1;
 		packet.child = packet.headers->fanin.rank;
+		ctx.now_ns = begun_ns_of(packet.headers->fanin.block);
 		index = packet.headers->fanin.block % SLOTS;
 		if (packet.headers->fanin.type == FANIN_TYPE_RESULT)
 			verdict = world.handler->result(&ctx, world.slots + index * world.slot_bytes,
@@ -283,6 +349,8 @@ worker(void *unused)
 							      index, &packet, &reason);
 		pthread_mutex_lock(&world.lock);
 		finish_call(&ctx, mbuf, verdict, reason);
+		if (turn % ONLOOKER_TURNS == 0 && world.lanes_left > 0)
+			await_onlooker(&seen_rounds);
 	}
 	world.results += stats.results;
 	world.contributions += stats.contributions;
@@ -345,20 +413,40 @@ world_close(void)
 static const char *const handlers[] = { "single", "multi", "tree" };
 static const uint16_t sizes[] = { 2, 3, 8, 16 };
 
-START_TEST(shared_slots_give_exact_sums)
+/* Lets workers, and an onlooker beside them, run until all hosts have all results. */
+static void
+world_run(int n_workers)
 {
-	pthread_t threads[THREADS];
-	uint16_t n_children = sizes[_i % 4];
+	pthread_t threads[THREADS + 1];
 
-	world_open(handlers[_i / 4 % 3], n_children, _i / 12 == 1, _i / 12 == 2);
-	for (int i = 0; i < THREADS; i++)
+	ck_assert_int_eq(pthread_create(&threads[0], NULL, onlooker, NULL), 0);
+	for (int i = 1; i <= n_workers; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, worker, NULL), 0);
-	for (int i = 0; i < THREADS; i++)
+	for (int i = 0; i <= n_workers; i++)
 		pthread_join(threads[i], NULL);
 	ck_assert_msg(world.failure == NULL, "%s", world.failure);
 	ck_assert_uint_eq(world.results, BLOCKS);
+}
+
+START_TEST(shared_slots_give_exact_sums)
+{
+	uint16_t n_children = sizes[_i % 4];
+
+	world_open(handlers[_i / 4 % 3], n_children, _i / 12 == 1, _i / 12 == 2);
+	world_run(THREADS);
 	ck_assert_uint_eq(world.contributions, (uint64_t)BLOCKS * n_children);
 	ck_assert_uint_gt(world.repeats + world.pendings, 0);
+	world_close();
+}
+END_TEST
+
+/* Nobody but its worker changes a slot then, by plain stores. */
+START_TEST(a_slot_can_be_looked_into_while_its_only_worker_uses_it)
+{
+	world_open(handlers[_i % 3], 8, false, _i / 3 == 1);
+	world.job.shared = false;
+	world_run(1);
+	ck_assert_uint_gt(world.peeks, 0);
 	world_close();
 }
 END_TEST
@@ -423,6 +511,7 @@ suite_concurrent(void)
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_loop_test(tcase, shared_slots_give_exact_sums, 0, 36);
+	tcase_add_loop_test(tcase, a_slot_can_be_looked_into_while_its_only_worker_uses_it, 0, 6);
 	suite_add_tcase(suite, tcase);
 	tcase_add_test(torn_reads, a_slot_that_another_worker_resets_meanwhile_is_seen_as_it_is_then);
 	suite_add_tcase(suite, torn_reads);
