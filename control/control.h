@@ -112,6 +112,12 @@ void *control_client_data(const struct control_client *client);
 void control_client_set_data(struct control_client *client, void *data);
 
 /*
+ * Which connection it is: above 0, and no other one of this daemon's has or had it. For those who will answer later without
+ * having data: a client stays where it is until control_close, and has another number, or none, when the connection is gone.
+ */
+uint64_t control_client_number(const struct control_client *client);
+
+/*
  * In `closed`: true if nothing was heard of the other side any more, false if it has closed the connection. Its machine or the
  * network is gone then, and it may live.
  */

@@ -319,6 +319,12 @@ control_client_set_data(struct control_client *client, void *data)
 	client->data = data;
 }
 
+uint64_t
+control_client_number(const struct control_client *client)
+{
+	return client->number;
+}
+
 bool
 control_client_is_silent(const struct control_client *client)
 {

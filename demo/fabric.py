@@ -270,12 +270,15 @@ class Fabric(Lab):
         except LabError:
             return False
 
+    def ctl_manager(self, *arguments):
+        """Runs faninctl with these arguments for the manager and returns what it printed."""
+        with inside(self.management):
+            return run([program("faninctl"), "--manager", f"{MANAGER_IP}:{MANAGER_PORT}", "--token-file", str(self.token_file),
+                        *map(str, arguments)]).stdout
+
     def ask_manager(self, *command):
         """What faninctl prints, as JSON."""
-        with inside(self.management):
-            done = run([program("faninctl"), "--manager", f"{MANAGER_IP}:{MANAGER_PORT}", "--token-file", str(self.token_file),
-                        "-j", *command])
-        return json.loads(done.stdout)
+        return json.loads(self.ctl_manager("-j", *command))
 
     def spawn_named(self, host, job, rank, size, **options):
         """Starts fanin-perf on a host as a rank of a job that the manager makes."""

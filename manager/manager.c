@@ -28,6 +28,7 @@ static const struct control_command commands[] = {
 	{ .name = "jobs.destroy", .run = command_jobs_destroy },
 	{ .name = "trees", .run = command_trees },
 	{ .name = "stats", .run = command_stats },
+	{ .name = "waits", .run_for = command_waits },
 	{ 0 },
 };
 
@@ -200,6 +201,7 @@ manager_open(const struct manager_config *config, struct manager **manager, char
 	opened->moves_from_ms = opened->start_ms + (uint64_t)config->dead_after_ms;
 	TAILQ_INIT(&opened->groups);
 	TAILQ_INIT(&opened->removals);
+	TAILQ_INIT(&opened->waits);
 	opened->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	ret = opened->epoll_fd < 0 ? -errno : 0;
 	if (ret != 0)
@@ -298,6 +300,7 @@ manager_close(struct manager *manager)
 	control_close(manager->control);
 	for (uint16_t i = 0; manager->peers != NULL && i < manager->config->topology.n_switches; i++)
 		peer_end(&manager->peers[i]);
+	waits_end(manager);
 	while ((removal = TAILQ_FIRST(&manager->removals)) != NULL) {
 		TAILQ_REMOVE(&manager->removals, removal, entry);
 		free(removal);

@@ -47,6 +47,8 @@ struct removal {
 	bool asked; /* the switch has been told and has not answered */
 };
 
+struct waits; /* waits.c: a question who waits for whom */
+
 struct manager {
 	const struct manager_config *config;
 	struct store *store;
@@ -63,6 +65,7 @@ struct manager {
 	uint64_t moves_from_ms; /* no job moves before */
 	bool moves_begun;
 	struct manager_counters counters;
+	TAILQ_HEAD(all_waits, waits) waits; /* that are not answered yet */
 };
 
 /* ---- manager.c */
@@ -172,6 +175,15 @@ void host_end_grace(struct manager *manager, uint64_t now_ms);
 
 /* Sends an event to all members that are there but one, which may be NULL. event: taken. */
 void host_notify(const struct group *group, const struct group_member *except, json_t *event);
+
+/* ---- waits.c */
+
+/* Asks all switches of a job's tree, or of all jobs' trees, which blocks wait there, and answers for whom. */
+json_t *command_waits(void *user, struct control_client *client, json_t *id, const json_t *args,
+		      struct control_error *error);
+
+/* Forgets the questions that are not answered; the peers must have ended. */
+void waits_end(struct manager *manager);
 
 /* ---- commands.c */
 

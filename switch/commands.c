@@ -302,6 +302,7 @@ const struct control_command commands[] = {
 	{ .name = "jobs.list", .run = command_jobs_list },
 	{ .name = "jobs.create", .run = command_jobs_create },
 	{ .name = "jobs.destroy", .run = command_jobs_destroy },
+	{ .name = "jobs.waits", .run = command_jobs_waits },
 	{ .name = "stats", .run = command_stats },
 	{ .name = "drops", .run = command_drops },
 	{ .name = "mac.list", .run = command_mac_list },

@@ -26,6 +26,7 @@ extern const struct control_command commands[];
 json_t *command_jobs_list(void *user, const json_t *args, struct control_error *error);
 json_t *command_jobs_create(void *user, const json_t *args, struct control_error *error);
 json_t *command_jobs_destroy(void *user, const json_t *args, struct control_error *error);
+json_t *command_jobs_waits(void *user, const json_t *args, struct control_error *error);
 
 /* commands_routes.c */
 json_t *command_routes_list(void *user, const json_t *args, struct control_error *error);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The control commands that list, create and destroy jobs. */
+/* The control commands that list, create and destroy jobs, and tell what their blocks wait for. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -9,6 +10,9 @@
 #include "control/args.h"
 #include "switch/commands.h"
 #include "switch/job_args.h"
+
+#define FEW_WAITING 16
+#define MOST_WAITING 1024
 
 /* The numbers of the bits that are set. */
 static json_t *
@@ -144,6 +148,13 @@ command_jobs_create(void *user, const json_t *args, struct control_error *error)
 			 job_accumulate_names[job->params.wide], "slots", 2 * job->params.window);
 }
 
+static json_t *
+fail_unknown(int64_t id, struct control_error *error)
+{
+	return control_fail(error, "not_found", "job %u does not exist: `jobs` lists those that do",
+			    (uint32_t)id);
+}
+
 json_t *
 command_jobs_destroy(void *user, const json_t *args, struct control_error *error)
 {
@@ -163,8 +174,106 @@ command_jobs_destroy(void *user, const json_t *args, struct control_error *error
 				    "job %u is of the owner \"%s\", expected \"%s\"", (uint32_t)id,
 				    job->owner, owner);
 	if (job_destroy(daemon->pipeline, (uint32_t)id) != 0)
-		return control_fail(error, "not_found",
-				    "job %u does not exist: `jobs` lists those that do",
-				    (uint32_t)id);
+		return fail_unknown(id, error);
 	return json_object();
+}
+
+/* The blocks that have waited longest. */
+struct waiting {
+	struct fanin_peek *blocks; /* the longest first */
+	size_t n;
+	size_t most;
+	size_t found; /* in all */
+};
+
+static bool
+is_older(const struct fanin_peek *peek, const struct fanin_peek *than)
+{
+	if (peek->begun_ns != than->begun_ns)
+		return peek->begun_ns < than->begun_ns;
+	return fanin_block_before(peek->block, than->block);
+}
+
+static void
+waiting_add(struct waiting *waiting, const struct fanin_peek *peek)
+{
+	size_t at;
+
+	waiting->found++;
+	if (waiting->n < waiting->most)
+		waiting->n++;
+	else if (!is_older(peek, &waiting->blocks[waiting->n - 1]))
+		return;
+	for (at = waiting->n - 1; at > 0 && is_older(peek, &waiting->blocks[at - 1]); at--)
+		waiting->blocks[at] = waiting->blocks[at - 1];
+	waiting->blocks[at] = *peek;
+}
+
+/* The ranks by which packets of children name them. */
+static json_t *
+json_children(const struct job *job, uint64_t children)
+{
+	json_t *list = json_array();
+
+	for (; children != 0; children &= children - 1)
+		json_array_append_new(list,
+				      json_integer(job->members[__builtin_ctzll(children)].rank));
+	return list;
+}
+
+static json_t *
+list_waiting(const struct job *job, const struct waiting *waiting)
+{
+	const uint64_t now_ns = pipeline_now_ns();
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < waiting->n; i++) {
+		const struct fanin_peek *peek = &waiting->blocks[i];
+		/* A worker's round may have begun after this one. */
+		uint64_t since_ns = now_ns > peek->begun_ns ? now_ns - peek->begun_ns : 0;
+
+		json_array_append_new(list, json_pack("{s:I,s:I,s:s,s:o}", "block",
+						      (json_int_t)peek->block, "since_ms",
+						      (json_int_t)(since_ns / 1000000), "for",
+						      peek->sent ? "parent" : "members", "missing",
+						      json_children(job, peek->missing)));
+	}
+	return list;
+}
+
+json_t *
+command_jobs_waits(void *user, const json_t *args, struct control_error *error)
+{
+	const struct daemon *daemon = user;
+	struct waiting waiting = { 0 };
+	int64_t most = FEW_WAITING;
+	struct fanin_peek peek;
+	json_t *blocks;
+	struct job *job;
+	uint32_t epoch;
+	bool present;
+	int64_t id;
+
+	if (args_check_known(args, error, "id", "most") != 0 ||
+	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, NULL, error) != 0 ||
+	    args_integer(args, "most", 1, MOST_WAITING, &most, &present, error) != 0)
+		return NULL;
+	job = job_lookup(daemon->pipeline->jobs, (uint32_t)id);
+	if (job == NULL)
+		return fail_unknown(id, error);
+	waiting.most = (size_t)most;
+	waiting.blocks = calloc(waiting.most, sizeof(*waiting.blocks));
+	if (waiting.blocks == NULL)
+		return control_fail(error, "internal", "no memory for %zu blocks", waiting.most);
+	epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i <= job->slot_mask && epoch != 0; i++) {
+		if (job->handler->peek(&job->params, epoch, job->slots[i], &peek))
+			waiting_add(&waiting, &peek);
+	}
+	blocks = list_waiting(job, &waiting);
+	free(waiting.blocks);
+	return json_pack("{s:I,s:s,s:I,s:o,s:o,s:o}", "id", (json_int_t)id, "state",
+			 epoch != 0 ? "active" : "waiting", "waiting", (json_int_t)waiting.found,
+			 "blocks", blocks, "members", list_members(daemon->pipeline, job), "parent",
+			 describe_parent(daemon->pipeline, job));
 }

@@ -86,6 +86,7 @@ int ctl_ports(struct ctl *ctl, int argc, char **argv);
 int ctl_jobs_list(struct ctl *ctl, int argc, char **argv);
 int ctl_jobs_create(struct ctl *ctl, int argc, char **argv);
 int ctl_jobs_destroy(struct ctl *ctl, int argc, char **argv);
+int ctl_jobs_waits(struct ctl *ctl, int argc, char **argv);
 int ctl_stats(struct ctl *ctl, int argc, char **argv);
 int ctl_drops(struct ctl *ctl, int argc, char **argv);
 int ctl_mac(struct ctl *ctl, int argc, char **argv);
@@ -96,6 +97,7 @@ int ctl_doctor(struct ctl *ctl, int argc, char **argv);
 
 /* The commands of a manager. */
 extern const struct ctl_command ctl_manager_commands[];
+int ctl_manager_waits(struct ctl *ctl, int argc, char **argv);
 
 extern const struct option ctl_jobs_create_options[];
 extern const struct option ctl_stats_options[];

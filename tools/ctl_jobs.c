@@ -164,7 +164,8 @@ ctl_jobs_list(struct ctl *ctl, int argc, char **argv)
 		return CTL_USAGE;
 	if (optind < argc && strcmp(argv[optind], "list") != 0)
 		return ctl_usage_error(
-			ctl, "found \"jobs %.40s\", expected jobs list, jobs create or jobs destroy",
+			ctl,
+			"found \"jobs %.40s\", expected jobs list, jobs create, jobs destroy or jobs waits",
 			argv[optind]);
 	result = ctl_call(ctl, "jobs.list", NULL);
 	if (result == NULL)

@@ -266,6 +266,8 @@ const struct ctl_command ctl_manager_commands[] = {
 	{ "jobs", "destroy", "NAME", "removes a job from all its switches", NULL, NULL,
 	  manager_jobs_destroy },
 	{ "trees", NULL, "", "the switches of each job's tree", NULL, NULL, manager_trees },
+	{ "waits", NULL, "[NAME]", "blocks without a result, and which ranks each waits for", NULL,
+	  NULL, ctl_manager_waits },
 	{ "stats", NULL, "", "what has happened since the manager's start", NULL, NULL,
 	  manager_stats },
 	{ 0 },

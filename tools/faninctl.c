@@ -63,6 +63,8 @@ static const struct ctl_command switch_commands[] = {
 	  "                          the elements per packet (default: native)\n",
 	  ctl_jobs_create_options, ctl_jobs_create },
 	{ "jobs", "destroy", "ID", "removes a job, even a running one", NULL, NULL, ctl_jobs_destroy },
+	{ "jobs", "waits", "ID", "the job's oldest blocks without a result, and whom each waits for",
+	  NULL, NULL, ctl_jobs_waits },
 	{ "stats", NULL, "[--watch [SECONDS]] [--count N]", "counters of workers and switching",
 	  "  -w, --watch [SECONDS]   again every so many seconds (default 1), with rates\n"
 	  "  -n, --count N           stop after N times\n",

@@ -38,6 +38,7 @@
 	X(manager_tree)                                                                            \
 	X(manager_peer)                                                                            \
 	X(manager_store)                                                                           \
+	X(manager_waits)                                                                           \
 	X(engine)                                                                                  \
 	X(recovery)                                                                                \
 	X(memif)                                                                                   \

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * See waits.h. A block is followed from the root down: a switch that misses a child switch waits for what that one waits for. A
+ * switch that has nothing of a block has not begun it, if those below it have not sent it up, so it waits for all its children.
+ */
+#include "manager/waits.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_SHOWN 16
+
+/* Of all switches of a tree. */
+struct waits_tree {
+	const struct waits_node *nodes;
+	uint16_t n_nodes;
+};
+
+static int
+by_number(const void *a, const void *b)
+{
+	const uint32_t first = ((const struct waits_block *)a)->block;
+	const uint32_t second = ((const struct waits_block *)b)->block;
+
+	return first < second ? -1 : first > second;
+}
+
+/* The longest first. */
+static int
+by_time(const void *a, const void *b)
+{
+	const struct waits_block *first = a, *second = b;
+
+	if (first->since_ms != second->since_ms)
+		return first->since_ms > second->since_ms ? -1 : 1;
+	return by_number(a, b);
+}
+
+/* A bitmap of the ranks in a list; others are left out. */
+static uint64_t
+ranks_of(const json_t *list)
+{
+	const json_t *rank;
+	uint64_t ranks = 0;
+	size_t i;
+
+	json_array_foreach(list, i, rank) {
+		if (json_is_integer(rank) && json_integer_value(rank) >= 0 &&
+		    json_integer_value(rank) < TREE_MAX_RANKS)
+			ranks |= UINT64_C(1) << json_integer_value(rank);
+	}
+	return ranks;
+}
+
+static json_t *
+json_ranks(uint64_t ranks)
+{
+	json_t *list = json_array();
+
+	for (; ranks != 0; ranks &= ranks - 1)
+		json_array_append_new(list, json_integer(__builtin_ctzll(ranks)));
+	return list;
+}
+
+static int
+fail(struct waits_node *node, int ret, const char *why)
+{
+	snprintf(node->error, sizeof(node->error), "%s", why);
+	return ret;
+}
+
+int
+waits_node_take(struct waits_node *node, const json_t *answer)
+{
+	const json_t *blocks = json_object_get(answer, "blocks");
+	const char *state = json_string_value(json_object_get(answer, "state"));
+	const json_t *entry;
+	size_t i;
+
+	if (state == NULL || !json_is_array(blocks))
+		return fail(node, -EINVAL, "found no state and blocks in the switch's answer");
+	node->blocks = calloc(json_array_size(blocks) + 1, sizeof(*node->blocks));
+	if (node->blocks == NULL)
+		return fail(node, -ENOMEM, "out of memory");
+	json_array_foreach(blocks, i, entry) {
+		const char *whom = json_string_value(json_object_get(entry, "for"));
+
+		node->blocks[node->n_blocks++] = (struct waits_block){
+			.block = (uint32_t)json_integer_value(json_object_get(entry, "block")),
+			.sent = whom != NULL && strcmp(whom, "parent") == 0,
+			.missing = ranks_of(json_object_get(entry, "missing")),
+			.since_ms = (uint64_t)json_integer_value(json_object_get(entry, "since_ms")),
+		};
+	}
+	qsort(node->blocks, node->n_blocks, sizeof(*node->blocks), by_number);
+	json_array_foreach(json_object_get(answer, "members"), i, entry) {
+		if (strcmp(state, "waiting") == 0 && !json_is_true(json_object_get(entry, "joined")))
+			node->not_joined |= ranks_of(json_object_get(entry, "ranks")) & node->local;
+	}
+	node->answered = true;
+	return 0;
+}
+
+static const struct waits_block *
+find(const struct waits_node *node, uint32_t block)
+{
+	const struct waits_block key = { .block = block };
+
+	return node->n_blocks == 0
+		       ? NULL
+		       : bsearch(&key, node->blocks, node->n_blocks, sizeof(key), by_number);
+}
+
+static void
+add_cause(json_t *causes, const struct waits_node *node, uint64_t ranks, const char *why)
+{
+	json_array_append_new(causes, json_pack("{s:s, s:o, s:s}", "switch", node->switch_name,
+						"ranks", json_ranks(ranks), "why", why));
+}
+
+/* True if one of the node's children has sent the block up and waits for the result. */
+static bool
+child_has_sent(const struct waits_tree *tree, uint16_t index, uint32_t block)
+{
+	for (uint16_t i = 0; i < tree->n_nodes; i++) {
+		const struct waits_block *found = find(&tree->nodes[i], block);
+
+		if (tree->nodes[i].parent == index && found != NULL && found->sent)
+			return true;
+	}
+	return false;
+}
+
+/* What a block waits for at and below a node. */
+static void
+explain(const struct waits_tree *tree, uint16_t index, uint32_t block,
+	json_t *causes) /* NOLINT(misc-no-recursion) */
+{
+	const struct waits_node *node = &tree->nodes[index];
+	const struct waits_block *found = find(node, block);
+	uint64_t missing = node->ranks;
+	bool on_its_way = false;
+
+	if (!node->answered) {
+		add_cause(causes, node, node->ranks, "unreached");
+		return;
+	}
+	if (found != NULL && found->sent) {
+		add_cause(causes, node, node->ranks, "sent");
+		return;
+	}
+	if (found != NULL)
+		missing = found->missing;
+	else
+		on_its_way = child_has_sent(tree, index, block);
+	/* Here it may be done: then only what is between here and the children is left to explain. */
+	if ((missing & node->local) != 0 && !on_its_way)
+		add_cause(causes, node, missing & node->local, "missing");
+	for (uint16_t i = (uint16_t)(index + 1); i < tree->n_nodes; i++) {
+		const struct waits_node *child = &tree->nodes[i];
+
+		if (child->parent == index && (missing & child->ranks) != 0 &&
+		    (!on_its_way || find(child, block) != NULL))
+			explain(tree, i, block, causes);
+	}
+}
+
+/* All blocks that wait somewhere, each once with the longest time. The caller frees them. */
+static struct waits_block *
+gather(const struct waits_tree *tree, size_t *n)
+{
+	struct waits_block *all;
+	size_t size = 0, kept = 0;
+
+	for (uint16_t i = 0; i < tree->n_nodes; i++)
+		size += tree->nodes[i].n_blocks;
+	*n = 0;
+	all = calloc(size + 1, sizeof(*all));
+	if (all == NULL || size == 0)
+		return all;
+	size = 0;
+	for (uint16_t i = 0; i < tree->n_nodes; i++) {
+		for (size_t k = 0; k < tree->nodes[i].n_blocks; k++)
+			all[size++] = tree->nodes[i].blocks[k];
+	}
+	qsort(all, size, sizeof(*all), by_number);
+	for (size_t i = 1; i < size; i++) {
+		if (all[i].block != all[kept].block)
+			all[++kept] = all[i];
+		else if (all[i].since_ms > all[kept].since_ms)
+			all[kept].since_ms = all[i].since_ms;
+	}
+	*n = kept + 1;
+	qsort(all, *n, sizeof(*all), by_time);
+	return all;
+}
+
+void
+waits_tree_describe(const struct waits_node *nodes, uint16_t n_nodes, json_t *object)
+{
+	const struct waits_tree tree = { nodes, n_nodes };
+	json_t *blocks = json_array(), *not_joined = json_array(), *unreached = json_array();
+	struct waits_block *all;
+	size_t n;
+
+	for (uint16_t i = 0; i < n_nodes; i++) {
+		const struct waits_node *node = &nodes[i];
+
+		if (node->not_joined != 0)
+			add_cause(not_joined, node, node->not_joined, "missing");
+		if (!node->answered)
+			json_array_append_new(unreached,
+					      json_pack("{s:s, s:s}", "switch", node->switch_name,
+							"error", node->error));
+	}
+	all = gather(&tree, &n);
+	for (size_t i = 0; i < n && i < MOST_SHOWN; i++) {
+		json_t *causes = json_array();
+
+		explain(&tree, 0, all[i].block, causes);
+		json_array_append_new(blocks,
+				      json_pack("{s:I, s:I, s:o}", "block",
+						(json_int_t)all[i].block, "since_ms",
+						(json_int_t)all[i].since_ms, "waits_for", causes));
+	}
+	free(all);
+	json_object_set_new(object, "blocks", blocks);
+	json_object_set_new(object, "waiting", json_integer((json_int_t)n));
+	json_object_set_new(object, "not_joined", not_joined);
+	json_object_set_new(object, "unreached", unreached);
+}
