@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "control/args.h"
+#include "metrics/metrics.h"
 
 #define DEFAULT_LISTEN "127.0.0.1:21932"
 #define DEFAULT_DATABASE "/var/lib/fanin/manager.db"
@@ -42,6 +43,33 @@ read_tls(const json_t *root, struct control_tcp *tcp, struct control_error *erro
 	    args_string_at("tls", tls, "ca", 255, &tcp->ca, &present, error) != 0)
 		return -EINVAL;
 	return 0;
+}
+
+static int
+read_metrics(const json_t *root, struct manager_config *config, struct control_error *error)
+{
+	static const char *const known[] = { "listen", NULL };
+	const json_t *metrics = json_object_get(root, "metrics");
+	struct sockaddr_storage address;
+	socklen_t len;
+	bool present;
+
+	if (metrics == NULL)
+		return 0;
+	if (!json_is_object(metrics)) {
+		control_fail(error, "invalid", "metrics: expected an object");
+		return -EINVAL;
+	}
+	if (args_check_known_at("metrics", metrics, known, error) != 0 ||
+	    args_string_at("metrics", metrics, "listen", 63, &config->metrics_listen, &present,
+			   error) != 0)
+		return -EINVAL;
+	if (!present || metrics_address(config->metrics_listen, &address, &len) == 0)
+		return 0;
+	control_fail(error, "invalid",
+		     "metrics.listen: found \"%s\", expected an IP address and a TCP port like \"127.0.0.1:9465\" or \"[::1]:9465\"",
+		     config->metrics_listen);
+	return -EINVAL;
 }
 
 static int
@@ -99,7 +127,8 @@ read_root(const char *path, const json_t *root, struct manager_config *config,
 		"$schema",   "name",         "listen",        "token_file",
 		"tls",       "socket",       "database",      "topology",
 		"log_level", "heartbeat_ms", "dead_after_ms", "reconcile_ms",
-		"grace_ms",  "on_host_loss", "limits",        NULL
+		"grace_ms",  "on_host_loss", "limits",        "metrics",
+		NULL
 	};
 	const char *database = DEFAULT_DATABASE, *topology = NULL;
 	char message[CONTROL_MESSAGE_LEN];
@@ -113,6 +142,7 @@ read_root(const char *path, const json_t *root, struct manager_config *config,
 		    0 ||
 	    read_tls(root, &config->tcp, error) != 0 ||
 	    args_string_at("", root, "socket", 107, &config->socket, &present, error) != 0 ||
+	    read_metrics(root, config, error) != 0 ||
 	    args_string_at("", root, "database", 255, &database, &present, error) != 0 ||
 	    args_string_at("", root, "topology", 255, &topology, NULL, error) != 0 ||
 	    args_integer_at("", root, "heartbeat_ms", 10, 60000, &config->heartbeat_ms, &present,

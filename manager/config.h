@@ -19,7 +19,8 @@
 struct manager_config {
 	const char *name; /* marks its jobs on the switches */
 	struct control_tcp tcp;
-	const char *socket; /* a Unix socket; NULL: none */
+	const char *socket;         /* a Unix socket; NULL: none */
+	const char *metrics_listen; /* IP:PORT; NULL: nowhere */
 	char database[PATH_MAX];
 	enum log_level log_level;
 	int64_t heartbeat_ms;  /* between questions to a switch */

@@ -43,6 +43,8 @@ run(const struct manager_config *config)
 	log_info("\"%s\" is ready at %s%s: %u switches, %u links, %u hosts", config->name,
 		 config->tcp.listen, config->tcp.certificate == NULL ? "" : " with TLS",
 		 config->topology.n_switches, config->topology.n_links, config->topology.n_hosts);
+	if (config->metrics_listen != NULL)
+		log_info("metrics: http://%s/metrics", config->metrics_listen);
 	notify_service("READY=1");
 	ret = manager_serve(manager, signal_fd);
 	notify_service("STOPPING=1");

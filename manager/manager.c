@@ -2,6 +2,7 @@
 /* The manager's life: opens what it needs, takes up what the database has, and turns its poll loop. See manager.h. */
 #include "manager/manager.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,11 @@
 #include "control/clock.h"
 #include "control/log.h"
 
+static_assert(CONTROL_MESSAGE_LEN >= METRICS_ERROR_LEN, "buffers");
+
 #define LINE_MAX_BYTES 65536 /* of a request */
 #define EVENTS_PER_ROUND 64
+#define METRICS_MS 1000 /* at most between looks at clients of the metrics that hang */
 #define TOPOLOGY_NOTE "topology"
 #define NAME_NOTE "name"
 
@@ -174,6 +178,23 @@ open_peers(struct manager *manager, char *error)
 	return 0;
 }
 
+static int
+open_metrics(struct manager *manager, char *error)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int ret = metrics_server_open(manager->config->metrics_listen, manager_metrics,
+				      manager_metrics_values, manager, &manager->metrics, error);
+
+	if (ret != 0 || manager->metrics == NULL)
+		return ret;
+	event.data.fd = metrics_server_fd(manager->metrics);
+	if (epoll_ctl(manager->epoll_fd, EPOLL_CTL_ADD, event.data.fd, &event) == 0)
+		return 0;
+	ret = -errno;
+	snprintf(error, CONTROL_MESSAGE_LEN, "metrics: epoll: %s", strerror(-ret));
+	return ret;
+}
+
 int
 manager_open(const struct manager_config *config, struct manager **manager, char *error)
 {
@@ -214,6 +235,8 @@ manager_open(const struct manager_config *config, struct manager **manager, char
 		ret = take_up(opened, error);
 	if (ret == 0)
 		ret = control_open(&options, &opened->control, error);
+	if (ret == 0)
+		ret = open_metrics(opened, error);
 	if (ret != 0) {
 		manager_close(opened);
 		return ret;
@@ -262,6 +285,7 @@ manager_serve(struct manager *manager, int wake_fd)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.fd = wake_fd };
 	struct epoll_event events[EVENTS_PER_ROUND];
+	bool more = false;
 	int ret;
 
 	if (epoll_ctl(manager->epoll_fd, EPOLL_CTL_ADD, wake_fd, &event) != 0)
@@ -272,10 +296,15 @@ manager_serve(struct manager *manager, int wake_fd)
 		uint64_t left_ms = wake_ms <= now ? 0 : wake_ms - now;
 		int n;
 
+		if (more)
+			left_ms = 0;
+		if (manager->metrics != NULL && left_ms > METRICS_MS)
+			left_ms = METRICS_MS;
 		ret = control_serve(manager->control, manager->epoll_fd,
 				    left_ms > INT32_MAX ? -1 : (int)left_ms);
 		if (ret < 0)
 			return ret;
+		more = metrics_server_serve(manager->metrics);
 		/* A peer's events are found by serving all of them; only the caller's descriptor is looked for. */
 		n = epoll_wait(manager->epoll_fd, events, EVENTS_PER_ROUND, 0);
 		for (int i = 0; i < n; i++) {
@@ -297,6 +326,7 @@ manager_close(struct manager *manager)
 	while ((group = TAILQ_FIRST(&manager->groups)) != NULL) {
 		manager_forget_group(manager, group, NULL);
 	}
+	metrics_server_close(manager->metrics);
 	control_close(manager->control);
 	for (uint16_t i = 0; manager->peers != NULL && i < manager->config->topology.n_switches; i++)
 		peer_end(&manager->peers[i]);

@@ -13,6 +13,7 @@
 #include "manager/group.h"
 #include "manager/peer.h"
 #include "manager/store.h"
+#include "metrics/metrics.h"
 
 /* What has happened, by kind. */
 #define MANAGER_COUNTERS(X)                                                                        \
@@ -53,9 +54,10 @@ struct manager {
 	const struct manager_config *config;
 	struct store *store;
 	struct control *control;
-	struct peer *peers; /* one for each switch of the topology */
+	struct metrics_server *metrics; /* NULL: none */
+	struct peer *peers;             /* one for each switch of the topology */
 	struct peer_events events;
-	int epoll_fd; /* the peers' connections */
+	int epoll_fd; /* the peers' connections, and the metrics' server */
 	struct groups groups;
 	uint16_t n_groups;
 	TAILQ_HEAD(removals, removal) removals;
@@ -184,6 +186,15 @@ json_t *command_waits(void *user, struct control_client *client, json_t *id, con
 
 /* Forgets the questions that are not answered; the peers must have ended. */
 void waits_end(struct manager *manager);
+
+/* ---- metrics.c */
+
+/*
+ * What the manager's metrics are, and the values that they are taken from: the answers to people's commands, and what is counted
+ * by kind or state. user: struct manager. Returns a new reference, or NULL without memory.
+ */
+extern const struct metrics_family manager_metrics[];
+json_t *manager_metrics_values(void *user);
 
 /* ---- commands.c */
 

@@ -290,6 +290,12 @@ def every_verb_of_faninctl_answers_for_a_manager():
                 expect(word in plain, f"faninctl {verb}: '{plain}' does not show {word}")
             expect(isinstance(json.loads(ctl("-j", *verb).stdout), dict), f"faninctl -j {verb} prints no object")
             expect_equal(ctl(*verb, "junk", check=False).returncode, 2, f"exit status of faninctl {verb} junk")
+        for name, whom in (("spine0", [1]), ("spine1", [1]), ("leaf0", []), ("leaf1", [3])):
+            switches[name].waiting = [{"block": 812, "since_ms": 1200, "for": "members" if whom else "parent", "missing": whom}]
+        for job in ([], ["shown"]):
+            expect_equal(ctl("waits", *job).stdout, "block 812 of job shown waits for rank 3 behind leaf1 since 1.2 s\n", "waits")
+        expect_equal(ctl("waits", "nobody", check=False).returncode, 1, "exit status of waits for an unknown job")
+        expect_equal(ctl("waits", "shown", "junk", check=False).returncode, 2, "exit status of waits with junk")
         expect_equal(ctl("jobs", "destroy", "nobody", check=False).returncode, 1, "exit status for an unknown job")
         ctl("jobs", "destroy", "shown")
         expect_equal(clients[0].wait_event("job_destroyed")["job"], "shown", "job of the event")
@@ -351,6 +357,11 @@ def bad_manager_configs_are_refused_in_one_line():
         check(["nowhere:1"], {"listen": "nowhere:1"})
         check(["on_host_loss", "panic"], {"on_host_loss": "panic"})
         check(["log_level", "loud"], {"log_level": "loud"})
+        check(["metrics", "object"], {"metrics": 9465})
+        check(["metrics", "port"], {"metrics": {"port": 9465}})
+        check(["metrics.listen", "9465", "127.0.0.1:9465"], {"metrics": {"listen": ":9465"}})
+        check(["metrics.listen", "localhost:9465"], {"metrics": {"listen": "localhost:9465"}})
+        check([], {"metrics": {"listen": "[::1]:9465"}})
         check(["topology.jsn"], {"topology": "topology.jsn"})
         check(["tls.key"], {"tls": {"certificate": "x"}})
         check(["switches", "0 entries"], topology={"switches": []})

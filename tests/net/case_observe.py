@@ -150,12 +150,12 @@ def metrics_say_what_faninctl_says():
 class Watch:
     """Looks at the metrics again and again and remembers which of them have moved."""
 
-    def __init__(self, namespace):
-        self.namespace, self.moved = namespace, set()
-        self.last = scrape(namespace, LISTEN)
+    def __init__(self, namespace, listen=LISTEN):
+        self.namespace, self.listen, self.moved = namespace, listen, set()
+        self.last = scrape(namespace, listen)
 
     def look(self, counters_start_again=False):
-        families = scrape(self.namespace, LISTEN)
+        families = scrape(self.namespace, self.listen)
         for name, family in families.items():
             before = self.last[name].samples
             for key, number in family.samples.items():

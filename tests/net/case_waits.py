@@ -4,9 +4,10 @@
 import re
 import signal
 
-from support import (KIB, MIB, LabError, case, expect, expect_equal, expect_exact, reports_of, running_lab, start_ranks,
+from support import (KIB, MIB, Lab, LabError, case, expect, expect_equal, expect_exact, reports_of, running_lab, start_ranks,
                      wait_for_results, wait_until)
 from fabric import Fabric, leaf_spine
+from manager_lab import FOUR, Refused, close_all, played, played_manager
 
 
 def wait_for_lines(ask, pattern, what, timeout=20):
@@ -132,3 +133,40 @@ def a_job_without_a_run_says_who_has_not_joined():
             except LabError:
                 continue
             expect(False, f"jobs.waits took {wrong}")
+
+
+@case(60)
+def a_question_whose_asker_has_gone_harms_nobody():
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab)
+        manager = played_manager(lab, switches)
+        clients, _ = manager.join("j", FOUR)
+        switches["leaf0"].silent_on = "jobs.waits"
+        # They go while leaf0 is silent: by the end of the connection, and by that of the job.
+        for _ in range(8):
+            asker = manager.client()
+            asker.start("waits")
+            asker.close()
+        asker = manager.client()
+        numbers = [asker.start("waits", job="j") for _ in range(8)]
+        try:
+            asker.ask("waits")
+            expect(False, "a question too many was taken")
+        except Refused as error:
+            expect_equal(error.code, "no_room", "code for too many questions")
+        manager.ask("jobs.destroy", name="j")
+        for number in numbers:
+            told = asker.finish(number, "waits")["jobs"]
+            expect_equal([(job["name"], [entry["switch"] for entry in job["unreached"]]) for job in told], [("j", ["leaf0"])],
+                         "what is told of a job that has gone meanwhile")
+        expect_equal(asker.ask("waits"), {"jobs": []}, "without jobs")
+        # A manager that stops does not wait for answers.
+        switches["leaf0"].silent_on = None
+        manager.wait_up("leaf0")
+        manager.wait_idle()
+        others, _ = manager.join("k", FOUR)
+        switches["leaf0"].silent_on = "jobs.waits"
+        asker.start("waits")
+        manager.ask("version")
+        manager.stop()
+        close_all(clients + others + [asker])

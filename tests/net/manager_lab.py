@@ -111,6 +111,8 @@ class FakeSwitch:
         self.created = []
         self.refuse = {}  # command: (code, message)
         self.hang_up_on = None  # a command: the connection ends instead of an answer
+        self.silent_on = None  # a command after which nothing is answered any more over that connection
+        self.waiting = []  # blocks that wait, in each of its jobs
         self.lock = threading.Lock()
         self.connections = []
         self.server = None
@@ -158,6 +160,10 @@ class FakeSwitch:
                 request = json.loads(line)
                 if request["cmd"] == self.hang_up_on:
                     break
+                if request["cmd"] == self.silent_on:
+                    for _ in stream:
+                        pass
+                    break
                 self._write(connection, {"id": request["id"], **self._answer(request["cmd"], request.get("args", {}))})
         except (OSError, ValueError):
             pass
@@ -199,6 +205,12 @@ class FakeSwitch:
         self.jobs[args["id"]] = args
         self.created.append(args)
         return {"id": args["id"], "key": args["key"], "window": args["slots"] // 2}
+
+    def _jobs_waits(self, args):
+        if args["id"] not in self.jobs:
+            return "not_found"
+        return {"id": args["id"], "state": "active", "waiting": len(self.waiting), "blocks": self.waiting, "members": [],
+                "parent": None}
 
     def _jobs_destroy(self, args):
         if args["id"] not in self.jobs or self.jobs[args["id"]]["owner"] != args["owner"]:
