@@ -33,6 +33,7 @@ struct job_member {
 	bool again;        /* its JOIN says that it was in a run that is lost; under lock: rw */
 	uint64_t asked_nonce; /* of the process that was challenged last; under lock: rw */
 	uint64_t cookie;      /* that it has to give back; 0: none; under lock: rw */
+	uint64_t taken;       /* that it has given back when it joined; under lock: rw */
 };
 
 /* This switch as a member of the job at its parent. */
@@ -205,7 +206,7 @@ struct job_join_answer {
 	bool ask_parent; /* this switch has to join at its parent now: see job_parent_join */
 	uint64_t call; /* bitmap of children that have to be told that there is no run: others were in one */
 	uint64_t joined; /* bitmap of the ranks that are there */
-	uint64_t cookie; /* CHALLENGE: to be given back */
+	uint64_t cookie; /* CHALLENGE: to be given back; else the one that was */
 	uint32_t epoch;  /* ACTIVE: the run */
 	uint32_t first_block; /* likewise: the least of what its members' JOINs say, their block 0 from now on */
 };

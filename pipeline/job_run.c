@@ -89,6 +89,7 @@ member_add(struct job_table *table, struct job *job, unsigned int child,
 	if (job->epoch != 0)
 		return FANIN_REASON_MEMBER_BUSY;
 	member->cookie = 0;
+	member->taken = body->cookie;
 	member->joined = true;
 	member->nonce = body->nonce;
 	member->progress = headers->fanin.progress;
@@ -156,7 +157,7 @@ job_join(struct job_table *table, struct job *job, unsigned int child,
 		.ask_parent = ask,
 		.call = member->again && job->epoch == 0 ? job->params.children & ~job->joined : 0,
 		.joined = ranks_joined(job),
-		.cookie = challenge ? member->cookie : 0,
+		.cookie = challenge ? member->cookie : member->taken,
 		.epoch = challenge ? 0 : job->epoch,
 		.first_block = job->first_block,
 	};

@@ -105,11 +105,14 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 
 	if (hdr->key != member->config.key || ack->nonce != member->nonce)
 		return FANIN_OK;
-	member->cookie = ack->cookie;
 	if (ack->state == FANIN_JOIN_CHALLENGE) {
+		member->cookie = ack->cookie;
 		member->challenged = true;
 		return FANIN_OK;
 	}
+	/* Late, of the run before: it answers a JOIN with another cookie. */
+	if (member->rejoins && ack->cookie != member->cookie)
+		return FANIN_OK;
 	if (ack->size != member->config.size)
 		return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED, "job %u has %u ranks, not %u",
 				       member->config.job, ack->size, member->config.size);
@@ -267,7 +270,6 @@ fanin_member_rejoin(struct fanin_member *member, uint32_t progress)
 	member->acknowledged = false;
 	member->active = false;
 	member->challenged = false;
-	member->cookie = 0;
 	member->rejoins = true;
 	member->progress = progress;
 	member->refusal = FANIN_REASON_NONE;
