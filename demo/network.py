@@ -12,6 +12,8 @@ from lab import LabError
 
 TOPOLOGIES = {"leaf-spine": leaf_spine, "tree3": tree3}
 DEFAULT_HOSTS = {"leaf-spine": 8, "tree3": 16}
+# So that they are done in a minute also with packets lost at every hop.
+DEFAULT_BYTES = {"leaf-spine": "16MiB", "tree3": "4MiB"}
 JOB = "demo"
 POLL_SECONDS = 0.02
 # The part of the results after which something is killed.
