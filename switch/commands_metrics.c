@@ -23,6 +23,11 @@
 #define GAUGE(...) FAMILY(METRICS_GAUGE, __VA_ARGS__)
 #define HISTOGRAM(...) FAMILY(METRICS_HISTOGRAM, __VA_ARGS__)
 
+/* Of control connections, by what came of them. */
+#define CONTROL_METRIC(name, text)                                                                 \
+	COUNTER("control_" #name, "stats.control." #name,                                          \
+		"Control connections and lines: " text "."),
+
 const struct metrics_family switch_metrics[] = {
 	GAUGE("switch_info", "switch", "What the switch is; the value is 1.",
 	      .labels = { { "name", "name", 0 },
@@ -33,6 +38,8 @@ const struct metrics_family switch_metrics[] = {
 	GAUGE("port_up", "ports.ports[].link", "Whether the port's link is up.", PORT),
 	GAUGE("port_mtu_bytes", "ports.ports[].mtu", "Longest IP packet of the port.", PORT),
 	GAUGE("port_queues", "ports.ports[].queues", "Receive queues of the port.", PORT),
+	GAUGE("port_routed", "ports.ports[].routed", "Whether the port leads to another switch.",
+	      PORT),
 	COUNTER("port_rx_frames", "ports.ports[].rx_frames", "Frames received.", PORT),
 	COUNTER("port_rx_bytes", "ports.ports[].rx_bytes", "Bytes received.", PORT),
 	COUNTER("port_rx_missed", "ports.ports[].rx_missed",
@@ -60,6 +67,8 @@ const struct metrics_family switch_metrics[] = {
 		  .sum = "input_sum"),
 	COUNTER("switching_forwarded", "stats.switching.forwarded",
 		"Foreign frames sent to a known port."),
+	COUNTER("switching_routed", "stats.switching.routed",
+		"IPv4 packets passed on by the table of routes."),
 	COUNTER("switching_flooded", "stats.switching.flooded",
 		"Foreign frames sent to all other ports."),
 	COUNTER("switching_local", "stats.switching.local",
@@ -74,8 +83,8 @@ const struct metrics_family switch_metrics[] = {
 	GAUGE("memory_packets_bytes", "stats.memory.packets", "Memory of the packet buffers."),
 	GAUGE("memory_slots_bytes", "stats.memory.slots", "Memory of the jobs' slots."),
 	GAUGE("memory_limit_bytes", "stats.memory.limit", "Memory that DPDK may use."),
-	COUNTER("faults_duplicated", "stats.faults.duplicated",
-		"Fanin packets that were doubled on purpose."),
+	CONTROL_COUNTERS(CONTROL_METRIC) COUNTER("faults_duplicated", "stats.faults.duplicated",
+						 "Fanin packets that were doubled on purpose."),
 	COUNTER("faults_reordered", "stats.faults.reordered",
 		"Fanin packets that were held back on purpose."),
 	COUNTER("drops", "drops.drops[].count", "Packets that were not processed.",

@@ -19,12 +19,19 @@ from fabric import Fabric, leaf_spine
 LISTEN = "127.0.0.1:9464"
 RUNTIME_DIR = Path("/var/run/dpdk")
 
+# The manager has the same, and case_observe_manager moves them.
+CONTROL_REFUSALS = ("too_many", "half_open_dropped", "hello_late", "hello_wrong", "token_wrong", "line_long", "line_wrong",
+                    "command_unknown", "command_failed", "stalled")
+
 # Why a metric may stay as it is.
 STILL = {
+    **{f"fanin_control_{name}_total": "nobody makes such a mistake here" for name in CONTROL_REFUSALS},
     "fanin_switch_info": "it is 1 for its labels",
     "fanin_job_info": "it is 1 for its labels",
     "fanin_port_mtu_bytes": "configured",
     "fanin_port_queues": "configured",
+    "fanin_port_routed": "as the port is configured",
+    "fanin_switching_routed_total": "this network is one subnet",
     "fanin_port_rx_missed_total": "a NIC's: the drivers of virtual devices do not count what these lose",
     "fanin_mempool_packets": "made at start",
     "fanin_memory_packets_bytes": "made at start",
@@ -49,6 +56,7 @@ METRICS = {
     "ports.ports[].link": ("fanin_port_up", "", 1),
     "ports.ports[].mtu": ("fanin_port_mtu_bytes", "", 1),
     "ports.ports[].queues": ("fanin_port_queues", "", 1),
+    "ports.ports[].routed": ("fanin_port_routed", "", 1),
     **{f"ports.ports[].{name}": (f"fanin_port_{name}_total", "", 1)
        for name in ("rx_frames", "rx_bytes", "rx_missed", "tx_frames", "tx_bytes", "tx_dropped")},
     "stats.uptime_s": ("fanin_uptime_seconds", "", 1),
@@ -60,7 +68,8 @@ METRICS = {
     "stats.workers[].queue_lengths": ("fanin_worker_queue_length", "_count", 1),
     "stats.workers[].input_occupancy": ("fanin_worker_input_occupancy", "_count", 1),
     **{f"stats.switching.{name}": (f"fanin_switching_{name}_total", "", 1)
-       for name in ("forwarded", "flooded", "local", "learn_failed")},
+       for name in ("forwarded", "routed", "flooded", "local", "learn_failed")},
+    **{f"stats.control.{name}": (f"fanin_control_{name}_total", "", 1) for name in ("connections", *CONTROL_REFUSALS)},
     "stats.mac_entries": ("fanin_mac_entries", "", 1),
     "stats.mempool.size": ("fanin_mempool_packets", "", 1),
     "stats.mempool.free": ("fanin_mempool_free_packets", "", 1),
