@@ -269,7 +269,7 @@ host_reattach(void *user, struct control_client *client, json_t *id, const json_
 	    args_string(args, "key", 18, &key, NULL, error) != 0 || is_member_already(client, error))
 		return NULL;
 	group = group_find(&manager->groups, name);
-	if (group == NULL || group->state < GROUP_NETWORK)
+	if (group == NULL || (group->state < GROUP_NETWORK && !group->moving))
 		return control_fail(error, "not_found", "job \"%s\" does not exist any more", name);
 	if (!secret_equal(key, group_hex(group->key, expected)))
 		return control_fail(error, "unauthorized",
@@ -281,6 +281,10 @@ host_reattach(void *user, struct control_client *client, json_t *id, const json_
 	if (member->client != NULL)
 		return control_fail(error, "name_in_use", "job \"%s\" has a live rank %d already",
 				    name, (int)rank);
+	/* What was to be its next tree could not be made: it is tried again, as the host is to try again. */
+	if (group->state != GROUP_RING && group->n_nodes == 0)
+		return control_fail(error, "no_path", "job \"%s\" has no tree now: %.300s", name,
+				    group->reason);
 	member->state = MEMBER_LIVE;
 	member->client = client;
 	control_client_set_data(client, group);

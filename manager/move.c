@@ -60,10 +60,12 @@ tell(const struct group *group, const char *event, const char *reason)
 void
 move_failed(struct manager *manager, struct group *group, const struct control_error *error)
 {
+	const bool torn_down = group->moving;
+
 	group->state = GROUP_NETWORK;
 	group->moving = false;
 	manager->counters.moves_failed++;
-	if (group->stranded && strcmp(group->reason, error->message) == 0)
+	if (!torn_down && group->stranded && strcmp(group->reason, error->message) == 0)
 		return; /* as before */
 	group->stranded = true;
 	memcpy(group->reason, error->message, sizeof(group->reason));

@@ -231,6 +231,36 @@ def a_job_that_must_be_whole_goes_with_the_first_host_that_is_lost():
         manager.stop()
 
 
+@case(60)
+def a_job_whose_next_tree_cannot_be_made_is_tried_again():
+    """Its old tree is gone by then; hosts that come back meanwhile are told, and the manager goes on."""
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab)
+        manager = played_manager(lab, switches, reconcile_ms=300, heartbeat_ms=50, dead_after_ms=500)
+        clients, results = manager.join("j", FOUR)
+        root = manager.ask("trees")["trees"][0]["nodes"][0]["switch"]
+        other = "spine1" if root == "spine0" else "spine0"
+        switches[other].refuse["jobs.create"] = ("invalid", "not today")
+        switches[root].stop()
+        expect("not today" in clients[0].wait_event("no_path")["reason"], "the reason of the event")
+        clients[0].close()
+        clients[1].wait_event("member_lost")
+        again = manager.client()
+        try:
+            again.ask("reattach", job="j", rank=0, key=results[0]["key"])
+            expect(False, "a host came back to a job without a tree")
+        except Refused as error:
+            expect_equal(error.code, "no_path", f"code of {error}")
+        del switches[other].refuse["jobs.create"]
+        expect_equal(clients[1].wait_event("moved")["job"], "j", "job that moved in the end")
+        expect_equal(manager.ask("trees")["trees"][0]["nodes"][0]["switch"], other, "its new root")
+        expect(manager.process.running(), "the manager has ended")
+        close_all([*clients[1:], again])
+        switches[root].listen()
+        manager.wait_idle()
+        manager.stop()
+
+
 @case(max(120, JOBS))
 def a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing():
     seed = 7
