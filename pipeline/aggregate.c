@@ -236,7 +236,10 @@ run_single(struct worker *worker, struct rte_mbuf *mbuf)
 	uint32_t index;
 
 	if (reason != FANIN_REASON_NONE) {
-		worker_drop(worker, mbuf, reason);
+		if (known)
+			refuse(worker, mbuf);
+		else
+			worker_drop(worker, mbuf, reason);
 		return;
 	}
 	index = headers->fanin.block & job->slot_mask;

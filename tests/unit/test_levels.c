@@ -510,6 +510,10 @@ START_TEST(known_result_is_checked_as_a_contribution_is)
 	epoch = start_run(5);
 	tell_known(1, epoch - 1, 0, false);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_EPOCH), 1);
+	/* It is told, as it may have nothing else to send by which it would notice that its run is over. */
+	ck_assert_uint_eq(ring_switch_take(&sw, 1, buffer), FANIN_PAYLOAD_OFFSET);
+	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_REFUSED);
+	ck_assert_uint_eq(got->fanin.count, FANIN_REASON_EPOCH);
 	tell_known(1, epoch, 2 * WINDOW, false);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_BLOCK_WINDOW), 1);
 	while (ring_switch_take(&sw, 1, buffer) != 0)
