@@ -64,9 +64,7 @@ parse_memif(struct options *options, const char *text)
 	size_t len = colon == NULL ? 0 : (size_t)(colon - text);
 
 	if (len == 0 || len >= sizeof(options->memif_socket))
-		usage_error("--memif is '%s', expected the switch's socket and the port's number there, "
-			    "like /run/fanin/memif.sock:0",
-			    text);
+		usage_error("--memif is '%s', expected SOCKET:ID like /run/fanin/memif.sock:0", text);
 	memcpy(options->memif_socket, text, len);
 	options->join.memif_socket = options->memif_socket;
 	options->join.memif_id = (uint32_t)parse_number("memif", colon + 1, 0, UINT16_MAX);

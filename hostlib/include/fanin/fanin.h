@@ -3,8 +3,9 @@
  * Fanin's host library: collectives in the network.
  *
  * The order of calls is fanin_init, fanin_join, then any number of collectives with fanin_test or
- * fanin_wait, fanin_leave, fanin_finalize. Each fanin_ixxx posts a collective and returns at once;
- * fanin_xxx is the same and fanin_wait. Any number of requests may be outstanding.
+ * fanin_wait, fanin_leave, fanin_finalize. Those with an i, like fanin_iallreduce, post a
+ * collective and return at once; those without, like fanin_allreduce, wait for it, too. Any number
+ * of requests may be outstanding.
  *
  * Every member of a job posts the same collectives in the same order, with the same counts, data
  * type, operator and root: they are matched in that order, for each communicator apart. Members
