@@ -50,8 +50,7 @@ read_metrics(const json_t *root, struct manager_config *config, struct control_e
 {
 	static const char *const known[] = { "listen", NULL };
 	const json_t *metrics = json_object_get(root, "metrics");
-	struct sockaddr_storage address;
-	socklen_t len;
+	struct address address;
 	bool present;
 
 	if (metrics == NULL)
@@ -64,7 +63,7 @@ read_metrics(const json_t *root, struct manager_config *config, struct control_e
 	    args_string_at("metrics", metrics, "listen", 63, &config->metrics_listen, &present,
 			   error) != 0)
 		return -EINVAL;
-	if (!present || metrics_address(config->metrics_listen, &address, &len) == 0)
+	if (!present || metrics_address(config->metrics_listen, &address) == 0)
 		return 0;
 	control_fail(error, "invalid",
 		     "metrics.listen: found \"%s\", expected an IP address and a TCP port like \"127.0.0.1:9465\" or \"[::1]:9465\"",

@@ -9,9 +9,10 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/socket.h>
 
 #include <jansson.h>
+
+#include "control/address.h"
 
 #define METRICS_ERROR_LEN 512
 #define METRICS_MAX_LABELS 6
@@ -52,12 +53,8 @@ struct metrics_family {
  */
 char *metrics_render(const struct metrics_family *families, const json_t *values, size_t *len);
 
-/*
- * Reads an IP address and a TCP port: "127.0.0.1:9464", "[::1]:9464".
- *
- * address, len: set on success only. Returns 0 or -EINVAL.
- */
-int metrics_address(const char *text, struct sockaddr_storage *address, socklen_t *len);
+/* Reads an IP address and a TCP port: "127.0.0.1:9464", "[::1]:9464". Returns 0 with *address set, or -EINVAL. */
+int metrics_address(const char *text, struct address *address);
 
 struct metrics_server;
 

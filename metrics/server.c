@@ -101,19 +101,18 @@ handle_request(void *user, struct MHD_Connection *connection, const char *url, c
 static int
 listen_on(const char *text)
 {
-	struct sockaddr_storage address;
-	socklen_t len;
+	struct address address;
 	int yes = 1;
 	int fd, ret;
 
-	ret = metrics_address(text, &address, &len);
+	ret = metrics_address(text, &address);
 	if (ret != 0)
 		return ret;
-	fd = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = socket(address.socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
 	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
-	    bind(fd, (const struct sockaddr *)&address, len) == 0 &&
+	    bind(fd, (const struct sockaddr *)&address.socket, address.len) == 0 &&
 	    listen(fd, (int)MAX_CONNECTIONS) == 0)
 		return fd;
 	ret = -errno;

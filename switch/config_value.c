@@ -194,10 +194,9 @@ is_pci_address(const char *text)
 static bool
 is_endpoint(const char *text)
 {
-	struct sockaddr_storage address;
-	socklen_t len;
+	struct address address;
 
-	return metrics_address(text, &address, &len) == 0;
+	return metrics_address(text, &address) == 0;
 }
 
 static int
