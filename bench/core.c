@@ -30,7 +30,7 @@ print_head(const struct settings *settings)
 	printf("core-bench: medians of the undisturbed ones of %u or more batches (*: too few, of all), kernels %s, %s, %s\n\n",
 	       settings->batches, fanin_isa_name(settings->rig.isa),
 	       settings->huge ? "hugepages" : "no hugepages", machine_cpu());
-	printf("%-7s %-5s %-4s %7s %5s %4s %7s %7s %8s %8s %9s %8s %6s %9s\n", "handler", "dtype",
+	printf("%-7s %-5s %-4s %7s %5s  %4s %7s %7s %8s %8s %9s %8s %6s %9s\n", "handler", "dtype",
 	       "op", "payload", "hosts", "jobs", "workers", "packets", "Mpps", "Gbit/s", "roofline",
 	       "cycles", "ratio", "disturbed");
 }
@@ -40,13 +40,13 @@ print_row(const struct row *row)
 {
 	const double bits = 8.0 * row->rig.payload;
 
-	printf("%-7s %-5s %-4s %7u %5u %4u %7u %7u %8.2f %8.1f %9.1f %8.1f %6.3f %8.0f%%%s\n",
+	printf("%-7s %-5s %-4s %7u %5u%c %4u %7u %7u %8.2f %8.1f %9.1f %8.1f %6.3f %8.0f%%%s\n",
 	       row->rig.handler, fanin_dtype_name(row->rig.dtype), fanin_op_name(row->rig.op),
-	       row->rig.payload, row->rig.hosts, row->rig.jobs, row->rig.n_workers, row->rig.mbufs,
-	       row->packets_per_s / 1e6, row->packets_per_s * bits / 1e9,
-	       row->roofline_packets_per_s * bits / 1e9, row->cycles_per_packet,
-	       row->packets_per_s / row->roofline_packets_per_s, 100 * row->disturbed_share,
-	       row->undisturbed ? "" : " *");
+	       row->rig.payload, row->rig.hosts, row->rig.parent ? '^' : ' ', row->rig.jobs,
+	       row->rig.n_workers, row->rig.mbufs, row->packets_per_s / 1e6,
+	       row->packets_per_s * bits / 1e9, row->roofline_packets_per_s * bits / 1e9,
+	       row->cycles_per_packet, row->packets_per_s / row->roofline_packets_per_s,
+	       100 * row->disturbed_share, row->undisturbed ? "" : " *");
 	fflush(stdout);
 }
 
@@ -56,13 +56,13 @@ print_row_json(const struct row *row)
 	const double bits = 8.0 * row->rig.payload;
 
 	printf("{\"handler\": \"%s\", \"dtype\": \"%s\", \"op\": \"%s\", \"payload\": %u, "
-	       "\"hosts\": %u, \"jobs\": %u, \"workers\": %u, \"mbufs\": %u, \"mpps\": %.3f, \"gbps\": %.3f, "
+	       "\"hosts\": %u, \"parent\": %s, \"jobs\": %u, \"workers\": %u, \"mbufs\": %u, \"mpps\": %.3f, \"gbps\": %.3f, "
 	       "\"roofline_gbps\": %.3f, \"ratio\": %.4f, \"cycles_per_packet\": %.1f, "
 	       "\"batches\": %u, \"disturbed_share\": %.4f, \"undisturbed\": %s, \"ratio_all\": %.4f}",
 	       row->rig.handler, fanin_dtype_name(row->rig.dtype), fanin_op_name(row->rig.op),
-	       row->rig.payload, row->rig.hosts, row->rig.jobs, row->rig.n_workers, row->rig.mbufs,
-	       row->packets_per_s / 1e6, row->packets_per_s * bits / 1e9,
-	       row->roofline_packets_per_s * bits / 1e9,
+	       row->rig.payload, row->rig.hosts, row->rig.parent ? "true" : "false", row->rig.jobs,
+	       row->rig.n_workers, row->rig.mbufs, row->packets_per_s / 1e6,
+	       row->packets_per_s * bits / 1e9, row->roofline_packets_per_s * bits / 1e9,
 	       row->packets_per_s / row->roofline_packets_per_s, row->cycles_per_packet, row->batches,
 	       row->disturbed_share, row->undisturbed ? "true" : "false", row->ratio_all);
 }
@@ -166,6 +166,7 @@ static void __attribute__((noreturn)) usage(int status)
 	      "  --hosts N       1 to 16 (default 4)\n"
 	      "  --jobs N        1 to 64 (default 1)\n"
 	      "  --workers N     1 or 2 (default 1)\n"
+	      "  --parent        as a switch that is no root: sums go up, results come down; per contribution (default: a root)\n"
 	      "  --mbufs N       packets in flight; over hosts and jobs a power of two (default 2048)\n"
 	      "  --batches N     2 to 4096, of which medians are taken (default 200)\n"
 	      "  --seconds N     0 to 3600: go on so long for enough undisturbed batches (default 10, in a table 1 each)\n"
@@ -256,6 +257,7 @@ parse(int argc, char **argv, struct settings *settings)
 		{ "payload", required_argument, NULL, 'p' },
 		{ "hosts", required_argument, NULL, 'n' },
 		{ "workers", required_argument, NULL, 'w' },
+		{ "parent", no_argument, NULL, 'P' },
 		{ "mbufs", required_argument, NULL, 'm' },
 		{ "batches", required_argument, NULL, 'b' },
 		{ "seconds", required_argument, NULL, 't' },
@@ -271,7 +273,7 @@ parse(int argc, char **argv, struct settings *settings)
 
 	while ((code = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		/* What names a combination ends the tour through all of them. */
-		if (strchr("HdopnwJ", code) != NULL)
+		if (strchr("HdopnwJP", code) != NULL)
 			settings->all = false;
 		switch (code) {
 		case 'H':
@@ -292,6 +294,9 @@ parse(int argc, char **argv, struct settings *settings)
 		case 'w':
 			rig->n_workers = (uint16_t)parse_number("workers", optarg, 1,
 								RIG_MAX_WORKERS);
+			break;
+		case 'P':
+			rig->parent = true;
 			break;
 		case 'J':
 			rig->jobs = (uint16_t)parse_number("jobs", optarg, 1, RIG_MAX_JOBS);

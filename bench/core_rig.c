@@ -149,7 +149,7 @@ pipeline_open(struct rig *rig, const struct pipeline_port *ports)
 		.mac_age_seconds = 300,
 		.pool = rig->pools[0],
 		.ports = ports,
-		.n_ports = rig->options.hosts,
+		.n_ports = rig_ports(rig),
 		.lcores = lcores,
 		.policy = PIPELINE_POLICY_RSS,
 		.cluster_size = 1,
@@ -180,11 +180,12 @@ job_open(struct rig *rig, struct job **opened)
 		spec.members[h].port = h;
 		spec.members[h].ip_be = htonl(RIG_HOST_IP + h);
 	}
+	rig_parent_member(rig, &spec);
 	if (job_create(rig->pipeline, &spec, &job, &code, error) != 0)
 		rig_die("%s", error);
 	for (uint16_t h = 0; h < spec.n_members; h++) {
 		struct fanin_join_body join = { .nonce = h + 1u,
-						.size = spec.n_members,
+						.size = job->params.n_ranks,
 						.mtu = 9000,
 						.udp_port = FANIN_WIRE_DEFAULT_UDP_PORT };
 		const struct fanin_headers headers = { .eth.src = { 0x02, 0, 0, 0, 1, (uint8_t)h } };
@@ -197,6 +198,7 @@ job_open(struct rig *rig, struct job **opened)
 			join.cookie = answer.cookie;
 		}
 	}
+	rig_parent_start(rig, job);
 	if (job->epoch == 0)
 		rig_die("the job does not start");
 	*opened = job;
@@ -229,7 +231,7 @@ headers_fill(struct rig *rig)
 void
 rig_open(struct rig *rig, const struct rig_options *options)
 {
-	struct pipeline_port ports[RIG_MAX_HOSTS] = { 0 };
+	struct pipeline_port ports[RIG_MAX_PORTS] = { 0 };
 	const uint32_t n = options->mbufs;
 	uint32_t room = RTE_PKTMBUF_HEADROOM + FANIN_PAYLOAD_OFFSET + options->payload;
 
@@ -251,7 +253,7 @@ rig_open(struct rig *rig, const struct rig_options *options)
 	if (rig->all == NULL || hosts_data_make(&rig->data, options->dtype, options->op, false,
 						options->hosts, options->payload, 1) != 0)
 		rig_die("no memory for %u packets of %u bytes", n, options->payload);
-	for (uint16_t h = 0; h < options->hosts; h++)
+	for (uint16_t h = 0; h < rig_ports(rig); h++)
 		port_open(rig, h, &ports[h]);
 	pipeline_open(rig, ports);
 	for (uint16_t i = 0; i < options->jobs; i++)
@@ -267,7 +269,7 @@ rig_close(struct rig *rig)
 	for (uint16_t w = 0; w < rig->options.n_workers; w++)
 		rte_rcu_qsbr_thread_offline(rig->pipeline->qsbr, w);
 	pipeline_free(rig->pipeline);
-	for (uint16_t h = 0; h < rig->options.hosts; h++) {
+	for (uint16_t h = 0; h < rig_ports(rig); h++) {
 		char name[32];
 
 		rte_eth_dev_stop(rig->ethdevs[h]);

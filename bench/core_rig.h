@@ -20,6 +20,7 @@
 #include "pipeline/pipeline.h"
 
 #define RIG_MAX_HOSTS 16
+#define RIG_MAX_PORTS (RIG_MAX_HOSTS + 1)
 #define RIG_MAX_WORKERS 2
 #define RIG_MAX_JOBS 64
 
@@ -33,6 +34,7 @@ struct rig_options {
 	uint16_t hosts;     /* 1 to RIG_MAX_HOSTS */
 	uint16_t jobs;      /* 1 to RIG_MAX_JOBS; all of them with all hosts, their packets mixed */
 	uint16_t n_workers; /* each with a queue on every port, blocks spread over them as RSS would */
+	bool parent; /* the switch is no root: sums go to a parent, which the rig plays, and results come from there */
 	enum fanin_isa isa;
 };
 
@@ -56,9 +58,10 @@ struct rig {
 	struct pipeline *pipeline;
 	struct job *jobs[RIG_MAX_JOBS];
 	struct rte_mempool *pools[RIG_MAX_WORKERS]; /* each worker has its own, as a NIC's queue may */
-	uint16_t ethdevs[RIG_MAX_HOSTS];
-	struct rte_ring *rx[RIG_MAX_HOSTS][RIG_MAX_WORKERS];
-	struct rte_ring *tx[RIG_MAX_HOSTS][RIG_MAX_WORKERS];
+	/* By port: one for each host, and behind them one for the parent, if there is one. */
+	uint16_t ethdevs[RIG_MAX_PORTS];
+	struct rte_ring *rx[RIG_MAX_PORTS][RIG_MAX_WORKERS];
+	struct rte_ring *tx[RIG_MAX_PORTS][RIG_MAX_WORKERS];
 	struct fanin_headers headers[RIG_MAX_HOSTS];
 	struct hosts_data data;
 	struct rte_mbuf **all; /* the batch's contributions, in the order of arrival, worker by worker */
@@ -79,6 +82,15 @@ void rig_open(struct rig *rig, const struct rig_options *options);
 /* Frees everything, and exits with an explanation if an mbuf is missing. */
 void rig_close(struct rig *rig);
 
+/* core_parent.c: does nothing without a parent. Makes it one of the job that is asked for. */
+void rig_parent_member(const struct rig *rig, struct job_spec *spec);
+
+/* core_parent.c: the parent lets the job begin, which all hosts have joined; likewise. */
+void rig_parent_start(const struct rig *rig, struct job *job);
+
+/* core_parent.c: puts the results of what has come up into the parent's port; a rig_fn. Exits if something is wrong. */
+uint64_t rig_parent_answer(struct rig *rig, unsigned int worker, void *argument);
+
 /* Tells why the benchmark can't go on, and exits. */
 void rig_die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
@@ -91,6 +103,12 @@ void rig_stop_workers(struct rig *rig);
  * Returns the cycles of the slowest.
  */
 uint64_t rig_on_workers(struct rig *rig, rig_fn fn, void *argument);
+
+static inline uint16_t
+rig_ports(const struct rig *rig)
+{
+	return rig->options.hosts + (rig->options.parent ? 1 : 0);
+}
 
 /* A worker's share of a batch: rig_share(rig) mbufs of rig->all from here on. */
 static inline struct rte_mbuf **
@@ -122,7 +140,10 @@ void rig_prepare(struct rig *rig);
 /* Puts the batch into the ports. */
 void rig_offer(struct rig *rig);
 
-/* Runs the workers until they have taken the batch. Returns the cycles of the slowest. */
+/*
+ * Runs the workers until they have taken the batch, and then, if there is a parent, its results. Returns the cycles of the
+ * slowest, without those of the parent.
+ */
 uint64_t rig_run(struct rig *rig);
 
 /*

@@ -169,11 +169,11 @@ static uint64_t
 run_share(struct rig *rig, unsigned int worker, void *argument)
 {
 	struct worker *state = rig->pipeline->workers[worker];
+	const uint32_t expected = *(const uint32_t *)argument;
 	uint64_t start = rte_rdtsc();
 	uint32_t done = 0;
 
-	(void)argument;
-	while (done < rig_share(rig))
+	while (done < expected)
 		done += worker_round(state);
 	return rte_rdtsc() - start;
 }
@@ -208,7 +208,14 @@ rig_calibrate(struct rig *rig)
 uint64_t
 rig_run(struct rig *rig)
 {
-	return rig_on_workers(rig, run_share, NULL);
+	uint32_t contributions = rig_share(rig);
+	uint32_t results = rig->n_blocks / rig->options.n_workers;
+	uint64_t cycles = rig_on_workers(rig, run_share, &contributions);
+
+	if (!rig->options.parent)
+		return cycles;
+	rig_on_workers(rig, rig_parent_answer, NULL);
+	return cycles + rig_on_workers(rig, run_share, &results);
 }
 
 static uint64_t
@@ -225,7 +232,7 @@ collect_share(struct rig *rig, unsigned int worker, void *argument)
 
 			/* One look at the content is enough: all hosts get the same packet. */
 			if (headers->fanin.type != FANIN_TYPE_RESULT ||
-			    headers->fanin.contributions != rig->options.hosts ||
+			    headers->fanin.contributions != rig_ports(rig) ||
 			    (h == 0 &&
 			     memcmp(headers + 1, hosts_result(&rig->data, headers->fanin.block),
 				    rig->options.payload) != 0))

@@ -30,6 +30,7 @@ CASES = {
     "single, 4 hosts, 1024 bytes": ["--handler", "single", "--hosts", "4", "--payload", "1024"],
     "single, 4 hosts, 256 bytes": ["--handler", "single", "--hosts", "4", "--payload", "256"],
     "single, 16 hosts, 256 bytes": ["--handler", "single", "--hosts", "16", "--payload", "256"],
+    "single, 4 hosts, parent, 256 bytes": ["--handler", "single", "--hosts", "4", "--payload", "256", "--parent"],
     "multi, 4 hosts, 256 bytes": ["--handler", "multi", "--hosts", "4", "--payload", "256"],
     "tree, 4 hosts, 256 bytes": ["--handler", "tree", "--hosts", "4", "--payload", "256"],
 }
@@ -103,11 +104,11 @@ def growth(found, budget):
 def compare(case, found, budget):
     """Prints a line; returns False if the case is over its budget."""
     if budget is None:
-        print(f"  {case:30} {found['total']:8.1f}   no budget yet: --update")
+        print(f"  {case:34} {found['total']:8.1f}   no budget yet: --update")
         return False
     ratio = found["total"] / budget["total"]
     over = ratio > 1 + TOLERANCE
-    print(f"  {case:30} {found['total']:8.1f}  budget {budget['total']:8.1f}  {100 * (ratio - 1):+6.1f} %"
+    print(f"  {case:34} {found['total']:8.1f}  budget {budget['total']:8.1f}  {100 * (ratio - 1):+6.1f} %"
           f"{'  TOO MANY' if over else ''}")
     if over:
         for name, now, before in growth(found, budget)[:5]:

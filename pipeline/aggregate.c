@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From a member's contribution to its handler and back: the handler call, and what the handler asked to be sent.
+ * From a member's contribution, or the parent's result, to its handler and back: the handler call, and what the handler asked to be sent.
  */
 #include "pipeline/batch.h"
 
@@ -81,6 +81,27 @@ retry_later(struct worker *worker, struct rte_mbuf *mbuf)
 	retry->since_ns = worker->retrying_since_ns != 0 ? worker->retrying_since_ns : worker->now_ns;
 }
 
+/* Is a parent's packet of the run that goes on here? *epoch: as this switch numbers it. */
+static inline bool
+is_of_run(const struct job *job, const struct fanin_headers *headers, uint32_t *epoch)
+{
+	/* Before the parent's: as long as there is a run here, that one is its. */
+	*epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
+	return *epoch != 0 &&
+	       headers->fanin.epoch == __atomic_load_n(&job->parent_epoch, __ATOMIC_RELAXED);
+}
+
+bool
+batch_fits_result(struct batch *batch, const struct job *job, const struct rte_mbuf *mbuf)
+{
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	uint32_t epoch;
+
+	return job->params.has_parent && fanin_wire_fits(headers, &job->parent_template) &&
+	       fanin_wire_elements_fit(headers, mbuf->data_len, &batch->sizes) &&
+	       mbuf->port == job->parent_ethdev && is_of_run(job, headers, &epoch);
+}
+
 /* Does what a handler's verdict on a contribution or a result says. */
 static inline void
 settle(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_verdict verdict,
@@ -104,6 +125,23 @@ settle(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_verdict verdict,
 	}
 }
 
+/* Not inline: the contributions' way is to stay short. */
+static __rte_noinline void
+run_result(struct worker *worker, struct work *work)
+{
+	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
+	enum fanin_reason reason = FANIN_REASON_EPOCH;
+	enum fanin_verdict verdict = FANIN_VERDICT_DROP;
+	uint32_t epoch;
+
+	/* The run may have ended since the packet was found to fit. */
+	if (is_of_run(work->job, work->packet.headers, &epoch)) {
+		ctx->epoch = epoch;
+		verdict = work->job->handler->result(ctx, work->slot, &work->packet, &reason);
+	}
+	settle(worker, work->packet.mbuf, verdict, reason, false);
+}
+
 static inline void
 run_handler(struct worker *worker, const struct fanin_handler *handler, struct work *work)
 {
@@ -111,6 +149,10 @@ run_handler(struct worker *worker, const struct fanin_handler *handler, struct w
 	enum fanin_reason reason = FANIN_REASON_NONE;
 	enum fanin_verdict verdict;
 
+	if (unlikely(work->packet.headers->fanin.type == FANIN_TYPE_RESULT)) {
+		run_result(worker, work);
+		return;
+	}
 	ctx->epoch = work->packet.headers->fanin.epoch;
 	verdict = handler->contribution(ctx, work->slot, work->index, &work->packet, &reason);
 	settle(worker, work->packet.mbuf, verdict, reason, true);
@@ -222,7 +264,7 @@ find_single(const struct worker *worker, const struct rte_mbuf *mbuf, struct job
 	return reason;
 }
 
-/* Results from the parent, or that a member knew, are fewer than contributions: no batches. */
+/* Results that a member knew, and such of the parent as were not taken by the first look. */
 static void
 run_single(struct worker *worker, struct rte_mbuf *mbuf)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Contributions on their way to their jobs' handlers: those of a burst are admitted first, so that memory that they
- * need can be fetched, and then processed one after the other.
+ * Contributions, and a parent's results, on their way to their jobs' handlers: those of a burst are admitted first, so
+ * that memory that they need can be fetched, and then processed one after the other.
  */
 #ifndef FANIN_PIPELINE_BATCH_H
 #define FANIN_PIPELINE_BATCH_H
@@ -54,6 +54,9 @@ batch_fits(struct batch *batch, const struct job *job, const struct rte_mbuf *mb
 	       hdr->epoch == __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 }
 
+/* aggregate.c: the same of a result of the job's parent. */
+bool batch_fits_result(struct batch *batch, const struct job *job, const struct rte_mbuf *mbuf);
+
 /* The job that the frame fits, or NULL. */
 static inline struct job *
 batch_find_job(const struct worker *worker, struct batch *batch, const struct rte_mbuf *mbuf)
@@ -69,7 +72,8 @@ batch_find_job(const struct worker *worker, struct batch *batch, const struct rt
 		if (job == NULL)
 			return NULL;
 	}
-	return likely(batch_fits(batch, job, mbuf)) ? job : NULL;
+	return likely(batch_fits(batch, job, mbuf)) || batch_fits_result(batch, job, mbuf) ? job
+											   : NULL;
 }
 
 /* Adds the packet that batch_find_job found to fit just now; at most FANIN_BURST. */

@@ -70,8 +70,10 @@ struct job {
 	uint16_t child_ethdevs[FANIN_WIRE_MAX_CHILDREN]; /* of that port */
 	struct fanin_template child_templates[FANIN_WIRE_MAX_CHILDREN];
 
-	uint32_t parent_ip_be; /* of params.has_parent */
-	uint16_t parent_port;  /* likewise; index in pipeline->ports */
+	uint32_t parent_ip_be;                 /* of params.has_parent */
+	uint16_t parent_port;                  /* likewise; index in pipeline->ports */
+	uint16_t parent_ethdev;                /* likewise; of that port */
+	struct fanin_template parent_template; /* likewise; of its results */
 
 	uint32_t first_block; /* of the run: the least of the members' progress; under lock: rw */
 

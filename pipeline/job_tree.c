@@ -162,6 +162,19 @@ job_child_template(const struct pipeline *pipeline, struct job *job, uint16_t ch
 	fanin_wire_make_template(&headers, &job->child_templates[child]);
 }
 
+/* What the parent's results look like: they go to the job's group, as ours do. */
+static void
+job_parent_template(const struct pipeline *pipeline, struct job *job)
+{
+	struct fanin_headers headers = job->params.result_headers;
+
+	headers.ip.src_be = job->parent_ip_be;
+	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_RESULT, job->params.id, 0,
+				 job->params.key);
+	fanin_wire_make_template(&headers, &job->parent_template);
+	job->parent_ethdev = pipeline->ports[job->parent_port].ethdev;
+}
+
 /* What goes to the parent looks like; its multicasts to us come from there. */
 static void
 job_parent_headers(const struct pipeline *pipeline, const struct job_spec *spec, struct job *job)
@@ -210,6 +223,8 @@ job_tree_build(const struct pipeline *pipeline, const struct job_spec *spec, str
 {
 	job_children(pipeline, spec, job);
 	job_result_headers(pipeline, job);
-	if (spec->has_parent)
+	if (spec->has_parent) {
 		job_parent_headers(pipeline, spec, job);
+		job_parent_template(pipeline, job);
+	}
 }
