@@ -69,6 +69,19 @@ def run_exact_job(lab, where, members=None, job=None, handler="single", **option
     return reports
 
 
+def expect_unless_repeated(claim, tries=6):
+    """
+    A claim on what goes over links. Where hosts repeated packets, although nothing is lost, because timers were early on a
+    busy machine, it is tried again. claim: returns a list of what is wrong, and the reports of the hosts.
+    """
+    for left in reversed(range(tries)):
+        wrong, reports = claim()
+        if not wrong:
+            return
+        repeats = [report["retransmits"] for report in reports]
+        expect(left != 0 and any(repeats), f"{'; '.join(wrong)}; packets repeated: {repeats}")
+
+
 def job_entry(lab, job):
     """The job as jobs.list shows it; None if it is not there."""
     return next((entry for entry in lab.control.ask("jobs.list")["jobs"] if entry["id"] == job["id"]), None)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The net tests as a suite: each case of tests/net/cases.py is one test, a process of its own. The list is the script's, so
- * that no case can be forgotten; what a case prints is shown if it fails. FANIN_BUILD_DIR in the environment names another
- * build to test.
+ * The net tests as a suite: each case of tests/net/cases.py is one test, a process of its own, and as many run at a time as
+ * there are CPUs. The list is the script's, so that no case can be forgotten; what a case prints is shown if it fails.
+ * FANIN_BUILD_DIR in the environment names another build to test.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -12,8 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tests/unit/suites.h"
@@ -23,109 +24,129 @@
 #define MAX_CASES 256
 #define NAME_LEN 96
 #define OUTPUT_LEN 16384
-/* From SIGTERM to SIGKILL: the time that a case has to remove its namespaces. */
-#define CLEANUP_SECONDS 30
+#define MAX_LANES 4
+#define DIRECTORY "/tmp/fanin-net-XXXXXX"
+#define POLL_MS 50
 
 static struct net_case {
 	char name[NAME_LEN];
 	unsigned int seconds;
 } net_cases[MAX_CASES];
 
-static double
-now_seconds(void)
-{
-	struct timespec now;
+/* The script that runs the cases, some at a time. It is the parent process's child; tests in their own see its files. */
+static struct {
+	char directory[sizeof(DIRECTORY)]; /* empty: not started */
+	pid_t pid;
+	int fd; /* readable when the script has ended */
+	pid_t owner;
+} lanes;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+static void
+start_script(int write_fd)
+{
+	char python[] = PYTHON, script[] = SCRIPT, option[] = "--lanes";
+	char number[24];
+	char *argv[MAX_CASES + 6] = { python, script, option, number, lanes.directory };
+	const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	const char *only = getenv("CK_RUN_CASE");
+	int argc = 5;
+
+	snprintf(number, sizeof(number), "%ld", cpus > MAX_LANES ? MAX_LANES : cpus);
+	for (int i = 0; i < MAX_CASES && net_cases[i].name[0] != '\0'; i++) {
+		if (only == NULL || strcmp(only, net_cases[i].name) == 0)
+			argv[argc++] = net_cases[i].name;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	setenv("FANIN_BUILD_DIR", FANIN_BUILD_DIR, 0);
+	setenv("PYTHONDONTWRITEBYTECODE", "1", 0);
+	/* It keeps this end open as long as it lives; the cases don't have it. */
+	fcntl(write_fd, F_SETFD, 0);
+	execv(PYTHON, argv);
+	_exit(127);
 }
 
-/* Starts the script with its output in a pipe; returns the pipe's reading end. */
-static int
-start_script(const char *argument, pid_t *pid)
+static void
+remove_directory(void)
+{
+	DIR *directory;
+	struct dirent *entry;
+
+	if (getpid() != lanes.owner || (directory = opendir(lanes.directory)) == NULL)
+		return;
+	while ((entry = readdir(directory)) != NULL)
+		unlinkat(dirfd(directory), entry->d_name, 0);
+	closedir(directory);
+	rmdir(lanes.directory);
+}
+
+/* For the end of this process: the script ends its cases, which remove their namespaces. */
+static void
+stop_lanes(void)
+{
+	if (getpid() != lanes.owner)
+		return;
+	kill(lanes.pid, SIGTERM);
+	while (waitpid(lanes.pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	remove_directory();
+}
+
+/* Runs in the parent process, before the first case; once. */
+static void
+start_lanes(void)
 {
 	int pipe_fds[2];
 
+	if (lanes.directory[0] != '\0')
+		return;
+	strcpy(lanes.directory, DIRECTORY);
+	ck_assert_ptr_nonnull(mkdtemp(lanes.directory));
 	ck_assert_int_eq(pipe2(pipe_fds, O_CLOEXEC), 0);
-	*pid = fork();
-	ck_assert_int_ge(*pid, 0);
-	if (*pid == 0) {
-		setenv("FANIN_BUILD_DIR", FANIN_BUILD_DIR, 0);
-		setenv("PYTHONDONTWRITEBYTECODE", "1", 0);
-		dup2(pipe_fds[1], STDOUT_FILENO);
-		dup2(pipe_fds[1], STDERR_FILENO);
-		execl(PYTHON, PYTHON, SCRIPT, argument, (char *)NULL);
-		_exit(127);
-	}
+	lanes.owner = getpid();
+	lanes.pid = fork();
+	ck_assert_int_ge(lanes.pid, 0);
+	if (lanes.pid == 0)
+		start_script(pipe_fds[1]);
 	close(pipe_fds[1]);
-	return pipe_fds[0];
+	lanes.fd = pipe_fds[0];
+	atexit(stop_lanes);
 }
 
-/*
- * Reads until the script closes its output or `seconds` have passed. What does not fit is read and left out. Returns true if
- * it ended by itself.
- */
+/* Reads a file of a case; returns false if there is none. */
 static bool
-read_output(int fd, char *output, double seconds)
+read_file(const char *name, const char *suffix, char *text, size_t size)
 {
-	double deadline = now_seconds() + seconds;
-	size_t len = strlen(output);
-	char spill[1024];
+	char path[sizeof(DIRECTORY) + NAME_LEN + 16];
+	size_t len;
+	FILE *file;
 
-	for (;;) {
-		struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
-		double left = deadline - now_seconds();
-		bool full = len + 1 >= OUTPUT_LEN;
-		ssize_t n;
-
-		if (left <= 0)
-			return false;
-		if (poll(&poll_fd, 1, (int)(left * 1000) + 1) <= 0)
-			continue;
-		n = full ? read(fd, spill, sizeof(spill))
-			 : read(fd, output + len, OUTPUT_LEN - 1 - len);
-		if (n == 0)
-			return true;
-		if (n > 0 && !full) {
-			len += (size_t)n;
-			output[len] = '\0';
-		}
-	}
-}
-
-/* Runs the script to its end; returns its exit status, or -ETIMEDOUT after having ended it. */
-static int
-run_script(const char *argument, char *output, unsigned int seconds)
-{
-	int status = 0;
-	bool in_time;
-	pid_t pid;
-	int fd = start_script(argument, &pid);
-
-	output[0] = '\0';
-	in_time = read_output(fd, output, seconds);
-	if (!in_time) {
-		kill(pid, SIGTERM);
-		if (!read_output(fd, output, CLEANUP_SECONDS))
-			kill(pid, SIGKILL);
-	}
-	close(fd);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (!in_time)
-		return -ETIMEDOUT;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	snprintf(path, sizeof(path), "%s/%s.%s", lanes.directory, name, suffix);
+	file = fopen(path, "re");
+	if (file == NULL)
+		return false;
+	len = fread(text, 1, size - 1, file);
+	text[len] = '\0';
+	fclose(file);
+	return true;
 }
 
 START_TEST(net_case_holds)
 {
 	const struct net_case *net_case = &net_cases[_i];
-	char output[OUTPUT_LEN];
-	int status = run_script(net_case->name, output, net_case->seconds);
+	struct pollfd script = { .fd = lanes.fd, .events = POLLIN };
+	char output[OUTPUT_LEN] = "";
+	char status[16];
+	bool ended = false;
 
-	ck_assert_msg(status != -ETIMEDOUT, "%s did not end within %u s:\n%s", net_case->name,
-		      net_case->seconds, output);
-	ck_assert_msg(status == 0, "exit status %d:\n%s", status, output);
+	/* Each case has its time limit there. */
+	while (!read_file(net_case->name, "status", status, sizeof(status))) {
+		ck_assert_msg(!ended, "cases.py ended without having run %s", net_case->name);
+		ended = poll(&script, 1, POLL_MS) > 0;
+	}
+	read_file(net_case->name, "out", output, sizeof(output));
+	ck_assert_msg(strcmp(status, "timeout\n") != 0, "%s did not end within %u s:\n%s",
+		      net_case->name, net_case->seconds, output);
+	ck_assert_msg(strcmp(status, "0\n") == 0, "exit status %s%s", status, output);
 	/* A person who waits for minutes wants to see that something happens. */
 	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "  %s", output);
@@ -168,7 +189,8 @@ suite_net(void)
 	for (int i = 0; i < n; i++) {
 		TCase *tcase = tcase_create(net_cases[i].name);
 
-		tcase_set_timeout(tcase, net_cases[i].seconds + CLEANUP_SECONDS + 10);
+		tcase_set_timeout(tcase, 0);
+		tcase_add_unchecked_fixture(tcase, start_lanes, NULL);
 		tcase_add_loop_test(tcase, net_case_holds, i, i + 1);
 		suite_add_tcase(suite, tcase);
 	}
