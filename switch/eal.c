@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See eal.h. The EAL takes its options as a command line, so this builds one. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <rte_common.h>
@@ -29,6 +32,9 @@
 /* What a frame of these rings holds besides the IP packet, at most. */
 #define AF_PACKET_FRAME_EXTRA 256u
 
+#define LOCK_PAUSE_MS 5u
+#define LOCK_MOST_MS 20000u
+
 static_assert(RTE_ALIGN_CEIL(CONFIG_MAX_MTU + AF_PACKET_FRAME_EXTRA, 4096u) + RTE_PKTMBUF_HEADROOM <=
 		      UINT16_MAX,
 	      "a packet buffer takes a whole frame, and its length has 16 bits");
@@ -51,6 +57,35 @@ static void __attribute__((format(printf, 2, 3))) add(struct eal_args *args, con
 	else
 		args->argv[args->argc++] = strdup(text);
 	va_end(list);
+}
+
+/*
+ * Switches of this machine start one after the other, and none while another removes its directory, which may have the
+ * same name: the EAL fails if hugepages that were free, or a directory that it made, are gone in the next moment. The lock is
+ * on what all of them have, the program's own file; one that is held too long is passed by. Returns what unlock_starts takes.
+ */
+static int
+lock_starts(void)
+{
+	const struct timespec pause = { .tv_nsec = LOCK_PAUSE_MS * 1000000 };
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	for (unsigned int ms = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; ms += LOCK_PAUSE_MS) {
+		if (ms >= LOCK_MOST_MS) {
+			log_warning("another fanin-switch has been starting or ending for %u s: not waiting for it any longer",
+				    LOCK_MOST_MS / 1000);
+			break;
+		}
+		nanosleep(&pause, NULL);
+	}
+	return fd;
+}
+
+static void
+unlock_starts(int fd)
+{
+	if (fd >= 0)
+		close(fd);
 }
 
 /* Free 2 MiB and 1 GiB pages, in MiB. */
@@ -199,13 +234,19 @@ static char runtime_directory[PATH_MAX];
 static void
 remove_runtime_directory(void)
 {
+	int lock;
+
+	if (runtime_directory[0] == '\0')
+		return;
+	lock = lock_starts();
 	/* It stays while another switch of this name has its socket there. */
-	if (runtime_directory[0] != '\0')
-		rmdir(runtime_directory);
+	rmdir(runtime_directory);
+	unlock_starts(lock);
 }
 
-int
-eal_start(const struct config *config, char *error)
+/* Call it with the lock of lock_starts. */
+static int
+start(const struct config *config, char *error)
 {
 	struct eal_args args = { 0 };
 	bool hugepages;
@@ -247,6 +288,16 @@ eal_start(const struct config *config, char *error)
 	snprintf(runtime_directory, sizeof(runtime_directory), "%s", rte_eal_get_runtime_dir());
 	for (int i = 0; i < args.argc; i++)
 		free(args.argv[i]);
+	return ret;
+}
+
+int
+eal_start(const struct config *config, char *error)
+{
+	const int lock = lock_starts();
+	const int ret = start(config, error);
+
+	unlock_starts(lock);
 	return ret;
 }
 

@@ -3,8 +3,10 @@
 
 import copy
 import json
+import random
 import signal
 import socket
+import time
 
 from support import (KIB, MIB, Control, Lab, LabError, case, expect, expect_equal, expect_exact, program, reports_of,
                      run, run_exact_job, running_lab, start_ranks, wait_for_results, wait_until)
@@ -284,6 +286,37 @@ def the_switch_stops_cleanly_while_a_job_runs():
         expect_equal(lab.switch.wait(10), 0, "exit status")
         for report in reports_of(lab, ranks, 20):
             expect(report.get("error"), f"a rank without a switch reports no error: {report}")
+
+
+@case(120)
+def switches_of_one_name_start_and_end_at_the_same_time():
+    """DPDK has a directory for each name, which one makes while another removes it."""
+    with running_lab(1) as lab:
+        def start(number):
+            directory = lab.directory / f"switch{number}"
+            directory.mkdir(exist_ok=True)
+            config = {**lab.config(), "name": "twins", "control": {"socket": str(directory / "control.sock")}, "memory": {"megabytes": 64},
+                      "memif": {"socket": str(directory / "memif.sock")}, "mempool": {"mbufs": 1024}, "limits": {"slots": 64},
+                      "ports": [{"name": "n0", "vdev": f"net_ring{number}", "mtu": 1500}]}
+            (directory / "switch.json").write_text(json.dumps(config))
+            return directory, lab.spawn(0, [program("fanin-switch"), "--config", str(directory / "switch.json")], f"switch{number}")
+
+        def answers(started, turn):
+            directory, process = started
+            wait_until(lambda: not process.running() or (directory / "control.sock").exists(), 30, "a switch to start")
+            expect(process.running(), f"the switch of turn {turn}: {process.last_words()}")
+
+        moments = random.Random(5)
+        old = start(0)
+        answers(old, 0)
+        for turn in range(1, 25):
+            old[1].popen.send_signal(signal.SIGTERM)
+            time.sleep(moments.uniform(0, 0.3))  # when the other one is in the middle of it
+            new = start(turn % 2)
+            answers(new, turn)
+            expect_equal(old[1].wait(30), 0, f"exit status of the switch before turn {turn}: {old[1].last_words()}")
+            old = new
+        run_exact_job(lab, "a job beside them", bytes=64 * KIB)
 
 
 @case()

@@ -12,7 +12,6 @@ from support import case, expect, expect_equal, run, wait_until
 from lab import NETNS_DIR, SOURCE_DIR
 
 DEMO = [sys.executable, str(SOURCE_DIR / "demo" / "fanin-demo")]
-FREE_HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
 
 
 def traces(pid):
@@ -33,8 +32,10 @@ def root_links():
     return sorted(link["ifname"] for link in json.loads(run(["ip", "-j", "link"]).stdout))
 
 
-def hugepages():
-    return int(FREE_HUGEPAGES.read_text()) if FREE_HUGEPAGES.exists() else 0
+def hugepage_files():
+    """Files that keep hugepages when their process is gone. Other pages go with it."""
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    return sorted(str(path) for mount in mounts if mount[2] == "hugetlbfs" for path in Path(mount[1]).iterdir())
 
 
 def bpf_pins():
@@ -45,14 +46,13 @@ class Before:
     """The machine as it was, to be compared with how it is left."""
 
     def __init__(self):
-        self.links, self.pages, self.pins = root_links(), hugepages(), bpf_pins()
+        self.links, self.pages, self.pins = root_links(), hugepage_files(), bpf_pins()
 
     def expect_restored(self, pid):
         expect_equal(traces(pid), [], "left over")
         expect_equal(root_links(), self.links, "interfaces")
         expect_equal(bpf_pins(), self.pins, "BPF pins")
-        # The kernel frees the last pages a little after the process is gone.
-        wait_until(lambda: hugepages() >= self.pages, 10, "the hugepages to come back")
+        expect_equal(hugepage_files(), self.pages, "files in hugepages")
 
 
 def start_demo(*arguments):
