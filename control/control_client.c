@@ -114,11 +114,13 @@ int
 control_client_receive(struct control_client *client)
 {
 	struct control_buffer *in = &client->in;
+	/* Whoever has not shaken hands gets no more memory than that takes. */
+	const size_t chunk = client->tcp && !client->greeted ? CONTROL_HELLO_MAX : READ_CHUNK;
 	ssize_t got;
 
-	if (buffer_reserve(in, READ_CHUNK) != 0)
+	if (buffer_reserve(in, chunk) != 0)
 		return -ENOMEM;
-	got = stream_receive(&client->stream, in->data + in->end, READ_CHUNK);
+	got = stream_receive(&client->stream, in->data + in->end, chunk);
 	if (got < 0)
 		return got == -EAGAIN ? 0 : (int)got;
 	if (got == 0) {

@@ -11,12 +11,14 @@
 #include <unistd.h>
 
 #include "control/clock.h"
+#include "control/files.h"
 #include "control/log.h"
 
 static_assert(CONTROL_MESSAGE_LEN >= METRICS_ERROR_LEN, "buffers");
 
 #define LINE_MAX_BYTES 65536 /* of a request */
 #define EVENTS_PER_ROUND 64
+#define OTHER_FILES 64    /* open besides connections of clients and switches: database, metrics' clients, log */
 #define METRICS_MS 1000 /* at most between looks at clients of the metrics that hang */
 #define TOPOLOGY_NOTE "topology"
 #define NAME_NOTE "name"
@@ -195,6 +197,24 @@ open_metrics(struct manager *manager, char *error)
 	return ret;
 }
 
+/* As many connections as are configured, but none that would take the descriptors of the switches or the database. */
+static unsigned int
+connections_allowed(const struct manager_config *config)
+{
+	const unsigned int wanted = (unsigned int)config->max_connections;
+	const unsigned int others = config->topology.n_switches + OTHER_FILES;
+	const unsigned int files = files_allow(wanted + others);
+
+	if (files >= wanted + others)
+		return wanted;
+	/* Some have to be served, whatever becomes of the rest. */
+	const unsigned int left = files < others + 4 ? 4 : files - others;
+
+	log_warning("limits.connections is %u, but only %u files may be open (the hard limit, ulimit -Hn): %u connections are served at a time",
+		    wanted, files, left);
+	return left;
+}
+
 int
 manager_open(const struct manager_config *config, struct manager **manager, char *error)
 {
@@ -208,7 +228,7 @@ manager_open(const struct manager_config *config, struct manager **manager, char
 		.path = config->socket,
 		.tcp = config->tcp,
 		.answers_hello = true,
-		.max_clients = (unsigned int)config->max_connections,
+		.max_clients = connections_allowed(config),
 		.line_max = LINE_MAX_BYTES,
 	};
 	int ret;
