@@ -24,6 +24,7 @@
 #define LINES_PER_ROUND 64   /* of one client before the others have their turn */
 #define ACCEPTS_PER_ROUND 32 /* a flood of connections keeps nobody waiting */
 #define ACCEPT_PAUSE_MS 100  /* without file descriptors there is nothing to do but wait */
+#define HELLO_LEAST_MS 20    /* that a handshake has, however many others want its place */
 /* A TCP client whose machine is gone is noticed within so many seconds. */
 #define KEEPALIVE_IDLE_S 2
 #define KEEPALIVE_PROBES 3
@@ -44,7 +45,7 @@ struct control {
 	struct control_service service;
 	struct listener listeners[N_LISTENERS]; /* fd -1: unused */
 	struct tls *tls;                        /* of the TCP listener; NULL: plain */
-	uint64_t accept_after_ms;
+	uint64_t accept_after_ms[N_LISTENERS];
 	struct control_client *clients; /* max_clients of them */
 	struct pollfd *fds;             /* one for each client, each listener and the wake_fd */
 };
@@ -190,51 +191,80 @@ welcome_client(struct control *control, struct control_client *client, int fd, b
 	json_decref(greeting);
 }
 
-/* Finds a place for a new client; NULL if there is none. */
-static struct control_client *
-find_place(struct control *control, bool tcp)
+/* What a new client finds: a free place or NULL, and the oldest TCP client without a handshake or NULL, if it is to give way. */
+struct room {
+	struct control_client *unused;
+	struct control_client *oldest;
+};
+
+static struct room
+look_for_room(struct control *control, bool tcp)
 {
 	const struct control_options *options = &control->service.options;
-	struct control_client *unused = NULL;
-	struct control_client *oldest = NULL;
+	struct room room = { 0 };
 	unsigned int half_open = 0;
 
 	for (unsigned int i = 0; i < options->max_clients; i++) {
 		struct control_client *client = &control->clients[i];
 
 		if (client->stream.fd < 0) {
-			unused = client;
+			room.unused = client;
 		} else if (client->tcp && !client->greeted) {
 			half_open++;
-			if (oldest == NULL || client->number < oldest->number)
-				oldest = client;
+			if (room.oldest == NULL || client->number < room.oldest->number)
+				room.oldest = client;
 		}
 	}
-	if (!tcp || oldest == NULL || (unused != NULL && half_open < options->max_clients / 2))
-		return unused;
-	control->service.counters.half_open_dropped++;
-	control_client_stop(oldest);
-	return oldest;
+	if (!tcp || (room.unused != NULL && half_open < options->max_clients / 2))
+		room.oldest = NULL;
+	return room;
+}
+
+/*
+ * True if those who would give way to a new client have only just come: were they not let speak, nobody would get in while
+ * connections pour in. The new ones wait in the kernel's queue.
+ */
+static bool
+must_wait(struct control *control, const struct room *room)
+{
+	uint64_t until_ms;
+
+	if (room->oldest == NULL)
+		return false;
+	until_ms = room->oldest->deadline_ms - CONTROL_HELLO_MS + HELLO_LEAST_MS;
+	if (clock_ms() >= until_ms)
+		return false;
+	control->accept_after_ms[TCP] = until_ms;
+	return true;
 }
 
 static void
 accept_clients(struct control *control, bool tcp)
 {
-	for (unsigned int n = 0; n < ACCEPTS_PER_ROUND; n++) {
-		struct control_client *place;
-		int fd = accept4(control->listeners[tcp ? TCP : UNIX].fd, NULL, NULL,
-				 SOCK_NONBLOCK | SOCK_CLOEXEC);
+	const unsigned int listener = tcp ? TCP : UNIX;
 
+	for (unsigned int n = 0; n < ACCEPTS_PER_ROUND; n++) {
+		struct room room = look_for_room(control, tcp);
+		int fd;
+
+		if (must_wait(control, &room))
+			return;
+		fd = accept4(control->listeners[listener].fd, NULL, NULL,
+			     SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0) {
 			if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-				control->accept_after_ms = clock_ms() + ACCEPT_PAUSE_MS;
+				control->accept_after_ms[listener] = clock_ms() + ACCEPT_PAUSE_MS;
 			return;
 		}
-		place = find_place(control, tcp);
-		if (place == NULL)
+		if (room.oldest != NULL) {
+			control->service.counters.half_open_dropped++;
+			control_client_stop(room.oldest);
+			room.unused = room.oldest;
+		}
+		if (room.unused == NULL)
 			refuse_client(control, fd, tcp ? control->tls : NULL);
 		else
-			welcome_client(control, place, fd, tcp);
+			welcome_client(control, room.unused, fd, tcp);
 	}
 }
 
@@ -338,8 +368,6 @@ serve_round(struct control *control, int wake_fd, uint64_t wake_ms)
 	uint64_t now = clock_ms();
 	int timeout_ms;
 
-	if (control->accept_after_ms > now && control->accept_after_ms < wake_ms)
-		wake_ms = control->accept_after_ms;
 	for (unsigned int i = 0; i < n_clients; i++) {
 		struct control_client *client = &control->clients[i];
 
@@ -348,9 +376,14 @@ serve_round(struct control *control, int wake_fd, uint64_t wake_ms)
 			control->fds[i].events = client_events(client, now, &wake_ms);
 	}
 	for (unsigned int i = 0; i < N_LISTENERS; i++) {
-		int fd = control->accept_after_ms > now ? -1 : control->listeners[i].fd;
+		const uint64_t after_ms = control->accept_after_ms[i];
 
-		listening[i] = (struct pollfd){ .fd = fd, .events = POLLIN };
+		listening[i] = (struct pollfd){ .fd = control->listeners[i].fd, .events = POLLIN };
+		if (after_ms <= now)
+			continue;
+		listening[i].fd = -1;
+		if (after_ms < wake_ms)
+			wake_ms = after_ms;
 	}
 	*wake = (struct pollfd){ .fd = wake_fd, .events = POLLIN };
 

@@ -69,8 +69,7 @@ create(const SSL_METHOD *method, const struct tls_files *files, int verify, stru
 	/* Lines carry their own end, and an answer cut short is no answer: an end without notice is an end. */
 	SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
 	/* A connection that waits needs no buffers: of its 34 KiB little is left then. */
-	SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE |
-					  SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+	SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
 					  SSL_MODE_RELEASE_BUFFERS);
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
 	ret = load(context, files, error);

@@ -18,7 +18,8 @@ static_assert(CONTROL_MESSAGE_LEN >= METRICS_ERROR_LEN, "buffers");
 
 #define LINE_MAX_BYTES 65536 /* of a request */
 #define EVENTS_PER_ROUND 64
-#define OTHER_FILES 64    /* open besides connections of clients and switches: database, metrics' clients, log */
+#define OTHER_FILES                                                                                \
+	64 /* open besides connections of clients and switches: database, metrics' clients, log */
 #define METRICS_MS 1000 /* at most between looks at clients of the metrics that hang */
 #define TOPOLOGY_NOTE "topology"
 #define NAME_NOTE "name"

@@ -28,6 +28,8 @@
 #include "switch/telemetry.h"
 
 #define HOUSEKEEP_MS 1000
+/* At a time. Half of them may be without a handshake: enough for all who connect in 20 ms, but a flood. */
+#define CONTROL_CLIENTS 256
 
 static_assert(CONFIG_MAX_PORTS <= PIPELINE_MAX_PORTS && CONFIG_MAX_WORKERS <= PIPELINE_MAX_WORKERS,
 	      "limits");
@@ -215,6 +217,7 @@ serve(struct daemon *daemon, struct memif_gate *gate, int signal_fd)
 		.user = daemon,
 		.path = config->control_socket,
 		.tcp = config_control_tcp(config),
+		.max_clients = CONTROL_CLIENTS,
 	};
 	int ret = control_open(&options, &control, error);
 
