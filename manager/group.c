@@ -66,6 +66,22 @@ group_has_members(const struct group *group)
 	return false;
 }
 
+const struct group_node *
+group_node_of(const struct group *group, uint16_t rank)
+{
+	const struct group_node *node = group->nodes;
+
+	while ((node->local >> rank & 1) == 0)
+		node++; /* every rank is at some switch */
+	return node;
+}
+
+const struct topology_host *
+group_link_of(const struct group *group, const struct topology *topology, uint16_t rank)
+{
+	return topology_host_find(topology, group->addresses[rank]);
+}
+
 const char *
 group_state_name(enum group_state state)
 {
@@ -99,11 +115,14 @@ members_document(const struct group *group)
 
 	for (uint16_t i = 0; i < group->n_members; i++) {
 		const struct group_member *member = &group->members[i];
-		char ip[INET_ADDRSTRLEN];
+		const uint32_t used_be = group->addresses[i];
+		char ip[INET_ADDRSTRLEN], used[INET_ADDRSTRLEN];
 
 		inet_ntop(AF_INET, &member->ip_be, ip, sizeof(ip));
-		json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:I, s:b, s:s}", "rank",
-						      member->rank, "ip", ip, "endpoint",
+		inet_ntop(AF_INET, &used_be, used, sizeof(used));
+		json_array_append_new(list, json_pack("{s:i, s:s, s:s*, s:s, s:I, s:b, s:s}",
+						      "rank", member->rank, "ip", ip, "uses",
+						      used_be == 0 ? NULL : used, "endpoint",
 						      member->endpoint, "mtu", (json_int_t)member->mtu,
 						      "fallback", member->fallback, "state",
 						      member_state_name(member->state)));
@@ -185,6 +204,7 @@ read_members(struct group *group, const json_t *list)
 	json_array_foreach(list, i, entry) {
 		struct group_member *member = &group->members[i];
 		const char *ip = json_string_value(json_object_get(entry, "ip"));
+		const char *used = json_string_value(json_object_get(entry, "uses"));
 
 		member->rank = (int)integer(entry, "rank");
 		member->mtu = (uint32_t)integer(entry, "mtu");
@@ -193,6 +213,10 @@ read_members(struct group *group, const json_t *list)
 		member->state = MEMBER_ABSENT;
 		if (ip == NULL || inet_pton(AF_INET, ip, &member->ip_be) != 1 ||
 		    member->rank != (int)i)
+			return false;
+		if (used == NULL)
+			group->addresses[i] = member->ip_be;
+		else if (inet_pton(AF_INET, used, &group->addresses[i]) != 1)
 			return false;
 		group->n_members++;
 	}

@@ -39,7 +39,7 @@ enum member_state {
 struct group_member {
 	enum member_state state;
 	int rank; /* asked for; GROUP_NO_RANK: any. From INSTALLING on its place in the array */
-	uint32_t ip_be;
+	uint32_t ip_be;                    /* that it joined with: one of its host's */
 	char endpoint[GROUP_ENDPOINT_LEN]; /* of the ring */
 	uint32_t mtu;                      /* 0: as its switch's port */
 	bool fallback;                     /* a ring is right, too */
@@ -92,6 +92,7 @@ struct group {
 	char reason[CONTROL_MESSAGE_LEN]; /* why it is a RING */
 	struct group_node *nodes;
 	uint16_t n_nodes;
+	uint32_t addresses[GROUP_MAX_RANKS]; /* by rank: its host's, at the link that the tree uses; 0: not planned */
 	struct group_member members[GROUP_MAX_RANKS];
 
 	/* The installation that runs. */
@@ -120,6 +121,13 @@ struct group_member *group_member_of(struct group *group, const struct control_c
 
 /* True if a member is there or may come back. */
 bool group_has_members(const struct group *group);
+
+/* The node that a rank is at, of a group that has a tree. */
+const struct group_node *group_node_of(const struct group *group, uint16_t rank);
+
+/* The link that the tree uses of a rank's host. NULL if there is no tree, or the topology has the link no more. */
+const struct topology_host *group_link_of(const struct group *group,
+					  const struct topology *topology, uint16_t rank);
 
 const char *group_state_name(enum group_state state);
 const char *member_state_name(enum member_state state);

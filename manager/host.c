@@ -3,6 +3,7 @@
  * What hosts ask: to join a group, to come back to it after the manager's restart, to leave. A host's connection is its
  * membership, one at a time. Main thread.
  */
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,8 @@ list_endpoints(const struct group *group)
 json_t *
 host_result(const struct group *group, uint16_t rank)
 {
-	const struct group_node *node = group->nodes;
+	const struct group_node *node;
+	char ip[INET_ADDRSTRLEN];
 	char key[20];
 
 	group_hex(group->key, key);
@@ -63,10 +65,10 @@ host_result(const struct group *group, uint16_t rank)
 				 group->size, "mode", "ring", "reason", group->reason, "endpoints",
 				 list_endpoints(group), "key", key, "generation",
 				 (int)group->generation);
-	while ((node->local >> rank & 1) == 0)
-		node++; /* every rank is at some switch */
-	return json_pack("{s:i, s:i, s:s, s:s, s:i, s:I, s:s, s:i, s:I, s:I, s:s, s:b, s:s, s:i}",
-			 "rank", rank, "size", group->size, "mode", "network", "switch_ip",
+	node = group_node_of(group, rank);
+	inet_ntop(AF_INET, &group->addresses[rank], ip, sizeof(ip));
+	return json_pack("{s:i, s:i, s:s, s:s, s:s, s:i, s:I, s:s, s:i, s:I, s:I, s:s, s:b, s:s, s:i}",
+			 "rank", rank, "size", group->size, "mode", "network", "ip", ip, "switch_ip",
 			 node->ip, "udp_port", (int)node->udp_port, "job", (json_int_t)group->id,
 			 "key", key, "trees", 1, "window", (json_int_t)group->window,
 			 "payload_bytes", (json_int_t)group->payload_bytes, "handler",

@@ -5,6 +5,7 @@
  * one where they were (docs/protocol.md, "Going on with another tree"). Without another tree a job stays as it is, for what is
  * lost may come back; it is tried again when a switch or a link does. Main thread.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,26 @@ tell(const struct group *group, const char *event, const char *reason)
 			      "generation", (json_int_t)group->generation, "reason", reason));
 }
 
+/* Each member is told where its way begins now: a host of a dead switch hears it from nobody else. */
+static void
+tell_moved(const struct group *group)
+{
+	for (uint16_t i = 0; i < group->n_members; i++) {
+		const struct group_member *member = &group->members[i];
+		const struct group_node *node = group_node_of(group, i);
+		char ip[INET_ADDRSTRLEN];
+
+		if (member->state != MEMBER_LIVE || member->client == NULL)
+			continue;
+		inet_ntop(AF_INET, &group->addresses[i], ip, sizeof(ip));
+		control_notify(member->client,
+			       json_pack("{s:s, s:s, s:I, s:s, s:s, s:i}", "event", "moved", "job",
+					 group->name, "generation", (json_int_t)group->generation,
+					 "ip", ip, "switch_ip", node->ip, "udp_port",
+					 (int)node->udp_port));
+	}
+}
+
 void
 move_failed(struct manager *manager, struct group *group, const struct control_error *error)
 {
@@ -82,7 +103,7 @@ move_succeeded(struct manager *manager, struct group *group)
 	group->stranded = false;
 	group->reason[0] = '\0';
 	manager->counters.jobs_moved++;
-	tell(group, "moved", "");
+	tell_moved(group);
 }
 
 void
@@ -90,11 +111,13 @@ move_group(struct manager *manager, struct group *group, const char *why)
 {
 	struct group_node *nodes = group->nodes;
 	const uint16_t n_nodes = group->n_nodes;
+	uint32_t addresses[GROUP_MAX_RANKS];
 	struct control_error error;
 	int ret;
 
 	if (group->state != GROUP_NETWORK || group->doomed)
 		return;
+	memcpy(addresses, group->addresses, sizeof(addresses));
 	group->nodes = NULL;
 	group->n_nodes = 0;
 	group->failure.code = NULL;
@@ -115,6 +138,7 @@ move_group(struct manager *manager, struct group *group, const char *why)
 		free(group->nodes);
 		group->nodes = nodes;
 		group->n_nodes = n_nodes;
+		memcpy(group->addresses, addresses, sizeof(addresses));
 		move_failed(manager, group, &error);
 		return;
 	}
@@ -133,6 +157,26 @@ move_group(struct manager *manager, struct group *group, const char *why)
 	group->state = GROUP_INSTALLING;
 	if (install_nodes(manager, group, &error) != 0)
 		move_failed(manager, group, &error);
+}
+
+/* Is the link down that a rank's host uses, while it has another one that is not? Without that there is nothing to move to. */
+static bool
+has_better_link(const struct manager *manager, const struct group *group, uint16_t rank)
+{
+	const struct topology *topology = &manager->config->topology;
+	const struct topology_host *link = group_link_of(group, topology, rank);
+
+	if (link == NULL || !peer_port_is_down(&manager->peers[link->at.switch_index], link->at.port))
+		return false;
+	for (uint16_t i = link->first; i != TOPOLOGY_NO_LINK; i = topology->hosts[i].next) {
+		const struct topology_end *at = &topology->hosts[i].at;
+		const struct peer *peer = &manager->peers[at->switch_index];
+
+		if (peer->state == PEER_UP && peer->jobs < peer->max_jobs &&
+		    !peer_port_is_down(peer, at->port))
+			return true;
+	}
+	return false;
 }
 
 /* Is something wrong with the group's tree, as far as is known? */
@@ -157,7 +201,21 @@ is_broken(const struct manager *manager, const struct group *group)
 				      node->parent_port))
 			return true;
 	}
+	for (uint16_t i = 0; i < group->size; i++) {
+		if (has_better_link(manager, group, i))
+			return true;
+	}
 	return false;
+}
+
+/* What the tree had lost has come back before there was another one. */
+static void
+restore(struct group *group)
+{
+	group->stranded = false;
+	group->reason[0] = '\0';
+	log_info("job \"%s\" has its tree back", group->name);
+	tell(group, "restored", "");
 }
 
 void
@@ -174,7 +232,7 @@ moves_go_on(struct manager *manager, const char *why)
 			continue;
 		if (is_broken(manager, group))
 			move_group(manager, group, why);
-		else
-			group->stranded = false;
+		else if (group->stranded)
+			restore(group);
 	}
 }

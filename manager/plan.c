@@ -18,9 +18,12 @@ struct plan {
 	struct tree_switch switches[TREE_MAX_SWITCHES];
 	struct tree_link links[TREE_MAX_LINKS];
 	struct tree_graph graph;
-	uint16_t places[GROUP_MAX_RANKS];
+	struct tree_place places[GROUP_MAX_RANKS];
+	uint32_t addresses[GROUP_MAX_RANKS][TREE_MAX_CHOICES]; /* of the hosts, at their places */
 	struct tree tree;
 };
+
+static_assert(TREE_MAX_CHOICES == TOPOLOGY_MAX_LINKS_OF_HOST, "a choice of all links");
 
 static void
 count_jobs(const struct manager *manager, struct plan *plan)
@@ -65,6 +68,69 @@ draw_graph(const struct manager *manager, struct group *group, struct plan *plan
 					   topology->n_links };
 }
 
+/* Two ranks on one host would use the same link sooner or later, and a switch knows its members by their addresses. */
+static int
+check_hosts_differ(const struct manager *manager, const struct group *group, uint16_t rank,
+		   const struct topology_host *host, struct control_error *error)
+{
+	char ip[INET_ADDRSTRLEN], other[INET_ADDRSTRLEN];
+
+	inet_ntop(AF_INET, &group->members[rank].ip_be, ip, sizeof(ip));
+	for (uint16_t k = 0; k < rank; k++) {
+		if (topology_host_find(&manager->config->topology, group->members[k].ip_be)->number !=
+		    host->number)
+			continue;
+		inet_ntop(AF_INET, &group->members[k].ip_be, other, sizeof(other));
+		if (strcmp(ip, other) == 0)
+			control_fail(error, "no_path",
+				     "ranks %u and %u both have the address %s, expected one for each",
+				     k, rank, ip);
+		else
+			control_fail(error, "no_path",
+				     "ranks %u and %u are on the same host, at %s and %s, expected one on each",
+				     k, rank, other, ip);
+		return -EHOSTUNREACH;
+	}
+	return 0;
+}
+
+/* How well a link of a host can be used. */
+enum link_worth {
+	LINK_UNUSABLE, /* its switch can't be used */
+	LINK_DOWN,     /* the port is; with memif it comes up with the process that joins the job */
+	LINK_UP,
+};
+
+static enum link_worth
+worth_of(const struct manager *manager, const struct plan *plan, const struct topology_host *host)
+{
+	if (!plan->switches[host->at.switch_index].usable)
+		return LINK_UNUSABLE;
+	return peer_port_is_down(&manager->peers[host->at.switch_index], host->at.port) ? LINK_DOWN
+											: LINK_UP;
+}
+
+/* Gives a rank the best of its host's links to choose from; first: the one that stands first in the topology. */
+static void
+list_places(const struct manager *manager, uint16_t first, uint16_t rank, struct plan *plan)
+{
+	const struct topology_host *hosts = manager->config->topology.hosts;
+	struct tree_place *place = &plan->places[rank];
+	enum link_worth best = LINK_UNUSABLE;
+
+	for (uint16_t i = first; i != TOPOLOGY_NO_LINK; i = hosts[i].next) {
+		const enum link_worth worth = worth_of(manager, plan, &hosts[i]);
+
+		if (worth > best)
+			place->n_switches = 0;
+		if (worth < best)
+			continue;
+		best = worth;
+		plan->addresses[rank][place->n_switches] = hosts[i].ip_be;
+		place->switches[place->n_switches++] = hosts[i].at.switch_index;
+	}
+}
+
 /* Finds the switches of the ranks' hosts. */
 static int
 find_places(const struct manager *manager, const struct group *group, struct plan *plan,
@@ -83,17 +149,30 @@ find_places(const struct manager *manager, const struct group *group, struct pla
 				     "rank %u: no host of the topology has the address %s", i, ip);
 			return -EHOSTUNREACH;
 		}
-		for (uint16_t k = 0; k < i; k++) {
-			if (group->members[k].ip_be != member->ip_be)
-				continue;
-			control_fail(error, "no_path",
-				     "ranks %u and %u both have the address %s, expected one for each",
-				     k, i, ip);
+		if (check_hosts_differ(manager, group, i, host, error) != 0)
 			return -EHOSTUNREACH;
-		}
-		plan->places[i] = host->at.switch_index;
+		list_places(manager, host->first, i, plan);
 	}
 	return 0;
+}
+
+/* Why a switch of a rank's host can't be used, behind `lead`. */
+static void
+fail_place(const struct manager *manager, const struct group *group, uint16_t rank,
+	   uint16_t switch_index, const char *lead, struct control_error *error)
+{
+	const struct peer *peer = &manager->peers[switch_index];
+
+	if (peer->state != PEER_UP)
+		control_fail(error, "no_path", "%sswitch %s of rank %u is not reached: %.300s",
+			     lead, peer->about->name, rank, peer->error);
+	else if (group->failure.code != NULL)
+		control_fail(error, group->out_of_room ? "no_room" : "no_path", "%srank %u: %.300s",
+			     lead, rank, group->failure.message);
+	else
+		control_fail(error, "no_room",
+			     "%sswitch %s of rank %u has %u jobs, its limits.max_jobs is %u", lead,
+			     peer->about->name, rank, peer->jobs, peer->max_jobs);
 }
 
 /* Why there is no tree. */
@@ -104,19 +183,15 @@ fail_tree(const struct manager *manager, const struct group *group, const struct
 	const char *code = group->out_of_room ? "no_room" : "no_path";
 
 	for (uint16_t i = 0; i < group->size && ret == -ENOENT; i++) {
-		const struct peer *peer = &manager->peers[plan->places[i]];
+		const struct tree_place *place = &plan->places[i];
+		char lead[64] = "";
 
-		if (plan->switches[plan->places[i]].usable)
+		if (plan->switches[place->switches[0]].usable)
 			continue;
-		if (peer->state != PEER_UP)
-			control_fail(error, "no_path", "switch %s of rank %u is not reached: %.300s",
-				     peer->about->name, i, peer->error);
-		else if (group->failure.code != NULL)
-			control_fail(error, code, "rank %u: %.400s", i, group->failure.message);
-		else
-			control_fail(error, "no_room",
-				     "switch %s of rank %u has %u jobs, its limits.max_jobs is %u",
-				     peer->about->name, i, peer->jobs, peer->max_jobs);
+		if (place->n_switches > 1)
+			snprintf(lead, sizeof(lead),
+				 "none of %u switches can be used, the first: ", place->n_switches);
+		fail_place(manager, group, i, place->switches[0], lead, error);
 		return ret;
 	}
 	control_fail(error, code,
@@ -127,8 +202,9 @@ fail_tree(const struct manager *manager, const struct group *group, const struct
 }
 
 static int
-write_nodes(const struct manager *manager, const struct tree *tree, struct group *group)
+write_nodes(const struct manager *manager, const struct plan *plan, struct group *group)
 {
+	const struct tree *tree = &plan->tree;
 	const struct topology *topology = &manager->config->topology;
 	struct group_node *nodes;
 
@@ -156,6 +232,8 @@ write_nodes(const struct manager *manager, const struct tree *tree, struct group
 		memcpy(nodes[i].port, ends[0].port, sizeof(nodes[i].port));
 		memcpy(nodes[i].parent_port, ends[1].port, sizeof(nodes[i].parent_port));
 	}
+	for (uint16_t i = 0; i < group->size; i++)
+		group->addresses[i] = plan->addresses[i][tree->chosen[i]];
 	free(group->nodes);
 	group->nodes = nodes;
 	group->n_nodes = tree->n_nodes;
@@ -180,6 +258,17 @@ lower_mtu(const struct manager *manager, uint16_t switch_index, const char *port
 	return 0;
 }
 
+/* Packets have to fit the host's other links as well, as far as these are known: the job may move there. */
+static void
+lower_mtu_by_others(const struct manager *manager, const struct topology_host *host, uint32_t *mtu)
+{
+	const struct topology_host *hosts = manager->config->topology.hosts;
+	struct control_error ignored;
+
+	for (uint16_t i = host->first; i != TOPOLOGY_NO_LINK; i = hosts[i].next)
+		lower_mtu(manager, hosts[i].at.switch_index, hosts[i].at.port, mtu, &ignored);
+}
+
 static int
 choose_payload(const struct manager *manager, struct group *group, struct control_error *error)
 {
@@ -189,12 +278,13 @@ choose_payload(const struct manager *manager, struct group *group, struct contro
 
 	for (uint16_t i = 0; i < group->size && ret == 0; i++) {
 		const struct group_member *member = &group->members[i];
-		const struct topology_host *host = topology_host_find(&manager->config->topology,
-								      member->ip_be);
+		const struct topology_host *host = group_link_of(group, &manager->config->topology,
+								 i);
 
 		if (member->mtu != 0 && member->mtu < mtu)
 			mtu = member->mtu;
 		ret = lower_mtu(manager, host->at.switch_index, host->at.port, &mtu, error);
+		lower_mtu_by_others(manager, host, &mtu);
 	}
 	for (uint16_t i = 1; i < group->n_nodes && ret == 0; i++) {
 		const struct group_node *node = &group->nodes[i];
@@ -264,14 +354,14 @@ plan_group(struct manager *manager, struct group *group, struct control_error *e
 		control_fail(error, "internal", "out of memory");
 		return -ENOMEM;
 	}
+	draw_graph(manager, group, plan);
 	ret = find_places(manager, group, plan, error);
 	if (ret == 0) {
-		draw_graph(manager, group, plan);
 		ret = tree_build(&plan->graph, plan->places, group->size, &plan->tree);
 		if (ret != 0)
 			fail_tree(manager, group, plan, ret, error);
 	}
-	if (ret == 0 && write_nodes(manager, &plan->tree, group) != 0) {
+	if (ret == 0 && write_nodes(manager, plan, group) != 0) {
 		control_fail(error, "internal", "out of memory");
 		ret = -ENOMEM;
 	}
@@ -305,8 +395,8 @@ list_children(const struct manager *manager, const struct group *group, uint16_t
 
 		if ((node->local >> i & 1) == 0)
 			continue;
-		host = topology_host_find(&manager->config->topology, group->members[i].ip_be);
-		inet_ntop(AF_INET, &group->members[i].ip_be, ip, sizeof(ip));
+		host = group_link_of(group, &manager->config->topology, i);
+		inet_ntop(AF_INET, &host->ip_be, ip, sizeof(ip));
 		json_array_append_new(list, json_pack("{s:s, s:s, s:i}", "port", host->at.port,
 						      "ip", ip, "rank", i));
 	}

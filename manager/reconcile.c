@@ -25,8 +25,8 @@ group_uses(const struct manager *manager, const struct group *group, uint16_t sw
 			return true;
 	}
 	for (uint16_t i = 0; port != NULL && i < group->n_members && group->n_nodes > 0; i++) {
-		const struct topology_host *host = topology_host_find(&manager->config->topology,
-								      group->members[i].ip_be);
+		const struct topology_host *host = group_link_of(group, &manager->config->topology,
+								 i);
 
 		if (host != NULL && host->at.switch_index == switch_index &&
 		    strcmp(host->at.port, port) == 0)

@@ -193,27 +193,98 @@ read_link(struct topology *topology, const json_t *entry, const char *where,
 	return 0;
 }
 
+/* A link of the host of this number, behind those that are there. */
 static int
-read_host(struct topology *topology, const json_t *entry, const char *where,
-	  struct control_error *error)
+read_host_link(struct topology *topology, const json_t *entry, const char *where, uint16_t number,
+	       struct control_error *error)
 {
 	static const char *const known[] = { "ip", "switch", "port", NULL };
 	struct topology_host *host = &topology->hosts[topology->n_hosts];
 	const char *name, *port;
 
+	if (topology->n_hosts == TOPOLOGY_MAX_HOSTS) {
+		control_fail(error, "invalid", "%s: hosts have more than %d links", where,
+			     TOPOLOGY_MAX_HOSTS);
+		return -EINVAL;
+	}
 	if (args_check_known_at(where, entry, known, error) != 0 ||
 	    args_ipv4_at(where, entry, "ip", &host->ip_be, NULL, error) != 0 ||
 	    args_name_at(where, entry, "switch", TOPOLOGY_NAME_LEN - 1, &name, NULL, error) != 0 ||
 	    args_name_at(where, entry, "port", TOPOLOGY_NAME_LEN - 1, &port, NULL, error) != 0)
 		return -EINVAL;
+	host->number = number;
 	host->at.switch_index = topology_switch_find(topology, name);
 	if (host->at.switch_index == TOPOLOGY_NO_SWITCH)
 		return fail(error, where, "no switch has the name ", name);
 	snprintf(host->at.port, sizeof(host->at.port), "%s", port);
 	if (check_port(topology, &host->at, where, error) != 0)
 		return -EINVAL;
+	for (uint16_t i = topology->n_hosts; i > 0 && topology->hosts[i - 1].number == number; i--) {
+		if (topology->hosts[i - 1].at.switch_index == host->at.switch_index &&
+		    strcmp(topology->hosts[i - 1].at.port, port) == 0)
+			return fail(error, where, "the host has another link at the port ", port);
+	}
 	topology->n_hosts++;
 	return 0;
+}
+
+/* A host: one link, or a list of them. */
+static int
+read_host(struct topology *topology, const json_t *entry, const char *where, uint16_t number,
+	  struct control_error *error)
+{
+	static const char *const known[] = { "links", NULL };
+	char path[PATH_LEN + 32];
+	const json_t *links, *link;
+	size_t i;
+
+	if (json_object_get(entry, "links") == NULL)
+		return read_host_link(topology, entry, where, number, error);
+	if (args_check_known_at(where, entry, known, error) != 0 ||
+	    args_objects_at(where, entry, "links", 1, TOPOLOGY_MAX_LINKS_OF_HOST, &links, NULL,
+			    error) != 0)
+		return -EINVAL;
+	json_array_foreach(links, i, link) {
+		snprintf(path, sizeof(path), "%s.links[%zu]", where, i);
+		if (read_host_link(topology, link, path, number, error) != 0)
+			return -EINVAL;
+	}
+	return 0;
+}
+
+/* Puts the hosts' links in the order of their addresses, and connects those of one host in that of the file. */
+static int
+sort_hosts(struct topology *topology)
+{
+	uint16_t *first_of = malloc((topology->n_hosts + 1u) * sizeof(*first_of));
+	uint32_t *addresses = malloc((topology->n_hosts + 1u) * sizeof(*addresses));
+	int ret = -ENOMEM;
+
+	if (first_of == NULL || addresses == NULL)
+		goto free_both;
+	for (uint16_t i = 0; i < topology->n_hosts; i++)
+		addresses[i] = topology->hosts[i].ip_be;
+	qsort(topology->hosts, topology->n_hosts, sizeof(*topology->hosts), compare_hosts);
+	for (uint16_t i = 0; i < topology->n_hosts; i++) {
+		topology->hosts[i].next = TOPOLOGY_NO_LINK;
+		first_of[i] = TOPOLOGY_NO_LINK; /* by number */
+	}
+	/* From behind: what is first is met last. */
+	for (uint16_t i = topology->n_hosts; i-- > 0;) {
+		struct topology_host *host =
+			(struct topology_host *)topology_host_find(topology, addresses[i]);
+
+		host->next = first_of[host->number];
+		first_of[host->number] = (uint16_t)(host - topology->hosts);
+	}
+	for (uint16_t i = 0; i < topology->n_hosts; i++)
+		topology->hosts[i].first = first_of[topology->hosts[i].number];
+	ret = 0;
+
+free_both:
+	free(first_of);
+	free(addresses);
+	return ret;
 }
 
 static int
@@ -237,10 +308,13 @@ read_all(struct topology *topology, const json_t *switches, const json_t *links,
 	}
 	json_array_foreach(hosts, i, entry) {
 		snprintf(where, sizeof(where), "hosts[%zu]", i);
-		if (read_host(topology, entry, where, error) != 0)
+		if (read_host(topology, entry, where, (uint16_t)i, error) != 0)
 			return -EINVAL;
 	}
-	qsort(topology->hosts, topology->n_hosts, sizeof(*topology->hosts), compare_hosts);
+	if (sort_hosts(topology) != 0) {
+		control_fail(error, "internal", "out of memory");
+		return -EINVAL;
+	}
 	for (uint16_t k = 1; k < topology->n_hosts; k++) {
 		char ip[INET_ADDRSTRLEN];
 
@@ -283,7 +357,8 @@ topology_read(json_t *root, const char *source, struct topology *topology, struc
 		goto failed;
 	read.switches = calloc(json_array_size(switches), sizeof(*read.switches));
 	read.links = calloc(json_array_size(links) + 1, sizeof(*read.links));
-	read.hosts = calloc(json_array_size(hosts) + 1, sizeof(*read.hosts));
+	/* A host may have several links. */
+	read.hosts = calloc(TOPOLOGY_MAX_HOSTS + 1, sizeof(*read.hosts));
 	if (read.switches == NULL || read.links == NULL || read.hosts == NULL || hash(&read) != 0) {
 		control_fail(error, "internal", "out of memory");
 		goto failed;

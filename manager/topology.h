@@ -13,7 +13,8 @@
 #include "control/control.h"
 
 #define TOPOLOGY_NAME_LEN 32
-#define TOPOLOGY_MAX_HOSTS 4096
+#define TOPOLOGY_MAX_HOSTS 4096 /* their links, to be exact */
+#define TOPOLOGY_MAX_LINKS_OF_HOST 4
 #define TOPOLOGY_HASH_LEN 65 /* with its end */
 #define TOPOLOGY_NO_SWITCH UINT16_MAX
 #define TOPOLOGY_NO_LINK UINT16_MAX
@@ -33,15 +34,19 @@ struct topology_link {
 	struct topology_end ends[2];
 };
 
+/* One link of a host; most hosts have one. */
 struct topology_host {
-	uint32_t ip_be;
+	uint32_t ip_be; /* the host's address there */
 	struct topology_end at;
+	uint16_t number; /* of the host, in the order of the file */
+	uint16_t first;  /* index of the host's link that the file has first */
+	uint16_t next;   /* index of the one after this; TOPOLOGY_NO_LINK: this is the last */
 };
 
 struct topology {
 	struct topology_switch *switches;
 	struct topology_link *links;
-	struct topology_host *hosts;  /* by address */
+	struct topology_host *hosts;  /* their links, by address */
 	uint16_t n_switches;          /* at most TREE_MAX_SWITCHES */
 	uint16_t n_links;             /* at most TREE_MAX_LINKS */
 	uint16_t n_hosts;             /* at most TOPOLOGY_MAX_HOSTS */
@@ -68,7 +73,7 @@ uint16_t topology_switch_find(const struct topology *topology, const char *name)
 /* The index of the link at a port; TOPOLOGY_NO_LINK if there is none. */
 uint16_t topology_link_find(const struct topology *topology, uint16_t switch_index, const char *port);
 
-/* Where a host is, or NULL if no one listed it. */
+/* The link at which a host has an address, or NULL if no one listed it. */
 const struct topology_host *topology_host_find(const struct topology *topology, uint32_t ip_be);
 
 /*

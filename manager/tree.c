@@ -19,10 +19,21 @@ struct attempt {
 	bool included[TREE_MAX_SWITCHES];
 	uint16_t parents[TREE_MAX_SWITCHES]; /* switches */
 	uint16_t links[TREE_MAX_SWITCHES];   /* to the parent */
+	uint8_t chosen[TREE_MAX_RANKS];
 };
 
+static bool
+is_usable(const struct tree_graph *graph, const struct tree_place *place)
+{
+	for (uint8_t k = 0; k < place->n_switches; k++) {
+		if (graph->switches[place->switches[k]].usable)
+			return true;
+	}
+	return false;
+}
+
 static int
-check(const struct tree_graph *graph, const uint16_t *places, uint16_t n_ranks)
+check(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks)
 {
 	if (graph->n_switches > TREE_MAX_SWITCHES || graph->n_links > TREE_MAX_LINKS ||
 	    n_ranks == 0 || n_ranks > TREE_MAX_RANKS)
@@ -32,11 +43,15 @@ check(const struct tree_graph *graph, const uint16_t *places, uint16_t n_ranks)
 			return -EINVAL;
 	}
 	for (uint16_t i = 0; i < n_ranks; i++) {
-		if (places[i] >= graph->n_switches)
+		if (places[i].n_switches == 0 || places[i].n_switches > TREE_MAX_CHOICES)
 			return -EINVAL;
+		for (uint8_t k = 0; k < places[i].n_switches; k++) {
+			if (places[i].switches[k] >= graph->n_switches)
+				return -EINVAL;
+		}
 	}
 	for (uint16_t i = 0; i < n_ranks; i++) {
-		if (!graph->switches[places[i]].usable)
+		if (!is_usable(graph, &places[i]))
 			return -ENOENT;
 	}
 	return 0;
@@ -115,24 +130,91 @@ choose_parent(const struct tree_graph *graph, struct attempt *attempt, uint16_t 
 	attempt->included[attempt->parents[at]] = true;
 }
 
+/* The least distance of a place's switches; FAR if none is reached. Those that are not usable are not. */
+static uint16_t
+distance_of(const struct attempt *attempt, const struct tree_place *place)
+{
+	uint16_t least = FAR;
+
+	for (uint8_t k = 0; k < place->n_switches; k++) {
+		if (attempt->distances[place->switches[k]] < least)
+			least = attempt->distances[place->switches[k]];
+	}
+	return least;
+}
+
+/* For each switch the ranks that may use it. */
+static void
+count_takers(const struct tree_place *places, uint16_t n_ranks, uint16_t *takers)
+{
+	memset(takers, 0, TREE_MAX_SWITCHES * sizeof(*takers));
+	for (uint16_t i = 0; i < n_ranks; i++) {
+		for (uint8_t k = 0; k < places[i].n_switches; k++)
+			takers[places[i].switches[k]] += places[i].n_switches > 1;
+	}
+}
+
+/* True if the first of two switches of a place is to be preferred. */
+static bool
+is_better_place(const struct tree_graph *graph, const struct attempt *attempt,
+		const uint16_t *takers, uint16_t a, uint16_t b)
+{
+	if (attempt->included[a] != attempt->included[b])
+		return attempt->included[a];
+	if (attempt->distances[a] != attempt->distances[b])
+		return attempt->distances[a] < attempt->distances[b];
+	if (takers[a] != takers[b])
+		return takers[a] > takers[b];
+	return graph->switches[a].jobs < graph->switches[b].jobs;
+}
+
+/* Chooses among each place's switches, those within the depth; where there is no choice first. */
+static void
+choose_places(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks,
+	      struct attempt *attempt)
+{
+	uint16_t takers[TREE_MAX_SWITCHES];
+
+	for (uint16_t i = 0; i < n_ranks; i++) {
+		if (places[i].n_switches == 1)
+			attempt->included[places[i].switches[0]] = true;
+	}
+	count_takers(places, n_ranks, takers);
+	for (uint16_t i = 0; i < n_ranks; i++) {
+		const struct tree_place *place = &places[i];
+		uint16_t best = FAR;
+
+		for (uint8_t k = 0; k < place->n_switches; k++) {
+			uint16_t at = place->switches[k];
+
+			if (attempt->distances[at] > attempt->depth ||
+			    (best != FAR && !is_better_place(graph, attempt, takers, at, best)))
+				continue;
+			best = at;
+			attempt->chosen[i] = k;
+		}
+		attempt->included[best] = true;
+	}
+}
+
 /* Makes the tree of one root. Returns false if it does not reach all ranks. */
 static bool
-try_root(const struct tree_graph *graph, const uint16_t *places, uint16_t n_ranks, uint16_t root,
-	 struct attempt *attempt)
+try_root(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks,
+	 uint16_t root, struct attempt *attempt)
 {
 	memset(attempt, 0, sizeof(*attempt));
 	attempt->root = root;
 	measure(graph, root, attempt->distances);
 	attempt->included[root] = true;
 	for (uint16_t i = 0; i < n_ranks; i++) {
-		uint16_t distance = attempt->distances[places[i]];
+		uint16_t distance = distance_of(attempt, &places[i]);
 
 		if (distance == FAR)
 			return false;
-		attempt->included[places[i]] = true;
 		if (distance > attempt->depth)
 			attempt->depth = distance;
 	}
+	choose_places(graph, places, n_ranks, attempt);
 	for (uint16_t distance = attempt->depth; distance > 0; distance--) {
 		for (uint16_t at = 0; at < graph->n_switches; at++) {
 			if (attempt->included[at] && attempt->distances[at] == distance)
@@ -163,8 +245,8 @@ is_better_root(const struct tree_graph *graph, const struct attempt *a, const st
 
 /* Writes the tree down, parents before children. */
 static void
-finish(const struct tree_graph *graph, const struct attempt *attempt, const uint16_t *places,
-       uint16_t n_ranks, struct tree *tree)
+finish(const struct tree_graph *graph, const struct attempt *attempt,
+       const struct tree_place *places, uint16_t n_ranks, struct tree *tree)
 {
 	uint16_t node_of[TREE_MAX_SWITCHES];
 
@@ -183,8 +265,11 @@ finish(const struct tree_graph *graph, const struct attempt *attempt, const uint
 			};
 		}
 	}
-	for (uint16_t i = 0; i < n_ranks; i++)
-		tree->nodes[node_of[places[i]]].local |= UINT64_C(1) << i;
+	for (uint16_t i = 0; i < n_ranks; i++) {
+		tree->chosen[i] = attempt->chosen[i];
+		tree->nodes[node_of[places[i].switches[attempt->chosen[i]]]].local |= UINT64_C(1)
+										      << i;
+	}
 	for (uint16_t i = tree->n_nodes; i-- > 0;) {
 		struct tree_node *node = &tree->nodes[i];
 
@@ -195,7 +280,8 @@ finish(const struct tree_graph *graph, const struct attempt *attempt, const uint
 }
 
 int
-tree_build(const struct tree_graph *graph, const uint16_t *places, uint16_t n_ranks, struct tree *tree)
+tree_build(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks,
+	   struct tree *tree)
 {
 	struct attempt attempts[2];
 	struct attempt *best = NULL;

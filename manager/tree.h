@@ -12,6 +12,7 @@
 #define TREE_MAX_SWITCHES 256
 #define TREE_MAX_LINKS 2048
 #define TREE_MAX_RANKS 64
+#define TREE_MAX_CHOICES 4 /* switches that a rank's host is linked to */
 #define TREE_NO_PARENT UINT16_MAX
 
 struct tree_switch {
@@ -33,6 +34,12 @@ struct tree_graph {
 	uint16_t n_links;    /* at most TREE_MAX_LINKS */
 };
 
+/* Where a rank's host is; where it has several links, the tree uses one of them. */
+struct tree_place {
+	uint16_t switches[TREE_MAX_CHOICES];
+	uint8_t n_switches;
+};
+
 struct tree_node {
 	uint16_t switch_index;
 	uint16_t parent; /* index of its node, lower than the node's own; TREE_NO_PARENT: the root */
@@ -44,7 +51,8 @@ struct tree_node {
 struct tree {
 	struct tree_node nodes[TREE_MAX_SWITCHES]; /* the root first */
 	uint16_t n_nodes;
-	uint16_t depth; /* links between the root and the farthest switch */
+	uint16_t depth;                 /* links between the root and the farthest switch */
+	uint8_t chosen[TREE_MAX_RANKS]; /* by rank: which of its place's switches */
 };
 
 /*
@@ -52,11 +60,15 @@ struct tree {
  * with the fewest switches in its tree, then with the fewest jobs at the root, then in the tree. A switch's parent is one that
  * is in the tree already, or else that with the fewest jobs: so jobs spread over spines.
  *
- * places: for each of 1 to TREE_MAX_RANKS ranks the switch of its host.
- * Returns 0 with *tree set; -EHOSTUNREACH if no root reaches all of them; -ENOENT if a rank's own switch is not usable;
+ * Of several switches that a rank's host is linked to, those count that make the tree no deeper: of these one that is in the
+ * tree already, then the nearest to the root, then the one that most other ranks can use as well, then the one with the fewest
+ * jobs, then the first.
+ *
+ * places: of 1 to TREE_MAX_RANKS ranks.
+ * Returns 0 with *tree set; -EHOSTUNREACH if no root reaches all of them; -ENOENT if none of a rank's switches is usable;
  * -EINVAL if a number is out of range.
  */
-int tree_build(const struct tree_graph *graph, const uint16_t *places, uint16_t n_ranks,
+int tree_build(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks,
 	       struct tree *tree);
 
 #endif

@@ -118,6 +118,9 @@ make_group(const char *name, uint32_t id)
 							   .ip_be = htonl(0x0a4d0001u + (uint32_t)i),
 							   .mtu = 1500,
 							   .endpoint = "10.77.0.1:4000" };
+	/* Rank 1 is at its host's second link. */
+	group->addresses[0] = htonl(0x0a4d0001u);
+	group->addresses[1] = htonl(0x0a4d0103u);
 	return group;
 }
 
@@ -170,6 +173,8 @@ START_TEST(a_group_comes_back_as_it_was)
 	ck_assert_uint_eq(after->nodes[2].switch_index, topology_switch_find(&topology, "leaf1"));
 	ck_assert_uint_eq(after->nodes[2].link,
 			  topology_link_find(&topology, after->nodes[2].switch_index, "u0"));
+	ck_assert_ptr_eq(group_link_of(after, &topology, 1),
+			 topology_host_find(&topology, inet_addr("10.77.1.3")));
 	json_decref(document);
 	json_decref(before);
 	group_free(after);
@@ -320,6 +325,22 @@ START_TEST(a_process_that_is_killed_leaves_each_job_there_or_to_be_removed)
 }
 END_TEST
 
+static void compare_keys(const json_t *schema, const json_t *example, const char *where);
+
+/* Of an array's items: the first shows all, or the first ones show one kind each. */
+static void
+compare_items(const json_t *schema, const json_t *items, const char *where)
+{
+	const json_t *kinds = json_object_get(schema, "oneOf");
+	const json_t *kind;
+	size_t i;
+
+	if (kinds == NULL)
+		compare_keys(schema, json_array_get(items, 0), where);
+	json_array_foreach(kinds, i, kind)
+		compare_keys(kind, json_array_get(items, i), where);
+}
+
 /* Every property of a schema occurs in the example that is to show them all, and the other way round. */
 static void
 compare_keys(const json_t *schema, const json_t *example, const char *where)
@@ -336,7 +357,7 @@ compare_keys(const json_t *schema, const json_t *example, const char *where)
 		if (json_is_object(item))
 			compare_keys(value, item, key);
 		if (json_is_array(item))
-			compare_keys(json_object_get(value, "items"), json_array_get(item, 0), key);
+			compare_items(json_object_get(value, "items"), item, key);
 	}
 	json_object_foreach((json_t *)(uintptr_t)example, key, value)
 		ck_assert_msg(json_object_get(properties, key) != NULL, "the schema of %s lacks %s",
@@ -376,6 +397,74 @@ START_TEST(the_examples_load_and_the_schemas_know_their_keys)
 }
 END_TEST
 
+/* Reads a topology of two switches with these hosts. Returns its error, or "". */
+static const char *
+read_hosts(const char *hosts, struct topology *read)
+{
+	static struct control_error error;
+	char text[1024];
+	json_t *root;
+
+	snprintf(text, sizeof(text),
+		 "{\"switches\": [{\"name\": \"a\", \"control\": \"/a\"}, {\"name\": \"b\", \"control\": \"/b\"}], "
+		 "\"links\": [{\"a\": \"a:up\", \"b\": \"b:up\"}], \"hosts\": [%s]}",
+		 hosts);
+	root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+	ck_assert_msg(root != NULL, "%s", text);
+	error.message[0] = '\0';
+	if (topology_read(root, "t", read, &error) == 0)
+		error.message[0] = '\0';
+	json_decref(root);
+	return error.message;
+}
+
+START_TEST(a_host_may_have_several_links)
+{
+#define AT(ip, name, port) "{\"ip\": \"" ip "\", \"switch\": \"" name "\", \"port\": \"" port "\"}"
+#define LINKS(list) "{\"links\": [" list "]}"
+	static const struct {
+		const char *hosts;
+		const char *error;
+	} wrong[] = {
+		{ LINKS(""), "t: hosts[0].links: found 0 entries, expected an array of 1 to 4 objects" },
+		{ LINKS(AT("10.0.0.1", "a", "h0") "," AT("10.0.0.2", "a", "h0")),
+		  "t: hosts[0].links[1]: the host has another link at the port \"h0\"" },
+		{ LINKS(AT("10.0.0.1", "a", "h0") "," AT("10.0.0.1", "b", "h0")),
+		  "t: hosts: two of them have the address \"10.0.0.1\"" },
+		{ LINKS(AT("10.0.0.1", "a", "up")),
+		  "t: hosts[0].links[0]: a link has the port already: \"up\"" },
+		{ LINKS(AT("10.0.0.1", "c", "h0")),
+		  "t: hosts[0].links[0]: no switch has the name \"c\"" },
+		{ "{\"links\": [" AT("10.0.0.1", "a", "h0") "], \"ip\": \"10.0.0.2\"}",
+		  "t: hosts[0].ip: unknown argument" },
+		{ "{\"links\": 7}", "t: hosts[0].links: found 7, expected an array of 1 to 4 objects" },
+	};
+	const struct topology_host *link;
+	struct topology read;
+
+	ck_assert_str_eq(read_hosts(AT("10.0.0.9", "a", "h9") "," LINKS(AT("10.0.1.1", "b", "h0") "," AT(
+					    "10.0.0.1", "a", "h0") "," AT("10.0.0.5", "a", "h1")),
+				    &read),
+			 "");
+	ck_assert_uint_eq(read.n_hosts, 4);
+	link = topology_host_find(&read, inet_addr("10.0.0.9"));
+	ck_assert_ptr_eq(&read.hosts[link->first], link);
+	ck_assert_uint_eq(link->next, TOPOLOGY_NO_LINK);
+	link = topology_host_find(&read, inet_addr("10.0.0.5"));
+	ck_assert_uint_eq(link->next, TOPOLOGY_NO_LINK);
+	/* In the order of the file, not of the addresses. */
+	link = &read.hosts[link->first];
+	ck_assert_uint_eq(link->ip_be, inet_addr("10.0.1.1"));
+	ck_assert_uint_eq(link->at.switch_index, 1);
+	link = &read.hosts[link->next];
+	ck_assert_uint_eq(link->ip_be, inet_addr("10.0.0.1"));
+	ck_assert_uint_eq(read.hosts[link->next].ip_be, inet_addr("10.0.0.5"));
+	topology_free(&read);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		ck_assert_str_eq(read_hosts(wrong[i].hosts, &read), wrong[i].error);
+}
+END_TEST
+
 Suite *
 suite_manager_store(void)
 {
@@ -390,6 +479,7 @@ suite_manager_store(void)
 	tcase_add_test(tcase, a_second_manager_and_a_file_of_another_kind_are_refused);
 	tcase_add_loop_test(tcase, a_process_that_is_killed_leaves_each_job_there_or_to_be_removed,
 			    0, 3);
+	tcase_add_test(tcase, a_host_may_have_several_links);
 	tcase_add_test(tcase, the_examples_load_and_the_schemas_know_their_keys);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -50,10 +50,27 @@ make_leaf_spine(uint16_t n_leaves, uint16_t n_spines)
 	}
 }
 
-static void
-build(const uint16_t *places, uint16_t n_ranks)
+/* Of hosts with one link each. */
+static int
+try_to_build(const uint16_t *switches, uint16_t n_ranks)
 {
-	ck_assert_int_eq(tree_build(&world.graph, places, n_ranks, &tree), 0);
+	struct tree_place places[TREE_MAX_RANKS];
+
+	for (uint16_t i = 0; i < n_ranks; i++)
+		places[i] = (struct tree_place){ .switches = { switches[i] }, .n_switches = 1 };
+	return tree_build(&world.graph, places, n_ranks, &tree);
+}
+
+static void
+build(const uint16_t *switches, uint16_t n_ranks)
+{
+	ck_assert_int_eq(try_to_build(switches, n_ranks), 0);
+}
+
+static struct tree_place
+both(uint16_t first, uint16_t second)
+{
+	return (struct tree_place){ .switches = { first, second }, .n_switches = 2 };
 }
 
 /* Counts the tree's jobs in the graph, as the manager does when it has installed one. */
@@ -145,9 +162,9 @@ START_TEST(switches_and_links_that_are_not_usable_are_avoided)
 	build((uint16_t[]){ 0, 1 }, 2);
 	ck_assert_uint_eq(tree.nodes[0].switch_index, 2);
 	world.switches[2].usable = false;
-	ck_assert_int_eq(tree_build(&world.graph, (uint16_t[]){ 0, 1 }, 2, &tree), -EHOSTUNREACH);
+	ck_assert_int_eq(try_to_build((uint16_t[]){ 0, 1 }, 2), -EHOSTUNREACH);
 	world.switches[0].usable = false;
-	ck_assert_int_eq(tree_build(&world.graph, (uint16_t[]){ 0, 1 }, 2, &tree), -ENOENT);
+	ck_assert_int_eq(try_to_build((uint16_t[]){ 0, 1 }, 2), -ENOENT);
 }
 END_TEST
 
@@ -205,21 +222,123 @@ START_TEST(what_is_not_connected_has_no_tree)
 	connect_switches(0, 1);
 	connect_switches(2, 3);
 	connect_switches(1, 1);
-	ck_assert_int_eq(tree_build(&world.graph, (uint16_t[]){ 0, 3 }, 2, &tree), -EHOSTUNREACH);
+	ck_assert_int_eq(try_to_build((uint16_t[]){ 0, 3 }, 2), -EHOSTUNREACH);
 	build((uint16_t[]){ 2, 3 }, 2);
 }
 END_TEST
 
 START_TEST(numbers_out_of_range_are_refused)
 {
-	static const uint16_t places[TREE_MAX_RANKS + 1] = { 0 };
+	struct tree_place places[TREE_MAX_RANKS + 1];
 
+	for (unsigned int i = 0; i < TREE_MAX_RANKS + 1; i++)
+		places[i] = both(0, 1);
 	start(2);
 	ck_assert_int_eq(tree_build(&world.graph, places, 0, &tree), -EINVAL);
 	ck_assert_int_eq(tree_build(&world.graph, places, TREE_MAX_RANKS + 1, &tree), -EINVAL);
-	ck_assert_int_eq(tree_build(&world.graph, (uint16_t[]){ 2 }, 1, &tree), -EINVAL);
+	ck_assert_int_eq(try_to_build((uint16_t[]){ 2 }, 1), -EINVAL);
+	places[0] = both(0, 2);
+	ck_assert_int_eq(tree_build(&world.graph, places, 1, &tree), -EINVAL);
+	places[0].n_switches = 0;
+	ck_assert_int_eq(tree_build(&world.graph, places, 1, &tree), -EINVAL);
+	places[0].n_switches = TREE_MAX_CHOICES + 1;
+	ck_assert_int_eq(tree_build(&world.graph, places, 1, &tree), -EINVAL);
+	places[0] = both(0, 1);
 	connect_switches(0, 2);
 	ck_assert_int_eq(tree_build(&world.graph, places, 1, &tree), -EINVAL);
+}
+END_TEST
+
+/* Four leaves in pairs, 0 and 1, 2 and 3, below two spines; two hosts at each pair. */
+static const struct tree_place *
+make_pairs(void)
+{
+	static struct tree_place places[4];
+
+	make_leaf_spine(4, 2);
+	for (unsigned int i = 0; i < 4; i++)
+		places[i] = both(i < 2 ? 0 : 2, i < 2 ? 1 : 3);
+	return places;
+}
+
+START_TEST(hosts_with_two_leaves_use_the_same_one)
+{
+	const struct tree_place *places = make_pairs();
+
+	ck_assert_int_eq(tree_build(&world.graph, places, 4, &tree), 0);
+	ck_assert_uint_eq(tree.n_nodes, 3);
+	ck_assert_uint_eq(node_at(0)->local, 0x3);
+	ck_assert_uint_eq(node_at(2)->local, 0xc);
+	for (unsigned int i = 0; i < 4; i++)
+		ck_assert_uint_eq(tree.chosen[i], 0);
+	/* The next job takes the other leaves, which have none yet. */
+	install();
+	ck_assert_int_eq(tree_build(&world.graph, places, 4, &tree), 0);
+	ck_assert_uint_eq(node_at(1)->local, 0x3);
+	ck_assert_uint_eq(node_at(3)->local, 0xc);
+	for (unsigned int i = 0; i < 4; i++)
+		ck_assert_uint_eq(tree.chosen[i], 1);
+	/* And when a leaf of each pair is gone, what is left. */
+	world.switches[1].usable = false;
+	world.switches[2].usable = false;
+	ck_assert_int_eq(tree_build(&world.graph, places, 4, &tree), 0);
+	ck_assert_uint_eq(tree.n_nodes, 3);
+	ck_assert_uint_eq(node_at(0)->local, 0x3);
+	ck_assert_uint_eq(node_at(3)->local, 0xc);
+	world.switches[0].usable = false;
+	ck_assert_int_eq(tree_build(&world.graph, places, 4, &tree), -ENOENT);
+}
+END_TEST
+
+START_TEST(a_host_with_a_choice_follows_those_without)
+{
+	struct tree_place places[3];
+
+	make_leaf_spine(3, 1);
+	places[0] = both(0, 1);
+	places[1] = (struct tree_place){ .switches = { 1 }, .n_switches = 1 };
+	places[2] = both(2, 1);
+	ck_assert_int_eq(tree_build(&world.graph, places, 3, &tree), 0);
+	ck_assert_uint_eq(tree.n_nodes, 1);
+	ck_assert_uint_eq(tree.nodes[0].switch_index, 1);
+	ck_assert_uint_eq(tree.nodes[0].local, 0x7);
+	ck_assert_uint_eq(tree.chosen[0], 1);
+	ck_assert_uint_eq(tree.chosen[1], 0);
+	ck_assert_uint_eq(tree.chosen[2], 1);
+}
+END_TEST
+
+START_TEST(the_switch_that_most_hosts_can_use_is_taken)
+{
+	struct tree_place places[3];
+
+	/* A star: 3 is in the middle. */
+	make_leaf_spine(3, 1);
+	places[0] = both(0, 1);
+	places[1] = both(2, 1);
+	places[2] = both(0, 1);
+	world.switches[1].jobs = 5;
+	ck_assert_int_eq(tree_build(&world.graph, places, 3, &tree), 0);
+	ck_assert_uint_eq(tree.n_nodes, 1);
+	ck_assert_uint_eq(node_at(1)->local, 0x7);
+}
+END_TEST
+
+START_TEST(a_deeper_place_is_not_taken)
+{
+	struct tree_place places[2];
+
+	/* A line 0 - 1 - 2 - 3. */
+	start(4);
+	for (uint16_t i = 0; i < 3; i++)
+		connect_switches(i, i + 1);
+	places[0] = both(0, 2);
+	places[1] = (struct tree_place){ .switches = { 3 }, .n_switches = 1 };
+	world.switches[2].jobs = 9;
+	ck_assert_int_eq(tree_build(&world.graph, places, 2, &tree), 0);
+	ck_assert_uint_eq(tree.depth, 1);
+	ck_assert_uint_eq(tree.n_nodes, 2);
+	ck_assert_uint_eq(tree.chosen[0], 1);
 }
 END_TEST
 
@@ -253,7 +372,7 @@ measure_all(uint16_t distances[][40])
 }
 
 static void
-check_tree(const uint16_t *places, uint16_t n_ranks)
+check_tree(const struct tree_place *places, uint16_t n_ranks)
 {
 	uint64_t local = 0;
 
@@ -283,8 +402,26 @@ check_tree(const uint16_t *places, uint16_t n_ranks)
 			  (link->b == node->switch_index &&
 			   link->a == tree.nodes[node->parent].switch_index));
 	}
-	for (uint16_t i = 0; i < n_ranks; i++)
-		ck_assert(node_at(places[i]) != NULL && (node_at(places[i])->local >> i & 1) != 0);
+	for (uint16_t i = 0; i < n_ranks; i++) {
+		const struct tree_node *node;
+
+		ck_assert_uint_lt(tree.chosen[i], places[i].n_switches);
+		node = node_at(places[i].switches[tree.chosen[i]]);
+		ck_assert(node != NULL && (node->local >> i & 1) != 0);
+	}
+}
+
+/* The least distance from a root to one of a place's switches. */
+static uint16_t
+nearest(uint16_t distances[][40], uint16_t root, const struct tree_place *place)
+{
+	uint16_t least = 1000;
+
+	for (uint8_t k = 0; k < place->n_switches; k++) {
+		if (distances[root][place->switches[k]] < least)
+			least = distances[root][place->switches[k]];
+	}
+	return least;
 }
 
 START_TEST(random_graphs_have_valid_trees_of_the_least_depth)
@@ -297,7 +434,7 @@ START_TEST(random_graphs_have_valid_trees_of_the_least_depth)
 		uint16_t n = (uint16_t)(1 + random_below(&random, 40));
 		uint16_t n_links = (uint16_t)(random_below(&random, 2 * n + 1u));
 		uint16_t n_ranks = (uint16_t)(1 + random_below(&random, TREE_MAX_RANKS));
-		uint16_t places[TREE_MAX_RANKS];
+		struct tree_place places[TREE_MAX_RANKS];
 		uint16_t least = 1000;
 		int ret;
 
@@ -313,15 +450,19 @@ START_TEST(random_graphs_have_valid_trees_of_the_least_depth)
 		}
 		if (random_below(&random, 2) == 0)
 			n_ranks = 1 + n_ranks % 3;
-		for (uint16_t i = 0; i < n_ranks; i++)
-			places[i] = (uint16_t)(random_below(&random, n));
+		for (uint16_t i = 0; i < n_ranks; i++) {
+			places[i].n_switches =
+				(uint8_t)(1 + (round % 2) * random_below(&random, TREE_MAX_CHOICES));
+			for (uint8_t k = 0; k < places[i].n_switches; k++)
+				places[i].switches[k] = (uint16_t)(random_below(&random, n));
+		}
 		measure_all(distances);
 		for (uint16_t root = 0; root < n; root++) {
 			uint16_t depth = 0;
 
 			for (uint16_t i = 0; i < n_ranks; i++) {
-				if (distances[root][places[i]] > depth)
-					depth = distances[root][places[i]];
+				if (nearest(distances, root, &places[i]) > depth)
+					depth = nearest(distances, root, &places[i]);
 			}
 			if (depth < least)
 				least = depth;
@@ -355,6 +496,10 @@ suite_manager_tree(void)
 	tcase_add_test(tcase, the_root_of_a_line_is_its_middle);
 	tcase_add_test(tcase, what_is_not_connected_has_no_tree);
 	tcase_add_test(tcase, numbers_out_of_range_are_refused);
+	tcase_add_test(tcase, hosts_with_two_leaves_use_the_same_one);
+	tcase_add_test(tcase, a_host_with_a_choice_follows_those_without);
+	tcase_add_test(tcase, the_switch_that_most_hosts_can_use_is_taken);
+	tcase_add_test(tcase, a_deeper_place_is_not_taken);
 	tcase_add_loop_test(tcase, random_graphs_have_valid_trees_of_the_least_depth, 0, 10);
 	suite_add_tcase(suite, tcase);
 	return suite;
