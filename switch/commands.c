@@ -13,6 +13,7 @@
 #include "pipeline/mac_table.h"
 #include "control/args.h"
 #include "switch/commands.h"
+#include "switch/ports.h"
 
 json_t *
 json_mac(const uint8_t mac[6])
@@ -123,10 +124,8 @@ command_ping(void *user, const json_t *args, struct control_error *error)
 	down = json_array();
 	for (uint16_t i = 0; i < pipeline->n_ports; i++) {
 		const struct pipeline_port *port = &pipeline->ports[i];
-		struct rte_eth_link link = { 0 };
 
-		rte_eth_link_get_nowait(port->ethdev, &link);
-		if (link.link_status != RTE_ETH_LINK_UP || port->down)
+		if (!ports_link_is_up(&daemon->config->ports[i], port))
 			json_array_append_new(down, json_string(port->name));
 	}
 	return json_pack("{s:i,s:o}", "jobs", pipeline->jobs->n_jobs, "ports_down", down);
@@ -137,24 +136,22 @@ describe_port(const struct daemon *daemon, uint16_t index, const struct port_cou
 {
 	const struct pipeline_port *port = &daemon->pipeline->ports[index];
 	struct rte_eth_stats stats = { 0 };
-	struct rte_eth_link link = { 0 };
 	struct rte_eth_dev_info info = { 0 };
 	struct rte_ether_addr mac = { 0 };
 
 	rte_eth_stats_get(port->ethdev, &stats);
-	rte_eth_link_get_nowait(port->ethdev, &link);
 	rte_eth_dev_info_get(port->ethdev, &info);
 	rte_eth_macaddr_get(port->ethdev, &mac);
 	return json_pack("{s:s,s:s,s:s,s:i,s:o,s:b,s:b,s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "name",
 			 port->name, "device", daemon->config->ports[index].device, "driver",
 			 info.driver_name == NULL ? "" : info.driver_name, "mtu", port->mtu, "mac",
 			 json_mac(mac.addr_bytes), "link",
-			 link.link_status == RTE_ETH_LINK_UP && !port->down, "routed", port->routed,
-			 "queues", port->n_queues, "rx_frames", (json_int_t)counters->rx_frames,
-			 "rx_bytes", (json_int_t)counters->rx_bytes, "rx_missed",
-			 (json_int_t)stats.imissed, "tx_frames", (json_int_t)counters->tx_frames,
-			 "tx_bytes", (json_int_t)counters->tx_bytes, "tx_dropped",
-			 (json_int_t)counters->tx_dropped);
+			 ports_link_is_up(&daemon->config->ports[index], port), "routed",
+			 port->routed, "queues", port->n_queues, "rx_frames",
+			 (json_int_t)counters->rx_frames, "rx_bytes", (json_int_t)counters->rx_bytes,
+			 "rx_missed", (json_int_t)stats.imissed, "tx_frames",
+			 (json_int_t)counters->tx_frames, "tx_bytes", (json_int_t)counters->tx_bytes,
+			 "tx_dropped", (json_int_t)counters->tx_dropped);
 }
 
 json_t *

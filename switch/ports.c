@@ -358,3 +358,28 @@ ports_pool_usage(const struct ports *ports, uint32_t *size, uint32_t *available)
 		*available += rte_mempool_avail_count(ports->pools[i]);
 	}
 }
+
+bool
+ports_link_is_up(const struct config_port *config, const struct pipeline_port *port)
+{
+	struct rte_eth_link link = { 0 };
+	struct ifreq request = { 0 };
+	bool up = true;
+	int fd;
+
+	rte_eth_link_get_nowait(port->ethdev, &link);
+	if (link.link_status != RTE_ETH_LINK_UP || port->down)
+		return false;
+	if ((!is_af_xdp(config) && !is_af_packet(config)) ||
+	    !config_vdev_interface(config->device, request.ifr_name, sizeof(request.ifr_name)))
+		return true;
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return true;
+	if (ioctl(fd, SIOCGIFFLAGS, &request) == 0)
+		up = (request.ifr_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
+	else
+		up = errno != ENODEV;
+	close(fd);
+	return up;
+}
