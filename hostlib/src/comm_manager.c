@@ -46,13 +46,8 @@ options_check(const struct fanin_join_opts *options, struct fanin_error *error)
 	return FANIN_OK;
 }
 
-/*
- * Finds an interface by its name, or if that is NULL by its address.
- *
- * name: IF_NAMESIZE bytes. Returns false if there is none with an IPv4 address.
- */
-static bool
-interface_find(const char *wanted, uint32_t *ip_be, char *name)
+bool
+fanin_interface_find(const char *wanted, uint32_t *ip_be, char *name)
 {
 	struct ifaddrs *list;
 	bool found = false;
@@ -113,11 +108,11 @@ self_find(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32
 				       "address in the job: give address or interface",
 				       fanin_manager_address(comm->manager));
 	if (options->address == NULL && options->interface != NULL &&
-	    !interface_find(options->interface, ip_be, route->interface))
+	    !fanin_interface_find(options->interface, ip_be, route->interface))
 		return fanin_error_set(error, FANIN_ERR_INVALID,
 				       "there is no interface '%.32s' with an IPv4 address",
 				       options->interface);
-	if (!interface_find(NULL, ip_be, route->interface))
+	if (!fanin_interface_find(NULL, ip_be, route->interface))
 		return fanin_error_set(error, FANIN_ERR_INVALID,
 				       "address is %s, which no interface of this host has",
 				       options->address);
@@ -143,6 +138,29 @@ ring_listen(const struct fanin_comm *comm, const struct fanin_join_opts *options
 	return *listener < 0 ? *listener : FANIN_OK;
 }
 
+/* The manager may have taken another link of this host than the one that it joined with. */
+static int
+link_take(struct fanin_comm *comm, struct fanin_join_opts *options,
+	  struct fanin_manager_answer *answer, struct fanin_error *error)
+{
+	uint32_t ip_be = answer->home.ip_be;
+	char ip[INET_ADDRSTRLEN];
+
+	if (ip_be == 0 || ip_be == comm->told_ip_be)
+		return FANIN_OK;
+	inet_ntop(AF_INET, &ip_be, ip, sizeof(ip));
+	if (fanin_comm_wants_memif(comm->ctx, options) ||
+	    !fanin_interface_find(NULL, &ip_be, answer->interface))
+		return fanin_error_set(error, FANIN_ERR_MANAGER,
+				       "the manager %s says that the job uses this host's link with the address %s, "
+				       "which no interface has: is its topology right?",
+				       fanin_manager_address(comm->manager), ip);
+	comm->told_ip_be = ip_be;
+	if (options->interface != NULL)
+		options->interface = answer->interface;
+	return FANIN_OK;
+}
+
 /* What somebody who has created the job would have given. */
 static void
 options_fill(struct fanin_join_opts *options, const struct fanin_manager_answer *answer)
@@ -151,7 +169,7 @@ options_fill(struct fanin_join_opts *options, const struct fanin_manager_answer 
 	options->job = answer->job;
 	options->key = answer->key;
 	options->rank = answer->rank;
-	options->udp_port = answer->udp_port;
+	options->udp_port = answer->home.udp_port;
 	/* The manager makes the job anew over other switches when one of its own has failed. */
 	options->recover = true;
 }
@@ -213,5 +231,5 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 	snprintf(comm->mode_reason, sizeof(comm->mode_reason),
 		 "the manager has found a reduction tree");
 	options_fill(options, answer);
-	return FANIN_OK;
+	return link_take(comm, options, answer, error);
 }

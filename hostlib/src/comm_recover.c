@@ -5,6 +5,9 @@
  */
 #include "context.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* The new run has to have room for what is in flight, and for packets as they were cut. */
 static bool
 run_fits(const struct fanin_comm *comm)
@@ -32,6 +35,8 @@ rejoin(struct fanin_comm *comm)
 	if (status == FANIN_IN_PROGRESS)
 		return;
 	comm->rejoining = false;
+	if (status == FANIN_OK && run_fits(comm))
+		status = fanin_comm_move_end(comm, &error);
 	if (status != FANIN_OK || !run_fits(comm)) {
 		/* Somebody may still be at work on the job; the engine's timeout ends this. */
 		fanin_log_line(log, FANIN_LOG_WARNING, "can't go on with job %u yet: %s",
@@ -46,13 +51,32 @@ rejoin(struct fanin_comm *comm)
 			       member->config.job, member->first_block);
 }
 
+/* What the manager has said meanwhile: where the job goes on, or that it can't. */
+static void
+manager_heed(struct fanin_comm *comm)
+{
+	const struct fanin_manager_home *home = fanin_manager_home(comm->manager);
+	const char *stranded = fanin_manager_stranded(comm->manager);
+
+	if (home != NULL)
+		fanin_comm_move(comm, home);
+	if (stranded[0] != '\0')
+		snprintf(comm->hint, sizeof(comm->hint), "the manager has no other tree: %s",
+			 stranded);
+	else
+		memcpy(comm->hint, comm->way_problem, sizeof(comm->way_problem));
+	fanin_engine_hint(comm->engine, comm->hint);
+	comm->heeded_news = fanin_manager_news(comm->manager);
+}
+
 int
 fanin_comm_recover_poll(struct fanin_comm *comm)
 {
 	int n;
 
-	if (comm->manager != NULL)
-		fanin_engine_hint(comm->engine, fanin_manager_stranded(comm->manager));
+	if (comm->manager != NULL &&
+	    (fanin_manager_news(comm->manager) != comm->heeded_news || comm->way_problem[0] != '\0'))
+		manager_heed(comm);
 	n = fanin_engine_poll(comm->engine);
 	if (n >= 0 && fanin_engine_run_lost(comm->engine))
 		rejoin(comm);

@@ -37,27 +37,36 @@ options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fa
 	return FANIN_OK;
 }
 
-/* Opens the transport that the context asks for, with what the switch has told of the job. */
+int
+fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *route,
+		     uint16_t udp_port, struct fanin_transport **transport, struct fanin_error *error)
+{
+	const struct fanin_transport_config config = {
+		.interface = route->interface,
+		.ifindex = route->ifindex,
+		.rx_queues = route->rx_queues,
+		.local_ip_be = route->local_ip_be,
+		.mtu = route->mtu,
+		.job = comm->member.config.job,
+		.udp_port = udp_port,
+		.window = comm->window,
+		.frame_len = FANIN_PAYLOAD_OFFSET + comm->payload_bytes,
+		.log = &comm->ctx->log,
+	};
+
+	return fanin_transport_open(&config, comm->ctx->transport, transport, error);
+}
+
+/* Opens the transport, or prepares the one that is there, with what the switch has told of the job. */
 static int
 transport_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	       struct fanin_error *error)
 {
 	uint32_t frame_len = FANIN_PAYLOAD_OFFSET + comm->payload_bytes;
-	const struct fanin_transport_config config = {
-		.interface = comm->route.interface,
-		.ifindex = comm->route.ifindex,
-		.rx_queues = comm->route.rx_queues,
-		.local_ip_be = comm->route.local_ip_be,
-		.mtu = comm->route.mtu,
-		.job = options->job,
-		.udp_port = options->udp_port,
-		.window = comm->window,
-		.frame_len = frame_len,
-		.log = &comm->ctx->log,
-	};
 
 	if (comm->transport == NULL)
-		return fanin_transport_open(&config, comm->ctx->transport, &comm->transport, error);
+		return fanin_comm_transport(comm, &comm->route, options->udp_port, &comm->transport,
+					    error);
 	if (frame_len > FANIN_ETH_LEN + comm->route.mtu)
 		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
 				       "the job's packets have %u bytes, memif's buffers hold %u",
@@ -189,6 +198,7 @@ fanin_comm_switch(struct fanin_comm *comm, struct fanin_join_opts *options, stru
 	int status;
 
 	comm->ops = &fanin_comm_switch_ops;
+	comm->bound = options->interface != NULL;
 	status = options_check(options, &switch_ip_be, error);
 	if (status == FANIN_OK)
 		status = member_join(comm, options, switch_ip_be, error);

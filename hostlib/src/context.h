@@ -70,8 +70,21 @@ struct fanin_comm {
 	struct fanin_request *requests; /* not freed yet, linked by sibling */
 	uint16_t window;                /* lanes of the engine */
 	uint16_t payload_bytes;
-	bool rejoining; /* the run was lost, and the member joins again */
+	bool bound;           /* the user named the interface */
+	bool rejoining;       /* the run was lost, and the member joins again */
+	bool moved;           /* to another first hop, where the member has not been in a run yet */
+	uint32_t heeded_news; /* of the manager */
+	uint64_t next_move_ns;            /* when to try that again */
+	char way_problem[FANIN_TEXT_LEN]; /* why it can't be done; empty: it can, or has not to */
+	char hint[2 * FANIN_TEXT_LEN];    /* the engine's */
 };
+
+/*
+ * comm_manager.c: finds an interface by its name, or if that is NULL by its address.
+ *
+ * ip_be: set to the interface's. name: IF_NAMESIZE bytes. Returns false if there is none with an IPv4 address.
+ */
+bool fanin_interface_find(const char *wanted, uint32_t *ip_be, char *name);
 
 /*
  * Copies an options struct of any age: what the caller's lacks is zero, and what this library doesn't know must be.
@@ -83,6 +96,20 @@ bool fanin_options_copy(void *copy, size_t copy_len, const void *options);
 /* comm_switch.c: joins a job on a switch. options: checked here. */
 int fanin_comm_switch(struct fanin_comm *comm, struct fanin_join_opts *options,
 		      struct fanin_error *error);
+
+/* comm_switch.c: opens the transport that the context asks for, over a route to the job's switch. transport: set on success only. */
+int fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *route,
+			 uint16_t udp_port, struct fanin_transport **transport,
+			 struct fanin_error *error);
+
+/*
+ * comm_move.c: the manager has told where the way begins; goes there if it is elsewhere. Otherwise, or until that can be done,
+ * nothing changes; to be called again and again.
+ */
+void fanin_comm_move(struct fanin_comm *comm, const struct fanin_manager_home *home);
+
+/* comm_move.c: the member has joined again: directs the engine to its switch, if that is another one. Returns FANIN_OK or why not. */
+int fanin_comm_move_end(struct fanin_comm *comm, struct fanin_error *error);
 
 /*
  * comm_manager.c: asks the manager for the job, and wires the ring if it says so.

@@ -141,7 +141,7 @@ int fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request
  */
 int fanin_engine_poll(struct fanin_engine *engine);
 
-/* What else is known about why nothing comes back, for the words of a timeout; borrowed. NULL or "": nothing. */
+/* What else is known about why nothing comes back, for the end of a timeout's words; borrowed. NULL or "": nothing. */
 void fanin_engine_hint(struct fanin_engine *engine, const char *hint);
 
 /*
@@ -160,6 +160,15 @@ uint32_t fanin_engine_progress(const struct fanin_engine *engine);
  * Returns FANIN_OK, or FANIN_ERR_REFUSED if that lies further back than a window: a rank has begun anew; the engine has failed.
  */
 int fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint32_t first_block);
+
+/*
+ * The run is lost because the way to it is: the engine goes on over another transport, which stays the caller's. It sends nothing
+ * until fanin_engine_redirect and fanin_engine_resume have been called.
+ */
+void fanin_engine_move(struct fanin_engine *engine, struct fanin_transport *transport);
+
+/* Where contributions go from now on. flow: as in the configuration; copied. */
+void fanin_engine_redirect(struct fanin_engine *engine, const struct fanin_flow *flow);
 
 /* How long from now the engine has nothing to do unless a frame comes in. */
 uint64_t fanin_engine_idle_ns(const struct fanin_engine *engine);

@@ -125,6 +125,21 @@ fanin_engine_hint(struct fanin_engine *engine, const char *hint)
 	engine->hint = hint;
 }
 
+void
+fanin_engine_move(struct fanin_engine *engine, struct fanin_transport *transport)
+{
+	engine->transport = transport;
+	engine->run_lost = true;
+	engine->moved = true;
+}
+
+void
+fanin_engine_redirect(struct fanin_engine *engine, const struct fanin_flow *flow)
+{
+	engine->config.flow = *flow;
+	fanin_wire_encode_l4(&engine->headers, flow, engine->header_payload_len);
+}
+
 bool
 fanin_engine_run_lost(const struct fanin_engine *engine)
 {
@@ -175,8 +190,9 @@ int
 fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint32_t first_block)
 {
 	engine->run_lost = false;
-	if (epoch == engine->config.epoch)
+	if (epoch == engine->config.epoch && !engine->moved)
 		return FANIN_OK;
+	engine->moved = false;
 	engine->queue_head = engine->queue_tail;
 	for (uint32_t i = 0; i < engine->config.window; i++) {
 		uint32_t block = first_block + i;

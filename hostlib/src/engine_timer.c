@@ -114,7 +114,7 @@ engine_time_out(struct fanin_engine *engine)
 			 lane->transmissions);
 
 	if (engine->hint != NULL && engine->hint[0] != '\0')
-		snprintf(link, sizeof(link), "; the manager has no other tree: %s", engine->hint);
+		snprintf(link, sizeof(link), "; %s", engine->hint);
 	fanin_error_set(&engine->error, 0, "no result for %.1f s: %s%s", (double)silent_ns / 1e9,
 			detail, link);
 	engine->error.missing = missing;

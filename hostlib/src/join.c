@@ -276,6 +276,19 @@ fanin_member_rejoin(struct fanin_member *member, uint32_t progress)
 	member->next_send_ns = 0;
 }
 
+void
+fanin_member_move(struct fanin_member *member, const struct fanin_route *route, uint16_t udp_port,
+		  const struct fanin_channel *channel)
+{
+	fanin_member_close(member);
+	member->channel = *channel;
+	member->switch_ip_be = route->switch_ip_be;
+	member->mtu = route->mtu;
+	member->config.udp_port = udp_port;
+	member->cookie = 0;
+	member->acknowledged = false;
+}
+
 int
 fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error)
 {

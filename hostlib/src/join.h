@@ -81,6 +81,14 @@ int fanin_member_join(struct fanin_member *member, enum fanin_join_until until,
  */
 void fanin_member_rejoin(struct fanin_member *member, uint32_t progress);
 
+/*
+ * The way to the job begins at another switch from now on, where fanin_member_rejoin is to join.
+ *
+ * channel: open; the member's from now on, and the one before is closed.
+ */
+void fanin_member_move(struct fanin_member *member, const struct fanin_route *route,
+		       uint16_t udp_port, const struct fanin_channel *channel);
+
 /* Returns FANIN_IN_PROGRESS, FANIN_OK once every rank is in again, or FANIN_ERR_JOIN_REFUSED. */
 int fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error);
 

@@ -44,6 +44,18 @@ fanin_manager_stranded(const struct fanin_manager *manager)
 	return manager->stranded;
 }
 
+const struct fanin_manager_home *
+fanin_manager_home(const struct fanin_manager *manager)
+{
+	return manager->home.ip_be == 0 ? NULL : &manager->home;
+}
+
+uint32_t
+fanin_manager_news(const struct fanin_manager *manager)
+{
+	return manager->news;
+}
+
 uint32_t
 fanin_manager_reconnects(const struct fanin_manager *manager)
 {
@@ -224,7 +236,8 @@ lose(struct fanin_manager *manager, uint64_t now_ns, const char *words)
 
 /* Hello is answered, or the host has its membership back, or its sign of life was heard. */
 static int
-line_done(struct fanin_manager *manager, enum fanin_manager_line kind, uint64_t now_ns)
+line_done(struct fanin_manager *manager, enum fanin_manager_line kind, const json_t *result,
+	  uint64_t now_ns)
 {
 	if (kind == FANIN_MANAGER_LINE_HELLO) {
 		manager->state = FANIN_MANAGER_ASKING;
@@ -235,6 +248,7 @@ line_done(struct fanin_manager *manager, enum fanin_manager_line kind, uint64_t 
 		manager->heartbeat_ns = now_ns;
 		manager->reconnects++;
 		manager->problem[0] = '\0';
+		fanin_manager_note_home(manager, result);
 		fanin_log_line(manager->options.log, FANIN_LOG_INFO,
 			       "connected to the manager %s again", manager->settings.address);
 	}
@@ -257,11 +271,11 @@ link_work(struct fanin_manager *manager, uint64_t now_ns, struct fanin_error *er
 		enum fanin_manager_line kind = fanin_manager_read(manager, line, &result, &refused,
 								  &refusal);
 
-		json_decref(result);
 		if (kind == FANIN_MANAGER_LINE_FAILED)
 			*error = refusal;
-		else if (line_done(manager, kind, now_ns) != FANIN_OK)
+		else if (line_done(manager, kind, result, now_ns) != FANIN_OK)
 			refused = fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
+		json_decref(result);
 		if (refused != FANIN_OK)
 			return refused;
 	}

@@ -7,6 +7,7 @@
 #ifndef FANIN_HOSTLIB_MANAGER_H
 #define FANIN_HOSTLIB_MANAGER_H
 
+#include <net/if.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,6 +43,13 @@ struct fanin_manager_join {
 	bool wide;
 };
 
+/* Where the job begins for this host. */
+struct fanin_manager_home {
+	uint32_t ip_be; /* the host's own address there; 0: the manager has not said it */
+	uint32_t switch_ip_be;
+	uint16_t udp_port; /* host order */
+};
+
 /* What it is told. */
 struct fanin_manager_answer {
 	bool ring; /* else in the network */
@@ -50,9 +58,10 @@ struct fanin_manager_answer {
 	uint16_t rank;
 	uint16_t size;
 	/* In the network. */
+	struct fanin_manager_home home;
 	char switch_ip[INET_ADDRSTRLEN];
+	char interface[IF_NAMESIZE]; /* room for the caller: of home.ip_be */
 	uint32_t job;
-	uint16_t udp_port;
 	/* As a ring, by rank. */
 	struct sockaddr_in endpoints[FANIN_WIRE_MAX_CHILDREN];
 };
@@ -91,6 +100,12 @@ const char *fanin_manager_problem(const struct fanin_manager *manager);
 
 /* Why the job has no tree any more, as the manager says; "" if it has one. Valid until the manager is closed. */
 const char *fanin_manager_stranded(const struct fanin_manager *manager);
+
+/* Where the job goes on, as the manager said after the join; NULL: it has not. Valid until the next poll. */
+const struct fanin_manager_home *fanin_manager_home(const struct fanin_manager *manager);
+
+/* A number that changes when what the two calls above say may have changed. */
+uint32_t fanin_manager_news(const struct fanin_manager *manager);
 
 /* How often the connection was lost and made again. */
 uint32_t fanin_manager_reconnects(const struct fanin_manager *manager);

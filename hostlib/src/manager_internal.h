@@ -40,6 +40,8 @@ struct fanin_manager {
 	uint64_t opened_ns;      /* when connecting began */
 	uint32_t reconnects;
 	char problem[FANIN_TEXT_LEN];
+	struct fanin_manager_home home; /* as told after the join */
+	uint32_t news;
 	char stranded[FANIN_TEXT_LEN]; /* why the job has no tree now, as the manager last said; empty: it has one */
 };
 
@@ -64,6 +66,9 @@ int fanin_manager_say(struct fanin_manager *manager, const char *command);
  */
 enum fanin_manager_line fanin_manager_read(struct fanin_manager *manager, const char *line,
 					   json_t **result, int *status, struct fanin_error *error);
+
+/* Takes what a message says of where the job goes on, if it is all there: the answer to a reattach, or an event. */
+void fanin_manager_note_home(struct fanin_manager *manager, const json_t *message);
 
 /* Reads the result of a join. Returns FANIN_OK or FANIN_ERR_MANAGER. */
 int fanin_manager_read_answer(const struct fanin_manager *manager, const json_t *result,

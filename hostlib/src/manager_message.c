@@ -139,6 +139,39 @@ hello_read(const struct fanin_manager *manager, const json_t *message, int *stat
 	return FANIN_MANAGER_LINE_HELLO;
 }
 
+static bool
+integer_read(const json_t *result, const char *name, json_int_t least, json_int_t most,
+	     json_int_t *value)
+{
+	const json_t *found = json_object_get(result, name);
+
+	*value = json_integer_value(found);
+	return json_is_integer(found) && *value >= least && *value <= most;
+}
+
+static bool
+address_read(const json_t *message, const char *name, uint32_t *ip_be)
+{
+	const char *text = json_string_value(json_object_get(message, name));
+
+	return text != NULL && inet_pton(AF_INET, text, ip_be) == 1;
+}
+
+void
+fanin_manager_note_home(struct fanin_manager *manager, const json_t *message)
+{
+	struct fanin_manager_home home;
+	json_int_t value;
+
+	if (!address_read(message, "ip", &home.ip_be) ||
+	    !address_read(message, "switch_ip", &home.switch_ip_be) ||
+	    !integer_read(message, "udp_port", 1, UINT16_MAX, &value))
+		return;
+	home.udp_port = (uint16_t)value;
+	manager->home = home;
+	manager->news++;
+}
+
 /* What it says unasked is of lost hosts, switches and jobs, mostly. */
 static void
 event_note(struct fanin_manager *manager, const json_t *event, const json_t *message)
@@ -149,8 +182,13 @@ event_note(struct fanin_manager *manager, const json_t *event, const json_t *mes
 	if (name != NULL && strcmp(name, "no_path") == 0)
 		snprintf(manager->stranded, sizeof(manager->stranded), "%s",
 			 reason != NULL ? reason : "it does not say why");
-	else if (name != NULL && strcmp(name, "moved") == 0)
+	else if (name != NULL && (strcmp(name, "moved") == 0 || strcmp(name, "restored") == 0))
 		manager->stranded[0] = '\0';
+	else
+		return;
+	manager->news++;
+	if (strcmp(name, "moved") == 0)
+		fanin_manager_note_home(manager, message);
 }
 
 enum fanin_manager_line
@@ -208,16 +246,6 @@ answer_fail(const struct fanin_manager *manager, const json_t *result, const cha
 }
 
 static bool
-integer_read(const json_t *result, const char *name, json_int_t least, json_int_t most,
-	     json_int_t *value)
-{
-	const json_t *found = json_object_get(result, name);
-
-	*value = json_integer_value(found);
-	return json_is_integer(found) && *value >= least && *value <= most;
-}
-
-static bool
 key_read(const json_t *result, uint64_t *key)
 {
 	const char *text = json_string_value(json_object_get(result, "key"));
@@ -234,19 +262,20 @@ static int
 network_read(const struct fanin_manager *manager, const json_t *result,
 	     struct fanin_manager_answer *answer, struct fanin_error *error)
 {
-	const char *ip = json_string_value(json_object_get(result, "switch_ip"));
-	struct in_addr address;
 	json_int_t value;
 
-	if (ip == NULL || inet_pton(AF_INET, ip, &address) != 1)
+	if (!address_read(result, "switch_ip", &answer->home.switch_ip_be))
 		return answer_fail(manager, result, "switch_ip", "an IPv4 address", error);
-	inet_ntop(AF_INET, &address, answer->switch_ip, sizeof(answer->switch_ip));
+	inet_ntop(AF_INET, &answer->home.switch_ip_be, answer->switch_ip, sizeof(answer->switch_ip));
+	/* Managers of hosts with one link each need not say it. */
+	if (json_object_get(result, "ip") != NULL && !address_read(result, "ip", &answer->home.ip_be))
+		return answer_fail(manager, result, "ip", "an IPv4 address", error);
 	if (!integer_read(result, "job", 1, FANIN_WIRE_MAX_JOB, &value))
 		return answer_fail(manager, result, "job", "a job's number", error);
 	answer->job = (uint32_t)value;
 	if (!integer_read(result, "udp_port", 1, UINT16_MAX, &value))
 		return answer_fail(manager, result, "udp_port", "1 to 65535", error);
-	answer->udp_port = (uint16_t)value;
+	answer->home.udp_port = (uint16_t)value;
 	return FANIN_OK;
 }
 
