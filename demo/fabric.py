@@ -3,7 +3,7 @@
 
 A Topology names switches, the hosts at each, and the links between switches. Hosts are numbered through; those of switch
 number i are in the subnet 10.77.i.0/24, whose gateway 10.77.i.254 is the switch. Switches without hosts have an address of
-that form as well. Links between switches are routed ports named to-NAME at each end; every switch has a route to each other's
+that form as well. A host may be linked to a second switch, with an address in that one's subnet, too. Links between switches are routed ports named to-NAME at each end; every switch has a route to each other's
 subnet by all of the shortest ways.
 """
 
@@ -18,18 +18,23 @@ from lab import (DEFAULT_MTU, HOST_INTERFACE, UDP_PORT, Control, Lab, LabError, 
 START_SECONDS = 60
 MANAGER_IP = "10.79.0.254"
 MANAGER_PORT = 21932
+SECOND_INTERFACE = "fanin1"
 
 
 @dataclass
 class Topology:
-    """hosts: {switch: number of hosts at it}, in order; links: pairs of switches."""
+    """hosts: {switch: number of hosts at it}, in order; links: pairs of switches; second: {host: its second switch}."""
     name: str
     hosts: dict
     links: list = field(default_factory=list)
+    second: dict = field(default_factory=dict)
 
     def __post_init__(self):
         self.switches = list(self.hosts)
         self.switch_of = [switch for switch, count in self.hosts.items() for _ in range(count)]
+
+    def switches_of(self, host):
+        return [self.switch_of[host]] + ([self.second[host]] if host in self.second else [])
 
     def neighbors(self, switch):
         return [b if a == switch else a for a, b in self.links if switch in (a, b)]
@@ -45,11 +50,22 @@ class Topology:
         return distances
 
 
-def leaf_spine(leaves=2, spines=2, hosts=8):
-    """Every leaf is linked to every spine; hosts are dealt to the leaves in runs."""
-    names = {f"leaf{i}": hosts // leaves + (i < hosts % leaves) for i in range(leaves)}
+def leaf_spine(leaves=2, spines=2, hosts=8, dual_homed=False):
+    """Every leaf is linked to every spine; hosts are dealt to the leaves in runs.
+
+    dual_homed: there is a pair of leaves in place of each, leaf0 and leaf1, leaf2 and leaf3, ..., and hosts are linked to both. A
+    list of numbers: only these hosts are.
+    """
+    per_leaf = 2 if dual_homed else 1
+    names = {}
+    for i in range(leaves * per_leaf):
+        names[f"leaf{i}"] = 0 if i % per_leaf else hosts // leaves + (i // per_leaf < hosts % leaves)
+    links = [(leaf, f"spine{k}") for leaf in names for k in range(spines)]
     names.update({f"spine{i}": 0 for i in range(spines)})
-    return Topology("leaf-spine", names, [(f"leaf{i}", f"spine{k}") for i in range(leaves) for k in range(spines)])
+    topology = Topology("leaf-spine", names, links)
+    for host in range(hosts) if dual_homed is True else dual_homed or []:
+        topology.second[host] = f"leaf{int(topology.switch_of[host].removeprefix('leaf')) + 1}"
+    return topology
 
 
 def tree3(hosts=16):
@@ -85,8 +101,13 @@ class Fabric(Lab):
     def subnet(self, switch):
         return f"10.77.{self.index_of(switch)}.0/24"
 
-    def host_ip(self, host):
-        return f"10.77.{self.index_of(self.topology.switch_of[host])}.{host + 1}"
+    def host_ip(self, host, switch=None):
+        """The host's address at a switch; None: at its first one."""
+        return f"10.77.{self.index_of(switch or self.topology.switch_of[host])}.{host + 1}"
+
+    @staticmethod
+    def second_mac(host):
+        return f"02:77:00:00:01:{host + 1:02x}"
 
     def switch_ns(self, switch):
         return f"{self.prefix}-{switch}"
@@ -106,6 +127,12 @@ class Fabric(Lab):
             there = self.host_namespace(host)
             ip_in(there, "address", "add", f"{self.host_ip(host)}/24", "dev", HOST_INTERFACE)
             ip_in(there, "route", "add", "default", "via", self.switch_ip(switch))
+        for host, switch in self.topology.second.items():
+            there = self.host_namespace(host)
+            self._join(self.switch_ns(switch), f"h{host}", there, SECOND_INTERFACE, self.second_mac(host))
+            ip_in(there, "address", "add", f"{self.host_ip(host, switch)}/24", "dev", SECOND_INTERFACE)
+            # The kernel takes it when the first one's link is down.
+            ip_in(there, "route", "add", "default", "via", self.switch_ip(switch), "metric", "100")
         for a, b in self.topology.links:
             self._join(self.switch_ns(a), f"to-{b}", self.switch_ns(b), f"to-{a}")
 
@@ -118,7 +145,7 @@ class Fabric(Lab):
 
     def ports_of(self, switch):
         """Ports of a switch: {name: True if it leads to another switch}."""
-        ports = {f"h{host}": False for host, at in enumerate(self.topology.switch_of) if at == switch}
+        ports = {f"h{host}": False for host in range(self.hosts) if switch in self.topology.switches_of(host)}
         ports.update({f"to-{peer}": True for peer in self.topology.neighbors(switch)})
         return ports
 
@@ -231,12 +258,16 @@ class Fabric(Lab):
         ip_in(self.management, "address", "add", f"{MANAGER_IP}/24", "dev", "br0")
         ip_in(self.management, "link", "set", "br0", "up")
 
+    def _host_entry(self, host):
+        links = [{"ip": self.host_ip(host, switch), "switch": switch, "port": f"h{host}"}
+                 for switch in self.topology.switches_of(host)]
+        return links[0] if len(links) == 1 else {"links": links}
+
     def manager_topology(self):
         """What the manager is told of the network."""
         return {"switches": [{"name": switch, "control": str(self.socket_of(switch))} for switch in self.topology.switches],
                 "links": [{"a": f"{a}:to-{b}", "b": f"{b}:to-{a}"} for a, b in self.topology.links],
-                "hosts": [{"ip": self.host_ip(host), "switch": switch, "port": f"h{host}"}
-                          for host, switch in enumerate(self.topology.switch_of)]}
+                "hosts": [self._host_entry(host) for host in range(self.hosts)]}
 
     def start_manager(self, hosts=None, **config):
         """Starts fanin-manager and returns once it knows all switches. May be called again after it was killed.

@@ -20,6 +20,10 @@ POLL_SECONDS = 0.02
 KILL_AT = 0.4
 
 
+def make_topology(options):
+    return TOPOLOGIES[options.topology](hosts=options.hosts, **({"dual_homed": True} if options.dual_homed else {}))
+
+
 def check_target(topology, hosts, target):
     """Something that can be killed; LabError if there is no such thing."""
     targets = ["manager", *topology.switches, *(f"host{host}" for host in range(hosts))]
@@ -36,10 +40,12 @@ class Trees:
 
     @staticmethod
     def _tree(nodes):
-        """Of the manager's list of nodes, which name their parents by number: {"root", "parents": {switch: parent}}."""
+        """Of the manager's list of nodes, which name their parents by number: {"root", "parents": {switch: parent}, "hosts"}."""
         names = [node["switch"] for node in nodes]
         parents = {node["switch"]: names[node["parent"]] if "parent" in node else None for node in nodes}
-        return {"root": next(switch for switch, parent in parents.items() if parent is None), "parents": parents}
+        local = {node["switch"]: int(node["local"], 16) for node in nodes}
+        return {"root": next(switch for switch, parent in parents.items() if parent is None), "parents": parents,
+                "hosts": {switch: [host for host in range(64) if ranks >> host & 1] for switch, ranks in local.items() if ranks}}
 
     def draw(self):
         lines = []
@@ -47,38 +53,56 @@ class Trees:
             children = {}
             for switch, parent in sorted(tree["parents"].items()):
                 children.setdefault(parent, []).append(switch)
-            lines += self._subtree(children, tree["root"], "", "")
+            lines += self._subtree(tree, children, tree["root"], "", "")
         return "\n".join(lines)
 
-    def _subtree(self, children, switch, first, rest):
-        hosts = " ".join(f"h{host}" for host, at in enumerate(self.fabric.topology.switch_of) if at == switch)
+    def _subtree(self, tree, children, switch, first, rest):
+        hosts = " ".join(f"h{host}" for host in tree["hosts"].get(switch, []))
         lines = [f"{first}{switch}" + (f"  {hosts}" if hosts else "")]
         below = children.get(switch, [])
         for i, child in enumerate(below):
             last = i == len(below) - 1
-            lines += self._subtree(children, child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+            lines += self._subtree(tree, children, child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
         return lines
 
 
 class Watch:
-    """Follows the results at the first leaf: how far the job is, and the longest time without one."""
+    """Follows the results at a switch of the job's tree: how far the job is, and the longest time without one.
 
-    def __init__(self, fabric, expected):
+    target: what will be struck; another switch is asked.
+    """
+
+    def __init__(self, fabric, expected, target):
         self.fabric = fabric
         self.expected = expected
-        self.leaf = fabric.topology.switch_of[0]
+        self.switches = [switch for switch in fabric.topology.switches if switch != target]
+        self.at = None
         self.total = self.last = 0
         self.changed = time.monotonic()
         self.since = None
         self.outage = None
 
-    def look(self):
-        """The part of the results that is there, about."""
+    def _results(self, switch):
+        """How many the switch has of the job; None if it has not got the job."""
         try:
-            jobs = self.fabric.ask(self.leaf, "jobs.list")["jobs"]
+            jobs = self.fabric.ask(switch, "jobs.list")["jobs"]
         except LabError:
             jobs = []
-        results = jobs[0]["stats"]["results"] if jobs else 0
+        return jobs[0]["stats"]["results"] if jobs else None
+
+    def _look_elsewhere(self):
+        for switch in self.switches:
+            results = self._results(switch)
+            if results is not None:
+                self.at, self.last = switch, results
+                return results
+        return 0
+
+    def look(self):
+        """The part of the results that is there, about."""
+        results = None if self.at is None else self._results(self.at)
+        if results is None:
+            results = self._look_elsewhere()
         now = time.monotonic()
         if results < self.last:
             self.last = 0  # the job was made anew
@@ -111,10 +135,10 @@ def strike(fabric, options, ranks):
     return f"{target} killed"
 
 
-def follow(fabric, options, ranks, watch, screen):
-    """Waits for all ranks, and does what is to be done in mid-run. Returns what that was, or None."""
+def follow(fabric, options, ranks, watch, before, screen):
+    """Waits for all ranks, and does what is to be done in mid-run. Returns what that was, or None, and the trees afterwards."""
     deadline = time.monotonic() + options.timeout
-    struck = None
+    struck, after = None, None
     while any(rank.running() for rank in ranks):
         if time.monotonic() > deadline:
             raise LabError(f"the job is not done after {options.timeout} s")
@@ -124,9 +148,14 @@ def follow(fabric, options, ranks, watch, screen):
             watch.since = time.monotonic()
             struck = strike(fabric, options, ranks)
             screen.say(struck)
+        elif struck and after is None and watch.outage is not None:
+            trees = Trees(fabric)
+            if trees.trees and trees.trees != before.trees:
+                after = trees.trees
+                screen.say(trees.draw())
         time.sleep(POLL_SECONDS)
     screen.clear()
-    return struck
+    return struck, after
 
 
 def start_ranks(fabric, options, transport, warmup):
@@ -163,7 +192,7 @@ def verdict_on_loss(result, reports, victim):
 
 def demonstrate(options, screen, config, warmup, summarise):
     """Runs the demonstration: the result, as --json prints it."""
-    topology = TOPOLOGIES[options.topology](hosts=options.hosts)
+    topology = make_topology(options)
     transport = "af_packet" if options.transport == "auto" else options.transport
     target = options.kill or options.freeze
     if target:
@@ -173,16 +202,19 @@ def demonstrate(options, screen, config, warmup, summarise):
             screen.say(f"logs: {fabric.directory}")
         fabric.start()
         fabric.start_manager()
-        screen.say(f"{options.hosts} hosts, {len(topology.switches)} switches, a manager, {transport} ports, MTU {fabric.mtu}")
+        homes = ", each linked to two leaves" if options.dual_homed else ""
+        screen.say(f"{options.hosts} hosts{homes}, {len(topology.switches)} switches, a manager, {transport} ports, MTU {fabric.mtu}")
+        if target in topology.switch_of and not options.dual_homed:
+            screen.say(f"the hosts of {target} have no other link: the job can't go on without it")
         ranks = start_ranks(fabric, options, transport, warmup)
         trees = first_trees(fabric, ranks)
         screen.say(trees.draw())
-        job = fabric.ask(topology.switch_of[0], "jobs.list")["jobs"][0]
+        job = fabric.ask(trees.trees[0]["root"], "jobs.list")["jobs"][0]
         parts = options.hosts if options.collective == "allgather" else 1
         blocks = max(1, parts * -(-options.bytes // parts // job["payload_bytes"])) * (options.iters + warmup)
-        watch = Watch(fabric, blocks)
+        watch = Watch(fabric, blocks, target)
         started = time.monotonic()
-        struck = follow(fabric, options, ranks, watch, screen)
+        struck, after = follow(fabric, options, ranks, watch, trees, screen)
         seconds = time.monotonic() - started
         if target and struck is None:
             raise LabError(f"the job was over before {target} could be struck: give it more --bytes or --iters")
@@ -199,7 +231,8 @@ def demonstrate(options, screen, config, warmup, summarise):
             fabric.switches[options.freeze].popen.send_signal(signal.SIGCONT)
         result = summarise(options, reports, {
             "ping": None, "drops": drops, "wall_seconds": round(seconds, 3), "topology": options.topology,
-            "switches": topology.switches, "trees": trees.trees, "rebuilt": rebuilt,
+            "switches": topology.switches, "trees": trees.trees, "trees_after": after, "dual_homed": options.dual_homed,
+            "rebuilt": rebuilt,
             "struck": struck, "outage_seconds": None if watch.outage is None else round(watch.outage, 3)})
         if target and target.startswith("host"):
             verdict_on_loss(result, reports, int(target.removeprefix("host")))
@@ -213,4 +246,8 @@ def print_network(result):
           f"{', '.join(tree['root'] for tree in result['trees'])}")
     if result["struck"]:
         outage = "" if result["outage_seconds"] is None else f", {result['outage_seconds']:.2f} s without results at most"
-        print(f"  {result['struck']}: moved to another tree {result['rebuilt']} times{outage}")
+        moved = f"moved to another tree {result['rebuilt']} times" if result["rebuilt"] else "the job did not have to move"
+        print(f"  {result['struck']}: {moved}{outage}")
+        if result["trees_after"]:
+            print(f"  afterwards the root was {', '.join(tree['root'] for tree in result['trees_after'])}, hosts were at "
+                  f"{', '.join(sorted({switch for tree in result['trees_after'] for switch in tree['hosts']}))}")
