@@ -94,41 +94,87 @@ check_hosts_differ(const struct manager *manager, const struct group *group, uin
 	return 0;
 }
 
-/* How well a link of a host can be used. */
-enum link_worth {
-	LINK_UNUSABLE, /* its switch can't be used */
-	LINK_DOWN,     /* the port is; with memif it comes up with the process that joins the job */
-	LINK_UP,
-};
-
-static enum link_worth
-worth_of(const struct manager *manager, const struct plan *plan, const struct topology_host *host)
+/*
+ * Can a link of a host be used? Of a host's only link that is down nothing better is to be had, and with memif it comes up with
+ * the process that joins the job.
+ */
+static bool
+link_is_usable(const struct manager *manager, const struct plan *plan,
+	       const struct topology_host *link)
 {
-	if (!plan->switches[host->at.switch_index].usable)
-		return LINK_UNUSABLE;
-	return peer_port_is_down(&manager->peers[host->at.switch_index], host->at.port) ? LINK_DOWN
-											: LINK_UP;
+	const bool only = link->next == TOPOLOGY_NO_LINK &&
+			  &manager->config->topology.hosts[link->first] == link;
+
+	return plan->switches[link->at.switch_index].usable &&
+	       (only || !peer_port_is_down(&manager->peers[link->at.switch_index], link->at.port));
 }
 
-/* Gives a rank the best of its host's links to choose from; first: the one that stands first in the topology. */
-static void
-list_places(const struct manager *manager, uint16_t first, uint16_t rank, struct plan *plan)
+/* Why a link can't be used. Returns the error's code. */
+static const char *
+describe_link(const struct manager *manager, const struct group *group, const struct plan *plan,
+	      const struct topology_host *link, uint16_t rank, char *text, size_t text_len)
+{
+	const struct peer *peer = &manager->peers[link->at.switch_index];
+	const char *name = peer->about->name;
+
+	if (peer->state != PEER_UP) {
+		snprintf(text, text_len, "switch %s of rank %u is not reached: %.300s", name, rank,
+			 peer->error);
+	} else if (plan->switches[link->at.switch_index].usable) {
+		snprintf(text, text_len, "port %s of switch %s, a link of rank %u, is down",
+			 link->at.port, name, rank);
+	} else if (group->failure.code != NULL) {
+		snprintf(text, text_len, "rank %u: %.400s", rank, group->failure.message);
+		return group->out_of_room ? "no_room" : "no_path";
+	} else {
+		snprintf(text, text_len,
+			 "switch %s of rank %u has %u jobs, its limits.max_jobs is %u", name, rank,
+			 peer->jobs, peer->max_jobs);
+		return "no_room";
+	}
+	return "no_path";
+}
+
+/* None of a rank's links can be used. first: of its host, in the topology. */
+static int
+fail_links(const struct manager *manager, const struct group *group, const struct plan *plan,
+	   uint16_t rank, uint16_t first, struct control_error *error)
+{
+	const struct topology_host *hosts = manager->config->topology.hosts;
+	const bool several = hosts[first].next != TOPOLOGY_NO_LINK;
+	const char *code = "no_room";
+	char text[CONTROL_MESSAGE_LEN] = "";
+	size_t used = 0;
+
+	for (uint16_t i = first; i != TOPOLOGY_NO_LINK && used < sizeof(text); i = hosts[i].next) {
+		char why[CONTROL_MESSAGE_LEN];
+		const char *found = describe_link(manager, group, plan, &hosts[i], rank, why,
+						  several ? sizeof(why) / 4 : sizeof(why));
+
+		if (strcmp(found, "no_path") == 0)
+			code = found;
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s",
+					 i == first ? "" : "; ", why);
+	}
+	control_fail(error, code, "%s", text);
+	return -ENOENT;
+}
+
+/* Gives a rank those of its host's links to choose from that can be used. first: the one that stands first in the topology. */
+static int
+list_places(const struct manager *manager, const struct group *group, uint16_t rank, uint16_t first,
+	    struct plan *plan, struct control_error *error)
 {
 	const struct topology_host *hosts = manager->config->topology.hosts;
 	struct tree_place *place = &plan->places[rank];
-	enum link_worth best = LINK_UNUSABLE;
 
 	for (uint16_t i = first; i != TOPOLOGY_NO_LINK; i = hosts[i].next) {
-		const enum link_worth worth = worth_of(manager, plan, &hosts[i]);
-
-		if (worth > best)
-			place->n_switches = 0;
-		if (worth < best)
+		if (!link_is_usable(manager, plan, &hosts[i]))
 			continue;
-		best = worth;
 		plan->addresses[rank][place->n_switches] = hosts[i].ip_be;
 		place->switches[place->n_switches++] = hosts[i].at.switch_index;
 	}
+	return place->n_switches > 0 ? 0 : fail_links(manager, group, plan, rank, first, error);
 }
 
 /* Finds the switches of the ranks' hosts. */
@@ -151,50 +197,17 @@ find_places(const struct manager *manager, const struct group *group, struct pla
 		}
 		if (check_hosts_differ(manager, group, i, host, error) != 0)
 			return -EHOSTUNREACH;
-		list_places(manager, host->first, i, plan);
+		if (list_places(manager, group, i, host->first, plan, error) != 0)
+			return -ENOENT;
 	}
 	return 0;
 }
 
-/* Why a switch of a rank's host can't be used, behind `lead`. */
-static void
-fail_place(const struct manager *manager, const struct group *group, uint16_t rank,
-	   uint16_t switch_index, const char *lead, struct control_error *error)
-{
-	const struct peer *peer = &manager->peers[switch_index];
-
-	if (peer->state != PEER_UP)
-		control_fail(error, "no_path", "%sswitch %s of rank %u is not reached: %.300s",
-			     lead, peer->about->name, rank, peer->error);
-	else if (group->failure.code != NULL)
-		control_fail(error, group->out_of_room ? "no_room" : "no_path", "%srank %u: %.300s",
-			     lead, rank, group->failure.message);
-	else
-		control_fail(error, "no_room",
-			     "%sswitch %s of rank %u has %u jobs, its limits.max_jobs is %u", lead,
-			     peer->about->name, rank, peer->jobs, peer->max_jobs);
-}
-
-/* Why there is no tree. */
+/* The ranks' switches can be used, but they are not connected. */
 static int
-fail_tree(const struct manager *manager, const struct group *group, const struct plan *plan,
-	  int ret, struct control_error *error)
+fail_tree(const struct group *group, int ret, struct control_error *error)
 {
-	const char *code = group->out_of_room ? "no_room" : "no_path";
-
-	for (uint16_t i = 0; i < group->size && ret == -ENOENT; i++) {
-		const struct tree_place *place = &plan->places[i];
-		char lead[64] = "";
-
-		if (plan->switches[place->switches[0]].usable)
-			continue;
-		if (place->n_switches > 1)
-			snprintf(lead, sizeof(lead),
-				 "none of %u switches can be used, the first: ", place->n_switches);
-		fail_place(manager, group, i, place->switches[0], lead, error);
-		return ret;
-	}
-	control_fail(error, code,
+	control_fail(error, group->out_of_room ? "no_room" : "no_path",
 		     "no switch that can be used reaches the hosts of all %u ranks%s%.300s",
 		     group->size, group->failure.code != NULL ? ": " : "",
 		     group->failure.code != NULL ? group->failure.message : "");
@@ -359,7 +372,7 @@ plan_group(struct manager *manager, struct group *group, struct control_error *e
 	if (ret == 0) {
 		ret = tree_build(&plan->graph, plan->places, group->size, &plan->tree);
 		if (ret != 0)
-			fail_tree(manager, group, plan, ret, error);
+			fail_tree(group, ret, error);
 	}
 	if (ret == 0 && write_nodes(manager, plan, group) != 0) {
 		control_fail(error, "internal", "out of memory");

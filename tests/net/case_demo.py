@@ -156,7 +156,8 @@ def bad_options_of_the_demo_are_refused_in_one_line():
                       ["--loss", "-0.1"], ["--loss", "1"], ["--loss", "x"], ["--workers", "0"],
                       ["--collective", "gather"], ["--collective", "allgather", "--bytes", "24"],
                       ["--collective", "broadcast", "--data", "random", "--reproducible"],
-                      ["--collective", "barrier", "--accumulate", "f32", "--dtype", "f16"], ["--bogus"], ["extra"]):
+                      ["--collective", "barrier", "--accumulate", "f32", "--dtype", "f16"], ["--bogus"], ["extra"],
+                      ["--dual-homed"], ["--topology", "tree3", "--dual-homed"]):
         done = run(DEMO + arguments, check=False)
         expect_equal(done.returncode, 2, f"exit status with {arguments}")
         expect_equal(done.stdout, "", f"standard output with {arguments}")

@@ -112,6 +112,7 @@ class FakeSwitch:
         self.refuse = {}  # command: (code, message)
         self.hang_up_on = None  # a command: the connection ends instead of an answer
         self.silent_on = None  # a command after which nothing is answered any more over that connection
+        self.down = []  # ports without a link
         self.waiting = []  # blocks that wait, in each of its jobs
         self.lock = threading.Lock()
         self.connections = []
@@ -188,10 +189,10 @@ class FakeSwitch:
         return {"version": "fake", "ip": self.ip, "mac": f"02:fa:00:00:00:{len(self.name):02x}", "udp_port": 21930}
 
     def _ports_list(self, _):
-        return {"ports": [{"name": port, "mtu": self.mtu, "link": True} for port in self.ports]}
+        return {"ports": [{"name": port, "mtu": self.mtu, "link": port not in self.down} for port in self.ports]}
 
     def _ping(self, _):
-        return {"jobs": len(self.jobs), "ports_down": []}
+        return {"jobs": len(self.jobs), "ports_down": list(self.down)}
 
     def _jobs_list(self, _):
         return {"jobs": [{"id": job, "owner": args["owner"]} for job, args in self.jobs.items()],
