@@ -10,12 +10,13 @@ import time
 
 from support import KIB, MIB, case, expect, expect_equal, expect_exact, wait_until
 from fabric import Fabric, leaf_spine
-from lab import SOURCE_DIR, run
+from lab import HOST_INTERFACE, SOURCE_DIR, ip_in, run
 
 RANK_SECONDS = 60
 DEMO_SECONDS = 100
 # More of them, for a long run: FANIN_FAILURES=100 tests/net/cases.py failures_at_random_moments
-FAILURES = int(os.environ.get("FANIN_FAILURES", "4"))
+FAILURES = int(os.environ.get("FANIN_FAILURES", "6"))
+KINDS = ("kill root", "freeze leaf", "manager", "link", "kill leaf", "freeze root")
 
 
 def demo(*arguments, status=0):
@@ -79,34 +80,54 @@ def revive(fabric, switch, frozen):
 
 
 def all_up(fabric):
-    return all(switch["state"] == "up" for switch in fabric.ask_manager("topology")["switches"])
+    topology = fabric.ask_manager("topology")
+    return all(entry["state"] == "up" for kind in ("switches", "hosts") for entry in topology[kind])
 
 
 def jobs_left(fabric):
     return {switch: len(fabric.ask(switch, "jobs.list")["jobs"]) for switch in fabric.topology.switches}
 
 
-def fail_once(fabric, rng, number):
-    """One job, in which the root of its tree or the manager fails at a random moment; all is well again afterwards."""
-    ranks = start(fabric, f"job{number}", op=rng.choice(("sum", "max")), dtype=rng.choice(("f32", "i32")))
-    wait_until(lambda: root_of(fabric) is not None or not all(rank.running() for rank in ranks), 30, "the job's tree")
-    root = root_of(fabric)
-    kind = rng.choice(("kill", "freeze", "manager"))
-    time.sleep(rng.uniform(0, 0.8))
+def leaf_of(fabric, host):
+    """Where the job has a host."""
+    trees = [tree for tree in fabric.ask_manager("trees")["trees"] if tree["state"] == "network"]
+    return next((node["switch"] for tree in trees for node in tree["nodes"] if int(node["local"], 16) >> host & 1), None)
+
+
+def strike(fabric, kind, host):
+    """Lets something fail that the job uses. Returns what undoes it."""
     if kind == "manager":
         fabric.manager.popen.kill()
         fabric.manager.popen.wait()
         fabric.start_manager()
-    elif kind == "freeze":
-        fabric.switches[root].popen.send_signal(signal.SIGSTOP)
+        return lambda: None
+    if kind == "link":
+        namespace = fabric.host_namespace(host)
+        ip_in(namespace, "link", "set", HOST_INTERFACE, "down")
+        return lambda: ip_in(namespace, "link", "set", HOST_INTERFACE, "up")
+    target = root_of(fabric) if kind.endswith("root") else leaf_of(fabric, host)
+    if target is None:
+        return lambda: None  # the job is over
+    process = fabric.switches[target].popen
+    if kind.startswith("freeze"):
+        process.send_signal(signal.SIGSTOP)
     else:
-        fabric.switches[root].popen.kill()
-        fabric.switches[root].popen.wait()
+        process.kill()
+        process.wait()
+    return lambda: revive(fabric, target, kind.startswith("freeze"))
+
+
+def fail_once(fabric, rng, number):
+    """One job, in which something that it uses, or the manager, fails at a random moment; all is well again afterwards."""
+    kind = KINDS[number % len(KINDS)]
+    ranks = start(fabric, f"job{number}", op=rng.choice(("sum", "max")), dtype=rng.choice(("f32", "i32")))
+    wait_until(lambda: root_of(fabric) is not None or not all(rank.running() for rank in ranks), 30, "the job's tree")
+    time.sleep(rng.uniform(0, 0.8))
+    undo = strike(fabric, kind, rng.randrange(fabric.hosts))
     try:
-        reports = finish(fabric, f"failure {number}: {kind} {root}", ranks)
+        reports = finish(fabric, f"failure {number}: {kind}", ranks)
     finally:
-        if kind != "manager":
-            revive(fabric, root, kind == "freeze")
+        undo()
     wait_until(lambda: all_up(fabric), 30, "all switches to be up again")
     wait_until(lambda: not any(jobs_left(fabric).values()), 30, "the job to be gone from all switches")
     return kind, max(report["resumed"] for report in reports)
@@ -114,10 +135,10 @@ def fail_once(fabric, rng, number):
 
 @case(60 + 12 * FAILURES)
 def failures_at_random_moments():
-    """Also before the first result and after the last: then nothing has to move."""
+    """Also before the first result and after the last: then nothing has to move. Each host has two leaves."""
     rng = random.Random(4)
     seen = {}
-    with Fabric(leaf_spine(2, 2, 4), mtu=9000) as fabric:
+    with Fabric(leaf_spine(2, 2, 4, dual_homed=True), mtu=9000) as fabric:
         fabric.start()
         fabric.start_manager()
         for number in range(FAILURES):
@@ -125,4 +146,4 @@ def failures_at_random_moments():
             seen.setdefault(kind, []).append(resumed)
         for switch in fabric.topology.switches:
             expect_equal(fabric.ask(switch, "jobs.list")["jobs"], [], f"jobs left on {switch}")
-    expect(any(resumed > 0 for kind in ("kill", "freeze") for resumed in seen.get(kind, [])), f"nothing ever moved: {seen}")
+    expect(any(resumed > 0 for kind in KINDS if kind != "manager" for resumed in seen.get(kind, [])), f"nothing ever moved: {seen}")

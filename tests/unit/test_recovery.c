@@ -134,6 +134,64 @@ START_TEST(refusals_of_a_run_that_is_there_change_nothing)
 }
 END_TEST
 
+/* Where the switch would see the frames of another one. */
+static uint32_t sent_to_be;
+
+static void
+note_destination(struct memory_link *link, const void *frame, uint32_t len)
+{
+	const struct fanin_headers *headers = frame;
+
+	(void)link;
+	ck_assert_uint_ge(len, sizeof(*headers));
+	sent_to_be = headers->ip.dst_be;
+}
+
+static size_t
+take_nothing(struct memory_link *link, void *frame)
+{
+	(void)link;
+	(void)frame;
+	return 0;
+}
+
+START_TEST(another_switch_has_runs_of_its_own_whatever_their_numbers)
+{
+	static struct memory_link elsewhere;
+	struct world *world = world_create_of(1, SMALL_WINDOW, 0, true);
+	struct fanin_engine *engine = world->engines[0];
+	const struct fanin_flow flow = { .dst_ip_be = 0x01020304, .dst_port = 4711 };
+	struct collective collective;
+
+	allreduce_expect(world, 100, 1, true);
+	memory_link_init(&elsewhere, note_destination, take_nothing);
+	fanin_engine_move(engine, &elsewhere.transport);
+	ck_assert(fanin_engine_run_lost(engine));
+	collective_prepare(&collective, 3 * ELEMENTS, 5);
+	collective_post(&collective, world, 0, false);
+	ck_assert_int_ge(fanin_engine_poll(engine), 0);
+	ck_assert_uint_eq(sent_to_be, 0);
+	fanin_engine_redirect(engine, &flow);
+	ck_assert_int_eq(fanin_engine_resume(engine, world->epoch, fanin_engine_progress(engine)),
+			 FANIN_OK);
+	ck_assert_uint_eq(fanin_engine_stats(engine)->resumed, 1);
+	ck_assert_int_ge(fanin_engine_poll(engine), 0);
+	ck_assert_uint_eq(sent_to_be, 0x01020304);
+	/* And back, where the switch has forgotten all, under the same number once more. */
+	lose_run(world);
+	world->epoch--;
+	fanin_engine_move(engine, &world->links[0].memory.transport);
+	ck_assert_int_eq(fanin_engine_resume(engine, world->epoch, fanin_engine_progress(engine)),
+			 FANIN_OK);
+	ck_assert_uint_eq(fanin_engine_stats(engine)->resumed, 2);
+	for (unsigned int i = 0; i < 1000 && collective.requests[0].status == FANIN_IN_PROGRESS; i++)
+		world_step(world);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_OK);
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
 START_TEST(rank_that_began_anew_is_an_error_of_the_others)
 {
 	struct world *world = world_create_of(2, SMALL_WINDOW, 0, true);
@@ -177,6 +235,7 @@ suite_recovery(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, sums_are_exact_across_lost_runs, 0, 60);
 	tcase_add_test(tcase, refusals_of_a_run_that_is_there_change_nothing);
+	tcase_add_test(tcase, another_switch_has_runs_of_its_own_whatever_their_numbers);
 	tcase_add_test(tcase, rank_that_began_anew_is_an_error_of_the_others);
 	tcase_add_test(tcase, run_that_nobody_takes_up_again_is_given_up_in_time);
 	suite_add_tcase(suite, tcase);
