@@ -160,15 +160,15 @@ group_document(const struct group *group, bool secret)
 	char key[HEX_LEN];
 
 	return json_pack(
-		"{s:s, s:s, s:I, s:s*, s:i, s:i, s:s, s:b, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:o}",
-		"name", group->name, "state", group_state_name(group->state), "id",
-		(json_int_t)group->id, "key", secret ? group_hex(group->key, key) : NULL, "size",
-		group->size, "generation", (int)group->generation, "handler", group->handler,
-		"reproducible", group->reproducible, "accumulate", group->wide ? "f32" : "native",
-		"payload_asked", (json_int_t)group->payload_asked, "payload_bytes",
-		(json_int_t)group->payload_bytes, "slots", (json_int_t)group->slots, "window",
-		(json_int_t)group->window, "reason", group->reason, "members",
-		members_document(group), "nodes", nodes_document(group));
+		"{s:s, s:s, s:b, s:I, s:s*, s:i, s:i, s:s, s:b, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:o}",
+		"name", group->name, "state", group_state_name(group->state), "moving",
+		group->moving, "id", (json_int_t)group->id, "key",
+		secret ? group_hex(group->key, key) : NULL, "size", group->size, "generation",
+		(int)group->generation, "handler", group->handler, "reproducible",
+		group->reproducible, "accumulate", group->wide ? "f32" : "native", "payload_asked",
+		(json_int_t)group->payload_asked, "payload_bytes", (json_int_t)group->payload_bytes,
+		"slots", (json_int_t)group->slots, "window", (json_int_t)group->window, "reason",
+		group->reason, "members", members_document(group), "nodes", nodes_document(group));
 }
 
 static void
@@ -229,7 +229,7 @@ read_nodes(struct group *group, const json_t *list, const struct topology *topol
 	const json_t *entry;
 	size_t i;
 
-	if (json_array_size(list) > TREE_MAX_SWITCHES)
+	if (!json_is_array(list) || json_array_size(list) > TREE_MAX_SWITCHES)
 		return false;
 	group->nodes = calloc(json_array_size(list) + 1, sizeof(*group->nodes));
 	if (group->nodes == NULL)
@@ -269,6 +269,21 @@ places_all_ranks(const struct group *group)
 	return ranks == UINT64_MAX >> (GROUP_MAX_RANKS - group->size);
 }
 
+/* A ring has none, and a job that moves may have none for a while. */
+static bool
+may_lack_a_tree(const struct group *group)
+{
+	return group->state == GROUP_RING || (group->state == GROUP_NETWORK && group->n_nodes == 0);
+}
+
+/* All nodes have to be made anew. */
+static void
+miss_nodes(struct group *group)
+{
+	for (uint16_t i = 0; i < group->n_nodes; i++)
+		group->nodes[i].state = NODE_MISSING;
+}
+
 struct group *
 group_from_document(const json_t *document, const struct topology *topology)
 {
@@ -287,6 +302,9 @@ group_from_document(const json_t *document, const struct topology *topology)
 	group->state = strcmp(state, "network") == 0 ? GROUP_NETWORK
 		       : strcmp(state, "ring") == 0  ? GROUP_RING
 						     : GROUP_INSTALLING;
+	/* One that moved still runs; what its next tree has on the switches is not known. */
+	if (json_is_true(json_object_get(document, "moving")))
+		group->state = GROUP_NETWORK;
 	group->id = (uint32_t)integer(document, "id");
 	group->key = hex(document, "key");
 	group->generation = (uint32_t)integer(document, "generation");
@@ -301,8 +319,11 @@ group_from_document(const json_t *document, const struct topology *topology)
 	group->wide = strcmp(accumulate, "f32") == 0;
 	if (read_members(group, json_object_get(document, "members")) &&
 	    read_nodes(group, json_object_get(document, "nodes"), topology) &&
-	    (group->state == GROUP_RING || places_all_ranks(group)))
+	    (may_lack_a_tree(group) || places_all_ranks(group))) {
+		if (json_is_true(json_object_get(document, "moving")))
+			miss_nodes(group);
 		return group;
+	}
 	group_free(group);
 	return NULL;
 }

@@ -90,10 +90,42 @@ removals_go_on(struct manager *manager)
 	}
 }
 
-/* Takes back what may be on switches: from the database's group to its removals in one step. */
+void
+removals_note(struct manager *manager, const struct group *group, const struct group_node *nodes,
+	      uint16_t n_nodes)
+{
+	for (uint16_t i = 0; i < n_nodes; i++) {
+		if (!store_node_counts(&nodes[i]))
+			continue;
+		if (store_add_removal(manager->store, nodes[i].switch_name, group->id) != 0)
+			log_error("database: %s", store_error(manager->store));
+		removal_add(manager, nodes[i].switch_name, group->id);
+	}
+	removals_go_on(manager);
+}
+
+static void
+free_nodes(struct group *group)
+{
+	free(group->nodes);
+	group->nodes = NULL;
+	group->n_nodes = 0;
+}
+
+/*
+ * Takes back what may be on switches: from the database's group to its removals in one step. A group that moves stays, without
+ * a tree: its hosts are at work on it.
+ */
 static void
 withdraw(struct manager *manager, struct group *group)
 {
+	if (group->moving && !group->doomed) {
+		removals_note(manager, group, group->nodes, group->n_nodes);
+		free_nodes(group);
+		if (store_put_group(manager->store, group) != 0)
+			log_error("database: %s", store_error(manager->store));
+		return;
+	}
 	if (store_drop_group(manager->store, group) != 0)
 		log_error("database: job \"%s\" is not dropped: %s", group->name,
 			  store_error(manager->store));
@@ -102,9 +134,7 @@ withdraw(struct manager *manager, struct group *group)
 			removal_add(manager, group->nodes[i].switch_name, group->id);
 	}
 	removals_go_on(manager);
-	free(group->nodes);
-	group->nodes = NULL;
-	group->n_nodes = 0;
+	free_nodes(group);
 	if (!group->moving)
 		group->id = 0;
 }
@@ -241,18 +271,22 @@ install_failed(struct manager *manager, struct group *group, const struct contro
 static void
 install_succeeded(struct manager *manager, struct group *group)
 {
+	const bool moving = group->moving;
+
 	group->state = GROUP_NETWORK;
+	group->moving = false;
 	if (store_put_group(manager->store, group) != 0) {
 		/* In the database it is still being installed: after a crash it would be taken back. So it is now. */
 		control_fail(&group->failure, "internal", "database: %s",
 			     store_error(manager->store));
+		group->moving = moving;
 		withdraw(manager, group);
 		install_failed(manager, group, &group->failure);
 		return;
 	}
 	log_info("job \"%s\" of %u ranks is number %u on %u switches, root %s", group->name,
 		 group->size, group->id, group->n_nodes, group->nodes[0].switch_name);
-	if (group->moving) {
+	if (moving) {
 		move_succeeded(manager, group);
 		return;
 	}

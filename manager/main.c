@@ -40,8 +40,8 @@ run(const struct manager_config *config)
 		close(signal_fd);
 		return 1;
 	}
-	log_info("\"%s\" is ready at %s%s: %u switches, %u links, %u hosts", config->name,
-		 config->tcp.listen, config->tcp.certificate == NULL ? "" : " with TLS",
+	log_info("\"%s\" is ready at %s%s: %u switches, %u links between them, %u to hosts",
+		 config->name, config->tcp.listen, config->tcp.certificate == NULL ? "" : " with TLS",
 		 config->topology.n_switches, config->topology.n_links, config->topology.n_hosts);
 	if (config->metrics_listen != NULL)
 		log_info("metrics: http://%s/metrics", config->metrics_listen);

@@ -136,6 +136,20 @@ failed:
 	return -EIO;
 }
 
+/* Of a group that was about to move: what is to be removed for it has to be made anew. */
+static void
+miss_what_goes(struct manager *manager)
+{
+	struct group *group;
+
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		for (uint16_t i = 0; i < group->n_nodes; i++) {
+			if (removal_find(manager, group->nodes[i].switch_name, group->id) != NULL)
+				group->nodes[i].state = NODE_MISSING;
+		}
+	}
+}
+
 static int
 take_up(struct manager *manager, char *error)
 {
@@ -149,6 +163,7 @@ take_up(struct manager *manager, char *error)
 		return -EIO;
 	}
 	end_unfinished(manager);
+	miss_what_goes(manager);
 	if (manager->n_groups > 0)
 		log_info("%u jobs are taken up; their hosts have %" JSON_INTEGER_FORMAT
 			 " ms to come back",

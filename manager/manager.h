@@ -117,6 +117,10 @@ void remove_group(struct manager *manager, struct group *group, const char *reas
 /* Notes that a job is to be removed from a switch, in memory only. */
 void removal_add(struct manager *manager, const char *switch_name, uint32_t job);
 
+/* Notes for all of a group's nodes, in the database as well, that they are to be removed, and begins with that. */
+void removals_note(struct manager *manager, const struct group *group,
+		   const struct group_node *nodes, uint16_t n_nodes);
+
 struct removal *removal_find(const struct manager *manager, const char *switch_name, uint32_t job);
 
 /* Asks all switches that can be reached to do what is left of the removals. */

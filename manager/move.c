@@ -35,21 +35,6 @@ move_plan(struct manager *manager, struct group *group, struct control_error *er
 	return ret;
 }
 
-/* The old tree's nodes have to go before the new one's come, on the switches that are in both. */
-static void
-clear(struct manager *manager, const struct group *group, const struct group_node *nodes,
-      uint16_t n_nodes)
-{
-	for (uint16_t i = 0; i < n_nodes; i++) {
-		if (!store_node_counts(&nodes[i]))
-			continue;
-		if (store_add_removal(manager->store, nodes[i].switch_name, group->id) != 0)
-			log_error("database: %s", store_error(manager->store));
-		removal_add(manager, nodes[i].switch_name, group->id);
-	}
-	removals_go_on(manager);
-}
-
 static void
 tell(const struct group *group, const char *event, const char *reason)
 {
@@ -99,7 +84,6 @@ move_failed(struct manager *manager, struct group *group, const struct control_e
 void
 move_succeeded(struct manager *manager, struct group *group)
 {
-	group->moving = false;
 	group->stranded = false;
 	group->reason[0] = '\0';
 	manager->counters.jobs_moved++;
@@ -149,7 +133,8 @@ move_group(struct manager *manager, struct group *group, const char *why)
 		if (nodes[i].switch_index != TOPOLOGY_NO_SWITCH)
 			manager->peers[nodes[i].switch_index].jobs++;
 	}
-	clear(manager, group, nodes, n_nodes);
+	/* The old tree's nodes have to go before the new one's come, on the switches that are in both. */
+	removals_note(manager, group, nodes, n_nodes);
 	free(nodes);
 	group->generation++;
 	group->moving = true;

@@ -297,7 +297,8 @@ choose_payload(const struct manager *manager, struct group *group, struct contro
 		if (member->mtu != 0 && member->mtu < mtu)
 			mtu = member->mtu;
 		ret = lower_mtu(manager, host->at.switch_index, host->at.port, &mtu, error);
-		lower_mtu_by_others(manager, host, &mtu);
+		if (group->payload_asked == 0)
+			lower_mtu_by_others(manager, host, &mtu);
 	}
 	for (uint16_t i = 1; i < group->n_nodes && ret == 0; i++) {
 		const struct group_node *node = &group->nodes[i];

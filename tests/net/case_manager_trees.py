@@ -261,6 +261,86 @@ def a_job_whose_next_tree_cannot_be_made_is_tried_again():
         manager.stop()
 
 
+def job_that_moves(lab):
+    """A job of two leaves whose spine is gone; the other one does not answer. Returns what a case goes on with."""
+    switches = played(lab)
+    manager = played_manager(lab, switches, reconcile_ms=300, heartbeat_ms=50, dead_after_ms=500)
+    clients, results = manager.join("j", FOUR)
+    root = manager.ask("trees")["trees"][0]["nodes"][0]["switch"]
+    return switches, manager, clients, results, switches[root], switches["spine1" if root == "spine0" else "spine0"]
+
+
+def come_back(manager, results):
+    """Hosts whose manager has started again, as they do it: they try until they are let in."""
+    clients = []
+    for rank in range(len(results)):
+        client = manager.client()
+
+        def again(client=client, rank=rank):
+            try:
+                return client.ask("reattach", job="j", rank=rank, key=results[rank]["key"])
+            except Refused as error:
+                expect_equal(error.code, "no_path", f"what keeps rank {rank} out: {error}")
+                return None
+        wait_until(again, 10, f"rank {rank} to be let in again")
+        clients.append(client)
+    return clients
+
+
+def has_moved(manager, root):
+    tree = manager.ask("trees")["trees"][0]
+    return tree["nodes"] and tree["nodes"][0]["switch"] == root.name and all(node["state"] == "installed" for node in tree["nodes"])
+
+
+@case(60)
+def a_manager_that_is_killed_while_a_job_moves_goes_on_with_that():
+    with Lab(1, "af_packet") as lab:
+        switches, manager, clients, results, root, other = job_that_moves(lab)
+        other.silent_on = "jobs.create"
+        root.stop()
+        wait_until(lambda: manager.ask("jobs")["jobs"][0]["state"] == "installing", 10, "the job to be on its way")
+        manager.kill()
+        close_all(clients)
+        other.silent_on = None
+        manager.start()
+        clients = come_back(manager, results)
+        wait_until(lambda: has_moved(manager, other), 10, "the job to have its other tree")
+        job = results[0]["job"]
+        expect_equal(sorted(name for name, switch in switches.items() if job in switch.jobs), sorted(["leaf0", "leaf1", other.name, root.name]),
+                     "switches that have the job")
+        root.listen()
+        wait_until(lambda: job not in root.jobs, 10, "the old root to be rid of the job")
+        close_all(clients)
+        manager.wait_idle()
+        expect_equal([switch.jobs for switch in switches.values()], [{}] * 4, "jobs that are left")
+        manager.stop()
+
+
+@case(60)
+def a_manager_that_is_killed_after_a_move_has_failed_tries_again():
+    """The job has no tree then, on no switch and not in the database."""
+    with Lab(1, "af_packet") as lab:
+        switches, manager, clients, results, root, other = job_that_moves(lab)
+        other.refuse["jobs.create"] = ("invalid", "not today")
+        root.stop()
+        clients[0].wait_event("no_path")
+        manager.kill()
+        close_all(clients)
+        manager.start()
+        manager.wait_up("leaf0", "leaf1", other.name)
+        expect_equal([(job["name"], job["id"]) for job in manager.ask("jobs")["jobs"]], [("j", results[0]["job"])], "jobs after the crash")
+        wait_until(lambda: manager.ask("stats")["counters"]["moves_failed"] > 0, 10, "another attempt")
+        del other.refuse["jobs.create"]
+        clients = come_back(manager, results)
+        wait_until(lambda: has_moved(manager, other), 10, "the job to have its other tree")
+        expect_equal(switches["leaf0"].jobs[results[0]["job"]]["key"], results[0]["key"], "its key")
+        close_all(clients)
+        root.listen()
+        manager.wait_idle()
+        expect_equal([switch.jobs for switch in switches.values()], [{}] * 4, "jobs that are left")
+        manager.stop()
+
+
 @case(max(120, JOBS))
 def a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing():
     seed = 7

@@ -183,6 +183,37 @@ START_TEST(a_group_comes_back_as_it_was)
 }
 END_TEST
 
+START_TEST(a_group_that_moved_runs_and_has_to_be_made_anew)
+{
+	struct group *group = make_group("training", 17);
+	struct group *after;
+	json_t *document;
+
+	group->state = GROUP_INSTALLING;
+	group->moving = true;
+	document = group_document(group, true);
+	after = group_from_document(document, &topology);
+	ck_assert_ptr_nonnull(after);
+	ck_assert_int_eq(after->state, GROUP_NETWORK);
+	ck_assert(!after->moving);
+	for (uint16_t i = 0; i < N_NODES; i++)
+		ck_assert_int_eq(after->nodes[i].state, NODE_MISSING);
+	group_free(after);
+	/* Its next tree could not be made, or was not planned yet. */
+	json_array_clear(json_object_get(document, "nodes"));
+	after = group_from_document(document, &topology);
+	ck_assert_ptr_nonnull(after);
+	ck_assert_int_eq(after->state, GROUP_NETWORK);
+	ck_assert_uint_eq(after->n_nodes, 0);
+	group_free(after);
+	/* One that was being made for the first time has nobody who runs. */
+	json_object_del(document, "moving");
+	ck_assert_ptr_null(group_from_document(document, &topology));
+	json_decref(document);
+	group_free(group);
+}
+END_TEST
+
 START_TEST(no_document_that_is_damaged_becomes_a_group)
 {
 	static const char *const keys[] = { "name", "state", "size", "members", "nodes" };
@@ -426,7 +457,8 @@ START_TEST(a_host_may_have_several_links)
 		const char *hosts;
 		const char *error;
 	} wrong[] = {
-		{ LINKS(""), "t: hosts[0].links: found 0 entries, expected an array of 1 to 4 objects" },
+		{ LINKS(""),
+		  "t: hosts[0].links: found 0 entries, expected an array of 1 to 4 objects" },
 		{ LINKS(AT("10.0.0.1", "a", "h0") "," AT("10.0.0.2", "a", "h0")),
 		  "t: hosts[0].links[1]: the host has another link at the port \"h0\"" },
 		{ LINKS(AT("10.0.0.1", "a", "h0") "," AT("10.0.0.1", "b", "h0")),
@@ -437,7 +469,8 @@ START_TEST(a_host_may_have_several_links)
 		  "t: hosts[0].links[0]: no switch has the name \"c\"" },
 		{ "{\"links\": [" AT("10.0.0.1", "a", "h0") "], \"ip\": \"10.0.0.2\"}",
 		  "t: hosts[0].ip: unknown argument" },
-		{ "{\"links\": 7}", "t: hosts[0].links: found 7, expected an array of 1 to 4 objects" },
+		{ "{\"links\": 7}",
+		  "t: hosts[0].links: found 7, expected an array of 1 to 4 objects" },
 	};
 	const struct topology_host *link;
 	struct topology read;
@@ -474,6 +507,7 @@ suite_manager_store(void)
 	tcase_add_checked_fixture(tcase, make_world, remove_world);
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, a_group_comes_back_as_it_was);
+	tcase_add_test(tcase, a_group_that_moved_runs_and_has_to_be_made_anew);
 	tcase_add_test(tcase, no_document_that_is_damaged_becomes_a_group);
 	tcase_add_test(tcase, a_dropped_group_leaves_a_removal_for_each_switch_that_may_have_it);
 	tcase_add_test(tcase, a_second_manager_and_a_file_of_another_kind_are_refused);
