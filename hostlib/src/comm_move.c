@@ -23,6 +23,16 @@ is_here(const struct fanin_comm *comm, const struct fanin_manager_home *home)
 	       home->udp_port == comm->member.config.udp_port;
 }
 
+bool
+fanin_comm_is_elsewhere(const struct fanin_comm *comm)
+{
+	const struct fanin_manager_home *home = comm->manager == NULL
+							? NULL
+							: fanin_manager_home(comm->manager);
+
+	return home != NULL && !is_here(comm, home);
+}
+
 /* The route to the switch over the interface that has the address. */
 static int
 route_find(const struct fanin_manager_home *home, struct fanin_route *route, struct fanin_error *error)

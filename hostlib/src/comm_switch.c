@@ -108,9 +108,24 @@ address_check(const struct fanin_comm *comm, struct fanin_error *error)
 			       told, used);
 }
 
+/* Asked while a join waits: the user may want to end it, or the manager to have it somewhere else. */
+static bool
+join_is_over(void *arg)
+{
+	const struct fanin_comm *comm = arg;
+	const struct fanin_ctx *ctx = comm->ctx;
+
+	if (ctx->interrupt != NULL && ctx->interrupt(ctx->interrupt_arg))
+		return true;
+	if (comm->manager == NULL)
+		return false;
+	fanin_manager_poll(comm->manager);
+	return fanin_comm_is_elsewhere(comm);
+}
+
 static int
 member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32_t switch_ip_be,
-	    struct fanin_error *error)
+	    uint64_t deadline_ns, struct fanin_error *error)
 {
 	const struct fanin_member_config member_config = {
 		.key = options->key,
@@ -119,11 +134,10 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 		.size = options->size,
 		.udp_port = options->udp_port,
 		.patient = options->recover,
-		.interrupt = comm->ctx->interrupt,
-		.interrupt_arg = comm->ctx->interrupt_arg,
+		.interrupt = join_is_over,
+		.interrupt_arg = comm,
 	};
 	uint64_t timeout_ns = options->join_timeout_ms * 1000000ull;
-	uint64_t deadline_ns = fanin_now_ns(NULL) + timeout_ns;
 	struct fanin_channel channel;
 	int status;
 
@@ -191,9 +205,34 @@ engine_create(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	return FANIN_OK;
 }
 
+/*
+ * The switch has failed before all ranks were in; the job is made anew, and this host is to join it elsewhere.
+ *
+ * interface: IF_NAMESIZE bytes for the options' new one, if they have one. Returns the address of the switch.
+ */
+static uint32_t
+way_give_up(struct fanin_comm *comm, struct fanin_join_opts *options, char *interface)
+{
+	const struct fanin_manager_home *home = fanin_manager_home(comm->manager);
+	uint32_t ip_be = home->ip_be;
+
+	fanin_member_close(&comm->member);
+	if (comm->transport != NULL)
+		comm->transport->ops->close(comm->transport);
+	comm->transport = NULL;
+	comm->told_ip_be = home->ip_be;
+	options->udp_port = home->udp_port;
+	/* Without that interface the route's address is found to be the wrong one. */
+	if (options->interface != NULL && fanin_interface_find(NULL, &ip_be, interface))
+		options->interface = interface;
+	return home->switch_ip_be;
+}
+
 int
 fanin_comm_switch(struct fanin_comm *comm, struct fanin_join_opts *options, struct fanin_error *error)
 {
+	uint64_t deadline_ns = fanin_now_ns(NULL) + options->join_timeout_ms * 1000000ull;
+	char interface[IF_NAMESIZE];
 	uint32_t switch_ip_be;
 	int status;
 
@@ -201,7 +240,11 @@ fanin_comm_switch(struct fanin_comm *comm, struct fanin_join_opts *options, stru
 	comm->bound = options->interface != NULL;
 	status = options_check(options, &switch_ip_be, error);
 	if (status == FANIN_OK)
-		status = member_join(comm, options, switch_ip_be, error);
+		status = member_join(comm, options, switch_ip_be, deadline_ns, error);
+	while (status == FANIN_ERR_INTERRUPTED && fanin_comm_is_elsewhere(comm)) {
+		switch_ip_be = way_give_up(comm, options, interface);
+		status = member_join(comm, options, switch_ip_be, deadline_ns, error);
+	}
 	if (status == FANIN_OK)
 		status = engine_create(comm, options, error);
 	return status;

@@ -108,6 +108,9 @@ int fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route
  */
 void fanin_comm_move(struct fanin_comm *comm, const struct fanin_manager_home *home);
 
+/* comm_move.c: true if the manager has told of another first hop than the communicator's. */
+bool fanin_comm_is_elsewhere(const struct fanin_comm *comm);
+
 /* comm_move.c: the member has joined again: directs the engine to its switch, if that is another one. Returns FANIN_OK or why not. */
 int fanin_comm_move_end(struct fanin_comm *comm, struct fanin_error *error);
 
