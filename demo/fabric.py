@@ -3,8 +3,8 @@
 
 A Topology names switches, the hosts at each, and the links between switches. Hosts are numbered through; those of switch
 number i are in the subnet 10.77.i.0/24, whose gateway 10.77.i.254 is the switch. Switches without hosts have an address of
-that form as well. A host may be linked to a second switch, with an address in that one's subnet, too. Links between switches are routed ports named to-NAME at each end; every switch has a route to each other's
-subnet by all of the shortest ways.
+that form as well. A host may be linked to a second switch, with an address in that one's subnet, too. Links between switches
+are routed ports named to-NAME at each end; every switch has a route to each other's subnet by all of the shortest ways.
 """
 
 import json

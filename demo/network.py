@@ -40,7 +40,7 @@ class Trees:
 
     @staticmethod
     def _tree(nodes):
-        """Of the manager's list of nodes, which name their parents by number: {"root", "parents": {switch: parent}, "hosts"}."""
+        """Of the manager's list of nodes: {"root", "parents": {switch: parent}, "hosts": {switch: those that are there}}."""
         names = [node["switch"] for node in nodes]
         parents = {node["switch"]: names[node["parent"]] if "parent" in node else None for node in nodes}
         local = {node["switch"]: int(node["local"], 16) for node in nodes}
@@ -203,7 +203,8 @@ def demonstrate(options, screen, config, warmup, summarise):
         fabric.start()
         fabric.start_manager()
         homes = ", each linked to two leaves" if options.dual_homed else ""
-        screen.say(f"{options.hosts} hosts{homes}, {len(topology.switches)} switches, a manager, {transport} ports, MTU {fabric.mtu}")
+        screen.say(f"{options.hosts} hosts{homes}, {len(topology.switches)} switches, a manager, {transport} ports, "
+                   f"MTU {fabric.mtu}")
         if target in topology.switch_of and not options.dual_homed:
             screen.say(f"the hosts of {target} have no other link: the job can't go on without it")
         ranks = start_ranks(fabric, options, transport, warmup)

@@ -123,9 +123,9 @@ def survives_a_flood(words, tls=False):
         wait_until(lambda: ask("topology")["switches"][0]["state"] == "up", 20, "the switch to be up")
 
         def start(job, members, **options):
-            arguments = ["/usr/bin/env", f"FANIN_CONF={lab.directory}/fanin.conf", f"FANIN_TOKEN={TOKEN}", program("fanin-perf"),
-                         "--job-name", job, "--size", len(members), "--transport", "af_packet", "--check", "--json", "--no-progress",
-                         "--no-fallback"]
+            arguments = ["/usr/bin/env", f"FANIN_CONF={lab.directory}/fanin.conf", f"FANIN_TOKEN={TOKEN}",
+                         program("fanin-perf"), "--job-name", job, "--size", len(members), "--transport", "af_packet", "--check",
+                         "--json", "--no-progress", "--no-fallback"]
             options = {"bytes": 256 * KIB, **options}
             for name, value in options.items():
                 arguments += ["--" + name.replace("_", "-"), value]
@@ -166,19 +166,19 @@ def survives_a_flood(words, tls=False):
         manager.stop()
 
 
-@case(90)
+@case(200)
 def ten_thousand_half_open_connections_keep_nobody_out():
     survives_a_flood([SILENCE, HALF_A_LINE])
 
 
-@case(90)
+@case(200)
 def ten_thousand_half_tls_handshakes_keep_nobody_out():
     hello = client_hello()
     # Few are whole: each of these costs the attacker nothing and the manager a signature.
     survives_a_flood([hello] + 9 * [hello[:100]], tls=True)
 
 
-@case(60)
+@case(150)
 def ten_thousand_half_open_connections_to_a_switch_keep_nobody_out():
     with Lab(2, "af_packet") as lab:
         lab.overrides = {"control": control_over_tcp(lab)}

@@ -306,8 +306,8 @@ def a_manager_that_is_killed_while_a_job_moves_goes_on_with_that():
         clients = come_back(manager, results)
         wait_until(lambda: has_moved(manager, other), 10, "the job to have its other tree")
         job = results[0]["job"]
-        expect_equal(sorted(name for name, switch in switches.items() if job in switch.jobs), sorted(["leaf0", "leaf1", other.name, root.name]),
-                     "switches that have the job")
+        expect_equal(sorted(name for name, switch in switches.items() if job in switch.jobs),
+                     sorted(["leaf0", "leaf1", other.name, root.name]), "switches that have the job")
         root.listen()
         wait_until(lambda: job not in root.jobs, 10, "the old root to be rid of the job")
         close_all(clients)
@@ -328,7 +328,8 @@ def a_manager_that_is_killed_after_a_move_has_failed_tries_again():
         close_all(clients)
         manager.start()
         manager.wait_up("leaf0", "leaf1", other.name)
-        expect_equal([(job["name"], job["id"]) for job in manager.ask("jobs")["jobs"]], [("j", results[0]["job"])], "jobs after the crash")
+        expect_equal([(job["name"], job["id"]) for job in manager.ask("jobs")["jobs"]], [("j", results[0]["job"])],
+                     "jobs after the crash")
         wait_until(lambda: manager.ask("stats")["counters"]["moves_failed"] > 0, 10, "another attempt")
         del other.refuse["jobs.create"]
         clients = come_back(manager, results)

@@ -115,7 +115,7 @@ def await_results(fabric, switch, count):
     wait_until(lambda: results() >= count, 30, f"{count} results at {switch}")
 
 
-@case(90)
+@case(250)
 def a_host_goes_on_over_its_other_link():
     """Two hosts have two links, two have one."""
     with Fabric(leaf_spine(2, 1, 4, dual_homed=[0, 1])) as fabric:
@@ -154,9 +154,9 @@ def a_host_goes_on_over_its_other_link():
                 expect(words in report["error"]["message"], report["error"]["message"])
 
 
-@case(90)
+@case(220)
 def the_demo_survives_a_leaf_that_is_killed_or_frozen():
-    for options in (["--kill", "leaf0"], ["--freeze", "leaf2", "--transport", "af_xdp", "--dual-homed"]):
+    for options in (["--kill", "leaf0"], ["--freeze", "leaf2", "--hosts", 4, "--transport", "af_xdp", "--dual-homed"]):
         result = demo("--topology", "leaf-spine", "--bytes", "4MiB", "--iters", 15, *options)
         expect_equal((result["ok"], result["mismatches"], result["rebuilt"], result["dual_homed"], len(result["switches"])),
                      (True, 0, 1, True, 6), f"the demo with {options}")
