@@ -24,7 +24,7 @@
 #define LINES_PER_ROUND 64   /* of one client before the others have their turn */
 #define ACCEPTS_PER_ROUND 32 /* a flood of connections keeps nobody waiting */
 #define ACCEPT_PAUSE_MS 100  /* without file descriptors there is nothing to do but wait */
-#define HELLO_LEAST_MS 20    /* that a handshake has, however many others want its place */
+#define HELLO_LEAST_MS 40    /* that a handshake has, however many others want its place */
 /* A TCP client whose machine is gone is noticed within so many seconds. */
 #define KEEPALIVE_IDLE_S 2
 #define KEEPALIVE_PROBES 3

@@ -28,7 +28,7 @@
 #include "switch/telemetry.h"
 
 #define HOUSEKEEP_MS 1000
-/* At a time. Half of them may be without a handshake: enough for all who connect in 20 ms, but a flood. */
+/* At a time. Half of them may be without a handshake: enough for all who connect in 40 ms, but a flood. */
 #define CONTROL_CLIENTS 256
 
 static_assert(CONFIG_MAX_PORTS <= PIPELINE_MAX_PORTS && CONFIG_MAX_WORKERS <= PIPELINE_MAX_WORKERS,

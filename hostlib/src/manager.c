@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "join.h"
 
@@ -14,6 +15,8 @@
 #define WAIT_NS (50 * 1000000ull)
 #define RETRY_FIRST_NS (200 * 1000000ull)
 #define RETRY_LAST_NS (5000 * 1000000ull)
+#define HELLO_TRIES 10
+#define HELLO_PAUSE_NS (50 * 1000000l)
 #define LEAVE_NS (1000 * 1000000ull)
 
 uint32_t
@@ -139,12 +142,36 @@ line_wait(struct fanin_manager *manager, enum fanin_manager_line wanted, const c
 	}
 }
 
+/*
+ * Connects and waits for the answer to the handshake. A manager on which connections pour in closes those that have not come
+ * so far, without a word: then it is tried again, a few times.
+ */
+static int
+hands_shake(struct fanin_manager *manager, struct fanin_error *error)
+{
+	const struct timespec pause = { .tv_nsec = HELLO_PAUSE_NS };
+	json_t *none;
+
+	for (unsigned int left = HELLO_TRIES;; left--) {
+		int status = link_begin(manager, error);
+
+		if (status != FANIN_OK)
+			return status;
+		status = line_wait(manager, FANIN_MANAGER_LINE_HELLO, "did not answer", &none, error);
+		if (status != FANIN_ERR_MANAGER || left == 1 ||
+		    !fanin_link_was_closed(manager->link) ||
+		    fanin_now_ns(NULL) >= manager->options.deadline_ns)
+			return status;
+		link_drop(manager);
+		nanosleep(&pause, NULL);
+	}
+}
+
 int
 fanin_manager_open(const struct fanin_manager_options *options, struct fanin_manager **manager,
 		   struct fanin_error *error)
 {
 	struct fanin_manager *created = calloc(1, sizeof(*created));
-	json_t *none;
 	int status;
 
 	if (created == NULL)
@@ -153,9 +180,7 @@ fanin_manager_open(const struct fanin_manager_options *options, struct fanin_man
 	status = fanin_manager_settings_find(options->manager, options->token, &created->settings,
 					     error);
 	if (status == FANIN_OK)
-		status = link_begin(created, error);
-	if (status == FANIN_OK)
-		status = line_wait(created, FANIN_MANAGER_LINE_HELLO, "did not answer", &none, error);
+		status = hands_shake(created, error);
 	if (status != FANIN_OK) {
 		fanin_link_close(created->link);
 		free(created);

@@ -31,6 +31,7 @@ struct fanin_link {
 	const struct fanin_manager_settings *settings;
 	int fd;
 	bool connected;
+	bool closed;      /* by the manager */
 	SSL_CTX *context; /* NULL: no TLS */
 	SSL *ssl;         /* owns the two below */
 	BIO *ssl_in;
@@ -265,6 +266,7 @@ socket_receive(struct fanin_link *link, struct fanin_error *error)
 					       "the manager %s sent more than %u bytes at once",
 					       link->settings->address, LINE_MAX_LEN);
 	}
+	link->closed = got == 0 || (got < 0 && (errno == ECONNRESET || errno == EPIPE));
 	if (got == 0)
 		return fanin_error_set(error, FANIN_ERR_MANAGER,
 				       "the manager %s closed the connection",
@@ -348,6 +350,12 @@ bool
 fanin_link_flushed(const struct fanin_link *link)
 {
 	return link->plain.end == link->plain.start && link->out.end == link->out.start;
+}
+
+bool
+fanin_link_was_closed(const struct fanin_link *link)
+{
+	return link->closed;
 }
 
 struct pollfd

@@ -44,6 +44,9 @@ int fanin_link_send(struct fanin_link *link, const char *line);
 /* Everything is handed to the kernel. */
 bool fanin_link_flushed(const struct fanin_link *link);
 
+/* True if the manager has closed the connection. */
+bool fanin_link_was_closed(const struct fanin_link *link);
+
 /* What poll() has to wait for. */
 struct pollfd fanin_link_pollfd(const struct fanin_link *link);
 

@@ -185,15 +185,16 @@ def ten_thousand_half_open_connections_to_a_switch_keep_nobody_out():
         lab.start_switch()
         files = open_files(lab.switch.pid)
 
-        def over_tcp():
+        def answers():
+            # On a busy machine it may be too slow for its turn.
             with inside(lab.switch_namespace):
                 return run([program("faninctl"), "-s", f"127.0.0.1:{SWITCH_PORT}", "--token-file", lab.directory / "token", "-j",
-                            "version"]).stdout
+                            "version"], check=False).returncode == 0
         with Flood(lab.switch_namespace, ("127.0.0.1", SWITCH_PORT), [SILENCE, HALF_A_LINE]) as flood:
             wait_until(lambda: len(flood.sockets) > FLOOD // 10 or flood.failure, 30, "the flood")
-            over_tcp()
+            wait_until(answers, 15, "an answer amid the flood")
             flood.wait(50)
-            over_tcp()
+            wait_until(answers, 15, "an answer while all is held")
             control = lab.control.ask("stats")["control"]
             expect(control["half_open_dropped"] >= FLOOD - 128, f"connections that were dropped: {control}")
             expect(open_files(lab.switch.pid) <= files + 129, f"{open_files(lab.switch.pid)} files are open, {files} were before")
