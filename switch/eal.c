@@ -62,13 +62,15 @@ static void __attribute__((format(printf, 2, 3))) add(struct eal_args *args, con
 /*
  * Switches of this machine start one after the other, and none while another removes its directory, which may have the
  * same name: the EAL fails if hugepages that were free, or a directory that it made, are gone in the next moment. The lock is
- * on what all of them have, the program's own file; one that is held too long is passed by. Returns what unlock_starts takes.
+ * on the directory in which the EAL makes its own; one that is held too long is passed by. Returns what unlock_starts takes.
  */
 static int
 lock_starts(void)
 {
 	const struct timespec pause = { .tv_nsec = LOCK_PAUSE_MS * 1000000 };
-	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	const char *own = getenv("XDG_RUNTIME_DIR");
+	const char *path = geteuid() == 0 ? "/var/run" : own != NULL ? own : "/tmp";
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	for (unsigned int ms = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; ms += LOCK_PAUSE_MS) {
 		if (ms >= LOCK_MOST_MS) {
