@@ -35,9 +35,6 @@
 #define AF_XDP_MAX_MTU                                                                             \
 	(AF_XDP_DATA_ROOM - RTE_PKTMBUF_HEADROOM - AF_XDP_HEADROOM - RTE_ETHER_HDR_LEN)
 
-/* The buffers that hosts bring have room for this. */
-#define MEMIF_MAX_MTU 9702u
-
 static_assert(sizeof(struct rte_mbuf) % 64 + RTE_PKTMBUF_HEADROOM % 64 == 0,
 	      "only the private area shifts a frame's alignment");
 static_assert((PIPELINE_MBUF_PRIV_SIZE + FANIN_PAYLOAD_OFFSET) % FANIN_PAYLOAD_ALIGN == 0,
@@ -269,12 +266,6 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 			 port->mtu, (size_t)AF_XDP_MAX_MTU);
 		return -EINVAL;
 	}
-	if (port->memif && port->mtu > MEMIF_MAX_MTU) {
-		snprintf(error, CONFIG_ERROR_LEN,
-			 "ports[%u].mtu: found %u, expected at most %u with memif", index,
-			 port->mtu, MEMIF_MAX_MTU);
-		return -EINVAL;
-	}
 	pool = pool_for(config, ports, port, error);
 	if (pool == NULL)
 		return -ENOMEM;
@@ -284,6 +275,7 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 	snprintf(out->name, sizeof(out->name), "%s", port->name);
 	out->mtu = port->mtu;
 	out->routed = port->routed;
+	out->shared = port->memif;
 	out->down = port->memif; /* until a host connects */
 	out->n_queues = queue_count(config, port, &info);
 	ret = check_interface(port, index, out->n_queues, error);

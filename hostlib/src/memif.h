@@ -10,7 +10,7 @@
 #include "transport.h"
 
 /* What the switch's MTUs end at; buffers hold more. */
-#define FANIN_MEMIF_MTU 9702u
+#define FANIN_MEMIF_MTU 61184u
 
 struct fanin_memif_options {
 	const char *socket; /* path */

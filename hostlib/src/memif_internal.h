@@ -17,7 +17,7 @@
 #define FANIN_MEMIF_MASK (FANIN_MEMIF_SLOTS - 1)
 
 /* Room for the longest frame of any port. Memory that is never used is never there. */
-#define FANIN_MEMIF_BUFFER_BYTES 10240u
+#define FANIN_MEMIF_BUFFER_BYTES 62464u
 /* 32 modulo 64, so that the payload behind 96 bytes of headers is 64-byte aligned. */
 #define FANIN_MEMIF_HEADROOM 32u
 #define FANIN_MEMIF_FRAME_BYTES (FANIN_MEMIF_BUFFER_BYTES - FANIN_MEMIF_HEADROOM)

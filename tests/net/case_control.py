@@ -97,18 +97,16 @@ def a_missing_interface_stops_the_start():
 
 
 @case()
-def ports_beyond_their_kinds_limits_stop_the_start():
-    for words, port in ((("ports[1].mtu", "9703", "9702"), {"name": "h1", "memif": 1, "mtu": 9703}),
-                        (("framesz", "65407"), {"name": "h1", "vdev": "net_null1,framesz=65536"})):
-        with Lab(1) as lab:
-            lab.overrides["ports"] = [{"name": "h0", "vdev": "net_null0"}, port]
-            try:
-                lab.start_switch()
-            except LabError as error:
-                for word in words:
-                    expect(word in str(error), f"'{error}' does not name {word}")
-                continue
-            expect(False, f"the switch started with {port}")
+def frames_beyond_a_packet_buffer_stop_the_start():
+    with Lab(1) as lab:
+        lab.overrides["ports"] = [{"name": "h0", "vdev": "net_null0"}, {"name": "h1", "vdev": "net_null1,framesz=65536"}]
+        try:
+            lab.start_switch()
+        except LabError as error:
+            for word in ("framesz", "65407"):
+                expect(word in str(error), f"'{error}' does not name {word}")
+            return
+        expect(False, "the switch started with frames that no packet buffer holds")
 
 
 def expect_refused(lab, arguments, words):

@@ -33,7 +33,7 @@ def every_type_is_exact_on_memif():
 
 @case()
 def any_mtu_is_exact_on_memif():
-    for mtu in (1500, 9702):
+    for mtu in (1500, 9702, 61184):
         with lab_of(2, mtu=mtu) as lab:
             run_exact_job(lab, f"MTU {mtu}", bytes=MIB)
 
