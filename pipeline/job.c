@@ -14,6 +14,14 @@
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
 
+/*
+ * A job among hosts of this machine: what the packets in its slots may take, and its fewest slots. With more of them
+ * packets have left the caches when they are needed again: four hosts with 1 MiB each at MTU 9000 take half as long with 64
+ * slots as with 1024.
+ */
+#define SHARED_BYTES (600u << 10)
+#define SHARED_SLOTS 8u
+
 static uint32_t
 round_down_power_of_two(uint32_t value)
 {
@@ -162,13 +170,28 @@ choose_handler(const struct pipeline *pipeline, struct job_spec *spec, char *err
 	return 0;
 }
 
+/* Slots of a job that names none, of `most` that it may have. */
+static uint32_t
+default_slots(const struct pipeline *pipeline, const struct job_spec *spec, uint32_t payload,
+	      uint32_t most)
+{
+	uint32_t enough = round_down_power_of_two(SHARED_BYTES / payload);
+
+	/* There is no link to be filled if all members are hosts on this machine. */
+	for (uint16_t i = 0; i < spec->n_members; i++) {
+		if (!pipeline->ports[spec->members[i].port].shared)
+			return most;
+	}
+	return spec->has_parent ? most : RTE_MIN(most, RTE_MAX(enough, SHARED_SLOTS));
+}
+
 /*
  * Settles the number of slots: what they can hold is bounded, too, so that a job whose hosts are silent never takes packets
  * that other jobs or the ports need.
  */
 static int
 choose_slots(const struct pipeline *pipeline, struct job_spec *spec,
-	     const struct fanin_handler *handler, const char **code, char *error)
+	     const struct fanin_handler *handler, uint32_t payload, const char **code, char *error)
 {
 	const struct fanin_job_params params = {
 		.n_children = spec->n_members,
@@ -181,7 +204,7 @@ choose_slots(const struct pipeline *pipeline, struct job_spec *spec,
 				round_down_power_of_two(table->mbufs_per_job / mbufs));
 
 	if (spec->slots == 0)
-		spec->slots = RTE_MAX(most, 2u);
+		spec->slots = default_slots(pipeline, spec, payload, RTE_MAX(most, 2u));
 	if (spec->slots < 2 || (spec->slots & (spec->slots - 1)) != 0) {
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "found %u slots, expected a power of two from 2 to %u", spec->slots, most);
@@ -224,7 +247,7 @@ job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job *
 	ret = choose_id(table, &spec, code, error);
 	if (ret != 0)
 		return ret;
-	ret = choose_slots(pipeline, &spec, handler, code, error);
+	ret = choose_slots(pipeline, &spec, handler, payload, code, error);
 	if (ret != 0)
 		return ret;
 	ret = job_allocate(pipeline, &spec, handler, payload, &job);

@@ -338,6 +338,38 @@ START_TEST(what_does_not_fit_is_refused_with_the_amounts)
 }
 END_TEST
 
+/* More packets than fit into the caches make such a job slower. Whoever names a number gets that. */
+START_TEST(a_job_within_the_machine_gets_fewer_slots_for_larger_packets)
+{
+	struct job_spec spec = { .key = 1, .handler = "single", .n_members = 2 };
+	char error[PIPELINE_ERROR_LEN];
+	struct job *job;
+	const char *code;
+
+	for (uint16_t p = 0; p < 3; p++) {
+		sw.pipeline->ports[p].mtu = 61184;
+		sw.pipeline->ports[p].shared = p != 2;
+	}
+	for (uint16_t i = 0; i < 2; i++)
+		spec.members[i].ip_be = host_ip_be(i);
+	/* The test's thread is the worker's, too. */
+	rte_rcu_qsbr_thread_offline(sw.pipeline->qsbr, 0);
+	for (unsigned int turn = 0; turn < 4; turn++) {
+		/* Both within the machine; the same with smaller packets, or so many slots; one is elsewhere. */
+		static const uint32_t expected[] = { 8, 32, 16, 32 };
+
+		spec.members[1].port = turn == 3 ? 2 : 1;
+		spec.payload_bytes = turn == 1 ? 8192 : 0;
+		spec.slots = turn == 2 ? 16 : 0;
+		ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), 0);
+		ck_assert_uint_eq(job->slot_mask + 1, expected[turn]);
+		ck_assert_uint_eq(job->params.window, expected[turn] / 2);
+		ck_assert_int_eq(job_destroy(sw.pipeline, job->params.id), 0);
+	}
+	rte_rcu_qsbr_thread_online(sw.pipeline->qsbr, 0);
+}
+END_TEST
+
 START_TEST(destroyed_job_tells_its_hosts)
 {
 	struct job *job = ring_switch_job(&sw, 2, 0);
@@ -510,6 +542,7 @@ suite_jobs(void)
 	tcase_add_test(one, forged_contributions_are_counted_and_change_nothing);
 	tcase_add_test(one, lost_result_is_repeated_to_the_one_who_asks);
 	tcase_add_test(one, what_does_not_fit_is_refused_with_the_amounts);
+	tcase_add_test(one, a_job_within_the_machine_gets_fewer_slots_for_larger_packets);
 	tcase_add_test(one, destroyed_job_tells_its_hosts);
 	tcase_add_test(one, packets_that_wait_for_a_handler_are_counted);
 	suite_add_tcase(suite, one);
