@@ -37,7 +37,7 @@ static_assert(FANIN_MEMIF_SLOTS <= 1u << MEMIF_MAX_LOG2_RING, "ring size");
 #define ARP_REPEAT_NS (100 * 1000000ull)
 
 /* Enough for the answers to ARP and JOIN, and for what others broadcast meanwhile. */
-#define FIRST_BUFFERS 64
+#define FIRST_BUFFERS 16
 
 struct arp_frame {
 	uint8_t dst[6];
