@@ -74,6 +74,21 @@ assign_queues(struct pipeline *pipeline, rte_spinlock_t *locks)
 	return 0;
 }
 
+/* Which slots are a worker's, if the bits of their numbers tell. */
+static void
+worker_set_own(const struct pipeline *pipeline, struct worker *worker)
+{
+	const uint32_t n = pipeline->n_clusters;
+
+	if (pipeline->policy == PIPELINE_POLICY_RSS && (n & (n - 1)) == 0) {
+		worker->own_mask = n - 1;
+		worker->own_slot = worker->cluster;
+	} else {
+		worker->own_mask = 0;
+		worker->own_slot = 1;
+	}
+}
+
 static int
 worker_create(struct pipeline *pipeline, uint16_t index)
 {
@@ -88,6 +103,7 @@ worker_create(struct pipeline *pipeline, uint16_t index)
 	worker->index = index;
 	faults_init(&worker->faults, &pipeline->faults, index);
 	worker->cluster = index / pipeline->cluster_size;
+	worker_set_own(pipeline, worker);
 	return 0;
 }
 

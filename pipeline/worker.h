@@ -67,6 +67,12 @@ struct worker {
 	struct rx_queue rx_queues[PIPELINE_MAX_PORTS * 4];
 	uint16_t n_rx_queues;
 	unsigned int cluster;
+	/*
+	 * A slot with (index & own_mask) == own_slot is this worker's, whatever the state of others. Where bits of the index
+	 * don't tell, no slot is like that.
+	 */
+	uint32_t own_mask;
+	uint32_t own_slot;
 	struct retry retries[WORKER_RETRIES]; /* in order of arrival */
 	uint16_t n_retries;
 	uint64_t retrying_since_ns; /* of the packet in work; 0: it is not a retry */
