@@ -8,7 +8,7 @@ import socket
 
 from support import KIB, Lab, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, run, wait_until
 from fabric import Fabric, leaf_spine as real_leaf_spine
-from lab import Control, LabError, inside
+from lab import SOURCE_DIR, Control, LabError, inside
 from manager_lab import (FOUR, MANAGER_PORT, SWITCH_PORT, TOKEN, Manager, Refused, close_all, control_over_tcp, played,
                          played_manager, write_token)
 
@@ -329,6 +329,24 @@ def daemons_tell_the_service_manager_when_they_are_ready():
                 process.popen.terminate()
                 expect_equal(process.wait(10), 0, f"exit status of {process.name}")
                 expect_equal(notices.recv(100), b"STOPPING=1", f"what {process.name} said at its end")
+
+
+def verify_unit(lab, unit, change=lambda text: text):
+    """What systemd has to say about a unit, were its program installed where it was built."""
+    text = (SOURCE_DIR / "packaging" / "systemd" / f"{unit}.service").read_text()
+    path = lab.directory / f"{unit}.service"
+    path.write_text(change(text.replace(f"@sbindir@/{unit}", str(program(unit)))))
+    done = run(["systemd-analyze", "verify", "--man=no", path], check=False)
+    return done.returncode, (done.stdout + done.stderr).strip()
+
+
+@case()
+def the_units_are_what_systemd_understands():
+    with Lab(1, "af_packet") as lab:
+        for unit in ("fanin-switch", "fanin-manager"):
+            expect_equal(verify_unit(lab, unit), (0, ""), f"what systemd says of {unit}")
+            _, words = verify_unit(lab, unit, lambda text: text.replace("Restart=", "Restrat="))
+            expect("Restrat" in words, f"nothing is said of a wrong key in {unit}: {words}")
 
 
 @case(60)
