@@ -3,6 +3,7 @@
  * Communicators: what is the same for all of them, whatever their collectives run on.
  */
 #include "context.h"
+#include "split.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
 		struct fanin_request *request = comm->requests;
 
 		comm->requests = request->sibling;
+		fanin_split_free(request);
 		free(request);
 	}
 	if (comm->ops != NULL)

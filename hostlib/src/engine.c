@@ -154,18 +154,35 @@ request_cut(const struct fanin_engine_config *config, struct fanin_request *requ
 	return request->total_bytes / request->part_bytes * part_blocks;
 }
 
+uint64_t
+fanin_engine_cut(const struct fanin_engine *engine, struct fanin_request *request, uint64_t count)
+{
+	fanin_request_layout(request, engine->config.rank, engine->config.size, count);
+	return request_cut(&engine->config, request);
+}
+
+int
+fanin_engine_accepts(const struct fanin_engine *engine, uint64_t n_blocks)
+{
+	if (engine->status != FANIN_OK)
+		return engine->status;
+	return n_blocks > MAX_BLOCKS_OUTSTANDING - (engine->end - engine->oldest) ? FANIN_ERR_INVALID
+										  : FANIN_OK;
+}
+
 int
 fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, uint64_t count)
 {
 	const struct fanin_engine_config *config = &engine->config;
-	uint64_t n_blocks;
+	uint64_t n_blocks = fanin_engine_cut(engine, request, count);
+	int status = fanin_engine_accepts(engine, n_blocks);
 
-	if (engine->status != FANIN_OK)
-		return engine->status;
-	fanin_request_layout(request, config->rank, config->size, count);
-	n_blocks = request_cut(config, request);
-	if (n_blocks > MAX_BLOCKS_OUTSTANDING - (engine->end - engine->oldest))
-		return FANIN_ERR_INVALID;
+	if (status != FANIN_OK)
+		return status;
+	if (request->stride == 0)
+		request->stride = 1;
+	assert(request->start < n_blocks);
+	n_blocks = (n_blocks - request->start - 1) / request->stride + 1;
 
 	if (engine->requests == NULL && engine->n_known == 0) {
 		engine->progress_ns = config->now_ns(config->now_arg);
@@ -326,11 +343,22 @@ fanin_engine_fail(struct fanin_engine *engine, int status)
 		struct fanin_request *next = request->next;
 
 		request->status = status;
+		if (request->whole != NULL)
+			request->whole->status = status;
 		request = next;
 	}
 	engine->requests = NULL;
 	engine->requests_tail = &engine->requests;
 	engine->queue_head = engine->queue_tail;
+}
+
+void
+fanin_engine_abort(struct fanin_engine *engine, int status, const struct fanin_error *error)
+{
+	if (engine->status != FANIN_OK)
+		return;
+	engine->error = *error;
+	fanin_engine_fail(engine, status);
 }
 
 uint64_t

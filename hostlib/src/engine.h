@@ -79,8 +79,15 @@ struct fanin_request {
 	uint8_t *recv;                 /* what it keeps; likewise */
 	uint8_t collective;            /* enum fanin_collective */
 	uint8_t dtype;
-	uint8_t op;                 /* not of BROADCAST and ALLGATHER, which combine nothing */
-	uint16_t root;              /* of REDUCE and BROADCAST */
+	uint8_t op;    /* not of BROADCAST and ALLGATHER, which combine nothing */
+	uint16_t root; /* of REDUCE and BROADCAST */
+	/* Of the vector's blocks, this engine has every stride-th from `start` on; 0: all. Others have the rest (split.h). */
+	uint32_t stride;
+	uint32_t start;
+	struct fanin_request *whole; /* the request that this is a part of; NULL: it is one itself */
+	struct fanin_request *parts; /* split.h's: n_parts, one after the other, of which parts_left are in progress */
+	uint16_t n_parts;
+	uint16_t parts_left;
 	struct fanin_request *next; /* the one posted after this, while in progress */
 	uint64_t total_bytes;       /* of the vector */
 	uint64_t done_bytes;
@@ -92,7 +99,7 @@ struct fanin_request {
 	uint32_t part_blocks;
 	uint32_t block_bytes; /* whole elements per packet */
 	uint32_t first_block;
-	uint32_t n_blocks;
+	uint32_t n_blocks; /* of this engine */
 	uint32_t done_blocks;
 	uint8_t element_bytes;
 	int status; /* FANIN_IN_PROGRESS until it is done */
@@ -124,6 +131,19 @@ void fanin_engine_destroy(struct fanin_engine *engine);
  */
 void fanin_request_layout(struct fanin_request *request, uint16_t rank, uint16_t size,
 			  uint64_t count);
+
+/*
+ * Cuts a request that its owner has filled in into blocks, after fanin_request_layout. Returns how many the vector has; none
+ * is posted. fanin_engine_post does the same.
+ */
+uint64_t fanin_engine_cut(const struct fanin_engine *engine, struct fanin_request *request,
+			  uint64_t count);
+
+/*
+ * Whether the engine can take so many blocks more. Returns FANIN_OK, FANIN_ERR_INVALID if they do not fit into the block numbers,
+ * or the engine's earlier error.
+ */
+int fanin_engine_accepts(const struct fanin_engine *engine, uint64_t n_blocks);
 
 /*
  * Takes a request that its owner has filled in and gives it its block numbers. Nothing is sent before the next
@@ -169,6 +189,9 @@ void fanin_engine_move(struct fanin_engine *engine, struct fanin_transport *tran
 
 /* Where contributions go from now on. flow: as in the configuration; copied. */
 void fanin_engine_redirect(struct fanin_engine *engine, const struct fanin_flow *flow);
+
+/* Fails with another engine's error, unless it has failed already: all requests end. */
+void fanin_engine_abort(struct fanin_engine *engine, int status, const struct fanin_error *error);
 
 /* How long from now the engine has nothing to do unless a frame comes in. */
 uint64_t fanin_engine_idle_ns(const struct fanin_engine *engine);

@@ -99,7 +99,7 @@ struct fanin_extent {
 static inline struct fanin_extent
 fanin_request_extent(const struct fanin_request *request, uint32_t block)
 {
-	uint32_t index = block - request->first_block;
+	uint32_t index = (block - request->first_block) * request->stride + request->start;
 	uint32_t part = index / request->part_blocks;
 	uint64_t begin = (uint64_t)(index % request->part_blocks) * request->block_bytes;
 	uint64_t left = request->part_bytes - begin;

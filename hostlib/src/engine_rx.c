@@ -31,6 +31,8 @@ request_finish(struct fanin_engine *engine, struct fanin_request *request)
 		fanin_engine_keep_request(engine, request);
 	request->next = NULL;
 	request->status = FANIN_OK;
+	if (request->whole != NULL && --request->whole->parts_left == 0)
+		request->whole->status = FANIN_OK;
 }
 
 /* The lane waits for a block, which may be sent now if it is posted. */

@@ -3,6 +3,7 @@
  * Requests that are posted: progress, waiting, and their end. See fanin/fanin.h.
  */
 #include "context.h"
+#include "split.h"
 
 #include <stdlib.h>
 
@@ -14,6 +15,7 @@ request_free(struct fanin_request *request)
 	while (*link != request)
 		link = &(*link)->sibling;
 	*link = request->sibling;
+	fanin_split_free(request);
 	free(request);
 }
 
@@ -55,5 +57,5 @@ fanin_request_progress(const fanin_request *req, uint64_t *total_bytes)
 {
 	if (total_bytes != NULL)
 		*total_bytes = req == NULL ? 0 : req->total_bytes;
-	return req == NULL ? 0 : req->done_bytes;
+	return req == NULL ? 0 : fanin_split_done_bytes(req);
 }

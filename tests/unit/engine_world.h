@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "hostlib/src/engine.h"
+#include "hostlib/src/split.h"
 #include "tests/unit/memory_link.h"
 #include "tests/unit/random.h"
 
@@ -343,6 +344,55 @@ retransmits(const struct world *world)
 	return sum;
 }
 
+/* The switch says to a rank that the job has no run. */
+static inline void
+notify(struct world *world, uint16_t rank)
+{
+	struct fanin_headers notice;
+
+	answer_make(world, &notice, FANIN_TYPE_REFUSED, 0, 0);
+	notice.fanin.epoch = 0;
+	notice.fanin.count = FANIN_REASON_NOT_ACTIVE;
+	link_deliver(&world->links[rank], &notice, NULL, 0);
+}
+
+/* The switch forgets everything, and so do the links. */
+static inline void
+lose_run(struct world *world)
+{
+	memset(world->slots, 0, sizeof(world->slots));
+	world->epoch++;
+	for (uint16_t i = 0; i < world->n_ranks; i++)
+		world->links[i].head = world->links[i].tail;
+}
+
+/* Joins the ranks again once all have noticed. As long as some have, the others are told now and then. */
+static inline void
+resume_if_all_know(struct world *world)
+{
+	uint32_t first = 0;
+	unsigned int n_lost = 0;
+
+	for (uint16_t i = 0; i < world->n_ranks; i++)
+		n_lost += fanin_engine_run_lost(world->engines[i]);
+	for (uint16_t i = 0; n_lost != 0 && i < world->n_ranks; i++) {
+		if (random_chance(&world->random, 0.1))
+			notify(world, i);
+	}
+
+	for (uint16_t i = 0; i < world->n_ranks; i++) {
+		uint32_t progress = fanin_engine_progress(world->engines[i]);
+
+		if (!fanin_engine_run_lost(world->engines[i]))
+			return;
+		if (i == 0 || fanin_block_before(progress, first))
+			first = progress;
+	}
+	for (uint16_t i = 0; i < world->n_ranks; i++)
+		ck_assert_int_eq(fanin_engine_resume(world->engines[i], world->epoch, first),
+				 FANIN_OK);
+}
+
 /* An allreduce that every rank takes part in: rank r sends (r + 1) * (tag + i) at index i. */
 struct collective {
 	uint32_t count;
@@ -358,8 +408,9 @@ collective_prepare(struct collective *collective, uint32_t count, uint32_t tag)
 	*collective = (struct collective){ .count = count, .tag = tag };
 }
 
-static void
-collective_post(struct collective *collective, struct world *world, uint16_t rank, bool in_place)
+/* One rank's request, which is not posted. */
+static struct fanin_request *
+collective_fill(struct collective *collective, uint16_t rank, bool in_place)
 {
 	struct fanin_request *request = &collective->requests[rank];
 	uint32_t *send = calloc(collective->count + 1, sizeof(*send));
@@ -376,11 +427,19 @@ collective_post(struct collective *collective, struct world *world, uint16_t ran
 		.dtype = FANIN_WIRE_I32,
 		.op = FANIN_WIRE_SUM,
 	};
-	ck_assert_int_eq(fanin_engine_post(world->engines[rank], request, collective->count),
+	return request;
+}
+
+static inline void
+collective_post(struct collective *collective, struct world *world, uint16_t rank, bool in_place)
+{
+	ck_assert_int_eq(fanin_engine_post(world->engines[rank],
+					   collective_fill(collective, rank, in_place),
+					   collective->count),
 			 FANIN_OK);
 }
 
-static void
+static inline void
 collective_post_all(struct collective *collective, struct world *world, bool in_place)
 {
 	for (uint16_t i = 0; i < world->n_ranks; i++)
@@ -398,7 +457,7 @@ collective_done(const struct collective *collective, const struct world *world)
 }
 
 /* Steps until it is done, for at most as long as the engines' timeout allows without progress. */
-static void
+static inline void
 collective_run(const struct collective *collective, struct world *world)
 {
 	for (uint64_t step = 0; !collective_done(collective, world); step++) {
@@ -414,6 +473,7 @@ collective_free(struct collective *collective, const struct world *world)
 		if (collective->recv[i] != collective->send[i])
 			free(collective->recv[i]);
 		free(collective->send[i]);
+		fanin_split_free(&collective->requests[i]);
 	}
 }
 
@@ -424,7 +484,8 @@ collective_expect(struct collective *collective, const struct world *world)
 
 	for (uint16_t rank = 0; rank < world->n_ranks; rank++) {
 		ck_assert_int_eq(collective->requests[rank].status, FANIN_OK);
-		ck_assert_uint_eq(collective->requests[rank].done_bytes, collective->count * 4ull);
+		ck_assert_uint_eq(fanin_split_done_bytes(&collective->requests[rank]),
+				  collective->count * 4ull);
 		for (uint32_t i = 0; i < collective->count; i++)
 			ck_assert_uint_eq(collective->recv[rank][i], factor * (collective->tag + i));
 		ck_assert_uint_eq(collective->recv[rank][collective->count], 0xdeadbeef);

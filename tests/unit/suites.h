@@ -41,6 +41,7 @@
 	X(manager_waits)                                                                           \
 	X(engine)                                                                                  \
 	X(recovery)                                                                                \
+	X(split)                                                                                   \
 	X(memif)                                                                                   \
 	X(memif_protocol)                                                                          \
 	X(ring)                                                                                    \

@@ -9,55 +9,6 @@
 #define SMALL_WINDOW 8
 #define COLLECTIVES 12
 
-/* The switch says to a rank that the job has no run. */
-static void
-notify(struct world *world, uint16_t rank)
-{
-	struct fanin_headers notice;
-
-	answer_make(world, &notice, FANIN_TYPE_REFUSED, 0, 0);
-	notice.fanin.epoch = 0;
-	notice.fanin.count = FANIN_REASON_NOT_ACTIVE;
-	link_deliver(&world->links[rank], &notice, NULL, 0);
-}
-
-/* The switch forgets everything, and so do the links. */
-static void
-lose_run(struct world *world)
-{
-	memset(world->slots, 0, sizeof(world->slots));
-	world->epoch++;
-	for (uint16_t i = 0; i < world->n_ranks; i++)
-		world->links[i].head = world->links[i].tail;
-}
-
-/* Joins the ranks again once all have noticed. As long as some have, the others are told now and then. */
-static void
-resume_if_all_know(struct world *world)
-{
-	uint32_t first = 0;
-	unsigned int n_lost = 0;
-
-	for (uint16_t i = 0; i < world->n_ranks; i++)
-		n_lost += fanin_engine_run_lost(world->engines[i]);
-	for (uint16_t i = 0; n_lost != 0 && i < world->n_ranks; i++) {
-		if (random_chance(&world->random, 0.1))
-			notify(world, i);
-	}
-
-	for (uint16_t i = 0; i < world->n_ranks; i++) {
-		uint32_t progress = fanin_engine_progress(world->engines[i]);
-
-		if (!fanin_engine_run_lost(world->engines[i]))
-			return;
-		if (i == 0 || fanin_block_before(progress, first))
-			first = progress;
-	}
-	for (uint16_t i = 0; i < world->n_ranks; i++)
-		ck_assert_int_eq(fanin_engine_resume(world->engines[i], world->epoch, first),
-				 FANIN_OK);
-}
-
 /* Ranks post their collectives in order, each at its own pace; a finished one's memory is overwritten at once. */
 static void
 run_with_losses(struct world *world, uint16_t n_ranks, bool in_place, unsigned int breaks)

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See split.h. */
+#include "split.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* Whether every engine can take all blocks, so that none has a part of what others refuse. */
+static int
+engines_accept(const struct fanin_split *split, uint64_t n_blocks)
+{
+	for (uint16_t i = 0; i < split->n_engines; i++) {
+		int status = fanin_engine_accepts(split->engines[i], n_blocks);
+
+		if (status != FANIN_OK)
+			return status;
+	}
+	return FANIN_OK;
+}
+
+int
+fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint64_t count)
+{
+	uint64_t n_blocks = fanin_engine_cut(split->engines[0], request, count);
+	uint16_t n_parts = n_blocks < split->n_engines ? (uint16_t)n_blocks : split->n_engines;
+	int status = split->status != FANIN_OK ? split->status : engines_accept(split, n_blocks);
+	struct fanin_request *parts;
+
+	if (status != FANIN_OK)
+		return status;
+	parts = calloc(n_parts, sizeof(*parts));
+	if (parts == NULL)
+		return FANIN_ERR_NO_MEMORY;
+	for (uint16_t i = 0; i < n_parts; i++) {
+		parts[i] = *request;
+		parts[i].whole = request;
+		parts[i].stride = split->n_engines;
+		parts[i].start = i;
+		status = fanin_engine_post(split->engines[(split->next + i) % split->n_engines],
+					   &parts[i], count);
+		assert(status == FANIN_OK); /* they have just said so */
+	}
+	split->next = (uint16_t)((split->next + n_blocks) % split->n_engines);
+	request->parts = parts;
+	request->n_parts = n_parts;
+	request->parts_left = n_parts;
+	request->done_bytes = 0;
+	request->status = FANIN_IN_PROGRESS;
+	return FANIN_OK;
+}
+
+int
+fanin_split_settle(struct fanin_split *split)
+{
+	if (split->status != FANIN_OK)
+		return split->status;
+	for (uint16_t i = 0; i < split->n_engines && split->status == FANIN_OK; i++) {
+		split->status = fanin_engine_accepts(split->engines[i], 0);
+		if (split->status != FANIN_OK)
+			split->error = *fanin_engine_error(split->engines[i]);
+	}
+	for (uint16_t i = 0; i < split->n_engines && split->status != FANIN_OK; i++)
+		fanin_engine_abort(split->engines[i], split->status, &split->error);
+	return split->status;
+}
+
+uint64_t
+fanin_split_done_bytes(const struct fanin_request *request)
+{
+	uint64_t bytes = request->done_bytes;
+
+	for (uint16_t i = 0; i < request->n_parts; i++)
+		bytes += request->parts[i].done_bytes;
+	return bytes;
+}
+
+void
+fanin_split_free(struct fanin_request *request)
+{
+	free(request->parts);
+	request->parts = NULL;
+	request->n_parts = 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests over several engines, one for each tree of a job (PANAMA's static trees; Canary section 2): the blocks of all
+ * requests, one after the other, go round robin over the trees. So each engine has as many as any other one, and knows nothing of
+ * the rest. One thread at a time.
+ *
+ * All ranks have the same trees in the same order and cut their requests alike, so that a block is in the same tree everywhere.
+ */
+#ifndef FANIN_HOSTLIB_SPLIT_H
+#define FANIN_HOSTLIB_SPLIT_H
+
+#include <stdint.h>
+
+#include "engine.h"
+
+#define FANIN_MAX_TREES 8
+
+struct fanin_split {
+	struct fanin_engine *engines[FANIN_MAX_TREES]; /* the owner's; with the same rank, size and payload */
+	uint16_t n_engines;
+	uint16_t next; /* engine of the next block that is posted */
+	int status;    /* FANIN_OK or why it failed */
+	struct fanin_error error;
+};
+
+/*
+ * Takes a request that its owner has filled in, and posts to each engine its part. The request is done when all parts are. What
+ * is allocated for them belongs to the request: fanin_split_free.
+ *
+ * Returns what fanin_engine_post does, or FANIN_ERR_NO_MEMORY; then nothing is posted.
+ */
+int fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint64_t count);
+
+/* To be called after polling the engines: if one has failed, all do, and every request. Returns FANIN_OK or the status. */
+int fanin_split_settle(struct fanin_split *split);
+
+/* Bytes that are done of a request, whether it has parts or not. */
+uint64_t fanin_split_done_bytes(const struct fanin_request *request);
+
+/* Frees the parts of a request that is no longer posted; it may have none. */
+void fanin_split_free(struct fanin_request *request);
+
+#endif
