@@ -105,18 +105,62 @@ command_topology(void *user, const json_t *args, struct control_error *error)
 			 hosts, "hash", topology->hash);
 }
 
-/* Each group without what `without` names. */
+/* One job, whatever number of trees it has: with the numbers that these have on the switches. */
 static json_t *
-list_groups(const struct manager *manager, const char *without)
+describe_job(const struct manager *manager, const struct group *leader)
+{
+	json_t *document = group_document(leader, false);
+	json_t *numbers = json_array();
+	const struct group *group;
+
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		if (group_job(group) != leader)
+			continue;
+		if (group->id != 0)
+			json_array_append_new(numbers, json_integer((json_int_t)group->id));
+		/* One of its trees moves: collectives wait for that. */
+		if (group->state == GROUP_INSTALLING)
+			json_object_set_new(document, "state",
+					    json_string(group_state_name(group->state)));
+		if (group->reason[0] != '\0' && leader->reason[0] == '\0')
+			json_object_set_new(document, "reason",
+					    json_sprintf("tree %u: %s", group->tree, group->reason));
+	}
+	json_object_set_new(document, "numbers", numbers);
+	json_object_del(document, "nodes");
+	json_object_del(document, "tree");
+	return document;
+}
+
+static json_t *
+list_jobs(const struct manager *manager)
 {
 	const struct group *group;
 	json_t *list = json_array();
 
-	TAILQ_FOREACH(group, &manager->groups, entry) {
-		json_t *document = group_document(group, false);
+	for (group = TAILQ_FIRST(&manager->groups); group != NULL; group = group_next_job(group))
+		json_array_append_new(list, describe_job(manager, group));
+	return list;
+}
 
-		json_object_del(document, without);
-		json_array_append_new(list, document);
+/* The trees of one job after the other. */
+static json_t *
+list_trees(const struct manager *manager)
+{
+	const struct group *leader, *group;
+	json_t *list = json_array();
+
+	for (leader = TAILQ_FIRST(&manager->groups); leader != NULL; leader = group_next_job(leader)) {
+		TAILQ_FOREACH(group, &manager->groups, entry) {
+			json_t *document;
+
+			if (group_job(group) != leader)
+				continue;
+			document = group_document(group, false);
+			json_object_del(document, "members");
+			json_object_set_new(document, "trees", json_integer(leader->n_trees));
+			json_array_append_new(list, document);
+		}
 	}
 	return list;
 }
@@ -134,8 +178,8 @@ command_jobs(void *user, const json_t *args, struct control_error *error)
 	TAILQ_FOREACH(removal, &manager->removals, entry)
 		json_array_append_new(removals, json_pack("{s:s, s:I}", "switch", removal->switch_name,
 							  "job", (json_int_t)removal->job));
-	return json_pack("{s:o, s:o, s:{s:I}}", "jobs", list_groups(manager, "nodes"), "removals",
-			 removals, "limits", "jobs", (json_int_t)manager->config->max_jobs);
+	return json_pack("{s:o, s:o, s:{s:I}}", "jobs", list_jobs(manager), "removals", removals,
+			 "limits", "jobs", (json_int_t)manager->config->max_jobs);
 }
 
 json_t *
@@ -145,7 +189,7 @@ command_trees(void *user, const json_t *args, struct control_error *error)
 
 	if (args_check_known(args, error) != 0)
 		return NULL;
-	return json_pack("{s:o}", "trees", list_groups(manager, "members"));
+	return json_pack("{s:o}", "trees", list_trees(manager));
 }
 
 json_t *
@@ -167,7 +211,7 @@ command_stats(void *user, const json_t *args, struct control_error *error)
 	MANAGER_COUNTERS(SET_COUNTER)
 #undef SET_COUNTER
 	return json_pack("{s:f, s:i, s:i, s:o, s:o}", "uptime_s", seconds_since(manager->start_ms),
-			 "jobs", manager->n_groups, "removals_pending", (int)n_removals, "counters",
+			 "jobs", manager->n_jobs, "removals_pending", (int)n_removals, "counters",
 			 counted, "control", control_counters_json(manager->control));
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "control/args.h"
+#include "manager/group.h"
 #include "metrics/metrics.h"
 
 #define DEFAULT_LISTEN "127.0.0.1:21932"
@@ -122,13 +123,12 @@ static int
 read_root(const char *path, const json_t *root, struct manager_config *config,
 	  struct control_error *error)
 {
-	static const char *const known[] = {
-		"$schema",   "name",         "listen",        "token_file",
-		"tls",       "socket",       "database",      "topology",
-		"log_level", "heartbeat_ms", "dead_after_ms", "reconcile_ms",
-		"grace_ms",  "on_host_loss", "limits",        "metrics",
-		NULL
-	};
+	static const char *const known[] = { "$schema",      "name",          "listen",
+					     "token_file",   "tls",           "socket",
+					     "database",     "topology",      "log_level",
+					     "heartbeat_ms", "dead_after_ms", "reconcile_ms",
+					     "grace_ms",     "on_host_loss",  "limits",
+					     "metrics",      "trees",         NULL };
 	const char *database = DEFAULT_DATABASE, *topology = NULL;
 	char message[CONTROL_MESSAGE_LEN];
 	char topology_path[PATH_MAX];
@@ -152,6 +152,8 @@ read_root(const char *path, const json_t *root, struct manager_config *config,
 			    error) != 0 ||
 	    args_integer_at("", root, "grace_ms", 0, 3600000, &config->grace_ms, &present, error) !=
 		    0 ||
+	    args_integer_at("", root, "trees", 1, GROUP_MAX_TREES, &config->trees, &present,
+			    error) != 0 ||
 	    read_words(root, config, error) != 0 || read_limits(root, config, error) != 0)
 		return topology_fail_at(path, error);
 	if (config->dead_after_ms < 2 * config->heartbeat_ms) {
@@ -182,6 +184,7 @@ manager_config_load(const char *path, struct manager_config *config, struct cont
 		.grace_ms = 30000,
 		.max_connections = 1024,
 		.max_jobs = 1024,
+		.trees = 1,
 	};
 	int ret;
 

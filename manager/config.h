@@ -30,6 +30,7 @@ struct manager_config {
 	bool destroy_on_host_loss; /* a job whose host is lost is destroyed; else it ends when the last one is gone */
 	int64_t max_connections;
 	int64_t max_jobs;
+	int64_t trees; /* of a job whose hosts leave it to the manager */
 	struct topology topology;
 	json_t *root; /* owns the texts */
 };

@@ -23,6 +23,39 @@ group_create(const char *name, uint16_t size)
 	return group;
 }
 
+struct group *
+group_create_tree(struct group *leader)
+{
+	struct group *group = group_create(leader->name, leader->size);
+
+	if (group == NULL)
+		return NULL;
+	group->leader = leader;
+	group->tree = leader->n_trees;
+	group->n_members = leader->size;
+	memcpy(group->handler, leader->handler, sizeof(group->handler));
+	group->reproducible = leader->reproducible;
+	group->wide = leader->wide;
+	group->payload_asked = leader->payload_asked;
+	for (uint16_t i = 0; i < leader->size; i++) {
+		group->members[i] = leader->members[i];
+		group->members[i].state = MEMBER_LIVE;
+		group->members[i].client = NULL;
+		group->members[i].request_id = NULL;
+	}
+	return group;
+}
+
+struct group *
+group_next_job(const struct group *group)
+{
+	struct group *next = TAILQ_NEXT(group, entry);
+
+	while (next != NULL && next->tree > 0)
+		next = TAILQ_NEXT(next, entry);
+	return next;
+}
+
 void
 group_free(struct group *group)
 {
@@ -40,7 +73,7 @@ group_find(const struct groups *groups, const char *name)
 	struct group *group;
 
 	TAILQ_FOREACH(group, groups, entry) {
-		if (strcmp(group->name, name) == 0)
+		if (group->tree == 0 && strcmp(group->name, name) == 0)
 			return group;
 	}
 	return NULL;
@@ -102,6 +135,16 @@ static const char *const node_state_names[] = { "planned", "asked", "installed",
 						"missing" };
 
 const char *
+group_key_text(const struct group *group, char *text)
+{
+	int used = snprintf(text, GROUP_KEY_LEN, "%s", group->name);
+
+	if (group->tree > 0)
+		snprintf(text + used, GROUP_KEY_LEN - (size_t)used, "#%u", group->tree);
+	return text;
+}
+
+const char *
 group_hex(uint64_t value, char *text)
 {
 	snprintf(text, HEX_LEN, "0x%016" PRIx64, value);
@@ -160,11 +203,12 @@ group_document(const struct group *group, bool secret)
 	char key[HEX_LEN];
 
 	return json_pack(
-		"{s:s, s:s, s:b, s:I, s:s*, s:i, s:i, s:s, s:b, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:o}",
-		"name", group->name, "state", group_state_name(group->state), "moving",
-		group->moving, "id", (json_int_t)group->id, "key",
-		secret ? group_hex(group->key, key) : NULL, "size", group->size, "generation",
-		(int)group->generation, "handler", group->handler, "reproducible",
+		"{s:s, s:i, s:i, s:i, s:s, s:s, s:b, s:I, s:s*, s:i, s:i, s:s, s:b, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:o}",
+		"name", group->name, "tree", group->tree, "trees", group->n_trees, "trees_asked",
+		group->trees_asked, "trees_reason", group->trees_reason, "state",
+		group_state_name(group->state), "moving", group->moving, "id", (json_int_t)group->id,
+		"key", secret ? group_hex(group->key, key) : NULL, "size", group->size,
+		"generation", (int)group->generation, "handler", group->handler, "reproducible",
 		group->reproducible, "accumulate", group->wide ? "f32" : "native", "payload_asked",
 		(json_int_t)group->payload_asked, "payload_bytes", (json_int_t)group->payload_bytes,
 		"slots", (json_int_t)group->slots, "window", (json_int_t)group->window, "reason",
@@ -305,6 +349,14 @@ group_from_document(const json_t *document, const struct topology *topology)
 	/* One that moved still runs; what its next tree has on the switches is not known. */
 	if (json_is_true(json_object_get(document, "moving")))
 		group->state = GROUP_NETWORK;
+	group->tree = (uint16_t)integer(document, "tree");
+	/* Of a database from before there were several: one. */
+	group->n_trees = (uint16_t)integer(document, "trees");
+	if (group->n_trees == 0 && group->state == GROUP_NETWORK)
+		group->n_trees = 1;
+	group->trees_asked = (uint16_t)integer(document, "trees_asked");
+	if (group->trees_asked == 0)
+		group->trees_asked = 1;
 	group->id = (uint32_t)integer(document, "id");
 	group->key = hex(document, "key");
 	group->generation = (uint32_t)integer(document, "generation");
@@ -315,6 +367,7 @@ group_from_document(const json_t *document, const struct topology *topology)
 	group->window = (uint32_t)integer(document, "window");
 	copy(group->handler, sizeof(group->handler), document, "handler");
 	copy(group->reason, sizeof(group->reason), document, "reason");
+	copy(group->trees_reason, sizeof(group->trees_reason), document, "trees_reason");
 	copy(accumulate, sizeof(accumulate), document, "accumulate");
 	group->wide = strcmp(accumulate, "f32") == 0;
 	if (read_members(group, json_object_get(document, "members")) &&

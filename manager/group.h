@@ -2,6 +2,9 @@
 /*
  * A job as the manager knows it, called a group here: its ranks, its tree, and how far it has come. It can be written down as a
  * JSON document, and made again from that. Main thread only.
+ *
+ * A job of several trees is several groups, each with a number and a key of its own on the switches. The first one leads: only its
+ * members have connections, and its state is the job's; the others have copies of what trees are planned by.
  */
 #ifndef FANIN_MANAGER_GROUP_H
 #define FANIN_MANAGER_GROUP_H
@@ -17,6 +20,8 @@
 #include "manager/tree.h"
 
 #define GROUP_NAME_LEN 64
+#define GROUP_KEY_LEN (GROUP_NAME_LEN + 8)
+#define GROUP_MAX_TREES 8
 #define GROUP_MAX_RANKS TREE_MAX_RANKS
 #define GROUP_ENDPOINT_LEN 64
 #define GROUP_HANDLER_LEN 32
@@ -73,6 +78,10 @@ struct group_node {
 struct group {
 	TAILQ_ENTRY(group) entry;
 	char name[GROUP_NAME_LEN];
+	struct group *leader; /* of a further tree; NULL: this is the first one */
+	uint16_t tree;        /* which one it is, from 0 */
+	uint16_t trees_asked;
+	uint16_t n_trees; /* of the first one: how many the job has */
 	enum group_state state;
 	uint32_t id; /* on the switches; 0: none */
 	uint64_t key;
@@ -90,6 +99,7 @@ struct group {
 	uint32_t slots;
 	uint32_t window;
 	char reason[CONTROL_MESSAGE_LEN]; /* why it is a RING */
+	char trees_reason[CONTROL_MESSAGE_LEN]; /* of the first one: why there are fewer trees; "": there are not */
 	struct group_node *nodes;
 	uint16_t n_nodes;
 	uint32_t addresses[GROUP_MAX_RANKS]; /* by rank: its host's, at the link that the tree uses; 0: not planned */
@@ -111,9 +121,29 @@ TAILQ_HEAD(groups, group);
 /* Makes an empty group. Returns NULL without memory. */
 struct group *group_create(const char *name, uint16_t size);
 
+/* Makes a further tree of a job, which has n_trees already. Returns NULL without memory. */
+struct group *group_create_tree(struct group *leader);
+
+static inline struct group *
+group_leader(struct group *group)
+{
+	return group->leader == NULL ? group : group->leader;
+}
+
+/* The same, of one that is only looked at. */
+static inline const struct group *
+group_job(const struct group *group)
+{
+	return group->leader == NULL ? group : group->leader;
+}
+
+/* The first tree of the next job; NULL at the end. None of this job's trees comes between. */
+struct group *group_next_job(const struct group *group);
+
 /* Frees it and what it has; its members' clients must not be used as members any more. */
 void group_free(struct group *group);
 
+/* The first tree of the job of a name; NULL if there is none. */
 struct group *group_find(const struct groups *groups, const char *name);
 
 /* The member that is at a connection; NULL if none is. */
@@ -142,6 +172,9 @@ json_t *group_document(const struct group *group, bool secret);
  * Makes a group from what group_document wrote; all its members are ABSENT. Returns NULL if it is not such a document.
  */
 struct group *group_from_document(const json_t *document, const struct topology *topology);
+
+/* What a group is kept under: the job's name, of further trees with "#" and their number. text: GROUP_KEY_LEN bytes; returned. */
+const char *group_key_text(const struct group *group, char *text);
 
 /* "0x" and 16 digits. text: 19 bytes; returned. */
 const char *group_hex(uint64_t value, char *text);

@@ -22,6 +22,7 @@ struct join {
 	int64_t rank;
 	int64_t mtu;
 	int64_t payload;
+	int64_t trees;
 	uint32_t ip_be;
 	const char *endpoint;
 	const char *handler;
@@ -33,6 +34,8 @@ struct join {
 void
 host_notify(const struct group *group, const struct group_member *except, json_t *event)
 {
+	/* Those of the job, whichever of its trees is meant. */
+	group = group_job(group);
 	for (uint16_t i = 0; i < group->n_members; i++) {
 		const struct group_member *member = &group->members[i];
 
@@ -52,11 +55,37 @@ list_endpoints(const struct group *group)
 	return list;
 }
 
-json_t *
-host_result(const struct group *group, uint16_t rank)
+/* Where a rank sends in one tree, and what by. */
+static json_t *
+describe_tree(const struct group *group, uint16_t rank)
 {
-	const struct group_node *node;
+	const struct group_node *node = group_node_of(group, rank);
 	char ip[INET_ADDRSTRLEN];
+	char key[20];
+
+	inet_ntop(AF_INET, &group->addresses[rank], ip, sizeof(ip));
+	return json_pack("{s:s, s:s, s:i, s:I, s:s}", "ip", ip, "switch_ip", node->ip, "udp_port",
+			 (int)node->udp_port, "job", (json_int_t)group->id, "key",
+			 group_hex(group->key, key));
+}
+
+static json_t *
+list_more_trees(const struct manager *manager, const struct group *leader, uint16_t rank)
+{
+	const struct group *group;
+	json_t *list = json_array();
+
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		if (group->leader == leader)
+			json_array_append_new(list, describe_tree(group, rank));
+	}
+	return list;
+}
+
+json_t *
+host_result(const struct manager *manager, const struct group *group, uint16_t rank)
+{
+	json_t *result;
 	char key[20];
 
 	group_hex(group->key, key);
@@ -65,15 +94,17 @@ host_result(const struct group *group, uint16_t rank)
 				 group->size, "mode", "ring", "reason", group->reason, "endpoints",
 				 list_endpoints(group), "key", key, "generation",
 				 (int)group->generation);
-	node = group_node_of(group, rank);
-	inet_ntop(AF_INET, &group->addresses[rank], ip, sizeof(ip));
-	return json_pack("{s:i, s:i, s:s, s:s, s:s, s:i, s:I, s:s, s:i, s:I, s:I, s:s, s:b, s:s, s:i}",
-			 "rank", rank, "size", group->size, "mode", "network", "ip", ip, "switch_ip",
-			 node->ip, "udp_port", (int)node->udp_port, "job", (json_int_t)group->id,
-			 "key", key, "trees", 1, "window", (json_int_t)group->window,
-			 "payload_bytes", (json_int_t)group->payload_bytes, "handler",
-			 group->handler, "reproducible", group->reproducible, "accumulate",
-			 group->wide ? "f32" : "native", "generation", (int)group->generation);
+	result = json_pack("{s:i, s:i, s:s, s:i, s:i, s:s, s:I, s:I, s:s, s:b, s:s, s:i}", "rank",
+			   rank, "size", group->size, "mode", "network", "trees", group->n_trees,
+			   "trees_asked", group->trees_asked, "trees_reason", group->trees_reason,
+			   "window", (json_int_t)group->window, "payload_bytes",
+			   (json_int_t)group->payload_bytes, "handler", group->handler,
+			   "reproducible", group->reproducible, "accumulate",
+			   group->wide ? "f32" : "native", "generation", (int)group->generation);
+	json_object_update_new(result, describe_tree(group, rank));
+	if (group->n_trees > 1)
+		json_object_set_new(result, "more_trees", list_more_trees(manager, group, rank));
+	return result;
 }
 
 static int
@@ -87,8 +118,9 @@ read_join(const json_t *args, struct join *join, struct control_error *error)
 	join->endpoint = "";
 	join->handler = "auto";
 	join->accumulate = "native";
+	join->trees = 1;
 	if (args_check_known(args, error, "job", "size", "rank", "ip", "endpoint", "mtu", "handler",
-			     "reproducible", "accumulate", "payload_bytes", "fallback") != 0 ||
+			     "reproducible", "accumulate", "payload_bytes", "fallback", "trees") != 0 ||
 	    args_name(args, "job", GROUP_NAME_LEN - 1, &join->name, NULL, error) != 0 ||
 	    args_integer(args, "size", 1, GROUP_MAX_RANKS, &join->size, NULL, error) != 0 ||
 	    args_integer(args, "rank", 0, join->size - 1, &join->rank, &present, error) != 0 ||
@@ -100,7 +132,8 @@ read_join(const json_t *args, struct join *join, struct control_error *error)
 	    args_boolean(args, "reproducible", &join->reproducible, &present, error) != 0 ||
 	    args_name(args, "accumulate", 16, &join->accumulate, &present, error) != 0 ||
 	    args_integer(args, "payload_bytes", 0, UINT16_MAX, &join->payload, &present, error) != 0 ||
-	    args_boolean(args, "fallback", &join->fallback, &present, error) != 0)
+	    args_boolean(args, "fallback", &join->fallback, &present, error) != 0 ||
+	    args_integer(args, "trees", 0, GROUP_MAX_TREES, &join->trees, &present, error) != 0)
 		return -1;
 	if (strcmp(join->accumulate, "native") != 0 && strcmp(join->accumulate, "f32") != 0) {
 		control_fail(error, "invalid",
@@ -124,9 +157,9 @@ begin_group(struct manager *manager, const struct join *join, struct control_err
 {
 	struct group *group;
 
-	if (manager->n_groups >= manager->config->max_jobs) {
+	if (manager->n_jobs >= manager->config->max_jobs) {
 		control_fail(error, "no_room", "%u jobs exist, limits.jobs is %" JSON_INTEGER_FORMAT,
-			     manager->n_groups, (json_int_t)manager->config->max_jobs);
+			     manager->n_jobs, (json_int_t)manager->config->max_jobs);
 		return NULL;
 	}
 	group = group_create(join->name, (uint16_t)join->size);
@@ -138,8 +171,9 @@ begin_group(struct manager *manager, const struct join *join, struct control_err
 	group->reproducible = join->reproducible;
 	group->wide = strcmp(join->accumulate, "f32") == 0;
 	group->payload_asked = (uint32_t)join->payload;
+	group->trees_asked = (uint16_t)join->trees;
 	TAILQ_INSERT_TAIL(&manager->groups, group, entry);
-	manager->n_groups++;
+	manager->n_jobs++;
 	return group;
 }
 
@@ -157,6 +191,13 @@ check_fit(const struct group *group, const struct join *join, struct control_err
 	if (group->state != GROUP_GATHERING) {
 		control_fail(error, "name_in_use", "job \"%s\" has all its %u ranks already",
 			     group->name, group->size);
+		return false;
+	}
+	if (join->trees != group->trees_asked) {
+		control_fail(error, "trees_mismatch",
+			     "job \"%s\": found %" JSON_INTEGER_FORMAT
+			     " trees, the others asked for %u",
+			     group->name, (json_int_t)join->trees, group->trees_asked);
 		return false;
 	}
 	for (uint16_t i = 0; i < group->n_members && join->rank != GROUP_NO_RANK; i++) {
@@ -227,6 +268,8 @@ host_join(void *user, struct control_client *client, json_t *id, const json_t *a
 	manager->counters.joins_refused++;
 	if (read_join(args, &join, error) != 0 || is_member_already(client, error))
 		return NULL;
+	if (join.trees == 0)
+		join.trees = manager->config->trees;
 	group = group_find(&manager->groups, join.name);
 	if (group == NULL)
 		group = begin_group(manager, &join, error);
@@ -259,6 +302,7 @@ host_reattach(void *user, struct control_client *client, json_t *id, const json_
 {
 	struct manager *manager = user;
 	struct group_member *member;
+	const struct group *tree;
 	const char *name, *key;
 	struct group *group;
 	char expected[20];
@@ -284,14 +328,16 @@ host_reattach(void *user, struct control_client *client, json_t *id, const json_
 		return control_fail(error, "name_in_use", "job \"%s\" has a live rank %d already",
 				    name, (int)rank);
 	/* What was to be its next tree could not be made: it is tried again, as the host is to try again. */
-	if (group->state != GROUP_RING && group->n_nodes == 0)
-		return control_fail(error, "no_path", "job \"%s\" has no tree now: %.300s", name,
-				    group->reason);
+	TAILQ_FOREACH(tree, &manager->groups, entry) {
+		if (group_job(tree) == group && group->state != GROUP_RING && tree->n_nodes == 0)
+			return control_fail(error, "no_path", "job \"%s\" has no tree now: %.300s",
+					    name, tree->reason);
+	}
 	member->state = MEMBER_LIVE;
 	member->client = client;
 	control_client_set_data(client, group);
 	manager->counters.reattached++;
-	return host_result(group, (uint16_t)rank);
+	return host_result(manager, group, (uint16_t)rank);
 }
 
 json_t *
@@ -387,7 +433,7 @@ host_end_grace(struct manager *manager, uint64_t now_ms)
 	for (group = TAILQ_FIRST(&manager->groups); group != NULL; group = next) {
 		unsigned int absent = 0;
 
-		next = TAILQ_NEXT(group, entry);
+		next = group_next_job(group); /* its further trees go with it */
 		if (group->grace_ends_ms == 0 || now_ms < group->grace_ends_ms)
 			continue;
 		group->grace_ends_ms = 0;

@@ -15,9 +15,6 @@
 
 #define MOST_ATTEMPTS 8
 
-static void install_failed(struct manager *manager, struct group *group,
-			   const struct control_error *error);
-
 /* ---- removals */
 
 struct removal *
@@ -116,10 +113,10 @@ free_nodes(struct group *group)
  * Takes back what may be on switches: from the database's group to its removals in one step. A group that moves stays, without
  * a tree: its hosts are at work on it.
  */
-static void
-withdraw(struct manager *manager, struct group *group)
+void
+install_withdraw(struct manager *manager, struct group *group)
 {
-	if (group->moving && !group->doomed) {
+	if (group->moving && !group_job(group)->doomed) {
 		removals_note(manager, group, group->nodes, group->n_nodes);
 		free_nodes(group);
 		if (store_put_group(manager->store, group) != 0)
@@ -142,13 +139,17 @@ withdraw(struct manager *manager, struct group *group)
 void
 remove_group(struct manager *manager, struct group *group, const char *reason)
 {
-	if (group->n_unanswered > 0) {
-		group->doomed = true; /* the last answer ends it */
+	struct group *leader = group_leader(group);
+
+	if (trees_are_asked(manager, leader)) {
+		leader->doomed = true; /* the last answer ends it */
 		return;
 	}
-	if (group->state != GROUP_GATHERING)
-		withdraw(manager, group);
-	manager_forget_group(manager, group, reason);
+	/* The first one at first: trees without it are nobody's, should the manager be killed meanwhile. */
+	if (leader->state != GROUP_GATHERING)
+		install_withdraw(manager, leader);
+	trees_withdraw(manager, leader);
+	manager_forget_group(manager, leader, reason);
 }
 
 /* ---- ids */
@@ -207,7 +208,7 @@ choose_identity(struct manager *manager, struct group *group, struct control_err
 
 /* Answers the members whose join waits; those that have gone meanwhile are gone. */
 static void
-answer_members(struct group *group)
+answer_members(const struct manager *manager, struct group *group)
 {
 	for (uint16_t i = 0; i < group->n_members; i++) {
 		struct group_member *member = &group->members[i];
@@ -215,7 +216,7 @@ answer_members(struct group *group)
 		if (member->state != MEMBER_WAITING)
 			continue;
 		member->state = MEMBER_LIVE;
-		control_answer(member->client, member->request_id, host_result(group, i));
+		control_answer(member->client, member->request_id, host_result(manager, group, i));
 		json_decref(member->request_id);
 		member->request_id = NULL;
 	}
@@ -234,13 +235,17 @@ may_be_ring(const struct group *group, const struct control_error *error)
 }
 
 /* No tree can be had: its hosts do it themselves, or are told why not. */
-static void
+void
 install_failed(struct manager *manager, struct group *group, const struct control_error *error)
 {
 	struct control_error reason = *error;
 
 	if (group->moving) {
 		move_failed(manager, group, error);
+		return;
+	}
+	if (group->leader != NULL) {
+		trees_end_at(manager, group, error);
 		return;
 	}
 	if (may_be_ring(group, &reason) && getrandom(&group->key, sizeof(group->key), 0) > 0) {
@@ -250,7 +255,7 @@ install_failed(struct manager *manager, struct group *group, const struct contro
 			log_info("job \"%s\" runs as a ring of %u: %s", group->name, group->size,
 				 reason.message);
 			manager->counters.jobs_ring++;
-			answer_members(group);
+			answer_members(manager, group);
 			return;
 		}
 		control_fail(&reason, "internal", "database: %s", store_error(manager->store));
@@ -267,9 +272,8 @@ install_failed(struct manager *manager, struct group *group, const struct contro
 	manager_forget_group(manager, group, NULL);
 }
 
-/* All switches have it. */
-static void
-install_succeeded(struct manager *manager, struct group *group)
+bool
+install_note_network(struct manager *manager, struct group *group)
 {
 	const bool moving = group->moving;
 
@@ -280,18 +284,32 @@ install_succeeded(struct manager *manager, struct group *group)
 		control_fail(&group->failure, "internal", "database: %s",
 			     store_error(manager->store));
 		group->moving = moving;
-		withdraw(manager, group);
-		install_failed(manager, group, &group->failure);
-		return;
+		return false;
 	}
 	log_info("job \"%s\" of %u ranks is number %u on %u switches, root %s", group->name,
 		 group->size, group->id, group->n_nodes, group->nodes[0].switch_name);
-	if (moving) {
-		move_succeeded(manager, group);
-		return;
-	}
+	return true;
+}
+
+void
+install_finished(struct manager *manager, struct group *group)
+{
 	manager->counters.jobs_installed++;
-	answer_members(group);
+	answer_members(manager, group);
+}
+
+/* All switches have it. */
+static void
+install_succeeded(struct manager *manager, struct group *group)
+{
+	if (!group->moving) {
+		trees_go_on(manager, group_leader(group));
+	} else if (install_note_network(manager, group)) {
+		move_succeeded(manager, group);
+	} else {
+		install_withdraw(manager, group);
+		install_failed(manager, group, &group->failure);
+	}
 }
 
 static void
@@ -299,9 +317,8 @@ install_answered_by_all(struct manager *manager, struct group *group)
 {
 	const char *code = group->failure.code;
 
-	if (group->doomed) {
-		withdraw(manager, group);
-		manager_forget_group(manager, group, "it was destroyed while it was made");
+	if (group_leader(group)->doomed) {
+		remove_group(manager, group, "it was destroyed while it was made");
 		return;
 	}
 	if (code == NULL) {
@@ -311,7 +328,7 @@ install_answered_by_all(struct manager *manager, struct group *group)
 	manager->counters.installs_undone++;
 	log_info("job \"%s\" is taken back, attempt %u: %s", group->name, group->attempts,
 		 group->failure.message);
-	withdraw(manager, group);
+	install_withdraw(manager, group);
 	if (strcmp(code, "invalid") == 0 || strcmp(code, "internal") == 0)
 		install_failed(manager, group, &group->failure);
 	else

@@ -61,8 +61,11 @@ manager_forget_group(struct manager *manager, struct group *group, const char *r
 						 group->name, "reason", reason));
 		}
 	}
+	if (group->tree == 0) {
+		trees_forget(manager, group);
+		manager->n_jobs--;
+	}
 	TAILQ_REMOVE(&manager->groups, group, entry);
-	manager->n_groups--;
 	group_free(group);
 }
 
@@ -79,10 +82,11 @@ take_group_up(void *user, const char *name, const json_t *document)
 		return;
 	}
 	TAILQ_INSERT_TAIL(&manager->groups, group, entry);
-	manager->n_groups++;
+	manager->n_jobs += group->tree == 0;
 	if (group->id > manager->last_id)
 		manager->last_id = group->id;
-	group->grace_ends_ms = manager->start_ms + (uint64_t)manager->config->grace_ms;
+	if (group->tree == 0)
+		group->grace_ends_ms = manager->start_ms + (uint64_t)manager->config->grace_ms;
 }
 
 static void
@@ -101,9 +105,11 @@ end_unfinished(struct manager *manager)
 {
 	struct group *group, *next;
 
+	trees_take_up(manager);
+	/* The first group is that of a first tree: they come in the order of their keys. */
 	for (group = TAILQ_FIRST(&manager->groups); group != NULL; group = next) {
-		next = TAILQ_NEXT(group, entry);
-		if (group->state == GROUP_INSTALLING)
+		next = group_next_job(group);
+		if (!trees_are_whole(manager, group))
 			remove_group(manager, group, NULL);
 	}
 }
@@ -164,10 +170,10 @@ take_up(struct manager *manager, char *error)
 	}
 	end_unfinished(manager);
 	miss_what_goes(manager);
-	if (manager->n_groups > 0)
+	if (manager->n_jobs > 0)
 		log_info("%u jobs are taken up; their hosts have %" JSON_INTEGER_FORMAT
 			 " ms to come back",
-			 manager->n_groups, (json_int_t)manager->config->grace_ms);
+			 manager->n_jobs, (json_int_t)manager->config->grace_ms);
 	return 0;
 }
 

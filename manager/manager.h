@@ -3,8 +3,8 @@
  * The manager: what its parts share. One thread does everything, from one poll loop: nothing here blocks but the database's
  * commits.
  *
- * plan.c finds trees, install.c puts jobs onto switches and takes them off, reconcile.c follows the switches, host.c serves
- * hosts, commands.c people.
+ * plan.c finds trees, install.c puts jobs onto switches and takes them off, trees.c makes several trees one job, reconcile.c follows
+ * the switches, host.c serves hosts, commands.c people.
  */
 #ifndef FANIN_MANAGER_MANAGER_H
 #define FANIN_MANAGER_MANAGER_H
@@ -59,7 +59,7 @@ struct manager {
 	struct peer_events events;
 	int epoll_fd; /* the peers' connections, and the metrics' server */
 	struct groups groups;
-	uint16_t n_groups;
+	uint16_t n_jobs;
 	TAILQ_HEAD(removals, removal) removals;
 	uint32_t last_id;               /* that a job was given */
 	uint8_t foreign_ids[65536 / 8]; /* bitmap: others' jobs on some switch */
@@ -86,7 +86,7 @@ int manager_serve(struct manager *manager, int wake_fd);
 /* Closes connections and database; the jobs stay where they are. manager may be NULL. */
 void manager_close(struct manager *manager);
 
-/* Takes a group out and frees it; its members are told of the reason unless that is NULL. */
+/* Takes a group out, with the further trees of a job, and frees it; its members are told of the reason unless that is NULL. */
 void manager_forget_group(struct manager *manager, struct group *group, const char *reason);
 
 /* ---- plan.c */
@@ -111,7 +111,19 @@ void install_group(struct manager *manager, struct group *group);
  */
 int install_nodes(struct manager *manager, struct group *group, struct control_error *error);
 
-/* Ends a group: off the switches, out of the database, freed. reason: for its members; NULL: there are none to tell. */
+/* Takes back what a group may have on switches, and out of the database; what is left has no nodes. */
+void install_withdraw(struct manager *manager, struct group *group);
+
+/* Notes that a group runs in the network. Returns false, with group->failure filled, if the database fails. */
+bool install_note_network(struct manager *manager, struct group *group);
+
+/* A job's trees are there and noted: answers its members. */
+void install_finished(struct manager *manager, struct group *group);
+
+/* A group that has nothing on any switch can't be installed: its hosts do without the network, or are told why not. */
+void install_failed(struct manager *manager, struct group *group, const struct control_error *error);
+
+/* Ends the job of a group with all its trees: off the switches, out of the database, freed. reason: for its members; NULL: there are none to tell. */
 void remove_group(struct manager *manager, struct group *group, const char *reason);
 
 /* Notes that a job is to be removed from a switch, in memory only. */
@@ -125,6 +137,29 @@ struct removal *removal_find(const struct manager *manager, const char *switch_n
 
 /* Asks all switches that can be reached to do what is left of the removals. */
 void removals_go_on(struct manager *manager);
+
+/* ---- trees.c */
+
+/* A tree of a job is made: begins the next one that the job has asked for, or finishes. */
+void trees_go_on(struct manager *manager, struct group *leader);
+
+/* A further tree can't be had: it is freed, and the job finishes with those before it. */
+void trees_end_at(struct manager *manager, struct group *group, const struct control_error *error);
+
+/* True if switches have not answered yet what they were asked for any of the job's trees. */
+bool trees_are_asked(const struct manager *manager, const struct group *leader);
+
+/* Takes the further trees of a job off the switches and out of the database; trees_forget frees them. */
+void trees_withdraw(struct manager *manager, const struct group *leader);
+
+/* Frees the further trees of a job. */
+void trees_forget(struct manager *manager, const struct group *leader);
+
+/* After a start: puts the trees of each job together. What belongs to no job is removed. */
+void trees_take_up(struct manager *manager);
+
+/* True if a job has all its trees, and none is being installed. */
+bool trees_are_whole(const struct manager *manager, const struct group *leader);
 
 /* ---- move.c */
 
@@ -171,7 +206,7 @@ json_t *host_leave(void *user, struct control_client *client, json_t *id, const 
 		   struct control_error *error);
 
 /* What a member is told of its group: a new reference. */
-json_t *host_result(const struct group *group, uint16_t rank);
+json_t *host_result(const struct manager *manager, const struct group *group, uint16_t rank);
 
 /* A member's connection has ended. */
 void host_closed(void *user, struct control_client *client, void *data);

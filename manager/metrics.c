@@ -79,7 +79,7 @@ groups_by_state(const struct manager *manager)
 
 	for (enum group_state state = GROUP_GATHERING; state <= GROUP_RING; state++)
 		count(counts, group_state_name(state), 0);
-	TAILQ_FOREACH(group, &manager->groups, entry)
+	for (group = TAILQ_FIRST(&manager->groups); group != NULL; group = group_next_job(group))
 		count(counts, group_state_name(group->state), 1);
 	return listed(counts);
 }
@@ -92,7 +92,7 @@ members_by_state(const struct manager *manager)
 
 	for (enum member_state state = MEMBER_WAITING; state <= MEMBER_GONE; state++)
 		count(counts, member_state_name(state), 0);
-	TAILQ_FOREACH(group, &manager->groups, entry) {
+	for (group = TAILQ_FIRST(&manager->groups); group != NULL; group = group_next_job(group)) {
 		for (uint16_t i = 0; i < group->n_members; i++)
 			count(counts, member_state_name(group->members[i].state), 1);
 	}

@@ -39,16 +39,19 @@ static void
 tell(const struct group *group, const char *event, const char *reason)
 {
 	host_notify(group, NULL,
-		    json_pack("{s:s, s:s, s:I, s:s}", "event", event, "job", group->name,
-			      "generation", (json_int_t)group->generation, "reason", reason));
+		    json_pack("{s:s, s:s, s:i, s:I, s:s}", "event", event, "job", group->name,
+			      "tree", group->tree, "generation", (json_int_t)group->generation,
+			      "reason", reason));
 }
 
 /* Each member is told where its way begins now: a host of a dead switch hears it from nobody else. */
 static void
 tell_moved(const struct group *group)
 {
-	for (uint16_t i = 0; i < group->n_members; i++) {
-		const struct group_member *member = &group->members[i];
+	const struct group *job = group_job(group);
+
+	for (uint16_t i = 0; i < job->n_members; i++) {
+		const struct group_member *member = &job->members[i];
 		const struct group_node *node = group_node_of(group, i);
 		char ip[INET_ADDRSTRLEN];
 
@@ -56,10 +59,10 @@ tell_moved(const struct group *group)
 			continue;
 		inet_ntop(AF_INET, &group->addresses[i], ip, sizeof(ip));
 		control_notify(member->client,
-			       json_pack("{s:s, s:s, s:I, s:s, s:s, s:i}", "event", "moved", "job",
-					 group->name, "generation", (json_int_t)group->generation,
-					 "ip", ip, "switch_ip", node->ip, "udp_port",
-					 (int)node->udp_port));
+			       json_pack("{s:s, s:s, s:i, s:I, s:s, s:s, s:i}", "event", "moved",
+					 "job", group->name, "tree", group->tree, "generation",
+					 (json_int_t)group->generation, "ip", ip, "switch_ip",
+					 node->ip, "udp_port", (int)node->udp_port));
 	}
 }
 
@@ -99,7 +102,7 @@ move_group(struct manager *manager, struct group *group, const char *why)
 	struct control_error error;
 	int ret;
 
-	if (group->state != GROUP_NETWORK || group->doomed)
+	if (group->state != GROUP_NETWORK || group_job(group)->doomed)
 		return;
 	memcpy(addresses, group->addresses, sizeof(addresses));
 	group->nodes = NULL;

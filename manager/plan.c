@@ -26,18 +26,24 @@ struct plan {
 static_assert(TREE_MAX_CHOICES == TOPOLOGY_MAX_LINKS_OF_HOST, "a choice of all links");
 
 static void
-count_jobs(const struct manager *manager, struct plan *plan)
+count_jobs(const struct manager *manager, const struct group *planned, struct plan *plan)
 {
 	const struct group *group;
 
 	TAILQ_FOREACH(group, &manager->groups, entry) {
+		const bool own = group != planned && group_job(group) == group_job(planned);
+
 		for (uint16_t i = 0; i < group->n_nodes; i++) {
 			const struct group_node *node = &group->nodes[i];
 
-			if (node->switch_index != TOPOLOGY_NO_SWITCH)
+			if (node->switch_index != TOPOLOGY_NO_SWITCH) {
 				plan->switches[node->switch_index].jobs++;
-			if (node->link != TOPOLOGY_NO_LINK)
+				plan->switches[node->switch_index].own += own;
+			}
+			if (node->link != TOPOLOGY_NO_LINK) {
 				plan->links[node->link].jobs++;
+				plan->links[node->link].own += own;
+			}
 		}
 	}
 }
@@ -63,7 +69,7 @@ draw_graph(const struct manager *manager, struct group *group, struct plan *plan
 			!peer_port_is_down(&manager->peers[ends[0].switch_index], ends[0].port) &&
 			!peer_port_is_down(&manager->peers[ends[1].switch_index], ends[1].port);
 	}
-	count_jobs(manager, plan);
+	count_jobs(manager, group, plan);
 	plan->graph = (struct tree_graph){ plan->switches, plan->links, topology->n_switches,
 					   topology->n_links };
 }
@@ -212,6 +218,22 @@ fail_tree(const struct group *group, int ret, struct control_error *error)
 		     group->size, group->failure.code != NULL ? ": " : "",
 		     group->failure.code != NULL ? group->failure.message : "");
 	return ret;
+}
+
+/* A further tree has to bring at least one link that the job's others do not have. Once it is there, it may move anywhere. */
+static int
+check_is_further(const struct group *group, const struct tree *tree, struct control_error *error)
+{
+	const bool is_new = group->state == GROUP_INSTALLING && !group->moving;
+
+	if (group->leader == NULL || !is_new || tree->shared + 1 < tree->n_nodes)
+		return 0;
+	if (group->failure.code != NULL)
+		control_fail(error, group->failure.code, "%s", group->failure.message);
+	else
+		control_fail(error, "no_path",
+			     "all links between the switches of its hosts are in its other trees");
+	return -EHOSTUNREACH;
 }
 
 static int
@@ -374,6 +396,8 @@ plan_group(struct manager *manager, struct group *group, struct control_error *e
 		ret = tree_build(&plan->graph, plan->places, group->size, &plan->tree);
 		if (ret != 0)
 			fail_tree(group, ret, error);
+		else
+			ret = check_is_further(group, &plan->tree, error);
 	}
 	if (ret == 0 && write_nodes(manager, plan, group) != 0) {
 		control_fail(error, "internal", "out of memory");

@@ -48,15 +48,29 @@ peer_port_is_down(const struct peer *peer, const char *port)
 	return false;
 }
 
-/* How many groups a failure concerns; tells their members. port: NULL if the whole switch is meant. */
+/* True if one of a job's trees uses a switch, or a port of it. */
+static bool
+job_uses(const struct manager *manager, const struct group *leader, const struct peer *peer,
+	 const char *port)
+{
+	const struct group *group;
+
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		if (group_job(group) == leader && group_uses(manager, group, peer->index, port))
+			return true;
+	}
+	return false;
+}
+
+/* How many jobs a failure concerns; tells their members. port: NULL if the whole switch is meant. */
 static unsigned int
 tell_users(struct manager *manager, const struct peer *peer, const char *port, const char *event)
 {
 	const struct group *group;
 	unsigned int n = 0;
 
-	TAILQ_FOREACH(group, &manager->groups, entry) {
-		if (!group_uses(manager, group, peer->index, port))
+	for (group = TAILQ_FIRST(&manager->groups); group != NULL; group = group_next_job(group)) {
+		if (!job_uses(manager, group, peer, port))
 			continue;
 		n++;
 		host_notify(group, NULL,

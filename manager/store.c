@@ -110,12 +110,13 @@ int
 store_put_group(struct store *store, const struct group *group)
 {
 	json_t *document = group_document(group, true);
+	char name[GROUP_KEY_LEN];
 	char *text = document == NULL ? NULL : json_dumps(document, JSON_COMPACT);
 	int ret = -EIO;
 
 	if (text != NULL)
 		ret = run(store, "INSERT OR REPLACE INTO groups (name, document) VALUES (?, ?)",
-			  group->name, text, -1);
+			  group_key_text(group, name), text, -1);
 	free(text);
 	json_decref(document);
 	return ret;
@@ -138,6 +139,7 @@ store_end_removal(struct store *store, const char *switch_name, uint32_t job)
 int
 store_drop_group(struct store *store, const struct group *group)
 {
+	char name[GROUP_KEY_LEN];
 	int ret = 0;
 
 	if (sqlite3_exec(store->database, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
@@ -147,7 +149,8 @@ store_drop_group(struct store *store, const struct group *group)
 			ret = store_add_removal(store, group->nodes[i].switch_name, group->id);
 	}
 	if (ret == 0)
-		ret = run(store, "DELETE FROM groups WHERE name = ?", group->name, NULL, -1);
+		ret = run(store, "DELETE FROM groups WHERE name = ?", group_key_text(group, name),
+			  NULL, -1);
 	if (ret == 0 && sqlite3_exec(store->database, "COMMIT", NULL, NULL, NULL) == SQLITE_OK)
 		return 0;
 	sqlite3_exec(store->database, "ROLLBACK", NULL, NULL, NULL);

@@ -34,7 +34,7 @@ void store_close(struct store *store);
 /* Reads everything. Returns 0 or -EIO. */
 int store_load(struct store *store, const struct store_reader *reader);
 
-/* Keeps a group as it is now, in place of what was kept under its name. Returns 0 or -EIO. */
+/* Keeps a group as it is now, in place of what was kept under group_key_text. Returns 0 or -EIO. */
 int store_put_group(struct store *store, const struct group *group);
 
 /*

@@ -14,7 +14,8 @@ struct attempt {
 	uint16_t root;
 	uint16_t depth;
 	uint16_t n_switches;
-	uint64_t jobs; /* of all its switches */
+	uint16_t shared; /* links */
+	uint64_t jobs;   /* of all its switches */
 	uint16_t distances[TREE_MAX_SWITCHES];
 	bool included[TREE_MAX_SWITCHES];
 	uint16_t parents[TREE_MAX_SWITCHES]; /* switches */
@@ -103,6 +104,8 @@ is_better_parent(const struct tree_graph *graph, const struct attempt *attempt, 
 
 	if (attempt->included[a] != attempt->included[b])
 		return attempt->included[a];
+	if (first->own != second->own)
+		return first->own < second->own;
 	if (graph->switches[a].jobs != graph->switches[b].jobs)
 		return graph->switches[a].jobs < graph->switches[b].jobs;
 	return first->jobs < second->jobs;
@@ -126,6 +129,7 @@ choose_parent(const struct tree_graph *graph, struct attempt *attempt, uint16_t 
 	if (best == NULL)
 		return;
 	attempt->links[at] = (uint16_t)(best - graph->links);
+	attempt->shared = (uint16_t)(attempt->shared + (best->own > 0));
 	attempt->parents[at] = neighbour(graph, best, at);
 	attempt->included[attempt->parents[at]] = true;
 }
@@ -240,6 +244,10 @@ is_better_root(const struct tree_graph *graph, const struct attempt *a, const st
 		return a->depth < b->depth;
 	if (a->n_switches != b->n_switches)
 		return a->n_switches < b->n_switches;
+	if (a->shared != b->shared)
+		return a->shared < b->shared;
+	if (graph->switches[a->root].own != graph->switches[b->root].own)
+		return graph->switches[a->root].own < graph->switches[b->root].own;
 	return jobs_a != jobs_b ? jobs_a < jobs_b : a->jobs < b->jobs;
 }
 
@@ -252,6 +260,7 @@ finish(const struct tree_graph *graph, const struct attempt *attempt,
 
 	tree->n_nodes = 0;
 	tree->depth = attempt->depth;
+	tree->shared = attempt->shared;
 	for (uint16_t distance = 0; distance <= attempt->depth; distance++) {
 		for (uint16_t at = 0; at < graph->n_switches; at++) {
 			if (!attempt->included[at] || attempt->distances[at] != distance)

@@ -18,6 +18,7 @@
 struct tree_switch {
 	bool usable;   /* lives, is reached, and has room for one more job */
 	uint32_t jobs; /* that it has already */
+	uint32_t own;  /* other trees of this job that it is in */
 };
 
 /* Between two switches; there may be several. */
@@ -25,6 +26,7 @@ struct tree_link {
 	uint16_t a, b; /* switches */
 	bool usable;
 	uint32_t jobs; /* whose trees use it already */
+	uint32_t own;  /* other trees of this job that use it */
 };
 
 struct tree_graph {
@@ -52,13 +54,15 @@ struct tree {
 	struct tree_node nodes[TREE_MAX_SWITCHES]; /* the root first */
 	uint16_t n_nodes;
 	uint16_t depth;                 /* links between the root and the farthest switch */
+	uint16_t shared;                /* of its links, those that other trees of this job use */
 	uint8_t chosen[TREE_MAX_RANKS]; /* by rank: which of its place's switches */
 };
 
 /*
  * Finds a tree of shortest paths over usable switches and links. Its root is the one of the least depth; among these the one
  * with the fewest switches in its tree, then with the fewest jobs at the root, then in the tree. A switch's parent is one that
- * is in the tree already, or else that with the fewest jobs: so jobs spread over spines.
+ * is in the tree already, or else that with the fewest jobs: so jobs spread over spines. Before jobs are compared, so are other
+ * trees of the same job, on links and at the root: these go over different spines as long as there are any.
  *
  * Of several switches that a rank's host is linked to, those count that make the tree no deeper: of these one that is in the
  * tree already, then the nearest to the root, then the one that most other ranks can use as well, then the one with the fewest

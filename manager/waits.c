@@ -14,9 +14,12 @@
 #define MOST_BLOCKS 1024  /* of one switch: it tells no more */
 #define NODE_BITS 16      /* of what a switch's answer is told by */
 
+/* A tree of a job, or a job without one. */
 struct waits_job {
 	char name[GROUP_NAME_LEN];
 	enum group_state state;
+	uint16_t tree;
+	uint16_t n_trees;
 	uint16_t size;
 	uint16_t n_members;
 	struct waits_node *nodes; /* of a job in the network */
@@ -62,7 +65,8 @@ describe(const struct waits *waits)
 
 	for (uint16_t i = 0; i < waits->n_jobs; i++) {
 		const struct waits_job *job = &waits->jobs[i];
-		json_t *object = json_pack("{s:s, s:s, s:i, s:i}", "name", job->name, "state",
+		json_t *object = json_pack("{s:s, s:i, s:i, s:s, s:i, s:i}", "name", job->name,
+					   "tree", job->tree, "trees", job->n_trees, "state",
 					   group_state_name(job->state), "size", job->size, "came",
 					   job->n_members);
 
@@ -98,6 +102,8 @@ static bool
 copy_group(struct waits_job *job, const struct group *group)
 {
 	*job = (struct waits_job){ .state = group->state,
+				   .tree = group->tree,
+				   .n_trees = group_job(group)->n_trees,
 				   .size = group->size,
 				   .n_members = group->n_members };
 	memcpy(job->name, group->name, sizeof(job->name));
@@ -138,17 +144,20 @@ ask_switches(struct manager *manager, struct waits *waits, uint16_t index, const
 	}
 }
 
-/* The groups that are asked for: one, or all if group is NULL. Returns false without memory. */
+/* The groups that are asked for: the trees of one job, or all if group is NULL. Returns false without memory. */
 static bool
 copy_groups(const struct manager *manager, struct waits *waits, const struct group *group)
 {
 	const struct group *each;
+	size_t n = 0;
 
-	waits->jobs = calloc(manager->n_groups + 1u, sizeof(*waits->jobs));
+	TAILQ_FOREACH(each, &manager->groups, entry)
+		n++;
+	waits->jobs = calloc(n + 1, sizeof(*waits->jobs));
 	if (waits->jobs == NULL)
 		return false;
 	TAILQ_FOREACH(each, &manager->groups, entry) {
-		if ((group == NULL || group == each) &&
+		if ((group == NULL || group == group_job(each)) &&
 		    !copy_group(&waits->jobs[waits->n_jobs++], each))
 			return false;
 	}
@@ -199,7 +208,7 @@ command_waits(void *user, struct control_client *client, json_t *id, const json_
 		return control_fail(error, "internal", "out of memory");
 	}
 	TAILQ_FOREACH(each, &manager->groups, entry) {
-		if (group == NULL || group == each)
+		if (group == NULL || group == group_job(each))
 			ask_switches(manager, waits, index++, each);
 	}
 	if (waits->n_unanswered > 0) {

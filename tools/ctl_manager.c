@@ -10,6 +10,8 @@
 #include "tools/ctl.h"
 #include "tools/ctl_table.h"
 
+#define NUMBERS_LEN 64
+
 /* A command without arguments that shows the answer to one request. */
 static int
 show(struct ctl *ctl, int argc, char **argv, const char *command, void (*print)(const json_t *))
@@ -111,9 +113,27 @@ manager_topology(struct ctl *ctl, int argc, char **argv)
 	return show(ctl, argc, argv, "topology", print_topology);
 }
 
+/* "17,18"; text: NUMBERS_LEN bytes, enough for the most trees that a job may have; returned. */
+static const char *
+list_numbers(const json_t *numbers, char *text)
+{
+	const json_t *number;
+	size_t used = 0, i;
+
+	text[0] = '\0';
+	json_array_foreach(numbers, i, number) {
+		used += (size_t)snprintf(text + used, NUMBERS_LEN - used, "%s%" JSON_INTEGER_FORMAT,
+					 i == 0 ? "" : ",", json_integer_value(number));
+		if (used >= NUMBERS_LEN)
+			break;
+	}
+	return text;
+}
+
 static void
 print_group(struct ctl_table *table, const json_t *job)
 {
+	char numbers[NUMBERS_LEN];
 	const json_t *member;
 	int64_t live = 0;
 	size_t i;
@@ -122,22 +142,31 @@ print_group(struct ctl_table *table, const json_t *job)
 		live += strcmp(ctl_string(member, "state"), "live") == 0;
 	ctl_table_cell(table, "%s", ctl_string(job, "name"));
 	ctl_table_cell(table, "%s", ctl_string(job, "state"));
-	ctl_table_cell(table, "%" PRId64, ctl_integer(job, "id"));
+	ctl_table_cell(table, "%s", list_numbers(json_object_get(job, "numbers"), numbers));
+	if (ctl_integer(job, "trees") == 0)
+		ctl_table_cell(table, "-");
+	else if (ctl_integer(job, "trees_asked") > ctl_integer(job, "trees"))
+		ctl_table_cell(table, "%" PRId64 " of %" PRId64, ctl_integer(job, "trees"),
+			       ctl_integer(job, "trees_asked"));
+	else
+		ctl_table_cell(table, "%" PRId64, ctl_integer(job, "trees"));
 	ctl_table_cell(table, "%" PRId64, ctl_integer(job, "size"));
 	ctl_table_cell(table, "%zu", json_array_size(json_object_get(job, "members")));
 	ctl_table_cell(table, "%" PRId64, live);
 	ctl_table_cell(table, "%s", ctl_string(job, "handler"));
 	ctl_table_cell(table, "%" PRId64, ctl_integer(job, "window"));
 	ctl_table_cell(table, "%" PRId64 " B", ctl_integer(job, "payload_bytes"));
-	ctl_table_cell(table, "%s", ctl_string(job, "reason"));
+	ctl_table_cell(table, "%s",
+		       ctl_string(job, "reason")[0] != '\0' ? ctl_string(job, "reason")
+							    : ctl_string(job, "trees_reason"));
 }
 
 static void
 print_jobs(const json_t *result)
 {
-	static const char *const headers[] = { "JOB",      "STATE",  ">NUMBER", ">RANKS",
-					       ">CAME",    ">LIVE",  "HANDLER", ">WINDOW",
-					       ">PAYLOAD", "REASON", NULL };
+	static const char *const headers[] = { "JOB",     "STATE",    ">NUMBER", ">TREES",
+					       ">RANKS",  ">CAME",    ">LIVE",   "HANDLER",
+					       ">WINDOW", ">PAYLOAD", "REASON",  NULL };
 	const json_t *jobs = json_object_get(result, "jobs");
 	const json_t *removals = json_object_get(result, "removals");
 	struct ctl_table table;
@@ -167,8 +196,8 @@ manager_jobs(struct ctl *ctl, int argc, char **argv)
 static void
 print_trees(const json_t *result)
 {
-	static const char *const headers[] = { "JOB",     ">NUMBER", "SWITCH", "BY PORT", "PARENT",
-					       "AT PORT", ">RANKS",  "STATE",  NULL };
+	static const char *const headers[] = { "JOB",    "TREE",    ">NUMBER", "SWITCH", "BY PORT",
+					       "PARENT", "AT PORT", ">RANKS",  "STATE",  NULL };
 	const json_t *tree, *node;
 	struct ctl_table table;
 	size_t i, k;
@@ -185,6 +214,8 @@ print_trees(const json_t *result)
 					: json_array_get(nodes, (size_t)json_integer_value(parent));
 
 			ctl_table_cell(&table, "%s", ctl_string(tree, "name"));
+			ctl_table_cell(&table, "%" PRId64 " of %" PRId64,
+				       ctl_integer(tree, "tree") + 1, ctl_integer(tree, "trees"));
 			ctl_table_cell(&table, "%" PRId64, ctl_integer(tree, "id"));
 			ctl_table_cell(&table, "%s", ctl_string(node, "switch"));
 			ctl_table_cell(&table, "%s", parent == NULL ? "-" : ctl_string(node, "port"));
@@ -265,7 +296,7 @@ const struct ctl_command ctl_manager_commands[] = {
 	  manager_jobs },
 	{ "jobs", "destroy", "NAME", "removes a job from all its switches", NULL, NULL,
 	  manager_jobs_destroy },
-	{ "trees", NULL, "", "the switches of each job's tree", NULL, NULL, manager_trees },
+	{ "trees", NULL, "", "the switches of each job's trees", NULL, NULL, manager_trees },
 	{ "waits", NULL, "[NAME]", "blocks without a result, and which ranks each waits for", NULL,
 	  NULL, ctl_manager_waits },
 	{ "stats", NULL, "", "what has happened since the manager's start", NULL, NULL,

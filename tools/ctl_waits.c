@@ -179,13 +179,25 @@ print_causes(const json_t *causes)
 	}
 }
 
+/* "train", or "train, tree 2 of 4" */
+static void
+tree_name(const json_t *job, char *text, size_t len)
+{
+	if (ctl_integer(job, "trees") > 1)
+		snprintf(text, len, "%s, tree %" PRId64 " of %" PRId64, ctl_string(job, "name"),
+			 ctl_integer(job, "tree") + 1, ctl_integer(job, "trees"));
+	else
+		snprintf(text, len, "%s", ctl_string(job, "name"));
+}
+
 /* A job of which no block can wait: it does not run in the network, or not yet. Returns false if it is none. */
 static bool
 print_without_run(const json_t *job)
 {
-	const char *name = ctl_string(job, "name");
 	const char *state = ctl_string(job, "state");
+	char name[128];
 
+	tree_name(job, name, sizeof(name));
 	if (strcmp(state, "gathering") == 0)
 		printf("job %s waits for %" PRId64 " of %" PRId64 " ranks to come\n", name,
 		       ctl_integer(job, "size") - ctl_integer(job, "came"), ctl_integer(job, "size"));
@@ -207,11 +219,12 @@ static void
 print_tree_waits(const json_t *job)
 {
 	const json_t *blocks = json_object_get(job, "blocks");
-	const char *name = ctl_string(job, "name");
+	char name[128];
 	const json_t *block, *error;
 	int64_t more;
 	size_t i;
 
+	tree_name(job, name, sizeof(name));
 	json_array_foreach(json_object_get(job, "unreached"), i, error)
 		printf("switch %s of job %s can't be asked: %s\n", ctl_string(error, "switch"),
 		       name, ctl_string(error, "error"));

@@ -126,6 +126,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	REQUIRE(got == 0 && kept == 0);
 	close(fd);
-	REQUIRE(TAILQ_EMPTY(&manager->groups) && manager->n_groups == 0);
+	REQUIRE(TAILQ_EMPTY(&manager->groups) && manager->n_jobs == 0);
 	return 0;
 }

@@ -118,6 +118,93 @@ def a_job_is_on_all_its_switches_or_on_none():
         manager.stop()
 
 
+def trees_of(manager, name):
+    return [tree for tree in manager.ask("trees")["trees"] if tree["name"] == name]
+
+
+def begin_second_tree(manager, switches):
+    """Four hosts join a job of two trees, whose second one is asked of a spine that says nothing: (the hosts' requests, spine)."""
+    load, _ = manager.join("load", FOUR)
+    spine = trees_of(manager, "load")[0]["nodes"][0]["switch"]
+    switches[spine].silent_on = "jobs.create"
+    clients = [manager.client() for _ in FOUR]
+    requests = [(client, client.start("join", job="j", size=4, ip=ip, rank=rank, trees=2))
+                for rank, (client, ip) in enumerate(zip(clients, FOUR))]
+    wait_until(lambda: len(trees_of(manager, "j")) == 2, 10, "the second tree to be asked for")
+    expect_equal([tree["state"] for tree in trees_of(manager, "j")], ["installing"] * 2, "states before all are there")
+    expect_equal(trees_of(manager, "j")[0]["nodes"][0]["switch"] == spine, False, "the first tree's root is the loaded spine")
+    close_all(load)
+    return requests, spine
+
+
+@case(60)
+def a_job_has_all_trees_that_can_be_had_and_none_half_made():
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab)
+        manager = played_manager(lab, switches, heartbeat_ms=50, dead_after_ms=400, reconcile_ms=300, grace_ms=2000)
+
+        def nothing_left():
+            manager.wait_up(*switches)
+            manager.wait_idle()
+            for switch in switches.values():
+                wait_until(lambda: not switch.jobs, 10, f"jobs of {switch.name} to go: {switch.jobs}")
+
+        clients, results = manager.join("two", FOUR, trees=2)
+        expect_equal([(result["trees"], result["trees_asked"], result["trees_reason"]) for result in results], [(2, 2, "")] * 4, "trees")
+        numbers = {(result["job"], result["key"]) for result in results}
+        more = {(tree["job"], tree["key"]) for result in results for tree in result["more_trees"]}
+        expect_equal((len(numbers), len(more), len(numbers | more)), (1, 1, 2), "numbers and keys of two trees")
+        expect_equal([result["more_trees"][0]["switch_ip"] for result in results], ["10.77.0.254", "10.77.1.254"] * 2, "hosts' switches")
+        expect_equal(sorted(len(switch.jobs) for switch in switches.values()), [1, 1, 2, 2], "jobs on spines and leaves")
+        # After a crash both are there, and a host that comes back is told of both.
+        manager.kill()
+        manager.start()
+        again = manager.client()
+        back = again.ask("reattach", job="two", rank=2, key=results[2]["key"])
+        expect_equal((back["trees"], back["more_trees"]), (2, results[2]["more_trees"]), "trees after the crash")
+        manager.ask("jobs.destroy", name="two")
+        close_all([*clients, again])
+        nothing_left()
+        # Only one spine has room.
+        switches["spine1"].refuse["jobs.create"] = ("no_room", "2 jobs exist")
+        clients, results = manager.join("one", FOUR, trees=2)
+        expect_equal([result["trees"] for result in results], [1] * 4, "trees without room")
+        expect("switch spine1: 2 jobs exist" in results[0]["trees_reason"], results[0]["trees_reason"])
+        expect_equal((len(switches["spine0"].jobs), len(switches["leaf0"].jobs)), (1, 1), "jobs on the spine with room and a leaf")
+        close_all(clients)
+        nothing_left()
+        del switches["spine1"].refuse["jobs.create"]
+        # The second tree's spine is lost while it is asked: the job goes on with the first.
+        requests, spine = begin_second_tree(manager, switches)
+        for client, request in requests:
+            expect_equal(client.finish(request, "join")["trees"], 1, "trees when a spine is lost")
+        switches[spine].silent_on = None
+        close_all([client for client, _ in requests])
+        nothing_left()
+        # Meanwhile the hosts leave; or somebody destroys the job; or the manager is killed.
+        requests, spine = begin_second_tree(manager, switches)
+        close_all([client for client, _ in requests])
+        switches[spine].silent_on = None
+        nothing_left()
+        requests, spine = begin_second_tree(manager, switches)
+        manager.ask("jobs.destroy", name="j")
+        try:
+            requests[0][0].finish(requests[0][1], "join")
+            expect(False, "a host joined a job that was destroyed while it was made")
+        except Refused as error:
+            expect_equal(error.code, "not_found", f"code of {error}")
+        switches[spine].silent_on = None
+        close_all([client for client, _ in requests])
+        nothing_left()
+        requests, spine = begin_second_tree(manager, switches)
+        manager.kill()
+        switches[spine].silent_on = None
+        close_all([client for client, _ in requests])
+        manager.start()
+        nothing_left()
+        manager.stop()
+
+
 @case(60)
 def who_should_not_join_is_told_why():
     with Lab(1, "af_packet") as lab:
@@ -355,7 +442,9 @@ def a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing():
             clients = []
             try:
                 clients = [manager.client() for _ in ips]
-                requests = [client.start("join", job=f"j{number}", size=len(ips), ip=ip) for client, ip in zip(clients, ips)]
+                trees = chance.randint(1, 3)
+                requests = [client.start("join", job=f"j{number}", size=len(ips), ip=ip, trees=trees)
+                            for client, ip in zip(clients, ips)]
                 if chance.random() < 0.2:
                     # In the middle of what the last join starts: the answers of some requests come, others do not.
                     for _ in range(chance.randint(0, 3)):

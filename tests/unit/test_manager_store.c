@@ -88,6 +88,9 @@ make_group(const char *name, uint32_t id)
 	ck_assert_ptr_nonnull(group);
 	group->state = GROUP_NETWORK;
 	group->id = id;
+	group->n_trees = 1;
+	group->trees_asked = 2;
+	memcpy(group->trees_reason, "why", sizeof("why"));
 	group->key = 0x123456789abcdef0;
 	group->window = 32;
 	group->slots = 64;
@@ -152,6 +155,62 @@ remove_world(void)
 	json_decref(groups);
 	json_decref(removals);
 }
+
+START_TEST(each_tree_of_a_job_is_kept_and_removed_by_itself)
+{
+	struct group *leader = make_group("training", 17);
+	struct group *further = group_create_tree(leader);
+	struct store *store = open_store();
+	struct group *after;
+
+	ck_assert_ptr_nonnull(further);
+	further->state = GROUP_NETWORK;
+	further->id = 18;
+	further->n_nodes = leader->n_nodes;
+	further->nodes = calloc(N_NODES, sizeof(*further->nodes));
+	memcpy(further->nodes, leader->nodes, N_NODES * sizeof(*further->nodes));
+	ck_assert_int_eq(store_put_group(store, leader), 0);
+	ck_assert_int_eq(store_put_group(store, further), 0);
+	load(store);
+	ck_assert_uint_eq(json_object_size(groups), 2);
+	after = group_from_document(json_object_get(groups, "training#1"), &topology);
+	ck_assert_ptr_nonnull(after);
+	ck_assert_str_eq(after->name, "training");
+	ck_assert_uint_eq(after->tree, 1);
+	ck_assert_uint_eq(after->members[1].ip_be, leader->members[1].ip_be);
+	ck_assert_int_eq(store_drop_group(store, further), 0);
+	load(store);
+	ck_assert_uint_eq(json_object_size(groups), 1);
+	ck_assert_ptr_nonnull(json_object_get(groups, "training"));
+	ck_assert(has_removal("leaf0", 18) && !has_removal("leaf0", 17));
+	group_free(after);
+	group_free(further);
+	group_free(leader);
+	store_close(store);
+}
+END_TEST
+
+START_TEST(a_job_of_a_database_without_several_trees_has_one)
+{
+	struct group *group = make_group("training", 17);
+	json_t *document = group_document(group, true);
+	struct group *after;
+
+	json_object_del(document, "tree");
+	json_object_del(document, "trees");
+	json_object_del(document, "trees_asked");
+	json_object_del(document, "trees_reason");
+	after = group_from_document(document, &topology);
+	ck_assert_ptr_nonnull(after);
+	ck_assert_uint_eq(after->tree, 0);
+	ck_assert_uint_eq(after->n_trees, 1);
+	ck_assert_uint_eq(after->trees_asked, 1);
+	ck_assert_str_eq(after->trees_reason, "");
+	json_decref(document);
+	group_free(after);
+	group_free(group);
+}
+END_TEST
 
 START_TEST(a_group_comes_back_as_it_was)
 {
@@ -508,6 +567,8 @@ suite_manager_store(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, a_group_comes_back_as_it_was);
 	tcase_add_test(tcase, a_group_that_moved_runs_and_has_to_be_made_anew);
+	tcase_add_test(tcase, each_tree_of_a_job_is_kept_and_removed_by_itself);
+	tcase_add_test(tcase, a_job_of_a_database_without_several_trees_has_one);
 	tcase_add_test(tcase, no_document_that_is_damaged_becomes_a_group);
 	tcase_add_test(tcase, a_dropped_group_leaves_a_removal_for_each_switch_that_may_have_it);
 	tcase_add_test(tcase, a_second_manager_and_a_file_of_another_kind_are_refused);

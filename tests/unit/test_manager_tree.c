@@ -84,6 +84,18 @@ install(void)
 	}
 }
 
+/* The same of a tree of the job that is planned now. */
+static void
+install_own(void)
+{
+	install();
+	for (uint16_t i = 0; i < tree.n_nodes; i++) {
+		world.switches[tree.nodes[i].switch_index].own++;
+		if (i > 0)
+			world.links[tree.nodes[i].link].own++;
+	}
+}
+
 static const struct tree_node *
 node_at(uint16_t switch_index)
 {
@@ -148,6 +160,87 @@ START_TEST(parallel_links_share_the_jobs)
 	}
 	ck_assert_uint_eq(world.links[0].jobs, 5);
 	ck_assert_uint_eq(world.links[1].jobs, 5);
+}
+END_TEST
+
+START_TEST(trees_of_one_job_have_a_spine_each_whatever_others_have)
+{
+	const uint16_t n_spines = 4;
+	uint16_t seen = 0;
+
+	make_leaf_spine(3, n_spines);
+	/* All spines but one have so many jobs that these would all take the same. */
+	for (uint16_t i = 1; i < n_spines; i++)
+		world.switches[3 + i].jobs = 100;
+	for (uint16_t i = 0; i < n_spines; i++) {
+		build((uint16_t[]){ 0, 1, 2, 0 }, 4);
+		ck_assert_uint_eq(tree.shared, 0);
+		seen |= (uint16_t)(1u << tree.nodes[0].switch_index);
+		install_own();
+	}
+	ck_assert_uint_eq(seen, 0x78);
+	/* There is no fifth, and of those who are left, the one with the fewest jobs comes first. */
+	build((uint16_t[]){ 0, 1, 2, 0 }, 4);
+	ck_assert_uint_eq(tree.shared, 3);
+	ck_assert_uint_eq(tree.nodes[0].switch_index, 3);
+}
+END_TEST
+
+START_TEST(trees_of_one_job_take_parallel_links_when_there_are_no_more_spines)
+{
+	make_leaf_spine(2, 1);
+	connect_switches(0, 2);
+	connect_switches(1, 2);
+	world.links[2].jobs = 100;
+	world.links[3].jobs = 100;
+	for (uint16_t i = 0; i < 2; i++) {
+		build((uint16_t[]){ 0, 1 }, 2);
+		ck_assert_uint_eq(tree.shared, 0);
+		install_own();
+	}
+	build((uint16_t[]){ 0, 1 }, 2);
+	ck_assert_uint_eq(tree.shared, 2);
+}
+END_TEST
+
+START_TEST(trees_of_one_job_keep_apart_below_the_root_too)
+{
+	/* Leaves 0 and 1, each below a switch of both planes: 2 and 4, 3 and 5. Cores 6 and 7 are in one plane, 8 in the other. */
+	start(9);
+	for (uint16_t leaf = 0; leaf < 2; leaf++) {
+		connect_switches(leaf, 2 + 2 * leaf);
+		connect_switches(leaf, 3 + 2 * leaf);
+		connect_switches(2 + 2 * leaf, 6);
+		connect_switches(2 + 2 * leaf, 7);
+		connect_switches(3 + 2 * leaf, 8);
+	}
+	world.switches[8].jobs = 100;
+	build((uint16_t[]){ 0, 1 }, 2);
+	ck_assert_uint_eq(tree.n_nodes, 5);
+	ck_assert_ptr_nonnull(node_at(2));
+	install_own();
+	/* The other core of the same plane would have fewer jobs, but the same links below. */
+	build((uint16_t[]){ 0, 1 }, 2);
+	ck_assert_uint_eq(tree.nodes[0].switch_index, 8);
+	ck_assert_uint_eq(tree.shared, 0);
+}
+END_TEST
+
+START_TEST(trees_of_one_job_share_what_they_must_and_no_more)
+{
+	/* Leaf 0 has one link up, leaves 1 and 2 have two: the second tree shares one of its three links. */
+	start(5);
+	connect_switches(0, 3);
+	connect_switches(1, 3);
+	connect_switches(2, 3);
+	connect_switches(1, 3);
+	connect_switches(2, 4);
+	connect_switches(2, 3);
+	build((uint16_t[]){ 0, 1, 2 }, 3);
+	install_own();
+	build((uint16_t[]){ 0, 1, 2 }, 3);
+	ck_assert_uint_eq(tree.nodes[0].switch_index, 3);
+	ck_assert_uint_eq(tree.shared, 1);
 }
 END_TEST
 
@@ -491,6 +584,10 @@ suite_manager_tree(void)
 	tcase_add_test(tcase, leaves_meet_at_a_spine_with_their_ranks_behind_them);
 	tcase_add_test(tcase, jobs_spread_evenly_over_the_spines);
 	tcase_add_test(tcase, parallel_links_share_the_jobs);
+	tcase_add_test(tcase, trees_of_one_job_have_a_spine_each_whatever_others_have);
+	tcase_add_test(tcase, trees_of_one_job_take_parallel_links_when_there_are_no_more_spines);
+	tcase_add_test(tcase, trees_of_one_job_keep_apart_below_the_root_too);
+	tcase_add_test(tcase, trees_of_one_job_share_what_they_must_and_no_more);
 	tcase_add_test(tcase, switches_and_links_that_are_not_usable_are_avoided);
 	tcase_add_test(tcase, a_pod_keeps_to_itself_and_two_pods_meet_at_a_core);
 	tcase_add_test(tcase, the_root_of_a_line_is_its_middle);

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Several trees of one job, which its hosts use in turn (PANAMA's static trees). They are made one after the other, so that each
+ * avoids the links of those before it; a job runs on those that it gets. Until all are made, the job is being installed, in the
+ * database, too: if the manager is killed, all are taken back. Later each tree moves by itself. Main thread.
+ */
+#include <string.h>
+
+#include "control/log.h"
+#include "manager/manager.h"
+
+/* The next further tree of a job, after `from`; NULL: that was the last. */
+static struct group *
+next_tree(const struct group *leader, struct group *from)
+{
+	do {
+		from = TAILQ_NEXT(from, entry);
+	} while (from != NULL && from->leader != leader);
+	return from;
+}
+
+static struct group *
+first_tree(const struct manager *manager, const struct group *leader)
+{
+	struct group *group = TAILQ_FIRST(&manager->groups);
+
+	return group == NULL || group->leader == leader ? group : next_tree(leader, group);
+}
+
+bool
+trees_are_asked(const struct manager *manager, const struct group *leader)
+{
+	const struct group *group;
+
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		if (group_job(group) == leader && group->n_unanswered > 0)
+			return true;
+	}
+	return false;
+}
+
+void
+trees_withdraw(struct manager *manager, const struct group *leader)
+{
+	struct group *group;
+
+	for (group = first_tree(manager, leader); group != NULL; group = next_tree(leader, group))
+		install_withdraw(manager, group);
+}
+
+void
+trees_forget(struct manager *manager, const struct group *leader)
+{
+	struct group *group;
+
+	while ((group = first_tree(manager, leader)) != NULL)
+		manager_forget_group(manager, group, NULL);
+}
+
+static bool
+wants_more(const struct group *leader)
+{
+	return leader->n_trees < leader->trees_asked && leader->trees_reason[0] == '\0';
+}
+
+/* All trees run, or none. */
+static void
+finish(struct manager *manager, struct group *leader)
+{
+	struct control_error error;
+	struct group *group;
+
+	for (group = first_tree(manager, leader); group != NULL; group = next_tree(leader, group)) {
+		if (!install_note_network(manager, group)) {
+			error = group->failure;
+			goto failed;
+		}
+	}
+	/* The last one: with it in the database, the job is there. */
+	if (install_note_network(manager, leader)) {
+		if (leader->n_trees < leader->trees_asked)
+			log_warning("job \"%s\" has %u of the %u trees that it asked for: %s",
+				    leader->name, leader->n_trees, leader->trees_asked,
+				    leader->trees_reason);
+		install_finished(manager, leader);
+		/* Switches may have been lost since the first tree was made. */
+		if (leader->n_trees > 1)
+			moves_go_on(manager, "a switch was lost while the job was made");
+		return;
+	}
+	error = leader->failure;
+
+failed:
+	install_withdraw(manager, leader);
+	trees_withdraw(manager, leader);
+	trees_forget(manager, leader);
+	leader->n_trees = 0;
+	install_failed(manager, leader, &error);
+}
+
+void
+trees_go_on(struct manager *manager, struct group *leader)
+{
+	struct group *group;
+
+	leader->n_trees++;
+	if (wants_more(leader)) {
+		group = group_create_tree(leader);
+		if (group != NULL) {
+			TAILQ_INSERT_TAIL(&manager->groups, group, entry);
+			install_group(manager, group);
+			return;
+		}
+		memccpy(leader->trees_reason, "out of memory", '\0',
+			sizeof(leader->trees_reason) - 1);
+	}
+	finish(manager, leader);
+}
+
+void
+trees_end_at(struct manager *manager, struct group *group, const struct control_error *error)
+{
+	struct group *leader = group->leader;
+
+	memcpy(leader->trees_reason, error->message, sizeof(leader->trees_reason));
+	manager_forget_group(manager, group, NULL);
+	finish(manager, leader);
+}
+
+void
+trees_take_up(struct manager *manager)
+{
+	struct group *group, *next;
+
+	for (group = TAILQ_FIRST(&manager->groups); group != NULL; group = next) {
+		next = TAILQ_NEXT(group, entry);
+		if (group->tree == 0)
+			continue;
+		group->leader = group_find(&manager->groups, group->name);
+		if (group->leader != NULL)
+			continue;
+		/* The manager was killed while it took its job off the switches. */
+		install_withdraw(manager, group);
+		manager_forget_group(manager, group, NULL);
+	}
+}
+
+bool
+trees_are_whole(const struct manager *manager, const struct group *leader)
+{
+	const struct group *group;
+	uint16_t n = 0;
+
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		if (group_job(group) != leader)
+			continue;
+		if (group->state == GROUP_INSTALLING)
+			return false;
+		n++;
+	}
+	return leader->state != GROUP_NETWORK || n == leader->n_trees;
+}
