@@ -82,6 +82,7 @@ enum option_code {
 	OPT_REPRODUCIBLE,
 	OPT_ACCUMULATE,
 	OPT_NO_FALLBACK,
+	OPT_TREES,
 	OPT_INTERFACE,
 	OPT_TRANSPORT,
 	OPT_MEMIF,
@@ -125,6 +126,7 @@ static const struct option long_options[] = {
 	{ "reproducible", no_argument, NULL, OPT_REPRODUCIBLE },
 	{ "accumulate", required_argument, NULL, OPT_ACCUMULATE },
 	{ "no-fallback", no_argument, NULL, OPT_NO_FALLBACK },
+	{ "trees", required_argument, NULL, OPT_TREES },
 	{ "interface", required_argument, NULL, OPT_INTERFACE },
 	{ "transport", required_argument, NULL, OPT_TRANSPORT },
 	{ "memif", required_argument, NULL, OPT_MEMIF },
@@ -302,6 +304,9 @@ option_take(struct options *options, int code, const char *name, const char *val
 		break;
 	case OPT_NO_FALLBACK:
 		join->no_fallback = true;
+		break;
+	case OPT_TREES:
+		join->trees = (uint16_t)parse_number(name, value, 1, FANIN_MAX_TREES);
 		break;
 	case OPT_SIZE:
 		join->size = (uint16_t)parse_number(name, value, 1, 64);

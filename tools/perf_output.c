@@ -113,6 +113,8 @@ json_print(const struct run *run)
 	printf("\"manager_reconnects\": %u, ", report->manager_reconnects);
 	json_string("handler", report->handler);
 	json_string("accumulate", run->wide ? "f32" : "native");
+	printf("\"trees\": %u, \"trees_asked\": %u, ", report->trees, report->trees_asked);
+	json_string("trees_reason", report->trees_reason);
 	printf("\"retransmits\": %" PRIu64 ", \"duplicates\": %" PRIu64 ", \"invalid\": %" PRIu64
 	       ", \"spurious\": %" PRIu64 ", \"ring_drops\": %" PRIu64 ", \"resumed\": %" PRIu64
 	       ", \"frames_sent\": %" PRIu64 ", \"frames_received\": %" PRIu64
@@ -146,20 +148,23 @@ line_print(const struct run *run)
 {
 	const struct options *options = run->options;
 	const struct fanin_report *report = &run->report;
+	char trees[32] = "";
 
+	if (report->trees > 1)
+		snprintf(trees, sizeof(trees), "  %u trees", report->trees);
 	if (run->status != FANIN_OK) {
 		fprintf(stderr, "fanin-perf: %s\n", run->message);
 		return;
 	}
 	printf("rank %u/%u  %s  %" PRIu64 " bytes %s %s x%" PRIu64
 	       "  %.6f s  %.3f Gbit/s  %s  %s (%s)  "
-	       "%" PRIu64 " retransmits%s  %s\n",
+	       "%" PRIu64 " retransmits%s%s  %s\n",
 	       rank_of(run), options->join.size, perf_collective_name(options->collective),
 	       options->bytes, options->dtype_name,
 	       perf_collective_combines(options->collective) ? options->op_name : "copied",
 	       run->measured, run->seconds, goodput_gbps(run), report->transport,
 	       report->in_network ? "in network" : "not in network", report->handler,
-	       report->retransmits, run->wide ? "  accumulated in f32" : "",
+	       report->retransmits, run->wide ? "  accumulated in f32" : "", trees,
 	       run->mismatches != 0 ? "WRONG"
 	       : options->check     ? "checked"
 				    : "not checked");

@@ -33,12 +33,26 @@ comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
 	return status;
 }
 
+/* The job runs in the network: its ranks meet there. */
+static int
+switches_join(struct fanin_comm *comm, struct fanin_join_opts *options,
+	      struct fanin_manager_answer *answer, struct fanin_error *error)
+{
+	uint64_t deadline_ns = fanin_now_ns(NULL) + options->join_timeout_ms * 1000000ull;
+	int status;
+
+	if (answer->n_trees > 1)
+		return fanin_comm_trees(comm, options, answer, deadline_ns, error);
+	status = fanin_comm_switch_join(comm, options, deadline_ns, error);
+	return status != FANIN_OK ? status : fanin_comm_switch_start(comm, options, error);
+}
+
 int
 fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm)
 {
 	struct fanin_join_opts options = { 0 };
 	struct fanin_error ignored;
-	struct fanin_manager_answer answer;
+	struct fanin_manager_answer answer = { .n_trees = 1 };
 	struct fanin_comm *joined;
 	int status = FANIN_OK;
 
@@ -58,11 +72,17 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 	if (joined == NULL)
 		return fanin_error_set(&ctx->error, FANIN_ERR_NO_MEMORY, "out of memory");
 	joined->ctx = ctx;
+	joined->n_trees = 1;
+	joined->trees_asked = 1;
 	snprintf(joined->mode_reason, sizeof(joined->mode_reason), "the job was given by its switch");
 	if (options.job_name != NULL || options.manager != NULL)
 		status = fanin_comm_manager(joined, &options, &answer, &ctx->error);
+	else if (options.trees > 1)
+		status = fanin_error_set(&ctx->error, FANIN_ERR_INVALID,
+					 "trees is %u, expected 0 or 1 without job_name",
+					 options.trees);
 	if (status == FANIN_OK && joined->ring == NULL)
-		status = fanin_comm_switch(joined, &options, &ctx->error);
+		status = switches_join(joined, &options, &answer, &ctx->error);
 	if (status != FANIN_OK) {
 		comm_destroy(joined, &ignored);
 		return status;
@@ -128,6 +148,9 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 		.manager = "",
 		.job_name = comm->job_name,
 		.manager_problem = "",
+		.trees = comm->n_trees,
+		.trees_asked = comm->trees_asked,
+		.trees_reason = comm->trees_reason,
 	};
 	if (comm->manager != NULL) {
 		full.manager = fanin_manager_address(comm->manager);

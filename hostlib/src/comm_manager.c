@@ -14,9 +14,19 @@
 
 #include "memif.h"
 
+/* What serves one job of a host only; NULL if there is no such thing. */
+static const char *
+single_transport(const struct fanin_ctx *ctx, const struct fanin_join_opts *options)
+{
+	if (fanin_comm_wants_memif(ctx, options))
+		return "memif";
+	return strcmp(ctx->transport, "af_xdp") == 0 ? "af_xdp" : NULL;
+}
+
 /* Checks what the user gave for a job by name. */
 static int
-options_check(const struct fanin_join_opts *options, struct fanin_error *error)
+options_check(const struct fanin_ctx *ctx, const struct fanin_join_opts *options,
+	      struct fanin_error *error)
 {
 	static const char allowed[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
@@ -43,6 +53,14 @@ options_check(const struct fanin_join_opts *options, struct fanin_error *error)
 	if (options->fixed_rank && options->rank >= options->size)
 		return fanin_error_set(error, FANIN_ERR_INVALID, "rank is %u, expected 0 to %u",
 				       options->rank, options->size - 1);
+	if (options->trees > FANIN_MAX_TREES)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "trees is %u, expected 0 to %u",
+				       options->trees, FANIN_MAX_TREES);
+	if (options->trees > 1 && single_transport(ctx, options) != NULL)
+		return fanin_error_set(
+			error, FANIN_ERR_INVALID,
+			"trees is %u, but %s serves one tree of a host: expected the transport auto or af_packet",
+			options->trees, single_transport(ctx, options));
 	return FANIN_OK;
 }
 
@@ -140,38 +158,39 @@ ring_listen(const struct fanin_comm *comm, const struct fanin_join_opts *options
 
 /* The manager may have taken another link of this host than the one that it joined with. */
 static int
-link_take(struct fanin_comm *comm, struct fanin_join_opts *options,
-	  struct fanin_manager_answer *answer, struct fanin_error *error)
+link_take(struct fanin_comm *comm, struct fanin_join_opts *options, struct fanin_manager_tree *tree,
+	  struct fanin_error *error)
 {
-	uint32_t ip_be = answer->home.ip_be;
+	uint32_t ip_be = tree->home.ip_be;
 	char ip[INET_ADDRSTRLEN];
 
 	if (ip_be == 0 || ip_be == comm->told_ip_be)
 		return FANIN_OK;
 	inet_ntop(AF_INET, &ip_be, ip, sizeof(ip));
 	if (fanin_comm_wants_memif(comm->ctx, options) ||
-	    !fanin_interface_find(NULL, &ip_be, answer->interface))
+	    !fanin_interface_find(NULL, &ip_be, tree->interface))
 		return fanin_error_set(error, FANIN_ERR_MANAGER,
 				       "the manager %s says that the job uses this host's link with the address %s, "
 				       "which no interface has: is its topology right?",
 				       fanin_manager_address(comm->manager), ip);
 	comm->told_ip_be = ip_be;
 	if (options->interface != NULL)
-		options->interface = answer->interface;
+		options->interface = tree->interface;
 	return FANIN_OK;
 }
 
-/* What somebody who has created the job would have given. */
-static void
-options_fill(struct fanin_join_opts *options, const struct fanin_manager_answer *answer)
+int
+fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *options,
+			struct fanin_manager_answer *answer, uint16_t tree, struct fanin_error *error)
 {
-	options->switch_address = answer->switch_ip;
-	options->job = answer->job;
-	options->key = answer->key;
+	options->switch_address = answer->trees[tree].switch_ip;
+	options->job = answer->trees[tree].job;
+	options->key = answer->trees[tree].key;
+	options->udp_port = answer->trees[tree].home.udp_port;
 	options->rank = answer->rank;
-	options->udp_port = answer->home.udp_port;
 	/* The manager makes the job anew over other switches when one of its own has failed. */
 	options->recover = true;
+	return link_take(comm, options, &answer->trees[tree], error);
 }
 
 int
@@ -196,12 +215,15 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 		.handler = options->handler != NULL ? options->handler : "auto",
 		.reproducible = options->reproducible,
 		.wide = options->accumulate_f32,
+		.trees = options->trees == 0 && single_transport(ctx, options) != NULL
+				 ? 1
+				 : options->trees,
 	};
 	struct sockaddr_in endpoint;
 	int listener = -1;
 	int status;
 
-	status = options_check(options, error);
+	status = options_check(ctx, options, error);
 	if (status == FANIN_OK)
 		status = fanin_manager_open(&manager_options, &comm->manager, error);
 	if (status == FANIN_OK)
@@ -220,6 +242,7 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 					 "the manager %s answered with a ring, which this host forbids: %s",
 					 fanin_manager_address(comm->manager), answer->reason);
 	if (status == FANIN_OK && answer->ring) {
+		comm->trees_asked = options->trees > 1 ? options->trees : 1;
 		snprintf(comm->mode_reason, sizeof(comm->mode_reason), "%s", answer->reason);
 		return fanin_comm_ring(comm, options, answer, listener, manager_options.deadline_ns,
 				       error);
@@ -229,7 +252,16 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 	if (status != FANIN_OK)
 		return status;
 	snprintf(comm->mode_reason, sizeof(comm->mode_reason),
-		 "the manager has found a reduction tree");
-	options_fill(options, answer);
-	return link_take(comm, options, answer, error);
+		 answer->n_trees > 1 ? "the manager has found reduction trees"
+				     : "the manager has found a reduction tree");
+	comm->n_trees = answer->n_trees;
+	comm->trees_asked = answer->trees_asked;
+	memcpy(comm->trees_reason, answer->trees_reason, sizeof(comm->trees_reason));
+	if (answer->n_trees < answer->trees_asked)
+		fanin_log_line(&ctx->log, FANIN_LOG_WARNING,
+			       "job '%s' has %u of the %u trees that it asked for: %s",
+			       comm->job_name, answer->n_trees, answer->trees_asked,
+			       comm->trees_reason);
+	return answer->n_trees > 1 ? FANIN_OK
+				   : fanin_comm_tree_options(comm, options, answer, 0, error);
 }

@@ -26,9 +26,8 @@ is_here(const struct fanin_comm *comm, const struct fanin_manager_home *home)
 bool
 fanin_comm_is_elsewhere(const struct fanin_comm *comm)
 {
-	const struct fanin_manager_home *home = comm->manager == NULL
-							? NULL
-							: fanin_manager_home(comm->manager);
+	const struct fanin_manager_home *home =
+		comm->manager == NULL ? NULL : fanin_manager_home(comm->manager, comm->tree);
 
 	return home != NULL && !is_here(comm, home);
 }

@@ -55,8 +55,8 @@ rejoin(struct fanin_comm *comm)
 static void
 manager_heed(struct fanin_comm *comm)
 {
-	const struct fanin_manager_home *home = fanin_manager_home(comm->manager);
-	const char *stranded = fanin_manager_stranded(comm->manager);
+	const struct fanin_manager_home *home = fanin_manager_home(comm->manager, comm->tree);
+	const char *stranded = fanin_manager_stranded(comm->manager, comm->tree);
 
 	if (home != NULL)
 		fanin_comm_move(comm, home);

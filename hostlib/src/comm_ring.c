@@ -118,6 +118,7 @@ ring_report(const struct fanin_comm *comm, struct fanin_report *report)
 	report->bytes_reduced = stats->bytes_reduced;
 	report->invalid = stats->rejected;
 	report->accumulates_f32 = comm->member.wide;
+	report->trees = 0;
 }
 
 static int

@@ -54,7 +54,9 @@ fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *ro
 		.log = &comm->ctx->log,
 	};
 
-	return fanin_transport_open(&config, comm->ctx->transport, transport, error);
+	/* The program for AF_XDP serves one job of an interface. */
+	return fanin_transport_open(&config, comm->n_trees > 1 ? "af_packet" : comm->ctx->transport,
+				    transport, error);
 }
 
 /* Opens the transport, or prepares the one that is there, with what the switch has told of the job. */
@@ -167,9 +169,9 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 	return status;
 }
 
-static int
-engine_create(struct fanin_comm *comm, const struct fanin_join_opts *options,
-	      struct fanin_error *error)
+int
+fanin_comm_switch_start(struct fanin_comm *comm, const struct fanin_join_opts *options,
+			struct fanin_error *error)
 {
 	struct fanin_engine_config config = {
 		.key = options->key,
@@ -213,7 +215,7 @@ engine_create(struct fanin_comm *comm, const struct fanin_join_opts *options,
 static uint32_t
 way_give_up(struct fanin_comm *comm, struct fanin_join_opts *options, char *interface)
 {
-	const struct fanin_manager_home *home = fanin_manager_home(comm->manager);
+	const struct fanin_manager_home *home = fanin_manager_home(comm->manager, comm->tree);
 	uint32_t ip_be = home->ip_be;
 
 	fanin_member_close(&comm->member);
@@ -229,9 +231,9 @@ way_give_up(struct fanin_comm *comm, struct fanin_join_opts *options, char *inte
 }
 
 int
-fanin_comm_switch(struct fanin_comm *comm, struct fanin_join_opts *options, struct fanin_error *error)
+fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
+		       uint64_t deadline_ns, struct fanin_error *error)
 {
-	uint64_t deadline_ns = fanin_now_ns(NULL) + options->join_timeout_ms * 1000000ull;
 	char interface[IF_NAMESIZE];
 	uint32_t switch_ip_be;
 	int status;
@@ -245,8 +247,9 @@ fanin_comm_switch(struct fanin_comm *comm, struct fanin_join_opts *options, stru
 		switch_ip_be = way_give_up(comm, options, interface);
 		status = member_join(comm, options, switch_ip_be, deadline_ns, error);
 	}
-	if (status == FANIN_OK)
-		status = engine_create(comm, options, error);
+	/* The place for its name ends here. */
+	if (options->interface == interface)
+		options->interface = comm->route.interface;
 	return status;
 }
 

@@ -24,7 +24,8 @@
 #define WAIT_SLEEP_NS (50 * 1000000ull)
 #define INTERRUPT_NS (100 * 1000000ull)
 
-#define MAX_FDS (4 * FANIN_TRANSPORT_MAX_FDS)
+/* Of the communicators that a context sleeps for; with more, it does not sleep. */
+#define MAX_FDS (16 * FANIN_TRANSPORT_MAX_FDS)
 
 bool
 fanin_options_copy(void *copy, size_t copy_len, const void *options)
@@ -137,7 +138,7 @@ ctx_sleep(struct fanin_ctx *ctx)
 
 		if (idle_ns < sleep_ns)
 			sleep_ns = idle_ns;
-		if (n + FANIN_TRANSPORT_MAX_FDS <= MAX_FDS)
+		if (n + fanin_comm_max_fds(comm) <= MAX_FDS)
 			n += comm->ops->poll_fds(comm, fds + n);
 		else
 			sleep_ns = 0;

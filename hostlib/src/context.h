@@ -28,8 +28,8 @@ struct fanin_ctx {
 };
 
 /*
- * What a communicator's collectives run on: the switch (comm_switch.c) or the ring of its hosts (comm_ring.c). All but
- * `leave` may only be called once joining has succeeded.
+ * What a communicator's collectives run on: the switch (comm_switch.c), several trees of switches (comm_trees.c) or the ring of its
+ * hosts (comm_ring.c). All but `leave` may only be called once joining has succeeded.
  */
 struct fanin_comm_ops {
 	const char *mode; /* for the report */
@@ -39,7 +39,7 @@ struct fanin_comm_ops {
 	int (*post)(struct fanin_comm *comm, struct fanin_request *request, uint64_t count);
 	int (*poll)(struct fanin_comm *comm);
 	uint64_t (*idle_ns)(const struct fanin_comm *comm);
-	unsigned int (*poll_fds)(struct fanin_comm *comm, struct pollfd *fds);
+	unsigned int (*poll_fds)(struct fanin_comm *comm, struct pollfd *fds); /* fanin_comm_max_fds */
 	const struct fanin_error *(*error)(const struct fanin_comm *comm);
 	uint64_t (*missing)(const struct fanin_comm *comm);
 
@@ -52,13 +52,19 @@ struct fanin_comm_ops {
 
 extern const struct fanin_comm_ops fanin_comm_switch_ops;
 extern const struct fanin_comm_ops fanin_comm_ring_ops;
+extern const struct fanin_comm_ops fanin_comm_trees_ops;
 
 struct fanin_comm {
 	const struct fanin_comm_ops *ops;
 	struct fanin_ctx *ctx;
 	struct fanin_comm *next;
 	struct fanin_manager *manager; /* NULL: the job was found without one */
-	struct fanin_ring *ring;       /* NULL: runs on the switch, by what follows */
+	struct fanin_ring *ring;       /* NULL: runs on switches */
+	struct fanin_trees *trees;     /* comm_trees.c: NULL: one or none, by what follows */
+	uint16_t n_trees;
+	uint16_t tree; /* of a communicator that is one of several trees: which one; it borrows the manager */
+	uint16_t trees_asked;
+	char trees_reason[FANIN_TEXT_LEN / 2]; /* why there are fewer */
 	uint32_t told_ip_be; /* this host's address as the manager knows it; 0: no manager */
 	char job_name[FANIN_JOB_NAME_MAX + 1];
 	char mode_reason[FANIN_TEXT_LEN];
@@ -79,6 +85,13 @@ struct fanin_comm {
 	char hint[2 * FANIN_TEXT_LEN];    /* the engine's */
 };
 
+/* Most places that its poll_fds fills in. */
+static inline unsigned int
+fanin_comm_max_fds(const struct fanin_comm *comm)
+{
+	return (comm->n_trees > 1 ? comm->n_trees : 1u) * FANIN_TRANSPORT_MAX_FDS;
+}
+
 /*
  * comm_manager.c: finds an interface by its name, or if that is NULL by its address.
  *
@@ -93,9 +106,21 @@ bool fanin_interface_find(const char *wanted, uint32_t *ip_be, char *name);
  */
 bool fanin_options_copy(void *copy, size_t copy_len, const void *options);
 
-/* comm_switch.c: joins a job on a switch. options: checked here. */
-int fanin_comm_switch(struct fanin_comm *comm, struct fanin_join_opts *options,
-		      struct fanin_error *error);
+/*
+ * comm_switch.c: joins a job on a switch, in two steps, for which options must be the same. Between them window and
+ * payload_bytes may be lowered.
+ *
+ * options: checked here. deadline_ns: for all ranks to have joined.
+ */
+int fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
+			   uint64_t deadline_ns, struct fanin_error *error);
+int fanin_comm_switch_start(struct fanin_comm *comm, const struct fanin_join_opts *options,
+			    struct fanin_error *error);
+
+/* comm_trees.c: joins a job that the manager has given several trees. answer: has them. */
+int fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *options,
+		     struct fanin_manager_answer *answer, uint64_t deadline_ns,
+		     struct fanin_error *error);
 
 /* comm_switch.c: opens the transport that the context asks for, over a route to the job's switch. transport: set on success only. */
 int fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *route,
@@ -117,8 +142,8 @@ int fanin_comm_move_end(struct fanin_comm *comm, struct fanin_error *error);
 /*
  * comm_manager.c: asks the manager for the job, and wires the ring if it says so.
  *
- * options: gets the switch's address, the job's number, key and rank if the job runs in the network; else comm->ring is
- * set. answer: what the options' new strings belong to. Returns FANIN_OK or a negative status.
+ * options: gets the switch's address, the job's number, key and rank if the job runs in the network, of its first tree; else
+ * comm->ring is set. answer: what the options' new strings belong to. Returns FANIN_OK or a negative status.
  */
 int fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 		       struct fanin_manager_answer *answer, struct fanin_error *error);
@@ -131,6 +156,11 @@ int fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 int fanin_comm_ring(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		    const struct fanin_manager_answer *answer, int listener, uint64_t deadline_ns,
 		    struct fanin_error *error);
+
+/* What somebody who has created the job of a tree would have given, and the link that it uses. The strings are the answer's. */
+int fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *options,
+			    struct fanin_manager_answer *answer, uint16_t tree,
+			    struct fanin_error *error);
 
 /*
  * comm_memif.c: true if the options ask for shared memory with the switch.

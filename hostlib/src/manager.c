@@ -42,15 +42,15 @@ fanin_manager_problem(const struct fanin_manager *manager)
 }
 
 const char *
-fanin_manager_stranded(const struct fanin_manager *manager)
+fanin_manager_stranded(const struct fanin_manager *manager, uint16_t tree)
 {
-	return manager->stranded;
+	return manager->stranded[tree];
 }
 
 const struct fanin_manager_home *
-fanin_manager_home(const struct fanin_manager *manager)
+fanin_manager_home(const struct fanin_manager *manager, uint16_t tree)
 {
-	return manager->home.ip_be == 0 ? NULL : &manager->home;
+	return manager->homes[tree].ip_be == 0 ? NULL : &manager->homes[tree];
 }
 
 uint32_t
@@ -273,7 +273,7 @@ line_done(struct fanin_manager *manager, enum fanin_manager_line kind, const jso
 		manager->heartbeat_ns = now_ns;
 		manager->reconnects++;
 		manager->problem[0] = '\0';
-		fanin_manager_note_home(manager, result);
+		fanin_manager_note_homes(manager, result);
 		fanin_log_line(manager->options.log, FANIN_LOG_INFO,
 			       "connected to the manager %s again", manager->settings.address);
 	}

@@ -41,6 +41,7 @@ struct fanin_manager_join {
 	const char *handler;
 	bool reproducible;
 	bool wide;
+	uint16_t trees; /* 0: the manager's default */
 };
 
 /* Where the job begins for this host. */
@@ -48,6 +49,15 @@ struct fanin_manager_home {
 	uint32_t ip_be; /* the host's own address there; 0: the manager has not said it */
 	uint32_t switch_ip_be;
 	uint16_t udp_port; /* host order */
+};
+
+/* One of a job's trees: a job on the switches. */
+struct fanin_manager_tree {
+	struct fanin_manager_home home;
+	char switch_ip[INET_ADDRSTRLEN]; /* of home */
+	char interface[IF_NAMESIZE];     /* room for the caller: of home.ip_be */
+	uint64_t key;
+	uint32_t job;
 };
 
 /* What it is told. */
@@ -58,10 +68,10 @@ struct fanin_manager_answer {
 	uint16_t rank;
 	uint16_t size;
 	/* In the network. */
-	struct fanin_manager_home home;
-	char switch_ip[INET_ADDRSTRLEN];
-	char interface[IF_NAMESIZE]; /* room for the caller: of home.ip_be */
-	uint32_t job;
+	struct fanin_manager_tree trees[FANIN_MAX_TREES];
+	uint16_t n_trees;
+	uint16_t trees_asked;
+	char trees_reason[FANIN_TEXT_LEN / 2]; /* why there are fewer; "": there are not */
 	/* As a ring, by rank. */
 	struct sockaddr_in endpoints[FANIN_WIRE_MAX_CHILDREN];
 };
@@ -98,11 +108,12 @@ const char *fanin_manager_address(const struct fanin_manager *manager);
 /* "" or what is wrong with the connection now. */
 const char *fanin_manager_problem(const struct fanin_manager *manager);
 
-/* Why the job has no tree any more, as the manager says; "" if it has one. Valid until the manager is closed. */
-const char *fanin_manager_stranded(const struct fanin_manager *manager);
+/* Why one of the job's trees is gone, as the manager says; "" if it is there. Valid until the manager is closed. */
+const char *fanin_manager_stranded(const struct fanin_manager *manager, uint16_t tree);
 
-/* Where the job goes on, as the manager said after the join; NULL: it has not. Valid until the next poll. */
-const struct fanin_manager_home *fanin_manager_home(const struct fanin_manager *manager);
+/* Where a tree of the job goes on, as the manager said after the join; NULL: it has not. Valid until the next poll. */
+const struct fanin_manager_home *fanin_manager_home(const struct fanin_manager *manager,
+						    uint16_t tree);
 
 /* A number that changes when what the two calls above say may have changed. */
 uint32_t fanin_manager_news(const struct fanin_manager *manager);

@@ -40,9 +40,10 @@ struct fanin_manager {
 	uint64_t opened_ns;      /* when connecting began */
 	uint32_t reconnects;
 	char problem[FANIN_TEXT_LEN];
-	struct fanin_manager_home home; /* as told after the join */
+	struct fanin_manager_home homes[FANIN_MAX_TREES]; /* by tree; as told after the join */
 	uint32_t news;
-	char stranded[FANIN_TEXT_LEN]; /* why the job has no tree now, as the manager last said; empty: it has one */
+	/* Why each of the job's trees is not there now, as the manager last said; empty: it is. */
+	char stranded[FANIN_MAX_TREES][FANIN_TEXT_LEN];
 };
 
 /* What a line of the manager's means. */
@@ -67,8 +68,8 @@ int fanin_manager_say(struct fanin_manager *manager, const char *command);
 enum fanin_manager_line fanin_manager_read(struct fanin_manager *manager, const char *line,
 					   json_t **result, int *status, struct fanin_error *error);
 
-/* Takes what a message says of where the job goes on, if it is all there: the answer to a reattach, or an event. */
-void fanin_manager_note_home(struct fanin_manager *manager, const json_t *message);
+/* Takes what the answer to a reattach says of where the job goes on, for all of its trees that it is all there for. */
+void fanin_manager_note_homes(struct fanin_manager *manager, const json_t *result);
 
 /* Reads the result of a join. Returns FANIN_OK or FANIN_ERR_MANAGER. */
 int fanin_manager_read_answer(const struct fanin_manager *manager, const json_t *result,

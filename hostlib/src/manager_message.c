@@ -62,11 +62,11 @@ fanin_manager_say_join(struct fanin_manager *manager, const struct fanin_manager
 		snprintf(endpoint, sizeof(endpoint), "%s:%u", ip, ntohs(join->endpoint->sin_port));
 	}
 	inet_ntop(AF_INET, &join->ip_be, ip, sizeof(ip));
-	args = json_pack("{s:s, s:i, s:s, s:i, s:s, s:b, s:s, s:i, s:b}", "job", join->job, "size",
-			 join->size, "ip", ip, "mtu", (int)join->mtu, "handler", join->handler,
-			 "reproducible", join->reproducible, "accumulate",
+	args = json_pack("{s:s, s:i, s:s, s:i, s:s, s:b, s:s, s:i, s:b, s:i}", "job", join->job,
+			 "size", join->size, "ip", ip, "mtu", (int)join->mtu, "handler",
+			 join->handler, "reproducible", join->reproducible, "accumulate",
 			 join->wide ? "f32" : "native", "payload_bytes", 0, "fallback",
-			 join->endpoint != NULL);
+			 join->endpoint != NULL, "trees", join->trees);
 	if (args != NULL && join->rank >= 0)
 		json_object_set_new(args, "rank", json_integer(join->rank));
 	if (args != NULL && join->endpoint != NULL)
@@ -157,8 +157,9 @@ address_read(const json_t *message, const char *name, uint32_t *ip_be)
 	return text != NULL && inet_pton(AF_INET, text, ip_be) == 1;
 }
 
-void
-fanin_manager_note_home(struct fanin_manager *manager, const json_t *message)
+/* Takes what a message says of where a tree goes on, if it is all there. */
+static void
+note_home(struct fanin_manager *manager, uint16_t tree, const json_t *message)
 {
 	struct fanin_manager_home home;
 	json_int_t value;
@@ -168,8 +169,18 @@ fanin_manager_note_home(struct fanin_manager *manager, const json_t *message)
 	    !integer_read(message, "udp_port", 1, UINT16_MAX, &value))
 		return;
 	home.udp_port = (uint16_t)value;
-	manager->home = home;
+	manager->homes[tree] = home;
 	manager->news++;
+}
+
+void
+fanin_manager_note_homes(struct fanin_manager *manager, const json_t *result)
+{
+	const json_t *more = json_object_get(result, "more_trees");
+
+	note_home(manager, 0, result);
+	for (uint16_t i = 0; i < json_array_size(more) && i < FANIN_MAX_TREES - 1; i++)
+		note_home(manager, (uint16_t)(i + 1), json_array_get(more, i));
 }
 
 /* What it says unasked is of lost hosts, switches and jobs, mostly. */
@@ -178,17 +189,20 @@ event_note(struct fanin_manager *manager, const json_t *event, const json_t *mes
 {
 	const char *name = json_string_value(event);
 	const char *reason = json_string_value(json_object_get(message, "reason"));
+	json_int_t tree = json_integer_value(json_object_get(message, "tree"));
 
-	if (name != NULL && strcmp(name, "no_path") == 0)
-		snprintf(manager->stranded, sizeof(manager->stranded), "%s",
+	if (name == NULL || tree < 0 || tree >= FANIN_MAX_TREES)
+		return;
+	if (strcmp(name, "no_path") == 0)
+		snprintf(manager->stranded[tree], sizeof(manager->stranded[tree]), "%s",
 			 reason != NULL ? reason : "it does not say why");
-	else if (name != NULL && (strcmp(name, "moved") == 0 || strcmp(name, "restored") == 0))
-		manager->stranded[0] = '\0';
+	else if (strcmp(name, "moved") == 0 || strcmp(name, "restored") == 0)
+		manager->stranded[tree][0] = '\0';
 	else
 		return;
 	manager->news++;
 	if (strcmp(name, "moved") == 0)
-		fanin_manager_note_home(manager, message);
+		note_home(manager, (uint16_t)tree, message);
 }
 
 enum fanin_manager_line
@@ -259,24 +273,51 @@ key_read(const json_t *result, uint64_t *key)
 }
 
 static int
-network_read(const struct fanin_manager *manager, const json_t *result,
-	     struct fanin_manager_answer *answer, struct fanin_error *error)
+tree_read(const struct fanin_manager *manager, const json_t *result,
+	  struct fanin_manager_tree *tree, struct fanin_error *error)
 {
 	json_int_t value;
 
-	if (!address_read(result, "switch_ip", &answer->home.switch_ip_be))
+	if (!address_read(result, "switch_ip", &tree->home.switch_ip_be))
 		return answer_fail(manager, result, "switch_ip", "an IPv4 address", error);
-	inet_ntop(AF_INET, &answer->home.switch_ip_be, answer->switch_ip, sizeof(answer->switch_ip));
+	inet_ntop(AF_INET, &tree->home.switch_ip_be, tree->switch_ip, sizeof(tree->switch_ip));
 	/* Managers of hosts with one link each need not say it. */
-	if (json_object_get(result, "ip") != NULL && !address_read(result, "ip", &answer->home.ip_be))
+	if (json_object_get(result, "ip") != NULL && !address_read(result, "ip", &tree->home.ip_be))
 		return answer_fail(manager, result, "ip", "an IPv4 address", error);
 	if (!integer_read(result, "job", 1, FANIN_WIRE_MAX_JOB, &value))
 		return answer_fail(manager, result, "job", "a job's number", error);
-	answer->job = (uint32_t)value;
+	tree->job = (uint32_t)value;
 	if (!integer_read(result, "udp_port", 1, UINT16_MAX, &value))
 		return answer_fail(manager, result, "udp_port", "1 to 65535", error);
-	answer->home.udp_port = (uint16_t)value;
+	tree->home.udp_port = (uint16_t)value;
+	if (!key_read(result, &tree->key))
+		return answer_fail(manager, result, "key", "a string like \"0x1234\"", error);
 	return FANIN_OK;
+}
+
+/* The first tree is described by the result itself, the others by objects in a list. */
+static int
+network_read(const struct fanin_manager *manager, const json_t *result,
+	     struct fanin_manager_answer *answer, struct fanin_error *error)
+{
+	const json_t *more = json_object_get(result, "more_trees");
+	const char *reason = json_string_value(json_object_get(result, "trees_reason"));
+	json_int_t asked = 0;
+	int status;
+
+	if (more != NULL && (!json_is_array(more) || json_array_size(more) >= FANIN_MAX_TREES))
+		return answer_fail(manager, result, "more_trees", "a short list", error);
+	status = tree_read(manager, result, &answer->trees[0], error);
+	answer->n_trees = 1;
+	for (size_t i = 0; i < json_array_size(more) && status == FANIN_OK; i++)
+		status = tree_read(manager, json_array_get(more, i),
+				   &answer->trees[answer->n_trees++], error);
+	if (!integer_read(result, "trees_asked", answer->n_trees, FANIN_MAX_TREES, &asked))
+		asked = answer->n_trees;
+	answer->trees_asked = (uint16_t)asked;
+	snprintf(answer->trees_reason, sizeof(answer->trees_reason), "%s",
+		 reason != NULL ? reason : "");
+	return status;
 }
 
 static int

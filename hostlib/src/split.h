@@ -13,8 +13,6 @@
 
 #include "engine.h"
 
-#define FANIN_MAX_TREES 8
-
 struct fanin_split {
 	struct fanin_engine *engines[FANIN_MAX_TREES]; /* the owner's; with the same rank, size and payload */
 	uint16_t n_engines;

@@ -189,7 +189,7 @@ def an_address_that_the_switch_does_not_see_is_told():
 
 @case(90)
 def whatever_is_wrong_with_joining_by_name_is_told():
-    with running_lab(2) as lab:
+    with running_lab(2, config={"limits": {"max_jobs": 16}}) as lab:
         here = lab.host_ip(0)
         conf = lab.directory / "wrong.conf"
         expect_error(lab, "nothing is configured", "invalid", "no manager is configured")
@@ -204,6 +204,8 @@ def whatever_is_wrong_with_joining_by_name_is_told():
             expect_error(lab, text, "invalid", words, {"FANIN_CONF": conf})
         expect_error(lab, "port", "invalid", "expected ADDRESS or ADDRESS:PORT", manager=f"{here}:x")
         expect_error(lab, "name", "invalid", "letters, digits", manager=here, name="a b")
+        expect_error(lab, "trees on AF_XDP", "invalid", "af_xdp serves one tree of a host", manager=here, trees=2,
+                     transport="af_xdp")
         expect_error(lab, "nobody listens", "manager", f"cannot connect to the manager {here}:{PORT}: Connection refused",
                      manager=here)
         with FakeManager(lab, token="right"):
@@ -220,7 +222,7 @@ def whatever_is_wrong_with_joining_by_name_is_told():
                 expect_error(lab, f"hello {hello}", "manager", words, manager=here)
         with FakeManager(lab, mute=True):
             expect_error(lab, "mute", "join_timeout", "did not answer within 1.0 s", manager=here)
-        for code in ("size_mismatch", "name_in_use", "no_path", "no_room", "invalid"):
+        for code in ("size_mismatch", "trees_mismatch", "name_in_use", "no_path", "no_room", "invalid"):
             with FakeManager(lab, refusal=(code, "words of the manager's")):
                 expect_error(lab, code, "join_refused", f"refused job 'job': words of the manager's ({code})", manager=here)
         for name, value, words in (("mode", "tree", 'mode "tree", expected "network" or "ring"'),
@@ -228,7 +230,12 @@ def whatever_is_wrong_with_joining_by_name_is_told():
                                    ("rank", 1, "rank 1, expected one below the size"),
                                    ("key", 17, "key 17, expected a string"), ("switch_ip", "x", 'switch_ip "x"'),
                                    ("job", 0, "job 0, expected a job's number"),
-                                   ("udp_port", None, "udp_port null, expected 1 to 65535")):
+                                   ("udp_port", None, "udp_port null, expected 1 to 65535"),
+                                   ("more_trees", 7, "more_trees 7, expected a short list"),
+                                   ("more_trees", [{}] * 8, "expected a short list"),
+                                   ("more_trees", ["x"], "switch_ip nothing, expected an IPv4 address"),
+                                   ("more_trees", [{"switch_ip": "10.0.0.1", "job": 1, "udp_port": 1}],
+                                    "key nothing, expected a string")):
             with FakeManager(lab, change=lambda result, name=name, value=value: result.update({name: value})):
                 expect_error(lab, f"{name} {value}", "manager", words, manager=here, size=1)
         for endpoints, words in (([], "a list with one for each rank"), (["x"], "strings like")):

@@ -44,6 +44,7 @@ import case_pktgen  # noqa: F401
 import case_routing  # noqa: F401
 import case_switching  # noqa: F401
 import case_two_links  # noqa: F401
+import case_trees  # noqa: F401
 import case_waits  # noqa: F401
 
 

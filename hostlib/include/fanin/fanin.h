@@ -102,6 +102,8 @@ enum fanin_op {
  */
 #define FANIN_CUSTOM(code) ((enum fanin_op)(code))
 
+#define FANIN_MAX_TREES 8 /* of a job */
+
 typedef struct fanin_ctx fanin_ctx;
 typedef struct fanin_comm fanin_comm;
 typedef struct fanin_request fanin_request;
@@ -172,6 +174,12 @@ struct fanin_join_opts {
 	 * shows and a warning tells, unless one of them forbids it here: then all fail.
 	 */
 	bool no_fallback;
+	/*
+	 * Reduction trees that the job is to have, at most FANIN_MAX_TREES; default: as many as the manager is configured to give, mostly 1. The
+	 * blocks of each collective take turns on them, so that a network with several spines carries a part on each. The job
+	 * runs on fewer if there are no more, which the report tells. All ranks ask for the same. Not with AF_XDP and memif.
+	 */
+	uint16_t trees;
 };
 
 /* Where and how a communicator's collectives run. Strings belong to the library and live as long as the communicator. */
@@ -182,7 +190,7 @@ struct fanin_report {
 	const char *handler;          /* the switch's handler, "single"; "ring" without a switch */
 	const char *interface;        /* with memif, "memif" and the port's number */
 	bool in_network;              /* the collectives ran in the switch */
-	uint16_t window;              /* blocks in flight */
+	uint16_t window;              /* blocks in flight, in all trees together */
 	uint16_t payload_bytes;       /* per packet */
 	uint64_t blocks;              /* results received, each once */
 	uint64_t bytes_reduced;       /* of this rank's data */
@@ -204,6 +212,9 @@ struct fanin_report {
 	const char *job_name;        /* likewise */
 	const char *manager_problem; /* "" or why the manager is away; collectives go on meanwhile */
 	uint32_t manager_reconnects; /* how often it was away and is there again */
+	uint16_t trees;              /* that the collectives run over; 0: in a ring */
+	uint16_t trees_asked;
+	const char *trees_reason; /* "" or why there are fewer */
 };
 
 /*
