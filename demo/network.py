@@ -49,7 +49,9 @@ class Trees:
 
     def draw(self):
         lines = []
-        for tree in self.trees:
+        for number, tree in enumerate(self.trees):
+            if len(self.trees) > 1:
+                lines.append(f"tree {number + 1} of {len(self.trees)}")
             children = {}
             for switch, parent in sorted(tree["parents"].items()):
                 children.setdefault(parent, []).append(switch)
@@ -88,7 +90,7 @@ class Watch:
             jobs = self.fabric.ask(switch, "jobs.list")["jobs"]
         except LabError:
             jobs = []
-        return jobs[0]["stats"]["results"] if jobs else None
+        return sum(job["stats"]["results"] for job in jobs) if jobs else None
 
     def _look_elsewhere(self):
         for switch in self.switches:
@@ -163,12 +165,13 @@ def start_ranks(fabric, options, transport, warmup):
                                dtype=options.dtype, op=options.op, data=options.data, seed=options.seed, warmup=warmup,
                                iters=options.iters, check=True, transport=transport, handler=options.handler,
                                reproducible=options.reproducible, no_stagger=options.no_stagger, no_fallback=True,
+                               trees=options.trees,
                                accumulate=None if options.accumulate == "native" else options.accumulate)
             for host in range(options.hosts)]
 
 
 def first_trees(fabric, ranks):
-    """The job's trees as soon as they are installed."""
+    """The job's trees as soon as all of them are installed."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         trees = Trees(fabric)
@@ -232,8 +235,9 @@ def demonstrate(options, screen, config, warmup, summarise):
             fabric.switches[options.freeze].popen.send_signal(signal.SIGCONT)
         result = summarise(options, reports, {
             "ping": None, "drops": drops, "wall_seconds": round(seconds, 3), "topology": options.topology,
-            "switches": topology.switches, "trees": trees.trees, "trees_after": after, "dual_homed": options.dual_homed,
-            "rebuilt": rebuilt,
+            "switches": topology.switches, "trees": trees.trees, "trees_asked": options.trees,
+            "trees_reason": next((report["trees_reason"] for report in reports if report.get("trees_reason")), None),
+            "trees_after": after, "dual_homed": options.dual_homed, "rebuilt": rebuilt,
             "struck": struck, "outage_seconds": None if watch.outage is None else round(watch.outage, 3)})
         if target and target.startswith("host"):
             verdict_on_loss(result, reports, int(target.removeprefix("host")))
@@ -245,6 +249,8 @@ def print_network(result):
     """The lines of a result that only several switches have."""
     print(f"  {len(result['switches'])} switches, {len(result['trees'])} tree{'s' if len(result['trees']) != 1 else ''}, root "
           f"{', '.join(tree['root'] for tree in result['trees'])}")
+    if len(result["trees"]) < result["trees_asked"]:
+        print(f"  {result['trees_asked']} trees were asked for: {result['trees_reason']}")
     if result["struck"]:
         outage = "" if result["outage_seconds"] is None else f", {result['outage_seconds']:.2f} s without results at most"
         moved = f"moved to another tree {result['rebuilt']} times" if result["rebuilt"] else "the job did not have to move"

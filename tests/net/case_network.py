@@ -34,6 +34,10 @@ def the_demos_on_several_switches_are_exact_under_loss():
                      (True, 0, hosts, True, 0), f"the demo on {topology}")
         expect_equal((len(result["switches"]), len(result["trees"])), (switches, 1), f"switches and trees of {topology}")
         expect(result["drops"].get("fault_drop", 0) > 0, f"{topology}: no packet was dropped: {result['drops']}")
+    result = demo("--topology", "leaf-spine", "--bytes", MIB, "--loss", "0.02", "--trees", 3)
+    expect_equal((result["ok"], result["mismatches"], sorted(tree["root"] for tree in result["trees"]), result["trees_asked"]),
+                 (True, 0, ["spine0", "spine1"], 3), "the demo with as many trees as there are spines")
+    expect("all links between the switches of its hosts" in result["trees_reason"], result["trees_reason"])
 
 
 @case(150)
@@ -120,7 +124,7 @@ def strike(fabric, kind, host):
 def fail_once(fabric, rng, number):
     """One job, in which something that it uses, or the manager, fails at a random moment; all is well again afterwards."""
     kind = KINDS[number % len(KINDS)]
-    ranks = start(fabric, f"job{number}", op=rng.choice(("sum", "max")), dtype=rng.choice(("f32", "i32")))
+    ranks = start(fabric, f"job{number}", op=rng.choice(("sum", "max")), dtype=rng.choice(("f32", "i32")), trees=rng.choice((1, 2)))
     wait_until(lambda: root_of(fabric) is not None or not all(rank.running() for rank in ranks), 30, "the job's tree")
     time.sleep(rng.uniform(0, 0.8))
     undo = strike(fabric, kind, rng.randrange(fabric.hosts))
