@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * AF_PACKET transport: two rings of frames shared with the kernel (TPACKET_V2, which hands over every frame at once where
- * V3 waits for a block to fill). Works on every interface and with every MTU; needs CAP_NET_RAW. See transport.h.
+ * AF_PACKET transport. Frames come in through a ring shared with the kernel (TPACKET_V2, which hands over every frame at once
+ * where V3 waits for a block to fill), long ones through a queue (af_packet_long.h). They are sent one by one from where
+ * headers and payload lie: from a ring of frames, into which they would be copied first, veth copies them as well. Works on
+ * every interface and with every MTU; needs CAP_NET_RAW. See transport.h.
  */
-#include "transport.h"
+#include "af_packet_long.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,10 +27,8 @@
 /* The kernel puts a received frame 66 bytes behind the ring frame's start; 30 more make it 32 modulo 64. */
 #define RX_RESERVE 30u
 #define RX_OFFSET 96u
-#define TX_OFFSET (TPACKET2_HDRLEN - sizeof(struct sockaddr_ll))
 
 #define MIN_RX_FRAMES 256u
-#define MIN_TX_FRAMES 64u
 #define SEND_BUFFER_BYTES (16 * 1024 * 1024)
 
 struct ring {
@@ -44,12 +44,11 @@ struct af_packet {
 	void *map;
 	size_t map_len;
 	struct ring rx;
-	struct ring tx;
+	struct fanin_packet_long longer;
 	uint64_t ring_drops;
-	struct tpacket2_hdr *unsent; /* last committed frame while the kernel has not taken it */
+	int tx_errnum; /* why a frame was refused since the last flush; 0: none was */
 };
 
-static_assert(TX_OFFSET % 64 == 32, "payload alignment");
 static_assert(TPACKET_ALIGN(TPACKET2_HDRLEN + 16) - ETH_HLEN + RX_RESERVE == RX_OFFSET,
 	      "frame offset");
 static_assert(RX_OFFSET % 64 == 32, "payload alignment");
@@ -79,44 +78,34 @@ slot_set_status(struct tpacket2_hdr *slot, uint32_t status)
 	__atomic_store_n(&slot->tp_status, status, __ATOMIC_RELEASE);
 }
 
-static void *
-packet_tx_reserve(struct fanin_transport *transport, uint32_t len)
+static bool
+packet_tx_gather(struct fanin_transport *transport, const struct fanin_headers *headers,
+		 const void *payload, uint32_t payload_len)
 {
 	struct af_packet *packet = (struct af_packet *)transport;
-	struct tpacket2_hdr *slot = ring_head(&packet->tx);
-	uint32_t status = slot_status(slot);
+	struct iovec parts[] = {
+		{ .iov_base = (void *)(uintptr_t)headers, .iov_len = sizeof(*headers) },
+		{ .iov_base = (void *)(uintptr_t)payload, .iov_len = payload_len },
+	};
+	const struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
 
-	(void)len; /* fanin_transport_config.frame_len bounds it */
-	if (status != TP_STATUS_AVAILABLE && (status & TP_STATUS_WRONG_FORMAT) == 0)
-		return NULL;
-	return (uint8_t *)slot + TX_OFFSET;
-}
-
-static void
-packet_tx_commit(struct fanin_transport *transport, uint32_t len)
-{
-	struct af_packet *packet = (struct af_packet *)transport;
-	struct tpacket2_hdr *slot = ring_head(&packet->tx);
-
-	slot->tp_len = len;
-	slot_set_status(slot, TP_STATUS_SEND_REQUEST);
-	ring_advance(&packet->tx);
-	packet->unsent = slot;
+	if (sendmsg(packet->fd, &message, MSG_DONTWAIT) >= 0)
+		return true;
+	/* No room in the socket's or the interface's queue. */
+	if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR)
+		return false;
+	packet->tx_errnum = errno;
+	return true;
 }
 
 static int
 packet_tx_flush(struct fanin_transport *transport)
 {
 	struct af_packet *packet = (struct af_packet *)transport;
+	int errnum = packet->tx_errnum;
 
-	if (packet->unsent == NULL)
-		return 0;
-	if (sendto(packet->fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 && errno != EAGAIN &&
-	    errno != ENOBUFS && errno != EINTR)
-		return -errno;
-	if (slot_status(packet->unsent) != TP_STATUS_SEND_REQUEST)
-		packet->unsent = NULL;
-	return 0;
+	packet->tx_errnum = 0;
+	return -errnum;
 }
 
 static unsigned int
@@ -130,20 +119,39 @@ packet_rx_burst(struct fanin_transport *transport, struct fanin_frame *frames, u
 
 		if ((slot_status(slot) & TP_STATUS_USER) == 0)
 			break;
-		frames[n].data = (uint8_t *)slot + slot->tp_mac;
-		frames[n].len = slot->tp_snaplen;
-		frames[n].handle = (uintptr_t)slot;
+		frames[n] = (struct fanin_frame){
+			.data = (uint8_t *)slot + slot->tp_mac,
+			.len = slot->tp_snaplen,
+			.handle = (uintptr_t)slot,
+		};
 		ring_advance(&packet->rx);
 	}
+	if (n == 0 && max != 0 && fanin_packet_long_next(&packet->longer, frames))
+		return 1;
 	return n;
 }
 
 static void
 packet_rx_release(struct fanin_transport *transport, const struct fanin_frame *frames, unsigned int n)
 {
-	(void)transport;
-	for (unsigned int i = 0; i < n; i++)
-		slot_set_status((struct tpacket2_hdr *)(uintptr_t)frames[i].handle, TP_STATUS_KERNEL);
+	struct af_packet *packet = (struct af_packet *)transport;
+
+	for (unsigned int i = 0; i < n; i++) {
+		if (frames[i].headers_only)
+			fanin_packet_long_release(&packet->longer);
+		else
+			slot_set_status((struct tpacket2_hdr *)(uintptr_t)frames[i].handle,
+					TP_STATUS_KERNEL);
+	}
+}
+
+static bool
+packet_rx_copy(struct fanin_transport *transport, const struct fanin_frame *frame, uint32_t offset,
+	       void *to, uint32_t len)
+{
+	struct af_packet *packet = (struct af_packet *)transport;
+
+	return fanin_packet_long_copy(&packet->longer, frame, offset, to, len);
 }
 
 static unsigned int
@@ -152,19 +160,31 @@ packet_poll_fds(struct fanin_transport *transport, struct pollfd *fds)
 	struct af_packet *packet = (struct af_packet *)transport;
 
 	fds[0] = (struct pollfd){ .fd = packet->fd, .events = POLLIN };
-	return 1;
+	if (packet->longer.fd < 0)
+		return 1;
+	fds[1] = (struct pollfd){ .fd = packet->longer.fd, .events = POLLIN };
+	return 2;
+}
+
+uint32_t
+fanin_packet_drops(int fd)
+{
+	struct tpacket_stats stats = { 0 };
+	socklen_t len = sizeof(stats);
+
+	/* Asking sets the kernel's counters back. */
+	getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &len);
+	return stats.tp_drops;
 }
 
 static uint64_t
 packet_ring_drops(struct fanin_transport *transport)
 {
 	struct af_packet *packet = (struct af_packet *)transport;
-	struct tpacket_stats stats = { 0 };
-	socklen_t len = sizeof(stats);
 
-	/* Asking sets the kernel's counters back. */
-	getsockopt(packet->fd, SOL_PACKET, PACKET_STATISTICS, &stats, &len);
-	packet->ring_drops += stats.tp_drops;
+	packet->ring_drops += fanin_packet_drops(packet->fd);
+	if (packet->longer.fd >= 0)
+		packet->ring_drops += fanin_packet_drops(packet->longer.fd);
 	return packet->ring_drops;
 }
 
@@ -179,18 +199,18 @@ packet_close(struct fanin_transport *transport)
 		close(packet->fd);
 	if (packet->sink_fd >= 0)
 		close(packet->sink_fd);
+	fanin_packet_long_close(&packet->longer);
 	free(packet->rx.frames);
-	free(packet->tx.frames);
 	free(packet);
 }
 
 static const struct fanin_transport_ops packet_ops = {
 	.name = "af_packet",
-	.tx_reserve = packet_tx_reserve,
-	.tx_commit = packet_tx_commit,
+	.tx_gather = packet_tx_gather,
 	.tx_flush = packet_tx_flush,
 	.rx_burst = packet_rx_burst,
 	.rx_release = packet_rx_release,
+	.rx_copy = packet_rx_copy,
 	.poll_fds = packet_poll_fds,
 	.ring_drops = packet_ring_drops,
 	.close = packet_close,
@@ -198,10 +218,14 @@ static const struct fanin_transport_ops packet_ops = {
 
 /* Untagged IPv4 without options or fragments, UDP to our port, our job: all that the XDP program takes, too. */
 static int
-filter_attach(int fd, const struct fanin_transport_config *config)
+filter_attach(int fd, const struct fanin_transport_config *config, enum fanin_packet_lengths lengths)
 {
+	const uint32_t longest = lengths == FANIN_PACKET_ALL ? UINT32_MAX : FANIN_PACKET_SHORT_MAX;
+	const uint8_t if_longer = lengths == FANIN_PACKET_LONG ? 0 : 15;
 	uint32_t job_offset = FANIN_L4_LEN + offsetof(struct fanin_hdr, job);
 	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, longest, if_longer, 15 - if_longer),
 		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, (uint32_t)(SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 13),
 		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, offsetof(struct fanin_headers, eth.type_be)),
@@ -285,38 +309,27 @@ ring_fill(struct ring *ring, const struct tpacket_req *request, uint8_t *start)
 	return 0;
 }
 
-/* Both rings, in one mapping as the kernel wants it: first what is received. Returns 0 or -errno. */
+/* Makes the ring for frames up to frame_len bytes. Returns 0 or -errno. */
 static int
-rings_map(struct af_packet *packet, const struct fanin_transport_config *config)
+ring_map(struct af_packet *packet, uint32_t frame_len, uint16_t window)
 {
-	uint32_t rx_bytes = (RX_OFFSET + config->frame_len + 63) / 64 * 64;
-	uint32_t tx_bytes = (TX_OFFSET + config->frame_len + 63) / 64 * 64;
-	uint32_t rx_frames = 2u * config->window > MIN_RX_FRAMES ? 2u * config->window
-								 : MIN_RX_FRAMES;
-	uint32_t tx_frames = config->window > MIN_TX_FRAMES ? config->window : MIN_TX_FRAMES;
-	struct tpacket_req rx = { 0 };
-	struct tpacket_req tx = { 0 };
-	size_t rx_len;
+	uint32_t frame_bytes = (RX_OFFSET + frame_len + 63) / 64 * 64;
+	uint32_t n_frames = 2u * window > MIN_RX_FRAMES ? 2u * window : MIN_RX_FRAMES;
+	struct tpacket_req request = { 0 };
 	void *map;
 
-	ring_describe(&rx, rx_bytes, rx_frames);
-	ring_describe(&tx, tx_bytes, tx_frames);
-	if (setsockopt(packet->fd, SOL_PACKET, PACKET_RX_RING, &rx, sizeof(rx)) < 0 ||
-	    setsockopt(packet->fd, SOL_PACKET, PACKET_TX_RING, &tx, sizeof(tx)) < 0)
+	ring_describe(&request, frame_bytes, n_frames);
+	if (setsockopt(packet->fd, SOL_PACKET, PACKET_RX_RING, &request, sizeof(request)) < 0)
 		return -errno;
-
-	rx_len = (size_t)rx.tp_block_size * rx.tp_block_nr;
-	packet->map_len = rx_len + (size_t)tx.tp_block_size * tx.tp_block_nr;
+	packet->map_len = (size_t)request.tp_block_size * request.tp_block_nr;
 	map = mmap(NULL, packet->map_len, PROT_READ | PROT_WRITE, MAP_SHARED, packet->fd, 0);
 	if (map == MAP_FAILED)
 		return -errno;
 	packet->map = map;
-	if (ring_fill(&packet->rx, &rx, map) < 0 ||
-	    ring_fill(&packet->tx, &tx, (uint8_t *)map + rx_len) < 0)
-		return -ENOMEM;
-	return 0;
+	return ring_fill(&packet->rx, &request, map);
 }
 
+/* Options of the socket whose ring takes frames, and which sends. */
 static int
 socket_configure(struct af_packet *packet, const struct fanin_transport_config *config,
 		 struct fanin_error *error)
@@ -329,17 +342,9 @@ socket_configure(struct af_packet *packet, const struct fanin_transport_config *
 	} options[] = {
 		{ PACKET_VERSION, TPACKET_V2, "TPACKET_V2", true },
 		{ PACKET_RESERVE, RX_RESERVE, "PACKET_RESERVE", true },
-		{ PACKET_LOSS, 1, "PACKET_LOSS", false },
 		{ PACKET_QDISC_BYPASS, 1, "PACKET_QDISC_BYPASS", false },
-		{ PACKET_IGNORE_OUTGOING, 1, "PACKET_IGNORE_OUTGOING", false },
-	};
-	struct sockaddr_ll address = {
-		.sll_family = AF_PACKET,
-		.sll_protocol = htons(ETH_P_IP),
-		.sll_ifindex = config->ifindex,
 	};
 	int send_buffer = SEND_BUFFER_BYTES;
-	int status;
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
 		if (setsockopt(packet->fd, SOL_PACKET, options[i].option, &options[i].value,
@@ -355,19 +360,70 @@ socket_configure(struct af_packet *packet, const struct fanin_transport_config *
 	/* Frames count against it until the receiver has them; without CAP_NET_ADMIN the usual limit stays. */
 	if (setsockopt(packet->fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_buffer, sizeof(send_buffer)) < 0)
 		setsockopt(packet->fd, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof(send_buffer));
+	return FANIN_OK;
+}
 
-	status = filter_attach(packet->fd, config);
-	if (status < 0)
-		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
-				       "cannot attach the socket filter: %s", strerror(-status));
-	status = rings_map(packet, config);
+int
+fanin_packet_socket(const struct fanin_transport_config *config, enum fanin_packet_lengths lengths)
+{
+	int on = 1;
+	int fd;
+	int ret;
+
+	/* Protocol 0: nothing comes in before the filter is there and the socket is bound. */
+	fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof(on)) < 0)
+		fanin_log_line(config->log, FANIN_LOG_DEBUG,
+			       "af_packet: no PACKET_IGNORE_OUTGOING: %s", strerror(errno));
+	ret = filter_attach(fd, config, lengths);
+	if (ret < 0) {
+		close(fd);
+		return ret;
+	}
+	return fd;
+}
+
+int
+fanin_packet_bind(int fd, const struct fanin_transport_config *config)
+{
+	const struct sockaddr_ll address = {
+		.sll_family = AF_PACKET,
+		.sll_protocol = htons(ETH_P_IP),
+		.sll_ifindex = config->ifindex,
+	};
+
+	return bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
+}
+
+/* The socket with the ring. packet->longer is open already, and what it does not take comes here. */
+static int
+ring_open(struct af_packet *packet, const struct fanin_transport_config *config,
+	  struct fanin_error *error)
+{
+	const bool all = packet->longer.fd < 0;
+	const uint32_t frame_len = all ? config->frame_len : FANIN_PACKET_SHORT_MAX;
+	int status;
+
+	packet->fd = fanin_packet_socket(config, all ? FANIN_PACKET_ALL : FANIN_PACKET_SHORT);
+	if (packet->fd == -EPERM || packet->fd == -EACCES)
+		return fanin_error_set(error, FANIN_ERR_PERMISSION, "raw sockets need CAP_NET_RAW");
+	if (packet->fd < 0)
+		return fanin_error_set(error, FANIN_ERR_TRANSPORT, "no filtered raw socket: %s",
+				       strerror(-packet->fd));
+	status = socket_configure(packet, config, error);
+	if (status != FANIN_OK)
+		return status;
+	status = ring_map(packet, frame_len, config->window);
 	if (status < 0)
 		return fanin_error_set(error, fanin_status_from_errno(-status, FANIN_ERR_TRANSPORT),
-				       "cannot map rings for %u frames of %u bytes: %s",
-				       2u * config->window, config->frame_len, strerror(-status));
-	if (bind(packet->fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+				       "cannot map a ring for %u frames of %u bytes: %s",
+				       2u * config->window, frame_len, strerror(-status));
+	status = fanin_packet_bind(packet->fd, config);
+	if (status < 0)
 		return fanin_error_set(error, FANIN_ERR_TRANSPORT, "cannot bind to %s: %s",
-				       config->interface, strerror(errno));
+				       config->interface, strerror(-status));
 	return FANIN_OK;
 }
 
@@ -383,26 +439,16 @@ fanin_af_packet_open(const struct fanin_transport_config *config,
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
 	packet->transport.ops = &packet_ops;
 	packet->sink_fd = -1;
-	/* Protocol 0: nothing comes in before the filter is there and the socket is bound. */
-	packet->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-	if (packet->fd < 0) {
-		status = errno == EPERM || errno == EACCES
-				 ? fanin_error_set(error, FANIN_ERR_PERMISSION,
-						   "raw sockets need CAP_NET_RAW")
-				 : fanin_error_set(error, FANIN_ERR_TRANSPORT, "socket: %s",
-						   strerror(errno));
-		goto close_packet;
+	fanin_packet_long_open(&packet->longer, config);
+	status = ring_open(packet, config, error);
+	if (status != FANIN_OK) {
+		packet_close(&packet->transport);
+		return status;
 	}
-	status = socket_configure(packet, config, error);
-	if (status != FANIN_OK)
-		goto close_packet;
 	packet->sink_fd = sink_open(config);
 	snprintf(packet->transport.reason, sizeof(packet->transport.reason),
-		 "af_packet: memory-mapped rings on %s", config->interface);
+		 "af_packet: a memory-mapped ring%s on %s",
+		 packet->longer.fd >= 0 ? " and a queue for long frames" : "", config->interface);
 	*transport = &packet->transport;
 	return FANIN_OK;
-
-close_packet:
-	packet_close(&packet->transport);
-	return status;
 }

@@ -106,10 +106,12 @@ queue_receive(struct fanin_xdp *xdp, unsigned int number, struct fanin_frame *fr
 	for (uint32_t i = 0; i < n; i++) {
 		const struct xdp_desc *descriptor = xsk_ring_cons__rx_desc(&queue->rx, index + i);
 
-		frames[i].data = xdp->area + descriptor->addr;
-		frames[i].len = descriptor->len;
-		frames[i].queue = number;
-		frames[i].handle = descriptor->addr / FANIN_XDP_FRAME_BYTES * FANIN_XDP_FRAME_BYTES;
+		frames[i] = (struct fanin_frame){
+			.data = xdp->area + descriptor->addr,
+			.len = descriptor->len,
+			.queue = number,
+			.handle = descriptor->addr / FANIN_XDP_FRAME_BYTES * FANIN_XDP_FRAME_BYTES,
+		};
 	}
 	xsk_ring_cons__release(&queue->rx, n);
 	return n;

@@ -4,20 +4,15 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
 
 static int
 frames_send(struct fanin_channel *channel, struct fanin_control *control, size_t body_len)
 {
 	const struct fanin_transport_ops *ops = channel->transport->ops;
-	uint32_t len = FANIN_PAYLOAD_OFFSET + (uint32_t)body_len;
-	void *frame = ops->tx_reserve(channel->transport, len);
 
-	if (frame == NULL)
-		return -ops->tx_flush(channel->transport);
 	fanin_wire_encode_l4(&control->headers, &channel->flow, (uint32_t)body_len);
-	memcpy(frame, control, len);
-	ops->tx_commit(channel->transport, len);
+	fanin_transport_send(channel->transport, &control->headers, &control->body,
+			     (uint32_t)body_len);
 	return -ops->tx_flush(channel->transport);
 }
 
@@ -31,9 +26,9 @@ frames_receive(struct fanin_channel *channel, struct fanin_control *control, int
 	(void)errnum; /* sending has told */
 	while (len == 0 && ops->rx_burst(channel->transport, &frame, 1) != 0) {
 		/* Longer ones are no control packets: results of a run that is over. */
-		if (frame.len <= sizeof(*control))
+		if (frame.len <= sizeof(*control) &&
+		    fanin_frame_copy(channel->transport, &frame, 0, control, frame.len))
 			len = frame.len;
-		memcpy(control, frame.data, len);
 		ops->rx_release(channel->transport, &frame, 1);
 	}
 	return len;

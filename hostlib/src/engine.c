@@ -229,17 +229,11 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	uint64_t interval_ns;
 	uint32_t payload_len;
 	const void *payload;
-	uint8_t *frame;
 
 	if (__builtin_expect(lane->known, 0))
 		payload = fanin_engine_known(engine, lane, hdr, &payload_len);
 	else
 		payload = contribution_make(lane, hdr, &payload_len);
-	frame = engine->transport->ops->tx_reserve(engine->transport,
-						   FANIN_PAYLOAD_OFFSET + payload_len);
-	if (frame == NULL)
-		return false;
-
 	if (payload_len != engine->header_payload_len)
 		headers_prepare(engine, payload_len);
 	hdr->block = lane->block - engine->base;
@@ -247,10 +241,8 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	if (lane->transmissions != 0)
 		hdr->flags |= FANIN_FLAG_RETRANSMIT;
 	hdr->progress = engine->oldest - engine->base;
-	memcpy(frame, headers, sizeof(*headers));
-	if (payload_len != 0)
-		memcpy(frame + FANIN_PAYLOAD_OFFSET, payload, payload_len);
-	engine->transport->ops->tx_commit(engine->transport, FANIN_PAYLOAD_OFFSET + payload_len);
+	if (!fanin_transport_send(engine->transport, headers, payload, payload_len))
+		return false;
 
 	interval_ns = engine->rtt.rto_ns << (lane->transmissions < 8 ? lane->transmissions : 8);
 	if (interval_ns > engine->rtt.rto_max_ns)
@@ -311,7 +303,7 @@ fanin_engine_poll(struct fanin_engine *engine)
 	engine->now_ns = engine->config.now_ns(engine->config.now_arg);
 	absence_forgive(engine);
 	for (unsigned int i = 0; i < n; i++)
-		fanin_engine_receive(engine, frames[i].data, frames[i].len);
+		fanin_engine_receive(engine, &frames[i]);
 	if (n != 0)
 		ops->rx_release(engine->transport, frames, n);
 	if (engine->status != FANIN_OK)

@@ -148,9 +148,9 @@ fanin_engine_queue(struct fanin_engine *engine, struct fanin_lane *lane, struct 
 /* engine_recover.c: allocates what is kept, if anything is. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
 int fanin_engine_keep_init(struct fanin_engine *engine);
 
-/* engine_recover.c: a block's result, of which the request leaves something out. */
-void fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block,
-			      const struct fanin_headers *result);
+/* engine_recover.c: a block's result, of which the request leaves something out. Returns its payload, or NULL if it is lost. */
+const uint8_t *fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block,
+					const struct fanin_frame *frame);
 
 /* engine_recover.c: a request is done and its owner may change its memory. */
 void fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_request *request);
@@ -166,7 +166,7 @@ const void *fanin_engine_known(const struct fanin_engine *engine, const struct f
 bool fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane);
 
 /* One received frame. */
-void fanin_engine_receive(struct fanin_engine *engine, const void *data, uint32_t len);
+void fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *frame);
 
 /* Sends again what is due and fails the engine if nothing has come for too long. */
 void fanin_engine_check_timers(struct fanin_engine *engine);

@@ -34,13 +34,19 @@ kept_of(const struct fanin_engine *engine, uint32_t block)
 	return &engine->kept[block & (engine->config.window - 1u)];
 }
 
-void
-fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block,
-			 const struct fanin_headers *result)
+const uint8_t *
+fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block, const struct fanin_frame *frame)
 {
+	const struct fanin_headers *result = frame->data;
+	struct fanin_kept *kept = kept_of(engine, block);
+	uint8_t *payload = kept_payload(engine, block);
 	uint32_t len = fanin_wire_payload_len(result);
 
-	*kept_of(engine, block) = (struct fanin_kept){
+	kept->valid = false;
+	if (len != 0 &&
+	    !fanin_frame_copy(engine->transport, frame, FANIN_PAYLOAD_OFFSET, payload, len))
+		return NULL;
+	*kept = (struct fanin_kept){
 		.block = block,
 		.count = result->fanin.count,
 		.dtype = result->fanin.dtype,
@@ -48,8 +54,7 @@ fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block,
 		.valid = true,
 		.empty = fanin_wire_is_empty(&result->fanin),
 	};
-	if (len != 0)
-		memcpy(kept_payload(engine, block), result + 1, len);
+	return payload;
 }
 
 void

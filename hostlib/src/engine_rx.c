@@ -146,21 +146,37 @@ result_misfit(struct fanin_engine *engine, const struct fanin_request *request,
 	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
 }
 
-/* Copies what this rank keeps of a block. payload: of the block's length. */
-static void
-result_keep(const struct fanin_request *request, const struct fanin_extent *extent,
-	    const uint8_t *payload)
+/*
+ * Takes what this rank keeps of a block's result, or may have to tell others (kept). Returns false if the frame is lost:
+ * then it was as good as never received.
+ */
+static bool
+result_keep(struct fanin_engine *engine, const struct fanin_request *request,
+	    const struct fanin_extent *extent, uint32_t block, const struct fanin_frame *frame)
 {
+	const uint8_t *kept = NULL;
 	uint64_t first = extent->offset;
 	uint64_t end = extent->offset + extent->len;
+	uint8_t *to;
 
+	if (engine->kept != NULL && !fanin_request_keeps(request, extent)) {
+		kept = fanin_engine_keep_result(engine, block, frame);
+		if (kept == NULL)
+			return false;
+	}
 	if (first < request->recv_offset)
 		first = request->recv_offset;
 	if (end > request->recv_offset + request->recv_bytes)
 		end = request->recv_offset + request->recv_bytes;
-	if (first < end)
-		memcpy(request->recv + (first - request->recv_offset),
-		       payload + (first - extent->offset), end - first);
+	if (first >= end)
+		return true;
+	to = request->recv + (first - request->recv_offset);
+	if (kept == NULL)
+		return fanin_frame_copy(engine->transport, frame,
+					FANIN_PAYLOAD_OFFSET + (uint32_t)(first - extent->offset),
+					to, (uint32_t)(end - first));
+	memcpy(to, kept + (first - extent->offset), end - first);
+	return true;
 }
 
 /* A result that this rank knows has come back, so that all have it now. */
@@ -175,8 +191,9 @@ receive_known(struct fanin_engine *engine, struct fanin_lane *lane)
 }
 
 static void
-receive_result(struct fanin_engine *engine, const struct fanin_headers *headers, uint32_t block)
+receive_result(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block)
 {
+	const struct fanin_headers *headers = frame->data;
 	const struct fanin_hdr *hdr = &headers->fanin;
 	struct fanin_lane *lane = fanin_engine_lane(engine, block);
 	struct fanin_request *request = lane->request;
@@ -205,9 +222,10 @@ receive_result(struct fanin_engine *engine, const struct fanin_headers *headers,
 		return;
 	}
 
-	result_keep(request, &extent, (const uint8_t *)(headers + 1));
-	if (engine->kept != NULL && !fanin_request_keeps(request, &extent))
-		fanin_engine_keep_result(engine, lane->block, headers);
+	if (!result_keep(engine, request, &extent, lane->block, frame)) {
+		engine->stats.invalid++;
+		return;
+	}
 	request->done_blocks++;
 	request->done_bytes += extent.len;
 	engine->stats.blocks++;
@@ -277,17 +295,17 @@ receive_refused(struct fanin_engine *engine, const struct fanin_hdr *hdr, uint32
 }
 
 void
-fanin_engine_receive(struct fanin_engine *engine, const void *data, uint32_t len)
+fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *frame)
 {
-	const struct fanin_headers *headers = data;
+	const struct fanin_headers *headers = frame->data;
 	const struct fanin_hdr *hdr = &headers->fanin;
 	uint32_t block;
 
 	if (engine->status != FANIN_OK)
 		return;
 	engine->stats.frames_received++;
-	if (fanin_wire_validate(data, len) != FANIN_REASON_NONE || hdr->job != engine->config.job ||
-	    hdr->key != engine->config.key) {
+	if (fanin_wire_validate(headers, frame->len) != FANIN_REASON_NONE ||
+	    hdr->job != engine->config.job || hdr->key != engine->config.key) {
 		engine->stats.invalid++;
 		return;
 	}
@@ -305,7 +323,7 @@ fanin_engine_receive(struct fanin_engine *engine, const void *data, uint32_t len
 	block = hdr->block + engine->base;
 	switch (hdr->type) {
 	case FANIN_TYPE_RESULT:
-		receive_result(engine, headers, block);
+		receive_result(engine, frame, block);
 		break;
 	case FANIN_TYPE_PENDING:
 		receive_pending(engine, hdr, block);
