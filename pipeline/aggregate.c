@@ -10,24 +10,35 @@
 /* Of a worker's bursts with packets of a job, one in so many is followed by a sample. */
 #define OCCUPANCY_PERIOD 16
 
+void __rte_noinline
+worker_send_to_children(struct worker *worker, const struct job *job, uint64_t children,
+			struct rte_mbuf *mbuf)
+{
+	while (children != 0) {
+		unsigned int child = (unsigned int)__builtin_ctzll(children);
+		uint64_t served = children & job->child_neighbors[child];
+		unsigned int spare = (unsigned int)__builtin_popcountll(served) - 1;
+
+		/* The reference for this port is still there, so this is never the last one. */
+		if (spare != 0)
+			__atomic_fetch_sub(&mbuf->refcnt, (uint16_t)spare, __ATOMIC_RELAXED);
+		children &= ~served;
+		worker_send_fanin(worker, job->child_ports[child], mbuf);
+	}
+}
+
 static void
 send_to_children(struct worker *worker, const struct fanin_emission *emission)
 {
 	const struct job *job = container_of(emission->job, struct job, params);
 	struct rte_mbuf *mbuf = emission->mbuf;
-	uint64_t children = emission->children;
 
-	if (likely(children == job->params.children && !worker->faults.enabled)) {
+	if (likely(emission->children == job->apart && !worker->faults.enabled)) {
 		for (uint16_t i = 0; i < job->params.n_children; i++)
 			worker_send(worker, job->child_ports[i], mbuf);
 		return;
 	}
-	while (children != 0) {
-		unsigned int child = (unsigned int)__builtin_ctzll(children);
-
-		children &= children - 1;
-		worker_send_fanin(worker, job->child_ports[child], mbuf);
-	}
+	worker_send_to_children(worker, job, emission->children, mbuf);
 }
 
 static void

@@ -68,6 +68,8 @@ struct job {
 	uint8_t child_of_rank[FANIN_WIRE_MAX_CHILDREN];  /* 0 also for ranks that are no child's */
 	uint16_t child_ports[FANIN_WIRE_MAX_CHILDREN];   /* index in pipeline->ports */
 	uint16_t child_ethdevs[FANIN_WIRE_MAX_CHILDREN]; /* of that port */
+	uint64_t child_neighbors[FANIN_WIRE_MAX_CHILDREN]; /* bitmap of the children at its port, itself too */
+	uint64_t apart; /* all children if each has a port of its own, else 0 */
 	struct fanin_template child_templates[FANIN_WIRE_MAX_CHILDREN];
 
 	uint32_t parent_ip_be;                 /* of params.has_parent */

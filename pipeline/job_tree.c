@@ -195,6 +195,21 @@ job_parent_headers(const struct pipeline *pipeline, const struct job_spec *spec,
 	fanin_wire_encode_l4(&job->params.parent_headers, &flow, job->params.payload_bytes);
 }
 
+/* Who shares a port with whom: the network behind it hands the job's multicasts to all of them. */
+static void
+job_neighbors(struct job *job, uint16_t n_children)
+{
+	job->apart = job->params.children;
+	for (uint16_t i = 0; i < n_children; i++) {
+		for (uint16_t k = 0; k < n_children; k++) {
+			if (job->child_ports[k] == job->child_ports[i])
+				job->child_neighbors[i] |= UINT64_C(1) << k;
+		}
+		if (job->child_neighbors[i] != UINT64_C(1) << i)
+			job->apart = 0;
+	}
+}
+
 /* Children, the ranks behind them, and what their packets look like. */
 static void
 job_children(const struct pipeline *pipeline, const struct job_spec *spec, struct job *job)
@@ -213,6 +228,7 @@ job_children(const struct pipeline *pipeline, const struct job_spec *spec, struc
 		job->child_ethdevs[i] = pipeline->ports[member->port].ethdev;
 		job_child_template(pipeline, job, i);
 	}
+	job_neighbors(job, spec->n_members);
 	job->params.n_ranks = spec->n_ranks;
 	job->params.n_below = (uint16_t)__builtin_popcountll(below);
 	job->params.parent_rank = (uint16_t)__builtin_ctzll(below);

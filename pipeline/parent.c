@@ -76,8 +76,7 @@ worker_call_children(struct worker *worker, const struct job *job, uint64_t chil
 		return;
 	rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin.count = FANIN_REASON_NOT_ACTIVE;
 	rte_mbuf_refcnt_set(mbuf, (uint16_t)__builtin_popcountll(children));
-	for (; children != 0; children &= children - 1)
-		worker_send_fanin(worker, job->child_ports[__builtin_ctzll(children)], mbuf);
+	worker_send_to_children(worker, job, children, mbuf);
 }
 
 /* Finds the job and checks that its parent sent the packet. */
@@ -140,8 +139,7 @@ pass_on(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 	mbuf->pkt_len = mbuf->data_len;
 	mbuf->ol_flags = 0;
 	rte_mbuf_refcnt_set(mbuf, job->params.n_children);
-	for (uint16_t i = 0; i < job->params.n_children; i++)
-		worker_send_fanin(worker, job->child_ports[i], mbuf);
+	worker_send_to_children(worker, job, job->params.children, mbuf);
 }
 
 static void

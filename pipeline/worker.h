@@ -162,6 +162,13 @@ bool worker_dispatch(struct worker *worker, struct job *job, struct rte_mbuf *mb
 /* aggregate.c: contributions that are for this worker, up to a burst. */
 void worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
 
+/*
+ * aggregate.c: sends a frame to the job's multicast group to children (a bitmap), of which the caller holds one reference for
+ * each. It leaves once at each of their ports: what is behind a port hands it to all of the group there.
+ */
+void worker_send_to_children(struct worker *worker, const struct job *job, uint64_t children,
+			     struct rte_mbuf *mbuf);
+
 /* forward.c: a foreign frame: learn, look up, send or flood. */
 void worker_forward(struct worker *worker, struct rte_mbuf *mbuf);
 

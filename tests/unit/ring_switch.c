@@ -98,6 +98,7 @@ switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers, uint16
 		ports[p].routed = (routing->routed_ports >> p & 1) != 0;
 	}
 	sw->n_ports = n_ports;
+	sw->hosts_per_port = 1;
 	options.pool = sw->pool;
 	if (faults != NULL)
 		options.faults = *faults;
@@ -137,6 +138,12 @@ ring_switch_close(struct ring_switch *sw)
 	ck_assert_uint_eq(rte_mempool_avail_count(sw->pool), POOL_SIZE);
 }
 
+static uint16_t
+port_of(const struct ring_switch *sw, unsigned int h)
+{
+	return (uint16_t)(h / sw->hosts_per_port);
+}
+
 struct job *
 ring_switch_job(struct ring_switch *sw, uint16_t n_members, uint32_t slots)
 {
@@ -154,7 +161,7 @@ ring_switch_job_of(struct ring_switch *sw, const char *handler, uint16_t n_membe
 	struct job *job = NULL;
 
 	for (uint16_t i = 0; i < n_members; i++) {
-		spec.members[i].port = i;
+		spec.members[i].port = port_of(sw, i);
 		spec.members[i].ip_be = host_ip_be(i);
 	}
 	ck_assert_msg(job_create(sw->pipeline, &spec, &job, &code, error) == 0, "%s", error);
@@ -266,8 +273,8 @@ host_join_with(struct ring_switch *sw, unsigned int h, uint32_t job, uint64_t no
 	size_t len = host_packet(sw, h, FANIN_TYPE_JOIN, job, 0, &body, sizeof(body),
 				 (struct fanin_headers *)frame);
 
-	ring_switch_put(sw, (uint16_t)h, frame, len);
-	return ring_switch_take(sw, (uint16_t)h, answer) == 0 ? NULL : answer;
+	ring_switch_put(sw, port_of(sw, h), frame, len);
+	return ring_switch_take(sw, port_of(sw, h), answer) == 0 ? NULL : answer;
 }
 
 const struct fanin_headers *
@@ -325,7 +332,7 @@ host_contribute(struct ring_switch *sw, const struct job *job, unsigned int h, u
 {
 	uint8_t frame[4096];
 
-	ring_switch_put(sw, (uint16_t)h, frame,
+	ring_switch_put(sw, port_of(sw, h), frame,
 			host_contribution(sw, job, h, epoch, block, again, frame));
 }
 

@@ -26,6 +26,7 @@ struct ring_switch {
 	struct rte_ring *rx[RING_SWITCH_MAX_PORTS];
 	struct rte_ring *tx[RING_SWITCH_MAX_PORTS];
 	uint16_t n_ports;
+	uint16_t hosts_per_port; /* 1; a test may set it before it makes jobs */
 };
 
 /* How a switch of the tests routes. */
@@ -53,7 +54,7 @@ void ring_switch_open_routed(struct ring_switch *sw, uint16_t n_ports,
 /* Frees it and checks that every mbuf came back. */
 void ring_switch_close(struct ring_switch *sw);
 
-/* A job with handler "single" whose rank r is host r on port r. Aborts the test on failure. */
+/* A job with handler "single" whose rank r is host r on port r / hosts_per_port. Aborts the test on failure. */
 struct job *ring_switch_job(struct ring_switch *sw, uint16_t n_members, uint32_t slots);
 
 /* The same with another handler. */

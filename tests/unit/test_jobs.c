@@ -93,6 +93,46 @@ START_TEST(sum_reaches_every_member_and_no_one_else)
 }
 END_TEST
 
+/* Frames of the kind that a port got. */
+static unsigned int
+count_of(uint16_t port, enum fanin_type type)
+{
+	unsigned int n = 0;
+
+	while (ring_switch_take(&sw, port, buffer) != 0)
+		n += answer->fanin.type == type;
+	return n;
+}
+
+START_TEST(hosts_behind_one_port_get_each_result_once)
+{
+	struct job *job;
+	uint32_t epoch;
+
+	/* Hosts 0 to 2 behind port 0, host 3 behind port 1. */
+	sw.hosts_per_port = 3;
+	job = ring_switch_job(&sw, 4, 0);
+	epoch = host_join_all(&sw, job, 4, 1);
+	for (uint32_t block = 0; block < 200; block++) {
+		for (unsigned int h = 0; h < 4; h++)
+			host_contribute(&sw, job, (h + block) % 4, epoch, block, false);
+		for (uint16_t p = 0; p < 2; p++) {
+			host_result_check(job, 4, block, buffer, ring_switch_take(&sw, p, buffer));
+			ck_assert_uint_eq(ring_switch_take(&sw, p, buffer), 0);
+		}
+	}
+	/* A repeat is for one of them; the others see it, too. */
+	host_contribute(&sw, job, 1, epoch, 199, true);
+	ck_assert_uint_eq(count_of(0, FANIN_TYPE_RESULT), 1);
+	ck_assert_uint_eq(count_of(1, FANIN_TYPE_RESULT), 0);
+	/* Those of a run that is over are called back together. */
+	worker_call_children(sw.pipeline->workers[0], job, 0xf);
+	ring_switch_rounds(&sw, 1);
+	ck_assert_uint_eq(count_of(0, FANIN_TYPE_REFUSED), 1);
+	ck_assert_uint_eq(count_of(1, FANIN_TYPE_REFUSED), 1);
+}
+END_TEST
+
 START_TEST(restarted_member_waits_until_the_old_run_is_left)
 {
 	struct job *job = ring_switch_job(&sw, 2, 0);
@@ -533,6 +573,7 @@ suite_jobs(void)
 	tcase_set_timeout(one, 30);
 	tcase_add_test(one, run_begins_when_all_have_joined);
 	tcase_add_test(one, sum_reaches_every_member_and_no_one_else);
+	tcase_add_test(one, hosts_behind_one_port_get_each_result_once);
 	tcase_add_test(one, restarted_member_waits_until_the_old_run_is_left);
 	tcase_add_test(one, late_leave_of_an_old_run_changes_nothing);
 	tcase_add_test(one, late_join_of_a_process_that_is_gone_changes_nothing);
