@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fanin's allreduce beside Open MPI's and Gloo's: sums of f32 on four hosts, in one run, taken in turns.
 
-Hosts are network namespaces. Each has one link to fanin-switch and one to a Linux bridge for the peers' TCP, whose
-offloads stay on. Everybody runs the same loop: warm-up, a barrier before each allreduce, every allreduce timed by itself,
-the first and the last one checked. An allreduce's time is that of its slowest rank; a run's figure is the median of these,
-and a row's the median of its runs. Each side gets the better of two set-ups for each size. Open MPI over shared memory is
-compared with Fanin's memif. docs/performance.md explains more.
+Hosts are network namespaces. Each has one link to fanin-switch, or to a Linux bridge with the switch behind it, and one to a
+Linux bridge for the peers' TCP, whose offloads stay on. Everybody runs the same loop: warm-up, a barrier before each
+allreduce, every allreduce timed by itself, the first and the last one checked. An allreduce's time is that of its slowest
+rank; a run's figure is the median of these, and a row's the median of its runs. Each side gets the best of its set-ups for
+each size. Open MPI over shared memory is compared with Fanin's memif. docs/performance.md explains more.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
+from bridged import BridgedLab, make_bridge  # noqa: E402
 from lab import (BUILD_DIR, Interrupted, Lab, LabError, ip_in, report_interruption, run)  # noqa: E402
 
 from io_forwarding import machine, say  # noqa: E402
@@ -31,11 +32,13 @@ WARMUP = 2
 RUN_SECONDS = 120
 PEER_INTERFACE = "peer0"
 PEER_NETWORK = "10.78.0"
-# set-up: transport of the switch's ports, their MTU, and the MTU of the peers' links meanwhile; None: the peers share memory.
-# What a side is measured with, so that each gets the best for each size. With 32850 a payload has 32 KiB.
-SETUPS = {"af_xdp 3474": ("af_xdp", 3474, 9000), "af_packet 9000": ("af_packet", 9000, 65535),
-          "af_packet 61184": ("af_packet", 61184, 65535), "memif 9000": ("memif", 9000, None),
-          "memif 32850": ("memif", 32850, None)}
+# set-up: transport of the switch's ports, their MTU, the MTU of the peers' links meanwhile (None: the peers share memory), and
+# how hosts and switch are linked. What a side is measured with, so that each gets the best for each size.
+# With 32850 a payload has 32 KiB.
+SETUPS = {"af_xdp 3474": ("af_xdp", 3474, 9000, Lab), "af_packet 9000": ("af_packet", 9000, 65535, Lab),
+          "af_packet 61184": ("af_packet", 61184, 65535, Lab),
+          "af_packet 61184 bridge": ("af_packet", 61184, 65535, BridgedLab), "memif 9000": ("memif", 9000, None, Lab),
+          "memif 32850": ("memif", 32850, None, Lab)}
 # Slots hold a whole packet each: 1024 are enough for one job.
 SWITCH = {"limits": {"slots": 1024}}
 # peer: (least bytes, least ratio of goodput, size at which latency counts)
@@ -96,16 +99,14 @@ def peer_links(lab, mtu):
     lab.namespaces.append(middle)
     run(["ip", "netns", "add", middle])
     ip_in(middle, "link", "set", "lo", "up")
-    ip_in(middle, "link", "add", "br0", "type", "bridge")
+    make_bridge(middle, "br0", mtu)
     for host in range(lab.hosts):
         ip_in(middle, "link", "add", "name", f"p{host}", "mtu", str(mtu), "type", "veth", "peer", "name", PEER_INTERFACE,
               "mtu", str(mtu), "netns", lab.host_namespace(host))
         ip_in(middle, "link", "set", f"p{host}", "master", "br0", "up")
         ip_in(lab.host_namespace(host), "address", "add", f"{peer_ip(host)}/24", "dev", PEER_INTERFACE)
         ip_in(lab.host_namespace(host), "link", "set", PEER_INTERFACE, "up")
-    ip_in(middle, "link", "set", "br0", "mtu", str(mtu))
     ip_in(middle, "address", "add", f"{PEER_NETWORK}.254/24", "dev", "br0")
-    ip_in(middle, "link", "set", "br0", "up")
     return middle
 
 
@@ -202,8 +203,8 @@ def peers_of(setup):
 
 def one_setup(setup, sizes, options, samples):
     """All sizes once with one set-up, everybody in turns. samples: {(size, side): {set-up: [seconds]}}, added to."""
-    transport, mtu, peer_mtu = SETUPS[setup]
-    with Lab(HOSTS, transport, mtu, SWITCH) as lab:
+    transport, mtu, peer_mtu, linked = SETUPS[setup]
+    with linked(HOSTS, transport, mtu, SWITCH) as lab:
         middle = None if peer_mtu is None else peer_links(lab, peer_mtu)
         mpi_files(lab)
         lab.start_switch()
@@ -273,10 +274,10 @@ def table(result):
     for row in result["results"]:
         if row["peer"] != peer:
             peer = row["peer"]
-            lines += ["", f"{'bytes':>9}  {'Fanin with':<16} {'Gbit/s':>8} {'us':>10}  {peer:<14} "
+            lines += ["", f"{'bytes':>9}  {'Fanin with':<22} {'Gbit/s':>8} {'us':>10}  {peer:<14} "
                           f"{'Gbit/s':>8} {'us':>10}  {'ratio':>6}  goal"]
         goal = "" if row["goal"] is None else f"{row['goal']}: {'reached' if row['reached'] else 'MISSED'}"
-        lines.append(f"{human_bytes(row['bytes']):>9}  {row['setup']:<16} {row['gbps']:8.3f} {row['latency_us']:10.1f}  "
+        lines.append(f"{human_bytes(row['bytes']):>9}  {row['setup']:<22} {row['gbps']:8.3f} {row['latency_us']:10.1f}  "
                      f"{row['peer_setup']:<14} {row['peer_gbps']:8.3f} {row['peer_latency_us']:10.1f}  "
                      f"{row['ratio']:6.2f}  {goal}".rstrip())
     return "\n".join(lines)

@@ -415,7 +415,15 @@ class Lab:
     def port(self, host):
         """A host's port, as the configuration has it."""
         device = {"memif": host} if self.transport == "memif" else {"vdev": self.vdev(host)}
-        return {"name": f"h{host}", **device, "mtu": self.mtu}
+        return {"name": self.port_of(host), **device, "mtu": self.mtu}
+
+    @staticmethod
+    def port_of(host):
+        """Name of the port that a host is behind."""
+        return f"h{host}"
+
+    def ports(self):
+        return [self.port(host) for host in range(self.hosts)]
 
     def config(self):
         """The switch's configuration, as it goes into the file."""
@@ -425,7 +433,7 @@ class Lab:
             "control": {"socket": str(self.socket_path)},
             "memif": {"socket": str(self.memif_path)},
             "workers": [{"lcore": 1 if (os.cpu_count() or 1) > 1 else 0}],
-            "ports": [self.port(host) for host in range(self.hosts)],
+            "ports": self.ports(),
         }
         config.update(self.overrides)
         return config
@@ -467,7 +475,7 @@ class Lab:
         members = range(self.hosts) if members is None else members
         arguments = []
         for host in members:
-            arguments += ["--member", f"h{host}:{self.host_ip(host)}"]
+            arguments += ["--member", f"{self.port_of(host)}:{self.host_ip(host)}"]
         return json.loads(self.ctl("-j", "jobs", "create", *arguments, *map(str, options)).stdout)
 
     def frames(self):
@@ -498,13 +506,17 @@ class Lab:
         self.spawned += 1
         return self._spawn(self.host_namespace(host), f"{name or 'program'}-{self.spawned}-h{host}", arguments)
 
-    def spawn_perf(self, host, job, rank, size, **options):
-        """Starts fanin-perf as one rank. options: its long options, with _ for -; True for one without a value."""
+    def perf_command(self, host, job, rank, size, **options):
+        """fanin-perf as one rank. options: its long options, with _ for -; True for one without a value."""
         arguments = [program("fanin-perf"), "--job", job["id"], "--key", job["key"], "--rank", rank, "--size", size, "--json"]
         options = {"switch": SWITCH_IP, **options}
         if self.transport == "memif":
             options = {"memif": f"{self.memif_path}:{host}", "address": self.host_ip(host), **options}
-        return self.spawn(host, [*arguments, *long_options(options)], "perf")
+        return [*arguments, *long_options(options)]
+
+    def spawn_perf(self, host, job, rank, size, **options):
+        """Starts fanin-perf as one rank. options: as of perf_command."""
+        return self.spawn(host, self.perf_command(host, job, rank, size, **options), "perf")
 
     @staticmethod
     def perf_report(process):

@@ -32,6 +32,7 @@ import case_handlers  # noqa: F401
 import case_instructions  # noqa: F401
 import case_jobs  # noqa: F401
 import case_levels  # noqa: F401
+import case_long_frames  # noqa: F401
 import case_man  # noqa: F401
 import case_manager  # noqa: F401
 import case_manager_trees  # noqa: F401

@@ -92,9 +92,9 @@ def wait_for_results(lab, job, count, timeout=20):
     wait_until(lambda: job_entry(lab, job)["stats"]["results"] >= count, timeout, f"{count} results")
 
 
-def running_lab(*arguments, **options):
-    """A Lab whose switch is up; use as a context manager."""
-    class Running(Lab):
+def running_lab(*arguments, base=Lab, **options):
+    """A Lab, or another kind of it, whose switch is up; use as a context manager."""
+    class Running(base):
         def __enter__(self):
             super().__enter__()
             try:
