@@ -8,8 +8,6 @@ from pathlib import Path
 from lab import HOST_INTERFACE, Lab, inside, ip_in
 
 PORT = "net"
-# Contributions that a host may have on their way to the switch at once: half of a job's slots.
-WINDOW = 64
 
 
 def make_bridge(namespace, name, mtu):
@@ -49,11 +47,6 @@ class BridgedLab(Lab):
     @staticmethod
     def port_of(_host):
         return PORT
-
-    def vdev(self, host):
-        # The ring takes the windows of all hosts.
-        room = f",framecnt={self.hosts * WINDOW}" if self.transport == "af_packet" else ""
-        return super().vdev(host) + room
 
     def ports(self):
         return [self.port(0)]

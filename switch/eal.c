@@ -168,9 +168,9 @@ add_vdev(struct eal_args *args, const struct config_port *port, const char *memi
 		add(args, "%s%s", name, options);
 		return;
 	}
-	/* Frames have to tile the blocks, which are whole pages. Their number is the configuration's if it has one. */
-	add(args, "%s,framecnt=%u%s,framesz=%u,blocksz=%u", name, AF_PACKET_RING_BYTES / frame,
-	    options, frame, RTE_MAX(frame, 4096u));
+	/* Frames have to tile the blocks, which are whole pages. */
+	add(args, "%s%s,framesz=%u,blocksz=%u,framecnt=%u", name, options, frame,
+	    RTE_MAX(frame, 4096u), AF_PACKET_RING_BYTES / frame);
 }
 
 uint32_t

@@ -8,7 +8,7 @@ from bridged import BridgedLab
 
 LONG_MTU = 61184
 FAULTS = {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 6}
-SLOTS = {"limits": {"slots": 256}}
+SLOTS = {"limits": {"slots": 512}}
 
 
 def behind_one_port(hosts=4, transport="af_packet", mtu=None, config=None):
@@ -19,6 +19,7 @@ def behind_one_port(hosts=4, transport="af_packet", mtu=None, config=None):
 def expect_queue(reports):
     for report in reports:
         expect("queue for long frames" in report["transport_reason"], f"no queue: {report['transport_reason']}")
+        expect_equal(report["window"], 8, "the window, of half a megabyte")
 
 
 @case()
@@ -42,7 +43,7 @@ def without_room_for_a_queue_long_frames_go_through_the_ring():
         # Without CAP_NET_ADMIN a socket gets twice the limit at most.
         has_room = 2 * int(Path("/proc/sys/net/core/rmem_max").read_text()) >= window * LONG_MTU
         ranks = [lab.spawn(host, ["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin", *lab.perf_command(
-            host, job, host, 2, bytes=2 * MIB, check=True, transport="af_packet")], "perf") for host in range(2)]
+            host, job, host, 2, bytes=2 * MIB, check=True, transport="af_packet", window=window)], "perf") for host in range(2)]
         reports = reports_of(lab, ranks)
         expect_exact(reports, "without CAP_NET_ADMIN")
         for report in reports:

@@ -141,7 +141,7 @@ struct fanin_join_opts {
 	uint16_t rank;            /* 0 to size - 1; with job_name see fixed_rank */
 	uint16_t size;            /* ranks in the job; required */
 	uint16_t udp_port;        /* default 21930 */
-	uint16_t window;          /* most blocks in flight; default and upper limit: the job's */
+	uint16_t window;          /* most blocks in flight; limit and usual default: the job's */
 	uint32_t join_timeout_ms; /* until all ranks have joined; default 30000 */
 	uint32_t timeout_ms; /* longest wait without any result before FANIN_ERR_TIMEOUT; default 5000 */
 	bool no_stagger; /* send blocks in order instead of rotated by rank (Flare section 5) */
