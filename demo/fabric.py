@@ -50,21 +50,27 @@ class Topology:
         return distances
 
 
-def leaf_spine(leaves=2, spines=2, hosts=8, dual_homed=False):
+def leaf_spine(leaves=2, spines=2, hosts=8, dual_homed=False, first=None):
     """Every leaf is linked to every spine; hosts are dealt to the leaves in runs.
+
+    first: of spines that are alike, or of a pair of leaves, the one that a tree uses if it has the choice.
 
     dual_homed: there is a pair of leaves in place of each, leaf0 and leaf1, leaf2 and leaf3, ..., and hosts are linked to both. A
     list of numbers: only these hosts are.
     """
     per_leaf = 2 if dual_homed else 1
     names = {}
-    for i in range(leaves * per_leaf):
-        names[f"leaf{i}"] = 0 if i % per_leaf else hosts // leaves + (i // per_leaf < hosts % leaves)
+    pairs = {}
+    for i in range(0, leaves * per_leaf, per_leaf):
+        pair = sorted((f"leaf{i + k}" for k in range(per_leaf)), key=lambda leaf: leaf != first)
+        pairs[pair[0]] = pair[-1]
+        for leaf in sorted(pair):
+            names[leaf] = hosts // leaves + (i // per_leaf < hosts % leaves) if leaf == pair[0] else 0
     links = [(leaf, f"spine{k}") for leaf in names for k in range(spines)]
-    names.update({f"spine{i}": 0 for i in range(spines)})
+    names.update(dict.fromkeys(sorted((f"spine{i}" for i in range(spines)), key=lambda spine: spine != first), 0))
     topology = Topology("leaf-spine", names, links)
     for host in range(hosts) if dual_homed is True else dual_homed or []:
-        topology.second[host] = f"leaf{int(topology.switch_of[host].removeprefix('leaf')) + 1}"
+        topology.second[host] = pairs[topology.switch_of[host]]
     return topology
 
 

@@ -21,7 +21,10 @@ KILL_AT = 0.4
 
 
 def make_topology(options):
-    return TOPOLOGIES[options.topology](hosts=options.hosts, **({"dual_homed": True} if options.dual_homed else {}))
+    if options.topology != "leaf-spine":
+        return TOPOLOGIES[options.topology](hosts=options.hosts)
+    # What is struck is to be in the job's tree.
+    return leaf_spine(hosts=options.hosts, dual_homed=bool(options.dual_homed), first=options.kill or options.freeze)
 
 
 def check_target(topology, hosts, target):
@@ -253,7 +256,8 @@ def print_network(result):
         print(f"  {result['trees_asked']} trees were asked for: {result['trees_reason']}")
     if result["struck"]:
         outage = "" if result["outage_seconds"] is None else f", {result['outage_seconds']:.2f} s without results at most"
-        moved = f"moved to another tree {result['rebuilt']} times" if result["rebuilt"] else "the job did not have to move"
+        times = "once" if result["rebuilt"] == 1 else f"{result['rebuilt']} times"
+        moved = f"moved to another tree {times}" if result["rebuilt"] else "the job did not have to move"
         print(f"  {result['struck']}: {moved}{outage}")
         if result["trees_after"]:
             print(f"  afterwards the root was {', '.join(tree['root'] for tree in result['trees_after'])}, hosts were at "
