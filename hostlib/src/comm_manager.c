@@ -188,8 +188,8 @@ fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *options
 	options->key = answer->trees[tree].key;
 	options->udp_port = answer->trees[tree].home.udp_port;
 	options->rank = answer->rank;
-	/* The manager makes the job anew over other switches when one of its own has failed. */
-	options->recover = true;
+	/* The manager makes the job anew over other switches when one of its own has failed. With memif there is no other. */
+	options->recover = options->memif_socket == NULL;
 	return link_take(comm, options, &answer->trees[tree], error);
 }
 

@@ -239,6 +239,7 @@ memif_close(struct fanin_transport *transport)
 
 const struct fanin_transport_ops fanin_memif_ops = {
 	.name = "memif",
+	.shares_memory = true,
 	.tx_reserve = memif_tx_reserve,
 	.tx_commit = memif_tx_commit,
 	.tx_flush = memif_tx_flush,

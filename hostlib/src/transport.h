@@ -30,6 +30,7 @@ struct fanin_frame {
 
 struct fanin_transport_ops {
 	const char *name;
+	bool shares_memory; /* with the switch: no kernel has to run before a frame is there */
 
 	/* A buffer for a frame of len bytes, or NULL if there is no room now. Reserving twice gives the same one. */
 	void *(*tx_reserve)(struct fanin_transport *transport, uint32_t len);

@@ -6,8 +6,9 @@ import socket
 import struct
 import time
 
-from support import (KIB, MIB, case, expect, expect_equal, job_entry, program, reports_of, run, run_exact_job,
+from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, run, run_exact_job,
                      running_lab, start_ranks, wait_for_results, wait_until)
+from manager_lab import TOKEN, Manager
 
 ACK, HELLO, INIT, DISCONNECT = 1, 2, 3, 8
 
@@ -18,6 +19,21 @@ def links(lab):
 
 def lab_of(hosts, **options):
     return running_lab(hosts, "memif", **options)
+
+
+@case()
+def a_job_by_name_runs_over_memif():
+    with running_lab(3, "memif") as lab:
+        hosts = [{"ip": lab.host_ip(host), "switch": "lab", "port": f"h{host}"} for host in range(3)]
+        manager = Manager(lab, {"switches": [{"name": "lab", "control": str(lab.socket_path)}], "hosts": hosts}).start()
+        manager.wait_up("lab")
+        expect_exact(reports_of(lab, [lab.spawn(host, [
+            "/usr/bin/env", f"FANIN_TOKEN={TOKEN}", program("fanin-perf"), "--manager", manager.address, "--job-name", "job",
+            "--size", 3, "--memif", f"{lab.memif_path}:{host}", "--address", lab.host_ip(host), "--bytes", 256 * KIB, "--check",
+            "--json", "--no-progress"], "by-name") for host in range(3)]), "a job by name over memif")
+        manager.wait_idle()
+        expect_equal(lab.control.ask("jobs.list")["jobs"], [], "jobs left on the switch")
+        manager.stop()
 
 
 @case(120)
