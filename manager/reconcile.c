@@ -84,10 +84,14 @@ void
 reconcile_lost(void *user, struct peer *peer)
 {
 	struct manager *manager = user;
+	const unsigned int users = tell_users(manager, peer, NULL, "switch_lost");
 
 	manager->counters.switches_lost++;
-	log_warning("switch %s is lost, %u jobs use it: %s", peer->about->name,
-		    tell_users(manager, peer, NULL, "switch_lost"), peer->error);
+	/* It is tried again twice a second. */
+	if (strcmp(peer->told, peer->error) != 0)
+		log_warning("switch %s is lost, %u jobs use it: %s", peer->about->name, users,
+			    peer->error);
+	snprintf(peer->told, sizeof(peer->told), "%s", peer->error);
 	moves_go_on(manager, "a switch is lost");
 }
 
@@ -255,6 +259,7 @@ jobs_answered(void *user, uint32_t which, struct peer *peer, const json_t *resul
 		peer->state = PEER_UP;
 		peer->error[0] = '\0';
 		peer->since_ms = clock_ms();
+		peer->told[0] = '\0';
 		log_info("switch %s is up: %s, %u of %u jobs", peer->about->name, peer->ip,
 			 peer->jobs, peer->max_jobs);
 	}

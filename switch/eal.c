@@ -68,8 +68,12 @@ static int
 lock_starts(void)
 {
 	const struct timespec pause = { .tv_nsec = LOCK_PAUSE_MS * 1000000 };
+	const char *service = getenv("RUNTIME_DIRECTORY");
 	const char *own = getenv("XDG_RUNTIME_DIR");
-	const char *path = geteuid() == 0 ? "/var/run" : own != NULL ? own : "/tmp";
+	const char *path = service != NULL  ? service
+			   : geteuid() == 0 ? "/var/run"
+			   : own != NULL    ? own
+					    : "/tmp";
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	for (unsigned int ms = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; ms += LOCK_PAUSE_MS) {

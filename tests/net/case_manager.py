@@ -108,6 +108,19 @@ def hosts_join_by_name_and_the_job_runs_on_their_switch():
         manager.stop()
 
 
+@case()
+def a_switch_that_refuses_the_manager_is_told_of_once():
+    with TwoSwitches() as lab:
+        topology = lab.topology()
+        del topology["switches"][0]["token_file"]
+        manager = Manager(lab, topology).start()
+        manager.wait_up("second")
+        wait_until(lambda: manager.ask("stats")["counters"]["switches_lost"] >= 4, 20, "some attempts")
+        warnings = [line for line in manager.process.stderr().splitlines() if "switch lab is lost" in line]
+        expect(len(warnings) == 1 and "token" in warnings[0], f"warnings of a switch that refuses the manager: {warnings}")
+        manager.stop()
+
+
 @case(90)
 def a_killed_manager_takes_its_jobs_up_again():
     with TwoSwitches() as lab:
