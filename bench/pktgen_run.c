@@ -54,18 +54,18 @@ n_members(const struct pktgen *gen)
 
 /* ------------------------------------------------------------------ receiving */
 
-/* Results go to a group: of the hosts on a port, the first that waits for the block takes one. */
+/* Results go to a group, once at each port: all hosts there that wait for the block take it. */
 static void
 take_result(struct pktgen *gen, uint16_t port, struct pktgen_member *members,
 	    const struct fanin_headers *headers)
 {
 	const uint16_t step = gen->options->n_ports;
+	bool taken = false;
 
-	for (uint16_t h = port; h < gen->options->hosts; h += step) {
-		if (pktgen_member_result(&members[h], headers, gen->now_ns))
-			return;
-	}
-	pktgen_job_unclaimed(members->job, &members[port], headers);
+	for (uint16_t h = port; h < gen->options->hosts; h += step)
+		taken |= pktgen_member_result(&members[h], headers, gen->now_ns);
+	if (!taken)
+		pktgen_job_unclaimed(members->job, &members[port], headers);
 }
 
 static void
