@@ -65,14 +65,14 @@ START_TEST(run_begins_when_all_have_joined)
 {
 	struct job *job = ring_switch_job(&sw, 3, 0);
 
-	ck_assert_ptr_nonnull(host_join(&sw, 2, job->params.id, 1, 3, answer));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 2, job->params.id, 1, 3, answer));
 	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_WAITING);
 	ck_assert_uint_eq(answer->fanin.members, 4);
 	ck_assert_uint_eq(ack_body()->window, job->params.window);
 	ck_assert_str_eq(ack_body()->handler, "single");
-	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 2, 3, answer));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 2, 3, answer));
 	ck_assert_uint_eq(answer->fanin.members, 5);
-	ck_assert_ptr_nonnull(host_join(&sw, 1, job->params.id, 3, 3, answer));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 1, job->params.id, 3, 3, answer));
 	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_ACTIVE);
 	ck_assert_uint_ne(answer->fanin.epoch, 0);
 }
@@ -138,7 +138,7 @@ START_TEST(restarted_member_waits_until_the_old_run_is_left)
 	struct job *job = ring_switch_job(&sw, 2, 0);
 	uint32_t epoch = host_join_all(&sw, job, 2, 1);
 
-	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 77, 2, answer));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 77, 2, answer));
 	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_REFUSED);
 	ck_assert_uint_eq(answer->fanin.count, FANIN_REASON_MEMBER_BUSY);
 	leave(job, 1, epoch);
@@ -202,7 +202,7 @@ START_TEST(cookie_is_good_for_one_process_and_once)
 	ck_assert_ptr_nonnull(host_join_with(&sw, 0, job->params.id, 6, cookie, 2, answer));
 	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_CHALLENGE);
 	ck_assert_uint_eq(job->joined, 0);
-	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 5, 2, answer));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, 2, answer));
 	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_WAITING);
 	leave(job, 0, 0);
 	ck_assert_ptr_nonnull(host_join_with(&sw, 0, job->params.id, 5, cookie, 2, answer));
@@ -216,7 +216,7 @@ START_TEST(repeated_join_gets_the_same_answer)
 	struct job *job = ring_switch_job(&sw, 2, 0);
 	uint32_t epoch = host_join_all(&sw, job, 2, 5);
 
-	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 5, 2, answer));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, 2, answer));
 	ck_assert_uint_eq(ack_body()->state, FANIN_JOIN_ACTIVE);
 	ck_assert_uint_eq(answer->fanin.epoch, epoch);
 }
@@ -226,10 +226,10 @@ START_TEST(wrong_size_is_refused_by_name)
 {
 	struct job *job = ring_switch_job(&sw, 2, 0);
 
-	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 5, 3, answer));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, 3, answer));
 	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_REFUSED);
 	ck_assert_uint_eq(answer->fanin.count, FANIN_REASON_SIZE);
-	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id + 1, 5, 2, answer));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id + 1, 5, 2, answer));
 	ck_assert_uint_eq(answer->fanin.count, FANIN_REASON_JOB);
 }
 END_TEST
@@ -470,7 +470,7 @@ START_TEST(sums_are_exact_under_injected_faults)
 	for (unsigned int attempt = 0; epoch == 0; attempt++) {
 		ck_assert_uint_lt(attempt, 1000);
 		for (uint16_t h = 0; h < 4; h++)
-			host_join(&sw, h, job->params.id, 1 + h, 4, answer);
+			host_sends_join(&sw, h, job->params.id, 1 + h, 4, answer);
 		epoch = job->epoch;
 	}
 	run_blocks(job, 4, epoch, 500);

@@ -154,10 +154,10 @@ start_run(uint64_t nonce)
 	const struct fanin_join_body *join = (const struct fanin_join_body *)(got + 1);
 
 	for (unsigned int h = 0; h < CHILDREN; h++)
-		ck_assert_ptr_nonnull(host_join(&sw, h, job->params.id, nonce + h, RANKS, got));
+		ck_assert_ptr_nonnull(host_sends_join(&sw, h, job->params.id, nonce + h, RANKS, got));
 	parent_take(FANIN_TYPE_JOIN);
 	parent_ack(FANIN_JOIN_ACTIVE, join->nonce, WINDOW);
-	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, nonce, RANKS, got));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, nonce, RANKS, got));
 	ck_assert_uint_eq(((const struct fanin_join_ack_body *)(got + 1))->state, FANIN_JOIN_ACTIVE);
 	return got->fanin.epoch;
 }
@@ -204,11 +204,11 @@ START_TEST(joins_its_parent_when_all_children_are_there)
 	uint64_t nonce;
 
 	open_variant(_i);
-	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 5, RANKS, got));
-	ck_assert_ptr_nonnull(host_join(&sw, 2, job->params.id, 7, RANKS, got));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, RANKS, got));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 2, job->params.id, 7, RANKS, got));
 	ck_assert_uint_eq(got->fanin.members, 0xd);
 	parent_is_silent();
-	ck_assert_ptr_nonnull(host_join(&sw, 1, job->params.id, 6, RANKS, got));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 1, job->params.id, 6, RANKS, got));
 	ck_assert_uint_eq(ack->state, FANIN_JOIN_WAITING);
 	ck_assert_uint_eq(ack->size, RANKS);
 	parent_take(FANIN_TYPE_JOIN);
@@ -227,7 +227,7 @@ START_TEST(joins_its_parent_when_all_children_are_there)
 
 	/* While it waits, every JOIN of a child makes it ask again, and children learn who else is there. */
 	parent_ack(FANIN_JOIN_WAITING, nonce, WINDOW);
-	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 5, RANKS, got));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, RANKS, got));
 	ck_assert_uint_eq(ack->state, FANIN_JOIN_WAITING);
 	ck_assert_uint_eq(got->fanin.members, 0x1f);
 	parent_take(FANIN_TYPE_JOIN);
@@ -237,7 +237,7 @@ START_TEST(joins_its_parent_when_all_children_are_there)
 	ck_assert_uint_eq(job->epoch, 0);
 	parent_ack(FANIN_JOIN_ACTIVE, nonce, WINDOW);
 	ck_assert_uint_ne(job->epoch, 0);
-	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 5, RANKS, got));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, RANKS, got));
 	ck_assert_uint_eq(ack->state, FANIN_JOIN_ACTIVE);
 	ck_assert_uint_eq(got->fanin.members, 0x3f);
 	parent_is_silent();
@@ -303,10 +303,10 @@ START_TEST(children_hear_what_the_parent_has_against_it)
 
 	open_variant(_i);
 	for (unsigned int h = 0; h < CHILDREN; h++)
-		ck_assert_ptr_nonnull(host_join(&sw, h, job->params.id, 5 + h, RANKS, got));
+		ck_assert_ptr_nonnull(host_sends_join(&sw, h, job->params.id, 5 + h, RANKS, got));
 	parent_take(FANIN_TYPE_JOIN);
 	parent_ack(FANIN_JOIN_ACTIVE, join->nonce, WINDOW / 2);
-	ck_assert_ptr_nonnull(host_join(&sw, 0, job->params.id, 5, RANKS, got));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, RANKS, got));
 	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_REFUSED);
 	ck_assert_uint_eq(got->fanin.count, FANIN_REASON_PARENT_MISMATCH);
 	parent_is_silent();
@@ -314,10 +314,10 @@ START_TEST(children_hear_what_the_parent_has_against_it)
 	host_packet(&sw, PARENT_PORT, FANIN_TYPE_REFUSED, job->params.id, 0, NULL, 0, headers);
 	headers->fanin.count = FANIN_REASON_MEMBER_BUSY;
 	put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
-	ck_assert_ptr_nonnull(host_join(&sw, 1, job->params.id, 6, RANKS, got));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 1, job->params.id, 6, RANKS, got));
 	ck_assert_uint_eq(got->fanin.count, FANIN_REASON_MEMBER_BUSY);
 	/* Told once; the next one asks again. */
-	ck_assert_ptr_nonnull(host_join(&sw, 1, job->params.id, 6, RANKS, got));
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 1, job->params.id, 6, RANKS, got));
 	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_JOIN_ACK);
 	parent_take(FANIN_TYPE_JOIN);
 	ring_switch_close(&sw);
