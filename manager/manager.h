@@ -163,10 +163,13 @@ bool trees_are_whole(const struct manager *manager, const struct group *leader);
 
 /* ---- move.c */
 
-/* A group that runs moves to another tree, if there is one. why: for the log. */
-void move_group(struct manager *manager, struct group *group, const char *why);
+/*
+ * Moves a group whose tree has something missing, or may have a better chance now, to another tree, if there is one. Of a group
+ * that is being installed nothing is noticed: to be called when that has ended. why: for the log.
+ */
+void move_if_broken(struct manager *manager, struct group *group, const char *why);
 
-/* Moves all groups whose tree has something missing, or may have a better chance now. why: for the log. */
+/* The same of all groups. */
 void moves_go_on(struct manager *manager, const char *why);
 
 /* As plan_group, for a group that moves: with the packets and slots that it has. */

@@ -84,16 +84,7 @@ move_failed(struct manager *manager, struct group *group, const struct control_e
 	tell(group, "no_path", group->reason);
 }
 
-void
-move_succeeded(struct manager *manager, struct group *group)
-{
-	group->stranded = false;
-	group->reason[0] = '\0';
-	manager->counters.jobs_moved++;
-	tell_moved(group);
-}
-
-void
+static void
 move_group(struct manager *manager, struct group *group, const char *why)
 {
 	struct group_node *nodes = group->nodes;
@@ -102,7 +93,7 @@ move_group(struct manager *manager, struct group *group, const char *why)
 	struct control_error error;
 	int ret;
 
-	if (group->state != GROUP_NETWORK || group_job(group)->doomed)
+	if (group_job(group)->doomed)
 		return;
 	memcpy(addresses, group->addresses, sizeof(addresses));
 	group->nodes = NULL;
@@ -207,6 +198,27 @@ restore(struct group *group)
 }
 
 void
+move_if_broken(struct manager *manager, struct group *group, const char *why)
+{
+	if (group->state != GROUP_NETWORK)
+		return;
+	if (is_broken(manager, group))
+		move_group(manager, group, why);
+	else if (group->stranded)
+		restore(group);
+}
+
+void
+move_succeeded(struct manager *manager, struct group *group)
+{
+	group->stranded = false;
+	group->reason[0] = '\0';
+	manager->counters.jobs_moved++;
+	tell_moved(group);
+	move_if_broken(manager, group, "a switch or a link was lost while it moved");
+}
+
+void
 moves_go_on(struct manager *manager, const char *why)
 {
 	struct group *group, *next;
@@ -216,11 +228,6 @@ moves_go_on(struct manager *manager, const char *why)
 		return;
 	for (group = TAILQ_FIRST(&manager->groups); group != NULL; group = next) {
 		next = TAILQ_NEXT(group, entry);
-		if (group->state != GROUP_NETWORK)
-			continue;
-		if (is_broken(manager, group))
-			move_group(manager, group, why);
-		else if (group->stranded)
-			restore(group);
+		move_if_broken(manager, group, why);
 	}
 }

@@ -63,6 +63,18 @@ wants_more(const struct group *leader)
 	return leader->n_trees < leader->trees_asked && leader->trees_reason[0] == '\0';
 }
 
+/* What had answered already may have been lost while others were asked. */
+static void
+look_after_all(struct manager *manager, struct group *leader)
+{
+	static const char why[] = "a switch or a link was lost while it was made";
+	struct group *group;
+
+	move_if_broken(manager, leader, why);
+	for (group = first_tree(manager, leader); group != NULL; group = next_tree(leader, group))
+		move_if_broken(manager, group, why);
+}
+
 /* All trees run, or none. */
 static void
 finish(struct manager *manager, struct group *leader)
@@ -83,9 +95,7 @@ finish(struct manager *manager, struct group *leader)
 				    leader->name, leader->n_trees, leader->trees_asked,
 				    leader->trees_reason);
 		install_finished(manager, leader);
-		/* Switches may have been lost since the first tree was made. */
-		if (leader->n_trees > 1)
-			moves_go_on(manager, "a switch was lost while the job was made");
+		look_after_all(manager, leader);
 		return;
 	}
 	error = leader->failure;
