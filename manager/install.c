@@ -400,9 +400,7 @@ install_group(struct manager *manager, struct group *group)
 	if (ret == 0)
 		return;
 	group->failure.code = NULL;
-	free(group->nodes);
-	group->nodes = NULL;
-	group->n_nodes = 0;
+	free_nodes(group);
 	if (!group->moving)
 		group->id = 0;
 	install_failed(manager, group, &error);
@@ -415,6 +413,7 @@ install_nodes(struct manager *manager, struct group *group, struct control_error
 		group->nodes[i].state = NODE_ASKED;
 	if (store_put_group(manager->store, group) != 0) {
 		control_fail(error, "internal", "database: %s", store_error(manager->store));
+		free_nodes(group); /* nobody was asked */
 		return -EIO;
 	}
 	group->failure.code = NULL;

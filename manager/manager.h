@@ -107,7 +107,7 @@ void install_group(struct manager *manager, struct group *group);
 
 /*
  * Asks the switches of the group's nodes to create its job; create's answers settle the rest. Returns 0, or -EIO with *error
- * filled if it can't be noted in the database.
+ * filled if it can't be noted in the database; the group has no nodes then.
  */
 int install_nodes(struct manager *manager, struct group *group, struct control_error *error);
 
