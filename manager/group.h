@@ -109,9 +109,10 @@ struct group {
 	uint16_t n_unanswered;
 	unsigned int attempts;
 	struct control_error failure; /* the first; code NULL: none */
-	bool doomed;                  /* to be removed as soon as it is answered */
-	bool stranded; /* its tree has lost something, and there is no other one: see reason */
-	bool moving;   /* its members run already: number and key stay */
+	bool doomed;      /* of the first one: to be removed as soon as all is answered */
+	const char *doom; /* why, for its members; NULL: there were none */
+	bool stranded;    /* its tree has lost something, and there is no other one: see reason */
+	bool moving;      /* its members run already: number and key stay */
 	bool excluded[TREE_MAX_SWITCHES];
 	bool out_of_room; /* one of the excluded switches was */
 };
@@ -130,7 +131,14 @@ group_leader(struct group *group)
 	return group->leader == NULL ? group : group->leader;
 }
 
-/* The same, of one that is only looked at. */
+/* True if the members of a job have begun: it runs, or moves while they wait. */
+static inline bool
+group_has_begun(const struct group *group)
+{
+	return group->state >= GROUP_NETWORK || group->moving;
+}
+
+/* As group_leader, of one that is only looked at. */
 static inline const struct group *
 group_job(const struct group *group)
 {

@@ -315,7 +315,7 @@ host_reattach(void *user, struct control_client *client, json_t *id, const json_
 	    args_string(args, "key", 18, &key, NULL, error) != 0 || is_member_already(client, error))
 		return NULL;
 	group = group_find(&manager->groups, name);
-	if (group == NULL || (group->state < GROUP_NETWORK && !group->moving))
+	if (group == NULL || !group_has_begun(group) || group->doomed)
 		return control_fail(error, "not_found", "job \"%s\" does not exist any more", name);
 	if (!secret_equal(key, group_hex(group->key, expected)))
 		return control_fail(error, "unauthorized",
@@ -397,7 +397,7 @@ host_closed(void *user, struct control_client *client, void *data)
 	struct manager *manager = user;
 	struct group *group = data;
 	struct group_member *member = group_member_of(group, client);
-	const bool started = group->state >= GROUP_NETWORK;
+	const bool started = group_has_begun(group);
 	int rank = member->rank;
 
 	if (started && control_client_is_silent(client)) {

@@ -143,6 +143,7 @@ remove_group(struct manager *manager, struct group *group, const char *reason)
 
 	if (trees_are_asked(manager, leader)) {
 		leader->doomed = true; /* the last answer ends it */
+		leader->doom = reason;
 		return;
 	}
 	/* The first one at first: trees without it are nobody's, should the manager be killed meanwhile. */
@@ -318,7 +319,7 @@ install_answered_by_all(struct manager *manager, struct group *group)
 	const char *code = group->failure.code;
 
 	if (group_leader(group)->doomed) {
-		remove_group(manager, group, "it was destroyed while it was made");
+		remove_group(manager, group, group_leader(group)->doom);
 		return;
 	}
 	if (code == NULL) {
