@@ -144,6 +144,9 @@ remove_group(struct manager *manager, struct group *group, const char *reason)
 	if (trees_are_asked(manager, leader)) {
 		leader->doomed = true; /* the last answer ends it */
 		leader->doom = reason;
+		if (store_put_group(manager->store, leader) != 0)
+			log_error("database: job \"%s\" is not dropped: %s", leader->name,
+				  store_error(manager->store));
 		return;
 	}
 	/* The first one at first: trees without it are nobody's, should the manager be killed meanwhile. */
