@@ -63,6 +63,25 @@ wants_more(const struct group *leader)
 	return leader->n_trees < leader->trees_asked && leader->trees_reason[0] == '\0';
 }
 
+/*
+ * Hosts cut a job's packets alike for all of its trees: as short as the one with the least MTU wants them. To that length each
+ * of them has to keep when it moves.
+ */
+static void
+agree_on_payload(const struct manager *manager, struct group *leader)
+{
+	uint32_t least = leader->payload_bytes;
+	struct group *group;
+
+	for (group = first_tree(manager, leader); group != NULL; group = next_tree(leader, group)) {
+		if (group->payload_bytes < least)
+			least = group->payload_bytes;
+	}
+	leader->payload_bytes = least;
+	for (group = first_tree(manager, leader); group != NULL; group = next_tree(leader, group))
+		group->payload_bytes = least;
+}
+
 /* What had answered already may have been lost while others were asked. */
 static void
 look_after_all(struct manager *manager, struct group *leader)
@@ -82,6 +101,7 @@ finish(struct manager *manager, struct group *leader)
 	struct control_error error;
 	struct group *group;
 
+	agree_on_payload(manager, leader);
 	for (group = first_tree(manager, leader); group != NULL; group = next_tree(leader, group)) {
 		if (!install_note_network(manager, group)) {
 			error = group->failure;
