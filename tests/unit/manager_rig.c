@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See manager_rig.h. */
+#include "tests/unit/manager_rig.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <check.h>
+
+#include "control/log.h"
+
+#define MTU 9000
+
+static const char topology[] =
+	"{\"switches\":[{\"name\":\"leaf0\",\"control\":\"/none\"},{\"name\":\"leaf1\",\"control\":\"/none\"},"
+	"{\"name\":\"spine0\",\"control\":\"/none\"},{\"name\":\"spine1\",\"control\":\"/none\"},"
+	"{\"name\":\"spine2\",\"control\":\"/none\"},{\"name\":\"leaf2\",\"control\":\"/none\"}],"
+	"\"links\":[{\"a\":\"leaf0:u0\",\"b\":\"spine0:p0\"},{\"a\":\"leaf0:u1\",\"b\":\"spine1:p0\"},"
+	"{\"a\":\"leaf0:u2\",\"b\":\"spine2:p0\"},{\"a\":\"leaf1:u0\",\"b\":\"spine0:p1\"},"
+	"{\"a\":\"leaf1:u1\",\"b\":\"spine1:p1\"},{\"a\":\"leaf1:u2\",\"b\":\"spine2:p1\"},"
+	"{\"a\":\"leaf2:u0\",\"b\":\"spine0:p2\"},{\"a\":\"leaf2:u1\",\"b\":\"spine1:p2\"},"
+	"{\"a\":\"leaf2:u2\",\"b\":\"spine2:p2\"}],"
+	"\"hosts\":[{\"links\":[{\"ip\":\"10.0.0.1\",\"switch\":\"leaf0\",\"port\":\"h0\"},"
+	"{\"ip\":\"10.0.2.1\",\"switch\":\"leaf2\",\"port\":\"h0\"}]},"
+	"{\"ip\":\"10.0.1.1\",\"switch\":\"leaf1\",\"port\":\"h0\"}]}";
+
+/* The test's end of a connection. */
+struct end {
+	FILE *stream; /* NULL: there is none */
+};
+
+struct manager_rig manager_rig;
+
+static char directory[] = "/tmp/fanin-jobs-XXXXXX";
+static struct end switches[MANAGER_RIG_SWITCHES];
+static struct end hosts[MANAGER_RIG_HOSTS];
+static struct control_service service; /* of the hosts' connections */
+static const char *const port_names[MANAGER_RIG_PORTS] = { "u0", "u1", "u2", "p0", "p1", "p2", "h0" };
+
+/* A connection whose one end is in *stream. */
+static struct end
+make_end(struct stream *stream)
+{
+	struct end end;
+	int fds[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+	ck_assert_int_eq(stream_accept(stream, fds[0], NULL), 0);
+	end.stream = fdopen(fds[1], "r+");
+	ck_assert_ptr_nonnull(end.stream);
+	return end;
+}
+
+static void
+close_end(struct end *end)
+{
+	if (end->stream != NULL)
+		fclose(end->stream);
+	end->stream = NULL;
+}
+
+/* The next line that was sent to this end; NULL: there is none. */
+static json_t *
+receive(struct end *end)
+{
+	static char line[1 << 16];
+
+	if (end->stream == NULL)
+		return NULL;
+	clearerr(end->stream);
+	return fgets(line, sizeof(line), end->stream) == NULL ? NULL : json_loads(line, 0, NULL);
+}
+
+/* What a switch has, as jobs.list tells it. */
+static json_t *
+list_jobs(uint16_t index)
+{
+	json_t *list = json_array();
+	const char *number;
+	json_t *value;
+
+	json_object_foreach(manager_rig.jobs[index], number, value)
+		json_array_append_new(list, json_pack("{s:i, s:s}", "id", atoi(number), "owner",
+						      manager_rig.config.name));
+	return json_pack("{s:o, s:{s:i, s:i}}", "jobs", list, "limits", "max_jobs", 8,
+			 "slots_per_job", 64);
+}
+
+static json_t *
+list_ports(uint16_t index)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < MANAGER_RIG_PORTS; i++)
+		json_array_append_new(list,
+				      json_pack("{s:s, s:i, s:b}", "name", port_names[i], "mtu",
+						MTU, "link", !manager_rig.port_is_down[index][i]));
+	return json_pack("{s:o}", "ports", list);
+}
+
+/* The answer to a ping. */
+static json_t *
+list_ports_down(uint16_t index)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < MANAGER_RIG_PORTS; i++) {
+		if (manager_rig.port_is_down[index][i])
+			json_array_append_new(list, json_string(port_names[i]));
+	}
+	return json_pack("{s:i, s:o}", "jobs", (int)json_object_size(manager_rig.jobs[index]),
+			 "ports_down", list);
+}
+
+static json_t *
+create_or_destroy(uint16_t index, const char *command, const json_t *args, const char **code)
+{
+	char number[16];
+
+	snprintf(number, sizeof(number), "%" JSON_INTEGER_FORMAT,
+		 json_integer_value(json_object_get(args, "id")));
+	*code = manager_rig.full[index] ? "no_room" : "exists";
+	if (strcmp(command, "jobs.create") == 0) {
+		if (manager_rig.full[index] ||
+		    json_object_get(manager_rig.jobs[index], number) != NULL)
+			return NULL;
+		json_object_set_new(manager_rig.jobs[index], number, json_true());
+		return json_pack("{s:i}", "window", 32);
+	}
+	ck_assert_str_eq(command, "jobs.destroy");
+	*code = "not_found";
+	return json_object_del(manager_rig.jobs[index], number) == 0 ? json_object() : NULL;
+}
+
+/* Does what was asked. Returns the result, a new reference, or NULL with the code of an error. */
+static json_t *
+obey(uint16_t index, const json_t *asked, const char **code)
+{
+	const char *command = json_string_value(json_object_get(asked, "cmd"));
+	char ip[16];
+
+	snprintf(ip, sizeof(ip), "10.1.0.%u", index);
+	if (strcmp(command, "version") == 0)
+		return json_pack("{s:s, s:s, s:i}", "ip", ip, "mac", "02:fa:00:00:00:01",
+				 "udp_port", 21930);
+	if (strcmp(command, "ports.list") == 0)
+		return list_ports(index);
+	if (strcmp(command, "ping") == 0)
+		return list_ports_down(index);
+	if (strcmp(command, "jobs.list") == 0)
+		return list_jobs(index);
+	return create_or_destroy(index, command, json_object_get(asked, "args"), code);
+}
+
+bool
+manager_rig_serve_one(uint16_t index)
+{
+	json_t *asked = receive(&switches[index]);
+	struct peer *peer = &manager_rig.manager->peers[index];
+	struct peer_request *request = TAILQ_FIRST(&peer->requests);
+	const char *code = "";
+	json_t *result;
+
+	if (asked == NULL)
+		return false;
+	ck_assert_ptr_nonnull(request);
+	result = obey(index, asked, &code);
+	TAILQ_REMOVE(&peer->requests, request, entry);
+	request->answer(request->user, request->which, peer, result, code, "so the test says");
+	free(request);
+	json_decref(result);
+	json_decref(asked);
+	return true;
+}
+
+unsigned int
+manager_rig_serve_switch(uint16_t index)
+{
+	unsigned int n = 0;
+
+	while (manager_rig_serve_one(index))
+		n++;
+	return n;
+}
+
+void
+manager_rig_raise(uint16_t index)
+{
+	struct peer *peer = &manager_rig.manager->peers[index];
+	struct stream stream;
+
+	switches[index] = make_end(&stream);
+	control_client_start(&peer->line, &peer->service, &stream, 0);
+	peer->state = PEER_LEARNING;
+	reconcile_ready(manager_rig.manager, peer);
+	for (unsigned int i = 0; i < 3; i++)
+		ck_assert(manager_rig_serve_one(index));
+	ck_assert_int_eq(peer->state, PEER_UP);
+}
+
+void
+manager_rig_lose(uint16_t index)
+{
+	close_end(&switches[index]);
+	peer_lose(&manager_rig.manager->peers[index], "the test has killed it");
+}
+
+void
+manager_rig_look_at(uint16_t index)
+{
+	reconcile_tick(manager_rig.manager, &manager_rig.manager->peers[index], UINT64_MAX / 2);
+}
+
+void
+manager_rig_serve_all(void)
+{
+	unsigned int n;
+
+	do {
+		n = 0;
+		for (uint16_t i = 0; i < MANAGER_RIG_SWITCHES; i++)
+			n += manager_rig_serve_switch(i);
+	} while (n > 0);
+}
+
+static void
+start_manager(void)
+{
+	char error[CONTROL_MESSAGE_LEN] = "";
+
+	ck_assert_msg(manager_open(&manager_rig.config, &manager_rig.manager, error) == 0, "%s",
+		      error);
+	for (uint16_t i = 0; i < MANAGER_RIG_SWITCHES; i++)
+		manager_rig_raise(i);
+}
+
+static void
+close_manager(void)
+{
+	manager_close(manager_rig.manager);
+	manager_rig.manager = NULL;
+	for (uint16_t i = 0; i < MANAGER_RIG_SWITCHES; i++)
+		close_end(&switches[i]);
+}
+
+void
+manager_rig_restart(void)
+{
+	close_manager();
+	start_manager();
+}
+
+void
+manager_rig_begin(void)
+{
+	json_t *root = json_loads(topology, 0, NULL);
+	struct control_error error;
+
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	log_init("manager-jobs", LOG_LEVEL_ERROR);
+	ck_assert_ptr_nonnull(mkdtemp(directory));
+	ck_assert_int_eq(topology_read(root, "topology", &manager_rig.config.topology, &error), 0);
+	json_decref(root);
+	manager_rig.config.name = "m0";
+	snprintf(manager_rig.config.database, sizeof(manager_rig.config.database), "%s/db",
+		 directory);
+	manager_rig.config.max_connections = 8;
+	manager_rig.config.max_jobs = 8;
+	manager_rig.config.grace_ms = 60000;
+	manager_rig.config.trees = 1;
+	for (unsigned int i = 0; i < MANAGER_RIG_SWITCHES; i++)
+		manager_rig.jobs[i] = json_object();
+	start_manager();
+	service.options.line_max = 1 << 16;
+	for (unsigned int i = 0; i < MANAGER_RIG_HOSTS; i++) {
+		struct stream stream;
+
+		hosts[i] = make_end(&stream);
+		control_client_start(&manager_rig.clients[i], &service, &stream, 0);
+	}
+}
+
+void
+manager_rig_end(void)
+{
+	char name[PATH_MAX + 8];
+
+	close_manager();
+	for (unsigned int i = 0; i < MANAGER_RIG_HOSTS; i++) {
+		control_client_stop(&manager_rig.clients[i]);
+		close_end(&hosts[i]);
+	}
+	for (unsigned int i = 0; i < MANAGER_RIG_SWITCHES; i++)
+		json_decref(manager_rig.jobs[i]);
+	for (int i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "%s%s", manager_rig.config.database,
+			 i == 0   ? ""
+			 : i == 1 ? "-wal"
+				  : "-shm");
+		unlink(name);
+	}
+	ck_assert_int_eq(rmdir(directory), 0);
+	manager_config_free(&manager_rig.config);
+}
+void
+manager_rig_do_unheard(uint16_t index)
+{
+	json_t *asked = receive(&switches[index]);
+	const char *code;
+
+	if (asked != NULL)
+		json_decref(obey(index, asked, &code));
+	json_decref(asked);
+	manager_rig_lose(index);
+}
+
+bool
+manager_rig_is_up(uint16_t index)
+{
+	return switches[index].stream != NULL;
+}
+
+json_t *
+manager_rig_hear(unsigned int rank)
+{
+	return receive(&hosts[rank]);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A manager in the test's hands. All of it is there, with its database in a directory of its own; switches and hosts are the test's
+ * ends of their connections, and a switch does what it is asked when the test says so. Two hosts: rank 0 has links to leaf0 and
+ * leaf2, rank 1 one to leaf1; each leaf has one to each of three spines.
+ */
+#ifndef FANIN_TESTS_UNIT_MANAGER_RIG_H
+#define FANIN_TESTS_UNIT_MANAGER_RIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "manager/manager.h"
+
+#define MANAGER_RIG_SWITCHES 6
+#define MANAGER_RIG_HOSTS 2
+#define MANAGER_RIG_PORTS 7 /* u0 to u2, p0 to p2, h0 */
+
+enum {
+	LEAF0,
+	LEAF1,
+	SPINE0,
+	SPINE1,
+	SPINE2,
+	LEAF2,
+};
+
+struct manager_rig {
+	struct manager_config config;
+	struct manager *manager;
+	json_t *jobs[MANAGER_RIG_SWITCHES]; /* that a switch has, by number */
+	bool full[MANAGER_RIG_SWITCHES];    /* it makes no job */
+	bool port_is_down[MANAGER_RIG_SWITCHES][MANAGER_RIG_PORTS];
+	struct control_client clients[MANAGER_RIG_HOSTS];
+};
+
+extern struct manager_rig manager_rig;
+
+/* Starts the manager, connected to all switches. */
+void manager_rig_begin(void);
+
+/* Closes it and removes its files. */
+void manager_rig_end(void);
+
+/* As after a kill: what is not in the database is forgotten. Its switches are as they were. */
+void manager_rig_restart(void);
+
+/* The manager is connected to a switch, and has learned what it is and has. */
+void manager_rig_raise(uint16_t index);
+
+/* The connection to a switch is lost; what it had been asked, it has not done. */
+void manager_rig_lose(uint16_t index);
+
+/* The same, but the next thing that it had been asked it has done. */
+void manager_rig_do_unheard(uint16_t index);
+
+bool manager_rig_is_up(uint16_t index);
+
+/* The manager asks a switch for its ports and jobs. */
+void manager_rig_look_at(uint16_t index);
+
+/* A switch does the next thing that it is asked. Returns false if there is none. */
+bool manager_rig_serve_one(uint16_t index);
+
+/* A switch answers all that it has been asked. Returns how much that was. */
+unsigned int manager_rig_serve_switch(uint16_t index);
+
+/* All switches answer until nobody is asked any more. */
+void manager_rig_serve_all(void);
+
+/* The next line that a host is sent, a new reference; NULL: there is none. */
+json_t *manager_rig_hear(unsigned int rank);
+
+#endif

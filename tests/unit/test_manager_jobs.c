@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tests of what the manager does with jobs when something happens in the middle: a switch or a host is lost, somebody destroys the
+ * job, the manager is killed, the disk is full.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <check.h>
+#include <jansson.h>
+
+#include "tests/unit/manager_rig.h"
+#include "tests/unit/random.h"
+#include "tests/unit/suites.h"
+
+/* Both hosts ask for the job "j"; the switches have not answered yet. */
+static struct group *
+join(int trees)
+{
+	static const char *const ips[MANAGER_RIG_HOSTS] = { "10.0.0.1", "10.0.1.1" };
+
+	for (int i = 0; i < MANAGER_RIG_HOSTS; i++) {
+		json_t *args = json_pack("{s:s, s:i, s:i, s:s, s:i}", "job", "j", "size",
+					 MANAGER_RIG_HOSTS, "rank", i, "ip", ips[i], "trees", trees);
+		json_t *id = json_integer(1);
+		struct control_error error;
+
+		ck_assert_ptr_null(
+			host_join(manager_rig.manager, &manager_rig.clients[i], id, args, &error));
+		json_decref(args);
+		json_decref(id);
+	}
+	return group_find(&manager_rig.manager->groups, "j");
+}
+
+/* The job "j" with trees that all switches have made. */
+static struct group *
+join_and_serve(int trees)
+{
+	struct group *group = join(trees);
+
+	manager_rig_serve_all();
+	ck_assert_int_eq(group->state, GROUP_NETWORK);
+	ck_assert_uint_eq(group->n_trees, (unsigned int)trees);
+	return group;
+}
+
+/* The connection of a host ends. */
+static void
+lose_host(unsigned int rank)
+{
+	host_closed(manager_rig.manager, &manager_rig.clients[rank],
+		    control_client_data(&manager_rig.clients[rank]));
+}
+
+/* The event of this name among what a host has been told, a new reference; NULL if it is not. */
+static json_t *
+find_event(unsigned int rank, const char *name)
+{
+	json_t *found = NULL;
+	json_t *line;
+
+	while ((line = manager_rig_hear(rank)) != NULL) {
+		const char *event = json_string_value(json_object_get(line, "event"));
+
+		if (event != NULL && strcmp(event, name) == 0 && found == NULL)
+			found = json_incref(line);
+		json_decref(line);
+	}
+	return found;
+}
+
+static bool
+was_told(unsigned int rank, const char *name)
+{
+	json_t *found = find_event(rank, name);
+
+	json_decref(found);
+	return found != NULL;
+}
+
+static struct group *
+tree_of(struct group *leader, uint16_t number)
+{
+	struct group *group;
+
+	TAILQ_FOREACH(group, &manager_rig.manager->groups, entry) {
+		if (group_leader(group) == leader && group->tree == number)
+			return group;
+	}
+	return NULL;
+}
+
+/* All nodes of a tree are at switches that live, and these have its job. */
+static void
+check_runs(const struct group *group)
+{
+	char number[16];
+
+	ck_assert_int_eq(group->state, GROUP_NETWORK);
+	ck_assert_uint_gt(group->n_nodes, 0);
+	snprintf(number, sizeof(number), "%u", group->id);
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		ck_assert_int_eq(manager_rig.manager->peers[group->nodes[i].switch_index].state,
+				 PEER_UP);
+		ck_assert_ptr_nonnull(
+			json_object_get(manager_rig.jobs[group->nodes[i].switch_index], number));
+	}
+}
+
+/* No job is left, neither here nor on switches. */
+static void
+check_nothing_left(void)
+{
+	manager_rig_serve_all();
+	ck_assert(TAILQ_EMPTY(&manager_rig.manager->groups));
+	ck_assert_uint_eq(manager_rig.manager->n_jobs, 0);
+	ck_assert(TAILQ_EMPTY(&manager_rig.manager->removals));
+	for (unsigned int i = 0; i < MANAGER_RIG_SWITCHES; i++)
+		ck_assert_uint_eq(json_object_size(manager_rig.jobs[i]), 0);
+}
+
+/* The switch at the root of a tree that is planned. */
+static uint16_t
+root_of(const struct group *group)
+{
+	return group->nodes[0].switch_index;
+}
+
+START_TEST(a_switch_that_is_lost_while_others_are_asked_has_no_part_in_the_job)
+{
+	struct group *group = join(1);
+	uint16_t root = root_of(group);
+
+	manager_rig_serve_switch(root);
+	manager_rig_serve_switch(group_node_of(group, 0)->switch_index);
+	manager_rig_lose(root);
+	manager_rig_serve_all();
+	check_runs(group);
+	manager_rig_raise(root);
+	remove_group(manager_rig.manager, group, "the test is over");
+	check_nothing_left();
+}
+END_TEST
+
+START_TEST(a_switch_that_is_lost_while_a_second_tree_cannot_be_had_is_noticed)
+{
+	struct group *group = join(2);
+	uint16_t root = root_of(group);
+
+	manager_rig_serve_switch(root);
+	manager_rig_serve_switch(group_node_of(group, 0)->switch_index);
+	manager_rig_serve_switch(LEAF1);
+	ck_assert_ptr_nonnull(tree_of(group, 1));
+	for (unsigned int i = SPINE0; i <= SPINE2; i++)
+		manager_rig.full[i] = true;
+	manager_rig_lose(root);
+	manager_rig_serve_all();
+	ck_assert_uint_eq(group->n_trees, 1);
+	ck_assert(group->stranded && was_told(1, "no_path"));
+	for (unsigned int i = SPINE0; i <= SPINE2; i++)
+		manager_rig.full[i] = false;
+	moves_go_on(manager_rig.manager, "the test says so");
+	manager_rig_serve_all();
+	check_runs(group);
+}
+END_TEST
+
+START_TEST(a_switch_that_is_lost_while_a_job_moves_is_left_as_well)
+{
+	struct group *group = join_and_serve(1);
+	uint16_t root;
+
+	manager_rig_lose(root_of(group));
+	root = root_of(group);
+	manager_rig_serve_switch(root);
+	manager_rig_lose(root);
+	manager_rig_serve_all();
+	check_runs(group);
+	ck_assert_uint_eq(manager_rig.manager->counters.jobs_moved, 2);
+}
+END_TEST
+
+START_TEST(a_job_leaves_a_link_of_a_host_that_is_down)
+{
+	struct group *group = join_and_serve(2);
+	const uint16_t at = group_node_of(group, 0)->switch_index;
+
+	manager_rig.port_is_down[at][6] = true;
+	manager_rig_look_at(at);
+	manager_rig_serve_all();
+	for (uint16_t i = 0; i < 2; i++) {
+		check_runs(tree_of(group, i));
+		ck_assert_uint_ne(group_node_of(tree_of(group, i), 0)->switch_index, at);
+	}
+}
+END_TEST
+
+START_TEST(others_hear_of_a_host_that_is_lost_while_their_job_moves)
+{
+	struct group *group = join_and_serve(1);
+
+	manager_rig_lose(root_of(group));
+	ck_assert(group->moving);
+	lose_host(0);
+	ck_assert(was_told(1, "member_lost"));
+	manager_rig_serve_all();
+	check_runs(group);
+}
+END_TEST
+
+START_TEST(a_job_that_loses_a_host_while_it_moves_is_destroyed_if_that_is_configured)
+{
+	struct group *group = join_and_serve(1);
+	uint16_t root = root_of(group);
+
+	manager_rig.config.destroy_on_host_loss = true;
+	manager_rig_lose(root);
+	ck_assert(group->moving);
+	lose_host(0);
+	manager_rig_serve_all();
+	ck_assert(was_told(1, "job_destroyed"));
+	manager_rig_raise(root);
+	check_nothing_left();
+}
+END_TEST
+
+/* _i: the tree that moves. */
+START_TEST(a_job_that_was_destroyed_while_it_moved_stays_so_if_the_manager_is_killed)
+{
+	struct group *group = join_and_serve(2);
+	uint16_t root = root_of(tree_of(group, (uint16_t)_i));
+
+	manager_rig_lose(root);
+	ck_assert(tree_of(group, (uint16_t)_i)->moving);
+	remove_group(manager_rig.manager, group, "somebody destroyed it");
+	manager_rig_restart();
+	check_nothing_left();
+}
+END_TEST
+
+/* _i: the tree that moves. */
+START_TEST(a_job_whose_manager_is_killed_while_a_tree_moves_has_all_its_trees)
+{
+	struct group *group = join_and_serve(3);
+	struct group *moving = tree_of(group, (uint16_t)_i);
+	const uint32_t id = moving->id;
+	uint16_t root = root_of(moving);
+
+	manager_rig_lose(root);
+	ck_assert(moving->moving);
+	manager_rig_serve_switch(group_node_of(group, 0)->switch_index);
+	manager_rig_restart();
+	group = group_find(&manager_rig.manager->groups, "j");
+	ck_assert_ptr_nonnull(group);
+	moves_go_on(manager_rig.manager, "the test says so");
+	manager_rig_serve_all();
+	ck_assert_uint_eq(tree_of(group, (uint16_t)_i)->id, id);
+	for (uint16_t i = 0; i < 3; i++)
+		check_runs(tree_of(group, i));
+	remove_group(manager_rig.manager, group, "the test is over");
+	check_nothing_left();
+}
+END_TEST
+
+START_TEST(a_job_that_the_disk_has_no_room_for_goes_on_when_it_has)
+{
+	struct group *group = join_and_serve(1);
+	struct rlimit before, none;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+	none = (struct rlimit){ 0, before.rlim_max };
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
+	manager_rig_lose(root_of(group));
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+	manager_rig_serve_all();
+	moves_go_on(manager_rig.manager, "the test says so");
+	manager_rig_serve_all();
+	check_runs(group);
+}
+END_TEST
+
+START_TEST(packets_of_all_trees_of_a_job_have_the_length_that_fits_each)
+{
+	struct group *group;
+
+	/* One spine takes short packets only; the job has trees over all three. */
+	json_object_set_new(manager_rig.manager->peers[SPINE1].ports, "p1", json_integer(1500));
+	group = join_and_serve(3);
+	for (uint16_t i = 0; i < 3; i++)
+		ck_assert_uint_eq(tree_of(group, i)->payload_bytes, 1408);
+}
+END_TEST
+
+/* What may happen at any moment. */
+enum happening {
+	KILLED,    /* the manager */
+	LEFT,      /* by all hosts */
+	DESTROYED, /* by somebody */
+	N_HAPPENINGS
+};
+
+/* _i: after how many answers of switches, and what. */
+START_TEST(whatever_happens_while_trees_are_made_leaves_nothing_or_all)
+{
+	const enum happening happening = (enum happening)(_i % N_HAPPENINGS);
+	struct group *group = join(3);
+	int left = _i / N_HAPPENINGS;
+
+	/* The order of the switches is another one each time. */
+	for (uint16_t i = (uint16_t)_i; left > 0; i++)
+		left -= manager_rig_serve_one(i % MANAGER_RIG_SWITCHES);
+	if (happening == KILLED && group->state == GROUP_NETWORK) {
+		manager_rig_restart();
+		manager_rig_serve_all();
+		group = group_find(&manager_rig.manager->groups, "j");
+		for (uint16_t i = 0; i < 3; i++)
+			check_runs(tree_of(group, i));
+		remove_group(manager_rig.manager, group, "the test is over");
+	} else if (happening == KILLED) {
+		manager_rig_restart();
+	} else if (happening == LEFT) {
+		lose_host(0);
+		lose_host(1);
+	} else {
+		remove_group(manager_rig.manager, group, "somebody destroyed it");
+	}
+	check_nothing_left();
+}
+END_TEST
+
+/* One thing that happens by chance: mostly a switch answers. */
+static void
+happen(struct random *random)
+{
+	const uint16_t index = (uint16_t)random_below(random, MANAGER_RIG_SWITCHES);
+
+	switch (random_below(random, 16)) {
+	case 0:
+		if (manager_rig_is_up(index))
+			manager_rig_lose(index);
+		break;
+	case 1:
+		/* What it was asked last it has done, but nobody hears of it. */
+		if (manager_rig_is_up(index))
+			manager_rig_do_unheard(index);
+		break;
+	case 2:
+		/* It has been started anew. */
+		if (!manager_rig_is_up(index))
+			json_object_clear(manager_rig.jobs[index]);
+		break;
+	case 3:
+	case 4:
+		if (!manager_rig_is_up(index))
+			manager_rig_raise(index);
+		break;
+	case 5:
+		manager_rig.full[index] = random_below(random, 4) == 0;
+		break;
+	case 6:
+		if (random_below(random, 4) == 0)
+			manager_rig_restart();
+		break;
+	case 7:
+		manager_rig.port_is_down[index][random_below(random, MANAGER_RIG_PORTS)] =
+			random_below(random, 3) == 0;
+		manager_rig_look_at(index);
+		break;
+	default:
+		manager_rig_serve_one(index);
+	}
+}
+
+START_TEST(after_anything_a_job_has_all_its_trees_or_is_gone)
+{
+	struct random random = random_seed((uint64_t)_i);
+	struct group *group;
+
+	join(3);
+	for (unsigned int i = random_below(&random, 120); i > 0; i--)
+		happen(&random);
+	for (uint16_t i = 0; i < MANAGER_RIG_SWITCHES; i++) {
+		manager_rig.full[i] = false;
+		memset(manager_rig.port_is_down[i], 0, sizeof(manager_rig.port_is_down[i]));
+		if (!manager_rig_is_up(i))
+			manager_rig_raise(i);
+	}
+	manager_rig_serve_all();
+	for (uint16_t i = 0; i < MANAGER_RIG_SWITCHES; i++)
+		manager_rig_look_at(i);
+	manager_rig_serve_all();
+	moves_go_on(manager_rig.manager, "the test says so");
+	manager_rig_serve_all();
+	/* If it was not made when the manager was killed, it is gone. */
+	group = group_find(&manager_rig.manager->groups, "j");
+	for (uint16_t i = 0; group != NULL && group->state == GROUP_NETWORK && i < group->n_trees; i++)
+		check_runs(tree_of(group, i));
+	ck_assert(group == NULL || group->state == GROUP_NETWORK);
+	if (group != NULL)
+		remove_group(manager_rig.manager, group, "the test is over");
+	check_nothing_left();
+}
+END_TEST
+
+/* More of them, for a long run: FANIN_HAPPENINGS=10000. */
+static int
+repetitions(void)
+{
+	const char *wanted = getenv("FANIN_HAPPENINGS");
+
+	return wanted == NULL ? 40 : atoi(wanted);
+}
+
+Suite *
+suite_manager_jobs(void)
+{
+	Suite *suite = suite_create("manager_jobs");
+	TCase *tcase = tcase_create("jobs");
+
+	tcase_add_checked_fixture(tcase, manager_rig_begin, manager_rig_end);
+	tcase_add_test(tcase, a_switch_that_is_lost_while_others_are_asked_has_no_part_in_the_job);
+	tcase_add_test(tcase, a_switch_that_is_lost_while_a_second_tree_cannot_be_had_is_noticed);
+	tcase_add_test(tcase, a_switch_that_is_lost_while_a_job_moves_is_left_as_well);
+	tcase_add_test(tcase, a_job_leaves_a_link_of_a_host_that_is_down);
+	tcase_add_test(tcase, others_hear_of_a_host_that_is_lost_while_their_job_moves);
+	tcase_add_test(tcase,
+		       a_job_that_loses_a_host_while_it_moves_is_destroyed_if_that_is_configured);
+	tcase_add_loop_test(tcase,
+			    a_job_that_was_destroyed_while_it_moved_stays_so_if_the_manager_is_killed,
+			    0, 2);
+	tcase_add_loop_test(tcase,
+			    a_job_whose_manager_is_killed_while_a_tree_moves_has_all_its_trees, 0, 3);
+	tcase_add_test(tcase, a_job_that_the_disk_has_no_room_for_goes_on_when_it_has);
+	tcase_add_loop_test(tcase, whatever_happens_while_trees_are_made_leaves_nothing_or_all, 0,
+			    10 * N_HAPPENINGS);
+	tcase_add_loop_test(tcase, after_anything_a_job_has_all_its_trees_or_is_gone, 0,
+			    repetitions());
+	tcase_add_test(tcase, packets_of_all_trees_of_a_job_have_the_length_that_fits_each);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
