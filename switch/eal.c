@@ -77,6 +77,8 @@ lock_starts(void)
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	for (unsigned int ms = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; ms += LOCK_PAUSE_MS) {
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			break;
 		if (ms >= LOCK_MOST_MS) {
 			log_warning("another fanin-switch has been starting or ending for %u s: not waiting for it any longer",
 				    LOCK_MOST_MS / 1000);
