@@ -91,7 +91,7 @@ join_all(const struct job *job)
 		ck_assert_uint_lt(attempt, 1000);
 		for (uint16_t h = 0; h < host_rig.n_hosts; h++) {
 			if (host_sends_join(&host_rig.sw, h, job->params.id, 1u + h, host_rig.n_hosts,
-				      (struct fanin_headers *)answer) != NULL &&
+					    (struct fanin_headers *)answer) != NULL &&
 			    headers->fanin.type == FANIN_TYPE_JOIN_ACK)
 				wide = (ack->flags & FANIN_JOB_WIDE) != 0;
 		}

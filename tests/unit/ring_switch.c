@@ -279,7 +279,7 @@ host_join_with(struct ring_switch *sw, unsigned int h, uint32_t job, uint64_t no
 
 const struct fanin_headers *
 host_sends_join(struct ring_switch *sw, unsigned int h, uint32_t job, uint64_t nonce, uint16_t size,
-	  struct fanin_headers *answer)
+		struct fanin_headers *answer)
 {
 	const struct fanin_join_ack_body *ack = (const struct fanin_join_ack_body *)(answer + 1);
 	const struct fanin_headers *got = host_join_with(sw, h, job, nonce, 0, size, answer);
@@ -299,7 +299,7 @@ host_join_all(struct ring_switch *sw, const struct job *job, uint16_t n, uint64_
 
 	for (uint16_t h = 0; h < n; h++)
 		ck_assert_ptr_nonnull(host_sends_join(sw, h, job->params.id, nonce + h, n,
-						(struct fanin_headers *)frame));
+						      (struct fanin_headers *)frame));
 	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_JOIN_ACK);
 	ck_assert_uint_eq(ack->state, FANIN_JOIN_ACTIVE);
 	return answer->fanin.epoch;

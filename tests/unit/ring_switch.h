@@ -97,7 +97,8 @@ const struct fanin_headers *host_join_with(struct ring_switch *sw, unsigned int 
 
 /* The same with a second JOIN that gives back the cookie, if the first is challenged. */
 const struct fanin_headers *host_sends_join(struct ring_switch *sw, unsigned int h, uint32_t job,
-				      uint64_t nonce, uint16_t size, struct fanin_headers *answer);
+					    uint64_t nonce, uint16_t size,
+					    struct fanin_headers *answer);
 
 /* Joins hosts 0 to n - 1, which are all of the job's, and returns the run's epoch. Aborts the test on failure. */
 uint32_t host_join_all(struct ring_switch *sw, const struct job *job, uint16_t n, uint64_t nonce);
