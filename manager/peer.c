@@ -265,18 +265,19 @@ serve_line(struct peer *peer, uint64_t now_ms)
 {
 	const struct peer_request *oldest;
 	int ret = 0;
+	int received;
 
 	if (control_client_has_output(&peer->line))
 		ret = control_client_flush(&peer->line, now_ms);
-	if (ret == 0)
-		ret = control_client_receive(&peer->line);
-	if (ret != 0) {
-		fail_line(peer, ret);
-		return;
-	}
+	/* If the switch takes nothing any more, the last that it has sent says why. */
+	received = control_client_receive(&peer->line);
 	take_lines(peer);
 	if (peer->state < PEER_GREETING)
 		return;
+	if (ret != 0 || received != 0) {
+		fail_line(peer, ret != 0 ? ret : received);
+		return;
+	}
 	oldest = TAILQ_FIRST(&peer->requests);
 	if (peer->line.ended && !control_client_has_line(&peer->line))
 		peer_lose(peer, "the switch closed the connection");
