@@ -15,7 +15,7 @@ from lab import HOST_INTERFACE, SOURCE_DIR, ip_in, run
 RANK_SECONDS = 60
 DEMO_SECONDS = 100
 # More of them, for a long run: FANIN_FAILURES=100 tests/net/cases.py failures_at_random_moments
-FAILURES = int(os.environ.get("FANIN_FAILURES", "6"))
+FAILURES = int(os.environ.get("FANIN_FAILURES", "4"))
 KINDS = ("kill root", "freeze leaf", "manager", "link", "kill leaf", "freeze root")
 
 
