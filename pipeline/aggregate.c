@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From a member's contribution, or the parent's result, to its handler and back: the handler call, and what the handler asked to be sent.
+ * From a member's contribution, or the parent's result, to its handler and back: the handler call, and what the handler
+ * asked to be sent.
  */
 #include "pipeline/batch.h"
 
@@ -17,11 +18,11 @@ worker_send_to_children(struct worker *worker, const struct job *job, uint64_t c
 	while (children != 0) {
 		unsigned int child = (unsigned int)__builtin_ctzll(children);
 		uint64_t served = children & job->child_neighbors[child];
-		unsigned int spare = (unsigned int)__builtin_popcountll(served) - 1;
+		int spare = __builtin_popcountll(served) - 1;
 
 		/* The reference for this port is still there, so this is never the last one. */
 		if (spare != 0)
-			__atomic_fetch_sub(&mbuf->refcnt, (uint16_t)spare, __ATOMIC_RELAXED);
+			rte_mbuf_refcnt_update(mbuf, (int16_t)-spare);
 		children &= ~served;
 		worker_send_fanin(worker, job->child_ports[child], mbuf);
 	}

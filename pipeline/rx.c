@@ -129,7 +129,7 @@ inject_and_take(struct worker *worker, struct rte_mbuf *mbuf)
 
 /* Is it this worker's to process by the number of its slot alone? */
 static inline bool
-is_own(const struct worker *worker, const struct job *job, const struct rte_mbuf *mbuf)
+is_own_slot(const struct worker *worker, const struct job *job, const struct rte_mbuf *mbuf)
 {
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
 	const uint32_t index = headers->fanin.block & job->slot_mask;
@@ -152,7 +152,7 @@ worker_classify(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 		struct job *job = unlikely(faults) ? NULL : batch_find_job(worker, &batch, mbufs[i]);
 
 		if (likely(job != NULL)) {
-			if (alone || is_own(worker, job, mbufs[i]) ||
+			if (alone || is_own_slot(worker, job, mbufs[i]) ||
 			    !worker_dispatch(worker, job, mbufs[i]))
 				batch_add(&batch, job, mbufs[i]);
 		} else if (classify(worker, mbufs[i])) {

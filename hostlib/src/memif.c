@@ -263,8 +263,7 @@ void
 fanin_memif_expect(struct fanin_transport *transport, uint16_t window)
 {
 	struct fanin_memif *memif = (struct fanin_memif *)transport;
-
-	uint32_t wanted = 2u * window;
+	const uint32_t wanted = 2u * window;
 
 	/*
 	 * All results at once, each repeated, and no more: buffers take turns, and those that leave the cache in between
