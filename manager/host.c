@@ -64,9 +64,9 @@ describe_tree(const struct group *group, uint16_t rank)
 	char key[20];
 
 	inet_ntop(AF_INET, &group->addresses[rank], ip, sizeof(ip));
-	return json_pack("{s:s, s:s, s:i, s:I, s:s}", "ip", ip, "switch_ip", node->ip, "udp_port",
-			 (int)node->udp_port, "job", (json_int_t)group->id, "key",
-			 group_hex(group->key, key));
+	return json_pack("{s:s, s:s, s:i, s:I, s:s, s:I}", "ip", ip, "switch_ip", node->ip,
+			 "udp_port", (int)node->udp_port, "job", (json_int_t)group->id, "key",
+			 group_hex(group->key, key), "generation", (json_int_t)group->generation);
 }
 
 static json_t *
@@ -94,13 +94,13 @@ host_result(const struct manager *manager, const struct group *group, uint16_t r
 				 group->size, "mode", "ring", "reason", group->reason, "endpoints",
 				 list_endpoints(group), "key", key, "generation",
 				 (int)group->generation);
-	result = json_pack("{s:i, s:i, s:s, s:i, s:i, s:s, s:I, s:I, s:s, s:b, s:s, s:i}", "rank",
-			   rank, "size", group->size, "mode", "network", "trees", group->n_trees,
+	result = json_pack("{s:i, s:i, s:s, s:i, s:i, s:s, s:I, s:I, s:s, s:b, s:s}", "rank", rank,
+			   "size", group->size, "mode", "network", "trees", group->n_trees,
 			   "trees_asked", group->trees_asked, "trees_reason", group->trees_reason,
 			   "window", (json_int_t)group->window, "payload_bytes",
 			   (json_int_t)group->payload_bytes, "handler", group->handler,
 			   "reproducible", group->reproducible, "accumulate",
-			   group->wide ? "f32" : "native", "generation", (int)group->generation);
+			   group->wide ? "f32" : "native");
 	json_object_update_new(result, describe_tree(group, rank));
 	if (group->n_trees > 1)
 		json_object_set_new(result, "more_trees", list_more_trees(manager, group, rank));
@@ -381,13 +381,19 @@ host_leave(void *user, struct control_client *client, json_t *id, const json_t *
 	   struct control_error *error)
 {
 	struct group *group = control_client_data(client);
+	struct group_member *member;
 
 	(void)id;
 	if (args_check_known(args, error) != 0)
 		return NULL;
 	if (group == NULL)
 		return control_fail(error, "not_found", "this connection is a member of no job");
-	end_membership(user, group, group_member_of(group, client));
+	member = group_member_of(group, client);
+	if (group_has_begun(group))
+		host_notify(group, member,
+			    json_pack("{s:s, s:s, s:i}", "event", "member_left", "job", group->name,
+				      "rank", member->rank));
+	end_membership(user, group, member);
 	return json_object();
 }
 

@@ -39,12 +39,10 @@ switches_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 	      struct fanin_manager_answer *answer, struct fanin_error *error)
 {
 	uint64_t deadline_ns = fanin_now_ns(NULL) + options->join_timeout_ms * 1000000ull;
-	int status;
 
 	if (answer->n_trees > 1)
 		return fanin_comm_trees(comm, options, answer, deadline_ns, error);
-	status = fanin_comm_switch_join(comm, options, deadline_ns, error);
-	return status != FANIN_OK ? status : fanin_comm_switch_start(comm, options, error);
+	return fanin_comm_switch_join(comm, options, 0, deadline_ns, error);
 }
 
 int
@@ -112,6 +110,8 @@ fanin_leave(fanin_comm *comm)
 
 	if (comm == NULL)
 		return FANIN_OK;
+	fanin_comm_close_begin(comm);
+	fanin_comm_close_wait(comm);
 	link = &comm->ctx->comms;
 	while (*link != comm)
 		link = &(*link)->next;

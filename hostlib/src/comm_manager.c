@@ -187,6 +187,7 @@ fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *options
 	options->job = answer->trees[tree].job;
 	options->key = answer->trees[tree].key;
 	options->udp_port = answer->trees[tree].home.udp_port;
+	comm->generation = answer->trees[tree].home.generation;
 	options->rank = answer->rank;
 	/* The manager makes the job anew over other switches when one of its own has failed. With memif there is no other. */
 	options->recover = options->memif_socket == NULL;

@@ -25,8 +25,7 @@ rejoin(struct fanin_comm *comm)
 	int status;
 
 	if (!comm->rejoining) {
-		fanin_log_line(log, FANIN_LOG_WARNING,
-			       "the switch has lost the run of job %u: joining again",
+		fanin_log_line(log, FANIN_LOG_WARNING, "the run of job %u is lost: joining again",
 			       member->config.job);
 		fanin_member_rejoin(member, fanin_engine_progress(comm->engine));
 		comm->rejoining = true;
@@ -58,8 +57,13 @@ manager_heed(struct fanin_comm *comm)
 	const struct fanin_manager_home *home = fanin_manager_home(comm->manager, comm->tree);
 	const char *stranded = fanin_manager_stranded(comm->manager, comm->tree);
 
-	if (home != NULL)
+	if (home != NULL) {
+		/* Who has nothing to send would not hear it from the switch, while others wait for it there. */
+		if (home->generation != comm->generation)
+			fanin_engine_doubt_run(comm->engine);
+		comm->generation = home->generation;
 		fanin_comm_move(comm, home);
+	}
 	if (stranded[0] != '\0')
 		snprintf(comm->hint, sizeof(comm->hint), "the manager has no other tree: %s",
 			 stranded);
@@ -67,6 +71,24 @@ manager_heed(struct fanin_comm *comm)
 		memcpy(comm->hint, comm->way_problem, sizeof(comm->way_problem));
 	fanin_engine_hint(comm->engine, comm->hint);
 	comm->heeded_news = fanin_manager_news(comm->manager);
+}
+
+/* Who has left had all results, and knew that all others had them; and without it there is no other run. */
+static bool
+is_over(const struct fanin_comm *comm)
+{
+	return comm->closes && comm->manager != NULL && fanin_manager_left(comm->manager) != 0;
+}
+
+static void
+end(struct fanin_comm *comm)
+{
+	struct fanin_error error = { .missing = fanin_manager_left(comm->manager) };
+	char ranks[256];
+
+	fanin_error_set(&error, 0, "%s has left",
+			fanin_format_ranks(error.missing, ranks, sizeof(ranks)));
+	fanin_engine_abort(comm->engine, FANIN_ERR_MANAGER, &error);
 }
 
 int
@@ -78,7 +100,11 @@ fanin_comm_recover_poll(struct fanin_comm *comm)
 	    (fanin_manager_news(comm->manager) != comm->heeded_news || comm->way_problem[0] != '\0'))
 		manager_heed(comm);
 	n = fanin_engine_poll(comm->engine);
-	if (n >= 0 && fanin_engine_run_lost(comm->engine))
+	if (n < 0 || !fanin_engine_run_lost(comm->engine))
+		return n;
+	if (is_over(comm))
+		end(comm);
+	else
 		rejoin(comm);
 	return n;
 }

@@ -129,6 +129,8 @@ join_is_over(void *arg)
 	if (comm->manager == NULL)
 		return false;
 	fanin_manager_poll(comm->manager);
+	if (comm->siblings != NULL)
+		fanin_comm_trees_tend(comm->siblings);
 	return fanin_comm_is_elsewhere(comm);
 }
 
@@ -146,9 +148,19 @@ window_choose(const struct fanin_comm *comm, const struct fanin_join_opts *optio
 	return window;
 }
 
+static uint16_t
+payload_choose(const struct fanin_comm *comm, uint16_t most)
+{
+	uint16_t payload_bytes = comm->member.payload_bytes;
+
+	if (most != 0 && payload_bytes > most)
+		payload_bytes = most;
+	return payload_bytes / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
+}
+
 static int
-member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32_t switch_ip_be,
-	    uint64_t deadline_ns, struct fanin_error *error)
+member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint16_t most_payload,
+	    uint32_t switch_ip_be, uint64_t deadline_ns, struct fanin_error *error)
 {
 	const struct fanin_member_config member_config = {
 		.key = options->key,
@@ -179,7 +191,7 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 	if (status != FANIN_OK)
 		return status;
 
-	comm->payload_bytes = comm->member.payload_bytes / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
+	comm->payload_bytes = payload_choose(comm, most_payload);
 	comm->window = window_choose(comm, options);
 	status = transport_open(comm, options, error);
 	if (status == FANIN_OK)
@@ -188,9 +200,8 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 	return status;
 }
 
-int
-fanin_comm_switch_start(struct fanin_comm *comm, const struct fanin_join_opts *options,
-			struct fanin_error *error)
+static int
+engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, struct fanin_error *error)
 {
 	struct fanin_engine_config config = {
 		.key = options->key,
@@ -242,6 +253,7 @@ way_give_up(struct fanin_comm *comm, struct fanin_join_opts *options, char *inte
 		comm->transport->ops->close(comm->transport);
 	comm->transport = NULL;
 	comm->told_ip_be = home->ip_be;
+	comm->generation = home->generation;
 	options->udp_port = home->udp_port;
 	/* Without that interface the route's address is found to be the wrong one. */
 	if (options->interface != NULL && fanin_interface_find(NULL, &ip_be, interface))
@@ -251,7 +263,7 @@ way_give_up(struct fanin_comm *comm, struct fanin_join_opts *options, char *inte
 
 int
 fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
-		       uint64_t deadline_ns, struct fanin_error *error)
+		       uint16_t most_payload, uint64_t deadline_ns, struct fanin_error *error)
 {
 	char interface[IF_NAMESIZE];
 	uint32_t switch_ip_be;
@@ -261,15 +273,15 @@ fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 	comm->bound = options->interface != NULL;
 	status = options_check(options, &switch_ip_be, error);
 	if (status == FANIN_OK)
-		status = member_join(comm, options, switch_ip_be, deadline_ns, error);
+		status = member_join(comm, options, most_payload, switch_ip_be, deadline_ns, error);
 	while (status == FANIN_ERR_INTERRUPTED && fanin_comm_is_elsewhere(comm)) {
 		switch_ip_be = way_give_up(comm, options, interface);
-		status = member_join(comm, options, switch_ip_be, deadline_ns, error);
+		status = member_join(comm, options, most_payload, switch_ip_be, deadline_ns, error);
 	}
 	/* The place for its name ends here. */
 	if (options->interface == interface)
 		options->interface = comm->route.interface;
-	return status;
+	return status != FANIN_OK ? status : engine_start(comm, options, error);
 }
 
 static int
@@ -334,6 +346,13 @@ switch_report(const struct fanin_comm *comm, struct fanin_report *report)
 	report->resumed = stats->resumed;
 }
 
+static struct fanin_comm *
+switch_part(struct fanin_comm *comm, uint16_t tree)
+{
+	(void)tree; /* the only one */
+	return comm;
+}
+
 static int
 switch_leave(struct fanin_comm *comm, struct fanin_error *error)
 {
@@ -358,5 +377,6 @@ const struct fanin_comm_ops fanin_comm_switch_ops = {
 	.error = switch_error,
 	.missing = switch_missing,
 	.report = switch_report,
+	.part = switch_part,
 	.leave = switch_leave,
 };

@@ -15,13 +15,14 @@ struct fanin_trees {
 	struct fanin_comm members[FANIN_MAX_TREES]; /* one for each tree; those with ops have begun to join */
 };
 
-/* Joins the job of one tree. options: that tree's own, which change. */
+/* Joins the job of one tree. A block has the same length in all of them, as the manager has told. */
 static int
-tree_join(struct fanin_comm *comm, struct fanin_join_opts *options,
+tree_join(struct fanin_comm *comm, const struct fanin_join_opts *common,
 	  struct fanin_manager_answer *answer, uint16_t tree, uint64_t deadline_ns,
 	  struct fanin_error *error)
 {
 	struct fanin_comm *member = &comm->trees->members[tree];
+	struct fanin_join_opts options = *common;
 	int status;
 
 	member->ctx = comm->ctx;
@@ -29,29 +30,31 @@ tree_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 	member->told_ip_be = comm->told_ip_be;
 	member->n_trees = answer->n_trees;
 	member->tree = tree;
-	status = fanin_comm_tree_options(member, options, answer, tree, error);
+	member->siblings = comm->trees;
+	status = fanin_comm_tree_options(member, &options, answer, tree, error);
 	if (status != FANIN_OK)
 		return status;
 	/* All trees together have as many blocks in flight as the caller allows. */
-	if (options->window != 0)
-		options->window = options->window > answer->n_trees
-					  ? options->window / answer->n_trees
-					  : 1;
-	return fanin_comm_switch_join(member, options, deadline_ns, error);
+	if (options.window != 0)
+		options.window = options.window > answer->n_trees ? options.window / answer->n_trees
+								  : 1;
+	return fanin_comm_switch_join(member, &options, answer->payload_bytes, deadline_ns, error);
 }
 
-/* A block has the same length in all trees: the least that one of their paths allows. */
-static void
-payload_agree(struct fanin_trees *trees, uint16_t n_trees)
+/* Were they not cut alike, one tree's blocks would lie over another's in the vector. */
+static int
+payload_check(const struct fanin_trees *trees, uint16_t n_trees, struct fanin_error *error)
 {
-	uint16_t least = UINT16_MAX;
+	for (uint16_t i = 1; i < n_trees; i++) {
+		uint16_t found = trees->members[i].payload_bytes;
+		uint16_t expected = trees->members[0].payload_bytes;
 
-	for (uint16_t i = 0; i < n_trees; i++) {
-		if (trees->members[i].payload_bytes < least)
-			least = trees->members[i].payload_bytes;
+		if (found != expected)
+			return fanin_error_set(error, FANIN_ERR_MANAGER,
+					       "packets carry %u bytes in tree %u, but %u in tree 0",
+					       found, i, expected);
 	}
-	for (uint16_t i = 0; i < n_trees; i++)
-		trees->members[i].payload_bytes = least;
+	return FANIN_OK;
 }
 
 int
@@ -59,7 +62,6 @@ fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		 struct fanin_manager_answer *answer, uint64_t deadline_ns, struct fanin_error *error)
 {
 	struct fanin_trees *trees = calloc(1, sizeof(*trees));
-	struct fanin_join_opts own[FANIN_MAX_TREES];
 	int status = FANIN_OK;
 
 	if (trees == NULL)
@@ -67,24 +69,28 @@ fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	comm->trees = trees;
 	comm->ops = &fanin_comm_trees_ops;
 	/* In the same order at every rank, as each waits for all others. */
-	for (uint16_t i = 0; i < answer->n_trees && status == FANIN_OK; i++) {
-		own[i] = *options;
-		status = tree_join(comm, &own[i], answer, i, deadline_ns, error);
-	}
+	for (uint16_t i = 0; i < answer->n_trees && status == FANIN_OK; i++)
+		status = tree_join(comm, options, answer, i, deadline_ns, error);
+	if (status == FANIN_OK)
+		status = payload_check(trees, answer->n_trees, error);
 	if (status != FANIN_OK)
 		return status;
-	payload_agree(trees, answer->n_trees);
-	for (uint16_t i = 0; i < answer->n_trees; i++) {
-		status = fanin_comm_switch_start(&trees->members[i], &own[i], error);
-		if (status != FANIN_OK)
-			return status;
+	for (uint16_t i = 0; i < answer->n_trees; i++)
 		trees->split.engines[i] = trees->members[i].engine;
-	}
 	trees->split.n_engines = answer->n_trees;
 	comm->member.config.rank = answer->rank;
 	comm->member.config.size = answer->size;
 	comm->member.wide = trees->members[0].member.wide;
 	return FANIN_OK;
+}
+
+void
+fanin_comm_trees_tend(struct fanin_trees *trees)
+{
+	for (uint16_t i = 0; i < FANIN_MAX_TREES; i++) {
+		if (trees->members[i].engine != NULL)
+			fanin_comm_recover_poll(&trees->members[i]);
+	}
 }
 
 static int
@@ -185,6 +191,12 @@ trees_report(const struct fanin_comm *comm, struct fanin_report *report)
 					   : comm->trees->members[0].transport->reason;
 }
 
+static struct fanin_comm *
+trees_part(struct fanin_comm *comm, uint16_t tree)
+{
+	return &comm->trees->members[tree];
+}
+
 static int
 trees_leave(struct fanin_comm *comm, struct fanin_error *error)
 {
@@ -210,5 +222,6 @@ const struct fanin_comm_ops fanin_comm_trees_ops = {
 	.error = trees_error,
 	.missing = trees_missing,
 	.report = trees_report,
+	.part = trees_part,
 	.leave = trees_leave,
 };

@@ -75,6 +75,9 @@ fanin_finalize(fanin_ctx *ctx)
 {
 	if (ctx == NULL)
 		return;
+	/* All at once: not every rank needs to have joined its jobs in the same order. */
+	for (struct fanin_comm *comm = ctx->comms; comm != NULL; comm = comm->next)
+		fanin_comm_close_begin(comm);
 	while (ctx->comms != NULL)
 		fanin_leave(ctx->comms);
 	free(ctx);

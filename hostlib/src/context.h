@@ -46,6 +46,9 @@ struct fanin_comm_ops {
 	/* Fills in what only this knows; the rest is zero. */
 	void (*report)(const struct fanin_comm *comm, struct fanin_report *report);
 
+	/* What is on the switches of one of n_trees: has an engine, and belongs to the communicator. NULL: there are no switches. */
+	struct fanin_comm *(*part)(struct fanin_comm *comm, uint16_t tree);
+
 	/* Leaves, and closes whatever there is, also after joining has failed half-way. */
 	int (*leave)(struct fanin_comm *comm, struct fanin_error *error);
 };
@@ -61,6 +64,7 @@ struct fanin_comm {
 	struct fanin_manager *manager; /* NULL: the job was found without one */
 	struct fanin_ring *ring;       /* NULL: runs on switches */
 	struct fanin_trees *trees;     /* comm_trees.c: NULL: one or none, by what follows */
+	struct fanin_trees *siblings; /* of a communicator that is one of several trees: all of them; else NULL */
 	uint16_t n_trees;
 	uint16_t tree; /* of a communicator that is one of several trees: which one; it borrows the manager */
 	uint16_t trees_asked;
@@ -74,12 +78,15 @@ struct fanin_comm {
 	struct fanin_transport *transport;
 	struct fanin_engine *engine;
 	struct fanin_request *requests; /* not freed yet, linked by sibling */
+	struct fanin_request closing;   /* comm_close.c's */
+	bool closes;                    /* is about to leave */
 	uint16_t window;                /* lanes of the engine */
 	uint16_t payload_bytes;
 	bool bound;           /* the user named the interface */
 	bool rejoining;       /* the run was lost, and the member joins again */
 	bool moved;           /* to another first hop, where the member has not been in a run yet */
 	uint32_t heeded_news; /* of the manager */
+	uint32_t generation;  /* of the tree, as the manager counts; 0: not told */
 	uint64_t next_move_ns;            /* when to try that again */
 	char way_problem[FANIN_TEXT_LEN]; /* why it can't be done; empty: it can, or has not to */
 	char hint[2 * FANIN_TEXT_LEN];    /* the engine's */
@@ -107,20 +114,21 @@ bool fanin_interface_find(const char *wanted, uint32_t *ip_be, char *name);
 bool fanin_options_copy(void *copy, size_t copy_len, const void *options);
 
 /*
- * comm_switch.c: joins a job on a switch, in two steps, for which options must be the same. Between them window and
- * payload_bytes may be lowered.
+ * comm_switch.c: joins a job on a switch.
  *
- * options: checked here. deadline_ns: for all ranks to have joined.
+ * options: checked here. most_payload: bytes that a packet may carry even if the switch allows more; 0: as the switch allows.
+ * deadline_ns: for all ranks to have joined.
  */
 int fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
-			   uint64_t deadline_ns, struct fanin_error *error);
-int fanin_comm_switch_start(struct fanin_comm *comm, const struct fanin_join_opts *options,
-			    struct fanin_error *error);
+			   uint16_t most_payload, uint64_t deadline_ns, struct fanin_error *error);
 
 /* comm_trees.c: joins a job that the manager has given several trees. answer: has them. */
 int fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		     struct fanin_manager_answer *answer, uint64_t deadline_ns,
 		     struct fanin_error *error);
+
+/* comm_trees.c: while one tree is joined, those that are joined already go on: they may have moved, and others wait there. */
+void fanin_comm_trees_tend(struct fanin_trees *trees);
 
 /* comm_switch.c: opens the transport that the context asks for, over a route to the job's switch. transport: set on success only. */
 int fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *route,
@@ -179,6 +187,17 @@ int fanin_comm_memif(struct fanin_comm *comm, const struct fanin_join_opts *opti
 
 /* comm_recover.c: polls the engine, and takes up a lost run again. Returns the frames received or a negative status. */
 int fanin_comm_recover_poll(struct fanin_comm *comm);
+
+/*
+ * comm_close.c: before leaving. Who has all results must not go while another rank may have to be told one whose run was lost
+ * (docs/protocol.md, "Going on with another tree"). So all ranks meet in a block without elements; each that sends it has all
+ * results. Does nothing where that can't be, or if there are requests in progress, or none have been.
+ *
+ * The first call posts the blocks, and the second one waits for them, until the engine's timeout at most; that they don't come
+ * is no failure of the caller's. The communicator is still one of its context's.
+ */
+void fanin_comm_close_begin(struct fanin_comm *comm);
+void fanin_comm_close_wait(struct fanin_comm *comm);
 
 /*
  * Polls every communicator once.

@@ -353,6 +353,13 @@ fanin_engine_abort(struct fanin_engine *engine, int status, const struct fanin_e
 	fanin_engine_fail(engine, status);
 }
 
+bool
+fanin_engine_owes(const struct fanin_engine *engine)
+{
+	return engine->config.recover && engine->status == FANIN_OK && engine->requests == NULL &&
+	       engine->end != engine->config.first_block;
+}
+
 uint64_t
 fanin_engine_idle_ns(const struct fanin_engine *engine)
 {

@@ -170,6 +170,12 @@ void fanin_engine_hint(struct fanin_engine *engine, const char *hint);
  */
 bool fanin_engine_run_lost(const struct fanin_engine *engine);
 
+/*
+ * The run is said to be lost by others than the switch. A rank that has nothing to send would not hear of it: it is to join
+ * again, with fanin_engine_resume at the end.
+ */
+void fanin_engine_doubt_run(struct fanin_engine *engine);
+
 /* The first block that this rank has no result of. */
 uint32_t fanin_engine_progress(const struct fanin_engine *engine);
 
@@ -189,6 +195,12 @@ void fanin_engine_move(struct fanin_engine *engine, struct fanin_transport *tran
 
 /* Where contributions go from now on. flow: as in the configuration; copied. */
 void fanin_engine_redirect(struct fanin_engine *engine, const struct fanin_flow *flow);
+
+/*
+ * True if another rank may still need this one's results: a run that the switch loses can be resumed, there have been blocks, and
+ * none is in progress here.
+ */
+bool fanin_engine_owes(const struct fanin_engine *engine);
 
 /* Fails with another engine's error, unless it has failed already: all requests end. */
 void fanin_engine_abort(struct fanin_engine *engine, int status, const struct fanin_error *error);

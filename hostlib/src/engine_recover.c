@@ -151,6 +151,12 @@ fanin_engine_run_lost(const struct fanin_engine *engine)
 	return engine->run_lost && engine->status == FANIN_OK;
 }
 
+void
+fanin_engine_doubt_run(struct fanin_engine *engine)
+{
+	engine->run_lost = engine->run_lost || engine->config.recover;
+}
+
 uint32_t
 fanin_engine_progress(const struct fanin_engine *engine)
 {

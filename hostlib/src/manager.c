@@ -53,6 +53,12 @@ fanin_manager_home(const struct fanin_manager *manager, uint16_t tree)
 	return manager->homes[tree].ip_be == 0 ? NULL : &manager->homes[tree];
 }
 
+uint64_t
+fanin_manager_left(const struct fanin_manager *manager)
+{
+	return manager->left;
+}
+
 uint32_t
 fanin_manager_news(const struct fanin_manager *manager)
 {

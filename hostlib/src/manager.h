@@ -49,6 +49,8 @@ struct fanin_manager_home {
 	uint32_t ip_be; /* the host's own address there; 0: the manager has not said it */
 	uint32_t switch_ip_be;
 	uint16_t udp_port; /* host order */
+	/* Changes when the tree is made anew, be it where it was: its run is lost then. 0: the manager does not say. */
+	uint32_t generation;
 };
 
 /* One of a job's trees: a job on the switches. */
@@ -70,6 +72,7 @@ struct fanin_manager_answer {
 	/* In the network. */
 	struct fanin_manager_tree trees[FANIN_MAX_TREES];
 	uint16_t n_trees;
+	uint16_t payload_bytes; /* of a packet in any of several trees; 0: not told */
 	uint16_t trees_asked;
 	char trees_reason[FANIN_TEXT_LEN / 2]; /* why there are fewer; "": there are not */
 	/* As a ring, by rank. */
@@ -114,6 +117,9 @@ const char *fanin_manager_stranded(const struct fanin_manager *manager, uint16_t
 /* Where a tree of the job goes on, as the manager said after the join; NULL: it has not. Valid until the next poll. */
 const struct fanin_manager_home *fanin_manager_home(const struct fanin_manager *manager,
 						    uint16_t tree);
+
+/* Bitmap of the ranks that have left the job, as far as the manager has told. */
+uint64_t fanin_manager_left(const struct fanin_manager *manager);
 
 /* A number that changes when what the two calls above say may have changed. */
 uint32_t fanin_manager_news(const struct fanin_manager *manager);

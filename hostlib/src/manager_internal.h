@@ -42,6 +42,7 @@ struct fanin_manager {
 	char problem[FANIN_TEXT_LEN];
 	struct fanin_manager_home homes[FANIN_MAX_TREES]; /* by tree; as told after the join */
 	uint32_t news;
+	uint64_t left; /* ranks that the manager has said have left */
 	/* Why each of the job's trees is not there now, as the manager last said; empty: it is. */
 	char stranded[FANIN_MAX_TREES][FANIN_TEXT_LEN];
 };

@@ -157,6 +157,15 @@ address_read(const json_t *message, const char *name, uint32_t *ip_be)
 	return text != NULL && inet_pton(AF_INET, text, ip_be) == 1;
 }
 
+static uint32_t
+generation_read(const json_t *message)
+{
+	json_int_t generation;
+
+	return integer_read(message, "generation", 1, UINT32_MAX, &generation) ? (uint32_t)generation
+									       : 0;
+}
+
 /* Takes what a message says of where a tree goes on, if it is all there. */
 static void
 note_home(struct fanin_manager *manager, uint16_t tree, const json_t *message)
@@ -169,6 +178,7 @@ note_home(struct fanin_manager *manager, uint16_t tree, const json_t *message)
 	    !integer_read(message, "udp_port", 1, UINT16_MAX, &value))
 		return;
 	home.udp_port = (uint16_t)value;
+	home.generation = generation_read(message);
 	manager->homes[tree] = home;
 	manager->news++;
 }
@@ -181,6 +191,20 @@ fanin_manager_note_homes(struct fanin_manager *manager, const json_t *result)
 	note_home(manager, 0, result);
 	for (uint16_t i = 0; i < json_array_size(more) && i < FANIN_MAX_TREES - 1; i++)
 		note_home(manager, (uint16_t)(i + 1), json_array_get(more, i));
+}
+
+/* Ranks leave at the end of every job: that alone is worth no warning. */
+static bool
+note_left(struct fanin_manager *manager, const json_t *event, const json_t *message)
+{
+	json_int_t rank;
+
+	if (strcmp(json_string_value(event) != NULL ? json_string_value(event) : "",
+		   "member_left") != 0)
+		return false;
+	if (integer_read(message, "rank", 0, FANIN_WIRE_MAX_CHILDREN - 1, &rank))
+		manager->left |= UINT64_C(1) << rank;
+	return true;
 }
 
 /* What it says unasked is of lost hosts, switches and jobs, mostly. */
@@ -225,8 +249,11 @@ fanin_manager_read(struct fanin_manager *manager, const char *line, json_t **res
 	}
 	event = json_object_get(message, "event");
 	if (event != NULL) {
-		event_note(manager, event, message);
-		fanin_log_line(manager->options.log, FANIN_LOG_WARNING,
+		bool left = note_left(manager, event, message);
+
+		if (!left)
+			event_note(manager, event, message);
+		fanin_log_line(manager->options.log, left ? FANIN_LOG_INFO : FANIN_LOG_WARNING,
 			       "the manager %s says: %.300s", manager->settings.address, line);
 	} else if (manager->state == FANIN_MANAGER_GREETING) {
 		kind = hello_read(manager, message, status, error);
@@ -290,6 +317,7 @@ tree_read(const struct fanin_manager *manager, const json_t *result,
 	if (!integer_read(result, "udp_port", 1, UINT16_MAX, &value))
 		return answer_fail(manager, result, "udp_port", "1 to 65535", error);
 	tree->home.udp_port = (uint16_t)value;
+	tree->home.generation = generation_read(result);
 	if (!key_read(result, &tree->key))
 		return answer_fail(manager, result, "key", "a string like \"0x1234\"", error);
 	return FANIN_OK;
@@ -302,7 +330,7 @@ network_read(const struct fanin_manager *manager, const json_t *result,
 {
 	const json_t *more = json_object_get(result, "more_trees");
 	const char *reason = json_string_value(json_object_get(result, "trees_reason"));
-	json_int_t asked = 0;
+	json_int_t payload, asked = 0;
 	int status;
 
 	if (more != NULL && (!json_is_array(more) || json_array_size(more) >= FANIN_MAX_TREES))
@@ -312,6 +340,11 @@ network_read(const struct fanin_manager *manager, const json_t *result,
 	for (size_t i = 0; i < json_array_size(more) && status == FANIN_OK; i++)
 		status = tree_read(manager, json_array_get(more, i),
 				   &answer->trees[answer->n_trees++], error);
+	if (status == FANIN_OK && answer->n_trees > 1) {
+		if (!integer_read(result, "payload_bytes", FANIN_PAYLOAD_ALIGN, UINT16_MAX, &payload))
+			return answer_fail(manager, result, "payload_bytes", "a packet's", error);
+		answer->payload_bytes = (uint16_t)payload;
+	}
 	if (!integer_read(result, "trees_asked", answer->n_trees, FANIN_MAX_TREES, &asked))
 		asked = answer->n_trees;
 	answer->trees_asked = (uint16_t)asked;

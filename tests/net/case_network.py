@@ -15,7 +15,7 @@ from lab import HOST_INTERFACE, SOURCE_DIR, ip_in, run
 RANK_SECONDS = 60
 DEMO_SECONDS = 100
 # More of them, for a long run: FANIN_FAILURES=100 tests/net/cases.py failures_at_random_moments
-FAILURES = int(os.environ.get("FANIN_FAILURES", "4"))
+FAILURES = int(os.environ.get("FANIN_FAILURES", "6"))
 KINDS = ("kill root", "freeze leaf", "manager", "link", "kill leaf", "freeze root")
 
 
@@ -75,12 +75,6 @@ def root_of(fabric):
     return trees[0]["nodes"][0]["switch"] if trees else None
 
 
-def all_trees_run(fabric):
-    """The job has results of all its trees."""
-    roots = {tree["nodes"][0]["switch"] for tree in fabric.ask_manager("trees")["trees"] if tree["state"] == "network"}
-    return roots and all(job["stats"]["results"] > 0 for root in roots for job in fabric.ask(root, "jobs.list")["jobs"])
-
-
 def revive(fabric, switch, frozen):
     if frozen:
         fabric.switches[switch].popen.send_signal(signal.SIGCONT)
@@ -127,15 +121,11 @@ def strike(fabric, kind, host):
     return lambda: revive(fabric, target, kind.startswith("freeze"))
 
 
-def fail_once(fabric, rng, number):
-    """One job, in which something that it uses, or the manager, fails at a random moment; all is well again afterwards."""
-    kind = KINDS[number % len(KINDS)]
-    trees = rng.choice((1, 2))
+def fail_once(fabric, rng, number, kind, trees, within):
+    """One job, in which something that it uses, or the manager, fails in the first seconds; all is well again afterwards."""
     ranks = start(fabric, f"job{number}", op=rng.choice(("sum", "max")), dtype=rng.choice(("f32", "i32")), trees=trees)
-    # With several trees not before all ranks have joined: who is joining the second does not see yet that the first has moved.
-    ready = root_of if trees == 1 else all_trees_run
-    wait_until(lambda: ready(fabric) or not all(rank.running() for rank in ranks), 30, "the job's trees")
-    time.sleep(rng.uniform(0, 0.8))
+    wait_until(lambda: root_of(fabric) or not all(rank.running() for rank in ranks), 30, "the job's trees")
+    time.sleep(rng.uniform(0, within))
     undo = strike(fabric, kind, rng.randrange(fabric.hosts))
     try:
         reports = finish(fabric, f"failure {number}: {kind}", ranks)
@@ -143,7 +133,43 @@ def fail_once(fabric, rng, number):
         undo()
     wait_until(lambda: all_up(fabric), 30, "all switches to be up again")
     wait_until(lambda: not any(jobs_left(fabric).values()), 30, "the job to be gone from all switches")
-    return kind, max(report["resumed"] for report in reports)
+    return max(report["resumed"] for report in reports)
+
+
+def await_results(fabric, switch, ranks, n):
+    """Returns as soon as there are n, or all ranks have ended: unlike wait_until it asks without a pause."""
+    while any(rank.running() for rank in ranks):
+        if sum(job["stats"]["results"] for job in fabric.ask(switch, "jobs.list")["jobs"]) >= n:
+            break
+
+
+@case(90)
+def the_last_result_reaches_those_who_lost_it_with_its_switch():
+    """Whoever has the last result of all stays until everybody has it. Of two packets one is lost, so some have it when the leaf dies."""
+    with Fabric(leaf_spine(2, 2, 4, dual_homed=True), mtu=9000, config={"faults": {"drop": 0.2, "seed": 4}}) as fabric:
+        fabric.start()
+        fabric.start_manager()
+        for number in range(2):
+            ranks = start(fabric, f"last{number}", bytes=4 * KIB, iters=1, warmup=0, timeout=20000)
+            wait_until(lambda: root_of(fabric), 30, "the job's tree")
+            leaf = leaf_of(fabric, 0)
+            await_results(fabric, leaf, ranks, 2)  # that of the barrier before the collective, and the last one
+            fabric.switches[leaf].popen.kill()
+            fabric.switches[leaf].popen.wait()
+            finish(fabric, f"job {number}", ranks)
+            revive(fabric, leaf, False)
+            wait_until(lambda: all_up(fabric), 30, "all switches to be up again")
+
+
+@case(90)
+def trees_that_fail_while_hosts_join_them():
+    """A host may have joined one tree when that moves, and wait in the next one, while others wait for it in the first."""
+    rng = random.Random(1)
+    with Fabric(leaf_spine(2, 2, 4, dual_homed=True), mtu=9000) as fabric:
+        fabric.start()
+        fabric.start_manager()
+        for number in range(4):
+            fail_once(fabric, rng, number, ("kill leaf", "kill root")[number % 2], 2, 0.1)
 
 
 @case(60 + 12 * FAILURES)
@@ -155,7 +181,8 @@ def failures_at_random_moments():
         fabric.start()
         fabric.start_manager()
         for number in range(FAILURES):
-            kind, resumed = fail_once(fabric, rng, number)
+            kind = KINDS[number % len(KINDS)]
+            resumed = fail_once(fabric, rng, number, kind, rng.choice((1, 2)), 0.8)
             seen.setdefault(kind, []).append(resumed)
         for switch in fabric.topology.switches:
             expect_equal(fabric.ask(switch, "jobs.list")["jobs"], [], f"jobs left on {switch}")

@@ -143,6 +143,96 @@ START_TEST(another_switch_has_runs_of_its_own_whatever_their_numbers)
 }
 END_TEST
 
+/* Has this rank the result of its last collective? Then it begins to leave, once. */
+static void
+leave_when_done(struct world *world, uint16_t rank, const struct collective *last,
+		struct collective *closing)
+{
+	if (last->requests[rank].status == FANIN_IN_PROGRESS || closing->send[rank] != NULL)
+		return;
+	ck_assert_int_eq(last->requests[rank].status, FANIN_OK);
+	ck_assert(fanin_engine_owes(world->engines[rank]));
+	collective_post(closing, world, rank, false);
+	ck_assert(!fanin_engine_owes(world->engines[rank]));
+}
+
+/*
+ * One collective, after which all leave by a block without elements, while runs are lost. Nobody comes back who has left, so
+ * from then on no run is taken up again: whoever is left must have everything. Returns the runs that were lost before that.
+ */
+static unsigned int
+run_and_leave(struct world *world, uint16_t n_ranks)
+{
+	struct collective last, closing;
+	unsigned int losses = 0;
+	uint16_t gone = 0;
+
+	collective_prepare(&last, 3 * ELEMENTS, 7);
+	collective_prepare(&closing, 0, 0);
+	collective_post_all(&last, world, false);
+	for (uint64_t step = 0; gone == 0; step++) {
+		ck_assert_uint_lt(step, 200000);
+		if (losses < 5 && random_chance(&world->random, world->loss > 0 ? 0.03 : 0.3)) {
+			lose_run(world);
+			losses++;
+		}
+		world_step(world);
+		for (uint16_t r = 0; r < n_ranks; r++) {
+			leave_when_done(world, r, &last, &closing);
+			if (closing.send[r] == NULL || closing.requests[r].status == FANIN_IN_PROGRESS)
+				continue;
+			ck_assert_msg(closing.requests[r].status == FANIN_OK, "rank %u: %s", r,
+				      fanin_engine_error(world->engines[r])->text);
+			gone++;
+		}
+		resume_if_all_know(world);
+	}
+	for (uint16_t r = 0; r < n_ranks; r++)
+		ck_assert_int_eq(last.requests[r].status, FANIN_OK);
+	collective_free(&last, world);
+	collective_free(&closing, world);
+	return losses;
+}
+
+START_TEST(nobody_leaves_while_another_lacks_a_result)
+{
+	uint16_t n_ranks = _i % 2 == 0 ? 2 : 5;
+	unsigned int losses = 0;
+
+	for (uint64_t seed = 0; seed < 40; seed++) {
+		struct world *world = world_create_of(n_ranks, SMALL_WINDOW, 0, true);
+
+		world->random = random_seed(seed + 100 * (uint64_t)_i);
+		world->loss = _i < 2 ? 0.1 : 0;
+		ck_assert(!fanin_engine_owes(world->engines[0]));
+		losses += run_and_leave(world, n_ranks);
+		world_destroy(world);
+	}
+	ck_assert_uint_gt(losses, 10);
+}
+END_TEST
+
+START_TEST(doubted_runs_are_joined_again)
+{
+	struct world *world = world_create_of(2, SMALL_WINDOW, 0, true);
+	struct world *other = world_create_of(2, SMALL_WINDOW, 0, false);
+
+	allreduce_expect(world, 100, 1, true);
+	fanin_engine_doubt_run(world->engines[0]);
+	ck_assert(fanin_engine_run_lost(world->engines[0]));
+	ck_assert_int_eq(fanin_engine_resume(world->engines[0], world->epoch, 0), FANIN_OK);
+	ck_assert_uint_eq(fanin_engine_stats(world->engines[0])->resumed, 0);
+	allreduce_expect(world, 100, 7, false);
+	/* Where runs can't be taken up again there is nothing to join, nor anything owed. */
+	fanin_engine_doubt_run(other->engines[0]);
+	ck_assert(!fanin_engine_run_lost(other->engines[0]));
+	allreduce_expect(other, 100, 1, true);
+	ck_assert(!fanin_engine_owes(other->engines[0]));
+	world_destroy(world);
+	world_destroy(other);
+}
+END_TEST
+
 START_TEST(rank_that_began_anew_is_an_error_of_the_others)
 {
 	struct world *world = world_create_of(2, SMALL_WINDOW, 0, true);
@@ -187,6 +277,8 @@ suite_recovery(void)
 	tcase_add_loop_test(tcase, sums_are_exact_across_lost_runs, 0, 60);
 	tcase_add_test(tcase, refusals_of_a_run_that_is_there_change_nothing);
 	tcase_add_test(tcase, another_switch_has_runs_of_its_own_whatever_their_numbers);
+	tcase_add_loop_test(tcase, nobody_leaves_while_another_lacks_a_result, 0, 4);
+	tcase_add_test(tcase, doubted_runs_are_joined_again);
 	tcase_add_test(tcase, rank_that_began_anew_is_an_error_of_the_others);
 	tcase_add_test(tcase, run_that_nobody_takes_up_again_is_given_up_in_time);
 	suite_add_tcase(suite, tcase);

@@ -175,9 +175,10 @@ struct fanin_join_opts {
 	 */
 	bool no_fallback;
 	/*
-	 * Reduction trees that the job is to have, at most FANIN_MAX_TREES; default: as many as the manager is configured to give, mostly 1. The
-	 * blocks of each collective take turns on them, so that a network with several spines carries a part on each. The job
-	 * runs on fewer if there are no more, which the report tells. All ranks ask for the same. Not with AF_XDP and memif.
+	 * Reduction trees that the job is to have, at most FANIN_MAX_TREES; default: as many as the manager is configured to
+	 * give, mostly 1. The blocks of each collective take turns on them, so that a network with several spines carries a
+	 * part on each. The job runs on fewer if there are no more, which the report tells. All ranks ask for the same. Not
+	 * with AF_XDP and memif.
 	 */
 	uint16_t trees;
 };
@@ -334,7 +335,9 @@ FANIN_API int fanin_progress(fanin_ctx *ctx);
 
 /*
  * Leaves the job: tells switch and manager, closes the transport, frees the communicator and the requests
- * that are left. comm: may be NULL. Returns FANIN_OK, or FANIN_ERR_TIMEOUT if the switch did not
+ * that are left. In a job of a manager the ranks leave together, as from a barrier, because what one has may be what
+ * another still needs if a switch fails; a rank waits for the others until its timeout at most, and not at all if it has failed or
+ * has requests in progress. comm: may be NULL. Returns FANIN_OK, or FANIN_ERR_TIMEOUT if the switch did not
  * confirm; it is freed in any case.
  */
 FANIN_API int fanin_leave(fanin_comm *comm);

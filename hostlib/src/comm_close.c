@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The end of a communicator whose runs can be taken up again: the ranks leave together.
+ */
+#include "context.h"
+
+void
+fanin_comm_close_begin(struct fanin_comm *comm)
+{
+	if (comm->closes)
+		return;
+	comm->closes = true;
+	for (uint16_t i = 0; i < comm->n_trees; i++) {
+		struct fanin_comm *part = comm->ops->part(comm, i);
+
+		if (part == NULL || !fanin_engine_owes(part->engine))
+			continue;
+		part->closes = true;
+		part->closing.collective = FANIN_COLLECTIVE_ALLREDUCE;
+		part->closing.dtype = FANIN_U8;
+		part->closing.op = FANIN_BOR;
+		/* If it can't be taken, its status stays FANIN_OK: there is nothing to wait for. */
+		(void)fanin_engine_post(part->engine, &part->closing, 0);
+	}
+}
+
+void
+fanin_comm_close_wait(struct fanin_comm *comm)
+{
+	for (uint16_t i = 0; i < comm->n_trees; i++) {
+		struct fanin_comm *part = comm->ops->part(comm, i);
+		int status = part == NULL ? FANIN_OK : fanin_ctx_wait(comm->ctx, &part->closing);
+
+		if (status == FANIN_OK)
+			continue;
+		fanin_log_line(&comm->ctx->log, FANIN_LOG_WARNING,
+			       "leaving before it is known that all ranks have all results: %s",
+			       status == FANIN_ERR_INTERRUPTED
+				       ? "interrupted"
+				       : fanin_engine_error(part->engine)->text);
+		return;
+	}
+}
