@@ -299,12 +299,13 @@ go_on(struct manager *manager)
 		struct peer *peer = &manager->peers[i];
 		uint64_t due_ms;
 
-		/* What has come may make the next ping due; what that asks for has to go out. */
+		/* What has come may make the next ping due; what that asks for has to go out, and may be answered at once. */
 		peer_serve(peer, now);
-		due_ms = reconcile_tick(manager, peer, now);
+		reconcile_tick(manager, peer, now);
+		due_ms = peer_serve(peer, now);
 		if (due_ms < wake_ms)
 			wake_ms = due_ms;
-		due_ms = peer_serve(peer, now);
+		due_ms = reconcile_due(peer);
 		if (due_ms < wake_ms)
 			wake_ms = due_ms;
 	}

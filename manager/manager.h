@@ -3,8 +3,8 @@
  * The manager: what its parts share. One thread does everything, from one poll loop: nothing here blocks but the database's
  * commits.
  *
- * plan.c finds trees, install.c puts jobs onto switches and takes them off, trees.c makes several trees one job, reconcile.c follows
- * the switches, host.c serves hosts, commands.c people.
+ * plan.c finds trees, install.c puts jobs onto switches and takes them off, trees.c makes several trees one job,
+ * reconcile.c follows the switches, host.c serves hosts, commands.c people.
  */
 #ifndef FANIN_MANAGER_MANAGER_H
 #define FANIN_MANAGER_MANAGER_H
@@ -123,7 +123,11 @@ void install_finished(struct manager *manager, struct group *group);
 /* A group that has nothing on any switch can't be installed: its hosts do without the network, or are told why not. */
 void install_failed(struct manager *manager, struct group *group, const struct control_error *error);
 
-/* Ends the job of a group with all its trees: off the switches, out of the database, freed. reason: for its members; NULL: there are none to tell. */
+/*
+ * Ends the job of a group with all its trees: off the switches, out of the database, freed.
+ *
+ * reason: for its members; NULL: there are none to tell.
+ */
 void remove_group(struct manager *manager, struct group *group, const char *reason);
 
 /* Notes that a job is to be removed from a switch, in memory only. */
@@ -187,8 +191,14 @@ void reconcile_ready(void *user, struct peer *peer);
 /* A switch is lost. */
 void reconcile_lost(void *user, struct peer *peer);
 
-/* Pings and comparisons that are due. Returns when to be called next, in milliseconds of clock_ms. */
-uint64_t reconcile_tick(struct manager *manager, struct peer *peer, uint64_t now_ms);
+/* Pings and comparisons that are due. */
+void reconcile_tick(struct manager *manager, struct peer *peer, uint64_t now_ms);
+
+/*
+ * When reconcile_tick has something to do for a switch, in milliseconds of clock_ms, as things are: whatever comes from the
+ * switch may change that.
+ */
+uint64_t reconcile_due(const struct peer *peer);
 
 /* True if one of the group's nodes is at the switch; with a port, if one of its links or hosts is at that. */
 bool group_uses(const struct manager *manager, const struct group *group, uint16_t switch_index,

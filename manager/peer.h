@@ -27,8 +27,10 @@ enum peer_state {
 struct peer;
 
 /*
- * The answer to a request. user, which: as given to peer_ask. result: borrowed; NULL if the switch refused, with its error's code and message; or if the
- * connection was lost, with the code "lost": whether it did what it was asked is not known then.
+ * The answer to a request.
+ *
+ * user, which: as given to peer_ask. result: borrowed; NULL if the switch refused, with its error's code and message; or if
+ * the connection was lost, with the code "lost": whether it did what it was asked is not known then.
  */
 typedef void (*peer_answer)(void *user, uint32_t which, struct peer *peer, const json_t *result,
 			    const char *code, const char *message);

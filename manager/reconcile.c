@@ -324,11 +324,11 @@ ping_answered(void *user, uint32_t which, struct peer *peer, const json_t *resul
 	compare_ports(user, peer, json_object_get(result, "ports_down"));
 }
 
-uint64_t
+void
 reconcile_tick(struct manager *manager, struct peer *peer, uint64_t now_ms)
 {
 	if (peer->state != PEER_UP)
-		return UINT64_MAX;
+		return;
 	if (now_ms >= peer->ping_ms && !peer->pinging) {
 		peer->ping_ms = now_ms + (uint64_t)manager->config->heartbeat_ms;
 		peer->pinging = peer_ask(peer, "ping", NULL, ping_answered, manager, 0) == 0;
@@ -337,6 +337,13 @@ reconcile_tick(struct manager *manager, struct peer *peer, uint64_t now_ms)
 		peer->reconcile_ms = now_ms + (uint64_t)manager->config->reconcile_ms;
 		peer_ask(peer, "jobs.list", NULL, jobs_answered, manager, 0);
 	}
+}
+
+uint64_t
+reconcile_due(const struct peer *peer)
+{
+	if (peer->state != PEER_UP)
+		return UINT64_MAX;
 	if (peer->pinging)
 		return peer->reconcile_ms;
 	return peer->ping_ms < peer->reconcile_ms ? peer->ping_ms : peer->reconcile_ms;

@@ -229,7 +229,11 @@ bool worker_is_result(const struct worker *worker, const struct rte_mbuf *mbuf);
 /* parent.c: a valid Fanin packet of a type that parents send. */
 void worker_from_parent(struct worker *worker, struct rte_mbuf *mbuf);
 
-/* parent.c: finds the job of a RESULT and checks that its parent sent it in the current run. Returns FANIN_REASON_NONE and sets *job, or the reason. */
+/*
+ * parent.c: finds the job of a RESULT and checks that its parent sent it in the current run.
+ *
+ * Returns FANIN_REASON_NONE and sets *job, or the reason.
+ */
 enum fanin_reason worker_find_result(const struct worker *worker, const struct rte_mbuf *mbuf,
 				     struct job **job);
 

@@ -27,8 +27,8 @@ int ports_start(const struct config *config, struct ports *ports, char *error);
 void ports_stop(struct ports *ports);
 
 /*
- * True if frames can leave a port: its driver sees a link, a memif client is connected, and a kernel interface, of which AF_XDP's and
- * AF_PACKET's drivers tell nothing, is up and has a carrier. config: the port's. Main thread.
+ * True if frames can leave a port: its driver sees a link, a memif client is connected, and a kernel interface, of which
+ * AF_XDP's and AF_PACKET's drivers tell nothing, is up and has a carrier. config: the port's. Main thread.
  */
 bool ports_link_is_up(const struct config_port *config, const struct pipeline_port *port);
 

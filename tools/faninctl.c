@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * faninctl: looks into a running switch and manages its jobs, or into a running manager, over a control socket. This file has the table of commands
- * and what they share; the commands are in tools/ctl_*.c.
+ * faninctl: looks into a running switch and manages its jobs, or into a running manager, over a control socket. This file
+ * has the table of commands and what they share; the commands are in tools/ctl_*.c.
  */
 #include <errno.h>
 #include <inttypes.h>

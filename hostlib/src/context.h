@@ -130,7 +130,11 @@ int fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *opti
 /* comm_trees.c: while one tree is joined, those that are joined already go on: they may have moved, and others wait there. */
 void fanin_comm_trees_tend(struct fanin_trees *trees);
 
-/* comm_switch.c: opens the transport that the context asks for, over a route to the job's switch. transport: set on success only. */
+/*
+ * comm_switch.c: opens the transport that the context asks for, over a route to the job's switch.
+ *
+ * transport: set on success only.
+ */
 int fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *route,
 			 uint16_t udp_port, struct fanin_transport **transport,
 			 struct fanin_error *error);
@@ -144,7 +148,10 @@ void fanin_comm_move(struct fanin_comm *comm, const struct fanin_manager_home *h
 /* comm_move.c: true if the manager has told of another first hop than the communicator's. */
 bool fanin_comm_is_elsewhere(const struct fanin_comm *comm);
 
-/* comm_move.c: the member has joined again: directs the engine to its switch, if that is another one. Returns FANIN_OK or why not. */
+/*
+ * comm_move.c: the member has joined again: directs the engine to its switch, if that is another one. Returns FANIN_OK or
+ * why not.
+ */
 int fanin_comm_move_end(struct fanin_comm *comm, struct fanin_error *error);
 
 /*

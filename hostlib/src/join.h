@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Joining and leaving a job, over a channel for control packets, by which the switch learns where the host is. Blocks, for at most the times given. One thread at a time.
+ * Joining and leaving a job, over a channel for control packets, by which the switch learns where the host is. Blocks, for
+ * at most the times given. One thread at a time.
  */
 #ifndef FANIN_HOSTLIB_JOIN_H
 #define FANIN_HOSTLIB_JOIN_H

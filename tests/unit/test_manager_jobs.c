@@ -129,6 +129,26 @@ root_of(const struct group *group)
 	return group->nodes[0].switch_index;
 }
 
+START_TEST(a_switch_that_has_answered_is_asked_again_after_a_heartbeat)
+{
+	struct manager *manager = manager_rig.manager;
+	struct peer *peer = &manager->peers[LEAF0];
+	uint64_t now_ms = peer->ping_ms;
+
+	ck_assert_uint_eq(reconcile_due(peer), now_ms);
+	reconcile_tick(manager, peer, now_ms);
+	/* It is the answer's time that is waited for now, which peer_serve knows. */
+	ck_assert(peer->pinging);
+	ck_assert_uint_eq(reconcile_due(peer), peer->reconcile_ms);
+	ck_assert(manager_rig_serve_one(LEAF0));
+	ck_assert_uint_eq(reconcile_due(peer), now_ms + (uint64_t)manager->config->heartbeat_ms);
+	manager_rig_lose(LEAF0);
+	ck_assert_uint_eq(reconcile_due(peer), UINT64_MAX);
+	manager_rig_raise(LEAF0);
+	ck_assert_uint_eq(reconcile_due(peer), peer->ping_ms);
+}
+END_TEST
+
 START_TEST(a_switch_that_is_lost_while_others_are_asked_has_no_part_in_the_job)
 {
 	struct group *group = join(1);
@@ -421,6 +441,7 @@ suite_manager_jobs(void)
 	TCase *tcase = tcase_create("jobs");
 
 	tcase_add_checked_fixture(tcase, manager_rig_begin, manager_rig_end);
+	tcase_add_test(tcase, a_switch_that_has_answered_is_asked_again_after_a_heartbeat);
 	tcase_add_test(tcase, a_switch_that_is_lost_while_others_are_asked_has_no_part_in_the_job);
 	tcase_add_test(tcase, a_switch_that_is_lost_while_a_second_tree_cannot_be_had_is_noticed);
 	tcase_add_test(tcase, a_switch_that_is_lost_while_a_job_moves_is_left_as_well);

@@ -412,7 +412,10 @@ START_TEST(random_changes_are_never_read_past_the_end)
 }
 END_TEST
 
-/* Every bit of the headers: what the template and the check of the elements let pass is valid, and differs in what may vary only. */
+/*
+ * Every bit of the headers: what the template and the check of the elements let pass is valid, and differs in what may vary
+ * only.
+ */
 START_TEST(templates_let_valid_contributions_pass_only)
 {
 	static const uint16_t vary[][2] = {
