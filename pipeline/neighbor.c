@@ -122,6 +122,13 @@ neighbor_may_ask(struct neighbor_table *table, int32_t position, uint32_t now_se
 					   __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
+void
+neighbor_want(struct neighbor_table *table, neighbor_key key)
+{
+	/* No room: whoever wants to know asks again. */
+	rte_ring_enqueue_elem(table->asks, &key, sizeof(key));
+}
+
 /* A host that is gone, or that never answered. */
 static void
 forget(struct neighbor_table *table, const void *key, struct neighbor *neighbor)

@@ -14,6 +14,7 @@
 
 #include "pipeline/job.h"
 #include "pipeline/mac_table.h"
+#include "pipeline/neighbor.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/route_table.h"
 #include "pipeline/worker.h"
@@ -355,4 +356,27 @@ pipeline_port_find(const struct pipeline *pipeline, const char *name)
 			return i;
 	}
 	return -ENOENT;
+}
+
+int
+pipeline_find_host(struct pipeline *pipeline, uint32_t ip_be)
+{
+	const neighbor_key key = neighbor_key_make(ip_be, NEIGHBOR_HOSTS);
+	int32_t position;
+	int port = -ENOENT;
+	mac_key mac;
+
+	if (!is_host_address(pipeline, ip_be))
+		return -EINVAL;
+	position = neighbor_find_or_add(pipeline->neighbors, key);
+	if (position < 0)
+		return -ENOSPC;
+	mac = neighbor_mac(pipeline->neighbors, position, ip_be);
+	if (mac != 0)
+		port = mac_table_lookup(pipeline->macs, mac);
+	if (port >= 0)
+		return port;
+	/* Of a station that was silent for long the port is not known any more: its answer tells it. */
+	neighbor_want(pipeline->neighbors, key);
+	return -EAGAIN;
 }

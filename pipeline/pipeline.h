@@ -178,6 +178,15 @@ pipeline_port_has_link(const struct pipeline *pipeline, uint16_t port)
 /* The port of a name: its index in pipeline->ports, or -ENOENT. */
 int pipeline_port_find(const struct pipeline *pipeline, const char *name);
 
+/*
+ * The port at which a host of the own subnet is, by what ARP has told and by where its frames come from. Main thread.
+ *
+ * ip_be: network order. Returns its index in pipeline->ports; -EINVAL: the address is no host's of the subnet; -EAGAIN: it is
+ * not known, and a worker asks all hosts for it, so that it may be known in some milliseconds; -ENOSPC: no room for another
+ * neighbor.
+ */
+int pipeline_find_host(struct pipeline *pipeline, uint32_t ip_be);
+
 /* Monotonic time by the TSC, nanoseconds. Any thread. */
 uint64_t pipeline_now_ns(void);
 

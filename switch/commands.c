@@ -305,5 +305,6 @@ const struct control_command commands[] = {
 	{ .name = "mac.list", .run = command_mac_list },
 	{ .name = "routes.list", .run = command_routes_list },
 	{ .name = "neighbors.list", .run = command_neighbors_list },
+	{ .name = "hosts.find", .run = command_hosts_find },
 	{ 0 },
 };

@@ -31,6 +31,7 @@ json_t *command_jobs_waits(void *user, const json_t *args, struct control_error 
 /* commands_routes.c */
 json_t *command_routes_list(void *user, const json_t *args, struct control_error *error);
 json_t *command_neighbors_list(void *user, const json_t *args, struct control_error *error);
+json_t *command_hosts_find(void *user, const json_t *args, struct control_error *error);
 
 /*
  * commands_memory.c: an object, all in bytes: rss and hugepages that the kernel sees, packets and slots that DPDK's memory holds

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The commands that show where IPv4 packets go: routes.list and neighbors.list. Main thread only.
+ * The commands that show where IPv4 packets go: routes.list and neighbors.list; and hosts.find. Main thread only.
  */
 #include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
 
 #include "pipeline/neighbor.h"
 #include "pipeline/route_table.h"
 #include "pipeline/pipeline.h"
 #include "control/args.h"
 #include "switch/commands.h"
+
+#define MOST_HOSTS_TO_FIND 64 /* by one command: a job's */
 
 static const char *
 next_hop_state(const struct pipeline *pipeline, const struct next_hop *hop, mac_key mac)
@@ -115,4 +119,49 @@ command_neighbors_list(void *user, const json_t *args, struct control_error *err
 	visit.list = json_array();
 	neighbor_each(daemon->pipeline->neighbors, describe_neighbor, &visit);
 	return json_pack("{s:o}", "neighbors", visit.list);
+}
+
+/*
+ * Where hosts are, by their addresses. Of one that is not known a worker asks by ARP, and whoever wants to know comes again a
+ * little later: nothing waits here.
+ */
+json_t *
+command_hosts_find(void *user, const json_t *args, struct control_error *error)
+{
+	const struct daemon *daemon = user;
+	const json_t *hosts, *entry;
+	char where[40];
+	json_t *list;
+	size_t i;
+
+	if (args_check_known(args, error, "hosts") != 0 ||
+	    args_objects(args, "hosts", 1, MOST_HOSTS_TO_FIND, &hosts, NULL, error) != 0)
+		return NULL;
+	list = json_array();
+	json_array_foreach(hosts, i, entry) {
+		static const char *const known[] = { "ip", NULL };
+		uint32_t ip_be;
+		int port;
+
+		snprintf(where, sizeof(where), "args.hosts[%zu]", i);
+		if (args_check_known_at(where, entry, known, error) != 0 ||
+		    args_ipv4_at(where, entry, "ip", &ip_be, NULL, error) != 0)
+			goto failed;
+		port = pipeline_find_host(daemon->pipeline, ip_be);
+		if (port == -ENOSPC) {
+			control_fail(error, "no_room",
+				     "%s: the table of neighbors has no room to ask for another one",
+				     where);
+			goto failed;
+		}
+		json_array_append_new(list,
+				      json_pack("{s:o,s:s?,s:b}", "ip", json_ipv4(ip_be), "port",
+						port < 0 ? NULL : daemon->pipeline->ports[port].name,
+						"asked", port == -EAGAIN));
+	}
+	return json_pack("{s:o}", "hosts", list);
+
+failed:
+	json_decref(list);
+	return NULL;
 }

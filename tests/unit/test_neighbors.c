@@ -4,6 +4,7 @@
  */
 #include <arpa/inet.h>
 #include <check.h>
+#include <errno.h>
 #include <stdio.h>
 
 #include <rte_arp.h>
@@ -213,6 +214,61 @@ START_TEST(what_arp_claims_is_believed_of_neighbors_only)
 }
 END_TEST
 
+START_TEST(the_port_of_a_host_is_found_and_asked_for_if_need_be)
+{
+	struct pipeline *pipeline = leaf.pipeline;
+	uint8_t mac[6];
+
+	ring_switch_rounds(&leaf, 1);
+	leaf_drain();
+	/* No hosts of the subnet: its own two ends, the switch, a next hop, somebody elsewhere. */
+	ck_assert_int_eq(pipeline_find_host(pipeline, inet_addr("10.0.0.0")), -EINVAL);
+	ck_assert_int_eq(pipeline_find_host(pipeline, inet_addr("10.0.0.255")), -EINVAL);
+	ck_assert_int_eq(pipeline_find_host(pipeline, pipeline->ip_be), -EINVAL);
+	ck_assert_int_eq(pipeline_find_host(pipeline, spine_ip_be(0)), -EINVAL);
+	ck_assert_int_eq(pipeline_find_host(pipeline, inet_addr("10.77.5.1")), -EINVAL);
+	ring_switch_rounds(&leaf, 1);
+	leaf_expect_silence();
+
+	ck_assert_int_eq(pipeline_find_host(pipeline, host_ip_be(1)), -EAGAIN);
+	ring_switch_rounds(&leaf, 1);
+	leaf_expect_ask(0, host_ip_be(1), NULL);
+	leaf_expect_ask(1, host_ip_be(1), NULL);
+	leaf_expect_silence();
+	leaf_hears_host(1);
+	ck_assert_int_eq(pipeline_find_host(pipeline, host_ip_be(1)), 1);
+	/* It has moved to another port. */
+	host_mac(1, mac);
+	leaf_put_arp(0, RTE_ARP_OP_REQUEST, mac, host_ip_be(1), host_ip_be(1));
+	leaf_drain();
+	ck_assert_int_eq(pipeline_find_host(pipeline, host_ip_be(1)), 0);
+	leaf_expect_silence();
+	/* Its port is forgotten before its address is. */
+	mac_table_age(pipeline->macs, (uint32_t)(pipeline_now_ns() / 1000000000u) + 1000, 300);
+	ck_assert_int_eq(pipeline_find_host(pipeline, host_ip_be(1)), -EAGAIN);
+}
+END_TEST
+
+START_TEST(a_host_is_not_looked_for_if_the_table_of_neighbors_is_full)
+{
+	char ip[16];
+	int ret = 0;
+
+	for (unsigned int i = 3; i < 254 && ret != -ENOSPC; i++) {
+		snprintf(ip, sizeof(ip), "10.0.0.%u", i);
+		ret = pipeline_find_host(leaf.pipeline, inet_addr(ip));
+		ck_assert(ret == -EAGAIN || ret == -ENOSPC);
+	}
+	ck_assert_int_eq(ret, -ENOSPC);
+	/* None of them answers: the table recovers. */
+	ring_switch_rounds(&leaf, 40);
+	neighbor_housekeep(leaf.pipeline->neighbors,
+			   (uint32_t)(pipeline_now_ns() / 1000000000u) + NEIGHBOR_PATIENCE + 3);
+	ring_switch_rounds(&leaf, 2);
+	ck_assert_int_eq(pipeline_find_host(leaf.pipeline, host_ip_be(1)), -EAGAIN);
+}
+END_TEST
+
 Suite *
 suite_neighbors(void)
 {
@@ -229,6 +285,8 @@ suite_neighbors(void)
 	tcase_add_test(tcase, what_is_known_of_one_address_is_never_told_of_another);
 	tcase_add_test(tcase, a_full_table_of_neighbors_drops_and_recovers);
 	tcase_add_test(tcase, what_arp_claims_is_believed_of_neighbors_only);
+	tcase_add_test(tcase, the_port_of_a_host_is_found_and_asked_for_if_need_be);
+	tcase_add_test(tcase, a_host_is_not_looked_for_if_the_table_of_neighbors_is_full);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
