@@ -76,6 +76,40 @@ describe_link(const struct manager *manager, const struct topology_link *link)
 			 describe_end(manager, &link->ends[1]), "state", state);
 }
 
+/* A host at a link of the topology, or at one that a switch has found. */
+static json_t *
+describe_host(const struct manager *manager, const struct topology_host *host, bool discovered)
+{
+	char ip[INET_ADDRSTRLEN];
+
+	inet_ntop(AF_INET, &host->ip_be, ip, sizeof(ip));
+	return json_pack("{s:s, s:o, s:s, s:b}", "ip", ip, "at", describe_end(manager, &host->at),
+			 "state", end_state(manager, &host->at), "discovered", discovered);
+}
+
+/* Those of the jobs that there are, each once, whatever number of jobs it has. */
+static void
+list_discovered(const struct manager *manager, json_t *list)
+{
+	json_t *by_ip = json_object();
+	const struct group *group;
+	const char *ip;
+	json_t *host;
+
+	for (group = TAILQ_FIRST(&manager->groups); group != NULL; group = group_next_job(group)) {
+		for (uint16_t i = 0; i < group->n_members; i++) {
+			if (group->members[i].found.ip_be == 0)
+				continue;
+			host = describe_host(manager, &group->members[i].found, true);
+			json_object_set_new(by_ip, json_string_value(json_object_get(host, "ip")),
+					    host);
+		}
+	}
+	json_object_foreach(by_ip, ip, host)
+		json_array_append(list, host);
+	json_decref(by_ip);
+}
+
 json_t *
 command_topology(void *user, const json_t *args, struct control_error *error)
 {
@@ -92,17 +126,11 @@ command_topology(void *user, const json_t *args, struct control_error *error)
 		json_array_append_new(switches, describe_switch(manager, &manager->peers[i]));
 	for (uint16_t i = 0; i < topology->n_links; i++)
 		json_array_append_new(links, describe_link(manager, &topology->links[i]));
-	for (uint16_t i = 0; i < topology->n_hosts; i++) {
-		const struct topology_host *host = &topology->hosts[i];
-		char ip[INET_ADDRSTRLEN];
-
-		inet_ntop(AF_INET, &host->ip_be, ip, sizeof(ip));
-		json_array_append_new(hosts, json_pack("{s:s, s:o, s:s}", "ip", ip, "at",
-						       describe_end(manager, &host->at), "state",
-						       end_state(manager, &host->at)));
-	}
-	return json_pack("{s:o, s:o, s:o, s:s}", "switches", switches, "links", links, "hosts",
-			 hosts, "hash", topology->hash);
+	for (uint16_t i = 0; i < topology->n_hosts; i++)
+		json_array_append_new(hosts, describe_host(manager, &topology->hosts[i], false));
+	list_discovered(manager, hosts);
+	return json_pack("{s:o, s:o, s:o, s:b, s:s}", "switches", switches, "links", links, "hosts",
+			 hosts, "discover_hosts", topology->discover_hosts, "hash", topology->hash);
 }
 
 /* One job, whatever number of trees it has: with the numbers that these have on the switches. */

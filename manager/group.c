@@ -109,10 +109,28 @@ group_node_of(const struct group *group, uint16_t rank)
 	return node;
 }
 
+/* ip_be: 0: there is none. */
+static const struct topology_host *
+find_link(const struct group *group, const struct topology *topology, uint16_t rank, uint32_t ip_be)
+{
+	const struct topology_host *listed = topology_host_find(topology, ip_be);
+	const struct topology_host *found = &group->members[rank].found;
+
+	if (listed != NULL || ip_be == 0 || found->ip_be != ip_be)
+		return listed;
+	return found;
+}
+
+const struct topology_host *
+group_host_of(const struct group *group, const struct topology *topology, uint16_t rank)
+{
+	return find_link(group, topology, rank, group->members[rank].ip_be);
+}
+
 const struct topology_host *
 group_link_of(const struct group *group, const struct topology *topology, uint16_t rank)
 {
-	return topology_host_find(topology, group->addresses[rank]);
+	return find_link(group, topology, rank, group->addresses[rank]);
 }
 
 const char *
@@ -159,16 +177,20 @@ members_document(const struct group *group)
 	for (uint16_t i = 0; i < group->n_members; i++) {
 		const struct group_member *member = &group->members[i];
 		const uint32_t used_be = group->addresses[i];
+		const uint32_t found_be = member->found.ip_be;
 		char ip[INET_ADDRSTRLEN], used[INET_ADDRSTRLEN];
 
 		inet_ntop(AF_INET, &member->ip_be, ip, sizeof(ip));
 		inet_ntop(AF_INET, &used_be, used, sizeof(used));
-		json_array_append_new(list, json_pack("{s:i, s:s, s:s*, s:s, s:I, s:b, s:s}",
-						      "rank", member->rank, "ip", ip, "uses",
-						      used_be == 0 ? NULL : used, "endpoint",
-						      member->endpoint, "mtu", (json_int_t)member->mtu,
-						      "fallback", member->fallback, "state",
-						      member_state_name(member->state)));
+		json_array_append_new(list,
+				      json_pack("{s:i, s:s, s:s*, s:s, s:I, s:b, s:s, s:s*, s:s*}",
+						"rank", member->rank, "ip", ip, "uses",
+						used_be == 0 ? NULL : used, "endpoint",
+						member->endpoint, "mtu", (json_int_t)member->mtu,
+						"fallback", member->fallback, "state",
+						member_state_name(member->state), "switch",
+						found_be == 0 ? NULL : member->found_at, "port",
+						found_be == 0 ? NULL : member->found.at.port));
 	}
 	return list;
 }
@@ -238,8 +260,21 @@ hex(const json_t *object, const char *key)
 	return text == NULL ? 0 : strtoull(text, NULL, 16);
 }
 
+/* Where a switch had found a member, if the topology still has that switch. */
+static void
+read_found(struct group_member *member, const json_t *entry, const struct topology *topology)
+{
+	struct topology_end at;
+
+	copy(member->found_at, sizeof(member->found_at), entry, "switch");
+	copy(at.port, sizeof(at.port), entry, "port");
+	at.switch_index = topology_switch_find(topology, member->found_at);
+	if (at.switch_index != TOPOLOGY_NO_SWITCH)
+		member->found = (struct topology_host){ .ip_be = member->ip_be, .at = at };
+}
+
 static bool
-read_members(struct group *group, const json_t *list)
+read_members(struct group *group, const json_t *list, const struct topology *topology)
 {
 	const json_t *entry;
 	size_t i;
@@ -263,6 +298,7 @@ read_members(struct group *group, const json_t *list)
 			group->addresses[i] = member->ip_be;
 		else if (inet_pton(AF_INET, used, &group->addresses[i]) != 1)
 			return false;
+		read_found(member, entry, topology);
 		group->n_members++;
 	}
 	return group->n_members == group->size;
@@ -371,7 +407,7 @@ group_from_document(const json_t *document, const struct topology *topology)
 	copy(group->trees_reason, sizeof(group->trees_reason), document, "trees_reason");
 	copy(accumulate, sizeof(accumulate), document, "accumulate");
 	group->wide = strcmp(accumulate, "f32") == 0;
-	if (read_members(group, json_object_get(document, "members")) &&
+	if (read_members(group, json_object_get(document, "members"), topology) &&
 	    read_nodes(group, json_object_get(document, "nodes"), topology) &&
 	    (may_lack_a_tree(group) || places_all_ranks(group))) {
 		if (json_is_true(json_object_get(document, "moving")))

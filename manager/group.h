@@ -48,8 +48,11 @@ struct group_member {
 	char endpoint[GROUP_ENDPOINT_LEN]; /* of the ring */
 	uint32_t mtu;                      /* 0: as its switch's port */
 	bool fallback;                     /* a ring is right, too */
-	struct control_client *client;     /* NULL: none */
-	json_t *request_id;                /* of the join; owned; NULL: none */
+	/* Its link, of a host that the topology does not list but a switch has found; ip_be 0: there is none. */
+	struct topology_host found;
+	char found_at[TOPOLOGY_NAME_LEN]; /* that switch's name: another topology may number it otherwise */
+	struct control_client *client; /* NULL: none */
+	json_t *request_id;            /* of the join; owned; NULL: none */
 };
 
 enum node_state {
@@ -162,6 +165,13 @@ bool group_has_members(const struct group *group);
 
 /* The node that a rank is at, of a group that has a tree. */
 const struct group_node *group_node_of(const struct group *group, uint16_t rank);
+
+/*
+ * The link at which a rank's host has the address that it joined with: listed in the topology, or found at a switch. NULL:
+ * neither. Valid as long as the group's members stay where they are.
+ */
+const struct topology_host *group_host_of(const struct group *group,
+					  const struct topology *topology, uint16_t rank);
 
 /* The link that the tree uses of a rank's host. NULL if there is no tree, or the topology has the link no more. */
 const struct topology_host *group_link_of(const struct group *group,

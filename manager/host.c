@@ -188,7 +188,7 @@ check_fit(const struct group *group, const struct join *join, struct control_err
 			     group->name, (json_int_t)join->size, group->size);
 		return false;
 	}
-	if (group->state != GROUP_GATHERING) {
+	if (group->state != GROUP_GATHERING || group->n_members == group->size) {
 		control_fail(error, "name_in_use", "job \"%s\" has all its %u ranks already",
 			     group->name, group->size);
 		return false;
@@ -291,7 +291,7 @@ host_join(void *user, struct control_client *client, json_t *id, const json_t *a
 	control_client_set_data(client, group);
 	if (group->n_members == group->size) {
 		settle_ranks(group);
-		install_group(manager, group);
+		discover_and_install(manager, group);
 	}
 	return control_later(error);
 }
@@ -363,6 +363,7 @@ end_membership(struct manager *manager, struct group *group, struct group_member
 	member->state = MEMBER_GONE;
 	if (group->state == GROUP_GATHERING) {
 		/* The others close up; its rank is free again. */
+		discover_end(manager, group);
 		memmove(member, member + 1, (size_t)(--group->n_members - at) * sizeof(*member));
 		group->members[group->n_members] = (struct group_member){ 0 };
 		if (group->n_members == 0)

@@ -65,6 +65,7 @@ manager_forget_group(struct manager *manager, struct group *group, const char *r
 		trees_forget(manager, group);
 		manager->n_jobs--;
 	}
+	discover_end(manager, group);
 	TAILQ_REMOVE(&manager->groups, group, entry);
 	group_free(group);
 }
@@ -265,6 +266,7 @@ manager_open(const struct manager_config *config, struct manager **manager, char
 	TAILQ_INIT(&opened->groups);
 	TAILQ_INIT(&opened->removals);
 	TAILQ_INIT(&opened->waits);
+	TAILQ_INIT(&opened->searches);
 	opened->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	ret = opened->epoll_fd < 0 ? -errno : 0;
 	if (ret != 0)
@@ -294,6 +296,7 @@ go_on(struct manager *manager)
 	uint64_t now = clock_ms();
 	uint64_t wake_ms = UINT64_MAX;
 	const struct group *group;
+	uint64_t search_ms;
 
 	for (uint16_t i = 0; i < manager->config->topology.n_switches; i++) {
 		struct peer *peer = &manager->peers[i];
@@ -309,6 +312,9 @@ go_on(struct manager *manager)
 		if (due_ms < wake_ms)
 			wake_ms = due_ms;
 	}
+	search_ms = discover_tick(manager, now);
+	if (search_ms < wake_ms)
+		wake_ms = search_ms;
 	host_end_grace(manager, now);
 	if (!manager->moves_begun && now >= manager->moves_from_ms) {
 		manager->moves_begun = true;

@@ -3,8 +3,8 @@
  * The manager: what its parts share. One thread does everything, from one poll loop: nothing here blocks but the database's
  * commits.
  *
- * plan.c finds trees, install.c puts jobs onto switches and takes them off, trees.c makes several trees one job,
- * reconcile.c follows the switches, host.c serves hosts, commands.c people.
+ * discover.c finds hosts, plan.c trees, install.c puts jobs onto switches and takes them off, trees.c makes several trees one
+ * job, reconcile.c follows the switches, host.c serves hosts, commands.c people.
  */
 #ifndef FANIN_MANAGER_MANAGER_H
 #define FANIN_MANAGER_MANAGER_H
@@ -48,7 +48,8 @@ struct removal {
 	bool asked; /* the switch has been told and has not answered */
 };
 
-struct waits; /* waits.c: a question who waits for whom */
+struct waits;  /* waits.c: a question who waits for whom */
+struct search; /* discover.c: for the hosts of a job */
 
 struct manager {
 	const struct manager_config *config;
@@ -68,6 +69,8 @@ struct manager {
 	bool moves_begun;
 	struct manager_counters counters;
 	TAILQ_HEAD(all_waits, waits) waits; /* that are not answered yet */
+	TAILQ_HEAD(searches, search) searches;
+	uint32_t last_search; /* number */
 };
 
 /* ---- manager.c */
@@ -89,6 +92,21 @@ void manager_close(struct manager *manager);
 /* Takes a group out, with the further trees of a job, and frees it; its members are told of the reason unless that is NULL. */
 void manager_forget_group(struct manager *manager, struct group *group, const char *reason);
 
+/* ---- discover.c */
+
+/*
+ * All ranks of a group have come, and are in order: installs it as soon as it is known where its hosts are, at once if all are
+ * listed. Those that are not are asked for at the switches, if the topology allows it; what none finds in time can't be
+ * installed. The group is GATHERING until then.
+ */
+void discover_and_install(struct manager *manager, struct group *group);
+
+/* Ends the search for a group's hosts, if there is one: it is not complete any more, or is freed. */
+void discover_end(struct manager *manager, const struct group *group);
+
+/* Asks again where it is time to, and ends searches. Returns when to be called next, in milliseconds of clock_ms. */
+uint64_t discover_tick(struct manager *manager, uint64_t now_ms);
+
 /* ---- plan.c */
 
 /*
@@ -102,7 +120,7 @@ json_t *plan_create_args(const struct manager *manager, const struct group *grou
 
 /* ---- install.c */
 
-/* All ranks have come: plans and installs the group, and answers its members in the end. */
+/* All hosts are known: plans and installs the group, and answers its members in the end. */
 void install_group(struct manager *manager, struct group *group);
 
 /*

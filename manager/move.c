@@ -147,12 +147,11 @@ has_better_link(const struct manager *manager, const struct group *group, uint16
 
 	if (link == NULL || !peer_port_is_down(&manager->peers[link->at.switch_index], link->at.port))
 		return false;
-	for (uint16_t i = link->first; i != TOPOLOGY_NO_LINK; i = topology->hosts[i].next) {
-		const struct topology_end *at = &topology->hosts[i].at;
-		const struct peer *peer = &manager->peers[at->switch_index];
+	for (link = topology_host_first(link); link != NULL; link = link->next) {
+		const struct peer *peer = &manager->peers[link->at.switch_index];
 
 		if (peer->state == PEER_UP && peer->jobs < peer->max_jobs &&
-		    !peer_port_is_down(peer, at->port))
+		    !peer_port_is_down(peer, link->at.port))
 			return true;
 	}
 	return false;

@@ -83,8 +83,11 @@ check_hosts_differ(const struct manager *manager, const struct group *group, uin
 
 	inet_ntop(AF_INET, &group->members[rank].ip_be, ip, sizeof(ip));
 	for (uint16_t k = 0; k < rank; k++) {
-		if (topology_host_find(&manager->config->topology, group->members[k].ip_be)->number !=
-		    host->number)
+		const struct topology_host *link = group_host_of(group, &manager->config->topology,
+								 k);
+
+		if (topology_host_first(link) != topology_host_first(host) &&
+		    link->ip_be != host->ip_be)
 			continue;
 		inet_ntop(AF_INET, &group->members[k].ip_be, other, sizeof(other));
 		if (strcmp(ip, other) == 0)
@@ -108,8 +111,7 @@ static bool
 link_is_usable(const struct manager *manager, const struct plan *plan,
 	       const struct topology_host *link)
 {
-	const bool only = link->next == TOPOLOGY_NO_LINK &&
-			  &manager->config->topology.hosts[link->first] == link;
+	const bool only = link->next == NULL && topology_host_first(link) == link;
 
 	return plan->switches[link->at.switch_index].usable &&
 	       (only || !peer_port_is_down(&manager->peers[link->at.switch_index], link->at.port));
@@ -141,26 +143,26 @@ describe_link(const struct manager *manager, const struct group *group, const st
 	return "no_path";
 }
 
-/* None of a rank's links can be used. first: of its host, in the topology. */
+/* None of a rank's links can be used. first: of its host. */
 static int
 fail_links(const struct manager *manager, const struct group *group, const struct plan *plan,
-	   uint16_t rank, uint16_t first, struct control_error *error)
+	   uint16_t rank, const struct topology_host *first, struct control_error *error)
 {
-	const struct topology_host *hosts = manager->config->topology.hosts;
-	const bool several = hosts[first].next != TOPOLOGY_NO_LINK;
+	const bool several = first->next != NULL;
 	const char *code = "no_room";
 	char text[CONTROL_MESSAGE_LEN] = "";
 	size_t used = 0;
 
-	for (uint16_t i = first; i != TOPOLOGY_NO_LINK && used < sizeof(text); i = hosts[i].next) {
+	for (const struct topology_host *link = first; link != NULL && used < sizeof(text);
+	     link = link->next) {
 		char why[CONTROL_MESSAGE_LEN];
-		const char *found = describe_link(manager, group, plan, &hosts[i], rank, why,
+		const char *found = describe_link(manager, group, plan, link, rank, why,
 						  several ? sizeof(why) / 4 : sizeof(why));
 
 		if (strcmp(found, "no_path") == 0)
 			code = found;
 		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s",
-					 i == first ? "" : "; ", why);
+					 link == first ? "" : "; ", why);
 	}
 	control_fail(error, code, "%s", text);
 	return -ENOENT;
@@ -168,17 +170,16 @@ fail_links(const struct manager *manager, const struct group *group, const struc
 
 /* Gives a rank those of its host's links to choose from that can be used. first: the one that stands first in the topology. */
 static int
-list_places(const struct manager *manager, const struct group *group, uint16_t rank, uint16_t first,
-	    struct plan *plan, struct control_error *error)
+list_places(const struct manager *manager, const struct group *group, uint16_t rank,
+	    const struct topology_host *first, struct plan *plan, struct control_error *error)
 {
-	const struct topology_host *hosts = manager->config->topology.hosts;
 	struct tree_place *place = &plan->places[rank];
 
-	for (uint16_t i = first; i != TOPOLOGY_NO_LINK; i = hosts[i].next) {
-		if (!link_is_usable(manager, plan, &hosts[i]))
+	for (const struct topology_host *link = first; link != NULL; link = link->next) {
+		if (!link_is_usable(manager, plan, link))
 			continue;
-		plan->addresses[rank][place->n_switches] = hosts[i].ip_be;
-		place->switches[place->n_switches++] = hosts[i].at.switch_index;
+		plan->addresses[rank][place->n_switches] = link->ip_be;
+		place->switches[place->n_switches++] = link->at.switch_index;
 	}
 	return place->n_switches > 0 ? 0 : fail_links(manager, group, plan, rank, first, error);
 }
@@ -191,11 +192,10 @@ find_places(const struct manager *manager, const struct group *group, struct pla
 	char ip[INET_ADDRSTRLEN];
 
 	for (uint16_t i = 0; i < group->size; i++) {
-		const struct group_member *member = &group->members[i];
-		const struct topology_host *host = topology_host_find(&manager->config->topology,
-								      member->ip_be);
+		const struct topology_host *host = group_host_of(group, &manager->config->topology,
+								 i);
 
-		inet_ntop(AF_INET, &member->ip_be, ip, sizeof(ip));
+		inet_ntop(AF_INET, &group->members[i].ip_be, ip, sizeof(ip));
 		if (host == NULL) {
 			control_fail(error, "no_path",
 				     "rank %u: no host of the topology has the address %s", i, ip);
@@ -203,7 +203,7 @@ find_places(const struct manager *manager, const struct group *group, struct pla
 		}
 		if (check_hosts_differ(manager, group, i, host, error) != 0)
 			return -EHOSTUNREACH;
-		if (list_places(manager, group, i, host->first, plan, error) != 0)
+		if (list_places(manager, group, i, topology_host_first(host), plan, error) != 0)
 			return -ENOENT;
 	}
 	return 0;
@@ -297,11 +297,11 @@ lower_mtu(const struct manager *manager, uint16_t switch_index, const char *port
 static void
 lower_mtu_by_others(const struct manager *manager, const struct topology_host *host, uint32_t *mtu)
 {
-	const struct topology_host *hosts = manager->config->topology.hosts;
+	const struct topology_host *link;
 	struct control_error ignored;
 
-	for (uint16_t i = host->first; i != TOPOLOGY_NO_LINK; i = hosts[i].next)
-		lower_mtu(manager, hosts[i].at.switch_index, hosts[i].at.port, mtu, &ignored);
+	for (link = topology_host_first(host); link != NULL; link = link->next)
+		lower_mtu(manager, link->at.switch_index, link->at.port, mtu, &ignored);
 }
 
 static int

@@ -256,7 +256,7 @@ read_host(struct topology *topology, const json_t *entry, const char *where, uin
 static int
 sort_hosts(struct topology *topology)
 {
-	uint16_t *first_of = malloc((topology->n_hosts + 1u) * sizeof(*first_of));
+	const struct topology_host **first_of = calloc(topology->n_hosts + 1u, sizeof(*first_of));
 	uint32_t *addresses = malloc((topology->n_hosts + 1u) * sizeof(*addresses));
 	int ret = -ENOMEM;
 
@@ -265,17 +265,13 @@ sort_hosts(struct topology *topology)
 	for (uint16_t i = 0; i < topology->n_hosts; i++)
 		addresses[i] = topology->hosts[i].ip_be;
 	qsort(topology->hosts, topology->n_hosts, sizeof(*topology->hosts), compare_hosts);
-	for (uint16_t i = 0; i < topology->n_hosts; i++) {
-		topology->hosts[i].next = TOPOLOGY_NO_LINK;
-		first_of[i] = TOPOLOGY_NO_LINK; /* by number */
-	}
-	/* From behind: what is first is met last. */
+	/* From behind: what is first is met last. first_of: by number. */
 	for (uint16_t i = topology->n_hosts; i-- > 0;) {
 		struct topology_host *host =
 			(struct topology_host *)topology_host_find(topology, addresses[i]);
 
 		host->next = first_of[host->number];
-		first_of[host->number] = (uint16_t)(host - topology->hosts);
+		first_of[host->number] = host;
 	}
 	for (uint16_t i = 0; i < topology->n_hosts; i++)
 		topology->hosts[i].first = first_of[topology->hosts[i].number];
@@ -344,7 +340,8 @@ hash(struct topology *topology)
 int
 topology_read(json_t *root, const char *source, struct topology *topology, struct control_error *error)
 {
-	static const char *const known[] = { "$schema", "switches", "links", "hosts", NULL };
+	static const char *const known[] = { "$schema", "switches",       "links",
+					     "hosts",   "discover_hosts", NULL };
 	const json_t *switches = NULL, *links = NULL, *hosts = NULL;
 	struct topology read = { .root = json_incref(root) };
 	bool present;
@@ -354,6 +351,9 @@ topology_read(json_t *root, const char *source, struct topology *topology, struc
 	    args_objects_at("", root, "switches", 1, TREE_MAX_SWITCHES, &switches, NULL, error) != 0 ||
 	    args_objects_at("", root, "links", 0, TREE_MAX_LINKS, &links, &present, error) != 0 ||
 	    args_objects_at("", root, "hosts", 0, TOPOLOGY_MAX_HOSTS, &hosts, &present, error) != 0)
+		goto failed;
+	read.discover_hosts = !present;
+	if (args_boolean_at("", root, "discover_hosts", &read.discover_hosts, &present, error) != 0)
 		goto failed;
 	read.switches = calloc(json_array_size(switches), sizeof(*read.switches));
 	read.links = calloc(json_array_size(links) + 1, sizeof(*read.links));

@@ -6,6 +6,7 @@
 #ifndef FANIN_MANAGER_TOPOLOGY_H
 #define FANIN_MANAGER_TOPOLOGY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <jansson.h>
@@ -38,9 +39,9 @@ struct topology_link {
 struct topology_host {
 	uint32_t ip_be; /* the host's address there */
 	struct topology_end at;
-	uint16_t number; /* of the host, in the order of the file */
-	uint16_t first;  /* index of the host's link that the file has first */
-	uint16_t next;   /* index of the one after this; TOPOLOGY_NO_LINK: this is the last */
+	uint16_t number;                   /* of the host, in the order of the file */
+	const struct topology_host *first; /* the host's link that the file has first; NULL: it has this one only */
+	const struct topology_host *next; /* the one after this; NULL: this is the last */
 };
 
 struct topology {
@@ -50,6 +51,7 @@ struct topology {
 	uint16_t n_switches;          /* at most TREE_MAX_SWITCHES */
 	uint16_t n_links;             /* at most TREE_MAX_LINKS */
 	uint16_t n_hosts;             /* at most TOPOLOGY_MAX_HOSTS */
+	bool discover_hosts;          /* those that are not listed are asked for at the switches */
 	char hash[TOPOLOGY_HASH_LEN]; /* of all that the file says, however it is written down */
 	json_t *root;                 /* owns the texts */
 };
@@ -72,6 +74,13 @@ uint16_t topology_switch_find(const struct topology *topology, const char *name)
 
 /* The index of the link at a port; TOPOLOGY_NO_LINK if there is none. */
 uint16_t topology_link_find(const struct topology *topology, uint16_t switch_index, const char *port);
+
+/* A host's link that the file has first. */
+static inline const struct topology_host *
+topology_host_first(const struct topology_host *link)
+{
+	return link->first == NULL ? link : link->first;
+}
 
 /* The link at which a host has an address, or NULL if no one listed it. */
 const struct topology_host *topology_host_find(const struct topology *topology, uint32_t ip_be);

@@ -79,7 +79,7 @@ static void
 print_topology(const json_t *result)
 {
 	static const char *const link_headers[] = { "LINK", "", "STATE", NULL };
-	static const char *const host_headers[] = { "HOST", "AT", "STATE", NULL };
+	static const char *const host_headers[] = { "HOST", "AT", "STATE", "PLACE", NULL };
 	struct ctl_table table;
 	const json_t *entry;
 	size_t i;
@@ -103,6 +103,7 @@ print_topology(const json_t *result)
 		ctl_table_cell(&table, "%s", ctl_string(entry, "ip"));
 		ctl_table_cell(&table, "%s", ctl_string(entry, "at"));
 		ctl_table_cell(&table, "%s", ctl_string(entry, "state"));
+		ctl_table_cell(&table, "%s", ctl_is_true(entry, "discovered") ? "found" : "listed");
 	}
 	ctl_table_print(&table, "");
 }

@@ -198,7 +198,9 @@ print_without_run(const json_t *job)
 	char name[128];
 
 	tree_name(job, name, sizeof(name));
-	if (strcmp(state, "gathering") == 0)
+	if (strcmp(state, "gathering") == 0 && ctl_integer(job, "came") == ctl_integer(job, "size"))
+		printf("job %s does not run yet: the switches look for its hosts\n", name);
+	else if (strcmp(state, "gathering") == 0)
 		printf("job %s waits for %" PRId64 " of %" PRId64 " ranks to come\n", name,
 		       ctl_integer(job, "size") - ctl_integer(job, "came"), ctl_integer(job, "size"));
 	else if (strcmp(state, "ring") == 0)

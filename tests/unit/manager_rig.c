@@ -137,6 +137,34 @@ create_or_destroy(uint16_t index, const char *command, const json_t *args, const
 	return json_object_del(manager_rig.jobs[index], number) == 0 ? json_object() : NULL;
 }
 
+/* What a switch says of the addresses that it is asked for. */
+static json_t *
+find_hosts(uint16_t index, const json_t *args)
+{
+	static const unsigned int subnets[MANAGER_RIG_SWITCHES] = {
+		[LEAF0] = 0, [LEAF1] = 1, [LEAF2] = 2, [SPINE0] = 10, [SPINE1] = 11, [SPINE2] = 12
+	};
+	json_t *list = json_array();
+	const json_t *entry;
+	size_t i;
+
+	json_array_foreach(json_object_get(args, "hosts"), i, entry) {
+		const char *ip = json_string_value(json_object_get(entry, "ip"));
+		unsigned int subnet, host;
+		const char *port = NULL;
+
+		ck_assert_int_eq(sscanf(ip, "10.0.%u.%u", &subnet, &host), 2);
+		if (subnet == subnets[index] && host == 1 && !manager_rig.is_silent[index])
+			port = "h0";
+		else if (manager_rig.sees_others[index])
+			port = index == LEAF0 || index == LEAF1 || index == LEAF2 ? "u0" : "p0";
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s?, s:b}", "ip", ip, "port", port, "asked",
+						port == NULL && subnet == subnets[index]));
+	}
+	return json_pack("{s:o}", "hosts", list);
+}
+
 /* Does what was asked. Returns the result, a new reference, or NULL with the code of an error. */
 static json_t *
 obey(uint16_t index, const json_t *asked, const char **code)
@@ -154,6 +182,9 @@ obey(uint16_t index, const json_t *asked, const char **code)
 		return list_ports_down(index);
 	if (strcmp(command, "jobs.list") == 0)
 		return list_jobs(index);
+	if (strcmp(command, "hosts.find") == 0)
+		return manager_rig.is_old[index] ? NULL
+						 : find_hosts(index, json_object_get(asked, "args"));
 	return create_or_destroy(index, command, json_object_get(asked, "args"), code);
 }
 
@@ -255,10 +286,10 @@ manager_rig_restart(void)
 	start_manager();
 }
 
-void
-manager_rig_begin(void)
+/* root: of the topology; taken. */
+static void
+begin(json_t *root)
 {
-	json_t *root = json_loads(topology, 0, NULL);
 	struct control_error error;
 
 	signal(SIGPIPE, SIG_IGN);
@@ -284,6 +315,21 @@ manager_rig_begin(void)
 		hosts[i] = make_end(&stream);
 		control_client_start(&manager_rig.clients[i], &service, &stream, 0);
 	}
+}
+
+void
+manager_rig_begin(void)
+{
+	begin(json_loads(topology, 0, NULL));
+}
+
+void
+manager_rig_begin_unlisted(void)
+{
+	json_t *root = json_loads(topology, 0, NULL);
+
+	json_object_del(root, "hosts");
+	begin(root);
 }
 
 void

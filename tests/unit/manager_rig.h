@@ -33,6 +33,9 @@ struct manager_rig {
 	json_t *jobs[MANAGER_RIG_SWITCHES]; /* that a switch has, by number */
 	bool full[MANAGER_RIG_SWITCHES];    /* it makes no job */
 	bool port_is_down[MANAGER_RIG_SWITCHES][MANAGER_RIG_PORTS];
+	bool is_old[MANAGER_RIG_SWITCHES];    /* it does not know hosts.find */
+	bool is_silent[MANAGER_RIG_SWITCHES]; /* its host answers no ARP */
+	bool sees_others[MANAGER_RIG_SWITCHES]; /* it has heard the others' hosts over its first link */
 	struct control_client clients[MANAGER_RIG_HOSTS];
 };
 
@@ -40,6 +43,9 @@ extern struct manager_rig manager_rig;
 
 /* Starts the manager, connected to all switches. */
 void manager_rig_begin(void);
+
+/* The same with a topology that lists no hosts. Of 10.0.N.0/24 the leaf N has the host 1. */
+void manager_rig_begin_unlisted(void);
 
 /* Closes it and removes its files. */
 void manager_rig_end(void);

@@ -39,6 +39,7 @@
 	X(manager_peer)                                                                            \
 	X(manager_store)                                                                           \
 	X(manager_waits)                                                                           \
+	X(manager_discovery)                                                                       \
 	X(manager_jobs)                                                                            \
 	X(engine)                                                                                  \
 	X(recovery)                                                                                \

@@ -11,6 +11,7 @@
 #include <check.h>
 #include <jansson.h>
 
+#include "control/clock.h"
 #include "tests/unit/manager_rig.h"
 #include "tests/unit/random.h"
 #include "tests/unit/suites.h"
@@ -409,6 +410,8 @@ START_TEST(after_anything_a_job_has_all_its_trees_or_is_gone)
 			manager_rig_raise(i);
 	}
 	manager_rig_serve_all();
+	discover_tick(manager_rig.manager, clock_ms() + 1000);
+	manager_rig_serve_all();
 	for (uint16_t i = 0; i < MANAGER_RIG_SWITCHES; i++)
 		manager_rig_look_at(i);
 	manager_rig_serve_all();
@@ -460,6 +463,13 @@ suite_manager_jobs(void)
 	tcase_add_loop_test(tcase, after_anything_a_job_has_all_its_trees_or_is_gone, 0,
 			    repetitions());
 	tcase_add_test(tcase, packets_of_all_trees_of_a_job_have_the_length_that_fits_each);
+	suite_add_tcase(suite, tcase);
+	tcase = tcase_create("unlisted");
+	tcase_add_checked_fixture(tcase, manager_rig_begin_unlisted, manager_rig_end);
+	tcase_add_loop_test(tcase, whatever_happens_while_trees_are_made_leaves_nothing_or_all, 0,
+			    10 * N_HAPPENINGS);
+	tcase_add_loop_test(tcase, after_anything_a_job_has_all_its_trees_or_is_gone, 0,
+			    repetitions());
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -540,17 +540,17 @@ START_TEST(a_host_may_have_several_links)
 			 "");
 	ck_assert_uint_eq(read.n_hosts, 4);
 	link = topology_host_find(&read, inet_addr("10.0.0.9"));
-	ck_assert_ptr_eq(&read.hosts[link->first], link);
-	ck_assert_uint_eq(link->next, TOPOLOGY_NO_LINK);
+	ck_assert_ptr_eq(topology_host_first(link), link);
+	ck_assert_ptr_null(link->next);
 	link = topology_host_find(&read, inet_addr("10.0.0.5"));
-	ck_assert_uint_eq(link->next, TOPOLOGY_NO_LINK);
+	ck_assert_ptr_null(link->next);
 	/* In the order of the file, not of the addresses. */
-	link = &read.hosts[link->first];
+	link = topology_host_first(link);
 	ck_assert_uint_eq(link->ip_be, inet_addr("10.0.1.1"));
 	ck_assert_uint_eq(link->at.switch_index, 1);
-	link = &read.hosts[link->next];
+	link = link->next;
 	ck_assert_uint_eq(link->ip_be, inet_addr("10.0.0.1"));
-	ck_assert_uint_eq(read.hosts[link->next].ip_be, inet_addr("10.0.0.5"));
+	ck_assert_uint_eq(link->next->ip_be, inet_addr("10.0.0.5"));
 	topology_free(&read);
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
 		ck_assert_str_eq(read_hosts(wrong[i].hosts, &read), wrong[i].error);
