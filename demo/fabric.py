@@ -275,10 +275,11 @@ class Fabric(Lab):
                 "links": [{"a": f"{a}:to-{b}", "b": f"{b}:to-{a}"} for a, b in self.topology.links],
                 "hosts": [self._host_entry(host) for host in range(self.hosts)]}
 
-    def start_manager(self, hosts=None, **config):
+    def start_manager(self, hosts=None, discover=False, **config):
         """Starts fanin-manager and returns once it knows all switches. May be called again after it was killed.
 
-        hosts: a list of the topology instead of all hosts. config: keys that replace those of its configuration.
+        hosts: a list of the topology instead of all hosts. discover: there is no list, the manager is to find them. config: keys
+        that replace those of its configuration.
         """
         if self.management is None:
             self._make_management()
@@ -288,6 +289,8 @@ class Fabric(Lab):
             topology = self.manager_topology()
             if hosts is not None:
                 topology["hosts"] = hosts
+            if discover:
+                del topology["hosts"]
             (self.directory / "topology.json").write_text(json.dumps(topology, indent=2) + "\n")
         path = self.directory / "manager.json"
         path.write_text(json.dumps({

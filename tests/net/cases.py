@@ -25,6 +25,7 @@ import case_by_name  # noqa: F401
 import case_collectives  # noqa: F401
 import case_control  # noqa: F401
 import case_demo  # noqa: F401
+import case_discovery  # noqa: F401
 import case_doctor  # noqa: F401
 import case_flare  # noqa: F401
 import case_flood  # noqa: F401
