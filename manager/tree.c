@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See tree.h. Every usable switch is tried as the root: distances from it by breadth-first search, then parents from the
- * farthest switches inwards. */
+ * farthest switches inwards. The links of each switch are listed once for all roots. */
 #include "manager/tree.h"
 
 #include <errno.h>
@@ -8,6 +8,18 @@
 #include <string.h>
 
 #define FAR UINT16_MAX
+
+/* One switch's end of a link that can be used, to a switch that can. */
+struct branch {
+	uint16_t link;
+	uint16_t to; /* the switch at its other end */
+};
+
+/* All of them: those of a switch stand together, in the order of the links. */
+struct branches {
+	uint16_t first[TREE_MAX_SWITCHES + 1]; /* of each switch; the next one's is its end */
+	struct branch all[2 * TREE_MAX_LINKS];
+};
 
 /* One root's tree while it is made. */
 struct attempt {
@@ -58,20 +70,42 @@ check(const struct tree_graph *graph, const struct tree_place *places, uint16_t 
 	return 0;
 }
 
-/* The switch at a usable link's other end; FAR if the link is not usable or not this switch's. */
-static uint16_t
-neighbour(const struct tree_graph *graph, const struct tree_link *link, uint16_t at)
+static bool
+is_branch(const struct tree_graph *graph, const struct tree_link *link)
 {
-	uint16_t other = link->a == at ? link->b : link->a;
-
-	if (!link->usable || link->a == link->b || (link->a != at && link->b != at) ||
-	    !graph->switches[other].usable)
-		return FAR;
-	return other;
+	return link->usable && link->a != link->b && graph->switches[link->a].usable &&
+	       graph->switches[link->b].usable;
 }
 
 static void
-measure(const struct tree_graph *graph, uint16_t root, uint16_t *distances)
+list_branches(const struct tree_graph *graph, struct branches *branches)
+{
+	uint16_t used[TREE_MAX_SWITCHES] = { 0 };
+
+	for (uint16_t i = 0; i < graph->n_links; i++) {
+		const struct tree_link *link = &graph->links[i];
+
+		used[link->a] = (uint16_t)(used[link->a] + is_branch(graph, link));
+		used[link->b] = (uint16_t)(used[link->b] + is_branch(graph, link));
+	}
+	branches->first[0] = 0;
+	for (uint16_t at = 0; at < graph->n_switches; at++) {
+		branches->first[at + 1] = (uint16_t)(branches->first[at] + used[at]);
+		used[at] = branches->first[at];
+	}
+	for (uint16_t i = 0; i < graph->n_links; i++) {
+		const struct tree_link *link = &graph->links[i];
+
+		if (!is_branch(graph, link))
+			continue;
+		branches->all[used[link->a]++] = (struct branch){ i, link->b };
+		branches->all[used[link->b]++] = (struct branch){ i, link->a };
+	}
+}
+
+static void
+measure(const struct tree_graph *graph, const struct branches *branches, uint16_t root,
+	uint16_t *distances)
 {
 	uint16_t queue[TREE_MAX_SWITCHES];
 	uint16_t n_queued = 0;
@@ -83,10 +117,10 @@ measure(const struct tree_graph *graph, uint16_t root, uint16_t *distances)
 	for (uint16_t next = 0; next < n_queued; next++) {
 		uint16_t at = queue[next];
 
-		for (uint16_t i = 0; i < graph->n_links; i++) {
-			uint16_t other = neighbour(graph, &graph->links[i], at);
+		for (uint16_t i = branches->first[at]; i < branches->first[at + 1]; i++) {
+			uint16_t other = branches->all[i].to;
 
-			if (other == FAR || distances[other] != FAR)
+			if (distances[other] != FAR)
 				continue;
 			distances[other] = distances[at] + 1;
 			queue[n_queued++] = other;
@@ -94,44 +128,44 @@ measure(const struct tree_graph *graph, uint16_t root, uint16_t *distances)
 	}
 }
 
-/* True if the first of two links, from a switch to a possible parent each, is to be preferred. */
+/* True if the first of two ways to a possible parent is to be preferred. */
 static bool
-is_better_parent(const struct tree_graph *graph, const struct attempt *attempt, uint16_t at,
-		 const struct tree_link *first, const struct tree_link *second)
+is_better_parent(const struct tree_graph *graph, const struct attempt *attempt,
+		 const struct branch *a, const struct branch *b)
 {
-	uint16_t a = neighbour(graph, first, at);
-	uint16_t b = neighbour(graph, second, at);
+	const struct tree_link *first = &graph->links[a->link];
+	const struct tree_link *second = &graph->links[b->link];
 
-	if (attempt->included[a] != attempt->included[b])
-		return attempt->included[a];
+	if (attempt->included[a->to] != attempt->included[b->to])
+		return attempt->included[a->to];
 	if (first->own != second->own)
 		return first->own < second->own;
-	if (graph->switches[a].jobs != graph->switches[b].jobs)
-		return graph->switches[a].jobs < graph->switches[b].jobs;
+	if (graph->switches[a->to].jobs != graph->switches[b->to].jobs)
+		return graph->switches[a->to].jobs < graph->switches[b->to].jobs;
 	return first->jobs < second->jobs;
 }
 
 /* Every included switch but the root has one at a smaller distance. */
 static void
-choose_parent(const struct tree_graph *graph, struct attempt *attempt, uint16_t at)
+choose_parent(const struct tree_graph *graph, const struct branches *branches,
+	      struct attempt *attempt, uint16_t at)
 {
-	const struct tree_link *best = NULL;
+	const struct branch *best = NULL;
 
-	for (uint16_t i = 0; i < graph->n_links; i++) {
-		const struct tree_link *link = &graph->links[i];
-		uint16_t other = neighbour(graph, link, at);
+	for (uint16_t i = branches->first[at]; i < branches->first[at + 1]; i++) {
+		const struct branch *branch = &branches->all[i];
 
-		if (other == FAR || attempt->distances[other] + 1 != attempt->distances[at])
+		if (attempt->distances[branch->to] + 1 != attempt->distances[at])
 			continue;
-		if (best == NULL || is_better_parent(graph, attempt, at, link, best))
-			best = link;
+		if (best == NULL || is_better_parent(graph, attempt, branch, best))
+			best = branch;
 	}
 	if (best == NULL)
 		return;
-	attempt->links[at] = (uint16_t)(best - graph->links);
-	attempt->shared = (uint16_t)(attempt->shared + (best->own > 0));
-	attempt->parents[at] = neighbour(graph, best, at);
-	attempt->included[attempt->parents[at]] = true;
+	attempt->links[at] = best->link;
+	attempt->shared = (uint16_t)(attempt->shared + (graph->links[best->link].own > 0));
+	attempt->parents[at] = best->to;
+	attempt->included[best->to] = true;
 }
 
 /* The least distance of a place's switches; FAR if none is reached. Those that are not usable are not. */
@@ -201,19 +235,20 @@ choose_places(const struct tree_graph *graph, const struct tree_place *places, u
 	}
 }
 
-/* Makes the tree of one root. Returns false if it does not reach all ranks. */
+/* Makes the tree of one root. most: links to its farthest rank. Returns false if it does not reach all ranks with these. */
 static bool
-try_root(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks,
-	 uint16_t root, struct attempt *attempt)
+try_root(const struct tree_graph *graph, const struct branches *branches,
+	 const struct tree_place *places, uint16_t n_ranks, uint16_t root, uint16_t most,
+	 struct attempt *attempt)
 {
 	memset(attempt, 0, sizeof(*attempt));
 	attempt->root = root;
-	measure(graph, root, attempt->distances);
+	measure(graph, branches, root, attempt->distances);
 	attempt->included[root] = true;
 	for (uint16_t i = 0; i < n_ranks; i++) {
 		uint16_t distance = distance_of(attempt, &places[i]);
 
-		if (distance == FAR)
+		if (distance > most)
 			return false;
 		if (distance > attempt->depth)
 			attempt->depth = distance;
@@ -222,7 +257,7 @@ try_root(const struct tree_graph *graph, const struct tree_place *places, uint16
 	for (uint16_t distance = attempt->depth; distance > 0; distance--) {
 		for (uint16_t at = 0; at < graph->n_switches; at++) {
 			if (attempt->included[at] && attempt->distances[at] == distance)
-				choose_parent(graph, attempt, at);
+				choose_parent(graph, branches, attempt, at);
 		}
 	}
 	for (uint16_t at = 0; at < graph->n_switches; at++) {
@@ -293,14 +328,19 @@ tree_build(const struct tree_graph *graph, const struct tree_place *places, uint
 	   struct tree *tree)
 {
 	struct attempt attempts[2];
+	struct branches branches;
 	struct attempt *best = NULL;
 	struct attempt *next = &attempts[0];
 	int ret = check(graph, places, n_ranks);
 
 	if (ret != 0)
 		return ret;
+	list_branches(graph, &branches);
 	for (uint16_t root = 0; root < graph->n_switches; root++) {
-		if (!graph->switches[root].usable || !try_root(graph, places, n_ranks, root, next) ||
+		uint16_t most = best == NULL ? FAR - 1 : best->depth;
+
+		if (!graph->switches[root].usable ||
+		    !try_root(graph, &branches, places, n_ranks, root, most, next) ||
 		    (best != NULL && !is_better_root(graph, next, best)))
 			continue;
 		best = next;

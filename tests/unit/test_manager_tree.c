@@ -574,6 +574,24 @@ START_TEST(random_graphs_have_valid_trees_of_the_least_depth)
 }
 END_TEST
 
+START_TEST(the_largest_network_has_a_tree_over_a_single_spine)
+{
+	struct tree_place places[TREE_MAX_RANKS];
+
+	make_leaf_spine(248, 8);
+	/* Parallel ones, as many as there is room for. */
+	while (world.graph.n_links < TREE_MAX_LINKS)
+		connect_switches(world.graph.n_links % 248, 255);
+	for (uint16_t i = 0; i < TREE_MAX_RANKS; i++)
+		places[i] = (struct tree_place){ .switches = { (uint16_t)(i * 3 + 58) },
+						 .n_switches = 1 };
+	ck_assert_int_eq(tree_build(&world.graph, places, TREE_MAX_RANKS, &tree), 0);
+	ck_assert_uint_eq(tree.depth, 1);
+	ck_assert_uint_eq(tree.n_nodes, TREE_MAX_RANKS + 1);
+	check_tree(places, TREE_MAX_RANKS);
+}
+END_TEST
+
 Suite *
 suite_manager_tree(void)
 {
@@ -597,6 +615,7 @@ suite_manager_tree(void)
 	tcase_add_test(tcase, a_host_with_a_choice_follows_those_without);
 	tcase_add_test(tcase, the_switch_that_most_hosts_can_use_is_taken);
 	tcase_add_test(tcase, a_deeper_place_is_not_taken);
+	tcase_add_test(tcase, the_largest_network_has_a_tree_over_a_single_spine);
 	tcase_add_loop_test(tcase, random_graphs_have_valid_trees_of_the_least_depth, 0, 10);
 	suite_add_tcase(suite, tcase);
 	return suite;
