@@ -249,7 +249,8 @@ write_nodes(const struct manager *manager, const struct plan *plan, struct group
 		return -ENOMEM;
 	for (uint16_t i = 0; i < tree->n_nodes; i++) {
 		const struct tree_node *node = &tree->nodes[i];
-		const struct topology_end *ends = topology->links[node->link].ends;
+		const struct topology_end *ends;
+		unsigned int here; /* the link's end at this switch */
 
 		nodes[i].switch_index = node->switch_index;
 		nodes[i].parent = node->parent;
@@ -262,10 +263,10 @@ write_nodes(const struct manager *manager, const struct plan *plan, struct group
 			 topology->switches[node->switch_index].name);
 		if (node->parent == TREE_NO_PARENT)
 			continue;
-		if (ends[0].switch_index != node->switch_index)
-			ends = (const struct topology_end[]){ ends[1], ends[0] };
-		memcpy(nodes[i].port, ends[0].port, sizeof(nodes[i].port));
-		memcpy(nodes[i].parent_port, ends[1].port, sizeof(nodes[i].parent_port));
+		ends = topology->links[node->link].ends;
+		here = ends[0].switch_index != node->switch_index;
+		memcpy(nodes[i].port, ends[here].port, sizeof(nodes[i].port));
+		memcpy(nodes[i].parent_port, ends[1 - here].port, sizeof(nodes[i].parent_port));
 	}
 	for (uint16_t i = 0; i < group->size; i++)
 		group->addresses[i] = plan->addresses[i][tree->chosen[i]];
