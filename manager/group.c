@@ -357,12 +357,12 @@ may_lack_a_tree(const struct group *group)
 	return group->state == GROUP_RING || (group->state == GROUP_NETWORK && group->n_nodes == 0);
 }
 
-/* All nodes have to be made anew. */
+/* All nodes have to be made anew, whether they are there or not. */
 static void
-miss_nodes(struct group *group)
+doubt_nodes(struct group *group)
 {
 	for (uint16_t i = 0; i < group->n_nodes; i++)
-		group->nodes[i].state = NODE_MISSING;
+		group->nodes[i].state = NODE_ASKED;
 }
 
 struct group *
@@ -411,7 +411,7 @@ group_from_document(const json_t *document, const struct topology *topology)
 	    read_nodes(group, json_object_get(document, "nodes"), topology) &&
 	    (may_lack_a_tree(group) || places_all_ranks(group))) {
 		if (json_is_true(json_object_get(document, "moving")))
-			miss_nodes(group);
+			doubt_nodes(group);
 		/* Somebody was told that it ends: it does, as what was not finished. */
 		if (json_is_true(json_object_get(document, "doomed")))
 			group->state = GROUP_INSTALLING;

@@ -222,6 +222,13 @@ uint64_t reconcile_due(const struct peer *peer);
 bool group_uses(const struct manager *manager, const struct group *group, uint16_t switch_index,
 		const char *port);
 
+/*
+ * True if a switch has room for one more job when it has done what it was asked. A place that the group has there counts as
+ * free: it is given up before the group gets another one.
+ */
+bool group_has_room(const struct manager *manager, const struct group *group,
+		    const struct peer *peer);
+
 /* True if a switch says that one of its ports is down. */
 bool peer_port_is_down(const struct peer *peer, const char *port);
 

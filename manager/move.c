@@ -87,32 +87,25 @@ move_failed(struct manager *manager, struct group *group, const struct control_e
 static void
 move_group(struct manager *manager, struct group *group, const char *why)
 {
-	struct group_node *nodes = group->nodes;
 	const uint16_t n_nodes = group->n_nodes;
+	struct group_node *nodes;
 	uint32_t addresses[GROUP_MAX_RANKS];
 	struct control_error error;
 	int ret;
 
 	if (group_job(group)->doomed)
 		return;
+	nodes = calloc(n_nodes + 1u, sizeof(*nodes));
+	if (nodes == NULL)
+		return; /* it is tried again */
+	if (n_nodes > 0)
+		memcpy(nodes, group->nodes, n_nodes * sizeof(*nodes));
 	memcpy(addresses, group->addresses, sizeof(addresses));
-	group->nodes = NULL;
-	group->n_nodes = 0;
 	group->failure.code = NULL;
 	group->out_of_room = false;
 	memset(group->excluded, 0, sizeof(group->excluded));
-	/* Room that the job has already is counted as taken: on the old tree's switches that is its own. */
-	for (uint16_t i = 0; i < n_nodes; i++) {
-		if (nodes[i].switch_index != TOPOLOGY_NO_SWITCH &&
-		    manager->peers[nodes[i].switch_index].jobs > 0)
-			manager->peers[nodes[i].switch_index].jobs--;
-	}
 	ret = move_plan(manager, group, &error);
 	if (ret != 0) {
-		for (uint16_t i = 0; i < n_nodes; i++) {
-			if (nodes[i].switch_index != TOPOLOGY_NO_SWITCH)
-				manager->peers[nodes[i].switch_index].jobs++;
-		}
 		free(group->nodes);
 		group->nodes = nodes;
 		group->n_nodes = n_nodes;
@@ -122,11 +115,6 @@ move_group(struct manager *manager, struct group *group, const char *why)
 	}
 	log_info("job \"%s\" moves to another tree, root %s: %s", group->name,
 		 group->nodes[0].switch_name, why);
-	for (uint16_t i = 0; i < n_nodes; i++) {
-		/* Taken off again when the removal is answered. */
-		if (nodes[i].switch_index != TOPOLOGY_NO_SWITCH)
-			manager->peers[nodes[i].switch_index].jobs++;
-	}
 	/* The old tree's nodes have to go before the new one's come, on the switches that are in both. */
 	removals_note(manager, group, nodes, n_nodes);
 	free(nodes);
@@ -150,7 +138,7 @@ has_better_link(const struct manager *manager, const struct group *group, uint16
 	for (link = topology_host_first(link); link != NULL; link = link->next) {
 		const struct peer *peer = &manager->peers[link->at.switch_index];
 
-		if (peer->state == PEER_UP && peer->jobs < peer->max_jobs &&
+		if (peer->state == PEER_UP && group_has_room(manager, group, peer) &&
 		    !peer_port_is_down(peer, link->at.port))
 			return true;
 	}
@@ -167,7 +155,7 @@ is_broken(const struct manager *manager, const struct group *group)
 		const struct group_node *node = &group->nodes[i];
 		const struct peer *peer;
 
-		if (node->switch_index == TOPOLOGY_NO_SWITCH || node->state == NODE_MISSING)
+		if (node->switch_index == TOPOLOGY_NO_SWITCH || node->state != NODE_INSTALLED)
 			return true;
 		peer = &manager->peers[node->switch_index];
 		if (peer->state != PEER_UP)

@@ -31,8 +31,10 @@ count_jobs(const struct manager *manager, const struct group *planned, struct pl
 	const struct group *group;
 
 	TAILQ_FOREACH(group, &manager->groups, entry) {
-		const bool own = group != planned && group_job(group) == group_job(planned);
+		const bool own = group_job(group) == group_job(planned);
 
+		if (group == planned)
+			continue;
 		for (uint16_t i = 0; i < group->n_nodes; i++) {
 			const struct group_node *node = &group->nodes[i];
 
@@ -55,7 +57,7 @@ draw_graph(const struct manager *manager, struct group *group, struct plan *plan
 
 	for (uint16_t i = 0; i < topology->n_switches; i++) {
 		const struct peer *peer = &manager->peers[i];
-		bool full = peer->jobs >= peer->max_jobs;
+		bool full = !group_has_room(manager, group, peer);
 
 		plan->switches[i].usable = peer->state == PEER_UP && !full && !group->excluded[i];
 		group->out_of_room = group->out_of_room || (peer->state == PEER_UP && full);

@@ -35,6 +35,32 @@ group_uses(const struct manager *manager, const struct group *group, uint16_t sw
 	return false;
 }
 
+/* True if the group has a place at a switch, as far as is known, and nobody has asked yet that it goes. */
+static bool
+has_place(const struct manager *manager, const struct group *group, const struct peer *peer)
+{
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		const struct group_node *node = &group->nodes[i];
+
+		if (node->switch_index == peer->index && node->state != NODE_MISSING)
+			return removal_find(manager, peer->about->name, group->id) == NULL;
+	}
+	return false;
+}
+
+bool
+group_has_room(const struct manager *manager, const struct group *group, const struct peer *peer)
+{
+	const struct removal *removal;
+	uint32_t going = has_place(manager, group, peer);
+
+	if (peer->jobs < peer->max_jobs + going)
+		return true;
+	TAILQ_FOREACH(removal, &manager->removals, entry)
+		going += removal->asked && strcmp(removal->switch_name, peer->about->name) == 0;
+	return peer->jobs < peer->max_jobs + going;
+}
+
 bool
 peer_port_is_down(const struct peer *peer, const char *port)
 {

@@ -85,10 +85,10 @@ list_jobs(uint16_t index)
 	json_t *value;
 
 	json_object_foreach(manager_rig.jobs[index], number, value)
-		json_array_append_new(list, json_pack("{s:i, s:s}", "id", atoi(number), "owner",
-						      manager_rig.config.name));
-	return json_pack("{s:o, s:{s:i, s:i}}", "jobs", list, "limits", "max_jobs", 8,
-			 "slots_per_job", 64);
+		json_array_append_new(list,
+				      json_pack("{s:i, s:O}", "id", atoi(number), "owner", value));
+	return json_pack("{s:o, s:{s:I, s:i}}", "jobs", list, "limits", "max_jobs",
+			 (json_int_t)manager_rig.max_jobs, "slots_per_job", 64);
 }
 
 static json_t *
@@ -124,12 +124,14 @@ create_or_destroy(uint16_t index, const char *command, const json_t *args, const
 
 	snprintf(number, sizeof(number), "%" JSON_INTEGER_FORMAT,
 		 json_integer_value(json_object_get(args, "id")));
-	*code = manager_rig.full[index] ? "no_room" : "exists";
 	if (strcmp(command, "jobs.create") == 0) {
-		if (manager_rig.full[index] ||
-		    json_object_get(manager_rig.jobs[index], number) != NULL)
+		const bool full = manager_rig.full[index] ||
+				  json_object_size(manager_rig.jobs[index]) >= manager_rig.max_jobs;
+
+		*code = full ? "no_room" : "exists";
+		if (full || json_object_get(manager_rig.jobs[index], number) != NULL)
 			return NULL;
-		json_object_set_new(manager_rig.jobs[index], number, json_true());
+		json_object_set(manager_rig.jobs[index], number, json_object_get(args, "owner"));
 		return json_pack("{s:i}", "window", 32);
 	}
 	ck_assert_str_eq(command, "jobs.destroy");
@@ -305,6 +307,7 @@ begin(json_t *root)
 	manager_rig.config.max_jobs = 8;
 	manager_rig.config.grace_ms = 60000;
 	manager_rig.config.trees = 1;
+	manager_rig.max_jobs = 8;
 	for (unsigned int i = 0; i < MANAGER_RIG_SWITCHES; i++)
 		manager_rig.jobs[i] = json_object();
 	start_manager();

@@ -41,6 +41,7 @@
 	X(manager_waits)                                                                           \
 	X(manager_discovery)                                                                       \
 	X(manager_jobs)                                                                            \
+	X(manager_room)                                                                            \
 	X(engine)                                                                                  \
 	X(recovery)                                                                                \
 	X(split)                                                                                   \

@@ -256,7 +256,7 @@ START_TEST(a_group_that_moved_runs_and_has_to_be_made_anew)
 	ck_assert_int_eq(after->state, GROUP_NETWORK);
 	ck_assert(!after->moving);
 	for (uint16_t i = 0; i < N_NODES; i++)
-		ck_assert_int_eq(after->nodes[i].state, NODE_MISSING);
+		ck_assert_int_eq(after->nodes[i].state, NODE_ASKED);
 	group_free(after);
 	/* Its next tree could not be made, or was not planned yet. */
 	json_array_clear(json_object_get(document, "nodes"));

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tests of where the manager puts jobs on switches that are full or nearly so, and of ways that are not the usual ones. */
+#include <check.h>
+
+#include "tests/unit/manager_jobs_rig.h"
+#include "tests/unit/suites.h"
+
+START_TEST(a_job_that_moves_needs_no_second_place_on_its_switches)
+{
+	struct group *group;
+
+	limit_jobs(1);
+	group = join_and_serve(1);
+	manager_rig_lose(root_of(group));
+	ck_assert(group->moving);
+	/* The first attempt fails, and what the other switches have made goes. */
+	manager_rig.full[root_of(group)] = true;
+	manager_rig_serve_all();
+	check_runs(group);
+	ck_assert_uint_eq(manager_rig.manager->counters.installs_undone, 1);
+	/* The manager does not know any more which switches have made the job, and some have. */
+	memset(manager_rig.full, 0, sizeof(manager_rig.full));
+	manager_rig_lose(root_of(group));
+	manager_rig_raise(SPINE0);
+	manager_rig_serve_switch(LEAF1);
+	manager_rig_restart();
+	group = group_find(&manager_rig.manager->groups, "j");
+	moves_go_on(manager_rig.manager, "the test says so");
+	manager_rig_serve_all();
+	check_runs(group);
+}
+END_TEST
+
+START_TEST(another_attempt_needs_no_second_place_on_the_switches_of_the_first)
+{
+	struct group *group;
+
+	limit_jobs(1);
+	group = join(1);
+	manager_rig.full[root_of(group)] = true;
+	manager_rig_serve_all();
+	check_runs(group);
+}
+END_TEST
+
+START_TEST(a_switch_may_be_nearer_to_the_root_than_the_one_that_its_link_names_first)
+{
+	struct group *group;
+
+	/* The links name leaves first; here a spine has to be below a leaf, and another one above. */
+	manager_rig.port_is_down[LEAF0][1] = manager_rig.port_is_down[LEAF0][2] = true;
+	manager_rig.port_is_down[LEAF1][0] = true;
+	manager_rig.port_is_down[LEAF2][6] = true;
+	limit_jobs(8);
+	group = join_and_serve(1);
+	check_runs(group);
+	ck_assert_uint_eq(group->n_nodes, 5);
+	for (uint16_t i = 1; i < group->n_nodes; i++) {
+		const struct group_node *node = &group->nodes[i];
+		const bool from_leaf = node->switch_name[0] == 'l';
+
+		ck_assert_int_eq(node->port[0], from_leaf ? 'u' : 'p');
+		ck_assert_int_eq(node->parent_port[0], from_leaf ? 'p' : 'u');
+	}
+}
+END_TEST
+
+START_TEST(a_full_switch_takes_a_host_of_the_job_that_it_has)
+{
+	struct group *group;
+
+	/* The only way between the leaves of the two hosts is over the first one's other leaf. */
+	manager_rig.port_is_down[LEAF0][1] = manager_rig.port_is_down[LEAF0][2] = true;
+	manager_rig.port_is_down[LEAF1][0] = true;
+	manager_rig.port_is_down[LEAF2][6] = true;
+	limit_jobs(1);
+	group = join_and_serve(1);
+	ck_assert_uint_eq(group->n_nodes, 5);
+	manager_rig.port_is_down[LEAF2][6] = false;
+	manager_rig.port_is_down[LEAF0][6] = true;
+	limit_jobs(1);
+	check_runs(group);
+	ck_assert_uint_eq(group_node_of(group, 0)->switch_index, LEAF2);
+}
+END_TEST
+
+Suite *
+suite_manager_room(void)
+{
+	Suite *suite = suite_create("manager_room");
+	TCase *tcase = tcase_create("room");
+
+	tcase_add_checked_fixture(tcase, manager_rig_begin, manager_rig_end);
+	tcase_add_test(tcase, a_job_that_moves_needs_no_second_place_on_its_switches);
+	tcase_add_test(tcase, another_attempt_needs_no_second_place_on_the_switches_of_the_first);
+	tcase_add_test(tcase,
+		       a_switch_may_be_nearer_to_the_root_than_the_one_that_its_link_names_first);
+	tcase_add_test(tcase, a_full_switch_takes_a_host_of_the_job_that_it_has);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
