@@ -398,6 +398,39 @@ host_leave(void *user, struct control_client *client, json_t *id, const json_t *
 	return json_object();
 }
 
+/* A host that was no member any more of a job which goes on. */
+static void
+tell_lost(const struct group *group, const struct group_member *member)
+{
+	log_warning("job \"%s\" has lost its rank %d", group->name, member->rank);
+	host_notify(group, member,
+		    json_pack("{s:s, s:s, s:i}", "event", "member_lost", "job", group->name, "rank",
+			      member->rank));
+}
+
+/* One host is lost, and the others are not to go on without it. */
+static void
+destroy_group(struct manager *manager, struct group *group)
+{
+	manager->counters.jobs_destroyed++;
+	remove_group(manager, group, "it has lost a host");
+}
+
+void
+host_tell_gone(struct manager *manager, struct group *group)
+{
+	bool lost = false;
+
+	for (uint16_t i = 0; i < group->n_members; i++) {
+		if (group->members[i].state != MEMBER_GONE)
+			continue;
+		tell_lost(group, &group->members[i]);
+		lost = true;
+	}
+	if (lost && manager->config->destroy_on_host_loss)
+		destroy_group(manager, group);
+}
+
 void
 host_closed(void *user, struct control_client *client, void *data)
 {
@@ -405,28 +438,23 @@ host_closed(void *user, struct control_client *client, void *data)
 	struct group *group = data;
 	struct group_member *member = group_member_of(group, client);
 	const bool started = group_has_begun(group);
-	int rank = member->rank;
 
 	if (started && control_client_is_silent(client)) {
 		/* It is the network between the two that has failed, perhaps: its process may live and come back. */
-		log_warning("job \"%s\": nothing is heard of rank %d any more", group->name, rank);
+		log_warning("job \"%s\": nothing is heard of rank %d any more", group->name,
+			    member->rank);
 		member->state = MEMBER_ABSENT;
 		member->client = NULL;
 		group->grace_ends_ms = clock_ms() + (uint64_t)manager->config->grace_ms;
 		return;
 	}
 	manager->counters.hosts_lost++;
-	if (started) {
-		log_warning("job \"%s\" has lost its rank %d", group->name, rank);
-		host_notify(group, member,
-			    json_pack("{s:s, s:s, s:i}", "event", "member_lost", "job", group->name,
-				      "rank", rank));
-	}
+	if (started)
+		tell_lost(group, member);
 	if (started && manager->config->destroy_on_host_loss) {
 		control_client_set_data(client, NULL);
 		member->client = NULL;
-		manager->counters.jobs_destroyed++;
-		remove_group(manager, group, "it has lost a host");
+		destroy_group(manager, group);
 		return;
 	}
 	end_membership(manager, group, member);

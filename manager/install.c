@@ -260,6 +260,7 @@ install_failed(struct manager *manager, struct group *group, const struct contro
 				 reason.message);
 			manager->counters.jobs_ring++;
 			answer_members(manager, group);
+			host_tell_gone(manager, group);
 			return;
 		}
 		control_fail(&reason, "internal", "database: %s", store_error(manager->store));

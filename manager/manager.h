@@ -246,6 +246,12 @@ json_t *host_leave(void *user, struct control_client *client, json_t *id, const 
 /* What a member is told of its group: a new reference. */
 json_t *host_result(const struct manager *manager, const struct group *group, uint16_t rank);
 
+/*
+ * A job is made: tells the others of the members that have gone meanwhile, or destroys it if that is configured; the group is no
+ * more then.
+ */
+void host_tell_gone(struct manager *manager, struct group *group);
+
 /* A member's connection has ended. */
 void host_closed(void *user, struct control_client *client, void *data);
 

@@ -116,6 +116,7 @@ finish(struct manager *manager, struct group *leader)
 				    leader->trees_reason);
 		install_finished(manager, leader);
 		look_after_all(manager, leader);
+		host_tell_gone(manager, leader);
 		return;
 	}
 	error = leader->failure;

@@ -117,6 +117,29 @@ START_TEST(others_hear_of_a_host_that_is_lost_while_their_job_moves)
 }
 END_TEST
 
+START_TEST(others_hear_of_a_host_that_is_lost_while_their_job_is_made)
+{
+	struct group *group = join(2);
+
+	manager_rig_serve_switch(LEAF1);
+	lose_host(0);
+	manager_rig_serve_all();
+	check_runs(group);
+	ck_assert(was_told(1, "member_lost"));
+}
+END_TEST
+
+START_TEST(a_job_that_loses_a_host_while_it_is_made_is_destroyed_if_that_is_configured)
+{
+	join(2);
+	manager_rig.config.destroy_on_host_loss = true;
+	manager_rig_serve_switch(LEAF1);
+	lose_host(0);
+	check_nothing_left();
+	ck_assert(was_told(1, "job_destroyed"));
+}
+END_TEST
+
 START_TEST(a_job_that_loses_a_host_while_it_moves_is_destroyed_if_that_is_configured)
 {
 	struct group *group = join_and_serve(1);
@@ -343,6 +366,9 @@ suite_manager_jobs(void)
 	tcase_add_test(tcase, a_switch_that_is_lost_while_a_job_moves_is_left_as_well);
 	tcase_add_test(tcase, a_job_leaves_a_link_of_a_host_that_is_down);
 	tcase_add_test(tcase, others_hear_of_a_host_that_is_lost_while_their_job_moves);
+	tcase_add_test(tcase, others_hear_of_a_host_that_is_lost_while_their_job_is_made);
+	tcase_add_test(tcase,
+		       a_job_that_loses_a_host_while_it_is_made_is_destroyed_if_that_is_configured);
 	tcase_add_test(tcase,
 		       a_job_that_loses_a_host_while_it_moves_is_destroyed_if_that_is_configured);
 	tcase_add_loop_test(tcase,
