@@ -44,6 +44,18 @@ removal_add(struct manager *manager, const char *switch_name, uint32_t job)
 	TAILQ_INSERT_TAIL(&manager->removals, removal, entry);
 }
 
+static bool
+has_group(const struct manager *manager, uint32_t id)
+{
+	const struct group *group;
+
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		if (group->id == id)
+			return true;
+	}
+	return false;
+}
+
 static void
 removal_answered(void *user, uint32_t job, struct peer *peer, const json_t *result,
 		 const char *code, const char *message)
@@ -62,11 +74,16 @@ removal_answered(void *user, uint32_t job, struct peer *peer, const json_t *resu
 	}
 	if (store_end_removal(manager->store, removal->switch_name, removal->job) != 0)
 		log_error("database: %s", store_error(manager->store));
-	if (result != NULL && peer->jobs > 0)
-		peer->jobs--;
 	manager->counters.removals++;
 	TAILQ_REMOVE(&manager->removals, removal, entry);
 	free(removal);
+	if (result == NULL || peer->jobs == 0)
+		return;
+	/* The place of a job that goes on is for that to have again. */
+	if (has_group(manager, job))
+		peer->jobs--;
+	else
+		peer_note_jobs(manager, peer, peer->jobs - 1);
 }
 
 void
@@ -162,14 +179,9 @@ static bool
 id_is_taken(const struct manager *manager, uint32_t id)
 {
 	const struct removal *removal;
-	const struct group *group;
 
-	if ((manager->foreign_ids[id / 8] >> id % 8 & 1) != 0)
+	if ((manager->foreign_ids[id / 8] >> id % 8 & 1) != 0 || has_group(manager, id))
 		return true;
-	TAILQ_FOREACH(group, &manager->groups, entry) {
-		if (group->id == id)
-			return true;
-	}
 	TAILQ_FOREACH(removal, &manager->removals, entry) {
 		if (removal->job == id)
 			return true;
@@ -356,7 +368,8 @@ note_failure(struct manager *manager, struct group *group, struct group_node *no
 		node->state = NODE_REFUSED;
 	if (strcmp(kept, "exists") == 0)
 		manager->foreign_ids[group->id / 8] |= (uint8_t)(1u << group->id % 8);
-	else
+	/* The number of a job that moves is its hosts' as well: it goes where nobody else has that. */
+	if (strcmp(kept, "exists") != 0 || group->moving)
 		group->excluded[node->switch_index] = true;
 	if (strcmp(kept, "no_room") == 0)
 		group->out_of_room = true;

@@ -229,6 +229,9 @@ bool group_uses(const struct manager *manager, const struct group *group, uint16
 bool group_has_room(const struct manager *manager, const struct group *group,
 		    const struct peer *peer);
 
+/* Notes how many jobs a switch has now. Jobs that have found no room there are tried again if there is some. */
+void peer_note_jobs(struct manager *manager, struct peer *peer, uint32_t n_jobs);
+
 /* True if a switch says that one of its ports is down. */
 bool peer_port_is_down(const struct peer *peer, const char *port);
 

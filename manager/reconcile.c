@@ -61,6 +61,16 @@ group_has_room(const struct manager *manager, const struct group *group, const s
 	return peer->jobs < peer->max_jobs + going;
 }
 
+void
+peer_note_jobs(struct manager *manager, struct peer *peer, uint32_t n_jobs)
+{
+	const bool was_full = peer->jobs >= peer->max_jobs;
+
+	peer->jobs = n_jobs;
+	if (was_full && n_jobs < peer->max_jobs)
+		moves_go_on(manager, "a switch has room again");
+}
+
 bool
 peer_port_is_down(const struct peer *peer, const char *port)
 {
@@ -346,7 +356,7 @@ ping_answered(void *user, uint32_t which, struct peer *peer, const json_t *resul
 	peer->pinging = false;
 	if (result == NULL)
 		return;
-	peer->jobs = (uint32_t)json_integer_value(json_object_get(result, "jobs"));
+	peer_note_jobs(user, peer, (uint32_t)json_integer_value(json_object_get(result, "jobs")));
 	compare_ports(user, peer, json_object_get(result, "ports_down"));
 }
 

@@ -84,6 +84,72 @@ START_TEST(a_full_switch_takes_a_host_of_the_job_that_it_has)
 }
 END_TEST
 
+/* Somebody else's job on a switch. */
+static void
+add_foreign(uint16_t index, uint32_t id)
+{
+	char number[16];
+
+	snprintf(number, sizeof(number), "%u", id);
+	json_object_set_new(manager_rig.jobs[index], number, json_string("somebody"));
+}
+
+START_TEST(a_job_that_moves_goes_where_nobody_else_has_its_number)
+{
+	struct group *group = join_and_serve(1);
+	uint16_t next;
+
+	manager_rig_lose(root_of(group));
+	next = root_of(group);
+	add_foreign(next, group->id);
+	manager_rig_serve_all();
+	check_runs(group);
+	ck_assert_uint_ne(root_of(group), next);
+	ck_assert_uint_eq(manager_rig.manager->counters.installs_undone, 1);
+	ck_assert_uint_eq(json_object_size(manager_rig.jobs[next]), 1);
+}
+END_TEST
+
+/* _i: whose jobs take the room: others', or the manager's own. */
+START_TEST(a_job_without_a_tree_has_one_as_soon_as_there_is_room)
+{
+	struct group *group;
+	uint16_t root;
+
+	limit_jobs(1);
+	group = join_and_serve(1);
+	root = root_of(group);
+	for (unsigned int i = SPINE0; i <= SPINE2; i++) {
+		if (i != root)
+			add_foreign((uint16_t)i, 999);
+	}
+	limit_jobs(1);
+	manager_rig_lose(root);
+	manager_rig_serve_all();
+	ck_assert(group->stranded && was_told(1, "no_path"));
+	for (unsigned int i = SPINE0; i <= SPINE2; i++) {
+		struct peer *peer = &manager_rig.manager->peers[i];
+
+		if (i == root)
+			continue;
+		if (_i == 0) {
+			/* Its owner destroys it; a ping tells that there is room. */
+			json_object_clear(manager_rig.jobs[i]);
+			peer->reconcile_ms = UINT64_MAX;
+			reconcile_tick(manager_rig.manager, peer, peer->ping_ms);
+		} else {
+			/* It is another one of the manager's, which has ended. */
+			removal_add(manager_rig.manager, peer->about->name, 999);
+			removals_go_on(manager_rig.manager);
+		}
+		break;
+	}
+	manager_rig_serve_all();
+	check_runs(group);
+	ck_assert(!group->stranded);
+}
+END_TEST
+
 Suite *
 suite_manager_room(void)
 {
@@ -96,6 +162,8 @@ suite_manager_room(void)
 	tcase_add_test(tcase,
 		       a_switch_may_be_nearer_to_the_root_than_the_one_that_its_link_names_first);
 	tcase_add_test(tcase, a_full_switch_takes_a_host_of_the_job_that_it_has);
+	tcase_add_test(tcase, a_job_that_moves_goes_where_nobody_else_has_its_number);
+	tcase_add_loop_test(tcase, a_job_without_a_tree_has_one_as_soon_as_there_is_room, 0, 2);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
