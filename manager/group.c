@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "wire/wire.h"
+
 #define HEX_LEN 19
 
 struct group *
@@ -332,11 +334,32 @@ read_nodes(struct group *group, const json_t *list, const struct topology *topol
 		node->local = hex(entry, "local");
 		node->ranks = hex(entry, "ranks");
 		node->state = NODE_INSTALLED;
-		if (parent != NULL && node->parent >= i)
+		if ((parent == NULL) != (i == 0) || (parent != NULL && node->parent >= i))
 			return false;
 		group->n_nodes++;
 	}
 	return true;
+}
+
+/* True if it has the numbers that a job has; one that was being made may have none yet. */
+static bool
+has_numbers(const struct group *group, const json_t *document)
+{
+	static const struct {
+		const char *key;
+		int64_t most;
+	} numbers[] = { { "id", FANIN_WIRE_MAX_JOB },
+			{ "tree", GROUP_MAX_TREES - 1 },
+			{ "trees", GROUP_MAX_TREES },
+			{ "trees_asked", GROUP_MAX_TREES } };
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		if (integer(document, numbers[i].key) < 0 ||
+		    integer(document, numbers[i].key) > numbers[i].most)
+			return false;
+	}
+	return group->state == GROUP_INSTALLING ||
+	       (group->key != 0 && (group->id != 0 || group->state == GROUP_RING));
 }
 
 /* True if every rank is at one of the switches. */
@@ -407,7 +430,8 @@ group_from_document(const json_t *document, const struct topology *topology)
 	copy(group->trees_reason, sizeof(group->trees_reason), document, "trees_reason");
 	copy(accumulate, sizeof(accumulate), document, "accumulate");
 	group->wide = strcmp(accumulate, "f32") == 0;
-	if (read_members(group, json_object_get(document, "members"), topology) &&
+	if (has_numbers(group, document) &&
+	    read_members(group, json_object_get(document, "members"), topology) &&
 	    read_nodes(group, json_object_get(document, "nodes"), topology) &&
 	    (may_lack_a_tree(group) || places_all_ranks(group))) {
 		if (json_is_true(json_object_get(document, "moving")))
@@ -419,4 +443,32 @@ group_from_document(const json_t *document, const struct topology *topology)
 	}
 	group_free(group);
 	return NULL;
+}
+
+struct group *
+group_salvage(const json_t *document)
+{
+	const json_t *list = json_object_get(document, "nodes");
+	const int64_t id = integer(document, "id");
+	struct group *group = group_create("", 1);
+	const json_t *entry;
+	size_t i;
+
+	if (group != NULL && id > 0 && id <= FANIN_WIRE_MAX_JOB)
+		group->nodes = calloc(json_array_size(list) + 1, sizeof(*group->nodes));
+	if (group == NULL || group->nodes == NULL)
+		return group;
+	group->id = (uint32_t)id;
+	json_array_foreach(list, i, entry) {
+		const char *name = json_string_value(json_object_get(entry, "switch"));
+		struct group_node *node = &group->nodes[group->n_nodes];
+
+		if (name == NULL || name[0] == '\0' || strlen(name) >= sizeof(node->switch_name) ||
+		    group->n_nodes == TREE_MAX_SWITCHES)
+			continue;
+		memcpy(node->switch_name, name, strlen(name));
+		node->state = NODE_ASKED;
+		group->n_nodes++;
+	}
+	return group;
 }

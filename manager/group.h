@@ -191,6 +191,12 @@ json_t *group_document(const struct group *group, bool secret);
  */
 struct group *group_from_document(const json_t *document, const struct topology *topology);
 
+/*
+ * What a document that makes no group still tells of a job's switches: a group with its number and nodes that have nothing but
+ * their switches' names, and may have none. document: may be NULL. Returns NULL without memory.
+ */
+struct group *group_salvage(const json_t *document);
+
 /* What a group is kept under: the job's name, of further trees with "#" and their number. text: GROUP_KEY_LEN bytes; returned. */
 const char *group_key_text(const struct group *group, char *text);
 

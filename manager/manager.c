@@ -70,16 +70,26 @@ manager_forget_group(struct manager *manager, struct group *group, const char *r
 	group_free(group);
 }
 
+/* What is read from the database. */
+struct taken {
+	struct manager *manager;
+	json_t *damaged; /* entries by their names */
+};
+
 /* A group of the database. One whose installation was not finished is taken back: nobody waits for it any more. */
 static void
 take_group_up(void *user, const char *name, const json_t *document)
 {
-	struct manager *manager = user;
+	const struct taken *taken = user;
+	struct manager *manager = taken->manager;
 	struct group *group = group_from_document(document, &manager->config->topology);
+	char key[GROUP_KEY_LEN];
 
-	if (group == NULL) {
-		log_error("database: the entry of job \"%s\" is damaged: it is left out, and its job is removed from the switches",
-			  name);
+	if (group == NULL || strcmp(group_key_text(group, key), name) != 0) {
+		group_free(group);
+		json_object_set_new_nocheck(taken->damaged, name,
+					    document == NULL ? json_null()
+							     : json_deep_copy(document));
 		return;
 	}
 	TAILQ_INSERT_TAIL(&manager->groups, group, entry);
@@ -93,12 +103,38 @@ take_group_up(void *user, const char *name, const json_t *document)
 static void
 take_removal_up(void *user, const char *switch_name, uint32_t job)
 {
-	struct manager *manager = user;
+	const struct taken *taken = user;
+	struct manager *manager = taken->manager;
 
 	if (topology_switch_find(&manager->config->topology, switch_name) == TOPOLOGY_NO_SWITCH)
 		log_warning("job %u is to be removed from switch %s, which the topology does not have",
 			    job, switch_name);
 	removal_add(manager, switch_name, job);
+}
+
+/*
+ * An entry that makes no group is told once, and goes: its job is removed from the switches that it names. On others the job is found by
+ * the manager's mark. One whose number is a whole job's tells nothing of where it is.
+ */
+static void
+drop_damaged(struct manager *manager, const char *name, const json_t *document)
+{
+	struct group *left = group_salvage(document);
+	const struct group *group;
+
+	if (left == NULL)
+		return; /* the next start tells */
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		if (group->id == left->id)
+			left->n_nodes = 0;
+	}
+	log_error("database: the entry of job \"%s\" is damaged: it is deleted, and its job is removed from the %u switches that it names and from all where it is found",
+		  name, left->n_nodes);
+	if (store_drop_damaged(manager->store, name, left) != 0)
+		log_error("database: %s", store_error(manager->store));
+	for (uint16_t i = 0; i < left->n_nodes; i++)
+		removal_add(manager, left->nodes[i].switch_name, left->id);
+	group_free(left);
 }
 
 static void
@@ -160,15 +196,24 @@ miss_what_goes(struct manager *manager)
 static int
 take_up(struct manager *manager, char *error)
 {
-	const struct store_reader reader = { manager, take_group_up, take_removal_up };
+	struct taken taken = { manager, json_object() };
+	const struct store_reader reader = { &taken, take_group_up, take_removal_up };
 	int ret = check_notes(manager, error);
+	const json_t *document;
+	const char *name;
 
+	if (ret == 0 && store_load(manager->store, &reader) != 0) {
+		snprintf(error, CONTROL_MESSAGE_LEN, "database: %.400s", store_error(manager->store));
+		ret = -EIO;
+	}
+	if (ret == 0) {
+		/* Not while it is read. */
+		json_object_foreach(taken.damaged, name, document)
+			drop_damaged(manager, name, document);
+	}
+	json_decref(taken.damaged);
 	if (ret != 0)
 		return ret;
-	if (store_load(manager->store, &reader) != 0) {
-		snprintf(error, CONTROL_MESSAGE_LEN, "database: %.400s", store_error(manager->store));
-		return -EIO;
-	}
 	end_unfinished(manager);
 	miss_what_goes(manager);
 	if (manager->n_jobs > 0)

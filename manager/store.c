@@ -137,24 +137,30 @@ store_end_removal(struct store *store, const char *switch_name, uint32_t job)
 }
 
 int
-store_drop_group(struct store *store, const struct group *group)
+store_drop_damaged(struct store *store, const char *name, const struct group *left)
 {
-	char name[GROUP_KEY_LEN];
 	int ret = 0;
 
 	if (sqlite3_exec(store->database, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
 		return -EIO;
-	for (uint16_t i = 0; i < group->n_nodes && ret == 0; i++) {
-		if (store_node_counts(&group->nodes[i]))
-			ret = store_add_removal(store, group->nodes[i].switch_name, group->id);
+	for (uint16_t i = 0; i < left->n_nodes && ret == 0; i++) {
+		if (store_node_counts(&left->nodes[i]))
+			ret = store_add_removal(store, left->nodes[i].switch_name, left->id);
 	}
 	if (ret == 0)
-		ret = run(store, "DELETE FROM groups WHERE name = ?", group_key_text(group, name),
-			  NULL, -1);
+		ret = run(store, "DELETE FROM groups WHERE name = ?", name, NULL, -1);
 	if (ret == 0 && sqlite3_exec(store->database, "COMMIT", NULL, NULL, NULL) == SQLITE_OK)
 		return 0;
 	sqlite3_exec(store->database, "ROLLBACK", NULL, NULL, NULL);
 	return -EIO;
+}
+
+int
+store_drop_group(struct store *store, const struct group *group)
+{
+	char name[GROUP_KEY_LEN];
+
+	return store_drop_damaged(store, group_key_text(group, name), group);
 }
 
 static const char *

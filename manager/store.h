@@ -43,6 +43,12 @@ int store_put_group(struct store *store, const struct group *group);
  */
 int store_drop_group(struct store *store, const struct group *group);
 
+/*
+ * The same of an entry that makes no group. name: what it was kept under. left: what it tells, from group_salvage. Returns 0 or
+ * -EIO.
+ */
+int store_drop_damaged(struct store *store, const char *name, const struct group *left);
+
 /* Keeps that a job is to be removed from a switch. Returns 0 or -EIO. */
 int store_add_removal(struct store *store, const char *switch_name, uint32_t job);
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <check.h>
+#include <sqlite3.h>
 
 #include "control/log.h"
 
@@ -285,6 +286,20 @@ void
 manager_rig_restart(void)
 {
 	close_manager();
+	start_manager();
+}
+
+void
+manager_rig_restart_after(const char *sql)
+{
+	sqlite3 *database;
+
+	close_manager();
+	ck_assert_int_eq(sqlite3_open(manager_rig.config.database, &database), SQLITE_OK);
+	ck_assert_msg(sqlite3_exec(database, sql, NULL, NULL, NULL) == SQLITE_OK, "%s: %s", sql,
+		      sqlite3_errmsg(database));
+	ck_assert_int_gt(sqlite3_changes(database), 0);
+	sqlite3_close(database);
 	start_manager();
 }
 

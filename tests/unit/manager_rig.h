@@ -54,6 +54,9 @@ void manager_rig_end(void);
 /* As after a kill: what is not in the database is forgotten. Its switches are as they were. */
 void manager_rig_restart(void);
 
+/* The same, with something done to its database meanwhile. */
+void manager_rig_restart_after(const char *sql);
+
 /* The manager is connected to a switch, and has learned what it is and has. */
 void manager_rig_raise(uint16_t index);
 

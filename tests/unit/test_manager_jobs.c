@@ -211,6 +211,42 @@ START_TEST(a_job_that_the_disk_has_no_room_for_goes_on_when_it_has)
 }
 END_TEST
 
+START_TEST(a_damaged_entry_goes_and_its_job_with_it)
+{
+	join_and_serve(2);
+	/* Nothing is wrong but the size of its first tree. */
+	manager_rig_restart_after(
+		"UPDATE groups SET document = replace(document, '\"size\":2', '\"size\":0') WHERE name = 'j'");
+	check_nothing_left();
+	ck_assert_uint_eq(manager_rig.manager->counters.strays_removed, 0);
+	ck_assert_uint_gt(manager_rig.manager->counters.removals, 0);
+	manager_rig_restart_after("INSERT INTO groups VALUES ('k', '{')");
+	check_nothing_left();
+}
+END_TEST
+
+START_TEST(a_job_whose_entry_tells_nothing_is_found_by_its_mark)
+{
+	join_and_serve(1);
+	manager_rig_restart_after("UPDATE groups SET document = '{'");
+	check_nothing_left();
+	ck_assert_uint_eq(manager_rig.manager->counters.strays_removed, 3);
+}
+END_TEST
+
+START_TEST(a_damaged_entry_with_the_number_of_another_job_does_not_harm_that)
+{
+	join_and_serve(1);
+	manager_rig_restart_after("INSERT INTO groups SELECT 'k', document FROM groups");
+	manager_rig_serve_all();
+	check_runs(group_find(&manager_rig.manager->groups, "j"));
+	ck_assert_uint_eq(manager_rig.manager->n_jobs, 1);
+	/* It is not there any more. */
+	manager_rig_restart_after("DELETE FROM groups WHERE name = 'j'");
+	check_nothing_left();
+}
+END_TEST
+
 START_TEST(packets_of_all_trees_of_a_job_have_the_length_that_fits_each)
 {
 	struct group *group;
@@ -381,6 +417,9 @@ suite_manager_jobs(void)
 			    10 * N_HAPPENINGS);
 	tcase_add_loop_test(tcase, after_anything_a_job_has_all_its_trees_or_is_gone, 0,
 			    repetitions());
+	tcase_add_test(tcase, a_damaged_entry_goes_and_its_job_with_it);
+	tcase_add_test(tcase, a_job_whose_entry_tells_nothing_is_found_by_its_mark);
+	tcase_add_test(tcase, a_damaged_entry_with_the_number_of_another_job_does_not_harm_that);
 	tcase_add_test(tcase, packets_of_all_trees_of_a_job_have_the_length_that_fits_each);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("unlisted");

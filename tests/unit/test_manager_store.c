@@ -166,6 +166,7 @@ START_TEST(each_tree_of_a_job_is_kept_and_removed_by_itself)
 	ck_assert_ptr_nonnull(further);
 	further->state = GROUP_NETWORK;
 	further->id = 18;
+	further->key = 0xfeed;
 	further->n_nodes = leader->n_nodes;
 	further->nodes = calloc(N_NODES, sizeof(*further->nodes));
 	memcpy(further->nodes, leader->nodes, N_NODES * sizeof(*further->nodes));
@@ -276,6 +277,7 @@ END_TEST
 START_TEST(no_document_that_is_damaged_becomes_a_group)
 {
 	static const char *const keys[] = { "name", "state", "size", "members", "nodes" };
+	static const char *const numbers[] = { "id", "tree", "trees", "trees_asked" };
 	struct group *group = make_group("training", 17);
 	json_t *document = group_document(group, true);
 
@@ -288,8 +290,23 @@ START_TEST(no_document_that_is_damaged_becomes_a_group)
 		ck_assert_ptr_null(group_from_document(damaged, &topology));
 		json_decref(damaged);
 	}
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		json_t *damaged = json_deep_copy(document);
+
+		json_object_set_new(damaged, numbers[i], json_integer(65536));
+		ck_assert_ptr_null(group_from_document(damaged, &topology));
+		json_object_del(damaged, numbers[i]);
+		json_object_set_new(damaged, "key", json_string("none"));
+		ck_assert_ptr_null(group_from_document(damaged, &topology));
+		json_decref(damaged);
+	}
 	ck_assert_ptr_null(group_from_document(NULL, &topology));
 	json_array_append_new(json_object_get(document, "nodes"), json_pack("{s:i}", "parent", 9));
+	ck_assert_ptr_null(group_from_document(document, &topology));
+	/* A second root. */
+	json_object_del(json_array_get(json_object_get(document, "nodes"),
+				       json_array_size(json_object_get(document, "nodes")) - 1),
+			"parent");
 	ck_assert_ptr_null(group_from_document(document, &topology));
 	json_decref(document);
 	group_free(group);
