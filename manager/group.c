@@ -227,16 +227,16 @@ group_document(const struct group *group, bool secret)
 	char key[HEX_LEN];
 
 	return json_pack(
-		"{s:s, s:i, s:i, s:i, s:s, s:s, s:b, s:b, s:I, s:s*, s:i, s:i, s:s, s:b, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:o}",
+		"{s:s, s:i, s:i, s:i, s:s, s:s, s:b, s:b, s:b, s:I, s:s*, s:i, s:i, s:s, s:b, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:o}",
 		"name", group->name, "tree", group->tree, "trees", group->n_trees, "trees_asked",
 		group->trees_asked, "trees_reason", group->trees_reason, "state",
 		group_state_name(group->state), "moving", group->moving, "doomed", group->doomed,
-		"id", (json_int_t)group->id, "key", secret ? group_hex(group->key, key) : NULL,
-		"size", group->size, "generation", (int)group->generation, "handler",
-		group->handler, "reproducible", group->reproducible, "accumulate",
-		group->wide ? "f32" : "native", "payload_asked", (json_int_t)group->payload_asked,
-		"payload_bytes", (json_int_t)group->payload_bytes, "slots",
-		(json_int_t)group->slots, "window", (json_int_t)group->window, "reason",
+		"stranded", group->stranded, "id", (json_int_t)group->id, "key",
+		secret ? group_hex(group->key, key) : NULL, "size", group->size, "generation",
+		(int)group->generation, "handler", group->handler, "reproducible",
+		group->reproducible, "accumulate", group->wide ? "f32" : "native", "payload_asked",
+		(json_int_t)group->payload_asked, "payload_bytes", (json_int_t)group->payload_bytes,
+		"slots", (json_int_t)group->slots, "window", (json_int_t)group->window, "reason",
 		group->reason, "members", members_document(group), "nodes", nodes_document(group));
 }
 
@@ -421,6 +421,7 @@ group_from_document(const json_t *document, const struct topology *topology)
 	group->key = hex(document, "key");
 	group->generation = (uint32_t)integer(document, "generation");
 	group->reproducible = json_is_true(json_object_get(document, "reproducible"));
+	group->stranded = json_is_true(json_object_get(document, "stranded"));
 	group->payload_asked = (uint32_t)integer(document, "payload_asked");
 	group->payload_bytes = (uint32_t)integer(document, "payload_bytes");
 	group->slots = (uint32_t)integer(document, "slots");

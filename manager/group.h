@@ -101,7 +101,8 @@ struct group {
 	uint32_t payload_bytes;
 	uint32_t slots;
 	uint32_t window;
-	char reason[CONTROL_MESSAGE_LEN]; /* why it is a RING */
+	char reason[CONTROL_MESSAGE_LEN]; /* why it is a RING, or stranded */
+	bool stranded; /* its tree has lost something, and there is no other one */
 	char trees_reason[CONTROL_MESSAGE_LEN]; /* of the first one: why there are fewer trees; "": there are not */
 	struct group_node *nodes;
 	uint16_t n_nodes;
@@ -114,7 +115,6 @@ struct group {
 	struct control_error failure; /* the first; code NULL: none */
 	bool doomed;      /* of the first one: to be removed as soon as all is answered */
 	const char *doom; /* why, for its members; NULL: there were none */
-	bool stranded;    /* its tree has lost something, and there is no other one: see reason */
 	bool moving;      /* its members run already: number and key stay */
 	bool excluded[TREE_MAX_SWITCHES];
 	bool out_of_room; /* one of the excluded switches was */

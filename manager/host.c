@@ -55,18 +55,25 @@ list_endpoints(const struct group *group)
 	return list;
 }
 
-/* Where a rank sends in one tree, and what by. */
+/* Where a rank sends in one tree, and what by, or why it can't. One that could not be made anew is nowhere until it has moved. */
 static json_t *
 describe_tree(const struct group *group, uint16_t rank)
 {
-	const struct group_node *node = group_node_of(group, rank);
 	char ip[INET_ADDRSTRLEN];
 	char key[20];
+	json_t *tree = json_pack("{s:I, s:s, s:I, s:s*}", "job", (json_int_t)group->id, "key",
+				 group_hex(group->key, key), "generation",
+				 (json_int_t)group->generation, "stranded",
+				 group->stranded ? group->reason : NULL);
+	const struct group_node *node;
 
+	if (group->n_nodes == 0)
+		return tree;
+	node = group_node_of(group, rank);
 	inet_ntop(AF_INET, &group->addresses[rank], ip, sizeof(ip));
-	return json_pack("{s:s, s:s, s:i, s:I, s:s, s:I}", "ip", ip, "switch_ip", node->ip,
-			 "udp_port", (int)node->udp_port, "job", (json_int_t)group->id, "key",
-			 group_hex(group->key, key), "generation", (json_int_t)group->generation);
+	json_object_update_new(tree, json_pack("{s:s, s:s, s:i}", "ip", ip, "switch_ip", node->ip,
+					       "udp_port", (int)node->udp_port));
+	return tree;
 }
 
 static json_t *
@@ -302,7 +309,6 @@ host_reattach(void *user, struct control_client *client, json_t *id, const json_
 {
 	struct manager *manager = user;
 	struct group_member *member;
-	const struct group *tree;
 	const char *name, *key;
 	struct group *group;
 	char expected[20];
@@ -327,12 +333,6 @@ host_reattach(void *user, struct control_client *client, json_t *id, const json_
 	if (member->client != NULL)
 		return control_fail(error, "name_in_use", "job \"%s\" has a live rank %d already",
 				    name, (int)rank);
-	/* What was to be its next tree could not be made: it is tried again, as the host is to try again. */
-	TAILQ_FOREACH(tree, &manager->groups, entry) {
-		if (group_job(tree) == group && group->state != GROUP_RING && tree->n_nodes == 0)
-			return control_fail(error, "no_path", "job \"%s\" has no tree now: %.300s",
-					    name, tree->reason);
-	}
 	member->state = MEMBER_LIVE;
 	member->client = client;
 	control_client_set_data(client, group);

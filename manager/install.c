@@ -296,6 +296,8 @@ install_note_network(struct manager *manager, struct group *group)
 
 	group->state = GROUP_NETWORK;
 	group->moving = false;
+	group->stranded = false;
+	group->reason[0] = '\0';
 	if (store_put_group(manager->store, group) != 0) {
 		/* In the database it is still being installed: after a crash it would be taken back. So it is now. */
 		control_fail(&group->failure, "internal", "database: %s",

@@ -176,10 +176,12 @@ is_broken(const struct manager *manager, const struct group *group)
 
 /* What the tree had lost has come back before there was another one. */
 static void
-restore(struct group *group)
+restore(const struct manager *manager, struct group *group)
 {
 	group->stranded = false;
 	group->reason[0] = '\0';
+	if (store_put_group(manager->store, group) != 0)
+		log_error("database: %s", store_error(manager->store));
 	log_info("job \"%s\" has its tree back", group->name);
 	tell(group, "restored", "");
 }
@@ -192,14 +194,12 @@ move_if_broken(struct manager *manager, struct group *group, const char *why)
 	if (is_broken(manager, group))
 		move_group(manager, group, why);
 	else if (group->stranded)
-		restore(group);
+		restore(manager, group);
 }
 
 void
 move_succeeded(struct manager *manager, struct group *group)
 {
-	group->stranded = false;
-	group->reason[0] = '\0';
 	manager->counters.jobs_moved++;
 	tell_moved(group);
 	move_if_broken(manager, group, "a switch or a link was lost while it moved");

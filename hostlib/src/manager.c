@@ -279,7 +279,7 @@ line_done(struct fanin_manager *manager, enum fanin_manager_line kind, const jso
 		manager->heartbeat_ns = now_ns;
 		manager->reconnects++;
 		manager->problem[0] = '\0';
-		fanin_manager_note_homes(manager, result);
+		fanin_manager_note_trees(manager, result);
 		fanin_log_line(manager->options.log, FANIN_LOG_INFO,
 			       "connected to the manager %s again", manager->settings.address);
 	}

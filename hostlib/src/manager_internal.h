@@ -69,8 +69,8 @@ int fanin_manager_say(struct fanin_manager *manager, const char *command);
 enum fanin_manager_line fanin_manager_read(struct fanin_manager *manager, const char *line,
 					   json_t **result, int *status, struct fanin_error *error);
 
-/* Takes what the answer to a reattach says of where the job goes on, for all of its trees that it is all there for. */
-void fanin_manager_note_homes(struct fanin_manager *manager, const json_t *result);
+/* Takes what the answer to a reattach says of all trees of the job: where each goes on, if that is all there, and why it can't. */
+void fanin_manager_note_trees(struct fanin_manager *manager, const json_t *result);
 
 /* Reads the result of a join. Returns FANIN_OK or FANIN_ERR_MANAGER. */
 int fanin_manager_read_answer(const struct fanin_manager *manager, const json_t *result,

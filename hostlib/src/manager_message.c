@@ -183,14 +183,31 @@ note_home(struct fanin_manager *manager, uint16_t tree, const json_t *message)
 	manager->news++;
 }
 
+/* Takes over whether a tree is gone. reason: why; NULL: it is there. */
+static void
+note_stranded(struct fanin_manager *manager, uint16_t tree, const char *reason)
+{
+	snprintf(manager->stranded[tree], sizeof(manager->stranded[tree]), "%s",
+		 reason != NULL ? reason : "");
+	manager->news++;
+}
+
+/* What the manager says of a tree as a whole. What it has told before may be over, and what has come since was not heard. */
+static void
+note_tree(struct fanin_manager *manager, uint16_t tree, const json_t *message)
+{
+	note_home(manager, tree, message);
+	note_stranded(manager, tree, json_string_value(json_object_get(message, "stranded")));
+}
+
 void
-fanin_manager_note_homes(struct fanin_manager *manager, const json_t *result)
+fanin_manager_note_trees(struct fanin_manager *manager, const json_t *result)
 {
 	const json_t *more = json_object_get(result, "more_trees");
 
-	note_home(manager, 0, result);
+	note_tree(manager, 0, result);
 	for (uint16_t i = 0; i < json_array_size(more) && i < FANIN_MAX_TREES - 1; i++)
-		note_home(manager, (uint16_t)(i + 1), json_array_get(more, i));
+		note_tree(manager, (uint16_t)(i + 1), json_array_get(more, i));
 }
 
 /* Ranks leave at the end of every job: that alone is worth no warning. */
@@ -218,13 +235,10 @@ event_note(struct fanin_manager *manager, const json_t *event, const json_t *mes
 	if (name == NULL || tree < 0 || tree >= FANIN_MAX_TREES)
 		return;
 	if (strcmp(name, "no_path") == 0)
-		snprintf(manager->stranded[tree], sizeof(manager->stranded[tree]), "%s",
-			 reason != NULL ? reason : "it does not say why");
+		note_stranded(manager, (uint16_t)tree,
+			      reason != NULL ? reason : "it does not say why");
 	else if (strcmp(name, "moved") == 0 || strcmp(name, "restored") == 0)
-		manager->stranded[tree][0] = '\0';
-	else
-		return;
-	manager->news++;
+		note_stranded(manager, (uint16_t)tree, NULL);
 	if (strcmp(name, "moved") == 0)
 		note_home(manager, (uint16_t)tree, message);
 }

@@ -157,6 +157,31 @@ def the_manager_may_die_while_a_ring_runs():
     survives_the_managers_death("test")
 
 
+@case()
+def hosts_hear_what_became_of_their_tree_while_the_manager_was_away():
+    """The first time it is gone meanwhile, the second time it is there again."""
+    with running_lab(2) as lab:
+        for gone in (True, False):
+            with FakeManager(lab) as manager:
+                ranks = [spawn_by_name(lab, host, manager=manager.address, size=2, rank=host, iters=1000000, check=False,
+                                       bytes=KIB, timeout_ms=1500) for host in range(2)]
+                wait_until(lambda: len(manager.told("heartbeat")) >= 2, 30, "heartbeats of both hosts")
+                if not gone:
+                    manager.tell({"event": "no_path", "job": "job", "tree": 0, "reason": "as a test says"})
+                    wait_until(lambda: all("as a test says" in rank.stderr() for rank in ranks), 10, "that hosts have heard it")
+                manager.kill()
+                manager.reattached = {"stranded": "as a test says"} if gone else {}
+                manager.start()
+                wait_until(lambda: len(manager.told("reattach")) == 2, 15, "hosts that come back")
+                before = len(manager.told("heartbeat"))
+                wait_until(lambda: len(manager.told("heartbeat")) >= before + 2, 10, "heartbeats to the new manager")
+                ranks[1].popen.send_signal(signal.SIGKILL)
+                error = reports_of(lab, ranks[:1], 15)[0]["error"]
+                expect_equal(error["code"], "timeout", f"error: {error}")
+                expect_equal("the manager has no other tree: as a test says" in error["message"], gone,
+                             f"whether the tree is gone, in: {error['message']}")
+
+
 def expect_error(lab, where, code, words, environment=None, **options):
     """One rank of two must fail with this code and these words."""
     rank = spawn_by_name(lab, 1, environment=environment, **({"size": 2, "join_timeout_ms": 1000} | options))

@@ -17,7 +17,7 @@ class FakeManager:
 
     token: that it asks for. hello: what it answers a handshake with. refusal: (code, message) for every join. ring: the
     reason why there is no tree; else it creates the job on the laboratory's switch. tls: an SSLContext. change: edits
-    each answer to a join. mute: accepts and says nothing.
+    each answer to a join. reattached: the answer to a host that comes back. mute: accepts and says nothing.
     """
 
     def __init__(self, lab, host=0, token=None, hello=None, refusal=None, ring=None, tls=None, change=None, mute=False,
@@ -26,6 +26,7 @@ class FakeManager:
         self.address = address or lab.host_ip(host)
         self.hello = hello or {"hello": 1, "version": "0.1.0", "name": "fake"}
         self.refusal, self.ring, self.change = refusal, ring, change
+        self.reattached = {}
         self.hosts = None  # a job's, by rank; else as their addresses say
         self.lock = threading.Lock()
         self.jobs = {}
@@ -57,6 +58,12 @@ class FakeManager:
 
     def __exit__(self, *_):
         self.kill()
+
+    def tell(self, event):
+        """Sends an event to everybody."""
+        with self.lock:
+            for connection in self.connections:
+                connection.sendall((json.dumps(event) + "\n").encode())
 
     def told(self, command):
         """The arguments of all commands of that name so far."""
@@ -110,7 +117,7 @@ class FakeManager:
         if name == "join":
             self._join(stream, request["id"], args)
         else:
-            self._send(stream, {"id": request["id"], "ok": True, "result": {}})
+            self._send(stream, {"id": request["id"], "ok": True, "result": self.reattached if name == "reattach" else {}})
 
     def _join(self, stream, number, args):
         if self.refusal is not None:

@@ -211,6 +211,71 @@ START_TEST(a_job_that_the_disk_has_no_room_for_goes_on_when_it_has)
 }
 END_TEST
 
+/* A host whose connection was lost comes back. Returns what it is answered, a new reference. */
+static json_t *
+reattach(const struct group *group, unsigned int rank)
+{
+	char key[20];
+	json_t *args = json_pack("{s:s, s:i, s:s}", "job", group->name, "rank", (int)rank, "key",
+				 group_hex(group->key, key));
+	struct control_error error;
+	json_t *result = host_reattach(manager_rig.manager, &manager_rig.clients[rank], NULL, args,
+				       &error);
+
+	ck_assert_msg(result != NULL, "%s", error.message);
+	json_decref(args);
+	return result;
+}
+
+/* Loses a host and has it back; it must be told that the tree is there, or that it is not and why. */
+static void
+check_answer(const struct group *group, unsigned int rank, bool stranded, bool has_home)
+{
+	const json_t *reason;
+	json_t *result;
+
+	if (control_client_data(&manager_rig.clients[rank]) != NULL)
+		lose_host(rank);
+	result = reattach(group, rank);
+	reason = json_object_get(result, "stranded");
+	ck_assert_str_eq(reason == NULL ? "" : json_string_value(reason), group->reason);
+	ck_assert((reason != NULL) == stranded);
+	ck_assert((json_object_get(result, "switch_ip") != NULL) == has_home);
+	json_decref(result);
+}
+
+START_TEST(a_host_that_comes_back_is_told_whether_the_tree_is_there)
+{
+	struct group *group = join_and_serve(1);
+
+	check_answer(group, 0, false, true);
+	manager_rig_lose(LEAF1);
+	check_answer(group, 0, true, true);
+	/* The manager knows it after a restart, too, when it does not look after jobs yet. */
+	manager_rig.config.dead_after_ms = 60000;
+	manager_rig_restart();
+	group = group_find(&manager_rig.manager->groups, "j");
+	control_client_set_data(&manager_rig.clients[0], NULL);
+	control_client_set_data(&manager_rig.clients[1], NULL);
+	check_answer(group, 0, true, true);
+	check_answer(group, 1, true, true);
+	manager_rig.manager->moves_from_ms = 0;
+	moves_go_on(manager_rig.manager, "the test says so");
+	ck_assert(was_told(1, "restored"));
+	check_answer(group, 0, false, true);
+	/* Its next tree can't be made, and the old one is gone. */
+	memset(manager_rig.full, 1, sizeof(manager_rig.full));
+	manager_rig_lose(root_of(group));
+	manager_rig_serve_all();
+	check_answer(group, 0, true, false);
+	memset(manager_rig.full, 0, sizeof(manager_rig.full));
+	moves_go_on(manager_rig.manager, "the test says so");
+	manager_rig_serve_all();
+	ck_assert(was_told(0, "moved"));
+	check_answer(group, 1, false, true);
+}
+END_TEST
+
 START_TEST(a_damaged_entry_goes_and_its_job_with_it)
 {
 	join_and_serve(2);
@@ -417,6 +482,7 @@ suite_manager_jobs(void)
 			    10 * N_HAPPENINGS);
 	tcase_add_loop_test(tcase, after_anything_a_job_has_all_its_trees_or_is_gone, 0,
 			    repetitions());
+	tcase_add_test(tcase, a_host_that_comes_back_is_told_whether_the_tree_is_there);
 	tcase_add_test(tcase, a_damaged_entry_goes_and_its_job_with_it);
 	tcase_add_test(tcase, a_job_whose_entry_tells_nothing_is_found_by_its_mark);
 	tcase_add_test(tcase, a_damaged_entry_with_the_number_of_another_job_does_not_harm_that);
