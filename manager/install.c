@@ -391,6 +391,7 @@ create_answered(void *user, uint32_t index, struct peer *peer, const json_t *res
 	if (result != NULL) {
 		node->state = NODE_INSTALLED;
 		group->window = (uint32_t)json_integer_value(json_object_get(result, "window"));
+		group->slots = 2 * group->window;
 		peer->jobs++;
 	} else {
 		note_failure(manager, group, node, code, message);

@@ -459,16 +459,18 @@ plan_create_args(const struct manager *manager, const struct group *group, uint1
 	const struct group_node *node = &group->nodes[index];
 	const struct peer *parent;
 	char key[20];
-	json_t *args = json_pack("{s:I, s:s, s:s, s:s, s:I, s:I, s:b, s:s, s:o}", "id",
+	json_t *args = json_pack("{s:I, s:s, s:s, s:s, s:I, s:b, s:s, s:o}", "id",
 				 (json_int_t)group->id, "key", group_hex(group->key, key), "owner",
-				 manager->config->name, "handler", group->handler, "slots",
-				 (json_int_t)group->slots, "payload_bytes",
+				 manager->config->name, "handler", group->handler, "payload_bytes",
 				 (json_int_t)group->payload_bytes, "reproducible",
 				 group->reproducible, "accumulate", group->wide ? "f32" : "native",
 				 "members", list_children(manager, group, index));
 
 	if (group->n_nodes > 1)
 		json_object_set_new(args, "size", json_integer(group->size));
+	/* A switch alone knows best how many are enough for its ports; several have to agree, and a job that moves keeps its own. */
+	if (group->n_nodes > 1 || group->moving)
+		json_object_set_new(args, "slots", json_integer((json_int_t)group->slots));
 	if (node->parent != TREE_NO_PARENT) {
 		parent = &manager->peers[group->nodes[node->parent].switch_index];
 		json_object_set_new(args, "parent",

@@ -27,6 +27,15 @@ def a_job_by_name_runs_over_memif():
         hosts = [{"ip": lab.host_ip(host), "switch": "lab", "port": f"h{host}"} for host in range(3)]
         manager = Manager(lab, {"switches": [{"name": "lab", "control": str(lab.socket_path)}], "hosts": hosts}).start()
         manager.wait_up("lab")
+        # As many slots as fit the caches: there is no link to be filled.
+        clients, results = manager.join("slots", [host["ip"] for host in hosts])
+        made = lab.create_job()
+        expect_equal(results[0]["window"], made["window"], "the window, beside that of a job without a manager")
+        expect(2 * made["window"] < lab.control.ask("jobs.list")["limits"]["slots_per_job"], f"window {made['window']} is the most")
+        lab.control.ask("jobs.destroy", id=made["id"])
+        for client in clients:
+            client.close()
+        manager.wait_idle()
         expect_exact(reports_of(lab, [lab.spawn(host, [
             "/usr/bin/env", f"FANIN_TOKEN={TOKEN}", program("fanin-perf"), "--manager", manager.address, "--job-name", "job",
             "--size", 3, "--memif", f"{lab.memif_path}:{host}", "--address", lab.host_ip(host), "--bytes", 256 * KIB, "--check",

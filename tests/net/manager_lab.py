@@ -205,7 +205,7 @@ class FakeSwitch:
             return "exists"
         self.jobs[args["id"]] = args
         self.created.append(args)
-        return {"id": args["id"], "key": args["key"], "window": args["slots"] // 2}
+        return {"id": args["id"], "key": args["key"], "window": args.get("slots", self.slots_per_job) // 2}
 
     def _jobs_waits(self, args):
         if args["id"] not in self.jobs:
