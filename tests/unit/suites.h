@@ -42,6 +42,7 @@
 	X(manager_discovery)                                                                       \
 	X(manager_jobs)                                                                            \
 	X(manager_room)                                                                            \
+	X(manager_chance)                                                                          \
 	X(engine)                                                                                  \
 	X(recovery)                                                                                \
 	X(split)                                                                                   \

@@ -3,16 +3,13 @@
  * Tests of what the manager does with jobs when something happens in the middle: a switch or a host is lost, somebody destroys the
  * job, the manager is killed, the disk is full.
  */
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #include <check.h>
 #include <jansson.h>
 
-#include "control/clock.h"
 #include "tests/unit/manager_jobs_rig.h"
-#include "tests/unit/random.h"
 #include "tests/unit/suites.h"
 
 START_TEST(a_switch_that_has_answered_is_asked_again_after_a_heartbeat)
@@ -361,99 +358,6 @@ START_TEST(whatever_happens_while_trees_are_made_leaves_nothing_or_all)
 }
 END_TEST
 
-/* One thing that happens by chance: mostly a switch answers. */
-static void
-happen(struct random *random)
-{
-	const uint16_t index = (uint16_t)random_below(random, MANAGER_RIG_SWITCHES);
-
-	switch (random_below(random, 16)) {
-	case 0:
-		if (manager_rig_is_up(index))
-			manager_rig_lose(index);
-		break;
-	case 1:
-		/* What it was asked last it has done, but nobody hears of it. */
-		if (manager_rig_is_up(index))
-			manager_rig_do_unheard(index);
-		break;
-	case 2:
-		/* It has been started anew. */
-		if (!manager_rig_is_up(index))
-			json_object_clear(manager_rig.jobs[index]);
-		break;
-	case 3:
-	case 4:
-		if (!manager_rig_is_up(index))
-			manager_rig_raise(index);
-		break;
-	case 5:
-		manager_rig.full[index] = random_below(random, 4) == 0;
-		break;
-	case 6:
-		if (random_below(random, 4) == 0)
-			manager_rig_restart();
-		break;
-	case 7:
-		manager_rig.port_is_down[index][random_below(random, MANAGER_RIG_PORTS)] =
-			random_below(random, 3) == 0;
-		manager_rig_look_at(index);
-		break;
-	default:
-		manager_rig_serve_one(index);
-	}
-	/* What a switch has is known as of its last answer, whatever has failed. */
-	for (uint16_t i = 0; i < MANAGER_RIG_SWITCHES; i++) {
-		if (manager_rig_is_up(i))
-			ck_assert_uint_eq(manager_rig.manager->peers[i].jobs,
-					  json_object_size(manager_rig.jobs[i]));
-	}
-}
-
-START_TEST(after_anything_a_job_has_all_its_trees_or_is_gone)
-{
-	struct random random = random_seed((uint64_t)_i);
-	struct group *group;
-
-	/* Three trees fill the leaves, every other time. */
-	limit_jobs(_i % 2 == 0 ? 8 : 3);
-	join(3);
-	for (unsigned int i = random_below(&random, 120); i > 0; i--)
-		happen(&random);
-	for (uint16_t i = 0; i < MANAGER_RIG_SWITCHES; i++) {
-		manager_rig.full[i] = false;
-		memset(manager_rig.port_is_down[i], 0, sizeof(manager_rig.port_is_down[i]));
-		if (!manager_rig_is_up(i))
-			manager_rig_raise(i);
-	}
-	manager_rig_serve_all();
-	discover_tick(manager_rig.manager, clock_ms() + 1000);
-	manager_rig_serve_all();
-	for (uint16_t i = 0; i < MANAGER_RIG_SWITCHES; i++)
-		manager_rig_look_at(i);
-	manager_rig_serve_all();
-	moves_go_on(manager_rig.manager, "the test says so");
-	manager_rig_serve_all();
-	/* If it was not made when the manager was killed, it is gone. */
-	group = group_find(&manager_rig.manager->groups, "j");
-	for (uint16_t i = 0; group != NULL && group->state == GROUP_NETWORK && i < group->n_trees; i++)
-		check_runs(tree_of(group, i));
-	ck_assert(group == NULL || group->state == GROUP_NETWORK);
-	if (group != NULL)
-		remove_group(manager_rig.manager, group, "the test is over");
-	check_nothing_left();
-}
-END_TEST
-
-/* More of them, for a long run: FANIN_HAPPENINGS=10000. */
-static int
-repetitions(void)
-{
-	const char *wanted = getenv("FANIN_HAPPENINGS");
-
-	return wanted == NULL ? 40 : atoi(wanted);
-}
-
 Suite *
 suite_manager_jobs(void)
 {
@@ -480,8 +384,6 @@ suite_manager_jobs(void)
 	tcase_add_test(tcase, a_job_that_the_disk_has_no_room_for_goes_on_when_it_has);
 	tcase_add_loop_test(tcase, whatever_happens_while_trees_are_made_leaves_nothing_or_all, 0,
 			    10 * N_HAPPENINGS);
-	tcase_add_loop_test(tcase, after_anything_a_job_has_all_its_trees_or_is_gone, 0,
-			    repetitions());
 	tcase_add_test(tcase, a_host_that_comes_back_is_told_whether_the_tree_is_there);
 	tcase_add_test(tcase, a_damaged_entry_goes_and_its_job_with_it);
 	tcase_add_test(tcase, a_job_whose_entry_tells_nothing_is_found_by_its_mark);
@@ -492,8 +394,6 @@ suite_manager_jobs(void)
 	tcase_add_checked_fixture(tcase, manager_rig_begin_unlisted, manager_rig_end);
 	tcase_add_loop_test(tcase, whatever_happens_while_trees_are_made_leaves_nothing_or_all, 0,
 			    10 * N_HAPPENINGS);
-	tcase_add_loop_test(tcase, after_anything_a_job_has_all_its_trees_or_is_gone, 0,
-			    repetitions());
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
