@@ -287,12 +287,15 @@ read_members(struct group *group, const json_t *list, const struct topology *top
 		struct group_member *member = &group->members[i];
 		const char *ip = json_string_value(json_object_get(entry, "ip"));
 		const char *used = json_string_value(json_object_get(entry, "uses"));
+		char state[8];
 
 		member->rank = (int)integer(entry, "rank");
 		member->mtu = (uint32_t)integer(entry, "mtu");
 		member->fallback = json_is_true(json_object_get(entry, "fallback"));
 		copy(member->endpoint, sizeof(member->endpoint), entry, "endpoint");
-		member->state = MEMBER_ABSENT;
+		copy(state, sizeof(state), entry, "state");
+		member->state = strcmp(state, member_state_name(MEMBER_GONE)) == 0 ? MEMBER_GONE
+										   : MEMBER_ABSENT;
 		if (ip == NULL || inet_pton(AF_INET, ip, &member->ip_be) != 1 ||
 		    member->rank != (int)i)
 			return false;

@@ -370,8 +370,13 @@ end_membership(struct manager *manager, struct group *group, struct group_member
 			manager_forget_group(manager, group, NULL);
 		return;
 	}
-	if (group_has_members(group))
+	if (group_has_members(group)) {
+		/* One that has left is not lost, also if the manager is started again. */
+		if (manager->config->destroy_on_host_loss && group_has_begun(group) &&
+		    store_put_group(manager->store, group) != 0)
+			log_error("database: %s", store_error(manager->store));
 		return;
+	}
 	manager->counters.jobs_ended++;
 	log_info("job \"%s\" has ended: its last host has gone", group->name);
 	remove_group(manager, group, NULL);

@@ -273,6 +273,29 @@ START_TEST(a_host_that_comes_back_is_told_whether_the_tree_is_there)
 }
 END_TEST
 
+START_TEST(a_host_that_has_left_is_not_lost_when_the_manager_is_started_again)
+{
+	struct control_error error;
+	json_t *none = json_object();
+	struct group *group;
+
+	manager_rig.config.destroy_on_host_loss = true;
+	join_and_serve(1);
+	json_decref(host_leave(manager_rig.manager, &manager_rig.clients[0], NULL, none, &error));
+	manager_rig_restart();
+	group = group_find(&manager_rig.manager->groups, "j");
+	json_decref(reattach(group, 1));
+	host_end_grace(manager_rig.manager, UINT64_MAX);
+	ck_assert(!was_told(1, "job_destroyed"));
+	ck_assert_uint_eq(manager_rig.manager->counters.hosts_lost, 0);
+	check_runs(group_find(&manager_rig.manager->groups, "j"));
+	/* The other one is the last. */
+	json_decref(host_leave(manager_rig.manager, &manager_rig.clients[1], NULL, none, &error));
+	check_nothing_left();
+	json_decref(none);
+}
+END_TEST
+
 START_TEST(a_damaged_entry_goes_and_its_job_with_it)
 {
 	join_and_serve(2);
@@ -385,6 +408,7 @@ suite_manager_jobs(void)
 	tcase_add_loop_test(tcase, whatever_happens_while_trees_are_made_leaves_nothing_or_all, 0,
 			    10 * N_HAPPENINGS);
 	tcase_add_test(tcase, a_host_that_comes_back_is_told_whether_the_tree_is_there);
+	tcase_add_test(tcase, a_host_that_has_left_is_not_lost_when_the_manager_is_started_again);
 	tcase_add_test(tcase, a_damaged_entry_goes_and_its_job_with_it);
 	tcase_add_test(tcase, a_job_whose_entry_tells_nothing_is_found_by_its_mark);
 	tcase_add_test(tcase, a_damaged_entry_with_the_number_of_another_job_does_not_harm_that);
