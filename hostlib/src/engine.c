@@ -226,7 +226,6 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	struct fanin_headers *headers = &engine->headers;
 	struct fanin_hdr *hdr = &headers->fanin;
-	uint64_t interval_ns;
 	uint32_t payload_len;
 	const void *payload;
 
@@ -244,13 +243,10 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	if (!fanin_transport_send(engine->transport, headers, payload, payload_len))
 		return false;
 
-	interval_ns = engine->rtt.rto_ns << (lane->transmissions < 8 ? lane->transmissions : 8);
-	if (interval_ns > engine->rtt.rto_max_ns)
-		interval_ns = engine->rtt.rto_max_ns;
 	lane->state = FANIN_LANE_SENT;
 	lane->suspect = false;
 	lane->sent_ns = engine->now_ns;
-	lane->deadline_ns = engine->now_ns + interval_ns;
+	lane->deadline_ns = engine->now_ns + engine->rtt.rto_ns;
 	if (lane->transmissions < UINT16_MAX)
 		lane->transmissions++;
 	if (lane->deadline_ns < engine->next_scan_ns)

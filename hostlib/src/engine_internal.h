@@ -168,6 +168,12 @@ bool fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane);
 /* One received frame. */
 void fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *frame);
 
+/*
+ * How long after its last transmission a lane is sent again. For the oldest block that doubles each time, but only while nothing
+ * comes back: as long as there are results, a packet was lost where others pass.
+ */
+uint64_t fanin_engine_patience_ns(const struct fanin_engine *engine, const struct fanin_lane *lane);
+
 /* Sends again what is due and fails the engine if nothing has come for too long. */
 void fanin_engine_check_timers(struct fanin_engine *engine);
 

@@ -241,7 +241,6 @@ static void
 receive_pending(struct fanin_engine *engine, const struct fanin_hdr *hdr, uint32_t block)
 {
 	struct fanin_lane *lane = fanin_engine_lane(engine, block);
-	uint64_t interval_ns;
 
 	engine->stats.pendings++;
 	if (lane->block != block || lane->state != FANIN_LANE_SENT)
@@ -249,11 +248,8 @@ receive_pending(struct fanin_engine *engine, const struct fanin_hdr *hdr, uint32
 	lane->members = hdr->members;
 	lane->pending_ns = engine->now_ns;
 	lane->suspect = false;
-	interval_ns = 2 * (lane->deadline_ns > lane->sent_ns ? lane->deadline_ns - lane->sent_ns
-							     : engine->rtt.rto_ns);
-	if (interval_ns > engine->rtt.rto_max_ns)
-		interval_ns = engine->rtt.rto_max_ns;
-	lane->deadline_ns = engine->now_ns + interval_ns;
+	/* However many of them come: others' repetitions bring them, too. */
+	lane->deadline_ns = engine->now_ns + 2 * fanin_engine_patience_ns(engine, lane);
 }
 
 /* Is the run over for the switch: it was restarted, or the job was made anew? */

@@ -30,15 +30,27 @@ lane_retransmit(struct fanin_engine *engine, struct fanin_lane *lane)
 	lane->deadline_ns = engine->now_ns + FANIN_RTO_MIN_NS / 2;
 }
 
+uint64_t
+fanin_engine_patience_ns(const struct fanin_engine *engine, const struct fanin_lane *lane)
+{
+	unsigned int times = lane->transmissions < 8 ? lane->transmissions : 8;
+	uint64_t wait_ns = engine->rtt.rto_ns;
+
+	if (lane->block == engine->oldest && engine->progress_ns <= lane->sent_ns)
+		wait_ns <<= times - 1;
+	return wait_ns < engine->rtt.rto_max_ns ? wait_ns : engine->rtt.rto_max_ns;
+}
+
 /* One lane past its deadline. */
 static void
 lane_overdue(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	bool overtaken = lane->sent_ns < engine->overtaken_ns;
+	uint64_t due_ns = lane->sent_ns + fanin_engine_patience_ns(engine, lane);
 
-	if (lane->sent_ns + engine->rtt.rto_ns > engine->timers_ns) {
-		/* The estimate has grown since. */
-		lane->deadline_ns = lane->sent_ns + engine->rtt.rto_ns;
+	if (due_ns > engine->timers_ns) {
+		/* The estimate has grown since, or nothing comes back. */
+		lane->deadline_ns = due_ns;
 	} else if (lane->block == engine->oldest) {
 		lane_retransmit(engine, lane);
 	} else if (!overtaken && lane->sent_ns >= engine->probed_ns) {

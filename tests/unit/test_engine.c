@@ -263,6 +263,49 @@ START_TEST(timeouts_do_not_grow_with_the_peers_timeouts)
 }
 END_TEST
 
+START_TEST(a_result_that_is_lost_is_asked_for_soon_whatever_others_were_told)
+{
+	struct world *world = world_create(2);
+	struct collective collective;
+	struct fanin_headers pending;
+	uint64_t start_ns;
+
+	collective_prepare(&collective, ELEMENTS, 1);
+	collective_post(&collective, world, 0, false);
+	for (int i = 0; i < 500; i++)
+		world_step(world);
+	/* Others ask for the block, too, and what they are told comes here as well. */
+	for (int i = 0; i < 20; i++) {
+		answer_make(world, &pending, FANIN_TYPE_PENDING, 0, 0);
+		pending.fanin.members = 1;
+		link_deliver(&world->links[0], &pending, NULL, 0);
+	}
+	world_step(world);
+	collective_post(&collective, world, 1, false);
+	fanin_engine_poll(world->engines[1]);
+	world->links[0].head = world->links[0].tail;
+	start_ns = world->now_ns;
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	/* 80 ms; half a second if each word of it doubles the timeout. */
+	ck_assert_uint_lt(world->now_ns - start_ns, 150 * 1000000ull);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(what_is_lost_again_while_others_pass_is_not_waited_for_twice_as_long)
+{
+	struct world *world = world_create(8);
+	uint64_t start_ns = world->now_ns;
+
+	world->loss = 0.1;
+	allreduce_expect(world, 50 * WINDOW * ELEMENTS, 0, false);
+	/* 0.4 s; 1.9 s if each repetition doubles the timeout. */
+	ck_assert_uint_lt(world->now_ns - start_ns, 900 * 1000000ull);
+	world_destroy(world);
+}
+END_TEST
+
 /* Steps until rank 0's engine fails; returns after how many seconds that was. */
 static double
 seconds_to_failure(struct world *world)
@@ -481,6 +524,8 @@ suite_engine(void)
 	tcase_add_test(sending, results_in_the_ring_are_read_before_anything_is_sent_again);
 	tcase_add_test(sending, a_probe_that_was_not_needed_proves_nothing);
 	tcase_add_test(sending, timeouts_do_not_grow_with_the_peers_timeouts);
+	tcase_add_test(sending, a_result_that_is_lost_is_asked_for_soon_whatever_others_were_told);
+	tcase_add_test(sending, what_is_lost_again_while_others_pass_is_not_waited_for_twice_as_long);
 	suite_add_tcase(suite, sending);
 
 	tcase_add_test(errors, a_timeout_names_the_missing_rank);
