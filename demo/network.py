@@ -4,11 +4,13 @@
 A switch, a host or the manager may be killed, or a switch frozen, in the middle of it.
 """
 
+import argparse
 import signal
 import time
 
 from fabric import Fabric, leaf_spine, tree3
 from lab import LabError
+from traffic import Traffic, most
 
 TOPOLOGIES = {"leaf-spine": leaf_spine, "tree3": tree3}
 DEFAULT_HOSTS = {"leaf-spine": 8, "tree3": 16}
@@ -18,6 +20,39 @@ JOB = "demo"
 POLL_SECONDS = 0.02
 # The part of the results after which something is killed.
 KILL_AT = 0.4
+
+
+def add_arguments(parser, whole_number):
+    """The options that only several switches have."""
+    parser.add_argument("--trees", type=whole_number(1, 8), default=1, metavar="N",
+                        help="reduction trees of the job on a topology, each over another spine, which its blocks take in turn")
+    parser.add_argument("--kill", metavar="NAME", default=argparse.SUPPRESS,
+                        help="in mid-run, of a topology: a switch like spine0, manager, or a host like host3")
+    parser.add_argument("--freeze", metavar="NAME", default=argparse.SUPPRESS, help="the same, stopped as by SIGSTOP: a switch")
+    parser.add_argument("--dual-homed", action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS,
+                        help="with leaf-spine: pairs of leaves, and hosts linked to both of a pair (default: if a leaf is "
+                             "killed or frozen)")
+    parser.add_argument("--ring", action="store_true",
+                        help="of a topology, for comparison: the switches only forward, and the hosts reduce in a ring")
+
+
+def check_arguments(parser, options):
+    options.kill = getattr(options, "kill", None)
+    options.freeze = getattr(options, "freeze", None)
+    struck = options.kill or options.freeze or ""
+    if "dual_homed" in options and options.topology != "leaf-spine":
+        parser.error(f"argument --dual-homed: found the topology {options.topology}, expected leaf-spine")
+    options.dual_homed = getattr(options, "dual_homed", options.topology == "leaf-spine" and struck.startswith("leaf"))
+    for name, given in (("--kill and --freeze", struck), ("--trees", options.trees > 1), ("--ring", options.ring)):
+        if given and options.topology == "single":
+            parser.error(f"argument {name}: found the topology single, expected one of {', '.join(TOPOLOGIES)}")
+    if options.kill and options.freeze:
+        parser.error("argument --freeze: found --kill with it, expected one of them")
+    if options.topology != "single" and options.transport == "memif":
+        parser.error(f"argument --transport: found memif for {options.topology}, expected af_xdp or af_packet")
+    if options.ring and (struck or options.trees > 1 or options.reproducible):
+        parser.error("argument --ring: found --kill, --freeze, --trees or --reproducible with it, expected none of them: there is "
+                     "no tree")
 
 
 def make_topology(options):
@@ -167,7 +202,7 @@ def start_ranks(fabric, options, transport, warmup):
     return [fabric.spawn_named(host, JOB, host, options.hosts, collective=options.collective, bytes=options.bytes,
                                dtype=options.dtype, op=options.op, data=options.data, seed=options.seed, warmup=warmup,
                                iters=options.iters, check=True, transport=transport, handler=options.handler,
-                               reproducible=options.reproducible, no_stagger=options.no_stagger, no_fallback=True,
+                               reproducible=options.reproducible, no_stagger=options.no_stagger, no_fallback=not options.ring,
                                trees=options.trees,
                                accumulate=None if options.accumulate == "native" else options.accumulate)
             for host in range(options.hosts)]
@@ -196,6 +231,41 @@ def verdict_on_loss(result, reports, victim):
         f"host {victim} was killed, and {len(others) - len(named)} of {len(others)} others do not miss it: {result['error']}")
 
 
+def drops_of(fabric, but):
+    """{reason: packets} of all switches that run, but for one that can't be asked."""
+    drops = {}
+    for switch, process in fabric.switches.items():
+        if process.running() and switch != but:
+            for name, count in fabric.drops(switch).items():
+                drops[name] = drops.get(name, 0) + count
+    return {name: count for name, count in drops.items() if count > 0}
+
+
+def run_tree(fabric, options, ranks, warmup, screen):
+    """Follows the job in its trees, and strikes what is to be struck. Returns what there is to say of it."""
+    target = options.kill or options.freeze
+    trees = first_trees(fabric, ranks)
+    screen.say(trees.draw())
+    job = fabric.ask(trees.trees[0]["root"], "jobs.list")["jobs"][0]
+    parts = options.hosts if options.collective == "allgather" else 1
+    blocks = max(1, parts * -(-options.bytes // parts // job["payload_bytes"])) * (options.iters + warmup)
+    watch = Watch(fabric, blocks, target)
+    struck, after = follow(fabric, options, ranks, watch, trees, screen)
+    if target and struck is None:
+        raise LabError(f"the job was over before {target} could be struck: give it more --bytes or --iters")
+    return {"trees": trees.trees, "trees_after": after, "struck": struck,
+            "outage_seconds": None if watch.outage is None else round(watch.outage, 3)}
+
+
+def run_ring(options, ranks):
+    deadline = time.monotonic() + options.timeout
+    while any(rank.running() for rank in ranks):
+        if time.monotonic() > deadline:
+            raise LabError(f"the ring is not done after {options.timeout} s")
+        time.sleep(POLL_SECONDS)
+    return {"trees": [], "trees_after": None, "struck": None, "outage_seconds": None}
+
+
 def demonstrate(options, screen, config, warmup, summarise):
     """Runs the demonstration: the result, as --json prints it."""
     topology = make_topology(options)
@@ -207,41 +277,29 @@ def demonstrate(options, screen, config, warmup, summarise):
         if options.keep_logs:
             screen.say(f"logs: {fabric.directory}")
         fabric.start()
-        fabric.start_manager()
+        # Of hosts at no place it makes no tree.
+        fabric.start_manager(hosts=[] if options.ring else None)
         homes = ", each linked to two leaves" if options.dual_homed else ""
         screen.say(f"{options.hosts} hosts{homes}, {len(topology.switches)} switches, a manager, {transport} ports, "
                    f"MTU {fabric.mtu}")
         if target in topology.switch_of and not options.dual_homed:
             screen.say(f"the hosts of {target} have no other link: the job can't go on without it")
-        ranks = start_ranks(fabric, options, transport, warmup)
-        trees = first_trees(fabric, ranks)
-        screen.say(trees.draw())
-        job = fabric.ask(trees.trees[0]["root"], "jobs.list")["jobs"][0]
-        parts = options.hosts if options.collective == "allgather" else 1
-        blocks = max(1, parts * -(-options.bytes // parts // job["payload_bytes"])) * (options.iters + warmup)
-        watch = Watch(fabric, blocks, target)
+        traffic = Traffic(fabric)
         started = time.monotonic()
-        struck, after = follow(fabric, options, ranks, watch, trees, screen)
+        ranks = start_ranks(fabric, options, "auto" if options.ring else transport, warmup)
+        told = run_ring(options, ranks) if options.ring else run_tree(fabric, options, ranks, warmup, screen)
         seconds = time.monotonic() - started
-        if target and struck is None:
-            raise LabError(f"the job was over before {target} could be struck: give it more --bytes or --iters")
+        carried = traffic.parts(options.bytes * (options.iters + warmup)) if options.bytes else None
         reports = [fabric.perf_report(rank) for rank in ranks]
-        alive = [switch for switch, process in fabric.switches.items()
-                 if process.running() and switch != options.freeze]
-        drops = {}
-        for switch in alive:
-            for name, count in fabric.drops(switch).items():
-                if count > 0:
-                    drops[name] = drops.get(name, 0) + count
-        rebuilt = max((report.get("resumed") or 0 for report in reports), default=0)
+        drops = drops_of(fabric, options.freeze)
         if options.freeze:
             fabric.switches[options.freeze].popen.send_signal(signal.SIGCONT)
         result = summarise(options, reports, {
             "ping": None, "drops": drops, "wall_seconds": round(seconds, 3), "topology": options.topology,
-            "switches": topology.switches, "trees": trees.trees, "trees_asked": options.trees,
+            "switches": topology.switches, "trees_asked": options.trees,
             "trees_reason": next((report["trees_reason"] for report in reports if report.get("trees_reason")), None),
-            "trees_after": after, "dual_homed": options.dual_homed, "rebuilt": rebuilt,
-            "struck": struck, "outage_seconds": None if watch.outage is None else round(watch.outage, 3)})
+            "dual_homed": options.dual_homed, "rebuilt": max((report.get("resumed") or 0 for report in reports), default=0),
+            "traffic": carried, **told})
         if target and target.startswith("host"):
             verdict_on_loss(result, reports, int(target.removeprefix("host")))
         result["mtu"] = fabric.mtu
@@ -250,9 +308,13 @@ def demonstrate(options, screen, config, warmup, summarise):
 
 def print_network(result):
     """The lines of a result that only several switches have."""
-    print(f"  {len(result['switches'])} switches, {len(result['trees'])} tree{'s' if len(result['trees']) != 1 else ''}, root "
-          f"{', '.join(tree['root'] for tree in result['trees'])}")
-    if len(result["trees"]) < result["trees_asked"]:
+    roots = ", ".join(tree["root"] for tree in result["trees"])
+    count = len(result["trees"])
+    print(f"  {len(result['switches'])} switches, " + (f"{count} tree{'s' if count != 1 else ''}, root {roots}" if count else "no tree"))
+    if result["traffic"] and not result["struck"]:
+        print(f"  links carried at most {most(result['traffic']['hosts']):.3f} of the vector to or from a host, "
+              f"{most(result['traffic']['switches']):.3f} between switches")
+    if result["trees"] and count < result["trees_asked"]:
         print(f"  {result['trees_asked']} trees were asked for: {result['trees_reason']}")
     if result["struck"]:
         outage = "" if result["outage_seconds"] is None else f", {result['outage_seconds']:.2f} s without results at most"

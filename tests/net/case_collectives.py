@@ -5,9 +5,10 @@ import json
 
 from support import KIB, case, expect, expect_equal, expect_exact, expect_unless_repeated, reports_of, run_exact_job, running_lab, \
     start_ranks
-from case_levels import finish, link_bytes, running_fabric, start
+from case_levels import finish, running_fabric, start
 from fabric import leaf_spine
 from lab import HOST_INTERFACE, SWITCH_IP, program
+from traffic import link_bytes
 
 COLLECTIVES = ("allreduce", "reduce", "reduce_scatter", "broadcast", "allgather", "barrier")
 HANDLERS = ("single", "multi", "tree")

@@ -3,11 +3,11 @@
 
 import contextlib
 import signal
-from pathlib import Path
 
 from support import KIB, MIB, case, expect, expect_equal, expect_exact, wait_until
 from fabric import Fabric, leaf_spine, tree3
-from lab import HOST_INTERFACE, inside
+from lab import HOST_INTERFACE
+from traffic import link_bytes
 
 KEY = "0x5eed"
 LOSS = {"faults": {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 5}}
@@ -71,14 +71,6 @@ def two_jobs_run_over_two_spines_at_the_same_time():
             fabric.install(job, KEY, fabric.tree(root, ranks), ranks)
             started += start(fabric, job, ranks, bytes=2 * MIB)
         expect_exact(finish(fabric, started), "two jobs")
-
-
-def link_bytes(namespace, interface):
-    """(received, sent), as the kernel counts the interface's bytes."""
-    with inside(namespace):
-        counters = Path("/proc/net/dev").read_text(encoding="ascii")
-    fields = next(line for line in counters.splitlines() if line.strip().startswith(interface + ":")).split(":")[1].split()
-    return int(fields[0]), int(fields[8])
 
 
 def traffic(links, run_job, size):

@@ -40,6 +40,18 @@ def the_demos_on_several_switches_are_exact_under_loss():
     expect("all links between the switches of its hosts" in result["trees_reason"], result["trees_reason"])
 
 
+@case(60)
+def the_demo_tells_what_links_carry_and_compares_it_with_a_ring():
+    for arguments, low, high in (((), 1, 1.1), (("--ring",), 1.75, 2)):
+        result = demo("--topology", "leaf-spine", "--bytes", "16MiB", *arguments)
+        expect_equal((result["ok"], result["in_network"], len(result["trees"])), (True, not arguments, 0 if arguments else 1),
+                     f"the demo with {arguments}")
+        used = {kind: [part for both in links.values() for part in both if part > 0.1] for kind, links in result["traffic"].items()}
+        expect_equal(len(used["hosts"]), 16, f"ways of links to hosts that carry something, with {arguments}")
+        expect(used["switches"] and all(part <= high for part in used["switches"]), f"with {arguments}: {result['traffic']}")
+        expect(all(low <= part <= high for part in used["hosts"]), f"with {arguments}: {result['traffic']}")
+
+
 @case(150)
 def the_demo_survives_what_it_kills():
     result = demo("--topology", "leaf-spine", "--bytes", "8MiB", "--iters", 15, "--kill", "spine0")

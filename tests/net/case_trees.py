@@ -8,7 +8,8 @@ import time
 
 from support import KIB, MIB, case, expect, expect_equal, expect_exact, wait_until
 from fabric import Fabric, leaf_spine
-from case_levels import LOSS, link_bytes
+from case_levels import LOSS
+from traffic import link_bytes
 
 RANK_SECONDS = 60
 
