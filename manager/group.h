@@ -187,7 +187,8 @@ const char *member_state_name(enum member_state state);
 json_t *group_document(const struct group *group, bool secret);
 
 /*
- * Makes a group from what group_document wrote; its members are ABSENT, or GONE if they were then. Returns NULL if it is not such a document.
+ * Makes a group from what group_document wrote; its members are ABSENT, or GONE if they were then. Returns NULL if it is not
+ * such a document.
  */
 struct group *group_from_document(const json_t *document, const struct topology *topology);
 

@@ -113,8 +113,8 @@ take_removal_up(void *user, const char *switch_name, uint32_t job)
 }
 
 /*
- * An entry that makes no group is told once, and goes: its job is removed from the switches that it names. On others the job is found by
- * the manager's mark. One whose number is a whole job's tells nothing of where it is.
+ * An entry that makes no group is told once, and goes: its job is removed from the switches that it names. On others the job
+ * is found by the manager's mark. One whose number is a whole job's tells nothing of where it is.
  */
 static void
 drop_damaged(struct manager *manager, const char *name, const json_t *document)
@@ -128,7 +128,8 @@ drop_damaged(struct manager *manager, const char *name, const json_t *document)
 		if (group->id == left->id)
 			left->n_nodes = 0;
 	}
-	log_error("database: the entry of job \"%s\" is damaged: it is deleted, and its job is removed from the %u switches that it names and from all where it is found",
+	log_error("database: the entry of job \"%s\" is damaged: it is deleted, and its job is removed from the %u switches "
+		  "that it names, and from others where it is found",
 		  name, left->n_nodes);
 	if (store_drop_damaged(manager->store, name, left) != 0)
 		log_error("database: %s", store_error(manager->store));

@@ -226,6 +226,9 @@ receive_result(struct fanin_engine *engine, const struct fanin_frame *frame, uin
 		engine->stats.invalid++;
 		return;
 	}
+	/* It comes a second time, and the first one never came. */
+	if ((hdr->flags & FANIN_FLAG_REPEAT) != 0)
+		fanin_rtt_note_loss(&engine->rtt, engine->now_ns);
 	request->done_blocks++;
 	request->done_bytes += extent.len;
 	engine->stats.blocks++;

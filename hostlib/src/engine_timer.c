@@ -62,6 +62,8 @@ lane_overdue(struct fanin_engine *engine, struct fanin_lane *lane)
 		lane->deadline_ns = engine->now_ns +
 				    (overtaken ? reordering_ns(engine) : engine->rtt.rto_ns);
 	} else {
+		/* Others came through meanwhile. */
+		fanin_rtt_note_loss(&engine->rtt, engine->now_ns);
 		lane_retransmit(engine, lane);
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the manager makes of anything that happens in any order: switches fail, come back, are full or restart, what they have done is
- * not heard, ports go down, hosts come and go, the manager is killed.
+ * What the manager makes of anything that happens in any order: switches fail, come back, are full or restart, what they
+ * have done is not heard, ports go down, hosts come and go, the manager is killed.
  */
 #include <errno.h>
 #include <stdlib.h>
