@@ -6,8 +6,9 @@ import os
 import random
 
 from support import Lab, case, expect, expect_equal, wait_until
+from fabric import Fabric, leaf_spine as real_leaf_spine
 from lab import LabError, ip_in
-from manager_lab import FOUR, TOKEN, Refused, close_all, played, played_manager
+from manager_lab import FOUR, TOKEN, Manager, Refused, close_all, played, played_manager
 
 # More of them, for a long run: FANIN_JOBS=1000 tests/net/cases.py a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing
 JOBS = int(os.environ.get("FANIN_JOBS", "100"))
@@ -418,39 +419,64 @@ def a_manager_that_is_killed_after_a_move_has_failed_tries_again():
         manager.stop()
 
 
+def make_and_kill(manager, switches, addresses, jobs, seed):
+    """Jobs of hosts that come and go, one after the other; the manager is killed in the middle of many of them."""
+    chance = random.Random(seed)
+    kills = 0
+    for number in range(jobs):
+        ips = chance.sample(addresses, chance.randint(1, len(addresses)))
+        clients = []
+        try:
+            clients = [manager.client() for _ in ips]
+            trees = chance.randint(1, 3)
+            requests = [client.start("join", job=f"j{number}", size=len(ips), ip=ip, trees=trees)
+                        for client, ip in zip(clients, ips)]
+            if chance.random() < 0.2:
+                # In the middle of what the last join starts: the answers of some requests come, others do not.
+                for _ in range(chance.randint(0, 3)):
+                    manager.ask("version")
+                kills += 1
+                manager.kill()
+            for client, request in zip(clients, requests):
+                client.finish(request, "join")
+        except (LabError, OSError) as error:
+            expect(not manager.process.running(), f"job {number} of seed {seed} failed: {error}")
+        close_all(clients)
+        if not manager.process.running():
+            manager.start()
+            manager.wait_up(*switches)
+    expect(kills >= jobs / 10, f"only {kills} kills with seed {seed}")
+    manager.wait_idle()
+
+
 @case(max(120, JOBS))
 def a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing():
-    seed = 7
-    chance = random.Random(seed)
     with Lab(1, "af_packet") as lab:
         switches = played(lab, max_jobs=200)
         manager = played_manager(lab, switches, grace_ms=0, reconcile_ms=300, heartbeat_ms=50, dead_after_ms=1000)
-        kills = 0
-        for number in range(JOBS):
-            ips = chance.sample(FOUR, chance.randint(1, 4))
-            clients = []
-            try:
-                clients = [manager.client() for _ in ips]
-                trees = chance.randint(1, 3)
-                requests = [client.start("join", job=f"j{number}", size=len(ips), ip=ip, trees=trees)
-                            for client, ip in zip(clients, ips)]
-                if chance.random() < 0.2:
-                    # In the middle of what the last join starts: the answers of some requests come, others do not.
-                    for _ in range(chance.randint(0, 3)):
-                        manager.ask("version")
-                    kills += 1
-                    manager.kill()
-                for client, request in zip(clients, requests):
-                    client.finish(request, "join")
-            except (LabError, OSError) as error:
-                expect(not manager.process.running(), f"job {number} of seed {seed} failed: {error}")
-            close_all(clients)
-            if not manager.process.running():
-                manager.start()
-                manager.wait_up(*switches)
-        expect(kills >= 10, f"only {kills} kills with seed {seed}")
+        make_and_kill(manager, switches, FOUR, JOBS, seed=7)
         expect(sum(len(switch.created) for switch in switches.values()) > JOBS, "hardly a job was made")
-        manager.wait_idle()
         for switch in switches.values():
-            wait_until(lambda: not switch.jobs, 10, f"jobs of {switch.name} to go (seed {seed}): {switch.jobs}")
+            wait_until(lambda: not switch.jobs, 10, f"jobs of {switch.name} to go: {switch.jobs}")
+        manager.stop()
+
+
+def held(fabric, switch):
+    """What jobs could leave on a switch: themselves, memory of their slots, routes."""
+    return (fabric.ask(switch, "jobs.list")["jobs"], fabric.ask(switch, "stats")["memory"]["slots"],
+            fabric.ask(switch, "routes.list")["routes"])
+
+
+@case(max(120, JOBS))
+def jobs_leave_nothing_on_real_switches_when_the_manager_is_killed():
+    with Fabric(real_leaf_spine(2, 2, 4)) as fabric:
+        fabric.start()
+        fabric.switch_namespace = fabric.switch_ns("leaf0")
+        before = {switch: held(fabric, switch) for switch in fabric.topology.switches}
+        manager = Manager(fabric, fabric.manager_topology(), grace_ms=0, reconcile_ms=300, heartbeat_ms=50).start()
+        manager.wait_up(*fabric.topology.switches)
+        make_and_kill(manager, fabric.topology.switches, [fabric.host_ip(host) for host in range(4)], JOBS, seed=8)
+        for switch in fabric.topology.switches:
+            wait_until(lambda: not fabric.ask(switch, "jobs.list")["jobs"], 10, f"the jobs of {switch} to go")
+            expect_equal(held(fabric, switch), before[switch], f"what {switch} holds")
         manager.stop()
