@@ -81,7 +81,7 @@ is_over(const struct fanin_comm *comm)
 }
 
 static void
-end(struct fanin_comm *comm)
+give_up(struct fanin_comm *comm)
 {
 	struct fanin_error error = { .missing = fanin_manager_left(comm->manager) };
 	char ranks[256];
@@ -103,7 +103,7 @@ fanin_comm_recover_poll(struct fanin_comm *comm)
 	if (n < 0 || !fanin_engine_run_lost(comm->engine))
 		return n;
 	if (is_over(comm))
-		end(comm);
+		give_up(comm);
 	else
 		rejoin(comm);
 	return n;

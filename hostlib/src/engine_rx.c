@@ -244,6 +244,7 @@ static void
 receive_pending(struct fanin_engine *engine, const struct fanin_hdr *hdr, uint32_t block)
 {
 	struct fanin_lane *lane = fanin_engine_lane(engine, block);
+	uint64_t wait_ns;
 
 	engine->stats.pendings++;
 	if (lane->block != block || lane->state != FANIN_LANE_SENT)
@@ -252,7 +253,9 @@ receive_pending(struct fanin_engine *engine, const struct fanin_hdr *hdr, uint32
 	lane->pending_ns = engine->now_ns;
 	lane->suspect = false;
 	/* However many of them come: others' repetitions bring them, too. */
-	lane->deadline_ns = engine->now_ns + 2 * fanin_engine_patience_ns(engine, lane);
+	wait_ns = 2 * fanin_engine_patience_ns(engine, lane);
+	lane->deadline_ns = engine->now_ns +
+			    (wait_ns < engine->rtt.rto_max_ns ? wait_ns : engine->rtt.rto_max_ns);
 }
 
 /* Is the run over for the switch: it was restarted, or the job was made anew? */

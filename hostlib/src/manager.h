@@ -118,11 +118,11 @@ const char *fanin_manager_stranded(const struct fanin_manager *manager, uint16_t
 const struct fanin_manager_home *fanin_manager_home(const struct fanin_manager *manager,
 						    uint16_t tree);
 
-/* Bitmap of the ranks that have left the job, as far as the manager has told. */
-uint64_t fanin_manager_left(const struct fanin_manager *manager);
-
 /* A number that changes when what the two calls above say may have changed. */
 uint32_t fanin_manager_news(const struct fanin_manager *manager);
+
+/* Bitmap of the ranks that have left the job, as far as the manager has told. */
+uint64_t fanin_manager_left(const struct fanin_manager *manager);
 
 /* How often the connection was lost and made again. */
 uint32_t fanin_manager_reconnects(const struct fanin_manager *manager);

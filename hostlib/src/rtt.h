@@ -89,7 +89,7 @@ fanin_rtt_sample(struct fanin_rtt *rtt, uint64_t sent_ns, uint64_t now_ns)
 						    : FANIN_RTO_ESTIMATE_MAX_NS);
 }
 
-/* A packet was lost for sure. */
+/* A packet was lost, as far as a host can tell. */
 static inline void
 fanin_rtt_note_loss(struct fanin_rtt *rtt, uint64_t now_ns)
 {

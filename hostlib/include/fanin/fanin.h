@@ -335,9 +335,9 @@ FANIN_API int fanin_progress(fanin_ctx *ctx);
 
 /*
  * Leaves the job: tells switch and manager, closes the transport, frees the communicator and the requests
- * that are left. In a job of a manager the ranks leave together, as from a barrier, because what one has may be what
- * another still needs if a switch fails; a rank waits for the others until its timeout at most, and not at all if it has failed or
- * has requests in progress. comm: may be NULL. Returns FANIN_OK, or FANIN_ERR_TIMEOUT if the switch did not
+ * that are left. Where a lost run can be taken up again (`recover`, and jobs of a manager but for those on memif) the ranks
+ * leave together, as from a barrier, because what one has may be what another still needs if a switch fails; a rank waits
+ * for the others until its timeout at most, and not at all if it has failed or has requests in progress. comm: may be NULL. Returns FANIN_OK, or FANIN_ERR_TIMEOUT if the switch did not
  * confirm; it is freed in any case.
  */
 FANIN_API int fanin_leave(fanin_comm *comm);
