@@ -56,11 +56,11 @@ class Interrupted(BaseException):
         self.signum = signum
 
 
-def program(name):
-    """Path of one of the built programs."""
+def program(name, build=BUILD_DIR):
+    """Path of one of the built programs. build: the build directory that it is in."""
     room = {"fanin-switch": "switch", "faninctl": "tools", "fanin-perf": "tools", "fanin-pktgen": "bench",
             "two-communicators": "tests", "fanin-manager": "manager"}[name]
-    path = BUILD_DIR / room / name
+    path = build / room / name
     if not path.exists():
         raise LabError(f"{path} does not exist: run ./dev build first")
     return str(path)
@@ -297,6 +297,7 @@ class Lab:
         self.old_handlers = {}
         self.switch = None
         self.spawned = 0
+        self.build = BUILD_DIR  # whose programs run; another one for a comparison
 
     # ---- life
 
@@ -447,7 +448,7 @@ class Lab:
         path = self.directory / "switch.json"
         path.write_text(json.dumps(self.config(), indent=2) + "\n")
         self.switch = self._spawn(self.switch_namespace, "switch",
-                                  [program("fanin-switch"), "--config", str(path)])
+                                  [program("fanin-switch", self.build), "--config", str(path)])
         wait_until(self._switch_answers, timeout, "the switch's control socket")
         return self.switch
 
@@ -468,7 +469,7 @@ class Lab:
 
     def ctl(self, *arguments, check=True):
         """Runs faninctl with these arguments and returns what subprocess.run does."""
-        return run([program("faninctl"), "-s", str(self.socket_path), *map(str, arguments)], check=check)
+        return run([program("faninctl", self.build), "-s", str(self.socket_path), *map(str, arguments)], check=check)
 
     def create_job(self, members=None, *options):
         """Creates a job of these hosts (default: all) with faninctl; returns {"id", "key", ...}."""
@@ -508,7 +509,8 @@ class Lab:
 
     def perf_command(self, host, job, rank, size, **options):
         """fanin-perf as one rank. options: its long options, with _ for -; True for one without a value."""
-        arguments = [program("fanin-perf"), "--job", job["id"], "--key", job["key"], "--rank", rank, "--size", size, "--json"]
+        arguments = [program("fanin-perf", self.build), "--job", job["id"], "--key", job["key"], "--rank", rank, "--size", size,
+                     "--json"]
         options = {"switch": SWITCH_IP, **options}
         if self.transport == "memif":
             options = {"memif": f"{self.memif_path}:{host}", "address": self.host_ip(host), **options}

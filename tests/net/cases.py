@@ -21,6 +21,7 @@ from support import CASES, CaseFailed, LabError
 from lab import Interrupted
 
 import case_allreduce  # noqa: F401
+import case_busy  # noqa: F401
 import case_by_name  # noqa: F401
 import case_collectives  # noqa: F401
 import case_control  # noqa: F401

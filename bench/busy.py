@@ -1,0 +1,200 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Allreduce and ping on a busy machine, in pairs of runs with an older commit's.
+
+Hosts are network namespaces on one fanin-switch. Each cell has a number of hosts, a transport and a load: nothing, busy
+loops, injected loss. Every pair has a run of this tree's build and one of the older commit's, in turns. docs/performance.md
+explains more.
+"""
+
+import argparse
+import fnmatch
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
+from lab import BUILD_DIR, DEFAULT_MTU, Interrupted, Lab, LabError, report_interruption  # noqa: E402
+
+from allreduce import byte_count  # noqa: E402
+from busy_report import criteria_of, geometric_mean, summary_of, table  # noqa: E402
+from busy_run import RunFailed, one_run  # noqa: E402
+from io_forwarding import machine, say  # noqa: E402
+from older_build import build_of, commit_of, git  # noqa: E402
+
+HOSTS = (4, 8, 16)
+TRANSPORTS = ("af_xdp", "af_packet")
+LOSS = 0.02
+# name: (busy loops, injected loss)
+LOADS = {"quiet": (0, 0.0), "one-loop": (1, 0.0), "two-loops": (2, 0.0), "loss": (0, LOSS), "loss-two-loops": (2, LOSS)}
+QUICK_HOSTS = (4, 16)
+QUICK_LOADS = ("quiet", "two-loops", "loss")
+BYTES = 8 << 20
+# The last commit before hosts asked for results instead of sending payloads again.
+BEFORE_QUERIES = "fe3d12b"
+THIS, AGAINST = "this", "against"
+
+
+class Cell(NamedTuple):
+    hosts: int
+    transport: str
+    load: str
+
+    @property
+    def name(self):
+        return f"{self.hosts}-{self.transport}-{self.load}"
+
+    @property
+    def loops(self):
+        return LOADS[self.load][0]
+
+    @property
+    def loss(self):
+        return LOADS[self.load][1]
+
+
+def cells_wanted(patterns, quick):
+    """All cells, or with --quick fewer, or those that a pattern matches."""
+    every = [Cell(hosts, transport, load) for hosts in HOSTS for transport in TRANSPORTS for load in LOADS]
+    if patterns:
+        return [cell for cell in every if any(fnmatch.fnmatchcase(cell.name, pattern) for pattern in patterns)]
+    return [cell for cell in every if not quick or (cell.hosts in QUICK_HOSTS and cell.load in QUICK_LOADS)]
+
+
+class Progress:
+    """Lines on standard error: which run, and how long the rest takes at the pace so far."""
+
+    def __init__(self, runs):
+        self.runs, self.done, self.started = runs, 0, time.monotonic()
+
+    def tell(self, text):
+        self.done += 1
+        left = (time.monotonic() - self.started) / self.done * (self.runs - self.done)
+        say(f"run {self.done} of {self.runs}, about {left / 60:.1f} min left: {text}")
+
+
+def words_of(run):
+    if not run["ok"]:
+        return f"FAILED: {run['error']}"
+    return (f"{run['goodput_gbps']:.3f} Gbit/s, {run['retransmit_percent']:.2f} % sent again, ping: {run['ping']['lost']} lost, "
+            f"median {run['ping']['median_ms']} ms")
+
+
+class Bench:
+    def __init__(self, options, cells, sides):
+        self.options, self.cells, self.sides = options, cells, sides
+        self.paces = {}
+        self.progress = Progress(len(cells) * options.pairs * len(sides))
+
+    def _run(self, lab, cell, side, pair):
+        """A run of one side; a failure is a run's result, too."""
+        lab.build = self.sides[side]
+        started = time.monotonic()
+        try:
+            figures = {"ok": True, "error": None, "wrong": 0, **one_run(lab, cell, self.options.bytes, pair + 1, self.paces, side)}
+        except (RunFailed, LabError) as error:
+            figures = {"ok": False, "error": str(error), "wrong": getattr(error, "wrong", 0)}
+        run = {"side": side, "pair": pair, "wall_seconds": round(time.monotonic() - started, 3), **figures}
+        self.progress.tell(f"{cell.name}, {side}: {words_of(run)}")
+        return run
+
+    def _cell(self, cell):
+        """All pairs of a cell. The laboratory is kept from run to run, unless one has failed in it."""
+        turns = [(pair, side) for pair in range(self.options.pairs)
+                 for side in (list(self.sides) if pair % 2 == 0 else list(self.sides)[::-1])]
+        runs = []
+        while len(runs) < len(turns):
+            with Lab(cell.hosts, cell.transport) as lab:
+                while len(runs) < len(turns):
+                    pair, side = turns[len(runs)]
+                    runs.append(self._run(lab, cell, side, pair))
+                    if not runs[-1]["ok"]:
+                        break
+        return runs
+
+    def measure(self):
+        results = []
+        for number, cell in enumerate(self.cells):
+            say(f"cell {number + 1} of {len(self.cells)}: {cell.name}")
+            runs = self._cell(cell)
+            results.append({"name": cell.name, "hosts": cell.hosts, "transport": cell.transport, "load": cell.load,
+                            "loops": cell.loops, "loss": cell.loss, "mtu": DEFAULT_MTU[cell.transport], "runs": runs,
+                            **summary_of(runs, AGAINST in self.sides)})
+        return results
+
+
+def measure(options):
+    cells = cells_wanted(options.cells, options.quick)
+    sides = {THIS: BUILD_DIR}
+    commit = None
+    if options.against != "none":
+        commit = commit_of(options.against)
+        sides[AGAINST] = build_of(commit, say)
+    load = os.getloadavg()
+    results = Bench(options, cells, sides).measure()
+    criteria = criteria_of(results)
+    wrong = sum(run["wrong"] for cell in results for run in cell["runs"] if run["side"] == THIS)
+    return {"ok": wrong == 0, "error": f"{wrong} elements are wrong" if wrong else None,
+            "machine": {"description": machine(), "cpus": os.cpu_count(), "load_before": load, "load_after": os.getloadavg()},
+            "commit": git("rev-parse", "HEAD"), "against": commit, "pairs": options.pairs, "bytes": options.bytes,
+            "cells": results, "ratio_geometric_mean": geometric_mean([cell["ratio"] for cell in results]),
+            "criteria": criteria, "criteria_met": all(criterion["ok"] is not False for criterion in criteria)}
+
+
+def pair_count(text):
+    if not text.isdecimal() or not 1 <= int(text) <= 100:
+        raise argparse.ArgumentTypeError(f"found '{text}', expected a whole number from 1 to 100")
+    return int(text)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(prog="./dev bench busy", description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--quick", action="store_true", help="4 and 16 hosts, three loads, one pair")
+    parser.add_argument("--pairs", type=pair_count, metavar="N", help="of runs in each cell; default: 5, with --quick 1")
+    parser.add_argument("--against", default=BEFORE_QUERIES, metavar="COMMIT",
+                        help=f"the older commit, or none; default: {BEFORE_QUERIES}, the last one before queries")
+    parser.add_argument("--cells", nargs="+", metavar="PATTERN",
+                        help="those whose names match one of these, like '16-*-two-loops'; --list-cells lists the names")
+    parser.add_argument("--bytes", type=byte_count, default=BYTES, metavar="B", help="of the vector; default: 8MiB")
+    parser.add_argument("--list-cells", action="store_true", help="print the cells' names and nothing else")
+    parser.add_argument("--check", action="store_true", help="exit status 1 if a criterion is missed")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    options = parser.parse_args()
+    options.pairs = options.pairs or (1 if options.quick else 5)
+    if not cells_wanted(options.cells, options.quick):
+        parser.error(f"argument --cells: found {' '.join(options.cells)}, which match no cell; --list-cells lists them")
+    return options
+
+
+def interrupt(signum, _frame):
+    raise Interrupted(signum)
+
+
+def main():
+    options = parse_arguments()
+    if options.list_cells:
+        print("\n".join(cell.name for cell in cells_wanted(options.cells, options.quick)))
+        return 0
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, interrupt)
+    try:
+        result = measure(options)
+    except Interrupted as error:
+        return report_interruption(error)
+    except (LabError, OSError) as error:
+        result = {"ok": False, "error": str(error)}
+    if options.json:
+        print(json.dumps(result))
+    elif "cells" in result:
+        print(table(result))
+    if result["error"]:
+        print(f"bench busy: {result['error']}", file=sys.stderr)
+    return 0 if result["ok"] and (result["criteria_met"] or not options.check) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

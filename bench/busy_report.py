@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What ./dev bench busy makes of its runs: medians of each cell, ratios of pairs, the criteria, a table for people."""
+
+import math
+import statistics
+
+MOST_RESENT_PERCENT = 2.0
+MOST_RESENT_OF_LOSS = 3.0
+LEAST_RATIO = 0.9
+LEAST_GEOMETRIC_MEAN = 1.0
+BUSY_HOSTS = 16
+BUSY_LOAD = "two-loops"
+LEAST_BUSY_RATIO = 2.0
+LEAST_OF_QUIET = 0.35
+PING_HOSTS = 4
+MOST_PING_MS = {"quiet": 3.0, BUSY_LOAD: 20.0}
+
+FIGURES = ("goodput_gbps", "retransmit_percent", "packets", "frames_sent", "retransmits", "spurious", "queries", "slowest_seconds")
+PING_FIGURES = ("median_ms", "p99_ms", "max_ms")
+
+
+# ---- medians and ratios
+
+def median_of(values):
+    """The median of those that are there; None if there are none."""
+    there = [value for value in values if value is not None]
+    return statistics.median(there) if there else None
+
+
+def side_of(runs, side):
+    """A side's medians, and what of its runs failed."""
+    mine = [run for run in runs if run["side"] == side]
+    good = [run for run in mine if run["ok"]]
+    return {"runs": len(mine), "failed": len(mine) - len(good), "errors": sorted({run["error"] for run in mine if not run["ok"]}),
+            **{name: median_of(run[name] for run in good) for name in FIGURES},
+            "pings_sent": sum(run["ping"]["sent"] for run in good), "pings_lost": sum(run["ping"]["lost"] for run in good),
+            **{f"ping_{name}": median_of(run["ping"][name] for run in good) for name in PING_FIGURES}}
+
+
+def ratio_of(this, against):
+    """Of two runs' goodput. A failed run has none: 0 if it is this tree's, infinite if it is the other's alone."""
+    if not this["ok"]:
+        return 0.0
+    return this["goodput_gbps"] / against["goodput_gbps"] if against["ok"] else math.inf
+
+
+def finite(value):
+    """For JSON, which has no infinity."""
+    return value if math.isfinite(value) else None
+
+
+def ratios_of(runs):
+    """Goodput of this tree's run by that of the other's, in each pair."""
+    pairs = {}
+    for run in runs:
+        pairs.setdefault(run["pair"], {})[run["side"]] = run
+    return [ratio_of(pair["this"], pair["against"]) for _, pair in sorted(pairs.items())]
+
+
+def summary_of(runs, compared):
+    """A cell's medians, and if there is something to compare with, its ratios; None stands for: the other side failed."""
+    summary = {"this": side_of(runs, "this"), "against": None, "ratios": [], "ratio": None}
+    if compared:
+        ratios = ratios_of(runs)
+        summary.update(against=side_of(runs, "against"), ratios=[finite(ratio) for ratio in ratios],
+                       ratio={"median": finite(statistics.median(ratios)), "min": finite(min(ratios)), "max": finite(max(ratios))})
+    return summary
+
+
+def geometric_mean(ratios):
+    """Of the medians that are known; None if there are none. ratios: each {"median", ...} or None."""
+    medians = [ratio["median"] for ratio in ratios if ratio is not None and ratio["median"] is not None]
+    if not medians:
+        return None
+    return 0.0 if 0.0 in medians else statistics.geometric_mean(medians)
+
+
+# ---- criteria
+
+def criterion(name, wanted, found, holds, worst=max):
+    """One row: the worst of what was found, and all cells that miss it. found: [(cell's name, value)]; a value of None is
+    that of a cell without a run that ended well, and misses it."""
+    missed = [cell for cell, value in found if value is None or not holds(value)]
+    measured = [(value, cell) for cell, value in found if value is not None]
+    value, cell = worst(measured) if measured else (None, None)
+    return {"name": name, "found": value, "wanted": wanted, "cell": cell, "missed": missed,
+            "ok": not missed if found else None}
+
+
+def resent_criteria(cells):
+    def resent(chosen):
+        return [(cell["name"], cell["this"]["retransmit_percent"]) for cell in chosen]
+
+    rows = [criterion("payload sent again without injected loss, % of contributions' first transmissions",
+                      f"< {MOST_RESENT_PERCENT:g}", resent(cell for cell in cells if not cell["loss"]),
+                      lambda percent: percent < MOST_RESENT_PERCENT)]
+    for loss in sorted({cell["loss"] for cell in cells if cell["loss"]}):
+        most = MOST_RESENT_OF_LOSS * 100 * loss
+        rows.append(criterion(f"payload sent again with {100 * loss:g} % loss in each direction, % of the same", f"< {most:g}",
+                              resent(cell for cell in cells if cell["loss"] == loss), lambda percent, most=most: percent < most))
+    return rows
+
+
+def ping_criteria(cells):
+    # Injected faults touch Fanin's packets only: pings are to come through in every cell.
+    rows = [criterion("pings lost", "0", [(cell["name"], cell["this"]["pings_lost"] if cell["this"]["pings_sent"] else None)
+                                          for cell in cells], lambda lost: lost == 0)]
+    for load, most in MOST_PING_MS.items():
+        found = [(cell["name"], cell["this"]["ping_median_ms"]) for cell in cells
+                 if cell["hosts"] == PING_HOSTS and cell["load"] == load]
+        rows.append(criterion(f"median ping during a job of {PING_HOSTS} hosts, {load}, ms", f"<= {most:g}", found,
+                              lambda milliseconds, most=most: milliseconds <= most))
+    return rows
+
+
+def goodput_criteria(cells):
+    # Where the other side failed and this one did not, there is no ratio and nothing is missed.
+    known = [(cell["name"], cell["ratio"]["median"]) for cell in cells
+             if cell["ratio"] is not None and cell["ratio"]["median"] is not None]
+    mean = geometric_mean([cell["ratio"] for cell in cells])
+    by_name = {cell["name"]: cell for cell in cells}
+    busy = [cell for cell in cells if cell["hosts"] == BUSY_HOSTS and cell["load"] == BUSY_LOAD]
+    of_quiet = []
+    for cell in busy:
+        quiet = by_name.get(f"{cell['hosts']}-{cell['transport']}-quiet", {"this": {"goodput_gbps": None}})
+        mine, other = cell["this"]["goodput_gbps"], quiet["this"]["goodput_gbps"]
+        if other is not None:
+            of_quiet.append((cell["name"], None if mine is None else mine / other))
+    names = {cell["name"] for cell in busy}
+    return [criterion("goodput of each cell by the older commit's, median of pairs", f">= {LEAST_RATIO:g}", known,
+                      lambda ratio: ratio >= LEAST_RATIO, min),
+            criterion("the same, geometric mean of all cells", f">= {LEAST_GEOMETRIC_MEAN:g}",
+                      [] if mean is None else [("all", mean)], lambda ratio: ratio >= LEAST_GEOMETRIC_MEAN),
+            criterion(f"the same, {BUSY_HOSTS} hosts, {BUSY_LOAD}", f">= {LEAST_BUSY_RATIO:g}",
+                      [(name, ratio) for name, ratio in known if name in names], lambda ratio: ratio >= LEAST_BUSY_RATIO, min),
+            criterion(f"goodput of {BUSY_HOSTS} hosts, {BUSY_LOAD}, by that of their quiet cell", f">= {LEAST_OF_QUIET:g}",
+                      of_quiet, lambda ratio: ratio >= LEAST_OF_QUIET, min)]
+
+
+def criteria_of(cells):
+    """Rows {name, found, wanted, cell, missed, ok}; ok is None for what was not measured."""
+    failed = [(cell["name"], cell["this"]["failed"]) for cell in cells]
+    return [criterion("runs that failed", "0", failed, lambda count: count == 0), *resent_criteria(cells), *ping_criteria(cells),
+            *goodput_criteria(cells)]
+
+
+# ---- for people
+
+def shown(value, pattern):
+    return "-" if value is None else pattern.format(value)
+
+
+def both(cell, name, pattern):
+    """A figure of both sides: this/against."""
+    sides = [cell["this"]] if cell["against"] is None else [cell["this"], cell["against"]]
+    return " / ".join(shown(side[name], pattern) for side in sides)
+
+
+COLUMNS = (("Gbit/s", "goodput_gbps", "{:.3f}"), ("again %", "retransmit_percent", "{:.2f}"), ("needless", "spurious", "{:.0f}"),
+           ("queries", "queries", "{:.0f}"), ("pings lost", "pings_lost", "{}"), ("ping ms", "ping_median_ms", "{:.2f}"),
+           ("p99 ms", "ping_p99_ms", "{:.1f}"), ("failed", "failed", "{}"))
+
+
+def ratio_words(ratio):
+    if ratio is None:
+        return "-"
+    low, high = (shown(ratio[name], "{:.2f}") for name in ("min", "max"))
+    return f"{shown(ratio['median'], '{:.2f}')} ({low} to {high})"
+
+
+def aligned(rows):
+    """Text columns: the first to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(text.ljust(width) if i == 0 else text.rjust(width) for i, (text, width) in enumerate(zip(row, widths)))
+            for row in rows]
+
+
+def criterion_words(row):
+    verdict = {True: "reached", False: "MISSED", None: "not measured"}[row["ok"]]
+    found = "" if row["found"] is None else f" {row['found']:.3g}"
+    where = "" if row["cell"] in (None, "all") else f" in {row['cell']}"
+    others = [name for name in row["missed"] if name != row["cell"]]
+    more = f"; missed also in {', '.join(others)}" if others and row["cell"] != "all" else ""
+    return f"  {row['name']}: wanted {row['wanted']}, worst{found}{where}: {verdict}{more}" if found else \
+        f"  {row['name']}: wanted {row['wanted']}: {verdict}{more}"
+
+
+def table(result):
+    against = result["against"]
+    head = f"{result['pairs']} runs of each cell" if against is None else \
+        f"{result['pairs']} pairs in each cell: this tree / {against[:10]}"
+    lines = [result["machine"]["description"], "load average {:.1f} before, {:.1f} after".format(
+        result["machine"]["load_before"][0], result["machine"]["load_after"][0]),
+        f"allreduce, sum of f32, {result['bytes']} bytes; goodput per host; {head}; medians, pings lost are sums", ""]
+    rows = [["hosts-transport-load", *(title for title, _, _ in COLUMNS), "ratio (of pairs)"]]
+    rows += [[cell["name"], *(both(cell, name, pattern) for _, name, pattern in COLUMNS), ratio_words(cell["ratio"])]
+             for cell in result["cells"]]
+    lines += aligned(rows)
+    errors = sorted({f"{cell['name']}, {side}: {error}" for cell in result["cells"] for side in ("this", "against")
+                     if cell[side] for error in cell[side]["errors"]})
+    lines += ["", *errors] if errors else []
+    if result["ratio_geometric_mean"] is not None:
+        lines += ["", f"geometric mean of the ratios: {result['ratio_geometric_mean']:.3f}"]
+    lines += ["", "criteria, for this tree:", *(criterion_words(row) for row in result["criteria"])]
+    return "\n".join(lines)
