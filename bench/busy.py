@@ -30,7 +30,7 @@ HOSTS = (4, 8, 16)
 TRANSPORTS = ("af_xdp", "af_packet")
 LOSS = 0.02
 # name: (busy loops, injected loss)
-LOADS = {"quiet": (0, 0.0), "one-loop": (1, 0.0), "two-loops": (2, 0.0), "loss": (0, LOSS), "loss-two-loops": (2, LOSS)}
+LOADS = {"quiet": (0, 0.0), "one-loop": (1, 0.0), "two-loops": (2, 0.0), "loss": (0, LOSS), "two-loops+loss": (2, LOSS)}
 QUICK_HOSTS = (4, 16)
 QUICK_LOADS = ("quiet", "two-loops", "loss")
 BYTES = 8 << 20
@@ -80,8 +80,9 @@ class Progress:
 def words_of(run):
     if not run["ok"]:
         return f"FAILED: {run['error']}"
-    return (f"{run['goodput_gbps']:.3f} Gbit/s, {run['retransmit_percent']:.2f} % sent again, ping: {run['ping']['lost']} lost, "
-            f"median {run['ping']['median_ms']} ms")
+    ping = run["ping"]
+    median = "none came back" if ping["median_ms"] is None else f"median {ping['median_ms']:.2f} ms"
+    return f"{run['goodput_gbps']:.3f} Gbit/s, {run['retransmit_percent']:.2f} % sent again, ping: {ping['lost']} lost, {median}"
 
 
 class Bench:

@@ -76,7 +76,7 @@ def pings_of(text):
             "p99_ms": percentile(values, 0.99) if values else None, "max_ms": max(values, default=None)}
 
 
-def figures_of(rounds, size, hosts):
+def figures_of(rounds, size):
     """A run's figures. rounds: [reports of all hosts]."""
     times = [seconds for reports in rounds for seconds in slowest(reports)]
     reports = [report for one_round in rounds for report in one_round]
@@ -84,7 +84,8 @@ def figures_of(rounds, size, hosts):
     packets = sum(blocks * (WARMUP + report["iters"]) for report in reports)
     found = {counter: total(reports, counter) for counter in COUNTERS}
     return {"goodput_gbps": size * 8 * len(times) / sum(times) / 1e9, "iterations": len(times), "rounds": len(rounds),
-            "payload_bytes": reports[0]["payload_bytes"], "seconds": sum(times), "median_seconds": statistics.median(times), "slowest_seconds": max(times), "packets": packets, "retransmit_percent": 100 * found["retransmits"] / packets, **found}
+            "payload_bytes": reports[0]["payload_bytes"], "seconds": sum(times), "median_seconds": statistics.median(times),
+            "slowest_seconds": max(times), "packets": packets, "retransmit_percent": 100 * found["retransmits"] / packets, **found}
 
 
 # ---- a run
@@ -210,7 +211,7 @@ def one_run(lab, cell, size, seed, paces, side):
             pace = statistics.median(slowest(one_round(lab, size, LEAST_ITERATIONS, deadline)))
         before, frames = lab.drops(), lab.frames()
         rounds, pings = job_with_pings(lab, size, pace, deadline)
-        figures = figures_of(rounds, size, lab.hosts)
+        figures = figures_of(rounds, size)
         paces[(cell.name, side)] = min(pace, figures["median_seconds"])
         after, frames_after = lab.drops(), lab.frames()
     finally:

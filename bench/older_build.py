@@ -33,9 +33,10 @@ def commit_of(name):
     """The full name of a commit; LabError if there is none of that name."""
     commit = git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
     if commit is None:
-        where = "there is no git repository here" if git("rev-parse", "--git-dir") is None else ".git has no such commit"
-        raise LabError(f"--against: found '{name}', but {where}; expected a commit of this project (a shallow clone gets all by "
-                       "git fetch --unshallow) or none")
+        where = "there is no git" if shutil.which("git") is None else "this is no git repository"
+        if git("rev-parse", "--git-dir") is not None:
+            where = ".git has no such commit (a shallow clone gets all by git fetch --unshallow)"
+        raise LabError(f"--against: found '{name}', but {where}; expected a commit of this project, or none")
     return commit
 
 

@@ -86,7 +86,7 @@ def figures_of_a_busy_bench_are_of_first_transmissions():
                 "duplicates": 1, "ring_drops": 0},
                {"times": [1.0, 0.5], "payload_bytes": 1000, "iters": 2, "frames_sent": 40, "retransmits": 3, "spurious": 1,
                 "duplicates": 1, "ring_drops": 0}]
-    found = busy_run.figures_of([reports], 9500, 2)
+    found = busy_run.figures_of([reports], 9500)
     # Two measured ones and the warm-up, of ten packets each, by two hosts.
     expect_equal((found["packets"], found["retransmits"], found["retransmit_percent"]), (60, 6, 10.0), "packets")
     expect(math.isclose(found["goodput_gbps"], 9500 * 8 * 2 / 2.0 / 1e9), f"goodput: found {found['goodput_gbps']}")
@@ -131,16 +131,63 @@ def a_busy_bench_tells_what_it_cannot_compare_with():
         done = run([sys.executable, BUSY, *arguments], check=False)
         expect(done.returncode != 0, f"{arguments} passed")
         expect(words in done.stderr and "Traceback" not in done.stderr, f"{arguments}: {done.stderr}")
-    with tempfile.TemporaryDirectory() as directory:
-        before = older_build.SOURCE_DIR
-        older_build.SOURCE_DIR = Path(directory)
+    with tempfile.TemporaryDirectory() as directory, building_from(Path(directory)):
         try:
             older_build.commit_of("HEAD")
             expect(False, "a directory without git has a commit")
         except LabError as error:
             expect("no git repository" in str(error) and "none" in str(error), f"without git: {error}")
-        finally:
-            older_build.SOURCE_DIR = before
+
+
+@contextlib.contextmanager
+def building_from(directory):
+    """The bench takes older commits from this directory, and keeps programs in build/ in it, for the length of the block."""
+    before = older_build.SOURCE_DIR, older_build.BUILD_DIR
+    older_build.SOURCE_DIR, older_build.BUILD_DIR = directory, directory / "build"
+    try:
+        yield
+    finally:
+        older_build.SOURCE_DIR, older_build.BUILD_DIR = before
+
+
+def commit(directory, text):
+    """A commit whose sources are one C file and what builds it like a small Fanin; returns its name."""
+    for name, lines in FILES.items():
+        (directory / name).parent.mkdir(exist_ok=True)
+        (directory / name).write_text(lines)
+    (directory / "all.c").write_text(text)
+    git = ["git", "-C", str(directory), "-c", "user.name=test", "-c", "user.email=test@localhost"]
+    for words in (("init", "-q"), ("add", "all.c", "meson.build", *FILES), ("commit", "-q", "-m", "one")):
+        run([*git, *words])
+    return older_build.commit_of("HEAD")
+
+
+FILES = {"meson.build": "project('small', 'c')\nsubdir('hostlib')\nsubdir('switch')\nsubdir('tools')\n",
+         "hostlib/meson.build": "lib = shared_library('fanin', '../all.c', version: '0.1')\n",
+         "switch/meson.build": "executable('fanin-switch', '../all.c')\n",
+         "tools/meson.build": "foreach name : ['faninctl', 'fanin-perf']\n  executable(name, '../all.c', link_with: lib)\nendforeach\n"}
+
+
+@case(60)
+def an_older_commit_is_built_once_and_what_built_it_is_removed():
+    said = []
+    with tempfile.TemporaryDirectory() as name, building_from(Path(name)):
+        directory = Path(name)
+        older = commit(directory, "int main(void) { return 7; }\n")
+        newer = commit(directory, "int main(void) { return missing; }\n")
+        kept = older_build.build_of(older, said.append)
+        for program in older_build.PROGRAMS:
+            expect_equal(run([str(kept / program)], check=False).returncode, 7, f"exit status of {program}")
+        expect_equal((older_build.build_of(older, said.append), len(said)), (kept, 1), "built a second time")
+        try:
+            older_build.build_of(newer, said.append)
+            expect(False, "what can't be compiled was built")
+        except LabError as error:
+            expect("ninja failed" in str(error) and "missing" in str(error), f"the words of a failed build: {error}")
+        expect_equal(os.listdir(kept.parent), [older], "what is kept")
+        expect_equal(run(["git", "-C", name, "worktree", "list"]).stdout.count("\n"), 1, "worktrees")
+    left = [entry for entry in os.listdir(tempfile.gettempdir()) if entry.startswith(f"fanin-{os.getpid()}-")]
+    expect_equal(left, [], "what is left")
 
 
 def loops_of(parent):
