@@ -176,13 +176,13 @@ def aligned(rows):
 
 
 def criterion_words(row):
-    verdict = {True: "reached", False: "MISSED", None: "not measured"}[row["ok"]]
-    found = "" if row["found"] is None else f" {row['found']:.3g}"
-    where = "" if row["cell"] in (None, "all") else f" in {row['cell']}"
-    others = [name for name in row["missed"] if name != row["cell"]]
-    more = f"; missed also in {', '.join(others)}" if others and row["cell"] != "all" else ""
-    return f"  {row['name']}: wanted {row['wanted']}, worst{found}{where}: {verdict}{more}" if found else \
-        f"  {row['name']}: wanted {row['wanted']}: {verdict}{more}"
+    """A criterion's line: what is wanted, the worst of what was found, and other cells that miss it."""
+    words = f"  {row['name']}: wanted {row['wanted']}"
+    if row["found"] is not None:
+        words += f", worst {row['found']:.3g}" + ("" if row["cell"] == "all" else f" in {row['cell']}")
+    words += ": " + {True: "reached", False: "MISSED", None: "not measured"}[row["ok"]]
+    others = [name for name in row["missed"] if name not in (row["cell"], "all")]
+    return words + (f", as in {', '.join(others)}" if others else "")
 
 
 def table(result):

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
-from lab import DEFAULT_MTU, Lab, LabError, ip_in, wait_until  # noqa: E402,F401
+from lab import LabError, wait_until  # noqa: E402
 
 PINGS = 200
 PING_SECONDS = 2.0  # at least, for all of them
@@ -90,11 +90,14 @@ def figures_of(rounds, size):
 
 # ---- a run
 
-def remaining(deadline):
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise RunFailed(f"not done after {RUN_SECONDS} s")
-    return left
+def wait_before(deadline, condition, what):
+    """Waits for a condition; RunFailed when the run's time is over."""
+    try:
+        wait_until(condition, deadline - time.monotonic(), what)
+    except LabError as error:
+        if time.monotonic() < deadline:
+            raise
+        raise RunFailed(f"not done after {RUN_SECONDS} s: no sign of {what}") from error
 
 
 def start_loops(lab, count):
@@ -141,11 +144,10 @@ def one_round(lab, size, iterations, deadline, when_measured=None):
         if when_measured is not None:
             # Two barriers and the warm-up come first.
             first = 2 + WARMUP * -(-size // job["payload_bytes"])
-            wait_until(lambda: results_of(lab, job) > first or not all(rank.running() for rank in ranks), remaining(deadline),
-                       "the first results")
+            wait_before(deadline, lambda: results_of(lab, job) > first or not all(rank.running() for rank in ranks),
+                        "the first results")
             when_measured()
-        for rank in ranks:
-            rank.wait(remaining(deadline))
+        wait_before(deadline, lambda: not any(rank.running() for rank in ranks), "the end of the job")
         reports = [lab.perf_report(rank) for rank in ranks]
     finally:
         forget(lab, ranks)
@@ -178,8 +180,8 @@ class Pings:
     def seconds_left(self):
         return max(0, PINGS - len(REPLY.findall(self.process.stdout()))) * self.interval
 
-    def result(self, timeout):
-        self.process.wait(timeout)
+    def result(self, deadline):
+        wait_before(deadline, lambda: not self.process.running(), "the last pings")
         self.lab.processes.remove(self.process)
         if self.process.popen.returncode not in (0, 1):
             raise RunFailed(f"ping: {self.process.last_words()}")
@@ -194,7 +196,7 @@ def job_with_pings(lab, size, pace, deadline):
     while pings.running() and len(rounds) < MOST_ROUNDS:
         pace = statistics.median(slowest(rounds[-1]))
         rounds.append(one_round(lab, size, iterations_for(pings.seconds_left() + 0.2, pace), deadline))
-    return rounds, {"interval_s": pings.interval, **pings.result(remaining(deadline))}
+    return rounds, {"interval_s": pings.interval, **pings.result(deadline)}
 
 
 def one_run(lab, cell, size, seed, paces, side):
