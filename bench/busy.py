@@ -89,6 +89,7 @@ class Bench:
     def __init__(self, options, cells, sides):
         self.options, self.cells, self.sides = options, cells, sides
         self.paces = {}
+        self.results = []  # of the cells that are done
         self.progress = Progress(len(cells) * options.pairs * len(sides))
 
     def _run(self, lab, cell, side, pair):
@@ -118,32 +119,49 @@ class Bench:
         return runs
 
     def measure(self):
-        results = []
         for number, cell in enumerate(self.cells):
             say(f"cell {number + 1} of {len(self.cells)}: {cell.name}")
             runs = self._cell(cell)
-            results.append({"name": cell.name, "hosts": cell.hosts, "transport": cell.transport, "load": cell.load,
-                            "loops": cell.loops, "loss": cell.loss, "mtu": DEFAULT_MTU[cell.transport], "runs": runs,
-                            **summary_of(runs, AGAINST in self.sides)})
-        return results
+            self.results.append({"name": cell.name, "hosts": cell.hosts, "transport": cell.transport, "load": cell.load,
+                                 "loops": cell.loops, "loss": cell.loss, "mtu": DEFAULT_MTU[cell.transport], "runs": runs,
+                                 **summary_of(runs, AGAINST in self.sides)})
+
+
+def result_of(bench, commit, load, error):
+    """The object that --json prints, of the cells that are done. error: why there are no more, or None."""
+    cells, options = bench.results, bench.options
+    criteria = criteria_of(cells)
+    wrong = sum(run["wrong"] for cell in cells for run in cell["runs"] if run["side"] == THIS)
+    if error is None and wrong:
+        error = f"{wrong} elements are wrong"
+    return {"ok": error is None, "error": error,
+            "machine": {"description": machine(), "cpus": os.cpu_count(), "load_before": load, "load_after": os.getloadavg()},
+            "commit": git("rev-parse", "HEAD"), "against": commit, "pairs": options.pairs, "bytes": options.bytes,
+            "cells_wanted": len(bench.cells), "cells": cells,
+            "ratio_geometric_mean": geometric_mean([cell["ratio"] for cell in cells]),
+            "criteria": criteria, "criteria_met": all(criterion["ok"] is not False for criterion in criteria)}
 
 
 def measure(options):
-    cells = cells_wanted(options.cells, options.quick)
+    """The result, and the signal that ended the measurement before its time, or None: what was measured is not lost."""
     sides = {THIS: BUILD_DIR}
-    commit = None
+    commit = ended = error = None
     if options.against != "none":
         commit = commit_of(options.against)
         sides[AGAINST] = build_of(commit, say)
     load = os.getloadavg()
-    results = Bench(options, cells, sides).measure()
-    criteria = criteria_of(results)
-    wrong = sum(run["wrong"] for cell in results for run in cell["runs"] if run["side"] == THIS)
-    return {"ok": wrong == 0, "error": f"{wrong} elements are wrong" if wrong else None,
-            "machine": {"description": machine(), "cpus": os.cpu_count(), "load_before": load, "load_after": os.getloadavg()},
-            "commit": git("rev-parse", "HEAD"), "against": commit, "pairs": options.pairs, "bytes": options.bytes,
-            "cells": results, "ratio_geometric_mean": geometric_mean([cell["ratio"] for cell in results]),
-            "criteria": criteria, "criteria_met": all(criterion["ok"] is not False for criterion in criteria)}
+    bench = Bench(options, cells_wanted(options.cells, options.quick), sides)
+    try:
+        bench.measure()
+    except Interrupted as interruption:
+        if not bench.results:
+            raise
+        ended, error = interruption, str(interruption)
+    except (LabError, OSError) as failure:
+        if not bench.results:
+            raise
+        error = str(failure)
+    return result_of(bench, commit, load, error), ended
 
 
 def pair_count(text):
@@ -182,16 +200,19 @@ def main():
         return 0
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, interrupt)
+    ended = None
     try:
-        result = measure(options)
-    except Interrupted as error:
-        return report_interruption(error)
+        result, ended = measure(options)
+    except Interrupted as interruption:
+        return report_interruption(interruption)
     except (LabError, OSError) as error:
         result = {"ok": False, "error": str(error)}
     if options.json:
         print(json.dumps(result))
     elif "cells" in result:
         print(table(result))
+    if ended is not None:
+        return report_interruption(ended)
     if result["error"]:
         print(f"bench busy: {result['error']}", file=sys.stderr)
     return 0 if result["ok"] and (result["criteria_met"] or not options.check) else 1

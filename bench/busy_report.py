@@ -196,6 +196,8 @@ def table(result):
     rows += [[cell["name"], *(both(cell, name, pattern) for _, name, pattern in COLUMNS), ratio_words(cell["ratio"])]
              for cell in result["cells"]]
     lines += aligned(rows)
+    if len(result["cells"]) < result["cells_wanted"]:
+        lines += ["", f"only {len(result['cells'])} of {result['cells_wanted']} cells were measured"]
     errors = sorted({f"{cell['name']}, {side}: {error}" for cell in result["cells"] for side in ("this", "against")
                      if cell[side] for error in cell[side]["errors"]})
     lines += ["", *errors] if errors else []

@@ -201,19 +201,23 @@ def loops_of(parent):
     return found
 
 
-@case(60)
-def an_interrupted_busy_bench_leaves_nothing():
-    process = subprocess.Popen([sys.executable, BUSY, "--cells", "4-af_packet-two-loops", "--pairs", "1", "--against", "none"],
-                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+@case(90)
+def an_interrupted_busy_bench_tells_what_it_has_and_leaves_nothing():
+    process = subprocess.Popen([sys.executable, BUSY, "--cells", "4-af_packet-quiet", "4-af_packet-two-loops", "--pairs", "1",
+                                "--against", "none", "--bytes", "256KiB", "--json"],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        loops = wait_until(lambda: len(loops_of(process.pid)) == 2 and loops_of(process.pid), 30, "two busy loops")
+        loops = wait_until(lambda: len(loops_of(process.pid)) == 2 and loops_of(process.pid), 60, "two busy loops")
         process.send_signal(signal.SIGINT)
-        _, words = process.communicate(timeout=20)
+        output, words = process.communicate(timeout=20)
     finally:
         process.kill()
         process.wait()
     expect_equal(process.returncode, 128 + signal.SIGINT, f"exit status; {words}")
     expect("everything is removed" in words, f"its words: {words}")
+    result = json.loads(output)
+    expect_equal((result["ok"], [cell["name"] for cell in result["cells"]]), (False, ["4-af_packet-quiet"]), "what was done")
+    expect("SIGINT" in result["error"], f"why it ended: {result['error']}")
     expect(not any(Path("/proc", loop).exists() for loop in loops), f"loops still run: {loops}")
     prefix = f"fanin-{process.pid}-"
     left = [name for place in ("/run/netns", tempfile.gettempdir()) for name in os.listdir(place) if name.startswith(prefix)]
