@@ -234,7 +234,7 @@ pktgen_member_receive(struct pktgen_member *member, const struct fanin_headers *
 	case FANIN_TYPE_REFUSED:
 		receive_refused(member, hdr);
 		break;
-	case FANIN_TYPE_PENDING:
+	case FANIN_TYPE_ANSWER:
 		member->job->stats->pendings++;
 		break;
 	default:

@@ -157,9 +157,8 @@ fanin_dense_result(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packe
 	return FANIN_VERDICT_HELD;
 }
 
-/* Bitmap of the job's ranks without those behind children that are missing. Of ranks elsewhere nothing is known here. */
-static uint64_t
-ranks_not_missing(const struct fanin_job_params *job, uint64_t present)
+uint64_t
+fanin_dense_ranks_not_missing(const struct fanin_job_params *job, uint64_t present)
 {
 	uint64_t ranks = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - job->n_ranks);
 
@@ -168,68 +167,52 @@ ranks_not_missing(const struct fanin_job_params *job, uint64_t present)
 	return ranks;
 }
 
-/*
- * The child is in already and the block is incomplete. If the child asks, it learns who is missing,
- * by its own packet turned into the answer. The network's duplicates get none: they would double
- * the traffic.
- */
-static enum fanin_verdict
-answer_pending(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
-	       const struct fanin_packet *packet)
+void
+fanin_dense_repeat_result(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
+			  unsigned int child)
 {
-	struct fanin_hdr *hdr = &packet->headers->fanin;
-	const uint32_t block = hdr->block;
-	const uint16_t rank = hdr->rank;
-
-	ctx->stats->duplicates++;
-	if ((hdr->flags & FANIN_FLAG_RETRANSMIT) == 0)
-		return FANIN_VERDICT_FREE;
-
-	fanin_wire_encode_header(hdr, FANIN_TYPE_PENDING, ctx->job->id, ctx->epoch, ctx->job->key);
-	hdr->rank = rank;
-	hdr->block = block;
-	hdr->members = ranks_not_missing(ctx->job,
-					 __atomic_load_n(&dense->window.present, __ATOMIC_RELAXED));
-	fanin_emit(ctx, FANIN_EMIT_REPLY, packet->mbuf, UINT64_C(1) << packet->child, 0);
-	ctx->stats->pendings++;
-	return FANIN_VERDICT_HELD;
-}
-
-/*
- * The block is finished: its result goes to the child that asks again, unmodified, as a NIC may
- * still be reading it; also to one that comes for the first time, where another child knew the result.
- */
-static enum fanin_verdict
-repeat_result(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
-	      const struct fanin_packet *packet)
-{
-	ctx->stats->duplicates++;
-	if ((packet->headers->fanin.flags & FANIN_FLAG_RETRANSMIT) == 0 &&
-	    !fanin_window_claim(&dense->window, ctx->job->shared, packet->child))
-		return FANIN_VERDICT_FREE;
-
+	/* Unmodified, as a NIC may still be reading it. */
 	hold(dense->result);
-	fanin_emit(ctx, FANIN_EMIT_CHILDREN, dense->result, UINT64_C(1) << packet->child,
+	fanin_emit(ctx, FANIN_EMIT_CHILDREN, dense->result, UINT64_C(1) << child,
 		   dense->result->data_len - FANIN_PAYLOAD_OFFSET);
 	ctx->stats->repeats++;
-	return FANIN_VERDICT_FREE;
+}
+
+void
+fanin_dense_repeat_upward(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense)
+{
+	hold(dense->result);
+	fanin_emit(ctx, FANIN_EMIT_PARENT, dense->result, 0, 0);
+	ctx->stats->upward_repeats++;
 }
 
 /*
- * What all children brought waits for the parent's result, but a child asks again: what went up or what came down may be
- * lost. It goes up once more, and the parent repeats the result or says who is missing.
+ * The child is in already, and the block is open or was sent up. A child that sends again what was lost learns that it was not; the
+ * network's duplicates get no answer: they would double the traffic.
  */
 static enum fanin_verdict
-repeat_upward(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
-	      const struct fanin_packet *packet)
+answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
+		 const struct fanin_packet *packet, enum fanin_block_state state)
 {
 	ctx->stats->duplicates++;
 	if ((packet->headers->fanin.flags & FANIN_FLAG_RETRANSMIT) == 0)
 		return FANIN_VERDICT_FREE;
+	fanin_dense_answer_duplicate(ctx, dense, packet, state);
+	return FANIN_VERDICT_HELD;
+}
 
-	hold(dense->result);
-	fanin_emit(ctx, FANIN_EMIT_PARENT, dense->result, 0, 0);
-	ctx->stats->upward_repeats++;
+/*
+ * The block is finished: its result goes to the child that repeats its contribution; also to one that comes for the first time,
+ * where another child knew the result.
+ */
+static enum fanin_verdict
+answer_finished(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
+		const struct fanin_packet *packet)
+{
+	ctx->stats->duplicates++;
+	if ((packet->headers->fanin.flags & FANIN_FLAG_RETRANSMIT) != 0 ||
+	    fanin_window_claim(&dense->window, ctx->job->shared, packet->child))
+		fanin_dense_repeat_result(ctx, dense, packet->child);
 	return FANIN_VERDICT_FREE;
 }
 
@@ -333,13 +316,13 @@ admit_entered(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 		*verdict = drop(reason, is_too_long(ctx->job, packet) ? FANIN_REASON_PAYLOAD
 								      : FANIN_REASON_MISMATCH);
 	else if (class == FANIN_WINDOW_FINISHED)
-		*verdict = repeat_result(ctx, dense, packet);
+		*verdict = answer_finished(ctx, dense, packet);
 	else if (class == FANIN_WINDOW_SENT)
-		*verdict = repeat_upward(ctx, dense, packet);
+		*verdict = answer_duplicate(ctx, dense, packet, FANIN_BLOCK_SENT);
 	else if (fanin_window_claim(&dense->window, shared, packet->child))
 		return true;
 	else
-		*verdict = answer_pending(ctx, dense, packet);
+		*verdict = answer_duplicate(ctx, dense, packet, FANIN_BLOCK_OPEN);
 	fanin_window_leave(&dense->window, shared);
 	return false;
 }
@@ -430,7 +413,7 @@ known_of_another_phase(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 		return take_known(ctx, dense, packet);
 	case FANIN_WINDOW_FINISHED:
 		verdict = fanin_window_matches(&dense->window, hdr)
-				  ? repeat_result(ctx, dense, packet)
+				  ? answer_finished(ctx, dense, packet)
 				  : drop(reason, FANIN_REASON_MISMATCH);
 		fanin_window_leave(&dense->window, shared);
 		return verdict;

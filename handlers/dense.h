@@ -125,6 +125,26 @@ enum fanin_verdict fanin_dense_known(struct fanin_handler_ctx *ctx, struct fanin
 				     uint32_t index, struct fanin_packet *packet,
 				     fanin_dense_reset_fn reset, enum fanin_reason *reason);
 
+/* Bitmap of the job's ranks without those behind children that are not present. Of ranks elsewhere nothing is known here. */
+uint64_t fanin_dense_ranks_not_missing(const struct fanin_job_params *job, uint64_t present);
+
+/* Sends the result of a block that is done to a child once more. The caller is in. */
+void fanin_dense_repeat_result(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
+			       unsigned int child);
+
+/* Sends what went to the parent once more. The caller is in, and the block waits for the parent's result. */
+void fanin_dense_repeat_upward(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense);
+
+/* dense_query.c: turns a contribution that was there already into the answer that says so. state: OPEN or SENT. */
+void fanin_dense_answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
+				  const struct fanin_packet *packet, enum fanin_block_state state);
+
+/* A dense handler's `query` and `answer` (handlers/dense_query.c). */
+enum fanin_verdict fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot,
+				     struct fanin_packet *packet, enum fanin_reason *reason);
+enum fanin_verdict fanin_dense_answer(struct fanin_handler_ctx *ctx, void *slot,
+				      struct fanin_packet *packet, enum fanin_reason *reason);
+
 /* A dense handler's `peek` (handlers/dense_peek.c). */
 bool fanin_dense_peek(const struct fanin_job_params *job, uint32_t epoch, const void *slot,
 		      struct fanin_peek *peek);

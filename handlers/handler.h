@@ -96,6 +96,8 @@ struct fanin_handler_stats {
 	uint64_t upward;         /* contributions to the parent */
 	uint64_t upward_repeats; /* these sent again */
 	uint64_t known;          /* blocks whose result a child had already */
+	uint64_t queries;        /* from children, whether answered or passed on */
+	uint64_t upward_queries; /* those passed on to the parent */
 	uint64_t pendings;       /* answers that name who is missing */
 	uint64_t blocks;         /* blocks begun */
 	uint64_t block_ns;       /* from first to last contribution, over blocks finished */
@@ -107,6 +109,11 @@ struct fanin_handler_ctx {
 	uint32_t epoch;        /* run of the job that the packet belongs to */
 	uint32_t parent_epoch; /* the same run as the parent numbers it */
 	uint64_t now_ns;       /* when the burst was received; monotonic */
+	uint8_t *const *slots; /* the job's, by index: a query looks into those of other blocks, too */
+	uint32_t slot_mask;    /* 2W - 1 */
+	uint64_t ended;        /* ranks whose processes have ended, for `query` only */
+	uint64_t silent;       /* ranks that don't answer probes, likewise */
+	uint64_t missing; /* from `query`: children to be probed, which an overdue block waits for; grows */
 	struct fanin_handler_stats *stats;
 	struct fanin_emission emissions[FANIN_MAX_EMISSIONS];
 	struct rte_mbuf *frees[FANIN_MAX_FREES];
@@ -163,6 +170,17 @@ struct fanin_handler {
 	 */
 	enum fanin_verdict (*known)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 				    struct fanin_packet *packet, enum fanin_reason *reason);
+
+	/*
+	 * A child's QUERY about a block of this slot, of the run ctx->epoch. It is answered or passed on; the slot stays at its
+	 * block. Otherwise as a contribution.
+	 */
+	enum fanin_verdict (*query)(struct fanin_handler_ctx *ctx, void *slot,
+				    struct fanin_packet *packet, enum fanin_reason *reason);
+
+	/* The parent's ANSWER to a query that was passed on, or to a contribution that it had. Otherwise as a result. */
+	enum fanin_verdict (*answer)(struct fanin_handler_ctx *ctx, void *slot,
+				     struct fanin_packet *packet, enum fanin_reason *reason);
 
 	/*
 	 * Looks into a slot, and changes nothing: a block of the run `epoch` that waits. Any thread, while workers use the slot.

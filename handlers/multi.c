@@ -198,6 +198,8 @@ static struct fanin_handler multi = {
 	.contribution = multi_contribution,
 	.result = fanin_dense_result,
 	.known = multi_known,
+	.query = fanin_dense_query,
+	.answer = fanin_dense_answer,
 	.peek = fanin_dense_peek,
 	.slot_release = multi_slot_release,
 };

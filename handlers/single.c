@@ -105,6 +105,8 @@ static struct fanin_handler single = {
 	.contribution = single_contribution,
 	.result = fanin_dense_result,
 	.known = single_known,
+	.query = fanin_dense_query,
+	.answer = fanin_dense_answer,
 	.peek = fanin_dense_peek,
 	.slot_release = single_slot_release,
 };

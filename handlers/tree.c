@@ -175,6 +175,8 @@ static struct fanin_handler tree = {
 	.contribution = tree_contribution,
 	.result = fanin_dense_result,
 	.known = tree_known,
+	.query = fanin_dense_query,
+	.answer = fanin_dense_answer,
 	.peek = fanin_dense_peek,
 	.slot_release = tree_slot_release,
 };

@@ -71,6 +71,44 @@ fanin_window_enter_any(struct fanin_window *slot, const struct fanin_handler_ctx
 	}
 }
 
+enum fanin_window_class
+fanin_window_visit(struct fanin_window *slot, const struct fanin_handler_ctx *ctx, uint32_t block)
+{
+	const bool shared = ctx->job->shared;
+	uint64_t state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+
+	for (;;) {
+		const enum fanin_window_phase phase = state >> FANIN_STATE_PHASE_SHIFT &
+						      FANIN_STATE_PHASE_MASK;
+		const uint32_t current = (uint32_t)(state >> 32);
+		const uint32_t epoch = __atomic_load_n(&slot->epoch, __ATOMIC_ACQUIRE);
+		const uint64_t again = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+
+		if (again != state) {
+			state = again;
+			continue;
+		}
+		if (phase == FANIN_PHASE_SETUP)
+			return FANIN_WINDOW_BUSY;
+		if (epoch != ctx->epoch)
+			return epoch != 0 && fanin_block_before(ctx->epoch, epoch)
+				       ? FANIN_WINDOW_OLD_RUN
+				       : FANIN_WINDOW_AHEAD;
+		if (block != current || phase == FANIN_PHASE_FRESH)
+			return fanin_block_before(current, block) ? FANIN_WINDOW_AHEAD
+								  : FANIN_WINDOW_STALE;
+		if (!fanin_window_swap(slot, shared, &state, state + 1))
+			continue;
+		/* Who is in knows the run: nobody resets the slot now. */
+		if (__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == epoch)
+			return phase == FANIN_PHASE_OPEN   ? FANIN_WINDOW_CURRENT
+			       : phase == FANIN_PHASE_SENT ? FANIN_WINDOW_SENT
+							   : FANIN_WINDOW_FINISHED;
+		fanin_window_leave(slot, shared);
+		state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+	}
+}
+
 enum fanin_window_result
 fanin_window_enter_result(struct fanin_window *slot, const struct fanin_handler_ctx *ctx,
 			  uint32_t block, enum fanin_window_phase phase)

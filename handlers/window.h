@@ -141,6 +141,13 @@ fanin_window_enter(struct fanin_window *slot, const struct fanin_handler_ctx *ct
 }
 
 /*
+ * Enters the slot only if it is at this block, in CURRENT, SENT or FINISHED; it never moves the slot on. Other classes: BUSY,
+ * STALE, OLD_RUN, and AHEAD if nothing of the block, or of its run, has come yet.
+ */
+enum fanin_window_class fanin_window_visit(struct fanin_window *slot,
+					   const struct fanin_handler_ctx *ctx, uint32_t block);
+
+/*
  * Ends the SETUP of a reset: the slot accepts the block `index` first, and the caller has left.
  */
 static inline void

@@ -166,6 +166,11 @@ run_handler(struct worker *worker, const struct fanin_handler *handler, struct w
 		return;
 	}
 	ctx->epoch = work->packet.headers->fanin.epoch;
+	/* Between the look at the packet and this one the run may have ended, and another one begun: it is looked at again. */
+	if (unlikely(ctx->epoch != worker->run)) {
+		retry_later(worker, work->packet.mbuf);
+		return;
+	}
 	verdict = handler->contribution(ctx, work->slot, work->index, &work->packet, &reason);
 	settle(worker, work->packet.mbuf, verdict, reason, true);
 }
@@ -226,12 +231,20 @@ sample_occupancy(struct worker *worker, const struct job *job)
 		job->worker_stats[worker->index].occupancy[histogram_bucket((uint32_t)open)]++;
 }
 
-/* The next handler calls are for this job. */
+/*
+ * The next handler calls are for this job, as long as the run is the one that it is in now: the parent's number for it is read between
+ * two looks at its own.
+ */
 static void
 select_job(struct worker *worker, const struct job *job)
 {
+	const uint32_t epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
+
 	worker->handler_ctx.job = &job->params;
-	worker->handler_ctx.parent_epoch = __atomic_load_n(&job->parent_epoch, __ATOMIC_RELAXED);
+	worker->handler_ctx.slots = job->slots;
+	worker->handler_ctx.slot_mask = job->slot_mask;
+	worker->handler_ctx.parent_epoch = __atomic_load_n(&job->parent_epoch, __ATOMIC_ACQUIRE);
+	worker->run = __atomic_load_n(&job->epoch, __ATOMIC_RELAXED) == epoch ? epoch : 0;
 	worker->handler_ctx.stats = &job->worker_stats[worker->index].stats;
 }
 
@@ -260,14 +273,20 @@ batch_run(struct worker *worker, struct batch *batch)
 		sample_occupancy(worker, job);
 }
 
-/* Finds the job of a KNOWN packet, which a member sent in the current run, or of a RESULT of the parent. */
+static bool
+is_from_parent(const struct fanin_hdr *hdr)
+{
+	return hdr->type == FANIN_TYPE_RESULT || hdr->type == FANIN_TYPE_ANSWER;
+}
+
+/* Finds the job of a KNOWN or QUERY packet, which a member sent in the current run, or of a RESULT or ANSWER of the parent. */
 static enum fanin_reason
 find_single(const struct worker *worker, const struct rte_mbuf *mbuf, struct job **job)
 {
 	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
 	enum fanin_reason reason;
 
-	if (hdr->type == FANIN_TYPE_RESULT)
+	if (is_from_parent(hdr))
 		return worker_find_result(worker, mbuf, job);
 	reason = worker_member_check(worker->pipeline, mbuf, job);
 	if (reason == FANIN_REASON_NONE &&
@@ -276,35 +295,66 @@ find_single(const struct worker *worker, const struct rte_mbuf *mbuf, struct job
 	return reason;
 }
 
-/* Results that a member knew, and such of the parent as were not taken by the first look. */
+/* Calls the handler for a packet of a type that is rare. */
+static enum fanin_verdict
+run_rare(struct fanin_handler_ctx *ctx, const struct job *job, struct fanin_packet *packet,
+	 enum fanin_reason *reason)
+{
+	const struct fanin_handler *handler = job->handler;
+	const uint32_t index = packet->headers->fanin.block & job->slot_mask;
+	uint8_t *slot = job->slots[index];
+
+	switch (packet->headers->fanin.type) {
+	case FANIN_TYPE_KNOWN:
+		return handler->known(ctx, slot, index, packet, reason);
+	case FANIN_TYPE_QUERY:
+		return handler->query(ctx, slot, packet, reason);
+	case FANIN_TYPE_ANSWER:
+		return handler->answer(ctx, slot, packet, reason);
+	default:
+		return handler->result(ctx, slot, packet, reason);
+	}
+}
+
+/* Is the packet of the run that select_job has found? */
+static bool
+is_run_of(const struct worker *worker, const struct fanin_hdr *hdr)
+{
+	if (is_from_parent(hdr))
+		return worker->run != 0 && hdr->epoch == worker->handler_ctx.parent_epoch;
+	return worker->run != 0 && hdr->epoch == worker->run;
+}
+
+/* Queries, results that a member knew, and what the parent sent and the first look did not take. */
 static void
 run_single(struct worker *worker, struct rte_mbuf *mbuf)
 {
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	struct fanin_packet packet = { .mbuf = mbuf, .headers = headers, .payload = headers + 1 };
-	const bool known = headers->fanin.type == FANIN_TYPE_KNOWN;
+	const bool refusable = !is_from_parent(&headers->fanin);
 	struct job *job;
 	enum fanin_reason reason = find_single(worker, mbuf, &job);
 	enum fanin_verdict verdict;
-	uint32_t index;
 
 	if (reason != FANIN_REASON_NONE) {
-		if (known)
+		if (refusable)
 			refuse(worker, mbuf);
 		else
 			worker_drop(worker, mbuf, reason);
 		return;
 	}
-	index = headers->fanin.block & job->slot_mask;
 	packet.payload_len = fanin_wire_payload_len(headers);
 	packet.child = (uint16_t)job_likely_child_of(job, headers->fanin.rank);
 	select_job(worker, job);
 	ctx->now_ns = worker->now_ns;
-	ctx->epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
-	verdict = known ? job->handler->known(ctx, job->slots[index], index, &packet, &reason)
-			: job->handler->result(ctx, job->slots[index], &packet, &reason);
-	settle(worker, mbuf, verdict, reason, known);
+	ctx->epoch = worker->run;
+	ctx->ended = 0;
+	ctx->silent = 0;
+	ctx->missing = 0;
+	verdict = is_run_of(worker, &headers->fanin) ? run_rare(ctx, job, &packet, &reason)
+						     : FANIN_VERDICT_RETRY;
+	settle(worker, mbuf, verdict, reason, refusable);
 	drain(worker);
 }
 

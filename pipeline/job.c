@@ -289,6 +289,8 @@ job_stats(const struct job *job, struct fanin_handler_stats *sum)
 		sum->duplicates += stats->duplicates;
 		sum->results += stats->results;
 		sum->repeats += stats->repeats;
+		sum->queries += stats->queries;
+		sum->upward_queries += stats->upward_queries;
 		sum->pendings += stats->pendings;
 		sum->upward += stats->upward;
 		sum->upward_repeats += stats->upward_repeats;

@@ -61,7 +61,7 @@ run_begin(struct job_table *table, struct job *job)
 	/* Blocks begin at 0 again, so what the last run left there would look current. */
 	memset(job->slot_clusters, 0, (job->slot_mask + 1) * sizeof(*job->slot_clusters));
 	job->first_block = job->params.has_parent ? job->parent.progress : least_progress(job);
-	__atomic_store_n(&job->parent_epoch, job->parent.epoch, __ATOMIC_RELAXED);
+	__atomic_store_n(&job->parent_epoch, job->parent.epoch, __ATOMIC_RELEASE);
 	__atomic_store_n(&job->epoch, epoch, __ATOMIC_RELEASE);
 }
 

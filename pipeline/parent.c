@@ -106,8 +106,8 @@ worker_is_result(const struct worker *worker, const struct rte_mbuf *mbuf)
 	if ((rte_be_to_cpu_32(headers->ip.dst_be) & ~FANIN_WIRE_MAX_JOB) != FANIN_WIRE_GROUPS ||
 	    headers->udp.dst_be != worker->pipeline->udp_port_be ||
 	    fanin_wire_validate(headers, mbuf->data_len) != FANIN_REASON_NONE ||
-	    (headers->fanin.type != FANIN_TYPE_RESULT &&
-	     headers->fanin.type != FANIN_TYPE_PENDING && headers->fanin.type != FANIN_TYPE_REFUSED))
+	    (headers->fanin.type != FANIN_TYPE_RESULT && headers->fanin.type != FANIN_TYPE_ANSWER &&
+	     headers->fanin.type != FANIN_TYPE_REFUSED))
 		return false;
 	job = job_lookup(worker->pipeline->jobs, headers->fanin.job);
 	return job != NULL && job->params.has_parent &&
@@ -115,8 +115,8 @@ worker_is_result(const struct worker *worker, const struct rte_mbuf *mbuf)
 }
 
 /*
- * What the parent says about a block: ranks behind other switches are missing (PENDING), or it doesn't go together with
- * what they brought (REFUSED). All children may know, whichever of them had asked.
+ * The parent refuses a block: it doesn't go together with what ranks behind other switches brought. All children may know,
+ * whichever of them had asked.
  */
 static void
 pass_on(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
@@ -133,7 +133,6 @@ pass_on(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 	fanin_wire_set_payload_len(headers, 0);
 	fanin_wire_encode_header(&headers->fanin, hdr.type, job->params.id, epoch, job->params.key);
 	headers->fanin.block = hdr.block;
-	headers->fanin.members = hdr.members;
 	headers->fanin.count = hdr.count;
 	mbuf->data_len = FANIN_PAYLOAD_OFFSET;
 	mbuf->pkt_len = mbuf->data_len;
@@ -167,6 +166,7 @@ worker_from_parent(struct worker *worker, struct rte_mbuf *mbuf)
 	}
 	switch (hdr->type) {
 	case FANIN_TYPE_RESULT:
+	case FANIN_TYPE_ANSWER:
 		if (!worker_dispatch(worker, job, mbuf))
 			worker_aggregate(worker, &mbuf, 1);
 		break;
@@ -174,6 +174,10 @@ worker_from_parent(struct worker *worker, struct rte_mbuf *mbuf)
 		take_ack(worker, job, mbuf);
 		break;
 	case FANIN_TYPE_LEAVE_ACK:
+		worker_free(worker, mbuf);
+		break;
+	case FANIN_TYPE_PROBE:
+	case FANIN_TYPE_PROBE_ACK:
 		worker_free(worker, mbuf);
 		break;
 	default:

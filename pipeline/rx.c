@@ -156,6 +156,12 @@ worker_classify(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 			    !worker_dispatch(worker, job, mbufs[i]))
 				batch_add(&batch, job, mbufs[i]);
 		} else if (classify(worker, mbufs[i])) {
+			/* A query behind contributions asks what they have done. */
+			if (batch.n != 0) {
+				worker_count_input(worker, batch.n);
+				batch_run(worker, &batch);
+				batch_init(&batch);
+			}
 			inject_and_take(worker, mbufs[i]);
 		}
 	}

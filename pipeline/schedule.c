@@ -116,6 +116,7 @@ worker_fanin(struct worker *worker, struct rte_mbuf *mbuf)
 	switch (hdr->type) {
 	case FANIN_TYPE_CONTRIBUTION:
 	case FANIN_TYPE_KNOWN:
+	case FANIN_TYPE_QUERY:
 		job = job_lookup(worker->pipeline->jobs, hdr->job);
 		if (job == NULL || !worker_dispatch(worker, job, mbuf))
 			worker_aggregate(worker, &mbuf, 1);

@@ -82,6 +82,7 @@ struct worker {
 	uint16_t n_garbage;
 	struct station stations[1 << WORKER_STATION_BITS]; /* by a hash of the key */
 	struct fanin_handler_ctx handler_ctx;
+	uint32_t run; /* epoch of the run that handler_ctx is for; 0: none */
 	struct faults faults;
 	uint32_t icmp_seconds; /* when the last ICMP error was sent, and how many in that second */
 	uint32_t icmp_sent;

@@ -85,7 +85,7 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 
 	job_stats(job, &stats);
 	return json_pack(
-		"{s:I,s:s,s:s,s:i,s:b,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
+		"{s:I,s:s,s:s,s:i,s:b,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
 		"id", (json_int_t)job->params.id, "owner", job->owner, "handler", job->handler->name,
 		"buffers", job->params.buffers, "reproducible", job->reproducible, "accumulate",
 		job_accumulate_names[job->params.wide], "state", epoch != 0 ? "active" : "waiting",
@@ -98,7 +98,8 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 		(json_int_t)stats.repeats, "pendings", (json_int_t)stats.pendings, "blocks",
 		(json_int_t)stats.blocks, "block_ns", (json_int_t)stats.block_ns, "upward",
 		(json_int_t)stats.upward, "upward_repeats", (json_int_t)stats.upward_repeats,
-		"known", (json_int_t)stats.known, "occupancy", job_occupancy(job));
+		"known", (json_int_t)stats.known, "queries", (json_int_t)stats.queries,
+		"upward_queries", (json_int_t)stats.upward_queries, "occupancy", job_occupancy(job));
 }
 
 json_t *

@@ -117,10 +117,11 @@ json_print(const struct run *run)
 	json_string("trees_reason", report->trees_reason);
 	printf("\"retransmits\": %" PRIu64 ", \"duplicates\": %" PRIu64 ", \"invalid\": %" PRIu64
 	       ", \"spurious\": %" PRIu64 ", \"ring_drops\": %" PRIu64 ", \"resumed\": %" PRIu64
-	       ", \"frames_sent\": %" PRIu64 ", \"frames_received\": %" PRIu64
+	       ", \"queries\": %" PRIu64 ", \"frames_sent\": %" PRIu64
+	       ", \"frames_received\": %" PRIu64
 	       ", \"window\": %u, \"payload_bytes\": %u, ",
 	       report->retransmits, report->duplicates, report->invalid, report->spurious,
-	       report->ring_drops, report->resumed, report->frames_sent, report->frames_received,
+	       report->ring_drops, report->resumed, report->queries, report->frames_sent, report->frames_received,
 	       report->window, report->payload_bytes);
 	if (run->times != NULL) {
 		printf("\"times\": [");

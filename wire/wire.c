@@ -66,8 +66,8 @@ validate_elements(const struct fanin_hdr *hdr, uint32_t payload_len)
 }
 
 /*
- * Packets that carry none. JOIN and JOIN_ACK may be longer than their body, so that later versions can append fields. A
- * REFUSED may have a reason that this version doesn't know.
+ * Packets that carry none. Those with a body may be longer than it, so that later versions can append fields. A REFUSED may
+ * have a reason that this version doesn't know.
  */
 static enum fanin_reason
 validate_control(const struct fanin_hdr *hdr, uint32_t payload_len)
@@ -78,7 +78,10 @@ validate_control(const struct fanin_hdr *hdr, uint32_t payload_len)
 		return FANIN_REASON_DTYPE;
 	if (hdr->op != FANIN_WIRE_OP_NONE)
 		return FANIN_REASON_OP;
-	if (hdr->count != 0 && hdr->type != FANIN_TYPE_REFUSED)
+	if (hdr->count != 0 && hdr->type != FANIN_TYPE_REFUSED && hdr->type != FANIN_TYPE_ANSWER &&
+	    hdr->type != FANIN_TYPE_QUERY)
+		return FANIN_REASON_ELEMENTS;
+	if (hdr->number == 0 && hdr->type == FANIN_TYPE_QUERY)
 		return FANIN_REASON_ELEMENTS;
 
 	switch (hdr->type) {
@@ -87,6 +90,12 @@ validate_control(const struct fanin_hdr *hdr, uint32_t payload_len)
 		break;
 	case FANIN_TYPE_JOIN_ACK:
 		body_ok = payload_len >= sizeof(struct fanin_join_ack_body);
+		break;
+	case FANIN_TYPE_ANSWER:
+		body_ok = payload_len >= sizeof(struct fanin_answer_body);
+		break;
+	case FANIN_TYPE_PROBE_ACK:
+		body_ok = payload_len >= sizeof(struct fanin_probe_ack_body);
 		break;
 	default:
 		body_ok = payload_len == 0;
@@ -98,7 +107,7 @@ validate_control(const struct fanin_hdr *hdr, uint32_t payload_len)
 static enum fanin_reason
 validate_header(const struct fanin_hdr *hdr, uint32_t payload_len)
 {
-	static const uint8_t zeros[sizeof(hdr->reserved1)];
+	const bool numbered = hdr->type == FANIN_TYPE_QUERY || hdr->type == FANIN_TYPE_ANSWER;
 
 	if (hdr->version != FANIN_WIRE_VERSION)
 		return FANIN_REASON_VERSION;
@@ -107,7 +116,7 @@ validate_header(const struct fanin_hdr *hdr, uint32_t payload_len)
 	if ((hdr->flags & ~FANIN_FLAGS_ALL) != 0 ||
 	    (fanin_wire_is_empty(hdr) && !fanin_type_has_elements(hdr->type)))
 		return FANIN_REASON_FLAGS;
-	if (hdr->reserved0 != 0 || memcmp(hdr->reserved1, zeros, sizeof(zeros)) != 0)
+	if (hdr->reserved0 != 0 || hdr->reserved1 != 0 || (hdr->number != 0 && !numbered))
 		return FANIN_REASON_RESERVED;
 	if (hdr->extension != 0 || hdr->extension_len32 != 0)
 		return FANIN_REASON_EXTENSION;
@@ -153,7 +162,7 @@ const struct fanin_template fanin_template_mask = { {
 	0, 0, 0xff, 0xff, 0, 0, 0, 0,
 	/* version, type, flags that don't exist, job, rank */
 	0xff, 0xff, (uint8_t)~FANIN_FLAGS_ALL, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0xff, 0, 0,
-	/* extension, reserved0, key, reserved1 */
+	/* extension, reserved0, key, number, reserved1 */
 	0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,
 	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0,
 	0xff, 0xff, 0xff, 0xff, 0xff, 0xff,

@@ -24,7 +24,7 @@
 #error "Fanin's payload and header are little-endian and are never swapped: this host is big-endian"
 #endif
 
-#define FANIN_WIRE_VERSION 1
+#define FANIN_WIRE_VERSION 2
 #define FANIN_WIRE_DEFAULT_UDP_PORT 21930
 #define FANIN_WIRE_MAX_CHILDREN 64
 #define FANIN_WIRE_MAX_JOB 65535
@@ -50,14 +50,18 @@ static_assert(FANIN_WIRE_OPAQUE_MAX <= FANIN_PAYLOAD_ALIGN, "an element fits int
 enum fanin_type {
 	FANIN_TYPE_CONTRIBUTION = 1, /* host or switch to its parent: elements to be reduced */
 	FANIN_TYPE_RESULT = 2,       /* switch to its children: the reduced elements */
-	FANIN_TYPE_PENDING = 3,   /* switch to a child that repeats itself: who is still missing */
-	FANIN_TYPE_REFUSED = 4,   /* switch to a member: why its packet was not processed */
-	FANIN_TYPE_JOIN = 5,      /* host to switch, from any UDP port: struct fanin_join_body */
-	FANIN_TYPE_JOIN_ACK = 6,  /* switch to host: struct fanin_join_ack_body */
-	FANIN_TYPE_LEAVE = 7,     /* host to switch: no body */
-	FANIN_TYPE_LEAVE_ACK = 8, /* switch to host: no body */
+	FANIN_TYPE_ANSWER = 3,       /* switch to a child that asks: struct fanin_answer_body */
+	FANIN_TYPE_REFUSED = 4,      /* switch to a member: why its packet was not processed */
+	FANIN_TYPE_JOIN = 5,         /* host to switch, from any UDP port: struct fanin_join_body */
+	FANIN_TYPE_JOIN_ACK = 6,     /* switch to host: struct fanin_join_ack_body */
+	FANIN_TYPE_LEAVE = 7,        /* host to switch: no body */
+	FANIN_TYPE_LEAVE_ACK = 8,    /* switch to host: no body */
 	FANIN_TYPE_KNOWN =
 		9, /* host or switch to its parent: a block's result, from a tree that is no more */
+	FANIN_TYPE_QUERY = 10, /* host or switch to its parent: how far is this block? No body */
+	FANIN_TYPE_PROBE = 11, /* switch to a child that keeps others waiting: is it there? No body */
+	FANIN_TYPE_PROBE_ACK =
+		12, /* a child that is a switch, to its parent: struct fanin_probe_ack_body */
 	FANIN_TYPE_COUNT
 };
 
@@ -69,8 +73,9 @@ fanin_type_has_elements(unsigned int type)
 }
 
 enum fanin_flag {
-	FANIN_FLAG_RETRANSMIT = 1 << 0, /* this contribution was sent before */
-	FANIN_FLAG_REPEAT = 1 << 1,     /* this result was sent before */
+	FANIN_FLAG_RETRANSMIT =
+		1 << 0, /* this contribution was sent before; of a QUERY: the block is overdue */
+	FANIN_FLAG_REPEAT = 1 << 1, /* this result was sent before */
 	FANIN_FLAG_EMPTY =
 		1 << 2, /* takes part without data: `count` is the block's, the payload is left out */
 	FANIN_FLAGS_ALL = FANIN_FLAG_RETRANSMIT | FANIN_FLAG_REPEAT | FANIN_FLAG_EMPTY,
@@ -103,24 +108,26 @@ struct fanin_udp {
 } __attribute__((packed));
 
 struct fanin_hdr {
-	uint8_t version;        /* FANIN_WIRE_VERSION */
-	uint8_t type;           /* enum fanin_type */
-	uint16_t flags;         /* enum fanin_flag */
-	uint32_t job;           /* 1 to FANIN_WIRE_MAX_JOB */
-	uint32_t epoch;         /* run of the job, from JOIN_ACK; 0 in JOIN */
-	uint16_t rank;          /* child index at this switch; in RESULT 0 */
+	uint8_t version; /* FANIN_WIRE_VERSION */
+	uint8_t type;    /* enum fanin_type */
+	uint16_t flags;  /* enum fanin_flag */
+	uint32_t job;    /* 1 to FANIN_WIRE_MAX_JOB */
+	uint32_t epoch;  /* run of the job, from JOIN_ACK; 0 in JOIN */
+	uint16_t rank; /* the sender's in the job, of a switch the lowest behind it; in RESULT 0 */
 	uint16_t contributions; /* how many hosts' data this packet holds */
 	uint32_t block;         /* serial number, runs on across a job's collectives */
-	uint8_t dtype; /* enum fanin_wire_dtype, or opaque; NONE where there are no elements */
-	uint8_t op;    /* enum fanin_wire_op, a copy, or custom; likewise */
-	uint16_t count; /* elements in the payload, or of the block if EMPTY; in REFUSED the reason */
+	uint8_t dtype;  /* enum fanin_wire_dtype, or opaque; NONE where there are no elements */
+	uint8_t op;     /* enum fanin_wire_op, a copy, or custom; likewise */
+	uint16_t count; /* elements in the payload, or of the block if EMPTY; in REFUSED the reason;
+			 * in ANSWER enum fanin_block_state; in QUERY blocks that it asks about */
 	uint32_t progress;       /* sender's oldest unfinished block */
 	uint8_t extension;       /* extension header type, 0: none */
 	uint8_t extension_len32; /* its length in units of 32 bytes */
 	uint16_t reserved0;      /* 0 */
 	uint64_t key;            /* the job's secret */
-	uint64_t members;        /* PENDING, JOIN_ACK: bitmap of the children that are there */
-	uint8_t reserved1[6];    /* 0 */
+	uint64_t members; /* JOIN_ACK: bitmap of the ranks that are there; QUERY, ANSWER: the way back */
+	uint32_t number;    /* of a QUERY, not 0, repeated by its ANSWER; else 0 */
+	uint16_t reserved1; /* 0 */
 } __attribute__((packed));
 
 struct fanin_headers {
@@ -163,6 +170,70 @@ struct fanin_join_ack_body {
 	uint32_t flags; /* enum fanin_job_flag; a host doesn't join a job with unknown ones */
 } __attribute__((packed));
 
+/* How far a block is at a switch, for the child that asks. Two bits each in ANSWER's states. */
+enum fanin_block_state {
+	FANIN_BLOCK_ABSENT = 0, /* the child's contribution is not there */
+	FANIN_BLOCK_OPEN = 1,   /* it is there, and others are missing */
+	FANIN_BLOCK_SENT = 2,   /* all are there, and their combination went to the parent */
+	FANIN_BLOCK_DONE = 3,   /* the result has been sent to all children */
+};
+
+/* Blocks that one answer tells about: the one that was asked for and those after it. */
+#define FANIN_ANSWER_BLOCKS 256
+
+/* ANSWER's payload. Ranks are bitmaps. */
+struct fanin_answer_body {
+	uint64_t members; /* all ranks but those behind children whose contribution to the block is missing */
+	uint64_t ended;  /* of the missing: their processes have ended */
+	uint64_t silent; /* of the missing: hosts and switches that don't answer probes */
+	uint8_t states[FANIN_ANSWER_BLOCKS / 4]; /* from the block on, four to a byte, the lowest bits first */
+	uint16_t n_blocks;   /* of `states`; 0: the answer comes from a switch further up */
+	uint8_t level;       /* how many switches have passed it on */
+	uint8_t reserved[5]; /* 0 */
+};
+
+/* PROBE_ACK's payload: ranks behind the switch that answers, as bitmaps. */
+struct fanin_probe_ack_body {
+	uint64_t ended;  /* their processes have ended */
+	uint64_t silent; /* hosts and switches that don't answer probes */
+};
+
+static inline enum fanin_block_state
+fanin_answer_state(const struct fanin_answer_body *body, unsigned int i)
+{
+	return (enum fanin_block_state)(body->states[i / 4] >> i % 4 * 2 & 3);
+}
+
+/* Of a body whose states are zeros so far. */
+static inline void
+fanin_answer_set_state(struct fanin_answer_body *body, unsigned int i, enum fanin_block_state state)
+{
+	body->states[i / 4] |= (uint8_t)(state << i % 4 * 2);
+}
+
+/*
+ * A query that is passed on to a parent remembers which child asked, at each switch on its way: six bits for each level, the
+ * last one lowest, under a 1 that marks the end. The answer goes back the same way. 0: a host's own query.
+ */
+static inline uint64_t
+fanin_way_push(uint64_t way, unsigned int child)
+{
+	return (way == 0 ? UINT64_C(1) : way) << 6 | child;
+}
+
+/* Takes off the child that asked at this switch. Returns false if the way ends here. */
+static inline bool
+fanin_way_pop(uint64_t *way, unsigned int *child)
+{
+	if (*way < UINT64_C(1) << 6)
+		return false;
+	*child = *way & 63;
+	*way >>= 6;
+	if (*way == 1)
+		*way = 0;
+	return true;
+}
+
 static_assert(sizeof(struct fanin_eth) == FANIN_ETH_LEN, "Ethernet header");
 static_assert(sizeof(struct fanin_ip) == FANIN_IP_LEN, "IPv4 header");
 static_assert(sizeof(struct fanin_udp) == FANIN_UDP_LEN, "UDP header");
@@ -175,6 +246,9 @@ static_assert(offsetof(struct fanin_hdr, dtype) == 20 && offsetof(struct fanin_h
 	      "the shape is one word");
 static_assert(offsetof(struct fanin_hdr, key) == 32, "key");
 static_assert(offsetof(struct fanin_hdr, members) == 40, "members");
+static_assert(offsetof(struct fanin_hdr, number) == 48, "number");
+static_assert(sizeof(struct fanin_answer_body) == 96, "ANSWER body");
+static_assert(sizeof(struct fanin_probe_ack_body) == 16, "PROBE_ACK body");
 static_assert(sizeof(struct fanin_join_body) == 24, "JOIN body");
 static_assert(sizeof(struct fanin_join_ack_body) == 48, "JOIN_ACK body");
 

@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "cc.h"
 #include "memif.h"
 
 /*
@@ -213,6 +214,7 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 		.window = comm->window,
 		.payload_bytes = comm->payload_bytes,
 		.wide = comm->member.wide,
+		.cc = comm->transport->ops->shares_memory ? &fanin_cc_fixed : &fanin_cc_delay,
 		.stagger = !options->no_stagger,
 		.recover = options->recover,
 		.now_ns = fanin_now_ns,
@@ -344,6 +346,7 @@ switch_report(const struct fanin_comm *comm, struct fanin_report *report)
 	report->spurious = stats->spurious;
 	report->ring_drops = comm->transport->ops->ring_drops(comm->transport);
 	report->resumed = stats->resumed;
+	report->queries = stats->queries;
 }
 
 static struct fanin_comm *

@@ -2,7 +2,7 @@
 /*
  * The engine's life, its requests and the poll loop. How blocks are staggered is Flare's section 5: rank r of P starts r/P
  * of the window further on, so that the packets of one block reach the switch spread out; afterwards every lane clocks
- * itself by its results.
+ * itself by its results (engine_lanes.c).
  */
 #include "engine_internal.h"
 
@@ -28,7 +28,6 @@ fanin_engine_create(const struct fanin_engine_config *config, struct fanin_trans
 		    struct fanin_engine **engine)
 {
 	struct fanin_engine *created;
-	uint64_t rto_max_ns;
 
 	assert(config->window != 0 && (config->window & (config->window - 1)) == 0);
 	created = calloc(1, sizeof(*created));
@@ -46,12 +45,14 @@ fanin_engine_create(const struct fanin_engine_config *config, struct fanin_trans
 	created->requests_tail = &created->requests;
 	created->oldest = config->first_block;
 	created->end = config->first_block;
+	created->newest = config->first_block - 1;
 	for (uint32_t i = 0; i < config->window; i++)
 		fanin_engine_lane(created, config->first_block + i)->block = config->first_block + i;
 
-	/* Before giving up, the switch is asked several times who is missing. */
-	rto_max_ns = config->timeout_ns / 8;
-	fanin_rtt_init(&created->rtt, rto_max_ns < FANIN_RTO_MAX_NS ? rto_max_ns : FANIN_RTO_MAX_NS);
+	fanin_rtt_init(&created->rtt);
+	fanin_cc_init(&created->cc, config->cc != NULL ? config->cc : &fanin_cc_fixed,
+		      config->window);
+	created->reordering = FANIN_ENGINE_REORDERING_MIN;
 	created->last_poll_ns = config->now_ns(config->now_arg);
 
 	headers_prepare(created, config->payload_bytes);
@@ -73,25 +74,6 @@ fanin_engine_destroy(struct fanin_engine *engine)
 	free(engine->kept);
 	free(engine->kept_payloads);
 	free(engine);
-}
-
-/* Lanes that have waited for this request's blocks are queued, in the staggered order. */
-static void
-request_start(struct fanin_engine *engine, struct fanin_request *request)
-{
-	const struct fanin_engine_config *config = &engine->config;
-	uint32_t reach = request->n_blocks < config->window ? request->n_blocks : config->window;
-	uint32_t shift = config->stagger ? (uint32_t)config->rank * reach / config->size : 0;
-
-	for (uint32_t i = 0; i < reach; i++) {
-		uint32_t index = i + shift < reach ? i + shift : i + shift - reach;
-		uint32_t block = request->first_block + index;
-		struct fanin_lane *lane = fanin_engine_lane(engine, block);
-
-		if (lane->state == FANIN_LANE_IDLE && lane->block == block &&
-		    (!config->recover || block - engine->oldest < config->window))
-			fanin_engine_queue(engine, lane, request);
-	}
 }
 
 void
@@ -186,9 +168,10 @@ fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, ui
 
 	if (engine->requests == NULL && engine->n_known == 0) {
 		engine->progress_ns = config->now_ns(config->now_arg);
-		engine->heard_ns = 0;
+		engine->heard_ns = engine->progress_ns;
+		engine->excused_ns = 0;
 		engine->stale_reason = FANIN_REASON_NONE;
-		engine->next_scan_ns = UINT64_MAX;
+		engine->next_timer_ns = 0;
 	}
 	request->n_blocks = (uint32_t)n_blocks;
 	request->first_block = engine->end;
@@ -199,7 +182,7 @@ fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, ui
 	*engine->requests_tail = request;
 	engine->requests_tail = &request->next;
 	engine->end += request->n_blocks;
-	request_start(engine, request);
+	fanin_engine_start(engine, request);
 	return FANIN_OK;
 }
 
@@ -244,14 +227,16 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 		return false;
 
 	lane->state = FANIN_LANE_SENT;
-	lane->suspect = false;
+	lane->told = FANIN_BLOCK_ABSENT;
 	lane->sent_ns = engine->now_ns;
-	lane->deadline_ns = engine->now_ns + engine->rtt.rto_ns;
+	lane->order = engine->order++;
+	lane->generation = engine->cc.generation;
+	if (fanin_block_before(engine->newest, lane->block))
+		engine->newest = lane->block;
 	if (lane->transmissions < UINT16_MAX)
 		lane->transmissions++;
-	if (lane->deadline_ns < engine->next_scan_ns)
-		engine->next_scan_ns = lane->deadline_ns;
 	engine->stats.frames_sent++;
+	fanin_engine_wake_by(engine, engine->now_ns + engine->rtt.rto_ns);
 	return true;
 }
 
@@ -279,9 +264,15 @@ absence_forgive(struct fanin_engine *engine)
 	engine->progress_ns += away_ns;
 	if (engine->progress_ns > engine->now_ns)
 		engine->progress_ns = engine->now_ns;
+	engine->excused_ns += away_ns;
+	if (engine->excused_ns > engine->now_ns)
+		engine->excused_ns = engine->now_ns;
+	engine->heard_ns += away_ns;
+	if (engine->heard_ns > engine->now_ns)
+		engine->heard_ns = engine->now_ns;
 	engine->resumed_ns = engine->now_ns;
-	if (engine->next_scan_ns < engine->now_ns + engine->rtt.rto_ns)
-		engine->next_scan_ns = engine->now_ns + engine->rtt.rto_ns;
+	if (engine->next_timer_ns < engine->now_ns + engine->rtt.rto_ns)
+		engine->next_timer_ns = engine->now_ns + engine->rtt.rto_ns;
 }
 
 int
@@ -305,8 +296,10 @@ fanin_engine_poll(struct fanin_engine *engine)
 	if (engine->status != FANIN_OK)
 		return engine->status;
 
-	if (!engine->run_lost)
+	if (!engine->run_lost) {
 		queue_send(engine);
+		fanin_engine_sound(engine);
+	}
 	/*
 	 * Results may still lie in the ring, most of all when this process has just got its core back: timers are only
 	 * looked at once it is empty, or has been gone through. It may have lost its core since it looked into the ring,
@@ -360,7 +353,7 @@ uint64_t
 fanin_engine_idle_ns(const struct fanin_engine *engine)
 {
 	uint64_t now_ns = engine->config.now_ns(engine->config.now_arg);
-	uint64_t next_ns = engine->progress_ns + engine->config.timeout_ns;
+	uint64_t next_ns = engine->next_timer_ns;
 
 	/* Whoever takes the run up again has answers to wait for. */
 	if (engine->run_lost)
@@ -370,8 +363,9 @@ fanin_engine_idle_ns(const struct fanin_engine *engine)
 	/* The send ring was full: nothing tells when it is not. */
 	if (engine->queue_head != engine->queue_tail)
 		return 100 * 1000;
-	if (engine->next_scan_ns < next_ns)
-		next_ns = engine->next_scan_ns;
+	/* The switch may not be asked while nothing of it is in flight; it has a deadline all the same. */
+	if (next_ns > now_ns + engine->config.timeout_ns / 5)
+		next_ns = now_ns + engine->config.timeout_ns / 5;
 	return next_ns > now_ns ? next_ns - now_ns : 0;
 }
 
@@ -384,14 +378,14 @@ fanin_engine_error(const struct fanin_engine *engine)
 uint64_t
 fanin_engine_missing(const struct fanin_engine *engine)
 {
-	const struct fanin_lane *lane = fanin_engine_lane(engine, engine->oldest);
 	uint64_t all = UINT64_MAX >> (64 - engine->config.size);
 
 	if (engine->status != FANIN_OK)
 		return engine->error.missing;
-	if (lane->state != FANIN_LANE_SENT || lane->members == 0)
+	if (engine->told.time_ns == 0 || engine->told.block != engine->oldest ||
+	    engine->oldest == engine->end)
 		return 0;
-	return all & ~lane->members;
+	return all & ~engine->told.members;
 }
 
 const struct fanin_engine_stats *

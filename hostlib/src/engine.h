@@ -22,19 +22,22 @@
 #include "wire/wire.h"
 
 struct fanin_engine;
+struct fanin_cc_type;
 
 struct fanin_engine_config {
 	struct fanin_flow flow; /* to the switch; src_port is overwritten */
 	uint64_t key;
-	uint64_t timeout_ns; /* longest time without a result while one is waited for */
+	uint64_t timeout_ns; /* longest time without a result while one is waited for, unless ranks are only late */
+	uint64_t wait_limit_ns; /* the same if they are; 0: none */
 	uint32_t job;
 	uint32_t epoch;
 	uint32_t first_block; /* 0; tests start elsewhere */
 	uint16_t rank;
 	uint16_t size;
-	uint16_t window;        /* W, a power of two */
-	uint16_t payload_bytes; /* most per packet */
-	bool wide;              /* sums and averages of f16 and bf16 are accumulated in f32 */
+	uint16_t window;                /* W, a power of two */
+	uint16_t payload_bytes;         /* most per packet */
+	const struct fanin_cc_type *cc; /* congestion control; NULL: always W blocks in flight */
+	bool wide; /* sums and averages of f16 and bf16 are accumulated in f32 */
 	bool stagger;
 	bool recover; /* a run that the switch has lost can be resumed: results of a window are kept, and no block is sent
 		       * before all those a window before it are done */
@@ -50,7 +53,8 @@ struct fanin_engine_stats {
 	uint64_t retransmits;
 	uint64_t duplicates; /* results that had been received before */
 	uint64_t spurious;   /* blocks that were sent again without need */
-	uint64_t pendings;   /* answers that name who is missing */
+	uint64_t queries;    /* headers that ask the switch how far blocks are */
+	uint64_t answers;    /* to these, and to contributions that were there already */
 	uint64_t stale;      /* refusals of late duplicates */
 	uint64_t invalid;    /* frames that are no valid packets of this run */
 	uint64_t resumed;    /* runs that were lost and are taken up again */

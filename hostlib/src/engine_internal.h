@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine's state, shared by engine.c (requests and the poll loop), engine_rx.c (what came in) and engine_timer.c (what
- * is sent again, and giving up). Nobody else includes this.
+ * The engine's state, shared by engine.c (requests and the poll loop), engine_lanes.c (which block may be sent), engine_rx.c (what
+ * came in), engine_query.c (asking the switch, and what its answers say) and engine_timer.c (when to ask, and giving up). Nobody
+ * else includes this.
  */
 #ifndef FANIN_HOSTLIB_ENGINE_INTERNAL_H
 #define FANIN_HOSTLIB_ENGINE_INTERNAL_H
 
+#include "cc.h"
 #include "engine.h"
 #include "rtt.h"
 
@@ -14,24 +16,51 @@
 /* A caller that did not come back for this long was busy with something else: its silence is not the peers'. */
 #define FANIN_ENGINE_AWAY_NS (100 * 1000000ull)
 
+/* Queries that are told apart when their answers come; the answer to an older one is late and says nothing new. */
+#define FANIN_ENGINE_QUERIES 16
+
+/* Transmissions that must lie between a lost block's and the query whose answer lacks it (RFC 9002, section 6.1.1). */
+#define FANIN_ENGINE_REORDERING_MIN 3
+
 enum fanin_lane_state {
 	FANIN_LANE_IDLE,   /* its block is not posted yet */
+	FANIN_LANE_READY,  /* its block is posted, and the window does not let it be sent yet */
 	FANIN_LANE_QUEUED, /* its block waits to be sent for the first time */
 	FANIN_LANE_SENT,   /* its block waits for the result */
 };
 
 struct fanin_lane {
-	uint32_t block;     /* in work, or when idle the next one */
-	uint8_t state;      /* enum fanin_lane_state */
-	bool suspect;       /* overdue and overtaken: probably lost */
+	uint32_t block; /* in work, or when idle the next one */
+	uint8_t state;  /* enum fanin_lane_state */
+	uint8_t told; /* enum fanin_block_state, as the switch said last; ABSENT also if it never did */
 	bool resent_before; /* the lane's block before was sent again; cleared by its second result */
 	bool known; /* its block's result is known and sent to those who lack it; request is NULL */
+	bool asked; /* an overdue query: its result may come twice */
 	uint16_t transmissions;
+	uint32_t order; /* how many transmissions the engine had made, with the last one of this block */
+	uint32_t generation;           /* of the window then */
 	struct fanin_request *request; /* that the block belongs to; NULL when idle */
 	uint64_t sent_ns;              /* last transmission */
-	uint64_t deadline_ns;
-	uint64_t members;    /* who has contributed, from PENDING; 0: not told */
-	uint64_t pending_ns; /* when that came */
+	uint64_t ask_ns;               /* not to be asked for as overdue before */
+	uint64_t ask_wait_ns;          /* how long after that again; 0: not asked for yet */
+};
+
+/* A query that may still be answered. */
+struct fanin_asked {
+	uint32_t number; /* 0: none */
+	uint32_t block;
+	uint32_t order; /* transmissions when it was sent */
+	uint64_t sent_ns;
+};
+
+/* What the switch said last about the oldest block. */
+struct fanin_told {
+	uint32_t block;
+	uint64_t time_ns; /* 0: nothing */
+	enum fanin_block_state state;
+	uint64_t members; /* all ranks but those that are missing */
+	uint64_t ended;   /* of the missing: the process has ended */
+	uint64_t silent;  /* of the missing: does not answer */
 };
 
 /* A lane's last result, for ranks that may have lost it with its run. */
@@ -49,6 +78,7 @@ struct fanin_engine {
 	struct fanin_transport *transport;
 	struct fanin_lane *lanes; /* config.window of them */
 	uint16_t *queue;          /* ring of lanes to be sent for the first time */
+	struct fanin_cc cc;       /* how many blocks may be in flight */
 	uint32_t queue_head;
 	uint32_t queue_tail;
 	struct fanin_request *requests; /* posted and not done, in order of their blocks */
@@ -67,13 +97,23 @@ struct fanin_engine {
 	uint64_t last_poll_ns;
 	uint64_t timers_ns;        /* timers that were due then have run out */
 	uint32_t unchecked_frames; /* received since the timers were looked at */
-	uint64_t next_scan_ns;     /* no lane is due before */
+	uint64_t next_timer_ns;    /* nothing is due before */
 	uint64_t progress_ns;      /* last result, or when the first request was posted */
 	uint64_t resumed_ns; /* when the caller came back last: older samples are not the network's */
 	uint64_t overtaken_ns; /* latest first transmission whose result has come: earlier ones are overtaken */
-	uint64_t probed_ns; /* latest retransmission likewise, while nothing shows that the first one had arrived */
-	uint64_t heard_ns;         /* last packet of the switch for this run */
-	bool overdue;              /* lanes are past their deadline but not overtaken */
+	uint64_t heard_ns; /* last result or answer of this run, or when the first request was posted */
+	uint64_t excused_ns; /* last answer that the oldest block waits for ranks which are only late */
+	uint32_t newest;     /* latest block that has been sent */
+	uint64_t ask_ns;     /* the oldest block is not asked for before */
+	uint64_t ask_wait_ns; /* how long after that again; 0: there was progress since it was asked for last */
+	uint32_t order;      /* contributions sent, each time they were */
+	uint32_t reordering; /* transmissions, FANIN_ENGINE_REORDERING_MIN at least: see there */
+	uint32_t n_queries;  /* the last one's number */
+	uint32_t sounding; /* number of the query that goes with the window; 0: none is on its way */
+	uint32_t sounded;  /* order when that was sent */
+	uint64_t lossy_ns;                              /* when a loss was last found; 0: never */
+	struct fanin_asked asked[FANIN_ENGINE_QUERIES]; /* by number */
+	struct fanin_told told;
 	unsigned int stale_reason; /* last refusal that was ignored, since the last progress */
 	int tx_errnum;             /* why the last flush failed; 0: it didn't */
 	int status;                /* FANIN_OK or why the engine failed */
@@ -131,19 +171,35 @@ fanin_request_keeps(const struct fanin_request *request, const struct fanin_exte
 	       extent->offset + extent->len <= request->recv_offset + request->recv_bytes;
 }
 
-/* Queues a lane for its block's first transmission. */
-static inline void
-fanin_engine_queue(struct fanin_engine *engine, struct fanin_lane *lane, struct fanin_request *request)
+/* Has this rank the block's result? For blocks up to W before the oldest lane's, and those that are posted. */
+static inline bool
+fanin_engine_is_done(const struct fanin_engine *engine, uint32_t block)
 {
-	lane->request = request;
-	lane->state = FANIN_LANE_QUEUED;
-	lane->suspect = false;
-	lane->transmissions = 0;
-	lane->members = 0;
-	lane->pending_ns = 0;
-	engine->queue[engine->queue_tail++ & (engine->config.window - 1u)] =
-		(uint16_t)(lane - engine->lanes);
+	return fanin_block_before(block, fanin_engine_lane(engine, block)->block);
 }
+
+/* Timers are looked at by then. */
+static inline void
+fanin_engine_wake_by(struct fanin_engine *engine, uint64_t time_ns)
+{
+	if (time_ns < engine->next_timer_ns)
+		engine->next_timer_ns = time_ns;
+}
+
+/* engine_lanes.c: the lane's block is posted. request: NULL if it is known. It is sent once the window allows. */
+void fanin_engine_ready(struct fanin_lane *lane, struct fanin_request *request);
+
+/* engine_lanes.c: queues a lane for its block's first transmission, if that is posted and the window allows. */
+void fanin_engine_release(struct fanin_engine *engine, struct fanin_lane *lane);
+
+/* engine_lanes.c: the same for all lanes, the oldest first: after the window has changed, up or down. */
+void fanin_engine_release_all(struct fanin_engine *engine);
+
+/* engine_lanes.c: lanes that have waited for this request's blocks get them, in the staggered order. */
+void fanin_engine_start(struct fanin_engine *engine, struct fanin_request *request);
+
+/* engine_lanes.c: the lane's block is done, and the lane goes on to the next one; a request may be done with it. */
+void fanin_engine_advance(struct fanin_engine *engine, struct fanin_lane *lane);
 
 /* engine_recover.c: allocates what is kept, if anything is. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
 int fanin_engine_keep_init(struct fanin_engine *engine);
@@ -169,12 +225,22 @@ bool fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane);
 void fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *frame);
 
 /*
- * How long after its last transmission a lane is sent again. For the oldest block that doubles each time, but only while nothing
- * comes back: as long as there are results, a packet was lost where others pass.
+ * engine_query.c: asks the switch for a block. overdue: it is to repeat a result, and to ask further up. Returns the query's number,
+ * or 0 if the transport has no room.
  */
-uint64_t fanin_engine_patience_ns(const struct fanin_engine *engine, const struct fanin_lane *lane);
+uint32_t fanin_engine_ask(struct fanin_engine *engine, uint32_t block, bool overdue);
 
-/* Sends again what is due and fails the engine if nothing has come for too long. */
+/* engine_query.c: asks behind the contributions that were just sent, if it is time to. */
+void fanin_engine_sound(struct fanin_engine *engine);
+
+/* engine_query.c: an ANSWER. block: as the engine counts. */
+void fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_frame *frame,
+				 uint32_t block);
+
+/* engine_query.c: a block that was sent again had not been lost. */
+void fanin_engine_note_spurious(struct fanin_engine *engine);
+
+/* Asks for what is due and fails the engine if nothing has come for too long. */
 void fanin_engine_check_timers(struct fanin_engine *engine);
 
 /* Ends every request with the status; engine->error has the text already. */

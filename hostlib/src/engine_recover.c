@@ -180,12 +180,12 @@ lane_resume(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t block
 	lane->resent_before = false;
 	if (lane->known) {
 		/* Lost again before all had what it knows. */
-		fanin_engine_queue(engine, lane, NULL);
+		fanin_engine_ready(lane, NULL);
 		return lane->block == block;
 	}
 	if (lane->block == block) {
 		if (lane->request != NULL)
-			fanin_engine_queue(engine, lane, lane->request);
+			fanin_engine_ready(lane, lane->request);
 		return true;
 	}
 	if (lane->block != block + engine->config.window || !is_kept(engine, block))
@@ -193,7 +193,7 @@ lane_resume(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t block
 	lane->block = block;
 	lane->known = true;
 	engine->n_known++;
-	fanin_engine_queue(engine, lane, NULL);
+	fanin_engine_ready(lane, NULL);
 	return true;
 }
 
@@ -221,12 +221,20 @@ fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint32_t first_
 	engine->headers.fanin.epoch = epoch;
 	engine->base = first_block;
 	engine->oldest = first_block;
-	engine->overdue = false;
 	engine->overtaken_ns = 0;
-	engine->probed_ns = 0;
-	engine->next_scan_ns = UINT64_MAX;
+	engine->next_timer_ns = 0;
+	engine->ask_ns = 0;
+	engine->ask_wait_ns = 0;
+	engine->sounding = 0;
+	engine->sounded = engine->order;
+	memset(engine->asked, 0, sizeof(engine->asked));
+	engine->told = (struct fanin_told){ 0 };
+	engine->newest = first_block - 1;
+	engine->excused_ns = 0;
 	engine->progress_ns = engine->config.now_ns(engine->config.now_arg);
+	engine->heard_ns = engine->progress_ns;
 	engine->resumed_ns = engine->progress_ns;
 	engine->stats.resumed++;
+	fanin_engine_release_all(engine);
 	return FANIN_OK;
 }

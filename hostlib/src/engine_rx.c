@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the switch sent: results, who is missing, refusals. A result counts for the lane whose block it is and for no other,
+ * What the switch sent: results and refusals; answers are engine_query.c's. A result counts for the lane whose block it is and for no other,
  * so duplicates and late ones change nothing. Called by the poll loop only.
  */
 #include "engine_internal.h"
@@ -8,93 +8,22 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The request that a block belongs to, searched from one that lies before it; NULL if it is not posted. */
-static struct fanin_request *
-request_of(struct fanin_request *request, uint32_t block)
-{
-	while (request != NULL && block - request->first_block >= request->n_blocks)
-		request = request->next;
-	return request;
-}
-
-static void
-request_finish(struct fanin_engine *engine, struct fanin_request *request)
-{
-	struct fanin_request **link = &engine->requests;
-
-	while (*link != request)
-		link = &(*link)->next;
-	*link = request->next;
-	if (request->next == NULL)
-		engine->requests_tail = link;
-	if (engine->kept != NULL)
-		fanin_engine_keep_request(engine, request);
-	request->next = NULL;
-	request->status = FANIN_OK;
-	if (request->whole != NULL && --request->whole->parts_left == 0)
-		request->whole->status = FANIN_OK;
-}
-
-/* The lane waits for a block, which may be sent now if it is posted. */
-static void
-lane_go_on(struct fanin_engine *engine, struct fanin_lane *lane, struct fanin_request *from)
-{
-	struct fanin_request *request = request_of(from, lane->block);
-
-	if (request != NULL)
-		fanin_engine_queue(engine, lane, request);
-}
-
-/*
- * The lane's block is done: the lane goes on to the block one window further. Where runs can be taken up again, it does so
- * once all blocks before are done, too: that leaves fewer than W results beyond the oldest block, wherever it is.
- */
-static void
-lane_advance(struct fanin_engine *engine, struct fanin_lane *lane)
-{
-	struct fanin_request *request = lane->request;
-
-	lane->block += engine->config.window;
-	lane->state = FANIN_LANE_IDLE;
-	lane->request = NULL;
-	if (!engine->config.recover)
-		lane_go_on(engine, lane, request);
-
-	while (engine->oldest != engine->end) {
-		struct fanin_lane *oldest = fanin_engine_lane(engine, engine->oldest);
-
-		if (oldest->block == engine->oldest)
-			break;
-		engine->oldest++;
-		if (engine->config.recover)
-			lane_go_on(engine, oldest, engine->requests);
-	}
-	if (request != NULL && request->done_blocks == request->n_blocks)
-		request_finish(engine, request);
-}
-
 static void
 timers_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 {
-	if (lane->transmissions == 1 && lane->sent_ns >= engine->resumed_ns &&
-	    lane->sent_ns >= engine->overtaken_ns && lane->sent_ns >= engine->probed_ns)
-		fanin_rtt_sample(&engine->rtt, lane->sent_ns, engine->now_ns);
 	if (lane->transmissions == 1 && lane->sent_ns > engine->overtaken_ns)
 		engine->overtaken_ns = lane->sent_ns;
-	if (lane->transmissions > 1 && lane->sent_ns > engine->probed_ns)
-		engine->probed_ns = lane->sent_ns;
 	engine->progress_ns = engine->now_ns;
+	engine->heard_ns = engine->now_ns;
+	/* What is asked for next is another block, or the same one with less patience. */
+	engine->ask_wait_ns = 0;
+	if (engine->ask_ns > engine->now_ns + engine->rtt.rto_ns)
+		engine->ask_ns = engine->now_ns + engine->rtt.rto_ns;
+	fanin_engine_wake_by(engine, engine->now_ns + engine->rtt.rto_ns);
 	engine->stale_reason = FANIN_REASON_NONE;
-	if (engine->overdue) {
-		engine->overdue = false;
-		engine->next_scan_ns = engine->now_ns;
-	}
 }
 
-/*
- * A second result of a block: the switch repeats it for a contribution that it had already. If the block was sent again,
- * that was not needed, and its first result proves nothing about other blocks.
- */
+/* A second result of a block. If that was sent again, and nobody asked for the result, it was not needed. */
 static void
 receive_duplicate(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t block)
 {
@@ -102,8 +31,36 @@ receive_duplicate(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t
 	if (block + engine->config.window != lane->block || !lane->resent_before)
 		return;
 	lane->resent_before = false;
-	engine->probed_ns = 0;
-	engine->stats.spurious++;
+	fanin_engine_note_spurious(engine);
+}
+
+/* The window learns how long a block took. Of one that was sent again it is unknown; time that the caller was away is nobody's. */
+static void
+window_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
+{
+	const struct fanin_cc_sample sample = {
+		.now_ns = engine->now_ns,
+		.delay_ns = engine->now_ns - lane->sent_ns,
+		.block = lane->block - engine->base,
+		.generation = lane->generation,
+	};
+
+	if (lane->transmissions == 1 && lane->sent_ns >= engine->resumed_ns)
+		engine->cc.type->on_delay(&engine->cc, &sample);
+}
+
+/* The lane's block has its result. */
+static void
+lane_finish(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	const uint32_t generation = engine->cc.generation;
+
+	timers_note_result(engine, lane);
+	window_note_result(engine, lane);
+	lane->resent_before = lane->transmissions > 1 && !lane->asked;
+	fanin_engine_advance(engine, lane);
+	if (engine->cc.generation != generation)
+		fanin_engine_release_all(engine);
 }
 
 /* "10 elements f32 sum" or "10 elements f32 of rank 3": a block in words. */
@@ -185,9 +142,7 @@ receive_known(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	lane->known = false;
 	engine->n_known--;
-	timers_note_result(engine, lane);
-	lane->resent_before = lane->transmissions > 1;
-	lane_advance(engine, lane);
+	lane_finish(engine, lane);
 }
 
 static void
@@ -226,36 +181,12 @@ receive_result(struct fanin_engine *engine, const struct fanin_frame *frame, uin
 		engine->stats.invalid++;
 		return;
 	}
-	/* It comes a second time, and the first one never came. */
-	if ((hdr->flags & FANIN_FLAG_REPEAT) != 0)
-		fanin_rtt_note_loss(&engine->rtt, engine->now_ns);
 	request->done_blocks++;
 	request->done_bytes += extent.len;
 	engine->stats.blocks++;
 	if (fanin_request_brings(request, &extent))
 		engine->stats.bytes_reduced += extent.len;
-	timers_note_result(engine, lane);
-	lane->resent_before = lane->transmissions > 1;
-	lane_advance(engine, lane);
-}
-
-/* The contribution has arrived and others are missing: no hurry to send it again. */
-static void
-receive_pending(struct fanin_engine *engine, const struct fanin_hdr *hdr, uint32_t block)
-{
-	struct fanin_lane *lane = fanin_engine_lane(engine, block);
-	uint64_t wait_ns;
-
-	engine->stats.pendings++;
-	if (lane->block != block || lane->state != FANIN_LANE_SENT)
-		return;
-	lane->members = hdr->members;
-	lane->pending_ns = engine->now_ns;
-	lane->suspect = false;
-	/* However many of them come: others' repetitions bring them, too. */
-	wait_ns = 2 * fanin_engine_patience_ns(engine, lane);
-	lane->deadline_ns = engine->now_ns +
-			    (wait_ns < engine->rtt.rto_max_ns ? wait_ns : engine->rtt.rto_max_ns);
+	lane_finish(engine, lane);
 }
 
 /* Is the run over for the switch: it was restarted, or the job was made anew? */
@@ -321,14 +252,14 @@ fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *fram
 		return;
 	}
 
-	engine->heard_ns = engine->now_ns;
 	block = hdr->block + engine->base;
 	switch (hdr->type) {
 	case FANIN_TYPE_RESULT:
 		receive_result(engine, frame, block);
 		break;
-	case FANIN_TYPE_PENDING:
-		receive_pending(engine, hdr, block);
+	case FANIN_TYPE_ANSWER:
+		engine->heard_ns = engine->now_ns;
+		fanin_engine_receive_answer(engine, frame, block);
 		break;
 	case FANIN_TYPE_REFUSED:
 		receive_refused(engine, hdr, block);

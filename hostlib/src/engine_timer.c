@@ -1,71 +1,94 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is sent again, and when to give up. A block that is overdue is only sent again if it is probably lost: a block
- * sent after it has its result already. As long as nothing at all comes back (a peer is late, its core is busy) only the
- * oldest block is, as a probe: its answer tells who is missing, or brings the result that proves the others lost, unless a
- * second one shows that the probe was not needed. So a slow peer costs a packet now and then instead of a window full.
- * Called by the poll loop only.
+ * When to ask, and when to give up. A block that is overdue is asked for, and never sent again by a timer: the answer tells what was
+ * lost (engine_query.c). As long as nothing comes back only the oldest block is asked for, at intervals that double; of the others
+ * those that results of later ones have overtaken and that a switch has sent up, where they may be lost. Called by the poll loop only.
  */
 #include "engine_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Reordering that is waited for once a block is overdue and overtaken. */
+/* While ranks are late, and their switch answers: in fifths of the timeout. */
+#define ASK_MOST_FIFTHS 2
+
+/* Asks are this often at least, so that a switch that has gone is noticed within the timeout. */
 static uint64_t
-reordering_ns(const struct fanin_engine *engine)
+ask_most_ns(const struct fanin_engine *engine)
 {
-	uint64_t half_ns = engine->rtt.smoothed_ns / 2;
-
-	return half_ns > FANIN_RTO_MIN_NS / 2 ? half_ns : FANIN_RTO_MIN_NS / 2;
+	return engine->config.timeout_ns / 5 * ASK_MOST_FIFTHS;
 }
 
+/* The interval after the next one. */
+static uint64_t
+back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns)
+{
+	const uint64_t most_ns = ask_most_ns(engine);
+
+	wait_ns = wait_ns == 0 ? engine->rtt.rto_ns : 2 * wait_ns;
+	return wait_ns < most_ns ? wait_ns : most_ns;
+}
+
+/*
+ * The oldest block, which everything else waits for. First the switch is asked where it stands, then, as overdue, to do something
+ * about it. Returns when it is due again.
+ */
+static uint64_t
+oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	uint64_t due_ns = lane->sent_ns + engine->rtt.rto_ns;
+	bool overdue = engine->ask_wait_ns != 0 || lane->told >= FANIN_BLOCK_SENT;
+
+	if (due_ns < engine->ask_ns)
+		due_ns = engine->ask_ns;
+	if (due_ns > engine->timers_ns)
+		return due_ns;
+	if (fanin_engine_ask(engine, lane->block, overdue) == 0)
+		return engine->now_ns + FANIN_RTO_MIN_NS / 2;
+	lane->asked = lane->asked || overdue;
+	engine->ask_wait_ns = back_off_ns(engine, engine->ask_wait_ns);
+	engine->ask_ns = engine->now_ns + engine->ask_wait_ns;
+	return engine->ask_ns;
+}
+
+/* A query about this block asks about those after it, too. */
 static void
-lane_retransmit(struct fanin_engine *engine, struct fanin_lane *lane)
+covered_note(struct fanin_engine *engine, uint32_t block)
 {
-	if (fanin_engine_send(engine, lane)) {
-		engine->stats.retransmits++;
-		return;
+	for (uint32_t i = 0; i < FANIN_ANSWER_BLOCKS && i < engine->config.window; i++) {
+		struct fanin_lane *lane = fanin_engine_lane(engine, block + i);
+
+		if (lane->block == block + i && lane->told < FANIN_BLOCK_SENT)
+			lane->ask_ns = engine->now_ns + engine->rtt.rto_ns;
 	}
-	lane->deadline_ns = engine->now_ns + FANIN_RTO_MIN_NS / 2;
 }
 
-uint64_t
-fanin_engine_patience_ns(const struct fanin_engine *engine, const struct fanin_lane *lane)
+/*
+ * Another block. Only if it was overtaken; and one that waits for other ranks is no concern of this one's. Returns when it is due
+ * again; UINT64_MAX: once something comes.
+ */
+static uint64_t
+lane_check(struct fanin_engine *engine, struct fanin_lane *lane)
 {
-	unsigned int times = lane->transmissions < 8 ? lane->transmissions : 8;
-	uint64_t wait_ns = engine->rtt.rto_ns;
+	const bool overdue = lane->told >= FANIN_BLOCK_SENT;
+	uint64_t due_ns = lane->sent_ns + 2 * engine->rtt.rto_ns;
 
-	if (lane->block == engine->oldest && engine->progress_ns <= lane->sent_ns)
-		wait_ns <<= times - 1;
-	return wait_ns < engine->rtt.rto_max_ns ? wait_ns : engine->rtt.rto_max_ns;
-}
-
-/* One lane past its deadline. */
-static void
-lane_overdue(struct fanin_engine *engine, struct fanin_lane *lane)
-{
-	bool overtaken = lane->sent_ns < engine->overtaken_ns;
-	uint64_t due_ns = lane->sent_ns + fanin_engine_patience_ns(engine, lane);
-
-	if (due_ns > engine->timers_ns) {
-		/* The estimate has grown since, or nothing comes back. */
-		lane->deadline_ns = due_ns;
-	} else if (lane->block == engine->oldest) {
-		lane_retransmit(engine, lane);
-	} else if (!overtaken && lane->sent_ns >= engine->probed_ns) {
-		lane->suspect = false;
-		engine->overdue = true;
-	} else if (!lane->suspect) {
-		/* By a probe alone: its second result, which would clear it, comes within a round trip. */
-		lane->suspect = true;
-		lane->deadline_ns = engine->now_ns +
-				    (overtaken ? reordering_ns(engine) : engine->rtt.rto_ns);
-	} else {
-		/* Others came through meanwhile. */
-		fanin_rtt_note_loss(&engine->rtt, engine->now_ns);
-		lane_retransmit(engine, lane);
+	if (lane->told == FANIN_BLOCK_OPEN || lane->sent_ns >= engine->overtaken_ns)
+		return UINT64_MAX;
+	if (due_ns < lane->ask_ns)
+		due_ns = lane->ask_ns;
+	if (due_ns > engine->timers_ns)
+		return due_ns;
+	if (fanin_engine_ask(engine, lane->block, overdue) == 0)
+		return engine->now_ns + FANIN_RTO_MIN_NS / 2;
+	if (!overdue) {
+		covered_note(engine, lane->block);
+		return lane->ask_ns;
 	}
+	lane->asked = true;
+	lane->ask_wait_ns = back_off_ns(engine, lane->ask_wait_ns);
+	lane->ask_ns = engine->now_ns + lane->ask_wait_ns;
+	return lane->ask_ns;
 }
 
 static void
@@ -73,20 +96,18 @@ lanes_scan(struct fanin_engine *engine)
 {
 	uint64_t next_ns = UINT64_MAX;
 
-	engine->overdue = false;
-	engine->next_scan_ns = UINT64_MAX;
 	for (uint32_t i = 0; i < engine->config.window; i++) {
-		struct fanin_lane *lane = &engine->lanes[i];
+		struct fanin_lane *lane = fanin_engine_lane(engine, engine->oldest + i);
+		uint64_t due_ns;
 
 		if (lane->state != FANIN_LANE_SENT)
 			continue;
-		if (lane->deadline_ns <= engine->timers_ns)
-			lane_overdue(engine, lane);
-		/* One that waits for evidence is looked at again when a result comes. */
-		if (lane->deadline_ns > engine->timers_ns && lane->deadline_ns < next_ns)
-			next_ns = lane->deadline_ns;
+		due_ns = i == 0 && lane->block == engine->oldest ? oldest_check(engine, lane)
+								 : lane_check(engine, lane);
+		if (due_ns < next_ns)
+			next_ns = due_ns;
 	}
-	engine->next_scan_ns = next_ns;
+	engine->next_timer_ns = next_ns;
 }
 
 /* "no result for 5.0 s: ..." with all that is known about why. */
@@ -96,7 +117,8 @@ engine_time_out(struct fanin_engine *engine)
 	const struct fanin_lane *lane = fanin_engine_lane(engine, engine->oldest);
 	uint64_t silent_ns = engine->now_ns - engine->progress_ns;
 	uint64_t missing = fanin_engine_missing(engine);
-	bool answers = engine->heard_ns != 0 && engine->now_ns - engine->heard_ns < silent_ns / 2;
+	bool answers = engine->now_ns - engine->heard_ns < engine->config.timeout_ns / 2 ||
+		       engine->stale_reason != FANIN_REASON_NONE;
 	char ranks[128];
 	char detail[256];
 	char link[256] = "";
@@ -109,18 +131,31 @@ engine_time_out(struct fanin_engine *engine)
 	if (engine->run_lost)
 		snprintf(detail, sizeof(detail),
 			 "the switch has lost the run, and not all ranks have joined a new one");
-	else if (lane->state == FANIN_LANE_QUEUED)
+	else if (lane->state == FANIN_LANE_READY || lane->state == FANIN_LANE_QUEUED)
 		snprintf(detail, sizeof(detail),
 			 "block %u could not be sent, the send ring is full", engine->oldest);
 	else if (answers && missing != 0)
-		snprintf(detail, sizeof(detail), "block %u waits for %s (of %u)", engine->oldest,
-			 ranks, engine->config.size);
+		snprintf(detail, sizeof(detail), "block %u waits for %s (of %u)%s", engine->oldest,
+			 ranks, engine->config.size,
+			 (engine->told.ended & missing) != 0    ? ", whose process has ended"
+			 : (engine->told.silent & missing) != 0 ? ", which does not answer"
+								: ", which is late");
 	else if (answers && engine->stale_reason != FANIN_REASON_NONE)
 		snprintf(detail, sizeof(detail), "the switch refuses block %u: %s", engine->oldest,
 			 fanin_reason_text(engine->stale_reason));
+	else if (answers && engine->told.block == engine->oldest &&
+		 engine->told.state == FANIN_BLOCK_ABSENT)
+		snprintf(detail, sizeof(detail),
+			 "block %u was sent %u times and never arrived at the switch, which answers queries: do packets of this size pass?",
+			 engine->oldest, lane->transmissions);
+	else if (answers && engine->told.block == engine->oldest &&
+		 engine->told.state == FANIN_BLOCK_DONE)
+		snprintf(detail, sizeof(detail),
+			 "the switch has sent the result of block %u, and it never came: do packets of this size pass?",
+			 engine->oldest);
 	else if (missing != 0)
 		snprintf(detail, sizeof(detail),
-			 "the switch does not answer any more; block %u waited for %s (of %u)",
+			 "the switch, or one above it, does not answer any more; block %u waited for %s (of %u)",
 			 engine->oldest, ranks, engine->config.size);
 	else
 		snprintf(detail, sizeof(detail),
@@ -135,15 +170,36 @@ engine_time_out(struct fanin_engine *engine)
 	fanin_engine_fail(engine, FANIN_ERR_TIMEOUT);
 }
 
+/*
+ * Who is late is waited for, for as long as the switch says that the block is open and lacks nobody who is gone. Whatever else is
+ * the matter, be it an end of the run, packets that never arrive or a switch that says nothing, is given the timeout.
+ */
+static bool
+is_in_vain(const struct fanin_engine *engine)
+{
+	const struct fanin_engine_config *config = &engine->config;
+	const struct fanin_told *told = &engine->told;
+	const uint64_t waited_ns = engine->now_ns - engine->progress_ns;
+	const bool gone = told->block == engine->oldest && (told->ended | told->silent) != 0;
+
+	if (config->wait_limit_ns != 0 && waited_ns >= config->wait_limit_ns)
+		return true;
+	if (waited_ns < config->timeout_ns)
+		return false;
+	if (engine->run_lost || gone || engine->excused_ns <= engine->progress_ns)
+		return true;
+	return engine->now_ns - engine->excused_ns >= config->timeout_ns;
+}
+
 void
 fanin_engine_check_timers(struct fanin_engine *engine)
 {
 	if (engine->requests == NULL && engine->n_known == 0)
 		return;
-	if (engine->now_ns - engine->progress_ns >= engine->config.timeout_ns) {
+	if (is_in_vain(engine)) {
 		engine_time_out(engine);
 		return;
 	}
-	if (!engine->run_lost && engine->timers_ns >= engine->next_scan_ns)
+	if (!engine->run_lost && engine->timers_ns >= engine->next_timer_ns)
 		lanes_scan(engine);
 }

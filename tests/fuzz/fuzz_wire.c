@@ -66,7 +66,7 @@ send_emission(const struct fanin_emission *emission)
 		break;
 	case FANIN_EMIT_REPLY:
 		REQUIRE(receivers == 1 && references == 1 && emission->payload_len == 0);
-		REQUIRE(hdr->type == FANIN_TYPE_PENDING && (hdr->members & emission->children) != 0);
+		REQUIRE(hdr->type == FANIN_TYPE_ANSWER && (hdr->members & emission->children) != 0);
 		REQUIRE(hdr->members != job.children);
 		break;
 	}

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hostlib/src/cc.h"
 #include "hostlib/src/engine.h"
 #include "hostlib/src/split.h"
 #include "tests/unit/memory_link.h"
@@ -19,8 +20,9 @@
 #define MAX_RANKS 16
 #define WINDOW 64
 #define PAYLOAD 64
+#define MOST_PAYLOAD 128 /* an answer's body */
 #define ELEMENTS (PAYLOAD / 4)
-#define FRAME_LEN (FANIN_PAYLOAD_OFFSET + PAYLOAD)
+#define FRAME_LEN (FANIN_PAYLOAD_OFFSET + MOST_PAYLOAD)
 #define QUEUE_LEN 1024
 #define JOB 7
 #define EPOCH 3u
@@ -44,7 +46,8 @@ struct link {
 	uint32_t head;
 	uint32_t tail;
 	uint32_t first_sent; /* block of the first contribution */
-	uint32_t sent;
+	uint32_t sent;       /* contributions */
+	uint32_t queries;
 	bool holds;       /* hands over what `passing` says only */
 	uint32_t passing; /* frames; counts down */
 };
@@ -65,12 +68,19 @@ struct world {
 	uint32_t epoch;
 	bool silent;        /* the switch takes everything and answers nothing */
 	uint32_t drop_next; /* contributions to be lost, before any chance */
+	uint64_t ended;     /* ranks whose processes have ended */
+	uint64_t mute;      /* ranks that don't answer probes */
 	double loss, duplication, reordering;
 	struct random random;
 	struct slot slots[2 * WINDOW];
 	struct link links[MAX_RANKS];
 	struct fanin_engine *engines[MAX_RANKS];
 };
+
+/* Congestion control of the engines that are made next; NULL: none. */
+static const struct fanin_cc_type *world_cc;
+/* The longest that they wait for ranks which are late; 0: no limit. */
+static uint64_t world_wait_limit_ns;
 
 /* ---------------------------------------------------------------- switch */
 
@@ -171,6 +181,61 @@ slot_add(struct world *world, struct slot *slot, struct link *link,
 	slot_finish(world, slot);
 }
 
+/* How far a block is for a rank, as handlers/dense_query.c tells it. */
+static enum fanin_block_state
+block_state(const struct world *world, uint16_t rank, uint32_t block)
+{
+	const struct slot *slot = &world->slots[block % (2 * WINDOW)];
+
+	if (!slot->used || fanin_block_before(slot->block, block))
+		return FANIN_BLOCK_ABSENT;
+	if (slot->block != block || slot->done)
+		return FANIN_BLOCK_DONE;
+	return (slot->members >> rank & 1) != 0 ? FANIN_BLOCK_OPEN : FANIN_BLOCK_ABSENT;
+}
+
+/* Answers a query, or with number 0 a contribution that was there already. */
+static void
+answer(struct world *world, struct link *link, const struct fanin_hdr *hdr)
+{
+	const struct slot *slot = &world->slots[hdr->block % (2 * WINDOW)];
+	const enum fanin_block_state state = block_state(world, link->rank, hdr->block);
+	struct fanin_headers headers;
+	struct fanin_answer_body body = { .members = UINT64_MAX };
+
+	answer_make(world, &headers, FANIN_TYPE_ANSWER, hdr->block, sizeof(body));
+	headers.fanin.count = (uint16_t)state;
+	headers.fanin.number = hdr->number;
+	headers.fanin.rank = link->rank;
+	if (slot->used && slot->block == hdr->block && !slot->done)
+		body.members = slot->members;
+	body.ended = world->ended & ~body.members;
+	body.silent = world->mute & ~body.members;
+	if (hdr->type == FANIN_TYPE_QUERY) {
+		body.n_blocks = WINDOW;
+		for (uint32_t i = 0; i < WINDOW; i++)
+			fanin_answer_set_state(&body, i,
+					       block_state(world, link->rank, hdr->block + i));
+	}
+	link_deliver(link, &headers, &body, sizeof(body));
+}
+
+/* A query never changes a slot. */
+static void
+switch_answer_query(struct world *world, struct link *link, const struct fanin_hdr *hdr)
+{
+	const struct slot *slot = &world->slots[hdr->block % (2 * WINDOW)];
+	struct fanin_headers result;
+
+	link->queries++;
+	if ((hdr->flags & FANIN_FLAG_RETRANSMIT) != 0 && slot->used && slot->done &&
+	    slot->block == hdr->block) {
+		result_make(world, slot, &result);
+		link_deliver(link, &result, slot->acc, slot->count * 4u);
+	}
+	answer(world, link, hdr);
+}
+
 /* A rank has the block's result from a run before. */
 static void
 slot_take_known(struct world *world, struct slot *slot, struct link *link,
@@ -189,7 +254,7 @@ switch_receive(struct world *world, struct link *link, const struct fanin_header
 {
 	const struct fanin_hdr *hdr = &headers->fanin;
 	struct slot *slot = &world->slots[hdr->block % (2 * WINDOW)];
-	struct fanin_headers answer;
+	struct fanin_headers repeated;
 
 	ck_assert_int_eq(fanin_wire_validate(headers, len), FANIN_REASON_NONE);
 	ck_assert_uint_eq(hdr->rank, link->rank);
@@ -197,6 +262,10 @@ switch_receive(struct world *world, struct link *link, const struct fanin_header
 		return;
 	if (hdr->epoch != world->epoch) {
 		refuse(link, hdr, FANIN_REASON_EPOCH);
+		return;
+	}
+	if (hdr->type == FANIN_TYPE_QUERY) {
+		switch_answer_query(world, link, hdr);
 		return;
 	}
 	if (!slot->used || fanin_block_before(slot->block, hdr->block)) {
@@ -212,14 +281,13 @@ switch_receive(struct world *world, struct link *link, const struct fanin_header
 	} else if ((slot->members >> link->rank & 1) == 0 && !slot->done) {
 		ck_assert_uint_eq(hdr->contributions, 1);
 		slot_add(world, slot, link, headers);
+	} else if ((hdr->flags & FANIN_FLAG_RETRANSMIT) == 0) {
+		/* The network's duplicates are not answered. */
 	} else if (slot->done) {
-		result_make(world, slot, &answer);
-		answer.fanin.flags = FANIN_FLAG_REPEAT;
-		link_deliver(link, &answer, slot->acc, slot->count * 4u);
+		result_make(world, slot, &repeated);
+		link_deliver(link, &repeated, slot->acc, slot->count * 4u);
 	} else {
-		answer_make(world, &answer, FANIN_TYPE_PENDING, hdr->block, 0);
-		answer.fanin.members = slot->members;
-		link_deliver(link, &answer, NULL, 0);
+		answer(world, link, hdr);
 	}
 }
 
@@ -232,9 +300,9 @@ link_put(struct memory_link *memory, const void *frame, uint32_t len)
 	struct world *world = link->world;
 	const struct fanin_headers *headers = frame;
 
-	if (link->sent++ == 0)
+	if (headers->fanin.type != FANIN_TYPE_QUERY && link->sent++ == 0)
 		link->first_sent = headers->fanin.block;
-	if (world->drop_next != 0) {
+	if (world->drop_next != 0 && headers->fanin.type != FANIN_TYPE_QUERY) {
 		world->drop_next--;
 		return;
 	}
@@ -290,6 +358,8 @@ world_create_of(uint16_t n_ranks, uint16_t window, uint32_t first_block, bool re
 			.size = n_ranks,
 			.window = window,
 			.payload_bytes = PAYLOAD,
+			.cc = world_cc,
+			.wait_limit_ns = world_wait_limit_ns,
 			.stagger = true,
 			.recover = recover,
 			.now_ns = world_now,

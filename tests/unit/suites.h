@@ -22,6 +22,8 @@
 	X(concurrent)                                                                              \
 	X(tree)                                                                                    \
 	X(peek)                                                                                    \
+	X(cc)                                                                                      \
+	X(answers)                                                                                 \
 	X(empty)                                                                                   \
 	X(pipeline)                                                                                \
 	X(neighbors)                                                                               \

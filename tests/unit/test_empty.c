@@ -267,7 +267,7 @@ START_TEST(an_empty_contribution_is_answered_like_any_other)
 	ck_assert_int_eq(contribute_empty(1, 0, FANIN_FLAG_RETRANSMIT, &sum).verdict,
 			 FANIN_VERDICT_HELD);
 	emission = handler_rig_emission(&rig, FANIN_EMIT_REPLY, 1 << 1);
-	ck_assert_uint_eq(headers_of(emission->mbuf)->fanin.type, FANIN_TYPE_PENDING);
+	ck_assert_uint_eq(headers_of(emission->mbuf)->fanin.type, FANIN_TYPE_ANSWER);
 	ck_assert_uint_eq(headers_of(emission->mbuf)->fanin.flags, 0);
 	ck_assert_uint_eq(headers_of(emission->mbuf)->fanin.members, 1 << 1);
 	handler_rig_flush(&rig);

@@ -159,22 +159,115 @@ START_TEST(a_whole_lost_window_is_recovered)
 }
 END_TEST
 
-START_TEST(a_slow_peer_costs_probes_not_windows)
+static uint64_t
+queries(const struct world *world)
+{
+	uint64_t sum = 0;
+
+	for (uint16_t i = 0; i < world->n_ranks; i++)
+		sum += fanin_engine_stats(world->engines[i])->queries;
+	return sum;
+}
+
+START_TEST(a_slow_peer_costs_queries_and_no_payload)
 {
 	struct world *world = world_create(2);
 	struct collective collective;
+	uint64_t before;
 
 	allreduce_expect(world, 100 * ELEMENTS, 0, false);
+	before = queries(world);
 	collective_prepare(&collective, 100 * ELEMENTS, 1);
 	collective_post(&collective, world, 0, false);
 	/* A second passes before the peer comes. */
 	for (int i = 0; i < 20000; i++)
 		world_step(world);
-	ck_assert_uint_lt(retransmits(world), WINDOW);
+	ck_assert_uint_lt(queries(world) - before, 15);
 	collective_post(&collective, world, 1, false);
 	collective_run(&collective, world);
 	collective_expect(&collective, world);
-	ck_assert_uint_lt(retransmits(world), WINDOW);
+	ck_assert_uint_eq(retransmits(world), 0);
+	world_destroy(world);
+}
+END_TEST
+
+/* Rank r of P has this window, of which each result makes another one if `changes`. */
+static uint32_t odd_windows;
+static bool odd_changes;
+
+static void
+odd_init(struct fanin_cc *cc)
+{
+	static const uint32_t windows[] = { 1, 3, WINDOW, 17, 2, 48 };
+
+	cc->window = windows[odd_windows++ % (sizeof(windows) / sizeof(windows[0]))];
+}
+
+static void
+odd_on_delay(struct fanin_cc *cc, const struct fanin_cc_sample *sample)
+{
+	static struct random random = { 99 };
+
+	(void)sample;
+	if (!odd_changes || !random_chance(&random, 0.1))
+		return;
+	cc->window = 1 + random_below(&random, random_chance(&random, 0.5) ? cc->limit : 4);
+	cc->generation++;
+}
+
+static void
+odd_on_loss(struct fanin_cc *cc, uint64_t now_ns)
+{
+	(void)now_ns;
+	cc->window = 1 + cc->window / 2;
+	if (cc->window > cc->limit)
+		cc->window = cc->limit;
+	cc->generation++;
+}
+
+static const struct fanin_cc_type odd = {
+	.name = "odd",
+	.init = odd_init,
+	.on_delay = odd_on_delay,
+	.on_loss = odd_on_loss,
+};
+
+START_TEST(hosts_with_different_windows_never_wait_for_each_other)
+{
+	struct world *world;
+
+	world_cc = &odd;
+	odd_changes = _i % 2 != 0;
+	world = world_create_of(sizes[_i / 4], WINDOW, UINT32_MAX - 500, _i / 2 % 2 != 0);
+	world_cc = NULL;
+	world->random = random_seed((uint64_t)_i);
+	allreduce_expect(world, 1000 * ELEMENTS, 1, false);
+	ck_assert_uint_eq(retransmits(world), 0);
+	world->loss = 0.05;
+	world->duplication = 0.05;
+	world->reordering = 0.1;
+	allreduce_expect(world, 1000 * ELEMENTS, 2, false);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(a_host_keeps_to_its_window)
+{
+	struct world *world;
+	struct collective collective;
+
+	world_cc = &odd;
+	odd_changes = false;
+	odd_windows = 3; /* 17 */
+	world = world_create(2);
+	world_cc = NULL;
+	collective_prepare(&collective, 100 * ELEMENTS, 0);
+	collective_post(&collective, world, 0, false);
+	world_step(world);
+	ck_assert_uint_eq(world->links[0].sent, 17);
+	collective_post(&collective, world, 1, false);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
 	world_destroy(world);
 }
 END_TEST
@@ -199,53 +292,28 @@ START_TEST(results_in_the_ring_are_read_before_anything_is_sent_again)
 }
 END_TEST
 
-/* Puts the results of a block first in a link's queue; returns how many there are. */
-static uint32_t
-bring_forward(struct link *link, uint32_t block)
-{
-	uint32_t first = link->head;
-
-	for (uint32_t i = link->head; i != link->tail; i++) {
-		struct packet *from = &link->queue[i % QUEUE_LEN];
-		struct packet *to = &link->queue[first % QUEUE_LEN];
-		struct packet swapped = *to;
-
-		if (((const struct fanin_headers *)from->data)->fanin.block != block)
-			continue;
-		*to = *from;
-		*from = swapped;
-		first++;
-	}
-	return first - link->head;
-}
-
-START_TEST(a_probe_that_was_not_needed_proves_nothing)
+START_TEST(results_that_are_late_bring_queries_and_no_payload)
 {
 	struct world *world = world_create(2);
 	struct link *link = &world->links[0];
 	struct collective collective;
-	uint64_t probes;
+	uint64_t before;
 
 	for (uint32_t i = 0; i < 10; i++)
 		allreduce_expect(world, WINDOW * ELEMENTS, i, false);
+	before = queries(world);
 	collective_prepare(&collective, WINDOW * ELEMENTS, 10);
 	collective_post_all(&collective, world, false);
-	/* All results are late for rank 0, which sends its oldest block again, and gets the two results of that one. */
 	link->holds = true;
-	for (int i = 0; i < 600; i++)
+	for (int i = 0; i < 1000; i++)
 		world_step(world);
-	probes = fanin_engine_stats(world->engines[0])->retransmits;
-	ck_assert_uint_ge(probes, 1);
-	link->passing = bring_forward(link, 10 * WINDOW);
-	ck_assert_uint_eq(link->passing, probes + 1);
-	for (int i = 0; i < 200; i++)
-		world_step(world);
-	ck_assert_uint_eq(fanin_engine_stats(world->engines[0])->spurious, 1);
-	/* The next block is the oldest one now; the others stay where they are. */
-	ck_assert_uint_lt(fanin_engine_stats(world->engines[0])->retransmits, probes + 8);
+	/* Nothing comes for 50 ms, and the round trip had been measured as less than a millisecond. */
+	ck_assert_uint_ge(queries(world), before + 3);
+	ck_assert_uint_le(queries(world), before + 10);
 	link->holds = false;
 	collective_run(&collective, world);
 	collective_expect(&collective, world);
+	ck_assert_uint_eq(retransmits(world), 0);
 	world_destroy(world);
 }
 END_TEST
@@ -276,7 +344,7 @@ START_TEST(a_result_that_is_lost_is_asked_for_soon_whatever_others_were_told)
 		world_step(world);
 	/* Others ask for the block, too, and what they are told comes here as well. */
 	for (int i = 0; i < 20; i++) {
-		answer_make(world, &pending, FANIN_TYPE_PENDING, 0, 0);
+		answer_make(world, &pending, FANIN_TYPE_ANSWER, 0, 0);
 		pending.fanin.members = 1;
 		link_deliver(&world->links[0], &pending, NULL, 0);
 	}
@@ -322,12 +390,14 @@ seconds_to_failure(struct world *world)
 	return (double)(world->now_ns - start_ns) / 1e9;
 }
 
+/* _i: 0 has ended, 1 does not answer. */
 START_TEST(a_timeout_names_the_missing_rank)
 {
 	struct world *world = world_create(4);
 	struct collective collective;
 	double seconds;
 
+	*(_i == 0 ? &world->ended : &world->mute) = 1 << 2;
 	collective_prepare(&collective, 100, 0);
 	collective_post(&collective, world, 0, false);
 	collective_post(&collective, world, 1, false);
@@ -337,10 +407,144 @@ START_TEST(a_timeout_names_the_missing_rank)
 	ck_assert_double_le(seconds, 5.1);
 	for (uint16_t rank = 0; rank < 4; rank += rank == 1 ? 2 : 1) {
 		ck_assert_int_eq(collective.requests[rank].status, FANIN_ERR_TIMEOUT);
-		ck_assert_str_eq(fanin_engine_error(world->engines[rank])->text,
-				 "no result for 5.0 s: block 0 waits for rank 2 (of 4)");
+		ck_assert_str_eq(
+			fanin_engine_error(world->engines[rank])->text,
+			_i == 0 ? "no result for 5.0 s: block 0 waits for rank 2 (of 4), whose process has ended"
+				: "no result for 5.0 s: block 0 waits for rank 2 (of 4), which does not answer");
 		ck_assert_uint_eq(fanin_engine_missing(world->engines[rank]), 1 << 2);
 	}
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+/* So many seconds pass for all but the last rank, which is busy with something else. */
+static void
+pass_without_last(struct world *world, double seconds)
+{
+	for (uint64_t end_ns = world->now_ns + (uint64_t)(seconds * 1e9); world->now_ns < end_ns;) {
+		world->now_ns += 1000000;
+		for (uint16_t i = 0; i + 1 < world->n_ranks; i++)
+			fanin_engine_poll(world->engines[i]);
+	}
+}
+
+/* Posts a collective on all ranks but the last one, after one that all take part in. */
+static struct world *
+world_without_last(struct collective *collective)
+{
+	struct world *world = world_create(4);
+
+	allreduce_expect(world, 100 * ELEMENTS, 0, false);
+	collective_prepare(collective, 100 * ELEMENTS, 1);
+	for (uint16_t rank = 0; rank < 3; rank++)
+		collective_post(collective, world, rank, false);
+	return world;
+}
+
+START_TEST(who_is_late_is_waited_for)
+{
+	struct collective collective;
+	struct world *world = world_without_last(&collective);
+	uint64_t before = fanin_engine_stats(world->engines[0])->frames_sent +
+			  fanin_engine_stats(world->engines[0])->frames_received;
+	uint64_t after;
+
+	pass_without_last(world, 60);
+	ck_assert_uint_eq(fanin_engine_missing(world->engines[0]), 1 << 3);
+	after = fanin_engine_stats(world->engines[0])->frames_sent +
+		fanin_engine_stats(world->engines[0])->frames_received;
+	/* A window of contributions, and two packets for each query. */
+	ck_assert_uint_lt(after - before, WINDOW + 100);
+	collective_post(&collective, world, 3, false);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	ck_assert_uint_eq(retransmits(world), 0);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(who_is_late_and_then_gone_is_named_in_time)
+{
+	struct collective collective;
+	struct world *world = world_without_last(&collective);
+
+	pass_without_last(world, 33.3);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
+	world->ended = 1 << 3;
+	pass_without_last(world, 4.9);
+	for (uint16_t rank = 0; rank < 3; rank++)
+		ck_assert_int_eq(collective.requests[rank].status, FANIN_ERR_TIMEOUT);
+	ck_assert_ptr_nonnull(strstr(fanin_engine_error(world->engines[0])->text,
+				     "rank 3 (of 4), whose process has ended"));
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(a_switch_that_goes_while_somebody_is_late_is_named_in_time)
+{
+	struct collective collective;
+	struct world *world = world_without_last(&collective);
+
+	pass_without_last(world, 33.3);
+	world->silent = true;
+	pass_without_last(world, 5.1);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_ERR_TIMEOUT);
+	ck_assert_ptr_nonnull(strstr(fanin_engine_error(world->engines[0])->text,
+				     "does not answer any more; block"));
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(results_that_are_lost_after_a_long_wait_are_asked_for)
+{
+	struct collective collective;
+	struct world *world = world_without_last(&collective);
+
+	pass_without_last(world, 33.3);
+	collective_post(&collective, world, 3, false);
+	fanin_engine_poll(world->engines[3]);
+	world->links[0].head = world->links[0].tail;
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(a_limit_to_waiting_holds)
+{
+	struct collective collective;
+	struct world *world;
+
+	world_wait_limit_ns = 8000000000;
+	world = world_without_last(&collective);
+	world_wait_limit_ns = 0;
+	pass_without_last(world, 7.9);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
+	pass_without_last(world, 0.2);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_ERR_TIMEOUT);
+	ck_assert_ptr_nonnull(strstr(fanin_engine_error(world->engines[0])->text,
+				     "waits for rank 3 (of 4), which is late"));
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(contributions_that_never_arrive_are_told_apart_from_a_silent_switch)
+{
+	struct world *world = world_create(1);
+	struct collective collective;
+	double seconds;
+
+	world->drop_next = UINT32_MAX;
+	collective_prepare(&collective, 100, 0);
+	collective_post(&collective, world, 0, false);
+	seconds = seconds_to_failure(world);
+	ck_assert_double_le(seconds, 5.1);
+	ck_assert_ptr_nonnull(strstr(fanin_engine_error(world->engines[0])->text,
+				     "never arrived at the switch, which answers"));
 	collective_free(&collective, world);
 	world_destroy(world);
 }
@@ -520,15 +724,24 @@ suite_engine(void)
 	tcase_add_test(sending, no_more_than_a_window_is_in_flight);
 	tcase_add_test(sending, only_lost_contributions_are_sent_again);
 	tcase_add_test(sending, a_whole_lost_window_is_recovered);
-	tcase_add_test(sending, a_slow_peer_costs_probes_not_windows);
+	tcase_add_test(sending, a_slow_peer_costs_queries_and_no_payload);
+	tcase_add_loop_test(sending, hosts_with_different_windows_never_wait_for_each_other, 0,
+			    4 * N_SIZES);
+	tcase_add_test(sending, a_host_keeps_to_its_window);
 	tcase_add_test(sending, results_in_the_ring_are_read_before_anything_is_sent_again);
-	tcase_add_test(sending, a_probe_that_was_not_needed_proves_nothing);
+	tcase_add_test(sending, results_that_are_late_bring_queries_and_no_payload);
 	tcase_add_test(sending, timeouts_do_not_grow_with_the_peers_timeouts);
 	tcase_add_test(sending, a_result_that_is_lost_is_asked_for_soon_whatever_others_were_told);
 	tcase_add_test(sending, what_is_lost_again_while_others_pass_is_not_waited_for_twice_as_long);
 	suite_add_tcase(suite, sending);
 
-	tcase_add_test(errors, a_timeout_names_the_missing_rank);
+	tcase_add_loop_test(errors, a_timeout_names_the_missing_rank, 0, 2);
+	tcase_add_test(errors, who_is_late_is_waited_for);
+	tcase_add_test(errors, who_is_late_and_then_gone_is_named_in_time);
+	tcase_add_test(errors, a_switch_that_goes_while_somebody_is_late_is_named_in_time);
+	tcase_add_test(errors, results_that_are_lost_after_a_long_wait_are_asked_for);
+	tcase_add_test(errors, a_limit_to_waiting_holds);
+	tcase_add_test(errors, contributions_that_never_arrive_are_told_apart_from_a_silent_switch);
 	tcase_add_test(errors, a_timeout_tells_that_the_switch_is_silent);
 	tcase_add_test(errors, a_timeout_tells_that_nothing_could_be_sent);
 	tcase_add_test(errors, a_failed_engine_takes_no_more_requests);

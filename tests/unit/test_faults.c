@@ -232,7 +232,7 @@ host_receive(uint16_t host, struct rte_mbuf *mbuf)
 
 	ck_assert_uint_lt(serial, sim.n_blocks);
 	ck_assert(self->sent[serial]);
-	if (hdr->type == FANIN_TYPE_PENDING) {
+	if (hdr->type == FANIN_TYPE_ANSWER) {
 		ck_assert(hdr->members >> host & 1);
 		ck_assert_uint_ne(hdr->members, sim.job.children);
 		self->seen_pending |= hdr->members;

@@ -280,7 +280,7 @@ START_TEST(a_retransmission_learns_who_is_there)
 	ck_assert_uint_eq(emission->payload_len, 0);
 	ck_assert_uint_eq(rte_mbuf_refcnt_read(emission->mbuf), 1);
 	hdr = &headers_of(emission->mbuf)->fanin;
-	ck_assert_uint_eq(hdr->type, FANIN_TYPE_PENDING);
+	ck_assert_uint_eq(hdr->type, FANIN_TYPE_ANSWER);
 	ck_assert_uint_eq(hdr->flags, 0);
 	ck_assert_uint_eq(hdr->job, JOB);
 	ck_assert_uint_eq(hdr->epoch, EPOCH);

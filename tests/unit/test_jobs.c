@@ -337,7 +337,7 @@ START_TEST(lost_result_is_repeated_to_the_one_who_asks)
 	host_contribute(&sw, job, 0, epoch, 0, false);
 	host_contribute(&sw, job, 0, epoch, 0, true);
 	ck_assert_uint_gt(ring_switch_take(&sw, 0, buffer), 0);
-	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_PENDING);
+	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_ANSWER);
 	ck_assert_uint_eq(answer->fanin.members, 1);
 	host_contribute(&sw, job, 1, epoch, 0, false);
 	ring_switch_take(&sw, 0, buffer);

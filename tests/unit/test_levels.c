@@ -355,7 +355,7 @@ START_TEST(what_is_lost_is_repeated_where_it_was_lost)
 	host_contribute(&sw, job, 2, epoch, 0, false);
 	host_contribute(&sw, job, 2, epoch, 0, true);
 	ck_assert_uint_gt(ring_switch_take(&sw, 2, buffer), 0);
-	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_PENDING);
+	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_ANSWER);
 	ck_assert_uint_eq(got->fanin.members, 0x3d);
 	parent_is_silent();
 	host_contribute(&sw, job, 1, epoch, 0, false);
@@ -388,7 +388,7 @@ START_TEST(news_of_other_switches_reach_all_children)
 {
 	uint8_t frame[4096];
 	struct fanin_headers *headers = (struct fanin_headers *)frame;
-	static const enum fanin_type types[] = { FANIN_TYPE_PENDING, FANIN_TYPE_REFUSED };
+	static const enum fanin_type types[] = { FANIN_TYPE_ANSWER, FANIN_TYPE_REFUSED };
 	uint32_t epoch;
 
 	open_variant(_i);

@@ -186,7 +186,7 @@ START_TEST(only_packets_of_the_job_are_handed_up)
 	buffers = posted();
 	fanin_memif_filter(transport, JOB, UDP_PORT);
 	fanin_wire_encode_l4(&headers, &flow, 0);
-	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_PENDING, JOB, 1, 1);
+	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_ANSWER, JOB, 1, 1);
 
 	foreign = headers;
 	foreign.fanin.job = JOB + 1;

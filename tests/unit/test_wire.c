@@ -132,7 +132,7 @@ START_TEST(control_messages_have_the_right_body)
 		{ FANIN_TYPE_JOIN_ACK, sizeof(struct fanin_join_ack_body), true },
 		{ FANIN_TYPE_LEAVE, 0, false },
 		{ FANIN_TYPE_LEAVE_ACK, 0, false },
-		{ FANIN_TYPE_PENDING, 0, false },
+		{ FANIN_TYPE_ANSWER, 0, false },
 		{ FANIN_TYPE_REFUSED, 0, false },
 	};
 	struct frame frame;
@@ -162,7 +162,7 @@ START_TEST(control_messages_have_no_elements)
 	make_control(&frame, FANIN_TYPE_LEAVE, 0);
 	frame.headers.fanin.op = FANIN_WIRE_SUM;
 	expect(&frame, FANIN_REASON_OP);
-	make_control(&frame, FANIN_TYPE_PENDING, 0);
+	make_control(&frame, FANIN_TYPE_ANSWER, 0);
 	frame.headers.fanin.count = 1;
 	expect(&frame, FANIN_REASON_ELEMENTS);
 }
@@ -318,12 +318,12 @@ START_TEST(fanin_headers_are_checked)
 	EXPECT_AFTER(hdr->type = FANIN_TYPE_COUNT, FANIN_REASON_TYPE);
 	EXPECT_AFTER(hdr->type = 255, FANIN_REASON_TYPE);
 	EXPECT_AFTER(hdr->flags = FANIN_FLAGS_ALL & ~FANIN_FLAG_EMPTY, FANIN_REASON_NONE);
-	EXPECT_AFTER((hdr->type = FANIN_TYPE_PENDING, hdr->flags = FANIN_FLAG_EMPTY),
+	EXPECT_AFTER((hdr->type = FANIN_TYPE_ANSWER, hdr->flags = FANIN_FLAG_EMPTY),
 		     FANIN_REASON_FLAGS);
 	EXPECT_AFTER(hdr->flags = FANIN_FLAGS_ALL + 1, FANIN_REASON_FLAGS);
 	EXPECT_AFTER(hdr->flags = 0x8000, FANIN_REASON_FLAGS);
 	EXPECT_AFTER(hdr->reserved0 = 1, FANIN_REASON_RESERVED);
-	EXPECT_AFTER(hdr->reserved1[5] = 1, FANIN_REASON_RESERVED);
+	EXPECT_AFTER(hdr->reserved1 = 1, FANIN_REASON_RESERVED);
 	EXPECT_AFTER(hdr->extension = 1, FANIN_REASON_EXTENSION);
 	EXPECT_AFTER(hdr->extension_len32 = 1, FANIN_REASON_EXTENSION);
 	EXPECT_AFTER(hdr->dtype = FANIN_WIRE_DTYPE_NONE, FANIN_REASON_DTYPE);

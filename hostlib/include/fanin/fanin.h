@@ -216,6 +216,7 @@ struct fanin_report {
 	uint16_t trees;              /* that the collectives run over; 0: in a ring */
 	uint16_t trees_asked;
 	const char *trees_reason; /* "" or why there are fewer */
+	uint64_t queries; /* headers that asked the switch how far blocks are; among frames_sent */
 };
 
 /*

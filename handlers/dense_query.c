@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Queries about blocks of dense handlers, and the parent's answers to those that were passed on (docs/protocol.md, "Asking"). A
+ * query never moves a slot on: the slot of the block asked for is entered only to use its result, others are only looked at.
+ */
+#include <string.h>
+
+#include <rte_common.h>
+
+#include "handlers/dense.h"
+
+/* A worker changes a slot in less time than this many looks take. */
+#define MOST_LOOKS 4
+
+/* One look. Returns false if the slot changed meanwhile. */
+static bool
+look(const struct fanin_window *window, uint32_t epoch, uint32_t block, unsigned int child,
+     enum fanin_block_state *found)
+{
+	const uint64_t state = __atomic_load_n(&window->state, __ATOMIC_ACQUIRE);
+	const enum fanin_window_phase phase = state >> FANIN_STATE_PHASE_SHIFT &
+					      FANIN_STATE_PHASE_MASK;
+	const uint32_t current = (uint32_t)(state >> 32);
+	const uint32_t run = __atomic_load_n(&window->epoch, __ATOMIC_ACQUIRE);
+	const uint64_t present = __atomic_load_n(&window->present, __ATOMIC_ACQUIRE);
+
+	if (phase == FANIN_PHASE_SETUP)
+		return false;
+	if (run != epoch || fanin_block_before(current, block))
+		*found = FANIN_BLOCK_ABSENT;
+	else if (current != block || phase == FANIN_PHASE_DONE || phase == FANIN_PHASE_FRESH)
+		*found = FANIN_BLOCK_DONE;
+	else if (phase == FANIN_PHASE_SENT)
+		*found = FANIN_BLOCK_SENT;
+	else
+		*found = (present >> child & 1) != 0 ? FANIN_BLOCK_OPEN : FANIN_BLOCK_ABSENT;
+	return (__atomic_load_n(&window->state, __ATOMIC_ACQUIRE) & ~FANIN_STATE_USERS) ==
+		       (state & ~FANIN_STATE_USERS) &&
+	       __atomic_load_n(&window->epoch, __ATOMIC_RELAXED) == run;
+}
+
+/* How far a block is. One whose slot is being changed counts as open, for which the child does nothing. */
+static enum fanin_block_state
+block_state(const struct fanin_handler_ctx *ctx, uint32_t block, unsigned int child)
+{
+	const struct fanin_dense *dense = (const void *)ctx->slots[block & ctx->slot_mask];
+	enum fanin_block_state found;
+
+	for (unsigned int i = 0; i < MOST_LOOKS; i++) {
+		if (look(&dense->window, ctx->epoch, block, child, &found))
+			return found;
+	}
+	return FANIN_BLOCK_OPEN;
+}
+
+/* Turns the packet into its answer: header and body, which the mbuf has room for. */
+static void
+make_answer(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+	    enum fanin_block_state state, uint64_t missing, struct fanin_answer_body *body)
+{
+	struct fanin_hdr *hdr = &packet->headers->fanin;
+	const struct fanin_hdr asked = *hdr;
+
+	fanin_wire_encode_header(hdr, FANIN_TYPE_ANSWER, ctx->job->id, ctx->epoch, ctx->job->key);
+	hdr->rank = asked.rank;
+	hdr->block = asked.block;
+	hdr->count = (uint16_t)state;
+	hdr->members = asked.type == FANIN_TYPE_QUERY ? asked.members : 0;
+	hdr->number = asked.number;
+	body->members = fanin_dense_ranks_not_missing(ctx->job, ctx->job->children & ~missing);
+	body->ended = ctx->ended & ~body->members;
+	body->silent = ctx->silent & ~body->members;
+	memcpy(packet->headers + 1, body, sizeof(*body));
+	fanin_emit(ctx, FANIN_EMIT_REPLY, packet->mbuf, UINT64_C(1) << packet->child, sizeof(*body));
+}
+
+/* The states of the window's blocks from the one that was asked for on, whose state is found already. */
+static void
+fill_states(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+	    enum fanin_block_state state, struct fanin_answer_body *body)
+{
+	const uint32_t block = packet->headers->fanin.block;
+
+	const uint16_t most = RTE_MIN(ctx->job->window, FANIN_ANSWER_BLOCKS);
+
+	body->n_blocks = (uint16_t)RTE_MAX(RTE_MIN(packet->headers->fanin.count, most), 1);
+	for (uint32_t i = 1; i < body->n_blocks; i++)
+		rte_prefetch0(ctx->slots[(block + i) & ctx->slot_mask]);
+	fanin_answer_set_state(body, 0, state);
+	for (uint32_t i = 1; i < body->n_blocks; i++)
+		fanin_answer_set_state(body, i, block_state(ctx, block + i, packet->child));
+}
+
+/* The query becomes one of this switch's to its parent, which remembers who asked. */
+static enum fanin_verdict
+pass_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
+{
+	const struct fanin_job_params *job = ctx->job;
+	struct fanin_headers *headers = packet->headers;
+	const struct fanin_hdr asked = headers->fanin;
+
+	*headers = job->parent_headers;
+	fanin_wire_set_payload_len(headers, 0);
+	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_QUERY, job->id, ctx->parent_epoch,
+				 job->key);
+	headers->udp.src_be = fanin_wire_source_port_be(asked.block);
+	headers->fanin.flags = FANIN_FLAG_RETRANSMIT;
+	headers->fanin.rank = job->parent_rank;
+	headers->fanin.block = asked.block;
+	headers->fanin.number = asked.number;
+	headers->fanin.members = fanin_way_push(asked.members, packet->child);
+	packet->mbuf->data_len = FANIN_PAYLOAD_OFFSET;
+	packet->mbuf->pkt_len = FANIN_PAYLOAD_OFFSET;
+	packet->mbuf->ol_flags = 0;
+	fanin_emit(ctx, FANIN_EMIT_PARENT, packet->mbuf, 0, 0);
+	ctx->stats->upward_queries++;
+	return FANIN_VERDICT_HELD;
+}
+
+void
+fanin_dense_answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
+			     const struct fanin_packet *packet, enum fanin_block_state state)
+{
+	const uint64_t present = __atomic_load_n(&dense->window.present, __ATOMIC_RELAXED);
+	const bool open = state == FANIN_BLOCK_OPEN;
+	struct fanin_answer_body body = { 0 };
+
+	make_answer(ctx, packet, state, open ? ctx->job->children & ~present : 0, &body);
+	ctx->stats->pendings += open;
+}
+
+/*
+ * Of the children that ask for a block that was sent up, one query goes on, so that one loss further up costs one repetition, and not
+ * one for each of them: the first one, and that of a child that asks again. Once a block is sent, the bits of `present` are free
+ * for this: those of children that have asked since it was sent last are cleared. The caller is in.
+ */
+static bool
+may_pass_up(const struct fanin_handler_ctx *ctx, struct fanin_dense *dense, unsigned int child)
+{
+	const uint64_t bit = UINT64_C(1) << child;
+	const uint64_t present = __atomic_fetch_and(&dense->window.present, ~bit, __ATOMIC_RELAXED);
+	const uint64_t asked = ctx->job->children & ~present;
+
+	return asked == 0 || (asked & bit) != 0;
+}
+
+enum fanin_verdict
+fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet *packet,
+		  enum fanin_reason *reason)
+{
+	struct fanin_dense *dense = slot;
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+	const bool overdue = (hdr->flags & FANIN_FLAG_RETRANSMIT) != 0;
+	const bool shared = ctx->job->shared;
+	enum fanin_block_state state = FANIN_BLOCK_ABSENT;
+	bool pass = false;
+	struct fanin_answer_body body = { 0 };
+	uint64_t missing = 0;
+
+	switch (fanin_window_visit(&dense->window, ctx, hdr->block)) {
+	case FANIN_WINDOW_BUSY:
+		return FANIN_VERDICT_RETRY;
+	case FANIN_WINDOW_OLD_RUN:
+		*reason = FANIN_REASON_EPOCH;
+		return FANIN_VERDICT_DROP;
+	case FANIN_WINDOW_STALE:
+		/* Nobody who keeps to the window can lack its result. */
+		if (overdue) {
+			*reason = FANIN_REASON_BLOCK_STALE;
+			return FANIN_VERDICT_DROP;
+		}
+		state = FANIN_BLOCK_DONE;
+		break;
+	case FANIN_WINDOW_CURRENT:
+		missing = ctx->job->children &
+			  ~__atomic_load_n(&dense->window.present, __ATOMIC_RELAXED);
+		if ((missing >> packet->child & 1) == 0)
+			state = FANIN_BLOCK_OPEN;
+		fanin_window_leave(&dense->window, shared);
+		break;
+	case FANIN_WINDOW_SENT:
+		state = FANIN_BLOCK_SENT;
+		pass = overdue && may_pass_up(ctx, dense, packet->child);
+		fanin_window_leave(&dense->window, shared);
+		break;
+	case FANIN_WINDOW_FINISHED:
+		state = FANIN_BLOCK_DONE;
+		if (overdue)
+			fanin_dense_repeat_result(ctx, dense, packet->child);
+		fanin_window_leave(&dense->window, shared);
+		break;
+	default: /* nothing of this block has come yet */
+		missing = ctx->job->children;
+		break;
+	}
+	ctx->stats->queries++;
+	if (pass)
+		return pass_up(ctx, packet);
+	if (state == FANIN_BLOCK_OPEN)
+		ctx->stats->pendings++;
+	if (overdue)
+		ctx->missing |= missing & ~(UINT64_C(1) << packet->child);
+	fill_states(ctx, packet, state, &body);
+	make_answer(ctx, packet, state, missing, &body);
+	return FANIN_VERDICT_HELD;
+}
+
+/*
+ * The parent lacks what this switch has sent: it goes up once more, unless it did since the child asked whose query the parent
+ * answers.
+ */
+static enum fanin_verdict
+send_again(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
+	   unsigned int child)
+{
+	const enum fanin_window_class class = fanin_window_visit(&dense->window, ctx, block);
+
+	if (class == FANIN_WINDOW_BUSY)
+		return FANIN_VERDICT_RETRY;
+	if (class == FANIN_WINDOW_SENT &&
+	    (__atomic_load_n(&dense->window.present, __ATOMIC_RELAXED) >> child & 1) == 0) {
+		__atomic_fetch_or(&dense->window.present, ctx->job->children, __ATOMIC_RELAXED);
+		fanin_dense_repeat_upward(ctx, dense);
+	}
+	if (class == FANIN_WINDOW_SENT || class == FANIN_WINDOW_CURRENT ||
+	    class == FANIN_WINDOW_FINISHED)
+		fanin_window_leave(&dense->window, ctx->job->shared);
+	return FANIN_VERDICT_FREE;
+}
+
+enum fanin_verdict
+fanin_dense_answer(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet *packet,
+		   enum fanin_reason *reason)
+{
+	const struct fanin_job_params *job = ctx->job;
+	struct fanin_headers *headers = packet->headers;
+	const struct fanin_hdr answered = headers->fanin;
+	struct fanin_answer_body body;
+	uint64_t way = answered.members;
+	unsigned int child;
+
+	(void)reason;
+	/*
+	 * Number 0 answers a combination that the parent had already. Another rank is that of a switch at the same port of the
+	 * parent, since answers that are passed on go to the group's address.
+	 */
+	if (answered.number == 0 || answered.rank != job->parent_rank)
+		return FANIN_VERDICT_FREE;
+	if (!fanin_way_pop(&way, &child) || (job->children >> child & 1) == 0)
+		return FANIN_VERDICT_FREE;
+	if (answered.count == FANIN_BLOCK_ABSENT)
+		return send_again(ctx, slot, answered.block, child);
+
+	memcpy(&body, headers + 1, sizeof(body));
+	memset(body.states, 0, sizeof(body.states));
+	body.n_blocks = 0;
+	body.level++;
+	*headers = job->result_headers;
+	fanin_wire_set_payload_len(headers, sizeof(body));
+	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_ANSWER, job->id, ctx->epoch, job->key);
+	headers->fanin.rank = (uint16_t)__builtin_ctzll(job->child_ranks[child]);
+	headers->fanin.block = answered.block;
+	headers->fanin.count = answered.count;
+	headers->fanin.number = answered.number;
+	headers->fanin.members = way;
+	memcpy(headers + 1, &body, sizeof(body));
+	packet->mbuf->data_len = FANIN_PAYLOAD_OFFSET + sizeof(body);
+	packet->mbuf->pkt_len = packet->mbuf->data_len;
+	packet->mbuf->ol_flags = 0;
+	fanin_emit(ctx, FANIN_EMIT_CHILDREN, packet->mbuf, UINT64_C(1) << child, sizeof(body));
+	return FANIN_VERDICT_HELD;
+}

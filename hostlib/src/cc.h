@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Congestion control: how many blocks a host keeps in flight. A type is a table of pure functions on a state: time and events come
+ * in, the window is read. Hosts and simulations run the same object. All types are in fanin_cc_types (cc.c). One thread at a time.
+ */
+#ifndef FANIN_HOSTLIB_CC_H
+#define FANIN_HOSTLIB_CC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct fanin_cc;
+
+/* A block that was sent once has its result. */
+struct fanin_cc_sample {
+	uint64_t now_ns;
+	uint64_t delay_ns;   /* since it was sent */
+	uint32_t block;      /* all hosts pass the same numbers at about the same time */
+	uint32_t generation; /* of the window when it was sent */
+};
+
+struct fanin_cc_type {
+	const char *name;
+	const char *description;
+	void (*init)(struct fanin_cc *cc);
+	void (*on_delay)(struct fanin_cc *cc, const struct fanin_cc_sample *sample);
+	void (*on_loss)(struct fanin_cc *cc, uint64_t now_ns); /* a contribution or result was lost */
+};
+
+/* The state of `delay` (cc_delay.c). */
+struct fanin_cc_delay {
+	uint32_t steady;    /* window outside of trials */
+	uint64_t steady_ns; /* mean delay with that, lately; 0: not known */
+	uint64_t sum_ns;    /* of the delays that are being averaged */
+	uint32_t n;         /* how many */
+	uint32_t goodput; /* with the steady window, of that with W, in 1/1024, as trials have shown */
+	uint32_t skip;    /* samples left that still have the queues of another window */
+	uint32_t period;   /* when the last trial was, in shortest periods */
+	uint8_t doublings; /* of the period */
+	bool trying;       /* the window is that of a trial */
+	int8_t searching; /* the next trial is at once; -1: for smaller windows, 1: for larger ones, 0: neither */
+};
+
+struct fanin_cc {
+	const struct fanin_cc_type *type;
+	uint32_t limit;      /* W: the most that the window may be */
+	uint32_t window;     /* blocks, 1 to limit; read by whoever sends */
+	uint32_t generation; /* changes with the window */
+	union {
+		struct fanin_cc_delay delay;
+	};
+};
+
+extern const struct fanin_cc_type fanin_cc_fixed;
+extern const struct fanin_cc_type fanin_cc_delay;
+
+/* Ends with NULL. */
+extern const struct fanin_cc_type *const fanin_cc_types[];
+
+/* limit: 1 at least. */
+static inline void
+fanin_cc_init(struct fanin_cc *cc, const struct fanin_cc_type *type, uint32_t limit)
+{
+	*cc = (struct fanin_cc){ .type = type, .limit = limit, .window = limit };
+	type->init(cc);
+}
+
+/* The type of a name, or NULL. */
+const struct fanin_cc_type *fanin_cc_find(const char *name);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Congestion control by delay. A window that is too large makes packets wait in queues: half of it would have half the delay and the
+ * same goodput. One that is too small waits for a delay that half of it would not shorten. So now and then half the window is tried
+ * for a few rounds, and the mean delays are compared. By Little's law this compares goodputs: w blocks in flight for a mean time d
+ * are w / d blocks a second.
+ *
+ * The smallest delay ever seen is no measure here, as it is in Vegas or BBR: where cores are busy a round trip takes 0.1 ms if
+ * everybody happens to run, and 20 ms on average, whatever the window. With 4 hosts on two idle cores windows of 64 and 256 blocks have
+ * the same goodput and pings of 1 and 4 ms; with two busy loops beside, 64 has a third of the goodput of 256.
+ *
+ * A block waits for other hosts, too. Hosts try at the same block numbers, so that both delays hold the same waits.
+ */
+#include "cc.h"
+
+/* Half the window is enough as long as all halvings together leave this much of the goodput that W has. */
+#define GOODPUT_ONE 1024
+#define GOODPUT_LEAST (GOODPUT_ONE * 93 / 100)
+
+/* With a delay of a + b w, twice the window has 1/10 more goodput if the delay is less than 17/10 of that of half of it. */
+#define GROW_NUMERATOR 17
+#define GROW_DENOMINATOR 10
+
+/* Windows of blocks that are averaged, and blocks at least. */
+#define ROUNDS 2
+#define LEAST_SAMPLES 64
+
+/* A delay counts as so many times the mean at most: a host that computes for a second says nothing about the network. */
+#define CLIP 4
+
+/*
+ * A trial begins each time that so many times W blocks are done, and after each that changed nothing twice as many, up to the second
+ * number: three windows at half the goodput, of which 1 % is left then.
+ */
+#define PERIOD_WINDOWS 16
+#define PERIOD_DOUBLINGS 4
+
+/* Smaller the window never gets, nor where blocks take less time than this: queues so short are how kernels share out a core. */
+#define SMALLEST 32
+#define SHORT_NS (2 * 1000000ull)
+
+static void
+window_set(struct fanin_cc *cc, uint32_t window)
+{
+	cc->window = window;
+	cc->generation++;
+	cc->delay.sum_ns = 0;
+	cc->delay.n = 0;
+	cc->delay.skip = window;
+}
+
+static void
+delay_init(struct fanin_cc *cc)
+{
+	cc->delay = (struct fanin_cc_delay){
+		.steady = cc->limit, .skip = cc->limit, .goodput = GOODPUT_ONE, .searching = -1
+	};
+}
+
+/* Goes on with this window. steady_ns: its mean delay; 0: not known. */
+static void
+trial_end(struct fanin_cc *cc, uint32_t steady, uint64_t steady_ns, int8_t searching)
+{
+	cc->delay.trying = false;
+	cc->delay.searching = searching;
+	cc->delay.steady = steady;
+	cc->delay.steady_ns = steady_ns;
+	window_set(cc, steady);
+}
+
+/* Goodput with half the window, of that with W, if half the window has this delay. */
+static uint64_t
+goodput_of_half(const struct fanin_cc_delay *delay, uint64_t half_ns)
+{
+	return half_ns == 0 ? 0 : delay->goodput * delay->steady_ns / (2 * half_ns);
+}
+
+static void
+goodput_set(struct fanin_cc *cc, uint64_t goodput)
+{
+	cc->delay.goodput = goodput < GOODPUT_ONE ? (uint32_t)goodput : GOODPUT_ONE;
+}
+
+static void
+grow(struct fanin_cc *cc)
+{
+	const uint32_t window = 2 * cc->delay.steady;
+
+	goodput_set(cc,
+		    window < cc->limit ? cc->delay.goodput + cc->delay.goodput / 10 : GOODPUT_ONE);
+	trial_end(cc, window < cc->limit ? window : cc->limit, 0, 1);
+}
+
+/* A search ends where it would turn round. */
+static void
+trial_judge(struct fanin_cc *cc, uint64_t half_ns)
+{
+	struct fanin_cc_delay *delay = &cc->delay;
+	const uint32_t steady = delay->steady;
+	const uint64_t goodput = goodput_of_half(delay, half_ns);
+	const bool grows = delay->steady_ns * GROW_DENOMINATOR < half_ns * GROW_NUMERATOR;
+
+	if (goodput >= GOODPUT_LEAST && delay->steady_ns >= SHORT_NS && steady >= 2 * SMALLEST) {
+		goodput_set(cc, goodput);
+		trial_end(cc, steady / 2, half_ns, delay->searching > 0 ? 0 : -1);
+	} else if (grows && delay->searching >= 0 && steady < cc->limit) {
+		grow(cc);
+	} else {
+		trial_end(cc, steady, delay->steady_ns, 0);
+	}
+	if (delay->steady != steady)
+		delay->doublings = 0;
+	else if (delay->doublings < PERIOD_DOUBLINGS)
+		delay->doublings++;
+}
+
+static void
+steady_judge(struct fanin_cc *cc, uint64_t mean_ns, uint32_t block)
+{
+	struct fanin_cc_delay *delay = &cc->delay;
+	const uint32_t period = block / ((PERIOD_WINDOWS * cc->limit) << delay->doublings)
+				<< delay->doublings;
+
+	delay->steady_ns = mean_ns;
+	delay->sum_ns = 0;
+	delay->n = 0;
+	/* Whatever it was when it was looked at last: trials of all hosts are at multiples of the longest. */
+	if (delay->searching == 0 && delay->period >= period)
+		return;
+	/* With all of W there is nothing to be found but a smaller window. */
+	if (mean_ns < SHORT_NS && delay->steady == cc->limit)
+		return;
+	delay->period = block / (PERIOD_WINDOWS * cc->limit);
+	delay->trying = true;
+	window_set(cc, delay->steady / 2);
+}
+
+static void
+delay_on_delay(struct fanin_cc *cc, const struct fanin_cc_sample *sample)
+{
+	struct fanin_cc_delay *delay = &cc->delay;
+	const uint32_t enough = ROUNDS * cc->window > LEAST_SAMPLES ? ROUNDS * cc->window
+								    : LEAST_SAMPLES;
+	uint64_t most_ns = CLIP * delay->steady_ns;
+
+	if (sample->generation != cc->generation || cc->limit < 2 * SMALLEST)
+		return;
+	if (delay->skip != 0) {
+		delay->skip--;
+		return;
+	}
+	delay->sum_ns += most_ns != 0 && sample->delay_ns > most_ns ? most_ns : sample->delay_ns;
+	if (++delay->n < enough)
+		return;
+	if (delay->trying)
+		trial_judge(cc, delay->sum_ns / delay->n);
+	else
+		steady_judge(cc, delay->sum_ns / delay->n, sample->block);
+}
+
+static void
+delay_on_loss(struct fanin_cc *cc, uint64_t now_ns)
+{
+	/* Links lose packets, and queues that overflow show in delays long before. */
+	(void)cc;
+	(void)now_ns;
+}
+
+const struct fanin_cc_type fanin_cc_delay = {
+	.name = "delay",
+	.description = "no more blocks in flight than goodput needs",
+	.init = delay_init,
+	.on_delay = delay_on_delay,
+	.on_loss = delay_on_loss,
+};

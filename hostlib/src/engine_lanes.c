@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which block may be sent (docs/protocol.md, "Windows of hosts"). W lanes have a block each, done or in work; block b is sent once
+ * the results of b - W and of b - w are there, with w the window that congestion control allows. Called by the engine only.
+ */
+#include "engine_internal.h"
+
+void
+fanin_engine_release(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	const uint32_t window = engine->config.window;
+
+	if (lane->state != FANIN_LANE_READY)
+		return;
+	/* Where runs can be taken up again, lanes that ran ahead would leave more results to be kept than a window of them. */
+	if (engine->config.recover && lane->block - engine->oldest >= window)
+		return;
+	/* A lane is at its block only once the one W before it is done. */
+	if (engine->cc.window < window &&
+	    !fanin_engine_is_done(engine, lane->block - engine->cc.window))
+		return;
+	lane->state = FANIN_LANE_QUEUED;
+	engine->queue[engine->queue_tail++ & (window - 1u)] = (uint16_t)(lane - engine->lanes);
+}
+
+void
+fanin_engine_release_all(struct fanin_engine *engine)
+{
+	for (uint32_t i = 0; i < engine->config.window; i++)
+		fanin_engine_release(engine, fanin_engine_lane(engine, engine->oldest + i));
+}
+
+void
+fanin_engine_ready(struct fanin_lane *lane, struct fanin_request *request)
+{
+	lane->request = request;
+	lane->state = FANIN_LANE_READY;
+	lane->told = FANIN_BLOCK_ABSENT;
+	lane->asked = false;
+	lane->transmissions = 0;
+	lane->ask_ns = 0;
+	lane->ask_wait_ns = 0;
+}
+
+void
+fanin_engine_start(struct fanin_engine *engine, struct fanin_request *request)
+{
+	const struct fanin_engine_config *config = &engine->config;
+	uint32_t reach = request->n_blocks < config->window ? request->n_blocks : config->window;
+	uint32_t shift;
+
+	for (uint32_t i = 0; i < reach; i++) {
+		struct fanin_lane *lane = fanin_engine_lane(engine, request->first_block + i);
+
+		if (lane->state == FANIN_LANE_IDLE && lane->block == request->first_block + i)
+			fanin_engine_ready(lane, request);
+	}
+	if (reach > engine->cc.window)
+		reach = engine->cc.window;
+	shift = config->stagger ? (uint32_t)config->rank * reach / config->size : 0;
+	for (uint32_t i = 0; i < reach; i++) {
+		uint32_t index = i + shift < reach ? i + shift : i + shift - reach;
+
+		fanin_engine_release(engine, fanin_engine_lane(engine, request->first_block + index));
+	}
+}
+
+/* The request that a block belongs to, searched from one that lies before it; NULL if it is not posted. */
+static struct fanin_request *
+request_of(struct fanin_request *request, uint32_t block)
+{
+	while (request != NULL && block - request->first_block >= request->n_blocks)
+		request = request->next;
+	return request;
+}
+
+static void
+request_finish(struct fanin_engine *engine, struct fanin_request *request)
+{
+	struct fanin_request **link = &engine->requests;
+
+	while (*link != request)
+		link = &(*link)->next;
+	*link = request->next;
+	if (request->next == NULL)
+		engine->requests_tail = link;
+	if (engine->kept != NULL)
+		fanin_engine_keep_request(engine, request);
+	request->next = NULL;
+	request->status = FANIN_OK;
+	if (request->whole != NULL && --request->whole->parts_left == 0)
+		request->whole->status = FANIN_OK;
+}
+
+/* The lane waits for its next block, which it gets if that is posted. from: a request before it. */
+static void
+lane_go_on(struct fanin_engine *engine, struct fanin_lane *lane, struct fanin_request *from)
+{
+	struct fanin_request *request = request_of(from, lane->block);
+
+	if (request == NULL)
+		return;
+	fanin_engine_ready(lane, request);
+	fanin_engine_release(engine, lane);
+}
+
+void
+fanin_engine_advance(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	const uint32_t done = lane->block;
+	struct fanin_request *request = lane->request;
+
+	lane->block += engine->config.window;
+	lane->state = FANIN_LANE_IDLE;
+	lane->request = NULL;
+	lane_go_on(engine, lane, request != NULL ? request : engine->requests);
+	if (engine->cc.window < engine->config.window)
+		fanin_engine_release(engine, fanin_engine_lane(engine, done + engine->cc.window));
+
+	while (engine->oldest != engine->end) {
+		struct fanin_lane *oldest = fanin_engine_lane(engine, engine->oldest);
+
+		if (oldest->block == engine->oldest)
+			break;
+		engine->oldest++;
+		if (engine->config.recover)
+			fanin_engine_release(engine, oldest);
+	}
+	if (request != NULL && request->done_blocks == request->n_blocks)
+		request_finish(engine, request);
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Asking the switch how far blocks are, and what its answers say: the round trip, what was lost on the way there or back, and whom
+ * a block waits for (docs/protocol.md, "Asking"). Payload is sent again only from here. Called by the poll loop only.
+ */
+#include "engine_internal.h"
+
+#include <string.h>
+
+/* Contributions that a query goes with, at least; and what it goes with once something was lost lately. */
+#define SOUND_MIN 16
+#define SOUND_LOSSY 4
+#define LOSSY_NS (1000 * 1000000ull)
+
+uint32_t
+fanin_engine_ask(struct fanin_engine *engine, uint32_t block, bool overdue)
+{
+	struct fanin_headers headers;
+	struct fanin_hdr *hdr = &headers.fanin;
+	uint32_t number = engine->n_queries + 1;
+
+	/* 0 answers no query. */
+	number += number == 0;
+	fanin_wire_encode_l4(&headers, &engine->config.flow, 0);
+	fanin_wire_encode_header(hdr, FANIN_TYPE_QUERY, engine->config.job, engine->config.epoch,
+				 engine->config.key);
+	hdr->rank = engine->config.rank;
+	hdr->flags = overdue ? FANIN_FLAG_RETRANSMIT : 0;
+	hdr->block = block - engine->base;
+	hdr->progress = engine->oldest - engine->base;
+	hdr->number = number;
+	/* The block itself and those after it that have been sent. */
+	hdr->count = fanin_block_before(engine->newest, block)
+			     ? 1
+			     : (uint16_t)(engine->newest - block < FANIN_ANSWER_BLOCKS
+						  ? engine->newest - block + 1
+						  : FANIN_ANSWER_BLOCKS);
+	headers.udp.src_be = fanin_wire_source_port_be(hdr->block);
+	if (!fanin_transport_send(engine->transport, &headers, NULL, 0))
+		return 0;
+
+	engine->n_queries = number;
+	engine->asked[number % FANIN_ENGINE_QUERIES] = (struct fanin_asked){
+		.number = number,
+		.block = block,
+		.order = engine->order,
+		.sent_ns = engine->now_ns,
+	};
+	engine->stats.queries++;
+	engine->stats.frames_sent++;
+	return number;
+}
+
+void
+fanin_engine_sound(struct fanin_engine *engine)
+{
+	const uint32_t sent = engine->order - engine->sounded;
+	const bool lossy = engine->lossy_ns != 0 && engine->now_ns - engine->lossy_ns < LOSSY_NS;
+	const uint32_t least = lossy ? SOUND_LOSSY : SOUND_MIN;
+	const uint32_t round = lossy ? engine->cc.window / 4 : engine->cc.window;
+
+	if (sent < least || sent < round || engine->queue_head != engine->queue_tail ||
+	    engine->oldest == engine->end)
+		return;
+	if (engine->sounding != 0 &&
+	    engine->now_ns - engine->asked[engine->sounding % FANIN_ENGINE_QUERIES].sent_ns <
+		    engine->rtt.rto_ns)
+		return;
+	engine->sounding = fanin_engine_ask(engine, engine->oldest, false);
+	if (engine->sounding == 0)
+		return;
+	engine->sounded = engine->order;
+}
+
+void
+fanin_engine_note_spurious(struct fanin_engine *engine)
+{
+	engine->stats.spurious++;
+	engine->reordering *= 2;
+	if (engine->reordering > engine->config.window)
+		engine->reordering = engine->config.window;
+	if (engine->reordering < FANIN_ENGINE_REORDERING_MIN)
+		engine->reordering = FANIN_ENGINE_REORDERING_MIN;
+}
+
+/* Was the lane's last transmission so long before the query that its place in the answer is no matter of order? */
+static bool
+is_long_before(const struct fanin_engine *engine, const struct fanin_lane *lane,
+	       const struct fanin_asked *asked)
+{
+	return asked->order - lane->order >= engine->reordering ||
+	       asked->sent_ns - lane->sent_ns >= engine->rtt.rto_ns;
+}
+
+static void
+loss_note(struct fanin_engine *engine)
+{
+	engine->lossy_ns = engine->now_ns;
+	engine->cc.type->on_loss(&engine->cc, engine->now_ns);
+}
+
+/* What the answer to a query says of a block that was sent before it. */
+static void
+lane_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct fanin_asked *asked,
+	   enum fanin_block_state state)
+{
+	lane->told = (uint8_t)state;
+	if (!is_long_before(engine, lane, asked))
+		return;
+	if (state == FANIN_BLOCK_ABSENT && lane->block != asked->block &&
+	    engine->reordering > FANIN_ENGINE_REORDERING_MIN) {
+		/* It may wait for another worker of the switch, as others did; a query of its own comes behind it there. */
+		if (engine->now_ns >= lane->ask_ns &&
+		    fanin_engine_ask(engine, lane->block, false) != 0)
+			lane->ask_ns = engine->now_ns + engine->rtt.rto_ns;
+	} else if (state == FANIN_BLOCK_ABSENT) {
+		loss_note(engine);
+		if (fanin_engine_send(engine, lane))
+			engine->stats.retransmits++;
+	} else if (state == FANIN_BLOCK_DONE && engine->now_ns >= lane->ask_ns &&
+		   fanin_engine_ask(engine, lane->block, true) != 0) {
+		/* Its result was sent before the answer, and has not come. */
+		loss_note(engine);
+		lane->asked = true;
+		lane->ask_ns = engine->now_ns + engine->rtt.rto_ns;
+	}
+}
+
+static void
+states_learn(struct fanin_engine *engine, const struct fanin_asked *asked, uint32_t first,
+	     const struct fanin_answer_body *body)
+{
+	const uint32_t n = body->n_blocks < FANIN_ANSWER_BLOCKS ? body->n_blocks
+								: FANIN_ANSWER_BLOCKS;
+
+	for (uint32_t i = 0; i < n && i < engine->config.window; i++) {
+		struct fanin_lane *lane = fanin_engine_lane(engine, first + i);
+
+		/* One that was sent again since is another matter. */
+		if (lane->block == first + i && lane->state == FANIN_LANE_SENT &&
+		    fanin_block_before(lane->order, asked->order))
+			lane_learn(engine, lane, asked, fanin_answer_state(body, i));
+	}
+}
+
+/* What the oldest block waits for. */
+static void
+told_note(struct fanin_engine *engine, enum fanin_block_state state,
+	  const struct fanin_answer_body *body)
+{
+	const uint64_t all = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - engine->config.size);
+	const uint64_t missing = all & ~body->members;
+
+	engine->told = (struct fanin_told){
+		.block = engine->oldest,
+		.time_ns = engine->now_ns,
+		.state = state,
+		.members = body->members,
+		.ended = body->ended & missing,
+		.silent = body->silent & missing,
+	};
+	if (state == FANIN_BLOCK_OPEN && missing != 0 && ((body->ended | body->silent) & missing) == 0)
+		engine->excused_ns = engine->now_ns;
+}
+
+void
+fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_frame *frame,
+			    uint32_t block)
+{
+	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
+	struct fanin_asked *asked = &engine->asked[hdr->number % FANIN_ENGINE_QUERIES];
+	const uint32_t generation = engine->cc.generation;
+	struct fanin_asked query;
+	struct fanin_answer_body body;
+
+	if (!fanin_frame_copy(engine->transport, frame, FANIN_PAYLOAD_OFFSET, &body, sizeof(body))) {
+		engine->stats.invalid++;
+		return;
+	}
+	engine->stats.answers++;
+	/* Of another host behind the same port, since answers that are passed down go to the group's address. */
+	if (hdr->rank != engine->config.rank)
+		return;
+	if (hdr->number == 0) {
+		fanin_engine_note_spurious(engine);
+		return;
+	}
+	if (block == engine->oldest && fanin_engine_lane(engine, block)->block == block)
+		told_note(engine, (enum fanin_block_state)hdr->count, &body);
+	/* Passed down from further up, or a second time: it says nothing of this hop. */
+	if (body.n_blocks == 0 || asked->number != hdr->number)
+		return;
+	query = *asked;
+	asked->number = 0;
+	if (engine->sounding == hdr->number)
+		engine->sounding = 0;
+	if (engine->reordering > FANIN_ENGINE_REORDERING_MIN)
+		engine->reordering--;
+	/* Time that the caller spent elsewhere is not the network's. */
+	if (query.sent_ns >= engine->resumed_ns)
+		fanin_rtt_sample(&engine->rtt, engine->now_ns - query.sent_ns);
+	states_learn(engine, &query, block, &body);
+	if (engine->cc.generation != generation)
+		fanin_engine_release_all(engine);
+}

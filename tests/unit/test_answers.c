@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Answers to queries, by all dense handlers (_i): what they say where nothing of the block has come, and whom one that a parent
+ * gave is passed on to.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "handlers/dense.h"
+#include "tests/unit/handler_rig.h"
+#include "tests/unit/suites.h"
+
+#define CHILDREN 3
+#define WINDOW 4
+#define SLOTS (2 * WINDOW)
+#define COUNT 4
+#define INDEX 3
+#define NUMBER 99
+/* The ranks of child c are 2 + 2c and 3 + 2c. */
+#define OWN_RANK 2
+
+static const char *const handlers[] = { "single", "multi", "tree" };
+#define N_HANDLERS 3
+
+static struct handler_rig rig;
+static struct fanin_dense unused;
+static uint8_t *slots[SLOTS];
+
+static void
+start(int which)
+{
+	const struct fanin_job_params job = {
+		.id = 5,
+		.n_children = CHILDREN,
+		.window = WINDOW,
+		.payload_bytes = COUNT * 4,
+		.key = 1,
+		.buffers = 2,
+	};
+
+	handler_rig_start(&rig, handlers[which], &job, INDEX);
+	rig.ctx.parent_epoch = 7;
+	rig.job.has_parent = true;
+	rig.job.n_ranks = 10;
+	rig.job.parent_rank = OWN_RANK;
+	for (unsigned int child = 0; child < CHILDREN; child++)
+		rig.job.child_ranks[child] = UINT64_C(3) << (OWN_RANK + 2 * child);
+	memset(&unused, 0, sizeof(unused));
+	for (unsigned int i = 0; i < SLOTS; i++)
+		slots[i] = (uint8_t *)&unused;
+	slots[INDEX] = rig.slot;
+	rig.ctx.slots = slots;
+	rig.ctx.slot_mask = SLOTS - 1;
+}
+
+static void
+contribute(uint16_t child)
+{
+	static const struct shape shape = { FANIN_WIRE_I32, FANIN_WIRE_SUM, COUNT };
+	static const int32_t values[COUNT] = { 1, 2, 3, 4 };
+
+	handler_rig_contribute(&rig, child, INDEX, 0, &shape, values);
+}
+
+static struct fanin_packet
+make(enum fanin_type type, uint32_t payload_len, uint16_t child)
+{
+	struct rte_mbuf *mbuf = fake_get(&rig.pool, payload_len);
+	struct fanin_headers *headers = headers_of(mbuf);
+
+	fanin_wire_encode_header(&headers->fanin, type, rig.job.id, rig.ctx.epoch, rig.job.key);
+	headers->fanin.block = INDEX;
+	headers->fanin.number = NUMBER;
+	return (struct fanin_packet){
+		.mbuf = mbuf, .headers = headers, .payload = headers + 1, .child = child
+	};
+}
+
+/* Asks for the block; the answer is the one emission, until the next flush. */
+static const struct fanin_hdr *
+ask(uint16_t child, uint16_t flags, struct fanin_answer_body *body)
+{
+	struct fanin_packet packet = make(FANIN_TYPE_QUERY, 0, child);
+	enum fanin_reason reason;
+
+	packet.headers->fanin.flags = flags;
+	packet.headers->fanin.count = SLOTS; /* more than a window */
+	ck_assert_int_eq(rig.handler->query(&rig.ctx, rig.slot, &packet, &reason),
+			 FANIN_VERDICT_HELD);
+	handler_rig_emission(&rig, FANIN_EMIT_REPLY, UINT64_C(1) << child);
+	memcpy(body, packet.headers + 1, sizeof(*body));
+	ck_assert_uint_eq(packet.headers->fanin.number, NUMBER);
+	return &packet.headers->fanin;
+}
+
+/* The parent answers what the child had asked; it says that the answer is a rank's. Returns the answer as it is now. */
+static struct fanin_packet
+parent_answers(uint16_t child, uint16_t rank, enum fanin_block_state state)
+{
+	struct fanin_packet packet = make(FANIN_TYPE_ANSWER, sizeof(struct fanin_answer_body), 0);
+	enum fanin_reason reason;
+
+	memset(packet.headers + 1, 0, sizeof(struct fanin_answer_body));
+	packet.headers->fanin.rank = rank;
+	packet.headers->fanin.count = (uint16_t)state;
+	packet.headers->fanin.members = fanin_way_push(0, child);
+	if (rig.handler->answer(&rig.ctx, rig.slot, &packet, &reason) == FANIN_VERDICT_FREE)
+		fake_put(&rig.pool, packet.mbuf);
+	return packet;
+}
+
+START_TEST(nobody_is_there_of_a_block_of_which_nothing_came)
+{
+	struct fanin_answer_body body;
+
+	start(_i);
+	ck_assert_uint_eq(ask(1, FANIN_FLAG_RETRANSMIT, &body)->count, FANIN_BLOCK_ABSENT);
+	/* Of ranks elsewhere nothing is known. */
+	ck_assert_uint_eq(body.members, 0x303);
+	ck_assert_uint_eq(rig.ctx.missing, 0x5);
+	handler_rig_stop(&rig);
+}
+END_TEST
+
+START_TEST(first_state_is_that_of_the_block_asked_for)
+{
+	struct fanin_answer_body body;
+
+	start(_i);
+	contribute(1);
+	/* As if the slot had changed between the two looks. */
+	slots[INDEX] = (uint8_t *)&unused;
+	ck_assert_uint_eq(ask(1, 0, &body)->count, FANIN_BLOCK_OPEN);
+	ck_assert_uint_eq(fanin_answer_state(&body, 0), FANIN_BLOCK_OPEN);
+	ck_assert_uint_eq(fanin_answer_state(&body, 1), FANIN_BLOCK_ABSENT);
+	ck_assert_uint_eq(body.n_blocks, WINDOW);
+	ck_assert_uint_eq(body.members, 0x333);
+	handler_rig_stop(&rig);
+}
+END_TEST
+
+START_TEST(answer_that_is_passed_on_names_the_child)
+{
+	struct fanin_packet packet;
+
+	start(_i);
+	for (uint16_t child = 0; child < CHILDREN; child++)
+		contribute(child);
+	handler_rig_flush(&rig);
+	packet = parent_answers(1, OWN_RANK, FANIN_BLOCK_OPEN);
+	handler_rig_emission(&rig, FANIN_EMIT_CHILDREN, 0x2);
+	ck_assert_uint_eq(packet.headers->fanin.rank, 4);
+	ck_assert_uint_eq(packet.headers->fanin.number, NUMBER);
+	ck_assert_uint_eq(packet.headers->fanin.members, 0);
+	handler_rig_stop(&rig);
+}
+END_TEST
+
+START_TEST(answer_to_another_switch_is_not_taken)
+{
+	start(_i);
+	for (uint16_t child = 0; child < CHILDREN; child++)
+		contribute(child);
+	handler_rig_flush(&rig);
+	parent_answers(1, OWN_RANK + 6, FANIN_BLOCK_OPEN);
+	parent_answers(1, OWN_RANK + 6, FANIN_BLOCK_ABSENT);
+	ck_assert_uint_eq(rig.ctx.n_emissions, 0);
+	handler_rig_stop(&rig);
+}
+END_TEST
+
+/* An overdue query of a child. Returns whether it went on to the parent; else it was answered. */
+static bool
+is_passed_up(uint16_t child)
+{
+	struct fanin_packet packet = make(FANIN_TYPE_QUERY, 0, child);
+	enum fanin_reason reason;
+	bool passed;
+
+	packet.headers->fanin.flags = FANIN_FLAG_RETRANSMIT;
+	ck_assert_int_eq(rig.handler->query(&rig.ctx, rig.slot, &packet, &reason),
+			 FANIN_VERDICT_HELD);
+	passed = packet.headers->fanin.type == FANIN_TYPE_QUERY;
+	if (passed)
+		ck_assert_uint_eq(packet.headers->fanin.members, fanin_way_push(0, child));
+	else
+		ck_assert_uint_eq(packet.headers->fanin.count, FANIN_BLOCK_SENT);
+	handler_rig_flush(&rig);
+	return passed;
+}
+
+START_TEST(a_loss_further_up_costs_one_repetition)
+{
+	start(_i);
+	for (uint16_t child = 0; child < CHILDREN; child++)
+		contribute(child);
+	handler_rig_flush(&rig);
+	/* One query goes on; one who asks again makes sure that it was not lost. */
+	ck_assert(is_passed_up(1));
+	ck_assert(!is_passed_up(0));
+	ck_assert(is_passed_up(1));
+	ck_assert(is_passed_up(0));
+	ck_assert_uint_eq(rig.stats.upward_queries, 3);
+	/* Three answers say that the contribution is not there. */
+	parent_answers(1, OWN_RANK, FANIN_BLOCK_ABSENT);
+	handler_rig_emission(&rig, FANIN_EMIT_PARENT, 0);
+	handler_rig_flush(&rig);
+	parent_answers(1, OWN_RANK, FANIN_BLOCK_ABSENT);
+	parent_answers(0, OWN_RANK, FANIN_BLOCK_ABSENT);
+	ck_assert_uint_eq(rig.ctx.n_emissions, 0);
+	ck_assert_uint_eq(rig.stats.upward_repeats, 1);
+	/* It is lost again. */
+	ck_assert(is_passed_up(2));
+	parent_answers(2, OWN_RANK, FANIN_BLOCK_ABSENT);
+	ck_assert_uint_eq(rig.stats.upward_repeats, 2);
+	handler_rig_stop(&rig);
+}
+END_TEST
+
+Suite *
+suite_answers(void)
+{
+	Suite *suite = suite_create("answers");
+	TCase *one = tcase_create("one slot");
+
+	tcase_add_loop_test(one, nobody_is_there_of_a_block_of_which_nothing_came, 0, N_HANDLERS);
+	tcase_add_loop_test(one, first_state_is_that_of_the_block_asked_for, 0, N_HANDLERS);
+	tcase_add_loop_test(one, answer_that_is_passed_on_names_the_child, 0, N_HANDLERS);
+	tcase_add_loop_test(one, answer_to_another_switch_is_not_taken, 0, N_HANDLERS);
+	tcase_add_loop_test(one, a_loss_further_up_costs_one_repetition, 0, N_HANDLERS);
+	suite_add_tcase(suite, one);
+	return suite;
+}
