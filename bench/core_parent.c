@@ -69,6 +69,7 @@ make_result(const struct rig *rig, unsigned int worker, const struct rte_mbuf *u
 	mbuf->port = rig->ethdevs[rig->options.hosts];
 	fanin_wire_encode_l4(headers, &flow, up->data_len - (uint32_t)sizeof(*headers));
 	headers->fanin.type = FANIN_TYPE_RESULT;
+	headers->fanin.key = job->params.keys.down;
 	headers->fanin.flags = 0;
 	headers->fanin.rank = 0;
 	headers->fanin.contributions = job->params.n_ranks;

@@ -52,7 +52,8 @@ make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 	*headers = *template;
 	if (fanin_wire_payload_len(headers) != payload_len)
 		fanin_wire_set_payload_len(headers, payload_len);
-	fanin_wire_encode_header(hdr, type, ctx->job->id, epoch, ctx->job->key);
+	fanin_wire_encode_header(hdr, type, ctx->job->id, epoch,
+				 type == FANIN_TYPE_RESULT ? ctx->job->keys.down : ctx->job->keys.up);
 	hdr->flags = flags;
 	hdr->block = block;
 	memcpy(&hdr->dtype, &dense->window.shape, sizeof(dense->window.shape));
@@ -185,7 +186,8 @@ answer_pending(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 	if ((hdr->flags & FANIN_FLAG_RETRANSMIT) == 0)
 		return FANIN_VERDICT_FREE;
 
-	fanin_wire_encode_header(hdr, FANIN_TYPE_PENDING, ctx->job->id, ctx->epoch, ctx->job->key);
+	fanin_wire_encode_header(hdr, FANIN_TYPE_PENDING, ctx->job->id, ctx->epoch,
+				 ctx->job->keys.down);
 	hdr->rank = rank;
 	hdr->block = block;
 	hdr->members = ranks_not_missing(ctx->job,

@@ -91,12 +91,13 @@ struct job {
 	struct job_worker_stats *worker_stats;
 	uint16_t n_workers;
 	char owner[PIPELINE_NAME_LEN]; /* who made it; empty: unknown; control: ro */
+	uint64_t secret;               /* that the keys are derived from; control: ro */
 };
 
 /* What is asked for when a job is made. */
 struct job_spec {
 	uint32_t id;            /* 0: the smallest that is free */
-	uint64_t key;           /* 0 is not allowed */
+	uint64_t key;           /* the job's secret; 0 is not allowed */
 	const char *owner;      /* who makes it, shorter than PIPELINE_NAME_LEN; NULL: unknown */
 	const char *handler;    /* of the registry, or "auto" */
 	uint32_t buffers;       /* per block, for handlers with several; 0: 2 */

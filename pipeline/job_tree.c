@@ -157,7 +157,7 @@ job_child_template(const struct pipeline *pipeline, struct job *job, uint16_t ch
 	memcpy(flow.dst_mac, pipeline->mac, sizeof(flow.dst_mac));
 	fanin_wire_encode_l4(&headers, &flow, 0);
 	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_CONTRIBUTION, job->params.id, 0,
-				 job->params.key);
+				 job->params.keys.up);
 	headers.fanin.rank = job->members[child].rank;
 	fanin_wire_make_template(&headers, &job->child_templates[child]);
 }
@@ -170,7 +170,7 @@ job_parent_template(const struct pipeline *pipeline, struct job *job)
 
 	headers.ip.src_be = job->parent_ip_be;
 	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_RESULT, job->params.id, 0,
-				 job->params.key);
+				 job->params.keys.down);
 	fanin_wire_make_template(&headers, &job->parent_template);
 	job->parent_ethdev = pipeline->ports[job->parent_port].ethdev;
 }

@@ -30,7 +30,8 @@ worker_reply(struct worker *worker, struct rte_mbuf *mbuf, uint32_t payload_len,
 }
 
 void
-worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reason)
+worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job,
+	      enum fanin_reason reason)
 {
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	uint16_t dst_port_be = worker->pipeline->udp_port_be;
@@ -46,5 +47,8 @@ worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason re
 	headers->fanin.count = (uint16_t)reason;
 	headers->fanin.contributions = 0;
 	headers->fanin.members = 0;
+	/* To strangers nothing is told that they have not said. */
+	if (job != NULL)
+		headers->fanin.key = job->params.keys.down;
 	worker_reply(worker, mbuf, 0, dst_port_be);
 }

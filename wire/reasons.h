@@ -7,6 +7,8 @@
 #ifndef FANIN_WIRE_REASONS_H
 #define FANIN_WIRE_REASONS_H
 
+#include <stdbool.h>
+
 /* X(ENUMERATOR, counter name, text) */
 #define FANIN_REASONS(X)                                                                           \
 	X(NONE, "none", "no reason")                                                               \
@@ -66,6 +68,15 @@ enum fanin_reason {
 #undef FANIN_REASON_ENUM
 	FANIN_REASON_COUNT
 };
+
+/* Why a packet is not taken for a member's: then its REFUSED carries the key that came, and else the job's own. */
+static inline bool
+fanin_reason_is_of_sender(unsigned int reason)
+{
+	return reason == FANIN_REASON_JOB || reason == FANIN_REASON_RANK ||
+	       reason == FANIN_REASON_PORT || reason == FANIN_REASON_SOURCE ||
+	       reason == FANIN_REASON_KEY;
+}
 
 /*
  * Counter name of a reason, as faninctl and the documentation show it.

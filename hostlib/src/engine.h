@@ -19,13 +19,14 @@
 
 #include "error.h"
 #include "transport.h"
+#include "wire/keys.h"
 #include "wire/wire.h"
 
 struct fanin_engine;
 
 struct fanin_engine_config {
 	struct fanin_flow flow; /* to the switch; src_port is overwritten */
-	uint64_t key;
+	struct fanin_keys keys;
 	uint64_t timeout_ns; /* longest time without a result while one is waited for */
 	uint32_t job;
 	uint32_t epoch;

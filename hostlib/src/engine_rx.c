@@ -307,7 +307,7 @@ fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *fram
 		return;
 	engine->stats.frames_received++;
 	if (fanin_wire_validate(headers, frame->len) != FANIN_REASON_NONE ||
-	    hdr->job != engine->config.job || hdr->key != engine->config.key) {
+	    hdr->job != engine->config.job || !fanin_keys_fit_answer(&engine->config.keys, hdr)) {
 		engine->stats.invalid++;
 		return;
 	}

@@ -39,6 +39,9 @@ fanin_member_open(struct fanin_member *member, const struct fanin_member_config 
 	if (getrandom(&member->nonce, sizeof(member->nonce), 0) != sizeof(member->nonce))
 		return fanin_error_set(error, FANIN_ERR_SYSTEM, "no random number: %s",
 				       strerror(errno));
+	if (fanin_keys_derive(config->key, &member->keys) != 0)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
+				       "out of memory for the keys of job %u", config->job);
 	return FANIN_OK;
 }
 
@@ -58,7 +61,7 @@ control_send(struct fanin_member *member, enum fanin_type type)
 	size_t body_len = 0;
 
 	fanin_wire_encode_header(&control.headers.fanin, type, config->job, member->epoch,
-				 config->key);
+				 member->keys.up);
 	control.headers.fanin.rank = config->rank;
 	if (type == FANIN_TYPE_JOIN) {
 		control.headers.fanin.epoch = 0;
@@ -103,7 +106,7 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 	const struct fanin_join_ack_body *ack = &control->body.join_ack;
 	uint16_t window = ack->window;
 
-	if (hdr->key != member->config.key || ack->nonce != member->nonce)
+	if (hdr->key != member->keys.down || ack->nonce != member->nonce)
 		return FANIN_OK;
 	if (ack->state == FANIN_JOIN_CHALLENGE) {
 		member->cookie = ack->cookie;

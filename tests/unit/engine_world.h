@@ -24,7 +24,8 @@
 #define QUEUE_LEN 1024
 #define JOB 7
 #define EPOCH 3u
-#define KEY 0xfeedu
+#define UP_KEY 0xfeedu
+#define DOWN_KEY 0xbeefu
 #define STEP_NS 50000
 #define TIMEOUT_NS (5 * 1000000000ull)
 
@@ -109,7 +110,7 @@ answer_make(const struct world *world, struct fanin_headers *headers, enum fanin
 	const struct fanin_flow flow = { .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT };
 
 	fanin_wire_encode_l4(headers, &flow, payload_len);
-	fanin_wire_encode_header(&headers->fanin, type, JOB, world->epoch, KEY);
+	fanin_wire_encode_header(&headers->fanin, type, JOB, world->epoch, DOWN_KEY);
 	headers->fanin.block = block;
 }
 
@@ -281,7 +282,7 @@ world_create_of(uint16_t n_ranks, uint16_t window, uint32_t first_block, bool re
 	for (uint16_t i = 0; i < n_ranks; i++) {
 		const struct fanin_engine_config config = {
 			.flow = { .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT },
-			.key = KEY,
+			.keys = { .up = UP_KEY, .down = DOWN_KEY },
 			.timeout_ns = TIMEOUT_NS,
 			.job = JOB,
 			.epoch = EPOCH,

@@ -257,6 +257,19 @@ tamper_key(struct fanin_headers *headers)
 	headers->fanin.key++;
 }
 
+/* What every port behind which members are can read. */
+static void
+tamper_overheard_key(struct fanin_headers *headers)
+{
+	headers->fanin.key = ring_switch_key(FANIN_TYPE_RESULT);
+}
+
+static void
+tamper_secret(struct fanin_headers *headers)
+{
+	headers->fanin.key = RING_SWITCH_KEY;
+}
+
 static void
 tamper_rank(struct fanin_headers *headers)
 {
@@ -308,6 +321,38 @@ tamper_op(struct fanin_headers *headers)
 	headers->fanin.op = FANIN_WIRE_BXOR;
 }
 
+/* A packet that is refused goes back with the key of answers, if it came from a member, and else with its own. */
+static void
+expect_refused(uint16_t port, const uint8_t *frame, size_t len, uint64_t key)
+{
+	ring_switch_put(&sw, port, frame, len);
+	ck_assert_uint_ne(ring_switch_take(&sw, port, buffer), 0);
+	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_REFUSED);
+	ck_assert_uint_eq(answer->fanin.key, key);
+}
+
+START_TEST(refusals_tell_strangers_no_key)
+{
+	struct job *job = ring_switch_job(&sw, 2, 16);
+	uint32_t epoch = host_join_all(&sw, job, 2, 1);
+	const struct fanin_join_body join = { .nonce = 1, .size = 2, .mtu = 1500 };
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	size_t len = host_contribution(&sw, job, 0, epoch + 1, 0, false, frame);
+
+	expect_refused(0, frame, len, ring_switch_key(FANIN_TYPE_REFUSED));
+	headers->fanin.job = 4711;
+	expect_refused(0, frame, len, ring_switch_key(FANIN_TYPE_CONTRIBUTION));
+	/* JOINs from everywhere are answered. */
+	len = host_packet(&sw, 1, FANIN_TYPE_JOIN, job->params.id, 0, &join, sizeof(join), headers);
+	expect_refused(3, frame, len, ring_switch_key(FANIN_TYPE_JOIN));
+	headers->fanin.key = 5;
+	expect_refused(1, frame, len, 5);
+	headers->fanin.key = 0;
+	expect_refused(1, frame, len, 0);
+}
+END_TEST
+
 START_TEST(forged_contributions_are_counted_and_change_nothing)
 {
 	struct job *job = ring_switch_job(&sw, 2, 16);
@@ -315,6 +360,8 @@ START_TEST(forged_contributions_are_counted_and_change_nothing)
 
 	forge(job, epoch, 3, NULL, FANIN_REASON_PORT);
 	forge(job, epoch, 0, tamper_key, FANIN_REASON_KEY);
+	forge(job, epoch, 0, tamper_overheard_key, FANIN_REASON_KEY);
+	forge(job, epoch, 0, tamper_secret, FANIN_REASON_KEY);
 	forge(job, epoch, 0, tamper_rank, FANIN_REASON_RANK);
 	forge(job, epoch, 0, tamper_source, FANIN_REASON_SOURCE);
 	forge(job, epoch, 0, tamper_job, FANIN_REASON_JOB);
@@ -580,6 +627,7 @@ suite_jobs(void)
 	tcase_add_test(one, cookie_is_good_for_one_process_and_once);
 	tcase_add_test(one, repeated_join_gets_the_same_answer);
 	tcase_add_test(one, wrong_size_is_refused_by_name);
+	tcase_add_test(one, refusals_tell_strangers_no_key);
 	tcase_add_test(one, forged_contributions_are_counted_and_change_nothing);
 	tcase_add_test(one, lost_result_is_repeated_to_the_one_who_asks);
 	tcase_add_test(one, what_does_not_fit_is_refused_with_the_amounts);

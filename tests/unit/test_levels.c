@@ -548,6 +548,7 @@ forge(uint16_t port, uint32_t epoch, uint64_t key, uint32_t source_be, enum fani
 START_TEST(only_the_parent_is_believed)
 {
 	const uint32_t parent_ip_be = host_ip_be(PARENT_PORT);
+	const uint64_t key = ring_switch_key(FANIN_TYPE_RESULT);
 	uint8_t frame[4096];
 	uint32_t epoch;
 
@@ -555,10 +556,10 @@ START_TEST(only_the_parent_is_believed)
 	epoch = start_run(5);
 	contribute_all(epoch, 0);
 	expect_upward(0);
-	forge(1, PARENT_EPOCH, RING_SWITCH_KEY, parent_ip_be, FANIN_REASON_DIRECTION);
-	forge(PARENT_PORT, PARENT_EPOCH, RING_SWITCH_KEY, host_ip_be(9), FANIN_REASON_DIRECTION);
-	forge(PARENT_PORT, PARENT_EPOCH, RING_SWITCH_KEY + 1, parent_ip_be, FANIN_REASON_KEY);
-	forge(PARENT_PORT, PARENT_EPOCH + 1, RING_SWITCH_KEY, parent_ip_be, FANIN_REASON_EPOCH);
+	forge(1, PARENT_EPOCH, key, parent_ip_be, FANIN_REASON_DIRECTION);
+	forge(PARENT_PORT, PARENT_EPOCH, key, host_ip_be(9), FANIN_REASON_DIRECTION);
+	forge(PARENT_PORT, PARENT_EPOCH, key + 1, parent_ip_be, FANIN_REASON_KEY);
+	forge(PARENT_PORT, PARENT_EPOCH + 1, key, parent_ip_be, FANIN_REASON_EPOCH);
 
 	/* Another shape than the block's. */
 	parent_result(PARENT_EPOCH, 0, frame);
