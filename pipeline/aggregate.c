@@ -111,7 +111,9 @@ batch_fits_result(struct batch *batch, const struct job *job, const struct rte_m
 
 	return job->params.has_parent && fanin_wire_fits(headers, &job->parent_template) &&
 	       fanin_wire_elements_fit(headers, mbuf->data_len, &batch->sizes) &&
-	       mbuf->port == job->parent_ethdev && is_of_run(job, headers, &epoch);
+	       mbuf->port == job->parent_ethdev &&
+	       memcmp(headers->eth.src, job->parent_mac, sizeof(job->parent_mac)) == 0 &&
+	       is_of_run(job, headers, &epoch);
 }
 
 /* Does what a handler's verdict on a contribution or a result says. member_of: the job of who may be refused; NULL: nobody. */

@@ -73,6 +73,7 @@ struct job {
 	struct fanin_template child_templates[FANIN_WIRE_MAX_CHILDREN];
 
 	uint32_t parent_ip_be;                 /* of params.has_parent */
+	uint8_t parent_mac[6];                 /* likewise */
 	uint16_t parent_port;                  /* likewise; index in pipeline->ports */
 	uint16_t parent_ethdev;                /* likewise; of that port */
 	struct fanin_template parent_template; /* likewise; of its results */

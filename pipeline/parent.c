@@ -92,7 +92,7 @@ check_parent(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, struc
 	if (job == NULL)
 		return FANIN_REASON_JOB;
 	if (!job->params.has_parent || ingress_port(pipeline, mbuf) != job->parent_port ||
-	    headers->ip.src_be != job->parent_ip_be)
+	    !fanin_wire_comes_from(headers, job->parent_mac, job->parent_ip_be))
 		return FANIN_REASON_DIRECTION;
 	if (!fanin_keys_fit_answer(&job->params.keys, &headers->fanin))
 		return FANIN_REASON_KEY;

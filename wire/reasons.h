@@ -60,7 +60,8 @@
 	X(NO_ROUTE, "no_route", "no route leads to the destination address")                       \
 	X(NEIGHBOR, "neighbor_unresolved", "no next hop's MAC address is known")                   \
 	X(ROUTED_PORT, "routed_port_foreign", "not for this switch, on a port that only routes")   \
-	X(IP_ADDRESS, "ip_address_invalid", "the source or destination address is never routed")
+	X(IP_ADDRESS, "ip_address_invalid", "the source or destination address is never routed")   \
+	X(SOURCE_OWN, "source_own", "the source address is this switch's own")
 
 enum fanin_reason {
 #define FANIN_REASON_ENUM(name, counter, text) FANIN_REASON_##name,

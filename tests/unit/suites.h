@@ -26,6 +26,7 @@
 	X(pipeline)                                                                                \
 	X(neighbors)                                                                               \
 	X(routing)                                                                                 \
+	X(sources)                                                                                 \
 	X(jobs)                                                                                    \
 	X(levels)                                                                                  \
 	X(isolation)                                                                               \

@@ -425,6 +425,26 @@ START_TEST(what_does_not_fit_is_refused_with_the_amounts)
 }
 END_TEST
 
+START_TEST(the_switch_is_no_member_of_its_jobs_and_not_its_own_parent)
+{
+	struct job_spec spec = { .key = 1, .handler = "single", .n_members = 2 };
+	char error[PIPELINE_ERROR_LEN];
+	struct job *job;
+	const char *code;
+
+	spec.members[0].ip_be = host_ip_be(0);
+	spec.members[1].ip_be = sw.pipeline->ip_be;
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), -EINVAL);
+	ck_assert_str_eq(error, "member 1 has the address 10.0.0.254, which is this switch's own");
+	spec.members[1].ip_be = host_ip_be(1);
+	spec.n_ranks = 3;
+	spec.has_parent = true;
+	spec.parent.ip_be = sw.pipeline->ip_be;
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), -EINVAL);
+	ck_assert_str_eq(error, "the parent has the address 10.0.0.254, which is this switch's own");
+}
+END_TEST
+
 /* More packets than fit into the caches make such a job slower. Whoever names a number gets that. */
 START_TEST(a_job_within_the_machine_gets_fewer_slots_for_larger_packets)
 {
@@ -631,6 +651,7 @@ suite_jobs(void)
 	tcase_add_test(one, forged_contributions_are_counted_and_change_nothing);
 	tcase_add_test(one, lost_result_is_repeated_to_the_one_who_asks);
 	tcase_add_test(one, what_does_not_fit_is_refused_with_the_amounts);
+	tcase_add_test(one, the_switch_is_no_member_of_its_jobs_and_not_its_own_parent);
 	tcase_add_test(one, a_job_within_the_machine_gets_fewer_slots_for_larger_packets);
 	tcase_add_test(one, destroyed_job_tells_its_hosts);
 	tcase_add_test(one, packets_that_wait_for_a_handler_are_counted);
