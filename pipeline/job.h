@@ -252,7 +252,7 @@ uint64_t job_missing(struct job *job);
 bool job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr *hdr,
 		    const struct fanin_join_ack_body *ack);
 
-/* The parent's refusal of a JOIN, likewise: whoever joins next is told. Worker. */
-void job_parent_refused(struct job *job, enum fanin_reason reason);
+/* The parent's refusal, likewise: if it is of the JOIN that was sent, whoever joins next is told. Worker. */
+void job_parent_refused(struct job *job, const struct fanin_hdr *hdr);
 
 #endif

@@ -119,8 +119,8 @@ struct fanin_hdr {
 	uint8_t extension_len32; /* its length in units of 32 bytes */
 	uint16_t reserved0;      /* 0 */
 	uint64_t key;            /* the direction's, of struct fanin_keys */
-	uint64_t members;        /* PENDING, JOIN_ACK: bitmap of the children that are there */
-	uint8_t reserved1[6];    /* 0 */
+	uint64_t members; /* PENDING, JOIN_ACK: bitmap of the children that are there; REFUSED: the JOIN's nonce */
+	uint8_t reserved1[6]; /* 0 */
 } __attribute__((packed));
 
 struct fanin_headers {

@@ -44,6 +44,7 @@
 	X(manager_jobs)                                                                            \
 	X(manager_room)                                                                            \
 	X(manager_chance)                                                                          \
+	X(join)                                                                                    \
 	X(engine)                                                                                  \
 	X(recovery)                                                                                \
 	X(split)                                                                                   \

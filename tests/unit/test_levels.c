@@ -307,12 +307,14 @@ START_TEST(children_hear_what_the_parent_has_against_it)
 	const struct fanin_join_body *join = (const struct fanin_join_body *)(got + 1);
 	uint8_t frame[4096];
 	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	uint64_t nonce;
 
 	open_variant(_i);
 	for (unsigned int h = 0; h < CHILDREN; h++)
 		ck_assert_ptr_nonnull(host_sends_join(&sw, h, job->params.id, 5 + h, RANKS, got));
 	parent_take(FANIN_TYPE_JOIN);
-	parent_ack(FANIN_JOIN_ACTIVE, join->nonce, WINDOW / 2);
+	nonce = join->nonce;
+	parent_ack(FANIN_JOIN_ACTIVE, nonce, WINDOW / 2);
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, RANKS, got));
 	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_REFUSED);
 	ck_assert_uint_eq(got->fanin.count, FANIN_REASON_PARENT_MISMATCH);
@@ -320,6 +322,12 @@ START_TEST(children_hear_what_the_parent_has_against_it)
 
 	parent_packet(FANIN_TYPE_REFUSED, 0, NULL, 0, headers);
 	headers->fanin.count = FANIN_REASON_MEMBER_BUSY;
+	/* One that does not name the JOIN is no answer to it. */
+	put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 1, job->params.id, 6, RANKS, got));
+	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_JOIN_ACK);
+	parent_take(FANIN_TYPE_JOIN);
+	headers->fanin.members = nonce;
 	put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 1, job->params.id, 6, RANKS, got));
 	ck_assert_uint_eq(got->fanin.count, FANIN_REASON_MEMBER_BUSY);
