@@ -61,7 +61,8 @@
 	X(NEIGHBOR, "neighbor_unresolved", "no next hop's MAC address is known")                   \
 	X(ROUTED_PORT, "routed_port_foreign", "not for this switch, on a port that only routes")   \
 	X(IP_ADDRESS, "ip_address_invalid", "the source or destination address is never routed")   \
-	X(SOURCE_OWN, "source_own", "the source address is this switch's own")
+	X(SOURCE_OWN, "source_own", "the source address is this switch's own")                     \
+	X(SOURCE_PATH, "source_path", "the source address belongs to another port")
 
 enum fanin_reason {
 #define FANIN_REASON_ENUM(name, counter, text) FANIN_REASON_##name,

@@ -155,15 +155,92 @@ START_TEST(tags_to_the_end_of_a_frame_are_no_address)
 }
 END_TEST
 
+/* A routed packet and the ports from which it is taken: bitmaps of the leaf's, hosts at 0 and 1, spines behind 2 and 3. */
+#define HOST_PORTS 0x3u
+#define SPINE_0 0x4u
+#define SPINE_1 0x8u
+
+static const struct {
+	const char *source;
+	unsigned int ports;
+} sources[] = {
+	{ "10.0.0.1", HOST_PORTS },
+	{ "10.0.0.77", HOST_PORTS },
+	{ "10.77.9.9", SPINE_0 | SPINE_1 }, /* of two next hops either */
+	{ "10.77.5.1", SPINE_1 },
+	{ "10.77.5.129", SPINE_0 },
+	{ "10.77.5.130", SPINE_1 },
+	{ "10.78.0.254", SPINE_0 }, /* next hops */
+	{ "10.78.1.254", SPINE_1 },
+	{ "10.0.0.0", 0 }, /* nobody's */
+	{ "10.0.0.255", 0 },
+	{ "10.0.0.254", 0 },                /* the leaf itself */
+	{ "10.99.0.1", SPINE_0 | SPINE_1 }, /* no route leads there */
+};
+
+START_TEST(a_source_is_taken_where_it_belongs_only)
+{
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	const size_t len = leaf_packet(sources[_i].source, "10.0.0.2", 1, frame);
+	const bool own = headers->ip.src_be == leaf.pipeline->ip_be;
+	uint8_t mac[6];
+
+	leaf_hears_all();
+	host_mac(1, mac);
+	for (uint16_t p = 0; p < 4; p++) {
+		const uint64_t before = leaf_drops(FANIN_REASON_SOURCE_PATH);
+
+		ring_switch_put(&leaf, p, frame, len);
+		if ((sources[_i].ports >> p & 1) != 0)
+			leaf_expect_routed(1, frame, len, mac);
+		leaf_expect_silence();
+		ck_assert_uint_eq(leaf_drops(FANIN_REASON_SOURCE_PATH) - before,
+				  (sources[_i].ports >> p & 1) == 0 && !own);
+	}
+	ck_assert_uint_eq(leaf_drops(FANIN_REASON_SOURCE_OWN), own ? 4 : 0);
+}
+END_TEST
+
+/* What made wrong sums for all: a host tells the spine, by way of its leaf, a result as if it were the leaf. */
+START_TEST(a_host_does_not_speak_as_its_leaf_to_a_spine)
+{
+	const uint32_t speakers_be[] = { leaf.pipeline->ip_be, spine_ip_be(0), spine_ip_be(1),
+					 inet_addr("10.77.5.254") };
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+
+	leaf_hears_all();
+	for (unsigned int i = 0; i < RTE_DIM(speakers_be); i++) {
+		size_t len = host_packet(&leaf, 0, FANIN_TYPE_KNOWN, 1, 1, NULL, 0, headers);
+
+		headers->ip.src_be = speakers_be[i];
+		headers->ip.dst_be = spine_ip_be(0);
+		leaf_set_checksum(frame);
+		ring_switch_put(&leaf, 0, frame, len);
+		leaf_expect_silence();
+	}
+	ck_assert_uint_eq(leaf_drops(FANIN_REASON_SOURCE_OWN), 1);
+	ck_assert_uint_eq(leaf_drops(FANIN_REASON_SOURCE_PATH), RTE_DIM(speakers_be) - 1);
+}
+END_TEST
+
 Suite *
 suite_sources(void)
 {
 	Suite *suite = suite_create("sources");
 	TCase *own = tcase_create("own");
+	TCase *path = tcase_create("path");
 
 	tcase_add_checked_fixture(own, setup, teardown);
+	tcase_set_timeout(own, 30);
 	tcase_add_loop_test(own, nobody_but_the_switch_speaks_as_the_switch, 0, RTE_DIM(claims));
 	tcase_add_test(own, tags_to_the_end_of_a_frame_are_no_address);
 	suite_add_tcase(suite, own);
+	tcase_add_checked_fixture(path, leaf_open, leaf_close);
+	tcase_set_timeout(path, 30);
+	tcase_add_loop_test(path, a_source_is_taken_where_it_belongs_only, 0, RTE_DIM(sources));
+	tcase_add_test(path, a_host_does_not_speak_as_its_leaf_to_a_spine);
+	suite_add_tcase(suite, path);
 	return suite;
 }
