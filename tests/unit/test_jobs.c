@@ -273,7 +273,7 @@ tamper_secret(struct fanin_headers *headers)
 static void
 tamper_rank(struct fanin_headers *headers)
 {
-	headers->fanin.rank = 2;
+	headers->fanin.rank = 7;
 }
 
 static void
@@ -562,6 +562,44 @@ START_TEST(slots_are_shared_out_to_the_workers)
 }
 END_TEST
 
+static bool
+schedule_is_untouched(const struct job *job)
+{
+	for (uint32_t i = 0; i <= job->slot_mask; i++) {
+		if (job->slot_clusters[i] != 0)
+			return false;
+	}
+	return true;
+}
+
+/* Else anybody could send all blocks of a job to one worker. */
+START_TEST(only_members_packets_touch_the_schedule)
+{
+	static void (*const tampers[])(struct fanin_headers * headers) = {
+		tamper_key, tamper_overheard_key, tamper_rank, tamper_source
+	};
+	struct job *job = ring_switch_job(&sw, 4, 16);
+	uint32_t epoch = host_join_all(&sw, job, 4, 1);
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	size_t len;
+
+	for (unsigned int i = 0; i <= RTE_DIM(tampers); i++) {
+		for (unsigned int known = 0; known < 2; known++) {
+			len = host_contribution(&sw, job, 0, epoch, 0, false, frame);
+			if (known != 0)
+				headers->fanin.type = FANIN_TYPE_KNOWN;
+			if (i < RTE_DIM(tampers))
+				tampers[i](headers);
+			ring_switch_put(&sw, i < RTE_DIM(tampers) ? 0 : 1, frame, len);
+			ck_assert_msg(schedule_is_untouched(job), "forgery %u", i);
+		}
+	}
+	host_contribute(&sw, job, 0, epoch, 0, false);
+	ck_assert(!schedule_is_untouched(job));
+}
+END_TEST
+
 /* Two nodes, the first worker on the second one; neither has memory of its own here, which is no reason to fail. */
 START_TEST(blocks_stay_on_the_node_of_their_slots)
 {
@@ -660,6 +698,7 @@ suite_jobs(void)
 	tcase_add_checked_fixture(two, setup_two_workers, teardown);
 	tcase_set_timeout(two, 30);
 	tcase_add_test(two, slots_are_shared_out_to_the_workers);
+	tcase_add_test(two, only_members_packets_touch_the_schedule);
 	tcase_add_test(two, blocks_stay_on_the_node_of_their_slots);
 	suite_add_tcase(suite, two);
 
