@@ -6,6 +6,10 @@
 #include "bench/core_rig.h"
 
 #define PARENT_IP 0x0a4d01feu
+#define PARENT_MAC                                                                                 \
+	{                                                                                          \
+		0x02, 0, 0, 0, 0, 0xfd                                                             \
+	}
 /* How the parent numbers the run of a job. */
 #define PARENT_EPOCH(job) ((job)->params.id + 1000u)
 
@@ -18,8 +22,7 @@ rig_parent_member(const struct rig *rig, struct job_spec *spec)
 	spec->has_parent = true;
 	spec->parent.port = rig->options.hosts;
 	spec->parent.ip_be = htonl(PARENT_IP);
-	spec->parent.mac[0] = 0x02;
-	spec->parent.mac[5] = 0xfd;
+	memcpy(spec->parent.mac, (const uint8_t[])PARENT_MAC, sizeof(spec->parent.mac));
 }
 
 void
@@ -53,6 +56,7 @@ make_result(const struct rig *rig, unsigned int worker, const struct rte_mbuf *u
 		.dst_mac = { 0x01, 0x00, 0x5e, (uint8_t)(ntohl(job->group_be) >> 16 & 0x7f),
 			     (uint8_t)(ntohl(job->group_be) >> 8), (uint8_t)ntohl(job->group_be) },
 		.dst_ip_be = job->group_be,
+		.src_mac = PARENT_MAC,
 		.src_ip_be = htonl(PARENT_IP),
 		.dst_port = FANIN_WIRE_DEFAULT_UDP_PORT,
 		.src_port = FANIN_WIRE_DEFAULT_UDP_PORT,
@@ -69,6 +73,7 @@ make_result(const struct rig *rig, unsigned int worker, const struct rte_mbuf *u
 	mbuf->port = rig->ethdevs[rig->options.hosts];
 	fanin_wire_encode_l4(headers, &flow, up->data_len - (uint32_t)sizeof(*headers));
 	headers->fanin.type = FANIN_TYPE_RESULT;
+	headers->fanin.key = job->params.keys.down;
 	headers->fanin.flags = 0;
 	headers->fanin.rank = 0;
 	headers->fanin.contributions = job->params.n_ranks;

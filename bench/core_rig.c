@@ -210,7 +210,7 @@ headers_fill(struct rig *rig)
 	for (uint16_t h = 0; h < rig->options.hosts; h++) {
 		/* Job and epoch come with each packet. */
 		const struct hosts_member member = {
-			.key = RIG_KEY,
+			.key = rig->jobs[0]->params.keys.up, /* all have the same secret */
 			.bytes = rig->options.payload,
 			.rank = h,
 			.dtype = (uint8_t)rig->options.dtype,

@@ -50,7 +50,7 @@ hosts_result(const struct hosts_data *data, uint32_t block)
 
 /* What the headers of one host's contributions are made of, besides the flow. */
 struct hosts_member {
-	uint64_t key;
+	uint64_t key; /* of what hosts send */
 	uint32_t job;
 	uint32_t epoch;
 	uint32_t bytes; /* of payload */

@@ -130,7 +130,7 @@ pktgen_member_control(struct pktgen_member *member, uint64_t now_ns, void *frame
 	pktgen_member_flow(member, &flow);
 	fanin_wire_encode_l4(&headers, &flow, body_len);
 	fanin_wire_encode_header(&headers.fanin, join ? FANIN_TYPE_JOIN : FANIN_TYPE_LEAVE, job->id,
-				 join ? 0 : job->epoch, job->key);
+				 join ? 0 : job->epoch, job->keys.up);
 	headers.fanin.rank = member->rank;
 	memcpy(frame, &headers, sizeof(headers));
 	memcpy((uint8_t *)frame + sizeof(headers), &body, body_len);
@@ -219,7 +219,7 @@ pktgen_member_receive(struct pktgen_member *member, const struct fanin_headers *
 {
 	const struct fanin_hdr *hdr = &headers->fanin;
 
-	if (hdr->key != member->job->key) {
+	if (!fanin_keys_fit_answer(&member->job->keys, hdr)) {
 		member->job->stats->foreign++;
 		return;
 	}

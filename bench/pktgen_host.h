@@ -16,6 +16,7 @@
 
 #include "bench/histogram.h"
 #include "bench/hosts.h"
+#include "wire/keys.h"
 
 #define PKTGEN_ERROR_LEN 512
 #define PKTGEN_NO_LIMIT UINT64_MAX
@@ -59,9 +60,10 @@ struct pktgen_block {
 struct pktgen_job {
 	/* Set by the caller. */
 	uint32_t id;
-	uint64_t key;
-	uint16_t size; /* hosts */
-	uint8_t dtype; /* wire codes */
+	uint64_t secret;        /* which its keys are derived from */
+	struct fanin_keys keys; /* likewise */
+	uint16_t size;          /* hosts */
+	uint8_t dtype;          /* wire codes */
 	uint8_t op;
 	uint32_t payload;    /* bytes of a contribution; 0: as many as the job takes */
 	uint16_t max_window; /* 0: the job's */

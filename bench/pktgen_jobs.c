@@ -63,12 +63,22 @@ members_of(struct pktgen *gen, const json_t *ports)
 }
 
 static int
+keys_derive(struct pktgen *gen, uint64_t secret, struct pktgen_job *job)
+{
+	if (fanin_keys_derive(secret, &job->keys) != 0)
+		return pktgen_fail(gen, -ENOMEM, "no memory for the keys of job %u", job->id);
+	job->secret = secret;
+	return 0;
+}
+
+static int
 job_create(struct pktgen *gen, const json_t *ports, struct pktgen_job *job)
 {
 	const struct pktgen_options *options = gen->options;
 	json_t *args = json_pack("{s:o,s:s}", "members", members_of(gen, ports), "handler",
 				 options->handler);
 	json_t *result;
+	uint64_t secret;
 	int ret;
 
 	if (options->payload != 0)
@@ -81,10 +91,10 @@ job_create(struct pktgen *gen, const json_t *ports, struct pktgen_job *job)
 	if (ret != 0)
 		return ret;
 	job->id = (uint32_t)json_integer_value(json_object_get(result, "id"));
-	job->key = strtoull(json_string_value(json_object_get(result, "key")), NULL, 16);
+	secret = strtoull(json_string_value(json_object_get(result, "key")), NULL, 16);
 	json_decref(result);
 	gen->n_created++;
-	return 0;
+	return keys_derive(gen, secret, job);
 }
 
 static int
@@ -156,7 +166,6 @@ pktgen_jobs_open(struct pktgen *gen)
 	for (uint16_t j = 0; j < gen->n_jobs; j++) {
 		gen->jobs[j] = (struct pktgen_job){
 			.id = options->jobs[j].id,
-			.key = options->jobs[j].key,
 			.size = options->hosts,
 			.dtype = options->dtype,
 			.op = options->op,
@@ -170,6 +179,8 @@ pktgen_jobs_open(struct pktgen *gen)
 	}
 	if (options->control != NULL)
 		ret = jobs_create(gen);
+	for (uint16_t j = 0; options->control == NULL && j < gen->n_jobs && ret == 0; j++)
+		ret = keys_derive(gen, options->jobs[j].key, &gen->jobs[j]);
 	for (uint16_t j = 0; j < gen->n_jobs && ret == 0; j++) {
 		gen->job_index[gen->jobs[j].id] = (uint8_t)(j + 1);
 		ret = members_init(gen, j);

@@ -154,9 +154,10 @@ pktgen_report_joined(const struct pktgen *gen)
 
 		json_array_append_new(
 			jobs,
-			json_pack("{s:I,s:o,s:I,s:i,s:i,s:s,s:s,s:o}", "id", (json_int_t)job->id,
-				  "key", json_sprintf("0x%016lx", (unsigned long)job->key), "epoch",
-				  (json_int_t)job->epoch, "window", job->window, "payload",
+			json_pack("{s:I,s:o,s:o,s:I,s:i,s:i,s:s,s:s,s:o}", "id", (json_int_t)job->id,
+				  "key", json_sprintf("0x%016lx", (unsigned long)job->secret),
+				  "up_key", json_sprintf("0x%016lx", (unsigned long)job->keys.up),
+				  "epoch", (json_int_t)job->epoch, "window", job->window, "payload",
 				  (int)job->payload, "dtype", fanin_dtype_name(job->dtype), "op",
 				  fanin_op_name(job->op), "group", address_json(job->group_be)));
 	}

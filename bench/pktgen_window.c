@@ -63,7 +63,7 @@ pktgen_member_start(struct pktgen_member *member)
 {
 	struct pktgen_job *job = member->job;
 	const struct hosts_member sender = {
-		.key = job->key,
+		.key = job->keys.up,
 		.job = job->id,
 		.epoch = job->epoch,
 		.bytes = job->payload,
@@ -236,8 +236,9 @@ is_right(const struct pktgen_job *job, const struct fanin_headers *headers)
 {
 	const struct fanin_hdr *hdr = &headers->fanin;
 
-	return hdr->key == job->key && hdr->contributions == job->size && hdr->dtype == job->dtype &&
-	       hdr->op == job->op && fanin_wire_payload_len(headers) == job->payload &&
+	return hdr->key == job->keys.down && hdr->contributions == job->size &&
+	       hdr->dtype == job->dtype && hdr->op == job->op &&
+	       fanin_wire_payload_len(headers) == job->payload &&
 	       memcmp(headers + 1, hosts_result(&job->data, hdr->block), job->payload) == 0;
 }
 
@@ -282,7 +283,7 @@ pktgen_job_unclaimed(struct pktgen_job *job, const struct pktgen_member *member,
 	const uint32_t block = headers->fanin.block;
 
 	if (member->lanes == NULL || headers->fanin.epoch != job->epoch ||
-	    headers->fanin.key != job->key)
+	    headers->fanin.key != job->keys.down)
 		job->stats->foreign++;
 	else if (!is_right(job, headers) ||
 		 !fanin_block_before(block, (uint32_t)lane_of(member, block)->block))

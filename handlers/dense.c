@@ -52,7 +52,8 @@ make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 	*headers = *template;
 	if (fanin_wire_payload_len(headers) != payload_len)
 		fanin_wire_set_payload_len(headers, payload_len);
-	fanin_wire_encode_header(hdr, type, ctx->job->id, epoch, ctx->job->key);
+	fanin_wire_encode_header(hdr, type, ctx->job->id, epoch,
+				 type == FANIN_TYPE_RESULT ? ctx->job->keys.down : ctx->job->keys.up);
 	hdr->flags = flags;
 	hdr->block = block;
 	memcpy(&hdr->dtype, &dense->window.shape, sizeof(dense->window.shape));

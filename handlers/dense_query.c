@@ -61,7 +61,8 @@ make_answer(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 	struct fanin_hdr *hdr = &packet->headers->fanin;
 	const struct fanin_hdr asked = *hdr;
 
-	fanin_wire_encode_header(hdr, FANIN_TYPE_ANSWER, ctx->job->id, ctx->epoch, ctx->job->key);
+	fanin_wire_encode_header(hdr, FANIN_TYPE_ANSWER, ctx->job->id, ctx->epoch,
+				 ctx->job->keys.down);
 	hdr->rank = asked.rank;
 	hdr->block = asked.block;
 	hdr->count = (uint16_t)state;
@@ -102,7 +103,7 @@ pass_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 	*headers = job->parent_headers;
 	fanin_wire_set_payload_len(headers, 0);
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_QUERY, job->id, ctx->parent_epoch,
-				 job->key);
+				 job->keys.up);
 	headers->udp.src_be = fanin_wire_source_port_be(asked.block);
 	headers->fanin.flags = FANIN_FLAG_RETRANSMIT;
 	headers->fanin.rank = job->parent_rank;
@@ -257,7 +258,8 @@ fanin_dense_answer(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packe
 	body.level++;
 	*headers = job->result_headers;
 	fanin_wire_set_payload_len(headers, sizeof(body));
-	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_ANSWER, job->id, ctx->epoch, job->key);
+	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_ANSWER, job->id, ctx->epoch,
+				 job->keys.down);
 	headers->fanin.rank = (uint16_t)__builtin_ctzll(job->child_ranks[child]);
 	headers->fanin.block = answered.block;
 	headers->fanin.count = answered.count;

@@ -17,6 +17,7 @@
 #include <rte_mbuf.h>
 
 #include "handlers/kernels/kernels.h"
+#include "wire/keys.h"
 #include "wire/wire.h"
 
 #define FANIN_MAX_BUFFERS 8
@@ -31,7 +32,7 @@ struct fanin_job_params {
 	uint16_t window;        /* W; the job owns 2W slots */
 	uint16_t payload_bytes; /* most payload per packet; a packet's mbuf has room for as much */
 	uint64_t children;      /* bitmap of all children */
-	uint64_t key;
+	struct fanin_keys keys;
 	struct fanin_headers result_headers; /* template of results: Ethernet, IPv4 and UDP to the group, of full payload */
 	bool has_parent;    /* else this is the root of the job's tree */
 	bool shared;        /* several workers may be in one slot at a time */

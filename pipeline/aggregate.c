@@ -111,13 +111,15 @@ batch_fits_result(struct batch *batch, const struct job *job, const struct rte_m
 
 	return job->params.has_parent && fanin_wire_fits(headers, &job->parent_template) &&
 	       fanin_wire_elements_fit(headers, mbuf->data_len, &batch->sizes) &&
-	       mbuf->port == job->parent_ethdev && is_of_run(job, headers, &epoch);
+	       mbuf->port == job->parent_ethdev &&
+	       memcmp(headers->eth.src, job->parent_mac, sizeof(job->parent_mac)) == 0 &&
+	       is_of_run(job, headers, &epoch);
 }
 
-/* Does what a handler's verdict on a contribution or a result says. */
+/* Does what a handler's verdict on a contribution or a result says. member_of: the job of who may be refused; NULL: nobody. */
 static inline void
 settle(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_verdict verdict,
-       enum fanin_reason reason, bool refusable)
+       enum fanin_reason reason, const struct job *member_of)
 {
 	switch (verdict) {
 	case FANIN_VERDICT_HELD:
@@ -126,8 +128,8 @@ settle(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_verdict verdict,
 		worker_free(worker, mbuf);
 		break;
 	case FANIN_VERDICT_DROP:
-		if (refusable)
-			worker_refuse(worker, mbuf, reason);
+		if (member_of != NULL)
+			worker_refuse(worker, mbuf, member_of, reason);
 		else
 			worker_drop(worker, mbuf, reason);
 		break;
@@ -151,7 +153,7 @@ run_result(struct worker *worker, struct work *work)
 		ctx->epoch = epoch;
 		verdict = work->job->handler->result(ctx, work->slot, &work->packet, &reason);
 	}
-	settle(worker, work->packet.mbuf, verdict, reason, false);
+	settle(worker, work->packet.mbuf, verdict, reason, NULL);
 }
 
 static inline void
@@ -172,7 +174,7 @@ run_handler(struct worker *worker, const struct fanin_handler *handler, struct w
 		return;
 	}
 	verdict = handler->contribution(ctx, work->slot, work->index, &work->packet, &reason);
-	settle(worker, work->packet.mbuf, verdict, reason, true);
+	settle(worker, work->packet.mbuf, verdict, reason, work->job);
 }
 
 /* A packet that may not go to its handler: counted, and the sender told where it can do something about it. */
@@ -185,7 +187,7 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf)
 
 	if (reason == FANIN_REASON_JOB) {
 		/* A job that was destroyed while its hosts run: they learn of it at once. */
-		worker_refuse(worker, mbuf, reason);
+		worker_refuse(worker, mbuf, NULL, reason);
 		return;
 	}
 	if (reason != FANIN_REASON_NONE) {
@@ -194,9 +196,9 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf)
 	}
 	epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 	if (epoch == 0)
-		worker_refuse(worker, mbuf, FANIN_REASON_NOT_ACTIVE);
+		worker_refuse(worker, mbuf, job, FANIN_REASON_NOT_ACTIVE);
 	else if (epoch != rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin.epoch)
-		worker_refuse(worker, mbuf, FANIN_REASON_EPOCH);
+		worker_refuse(worker, mbuf, job, FANIN_REASON_EPOCH);
 	else /* The run began just now. */
 		retry_later(worker, mbuf);
 }
@@ -354,7 +356,7 @@ run_single(struct worker *worker, struct rte_mbuf *mbuf)
 	ctx->missing = 0;
 	verdict = is_run_of(worker, &headers->fanin) ? run_rare(ctx, job, &packet, &reason)
 						     : FANIN_VERDICT_RETRY;
-	settle(worker, mbuf, verdict, reason, refusable);
+	settle(worker, mbuf, verdict, reason, refusable ? job : NULL);
 	drain(worker);
 }
 

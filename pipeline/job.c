@@ -87,12 +87,12 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 	job->reproducible = spec->reproducible;
 	if (spec->owner != NULL)
 		snprintf(job->owner, sizeof(job->owner), "%s", spec->owner);
+	job->secret = spec->key;
 	job->params.id = spec->id;
 	job->params.n_children = spec->n_members;
 	job->params.window = (uint16_t)(slots / 2);
 	job->params.payload_bytes = (uint16_t)payload;
 	job->params.children = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - spec->n_members);
-	job->params.key = spec->key;
 	job->params.isa = pipeline->isa;
 	job->params.shared = pipeline->shared_slots;
 	job->params.in_order = handler->in_order;
@@ -106,7 +106,7 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 	job->worker_stats = rte_zmalloc("job_stats", job->n_workers * sizeof(*job->worker_stats),
 					RTE_CACHE_LINE_SIZE);
 	if (job_slots_allocate(pipeline, job) != 0 || job->slot_clusters == NULL ||
-	    job->worker_stats == NULL) {
+	    job->worker_stats == NULL || fanin_keys_derive(spec->key, &job->params.keys) != 0) {
 		job_slots_free(job);
 		rte_free(job->slot_clusters);
 		rte_free(job->worker_stats);

@@ -73,6 +73,7 @@ struct job {
 	struct fanin_template child_templates[FANIN_WIRE_MAX_CHILDREN];
 
 	uint32_t parent_ip_be;                 /* of params.has_parent */
+	uint8_t parent_mac[6];                 /* likewise */
 	uint16_t parent_port;                  /* likewise; index in pipeline->ports */
 	uint16_t parent_ethdev;                /* likewise; of that port */
 	struct fanin_template parent_template; /* likewise; of its results */
@@ -91,12 +92,13 @@ struct job {
 	struct job_worker_stats *worker_stats;
 	uint16_t n_workers;
 	char owner[PIPELINE_NAME_LEN]; /* who made it; empty: unknown; control: ro */
+	uint64_t secret;               /* that the keys are derived from; control: ro */
 };
 
 /* What is asked for when a job is made. */
 struct job_spec {
 	uint32_t id;            /* 0: the smallest that is free */
-	uint64_t key;           /* 0 is not allowed */
+	uint64_t key;           /* the job's secret; 0 is not allowed */
 	const char *owner;      /* who makes it, shorter than PIPELINE_NAME_LEN; NULL: unknown */
 	const char *handler;    /* of the registry, or "auto" */
 	uint32_t buffers;       /* per block, for handlers with several; 0: 2 */
@@ -250,7 +252,7 @@ uint64_t job_missing(struct job *job);
 bool job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr *hdr,
 		    const struct fanin_join_ack_body *ack);
 
-/* The parent's refusal of a JOIN, likewise: whoever joins next is told. Worker. */
-void job_parent_refused(struct job *job, enum fanin_reason reason);
+/* The parent's refusal, likewise: if it is of the JOIN that was sent, whoever joins next is told. Worker. */
+void job_parent_refused(struct job *job, const struct fanin_hdr *hdr);
 
 #endif

@@ -247,10 +247,10 @@ job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr 
 }
 
 void
-job_parent_refused(struct job *job, enum fanin_reason reason)
+job_parent_refused(struct job *job, const struct fanin_hdr *hdr)
 {
 	rte_spinlock_lock(&job->lock);
-	if (job->parent.epoch == 0)
-		job->parent.refusal = (uint16_t)reason;
+	if (job->parent.epoch == 0 && job->parent.asked && hdr->members == job->parent.nonce)
+		job->parent.refusal = hdr->count;
 	rte_spinlock_unlock(&job->lock);
 }

@@ -13,6 +13,27 @@
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
 
+/* Packets with the switch's own address as their source are never taken. */
+static int
+check_address(const struct pipeline *pipeline, const struct job_spec *spec, char *error)
+{
+	char text[INET_ADDRSTRLEN];
+
+	inet_ntop(AF_INET, &pipeline->ip_be, text, sizeof(text));
+	for (uint16_t i = 0; i < spec->n_members && i < FANIN_WIRE_MAX_CHILDREN; i++) {
+		if (spec->members[i].ip_be != pipeline->ip_be)
+			continue;
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "member %u has the address %s, which is this switch's own", i, text);
+		return -EINVAL;
+	}
+	if (!spec->has_parent || spec->parent.ip_be != pipeline->ip_be)
+		return 0;
+	snprintf(error, PIPELINE_ERROR_LEN,
+		 "the parent has the address %s, which is this switch's own", text);
+	return -EINVAL;
+}
+
 /* Checks the members and finds the largest payload that all their ports carry. */
 static int
 check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint32_t *payload,
@@ -20,6 +41,8 @@ check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint
 {
 	uint32_t mtu = UINT16_MAX;
 
+	if (check_address(pipeline, spec, error) != 0)
+		return -EINVAL;
 	if (spec->n_members == 0 || spec->n_members > FANIN_WIRE_MAX_CHILDREN) {
 		snprintf(error, PIPELINE_ERROR_LEN, "found %u members, expected 1 to %u",
 			 spec->n_members, FANIN_WIRE_MAX_CHILDREN);
@@ -157,7 +180,7 @@ job_child_template(const struct pipeline *pipeline, struct job *job, uint16_t ch
 	memcpy(flow.dst_mac, pipeline->mac, sizeof(flow.dst_mac));
 	fanin_wire_encode_l4(&headers, &flow, 0);
 	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_CONTRIBUTION, job->params.id, 0,
-				 job->params.key);
+				 job->params.keys.up);
 	headers.fanin.rank = job->members[child].rank;
 	fanin_wire_make_template(&headers, &job->child_templates[child]);
 }
@@ -170,7 +193,7 @@ job_parent_template(const struct pipeline *pipeline, struct job *job)
 
 	headers.ip.src_be = job->parent_ip_be;
 	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_RESULT, job->params.id, 0,
-				 job->params.key);
+				 job->params.keys.down);
 	fanin_wire_make_template(&headers, &job->parent_template);
 	job->parent_ethdev = pipeline->ports[job->parent_port].ethdev;
 }
@@ -190,6 +213,7 @@ job_parent_headers(const struct pipeline *pipeline, const struct job_spec *spec,
 	memcpy(flow.src_mac, pipeline->mac, sizeof(flow.src_mac));
 	job->parent_port = spec->parent.port;
 	job->parent_ip_be = spec->parent.ip_be;
+	memcpy(job->parent_mac, spec->parent.mac, sizeof(job->parent_mac));
 	job->parent.nonce = rte_rand() | 1;
 	job->params.has_parent = true;
 	fanin_wire_encode_l4(&job->params.parent_headers, &flow, job->params.payload_bytes);

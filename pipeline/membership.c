@@ -19,7 +19,7 @@ worker_member_check(const struct pipeline *pipeline, const struct rte_mbuf *mbuf
 	*found = job;
 	if (unlikely(job == NULL))
 		return FANIN_REASON_JOB;
-	if (unlikely(hdr->key != job->params.key))
+	if (unlikely(hdr->key != job->params.keys.up))
 		return FANIN_REASON_KEY;
 	child = job_child_of(job, hdr->rank);
 	if (unlikely(child == JOB_NO_CHILD))
@@ -44,7 +44,7 @@ answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 	reason = job_join(worker->pipeline->jobs, job, job_child_of(job, headers->fanin.rank),
 			  headers, &join, &answer);
 	if (reason != FANIN_REASON_NONE) {
-		worker_refuse(worker, mbuf, reason);
+		worker_refuse(worker, mbuf, job, reason);
 		return;
 	}
 	if (answer.ask_parent)
@@ -59,7 +59,7 @@ answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 	ack.flags = job->params.wide ? FANIN_JOB_WIDE : 0;
 	strncpy(ack.handler, job->handler->name, sizeof(ack.handler) - 1);
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_JOIN_ACK, job->params.id, answer.epoch,
-				 job->params.key);
+				 job->params.keys.down);
 	headers->fanin.members = answer.joined;
 	headers->fanin.progress = answer.first_block;
 	memcpy(headers + 1, &ack, sizeof(ack));
@@ -76,7 +76,7 @@ answer_leave(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 		      &parent_epoch))
 		worker_leave_parent(worker, job, parent_epoch);
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_LEAVE_ACK, job->params.id,
-				 headers->fanin.epoch, job->params.key);
+				 headers->fanin.epoch, job->params.keys.down);
 	worker_reply(worker, mbuf, 0, headers->udp.src_be);
 }
 
@@ -91,7 +91,7 @@ worker_membership(struct worker *worker, struct rte_mbuf *mbuf)
 	reason = worker_member_check(worker->pipeline, mbuf, &job);
 	/* The process that wants to join is waiting for a word, whatever is wrong with it. */
 	if (reason != FANIN_REASON_NONE)
-		worker_refuse(worker, mbuf, reason);
+		worker_refuse(worker, mbuf, NULL, reason);
 	else if (headers->fanin.type == FANIN_TYPE_JOIN)
 		answer_join(worker, mbuf, job);
 	else

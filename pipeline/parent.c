@@ -28,7 +28,9 @@ make_control(struct worker *worker, const struct job *job, const struct fanin_he
 									      body_len));
 	*headers = *template;
 	fanin_wire_set_payload_len(headers, body_len);
-	fanin_wire_encode_header(&headers->fanin, type, job->params.id, 0, job->params.key);
+	fanin_wire_encode_header(&headers->fanin, type, job->params.id, 0,
+				 type == FANIN_TYPE_REFUSED ? job->params.keys.down
+							    : job->params.keys.up);
 	return mbuf;
 }
 
@@ -89,11 +91,11 @@ check_parent(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, struc
 	*found = job;
 	if (job == NULL)
 		return FANIN_REASON_JOB;
-	if (headers->fanin.key != job->params.key)
-		return FANIN_REASON_KEY;
 	if (!job->params.has_parent || ingress_port(pipeline, mbuf) != job->parent_port ||
-	    headers->ip.src_be != job->parent_ip_be)
+	    !fanin_wire_comes_from(headers, job->parent_mac, job->parent_ip_be))
 		return FANIN_REASON_DIRECTION;
+	if (!fanin_keys_fit_answer(&job->params.keys, &headers->fanin))
+		return FANIN_REASON_KEY;
 	return FANIN_REASON_NONE;
 }
 
@@ -131,7 +133,8 @@ pass_on(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 	}
 	*headers = job->params.result_headers;
 	fanin_wire_set_payload_len(headers, 0);
-	fanin_wire_encode_header(&headers->fanin, hdr.type, job->params.id, epoch, job->params.key);
+	fanin_wire_encode_header(&headers->fanin, hdr.type, job->params.id, epoch,
+				 job->params.keys.down);
 	headers->fanin.block = hdr.block;
 	headers->fanin.count = hdr.count;
 	mbuf->data_len = FANIN_PAYLOAD_OFFSET;
@@ -189,7 +192,7 @@ worker_from_parent(struct worker *worker, struct rte_mbuf *mbuf)
 		if (hdr->count == FANIN_REASON_NOT_ACTIVE)
 			worker_call_children(worker, job, job_missing(job));
 		else
-			job_parent_refused(job, hdr->count);
+			job_parent_refused(job, hdr);
 		worker_free(worker, mbuf);
 		break;
 	}

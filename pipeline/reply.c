@@ -30,12 +30,19 @@ worker_reply(struct worker *worker, struct rte_mbuf *mbuf, uint32_t payload_len,
 }
 
 void
-worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reason)
+worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job,
+	      enum fanin_reason reason)
 {
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	uint16_t dst_port_be = worker->pipeline->udp_port_be;
+	uint64_t nonce = 0;
 
 	worker->counters.drops[reason]++;
+	/* So that the host knows that it is its own JOIN which is refused. */
+	if (headers->fanin.type == FANIN_TYPE_JOIN)
+		memcpy(&nonce,
+		       (const uint8_t *)(headers + 1) + offsetof(struct fanin_join_body, nonce),
+		       sizeof(nonce));
 	/* JOIN and LEAVE come from an ordinary socket, which waits for the answer. */
 	if (headers->fanin.type == FANIN_TYPE_JOIN || headers->fanin.type == FANIN_TYPE_LEAVE)
 		dst_port_be = headers->udp.src_be;
@@ -45,6 +52,9 @@ worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason re
 	headers->fanin.op = FANIN_WIRE_OP_NONE;
 	headers->fanin.count = (uint16_t)reason;
 	headers->fanin.contributions = 0;
-	headers->fanin.members = 0;
+	headers->fanin.members = nonce;
+	/* To strangers nothing is told that they have not said. */
+	if (job != NULL)
+		headers->fanin.key = job->params.keys.down;
 	worker_reply(worker, mbuf, 0, dst_port_be);
 }

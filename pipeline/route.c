@@ -145,6 +145,28 @@ send_to_host(struct worker *worker, struct rte_mbuf *mbuf, uint32_t ip_be)
 	worker_flood(worker, mbuf, WORKER_NO_PORT, false);
 }
 
+/*
+ * Does a source belong where its packet came in (RFC 3704)? Hosts of the own subnet do on the ports that are not routed, and
+ * what routes lead to on the ports of its next hops, of all of them: which one a flow takes is the other side's choice. Of
+ * what no route leads to, nothing is known on a routed port, where another switch has let it in.
+ */
+static bool
+source_belongs(const struct pipeline *pipeline, uint32_t ip_be, uint16_t ingress)
+{
+	const struct route *route = route_lookup(pipeline->routes, ip_be);
+	const bool routed = pipeline->ports[ingress].routed;
+
+	if (route == NULL)
+		return routed || pipeline->subnet_mask_be == 0;
+	if (route->n_next_hops == 0)
+		return !routed && is_host_address(pipeline, ip_be);
+	for (uint16_t i = 0; i < route->n_next_hops; i++) {
+		if (route->next_hops[i].port == ingress)
+			return true;
+	}
+	return false;
+}
+
 void
 worker_route(struct worker *worker, struct rte_mbuf *mbuf)
 {
@@ -169,6 +191,10 @@ worker_route(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_learn(worker, source, ingress);
 	if (unlikely(reason != FANIN_REASON_NONE)) {
 		worker_drop(worker, mbuf, reason);
+		return;
+	}
+	if (unlikely(!source_belongs(pipeline, headers->ip.src_be, ingress))) {
+		worker_drop(worker, mbuf, FANIN_REASON_SOURCE_PATH);
 		return;
 	}
 	if (unlikely(headers->ip.ttl <= 1)) {

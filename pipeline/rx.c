@@ -7,6 +7,7 @@
 #include <rte_prefetch.h>
 
 #include "pipeline/batch.h"
+#include "pipeline/source.h"
 
 #include "pipeline/fastpath.h"
 
@@ -57,6 +58,10 @@ classify(struct worker *worker, struct rte_mbuf *mbuf)
 
 	if (unlikely(mbuf->data_len < FANIN_ETH_LEN)) {
 		worker_drop(worker, mbuf, FANIN_REASON_FRAME_SHORT);
+		return false;
+	}
+	if (unlikely(source_is_own(pipeline, mbuf))) {
+		worker_drop(worker, mbuf, FANIN_REASON_SOURCE_OWN);
 		return false;
 	}
 	if (is_own_ipv4(pipeline, headers)) {

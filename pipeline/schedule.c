@@ -117,8 +117,12 @@ worker_fanin(struct worker *worker, struct rte_mbuf *mbuf)
 	case FANIN_TYPE_CONTRIBUTION:
 	case FANIN_TYPE_KNOWN:
 	case FANIN_TYPE_QUERY:
-		job = job_lookup(worker->pipeline->jobs, hdr->job);
-		if (job == NULL || !worker_dispatch(worker, job, mbuf))
+		/*
+		 * Only members have a say in which cluster gets a block: a stranger would decide where the packets of
+		 * others go. What comes from none is refused here, whichever cluster the block has.
+		 */
+		if (worker_member_check(worker->pipeline, mbuf, &job) != FANIN_REASON_NONE ||
+		    !worker_dispatch(worker, job, mbuf))
 			worker_aggregate(worker, &mbuf, 1);
 		break;
 	case FANIN_TYPE_JOIN:

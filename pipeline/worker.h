@@ -252,8 +252,13 @@ enum fanin_reason worker_member_check(const struct pipeline *pipeline, const str
 void worker_reply(struct worker *worker, struct rte_mbuf *mbuf, uint32_t payload_len,
 		  uint16_t dst_port_be);
 
-/* reply.c: makes a REFUSED of a packet and returns it to its sender. */
-void worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reason);
+/*
+ * reply.c: makes a REFUSED of a packet and returns it to its sender.
+ *
+ * job: the sender's, which the member check has found to be one; NULL: it has not, and gets back the key that it gave.
+ */
+void worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job,
+		   enum fanin_reason reason);
 
 /* tx.c: sends what is queued for a port (index). */
 void worker_flush_port(struct worker *worker, uint16_t port);

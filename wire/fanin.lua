@@ -45,7 +45,8 @@ local reason_names = {
 	"block_stale", "block_out_of_window", "source_mac_invalid", "reserved_mac", "same_port", "frame_short",
 	"local_unhandled", "mtu_exceeded", "tx_full", "worker_ring_full", "fault_drop", "port_down",
 	"parent_mismatch",
-	"ttl_exceeded", "no_route", "neighbor_unresolved", "routed_port_foreign", "ip_address_invalid",
+	"ttl_exceeded", "no_route", "neighbor_unresolved", "routed_port_foreign", "ip_address_invalid", "source_own",
+	"source_path",
 }
 local state_names = { [0] = "waiting", [1] = "active", [2] = "challenge" }
 

@@ -7,6 +7,8 @@
 #ifndef FANIN_WIRE_REASONS_H
 #define FANIN_WIRE_REASONS_H
 
+#include <stdbool.h>
+
 /* X(ENUMERATOR, counter name, text) */
 #define FANIN_REASONS(X)                                                                           \
 	X(NONE, "none", "no reason")                                                               \
@@ -58,7 +60,9 @@
 	X(NO_ROUTE, "no_route", "no route leads to the destination address")                       \
 	X(NEIGHBOR, "neighbor_unresolved", "no next hop's MAC address is known")                   \
 	X(ROUTED_PORT, "routed_port_foreign", "not for this switch, on a port that only routes")   \
-	X(IP_ADDRESS, "ip_address_invalid", "the source or destination address is never routed")
+	X(IP_ADDRESS, "ip_address_invalid", "the source or destination address is never routed")   \
+	X(SOURCE_OWN, "source_own", "the source address is this switch's own")                     \
+	X(SOURCE_PATH, "source_path", "the source address belongs to another port")
 
 enum fanin_reason {
 #define FANIN_REASON_ENUM(name, counter, text) FANIN_REASON_##name,
@@ -66,6 +70,15 @@ enum fanin_reason {
 #undef FANIN_REASON_ENUM
 	FANIN_REASON_COUNT
 };
+
+/* Why a packet is not taken for a member's: then its REFUSED carries the key that came, and else the job's own. */
+static inline bool
+fanin_reason_is_of_sender(unsigned int reason)
+{
+	return reason == FANIN_REASON_JOB || reason == FANIN_REASON_RANK ||
+	       reason == FANIN_REASON_PORT || reason == FANIN_REASON_SOURCE ||
+	       reason == FANIN_REASON_KEY;
+}
 
 /*
  * Counter name of a reason, as faninctl and the documentation show it.

@@ -124,9 +124,9 @@ struct fanin_hdr {
 	uint8_t extension;       /* extension header type, 0: none */
 	uint8_t extension_len32; /* its length in units of 32 bytes */
 	uint16_t reserved0;      /* 0 */
-	uint64_t key;            /* the job's secret */
-	uint64_t members; /* JOIN_ACK: bitmap of the ranks that are there; QUERY, ANSWER: the way back */
-	uint32_t number;    /* of a QUERY, not 0, repeated by its ANSWER; else 0 */
+	uint64_t key;            /* the direction's, of struct fanin_keys */
+	uint64_t members; /* JOIN_ACK: bitmap of the ranks that are there; QUERY, ANSWER: the way back; REFUSED: the JOIN's nonce */
+	uint32_t number;  /* of a QUERY, not 0, repeated by its ANSWER; else 0 */
 	uint16_t reserved1; /* 0 */
 } __attribute__((packed));
 
@@ -308,6 +308,13 @@ fanin_ip_checksum(const struct fanin_ip *ip)
 	sum = (sum & UINT16_MAX) + (sum >> 16);
 	sum = (sum & UINT16_MAX) + (sum >> 16);
 	return (uint16_t) ~(sum + (sum >> 16));
+}
+
+/* Does a frame say that it comes from this station? Its headers are those of a valid packet. */
+static inline bool
+fanin_wire_comes_from(const struct fanin_headers *headers, const uint8_t mac[6], uint32_t ip_be)
+{
+	return headers->ip.src_be == ip_be && memcmp(headers->eth.src, mac, 6) == 0;
 }
 
 /* Takes part in a block with elements, but brings none. */

@@ -33,7 +33,7 @@ struct fanin_channel_ops {
 	int (*send)(struct fanin_channel *channel, struct fanin_control *control, size_t body_len);
 
 	/*
-	 * Takes one packet, with all headers in place, validated by nobody.
+	 * Takes one packet that says that it comes from the switch, with all headers in place; otherwise validated by nobody.
 	 *
 	 * errnum: set if the link has an error to tell. Returns its length from the Ethernet header on; 0: there is none.
 	 */

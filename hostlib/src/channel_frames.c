@@ -26,8 +26,10 @@ frames_receive(struct fanin_channel *channel, struct fanin_control *control, int
 	(void)errnum; /* sending has told */
 	while (len == 0 && ops->rx_burst(channel->transport, &frame, 1) != 0) {
 		/* Longer ones are no control packets: results of a run that is over. */
-		if (frame.len <= sizeof(*control) &&
-		    fanin_frame_copy(channel->transport, &frame, 0, control, frame.len))
+		if (frame.len >= sizeof(control->headers) && frame.len <= sizeof(*control) &&
+		    fanin_frame_copy(channel->transport, &frame, 0, control, frame.len) &&
+		    fanin_wire_comes_from(&control->headers, channel->flow.dst_mac,
+					  channel->flow.dst_ip_be))
 			len = frame.len;
 		ops->rx_release(channel->transport, &frame, 1);
 	}

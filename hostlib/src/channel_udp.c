@@ -17,22 +17,35 @@ udp_send(struct fanin_channel *channel, struct fanin_control *control, size_t bo
 		       : 0;
 }
 
+/* The kernel passes on what comes from the address that the socket is connected to, and nothing else. */
+static bool
+is_switch(const struct fanin_channel *channel, const struct sockaddr_in *from)
+{
+	return from->sin_family == AF_INET && from->sin_addr.s_addr == channel->flow.dst_ip_be &&
+	       from->sin_port == htons(channel->udp_port);
+}
+
 /* Headers as on the link are put before what comes, so that wire's validation sees it like any other packet. */
 static size_t
 udp_receive(struct fanin_channel *channel, struct fanin_control *control, int *errnum)
 {
 	const struct fanin_flow flow = { .dst_port = channel->udp_port };
+	struct sockaddr_in from = { 0 };
 	ssize_t len;
 
 	do {
-		len = recv(channel->fd, &control->headers.fanin,
-			   FANIN_HDR_LEN + sizeof(control->body), MSG_TRUNC);
+		socklen_t from_len = sizeof(from);
+
+		len = recvfrom(channel->fd, &control->headers.fanin,
+			       FANIN_HDR_LEN + sizeof(control->body), MSG_TRUNC,
+			       (struct sockaddr *)&from, &from_len);
 		if (len < 0) {
 			if (errno != EAGAIN && errno != EINTR)
 				*errnum = errno;
 			return 0;
 		}
-	} while (len < FANIN_HDR_LEN || (size_t)len > FANIN_HDR_LEN + sizeof(control->body));
+	} while (len < FANIN_HDR_LEN || (size_t)len > FANIN_HDR_LEN + sizeof(control->body) ||
+		 !is_switch(channel, &from));
 	fanin_wire_encode_l4(&control->headers, &flow, (uint32_t)len - FANIN_HDR_LEN);
 	return FANIN_L4_LEN + (size_t)len;
 }
@@ -87,6 +100,7 @@ fanin_channel_udp(struct fanin_channel *channel, const struct fanin_route *route
 		goto close_fd;
 	}
 	*channel = (struct fanin_channel){ .ops = &udp_ops, .fd = fd, .udp_port = udp_port };
+	channel->flow.dst_ip_be = route->switch_ip_be;
 	return FANIN_OK;
 
 close_fd:

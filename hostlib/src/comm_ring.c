@@ -44,8 +44,7 @@ fanin_comm_ring(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		const struct fanin_manager_answer *answer, int listener, uint64_t deadline_ns,
 		struct fanin_error *error)
 {
-	const struct fanin_ring_config config = {
-		.key = answer->key,
+	struct fanin_ring_config config = {
 		.timeout_ns = options->timeout_ms * 1000000ull,
 		.rank = answer->rank,
 		.size = answer->size,
@@ -55,7 +54,11 @@ fanin_comm_ring(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		.now_ns = fanin_now_ns,
 		.log = &comm->ctx->log,
 	};
+	struct fanin_keys keys;
 
+	if (fanin_keys_derive(answer->key, &keys) != 0)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory for the keys");
+	config.key = keys.ring;
 	if (fanin_ring_create(&config, &comm->ring) != FANIN_OK)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory for the ring");
 	comm->ops = &fanin_comm_ring_ops;

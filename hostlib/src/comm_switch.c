@@ -205,7 +205,7 @@ static int
 engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, struct fanin_error *error)
 {
 	struct fanin_engine_config config = {
-		.key = options->key,
+		.keys = comm->member.keys,
 		.timeout_ns = options->timeout_ms * 1000000ull,
 		.job = options->job,
 		.epoch = comm->member.epoch,

@@ -57,7 +57,7 @@ fanin_engine_create(const struct fanin_engine_config *config, struct fanin_trans
 
 	headers_prepare(created, config->payload_bytes);
 	fanin_wire_encode_header(&created->headers.fanin, FANIN_TYPE_CONTRIBUTION, config->job,
-				 config->epoch, config->key);
+				 config->epoch, config->keys.up);
 	created->headers.fanin.rank = config->rank;
 	created->headers.fanin.contributions = 1;
 	*engine = created;

@@ -19,6 +19,7 @@
 
 #include "error.h"
 #include "transport.h"
+#include "wire/keys.h"
 #include "wire/wire.h"
 
 struct fanin_engine;
@@ -26,7 +27,7 @@ struct fanin_cc_type;
 
 struct fanin_engine_config {
 	struct fanin_flow flow; /* to the switch; src_port is overwritten */
-	uint64_t key;
+	struct fanin_keys keys;
 	uint64_t timeout_ns; /* longest time without a result while one is waited for, unless ranks are only late */
 	uint64_t wait_limit_ns; /* the same if they are; 0: none */
 	uint32_t job;

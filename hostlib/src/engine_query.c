@@ -23,7 +23,7 @@ fanin_engine_ask(struct fanin_engine *engine, uint32_t block, bool overdue)
 	number += number == 0;
 	fanin_wire_encode_l4(&headers, &engine->config.flow, 0);
 	fanin_wire_encode_header(hdr, FANIN_TYPE_QUERY, engine->config.job, engine->config.epoch,
-				 engine->config.key);
+				 engine->config.keys.up);
 	hdr->rank = engine->config.rank;
 	hdr->flags = overdue ? FANIN_FLAG_RETRANSMIT : 0;
 	hdr->block = block - engine->base;

@@ -227,6 +227,18 @@ receive_refused(struct fanin_engine *engine, const struct fanin_hdr *hdr, uint32
 	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
 }
 
+/* Is it a valid packet for this job, and from the switch that its contributions go to? */
+static bool
+is_from_switch(const struct fanin_engine *engine, const struct fanin_frame *frame)
+{
+	const struct fanin_headers *headers = frame->data;
+
+	return fanin_wire_validate(headers, frame->len) == FANIN_REASON_NONE &&
+	       fanin_wire_comes_from(headers, engine->headers.eth.dst, engine->headers.ip.dst_be) &&
+	       headers->fanin.job == engine->config.job &&
+	       fanin_keys_fit_answer(&engine->config.keys, &headers->fanin);
+}
+
 void
 fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *frame)
 {
@@ -237,8 +249,7 @@ fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *fram
 	if (engine->status != FANIN_OK)
 		return;
 	engine->stats.frames_received++;
-	if (fanin_wire_validate(headers, frame->len) != FANIN_REASON_NONE ||
-	    hdr->job != engine->config.job || hdr->key != engine->config.key) {
+	if (!is_from_switch(engine, frame)) {
 		engine->stats.invalid++;
 		return;
 	}

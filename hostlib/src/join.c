@@ -39,6 +39,9 @@ fanin_member_open(struct fanin_member *member, const struct fanin_member_config 
 	if (getrandom(&member->nonce, sizeof(member->nonce), 0) != sizeof(member->nonce))
 		return fanin_error_set(error, FANIN_ERR_SYSTEM, "no random number: %s",
 				       strerror(errno));
+	if (fanin_keys_derive(config->key, &member->keys) != 0)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
+				       "out of memory for the keys of job %u", config->job);
 	return FANIN_OK;
 }
 
@@ -58,7 +61,7 @@ control_send(struct fanin_member *member, enum fanin_type type)
 	size_t body_len = 0;
 
 	fanin_wire_encode_header(&control.headers.fanin, type, config->job, member->epoch,
-				 config->key);
+				 member->keys.up);
 	control.headers.fanin.rank = config->rank;
 	if (type == FANIN_TYPE_JOIN) {
 		control.headers.fanin.epoch = 0;
@@ -77,7 +80,7 @@ control_send(struct fanin_member *member, enum fanin_type type)
 }
 
 /*
- * Takes one answer of the switch for this job.
+ * Takes one answer of the switch for this job, with the key of its direction.
  *
  * errnum: set if the link has an error to tell. Returns false if there is no more.
  */
@@ -91,7 +94,8 @@ control_receive(struct fanin_member *member, struct fanin_control *control, int 
 		if (len == 0)
 			return false;
 		if (fanin_wire_validate(control, len) == FANIN_REASON_NONE &&
-		    control->headers.fanin.job == member->config.job)
+		    control->headers.fanin.job == member->config.job &&
+		    fanin_keys_fit_answer(&member->keys, &control->headers.fanin))
 			return true;
 	}
 }
@@ -103,7 +107,7 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 	const struct fanin_join_ack_body *ack = &control->body.join_ack;
 	uint16_t window = ack->window;
 
-	if (hdr->key != member->config.key || ack->nonce != member->nonce)
+	if (ack->nonce != member->nonce)
 		return FANIN_OK;
 	if (ack->state == FANIN_JOIN_CHALLENGE) {
 		member->cookie = ack->cookie;
@@ -201,6 +205,9 @@ join_receive(struct fanin_member *member, struct fanin_error *error)
 		const struct fanin_hdr *hdr = &control.headers.fanin;
 		int status = FANIN_OK;
 
+		/* Late, of a contribution to the run before; or of somebody who has not seen the JOIN. */
+		if (hdr->type == FANIN_TYPE_REFUSED && hdr->members != member->nonce)
+			continue;
 		if (hdr->type == FANIN_TYPE_JOIN_ACK)
 			status = ack_take(member, &control, error);
 		else if (hdr->type == FANIN_TYPE_REFUSED &&
@@ -302,6 +309,18 @@ fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error)
 	return FANIN_IN_PROGRESS;
 }
 
+/*
+ * Is it the answer to the LEAVE? A refusal of that one says that the switch does not know this member: nothing is left to
+ * leave. Refusals for other reasons are of late contributions.
+ */
+static bool
+confirms_leave(const struct fanin_member *member, const struct fanin_hdr *hdr)
+{
+	return hdr->epoch == member->epoch &&
+	       (hdr->type == FANIN_TYPE_LEAVE_ACK ||
+		(hdr->type == FANIN_TYPE_REFUSED && fanin_reason_is_of_sender(hdr->count)));
+}
+
 int
 fanin_member_leave(struct fanin_member *member, struct fanin_error *error)
 {
@@ -325,9 +344,7 @@ fanin_member_leave(struct fanin_member *member, struct fanin_error *error)
 		}
 		control_wait(member, next_send_ns);
 		while (control_receive(member, &control, &errnum)) {
-			/* A refusal means that the switch does not know us: nothing is left to leave. */
-			if (control.headers.fanin.type == FANIN_TYPE_LEAVE_ACK ||
-			    control.headers.fanin.type == FANIN_TYPE_REFUSED)
+			if (confirms_leave(member, &control.headers.fanin))
 				return FANIN_OK;
 		}
 	}

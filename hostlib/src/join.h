@@ -12,10 +12,11 @@
 #include "channel.h"
 #include "error.h"
 #include "route.h"
+#include "wire/keys.h"
 #include "wire/wire.h"
 
 struct fanin_member_config {
-	uint64_t key;
+	uint64_t key; /* the job's secret */
 	uint32_t job;
 	uint16_t rank;
 	uint16_t size;
@@ -27,6 +28,7 @@ struct fanin_member_config {
 
 struct fanin_member {
 	struct fanin_member_config config;
+	struct fanin_keys keys;
 	uint32_t switch_ip_be;
 	uint32_t mtu;
 	struct fanin_channel channel;
@@ -60,7 +62,7 @@ enum fanin_join_until {
 
 /*
  * channel: open; the member's from now on. member: filled in anyhow, fanin_member_close may always be called.
- * Returns FANIN_OK or FANIN_ERR_SYSTEM.
+ * Returns FANIN_OK, FANIN_ERR_SYSTEM or FANIN_ERR_NO_MEMORY.
  */
 int fanin_member_open(struct fanin_member *member, const struct fanin_member_config *config,
 		      const struct fanin_route *route, const struct fanin_channel *channel,

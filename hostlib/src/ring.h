@@ -24,7 +24,7 @@
 struct fanin_ring;
 
 struct fanin_ring_config {
-	uint64_t key;        /* the job's, which both ends of a connection must know */
+	uint64_t key;        /* derived from the job's, which both ends of a connection must know */
 	uint64_t timeout_ns; /* longest time without progress while a collective is at work */
 	uint16_t rank;
 	uint16_t size;

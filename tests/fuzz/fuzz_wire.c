@@ -32,7 +32,7 @@ static struct fanin_job_params job = {
 	.id = 1,
 	.window = WINDOW,
 	.payload_bytes = 256,
-	.key = 1,
+	.keys = { .up = 1, .down = 2 },
 	.buffers = 2,
 	.isa = FANIN_ISA_PORTABLE,
 };

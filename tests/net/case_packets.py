@@ -5,7 +5,7 @@ import random
 import re
 import struct
 
-from frames import (CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, PENDING, REFUSED, RESULT, RawPort, header, packet,
+from frames import (CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, PENDING, REFUSED, RESULT, RawPort, header, job_key, packet,
                     write_pcap)
 from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run, running_lab,
                      start_ranks, wait_for_results, wait_until)
@@ -19,10 +19,11 @@ class Liar:
 
     def __init__(self, lab, job, host, rank):
         self.lab, self.host = lab, host
-        self.fields = {"job": job["id"], "key": int(job["key"], 16), "rank": rank}
+        self.job = job
+        self.fields = {"job": job["id"], "rank": rank}
 
     def make(self, packet_type, payload=b"", outer=None, **changes):
-        fields = {**self.fields, **changes}
+        fields = {**self.fields, "key": job_key(self.job, packet_type), **changes}
         lower = {"src_mac": self.lab.host_mac(self.host), "src_ip": self.lab.host_ip(self.host), **(outer or {})}
         return packet(header(packet_type, fields.pop("job"), fields.pop("key"), payload, **fields), **lower)
 
@@ -96,7 +97,9 @@ def foreign(liar, epoch):
         ("rank_unknown", liar.contribution(rank=65535, epoch=epoch)),
         ("port_wrong", liar.contribution(rank=(liar.fields["rank"] + 1) % 4, epoch=epoch)),
         ("source_wrong", liar.contribution(epoch=epoch, outer={"src_ip": "10.77.0.99"})),
-        ("key_wrong", liar.contribution(key=liar.fields["key"] ^ 1, epoch=epoch)),
+        ("key_wrong", liar.contribution(key=job_key(liar.job, CONTRIBUTION) ^ 1, epoch=epoch)),
+        ("key_wrong", liar.contribution(key=int(liar.job["key"], 16), epoch=epoch)),
+        ("key_wrong", liar.contribution(key=job_key(liar.job, RESULT), epoch=epoch)),
         ("key_wrong", liar.contribution(key=0, epoch=epoch)),
         ("epoch_stale", liar.contribution(epoch=epoch + 1000)),
     ]
@@ -265,7 +268,7 @@ def a_capture_of_a_job_is_dissected():
             by_type.setdefault(int(row[0]), []).append(row)
         for packet_type in (CONTRIBUTION, RESULT, JOIN, JOIN_ACK, LEAVE, REFUSED):
             expect(packet_type in by_type, f"no packet of type {packet_type} in the capture, found {sorted(by_type)}")
-        expect(all(int(row[1]) == job["id"] and int(row[6], 16) == int(job["key"], 16) for row in rows), "job or key")
+        expect(all(int(row[1]) == job["id"] and int(row[6], 16) == job_key(job, int(row[0])) for row in rows), "job or key")
         payload = job["payload_bytes"]
         blocks = -(-16 * KIB // payload)
         for packet_type in (CONTRIBUTION, RESULT):

@@ -8,7 +8,7 @@ import struct
 import sys
 import time
 
-from frames import RESULT, RawPort
+from frames import CONTRIBUTION, RESULT, RawPort, job_key
 from support import case, expect, expect_equal, job_entry, run, running_lab, wait_for_results, wait_until
 from lab import SOURCE_DIR, SWITCH_MAC
 
@@ -212,7 +212,9 @@ def pktgen_captures_can_be_replayed():
         wait_until(lambda: process.stdout().endswith("\n") or not process.running(), 20, "the hosts to join")
         joined = json.loads(process.stdout())
         expect_equal(joined["jobs"][0]["epoch"], job_entry(lab, job)["epoch"], "epoch")
-        expect_equal((joined["jobs"][0]["key"], joined["switch"]["mac"]), (job["key"], SWITCH_MAC), "key and switch")
+        entry = joined["jobs"][0]
+        expect_equal((entry["key"], int(entry["up_key"], 16), joined["switch"]["mac"]),
+                     (job["key"], job_key(job, CONTRIBUTION), SWITCH_MAC), "keys and switch")
         expect_equal([host["ip"] for host in joined["hosts"]], [lab.host_ip(host) for host in range(3)], "hosts")
         captures = [frames_of(lab.directory / f"held-h{host}.pcap") for host in range(3)]
         expect_equal([len(frames) for frames in captures], [100] * 3, "frames in the captures")

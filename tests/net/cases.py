@@ -45,6 +45,7 @@ import case_observe_manager  # noqa: F401
 import case_packets  # noqa: F401
 import case_pktgen  # noqa: F401
 import case_routing  # noqa: F401
+import case_strangers  # noqa: F401
 import case_switching  # noqa: F401
 import case_two_links  # noqa: F401
 import case_trees  # noqa: F401

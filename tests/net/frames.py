@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Frames made by hand, good and bad, and raw sockets to send and see them. Follows docs/protocol.md, not the C code."""
 
+import hashlib
+import hmac
 import socket
 import struct
 import time
@@ -9,6 +11,7 @@ from support import LabError
 from lab import HOST_INTERFACE, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside
 
 CONTRIBUTION, RESULT, PENDING, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK, KNOWN = range(1, 10)
+UPWARD = {CONTRIBUTION, JOIN, LEAVE, KNOWN}
 DTYPES = {"none": 0, "i8": 1, "i32": 3, "f32": 11, "f64": 12}
 OPS = {"none": 0, "sum": 1, "prod": 2, "min": 3, "max": 4, "band": 8}
 HEADER_LEN = 54
@@ -33,6 +36,13 @@ def checksum(data):
 
 def ethernet(dst, src, ethertype, payload):
     return mac_bytes(dst) + mac_bytes(src) + struct.pack("!H", ethertype) + payload
+
+
+def job_key(job, packet_type):
+    """The key that packets of a type carry in a job, as jobs.create answered it: derived from its secret for each direction."""
+    label = b"fanin up" if packet_type in UPWARD else b"fanin down"
+    secret = struct.pack("<Q", int(job["key"], 16))
+    return struct.unpack("<Q", hmac.new(secret, label, hashlib.sha256).digest()[:8])[0]
 
 
 def header(packet_type, job, key, payload=b"", version=1, flags=0, epoch=0, rank=0, contributions=1, block=0,

@@ -26,7 +26,13 @@
 #define QUEUE_LEN 1024
 #define JOB 7
 #define EPOCH 3u
-#define KEY 0xfeedu
+#define SWITCH_MAC                                                                                 \
+	{                                                                                          \
+		2, 0, 0, 0, 0, 0xfe                                                                \
+	}
+#define SWITCH_IP_BE 0xfe00000au
+#define UP_KEY 0xfeedu
+#define DOWN_KEY 0xbeefu
 #define STEP_NS 50000
 #define TIMEOUT_NS (5 * 1000000000ull)
 
@@ -116,10 +122,14 @@ static void
 answer_make(const struct world *world, struct fanin_headers *headers, enum fanin_type type,
 	    uint32_t block, uint32_t payload_len)
 {
-	const struct fanin_flow flow = { .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT };
+	const struct fanin_flow flow = {
+		.src_mac = SWITCH_MAC,
+		.src_ip_be = SWITCH_IP_BE,
+		.dst_port = FANIN_WIRE_DEFAULT_UDP_PORT,
+	};
 
 	fanin_wire_encode_l4(headers, &flow, payload_len);
-	fanin_wire_encode_header(&headers->fanin, type, JOB, world->epoch, KEY);
+	fanin_wire_encode_header(&headers->fanin, type, JOB, world->epoch, DOWN_KEY);
 	headers->fanin.block = block;
 }
 
@@ -348,8 +358,12 @@ world_create_of(uint16_t n_ranks, uint16_t window, uint32_t first_block, bool re
 	world->random = random_seed(1);
 	for (uint16_t i = 0; i < n_ranks; i++) {
 		const struct fanin_engine_config config = {
-			.flow = { .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT },
-			.key = KEY,
+			.flow = {
+				.dst_mac = SWITCH_MAC,
+				.dst_ip_be = SWITCH_IP_BE,
+				.dst_port = FANIN_WIRE_DEFAULT_UDP_PORT,
+			},
+			.keys = { .up = UP_KEY, .down = DOWN_KEY },
 			.timeout_ns = TIMEOUT_NS,
 			.job = JOB,
 			.epoch = EPOCH,

@@ -68,7 +68,7 @@ handler_rig_make(struct handler_rig *rig, uint16_t child, uint32_t block, uint16
 	struct fanin_hdr *hdr = &headers_of(mbuf)->fanin;
 
 	fanin_wire_encode_header(hdr, FANIN_TYPE_CONTRIBUTION, rig->job.id, rig->ctx.epoch,
-				 rig->job.key);
+				 rig->job.keys.up);
 	hdr->flags = flags;
 	hdr->rank = child;
 	hdr->contributions = 1;

@@ -114,7 +114,7 @@ host_open(struct host *host, uint16_t rank, struct job *job)
 			.src_ip_be = host_ip_be(rank),
 			.dst_port = FANIN_WIRE_DEFAULT_UDP_PORT,
 		},
-		.key = RING_SWITCH_KEY,
+		.keys = job->params.keys,
 		.timeout_ns = TIMEOUT_NS,
 		.job = job->params.id,
 		.epoch = job->epoch,

@@ -237,6 +237,18 @@ host_ip_be(unsigned int h)
 	return htonl(0x0a000001u + h);
 }
 
+uint64_t
+ring_switch_key(enum fanin_type type)
+{
+	struct fanin_keys keys;
+
+	ck_assert_int_eq(fanin_keys_derive(RING_SWITCH_KEY, &keys), 0);
+	return type == FANIN_TYPE_JOIN || type == FANIN_TYPE_LEAVE ||
+			       type == FANIN_TYPE_CONTRIBUTION || type == FANIN_TYPE_KNOWN
+		       ? keys.up
+		       : keys.down;
+}
+
 size_t
 host_packet(const struct ring_switch *sw, unsigned int h, enum fanin_type type, uint32_t job,
 	    uint32_t epoch, const void *payload, uint32_t payload_len, struct fanin_headers *frame)
@@ -251,7 +263,7 @@ host_packet(const struct ring_switch *sw, unsigned int h, enum fanin_type type, 
 	memcpy(flow.dst_mac, sw->pipeline->mac, 6);
 	host_mac(h, flow.src_mac);
 	fanin_wire_encode_l4(frame, &flow, payload_len);
-	fanin_wire_encode_header(&frame->fanin, type, job, epoch, RING_SWITCH_KEY);
+	fanin_wire_encode_header(&frame->fanin, type, job, epoch, ring_switch_key(type));
 	frame->fanin.rank = (uint16_t)h;
 	if (payload_len != 0)
 		memcpy(frame + 1, payload, payload_len);

@@ -80,6 +80,9 @@ uint64_t ring_switch_drops(const struct ring_switch *sw, enum fanin_reason reaso
 void host_mac(unsigned int h, uint8_t mac[6]);
 uint32_t host_ip_be(unsigned int h);
 
+/* The key that packets of a type carry in these jobs. */
+uint64_t ring_switch_key(enum fanin_type type);
+
 /*
  * Builds a Fanin packet of host h to the switch: key, rank h, and payload_len bytes from payload.
  * Returns its length. frame: 4096 bytes.

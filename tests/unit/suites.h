@@ -28,6 +28,7 @@
 	X(pipeline)                                                                                \
 	X(neighbors)                                                                               \
 	X(routing)                                                                                 \
+	X(sources)                                                                                 \
 	X(jobs)                                                                                    \
 	X(levels)                                                                                  \
 	X(isolation)                                                                               \
@@ -45,6 +46,7 @@
 	X(manager_jobs)                                                                            \
 	X(manager_room)                                                                            \
 	X(manager_chance)                                                                          \
+	X(join)                                                                                    \
 	X(engine)                                                                                  \
 	X(recovery)                                                                                \
 	X(split)                                                                                   \

@@ -34,7 +34,7 @@ start(int which)
 		.n_children = CHILDREN,
 		.window = WINDOW,
 		.payload_bytes = COUNT * 4,
-		.key = 1,
+		.keys = { .up = 1, .down = 2 },
 		.buffers = 2,
 	};
 
@@ -68,7 +68,8 @@ make(enum fanin_type type, uint32_t payload_len, uint16_t child)
 	struct rte_mbuf *mbuf = fake_get(&rig.pool, payload_len);
 	struct fanin_headers *headers = headers_of(mbuf);
 
-	fanin_wire_encode_header(&headers->fanin, type, rig.job.id, rig.ctx.epoch, rig.job.key);
+	fanin_wire_encode_header(&headers->fanin, type, rig.job.id, rig.ctx.epoch,
+				 type == FANIN_TYPE_ANSWER ? rig.job.keys.down : rig.job.keys.up);
 	headers->fanin.block = INDEX;
 	headers->fanin.number = NUMBER;
 	return (struct fanin_packet){

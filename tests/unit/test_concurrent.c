@@ -372,7 +372,7 @@ world_open(const char *handler, uint16_t n_children, bool wide, bool has_parent)
 		.id = 1,
 		.window = WINDOW,
 		.payload_bytes = COUNT * 4,
-		.key = KEY,
+		.keys = { .up = KEY, .down = KEY + 1 },
 		.shared = true,
 		.wide = wide,
 		.buffers = 3,

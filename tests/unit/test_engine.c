@@ -674,9 +674,17 @@ START_TEST(results_that_are_not_ours_change_nothing)
 	headers.fanin.key ^= _i == 2;
 	headers.fanin.contributions -= _i == 3;
 	headers.fanin.block += _i == 4;
-	headers.ip.ttl += _i == 5;
 	if (_i == 6)
 		headers.fanin.type = FANIN_TYPE_CONTRIBUTION;
+	if (_i == 7)
+		headers.fanin.key = UP_KEY;
+	if (_i == 8)
+		headers.eth.src[5]++;
+	if (_i == 9)
+		headers.ip.src_be++;
+	headers.ip.checksum_be = 0;
+	headers.ip.checksum_be = fanin_ip_checksum(&headers.ip);
+	headers.ip.ttl += _i == 5;
 	link_deliver(&world->links[0], &headers, slot.acc, 40);
 	world_step(world);
 	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
@@ -748,7 +756,7 @@ suite_engine(void)
 	tcase_add_test(errors, the_callers_absence_is_no_timeout);
 	tcase_add_test(errors, ranks_that_disagree_are_told_so);
 	tcase_add_test(errors, refusals_of_late_duplicates_do_no_harm);
-	tcase_add_loop_test(errors, results_that_are_not_ours_change_nothing, 0, 7);
+	tcase_add_loop_test(errors, results_that_are_not_ours_change_nothing, 0, 10);
 	tcase_add_test(errors, repeated_results_are_counted_as_duplicates);
 	suite_add_tcase(suite, errors);
 	return suite;

@@ -128,7 +128,7 @@ simulation_start(const char *handler, uint16_t n_hosts, uint16_t window, uint32_
 		.id = JOB,
 		.window = window,
 		.payload_bytes = 128,
-		.key = KEY,
+		.keys = { .up = KEY, .down = KEY + 1 },
 		.isa = fanin_isa_detect(),
 		.buffers = 3,
 	};

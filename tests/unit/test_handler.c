@@ -10,7 +10,8 @@
 
 #define JOB 5
 #define EPOCH 9
-#define KEY UINT64_C(0xfeedfacecafebeef)
+#define UP_KEY UINT64_C(0xfeedfacecafebeef)
+#define DOWN_KEY UINT64_C(0xcafebeeffeedface)
 #define WINDOW 4
 #define SLOTS (2 * WINDOW)
 #define COUNT 16
@@ -47,7 +48,7 @@ rig_start(uint16_t n_children, uint32_t first_block)
 		.n_children = n_children,
 		.window = WINDOW,
 		.payload_bytes = PAYLOAD,
-		.key = KEY,
+		.keys = { .up = UP_KEY, .down = DOWN_KEY },
 		.buffers = 2,
 	};
 
@@ -208,7 +209,7 @@ START_TEST(the_result_header_tells_what_it_holds)
 	ck_assert_uint_eq(hdr->flags, 0);
 	ck_assert_uint_eq(hdr->job, JOB);
 	ck_assert_uint_eq(hdr->epoch, EPOCH);
-	ck_assert_uint_eq(hdr->key, KEY);
+	ck_assert_uint_eq(hdr->key, DOWN_KEY);
 	ck_assert_uint_eq(hdr->rank, 0);
 	ck_assert_uint_eq(hdr->contributions, 3);
 	ck_assert_uint_eq(hdr->block, 6);
@@ -284,7 +285,7 @@ START_TEST(a_retransmission_learns_who_is_there)
 	ck_assert_uint_eq(hdr->flags, 0);
 	ck_assert_uint_eq(hdr->job, JOB);
 	ck_assert_uint_eq(hdr->epoch, EPOCH);
-	ck_assert_uint_eq(hdr->key, KEY);
+	ck_assert_uint_eq(hdr->key, DOWN_KEY);
 	ck_assert_uint_eq(hdr->rank, 3);
 	ck_assert_uint_eq(hdr->block, 0);
 	ck_assert_uint_eq(hdr->members, 1 << 1 | 1 << 3);

@@ -257,10 +257,23 @@ tamper_key(struct fanin_headers *headers)
 	headers->fanin.key++;
 }
 
+/* What every port behind which members are can read. */
+static void
+tamper_overheard_key(struct fanin_headers *headers)
+{
+	headers->fanin.key = ring_switch_key(FANIN_TYPE_RESULT);
+}
+
+static void
+tamper_secret(struct fanin_headers *headers)
+{
+	headers->fanin.key = RING_SWITCH_KEY;
+}
+
 static void
 tamper_rank(struct fanin_headers *headers)
 {
-	headers->fanin.rank = 2;
+	headers->fanin.rank = 7;
 }
 
 static void
@@ -308,6 +321,38 @@ tamper_op(struct fanin_headers *headers)
 	headers->fanin.op = FANIN_WIRE_BXOR;
 }
 
+/* A packet that is refused goes back with the key of answers, if it came from a member, and else with its own. */
+static void
+expect_refused(uint16_t port, const uint8_t *frame, size_t len, uint64_t key)
+{
+	ring_switch_put(&sw, port, frame, len);
+	ck_assert_uint_ne(ring_switch_take(&sw, port, buffer), 0);
+	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_REFUSED);
+	ck_assert_uint_eq(answer->fanin.key, key);
+}
+
+START_TEST(refusals_tell_strangers_no_key)
+{
+	struct job *job = ring_switch_job(&sw, 2, 16);
+	uint32_t epoch = host_join_all(&sw, job, 2, 1);
+	const struct fanin_join_body join = { .nonce = 1, .size = 2, .mtu = 1500 };
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	size_t len = host_contribution(&sw, job, 0, epoch + 1, 0, false, frame);
+
+	expect_refused(0, frame, len, ring_switch_key(FANIN_TYPE_REFUSED));
+	headers->fanin.job = 4711;
+	expect_refused(0, frame, len, ring_switch_key(FANIN_TYPE_CONTRIBUTION));
+	/* JOINs from everywhere are answered. */
+	len = host_packet(&sw, 1, FANIN_TYPE_JOIN, job->params.id, 0, &join, sizeof(join), headers);
+	expect_refused(3, frame, len, ring_switch_key(FANIN_TYPE_JOIN));
+	headers->fanin.key = 5;
+	expect_refused(1, frame, len, 5);
+	headers->fanin.key = 0;
+	expect_refused(1, frame, len, 0);
+}
+END_TEST
+
 START_TEST(forged_contributions_are_counted_and_change_nothing)
 {
 	struct job *job = ring_switch_job(&sw, 2, 16);
@@ -315,6 +360,8 @@ START_TEST(forged_contributions_are_counted_and_change_nothing)
 
 	forge(job, epoch, 3, NULL, FANIN_REASON_PORT);
 	forge(job, epoch, 0, tamper_key, FANIN_REASON_KEY);
+	forge(job, epoch, 0, tamper_overheard_key, FANIN_REASON_KEY);
+	forge(job, epoch, 0, tamper_secret, FANIN_REASON_KEY);
 	forge(job, epoch, 0, tamper_rank, FANIN_REASON_RANK);
 	forge(job, epoch, 0, tamper_source, FANIN_REASON_SOURCE);
 	forge(job, epoch, 0, tamper_job, FANIN_REASON_JOB);
@@ -375,6 +422,26 @@ START_TEST(what_does_not_fit_is_refused_with_the_amounts)
 	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), 0);
 	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), -ENOSPC);
 	ck_assert_ptr_nonnull(strstr(error, "limits.max_jobs is 2"));
+}
+END_TEST
+
+START_TEST(the_switch_is_no_member_of_its_jobs_and_not_its_own_parent)
+{
+	struct job_spec spec = { .key = 1, .handler = "single", .n_members = 2 };
+	char error[PIPELINE_ERROR_LEN];
+	struct job *job;
+	const char *code;
+
+	spec.members[0].ip_be = host_ip_be(0);
+	spec.members[1].ip_be = sw.pipeline->ip_be;
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), -EINVAL);
+	ck_assert_str_eq(error, "member 1 has the address 10.0.0.254, which is this switch's own");
+	spec.members[1].ip_be = host_ip_be(1);
+	spec.n_ranks = 3;
+	spec.has_parent = true;
+	spec.parent.ip_be = sw.pipeline->ip_be;
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), -EINVAL);
+	ck_assert_str_eq(error, "the parent has the address 10.0.0.254, which is this switch's own");
 }
 END_TEST
 
@@ -495,6 +562,44 @@ START_TEST(slots_are_shared_out_to_the_workers)
 }
 END_TEST
 
+static bool
+schedule_is_untouched(const struct job *job)
+{
+	for (uint32_t i = 0; i <= job->slot_mask; i++) {
+		if (job->slot_clusters[i] != 0)
+			return false;
+	}
+	return true;
+}
+
+/* Else anybody could send all blocks of a job to one worker. */
+START_TEST(only_members_packets_touch_the_schedule)
+{
+	static void (*const tampers[])(struct fanin_headers * headers) = {
+		tamper_key, tamper_overheard_key, tamper_rank, tamper_source
+	};
+	struct job *job = ring_switch_job(&sw, 4, 16);
+	uint32_t epoch = host_join_all(&sw, job, 4, 1);
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	size_t len;
+
+	for (unsigned int i = 0; i <= RTE_DIM(tampers); i++) {
+		for (unsigned int known = 0; known < 2; known++) {
+			len = host_contribution(&sw, job, 0, epoch, 0, false, frame);
+			if (known != 0)
+				headers->fanin.type = FANIN_TYPE_KNOWN;
+			if (i < RTE_DIM(tampers))
+				tampers[i](headers);
+			ring_switch_put(&sw, i < RTE_DIM(tampers) ? 0 : 1, frame, len);
+			ck_assert_msg(schedule_is_untouched(job), "forgery %u", i);
+		}
+	}
+	host_contribute(&sw, job, 0, epoch, 0, false);
+	ck_assert(!schedule_is_untouched(job));
+}
+END_TEST
+
 /* Two nodes, the first worker on the second one; neither has memory of its own here, which is no reason to fail. */
 START_TEST(blocks_stay_on_the_node_of_their_slots)
 {
@@ -580,9 +685,11 @@ suite_jobs(void)
 	tcase_add_test(one, cookie_is_good_for_one_process_and_once);
 	tcase_add_test(one, repeated_join_gets_the_same_answer);
 	tcase_add_test(one, wrong_size_is_refused_by_name);
+	tcase_add_test(one, refusals_tell_strangers_no_key);
 	tcase_add_test(one, forged_contributions_are_counted_and_change_nothing);
 	tcase_add_test(one, lost_result_is_repeated_to_the_one_who_asks);
 	tcase_add_test(one, what_does_not_fit_is_refused_with_the_amounts);
+	tcase_add_test(one, the_switch_is_no_member_of_its_jobs_and_not_its_own_parent);
 	tcase_add_test(one, a_job_within_the_machine_gets_fewer_slots_for_larger_packets);
 	tcase_add_test(one, destroyed_job_tells_its_hosts);
 	tcase_add_test(one, packets_that_wait_for_a_handler_are_counted);
@@ -591,6 +698,7 @@ suite_jobs(void)
 	tcase_add_checked_fixture(two, setup_two_workers, teardown);
 	tcase_set_timeout(two, 30);
 	tcase_add_test(two, slots_are_shared_out_to_the_workers);
+	tcase_add_test(two, only_members_packets_touch_the_schedule);
 	tcase_add_test(two, blocks_stay_on_the_node_of_their_slots);
 	suite_add_tcase(suite, two);
 

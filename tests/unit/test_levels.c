@@ -90,6 +90,17 @@ put_from_parent(const void *frame, size_t len)
 	ring_switch_put(&sw, PARENT_PORT, frame, len);
 }
 
+static size_t
+parent_packet(enum fanin_type type, uint32_t epoch, const void *payload, uint32_t payload_len,
+	      struct fanin_headers *frame)
+{
+	size_t len = host_packet(&sw, PARENT_PORT, type, job->params.id, epoch, payload,
+				 payload_len, frame);
+
+	memcpy(frame->eth.src, parent_mac, sizeof(frame->eth.src));
+	return len;
+}
+
 /* Answers the JOIN that went up. */
 static void
 parent_ack(enum fanin_join_state state, uint64_t nonce, uint16_t window)
@@ -103,9 +114,8 @@ parent_ack(enum fanin_join_state state, uint64_t nonce, uint16_t window)
 		.cookie = 4711,
 	};
 	uint8_t frame[4096];
-	size_t len = host_packet(&sw, PARENT_PORT, FANIN_TYPE_JOIN_ACK, job->params.id,
-				 state == FANIN_JOIN_ACTIVE ? PARENT_EPOCH : 0, &body, sizeof(body),
-				 (struct fanin_headers *)frame);
+	size_t len = parent_packet(FANIN_TYPE_JOIN_ACK, state == FANIN_JOIN_ACTIVE ? PARENT_EPOCH : 0,
+				   &body, sizeof(body), (struct fanin_headers *)frame);
 
 	((struct fanin_headers *)frame)->fanin.members = state == FANIN_JOIN_ACTIVE ? 0x3f : 0x1f;
 	put_from_parent(frame, len);
@@ -121,11 +131,8 @@ parent_result(uint32_t epoch, uint32_t block, uint8_t *frame)
 
 	for (int i = 0; i < RING_SWITCH_COUNT; i++)
 		values[i] = 21 * i + 6 * (int32_t)block;
-	len = host_packet(&sw, PARENT_PORT, FANIN_TYPE_RESULT, job->params.id, epoch, values,
-			  sizeof(values), headers);
-	headers->eth.dst[0] = 0x01;
-	headers->eth.dst[1] = 0x00;
-	headers->eth.dst[2] = 0x5e;
+	len = parent_packet(FANIN_TYPE_RESULT, epoch, values, sizeof(values), headers);
+	memcpy(headers->eth.dst, job->params.result_headers.eth.dst, 6);
 	headers->ip.dst_be = job->group_be;
 	headers->ip.checksum_be = 0;
 	headers->ip.checksum_be = fanin_ip_checksum(&headers->ip);
@@ -285,8 +292,8 @@ START_TEST(run_goes_on_where_the_slowest_rank_is)
 	/* Another switch's ranks are further back. */
 	body.nonce = join->nonce;
 	body.payload_bytes = job->params.payload_bytes;
-	len = host_packet(&sw, PARENT_PORT, FANIN_TYPE_JOIN_ACK, job->params.id, PARENT_EPOCH,
-			  &body, sizeof(body), (struct fanin_headers *)frame);
+	len = parent_packet(FANIN_TYPE_JOIN_ACK, PARENT_EPOCH, &body, sizeof(body),
+			    (struct fanin_headers *)frame);
 	((struct fanin_headers *)frame)->fanin.progress = around;
 	put_from_parent(frame, len);
 	join_from(0, 5, 2);
@@ -300,19 +307,27 @@ START_TEST(children_hear_what_the_parent_has_against_it)
 	const struct fanin_join_body *join = (const struct fanin_join_body *)(got + 1);
 	uint8_t frame[4096];
 	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	uint64_t nonce;
 
 	open_variant(_i);
 	for (unsigned int h = 0; h < CHILDREN; h++)
 		ck_assert_ptr_nonnull(host_sends_join(&sw, h, job->params.id, 5 + h, RANKS, got));
 	parent_take(FANIN_TYPE_JOIN);
-	parent_ack(FANIN_JOIN_ACTIVE, join->nonce, WINDOW / 2);
+	nonce = join->nonce;
+	parent_ack(FANIN_JOIN_ACTIVE, nonce, WINDOW / 2);
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, RANKS, got));
 	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_REFUSED);
 	ck_assert_uint_eq(got->fanin.count, FANIN_REASON_PARENT_MISMATCH);
 	parent_is_silent();
 
-	host_packet(&sw, PARENT_PORT, FANIN_TYPE_REFUSED, job->params.id, 0, NULL, 0, headers);
+	parent_packet(FANIN_TYPE_REFUSED, 0, NULL, 0, headers);
 	headers->fanin.count = FANIN_REASON_MEMBER_BUSY;
+	/* One that does not name the JOIN is no answer to it. */
+	put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 1, job->params.id, 6, RANKS, got));
+	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_JOIN_ACK);
+	parent_take(FANIN_TYPE_JOIN);
+	headers->fanin.members = nonce;
 	put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 1, job->params.id, 6, RANKS, got));
 	ck_assert_uint_eq(got->fanin.count, FANIN_REASON_MEMBER_BUSY);
@@ -396,8 +411,7 @@ START_TEST(news_of_other_switches_reach_all_children)
 	contribute_all(epoch, 0);
 	expect_upward(0);
 	for (size_t i = 0; i < 2; i++) {
-		host_packet(&sw, PARENT_PORT, types[i], job->params.id, PARENT_EPOCH, NULL, 0,
-			    headers);
+		parent_packet(types[i], PARENT_EPOCH, NULL, 0, headers);
 		headers->fanin.block = 0;
 		headers->fanin.members = 0x1f;
 		headers->fanin.count = types[i] == FANIN_TYPE_REFUSED ? FANIN_REASON_MISMATCH : 0;
@@ -548,6 +562,7 @@ forge(uint16_t port, uint32_t epoch, uint64_t key, uint32_t source_be, enum fani
 START_TEST(only_the_parent_is_believed)
 {
 	const uint32_t parent_ip_be = host_ip_be(PARENT_PORT);
+	const uint64_t key = ring_switch_key(FANIN_TYPE_RESULT);
 	uint8_t frame[4096];
 	uint32_t epoch;
 
@@ -555,10 +570,17 @@ START_TEST(only_the_parent_is_believed)
 	epoch = start_run(5);
 	contribute_all(epoch, 0);
 	expect_upward(0);
-	forge(1, PARENT_EPOCH, RING_SWITCH_KEY, parent_ip_be, FANIN_REASON_DIRECTION);
-	forge(PARENT_PORT, PARENT_EPOCH, RING_SWITCH_KEY, host_ip_be(9), FANIN_REASON_DIRECTION);
-	forge(PARENT_PORT, PARENT_EPOCH, RING_SWITCH_KEY + 1, parent_ip_be, FANIN_REASON_KEY);
-	forge(PARENT_PORT, PARENT_EPOCH + 1, RING_SWITCH_KEY, parent_ip_be, FANIN_REASON_EPOCH);
+	forge(1, PARENT_EPOCH, key, parent_ip_be, FANIN_REASON_DIRECTION);
+	forge(PARENT_PORT, PARENT_EPOCH, key, host_ip_be(9), FANIN_REASON_DIRECTION);
+	forge(PARENT_PORT, PARENT_EPOCH, key + 1, parent_ip_be, FANIN_REASON_KEY);
+	forge(PARENT_PORT, PARENT_EPOCH + 1, key, parent_ip_be, FANIN_REASON_EPOCH);
+
+	/* Another station that took the parent's address, on the parent's port. */
+	parent_result(PARENT_EPOCH, 0, frame);
+	((struct fanin_headers *)frame)->eth.src[5]++;
+	put_from_parent(frame, FANIN_PAYLOAD_OFFSET + RING_SWITCH_COUNT * 4);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_DIRECTION), 3);
+	ck_assert_uint_eq(ring_switch_take(&sw, 0, buffer), 0);
 
 	/* Another shape than the block's. */
 	parent_result(PARENT_EPOCH, 0, frame);

@@ -42,7 +42,7 @@ START_TEST(arp_for_the_switch_is_answered_on_every_port_and_teaches)
 	host_mac(1, mac);
 	leaf_put_arp(1, RTE_ARP_OP_REQUEST, mac, host_ip_be(1), leaf.pipeline->ip_be);
 	ck_assert_uint_eq(ring_switch_take(&leaf, 1, leaf_out), 60);
-	len = leaf_packet("10.77.5.1", "10.0.0.2", 1, frame);
+	len = leaf_packet("10.77.9.9", "10.0.0.2", 1, frame);
 	ring_switch_put(&leaf, SPINE_PORT, frame, len);
 	leaf_expect_routed(1, frame, len, mac);
 	leaf_expect_silence();
@@ -52,7 +52,7 @@ END_TEST
 START_TEST(an_unknown_host_is_asked_for_on_all_host_ports_once_a_second)
 {
 	uint8_t frame[4096], mac[6];
-	size_t len = leaf_packet("10.77.5.1", "10.0.0.2", 1, frame);
+	size_t len = leaf_packet("10.77.9.9", "10.0.0.2", 1, frame);
 	unsigned int asked = 0;
 
 	ring_switch_rounds(&leaf, 1);
@@ -128,7 +128,7 @@ START_TEST(an_address_that_never_answered_leaves_the_table)
 
 	leaf_hears_all();
 	now = (uint32_t)(pipeline_now_ns() / 1000000000u);
-	ring_switch_put(&leaf, SPINE_PORT, frame, leaf_packet("10.77.5.1", "10.0.0.77", 1, frame));
+	ring_switch_put(&leaf, SPINE_PORT, frame, leaf_packet("10.77.9.9", "10.0.0.77", 1, frame));
 	expect_neighbors(2, 3, 4);
 	/* The spines have been as silent, but stay in the table. */
 	neighbor_housekeep(leaf.pipeline->neighbors, now + NEIGHBOR_PATIENCE + 2);
@@ -165,7 +165,7 @@ START_TEST(a_full_table_of_neighbors_drops_and_recovers)
 	for (unsigned int i = 3; i < 254; i++) {
 		snprintf(destination, sizeof(destination), "10.0.0.%u", i);
 		ring_switch_put(&leaf, SPINE_PORT, frame,
-				leaf_packet("10.77.5.1", destination, 1, frame));
+				leaf_packet("10.77.9.9", destination, 1, frame));
 		leaf_drain();
 	}
 	neighbor_each(leaf.pipeline->neighbors, count_neighbor, counts);
@@ -176,7 +176,7 @@ START_TEST(a_full_table_of_neighbors_drops_and_recovers)
 	leaf_drain();
 	expect_neighbors(2, 2, 2);
 	host_mac(1, mac);
-	len = leaf_packet("10.77.5.1", "10.0.0.2", 1, frame);
+	len = leaf_packet("10.77.9.9", "10.0.0.2", 1, frame);
 	ring_switch_put(&leaf, SPINE_PORT, frame, len);
 	leaf_expect_routed(1, frame, len, mac);
 }
@@ -202,7 +202,7 @@ START_TEST(what_arp_claims_is_believed_of_neighbors_only)
 	leaf_put_arp(1, RTE_ARP_OP_REQUEST, other, host_ip_be(50), host_ip_be(51));
 	leaf_drain();
 	expect_neighbors(2, 2, 4);
-	len = leaf_packet("10.77.5.1", "10.0.0.2", 1, frame);
+	len = leaf_packet("10.77.9.9", "10.0.0.2", 1, frame);
 	ring_switch_put(&leaf, SPINE_PORT, frame, len);
 	leaf_expect_routed(1, frame, len, mac);
 

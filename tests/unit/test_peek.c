@@ -31,7 +31,7 @@ start(int which, bool has_parent)
 		.n_children = CHILDREN,
 		.window = WINDOW,
 		.payload_bytes = COUNT * 4,
-		.key = 1,
+		.keys = { .up = 1, .down = 2 },
 		.buffers = 2,
 	};
 

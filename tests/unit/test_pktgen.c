@@ -70,7 +70,7 @@ make_hosts(const struct job *made, uint16_t n)
 {
 	job = (struct pktgen_job){
 		.id = made->params.id,
-		.key = RING_SWITCH_KEY,
+		.keys = made->params.keys,
 		.size = n,
 		.dtype = FANIN_WIRE_I32,
 		.op = FANIN_WIRE_SUM,
@@ -378,7 +378,7 @@ END_TEST
 START_TEST(a_wrong_key_is_told)
 {
 	make_hosts(ring_switch_job(&sw, 2, 16), 2);
-	job.key ^= 1;
+	job.keys.up ^= 1;
 	for (int i = 0; i < 100 && job.error[0] == '\0'; i++)
 		step();
 	ck_assert_str_eq(job.error,

@@ -112,6 +112,7 @@ START_TEST(another_switch_has_runs_of_its_own_whatever_their_numbers)
 	struct world *world = world_create_of(1, SMALL_WINDOW, 0, true);
 	struct fanin_engine *engine = world->engines[0];
 	const struct fanin_flow flow = { .dst_ip_be = 0x01020304, .dst_port = 4711 };
+	const struct fanin_flow back = { .dst_mac = SWITCH_MAC, .dst_ip_be = SWITCH_IP_BE };
 	struct collective collective;
 
 	allreduce_expect(world, 100, 1, true);
@@ -132,6 +133,7 @@ START_TEST(another_switch_has_runs_of_its_own_whatever_their_numbers)
 	lose_run(world);
 	world->epoch--;
 	fanin_engine_move(engine, &world->links[0].memory.transport);
+	fanin_engine_redirect(engine, &back);
 	ck_assert_int_eq(fanin_engine_resume(engine, world->epoch, fanin_engine_progress(engine)),
 			 FANIN_OK);
 	ck_assert_uint_eq(fanin_engine_stats(engine)->resumed, 2);

@@ -443,7 +443,7 @@ END_TEST
 START_TEST(a_neighbor_that_is_no_known_station_is_flooded_to)
 {
 	uint8_t frame[4096], mac[6];
-	size_t len = leaf_packet("10.77.5.1", "10.0.0.2", 1, frame);
+	size_t len = leaf_packet("10.77.9.9", "10.0.0.2", 1, frame);
 
 	leaf_hears_all();
 	ck_assert_uint_gt(mac_table_age(leaf.pipeline->macs, UINT32_MAX / 4, 0), 0);

@@ -7,6 +7,7 @@
 
 #include "tests/unit/random.h"
 #include "tests/unit/suites.h"
+#include "wire/keys.h"
 #include "wire/wire.h"
 
 #define FRAME_MAX 2048
@@ -610,6 +611,43 @@ START_TEST(every_reason_has_a_name_of_its_own_and_a_text)
 }
 END_TEST
 
+/* The values are those of another implementation of HMAC-SHA256, Python's. */
+START_TEST(each_direction_has_a_key_that_the_secret_gives)
+{
+	struct fanin_keys keys;
+
+	ck_assert_int_eq(fanin_keys_derive(0x1122334455667788, &keys), 0);
+	ck_assert_uint_eq(keys.up, 0x6abb89dda01095cc);
+	ck_assert_uint_eq(keys.down, 0x283afe44fea7ac31);
+	ck_assert_int_eq(fanin_keys_derive(1, &keys), 0);
+	ck_assert_uint_eq(keys.up, 0xb3df80828d6c66a7);
+	ck_assert_uint_eq(keys.down, 0x825ed72596b4fd04);
+}
+END_TEST
+
+/* Only a switch that does not take a sender for a member gives its own key back. */
+START_TEST(answers_carry_the_key_of_their_direction)
+{
+	static const struct fanin_keys keys = { .up = 1, .down = 2 };
+
+	for (unsigned int type = 0; type < FANIN_TYPE_COUNT; type++) {
+		for (unsigned int reason = 0; reason < FANIN_REASON_COUNT; reason++) {
+			const bool of_sender = reason == FANIN_REASON_JOB ||
+					       reason == FANIN_REASON_RANK ||
+					       reason == FANIN_REASON_PORT ||
+					       reason == FANIN_REASON_SOURCE ||
+					       reason == FANIN_REASON_KEY;
+			struct fanin_hdr hdr = { .type = (uint8_t)type, .count = (uint16_t)reason };
+
+			for (hdr.key = 0; hdr.key < 4; hdr.key++)
+				ck_assert_int_eq(fanin_keys_fit_answer(&keys, &hdr),
+						 hdr.key == 2 || (hdr.key == 1 && of_sender &&
+								  type == FANIN_TYPE_REFUSED));
+		}
+	}
+}
+END_TEST
+
 Suite *
 suite_wire(void)
 {
@@ -641,6 +679,8 @@ suite_wire(void)
 	tcase_add_test(encodes, templates_let_valid_contributions_pass_only);
 	tcase_add_test(encodes, ip_checksum_is_that_of_rfc_1071);
 	tcase_add_test(encodes, encoded_headers_carry_the_flow);
+	tcase_add_test(encodes, each_direction_has_a_key_that_the_secret_gives);
+	tcase_add_test(encodes, answers_carry_the_key_of_their_direction);
 	tcase_add_test(encodes, block_numbers_compare_across_the_wrap);
 	tcase_add_test(encodes, payload_fills_the_mtu_in_whole_units);
 	tcase_add_test(encodes, names_and_codes_convert_both_ways);

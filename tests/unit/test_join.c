@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a host takes for the answer to its JOIN and its LEAVE: what only the switch can have said, who has seen them. The test
+ * is the switch and the stranger, behind the member's channel.
+ */
+#include <arpa/inet.h>
+#include <poll.h>
+#include <string.h>
+
+#include "channel.h"
+#include "join.h"
+#include "tests/unit/memory_link.h"
+#include "tests/unit/suites.h"
+
+#define JOB 7
+#define SECRET 0x5eed
+#define EPOCH 11
+#define ROOM 16
+#define SECOND 1000000000ull
+
+struct answer {
+	struct fanin_control control;
+	size_t len;
+};
+
+/* What is under way to the member; the switch says the truth once the member has spoken `lies` times. */
+static struct {
+	struct fanin_channel_ops ops;
+	struct answer answers[ROOM];
+	unsigned int n;
+	unsigned int sent;
+	unsigned int lies;
+	struct fanin_control last; /* that the member sent */
+} net;
+
+static struct fanin_member member;
+static struct fanin_error error;
+static struct fanin_keys keys;
+
+static struct fanin_control *
+answer_add(enum fanin_type type, uint64_t key, uint32_t epoch, size_t body_len)
+{
+	static const struct fanin_flow flow = { .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT };
+	struct answer *answer = &net.answers[net.n++];
+
+	ck_assert_uint_le(net.n, ROOM);
+	memset(answer, 0, sizeof(*answer));
+	fanin_wire_encode_l4(&answer->control.headers, &flow, (uint32_t)body_len);
+	fanin_wire_encode_header(&answer->control.headers.fanin, type, JOB, epoch, key);
+	answer->len = sizeof(answer->control.headers) + body_len;
+	return &answer->control;
+}
+
+static void
+add_refusal(uint64_t key, uint64_t nonce, uint32_t epoch, enum fanin_reason reason)
+{
+	struct fanin_control *refusal = answer_add(FANIN_TYPE_REFUSED, key, epoch, 0);
+
+	refusal->headers.fanin.members = nonce;
+	refusal->headers.fanin.count = (uint16_t)reason;
+}
+
+static void
+add_ack(uint64_t key, uint64_t nonce, uint16_t window)
+{
+	struct fanin_control *ack = answer_add(FANIN_TYPE_JOIN_ACK, key, EPOCH,
+					       sizeof(struct fanin_join_ack_body));
+
+	ack->body.join_ack = (struct fanin_join_ack_body){
+		.nonce = nonce,
+		.state = FANIN_JOIN_ACTIVE,
+		.size = 2,
+		.window = window,
+		.payload_bytes = 1024,
+		.group_be = htonl(FANIN_WIRE_GROUPS | JOB),
+	};
+}
+
+static int
+net_send(struct fanin_channel *channel, struct fanin_control *control, size_t body_len)
+{
+	const bool join = control->headers.fanin.type == FANIN_TYPE_JOIN;
+
+	(void)channel;
+	(void)body_len;
+	net.last = *control;
+	ck_assert_uint_eq(control->headers.fanin.key, keys.up);
+	if (net.sent++ < net.lies)
+		return 0;
+	if (join)
+		add_ack(keys.down, control->body.join.nonce, 64);
+	else
+		answer_add(FANIN_TYPE_LEAVE_ACK, keys.down, EPOCH, 0);
+	return 0;
+}
+
+static size_t
+net_receive(struct fanin_channel *channel, struct fanin_control *control, int *errnum)
+{
+	size_t len;
+
+	(void)channel;
+	(void)errnum;
+	if (net.n == 0)
+		return 0;
+	*control = net.answers[0].control;
+	len = net.answers[0].len;
+	net.n--;
+	memmove(net.answers, net.answers + 1, net.n * sizeof(net.answers[0]));
+	return len;
+}
+
+static void
+net_wait(struct fanin_channel *channel, int timeout_ms)
+{
+	(void)channel;
+	if (net.n == 0)
+		poll(NULL, 0, timeout_ms);
+}
+
+static void
+net_close(struct fanin_channel *channel)
+{
+	channel->ops = NULL;
+}
+
+static void
+setup(void)
+{
+	static const struct fanin_member_config config = {
+		.key = SECRET, .job = JOB, .rank = 1, .size = 2, .udp_port = 21930
+	};
+	static const struct fanin_route route = { .mtu = 1500, .switch_ip_be = 0xfe00000a };
+	struct fanin_channel channel = { .ops = &net.ops };
+
+	memset(&net, 0, sizeof(net));
+	net.ops = (struct fanin_channel_ops){ net_send, net_receive, net_wait, net_close };
+	ck_assert_int_eq(fanin_keys_derive(SECRET, &keys), 0);
+	ck_assert_int_eq(fanin_member_open(&member, &config, &route, &channel, &error), FANIN_OK);
+}
+
+static void
+teardown(void)
+{
+	fanin_member_close(&member);
+}
+
+static int
+join(void)
+{
+	return fanin_member_join(&member, FANIN_JOIN_UNTIL_ACTIVE, fanin_now_ns(NULL) + 5 * SECOND,
+				 5 * SECOND, &error);
+}
+
+/* What strangers can say who overhear results, and with them the down key; or who see nothing at all. */
+START_TEST(a_forged_answer_does_not_end_a_join)
+{
+	static const enum fanin_reason reasons[] = { FANIN_REASON_JOB, FANIN_REASON_KEY,
+						     FANIN_REASON_SIZE, FANIN_REASON_MTU };
+	const uint64_t nonce = member.nonce;
+
+	net.lies = 1;
+	for (unsigned int i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+		const uint64_t forged[][2] = { { 0, 0 },          { 0, nonce },
+					       { SECRET, nonce }, { keys.down, 0 },
+					       { keys.up, 0 },    { keys.down, nonce + 1 } };
+
+		ck_assert_uint_lt((unsigned int)_i, sizeof(forged) / sizeof(forged[0]));
+		add_refusal(forged[_i][0], forged[_i][1], 0, reasons[i]);
+		add_ack(forged[_i][0], forged[_i][1], 3);
+	}
+	/* Only a sender that is no member gets its own key back. */
+	add_refusal(keys.up, nonce, 0, FANIN_REASON_SIZE);
+	add_ack(keys.up, nonce, 5);
+	ck_assert_msg(join() == FANIN_OK, "%s", error.text);
+	ck_assert_uint_eq(net.sent, 2);
+	ck_assert_uint_eq(member.window, 64);
+	ck_assert_uint_eq(member.epoch, EPOCH);
+}
+END_TEST
+
+START_TEST(the_switchs_refusal_ends_a_join)
+{
+	net.lies = 1;
+	if (_i == 0)
+		add_refusal(keys.up, member.nonce, 0, FANIN_REASON_JOB);
+	else if (_i == 1)
+		add_refusal(keys.up, member.nonce, 0, FANIN_REASON_KEY);
+	else
+		add_refusal(keys.down, member.nonce, 0, FANIN_REASON_SIZE);
+	ck_assert_int_eq(join(), FANIN_ERR_JOIN_REFUSED);
+	ck_assert_uint_eq(net.sent, 0);
+}
+END_TEST
+
+START_TEST(a_forged_answer_does_not_end_a_leave)
+{
+	ck_assert_int_eq(join(), FANIN_OK);
+	net.sent = 0;
+	net.lies = 1;
+	for (unsigned int i = 0; i < 2; i++) {
+		const uint64_t key = i == 0 ? 0 : SECRET;
+
+		add_refusal(key, 0, EPOCH, FANIN_REASON_JOB);
+		answer_add(FANIN_TYPE_LEAVE_ACK, key, EPOCH, 0);
+	}
+	answer_add(FANIN_TYPE_LEAVE_ACK, keys.up, EPOCH, 0);
+	answer_add(FANIN_TYPE_LEAVE_ACK, keys.down, EPOCH - 1, 0);
+	/* Of a late contribution. */
+	add_refusal(keys.down, 0, EPOCH, FANIN_REASON_BLOCK_STALE);
+	ck_assert_msg(fanin_member_leave(&member, &error) == FANIN_OK, "%s", error.text);
+	ck_assert_uint_eq(net.sent, 2);
+}
+END_TEST
+
+START_TEST(a_switch_that_does_not_know_the_member_ends_a_leave)
+{
+	ck_assert_int_eq(join(), FANIN_OK);
+	net.sent = 0;
+	net.lies = 100;
+	add_refusal(keys.up, 0, EPOCH, FANIN_REASON_JOB);
+	ck_assert_int_eq(fanin_member_leave(&member, &error), FANIN_OK);
+	ck_assert_uint_eq(net.sent, 1);
+}
+END_TEST
+
+/* ---- control packets as frames */
+
+static struct memory_link link;
+static struct fanin_headers incoming;
+static bool pending;
+
+static void
+link_put(struct memory_link *to, const void *frame, uint32_t len)
+{
+	(void)to;
+	(void)frame;
+	(void)len;
+}
+
+static size_t
+link_take(struct memory_link *from, void *frame)
+{
+	(void)from;
+	if (!pending)
+		return 0;
+	pending = false;
+	memcpy(frame, &incoming, sizeof(incoming));
+	return sizeof(incoming);
+}
+
+START_TEST(frames_of_other_stations_are_no_control_packets)
+{
+	const struct fanin_flow to_switch = { .dst_mac = { 2, 0, 0, 0, 0, 9 }, .dst_ip_be = 1 };
+	struct fanin_flow from = { .src_mac = { 2, 0, 0, 0, 0, 9 }, .src_ip_be = 1 };
+	struct fanin_channel channel;
+	struct fanin_control control;
+	int errnum = 0;
+
+	memory_link_init(&link, link_put, link_take);
+	fanin_channel_frames(&channel, &link.transport, &to_switch);
+	from.src_mac[5] ^= _i == 1;
+	from.src_ip_be ^= _i == 2;
+	fanin_wire_encode_l4(&incoming, &from, 0);
+	pending = true;
+	ck_assert_uint_eq(channel.ops->receive(&channel, &control, &errnum),
+			  _i == 0 ? sizeof(incoming) : 0);
+	ck_assert(!pending);
+}
+END_TEST
+
+Suite *
+suite_join(void)
+{
+	Suite *suite = suite_create("join");
+	TCase *answers = tcase_create("answers");
+	TCase *frames = tcase_create("frames");
+
+	tcase_add_checked_fixture(answers, setup, teardown);
+	tcase_add_loop_test(answers, a_forged_answer_does_not_end_a_join, 0, 6);
+	tcase_add_loop_test(answers, the_switchs_refusal_ends_a_join, 0, 3);
+	tcase_add_test(answers, a_forged_answer_does_not_end_a_leave);
+	tcase_add_test(answers, a_switch_that_does_not_know_the_member_ends_a_leave);
+	suite_add_tcase(suite, answers);
+	tcase_add_loop_test(frames, frames_of_other_stations_are_no_control_packets, 0, 3);
+	suite_add_tcase(suite, frames);
+	return suite;
+}
