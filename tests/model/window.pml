@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The window protocol between hosts and one switch (LEVELS 1), or a root switch with two leaf switches (LEVELS 2). README.md
- * says which step stands for which function of the code; run.sh gives the sizes, and sees to it that every MUTANT_ is caught.
+ * The window protocol and queries between hosts and one switch (LEVELS 1), a root switch with two leaf switches (LEVELS 2), or
+ * a chain of three switches (LEVELS 3). README.md says which step stands for which function of the code; run.sh gives the
+ * sizes, and sees to it that every MUTANT_ is caught.
  *
  * A block is counted from BASE without end; what travels is number(block), which wraps around in the middle of a run. Only
  * the properties and the sums know the count, the protocol decides by numbers alone.
  *
  * The network is one of two:
  * UNBOUNDED  What was sent once can be delivered at any time, any number of times, or never. After any such history all that
- *            is in flight may vanish and the network be perfect from then on; the hosts' timers must do the rest.
- * else       A link is a bag. LOSSES packets vanish, DUPLICATES are delivered and stay, PREMATURE ones are sent again while
- *            the first is still on its way, in any combination; timers fire when no packet is left.
+ *            is in flight may vanish and the network be perfect from then on; the hosts' queries must do the rest.
+ * else       A link is a bag. LOSSES packets vanish, DUPLICATES are delivered and stay, PREMATURE queries are sent while their
+ *            block is still on its way, in any combination; timers fire when no packet is left. With WINDOWS a host sends
+ *            what it may send at any time or never, but for its oldest block.
+ *
+ * All queries say that their block is overdue, and of answers only `absent` makes anyone do anything: others aren't sent.
  */
 #define BASE (2 * W)
 #define END (BASE + BLOCKS)
@@ -35,21 +39,20 @@
 #define SLOTS (2 * W)
 #endif
 
-/* A host may use a smaller window than the job's: host 0 does. */
-#ifndef WINDOW_0
-#define WINDOW_0 W
-#endif
+/* A host has a lane for each block of a window. */
 #ifdef MUTANT_EARLY_SEND
-#define window(host) (2 * W)
+#define LANES (2 * W)
 #else
-#define window(host) (host == 0 -> WINDOW_0 : W)
+#define LANES W
 #endif
-#define MAX_LANES (2 * W)
 
-/* A link has the name of the child at its lower end: the hosts, then leaf switch 1 with the hosts below LEFT, and leaf 2. */
+/*
+ * A link has the name of the child at its lower end: the hosts, then switches 1 and 2. With two levels these are leaves, the
+ * first with the hosts below LEFT. With three, host 0 is at switch 2, which is at switch 1 with host 2, if there is one.
+ */
 #define ROOT 0
 #define LEFT ((HOSTS + 1) / 2)
-#define leaf_link(s) (HOSTS + s - 1)
+#define uplink(s) (HOSTS + s - 1)
 #if LEVELS == 1
 #define LINKS HOSTS
 #define SWITCHES 1
@@ -60,10 +63,18 @@
 
 /* Sets of hosts, links and blocks are bitmaps. */
 #define bit_of(block) (1 << (block - BASE))
+#define first_of_not(set) ((set + 1) & ~set)
 #define ALL_HOSTS ((1 << HOSTS) - 1)
 
+/* With the unbounded network there are queries, and smaller windows, in recovery only, which is one step. */
+#ifdef UNBOUNDED
+#define QUERIES hidden
+#else
+#define QUERIES
+#endif
+
 /* Hosts: each lane's block in work, END or more when there is none left. */
-byte lane[HOSTS * MAX_LANES];
+byte lane[HOSTS * LANES];
 short finished[HOSTS];
 byte left = HOSTS * BLOCKS;
 
@@ -82,6 +93,10 @@ Slot slot[SWITCHES * SLOTS];
 short sent[LINKS];
 short resent[LINKS];
 short result[LINKS];
+/* Queries, and answers that the block is absent. Blocks of lanes that their hosts have not sent yet. */
+QUERIES short query[LINKS];
+QUERIES short absent[LINKS];
+QUERIES short unsent[LINKS];
 /* Those whose data is wrong. Once there is one on a link, all of this block and link count as wrong. */
 short spoiled_up[LINKS];
 short spoiled_result[LINKS];
@@ -97,6 +112,8 @@ bool rested;
 
 #ifdef UNBOUNDED
 hidden byte recovering;
+hidden byte narrow; /* hosts have windows that change all the time */
+hidden byte turn;
 #else
 #define recovering true
 byte losses = LOSSES;
@@ -120,7 +137,7 @@ hidden byte sum_is_exact, result_is_in_order, slot_is_free, never_refused, timer
 inline send_up(from, which, again, spoilt)
 {
 	if
-	:: again && recovering -> resent[from] = resent[from] | bit_of(which)
+	:: (again || from >= HOSTS) && recovering -> resent[from] = resent[from] | bit_of(which)
 	:: else -> sent[from] = sent[from] | bit_of(which)
 	fi;
 	if
@@ -154,8 +171,8 @@ inline finish_block()
 inline pass_up(repeat)
 {
 	printf("leaf %d: block %d goes up, repeated: %d\n", s, slot[i].block, repeat);
-	send_up(leaf_link(s), slot[i].block, repeat,
-		(slot[i].spoiled || slot[i].sum != hosts_below[leaf_link(s)]))
+	send_up(uplink(s), slot[i].block, repeat,
+		(slot[i].spoiled || slot[i].sum != hosts_below[uplink(s)]))
 }
 
 /* ---- what a switch receives */
@@ -180,7 +197,7 @@ inline check_slot_is_free()
 #ifndef WITHOUT_SLOT_CHECK
 	for (h : 0 .. HOSTS - 1) {
 		slot_is_free = slot[i].block < BASE || finished[h] & bit_of(slot[i].block) ||
-			(s != ROOT && parent[h] != s);
+			(s != ROOT && (hosts_below[uplink(s)] >> h & 1) == 0);
 		assert(slot_is_free)
 	}
 #else
@@ -212,14 +229,8 @@ inline contribution_to_current(spoilt)
 #endif
 		:: else -> merge(spoilt)
 		fi
-	:: slot[i].state == SENT_UP && retransmit ->
 #ifdef MUTANT_LEAF_ANSWERS
-		send_result(link)
-#endif
-#ifndef MUTANT_NO_REPEAT_UP
-		pass_up(true)
-#else
-		skip
+	:: slot[i].state == SENT_UP && retransmit -> send_result(link)
 #endif
 	:: slot[i].state == DONE && retransmit && slot[i].present != 0 ->
 #ifndef MUTANT_NO_REPEAT
@@ -257,6 +268,98 @@ inline switch_receive(spoilt)
 	fi
 }
 
+/* A query changes no slot. */
+inline answer_absent()
+{
+	if
+	:: recovering -> absent[link] = absent[link] | bit_of(b)
+	:: else
+	fi
+}
+
+inline query_of_current()
+{
+	if
+	:: slot[i].state == OPEN && (slot[i].present >> link & 1) == 0 ->
+#ifdef MUTANT_QUERY_OPENS
+		slot[i].present = slot[i].present | 1 << link;
+#endif
+		answer_absent()
+#ifndef MUTANT_NO_FLAG
+#ifndef MUTANT_NO_PASS
+	:: slot[i].state == SENT_UP ->
+		if
+		:: recovering -> query[uplink(s)] = query[uplink(s)] | bit_of(b)
+		:: else
+		fi
+#endif
+#ifndef MUTANT_NO_REPEAT
+	:: slot[i].state == DONE && slot[i].present != 0 -> send_result(link)
+#endif
+#endif
+	:: else
+	fi
+}
+
+inline query_begins_block(claimed)
+{
+	slot[i].block = b;
+	slot[i].state = OPEN;
+	slot[i].present = claimed;
+	slot[i].sum = 0;
+	slot[i].spoiled = false;
+	answer_absent()
+}
+
+inline switch_receive_query()
+{
+	s = parent[link];
+	b = BASE + at;
+	i = s * SLOTS + (number(b) & (SLOTS - 1));
+	if
+	:: number(b) == number(slot[i].block) -> query_of_current()
+#ifdef MUTANT_QUERY_RESETS
+	:: number(b) != number(slot[i].block) -> query_begins_block(0)
+#endif
+	:: else ->
+		if
+		:: before(b, slot[i].block) -> skip /* done */
+#ifdef MUTANT_QUERY_OPENS
+		:: else -> query_begins_block(1 << link)
+#else
+		:: else -> answer_absent()
+#endif
+		fi
+	fi
+}
+
+/* The parent lacks the block that went up. */
+inline switch_receive_absent()
+{
+	s = link - HOSTS + 1;
+	b = BASE + at;
+	i = s * SLOTS + (number(b) & (SLOTS - 1));
+	if
+#ifdef MUTANT_STALE_ABSENT
+	:: slot[i].state != DONE -> pass_up(true)
+#endif
+	:: slot[i].state == SENT_UP && number(b) == number(slot[i].block) ->
+#if defined(MUTANT_ABSENT_DOWN)
+		for (c : 0 .. LINKS - 1) {
+			if
+			:: children[s] >> c & 1 -> absent[c] = absent[c] | bit_of(b)
+			:: else
+			fi
+		}
+#elif defined(MUTANT_NO_REPEAT_UP)
+		skip
+#else
+		pass_up(true)
+#endif
+	:: else
+	fi
+}
+
 inline leaf_receive_result(spoilt)
 {
 	s = link - HOSTS + 1;
@@ -277,10 +380,25 @@ inline leaf_receive_result(spoilt)
 
 /* ---- hosts */
 
+/* A lane goes on to a block, which is sent now or when the host's window admits it. */
+inline host_begin(host, which)
+{
+#if defined(WINDOWS)
+	unsent[host] = unsent[host] | bit_of(which)
+#elif defined(UNBOUNDED)
+	if
+	:: narrow -> unsent[host] = unsent[host] | bit_of(which)
+	:: else -> send_up(host, which, false, false)
+	fi
+#else
+	send_up(host, which, false, false)
+#endif
+}
+
 inline host_receive(spoilt)
 {
 	b = BASE + at;
-	l = link * MAX_LANES + (number(b) & (window(link) - 1));
+	l = link * LANES + (number(b) & (LANES - 1));
 	if
 #ifdef MUTANT_ANY_RESULT
 	:: lane[l] < END ->
@@ -298,16 +416,33 @@ inline host_receive(spoilt)
 		finished[link] = finished[link] | bit_of(b);
 		left--;
 		rested = false;
-		lane[l] = lane[l] + window(link);
+		lane[l] = lane[l] + LANES;
 		if
-		:: lane[l] < END -> send_up(link, lane[l], false, false)
+		:: lane[l] < END -> host_begin(link, lane[l])
 		:: else
 		fi
 	:: else
 	fi
 }
 
-/* Silence: every host asks for its oldest block again, and that must bring a result to one of them at least. */
+/* Also if that block is not overdue any more: the answer is of any age. */
+inline host_receive_absent()
+{
+	b = BASE + at;
+	l = link * LANES + (number(b) & (LANES - 1));
+	if
+#ifndef MUTANT_NO_RESEND
+	:: lane[l] < END && number(b) == number(lane[l]) ->
+		resent[link] = resent[link] | bit_of(lane[l])
+#endif
+	:: else
+	fi
+}
+
+/* A lane's block is in flight, or was. */
+#define was_sent(host, l) (lane[l] < END && (unsent[host] & bit_of(lane[l])) == 0)
+
+/* Silence: every host asks for its oldest block, and that must bring a result to one of them at least. */
 inline timers_fire()
 {
 	timers_help = !rested;
@@ -315,24 +450,20 @@ inline timers_fire()
 	rested = true;
 	for (h : 0 .. HOSTS - 1) {
 		oldest = END;
-		for (l : h * MAX_LANES .. h * MAX_LANES + window(h) - 1) {
+		for (l : h * LANES .. h * LANES + LANES - 1) {
 			if
 #ifdef MUTANT_PROBES_NEWEST
-			:: lane[l] < END && (oldest == END || lane[l] > oldest) -> oldest = lane[l]
+			:: was_sent(h, l) && (oldest == END || lane[l] > oldest) -> oldest = lane[l]
 #else
-			:: lane[l] < oldest -> oldest = lane[l]
+			:: was_sent(h, l) && lane[l] < oldest -> oldest = lane[l]
 #endif
 			:: else
 			fi
 		}
 		if
 		:: oldest < END ->
-			printf("host %d: asks again for block %d\n", h, oldest);
-#ifdef MUTANT_NO_FLAG
-			sent[h] = sent[h] | bit_of(oldest)
-#else
-			resent[h] = resent[h] | bit_of(oldest)
-#endif
+			printf("host %d: asks for block %d\n", h, oldest);
+			query[h] = query[h] | bit_of(oldest)
 		:: else
 		fi
 	}
@@ -353,12 +484,18 @@ inline topology_make()
 	for (h : 0 .. HOSTS - 1) {
 		connect(h, ROOT, 1 << h)
 	}
-#else
+#elif LEVELS == 2
 	for (h : 0 .. HOSTS - 1) {
 		connect(h, (h < LEFT -> 1 : 2), 1 << h)
 	}
-	connect(leaf_link(1), ROOT, children[1]);
-	connect(leaf_link(2), ROOT, children[2])
+	connect(uplink(1), ROOT, children[1]);
+	connect(uplink(2), ROOT, children[2])
+#else
+	for (h : 0 .. HOSTS - 1) {
+		connect(h, (h == 0 -> 2 : (h == 1 -> ROOT : 1)), 1 << h)
+	}
+	connect(uplink(2), 1, 1);
+	connect(uplink(1), ROOT, ALL_HOSTS & ~2)
 #endif
 }
 
@@ -377,10 +514,10 @@ inline slots_reset()
 inline hosts_start()
 {
 	for (h : 0 .. HOSTS - 1) {
-		for (b : BASE .. BASE + window(h) - 1) {
-			lane[h * MAX_LANES + (number(b) & (window(h) - 1))] = b;
+		for (b : BASE .. BASE + LANES - 1) {
+			lane[h * LANES + (number(b) & (LANES - 1))] = b;
 			if
-			:: b < END -> send_up(h, b, false, false)
+			:: b < END -> host_begin(h, b)
 			:: else
 			fi
 		}
@@ -402,7 +539,7 @@ inline check_slots_are_finished()
 	}
 }
 
-/* ---- the network; a set is sent, resent or result */
+/* ---- the network; a set is sent, resent, result, query or absent */
 
 #if LINKS == 2
 #define in_flight(set) (set[0] != 0 || set[1] != 0)
@@ -439,7 +576,8 @@ inline check_slots_are_finished()
 #define take(set) if :: stays :: else -> set[link] = set[link] & ~(1 << at) fi
 
 /* A d_step must not end with a loop, hence the `skip` behind some below. */
-#define QUIET (!(in_flight(sent) || in_flight(resent) || in_flight(result)))
+#define QUIET (!(in_flight(sent) || in_flight(resent) || in_flight(result) || in_flight(query) || \
+	in_flight(absent)))
 
 /* Nothing of a step is left to tell states apart. */
 inline step_end()
@@ -470,9 +608,29 @@ inline deliver_result()
 	step_end()
 }
 
+inline deliver_query()
+{
+	take(query);
+	switch_receive_query();
+	step_end()
+}
+
+inline deliver_absent()
+{
+	take(absent);
+	if
+	:: link < HOSTS -> host_receive_absent()
+	:: else -> switch_receive_absent()
+	fi;
+	step_end()
+}
+
 #ifdef UNBOUNDED
 
-/* In flight are all packets that were sent so far, each also as a retransmission: a timer may fire at any time. */
+/*
+ * In flight are all packets that were sent so far, each also as a retransmission, and queries for them: a timer may fire at any
+ * time. So are answers to switches that their block was absent: it was, before it arrived.
+ */
 inline lose_everything()
 {
 	printf("all packets are lost\n");
@@ -482,18 +640,40 @@ inline lose_everything()
 	}
 }
 
-inline recover()
+/* Each host's window is a range of 1 to W blocks from its oldest one, another one each time. */
+inline windows_open()
+{
+	for (h : 0 .. HOSTS - 1) {
+		turn++;
+		for (b : BASE .. END - 1) {
+			if
+			:: unsent[h] & bit_of(b) &&
+			   bit_of(b) < first_of_not(finished[h]) << (1 + turn % W) ->
+				unsent[h] = unsent[h] & ~bit_of(b);
+				send_up(h, b, false, false)
+			:: else
+			fi
+		}
+	}
+}
+
+inline recover(windows)
 {
 	lose_everything();
 	recovering = true;
+	narrow = windows;
+	turn = 0;
 	do
 	:: pick(sent); deliver_contribution()
 	:: pick(resent); retransmit = true; deliver_contribution()
-	:: pick(result); deliver_result()
+	:: pick(query); deliver_query()
+	:: pick(absent); deliver_absent()
+	:: pick(result); deliver_result(); windows_open()
 	:: QUIET && left > 0 -> timers_fire()
 	:: QUIET && left == 0 -> break
 	od;
 	recovering = false;
+	narrow = false;
 	check_slots_are_finished()
 }
 
@@ -502,8 +682,24 @@ active proctype network()
 	d_step { start(); skip }
 	do
 	:: atomic { pick(sent); d_step { stays = true; retransmit = true; deliver_contribution() } }
+	:: atomic { pick(sent); d_step { stays = true; deliver_query() } }
+#if LEVELS > 1
+	:: atomic {
+		pick(sent);
+		d_step {
+			stays = true;
+			if
+			:: link >= HOSTS -> deliver_absent()
+			:: else -> step_end()
+			fi
+		}
+	}
+#endif
 	:: atomic { pick(result); d_step { stays = true; deliver_result() } }
-	:: d_step { recover(); skip } -> break
+	:: d_step { recover(false); skip } -> break
+#if W > 1
+	:: d_step { recover(true); skip } -> break
+#endif
 	od
 }
 
@@ -519,24 +715,53 @@ inline may_stay()
 
 #define lose(set) d_step { printf("a packet is lost\n"); take(set); losses--; rested = false; step_end() }
 
-#define working(host, n) lane[host * MAX_LANES + n] >= BASE && lane[host * MAX_LANES + n] < END
+#define working(host, n) was_sent(host, host * LANES + n)
+
+#if defined(MUTANT_IN_FLIGHT)
+/* A window of one block, whichever, in flight. */
+#define in_lanes(host, n) (lane[host * LANES + n] < END -> bit_of(lane[host * LANES + n]) : 0)
+#define may_send(host) (unsent[host] != 0 && \
+	unsent[host] == (in_lanes(host, 0) | in_lanes(host, 1)))
+#define has_to_send(host) may_send(host)
+#else
+/* Any window, from one block to all that have the result of their lane's last one. */
+#define may_send(host) (unsent[host] != 0)
+#define has_to_send(host) (unsent[host] & first_of_not(finished[host]))
+#endif
+#if HOSTS == 2
+#define ALL_SENT (!(has_to_send(0) || has_to_send(1)))
+#else
+#define ALL_SENT (!(has_to_send(0) || has_to_send(1) || has_to_send(2)))
+#endif
+
+inline host_send()
+{
+	if
+	:: may_send(link) ->
+		unsent[link] = unsent[link] & ~(1 << at);
+		send_up(link, BASE + at, false, false)
+	:: else
+	fi;
+	step_end()
+}
 
 /* Any block that a host waits for. */
 inline pick_lane()
 {
 	if
 	:: working(0, 0) -> link = 0; at = lane[0] - BASE
-	:: working(1, 0) -> link = 1; at = lane[MAX_LANES] - BASE
+	:: working(1, 0) -> link = 1; at = lane[LANES] - BASE
 #if HOSTS > 2
-	:: working(2, 0) -> link = 2; at = lane[2 * MAX_LANES] - BASE
+	:: working(2, 0) -> link = 2; at = lane[2 * LANES] - BASE
 #endif
 #if W > 1
 	:: working(0, 1) -> link = 0; at = lane[1] - BASE
-	:: working(1, 1) -> link = 1; at = lane[MAX_LANES + 1] - BASE
+	:: working(1, 1) -> link = 1; at = lane[LANES + 1] - BASE
 #if HOSTS > 2
-	:: working(2, 1) -> link = 2; at = lane[2 * MAX_LANES + 1] - BASE
+	:: working(2, 1) -> link = 2; at = lane[2 * LANES + 1] - BASE
 #endif
 #endif
+	:: else -> at = BLOCKS
 	fi
 }
 
@@ -547,19 +772,32 @@ active proctype network()
 	:: atomic { pick(sent); may_stay(); d_step { deliver_contribution() } }
 	:: atomic { pick(resent); retransmit = true; may_stay(); d_step { deliver_contribution() } }
 	:: atomic { pick(result); may_stay(); d_step { deliver_result() } }
+	:: atomic { pick(query); may_stay(); d_step { deliver_query() } }
+	:: atomic { pick(absent); may_stay(); d_step { deliver_absent() } }
+#ifdef WINDOWS
+	:: atomic { pick(unsent); d_step { host_send() } }
+#endif
 	:: atomic {
 		losses > 0 && !QUIET ->
 		if
 		:: pick(sent); lose(sent)
 		:: pick(resent); lose(resent)
 		:: pick(result); lose(result)
+		:: pick(query); lose(query)
+		:: pick(absent); lose(absent)
 		fi
 	}
 	:: atomic {
 		premature > 0 && left > 0 -> pick_lane();
-		d_step { resent[link] = resent[link] | 1 << at; premature--; step_end() }
+		d_step {
+			if
+			:: at < BLOCKS -> query[link] = query[link] | 1 << at; premature--
+			:: else
+			fi;
+			step_end()
+		}
 	}
-	:: d_step { QUIET && left > 0 -> timers_fire(); skip }
+	:: d_step { QUIET && left > 0 && ALL_SENT -> timers_fire(); skip }
 	:: d_step { QUIET && left == 0 -> check_slots_are_finished(); skip } -> break
 	od
 }
