@@ -32,6 +32,25 @@ static const char schema[] =
 	" PRIMARY KEY (switch, job));"
 	"COMMIT;";
 
+/* The keys of jobs are in these files: a mode that lets others read them, from whoever made them, is taken away. */
+static int
+close_to_others(const char *path)
+{
+	static const char *const suffixes[] = { "", "-wal", "-shm", "-journal" };
+	char name[PATH_MAX];
+	struct stat status;
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+		snprintf(name, sizeof(name), "%s%s", path, suffixes[i]);
+		if (stat(name, &status) != 0 || !S_ISREG(status.st_mode) ||
+		    (status.st_mode & (S_IRWXG | S_IRWXO)) == 0)
+			continue;
+		if (chmod(name, S_IRUSR | S_IWUSR) != 0)
+			return -errno;
+	}
+	return 0;
+}
+
 static int
 open_fail(struct store *store, const char *path, char *error)
 {
@@ -45,12 +64,30 @@ open_fail(struct store *store, const char *path, char *error)
 	return -EIO;
 }
 
+/*
+ * SQLite makes the database with the process's umask, and its log with the database's mode. The umask belongs to all threads: it
+ * is changed here only, at the start, when the manager has one.
+ */
+static int
+open_database(struct store *store, const char *path)
+{
+	const mode_t before = umask(S_IRWXG | S_IRWXO);
+	int ret = sqlite3_open_v2(path, &store->database,
+				  SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
+
+	if (ret == SQLITE_OK)
+		ret = sqlite3_exec(store->database, schema, NULL, NULL, NULL);
+	umask(before);
+	return ret;
+}
+
 int
 store_open(const char *path, struct store **store, char *error)
 {
 	struct store *opened = calloc(1, sizeof(*opened));
 	char parent[PATH_MAX];
 	char *slash;
+	int ret;
 
 	if (opened == NULL) {
 		snprintf(error, STORE_ERROR_LEN, "database: out of memory");
@@ -62,12 +99,18 @@ store_open(const char *path, struct store **store, char *error)
 		*slash = '\0';
 		mkdir(parent, 0750); /* if it cannot be made, opening tells */
 	}
-	if (sqlite3_open_v2(path, &opened->database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
-			    NULL) != SQLITE_OK ||
-	    sqlite3_exec(opened->database, schema, NULL, NULL, NULL) != SQLITE_OK)
+	ret = close_to_others(path);
+	if (ret != 0) {
+		snprintf(error, STORE_ERROR_LEN,
+			 "database %.200s: others may read the keys of jobs in it, and its mode cannot be changed: %s",
+			 path, strerror(-ret));
+		text_make_printable(error);
+		store_close(opened);
+		return -EIO;
+	}
+	ret = open_database(opened, path);
+	if (ret != SQLITE_OK)
 		return open_fail(opened, path, error);
-	/* The keys of jobs are in it. */
-	chmod(path, 0600);
 	*store = opened;
 	return 0;
 }

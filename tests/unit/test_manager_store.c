@@ -4,10 +4,13 @@
  * either there or to be removed, never half; and of the topology and configuration that the manager reads.
  */
 #include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -357,6 +360,77 @@ START_TEST(a_second_manager_and_a_file_of_another_kind_are_refused)
 }
 END_TEST
 
+/* Returns how many files the database's directory has; none of them may be anybody else's to read or write. */
+static unsigned int
+check_modes(void)
+{
+	char parent[96];
+	struct dirent *entry;
+	unsigned int n = 0;
+	DIR *files;
+
+	snprintf(parent, sizeof(parent), "%s/db", directory);
+	files = opendir(parent);
+	ck_assert_ptr_nonnull(files);
+	while ((entry = readdir(files)) != NULL) {
+		struct stat status;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		ck_assert_int_eq(fstatat(dirfd(files), entry->d_name, &status, 0), 0);
+		ck_assert_msg((status.st_mode & 07777) == 0600, "%s has mode %o", entry->d_name,
+			      status.st_mode & 07777);
+		n++;
+	}
+	closedir(files);
+	return n;
+}
+
+static void
+chmod_file(const char *suffix, mode_t mode)
+{
+	char name[96];
+
+	snprintf(name, sizeof(name), "%s%s", path, suffix);
+	ck_assert_int_eq(chmod(name, mode), 0);
+}
+
+START_TEST(nobody_else_can_read_any_file_of_the_database)
+{
+	struct group *group = make_group("train", 17);
+	struct store *store;
+	pid_t child;
+	int status;
+
+	umask(022);
+	store = open_store();
+	ck_assert_int_eq(umask(022), 022);
+	ck_assert_uint_ge(check_modes(), 2);
+	ck_assert_int_eq(store_put_group(store, group), 0);
+	ck_assert_uint_ge(check_modes(), 2);
+	store_close(store);
+	ck_assert_uint_eq(check_modes(), 1);
+
+	/* What a manager that was killed has left, with the modes that earlier ones gave. */
+	child = fork();
+	if (child == 0) {
+		store = open_store();
+		_exit(store_put_group(store, group) == 0 ? 0 : 1);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	chmod_file("", 0644);
+	chmod_file("-wal", 0644);
+	store = open_store();
+	ck_assert_uint_ge(check_modes(), 2);
+	ck_assert_int_eq(store_put_group(store, group), 0);
+	ck_assert_uint_ge(check_modes(), 2);
+	store_close(store);
+	ck_assert_uint_eq(check_modes(), 1);
+	group_free(group);
+}
+END_TEST
+
 /* Makes and drops jobs without end, and says so with a byte for each; each drop is one of a job that was put before. */
 static void
 churn(uint64_t seed, int fd)
@@ -588,6 +662,7 @@ suite_manager_store(void)
 	tcase_add_test(tcase, a_job_of_a_database_without_several_trees_has_one);
 	tcase_add_test(tcase, no_document_that_is_damaged_becomes_a_group);
 	tcase_add_test(tcase, a_dropped_group_leaves_a_removal_for_each_switch_that_may_have_it);
+	tcase_add_test(tcase, nobody_else_can_read_any_file_of_the_database);
 	tcase_add_test(tcase, a_second_manager_and_a_file_of_another_kind_are_refused);
 	tcase_add_loop_test(tcase, a_process_that_is_killed_leaves_each_job_there_or_to_be_removed,
 			    0, 3);
