@@ -186,10 +186,10 @@ serve_until_signal(struct daemon *daemon, struct control *control, struct memif_
 		notify_service("READY=1");
 	while (ret == 0) {
 		ret = control_serve(control, wake_fd, more ? 0 : HOUSEKEEP_MS);
-		if (ret == 1 && !is_readable(signal_fd)) {
-			memif_gate_serve(gate, daemon->pipeline);
+		if (ret == 1 && !is_readable(signal_fd))
 			ret = 0;
-		}
+		if (ret == 0)
+			memif_gate_serve(gate, daemon->pipeline);
 		more = metrics_server_serve(metrics);
 		telemetry_serve(daemon);
 		pipeline_housekeep(daemon->pipeline);
