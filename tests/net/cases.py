@@ -44,6 +44,7 @@ import case_observe  # noqa: F401
 import case_observe_manager  # noqa: F401
 import case_packets  # noqa: F401
 import case_pktgen  # noqa: F401
+import case_ports  # noqa: F401
 import case_routing  # noqa: F401
 import case_switching  # noqa: F401
 import case_two_links  # noqa: F401
