@@ -168,6 +168,12 @@ void pipeline_housekeep(struct pipeline *pipeline);
  */
 void pipeline_port_set_down(struct pipeline *pipeline, unsigned int port, bool down);
 
+/*
+ * Has a worker announce the switch's address on a port: hosts and neighbors that knew it with the MAC address of another switch
+ * learn it. port: index in pipeline->ports. Main thread.
+ */
+void pipeline_announce(struct pipeline *pipeline, unsigned int port);
+
 /* May routed packets leave by the port (index)? Any thread. */
 static inline bool
 pipeline_port_has_link(const struct pipeline *pipeline, uint16_t port)

@@ -8,6 +8,7 @@
 #include "switch/log.h"
 
 #define WATCH_MS 1000u
+#define ANNOUNCEMENTS 2 /* as many as RFC 5227 has: one may be lost */
 
 static void
 note_lost(struct port_watch *watch, uint16_t index)
@@ -49,6 +50,25 @@ reopen(struct port_watch *watch, uint16_t index)
 }
 
 static void
+announce(struct port_watch *watch, uint16_t index)
+{
+	const bool up = ports_link_is_up(&watch->config->ports[index],
+					 &watch->pipeline->ports[index]);
+
+	/* The gate tells of memif's hosts. */
+	if (up != watch->each[index].up && watch->looked && !watch->config->ports[index].memif)
+		log_info("port \"%s\": the link is %s", watch->config->ports[index].name,
+			 up ? "up" : "down");
+	if (up && !watch->each[index].up)
+		watch->each[index].announcements = ANNOUNCEMENTS;
+	watch->each[index].up = up;
+	if (!up || watch->each[index].announcements == 0)
+		return;
+	watch->each[index].announcements--;
+	pipeline_announce(watch->pipeline, index);
+}
+
+static void
 look_at(struct port_watch *watch, uint16_t index)
 {
 	const struct config_port *port = &watch->config->ports[index];
@@ -72,6 +92,9 @@ port_watch_serve(struct port_watch *watch)
 	if (now_ms < watch->next_ms)
 		return;
 	watch->next_ms = now_ms + WATCH_MS;
-	for (uint16_t i = 0; i < watch->pipeline->n_ports; i++)
+	for (uint16_t i = 0; i < watch->pipeline->n_ports; i++) {
 		look_at(watch, i);
+		announce(watch, i);
+	}
+	watch->looked = true;
 }

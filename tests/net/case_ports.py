@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ports whose interface is removed, and made anew under the same name."""
 
-from support import MIB, case, expect, expect_equal, ip_in, run_exact_job, running_lab, wait_until
+import json
+import signal
+import socket
+import struct
+
+from frames import BROADCAST, RawPort, mac_bytes
+from support import (MIB, case, expect, expect_equal, expect_exact, ip_in, reports_of, run_exact_job, running_lab, start_ranks,
+                     wait_for_results, wait_until)
+from lab import HOST_INTERFACE, SWITCH_IP
 
 
 def link_of(lab, host):
@@ -73,3 +81,50 @@ def an_interface_that_is_made_anew_is_reported_down_on_af_xdp():
         lab.switch.stop()
         lab.start_switch()
         run_exact_job(lab, "after a restart", bytes=MIB)
+
+
+def neighbor_mac(lab, host):
+    """The MAC address that a host's kernel has for the switch's address."""
+    found = json.loads(ip_in(lab.host_namespace(host), "-j", "neighbor", "show", SWITCH_IP, "dev", HOST_INTERFACE).stdout)
+    return found[0].get("lladdr") if found else None
+
+
+@case()
+def a_switch_with_another_mac_address_takes_the_place_of_one():
+    """Hosts that are in the middle of a job go on with it, at the block where they were."""
+    address = {"ip": SWITCH_IP, "udp_port": 21930}
+    with running_lab(3, "af_packet", config={"address": {**address, "mac": "02:fa:00:00:00:11"}}) as lab:
+        job = lab.create_job()
+        ranks = start_ranks(lab, job, bytes=MIB, iters=100, recover=True, transport="af_packet")
+        wait_for_results(lab, job, 2000)
+        lab.switch.stop(signal.SIGKILL)
+        lab.overrides["address"]["mac"] = "02:fa:00:00:00:22"
+        lab.start_switch()
+        lab.create_job(None, "--id", job["id"], "--key", job["key"])
+        reports = reports_of(lab, ranks)
+        expect_exact(reports, "beyond the change of the switch")
+        for rank, report in enumerate(reports):
+            expect(report["resumed"] >= 1, f"rank {rank} did not go on at another switch: {report}")
+
+
+@case()
+def a_switch_announces_its_address_when_a_port_comes_up():
+    """At its start, and each time: the hosts' kernels learn its MAC address at once."""
+    address = {"ip": SWITCH_IP, "udp_port": 21930}
+    with running_lab(2, "af_packet", config={"address": {**address, "mac": "02:fa:00:00:00:11"}}) as lab:
+        run_exact_job(lab, "first", bytes=MIB, transport="af_packet")
+        expect_equal(neighbor_mac(lab, 0), "02:fa:00:00:00:11", "the switch's MAC address")
+        lab.switch.stop()
+        lab.overrides["address"]["mac"] = "02:fa:00:00:00:22"
+        lab.start_switch()
+        wait_until(lambda: neighbor_mac(lab, 0) == "02:fa:00:00:00:22", 3, "host 0 to learn the new MAC address")
+        announcement = struct.pack("!HHHBBH", 0x0806, 1, 0x0800, 6, 4, 1) + mac_bytes("02:fa:00:00:00:22")
+        with RawPort(lab.host_namespace(1)) as port:
+            ip_in(lab.switch_namespace, "link", "set", lab.switch_interface(1), "down")
+            wait_until(lambda: lines_with(lab, 'port "h1": the link is down'), 5, "the switch to notice the link")
+            port.arrived()
+            ip_in(lab.switch_namespace, "link", "set", lab.switch_interface(1), "up")
+            frame, _ = port.wait_for(lambda frame: announcement in frame)
+        wanted = mac_bytes(BROADCAST) + mac_bytes("02:fa:00:00:00:22") + announcement
+        wanted += socket.inet_aton(SWITCH_IP) + bytes(6) + socket.inet_aton(SWITCH_IP)
+        expect_equal(frame[:len(wanted)], wanted, "the announcement")
