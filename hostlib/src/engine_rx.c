@@ -85,6 +85,7 @@ timers_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 		engine->probed_ns = lane->sent_ns;
 	engine->progress_ns = engine->now_ns;
 	engine->stale_reason = FANIN_REASON_NONE;
+	engine->tx_errnum = 0;
 	if (engine->overdue) {
 		engine->overdue = false;
 		engine->next_scan_ns = engine->now_ns;

@@ -128,3 +128,16 @@ def a_switch_announces_its_address_when_a_port_comes_up():
         wanted = mac_bytes(BROADCAST) + mac_bytes("02:fa:00:00:00:22") + announcement
         wanted += socket.inet_aton(SWITCH_IP) + bytes(6) + socket.inet_aton(SWITCH_IP)
         expect_equal(frame[:len(wanted)], wanted, "the announcement")
+
+
+@case()
+def an_mtu_that_was_lowered_is_named_in_the_error():
+    """The host can't send its packets any more: that must not read as if the switch were silent."""
+    with running_lab(2, "af_packet", 9000) as lab:
+        job = lab.create_job()
+        ranks = start_ranks(lab, job, bytes=MIB, iters=100000, timeout_ms=1500, transport="af_packet")
+        wait_for_results(lab, job, 100)
+        ip_in(lab.host_namespace(0), "link", "set", HOST_INTERFACE, "mtu", "1500")
+        error = reports_of(lab, ranks, 20)[0].get("error") or {}
+        expect("sending fails: Message too long: the interface's MTU is less" in error.get("message", ""),
+               f"the error of the host whose MTU was lowered: {error}")
