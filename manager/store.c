@@ -72,11 +72,14 @@ close_to_others(const char *path)
 static int
 open_fail(struct store *store, const char *path, char *error)
 {
-	snprintf(error, STORE_ERROR_LEN, "database %.200s: %s%s", path,
-		 store->database == NULL ? "out of memory" : sqlite3_errmsg(store->database),
-		 store->database != NULL && sqlite3_errcode(store->database) == SQLITE_BUSY
-			 ? ": is another manager using it?"
-			 : "");
+	if (store->database != NULL && sqlite3_errcode(store->database) == SQLITE_BUSY)
+		snprintf(error, STORE_ERROR_LEN,
+			 "database %.200s: another process has it open, perhaps another manager: stop that one, or name another file",
+			 path);
+	else
+		snprintf(error, STORE_ERROR_LEN, "database %.200s: %s", path,
+			 store->database == NULL ? "out of memory"
+						 : sqlite3_errmsg(store->database));
 	text_make_printable(error);
 	store_close(store);
 	return -EIO;

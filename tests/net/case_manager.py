@@ -345,6 +345,27 @@ def daemons_tell_the_service_manager_when_they_are_ready():
                 expect_equal(notices.recv(100), b"STOPPING=1", f"what {process.name} said at its end")
 
 
+@case()
+def a_second_manager_on_the_same_database_does_not_start():
+    """Also by another path, and at addresses of its own; the first goes on."""
+    with Lab(1, "af_packet") as lab:
+        topology = {"switches": [{"name": "lab", "control": str(lab.socket_path)}], "links": [], "hosts": []}
+        first = Manager(lab, topology).start()
+        (lab.directory / "link.db").symlink_to(lab.directory / "manager.db")
+        for name, database in (("m0", "manager.db"), ("m1", "manager.db"), ("m0", "link.db")):
+            path = lab.directory / "second.json"
+            path.write_text(json.dumps({**first.config, "name": name, "listen": f"127.0.0.1:{MANAGER_PORT + 1}", "database": database}))
+            with inside(lab.switch_namespace):
+                done = run([program("fanin-manager"), "--config", str(path)], check=False)
+            expect_equal(done.returncode, 1, f"exit status of a second manager on {database} ({done.stderr})")
+            expect_equal(done.stderr, f"fanin-manager: error: database {lab.directory / database}: another process has it open, "
+                         "perhaps another manager: stop that one, or name another file\n", "its words")
+        expect_equal(first.ask("topology")["switches"][0]["name"], "lab", "what the first one answers")
+        # A lock of a process that was killed is gone with it.
+        first.kill()
+        first.start().stop()
+
+
 def verify_unit(lab, unit, change=lambda text: text):
     """What systemd has to say about a unit, were its program installed where it was built."""
     text = (SOURCE_DIR / "packaging" / "systemd" / f"{unit}.service").read_text()

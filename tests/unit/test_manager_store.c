@@ -350,7 +350,7 @@ START_TEST(a_second_manager_and_a_file_of_another_kind_are_refused)
 	FILE *file;
 
 	ck_assert_int_lt(store_open(path, &second, error), 0);
-	ck_assert_msg(strstr(error, "is another manager using it?") != NULL, "%s", error);
+	ck_assert_msg(strstr(error, "another process has it open") != NULL, "%s", error);
 	store_close(store);
 	unlink(path);
 	file = fopen(path, "w");
