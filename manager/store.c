@@ -78,8 +78,7 @@ open_fail(struct store *store, const char *path, char *error)
 			 path);
 	else
 		snprintf(error, STORE_ERROR_LEN, "database %.200s: %s", path,
-			 store->database == NULL ? "out of memory"
-						 : sqlite3_errmsg(store->database));
+			 store->database == NULL ? "out of memory" : sqlite3_errmsg(store->database));
 	text_make_printable(error);
 	store_close(store);
 	return -EIO;

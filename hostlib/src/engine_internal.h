@@ -75,7 +75,7 @@ struct fanin_engine {
 	uint64_t heard_ns;         /* last packet of the switch for this run */
 	bool overdue;              /* lanes are past their deadline but not overtaken */
 	unsigned int stale_reason; /* last refusal that was ignored, since the last progress */
-	int tx_errnum;             /* why sending failed last, since the last progress; 0: it didn't */
+	int tx_errnum;             /* why sending failed since the last progress; 0: it didn't */
 	int status;                /* FANIN_OK or why the engine failed */
 	struct fanin_error error;
 	struct fanin_engine_stats stats;
