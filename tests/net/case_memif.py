@@ -266,7 +266,7 @@ def silent_clients_keep_no_place_on_the_memif_socket():
         late.settimeout(10)
         words = late.recv(4096)
         expect_equal(struct.unpack_from("<H", words)[0], DISCONNECT, "what a client hears that does not go on")
-        expect(b"handshake" in words and 4.5 < time.monotonic() - named < 8, f"{words[:64]} after {time.monotonic() - named:.1f} s")
+        expect(b"handshake" in words and 4.5 < time.monotonic() - named < 15, f"{words[:64]} after {time.monotonic() - named:.1f} s")
         run_exact_job(lab, "on the port that a silent client had named", job=job, bytes=MIB)
 
 
