@@ -39,6 +39,7 @@ struct pktgen_options {
 	struct {
 		uint32_t id;
 		uint64_t key;
+		bool has_key;
 	} jobs[PKTGEN_MAX_JOBS]; /* existing ones, without control */
 
 	uint8_t dtype; /* wire codes */

@@ -10,13 +10,14 @@
 #include <string.h>
 
 #include "bench/pktgen.h"
+#include "control/job_key.h"
 #include "wire/types.h"
 
 #define DEFAULT_SECONDS 5
 #define DEFAULT_PCAP_BLOCKS 256
 
 static const char usage_text[] =
-	"Usage: fanin-pktgen --port DEVICE... (--control SOCKET | --job ID:KEY...) [option...]\n"
+	"Usage: fanin-pktgen --port DEVICE... (--control SOCKET | --job ID...) [option...]\n"
 	"Plays the hosts of jobs against a fanin-switch on DPDK devices, and checks every result.\n"
 	"\n"
 	"  --port DEVICE        a DPDK vdev with its arguments, or a PCI address; once for each\n"
@@ -31,7 +32,11 @@ static const char usage_text[] =
 	"                       the switch's ports in their order)\n"
 	"  --handler NAME       of jobs that are made (default: single)\n"
 	"  --jobs J             jobs that are made (default: 1)\n"
-	"  --job ID:KEY         a job that exists; once for each\n"
+	"  --job ID             a job that exists; once for each\n"
+	"  --key-file FILE      has the key of the --job before it, as 0x...; - is standard input\n"
+	"                       (default: the key is in FANIN_KEY)\n"
+	"  --job ID:KEY         the key on the command line, which other users can see until it is\n"
+	"                       read\n"
 	"  --dtype TYPE, --op OP\n"
 	"                       default: f32, sum\n"
 	"  --payload N          bytes of each contribution (default: as many as the job takes)\n"
@@ -81,6 +86,7 @@ enum option_code {
 	OPT_HANDLER,
 	OPT_JOBS,
 	OPT_JOB,
+	OPT_KEY_FILE,
 	OPT_DTYPE,
 	OPT_OP,
 	OPT_PAYLOAD,
@@ -118,6 +124,7 @@ static const struct option long_options[] = {
 	{ "handler", required_argument, NULL, OPT_HANDLER },
 	{ "jobs", required_argument, NULL, OPT_JOBS },
 	{ "job", required_argument, NULL, OPT_JOB },
+	{ "key-file", required_argument, NULL, OPT_KEY_FILE },
 	{ "dtype", required_argument, NULL, OPT_DTYPE },
 	{ "op", required_argument, NULL, OPT_OP },
 	{ "payload", required_argument, NULL, OPT_PAYLOAD },
@@ -181,11 +188,12 @@ parse_address(const char *name, const char *text)
 	return address.s_addr;
 }
 
+/* text: in argv; its key is overwritten. */
 static void
-parse_job(struct pktgen_options *options, const char *text)
+parse_job(struct pktgen_options *options, char *text)
 {
 	const uint16_t n = options->n_jobs;
-	const char *key = strchr(text, ':');
+	char *key = strchr(text, ':');
 	char *end;
 	unsigned long id;
 
@@ -193,13 +201,51 @@ parse_job(struct pktgen_options *options, const char *text)
 		usage_error("--job is given more than %d times", PKTGEN_MAX_JOBS);
 	errno = 0;
 	id = strtoul(text, &end, 10);
-	if (key == NULL || end != key || text[0] == '-' || id == 0 || id > FANIN_WIRE_MAX_JOB)
-		usage_error("--job is '%s', expected ID:KEY like 1:0x1234abcd", text);
-	options->jobs[n].key = strtoull(key + 1, &end, 16);
-	if (errno != 0 || end == key + 1 || *end != '\0' || key[1] == '-')
-		usage_error("--job is '%s', expected a hexadecimal KEY after ID:", text);
+	if (end == text || (*end != '\0' && end != key) || text[0] == '-' || id == 0 ||
+	    id > FANIN_WIRE_MAX_JOB)
+		usage_error("--job is '%s', expected ID or ID:KEY like 1:0x1234abcd", text);
+	if (key != NULL) {
+		options->jobs[n].key = strtoull(key + 1, &end, 16);
+		if (errno != 0 || end == key + 1 || *end != '\0' || key[1] == '-')
+			usage_error("--job is '%s', expected a hexadecimal KEY after ID:", text);
+		job_key_hide(key + 1);
+	}
+	options->jobs[n].has_key = key != NULL;
 	options->jobs[n].id = (uint32_t)id;
 	options->n_jobs++;
+}
+
+static void
+load_key(struct pktgen_options *options, const char *path)
+{
+	char error[JOB_KEY_ERROR_LEN];
+
+	if (options->n_jobs == 0 || options->jobs[options->n_jobs - 1].id == 0 ||
+	    options->jobs[options->n_jobs - 1].has_key)
+		usage_error("--key-file is '%s', expected a --job ID without a key before it", path);
+	if (job_key_load(path, &options->jobs[options->n_jobs - 1].key, error) != 0)
+		usage_error("--key-file %s", error);
+	options->jobs[options->n_jobs - 1].has_key = true;
+}
+
+/* Of jobs that exist and whose key was not said. */
+static void
+keys_from_environment(struct pktgen_options *options)
+{
+	char error[JOB_KEY_ERROR_LEN];
+
+	for (uint16_t i = 0; i < options->n_jobs; i++) {
+		int ret;
+
+		if (options->jobs[i].has_key)
+			continue;
+		ret = job_key_from_environment(&options->jobs[i].key, error);
+		if (ret < 0)
+			usage_error("%s", error);
+		if (ret == 0)
+			usage_error("--key-file is missing after --job %u, or %s in the environment",
+				    options->jobs[i].id, JOB_KEY_VARIABLE);
+	}
 }
 
 /* Appends one of a list of names. */
@@ -261,7 +307,7 @@ option_of_network(struct pktgen_options *options, int code, const char *name, co
 }
 
 static void
-option_of_jobs(struct pktgen_options *options, int code, const char *name, const char *value)
+option_of_jobs(struct pktgen_options *options, int code, const char *name, char *value)
 {
 	switch (code) {
 	case OPT_CONTROL:
@@ -275,6 +321,9 @@ option_of_jobs(struct pktgen_options *options, int code, const char *name, const
 		break;
 	case OPT_JOB:
 		parse_job(options, value);
+		break;
+	case OPT_KEY_FILE:
+		load_key(options, value);
 		break;
 	case OPT_DTYPE:
 		options->dtype = (uint8_t)fanin_dtype_from_name(value);
@@ -303,7 +352,7 @@ option_of_jobs(struct pktgen_options *options, int code, const char *name, const
 }
 
 static void
-option_take(struct pktgen_options *options, int code, const char *name, const char *value)
+option_take(struct pktgen_options *options, int code, const char *name, char *value)
 {
 	switch (code) {
 	case OPT_STAGGER:
@@ -372,6 +421,8 @@ options_check(struct pktgen_options *options, const bool *given)
 		usage_error("expected either --control or --job");
 	if (given[OPT_JOBS] && given[OPT_JOB])
 		usage_error("--jobs goes with --control only: every --job is one");
+	if (given[OPT_JOB])
+		keys_from_environment(options);
 	if (options->n_jobs == 0)
 		options->n_jobs = 1;
 	if (!fanin_operation_defined(options->dtype, options->op))

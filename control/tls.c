@@ -225,8 +225,12 @@ stream_tls_error(const struct stream *stream)
 {
 	static char line[256];
 	long verified = SSL_get_verify_result(stream->ssl);
-	const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+	const unsigned long code = ERR_peek_last_error();
+	const char *reason = ERR_reason_error_string(code);
 
+	/* What plain text looks like to OpenSSL. */
+	if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER)
+		reason = "the other side does not speak TLS (wrong version number)";
 	snprintf(line, sizeof(line), "%s",
 		 verified != X509_V_OK ? X509_verify_cert_error_string(verified)
 		 : reason != NULL      ? reason

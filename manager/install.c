@@ -141,7 +141,7 @@ install_withdraw(struct manager *manager, struct group *group)
 		return;
 	}
 	if (store_drop_group(manager->store, group) != 0)
-		log_error("database: job \"%s\" is not dropped: %s", group->name,
+		log_error("database: job \"%s\" is not dropped yet: %s", group->name,
 			  store_error(manager->store));
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
 		if (store_node_counts(&group->nodes[i]))

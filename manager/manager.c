@@ -340,7 +340,7 @@ static uint64_t
 go_on(struct manager *manager)
 {
 	uint64_t now = clock_ms();
-	uint64_t wake_ms = UINT64_MAX;
+	uint64_t wake_ms = store_retry(manager->store, now);
 	const struct group *group;
 	uint64_t search_ms;
 

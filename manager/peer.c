@@ -13,10 +13,12 @@
 #include <unistd.h>
 
 #include "control/clock.h"
+#include "control/log.h"
 #include "control/tls.h"
 
 #define LONGEST_ANSWER ((size_t)80 << 20)
 #define LINES_PER_ROUND 64
+#define COMPLAIN_MS 10000u
 
 int
 peer_begin(struct peer *peer, const struct topology_switch *about, uint16_t index,
@@ -65,6 +67,18 @@ close_connection(struct peer *peer)
 	control_client_stop(&peer->line);
 }
 
+/* It is tried again twice a second: a reason is told once, and reasons that take turns not more often than that. */
+static void
+complain(struct peer *peer, uint64_t now_ms)
+{
+	if (strcmp(peer->told, peer->error) == 0 ||
+	    (peer->told_ms != 0 && now_ms - peer->told_ms < COMPLAIN_MS))
+		return;
+	log_warning("switch %s is not reached: %s", peer->about->name, peer->error);
+	snprintf(peer->told, sizeof(peer->told), "%s", peer->error);
+	peer->told_ms = now_ms;
+}
+
 void
 peer_lose(struct peer *peer, const char *why)
 {
@@ -88,6 +102,8 @@ peer_lose(struct peer *peer, const char *why)
 	}
 	if (was_ready)
 		peer->events->lost(peer->events->user, peer);
+	else
+		complain(peer, now);
 }
 
 /* Enters what the connection waits for; 0: nothing but its end. */
@@ -247,6 +263,14 @@ take_lines(struct peer *peer)
 	}
 }
 
+/* One that has said nothing over TCP waits for a handshake, or has hung up on what is none. */
+static bool
+may_expect_tls(const struct peer *peer)
+{
+	return peer->state == PEER_GREETING && peer->tls == NULL &&
+	       peer->address.socket.ss_family != AF_UNIX;
+}
+
 static void
 fail_line(struct peer *peer, int code)
 {
@@ -280,9 +304,15 @@ serve_line(struct peer *peer, uint64_t now_ms)
 	}
 	oldest = TAILQ_FIRST(&peer->requests);
 	if (peer->line.ended && !control_client_has_line(&peer->line))
-		peer_lose(peer, "the switch closed the connection");
+		peer_lose(peer,
+			  may_expect_tls(peer)
+				  ? "the switch closed the connection: does it expect TLS (\"ca\" in the topology)?"
+				  : "the switch closed the connection");
 	else if (peer->line.deadline_ms != 0 && now_ms >= peer->line.deadline_ms)
-		peer_lose(peer, "the switch does not read or does not greet");
+		peer_lose(peer,
+			  may_expect_tls(peer)
+				  ? "the switch does not greet: does it expect TLS (\"ca\" in the topology)?"
+				  : "the switch does not read or does not greet");
 	else if (oldest != NULL && now_ms >= oldest->asked_ms + peer->dead_after_ms &&
 		 !control_client_has_line(&peer->line))
 		peer_lose(peer, "the switch does not answer");

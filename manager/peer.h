@@ -71,7 +71,8 @@ struct peer {
 	json_int_t last_id;
 	TAILQ_HEAD(peer_requests, peer_request) requests; /* in the order of their answers */
 	char error[CONTROL_MESSAGE_LEN];                  /* why it is down; empty: it is not */
-	char told[CONTROL_MESSAGE_LEN]; /* reconcile.c: the error that the log has, since the switch was up */
+	char told[CONTROL_MESSAGE_LEN]; /* the error that the log has, since the switch was up */
+	uint64_t told_ms; /* when it was told that the switch is not reached; 0: never */
 
 	/* What it said of itself; the owner's. */
 	char ip[16];

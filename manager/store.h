@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the manager must not forget: an SQLite database with the groups that have been begun, and the jobs that are still to be
- * removed from switches. Each call is one transaction, on the disk when it returns. Main thread only.
+ * removed from switches. Each call is one transaction, on the disk when it returns. That something is over is never forgotten: if it
+ * can't be written, the call says so, and it is written by store_retry, or before whatever is written next. Main thread only.
  */
 #ifndef FANIN_MANAGER_STORE_H
 #define FANIN_MANAGER_STORE_H
@@ -28,7 +29,13 @@ struct store_reader {
  */
 int store_open(const char *path, struct store **store, char *error);
 
-/* store may be NULL. */
+/*
+ * Writes what could not be written, once a second. Returns when to be called next, in milliseconds of clock_ms, or UINT64_MAX if
+ * there is nothing to write.
+ */
+uint64_t store_retry(struct store *store, uint64_t now_ms);
+
+/* Tries the same a last time. store may be NULL. */
 void store_close(struct store *store);
 
 /* Reads everything. Returns 0 or -EIO. */
@@ -62,7 +69,7 @@ int store_end_removal(struct store *store, const char *switch_name, uint32_t job
 int store_get_note(struct store *store, const char *name, char *value, size_t size);
 int store_put_note(struct store *store, const char *name, const char *value);
 
-/* Why the last call failed. */
+/* Why the last call that failed did. */
 const char *store_error(const struct store *store);
 
 /* True if a node's switch may have the job. */

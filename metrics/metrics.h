@@ -59,8 +59,9 @@ int metrics_address(const char *text, struct address *address);
 struct metrics_server;
 
 /*
- * Listens and answers GET /metrics; other paths get 404, other methods 405. At most 16 connections at a time, each closed after
- * 5 s without progress; further ones wait to be accepted.
+ * Listens and answers GET /metrics; other paths get 404, other methods 405. At most 16 connections at a time: a
+ * further one takes the place of the one whose request is the longest in coming. A connection is closed if it has not sent a whole
+ * request within 5 s, or not taken the answer within 10 s.
  *
  * listen: as metrics_address takes it; NULL or "" opens nothing and sets *server to NULL. families: borrowed, as is user.
  * values: called within metrics_server_serve for each answer; returns a new reference, or NULL: then the answer is 500.

@@ -11,12 +11,23 @@
 
 #include <microhttpd.h>
 
+#include "control/clock.h"
 #include "metrics/metrics.h"
 
 #define MAX_CONNECTIONS 16u
-#define TIMEOUT_SECONDS 5u
+/* Places for connections that were ended here, until libmicrohttpd has noticed. */
+#define MAX_PLACES (2 * MAX_CONNECTIONS)
+#define REQUEST_MS 5000u                 /* for a whole request, and between two */
+#define ANSWER_MS 10000u                 /* for an answer to be taken */
 #define REQUEST_BYTES ((size_t)16 << 10) /* headers of a request and of its answer */
 #define ROUNDS 8                         /* before the caller's other work has its turn */
+
+struct place {
+	int fd;            /* -1: unused */
+	bool ended;        /* shut down; libmicrohttpd closes it */
+	bool answering;    /* a request was whole */
+	uint64_t since_ms; /* when the connection, its last request or its answer began */
+};
 
 struct metrics_server {
 	struct MHD_Daemon *daemon;
@@ -24,7 +35,102 @@ struct metrics_server {
 	json_t *(*values)(void *user);
 	void *user;
 	int fd; /* epoll's */
+	struct place places[MAX_PLACES];
 };
+
+/* libmicrohttpd's own timeout begins anew with each byte. A client must not hold a place by sending one now and then. */
+static void
+end_place(struct place *place)
+{
+	shutdown(place->fd, SHUT_RDWR);
+	place->ended = true;
+}
+
+static void
+end_overdue(struct metrics_server *server)
+{
+	const uint64_t now_ms = clock_ms();
+
+	for (unsigned int i = 0; i < MAX_PLACES; i++) {
+		struct place *place = &server->places[i];
+
+		if (place->fd >= 0 && !place->ended &&
+		    now_ms - place->since_ms >= (place->answering ? ANSWER_MS : REQUEST_MS))
+			end_place(place);
+	}
+}
+
+/* If all connections are taken, ends the one whose request is the longest in coming; of an answer only if all are. */
+static void
+make_room(struct metrics_server *server)
+{
+	struct place *oldest = NULL;
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < MAX_PLACES; i++) {
+		struct place *place = &server->places[i];
+
+		if (place->fd < 0 || place->ended)
+			continue;
+		n++;
+		if (oldest == NULL || place->answering < oldest->answering ||
+		    (place->answering == oldest->answering && place->since_ms < oldest->since_ms))
+			oldest = place;
+	}
+	if (n >= MAX_CONNECTIONS && oldest != NULL)
+		end_place(oldest);
+}
+
+/* libmicrohttpd has accepted or closed a connection. context: its place. */
+static void
+note_connection(void *user, struct MHD_Connection *connection, void **context,
+		enum MHD_ConnectionNotificationCode code)
+{
+	struct metrics_server *server = user;
+	const union MHD_ConnectionInfo *info;
+
+	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+		if (*context != NULL)
+			((struct place *)*context)->fd = -1;
+		return;
+	}
+	info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	if (info == NULL)
+		return;
+	make_room(server);
+	for (unsigned int i = 0; i < MAX_PLACES; i++) {
+		struct place *place = &server->places[i];
+
+		if (place->fd >= 0)
+			continue;
+		*place = (struct place){ .fd = info->connect_fd, .since_ms = clock_ms() };
+		*context = place;
+		return;
+	}
+}
+
+static void
+note_progress(struct MHD_Connection *connection, bool answering)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+	struct place *place = info == NULL ? NULL : info->socket_context;
+
+	if (place == NULL)
+		return;
+	place->answering = answering;
+	place->since_ms = clock_ms();
+}
+
+static void
+note_completed(void *user, struct MHD_Connection *connection, void **state,
+	       enum MHD_RequestTerminationCode code)
+{
+	(void)user;
+	(void)state;
+	(void)code;
+	note_progress(connection, false);
+}
 
 static enum MHD_Result
 answer(struct MHD_Connection *connection, unsigned int status, struct MHD_Response *response)
@@ -33,6 +139,7 @@ answer(struct MHD_Connection *connection, unsigned int status, struct MHD_Respon
 
 	if (response == NULL)
 		return MHD_NO;
+	note_progress(connection, true);
 	result = MHD_queue_response(connection, status, response);
 	MHD_destroy_response(response);
 	return result;
@@ -125,8 +232,9 @@ start_daemon(struct metrics_server *server, int listen_fd)
 {
 	return MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, handle_request, server,
 				MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_CONNECTION_LIMIT,
-				MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, TIMEOUT_SECONDS,
-				MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES, MHD_OPTION_END);
+				MAX_PLACES, MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES,
+				MHD_OPTION_NOTIFY_CONNECTION, note_connection, server,
+				MHD_OPTION_NOTIFY_COMPLETED, note_completed, server, MHD_OPTION_END);
 }
 
 int
@@ -154,6 +262,8 @@ metrics_server_open(const char *listen, const struct metrics_family *families,
 	opened->families = families;
 	opened->values = values;
 	opened->user = user;
+	for (unsigned int i = 0; i < MAX_PLACES; i++)
+		opened->places[i].fd = -1;
 	opened->daemon = start_daemon(opened, listen_fd);
 	if (opened->daemon == NULL)
 		goto free_server;
@@ -191,6 +301,7 @@ metrics_server_serve(struct metrics_server *server)
 
 	if (server == NULL)
 		return false;
+	end_overdue(server);
 	for (unsigned int i = 0; i < ROUNDS; i++) {
 		MHD_run(server->daemon);
 		/* The run after the one that closed a connection looks for waiting ones again. */

@@ -75,6 +75,13 @@ worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf)
 		return false;
 	to_switch = arp->arp_data.arp_tip == pipeline->ip_be;
 	learn_sender(worker, arp, ingress, to_switch);
+	/* What a neighbor announces of itself ends here; hosts' announcements are for all hosts. */
+	if (!to_switch && pipeline->ports[ingress].routed && is_of_ipv4_on_ethernet(arp) &&
+	    arp->arp_data.arp_sip == arp->arp_data.arp_tip) {
+		worker->counters.local++;
+		rte_pktmbuf_free(mbuf);
+		return true;
+	}
 	if (!to_switch)
 		return false;
 	if (!pipeline->ports[ingress].routed)
@@ -96,7 +103,10 @@ worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf)
 	return true;
 }
 
-/* A request for an address, to all or, to see whether it is still there, to a station. */
+/*
+ * A request for an address, to all or, to see whether it is still there, to a station. One for the own address is an announcement
+ * (RFC 5227): who knows the address learns the MAC address that it has now.
+ */
 static struct rte_mbuf *
 make_request(struct worker *worker, uint32_t ip_be, mac_key known)
 {
@@ -160,8 +170,13 @@ worker_ask_due(struct worker *worker)
 						     ASK_BURST, NULL);
 
 	for (unsigned int i = 0; i < n; i++) {
-		int32_t position = neighbor_find(neighbors, keys[i]);
+		int32_t position;
 
+		if (neighbor_key_ip_be(keys[i]) == worker->pipeline->ip_be) {
+			worker_ask(worker, keys[i]);
+			continue;
+		}
+		position = neighbor_find(neighbors, keys[i]);
 		if (position >= 0 && neighbor_may_ask(neighbors, position, worker->now_seconds))
 			worker_ask(worker, keys[i]);
 	}

@@ -4,6 +4,7 @@
  * VLAN, known unicast goes to one port, everything else to all others; tags pass unchanged.
  */
 #include <errno.h>
+#include <string.h>
 
 #include <rte_ether.h>
 
@@ -131,7 +132,10 @@ worker_forward(struct worker *worker, struct rte_mbuf *mbuf)
 	}
 	learn(worker, source, ingress);
 	egress = (eth->dst[0] & 1) != 0 ? -ENOENT : look_up(worker, destination);
-	if (egress < 0) {
+	if (unlikely(egress < 0 && memcmp(eth->dst, pipeline->mac, sizeof(eth->dst)) == 0)) {
+		/* Such as IPv6: nobody else is meant. */
+		worker_drop(worker, mbuf, FANIN_REASON_LOCAL);
+	} else if (egress < 0) {
 		worker_flood(worker, mbuf, ingress, tagged);
 	} else if (egress == ingress) {
 		worker_drop(worker, mbuf, FANIN_REASON_SAME_PORT);

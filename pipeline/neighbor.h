@@ -88,7 +88,7 @@ int32_t neighbor_find_or_add(struct neighbor_table *table, neighbor_key key);
 void neighbor_confirm(struct neighbor_table *table, int32_t position, uint32_t ip_be, mac_key mac,
 		      uint32_t now_seconds);
 
-/* Has a worker ask for a neighbor, which is in the table, soon and at most once a second. Main thread. */
+/* Has a worker ask for a neighbor, which is in the table, or announce the own address, soon and at most once a second. Main thread. */
 void neighbor_want(struct neighbor_table *table, neighbor_key key);
 
 /* True for one worker a second, which then asks for the neighbor's MAC address. */

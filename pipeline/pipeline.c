@@ -348,6 +348,13 @@ pipeline_port_set_down(struct pipeline *pipeline, unsigned int port, bool down)
 		rte_rcu_qsbr_synchronize(pipeline->qsbr, RTE_QSBR_THRID_INVALID);
 }
 
+void
+pipeline_announce(struct pipeline *pipeline, unsigned int port)
+{
+	neighbor_want(pipeline->neighbors,
+		      neighbor_key_make(pipeline->ip_be, NEIGHBOR_ON_PORT(port)));
+}
+
 int
 pipeline_port_find(const struct pipeline *pipeline, const char *name)
 {

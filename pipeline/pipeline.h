@@ -39,10 +39,11 @@ enum pipeline_idle {
 
 struct pipeline_port {
 	char name[PIPELINE_NAME_LEN];
-	uint16_t ethdev;   /* DPDK's port id, configured and started */
-	uint16_t mtu;      /* bytes */
-	uint16_t n_queues; /* rx queues; as many tx queues */
-	bool shared;       /* its host shares memory with the switch: the way there has no length */
+	uint16_t ethdev;      /* DPDK's port id, configured and started */
+	unsigned int ifindex; /* of the kernel interface that it was opened on; 0: none. control: rw */
+	uint16_t mtu;         /* bytes */
+	uint16_t n_queues;    /* rx queues; as many tx queues */
+	bool shared;  /* its host shares memory with the switch: the way there has no length */
 	bool routed;  /* leads to another switch: nothing is learned from it or flooded to it */
 	bool no_link; /* of a routed port. control: w, workers: r; relaxed atomic */
 	bool down;    /* neither polled nor sent to. control: w, workers: r; relaxed atomic */
@@ -166,6 +167,12 @@ void pipeline_housekeep(struct pipeline *pipeline);
  * port: index in pipeline->ports.
  */
 void pipeline_port_set_down(struct pipeline *pipeline, unsigned int port, bool down);
+
+/*
+ * Has a worker announce the switch's address on a port: hosts and neighbors that knew it with the MAC address of another switch
+ * learn it. port: index in pipeline->ports. Main thread.
+ */
+void pipeline_announce(struct pipeline *pipeline, unsigned int port);
 
 /* May routed packets leave by the port (index)? Any thread. */
 static inline bool

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <rte_common.h>
+#include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_lcore.h>
@@ -152,15 +153,29 @@ eal_vdev_name(const struct config_port *port, char *name, size_t len)
 }
 
 /*
- * AF_PACKET's ring frames have to hold the port's frames, else they arrive cut. Where the
- * configuration is silent, choose them by the MTU.
+ * What stands behind a vdev's name, with the comma before it. AF_PACKET's ring frames have to hold the port's frames, else
+ * they arrive cut: where the configuration is silent, they are chosen by the MTU. text: EAL_ARG_LEN bytes. Returns false if it
+ * does not fit.
  */
+static bool
+vdev_options(const struct config_port *port, char *text)
+{
+	const char *options = port->device + strcspn(port->device, ",");
+	unsigned int frame = eal_af_packet_frame(port->mtu);
+
+	if (strncmp(port->device, "net_af_packet", strlen("net_af_packet")) != 0 ||
+	    strstr(options, "framesz=") != NULL || strstr(options, "blocksz=") != NULL)
+		return snprintf(text, EAL_ARG_LEN, "%s", options) < EAL_ARG_LEN;
+	/* Frames have to tile the blocks, which are whole pages. */
+	return snprintf(text, EAL_ARG_LEN, "%s,framesz=%u,blocksz=%u,framecnt=%u", options, frame,
+			RTE_MAX(frame, 4096u), AF_PACKET_RING_BYTES / frame) < EAL_ARG_LEN;
+}
+
 static void
 add_vdev(struct eal_args *args, const struct config_port *port, const char *memif_socket)
 {
-	const char *options = port->device + strcspn(port->device, ",");
 	char name[CONFIG_DEVICE_LEN];
-	unsigned int frame = eal_af_packet_frame(port->mtu);
+	char options[EAL_ARG_LEN];
 
 	eal_vdev_name(port, name, sizeof(name));
 	add(args, "--vdev");
@@ -169,14 +184,25 @@ add_vdev(struct eal_args *args, const struct config_port *port, const char *memi
 		    memif_socket);
 		return;
 	}
-	if (strncmp(port->device, "net_af_packet", strlen("net_af_packet")) != 0 ||
-	    strstr(options, "framesz=") != NULL || strstr(options, "blocksz=") != NULL) {
-		add(args, "%s%s", name, options);
-		return;
-	}
-	/* Frames have to tile the blocks, which are whole pages. */
-	add(args, "%s%s,framesz=%u,blocksz=%u,framecnt=%u", name, options, frame,
-	    RTE_MAX(frame, 4096u), AF_PACKET_RING_BYTES / frame);
+	if (!vdev_options(port, options))
+		args->failed = true;
+	add(args, "%s%s", name, options);
+}
+
+int
+eal_vdev_replug(const struct config_port *port)
+{
+	char name[CONFIG_DEVICE_LEN];
+	char options[EAL_ARG_LEN];
+	int ret;
+
+	eal_vdev_name(port, name, sizeof(name));
+	if (!vdev_options(port, options))
+		return -E2BIG;
+	ret = rte_eal_hotplug_remove("vdev", name);
+	if (ret != 0 && ret != -ENOENT)
+		return ret;
+	return rte_eal_hotplug_add("vdev", name, options + (options[0] == ','));
 }
 
 uint32_t

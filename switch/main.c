@@ -25,6 +25,7 @@
 #include "switch/eal.h"
 #include "switch/log.h"
 #include "switch/memif_gate.h"
+#include "switch/port_watch.h"
 #include "switch/telemetry.h"
 
 #define HOUSEKEEP_MS 1000
@@ -173,6 +174,9 @@ serve_until_signal(struct daemon *daemon, struct control *control, struct memif_
 	int telemetry_fd = telemetry_open();
 	const int fds[] = { signal_fd, memif_gate_fd(gate), metrics_server_fd(metrics), telemetry_fd };
 	int wake_fd = wake_fd_open(fds, RTE_DIM(fds));
+	struct port_watch watch = { .config = daemon->config,
+				    .ports = &daemon->ports,
+				    .pipeline = daemon->pipeline };
 	bool more = false;
 	int ret = 0;
 
@@ -186,12 +190,13 @@ serve_until_signal(struct daemon *daemon, struct control *control, struct memif_
 		notify_service("READY=1");
 	while (ret == 0) {
 		ret = control_serve(control, wake_fd, more ? 0 : HOUSEKEEP_MS);
-		if (ret == 1 && !is_readable(signal_fd)) {
-			memif_gate_serve(gate, daemon->pipeline);
+		if (ret == 1 && !is_readable(signal_fd))
 			ret = 0;
-		}
+		if (ret == 0)
+			memif_gate_serve(gate, daemon->pipeline);
 		more = metrics_server_serve(metrics);
 		telemetry_serve(daemon);
+		port_watch_serve(&watch);
 		pipeline_housekeep(daemon->pipeline);
 	}
 	notify_service("STOPPING=1");

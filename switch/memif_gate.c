@@ -11,11 +11,15 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "control/clock.h"
 #include "control/listener.h"
 #include "switch/log.h"
 #include "switch/memif_session.h"
 
 #define MAX_SESSIONS 128
+/* Places for hosts that were let go here, until the driver has let go, too. */
+#define MAX_PLACES (MAX_SESSIONS + 32)
+#define HANDSHAKE_MS 5000u /* that a host has until its port is up */
 #define BACKLOG 64
 #define EVENTS 32
 #define LISTENER_EVENT UINT32_MAX
@@ -31,8 +35,14 @@ struct memif_gate {
 	struct listener listener;
 	char driver_path[CONFIG_PATH_LEN];
 	int epoll_fd;
-	struct memif_session sessions[MAX_SESSIONS];
+	struct memif_session sessions[MAX_PLACES];
 };
+
+static struct memif_world
+world_of(struct memif_gate *gate, struct pipeline *pipeline)
+{
+	return (struct memif_world){ gate->config, pipeline, gate->sessions, MAX_PLACES };
+}
 
 void
 memif_driver_socket(const struct config *config, char *path)
@@ -118,8 +128,44 @@ connect_driver(const struct memif_gate *gate)
 	return ret;
 }
 
+/* Lets those go that say nothing, or not all that is to be said: they would keep a place, and a port that they have named. */
 static void
-accept_host(struct memif_gate *gate)
+end_overdue(struct memif_gate *gate, struct pipeline *pipeline)
+{
+	const struct memif_world world = world_of(gate, pipeline);
+	const uint64_t now_ms = clock_ms();
+
+	for (unsigned int i = 0; i < MAX_PLACES; i++) {
+		struct memif_session *session = &gate->sessions[i];
+
+		if (session->state == MEMIF_TALKING && now_ms - session->since_ms >= HANDSHAKE_MS)
+			memif_session_refuse(&world, session,
+					     "the handshake was not complete within 5 s");
+	}
+}
+
+/* If all places are taken, the one whose handshake is the longest in coming gives way. */
+static void
+make_room(struct memif_gate *gate, struct pipeline *pipeline)
+{
+	const struct memif_world world = world_of(gate, pipeline);
+	struct memif_session *oldest = NULL;
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < MAX_PLACES; i++) {
+		struct memif_session *session = &gate->sessions[i];
+
+		n += session->state == MEMIF_TALKING || session->state == MEMIF_UP;
+		if (session->state == MEMIF_TALKING &&
+		    (oldest == NULL || session->since_ms < oldest->since_ms))
+			oldest = session;
+	}
+	if (n >= MAX_SESSIONS && oldest != NULL)
+		memif_session_refuse(&world, oldest, "too many hosts connect at a time");
+}
+
+static void
+accept_host(struct memif_gate *gate, struct pipeline *pipeline)
 {
 	int fd = accept4(gate->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct memif_session *session = NULL;
@@ -128,7 +174,8 @@ accept_host(struct memif_gate *gate)
 
 	if (fd < 0)
 		return;
-	for (number = 0; number < MAX_SESSIONS; number++) {
+	make_room(gate, pipeline);
+	for (number = 0; number < MAX_PLACES; number++) {
 		if (gate->sessions[number].state == MEMIF_UNUSED) {
 			session = &gate->sessions[number];
 			break;
@@ -146,6 +193,7 @@ accept_host(struct memif_gate *gate)
 		.host_fd = fd,
 		.driver_fd = driver_fd,
 		.port = MEMIF_NO_PORT,
+		.since_ms = clock_ms(),
 	};
 	if (watch(gate, fd, number, false) == 0 && watch(gate, driver_fd, number, true) == 0)
 		return;
@@ -160,7 +208,7 @@ accept_host(struct memif_gate *gate)
 static int
 serve_events(struct memif_gate *gate, struct pipeline *pipeline, int timeout_ms)
 {
-	const struct memif_world world = { gate->config, pipeline, gate->sessions, MAX_SESSIONS };
+	const struct memif_world world = world_of(gate, pipeline);
 	struct epoll_event events[EVENTS];
 	int n = epoll_wait(gate->epoll_fd, events, EVENTS, timeout_ms);
 
@@ -169,7 +217,7 @@ serve_events(struct memif_gate *gate, struct pipeline *pipeline, int timeout_ms)
 		struct memif_session *session;
 
 		if (number == LISTENER_EVENT) {
-			accept_host(gate);
+			accept_host(gate, pipeline);
 			continue;
 		}
 		session = &gate->sessions[number];
@@ -186,8 +234,10 @@ serve_events(struct memif_gate *gate, struct pipeline *pipeline, int timeout_ms)
 void
 memif_gate_serve(struct memif_gate *gate, struct pipeline *pipeline)
 {
-	if (gate != NULL)
-		serve_events(gate, pipeline, 0);
+	if (gate == NULL)
+		return;
+	serve_events(gate, pipeline, 0);
+	end_overdue(gate, pipeline);
 }
 
 static unsigned int
@@ -195,7 +245,7 @@ sessions_left(const struct memif_gate *gate)
 {
 	unsigned int n = 0;
 
-	for (unsigned int i = 0; i < MAX_SESSIONS; i++)
+	for (unsigned int i = 0; i < MAX_PLACES; i++)
 		n += gate->sessions[i].state != MEMIF_UNUSED;
 	return n;
 }
@@ -203,14 +253,13 @@ sessions_left(const struct memif_gate *gate)
 void
 memif_gate_stop(struct memif_gate *gate, struct pipeline *pipeline)
 {
-	struct memif_world world = { .pipeline = pipeline, .n_sessions = MAX_SESSIONS };
+	struct memif_world world;
 
 	if (gate == NULL)
 		return;
+	world = world_of(gate, pipeline);
 	epoll_ctl(gate->epoll_fd, EPOLL_CTL_DEL, gate->listener.fd, NULL);
-	world.config = gate->config;
-	world.sessions = gate->sessions;
-	for (unsigned int i = 0; i < MAX_SESSIONS; i++) {
+	for (unsigned int i = 0; i < MAX_PLACES; i++) {
 		if (gate->sessions[i].state == MEMIF_TALKING || gate->sessions[i].state == MEMIF_UP)
 			memif_session_end(&world, &gate->sessions[i]);
 	}

@@ -27,7 +27,10 @@ int memif_gate_open(const struct config *config, struct memif_gate **gate, char 
 /* A descriptor that is readable when memif_gate_serve has something to do; -1 without a gate. */
 int memif_gate_fd(const struct memif_gate *gate);
 
-/* Does what there is to do, without waiting for anyone but workers. gate may be NULL. */
+/*
+ * Does what there is to do, without waiting for anyone but workers; to be called about once a second as well, for hosts that
+ * connect and say nothing. gate may be NULL.
+ */
 void memif_gate_serve(struct memif_gate *gate, struct pipeline *pipeline);
 
 /* Lets all hosts go, before the ports are stopped and once the workers have ended. gate may be NULL. */

@@ -109,9 +109,9 @@ memif_session_end(const struct memif_world *world, struct memif_session *session
 	shutdown(session->driver_fd, SHUT_WR);
 }
 
-/* Tells the host why, then ends. */
-static void
-refuse(const struct memif_world *world, struct memif_session *session, const char *reason)
+void
+memif_session_refuse(const struct memif_world *world, struct memif_session *session,
+		     const char *reason)
 {
 	struct memif_message message = { .type = MEMIF_TYPE_DISCONNECT };
 
@@ -160,7 +160,7 @@ memif_session_host(const struct memif_world *world, struct memif_session *sessio
 	if (ret == 0)
 		return;
 	if (ret == -EPROTO) {
-		refuse(world, session, "a message is not 128 bytes long");
+		memif_session_refuse(world, session, "a message is not 128 bytes long");
 		return;
 	}
 	/* Once it is up there is nothing left to say but that it is over. */
@@ -172,9 +172,9 @@ memif_session_host(const struct memif_world *world, struct memif_session *sessio
 	if (ret == 0 && message.type == MEMIF_TYPE_INIT)
 		ret = name_port(world, session, &message.init, reason);
 	if (ret != 0)
-		refuse(world, session, reason);
+		memif_session_refuse(world, session, reason);
 	else if (pass_on(session->driver_fd, &message, passed) != 0)
-		refuse(world, session, "the driver does not listen any more");
+		memif_session_refuse(world, session, "the driver does not listen any more");
 close_passed:
 	if (passed >= 0)
 		close(passed);

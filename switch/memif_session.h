@@ -28,6 +28,7 @@ struct memif_session {
 	uint16_t port; /* index, once the host has named it */
 	char name[32]; /* that the host gives itself */
 	struct memif_layout layout;
+	uint64_t since_ms; /* when the host connected */
 };
 
 /* What a session needs to know of the others and of the switch. */
@@ -43,6 +44,10 @@ void memif_session_host(const struct memif_world *world, struct memif_session *s
 
 /* The same of the driver. */
 void memif_session_driver(const struct memif_world *world, struct memif_session *session);
+
+/* Tells the host why it can't be served, and lets it go. reason: for the host and the log. */
+void memif_session_refuse(const struct memif_world *world, struct memif_session *session,
+			  const char *reason);
 
 /* Lets the host go. The session is unused once the driver has let go, too. */
 void memif_session_end(const struct memif_world *world, struct memif_session *session);

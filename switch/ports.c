@@ -274,6 +274,7 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 		goto fail;
 	snprintf(out->name, sizeof(out->name), "%s", port->name);
 	out->mtu = port->mtu;
+	out->ifindex = ports_interface_index(port);
 	out->routed = port->routed;
 	out->shared = port->memif;
 	out->down = port->memif; /* until a host connects */
@@ -338,6 +339,57 @@ ports_stop(struct ports *ports)
 	}
 }
 
+unsigned int
+ports_interface_index(const struct config_port *config)
+{
+	char interface[IF_NAMESIZE];
+
+	if ((!is_af_xdp(config) && !is_af_packet(config)) ||
+	    !config_vdev_interface(config->device, interface, sizeof(interface)))
+		return 0;
+	return if_nametoindex(interface);
+}
+
+/* AF_XDP's driver would keep the packets that are in the old socket's rings, some thousands of the pool. */
+bool
+ports_can_reopen(const struct config_port *config)
+{
+	return is_af_packet(config);
+}
+
+int
+ports_reopen(const struct config *config, struct ports *ports, uint16_t index, char *error)
+{
+	const struct config_port *port = &config->ports[index];
+	const uint16_t before = ports->ports[index].ethdev;
+	uint16_t ethdev;
+	int ret = check_interface(port, index, ports->ports[index].n_queues, error);
+
+	if (ret != 0)
+		return ret;
+	/* An attempt before this one may have left none. */
+	if (find_ethdev(port, index, &ethdev, error) == 0) {
+		rte_eth_dev_stop(ethdev);
+		rte_eth_dev_close(ethdev);
+	}
+	ret = eal_vdev_replug(port);
+	if (ret != 0) {
+		snprintf(error, CONFIG_ERROR_LEN, "ports[%u]: device \"%s\" does not open: %s",
+			 index, port->device, rte_strerror(-ret));
+		return ret;
+	}
+	ret = port_start(config, ports, index, error);
+	ethdev = ports->ports[index].ethdev;
+	ports->ports[index].ethdev = before;
+	/* Workers and jobs know it by this number: the lowest free one, so that of the device which was closed. */
+	if (ret != 0 || ethdev == before)
+		return ret;
+	snprintf(error, CONFIG_ERROR_LEN,
+		 "ports[%u]: device \"%s\" has got the number %u, expected %u", index, port->device,
+		 ethdev, before);
+	return -EBUSY;
+}
+
 void
 ports_pool_usage(const struct ports *ports, uint32_t *size, uint32_t *available)
 {
@@ -365,6 +417,9 @@ ports_link_is_up(const struct config_port *config, const struct pipeline_port *p
 	if ((!is_af_xdp(config) && !is_af_packet(config)) ||
 	    !config_vdev_interface(config->device, request.ifr_name, sizeof(request.ifr_name)))
 		return true;
+	/* One that was made anew is another one, and the port does not have it. */
+	if (port->ifindex != 0 && if_nametoindex(request.ifr_name) != port->ifindex)
+		return false;
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return true;

@@ -28,9 +28,24 @@ void ports_stop(struct ports *ports);
 
 /*
  * True if frames can leave a port: its driver sees a link, a memif client is connected, and a kernel interface, of which
- * AF_XDP's and AF_PACKET's drivers tell nothing, is up and has a carrier. config: the port's. Main thread.
+ * AF_XDP's and AF_PACKET's drivers tell nothing, is the one that the port was opened on, is up and has a carrier. config: the port's. Main thread.
  */
 bool ports_link_is_up(const struct config_port *config, const struct pipeline_port *port);
+
+/*
+ * The number of the kernel interface that has the name of a port's interface now; 0: there is none, or the port has no kernel
+ * interface. Main thread.
+ */
+unsigned int ports_interface_index(const struct config_port *config);
+
+/* True if ports_reopen can be had for a port. */
+bool ports_can_reopen(const struct config_port *config);
+
+/*
+ * Opens a port anew whose interface was removed, on the one that has the name now. The port must be down in the pipeline. index:
+ * in config->ports. Returns 0, or -errno with error (CONFIG_ERROR_LEN bytes) filled; it can be tried again then.
+ */
+int ports_reopen(const struct config *config, struct ports *ports, uint16_t index, char *error);
 
 /* Packets that the pools hold and that are free, summed. */
 void ports_pool_usage(const struct ports *ports, uint32_t *size, uint32_t *available);

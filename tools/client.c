@@ -31,6 +31,7 @@ struct client {
 	struct tls *tls;
 	const char *peer; /* "the switch" */
 	char at[ADDRESS_TEXT_LEN];
+	bool plain_tcp; /* without TLS */
 	json_t *greeting;
 	json_int_t last_id;
 	char *buffer; /* what was received and not yet taken */
@@ -49,6 +50,13 @@ static int __attribute__((format(printf, 3, 4))) fail(char *error, int code, con
 	return code;
 }
 
+/* Of one that has said nothing, what else may be the reason: it waits for a handshake, or has hung up on what is none. */
+static const char *
+tls_hint(const struct client *client)
+{
+	return client->plain_tcp && client->greeting == NULL ? ", or does it expect TLS (--ca)" : "";
+}
+
 /* Waits for the connection to be ready for events. Returns 0 or -errno with the error filled. */
 static int
 wait_ready(const struct client *client, short events, uint64_t end_ms, char *error)
@@ -61,8 +69,9 @@ wait_ready(const struct client *client, short events, uint64_t end_ms, char *err
 		return 0;
 	if (ready < 0)
 		return fail(error, -errno, "poll: %s", strerror(errno));
-	return fail(error, -ETIMEDOUT, "no answer from %s within %d s: is %s stopped or overloaded?",
-		    client->at, CLIENT_TIMEOUT_MS / 1000, client->peer);
+	return fail(error, -ETIMEDOUT,
+		    "no answer from %s within %d s: is %s stopped or overloaded%s?", client->at,
+		    CLIENT_TIMEOUT_MS / 1000, client->peer, tls_hint(client));
 }
 
 /* What stream_receive or stream_send failed with. */
@@ -131,8 +140,8 @@ receive(struct client *client, uint64_t end_ms, char *error)
 	if (got < 0 && got != -ECONNRESET)
 		return fail_stream(client, (int)got, "cannot receive from %s: %s", error);
 	if (got <= 0)
-		return fail(error, -ECONNRESET, "%s closed the connection to %s: has it stopped?",
-			    client->peer, client->at);
+		return fail(error, -ECONNRESET, "%s closed the connection to %s: has it stopped%s?",
+			    client->peer, client->at, tls_hint(client));
 	client->used += (size_t)got;
 	return 0;
 }
@@ -249,6 +258,7 @@ connect_to(struct client *client, const struct client_options *options, char *er
 	if (!path && address_parse(options->at, options->manager ? CLIENT_MANAGER_PORT : 0, true,
 				   &address, message) != 0)
 		return fail(error, -EINVAL, "cannot connect: %s", message);
+	client->plain_tcp = !path && options->ca == NULL;
 	if (options->ca != NULL && !path && tls_client_create(&files, &client->tls, message) != 0)
 		return fail(error, -EINVAL, "%s", message);
 	/* Non-blocking already for connect: on a full queue it would wait without end. */

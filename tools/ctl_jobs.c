@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "control/job_key.h"
 #include "tools/ctl.h"
 #include "tools/ctl_table.h"
 
@@ -16,6 +17,7 @@
 enum create_option {
 	OPTION_ID = 256, /* above all letters */
 	OPTION_KEY,
+	OPTION_KEY_FILE,
 	OPTION_SLOTS,
 	OPTION_PAYLOAD,
 	OPTION_HANDLER,
@@ -31,6 +33,7 @@ const struct option ctl_jobs_create_options[] = {
 	{ "member", required_argument, NULL, 'm' },
 	{ "id", required_argument, NULL, OPTION_ID },
 	{ "key", required_argument, NULL, OPTION_KEY },
+	{ "key-file", required_argument, NULL, OPTION_KEY_FILE },
 	{ "slots", required_argument, NULL, OPTION_SLOTS },
 	{ "payload", required_argument, NULL, OPTION_PAYLOAD },
 	{ "handler", required_argument, NULL, OPTION_HANDLER },
@@ -285,12 +288,42 @@ add_string(const struct ctl *ctl, json_t *args, const char *option, const char *
 	return CTL_OK;
 }
 
-/* The switch checks ranges and names; here it is only about what can be sent. */
+/* text: in argv; it is overwritten. */
 static int
-add_option(const struct ctl *ctl, json_t *args, int option, const char *text)
+add_key(const struct ctl *ctl, json_t *args, char *text)
 {
+	const char *digits = text;
 	char key[20];
 
+	if (strncmp(text, "0x", 2) == 0 || strncmp(text, "0X", 2) == 0)
+		digits += 2;
+	if (digits[0] == '\0' || strlen(digits) > 16 ||
+	    strspn(digits, "0123456789abcdefABCDEF") != strlen(digits))
+		return ctl_usage_error(ctl,
+				       "--key: found \"%.40s\", expected 1 to 16 hexadecimal digits",
+				       digits);
+	snprintf(key, sizeof(key), "0x%s", digits);
+	job_key_hide(text);
+	return add_string(ctl, args, "--key", "key", key);
+}
+
+static int
+add_key_of_file(const struct ctl *ctl, json_t *args, const char *path)
+{
+	char error[JOB_KEY_ERROR_LEN];
+	char text[20];
+	uint64_t key;
+
+	if (job_key_load(path, &key, error) != 0)
+		return ctl_usage_error(ctl, "--key-file %s", error);
+	snprintf(text, sizeof(text), "0x%016" PRIx64, key);
+	return add_string(ctl, args, "--key-file", "key", text);
+}
+
+/* The switch checks ranges and names; here it is only about what can be sent. */
+static int
+add_option(const struct ctl *ctl, json_t *args, int option, char *text)
+{
 	switch (option) {
 	case 'm':
 		return add_member(ctl, args, text);
@@ -316,15 +349,9 @@ add_option(const struct ctl *ctl, json_t *args, int option, const char *text)
 	case OPTION_ACCUMULATE:
 		return add_string(ctl, args, "--accumulate", "accumulate", text);
 	case OPTION_KEY:
-		if (strncmp(text, "0x", 2) == 0 || strncmp(text, "0X", 2) == 0)
-			text += 2;
-		if (text[0] == '\0' || strlen(text) > 16 ||
-		    strspn(text, "0123456789abcdefABCDEF") != strlen(text))
-			return ctl_usage_error(
-				ctl, "--key: found \"%.40s\", expected 1 to 16 hexadecimal digits",
-				text);
-		snprintf(key, sizeof(key), "0x%s", text);
-		return add_string(ctl, args, "--key", "key", key);
+		return add_key(ctl, args, text);
+	case OPTION_KEY_FILE:
+		return add_key_of_file(ctl, args, text);
 	default:
 		return CTL_USAGE;
 	}

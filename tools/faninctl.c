@@ -52,7 +52,9 @@ static const struct ctl_command switch_commands[] = {
 	  "      --size N            ranks of the whole job (default: as many as members)\n"
 	  "      --parent PORT,IP,MAC  switch that this one's sums go to (default: none, it is the root)\n"
 	  "      --id N              number of the job (default: the smallest free one)\n"
-	  "      --key HEX           the job's key (default: random)\n"
+	  "      --key-file FILE     has the job's key, as 0x...; - is standard input (default: random)\n"
+	  "      --key HEX           the same on the command line, which other users can see until it is\n"
+	  "                          read\n"
 	  "      --slots N           switch memory in packets, a power of two (default: an equal share,\n"
 	  "                          or less if all members are on memif)\n"
 	  "      --payload N         bytes per packet, a multiple of 64 (default: from the MTU)\n"
@@ -207,11 +209,11 @@ ctl_next_option(struct ctl *ctl, int argc, char **argv)
 	struct option options[MAX_OPTIONS] = { 0 };
 	const struct option *own = ctl->command->options;
 	char letters[3 * MAX_OPTIONS + sizeof(COMMON_LETTERS)] = COMMON_LETTERS;
-	size_t n = N_COMMON;
+	size_t n = 0;
 	int option;
 
-	memcpy(options, common_options, sizeof(common_options));
-	for (; own != NULL && own->name != NULL && n < MAX_OPTIONS - 1; own++) {
+	/* The command's own come first: of two with one name, as --key, getopt takes the first. */
+	for (; own != NULL && own->name != NULL && n < MAX_OPTIONS - N_COMMON - 1; own++) {
 		size_t len = strlen(letters);
 
 		options[n++] = *own;
@@ -221,6 +223,7 @@ ctl_next_option(struct ctl *ctl, int argc, char **argv)
 				 : own->has_arg == optional_argument ? "::"
 								     : "");
 	}
+	memcpy(&options[n], common_options, sizeof(common_options));
 	do {
 		option = getopt_long(argc, argv, letters, options, NULL);
 	} while (option != -1 && common_option(ctl, option));

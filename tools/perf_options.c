@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "control/job_key.h"
 #include "tools/perf_custom.h"
 #include "tools/perf_data.h"
 #include "tools/perf_random.h"
@@ -70,12 +71,34 @@ parse_memif(struct options *options, const char *text)
 	options->join.memif_id = (uint32_t)parse_number("memif", colon + 1, 0, UINT16_MAX);
 }
 
+static void
+key_load(struct options *options, const char *path)
+{
+	char error[JOB_KEY_ERROR_LEN];
+
+	if (job_key_load(path, &options->join.key, error) != 0)
+		usage_error("--key-file %s", error);
+}
+
+/* Returns whether there is one. */
+static bool
+key_from_environment(struct options *options)
+{
+	char error[JOB_KEY_ERROR_LEN];
+	int ret = job_key_from_environment(&options->join.key, error);
+
+	if (ret < 0)
+		usage_error("%s", error);
+	return ret > 0;
+}
+
 enum option_code {
 	OPT_SWITCH = 1,
 	OPT_JOB,
 	OPT_RANK,
 	OPT_SIZE,
 	OPT_KEY,
+	OPT_KEY_FILE,
 	OPT_MANAGER,
 	OPT_JOB_NAME,
 	OPT_HANDLER,
@@ -120,6 +143,7 @@ static const struct option long_options[] = {
 	{ "rank", required_argument, NULL, OPT_RANK },
 	{ "size", required_argument, NULL, OPT_SIZE },
 	{ "key", required_argument, NULL, OPT_KEY },
+	{ "key-file", required_argument, NULL, OPT_KEY_FILE },
 	{ "manager", required_argument, NULL, OPT_MANAGER },
 	{ "job-name", required_argument, NULL, OPT_JOB_NAME },
 	{ "handler", required_argument, NULL, OPT_HANDLER },
@@ -314,6 +338,9 @@ option_take(struct options *options, int code, const char *name, const char *val
 	case OPT_KEY:
 		join->key = parse_number(name, value, 0, UINT64_MAX);
 		break;
+	case OPT_KEY_FILE:
+		key_load(options, value);
+		break;
 	case OPT_INTERFACE:
 		join->interface = value;
 		break;
@@ -435,9 +462,9 @@ collective_check(struct options *options, bool bytes_given)
 
 /* Either a job on a switch or one of the manager's. */
 static void
-check_way(const bool *given)
+check_way(const bool *given, bool key_is_there)
 {
-	static const int on_switch[] = { OPT_SWITCH, OPT_JOB, OPT_KEY };
+	static const int on_switch[] = { OPT_SWITCH, OPT_JOB, OPT_KEY, OPT_KEY_FILE };
 	static const int at_manager[] = { OPT_MANAGER, OPT_HANDLER, OPT_REPRODUCIBLE,
 					  OPT_ACCUMULATE, OPT_NO_FALLBACK };
 
@@ -448,9 +475,15 @@ check_way(const bool *given)
 
 		if (given[OPT_JOB_NAME] && given[on_switch[i]])
 			usage_error("--job-name and --%s are two ways to a job, expected one", name);
-		if (!given[OPT_JOB_NAME] && !given[on_switch[i]])
+		if (!given[OPT_JOB_NAME] && !given[on_switch[i]] && on_switch[i] != OPT_KEY &&
+		    on_switch[i] != OPT_KEY_FILE)
 			usage_error("--%s is missing, or --job-name", name);
 	}
+	if (given[OPT_KEY] && given[OPT_KEY_FILE])
+		usage_error("--key and --key-file are two ways to say the key, expected one");
+	if (!given[OPT_JOB_NAME] && !key_is_there)
+		usage_error("--key-file is missing, or %s in the environment, or --job-name",
+			    JOB_KEY_VARIABLE);
 	for (size_t i = 0; i < sizeof(at_manager) / sizeof(at_manager[0]); i++) {
 		if (!given[OPT_JOB_NAME] && given[at_manager[i]])
 			usage_error("--%s needs --job-name",
@@ -464,6 +497,7 @@ void
 options_parse(struct options *options, int argc, char **argv)
 {
 	bool given[OPT_COUNT] = { false };
+	bool key_is_there;
 	int index = 0;
 	int code;
 
@@ -483,13 +517,17 @@ options_parse(struct options *options, int argc, char **argv)
 			exit(2);
 		}
 		option_take(options, code, long_options[index].name, optarg);
+		if (code == OPT_KEY)
+			job_key_hide(optarg);
 		given[code] = true;
 	}
 	if (optind < argc)
 		usage_error("'%s' is not an option", argv[optind]);
 	options->init.print = on_print;
 	options->init.print_arg = options;
-	check_way(given);
+	key_is_there = given[OPT_KEY] || given[OPT_KEY_FILE] ||
+		       (!given[OPT_JOB_NAME] && key_from_environment(options));
+	check_way(given, key_is_there);
 	if (options->join.rank >= options->join.size)
 		usage_error("--rank is %u, expected 0 to %u (--size %u)", options->join.rank,
 			    options->join.size - 1, options->join.size);

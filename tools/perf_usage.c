@@ -7,7 +7,7 @@
 #include "tools/perf.h"
 
 static const char usage_text[] =
-	"Usage: fanin-perf --switch IP --job N --rank R --size P --key KEY [option...]\n"
+	"Usage: fanin-perf --switch IP --job N --rank R --size P --key-file FILE [option...]\n"
 	"       fanin-perf --job-name NAME --size P [--manager ADDRESS] [option...]\n"
 	"Runs collectives as rank R of P of a job on a Fanin switch and measures them. The job\n"
 	"was created on the switch, or is found by its name at the network manager.\n"
@@ -25,7 +25,10 @@ static const char usage_text[] =
 	"  --job N              the job's number\n"
 	"  --rank R             this host's rank, 0 to P - 1\n"
 	"  --size P             ranks in the job\n"
-	"  --key KEY            the job's key, as 0x...\n"
+	"  --key-file FILE      has the job's key, as 0x...; - is standard input\n"
+	"                       (default: the key is in FANIN_KEY)\n"
+	"  --key KEY            the same on the command line, which other users can see until it\n"
+	"                       is read\n"
 	"  --interface NAME     network interface (default: that of the route to the switch)\n"
 	"  --transport NAME     auto, af_xdp, af_packet or memif (default: auto)\n"
 	"  --memif SOCKET:ID    shared memory with a switch on this machine: its socket and the\n"

@@ -13,6 +13,7 @@
 #include "memif.h"
 
 #define RETRY_NS (100 * 1000000ull)
+#define FOLLOW_NS (250 * 1000000ull)
 
 /* Does the way begin where it did? */
 static bool
@@ -121,26 +122,55 @@ fanin_comm_move(struct fanin_comm *comm, const struct fanin_manager_home *home)
 		 ip, error.text);
 }
 
-int
-fanin_comm_move_end(struct fanin_comm *comm, struct fanin_error *error)
+/* Directs the engine to the MAC address that the switch's address has now, unless it is the one that it has. */
+static int
+redirect(struct fanin_comm *comm, struct fanin_error *error)
 {
 	struct fanin_flow flow = {
 		.dst_ip_be = comm->route.switch_ip_be,
 		.src_ip_be = comm->route.local_ip_be,
 		.dst_port = comm->member.config.udp_port,
 	};
+	int status = fanin_route_resolve(&comm->route, flow.dst_mac, error);
+
+	if (status != FANIN_OK ||
+	    (!comm->moved && memcmp(flow.dst_mac, comm->switch_mac, sizeof(flow.dst_mac)) == 0))
+		return status;
+	memcpy(flow.src_mac, comm->route.local_mac, sizeof(flow.src_mac));
+	memcpy(comm->switch_mac, flow.dst_mac, sizeof(comm->switch_mac));
+	fanin_engine_redirect(comm->engine, &flow);
+	return FANIN_OK;
+}
+
+int
+fanin_comm_move_end(struct fanin_comm *comm, struct fanin_error *error)
+{
 	int status;
 
-	if (!comm->moved)
+	/* Shared memory leads to one switch. */
+	if (comm->transport->ops == &fanin_memif_ops)
 		return FANIN_OK;
-	memcpy(flow.src_mac, comm->route.local_mac, sizeof(flow.src_mac));
-	status = fanin_route_resolve(&comm->route, flow.dst_mac, error);
-	if (status == FANIN_OK)
+	status = redirect(comm, error);
+	if (status == FANIN_OK && comm->moved)
 		status = fanin_channel_udp_group(&comm->member.channel, comm->member.group_be,
 						 &comm->route, error);
-	if (status != FANIN_OK)
-		return status;
-	fanin_engine_redirect(comm->engine, &flow);
-	comm->moved = false;
-	return FANIN_OK;
+	if (status == FANIN_OK)
+		comm->moved = false;
+	return status;
+}
+
+void
+fanin_comm_follow(struct fanin_comm *comm)
+{
+	struct fanin_error error = { 0 };
+	uint64_t now_ns;
+
+	if (comm->rejoining || comm->moved || comm->transport->ops == &fanin_memif_ops)
+		return;
+	now_ns = fanin_now_ns(NULL);
+	if (now_ns < comm->next_follow_ns)
+		return;
+	comm->next_follow_ns = now_ns + FOLLOW_NS;
+	/* What the kernel does not know, it will ask for; the engine's timeout bounds that. */
+	redirect(comm, &error);
 }

@@ -99,6 +99,7 @@ fanin_comm_recover_poll(struct fanin_comm *comm)
 	if (comm->manager != NULL &&
 	    (fanin_manager_news(comm->manager) != comm->heeded_news || comm->way_problem[0] != '\0'))
 		manager_heed(comm);
+	fanin_comm_follow(comm);
 	n = fanin_engine_poll(comm->engine);
 	if (n < 0 || !fanin_engine_run_lost(comm->engine))
 		return n;

@@ -227,12 +227,12 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 	int status;
 
 	memcpy(config.flow.src_mac, comm->route.local_mac, sizeof(config.flow.src_mac));
-	memcpy(config.flow.dst_mac, comm->switch_mac, sizeof(config.flow.dst_mac));
 	if (!fanin_comm_wants_memif(comm->ctx, options)) {
-		status = fanin_route_resolve(&comm->route, config.flow.dst_mac, error);
+		status = fanin_route_resolve(&comm->route, comm->switch_mac, error);
 		if (status != FANIN_OK)
 			return status;
 	}
+	memcpy(config.flow.dst_mac, comm->switch_mac, sizeof(config.flow.dst_mac));
 	if (fanin_engine_create(&config, comm->transport, &comm->engine) != FANIN_OK)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
 				       "out of memory for %u blocks in flight", comm->window);

@@ -73,7 +73,7 @@ struct fanin_comm {
 	char job_name[FANIN_JOB_NAME_MAX + 1];
 	char mode_reason[FANIN_TEXT_LEN];
 	struct fanin_route route;
-	uint8_t switch_mac[6]; /* with memif; else the kernel knows it */
+	uint8_t switch_mac[6]; /* that the engine sends to */
 	struct fanin_member member;
 	struct fanin_transport *transport;
 	struct fanin_engine *engine;
@@ -87,7 +87,8 @@ struct fanin_comm {
 	bool moved;           /* to another first hop, where the member has not been in a run yet */
 	uint32_t heeded_news; /* of the manager */
 	uint32_t generation;  /* of the tree, as the manager counts; 0: not told */
-	uint64_t next_move_ns;            /* when to try that again */
+	uint64_t next_follow_ns; /* when to look whether the switch has another MAC address */
+	uint64_t next_move_ns;   /* when to try that again */
 	char way_problem[FANIN_TEXT_LEN]; /* why it can't be done; empty: it can, or has not to */
 	char hint[2 * FANIN_TEXT_LEN];    /* the engine's */
 };
@@ -149,10 +150,16 @@ void fanin_comm_move(struct fanin_comm *comm, const struct fanin_manager_home *h
 bool fanin_comm_is_elsewhere(const struct fanin_comm *comm);
 
 /*
- * comm_move.c: the member has joined again: directs the engine to its switch, if that is another one. Returns FANIN_OK or
- * why not.
+ * comm_move.c: the member has joined again: directs the engine to the switch that answered, which may be another one, or have
+ * another MAC address. Returns FANIN_OK or why not.
  */
 int fanin_comm_move_end(struct fanin_comm *comm, struct fanin_error *error);
+
+/*
+ * comm_move.c: a switch that took the place of the communicator's has its IP address, and perhaps another MAC address: follows what
+ * the kernel has learned of that, every 250 ms. The new switch then tells that the run is lost.
+ */
+void fanin_comm_follow(struct fanin_comm *comm);
 
 /*
  * comm_manager.c: asks the manager for the job, and wires the ring if it says so.

@@ -281,6 +281,7 @@ fanin_engine_poll(struct fanin_engine *engine)
 	const struct fanin_transport_ops *ops = engine->transport->ops;
 	struct fanin_frame frames[FANIN_ENGINE_BURST];
 	unsigned int n;
+	int tx_errnum;
 
 	if (engine->status != FANIN_OK)
 		return engine->status;
@@ -310,7 +311,10 @@ fanin_engine_poll(struct fanin_engine *engine)
 		engine->unchecked_frames = 0;
 		fanin_engine_check_timers(engine);
 	}
-	engine->tx_errnum = -ops->tx_flush(engine->transport);
+	/* Until there is progress: a flush that has nothing to send succeeds. */
+	tx_errnum = -ops->tx_flush(engine->transport);
+	if (tx_errnum != 0)
+		engine->tx_errnum = tx_errnum;
 	return engine->status != FANIN_OK ? engine->status : (int)n;
 }
 

@@ -115,7 +115,7 @@ struct fanin_engine {
 	struct fanin_asked asked[FANIN_ENGINE_QUERIES]; /* by number */
 	struct fanin_told told;
 	unsigned int stale_reason; /* last refusal that was ignored, since the last progress */
-	int tx_errnum;             /* why the last flush failed; 0: it didn't */
+	int tx_errnum;             /* why sending failed since the last progress; 0: it didn't */
 	int status;                /* FANIN_OK or why the engine failed */
 	struct fanin_error error;
 	struct fanin_engine_stats stats;

@@ -21,6 +21,7 @@ timers_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 		engine->ask_ns = engine->now_ns + engine->rtt.rto_ns;
 	fanin_engine_wake_by(engine, engine->now_ns + engine->rtt.rto_ns);
 	engine->stale_reason = FANIN_REASON_NONE;
+	engine->tx_errnum = 0;
 }
 
 /* A second result of a block. If that was sent again, and nobody asked for the result, it was not needed. */

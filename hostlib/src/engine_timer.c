@@ -6,6 +6,7 @@
  */
 #include "engine_internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -110,6 +111,24 @@ lanes_scan(struct fanin_engine *engine)
 	engine->next_timer_ns = next_ns;
 }
 
+/* What to look at when frames are refused. */
+static const char *
+tx_advice(int errnum)
+{
+	switch (errnum) {
+	case EMSGSIZE:
+		return ": the interface's MTU is less than when the job was joined (ip link)";
+	case ENETDOWN:
+	case ENXIO:
+	case ENODEV:
+		return ": the interface is down or gone (ip link)";
+	case EPERM:
+		return ": a firewall or queueing discipline refuses the packets (nft list ruleset, tc qdisc)";
+	default:
+		return "";
+	}
+}
+
 /* "no result for 5.0 s: ..." with all that is known about why. */
 static void
 engine_time_out(struct fanin_engine *engine)
@@ -117,6 +136,7 @@ engine_time_out(struct fanin_engine *engine)
 	const struct fanin_lane *lane = fanin_engine_lane(engine, engine->oldest);
 	uint64_t silent_ns = engine->now_ns - engine->progress_ns;
 	uint64_t missing = fanin_engine_missing(engine);
+	bool has_hint = engine->hint != NULL && engine->hint[0] != '\0';
 	bool answers = engine->now_ns - engine->heard_ns < engine->config.timeout_ns / 2 ||
 		       engine->stale_reason != FANIN_REASON_NONE;
 	char ranks[128];
@@ -124,7 +144,8 @@ engine_time_out(struct fanin_engine *engine)
 	char link[256] = "";
 
 	if (engine->tx_errnum != 0)
-		snprintf(link, sizeof(link), "; sending fails: %s", strerror(engine->tx_errnum));
+		snprintf(link, sizeof(link), "; sending fails: %s%s", strerror(engine->tx_errnum),
+			 tx_advice(engine->tx_errnum));
 	if (missing != 0)
 		fanin_format_ranks(missing, ranks, sizeof(ranks));
 
@@ -162,10 +183,8 @@ engine_time_out(struct fanin_engine *engine)
 			 "the switch does not answer (block %u was sent %u times)", engine->oldest,
 			 lane->transmissions);
 
-	if (engine->hint != NULL && engine->hint[0] != '\0')
-		snprintf(link, sizeof(link), "; %s", engine->hint);
-	fanin_error_set(&engine->error, 0, "no result for %.1f s: %s%s", (double)silent_ns / 1e9,
-			detail, link);
+	fanin_error_set(&engine->error, 0, "no result for %.1f s: %s%s%s%s", (double)silent_ns / 1e9,
+			detail, link, has_hint ? "; " : "", has_hint ? engine->hint : "");
 	engine->error.missing = missing;
 	fanin_engine_fail(engine, FANIN_ERR_TIMEOUT);
 }

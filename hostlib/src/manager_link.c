@@ -31,6 +31,7 @@ struct fanin_link {
 	const struct fanin_manager_settings *settings;
 	int fd;
 	bool connected;
+	bool heard;       /* anything */
 	bool closed;      /* by the manager */
 	SSL_CTX *context; /* NULL: no TLS */
 	SSL *ssl;         /* owns the two below */
@@ -86,6 +87,9 @@ tls_fail(const struct fanin_link *link, const char *what, struct fanin_error *er
 	unsigned long code = ERR_get_error();
 	const char *reason = ERR_reason_error_string(code);
 
+	/* What plain text looks like to OpenSSL. */
+	if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER)
+		reason = "the manager does not speak TLS (wrong version number)";
 	if (verified != X509_V_OK)
 		reason = X509_verify_cert_error_string(verified);
 	ERR_clear_error();
@@ -254,10 +258,15 @@ is_connected(struct fanin_link *link, int *status, struct fanin_error *error)
 static int
 socket_receive(struct fanin_link *link, struct fanin_error *error)
 {
+	const char *hint = link->ssl == NULL && !link->heard
+				   ? ": does it expect TLS (tls = yes in fanin.conf)?"
+				   : "";
 	char chunk[READ_CHUNK];
 	ssize_t got;
 
 	while ((got = recv(link->fd, chunk, sizeof(chunk), MSG_DONTWAIT)) > 0) {
+		link->heard = true;
+		hint = "";
 		if (link->ssl != NULL ? BIO_write(link->ssl_in, chunk, (int)got) != got
 				      : !buffer_add(&link->in, chunk, (size_t)got))
 			return out_of_memory(error);
@@ -269,12 +278,13 @@ socket_receive(struct fanin_link *link, struct fanin_error *error)
 	link->closed = got == 0 || (got < 0 && (errno == ECONNRESET || errno == EPIPE));
 	if (got == 0)
 		return fanin_error_set(error, FANIN_ERR_MANAGER,
-				       "the manager %s closed the connection",
-				       link->settings->address);
+				       "the manager %s closed the connection%s",
+				       link->settings->address, hint);
 	if (errno != EAGAIN && errno != EINTR)
 		return fanin_error_set(error, FANIN_ERR_MANAGER,
-				       "the connection to the manager %s failed: %s",
-				       link->settings->address, strerror(errno));
+				       "the connection to the manager %s failed: %s%s",
+				       link->settings->address, strerror(errno),
+				       errno == ECONNRESET ? hint : "");
 	return FANIN_OK;
 }
 

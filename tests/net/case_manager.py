@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+from pathlib import Path
 
 from support import KIB, Lab, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, run, wait_until
 from fabric import Fabric, leaf_spine as real_leaf_spine
@@ -344,6 +345,27 @@ def daemons_tell_the_service_manager_when_they_are_ready():
                 expect_equal(notices.recv(100), b"STOPPING=1", f"what {process.name} said at its end")
 
 
+@case()
+def a_second_manager_on_the_same_database_does_not_start():
+    """Also by another path, and at addresses of its own; the first goes on."""
+    with Lab(1, "af_packet") as lab:
+        topology = {"switches": [{"name": "lab", "control": str(lab.socket_path)}], "links": [], "hosts": []}
+        first = Manager(lab, topology).start()
+        (lab.directory / "link.db").symlink_to(lab.directory / "manager.db")
+        for name, database in (("m0", "manager.db"), ("m1", "manager.db"), ("m0", "link.db")):
+            path = lab.directory / "second.json"
+            path.write_text(json.dumps({**first.config, "name": name, "listen": f"127.0.0.1:{MANAGER_PORT + 1}", "database": database}))
+            with inside(lab.switch_namespace):
+                done = run([program("fanin-manager"), "--config", str(path)], check=False)
+            expect_equal(done.returncode, 1, f"exit status of a second manager on {database} ({done.stderr})")
+            expect_equal(done.stderr, f"fanin-manager: error: database {lab.directory / database}: another process has it open, "
+                         "perhaps another manager: stop that one, or name another file\n", "its words")
+        expect_equal(first.ask("topology")["switches"][0]["name"], "lab", "what the first one answers")
+        # A lock of a process that was killed is gone with it.
+        first.kill()
+        first.start().stop()
+
+
 def verify_unit(lab, unit, change=lambda text: text):
     """What systemd has to say about a unit, were its program installed where it was built."""
     text = (SOURCE_DIR / "packaging" / "systemd" / f"{unit}.service").read_text()
@@ -360,6 +382,57 @@ def the_units_are_what_systemd_understands():
             expect_equal(verify_unit(lab, unit), (0, ""), f"what systemd says of {unit}")
             _, words = verify_unit(lab, unit, lambda text: text.replace("Restart=", "Restrat="))
             expect("Restrat" in words, f"nothing is said of a wrong key in {unit}: {words}")
+
+
+def unit_keys(unit):
+    """{key: [values]} of a unit's section Service."""
+    keys = {}
+    section = None
+    for line in (SOURCE_DIR / "packaging" / "systemd" / f"{unit}.service").read_text().splitlines():
+        if line.startswith("["):
+            section = line
+        elif section == "[Service]" and "=" in line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            keys.setdefault(key, []).append(value)
+    return keys
+
+
+def writable_directories(unit):
+    """Where a unit's program may make files."""
+    keys = unit_keys(unit)
+    expect_equal(keys["ProtectSystem"], ["strict"], f"ProtectSystem of {unit}")
+    paths = [path.lstrip("-") for value in keys.get("ReadWritePaths", []) for path in value.split()]
+    for key, root in (("RuntimeDirectory", "/run"), ("StateDirectory", "/var/lib")):
+        paths += [f"{root}/{name}" for value in keys.get(key, []) for name in value.split()]
+    return set(paths)
+
+
+@case()
+def units_let_the_programs_make_what_the_configurations_name():
+    """The sockets and the database of the examples, and those that are used if a configuration names none."""
+    configs = SOURCE_DIR / "configs"
+    schema = json.loads((configs / "schema.json").read_text())["properties"]
+    defaults = {name: schema[name]["properties"]["socket"]["default"] for name in ("control", "memif")}
+    paths = {"fanin-switch": set(defaults.values()), "fanin-manager": {"/var/lib/fanin/manager.db"}}
+    for path in configs.glob("*.json"):
+        config = json.loads(path.read_text())
+        if "ports" in config:
+            paths["fanin-switch"] |= {config.get(name, {}).get("socket", default) for name, default in defaults.items()}
+        elif "topology" in config:
+            paths["fanin-manager"] |= {config[key] for key in ("socket", "database") if key in config}
+    expect(any(path.endswith(".sock") for path in paths["fanin-manager"]), "no example has a socket of the manager")
+    for unit, files in paths.items():
+        allowed = writable_directories(unit)
+        for file in files:
+            expect(str(Path(file).parent) in allowed, f"{unit} may write in {sorted(allowed)}, not beside {file}")
+    # A directory belongs to the user of the unit that was started last: none is that of two users.
+    users = {unit: unit_keys(unit).get("User") for unit in paths}
+    runtime = [set(unit_keys(unit)["RuntimeDirectory"]) for unit in paths]
+    expect(users["fanin-switch"] != users["fanin-manager"] and not runtime[0] & runtime[1], f"shared directories: {runtime}")
+    # The manager's user may use the socket of a switch on its machine, which is for the group.
+    expect_equal(unit_keys("fanin-switch")["Group"], unit_keys("fanin-manager")["Group"], "groups")
+    group = (SOURCE_DIR / "packaging" / "sysusers.d" / "fanin.conf").read_text()
+    expect(f"\nu {unit_keys('fanin-manager')['User'][0]} " in group, f"the user is not made: {group}")
 
 
 @case(60)

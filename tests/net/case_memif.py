@@ -222,6 +222,54 @@ def junk_on_the_memif_socket_does_no_harm():
         expect(lab.switch.running(), "the switch died")
 
 
+def is_open(client):
+    """Whether the switch still holds a client's connection; what it has sent is read."""
+    client.setblocking(False)
+    try:
+        while client.recv(4096):
+            pass
+        return False
+    except BlockingIOError:
+        return True
+    except ConnectionResetError:
+        return False
+    finally:
+        client.settimeout(5)
+
+
+@case()
+def silent_clients_keep_no_place_on_the_memif_socket():
+    """Neither all places, for longer than a newcomer lets them, nor a port that they have named, for longer than a handshake takes."""
+    good = struct.pack("<HIB", 0x0200, 0, 0)
+    with lab_of(2) as lab:
+        job = lab.create_job()
+        holder = connect(lab)
+        holder.recv(4096)
+        holder.send(message(INIT, good))
+        expect_equal(struct.unpack_from("<H", holder.recv(4096))[0], ACK, "answer to the first INIT")
+        started = time.monotonic()
+        silent = []
+        for _ in range(170):
+            silent.append(connect(lab))
+            # Greeted, so that the gate has it.
+            silent[-1].recv(4096)
+        expect(not is_open(holder) and not any(map(is_open, silent[:30])), "the oldest of 171 silent clients were kept")
+        expect(all(map(is_open, silent[-100:])), "the newest of 171 silent clients were let go")
+        run_exact_job(lab, "beside silent clients in all places", job=job, bytes=MIB)
+        wait_until(lambda: not any(map(is_open, silent)), 15, "the silent clients to be let go")
+        expect(time.monotonic() - started > 4.5, "clients were let go before they had 5 s")
+        late = connect(lab)
+        late.recv(4096)
+        late.send(message(INIT, good))
+        named = time.monotonic()
+        expect_equal(struct.unpack_from("<H", late.recv(4096))[0], ACK, "answer to an INIT")
+        late.settimeout(10)
+        words = late.recv(4096)
+        expect_equal(struct.unpack_from("<H", words)[0], DISCONNECT, "what a client hears that does not go on")
+        expect(b"handshake" in words and 4.5 < time.monotonic() - named < 15, f"{words[:64]} after {time.monotonic() - named:.1f} s")
+        run_exact_job(lab, "on the port that a silent client had named", job=job, bytes=MIB)
+
+
 @case()
 def the_memif_sockets_go_with_the_switch():
     with lab_of(2) as lab:

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Frames that are not Fanin's are switched as a learning switch does it."""
 
+import hashlib
 import re
+import socket
+import sys
+from pathlib import Path
 
 from frames import BROADCAST, RawPort, ethernet
-from support import case, expect, expect_equal, running_lab, wait_until
-from lab import SWITCH_IP
+from support import (KIB, case, expect, expect_equal, expect_exact, reports_of, run, running_lab, start_ranks, wait_for_results,
+                     wait_until)
+from lab import HOST_INTERFACE, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside
 
 LOCAL_EXPERIMENT = 0x88b5  # IEEE 802's EtherType for experiments
 
@@ -58,6 +63,89 @@ def frames_are_switched_on_af_xdp_ports():
 @case()
 def frames_are_switched_on_af_packet_ports():
     switches("af_packet")
+
+
+ETHERTYPE_IPV6 = 0x86dd
+
+
+def enable_ipv6(lab, host):
+    """Gives a host the address fd77::N, which it returns."""
+    address = f"fd77::{host + 1}"
+    with inside(lab.host_namespace(host)):
+        Path(f"/proc/sys/net/ipv6/conf/{HOST_INTERFACE}/disable_ipv6").write_text("0")
+        run(["ip", "address", "add", f"{address}/64", "dev", HOST_INTERFACE, "nodad"])
+    return address
+
+
+def receive_by_tcp(lab, host, address, size):
+    """What a program on the host receives of another one's `size` bytes; returns it with the port that it listens on."""
+    code = ("import hashlib, socket\n"
+            f"listener = socket.create_server(('{address}', 7777), family=socket.AF_INET6)\n"
+            "print('ready', flush=True)\n"
+            "connection = listener.accept()[0]\n"
+            "digest, count = hashlib.sha256(), 0\n"
+            f"while count < {size}:\n"
+            "    data = connection.recv(1 << 20)\n"
+            "    if not data:\n"
+            "        break\n"
+            "    digest.update(data)\n"
+            "    count += len(data)\n"
+            "print(count, digest.hexdigest(), flush=True)\n")
+    process = lab.spawn(host, [sys.executable, "-c", code], "receiver")
+    wait_until(lambda: "ready" in process.stdout(), 10, "the receiver to listen")
+    return process
+
+
+def passes_ipv6(transport):
+    """Neighbor discovery by groups, packets of full size, TCP, and what looks like Fanin's but for the version of IP."""
+    with running_lab(3, transport) as lab:
+        addresses = [enable_ipv6(lab, host) for host in range(3)]
+        job = lab.create_job()
+        ranks = start_ranks(lab, job, bytes=64 * KIB, iters=1000)
+        wait_for_results(lab, job, 100)
+        ping(lab, 0, addresses[1])
+        ping(lab, 2, addresses[0], "-M", "do", "-s", lab.mtu - 48)
+        data = bytes(range(256)) * 16384
+        receiver = receive_by_tcp(lab, 1, addresses[1], len(data))
+        with inside(lab.host_namespace(0)), socket.create_connection((addresses[1], 7777), 10) as connection:
+            connection.sendall(data)
+        receiver.wait(20)
+        expect_equal(receiver.stdout().split()[1:], [str(len(data)), hashlib.sha256(data).hexdigest()], "what came by TCP")
+        with inside(lab.host_namespace(2)):
+            listener = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        with listener:
+            listener.settimeout(5)
+            listener.bind((addresses[2], UDP_PORT))
+            with inside(lab.host_namespace(0)), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender:
+                sender.sendto(b"not Fanin's", (addresses[2], UDP_PORT))
+            expect_equal(listener.recv(100), b"not Fanin's", "a datagram to Fanin's port over IPv6")
+        with RawPort(lab.host_namespace(0)) as first, RawPort(lab.host_namespace(1)) as second, \
+                RawPort(lab.host_namespace(2)) as third:
+            # Headers that end too early or make no sense are the hosts' matter.
+            for content in (b"", b"\x60", b"\x60" + 38 * b"\0", bytes(range(200)), b"\x45" + bytes(59)):
+                frame = ethernet(lab.host_mac(1), lab.host_mac(0), ETHERTYPE_IPV6, content).ljust(60, b"\0")
+                first.send(frame)
+                second.wait_for(lambda seen, frame=frame: seen == frame)
+            # To the switch itself: it has no IPv6, and nobody else is meant.
+            before = lab.drops()["local_unhandled"]
+            frame = ethernet(SWITCH_MAC, lab.host_mac(0), ETHERTYPE_IPV6, b"\x60" + bytes(59))
+            first.send(frame)
+            wait_until(lambda: lab.drops()["local_unhandled"] == before + 1, 5, "the packet for the switch to be counted")
+            first.send(test_frame(lab.host_mac(0), BROADCAST, "last"))
+            for port in (second, third):
+                _, seen = port.wait_for(is_test_frame("last"))
+                expect(frame not in seen, "an IPv6 packet for the switch was sent to others")
+        expect_exact(reports_of(lab, ranks), "beside IPv6")
+
+
+@case(90)
+def ipv6_is_switched_on_af_packet_ports():
+    passes_ipv6("af_packet")
+
+
+@case(90)
+def ipv6_is_switched_on_af_xdp_ports():
+    passes_ipv6("af_xdp")
 
 
 @case()

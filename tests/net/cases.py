@@ -33,6 +33,7 @@ import case_flood  # noqa: F401
 import case_handlers  # noqa: F401
 import case_instructions  # noqa: F401
 import case_jobs  # noqa: F401
+import case_keys  # noqa: F401
 import case_levels  # noqa: F401
 import case_long_frames  # noqa: F401
 import case_man  # noqa: F401
@@ -44,10 +45,12 @@ import case_observe  # noqa: F401
 import case_observe_manager  # noqa: F401
 import case_packets  # noqa: F401
 import case_pktgen  # noqa: F401
+import case_ports  # noqa: F401
 import case_routing  # noqa: F401
 import case_strangers  # noqa: F401
 import case_switching  # noqa: F401
 import case_two_links  # noqa: F401
+import case_tls  # noqa: F401
 import case_trees  # noqa: F401
 import case_waits  # noqa: F401
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "demo"))
-from lab import Control, Lab, LabError, program, run, wait_until  # noqa: E402,F401
+from lab import Control, Lab, LabError, ip_in, program, run, wait_until  # noqa: E402,F401
 
 CASES = {}
 MIB = 1 << 20

@@ -17,14 +17,20 @@ link_commit(struct fanin_transport *transport, uint32_t len)
 {
 	struct memory_link *link = (struct memory_link *)transport;
 
-	link->put(link, link->building, len);
+	if (link->refuses != 0)
+		link->refused = link->refuses;
+	else
+		link->put(link, link->building, len);
 }
 
 static int
 link_flush(struct fanin_transport *transport)
 {
-	(void)transport;
-	return 0;
+	struct memory_link *link = (struct memory_link *)transport;
+	int errnum = link->refused;
+
+	link->refused = 0;
+	return -errnum;
 }
 
 static unsigned int

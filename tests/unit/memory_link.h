@@ -20,7 +20,9 @@ struct memory_link {
 	/* Copies the next frame for the engine to `frame` and returns its length, or 0 if there is none. */
 	size_t (*take)(struct memory_link *link, void *frame);
 
-	bool full; /* takes nothing */
+	bool full;   /* takes nothing */
+	int refuses; /* takes frames and does not send them: why, an errno; 0: it sends */
+	int refused; /* what the next flush tells */
 	uint8_t building[MEMORY_LINK_FRAME] __attribute__((aligned(64)));
 	uint8_t received[MEMORY_LINK_BURST][MEMORY_LINK_FRAME] __attribute__((aligned(64)));
 };

@@ -3,6 +3,8 @@
  * The host library's window protocol (hostlib/src/engine.h) on the small world of engine_world.h: exact results under
  * faults, what is sent again and what is not, and errors that say who is missing.
  */
+#include <errno.h>
+
 #include "tests/unit/engine_world.h"
 #include "tests/unit/suites.h"
 
@@ -583,6 +585,51 @@ START_TEST(a_timeout_tells_that_nothing_could_be_sent)
 }
 END_TEST
 
+START_TEST(a_timeout_tells_why_sending_fails)
+{
+	struct world *world = world_create(1);
+	struct collective collective;
+	const char *text;
+
+	world->links[0].memory.refuses = EMSGSIZE;
+	collective_prepare(&collective, 100, 0);
+	collective_post(&collective, world, 0, false);
+	seconds_to_failure(world);
+	text = fanin_engine_error(world->engines[0])->text;
+	ck_assert_msg(strstr(text, strerror(EMSGSIZE)) != NULL && strstr(text, "MTU") != NULL, "%s",
+		      text);
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(an_error_of_sending_that_is_over_is_not_told)
+{
+	struct world *world = world_create(1);
+	struct collective collectives[2];
+	const char *text;
+
+	collective_prepare(&collectives[0], 100, 0);
+	collective_post(&collectives[0], world, 0, false);
+	world->links[0].memory.refuses = ENETDOWN;
+	for (int i = 0; i < 10; i++)
+		world_step(world);
+	world->links[0].memory.refuses = 0;
+	collective_run(&collectives[0], world);
+	world->silent = true;
+	collective_prepare(&collectives[1], 100, 1);
+	collective_post(&collectives[1], world, 0, false);
+	seconds_to_failure(world);
+	text = fanin_engine_error(world->engines[0])->text;
+	ck_assert_msg(strstr(text, "the switch does not answer") != NULL &&
+			      strstr(text, "sending fails") == NULL,
+		      "%s", text);
+	collective_free(&collectives[0], world);
+	collective_free(&collectives[1], world);
+	world_destroy(world);
+}
+END_TEST
+
 START_TEST(a_failed_engine_takes_no_more_requests)
 {
 	struct fanin_request request = { .dtype = FANIN_WIRE_I32, .op = FANIN_WIRE_SUM };
@@ -727,7 +774,9 @@ suite_engine(void)
 	tcase_add_test(exact, an_empty_allreduce_waits_for_every_rank);
 	suite_add_tcase(suite, exact);
 
+	tcase_set_timeout(exact, 30);
 	tcase_set_timeout(sending, 30);
+	tcase_set_timeout(errors, 30);
 	tcase_add_test(sending, ranks_begin_at_their_share_of_the_window);
 	tcase_add_test(sending, no_more_than_a_window_is_in_flight);
 	tcase_add_test(sending, only_lost_contributions_are_sent_again);
@@ -752,6 +801,8 @@ suite_engine(void)
 	tcase_add_test(errors, contributions_that_never_arrive_are_told_apart_from_a_silent_switch);
 	tcase_add_test(errors, a_timeout_tells_that_the_switch_is_silent);
 	tcase_add_test(errors, a_timeout_tells_that_nothing_could_be_sent);
+	tcase_add_test(errors, a_timeout_tells_why_sending_fails);
+	tcase_add_test(errors, an_error_of_sending_that_is_over_is_not_told);
 	tcase_add_test(errors, a_failed_engine_takes_no_more_requests);
 	tcase_add_test(errors, the_callers_absence_is_no_timeout);
 	tcase_add_test(errors, ranks_that_disagree_are_told_so);

@@ -515,6 +515,25 @@ START_TEST(a_new_run_gives_up_what_the_slot_holds_and_starts_over)
 }
 END_TEST
 
+START_TEST(the_run_after_the_last_epoch_is_a_later_one)
+{
+	rig_start(2, 0);
+	rig.ctx.epoch = UINT32_MAX;
+	contribute(0, 0, 0);
+	rig.ctx.epoch = 1;
+	contribute(0, 0, 0);
+	ck_assert_uint_eq(rig.ctx.n_frees, 1);
+	rig_flush();
+	rig.ctx.epoch = UINT32_MAX;
+	expect_drop(contribute(1, 0, 0), FANIN_REASON_EPOCH);
+	rig_flush();
+	rig.ctx.epoch = 1;
+	contribute(1, 0, 0);
+	rig_flush();
+	rig_stop();
+}
+END_TEST
+
 START_TEST(a_released_slot_holds_nothing)
 {
 	rig_start(2, 0);
@@ -601,6 +620,7 @@ add_common(Suite *suite, const char *handler, void (*use)(void))
 	tcase_add_test(tcase, the_first_block_of_a_slot_is_its_index);
 	tcase_add_test(tcase, block_numbers_wrap_around);
 	tcase_add_test(tcase, a_new_run_gives_up_what_the_slot_holds_and_starts_over);
+	tcase_add_test(tcase, the_run_after_the_last_epoch_is_a_later_one);
 	tcase_add_test(tcase, a_released_slot_holds_nothing);
 	tcase_add_test(tcase, the_time_of_a_block_is_from_its_first_contribution_to_its_last);
 	tcase_add_test(tcase, the_time_of_a_block_is_never_negative);

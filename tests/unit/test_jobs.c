@@ -149,6 +149,44 @@ START_TEST(restarted_member_waits_until_the_old_run_is_left)
 }
 END_TEST
 
+/* By _i: the handler. Slots of runs before the wrap are taken by those after it, and 0 stays the word for no run. */
+START_TEST(epochs_wrap)
+{
+	static const char *const handlers[] = { "single", "multi", "tree" };
+	struct job *job = ring_switch_job_of(&sw, handlers[_i], 2, 0);
+	uint32_t before = 0;
+	uint64_t stale = 0;
+
+	sw.pipeline->jobs->next_epoch = UINT32_MAX - 2;
+	for (unsigned int run = 0; run < 6; run++) {
+		uint32_t epoch = host_join_all(&sw, job, 2, 1 + 2 * run);
+
+		ck_assert_uint_ne(epoch, 0);
+		ck_assert_uint_ne(epoch, before);
+		ck_assert_int_eq(epoch<10, run> 2);
+		for (uint32_t block = 0; block < 4u * job->params.window; block++) {
+			host_contribute(&sw, job, block % 2, epoch, block, false);
+			/* A late one of the run before. */
+			if (run > 0 && block < 4)
+				host_contribute(&sw, job, (block + 1) % 2, before, block, false);
+			host_contribute(&sw, job, (block + 1) % 2, epoch, block, false);
+			for (uint16_t p = 0; p < 2; p++) {
+				size_t len = ring_switch_take(&sw, p, buffer);
+
+				while (len != 0 && answer->fanin.type == FANIN_TYPE_REFUSED)
+					len = ring_switch_take(&sw, p, buffer);
+				host_result_check(job, 2, block, buffer, len);
+			}
+		}
+		stale += run > 0 ? 4 : 0;
+		ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_EPOCH), stale);
+		leave(job, 0, epoch);
+		leave(job, 1, epoch);
+		before = epoch;
+	}
+}
+END_TEST
+
 START_TEST(late_leave_of_an_old_run_changes_nothing)
 {
 	struct job *job = ring_switch_job(&sw, 2, 0);
@@ -681,6 +719,7 @@ suite_jobs(void)
 	tcase_add_test(one, hosts_behind_one_port_get_each_result_once);
 	tcase_add_test(one, restarted_member_waits_until_the_old_run_is_left);
 	tcase_add_test(one, late_leave_of_an_old_run_changes_nothing);
+	tcase_add_loop_test(one, epochs_wrap, 0, 3);
 	tcase_add_test(one, late_join_of_a_process_that_is_gone_changes_nothing);
 	tcase_add_test(one, cookie_is_good_for_one_process_and_once);
 	tcase_add_test(one, repeated_join_gets_the_same_answer);

@@ -208,6 +208,28 @@ START_TEST(a_job_that_the_disk_has_no_room_for_goes_on_when_it_has)
 }
 END_TEST
 
+START_TEST(a_job_that_ended_while_the_disk_was_full_does_not_come_back)
+{
+	struct group *group = join_and_serve(1);
+	struct rlimit before, none;
+	uint64_t again_ms;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+	none = (struct rlimit){ 0, before.rlim_max };
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
+	remove_group(manager_rig.manager, group, "the test says so");
+	manager_rig_serve_all();
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+	again_ms = store_retry(manager_rig.manager->store, 0);
+	ck_assert_uint_ne(again_ms, UINT64_MAX);
+	ck_assert_uint_eq(store_retry(manager_rig.manager->store, again_ms), UINT64_MAX);
+	manager_rig_restart();
+	check_nothing_left();
+	/* Its number is free. */
+	check_runs(join_and_serve(1));
+}
+END_TEST
+
 /* A host whose connection was lost comes back. Returns what it is answered, a new reference. */
 static json_t *
 reattach(const struct group *group, unsigned int rank)
@@ -407,6 +429,7 @@ suite_manager_jobs(void)
 	tcase_add_test(tcase, a_job_that_the_disk_has_no_room_for_goes_on_when_it_has);
 	tcase_add_loop_test(tcase, whatever_happens_while_trees_are_made_leaves_nothing_or_all, 0,
 			    10 * N_HAPPENINGS);
+	tcase_add_test(tcase, a_job_that_ended_while_the_disk_was_full_does_not_come_back);
 	tcase_add_test(tcase, a_host_that_comes_back_is_told_whether_the_tree_is_there);
 	tcase_add_test(tcase, a_host_that_has_left_is_not_lost_when_the_manager_is_started_again);
 	tcase_add_test(tcase, a_damaged_entry_goes_and_its_job_with_it);

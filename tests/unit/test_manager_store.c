@@ -4,16 +4,23 @@
  * either there or to be removed, never half; and of the topology and configuration that the manager reads.
  */
 #include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <check.h>
 #include <jansson.h>
 
+#include "control/clock.h"
+#include "control/log.h"
 #include "manager/config.h"
 #include "manager/store.h"
 #include "tests/unit/random.h"
@@ -343,7 +350,7 @@ START_TEST(a_second_manager_and_a_file_of_another_kind_are_refused)
 	FILE *file;
 
 	ck_assert_int_lt(store_open(path, &second, error), 0);
-	ck_assert_msg(strstr(error, "is another manager using it?") != NULL, "%s", error);
+	ck_assert_msg(strstr(error, "another process has it open") != NULL, "%s", error);
 	store_close(store);
 	unlink(path);
 	file = fopen(path, "w");
@@ -354,6 +361,153 @@ START_TEST(a_second_manager_and_a_file_of_another_kind_are_refused)
 	ck_assert_int_lt(store_open(path, &second, error), 0);
 	ck_assert_msg(strstr(error, path) != NULL, "%s", error);
 	ck_assert_int_lt(store_open("/nonexistent/a/b.db", &second, error), 0);
+}
+END_TEST
+
+/* Returns how many files the database's directory has; none of them may be anybody else's to read or write. */
+static unsigned int
+check_modes(void)
+{
+	char parent[96];
+	struct dirent *entry;
+	unsigned int n = 0;
+	DIR *files;
+
+	snprintf(parent, sizeof(parent), "%s/db", directory);
+	files = opendir(parent);
+	ck_assert_ptr_nonnull(files);
+	while ((entry = readdir(files)) != NULL) {
+		struct stat status;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		ck_assert_int_eq(fstatat(dirfd(files), entry->d_name, &status, 0), 0);
+		ck_assert_msg((status.st_mode & 07777) == 0600, "%s has mode %o", entry->d_name,
+			      status.st_mode & 07777);
+		n++;
+	}
+	closedir(files);
+	return n;
+}
+
+static void
+chmod_file(const char *suffix, mode_t mode)
+{
+	char name[96];
+
+	snprintf(name, sizeof(name), "%s%s", path, suffix);
+	ck_assert_int_eq(chmod(name, mode), 0);
+}
+
+START_TEST(nobody_else_can_read_any_file_of_the_database)
+{
+	struct group *group = make_group("train", 17);
+	struct store *store;
+	pid_t child;
+	int status;
+
+	umask(022);
+	store = open_store();
+	ck_assert_int_eq(umask(022), 022);
+	ck_assert_uint_ge(check_modes(), 2);
+	ck_assert_int_eq(store_put_group(store, group), 0);
+	ck_assert_uint_ge(check_modes(), 2);
+	store_close(store);
+	ck_assert_uint_eq(check_modes(), 1);
+
+	/* What a manager that was killed has left, with the modes that earlier ones gave. */
+	child = fork();
+	if (child == 0) {
+		store = open_store();
+		_exit(store_put_group(store, group) == 0 ? 0 : 1);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	chmod_file("", 0644);
+	chmod_file("-wal", 0644);
+	store = open_store();
+	ck_assert_uint_ge(check_modes(), 2);
+	ck_assert_int_eq(store_put_group(store, group), 0);
+	ck_assert_uint_ge(check_modes(), 2);
+	store_close(store);
+	ck_assert_uint_eq(check_modes(), 1);
+	group_free(group);
+}
+END_TEST
+
+/* Nothing can be written any more, as on a full disk; or it can again. */
+static void
+set_disk_full(bool full)
+{
+	static struct rlimit before;
+	struct rlimit none;
+
+	if (before.rlim_max == 0)
+		ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+	none = (struct rlimit){ 0, before.rlim_max };
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, full ? &none : &before), 0);
+}
+
+START_TEST(what_could_not_be_written_is_told_and_written_later)
+{
+	struct group *old = make_group("old", 17);
+	struct group *new = make_group("new", 18);
+	struct group *again = make_group("old", 19);
+	struct store *store = open_store();
+	uint64_t now_ms = clock_ms();
+
+	signal(SIGXFSZ, SIG_IGN);
+	log_init("manager-store", LOG_LEVEL_ERROR);
+	ck_assert_int_eq(store_put_group(store, old), 0);
+	ck_assert_int_eq(store_add_removal(store, "leaf0", 5), 0);
+	ck_assert_uint_eq(store_retry(store, now_ms), UINT64_MAX);
+	set_disk_full(true);
+	ck_assert_int_eq(store_drop_group(store, old), -EIO);
+	/* The cause, not what taking the change back says. */
+	ck_assert_msg(strstr(store_error(store), "disk") != NULL &&
+			      strstr(store_error(store), "rollback") == NULL,
+		      "%s", store_error(store));
+	ck_assert_int_eq(store_end_removal(store, "leaf0", 5), -EIO);
+	ck_assert_int_eq(store_add_removal(store, "leaf0", 6), -EIO);
+	ck_assert_int_eq(store_end_removal(store, "leaf0", 6), -EIO);
+	ck_assert_int_eq(store_add_removal(store, "leaf0", 6), -EIO);
+	/* Nothing new is begun before that. */
+	ck_assert_int_eq(store_put_group(store, new), -EIO);
+	ck_assert_uint_eq(store_retry(store, now_ms + 5000), now_ms + 6000);
+	load(store);
+	ck_assert_ptr_nonnull(json_object_get(groups, "old"));
+	set_disk_full(false);
+	ck_assert_uint_eq(store_retry(store, now_ms + 5500), now_ms + 6000);
+	ck_assert_uint_eq(store_retry(store, now_ms + 6000), UINT64_MAX);
+	load(store);
+	ck_assert_uint_eq(json_object_size(groups), 0);
+	ck_assert_uint_eq(json_object_size(removals), N_NODES + 1);
+	ck_assert(has_removal("spine0", 17) && has_removal("leaf1", 17) && has_removal("leaf0", 17));
+	ck_assert(has_removal("leaf0", 6));
+
+	/* In its order: a job that has the name of one which has ended is not dropped in its place. */
+	ck_assert_int_eq(store_put_group(store, old), 0);
+	set_disk_full(true);
+	ck_assert_int_eq(store_drop_group(store, old), -EIO);
+	set_disk_full(false);
+	ck_assert_int_eq(store_put_group(store, again), 0);
+	ck_assert_uint_eq(store_retry(store, now_ms + 9000), UINT64_MAX);
+	load(store);
+	ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(groups, "old"), "id")),
+			 19);
+
+	/* And at the latest when the manager stops. */
+	set_disk_full(true);
+	ck_assert_int_eq(store_drop_group(store, again), -EIO);
+	set_disk_full(false);
+	store_close(store);
+	store = open_store();
+	load(store);
+	ck_assert_uint_eq(json_object_size(groups), 0);
+	store_close(store);
+	group_free(old);
+	group_free(new);
+	group_free(again);
 }
 END_TEST
 
@@ -588,6 +742,8 @@ suite_manager_store(void)
 	tcase_add_test(tcase, a_job_of_a_database_without_several_trees_has_one);
 	tcase_add_test(tcase, no_document_that_is_damaged_becomes_a_group);
 	tcase_add_test(tcase, a_dropped_group_leaves_a_removal_for_each_switch_that_may_have_it);
+	tcase_add_test(tcase, nobody_else_can_read_any_file_of_the_database);
+	tcase_add_test(tcase, what_could_not_be_written_is_told_and_written_later);
 	tcase_add_test(tcase, a_second_manager_and_a_file_of_another_kind_are_refused);
 	tcase_add_loop_test(tcase, a_process_that_is_killed_leaves_each_job_there_or_to_be_removed,
 			    0, 3);

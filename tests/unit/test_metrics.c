@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include "control/clock.h"
 #include "metrics/metrics.h"
 #include "tests/unit/suites.h"
 
@@ -270,7 +272,18 @@ START_TEST(only_metrics_can_be_got)
 }
 END_TEST
 
-START_TEST(connections_are_bounded)
+/* Whether the server has closed the connection. */
+static bool
+is_closed(int client)
+{
+	char byte;
+	ssize_t n = recv(client, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+
+	return n == 0 || (n < 0 && errno != EAGAIN);
+}
+
+/* Nobody can hold all places: the oldest connection without a whole request gives way. */
+START_TEST(connections_without_a_request_give_way)
 {
 	struct sockaddr_in address;
 	bool works = true;
@@ -281,16 +294,48 @@ START_TEST(connections_are_bounded)
 
 	for (int i = 0; i < CONNECTIONS; i++) {
 		silent[i] = connect_to(&address);
+		ck_assert_int_eq(write(silent[i], "GET /", 5), 5);
 		ck_assert(!serve_until_answer(server, silent[i], 10));
 	}
-	client = connect_to(&address);
-	ck_assert_int_eq(write(client, request, strlen(request)), (ssize_t)strlen(request));
-	ck_assert(!serve_until_answer(server, client, 100));
-	close(silent[0]);
-	ck_assert(serve_until_answer(server, client, 5000));
-	for (int i = 1; i < CONNECTIONS; i++)
+	/* The places are known to be taken: one that has made a request is not the oldest any more. */
+	expect_answer(server, silent[0], "metrics HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200 ",
+		      "\none 1\n");
+	for (int i = 0; i < CONNECTIONS; i++)
+		ck_assert(!is_closed(silent[i]));
+	for (int turn = 1; turn <= 3; turn++) {
+		client = connect_to(&address);
+		expect_answer(server, client, request, "HTTP/1.1 200 ", "\none 1\n");
+		for (int i = 0; i < CONNECTIONS; i++)
+			ck_assert_int_eq(is_closed(silent[i]), i == turn);
+		close(silent[turn]);
+		silent[turn] = client;
+	}
+	for (int i = 0; i < CONNECTIONS; i++)
 		close(silent[i]);
-	close(client);
+	metrics_server_close(server);
+}
+END_TEST
+
+/* A byte now and then is no progress. */
+START_TEST(a_request_has_a_deadline)
+{
+	struct sockaddr_in address;
+	bool works = true;
+	struct metrics_server *server = open_server(&works, &address);
+	const char request[] = "GET /metrics HTTP/1.1\r\nHost: xxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+	uint64_t began_ms = clock_ms();
+	int slow = connect_to(&address);
+	size_t sent = 0;
+
+	while (!is_closed(slow) && sent < strlen(request)) {
+		send(slow, &request[sent++], 1, MSG_NOSIGNAL);
+		serve_until_answer(server, slow, 200);
+	}
+	ck_assert_msg(is_closed(slow), "still open after %lu ms",
+		      (unsigned long)(clock_ms() - began_ms));
+	ck_assert_uint_ge(clock_ms() - began_ms, 4900);
+	ck_assert_uint_lt(clock_ms() - began_ms, 11000);
+	close(slow);
 	metrics_server_close(server);
 }
 END_TEST
@@ -326,7 +371,8 @@ suite_metrics(void)
 
 	tcase_set_timeout(server, 30);
 	tcase_add_test(server, only_metrics_can_be_got);
-	tcase_add_test(server, connections_are_bounded);
+	tcase_add_test(server, connections_without_a_request_give_way);
+	tcase_add_test(server, a_request_has_a_deadline);
 	tcase_add_test(server, without_an_address_there_is_no_server);
 	suite_add_tcase(suite, server);
 	return suite;

@@ -214,6 +214,44 @@ START_TEST(what_arp_claims_is_believed_of_neighbors_only)
 }
 END_TEST
 
+START_TEST(the_switch_announces_its_address_on_the_port_that_is_named)
+{
+	ring_switch_rounds(&leaf, 1);
+	leaf_drain();
+	for (uint16_t port = 0; port < SPINE_PORT + N_SPINES; port++) {
+		pipeline_announce(leaf.pipeline, port);
+		ring_switch_rounds(&leaf, 1);
+		leaf_expect_ask(port, leaf.pipeline->ip_be, NULL);
+		leaf_expect_silence();
+	}
+}
+END_TEST
+
+START_TEST(a_neighbor_that_announces_another_mac_address_is_followed)
+{
+	uint8_t mac[6], other[6], frame[4096];
+	size_t len;
+
+	leaf_hears_all();
+	spine_mac(1, mac);
+	host_mac(99, other);
+	len = leaf_packet("10.0.0.1", "10.77.5.1", 1, frame);
+	ring_switch_put(&leaf, 0, frame, len);
+	leaf_expect_routed(SPINE_PORT + 1, frame, len, mac);
+	leaf_put_arp(SPINE_PORT + 1, RTE_ARP_OP_REQUEST, other, spine_ip_be(1), spine_ip_be(1));
+	ring_switch_rounds(&leaf, 1);
+	leaf_expect_silence();
+	ck_assert_uint_eq(leaf_drops(FANIN_REASON_ROUTED_PORT), 0);
+	ring_switch_put(&leaf, 0, frame, len);
+	leaf_expect_routed(SPINE_PORT + 1, frame, len, other);
+	/* That of a host is for the other hosts, too. */
+	leaf_put_arp(0, RTE_ARP_OP_REQUEST, other, host_ip_be(0), host_ip_be(0));
+	ring_switch_rounds(&leaf, 1);
+	ck_assert_uint_eq(ring_switch_take(&leaf, 1, leaf_out), 60);
+	leaf_expect_silence();
+}
+END_TEST
+
 START_TEST(the_port_of_a_host_is_found_and_asked_for_if_need_be)
 {
 	struct pipeline *pipeline = leaf.pipeline;
@@ -285,6 +323,8 @@ suite_neighbors(void)
 	tcase_add_test(tcase, what_is_known_of_one_address_is_never_told_of_another);
 	tcase_add_test(tcase, a_full_table_of_neighbors_drops_and_recovers);
 	tcase_add_test(tcase, what_arp_claims_is_believed_of_neighbors_only);
+	tcase_add_test(tcase, the_switch_announces_its_address_on_the_port_that_is_named);
+	tcase_add_test(tcase, a_neighbor_that_announces_another_mac_address_is_followed);
 	tcase_add_test(tcase, the_port_of_a_host_is_found_and_asked_for_if_need_be);
 	tcase_add_test(tcase, a_host_is_not_looked_for_if_the_table_of_neighbors_is_full);
 	suite_add_tcase(suite, tcase);

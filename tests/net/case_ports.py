@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Ports whose interface is removed, and made anew under the same name."""
+
+import json
+import signal
+import socket
+import struct
+
+from frames import BROADCAST, RawPort, mac_bytes
+from support import (MIB, case, expect, expect_equal, expect_exact, ip_in, reports_of, run_exact_job, running_lab, start_ranks,
+                     wait_for_results, wait_until)
+from lab import HOST_INTERFACE, SWITCH_IP
+
+
+def link_of(lab, host):
+    return next(port["link"] for port in lab.control.ask("ports.list")["ports"] if port["name"] == lab.port_of(host))
+
+
+def remove_interface(lab, host):
+    ip_in(lab.switch_namespace, "link", "delete", lab.switch_interface(host))
+
+
+def lines_with(lab, words):
+    return [line for line in lab.switch.stderr().splitlines() if words in line]
+
+
+@case()
+def an_interface_that_is_made_anew_is_opened_anew_on_af_packet():
+    """While the switch runs and other ports are at work; also if it was away for no moment that anybody looked."""
+    with running_lab(3, "af_packet") as lab:
+        job = lab.create_job()
+        run_exact_job(lab, "before", job=job, bytes=MIB)
+        remove_interface(lab, 1)
+        wait_until(lambda: not link_of(lab, 1), 15, "the port to go down")
+        run_exact_job(lab, "on the other two ports", [0, 2], bytes=MIB)
+        lab._make_link(1)
+        wait_until(lambda: link_of(lab, 1), 15, "the port to come up")
+        run_exact_job(lab, "on the new interface", job=job, bytes=MIB)
+        for turn in range(3):
+            remove_interface(lab, 1)
+            lab._make_link(1)
+            expect(not link_of(lab, 1) or len(lines_with(lab, "opened anew on")) == turn + 2,
+                   "the port is told to be up although nobody has opened the new interface")
+            wait_until(lambda: len(lines_with(lab, "opened anew on")) == turn + 2, 15, "the port to be opened anew")
+            expect(link_of(lab, 1), "the port that was opened anew is down")
+            run_exact_job(lab, f"on new interface {turn}", job=job, bytes=MIB)
+        expect_equal(len(lines_with(lab, 'port "h1": the interface "sw-h1" is gone')), 4, "lines on the interface that is gone")
+
+
+@case()
+def an_interface_that_is_too_small_is_told_once_and_opened_when_it_fits():
+    with running_lab(2, "af_packet", 4000) as lab:
+        job = lab.create_job()
+        remove_interface(lab, 1)
+        lab.mtu = 1500
+        lab._make_link(1)
+        wait_until(lambda: lines_with(lab, "cannot be opened anew yet"), 15, "the switch to say why the port stays down")
+        expect(not link_of(lab, 1), "a port without a socket is told to be up")
+        expect("found 4000, but interface" in lines_with(lab, "cannot be opened anew yet")[0],
+               f"the reason: {lines_with(lab, 'cannot be opened')}")
+        for namespace, device in ((lab.switch_namespace, "sw-h1"), (lab.host_namespace(1), "fanin0")):
+            ip_in(namespace, "link", "set", device, "mtu", "4000")
+        wait_until(lambda: link_of(lab, 1), 15, "the port to come up")
+        expect_equal(len(lines_with(lab, "cannot be opened anew yet")), 1, "lines on the same reason")
+        run_exact_job(lab, "on the interface that fits", job=job, bytes=MIB)
+
+
+@case()
+def an_interface_that_is_made_anew_is_reported_down_on_af_xdp():
+    """Its driver can't be opened anew: the port stays down until the switch is restarted, which it says once."""
+    with running_lab(3, "af_xdp") as lab:
+        remove_interface(lab, 1)
+        lab._make_link(1)
+        expect(not link_of(lab, 1), "a port whose socket is on an interface that is gone is told to be up")
+        wait_until(lambda: lines_with(lab, "restart the switch"), 15, "the switch to say what to do")
+        shown = next(line for line in lab.ctl("ports").stdout.splitlines() if line.startswith("h1 "))
+        expect(" down " in shown, f"faninctl ports shows {shown!r}")
+        run_exact_job(lab, "on the other two ports", [0, 2], bytes=MIB)
+        expect_equal(len(lines_with(lab, "restart the switch")), 1, "lines that say what to do")
+        expect(not link_of(lab, 1), "the port came up by itself")
+        lab.switch.stop()
+        lab.start_switch()
+        run_exact_job(lab, "after a restart", bytes=MIB)
+
+
+def neighbor_mac(lab, host):
+    """The MAC address that a host's kernel has for the switch's address."""
+    found = json.loads(ip_in(lab.host_namespace(host), "-j", "neighbor", "show", SWITCH_IP, "dev", HOST_INTERFACE).stdout)
+    return found[0].get("lladdr") if found else None
+
+
+@case()
+def a_switch_with_another_mac_address_takes_the_place_of_one():
+    """Hosts that are in the middle of a job go on with it, at the block where they were."""
+    address = {"ip": SWITCH_IP, "udp_port": 21930}
+    with running_lab(3, "af_packet", config={"address": {**address, "mac": "02:fa:00:00:00:11"}}) as lab:
+        job = lab.create_job()
+        ranks = start_ranks(lab, job, bytes=MIB, iters=100, recover=True, transport="af_packet")
+        wait_for_results(lab, job, 2000)
+        lab.switch.stop(signal.SIGKILL)
+        lab.overrides["address"]["mac"] = "02:fa:00:00:00:22"
+        lab.start_switch()
+        lab.create_job(None, "--id", job["id"], "--key", job["key"])
+        reports = reports_of(lab, ranks)
+        expect_exact(reports, "beyond the change of the switch")
+        for rank, report in enumerate(reports):
+            expect(report["resumed"] >= 1, f"rank {rank} did not go on at another switch: {report}")
+
+
+@case()
+def a_switch_announces_its_address_when_a_port_comes_up():
+    """At its start, and each time: the hosts' kernels learn its MAC address at once."""
+    address = {"ip": SWITCH_IP, "udp_port": 21930}
+    with running_lab(2, "af_packet", config={"address": {**address, "mac": "02:fa:00:00:00:11"}}) as lab:
+        run_exact_job(lab, "first", bytes=MIB, transport="af_packet")
+        expect_equal(neighbor_mac(lab, 0), "02:fa:00:00:00:11", "the switch's MAC address")
+        lab.switch.stop()
+        lab.overrides["address"]["mac"] = "02:fa:00:00:00:22"
+        lab.start_switch()
+        wait_until(lambda: neighbor_mac(lab, 0) == "02:fa:00:00:00:22", 15, "host 0 to learn the new MAC address")
+        announcement = struct.pack("!HHHBBH", 0x0806, 1, 0x0800, 6, 4, 1) + mac_bytes("02:fa:00:00:00:22")
+        with RawPort(lab.host_namespace(1)) as port:
+            ip_in(lab.switch_namespace, "link", "set", lab.switch_interface(1), "down")
+            wait_until(lambda: lines_with(lab, 'port "h1": the link is down'), 15, "the switch to notice the link")
+            port.arrived()
+            ip_in(lab.switch_namespace, "link", "set", lab.switch_interface(1), "up")
+            frame, _ = port.wait_for(lambda frame: announcement in frame)
+        wanted = mac_bytes(BROADCAST) + mac_bytes("02:fa:00:00:00:22") + announcement
+        wanted += socket.inet_aton(SWITCH_IP) + bytes(6) + socket.inet_aton(SWITCH_IP)
+        expect_equal(frame[:len(wanted)], wanted, "the announcement")
+
+
+@case()
+def an_mtu_that_was_lowered_is_named_in_the_error():
+    """The host can't send its packets any more: that must not read as if the switch were silent."""
+    with running_lab(2, "af_packet", 9000) as lab:
+        job = lab.create_job()
+        ranks = start_ranks(lab, job, bytes=MIB, iters=100000, timeout_ms=1500, transport="af_packet")
+        wait_for_results(lab, job, 100)
+        ip_in(lab.host_namespace(0), "link", "set", HOST_INTERFACE, "mtu", "1500")
+        error = reports_of(lab, ranks, 20)[0].get("error") or {}
+        expect("sending fails: Message too long: the interface's MTU is less" in error.get("message", ""),
+               f"the error of the host whose MTU was lowered: {error}")
