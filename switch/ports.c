@@ -17,6 +17,7 @@
 #include <rte_mbuf_pool_ops.h>
 
 #include "switch/eal.h"
+#include "switch/kernel_counters.h"
 #include "switch/log.h"
 #include "switch/ports.h"
 #include "handlers/handler.h"
@@ -232,6 +233,30 @@ setup_queues(uint16_t ethdev, uint16_t n_queues, struct rte_mempool *pool)
 	return ret;
 }
 
+static bool
+is_known_socket(const struct ports *ports, int fd)
+{
+	for (size_t i = 0; i < ports->n_xdp_sockets; i++) {
+		if (ports->xdp_sockets[i].fd == fd)
+			return true;
+	}
+	return false;
+}
+
+/* Remembers the AF_XDP sockets that the driver has just opened for a port. */
+static void
+note_xdp_sockets(struct ports *ports, uint16_t index)
+{
+	int fds[PORTS_MAX_XDP_SOCKETS];
+	size_t n = kernel_xdp_sockets(fds, RTE_DIM(fds));
+
+	for (size_t i = 0; i < n && ports->n_xdp_sockets < RTE_DIM(ports->xdp_sockets); i++) {
+		if (!is_known_socket(ports, fds[i]))
+			ports->xdp_sockets[ports->n_xdp_sockets++] =
+				(struct ports_xdp_socket){ .fd = fds[i], .port = index };
+	}
+}
+
 /* The drivers with kernel sockets have as many queues as their arguments say; of others, one for each worker is enough. */
 static uint16_t
 queue_count(const struct config *config, const struct config_port *port,
@@ -296,6 +321,8 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 		ret = rte_eth_dev_start(out->ethdev);
 	if (ret != 0)
 		goto fail;
+	if (is_af_xdp(port))
+		note_xdp_sockets(ports, index);
 	ret = rte_eth_promiscuous_enable(out->ethdev);
 	if (ret != 0 && ret != -ENOTSUP)
 		log_warning("port \"%s\": promiscuous mode is refused (%s): only frames to its own address arrive",
@@ -332,10 +359,31 @@ ports_stop(struct ports *ports)
 		rte_eth_dev_close(ports->ports[i].ethdev);
 	}
 	ports->n_ports = 0;
+	ports->n_xdp_sockets = 0;
 	for (size_t i = 0; i < RTE_DIM(ports->pools); i++) {
 		rte_mempool_free(ports->pools[i]);
 		ports->pools[i] = NULL;
 	}
+}
+
+uint64_t
+ports_missed(const struct ports *ports, uint16_t index)
+{
+	struct rte_eth_stats stats = { 0 };
+	uint64_t missed = 0;
+	bool xdp = false;
+
+	/* Of its sockets AF_XDP's driver counts a part only. */
+	for (size_t i = 0; i < ports->n_xdp_sockets; i++) {
+		if (ports->xdp_sockets[i].port == index) {
+			missed += kernel_xdp_drops(ports->xdp_sockets[i].fd);
+			xdp = true;
+		}
+	}
+	if (xdp)
+		return missed;
+	rte_eth_stats_get(ports->ports[index].ethdev, &stats);
+	return stats.imissed;
 }
 
 void

@@ -10,9 +10,18 @@
 #include "pipeline/pipeline.h"
 #include "switch/config.h"
 
+/* AF_XDP sockets of all ports */
+#define PORTS_MAX_XDP_SOCKETS (CONFIG_MAX_PORTS * 4)
+
 struct ports {
 	struct pipeline_port ports[CONFIG_MAX_PORTS];
 	uint16_t n_ports;
+	/* In the order in which their ports were started; the driver's own, which tells nothing of them. */
+	struct ports_xdp_socket {
+		int fd;
+		uint16_t port; /* index in ports */
+	} xdp_sockets[PORTS_MAX_XDP_SOCKETS];
+	size_t n_xdp_sockets;
 	struct rte_mempool *pools[2]; /* for AF_XDP ports, for all others; NULL where there are none */
 };
 
@@ -31,6 +40,9 @@ void ports_stop(struct ports *ports);
  * AF_XDP's and AF_PACKET's drivers tell nothing, is up and has a carrier. config: the port's. Main thread.
  */
 bool ports_link_is_up(const struct config_port *config, const struct pipeline_port *port);
+
+/* Frames that a port's (index) device or socket dropped because nobody took them in time, or which it could not take. Main thread. */
+uint64_t ports_missed(const struct ports *ports, uint16_t index);
 
 /* Packets that the pools hold and that are free, summed. */
 void ports_pool_usage(const struct ports *ports, uint32_t *size, uint32_t *available);
