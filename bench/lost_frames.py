@@ -9,16 +9,16 @@ drops between them say: "unexplained" is the rest, and should be 0. docs/operati
 
 import argparse
 import json
-import re
 import sys
+import threading
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
 from lab import HOST_INTERFACE, Interrupted, Lab, LabError, ip_in, report_interruption  # noqa: E402
+from pinger import Pings, ping_all  # noqa: E402
 
 MIB = 1 << 20
-PORT_DROPS = ("rx_missed", "tx_dropped")
 
 
 def softnet_drops():
@@ -27,25 +27,33 @@ def softnet_drops():
     return sum(int(row.split()[1], 16) for row in rows)
 
 
-def link_counters(namespace, interface):
-    """{"rx", "tx", "rx_dropped", "tx_dropped"} of an interface."""
-    stats = json.loads(ip_in(namespace, "-s", "-j", "link", "show", "dev", interface).stdout)[0]["stats64"]
-    return {"rx": stats["rx"]["packets"], "tx": stats["tx"]["packets"],
-            "rx_dropped": stats["rx"]["dropped"] + stats["rx"]["errors"], "tx_dropped": stats["tx"]["dropped"] + stats["tx"]["errors"]}
-
-
-def look(lab):
-    """All counters at one time, by their name."""
-    found = {"softnet": softnet_drops()}
-    for host in range(lab.hosts):
-        for side, namespace, interface in (("host", lab.host_namespace(host), HOST_INTERFACE),
-                                           ("port", lab.switch_namespace, lab.switch_interface(host))):
-            for name, value in link_counters(namespace, interface).items():
+def link_counters(namespace, found):
+    """Adds {"rx", "tx", "rx_dropped", "tx_dropped"} of all links of a namespace, as those of "host" or "port"."""
+    for link in json.loads(ip_in(namespace, "-s", "-j", "link", "show", "type", "veth").stdout):
+        side, stats = "host" if link["ifname"] == HOST_INTERFACE else "port", link["stats64"]
+        for direction in ("rx", "tx"):
+            for name, value in ((direction, stats[direction]["packets"]),
+                                (f"{direction}_dropped", stats[direction]["dropped"] + stats[direction]["errors"])):
                 found[f"{side}.{name}"] = found.get(f"{side}.{name}", 0) + value
+
+
+def switch_counters(lab):
+    found = {}
     for port in lab.control.ask("ports.list")["ports"]:
         for name, value in port.items():
             if isinstance(value, int) and not isinstance(value, bool) and name not in ("mtu", "queues"):
                 found[f"switch.{name}"] = found.get(f"switch.{name}", 0) + value
+    return found
+
+
+def look(lab, tries=20):
+    """All counters at one time, by their name: taken while no frame moved, unless hosts never rest."""
+    for _ in range(tries):
+        found = {"softnet": softnet_drops(), **switch_counters(lab)}
+        for namespace in lab.namespaces:
+            link_counters(namespace, found)
+        if found.items() >= switch_counters(lab).items():
+            break
     for name, count in lab.drops().items():
         found[f"drops.{name}"] = count
     return found
@@ -70,20 +78,15 @@ def balance(moved):
     }
 
 
-def start_pings(lab, count, interval, size):
-    return [lab.spawn(host, ["ping", "-n", "-i", interval, "-c", count, "-s", size, "-W", "5",
-                             lab.host_ip((host + 1) % lab.hosts)], "ping") for host in range(lab.hosts)]
-
-
-def pinged(processes):
-    sent = received = 0
-    for process in processes:
-        process.wait(120)
-        found = re.search(r"(\d+) packets transmitted, (\d+) (?:packets )?received", process.stdout())
-        if found is None:
-            raise LabError(f"ping: {process.last_words()}")
-        sent, received = sent + int(found.group(1)), received + int(found.group(2))
-    return {"sent": sent, "received": received, "lost": sent - received}
+def ping_in_background(lab, options):
+    """Each host pings the next one. Returns a thread, and the list that its figures are put into."""
+    # Sockets are made here: only the main thread may enter namespaces.
+    pings = Pings(lab, [(host, lab.host_ip((host + 1) % lab.hosts)) for host in range(lab.hosts)], options.pings, options.size,
+                  options.interval)
+    figures = []
+    thread = threading.Thread(target=lambda: figures.append(pings.run()))
+    thread.start()
+    return thread, figures
 
 
 def start_busy(lab, count):
@@ -97,11 +100,11 @@ def run_lab(options, transport):
         config["memory"] = {"hugepages": "never", "megabytes": options.memory}
     with Lab(options.hosts, transport, options.mtu, config) as lab:
         lab.start_switch()
-        start_pings_first = start_pings(lab, 2, 0.2, 56)  # each host's address is known from here on
-        pinged(start_pings_first)
+        # From here on each host's address is known.
+        ping_all(lab, [(host, lab.host_ip((host + 1) % lab.hosts)) for host in range(lab.hosts)], count=2)
         before = look(lab)
         busy = start_busy(lab, options.busy)
-        pings = start_pings(lab, options.pings, options.interval, options.size)
+        thread, figures = ping_in_background(lab, options)
         job = lab.create_job()
         started = time.monotonic()
         ranks = [lab.spawn_perf(host, job, host, lab.hosts, bytes=options.bytes, iters=options.iters, transport=options.host_transport or transport,
@@ -109,14 +112,14 @@ def run_lab(options, transport):
         for rank in ranks:
             rank.wait(300)
         seconds = time.monotonic() - started
-        answered = pinged(pings)
+        thread.join()
         for process in busy:
             process.popen.kill()
         time.sleep(0.3)
         after = look(lab)
         moved = {name: after[name] - before.get(name, 0) for name in after}
         reports = [lab.perf_report(rank) for rank in ranks]
-        return {"transport": transport, "seconds": round(seconds, 2), "pings": answered,
+        return {"transport": transport, "seconds": round(seconds, 2), "pings": figures[0],
                 "errors": sorted({str(report["error"]) for report in reports if report.get("error")}),
                 "retransmits": sum(report.get("retransmits", 0) for report in reports),
                 "ring_drops": sum(report.get("ring_drops") or 0 for report in reports),

@@ -141,27 +141,30 @@ describe_port(const struct daemon *daemon, uint16_t index, const struct port_cou
 {
 	const struct pipeline_port *port = &daemon->pipeline->ports[index];
 	const char *device = daemon->config->ports[index].device;
-	struct rte_eth_dev_info info = { 0 };
-	struct rte_ether_addr mac = { 0 };
+	struct port_driver_stats stats;
 	struct kernel_drops drops = { 0 };
+	struct rte_ether_addr mac;
+	const char *driver;
 	char interface[IFNAMSIZ];
 
 	if (!daemon->config->ports[index].pci &&
 	    config_vdev_interface(device, interface, sizeof(interface)))
 		drops = kernel_interface_drops(interfaces, interface);
-	rte_eth_dev_info_get(port->ethdev, &info);
-	rte_eth_macaddr_get(port->ethdev, &mac);
-	return json_pack("{s:s,s:s,s:s,s:i,s:o,s:b,s:b,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}",
-			 "name", port->name, "device", device, "driver",
-			 info.driver_name == NULL ? "" : info.driver_name, "mtu", port->mtu, "mac",
-			 json_mac(mac.addr_bytes), "link",
+	ports_describe(&daemon->ports, index, &driver, &mac);
+	ports_stats(&daemon->ports, index, &stats);
+	return json_pack("{s:s,s:s,s:s,s:i,s:o,s:b,s:b,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}",
+			 "name", port->name, "device", device, "driver", driver, "mtu", port->mtu,
+			 "mac", json_mac(mac.addr_bytes), "link",
 			 ports_link_is_up(&daemon->config->ports[index], port), "routed",
 			 port->routed, "queues", port->n_queues, "rx_frames",
-			 (json_int_t)counters->rx_frames, "rx_bytes", (json_int_t)counters->rx_bytes,
-			 "rx_missed", (json_int_t)ports_missed(&daemon->ports, index), "tx_frames",
-			 (json_int_t)counters->tx_frames, "tx_bytes", (json_int_t)counters->tx_bytes,
-			 "tx_dropped", (json_int_t)counters->tx_dropped, "link_rx_dropped",
-			 (json_int_t)drops.rx, "link_tx_dropped", (json_int_t)drops.tx);
+			 (json_int_t)counters->rx_frames, "rx_bytes",
+			 (json_int_t)counters->rx_bytes, "rx_missed", (json_int_t)stats.rx_missed,
+			 "rx_errors", (json_int_t)stats.rx_errors, "tx_frames",
+			 (json_int_t)(counters->tx_frames - stats.tx_errors), "tx_bytes",
+			 (json_int_t)counters->tx_bytes, "tx_dropped",
+			 (json_int_t)(counters->tx_dropped + stats.tx_errors), "tx_delayed",
+			 (json_int_t)counters->tx_delayed, "link_rx_dropped", (json_int_t)drops.rx,
+			 "link_tx_dropped", (json_int_t)drops.tx);
 }
 
 json_t *

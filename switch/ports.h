@@ -37,12 +37,16 @@ void ports_stop(struct ports *ports);
 
 /*
  * True if frames can leave a port: its driver sees a link, a memif client is connected, and a kernel interface, of which
- * AF_XDP's and AF_PACKET's drivers tell nothing, is up and has a carrier. config: the port's. Main thread.
+ * AF_XDP's driver and packet sockets tell nothing, is up and has a carrier. config: the port's. Main thread.
  */
 bool ports_link_is_up(const struct config_port *config, const struct pipeline_port *port);
 
-/* Frames that a port's (index) device or socket dropped because nobody took them in time, or which it could not take. Main thread. */
-uint64_t ports_missed(const struct ports *ports, uint16_t index);
+/* What a port's (index) device and socket count besides the workers. Main thread. */
+void ports_stats(const struct ports *ports, uint16_t index, struct port_driver_stats *stats);
+
+/* A port's (index) driver by name, valid as long as the port, and its MAC address. Main thread. */
+void ports_describe(const struct ports *ports, uint16_t index, const char **driver,
+		    struct rte_ether_addr *mac);
 
 /* Packets that the pools hold and that are free, summed. */
 void ports_pool_usage(const struct ports *ports, uint32_t *size, uint32_t *available);

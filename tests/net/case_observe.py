@@ -62,7 +62,7 @@ METRICS = {
     "ports.ports[].routed": ("fanin_port_routed", "", 1),
     **{f"ports.ports[].{name}": (f"fanin_port_{name}_total", "", 1)
        for name in ("rx_frames", "rx_bytes", "rx_missed", "tx_frames", "tx_bytes", "tx_dropped", "link_rx_dropped",
-                    "link_tx_dropped")},
+                    "link_tx_dropped", "rx_errors", "tx_delayed")},
     "stats.uptime_s": ("fanin_uptime_seconds", "", 1),
     **{f"stats.workers[].{name}": (f"fanin_worker_{name}_total", "", 1)
        for name in ("bursts", "empty_polls", "packets", "handed_over", "retries")},
@@ -266,7 +266,11 @@ def fill_mac_table(lab, watch):
 
 
 class MixedLab(Lab):
-    """Hosts on veth, and a port for a host on memif. The faults are in both directions."""
+    """Hosts on veth, one behind a packet socket, and a port for a host on memif. The faults are in both directions."""
+
+    def port(self, host):
+        return super().port(host) if host != 1 else {"name": "h1", "mtu": 1500,
+                                                     "vdev": f"net_af_packet,iface={self.switch_interface(1)},qdisc_bypass=1"}
 
     def config(self):
         config = super().config()
@@ -346,6 +350,9 @@ def every_metric_moves():
         host.popen.kill()
         host.wait(10)
         flood_stopped_switch(lab, watch)
+        with RawPort(lab.host_namespace(1)) as port:
+            port.send(ethernet(lab.host_mac(0), lab.host_mac(1), 0x88b5, bytes(3000)))
+        wait_until(lambda: watch.has_moved("fanin_port_rx_errors_total"), 5, "a frame that is too long")
         send_to_cut_link(lab, watch, 2)
         fill_mac_table(lab, watch)
         for reason in ("fault_drop", "tx_full", "port_down"):

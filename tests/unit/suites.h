@@ -24,6 +24,7 @@
 	X(peek)                                                                                    \
 	X(empty)                                                                                   \
 	X(pipeline)                                                                                \
+	X(packet_port)                                                                             \
 	X(neighbors)                                                                               \
 	X(routing)                                                                                 \
 	X(jobs)                                                                                    \
