@@ -199,8 +199,10 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_refuse(worker, mbuf, job, FANIN_REASON_NOT_ACTIVE);
 	else if (epoch != rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin.epoch)
 		worker_refuse(worker, mbuf, job, FANIN_REASON_EPOCH);
-	else /* The run began just now. */
+	else if (worker->retrying_since_ns == 0) /* The run began just now. */
 		retry_later(worker, mbuf);
+	else
+		worker_drop(worker, mbuf, FANIN_REASON_FRAME_TRUNCATED);
 }
 
 /*

@@ -32,6 +32,7 @@ struct port_counters {
 	uint64_t tx_frames;
 	uint64_t tx_bytes;
 	uint64_t tx_dropped;
+	uint64_t tx_delayed; /* waited because the device did not take them at once */
 };
 
 struct counters {

@@ -45,6 +45,12 @@ rcu_create(struct pipeline *pipeline)
 	return 0;
 }
 
+static void *
+driver_queue(const struct pipeline_port *port, uint16_t queue)
+{
+	return port->driver == NULL ? NULL : port->driver->queue(port->handle, queue);
+}
+
 /*
  * Rx queues go round the workers: single ones port by port; several of a port alike on all ports, so that
  * what RSS puts into queue q has the same worker wherever it came in. A tx queue that several workers use gets a lock. */
@@ -61,13 +67,20 @@ assign_queues(struct pipeline *pipeline, rte_spinlock_t *locks)
 			if (worker->n_rx_queues == RTE_DIM(worker->rx_queues))
 				return -ENOSPC;
 			worker->rx_queues[worker->n_rx_queues++] =
-				(struct rx_queue){ .ethdev = port->ethdev, .queue = q, .port = p };
+				(struct rx_queue){ .ethdev = port->ethdev,
+						   .queue = q,
+						   .port = p,
+						   .driver = port->driver,
+						   .handle = driver_queue(port, q) };
 		}
 		for (uint16_t i = 0; i < pipeline->n_workers; i++) {
 			struct tx_buffer *tx = &pipeline->workers[i]->tx[p];
 
 			tx->ethdev = port->ethdev;
 			tx->queue = i % port->n_queues;
+			tx->driver = port->driver;
+			tx->handle = driver_queue(port, tx->queue);
+			tx->full = WORKER_TX_BUFFER;
 			if (port->n_queues < pipeline->n_workers)
 				tx->lock = &locks[p * PIPELINE_MAX_WORKERS + tx->queue];
 		}
@@ -324,7 +337,8 @@ look_at_links(struct pipeline *pipeline)
 		struct pipeline_port *port = &pipeline->ports[i];
 		struct rte_eth_link link;
 
-		if (port->routed && rte_eth_link_get_nowait(port->ethdev, &link) == 0)
+		if (port->routed && port->driver == NULL &&
+		    rte_eth_link_get_nowait(port->ethdev, &link) == 0)
 			__atomic_store_n(&port->no_link, link.link_status == RTE_ETH_LINK_DOWN,
 					 __ATOMIC_RELAXED);
 	}

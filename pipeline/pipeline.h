@@ -16,6 +16,7 @@
 
 #include "handlers/kernels/kernels.h"
 #include "pipeline/counters.h"
+#include "pipeline/port_driver.h"
 
 #define PIPELINE_NAME_LEN 32
 #define PIPELINE_MAX_WORKERS 16
@@ -28,6 +29,9 @@ struct route_spec;
 struct route_table;
 struct worker;
 
+/* Frames that a worker keeps because devices did not take them, of all ports; pools are made for that many more. */
+#define PIPELINE_TX_WAITING 512u
+
 /* A frame's payload is 64-byte aligned if its start is 32 modulo 64: the private area shifts the data by this much. */
 #define PIPELINE_MBUF_PRIV_SIZE 32
 
@@ -39,7 +43,9 @@ enum pipeline_idle {
 
 struct pipeline_port {
 	char name[PIPELINE_NAME_LEN];
-	uint16_t ethdev;      /* DPDK's port id, configured and started */
+	uint16_t ethdev; /* DPDK's port id, configured and started; with a driver its number, from PORT_DRIVER_FIRST on */
+	const struct port_driver *driver; /* NULL: the port is a DPDK device */
+	void *handle;                     /* the driver's */
 	unsigned int ifindex; /* of the kernel interface that it was opened on; 0: none. control: rw */
 	uint16_t mtu;         /* bytes */
 	uint16_t n_queues;    /* rx queues; as many tx queues */
@@ -107,7 +113,7 @@ struct pipeline {
 	struct pipeline_faults faults;
 	struct rte_mempool *pool;
 	struct pipeline_port ports[PIPELINE_MAX_PORTS];
-	uint16_t port_of_ethdev[RTE_MAX_ETHPORTS]; /* index in ports, UINT16_MAX: none */
+	uint16_t port_of_ethdev[PORT_DRIVER_FIRST + PIPELINE_MAX_PORTS]; /* index in ports, UINT16_MAX: none */
 	uint16_t n_ports;
 	uint16_t n_workers;
 	enum pipeline_policy policy;

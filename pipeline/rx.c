@@ -104,8 +104,11 @@ inject(struct worker *worker, struct rte_mbuf *mbuf, struct rte_mbuf **out)
 		worker_drop(worker, mbuf, FANIN_REASON_FAULT_DROP);
 		return 0;
 	case FAULT_DUPLICATE:
-		/* A copy, as a link would make it: handlers work in the packet's own memory. */
-		out[1] = rte_pktmbuf_copy(mbuf, worker->pipeline->pool, 0, UINT32_MAX);
+		/*
+		 * A copy, as a link would make it: handlers work in the packet's own memory. From its own pool, whose packets are
+		 * long enough for it: it has to stay in one piece.
+		 */
+		out[1] = rte_pktmbuf_copy(mbuf, mbuf->pool, 0, UINT32_MAX);
 		if (out[1] == NULL)
 			return 1;
 		out[1]->port = mbuf->port;

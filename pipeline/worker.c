@@ -30,7 +30,9 @@ poll_queues(struct worker *worker)
 
 		if (unlikely(port_is_down(worker->pipeline, queue->port)))
 			continue;
-		n = rte_eth_rx_burst(queue->ethdev, queue->queue, mbufs, FANIN_BURST);
+		n = queue->driver == NULL
+			    ? rte_eth_rx_burst(queue->ethdev, queue->queue, mbufs, FANIN_BURST)
+			    : queue->driver->rx_burst(queue->handle, mbufs, FANIN_BURST);
 		if (n == 0)
 			continue;
 		for (uint16_t k = 0; k < n; k++)
@@ -81,6 +83,7 @@ release_held(struct worker *worker)
 		rte_pktmbuf_free(worker->retries[--worker->n_retries].mbuf);
 	while (worker->faults.n_held != 0)
 		rte_pktmbuf_free(worker->faults.held[--worker->faults.n_held].mbuf);
+	worker_release_unsent(worker);
 }
 
 uint16_t

@@ -23,6 +23,7 @@
 #include "pipeline/pipeline.h"
 
 #define WORKER_TX_BUFFER 64
+#define WORKER_TX_WAITING 256 /* frames of a port that wait because its device did not take them */
 #define CLUSTER_QUEUE 4096
 #define WORKER_RETRIES 512
 #define WORKER_GARBAGE 64
@@ -31,18 +32,25 @@
 #define WORKER_NO_PORT UINT16_MAX
 
 struct tx_buffer {
-	struct rte_mbuf *mbufs[WORKER_TX_BUFFER];
 	uint64_t bytes;
 	uint16_t n;
+	uint16_t full;      /* n at which they leave: WORKER_TX_BUFFER more than wait */
+	uint16_t n_waiting; /* of n, frames that the device has refused before */
 	uint16_t ethdev;
 	uint16_t queue;
-	rte_spinlock_t *lock; /* NULL if the queue is this worker's alone */
+	const struct port_driver *driver; /* NULL: ethdev and queue */
+	void *handle;                     /* of the driver's queue */
+	uint64_t waiting_since_ns;        /* since when the device has taken nothing */
+	rte_spinlock_t *lock;             /* NULL if the queue is this worker's alone */
+	struct rte_mbuf *mbufs[WORKER_TX_WAITING + WORKER_TX_BUFFER];
 };
 
 struct rx_queue {
 	uint16_t ethdev;
 	uint16_t queue;
-	uint16_t port; /* index */
+	uint16_t port;                    /* index */
+	const struct port_driver *driver; /* NULL: ethdev and queue */
+	void *handle;                     /* of the driver's queue */
 };
 
 /* A packet that found another worker in its slot. */
@@ -77,6 +85,7 @@ struct worker {
 	uint16_t n_retries;
 	uint64_t retrying_since_ns; /* of the packet in work; 0: it is not a retry */
 	struct tx_buffer tx[PIPELINE_MAX_PORTS];
+	uint16_t n_tx_waiting;                    /* of all ports */
 	struct rte_mbuf *garbage[WORKER_GARBAGE]; /* to go back to their pool together */
 	struct rte_mempool *garbage_pool;
 	uint16_t n_garbage;
@@ -271,7 +280,7 @@ worker_send(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf)
 
 	buffer->bytes += mbuf->pkt_len;
 	buffer->mbufs[buffer->n++] = mbuf;
-	if (unlikely(buffer->n == WORKER_TX_BUFFER))
+	if (unlikely(buffer->n == buffer->full))
 		worker_flush_port(worker, port);
 }
 
@@ -293,6 +302,9 @@ uint16_t worker_poll_cluster(struct worker *worker);
 
 /* schedule.c: tries the packets again that found another worker in the way. */
 void worker_retry(struct worker *worker);
+
+/* tx.c: frees what waits for devices to take it, as the worker ends. */
+void worker_release_unsent(struct worker *worker);
 
 /* tx.c: sends what is queued. */
 void worker_flush(struct worker *worker);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See commands.h. Those that concern jobs are in commands_jobs.c. */
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <rte_ethdev.h>
@@ -13,6 +15,7 @@
 #include "pipeline/mac_table.h"
 #include "control/args.h"
 #include "switch/commands.h"
+#include "switch/kernel_counters.h"
 #include "switch/ports.h"
 
 json_t *
@@ -131,27 +134,37 @@ command_ping(void *user, const json_t *args, struct control_error *error)
 	return json_pack("{s:i,s:o}", "jobs", pipeline->jobs->n_jobs, "ports_down", down);
 }
 
+/* interfaces: kernel_interfaces_read's. */
 static json_t *
-describe_port(const struct daemon *daemon, uint16_t index, const struct port_counters *counters)
+describe_port(const struct daemon *daemon, uint16_t index, const struct port_counters *counters,
+	      const char *interfaces)
 {
 	const struct pipeline_port *port = &daemon->pipeline->ports[index];
-	struct rte_eth_stats stats = { 0 };
-	struct rte_eth_dev_info info = { 0 };
-	struct rte_ether_addr mac = { 0 };
+	const char *device = daemon->config->ports[index].device;
+	struct port_driver_stats stats;
+	struct kernel_drops drops = { 0 };
+	struct rte_ether_addr mac;
+	const char *driver;
+	char interface[IFNAMSIZ];
 
-	rte_eth_stats_get(port->ethdev, &stats);
-	rte_eth_dev_info_get(port->ethdev, &info);
-	rte_eth_macaddr_get(port->ethdev, &mac);
-	return json_pack("{s:s,s:s,s:s,s:i,s:o,s:b,s:b,s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "name",
-			 port->name, "device", daemon->config->ports[index].device, "driver",
-			 info.driver_name == NULL ? "" : info.driver_name, "mtu", port->mtu, "mac",
-			 json_mac(mac.addr_bytes), "link",
+	if (!daemon->config->ports[index].pci &&
+	    config_vdev_interface(device, interface, sizeof(interface)))
+		drops = kernel_interface_drops(interfaces, interface);
+	ports_describe(&daemon->ports, index, &driver, &mac);
+	ports_stats(&daemon->ports, index, &stats);
+	return json_pack("{s:s,s:s,s:s,s:i,s:o,s:b,s:b,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}",
+			 "name", port->name, "device", device, "driver", driver, "mtu", port->mtu,
+			 "mac", json_mac(mac.addr_bytes), "link",
 			 ports_link_is_up(&daemon->config->ports[index], port), "routed",
 			 port->routed, "queues", port->n_queues, "rx_frames",
-			 (json_int_t)counters->rx_frames, "rx_bytes", (json_int_t)counters->rx_bytes,
-			 "rx_missed", (json_int_t)stats.imissed, "tx_frames",
-			 (json_int_t)counters->tx_frames, "tx_bytes", (json_int_t)counters->tx_bytes,
-			 "tx_dropped", (json_int_t)counters->tx_dropped);
+			 (json_int_t)counters->rx_frames, "rx_bytes",
+			 (json_int_t)counters->rx_bytes, "rx_missed", (json_int_t)stats.rx_missed,
+			 "rx_errors", (json_int_t)stats.rx_errors, "tx_frames",
+			 (json_int_t)(counters->tx_frames - stats.tx_errors), "tx_bytes",
+			 (json_int_t)counters->tx_bytes, "tx_dropped",
+			 (json_int_t)(counters->tx_dropped + stats.tx_errors), "tx_delayed",
+			 (json_int_t)counters->tx_delayed, "link_rx_dropped", (json_int_t)drops.rx,
+			 "link_tx_dropped", (json_int_t)drops.tx);
 }
 
 json_t *
@@ -159,14 +172,17 @@ command_ports_list(void *user, const json_t *args, struct control_error *error)
 {
 	const struct daemon *daemon = user;
 	struct counters sum;
+	char *interfaces;
 	json_t *list;
 
 	if (args_check_known(args, error) != 0)
 		return NULL;
 	pipeline_counters(daemon->pipeline, &sum);
+	interfaces = kernel_interfaces_read();
 	list = json_array();
 	for (uint16_t i = 0; i < daemon->pipeline->n_ports; i++)
-		json_array_append_new(list, describe_port(daemon, i, &sum.ports[i]));
+		json_array_append_new(list, describe_port(daemon, i, &sum.ports[i], interfaces));
+	free(interfaces);
 	return json_pack("{s:o}", "ports", list);
 }
 
@@ -226,17 +242,18 @@ command_stats(void *user, const json_t *args, struct control_error *error)
 	uptime = (double)(pipeline_now_ns() - daemon->start_ns) / 1e9;
 	pipeline_counters(pipeline, &sum);
 	ports_pool_usage(&daemon->ports, &pool_size, &pool_free);
-	return json_pack("{s:f,s:o,s:{s:I,s:I,s:I,s:I,s:I},s:i,s:{s:i,s:i},s:o,s:{s:I,s:I},s:o,s:o}",
-			 "uptime_s", uptime, "workers",
-			 list_workers(pipeline, (double)rte_get_tsc_hz(), uptime), "switching",
-			 "forwarded", (json_int_t)sum.forwarded, "flooded", (json_int_t)sum.flooded,
-			 "routed", (json_int_t)sum.routed, "local", (json_int_t)sum.local,
-			 "learn_failed", (json_int_t)sum.learn_failed, "mac_entries",
-			 (int)mac_table_count(pipeline->macs), "mempool", "size", (int)pool_size,
-			 "free", (int)pool_free, "memory", json_memory(daemon), "faults",
-			 "duplicated", (json_int_t)sum.fault_duplicates, "reordered",
-			 (json_int_t)sum.fault_reorders, "drops", nonzero_drops(&sum), "control",
-			 control_counters_json(daemon->control));
+	return json_pack(
+		"{s:f,s:o,s:{s:I,s:I,s:I,s:I,s:I},s:i,s:{s:i,s:i},s:o,s:{s:I,s:I},s:{s:I},s:o,s:o}",
+		"uptime_s", uptime, "workers",
+		list_workers(pipeline, (double)rte_get_tsc_hz(), uptime), "switching", "forwarded",
+		(json_int_t)sum.forwarded, "flooded", (json_int_t)sum.flooded, "routed",
+		(json_int_t)sum.routed, "local", (json_int_t)sum.local, "learn_failed",
+		(json_int_t)sum.learn_failed, "mac_entries", (int)mac_table_count(pipeline->macs),
+		"mempool", "size", (int)pool_size, "free", (int)pool_free, "memory",
+		json_memory(daemon), "faults", "duplicated", (json_int_t)sum.fault_duplicates,
+		"reordered", (json_int_t)sum.fault_reorders, "machine", "backlog_dropped",
+		(json_int_t)kernel_backlog_drops(), "drops", nonzero_drops(&sum), "control",
+		control_counters_json(daemon->control));
 }
 
 json_t *

@@ -146,6 +146,9 @@ struct control_tcp config_control_tcp(const struct config *config);
 /* True if there is a memif port. */
 bool config_has_memif(const struct config *config);
 
+/* True if the port's device is net_af_packet, which the switch opens itself. */
+bool config_port_is_packet(const struct config_port *port);
+
 /*
  * The interface that a virtual device attaches to.
  *

@@ -16,6 +16,12 @@
 #include "switch/config_keys.h"
 
 bool
+config_port_is_packet(const struct config_port *port)
+{
+	return !port->pci && strncmp(port->device, "net_af_packet", strlen("net_af_packet")) == 0;
+}
+
+bool
 config_vdev_interface(const char *devargs, char *interface, size_t size)
 {
 	static const char key[] = ",iface=";

@@ -24,21 +24,8 @@
 #define EAL_MAX_ARGS (32 + 2 * CONFIG_MAX_PORTS)
 #define EAL_ARG_LEN 512
 
-/*
- * A port's receive ring, and its transmit ring: 2048 frames at MTU 1500, 341 at 9000, 68 at the longest. Rings are gone
- * through from end to end, so more than the cache holds only costs.
- */
-#define AF_PACKET_RING_BYTES (4u << 20)
-
-/* What a frame of these rings holds besides the IP packet, at most. */
-#define AF_PACKET_FRAME_EXTRA 256u
-
 #define LOCK_PAUSE_MS 5u
 #define LOCK_MOST_MS 20000u
-
-static_assert(RTE_ALIGN_CEIL(CONFIG_MAX_MTU + AF_PACKET_FRAME_EXTRA, 4096u) + RTE_PKTMBUF_HEADROOM <=
-		      UINT16_MAX,
-	      "a packet buffer takes a whole frame, and its length has 16 bits");
 
 struct eal_args {
 	char *argv[EAL_MAX_ARGS + 1];
@@ -152,30 +139,11 @@ eal_vdev_name(const struct config_port *port, char *name, size_t len)
 	snprintf(name, len, "%.*s_%s", driver_len, port->device, port->name);
 }
 
-/*
- * What stands behind a vdev's name, with the comma before it. AF_PACKET's ring frames have to hold the port's frames, else
- * they arrive cut: where the configuration is silent, they are chosen by the MTU. text: EAL_ARG_LEN bytes. Returns false if it
- * does not fit.
- */
-static bool
-vdev_options(const struct config_port *port, char *text)
-{
-	const char *options = port->device + strcspn(port->device, ",");
-	unsigned int frame = eal_af_packet_frame(port->mtu);
-
-	if (strncmp(port->device, "net_af_packet", strlen("net_af_packet")) != 0 ||
-	    strstr(options, "framesz=") != NULL || strstr(options, "blocksz=") != NULL)
-		return snprintf(text, EAL_ARG_LEN, "%s", options) < EAL_ARG_LEN;
-	/* Frames have to tile the blocks, which are whole pages. */
-	return snprintf(text, EAL_ARG_LEN, "%s,framesz=%u,blocksz=%u,framecnt=%u", options, frame,
-			RTE_MAX(frame, 4096u), AF_PACKET_RING_BYTES / frame) < EAL_ARG_LEN;
-}
-
 static void
 add_vdev(struct eal_args *args, const struct config_port *port, const char *memif_socket)
 {
+	const char *options = port->device + strcspn(port->device, ",");
 	char name[CONFIG_DEVICE_LEN];
-	char options[EAL_ARG_LEN];
 
 	eal_vdev_name(port, name, sizeof(name));
 	add(args, "--vdev");
@@ -184,33 +152,7 @@ add_vdev(struct eal_args *args, const struct config_port *port, const char *memi
 		    memif_socket);
 		return;
 	}
-	if (!vdev_options(port, options))
-		args->failed = true;
 	add(args, "%s%s", name, options);
-}
-
-int
-eal_vdev_replug(const struct config_port *port)
-{
-	char name[CONFIG_DEVICE_LEN];
-	char options[EAL_ARG_LEN];
-	int ret;
-
-	eal_vdev_name(port, name, sizeof(name));
-	if (!vdev_options(port, options))
-		return -E2BIG;
-	ret = rte_eal_hotplug_remove("vdev", name);
-	if (ret != 0 && ret != -ENOENT)
-		return ret;
-	return rte_eal_hotplug_add("vdev", name, options + (options[0] == ','));
-}
-
-uint32_t
-eal_af_packet_frame(uint16_t mtu)
-{
-	uint32_t need = mtu + AF_PACKET_FRAME_EXTRA;
-
-	return need <= 2048 ? 2048 : RTE_ALIGN_CEIL(need, 4096u);
 }
 
 static void
@@ -251,7 +193,7 @@ add_devices(struct eal_args *args, const struct config *config)
 			pci = true;
 			add(args, "-a");
 			add(args, "%s", config->ports[i].device);
-		} else {
+		} else if (!config_port_is_packet(&config->ports[i])) {
 			add_vdev(args, &config->ports[i], memif_socket);
 		}
 	}

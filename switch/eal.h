@@ -21,13 +21,4 @@ void eal_stop(void);
 /* The name of the vdev that was made for a port, "net_af_xdp_h0". */
 void eal_vdev_name(const struct config_port *port, char *name, size_t len);
 
-/*
- * Makes the vdev of a port anew, whose ethdev was closed, and of which no worker is inside. Returns 0 or -errno; then the port has
- * no device, until a call succeeds.
- */
-int eal_vdev_replug(const struct config_port *port);
-
-/* Bytes of a frame in an AF_PACKET port's rings, unless its device names another number (framesz). mtu: the port's. */
-uint32_t eal_af_packet_frame(uint16_t mtu);
-
 #endif

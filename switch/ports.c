@@ -17,8 +17,11 @@
 #include <rte_mbuf_pool_ops.h>
 
 #include "switch/eal.h"
+#include "switch/packet_port.h"
+#include "switch/kernel_counters.h"
 #include "switch/log.h"
 #include "switch/ports.h"
+#include "switch/ports_packet.h"
 #include "handlers/handler.h"
 #include "wire/wire.h"
 
@@ -44,12 +47,6 @@ static bool
 is_af_xdp(const struct config_port *port)
 {
 	return !port->pci && strncmp(port->device, "net_af_xdp", strlen("net_af_xdp")) == 0;
-}
-
-static bool
-is_af_packet(const struct config_port *port)
-{
-	return !port->pci && strncmp(port->device, "net_af_packet", strlen("net_af_packet")) == 0;
 }
 
 /* Checks the kernel's side of a port: its MTU, and that all of its receive queues are served. */
@@ -87,7 +84,7 @@ check_interface(const struct config_port *port, uint16_t index, uint16_t n_queue
 	return ret;
 }
 
-/* Data room that all non-AF_XDP ports need. AF_PACKET copies whole ring frames, so it has to hold those. */
+/* Data room that all non-AF_XDP ports need. Drivers that copy whole frames of a ring need room for those. */
 static uint32_t
 other_data_room(const struct config *config)
 {
@@ -95,15 +92,15 @@ other_data_room(const struct config *config)
 
 	for (uint16_t i = 0; i < config->n_ports; i++) {
 		const struct config_port *port = &config->ports[i];
-		const char *frame = port->pci ? NULL : strstr(port->device, "framesz=");
+		const char *frame = port->pci || config_port_is_packet(port)
+					    ? NULL
+					    : strstr(port->device, "framesz=");
 		uint32_t need = port->mtu + 256u;
 
 		if (is_af_xdp(port))
 			continue;
 		if (frame != NULL)
 			need = RTE_MAX(need, (uint32_t)strtoul(frame + strlen("framesz="), NULL, 10));
-		else if (is_af_packet(port))
-			need = eal_af_packet_frame(port->mtu);
 		room = RTE_MAX(room, RTE_ALIGN_CEIL(need, 2048u));
 	}
 	return room + RTE_PKTMBUF_HEADROOM;
@@ -141,14 +138,14 @@ fail:
 
 /*
  * Packets that a queue of a port can hold at once. AF_XDP keeps some in its fill ring (twice the ring size) and its receive
- * ring; AF_PACKET and memif copy and keep none.
+ * ring; a packet socket takes some ahead; memif copies and keeps none.
  */
 static uint32_t
 mbufs_per_queue(const struct config_port *port)
 {
 	if (is_af_xdp(port))
 		return 3 * RING_SIZE;
-	if (port->memif || is_af_packet(port))
+	if (port->memif || config_port_is_packet(port))
 		return 4 * FANIN_BURST;
 	return 2 * RING_SIZE;
 }
@@ -157,7 +154,8 @@ mbufs_per_queue(const struct config_port *port)
 static uint32_t
 mbufs_needed(const struct config *config, int which)
 {
-	uint32_t n = config->slots + config->n_workers * (2 * config->mbuf_cache + 4 * FANIN_BURST);
+	uint32_t n = config->slots + config->n_workers * (2 * config->mbuf_cache + 4 * FANIN_BURST +
+							  PIPELINE_TX_WAITING);
 
 	for (uint16_t i = 0; i < config->n_ports; i++) {
 		if (which == (is_af_xdp(&config->ports[i]) ? POOL_AF_XDP : POOL_OTHER))
@@ -232,14 +230,38 @@ setup_queues(uint16_t ethdev, uint16_t n_queues, struct rte_mempool *pool)
 	return ret;
 }
 
-/* The drivers with kernel sockets have as many queues as their arguments say; of others, one for each worker is enough. */
+static bool
+is_known_socket(const struct ports *ports, int fd)
+{
+	for (size_t i = 0; i < ports->n_xdp_sockets; i++) {
+		if (ports->xdp_sockets[i].fd == fd)
+			return true;
+	}
+	return false;
+}
+
+/* Remembers the AF_XDP sockets that the driver has just opened for a port. */
+static void
+note_xdp_sockets(struct ports *ports, uint16_t index)
+{
+	int fds[PORTS_MAX_XDP_SOCKETS];
+	size_t n = kernel_xdp_sockets(fds, RTE_DIM(fds));
+
+	for (size_t i = 0; i < n && ports->n_xdp_sockets < RTE_DIM(ports->xdp_sockets); i++) {
+		if (!is_known_socket(ports, fds[i]))
+			ports->xdp_sockets[ports->n_xdp_sockets++] =
+				(struct ports_xdp_socket){ .fd = fds[i], .port = index };
+	}
+}
+
+/* AF_XDP's driver has as many queues as its arguments say; of others, one for each worker is enough. */
 static uint16_t
 queue_count(const struct config *config, const struct config_port *port,
 	    const struct rte_eth_dev_info *info)
 {
 	uint16_t most = RTE_MIN(info->max_rx_queues, info->max_tx_queues);
 
-	if (!port->pci && strncmp(port->device, "net_af_", strlen("net_af_")) == 0)
+	if (is_af_xdp(port))
 		return most;
 	/* The driver believes that a connected host serves as many as are set up here; a host brings one. */
 	if (port->memif)
@@ -248,7 +270,7 @@ queue_count(const struct config *config, const struct config_port *port,
 }
 
 static int
-port_start(const struct config *config, struct ports *ports, uint16_t index, char *error)
+device_start(const struct config *config, struct ports *ports, uint16_t index, char *error)
 {
 	const struct config_port *port = &config->ports[index];
 	struct pipeline_port *out = &ports->ports[index];
@@ -272,12 +294,6 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 	ret = rte_eth_dev_info_get(out->ethdev, &info);
 	if (ret != 0)
 		goto fail;
-	snprintf(out->name, sizeof(out->name), "%s", port->name);
-	out->mtu = port->mtu;
-	out->ifindex = ports_interface_index(port);
-	out->routed = port->routed;
-	out->shared = port->memif;
-	out->down = port->memif; /* until a host connects */
 	out->n_queues = queue_count(config, port, &info);
 	ret = check_interface(port, index, out->n_queues, error);
 	if (ret != 0)
@@ -297,6 +313,8 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 		ret = rte_eth_dev_start(out->ethdev);
 	if (ret != 0)
 		goto fail;
+	if (is_af_xdp(port))
+		note_xdp_sockets(ports, index);
 	ret = rte_eth_promiscuous_enable(out->ethdev);
 	if (ret != 0 && ret != -ENOTSUP)
 		log_warning("port \"%s\": promiscuous mode is refused (%s): only frames to its own address arrive",
@@ -307,6 +325,29 @@ fail:
 	snprintf(error, CONFIG_ERROR_LEN, "ports[%u]: device \"%s\" does not start: %s", index,
 		 port->device, rte_strerror(-ret));
 	return ret;
+}
+
+static int
+port_start(const struct config *config, struct ports *ports, uint16_t index, char *error)
+{
+	const struct config_port *port = &config->ports[index];
+	struct pipeline_port *out = &ports->ports[index];
+	struct rte_mempool *pool;
+	int ret;
+
+	snprintf(out->name, sizeof(out->name), "%s", port->name);
+	out->mtu = port->mtu;
+	out->ifindex = ports_interface_index(port);
+	out->routed = port->routed;
+	out->shared = port->memif;
+	out->down = port->memif; /* until a host connects */
+	if (!config_port_is_packet(port))
+		return device_start(config, ports, index, error);
+	pool = pool_for(config, ports, port, error);
+	if (pool == NULL)
+		return -ENOMEM;
+	ret = check_interface(port, index, 0, error);
+	return ret != 0 ? ret : ports_open_packet(port, index, pool, out, error);
 }
 
 int
@@ -329,10 +370,17 @@ void
 ports_stop(struct ports *ports)
 {
 	for (uint16_t i = 0; i < ports->n_ports; i++) {
-		rte_eth_dev_stop(ports->ports[i].ethdev);
-		rte_eth_dev_close(ports->ports[i].ethdev);
+		const struct pipeline_port *port = &ports->ports[i];
+
+		if (port->driver != NULL) {
+			port->driver->close(port->handle);
+			continue;
+		}
+		rte_eth_dev_stop(port->ethdev);
+		rte_eth_dev_close(port->ethdev);
 	}
 	ports->n_ports = 0;
+	ports->n_xdp_sockets = 0;
 	for (size_t i = 0; i < RTE_DIM(ports->pools); i++) {
 		rte_mempool_free(ports->pools[i]);
 		ports->pools[i] = NULL;
@@ -344,7 +392,7 @@ ports_interface_index(const struct config_port *config)
 {
 	char interface[IF_NAMESIZE];
 
-	if ((!is_af_xdp(config) && !is_af_packet(config)) ||
+	if ((!is_af_xdp(config) && !config_port_is_packet(config)) ||
 	    !config_vdev_interface(config->device, interface, sizeof(interface)))
 		return 0;
 	return if_nametoindex(interface);
@@ -354,40 +402,77 @@ ports_interface_index(const struct config_port *config)
 bool
 ports_can_reopen(const struct config_port *config)
 {
-	return is_af_packet(config);
+	return config_port_is_packet(config);
 }
 
 int
 ports_reopen(const struct config *config, struct ports *ports, uint16_t index, char *error)
 {
 	const struct config_port *port = &config->ports[index];
-	const uint16_t before = ports->ports[index].ethdev;
-	uint16_t ethdev;
-	int ret = check_interface(port, index, ports->ports[index].n_queues, error);
+	struct pipeline_port *opened = &ports->ports[index];
+	const unsigned int ifindex = ports_interface_index(port);
+	char problem[PACKET_PORT_ERROR_LEN];
+	int ret = check_interface(port, index, opened->n_queues, error);
 
 	if (ret != 0)
 		return ret;
-	/* An attempt before this one may have left none. */
-	if (find_ethdev(port, index, &ethdev, error) == 0) {
-		rte_eth_dev_stop(ethdev);
-		rte_eth_dev_close(ethdev);
-	}
-	ret = eal_vdev_replug(port);
+	ret = packet_port_reopen(opened->handle, problem);
 	if (ret != 0) {
-		snprintf(error, CONFIG_ERROR_LEN, "ports[%u]: device \"%s\" does not open: %s",
-			 index, port->device, rte_strerror(-ret));
+		snprintf(error, CONFIG_ERROR_LEN, "ports[%u]: %s", index, problem);
 		return ret;
 	}
-	ret = port_start(config, ports, index, error);
-	ethdev = ports->ports[index].ethdev;
-	ports->ports[index].ethdev = before;
-	/* Workers and jobs know it by this number: the lowest free one, so that of the device which was closed. */
-	if (ret != 0 || ethdev == before)
-		return ret;
-	snprintf(error, CONFIG_ERROR_LEN,
-		 "ports[%u]: device \"%s\" has got the number %u, expected %u", index, port->device,
-		 ethdev, before);
-	return -EBUSY;
+	opened->ifindex = ifindex;
+	return 0;
+}
+
+static void
+device_stats(const struct ports *ports, uint16_t index, struct port_driver_stats *stats)
+{
+	struct rte_eth_stats device = { 0 };
+	uint64_t missed = 0;
+	bool xdp = false;
+
+	rte_eth_stats_get(ports->ports[index].ethdev, &device);
+	/* Of its sockets AF_XDP's driver counts a part only. */
+	for (size_t i = 0; i < ports->n_xdp_sockets; i++) {
+		if (ports->xdp_sockets[i].port == index) {
+			missed += kernel_xdp_drops(ports->xdp_sockets[i].fd);
+			xdp = true;
+		}
+	}
+	*stats = (struct port_driver_stats){
+		.rx_missed = xdp ? missed : device.imissed,
+		.rx_errors = device.ierrors,
+	};
+}
+
+void
+ports_stats(const struct ports *ports, uint16_t index, struct port_driver_stats *stats)
+{
+	const struct pipeline_port *port = &ports->ports[index];
+
+	if (port->driver != NULL)
+		port->driver->stats(port->handle, stats);
+	else
+		device_stats(ports, index, stats);
+}
+
+void
+ports_describe(const struct ports *ports, uint16_t index, const char **driver,
+	       struct rte_ether_addr *mac)
+{
+	const struct pipeline_port *port = &ports->ports[index];
+	struct rte_eth_dev_info info = { 0 };
+
+	memset(mac, 0, sizeof(*mac));
+	if (port->driver != NULL) {
+		*driver = port->driver->name;
+		port->driver->mac(port->handle, mac);
+		return;
+	}
+	rte_eth_dev_info_get(port->ethdev, &info);
+	rte_eth_macaddr_get(port->ethdev, mac);
+	*driver = info.driver_name == NULL ? "" : info.driver_name;
 }
 
 void
@@ -411,10 +496,11 @@ ports_link_is_up(const struct config_port *config, const struct pipeline_port *p
 	bool up = true;
 	int fd;
 
-	rte_eth_link_get_nowait(port->ethdev, &link);
-	if (link.link_status != RTE_ETH_LINK_UP || port->down)
+	if (port->driver == NULL)
+		rte_eth_link_get_nowait(port->ethdev, &link);
+	if ((port->driver == NULL && link.link_status != RTE_ETH_LINK_UP) || port->down)
 		return false;
-	if ((!is_af_xdp(config) && !is_af_packet(config)) ||
+	if ((!is_af_xdp(config) && !config_port_is_packet(config)) ||
 	    !config_vdev_interface(config->device, request.ifr_name, sizeof(request.ifr_name)))
 		return true;
 	/* One that was made anew is another one, and the port does not have it. */

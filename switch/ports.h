@@ -10,9 +10,18 @@
 #include "pipeline/pipeline.h"
 #include "switch/config.h"
 
+/* AF_XDP sockets of all ports */
+#define PORTS_MAX_XDP_SOCKETS (CONFIG_MAX_PORTS * 4)
+
 struct ports {
 	struct pipeline_port ports[CONFIG_MAX_PORTS];
 	uint16_t n_ports;
+	/* In the order in which their ports were started; the driver's own, which tells nothing of them. */
+	struct ports_xdp_socket {
+		int fd;
+		uint16_t port; /* index in ports */
+	} xdp_sockets[PORTS_MAX_XDP_SOCKETS];
+	size_t n_xdp_sockets;
 	struct rte_mempool *pools[2]; /* for AF_XDP ports, for all others; NULL where there are none */
 };
 
@@ -28,7 +37,8 @@ void ports_stop(struct ports *ports);
 
 /*
  * True if frames can leave a port: its driver sees a link, a memif client is connected, and a kernel interface, of which
- * AF_XDP's and AF_PACKET's drivers tell nothing, is the one that the port was opened on, is up and has a carrier. config: the port's. Main thread.
+ * AF_XDP's driver and packet sockets tell nothing, is the one that the port was opened on, is up and has a carrier. config: the
+ * port's. Main thread.
  */
 bool ports_link_is_up(const struct config_port *config, const struct pipeline_port *port);
 
@@ -46,6 +56,13 @@ bool ports_can_reopen(const struct config_port *config);
  * in config->ports. Returns 0, or -errno with error (CONFIG_ERROR_LEN bytes) filled; it can be tried again then.
  */
 int ports_reopen(const struct config *config, struct ports *ports, uint16_t index, char *error);
+
+/* What a port's (index) device and socket count besides the workers. Main thread. */
+void ports_stats(const struct ports *ports, uint16_t index, struct port_driver_stats *stats);
+
+/* A port's (index) driver by name, valid as long as the port, and its MAC address. Main thread. */
+void ports_describe(const struct ports *ports, uint16_t index, const char **driver,
+		    struct rte_ether_addr *mac);
 
 /* Packets that the pools hold and that are free, summed. */
 void ports_pool_usage(const struct ports *ports, uint32_t *size, uint32_t *available);

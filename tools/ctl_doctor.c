@@ -49,6 +49,8 @@ static const struct doctor_check machine_checks[] = {
 	  0, 0 },
 	{ "smt", "off, or no two workers on one core",
 	  "echo off > /sys/devices/system/cpu/smt/control", doctor_smt, 0, 0 },
+	{ "backlog", "room for 10000 frames, if frames were ever dropped there",
+	  "sysctl -w net.core.netdev_max_backlog=10000", doctor_backlog, 0, 0 },
 	{ "bpffs", "mounted on /sys/fs/bpf", "mount -t bpf bpf /sys/fs/bpf", doctor_bpffs, 0, 0 },
 	{ "cap_net_raw", "effective", AS_ROOT, doctor_capability, CAP_NET_RAW, DOCTOR_PROBLEM },
 	{ "cap_net_admin", "effective", AS_ROOT, doctor_capability, CAP_NET_ADMIN, DOCTOR_PROBLEM },

@@ -87,10 +87,12 @@ ctl_version(struct ctl *ctl, int argc, char **argv)
 static void
 print_ports(const struct ctl *ctl, const json_t *result)
 {
-	static const char *const headers[] = { "PORT",      "LINK",    ">MTU",       ">RX FRAMES",
-					       ">RX BYTES", ">MISSED", ">TX FRAMES", ">TX BYTES",
-					       ">DROPPED",  "MAC",     "DRIVER",     "DEVICE",
-					       NULL };
+	static const char *const headers[] = { "PORT",           "LINK",       ">MTU",
+					       ">RX FRAMES",     ">RX BYTES",  ">MISSED",
+					       ">RX ERRORS",     ">TX FRAMES", ">TX BYTES",
+					       ">DELAYED",       ">DROPPED",   ">LINK RX DROPS",
+					       ">LINK TX DROPS", "MAC",        "DRIVER",
+					       "DEVICE",         NULL };
 	struct ctl_table table;
 	const json_t *port;
 	char bytes[CTL_NUMBER_LEN];
@@ -105,9 +107,13 @@ print_ports(const struct ctl *ctl, const json_t *result)
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "rx_frames"));
 		ctl_table_cell(&table, "%s", ctl_bytes(ctl_real(port, "rx_bytes"), bytes));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "rx_missed"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "rx_errors"));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "tx_frames"));
 		ctl_table_cell(&table, "%s", ctl_bytes(ctl_real(port, "tx_bytes"), bytes));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "tx_delayed"));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "tx_dropped"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "link_rx_dropped"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "link_tx_dropped"));
 		ctl_table_cell(&table, "%s", ctl_string(port, "mac"));
 		ctl_table_cell(&table, "%s", ctl_string(port, "driver"));
 		ctl_table_cell(&table, "%s", ctl_string(port, "device"));

@@ -220,6 +220,8 @@ print_sample(const struct sample *before, const struct sample *now)
 		       json_object_get(now->stats, "switching"), seconds, rates, "SWITCHING");
 	print_counters(json_object_get(before->stats, "drops"),
 		       json_object_get(now->stats, "drops"), seconds, rates, "DROPPED");
+	print_counters(json_object_get(before->stats, "machine"),
+		       json_object_get(now->stats, "machine"), seconds, rates, "MACHINE");
 	fflush(stdout);
 }
 

@@ -59,6 +59,7 @@ DOCTOR_LOOK(doctor_isolated);
 DOCTOR_LOOK(doctor_nohz_full);
 DOCTOR_LOOK(doctor_governor);
 DOCTOR_LOOK(doctor_smt);
+DOCTOR_LOOK(doctor_backlog);
 
 /* doctor_process.c: what the caller may do, and what it would find */
 DOCTOR_LOOK(doctor_capability); /* argument: its number */

@@ -9,6 +9,7 @@
 
 #define OLDEST_MAJOR 5 /* AF_XDP with XDP links */
 #define OLDEST_MINOR 11
+#define GOOD_BACKLOG 10000
 #define LEAST_HUGEPAGE_MIB 512 /* memory.megabytes' default */
 #define CPU_DIRECTORY "sys/devices/system/cpu"
 #define NODE_DIRECTORY "sys/devices/system/node"
@@ -253,6 +254,32 @@ DOCTOR_LOOK(doctor_governor)
 	else
 		snprintf(found, DOCTOR_FOUND_LEN, "%s on %u of %u CPUs", other, n_others, n);
 	return n_others == 0 ? DOCTOR_OK : DOCTOR_WARNING;
+}
+
+/*
+ * Each CPU queues frames that cross from one namespace to another until it comes to them. Drops are those of all CPUs since the
+ * machine started.
+ */
+DOCTOR_LOOK(doctor_backlog)
+{
+	FILE *file = doctor_open(doctor, "proc/net/softnet_stat");
+	unsigned long long sum = 0;
+	unsigned long long drops;
+	unsigned long room;
+	char line[512];
+
+	(void)check;
+	(void)interface;
+	while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+		if (sscanf(line, "%*x %llx", &drops) == 1)
+			sum += drops;
+	}
+	if (file != NULL)
+		fclose(file);
+	doctor_read(doctor, "proc/sys/net/core/netdev_max_backlog", line, sizeof(line));
+	room = strtoul(line, NULL, 10);
+	snprintf(found, DOCTOR_FOUND_LEN, "%llu frames dropped, room for %lu", sum, room);
+	return sum == 0 || room >= GOOD_BACKLOG ? DOCTOR_OK : DOCTOR_WARNING;
 }
 
 DOCTOR_LOOK(doctor_smt)

@@ -74,6 +74,7 @@ way_change(struct fanin_comm *comm, const struct fanin_manager_home *home, struc
 		return status;
 	}
 	fanin_engine_move(comm->engine, transport);
+	comm->ring_drops += comm->transport->ops->ring_drops(comm->transport);
 	comm->transport->ops->close(comm->transport);
 	comm->transport = transport;
 	comm->route = route;

@@ -344,7 +344,7 @@ switch_report(const struct fanin_comm *comm, struct fanin_report *report)
 	report->invalid = stats->invalid;
 	report->accumulates_f32 = comm->member.wide;
 	report->spurious = stats->spurious;
-	report->ring_drops = comm->transport->ops->ring_drops(comm->transport);
+	report->ring_drops = comm->ring_drops + comm->transport->ops->ring_drops(comm->transport);
 	report->resumed = stats->resumed;
 	report->queries = stats->queries;
 }

@@ -76,6 +76,7 @@ struct fanin_comm {
 	uint8_t switch_mac[6]; /* that the engine sends to */
 	struct fanin_member member;
 	struct fanin_transport *transport;
+	uint64_t ring_drops; /* of transports before it */
 	struct fanin_engine *engine;
 	struct fanin_request *requests; /* not freed yet, linked by sibling */
 	struct fanin_request closing;   /* comm_close.c's */

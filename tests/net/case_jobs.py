@@ -6,8 +6,10 @@ import signal
 import statistics
 import time
 
+from frames import HEADER_LEN, RESULT, RawPort, header, packet
 from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run_exact_job,
                      running_lab, start_ranks, wait_for_results, wait_until)
+from lab import SWITCH_IP, SWITCH_MAC
 
 
 @case()
@@ -133,6 +135,27 @@ def two_workers_are_exact():
 def the_switch_runs_without_hugepages():
     with running_lab(2, config={"memory": {"hugepages": "never", "megabytes": 256}}) as lab:
         run_exact_job(lab, "ordinary pages", bytes=4 * MIB)
+
+
+@case(120)
+def frames_that_a_host_has_no_room_for_are_in_its_report():
+    """The library's sockets of both transports, for frames that go into the ring and for those of the queue."""
+    for transport, mtu in (("af_xdp", 1500), ("af_packet", 1500), ("af_packet", 61184)):
+        with running_lab(2, transport, mtu, {"limits": {"slots": 64, "max_jobs": 1}}) as lab:
+            job = lab.create_job()
+            ranks = start_ranks(lab, job, bytes=2 * MIB, iters=20)
+            wait_for_results(lab, job, 10)
+            # For the job, but of no run of it: the host's filter lets them pass, and nobody reads them.
+            frame = packet(header(RESULT, job["id"], int(job["key"], 16), bytes(mtu - 28 - HEADER_LEN)), SWITCH_MAC, SWITCH_IP,
+                           lab.host_mac(1), lab.host_ip(1))
+            ranks[1].popen.send_signal(signal.SIGSTOP)
+            with RawPort(lab.switch_namespace, lab.switch_interface(1)) as port:
+                for _ in range(3000):
+                    port.send(frame)
+            ranks[1].popen.send_signal(signal.SIGCONT)
+            reports = reports_of(lab, ranks)
+            expect_exact(reports, f"a job beside a flood, {transport}, MTU {mtu}")
+            expect(reports[1]["ring_drops"] > 500, f"{transport}, MTU {mtu}: {reports[1]['ring_drops']} frames were dropped")
 
 
 @case()

@@ -8,6 +8,7 @@ import signal
 import socket
 from pathlib import Path
 
+import backlog
 from case_packets import FLOATS, Liar, join_body, join_by_hand
 from case_switching import ping
 from frames import BROADCAST, JOIN, KNOWN, RawPort, ethernet
@@ -15,6 +16,7 @@ from prometheus import request, scrape
 from support import (KIB, MIB, Lab, LabError, case, expect, expect_equal, expect_exact, job_entry, program,
                      reports_of, run_exact_job, running_lab, start_ranks, wait_for_results, wait_until)
 from fabric import Fabric, leaf_spine
+from lab import HOST_INTERFACE, ip_in
 
 LISTEN = "127.0.0.1:9464"
 RUNTIME_DIR = Path("/var/run/dpdk")
@@ -32,7 +34,6 @@ STILL = {
     "fanin_port_queues": "configured",
     "fanin_port_routed": "as the port is configured",
     "fanin_switching_routed_total": "this network is one subnet",
-    "fanin_port_rx_missed_total": "a NIC's: the drivers of virtual devices do not count what these lose",
     "fanin_mempool_packets": "made at start",
     "fanin_memory_packets_bytes": "made at start",
     "fanin_memory_hugepages_bytes": "taken at start",
@@ -58,7 +59,8 @@ METRICS = {
     "ports.ports[].queues": ("fanin_port_queues", "", 1),
     "ports.ports[].routed": ("fanin_port_routed", "", 1),
     **{f"ports.ports[].{name}": (f"fanin_port_{name}_total", "", 1)
-       for name in ("rx_frames", "rx_bytes", "rx_missed", "tx_frames", "tx_bytes", "tx_dropped")},
+       for name in ("rx_frames", "rx_bytes", "rx_missed", "tx_frames", "tx_bytes", "tx_dropped", "link_rx_dropped",
+                    "link_tx_dropped", "rx_errors", "tx_delayed")},
     "stats.uptime_s": ("fanin_uptime_seconds", "", 1),
     **{f"stats.workers[].{name}": (f"fanin_worker_{name}_total", "", 1)
        for name in ("bursts", "empty_polls", "packets", "handed_over", "retries")},
@@ -77,6 +79,7 @@ METRICS = {
     **{f"stats.memory.{name}": (f"fanin_memory_{name}_bytes", "", 1)
        for name in ("hugepages", "packets", "slots", "limit")},
     **{f"stats.faults.{name}": (f"fanin_faults_{name}_total", "", 1) for name in ("duplicated", "reordered")},
+    "stats.machine.backlog_dropped": ("fanin_machine_backlog_dropped_total", "", 1),
     "drops.drops[].count": ("fanin_drops_total", "", 1),
     "jobs.limits.max_jobs": ("fanin_jobs_limit", "", 1),
     "jobs.limits.jobs_free": ("fanin_jobs_free", "", 1),
@@ -209,6 +212,40 @@ def flood_stopped_host(lab, watch, host):
         host.popen.send_signal(signal.SIGCONT)
 
 
+def flood_stopped_switch(lab, watch):
+    """More frames to the switch, while it is stopped, than the socket of a port takes."""
+    frame = ethernet(lab.host_mac(1), lab.host_mac(0), 0x88b5, bytes(46))
+    lab.switch.popen.send_signal(signal.SIGSTOP)
+    try:
+        with RawPort(lab.host_namespace(0)) as port:
+            for _ in range(12000):
+                port.send(frame)
+    finally:
+        lab.switch.popen.send_signal(signal.SIGCONT)
+    wait_until(lambda: watch.has_moved("fanin_port_rx_missed_total"), 20, "frames that the stopped switch did not take")
+
+
+def overflow_backlog(lab, watch):
+    backlog.build(lab.host_namespace(2), lab.directory)
+
+    def dropped():
+        backlog.overflow(lab.host_namespace(2))
+        return watch.has_moved("fanin_machine_backlog_dropped_total")
+    wait_until(dropped, 10, "frames that a backlog did not take")
+
+
+def send_to_cut_link(lab, watch, host):
+    """Frames to a host whose end of the link is down."""
+    frame = ethernet(BROADCAST, lab.host_mac(0), 0x88b5, bytes(46))
+    ip_in(lab.host_namespace(host), "link", "set", HOST_INTERFACE, "down")
+    with RawPort(lab.host_namespace(0)) as port:
+        def dropped():
+            port.send(frame)
+            return watch.has_moved("fanin_port_link_tx_dropped_total")
+        wait_until(dropped, 20, "frames that the link did not take")
+    ip_in(lab.host_namespace(host), "link", "set", HOST_INTERFACE, "up")
+
+
 def refuse_packets(lab, watch, job):
     """Some packets that are dropped, each counted under its reason; the others are case_packets.py's."""
     liar = Liar(lab, job, 0, 0)
@@ -236,7 +273,11 @@ def fill_mac_table(lab, watch):
 
 
 class MixedLab(Lab):
-    """Hosts on veth, and a port for a host on memif. The faults are in both directions."""
+    """Hosts on veth, one behind a packet socket, and a port for a host on memif. The faults are in both directions."""
+
+    def port(self, host):
+        return super().port(host) if host != 1 else {"name": "h1", "mtu": 1500,
+                                                     "vdev": f"net_af_packet,iface={self.switch_interface(1)},qdisc_bypass=1"}
 
     def config(self):
         config = super().config()
@@ -315,6 +356,12 @@ def every_metric_moves():
         flood_stopped_host(lab, watch, host)
         host.popen.kill()
         host.wait(10)
+        flood_stopped_switch(lab, watch)
+        with RawPort(lab.host_namespace(1)) as port:
+            port.send(ethernet(lab.host_mac(0), lab.host_mac(1), 0x88b5, bytes(3000)))
+        wait_until(lambda: watch.has_moved("fanin_port_rx_errors_total"), 5, "a frame that is too long")
+        send_to_cut_link(lab, watch, 2)
+        overflow_backlog(lab, watch)
         fill_mac_table(lab, watch)
         for reason in ("fault_drop", "tx_full", "port_down"):
             expect(watch.value("fanin_drops_total", reason=reason) > 0, f"{reason} did not move")

@@ -43,6 +43,7 @@ import case_memif  # noqa: F401
 import case_network  # noqa: F401
 import case_observe  # noqa: F401
 import case_observe_manager  # noqa: F401
+import case_packet_ports  # noqa: F401
 import case_packets  # noqa: F401
 import case_pktgen  # noqa: F401
 import case_ports  # noqa: F401

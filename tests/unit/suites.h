@@ -26,6 +26,7 @@
 	X(answers)                                                                                 \
 	X(empty)                                                                                   \
 	X(pipeline)                                                                                \
+	X(packet_port)                                                                             \
 	X(neighbors)                                                                               \
 	X(routing)                                                                                 \
 	X(sources)                                                                                 \

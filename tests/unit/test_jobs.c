@@ -93,6 +93,54 @@ START_TEST(sum_reaches_every_member_and_no_one_else)
 }
 END_TEST
 
+/* Ports of different MTU have pools of their own, of packets of different size, and the pipeline has one of them. */
+START_TEST(doubled_packets_are_whole_whatever_the_pipelines_own_pool_holds)
+{
+	const struct pipeline_faults faults = { .duplicate = 1, .seed = 7 };
+	struct rte_mempool *small = rte_pktmbuf_pool_create("small", 63, 0, PIPELINE_MBUF_PRIV_SIZE,
+							    RTE_PKTMBUF_HEADROOM + 128,
+							    SOCKET_ID_ANY);
+	struct job *job = ring_switch_job(&sw, 2, 0);
+	uint32_t epoch = host_join_all(&sw, job, 2, 1);
+	struct worker *worker = sw.pipeline->workers[0];
+
+	ck_assert_ptr_nonnull(small);
+	sw.pipeline->pool = small;
+	faults_init(&worker->faults, &faults, 0);
+	host_contribute(&sw, job, 0, epoch, 0, false);
+	host_contribute(&sw, job, 1, epoch, 0, false);
+	for (uint16_t p = 0; p < 2; p++)
+		host_result_check(job, 2, 0, buffer, ring_switch_take(&sw, p, buffer));
+	ck_assert_uint_eq(worker->counters.fault_duplicates, 2 + 2);
+	ck_assert_uint_eq(worker->n_retries, 0);
+	ck_assert_uint_eq(rte_mempool_avail_count(small), 63);
+	sw.pipeline->pool = sw.pool;
+}
+END_TEST
+
+START_TEST(a_packet_that_fits_no_second_time_is_not_tried_forever)
+{
+	struct job *job = ring_switch_job(&sw, 2, 0);
+	uint32_t epoch = host_join_all(&sw, job, 2, 1);
+	struct worker *worker = sw.pipeline->workers[0];
+	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(sw.pool);
+	uint8_t frame[4096];
+	size_t len = host_contribution(&sw, job, 0, epoch, 0, false, frame);
+
+	/* Its first segment ends inside of the payload. */
+	memcpy(rte_pktmbuf_append(mbuf, FANIN_PAYLOAD_OFFSET + 8), frame, FANIN_PAYLOAD_OFFSET + 8);
+	mbuf->next = rte_pktmbuf_alloc(sw.pool);
+	mbuf->nb_segs = 2;
+	memcpy(rte_pktmbuf_append(mbuf, (uint16_t)(len - FANIN_PAYLOAD_OFFSET - 8)),
+	       frame + FANIN_PAYLOAD_OFFSET + 8, len - FANIN_PAYLOAD_OFFSET - 8);
+	mbuf->port = sw.pipeline->ports[0].ethdev;
+	worker_fanin(worker, mbuf);
+	ring_switch_rounds(&sw, 2);
+	ck_assert_uint_eq(worker->n_retries, 0);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_FRAME_TRUNCATED), 1);
+}
+END_TEST
+
 /* Frames of the kind that a port got. */
 static unsigned int
 count_of(uint16_t port, enum fanin_type type)
@@ -716,6 +764,8 @@ suite_jobs(void)
 	tcase_set_timeout(one, 30);
 	tcase_add_test(one, run_begins_when_all_have_joined);
 	tcase_add_test(one, sum_reaches_every_member_and_no_one_else);
+	tcase_add_test(one, doubled_packets_are_whole_whatever_the_pipelines_own_pool_holds);
+	tcase_add_test(one, a_packet_that_fits_no_second_time_is_not_tried_forever);
 	tcase_add_test(one, hosts_behind_one_port_get_each_result_once);
 	tcase_add_test(one, restarted_member_waits_until_the_old_run_is_left);
 	tcase_add_test(one, late_leave_of_an_old_run_changes_nothing);

@@ -96,6 +96,112 @@ START_TEST(a_port_that_is_down_is_left_alone_and_its_frames_are_counted)
 }
 END_TEST
 
+#define DEVICE_ROOM 1023u /* of a ring port */
+
+static void
+number_frame(uint8_t *frame, uint32_t number)
+{
+	memcpy(frame + 20, &number, sizeof(number));
+}
+
+/* Numbered frames to host 1, which is known: as many as its device takes, and n more. Nobody takes them out. */
+static void
+overfill_port_1(uint32_t n)
+{
+	uint8_t frame[FRAME_LEN];
+
+	host_frame(1, 0xff, frame);
+	ring_switch_put(&sw, 1, frame, sizeof(frame));
+	for (uint16_t p = 0; p < 4; p++)
+		ring_switch_take(&sw, p, out);
+	host_frame(0, 1, frame);
+	for (uint32_t i = 0; i < DEVICE_ROOM + n; i++) {
+		number_frame(frame, i);
+		ring_switch_enqueue(&sw, 0, frame, sizeof(frame));
+		if (i % 32 == 31)
+			ring_switch_rounds(&sw, 1);
+	}
+	ring_switch_rounds(&sw, 2);
+}
+
+static void
+expect_numbers(uint32_t from, uint32_t to)
+{
+	uint8_t frame[FRAME_LEN];
+
+	host_frame(0, 1, frame);
+	for (uint32_t i = from; i < to; i++) {
+		number_frame(frame, i);
+		expect_frame(1, frame, sizeof(frame));
+	}
+}
+
+START_TEST(frames_that_a_device_does_not_take_wait_and_leave_in_order)
+{
+	const struct port_counters *counters = &sw.pipeline->workers[0]->counters.ports[1];
+	uint64_t frames, bytes;
+
+	overfill_port_1(100);
+	frames = counters->tx_frames;
+	bytes = counters->tx_bytes;
+	ck_assert_uint_eq(counters->tx_delayed, 100);
+	expect_numbers(0, 30);
+	ring_switch_rounds(&sw, 1);
+	ck_assert_uint_eq(counters->tx_frames, frames + 30);
+	ck_assert_uint_eq(counters->tx_bytes, bytes + 30 * FRAME_LEN);
+	expect_numbers(30, DEVICE_ROOM + 30);
+	ring_switch_rounds(&sw, 1);
+	expect_numbers(DEVICE_ROOM + 30, DEVICE_ROOM + 100);
+	expect_silence();
+	ck_assert_uint_eq(counters->tx_frames, frames + 100);
+	ck_assert_uint_eq(counters->tx_bytes, bytes + 100 * FRAME_LEN);
+	ck_assert_uint_eq(counters->tx_delayed, 100);
+	ck_assert_uint_eq(counters->tx_dropped, 0);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->n_tx_waiting, 0);
+}
+END_TEST
+
+START_TEST(more_frames_than_may_wait_are_dropped_and_counted_once)
+{
+	const struct port_counters *counters = &sw.pipeline->workers[0]->counters.ports[1];
+
+	overfill_port_1(WORKER_TX_WAITING + 70);
+	ck_assert_uint_eq(counters->tx_dropped, 70);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), 70);
+	expect_numbers(0, DEVICE_ROOM);
+	ring_switch_rounds(&sw, 1);
+	expect_numbers(DEVICE_ROOM, DEVICE_ROOM + WORKER_TX_WAITING);
+	expect_silence();
+	ck_assert_uint_eq(counters->tx_dropped, 70);
+}
+END_TEST
+
+START_TEST(a_device_that_takes_nothing_for_long_makes_nobody_wait)
+{
+	overfill_port_1(100);
+	sw.pipeline->workers[0]->tx[1].waiting_since_ns = 0;
+	ring_switch_rounds(&sw, 1);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), 100);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->n_tx_waiting, 0);
+	expect_numbers(0, DEVICE_ROOM);
+	expect_silence();
+}
+END_TEST
+
+START_TEST(frames_that_wait_for_a_port_that_goes_down_are_dropped)
+{
+	overfill_port_1(100);
+	rte_rcu_qsbr_thread_offline(sw.pipeline->qsbr, 0);
+	pipeline_port_set_down(sw.pipeline, 1, true);
+	rte_rcu_qsbr_thread_online(sw.pipeline->qsbr, 0);
+	ring_switch_rounds(&sw, 1);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_PORT_DOWN), 100);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), 0);
+	expect_numbers(0, DEVICE_ROOM);
+	expect_silence();
+}
+END_TEST
+
 START_TEST(known_destination_gets_the_frame_alone)
 {
 	uint8_t frame[FRAME_LEN];
@@ -401,6 +507,10 @@ suite_pipeline(void)
 	tcase_set_timeout(tcase, 30);
 	tcase_add_test(tcase, unknown_destination_is_flooded_to_all_others);
 	tcase_add_test(tcase, a_port_that_is_down_is_left_alone_and_its_frames_are_counted);
+	tcase_add_test(tcase, frames_that_a_device_does_not_take_wait_and_leave_in_order);
+	tcase_add_test(tcase, more_frames_than_may_wait_are_dropped_and_counted_once);
+	tcase_add_test(tcase, a_device_that_takes_nothing_for_long_makes_nobody_wait);
+	tcase_add_test(tcase, frames_that_wait_for_a_port_that_goes_down_are_dropped);
 	tcase_add_test(tcase, known_destination_gets_the_frame_alone);
 	tcase_add_test(tcase, a_station_that_moves_within_a_round_is_found_where_it_spoke_last);
 	tcase_add_test(tcase, what_one_round_has_learned_is_asked_anew_in_the_next);

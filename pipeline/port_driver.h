@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A port that the workers reach by other ways than a DPDK device: what it has to offer. Such ports belong to whoever opened them;
+ * the pipeline calls bursts only, from the workers that have the queue.
+ */
+#ifndef FANIN_PIPELINE_PORT_DRIVER_H
+#define FANIN_PIPELINE_PORT_DRIVER_H
+
+#include <stdint.h>
+
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+
+/* What a driver counts since the port was opened. */
+struct port_driver_stats {
+	uint64_t rx_missed; /* frames dropped because no worker took them in time */
+	uint64_t rx_errors; /* frames dropped because they are longer than the port takes */
+	uint64_t tx_errors; /* frames that the device will never take; their bursts counted them as sent */
+};
+
+struct port_driver {
+	const char *name;
+
+	/* A queue's handle. queue: below the port's number of queues. Any thread. */
+	void *(*queue)(void *port, uint16_t queue);
+
+	/*
+	 * Takes at most max frames off a queue; their mbufs carry the number that the port was opened with. Returns how many.
+	 * Never blocks. One thread at a time.
+	 */
+	uint16_t (*rx_burst)(void *queue, struct rte_mbuf **mbufs, uint16_t max);
+
+	/*
+	 * Sends frames, and frees their mbufs. Returns how many it took, from the first on; the others stay the caller's, who may
+	 * offer them again. Never blocks. One thread at a time, which need not be rx_burst's.
+	 */
+	uint16_t (*tx_burst)(void *queue, struct rte_mbuf **mbufs, uint16_t n);
+
+	/* Main thread. */
+	void (*stats)(void *port, struct port_driver_stats *stats);
+	void (*mac)(const void *port, struct rte_ether_addr *mac);
+
+	/* No worker may use the port any more. Main thread. */
+	void (*close)(void *port);
+};
+
+/* Numbers of such ports, where others have DPDK's port id, begin here. */
+#define PORT_DRIVER_FIRST RTE_MAX_ETHPORTS
+
+#endif

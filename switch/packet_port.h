@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A port on a packet socket (packet(7)) of a kernel interface, the switch's own instead of DPDK's net_af_packet: that one takes
+ * frames for sent which the kernel refused, never asks the socket what it dropped, and has fragments reassembled.
+ */
+#ifndef FANIN_SWITCH_PACKET_PORT_H
+#define FANIN_SWITCH_PACKET_PORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_mempool.h>
+
+#include "pipeline/port_driver.h"
+
+#define PACKET_PORT_MAX_QUEUES 16
+#define PACKET_PORT_ERROR_LEN 256
+
+struct packet_port;
+
+struct packet_port_options {
+	const char *interface;
+	uint16_t number; /* mbuf->port of its frames */
+	uint16_t mtu;
+	uint16_t n_queues;
+	uint32_t frame_bytes; /* of the receive ring; 0: as the MTU needs */
+	uint32_t n_frames;    /* of the receive ring; 0: chosen by the frames' size */
+	bool qdisc_bypass;    /* frames go to the interface's driver without its queue discipline */
+	struct rte_mempool *pool;
+};
+
+extern const struct port_driver packet_port_driver;
+
+/*
+ * Opens the port: from here on frames come in. Needs CAP_NET_RAW. Main thread.
+ *
+ * error: PACKET_PORT_ERROR_LEN bytes. Returns 0 and sets *port, to be closed with the driver's close; or -errno with *error
+ * filled.
+ */
+int packet_port_open(const struct packet_port_options *options, struct packet_port **port,
+		     char *error);
+
+/*
+ * Opens the sockets anew, after the interface was removed and another one of its name was made. The port and its queues keep their
+ * addresses and counters. No worker may use the port meanwhile. Main thread.
+ *
+ * error: PACKET_PORT_ERROR_LEN bytes. Returns 0, or -errno with *error filled; the port is then silent, and it may be tried again.
+ */
+int packet_port_reopen(struct packet_port *port, char *error);
+
+#endif

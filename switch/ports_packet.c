@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See ports_packet.h. */
+#include <errno.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_kvargs.h>
+
+#include "switch/packet_port.h"
+#include "switch/ports_packet.h"
+
+#define MAX_FRAMES (1u << 20)
+
+/* Those of DPDK's driver, so that configurations made for it stay right. */
+static const char *const argument_names[] = { "iface",   "qpairs",       "framesz", "framecnt",
+					      "blocksz", "qdisc_bypass", NULL };
+
+/* Reads a number from low to high; the value stays as it is if there is no such argument. Returns false if it is wrong. */
+static bool
+read_number(const struct rte_kvargs *arguments, const char *name, uint32_t low, uint32_t high,
+	    uint32_t *value)
+{
+	const char *text = rte_kvargs_get(arguments, name);
+	unsigned long number;
+	char *end;
+
+	if (text == NULL)
+		return true;
+	errno = 0;
+	number = strtoul(text, &end, 10);
+	if (errno != 0 || text[0] < '0' || text[0] > '9' || *end != '\0' || number < low ||
+	    number > high)
+		return false;
+	*value = (uint32_t)number;
+	return true;
+}
+
+static int
+read_arguments(const struct rte_kvargs *arguments, struct packet_port_options *options, char *error)
+{
+	uint32_t queues = 1;
+	uint32_t bypass = 0;
+	uint32_t block = 0;
+	const struct {
+		const char *name;
+		uint32_t low;
+		uint32_t high;
+		uint32_t *value;
+	} numbers[] = {
+		{ "qpairs", 1, PACKET_PORT_MAX_QUEUES, &queues },
+		{ "framesz", 256, UINT16_MAX, &options->frame_bytes },
+		{ "framecnt", 1, MAX_FRAMES, &options->n_frames },
+		{ "blocksz", 0, UINT32_MAX, &block }, /* chosen by the frames' size */
+		{ "qdisc_bypass", 0, 1, &bypass },
+	};
+
+	for (size_t i = 0; i < RTE_DIM(numbers); i++) {
+		if (!read_number(arguments, numbers[i].name, numbers[i].low, numbers[i].high,
+				 numbers[i].value)) {
+			snprintf(error, PACKET_PORT_ERROR_LEN,
+				 "found %s=%s, expected a number from %u to %u", numbers[i].name,
+				 rte_kvargs_get(arguments, numbers[i].name), numbers[i].low,
+				 numbers[i].high);
+			return -EINVAL;
+		}
+	}
+	options->n_queues = (uint16_t)queues;
+	options->qdisc_bypass = bypass != 0;
+	options->interface = rte_kvargs_get(arguments, "iface");
+	if (options->interface == NULL || if_nametoindex(options->interface) == 0) {
+		snprintf(error, PACKET_PORT_ERROR_LEN,
+			 "expected iface= with the name of an interface");
+		return -ENODEV;
+	}
+	return 0;
+}
+
+int
+ports_open_packet(const struct config_port *config, uint16_t index, struct rte_mempool *pool,
+		  struct pipeline_port *port, char *error)
+{
+	const char *text = config->device + strcspn(config->device, ",");
+	struct rte_kvargs *arguments = rte_kvargs_parse(text[0] == ',' ? text + 1 : text,
+							argument_names);
+	struct packet_port_options options = { .mtu = port->mtu, .pool = pool };
+	struct packet_port *packet;
+	char why[PACKET_PORT_ERROR_LEN] =
+		"expected arguments among iface, qpairs, framesz, framecnt, blocksz and qdisc_bypass";
+	int ret = -EINVAL;
+
+	options.number = (uint16_t)(PORT_DRIVER_FIRST + index);
+	if (arguments != NULL)
+		ret = read_arguments(arguments, &options, why);
+	if (ret == 0)
+		ret = packet_port_open(&options, &packet, why);
+	rte_kvargs_free(arguments);
+	if (ret != 0) {
+		snprintf(error, CONFIG_ERROR_LEN, "ports[%u]: device \"%s\" does not start: %s",
+			 index, config->device, why);
+		return ret;
+	}
+	port->ethdev = options.number;
+	port->n_queues = options.n_queues;
+	port->driver = &packet_port_driver;
+	port->handle = packet;
+	return 0;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ports whose device is net_af_packet: the configuration's words for the switch's own packet sockets (packet_port.h). */
+#ifndef FANIN_SWITCH_PORTS_PACKET_H
+#define FANIN_SWITCH_PORTS_PACKET_H
+
+#include "pipeline/pipeline.h"
+#include "switch/config.h"
+
+/*
+ * Opens a port by its device's arguments and enters it into *port, whose MTU is set. Main thread.
+ *
+ * index: of the port in the configuration, for the error. Returns 0, or -errno with error (CONFIG_ERROR_LEN bytes) filled.
+ */
+int ports_open_packet(const struct config_port *config, uint16_t index, struct rte_mempool *pool,
+		      struct pipeline_port *port, char *error);
+
+#endif

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Ports on packet sockets: fragments, several queues and switches, and frames that the kernel refuses for a moment."""
+
+import contextlib
+import json
+import socket
+
+from frames import ETH_P_ALL, SOL_PACKET, RawPort, ethernet
+from support import MIB, Lab, case, expect, expect_equal, program, run, run_exact_job, running_lab, wait_until
+from lab import SWITCH_IP, Control, inside
+from pinger import ping_all
+
+EXPERIMENT = 0x88b5
+PACKET_FANOUT = 18
+
+
+class PacketLab(Lab):
+    """Ports with these arguments behind the interface's name."""
+
+    arguments = "qdisc_bypass=1"
+
+    def vdev(self, host):
+        return f"net_af_packet,iface={self.switch_interface(host)},{self.arguments}"
+
+
+class TwoQueues(PacketLab):
+    arguments = "qpairs=2,qdisc_bypass=1"
+
+
+class Queued(PacketLab):
+    """Frames leave by the interfaces' queue disciplines."""
+
+    arguments = "qdisc_bypass=0"
+
+
+def port_of(lab, name):
+    return next(port for port in lab.control.ask("ports.list")["ports"] if port["name"] == name)
+
+
+def answered(lab, source, address, **options):
+    return ping_all(lab, [(source, address)], **options)["received"]
+
+
+def fragments_pass(base, **options):
+    with running_lab(2, "af_packet", 1500, base=base, **options) as lab:
+        expect_equal(answered(lab, 0, lab.host_ip(1)), 10, "answers to short pings")
+        for size in (1473, 4000, 20000):
+            expect_equal(answered(lab, 0, lab.host_ip(1), size=size), 10, f"answers to pings of {size} bytes")
+        expect_equal(lab.frames()["rx_missed"], 0, "frames missed")
+        run_exact_job(lab, "a job", bytes=MIB, transport="af_packet")
+
+
+@case()
+def fragments_pass_packet_ports():
+    fragments_pass(PacketLab)
+
+
+@case()
+def fragments_pass_packet_ports_with_two_queues():
+    fragments_pass(TwoQueues, config={"workers": [{"lcore": 0, "cpu": 0}, {"lcore": 1, "cpu": 1}]})
+
+
+@case()
+def several_switches_share_a_namespace():
+    """Each has the packet ports of its own hosts, with one queue and with several."""
+    for arguments in ("qdisc_bypass=1", "qpairs=2"):
+        with running_lab(6, "af_packet", 1500, base=PacketLab) as lab:
+            controls = []
+            for number in range(2):
+                hosts = (2 + 2 * number, 3 + 2 * number)
+                config = {**lab.config(), "name": f"other{number}", "memif": {"socket": str(lab.directory / f"memif{number}")},
+                          "control": {"socket": str(lab.directory / f"other{number}.sock")},
+                          "address": {"ip": f"10.77.0.{250 + number}", "mac": f"02:fa:00:00:00:{number:02x}"},
+                          "memory": {"hugepages": "never", "megabytes": 128}, "limits": {"slots": 256, "max_jobs": 1},
+                          "ports": [{"name": f"h{host}", "mtu": lab.mtu,
+                                     "vdev": f"net_af_packet,iface={lab.switch_interface(host)},{arguments}"} for host in hosts]}
+                path = lab.directory / f"other{number}.json"
+                path.write_text(json.dumps(config))
+                process = lab._spawn(lab.switch_namespace, f"other{number}", [program("fanin-switch"), "--config", path])
+                control = lab.directory / f"other{number}.sock"
+                wait_until(lambda p=process, c=control: c.exists() or not p.running(), 20, "another switch")
+                expect(process.running(), f"switch {number + 2} did not start: {process.last_words()}")
+                controls.append(Control(control))
+                expect_equal(answered(lab, hosts[0], lab.host_ip(hosts[1])), 10, f"answers between {hosts}")
+                expect_equal(answered(lab, hosts[0], f"10.77.0.{250 + number}"), 10, "answers of the switch")
+            for control in controls:
+                control.close()
+
+
+@case()
+def groups_of_sockets_of_others_are_no_obstacle():
+    """A switch whose sockets' groups were numbered by process and interface would find its number taken here."""
+    for base in (PacketLab, TwoQueues):
+        with base(1, "af_packet", 1500) as lab, contextlib.ExitStack() as stack:
+            path, go = lab.directory / "switch.json", lab.directory / "go"
+            path.write_text(json.dumps(lab.config()))
+            lab.switch = lab._spawn(lab.switch_namespace, "switch", [
+                "/bin/sh", "-c", 'while [ ! -e "$0" ]; do sleep 0.01; done; exec "$@"', go, program("fanin-switch"), "--config", path])
+            with inside(lab.switch_namespace):
+                number = (lab.switch.pid ^ socket.if_nametoindex(lab.switch_interface(0))) & 0xffff
+                other = stack.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)))
+                other.bind(("lo", ETH_P_ALL))
+                other.setsockopt(SOL_PACKET, PACKET_FANOUT, number)
+            go.touch()
+            wait_until(lab._switch_answers, 20, "the switch")
+            expect_equal(answered(lab, 0, SWITCH_IP), 10, "answers of the switch")
+
+
+@case()
+def a_packet_port_starts_with_right_arguments_only():
+    for arguments, words in (("qpairs=0", "qpairs=0, expected a number from 1"), ("qpairs=x", "qpairs=x"), ("framesz=70000", "framesz=70000"),
+                             ("bogus=1", "expected arguments among iface"), ("qdisc_bypass=2", "qdisc_bypass=2")):
+        base = type("Wrong", (PacketLab,), {"arguments": arguments})
+        with base(1, "af_packet", 1500) as lab:
+            path = lab.directory / "switch.json"
+            path.write_text(json.dumps(lab.config()))
+            process = lab._spawn(lab.switch_namespace, "wrong", [program("fanin-switch"), "--config", path])
+            expect_equal(process.wait(20), 1, f"exit status with {arguments}")
+            expect(words in process.stderr(), f"'{process.last_words()}' does not say {words}")
+
+
+@case()
+def frames_that_the_kernel_refuses_wait_and_arrive():
+    """The port's queue discipline takes few frames at a time: what it refuses is offered again, and nothing is lost."""
+    with running_lab(2, "af_packet", 1500, base=Queued) as lab:
+        answered(lab, 0, lab.host_ip(1))
+        with inside(lab.switch_namespace):
+            run(["tc", "qdisc", "add", "dev", lab.switch_interface(1), "root", "tbf", "rate", "4mbit", "burst", "3000", "limit", "6000"])
+        # 100 at once, which are 20 times as much as the discipline holds.
+        expect_equal(answered(lab, 0, lab.host_ip(1), count=100, size=1000, interval=0), 100, "pings through a full queue discipline")
+        port = port_of(lab, "h1")
+        expect(port["tx_delayed"] > 10, f"{port['tx_delayed']} frames waited")
+        expect_equal(port["tx_dropped"], 0, "frames that were not taken")
+        expect_equal(lab.drops()["tx_full"], 0, "tx_full")
+        # More than may wait is lost, and counted once.
+        frame = ethernet(lab.host_mac(1), lab.host_mac(0), EXPERIMENT, bytes(1400))
+        before = lab.frames()
+        with RawPort(lab.host_namespace(0)) as sender:
+            for _ in range(1000):
+                sender.send(frame)
+        wait_until(lambda: lab.frames()["rx"] + lab.frames()["rx_missed"] >= before["rx"] + before["rx_missed"] + 1000, 10, "1000 frames")
+
+        def all_out():
+            frames = lab.frames()
+            return frames["tx"] + frames["tx_dropped"] >= before["tx"] + 1000
+        wait_until(all_out, 20, "1000 frames to be sent or dropped")
+        expect(port_of(lab, "h1")["tx_dropped"] > 0, "nothing was dropped")
+        expect_equal(lab.drops()["tx_full"], port_of(lab, "h1")["tx_dropped"], "tx_full beside tx_dropped")
+
+
+@case()
+def frames_that_a_packet_port_does_not_take_are_counted():
+    class Short(PacketLab):
+        def port(self, host):
+            return {**super().port(host), "mtu": 1500 if host == 0 else self.mtu}
+    with running_lab(2, "af_packet", 9000, base=Short) as lab:
+        with RawPort(lab.host_namespace(0)) as sender:
+            sender.send(ethernet(lab.host_mac(1), lab.host_mac(0), EXPERIMENT, bytes(5000)))
+            wait_until(lambda: port_of(lab, "h0")["rx_errors"] == 1, 5, "a frame that is too long")
+            expect_equal(port_of(lab, "h0")["rx_frames"], 0, "frames received")
