@@ -31,7 +31,9 @@ struct waits_node {
 	uint64_t ranks;  /* and of all behind it */
 	bool answered;   /* else `error` says why not */
 	char error[CONTROL_MESSAGE_LEN];
-	uint64_t not_joined;        /* ranks at it; of a job that does not run */
+	uint64_t not_joined; /* ranks at it; of a job that does not run */
+	uint64_t ended;      /* ranks behind it whose processes have ended, as its probes found */
+	uint64_t silent;     /* likewise: that don't answer */
 	struct waits_block *blocks; /* by number, once waits_node_take was called */
 	size_t n_blocks;
 };

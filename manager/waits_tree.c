@@ -99,6 +99,8 @@ waits_node_take(struct waits_node *node, const json_t *answer)
 		if (strcmp(state, "waiting") == 0 && !json_is_true(json_object_get(entry, "joined")))
 			node->not_joined |= ranks_of(json_object_get(entry, "ranks")) & node->local;
 	}
+	node->ended = ranks_of(json_object_get(answer, "ended"));
+	node->silent = ranks_of(json_object_get(answer, "silent"));
 	node->answered = true;
 	return 0;
 }
@@ -118,6 +120,18 @@ add_cause(json_t *causes, const struct waits_node *node, uint64_t ranks, const c
 {
 	json_array_append_new(causes, json_pack("{s:s, s:o, s:s}", "switch", node->switch_name,
 						"ranks", json_ranks(ranks), "why", why));
+}
+
+/* Hosts at a node: with what its probes have found. */
+static void
+add_missing(json_t *causes, const struct waits_node *node, uint64_t ranks)
+{
+	json_t *cause;
+
+	add_cause(causes, node, ranks, "missing");
+	cause = json_array_get(causes, json_array_size(causes) - 1);
+	json_object_set_new(cause, "ended", json_ranks(node->ended & ranks));
+	json_object_set_new(cause, "silent", json_ranks(node->silent & ranks));
 }
 
 /* True if one of the node's children has sent the block up and waits for the result. */
@@ -157,7 +171,7 @@ explain(const struct waits_tree *tree, uint16_t index, uint32_t block,
 		on_its_way = child_has_sent(tree, index, block);
 	/* Here it may be done: then only what is between here and the children is left to explain. */
 	if ((missing & node->local) != 0 && !on_its_way)
-		add_cause(causes, node, missing & node->local, "missing");
+		add_missing(causes, node, missing & node->local);
 	for (uint16_t i = (uint16_t)(index + 1); i < tree->n_nodes; i++) {
 		const struct waits_node *child = &tree->nodes[i];
 

@@ -4,6 +4,7 @@
  * asked to be sent.
  */
 #include "pipeline/batch.h"
+#include "pipeline/probe.h"
 
 #include "pipeline/fastpath.h"
 
@@ -337,6 +338,7 @@ run_single(struct worker *worker, struct rte_mbuf *mbuf)
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	struct fanin_packet packet = { .mbuf = mbuf, .headers = headers, .payload = headers + 1 };
 	const bool refusable = !is_from_parent(&headers->fanin);
+	const uint32_t block = headers->fanin.block;
 	struct job *job;
 	enum fanin_reason reason = find_single(worker, mbuf, &job);
 	enum fanin_verdict verdict;
@@ -353,13 +355,15 @@ run_single(struct worker *worker, struct rte_mbuf *mbuf)
 	select_job(worker, job);
 	ctx->now_ns = worker->now_ns;
 	ctx->epoch = worker->run;
-	ctx->ended = 0;
-	ctx->silent = 0;
+	ctx->ended = __atomic_load_n(&job->ended, __ATOMIC_RELAXED);
+	ctx->silent = __atomic_load_n(&job->silent, __ATOMIC_RELAXED);
 	ctx->missing = 0;
 	verdict = is_run_of(worker, &headers->fanin) ? run_rare(ctx, job, &packet, &reason)
 						     : FANIN_VERDICT_RETRY;
 	settle(worker, mbuf, verdict, reason, refusable ? job : NULL);
 	drain(worker);
+	if (ctx->missing != 0)
+		probe_watch(worker, job, ctx->missing, block);
 }
 
 void

@@ -9,6 +9,7 @@
 #include <rte_ether.h>
 #include <rte_ring_elem.h>
 
+#include "pipeline/probe.h"
 #include "pipeline/worker.h"
 
 #include "pipeline/fastpath.h"
@@ -86,6 +87,8 @@ worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf)
 		return false;
 	if (!pipeline->ports[ingress].routed)
 		worker_learn(worker, source, ingress);
+	if (unlikely(probes_are_out(pipeline)))
+		probe_heard(worker, ingress, arp->arp_data.arp_sip);
 	worker->counters.local++;
 	if (arp->arp_opcode != rte_cpu_to_be_16(RTE_ARP_OP_REQUEST)) {
 		rte_pktmbuf_free(mbuf);
@@ -159,6 +162,15 @@ worker_ask(struct worker *worker, neighbor_key neighbor)
 		worker_send(worker, (uint16_t)port, mbuf);
 	else
 		worker_flood(worker, mbuf, WORKER_NO_PORT, false);
+}
+
+void
+worker_ask_station(struct worker *worker, uint32_t ip_be, const uint8_t mac[6], uint16_t port)
+{
+	struct rte_mbuf *mbuf = make_request(worker, ip_be, mac_key_make(mac, 0));
+
+	if (mbuf != NULL)
+		worker_send(worker, port, mbuf);
 }
 
 void

@@ -21,6 +21,13 @@
 /* Instead of a child. */
 #define JOB_NO_CHILD UINT8_MAX
 
+/* What probing a child has come to (probe.h); under the job's lock: rw. */
+struct job_probe {
+	uint64_t until_ns;  /* it is probed until then; 0: nobody has waited for it in this run */
+	uint32_t block;     /* the last one asked for that misses it */
+	uint8_t unanswered; /* probes in a row */
+};
+
 /* What a member is, a host or a switch, and where its current process is. */
 struct job_member {
 	uint32_t ip_be;
@@ -34,6 +41,8 @@ struct job_member {
 	uint64_t asked_nonce; /* of the process that was challenged last; under lock: rw */
 	uint64_t cookie;      /* that it has to give back; 0: none; under lock: rw */
 	uint64_t taken;       /* that it has given back when it joined; under lock: rw */
+	uint16_t udp_port_be; /* that its JOIN came from; under lock: rw */
+	struct job_probe probe;
 };
 
 /* This switch as a member of the job at its parent. */
@@ -50,6 +59,8 @@ struct job_parent {
 struct job_worker_stats {
 	struct fanin_handler_stats stats; /* its worker: rw, control: ro */
 	uint64_t bursts;                  /* of this worker with packets of the job */
+	uint64_t probes;                  /* of children that others wait for */
+	uint64_t probe_answers;           /* signs of life and of death from them */
 	/* Open blocks of the job, over all workers, sampled after some of these bursts. */
 	uint64_t occupancy[COUNTERS_HISTOGRAM];
 } __rte_cache_aligned;
@@ -83,6 +94,10 @@ struct job {
 	/* The run. Written under lock, read by workers with acquire. */
 	uint32_t epoch; /* 0: no run; else all members have joined, those of the whole job */
 	uint32_t parent_epoch; /* the same run as the parent numbers it, from before `epoch` is set until it is 0 */
+
+	/* What probes have found, as bitmaps of ranks. Written under lock, relaxed atomic; read by any thread. */
+	uint64_t ended;  /* their processes have ended */
+	uint64_t silent; /* hosts and switches that don't answer */
 
 	rte_spinlock_t lock;
 	uint64_t joined;          /* bitmap of children; under lock: rw */
@@ -124,7 +139,8 @@ struct job_spec {
 
 struct job_table {
 	struct job *jobs[FANIN_WIRE_MAX_JOB + 1]; /* control: w (release), workers: r (acquire) */
-	uint32_t next_epoch;                      /* unique over all jobs of this process; atomic */
+	uint64_t watched[(FANIN_WIRE_MAX_JOB + 1) / 64]; /* bitmap of jobs with children to probe; workers: rw, atomic */
+	uint32_t next_epoch; /* unique over all jobs of this process; atomic */
 	uint16_t max_jobs;
 	uint16_t n_jobs;
 	uint32_t slots_per_job; /* the static split: power of two */

@@ -49,6 +49,17 @@ least_progress(const struct job *job)
 	return least;
 }
 
+/* Under the lock: what was found about a child is over. */
+static void
+probe_forget(struct job *job, unsigned int child)
+{
+	const uint64_t others = ~job->params.child_ranks[child];
+
+	job->members[child].probe = (struct job_probe){ 0 };
+	__atomic_store_n(&job->ended, job->ended & others, __ATOMIC_RELAXED);
+	__atomic_store_n(&job->silent, job->silent & others, __ATOMIC_RELAXED);
+}
+
 /* Under the lock: everybody is there. */
 static void
 run_begin(struct job_table *table, struct job *job)
@@ -58,6 +69,8 @@ run_begin(struct job_table *table, struct job *job)
 	/* 0 stands for "no run": the counter steps over it when it wraps. */
 	if (epoch == 0)
 		epoch = __atomic_fetch_add(&table->next_epoch, 1, __ATOMIC_RELAXED);
+	for (uint16_t i = 0; i < job->params.n_children; i++)
+		probe_forget(job, i);
 	/* Blocks begin at 0 again, so what the last run left there would look current. */
 	memset(job->slot_clusters, 0, (job->slot_mask + 1) * sizeof(*job->slot_clusters));
 	job->first_block = job->params.has_parent ? job->parent.progress : least_progress(job);
@@ -95,6 +108,8 @@ member_add(struct job_table *table, struct job *job, unsigned int child,
 	member->progress = headers->fanin.progress;
 	member->again = (headers->fanin.flags & FANIN_FLAG_RETRANSMIT) != 0;
 	memcpy(member->mac, headers->eth.src, sizeof(member->mac));
+	member->udp_port_be = headers->udp.src_be;
+	probe_forget(job, child);
 	job->joined |= UINT64_C(1) << child;
 	if (job->joined == job->params.children && (!job->params.has_parent || job->parent.epoch != 0))
 		run_begin(table, job);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The switch as a station of its own: it answers ICMP echo (RFC 792) to its address, so that hosts find it with the tools
- * they know.
+ * they know, and takes what hosts answer to its probes.
  */
 #include <string.h>
 
@@ -9,19 +9,19 @@
 #include <rte_icmp.h>
 #include <rte_ip.h>
 
+#include "pipeline/probe.h"
 #include "pipeline/worker.h"
 
 #include "pipeline/fastpath.h"
 
-/* An unfragmented echo request to the switch's address, without IP options and as long as its header says. */
+/* An unfragmented ICMP message to the switch's address, without IP options and as long as its header says. */
 static bool
-is_echo_request(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
+is_icmp(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 {
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
-	const struct rte_icmp_hdr *icmp = (const struct rte_icmp_hdr *)&headers->udp;
 	uint16_t total = rte_be_to_cpu_16(headers->ip.total_len_be);
 
-	if (mbuf->data_len < FANIN_ETH_LEN + FANIN_IP_LEN + sizeof(*icmp) ||
+	if (mbuf->data_len < FANIN_ETH_LEN + FANIN_IP_LEN + sizeof(struct rte_icmp_hdr) ||
 	    headers->ip.version_ihl != 0x45)
 		return false;
 	if (headers->ip.protocol != IPPROTO_ICMP || headers->ip.dst_be != pipeline->ip_be)
@@ -29,9 +29,8 @@ is_echo_request(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 	if ((headers->ip.fragment_be &
 	     rte_cpu_to_be_16(RTE_IPV4_HDR_MF_FLAG | RTE_IPV4_HDR_OFFSET_MASK)) != 0)
 		return false;
-	if (total < FANIN_IP_LEN + sizeof(*icmp) || total > mbuf->data_len - FANIN_ETH_LEN)
-		return false;
-	return icmp->icmp_type == RTE_IP_ICMP_ECHO_REQUEST && icmp->icmp_code == 0;
+	return total >= FANIN_IP_LEN + sizeof(struct rte_icmp_hdr) &&
+	       total <= mbuf->data_len - FANIN_ETH_LEN;
 }
 
 void
@@ -42,8 +41,17 @@ worker_local_ip(struct worker *worker, struct rte_mbuf *mbuf)
 	struct rte_icmp_hdr *icmp = (struct rte_icmp_hdr *)&headers->udp;
 	uint16_t icmp_len;
 
-	if (!is_echo_request(pipeline, mbuf)) {
+	if (!is_icmp(pipeline, mbuf)) {
 		worker_drop(worker, mbuf, FANIN_REASON_LOCAL);
+		return;
+	}
+	if (icmp->icmp_type != RTE_IP_ICMP_ECHO_REQUEST || icmp->icmp_code != 0) {
+		if (!probe_take_icmp(worker, mbuf)) {
+			worker_drop(worker, mbuf, FANIN_REASON_LOCAL);
+			return;
+		}
+		worker->counters.local++;
+		worker_free(worker, mbuf);
 		return;
 	}
 	worker->counters.local++;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "pipeline/batch.h"
+#include "pipeline/probe.h"
 
 #include "pipeline/fastpath.h"
 
@@ -180,8 +181,7 @@ worker_from_parent(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_free(worker, mbuf);
 		break;
 	case FANIN_TYPE_PROBE:
-	case FANIN_TYPE_PROBE_ACK:
-		worker_free(worker, mbuf);
+		probe_answer(worker, job, mbuf);
 		break;
 	default:
 		/* Only JOIN and LEAVE go without the number of a run. */

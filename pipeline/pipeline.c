@@ -166,6 +166,7 @@ copy_options(struct pipeline *pipeline, const struct pipeline_options *options)
 	pipeline->multi4_up_to = options->multi4_up_to;
 	pipeline->n_clusters = options->n_workers / options->cluster_size;
 	pipeline->isa = options->isa;
+	pipeline->probes_due_ns = UINT64_MAX;
 	pipeline->shared_slots = options->n_workers > 1 &&
 				 options->policy == PIPELINE_POLICY_DISPATCH;
 	memset(pipeline->port_of_ethdev, 0xff, sizeof(pipeline->port_of_ethdev));

@@ -137,6 +137,7 @@ struct pipeline {
 	struct route_table *routes;
 	struct rte_rcu_qsbr *qsbr;
 	void *tx_locks; /* of tx queues that workers share */
+	uint64_t probes_due_ns; /* when children are to be probed (probe.h); UINT64_MAX: none is. Workers: rw, atomic */
 	bool running;
 	bool stop; /* control: w, workers: r; relaxed atomic */
 };

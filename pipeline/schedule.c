@@ -8,6 +8,7 @@
 
 #include <rte_ring.h>
 
+#include "pipeline/probe.h"
 #include "pipeline/worker.h"
 
 #include "pipeline/fastpath.h"
@@ -128,6 +129,9 @@ worker_fanin(struct worker *worker, struct rte_mbuf *mbuf)
 	case FANIN_TYPE_JOIN:
 	case FANIN_TYPE_LEAVE:
 		worker_membership(worker, mbuf);
+		break;
+	case FANIN_TYPE_PROBE_ACK:
+		probe_take_ack(worker, mbuf);
 		break;
 	default:
 		worker_from_parent(worker, mbuf);

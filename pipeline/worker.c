@@ -9,6 +9,7 @@
 #include <rte_cycles.h>
 #include <rte_ethdev.h>
 
+#include "pipeline/probe.h"
 #include "pipeline/worker.h"
 
 #include "pipeline/fastpath.h"
@@ -100,6 +101,8 @@ worker_round(struct worker *worker)
 	poll_faults(worker);
 	if (unlikely(neighbor_asks_are_due(worker->pipeline->neighbors)))
 		worker_ask_due(worker);
+	if (unlikely(probes_are_due(worker->pipeline, worker->now_ns)))
+		probe_due(worker);
 	worker_flush(worker);
 	worker_free_garbage(worker);
 	rte_rcu_qsbr_quiescent(worker->pipeline->qsbr, worker->index);

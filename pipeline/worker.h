@@ -197,10 +197,13 @@ bool worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf);
 /* arp.c: asks for a neighbor's MAC address. */
 void worker_ask(struct worker *worker, neighbor_key neighbor);
 
+/* arp.c: asks a station on a port (index) whether it still has its address. */
+void worker_ask_station(struct worker *worker, uint32_t ip_be, const uint8_t mac[6], uint16_t port);
+
 /* arp.c: asks for those whose turn it is by neighbor_housekeep. */
 void worker_ask_due(struct worker *worker);
 
-/* local.c: an IPv4 packet to the switch's own address that is not Fanin's: answers an ICMP echo. */
+/* local.c: an IPv4 packet to the switch's own address that is not Fanin's: answers an ICMP echo, takes answers to probes. */
 void worker_local_ip(struct worker *worker, struct rte_mbuf *mbuf);
 
 /* route.c: an IPv4 packet to the switch's MAC but not to its address. At least Ethernet and IPv4 header are there. */

@@ -77,15 +77,29 @@ job_occupancy(const struct job *job)
 	return json_histogram(sum);
 }
 
+/* Probes of children that others wait for, and what came of them. */
+static void
+job_probes(const struct job *job, uint64_t *probes, uint64_t *answers)
+{
+	*probes = 0;
+	*answers = 0;
+	for (uint16_t i = 0; i < job->n_workers; i++) {
+		*probes += job->worker_stats[i].probes;
+		*answers += job->worker_stats[i].probe_answers;
+	}
+}
+
 static json_t *
 describe_job(const struct pipeline *pipeline, struct job *job)
 {
 	uint32_t epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 	struct fanin_handler_stats stats;
+	uint64_t probes, answers;
 
 	job_stats(job, &stats);
+	job_probes(job, &probes, &answers);
 	return json_pack(
-		"{s:I,s:s,s:s,s:i,s:b,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
+		"{s:I,s:s,s:s,s:i,s:b,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
 		"id", (json_int_t)job->params.id, "owner", job->owner, "handler", job->handler->name,
 		"buffers", job->params.buffers, "reproducible", job->reproducible, "accumulate",
 		job_accumulate_names[job->params.wide], "state", epoch != 0 ? "active" : "waiting",
@@ -99,7 +113,8 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 		(json_int_t)stats.blocks, "block_ns", (json_int_t)stats.block_ns, "upward",
 		(json_int_t)stats.upward, "upward_repeats", (json_int_t)stats.upward_repeats,
 		"known", (json_int_t)stats.known, "queries", (json_int_t)stats.queries,
-		"upward_queries", (json_int_t)stats.upward_queries, "occupancy", job_occupancy(job));
+		"upward_queries", (json_int_t)stats.upward_queries, "probes", (json_int_t)probes,
+		"probe_answers", (json_int_t)answers, "occupancy", job_occupancy(job));
 }
 
 json_t *
@@ -273,8 +288,10 @@ command_jobs_waits(void *user, const json_t *args, struct control_error *error)
 	}
 	blocks = list_waiting(job, &waiting);
 	free(waiting.blocks);
-	return json_pack("{s:I,s:s,s:I,s:o,s:o,s:o}", "id", (json_int_t)id, "state",
+	return json_pack("{s:I,s:s,s:I,s:o,s:o,s:o,s:o,s:o}", "id", (json_int_t)id, "state",
 			 epoch != 0 ? "active" : "waiting", "waiting", (json_int_t)waiting.found,
 			 "blocks", blocks, "members", list_members(daemon->pipeline, job), "parent",
-			 describe_parent(daemon->pipeline, job));
+			 describe_parent(daemon->pipeline, job), "ended",
+			 json_ranks(__atomic_load_n(&job->ended, __ATOMIC_RELAXED)), "silent",
+			 json_ranks(__atomic_load_n(&job->silent, __ATOMIC_RELAXED)));
 }

@@ -3,6 +3,7 @@
  * faninctl jobs waits, and faninctl --manager waits: who waits for whom, one line for each block.
  */
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,17 +45,71 @@ print_since(const json_t *block)
 		printf(" since %s\n", ctl_duration(seconds, duration));
 }
 
-/* "rank 3 (port h3, 10.77.0.4)" */
+static bool
+is_listed(const json_t *ranks, const json_t *rank)
+{
+	const json_t *entry;
+	size_t i;
+
+	json_array_foreach(ranks, i, entry) {
+		if (json_equal(entry, rank))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What is known of ranks that are missing: "late", "ended", "silent", or "rank 2 late, rank 3 ended".
+ *
+ * told: has "ended" and "silent".
+ */
 static void
-print_member(const json_t *member)
+print_presence(const json_t *ranks, const json_t *told)
+{
+	static const char *const words[] = { "late", "ended", "silent" };
+	json_t *lists[] = { json_array(), json_array(), json_array() };
+	const char *separator = "";
+	const json_t *rank;
+	size_t i;
+
+	json_array_foreach(ranks, i, rank) {
+		unsigned int which = is_listed(json_object_get(told, "ended"), rank)    ? 1
+				     : is_listed(json_object_get(told, "silent"), rank) ? 2
+											: 0;
+
+		json_array_append(lists[which], (json_t *)rank);
+	}
+	for (i = 0; i < 3; i++) {
+		if (json_array_size(lists[i]) != 0) {
+			printf("%s", separator);
+			separator = ", ";
+			if (json_array_size(lists[i]) != json_array_size(ranks)) {
+				print_ranks(lists[i]);
+				putchar(' ');
+			}
+			printf("%s", words[i]);
+		}
+		json_decref(lists[i]);
+	}
+}
+
+/* "rank 3 (port h3, 10.77.0.4)"; told: as for print_presence, or NULL if that is no question. */
+static void
+print_member(const json_t *member, const json_t *told)
 {
 	print_ranks(json_object_get(member, "ranks"));
-	printf(" (port %s, %s)", ctl_string(member, "port"), ctl_string(member, "ip"));
+	printf(" (port %s, %s", ctl_string(member, "port"), ctl_string(member, "ip"));
+	if (told != NULL) {
+		printf(", ");
+		print_presence(json_object_get(member, "ranks"), told);
+	}
+	putchar(')');
 }
 
 static void
-print_missing(const json_t *missing, const json_t *members)
+print_missing(const json_t *missing, const json_t *result)
 {
+	const json_t *members = json_object_get(result, "members");
 	const char *separator = "";
 	const json_t *rank, *member;
 	size_t i, k;
@@ -64,7 +119,7 @@ print_missing(const json_t *missing, const json_t *members)
 			if (ctl_integer(member, "rank") != json_integer_value(rank))
 				continue;
 			printf("%s", separator);
-			print_member(member);
+			print_member(member, result);
 			separator = ", ";
 		}
 	}
@@ -84,7 +139,7 @@ print_not_joined(const json_t *result)
 		if (ctl_is_true(member, "joined"))
 			continue;
 		printf("%s", separator[0] == '\0' ? " without " : separator);
-		print_member(member);
+		print_member(member, NULL);
 		separator = ", ";
 	}
 	if (separator[0] == '\0')
@@ -113,8 +168,7 @@ print_job_waits(const json_t *result)
 			printf("the parent's result (port %s, %s)", ctl_string(parent, "port"),
 			       ctl_string(parent, "ip"));
 		else
-			print_missing(json_object_get(block, "missing"),
-				      json_object_get(result, "members"));
+			print_missing(json_object_get(block, "missing"), result);
 		print_since(block);
 	}
 	if (all == 0)
@@ -165,6 +219,12 @@ print_cause(const json_t *cause)
 	}
 	print_ranks(json_object_get(cause, "ranks"));
 	printf(" behind %s", ctl_string(cause, "switch"));
+	/* Of those that have not joined nothing is known. */
+	if (json_object_get(cause, "ended") == NULL)
+		return;
+	printf(" (");
+	print_presence(json_object_get(cause, "ranks"), cause);
+	putchar(')');
 }
 
 static void

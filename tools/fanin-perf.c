@@ -175,12 +175,34 @@ vectors_fill(struct run *run)
 		       run->send + sends.first * size);
 }
 
+/* Does nothing, or nothing of use, as long as the options say. Signals end it. */
+static void
+pause_for(const struct run *run)
+{
+	const double end = now_seconds() + (double)run->options->pause_seconds;
+	const struct timespec nap = { .tv_nsec = 50000000 };
+
+	while (got_signal == 0 && now_seconds() < end) {
+		if (!run->options->pause_busy)
+			nanosleep(&nap, NULL);
+	}
+}
+
+static bool
+pauses_now(const struct run *run, bool busy)
+{
+	return run->options->pause_seconds != 0 && run->options->pause_busy == busy &&
+	       run->iteration == run->options->pause_at;
+}
+
 static int
 collective_run(struct run *run)
 {
 	int status = perf_collective_post(&run->collective, run->send, run->recv, run->comm,
 					  &run->request);
 
+	if (status == FANIN_OK && pauses_now(run, true))
+		pause_for(run);
 	return status == FANIN_OK ? fanin_wait(&run->request) : status;
 }
 
@@ -212,6 +234,8 @@ iterate(struct run *run)
 	double seconds;
 	int status;
 
+	if (pauses_now(run, false))
+		pause_for(run);
 	/* In place, what was sent is gone each time. */
 	if (!options->check_ends || is_checked(run))
 		vectors_fill(run);

@@ -18,6 +18,8 @@ struct options {
 	uint64_t bytes;
 	uint64_t iters;
 	uint64_t warmup;
+	uint64_t pause_seconds; /* that this rank makes the others wait once; 0: it does not */
+	uint64_t pause_at;      /* iteration, those of the warm-up too */
 	uint32_t seed;
 	char memif_socket[108];
 	const char *dtype_name;
@@ -30,6 +32,7 @@ struct options {
 	bool check;
 	bool random_data;
 	bool check_ends; /* only the first and the last collective are checked */
+	bool pause_busy; /* computes meanwhile, with the collective posted */
 	bool times;
 	bool json;
 	bool progress;

@@ -126,7 +126,11 @@ enum option_code {
 	OPT_NO_STAGGER,
 	OPT_RECOVER,
 	OPT_TIMEOUT,
+	OPT_WAIT_LIMIT,
 	OPT_JOIN_TIMEOUT,
+	OPT_PAUSE,
+	OPT_PAUSE_AT,
+	OPT_PAUSE_BUSY,
 	OPT_JSON,
 	OPT_TIMES,
 	OPT_PROGRESS,
@@ -171,7 +175,11 @@ static const struct option long_options[] = {
 	{ "no-stagger", no_argument, NULL, OPT_NO_STAGGER },
 	{ "recover", no_argument, NULL, OPT_RECOVER },
 	{ "timeout-ms", required_argument, NULL, OPT_TIMEOUT },
+	{ "wait-limit-ms", required_argument, NULL, OPT_WAIT_LIMIT },
 	{ "join-timeout-ms", required_argument, NULL, OPT_JOIN_TIMEOUT },
+	{ "pause", required_argument, NULL, OPT_PAUSE },
+	{ "pause-at", required_argument, NULL, OPT_PAUSE_AT },
+	{ "pause-busy", no_argument, NULL, OPT_PAUSE_BUSY },
 	{ "json", no_argument, NULL, OPT_JSON },
 	{ "times", no_argument, NULL, OPT_TIMES },
 	{ "progress", no_argument, NULL, OPT_PROGRESS },
@@ -401,6 +409,18 @@ option_take(struct options *options, int code, const char *name, const char *val
 		break;
 	case OPT_TIMEOUT:
 		join->timeout_ms = (uint32_t)parse_number(name, value, 1, UINT32_MAX);
+		break;
+	case OPT_WAIT_LIMIT:
+		join->wait_limit_ms = parse_number(name, value, 0, UINT32_MAX);
+		break;
+	case OPT_PAUSE:
+		options->pause_seconds = parse_number(name, value, 1, UINT32_MAX);
+		break;
+	case OPT_PAUSE_AT:
+		options->pause_at = parse_number(name, value, 0, UINT64_MAX);
+		break;
+	case OPT_PAUSE_BUSY:
+		options->pause_busy = true;
 		break;
 	case OPT_JOIN_TIMEOUT:
 		join->join_timeout_ms = (uint32_t)parse_number(name, value, 1, UINT32_MAX);

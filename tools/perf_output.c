@@ -83,12 +83,19 @@ goodput_gbps(const struct run *run)
 		       : 0;
 }
 
+/* The elements of a list. */
+static void
+json_ranks(uint64_t ranks)
+{
+	for (const char *separator = ""; ranks != 0; ranks &= ranks - 1, separator = ", ")
+		printf("%s%d", separator, __builtin_ctzll(ranks));
+}
+
 void
 json_print(const struct run *run)
 {
 	const struct options *options = run->options;
 	const struct fanin_report *report = &run->report;
-	const char *separator = "";
 
 	printf("{\"ok\": %s, \"rank\": %u, \"size\": %u, \"bytes\": %" PRIu64 ", ",
 	       run->status == FANIN_OK && run->mismatches == 0 ? "true" : "false", rank_of(run),
@@ -117,12 +124,13 @@ json_print(const struct run *run)
 	json_string("trees_reason", report->trees_reason);
 	printf("\"retransmits\": %" PRIu64 ", \"duplicates\": %" PRIu64 ", \"invalid\": %" PRIu64
 	       ", \"spurious\": %" PRIu64 ", \"ring_drops\": %" PRIu64 ", \"resumed\": %" PRIu64
-	       ", \"queries\": %" PRIu64 ", \"frames_sent\": %" PRIu64
-	       ", \"frames_received\": %" PRIu64
-	       ", \"window\": %u, \"payload_bytes\": %u, ",
+	       ", \"queries\": %" PRIu64 ", \"frames_sent\": %" PRIu64 ", \"frames_received\": %" PRIu64
+	       ", \"window\": %u, \"payload_bytes\": %u, \"late\": [",
 	       report->retransmits, report->duplicates, report->invalid, report->spurious,
-	       report->ring_drops, report->resumed, report->queries, report->frames_sent, report->frames_received,
-	       report->window, report->payload_bytes);
+	       report->ring_drops, report->resumed, report->queries, report->frames_sent,
+	       report->frames_received, report->window, report->payload_bytes);
+	json_ranks(report->late);
+	printf("], ");
 	if (run->times != NULL) {
 		printf("\"times\": [");
 		for (uint64_t i = 0; i < run->measured; i++)
@@ -137,10 +145,7 @@ json_print(const struct run *run)
 	json_string("code", status_code(run->status));
 	json_string("message", run->message);
 	printf("\"missing\": [");
-	for (uint64_t ranks = run->missing; ranks != 0; ranks &= ranks - 1) {
-		printf("%s%d", separator, __builtin_ctzll(ranks));
-		separator = ", ";
-	}
+	json_ranks(run->missing);
 	printf("]}}\n");
 }
 

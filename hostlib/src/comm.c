@@ -70,6 +70,7 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 	if (joined == NULL)
 		return fanin_error_set(&ctx->error, FANIN_ERR_NO_MEMORY, "out of memory");
 	joined->ctx = ctx;
+	joined->timeout_ns = options.timeout_ms * UINT64_C(1000000);
 	joined->n_trees = 1;
 	joined->trees_asked = 1;
 	snprintf(joined->mode_reason, sizeof(joined->mode_reason), "the job was given by its switch");

@@ -27,16 +27,20 @@ fanin_comm_close_begin(struct fanin_comm *comm)
 void
 fanin_comm_close_wait(struct fanin_comm *comm)
 {
+	const uint64_t deadline_ns = fanin_now_ns(NULL) + comm->timeout_ns;
+
 	for (uint16_t i = 0; i < comm->n_trees; i++) {
 		struct fanin_comm *part = comm->ops->part(comm, i);
-		int status = part == NULL ? FANIN_OK : fanin_ctx_wait(comm->ctx, &part->closing);
+		int status = part == NULL ? FANIN_OK
+					  : fanin_ctx_wait(comm->ctx, &part->closing, deadline_ns);
 
 		if (status == FANIN_OK)
 			continue;
 		fanin_log_line(&comm->ctx->log, FANIN_LOG_WARNING,
 			       "leaving before it is known that all ranks have all results: %s",
-			       status == FANIN_ERR_INTERRUPTED
-				       ? "interrupted"
+			       status == FANIN_ERR_INTERRUPTED ? "interrupted"
+			       : status == FANIN_IN_PROGRESS
+				       ? "others are late"
 				       : fanin_engine_error(part->engine)->text);
 		return;
 	}

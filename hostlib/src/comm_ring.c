@@ -46,11 +46,13 @@ fanin_comm_ring(struct fanin_comm *comm, const struct fanin_join_opts *options,
 {
 	struct fanin_ring_config config = {
 		.timeout_ns = options->timeout_ms * 1000000ull,
+		.wait_limit_ns = fanin_wait_limit_ns(options),
 		.rank = answer->rank,
 		.size = answer->size,
 		.wide = options->accumulate_f32,
 		.listener = listener,
 		.next = answer->endpoints[(answer->rank + 1u) % answer->size],
+		.prev = answer->endpoints[(answer->rank + answer->size - 1u) % answer->size],
 		.now_ns = fanin_now_ns,
 		.log = &comm->ctx->log,
 	};
@@ -122,6 +124,7 @@ ring_report(const struct fanin_comm *comm, struct fanin_report *report)
 	report->invalid = stats->rejected;
 	report->accumulates_f32 = comm->member.wide;
 	report->trees = 0;
+	report->late = fanin_ring_late(comm->ring);
 }
 
 /* What is on its way to another rank still arrives there when this one has left. */

@@ -207,6 +207,7 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 	struct fanin_engine_config config = {
 		.keys = comm->member.keys,
 		.timeout_ns = options->timeout_ms * 1000000ull,
+		.wait_limit_ns = fanin_wait_limit_ns(options),
 		.job = options->job,
 		.epoch = comm->member.epoch,
 		.rank = options->rank,
@@ -295,7 +296,14 @@ switch_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t cou
 static int
 switch_poll(struct fanin_comm *comm)
 {
-	return fanin_comm_recover_poll(comm);
+	int status = fanin_comm_recover_poll(comm);
+
+	/* Others would wait for this rank as for one that is late. */
+	if (status < 0 && fanin_engine_error(comm->engine)->text[0] != '\0' && !comm->gave_up) {
+		comm->gave_up = true;
+		fanin_member_give_up(&comm->member);
+	}
+	return status;
 }
 
 static uint64_t
@@ -347,6 +355,7 @@ switch_report(const struct fanin_comm *comm, struct fanin_report *report)
 	report->ring_drops = comm->ring_drops + comm->transport->ops->ring_drops(comm->transport);
 	report->resumed = stats->resumed;
 	report->queries = stats->queries;
+	report->late = fanin_engine_late(comm->engine);
 }
 
 static struct fanin_comm *

@@ -186,6 +186,7 @@ trees_report(const struct fanin_comm *comm, struct fanin_report *report)
 		report->ring_drops += part.ring_drops;
 		report->resumed += part.resumed;
 		report->queries += part.queries;
+		report->late |= part.late;
 	}
 	report->transport_reason = strcmp(comm->ctx->transport, "auto") == 0
 					   ? "af_xdp serves one tree of a host, this job has several"

@@ -181,7 +181,7 @@ ctx_yields(const struct fanin_ctx *ctx)
 }
 
 int
-fanin_ctx_wait(struct fanin_ctx *ctx, const struct fanin_request *request)
+fanin_ctx_wait(struct fanin_ctx *ctx, const struct fanin_request *request, uint64_t deadline_ns)
 {
 	const unsigned int yields = ctx_yields(ctx);
 	unsigned int empty = 0;
@@ -194,6 +194,8 @@ fanin_ctx_wait(struct fanin_ctx *ctx, const struct fanin_request *request)
 			continue;
 		}
 		empty++;
+		if (deadline_ns != UINT64_MAX && fanin_now_ns(NULL) >= deadline_ns)
+			return FANIN_IN_PROGRESS;
 		if (empty > WAIT_SPINS + yields)
 			ctx_sleep(ctx);
 		else if (empty > WAIT_SPINS)

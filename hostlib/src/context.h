@@ -81,6 +81,8 @@ struct fanin_comm {
 	struct fanin_request *requests; /* not freed yet, linked by sibling */
 	struct fanin_request closing;   /* comm_close.c's */
 	bool closes;                    /* is about to leave */
+	bool gave_up;                   /* the engine has failed, and the switch was told */
+	uint64_t timeout_ns;            /* as asked for */
 	uint16_t window;                /* lanes of the engine */
 	uint16_t payload_bytes;
 	bool bound;           /* the user named the interface */
@@ -114,6 +116,13 @@ bool fanin_interface_find(const char *wanted, uint32_t *ip_be, char *name);
  * copy: copy_len zeroed bytes. options: starts with its size_t sz. Returns false if it can't be understood.
  */
 bool fanin_options_copy(void *copy, size_t copy_len, const void *options);
+
+/* The options' limit for waits, as engine and ring want it. One beyond what nanoseconds can say is none. */
+static inline uint64_t
+fanin_wait_limit_ns(const struct fanin_join_opts *options)
+{
+	return options->wait_limit_ms > UINT64_MAX / 1000000u ? 0 : options->wait_limit_ms * 1000000u;
+}
 
 /*
  * comm_switch.c: joins a job on a switch.
@@ -208,7 +217,7 @@ int fanin_comm_recover_poll(struct fanin_comm *comm);
  * (docs/protocol.md, "Going on with another tree"). So all ranks meet in a block without elements; each that sends it has all
  * results. Does nothing where that can't be, or if there are requests in progress, or none have been.
  *
- * The first call posts the blocks, and the second one waits for them, until the engine's timeout at most; that they don't come
+ * The first call posts the blocks, and the second one waits for them, until the timeout at most, also for ranks that are late; that they don't come
  * is no failure of the caller's. The communicator is still one of its context's.
  */
 void fanin_comm_close_begin(struct fanin_comm *comm);
@@ -221,7 +230,10 @@ void fanin_comm_close_wait(struct fanin_comm *comm);
  */
 unsigned int fanin_ctx_poll(struct fanin_ctx *ctx, int *status);
 
-/* Polls until the request is no longer in progress. Returns its status, or FANIN_ERR_INTERRUPTED. */
-int fanin_ctx_wait(struct fanin_ctx *ctx, const struct fanin_request *request);
+/*
+ * Polls until the request is no longer in progress. Returns its status, or FANIN_ERR_INTERRUPTED; FANIN_IN_PROGRESS at the
+ * deadline, if nothing comes in any more. deadline_ns: as fanin_now_ns has the time; UINT64_MAX: none.
+ */
+int fanin_ctx_wait(struct fanin_ctx *ctx, const struct fanin_request *request, uint64_t deadline_ns);
 
 #endif

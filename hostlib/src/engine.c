@@ -392,6 +392,14 @@ fanin_engine_missing(const struct fanin_engine *engine)
 	return all & ~engine->told.members;
 }
 
+uint64_t
+fanin_engine_late(const struct fanin_engine *engine)
+{
+	if (engine->status != FANIN_OK)
+		return 0;
+	return fanin_engine_missing(engine) & ~(engine->told.ended | engine->told.silent);
+}
+
 const struct fanin_engine_stats *
 fanin_engine_stats(const struct fanin_engine *engine)
 {

@@ -158,7 +158,7 @@ engine_time_out(struct fanin_engine *engine)
 	else if (answers && missing != 0)
 		snprintf(detail, sizeof(detail), "block %u waits for %s (of %u)%s", engine->oldest,
 			 ranks, engine->config.size,
-			 (engine->told.ended & missing) != 0    ? ", whose process has ended"
+			 (engine->told.ended & missing) != 0    ? ", which has ended"
 			 : (engine->told.silent & missing) != 0 ? ", which does not answer"
 								: ", which is late");
 	else if (answers && engine->stale_reason != FANIN_REASON_NONE)

@@ -321,6 +321,13 @@ confirms_leave(const struct fanin_member *member, const struct fanin_hdr *hdr)
 		(hdr->type == FANIN_TYPE_REFUSED && fanin_reason_is_of_sender(hdr->count)));
 }
 
+void
+fanin_member_give_up(struct fanin_member *member)
+{
+	if (member->acknowledged && member->channel.ops != NULL)
+		control_send(member, FANIN_TYPE_LEAVE);
+}
+
 int
 fanin_member_leave(struct fanin_member *member, struct fanin_error *error)
 {

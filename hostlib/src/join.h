@@ -95,6 +95,12 @@ void fanin_member_move(struct fanin_member *member, const struct fanin_route *ro
 /* Returns FANIN_IN_PROGRESS, FANIN_OK once every rank is in again, or FANIN_ERR_JOIN_REFUSED. */
 int fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error);
 
+/*
+ * Says LEAVE once and does not wait: the member will contribute no more, and others need not wait for it. fanin_member_leave is still
+ * to be called.
+ */
+void fanin_member_give_up(struct fanin_member *member);
+
 /* Repeats LEAVE until it is confirmed, for a second at most. Returns FANIN_OK or FANIN_ERR_TIMEOUT. */
 int fanin_member_leave(struct fanin_member *member, struct fanin_error *error);
 

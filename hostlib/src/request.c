@@ -39,7 +39,7 @@ fanin_wait(fanin_request **req)
 		return FANIN_ERR_INVALID;
 	ctx = (*req)->comm->ctx;
 	fanin_error_clear(&ctx->error);
-	status = fanin_ctx_wait(ctx, *req);
+	status = fanin_ctx_wait(ctx, *req, UINT64_MAX);
 	if (status == FANIN_ERR_INTERRUPTED)
 		return fanin_error_set(&ctx->error, status,
 				       "interrupted while waiting for a collective");

@@ -32,6 +32,8 @@ fanin_ring_create(const struct fanin_ring_config *config, struct fanin_ring **ri
 	created->listener = config->listener;
 	created->prev = -1;
 	created->next = -1;
+	fanin_ring_watch_init(&created->prev_watch, &config->prev);
+	fanin_ring_watch_init(&created->next_watch, &config->next);
 	for (unsigned int i = 0; i < FANIN_RING_GUESTS; i++)
 		created->guests[i].fd = -1;
 	created->requests_tail = &created->requests;
@@ -59,6 +61,8 @@ fanin_ring_destroy(struct fanin_ring *ring)
 	fd_close(ring->listener);
 	fd_close(ring->prev);
 	fd_close(ring->next);
+	fd_close(ring->prev_watch.fd);
+	fd_close(ring->next_watch.fd);
 	free(ring);
 }
 
@@ -119,6 +123,7 @@ fanin_ring_post(struct fanin_ring *ring, struct fanin_request *request, uint64_t
 	if (ring->requests == NULL) {
 		ring->progress_ns = ring->config.now_ns(ring->config.now_arg);
 		ring->received_ns = ring->progress_ns;
+		ring->late_ns = ring->progress_ns;
 	}
 	*ring->requests_tail = request;
 	ring->requests_tail = &request->next;
@@ -182,6 +187,8 @@ absence_forgive(struct fanin_ring *ring)
 	ring->last_poll_ns = ring->now_ns;
 	if (away_ns < FANIN_RING_AWAY_NS || ring->requests == NULL)
 		return;
+	fanin_ring_watch_away(ring, &ring->prev_watch);
+	fanin_ring_watch_away(ring, &ring->next_watch);
 	ring->progress_ns += away_ns;
 	ring->received_ns += away_ns;
 	if (ring->progress_ns > ring->now_ns)
@@ -256,15 +263,13 @@ uint64_t
 fanin_ring_idle_ns(const struct fanin_ring *ring)
 {
 	uint64_t now_ns = ring->config.now_ns(ring->config.now_arg);
-	uint64_t next_ns = ring->progress_ns + ring->config.timeout_ns;
-	uint64_t notice_ns = ring->notified_ns > ring->received_ns ? ring->notified_ns
-								   : ring->received_ns;
+	uint64_t next_ns = ring->notified_ns > ring->received_ns ? ring->notified_ns
+								 : ring->received_ns;
 
 	if (ring->requests == NULL)
 		return UINT64_MAX;
-	notice_ns += fanin_ring_notice_ns(ring);
-	if (notice_ns < next_ns)
-		next_ns = notice_ns;
+	/* Timers are looked at as often. */
+	next_ns += fanin_ring_notice_interval_ns(ring, now_ns);
 	return next_ns > now_ns ? next_ns - now_ns : 0;
 }
 

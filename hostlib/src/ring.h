@@ -9,6 +9,8 @@
  * segments go round once more. So segment k is combined in the order of ranks k, k + 1, ..., k - 1, from left to right, which is
  * the same every time. A step passes on what the step before has received of a segment, however little: long vectors flow in
  * a pipeline.
+ *
+ * A rank that is late is waited for. One whose connection has ended, or whose machine does not answer, ends the others.
  */
 #ifndef FANIN_HOSTLIB_RING_H
 #define FANIN_HOSTLIB_RING_H
@@ -24,13 +26,15 @@
 struct fanin_ring;
 
 struct fanin_ring_config {
-	uint64_t key;        /* derived from the job's, which both ends of a connection must know */
-	uint64_t timeout_ns; /* longest time without progress while a collective is at work */
+	uint64_t key; /* derived from the job's, which both ends of a connection must know */
+	uint64_t timeout_ns; /* longest time without progress while a collective is at work and a rank is gone */
+	uint64_t wait_limit_ns; /* the same whoever is waited for; 0: no limit */
 	uint16_t rank;
 	uint16_t size;
 	bool wide;               /* sums and averages of f16 and bf16 are accumulated in f32 */
 	int listener;            /* of fanin_ring_listen; the ring's from now on */
 	struct sockaddr_in next; /* where the next rank listens */
+	struct sockaddr_in prev; /* where the previous one does; port 0: not known */
 	uint64_t (*now_ns)(void *arg); /* monotonic clock */
 	void *now_arg;
 	const struct fanin_log *log;
@@ -99,6 +103,9 @@ const struct fanin_error *fanin_ring_error(const struct fanin_ring *ring);
 
 /* Bitmap of the ranks that are gone, silent or have not posted the oldest collective, as far as known; 0 if none is. */
 uint64_t fanin_ring_missing(const struct fanin_ring *ring);
+
+/* Those that are being waited for now; 0 if none is, or once the ring has failed. */
+uint64_t fanin_ring_late(const struct fanin_ring *ring);
 
 const struct fanin_ring_stats *fanin_ring_stats(const struct fanin_ring *ring);
 

@@ -58,6 +58,19 @@ struct fanin_ring_header {
 };
 static_assert(sizeof(struct fanin_ring_header) == 24, "the ring's header");
 
+/* What is known of a neighbour's machine while its process is waited for (ring_watch.c). */
+struct fanin_ring_watch {
+	struct sockaddr_in address; /* where the rank listened; port 0: not known */
+	int fd;                     /* of a connection that is tried there; -1: none */
+	uint64_t due_ns;            /* when the next one is tried, and the one at work given up */
+	unsigned int unanswered;    /* attempts in a row */
+	unsigned int tries;         /* before anybody had to be waited for */
+	bool refuses; /* an attempt was refused once: so is the next one, if the machine is there */
+	uint32_t segments;    /* received on the ring's own connection, when it was looked at */
+	uint64_t answered_ns; /* when the machine last spoke */
+	uint64_t heard_ns;    /* when it last spoke, or owed TCP no answer */
+};
+
 /* Why the ring has failed: what the blamed ranks have done. The texts are in ring_notice.c. */
 enum fanin_ring_blame {
 	FANIN_RING_DIED = 1,
@@ -66,17 +79,18 @@ enum fanin_ring_blame {
 	FANIN_RING_SILENT,
 	FANIN_RING_NOT_POSTED,
 	FANIN_RING_STALLED,
+	FANIN_RING_LATE,
 };
 
 /* Against the stream. Bitmaps are of ranks, as far as the sender knows. */
 struct fanin_ring_notice {
 	uint32_t type;
-	uint32_t seq;    /* the oldest collective that the sender has not finished */
-	uint64_t posted; /* STATUS: have posted it */
-	uint64_t silent; /* STATUS: do not answer */
-	uint64_t blamed; /* FAILED */
-	uint32_t blame;  /* FAILED: enum fanin_ring_blame */
-	uint32_t reserved;
+	uint32_t seq;       /* the oldest collective that the sender has not finished */
+	uint64_t posted;    /* STATUS: have posted it */
+	uint64_t silent;    /* STATUS: do not answer */
+	uint64_t blamed;    /* FAILED */
+	uint32_t blame;     /* FAILED: enum fanin_ring_blame */
+	uint32_t waited_ms; /* FAILED: how long nothing had come */
 };
 static_assert(sizeof(struct fanin_ring_notice) == 40, "the ring's notice");
 
@@ -168,6 +182,10 @@ struct fanin_ring {
 	uint64_t posted; /* others that have posted `seq` */
 	uint64_t blamed; /* for its failure */
 	enum fanin_ring_blame blame;
+	uint32_t waited_ms; /* until it failed */
+	uint64_t late_ns;   /* when a rank was last found to be late */
+	struct fanin_ring_watch prev_watch;
+	struct fanin_ring_watch next_watch;
 	uint64_t notified_ns; /* when a notice was sent last */
 	bool notice_due;      /* there is news to pass on */
 
@@ -232,6 +250,15 @@ fanin_ring_notice_ns(const struct fanin_ring *ring)
 	return interval_ns < 100 * 1000000ull ? interval_ns : 100 * 1000000ull;
 }
 
+/* How often it is told. Who is waited for already for long is known, and may be waited for much longer. */
+static inline uint64_t
+fanin_ring_notice_interval_ns(const struct fanin_ring *ring, uint64_t now_ns)
+{
+	bool long_since = now_ns - ring->received_ns >= ring->config.timeout_ns;
+
+	return fanin_ring_notice_ns(ring) * (long_since ? 4 : 1);
+}
+
 /*
  * Sends or receives what is left of a message. Returns 1 if it is complete, 0 if more is to come, -errno on failure;
  * -ECONNRESET is also the connection's orderly end.
@@ -257,6 +284,21 @@ unsigned int fanin_ring_work_receive(struct fanin_ring *ring);
 
 /* All is received, and sent on to the kernel. */
 bool fanin_ring_work_done(const struct fanin_ring *ring);
+
+/* ring_watch.c: address: where the neighbour listens; port 0: not known. */
+void fanin_ring_watch_init(struct fanin_ring_watch *watch, const struct sockaddr_in *address);
+
+/* Nobody has looked for a while: what has not come means nothing. */
+void fanin_ring_watch_away(struct fanin_ring *ring, struct fanin_ring_watch *watch);
+
+/* Nobody waits for the neighbour. Finds out whether its machine refuses connections. */
+void fanin_ring_watch_rest(struct fanin_ring *ring, struct fanin_ring_watch *watch);
+
+/* The neighbour is waited for. fd: the ring's connection with it. */
+void fanin_ring_watch_look(struct fanin_ring *ring, struct fanin_ring_watch *watch, int fd);
+
+/* Has the neighbour's machine not answered although it had to? */
+bool fanin_ring_watch_is_silent(const struct fanin_ring *ring, const struct fanin_ring_watch *watch);
 
 /* ring_notice.c: takes what the next rank tells. */
 void fanin_ring_notice_receive(struct fanin_ring *ring);

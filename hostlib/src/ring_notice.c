@@ -16,7 +16,7 @@ is_waiting(const struct fanin_ring *ring)
 	       ring->now_ns - ring->received_ns >= fanin_ring_notice_ns(ring);
 }
 
-/* Ranks that don't answer, as far as this one knows. */
+/* Ranks that say nothing, as far as this one knows: their processes are not in the library. */
 static uint64_t
 silent_ranks(const struct fanin_ring *ring)
 {
@@ -44,6 +44,7 @@ fanin_ring_notice_now(struct fanin_ring *ring, enum fanin_ring_type type)
 		.silent = silent_ranks(ring),
 		.blamed = ring->blamed != 0 ? ring->blamed : own,
 		.blame = ring->blamed != 0 ? ring->blame : FANIN_RING_GAVE_UP,
+		.waited_ms = ring->waited_ms,
 	};
 
 	if (ring->prev < 0)
@@ -63,7 +64,8 @@ fanin_ring_notice_send(struct fanin_ring *ring)
 	if (ring->tx_notice.len != 0)
 		fanin_ring_piece_send(ring->prev, &ring->tx_notice);
 	if (ring->notice_due ||
-	    (is_waiting(ring) && ring->now_ns - ring->notified_ns >= fanin_ring_notice_ns(ring)))
+	    (is_waiting(ring) &&
+	     ring->now_ns - ring->notified_ns >= fanin_ring_notice_interval_ns(ring, ring->now_ns)))
 		fanin_ring_notice_now(ring, FANIN_RING_STATUS);
 }
 
@@ -116,9 +118,9 @@ fanin_ring_notice_receive(struct fanin_ring *ring)
 
 /* ---------------------------------------------------------------- failing */
 
-/* Ends the ring because of these ranks. */
+/* Ends the ring because of these ranks, which have been waited for so long. */
 static void
-fail_by(struct fanin_ring *ring, uint64_t ranks, enum fanin_ring_blame blame)
+fail_after(struct fanin_ring *ring, uint64_t ranks, enum fanin_ring_blame blame, uint32_t waited_ms)
 {
 	static const char *const deeds[] = {
 		[FANIN_RING_DIED] = "closed its connection without leaving: its process has ended",
@@ -127,6 +129,7 @@ fail_by(struct fanin_ring *ring, uint64_t ranks, enum fanin_ring_blame blame)
 		[FANIN_RING_SILENT] = "not answered",
 		[FANIN_RING_NOT_POSTED] = "not posted the collective",
 		[FANIN_RING_STALLED] = "sent nothing, though every rank has posted the collective",
+		[FANIN_RING_LATE] = "been late",
 	};
 	const char *deed = "failed";
 	char text[FANIN_TEXT_LEN / 2];
@@ -140,12 +143,19 @@ fail_by(struct fanin_ring *ring, uint64_t ranks, enum fanin_ring_blame blame)
 		size_t used = strlen(ring->error.text);
 
 		snprintf(ring->error.text + used, sizeof(ring->error.text) - used, " for %.1f s",
-			 (double)ring->config.timeout_ns / 1e9);
+			 waited_ms / 1e3);
 	}
 	ring->error.missing = ranks;
 	ring->blamed = ranks;
 	ring->blame = blame;
+	ring->waited_ms = waited_ms;
 	fanin_ring_fail(ring, FANIN_ERR_TIMEOUT);
+}
+
+static void
+fail_by(struct fanin_ring *ring, uint64_t ranks, enum fanin_ring_blame blame)
+{
+	fail_after(ring, ranks, blame, (uint32_t)((ring->now_ns - ring->progress_ns) / 1000000));
 }
 
 /* Looks for those who will never send again what this rank waits for. */
@@ -160,8 +170,8 @@ check_gone(struct fanin_ring *ring)
 	const uint64_t prev = UINT64_C(1) << fanin_ring_prev_rank(ring);
 
 	if (ring->heard.type == FANIN_RING_FAILED)
-		fail_by(ring, ring->heard.blamed & fanin_ring_all(ring),
-			(enum fanin_ring_blame)ring->heard.blame);
+		fail_after(ring, ring->heard.blamed & fanin_ring_all(ring),
+			   (enum fanin_ring_blame)ring->heard.blame, ring->heard.waited_ms);
 	else if (ring->next_ended && !ring->next_left)
 		fail_by(ring, next, FANIN_RING_DIED);
 	else if (ring->prev_ended && !ring->prev_left &&
@@ -174,18 +184,45 @@ check_gone(struct fanin_ring *ring)
 		fail_by(ring, prev, FANIN_RING_LEFT);
 }
 
+/* A machine that does not answer. The one behind it leaves it to the one before it for a while to say so, as above. */
+static void
+check_silent(struct fanin_ring *ring, uint64_t waited_ns)
+{
+	const uint64_t timeout_ns = ring->config.timeout_ns;
+
+	if (!is_waiting(ring)) {
+		fanin_ring_watch_rest(ring, &ring->prev_watch);
+		fanin_ring_watch_rest(ring, &ring->next_watch);
+		return;
+	}
+	fanin_ring_watch_look(ring, &ring->prev_watch, ring->prev);
+	fanin_ring_watch_look(ring, &ring->next_watch, ring->next);
+	if (waited_ns >= timeout_ns && fanin_ring_watch_is_silent(ring, &ring->next_watch))
+		fail_by(ring, UINT64_C(1) << fanin_ring_next_rank(ring), FANIN_RING_SILENT);
+	else if (waited_ns >= timeout_ns + timeout_ns / 4 &&
+		 fanin_ring_watch_is_silent(ring, &ring->prev_watch))
+		fail_by(ring, UINT64_C(1) << fanin_ring_prev_rank(ring), FANIN_RING_SILENT);
+}
+
 void
 fanin_ring_check_timers(struct fanin_ring *ring)
 {
+	const uint64_t limit_ns = ring->config.wait_limit_ns;
+	const uint64_t waited_ns = ring->now_ns - ring->progress_ns;
+	uint64_t late;
+
 	check_gone(ring);
-	if (ring->status != FANIN_OK || ring->requests == NULL ||
-	    ring->now_ns - ring->progress_ns < ring->config.timeout_ns)
+	if (ring->status == FANIN_OK)
+		check_silent(ring, waited_ns);
+	if (ring->status != FANIN_OK || ring->requests == NULL)
 		return;
-	if (silent_ranks(ring) != 0)
-		fail_by(ring, silent_ranks(ring), FANIN_RING_SILENT);
-	else if (fanin_ring_missing(ring) != 0)
-		fail_by(ring, fanin_ring_missing(ring), FANIN_RING_NOT_POSTED);
-	else
+	late = fanin_ring_missing(ring);
+	if (late != 0)
+		ring->late_ns = ring->now_ns;
+	if (late != 0 && limit_ns != 0 && waited_ns >= limit_ns)
+		fail_by(ring, late, FANIN_RING_LATE);
+	else if (waited_ns >= ring->config.timeout_ns &&
+		 ring->now_ns - ring->late_ns >= ring->config.timeout_ns)
 		fail_by(ring, UINT64_C(1) << fanin_ring_prev_rank(ring), FANIN_RING_STALLED);
 }
 
@@ -204,4 +241,10 @@ fanin_ring_missing(const struct fanin_ring *ring)
 	if (ring->posted == 0)
 		return 0;
 	return fanin_ring_all(ring) & ~ring->posted & ~(UINT64_C(1) << ring->config.rank);
+}
+
+uint64_t
+fanin_ring_late(const struct fanin_ring *ring)
+{
+	return ring->status == FANIN_OK ? fanin_ring_missing(ring) : 0;
 }

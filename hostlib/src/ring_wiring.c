@@ -154,7 +154,11 @@ guest_hear(struct fanin_ring *ring, struct fanin_ring_guest *guest)
 	int ret = fanin_ring_piece_receive(guest->fd, &guest->hello, sizeof(struct fanin_ring_hello));
 	const char *problem;
 
-	if (ret < 0) {
+	if (ret < 0 && guest->hello.done == 0) {
+		/* Only looked whether there is anybody, as a neighbour does whose ring is complete already. */
+		close(guest->fd);
+		guest->fd = -1;
+	} else if (ret < 0) {
 		guest_close(ring, guest, "it ended before its hello");
 	} else if (ret == 0) {
 		if (ring->now_ns >= guest->deadline_ns)

@@ -90,7 +90,7 @@ METRICS = {
     "jobs.jobs[].members[].joined": ("fanin_job_member_joined", "", 1),
     **{f"jobs.jobs[].stats.{name}": (f"fanin_job_{name}_total", "", 1)
        for name in ("contributions", "duplicates", "results", "repeats", "upward", "upward_repeats", "known", "pendings",
-                    "blocks")},
+                    "blocks", "queries", "upward_queries", "probes", "probe_answers")},
     "jobs.jobs[].parent.joined": ("fanin_job_parent_joined", "", 1),
     "jobs.jobs[].stats.block_ns": ("fanin_job_block_seconds_total", "", 1e-9),
     "jobs.jobs[].occupancy": ("fanin_job_occupancy", "_count", 1),
@@ -347,6 +347,7 @@ def every_metric_moves():
         watch.look()
         run_until_moved(lab, watch, job, (
             "fanin_job_repeats_total", "fanin_job_pendings_total", "fanin_job_duplicates_total",
+            "fanin_job_probes_total", "fanin_job_probe_answers_total",
             "fanin_faults_duplicated_total", "fanin_faults_reordered_total", "fanin_worker_retries_total", "fanin_worker_retry_wait_seconds_total",
             "fanin_job_active", "fanin_job_member_joined"))
         ping(lab, 0, lab.host_ip(1))

@@ -48,11 +48,11 @@ def a_host_that_stands_still_is_named_from_the_root_down():
         try:
             number = entry("leaf1")["id"]
             wait_for_lines(lambda: fabric.ctl_manager("waits", "train"),
-                           rf"block \d+ of job train waits for rank 3 behind leaf1 {SINCE}|\d+ more blocks of job train wait",
+                           rf"block \d+ of job train waits for rank 3 behind leaf1 \(late\) {SINCE}|\d+ more blocks of job train wait",
                            "the manager to name rank 3")
             more = r"|\d+ more blocks of job \d+ wait"
-            for switch, whom in (("leaf1", r"rank 3 \(port h3, 10\.77\.1\.4\)"),
-                                 ("spine0", r"ranks 2, 3 \(port to-leaf1, 10\.77\.1\.254\)"),
+            for switch, whom in (("leaf1", r"rank 3 \(port h3, 10\.77\.1\.4, late\)"),
+                                 ("spine0", r"ranks 2, 3 \(port to-leaf1, 10\.77\.1\.254, late\)"),
                                  ("leaf0", r"the parent's result \(port to-spine0, 10\.77\.2\.254\)")):
                 wait_for_lines(lambda switch=switch: fabric.ctl(switch, "jobs", "waits", number),
                                rf"block \d+ waits for {whom} {SINCE}{more}", f"{switch} to say whom it waits for")
@@ -67,7 +67,7 @@ def a_host_that_stands_still_is_named_from_the_root_down():
             expect(again["blocks"][0]["block"] == first["blocks"][0]["block"] and again["blocks"][0]["since_ms"] >= ages[0],
                    f"a block that waits has become younger: {first} {again}")
             told = fabric.ask_manager("waits")["jobs"][0]
-            expect_equal(told["blocks"][0]["waits_for"], [{"switch": "leaf1", "ranks": [3], "why": "missing"}], "as JSON")
+            expect_equal(told["blocks"][0]["waits_for"], [{"switch": "leaf1", "ranks": [3], "why": "missing", "ended": [], "silent": []}], "as JSON")
             expect_equal((told["unreached"], told["not_joined"]), ([], []), "switches and hosts that are there")
         finally:
             ranks[3].popen.send_signal(signal.SIGCONT)
@@ -114,7 +114,7 @@ def a_job_without_a_run_says_who_has_not_joined():
         wait_for_results(lab, job, 10)
         ranks[1].popen.send_signal(signal.SIGSTOP)
         try:
-            wait_for_lines(waits, rf"block \d+ waits for rank 1 \(port h1, {re.escape(lab.host_ip(1))}\) {SINCE}|"
+            wait_for_lines(waits, rf"block \d+ waits for rank 1 \(port h1, {re.escape(lab.host_ip(1))}, late\) {SINCE}|"
                            r"\d+ more blocks of job \d+ wait", "the switch to name rank 1")
         finally:
             ranks[1].popen.send_signal(signal.SIGCONT)

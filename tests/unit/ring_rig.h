@@ -22,6 +22,7 @@
 struct rig {
 	uint64_t now_ns;
 	uint16_t n_ranks;
+	uint64_t wait_limit_ns; /* before the ranks are created */
 	bool wide;
 	bool paused[MAX_RANKS]; /* makes no progress calls */
 	int listeners[MAX_RANKS];
@@ -47,6 +48,8 @@ rig_create_rank(struct rig *rig, uint16_t rank, uint64_t key)
 		.wide = rig->wide,
 		.listener = rig->listeners[rank],
 		.next = rig->addresses[(rank + 1) % rig->n_ranks],
+		.prev = rig->addresses[(rank + rig->n_ranks - 1) % rig->n_ranks],
+		.wait_limit_ns = rig->wait_limit_ns,
 		.now_ns = rig_now,
 		.now_arg = rig,
 		.log = &rig->log,

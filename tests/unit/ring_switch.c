@@ -244,7 +244,8 @@ ring_switch_key(enum fanin_type type)
 
 	ck_assert_int_eq(fanin_keys_derive(RING_SWITCH_KEY, &keys), 0);
 	return type == FANIN_TYPE_JOIN || type == FANIN_TYPE_LEAVE ||
-			       type == FANIN_TYPE_CONTRIBUTION || type == FANIN_TYPE_KNOWN
+			       type == FANIN_TYPE_CONTRIBUTION || type == FANIN_TYPE_KNOWN ||
+			       type == FANIN_TYPE_QUERY || type == FANIN_TYPE_PROBE_ACK
 		       ? keys.up
 		       : keys.down;
 }

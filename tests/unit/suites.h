@@ -32,6 +32,8 @@
 	X(sources)                                                                                 \
 	X(jobs)                                                                                    \
 	X(levels)                                                                                  \
+	X(probe)                                                                                   \
+	X(probe_levels)                                                                            \
 	X(isolation)                                                                               \
 	X(pktgen)                                                                                  \
 	X(core_batches)                                                                            \

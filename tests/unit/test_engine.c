@@ -411,7 +411,7 @@ START_TEST(a_timeout_names_the_missing_rank)
 		ck_assert_int_eq(collective.requests[rank].status, FANIN_ERR_TIMEOUT);
 		ck_assert_str_eq(
 			fanin_engine_error(world->engines[rank])->text,
-			_i == 0 ? "no result for 5.0 s: block 0 waits for rank 2 (of 4), whose process has ended"
+			_i == 0 ? "no result for 5.0 s: block 0 waits for rank 2 (of 4), which has ended"
 				: "no result for 5.0 s: block 0 waits for rank 2 (of 4), which does not answer");
 		ck_assert_uint_eq(fanin_engine_missing(world->engines[rank]), 1 << 2);
 	}
@@ -478,7 +478,7 @@ START_TEST(who_is_late_and_then_gone_is_named_in_time)
 	for (uint16_t rank = 0; rank < 3; rank++)
 		ck_assert_int_eq(collective.requests[rank].status, FANIN_ERR_TIMEOUT);
 	ck_assert_ptr_nonnull(strstr(fanin_engine_error(world->engines[0])->text,
-				     "rank 3 (of 4), whose process has ended"));
+				     "rank 3 (of 4), which has ended"));
 	collective_free(&collective, world);
 	world_destroy(world);
 }

@@ -99,6 +99,31 @@ START_TEST(a_missing_rank_is_found_below_two_switches)
 }
 END_TEST
 
+START_TEST(what_probes_have_found_of_missing_ranks_is_told)
+{
+	json_t *answer = json_pack("{s:s, s:[{s:i, s:i, s:s, s:[i,i]}], s:[], s:[i,i], s:[i]}",
+				   "state", "active", "blocks", "block", 7, "since_ms", 40, "for",
+				   "members", "missing", 3, 4, "members", "ended", 4, 5, "silent", 1);
+	const json_t *cause, *ended, *silent;
+
+	say(0, "[]");
+	say(1, "[{\"block\":7,\"since_ms\":50,\"for\":\"members\",\"missing\":[3]}]");
+	say(2, "[{\"block\":7,\"since_ms\":50,\"for\":\"parent\",\"missing\":[]}]");
+	ck_assert_int_eq(waits_node_take(&nodes[3], answer), 0);
+	json_decref(answer);
+	describe();
+	cause = json_array_get(json_object_get(json_array_get(json_object_get(told, "blocks"), 0),
+					       "waits_for"),
+			       0);
+	/* Those only that this block misses. */
+	ended = json_object_get(cause, "ended");
+	silent = json_object_get(cause, "silent");
+	ck_assert_uint_eq(json_array_size(ended), 1);
+	ck_assert_int_eq(json_integer_value(json_array_get(ended, 0)), 4);
+	ck_assert(json_is_array(silent) && json_array_size(silent) == 0);
+}
+END_TEST
+
 START_TEST(a_switch_that_has_nothing_of_a_block_waits_for_all_its_ranks)
 {
 	say(0, "[]");
@@ -212,6 +237,7 @@ suite_manager_waits(void)
 
 	tcase_add_checked_fixture(tcase, make_tree, free_tree);
 	tcase_add_test(tcase, a_missing_rank_is_found_below_two_switches);
+	tcase_add_test(tcase, what_probes_have_found_of_missing_ranks_is_told);
 	tcase_add_test(tcase, a_switch_that_has_nothing_of_a_block_waits_for_all_its_ranks);
 	tcase_add_test(tcase, what_was_sent_up_is_on_its_way);
 	tcase_add_test(tcase, a_switch_that_does_not_answer_is_the_cause);

@@ -9,7 +9,8 @@
  *
  * Every member of a job posts the same collectives in the same order, with the same counts, data
  * type, operator and root: they are matched in that order, for each communicator apart. Members
- * that disagree get FANIN_ERR_REFUSED, or FANIN_ERR_TIMEOUT if some have posted more than others.
+ * that disagree get FANIN_ERR_REFUSED; where some have posted more than others, these are waited for
+ * as long as they are there, and FANIN_ERR_TIMEOUT names them once they have left.
  * Requests may be waited for in any order. A context may have several communicators: fanin_test,
  * fanin_wait and fanin_progress move the data of all of them, so that members may wait for requests
  * of different communicators in different orders.
@@ -47,7 +48,7 @@ enum fanin_status {
 	FANIN_ERR_JOIN_TIMEOUT =
 		-6, /* the switch doesn't answer, or other ranks have not joined in time */
 	FANIN_ERR_UNSUPPORTED = -7, /* no kernel for this operator on this data type */
-	FANIN_ERR_TIMEOUT = -8, /* ranks are missing, or the switch is silent: see fanin_comm_error */
+	FANIN_ERR_TIMEOUT = -8, /* ranks are gone, or the switch is silent: see fanin_comm_error */
 	FANIN_ERR_REFUSED = -9, /* the switch refused a packet: see fanin_comm_error */
 	FANIN_ERR_SYSTEM = -10, /* a system call failed: see fanin_ctx_error */
 	FANIN_ERR_PERMISSION =
@@ -143,7 +144,12 @@ struct fanin_join_opts {
 	uint16_t udp_port;        /* default 21930 */
 	uint16_t window;          /* most blocks in flight; limit and usual default: the job's */
 	uint32_t join_timeout_ms; /* until all ranks have joined; default 30000 */
-	uint32_t timeout_ms; /* longest wait without any result before FANIN_ERR_TIMEOUT; default 5000 */
+	/*
+	 * A collective waits for ranks that are late: that load data, write a checkpoint or are stopped. Once there has been no
+	 * result for this long, it fails with FANIN_ERR_TIMEOUT if one of the ranks that are missing is gone: its process has
+	 * ended, or its host doesn't answer; and if the switch itself doesn't. Default 5000. See wait_limit_ms.
+	 */
+	uint32_t timeout_ms;
 	bool no_stagger; /* send blocks in order instead of rotated by rank (Flare section 5) */
 	/*
 	 * Shared memory with a switch on this machine, if memif_socket is given: the path of the switch's memif socket, the
@@ -181,6 +187,10 @@ struct fanin_join_opts {
 	 * with AF_XDP and memif.
 	 */
 	uint16_t trees;
+	/*
+	 * Longest wait without a result for ranks that are late, too: then FANIN_ERR_TIMEOUT names them. 0 (default): no limit.
+	 */
+	uint64_t wait_limit_ms;
 };
 
 /* Where and how a communicator's collectives run. Strings belong to the library and live as long as the communicator. */
@@ -217,6 +227,7 @@ struct fanin_report {
 	uint16_t trees_asked;
 	const char *trees_reason; /* "" or why there are fewer */
 	uint64_t queries; /* headers that asked the switch how far blocks are; among frames_sent */
+	uint64_t late; /* bitmap of the ranks that are being waited for now, as far as known */
 };
 
 /*
@@ -316,9 +327,10 @@ FANIN_API int fanin_test(fanin_request *req);
 
 /*
  * Waits until the request is done or has failed, and frees it; *req becomes NULL. All communicators
- * of the context make progress meanwhile. Returns FANIN_OK or an error, within the communicator's
- * timeout after the last progress. After FANIN_ERR_INTERRUPTED the request goes on and *req is
- * unchanged.
+ * of the context make progress meanwhile. Returns FANIN_OK or an error. Ranks that are late are
+ * waited for, without a limit unless wait_limit_ms sets one; of those that are gone there is an
+ * error within the communicator's timeout after the last progress. After FANIN_ERR_INTERRUPTED the
+ * request goes on and *req is unchanged.
  */
 FANIN_API int fanin_wait(fanin_request **req);
 
@@ -358,7 +370,7 @@ FANIN_API uint64_t fanin_ctx_missing(const fanin_ctx *ctx);
 /* What went wrong in this communicator, naming missing ranks or the refusal; "" if nothing did. */
 FANIN_API const char *fanin_comm_error(const fanin_comm *comm);
 
-/* Bitmap of the ranks that the oldest unfinished block waits for, as last told by the switch; 0 if unknown. */
+/* Bitmap of the ranks that the oldest unfinished block waits for, late or gone, as last told by the switch; 0 if unknown. */
 FANIN_API uint64_t fanin_comm_missing(const fanin_comm *comm);
 
 /* Fills as much of the report as report->sz says. Returns FANIN_OK or FANIN_ERR_INVALID. */

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What comes back of probes, and what this switch answers its parent's. An answer counts at the child's port and from its
+ * address only, so a host can speak for itself alone. See probe.h.
+ */
+#include <string.h>
+
+#include <rte_icmp.h>
+#include <rte_ip.h>
+
+#include "pipeline/probe.h"
+
+#include "pipeline/fastpath.h"
+
+/* RFC 792: the type, and its code for a UDP port that nobody listens on. */
+#define ICMP_UNREACHABLE 3
+#define ICMP_PORT_UNREACHABLE 3
+
+/* What an ICMP error quotes of the packet that it is about. */
+struct quote {
+	struct fanin_ip ip;
+	struct fanin_udp udp;
+} __attribute__((packed));
+
+/* Under the lock: a host that is watched was heard. */
+static void
+note_child(struct job *job, unsigned int child, bool ended)
+{
+	const uint64_t ranks = job->params.child_ranks[child];
+
+	job->members[child].probe.unanswered = 0;
+	probe_set(job, ranks, ended ? ranks : job->ended, 0);
+}
+
+/* closed_be: the UDP port that nobody listens on; 0: the host is there. */
+static void
+note_in_job(struct worker *worker, struct job *job, uint16_t port, uint32_t ip_be, uint16_t closed_be)
+{
+	for (uint16_t i = 0; i < job->params.n_children; i++) {
+		const struct job_member *member = &job->members[i];
+
+		if (member->ip_be != ip_be || member->port != port)
+			continue;
+		rte_spinlock_lock(&job->lock);
+		if (member->joined && member->probe.until_ns != 0 &&
+		    !probe_is_switch(worker->pipeline, member) &&
+		    (closed_be == 0 || member->udp_port_be == closed_be)) {
+			note_child(job, i, closed_be != 0);
+			job->worker_stats[worker->index].probe_answers++;
+		}
+		rte_spinlock_unlock(&job->lock);
+	}
+}
+
+static void
+note(struct worker *worker, uint16_t port, uint32_t ip_be, uint16_t closed_be)
+{
+	const struct job_table *table = worker->pipeline->jobs;
+
+	if (!probes_are_out(worker->pipeline))
+		return;
+	for (uint32_t i = 0; i < RTE_DIM(table->watched); i++) {
+		uint64_t left = __atomic_load_n(&table->watched[i], __ATOMIC_RELAXED);
+
+		for (; left != 0; left &= left - 1) {
+			struct job *job = job_lookup(table, i * 64 + (uint32_t)__builtin_ctzll(left));
+
+			if (job != NULL)
+				note_in_job(worker, job, port, ip_be, closed_be);
+		}
+	}
+}
+
+void
+probe_heard(struct worker *worker, uint16_t port, uint32_t ip_be)
+{
+	note(worker, port, ip_be, 0);
+}
+
+/* The sender of an ICMP error could not take a probe: because of its port, or for another reason, which shows that it is there. */
+static bool
+take_unreachable(struct worker *worker, const struct fanin_headers *headers,
+		 const struct rte_icmp_hdr *icmp, uint16_t port)
+{
+	const struct pipeline *pipeline = worker->pipeline;
+	struct quote quote;
+
+	memcpy(&quote, icmp + 1, sizeof(quote));
+	if (quote.ip.version_ihl != 0x45 || quote.ip.protocol != IPPROTO_UDP ||
+	    quote.ip.src_be != pipeline->ip_be || quote.ip.dst_be != headers->ip.src_be ||
+	    quote.udp.src_be != pipeline->udp_port_be || quote.udp.dst_be == pipeline->udp_port_be)
+		return false; /* what goes to Fanin's port is no probe of a host */
+	note(worker, port, headers->ip.src_be,
+	     icmp->icmp_code == ICMP_PORT_UNREACHABLE ? quote.udp.dst_be : 0);
+	return true;
+}
+
+bool
+probe_take_icmp(struct worker *worker, const struct rte_mbuf *mbuf)
+{
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	const struct rte_icmp_hdr *icmp = (const struct rte_icmp_hdr *)&headers->udp;
+	const uint16_t port = ingress_port(worker->pipeline, mbuf);
+	uint16_t len = (uint16_t)(rte_be_to_cpu_16(headers->ip.total_len_be) - FANIN_IP_LEN);
+
+	if (rte_raw_cksum(icmp, len) != UINT16_MAX)
+		return false;
+	if (icmp->icmp_type == ICMP_UNREACHABLE && len >= sizeof(*icmp) + sizeof(struct quote))
+		return take_unreachable(worker, headers, icmp, port);
+	if (icmp->icmp_type != RTE_IP_ICMP_ECHO_REPLY ||
+	    icmp->icmp_ident != rte_cpu_to_be_16(PROBE_ECHO_ID))
+		return false;
+	note(worker, port, headers->ip.src_be, 0);
+	return true;
+}
+
+void
+probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
+{
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	struct fanin_probe_ack_body body;
+	struct job *job;
+	enum fanin_reason reason = worker_member_check(worker->pipeline, mbuf, &job);
+	unsigned int child;
+
+	if (reason == FANIN_REASON_NONE &&
+	    (headers->fanin.epoch == 0 ||
+	     headers->fanin.epoch != __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE)))
+		reason = FANIN_REASON_EPOCH;
+	if (reason != FANIN_REASON_NONE) {
+		worker_drop(worker, mbuf, reason);
+		return;
+	}
+	memcpy(&body, headers + 1, sizeof(body));
+	child = job_child_of(job, headers->fanin.rank);
+	rte_spinlock_lock(&job->lock);
+	if (job->members[child].joined) {
+		job->members[child].probe.unanswered = 0;
+		probe_set(job, job->params.child_ranks[child], body.ended, body.silent);
+		job->worker_stats[worker->index].probe_answers++;
+	}
+	rte_spinlock_unlock(&job->lock);
+	worker_free(worker, mbuf);
+}
+
+/* Children whose contributions to a block are not here. One that has not begun misses all. */
+static uint64_t
+missing_of(const struct job *job, uint32_t epoch, uint32_t block)
+{
+	const void *slot = job->slots[block & job->slot_mask];
+	struct fanin_peek peek;
+
+	if (!job->handler->peek(&job->params, epoch, slot, &peek) ||
+	    fanin_block_before(peek.block, block))
+		return job->params.children;
+	return peek.block == block ? peek.missing : 0;
+}
+
+static bool
+nobody_has_joined(struct job *job)
+{
+	uint64_t joined;
+
+	rte_spinlock_lock(&job->lock);
+	joined = job->joined;
+	rte_spinlock_unlock(&job->lock);
+	return joined == 0;
+}
+
+void
+probe_answer(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
+{
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+	const struct fanin_hdr asked = headers->fanin;
+	const uint32_t epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
+	struct fanin_probe_ack_body body = { 0 };
+	uint64_t missing;
+
+	if (epoch != 0 && asked.epoch == __atomic_load_n(&job->parent_epoch, __ATOMIC_RELAXED)) {
+		missing = missing_of(job, epoch, asked.block);
+		if (missing != 0)
+			probe_watch(worker, job, missing, asked.block);
+		body.ended = __atomic_load_n(&job->ended, __ATOMIC_RELAXED);
+		body.silent = __atomic_load_n(&job->silent, __ATOMIC_RELAXED);
+	} else if (nobody_has_joined(job)) {
+		/* The parent's run is over here: nobody behind this switch will contribute to it. */
+		body.ended = UINT64_MAX;
+	}
+	*headers = job->params.parent_headers;
+	fanin_wire_set_payload_len(headers, sizeof(body));
+	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_PROBE_ACK, job->params.id, asked.epoch,
+				 job->params.keys.up);
+	headers->fanin.rank = job->params.parent_rank;
+	headers->fanin.block = asked.block;
+	memcpy(headers + 1, &body, sizeof(body));
+	mbuf->data_len = FANIN_PAYLOAD_OFFSET + sizeof(body);
+	mbuf->pkt_len = mbuf->data_len;
+	mbuf->ol_flags = 0;
+	worker_send_fanin(worker, job->parent_port, mbuf);
+}

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+Late is not dead: whoever sleeps, is stopped or computes is waited for; whoever is killed or pulled off the network is named within the
+timeout. On one switch, on a leaf and a spine, with and without a manager, and in the ring of the hosts.
+
+FANIN_LATE_SECONDS: how long ranks are late, instead of 12 s, which is more than twice the timeout.
+"""
+
+import os
+import signal
+import struct
+import time
+
+from case_by_name import expect_ring, spawn_by_name
+from fabric import Fabric, leaf_spine
+from fake_manager import FakeManager
+from frames import RawPort, header, packet
+from lab import HOST_INTERFACE, ip_in
+from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, running_lab, start_ranks,
+                     wait_for_results, wait_until)
+
+LATE_SECONDS = float(os.environ.get("FANIN_LATE_SECONDS", "12"))
+MOST_SECONDS = int(120 + 4 * LATE_SECONDS)
+TIMEOUT_SECONDS = 5
+GRACE_SECONDS = 1.5  # for processes to end, on a busy machine
+MOST_FRAMES = 100  # that a rank may need more because another one was late
+QUERY, RETRANSMIT = 10, 1
+ENDLESS = {"bytes": MIB, "iters": 1000000, "check": False}
+
+
+def pull(lab, host):
+    """Takes the host's end of the cable down; its process notices nothing else."""
+    ip_in(lab.host_namespace(host), "link", "set", HOST_INTERFACE, "down")
+
+
+def stop_for(process, seconds):
+    process.popen.send_signal(signal.SIGSTOP)
+    try:
+        time.sleep(seconds)
+    finally:
+        process.popen.send_signal(signal.SIGCONT)
+
+
+def expect_named(lab, ranks, gone, since, where, among=None):
+    """All others end within the timeout and name it. among: ranks that may be named with it, which the switch can't tell apart."""
+    others = [rank for number, rank in enumerate(ranks) if number != gone]
+    for report in reports_of(lab, others, TIMEOUT_SECONDS + 15):
+        error = report.get("error") or {}
+        expect_equal(error.get("code"), "timeout", f"{where}: {report}")
+        missing = set(error["missing"])
+        expect(gone in missing and missing <= {gone} | set(among or ()), f"{where}: rank {gone} is gone, {error} names others")
+    seconds = time.monotonic() - since
+    expect(seconds < TIMEOUT_SECONDS + GRACE_SECONDS, f"{where}: the others learned of it after {seconds:.2f} s")
+
+
+# ---- the switch alone
+
+class Asker:
+    """Asks the switch, as host 0 and with its address, for the block that waits longest, as overdue."""
+
+    def __init__(self, lab, job):
+        self.lab, self.job, self.number = lab, job, 0
+        self.port = RawPort(lab.host_namespace(0))
+
+    def waits(self):
+        return self.lab.control.ask("jobs.waits", id=self.job["id"])
+
+    def ask(self):
+        blocks = self.waits()["blocks"]
+        if not blocks:
+            return
+        self.number += 1
+        content = header(QUERY, self.job["id"], int(self.job["key"], 16), version=2, flags=RETRANSMIT,
+                         epoch=job_entry(self.lab, self.job)["epoch"], contributions=0, block=blocks[0]["block"],
+                         reserved1=struct.pack("<IH", self.number, 0))
+        self.port.send(packet(content, self.lab.host_mac(0), self.lab.host_ip(0), src_port=50000))
+
+    def finds(self, **expected):
+        """Whether the switch, asked once more, has found these ranks ended, or silent."""
+        self.ask()
+        told = self.waits()
+        return {"ended": told["ended"], "silent": told["silent"]} == {"ended": [], "silent": []} | expected
+
+
+@case(90)
+def a_switch_tells_the_late_from_the_gone():
+    with running_lab(3, "af_packet") as lab:
+        for gone in ("killed", "pulled"):
+            job = lab.create_job()
+            ranks = start_ranks(lab, job, timeout_ms=600000, **ENDLESS)
+            wait_for_results(lab, job, 100)
+            ranks[2].popen.send_signal(signal.SIGSTOP)
+            asker = Asker(lab, job)
+            wait_until(lambda: [block["missing"] for block in asker.waits()["blocks"][:1]] == [[2]], 10, "rank 2 to be missing")
+            for _ in range(8):
+                expect(asker.finds(), f"a rank that is stopped is not late: {asker.waits()}")
+                time.sleep(0.5)
+            stats = job_entry(lab, job)["stats"]
+            expect(6 <= stats["probes"] <= 12, f"found {stats['probes']} probes in 4 s, expected two a second")
+            expect(stats["probe_answers"] >= stats["probes"] - 1, f"answers are missing: {stats}")
+            expect("late" in lab.ctl("jobs", "waits", job["id"]).stdout, "faninctl does not say that rank 2 is late")
+            if gone == "killed":
+                ranks[2].popen.send_signal(signal.SIGKILL)
+                wait_until(lambda: asker.finds(ended=[2]), 3, "rank 2 to be found ended")
+                expect(", ended)" in lab.ctl("jobs", "waits", job["id"]).stdout, "faninctl does not say that rank 2 has ended")
+            else:
+                pull(lab, 2)
+                wait_until(lambda: asker.finds(silent=[2]), 4, "rank 2 to be found silent")
+                expect(", silent)" in lab.ctl("jobs", "waits", job["id"]).stdout, "faninctl does not say that rank 2 is silent")
+                ip_in(lab.host_namespace(2), "link", "set", HOST_INTERFACE, "up")
+                wait_until(asker.finds, 4, "rank 2 to be there again")
+            for rank in ranks:
+                rank.popen.kill()
+                rank.wait(10)
+            lab.ctl("jobs", "destroy", job["id"])
+
+
+# ---- late
+
+WAYS = {"punctual": {}, "asleep": {"pause": int(LATE_SECONDS), "pause_at": 3},
+        "busy": {"pause": int(LATE_SECONDS), "pause_at": 3, "pause_busy": True},
+        "stopped": {"pause": 2, "pause_at": 3}}  # that is when it is stopped
+
+
+def late_ranks(spawn):
+    """A job for each way of being late, all at once. spawn(name, rank, options): starts a rank. Returns the jobs' ranks by name."""
+    common = {"bytes": 64 * KIB, "iters": 6, "warmup": 1, "check": True}
+    return {name: [spawn(name, rank, common | (options if rank == 2 else {})) for rank in range(4)]
+            for name, options in WAYS.items()}
+
+
+def wait_for_tree(fabric, name):
+    """The number that a job of the manager has on the switches, once it is there."""
+    found = []
+
+    def there():
+        found[:] = [tree["id"] for tree in fabric.ask_manager("trees")["trees"]
+                    if (tree["name"], tree["state"]) == (name, "network")]
+        return bool(found)
+    wait_until(there, 30, f"the tree of {name}")
+    return found[0]
+
+
+def results_at(fabric, switch, number):
+    return sum(job["stats"]["results"] for job in fabric.ask(switch, "jobs.list")["jobs"] if job["id"] == number)
+
+
+def expect_waited(lab, jobs, where):
+    """All jobs are exact, and nobody has sent and received much more than where nobody was late."""
+    reports = {name: reports_of(lab, ranks, LATE_SECONDS + 60) for name, ranks in jobs.items()}
+    frames = {}
+    for name, found in reports.items():
+        expect_exact(found, f"{where}, {name}")
+        frames[name] = [report["frames_sent"] + report["frames_received"] for report in found]
+    for name, found in frames.items():
+        more = [a - b for a, b in zip(found, frames["punctual"])]
+        expect(max(more) < MOST_FRAMES, f"{where}, {name}: a late rank cost the ranks {more} packets, expected fewer than "
+               f"{MOST_FRAMES} each")
+
+
+@case(MOST_SECONDS)
+def late_ranks_are_waited_for():
+    with running_lab(4, "af_packet", config={"limits": {"max_jobs": 8}}) as lab:
+        created = {name: lab.create_job() for name in WAYS}
+        jobs = late_ranks(lambda name, rank, options: lab.spawn_perf(rank, created[name], rank, 4, transport=lab.transport,
+                                                                     **options))
+        wait_for_results(lab, created["stopped"], 1)
+        stop_for(jobs["stopped"][2], LATE_SECONDS)
+        expect_waited(lab, jobs, "one switch")
+
+
+@case(MOST_SECONDS)
+def late_ranks_are_waited_for_on_a_tree_of_the_manager():
+    with Fabric(leaf_spine(2, 1, 4), config={"limits": {"max_jobs": 8}}) as fabric:
+        fabric.start()
+        fabric.start_manager()
+        jobs = late_ranks(lambda name, rank, options: fabric.spawn_named(rank, name, rank, 4, transport=fabric.transport,
+                                                                         **options))
+        number = wait_for_tree(fabric, "stopped")
+        wait_until(lambda: results_at(fabric, "leaf1", number) > 0, 30, "results of the job to be stopped")
+        stop_for(jobs["stopped"][2], LATE_SECONDS)
+        expect_waited(fabric, jobs, "leaf and spine")
+        expect_equal(fabric.ask_manager("stats")["counters"]["hosts_lost"], 0, "hosts lost, although none was")
+
+
+@case(MOST_SECONDS)
+def the_wait_for_late_ranks_may_have_a_limit():
+    with running_lab(3, "af_packet") as lab:
+        job = lab.create_job()
+        ranks = start_ranks(lab, job, wait_limit_ms=8000, **ENDLESS)
+        wait_for_results(lab, job, 100)
+        ranks[1].popen.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        for report in reports_of(lab, [ranks[0], ranks[2]], 20):
+            expect_equal((report["error"]["code"], report["error"]["missing"]), ("timeout", [1]), "the error")
+        seconds = time.monotonic() - began
+        expect(7.5 < seconds < 8 + GRACE_SECONDS, f"the others waited for {seconds:.1f} s, their limit is 8 s")
+        ranks[1].popen.kill()
+        ranks[1].wait(10)
+
+
+# ---- gone
+
+@case(90)
+def a_rank_that_is_gone_is_named_within_the_timeout():
+    with running_lab(4, "af_packet") as lab:
+        for where in ("killed", "pulled off"):
+            job = lab.create_job()
+            ranks = start_ranks(lab, job, **ENDLESS)
+            wait_for_results(lab, job, 100)
+            since = time.monotonic()
+            if where == "killed":
+                ranks[2].popen.send_signal(signal.SIGKILL)
+            else:
+                pull(lab, 2)
+            expect_named(lab, ranks, 2, since, f"one switch, {where}")
+            ranks[2].popen.kill()
+            ranks[2].wait(10)
+            lab.ctl("jobs", "destroy", job["id"])
+
+
+@case(120)
+def a_rank_that_is_gone_behind_a_spine_is_named_within_the_timeout():
+    for named in (False, True):
+        for where in ("killed", "pulled off"):
+            with Fabric(leaf_spine(2, 1, 4)) as fabric:
+                fabric.start()
+                job, key = 5, 0x1234
+                if named:
+                    fabric.start_manager()
+                    ranks = [fabric.spawn_named(rank, "train", rank, 4, transport=fabric.transport, **ENDLESS) for rank in range(4)]
+                else:
+                    fabric.await_next_hops()
+                    fabric.install(job, key, fabric.tree("spine0", range(4)), range(4))
+                    ranks = [fabric.spawn_rank(rank, job, key, rank, 4, **ENDLESS) for rank in range(4)]
+                wait_until(lambda: any(entry["stats"]["results"] > 100 for entry in fabric.ask("leaf1", "jobs.list")["jobs"]), 30,
+                           "results")
+                since = time.monotonic()
+                if where == "killed":
+                    ranks[3].popen.send_signal(signal.SIGKILL)
+                else:
+                    pull(fabric, 3)
+                expect_named(fabric, ranks, 3, since, f"{where}, {'with' if named else 'without'} a manager", among=(2,))
+                ranks[3].popen.kill()
+                ranks[3].wait(10)
+
+
+# ---- the ring
+
+def ring_of(lab, manager, **options):
+    return [spawn_by_name(lab, rank, manager=manager.address, size=4, rank=rank, **options) for rank in range(4)]
+
+
+@case(MOST_SECONDS)
+def late_ranks_are_waited_for_in_a_ring():
+    with running_lab(4) as lab, FakeManager(lab, ring="test") as manager:
+        # With more than what the kernels' buffers hold: the late rank's window is closed.
+        for way, options in (("asleep", {"pause": int(LATE_SECONDS), "pause_at": 3}),
+                             ("busy", {"pause": int(LATE_SECONDS), "pause_at": 3, "pause_busy": True}), ("stopped", {})):
+            common = {"bytes": 16 * MIB, "iters": 5 if options else 20}
+            ranks = [spawn_by_name(lab, rank, manager=manager.address, size=4, rank=rank,
+                                   **common | (options if rank == 2 else {})) for rank in range(4)]
+            if way == "stopped":
+                wait_until(lambda: len(manager.told("heartbeat")) >= 1, 30, "a ring that runs")
+                stop_for(ranks[2], LATE_SECONDS)
+            expect_ring(reports_of(lab, ranks, LATE_SECONDS + 60), way, "test")
+
+
+@case(90)
+def a_rank_that_is_gone_is_named_in_a_ring():
+    with running_lab(4) as lab, FakeManager(lab, ring="test") as manager:
+        for where in ("killed", "killed while it is late", "pulled off", "pulled off while it is late"):
+            already = len(manager.told("heartbeat"))
+            ranks = ring_of(lab, manager, **ENDLESS | {"bytes": 16 * MIB})
+            wait_until(lambda: len(manager.told("heartbeat")) >= already + 4, 30, "heartbeats of all hosts")
+            if "late" in where:
+                ranks[2].popen.send_signal(signal.SIGSTOP)
+                time.sleep(TIMEOUT_SECONDS + 2)
+                expect(all(rank.running() for rank in ranks), f"{where}: a rank gave up on one that was stopped")
+            since = time.monotonic()
+            if "killed" in where:
+                ranks[2].popen.send_signal(signal.SIGKILL)
+            else:
+                pull(lab, 2)
+            expect_named(lab, ranks, 2, since, f"ring, {where}")
+            ranks[2].popen.kill()
+            ranks[2].wait(10)
+            ip_in(lab.host_namespace(2), "link", "set", HOST_INTERFACE, "up")
+
+
+# ---- the manager
+
+@case(90 + int(LATE_SECONDS))
+def a_stopped_host_stays_a_member():
+    """The manager takes no silence of a process for its end: its machine says when that has come."""
+    with Fabric(leaf_spine(2, 1, 4)) as fabric:
+        fabric.start()
+        fabric.start_manager(grace_ms=1000)
+
+        def lost():
+            return fabric.ask_manager("stats")["counters"]["hosts_lost"]
+        ranks = [fabric.spawn_named(rank, "train", rank, 4, transport=fabric.transport, timeout_ms=600000, **ENDLESS)
+                 for rank in range(4)]
+        wait_until(lambda: any(job["stats"]["results"] > 100 for job in fabric.ask("leaf1", "jobs.list")["jobs"]), 30, "results")
+        stop_for(ranks[3], LATE_SECONDS)
+        time.sleep(2)
+        expect_equal(lost(), 0, "hosts lost, of which one was stopped")
+        # One that is stopped and whose machine then goes: nothing closes its connection.
+        ranks[2].popen.send_signal(signal.SIGSTOP)
+        time.sleep(1)
+        ip_in(fabric.host_namespace(2), "link", "set", "mgmt0", "down")
+        wait_until(lambda: lost() == 1, 12, "the manager to lose the host that does not answer")
+        ranks[1].popen.send_signal(signal.SIGKILL)
+        wait_until(lambda: lost() == 2, 2, "the manager to lose the host whose process has ended")
+        words = fabric.manager.stderr()
+        expect("nothing is heard of rank 2 any more" in words and "rank 3" not in words, f"the manager says: {words}")
+        for rank in ranks:
+            rank.popen.kill()
+            rank.wait(10)
