@@ -225,13 +225,13 @@ def a_rank_that_is_gone_behind_a_spine_is_named_within_the_timeout():
         for where in ("killed", "pulled off"):
             with Fabric(leaf_spine(2, 1, 4)) as fabric:
                 fabric.start()
-                job, key = 5, 0x1234
+                job, key = 5, "0x1234"
                 if named:
                     fabric.start_manager()
                     ranks = [fabric.spawn_named(rank, "train", rank, 4, transport=fabric.transport, **ENDLESS) for rank in range(4)]
                 else:
                     fabric.await_next_hops()
-                    fabric.install(job, key, fabric.tree("spine0", range(4)), range(4))
+                    fabric.install(job, key, fabric.tree("spine0", range(4)), {rank: rank for rank in range(4)})
                     ranks = [fabric.spawn_rank(rank, job, key, rank, 4, **ENDLESS) for rank in range(4)]
                 wait_until(lambda: any(entry["stats"]["results"] > 100 for entry in fabric.ask("leaf1", "jobs.list")["jobs"]), 30,
                            "results")
