@@ -235,7 +235,7 @@ pktgen_member_receive(struct pktgen_member *member, const struct fanin_headers *
 		receive_refused(member, hdr);
 		break;
 	case FANIN_TYPE_ANSWER:
-		member->job->stats->pendings++;
+		member->job->stats->answers++;
 		break;
 	default:
 		member->job->stats->foreign++;

@@ -32,7 +32,7 @@ struct pktgen_stats {
 	uint64_t lost;       /* results that did not come in time; each is counted once */
 	uint64_t duplicates; /* results of blocks that were finished already */
 	uint64_t wrong;      /* results that are not what the hosts' data make */
-	uint64_t pendings;
+	uint64_t answers; /* to retransmissions that the switch had already, while it waited for others */
 	uint64_t stale;         /* refused late duplicates: block_stale, block_out_of_window */
 	uint64_t foreign;       /* frames that are no answers of the switch to these hosts */
 	struct histogram own;   /* from a host's contribution to its result */

@@ -145,6 +145,14 @@ may_pass_up(const struct fanin_handler_ctx *ctx, struct fanin_dense *dense, unsi
 	return asked == 0 || (asked & bit) != 0;
 }
 
+static bool
+is_open(const struct fanin_window *window)
+{
+	const uint64_t state = __atomic_load_n(&window->state, __ATOMIC_ACQUIRE);
+
+	return (state >> FANIN_STATE_PHASE_SHIFT & FANIN_STATE_PHASE_MASK) == FANIN_PHASE_OPEN;
+}
+
 enum fanin_verdict
 fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet *packet,
 		  enum fanin_reason *reason)
@@ -174,9 +182,14 @@ fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet
 		break;
 	case FANIN_WINDOW_CURRENT:
 		missing = ctx->job->children &
-			  ~__atomic_load_n(&dense->window.present, __ATOMIC_RELAXED);
+			  ~__atomic_load_n(&dense->window.present, __ATOMIC_ACQUIRE);
 		if ((missing >> packet->child & 1) == 0)
 			state = FANIN_BLOCK_OPEN;
+		/* Another worker may have brought the last contribution meanwhile: then nobody is missing. */
+		if (shared && (missing == 0 || !is_open(&dense->window))) {
+			missing = 0;
+			state = FANIN_BLOCK_OPEN;
+		}
 		fanin_window_leave(&dense->window, shared);
 		break;
 	case FANIN_WINDOW_SENT:

@@ -53,6 +53,7 @@ worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, const struct job *jo
 	headers->fanin.count = (uint16_t)reason;
 	headers->fanin.contributions = 0;
 	headers->fanin.members = nonce;
+	headers->fanin.number = 0;
 	/* To strangers nothing is told that they have not said. */
 	if (job != NULL)
 		headers->fanin.key = job->params.keys.down;

@@ -4,14 +4,16 @@
 
 local HEADER_LEN = 54
 local DEFAULT_PORT = 21930
-local VERSION = 1
+local VERSION = 2
 local MOST_ELEMENTS_SHOWN = 16
 
 local type_names = {
-	[1] = "CONTRIBUTION", [2] = "RESULT", [3] = "PENDING", [4] = "REFUSED",
+	[1] = "CONTRIBUTION", [2] = "RESULT", [3] = "ANSWER", [4] = "REFUSED",
 	[5] = "JOIN", [6] = "JOIN_ACK", [7] = "LEAVE", [8] = "LEAVE_ACK", [9] = "KNOWN",
+	[10] = "QUERY", [11] = "PROBE", [12] = "PROBE_ACK",
 }
-local CONTRIBUTION, RESULT, PENDING, REFUSED, JOIN, JOIN_ACK, KNOWN = 1, 2, 3, 4, 5, 6, 9
+local CONTRIBUTION, RESULT, ANSWER, REFUSED, JOIN, JOIN_ACK, KNOWN = 1, 2, 3, 4, 5, 6, 9
+local QUERY, PROBE_ACK = 10, 12
 
 local dtype_names = {
 	[0] = "none", [1] = "i8", [2] = "i16", [3] = "i32", [4] = "i64", [5] = "u8", [6] = "u16", [7] = "u32",
@@ -49,6 +51,9 @@ local reason_names = {
 	"source_path",
 }
 local state_names = { [0] = "waiting", [1] = "active", [2] = "challenge" }
+local block_state_names = { [0] = "absent", [1] = "open", [2] = "sent", [3] = "done" }
+-- The states of an answer, two bits each, for four blocks in a byte.
+local STATES_LEN = 64
 
 local fanin = Proto("fanin", "Fanin in-network aggregation")
 fanin.prefs.port = Pref.uint("UDP port", DEFAULT_PORT, "UDP port that Fanin's switches and hosts use")
@@ -58,7 +63,7 @@ local f = {
 	type = ProtoField.uint8("fanin.type", "Type", base.DEC, type_names),
 	flags = ProtoField.uint16("fanin.flags", "Flags", base.HEX),
 	retransmit = ProtoField.bool("fanin.flags.retransmit", "Retransmit", 16, nil, 0x0001,
-		"This contribution was sent before"),
+		"This contribution was sent before; of a query: the block is overdue"),
 	repeated = ProtoField.bool("fanin.flags.repeat", "Repeat", 16, nil, 0x0002, "This result was sent before"),
 	empty = ProtoField.bool("fanin.flags.empty", "Empty", 16, nil, 0x0004, "Takes part in the block without data"),
 	unknown_flags = ProtoField.uint16("fanin.flags.unknown", "Undefined", base.HEX, nil, 0xfff8),
@@ -70,6 +75,8 @@ local f = {
 	dtype = ProtoField.uint8("fanin.dtype", "Data type", base.DEC, dtype_names),
 	op = ProtoField.uint8("fanin.op", "Operator", base.DEC, op_names),
 	count = ProtoField.uint16("fanin.count", "Elements"),
+	block_state = ProtoField.uint16("fanin.block_state", "Block's state", base.DEC, block_state_names),
+	blocks_asked = ProtoField.uint16("fanin.blocks_asked", "Blocks asked about"),
 	reason = ProtoField.uint16("fanin.reason", "Reason", base.DEC, reason_names),
 	progress = ProtoField.uint32("fanin.progress", "Progress"),
 	extension = ProtoField.uint8("fanin.extension", "Extension"),
@@ -77,7 +84,9 @@ local f = {
 	reserved0 = ProtoField.uint16("fanin.reserved0", "Reserved", base.HEX),
 	key = ProtoField.uint64("fanin.key", "Key", base.HEX),
 	members = ProtoField.uint64("fanin.members", "Members", base.HEX),
-	reserved1 = ProtoField.bytes("fanin.reserved1", "Reserved"),
+	way = ProtoField.uint64("fanin.way", "Way back", base.HEX),
+	number = ProtoField.uint32("fanin.number", "Number"),
+	reserved1 = ProtoField.uint16("fanin.reserved1", "Reserved", base.HEX),
 	payload = ProtoField.bytes("fanin.payload", "Payload"),
 	int = ProtoField.int64("fanin.element.int", "Element"),
 	uint = ProtoField.uint64("fanin.element.uint", "Element"),
@@ -95,7 +104,14 @@ local f = {
 	group = ProtoField.ipv4("fanin.join.group", "Result group"),
 	handler = ProtoField.string("fanin.join.handler", "Handler"),
 	job_flags = ProtoField.uint32("fanin.join.flags", "Flags", base.HEX),
+	spread = ProtoField.bool("fanin.join.flags.spread", "Blocks are spread over several workers", 32, nil, 0x00000002),
 	wide = ProtoField.bool("fanin.join.flags.wide", "f16 and bf16 are accumulated in f32", 32, nil, 0x00000001),
+	present = ProtoField.uint64("fanin.answer.members", "Ranks that are not missing", base.HEX),
+	ended = ProtoField.uint64("fanin.answer.ended", "Ranks whose processes have ended", base.HEX),
+	silent = ProtoField.uint64("fanin.answer.silent", "Ranks that don't answer probes", base.HEX),
+	states = ProtoField.bytes("fanin.answer.states", "States"),
+	n_blocks = ProtoField.uint16("fanin.answer.n_blocks", "Blocks"),
+	level = ProtoField.uint8("fanin.answer.level", "Switches that have passed it on"),
 }
 fanin.fields = f
 
@@ -131,6 +147,10 @@ local function ranks_of(members)
 	return #ranks == 0 and "none" or table.concat(ranks, " ")
 end
 
+local function add_ranks(tree, field, range)
+	tree:add_le(field, range):append_text(" (ranks " .. ranks_of(range:le_uint64()) .. ")")
+end
+
 local function add_header(tree, buffer)
 	local packet_type = buffer(1, 1):uint()
 
@@ -149,7 +169,7 @@ local function add_header(tree, buffer)
 	flags:add_le(f.unknown_flags, buffer(2, 2))
 	if bit.band(buffer(2, 2):le_uint(), 0xfff8) ~= 0 then
 		flags:add_proto_expert_info(e.flags)
-	elseif bit.band(buffer(2, 2):le_uint(), 0x0003) ~= 0 then
+	elseif bit.band(buffer(2, 2):le_uint(), 0x0003) ~= 0 and packet_type ~= QUERY then
 		flags:add_proto_expert_info(e.again)
 	end
 	tree:add_le(f.job, buffer(4, 4))
@@ -161,6 +181,10 @@ local function add_header(tree, buffer)
 	tree:add_le(f.op, buffer(21, 1))
 	if packet_type == REFUSED then
 		tree:add_le(f.reason, buffer(22, 2)):add_proto_expert_info(e.refused)
+	elseif packet_type == ANSWER then
+		tree:add_le(f.block_state, buffer(22, 2))
+	elseif packet_type == QUERY then
+		tree:add_le(f.blocks_asked, buffer(22, 2))
 	else
 		tree:add_le(f.count, buffer(22, 2))
 	end
@@ -172,9 +196,17 @@ local function add_header(tree, buffer)
 		reserved:add_proto_expert_info(e.reserved)
 	end
 	tree:add_le(f.key, buffer(32, 8))
-	tree:add_le(f.members, buffer(40, 8)):append_text(" (ranks " .. ranks_of(buffer(40, 8):le_uint64()) .. ")")
-	reserved = tree:add(f.reserved1, buffer(48, 6))
-	if buffer(48, 6):bytes():tohex() ~= "000000000000" then
+	if packet_type == ANSWER or packet_type == QUERY then
+		tree:add_le(f.way, buffer(40, 8))
+	else
+		add_ranks(tree, f.members, buffer(40, 8))
+	end
+	local number = tree:add_le(f.number, buffer(48, 4))
+	if buffer(48, 4):le_uint() ~= 0 and packet_type ~= ANSWER and packet_type ~= QUERY then
+		number:add_proto_expert_info(e.reserved)
+	end
+	reserved = tree:add_le(f.reserved1, buffer(52, 2))
+	if buffer(52, 2):le_uint() ~= 0 then
 		reserved:add_proto_expert_info(e.reserved)
 	end
 end
@@ -240,15 +272,54 @@ local function add_join_ack(tree, body)
 	tree:add(f.group, body(16, 4))
 	tree:add(f.handler, body(20, 16), body(20, 16):stringz())
 	tree:add_le(f.cookie, body(36, 8))
-	tree:add_le(f.job_flags, body(44, 4)):add_le(f.wide, body(44, 4))
+	local flags = tree:add_le(f.job_flags, body(44, 4))
+	flags:add_le(f.wide, body(44, 4))
+	flags:add_le(f.spread, body(44, 4))
 	return string.format(" %s size %d window %d payload %d %s%s", state_names[body(8, 2):le_uint()] or "state?",
 		body(10, 2):le_uint(), body(12, 2):le_uint(), body(14, 2):le_uint(), body(20, 16):stringz(),
 		bit.band(body(44, 4):le_uint(), 1) ~= 0 and " f32" or "")
 end
 
+-- How many blocks of an answer are in each state: "3 done 1 absent".
+local function states_text(body, n)
+	local counts = { [0] = 0, 0, 0, 0 }
+	local parts = {}
+	for i = 0, math.min(n, 4 * STATES_LEN) - 1 do
+		local state = bit.band(bit.rshift(body(24 + math.floor(i / 4), 1):uint(), i % 4 * 2), 3)
+		counts[state] = counts[state] + 1
+	end
+	for state = 3, 0, -1 do
+		if counts[state] ~= 0 then
+			parts[#parts + 1] = string.format("%d %s", counts[state], block_state_names[state])
+		end
+	end
+	return table.concat(parts, " ")
+end
+
+local function add_answer(tree, body)
+	local n = body(24 + STATES_LEN, 2):le_uint()
+
+	add_ranks(tree, f.present, body(0, 8))
+	add_ranks(tree, f.ended, body(8, 8))
+	add_ranks(tree, f.silent, body(16, 8))
+	tree:add(f.states, body(24, STATES_LEN)):append_text(" (" .. states_text(body, n) .. ")")
+	tree:add_le(f.n_blocks, body(24 + STATES_LEN, 2))
+	tree:add_le(f.level, body(26 + STATES_LEN, 1))
+	return string.format(" has ranks %s%s", ranks_of(body(0, 8):le_uint64()),
+		n > 1 and string.format(", %d blocks: %s", n, states_text(body, n)) or "")
+end
+
+local function add_probe_ack(tree, body)
+	add_ranks(tree, f.ended, body(0, 8))
+	add_ranks(tree, f.silent, body(8, 8))
+	return string.format(" ended %s, silent %s", ranks_of(body(0, 8):le_uint64()), ranks_of(body(8, 8):le_uint64()))
+end
+
 local bodies = {
 	[JOIN] = { len = 24, add = add_join, title = "Join" },
 	[JOIN_ACK] = { len = 48, add = add_join_ack, title = "Join answer" },
+	[ANSWER] = { len = 32 + STATES_LEN, add = add_answer, title = "Answer" },
+	[PROBE_ACK] = { len = 16, add = add_probe_ack, title = "Probe answer" },
 }
 
 local function add_body(tree, buffer, packet_type)
@@ -284,9 +355,15 @@ local function summary(buffer)
 		if is_empty(buffer) then
 			text = text .. " (empty)"
 		end
-	elseif packet_type == PENDING then
-		text = text .. string.format(" block %d has ranks %s", buffer(16, 4):le_uint(),
-			ranks_of(buffer(40, 8):le_uint64()))
+	elseif packet_type == ANSWER then
+		text = text .. string.format(" number %d block %d %s", buffer(48, 4):le_uint(), buffer(16, 4):le_uint(),
+			block_state_names[buffer(22, 2):le_uint()] or "state?")
+	elseif packet_type == QUERY then
+		text = text .. string.format(" number %d block %d rank %d", buffer(48, 4):le_uint(), buffer(16, 4):le_uint(),
+			buffer(12, 2):le_uint())
+		if bit.band(buffer(2, 2):le_uint(), 0x0001) ~= 0 then
+			return text .. " (overdue)"
+		end
 	elseif packet_type == REFUSED then
 		text = text .. string.format(" block %d: %s", buffer(16, 4):le_uint(),
 			reason_names[buffer(22, 2):le_uint()] or "reason?")

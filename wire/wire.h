@@ -154,7 +154,9 @@ enum fanin_join_state {
 
 enum fanin_job_flag {
 	FANIN_JOB_WIDE = 1 << 0, /* sums and averages of f16 and bf16 are accumulated in f32 */
-	FANIN_JOB_FLAGS_ALL = FANIN_JOB_WIDE,
+	FANIN_JOB_SPREAD =
+		1 << 1, /* blocks are spread over several workers: one may be behind the others */
+	FANIN_JOB_FLAGS_ALL = FANIN_JOB_WIDE | FANIN_JOB_SPREAD,
 };
 
 /* JOIN_ACK's payload. The epoch in its header is final once the state is ACTIVE. */

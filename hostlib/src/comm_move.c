@@ -164,12 +164,10 @@ void
 fanin_comm_follow(struct fanin_comm *comm)
 {
 	struct fanin_error error = { 0 };
-	uint64_t now_ns;
+	uint64_t now_ns = fanin_now_ns(NULL);
 
-	if (comm->rejoining || comm->moved || comm->transport->ops == &fanin_memif_ops)
-		return;
-	now_ns = fanin_now_ns(NULL);
-	if (now_ns < comm->next_follow_ns)
+	if (now_ns < comm->next_follow_ns || comm->rejoining || comm->moved ||
+	    comm->transport->ops == &fanin_memif_ops)
 		return;
 	comm->next_follow_ns = now_ns + FOLLOW_NS;
 	/* What the kernel does not know, it will ask for; the engine's timeout bounds that. */

@@ -215,6 +215,7 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 		.window = comm->window,
 		.payload_bytes = comm->payload_bytes,
 		.wide = comm->member.wide,
+		.spread = comm->member.spread,
 		.cc = comm->transport->ops->shares_memory ? &fanin_cc_fixed : &fanin_cc_delay,
 		.stagger = !options->no_stagger,
 		.recover = options->recover,

@@ -38,7 +38,8 @@ struct fanin_engine_config {
 	uint16_t window;                /* W, a power of two */
 	uint16_t payload_bytes;         /* most per packet */
 	const struct fanin_cc_type *cc; /* congestion control; NULL: always W blocks in flight */
-	bool wide; /* sums and averages of f16 and bf16 are accumulated in f32 */
+	bool wide;   /* sums and averages of f16 and bf16 are accumulated in f32 */
+	bool spread; /* the switch has several workers, of which one may be behind the others */
 	bool stagger;
 	bool recover; /* a run that the switch has lost can be resumed: results of a window are kept, and no block is sent
 		       * before all those a window before it are done */

@@ -111,7 +111,8 @@ struct fanin_engine {
 	uint32_t n_queries;  /* the last one's number */
 	uint32_t sounding; /* number of the query that goes with the window; 0: none is on its way */
 	uint32_t sounded;  /* order when that was sent */
-	uint64_t lossy_ns;                              /* when a loss was last found; 0: never */
+	uint64_t spurious_ns; /* when something was last sent again without need */
+	uint64_t lossy_ns;    /* when a loss was last found; 0: never */
 	struct fanin_asked asked[FANIN_ENGINE_QUERIES]; /* by number */
 	struct fanin_told told;
 	unsigned int stale_reason; /* last refusal that was ignored, since the last progress */

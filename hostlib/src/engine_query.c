@@ -12,6 +12,9 @@
 #define SOUND_LOSSY 4
 #define LOSSY_NS (1000 * 1000000ull)
 
+/* How long a needless retransmission makes a host more careful. */
+#define SPURIOUS_NS (10 * 1000000000ull)
+
 uint32_t
 fanin_engine_ask(struct fanin_engine *engine, uint32_t block, bool overdue)
 {
@@ -76,6 +79,7 @@ void
 fanin_engine_note_spurious(struct fanin_engine *engine)
 {
 	engine->stats.spurious++;
+	engine->spurious_ns = engine->now_ns;
 	engine->reordering *= 2;
 	if (engine->reordering > engine->config.window)
 		engine->reordering = engine->config.window;
@@ -99,6 +103,33 @@ loss_note(struct fanin_engine *engine)
 	engine->cc.type->on_loss(&engine->cc, engine->now_ns);
 }
 
+/* May packets overtake each other by more than links do? */
+static bool
+is_careful(const struct fanin_engine *engine)
+{
+	return engine->config.spread || engine->reordering > FANIN_ENGINE_REORDERING_MIN;
+}
+
+/*
+ * The switch lacks a block that was sent long before the query. It may wait for another worker there than the one that answered, as
+ * others did. Then only an answer about the block itself counts, of a query that came behind it, and some time later.
+ */
+static void
+absent_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct fanin_asked *asked)
+{
+	if (is_careful(engine) &&
+	    (lane->block != asked->block || asked->sent_ns - lane->sent_ns < engine->rtt.rto_ns)) {
+		if (engine->now_ns - lane->sent_ns >= engine->rtt.rto_ns &&
+		    engine->now_ns >= lane->ask_ns &&
+		    fanin_engine_ask(engine, lane->block, false) != 0)
+			lane->ask_ns = engine->now_ns + engine->rtt.rto_ns;
+		return;
+	}
+	loss_note(engine);
+	if (fanin_engine_send(engine, lane))
+		engine->stats.retransmits++;
+}
+
 /* What the answer to a query says of a block that was sent before it. */
 static void
 lane_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct fanin_asked *asked,
@@ -107,16 +138,8 @@ lane_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct fa
 	lane->told = (uint8_t)state;
 	if (!is_long_before(engine, lane, asked))
 		return;
-	if (state == FANIN_BLOCK_ABSENT && lane->block != asked->block &&
-	    engine->reordering > FANIN_ENGINE_REORDERING_MIN) {
-		/* It may wait for another worker of the switch, as others did; a query of its own comes behind it there. */
-		if (engine->now_ns >= lane->ask_ns &&
-		    fanin_engine_ask(engine, lane->block, false) != 0)
-			lane->ask_ns = engine->now_ns + engine->rtt.rto_ns;
-	} else if (state == FANIN_BLOCK_ABSENT) {
-		loss_note(engine);
-		if (fanin_engine_send(engine, lane))
-			engine->stats.retransmits++;
+	if (state == FANIN_BLOCK_ABSENT) {
+		absent_learn(engine, lane, asked);
 	} else if (state == FANIN_BLOCK_DONE && engine->now_ns >= lane->ask_ns &&
 		   fanin_engine_ask(engine, lane->block, true) != 0) {
 		/* Its result was sent before the answer, and has not come. */
@@ -194,8 +217,8 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 	asked->number = 0;
 	if (engine->sounding == hdr->number)
 		engine->sounding = 0;
-	if (engine->reordering > FANIN_ENGINE_REORDERING_MIN)
-		engine->reordering--;
+	if (engine->now_ns - engine->spurious_ns > SPURIOUS_NS)
+		engine->reordering = FANIN_ENGINE_REORDERING_MIN;
 	/* Time that the caller spent elsewhere is not the network's. */
 	if (query.sent_ns >= engine->resumed_ns)
 		fanin_rtt_sample(&engine->rtt, engine->now_ns - query.sent_ns);

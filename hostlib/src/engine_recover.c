@@ -230,6 +230,8 @@ fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint32_t first_
 	memset(engine->asked, 0, sizeof(engine->asked));
 	engine->told = (struct fanin_told){ 0 };
 	engine->newest = first_block - 1;
+	/* It may be another switch: to take it for one with several workers costs a round trip for each loss. */
+	engine->config.spread = true;
 	engine->excused_ns = 0;
 	engine->progress_ns = engine->config.now_ns(engine->config.now_arg);
 	engine->heard_ns = engine->progress_ns;

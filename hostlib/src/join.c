@@ -138,6 +138,7 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 	member->window = window;
 	member->payload_bytes = ack->payload_bytes;
 	member->wide = (ack->flags & FANIN_JOB_WIDE) != 0;
+	member->spread = (ack->flags & FANIN_JOB_SPREAD) != 0;
 	member->group_be = ack->group_be;
 	member->epoch = hdr->epoch;
 	member->members = hdr->members;

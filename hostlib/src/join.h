@@ -50,7 +50,8 @@ struct fanin_member {
 	uint32_t group_be;
 	uint16_t window; /* a power of two */
 	uint16_t payload_bytes;
-	bool wide; /* sums and averages of f16 and bf16 are accumulated in f32 */
+	bool wide;   /* sums and averages of f16 and bf16 are accumulated in f32 */
+	bool spread; /* the switch has several workers */
 	char handler[17];
 };
 

@@ -41,12 +41,34 @@ static struct fake_pool pool;
 static struct fanin_handler_stats stats;
 static struct fanin_handler_ctx ctx = { .job = &job, .epoch = 1, .parent_epoch = 1, .stats = &stats };
 static uint8_t slots[SLOTS][SLOT_BYTES] __attribute__((aligned(64)));
+static uint8_t *slot_of[SLOTS];
+
+/* An ANSWER: of this switch to a child that asks, or of the parent to one. */
+static void
+check_answer(const struct fanin_headers *headers, bool passed_on)
+{
+	const struct fanin_hdr *hdr = &headers->fanin;
+	struct fanin_answer_body body;
+
+	memcpy(&body, headers + 1, sizeof(body));
+	REQUIRE(hdr->type == FANIN_TYPE_ANSWER && hdr->epoch == ctx.epoch && hdr->flags == 0);
+	REQUIRE(body.n_blocks <= WINDOW);
+	REQUIRE(!passed_on || (body.n_blocks == 0 && hdr->number != 0));
+	if (passed_on)
+		return;
+	REQUIRE((hdr->number == 0) == (body.n_blocks == 0));
+	REQUIRE(hdr->count <= FANIN_BLOCK_DONE);
+	REQUIRE(body.n_blocks == 0 || fanin_answer_state(&body, 0) == hdr->count);
+	REQUIRE(hdr->count != FANIN_BLOCK_OPEN || body.members != job.children);
+}
 
 /* One emission against what the handler promises, then sent: its references are given up. */
 static void
 send_emission(const struct fanin_emission *emission)
 {
-	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(emission->mbuf, struct fanin_headers *)->fanin;
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(emission->mbuf,
+							       struct fanin_headers *);
+	const struct fanin_hdr *hdr = &headers->fanin;
 	uint16_t references = rte_mbuf_refcnt_read(emission->mbuf);
 	uint16_t receivers = (uint16_t)__builtin_popcountll(emission->children);
 
@@ -54,20 +76,30 @@ send_emission(const struct fanin_emission *emission)
 		(emission->children & ~job.children) == 0);
 	switch (emission->kind) {
 	case FANIN_EMIT_PARENT:
-		REQUIRE(job.has_parent && references == 2 && hdr->epoch == ctx.parent_epoch);
+		receivers = 1;
+		REQUIRE(job.has_parent && hdr->epoch == ctx.parent_epoch);
+		if (hdr->type == FANIN_TYPE_QUERY) {
+			REQUIRE(references == 1 && hdr->number != 0 && hdr->members != 0);
+			break;
+		}
+		REQUIRE(references >= 2);
 		REQUIRE(hdr->type == FANIN_TYPE_CONTRIBUTION || hdr->type == FANIN_TYPE_KNOWN);
 		REQUIRE(hdr->contributions == N_CHILDREN);
-		receivers = 1;
 		break;
 	case FANIN_EMIT_CHILDREN:
+		if (hdr->type == FANIN_TYPE_ANSWER) {
+			REQUIRE(receivers == 1 && references == 1);
+			check_answer(headers, true);
+			break;
+		}
 		REQUIRE(hdr->type == FANIN_TYPE_RESULT);
 		REQUIRE(receivers == 1 || receivers == N_CHILDREN);
 		REQUIRE(references > receivers);
 		break;
 	case FANIN_EMIT_REPLY:
-		REQUIRE(receivers == 1 && references == 1 && emission->payload_len == 0);
-		REQUIRE(hdr->type == FANIN_TYPE_ANSWER && (hdr->members & emission->children) != 0);
-		REQUIRE(hdr->members != job.children);
+		REQUIRE(receivers == 1 && references == 1 &&
+			emission->payload_len == sizeof(struct fanin_answer_body));
+		check_answer(headers, false);
 		break;
 	}
 	if (hdr->type == FANIN_TYPE_RESULT) {
@@ -91,7 +123,27 @@ flush(void)
 	ctx.n_frees = 0;
 }
 
-/* A contribution, a result that a child knew, or one of the parent. */
+static enum fanin_verdict
+call(const struct fanin_handler *handler, struct fanin_packet *packet, enum fanin_reason *reason)
+{
+	const uint32_t index = packet->headers->fanin.block % SLOTS;
+	void *slot = slots[index];
+
+	switch (packet->headers->fanin.type) {
+	case FANIN_TYPE_CONTRIBUTION:
+		return handler->contribution(&ctx, slot, index, packet, reason);
+	case FANIN_TYPE_KNOWN:
+		return handler->known(&ctx, slot, index, packet, reason);
+	case FANIN_TYPE_QUERY:
+		return handler->query(&ctx, slot, packet, reason);
+	case FANIN_TYPE_ANSWER:
+		return handler->answer(&ctx, slot, packet, reason);
+	default:
+		return handler->result(&ctx, slot, packet, reason);
+	}
+}
+
+/* A child's contribution, query, or result that it knew; or the parent's result or answer. */
 static void
 handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 {
@@ -100,7 +152,6 @@ handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 	struct fanin_packet packet;
 	enum fanin_reason reason = FANIN_REASON_NONE;
 	enum fanin_verdict verdict;
-	void *slot;
 
 	if (payload_len > FAKE_PAYLOAD_MAX)
 		return;
@@ -113,14 +164,7 @@ handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 		.payload_len = payload_len,
 		.child = frame->fanin.rank,
 	};
-	slot = slots[frame->fanin.block % SLOTS];
-	if (frame->fanin.type == FANIN_TYPE_CONTRIBUTION)
-		verdict = handler->contribution(&ctx, slot, frame->fanin.block % SLOTS, &packet,
-						&reason);
-	else if (frame->fanin.type == FANIN_TYPE_KNOWN)
-		verdict = handler->known(&ctx, slot, frame->fanin.block % SLOTS, &packet, &reason);
-	else
-		verdict = handler->result(&ctx, slot, &packet, &reason);
+	verdict = call(handler, &packet, &reason);
 	REQUIRE(ctx.n_emissions <= 2 && ctx.n_frees <= FANIN_MAX_FREES_PER_CALL);
 	REQUIRE(verdict != FANIN_VERDICT_RETRY);
 	REQUIRE((verdict == FANIN_VERDICT_DROP) == (reason != FANIN_REASON_NONE));
@@ -131,7 +175,7 @@ handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 	REQUIRE(fake_pool_in_use(&pool) <= SLOTS * (handler->slot_mbufs(&job) + 1));
 	REQUIRE(stats.contributions + stats.known * N_CHILDREN >= stats.results * N_CHILDREN);
 	REQUIRE(stats.contributions <= (stats.results + SLOTS) * N_CHILDREN);
-	REQUIRE(stats.duplicates >= stats.repeats + stats.pendings);
+	REQUIRE(stats.duplicates + stats.queries >= stats.repeats + stats.pendings);
 }
 
 /* Do the headers fit what some host's contributions to some job look like? */
@@ -174,6 +218,16 @@ route_frame(struct fanin_headers *headers, size_t len, enum fanin_reason wire)
 	REQUIRE(ipv4_flow_hash(headers, 1) == hash);
 }
 
+/* Is it for a handler, from the parent or a child? The others are the pipeline's own. */
+static bool
+is_handler_s(const struct fanin_hdr *hdr)
+{
+	if (hdr->type == FANIN_TYPE_RESULT || hdr->type == FANIN_TYPE_ANSWER)
+		return true;
+	return (fanin_type_has_elements(hdr->type) || hdr->type == FANIN_TYPE_QUERY) &&
+	       hdr->rank < N_CHILDREN;
+}
+
 static void
 take_frame(const struct fanin_handler *handler, const uint8_t *data, size_t len)
 {
@@ -194,8 +248,7 @@ take_frame(const struct fanin_handler *handler, const uint8_t *data, size_t len)
 		const struct fanin_headers *headers = (const void *)(copy + 1);
 
 		REQUIRE(FANIN_PAYLOAD_OFFSET + fanin_wire_payload_len(headers) <= len);
-		if (headers->fanin.type == FANIN_TYPE_RESULT ||
-		    (fanin_type_has_elements(headers->fanin.type) && headers->fanin.rank < N_CHILDREN))
+		if (is_handler_s(&headers->fanin))
 			handle(handler, headers);
 	}
 	if (len >= FANIN_ETH_LEN + FANIN_IP_LEN)
@@ -232,6 +285,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (pool.mbufs == NULL) {
 		fake_pool_init(&pool, POOL);
 		fanin_job_params_hosts(&job, N_CHILDREN);
+		for (uint32_t i = 0; i < SLOTS; i++)
+			slot_of[i] = slots[i];
+		ctx.slots = slot_of;
+		ctx.slot_mask = SLOTS - 1;
 	}
 	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
 	     handler = handler->next) {

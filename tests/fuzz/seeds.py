@@ -9,7 +9,8 @@ the format.
 import pathlib
 import struct
 
-CONTRIBUTION, RESULT, PENDING, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK, KNOWN = range(1, 10)
+(CONTRIBUTION, RESULT, ANSWER, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK, KNOWN, QUERY, PROBE,
+ PROBE_ACK) = range(1, 13)
 DTYPES = range(1, 13)
 I32, F16, BF16, F32 = 3, 9, 10, 11
 FORMATS = dict(zip(DTYPES, "bhiqBHIQe fd"))
@@ -27,8 +28,9 @@ def checksum(header):
     return ~total & 0xFFFF
 
 
-def frame(kind, payload=b"", rank=0, block=0, dtype=0, op=0, count=0, flags=0):
-    fanin = struct.pack("<BBHIIHHIBBHIBBHQQ6x", 1, kind, flags, 1, 1, rank, 1, block, dtype, op, count, 0, 0, 0, 0, 1, 0)
+def frame(kind, payload=b"", rank=0, block=0, dtype=0, op=0, count=0, flags=0, members=0, number=0):
+    fanin = struct.pack("<BBHIIHHIBBHIBBHQQI2x", 2, kind, flags, 1, 1, rank, 1, block, dtype, op, count, 0, 0, 0, 0, 1,
+                        members, number)
     udp_len = 8 + len(fanin) + len(payload)
     ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + udp_len, 0, 0x4000, 64, 17, 0, b"\x0a\x4d\0\1", b"\x0a\x4d\0\xfe")
     ip = ip[:10] + struct.pack("!H", checksum(ip)) + ip[12:]
@@ -57,6 +59,16 @@ def result(number, values=(6, 6, 6), dtype=I32, op=SUM, kind=RESULT):
 
 def empty(rank, block, count=3, dtype=I32, op=SUM, flags=0):
     return frame(CONTRIBUTION, b"", rank, block, dtype, op, count, flags | EMPTY)
+
+
+def query(rank, block, overdue=False, number=7, way=0):
+    return frame(QUERY, b"", rank, block, count=4, flags=RETRANSMIT if overdue else 0, members=way, number=number)
+
+
+def answer(block, state, child=0, number=7):
+    """What a parent says of a block that a child asked for; the way back has six bits for it, under a 1."""
+    body = struct.pack("<QQQ64sHB5x", 5, 0, 0, bytes([state]), 1, 0)
+    return frame(ANSWER, body, 0, block, count=state, members=0x40 | child, number=number)
 
 
 def copy(number, root):
@@ -89,9 +101,16 @@ seeds = {
     "half-packet": [contribution(0, n, dtype=dtype, op=op, values=(1,) * count) for n, (dtype, op, count) in
                     enumerate([(F16, SUM, 64), (F16, AVG, 65), (BF16, AVG, 64), (BF16, MAX, 128)])],
     "control": [frame(JOIN, struct.pack("<QHHIQ", 7, 3, 5000, 1500, 8)), frame(JOIN_ACK, join_ack), frame(LEAVE),
-                frame(LEAVE_ACK), frame(PENDING), frame(REFUSED, count=9), frame(RESULT, b"abcd", 0, 0, I32, SUM, 1)],
+                frame(LEAVE_ACK), answer(0, 1), frame(ANSWER), frame(REFUSED, count=9), query(0, 0), query(0, 0, number=0),
+                frame(PROBE), frame(PROBE_ACK, bytes(16)), frame(PROBE_ACK), frame(RESULT, b"abcd", 0, 0, I32, SUM, 1)],
     "levels": [f for n in range(6) for f in [*block(n), contribution(1, n, flags=RETRANSMIT), result(n), result(n)]] +
               [result(9), *block(6), result(6, op=MAX), *block(10), result(6), contribution(0, 6, flags=RETRANSMIT)],
+    "queries": [query(1, 0), query(1, 0, True), contribution(1, 0), query(1, 0), query(0, 0, True), *block(0)[::2],
+                query(1, 0), query(1, 0, True), query(2, 0, True), result(0), query(1, 0), query(1, 0, True),
+                *block(4), query(0, 0), query(0, 0, True), query(0, 8), query(0, 0xFFFFFFFF)],
+    "answers": [*block(0), query(1, 0, True), answer(0, 0, 1), answer(0, 0, 1), query(2, 0, True), answer(0, 1, 2),
+                answer(0, 3, 63), frame(ANSWER, bytes(96), 0, 0, number=7), answer(0, 0, 1, number=0), answer(1, 0, 1),
+                result(0), answer(0, 0, 1)],
     "known": [result(0, kind=KNOWN), contribution(1, 0), contribution(1, 0), contribution(0, 1), result(1, kind=KNOWN),
               *block(2), result(2, kind=KNOWN), result(2), result(4, kind=KNOWN), result(9, kind=KNOWN),
               result(3, op=MAX, kind=KNOWN), contribution(2, 3)],

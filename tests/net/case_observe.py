@@ -301,7 +301,8 @@ def moved_below_a_parent():
     """What moves at a switch that sends sums up."""
     faults = {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 6}
     ranks = {0: 0, 1: 1}
-    names = {"fanin_job_upward_total", "fanin_job_upward_repeats_total", "fanin_job_parent_joined"}
+    names = {"fanin_job_upward_total", "fanin_job_upward_repeats_total", "fanin_job_upward_queries_total",
+             "fanin_job_parent_joined"}
     with Fabric(leaf_spine(2, 1, 2), config={"metrics": {"listen": LISTEN}, "faults": faults}) as fabric:
         fabric.start()
         fabric.install(5, "0x5eed", fabric.tree("spine0", ranks), ranks)
@@ -346,7 +347,7 @@ def every_metric_moves():
         job = lab.create_job([0, 1, 2])
         watch.look()
         run_until_moved(lab, watch, job, (
-            "fanin_job_repeats_total", "fanin_job_pendings_total", "fanin_job_duplicates_total",
+            "fanin_job_repeats_total", "fanin_job_pendings_total", "fanin_job_duplicates_total", "fanin_job_queries_total",
             "fanin_job_probes_total", "fanin_job_probe_answers_total",
             "fanin_faults_duplicated_total", "fanin_faults_reordered_total", "fanin_worker_retries_total", "fanin_worker_retry_wait_seconds_total",
             "fanin_job_active", "fanin_job_member_joined"))

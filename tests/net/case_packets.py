@@ -5,8 +5,8 @@ import random
 import re
 import struct
 
-from frames import (CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, PENDING, REFUSED, RESULT, RawPort, header, job_key, packet,
-                    write_pcap)
+from frames import (ANSWER, CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, PROBE, PROBE_ACK, QUERY, REFUSED, RESULT, RawPort,
+                    header, job_key, packet, write_pcap)
 from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run, running_lab,
                      start_ranks, wait_for_results, wait_until)
 from lab import SOURCE_DIR, UDP_PORT
@@ -65,12 +65,14 @@ def malformed(liar, epoch):
         ("udp_length", sent(udp_len=8 + len(content) - 1)),
         ("header_truncated", packet(content[:HEADER_LEN - 1], liar.lab.host_mac(liar.host),
                                     liar.lab.host_ip(liar.host))),
-        ("version_unsupported", liar.contribution(version=2)),
+        ("version_unsupported", liar.contribution(version=1)),
+        ("version_unsupported", liar.contribution(version=3)),
         ("type_unknown", liar.make(99)),
         ("type_unknown", liar.make(0)),
         ("flags_unknown", liar.contribution(flags=0x8000)),
         ("reserved_nonzero", liar.contribution(reserved0=1)),
-        ("reserved_nonzero", liar.contribution(reserved1=b"\0\0\0\0\0\1")),
+        ("reserved_nonzero", liar.contribution(reserved1=256)),
+        ("reserved_nonzero", liar.contribution(number=1)),
         ("extension_unknown", liar.contribution(extension=1, extension_len32=1)),
         ("dtype_unknown", liar.contribution(dtype=77)),
         ("op_unknown", liar.contribution(op=63)),
@@ -82,8 +84,13 @@ def malformed(liar, epoch):
         ("count_invalid", liar.contribution(count=65535)),
         ("body_invalid", liar.make(JOIN, body[:-1])),
         ("body_invalid", liar.make(LEAVE, b"\0")),
+        ("count_invalid", liar.make(QUERY, epoch=epoch)),
+        ("body_invalid", liar.make(QUERY, b"\0", epoch=epoch, number=1)),
+        ("body_invalid", liar.make(ANSWER, bytes(95), epoch=epoch)),
+        ("body_invalid", liar.make(PROBE_ACK, bytes(15), epoch=epoch)),
         ("direction_wrong", liar.make(RESULT, FLOATS, dtype="f32", op="sum", count=16, epoch=epoch)),
-        ("direction_wrong", liar.make(PENDING, epoch=epoch)),
+        ("direction_wrong", liar.make(ANSWER, bytes(96), epoch=epoch)),
+        ("direction_wrong", liar.make(PROBE, epoch=epoch)),
         ("local_unhandled", packet(b"", liar.lab.host_mac(liar.host), liar.lab.host_ip(liar.host), dst_port=9)),
         ("local_unhandled", packet(bytes(20), liar.lab.host_mac(liar.host), liar.lab.host_ip(liar.host), protocol=6)),
     ]
@@ -102,6 +109,10 @@ def foreign(liar, epoch):
         ("key_wrong", liar.contribution(key=job_key(liar.job, RESULT), epoch=epoch)),
         ("key_wrong", liar.contribution(key=0, epoch=epoch)),
         ("epoch_stale", liar.contribution(epoch=epoch + 1000)),
+        ("job_unknown", liar.make(QUERY, job=4711, epoch=epoch, number=1)),
+        ("rank_unknown", liar.make(QUERY, rank=63, epoch=epoch, number=1)),
+        ("key_wrong", liar.make(QUERY, key=job_key(liar.job, QUERY) ^ 1, epoch=epoch, number=1)),
+        ("epoch_stale", liar.make(QUERY, epoch=epoch + 1000, number=1)),
     ]
 
 

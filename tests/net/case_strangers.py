@@ -7,7 +7,7 @@ import struct
 import time
 
 from case_levels import KEY, running_fabric, start as start_tree
-from frames import (BROADCAST, CONTRIBUTION, JOIN, KNOWN, PENDING, REFUSED, RESULT, RawPort, ethernet, header, job_key,
+from frames import (BROADCAST, CONTRIBUTION, JOIN, KNOWN, ANSWER, REFUSED, RESULT, RawPort, ethernet, header, job_key,
                     mac_bytes, packet)
 from support import KIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, running_lab, start_ranks, wait_until
 from fabric import leaf_spine
@@ -42,7 +42,9 @@ def forgeries(job, epoch, first, n):
     for block in range(first, first + n):
         yield header(RESULT, job["id"], key, lies, epoch=epoch, block=block, dtype="f32", op="sum", count=floats,
                      contributions=len(MEMBERS))
-    yield header(PENDING, job["id"], key, epoch=epoch, block=first)
+    # All have ended, and all blocks are done.
+    yield header(ANSWER, job["id"], key, struct.pack("<QQQ", 0, 2**64 - 1, 2**64 - 1) + b"\xff" * 64 + struct.pack("<HB5x", 256, 0),
+                 epoch=epoch, block=first, number=1, count=1)
     yield header(REFUSED, job["id"], key, epoch=epoch, block=first, count=COLLECTIVE_MISMATCH)
     yield header(REFUSED, job["id"], key, epoch=epoch, block=first, count=JOB_UNKNOWN)
 

@@ -10,8 +10,9 @@ import time
 from support import LabError
 from lab import HOST_INTERFACE, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside
 
-CONTRIBUTION, RESULT, PENDING, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK, KNOWN = range(1, 10)
-UPWARD = {CONTRIBUTION, JOIN, LEAVE, KNOWN}
+(CONTRIBUTION, RESULT, ANSWER, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK, KNOWN, QUERY, PROBE,
+ PROBE_ACK) = range(1, 13)
+UPWARD = {CONTRIBUTION, JOIN, LEAVE, KNOWN, QUERY, PROBE_ACK}
 DTYPES = {"none": 0, "i8": 1, "i32": 3, "f32": 11, "f64": 12}
 OPS = {"none": 0, "sum": 1, "prod": 2, "min": 3, "max": 4, "band": 8}
 HEADER_LEN = 54
@@ -45,13 +46,13 @@ def job_key(job, packet_type):
     return struct.unpack("<Q", hmac.new(secret, label, hashlib.sha256).digest()[:8])[0]
 
 
-def header(packet_type, job, key, payload=b"", version=1, flags=0, epoch=0, rank=0, contributions=1, block=0,
+def header(packet_type, job, key, payload=b"", version=2, flags=0, epoch=0, rank=0, contributions=1, block=0,
            dtype="none", op="none", count=0, progress=0, extension=0, extension_len32=0, reserved0=0, members=0,
-           reserved1=bytes(6)):
+           number=0, reserved1=0):
     """A Fanin header with its payload. dtype and op are names, or codes."""
-    return struct.pack("<BBHIIHHIBBHIBBHQQ6s", version, packet_type, flags, job, epoch, rank, contributions, block,
+    return struct.pack("<BBHIIHHIBBHIBBHQQIH", version, packet_type, flags, job, epoch, rank, contributions, block,
                        DTYPES.get(dtype, dtype), OPS.get(op, op), count, progress, extension, extension_len32,
-                       reserved0, key, members, reserved1) + payload
+                       reserved0, key, members, number, reserved1) + payload
 
 
 def packet(content, src_mac, src_ip, dst_mac=SWITCH_MAC, dst_ip=SWITCH_IP, src_port=UDP_PORT, dst_port=UDP_PORT,

@@ -62,6 +62,10 @@ host_take(struct memory_link *link, void *frame)
 	if (waiting_take(host, frame, &len))
 		return len;
 	while ((len = ring_switch_take(&host_rig.sw, host->rank, frame)) != 0) {
+		/* Probes are for the kernel. */
+		if (((const struct fanin_headers *)frame)->udp.dst_be !=
+		    host_rig.sw.pipeline->udp_port_be)
+			continue;
 		if (((const struct fanin_headers *)frame)->fanin.job == host->job->params.id)
 			break;
 		waiting_put(host->rank, frame, len);
@@ -116,6 +120,7 @@ host_open(struct host *host, uint16_t rank, struct job *job)
 		},
 		.keys = job->params.keys,
 		.timeout_ns = TIMEOUT_NS,
+		.wait_limit_ns = host_rig.impatient ? TIMEOUT_NS : 0,
 		.job = job->params.id,
 		.epoch = job->epoch,
 		.rank = rank,
@@ -123,6 +128,7 @@ host_open(struct host *host, uint16_t rank, struct job *job)
 		.window = job->params.window,
 		.payload_bytes = job->params.payload_bytes,
 		.wide = host_rig.wide,
+		.spread = host_rig.sw.pipeline->n_workers > 1,
 		.stagger = true,
 		.now_ns = clock_now,
 	};
@@ -147,6 +153,7 @@ host_rig_open(const struct host_rig_options *options)
 	host_rig.wide = options->wide;
 	host_rig.lossy = options->faults != NULL;
 	host_rig.late = options->late;
+	host_rig.impatient = options->impatient;
 	host_rig.failed = false;
 	host_rig.now_ns = 1000000000;
 	host_rig.steps = 0;

@@ -40,6 +40,7 @@ struct host_rig_options {
 	const struct pipeline_faults *faults;
 	bool late; /* ranks may be so late that others ask for them again */
 	bool wide; /* the jobs accumulate in f32 what fanin_operation_widens names */
+	bool impatient; /* hosts don't wait longer for ranks that are there than for those that are gone */
 };
 
 struct host_rig {
@@ -51,6 +52,7 @@ struct host_rig {
 	bool wide;
 	bool lossy;
 	bool late;
+	bool impatient;
 	bool failed; /* set by a test in which collectives were not finished */
 	uint64_t now_ns;
 	uint32_t steps;

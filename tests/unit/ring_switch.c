@@ -350,6 +350,41 @@ host_contribute(struct ring_switch *sw, const struct job *job, unsigned int h, u
 }
 
 void
+host_query(struct ring_switch *sw, const struct job *job, unsigned int h, uint32_t epoch,
+	   uint32_t block, uint32_t number, bool overdue)
+{
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	const size_t len = host_packet(sw, h, FANIN_TYPE_QUERY, job->params.id, epoch, NULL, 0,
+				       headers);
+
+	headers->fanin.block = block;
+	headers->fanin.number = number;
+	headers->fanin.count = 1;
+	headers->fanin.flags = overdue ? FANIN_FLAG_RETRANSMIT : 0;
+	ring_switch_put(sw, port_of(sw, h), frame, len);
+}
+
+const struct fanin_answer_body *
+host_take_answer(struct ring_switch *sw, unsigned int h, uint32_t number, struct fanin_headers *answer)
+{
+	size_t len;
+
+	/* Who keeps others waiting is probed as well. */
+	do
+		len = ring_switch_take(sw, port_of(sw, h), answer);
+	while (len != 0 &&
+	       (len < FANIN_PAYLOAD_OFFSET || answer->udp.dst_be != sw->pipeline->udp_port_be ||
+		answer->fanin.type == FANIN_TYPE_PROBE));
+	ck_assert_uint_eq(len, FANIN_PAYLOAD_OFFSET + sizeof(struct fanin_answer_body));
+	ck_assert_uint_eq(fanin_wire_validate(answer, len), FANIN_REASON_NONE);
+	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_ANSWER);
+	ck_assert_uint_eq(answer->fanin.number, number);
+	ck_assert_uint_eq(answer->fanin.rank, h);
+	return (const struct fanin_answer_body *)(answer + 1);
+}
+
+void
 host_result_check(const struct job *job, unsigned int n, uint32_t block, const void *frame, size_t len)
 {
 	const struct fanin_headers *headers = frame;

@@ -53,6 +53,7 @@ world_open(const struct host_rig_options *options)
 				.ctx = &contexts[h],
 				.next = contexts[h].comms,
 				.engine = host_rig.hosts[j][h].engine,
+				.next_follow_ns = UINT64_MAX, /* there is no kernel to ask */
 				.member.config = { .rank = h, .size = host_rig.n_hosts },
 			};
 			contexts[h].comms = &comms[j][h];
@@ -484,9 +485,9 @@ expect_failure(fanin_request **request, uint16_t rank, int status, const char *t
 
 START_TEST(ranks_that_disagree_about_the_root_are_told_so)
 {
-	const struct host_rig_options options = { .handler = host_rig_handler(_i),
-						  .n_hosts = 2,
-						  .late = true };
+	const struct host_rig_options options = {
+		.handler = host_rig_handler(_i), .n_hosts = 2, .late = true, .impatient = true
+	};
 	int32_t vectors[2][10] = { { 0 } };
 	fanin_request *requests[2];
 
@@ -501,16 +502,16 @@ START_TEST(ranks_that_disagree_about_the_root_are_told_so)
 		       "the switch refused block 0 (10 elements i32 of rank 1): type, operator or count "
 		       "differ from the block's");
 	expect_failure(&requests[0], 0, FANIN_ERR_TIMEOUT,
-		       "no result for 5.0 s: block 0 waits for rank 1 (of 2)");
+		       "no result for 5.0 s: block 0 waits for rank 1 (of 2), which is late");
 	world_abandon();
 }
 END_TEST
 
 START_TEST(ranks_that_disagree_about_the_collective_are_told_so)
 {
-	const struct host_rig_options options = { .handler = host_rig_handler(_i),
-						  .n_hosts = 2,
-						  .late = true };
+	const struct host_rig_options options = {
+		.handler = host_rig_handler(_i), .n_hosts = 2, .late = true, .impatient = true
+	};
 	int32_t vectors[2][10] = { { 0 } };
 	fanin_request *requests[2];
 
@@ -526,7 +527,7 @@ START_TEST(ranks_that_disagree_about_the_collective_are_told_so)
 		       "the switch refused block 0 (5 elements i32 of rank 0): type, operator or count "
 		       "differ from the block's");
 	expect_failure(&requests[0], 0, FANIN_ERR_TIMEOUT,
-		       "no result for 5.0 s: block 0 waits for rank 1 (of 2)");
+		       "no result for 5.0 s: block 0 waits for rank 1 (of 2), which is late");
 	world_abandon();
 }
 END_TEST

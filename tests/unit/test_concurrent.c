@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Slots that several workers share: threads call the handlers for the same blocks at the same time,
- * with duplicates and retransmissions among the contributions. Every result is exact, every block
+ * with duplicates, retransmissions and queries among the contributions. Every result is exact, every block
  * finishes once, and every mbuf returns. Run under ThreadSanitizer, too.
  */
 #include <pthread.h>
@@ -40,12 +40,15 @@ static struct world {
 	unsigned int lanes_left;
 	uint64_t repeats;
 	uint64_t pendings;
+	uint64_t queries;
+	uint64_t upward_queries;
 	uint64_t retries;
 	uint64_t results;
 	uint64_t contributions;
 	const char *failure;
 	struct random random;
 	uint8_t *slots;
+	uint8_t *slot_of[SLOTS];
 	size_t slot_bytes;
 	uint64_t peeks;  /* blocks that an onlooker saw waiting */
 	uint64_t rounds; /* of the onlooker's through all slots */
@@ -99,6 +102,16 @@ sum_is_right(const struct fanin_headers *headers, uint32_t block, unsigned int i
 	return world.job.wide ? halves[i] == bf16_of(wide_sum) : elements[i] == sum;
 }
 
+/* Onto the network; under the lock. */
+static void
+packet_put(struct rte_mbuf *mbuf)
+{
+	if (world.n_packets == PACKETS_MAX)
+		world.failure = "too many packets";
+	else
+		world.packets[world.n_packets++] = mbuf;
+}
+
 static void
 send_contribution(uint16_t child, uint32_t block, bool again)
 {
@@ -123,13 +136,26 @@ send_contribution(uint16_t child, uint32_t block, bool again)
 		else
 			elements[i] = value_of(child, block, i);
 	}
-	if (world.n_packets == PACKETS_MAX)
-		world.failure = "too many packets";
-	else
-		world.packets[world.n_packets++] = mbuf;
+	packet_put(mbuf);
 }
 
-/* A contribution, now and then with a twin of either kind. */
+/* Asks for a block, and for as many after it as an answer of this job can tell about. */
+static void
+send_query(uint16_t child, uint32_t block, bool overdue)
+{
+	struct rte_mbuf *mbuf = fake_get(&world.pool, 0);
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+
+	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_QUERY, 1, EPOCH, KEY);
+	headers->fanin.flags = overdue ? FANIN_FLAG_RETRANSMIT : 0;
+	headers->fanin.rank = child;
+	headers->fanin.block = block;
+	headers->fanin.count = WINDOW;
+	headers->fanin.number = 1 + block;
+	packet_put(mbuf);
+}
+
+/* A contribution, now and then with a twin of either kind, or a query. */
 static void
 host_send(uint16_t child, uint32_t block)
 {
@@ -138,6 +164,42 @@ host_send(uint16_t child, uint32_t block)
 		send_contribution(child, block, false);
 	if (random_chance(&world.random, 0.1))
 		send_contribution(child, block, true);
+	if (random_chance(&world.random, 0.2))
+		send_query(child, block, random_chance(&world.random, 0.5));
+}
+
+static bool
+was_sent(uint16_t child, uint32_t block)
+{
+	return block / WINDOW <= world.got[child][block % WINDOW];
+}
+
+/* What the answer says, the child must have sent by now: it may have sent more since. */
+static void
+host_take_answer(uint16_t child, const struct fanin_headers *headers)
+{
+	const uint32_t block = headers->fanin.block;
+	struct fanin_answer_body body;
+
+	memcpy(&body, headers + 1, sizeof(body));
+	if (headers->fanin.rank != child || body.n_blocks > WINDOW)
+		world.failure = "an answer is another child's, or too long";
+	if (headers->fanin.number == 0 || body.n_blocks == 0)
+		return;
+	if (headers->fanin.number != 1 + block ||
+	    headers->fanin.count != fanin_answer_state(&body, 0))
+		world.failure = "an answer is not that of its query";
+	if (headers->fanin.count == FANIN_BLOCK_OPEN && (body.members >> child & 1) == 0)
+		world.failure = "a block is open and lacks the child that brought its part";
+	/* Where slots are shared, another worker may be combining the last contribution. */
+	if (headers->fanin.count == FANIN_BLOCK_OPEN && !world.job.shared &&
+	    (body.members & world.job.children) == world.job.children)
+		world.failure = "a block is open and lacks nobody";
+	for (uint32_t i = 0; i < body.n_blocks; i++) {
+		/* A slot that kept changing counts as open. */
+		if (fanin_answer_state(&body, i) >= FANIN_BLOCK_SENT && !was_sent(child, block + i))
+			world.failure = "a block is done to which the child brought nothing yet";
+	}
 }
 
 static void
@@ -165,6 +227,22 @@ host_take_result(uint16_t child, const struct fanin_headers *headers)
 		world.lanes_left--;
 }
 
+/* The parent lacks what it is asked for, or has it and is about to send the result. */
+static void
+parent_answer_query(const struct rte_mbuf *query)
+{
+	struct rte_mbuf *mbuf = fake_get(&world.pool, sizeof(struct fanin_answer_body));
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+
+	memcpy(headers, rte_pktmbuf_mtod(query, const void *), sizeof(*headers));
+	memset(headers + 1, 0, sizeof(struct fanin_answer_body));
+	headers->fanin.type = FANIN_TYPE_ANSWER;
+	headers->fanin.flags = 0;
+	headers->fanin.count = random_chance(&world.random, 0.5) ? FANIN_BLOCK_ABSENT
+								 : FANIN_BLOCK_DONE;
+	packet_put(mbuf);
+}
+
 /* The parent has no other children: what went up to it comes back as it is, now and then twice. */
 static void
 parent_answer(const struct rte_mbuf *sum)
@@ -178,10 +256,7 @@ parent_answer(const struct rte_mbuf *sum)
 		memcpy(headers, rte_pktmbuf_mtod(sum, const void *),
 		       FANIN_PAYLOAD_OFFSET + COUNT * 4);
 		headers->fanin.type = FANIN_TYPE_RESULT;
-		if (world.n_packets == PACKETS_MAX)
-			world.failure = "too many packets";
-		else
-			world.packets[world.n_packets++] = mbuf;
+		packet_put(mbuf);
 	}
 }
 
@@ -197,10 +272,15 @@ carry_out(struct fanin_handler_ctx *ctx)
 		for (uint64_t left = emission->children; left != 0; left &= left - 1) {
 			if (headers->fanin.type == FANIN_TYPE_RESULT)
 				host_take_result((uint16_t)__builtin_ctzll(left), headers);
+			else
+				host_take_answer((uint16_t)__builtin_ctzll(left), headers);
 			fake_put(&world.pool, emission->mbuf);
 		}
 		if (emission->kind == FANIN_EMIT_PARENT) {
-			parent_answer(emission->mbuf);
+			if (headers->fanin.type == FANIN_TYPE_QUERY)
+				parent_answer_query(emission->mbuf);
+			else
+				parent_answer(emission->mbuf);
 			fake_put(&world.pool, emission->mbuf);
 		}
 	}
@@ -227,7 +307,7 @@ finish_call(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, enum fanin_ver
 		break;
 	case FANIN_VERDICT_RETRY:
 		world.retries++;
-		world.packets[world.n_packets++] = mbuf;
+		packet_put(mbuf);
 		break;
 	}
 	carry_out(ctx);
@@ -308,12 +388,35 @@ await_onlooker(uint64_t *seen_rounds)
 	*seen_rounds = world.rounds;
 }
 
+static enum fanin_verdict
+handler_call(struct fanin_handler_ctx *ctx, struct fanin_packet *packet, enum fanin_reason *reason)
+{
+	const uint32_t index = packet->headers->fanin.block % SLOTS;
+	uint8_t *slot = world.slot_of[index];
+
+	switch (packet->headers->fanin.type) {
+	case FANIN_TYPE_RESULT:
+		return world.handler->result(ctx, slot, packet, reason);
+	case FANIN_TYPE_QUERY:
+		return world.handler->query(ctx, slot, packet, reason);
+	case FANIN_TYPE_ANSWER:
+		return world.handler->answer(ctx, slot, packet, reason);
+	default:
+		return world.handler->contribution(ctx, slot, index, packet, reason);
+	}
+}
+
 static void *
 worker(void *unused)
 {
 	struct fanin_handler_stats stats = { 0 };
 	struct fanin_handler_ctx ctx = {
-		.job = &world.job, .epoch = EPOCH, .parent_epoch = EPOCH, .stats = &stats
+		.job = &world.job,
+		.epoch = EPOCH,
+		.parent_epoch = EPOCH,
+		.slots = world.slot_of,
+		.slot_mask = SLOTS - 1,
+		.stats = &stats,
 	};
 	uint64_t seen_rounds = 0;
 
@@ -323,7 +426,6 @@ worker(void *unused)
 		enum fanin_reason reason = FANIN_REASON_NONE;
 		enum fanin_verdict verdict;
 		struct fanin_packet packet;
-		uint32_t index;
 
 		pthread_mutex_unlock(&world.lock);
 		if (mbuf == NULL) {
@@ -339,14 +441,7 @@ worker(void *unused)
 		packet.payload = packet.headers + 1;
 		packet.child = packet.headers->fanin.rank;
 		ctx.now_ns = begun_ns_of(packet.headers->fanin.block);
-		index = packet.headers->fanin.block % SLOTS;
-		if (packet.headers->fanin.type == FANIN_TYPE_RESULT)
-			verdict = world.handler->result(&ctx, world.slots + index * world.slot_bytes,
-							&packet, &reason);
-		else
-			verdict = world.handler->contribution(&ctx,
-							      world.slots + index * world.slot_bytes,
-							      index, &packet, &reason);
+		verdict = handler_call(&ctx, &packet, &reason);
 		pthread_mutex_lock(&world.lock);
 		finish_call(&ctx, mbuf, verdict, reason);
 		if (turn % ONLOOKER_TURNS == 0 && world.lanes_left > 0)
@@ -356,6 +451,8 @@ worker(void *unused)
 	world.contributions += stats.contributions;
 	world.repeats += stats.repeats + stats.upward_repeats;
 	world.pendings += stats.pendings;
+	world.queries += stats.queries;
+	world.upward_queries += stats.upward_queries;
 	pthread_mutex_unlock(&world.lock);
 	return unused;
 }
@@ -384,6 +481,8 @@ world_open(const char *handler, uint16_t n_children, bool wide, bool has_parent)
 	world.slot_bytes = RTE_CACHE_LINE_ROUNDUP(world.handler->slot_size(&world.job));
 	world.slots = aligned_alloc(64, SLOTS * world.slot_bytes);
 	memset(world.slots, 0, SLOTS * world.slot_bytes);
+	for (uint32_t i = 0; i < SLOTS; i++)
+		world.slot_of[i] = world.slots + i * world.slot_bytes;
 	world.lanes_left = WINDOW * n_children;
 	for (uint16_t child = 0; child < n_children; child++) {
 		for (uint32_t block = 0; block < WINDOW; block++)
@@ -436,6 +535,8 @@ START_TEST(shared_slots_give_exact_sums)
 	world_run(THREADS);
 	ck_assert_uint_eq(world.contributions, (uint64_t)BLOCKS * n_children);
 	ck_assert_uint_gt(world.repeats + world.pendings, 0);
+	ck_assert_uint_gt(world.queries, 0);
+	ck_assert(world.job.has_parent == (world.upward_queries != 0));
 	world_close();
 }
 END_TEST

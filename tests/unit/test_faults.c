@@ -2,7 +2,7 @@
 /*
  * Whole jobs over the handler "single" and a network that loses, duplicates and reorders everything in both directions:
  * every host gets every exact result, nothing hangs, and every mbuf comes back. The hosts here follow the window protocol
- * and nothing else; seeds are fixed.
+ * and nothing else: they ask at random, and send again what the switch says is absent. Seeds are fixed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +17,7 @@
 #define KEY 3
 #define COUNT_MAX 19
 #define BLOCKS_MAX 256
+#define SLOTS_MAX 32
 #define FLIGHTS_MAX 65536
 #define FLIGHTS_HIGH 4096   /* from here on the network only delivers */
 #define UPWARD_HIGH 512     /* from here on the hosts wait */
@@ -26,7 +27,8 @@ struct host {
 	bool silent;
 	bool sent[BLOCKS_MAX];
 	bool got[BLOCKS_MAX];
-	uint64_t seen_pending; /* all bitmaps of PENDING packets */
+	uint32_t n_queries;
+	uint64_t seen_members; /* all bitmaps of ANSWER packets about blocks that are open */
 };
 
 /* A packet on the network. */
@@ -50,6 +52,7 @@ static struct simulation {
 	struct fanin_handler_ctx ctx;
 	struct fanin_handler_stats stats;
 	uint8_t *slots;
+	uint8_t *slot_of[SLOTS_MAX];
 	size_t slot_bytes;
 	struct fake_pool pool;
 
@@ -141,6 +144,10 @@ simulation_start(const char *handler, uint16_t n_hosts, uint16_t window, uint32_
 	sim.slots = aligned_alloc(64, 2 * window * sim.slot_bytes);
 	ck_assert_ptr_nonnull(sim.slots);
 	memset(sim.slots, 0, 2 * window * sim.slot_bytes);
+	for (uint32_t i = 0; i < 2u * window; i++)
+		sim.slot_of[i] = sim.slots + i * sim.slot_bytes;
+	sim.ctx.slots = sim.slot_of;
+	sim.ctx.slot_mask = 2u * window - 1;
 }
 
 static void
@@ -161,9 +168,10 @@ launch(struct rte_mbuf *mbuf, uint16_t host, bool upward)
 		return;
 	}
 	if (random_chance(&sim.random, sim.duplication)) {
-		struct rte_mbuf *copy = fake_get(&sim.pool, FAKE_PAYLOAD_MAX);
+		const uint32_t payload_len = mbuf->data_len - FANIN_PAYLOAD_OFFSET;
+		struct rte_mbuf *copy = fake_get(&sim.pool, payload_len);
 
-		memcpy(header_of(copy), header_of(mbuf), FANIN_HDR_LEN + COUNT_MAX * 4);
+		memcpy(header_of(copy), header_of(mbuf), FANIN_HDR_LEN + payload_len);
 		launch_one(copy, host, upward);
 	}
 	launch_one(mbuf, host, upward);
@@ -198,7 +206,23 @@ host_send(uint16_t host, uint32_t block)
 	launch(mbuf, host, true);
 }
 
-/* A host that gets the processor: sends something it may send, or repeats what has no result yet. */
+/* A host asks for a block and those after it. */
+static void
+host_ask(uint16_t host, uint32_t block, bool overdue)
+{
+	struct rte_mbuf *mbuf = fake_get(&sim.pool, 0);
+	struct fanin_hdr *hdr = header_of(mbuf);
+
+	fanin_wire_encode_header(hdr, FANIN_TYPE_QUERY, JOB, EPOCH, KEY);
+	hdr->flags = overdue ? FANIN_FLAG_RETRANSMIT : 0;
+	hdr->rank = host;
+	hdr->block = block;
+	hdr->count = (uint16_t)(1 + random_below(&sim.random, 2u * sim.job.window));
+	hdr->number = ++sim.hosts[host].n_queries;
+	launch(mbuf, host, true);
+}
+
+/* A host that gets the processor: sends something it may send, or asks for what has no result yet. */
 static void
 host_act(uint16_t host)
 {
@@ -217,9 +241,60 @@ host_act(uint16_t host)
 		/* A timer that runs out too early now and then. */
 		if (self->sent[serial] && !random_chance(&sim.random, 0.1))
 			continue;
-		host_send(host, sim.first_block + serial);
+		if (self->sent[serial])
+			host_ask(host, sim.first_block + serial, random_chance(&sim.random, 0.5));
+		else
+			host_send(host, sim.first_block + serial);
 		return;
 	}
+}
+
+/* Of a block that the host has never sent, the switch can't have anything. */
+static void
+host_learn(uint16_t host, uint32_t serial, enum fanin_block_state state)
+{
+	struct host *self = &sim.hosts[host];
+
+	if (serial >= sim.n_blocks || !self->sent[serial]) {
+		if (state != FANIN_BLOCK_ABSENT)
+			ck_abort_msg("block %u is in state %d before it was sent", serial, state);
+		return;
+	}
+	if (self->got[serial])
+		return;
+	if (state == FANIN_BLOCK_ABSENT)
+		host_send(host, sim.first_block + serial);
+	else if (state == FANIN_BLOCK_DONE)
+		host_ask(host, sim.first_block + serial, true);
+}
+
+static void
+host_receive_answer(uint16_t host, struct rte_mbuf *mbuf)
+{
+	struct host *self = &sim.hosts[host];
+	const struct fanin_hdr *hdr = header_of(mbuf);
+	const uint32_t serial = hdr->block - sim.first_block;
+	struct fanin_answer_body body;
+
+	ck_assert_uint_eq(mbuf->data_len, FANIN_PAYLOAD_OFFSET + sizeof(body));
+	ck_assert_uint_eq(hdr->rank, host);
+	ck_assert_uint_le(hdr->number, self->n_queries);
+	memcpy(&body, payload_of(mbuf), sizeof(body));
+	ck_assert_uint_le(body.n_blocks, sim.job.window);
+	if (hdr->count == FANIN_BLOCK_OPEN) {
+		ck_assert(body.members >> host & 1);
+		ck_assert_uint_ne(body.members, sim.job.children);
+		self->seen_members |= body.members;
+	}
+	/* It answers a contribution that was sent again, in vain. */
+	if (hdr->number == 0) {
+		ck_assert_uint_eq(body.n_blocks, 0);
+		return;
+	}
+	ck_assert_uint_ge(body.n_blocks, 1);
+	ck_assert_uint_eq(fanin_answer_state(&body, 0), hdr->count);
+	for (unsigned int i = 0; i < body.n_blocks; i++)
+		host_learn(host, serial + i, fanin_answer_state(&body, i));
 }
 
 static void
@@ -233,9 +308,7 @@ host_receive(uint16_t host, struct rte_mbuf *mbuf)
 	ck_assert_uint_lt(serial, sim.n_blocks);
 	ck_assert(self->sent[serial]);
 	if (hdr->type == FANIN_TYPE_ANSWER) {
-		ck_assert(hdr->members >> host & 1);
-		ck_assert_uint_ne(hdr->members, sim.job.children);
-		self->seen_pending |= hdr->members;
+		host_receive_answer(host, mbuf);
 		return;
 	}
 
@@ -264,6 +337,9 @@ switch_flush(void)
 	for (unsigned int i = 0; i < sim.ctx.n_emissions; i++) {
 		const struct fanin_emission *emission = &sim.ctx.emissions[i];
 
+		if (emission->kind == FANIN_EMIT_REPLY)
+			emission->mbuf->data_len =
+				(uint16_t)(FANIN_PAYLOAD_OFFSET + emission->payload_len);
 		for (uint16_t host = 0; host < sim.job.n_children; host++) {
 			if (emission->children >> host & 1)
 				launch(emission->mbuf, host, false);
@@ -291,13 +367,19 @@ switch_receive(uint16_t host, struct rte_mbuf *mbuf)
 
 	/* A slot's first block, wherever the numbers begin. */
 	uint32_t first = sim.first_block + (hdr->block - sim.first_block) % (2u * sim.job.window);
+	enum fanin_verdict verdict;
 
-	switch (sim.handler->contribution(&sim.ctx, sim.slots + index * sim.slot_bytes, first,
-					  &packet, &reason)) {
+	if (hdr->type == FANIN_TYPE_QUERY)
+		verdict = sim.handler->query(&sim.ctx, sim.slot_of[index], &packet, &reason);
+	else
+		verdict = sim.handler->contribution(&sim.ctx, sim.slot_of[index], first, &packet,
+						    &reason);
+	switch (verdict) {
 	case FANIN_VERDICT_HELD:
 		break;
 	case FANIN_VERDICT_DROP:
-		/* Hosts that keep to the protocol can't cause any other reason. */
+		/* Hosts that keep to the protocol can't cause any other reason; this one has the result. */
+		ck_assert(sim.hosts[host].got[hdr->block - sim.first_block]);
 		ck_assert_str_eq(fanin_reason_name(reason),
 				 fanin_reason_name(FANIN_REASON_BLOCK_STALE));
 		fake_put(&sim.pool, mbuf);
@@ -346,7 +428,7 @@ simulation_stop(void)
 	while (sim.n_flights > 0)
 		deliver();
 	for (uint32_t i = 0; i < 2u * sim.job.window; i++) {
-		sim.handler->slot_release(&sim.ctx, sim.slots + i * sim.slot_bytes);
+		sim.handler->slot_release(&sim.ctx, sim.slot_of[i]);
 		switch_flush();
 	}
 	ck_assert_uint_eq(fake_pool_in_use(&sim.pool), 0);
@@ -387,6 +469,7 @@ START_TEST(every_result_is_exact_and_every_mbuf_returns)
 	simulation_stop();
 	ck_assert_uint_eq(sim.stats.contributions, (uint64_t)n_hosts * n_blocks);
 	ck_assert_uint_eq(sim.stats.results, n_blocks);
+	ck_assert(sim.loss == 0 || sim.stats.queries != 0);
 }
 END_TEST
 
@@ -399,9 +482,9 @@ START_TEST(a_silent_host_is_named_to_all_others)
 		simulation_step();
 	simulation_stop();
 	ck_assert_uint_eq(sim.stats.results, 0);
-	ck_assert_uint_eq(sim.hosts[0].seen_pending, 0xb);
-	ck_assert_uint_eq(sim.hosts[1].seen_pending, 0xb);
-	ck_assert_uint_eq(sim.hosts[3].seen_pending, 0xb);
+	ck_assert_uint_eq(sim.hosts[0].seen_members, 0xb);
+	ck_assert_uint_eq(sim.hosts[1].seen_members, 0xb);
+	ck_assert_uint_eq(sim.hosts[3].seen_members, 0xb);
 }
 END_TEST
 

@@ -267,6 +267,7 @@ END_TEST
 
 START_TEST(a_retransmission_learns_who_is_there)
 {
+	struct fanin_answer_body body;
 	const struct fanin_emission *emission;
 	const struct fanin_hdr *hdr;
 	struct answer answer;
@@ -278,7 +279,7 @@ START_TEST(a_retransmission_learns_who_is_there)
 	ck_assert_int_eq(answer.verdict, FANIN_VERDICT_HELD);
 	emission = only_emission(FANIN_EMIT_REPLY, 1 << 3);
 	ck_assert_ptr_eq(emission->mbuf, answer.mbuf);
-	ck_assert_uint_eq(emission->payload_len, 0);
+	ck_assert_uint_eq(emission->payload_len, sizeof(body));
 	ck_assert_uint_eq(rte_mbuf_refcnt_read(emission->mbuf), 1);
 	hdr = &headers_of(emission->mbuf)->fanin;
 	ck_assert_uint_eq(hdr->type, FANIN_TYPE_ANSWER);
@@ -288,10 +289,16 @@ START_TEST(a_retransmission_learns_who_is_there)
 	ck_assert_uint_eq(hdr->key, DOWN_KEY);
 	ck_assert_uint_eq(hdr->rank, 3);
 	ck_assert_uint_eq(hdr->block, 0);
-	ck_assert_uint_eq(hdr->members, 1 << 1 | 1 << 3);
+	ck_assert_uint_eq(hdr->members, 0);
+	ck_assert_uint_eq(hdr->number, 0);
 	ck_assert_uint_eq(hdr->dtype, FANIN_WIRE_DTYPE_NONE);
 	ck_assert_uint_eq(hdr->op, FANIN_WIRE_OP_NONE);
-	ck_assert_uint_eq(hdr->count, 0);
+	ck_assert_uint_eq(hdr->count, FANIN_BLOCK_OPEN);
+	memcpy(&body, headers_of(emission->mbuf) + 1, sizeof(body));
+	/* Of ranks that the job doesn't have, none is missing. */
+	ck_assert_uint_eq(body.members & 0xf, 1 << 1 | 1 << 3);
+	ck_assert_uint_eq(body.n_blocks, 0);
+	ck_assert_uint_eq(body.ended | body.silent, 0);
 	ck_assert_uint_eq(rig.stats.pendings, 1);
 	ck_assert_uint_eq(rig.stats.duplicates, 1);
 	rig_stop();

@@ -462,22 +462,105 @@ START_TEST(forged_contributions_are_counted_and_change_nothing)
 }
 END_TEST
 
+/* A query that is refused: the one frame that comes says why, and is valid. */
+static void
+expect_query_refused(const struct job *job, uint32_t epoch, uint32_t block, bool overdue,
+		     enum fanin_reason reason)
+{
+	const uint64_t before = ring_switch_drops(&sw, reason);
+	size_t len;
+
+	host_query(&sw, job, 0, epoch, block, 5, overdue);
+	ck_assert_uint_eq(ring_switch_drops(&sw, reason), before + 1);
+	len = ring_switch_take(&sw, 0, buffer);
+	ck_assert_uint_eq(len, FANIN_PAYLOAD_OFFSET);
+	ck_assert_uint_eq(fanin_wire_validate(buffer, len), FANIN_REASON_NONE);
+	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_REFUSED);
+	ck_assert_uint_eq(answer->fanin.count, reason);
+	ck_assert_uint_eq(answer->fanin.block, block);
+	ck_assert_uint_eq(ring_switch_take(&sw, 0, buffer), 0);
+}
+
+START_TEST(query_is_refused_where_a_contribution_is)
+{
+	struct job *job = ring_switch_job(&sw, 2, 16);
+	const struct job *other = ring_switch_job(&sw, 2, 16);
+	struct job unknown;
+	uint32_t epoch;
+	uint64_t before;
+
+	expect_query_refused(other, 1, 0, false, FANIN_REASON_NOT_ACTIVE);
+	memcpy(&unknown, job, sizeof(unknown));
+	unknown.params.id = 4711;
+	expect_query_refused(&unknown, 1, 0, true, FANIN_REASON_JOB);
+	epoch = host_join_all(&sw, job, 2, 1);
+	while (ring_switch_take(&sw, 0, buffer) != 0)
+		;
+	expect_query_refused(job, epoch + 1, 0, true, FANIN_REASON_EPOCH);
+	expect_query_refused(job, epoch - 1, 0, false, FANIN_REASON_EPOCH);
+	/* Who is no member hears nothing. */
+	before = ring_switch_drops(&sw, FANIN_REASON_RANK);
+	host_query(&sw, job, 3, epoch, 0, 5, true);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_RANK), before + 1);
+	ck_assert_uint_eq(ring_switch_take(&sw, 3, buffer), 0);
+
+	/* Of a block whose slot went on, nobody can lack the result; who only wants to know is told. */
+	for (uint32_t block = 0; block <= 16; block += 16) {
+		for (uint16_t h = 0; h < 2; h++)
+			host_contribute(&sw, job, h, epoch, block, false);
+		for (uint16_t h = 0; h < 2; h++)
+			host_result_check(job, 2, block, buffer, ring_switch_take(&sw, h, buffer));
+	}
+	expect_query_refused(job, epoch, 0, true, FANIN_REASON_BLOCK_STALE);
+	host_query(&sw, job, 0, epoch, 0, 6, false);
+	host_take_answer(&sw, 0, 6, answer);
+	ck_assert_uint_eq(answer->fanin.count, FANIN_BLOCK_DONE);
+}
+END_TEST
+
 START_TEST(lost_result_is_repeated_to_the_one_who_asks)
 {
 	struct job *job = ring_switch_job(&sw, 2, 0);
 	uint32_t epoch = host_join_all(&sw, job, 2, 1);
 
 	host_contribute(&sw, job, 0, epoch, 0, false);
-	host_contribute(&sw, job, 0, epoch, 0, true);
-	ck_assert_uint_gt(ring_switch_take(&sw, 0, buffer), 0);
-	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_ANSWER);
-	ck_assert_uint_eq(answer->fanin.members, 1);
+	host_query(&sw, job, 0, epoch, 0, 11, false);
+	ck_assert_uint_eq(host_take_answer(&sw, 0, 11, answer)->members & 3, 1);
+	ck_assert_uint_eq(answer->fanin.count, FANIN_BLOCK_OPEN);
 	host_contribute(&sw, job, 1, epoch, 0, false);
 	ring_switch_take(&sw, 0, buffer);
 	ring_switch_take(&sw, 1, buffer);
+	/* The answer may have overtaken the result; one who says that it is overdue has lost it. */
+	host_query(&sw, job, 1, epoch, 0, 12, false);
+	host_take_answer(&sw, 1, 12, answer);
+	ck_assert_uint_eq(answer->fanin.count, FANIN_BLOCK_DONE);
+	ck_assert_uint_eq(ring_switch_take(&sw, 1, buffer), 0);
+	host_query(&sw, job, 1, epoch, 0, 13, true);
+	host_result_check(job, 2, 0, buffer, ring_switch_take(&sw, 1, buffer));
+	host_take_answer(&sw, 1, 13, answer);
+	/* As has one who sends its contribution again. */
 	host_contribute(&sw, job, 1, epoch, 0, true);
 	host_result_check(job, 2, 0, buffer, ring_switch_take(&sw, 1, buffer));
+	ck_assert_uint_eq(ring_switch_take(&sw, 1, buffer), 0);
 	ck_assert_uint_eq(ring_switch_take(&sw, 0, buffer), 0);
+}
+END_TEST
+
+START_TEST(query_sees_the_contributions_before_it_in_a_burst)
+{
+	struct job *job = ring_switch_job(&sw, 2, 0);
+	const uint32_t epoch = host_join_all(&sw, job, 2, 1);
+	const struct fanin_answer_body *body;
+	uint8_t frame[4096];
+
+	for (uint32_t block = 0; block < 3; block++)
+		ring_switch_enqueue(&sw, 0, frame,
+				    host_contribution(&sw, job, 0, epoch, block, false, frame));
+	/* Behind its own contributions, in one burst. */
+	host_query(&sw, job, 0, epoch, 0, 3, false);
+	body = host_take_answer(&sw, 0, 3, answer);
+	ck_assert_int_eq(answer->fanin.count, FANIN_BLOCK_OPEN);
+	ck_assert_uint_eq(body->members & 3, 1);
 }
 END_TEST
 
@@ -776,7 +859,9 @@ suite_jobs(void)
 	tcase_add_test(one, wrong_size_is_refused_by_name);
 	tcase_add_test(one, refusals_tell_strangers_no_key);
 	tcase_add_test(one, forged_contributions_are_counted_and_change_nothing);
+	tcase_add_test(one, query_is_refused_where_a_contribution_is);
 	tcase_add_test(one, lost_result_is_repeated_to_the_one_who_asks);
+	tcase_add_test(one, query_sees_the_contributions_before_it_in_a_burst);
 	tcase_add_test(one, what_does_not_fit_is_refused_with_the_amounts);
 	tcase_add_test(one, the_switch_is_no_member_of_its_jobs_and_not_its_own_parent);
 	tcase_add_test(one, a_job_within_the_machine_gets_fewer_slots_for_larger_packets);

@@ -358,8 +358,47 @@ START_TEST(sums_go_up_and_results_come_down)
 }
 END_TEST
 
+/* The query that a child's became: the next frame to the parent. */
+static void
+expect_query_upward(unsigned int child, uint32_t block, uint32_t number)
+{
+	const struct fanin_headers *up = parent_take(FANIN_TYPE_QUERY);
+
+	ck_assert_uint_eq(up->fanin.block, block);
+	ck_assert_uint_eq(up->fanin.epoch, PARENT_EPOCH);
+	ck_assert_uint_eq(up->fanin.number, number);
+	ck_assert_uint_eq(up->fanin.flags, FANIN_FLAG_RETRANSMIT);
+	ck_assert_uint_eq(up->fanin.members, fanin_way_push(0, child));
+	parent_is_silent();
+}
+
+/* The parent answers a child's query. */
+static void
+parent_answers(uint32_t epoch, unsigned int child, uint32_t block, uint32_t number,
+	       enum fanin_block_state state, const struct fanin_answer_body *body)
+{
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	const size_t len = parent_packet(FANIN_TYPE_ANSWER, epoch, body, sizeof(*body), headers);
+
+	headers->fanin.rank = 0;
+	headers->fanin.block = block;
+	headers->fanin.number = number;
+	headers->fanin.count = (uint16_t)state;
+	headers->fanin.members = fanin_way_push(0, child);
+	put_from_parent(frame, len);
+}
+
+static void
+children_are_silent(void)
+{
+	for (uint16_t child = 0; child < CHILDREN; child++)
+		ck_assert_uint_eq(ring_switch_take(&sw, child, buffer), 0);
+}
+
 START_TEST(what_is_lost_is_repeated_where_it_was_lost)
 {
+	static const struct fanin_answer_body nothing = { 0 };
 	struct fanin_handler_stats stats;
 	uint32_t epoch;
 
@@ -368,25 +407,34 @@ START_TEST(what_is_lost_is_repeated_where_it_was_lost)
 	/* A sibling is missing: that is known here, and the parent is not troubled. */
 	host_contribute(&sw, job, 0, epoch, 0, false);
 	host_contribute(&sw, job, 2, epoch, 0, false);
-	host_contribute(&sw, job, 2, epoch, 0, true);
-	ck_assert_uint_gt(ring_switch_take(&sw, 2, buffer), 0);
-	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_ANSWER);
-	ck_assert_uint_eq(got->fanin.members, 0x3d);
+	host_query(&sw, job, 2, epoch, 0, 7, true);
+	ck_assert_uint_eq(host_take_answer(&sw, 2, 7, got)->members, 0x3d);
+	ck_assert_uint_eq(got->fanin.count, FANIN_BLOCK_OPEN);
 	parent_is_silent();
 	host_contribute(&sw, job, 1, epoch, 0, false);
 	expect_upward(0);
 
-	/* Lost on the way to the parent, or the result on the way back: it goes up again, unless nobody asked. */
-	host_contribute(&sw, job, 1, epoch, 0, false);
-	parent_is_silent();
+	/* It went up: the parent is troubled only once the block is overdue. */
 	host_contribute(&sw, job, 1, epoch, 0, true);
+	host_take_answer(&sw, 1, 0, got);
+	host_query(&sw, job, 1, epoch, 0, 8, false);
+	host_take_answer(&sw, 1, 8, got);
+	ck_assert_uint_eq(got->fanin.count, FANIN_BLOCK_SENT);
+	parent_is_silent();
+	/* Lost on the way there: it goes up again, and no child hears of it. */
+	host_query(&sw, job, 1, epoch, 0, 9, true);
+	expect_query_upward(1, 0, 9);
+	parent_answers(PARENT_EPOCH, 1, 0, 9, FANIN_BLOCK_ABSENT, &nothing);
 	expect_upward(0);
+	children_are_silent();
 	send_result(0);
 	expect_results(0);
 
 	/* Lost on the way to a child: answered here. */
-	host_contribute(&sw, job, 1, epoch, 0, true);
+	host_query(&sw, job, 1, epoch, 0, 10, true);
 	expect_result_at(1, 0);
+	host_take_answer(&sw, 1, 10, got);
+	ck_assert_uint_eq(got->fanin.count, FANIN_BLOCK_DONE);
 	parent_is_silent();
 	/* And the parent's repetition of what came already changes nothing. */
 	send_result(0);
@@ -395,39 +443,71 @@ START_TEST(what_is_lost_is_repeated_where_it_was_lost)
 	ck_assert_uint_eq(stats.upward, 1);
 	ck_assert_uint_eq(stats.upward_repeats, 1);
 	ck_assert_uint_eq(stats.results, 1);
+	ck_assert_uint_eq(stats.queries, 4);
+	ck_assert_uint_eq(stats.upward_queries, 1);
 	ring_switch_close(&sw);
 }
 END_TEST
 
-START_TEST(news_of_other_switches_reach_all_children)
+START_TEST(parent_s_answer_reaches_the_child_that_asked)
 {
-	uint8_t frame[4096];
-	struct fanin_headers *headers = (struct fanin_headers *)frame;
-	static const enum fanin_type types[] = { FANIN_TYPE_ANSWER, FANIN_TYPE_REFUSED };
+	const struct fanin_answer_body body = { .members = 0x1f, .ended = 0x20, .n_blocks = 1 };
+	const struct fanin_answer_body *passed;
 	uint32_t epoch;
 
 	open_variant(_i);
 	epoch = start_run(5);
 	contribute_all(epoch, 0);
 	expect_upward(0);
-	for (size_t i = 0; i < 2; i++) {
-		parent_packet(types[i], PARENT_EPOCH, NULL, 0, headers);
-		headers->fanin.block = 0;
-		headers->fanin.members = 0x1f;
-		headers->fanin.count = types[i] == FANIN_TYPE_REFUSED ? FANIN_REASON_MISMATCH : 0;
-		put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
-		for (uint16_t child = 0; child < CHILDREN; child++) {
-			ck_assert_uint_eq(ring_switch_take(&sw, child, buffer), FANIN_PAYLOAD_OFFSET);
-			ck_assert_uint_eq(got->fanin.type, types[i]);
-			ck_assert_uint_eq(got->fanin.epoch, epoch);
-			ck_assert_uint_eq(got->fanin.members, 0x1f);
-			ck_assert_uint_eq(got->fanin.count, headers->fanin.count);
-		}
-		/* Of a run that is over: none of theirs. */
-		headers->fanin.epoch = PARENT_EPOCH - 1;
-		put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
-		ck_assert_uint_eq(ring_switch_take(&sw, 0, buffer), 0);
+	host_query(&sw, job, 1, epoch, 0, 9, true);
+	expect_query_upward(1, 0, 9);
+	parent_answers(PARENT_EPOCH, 1, 0, 9, FANIN_BLOCK_OPEN, &body);
+	passed = host_take_answer(&sw, 1, 9, got);
+	ck_assert_uint_eq(got->fanin.epoch, epoch);
+	ck_assert_uint_eq(got->fanin.block, 0);
+	ck_assert_uint_eq(got->fanin.count, FANIN_BLOCK_OPEN);
+	ck_assert_uint_eq(got->fanin.members, 0);
+	ck_assert_uint_eq(passed->members, 0x1f);
+	ck_assert_uint_eq(passed->ended, 0x20);
+	/* It says nothing of this hop. */
+	ck_assert_uint_eq(passed->n_blocks, 0);
+	ck_assert_uint_eq(passed->level, 1);
+	children_are_silent();
+
+	/* Of a run that is over, or to no child of this switch: nobody's. */
+	parent_answers(PARENT_EPOCH - 1, 1, 0, 9, FANIN_BLOCK_OPEN, &body);
+	parent_answers(PARENT_EPOCH, CHILDREN, 0, 9, FANIN_BLOCK_OPEN, &body);
+	children_are_silent();
+	parent_is_silent();
+	ring_switch_close(&sw);
+}
+END_TEST
+
+START_TEST(refusal_by_the_parent_reaches_all_children)
+{
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	uint32_t epoch;
+
+	open_variant(_i);
+	epoch = start_run(5);
+	contribute_all(epoch, 0);
+	expect_upward(0);
+	parent_packet(FANIN_TYPE_REFUSED, PARENT_EPOCH, NULL, 0, headers);
+	headers->fanin.block = 0;
+	headers->fanin.count = FANIN_REASON_MISMATCH;
+	put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
+	for (uint16_t child = 0; child < CHILDREN; child++) {
+		ck_assert_uint_eq(ring_switch_take(&sw, child, buffer), FANIN_PAYLOAD_OFFSET);
+		ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_REFUSED);
+		ck_assert_uint_eq(got->fanin.epoch, epoch);
+		ck_assert_uint_eq(got->fanin.block, 0);
+		ck_assert_uint_eq(got->fanin.count, FANIN_REASON_MISMATCH);
 	}
+	/* Of a run that is over: none of theirs. */
+	headers->fanin.epoch = PARENT_EPOCH - 1;
+	put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
+	children_are_silent();
 	ring_switch_close(&sw);
 }
 END_TEST
@@ -467,6 +547,7 @@ expect_known_upward(uint32_t block)
 
 START_TEST(result_that_a_child_knows_is_everybody_s)
 {
+	static const struct fanin_answer_body nothing = { 0 };
 	struct fanin_handler_stats stats;
 	uint32_t epoch;
 
@@ -486,7 +567,9 @@ START_TEST(result_that_a_child_knows_is_everybody_s)
 	tell_known(2, epoch, 2, false);
 	expect_known_upward(2);
 	/* Lost upward: a child that asks again makes it go once more. */
-	host_contribute(&sw, job, 0, epoch, 1, true);
+	host_query(&sw, job, 0, epoch, 1, 9, true);
+	expect_query_upward(0, 1, 9);
+	parent_answers(PARENT_EPOCH, 0, 1, 9, FANIN_BLOCK_ABSENT, &nothing);
 	expect_known_upward(1);
 
 	for (uint32_t block = 0; block < 3; block++) {
@@ -685,7 +768,8 @@ suite_levels(void)
 	tcase_add_loop_test(one, children_hear_what_the_parent_has_against_it, 0, N_VARIANTS);
 	tcase_add_loop_test(one, sums_go_up_and_results_come_down, 0, N_VARIANTS);
 	tcase_add_loop_test(one, what_is_lost_is_repeated_where_it_was_lost, 0, N_VARIANTS);
-	tcase_add_loop_test(one, news_of_other_switches_reach_all_children, 0, N_VARIANTS);
+	tcase_add_loop_test(one, parent_s_answer_reaches_the_child_that_asked, 0, N_VARIANTS);
+	tcase_add_loop_test(one, refusal_by_the_parent_reaches_all_children, 0, N_VARIANTS);
 	tcase_add_loop_test(one, result_that_a_child_knows_is_everybody_s, 0, N_VARIANTS);
 	tcase_add_loop_test(one, known_result_is_checked_as_a_contribution_is, 0, N_VARIANTS);
 	tcase_add_loop_test(one, only_the_parent_is_believed, 0, N_VARIANTS);

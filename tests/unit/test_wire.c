@@ -133,8 +133,10 @@ START_TEST(control_messages_have_the_right_body)
 		{ FANIN_TYPE_JOIN_ACK, sizeof(struct fanin_join_ack_body), true },
 		{ FANIN_TYPE_LEAVE, 0, false },
 		{ FANIN_TYPE_LEAVE_ACK, 0, false },
-		{ FANIN_TYPE_ANSWER, 0, false },
+		{ FANIN_TYPE_ANSWER, sizeof(struct fanin_answer_body), true },
 		{ FANIN_TYPE_REFUSED, 0, false },
+		{ FANIN_TYPE_PROBE, 0, false },
+		{ FANIN_TYPE_PROBE_ACK, sizeof(struct fanin_probe_ack_body), true },
 	};
 	struct frame frame;
 
@@ -163,9 +165,75 @@ START_TEST(control_messages_have_no_elements)
 	make_control(&frame, FANIN_TYPE_LEAVE, 0);
 	frame.headers.fanin.op = FANIN_WIRE_SUM;
 	expect(&frame, FANIN_REASON_OP);
-	make_control(&frame, FANIN_TYPE_ANSWER, 0);
+	make_control(&frame, FANIN_TYPE_PROBE, 0);
 	frame.headers.fanin.count = 1;
 	expect(&frame, FANIN_REASON_ELEMENTS);
+}
+END_TEST
+
+START_TEST(a_query_has_a_number_and_no_body)
+{
+	struct frame frame;
+
+	make_control(&frame, FANIN_TYPE_QUERY, 0);
+	expect(&frame, FANIN_REASON_ELEMENTS);
+	frame.headers.fanin.number = 1;
+	expect(&frame, FANIN_REASON_NONE);
+	/* An overdue block, and the blocks that it asks about. */
+	frame.headers.fanin.flags = FANIN_FLAG_RETRANSMIT;
+	frame.headers.fanin.count = UINT16_MAX;
+	expect(&frame, FANIN_REASON_NONE);
+	make_control(&frame, FANIN_TYPE_QUERY, 1);
+	frame.headers.fanin.number = 1;
+	expect(&frame, FANIN_REASON_BODY);
+}
+END_TEST
+
+START_TEST(an_answer_may_have_any_number_and_state)
+{
+	struct frame frame;
+
+	make_control(&frame, FANIN_TYPE_ANSWER, sizeof(struct fanin_answer_body));
+	expect(&frame, FANIN_REASON_NONE);
+	frame.headers.fanin.number = UINT32_MAX;
+	frame.headers.fanin.count = FANIN_BLOCK_DONE;
+	expect(&frame, FANIN_REASON_NONE);
+}
+END_TEST
+
+START_TEST(states_of_an_answer_take_two_bits_each)
+{
+	struct fanin_answer_body body = { 0 };
+
+	for (unsigned int i = 0; i < FANIN_ANSWER_BLOCKS; i++)
+		fanin_answer_set_state(&body, i, (enum fanin_block_state)((i * 7 + i / 5) % 4));
+	for (unsigned int i = 0; i < FANIN_ANSWER_BLOCKS; i++)
+		ck_assert_uint_eq(fanin_answer_state(&body, i), (i * 7 + i / 5) % 4);
+	/* The lowest bits first. */
+	memset(&body, 0, sizeof(body));
+	fanin_answer_set_state(&body, 1, FANIN_BLOCK_SENT);
+	fanin_answer_set_state(&body, 3, FANIN_BLOCK_OPEN);
+	ck_assert_uint_eq(body.states[0], 0x48);
+}
+END_TEST
+
+/* Through as many switches as fit into a query's way. */
+START_TEST(a_query_s_way_back_names_the_child_of_each_level)
+{
+	static const unsigned int children[] = { 63, 0, 17, 1, 62, 0, 5, 9, 33, 63 };
+	const size_t n = sizeof(children) / sizeof(children[0]);
+	unsigned int child;
+	uint64_t way = 0;
+
+	ck_assert(!fanin_way_pop(&way, &child));
+	for (size_t i = 0; i < n; i++)
+		way = fanin_way_push(way, children[i]);
+	for (size_t i = n; i-- > 0;) {
+		ck_assert(fanin_way_pop(&way, &child));
+		ck_assert_uint_eq(child, children[i]);
+	}
+	ck_assert_uint_eq(way, 0);
+	ck_assert(!fanin_way_pop(&way, &child));
 }
 END_TEST
 
@@ -325,6 +393,9 @@ START_TEST(fanin_headers_are_checked)
 	EXPECT_AFTER(hdr->flags = 0x8000, FANIN_REASON_FLAGS);
 	EXPECT_AFTER(hdr->reserved0 = 1, FANIN_REASON_RESERVED);
 	EXPECT_AFTER(hdr->reserved1 = 1, FANIN_REASON_RESERVED);
+	/* Numbers are of queries and of their answers. */
+	EXPECT_AFTER(hdr->number = 1, FANIN_REASON_RESERVED);
+	EXPECT_AFTER((hdr->type = FANIN_TYPE_REFUSED, hdr->number = 1), FANIN_REASON_RESERVED);
 	EXPECT_AFTER(hdr->extension = 1, FANIN_REASON_EXTENSION);
 	EXPECT_AFTER(hdr->extension_len32 = 1, FANIN_REASON_EXTENSION);
 	EXPECT_AFTER(hdr->dtype = FANIN_WIRE_DTYPE_NONE, FANIN_REASON_DTYPE);
@@ -660,12 +731,14 @@ suite_wire(void)
 	tcase_add_test(accepts, a_block_without_elements_is_valid);
 	tcase_add_test(accepts, an_empty_contribution_has_the_shape_of_its_block_and_no_payload);
 	tcase_add_test(accepts, control_messages_have_the_right_body);
+	tcase_add_test(accepts, an_answer_may_have_any_number_and_state);
 	tcase_add_test(accepts, a_refusal_may_have_a_reason_of_a_later_version);
 	tcase_add_test(accepts, ethernet_padding_is_accepted);
 	tcase_add_test(accepts, a_udp_checksum_of_any_value_is_accepted);
 	suite_add_tcase(suite, accepts);
 
 	tcase_add_test(refuses, control_messages_have_no_elements);
+	tcase_add_test(refuses, a_query_has_a_number_and_no_body);
 	tcase_add_test(refuses, a_frame_cut_anywhere_is_refused);
 	tcase_add_test(refuses, ip_headers_are_checked);
 	tcase_add_test(refuses, fragments_are_refused_but_dont_fragment_is_not);
@@ -681,6 +754,8 @@ suite_wire(void)
 	tcase_add_test(encodes, encoded_headers_carry_the_flow);
 	tcase_add_test(encodes, each_direction_has_a_key_that_the_secret_gives);
 	tcase_add_test(encodes, answers_carry_the_key_of_their_direction);
+	tcase_add_test(encodes, states_of_an_answer_take_two_bits_each);
+	tcase_add_test(encodes, a_query_s_way_back_names_the_child_of_each_level);
 	tcase_add_test(encodes, block_numbers_compare_across_the_wrap);
 	tcase_add_test(encodes, payload_fills_the_mtu_in_whole_units);
 	tcase_add_test(encodes, names_and_codes_convert_both_ways);
