@@ -13,7 +13,7 @@
 
 struct fanin_keys {
 	uint64_t up;   /* JOIN, LEAVE, CONTRIBUTION and KNOWN */
-	uint64_t down; /* JOIN_ACK, LEAVE_ACK, RESULT, PENDING and REFUSED to members */
+	uint64_t down; /* JOIN_ACK, LEAVE_ACK, RESULT, ANSWER, PROBE and REFUSED to members */
 	uint64_t ring; /* between the hosts of a ring */
 };
 

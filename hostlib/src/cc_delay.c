@@ -124,6 +124,9 @@ steady_judge(struct fanin_cc *cc, uint64_t mean_ns, uint32_t block)
 	delay->steady_ns = mean_ns;
 	delay->sum_ns = 0;
 	delay->n = 0;
+	/* The numbers have begun anew: with another run, or after 2^32. */
+	if (period + (1u << PERIOD_DOUBLINGS) < delay->period)
+		delay->period = period;
 	/* Whatever it was when it was looked at last: trials of all hosts are at multiples of the longest. */
 	if (delay->searching == 0 && delay->period >= period)
 		return;

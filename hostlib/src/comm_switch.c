@@ -294,16 +294,21 @@ switch_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t cou
 	return fanin_engine_post(comm->engine, request, count);
 }
 
+void
+fanin_comm_give_up(struct fanin_comm *comm)
+{
+	if (!comm->gave_up)
+		fanin_member_give_up(&comm->member);
+	comm->gave_up = true;
+}
+
 static int
 switch_poll(struct fanin_comm *comm)
 {
 	int status = fanin_comm_recover_poll(comm);
 
-	/* Others would wait for this rank as for one that is late. */
-	if (status < 0 && fanin_engine_error(comm->engine)->text[0] != '\0' && !comm->gave_up) {
-		comm->gave_up = true;
-		fanin_member_give_up(&comm->member);
-	}
+	if (fanin_engine_error(comm->engine)->text[0] != '\0')
+		fanin_comm_give_up(comm);
 	return status;
 }
 

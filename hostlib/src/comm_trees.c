@@ -112,6 +112,8 @@ trees_poll(struct fanin_comm *comm)
 		n += frames > 0 ? frames : 0;
 	}
 	status = fanin_split_settle(&trees->split);
+	for (uint16_t i = 0; status != FANIN_OK && i < comm->n_trees; i++)
+		fanin_comm_give_up(&trees->members[i]);
 	return status != FANIN_OK ? status : n;
 }
 

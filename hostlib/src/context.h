@@ -209,6 +209,9 @@ int fanin_comm_memif(struct fanin_comm *comm, const struct fanin_join_opts *opti
 		     uint32_t switch_ip_be, uint64_t deadline_ns, struct fanin_channel *channel,
 		     struct fanin_error *error);
 
+/* comm_switch.c: tells the switch, once, that this rank's collectives have failed: others would wait for it as for one that is late. */
+void fanin_comm_give_up(struct fanin_comm *comm);
+
 /* comm_recover.c: polls the engine, and takes up a lost run again. Returns the frames received or a negative status. */
 int fanin_comm_recover_poll(struct fanin_comm *comm);
 

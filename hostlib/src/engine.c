@@ -236,7 +236,7 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	if (lane->transmissions < UINT16_MAX)
 		lane->transmissions++;
 	engine->stats.frames_sent++;
-	fanin_engine_wake_by(engine, engine->now_ns + engine->rtt.rto_ns);
+	fanin_engine_wake_by(engine, engine->now_ns + fanin_engine_patience_ns(engine));
 	return true;
 }
 
@@ -254,7 +254,7 @@ queue_send(struct fanin_engine *engine)
 
 /* Time that the caller spent elsewhere counts neither as the peers' silence nor as round-trip time. */
 static void
-absence_forgive(struct fanin_engine *engine)
+absence_forgive(struct fanin_engine *engine, unsigned int n)
 {
 	uint64_t away_ns = engine->now_ns - engine->last_poll_ns;
 
@@ -271,7 +271,8 @@ absence_forgive(struct fanin_engine *engine)
 	if (engine->heard_ns > engine->now_ns)
 		engine->heard_ns = engine->now_ns;
 	engine->resumed_ns = engine->now_ns;
-	if (engine->next_timer_ns < engine->now_ns + engine->rtt.rto_ns)
+	/* With nothing in the ring there is nothing to be gone through first: a caller that is always away asks, too. */
+	if (n != 0 && engine->next_timer_ns < engine->now_ns + engine->rtt.rto_ns)
 		engine->next_timer_ns = engine->now_ns + engine->rtt.rto_ns;
 }
 
@@ -289,7 +290,7 @@ fanin_engine_poll(struct fanin_engine *engine)
 	engine->timers_ns = engine->last_poll_ns;
 	n = ops->rx_burst(engine->transport, frames, FANIN_ENGINE_BURST);
 	engine->now_ns = engine->config.now_ns(engine->config.now_arg);
-	absence_forgive(engine);
+	absence_forgive(engine, n);
 	for (unsigned int i = 0; i < n; i++)
 		fanin_engine_receive(engine, &frames[i]);
 	if (n != 0)

@@ -17,7 +17,7 @@
 #define FANIN_ENGINE_AWAY_NS (100 * 1000000ull)
 
 /* Queries that are told apart when their answers come; the answer to an older one is late and says nothing new. */
-#define FANIN_ENGINE_QUERIES 16
+#define FANIN_ENGINE_QUERIES 512
 
 /* Transmissions that must lie between a lost block's and the query whose answer lacks it (RFC 9002, section 6.1.1). */
 #define FANIN_ENGINE_REORDERING_MIN 3
@@ -58,9 +58,10 @@ struct fanin_told {
 	uint32_t block;
 	uint64_t time_ns; /* 0: nothing */
 	enum fanin_block_state state;
-	uint64_t members; /* all ranks but those that are missing */
-	uint64_t ended;   /* of the missing: the process has ended */
-	uint64_t silent;  /* of the missing: does not answer */
+	uint64_t members;   /* all ranks but those that are missing */
+	uint64_t ended;     /* of the missing: the process has ended */
+	uint64_t silent;    /* of the missing: does not answer */
+	uint64_t silent_ns; /* since when answers say that somebody is; 0: nobody */
 };
 
 /* A lane's last result, for ranks that may have lost it with its run. */
@@ -105,7 +106,8 @@ struct fanin_engine {
 	uint64_t excused_ns; /* last answer that the oldest block waits for ranks which are only late */
 	uint32_t newest;     /* latest block that has been sent */
 	uint64_t ask_ns;     /* the oldest block is not asked for before */
-	uint64_t ask_wait_ns; /* how long after that again; 0: there was progress since it was asked for last */
+	uint64_t ask_wait_ns; /* how long after an answer again; 0: there was progress since it was asked for last */
+	uint64_t retry_ns;   /* how long without an answer; 0: it was answered last time */
 	uint32_t order;      /* contributions sent, each time they were */
 	uint32_t reordering; /* transmissions, FANIN_ENGINE_REORDERING_MIN at least: see there */
 	uint32_t n_queries;  /* the last one's number */
@@ -187,6 +189,24 @@ fanin_engine_wake_by(struct fanin_engine *engine, uint64_t time_ns)
 		engine->next_timer_ns = time_ns;
 }
 
+/* The longest that an answer is waited for: several may be lost before the timeout. */
+static inline uint64_t
+fanin_engine_retry_most_ns(const struct fanin_engine *engine)
+{
+	const uint64_t most_ns = 1000 * 1000000ull;
+
+	return engine->config.timeout_ns / 5 < most_ns ? engine->config.timeout_ns / 5 : most_ns;
+}
+
+/* How long a block is waited for before it is asked for, or the answer before it is asked for again. */
+static inline uint64_t
+fanin_engine_patience_ns(const struct fanin_engine *engine)
+{
+	const uint64_t most_ns = fanin_engine_retry_most_ns(engine);
+
+	return engine->rtt.rto_ns < most_ns ? engine->rtt.rto_ns : most_ns;
+}
+
 /* engine_lanes.c: the lane's block is posted. request: NULL if it is known. It is sent once the window allows. */
 void fanin_engine_ready(struct fanin_lane *lane, struct fanin_request *request);
 
@@ -226,10 +246,10 @@ bool fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane);
 void fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *frame);
 
 /*
- * engine_query.c: asks the switch for a block. overdue: it is to repeat a result, and to ask further up. Returns the query's number,
- * or 0 if the transport has no room.
+ * engine_query.c: asks the switch for a block. all: and for those after it that have been sent. overdue: it is to repeat a result,
+ * and to ask further up. Returns the query's number, or 0 if the transport has no room.
  */
-uint32_t fanin_engine_ask(struct fanin_engine *engine, uint32_t block, bool overdue);
+uint32_t fanin_engine_ask(struct fanin_engine *engine, uint32_t block, bool all, bool overdue);
 
 /* engine_query.c: asks behind the contributions that were just sent, if it is time to. */
 void fanin_engine_sound(struct fanin_engine *engine);

@@ -16,7 +16,7 @@
 #define SPURIOUS_NS (10 * 1000000000ull)
 
 uint32_t
-fanin_engine_ask(struct fanin_engine *engine, uint32_t block, bool overdue)
+fanin_engine_ask(struct fanin_engine *engine, uint32_t block, bool all, bool overdue)
 {
 	struct fanin_headers headers;
 	struct fanin_hdr *hdr = &headers.fanin;
@@ -32,8 +32,7 @@ fanin_engine_ask(struct fanin_engine *engine, uint32_t block, bool overdue)
 	hdr->block = block - engine->base;
 	hdr->progress = engine->oldest - engine->base;
 	hdr->number = number;
-	/* The block itself and those after it that have been sent. */
-	hdr->count = fanin_block_before(engine->newest, block)
+	hdr->count = !all || fanin_block_before(engine->newest, block)
 			     ? 1
 			     : (uint16_t)(engine->newest - block < FANIN_ANSWER_BLOCKS
 						  ? engine->newest - block + 1
@@ -69,7 +68,7 @@ fanin_engine_sound(struct fanin_engine *engine)
 	    engine->now_ns - engine->asked[engine->sounding % FANIN_ENGINE_QUERIES].sent_ns <
 		    engine->rtt.rto_ns)
 		return;
-	engine->sounding = fanin_engine_ask(engine, engine->oldest, false);
+	engine->sounding = fanin_engine_ask(engine, engine->oldest, true, false);
 	if (engine->sounding == 0)
 		return;
 	engine->sounded = engine->order;
@@ -93,7 +92,7 @@ is_long_before(const struct fanin_engine *engine, const struct fanin_lane *lane,
 	       const struct fanin_asked *asked)
 {
 	return asked->order - lane->order >= engine->reordering ||
-	       asked->sent_ns - lane->sent_ns >= engine->rtt.rto_ns;
+	       asked->sent_ns - lane->sent_ns >= fanin_engine_patience_ns(engine);
 }
 
 static void
@@ -117,12 +116,13 @@ is_careful(const struct fanin_engine *engine)
 static void
 absent_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct fanin_asked *asked)
 {
+	const uint64_t patience_ns = fanin_engine_patience_ns(engine);
+
 	if (is_careful(engine) &&
-	    (lane->block != asked->block || asked->sent_ns - lane->sent_ns < engine->rtt.rto_ns)) {
-		if (engine->now_ns - lane->sent_ns >= engine->rtt.rto_ns &&
-		    engine->now_ns >= lane->ask_ns &&
-		    fanin_engine_ask(engine, lane->block, false) != 0)
-			lane->ask_ns = engine->now_ns + engine->rtt.rto_ns;
+	    (lane->block != asked->block || asked->sent_ns - lane->sent_ns < patience_ns)) {
+		if (engine->now_ns - lane->sent_ns >= patience_ns && engine->now_ns >= lane->ask_ns &&
+		    fanin_engine_ask(engine, lane->block, false, false) != 0)
+			lane->ask_ns = engine->now_ns + patience_ns;
 		return;
 	}
 	loss_note(engine);
@@ -141,7 +141,9 @@ lane_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct fa
 	if (state == FANIN_BLOCK_ABSENT) {
 		absent_learn(engine, lane, asked);
 	} else if (state == FANIN_BLOCK_DONE && engine->now_ns >= lane->ask_ns &&
-		   fanin_engine_ask(engine, lane->block, true) != 0) {
+		   (!is_careful(engine) ||
+		    asked->sent_ns - lane->sent_ns >= fanin_engine_patience_ns(engine)) &&
+		   fanin_engine_ask(engine, lane->block, false, true) != 0) {
 		/* Its result was sent before the answer, and has not come. */
 		loss_note(engine);
 		lane->asked = true;
@@ -174,6 +176,8 @@ told_note(struct fanin_engine *engine, enum fanin_block_state state,
 	const uint64_t all = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - engine->config.size);
 	const uint64_t missing = all & ~body->members;
 
+	const uint64_t silent_ns = engine->told.block == engine->oldest ? engine->told.silent_ns : 0;
+
 	engine->told = (struct fanin_told){
 		.block = engine->oldest,
 		.time_ns = engine->now_ns,
@@ -182,6 +186,12 @@ told_note(struct fanin_engine *engine, enum fanin_block_state state,
 		.ended = body->ended & missing,
 		.silent = body->silent & missing,
 	};
+	if (engine->told.silent != 0)
+		engine->told.silent_ns = silent_ns != 0 ? silent_ns : engine->now_ns;
+	/* The switch knows no more before long. */
+	engine->retry_ns = 0;
+	engine->ask_ns = engine->now_ns + (engine->told.silent != 0 ? fanin_engine_patience_ns(engine)
+								    : engine->ask_wait_ns);
 	if (state == FANIN_BLOCK_OPEN && missing != 0 && ((body->ended | body->silent) & missing) == 0)
 		engine->excused_ns = engine->now_ns;
 }
@@ -219,10 +229,10 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 		engine->sounding = 0;
 	if (engine->now_ns - engine->spurious_ns > SPURIOUS_NS)
 		engine->reordering = FANIN_ENGINE_REORDERING_MIN;
+	states_learn(engine, &query, block, &body);
 	/* Time that the caller spent elsewhere is not the network's. */
 	if (query.sent_ns >= engine->resumed_ns)
 		fanin_rtt_sample(&engine->rtt, engine->now_ns - query.sent_ns);
-	states_learn(engine, &query, block, &body);
 	if (engine->cc.generation != generation)
 		fanin_engine_release_all(engine);
 }

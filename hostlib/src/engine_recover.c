@@ -225,6 +225,7 @@ fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint32_t first_
 	engine->next_timer_ns = 0;
 	engine->ask_ns = 0;
 	engine->ask_wait_ns = 0;
+	engine->retry_ns = 0;
 	engine->sounding = 0;
 	engine->sounded = engine->order;
 	memset(engine->asked, 0, sizeof(engine->asked));

@@ -17,9 +17,10 @@ timers_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 	engine->heard_ns = engine->now_ns;
 	/* What is asked for next is another block, or the same one with less patience. */
 	engine->ask_wait_ns = 0;
-	if (engine->ask_ns > engine->now_ns + engine->rtt.rto_ns)
-		engine->ask_ns = engine->now_ns + engine->rtt.rto_ns;
-	fanin_engine_wake_by(engine, engine->now_ns + engine->rtt.rto_ns);
+	engine->retry_ns = 0;
+	if (engine->ask_ns > engine->now_ns + fanin_engine_patience_ns(engine))
+		engine->ask_ns = engine->now_ns + fanin_engine_patience_ns(engine);
+	fanin_engine_wake_by(engine, engine->now_ns + fanin_engine_patience_ns(engine));
 	engine->stale_reason = FANIN_REASON_NONE;
 	engine->tx_errnum = 0;
 }

@@ -10,57 +10,57 @@
 #include <stdio.h>
 #include <string.h>
 
-/* While ranks are late, and their switch answers: in fifths of the timeout. */
-#define ASK_MOST_FIFTHS 2
-
-/* Asks are this often at least, so that a switch that has gone is noticed within the timeout. */
-static uint64_t
-ask_most_ns(const struct fanin_engine *engine)
-{
-	return engine->config.timeout_ns / 5 * ASK_MOST_FIFTHS;
-}
+/* While ranks are late, and their switch answers, it is asked this often: it looks after them for 5 s each time. */
+#define ASK_MOST_NS (2000 * 1000000ull)
 
 /* The interval after the next one. */
 static uint64_t
 back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns)
 {
-	const uint64_t most_ns = ask_most_ns(engine);
+	const uint64_t most_ns = 2 * fanin_engine_retry_most_ns(engine);
 
-	wait_ns = wait_ns == 0 ? engine->rtt.rto_ns : 2 * wait_ns;
+	wait_ns = wait_ns == 0 ? fanin_engine_patience_ns(engine) : 2 * wait_ns;
+	if (wait_ns > ASK_MOST_NS)
+		wait_ns = ASK_MOST_NS;
 	return wait_ns < most_ns ? wait_ns : most_ns;
 }
 
 /*
  * The oldest block, which everything else waits for. First the switch is asked where it stands, then, as overdue, to do something
- * about it. Returns when it is due again.
+ * about it; while answers come less and less often, and soon again if none does. Returns when it is due again.
  */
 static uint64_t
 oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 {
-	uint64_t due_ns = lane->sent_ns + engine->rtt.rto_ns;
+	uint64_t due_ns = lane->sent_ns + fanin_engine_patience_ns(engine);
 	bool overdue = engine->ask_wait_ns != 0 || lane->told >= FANIN_BLOCK_SENT;
 
 	if (due_ns < engine->ask_ns)
 		due_ns = engine->ask_ns;
 	if (due_ns > engine->timers_ns)
 		return due_ns;
-	if (fanin_engine_ask(engine, lane->block, overdue) == 0)
+	if (fanin_engine_ask(engine, lane->block, true, overdue) == 0)
 		return engine->now_ns + FANIN_RTO_MIN_NS / 2;
 	lane->asked = lane->asked || overdue;
 	engine->ask_wait_ns = back_off_ns(engine, engine->ask_wait_ns);
-	engine->ask_ns = engine->now_ns + engine->ask_wait_ns;
+	engine->retry_ns = back_off_ns(engine, engine->retry_ns);
+	if (engine->retry_ns > fanin_engine_retry_most_ns(engine))
+		engine->retry_ns = fanin_engine_retry_most_ns(engine);
+	engine->ask_ns = engine->now_ns + engine->retry_ns;
 	return engine->ask_ns;
 }
 
 /* A query about this block asks about those after it, too. */
 static void
-covered_note(struct fanin_engine *engine, uint32_t block)
+covered_note(struct fanin_engine *engine, uint32_t block, uint64_t wait_ns)
 {
 	for (uint32_t i = 0; i < FANIN_ANSWER_BLOCKS && i < engine->config.window; i++) {
 		struct fanin_lane *lane = fanin_engine_lane(engine, block + i);
 
-		if (lane->block == block + i && lane->told < FANIN_BLOCK_SENT)
-			lane->ask_ns = engine->now_ns + engine->rtt.rto_ns;
+		if (lane->block == block + i && lane->told < FANIN_BLOCK_SENT) {
+			lane->ask_wait_ns = wait_ns;
+			lane->ask_ns = engine->now_ns + wait_ns;
+		}
 	}
 }
 
@@ -80,10 +80,11 @@ lane_check(struct fanin_engine *engine, struct fanin_lane *lane)
 		due_ns = lane->ask_ns;
 	if (due_ns > engine->timers_ns)
 		return due_ns;
-	if (fanin_engine_ask(engine, lane->block, overdue) == 0)
+	if (fanin_engine_ask(engine, lane->block, !overdue, overdue) == 0)
 		return engine->now_ns + FANIN_RTO_MIN_NS / 2;
 	if (!overdue) {
-		covered_note(engine, lane->block);
+		lane->ask_wait_ns = back_off_ns(engine, lane->ask_wait_ns);
+		covered_note(engine, lane->block, lane->ask_wait_ns);
 		return lane->ask_ns;
 	}
 	lane->asked = true;
@@ -199,15 +200,19 @@ is_in_vain(const struct fanin_engine *engine)
 	const struct fanin_engine_config *config = &engine->config;
 	const struct fanin_told *told = &engine->told;
 	const uint64_t waited_ns = engine->now_ns - engine->progress_ns;
-	const bool gone = told->block == engine->oldest && (told->ended | told->silent) != 0;
+	const uint64_t excused_ns = engine->excused_ns > engine->progress_ns ? engine->excused_ns
+									     : engine->progress_ns;
 
 	if (config->wait_limit_ns != 0 && waited_ns >= config->wait_limit_ns)
 		return true;
 	if (waited_ns < config->timeout_ns)
 		return false;
-	if (engine->run_lost || gone || engine->excused_ns <= engine->progress_ns)
+	/* Of a run that is lost, what was told says nothing any more. A link may be away for a moment. */
+	if (!engine->run_lost && told->block == engine->oldest &&
+	    (told->ended != 0 || (told->silent != 0 && told->time_ns - told->silent_ns >=
+							       fanin_engine_retry_most_ns(engine))))
 		return true;
-	return engine->now_ns - engine->excused_ns >= config->timeout_ns;
+	return engine->now_ns - excused_ns >= config->timeout_ns;
 }
 
 void

@@ -325,7 +325,8 @@ confirms_leave(const struct fanin_member *member, const struct fanin_hdr *hdr)
 void
 fanin_member_give_up(struct fanin_member *member)
 {
-	if (member->acknowledged && member->channel.ops != NULL)
+	/* Nobody waits for the answer: some of them may be lost. */
+	for (int i = 0; i < 3 && member->acknowledged && member->channel.ops != NULL; i++)
 		control_send(member, FANIN_TYPE_LEAVE);
 }
 

@@ -97,7 +97,7 @@ void fanin_member_move(struct fanin_member *member, const struct fanin_route *ro
 int fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error);
 
 /*
- * Says LEAVE once and does not wait: the member will contribute no more, and others need not wait for it. fanin_member_leave is still
+ * Says LEAVE and does not wait: the member will contribute no more, and others need not wait for it. fanin_member_leave is still
  * to be called.
  */
 void fanin_member_give_up(struct fanin_member *member);

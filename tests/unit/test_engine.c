@@ -515,6 +515,78 @@ START_TEST(results_that_are_lost_after_a_long_wait_are_asked_for)
 }
 END_TEST
 
+START_TEST(a_run_that_is_lost_after_a_long_wait_has_its_time)
+{
+	struct collective collective;
+	struct world *world = world_create_of(4, WINDOW, 0, true);
+
+	collective_prepare(&collective, 10, 1);
+	for (uint16_t rank = 0; rank < 3; rank++)
+		collective_post(&collective, world, rank, false);
+	pass_without_last(world, 20.3);
+	fanin_engine_doubt_run(world->engines[0]);
+	pass_without_last(world, 2.5);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
+	pass_without_last(world, 3);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_ERR_TIMEOUT);
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(a_link_that_is_away_for_a_moment_ends_no_long_wait)
+{
+	struct collective collective;
+	struct world *world = world_without_last(&collective);
+
+	pass_without_last(world, 20.3);
+	world->mute = 1 << 3;
+	pass_without_last(world, 2.1);
+	world->mute = 0;
+	pass_without_last(world, 20);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
+	world->mute = 1 << 3;
+	pass_without_last(world, 4.5);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_ERR_TIMEOUT);
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(waits_for_late_ranks_survive_losses)
+{
+	struct collective collective;
+	struct world *world = world_without_last(&collective);
+
+	world->random = random_seed((uint64_t)_i);
+	world->loss = 0.05;
+	pass_without_last(world, 600);
+	collective_post(&collective, world, 3, false);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+/* A caller that computes between two tests of a request. */
+START_TEST(what_is_lost_is_repaired_however_seldom_the_caller_looks)
+{
+	struct world *world = world_create(1);
+	struct collective collective;
+
+	allreduce_expect(world, 100 * ELEMENTS, 0, false);
+	world->drop_next = 1;
+	collective_prepare(&collective, ELEMENTS, 1);
+	collective_post(&collective, world, 0, false);
+	for (int i = 0; i < 20; i++) {
+		world->now_ns += 400 * 1000000ull;
+		fanin_engine_poll(world->engines[0]);
+	}
+	collective_expect(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
 START_TEST(a_limit_to_waiting_holds)
 {
 	struct collective collective;
@@ -797,6 +869,10 @@ suite_engine(void)
 	tcase_add_test(errors, who_is_late_and_then_gone_is_named_in_time);
 	tcase_add_test(errors, a_switch_that_goes_while_somebody_is_late_is_named_in_time);
 	tcase_add_test(errors, results_that_are_lost_after_a_long_wait_are_asked_for);
+	tcase_add_test(errors, a_run_that_is_lost_after_a_long_wait_has_its_time);
+	tcase_add_test(errors, a_link_that_is_away_for_a_moment_ends_no_long_wait);
+	tcase_add_loop_test(errors, waits_for_late_ranks_survive_losses, 0, 5);
+	tcase_add_test(errors, what_is_lost_is_repaired_however_seldom_the_caller_looks);
 	tcase_add_test(errors, a_limit_to_waiting_holds);
 	tcase_add_test(errors, contributions_that_never_arrive_are_told_apart_from_a_silent_switch);
 	tcase_add_test(errors, a_timeout_tells_that_the_switch_is_silent);
