@@ -63,6 +63,19 @@ def three_levels_are_exact_under_loss():
 
 
 @case(120)
+def hosts_with_different_windows_are_exact_on_two_levels_under_loss():
+    windows = (1, 4, 64, 16, 2, 64, 8, 32)
+    with running_fabric(leaf_spine(2, 1, 8), config=LOSS) as fabric:
+        ranks = {host: host for host in range(8)}
+        fabric.install(5, KEY, fabric.tree("spine0", ranks), ranks)
+        processes = [fabric.spawn_rank(rank, 5, KEY, rank, 8, bytes=200 * KIB + 4, iters=2, check=True, transport=fabric.transport,
+                                       window=windows[rank]) for rank in ranks]
+        reports = finish(fabric, processes)
+        expect_exact(reports, "different windows")
+        expect_equal([report["window"] for report in reports], list(windows), "windows")
+
+
+@case(120)
 def two_jobs_run_over_two_spines_at_the_same_time():
     with running_fabric(leaf_spine(2, 2, 8)) as fabric:
         jobs = {5: ("spine0", {0: 0, 1: 1, 4: 2, 5: 3}), 6: ("spine1", {2: 0, 3: 1, 6: 2, 7: 3})}

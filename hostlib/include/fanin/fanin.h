@@ -227,7 +227,7 @@ struct fanin_report {
 	uint16_t trees_asked;
 	const char *trees_reason; /* "" or why there are fewer */
 	uint64_t queries; /* headers that asked the switch how far blocks are; among frames_sent */
-	uint64_t late; /* bitmap of the ranks that are being waited for now, as far as known */
+	uint64_t late;    /* bitmap of the ranks that are being waited for now, as far as known */
 };
 
 /*
