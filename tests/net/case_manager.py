@@ -309,7 +309,7 @@ def every_verb_of_faninctl_answers_for_a_manager():
         for name, whom in (("spine0", [1]), ("spine1", [1]), ("leaf0", []), ("leaf1", [3])):
             switches[name].waiting = [{"block": 812, "since_ms": 1200, "for": "members" if whom else "parent", "missing": whom}]
         for job in ([], ["shown"]):
-            expect_equal(ctl("waits", *job).stdout, "block 812 of job shown waits for rank 3 behind leaf1 since 1.2 s\n", "waits")
+            expect_equal(ctl("waits", *job).stdout, "block 812 of job shown waits for rank 3 behind leaf1 (late) since 1.2 s\n", "waits")
         expect_equal(ctl("waits", "nobody", check=False).returncode, 1, "exit status of waits for an unknown job")
         expect_equal(ctl("waits", "shown", "junk", check=False).returncode, 2, "exit status of waits with junk")
         expect_equal(ctl("jobs", "destroy", "nobody", check=False).returncode, 1, "exit status for an unknown job")
