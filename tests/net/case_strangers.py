@@ -114,7 +114,7 @@ def the_key_that_results_carry_does_not_let_anybody_contribute():
     with running_lab(2, "af_packet") as lab, RawPort(lab.host_namespace(0)) as port:
         job = lab.create_job()
         ranks = start_ranks(lab, job, bytes=64 * KIB, iters=1000, timeout_ms=20000)
-        heard, _ = port.wait_for(lambda frame: frame[12:14] == b"\x08\x00" and frame[42:44] == bytes([1, RESULT]), 20)
+        heard, _ = port.wait_for(lambda frame: frame[12:14] == b"\x08\x00" and frame[42:44] == bytes([2, RESULT]), 20)
         key = struct.unpack_from("<Q", heard, 74)[0]
         with halted(lab, job, ranks, 1000 * 64 * KIB // job["payload_bytes"]) as first:
             epoch = job_entry(lab, job)["epoch"]
