@@ -12,7 +12,7 @@
 #include "wire/wire.h"
 
 struct fanin_keys {
-	uint64_t up;   /* JOIN, LEAVE, CONTRIBUTION and KNOWN */
+	uint64_t up;   /* JOIN, LEAVE, CONTRIBUTION, KNOWN, QUERY and PROBE_ACK */
 	uint64_t down; /* JOIN_ACK, LEAVE_ACK, RESULT, ANSWER, PROBE and REFUSED to members */
 	uint64_t ring; /* between the hosts of a ring */
 };
