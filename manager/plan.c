@@ -335,7 +335,7 @@ choose_payload(const struct manager *manager, struct group *group, struct contro
 	}
 	if (ret != 0)
 		return ret;
-	most = fanin_payload_for_mtu(mtu);
+	most = fanin_payload_for_mtu(mtu, false);
 	group->payload_bytes = group->payload_asked == 0 ? most : group->payload_asked;
 	if (group->payload_bytes != 0 && group->payload_bytes <= most &&
 	    group->payload_bytes % FANIN_PAYLOAD_ALIGN == 0)

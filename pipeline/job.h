@@ -120,6 +120,7 @@ struct job_spec {
 	uint64_t message_bytes; /* usual size of a collective, for "auto"; 0: large */
 	bool reproducible;      /* sums in a fixed order: the handler is tree */
 	bool wide;              /* sums and averages of f16 and bf16 are accumulated in f32 */
+	bool authenticate;      /* packets have tags (wire/tag.h) */
 	uint32_t slots;         /* power of two; 0: as many as a job of its handler may have */
 	uint32_t payload_bytes; /* 0: what the members' ports carry */
 	uint16_t n_ranks;       /* hosts of the job, behind all of its switches; 0: n_members */

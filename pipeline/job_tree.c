@@ -66,7 +66,7 @@ check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint
 			return -EINVAL;
 		}
 	}
-	*payload = fanin_payload_for_mtu(mtu);
+	*payload = fanin_payload_for_mtu(mtu, spec->authenticate);
 	if (spec->payload_bytes == 0)
 		return 0;
 	if (spec->payload_bytes % FANIN_PAYLOAD_ALIGN != 0 || spec->payload_bytes > *payload) {

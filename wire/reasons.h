@@ -62,7 +62,8 @@
 	X(ROUTED_PORT, "routed_port_foreign", "not for this switch, on a port that only routes")   \
 	X(IP_ADDRESS, "ip_address_invalid", "the source or destination address is never routed")   \
 	X(SOURCE_OWN, "source_own", "the source address is this switch's own")                     \
-	X(SOURCE_PATH, "source_path", "the source address belongs to another port")
+	X(SOURCE_PATH, "source_path", "the source address belongs to another port")                \
+	X(TAG, "tag_wrong", "the authentication tag is missing, wrong or not expected")
 
 enum fanin_reason {
 #define FANIN_REASON_ENUM(name, counter, text) FANIN_REASON_##name,
@@ -77,7 +78,7 @@ fanin_reason_is_of_sender(unsigned int reason)
 {
 	return reason == FANIN_REASON_JOB || reason == FANIN_REASON_RANK ||
 	       reason == FANIN_REASON_PORT || reason == FANIN_REASON_SOURCE ||
-	       reason == FANIN_REASON_KEY;
+	       reason == FANIN_REASON_KEY || reason == FANIN_REASON_TAG;
 }
 
 /*

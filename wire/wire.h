@@ -44,6 +44,7 @@
 #define FANIN_PAYLOAD_OFFSET (FANIN_L4_LEN + FANIN_HDR_LEN)
 /* What a link's MTU has to hold besides the payload. */
 #define FANIN_MTU_OVERHEAD (FANIN_IP_LEN + FANIN_UDP_LEN + FANIN_HDR_LEN)
+#define FANIN_TAG_LEN 32 /* of a tagged packet, behind its payload */
 #define FANIN_PAYLOAD_ALIGN 64 /* and what every job's packets hold at least: any element */
 static_assert(FANIN_WIRE_OPAQUE_MAX <= FANIN_PAYLOAD_ALIGN, "an element fits into every packet");
 
@@ -79,6 +80,8 @@ enum fanin_flag {
 	FANIN_FLAG_EMPTY =
 		1 << 2, /* takes part without data: `count` is the block's, the payload is left out */
 	FANIN_FLAGS_ALL = FANIN_FLAG_RETRANSMIT | FANIN_FLAG_REPEAT | FANIN_FLAG_EMPTY,
+	/* There is a tag behind the payload (wire/tag.h). It is checked and taken off before anything else looks at a packet. */
+	FANIN_FLAG_TAGGED = 1 << 3,
 };
 
 struct fanin_eth {
@@ -156,7 +159,8 @@ enum fanin_job_flag {
 	FANIN_JOB_WIDE = 1 << 0, /* sums and averages of f16 and bf16 are accumulated in f32 */
 	FANIN_JOB_SPREAD =
 		1 << 1, /* blocks are spread over several workers: one may be behind the others */
-	FANIN_JOB_FLAGS_ALL = FANIN_JOB_WIDE | FANIN_JOB_SPREAD,
+	FANIN_JOB_TAGGED = 1 << 2, /* its packets have tags */
+	FANIN_JOB_FLAGS_ALL = FANIN_JOB_WIDE | FANIN_JOB_SPREAD | FANIN_JOB_TAGGED,
 };
 
 /* JOIN_ACK's payload. The epoch in its header is final once the state is ACTIVE. */
@@ -170,6 +174,7 @@ struct fanin_join_ack_body {
 	char handler[16];       /* zero-padded name of the handler */
 	uint64_t cookie;        /* proves that a JOIN is not an old one: it answers this packet */
 	uint32_t flags; /* enum fanin_job_flag; a host doesn't join a job with unknown ones */
+	uint64_t instance; /* of the switch: random, another one after each start; tags are bound to it */
 } __attribute__((packed));
 
 /* How far a block is at a switch, for the child that asks. Two bits each in ANSWER's states. */
@@ -252,7 +257,7 @@ static_assert(offsetof(struct fanin_hdr, number) == 48, "number");
 static_assert(sizeof(struct fanin_answer_body) == 96, "ANSWER body");
 static_assert(sizeof(struct fanin_probe_ack_body) == 16, "PROBE_ACK body");
 static_assert(sizeof(struct fanin_join_body) == 24, "JOIN body");
-static_assert(sizeof(struct fanin_join_ack_body) == 48, "JOIN_ACK body");
+static_assert(sizeof(struct fanin_join_ack_body) == 56, "JOIN_ACK body");
 
 /* True if serial number a is before b (RFC 1982 arithmetic on 32 bits). */
 static inline bool
@@ -261,13 +266,15 @@ fanin_block_before(uint32_t a, uint32_t b)
 	return (int32_t)(a - b) < 0;
 }
 
-/* Bytes of payload that a link with this MTU carries per packet: whole 64-byte units, 0 if none fits. */
+/* Bytes of payload that a link with this MTU carries per packet, with a tag or without: whole 64-byte units, 0 if none fits. */
 static inline uint32_t
-fanin_payload_for_mtu(uint32_t mtu)
+fanin_payload_for_mtu(uint32_t mtu, bool tagged)
 {
-	if (mtu < FANIN_MTU_OVERHEAD)
+	const uint32_t overhead = FANIN_MTU_OVERHEAD + (tagged ? FANIN_TAG_LEN : 0);
+
+	if (mtu < overhead)
 		return 0;
-	return (mtu - FANIN_MTU_OVERHEAD) / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
+	return (mtu - overhead) / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
 }
 
 /* The UDP source port of a contribution, as a function of the block, so that RSS spreads blocks but never one block's packets. */

@@ -36,7 +36,7 @@
 #define PERIOD_DOUBLINGS 4
 
 /* Smaller the window never gets, nor where blocks take less time than this: queues so short are how kernels share out a core. */
-#define SMALLEST 32
+#define SMALLEST 64
 #define SHORT_NS (2 * 1000000ull)
 
 static void

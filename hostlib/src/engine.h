@@ -20,6 +20,7 @@
 #include "error.h"
 #include "transport.h"
 #include "wire/keys.h"
+#include "wire/tag.h"
 #include "wire/wire.h"
 
 struct fanin_engine;
@@ -28,6 +29,8 @@ struct fanin_cc_type;
 struct fanin_engine_config {
 	struct fanin_flow flow; /* to the switch; src_port is overwritten */
 	struct fanin_keys keys;
+	struct fanin_tagger *tagger; /* makes and checks tags, the owner's; NULL: packets have none */
+	uint64_t instance;           /* of the switch, for tags */
 	uint64_t timeout_ns; /* longest time without a result while one is waited for, unless ranks are only late */
 	uint64_t wait_limit_ns; /* the same if they are; 0: none */
 	uint32_t job;

@@ -623,11 +623,13 @@ END_TEST
 
 START_TEST(payload_fills_the_mtu_in_whole_units)
 {
-	ck_assert_uint_eq(fanin_payload_for_mtu(0), 0);
-	ck_assert_uint_eq(fanin_payload_for_mtu(FANIN_MTU_OVERHEAD + 63), 0);
-	ck_assert_uint_eq(fanin_payload_for_mtu(FANIN_MTU_OVERHEAD + 64), 64);
-	ck_assert_uint_eq(fanin_payload_for_mtu(1500), 1408);
-	ck_assert_uint_eq(fanin_payload_for_mtu(9000), 8896);
+	ck_assert_uint_eq(fanin_payload_for_mtu(0, false), 0);
+	ck_assert_uint_eq(fanin_payload_for_mtu(FANIN_MTU_OVERHEAD + 63, false), 0);
+	ck_assert_uint_eq(fanin_payload_for_mtu(FANIN_MTU_OVERHEAD + 64, false), 64);
+	ck_assert_uint_eq(fanin_payload_for_mtu(1500, false), 1408);
+	ck_assert_uint_eq(fanin_payload_for_mtu(9000, false), 8896);
+	ck_assert_uint_eq(fanin_payload_for_mtu(FANIN_MTU_OVERHEAD + 64 + FANIN_TAG_LEN, true), 64);
+	ck_assert_uint_eq(fanin_payload_for_mtu(1500, true), 1344);
 }
 END_TEST
 
@@ -707,7 +709,8 @@ START_TEST(answers_carry_the_key_of_their_direction)
 					       reason == FANIN_REASON_RANK ||
 					       reason == FANIN_REASON_PORT ||
 					       reason == FANIN_REASON_SOURCE ||
-					       reason == FANIN_REASON_KEY;
+					       reason == FANIN_REASON_KEY ||
+					       reason == FANIN_REASON_TAG;
 			struct fanin_hdr hdr = { .type = (uint8_t)type, .count = (uint16_t)reason };
 
 			for (hdr.key = 0; hdr.key < 4; hdr.key++)
