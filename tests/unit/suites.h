@@ -48,6 +48,7 @@
 	X(manager_discovery)                                                                       \
 	X(manager_jobs)                                                                            \
 	X(manager_room)                                                                            \
+	X(manager_tags)                                                                            \
 	X(manager_chance)                                                                          \
 	X(join)                                                                                    \
 	X(engine)                                                                                  \
