@@ -60,6 +60,7 @@ enum option_code {
 	OPT_HANDLER,
 	OPT_REPRODUCIBLE,
 	OPT_ACCUMULATE,
+	OPT_AUTHENTICATE,
 	OPT_NO_FALLBACK,
 	OPT_TREES,
 	OPT_INTERFACE,
@@ -109,6 +110,7 @@ static const struct option long_options[] = {
 	{ "handler", required_argument, NULL, OPT_HANDLER },
 	{ "reproducible", no_argument, NULL, OPT_REPRODUCIBLE },
 	{ "accumulate", required_argument, NULL, OPT_ACCUMULATE },
+	{ "authenticate", no_argument, NULL, OPT_AUTHENTICATE },
 	{ "no-fallback", no_argument, NULL, OPT_NO_FALLBACK },
 	{ "trees", required_argument, NULL, OPT_TREES },
 	{ "interface", required_argument, NULL, OPT_INTERFACE },
@@ -202,6 +204,9 @@ option_take(struct options *options, int code, const char *name, const char *val
 		break;
 	case OPT_ACCUMULATE:
 		join->accumulate_f32 = parse_accumulate(value);
+		break;
+	case OPT_AUTHENTICATE:
+		join->authenticate = true;
 		break;
 	case OPT_NO_FALLBACK:
 		join->no_fallback = true;
