@@ -17,6 +17,7 @@
 	X(custom)                                                                                  \
 	X(complex)                                                                                 \
 	X(perf_data)                                                                               \
+	X(perf_options)                                                                            \
 	X(handler)                                                                                 \
 	X(faults)                                                                                  \
 	X(concurrent)                                                                              \
