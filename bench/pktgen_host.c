@@ -137,6 +137,15 @@ pktgen_member_control(struct pktgen_member *member, uint64_t now_ns, void *frame
 	return sizeof(headers) + body_len;
 }
 
+static void
+job_fail_tagged(struct pktgen_job *job)
+{
+	pktgen_job_fail(
+		job,
+		"job %u has authentication, which the generator has not: expected one created without --authenticate",
+		job->id);
+}
+
 /* What the switch says of the job has to make sense, and to be the same for all members. */
 static void
 job_take(struct pktgen_job *job, const struct fanin_hdr *hdr, const struct fanin_join_ack_body *ack)
@@ -146,6 +155,10 @@ job_take(struct pktgen_job *job, const struct fanin_hdr *hdr, const struct fanin
 	if (ack->size != job->size) {
 		pktgen_job_fail(job, "job %u has %u hosts, expected %u", job->id, ack->size,
 				job->size);
+		return;
+	}
+	if ((ack->flags & FANIN_JOB_TAGGED) != 0) {
+		job_fail_tagged(job);
 		return;
 	}
 	if (window == 0 || window > FANIN_WIRE_MAX_WINDOW || (window & (window - 1)) != 0 ||
@@ -208,6 +221,8 @@ receive_refused(struct pktgen_member *member, const struct fanin_hdr *hdr)
 		   (reason == FANIN_REASON_BLOCK_STALE || reason == FANIN_REASON_BLOCK_WINDOW)) {
 		/* A retransmitted contribution that was overtaken by the result. */
 		job->stats->stale++;
+	} else if (member->state == PKTGEN_JOIN && reason == FANIN_REASON_TAG) {
+		job_fail_tagged(job);
 	} else if (member->state != PKTGEN_LEFT) {
 		pktgen_job_fail(job, "the switch refused host %u of job %u: %s (%s)", member->rank,
 				job->id, fanin_reason_text(reason), fanin_reason_name(reason));

@@ -45,6 +45,7 @@ struct fanin_job_params {
 	/* Seldom looked at, or only below the root. */
 	struct fanin_headers parent_headers; /* template of contributions to the parent, likewise of full payload */
 	uint64_t child_ranks[FANIN_WIRE_MAX_CHILDREN]; /* bitmaps of the ranks behind each child */
+	bool authenticate; /* packets have tags (wire/tag.h), which handlers do not see */
 };
 
 /* Gives a job n children, which are hosts of the same ranks, and no parent. */

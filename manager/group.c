@@ -38,6 +38,7 @@ group_create_tree(struct group *leader)
 	memcpy(group->handler, leader->handler, sizeof(group->handler));
 	group->reproducible = leader->reproducible;
 	group->wide = leader->wide;
+	group->authenticate = leader->authenticate;
 	group->payload_asked = leader->payload_asked;
 	for (uint16_t i = 0; i < leader->size; i++) {
 		group->members[i] = leader->members[i];
@@ -227,16 +228,17 @@ group_document(const struct group *group, bool secret)
 	char key[HEX_LEN];
 
 	return json_pack(
-		"{s:s, s:i, s:i, s:i, s:s, s:s, s:b, s:b, s:b, s:I, s:s*, s:i, s:i, s:s, s:b, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:o}",
+		"{s:s, s:i, s:i, s:i, s:s, s:s, s:b, s:b, s:b, s:I, s:s*, s:i, s:i, s:s, s:b, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:o, s:o}",
 		"name", group->name, "tree", group->tree, "trees", group->n_trees, "trees_asked",
 		group->trees_asked, "trees_reason", group->trees_reason, "state",
 		group_state_name(group->state), "moving", group->moving, "doomed", group->doomed,
 		"stranded", group->stranded, "id", (json_int_t)group->id, "key",
 		secret ? group_hex(group->key, key) : NULL, "size", group->size, "generation",
 		(int)group->generation, "handler", group->handler, "reproducible",
-		group->reproducible, "accumulate", group->wide ? "f32" : "native", "payload_asked",
-		(json_int_t)group->payload_asked, "payload_bytes", (json_int_t)group->payload_bytes,
-		"slots", (json_int_t)group->slots, "window", (json_int_t)group->window, "reason",
+		group->reproducible, "accumulate", group->wide ? "f32" : "native", "authenticated",
+		group->authenticate, "payload_asked", (json_int_t)group->payload_asked,
+		"payload_bytes", (json_int_t)group->payload_bytes, "slots",
+		(json_int_t)group->slots, "window", (json_int_t)group->window, "reason",
 		group->reason, "members", members_document(group), "nodes", nodes_document(group));
 }
 
@@ -376,11 +378,12 @@ places_all_ranks(const struct group *group)
 	return ranks == UINT64_MAX >> (GROUP_MAX_RANKS - group->size);
 }
 
-/* A ring has none, and a job that moves may have none for a while. */
+/* A ring has none, which no job with tags is, and a job that moves may have none for a while. */
 static bool
 may_lack_a_tree(const struct group *group)
 {
-	return group->state == GROUP_RING || (group->state == GROUP_NETWORK && group->n_nodes == 0);
+	return (group->state == GROUP_RING && !group->authenticate) ||
+	       (group->state == GROUP_NETWORK && group->n_nodes == 0);
 }
 
 /* All nodes have to be made anew, whether they are there or not. */
@@ -434,6 +437,7 @@ group_from_document(const json_t *document, const struct topology *topology)
 	copy(group->trees_reason, sizeof(group->trees_reason), document, "trees_reason");
 	copy(accumulate, sizeof(accumulate), document, "accumulate");
 	group->wide = strcmp(accumulate, "f32") == 0;
+	group->authenticate = json_is_true(json_object_get(document, "authenticated"));
 	if (has_numbers(group, document) &&
 	    read_members(group, json_object_get(document, "members"), topology) &&
 	    read_nodes(group, json_object_get(document, "nodes"), topology) &&

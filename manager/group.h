@@ -96,6 +96,7 @@ struct group {
 	char handler[GROUP_HANDLER_LEN];
 	bool reproducible;
 	bool wide;              /* accumulate in f32 */
+	bool authenticate;      /* packets have tags: it is never a ring, whose packets have none */
 	uint32_t payload_asked; /* bytes; 0: what fits */
 	/* As installed. */
 	uint32_t payload_bytes;

@@ -28,6 +28,7 @@ struct join {
 	const char *handler;
 	const char *accumulate;
 	bool reproducible;
+	bool authenticate;
 	bool fallback;
 };
 
@@ -101,13 +102,13 @@ host_result(const struct manager *manager, const struct group *group, uint16_t r
 				 group->size, "mode", "ring", "reason", group->reason, "endpoints",
 				 list_endpoints(group), "key", key, "generation",
 				 (int)group->generation);
-	result = json_pack("{s:i, s:i, s:s, s:i, s:i, s:s, s:I, s:I, s:s, s:b, s:s}", "rank", rank,
-			   "size", group->size, "mode", "network", "trees", group->n_trees,
+	result = json_pack("{s:i, s:i, s:s, s:i, s:i, s:s, s:I, s:I, s:s, s:b, s:s, s:b}", "rank",
+			   rank, "size", group->size, "mode", "network", "trees", group->n_trees,
 			   "trees_asked", group->trees_asked, "trees_reason", group->trees_reason,
 			   "window", (json_int_t)group->window, "payload_bytes",
 			   (json_int_t)group->payload_bytes, "handler", group->handler,
 			   "reproducible", group->reproducible, "accumulate",
-			   group->wide ? "f32" : "native");
+			   group->wide ? "f32" : "native", "authenticated", group->authenticate);
 	json_object_update_new(result, describe_tree(group, rank));
 	if (group->n_trees > 1)
 		json_object_set_new(result, "more_trees", list_more_trees(manager, group, rank));
@@ -127,7 +128,8 @@ read_join(const json_t *args, struct join *join, struct control_error *error)
 	join->accumulate = "native";
 	join->trees = 1;
 	if (args_check_known(args, error, "job", "size", "rank", "ip", "endpoint", "mtu", "handler",
-			     "reproducible", "accumulate", "payload_bytes", "fallback", "trees") != 0 ||
+			     "reproducible", "accumulate", "authenticate", "payload_bytes",
+			     "fallback", "trees") != 0 ||
 	    args_name(args, "job", GROUP_NAME_LEN - 1, &join->name, NULL, error) != 0 ||
 	    args_integer(args, "size", 1, GROUP_MAX_RANKS, &join->size, NULL, error) != 0 ||
 	    args_integer(args, "rank", 0, join->size - 1, &join->rank, &present, error) != 0 ||
@@ -137,6 +139,7 @@ read_join(const json_t *args, struct join *join, struct control_error *error)
 	    args_integer(args, "mtu", 0, UINT16_MAX, &join->mtu, &present, error) != 0 ||
 	    args_name(args, "handler", GROUP_HANDLER_LEN - 1, &join->handler, &present, error) != 0 ||
 	    args_boolean(args, "reproducible", &join->reproducible, &present, error) != 0 ||
+	    args_boolean(args, "authenticate", &join->authenticate, &present, error) != 0 ||
 	    args_name(args, "accumulate", 16, &join->accumulate, &present, error) != 0 ||
 	    args_integer(args, "payload_bytes", 0, UINT16_MAX, &join->payload, &present, error) != 0 ||
 	    args_boolean(args, "fallback", &join->fallback, &present, error) != 0 ||
@@ -177,6 +180,7 @@ begin_group(struct manager *manager, const struct join *join, struct control_err
 	memccpy(group->handler, join->handler, '\0', sizeof(group->handler) - 1);
 	group->reproducible = join->reproducible;
 	group->wide = strcmp(join->accumulate, "f32") == 0;
+	group->authenticate = join->authenticate;
 	group->payload_asked = (uint32_t)join->payload;
 	group->trees_asked = (uint16_t)join->trees;
 	TAILQ_INSERT_TAIL(&manager->groups, group, entry);
@@ -212,6 +216,13 @@ check_fit(const struct group *group, const struct join *join, struct control_err
 			continue;
 		control_fail(error, "name_in_use", "job \"%s\" has a live rank %d already",
 			     group->name, (int)join->rank);
+		return false;
+	}
+	if (join->authenticate != group->authenticate) {
+		control_fail(error, "invalid",
+			     "job \"%s\": found authenticate %s, the others asked for %s",
+			     group->name, join->authenticate ? "true" : "false",
+			     group->authenticate ? "true" : "false");
 		return false;
 	}
 	if (strcmp(join->handler, group->handler) == 0 && join->reproducible == group->reproducible &&

@@ -238,16 +238,23 @@ answer_members(const struct manager *manager, struct group *group)
 	}
 }
 
+/* error: why there is no tree. Also says, if that is all that keeps the hosts from a ring, that its packets have no tags. */
 static bool
-may_be_ring(const struct group *group, const struct control_error *error)
+may_be_ring(const struct group *group, struct control_error *error)
 {
+	const struct control_error reason = *error;
+
 	if (strcmp(error->code, "no_path") != 0 && strcmp(error->code, "no_room") != 0)
 		return false;
 	for (uint16_t i = 0; i < group->n_members; i++) {
 		if (!group->members[i].fallback || group->members[i].endpoint[0] == '\0')
 			return false;
 	}
-	return true;
+	if (group->authenticate)
+		control_fail(error, reason.code,
+			     "%.380s; a ring of its hosts would not authenticate its packets, as the job asks",
+			     reason.message);
+	return !group->authenticate;
 }
 
 /* No tree can be had: its hosts do it themselves, or are told why not. */

@@ -335,7 +335,7 @@ choose_payload(const struct manager *manager, struct group *group, struct contro
 	}
 	if (ret != 0)
 		return ret;
-	most = fanin_payload_for_mtu(mtu, false);
+	most = fanin_payload_for_mtu(mtu, group->authenticate);
 	group->payload_bytes = group->payload_asked == 0 ? most : group->payload_asked;
 	if (group->payload_bytes != 0 && group->payload_bytes <= most &&
 	    group->payload_bytes % FANIN_PAYLOAD_ALIGN == 0)
@@ -466,6 +466,9 @@ plan_create_args(const struct manager *manager, const struct group *group, uint1
 				 group->reproducible, "accumulate", group->wide ? "f32" : "native",
 				 "members", list_children(manager, group, index));
 
+	/* A switch that has no tags refuses the argument, and has to get other jobs without it. */
+	if (group->authenticate)
+		json_object_set_new(args, "authenticate", json_true());
 	if (group->n_nodes > 1)
 		json_object_set_new(args, "size", json_integer(group->size));
 	/* A switch alone knows best how many are enough for its ports; several have to agree, and a job that moves keeps its own. */

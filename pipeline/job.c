@@ -99,6 +99,7 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 	job->params.shared = pipeline->shared_slots;
 	job->params.in_order = handler->in_order;
 	job->params.wide = spec->wide;
+	job->params.authenticate = spec->authenticate;
 	job->params.buffers = (uint8_t)spec->buffers;
 	job->slot_mask = slots - 1;
 	job->slot_size = RTE_ALIGN_CEIL(handler->slot_size(&job->params), RTE_CACHE_LINE_SIZE);

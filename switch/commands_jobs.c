@@ -99,15 +99,15 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 	job_stats(job, &stats);
 	job_probes(job, &probes, &answers);
 	return json_pack(
-		"{s:I,s:s,s:s,s:i,s:b,s:s,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
+		"{s:I,s:s,s:s,s:i,s:b,s:s,s:b,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
 		"id", (json_int_t)job->params.id, "owner", job->owner, "handler", job->handler->name,
 		"buffers", job->params.buffers, "reproducible", job->reproducible, "accumulate",
-		job_accumulate_names[job->params.wide], "state", epoch != 0 ? "active" : "waiting",
-		"epoch", (json_int_t)epoch, "size", job->params.n_ranks, "window",
-		job->params.window, "slots", 2 * job->params.window, "payload_bytes",
-		job->params.payload_bytes, "slot_bytes", (json_int_t)job->slot_size, "members",
-		list_members(pipeline, job), "parent", describe_parent(pipeline, job), "stats",
-		"contributions", (json_int_t)stats.contributions, "duplicates",
+		job_accumulate_names[job->params.wide], "authenticated", job->params.authenticate,
+		"state", epoch != 0 ? "active" : "waiting", "epoch", (json_int_t)epoch, "size",
+		job->params.n_ranks, "window", job->params.window, "slots", 2 * job->params.window,
+		"payload_bytes", job->params.payload_bytes, "slot_bytes", (json_int_t)job->slot_size,
+		"members", list_members(pipeline, job), "parent", describe_parent(pipeline, job),
+		"stats", "contributions", (json_int_t)stats.contributions, "duplicates",
 		(json_int_t)stats.duplicates, "results", (json_int_t)stats.results, "repeats",
 		(json_int_t)stats.repeats, "pendings", (json_int_t)stats.pendings, "blocks",
 		(json_int_t)stats.blocks, "block_ns", (json_int_t)stats.block_ns, "upward",
@@ -157,11 +157,12 @@ command_jobs_create(void *user, const json_t *args, struct control_error *error)
 	}
 	if (job_create(daemon->pipeline, &spec, &job, &code, message) != 0)
 		return control_fail(error, code, "%s", message);
-	return json_pack("{s:I,s:o,s:i,s:i,s:i,s:s,s:s,s:i}", "id", (json_int_t)job->params.id,
+	return json_pack("{s:I,s:o,s:i,s:i,s:i,s:s,s:s,s:b,s:i}", "id", (json_int_t)job->params.id,
 			 "key", json_sprintf("0x%016lx", (unsigned long)job->secret), "size",
 			 job->params.n_ranks, "window", job->params.window, "payload_bytes",
 			 job->params.payload_bytes, "handler", job->handler->name, "accumulate",
-			 job_accumulate_names[job->params.wide], "slots", 2 * job->params.window);
+			 job_accumulate_names[job->params.wide], "authenticated",
+			 job->params.authenticate, "slots", 2 * job->params.window);
 }
 
 static json_t *

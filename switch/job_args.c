@@ -206,7 +206,7 @@ job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_sp
 	spec->handler = "single";
 	if (args_check_known(args, error, "id", "members", "key", "handler", "slots",
 			     "payload_bytes", "buffers", "message_bytes", "reproducible",
-			     "accumulate", "size", "parent", "owner") != 0 ||
+			     "accumulate", "authenticate", "size", "parent", "owner") != 0 ||
 	    args_string(args, "owner", PIPELINE_NAME_LEN - 1, &spec->owner, &present, error) != 0 ||
 	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, &present, error) != 0 ||
 	    args_hex64(args, "key", &spec->key, &present, error) != 0 ||
@@ -217,6 +217,7 @@ job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_sp
 	    args_integer(args, "message_bytes", 1, INT64_MAX, &message_bytes, &present, error) != 0 ||
 	    args_integer(args, "size", 1, FANIN_WIRE_MAX_CHILDREN, &size, &present, error) != 0 ||
 	    args_boolean(args, "reproducible", &spec->reproducible, &present, error) != 0 ||
+	    args_boolean(args, "authenticate", &spec->authenticate, &present, error) != 0 ||
 	    read_accumulate(args, &spec->wide, error) != 0)
 		return -EINVAL;
 	spec->buffers = (uint32_t)buffers;

@@ -25,6 +25,7 @@ enum create_option {
 	OPTION_MESSAGE_BYTES,
 	OPTION_REPRODUCIBLE,
 	OPTION_ACCUMULATE,
+	OPTION_AUTHENTICATE,
 	OPTION_SIZE,
 	OPTION_PARENT,
 };
@@ -41,6 +42,7 @@ const struct option ctl_jobs_create_options[] = {
 	{ "message-bytes", required_argument, NULL, OPTION_MESSAGE_BYTES },
 	{ "reproducible", no_argument, NULL, OPTION_REPRODUCIBLE },
 	{ "accumulate", required_argument, NULL, OPTION_ACCUMULATE },
+	{ "authenticate", no_argument, NULL, OPTION_AUTHENTICATE },
 	{ "size", required_argument, NULL, OPTION_SIZE },
 	{ "parent", required_argument, NULL, OPTION_PARENT },
 	{ 0 },
@@ -63,9 +65,9 @@ static void
 print_jobs(const json_t *jobs)
 {
 	static const char *const headers[] = {
-		">JOB",      "HANDLER",     "ACCUMULATE",     "STATE",       ">EPOCH",   ">RANKS",
-		">WINDOW",   ">PAYLOAD",    ">CONTRIBUTIONS", ">DUPLICATES", ">RESULTS", ">REPEATS",
-		">PENDINGS", ">BLOCK TIME", ">INTERARRIVAL",  NULL
+		">JOB",     "HANDLER",   "ACCUMULATE",  "AUTHENTICATED",  "STATE",       ">EPOCH",
+		">RANKS",   ">WINDOW",   ">PAYLOAD",    ">CONTRIBUTIONS", ">DUPLICATES", ">RESULTS",
+		">REPEATS", ">PENDINGS", ">BLOCK TIME", ">INTERARRIVAL",  NULL
 	};
 	struct ctl_table table;
 	const json_t *job;
@@ -78,6 +80,7 @@ print_jobs(const json_t *jobs)
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(job, "id"));
 		ctl_table_cell(&table, "%s", ctl_string(job, "handler"));
 		ctl_table_cell(&table, "%s", ctl_string(job, "accumulate"));
+		ctl_table_cell(&table, "%s", ctl_is_true(job, "authenticated") ? "yes" : "no");
 		ctl_table_cell(&table, "%s", ctl_string(job, "state"));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(job, "epoch"));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(job, "size"));
@@ -348,6 +351,9 @@ add_option(const struct ctl *ctl, json_t *args, int option, char *text)
 		return set_parent(ctl, args, text);
 	case OPTION_ACCUMULATE:
 		return add_string(ctl, args, "--accumulate", "accumulate", text);
+	case OPTION_AUTHENTICATE:
+		json_object_set_new(args, "authenticate", json_true());
+		return CTL_OK;
 	case OPTION_KEY:
 		return add_key(ctl, args, text);
 	case OPTION_KEY_FILE:
@@ -383,13 +389,14 @@ ctl_jobs_create(struct ctl *ctl, int argc, char **argv)
 		ctl_print_json(result);
 	else
 		printf("job %" PRId64 " created, key %s\n"
-		       "handler %s, window %" PRId64 " packets of %" PRId64 " B%s\n",
+		       "handler %s, window %" PRId64 " packets of %" PRId64 " B%s%s\n",
 		       ctl_integer(result, "id"), ctl_string(result, "key"),
 		       ctl_string(result, "handler"), ctl_integer(result, "window"),
 		       ctl_integer(result, "payload_bytes"),
 		       strcmp(ctl_string(result, "accumulate"), "f32") == 0
 			       ? ", f16 and bf16 sums in f32"
-			       : "");
+			       : "",
+		       ctl_is_true(result, "authenticated") ? ", authenticated" : "");
 	json_decref(result);
 	return CTL_OK;
 

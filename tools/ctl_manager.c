@@ -155,6 +155,7 @@ print_group(struct ctl_table *table, const json_t *job)
 	ctl_table_cell(table, "%zu", json_array_size(json_object_get(job, "members")));
 	ctl_table_cell(table, "%" PRId64, live);
 	ctl_table_cell(table, "%s", ctl_string(job, "handler"));
+	ctl_table_cell(table, "%s", ctl_is_true(job, "authenticated") ? "yes" : "no");
 	ctl_table_cell(table, "%" PRId64, ctl_integer(job, "window"));
 	ctl_table_cell(table, "%" PRId64 " B", ctl_integer(job, "payload_bytes"));
 	ctl_table_cell(table, "%s",
@@ -165,9 +166,10 @@ print_group(struct ctl_table *table, const json_t *job)
 static void
 print_jobs(const json_t *result)
 {
-	static const char *const headers[] = { "JOB",     "STATE",    ">NUMBER", ">TREES",
-					       ">RANKS",  ">CAME",    ">LIVE",   "HANDLER",
-					       ">WINDOW", ">PAYLOAD", "REASON",  NULL };
+	static const char *const headers[] = {
+		"JOB",     "STATE",         ">NUMBER", ">TREES",   ">RANKS", ">CAME", ">LIVE",
+		"HANDLER", "AUTHENTICATED", ">WINDOW", ">PAYLOAD", "REASON", NULL
+	};
 	const json_t *jobs = json_object_get(result, "jobs");
 	const json_t *removals = json_object_get(result, "removals");
 	struct ctl_table table;

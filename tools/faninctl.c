@@ -63,7 +63,9 @@ static const struct ctl_command switch_commands[] = {
 	  "      --message-bytes N   usual size of a collective, for auto\n"
 	  "      --reproducible      floating-point sums in a fixed order: the handler is tree\n"
 	  "      --accumulate TYPE   f32: f16 and bf16 sums and averages in f32, rounded once, with half\n"
-	  "                          the elements per packet (default: native)\n",
+	  "                          the elements per packet (default: native)\n"
+	  "      --authenticate      packets carry message authentication codes: nobody without the key\n"
+	  "                          can change a sum; fanin-perf needs --authenticate, too\n",
 	  ctl_jobs_create_options, ctl_jobs_create },
 	{ "jobs", "destroy", "ID", "removes a job, even a running one", NULL, NULL, ctl_jobs_destroy },
 	{ "jobs", "waits", "ID", "the job's oldest blocks without a result, and whom each waits for",

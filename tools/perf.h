@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parts of fanin-perf: options (perf_options.c, perf_usage.c), the run (fanin-perf.c), what it prints (perf_output.c).
+ * The parts of fanin-perf: options (perf_options.c, perf_values.c, perf_usage.c), the run (fanin-perf.c), what it prints (perf_output.c).
  */
 #ifndef FANIN_TOOLS_PERF_H
 #define FANIN_TOOLS_PERF_H

@@ -120,6 +120,7 @@ json_print(const struct run *run)
 	printf("\"manager_reconnects\": %u, ", report->manager_reconnects);
 	json_string("handler", report->handler);
 	json_string("accumulate", run->wide ? "f32" : "native");
+	printf("\"authenticated\": %s, ", report->authenticated ? "true" : "false");
 	printf("\"trees\": %u, \"trees_asked\": %u, ", report->trees, report->trees_asked);
 	json_string("trees_reason", report->trees_reason);
 	printf("\"retransmits\": %" PRIu64 ", \"duplicates\": %" PRIu64 ", \"invalid\": %" PRIu64
@@ -164,13 +165,14 @@ line_print(const struct run *run)
 	}
 	printf("rank %u/%u  %s  %" PRIu64 " bytes %s %s x%" PRIu64
 	       "  %.6f s  %.3f Gbit/s  %s  %s (%s)  "
-	       "%" PRIu64 " retransmits%s%s  %s\n",
+	       "%" PRIu64 " retransmits%s%s%s  %s\n",
 	       rank_of(run), options->join.size, perf_collective_name(options->collective),
 	       options->bytes, options->dtype_name,
 	       perf_collective_combines(options->collective) ? options->op_name : "copied",
 	       run->measured, run->seconds, goodput_gbps(run), report->transport,
 	       report->in_network ? "in network" : "not in network", report->handler,
-	       report->retransmits, run->wide ? "  accumulated in f32" : "", trees,
+	       report->retransmits, run->wide ? "  accumulated in f32" : "",
+	       report->authenticated ? "  authenticated" : "", trees,
 	       run->mismatches != 0 ? "WRONG"
 	       : options->check     ? "checked"
 				    : "not checked");

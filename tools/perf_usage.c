@@ -18,6 +18,8 @@ static const char usage_text[] =
 	"  --handler NAME       that the job is to have (default: auto)\n"
 	"  --reproducible       the job gives the same bits every time\n"
 	"  --accumulate f32     the job sums f16 and bf16 in f32\n"
+	"  --authenticate       packets carry message authentication codes; the job must have been\n"
+	"                       created so, and one of the manager's is\n"
 	"  --trees N            reduction trees that the job is to have, which its blocks take\n"
 	"                       in turn (default: the manager's)\n"
 	"  --no-fallback        fail if no reduction tree can be had, instead of a ring of hosts\n"

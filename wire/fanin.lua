@@ -6,6 +6,10 @@ local HEADER_LEN = 54
 local DEFAULT_PORT = 21930
 local VERSION = 2
 local MOST_ELEMENTS_SHOWN = 16
+-- Behind the payload of a packet with the flag TAGGED: a nonce and a code.
+local TAGGED = 0x0008
+local TAG_NONCE_LEN = 16
+local TAG_LEN = 32
 
 local type_names = {
 	[1] = "CONTRIBUTION", [2] = "RESULT", [3] = "ANSWER", [4] = "REFUSED",
@@ -48,7 +52,7 @@ local reason_names = {
 	"local_unhandled", "mtu_exceeded", "tx_full", "worker_ring_full", "fault_drop", "port_down",
 	"parent_mismatch",
 	"ttl_exceeded", "no_route", "neighbor_unresolved", "routed_port_foreign", "ip_address_invalid", "source_own",
-	"source_path",
+	"source_path", "tag_wrong",
 }
 local state_names = { [0] = "waiting", [1] = "active", [2] = "challenge" }
 local block_state_names = { [0] = "absent", [1] = "open", [2] = "sent", [3] = "done" }
@@ -66,7 +70,8 @@ local f = {
 		"This contribution was sent before; of a query: the block is overdue"),
 	repeated = ProtoField.bool("fanin.flags.repeat", "Repeat", 16, nil, 0x0002, "This result was sent before"),
 	empty = ProtoField.bool("fanin.flags.empty", "Empty", 16, nil, 0x0004, "Takes part in the block without data"),
-	unknown_flags = ProtoField.uint16("fanin.flags.unknown", "Undefined", base.HEX, nil, 0xfff8),
+	tagged = ProtoField.bool("fanin.flags.tagged", "Tagged", 16, nil, 0x0008, "A nonce and a code are behind the payload"),
+	unknown_flags = ProtoField.uint16("fanin.flags.unknown", "Undefined", base.HEX, nil, 0xfff0),
 	job = ProtoField.uint32("fanin.job", "Job"),
 	epoch = ProtoField.uint32("fanin.epoch", "Epoch"),
 	rank = ProtoField.uint16("fanin.rank", "Rank"),
@@ -106,6 +111,11 @@ local f = {
 	job_flags = ProtoField.uint32("fanin.join.flags", "Flags", base.HEX),
 	spread = ProtoField.bool("fanin.join.flags.spread", "Blocks are spread over several workers", 32, nil, 0x00000002),
 	wide = ProtoField.bool("fanin.join.flags.wide", "f16 and bf16 are accumulated in f32", 32, nil, 0x00000001),
+	job_tagged = ProtoField.bool("fanin.join.flags.tagged", "Packets are tagged", 32, nil, 0x00000004),
+	instance = ProtoField.uint64("fanin.join.instance", "Switch's instance", base.HEX),
+	tag = ProtoField.bytes("fanin.tag", "Tag"),
+	tag_nonce = ProtoField.bytes("fanin.tag.nonce", "Nonce"),
+	tag_code = ProtoField.bytes("fanin.tag.code", "Code"),
 	present = ProtoField.uint64("fanin.answer.members", "Ranks that are not missing", base.HEX),
 	ended = ProtoField.uint64("fanin.answer.ended", "Ranks whose processes have ended", base.HEX),
 	silent = ProtoField.uint64("fanin.answer.silent", "Ranks that don't answer probes", base.HEX),
@@ -128,9 +138,11 @@ local e = {
 		expert.severity.ERROR),
 	refused = ProtoExpert.new("fanin.refused", "The switch refused a packet", expert.group.RESPONSE_CODE,
 		expert.severity.NOTE),
+	no_tag = ProtoExpert.new("fanin.bad_tag", "Too short for the tag that its flags tell of", expert.group.MALFORMED,
+		expert.severity.ERROR),
 	again = ProtoExpert.new("fanin.again", "Sent before", expert.group.SEQUENCE, expert.severity.NOTE),
 }
-fanin.experts = { e.truncated, e.version, e.type, e.flags, e.reserved, e.length, e.refused, e.again }
+fanin.experts = { e.truncated, e.version, e.type, e.flags, e.reserved, e.length, e.refused, e.no_tag, e.again }
 
 local function has_elements(packet_type)
 	return packet_type == CONTRIBUTION or packet_type == RESULT or packet_type == KNOWN
@@ -166,8 +178,9 @@ local function add_header(tree, buffer)
 	flags:add_le(f.retransmit, buffer(2, 2))
 	flags:add_le(f.repeated, buffer(2, 2))
 	flags:add_le(f.empty, buffer(2, 2))
+	flags:add_le(f.tagged, buffer(2, 2))
 	flags:add_le(f.unknown_flags, buffer(2, 2))
-	if bit.band(buffer(2, 2):le_uint(), 0xfff8) ~= 0 then
+	if bit.band(buffer(2, 2):le_uint(), 0xfff0) ~= 0 then
 		flags:add_proto_expert_info(e.flags)
 	elseif bit.band(buffer(2, 2):le_uint(), 0x0003) ~= 0 and packet_type ~= QUERY then
 		flags:add_proto_expert_info(e.again)
@@ -275,9 +288,12 @@ local function add_join_ack(tree, body)
 	local flags = tree:add_le(f.job_flags, body(44, 4))
 	flags:add_le(f.wide, body(44, 4))
 	flags:add_le(f.spread, body(44, 4))
-	return string.format(" %s size %d window %d payload %d %s%s", state_names[body(8, 2):le_uint()] or "state?",
+	flags:add_le(f.job_tagged, body(44, 4))
+	tree:add_le(f.instance, body(48, 8))
+	return string.format(" %s size %d window %d payload %d %s%s%s", state_names[body(8, 2):le_uint()] or "state?",
 		body(10, 2):le_uint(), body(12, 2):le_uint(), body(14, 2):le_uint(), body(20, 16):stringz(),
-		bit.band(body(44, 4):le_uint(), 1) ~= 0 and " f32" or "")
+		bit.band(body(44, 4):le_uint(), 1) ~= 0 and " f32" or "",
+		bit.band(body(44, 4):le_uint(), 4) ~= 0 and " tagged" or "")
 end
 
 -- How many blocks of an answer are in each state: "3 done 1 absent".
@@ -317,7 +333,7 @@ end
 
 local bodies = {
 	[JOIN] = { len = 24, add = add_join, title = "Join" },
-	[JOIN_ACK] = { len = 48, add = add_join_ack, title = "Join answer" },
+	[JOIN_ACK] = { len = 56, add = add_join_ack, title = "Join answer" },
 	[ANSWER] = { len = 32 + STATES_LEN, add = add_answer, title = "Answer" },
 	[PROBE_ACK] = { len = 16, add = add_probe_ack, title = "Probe answer" },
 }
@@ -376,6 +392,23 @@ local function summary(buffer)
 	return text
 end
 
+-- Adds the tag and returns what is before it, which is as a packet without one.
+local function add_tag(tree, buffer)
+	if bit.band(buffer(2, 2):le_uint(), TAGGED) == 0 then
+		return buffer
+	end
+	local len = buffer:len() - TAG_LEN
+	if len < HEADER_LEN then
+		tree:add_proto_expert_info(e.no_tag)
+		return buffer
+	end
+	local tag = tree:add(f.tag, buffer(len, TAG_LEN))
+	tag:set_text("Tag")
+	tag:add(f.tag_nonce, buffer(len, TAG_NONCE_LEN))
+	tag:add(f.tag_code, buffer(len + TAG_NONCE_LEN, TAG_LEN - TAG_NONCE_LEN))
+	return buffer(0, len)
+end
+
 function fanin.dissector(tvb, pinfo, root)
 	local buffer = tvb:range()
 
@@ -390,10 +423,11 @@ function fanin.dissector(tvb, pinfo, root)
 	local text = summary(buffer)
 	local tree = root:add(fanin, buffer, "Fanin, " .. text)
 	add_header(tree, buffer)
+	local untagged = add_tag(tree, buffer)
 	if has_elements(packet_type) then
-		add_elements(tree, buffer, buffer(20, 1):uint(), buffer(22, 2):le_uint())
+		add_elements(tree, untagged, buffer(20, 1):uint(), buffer(22, 2):le_uint())
 	else
-		text = text .. add_body(tree, buffer, packet_type)
+		text = text .. add_body(tree, untagged, packet_type)
 	end
 	pinfo.cols.info = text
 	return buffer:len()

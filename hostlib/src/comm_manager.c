@@ -194,6 +194,20 @@ fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *options
 	return link_take(comm, options, &answer->trees[tree], error);
 }
 
+/* A job has tags for all of its ranks or for none, as they have asked. */
+static int
+tags_take(const struct fanin_comm *comm, struct fanin_join_opts *options,
+	  const struct fanin_manager_answer *answer, struct fanin_error *error)
+{
+	if (options->authenticate && !answer->authenticated)
+		return fanin_error_set(
+			error, FANIN_ERR_MANAGER,
+			"the manager %s made job '%s' without authentication, which this host asks for",
+			fanin_manager_address(comm->manager), comm->job_name);
+	options->authenticate = answer->authenticated;
+	return FANIN_OK;
+}
+
 int
 fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 		   struct fanin_manager_answer *answer, struct fanin_error *error)
@@ -216,6 +230,7 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 		.handler = options->handler != NULL ? options->handler : "auto",
 		.reproducible = options->reproducible,
 		.wide = options->accumulate_f32,
+		.authenticate = options->authenticate,
 		.trees = options->trees == 0 && single_transport(ctx, options) != NULL
 				 ? 1
 				 : options->trees,
@@ -250,6 +265,8 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 	}
 	if (listener >= 0)
 		close(listener);
+	if (status == FANIN_OK)
+		status = tags_take(comm, options, answer, error);
 	if (status != FANIN_OK)
 		return status;
 	snprintf(comm->mode_reason, sizeof(comm->mode_reason),

@@ -58,6 +58,13 @@ fanin_comm_ring(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	};
 	struct fanin_keys keys;
 
+	if (options->authenticate) {
+		close(listener);
+		return fanin_error_set(
+			error, FANIN_ERR_MANAGER,
+			"the manager answered with a ring for job '%s', which has no authentication, as this host asks for: %s",
+			comm->job_name, answer->reason);
+	}
 	if (fanin_keys_derive(answer->key, &keys) != 0)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory for the keys");
 	config.key = keys.ring;

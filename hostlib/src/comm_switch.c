@@ -169,6 +169,7 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 		.rank = options->rank,
 		.size = options->size,
 		.udp_port = options->udp_port,
+		.authenticate = options->authenticate,
 		.patient = options->recover,
 		.interrupt = join_is_over,
 		.interrupt_arg = comm,
@@ -362,6 +363,7 @@ switch_report(const struct fanin_comm *comm, struct fanin_report *report)
 	report->resumed = stats->resumed;
 	report->queries = stats->queries;
 	report->late = fanin_engine_late(comm->engine);
+	report->authenticated = comm->member.config.authenticate;
 }
 
 static struct fanin_comm *

@@ -175,6 +175,7 @@ trees_report(const struct fanin_comm *comm, struct fanin_report *report)
 		report->interface = part.interface;
 		report->in_network = part.in_network;
 		report->accumulates_f32 = part.accumulates_f32;
+		report->authenticated = part.authenticated;
 		report->payload_bytes = part.payload_bytes;
 		report->window = (uint16_t)(report->window + part.window);
 		report->blocks += part.blocks;

@@ -41,6 +41,7 @@ struct fanin_manager_join {
 	const char *handler;
 	bool reproducible;
 	bool wide;
+	bool authenticate;
 	uint16_t trees; /* 0: the manager's default */
 };
 
@@ -72,6 +73,7 @@ struct fanin_manager_answer {
 	/* In the network. */
 	struct fanin_manager_tree trees[FANIN_MAX_TREES];
 	uint16_t n_trees;
+	bool authenticated;     /* packets have tags */
 	uint16_t payload_bytes; /* of a packet in any of several trees; 0: not told */
 	uint16_t trees_asked;
 	char trees_reason[FANIN_TEXT_LEN / 2]; /* why there are fewer; "": there are not */

@@ -67,6 +67,9 @@ fanin_manager_say_join(struct fanin_manager *manager, const struct fanin_manager
 			 join->handler, "reproducible", join->reproducible, "accumulate",
 			 join->wide ? "f32" : "native", "payload_bytes", 0, "fallback",
 			 join->endpoint != NULL, "trees", join->trees);
+	/* A manager that does not know it refuses the job, and gets others without it. */
+	if (args != NULL && join->authenticate)
+		json_object_set_new(args, "authenticate", json_true());
 	if (args != NULL && join->rank >= 0)
 		json_object_set_new(args, "rank", json_integer(join->rank));
 	if (args != NULL && join->endpoint != NULL)
@@ -362,6 +365,7 @@ network_read(const struct fanin_manager *manager, const json_t *result,
 	if (!integer_read(result, "trees_asked", answer->n_trees, FANIN_MAX_TREES, &asked))
 		asked = answer->n_trees;
 	answer->trees_asked = (uint16_t)asked;
+	answer->authenticated = json_is_true(json_object_get(result, "authenticated"));
 	snprintf(answer->trees_reason, sizeof(answer->trees_reason), "%s",
 		 reason != NULL ? reason : "");
 	return status;

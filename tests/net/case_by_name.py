@@ -85,6 +85,21 @@ def without_a_tree_hosts_form_a_ring():
 
 
 @case()
+def a_host_that_authenticates_takes_no_job_without_it():
+    with running_lab(2) as lab:
+        for ring, words in ((None, "made job 'job' without authentication, which this host asks for"),
+                            ("no room", "a ring for job 'job', which has no authentication, as this host asks for: no room")):
+            with FakeManager(lab, ring=ring) as manager:
+                for report in run_by_name(lab, manager, range(2), authenticate=True):
+                    expect_equal(report["error"]["code"], "manager", f"code: {report['error']}")
+                    expect(words in report["error"]["message"], report["error"]["message"])
+                for report in run_by_name(lab, manager, range(2), bytes=KIB):
+                    expect_equal((report["error"], report["authenticated"]), (None, False), "a host that does not ask")
+                expect_equal([args.get("authenticate") for args in manager.told("join")], [True, True, None, None],
+                             "what the hosts ask for")
+
+
+@case()
 def a_ring_connection_needs_the_key():
     with running_lab(3) as lab:
         def change(result):

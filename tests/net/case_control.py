@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 
-from support import (KIB, MIB, Control, Lab, LabError, case, expect, expect_equal, expect_exact, program, reports_of,
+from support import (KIB, MIB, Control, Lab, LabError, case, expect, expect_equal, expect_exact, job_entry, program, reports_of,
                      run, run_exact_job, running_lab, start_ranks, wait_for_results, wait_until)
 from lab import inside
 
@@ -136,12 +136,15 @@ def bad_jobs_are_refused_in_one_line():
         expect_refused(lab, create + members + ["--payload", 60000], ["payload"])
         expect_refused(lab, create + members + ["--handler", "magic"], ["magic"])
         expect_refused(lab, create + members + ["--accumulate", "bf16"], ["accumulate", "bf16", "native", "f32"])
+        expect_refused(lab, create + members + ["--authenticate=yes"], ["authenticate"])
         expect_refused(lab, create + members + ["--id", 0], [])
         for arguments in (
                 {"members": [{"port": "h0", "ip": "10.77.0.1", "rank": 0}, {"port": "h1", "ip": "10.77.0.2", "rank": 0}]},
                 {"members": [{"port": "h0", "ip": "10.77.0.1", "rank": 5}, {"port": "h1", "ip": "10.77.0.2", "rank": 0}]},
                 {"members": [{"port": "h0", "ip": "10.77.0.1"}], "accumulate": 32},
                 {"members": [{"port": "h0", "ip": "10.77.0.1"}], "accumulate": ""},
+                {"members": [{"port": "h0", "ip": "10.77.0.1"}], "authenticate": "true"},
+                {"members": [{"port": "h0", "ip": "10.77.0.1"}], "authenticate": 1},
                 {"members": "h0"}, {"members": []}, {"members": [7]}, {}, {"members": [{}]}):
             try:
                 lab.control.ask("jobs.create", **arguments)
@@ -152,6 +155,25 @@ def bad_jobs_are_refused_in_one_line():
         job = lab.create_job()
         expect_refused(lab, create + members + ["--id", job["id"]], [str(job["id"])])
         run_exact_job(lab, "a good job", job=job, bytes=64 * KIB)
+
+
+@case()
+def jobs_with_authentication_are_shown_and_hold_less_per_packet():
+    with running_lab(2, mtu=1500) as lab:
+        plain = lab.create_job()
+        job = lab.create_job(None, "--authenticate")
+        expect_equal([(found["authenticated"], job_entry(lab, found)["authenticated"], found["payload_bytes"])
+                      for found in (plain, job)], [(False, False, 1408), (True, True, 1344)],
+                     "authentication and payload of a job without, and of one with it")
+        header, *rows = [line.split() for line in lab.ctl("jobs").stdout.splitlines() if line]
+        column = header.index("AUTHENTICATED")
+        expect_equal([row[column] for row in rows[:2]], ["no", "yes"], "the table of jobs")
+        lab.control.ask("jobs.destroy", id=job["id"])
+        asked = lab.control.ask("jobs.create", members=[{"port": "h0", "ip": "10.77.0.1"}], authenticate=False)
+        expect_equal(asked["authenticated"], False, "asked for without it")
+        member = ["--member", f"h0:{lab.host_ip(0)}"]
+        printed = [lab.ctl("jobs", "create", *member, *more).stdout for more in ([], ["--authenticate"])]
+        expect_equal([text.count("authenticated") for text in printed], [0, 1], f"jobs create printed {printed}")
 
 
 @case()

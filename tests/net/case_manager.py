@@ -92,10 +92,14 @@ def hosts_join_by_name_and_the_job_runs_on_their_switch():
                                 transport="af_packet") for host in range(4)]
         expect_exact(reports_of(lab, ranks), "the job that the manager made")
 
-        others, results = manager.join("other", ["10.78.0.2", "10.78.0.1"], reproducible=True)
+        others, results = manager.join("other", ["10.78.0.2", "10.78.0.1"], reproducible=True, authenticate=True)
         expect_equal((results[0]["switch_ip"], results[0]["handler"]), ("10.78.0.254", "tree"), "the second job")
         expect(results[0]["job"] != first["job"] and results[0]["key"] != first["key"], "number or key was given twice")
-        expect_equal(len(jobs_of(lab.second_control)), 1, "jobs on the second switch")
+        expect_equal([job["authenticated"] for job in jobs_of(lab.second_control).values()], [True],
+                     "authentication of the jobs on the second switch")
+        expect_equal((job["authenticated"], results[0]["authenticated"]), (False, True), "authentication of both jobs")
+        expect_equal({entry["name"]: entry["authenticated"] for entry in manager.ask("jobs")["jobs"]},
+                     {"training": False, "other": True}, "authentication as the manager lists it")
 
         for client in clients[:3]:
             client.ask("leave")
@@ -299,7 +303,7 @@ def every_verb_of_faninctl_answers_for_a_manager():
                             str(manager.token_file), *map(str, arguments)], check=check)
 
         for verb, words in ((["version"], ["m0"]), (["topology"], ["leaf0", "up", "10.79.0.254", "leaf1:u1", "10.77.1.2"]),
-                            (["jobs"], ["shown", "network"]), (["trees"], ["shown", "spine", "leaf1", "installed"]),
+                            (["jobs"], ["shown", "network", "AUTHENTICATED"]), (["trees"], ["shown", "spine", "leaf1", "installed"]),
                             (["stats"], ["jobs_installed", "half_open_dropped"])):
             plain = ctl(*verb).stdout
             for word in words:

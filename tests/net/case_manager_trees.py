@@ -237,6 +237,7 @@ def who_should_not_join_is_told_why():
         refused("invalid", ["ip"], ip="127.0.0.1")
         refused("invalid", ["endpoint"], endpoint="somewhere")
         refused("invalid", ["accumulate"], accumulate="f64")
+        refused("invalid", ["authenticate"], authenticate="yes")
         refused("invalid", ["colour"], colour="red")
         refused("no_path", ["10.9.9.9"], size=1, ip="10.9.9.9")
         refused("invalid", ["payload_bytes", "100"], size=1, payload_bytes=100)
@@ -247,6 +248,7 @@ def who_should_not_join_is_told_why():
         refused("size_mismatch", ["2", "3"], size=3, ip=FOUR[1])
         refused("name_in_use", ["rank 1"], rank=1, ip=FOUR[1])
         refused("invalid", ["single"], handler="tree", ip=FOUR[1])
+        refused("invalid", ["authenticate true", "false"], authenticate=True, ip=FOUR[1])
         try:
             first.ask("join", job="k", size=1, ip=FOUR[0])
             expect(False, "a connection is a member twice")

@@ -49,7 +49,7 @@ NO_METRICS = {
     r"stats\.drops\..*": "shown by drops",
     r"jobs\.jobs\[\]\.(id|epoch|members\[\]\.rank|parent\.epoch)": "what the job, run or member is",
     r"jobs\.jobs\[\]\.(members\[\]\.ranks|parent\.joined_ranks)\[\]": "who is behind the member, or has joined elsewhere",
-    r"jobs\.jobs\[\]\.reproducible": "a label",
+    r"jobs\.jobs\[\]\.(reproducible|authenticated)": "a label",
 }
 
 # Path of a value in the answers: metric, suffix, factor.

@@ -4,6 +4,9 @@
 import random
 import re
 import struct
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
 
 from frames import (ANSWER, CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, PROBE, PROBE_ACK, QUERY, REFUSED, RESULT, RawPort,
                     header, job_key, packet, write_pcap)
@@ -298,6 +301,39 @@ def a_capture_of_a_job_is_dissected():
         expect_equal(bad, [], "frames that the dissector finds fault with")
         errors = dissected(lab, frames, "_ws.lua.text", display_filter="_ws.lua.error")
         expect_equal(errors, [], "errors of the dissector")
+
+
+def tagged(packet_type, payload, **changes):
+    """A packet with a tag whose nonce is bytes 0 to 15 and whose code is bytes 16 to 31; nobody checks them here."""
+    fields = {"flags": 8, **changes}
+    return packet(header(packet_type, 7, 1, payload + bytes(range(32)), **fields), "02:fa:00:00:01:01", "10.77.0.1")
+
+
+@case()
+def tags_are_dissected_behind_the_payload():
+    ack = struct.pack("<QHHHH4s16sQIQ", 5, 1, 2, 8, 1024, bytes([239, 0, 0, 1]), b"single", 9, 4, 0x1122334455667788)
+    shape = {"dtype": "f32", "op": "sum"}
+    frames = [tagged(CONTRIBUTION, FLOATS, count=16, **shape), tagged(JOIN_ACK, ack),
+              tagged(CONTRIBUTION, b"", count=0, **shape), tagged(QUERY, b"", number=1),
+              # That of a job without tags.
+              packet(header(JOIN_ACK, 7, 1, ack[:44] + bytes(12)), "02:fa:00:00:01:01", "10.77.0.1")]
+    short = packet(header(CONTRIBUTION, 7, 1, bytes(31), flags=8, count=0, **shape), "02:fa:00:00:01:01", "10.77.0.1")
+    frames = list(enumerate(frames))
+    with tempfile.TemporaryDirectory() as directory:
+        place = SimpleNamespace(directory=Path(directory))
+        rows = dissected(place, frames, "fanin.flags.tagged", "fanin.tag.nonce", "fanin.tag.code", "fanin.element.float",
+                         "fanin.join.instance", "fanin.join.flags.tagged")
+        tag = ["1", bytes(range(16)).hex(), bytes(range(16, 32)).hex()]
+        floats = ",".join(str(value) for value in range(16))
+        expect_equal(rows, [tag + [floats, "", ""], tag + ["", "0x1122334455667788", "1"], tag + ["", "", ""],
+                            tag + ["", "", ""], ["0", "", "", "", "0x0000000000000000", "0"]],
+                     "flag, nonce, code, elements, instance and the job's flag")
+        faults = "_ws.malformed || _ws.lua.error || fanin.bad_length || fanin.bad_flags || fanin.bad_tag"
+        expect_equal(dissected(place, frames, "frame.number", display_filter=faults), [], "frames with faults")
+        expect_equal(dissected(place, [(0, short)], "frame.number", display_filter="fanin.bad_tag"), [["1"]],
+                     "a frame that is too short for its tag")
+        text = dissected(place, frames, "_ws.col.Info")
+        expect("tagged" in text[1][0] and "tagged" not in text[4][0], f"summaries of JOIN_ACK: {text[1]}, {text[4]}")
 
 
 @case()

@@ -133,6 +133,8 @@ create_or_destroy(uint16_t index, const char *command, const json_t *args, const
 		if (full || json_object_get(manager_rig.jobs[index], number) != NULL)
 			return NULL;
 		json_object_set(manager_rig.jobs[index], number, json_object_get(args, "owner"));
+		json_decref(manager_rig.created[index]);
+		manager_rig.created[index] = json_deep_copy(args);
 		return json_pack("{s:i}", "window", 32);
 	}
 	ck_assert_str_eq(command, "jobs.destroy");
@@ -360,8 +362,11 @@ manager_rig_end(void)
 		control_client_stop(&manager_rig.clients[i]);
 		close_end(&hosts[i]);
 	}
-	for (unsigned int i = 0; i < MANAGER_RIG_SWITCHES; i++)
+	for (unsigned int i = 0; i < MANAGER_RIG_SWITCHES; i++) {
 		json_decref(manager_rig.jobs[i]);
+		json_decref(manager_rig.created[i]);
+		manager_rig.created[i] = NULL;
+	}
 	for (int i = 0; i < 3; i++) {
 		snprintf(name, sizeof(name), "%s%s", manager_rig.config.database,
 			 i == 0   ? ""

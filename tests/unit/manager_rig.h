@@ -31,8 +31,9 @@ struct manager_rig {
 	struct manager_config config;
 	struct manager *manager;
 	json_t *jobs[MANAGER_RIG_SWITCHES]; /* that a switch has: their owners by number */
-	uint32_t max_jobs;                  /* of each switch; learned when it is looked at */
-	bool full[MANAGER_RIG_SWITCHES];    /* it makes no job */
+	json_t *created[MANAGER_RIG_SWITCHES]; /* the last job that a switch made, as it was asked for; NULL: none */
+	uint32_t max_jobs;                     /* of each switch; learned when it is looked at */
+	bool full[MANAGER_RIG_SWITCHES]; /* it makes no job */
 	bool port_is_down[MANAGER_RIG_SWITCHES][MANAGER_RIG_PORTS];
 	bool is_old[MANAGER_RIG_SWITCHES];    /* it does not know hosts.find */
 	bool is_silent[MANAGER_RIG_SWITCHES]; /* its host answers no ARP */

@@ -17,6 +17,7 @@
 	X(custom)                                                                                  \
 	X(complex)                                                                                 \
 	X(perf_data)                                                                               \
+	X(perf_options)                                                                            \
 	X(handler)                                                                                 \
 	X(faults)                                                                                  \
 	X(concurrent)                                                                              \
@@ -49,6 +50,7 @@
 	X(manager_discovery)                                                                       \
 	X(manager_jobs)                                                                            \
 	X(manager_room)                                                                            \
+	X(manager_tags)                                                                            \
 	X(manager_chance)                                                                          \
 	X(join)                                                                                    \
 	X(engine)                                                                                  \

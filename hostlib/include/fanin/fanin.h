@@ -191,6 +191,12 @@ struct fanin_join_opts {
 	 * Longest wait without a result for ranks that are late, too: then FANIN_ERR_TIMEOUT names them. 0 (default): no limit.
 	 */
 	uint64_t wait_limit_ms;
+	/*
+	 * Every packet between this host and the switch carries a message authentication code, so that nobody without the job's
+	 * key can change what comes out. The job has to have been created so, and a job of the manager's is: all ranks ask for
+	 * the same. A ring has no such codes: the job then fails where there is no reduction tree.
+	 */
+	bool authenticate;
 };
 
 /* Where and how a communicator's collectives run. Strings belong to the library and live as long as the communicator. */
@@ -228,6 +234,7 @@ struct fanin_report {
 	const char *trees_reason; /* "" or why there are fewer */
 	uint64_t queries; /* headers that asked the switch how far blocks are; among frames_sent */
 	uint64_t late;    /* bitmap of the ranks that are being waited for now, as far as known */
+	bool authenticated; /* packets carry message authentication codes */
 };
 
 /*

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * fanin-perf's command line: what reaches the library's options, and what is refused with status 2.
+ */
+#include <getopt.h>
+#include <stdlib.h>
+
+#include "tests/unit/suites.h"
+#include "tools/perf.h"
+#include "tools/perf_values.h"
+
+#define MOST_ARGUMENTS 24
+
+static struct options options;
+
+/* Reads a command line: the words of a text, without the program's name. */
+static void
+parse(const char *text)
+{
+	static char copy[512];
+	char *argv[MOST_ARGUMENTS + 1] = { (char *)"fanin-perf" };
+	int argc = 1;
+
+	ck_assert_uint_lt(strlen(text), sizeof(copy));
+	memcpy(copy, text, strlen(text) + 1);
+	for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
+		ck_assert_int_lt(argc, MOST_ARGUMENTS);
+		argv[argc++] = word;
+	}
+	optind = 0; /* getopt begins anew */
+	options_parse(&options, argc, argv);
+}
+
+#define ON_SWITCH "--switch 10.77.0.254 --job 3 --rank 1 --size 2 --key 0x1234"
+#define AT_MANAGER "--job-name training --size 2"
+
+START_TEST(both_ways_to_a_job_are_as_given)
+{
+	parse(ON_SWITCH);
+	ck_assert_str_eq(options.join.switch_address, "10.77.0.254");
+	ck_assert_uint_eq(options.join.job, 3);
+	ck_assert_uint_eq(options.join.rank, 1);
+	ck_assert_uint_eq(options.join.key, 0x1234);
+	ck_assert_ptr_null(options.join.job_name);
+	parse(AT_MANAGER " --accumulate f32 --trees 3 --no-fallback");
+	ck_assert_str_eq(options.join.job_name, "training");
+	ck_assert(options.join.accumulate_f32 && options.join.no_fallback);
+	ck_assert_uint_eq(options.join.trees, 3);
+	ck_assert(!options.join.fixed_rank);
+	parse(AT_MANAGER " --accumulate native");
+	ck_assert(!options.join.accumulate_f32);
+}
+END_TEST
+
+START_TEST(authentication_is_asked_for_on_both_ways_and_off_otherwise)
+{
+	parse(ON_SWITCH);
+	ck_assert(!options.join.authenticate);
+	parse(ON_SWITCH " --authenticate");
+	ck_assert(options.join.authenticate);
+	parse(AT_MANAGER);
+	ck_assert(!options.join.authenticate);
+	parse(AT_MANAGER " --authenticate");
+	ck_assert(options.join.authenticate);
+}
+END_TEST
+
+START_TEST(sizes_have_units)
+{
+	static const struct {
+		const char *text;
+		uint64_t bytes;
+	} sizes[] = { { "0", 0 },     { "4096", 4096 },   { "3B", 3 },        { "2k", 2000 },
+		      { "2K", 2048 }, { "64KiB", 65536 }, { "5MB", 5000000 }, { "1GiB", 1 << 30 } };
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		ck_assert_uint_eq(parse_bytes(sizes[i].text), sizes[i].bytes);
+	ck_assert_uint_eq(parse_number("n", "0x10", 0, 16), 16);
+}
+END_TEST
+
+static const char *const wrong[] = {
+	"--authenticate",
+	ON_SWITCH " --authenticate=yes",
+	ON_SWITCH " authenticate",
+	ON_SWITCH " --accumulate f32",
+	AT_MANAGER " --accumulate f64",
+	AT_MANAGER " --accumulate F32",
+	ON_SWITCH " --job-name training",
+	ON_SWITCH " --bytes 4x",
+	ON_SWITCH " --bytes -4",
+	ON_SWITCH " --bytes 9999999999GiB",
+	ON_SWITCH " --bytes 5",
+	ON_SWITCH " --iters 0",
+	ON_SWITCH " --iters 1x",
+	ON_SWITCH " --rank 2",
+	ON_SWITCH " --dtype f8",
+	ON_SWITCH " --op avge",
+	ON_SWITCH " --dtype f32 --op band",
+	ON_SWITCH " --data zero",
+	ON_SWITCH " --data random --dtype i32",
+	ON_SWITCH " --collective gather",
+	ON_SWITCH " --memif /run/memif.sock --address 10.77.0.1",
+	AT_MANAGER " --trees 9",
+};
+
+#define N_WRONG (int)(sizeof(wrong) / sizeof(wrong[0]))
+
+START_TEST(what_is_wrong_ends_with_status_2)
+{
+	parse(wrong[_i]);
+}
+END_TEST
+
+Suite *
+suite_perf_options(void)
+{
+	Suite *suite = suite_create("perf_options");
+	TCase *tcase = tcase_create("options");
+
+	tcase_add_test(tcase, both_ways_to_a_job_are_as_given);
+	tcase_add_test(tcase, authentication_is_asked_for_on_both_ways_and_off_otherwise);
+	tcase_add_test(tcase, sizes_have_units);
+	tcase_add_loop_exit_test(tcase, what_is_wrong_ends_with_status_2, 2, 0, N_WRONG);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
