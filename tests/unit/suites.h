@@ -52,6 +52,7 @@
 	X(manager_chance)                                                                          \
 	X(join)                                                                                    \
 	X(engine)                                                                                  \
+	X(engine_tags)                                                                      \
 	X(recovery)                                                                                \
 	X(split)                                                                                   \
 	X(memif)                                                                                   \
