@@ -464,6 +464,82 @@ START_TEST(frames_of_other_stations_are_no_control_packets)
 }
 END_TEST
 
+/* A switch at the other end of the link, which answers JOIN and LEAVE. */
+static struct answer frame_answer;
+
+static void
+switch_put(struct memory_link *from, const void *frame, uint32_t len)
+{
+	struct fanin_control control;
+	struct fanin_flow back = { .src_mac = { 2, 0, 0, 0, 0, 9 }, .src_ip_be = 1 };
+	const bool join = ((const struct fanin_headers *)frame)->fanin.type == FANIN_TYPE_JOIN;
+	const size_t body_len = join ? sizeof(struct fanin_join_ack_body) : 0;
+
+	(void)from;
+	ck_assert_uint_le(len, sizeof(control));
+	memcpy(&control, frame, len);
+	ck_assert_uint_eq(FANIN_PAYLOAD_OFFSET + fanin_wire_payload_len(&control.headers), len);
+	ck_assert(fanin_tagger_open_frame(tagger, FANIN_TAG_UP, 0, &control.headers));
+	ck_assert_int_eq(fanin_wire_validate(&control, len), FANIN_REASON_NONE);
+	net.tagged = true;
+	net.n = 0;
+	if (join)
+		add_ack(keys.down, control.body.join.nonce, 64);
+	else
+		answer_add(FANIN_TYPE_LEAVE_ACK, keys.down, EPOCH, 0);
+	frame_answer = net.answers[0];
+	back.dst_port = FANIN_WIRE_DEFAULT_UDP_PORT;
+	fanin_wire_encode_l4(&frame_answer.control.headers, &back, (uint32_t)body_len);
+	ck_assert(fanin_tagger_seal_frame(tagger, FANIN_TAG_DOWN, INSTANCE,
+					  &frame_answer.control.headers));
+	frame_answer.len += FANIN_TAG_LEN;
+}
+
+static size_t
+switch_take(struct memory_link *from, void *frame)
+{
+	const size_t len = frame_answer.len;
+
+	(void)from;
+	memcpy(frame, &frame_answer.control, len);
+	frame_answer.len = 0;
+	return len;
+}
+
+static unsigned int
+no_fds(struct fanin_transport *transport, struct pollfd *fds)
+{
+	(void)transport;
+	(void)fds;
+	return 0;
+}
+
+START_TEST(control_packets_have_tags_as_frames_too)
+{
+	const struct fanin_flow to_switch = { .dst_mac = { 2, 0, 0, 0, 0, 9 }, .dst_ip_be = 1 };
+	const struct fanin_route route = { .mtu = 1500, .switch_ip_be = 1 };
+	const struct fanin_member_config config = {
+		.key = SECRET, .job = JOB, .rank = 1, .size = 2, .authenticate = true
+	};
+	struct fanin_transport_ops ops;
+	struct fanin_channel channel;
+
+	memory_link_init(&link, switch_put, switch_take);
+	ops = *link.transport.ops;
+	ops.poll_fds = no_fds;
+	link.transport.ops = &ops;
+	ck_assert_int_eq(fanin_keys_derive(SECRET, &keys), 0);
+	ck_assert_int_eq(fanin_tagger_create(SECRET, &tagger), 0);
+	fanin_channel_frames(&channel, &link.transport, &to_switch);
+	ck_assert_int_eq(fanin_member_open(&member, &config, &route, &channel, &error), FANIN_OK);
+	ck_assert_msg(join() == FANIN_OK, "%s", error.text);
+	ck_assert_uint_eq(member.instance, INSTANCE);
+	ck_assert_msg(fanin_member_leave(&member, &error) == FANIN_OK, "%s", error.text);
+	fanin_member_close(&member);
+	fanin_tagger_destroy(tagger);
+}
+END_TEST
+
 Suite *
 suite_join(void)
 {
@@ -489,6 +565,7 @@ suite_join(void)
 	tcase_add_test(tags, a_member_that_moves_keeps_its_tagger);
 	suite_add_tcase(suite, tags);
 	tcase_add_loop_test(frames, frames_of_other_stations_are_no_control_packets, 0, 3);
+	tcase_add_test(frames, control_packets_have_tags_as_frames_too);
 	suite_add_tcase(suite, frames);
 	return suite;
 }
