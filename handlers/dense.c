@@ -71,6 +71,7 @@ publish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block
 
 	make_frame(ctx, dense, block, &job->result_headers, FANIN_TYPE_RESULT, ctx->epoch, mbuf);
 	rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin.contributions = job->n_ranks;
+	fanin_seal(ctx, FANIN_TAG_DOWN, mbuf);
 	/* One reference for each child; the one that the mbuf came with, the only one so far, stays with the slot. */
 	rte_mbuf_refcnt_set(mbuf, (uint16_t)(job->n_children + 1));
 	dense->result = mbuf;
@@ -98,6 +99,7 @@ send_up(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block
 	headers->fanin.flags |= FANIN_FLAG_RETRANSMIT;
 	headers->fanin.rank = job->parent_rank;
 	headers->fanin.contributions = type == FANIN_TYPE_KNOWN ? job->n_ranks : job->n_below;
+	fanin_seal(ctx, FANIN_TAG_UP, mbuf);
 	rte_mbuf_refcnt_set(mbuf, 2);
 	dense->result = mbuf;
 	fanin_emit(ctx, FANIN_EMIT_PARENT, mbuf, 0, 0);

@@ -113,6 +113,7 @@ pass_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 	packet->mbuf->data_len = FANIN_PAYLOAD_OFFSET;
 	packet->mbuf->pkt_len = FANIN_PAYLOAD_OFFSET;
 	packet->mbuf->ol_flags = 0;
+	fanin_seal(ctx, FANIN_TAG_UP, packet->mbuf);
 	fanin_emit(ctx, FANIN_EMIT_PARENT, packet->mbuf, 0, 0);
 	ctx->stats->upward_queries++;
 	return FANIN_VERDICT_HELD;
@@ -282,6 +283,7 @@ fanin_dense_answer(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packe
 	packet->mbuf->data_len = FANIN_PAYLOAD_OFFSET + sizeof(body);
 	packet->mbuf->pkt_len = packet->mbuf->data_len;
 	packet->mbuf->ol_flags = 0;
+	fanin_seal(ctx, FANIN_TAG_DOWN, packet->mbuf);
 	fanin_emit(ctx, FANIN_EMIT_CHILDREN, packet->mbuf, UINT64_C(1) << child, sizeof(body));
 	return FANIN_VERDICT_HELD;
 }

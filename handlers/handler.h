@@ -18,6 +18,7 @@
 
 #include "handlers/kernels/kernels.h"
 #include "wire/keys.h"
+#include "wire/tag.h"
 #include "wire/wire.h"
 
 #define FANIN_MAX_BUFFERS 8
@@ -112,6 +113,9 @@ struct fanin_handler_ctx {
 	uint64_t now_ns;       /* when the burst was received; monotonic */
 	uint8_t *const *slots; /* the job's, by index: a query looks into those of other blocks, too */
 	uint32_t slot_mask;    /* 2W - 1 */
+	struct fanin_tagger *tagger; /* puts tags on what is sent; NULL: the job's packets have none */
+	uint64_t instance;           /* of this switch, for tags downwards */
+	uint64_t parent_instance;    /* of the parent, for tags upwards */
 	uint64_t ended;        /* ranks whose processes have ended, for `query` only */
 	uint64_t silent;       /* ranks that don't answer probes, likewise */
 	uint64_t missing; /* from `query`: children to be probed, which an overdue block waits for; grows */
@@ -229,6 +233,21 @@ fanin_emit(struct fanin_handler_ctx *ctx, enum fanin_emission_kind kind, struct 
 	emission->children = children;
 	emission->kind = kind;
 	emission->payload_len = payload_len;
+}
+
+/* seal.c: see fanin_seal. */
+void fanin_seal_tagged(struct fanin_handler_ctx *ctx, enum fanin_tag_direction direction,
+		       struct rte_mbuf *mbuf);
+
+/*
+ * The last thing that a handler does to a frame of its own: puts the tag on, in jobs that have tags. The mbuf has room for it,
+ * and nobody else looks at it yet. Not for REPLY, which the pipeline completes.
+ */
+static inline void
+fanin_seal(struct fanin_handler_ctx *ctx, enum fanin_tag_direction direction, struct rte_mbuf *mbuf)
+{
+	if (__builtin_expect(ctx->tagger != NULL, 0))
+		fanin_seal_tagged(ctx, direction, mbuf);
 }
 
 /* Gives up one reference of an mbuf. */

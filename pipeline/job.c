@@ -13,6 +13,7 @@
 
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/tags.h"
 
 /*
  * A job among hosts of this machine: what the packets in its slots may take, and its fewest slots. With more of them
@@ -57,6 +58,7 @@ job_free(struct job *job)
 		ctx.n_frees = 0;
 	}
 	job_slots_free(job);
+	tags_free(job);
 	rte_free(job->slot_clusters);
 	rte_free(job->worker_stats);
 	rte_free(job);
@@ -106,7 +108,8 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 	job->worker_stats = rte_zmalloc("job_stats", job->n_workers * sizeof(*job->worker_stats),
 					RTE_CACHE_LINE_SIZE);
 	if (job_slots_allocate(pipeline, job) != 0 || job->slot_clusters == NULL ||
-	    job->worker_stats == NULL || fanin_keys_derive(spec->key, &job->params.keys) != 0) {
+	    job->worker_stats == NULL || fanin_keys_derive(spec->key, &job->params.keys) != 0 ||
+	    (spec->authenticate && tags_create(job, job->n_workers) != 0)) {
 		job_slots_free(job);
 		rte_free(job->slot_clusters);
 		rte_free(job->worker_stats);
@@ -258,6 +261,9 @@ job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job *
 		return ret;
 	}
 	table->n_jobs++;
+	/* Long before the job has a run, in which a packet without a tag could do harm. */
+	if (spec.authenticate)
+		__atomic_fetch_add(&pipeline->n_authenticated, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&table->jobs[spec.id], job, __ATOMIC_RELEASE);
 	*created = job;
 	return 0;
@@ -274,6 +280,8 @@ job_destroy(struct pipeline *pipeline, uint32_t id)
 	__atomic_store_n(&table->jobs[id], NULL, __ATOMIC_RELEASE);
 	rte_rcu_qsbr_synchronize(pipeline->qsbr, RTE_QSBR_THRID_INVALID);
 	table->n_jobs--;
+	if (job->taggers != NULL)
+		__atomic_fetch_sub(&pipeline->n_authenticated, 1, __ATOMIC_RELAXED);
 	job_free(job);
 	return 0;
 }

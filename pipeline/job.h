@@ -17,6 +17,7 @@
 #include "handlers/handler.h"
 #include "pipeline/counters.h"
 #include "pipeline/pipeline.h"
+#include "wire/tag.h"
 
 /* Instead of a child. */
 #define JOB_NO_CHILD UINT8_MAX
@@ -52,6 +53,7 @@ struct job_parent {
 	uint64_t members;  /* bitmap of the ranks that have joined there, as last told */
 	uint32_t progress; /* its first block there, as last told */
 	uint32_t epoch;    /* the run there; 0: not joined */
+	uint64_t instance; /* the parent's, as last told */
 	bool asked; /* a JOIN with the nonce was sent: the parent may count this switch as joined */
 	uint16_t refusal; /* enum fanin_reason: why the last JOIN was refused */
 };
@@ -94,6 +96,7 @@ struct job {
 	/* The run. Written under lock, read by workers with acquire. */
 	uint32_t epoch; /* 0: no run; else all members have joined, those of the whole job */
 	uint32_t parent_epoch; /* the same run as the parent numbers it, from before `epoch` is set until it is 0 */
+	uint64_t parent_instance; /* of the parent, for tags; likewise */
 
 	/* What probes have found, as bitmaps of ranks. Written under lock, relaxed atomic; read by any thread. */
 	uint64_t ended;  /* their processes have ended */
@@ -106,6 +109,7 @@ struct job {
 
 	struct job_worker_stats *worker_stats;
 	uint16_t n_workers;
+	struct fanin_tagger **taggers; /* one for each worker; NULL: the job's packets have no tags. Constant */
 	char owner[PIPELINE_NAME_LEN]; /* who made it; empty: unknown; control: ro */
 	uint64_t secret;               /* that the keys are derived from; control: ro */
 };

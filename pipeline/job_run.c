@@ -74,6 +74,7 @@ run_begin(struct job_table *table, struct job *job)
 	/* Blocks begin at 0 again, so what the last run left there would look current. */
 	memset(job->slot_clusters, 0, (job->slot_mask + 1) * sizeof(*job->slot_clusters));
 	job->first_block = job->params.has_parent ? job->parent.progress : least_progress(job);
+	__atomic_store_n(&job->parent_instance, job->parent.instance, __ATOMIC_RELAXED);
 	__atomic_store_n(&job->parent_epoch, job->parent.epoch, __ATOMIC_RELEASE);
 	__atomic_store_n(&job->epoch, epoch, __ATOMIC_RELEASE);
 }
@@ -127,6 +128,14 @@ ranks_joined(const struct job *job)
 	return ranks;
 }
 
+/* MTU that the job's packets need. */
+static uint32_t
+least_mtu(const struct job *job)
+{
+	return job->params.payload_bytes + (uint32_t)FANIN_MTU_OVERHEAD +
+	       (job->taggers != NULL ? FANIN_TAG_LEN : 0);
+}
+
 /*
  * Under the lock: this member waits, and all others of this switch are there. What the parent said against it is passed on
  * once, so that the next JOIN tries again.
@@ -153,7 +162,7 @@ job_join(struct job_table *table, struct job *job, unsigned int child,
 
 	if (body->size != job->params.n_ranks)
 		return FANIN_REASON_SIZE;
-	if (body->mtu < job->params.payload_bytes + (uint32_t)FANIN_MTU_OVERHEAD)
+	if (body->mtu < least_mtu(job))
 		return FANIN_REASON_MTU;
 	rte_spinlock_lock(&job->lock);
 	/* A repeated JOIN of the process that has joined gets the same answer again. */
@@ -205,7 +214,7 @@ job_parent_join(struct job *job, struct fanin_hdr *hdr, struct fanin_join_body *
 	*body = (struct fanin_join_body){
 		.nonce = job->parent.nonce,
 		.size = job->params.n_ranks,
-		.mtu = job->params.payload_bytes + (uint32_t)FANIN_MTU_OVERHEAD,
+		.mtu = least_mtu(job),
 		.cookie = job->parent.cookie,
 	};
 	hdr->flags = again ? FANIN_FLAG_RETRANSMIT : 0;
@@ -232,7 +241,9 @@ static bool
 parent_agrees(const struct job *job, const struct fanin_join_ack_body *ack)
 {
 	return ack->size == job->params.n_ranks && ack->window >= job->params.window &&
-	       ack->payload_bytes >= job->params.payload_bytes && ack->flags == 0;
+	       ack->payload_bytes >= job->params.payload_bytes &&
+	       (ack->flags & ~(uint32_t)FANIN_JOB_SPREAD) ==
+		       (job->taggers != NULL ? FANIN_JOB_TAGGED : 0);
 }
 
 bool
@@ -251,6 +262,7 @@ job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr 
 		job->parent.refusal = FANIN_REASON_PARENT_MISMATCH;
 	} else {
 		job->parent.members = hdr->members;
+		job->parent.instance = ack->instance;
 		if (ack->state == FANIN_JOIN_ACTIVE)
 			job->parent.epoch = hdr->epoch;
 		job->parent.progress = hdr->progress;

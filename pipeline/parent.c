@@ -8,6 +8,7 @@
 
 #include "pipeline/batch.h"
 #include "pipeline/probe.h"
+#include "pipeline/tags.h"
 
 #include "pipeline/fastpath.h"
 
@@ -49,6 +50,7 @@ worker_ask_parent(struct worker *worker, struct job *job)
 	job_parent_join(job, &headers->fanin, &body);
 	headers->fanin.rank = job->params.parent_rank;
 	memcpy(headers + 1, &body, sizeof(body));
+	tags_seal(worker, job, FANIN_TAG_UP, mbuf);
 	worker_send_fanin(worker, job->parent_port, mbuf);
 }
 
@@ -64,6 +66,7 @@ worker_leave_parent(struct worker *worker, const struct job *job, uint32_t epoch
 	hdr = &rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin;
 	hdr->epoch = epoch;
 	hdr->rank = job->params.parent_rank;
+	tags_seal(worker, job, FANIN_TAG_UP, mbuf);
 	worker_send_fanin(worker, job->parent_port, mbuf);
 }
 
@@ -78,6 +81,7 @@ worker_call_children(struct worker *worker, const struct job *job, uint64_t chil
 	if (mbuf == NULL)
 		return;
 	rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin.count = FANIN_REASON_NOT_ACTIVE;
+	tags_seal(worker, job, FANIN_TAG_DOWN, mbuf);
 	rte_mbuf_refcnt_set(mbuf, (uint16_t)__builtin_popcountll(children));
 	worker_send_to_children(worker, job, children, mbuf);
 }
@@ -141,6 +145,7 @@ pass_on(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 	mbuf->data_len = FANIN_PAYLOAD_OFFSET;
 	mbuf->pkt_len = mbuf->data_len;
 	mbuf->ol_flags = 0;
+	tags_seal(worker, job, FANIN_TAG_DOWN, mbuf);
 	rte_mbuf_refcnt_set(mbuf, job->params.n_children);
 	worker_send_to_children(worker, job, job->params.children, mbuf);
 }

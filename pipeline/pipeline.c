@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include <rte_cycles.h>
 #include <rte_ethdev.h>
@@ -114,6 +115,7 @@ worker_create(struct pipeline *pipeline, uint16_t index)
 		return -ENOMEM;
 	pipeline->workers[index] = worker;
 	worker->pipeline = pipeline;
+	worker->handler_ctx.instance = pipeline->instance;
 	worker->index = index;
 	faults_init(&worker->faults, &pipeline->faults, index);
 	worker->cluster = index / pipeline->cluster_size;
@@ -217,6 +219,11 @@ pipeline_create(const struct pipeline_options *options, struct pipeline **create
 		goto fail;
 	copy_options(pipeline, options);
 	find_nodes(pipeline, options->sockets);
+	if (getrandom(&pipeline->instance, sizeof(pipeline->instance), 0) !=
+	    sizeof(pipeline->instance)) {
+		ret = -errno;
+		goto fail;
+	}
 	ret = rcu_create(pipeline);
 	if (ret != 0)
 		goto fail;

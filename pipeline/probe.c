@@ -11,6 +11,7 @@
 #include <rte_ip.h>
 
 #include "pipeline/probe.h"
+#include "pipeline/tags.h"
 
 #include "pipeline/fastpath.h"
 
@@ -108,6 +109,8 @@ send_probe(struct worker *worker, const struct job *job, const struct target *ta
 				 target->is_switch ? params->keys.down : 0);
 	headers->fanin.rank = target->rank;
 	headers->fanin.block = target->block;
+	if (target->is_switch)
+		tags_seal(worker, job, FANIN_TAG_DOWN, mbuf);
 	worker_send_fanin(worker, target->port, mbuf);
 }
 

@@ -9,6 +9,7 @@
 #include <rte_ip.h>
 
 #include "pipeline/probe.h"
+#include "pipeline/tags.h"
 
 #include "pipeline/fastpath.h"
 
@@ -196,5 +197,6 @@ probe_answer(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 	mbuf->data_len = FANIN_PAYLOAD_OFFSET + sizeof(body);
 	mbuf->pkt_len = mbuf->data_len;
 	mbuf->ol_flags = 0;
+	tags_seal(worker, job, FANIN_TAG_UP, mbuf);
 	worker_send_fanin(worker, job->parent_port, mbuf);
 }

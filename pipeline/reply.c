@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "pipeline/tags.h"
 #include "pipeline/worker.h"
 
 #include "pipeline/fastpath.h"
@@ -19,6 +20,7 @@ worker_reply(struct worker *worker, struct rte_mbuf *mbuf, uint32_t payload_len,
 		.dst_port = rte_be_to_cpu_16(dst_port_be),
 		.src_port = rte_be_to_cpu_16(pipeline->udp_port_be),
 	};
+	const struct job *job;
 
 	memcpy(flow.dst_mac, headers->eth.src, sizeof(flow.dst_mac));
 	memcpy(flow.src_mac, pipeline->mac, sizeof(flow.src_mac));
@@ -26,6 +28,10 @@ worker_reply(struct worker *worker, struct rte_mbuf *mbuf, uint32_t payload_len,
 	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + payload_len);
 	mbuf->pkt_len = mbuf->data_len;
 	mbuf->ol_flags = 0;
+	job = job_lookup(pipeline->jobs, headers->fanin.job);
+	/* Strangers get back their own key, and nothing that the job has. */
+	if (job != NULL && headers->fanin.key == job->params.keys.down)
+		tags_seal(worker, job, FANIN_TAG_DOWN, mbuf);
 	worker_send_fanin(worker, ingress_port(pipeline, mbuf), mbuf);
 }
 

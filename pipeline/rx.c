@@ -8,6 +8,7 @@
 
 #include "pipeline/batch.h"
 #include "pipeline/source.h"
+#include "pipeline/tags.h"
 
 #include "pipeline/fastpath.h"
 
@@ -75,7 +76,8 @@ classify(struct worker *worker, struct rte_mbuf *mbuf)
 		reason = fanin_wire_validate(headers, mbuf->data_len);
 		if (likely(reason == FANIN_REASON_NONE))
 			return true;
-		worker_drop(worker, mbuf, reason);
+		if (reason != FANIN_REASON_FLAGS || !tags_refuse_unexpected(worker, mbuf))
+			worker_drop(worker, mbuf, reason);
 		return false;
 	}
 	/* Results of a parent switch; those for others are foreign. */
@@ -150,15 +152,19 @@ worker_classify(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 {
 	const bool alone = worker->pipeline->n_workers == 1;
 	const bool faults = worker->faults.enabled;
+	const bool tags = tags_in_use(worker->pipeline);
 	struct batch batch;
 
 	batch_init(&batch);
 	for (uint16_t i = 0; i < n; i++)
 		rte_prefetch0(rte_pktmbuf_mtod(mbufs[i], void *));
 	for (uint16_t i = 0; i < n; i++) {
-		/* Most packets are contributions of members: one look tells. */
-		struct job *job = unlikely(faults) ? NULL : batch_find_job(worker, &batch, mbufs[i]);
+		struct job *job;
 
+		if (unlikely(tags) && !tags_admit(worker, mbufs[i]))
+			continue;
+		/* Most packets are contributions of members: one look tells. */
+		job = unlikely(faults) ? NULL : batch_find_job(worker, &batch, mbufs[i]);
 		if (likely(job != NULL)) {
 			if (alone || is_own_slot(worker, job, mbufs[i]) ||
 			    !worker_dispatch(worker, job, mbufs[i]))

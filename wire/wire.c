@@ -21,15 +21,19 @@ swap16(uint16_t value)
 	return __builtin_bswap16(value);
 }
 
-/* IPv4 and UDP against the frame's length. */
-static enum fanin_reason
-validate_l4(const struct fanin_headers *headers, size_t frame_len)
+enum fanin_reason
+fanin_wire_validate_l4(const void *frame, size_t frame_len)
 {
+	const struct fanin_headers *headers = frame;
 	const struct fanin_ip *ip = &headers->ip;
-	unsigned int version = ip->version_ihl >> 4;
-	unsigned int ihl = ip->version_ihl & 0xf;
-	uint32_t total_len = swap16(ip->total_len_be);
+	unsigned int version, ihl;
+	uint32_t total_len;
 
+	if (frame_len < FANIN_ETH_LEN + FANIN_IP_LEN)
+		return FANIN_REASON_FRAME_TRUNCATED;
+	version = ip->version_ihl >> 4;
+	ihl = ip->version_ihl & 0xf;
+	total_len = swap16(ip->total_len_be);
 	if (total_len > frame_len - FANIN_ETH_LEN)
 		return FANIN_REASON_FRAME_TRUNCATED;
 	if (version != IP_VERSION_4 || ihl < IP_IHL_NO_OPTIONS || total_len < ihl * 4)
@@ -129,11 +133,8 @@ enum fanin_reason
 fanin_wire_validate(const void *frame, size_t frame_len)
 {
 	const struct fanin_headers *headers = frame;
-	enum fanin_reason reason;
+	enum fanin_reason reason = fanin_wire_validate_l4(frame, frame_len);
 
-	if (frame_len < FANIN_ETH_LEN + FANIN_IP_LEN)
-		return FANIN_REASON_FRAME_TRUNCATED;
-	reason = validate_l4(headers, frame_len);
 	if (reason != FANIN_REASON_NONE)
 		return reason;
 	return validate_header(&headers->fanin, fanin_wire_payload_len(headers));

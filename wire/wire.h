@@ -356,6 +356,12 @@ fanin_payload_limit(uint32_t payload_bytes, bool wide, unsigned int dtype, unsig
 enum fanin_reason fanin_wire_validate(const void *frame, size_t frame_len);
 
 /*
+ * Of that the part that comes first, also for packets with a tag: IPv4 and UDP against the frame's length. If it finds
+ * nothing, the Fanin header is there, and fanin_wire_payload_len bytes behind it.
+ */
+enum fanin_reason fanin_wire_validate_l4(const void *frame, size_t frame_len);
+
+/*
  * What all contributions of one host to one job have in common, so that one comparison of the headers tells whether
  * they are such a packet: addresses, UDP port, no fragment, no options, version, type, job, rank, key and
  * reserved fields. Fields that vary are zero.

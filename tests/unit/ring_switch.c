@@ -132,6 +132,7 @@ ring_switch_close(struct ring_switch *sw)
 		while (ring_switch_take(sw, p, frame) != 0)
 			;
 	}
+	fanin_tagger_destroy(sw->tagger);
 	for (uint16_t w = 0; w < sw->pipeline->n_workers; w++)
 		rte_rcu_qsbr_thread_offline(sw->pipeline->qsbr, w);
 	pipeline_free(sw->pipeline);
@@ -154,7 +155,11 @@ struct job *
 ring_switch_job_of(struct ring_switch *sw, const char *handler, uint16_t n_members, uint32_t slots)
 {
 	struct job_spec spec = {
-		.key = RING_SWITCH_KEY, .handler = handler, .slots = slots, .n_members = n_members
+		.key = RING_SWITCH_KEY,
+		.handler = handler,
+		.slots = slots,
+		.n_members = n_members,
+		.authenticate = sw->tagger != NULL,
 	};
 	char error[PIPELINE_ERROR_LEN] = "";
 	const char *code;
@@ -178,7 +183,84 @@ ring_switch_rounds(struct ring_switch *sw, unsigned int rounds)
 }
 
 void
+ring_switch_authenticate(struct ring_switch *sw)
+{
+	ck_assert_int_eq(fanin_tagger_create(RING_SWITCH_KEY, &sw->tagger), 0);
+}
+
+static bool
+goes_up(unsigned int type)
+{
+	return type == FANIN_TYPE_JOIN || type == FANIN_TYPE_LEAVE ||
+	       type == FANIN_TYPE_CONTRIBUTION || type == FANIN_TYPE_KNOWN ||
+	       type == FANIN_TYPE_QUERY || type == FANIN_TYPE_PROBE_ACK;
+}
+
+/* Is it a packet of a job, with all of its header? */
+static bool
+is_fanin(const struct ring_switch *sw, const void *frame, size_t len)
+{
+	const struct fanin_headers *headers = frame;
+
+	return len >= FANIN_PAYLOAD_OFFSET && headers->eth.type_be == htons(0x0800) &&
+	       headers->ip.version_ihl == 0x45 && headers->ip.protocol == IPPROTO_UDP &&
+	       (headers->udp.dst_be == sw->pipeline->udp_port_be ||
+		headers->udp.src_be == sw->pipeline->udp_port_be) &&
+	       headers->fanin.version == FANIN_WIRE_VERSION;
+}
+
+size_t
+ring_switch_seal(const struct ring_switch *sw, void *frame, size_t len)
+{
+	struct fanin_headers *headers = frame;
+	const bool up = goes_up(headers->fanin.type);
+	const uint32_t payload_len = fanin_wire_payload_len(headers);
+
+	ck_assert_uint_le(FANIN_PAYLOAD_OFFSET + payload_len + FANIN_TAG_LEN, 4096);
+	ck_assert(fanin_tagger_seal_frame(sw->tagger, up ? FANIN_TAG_UP : FANIN_TAG_DOWN,
+					  up ? sw->pipeline->instance : RING_SWITCH_PARENT_INSTANCE,
+					  headers));
+	return len + FANIN_TAG_LEN;
+}
+
+/* Takes the tag off a frame that the switch sent. Returns its length without. */
+static size_t
+open_frame(const struct ring_switch *sw, void *frame, size_t len)
+{
+	struct fanin_headers *headers = frame;
+	const bool up = goes_up(headers->fanin.type);
+
+	if ((headers->fanin.flags & FANIN_FLAG_TAGGED) == 0) {
+		ck_assert((headers->fanin.type == FANIN_TYPE_REFUSED &&
+			   fanin_reason_is_of_sender(headers->fanin.count)) ||
+			  (headers->fanin.type == FANIN_TYPE_PROBE && headers->fanin.key == 0));
+		return len;
+	}
+	ck_assert_uint_eq(fanin_wire_validate_l4(frame, len), FANIN_REASON_NONE);
+	ck_assert(fanin_tagger_open_frame(sw->tagger, up ? FANIN_TAG_UP : FANIN_TAG_DOWN,
+					  up ? RING_SWITCH_PARENT_INSTANCE : sw->pipeline->instance,
+					  headers));
+	return len - FANIN_TAG_LEN;
+}
+
+void
 ring_switch_enqueue(struct ring_switch *sw, uint16_t port, const void *frame, size_t len)
+{
+	const struct fanin_headers *headers = frame;
+	uint8_t sealed[4096] __attribute__((aligned(8)));
+
+	/* What is no valid packet is none with a tag either. */
+	if (sw->tagger != NULL && is_fanin(sw, frame, len) &&
+	    fanin_wire_validate(headers, len) == FANIN_REASON_NONE) {
+		memcpy(sealed, frame, len);
+		len = ring_switch_seal(sw, sealed, len);
+		frame = sealed;
+	}
+	ring_switch_enqueue_raw(sw, port, frame, len);
+}
+
+void
+ring_switch_enqueue_raw(struct ring_switch *sw, uint16_t port, const void *frame, size_t len)
 {
 	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(sw->pool);
 	char *data;
@@ -211,7 +293,7 @@ ring_switch_take(struct ring_switch *sw, uint16_t port, void *frame)
 	len = mbuf->data_len;
 	memcpy(frame, rte_pktmbuf_mtod(mbuf, void *), len);
 	rte_pktmbuf_free(mbuf);
-	return len;
+	return sw->tagger != NULL && is_fanin(sw, frame, len) ? open_frame(sw, frame, len) : len;
 }
 
 uint64_t
@@ -243,11 +325,7 @@ ring_switch_key(enum fanin_type type)
 	struct fanin_keys keys;
 
 	ck_assert_int_eq(fanin_keys_derive(RING_SWITCH_KEY, &keys), 0);
-	return type == FANIN_TYPE_JOIN || type == FANIN_TYPE_LEAVE ||
-			       type == FANIN_TYPE_CONTRIBUTION || type == FANIN_TYPE_KNOWN ||
-			       type == FANIN_TYPE_QUERY || type == FANIN_TYPE_PROBE_ACK
-		       ? keys.up
-		       : keys.down;
+	return goes_up(type) ? keys.up : keys.down;
 }
 
 size_t

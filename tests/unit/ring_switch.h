@@ -27,6 +27,7 @@ struct ring_switch {
 	struct rte_ring *tx[RING_SWITCH_MAX_PORTS];
 	uint16_t n_ports;
 	uint16_t hosts_per_port; /* 1; a test may set it before it makes jobs */
+	struct fanin_tagger *tagger; /* of hosts and parent: see ring_switch_authenticate; NULL: there are no tags */
 };
 
 /* How a switch of the tests routes. */
@@ -51,6 +52,18 @@ void ring_switch_open_clusters(struct ring_switch *sw, uint16_t n_ports, uint16_
 void ring_switch_open_routed(struct ring_switch *sw, uint16_t n_ports,
 			     const struct ring_switch_routing *routing);
 
+/* Of a parent that the test plays, for tags; and of its JOIN_ACK. */
+#define RING_SWITCH_PARENT_INSTANCE UINT64_C(0xfedcba9876543210)
+
+/*
+ * The jobs of ring_switch_job have tags from now on. What goes into ports gets a tag on the way, unless it has one, and what comes out
+ * is opened: tests see packets without. Aborts the test if a packet has no tag that should have one, or a wrong one.
+ */
+void ring_switch_authenticate(struct ring_switch *sw);
+
+/* Puts the tag on a Fanin frame, as hosts, or the parent, do; returns its length with it. frame: 4096 bytes. */
+size_t ring_switch_seal(const struct ring_switch *sw, void *frame, size_t len);
+
 /* Frees it and checks that every mbuf came back. */
 void ring_switch_close(struct ring_switch *sw);
 
@@ -60,6 +73,9 @@ struct job *ring_switch_job(struct ring_switch *sw, uint16_t n_members, uint32_t
 /* The same with another handler. */
 struct job *ring_switch_job_of(struct ring_switch *sw, const char *handler, uint16_t n_members,
 			       uint32_t slots);
+
+/* Puts a frame into a port as it is, with no tag. */
+void ring_switch_enqueue_raw(struct ring_switch *sw, uint16_t port, const void *frame, size_t len);
 
 /* Puts a frame into a port. */
 void ring_switch_enqueue(struct ring_switch *sw, uint16_t port, const void *frame, size_t len);

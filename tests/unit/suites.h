@@ -31,6 +31,7 @@
 	X(neighbors)                                                                               \
 	X(routing)                                                                                 \
 	X(sources)                                                                                 \
+	X(tagged_jobs)                                                                                 \
 	X(jobs)                                                                                    \
 	X(levels)                                                                                  \
 	X(probe)                                                                                   \

@@ -22,9 +22,9 @@ static struct job *job;
 static uint8_t buffer[4096];
 static struct fanin_headers *const got = (struct fanin_headers *)buffer;
 
-/* By _i: the handler, and whether two workers share the blocks. */
+/* By _i: the handler, whether two workers share the blocks, and whether packets have tags. */
 static const char *const handlers[] = { "single", "multi", "tree" };
-#define N_VARIANTS 6
+#define N_VARIANTS 12
 
 static void
 make_job(const char *handler)
@@ -36,6 +36,7 @@ make_job(const char *handler)
 		.n_ranks = RANKS,
 		.n_members = CHILDREN,
 		.has_parent = true,
+		.authenticate = sw.tagger != NULL,
 		.parent = { .port = PARENT_PORT, .ip_be = host_ip_be(PARENT_PORT) },
 	};
 	char error[PIPELINE_ERROR_LEN];
@@ -55,10 +56,12 @@ static void
 open_variant(int variant)
 {
 	ring_switch_eal();
-	if (variant / 3 == 0)
+	if (variant / 3 % 2 == 0)
 		ring_switch_open(&sw, 4, 1, NULL);
 	else
 		ring_switch_open_clusters(&sw, 4, 2, 2, NULL);
+	if (variant / 6 != 0)
+		ring_switch_authenticate(&sw);
 	make_job(handlers[variant % 3]);
 }
 
@@ -112,6 +115,9 @@ parent_ack(enum fanin_join_state state, uint64_t nonce, uint16_t window)
 		.window = window,
 		.payload_bytes = job->params.payload_bytes,
 		.cookie = 4711,
+		/* That the parent has several workers is no matter here. */
+		.flags = FANIN_JOB_SPREAD | (sw.tagger != NULL ? FANIN_JOB_TAGGED : 0),
+		.instance = RING_SWITCH_PARENT_INSTANCE,
 	};
 	uint8_t frame[4096];
 	size_t len = parent_packet(FANIN_TYPE_JOIN_ACK, state == FANIN_JOIN_ACTIVE ? PARENT_EPOCH : 0,
@@ -292,6 +298,8 @@ START_TEST(run_goes_on_where_the_slowest_rank_is)
 	/* Another switch's ranks are further back. */
 	body.nonce = join->nonce;
 	body.payload_bytes = job->params.payload_bytes;
+	body.flags = sw.tagger != NULL ? FANIN_JOB_TAGGED : 0;
+	body.instance = RING_SWITCH_PARENT_INSTANCE;
 	len = parent_packet(FANIN_TYPE_JOIN_ACK, PARENT_EPOCH, &body, sizeof(body),
 			    (struct fanin_headers *)frame);
 	((struct fanin_headers *)frame)->fanin.progress = around;

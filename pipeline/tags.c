@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See tags.h. */
+#include <rte_ether.h>
+
+#include "pipeline/tags.h"
+
+#include "pipeline/fastpath.h"
+
+/* Does a packet of this type come from a parent? */
+static enum fanin_tag_direction
+direction_of(unsigned int type)
+{
+	switch (type) {
+	case FANIN_TYPE_RESULT:
+	case FANIN_TYPE_ANSWER:
+	case FANIN_TYPE_REFUSED:
+	case FANIN_TYPE_JOIN_ACK:
+	case FANIN_TYPE_LEAVE_ACK:
+	case FANIN_TYPE_PROBE:
+		return FANIN_TAG_DOWN;
+	default:
+		return FANIN_TAG_UP;
+	}
+}
+
+/* Of what is exchanged with the parent, its instance; of what is exchanged with children, this switch's. */
+static uint64_t
+instance_of(const struct pipeline *pipeline, const struct job *job, bool with_parent)
+{
+	return with_parent ? __atomic_load_n(&job->parent_instance, __ATOMIC_RELAXED)
+			   : pipeline->instance;
+}
+
+/*
+ * The job with tags that a frame is for: it goes to this switch, or to the job's group and comes from the job's parent. NULL: it is none
+ * of these, and may be anything.
+ */
+static struct job *
+find_job(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
+{
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	struct job *job;
+
+	if (mbuf->data_len < FANIN_PAYLOAD_OFFSET ||
+	    headers->eth.type_be != rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4) ||
+	    headers->ip.version_ihl != 0x45 || headers->ip.protocol != IPPROTO_UDP ||
+	    headers->udp.dst_be != pipeline->udp_port_be)
+		return NULL;
+	job = job_lookup(pipeline->jobs, headers->fanin.job);
+	if (job == NULL || job->taggers == NULL)
+		return NULL;
+	if (headers->ip.dst_be == pipeline->ip_be)
+		return memcmp(headers->eth.dst, pipeline->mac, sizeof(pipeline->mac)) == 0 ? job
+											   : NULL;
+	return headers->ip.dst_be == job->group_be && job->params.has_parent &&
+			       ingress_port(pipeline, mbuf) == job->parent_port
+		       ? job
+		       : NULL;
+}
+
+/* A switch that does not take the sender for a member has no tag for it: such a REFUSED goes without. */
+static bool
+may_be_untagged(const struct fanin_hdr *hdr)
+{
+	return hdr->type == FANIN_TYPE_REFUSED && fanin_reason_is_of_sender(hdr->count);
+}
+
+/* There is no valid tag. What is wrong with a member's key or place is the better answer. */
+static void
+refuse(struct worker *worker, struct rte_mbuf *mbuf)
+{
+	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
+	enum fanin_reason reason = FANIN_REASON_NONE;
+	struct job *job;
+
+	if (direction_of(hdr->type) == FANIN_TAG_UP)
+		reason = worker_member_check(worker->pipeline, mbuf, &job);
+	if (reason == FANIN_REASON_NONE)
+		reason = FANIN_REASON_TAG;
+	if (hdr->type == FANIN_TYPE_JOIN)
+		worker_refuse(worker, mbuf, NULL, reason);
+	else
+		worker_drop(worker, mbuf, reason);
+}
+
+bool
+tags_admit(struct worker *worker, struct rte_mbuf *mbuf)
+{
+	const struct pipeline *pipeline = worker->pipeline;
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+	struct job *job = find_job(pipeline, mbuf);
+	enum fanin_tag_direction direction;
+
+	if (likely(job == NULL))
+		return true;
+	if ((headers->fanin.flags & FANIN_FLAG_TAGGED) == 0) {
+		/* What is not valid in any case has a better name for why. */
+		if (may_be_untagged(&headers->fanin) ||
+		    fanin_wire_validate(headers, mbuf->data_len) != FANIN_REASON_NONE)
+			return true;
+		refuse(worker, mbuf);
+		return false;
+	}
+	/* From here on its lengths can be relied on; if they are wrong, that is found once more, and named. */
+	if (fanin_wire_validate_l4(headers, mbuf->data_len) != FANIN_REASON_NONE)
+		return true;
+	direction = direction_of(headers->fanin.type);
+	if (unlikely(!fanin_tagger_open_frame(
+		    job->taggers[worker->index], direction,
+		    instance_of(pipeline, job, direction == FANIN_TAG_DOWN), headers))) {
+		refuse(worker, mbuf);
+		return false;
+	}
+	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + fanin_wire_payload_len(headers));
+	mbuf->pkt_len = mbuf->data_len;
+	return true;
+}
+
+bool
+tags_refuse_unexpected(struct worker *worker, struct rte_mbuf *mbuf)
+{
+	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
+
+	if ((hdr->flags & FANIN_FLAG_TAGGED) == 0 || hdr->type != FANIN_TYPE_JOIN ||
+	    mbuf->data_len < FANIN_PAYLOAD_OFFSET + sizeof(struct fanin_join_body))
+		return false;
+	worker_refuse(worker, mbuf, NULL, FANIN_REASON_TAG);
+	return true;
+}
+
+void
+tags_seal(struct worker *worker, const struct job *job, enum fanin_tag_direction direction,
+	  struct rte_mbuf *mbuf)
+{
+	if (likely(job->taggers == NULL))
+		return;
+	fanin_tagger_seal_frame(job->taggers[worker->index], direction,
+				instance_of(worker->pipeline, job, direction == FANIN_TAG_UP),
+				rte_pktmbuf_mtod(mbuf, struct fanin_headers *));
+	mbuf->data_len += FANIN_TAG_LEN;
+	mbuf->pkt_len = mbuf->data_len;
+}
