@@ -12,6 +12,7 @@
 #include <openssl/hmac.h>
 
 #define AES_BLOCK 16
+#define AES_KEY_LEN 16
 #define POLY_R_LEN 16
 
 static_assert(FANIN_TAG_LEN == FANIN_TAG_NONCE_LEN + FANIN_TAG_CODE_LEN, "a nonce and a code");
@@ -36,21 +37,23 @@ struct fanin_tagger {
 static_assert(sizeof(struct nonce) == FANIN_TAG_NONCE_LEN && FANIN_TAG_NONCE_LEN == AES_BLOCK,
 	      "a nonce is one block");
 
-/* The AES key and r: the two halves of HMAC-SHA256 (RFC 2104) over the label. */
+/* The AES key and r: the two halves of HMAC-SHA256 (RFC 2104) over the label. Returns 0, -ENOMEM or -EIO. */
 static int
 key_derive(uint64_t secret, const char *label, struct direction_key *key)
 {
 	unsigned char digest[EVP_MAX_MD_SIZE];
-	int ret = -ENOMEM;
+	int ret = -EIO;
 
 	key->aes = EVP_CIPHER_CTX_new();
-	if (key->aes != NULL &&
-	    HMAC(EVP_sha256(), &secret, sizeof(secret), (const unsigned char *)label, strlen(label),
-		 digest, NULL) != NULL &&
-	    EVP_EncryptInit_ex(key->aes, EVP_aes_128_ecb(), NULL, digest, NULL) == 1 &&
+	if (key->aes == NULL)
+		return -ENOMEM;
+	if (HMAC(EVP_sha256(), &secret, sizeof(secret), (const unsigned char *)label, strlen(label),
+		 digest, NULL) == NULL)
+		return -EIO;
+	if (EVP_EncryptInit_ex(key->aes, EVP_aes_128_ecb(), NULL, digest, NULL) == 1 &&
 	    EVP_CIPHER_CTX_set_padding(key->aes, 0) == 1)
 		ret = 0;
-	memcpy(key->r, digest + AES_BLOCK, sizeof(key->r));
+	memcpy(key->r, digest + AES_KEY_LEN, sizeof(key->r));
 	OPENSSL_cleanse(digest, sizeof(digest));
 	return ret;
 }
@@ -131,7 +134,7 @@ code_compute(struct fanin_tagger *tagger, enum fanin_tag_direction direction, ui
 				 FANIN_TAG_NONCE_LEN) == 1 &&
 	       pad_len == AES_BLOCK && EVP_MAC_init(tagger->poly, key, sizeof(key), NULL) == 1 &&
 	       EVP_MAC_update(tagger->poly, (const unsigned char *)&head, sizeof(head)) == 1 &&
-	       EVP_MAC_update(tagger->poly, payload, payload_len) == 1 &&
+	       (payload_len == 0 || EVP_MAC_update(tagger->poly, payload, payload_len) == 1) &&
 	       EVP_MAC_final(tagger->poly, code, &code_len, FANIN_TAG_CODE_LEN) == 1 &&
 	       code_len == FANIN_TAG_CODE_LEN;
 }
@@ -184,7 +187,8 @@ fanin_tagger_open_frame(struct fanin_tagger *tagger, enum fanin_tag_direction di
 	const uint32_t len = fanin_wire_payload_len(headers);
 	const uint8_t *payload = (const uint8_t *)(headers + 1);
 
-	if (len < FANIN_TAG_LEN ||
+	/* A UDP length below that of the headers makes a huge one. */
+	if (len < FANIN_TAG_LEN || len > UINT16_MAX ||
 	    !fanin_tagger_open(tagger, direction, instance, &headers->fanin, payload,
 			       len - FANIN_TAG_LEN, payload + len - FANIN_TAG_LEN))
 		return false;

@@ -24,7 +24,7 @@ enum fanin_tag_direction {
 	FANIN_TAG_DIRECTIONS
 };
 
-/* Makes and checks the tags of one job. One thread at a time. */
+/* Makes and checks the tags of one job. One thread at a time, of one process: after a fork two would use the same nonces. */
 struct fanin_tagger;
 
 /*
@@ -48,7 +48,7 @@ bool fanin_tag_has_instance(unsigned int type);
  * Tags a packet: sets the flag in the header and writes the tag.
  *
  * instance: of the switch that is the packet's receiver or, downwards, its sender: JOIN_ACK tells it. Not used where the type has
- * none. payload: payload_len bytes, of any alignment. tag: FANIN_TAG_LEN bytes are written.
+ * none. payload: payload_len bytes, of any alignment; NULL if there are none. tag: FANIN_TAG_LEN bytes are written.
  * Returns false if libcrypto failed: the packet must not be sent.
  */
 bool fanin_tagger_seal(struct fanin_tagger *tagger, enum fanin_tag_direction direction,

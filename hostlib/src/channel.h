@@ -22,14 +22,17 @@ struct fanin_control {
 	union {
 		struct fanin_join_body join;
 		struct fanin_join_ack_body join_ack;
-		uint8_t bytes[256];
+		uint8_t bytes[256 + FANIN_TAG_LEN]; /* any body, and the tag behind it */
 	} body;
 };
 
 struct fanin_channel;
 
 struct fanin_channel_ops {
-	/* Sends a packet whose Fanin header and body are filled in. Returns 0 or the errno of the link's last news. */
+	/*
+	 * Sends a packet whose Fanin header and body are filled in. body_len: with the tag, if there is one. Returns 0 or the
+	 * errno of the link's last news.
+	 */
 	int (*send)(struct fanin_channel *channel, struct fanin_control *control, size_t body_len);
 
 	/*

@@ -45,7 +45,8 @@ rejoin(struct fanin_comm *comm)
 				       : "its window or its packets are smaller than before");
 		return;
 	}
-	if (fanin_engine_resume(comm->engine, member->epoch, member->first_block) == FANIN_OK)
+	if (fanin_engine_resume(comm->engine, member->epoch, member->instance,
+				member->first_block) == FANIN_OK)
 		fanin_log_line(log, FANIN_LOG_INFO, "job %u goes on at block %u",
 			       member->config.job, member->first_block);
 }

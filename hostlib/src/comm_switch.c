@@ -45,6 +45,14 @@ options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fa
 	return FANIN_OK;
 }
 
+/* The longest frame with elements, bytes. */
+static uint32_t
+frame_len_most(const struct fanin_comm *comm)
+{
+	return FANIN_PAYLOAD_OFFSET + comm->payload_bytes +
+	       (comm->member.config.authenticate ? FANIN_TAG_LEN : 0);
+}
+
 int
 fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *route,
 		     uint16_t udp_port, struct fanin_transport **transport, struct fanin_error *error)
@@ -58,7 +66,7 @@ fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *ro
 		.job = comm->member.config.job,
 		.udp_port = udp_port,
 		.window = comm->window,
-		.frame_len = FANIN_PAYLOAD_OFFSET + comm->payload_bytes,
+		.frame_len = frame_len_most(comm),
 		.log = &comm->ctx->log,
 	};
 
@@ -72,7 +80,7 @@ static int
 transport_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	       struct fanin_error *error)
 {
-	uint32_t frame_len = FANIN_PAYLOAD_OFFSET + comm->payload_bytes;
+	const uint32_t frame_len = frame_len_most(comm);
 
 	if (comm->transport == NULL)
 		return fanin_comm_transport(comm, &comm->route, options->udp_port, &comm->transport,
@@ -207,6 +215,8 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 {
 	struct fanin_engine_config config = {
 		.keys = comm->member.keys,
+		.tagger = comm->member.tagger,
+		.instance = comm->member.instance,
 		.timeout_ns = options->timeout_ms * 1000000ull,
 		.wait_limit_ns = fanin_wait_limit_ns(options),
 		.job = options->job,

@@ -37,7 +37,8 @@ fanin_engine_create(const struct fanin_engine_config *config, struct fanin_trans
 	created->queue = calloc(config->window, sizeof(*created->queue));
 	created->config = *config;
 	if (created->lanes == NULL || created->queue == NULL ||
-	    fanin_engine_keep_init(created) != FANIN_OK) {
+	    fanin_engine_keep_init(created) != FANIN_OK ||
+	    fanin_engine_tag_init(created) != FANIN_OK) {
 		fanin_engine_destroy(created);
 		return FANIN_ERR_NO_MEMORY;
 	}
@@ -73,6 +74,7 @@ fanin_engine_destroy(struct fanin_engine *engine)
 	free(engine->queue);
 	free(engine->kept);
 	free(engine->kept_payloads);
+	free(engine->tag_memory);
 	free(engine);
 }
 
@@ -223,7 +225,7 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	if (lane->transmissions != 0)
 		hdr->flags |= FANIN_FLAG_RETRANSMIT;
 	hdr->progress = engine->oldest - engine->base;
-	if (!fanin_transport_send(engine->transport, headers, payload, payload_len))
+	if (!fanin_engine_transmit(engine, headers, payload, payload_len))
 		return false;
 
 	lane->state = FANIN_LANE_SENT;

@@ -30,7 +30,7 @@ struct fanin_engine_config {
 	struct fanin_flow flow; /* to the switch; src_port is overwritten */
 	struct fanin_keys keys;
 	struct fanin_tagger *tagger; /* makes and checks tags, the owner's; NULL: packets have none */
-	uint64_t instance;           /* of the switch, for tags */
+	uint64_t instance;           /* of the switch; tags are bound to it */
 	uint64_t timeout_ns; /* longest time without a result while one is waited for, unless ranks are only late */
 	uint64_t wait_limit_ns; /* the same if they are; 0: none */
 	uint32_t job;
@@ -61,7 +61,7 @@ struct fanin_engine_stats {
 	uint64_t queries;    /* headers that ask the switch how far blocks are */
 	uint64_t answers;    /* to these, and to contributions that were there already */
 	uint64_t stale;      /* refusals of late duplicates */
-	uint64_t invalid;    /* frames that are no valid packets of this run */
+	uint64_t invalid;    /* frames that are no valid packets of this run, or not the switch's by their tags */
 	uint64_t resumed;    /* runs that were lost and are taken up again */
 };
 
@@ -191,10 +191,12 @@ uint32_t fanin_engine_progress(const struct fanin_engine *engine);
 /*
  * Goes on in another run (docs/protocol.md, "Going on with another tree"), or in the same one if it was not lost after all.
  *
- * first_block: the least of all ranks' progress; what the new run counts as 0.
+ * instance: of the switch that has it; a restarted one has another, whatever its epochs. first_block: the least of all ranks'
+ * progress; what the new run counts as 0.
  * Returns FANIN_OK, or FANIN_ERR_REFUSED if that lies further back than a window: a rank has begun anew; the engine has failed.
  */
-int fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint32_t first_block);
+int fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint64_t instance,
+			uint32_t first_block);
 
 /*
  * The run is lost because the way to it is: the engine goes on over another transport, which stays the caller's. It sends nothing

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The engine's state, shared by engine.c (requests and the poll loop), engine_lanes.c (which block may be sent), engine_rx.c (what
- * came in), engine_query.c (asking the switch, and what its answers say) and engine_timer.c (when to ask, and giving up). Nobody
- * else includes this.
+ * came in), engine_query.c (asking the switch, and what its answers say), engine_timer.c (when to ask, and giving up) and engine_tag.c
+ * (tags). Nobody else includes this.
  */
 #ifndef FANIN_HOSTLIB_ENGINE_INTERNAL_H
 #define FANIN_HOSTLIB_ENGINE_INTERNAL_H
@@ -122,6 +122,10 @@ struct fanin_engine {
 	int status;                /* FANIN_OK or why the engine failed */
 	struct fanin_error error;
 	struct fanin_engine_stats stats;
+	uint8_t *tag_memory;          /* NULL: packets have no tags; else what these lie in */
+	struct fanin_headers *sealed; /* frame to be sent, tagged_room bytes */
+	struct fanin_headers *opened; /* frame that was received, likewise */
+	uint32_t tagged_room;
 	uint32_t header_payload_len;  /* that `headers` is made for */
 	struct fanin_headers headers; /* template of contributions */
 };
@@ -238,6 +242,31 @@ void fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_r
  */
 const void *fanin_engine_known(const struct fanin_engine *engine, const struct fanin_lane *lane,
 			       struct fanin_hdr *hdr, uint32_t *payload_len);
+
+/* engine_tag.c: allocates what tags need, if there are any. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
+int fanin_engine_tag_init(struct fanin_engine *engine);
+
+/* engine_tag.c: see fanin_engine_transmit. */
+bool fanin_engine_transmit_tagged(struct fanin_engine *engine, const struct fanin_headers *headers,
+				  const void *payload, uint32_t payload_len);
+
+/*
+ * engine_tag.c: in a job with tags, takes a received frame into the engine's memory and its tag off.
+ *
+ * opened: set on success only; there until the next one. Returns false if it is not the switch's, or lost.
+ */
+bool fanin_engine_open(struct fanin_engine *engine, const struct fanin_frame *frame,
+		       struct fanin_frame *opened);
+
+/* Sends a packet, with a tag if the job has them. headers: for payload_len bytes. Returns false if there is no room now. */
+static inline bool
+fanin_engine_transmit(struct fanin_engine *engine, const struct fanin_headers *headers,
+		      const void *payload, uint32_t payload_len)
+{
+	if (__builtin_expect(engine->config.tagger != NULL, 0))
+		return fanin_engine_transmit_tagged(engine, headers, payload, payload_len);
+	return fanin_transport_send(engine->transport, headers, payload, payload_len);
+}
 
 /* Builds and commits the lane's contribution. Returns false if the transport has no room. */
 bool fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane);

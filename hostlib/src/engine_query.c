@@ -38,7 +38,7 @@ fanin_engine_ask(struct fanin_engine *engine, uint32_t block, bool all, bool ove
 						  ? engine->newest - block + 1
 						  : FANIN_ANSWER_BLOCKS);
 	headers.udp.src_be = fanin_wire_source_port_be(hdr->block);
-	if (!fanin_transport_send(engine->transport, &headers, NULL, 0))
+	if (!fanin_engine_transmit(engine, &headers, NULL, 0))
 		return 0;
 
 	engine->n_queries = number;

@@ -198,10 +198,11 @@ lane_resume(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t block
 }
 
 int
-fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint32_t first_block)
+fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint64_t instance,
+		    uint32_t first_block)
 {
 	engine->run_lost = false;
-	if (epoch == engine->config.epoch && !engine->moved)
+	if (epoch == engine->config.epoch && instance == engine->config.instance && !engine->moved)
 		return FANIN_OK;
 	engine->moved = false;
 	engine->queue_head = engine->queue_tail;
@@ -218,6 +219,7 @@ fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint32_t first_
 		return FANIN_ERR_REFUSED;
 	}
 	engine->config.epoch = epoch;
+	engine->config.instance = instance;
 	engine->headers.fanin.epoch = epoch;
 	engine->base = first_block;
 	engine->oldest = first_block;

@@ -191,12 +191,12 @@ receive_result(struct fanin_engine *engine, const struct fanin_frame *frame, uin
 	lane_finish(engine, lane);
 }
 
-/* Is the run over for the switch: it was restarted, or the job was made anew? */
+/* Is the run over for the switch: it was restarted, so that tags are those of its life before, or the job was made anew? */
 static bool
 says_run_is_lost(unsigned int reason)
 {
 	return reason == FANIN_REASON_JOB || reason == FANIN_REASON_EPOCH ||
-	       reason == FANIN_REASON_NOT_ACTIVE;
+	       reason == FANIN_REASON_NOT_ACTIVE || reason == FANIN_REASON_TAG;
 }
 
 static void
@@ -244,13 +244,22 @@ is_from_switch(const struct fanin_engine *engine, const struct fanin_frame *fram
 void
 fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *frame)
 {
-	const struct fanin_headers *headers = frame->data;
-	const struct fanin_hdr *hdr = &headers->fanin;
+	struct fanin_frame opened;
+	const struct fanin_hdr *hdr;
 	uint32_t block;
 
 	if (engine->status != FANIN_OK)
 		return;
 	engine->stats.frames_received++;
+	if (__builtin_expect(engine->config.tagger != NULL, 0)) {
+		/* Late ones of a switch's life before are among them: who fails here need not have meant any harm. */
+		if (!fanin_engine_open(engine, frame, &opened)) {
+			engine->stats.invalid++;
+			return;
+		}
+		frame = &opened;
+	}
+	hdr = &((const struct fanin_headers *)frame->data)->fanin;
 	if (!is_from_switch(engine, frame)) {
 		engine->stats.invalid++;
 		return;

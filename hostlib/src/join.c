@@ -5,6 +5,8 @@
  */
 #include "join.h"
 
+#include "answer_tag.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
@@ -25,6 +27,23 @@ fanin_now_ns(void *arg)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+static int
+tagger_create(struct fanin_member *member, struct fanin_error *error)
+{
+	switch (fanin_tagger_create(member->config.key, &member->tagger)) {
+	case 0:
+		return FANIN_OK;
+	case -ENOMEM:
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
+				       "out of memory for the tags of job %u", member->config.job);
+	default:
+		return fanin_error_set(
+			error, FANIN_ERR_SYSTEM,
+			"no tags for job %u: libcrypto has no Poly1305 or AES-128, or there is no random number",
+			member->config.job);
+	}
+}
+
 int
 fanin_member_open(struct fanin_member *member, const struct fanin_member_config *config,
 		  const struct fanin_route *route, const struct fanin_channel *channel,
@@ -42,14 +61,22 @@ fanin_member_open(struct fanin_member *member, const struct fanin_member_config 
 	if (fanin_keys_derive(config->key, &member->keys) != 0)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
 				       "out of memory for the keys of job %u", config->job);
-	return FANIN_OK;
+	return config->authenticate ? tagger_create(member, error) : FANIN_OK;
+}
+
+static void
+channel_close(struct fanin_member *member)
+{
+	if (member->channel.ops != NULL)
+		member->channel.ops->close(&member->channel);
 }
 
 void
 fanin_member_close(struct fanin_member *member)
 {
-	if (member->channel.ops != NULL)
-		member->channel.ops->close(&member->channel);
+	channel_close(member);
+	fanin_tagger_destroy(member->tagger);
+	member->tagger = NULL;
 }
 
 /* Returns 0 or the errno of the link's last news. */
@@ -76,11 +103,26 @@ control_send(struct fanin_member *member, enum fanin_type type)
 		};
 		body_len = sizeof(control.body.join);
 	}
+	if (member->tagger != NULL) {
+		if (!fanin_tagger_seal(member->tagger, FANIN_TAG_UP, member->instance,
+				       &control.headers.fanin, control.body.bytes,
+				       (uint32_t)body_len, control.body.bytes + body_len))
+			return EIO;
+		body_len += FANIN_TAG_LEN;
+	}
 	return member->channel.ops->send(&member->channel, &control, body_len);
 }
 
+/* Takes the tag off a packet of a job that has them. Returns false if it is not to be taken. */
+static bool
+control_open(struct fanin_member *member, struct fanin_control *control, size_t len)
+{
+	return len >= sizeof(control->headers) &&
+	       fanin_answer_open(member->tagger, member->instance, &control->headers, len);
+}
+
 /*
- * Takes one answer of the switch for this job, with the key of its direction.
+ * Takes one answer of the switch for this job, with the key of its direction, and its tag if it has to have one.
  *
  * errnum: set if the link has an error to tell. Returns false if there is no more.
  */
@@ -93,6 +135,8 @@ control_receive(struct fanin_member *member, struct fanin_control *control, int 
 		len = member->channel.ops->receive(&member->channel, control, errnum);
 		if (len == 0)
 			return false;
+		if (member->tagger != NULL && !control_open(member, control, len))
+			continue;
 		if (fanin_wire_validate(control, len) == FANIN_REASON_NONE &&
 		    control->headers.fanin.job == member->config.job &&
 		    fanin_keys_fit_answer(&member->keys, &control->headers.fanin))
@@ -131,6 +175,13 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 			error, FANIN_ERR_JOIN_REFUSED,
 			"the job has the flags 0x%x, this library knows 0x%x: it is older than the switch",
 			ack->flags, FANIN_JOB_FLAGS_ALL);
+	if (((ack->flags & FANIN_JOB_TAGGED) != 0) != member->config.authenticate)
+		return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED, "job %u %s",
+				       member->config.job,
+				       member->config.authenticate
+					       ? "does not authenticate its packets, as this rank is told to: create it "
+						 "with authenticate, or join it without"
+					       : "authenticates its packets: join it with authenticate");
 
 	/* Fewer lanes than the job's window are always allowed, and masks need a power of two. */
 	while ((window & (window - 1)) != 0)
@@ -141,12 +192,28 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 	member->spread = (ack->flags & FANIN_JOB_SPREAD) != 0;
 	member->group_be = ack->group_be;
 	member->epoch = hdr->epoch;
+	member->instance = ack->instance;
 	member->members = hdr->members;
 	member->first_block = hdr->progress;
 	memcpy(member->handler, ack->handler, sizeof(ack->handler));
 	member->acknowledged = true;
 	member->active = ack->state == FANIN_JOIN_ACTIVE;
 	return FANIN_OK;
+}
+
+/*
+ * What to do about a refusal, to be put behind its text. A wrong secret makes wrong tags, and a switch does not tell which of a job
+ * and its member has none.
+ */
+static const char *
+refusal_advice(const struct fanin_member *member, unsigned int reason)
+{
+	if (reason != FANIN_REASON_TAG)
+		return "";
+	return member->config.authenticate
+		       ? "; either this job does not authenticate its packets: join it without authenticate; or "
+			 "its key is another one"
+		       : "; this job authenticates its packets: join it with authenticate";
 }
 
 /* What is known about why it takes too long. */
@@ -169,8 +236,9 @@ join_time_out(const struct fanin_member *member, uint64_t timeout_ns, unsigned i
 				member->config.job, seconds);
 		error->missing = missing;
 	} else if (refusal != FANIN_REASON_NONE) {
-		fanin_error_set(error, 0, "the switch %s kept refusing for %.1f s: %s", address,
-				seconds, fanin_reason_text(refusal));
+		fanin_error_set(error, 0, "the switch %s kept refusing for %.1f s: %s%s", address,
+				seconds, fanin_reason_text(refusal),
+				refusal_advice(member, refusal));
 	} else if (errnum == ECONNREFUSED) {
 		fanin_error_set(error, 0,
 				"nothing listens on UDP port %u of %s: is that the switch's address?",
@@ -217,9 +285,10 @@ join_receive(struct fanin_member *member, struct fanin_error *error)
 			member->refusal = hdr->count;
 		else if (hdr->type == FANIN_TYPE_REFUSED)
 			status = fanin_error_set(error, FANIN_ERR_JOIN_REFUSED,
-						 "the switch refused rank %u of job %u: %s",
+						 "the switch refused rank %u of job %u: %s%s",
 						 config->rank, config->job,
-						 fanin_reason_text(hdr->count));
+						 fanin_reason_text(hdr->count),
+						 refusal_advice(member, hdr->count));
 		if (status != FANIN_OK)
 			return status;
 	}
@@ -288,7 +357,7 @@ void
 fanin_member_move(struct fanin_member *member, const struct fanin_route *route, uint16_t udp_port,
 		  const struct fanin_channel *channel)
 {
-	fanin_member_close(member);
+	channel_close(member);
 	member->channel = *channel;
 	member->switch_ip_be = route->switch_ip_be;
 	member->mtu = route->mtu;

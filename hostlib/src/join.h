@@ -13,6 +13,7 @@
 #include "error.h"
 #include "route.h"
 #include "wire/keys.h"
+#include "wire/tag.h"
 #include "wire/wire.h"
 
 struct fanin_member_config {
@@ -21,7 +22,7 @@ struct fanin_member_config {
 	uint16_t rank;
 	uint16_t size;
 	uint16_t udp_port;
-	bool authenticate; /* packets have tags; never joins a job whose have none */
+	bool authenticate; /* packets have tags; never joins a job whose packets have none */
 	bool patient; /* the job may be gone for a while: it is being made anew */
 	fanin_interrupt_fn interrupt;
 	void *interrupt_arg;
@@ -30,6 +31,7 @@ struct fanin_member_config {
 struct fanin_member {
 	struct fanin_member_config config;
 	struct fanin_keys keys;
+	struct fanin_tagger *tagger; /* NULL unless config.authenticate; the engine's, too, until fanin_member_close */
 	uint32_t switch_ip_be;
 	uint32_t mtu;
 	struct fanin_channel channel;
@@ -46,6 +48,7 @@ struct fanin_member {
 	bool acknowledged;
 	bool active;
 	uint32_t epoch;
+	uint64_t instance;    /* of the switch */
 	uint64_t members;     /* who has joined */
 	uint32_t first_block; /* the least of all ranks' progress, once active */
 	uint32_t group_be;
@@ -64,7 +67,7 @@ enum fanin_join_until {
 
 /*
  * channel: open; the member's from now on. member: filled in anyhow, fanin_member_close may always be called.
- * Returns FANIN_OK, FANIN_ERR_SYSTEM or FANIN_ERR_NO_MEMORY.
+ * Returns FANIN_OK, FANIN_ERR_SYSTEM or FANIN_ERR_NO_MEMORY; FANIN_ERR_SYSTEM also where libcrypto has not got what tags take.
  */
 int fanin_member_open(struct fanin_member *member, const struct fanin_member_config *config,
 		      const struct fanin_route *route, const struct fanin_channel *channel,
@@ -106,6 +109,7 @@ void fanin_member_give_up(struct fanin_member *member);
 /* Repeats LEAVE until it is confirmed, for a second at most. Returns FANIN_OK or FANIN_ERR_TIMEOUT. */
 int fanin_member_leave(struct fanin_member *member, struct fanin_error *error);
 
+/* Closes the channel. An engine that uses the tagger must be gone. */
 void fanin_member_close(struct fanin_member *member);
 
 /* Nanoseconds of the monotonic clock. arg is not used: the engine's clock has one. */

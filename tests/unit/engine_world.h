@@ -22,7 +22,7 @@
 #define PAYLOAD 64
 #define MOST_PAYLOAD 128 /* an answer's body */
 #define ELEMENTS (PAYLOAD / 4)
-#define FRAME_LEN (FANIN_PAYLOAD_OFFSET + MOST_PAYLOAD)
+#define FRAME_LEN (FANIN_PAYLOAD_OFFSET + MOST_PAYLOAD + FANIN_TAG_LEN)
 #define QUEUE_LEN 1024
 #define JOB 7
 #define EPOCH 3u
@@ -33,6 +33,8 @@
 #define SWITCH_IP_BE 0xfe00000au
 #define UP_KEY 0xfeedu
 #define DOWN_KEY 0xbeefu
+#define SECRET 0x5eedu
+#define INSTANCE 0x1234u
 #define STEP_NS 50000
 #define TIMEOUT_NS (5 * 1000000000ull)
 
@@ -72,6 +74,10 @@ struct world {
 	uint64_t now_ns;
 	uint16_t n_ranks;
 	uint32_t epoch;
+	uint64_t instance;           /* the switch's */
+	struct fanin_tagger *tagger; /* the switch's; NULL: packets have no tags */
+	struct fanin_tagger *taggers[MAX_RANKS];
+	uint32_t wrong_tags; /* contributions and queries without a valid one */
 	bool silent;        /* the switch takes everything and answers nothing */
 	uint32_t drop_next; /* contributions to be lost, before any chance */
 	uint64_t ended;     /* ranks whose processes have ended */
@@ -87,35 +93,70 @@ struct world {
 static const struct fanin_cc_type *world_cc;
 /* The longest that they wait for ranks which are late; 0: no limit. */
 static uint64_t world_wait_limit_ns;
+/* Their packets have tags. */
+static bool world_tagged;
 
 /* ---------------------------------------------------------------- switch */
 
+/* Whatever it is. */
 static void
-link_deliver(struct link *link, const struct fanin_headers *headers, const void *payload,
-	     uint32_t payload_len)
+link_pass(struct link *link, const struct packet *packet)
 {
 	struct world *world = link->world;
-	struct packet *packet;
 
 	if (random_chance(&world->random, world->loss))
 		return;
 	for (int copies = random_chance(&world->random, world->duplication) ? 2 : 1; copies > 0;
 	     copies--) {
+		struct packet *last = &link->queue[link->tail % QUEUE_LEN];
+
 		ck_assert_uint_lt(link->tail - link->head, QUEUE_LEN);
-		packet = &link->queue[link->tail % QUEUE_LEN];
-		packet->len = FANIN_PAYLOAD_OFFSET + payload_len;
-		memcpy(packet->data, headers, FANIN_PAYLOAD_OFFSET);
-		if (payload_len != 0)
-			memcpy(packet->data + FANIN_PAYLOAD_OFFSET, payload, payload_len);
+		last->len = packet->len;
+		memcpy(last->data, packet->data, packet->len);
 		if (link->tail != link->head && random_chance(&world->random, world->reordering)) {
 			struct packet *before = &link->queue[(link->tail - 1) % QUEUE_LEN];
 			struct packet swapped = *before;
 
-			*before = *packet;
-			*packet = swapped;
+			*before = *last;
+			*last = swapped;
 		}
 		link->tail++;
 	}
+}
+
+static void
+packet_make(struct packet *packet, const struct fanin_headers *headers, const void *payload,
+	    uint32_t payload_len)
+{
+	packet->len = FANIN_PAYLOAD_OFFSET + payload_len;
+	memcpy(packet->data, headers, FANIN_PAYLOAD_OFFSET);
+	if (payload_len != 0)
+		memcpy(packet->data + FANIN_PAYLOAD_OFFSET, payload, payload_len);
+}
+
+/* Puts a tag on, if this tagger is one. */
+static void
+packet_seal(struct packet *packet, struct fanin_tagger *tagger,
+	    enum fanin_tag_direction direction, uint64_t instance)
+{
+	if (tagger == NULL)
+		return;
+	ck_assert(fanin_tagger_seal_frame(tagger, direction, instance,
+					  (struct fanin_headers *)packet->data));
+	packet->len += FANIN_TAG_LEN;
+}
+
+/* What the switch sends. */
+static void
+link_deliver(struct link *link, const struct fanin_headers *headers, const void *payload,
+	     uint32_t payload_len)
+{
+	struct world *world = link->world;
+	struct packet packet;
+
+	packet_make(&packet, headers, payload, payload_len);
+	packet_seal(&packet, world->tagger, FANIN_TAG_DOWN, world->instance);
+	link_pass(link, &packet);
 }
 
 static void
@@ -143,6 +184,21 @@ refuse(struct link *link, const struct fanin_hdr *hdr, enum fanin_reason reason)
 	headers.fanin.epoch = hdr->epoch;
 	headers.fanin.count = (uint16_t)reason;
 	link_deliver(link, &headers, NULL, 0);
+}
+
+/* A sender that has no valid tag is none that the switch knows: it gets back its own key, and no tag. */
+static void
+refuse_untagged(struct link *link, const struct fanin_hdr *hdr, enum fanin_reason reason)
+{
+	struct fanin_headers headers;
+	struct packet packet;
+
+	answer_make(link->world, &headers, FANIN_TYPE_REFUSED, hdr->block, 0);
+	headers.fanin.epoch = hdr->epoch;
+	headers.fanin.key = UP_KEY;
+	headers.fanin.count = (uint16_t)reason;
+	packet_make(&packet, &headers, NULL, 0);
+	link_pass(link, &packet);
 }
 
 static void
@@ -258,6 +314,18 @@ slot_take_known(struct world *world, struct slot *slot, struct link *link,
 	slot_finish(world, slot);
 }
 
+/* Takes the tag off. Returns the rest's length; 0: the tag is wrong. */
+static uint32_t
+tag_take(struct world *world, struct packet *packet)
+{
+	struct fanin_headers *headers = (struct fanin_headers *)packet->data;
+
+	ck_assert_uint_eq(FANIN_PAYLOAD_OFFSET + fanin_wire_payload_len(headers), packet->len);
+	if (!fanin_tagger_open_frame(world->tagger, FANIN_TAG_UP, world->instance, headers))
+		return 0;
+	return packet->len - FANIN_TAG_LEN;
+}
+
 static void
 switch_receive(struct world *world, struct link *link, const struct fanin_headers *headers,
 	       uint32_t len)
@@ -309,6 +377,7 @@ link_put(struct memory_link *memory, const void *frame, uint32_t len)
 	struct link *link = (struct link *)memory;
 	struct world *world = link->world;
 	const struct fanin_headers *headers = frame;
+	struct packet opened;
 
 	if (headers->fanin.type != FANIN_TYPE_QUERY && link->sent++ == 0)
 		link->first_sent = headers->fanin.block;
@@ -318,6 +387,18 @@ link_put(struct memory_link *memory, const void *frame, uint32_t len)
 	}
 	if (random_chance(&world->random, world->loss))
 		return;
+	if (world->tagger != NULL) {
+		opened.len = len;
+		ck_assert_uint_le(len, sizeof(opened.data));
+		memcpy(opened.data, frame, len);
+		len = tag_take(world, &opened);
+		if (len == 0) {
+			world->wrong_tags++;
+			refuse_untagged(link, &headers->fanin, FANIN_REASON_TAG);
+			return;
+		}
+		headers = (const struct fanin_headers *)opened.data;
+	}
 	switch_receive(world, link, headers, len);
 	if (random_chance(&world->random, world->duplication))
 		switch_receive(world, link, headers, len);
@@ -354,16 +435,20 @@ world_create_of(uint16_t n_ranks, uint16_t window, uint32_t first_block, bool re
 	ck_assert_ptr_nonnull(world);
 	world->n_ranks = n_ranks;
 	world->epoch = EPOCH;
+	world->instance = INSTANCE;
+	if (world_tagged)
+		ck_assert_int_eq(fanin_tagger_create(SECRET, &world->tagger), 0);
 	world->now_ns = 1000000000;
 	world->random = random_seed(1);
 	for (uint16_t i = 0; i < n_ranks; i++) {
-		const struct fanin_engine_config config = {
+		struct fanin_engine_config config = {
 			.flow = {
 				.dst_mac = SWITCH_MAC,
 				.dst_ip_be = SWITCH_IP_BE,
 				.dst_port = FANIN_WIRE_DEFAULT_UDP_PORT,
 			},
 			.keys = { .up = UP_KEY, .down = DOWN_KEY },
+			.instance = INSTANCE,
 			.timeout_ns = TIMEOUT_NS,
 			.job = JOB,
 			.epoch = EPOCH,
@@ -380,6 +465,9 @@ world_create_of(uint16_t n_ranks, uint16_t window, uint32_t first_block, bool re
 			.now_arg = world,
 		};
 
+		if (world_tagged)
+			ck_assert_int_eq(fanin_tagger_create(SECRET, &world->taggers[i]), 0);
+		config.tagger = world->taggers[i];
 		memory_link_init(&world->links[i].memory, link_put, link_take);
 		world->links[i].world = world;
 		world->links[i].rank = i;
@@ -405,8 +493,11 @@ world_create(uint16_t n_ranks)
 static void
 world_destroy(struct world *world)
 {
-	for (uint16_t i = 0; i < world->n_ranks; i++)
+	for (uint16_t i = 0; i < world->n_ranks; i++) {
 		fanin_engine_destroy(world->engines[i]);
+		fanin_tagger_destroy(world->taggers[i]);
+	}
+	fanin_tagger_destroy(world->tagger);
 	free(world);
 }
 
@@ -440,12 +531,15 @@ notify(struct world *world, uint16_t rank)
 	link_deliver(&world->links[rank], &notice, NULL, 0);
 }
 
-/* The switch forgets everything, and so do the links. */
+/* The switch forgets everything, and so do the links. If it has tags it is another one, whose runs may have the same numbers. */
 static inline void
 lose_run(struct world *world)
 {
 	memset(world->slots, 0, sizeof(world->slots));
-	world->epoch++;
+	if (world->tagger != NULL)
+		world->instance++;
+	else
+		world->epoch++;
 	for (uint16_t i = 0; i < world->n_ranks; i++)
 		world->links[i].head = world->links[i].tail;
 }
@@ -473,7 +567,8 @@ resume_if_all_know(struct world *world)
 			first = progress;
 	}
 	for (uint16_t i = 0; i < world->n_ranks; i++)
-		ck_assert_int_eq(fanin_engine_resume(world->engines[i], world->epoch, first),
+		ck_assert_int_eq(fanin_engine_resume(world->engines[i], world->epoch, world->instance,
+						     first),
 				 FANIN_OK);
 }
 

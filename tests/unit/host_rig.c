@@ -119,6 +119,7 @@ host_open(struct host *host, uint16_t rank, struct job *job)
 			.dst_port = FANIN_WIRE_DEFAULT_UDP_PORT,
 		},
 		.keys = job->params.keys,
+		.instance = host_rig.sw.pipeline->instance,
 		.timeout_ns = TIMEOUT_NS,
 		.wait_limit_ns = host_rig.impatient ? TIMEOUT_NS : 0,
 		.job = job->params.id,
@@ -138,6 +139,9 @@ host_open(struct host *host, uint16_t rank, struct job *job)
 	memset(host, 0, sizeof(*host));
 	host->rank = rank;
 	host->job = job;
+	if (host_rig.tagger != NULL)
+		ck_assert_int_eq(fanin_tagger_create(RING_SWITCH_KEY, &host->tagger), 0);
+	config.tagger = host->tagger;
 	memory_link_init(&host->link, host_put, host_take);
 	host->waiting = calloc(HOST_RIG_WAITING, sizeof(*host->waiting));
 	ck_assert_ptr_nonnull(host->waiting);
@@ -160,12 +164,17 @@ host_rig_open(const struct host_rig_options *options)
 	ring_switch_eal();
 	ring_switch_open_clusters(&host_rig.sw, options->n_hosts, layouts[options->layout].n_workers,
 				  layouts[options->layout].cluster_size, options->faults);
+	if (options->authenticate)
+		ring_switch_authenticate(&host_rig.sw);
 	for (uint16_t j = 0; j < host_rig.n_jobs; j++) {
 		host_rig.jobs[j] = ring_switch_job_of(&host_rig.sw, options->handler->name,
 						      options->n_hosts, 0);
 		host_rig.jobs[j]->params.wide = options->wide;
 		join_all(host_rig.jobs[j]);
 	}
+	/* From here on the engines have tags of their own. */
+	host_rig.tagger = host_rig.sw.tagger;
+	host_rig.sw.tagger = NULL;
 	for (uint16_t j = 0; j < host_rig.n_jobs; j++) {
 		for (uint16_t h = 0; h < options->n_hosts; h++)
 			host_open(&host_rig.hosts[j][h], h, host_rig.jobs[j]);
@@ -217,14 +226,18 @@ host_rig_close(void)
 	ck_assert(host_rig.lossy == (sum.drops[FANIN_REASON_FAULT_DROP] != 0));
 	ck_assert(host_rig.lossy == (sum.fault_duplicates != 0));
 	ck_assert(host_rig.lossy == (sum.fault_reorders != 0));
+	ck_assert_uint_eq(sum.drops[FANIN_REASON_TAG], 0);
 	for (uint16_t j = 0; j < host_rig.n_jobs; j++) {
 		if (!host_rig.failed)
 			job_check(j);
 		for (uint16_t h = 0; h < host_rig.n_hosts; h++) {
 			fanin_engine_destroy(host_rig.hosts[j][h].engine);
+			fanin_tagger_destroy(host_rig.hosts[j][h].tagger);
 			free(host_rig.hosts[j][h].waiting);
 		}
 	}
+	fanin_tagger_destroy(host_rig.tagger);
+	host_rig.tagger = NULL;
 	ring_switch_close(&host_rig.sw);
 }
 

@@ -27,6 +27,7 @@ struct host {
 	uint16_t rank;
 	struct job *job;
 	struct fanin_engine *engine;
+	struct fanin_tagger *tagger; /* the engine's; NULL: the jobs have no tags */
 	struct host_rig_frame *waiting; /* taken from the port on behalf of another job; a ring */
 	uint32_t waiting_head;
 	uint32_t waiting_tail;
@@ -41,12 +42,14 @@ struct host_rig_options {
 	bool late; /* ranks may be so late that others ask for them again */
 	bool wide; /* the jobs accumulate in f32 what fanin_operation_widens names */
 	bool impatient; /* hosts don't wait longer for ranks that are there than for those that are gone */
+	bool authenticate; /* the jobs have tags */
 };
 
 struct host_rig {
 	struct ring_switch sw;
 	struct host hosts[HOST_RIG_JOBS][HOST_RIG_HOSTS];
 	struct job *jobs[HOST_RIG_JOBS];
+	struct fanin_tagger *tagger; /* the switch's rig's, who joins for the hosts; NULL: the jobs have no tags */
 	uint16_t n_hosts;
 	uint16_t n_jobs;
 	bool wide;

@@ -10,6 +10,7 @@
 
 #define FANIN_SUITES(X)                                                                            \
 	X(wire)                                                                                    \
+	X(tag)                                                                                     \
 	X(kernels)                                                                                 \
 	X(halves)                                                                                  \
 	X(operators)                                                                               \
@@ -54,6 +55,7 @@
 	X(manager_chance)                                                                          \
 	X(join)                                                                                    \
 	X(engine)                                                                                  \
+	X(engine_tags)                                                                      \
 	X(recovery)                                                                                \
 	X(split)                                                                                   \
 	X(memif)                                                                                   \

@@ -15,6 +15,7 @@
 #define JOB 7
 #define SECRET 0x5eed
 #define EPOCH 11
+#define INSTANCE 0x1122334455667788u
 #define ROOM 16
 #define SECOND 1000000000ull
 
@@ -31,11 +32,13 @@ static struct {
 	unsigned int sent;
 	unsigned int lies;
 	struct fanin_control last; /* that the member sent */
+	bool tagged;               /* the job has tags */
 } net;
 
 static struct fanin_member member;
 static struct fanin_error error;
 static struct fanin_keys keys;
+static struct fanin_tagger *tagger; /* the switch's */
 
 static struct fanin_control *
 answer_add(enum fanin_type type, uint64_t key, uint32_t epoch, size_t body_len)
@@ -49,6 +52,19 @@ answer_add(enum fanin_type type, uint64_t key, uint32_t epoch, size_t body_len)
 	fanin_wire_encode_header(&answer->control.headers.fanin, type, JOB, epoch, key);
 	answer->len = sizeof(answer->control.headers) + body_len;
 	return &answer->control;
+}
+
+/* Puts the switch's tag on the last answer, if the job has them. */
+static void
+answer_seal(void)
+{
+	struct answer *answer = &net.answers[net.n - 1];
+
+	if (!net.tagged)
+		return;
+	ck_assert(fanin_tagger_seal_frame(tagger, FANIN_TAG_DOWN, INSTANCE,
+					  &answer->control.headers));
+	answer->len += FANIN_TAG_LEN;
 }
 
 static void
@@ -73,7 +89,23 @@ add_ack(uint64_t key, uint64_t nonce, uint16_t window)
 		.window = window,
 		.payload_bytes = 1024,
 		.group_be = htonl(FANIN_WIRE_GROUPS | JOB),
+		.flags = net.tagged ? FANIN_JOB_TAGGED : 0,
+		.instance = INSTANCE,
 	};
+}
+
+/* What comes to the switch is as a member of the job seals it. */
+static void
+expect_tag(const struct fanin_control *control, size_t len)
+{
+	struct fanin_hdr hdr = control->headers.fanin;
+	const size_t body_len = len - FANIN_TAG_LEN;
+
+	ck_assert_uint_ge(len, FANIN_TAG_LEN);
+	ck_assert(fanin_tagger_open(tagger, FANIN_TAG_UP, 0, &hdr, control->body.bytes,
+				    (uint32_t)body_len, control->body.bytes + body_len));
+	ck_assert_uint_eq(body_len,
+			  hdr.type == FANIN_TYPE_JOIN ? sizeof(struct fanin_join_body) : 0);
 }
 
 static int
@@ -82,15 +114,19 @@ net_send(struct fanin_channel *channel, struct fanin_control *control, size_t bo
 	const bool join = control->headers.fanin.type == FANIN_TYPE_JOIN;
 
 	(void)channel;
-	(void)body_len;
 	net.last = *control;
 	ck_assert_uint_eq(control->headers.fanin.key, keys.up);
+	if (member.config.authenticate)
+		expect_tag(control, body_len);
+	else
+		ck_assert_uint_eq(control->headers.fanin.flags & FANIN_FLAG_TAGGED, 0);
 	if (net.sent++ < net.lies)
 		return 0;
 	if (join)
 		add_ack(keys.down, control->body.join.nonce, 64);
 	else
 		answer_add(FANIN_TYPE_LEAVE_ACK, keys.down, EPOCH, 0);
+	answer_seal();
 	return 0;
 }
 
@@ -125,24 +161,46 @@ net_close(struct fanin_channel *channel)
 }
 
 static void
-setup(void)
+open_member(bool authenticate)
 {
-	static const struct fanin_member_config config = {
-		.key = SECRET, .job = JOB, .rank = 1, .size = 2, .udp_port = 21930
+	const struct fanin_member_config config = {
+		.key = SECRET,
+		.job = JOB,
+		.rank = 1,
+		.size = 2,
+		.udp_port = 21930,
+		.authenticate = authenticate,
 	};
 	static const struct fanin_route route = { .mtu = 1500, .switch_ip_be = 0xfe00000a };
 	struct fanin_channel channel = { .ops = &net.ops };
 
 	memset(&net, 0, sizeof(net));
+	memset(&error, 0, sizeof(error));
+	net.tagged = authenticate;
 	net.ops = (struct fanin_channel_ops){ net_send, net_receive, net_wait, net_close };
 	ck_assert_int_eq(fanin_keys_derive(SECRET, &keys), 0);
+	ck_assert_int_eq(fanin_tagger_create(SECRET, &tagger), 0);
 	ck_assert_int_eq(fanin_member_open(&member, &config, &route, &channel, &error), FANIN_OK);
+}
+
+static void
+setup(void)
+{
+	open_member(false);
+}
+
+static void
+setup_tagged(void)
+{
+	open_member(true);
 }
 
 static void
 teardown(void)
 {
 	fanin_member_close(&member);
+	ck_assert_ptr_null(member.tagger);
+	fanin_tagger_destroy(tagger);
 }
 
 static int
@@ -224,6 +282,143 @@ START_TEST(a_switch_that_does_not_know_the_member_ends_a_leave)
 }
 END_TEST
 
+/* ---- jobs with tags */
+
+START_TEST(jobs_with_tags_are_joined_and_left)
+{
+	ck_assert_msg(join() == FANIN_OK, "%s", error.text);
+	ck_assert_uint_eq(member.instance, INSTANCE);
+	ck_assert_uint_eq(member.epoch, EPOCH);
+	ck_assert_uint_eq(member.window, 64);
+	ck_assert_uint_eq(net.last.headers.fanin.flags, FANIN_FLAG_TAGGED);
+	ck_assert_msg(fanin_member_leave(&member, &error) == FANIN_OK, "%s", error.text);
+	ck_assert_int_eq(net.last.headers.fanin.type, FANIN_TYPE_LEAVE);
+	ck_assert_uint_eq(net.sent, 2);
+}
+END_TEST
+
+/* Who has overheard the keys of both directions and the nonce has no tag, or not the right one. */
+START_TEST(an_answer_that_is_not_tagged_does_not_end_a_join)
+{
+	static const enum fanin_reason reasons[] = { FANIN_REASON_SIZE, FANIN_REASON_MTU,
+						     FANIN_REASON_MEMBER_BUSY };
+	struct fanin_tagger *other;
+
+	net.lies = 2;
+	for (unsigned int i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+		add_refusal(keys.down, member.nonce, 0, reasons[i]);
+	add_ack(keys.down, member.nonce, 4);
+	/* Sealed, and then changed. */
+	add_ack(keys.down, member.nonce, 8);
+	answer_seal();
+	net.answers[net.n - 1].control.body.join_ack.window = 16;
+	/* With another secret. */
+	add_ack(keys.down, member.nonce, 32);
+	ck_assert_int_eq(fanin_tagger_create(SECRET + 1, &other), 0);
+	ck_assert(fanin_tagger_seal_frame(other, FANIN_TAG_DOWN, INSTANCE,
+					  &net.answers[net.n - 1].control.headers));
+	net.answers[net.n - 1].len += FANIN_TAG_LEN;
+	fanin_tagger_destroy(other);
+	/* Cut, so that a tag would lie behind what is there. */
+	add_ack(keys.down, member.nonce, 16);
+	answer_seal();
+	net.answers[net.n - 1].len -= FANIN_TAG_LEN;
+	add_ack(keys.down, member.nonce, 16);
+	answer_seal();
+	net.answers[net.n - 1].len = FANIN_PAYLOAD_OFFSET - 1;
+	ck_assert_msg(join() == FANIN_OK, "%s", error.text);
+	ck_assert_uint_eq(net.sent, 3);
+	ck_assert_uint_eq(member.window, 64);
+}
+END_TEST
+
+START_TEST(a_leave_ack_without_a_tag_does_not_end_a_leave)
+{
+	ck_assert_int_eq(join(), FANIN_OK);
+	net.sent = 0;
+	net.lies = 1;
+	answer_add(FANIN_TYPE_LEAVE_ACK, keys.down, EPOCH, 0);
+	ck_assert_msg(fanin_member_leave(&member, &error) == FANIN_OK, "%s", error.text);
+	ck_assert_uint_eq(net.sent, 2);
+}
+END_TEST
+
+static void
+expect_refused(const char *words)
+{
+	ck_assert_int_eq(join(), FANIN_ERR_JOIN_REFUSED);
+	ck_assert_msg(strstr(error.text, words) != NULL, "%s", error.text);
+}
+
+/* It has no tag for a sender that it does not know. */
+START_TEST(a_switch_without_a_tag_refuses_strangers)
+{
+	net.lies = 100;
+	add_refusal(keys.up, member.nonce, 0, _i == 0 ? FANIN_REASON_JOB : FANIN_REASON_TAG);
+	expect_refused(fanin_reason_text(_i == 0 ? FANIN_REASON_JOB : FANIN_REASON_TAG));
+	ck_assert((strstr(error.text, "join it without authenticate") != NULL) == (_i != 0));
+	ck_assert((strstr(error.text, "its key is another one") != NULL) == (_i != 0));
+	ck_assert_uint_eq(net.sent, 0);
+}
+END_TEST
+
+START_TEST(a_rank_that_authenticates_joins_no_job_without_tags)
+{
+	net.lies = 100;
+	add_ack(keys.down, member.nonce, 64);
+	net.answers[net.n - 1].control.body.join_ack.flags = 0;
+	answer_seal();
+	expect_refused("job 7 does not authenticate its packets");
+	ck_assert(!member.acknowledged);
+}
+END_TEST
+
+START_TEST(a_rank_that_does_not_authenticate_joins_no_job_with_tags)
+{
+	net.lies = 100;
+	if (_i == 0) {
+		add_ack(keys.down, member.nonce, 64);
+		net.answers[net.n - 1].control.body.join_ack.flags = FANIN_JOB_TAGGED;
+	} else {
+		add_refusal(keys.up, member.nonce, 0, FANIN_REASON_TAG);
+	}
+	expect_refused("authenticates its packets: join it with authenticate");
+	ck_assert(!member.acknowledged);
+}
+END_TEST
+
+START_TEST(answers_with_tags_are_none_in_a_job_without)
+{
+	net.lies = 1;
+	net.tagged = true;
+	add_ack(keys.down, member.nonce, 16);
+	answer_seal();
+	net.tagged = false;
+	ck_assert_msg(join() == FANIN_OK, "%s", error.text);
+	ck_assert_uint_eq(member.window, 64);
+	ck_assert_uint_eq(member.instance, INSTANCE);
+}
+END_TEST
+
+/* The engine has the tagger all along. */
+START_TEST(a_member_that_moves_keeps_its_tagger)
+{
+	const struct fanin_route route = { .mtu = 1500, .switch_ip_be = 0xfd00000a };
+	const struct fanin_channel channel = { .ops = &net.ops };
+	const struct fanin_tagger *before = member.tagger;
+
+	ck_assert_int_eq(join(), FANIN_OK);
+	fanin_member_move(&member, &route, 21930, &channel);
+	ck_assert_ptr_eq(member.tagger, before);
+	member.instance = 0;
+	fanin_member_rejoin(&member, 0);
+	for (int i = 0; fanin_member_rejoin_poll(&member, &error) == FANIN_IN_PROGRESS; i++)
+		ck_assert_int_lt(i, 10);
+	ck_assert(member.active);
+	ck_assert_uint_eq(member.instance, INSTANCE);
+}
+END_TEST
+
 /* ---- control packets as frames */
 
 static struct memory_link link;
@@ -269,11 +464,88 @@ START_TEST(frames_of_other_stations_are_no_control_packets)
 }
 END_TEST
 
+/* A switch at the other end of the link, which answers JOIN and LEAVE. */
+static struct answer frame_answer;
+
+static void
+switch_put(struct memory_link *from, const void *frame, uint32_t len)
+{
+	struct fanin_control control;
+	struct fanin_flow back = { .src_mac = { 2, 0, 0, 0, 0, 9 }, .src_ip_be = 1 };
+	const bool join = ((const struct fanin_headers *)frame)->fanin.type == FANIN_TYPE_JOIN;
+	const size_t body_len = join ? sizeof(struct fanin_join_ack_body) : 0;
+
+	(void)from;
+	ck_assert_uint_le(len, sizeof(control));
+	memcpy(&control, frame, len);
+	ck_assert_uint_eq(FANIN_PAYLOAD_OFFSET + fanin_wire_payload_len(&control.headers), len);
+	ck_assert(fanin_tagger_open_frame(tagger, FANIN_TAG_UP, 0, &control.headers));
+	ck_assert_int_eq(fanin_wire_validate(&control, len), FANIN_REASON_NONE);
+	net.tagged = true;
+	net.n = 0;
+	if (join)
+		add_ack(keys.down, control.body.join.nonce, 64);
+	else
+		answer_add(FANIN_TYPE_LEAVE_ACK, keys.down, EPOCH, 0);
+	frame_answer = net.answers[0];
+	back.dst_port = FANIN_WIRE_DEFAULT_UDP_PORT;
+	fanin_wire_encode_l4(&frame_answer.control.headers, &back, (uint32_t)body_len);
+	ck_assert(fanin_tagger_seal_frame(tagger, FANIN_TAG_DOWN, INSTANCE,
+					  &frame_answer.control.headers));
+	frame_answer.len += FANIN_TAG_LEN;
+}
+
+static size_t
+switch_take(struct memory_link *from, void *frame)
+{
+	const size_t len = frame_answer.len;
+
+	(void)from;
+	memcpy(frame, &frame_answer.control, len);
+	frame_answer.len = 0;
+	return len;
+}
+
+static unsigned int
+no_fds(struct fanin_transport *transport, struct pollfd *fds)
+{
+	(void)transport;
+	(void)fds;
+	return 0;
+}
+
+START_TEST(control_packets_have_tags_as_frames_too)
+{
+	const struct fanin_flow to_switch = { .dst_mac = { 2, 0, 0, 0, 0, 9 }, .dst_ip_be = 1 };
+	const struct fanin_route route = { .mtu = 1500, .switch_ip_be = 1 };
+	const struct fanin_member_config config = {
+		.key = SECRET, .job = JOB, .rank = 1, .size = 2, .authenticate = true
+	};
+	struct fanin_transport_ops ops;
+	struct fanin_channel channel;
+
+	memory_link_init(&link, switch_put, switch_take);
+	ops = *link.transport.ops;
+	ops.poll_fds = no_fds;
+	link.transport.ops = &ops;
+	ck_assert_int_eq(fanin_keys_derive(SECRET, &keys), 0);
+	ck_assert_int_eq(fanin_tagger_create(SECRET, &tagger), 0);
+	fanin_channel_frames(&channel, &link.transport, &to_switch);
+	ck_assert_int_eq(fanin_member_open(&member, &config, &route, &channel, &error), FANIN_OK);
+	ck_assert_msg(join() == FANIN_OK, "%s", error.text);
+	ck_assert_uint_eq(member.instance, INSTANCE);
+	ck_assert_msg(fanin_member_leave(&member, &error) == FANIN_OK, "%s", error.text);
+	fanin_member_close(&member);
+	fanin_tagger_destroy(tagger);
+}
+END_TEST
+
 Suite *
 suite_join(void)
 {
 	Suite *suite = suite_create("join");
 	TCase *answers = tcase_create("answers");
+	TCase *tags = tcase_create("tags");
 	TCase *frames = tcase_create("frames");
 
 	tcase_add_checked_fixture(answers, setup, teardown);
@@ -281,8 +553,19 @@ suite_join(void)
 	tcase_add_loop_test(answers, the_switchs_refusal_ends_a_join, 0, 3);
 	tcase_add_test(answers, a_forged_answer_does_not_end_a_leave);
 	tcase_add_test(answers, a_switch_that_does_not_know_the_member_ends_a_leave);
+	tcase_add_loop_test(answers, a_rank_that_does_not_authenticate_joins_no_job_with_tags, 0, 2);
+	tcase_add_test(answers, answers_with_tags_are_none_in_a_job_without);
 	suite_add_tcase(suite, answers);
+	tcase_add_checked_fixture(tags, setup_tagged, teardown);
+	tcase_add_test(tags, jobs_with_tags_are_joined_and_left);
+	tcase_add_test(tags, an_answer_that_is_not_tagged_does_not_end_a_join);
+	tcase_add_test(tags, a_leave_ack_without_a_tag_does_not_end_a_leave);
+	tcase_add_loop_test(tags, a_switch_without_a_tag_refuses_strangers, 0, 2);
+	tcase_add_test(tags, a_rank_that_authenticates_joins_no_job_without_tags);
+	tcase_add_test(tags, a_member_that_moves_keeps_its_tagger);
+	suite_add_tcase(suite, tags);
 	tcase_add_loop_test(frames, frames_of_other_stations_are_no_control_packets, 0, 3);
+	tcase_add_test(frames, control_packets_have_tags_as_frames_too);
 	suite_add_tcase(suite, frames);
 	return suite;
 }

@@ -43,6 +43,21 @@ static uint32_t n_collectives;
 /* ------------------------------------------------------------------ world */
 
 static void
+world_open_with(const struct host_rig_options *options)
+{
+	n_collectives = 0;
+	expected = malloc(BUFFER_BYTES);
+	ck_assert_ptr_nonnull(expected);
+	host_rig_open(options);
+	for (uint16_t rank = 0; rank < options->n_hosts; rank++) {
+		buffers[rank].send = calloc(1, BUFFER_BYTES);
+		buffers[rank].recv = rank % 2 != 0 ? buffers[rank].send : calloc(1, BUFFER_BYTES);
+		ck_assert_ptr_nonnull(buffers[rank].send);
+		ck_assert_ptr_nonnull(buffers[rank].recv);
+	}
+}
+
+static void
 world_open_as(const struct fanin_handler *handler, uint16_t size, int layout,
 	      const struct pipeline_faults *faults, bool is_wide)
 {
@@ -50,16 +65,7 @@ world_open_as(const struct fanin_handler *handler, uint16_t size, int layout,
 		.handler = handler, .n_hosts = size, .layout = layout, .faults = faults, .wide = is_wide
 	};
 
-	n_collectives = 0;
-	expected = malloc(BUFFER_BYTES);
-	ck_assert_ptr_nonnull(expected);
-	host_rig_open(&options);
-	for (uint16_t rank = 0; rank < size; rank++) {
-		buffers[rank].send = calloc(1, BUFFER_BYTES);
-		buffers[rank].recv = rank % 2 != 0 ? buffers[rank].send : calloc(1, BUFFER_BYTES);
-		ck_assert_ptr_nonnull(buffers[rank].send);
-		ck_assert_ptr_nonnull(buffers[rank].recv);
-	}
+	world_open_with(&options);
 }
 
 static void
@@ -286,6 +292,26 @@ START_TEST(injected_faults_change_nothing_in_wide_jobs)
 }
 END_TEST
 
+START_TEST(tags_change_nothing)
+{
+	const struct pipeline_faults faults = {
+		.drop = 0.05, .duplicate = 0.05, .reorder = 0.05, .seed = 1 + (uint64_t)_i
+	};
+	const struct host_rig_options options = {
+		.handler = host_rig_handler(_i / (2 * HOST_RIG_LAYOUTS)),
+		.n_hosts = 3,
+		.layout = _i / 2 % HOST_RIG_LAYOUTS,
+		.faults = _i % 2 != 0 ? &faults : NULL,
+		.authenticate = true,
+	};
+
+	world_open_with(&options);
+	sweep(SIZE_EMPTY, SIZE_PACKET_MORE);
+	allreduce(FANIN_F32, FANIN_SUM, SIZE_LARGE);
+	world_close();
+}
+END_TEST
+
 Suite *
 suite_sweep(void)
 {
@@ -305,6 +331,7 @@ suite_sweep(void)
 			    handlers * N_HOST_COUNTS);
 	tcase_add_loop_test(all, injected_faults_change_nothing_in_wide_jobs, 0,
 			    handlers * HOST_RIG_LAYOUTS);
+	tcase_add_loop_test(all, tags_change_nothing, 0, handlers * HOST_RIG_LAYOUTS * 2);
 	suite_add_tcase(suite, all);
 	return suite;
 }

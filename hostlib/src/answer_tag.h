@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which packets a rank takes from its switch in a job with tags (docs/protocol.md, "Tags"): for JOIN and LEAVE (join.c) and for
+ * the engine (engine_tag.c).
+ */
+#ifndef FANIN_HOSTLIB_ANSWER_TAG_H
+#define FANIN_HOSTLIB_ANSWER_TAG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/tag.h"
+
+/*
+ * Checks a packet's tag and takes it off. A switch that does not take the sender for a member has no tag for it: such a REFUSED
+ * may come without one. What is true of all packets is still to be validated.
+ *
+ * instance: of the switch. headers: len bytes of any content, FANIN_PAYLOAD_OFFSET at least, in memory that nobody else writes
+ * to. Returns false if it is not to be taken; nothing is changed then.
+ */
+bool fanin_answer_open(struct fanin_tagger *tagger, uint64_t instance,
+		       struct fanin_headers *headers, size_t len);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tags of the engine's packets, in jobs that have them (wire/tag.h). They are put on and taken off in the engine's own memory: a
+ * received frame may lie in memory that it shares with a peer, or be there as its headers only, and nothing of it may reach the
+ * caller's memory before it is known to be the switch's, as what is to be sent may lie in the same place. Called by the poll
+ * loop only.
+ */
+#include "answer_tag.h"
+#include "engine_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bodies may be longer than this version's: later ones append fields. */
+#define BODY_ROOM 256u
+
+/* The payload is behind 96 bytes of headers. */
+#define ALIGN_OFFSET (FANIN_PAYLOAD_ALIGN - FANIN_PAYLOAD_OFFSET % FANIN_PAYLOAD_ALIGN)
+
+static_assert(BODY_ROOM >= sizeof(struct fanin_answer_body), "answers fit");
+
+int
+fanin_engine_tag_init(struct fanin_engine *engine)
+{
+	uint32_t most = engine->config.payload_bytes;
+	size_t each;
+
+	if (engine->config.tagger == NULL)
+		return FANIN_OK;
+	if (most < BODY_ROOM)
+		most = BODY_ROOM;
+	engine->tagged_room = FANIN_PAYLOAD_OFFSET + most + FANIN_TAG_LEN;
+	each = (ALIGN_OFFSET + engine->tagged_room + FANIN_PAYLOAD_ALIGN - 1) / FANIN_PAYLOAD_ALIGN *
+	       FANIN_PAYLOAD_ALIGN;
+	engine->tag_memory = aligned_alloc(FANIN_PAYLOAD_ALIGN, 2 * each);
+	if (engine->tag_memory == NULL)
+		return FANIN_ERR_NO_MEMORY;
+	engine->sealed = (struct fanin_headers *)(engine->tag_memory + ALIGN_OFFSET);
+	engine->opened = (struct fanin_headers *)(engine->tag_memory + each + ALIGN_OFFSET);
+	return FANIN_OK;
+}
+
+bool
+fanin_engine_transmit_tagged(struct fanin_engine *engine, const struct fanin_headers *headers,
+			     const void *payload, uint32_t payload_len)
+{
+	struct fanin_headers *sealed = engine->sealed;
+
+	*sealed = *headers;
+	if (payload_len != 0)
+		memcpy(sealed + 1, payload, payload_len);
+	if (!fanin_tagger_seal_frame(engine->config.tagger, FANIN_TAG_UP, engine->config.instance,
+				     sealed)) {
+		engine->tx_errnum = EIO;
+		return false;
+	}
+	return fanin_transport_send(engine->transport, sealed, sealed + 1,
+				    payload_len + FANIN_TAG_LEN);
+}
+
+bool
+fanin_engine_open(struct fanin_engine *engine, const struct fanin_frame *frame,
+		  struct fanin_frame *opened)
+{
+	if (frame->len < FANIN_PAYLOAD_OFFSET || frame->len > engine->tagged_room ||
+	    !fanin_frame_copy(engine->transport, frame, 0, engine->opened, frame->len) ||
+	    !fanin_answer_open(engine->config.tagger, engine->config.instance, engine->opened,
+			       frame->len))
+		return false;
+	*opened = (struct fanin_frame){ .data = engine->opened, .len = frame->len };
+	return true;
+}
