@@ -140,9 +140,8 @@ code_compute(struct fanin_tagger *tagger, enum fanin_tag_direction direction, ui
 }
 
 bool
-fanin_tagger_seal(struct fanin_tagger *tagger, enum fanin_tag_direction direction,
-		  uint64_t instance, struct fanin_hdr *hdr, const void *payload,
-		  uint32_t payload_len, uint8_t *tag)
+fanin_tagger_seal(struct fanin_tagger *tagger, enum fanin_tag_direction direction, uint64_t instance,
+		  struct fanin_hdr *hdr, const void *payload, uint32_t payload_len, uint8_t *tag)
 {
 	memcpy(tag, &tagger->next, FANIN_TAG_NONCE_LEN);
 	tagger->next.number++;

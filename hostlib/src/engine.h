@@ -61,8 +61,8 @@ struct fanin_engine_stats {
 	uint64_t queries;    /* headers that ask the switch how far blocks are */
 	uint64_t answers;    /* to these, and to contributions that were there already */
 	uint64_t stale;      /* refusals of late duplicates */
-	uint64_t invalid;    /* frames that are no valid packets of this run, or not the switch's by their tags */
-	uint64_t resumed;    /* runs that were lost and are taken up again */
+	uint64_t invalid; /* frames that are no valid packets of this run, or not the switch's by their tags */
+	uint64_t resumed; /* runs that were lost and are taken up again */
 };
 
 /*

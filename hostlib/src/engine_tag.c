@@ -31,8 +31,8 @@ fanin_engine_tag_init(struct fanin_engine *engine)
 	if (most < BODY_ROOM)
 		most = BODY_ROOM;
 	engine->tagged_room = FANIN_PAYLOAD_OFFSET + most + FANIN_TAG_LEN;
-	each = (ALIGN_OFFSET + engine->tagged_room + FANIN_PAYLOAD_ALIGN - 1) / FANIN_PAYLOAD_ALIGN *
-	       FANIN_PAYLOAD_ALIGN;
+	each = (ALIGN_OFFSET + engine->tagged_room + FANIN_PAYLOAD_ALIGN - 1) /
+	       FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
 	engine->tag_memory = aligned_alloc(FANIN_PAYLOAD_ALIGN, 2 * each);
 	if (engine->tag_memory == NULL)
 		return FANIN_ERR_NO_MEMORY;

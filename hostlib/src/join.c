@@ -176,12 +176,12 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 			"the job has the flags 0x%x, this library knows 0x%x: it is older than the switch",
 			ack->flags, FANIN_JOB_FLAGS_ALL);
 	if (((ack->flags & FANIN_JOB_TAGGED) != 0) != member->config.authenticate)
-		return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED, "job %u %s",
-				       member->config.job,
-				       member->config.authenticate
-					       ? "does not authenticate its packets, as this rank is told to: create it "
-						 "with authenticate, or join it without"
-					       : "authenticates its packets: join it with authenticate");
+		return fanin_error_set(
+			error, FANIN_ERR_JOIN_REFUSED, "job %u %s", member->config.job,
+			member->config.authenticate
+				? "does not authenticate its packets, as this rank is told to: create it "
+				  "with authenticate, or join it without"
+				: "authenticates its packets: join it with authenticate");
 
 	/* Fewer lanes than the job's window are always allowed, and masks need a power of two. */
 	while ((window & (window - 1)) != 0)
@@ -237,8 +237,7 @@ join_time_out(const struct fanin_member *member, uint64_t timeout_ns, unsigned i
 		error->missing = missing;
 	} else if (refusal != FANIN_REASON_NONE) {
 		fanin_error_set(error, 0, "the switch %s kept refusing for %.1f s: %s%s", address,
-				seconds, fanin_reason_text(refusal),
-				refusal_advice(member, refusal));
+				seconds, fanin_reason_text(refusal), refusal_advice(member, refusal));
 	} else if (errnum == ECONNREFUSED) {
 		fanin_error_set(error, 0,
 				"nothing listens on UDP port %u of %s: is that the switch's address?",

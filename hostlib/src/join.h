@@ -23,7 +23,7 @@ struct fanin_member_config {
 	uint16_t size;
 	uint16_t udp_port;
 	bool authenticate; /* packets have tags; never joins a job whose packets have none */
-	bool patient; /* the job may be gone for a while: it is being made anew */
+	bool patient;      /* the job may be gone for a while: it is being made anew */
 	fanin_interrupt_fn interrupt;
 	void *interrupt_arg;
 };

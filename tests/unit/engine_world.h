@@ -78,10 +78,10 @@ struct world {
 	struct fanin_tagger *tagger; /* the switch's; NULL: packets have no tags */
 	struct fanin_tagger *taggers[MAX_RANKS];
 	uint32_t wrong_tags; /* contributions and queries without a valid one */
-	bool silent;        /* the switch takes everything and answers nothing */
-	uint32_t drop_next; /* contributions to be lost, before any chance */
-	uint64_t ended;     /* ranks whose processes have ended */
-	uint64_t mute;      /* ranks that don't answer probes */
+	bool silent;         /* the switch takes everything and answers nothing */
+	uint32_t drop_next;  /* contributions to be lost, before any chance */
+	uint64_t ended;      /* ranks whose processes have ended */
+	uint64_t mute;       /* ranks that don't answer probes */
 	double loss, duplication, reordering;
 	struct random random;
 	struct slot slots[2 * WINDOW];
@@ -136,8 +136,8 @@ packet_make(struct packet *packet, const struct fanin_headers *headers, const vo
 
 /* Puts a tag on, if this tagger is one. */
 static void
-packet_seal(struct packet *packet, struct fanin_tagger *tagger,
-	    enum fanin_tag_direction direction, uint64_t instance)
+packet_seal(struct packet *packet, struct fanin_tagger *tagger, enum fanin_tag_direction direction,
+	    uint64_t instance)
 {
 	if (tagger == NULL)
 		return;
@@ -567,8 +567,8 @@ resume_if_all_know(struct world *world)
 			first = progress;
 	}
 	for (uint16_t i = 0; i < world->n_ranks; i++)
-		ck_assert_int_eq(fanin_engine_resume(world->engines[i], world->epoch, world->instance,
-						     first),
+		ck_assert_int_eq(fanin_engine_resume(world->engines[i], world->epoch,
+						     world->instance, first),
 				 FANIN_OK);
 }
 

@@ -27,7 +27,7 @@ struct host {
 	uint16_t rank;
 	struct job *job;
 	struct fanin_engine *engine;
-	struct fanin_tagger *tagger; /* the engine's; NULL: the jobs have no tags */
+	struct fanin_tagger *tagger;    /* the engine's; NULL: the jobs have no tags */
 	struct host_rig_frame *waiting; /* taken from the port on behalf of another job; a ring */
 	uint32_t waiting_head;
 	uint32_t waiting_tail;

@@ -32,7 +32,7 @@
 	X(neighbors)                                                                               \
 	X(routing)                                                                                 \
 	X(sources)                                                                                 \
-	X(tagged_jobs)                                                                                 \
+	X(tagged_jobs)                                                                             \
 	X(jobs)                                                                                    \
 	X(levels)                                                                                  \
 	X(probe)                                                                                   \
@@ -55,7 +55,7 @@
 	X(manager_chance)                                                                          \
 	X(join)                                                                                    \
 	X(engine)                                                                                  \
-	X(engine_tags)                                                                      \
+	X(engine_tags)                                                                             \
 	X(recovery)                                                                                \
 	X(split)                                                                                   \
 	X(memif)                                                                                   \

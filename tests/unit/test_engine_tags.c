@@ -57,10 +57,10 @@ enum forgery {
 	FORGERY_SECRET,
 	FORGERY_DIRECTION, /* a rank's own tag, turned around */
 	FORGERY_INSTANCE,
-	FORGERY_CUT,   /* the lengths don't count the tag */
-	FORGERY_SHORT, /* shorter than a tag */
+	FORGERY_CUT,    /* the lengths don't count the tag */
+	FORGERY_SHORT,  /* shorter than a tag */
 	FORGERY_LENGTH, /* longer than it is */
-	FORGERY_TINY,  /* no headers to speak of */
+	FORGERY_TINY,   /* no headers to speak of */
 	FORGERIES
 };
 
@@ -85,8 +85,8 @@ forge(struct packet *packet, const struct packet *sealed, enum forgery forgery)
 			continue;
 		packet->len -= FANIN_TAG_LEN;
 		fanin_wire_set_payload_len(headers, packet->len - FANIN_PAYLOAD_OFFSET);
-		ck_assert_int_eq(
-			fanin_tagger_create(SECRET + (forgery == FORGERY_SECRET), &tagger), 0);
+		ck_assert_int_eq(fanin_tagger_create(SECRET + (forgery == FORGERY_SECRET), &tagger),
+				 0);
 		packet_seal(packet, tagger,
 			    forgery == FORGERY_DIRECTION ? FANIN_TAG_UP : FANIN_TAG_DOWN,
 			    INSTANCE + (forgery == FORGERY_INSTANCE));

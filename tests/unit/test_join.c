@@ -62,8 +62,7 @@ answer_seal(void)
 
 	if (!net.tagged)
 		return;
-	ck_assert(fanin_tagger_seal_frame(tagger, FANIN_TAG_DOWN, INSTANCE,
-					  &answer->control.headers));
+	ck_assert(fanin_tagger_seal_frame(tagger, FANIN_TAG_DOWN, INSTANCE, &answer->control.headers));
 	answer->len += FANIN_TAG_LEN;
 }
 
@@ -104,8 +103,7 @@ expect_tag(const struct fanin_control *control, size_t len)
 	ck_assert_uint_ge(len, FANIN_TAG_LEN);
 	ck_assert(fanin_tagger_open(tagger, FANIN_TAG_UP, 0, &hdr, control->body.bytes,
 				    (uint32_t)body_len, control->body.bytes + body_len));
-	ck_assert_uint_eq(body_len,
-			  hdr.type == FANIN_TYPE_JOIN ? sizeof(struct fanin_join_body) : 0);
+	ck_assert_uint_eq(body_len, hdr.type == FANIN_TYPE_JOIN ? sizeof(struct fanin_join_body) : 0);
 }
 
 static int

@@ -81,7 +81,8 @@ START_TEST(refusals_of_a_run_that_is_there_change_nothing)
 	notify(world, 0);
 	world_step(world);
 	ck_assert(fanin_engine_run_lost(world->engines[0]));
-	ck_assert_int_eq(fanin_engine_resume(world->engines[0], world->epoch, world->instance, 0), FANIN_OK);
+	ck_assert_int_eq(fanin_engine_resume(world->engines[0], world->epoch, world->instance, 0),
+			 FANIN_OK);
 	ck_assert_uint_eq(fanin_engine_stats(world->engines[0])->resumed, 0);
 	allreduce_expect(world, 100, 7, false);
 	world_destroy(world);
@@ -230,7 +231,8 @@ START_TEST(doubted_runs_are_joined_again)
 	allreduce_expect(world, 100, 1, true);
 	fanin_engine_doubt_run(world->engines[0]);
 	ck_assert(fanin_engine_run_lost(world->engines[0]));
-	ck_assert_int_eq(fanin_engine_resume(world->engines[0], world->epoch, world->instance, 0), FANIN_OK);
+	ck_assert_int_eq(fanin_engine_resume(world->engines[0], world->epoch, world->instance, 0),
+			 FANIN_OK);
 	ck_assert_uint_eq(fanin_engine_stats(world->engines[0])->resumed, 0);
 	allreduce_expect(world, 100, 7, false);
 	/* Where runs can't be taken up again there is nothing to join, nor anything owed. */
@@ -250,7 +252,8 @@ START_TEST(rank_that_began_anew_is_an_error_of_the_others)
 	for (uint32_t i = 0; i < 3; i++)
 		allreduce_expect(world, 20 * ELEMENTS, i, true);
 	lose_run(world);
-	ck_assert_int_eq(fanin_engine_resume(world->engines[0], world->epoch, world->instance, 0), FANIN_ERR_REFUSED);
+	ck_assert_int_eq(fanin_engine_resume(world->engines[0], world->epoch, world->instance, 0),
+			 FANIN_ERR_REFUSED);
 	ck_assert_ptr_nonnull(
 		strstr(fanin_engine_error(world->engines[0])->text, "a rank was started anew"));
 	world_destroy(world);

@@ -270,7 +270,10 @@ END_TEST
 
 START_TEST(a_nonce_is_never_used_twice)
 {
-	enum { TAGGERS = 8, PACKETS = 100 };
+	enum {
+		TAGGERS = 8,
+		PACKETS = 100
+	};
 	static uint8_t nonces[TAGGERS * PACKETS][FANIN_TAG_NONCE_LEN];
 	struct fanin_tagger *taggers[TAGGERS];
 	unsigned int n = 0;
