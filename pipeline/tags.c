@@ -65,6 +65,13 @@ may_be_untagged(const struct fanin_hdr *hdr)
 	return hdr->type == FANIN_TYPE_REFUSED && fanin_reason_is_of_sender(hdr->count);
 }
 
+static bool
+is_of_run(unsigned int type)
+{
+	return type == FANIN_TYPE_CONTRIBUTION || type == FANIN_TYPE_KNOWN ||
+	       type == FANIN_TYPE_QUERY;
+}
+
 /* There is no valid tag. What is wrong with a member's key or place is the better answer. */
 static void
 refuse(struct worker *worker, struct rte_mbuf *mbuf)
@@ -77,7 +84,8 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf)
 		reason = worker_member_check(worker->pipeline, mbuf, &job);
 	if (reason == FANIN_REASON_NONE)
 		reason = FANIN_REASON_TAG;
-	if (hdr->type == FANIN_TYPE_JOIN)
+	/* A member whose tags are those of this switch's life before does not know it yet. */
+	if (hdr->type == FANIN_TYPE_JOIN || (reason == FANIN_REASON_TAG && is_of_run(hdr->type)))
 		worker_refuse(worker, mbuf, NULL, reason);
 	else
 		worker_drop(worker, mbuf, reason);
@@ -120,11 +128,14 @@ bool
 tags_refuse_unexpected(struct worker *worker, struct rte_mbuf *mbuf)
 {
 	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
+	const bool is_join = hdr->type == FANIN_TYPE_JOIN;
 
-	if ((hdr->flags & FANIN_FLAG_TAGGED) == 0 || hdr->type != FANIN_TYPE_JOIN ||
-	    mbuf->data_len < FANIN_PAYLOAD_OFFSET + sizeof(struct fanin_join_body))
+	if ((hdr->flags & FANIN_FLAG_TAGGED) == 0 || !(is_join || is_of_run(hdr->type)) ||
+	    (is_join && mbuf->data_len < FANIN_PAYLOAD_OFFSET + sizeof(struct fanin_join_body)))
 		return false;
-	worker_refuse(worker, mbuf, NULL, FANIN_REASON_TAG);
+	worker_refuse(worker, mbuf, NULL,
+		      job_lookup(worker->pipeline->jobs, hdr->job) == NULL ? FANIN_REASON_JOB
+									   : FANIN_REASON_TAG);
 	return true;
 }
 

@@ -31,8 +31,8 @@ tags_in_use(const struct pipeline *pipeline)
 bool tags_admit(struct worker *worker, struct rte_mbuf *mbuf);
 
 /*
- * A frame that validation has found to have an unknown flag: it may be a JOIN with a tag to a job that has none. Its sender
- * is told. Returns false if it is anything else, which stays the caller's.
+ * A frame that validation has found to have an unknown flag: it may be a host's with a tag, to a job that has none or is gone. Its
+ * sender is told. Returns false if it is anything else, which stays the caller's.
  */
 bool tags_refuse_unexpected(struct worker *worker, struct rte_mbuf *mbuf);
 

@@ -45,11 +45,14 @@ options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fa
 	return FANIN_OK;
 }
 
-/* The longest frame with elements, bytes. */
+/* The longest frame that comes or goes, bytes. Answers may be longer than what has elements. */
 static uint32_t
 frame_len_most(const struct fanin_comm *comm)
 {
-	return FANIN_PAYLOAD_OFFSET + comm->payload_bytes +
+	const uint32_t answer_len = sizeof(struct fanin_answer_body);
+
+	return FANIN_PAYLOAD_OFFSET +
+	       (comm->payload_bytes > answer_len ? comm->payload_bytes : answer_len) +
 	       (comm->member.config.authenticate ? FANIN_TAG_LEN : 0);
 }
 

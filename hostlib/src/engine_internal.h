@@ -122,6 +122,8 @@ struct fanin_engine {
 	int status;                /* FANIN_OK or why the engine failed */
 	struct fanin_error error;
 	struct fanin_engine_stats stats;
+	unsigned int doubt; /* a refusal without a tag, after which no packet with one came; else FANIN_REASON_NONE */
+	uint64_t doubt_ns;  /* since when */
 	uint8_t *tag_memory;          /* NULL: packets have no tags; else what these lie in */
 	struct fanin_headers *sealed; /* frame to be sent, tagged_room bytes */
 	struct fanin_headers *opened; /* frame that was received, likewise */
@@ -257,6 +259,18 @@ bool fanin_engine_transmit_tagged(struct fanin_engine *engine, const struct fani
  */
 bool fanin_engine_open(struct fanin_engine *engine, const struct fanin_frame *frame,
 		       struct fanin_frame *opened);
+
+/*
+ * engine_tag.c: in a job with tags, a refusal without one: the switch has none for senders that it does not take for members. Anybody may
+ * have sent it. The switch is asked, and if it says nothing with a tag for a while, the refusal counts.
+ */
+void fanin_engine_doubt_note(struct fanin_engine *engine, unsigned int reason);
+
+/* engine_tag.c: the refusal counts if it is time. */
+void fanin_engine_doubt_check(struct fanin_engine *engine);
+
+/* engine_rx.c: the switch refuses a block, or the run. */
+void fanin_engine_refused(struct fanin_engine *engine, unsigned int reason, uint32_t block);
 
 /* Sends a packet, with a tag if the job has them. headers: for payload_len bytes. Returns false if there is no room now. */
 static inline bool

@@ -199,11 +199,10 @@ says_run_is_lost(unsigned int reason)
 	       reason == FANIN_REASON_NOT_ACTIVE || reason == FANIN_REASON_TAG;
 }
 
-static void
-receive_refused(struct fanin_engine *engine, const struct fanin_hdr *hdr, uint32_t block)
+void
+fanin_engine_refused(struct fanin_engine *engine, unsigned int reason, uint32_t block)
 {
 	struct fanin_lane *lane = fanin_engine_lane(engine, block);
-	unsigned int reason = hdr->count;
 	struct fanin_extent extent;
 	char posted[64];
 
@@ -264,6 +263,14 @@ fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *fram
 		engine->stats.invalid++;
 		return;
 	}
+	if (engine->config.tagger != NULL) {
+		/* A refusal of that kind has no tag. */
+		if (hdr->type == FANIN_TYPE_REFUSED && fanin_reason_is_of_sender(hdr->count)) {
+			fanin_engine_doubt_note(engine, hdr->count);
+			return;
+		}
+		engine->doubt = FANIN_REASON_NONE;
+	}
 	/* Others have noticed that the run is lost, and this rank has nothing to send that would show it. */
 	if (engine->config.recover && hdr->type == FANIN_TYPE_REFUSED && hdr->epoch == 0) {
 		engine->run_lost = true;
@@ -284,7 +291,7 @@ fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *fram
 		fanin_engine_receive_answer(engine, frame, block);
 		break;
 	case FANIN_TYPE_REFUSED:
-		receive_refused(engine, hdr, block);
+		fanin_engine_refused(engine, hdr->count, block);
 		break;
 	default:
 		engine->stats.invalid++;

@@ -71,3 +71,28 @@ fanin_engine_open(struct fanin_engine *engine, const struct fanin_frame *frame,
 	*opened = (struct fanin_frame){ .data = engine->opened, .len = frame->len };
 	return true;
 }
+
+void
+fanin_engine_doubt_note(struct fanin_engine *engine, unsigned int reason)
+{
+	if (engine->doubt != FANIN_REASON_NONE || engine->run_lost)
+		return;
+	engine->doubt = reason;
+	engine->doubt_ns = engine->now_ns;
+	fanin_engine_wake_by(engine, engine->now_ns);
+	if (engine->oldest != engine->end)
+		fanin_engine_ask(engine, engine->oldest, false, false);
+}
+
+void
+fanin_engine_doubt_check(struct fanin_engine *engine)
+{
+	const unsigned int reason = engine->doubt;
+
+	if (reason == FANIN_REASON_NONE ||
+	    engine->timers_ns - engine->doubt_ns < fanin_engine_retry_most_ns(engine) ||
+	    engine->timers_ns < engine->doubt_ns)
+		return;
+	engine->doubt = FANIN_REASON_NONE;
+	fanin_engine_refused(engine, reason, engine->oldest);
+}

@@ -224,6 +224,9 @@ fanin_engine_check_timers(struct fanin_engine *engine)
 		engine_time_out(engine);
 		return;
 	}
+	fanin_engine_doubt_check(engine);
+	if (engine->status != FANIN_OK)
+		return;
 	if (!engine->run_lost && engine->timers_ns >= engine->next_timer_ns)
 		lanes_scan(engine);
 }

@@ -103,10 +103,9 @@ def collectives_over_three_trees_are_exact_under_loss():
         expect_equal({report["trees"] for report in finish(fabric, ranks)}, {3}, "trees by the manager's configuration")
 
 
-@case(120)
-def a_spine_that_dies_moves_only_the_trees_over_it():
+def kill_a_spine(**options):
     with managed_fabric(leaf_spine(2, 2, 4), mtu=9000) as fabric:
-        ranks = start(fabric, "job", 2, bytes=2 * MIB, iters=40)
+        ranks = start(fabric, "job", 2, bytes=2 * MIB, iters=40, **options)
         wait_until(lambda: all(job["stats"]["results"] > 200 for spine in ("spine0", "spine1")
                                for job in fabric.ask(spine, "jobs.list")["jobs"] or [{"stats": {"results": 0}}]), 30, "results of both")
         before = {tree["tree"]: tree for tree in fabric.ask_manager("trees")["trees"]}
@@ -124,6 +123,16 @@ def a_spine_that_dies_moves_only_the_trees_over_it():
         fabric.launch("spine1")
         fabric.await_switch("spine1")
         wait_until(lambda: not any(jobs_left(fabric).values()), 30, "the job to be gone from all switches")
+
+
+@case(120)
+def a_spine_that_dies_moves_only_the_trees_over_it():
+    kill_a_spine()
+
+
+@case(120)
+def a_spine_that_dies_moves_trees_with_tags():
+    kill_a_spine(authenticate=True)
 
 
 @case(120)

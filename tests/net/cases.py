@@ -51,6 +51,7 @@ import case_ports  # noqa: F401
 import case_routing  # noqa: F401
 import case_strangers  # noqa: F401
 import case_switching  # noqa: F401
+import case_tags  # noqa: F401
 import case_two_links  # noqa: F401
 import case_tls  # noqa: F401
 import case_trees  # noqa: F401

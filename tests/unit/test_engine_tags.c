@@ -271,7 +271,15 @@ START_TEST(refusals_and_answers_without_a_tag_change_nothing)
 }
 END_TEST
 
-/* They may be the switch's, who has no tag for somebody that it does not know. */
+/* As long as a refused packet without a tag is in doubt, and a little longer. */
+static void
+wait_in_doubt(struct world *world)
+{
+	for (uint64_t begun_ns = world->now_ns; world->now_ns - begun_ns <= TIMEOUT_NS / 5 + STEP_NS;)
+		world_step(world);
+}
+
+/* They may be the switch's, who has no tag for somebody that it does not know: if it says nothing else. */
 START_TEST(refusals_of_unknown_senders_need_no_tag)
 {
 	static const enum fanin_reason reasons[] = { FANIN_REASON_TAG, FANIN_REASON_JOB };
@@ -287,6 +295,9 @@ START_TEST(refusals_of_unknown_senders_need_no_tag)
 	refuse_untagged(&world->links[0], &sent, reasons[_i / 2]);
 	world_step(world);
 	ck_assert_uint_eq(invalid(world, 0), 0);
+	ck_assert(!fanin_engine_run_lost(world->engines[0]));
+	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
+	wait_in_doubt(world);
 	if (recover) {
 		ck_assert(fanin_engine_run_lost(world->engines[0]));
 	} else {
@@ -295,6 +306,28 @@ START_TEST(refusals_of_unknown_senders_need_no_tag)
 					     fanin_reason_text(reasons[_i / 2])));
 	}
 	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+/* A stranger may say the same. The switch, asked, answers with a tag. */
+START_TEST(a_switch_that_answers_has_refused_nothing)
+{
+	const struct fanin_hdr sent = { .epoch = EPOCH };
+	struct world *world = tagged_world(2, _i != 0);
+	struct collective collective;
+
+	collective_prepare(&collective, 10, 3);
+	collective_post(&collective, world, 0, true);
+	world_step(world);
+	for (int i = 0; i < 3; i++) {
+		refuse_untagged(&world->links[0], &sent, FANIN_REASON_JOB);
+		wait_in_doubt(world);
+	}
+	ck_assert(!fanin_engine_run_lost(world->engines[0]));
+	collective_post(&collective, world, 1, true);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
 	world_destroy(world);
 }
 END_TEST
@@ -427,6 +460,7 @@ suite_engine_tags(void)
 	tcase_add_test(forged, what_the_switch_has_sealed_is_taken);
 	tcase_add_test(forged, results_of_an_earlier_life_change_nothing);
 	tcase_add_test(forged, refusals_and_answers_without_a_tag_change_nothing);
+	tcase_add_loop_test(forged, a_switch_that_answers_has_refused_nothing, 0, 2);
 	tcase_add_loop_test(forged, refusals_of_unknown_senders_need_no_tag, 0, 4);
 	tcase_add_test(forged, tagged_packets_are_invalid_in_a_job_without_tags);
 	tcase_add_test(forged, what_counts_is_the_frame_that_was_opened);

@@ -106,6 +106,16 @@ forge(enum forgery forgery, uint8_t *frame)
 	return 0;
 }
 
+/* The member may not know that this switch was started anew. */
+static void
+expect_refusal(uint16_t port, enum fanin_reason reason)
+{
+	ck_assert_uint_eq(ring_switch_take(&sw, port, out), FANIN_PAYLOAD_OFFSET);
+	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_REFUSED);
+	ck_assert_uint_eq(got->fanin.count, reason);
+	ck_assert_uint_eq(got->fanin.flags, 0);
+}
+
 START_TEST(forged_contributions_change_no_sum)
 {
 	uint8_t frame[4096];
@@ -113,6 +123,7 @@ START_TEST(forged_contributions_change_no_sum)
 	ring_switch_enqueue_raw(&sw, 0, frame, forge((enum forgery)_i, frame));
 	ring_switch_rounds(&sw, 2);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TAG), 1);
+	expect_refusal(0, FANIN_REASON_TAG);
 	for (unsigned int h = 0; h < HOSTS; h++)
 		host_contribute(&sw, job, h, epoch, 0, false);
 	for (uint16_t h = 0; h < HOSTS; h++)
@@ -154,16 +165,6 @@ START_TEST(frames_keep_their_padding_and_lose_their_tag)
 	ck_assert_uint_eq(fanin_wire_validate(out, FANIN_PAYLOAD_OFFSET + 4), FANIN_REASON_NONE);
 }
 END_TEST
-
-static const struct fanin_headers *
-expect_refusal(uint16_t port, enum fanin_reason reason)
-{
-	ck_assert_uint_eq(ring_switch_take(&sw, port, out), FANIN_PAYLOAD_OFFSET);
-	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_REFUSED);
-	ck_assert_uint_eq(got->fanin.count, reason);
-	ck_assert_uint_eq(got->fanin.flags, 0);
-	return got;
-}
 
 static size_t
 make_join(uint32_t id, uint8_t *frame)
@@ -226,6 +227,25 @@ START_TEST(a_job_without_tags_refuses_them)
 }
 END_TEST
 
+/* Before it is made, or after it was destroyed: whoever waits for it, or works on it, is told the same as without tags. */
+START_TEST(a_job_that_is_not_there_is_unknown)
+{
+	uint8_t frame[4096];
+	size_t len = make_join(777, frame);
+
+	len = seal_with(RING_SWITCH_KEY, FANIN_TAG_UP, 0, frame, len);
+	ring_switch_enqueue_raw(&sw, 0, frame, len);
+	ring_switch_rounds(&sw, 2);
+	expect_refusal(0, FANIN_REASON_JOB);
+	len = host_contribution(&sw, job, 0, epoch, 0, false, frame);
+	((struct fanin_headers *)frame)->fanin.job = 777;
+	len = seal_with(RING_SWITCH_KEY, FANIN_TAG_UP, sw.pipeline->instance, frame, len);
+	ring_switch_enqueue_raw(&sw, 0, frame, len);
+	ring_switch_rounds(&sw, 2);
+	expect_refusal(0, FANIN_REASON_JOB);
+}
+END_TEST
+
 /* To another switch's address, or its MAC: an ordinary frame, whatever is in it. */
 START_TEST(packets_of_other_switches_pass)
 {
@@ -265,6 +285,7 @@ suite_tagged_jobs(void)
 	tcase_add_test(tags, frames_keep_their_padding_and_lose_their_tag);
 	tcase_add_test(tags, who_joins_without_a_valid_tag_is_told);
 	tcase_add_test(tags, a_job_without_tags_refuses_them);
+	tcase_add_test(tags, a_job_that_is_not_there_is_unknown);
 	tcase_add_test(tags, packets_of_other_switches_pass);
 	tcase_add_test(tags, the_last_job_with_tags_takes_them_along);
 	suite_add_tcase(suite, tags);
