@@ -515,6 +515,67 @@ START_TEST(results_that_are_lost_after_a_long_wait_are_asked_for)
 }
 END_TEST
 
+static bool
+next_is_result(const struct link *link)
+{
+	const struct fanin_headers *headers = (const void *)link->queue[link->head % QUEUE_LEN].data;
+
+	return link->head != link->tail && headers->fanin.type == FANIN_TYPE_RESULT;
+}
+
+/* Milliseconds until rank 0 has its result, of which `losses` packets are lost, each time that it has been asked for it. */
+static unsigned int
+time_with_losses(struct world *world, const struct collective *collective, unsigned int losses)
+{
+	struct link *link = &world->links[0];
+	unsigned int ms = 0;
+
+	for (; collective->requests[0].status == FANIN_IN_PROGRESS; ms++) {
+		ck_assert_uint_lt(ms, 10000);
+		for (; losses > 0 && next_is_result(link); losses--)
+			link->head++;
+		world->now_ns += 1000000;
+		for (uint16_t i = 0; i < world->n_ranks; i++)
+			fanin_engine_poll(world->engines[i]);
+	}
+	return ms;
+}
+
+START_TEST(what_is_lost_again_after_a_long_wait_is_asked_for_soon)
+{
+	struct collective collective;
+	struct world *world = world_create(4);
+
+	allreduce_expect(world, 100 * ELEMENTS, 0, false);
+	collective_prepare(&collective, ELEMENTS, 1);
+	for (uint16_t rank = 0; rank < 3; rank++)
+		collective_post(&collective, world, rank, false);
+	pass_without_last(world, 33.3);
+	collective_post(&collective, world, 3, false);
+	/* That the first one is lost shows at the next query, in 2 s at most; the others in a few ms each. */
+	ck_assert_uint_le(time_with_losses(world, &collective, 5), 2000 + 200);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(contributions_that_never_arrive_cost_few_queries)
+{
+	struct world *world = world_create(1);
+	struct collective collective;
+
+	allreduce_expect(world, 100 * ELEMENTS, 0, false);
+	world->drop_next = UINT32_MAX;
+	collective_prepare(&collective, ELEMENTS, 1);
+	collective_post(&collective, world, 0, false);
+	ck_assert_double_le(seconds_to_failure(world), 5.1);
+	ck_assert_uint_lt(world->links[0].queries, 40);
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
 START_TEST(a_run_that_is_lost_after_a_long_wait_has_its_time)
 {
 	struct collective collective;
@@ -869,6 +930,8 @@ suite_engine(void)
 	tcase_add_test(errors, who_is_late_and_then_gone_is_named_in_time);
 	tcase_add_test(errors, a_switch_that_goes_while_somebody_is_late_is_named_in_time);
 	tcase_add_test(errors, results_that_are_lost_after_a_long_wait_are_asked_for);
+	tcase_add_test(errors, what_is_lost_again_after_a_long_wait_is_asked_for_soon);
+	tcase_add_test(errors, contributions_that_never_arrive_cost_few_queries);
 	tcase_add_test(errors, a_run_that_is_lost_after_a_long_wait_has_its_time);
 	tcase_add_test(errors, a_link_that_is_away_for_a_moment_ends_no_long_wait);
 	tcase_add_loop_test(errors, waits_for_late_ranks_survive_losses, 0, 5);
