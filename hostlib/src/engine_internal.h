@@ -92,6 +92,7 @@ struct fanin_engine {
 	uint8_t *kept_payloads;  /* config.payload_bytes each */
 	uint32_t n_known;        /* lanes that are */
 	bool run_lost;
+	struct fanin_rejoin rejoin; /* while it is */
 	bool moved; /* to another switch, whose epochs are its own: none is that of the run before */
 	const char *hint; /* borrowed; may be NULL */
 	struct fanin_rtt rtt;
