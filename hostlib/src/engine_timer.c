@@ -44,6 +44,9 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 	lane->asked = lane->asked || overdue;
 	engine->ask_wait_ns = back_off_ns(engine, engine->ask_wait_ns);
 	engine->retry_ns = back_off_ns(engine, engine->retry_ns);
+	/* An answer from further up takes longer than a round trip, and who has waited for long has time for it. */
+	if (engine->retry_ns < engine->ask_wait_ns / 32)
+		engine->retry_ns = engine->ask_wait_ns / 32;
 	if (engine->retry_ns > fanin_engine_retry_most_ns(engine))
 		engine->retry_ns = fanin_engine_retry_most_ns(engine);
 	engine->ask_ns = engine->now_ns + engine->retry_ns;

@@ -209,8 +209,17 @@ def late_ranks_are_waited_for_while_the_job_moves():
         fabric.start_manager()
         ranks = [fabric.spawn_named(rank, "train", rank, 4, transport=fabric.transport, bytes=MIB, iters=400, check=True)
                  for rank in range(4)]
+
+        def frames():
+            port = fabric.port_counters("leaf0")["h0"]
+            return port["rx_frames"] + port["tx_frames"]
         lose_the_spine(fabric, lambda: ranks[3].popen.send_signal(signal.SIGSTOP))
+        time.sleep(1)
+        before = frames()
         time.sleep(LATE_SECONDS)
+        # A JOIN each second and its answer, in the end, and what the kernels ask each other; ten times a second would be far more.
+        more = frames() - before
+        expect(more < 60 + 3 * LATE_SECONDS, f"rank 0 sent and received {more} packets in {LATE_SECONDS:.0f} s")
         expect(all(rank.running() for rank in ranks), "a rank gave up on one that was stopped while the job moved")
         ranks[3].popen.send_signal(signal.SIGCONT)
         reports = reports_of(fabric, ranks, LATE_SECONDS + 60)

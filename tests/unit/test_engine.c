@@ -466,6 +466,28 @@ START_TEST(who_is_late_is_waited_for)
 }
 END_TEST
 
+START_TEST(answers_from_far_away_are_waited_for_during_long_waits)
+{
+	struct collective collective;
+	struct world *world = world_without_last(&collective);
+	struct link *link = &world->links[0];
+	uint32_t before = link->queries;
+
+	world->far = true;
+	link->holds = true;
+	/* Each 30 ms, which is far more than what was measured on the way to the nearest switch. */
+	for (int i = 0; i < 60000 / 30; i++) {
+		pass_without_last(world, 0.03);
+		link->passing = link->tail - link->head;
+	}
+	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
+	/* 28 at intervals of 2 s, 10 until these are reached, and some that were repeated while the intervals were short. */
+	ck_assert_uint_lt(link->queries - before, 50);
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
 START_TEST(who_is_late_and_then_gone_is_named_in_time)
 {
 	struct collective collective;
@@ -927,6 +949,7 @@ suite_engine(void)
 
 	tcase_add_loop_test(errors, a_timeout_names_the_missing_rank, 0, 2);
 	tcase_add_test(errors, who_is_late_is_waited_for);
+	tcase_add_test(errors, answers_from_far_away_are_waited_for_during_long_waits);
 	tcase_add_test(errors, who_is_late_and_then_gone_is_named_in_time);
 	tcase_add_test(errors, a_switch_that_goes_while_somebody_is_late_is_named_in_time);
 	tcase_add_test(errors, results_that_are_lost_after_a_long_wait_are_asked_for);
