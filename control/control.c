@@ -311,7 +311,7 @@ run_lines(struct control_client *client, uint64_t now)
 static void
 serve_client(struct control_client *client, short events, uint64_t now)
 {
-	int ret = client->lost ? -ECONNRESET : 0;
+	int ret = client->lost ? client->ended_by : 0;
 
 	if (ret == 0 && control_client_has_output(client))
 		ret = control_client_flush(client, now);

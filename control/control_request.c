@@ -282,8 +282,13 @@ control_request(struct control_client *client, const char *line, size_t len, uin
 static void
 send_late(struct control_client *client, json_t *message)
 {
-	if (control_client_send(client, message, clock_ms()) != 0)
+	int ret = control_client_send(client, message, clock_ms());
+
+	/* What the socket says is said once. */
+	if (ret != 0 && !client->lost) {
 		client->lost = true;
+		client->ended_by = ret;
+	}
 	json_decref(message);
 }
 

@@ -5,6 +5,31 @@
  */
 #include "handlers/window.h"
 
+/*
+ * Enters a slot that was found at the caller's block, in the run `epoch`. Returns false if it has changed since; *state is what it is
+ * now.
+ */
+static inline bool
+enter_found(struct fanin_window *slot, bool shared, uint64_t *state, uint32_t epoch,
+	    enum fanin_window_class *class)
+{
+	const enum fanin_window_phase phase = *state >> FANIN_STATE_PHASE_SHIFT &
+					      FANIN_STATE_PHASE_MASK;
+
+	if (!fanin_window_swap(slot, shared, state, *state + 1))
+		return false;
+	/* Who is in knows the run: nobody resets the slot now. */
+	if (__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == epoch) {
+		*class = phase == FANIN_PHASE_OPEN   ? FANIN_WINDOW_CURRENT
+			 : phase == FANIN_PHASE_SENT ? FANIN_WINDOW_SENT
+						     : FANIN_WINDOW_FINISHED;
+		return true;
+	}
+	fanin_window_leave(slot, shared);
+	*state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+	return false;
+}
+
 enum fanin_window_class
 fanin_window_enter_any(struct fanin_window *slot, const struct fanin_handler_ctx *ctx,
 		       uint32_t block, bool exclusive)
@@ -17,6 +42,7 @@ fanin_window_enter_any(struct fanin_window *slot, const struct fanin_handler_ctx
 						FANIN_STATE_PHASE_MASK;
 		uint32_t current = (uint32_t)(state >> 32);
 		bool users = (state & FANIN_STATE_USERS) != 0;
+		enum fanin_window_class class;
 		uint32_t epoch;
 
 		if (phase == FANIN_PHASE_SETUP)
@@ -47,14 +73,8 @@ fanin_window_enter_any(struct fanin_window *slot, const struct fanin_handler_ctx
 				return FANIN_WINDOW_STALE;
 			if (exclusive && users)
 				return FANIN_WINDOW_BUSY;
-			if (!fanin_window_swap(slot, shared, &state, state + 1))
-				continue;
-			if (__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == epoch)
-				return phase == FANIN_PHASE_OPEN   ? FANIN_WINDOW_CURRENT
-				       : phase == FANIN_PHASE_SENT ? FANIN_WINDOW_SENT
-								   : FANIN_WINDOW_FINISHED;
-			fanin_window_leave(slot, shared);
-			state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+			if (enter_found(slot, shared, &state, epoch, &class))
+				return class;
 		} else if (fanin_block_before(block, current)) {
 			return FANIN_WINDOW_STALE;
 		} else if (phase == FANIN_PHASE_OPEN || phase == FANIN_PHASE_SENT ||
@@ -83,6 +103,7 @@ fanin_window_visit(struct fanin_window *slot, const struct fanin_handler_ctx *ct
 		const uint32_t current = (uint32_t)(state >> 32);
 		const uint32_t epoch = __atomic_load_n(&slot->epoch, __ATOMIC_ACQUIRE);
 		const uint64_t again = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+		enum fanin_window_class class;
 
 		if (again != state) {
 			state = again;
@@ -97,15 +118,8 @@ fanin_window_visit(struct fanin_window *slot, const struct fanin_handler_ctx *ct
 		if (block != current || phase == FANIN_PHASE_FRESH)
 			return fanin_block_before(current, block) ? FANIN_WINDOW_AHEAD
 								  : FANIN_WINDOW_STALE;
-		if (!fanin_window_swap(slot, shared, &state, state + 1))
-			continue;
-		/* Who is in knows the run: nobody resets the slot now. */
-		if (__atomic_load_n(&slot->epoch, __ATOMIC_RELAXED) == epoch)
-			return phase == FANIN_PHASE_OPEN   ? FANIN_WINDOW_CURRENT
-			       : phase == FANIN_PHASE_SENT ? FANIN_WINDOW_SENT
-							   : FANIN_WINDOW_FINISHED;
-		fanin_window_leave(slot, shared);
-		state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+		if (enter_found(slot, shared, &state, epoch, &class))
+			return class;
 	}
 }
 

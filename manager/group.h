@@ -53,6 +53,7 @@ struct group_member {
 	char found_at[TOPOLOGY_NAME_LEN]; /* that switch's name: another topology may number it otherwise */
 	struct control_client *client; /* NULL: none */
 	json_t *request_id;            /* of the join; owned; NULL: none */
+	bool unheard; /* ABSENT: nothing is heard of its host, while the manager runs */
 };
 
 enum node_state {
@@ -92,6 +93,7 @@ struct group {
 	uint16_t n_members; /* that have come */
 	uint32_t generation;
 	uint64_t grace_ends_ms; /* of ABSENT members */
+	uint64_t silent; /* of the first one: ranks that the others have been told are silent */
 	/* As asked for by the first member; the others must ask for the same. */
 	char handler[GROUP_HANDLER_LEN];
 	bool reproducible;

@@ -90,6 +90,85 @@ list_more_trees(const struct manager *manager, const struct group *leader, uint1
 	return list;
 }
 
+static json_t *
+list_ranks(uint64_t ranks)
+{
+	json_t *list = json_array();
+
+	for (; ranks != 0; ranks &= ranks - 1)
+		json_array_append_new(list, json_integer(__builtin_ctzll(ranks)));
+	return list;
+}
+
+/* Is no link of a member's host up, as the switches say that can be asked? */
+static bool
+is_unplugged(const struct manager *manager, const struct group *group, uint16_t rank)
+{
+	const struct topology_host *link = group_host_of(group, &manager->config->topology, rank);
+
+	if (link == NULL)
+		return false;
+	for (link = topology_host_first(link); link != NULL; link = link->next) {
+		const struct peer *peer = &manager->peers[link->at.switch_index];
+
+		if (peer->state != PEER_UP || !peer_port_is_down(peer, link->at.port))
+			return false;
+	}
+	return true;
+}
+
+/* Members that are there, as far as is known, and of whom nothing is heard, or whom no switch reaches. */
+static uint64_t
+silent_ranks(const struct manager *manager, const struct group *group)
+{
+	uint64_t silent = 0;
+
+	for (uint16_t i = 0; i < group->n_members; i++) {
+		const struct group_member *member = &group->members[i];
+
+		if (member->state != MEMBER_GONE &&
+		    (member->unheard || is_unplugged(manager, group, i)))
+			silent |= UINT64_C(1) << i;
+	}
+	return silent;
+}
+
+void
+host_tell_silent(struct manager *manager)
+{
+	struct group *group;
+
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		uint64_t silent;
+
+		if (group->leader != NULL || group->state == GROUP_RING || !group_has_begun(group))
+			continue;
+		silent = silent_ranks(manager, group);
+		if (silent == group->silent)
+			continue;
+		group->silent = silent;
+		host_notify(group, NULL,
+			    json_pack("{s:s, s:s, s:o}", "event", "members_silent", "job",
+				      group->name, "ranks", list_ranks(silent)));
+	}
+}
+
+/* Adds whom of the others a member need not wait for, of which it may have missed the events. */
+static void
+describe_others(const struct group *group, json_t *result)
+{
+	uint64_t gone = 0;
+
+	for (uint16_t i = 0; i < group->n_members; i++) {
+		if (group->members[i].state == MEMBER_GONE)
+			gone |= UINT64_C(1) << i;
+	}
+	if (gone != 0)
+		json_object_set_new(result, "gone", list_ranks(gone));
+	if (group->silent != 0)
+		json_object_set_new(result, "silent", list_ranks(group->silent));
+}
+
 json_t *
 host_result(const struct manager *manager, const struct group *group, uint16_t rank)
 {
@@ -112,6 +191,7 @@ host_result(const struct manager *manager, const struct group *group, uint16_t r
 	json_object_update_new(result, describe_tree(group, rank));
 	if (group->n_trees > 1)
 		json_object_set_new(result, "more_trees", list_more_trees(manager, group, rank));
+	describe_others(group, result);
 	return result;
 }
 
@@ -344,10 +424,16 @@ host_reattach(void *user, struct control_client *client, json_t *id, const json_
 	if (member->client != NULL)
 		return control_fail(error, "name_in_use", "job \"%s\" has a live rank %d already",
 				    name, (int)rank);
+	if (member->state == MEMBER_GONE)
+		host_notify(group, member,
+			    json_pack("{s:s, s:s, s:i}", "event", "member_back", "job", group->name,
+				      "rank", member->rank));
 	member->state = MEMBER_LIVE;
+	member->unheard = false;
 	member->client = client;
 	control_client_set_data(client, group);
 	manager->counters.reattached++;
+	host_tell_silent(manager);
 	return host_result(manager, group, (uint16_t)rank);
 }
 
@@ -460,7 +546,9 @@ host_closed(void *user, struct control_client *client, void *data)
 		log_warning("job \"%s\": nothing is heard of rank %d any more", group->name,
 			    member->rank);
 		member->state = MEMBER_ABSENT;
+		member->unheard = true;
 		member->client = NULL;
+		host_tell_silent(manager);
 		group->grace_ends_ms = clock_ms() + (uint64_t)manager->config->grace_ms;
 		return;
 	}
@@ -492,6 +580,7 @@ host_end_grace(struct manager *manager, uint64_t now_ms)
 			if (group->members[i].state != MEMBER_ABSENT)
 				continue;
 			group->members[i].state = MEMBER_GONE;
+			tell_lost(group, &group->members[i]);
 			absent++;
 		}
 		if (absent == 0)

@@ -129,6 +129,7 @@ reconcile_lost(void *user, struct peer *peer)
 			    peer->error);
 	snprintf(peer->told, sizeof(peer->told), "%s", peer->error);
 	moves_go_on(manager, "a switch is lost");
+	host_tell_silent(manager);
 }
 
 static void
@@ -301,6 +302,7 @@ jobs_answered(void *user, uint32_t which, struct peer *peer, const json_t *resul
 	}
 	removals_go_on(manager);
 	moves_go_on(manager, "a switch has come or has lost a job");
+	host_tell_silent(manager);
 }
 
 void
@@ -344,6 +346,7 @@ compare_ports(struct manager *manager, struct peer *peer, json_t *down)
 	}
 	json_decref(before);
 	moves_go_on(manager, "a port went up or down");
+	host_tell_silent(manager);
 }
 
 static void

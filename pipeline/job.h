@@ -55,7 +55,8 @@ struct job_parent {
 	uint32_t epoch;    /* the run there; 0: not joined */
 	uint64_t instance; /* the parent's, as last told */
 	bool asked; /* a JOIN with the nonce was sent: the parent may count this switch as joined */
-	uint16_t refusal; /* enum fanin_reason: why the last JOIN was refused */
+	uint16_t refusal;    /* enum fanin_reason: why the last JOIN was refused */
+	uint32_t unanswered; /* JOINs since the parent answered one */
 };
 
 struct job_worker_stats {

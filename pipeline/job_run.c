@@ -17,6 +17,9 @@
 
 #include "pipeline/job.h"
 
+/* So many JOINs of each child does a switch pass on without an answer until its parent counts as silent: some seconds. */
+#define PARENT_PATIENCE 5u
+
 /*
  * Under the lock: a member is gone. With the last one the run is over, here and, for this switch, at the parent. Returns
  * true if the parent's run *parent_epoch has to be left.
@@ -138,13 +141,19 @@ least_mtu(const struct job *job)
 
 /*
  * Under the lock: this member waits, and all others of this switch are there. What the parent said against it is passed on
- * once, so that the next JOIN tries again.
+ * once, so that the next JOIN tries again; and, to one that was in a run before, that it says nothing at all: that member is not to
+ * take those behind other switches for late.
  */
 static enum fanin_reason
-consult_parent(struct job *job, bool *ask)
+consult_parent(struct job *job, const struct job_member *member, bool *ask)
 {
 	enum fanin_reason refusal = job->parent.refusal;
 
+	if (refusal == FANIN_REASON_NONE && member->again &&
+	    job->parent.unanswered >= PARENT_PATIENCE * job->params.n_children) {
+		job->parent.unanswered--;
+		refusal = FANIN_REASON_NOT_ACTIVE;
+	}
 	job->parent.refusal = FANIN_REASON_NONE;
 	*ask = refusal == FANIN_REASON_NONE;
 	return refusal;
@@ -173,7 +182,7 @@ job_join(struct job_table *table, struct job *job, unsigned int child,
 	}
 	if (!challenge && reason == FANIN_REASON_NONE && job->epoch == 0 &&
 	    job->joined == job->params.children)
-		reason = consult_parent(job, &ask);
+		reason = consult_parent(job, member, &ask);
 	*answer = (struct job_join_answer){
 		.state = challenge         ? FANIN_JOIN_CHALLENGE
 			 : job->epoch != 0 ? FANIN_JOIN_ACTIVE
@@ -211,6 +220,7 @@ job_parent_join(struct job *job, struct fanin_hdr *hdr, struct fanin_join_body *
 	for (uint16_t i = 0; i < job->params.n_children; i++)
 		again |= job->members[i].again;
 	job->parent.asked = true;
+	job->parent.unanswered++;
 	*body = (struct fanin_join_body){
 		.nonce = job->parent.nonce,
 		.size = job->params.n_ranks,
@@ -253,6 +263,8 @@ job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr 
 	bool again = false;
 
 	rte_spinlock_lock(&job->lock);
+	if (ack->nonce == job->parent.nonce)
+		job->parent.unanswered = 0;
 	if (ack->nonce != job->parent.nonce || job->parent.epoch != 0) {
 		/* Late, or once more. */
 	} else if (ack->state == FANIN_JOIN_CHALLENGE) {
@@ -277,7 +289,9 @@ void
 job_parent_refused(struct job *job, const struct fanin_hdr *hdr)
 {
 	rte_spinlock_lock(&job->lock);
-	if (job->parent.epoch == 0 && job->parent.asked && hdr->members == job->parent.nonce)
+	if (job->parent.epoch == 0 && job->parent.asked && hdr->members == job->parent.nonce) {
 		job->parent.refusal = hdr->count;
+		job->parent.unanswered = 0;
+	}
 	rte_spinlock_unlock(&job->lock);
 }

@@ -196,8 +196,7 @@ worker_from_parent(struct worker *worker, struct rte_mbuf *mbuf)
 		}
 		if (hdr->count == FANIN_REASON_NOT_ACTIVE)
 			worker_call_children(worker, job, job_missing(job));
-		else
-			job_parent_refused(job, hdr);
+		job_parent_refused(job, hdr);
 		worker_free(worker, mbuf);
 		break;
 	}

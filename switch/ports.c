@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <net/if.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -14,7 +13,6 @@
 #include <rte_ethdev.h>
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
-#include <rte_mbuf_pool_ops.h>
 
 #include "switch/eal.h"
 #include "switch/packet_port.h"
@@ -22,32 +20,7 @@
 #include "switch/log.h"
 #include "switch/ports.h"
 #include "switch/ports_packet.h"
-#include "handlers/handler.h"
-#include "wire/wire.h"
-
-#define POOL_AF_XDP 0
-#define POOL_OTHER 1
-#define RING_SIZE 1024
-
-/* A UMEM chunk is a page; what stands in it before the frame is taken off (the last is XDP's own headroom). */
-#define AF_XDP_CHUNK 4096
-#define AF_XDP_OBJECT_HEADER RTE_ALIGN_CEIL(sizeof(struct rte_mempool_objhdr), RTE_MEMPOOL_ALIGN)
-#define AF_XDP_DATA_ROOM                                                                           \
-	(AF_XDP_CHUNK - AF_XDP_OBJECT_HEADER - sizeof(struct rte_mbuf) - PIPELINE_MBUF_PRIV_SIZE)
-#define AF_XDP_HEADROOM 256
-#define AF_XDP_MAX_MTU                                                                             \
-	(AF_XDP_DATA_ROOM - RTE_PKTMBUF_HEADROOM - AF_XDP_HEADROOM - RTE_ETHER_HDR_LEN)
-
-static_assert(sizeof(struct rte_mbuf) % 64 + RTE_PKTMBUF_HEADROOM % 64 == 0,
-	      "only the private area shifts a frame's alignment");
-static_assert((PIPELINE_MBUF_PRIV_SIZE + FANIN_PAYLOAD_OFFSET) % FANIN_PAYLOAD_ALIGN == 0,
-	      "payload alignment");
-
-static bool
-is_af_xdp(const struct config_port *port)
-{
-	return !port->pci && strncmp(port->device, "net_af_xdp", strlen("net_af_xdp")) == 0;
-}
+#include "switch/ports_pool.h"
 
 /* Checks the kernel's side of a port: its MTU, and that all of its receive queues are served. */
 static int
@@ -71,7 +44,7 @@ check_interface(const struct config_port *port, uint16_t index, uint16_t n_queue
 		ret = -EINVAL;
 	}
 	request.ifr_data = (char *)&channels;
-	if (ret == 0 && is_af_xdp(port) && ioctl(fd, SIOCETHTOOL, &request) == 0) {
+	if (ret == 0 && ports_is_af_xdp(port) && ioctl(fd, SIOCETHTOOL, &request) == 0) {
 		uint32_t queues = channels.rx_count + channels.combined_count;
 
 		if (queues > n_queues)
@@ -82,121 +55,6 @@ check_interface(const struct config_port *port, uint16_t index, uint16_t n_queue
 	}
 	close(fd);
 	return ret;
-}
-
-/* Data room that all non-AF_XDP ports need. Drivers that copy whole frames of a ring need room for those. */
-static uint32_t
-other_data_room(const struct config *config)
-{
-	uint32_t room = 2048;
-
-	for (uint16_t i = 0; i < config->n_ports; i++) {
-		const struct config_port *port = &config->ports[i];
-		const char *frame = port->pci || config_port_is_packet(port)
-					    ? NULL
-					    : strstr(port->device, "framesz=");
-		uint32_t need = port->mtu + 256u;
-
-		if (is_af_xdp(port))
-			continue;
-		if (frame != NULL)
-			need = RTE_MAX(need, (uint32_t)strtoul(frame + strlen("framesz="), NULL, 10));
-		room = RTE_MAX(room, RTE_ALIGN_CEIL(need, 2048u));
-	}
-	return room + RTE_PKTMBUF_HEADROOM;
-}
-
-/*
- * As rte_pktmbuf_pool_create, but without the padding that spreads packets over memory channels:
- * with it, AF_XDP's would no longer fit into a page.
- */
-static struct rte_mempool *
-pool_allocate(const char *name, uint32_t n, uint32_t cache, uint32_t room)
-{
-	struct rte_pktmbuf_pool_private private = {
-		.mbuf_data_room_size = (uint16_t)room,
-		.mbuf_priv_size = PIPELINE_MBUF_PRIV_SIZE,
-	};
-	uint32_t element = (uint32_t)sizeof(struct rte_mbuf) + PIPELINE_MBUF_PRIV_SIZE + room;
-	struct rte_mempool *pool = rte_mempool_create_empty(name, n, element, cache, sizeof(private),
-							    SOCKET_ID_ANY, RTE_MEMPOOL_F_NO_SPREAD);
-
-	if (pool == NULL)
-		return NULL;
-	if (rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL) != 0)
-		goto fail;
-	rte_pktmbuf_pool_init(pool, &private);
-	if (rte_mempool_populate_default(pool) < 0)
-		goto fail;
-	rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
-	return pool;
-
-fail:
-	rte_mempool_free(pool);
-	return NULL;
-}
-
-/*
- * Packets that a queue of a port can hold at once. AF_XDP keeps some in its fill ring (twice the ring size) and its receive
- * ring; a packet socket takes some ahead; memif copies and keeps none.
- */
-static uint32_t
-mbufs_per_queue(const struct config_port *port)
-{
-	if (is_af_xdp(port))
-		return 3 * RING_SIZE;
-	if (port->memif || config_port_is_packet(port))
-		return 4 * FANIN_BURST;
-	return 2 * RING_SIZE;
-}
-
-/* Packets that a pool needs so that it never runs dry. */
-static uint32_t
-mbufs_needed(const struct config *config, int which)
-{
-	uint32_t n = config->slots + config->n_workers * (2 * config->mbuf_cache + 4 * FANIN_BURST +
-							  PIPELINE_TX_WAITING);
-
-	for (uint16_t i = 0; i < config->n_ports; i++) {
-		if (which == (is_af_xdp(&config->ports[i]) ? POOL_AF_XDP : POOL_OTHER))
-			n += mbufs_per_queue(&config->ports[i]);
-	}
-	return n;
-}
-
-static int
-pool_create(const struct config *config, struct ports *ports, int which, char *error)
-{
-	static const char *const names[] = { "mbufs_af_xdp", "mbufs" };
-	uint32_t room = which == POOL_AF_XDP ? (uint32_t)AF_XDP_DATA_ROOM : other_data_room(config);
-	uint32_t n = config->mbufs != 0 ? config->mbufs : mbufs_needed(config, which);
-	uint64_t needed_megabytes;
-
-	if (room > UINT16_MAX) {
-		snprintf(error, CONFIG_ERROR_LEN,
-			 "a port's framesz or MTU asks for packets of %u bytes, expected at most %u",
-			 room - RTE_PKTMBUF_HEADROOM, UINT16_MAX - RTE_PKTMBUF_HEADROOM);
-		return -EINVAL;
-	}
-	needed_megabytes = ((uint64_t)n * (room + 256) >> 20) + 32;
-	ports->pools[which] = pool_allocate(names[which], n, config->mbuf_cache, room);
-	if (ports->pools[which] != NULL)
-		return 0;
-	snprintf(error, CONFIG_ERROR_LEN,
-		 "memory.megabytes: found %u, expected about %lu for %u packets of %u bytes, or fewer mempool.mbufs (%s)",
-		 config->memory_megabytes, (unsigned long)needed_megabytes, n, room,
-		 rte_strerror(rte_errno));
-	return -ENOMEM;
-}
-
-static struct rte_mempool *
-pool_for(const struct config *config, struct ports *ports, const struct config_port *port, char *error)
-{
-	int which = is_af_xdp(port) ? POOL_AF_XDP : POOL_OTHER;
-
-	if (ports->pools[which] == NULL && pool_create(config, ports, which, error) != 0)
-		return NULL;
-	return ports->pools[which];
 }
 
 static int
@@ -218,8 +76,8 @@ find_ethdev(const struct config_port *port, uint16_t index, uint16_t *ethdev, ch
 static int
 setup_queues(uint16_t ethdev, uint16_t n_queues, struct rte_mempool *pool)
 {
-	uint16_t rx_size = RING_SIZE;
-	uint16_t tx_size = RING_SIZE;
+	uint16_t rx_size = PORTS_RING_SIZE;
+	uint16_t tx_size = PORTS_RING_SIZE;
 	int ret = rte_eth_dev_adjust_nb_rx_tx_desc(ethdev, &rx_size, &tx_size);
 
 	for (uint16_t queue = 0; ret == 0 && queue < n_queues; queue++) {
@@ -261,7 +119,7 @@ queue_count(const struct config *config, const struct config_port *port,
 {
 	uint16_t most = RTE_MIN(info->max_rx_queues, info->max_tx_queues);
 
-	if (is_af_xdp(port))
+	if (ports_is_af_xdp(port))
 		return most;
 	/* The driver believes that a connected host serves as many as are set up here; a host brings one. */
 	if (port->memif)
@@ -282,13 +140,13 @@ device_start(const struct config *config, struct ports *ports, uint16_t index, c
 	ret = find_ethdev(port, index, &out->ethdev, error);
 	if (ret != 0)
 		return ret;
-	if (is_af_xdp(port) && port->mtu > AF_XDP_MAX_MTU) {
+	if (ports_is_af_xdp(port) && port->mtu > PORTS_AF_XDP_MAX_MTU) {
 		snprintf(error, CONFIG_ERROR_LEN,
 			 "ports[%u].mtu: found %u, expected at most %zu with net_af_xdp", index,
-			 port->mtu, (size_t)AF_XDP_MAX_MTU);
+			 port->mtu, (size_t)PORTS_AF_XDP_MAX_MTU);
 		return -EINVAL;
 	}
-	pool = pool_for(config, ports, port, error);
+	pool = ports_pool_for(config, ports, port, error);
 	if (pool == NULL)
 		return -ENOMEM;
 	ret = rte_eth_dev_info_get(out->ethdev, &info);
@@ -313,7 +171,7 @@ device_start(const struct config *config, struct ports *ports, uint16_t index, c
 		ret = rte_eth_dev_start(out->ethdev);
 	if (ret != 0)
 		goto fail;
-	if (is_af_xdp(port))
+	if (ports_is_af_xdp(port))
 		note_xdp_sockets(ports, index);
 	ret = rte_eth_promiscuous_enable(out->ethdev);
 	if (ret != 0 && ret != -ENOTSUP)
@@ -343,7 +201,7 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 	out->down = port->memif; /* until a host connects */
 	if (!config_port_is_packet(port))
 		return device_start(config, ports, index, error);
-	pool = pool_for(config, ports, port, error);
+	pool = ports_pool_for(config, ports, port, error);
 	if (pool == NULL)
 		return -ENOMEM;
 	ret = check_interface(port, index, 0, error);
@@ -392,7 +250,7 @@ ports_interface_index(const struct config_port *config)
 {
 	char interface[IF_NAMESIZE];
 
-	if ((!is_af_xdp(config) && !config_port_is_packet(config)) ||
+	if ((!ports_is_af_xdp(config) && !config_port_is_packet(config)) ||
 	    !config_vdev_interface(config->device, interface, sizeof(interface)))
 		return 0;
 	return if_nametoindex(interface);
@@ -475,19 +333,6 @@ ports_describe(const struct ports *ports, uint16_t index, const char **driver,
 	*driver = info.driver_name == NULL ? "" : info.driver_name;
 }
 
-void
-ports_pool_usage(const struct ports *ports, uint32_t *size, uint32_t *available)
-{
-	*size = 0;
-	*available = 0;
-	for (size_t i = 0; i < RTE_DIM(ports->pools); i++) {
-		if (ports->pools[i] == NULL)
-			continue;
-		*size += ports->pools[i]->size;
-		*available += rte_mempool_avail_count(ports->pools[i]);
-	}
-}
-
 bool
 ports_link_is_up(const struct config_port *config, const struct pipeline_port *port)
 {
@@ -500,7 +345,7 @@ ports_link_is_up(const struct config_port *config, const struct pipeline_port *p
 		rte_eth_link_get_nowait(port->ethdev, &link);
 	if ((port->driver == NULL && link.link_status != RTE_ETH_LINK_UP) || port->down)
 		return false;
-	if ((!is_af_xdp(config) && !config_port_is_packet(config)) ||
+	if ((!ports_is_af_xdp(config) && !config_port_is_packet(config)) ||
 	    !config_vdev_interface(config->device, request.ifr_name, sizeof(request.ifr_name)))
 		return true;
 	/* One that was made anew is another one, and the port does not have it. */

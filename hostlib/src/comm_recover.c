@@ -8,12 +8,65 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A refusal holds for this long: a switch asks its parent each time anew. */
+#define REFUSED_NS (1000 * 1000000ull)
+/* Whom the manager misses for this long is gone. */
+#define AWAY_NS (1000 * 1000000ull)
+
 /* The new run has to have room for what is in flight, and for packets as they were cut. */
 static bool
 run_fits(const struct fanin_comm *comm)
 {
 	return comm->member.window >= comm->window &&
 	       comm->member.payload_bytes >= comm->payload_bytes;
+}
+
+/*
+ * Does nothing stand in the way of a new run but the ranks that are missing? The manager has this rank at the switch that it joins
+ * at, knows a tree, and the switch does not refuse.
+ */
+static bool
+way_is_free(const struct fanin_comm *comm, uint64_t now_ns)
+{
+	return comm->manager != NULL && fanin_manager_is_heard(comm->manager) &&
+	       fanin_manager_stranded(comm->manager, comm->tree)[0] == '\0' &&
+	       comm->way_problem[0] == '\0' && !fanin_comm_is_elsewhere(comm) &&
+	       (comm->refused_ns == 0 || now_ns - comm->refused_ns >= REFUSED_NS);
+}
+
+/*
+ * Tells the engine whom the new run waits for. Whether a rank that has not joined again is late or gone only the manager knows:
+ * before a run the switch has nothing of a rank by which it could tell.
+ */
+static void
+missing_note(struct fanin_comm *comm)
+{
+	struct fanin_member *member = &comm->member;
+	struct fanin_rejoin rejoin = { 0 };
+	const uint64_t now_ns = fanin_now_ns(NULL);
+	uint64_t away, away_ns;
+
+	if (member->refusal != FANIN_REASON_NONE)
+		comm->refused_ns = now_ns;
+	member->refusal = FANIN_REASON_NONE;
+	if (member->acknowledged) {
+		rejoin.told_ns = member->told_ns;
+		rejoin.missing = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - member->config.size) &
+				 ~member->members;
+	}
+	if (comm->manager != NULL && fanin_manager_is_heard(comm->manager)) {
+		away = fanin_manager_away(comm->manager, &away_ns) & rejoin.missing;
+		rejoin.gone = fanin_manager_left(comm->manager) & rejoin.missing;
+		if (way_is_free(comm, now_ns))
+			rejoin.late = rejoin.missing & ~rejoin.gone & ~away;
+		/* A link may be away for a moment. */
+		if (now_ns - away_ns >= AWAY_NS)
+			rejoin.gone |= away;
+		/* A switch of a tree does not know of ranks elsewhere that they have joined as long as one behind it has not. */
+		if (rejoin.gone != 0)
+			rejoin.missing = rejoin.gone;
+	}
+	fanin_engine_note_rejoin(comm->engine, &rejoin);
 }
 
 static void
@@ -29,8 +82,10 @@ rejoin(struct fanin_comm *comm)
 			       member->config.job);
 		fanin_member_rejoin(member, fanin_engine_progress(comm->engine));
 		comm->rejoining = true;
+		comm->refused_ns = 0;
 	}
 	status = fanin_member_rejoin_poll(member, &error);
+	missing_note(comm);
 	if (status == FANIN_IN_PROGRESS)
 		return;
 	comm->rejoining = false;

@@ -87,6 +87,7 @@ struct fanin_comm {
 	uint16_t payload_bytes;
 	bool bound;           /* the user named the interface */
 	bool rejoining;       /* the run was lost, and the member joins again */
+	uint64_t refused_ns;  /* when the switch last refused that; 0: it did not */
 	bool moved;           /* to another first hop, where the member has not been in a run yet */
 	uint32_t heeded_news; /* of the manager */
 	uint32_t generation;  /* of the tree, as the manager counts; 0: not told */

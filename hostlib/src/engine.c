@@ -389,6 +389,8 @@ fanin_engine_missing(const struct fanin_engine *engine)
 
 	if (engine->status != FANIN_OK)
 		return engine->error.missing;
+	if (engine->run_lost)
+		return engine->rejoin.missing;
 	if (engine->told.time_ns == 0 || engine->told.block != engine->oldest ||
 	    engine->oldest == engine->end)
 		return 0;
@@ -400,6 +402,8 @@ fanin_engine_late(const struct fanin_engine *engine)
 {
 	if (engine->status != FANIN_OK)
 		return 0;
+	if (engine->run_lost)
+		return engine->rejoin.late;
 	return fanin_engine_missing(engine) & ~(engine->told.ended | engine->told.silent);
 }
 

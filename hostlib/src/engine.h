@@ -185,6 +185,20 @@ bool fanin_engine_run_lost(const struct fanin_engine *engine);
  */
 void fanin_engine_doubt_run(struct fanin_engine *engine);
 
+/* What keeps a lost run from being taken up again, as far as the switch that is joined and others say. */
+struct fanin_rejoin {
+	uint64_t missing; /* ranks that have not joined again; 0 also if it is not known */
+	uint64_t gone;    /* of these: will not, or do not answer */
+	uint64_t late; /* of these: are known to be there, and nothing else is in the way; 0: no reason to wait */
+	uint64_t told_ns; /* when the switch said it */
+};
+
+/*
+ * While the run is lost: whom a new one waits for, copied. Ranks that are late are waited for without the timeout, if all that are
+ * missing are.
+ */
+void fanin_engine_note_rejoin(struct fanin_engine *engine, const struct fanin_rejoin *rejoin);
+
 /* The first block that this rank has no result of. */
 uint32_t fanin_engine_progress(const struct fanin_engine *engine);
 

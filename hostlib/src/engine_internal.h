@@ -58,6 +58,7 @@ struct fanin_told {
 	uint32_t block;
 	uint64_t time_ns; /* 0: nothing */
 	enum fanin_block_state state;
+	bool lost; /* it is absent, or done, although it was sent, and its result has not come; and was not open since */
 	uint64_t members;   /* all ranks but those that are missing */
 	uint64_t ended;     /* of the missing: the process has ended */
 	uint64_t silent;    /* of the missing: does not answer */
@@ -91,6 +92,7 @@ struct fanin_engine {
 	uint8_t *kept_payloads;  /* config.payload_bytes each */
 	uint32_t n_known;        /* lanes that are */
 	bool run_lost;
+	struct fanin_rejoin rejoin; /* while it is */
 	bool moved; /* to another switch, whose epochs are its own: none is that of the run before */
 	const char *hint; /* borrowed; may be NULL */
 	struct fanin_rtt rtt;

@@ -168,20 +168,29 @@ states_learn(struct fanin_engine *engine, const struct fanin_asked *asked, uint3
 	}
 }
 
-/* What the oldest block waits for. */
+/*
+ * What the oldest block waits for. While it waits for others it is asked for less and less often. As soon as it no longer does, what
+ * was sent for it, there or back, may be lost again: from then on the intervals grow anew.
+ */
 static void
 told_note(struct fanin_engine *engine, enum fanin_block_state state,
 	  const struct fanin_answer_body *body)
 {
 	const uint64_t all = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - engine->config.size);
 	const uint64_t missing = all & ~body->members;
+	const bool same = engine->told.time_ns != 0 && engine->told.block == engine->oldest;
+	const uint64_t silent_ns = same ? engine->told.silent_ns : 0;
+	const bool was_lost = same && engine->told.lost;
+	const bool lost = state == FANIN_BLOCK_ABSENT || state == FANIN_BLOCK_DONE;
 
-	const uint64_t silent_ns = engine->told.block == engine->oldest ? engine->told.silent_ns : 0;
-
+	if (lost && !was_lost)
+		engine->ask_wait_ns = fanin_engine_patience_ns(engine);
 	engine->told = (struct fanin_told){
 		.block = engine->oldest,
 		.time_ns = engine->now_ns,
 		.state = state,
+		/* "Sent" is what the nearest switch says, whatever those further up do. */
+		.lost = lost || (state == FANIN_BLOCK_SENT && was_lost),
 		.members = body->members,
 		.ended = body->ended & missing,
 		.silent = body->silent & missing,

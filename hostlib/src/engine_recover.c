@@ -157,6 +157,15 @@ fanin_engine_doubt_run(struct fanin_engine *engine)
 	engine->run_lost = engine->run_lost || engine->config.recover;
 }
 
+void
+fanin_engine_note_rejoin(struct fanin_engine *engine, const struct fanin_rejoin *rejoin)
+{
+	engine->rejoin = *rejoin;
+	if (rejoin->late != 0 && rejoin->late == rejoin->missing &&
+	    rejoin->told_ns > engine->excused_ns)
+		engine->excused_ns = rejoin->told_ns;
+}
+
 uint32_t
 fanin_engine_progress(const struct fanin_engine *engine)
 {
@@ -202,6 +211,7 @@ fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint64_t instan
 		    uint32_t first_block)
 {
 	engine->run_lost = false;
+	engine->rejoin = (struct fanin_rejoin){ 0 };
 	if (epoch == engine->config.epoch && instance == engine->config.instance && !engine->moved)
 		return FANIN_OK;
 	engine->moved = false;

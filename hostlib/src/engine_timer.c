@@ -44,6 +44,9 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 	lane->asked = lane->asked || overdue;
 	engine->ask_wait_ns = back_off_ns(engine, engine->ask_wait_ns);
 	engine->retry_ns = back_off_ns(engine, engine->retry_ns);
+	/* An answer from further up takes longer than a round trip, and who has waited for long has time for it. */
+	if (engine->retry_ns < engine->ask_wait_ns / 32)
+		engine->retry_ns = engine->ask_wait_ns / 32;
 	if (engine->retry_ns > fanin_engine_retry_most_ns(engine))
 		engine->retry_ns = fanin_engine_retry_most_ns(engine);
 	engine->ask_ns = engine->now_ns + engine->retry_ns;
@@ -130,6 +133,19 @@ tx_advice(int errnum)
 	}
 }
 
+/* What is known about ranks that are waited for. */
+static const char *
+reason_of_absence(const struct fanin_engine *engine, uint64_t missing)
+{
+	if (engine->run_lost)
+		return (engine->rejoin.gone & missing) != 0 ? ", which has ended or does not answer"
+		       : (engine->rejoin.late & missing) != 0 ? ", which is late"
+							      : "";
+	return (engine->told.ended & missing) != 0    ? ", which has ended"
+	       : (engine->told.silent & missing) != 0 ? ", which does not answer"
+						      : ", which is late";
+}
+
 /* "no result for 5.0 s: ..." with all that is known about why. */
 static void
 engine_time_out(struct fanin_engine *engine)
@@ -150,7 +166,11 @@ engine_time_out(struct fanin_engine *engine)
 	if (missing != 0)
 		fanin_format_ranks(missing, ranks, sizeof(ranks));
 
-	if (engine->run_lost)
+	if (engine->run_lost && missing != 0)
+		snprintf(detail, sizeof(detail),
+			 "the switch has lost the run, and a new one waits for %s (of %u)%s", ranks,
+			 engine->config.size, reason_of_absence(engine, missing));
+	else if (engine->run_lost)
 		snprintf(detail, sizeof(detail),
 			 "the switch has lost the run, and not all ranks have joined a new one");
 	else if (lane->state == FANIN_LANE_READY || lane->state == FANIN_LANE_QUEUED)
@@ -158,10 +178,7 @@ engine_time_out(struct fanin_engine *engine)
 			 "block %u could not be sent, the send ring is full", engine->oldest);
 	else if (answers && missing != 0)
 		snprintf(detail, sizeof(detail), "block %u waits for %s (of %u)%s", engine->oldest,
-			 ranks, engine->config.size,
-			 (engine->told.ended & missing) != 0    ? ", which has ended"
-			 : (engine->told.silent & missing) != 0 ? ", which does not answer"
-								: ", which is late");
+			 ranks, engine->config.size, reason_of_absence(engine, missing));
 	else if (answers && engine->stale_reason != FANIN_REASON_NONE)
 		snprintf(detail, sizeof(detail), "the switch refuses block %u: %s", engine->oldest,
 			 fanin_reason_text(engine->stale_reason));
@@ -190,15 +207,30 @@ engine_time_out(struct fanin_engine *engine)
 	fanin_engine_fail(engine, FANIN_ERR_TIMEOUT);
 }
 
+/* Is somebody gone whom everything waits for? Of a run that is lost, what was told says nothing any more. */
+static bool
+waits_for_gone(const struct fanin_engine *engine)
+{
+	const struct fanin_told *told = &engine->told;
+
+	if (engine->run_lost)
+		return (engine->rejoin.gone & engine->rejoin.missing) != 0;
+	/* A link may be away for a moment. */
+	return told->block == engine->oldest &&
+	       (told->ended != 0 ||
+		(told->silent != 0 &&
+		 told->time_ns - told->silent_ns >= fanin_engine_retry_most_ns(engine)));
+}
+
 /*
- * Who is late is waited for, for as long as the switch says that the block is open and lacks nobody who is gone. Whatever else is
- * the matter, be it an end of the run, packets that never arrive or a switch that says nothing, is given the timeout.
+ * Who is late is waited for, for as long as the switch says that the block is open and lacks nobody who is gone, or that a new run
+ * lacks only ranks which are known to be late. Whatever else is the matter, be it packets that never arrive or a switch that says
+ * nothing, is given the timeout.
  */
 static bool
 is_in_vain(const struct fanin_engine *engine)
 {
 	const struct fanin_engine_config *config = &engine->config;
-	const struct fanin_told *told = &engine->told;
 	const uint64_t waited_ns = engine->now_ns - engine->progress_ns;
 	const uint64_t excused_ns = engine->excused_ns > engine->progress_ns ? engine->excused_ns
 									     : engine->progress_ns;
@@ -207,10 +239,7 @@ is_in_vain(const struct fanin_engine *engine)
 		return true;
 	if (waited_ns < config->timeout_ns)
 		return false;
-	/* Of a run that is lost, what was told says nothing any more. A link may be away for a moment. */
-	if (!engine->run_lost && told->block == engine->oldest &&
-	    (told->ended != 0 || (told->silent != 0 && told->time_ns - told->silent_ns >=
-							       fanin_engine_retry_most_ns(engine))))
+	if (waits_for_gone(engine))
 		return true;
 	return engine->now_ns - excused_ns >= config->timeout_ns;
 }

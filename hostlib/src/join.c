@@ -14,6 +14,7 @@
 #include <time.h>
 
 #define JOIN_REPEAT_NS (100 * 1000000ull)
+#define REJOIN_REPEAT_MOST_NS (1000 * 1000000ull)
 #define LEAVE_REPEAT_NS (50 * 1000000ull)
 #define LEAVE_TIMEOUT_NS (1000 * 1000000ull)
 
@@ -193,7 +194,11 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 	member->group_be = ack->group_be;
 	member->epoch = hdr->epoch;
 	member->instance = ack->instance;
+	/* Who has waited for somebody who is late is not to wait as long for the rest. */
+	if (member->members != hdr->members)
+		member->repeat_ns = JOIN_REPEAT_NS;
 	member->members = hdr->members;
+	member->told_ns = fanin_now_ns(NULL);
 	member->first_block = hdr->progress;
 	memcpy(member->handler, ack->handler, sizeof(ack->handler));
 	member->acknowledged = true;
@@ -294,8 +299,8 @@ join_receive(struct fanin_member *member, struct fanin_error *error)
 	return FANIN_OK;
 }
 
-/* Repeats JOIN if it is time. */
-static void
+/* Repeats JOIN if it is time. Returns whether it was. */
+static bool
 join_send(struct fanin_member *member)
 {
 	uint64_t now_ns = fanin_now_ns(NULL);
@@ -305,11 +310,12 @@ join_send(struct fanin_member *member)
 		member->next_send_ns = 0;
 	member->challenged = false;
 	if (now_ns < member->next_send_ns)
-		return;
+		return false;
 	news = control_send(member, FANIN_TYPE_JOIN);
 	if (news != 0)
 		member->errnum = news;
 	member->next_send_ns = now_ns + JOIN_REPEAT_NS;
+	return true;
 }
 
 int
@@ -349,6 +355,9 @@ fanin_member_rejoin(struct fanin_member *member, uint32_t progress)
 	member->rejoins = true;
 	member->progress = progress;
 	member->refusal = FANIN_REASON_NONE;
+	member->members = 0;
+	member->told_ns = 0;
+	member->repeat_ns = JOIN_REPEAT_NS;
 	member->next_send_ns = 0;
 }
 
@@ -374,7 +383,13 @@ fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error)
 		return status;
 	if (member->acknowledged && member->active)
 		return FANIN_OK;
-	join_send(member);
+	if (join_send(member) && member->acknowledged) {
+		/* It waits for others, perhaps for long. */
+		member->next_send_ns += member->repeat_ns - JOIN_REPEAT_NS;
+		member->repeat_ns = 2 * member->repeat_ns < REJOIN_REPEAT_MOST_NS
+					    ? 2 * member->repeat_ns
+					    : REJOIN_REPEAT_MOST_NS;
+	}
 	return FANIN_IN_PROGRESS;
 }
 

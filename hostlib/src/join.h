@@ -43,6 +43,7 @@ struct fanin_member {
 	unsigned int refusal;  /* last one that may pass, while joining; else FANIN_REASON_NONE */
 	int errnum;            /* the channel's last news; 0: none */
 	uint64_t next_send_ns; /* of JOIN */
+	uint64_t repeat_ns;    /* after how long once more, while it joins again */
 
 	/* From JOIN_ACK. */
 	bool acknowledged;
@@ -50,6 +51,7 @@ struct fanin_member {
 	uint32_t epoch;
 	uint64_t instance;    /* of the switch */
 	uint64_t members;     /* who has joined */
+	uint64_t told_ns;     /* when it was told last; 0: never */
 	uint32_t first_block; /* the least of all ranks' progress, once active */
 	uint32_t group_be;
 	uint16_t window; /* a power of two */

@@ -59,6 +59,19 @@ fanin_manager_left(const struct fanin_manager *manager)
 	return manager->left;
 }
 
+bool
+fanin_manager_is_heard(const struct fanin_manager *manager)
+{
+	return manager->state == FANIN_MANAGER_MEMBER;
+}
+
+uint64_t
+fanin_manager_away(const struct fanin_manager *manager, uint64_t *since_ns)
+{
+	*since_ns = manager->away_ns;
+	return manager->lost | manager->silent;
+}
+
 uint32_t
 fanin_manager_news(const struct fanin_manager *manager)
 {
@@ -279,7 +292,7 @@ line_done(struct fanin_manager *manager, enum fanin_manager_line kind, const jso
 		manager->heartbeat_ns = now_ns;
 		manager->reconnects++;
 		manager->problem[0] = '\0';
-		fanin_manager_note_trees(manager, result);
+		fanin_manager_note_job(manager, result);
 		fanin_log_line(manager->options.log, FANIN_LOG_INFO,
 			       "connected to the manager %s again", manager->settings.address);
 	}

@@ -126,6 +126,19 @@ uint32_t fanin_manager_news(const struct fanin_manager *manager);
 /* Bitmap of the ranks that have left the job, as far as the manager has told. */
 uint64_t fanin_manager_left(const struct fanin_manager *manager);
 
+/*
+ * True if the connection stands, and what the manager says of the job's other ranks is of now. Without that nothing is known of them.
+ */
+bool fanin_manager_is_heard(const struct fanin_manager *manager);
+
+/*
+ * Bitmap of the ranks that the manager has lost, hears nothing of, or knows that no switch reaches, as it has last said. They may
+ * come back.
+ *
+ * since_ns: when the last one of them was added.
+ */
+uint64_t fanin_manager_away(const struct fanin_manager *manager, uint64_t *since_ns);
+
 /* How often the connection was lost and made again. */
 uint32_t fanin_manager_reconnects(const struct fanin_manager *manager);
 

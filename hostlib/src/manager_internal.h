@@ -42,7 +42,10 @@ struct fanin_manager {
 	char problem[FANIN_TEXT_LEN];
 	struct fanin_manager_home homes[FANIN_MAX_TREES]; /* by tree; as told after the join */
 	uint32_t news;
-	uint64_t left; /* ranks that the manager has said have left */
+	uint64_t left;    /* ranks that the manager has said have left */
+	uint64_t lost;    /* ranks whose connection to it has ended */
+	uint64_t silent;  /* ranks that it hears nothing of, or that no switch reaches */
+	uint64_t away_ns; /* when the last of these was added */
 	/* Why each of the job's trees is not there now, as the manager last said; empty: it is. */
 	char stranded[FANIN_MAX_TREES][FANIN_TEXT_LEN];
 };
@@ -69,8 +72,11 @@ int fanin_manager_say(struct fanin_manager *manager, const char *command);
 enum fanin_manager_line fanin_manager_read(struct fanin_manager *manager, const char *line,
 					   json_t **result, int *status, struct fanin_error *error);
 
-/* Takes what the answer to a reattach says of all trees of the job: where each goes on, if that is all there, and why it can't. */
-void fanin_manager_note_trees(struct fanin_manager *manager, const json_t *result);
+/*
+ * Takes what the answer to a reattach says of the job: of all its trees where each goes on, if that is all there, and why it can't;
+ * and of its ranks.
+ */
+void fanin_manager_note_job(struct fanin_manager *manager, const json_t *result);
 
 /* Reads the result of a join. Returns FANIN_OK or FANIN_ERR_MANAGER. */
 int fanin_manager_read_answer(const struct fanin_manager *manager, const json_t *result,

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "join.h"
+
 /* ----------------------------------------------------------------- to it */
 
 /* Sends a message and gives it up. */
@@ -203,27 +205,64 @@ note_tree(struct fanin_manager *manager, uint16_t tree, const json_t *message)
 	note_stranded(manager, tree, json_string_value(json_object_get(message, "stranded")));
 }
 
+/* A list of ranks as a bitmap; what is no rank is not in it. */
+static uint64_t
+ranks_read(const json_t *message, const char *name)
+{
+	const json_t *list = json_object_get(message, name);
+	const json_t *entry;
+	uint64_t ranks = 0;
+	size_t i;
+
+	json_array_foreach(list, i, entry) {
+		const json_int_t rank = json_integer_value(entry);
+
+		if (json_is_integer(entry) && rank >= 0 && rank < FANIN_WIRE_MAX_CHILDREN)
+			ranks |= UINT64_C(1) << rank;
+	}
+	return ranks;
+}
+
+/* Whom the manager has lost, and of whom it hears nothing, as of now. */
+static void
+note_away(struct fanin_manager *manager, uint64_t lost, uint64_t silent)
+{
+	if (((lost | silent) & ~(manager->lost | manager->silent)) != 0)
+		manager->away_ns = fanin_now_ns(NULL);
+	manager->lost = lost;
+	manager->silent = silent;
+}
+
 void
-fanin_manager_note_trees(struct fanin_manager *manager, const json_t *result)
+fanin_manager_note_job(struct fanin_manager *manager, const json_t *result)
 {
 	const json_t *more = json_object_get(result, "more_trees");
 
+	note_away(manager, ranks_read(result, "gone"), ranks_read(result, "silent"));
 	note_tree(manager, 0, result);
 	for (uint16_t i = 0; i < json_array_size(more) && i < FANIN_MAX_TREES - 1; i++)
 		note_tree(manager, (uint16_t)(i + 1), json_array_get(more, i));
 }
 
-/* Ranks leave at the end of every job: that alone is worth no warning. */
+/* What becomes of the job's ranks. Returns false for other events. */
 static bool
-note_left(struct fanin_manager *manager, const json_t *event, const json_t *message)
+note_ranks(struct fanin_manager *manager, const char *name, const json_t *message)
 {
 	json_int_t rank;
+	uint64_t bit = 0;
 
-	if (strcmp(json_string_value(event) != NULL ? json_string_value(event) : "",
-		   "member_left") != 0)
-		return false;
 	if (integer_read(message, "rank", 0, FANIN_WIRE_MAX_CHILDREN - 1, &rank))
-		manager->left |= UINT64_C(1) << rank;
+		bit = UINT64_C(1) << rank;
+	if (strcmp(name, "member_left") == 0)
+		manager->left |= bit;
+	else if (strcmp(name, "member_lost") == 0)
+		note_away(manager, manager->lost | bit, manager->silent);
+	else if (strcmp(name, "member_back") == 0)
+		note_away(manager, manager->lost & ~bit, manager->silent);
+	else if (strcmp(name, "members_silent") == 0)
+		note_away(manager, manager->lost, ranks_read(message, "ranks"));
+	else
+		return false;
 	return true;
 }
 
@@ -235,7 +274,7 @@ event_note(struct fanin_manager *manager, const json_t *event, const json_t *mes
 	const char *reason = json_string_value(json_object_get(message, "reason"));
 	json_int_t tree = json_integer_value(json_object_get(message, "tree"));
 
-	if (name == NULL || tree < 0 || tree >= FANIN_MAX_TREES)
+	if (name == NULL || note_ranks(manager, name, message) || tree < 0 || tree >= FANIN_MAX_TREES)
 		return;
 	if (strcmp(name, "no_path") == 0)
 		note_stranded(manager, (uint16_t)tree,
@@ -244,6 +283,18 @@ event_note(struct fanin_manager *manager, const json_t *event, const json_t *mes
 		note_stranded(manager, (uint16_t)tree, NULL);
 	if (strcmp(name, "moved") == 0)
 		note_home(manager, (uint16_t)tree, message);
+}
+
+/* Ranks leave at the end of every job, and a link may be away for a moment: that alone is worth no warning. */
+static int
+event_level(const json_t *event)
+{
+	const char *name = json_string_value(event);
+
+	return name != NULL && (strcmp(name, "member_left") == 0 ||
+				strcmp(name, "members_silent") == 0)
+		       ? FANIN_LOG_INFO
+		       : FANIN_LOG_WARNING;
 }
 
 enum fanin_manager_line
@@ -266,11 +317,8 @@ fanin_manager_read(struct fanin_manager *manager, const char *line, json_t **res
 	}
 	event = json_object_get(message, "event");
 	if (event != NULL) {
-		bool left = note_left(manager, event, message);
-
-		if (!left)
-			event_note(manager, event, message);
-		fanin_log_line(manager->options.log, left ? FANIN_LOG_INFO : FANIN_LOG_WARNING,
+		event_note(manager, event, message);
+		fanin_log_line(manager->options.log, event_level(event),
 			       "the manager %s says: %.300s", manager->settings.address, line);
 	} else if (manager->state == FANIN_MANAGER_GREETING) {
 		kind = hello_read(manager, message, status, error);

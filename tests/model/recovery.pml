@@ -182,7 +182,7 @@ inline receive_contribution()
 	:: n + SLOTS == slot[i].next && slot[i].state == DONE -> repeat_result()
 	:: n + SLOTS == slot[i].next && slot[i].state == OPEN ->
 		if
-		:: slot[i].present >> h & 1 -> skip /* PENDING */
+		:: slot[i].present >> h & 1 -> skip /* answered by an ANSWER */
 		:: else -> merge()
 		fi
 	fi

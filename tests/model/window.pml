@@ -225,7 +225,7 @@ inline contribution_to_current(spoilt)
 	:: slot[i].state == OPEN ->
 		if
 #ifndef MUTANT_NO_BITMAP
-		:: slot[i].present >> link & 1 -> skip /* PENDING */
+		:: slot[i].present >> link & 1 -> skip /* answered by an ANSWER */
 #endif
 		:: else -> merge(spoilt)
 		fi

@@ -186,6 +186,47 @@ def late_ranks_are_waited_for_on_a_tree_of_the_manager():
         expect_equal(fabric.ask_manager("stats")["counters"]["hosts_lost"], 0, "hosts lost, although none was")
 
 
+def root_of(fabric, name):
+    """The spine over which a job of the manager runs, once it does."""
+    wait_for_tree(fabric, name)
+    return next(tree["nodes"][0]["switch"] for tree in fabric.ask_manager("trees")["trees"] if tree["name"] == name)
+
+
+def lose_the_spine(fabric, disturb):
+    """Kills the spine of a job that runs, after disturb(); returns once the job is on another tree."""
+    wait_until(lambda: any(job["stats"]["results"] > 100 for job in fabric.ask("leaf1", "jobs.list")["jobs"]), 30, "results")
+    spine = root_of(fabric, "train")
+    disturb()
+    fabric.switches[spine].popen.kill()
+    fabric.switches[spine].popen.wait()
+    wait_until(lambda: root_of(fabric, "train") != spine, 10, "the job to move")
+
+
+@case(MOST_SECONDS)
+def late_ranks_are_waited_for_while_the_job_moves():
+    with Fabric(leaf_spine(2, 2, 4)) as fabric:
+        fabric.start()
+        fabric.start_manager()
+        ranks = [fabric.spawn_named(rank, "train", rank, 4, transport=fabric.transport, bytes=MIB, iters=400, check=True)
+                 for rank in range(4)]
+
+        def frames():
+            port = fabric.port_counters("leaf0")["h0"]
+            return port["rx_frames"] + port["tx_frames"]
+        lose_the_spine(fabric, lambda: ranks[3].popen.send_signal(signal.SIGSTOP))
+        time.sleep(1)
+        before = frames()
+        time.sleep(LATE_SECONDS)
+        # A JOIN each second and its answer, in the end, and what the kernels ask each other; ten times a second would be far more.
+        more = frames() - before
+        expect(more < 60 + 3 * LATE_SECONDS, f"rank 0 sent and received {more} packets in {LATE_SECONDS:.0f} s")
+        expect(all(rank.running() for rank in ranks), "a rank gave up on one that was stopped while the job moved")
+        ranks[3].popen.send_signal(signal.SIGCONT)
+        reports = reports_of(fabric, ranks, LATE_SECONDS + 60)
+        expect_exact(reports, "moved while a rank was late")
+        expect(all(report["resumed"] >= 1 for report in reports), f"a rank was never moved: {reports}")
+
+
 @case(MOST_SECONDS)
 def the_wait_for_late_ranks_may_have_a_limit():
     with running_lab(3, "af_packet") as lab:
@@ -248,6 +289,35 @@ def a_rank_that_is_gone_behind_a_spine_is_named_within_the_timeout():
                 ranks[3].wait(10)
 
 
+@case(150)
+def a_rank_that_is_gone_while_the_job_moves_is_named_within_the_timeout():
+    for late in (False, True):
+        for where in ("killed", "pulled off"):
+            with Fabric(leaf_spine(2, 2, 4)) as fabric:
+                fabric.start()
+                fabric.start_manager()
+                ranks = [fabric.spawn_named(rank, "train", rank, 4, transport=fabric.transport, **ENDLESS) for rank in range(4)]
+                since = time.monotonic()
+
+                def lose_rank(process=ranks[3], where=where, fabric=fabric):
+                    nonlocal since
+                    since = time.monotonic()
+                    if where == "killed":
+                        process.popen.send_signal(signal.SIGKILL)
+                    else:
+                        pull(fabric, 3)
+                if late:
+                    lose_the_spine(fabric, lambda process=ranks[3]: process.popen.send_signal(signal.SIGSTOP))
+                    time.sleep(TIMEOUT_SECONDS + 2)
+                    expect(all(rank.running() for rank in ranks), f"{where}: a rank gave up on one that was stopped")
+                    lose_rank()
+                else:
+                    lose_the_spine(fabric, lose_rank)
+                expect_named(fabric, ranks, 3, since, f"{where}, {'late before' if late else 'at once'}, while the job moves", among=(2,))
+                ranks[3].popen.kill()
+                ranks[3].wait(10)
+
+
 # ---- the ring
 
 def ring_of(lab, manager, **options):
@@ -260,11 +330,13 @@ def late_ranks_are_waited_for_in_a_ring():
         # With more than what the kernels' buffers hold: the late rank's window is closed.
         for way, options in (("asleep", {"pause": int(LATE_SECONDS), "pause_at": 3}),
                              ("busy", {"pause": int(LATE_SECONDS), "pause_at": 3, "pause_busy": True}), ("stopped", {})):
-            common = {"bytes": 16 * MIB, "iters": 5 if options else 20}
+            common = {"bytes": 16 * MIB, "iters": 5 if options else 60}
+            already = len(manager.told("heartbeat"))
             ranks = [spawn_by_name(lab, rank, manager=manager.address, size=4, rank=rank,
                                    **common | (options if rank == 2 else {})) for rank in range(4)]
             if way == "stopped":
-                wait_until(lambda: len(manager.told("heartbeat")) >= 1, 30, "a ring that runs")
+                # One that is stopped before it has joined is late for the join, which has a limit.
+                wait_until(lambda least=already + 4: len(manager.told("heartbeat")) >= least, 30, "a ring that runs")
                 stop_for(ranks[2], LATE_SECONDS)
             expect_ring(reports_of(lab, ranks, LATE_SECONDS + 60), way, "test")
 

@@ -79,6 +79,7 @@ struct world {
 	struct fanin_tagger *taggers[MAX_RANKS];
 	uint32_t wrong_tags; /* contributions and queries without a valid one */
 	bool silent;         /* the switch takes everything and answers nothing */
+	bool far;            /* answers come from further up: they tell of one block */
 	uint32_t drop_next;  /* contributions to be lost, before any chance */
 	uint64_t ended;      /* ranks whose processes have ended */
 	uint64_t mute;       /* ranks that don't answer probes */
@@ -278,7 +279,7 @@ answer(struct world *world, struct link *link, const struct fanin_hdr *hdr)
 	body.ended = world->ended & ~body.members;
 	body.silent = world->mute & ~body.members;
 	if (hdr->type == FANIN_TYPE_QUERY) {
-		body.n_blocks = WINDOW;
+		body.n_blocks = world->far ? 0 : WINDOW;
 		for (uint32_t i = 0; i < WINDOW; i++)
 			fanin_answer_set_state(&body, i,
 					       block_state(world, link->rank, hdr->block + i));

@@ -466,6 +466,28 @@ START_TEST(who_is_late_is_waited_for)
 }
 END_TEST
 
+START_TEST(answers_from_far_away_are_waited_for_during_long_waits)
+{
+	struct collective collective;
+	struct world *world = world_without_last(&collective);
+	struct link *link = &world->links[0];
+	uint32_t before = link->queries;
+
+	world->far = true;
+	link->holds = true;
+	/* Each 30 ms, which is far more than what was measured on the way to the nearest switch. */
+	for (int i = 0; i < 60000 / 30; i++) {
+		pass_without_last(world, 0.03);
+		link->passing = link->tail - link->head;
+	}
+	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
+	/* 28 at intervals of 2 s, 10 until these are reached, and some that were repeated while the intervals were short. */
+	ck_assert_uint_lt(link->queries - before, 50);
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
 START_TEST(who_is_late_and_then_gone_is_named_in_time)
 {
 	struct collective collective;
@@ -511,6 +533,67 @@ START_TEST(results_that_are_lost_after_a_long_wait_are_asked_for)
 	world->links[0].head = world->links[0].tail;
 	collective_run(&collective, world);
 	collective_expect(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+static bool
+next_is_result(const struct link *link)
+{
+	const struct fanin_headers *headers = (const void *)link->queue[link->head % QUEUE_LEN].data;
+
+	return link->head != link->tail && headers->fanin.type == FANIN_TYPE_RESULT;
+}
+
+/* Milliseconds until rank 0 has its result, of which `losses` packets are lost, each time that it has been asked for it. */
+static unsigned int
+time_with_losses(struct world *world, const struct collective *collective, unsigned int losses)
+{
+	struct link *link = &world->links[0];
+	unsigned int ms = 0;
+
+	for (; collective->requests[0].status == FANIN_IN_PROGRESS; ms++) {
+		ck_assert_uint_lt(ms, 10000);
+		for (; losses > 0 && next_is_result(link); losses--)
+			link->head++;
+		world->now_ns += 1000000;
+		for (uint16_t i = 0; i < world->n_ranks; i++)
+			fanin_engine_poll(world->engines[i]);
+	}
+	return ms;
+}
+
+START_TEST(what_is_lost_again_after_a_long_wait_is_asked_for_soon)
+{
+	struct collective collective;
+	struct world *world = world_create(4);
+
+	allreduce_expect(world, 100 * ELEMENTS, 0, false);
+	collective_prepare(&collective, ELEMENTS, 1);
+	for (uint16_t rank = 0; rank < 3; rank++)
+		collective_post(&collective, world, rank, false);
+	pass_without_last(world, 33.3);
+	collective_post(&collective, world, 3, false);
+	/* That the first one is lost shows at the next query, in 2 s at most; the others in a few ms each. */
+	ck_assert_uint_le(time_with_losses(world, &collective, 5), 2000 + 200);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(contributions_that_never_arrive_cost_few_queries)
+{
+	struct world *world = world_create(1);
+	struct collective collective;
+
+	allreduce_expect(world, 100 * ELEMENTS, 0, false);
+	world->drop_next = UINT32_MAX;
+	collective_prepare(&collective, ELEMENTS, 1);
+	collective_post(&collective, world, 0, false);
+	ck_assert_double_le(seconds_to_failure(world), 5.1);
+	ck_assert_uint_lt(world->links[0].queries, 40);
+	collective_free(&collective, world);
 	world_destroy(world);
 }
 END_TEST
@@ -866,9 +949,12 @@ suite_engine(void)
 
 	tcase_add_loop_test(errors, a_timeout_names_the_missing_rank, 0, 2);
 	tcase_add_test(errors, who_is_late_is_waited_for);
+	tcase_add_test(errors, answers_from_far_away_are_waited_for_during_long_waits);
 	tcase_add_test(errors, who_is_late_and_then_gone_is_named_in_time);
 	tcase_add_test(errors, a_switch_that_goes_while_somebody_is_late_is_named_in_time);
 	tcase_add_test(errors, results_that_are_lost_after_a_long_wait_are_asked_for);
+	tcase_add_test(errors, what_is_lost_again_after_a_long_wait_is_asked_for_soon);
+	tcase_add_test(errors, contributions_that_never_arrive_cost_few_queries);
 	tcase_add_test(errors, a_run_that_is_lost_after_a_long_wait_has_its_time);
 	tcase_add_test(errors, a_link_that_is_away_for_a_moment_ends_no_long_wait);
 	tcase_add_loop_test(errors, waits_for_late_ranks_survive_losses, 0, 5);

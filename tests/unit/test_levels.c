@@ -347,6 +347,76 @@ START_TEST(children_hear_what_the_parent_has_against_it)
 }
 END_TEST
 
+/* A JOIN of host h, which was in a run before. Returns the type of the answer. */
+static unsigned int
+rejoin(unsigned int h, uint64_t nonce)
+{
+	const struct fanin_join_ack_body *ack = (const struct fanin_join_ack_body *)(got + 1);
+	struct fanin_join_body body = { .nonce = nonce, .size = RANKS, .mtu = 1500 };
+	uint8_t frame[4096];
+
+	/* Others have had it called. */
+	while (ring_switch_take(&sw, (uint16_t)h, buffer) != 0)
+		;
+	for (int i = 0; i < 2; i++) {
+		size_t len = host_packet(&sw, h, FANIN_TYPE_JOIN, job->params.id, 0, &body,
+					 sizeof(body), (struct fanin_headers *)frame);
+
+		((struct fanin_headers *)frame)->fanin.flags = FANIN_FLAG_RETRANSMIT;
+		ring_switch_put(&sw, (uint16_t)h, frame, len);
+		ck_assert_uint_gt(ring_switch_take(&sw, (uint16_t)h, buffer), 0);
+		if (got->fanin.type != FANIN_TYPE_JOIN_ACK || ack->state != FANIN_JOIN_CHALLENGE)
+			break;
+		body.cookie = ack->cookie;
+	}
+	return got->fanin.type;
+}
+
+START_TEST(who_joins_again_hears_that_the_parent_is_silent)
+{
+	const struct fanin_join_body *join = (const struct fanin_join_body *)(got + 1);
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	unsigned int refused = 0;
+	uint64_t nonce = 0;
+
+	open_variant(_i);
+	for (unsigned int h = 0; h < CHILDREN; h++)
+		ck_assert_uint_eq(rejoin(h, 5 + h), FANIN_TYPE_JOIN_ACK);
+	parent_take(FANIN_TYPE_JOIN);
+	nonce = join->nonce;
+	/* A parent that answers, if slowly, is not silent. */
+	for (unsigned int i = 0; i < 40; i++) {
+		if (i % 10 == 0)
+			parent_ack(FANIN_JOIN_WAITING, nonce, WINDOW);
+		ck_assert_uint_eq(rejoin(i % CHILDREN, 5 + i % CHILDREN), FANIN_TYPE_JOIN_ACK);
+		parent_take(FANIN_TYPE_JOIN);
+	}
+	/* One that is silent is asked on. */
+	for (unsigned int i = 0; i < 40; i++) {
+		if (rejoin(0, 5) == FANIN_TYPE_JOIN_ACK) {
+			parent_take(FANIN_TYPE_JOIN);
+			continue;
+		}
+		ck_assert_uint_eq(got->fanin.count, FANIN_REASON_NOT_ACTIVE);
+		ck_assert_uint_eq(got->fanin.members, 5);
+		refused++;
+	}
+	ck_assert_uint_ge(refused, 10);
+	ck_assert_uint_le(refused, 20);
+	/* It answers again; and what it refuses is told, be it that its own parent is silent. */
+	parent_ack(FANIN_JOIN_WAITING, nonce, WINDOW);
+	ck_assert_uint_eq(rejoin(0, 5), FANIN_TYPE_JOIN_ACK);
+	parent_packet(FANIN_TYPE_REFUSED, 0, NULL, 0, headers);
+	headers->fanin.count = FANIN_REASON_NOT_ACTIVE;
+	headers->fanin.members = nonce;
+	put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
+	ck_assert_uint_eq(rejoin(0, 5), FANIN_TYPE_REFUSED);
+	ck_assert_uint_eq(rejoin(0, 5), FANIN_TYPE_JOIN_ACK);
+	ring_switch_close(&sw);
+}
+END_TEST
+
 START_TEST(sums_go_up_and_results_come_down)
 {
 	uint32_t epoch;
@@ -774,6 +844,7 @@ suite_levels(void)
 	tcase_add_loop_test(one, joins_its_parent_when_all_children_are_there, 0, N_VARIANTS);
 	tcase_add_loop_test(one, run_goes_on_where_the_slowest_rank_is, 0, N_VARIANTS);
 	tcase_add_loop_test(one, children_hear_what_the_parent_has_against_it, 0, N_VARIANTS);
+	tcase_add_loop_test(one, who_joins_again_hears_that_the_parent_is_silent, 0, N_VARIANTS);
 	tcase_add_loop_test(one, sums_go_up_and_results_come_down, 0, N_VARIANTS);
 	tcase_add_loop_test(one, what_is_lost_is_repeated_where_it_was_lost, 0, N_VARIANTS);
 	tcase_add_loop_test(one, parent_s_answer_reaches_the_child_that_asked, 0, N_VARIANTS);

@@ -3,6 +3,7 @@
  * Tests of what the manager does with jobs when something happens in the middle: a switch or a host is lost, somebody destroys the
  * job, the manager is killed, the disk is full.
  */
+#include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -295,6 +296,84 @@ START_TEST(a_host_that_comes_back_is_told_whether_the_tree_is_there)
 }
 END_TEST
 
+/* The ranks that the answer to a reattach, given up then, has in a list; 0: there is none. */
+static uint64_t
+take_ranks(json_t *result, const char *name)
+{
+	const json_t *rank;
+	uint64_t ranks = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(result, name), i, rank)
+		ranks |= UINT64_C(1) << json_integer_value(rank);
+	json_decref(result);
+	return ranks;
+}
+
+START_TEST(others_hear_of_a_host_whose_links_are_all_down)
+{
+	struct group *group = join_and_serve(1);
+
+	/* One of rank 0's two links: the job goes on over the other one. */
+	manager_rig.port_is_down[LEAF0][6] = true;
+	manager_rig_look_at(LEAF0);
+	manager_rig_serve_all();
+	ck_assert(!was_told(1, "members_silent"));
+	manager_rig.port_is_down[LEAF2][6] = true;
+	manager_rig_look_at(LEAF2);
+	manager_rig_serve_all();
+	ck_assert(was_told(1, "members_silent"));
+	/* Who was away meanwhile is told when it is back. */
+	lose_host(1);
+	ck_assert_uint_eq(take_ranks(reattach(group, 1), "silent"), 1 << 0);
+	manager_rig.port_is_down[LEAF2][6] = false;
+	manager_rig_look_at(LEAF2);
+	manager_rig_serve_all();
+	ck_assert(was_told(1, "members_silent"));
+	lose_host(1);
+	ck_assert_uint_eq(take_ranks(reattach(group, 1), "silent"), 0);
+}
+END_TEST
+
+/* The connection of a host ends because nothing is heard of it. */
+static void
+miss_host(unsigned int rank)
+{
+	manager_rig.clients[rank].ended_by = -ETIMEDOUT;
+	lose_host(rank);
+	manager_rig.clients[rank].ended_by = 0;
+	control_client_set_data(&manager_rig.clients[rank], NULL);
+}
+
+START_TEST(others_hear_of_a_host_that_nothing_is_heard_of)
+{
+	struct group *group = join_and_serve(1);
+
+	miss_host(0);
+	ck_assert(was_told(1, "members_silent"));
+	json_decref(reattach(group, 0));
+	ck_assert(was_told(1, "members_silent"));
+	/* And if it does not come back. */
+	miss_host(0);
+	ck_assert(was_told(1, "members_silent"));
+	host_end_grace(manager_rig.manager, UINT64_MAX);
+	ck_assert(was_told(1, "member_lost"));
+}
+END_TEST
+
+START_TEST(others_hear_of_a_lost_host_that_comes_back)
+{
+	struct group *group = join_and_serve(1);
+
+	lose_host(0);
+	ck_assert(was_told(1, "member_lost"));
+	ck_assert_uint_eq(take_ranks(host_result(manager_rig.manager, group, 1), "gone"), 1 << 0);
+	json_decref(reattach(group, 0));
+	ck_assert(was_told(1, "member_back"));
+	ck_assert_uint_eq(take_ranks(host_result(manager_rig.manager, group, 1), "gone"), 0);
+}
+END_TEST
+
 START_TEST(a_host_that_has_left_is_not_lost_when_the_manager_is_started_again)
 {
 	struct control_error error;
@@ -417,6 +496,9 @@ suite_manager_jobs(void)
 	tcase_add_test(tcase, a_job_leaves_a_link_of_a_host_that_is_down);
 	tcase_add_test(tcase, others_hear_of_a_host_that_is_lost_while_their_job_moves);
 	tcase_add_test(tcase, others_hear_of_a_host_that_is_lost_while_their_job_is_made);
+	tcase_add_test(tcase, others_hear_of_a_host_whose_links_are_all_down);
+	tcase_add_test(tcase, others_hear_of_a_host_that_nothing_is_heard_of);
+	tcase_add_test(tcase, others_hear_of_a_lost_host_that_comes_back);
 	tcase_add_test(tcase,
 		       a_job_that_loses_a_host_while_it_is_made_is_destroyed_if_that_is_configured);
 	tcase_add_test(tcase,

@@ -12,19 +12,13 @@
 #include <rte_ip.h>
 
 #include "pipeline/probe.h"
-#include "tests/unit/ring_switch.h"
+#include "tests/unit/probe_rig.h"
 #include "tests/unit/suites.h"
 
 #define HOSTS 3
 #define JOIN_PORT 50000 /* of ring_switch's hosts */
-#define SECOND UINT64_C(1000000000)
 
-static struct ring_switch sw;
-static struct job *job;
-static uint32_t epoch;
-static uint64_t clock_ns;
-static uint8_t buffer[4096] __attribute__((aligned(8)));
-static struct fanin_headers *const got = (struct fanin_headers *)buffer;
+static struct fanin_headers *const got = (struct fanin_headers *)probe_rig.buffer;
 
 /* By _i: with that many workers more than one. */
 #define N_VARIANTS 2
@@ -33,94 +27,34 @@ static void
 open_switch(int variant)
 {
 	ring_switch_eal();
-	ring_switch_open(&sw, 4, (uint16_t)(1 + variant), NULL);
-	job = ring_switch_job(&sw, HOSTS, 8);
-	epoch = host_join_all(&sw, job, HOSTS, 7);
-	for (uint16_t p = 0; p < sw.n_ports; p++) {
-		while (ring_switch_take(&sw, p, buffer) != 0)
-			;
-	}
-	/* Far ahead, so that nothing is due in the rounds that the test needs to put frames in. */
-	clock_ns = pipeline_now_ns() + 3600 * SECOND;
+	ring_switch_open(&probe_rig.sw, 4, (uint16_t)(1 + variant), NULL);
+	probe_rig.job = ring_switch_job(&probe_rig.sw, HOSTS, 8);
+	probe_rig.epoch = host_join_all(&probe_rig.sw, probe_rig.job, HOSTS, 7);
+	probe_rig_begin();
 }
 
 static void
 close_switch(void)
 {
-	ring_switch_close(&sw);
+	ring_switch_close(&probe_rig.sw);
 }
 
 /* The main thread waits for workers that are online; here it is one of them. */
 static void
 workers_pause(bool paused)
 {
-	for (uint16_t w = 0; w < sw.pipeline->n_workers; w++) {
+	for (uint16_t w = 0; w < probe_rig.sw.pipeline->n_workers; w++) {
 		if (paused)
-			rte_rcu_qsbr_thread_offline(sw.pipeline->qsbr, w);
+			rte_rcu_qsbr_thread_offline(probe_rig.sw.pipeline->qsbr, w);
 		else
-			rte_rcu_qsbr_thread_online(sw.pipeline->qsbr, w);
+			rte_rcu_qsbr_thread_online(probe_rig.sw.pipeline->qsbr, w);
 	}
-}
-
-/* Half a second later. */
-static void
-tick(void)
-{
-	struct worker *worker = sw.pipeline->workers[0];
-
-	clock_ns += PROBE_INTERVAL_NS;
-	worker->now_ns = clock_ns;
-	if (probes_are_due(sw.pipeline, clock_ns))
-		probe_due(worker);
-	worker_flush(worker);
-}
-
-/* Asks for a block at the time of the test's clock; the answer is left to be taken. */
-static void
-ask(unsigned int h, uint32_t block, bool overdue)
-{
-	struct worker *worker = sw.pipeline->workers[0];
-	uint8_t frame[4096];
-	struct fanin_headers *headers = (struct fanin_headers *)frame;
-	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(sw.pool);
-
-	host_packet(&sw, h, FANIN_TYPE_QUERY, job->params.id, epoch, NULL, 0, headers);
-	headers->fanin.block = block;
-	headers->fanin.number = 1;
-	headers->fanin.flags = overdue ? FANIN_FLAG_RETRANSMIT : 0;
-	memcpy(rte_pktmbuf_append(mbuf, sizeof(*headers)), frame, sizeof(*headers));
-	mbuf->port = sw.pipeline->ports[h].ethdev;
-	worker->now_ns = clock_ns;
-	worker_aggregate(worker, &mbuf, 1);
-	worker_flush(worker);
-}
-
-/* What an overdue query of host 0 about block 0 is answered. */
-static struct fanin_answer_body
-answer(void)
-{
-	struct fanin_answer_body body;
-
-	ask(0, 0, true);
-	ck_assert_uint_eq(ring_switch_take(&sw, 0, buffer), FANIN_PAYLOAD_OFFSET + sizeof(body));
-	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_ANSWER);
-	memcpy(&body, got + 1, sizeof(body));
-	return body;
-}
-
-static void
-expect_finding(uint64_t ended, uint64_t silent)
-{
-	const struct fanin_answer_body body = answer();
-
-	ck_assert_uint_eq(body.ended, ended);
-	ck_assert_uint_eq(body.silent, silent);
 }
 
 static void
 expect_silence(uint16_t port)
 {
-	ck_assert_uint_eq(ring_switch_take(&sw, port, buffer), 0);
+	ck_assert_uint_eq(ring_switch_take(&probe_rig.sw, port, probe_rig.buffer), 0);
 }
 
 static void
@@ -130,7 +64,7 @@ expect_ethernet(unsigned int h)
 
 	host_mac(h, mac);
 	ck_assert_mem_eq(got->eth.dst, mac, 6);
-	ck_assert_mem_eq(got->eth.src, sw.pipeline->mac, 6);
+	ck_assert_mem_eq(got->eth.src, probe_rig.sw.pipeline->mac, 6);
 }
 
 /* The three frames of a probe left for host h: a PROBE, an echo request and an ARP request. The first is left in `got`. */
@@ -141,26 +75,28 @@ expect_probe(unsigned int h)
 	const struct rte_arp_hdr *arp = (const struct rte_arp_hdr *)&got->ip;
 	struct fanin_headers probe;
 
-	ck_assert_uint_eq(ring_switch_take(&sw, (uint16_t)h, buffer), FANIN_PAYLOAD_OFFSET);
+	ck_assert_uint_eq(ring_switch_take(&probe_rig.sw, (uint16_t)h, probe_rig.buffer),
+			  FANIN_PAYLOAD_OFFSET);
 	probe = *got;
 	expect_ethernet(h);
-	ck_assert_uint_eq(fanin_wire_validate(buffer, FANIN_PAYLOAD_OFFSET), FANIN_REASON_NONE);
+	ck_assert_uint_eq(fanin_wire_validate(probe_rig.buffer, FANIN_PAYLOAD_OFFSET),
+			  FANIN_REASON_NONE);
 	ck_assert_uint_eq(probe.fanin.type, FANIN_TYPE_PROBE);
 	ck_assert_uint_eq(probe.fanin.key, 0);
 	ck_assert_uint_eq(probe.ip.dst_be, host_ip_be(h));
 	ck_assert_uint_eq(probe.udp.dst_be, htons(JOIN_PORT));
-	ck_assert_uint_eq(probe.udp.src_be, sw.pipeline->udp_port_be);
+	ck_assert_uint_eq(probe.udp.src_be, probe_rig.sw.pipeline->udp_port_be);
 
-	ck_assert_uint_eq(ring_switch_take(&sw, (uint16_t)h, buffer), 60);
+	ck_assert_uint_eq(ring_switch_take(&probe_rig.sw, (uint16_t)h, probe_rig.buffer), 60);
 	expect_ethernet(h);
 	ck_assert_uint_eq(fanin_ip_checksum(&got->ip), 0);
 	ck_assert_uint_eq(got->ip.protocol, IPPROTO_ICMP);
 	ck_assert_uint_eq(got->ip.dst_be, host_ip_be(h));
-	ck_assert_uint_eq(got->ip.src_be, sw.pipeline->ip_be);
+	ck_assert_uint_eq(got->ip.src_be, probe_rig.sw.pipeline->ip_be);
 	ck_assert_uint_eq(icmp->icmp_type, RTE_IP_ICMP_ECHO_REQUEST);
 	ck_assert_uint_eq(rte_raw_cksum(icmp, 60 - FANIN_ETH_LEN - FANIN_IP_LEN), UINT16_MAX);
 
-	ck_assert_uint_eq(ring_switch_take(&sw, (uint16_t)h, buffer), 60);
+	ck_assert_uint_eq(ring_switch_take(&probe_rig.sw, (uint16_t)h, probe_rig.buffer), 60);
 	expect_ethernet(h);
 	ck_assert_uint_eq(got->eth.type_be, htons(RTE_ETHER_TYPE_ARP));
 	ck_assert_uint_eq(arp->arp_opcode, htons(RTE_ARP_OP_REQUEST));
@@ -174,7 +110,7 @@ was_probed(unsigned int h)
 {
 	bool found = false;
 
-	while (ring_switch_take(&sw, (uint16_t)h, buffer) != 0)
+	while (ring_switch_take(&probe_rig.sw, (uint16_t)h, probe_rig.buffer) != 0)
 		found = true;
 	return found;
 }
@@ -188,7 +124,7 @@ put_icmp(uint16_t port, unsigned int h, struct rte_icmp_hdr *icmp, const void *d
 	struct rte_icmp_hdr *placed = (struct rte_icmp_hdr *)&headers->udp;
 
 	host_mac(h, headers->eth.src);
-	memcpy(headers->eth.dst, sw.pipeline->mac, 6);
+	memcpy(headers->eth.dst, probe_rig.sw.pipeline->mac, 6);
 	headers->eth.type_be = htons(RTE_ETHER_TYPE_IPV4);
 	headers->ip = (struct fanin_ip){
 		.version_ihl = 0x45,
@@ -196,13 +132,14 @@ put_icmp(uint16_t port, unsigned int h, struct rte_icmp_hdr *icmp, const void *d
 		.ttl = 64,
 		.protocol = IPPROTO_ICMP,
 		.src_be = host_ip_be(h),
-		.dst_be = sw.pipeline->ip_be,
+		.dst_be = probe_rig.sw.pipeline->ip_be,
 	};
 	headers->ip.checksum_be = fanin_ip_checksum(&headers->ip);
 	*placed = *icmp;
 	memcpy(placed + 1, data, data_len);
 	placed->icmp_cksum = (uint16_t)~rte_raw_cksum(placed, sizeof(*icmp) + data_len);
-	ring_switch_put(&sw, port, frame, FANIN_ETH_LEN + FANIN_IP_LEN + sizeof(*icmp) + data_len);
+	ring_switch_put(&probe_rig.sw, port, frame,
+			FANIN_ETH_LEN + FANIN_IP_LEN + sizeof(*icmp) + data_len);
 }
 
 static void
@@ -222,7 +159,7 @@ reply_to_arp(uint16_t port, unsigned int h)
 	struct rte_ether_hdr *eth = (struct rte_ether_hdr *)frame;
 	struct rte_arp_hdr *arp = (struct rte_arp_hdr *)(eth + 1);
 
-	memcpy(&eth->dst_addr, sw.pipeline->mac, 6);
+	memcpy(&eth->dst_addr, probe_rig.sw.pipeline->mac, 6);
 	host_mac(h, eth->src_addr.addr_bytes);
 	eth->ether_type = htons(RTE_ETHER_TYPE_ARP);
 	arp->arp_hardware = htons(RTE_ARP_HRD_ETHER);
@@ -232,8 +169,8 @@ reply_to_arp(uint16_t port, unsigned int h)
 	arp->arp_opcode = htons(RTE_ARP_OP_REPLY);
 	arp->arp_data.arp_sha = eth->src_addr;
 	arp->arp_data.arp_sip = host_ip_be(h);
-	arp->arp_data.arp_tip = sw.pipeline->ip_be;
-	ring_switch_put(&sw, port, frame, sizeof(frame));
+	arp->arp_data.arp_tip = probe_rig.sw.pipeline->ip_be;
+	ring_switch_put(&probe_rig.sw, port, frame, sizeof(frame));
 }
 
 /* Host h's machine on a port answers a PROBE to that UDP port by "destination unreachable". */
@@ -249,28 +186,28 @@ refuse_probe(uint16_t port, unsigned int h, uint8_t code, const struct fanin_hea
 static void
 wait_for_host_1(void)
 {
-	host_contribute(&sw, job, 0, epoch, 0, false);
-	host_contribute(&sw, job, 2, epoch, 0, false);
-	expect_finding(0, 0);
+	host_contribute(&probe_rig.sw, probe_rig.job, 0, probe_rig.epoch, 0, false);
+	host_contribute(&probe_rig.sw, probe_rig.job, 2, probe_rig.epoch, 0, false);
+	probe_rig_expect_finding(0, 0);
 }
 
 START_TEST(an_overdue_block_has_those_probed_that_it_misses)
 {
 	open_switch(_i);
-	host_contribute(&sw, job, 0, epoch, 0, false);
-	host_contribute(&sw, job, 2, epoch, 0, false);
-	ask(0, 0, false);
+	host_contribute(&probe_rig.sw, probe_rig.job, 0, probe_rig.epoch, 0, false);
+	host_contribute(&probe_rig.sw, probe_rig.job, 2, probe_rig.epoch, 0, false);
+	probe_rig_ask(0, 0, false);
 	ck_assert(was_probed(0)); /* the answer */
-	tick();
+	probe_rig_tick();
 	for (uint16_t h = 0; h < HOSTS; h++)
 		expect_silence(h);
 
-	ask(0, 0, true);
+	probe_rig_ask(0, 0, true);
 	ck_assert(was_probed(0));
-	tick();
+	probe_rig_tick();
 	expect_probe(1);
 	ck_assert_uint_eq(got->fanin.block, 0);
-	for (uint16_t h = 0; h < sw.n_ports; h++)
+	for (uint16_t h = 0; h < probe_rig.sw.n_ports; h++)
 		expect_silence(h);
 	close_switch();
 }
@@ -284,22 +221,22 @@ START_TEST(probes_go_twice_a_second_until_5_s_after_the_last_query)
 	open_switch(_i);
 	wait_for_host_1();
 	for (unsigned int i = 0; i < 20; i++) {
-		tick();
+		probe_rig_tick();
 		n += was_probed(1);
 		if (i == 3)
-			answer();
+			probe_rig_answer();
 	}
 	/* Two seconds, and five more, of which the last moment is not among them. */
 	ck_assert_uint_eq(n, 13);
-	ck_assert(!probes_are_out(sw.pipeline));
-	ck_assert_uint_eq(job->worker_stats[0].probes, 13);
+	ck_assert(!probes_are_out(probe_rig.sw.pipeline));
+	ck_assert_uint_eq(probe_rig.job->worker_stats[0].probes, 13);
 
 	/* Less than half a second apart there is nothing. */
-	answer();
-	tick();
+	probe_rig_answer();
+	probe_rig_tick();
 	ck_assert(was_probed(1));
-	worker = sw.pipeline->workers[0];
-	worker->now_ns = clock_ns + PROBE_INTERVAL_NS - 1;
+	worker = probe_rig.sw.pipeline->workers[0];
+	worker->now_ns = probe_rig.clock_ns + PROBE_INTERVAL_NS - 1;
 	probe_due(worker);
 	worker_flush(worker);
 	expect_silence(1);
@@ -314,17 +251,17 @@ START_TEST(a_host_whose_machine_answers_is_late)
 	open_switch(_i);
 	wait_for_host_1();
 	for (unsigned int i = 0; i < 20; i++) {
-		tick();
+		probe_rig_tick();
 		ck_assert(was_probed(1));
 		/* By either of the two, now and then. */
 		if (i % 3 == 0)
 			reply_to_echo(1, 1);
 		else if (i % 3 == 2)
 			reply_to_arp(1, 1);
-		expect_finding(0, 0);
+		probe_rig_expect_finding(0, 0);
 	}
-	for (uint16_t w = 0; w < job->n_workers; w++)
-		answers += job->worker_stats[w].probe_answers;
+	for (uint16_t w = 0; w < probe_rig.job->n_workers; w++)
+		answers += probe_rig.job->worker_stats[w].probe_answers;
 	ck_assert_uint_ge(answers, 13);
 	close_switch();
 }
@@ -336,16 +273,16 @@ START_TEST(a_closed_port_is_a_process_that_has_ended)
 
 	open_switch(_i);
 	wait_for_host_1();
-	tick();
+	probe_rig_tick();
 	expect_probe(1);
 	probe = *got;
 	refuse_probe(1, 1, 3, &probe);
-	expect_finding(0x2, 0);
+	probe_rig_expect_finding(0x2, 0);
 	/* It stays so, whatever its machine says, and is left alone. */
 	reply_to_echo(1, 1);
-	tick();
+	probe_rig_tick();
 	expect_silence(1);
-	expect_finding(0x2, 0);
+	probe_rig_expect_finding(0x2, 0);
 	close_switch();
 }
 END_TEST
@@ -357,11 +294,11 @@ START_TEST(a_firewall_that_refuses_is_a_sign_of_life)
 	for (unsigned int i = 0; i < 10; i++) {
 		struct fanin_headers probe;
 
-		tick();
+		probe_rig_tick();
 		expect_probe(1);
 		probe = *got;
 		refuse_probe(1, 1, 13, &probe);
-		expect_finding(0, 0);
+		probe_rig_expect_finding(0, 0);
 	}
 	close_switch();
 }
@@ -372,14 +309,14 @@ START_TEST(three_probes_without_an_answer_are_silence)
 	open_switch(_i);
 	wait_for_host_1();
 	for (unsigned int i = 0; i < PROBE_PATIENCE; i++) {
-		tick();
-		expect_finding(0, 0);
+		probe_rig_tick();
+		probe_rig_expect_finding(0, 0);
 	}
-	tick();
-	expect_finding(0, 0x2);
+	probe_rig_tick();
+	probe_rig_expect_finding(0, 0x2);
 	/* It is there again. */
 	reply_to_arp(1, 1);
-	expect_finding(0, 0);
+	probe_rig_expect_finding(0, 0);
 	was_probed(1);
 	close_switch();
 }
@@ -392,7 +329,7 @@ START_TEST(others_can_not_answer_for_a_host)
 	open_switch(_i);
 	wait_for_host_1();
 	for (unsigned int i = 0; i < PROBE_PATIENCE + 1; i++) {
-		tick();
+		probe_rig_tick();
 		expect_probe(1);
 		probe = *got;
 		reply_to_echo(2, 1); /* its address on another port */
@@ -408,7 +345,7 @@ START_TEST(others_can_not_answer_for_a_host)
 		probe.udp.src_be = htons(4000);
 		refuse_probe(1, 1, 3, &probe); /* about no probe of the switch */
 	}
-	expect_finding(0, 0x2);
+	probe_rig_expect_finding(0, 0x2);
 	close_switch();
 }
 END_TEST
@@ -419,13 +356,13 @@ START_TEST(a_member_that_has_left_has_ended)
 
 	open_switch(_i);
 	wait_for_host_1();
-	ring_switch_put(&sw, 1, frame,
-			host_packet(&sw, 1, FANIN_TYPE_LEAVE, job->params.id, epoch, NULL, 0,
-				    (struct fanin_headers *)frame));
+	ring_switch_put(&probe_rig.sw, 1, frame,
+			host_packet(&probe_rig.sw, 1, FANIN_TYPE_LEAVE, probe_rig.job->params.id,
+				    probe_rig.epoch, NULL, 0, (struct fanin_headers *)frame));
 	ck_assert(was_probed(1)); /* LEAVE_ACK */
-	tick();
+	probe_rig_tick();
 	expect_silence(1);
-	expect_finding(0x2, 0);
+	probe_rig_expect_finding(0x2, 0);
 	close_switch();
 }
 END_TEST
@@ -437,18 +374,19 @@ START_TEST(a_new_run_begins_without_a_finding)
 	open_switch(_i);
 	wait_for_host_1();
 	for (unsigned int i = 0; i < PROBE_PATIENCE + 1; i++)
-		tick();
-	expect_finding(0, 0x2);
+		probe_rig_tick();
+	probe_rig_expect_finding(0, 0x2);
 	for (unsigned int h = 0; h < HOSTS; h++)
-		ring_switch_put(&sw, (uint16_t)h, frame,
-				host_packet(&sw, h, FANIN_TYPE_LEAVE, job->params.id, epoch, NULL,
-					    0, (struct fanin_headers *)frame));
-	for (unsigned int h = 0; h < HOSTS; h++)
-		was_probed(h);
-	epoch = host_join_all(&sw, job, HOSTS, 70);
+		ring_switch_put(&probe_rig.sw, (uint16_t)h, frame,
+				host_packet(&probe_rig.sw, h, FANIN_TYPE_LEAVE,
+					    probe_rig.job->params.id, probe_rig.epoch, NULL, 0,
+					    (struct fanin_headers *)frame));
 	for (unsigned int h = 0; h < HOSTS; h++)
 		was_probed(h);
-	ck_assert_uint_eq(job->silent, 0);
+	probe_rig.epoch = host_join_all(&probe_rig.sw, probe_rig.job, HOSTS, 70);
+	for (unsigned int h = 0; h < HOSTS; h++)
+		was_probed(h);
+	ck_assert_uint_eq(probe_rig.job->silent, 0);
 	wait_for_host_1();
 	close_switch();
 }
@@ -457,18 +395,18 @@ END_TEST
 START_TEST(on_memif_a_port_without_a_host_has_ended)
 {
 	open_switch(_i);
-	sw.pipeline->ports[1].shared = true;
+	probe_rig.sw.pipeline->ports[1].shared = true;
 	wait_for_host_1();
 	for (unsigned int i = 0; i < 10; i++) {
-		tick();
+		probe_rig_tick();
 		expect_silence(1);
-		expect_finding(0, 0);
+		probe_rig_expect_finding(0, 0);
 	}
 	workers_pause(true);
-	pipeline_port_set_down(sw.pipeline, 1, true);
+	pipeline_port_set_down(probe_rig.sw.pipeline, 1, true);
 	workers_pause(false);
-	tick();
-	expect_finding(0x2, 0);
+	probe_rig_tick();
+	probe_rig_expect_finding(0x2, 0);
 	close_switch();
 }
 END_TEST
@@ -478,11 +416,11 @@ START_TEST(jobs_that_are_destroyed_are_not_probed)
 	open_switch(_i);
 	wait_for_host_1();
 	workers_pause(true);
-	ck_assert_int_eq(job_destroy(sw.pipeline, job->params.id), 0);
+	ck_assert_int_eq(job_destroy(probe_rig.sw.pipeline, probe_rig.job->params.id), 0);
 	workers_pause(false);
-	tick();
+	probe_rig_tick();
 	expect_silence(1);
-	ck_assert(!probes_are_out(sw.pipeline));
+	ck_assert(!probes_are_out(probe_rig.sw.pipeline));
 	close_switch();
 }
 END_TEST

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "pipeline/probe.h"
-#include "tests/unit/ring_switch.h"
+#include "tests/unit/probe_rig.h"
 #include "tests/unit/suites.h"
 
 #define CHILDREN 3
@@ -19,21 +19,7 @@
 
 static const uint8_t parent_mac[6] = { 0x02, 0, 0, 0, 2, 9 };
 
-static struct ring_switch sw;
-static struct job *job;
-static uint32_t epoch;
-static uint64_t clock_ns;
-static uint8_t buffer[4096] __attribute__((aligned(8)));
-static struct fanin_headers *const got = (struct fanin_headers *)buffer;
-
-static void
-take_all(void)
-{
-	for (uint16_t p = 0; p < sw.n_ports; p++) {
-		while (ring_switch_take(&sw, p, buffer) != 0)
-			;
-	}
-}
+static struct fanin_headers *const got = (struct fanin_headers *)probe_rig.buffer;
 
 static void
 make_job(void)
@@ -56,7 +42,8 @@ make_job(void)
 		spec.members[i].ranks = i == SWITCH ? BELOW : UINT64_C(1) << i;
 	}
 	memcpy(spec.parent.mac, parent_mac, sizeof(parent_mac));
-	ck_assert_msg(job_create(sw.pipeline, &spec, &job, &code, error) == 0, "%s", error);
+	ck_assert_msg(job_create(probe_rig.sw.pipeline, &spec, &probe_rig.job, &code, error) == 0,
+		      "%s", error);
 }
 
 /* A child joins: a host from a port of its own, a switch from Fanin's. */
@@ -68,13 +55,16 @@ join(unsigned int child, uint64_t nonce)
 	uint8_t frame[4096];
 
 	for (int i = 0; i < 2; i++) {
-		size_t len = host_packet(&sw, child, FANIN_TYPE_JOIN, job->params.id, 0, &body,
-					 sizeof(body), (struct fanin_headers *)frame);
+		size_t len = host_packet(&probe_rig.sw, child, FANIN_TYPE_JOIN,
+					 probe_rig.job->params.id, 0, &body, sizeof(body),
+					 (struct fanin_headers *)frame);
 
 		if (child == SWITCH)
-			((struct fanin_headers *)frame)->udp.src_be = sw.pipeline->udp_port_be;
-		ring_switch_put(&sw, (uint16_t)child, frame, len);
-		ck_assert_uint_gt(ring_switch_take(&sw, (uint16_t)child, buffer), 0);
+			((struct fanin_headers *)frame)->udp.src_be =
+				probe_rig.sw.pipeline->udp_port_be;
+		ring_switch_put(&probe_rig.sw, (uint16_t)child, frame, len);
+		ck_assert_uint_gt(ring_switch_take(&probe_rig.sw, (uint16_t)child, probe_rig.buffer),
+				  0);
 		ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_JOIN_ACK);
 		body.cookie = ack->cookie;
 	}
@@ -86,12 +76,12 @@ put_from_parent(enum fanin_type type, uint32_t its_epoch, uint32_t block, const 
 		uint32_t body_len)
 {
 	uint8_t frame[4096];
-	size_t len = host_packet(&sw, PARENT_PORT, type, job->params.id, its_epoch, body, body_len,
-				 (struct fanin_headers *)frame);
+	size_t len = host_packet(&probe_rig.sw, PARENT_PORT, type, probe_rig.job->params.id,
+				 its_epoch, body, body_len, (struct fanin_headers *)frame);
 
 	memcpy(((struct fanin_headers *)frame)->eth.src, parent_mac, sizeof(parent_mac));
 	((struct fanin_headers *)frame)->fanin.block = block;
-	ring_switch_put(&sw, PARENT_PORT, frame, len);
+	ring_switch_put(&probe_rig.sw, PARENT_PORT, frame, len);
 }
 
 static void
@@ -101,37 +91,24 @@ start_run(uint64_t nonce)
 
 	for (unsigned int i = 0; i < CHILDREN; i++)
 		join(i, nonce + i);
-	ck_assert_uint_gt(ring_switch_take(&sw, PARENT_PORT, buffer), 0);
+	ck_assert_uint_gt(ring_switch_take(&probe_rig.sw, PARENT_PORT, probe_rig.buffer), 0);
 	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_JOIN);
 	memcpy(&ack.nonce, got + 1, sizeof(ack.nonce));
-	ack.payload_bytes = job->params.payload_bytes;
+	ack.payload_bytes = probe_rig.job->params.payload_bytes;
 	put_from_parent(FANIN_TYPE_JOIN_ACK, PARENT_EPOCH, 0, &ack, sizeof(ack));
-	epoch = job->epoch;
-	ck_assert_uint_ne(epoch, 0);
-	take_all();
+	probe_rig.epoch = probe_rig.job->epoch;
+	ck_assert_uint_ne(probe_rig.epoch, 0);
+	probe_rig_take_all();
 }
 
 static void
 open_tree(void)
 {
 	ring_switch_eal();
-	ring_switch_open(&sw, 4, 1, NULL);
+	ring_switch_open(&probe_rig.sw, 4, 1, NULL);
 	make_job();
 	start_run(7);
-	/* Far ahead, so that nothing is due in the rounds that the test needs to put frames in. */
-	clock_ns = pipeline_now_ns() + UINT64_C(3600000000000);
-}
-
-static void
-tick(void)
-{
-	struct worker *worker = sw.pipeline->workers[0];
-
-	clock_ns += PROBE_INTERVAL_NS;
-	worker->now_ns = clock_ns;
-	if (probes_are_due(sw.pipeline, clock_ns))
-		probe_due(worker);
-	worker_flush(worker);
+	probe_rig_begin();
 }
 
 /* Frames that a port has sent, all of which are taken; the first is left in `got`. */
@@ -139,44 +116,11 @@ static unsigned int
 count_sent(uint16_t port)
 {
 	uint8_t rest[4096];
-	unsigned int n = ring_switch_take(&sw, port, buffer) != 0;
+	unsigned int n = ring_switch_take(&probe_rig.sw, port, probe_rig.buffer) != 0;
 
-	while (n != 0 && ring_switch_take(&sw, port, rest) != 0)
+	while (n != 0 && ring_switch_take(&probe_rig.sw, port, rest) != 0)
 		n++;
 	return n;
-}
-
-/* What an overdue query of host 0 about block 0 is answered, at the time of the test's clock. */
-static struct fanin_answer_body
-answer(void)
-{
-	struct worker *worker = sw.pipeline->workers[0];
-	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(sw.pool);
-	struct fanin_answer_body body;
-	uint8_t frame[4096];
-
-	host_packet(&sw, 0, FANIN_TYPE_QUERY, job->params.id, epoch, NULL, 0,
-		    (struct fanin_headers *)frame);
-	((struct fanin_headers *)frame)->fanin.flags = FANIN_FLAG_RETRANSMIT;
-	((struct fanin_headers *)frame)->fanin.number = 1;
-	memcpy(rte_pktmbuf_append(mbuf, FANIN_PAYLOAD_OFFSET), frame, FANIN_PAYLOAD_OFFSET);
-	mbuf->port = sw.pipeline->ports[0].ethdev;
-	worker->now_ns = clock_ns;
-	worker_aggregate(worker, &mbuf, 1);
-	worker_flush(worker);
-	ck_assert_uint_eq(ring_switch_take(&sw, 0, buffer), FANIN_PAYLOAD_OFFSET + sizeof(body));
-	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_ANSWER);
-	memcpy(&body, got + 1, sizeof(body));
-	return body;
-}
-
-static void
-expect_finding(uint64_t ended, uint64_t silent)
-{
-	const struct fanin_answer_body body = answer();
-
-	ck_assert_uint_eq(body.ended, ended);
-	ck_assert_uint_eq(body.silent, silent);
 }
 
 /* The child that is a switch says what it knows of the ranks behind it. */
@@ -186,9 +130,10 @@ acknowledge(uint16_t port, uint32_t its_epoch, uint64_t ended, uint64_t silent)
 	const struct fanin_probe_ack_body body = { .ended = ended, .silent = silent };
 	uint8_t frame[4096];
 
-	ring_switch_put(&sw, port, frame,
-			host_packet(&sw, SWITCH, FANIN_TYPE_PROBE_ACK, job->params.id, its_epoch,
-				    &body, sizeof(body), (struct fanin_headers *)frame));
+	ring_switch_put(&probe_rig.sw, port, frame,
+			host_packet(&probe_rig.sw, SWITCH, FANIN_TYPE_PROBE_ACK,
+				    probe_rig.job->params.id, its_epoch, &body, sizeof(body),
+				    (struct fanin_headers *)frame));
 }
 
 /* What the parent's PROBE about a block is answered. */
@@ -198,9 +143,9 @@ parent_probes(uint32_t its_epoch, uint32_t block)
 	struct fanin_probe_ack_body body;
 
 	put_from_parent(FANIN_TYPE_PROBE, its_epoch, block, NULL, 0);
-	ck_assert_uint_eq(ring_switch_take(&sw, PARENT_PORT, buffer),
+	ck_assert_uint_eq(ring_switch_take(&probe_rig.sw, PARENT_PORT, probe_rig.buffer),
 			  FANIN_PAYLOAD_OFFSET + sizeof(body));
-	ck_assert_uint_eq(fanin_wire_validate(buffer, FANIN_PAYLOAD_OFFSET + sizeof(body)),
+	ck_assert_uint_eq(fanin_wire_validate(probe_rig.buffer, FANIN_PAYLOAD_OFFSET + sizeof(body)),
 			  FANIN_REASON_NONE);
 	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_PROBE_ACK);
 	ck_assert_uint_eq(got->fanin.epoch, its_epoch);
@@ -214,31 +159,31 @@ parent_probes(uint32_t its_epoch, uint32_t block)
 static void
 wait_for_the_switch(void)
 {
-	host_contribute(&sw, job, 0, epoch, 0, false);
-	host_contribute(&sw, job, 1, epoch, 0, false);
-	expect_finding(0, 0);
+	host_contribute(&probe_rig.sw, probe_rig.job, 0, probe_rig.epoch, 0, false);
+	host_contribute(&probe_rig.sw, probe_rig.job, 1, probe_rig.epoch, 0, false);
+	probe_rig_expect_finding(0, 0);
 }
 
 START_TEST(a_switch_is_asked_for_what_is_behind_it)
 {
 	open_tree();
 	wait_for_the_switch();
-	tick();
+	probe_rig_tick();
 	ck_assert_uint_eq(count_sent(SWITCH), 1);
 	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_PROBE);
-	ck_assert_uint_eq(got->fanin.epoch, epoch);
-	ck_assert_uint_eq(got->fanin.key, job->params.keys.down);
+	ck_assert_uint_eq(got->fanin.epoch, probe_rig.epoch);
+	ck_assert_uint_eq(got->fanin.key, probe_rig.job->params.keys.down);
 	ck_assert_uint_eq(got->fanin.rank, 2);
-	ck_assert_uint_eq(got->udp.dst_be, sw.pipeline->udp_port_be);
+	ck_assert_uint_eq(got->udp.dst_be, probe_rig.sw.pipeline->udp_port_be);
 
-	acknowledge(SWITCH, epoch, 0x8, 0x4);
-	expect_finding(0x8, 0x4);
+	acknowledge(SWITCH, probe_rig.epoch, 0x8, 0x4);
+	probe_rig_expect_finding(0x8, 0x4);
 	/* It is asked on: who is silent may come back, and who has ended be named late. */
-	tick();
+	probe_rig_tick();
 	ck_assert_uint_eq(count_sent(SWITCH), 1);
-	acknowledge(SWITCH, epoch, 0x8, 0);
-	expect_finding(0x8, 0);
-	ring_switch_close(&sw);
+	acknowledge(SWITCH, probe_rig.epoch, 0x8, 0);
+	probe_rig_expect_finding(0x8, 0);
+	ring_switch_close(&probe_rig.sw);
 }
 END_TEST
 
@@ -246,18 +191,18 @@ START_TEST(a_switch_speaks_for_its_ranks_only)
 {
 	open_tree();
 	wait_for_the_switch();
-	tick();
-	acknowledge(SWITCH, epoch, 0x33, 0xf3);
-	expect_finding(0, 0);
-	ck_assert_uint_eq(job->ended, 0);
-	ck_assert_uint_eq(job->silent, 0);
+	probe_rig_tick();
+	acknowledge(SWITCH, probe_rig.epoch, 0x33, 0xf3);
+	probe_rig_expect_finding(0, 0);
+	ck_assert_uint_eq(probe_rig.job->ended, 0);
+	ck_assert_uint_eq(probe_rig.job->silent, 0);
 	/* Of another run, or by somebody else. */
-	acknowledge(SWITCH, epoch + 1, BELOW, 0);
-	acknowledge(1, epoch, BELOW, 0);
-	expect_finding(0, 0);
-	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_EPOCH), 1);
-	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_PORT), 1);
-	ring_switch_close(&sw);
+	acknowledge(SWITCH, probe_rig.epoch + 1, BELOW, 0);
+	acknowledge(1, probe_rig.epoch, BELOW, 0);
+	probe_rig_expect_finding(0, 0);
+	ck_assert_uint_eq(ring_switch_drops(&probe_rig.sw, FANIN_REASON_EPOCH), 1);
+	ck_assert_uint_eq(ring_switch_drops(&probe_rig.sw, FANIN_REASON_PORT), 1);
+	ring_switch_close(&probe_rig.sw);
 }
 END_TEST
 
@@ -266,18 +211,18 @@ START_TEST(behind_a_silent_switch_all_are_silent)
 	open_tree();
 	wait_for_the_switch();
 	for (unsigned int i = 0; i < PROBE_PATIENCE; i++) {
-		tick();
-		expect_finding(0, 0);
+		probe_rig_tick();
+		probe_rig_expect_finding(0, 0);
 	}
-	tick();
-	expect_finding(0, BELOW);
+	probe_rig_tick();
+	probe_rig_expect_finding(0, BELOW);
 	/* That it can be reached by other means is of no use. */
-	probe_heard(sw.pipeline->workers[0], SWITCH, host_ip_be(SWITCH));
-	expect_finding(0, BELOW);
-	acknowledge(SWITCH, epoch, 0, 0);
-	expect_finding(0, 0);
-	take_all();
-	ring_switch_close(&sw);
+	probe_heard(probe_rig.sw.pipeline->workers[0], SWITCH, host_ip_be(SWITCH));
+	probe_rig_expect_finding(0, BELOW);
+	acknowledge(SWITCH, probe_rig.epoch, 0, 0);
+	probe_rig_expect_finding(0, 0);
+	probe_rig_take_all();
+	ring_switch_close(&probe_rig.sw);
 }
 END_TEST
 
@@ -286,14 +231,14 @@ START_TEST(a_parent_s_probe_is_answered_and_goes_on_to_the_missing)
 	struct fanin_probe_ack_body body;
 
 	open_tree();
-	host_contribute(&sw, job, 0, epoch, 0, false);
+	host_contribute(&probe_rig.sw, probe_rig.job, 0, probe_rig.epoch, 0, false);
 	body = parent_probes(PARENT_EPOCH, 0);
 	ck_assert_uint_eq(body.ended | body.silent, 0);
-	take_all();
+	probe_rig_take_all();
 	for (unsigned int i = 0; i < PROBE_PATIENCE + 1; i++) {
-		sw.pipeline->workers[0]->now_ns = clock_ns;
-		probe_watch(sw.pipeline->workers[0], job, 0x6, 0);
-		tick();
+		probe_rig.sw.pipeline->workers[0]->now_ns = probe_rig.clock_ns;
+		probe_watch(probe_rig.sw.pipeline->workers[0], probe_rig.job, 0x6, 0);
+		probe_rig_tick();
 		ck_assert_uint_eq(count_sent(0), 0);
 		ck_assert_uint_eq(count_sent(1), 3);
 		ck_assert_uint_eq(count_sent(SWITCH), 1);
@@ -301,7 +246,7 @@ START_TEST(a_parent_s_probe_is_answered_and_goes_on_to_the_missing)
 	body = parent_probes(PARENT_EPOCH, 0);
 	ck_assert_uint_eq(body.ended, 0);
 	ck_assert_uint_eq(body.silent, 0x2 | BELOW);
-	ring_switch_close(&sw);
+	ring_switch_close(&probe_rig.sw);
 }
 END_TEST
 
@@ -309,17 +254,17 @@ START_TEST(children_are_probed_that_the_parent_s_block_misses)
 {
 	open_tree();
 	for (unsigned int i = 0; i < CHILDREN; i++)
-		host_contribute(&sw, job, i, epoch, 0, false);
-	take_all();
+		host_contribute(&probe_rig.sw, probe_rig.job, i, probe_rig.epoch, 0, false);
+	probe_rig_take_all();
 	/* It has been sent up: none. */
 	parent_probes(PARENT_EPOCH, 0);
 	for (uint16_t i = 0; i < CHILDREN; i++)
-		ck_assert_uint_eq(job->members[i].probe.until_ns, 0);
+		ck_assert_uint_eq(probe_rig.job->members[i].probe.until_ns, 0);
 	/* Nothing of the next block has come: all of them. */
 	parent_probes(PARENT_EPOCH, 1);
 	for (uint16_t i = 0; i < CHILDREN; i++)
-		ck_assert_uint_ne(job->members[i].probe.until_ns, 0);
-	ring_switch_close(&sw);
+		ck_assert_uint_ne(probe_rig.job->members[i].probe.until_ns, 0);
+	ring_switch_close(&probe_rig.sw);
 }
 END_TEST
 
@@ -331,12 +276,13 @@ START_TEST(a_run_that_is_over_here_has_ended_for_the_parent)
 	/* It may be about to begin. */
 	ck_assert_uint_eq(parent_probes(PARENT_EPOCH + 1, 0).ended, 0);
 	for (unsigned int i = 0; i < CHILDREN; i++)
-		ring_switch_put(&sw, (uint16_t)i, frame,
-				host_packet(&sw, i, FANIN_TYPE_LEAVE, job->params.id, epoch, NULL,
-					    0, (struct fanin_headers *)frame));
-	take_all();
+		ring_switch_put(&probe_rig.sw, (uint16_t)i, frame,
+				host_packet(&probe_rig.sw, i, FANIN_TYPE_LEAVE,
+					    probe_rig.job->params.id, probe_rig.epoch, NULL, 0,
+					    (struct fanin_headers *)frame));
+	probe_rig_take_all();
 	ck_assert_uint_eq(parent_probes(PARENT_EPOCH, 0).ended, UINT64_MAX);
-	ring_switch_close(&sw);
+	ring_switch_close(&probe_rig.sw);
 }
 END_TEST
 

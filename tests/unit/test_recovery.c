@@ -280,6 +280,110 @@ START_TEST(run_that_nobody_takes_up_again_is_given_up_in_time)
 }
 END_TEST
 
+/* Two ranks whose run is lost, in the middle of a collective. */
+static struct world *
+world_that_lost(struct collective *collective)
+{
+	struct world *world = world_create_of(2, SMALL_WINDOW, 0, true);
+
+	allreduce_expect(world, 100, 1, true);
+	collective_prepare(collective, 1000, 1);
+	world->silent = true;
+	collective_post(collective, world, 0, false);
+	lose_run(world);
+	fanin_engine_doubt_run(world->engines[0]);
+	return world;
+}
+
+/* So long the switch that is joined says twenty times a second what `rejoin` says. */
+static void
+pass_rejoining(struct world *world, const struct fanin_rejoin *rejoin, double seconds)
+{
+	for (uint64_t end_ns = world->now_ns + (uint64_t)(seconds * 1e9); world->now_ns < end_ns;) {
+		struct fanin_rejoin now = *rejoin;
+
+		world->now_ns += 50 * 1000000ull;
+		now.told_ns = world->now_ns;
+		fanin_engine_note_rejoin(world->engines[0], &now);
+		fanin_engine_poll(world->engines[0]);
+	}
+}
+
+START_TEST(who_is_late_for_a_new_run_is_waited_for)
+{
+	const struct fanin_rejoin late = { .missing = 1 << 1, .late = 1 << 1 };
+	struct collective collective;
+	struct world *world = world_that_lost(&collective);
+
+	pass_rejoining(world, &late, 60);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
+	ck_assert_uint_eq(fanin_engine_missing(world->engines[0]), 1 << 1);
+	ck_assert_uint_eq(fanin_engine_late(world->engines[0]), 1 << 1);
+	/* It comes. */
+	world->silent = false;
+	collective_post(&collective, world, 1, false);
+	for (uint16_t i = 0; i < 2; i++)
+		fanin_engine_doubt_run(world->engines[i]);
+	resume_if_all_know(world);
+	ck_assert_uint_eq(fanin_engine_late(world->engines[0]), 0);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+/* By _i: gone from the start; after a long wait. */
+START_TEST(who_is_gone_before_a_new_run_is_named_in_time)
+{
+	const struct fanin_rejoin late = { .missing = 1 << 1, .late = 1 << 1 };
+	const struct fanin_rejoin gone = { .missing = 1 << 1, .gone = 1 << 1 };
+	struct collective collective;
+	struct world *world = world_that_lost(&collective);
+
+	if (_i == 1)
+		pass_rejoining(world, &late, 33.3);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
+	pass_rejoining(world, &gone, _i == 1 ? 0.3 : 5.1);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_ERR_TIMEOUT);
+	ck_assert_uint_eq(fanin_engine_missing(world->engines[0]), 1 << 1);
+	ck_assert_ptr_nonnull(strstr(fanin_engine_error(world->engines[0])->text,
+				     "a new one waits for rank 1 (of 2), which has ended"));
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+/* By _i: nobody knows whether the rank is late; only one of two is known to be; the switch says nothing any more; the limit is over. */
+START_TEST(a_new_run_is_not_waited_for_without_a_reason)
+{
+	static const struct fanin_rejoin rejoins[] = {
+		{ .missing = 1 << 1 },
+		{ .missing = 3 << 1, .late = 1 << 1 },
+		{ .missing = 1 << 1, .late = 1 << 1 },
+		{ .missing = 1 << 1, .late = 1 << 1 },
+	};
+	struct collective collective;
+	struct world *world;
+
+	world_wait_limit_ns = _i == 3 ? 8000000000 : 0;
+	world = world_that_lost(&collective);
+	world_wait_limit_ns = 0;
+	pass_rejoining(world, &rejoins[_i], _i == 3 ? 7.7 : 4.7);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
+	for (int i = 0; _i == 2 && i < 51; i++) {
+		ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
+		world->now_ns += 99 * 1000000ull;
+		fanin_engine_poll(world->engines[0]);
+	}
+	pass_rejoining(world,
+		       &(struct fanin_rejoin){ .missing = 1 << 1, .late = _i == 3 ? 1 << 1 : 0 },
+		       0.5);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_ERR_TIMEOUT);
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
 Suite *
 suite_recovery(void)
 {
@@ -294,6 +398,9 @@ suite_recovery(void)
 	tcase_add_test(tcase, doubted_runs_are_joined_again);
 	tcase_add_test(tcase, rank_that_began_anew_is_an_error_of_the_others);
 	tcase_add_test(tcase, run_that_nobody_takes_up_again_is_given_up_in_time);
+	tcase_add_test(tcase, who_is_late_for_a_new_run_is_waited_for);
+	tcase_add_loop_test(tcase, who_is_gone_before_a_new_run_is_named_in_time, 0, 2);
+	tcase_add_loop_test(tcase, a_new_run_is_not_waited_for_without_a_reason, 0, 4);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

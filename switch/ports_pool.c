@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See ports_pool.h. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_mbuf_pool_ops.h>
+
+#include "handlers/handler.h"
+#include "switch/ports_pool.h"
+#include "wire/wire.h"
+
+#define POOL_AF_XDP 0
+#define POOL_OTHER 1
+
+static_assert(sizeof(struct rte_mbuf) % 64 + RTE_PKTMBUF_HEADROOM % 64 == 0,
+	      "only the private area shifts a frame's alignment");
+static_assert((PIPELINE_MBUF_PRIV_SIZE + FANIN_PAYLOAD_OFFSET) % FANIN_PAYLOAD_ALIGN == 0,
+	      "payload alignment");
+
+bool
+ports_is_af_xdp(const struct config_port *port)
+{
+	return !port->pci && strncmp(port->device, "net_af_xdp", strlen("net_af_xdp")) == 0;
+}
+
+/* Data room that all non-AF_XDP ports need. Drivers that copy whole frames of a ring need room for those. */
+static uint32_t
+other_data_room(const struct config *config)
+{
+	uint32_t room = 2048;
+
+	for (uint16_t i = 0; i < config->n_ports; i++) {
+		const struct config_port *port = &config->ports[i];
+		const char *frame = port->pci || config_port_is_packet(port)
+					    ? NULL
+					    : strstr(port->device, "framesz=");
+		uint32_t need = port->mtu + 256u;
+
+		if (ports_is_af_xdp(port))
+			continue;
+		if (frame != NULL)
+			need = RTE_MAX(need, (uint32_t)strtoul(frame + strlen("framesz="), NULL, 10));
+		room = RTE_MAX(room, RTE_ALIGN_CEIL(need, 2048u));
+	}
+	return room + RTE_PKTMBUF_HEADROOM;
+}
+
+/*
+ * As rte_pktmbuf_pool_create, but without the padding that spreads packets over memory channels:
+ * with it, AF_XDP's would no longer fit into a page.
+ */
+static struct rte_mempool *
+pool_allocate(const char *name, uint32_t n, uint32_t cache, uint32_t room)
+{
+	struct rte_pktmbuf_pool_private private = {
+		.mbuf_data_room_size = (uint16_t)room,
+		.mbuf_priv_size = PIPELINE_MBUF_PRIV_SIZE,
+	};
+	uint32_t element = (uint32_t)sizeof(struct rte_mbuf) + PIPELINE_MBUF_PRIV_SIZE + room;
+	struct rte_mempool *pool = rte_mempool_create_empty(name, n, element, cache, sizeof(private),
+							    SOCKET_ID_ANY, RTE_MEMPOOL_F_NO_SPREAD);
+
+	if (pool == NULL)
+		return NULL;
+	if (rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL) != 0)
+		goto fail;
+	rte_pktmbuf_pool_init(pool, &private);
+	if (rte_mempool_populate_default(pool) < 0)
+		goto fail;
+	rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
+	return pool;
+
+fail:
+	rte_mempool_free(pool);
+	return NULL;
+}
+
+/*
+ * Packets that a queue of a port can hold at once. AF_XDP keeps some in its fill ring (twice the ring size) and its receive
+ * ring; a packet socket takes some ahead; memif copies and keeps none.
+ */
+static uint32_t
+mbufs_per_queue(const struct config_port *port)
+{
+	if (ports_is_af_xdp(port))
+		return 3 * PORTS_RING_SIZE;
+	if (port->memif || config_port_is_packet(port))
+		return 4 * FANIN_BURST;
+	return 2 * PORTS_RING_SIZE;
+}
+
+/* Packets that a pool needs so that it never runs dry. */
+static uint32_t
+mbufs_needed(const struct config *config, int which)
+{
+	uint32_t n = config->slots + config->n_workers * (2 * config->mbuf_cache + 4 * FANIN_BURST +
+							  PIPELINE_TX_WAITING);
+
+	for (uint16_t i = 0; i < config->n_ports; i++) {
+		if (which == (ports_is_af_xdp(&config->ports[i]) ? POOL_AF_XDP : POOL_OTHER))
+			n += mbufs_per_queue(&config->ports[i]);
+	}
+	return n;
+}
+
+static int
+pool_create(const struct config *config, struct ports *ports, int which, char *error)
+{
+	static const char *const names[] = { "mbufs_af_xdp", "mbufs" };
+	uint32_t room = which == POOL_AF_XDP ? (uint32_t)PORTS_AF_XDP_DATA_ROOM
+					     : other_data_room(config);
+	uint32_t n = config->mbufs != 0 ? config->mbufs : mbufs_needed(config, which);
+	uint64_t needed_megabytes;
+
+	if (room > UINT16_MAX) {
+		snprintf(error, CONFIG_ERROR_LEN,
+			 "a port's framesz or MTU asks for packets of %u bytes, expected at most %u",
+			 room - RTE_PKTMBUF_HEADROOM, UINT16_MAX - RTE_PKTMBUF_HEADROOM);
+		return -EINVAL;
+	}
+	needed_megabytes = ((uint64_t)n * (room + 256) >> 20) + 32;
+	ports->pools[which] = pool_allocate(names[which], n, config->mbuf_cache, room);
+	if (ports->pools[which] != NULL)
+		return 0;
+	snprintf(error, CONFIG_ERROR_LEN,
+		 "memory.megabytes: found %u, expected about %lu for %u packets of %u bytes, or fewer mempool.mbufs (%s)",
+		 config->memory_megabytes, (unsigned long)needed_megabytes, n, room,
+		 rte_strerror(rte_errno));
+	return -ENOMEM;
+}
+
+struct rte_mempool *
+ports_pool_for(const struct config *config, struct ports *ports, const struct config_port *port,
+	       char *error)
+{
+	int which = ports_is_af_xdp(port) ? POOL_AF_XDP : POOL_OTHER;
+
+	if (ports->pools[which] == NULL && pool_create(config, ports, which, error) != 0)
+		return NULL;
+	return ports->pools[which];
+}
+
+void
+ports_pool_usage(const struct ports *ports, uint32_t *size, uint32_t *available)
+{
+	*size = 0;
+	*available = 0;
+	for (size_t i = 0; i < RTE_DIM(ports->pools); i++) {
+		if (ports->pools[i] == NULL)
+			continue;
+		*size += ports->pools[i]->size;
+		*available += rte_mempool_avail_count(ports->pools[i]);
+	}
+}
