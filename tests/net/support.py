@@ -17,10 +17,10 @@ class CaseFailed(Exception):
     """A claim does not hold; the text says what was found and what was expected."""
 
 
-def case(seconds=60):
-    """Enters a function into the list of cases. seconds: the most that it may take."""
+def case(seconds=60, thorough=False):
+    """Enters a function into the list of cases. seconds: the most that it may take. thorough: it takes long to say a little more."""
     def enter(function):
-        CASES[function.__name__] = (function, seconds)
+        CASES[function.__name__] = (function, seconds, thorough)
         return function
     return enter
 

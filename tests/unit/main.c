@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-check [SUITE...]: runs the unit tests, all or those of the named suites. Check's variables hold: CK_FORK=no for a
- * debugger, CK_VERBOSITY=verbose for a line per test.
+ * fanin-check [--all | SUITE...]: runs the tests that say whether everything works, with --all those too that search for what nobody has
+ * thought of, or those of the named suites. Check's variables hold: CK_FORK=no for a debugger, CK_VERBOSITY=verbose for a
+ * line per test.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/net_cases.h"
 #include "tests/unit/suites.h"
 
 static const struct {
@@ -22,14 +24,30 @@ static const struct {
 
 #define N_SUITES (sizeof(suites) / sizeof(suites[0]))
 
+/* Searches by models and by chance. */
+static const char *const thorough[] = { "manager_chance", "model" };
+
+/* A test without a limit of its own fails after so long: on a busy machine it waits for its core, too. */
+#define DEFAULT_TIMEOUT "60"
+
 static bool
-is_wanted(const char *name, char **wanted, int n_wanted)
+is_thorough(const char *name)
+{
+	for (size_t i = 0; i < sizeof(thorough) / sizeof(thorough[0]); i++) {
+		if (strcmp(thorough[i], name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool
+is_wanted(const char *name, bool all, char **wanted, int n_wanted)
 {
 	for (int i = 0; i < n_wanted; i++) {
 		if (strcmp(wanted[i], name) == 0)
 			return true;
 	}
-	return n_wanted == 0;
+	return n_wanted == 0 && (all || !is_thorough(name));
 }
 
 static bool
@@ -46,8 +64,14 @@ int
 main(int argc, char **argv)
 {
 	SRunner *runner = srunner_create(NULL);
+	const bool all = argc == 2 && strcmp(argv[1], "--all") == 0;
 	int failed;
 
+	setenv("CK_DEFAULT_TIMEOUT", DEFAULT_TIMEOUT, 0);
+	if (all) {
+		setenv(NET_CASES_ALL, "1", 1);
+		argc = 1;
+	}
 	for (int i = 1; i < argc; i++) {
 		if (is_known(argv[i]))
 			continue;
@@ -60,9 +84,12 @@ main(int argc, char **argv)
 	}
 
 	for (size_t i = 0; i < N_SUITES; i++) {
-		if (is_wanted(suites[i].name, argv + 1, argc - 1))
+		if (is_wanted(suites[i].name, all, argv + 1, argc - 1))
 			srunner_add_suite(runner, suites[i].make());
 	}
+	/* Net tests wait most of the time: they run beside the others. */
+	if (is_wanted("net", all, argv + 1, argc - 1))
+		net_cases_start();
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

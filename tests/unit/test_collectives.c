@@ -611,7 +611,7 @@ suite_collectives(void)
 	tcase_add_test(order, requests_of_several_communicators_may_be_waited_for_in_any_order);
 	suite_add_tcase(suite, order);
 
-	tcase_set_timeout(errors, 30);
+	tcase_set_timeout(errors, 60);
 	tcase_add_loop_test(errors, ranks_that_disagree_about_the_root_are_told_so, 0, handlers);
 	tcase_add_loop_test(errors, ranks_that_disagree_about_the_collective_are_told_so, 0,
 			    handlers);

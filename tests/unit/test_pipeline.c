@@ -504,7 +504,7 @@ suite_pipeline(void)
 	TCase *tcase = tcase_create("switching");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 30);
+	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, unknown_destination_is_flooded_to_all_others);
 	tcase_add_test(tcase, a_port_that_is_down_is_left_alone_and_its_frames_are_counted);
 	tcase_add_test(tcase, frames_that_a_device_does_not_take_wait_and_leave_in_order);

@@ -493,7 +493,7 @@ suite_pktgen(void)
 	TCase *tcase = tcase_create("hosts");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 30);
+	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, hosts_join_sum_and_leave, 1, MAX_HOSTS + 1);
 	tcase_add_test(tcase, a_run_goes_on_where_the_last_one_ended);
 	tcase_add_test(tcase, one_lost_result_is_one_loss);
