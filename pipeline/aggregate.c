@@ -68,8 +68,9 @@ drain(struct worker *worker)
 			send_to_parent(worker, emission);
 			break;
 		case FANIN_EMIT_REPLY:
-			worker_reply(worker, emission->mbuf, emission->payload_len,
-				     worker->pipeline->udp_port_be);
+			worker_reply(worker, emission->mbuf,
+				     container_of(emission->job, struct job, params),
+				     emission->payload_len, worker->pipeline->udp_port_be);
 			break;
 		}
 	}

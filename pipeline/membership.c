@@ -66,7 +66,7 @@ answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 	headers->fanin.members = answer.joined;
 	headers->fanin.progress = answer.first_block;
 	memcpy(headers + 1, &ack, sizeof(ack));
-	worker_reply(worker, mbuf, sizeof(ack), headers->udp.src_be);
+	worker_reply(worker, mbuf, job, sizeof(ack), headers->udp.src_be);
 }
 
 static void
@@ -80,7 +80,7 @@ answer_leave(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 		worker_leave_parent(worker, job, parent_epoch);
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_LEAVE_ACK, job->params.id,
 				 headers->fanin.epoch, job->params.keys.down);
-	worker_reply(worker, mbuf, 0, headers->udp.src_be);
+	worker_reply(worker, mbuf, job, 0, headers->udp.src_be);
 }
 
 void

@@ -310,6 +310,24 @@ START_TEST(refusals_of_unknown_senders_need_no_tag)
 }
 END_TEST
 
+/* Who waits for nothing has nothing to ask, and nothing to lose. */
+START_TEST(a_refusal_while_a_rank_is_idle_ends_nothing)
+{
+	const struct fanin_hdr sent = { .epoch = EPOCH };
+	struct world *world = tagged_world(2, _i != 0);
+	struct collective collective;
+
+	refuse_untagged(&world->links[0], &sent, FANIN_REASON_JOB);
+	wait_in_doubt(world);
+	collective_prepare(&collective, 10, 3);
+	for (uint16_t rank = 0; rank < 2; rank++)
+		collective_post(&collective, world, rank, true);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
 /* A stranger may say the same. The switch, asked, answers with a tag. */
 START_TEST(a_switch_that_answers_has_refused_nothing)
 {
@@ -460,6 +478,7 @@ suite_engine_tags(void)
 	tcase_add_test(forged, what_the_switch_has_sealed_is_taken);
 	tcase_add_test(forged, results_of_an_earlier_life_change_nothing);
 	tcase_add_test(forged, refusals_and_answers_without_a_tag_change_nothing);
+	tcase_add_loop_test(forged, a_refusal_while_a_rank_is_idle_ends_nothing, 0, 2);
 	tcase_add_loop_test(forged, a_switch_that_answers_has_refused_nothing, 0, 2);
 	tcase_add_loop_test(forged, refusals_of_unknown_senders_need_no_tag, 0, 4);
 	tcase_add_test(forged, tagged_packets_are_invalid_in_a_job_without_tags);

@@ -758,6 +758,42 @@ START_TEST(only_the_parent_is_believed)
 }
 END_TEST
 
+/* With the parent's addresses and keys, on its link; to this job's group, and to another one's. */
+START_TEST(no_result_of_a_stranger_on_the_link_goes_down)
+{
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	uint32_t epoch;
+	size_t len;
+
+	open_variant(N_VARIANTS / 2 + _i);
+	epoch = start_run(5);
+	contribute_all(epoch, 0);
+	expect_upward(0);
+	for (uint32_t other = 0; other < 2; other++) {
+		for (int tagged = 0; tagged < 2; tagged++) {
+			len = parent_result(PARENT_EPOCH, 0, frame);
+			frame[len - 1] ^= 0x40;
+			headers->ip.dst_be = htonl(ntohl(headers->ip.dst_be) + other);
+			headers->eth.dst[5] = (uint8_t)(headers->eth.dst[5] + other);
+			headers->ip.checksum_be = 0;
+			headers->ip.checksum_be = fanin_ip_checksum(&headers->ip);
+			headers->fanin.flags = tagged ? FANIN_FLAG_TAGGED : 0;
+			ring_switch_enqueue_raw(&sw, PARENT_PORT, frame, len);
+			ring_switch_rounds(&sw, 2);
+			for (uint16_t child = 0; child < CHILDREN; child++) {
+				while (ring_switch_take(&sw, child, buffer) != 0)
+					ck_assert(got->fanin.type != FANIN_TYPE_RESULT ||
+						  got->ip.dst_be != job->group_be);
+			}
+		}
+	}
+	send_result(0);
+	expect_results(0);
+	ring_switch_close(&sw);
+}
+END_TEST
+
 START_TEST(run_ends_at_the_parent_when_all_children_have_left)
 {
 	uint8_t frame[4096];
@@ -851,6 +887,7 @@ suite_levels(void)
 	tcase_add_loop_test(one, refusal_by_the_parent_reaches_all_children, 0, N_VARIANTS);
 	tcase_add_loop_test(one, result_that_a_child_knows_is_everybody_s, 0, N_VARIANTS);
 	tcase_add_loop_test(one, known_result_is_checked_as_a_contribution_is, 0, N_VARIANTS);
+	tcase_add_loop_test(one, no_result_of_a_stranger_on_the_link_goes_down, 0, N_VARIANTS / 2);
 	tcase_add_loop_test(one, only_the_parent_is_believed, 0, N_VARIANTS);
 	tcase_add_loop_test(one, run_ends_at_the_parent_when_all_children_have_left, 0, N_VARIANTS);
 	tcase_add_test(one, ranks_that_make_no_tree_are_refused);
