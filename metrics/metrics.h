@@ -45,7 +45,7 @@ struct metrics_family {
 	struct metrics_label labels[METRICS_MAX_LABELS];
 	double scale; /* multiplies numbers, to have them in base units; 0: taken as they are */
 	const char *equals; /* a string is 1 if it is this, else 0 */
-	const char *sum; /* HISTOGRAM: key of the sum of all values, beside the histogram; NULL: not known */
+	const char *sum; /* HISTOGRAM, required: key of the sum of all values, beside the histogram */
 };
 
 /*

@@ -232,8 +232,10 @@ sample_occupancy(struct worker *worker, const struct job *job)
 		open += stats->blocks - stats->results;
 	}
 	/* Workers count apart: between two counters the difference may be off, even below zero. */
-	if (open <= job->slot_mask)
+	if (open <= job->slot_mask) {
 		job->worker_stats[worker->index].occupancy[histogram_bucket((uint32_t)open)]++;
+		job->worker_stats[worker->index].occupancy_sum += open;
+	}
 }
 
 /*

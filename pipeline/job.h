@@ -65,6 +65,7 @@ struct job_worker_stats {
 	uint64_t probe_answers;           /* signs of life and of death from them */
 	/* Open blocks of the job, over all workers, sampled after some of these bursts. */
 	uint64_t occupancy[COUNTERS_HISTOGRAM];
+	uint64_t occupancy_sum; /* of all that the histogram counts */
 } __rte_cache_aligned;
 
 struct job {
