@@ -32,6 +32,7 @@ import case_doctor  # noqa: F401
 import case_flare  # noqa: F401
 import case_flood  # noqa: F401
 import case_handlers  # noqa: F401
+import case_install  # noqa: F401
 import case_instructions  # noqa: F401
 import case_late  # noqa: F401
 import case_jobs  # noqa: F401
