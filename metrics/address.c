@@ -28,7 +28,8 @@ metrics_check_machine(const char *listen, char *error)
 	if (listen == NULL || listen[0] == '\0')
 		return 0;
 	if (metrics_address(listen, &address) != 0) {
-		snprintf(error, METRICS_ERROR_LEN, "found %.64s, expected an address and a port", listen);
+		snprintf(error, METRICS_ERROR_LEN, "found %.64s, expected an address and a port",
+			 listen);
 		return -EINVAL;
 	}
 	return listener_check_tcp("metrics address", listen, &address, error);

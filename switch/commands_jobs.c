@@ -117,8 +117,8 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 		(json_int_t)stats.upward, "upward_repeats", (json_int_t)stats.upward_repeats,
 		"known", (json_int_t)stats.known, "queries", (json_int_t)stats.queries,
 		"upward_queries", (json_int_t)stats.upward_queries, "probes", (json_int_t)probes,
-		"probe_answers", (json_int_t)answers, "occupancy", occupancy,
-		"occupancy_sum", (json_int_t)occupancy_sum);
+		"probe_answers", (json_int_t)answers, "occupancy", occupancy, "occupancy_sum",
+		(json_int_t)occupancy_sum);
 }
 
 json_t *

@@ -24,7 +24,7 @@
 #define CONFIG_ERROR_LEN 512
 #define CONFIG_MAX_ROUTES 256
 #define CONFIG_MAX_NEXT_HOPS 16
-#define CONFIG_MAX_MTU 61184 /* DPDK keeps a buffer's length, all included, in 16 bits */
+#define CONFIG_MAX_MTU 61184       /* DPDK keeps a buffer's length, all included, in 16 bits */
 #define CONFIG_AF_XDP_MAX_MTU 3474 /* a packet with all its headers and bookkeeping is a page */
 
 enum config_hugepages {

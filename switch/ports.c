@@ -36,8 +36,8 @@
 	(AF_XDP_CHUNK - AF_XDP_OBJECT_HEADER - sizeof(struct rte_mbuf) - PIPELINE_MBUF_PRIV_SIZE)
 #define AF_XDP_HEADROOM 256
 
-static_assert(CONFIG_AF_XDP_MAX_MTU == AF_XDP_DATA_ROOM - RTE_PKTMBUF_HEADROOM - AF_XDP_HEADROOM -
-					       RTE_ETHER_HDR_LEN,
+static_assert(CONFIG_AF_XDP_MAX_MTU ==
+		      AF_XDP_DATA_ROOM - RTE_PKTMBUF_HEADROOM - AF_XDP_HEADROOM - RTE_ETHER_HDR_LEN,
 	      "what a page has room for");
 static_assert(sizeof(struct rte_mbuf) % 64 + RTE_PKTMBUF_HEADROOM % 64 == 0,
 	      "only the private area shifts a frame's alignment");
@@ -301,8 +301,9 @@ device_start(const struct config *config, struct ports *ports, uint16_t index, c
 
 fail:
 	/* What the kernel refuses is the MTU of the other end, which may be in a namespace that is not seen from here. */
-	snprintf(error, CONFIG_ERROR_LEN, "ports[%u]: device \"%s\" of port \"%s\" does not start: %s%s",
-		 index, port->device, port->name, rte_strerror(-ret),
+	snprintf(error, CONFIG_ERROR_LEN,
+		 "ports[%u]: device \"%s\" of port \"%s\" does not start: %s%s", index,
+		 port->device, port->name, rte_strerror(-ret),
 		 ret == -EINVAL && config_port_is_af_xdp(port)
 			 ? ": with XDP the other end of a veth may have an MTU of at most 3506"
 			 : "");

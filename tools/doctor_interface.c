@@ -202,8 +202,7 @@ needs_whole_frames(const char *interface)
 {
 	struct ifreq ifr = { 0 };
 
-	return is_veth(interface) &&
-	       (request(interface, SIOCGIFADDR, &ifr) || has_master(interface));
+	return is_veth(interface) && (request(interface, SIOCGIFADDR, &ifr) || has_master(interface));
 }
 
 /* What is found if no offload is on, or none matters. */
@@ -212,7 +211,8 @@ without_offloads(const char *interface)
 {
 	if (!is_veth(interface))
 		return "the device's own";
-	return needs_whole_frames(interface) ? "off" : "of no matter: no address, the switch's own end";
+	return needs_whole_frames(interface) ? "off"
+					     : "of no matter: no address, the switch's own end";
 }
 
 DOCTOR_LOOK(doctor_tx_offloads)
