@@ -13,9 +13,9 @@
 #include "control/secret.h"
 #include "control/tls.h"
 
-static_assert(CONTROL_MESSAGE_LEN >= SECRET_ERROR_LEN && CONTROL_MESSAGE_LEN >= TLS_ERROR_LEN &&
-		      CONTROL_MESSAGE_LEN >= LISTENER_ERROR_LEN,
-	      "buffers");
+static_assert(CONTROL_MESSAGE_LEN >= SECRET_ERROR_LEN, "buffers");
+static_assert(CONTROL_MESSAGE_LEN >= TLS_ERROR_LEN, "buffers");
+static_assert(CONTROL_MESSAGE_LEN >= LISTENER_ERROR_LEN, "buffers");
 
 /* "control address ADDRESS: message", from the message in `error` itself. */
 static int
