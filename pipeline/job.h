@@ -39,7 +39,7 @@ struct job_member {
 	uint64_t nonce;    /* of the JOIN; under lock: rw */
 	uint32_t progress; /* of the JOIN: the first block that it wants to run; under lock: rw */
 	bool again;        /* its JOIN says that it was in a run that is lost; under lock: rw */
-	bool told_silent;  /* its last JOIN was refused since the parent is silent: the next one is not; under lock: rw */
+	bool told_silent; /* its last JOIN was refused since the parent is silent: the next one is not; under lock: rw */
 	uint64_t asked_nonce; /* of the process that was challenged last; under lock: rw */
 	uint64_t cookie;      /* that it has to give back; 0: none; under lock: rw */
 	uint64_t taken;       /* that it has given back when it joined; under lock: rw */
@@ -66,6 +66,7 @@ struct job_worker_stats {
 	uint64_t probe_answers;           /* signs of life and of death from them */
 	/* Open blocks of the job, over all workers, sampled after some of these bursts. */
 	uint64_t occupancy[COUNTERS_HISTOGRAM];
+	uint64_t occupancy_sum; /* of all that the histogram counts */
 } __rte_cache_aligned;
 
 struct job {

@@ -52,7 +52,8 @@ find_job(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 	if (headers->ip.dst_be == pipeline->ip_be)
 		return memcmp(headers->eth.dst, pipeline->mac, sizeof(pipeline->mac)) == 0 ? job
 											   : NULL;
-	return (headers->ip.dst_be & rte_cpu_to_be_32(~(uint32_t)FANIN_WIRE_MAX_JOB)) == rte_cpu_to_be_32(FANIN_WIRE_GROUPS) &&
+	return (headers->ip.dst_be & rte_cpu_to_be_32(~(uint32_t)FANIN_WIRE_MAX_JOB)) ==
+				       rte_cpu_to_be_32(FANIN_WIRE_GROUPS) &&
 			       job->params.has_parent &&
 			       ingress_port(pipeline, mbuf) == job->parent_port
 		       ? job
@@ -114,9 +115,9 @@ tags_admit(struct worker *worker, struct rte_mbuf *mbuf)
 	if (fanin_wire_validate_l4(headers, mbuf->data_len) != FANIN_REASON_NONE)
 		return true;
 	direction = direction_of(headers->fanin.type);
-	if (unlikely(!fanin_tagger_open_frame(
-		    job->taggers[worker->index], direction,
-		    instance_of(pipeline, job, direction == FANIN_TAG_DOWN), headers))) {
+	if (unlikely(!fanin_tagger_open_frame(job->taggers[worker->index], direction,
+					      instance_of(pipeline, job, direction == FANIN_TAG_DOWN),
+					      headers))) {
 		refuse(worker, mbuf);
 		return false;
 	}

@@ -125,8 +125,8 @@ struct fanin_engine {
 	struct fanin_error error;
 	struct fanin_engine_stats stats;
 	unsigned int suspected; /* a refusal without a tag, since which no packet with one came; else FANIN_REASON_NONE */
-	uint64_t suspected_ns;     /* when the switch was first asked about that; 0: not yet */
-	uint64_t suspected_ask_ns; /* when it is asked again */
+	uint64_t suspected_ns;        /* when the switch was first asked about that; 0: not yet */
+	uint64_t suspected_ask_ns;    /* when it is asked again */
 	uint8_t *tag_memory;          /* NULL: packets have no tags; else what these lie in */
 	struct fanin_headers *sealed; /* frame to be sent, tagged_room bytes */
 	struct fanin_headers *opened; /* frame that was received, likewise */

@@ -244,8 +244,7 @@ fanin_manager_give_up(struct fanin_manager *manager)
 		return;
 	manager->gave_up = true;
 	manager->opened_ns = fanin_now_ns(NULL);
-	if (manager->state == FANIN_MANAGER_MEMBER &&
-	    fanin_manager_say(manager, "leave") == FANIN_OK)
+	if (manager->state == FANIN_MANAGER_MEMBER && fanin_manager_say(manager, "leave") == FANIN_OK)
 		manager->state = FANIN_MANAGER_LEAVING;
 	else
 		link_drop(manager);

@@ -101,7 +101,9 @@ parent_probes_before_the_run(struct fanin_join_ack_body ack)
 static void
 start_run(uint64_t nonce)
 {
-	struct fanin_join_ack_body ack = { .state = FANIN_JOIN_ACTIVE, .size = RANKS, .window = 4,
+	struct fanin_join_ack_body ack = { .state = FANIN_JOIN_ACTIVE,
+					   .size = RANKS,
+					   .window = 4,
 					   .flags = probe_rig.sw.tagger != NULL ? FANIN_JOB_TAGGED : 0,
 					   .instance = RING_SWITCH_PARENT_INSTANCE };
 
