@@ -231,6 +231,7 @@ job_parent_join(struct job *job, struct fanin_hdr *hdr, struct fanin_join_body *
 	};
 	hdr->flags = again ? FANIN_FLAG_RETRANSMIT : 0;
 	hdr->progress = least_progress(job);
+	hdr->contributions = job->params.n_below;
 	rte_spinlock_unlock(&job->lock);
 }
 

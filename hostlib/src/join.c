@@ -92,6 +92,7 @@ control_send(struct fanin_member *member, enum fanin_type type)
 	control.headers.fanin.rank = config->rank;
 	if (type == FANIN_TYPE_JOIN) {
 		control.headers.fanin.epoch = 0;
+		control.headers.fanin.contributions = 1;
 		control.headers.fanin.progress = member->progress;
 		control.headers.fanin.flags = member->rejoins ? FANIN_FLAG_RETRANSMIT : 0;
 		control.body.join = (struct fanin_join_body){

@@ -372,6 +372,34 @@ rejoin(unsigned int h, uint64_t nonce)
 	return got->fanin.type;
 }
 
+/*
+ * Keys are the same on all levels, and who stands between two of them could bring a host's JOIN to a switch further up, as that of the
+ * switch which he has cut off; and the answers back.
+ */
+START_TEST(no_host_joins_in_place_of_a_switch_with_other_ranks)
+{
+	const struct fanin_join_body body = { .nonce = 7, .size = RANKS, .mtu = 1500 };
+	uint8_t frame[4096];
+	size_t len;
+
+	open_variant(N_VARIANTS - 1);
+	len = host_packet(&sw, 2, FANIN_TYPE_JOIN, job->params.id, 0, &body, sizeof(body),
+			  (struct fanin_headers *)frame);
+	((struct fanin_headers *)frame)->fanin.contributions = 1;
+	ring_switch_put(&sw, 2, frame, len);
+	ck_assert_uint_gt(ring_switch_take(&sw, 2, buffer), 0);
+	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_REFUSED);
+	ck_assert_uint_eq(got->fanin.count, FANIN_REASON_RANK);
+	ck_assert_uint_eq(got->fanin.members, 7);
+	/* This switch says, too, how many ranks are behind it. */
+	join_from(0, 5, 0);
+	join_from(1, 6, 0);
+	join_from(2, 7, 0);
+	ck_assert_uint_eq(parent_take(FANIN_TYPE_JOIN)->fanin.contributions, 4);
+	ring_switch_close(&sw);
+}
+END_TEST
+
 START_TEST(who_joins_again_hears_that_the_parent_is_silent)
 {
 	const struct fanin_join_body *join = (const struct fanin_join_body *)(got + 1);
@@ -880,6 +908,7 @@ suite_levels(void)
 	tcase_add_loop_test(one, joins_its_parent_when_all_children_are_there, 0, N_VARIANTS);
 	tcase_add_loop_test(one, run_goes_on_where_the_slowest_rank_is, 0, N_VARIANTS);
 	tcase_add_loop_test(one, children_hear_what_the_parent_has_against_it, 0, N_VARIANTS);
+	tcase_add_test(one, no_host_joins_in_place_of_a_switch_with_other_ranks);
 	tcase_add_loop_test(one, who_joins_again_hears_that_the_parent_is_silent, 0, N_VARIANTS);
 	tcase_add_loop_test(one, sums_go_up_and_results_come_down, 0, N_VARIANTS);
 	tcase_add_loop_test(one, what_is_lost_is_repeated_where_it_was_lost, 0, N_VARIANTS);
