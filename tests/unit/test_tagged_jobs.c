@@ -194,6 +194,15 @@ START_TEST(who_joins_without_a_valid_tag_is_told)
 	ring_switch_enqueue_raw(&sw, 0, frame, len);
 	ring_switch_rounds(&sw, 2);
 	expect_refusal(0, FANIN_REASON_KEY);
+
+	/* The other direction's key is in each result. */
+	len = make_join(job->params.id, frame);
+	((struct fanin_headers *)frame)->fanin.key = job->params.keys.down;
+	ring_switch_enqueue_raw(&sw, 0, frame, len);
+	ring_switch_rounds(&sw, 2);
+	/* As it is on the link. */
+	sw.tagger = (fanin_tagger_destroy(sw.tagger), NULL);
+	expect_refusal(0, FANIN_REASON_KEY);
 }
 END_TEST
 
