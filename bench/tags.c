@@ -83,7 +83,8 @@ round_run(struct fanin_tagger *tagger, uint32_t payload_len, struct cost *cost)
 static void
 print_table(const struct cost *costs)
 {
-	printf("tag-bench: Poly1305-AES over header and payload, %s; ns per packet\n\n", machine_cpu());
+	printf("tag-bench: Poly1305-AES over header and payload, %s; ns per packet\n\n",
+	       machine_cpu());
 	printf("%8s %9s %9s %12s\n", "payload", "put on", "check", "add (f32)");
 	for (size_t i = 0; i < N_PAYLOADS; i++)
 		printf("%8u %9.0f %9.0f %12.0f\n", payloads[i], costs[i].seal, costs[i].open,
@@ -133,8 +134,8 @@ main(int argc, char **argv)
 	if (optind < argc)
 		usage(2);
 	ok = fanin_tagger_create(1, &tagger) == 0;
-	fanin_wire_encode_header(&((struct fanin_headers *)frame)->fanin, FANIN_TYPE_CONTRIBUTION, 1, 1,
-				 1);
+	fanin_wire_encode_header(&((struct fanin_headers *)frame)->fanin, FANIN_TYPE_CONTRIBUTION,
+				 1, 1, 1);
 	for (int round = 0; ok && round < ROUNDS; round++) {
 		for (size_t i = 0; ok && i < N_PAYLOADS; i++)
 			ok = round_run(tagger, payloads[i], &costs[i]);

@@ -106,3 +106,12 @@ address_port(const struct address *address)
 
 	return ntohs(address->socket.ss_family == AF_INET ? v4->sin_port : v6->sin6_port);
 }
+
+void
+address_set_port(struct address *address, uint16_t port)
+{
+	if (address->socket.ss_family == AF_INET)
+		((struct sockaddr_in *)&address->socket)->sin_port = htons(port);
+	else
+		((struct sockaddr_in6 *)&address->socket)->sin6_port = htons(port);
+}

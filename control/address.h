@@ -32,5 +32,6 @@ bool address_is_loopback(const struct address *address);
 
 /* The port, host order. */
 uint16_t address_port(const struct address *address);
+void address_set_port(struct address *address, uint16_t port);
 
 #endif

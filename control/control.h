@@ -130,6 +130,12 @@ bool control_client_is_silent(const struct control_client *client);
 int control_tcp_check(const struct control_tcp *tcp, char *error);
 
 /*
+ * Checks the rest, on this machine: the token file and those for TLS are there and right, and the address is one of this machine's. A
+ * daemon that listens there already is no error. After control_tcp_check; the same errors, or -errno.
+ */
+int control_tcp_check_machine(const struct control_tcp *tcp, char *error);
+
+/*
  * Binds and listens; a Unix socket has mode 0660. A socket file that no process listens on is replaced; one that is
  * in use is an error.
  *

@@ -162,6 +162,24 @@ listener_open_tcp(struct listener *listener, const char *what, const char *text,
 	return ret;
 }
 
+int
+listener_check_tcp(const char *what, const char *text, const struct address *address, char *error)
+{
+	const struct complaint complaint = { what, text, error };
+	struct address any_port = *address;
+	int ret = 0;
+	int fd;
+
+	address_set_port(&any_port, 0);
+	fd = socket(any_port.socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return open_fail(&complaint, -errno, "%s", strerror(errno));
+	if (bind(fd, (const struct sockaddr *)&any_port.socket, any_port.len) != 0)
+		ret = open_fail(&complaint, -errno, "cannot listen: %s", strerror(errno));
+	close(fd);
+	return ret;
+}
+
 void
 listener_close(struct listener *listener)
 {

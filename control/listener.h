@@ -36,6 +36,13 @@ int listener_open(struct listener *listener, const char *what, const char *path,
 int listener_open_tcp(struct listener *listener, const char *what, const char *text,
 		      const struct address *address, int backlog, char *error);
 
+/*
+ * Checks that a TCP address is one of this machine that may be listened on. Whether its port is free is not looked at: the daemon
+ * may be running. The same errors.
+ */
+int listener_check_tcp(const char *what, const char *text, const struct address *address,
+		       char *error);
+
 /* Closes it and removes its file, if it has one. */
 void listener_close(struct listener *listener);
 

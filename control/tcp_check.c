@@ -1,11 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a TCP listener may be given: see control_tcp_check in control/control.h. */
+/* What a TCP listener may be given: see control_tcp_check and control_tcp_check_machine in control/control.h. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include <openssl/crypto.h>
+
 #include "control/address.h"
 #include "control/control.h"
+#include "control/listener.h"
+#include "control/secret.h"
+#include "control/tls.h"
+
+static_assert(CONTROL_MESSAGE_LEN >= SECRET_ERROR_LEN, "buffers");
+static_assert(CONTROL_MESSAGE_LEN >= TLS_ERROR_LEN, "buffers");
+static_assert(CONTROL_MESSAGE_LEN >= LISTENER_ERROR_LEN, "buffers");
 
 /* "control address ADDRESS: message", from the message in `error` itself. */
 static int
@@ -55,4 +65,30 @@ control_tcp_check(const struct control_tcp *tcp, char *error)
 	snprintf(error, CONTROL_MESSAGE_LEN,
 		 "found no token file, expected one: without it only addresses of this machine alone, like 127.0.0.1, may be listened on");
 	return fail_listen(tcp->listen, -EINVAL, error);
+}
+
+int
+control_tcp_check_machine(const struct control_tcp *tcp, char *error)
+{
+	const struct tls_files files = { .certificate = tcp->certificate,
+					 .key = tcp->key,
+					 .ca = is_set(tcp->ca) ? tcp->ca : NULL };
+	char token[SECRET_SIZE] = "";
+	struct address address;
+	struct tls *tls = NULL;
+	int ret = 0;
+
+	if (!is_set(tcp->listen))
+		return 0;
+	if (is_set(tcp->token_file))
+		ret = secret_load(tcp->token_file, token, error);
+	OPENSSL_cleanse(token, sizeof(token));
+	if (ret == 0 && is_set(tcp->certificate))
+		ret = tls_server_create(&files, &tls, error);
+	tls_free(tls);
+	if (ret == 0)
+		ret = address_parse(tcp->listen, 0, false, &address, error);
+	if (ret == 0)
+		ret = listener_check_tcp("control address", tcp->listen, &address, error);
+	return ret;
 }

@@ -117,8 +117,8 @@ struct fanin_handler_ctx {
 	struct fanin_tagger *tagger; /* puts tags on what is sent; NULL: the job's packets have none */
 	uint64_t instance;           /* of this switch, for tags downwards */
 	uint64_t parent_instance;    /* of the parent, for tags upwards */
-	uint64_t ended;        /* ranks whose processes have ended, for `query` only */
-	uint64_t silent;       /* ranks that don't answer probes, likewise */
+	uint64_t ended;              /* ranks whose processes have ended, for `query` only */
+	uint64_t silent;             /* ranks that don't answer probes, likewise */
 	uint64_t missing; /* from `query`: children to be probed, which an overdue block waits for; grows */
 	struct fanin_handler_stats *stats;
 	struct fanin_emission emissions[FANIN_MAX_EMISSIONS];

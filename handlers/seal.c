@@ -7,9 +7,10 @@ fanin_seal_tagged(struct fanin_handler_ctx *ctx, enum fanin_tag_direction direct
 		  struct rte_mbuf *mbuf)
 {
 	/* Should libcrypto fail, the tag is none, and nobody takes the packet. */
-	fanin_tagger_seal_frame(ctx->tagger, direction,
-				direction == FANIN_TAG_UP ? ctx->parent_instance : ctx->instance,
-				rte_pktmbuf_mtod(mbuf, struct fanin_headers *));
+	if (!fanin_tagger_seal_frame(ctx->tagger, direction,
+				     direction == FANIN_TAG_UP ? ctx->parent_instance : ctx->instance,
+				     rte_pktmbuf_mtod(mbuf, struct fanin_headers *)))
+		return;
 	mbuf->data_len += FANIN_TAG_LEN;
 	mbuf->pkt_len = mbuf->data_len;
 }

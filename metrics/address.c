@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reading the address that a metrics server listens on. No state; any thread. */
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "control/listener.h"
 #include "metrics/metrics.h"
 
 int
@@ -15,4 +18,19 @@ metrics_address(const char *text, struct address *address)
 		return -EINVAL;
 	*address = parsed;
 	return 0;
+}
+
+int
+metrics_check_machine(const char *listen, char *error)
+{
+	struct address address;
+
+	if (listen == NULL || listen[0] == '\0')
+		return 0;
+	if (metrics_address(listen, &address) != 0) {
+		snprintf(error, METRICS_ERROR_LEN, "found %.64s, expected an address and a port",
+			 listen);
+		return -EINVAL;
+	}
+	return listener_check_tcp("metrics address", listen, &address, error);
 }

@@ -45,7 +45,7 @@ struct metrics_family {
 	struct metrics_label labels[METRICS_MAX_LABELS];
 	double scale; /* multiplies numbers, to have them in base units; 0: taken as they are */
 	const char *equals; /* a string is 1 if it is this, else 0 */
-	const char *sum; /* HISTOGRAM: key of the sum of all values, beside the histogram; NULL: not known */
+	const char *sum; /* HISTOGRAM, required: key of the sum of all values, beside the histogram */
 };
 
 /*
@@ -55,6 +55,12 @@ char *metrics_render(const struct metrics_family *families, const json_t *values
 
 /* Reads an IP address and a TCP port: "127.0.0.1:9464", "[::1]:9464". Returns 0 with *address set, or -EINVAL. */
 int metrics_address(const char *text, struct address *address);
+
+/*
+ * Checks that metrics_server_open could listen on an address of this machine, whether or not a server does already. listen: as of that;
+ * error: METRICS_ERROR_LEN bytes. Returns 0, or -errno with the error filled.
+ */
+int metrics_check_machine(const char *listen, char *error);
 
 struct metrics_server;
 

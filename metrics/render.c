@@ -119,10 +119,8 @@ print_histogram(const struct walk *walk, const json_t *histogram, const json_t *
 		print_name(walk, "_bucket", le);
 		fprintf(walk->out, "%" JSON_INTEGER_FORMAT "\n", total);
 	}
-	if (sum != NULL) {
-		print_name(walk, "_sum", NULL);
-		print_number(walk, sum);
-	}
+	print_name(walk, "_sum", NULL);
+	print_number(walk, sum);
 	print_name(walk, "_count", NULL);
 	fprintf(walk->out, "%" JSON_INTEGER_FORMAT "\n", total);
 }
@@ -133,8 +131,7 @@ print_sample(struct walk *walk, const json_t *value, const json_t *parent)
 	const struct metrics_family *family = walk->family;
 
 	if (family->type == METRICS_HISTOGRAM) {
-		print_histogram(walk, value,
-				family->sum == NULL ? NULL : json_object_get(parent, family->sum));
+		print_histogram(walk, value, json_object_get(parent, family->sum));
 		return;
 	}
 	if (json_is_object(value))

@@ -68,8 +68,9 @@ drain(struct worker *worker)
 			send_to_parent(worker, emission);
 			break;
 		case FANIN_EMIT_REPLY:
-			worker_reply(worker, emission->mbuf, emission->payload_len,
-				     worker->pipeline->udp_port_be);
+			worker_reply(worker, emission->mbuf,
+				     container_of(emission->job, struct job, params),
+				     emission->payload_len, worker->pipeline->udp_port_be);
 			break;
 		}
 	}
@@ -232,8 +233,10 @@ sample_occupancy(struct worker *worker, const struct job *job)
 		open += stats->blocks - stats->results;
 	}
 	/* Workers count apart: between two counters the difference may be off, even below zero. */
-	if (open <= job->slot_mask)
+	if (open <= job->slot_mask) {
 		job->worker_stats[worker->index].occupancy[histogram_bucket((uint32_t)open)]++;
+		job->worker_stats[worker->index].occupancy_sum += open;
+	}
 }
 
 /*
@@ -249,8 +252,8 @@ select_job(struct worker *worker, const struct job *job)
 	worker->handler_ctx.slots = job->slots;
 	worker->handler_ctx.slot_mask = job->slot_mask;
 	worker->handler_ctx.tagger = job->taggers != NULL ? job->taggers[worker->index] : NULL;
-	worker->handler_ctx.parent_instance =
-		__atomic_load_n(&job->parent_instance, __ATOMIC_RELAXED);
+	worker->handler_ctx.parent_instance = __atomic_load_n(&job->parent_instance,
+							      __ATOMIC_RELAXED);
 	worker->handler_ctx.parent_epoch = __atomic_load_n(&job->parent_epoch, __ATOMIC_ACQUIRE);
 	worker->run = __atomic_load_n(&job->epoch, __ATOMIC_RELAXED) == epoch ? epoch : 0;
 	worker->handler_ctx.stats = &job->worker_stats[worker->index].stats;

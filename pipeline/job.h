@@ -39,6 +39,7 @@ struct job_member {
 	uint64_t nonce;    /* of the JOIN; under lock: rw */
 	uint32_t progress; /* of the JOIN: the first block that it wants to run; under lock: rw */
 	bool again;        /* its JOIN says that it was in a run that is lost; under lock: rw */
+	bool told_silent; /* its last JOIN was refused since the parent is silent: the next one is not; under lock: rw */
 	uint64_t asked_nonce; /* of the process that was challenged last; under lock: rw */
 	uint64_t cookie;      /* that it has to give back; 0: none; under lock: rw */
 	uint64_t taken;       /* that it has given back when it joined; under lock: rw */
@@ -53,7 +54,6 @@ struct job_parent {
 	uint64_t members;  /* bitmap of the ranks that have joined there, as last told */
 	uint32_t progress; /* its first block there, as last told */
 	uint32_t epoch;    /* the run there; 0: not joined */
-	uint64_t instance; /* the parent's, as last told */
 	bool asked; /* a JOIN with the nonce was sent: the parent may count this switch as joined */
 	uint16_t refusal;    /* enum fanin_reason: why the last JOIN was refused */
 	uint32_t unanswered; /* JOINs since the parent answered one */
@@ -66,6 +66,7 @@ struct job_worker_stats {
 	uint64_t probe_answers;           /* signs of life and of death from them */
 	/* Open blocks of the job, over all workers, sampled after some of these bursts. */
 	uint64_t occupancy[COUNTERS_HISTOGRAM];
+	uint64_t occupancy_sum; /* of all that the histogram counts */
 } __rte_cache_aligned;
 
 struct job {
@@ -97,7 +98,7 @@ struct job {
 	/* The run. Written under lock, read by workers with acquire. */
 	uint32_t epoch; /* 0: no run; else all members have joined, those of the whole job */
 	uint32_t parent_epoch; /* the same run as the parent numbers it, from before `epoch` is set until it is 0 */
-	uint64_t parent_instance; /* of the parent, for tags; likewise */
+	uint64_t parent_instance; /* of the parent, for tags, as last told: before a run, too */
 
 	/* What probes have found, as bitmaps of ranks. Written under lock, relaxed atomic; read by any thread. */
 	uint64_t ended;  /* their processes have ended */

@@ -77,7 +77,6 @@ run_begin(struct job_table *table, struct job *job)
 	/* Blocks begin at 0 again, so what the last run left there would look current. */
 	memset(job->slot_clusters, 0, (job->slot_mask + 1) * sizeof(*job->slot_clusters));
 	job->first_block = job->params.has_parent ? job->parent.progress : least_progress(job);
-	__atomic_store_n(&job->parent_instance, job->parent.instance, __ATOMIC_RELAXED);
 	__atomic_store_n(&job->parent_epoch, job->parent.epoch, __ATOMIC_RELEASE);
 	__atomic_store_n(&job->epoch, epoch, __ATOMIC_RELEASE);
 }
@@ -145,15 +144,18 @@ least_mtu(const struct job *job)
  * take those behind other switches for late.
  */
 static enum fanin_reason
-consult_parent(struct job *job, const struct job_member *member, bool *ask)
+consult_parent(struct job *job, struct job_member *member, bool *ask)
 {
 	enum fanin_reason refusal = job->parent.refusal;
 
 	if (refusal == FANIN_REASON_NONE && member->again &&
 	    job->parent.unanswered >= PARENT_PATIENCE * job->params.n_children) {
-		job->parent.unanswered--;
-		refusal = FANIN_REASON_NOT_ACTIVE;
+		member->told_silent = !member->told_silent;
+		refusal = member->told_silent ? FANIN_REASON_NOT_ACTIVE : FANIN_REASON_NONE;
 	}
+	/* Who joins for the first time takes every refusal for the last word. */
+	if (refusal == FANIN_REASON_NOT_ACTIVE && !member->again)
+		refusal = FANIN_REASON_NONE;
 	job->parent.refusal = FANIN_REASON_NONE;
 	*ask = refusal == FANIN_REASON_NONE;
 	return refusal;
@@ -229,6 +231,7 @@ job_parent_join(struct job *job, struct fanin_hdr *hdr, struct fanin_join_body *
 	};
 	hdr->flags = again ? FANIN_FLAG_RETRANSMIT : 0;
 	hdr->progress = least_progress(job);
+	hdr->contributions = job->params.n_below;
 	rte_spinlock_unlock(&job->lock);
 }
 
@@ -274,7 +277,8 @@ job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr 
 		job->parent.refusal = FANIN_REASON_PARENT_MISMATCH;
 	} else {
 		job->parent.members = hdr->members;
-		job->parent.instance = ack->instance;
+		/* Before the run, too, the parent asks whether this switch is there. */
+		__atomic_store_n(&job->parent_instance, ack->instance, __ATOMIC_RELAXED);
 		if (ack->state == FANIN_JOIN_ACTIVE)
 			job->parent.epoch = hdr->epoch;
 		job->parent.progress = hdr->progress;

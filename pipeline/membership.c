@@ -31,6 +31,18 @@ worker_member_check(const struct pipeline *pipeline, const struct rte_mbuf *mbuf
 	return FANIN_REASON_NONE;
 }
 
+/*
+ * Is the JOIN of the level that this child is of? Its tag does not name the switch that it is for, so that one of a host could be brought
+ * to a switch further up. What the same number of ranks makes of the same tree is the same sum.
+ */
+static bool
+is_of_child(const struct job *job, const struct fanin_hdr *hdr)
+{
+	const uint64_t ranks = job->params.child_ranks[job_child_of(job, hdr->rank)];
+
+	return job->taggers == NULL || hdr->contributions == __builtin_popcountll(ranks);
+}
+
 static void
 answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 {
@@ -41,8 +53,10 @@ answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 	enum fanin_reason reason;
 
 	memcpy(&join, headers + 1, sizeof(join));
-	reason = job_join(worker->pipeline->jobs, job, job_child_of(job, headers->fanin.rank),
-			  headers, &join, &answer);
+	reason = FANIN_REASON_RANK;
+	if (is_of_child(job, &headers->fanin))
+		reason = job_join(worker->pipeline->jobs, job,
+				  job_child_of(job, headers->fanin.rank), headers, &join, &answer);
 	if (reason != FANIN_REASON_NONE) {
 		worker_refuse(worker, mbuf, job, reason);
 		return;
@@ -66,7 +80,7 @@ answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 	headers->fanin.members = answer.joined;
 	headers->fanin.progress = answer.first_block;
 	memcpy(headers + 1, &ack, sizeof(ack));
-	worker_reply(worker, mbuf, sizeof(ack), headers->udp.src_be);
+	worker_reply(worker, mbuf, job, sizeof(ack), headers->udp.src_be);
 }
 
 static void
@@ -80,7 +94,7 @@ answer_leave(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 		worker_leave_parent(worker, job, parent_epoch);
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_LEAVE_ACK, job->params.id,
 				 headers->fanin.epoch, job->params.keys.down);
-	worker_reply(worker, mbuf, 0, headers->udp.src_be);
+	worker_reply(worker, mbuf, job, 0, headers->udp.src_be);
 }
 
 void

@@ -117,7 +117,8 @@ worker_is_result(const struct worker *worker, const struct rte_mbuf *mbuf)
 	     headers->fanin.type != FANIN_TYPE_REFUSED))
 		return false;
 	job = job_lookup(worker->pipeline->jobs, headers->fanin.job);
-	return job != NULL && job->params.has_parent &&
+	/* Tags are looked for in what goes to the job's own group. */
+	return job != NULL && job->params.has_parent && headers->ip.dst_be == job->group_be &&
 	       ingress_port(worker->pipeline, mbuf) == job->parent_port;
 }
 

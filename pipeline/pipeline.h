@@ -132,7 +132,7 @@ struct pipeline {
 	struct worker *workers[PIPELINE_MAX_WORKERS];
 	unsigned int lcores[PIPELINE_MAX_WORKERS];
 	struct job_table *jobs;
-	uint64_t instance; /* random: another start of the switch has another one */
+	uint64_t instance;        /* random: another start of the switch has another one */
 	uint32_t n_authenticated; /* jobs with tags. Control: w, workers: r; relaxed atomic */
 	struct mac_table *macs;
 	struct neighbor_table *neighbors;

@@ -10,7 +10,8 @@
 #include "pipeline/fastpath.h"
 
 void
-worker_reply(struct worker *worker, struct rte_mbuf *mbuf, uint32_t payload_len, uint16_t dst_port_be)
+worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job,
+	     uint32_t payload_len, uint16_t dst_port_be)
 {
 	const struct pipeline *pipeline = worker->pipeline;
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
@@ -20,7 +21,6 @@ worker_reply(struct worker *worker, struct rte_mbuf *mbuf, uint32_t payload_len,
 		.dst_port = rte_be_to_cpu_16(dst_port_be),
 		.src_port = rte_be_to_cpu_16(pipeline->udp_port_be),
 	};
-	const struct job *job;
 
 	memcpy(flow.dst_mac, headers->eth.src, sizeof(flow.dst_mac));
 	memcpy(flow.src_mac, pipeline->mac, sizeof(flow.src_mac));
@@ -28,9 +28,7 @@ worker_reply(struct worker *worker, struct rte_mbuf *mbuf, uint32_t payload_len,
 	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + payload_len);
 	mbuf->pkt_len = mbuf->data_len;
 	mbuf->ol_flags = 0;
-	job = job_lookup(pipeline->jobs, headers->fanin.job);
-	/* Strangers get back their own key, and nothing that the job has. */
-	if (job != NULL && headers->fanin.key == job->params.keys.down)
+	if (job != NULL)
 		tags_seal(worker, job, FANIN_TAG_DOWN, mbuf);
 	worker_send_fanin(worker, ingress_port(pipeline, mbuf), mbuf);
 }
@@ -45,7 +43,8 @@ worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, const struct job *jo
 
 	worker->counters.drops[reason]++;
 	/* So that the host knows that it is its own JOIN which is refused. */
-	if (headers->fanin.type == FANIN_TYPE_JOIN)
+	if (headers->fanin.type == FANIN_TYPE_JOIN &&
+	    mbuf->data_len >= FANIN_PAYLOAD_OFFSET + sizeof(struct fanin_join_body))
 		memcpy(&nonce,
 		       (const uint8_t *)(headers + 1) + offsetof(struct fanin_join_body, nonce),
 		       sizeof(nonce));
@@ -63,5 +62,5 @@ worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, const struct job *jo
 	/* To strangers nothing is told that they have not said. */
 	if (job != NULL)
 		headers->fanin.key = job->params.keys.down;
-	worker_reply(worker, mbuf, 0, dst_port_be);
+	worker_reply(worker, mbuf, job, 0, dst_port_be);
 }

@@ -153,6 +153,7 @@ worker_poll_cluster(struct worker *worker)
 	worker->counters.queue_lengths[histogram_bucket(length)]++;
 	if (length == 0)
 		return 0;
+	worker->counters.queue_sum += length;
 	worker_count_input(worker, length);
 	n = rte_ring_dequeue_burst(queue, (void **)mbufs, FANIN_BURST, NULL);
 	if (n != 0)

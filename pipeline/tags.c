@@ -32,7 +32,7 @@ instance_of(const struct pipeline *pipeline, const struct job *job, bool with_pa
 }
 
 /*
- * The job with tags that a frame is for: it goes to this switch, or to the job's group and comes from the job's parent. NULL: it is none
+ * The job with tags that a frame is for: it goes to this switch, or to a job's group and comes from the job's parent. NULL: it is none
  * of these, and may be anything.
  */
 static struct job *
@@ -52,7 +52,9 @@ find_job(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 	if (headers->ip.dst_be == pipeline->ip_be)
 		return memcmp(headers->eth.dst, pipeline->mac, sizeof(pipeline->mac)) == 0 ? job
 											   : NULL;
-	return headers->ip.dst_be == job->group_be && job->params.has_parent &&
+	return (headers->ip.dst_be & rte_cpu_to_be_32(~(uint32_t)FANIN_WIRE_MAX_JOB)) ==
+				       rte_cpu_to_be_32(FANIN_WIRE_GROUPS) &&
+			       job->params.has_parent &&
 			       ingress_port(pipeline, mbuf) == job->parent_port
 		       ? job
 		       : NULL;
@@ -113,9 +115,9 @@ tags_admit(struct worker *worker, struct rte_mbuf *mbuf)
 	if (fanin_wire_validate_l4(headers, mbuf->data_len) != FANIN_REASON_NONE)
 		return true;
 	direction = direction_of(headers->fanin.type);
-	if (unlikely(!fanin_tagger_open_frame(
-		    job->taggers[worker->index], direction,
-		    instance_of(pipeline, job, direction == FANIN_TAG_DOWN), headers))) {
+	if (unlikely(!fanin_tagger_open_frame(job->taggers[worker->index], direction,
+					      instance_of(pipeline, job, direction == FANIN_TAG_DOWN),
+					      headers))) {
 		refuse(worker, mbuf);
 		return false;
 	}
@@ -129,13 +131,19 @@ tags_refuse_unexpected(struct worker *worker, struct rte_mbuf *mbuf)
 {
 	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
 	const bool is_join = hdr->type == FANIN_TYPE_JOIN;
+	enum fanin_reason reason;
+	struct job *job;
 
 	if ((hdr->flags & FANIN_FLAG_TAGGED) == 0 || !(is_join || is_of_run(hdr->type)) ||
 	    (is_join && mbuf->data_len < FANIN_PAYLOAD_OFFSET + sizeof(struct fanin_join_body)))
 		return false;
-	worker_refuse(worker, mbuf, NULL,
-		      job_lookup(worker->pipeline->jobs, hdr->job) == NULL ? FANIN_REASON_JOB
-									   : FANIN_REASON_TAG);
+	reason = worker_member_check(worker->pipeline, mbuf, &job);
+	if (reason == FANIN_REASON_NONE)
+		reason = FANIN_REASON_TAG;
+	if (is_join || reason == FANIN_REASON_TAG || reason == FANIN_REASON_JOB)
+		worker_refuse(worker, mbuf, NULL, reason);
+	else
+		worker_drop(worker, mbuf, reason);
 	return true;
 }
 
@@ -145,9 +153,10 @@ tags_seal(struct worker *worker, const struct job *job, enum fanin_tag_direction
 {
 	if (likely(job->taggers == NULL))
 		return;
-	fanin_tagger_seal_frame(job->taggers[worker->index], direction,
-				instance_of(worker->pipeline, job, direction == FANIN_TAG_UP),
-				rte_pktmbuf_mtod(mbuf, struct fanin_headers *));
+	if (!fanin_tagger_seal_frame(job->taggers[worker->index], direction,
+				     instance_of(worker->pipeline, job, direction == FANIN_TAG_UP),
+				     rte_pktmbuf_mtod(mbuf, struct fanin_headers *)))
+		return;
 	mbuf->data_len += FANIN_TAG_LEN;
 	mbuf->pkt_len = mbuf->data_len;
 }

@@ -259,10 +259,13 @@ enum fanin_reason worker_member_check(const struct pipeline *pipeline, const str
 
 /*
  * reply.c: turns a Fanin packet around to its sender with payload_len bytes behind the Fanin
- * header, which the caller has written, and sends it. dst_port_be: UDP port there.
+ * header, which the caller has written, and sends it.
+ *
+ * job: the sender's, by whose tags the answer is told from others'; NULL: the sender is no member, and gets none. dst_port_be:
+ * UDP port there.
  */
-void worker_reply(struct worker *worker, struct rte_mbuf *mbuf, uint32_t payload_len,
-		  uint16_t dst_port_be);
+void worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job,
+		  uint32_t payload_len, uint16_t dst_port_be);
 
 /*
  * reply.c: makes a REFUSED of a packet and returns it to its sender.

@@ -64,13 +64,15 @@ list_members(const struct pipeline *pipeline, struct job *job)
 	return list;
 }
 
-/* Histogram of open blocks after bursts, over all workers. */
+/* Histogram of open blocks after bursts, over all workers. total: of all that it counts, added up. */
 static json_t *
-job_occupancy(const struct job *job)
+job_occupancy(const struct job *job, uint64_t *total)
 {
 	uint64_t sum[COUNTERS_HISTOGRAM] = { 0 };
 
+	*total = 0;
 	for (uint16_t i = 0; i < job->n_workers; i++) {
+		*total += job->worker_stats[i].occupancy_sum;
 		for (unsigned int k = 0; k < COUNTERS_HISTOGRAM; k++)
 			sum[k] += job->worker_stats[i].occupancy[k];
 	}
@@ -94,12 +96,13 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 {
 	uint32_t epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 	struct fanin_handler_stats stats;
-	uint64_t probes, answers;
+	uint64_t probes, answers, occupancy_sum;
+	json_t *occupancy = job_occupancy(job, &occupancy_sum);
 
 	job_stats(job, &stats);
 	job_probes(job, &probes, &answers);
 	return json_pack(
-		"{s:I,s:s,s:s,s:i,s:b,s:s,s:b,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I},s:o}",
+		"{s:I,s:s,s:s,s:i,s:b,s:s,s:b,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I},s:o,s:I}",
 		"id", (json_int_t)job->params.id, "owner", job->owner, "handler", job->handler->name,
 		"buffers", job->params.buffers, "reproducible", job->reproducible, "accumulate",
 		job_accumulate_names[job->params.wide], "authenticated", job->params.authenticate,
@@ -114,7 +117,8 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 		(json_int_t)stats.upward, "upward_repeats", (json_int_t)stats.upward_repeats,
 		"known", (json_int_t)stats.known, "queries", (json_int_t)stats.queries,
 		"upward_queries", (json_int_t)stats.upward_queries, "probes", (json_int_t)probes,
-		"probe_answers", (json_int_t)answers, "occupancy", job_occupancy(job));
+		"probe_answers", (json_int_t)answers, "occupancy", occupancy, "occupancy_sum",
+		(json_int_t)occupancy_sum);
 }
 
 json_t *

@@ -10,7 +10,8 @@
 
 #define PORT .labels = { { "port", "name", 0 } }
 #define WORKER .labels = { { "worker", "lcore", 0 } }
-#define JOB .labels = { { "job", "id", 0 } }
+/* A label "job" would be Prometheus' own, which says which of its configurations a sample is from. */
+#define JOB .labels = { { "fanin_job", "id", 0 } }
 #define NANOSECONDS .scale = 1e-9
 #define MICROSECONDS .scale = 1e-6
 
@@ -69,7 +70,7 @@ const struct metrics_family switch_metrics[] = {
 	COUNTER("worker_busy_seconds", "stats.workers[].busy_us",
 		"Time in rounds that brought packets.", WORKER, MICROSECONDS),
 	HISTOGRAM("worker_queue_length", "stats.workers[].queue_lengths",
-		  "Packets in the cluster's queue when it was polled.", WORKER),
+		  "Packets in the cluster's queue when it was polled.", WORKER, .sum = "queue_sum"),
 	HISTOGRAM("worker_input_occupancy", "stats.workers[].input_occupancy",
 		  "Packets that waited for a handler when a burst was taken.", WORKER,
 		  .sum = "input_sum"),
@@ -103,7 +104,7 @@ const struct metrics_family switch_metrics[] = {
 	GAUGE("jobs_free", "jobs.limits.jobs_free", "Jobs that there is room for."),
 	GAUGE("jobs_slots_limit", "jobs.limits.slots_per_job", "Slots that one job may have."),
 	GAUGE("job_info", "jobs.jobs[]", "What the job is; the value is 1.",
-	      .labels = { { "job", "id", 0 },
+	      .labels = { { "fanin_job", "id", 0 },
 			  { "handler", "handler", 0 },
 			  { "accumulate", "accumulate", 0 },
 			  { "reproducible", "reproducible", 0 },
@@ -119,7 +120,7 @@ const struct metrics_family switch_metrics[] = {
 	GAUGE("job_slot_bytes", "jobs.jobs[].slot_bytes", "Bytes of each slot.", JOB),
 	GAUGE("job_payload_bytes", "jobs.jobs[].payload_bytes", "Longest payload of a packet.", JOB),
 	GAUGE("job_member_joined", "jobs.jobs[].members[].joined", "Whether the member has joined.",
-	      .labels = { { "job", "id", 0 }, { "rank", "rank", 1 }, { "port", "port", 1 } }),
+	      .labels = { { "fanin_job", "id", 0 }, { "rank", "rank", 1 }, { "port", "port", 1 } }),
 	COUNTER("job_contributions", "jobs.jobs[].stats.contributions",
 		"Contributions, each counted once.", JOB),
 	COUNTER("job_duplicates", "jobs.jobs[].stats.duplicates",
@@ -147,7 +148,8 @@ const struct metrics_family switch_metrics[] = {
 	COUNTER("job_block_seconds", "jobs.jobs[].stats.block_ns",
 		"Time of finished blocks from their first to their last contribution.", JOB,
 		NANOSECONDS),
-	HISTOGRAM("job_occupancy", "jobs.jobs[].occupancy", "Open blocks of the job, sampled.", JOB),
+	HISTOGRAM("job_occupancy", "jobs.jobs[].occupancy", "Open blocks of the job, sampled.", JOB,
+		  .sum = "occupancy_sum"),
 	{ .name = NULL },
 };
 

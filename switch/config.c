@@ -27,7 +27,9 @@ config_fail(const struct config_reader *reader, const char *path, const char *fo
 	size_t used;
 	va_list args;
 
-	used = (size_t)snprintf(reader->error, CONFIG_ERROR_LEN, "%s: %s%s", reader->source, path,
+	used = (size_t)snprintf(reader->error, CONFIG_ERROR_LEN, "%s%s%s%s",
+				reader->source == NULL ? "" : reader->source,
+				reader->source == NULL ? "" : ": ", path,
 				path[0] == '\0' ? "" : ": ");
 	if (used < CONFIG_ERROR_LEN) {
 		va_start(args, format);

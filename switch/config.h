@@ -24,7 +24,8 @@
 #define CONFIG_ERROR_LEN 512
 #define CONFIG_MAX_ROUTES 256
 #define CONFIG_MAX_NEXT_HOPS 16
-#define CONFIG_MAX_MTU 61184 /* DPDK keeps a buffer's length, all included, in 16 bits */
+#define CONFIG_MAX_MTU 61184       /* DPDK keeps a buffer's length, all included, in 16 bits */
+#define CONFIG_AF_XDP_MAX_MTU 3474 /* a packet with all its headers and bookkeeping is a page */
 
 enum config_hugepages {
 	CONFIG_HUGEPAGES_AUTO,
@@ -134,17 +135,34 @@ int config_parse(const char *text, size_t len, const char *source, struct config
 		 char *error);
 
 /*
- * Checks against this machine what config_parse can't: the CPUs of the workers, and that the
- * network interface of each vdev's iface= argument exists. Same error contract; -ENODEV for a
- * missing interface, -EINVAL for a CPU.
+ * Checks against this machine what config_parse can't: the CPUs of the workers; that each port's driver, and the network
+ * interface of a vdev's iface= argument, exist, and that the MTU fits them; token file, TLS files and the addresses to listen on.
+ * Nothing that a running switch holds is in its way. Same error contract; -ENODEV for a missing interface, device or driver,
+ * -EINVAL for the others.
  */
 int config_check_machine(const struct config *config, const char *source, char *error);
+
+/*
+ * Of this the part that may change while the switch runs: a port's MTU against its driver and its interface. index: in
+ * config->ports. Same error contract; source: NULL: the error begins with the key's path.
+ */
+int config_check_mtu(const struct config_port *port, unsigned int index, const char *source,
+		     char *error);
+
+/* True if DPDK has a driver for a virtual device ("net_null1,size=64"). Reads files; any thread. */
+bool config_driver_exists(const char *device);
+
+/* Where DPDK's drivers are. */
+const char *config_driver_directory(void);
 
 /* What the control sockets are given; borrowed from the configuration. */
 struct control_tcp config_control_tcp(const struct config *config);
 
 /* True if there is a memif port. */
 bool config_has_memif(const struct config *config);
+
+/* True if the port's device is net_af_xdp. */
+bool config_port_is_af_xdp(const struct config_port *port);
 
 /* True if the port's device is net_af_packet, which the switch opens itself. */
 bool config_port_is_packet(const struct config_port *port);

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a configuration must be as a whole: no two ports alike, workers on different lcores, sizes that fit each other; and
- * what it needs from this machine. Called by the configuration's parser and, for the machine, by its users.
+ * What a configuration must be as a whole: no two ports alike, workers on different lcores, sizes that fit each other. Called
+ * by the configuration's parser.
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <net/if.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "switch/config.h"
 #include "switch/config_keys.h"
@@ -19,6 +16,12 @@ bool
 config_port_is_packet(const struct config_port *port)
 {
 	return !port->pci && strncmp(port->device, "net_af_packet", strlen("net_af_packet")) == 0;
+}
+
+bool
+config_port_is_af_xdp(const struct config_port *port)
+{
+	return !port->pci && strncmp(port->device, "net_af_xdp", strlen("net_af_xdp")) == 0;
 }
 
 bool
@@ -200,85 +203,4 @@ config_check_together(const struct config_reader *reader, const struct config *c
 	if (ret == 0)
 		ret = check_scheduling(reader, config);
 	return ret != 0 ? ret : check_sizes(reader, config);
-}
-
-/* "0-1,4": the CPUs of a set, as taskset and the kernel write them. */
-static void
-print_cpus(const cpu_set_t *cpus, char *buffer, size_t size)
-{
-	size_t used = 0;
-
-	buffer[0] = '\0';
-	for (int cpu = 0; cpu < CPU_SETSIZE && used < size; cpu++) {
-		int last = cpu;
-
-		if (!CPU_ISSET(cpu, cpus))
-			continue;
-		while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, cpus))
-			last++;
-		used += (size_t)snprintf(buffer + used, size - used, "%s%d", used == 0 ? "" : ",",
-					 cpu);
-		if (last > cpu && used < size)
-			used += (size_t)snprintf(buffer + used, size - used, "-%d", last);
-		cpu = last;
-	}
-}
-
-static int
-check_cpus(const struct config_reader *reader, const struct config *config)
-{
-	char path[CONFIG_KEY_PATH_LEN];
-	char available[128];
-	cpu_set_t cpus;
-
-	CPU_ZERO(&cpus);
-	if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0)
-		return 0; /* more CPUs than a cpu_set_t has: DPDK checks them itself */
-	for (unsigned int i = 0; i < config->n_workers; i++) {
-		if (CPU_ISSET(config->workers[i].cpu, &cpus))
-			continue;
-		print_cpus(&cpus, available, sizeof(available));
-		snprintf(path, sizeof(path), "workers[%u]", i);
-		return config_fail(reader, path,
-				   "CPU %u is not available, expected one of %s as lcore or as cpu",
-				   config->workers[i].cpu, available);
-	}
-	return 0;
-}
-
-static int
-check_device(const struct config_reader *reader, const struct config_port *port, unsigned int index)
-{
-	char interface[CONFIG_DEVICE_LEN];
-	char path[CONFIG_DEVICE_LEN + 32];
-
-	if (port->pci) {
-		snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", port->device);
-		if (access(path, F_OK) == 0)
-			return 0;
-		config_fail(reader, "",
-			    "PCI device \"%s\" does not exist: see lspci -D, or mend ports[%u].pci",
-			    port->device, index);
-		return -ENODEV;
-	}
-	/* A tap device creates its interface; all others attach to one that is there. */
-	if (strncmp(port->device, "net_tap", strlen("net_tap")) == 0 ||
-	    !config_vdev_interface(port->device, interface, sizeof(interface)))
-		return 0;
-	if (if_nametoindex(interface) != 0)
-		return 0;
-	config_fail(reader, "", "interface \"%s\" does not exist: create it, or mend ports[%u].vdev",
-		    interface, index);
-	return -ENODEV;
-}
-
-int
-config_check_machine(const struct config *config, const char *source, char *error)
-{
-	const struct config_reader reader = { .source = source, .error = error };
-	int ret = check_cpus(&reader, config);
-
-	for (unsigned int i = 0; i < config->n_ports && ret == 0; i++)
-		ret = check_device(&reader, &config->ports[i], i);
-	return ret;
 }

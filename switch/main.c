@@ -26,6 +26,7 @@
 #include "switch/log.h"
 #include "switch/memif_gate.h"
 #include "switch/port_watch.h"
+#include "switch/ports_packet.h"
 #include "switch/telemetry.h"
 
 #define HOUSEKEEP_MS 1000
@@ -300,6 +301,7 @@ main(int argc, char **argv)
 	struct options options;
 	struct config config;
 	char error[CONFIG_ERROR_LEN];
+	char problem[CONFIG_ERROR_LEN];
 	sigset_t signals;
 	int signal_fd;
 	int ret = options_parse(
@@ -314,6 +316,10 @@ main(int argc, char **argv)
 	ret = config_load(options.config_path, &config, error);
 	if (ret == 0)
 		ret = config_check_machine(&config, options.config_path, error);
+	if (ret == 0 && ports_check_packet(&config, problem) != 0) {
+		snprintf(error, sizeof(error), "%.128s: %.380s", options.config_path, problem);
+		ret = -EINVAL;
+	}
 	if (ret != 0) {
 		fprintf(stderr, "fanin-switch: %s\n", error);
 		return OPTIONS_EXIT_USAGE;

@@ -22,29 +22,20 @@
 #include "switch/ports_packet.h"
 #include "switch/ports_pool.h"
 
-/* Checks the kernel's side of a port: its MTU, and that all of its receive queues are served. */
-static int
-check_interface(const struct config_port *port, uint16_t index, uint16_t n_queues, char *error)
+/* Says if receive queues of an AF_XDP port's interface are not served. */
+static void
+warn_of_queues(const struct config_port *port, uint16_t index, uint16_t n_queues)
 {
 	struct ethtool_channels channels = { .cmd = ETHTOOL_GCHANNELS };
-	struct ifreq request = { 0 };
+	struct ifreq request = { .ifr_data = (char *)&channels };
 	int fd;
-	int ret = 0;
 
-	if (port->pci ||
-	    !config_vdev_interface(port->device, request.ifr_name, sizeof(request.ifr_name)))
-		return 0;
+	if (!config_vdev_interface(port->device, request.ifr_name, sizeof(request.ifr_name)))
+		return;
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return -errno;
-	if (ioctl(fd, SIOCGIFMTU, &request) == 0 && request.ifr_mtu < port->mtu) {
-		snprintf(error, CONFIG_ERROR_LEN,
-			 "ports[%u].mtu: found %u, but interface \"%s\" has MTU %d: lower the one or raise the other",
-			 index, port->mtu, request.ifr_name, request.ifr_mtu);
-		ret = -EINVAL;
-	}
-	request.ifr_data = (char *)&channels;
-	if (ret == 0 && ports_is_af_xdp(port) && ioctl(fd, SIOCETHTOOL, &request) == 0) {
+		return;
+	if (ioctl(fd, SIOCETHTOOL, &request) == 0) {
 		uint32_t queues = channels.rx_count + channels.combined_count;
 
 		if (queues > n_queues)
@@ -54,7 +45,6 @@ check_interface(const struct config_port *port, uint16_t index, uint16_t n_queue
 				    request.ifr_name, n_queues, index);
 	}
 	close(fd);
-	return ret;
 }
 
 static int
@@ -119,7 +109,7 @@ queue_count(const struct config *config, const struct config_port *port,
 {
 	uint16_t most = RTE_MIN(info->max_rx_queues, info->max_tx_queues);
 
-	if (ports_is_af_xdp(port))
+	if (config_port_is_af_xdp(port))
 		return most;
 	/* The driver believes that a connected host serves as many as are set up here; a host brings one. */
 	if (port->memif)
@@ -140,12 +130,6 @@ device_start(const struct config *config, struct ports *ports, uint16_t index, c
 	ret = find_ethdev(port, index, &out->ethdev, error);
 	if (ret != 0)
 		return ret;
-	if (ports_is_af_xdp(port) && port->mtu > PORTS_AF_XDP_MAX_MTU) {
-		snprintf(error, CONFIG_ERROR_LEN,
-			 "ports[%u].mtu: found %u, expected at most %zu with net_af_xdp", index,
-			 port->mtu, (size_t)PORTS_AF_XDP_MAX_MTU);
-		return -EINVAL;
-	}
 	pool = ports_pool_for(config, ports, port, error);
 	if (pool == NULL)
 		return -ENOMEM;
@@ -153,9 +137,8 @@ device_start(const struct config *config, struct ports *ports, uint16_t index, c
 	if (ret != 0)
 		goto fail;
 	out->n_queues = queue_count(config, port, &info);
-	ret = check_interface(port, index, out->n_queues, error);
-	if (ret != 0)
-		return ret;
+	if (config_port_is_af_xdp(port))
+		warn_of_queues(port, index, out->n_queues);
 	/* vdevs on kernel interfaces have their MTU from there. */
 	if (port->pci)
 		conf.rxmode.mtu = port->mtu;
@@ -171,7 +154,7 @@ device_start(const struct config *config, struct ports *ports, uint16_t index, c
 		ret = rte_eth_dev_start(out->ethdev);
 	if (ret != 0)
 		goto fail;
-	if (ports_is_af_xdp(port))
+	if (config_port_is_af_xdp(port))
 		note_xdp_sockets(ports, index);
 	ret = rte_eth_promiscuous_enable(out->ethdev);
 	if (ret != 0 && ret != -ENOTSUP)
@@ -180,8 +163,13 @@ device_start(const struct config *config, struct ports *ports, uint16_t index, c
 	return 0;
 
 fail:
-	snprintf(error, CONFIG_ERROR_LEN, "ports[%u]: device \"%s\" does not start: %s", index,
-		 port->device, rte_strerror(-ret));
+	/* What the kernel refuses is the MTU of the other end, which may be in a namespace that is not seen from here. */
+	snprintf(error, CONFIG_ERROR_LEN,
+		 "ports[%u]: device \"%s\" of port \"%s\" does not start: %s%s", index,
+		 port->device, port->name, rte_strerror(-ret),
+		 ret == -EINVAL && config_port_is_af_xdp(port)
+			 ? ": with XDP the other end of a veth may have an MTU of at most 3506"
+			 : "");
 	return ret;
 }
 
@@ -199,13 +187,16 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 	out->routed = port->routed;
 	out->shared = port->memif;
 	out->down = port->memif; /* until a host connects */
+	/* Before the memory: a wrong MTU asks for too much of it. */
+	ret = config_check_mtu(port, index, NULL, error);
+	if (ret != 0)
+		return ret;
 	if (!config_port_is_packet(port))
 		return device_start(config, ports, index, error);
 	pool = ports_pool_for(config, ports, port, error);
 	if (pool == NULL)
 		return -ENOMEM;
-	ret = check_interface(port, index, 0, error);
-	return ret != 0 ? ret : ports_open_packet(port, index, pool, out, error);
+	return ports_open_packet(port, index, pool, out, error);
 }
 
 int
@@ -250,7 +241,7 @@ ports_interface_index(const struct config_port *config)
 {
 	char interface[IF_NAMESIZE];
 
-	if ((!ports_is_af_xdp(config) && !config_port_is_packet(config)) ||
+	if ((!config_port_is_af_xdp(config) && !config_port_is_packet(config)) ||
 	    !config_vdev_interface(config->device, interface, sizeof(interface)))
 		return 0;
 	return if_nametoindex(interface);
@@ -270,7 +261,7 @@ ports_reopen(const struct config *config, struct ports *ports, uint16_t index, c
 	struct pipeline_port *opened = &ports->ports[index];
 	const unsigned int ifindex = ports_interface_index(port);
 	char problem[PACKET_PORT_ERROR_LEN];
-	int ret = check_interface(port, index, opened->n_queues, error);
+	int ret = config_check_mtu(port, index, NULL, error);
 
 	if (ret != 0)
 		return ret;
@@ -345,7 +336,7 @@ ports_link_is_up(const struct config_port *config, const struct pipeline_port *p
 		rte_eth_link_get_nowait(port->ethdev, &link);
 	if ((port->driver == NULL && link.link_status != RTE_ETH_LINK_UP) || port->down)
 		return false;
-	if ((!ports_is_af_xdp(config) && !config_port_is_packet(config)) ||
+	if ((!config_port_is_af_xdp(config) && !config_port_is_packet(config)) ||
 	    !config_vdev_interface(config->device, request.ifr_name, sizeof(request.ifr_name)))
 		return true;
 	/* One that was made anew is another one, and the port does not have it. */

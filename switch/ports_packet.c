@@ -77,30 +77,77 @@ read_arguments(const struct rte_kvargs *arguments, struct packet_port_options *o
 	return 0;
 }
 
-int
-ports_open_packet(const struct config_port *config, uint16_t index, struct rte_mempool *pool,
-		  struct pipeline_port *port, char *error)
+/*
+ * Reads a port's arguments into the options. Returns what the caller frees with rte_kvargs_free, as options point into it, or NULL with
+ * *ret and why (PACKET_PORT_ERROR_LEN bytes) set.
+ */
+static struct rte_kvargs *
+parse_arguments(const struct config_port *config, struct packet_port_options *options, int *ret,
+		char *why)
 {
 	const char *text = config->device + strcspn(config->device, ",");
 	struct rte_kvargs *arguments = rte_kvargs_parse(text[0] == ',' ? text + 1 : text,
 							argument_names);
+
+	if (arguments == NULL) {
+		snprintf(why, PACKET_PORT_ERROR_LEN,
+			 "expected arguments among iface, qpairs, framesz, framecnt, blocksz and qdisc_bypass");
+		*ret = -EINVAL;
+		return NULL;
+	}
+	*ret = read_arguments(arguments, options, why);
+	if (*ret == 0)
+		return arguments;
+	rte_kvargs_free(arguments);
+	return NULL;
+}
+
+static int
+does_not_start(const struct config_port *config, uint16_t index, int ret, const char *why, char *error)
+{
+	snprintf(error, CONFIG_ERROR_LEN,
+		 "ports[%u]: device \"%.128s\" of port \"%s\" does not start: %s", index,
+		 config->device, config->name, why);
+	return ret;
+}
+
+int
+ports_check_packet(const struct config *config, char *error)
+{
+	char why[PACKET_PORT_ERROR_LEN];
+
+	for (uint16_t i = 0; i < config->n_ports; i++) {
+		struct packet_port_options options = { 0 };
+		struct rte_kvargs *arguments;
+		int ret;
+
+		if (!config_port_is_packet(&config->ports[i]))
+			continue;
+		arguments = parse_arguments(&config->ports[i], &options, &ret, why);
+		if (arguments == NULL)
+			return does_not_start(&config->ports[i], i, ret, why, error);
+		rte_kvargs_free(arguments);
+	}
+	return 0;
+}
+
+int
+ports_open_packet(const struct config_port *config, uint16_t index, struct rte_mempool *pool,
+		  struct pipeline_port *port, char *error)
+{
 	struct packet_port_options options = { .mtu = port->mtu, .pool = pool };
+	struct rte_kvargs *arguments;
 	struct packet_port *packet;
-	char why[PACKET_PORT_ERROR_LEN] =
-		"expected arguments among iface, qpairs, framesz, framecnt, blocksz and qdisc_bypass";
-	int ret = -EINVAL;
+	char why[PACKET_PORT_ERROR_LEN];
+	int ret;
 
 	options.number = (uint16_t)(PORT_DRIVER_FIRST + index);
+	arguments = parse_arguments(config, &options, &ret, why);
 	if (arguments != NULL)
-		ret = read_arguments(arguments, &options, why);
-	if (ret == 0)
 		ret = packet_port_open(&options, &packet, why);
 	rte_kvargs_free(arguments);
-	if (ret != 0) {
-		snprintf(error, CONFIG_ERROR_LEN, "ports[%u]: device \"%s\" does not start: %s",
-			 index, config->device, why);
-		return ret;
-	}
+	if (ret != 0)
+		return does_not_start(config, index, ret, why, error);
 	port->ethdev = options.number;
 	port->n_queues = options.n_queues;
 	port->driver = &packet_port_driver;

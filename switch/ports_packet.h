@@ -7,6 +7,12 @@
 #include "switch/config.h"
 
 /*
+ * Checks the arguments of all packet ports, without opening one; DPDK need not have been started. Returns 0, or -errno with error
+ * (CONFIG_ERROR_LEN bytes) filled.
+ */
+int ports_check_packet(const struct config *config, char *error);
+
+/*
  * Opens a port by its device's arguments and enters it into *port, whose MTU is set. Main thread.
  *
  * index: of the port in the configuration, for the error. Returns 0, or -errno with error (CONFIG_ERROR_LEN bytes) filled.

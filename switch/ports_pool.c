@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <rte_errno.h>
+#include <rte_ether.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <rte_mbuf_pool_ops.h>
@@ -14,19 +15,23 @@
 #include "switch/ports_pool.h"
 #include "wire/wire.h"
 
+/* A UMEM chunk is a page; what stands in it before the frame is taken off (the last is XDP's own headroom). */
+#define AF_XDP_CHUNK 4096
+#define AF_XDP_OBJECT_HEADER RTE_ALIGN_CEIL(sizeof(struct rte_mempool_objhdr), RTE_MEMPOOL_ALIGN)
+#define AF_XDP_DATA_ROOM                                                                           \
+	(AF_XDP_CHUNK - AF_XDP_OBJECT_HEADER - sizeof(struct rte_mbuf) - PIPELINE_MBUF_PRIV_SIZE)
+#define AF_XDP_HEADROOM 256
+
 #define POOL_AF_XDP 0
 #define POOL_OTHER 1
 
+static_assert(CONFIG_AF_XDP_MAX_MTU ==
+		      AF_XDP_DATA_ROOM - RTE_PKTMBUF_HEADROOM - AF_XDP_HEADROOM - RTE_ETHER_HDR_LEN,
+	      "what a page has room for");
 static_assert(sizeof(struct rte_mbuf) % 64 + RTE_PKTMBUF_HEADROOM % 64 == 0,
 	      "only the private area shifts a frame's alignment");
 static_assert((PIPELINE_MBUF_PRIV_SIZE + FANIN_PAYLOAD_OFFSET) % FANIN_PAYLOAD_ALIGN == 0,
 	      "payload alignment");
-
-bool
-ports_is_af_xdp(const struct config_port *port)
-{
-	return !port->pci && strncmp(port->device, "net_af_xdp", strlen("net_af_xdp")) == 0;
-}
 
 /* Data room that all non-AF_XDP ports need. Drivers that copy whole frames of a ring need room for those. */
 static uint32_t
@@ -41,7 +46,7 @@ other_data_room(const struct config *config)
 					    : strstr(port->device, "framesz=");
 		uint32_t need = port->mtu + 256u;
 
-		if (ports_is_af_xdp(port))
+		if (config_port_is_af_xdp(port))
 			continue;
 		if (frame != NULL)
 			need = RTE_MAX(need, (uint32_t)strtoul(frame + strlen("framesz="), NULL, 10));
@@ -87,7 +92,7 @@ fail:
 static uint32_t
 mbufs_per_queue(const struct config_port *port)
 {
-	if (ports_is_af_xdp(port))
+	if (config_port_is_af_xdp(port))
 		return 3 * PORTS_RING_SIZE;
 	if (port->memif || config_port_is_packet(port))
 		return 4 * FANIN_BURST;
@@ -102,7 +107,7 @@ mbufs_needed(const struct config *config, int which)
 							  PIPELINE_TX_WAITING);
 
 	for (uint16_t i = 0; i < config->n_ports; i++) {
-		if (which == (ports_is_af_xdp(&config->ports[i]) ? POOL_AF_XDP : POOL_OTHER))
+		if (which == (config_port_is_af_xdp(&config->ports[i]) ? POOL_AF_XDP : POOL_OTHER))
 			n += mbufs_per_queue(&config->ports[i]);
 	}
 	return n;
@@ -112,8 +117,7 @@ static int
 pool_create(const struct config *config, struct ports *ports, int which, char *error)
 {
 	static const char *const names[] = { "mbufs_af_xdp", "mbufs" };
-	uint32_t room = which == POOL_AF_XDP ? (uint32_t)PORTS_AF_XDP_DATA_ROOM
-					     : other_data_room(config);
+	uint32_t room = which == POOL_AF_XDP ? (uint32_t)AF_XDP_DATA_ROOM : other_data_room(config);
 	uint32_t n = config->mbufs != 0 ? config->mbufs : mbufs_needed(config, which);
 	uint64_t needed_megabytes;
 
@@ -138,7 +142,7 @@ struct rte_mempool *
 ports_pool_for(const struct config *config, struct ports *ports, const struct config_port *port,
 	       char *error)
 {
-	int which = ports_is_af_xdp(port) ? POOL_AF_XDP : POOL_OTHER;
+	int which = config_port_is_af_xdp(port) ? POOL_AF_XDP : POOL_OTHER;
 
 	if (ports->pools[which] == NULL && pool_create(config, ports, which, error) != 0)
 		return NULL;

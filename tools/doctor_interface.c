@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <linux/ethtool.h>
+#include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 
 #include "tools/doctor.h"
@@ -153,13 +154,73 @@ DOCTOR_LOOK(doctor_driver)
 	return DOCTOR_WARNING;
 }
 
-/* Only veth hands frames on as they are, without the checksums and cuts that a wire would need. */
+/* Whether an interface is a part of a bridge or the like, which sends what others have made. */
+static bool
+has_master(const char *interface)
+{
+	struct {
+		struct nlmsghdr header;
+		struct ifinfomsg link;
+	} ask = {
+		.header = { .nlmsg_len = sizeof(ask),
+			    .nlmsg_type = RTM_GETLINK,
+			    .nlmsg_flags = NLM_F_REQUEST },
+		.link = { .ifi_index = (int)if_nametoindex(interface) },
+	};
+	union {
+		struct nlmsghdr header;
+		char bytes[16384];
+	} answer;
+	const struct rtattr *attribute;
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	ssize_t got = -1;
+	int left;
+
+	if (fd < 0)
+		return false;
+	if (send(fd, &ask, sizeof(ask), 0) == (ssize_t)sizeof(ask))
+		got = recv(fd, &answer, sizeof(answer), 0);
+	close(fd);
+	if (got < (ssize_t)sizeof(ask) || answer.header.nlmsg_type != RTM_NEWLINK)
+		return false;
+	attribute = IFLA_RTA(NLMSG_DATA(&answer.header));
+	left = (int)IFLA_PAYLOAD(&answer.header);
+	for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
+		if (attribute->rta_type == IFLA_MASTER)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Whether what the kernel does to frames on their way out of an interface can do harm. Only veth hands frames on as they are,
+ * without the checksums, cuts and tags that a wire would need. The switch's own end has no address and sends frames that
+ * are complete.
+ */
+static bool
+needs_whole_frames(const char *interface)
+{
+	struct ifreq ifr = { 0 };
+
+	return is_veth(interface) && (request(interface, SIOCGIFADDR, &ifr) || has_master(interface));
+}
+
+/* What is found if no offload is on, or none matters. */
+static const char *
+without_offloads(const char *interface)
+{
+	if (!is_veth(interface))
+		return "the device's own";
+	return needs_whole_frames(interface) ? "off"
+					     : "of no matter: no address, the switch's own end";
+}
+
 DOCTOR_LOOK(doctor_tx_offloads)
 {
 	(void)doctor;
 	(void)check;
 	found[0] = '\0';
-	if (is_veth(interface)) {
+	if (needs_whole_frames(interface)) {
 		if (ethtool_value(interface, ETHTOOL_GTXCSUM) != 0)
 			add_word(found, "tx-checksumming on");
 		if (ethtool_value(interface, ETHTOOL_GTSO) != 0)
@@ -167,21 +228,20 @@ DOCTOR_LOOK(doctor_tx_offloads)
 	}
 	if (found[0] != '\0')
 		return DOCTOR_PROBLEM;
-	snprintf(found, DOCTOR_FOUND_LEN, is_veth(interface) ? "off" : "the device's own");
+	snprintf(found, DOCTOR_FOUND_LEN, "%s", without_offloads(interface));
 	return DOCTOR_OK;
 }
 
 DOCTOR_LOOK(doctor_vlan_offload)
 {
-	bool veth = is_veth(interface);
-
 	(void)doctor;
 	(void)check;
-	if (veth && (ethtool_value(interface, ETHTOOL_GFLAGS) & ETH_FLAG_TXVLAN) != 0) {
+	if (needs_whole_frames(interface) &&
+	    (ethtool_value(interface, ETHTOOL_GFLAGS) & ETH_FLAG_TXVLAN) != 0) {
 		snprintf(found, DOCTOR_FOUND_LEN, "tx-vlan-offload on");
 		return DOCTOR_WARNING;
 	}
-	snprintf(found, DOCTOR_FOUND_LEN, veth ? "off" : "the device's own");
+	snprintf(found, DOCTOR_FOUND_LEN, "%s", without_offloads(interface));
 	return DOCTOR_OK;
 }
 

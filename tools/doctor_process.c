@@ -101,7 +101,8 @@ DOCTOR_LOOK(doctor_bpffs)
 	if (file != NULL)
 		fclose(file);
 	snprintf(found, DOCTOR_FOUND_LEN, mounted ? "mounted" : "not mounted");
-	return mounted ? DOCTOR_OK : DOCTOR_PROBLEM;
+	/* Without it libxdp attaches a program by itself instead of by its dispatcher, and everything runs. */
+	return mounted ? DOCTOR_OK : DOCTOR_WARNING;
 }
 
 /* Whether a socket in a table of the kernel is bound to the port. */

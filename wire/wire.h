@@ -44,7 +44,7 @@
 #define FANIN_PAYLOAD_OFFSET (FANIN_L4_LEN + FANIN_HDR_LEN)
 /* What a link's MTU has to hold besides the payload. */
 #define FANIN_MTU_OVERHEAD (FANIN_IP_LEN + FANIN_UDP_LEN + FANIN_HDR_LEN)
-#define FANIN_TAG_LEN 32 /* of a tagged packet, behind its payload */
+#define FANIN_TAG_LEN 32       /* of a tagged packet, behind its payload */
 #define FANIN_PAYLOAD_ALIGN 64 /* and what every job's packets hold at least: any element */
 static_assert(FANIN_WIRE_OPAQUE_MAX <= FANIN_PAYLOAD_ALIGN, "an element fits into every packet");
 

@@ -5,11 +5,13 @@
  */
 #include "context.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A refusal holds for this long: a switch asks its parent each time anew. */
-#define REFUSED_NS (1000 * 1000000ull)
+/* A refusal holds for this long: a switch whose parent is silent refuses every second JOIN. */
+#define REFUSED_NS (3000 * 1000000ull)
+static_assert(REFUSED_NS > 2 * FANIN_REJOIN_REPEAT_MOST_NS, "from one refusal to the next");
 /* Whom the manager misses for this long is gone. */
 #define AWAY_NS (1000 * 1000000ull)
 

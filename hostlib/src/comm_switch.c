@@ -311,8 +311,10 @@ switch_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t cou
 void
 fanin_comm_give_up(struct fanin_comm *comm)
 {
-	if (!comm->gave_up)
+	if (!comm->gave_up) {
 		fanin_member_give_up(&comm->member);
+		fanin_manager_give_up(comm->manager);
+	}
 	comm->gave_up = true;
 }
 

@@ -124,8 +124,9 @@ struct fanin_engine {
 	int status;                /* FANIN_OK or why the engine failed */
 	struct fanin_error error;
 	struct fanin_engine_stats stats;
-	unsigned int doubt; /* a refusal without a tag, after which no packet with one came; else FANIN_REASON_NONE */
-	uint64_t doubt_ns;  /* since when */
+	unsigned int suspected; /* a refusal without a tag, since which no packet with one came; else FANIN_REASON_NONE */
+	uint64_t suspected_ns;        /* when the switch was first asked about that; 0: not yet */
+	uint64_t suspected_ask_ns;    /* when it is asked again */
 	uint8_t *tag_memory;          /* NULL: packets have no tags; else what these lie in */
 	struct fanin_headers *sealed; /* frame to be sent, tagged_room bytes */
 	struct fanin_headers *opened; /* frame that was received, likewise */
@@ -264,12 +265,16 @@ bool fanin_engine_open(struct fanin_engine *engine, const struct fanin_frame *fr
 
 /*
  * engine_tag.c: in a job with tags, a refusal without one: the switch has none for senders that it does not take for members. Anybody may
- * have sent it. The switch is asked, and if it says nothing with a tag for a while, the refusal counts.
+ * have sent it. The switch is asked, and if it says nothing with a tag for a while, the refusal counts. A rank that waits for
+ * nothing needs not know.
  */
-void fanin_engine_doubt_note(struct fanin_engine *engine, unsigned int reason);
+void fanin_engine_refusal_suspect(struct fanin_engine *engine, unsigned int reason);
 
-/* engine_tag.c: the refusal counts if it is time. */
-void fanin_engine_doubt_check(struct fanin_engine *engine);
+/* engine_tag.c: the switch has said this, with a tag. */
+void fanin_engine_refusal_clear(struct fanin_engine *engine, const struct fanin_hdr *hdr);
+
+/* engine_tag.c: asks, if it is time; once it is time for that, the refusal counts. */
+void fanin_engine_refusal_check(struct fanin_engine *engine);
 
 /* engine_rx.c: the switch refuses a block, or the run. */
 void fanin_engine_refused(struct fanin_engine *engine, unsigned int reason, uint32_t block);

@@ -211,6 +211,7 @@ fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint64_t instan
 		    uint32_t first_block)
 {
 	engine->run_lost = false;
+	engine->suspected = FANIN_REASON_NONE;
 	engine->rejoin = (struct fanin_rejoin){ 0 };
 	if (epoch == engine->config.epoch && instance == engine->config.instance && !engine->moved)
 		return FANIN_OK;

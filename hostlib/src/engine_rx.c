@@ -266,10 +266,10 @@ fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *fram
 	if (engine->config.tagger != NULL) {
 		/* A refusal of that kind has no tag. */
 		if (hdr->type == FANIN_TYPE_REFUSED && fanin_reason_is_of_sender(hdr->count)) {
-			fanin_engine_doubt_note(engine, hdr->count);
+			fanin_engine_refusal_suspect(engine, hdr->count);
 			return;
 		}
-		engine->doubt = FANIN_REASON_NONE;
+		fanin_engine_refusal_clear(engine, hdr);
 	}
 	/* Others have noticed that the run is lost, and this rank has nothing to send that would show it. */
 	if (engine->config.recover && hdr->type == FANIN_TYPE_REFUSED && hdr->epoch == 0) {

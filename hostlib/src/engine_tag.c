@@ -72,27 +72,55 @@ fanin_engine_open(struct fanin_engine *engine, const struct fanin_frame *frame,
 	return true;
 }
 
-void
-fanin_engine_doubt_note(struct fanin_engine *engine, unsigned int reason)
+/* Is there a block that the switch can be asked about? */
+static bool
+has_open_block(const struct fanin_engine *engine)
 {
-	if (engine->doubt != FANIN_REASON_NONE || engine->run_lost)
-		return;
-	engine->doubt = reason;
-	engine->doubt_ns = engine->now_ns;
-	fanin_engine_wake_by(engine, engine->now_ns);
-	if (engine->oldest != engine->end)
-		fanin_engine_ask(engine, engine->oldest, false, false);
+	return engine->requests != NULL || engine->n_known != 0;
 }
 
 void
-fanin_engine_doubt_check(struct fanin_engine *engine)
+fanin_engine_refusal_suspect(struct fanin_engine *engine, unsigned int reason)
 {
-	const unsigned int reason = engine->doubt;
-
-	if (reason == FANIN_REASON_NONE ||
-	    engine->timers_ns - engine->doubt_ns < fanin_engine_retry_most_ns(engine) ||
-	    engine->timers_ns < engine->doubt_ns)
+	if (engine->suspected != FANIN_REASON_NONE || engine->run_lost || !has_open_block(engine))
 		return;
-	engine->doubt = FANIN_REASON_NONE;
-	fanin_engine_refused(engine, reason, engine->oldest);
+	engine->suspected = reason;
+	engine->suspected_ns = 0;
+	engine->suspected_ask_ns = engine->now_ns;
+	fanin_engine_wake_by(engine, engine->now_ns);
+}
+
+void
+fanin_engine_refusal_check(struct fanin_engine *engine)
+{
+	const unsigned int reason = engine->suspected;
+
+	if (reason == FANIN_REASON_NONE)
+		return;
+	if (engine->run_lost || !has_open_block(engine)) {
+		engine->suspected = FANIN_REASON_NONE;
+		return;
+	}
+	if (engine->suspected_ns != 0 && engine->timers_ns > engine->suspected_ns &&
+	    engine->timers_ns - engine->suspected_ns >= fanin_engine_retry_most_ns(engine)) {
+		engine->suspected = FANIN_REASON_NONE;
+		fanin_engine_refused(engine, reason, engine->oldest);
+		return;
+	}
+	/* Overdue: a switch that has sent its sum up passes the query on, and it is another one that may have refused. */
+	if (engine->now_ns >= engine->suspected_ask_ns &&
+	    fanin_engine_ask(engine, engine->oldest, false, true) != 0) {
+		if (engine->suspected_ns == 0)
+			engine->suspected_ns = engine->now_ns;
+		engine->suspected_ask_ns = engine->now_ns + fanin_engine_retry_most_ns(engine) / 8;
+	}
+	fanin_engine_wake_by(engine, engine->suspected_ask_ns);
+}
+
+void
+fanin_engine_refusal_clear(struct fanin_engine *engine, const struct fanin_hdr *hdr)
+{
+	/* "Sent" is what the nearest switch says, and the refusal may be one further up. */
+	if (hdr->type != FANIN_TYPE_ANSWER || hdr->count != FANIN_BLOCK_SENT)
+		engine->suspected = FANIN_REASON_NONE;
 }

@@ -247,13 +247,15 @@ is_in_vain(const struct fanin_engine *engine)
 void
 fanin_engine_check_timers(struct fanin_engine *engine)
 {
-	if (engine->requests == NULL && engine->n_known == 0)
+	if (engine->requests == NULL && engine->n_known == 0) {
+		engine->suspected = FANIN_REASON_NONE;
 		return;
+	}
 	if (is_in_vain(engine)) {
 		engine_time_out(engine);
 		return;
 	}
-	fanin_engine_doubt_check(engine);
+	fanin_engine_refusal_check(engine);
 	if (engine->status != FANIN_OK)
 		return;
 	if (!engine->run_lost && engine->timers_ns >= engine->next_timer_ns)

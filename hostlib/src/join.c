@@ -14,7 +14,6 @@
 #include <time.h>
 
 #define JOIN_REPEAT_NS (100 * 1000000ull)
-#define REJOIN_REPEAT_MOST_NS (1000 * 1000000ull)
 #define LEAVE_REPEAT_NS (50 * 1000000ull)
 #define LEAVE_TIMEOUT_NS (1000 * 1000000ull)
 
@@ -93,6 +92,7 @@ control_send(struct fanin_member *member, enum fanin_type type)
 	control.headers.fanin.rank = config->rank;
 	if (type == FANIN_TYPE_JOIN) {
 		control.headers.fanin.epoch = 0;
+		control.headers.fanin.contributions = 1;
 		control.headers.fanin.progress = member->progress;
 		control.headers.fanin.flags = member->rejoins ? FANIN_FLAG_RETRANSMIT : 0;
 		control.body.join = (struct fanin_join_body){
@@ -386,9 +386,9 @@ fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error)
 	if (join_send(member) && member->acknowledged) {
 		/* It waits for others, perhaps for long. */
 		member->next_send_ns += member->repeat_ns - JOIN_REPEAT_NS;
-		member->repeat_ns = 2 * member->repeat_ns < REJOIN_REPEAT_MOST_NS
+		member->repeat_ns = 2 * member->repeat_ns < FANIN_REJOIN_REPEAT_MOST_NS
 					    ? 2 * member->repeat_ns
-					    : REJOIN_REPEAT_MOST_NS;
+					    : FANIN_REJOIN_REPEAT_MOST_NS;
 	}
 	return FANIN_IN_PROGRESS;
 }

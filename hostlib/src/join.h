@@ -16,6 +16,9 @@
 #include "wire/tag.h"
 #include "wire/wire.h"
 
+/* JOINs of a rank that waits for others to join again are at most this far apart. */
+#define FANIN_REJOIN_REPEAT_MOST_NS (1000 * 1000000ull)
+
 struct fanin_member_config {
 	uint64_t key; /* the job's secret */
 	uint32_t job;

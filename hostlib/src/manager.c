@@ -238,6 +238,20 @@ fanin_manager_join(struct fanin_manager *manager, const struct fanin_manager_joi
 }
 
 void
+fanin_manager_give_up(struct fanin_manager *manager)
+{
+	if (manager == NULL || manager->gave_up)
+		return;
+	manager->gave_up = true;
+	manager->opened_ns = fanin_now_ns(NULL);
+	if (manager->state == FANIN_MANAGER_MEMBER && fanin_manager_say(manager, "leave") == FANIN_OK)
+		manager->state = FANIN_MANAGER_LEAVING;
+	else
+		link_drop(manager);
+	manager->next_poll_ns = 0;
+}
+
+void
 fanin_manager_leave(struct fanin_manager *manager)
 {
 	struct fanin_error ignored;
@@ -265,7 +279,7 @@ static void
 lose(struct fanin_manager *manager, uint64_t now_ns, const char *words)
 {
 	/* One line for each time that the manager goes away, however often it is then tried. */
-	if (manager->state >= FANIN_MANAGER_MEMBER) {
+	if (manager->state >= FANIN_MANAGER_MEMBER && !manager->gave_up) {
 		fanin_log_line(manager->options.log, FANIN_LOG_WARNING,
 			       "%s; the job goes on, connecting again", words);
 		manager->retry_after_ns = RETRY_FIRST_NS;
@@ -354,7 +368,7 @@ fanin_manager_poll(struct fanin_manager *manager)
 	struct fanin_error error;
 	int status;
 
-	if (now_ns < manager->next_poll_ns)
+	if (now_ns < manager->next_poll_ns || (manager->gave_up && manager->link == NULL))
 		return;
 	/* A caller who was away has not heard what the manager said meanwhile. */
 	if (now_ns - manager->polled_ns > SILENCE_NS / 2 && manager->heartbeat_open)

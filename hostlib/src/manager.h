@@ -104,6 +104,12 @@ int fanin_manager_join(struct fanin_manager *manager, const struct fanin_manager
 /* Shows signs of life, takes news, connects again. Looks at the clock first and mostly at nothing else. */
 void fanin_manager_poll(struct fanin_manager *manager);
 
+/*
+ * Gives the membership up and waits for nothing: this rank's communicator has failed, and others are not to wait for it. The
+ * connection is not made again. manager may be NULL; harmless when repeated.
+ */
+void fanin_manager_give_up(struct fanin_manager *manager);
+
 /* Gives the membership up, waiting for a second at most until the manager knows, and frees it. manager may be NULL. */
 void fanin_manager_leave(struct fanin_manager *manager);
 

@@ -27,6 +27,7 @@ struct fanin_manager {
 	struct fanin_manager_settings settings;
 	struct fanin_link *link; /* NULL when down */
 	enum fanin_manager_state state;
+	bool gave_up;       /* the communicator has failed: nothing but a leave is said any more */
 	json_int_t last_id; /* of requests */
 	char job[FANIN_JOB_NAME_MAX + 1];
 	uint16_t rank;

@@ -67,6 +67,7 @@ METRICS = {
     "stats.workers[].retry_wait_us": ("fanin_worker_retry_wait_seconds_total", "", 1e-6),
     "stats.workers[].busy_us": ("fanin_worker_busy_seconds_total", "", 1e-6),
     "stats.workers[].input_sum": ("fanin_worker_input_occupancy", "_sum", 1),
+    "stats.workers[].queue_sum": ("fanin_worker_queue_length", "_sum", 1),
     "stats.workers[].queue_lengths": ("fanin_worker_queue_length", "_count", 1),
     "stats.workers[].input_occupancy": ("fanin_worker_input_occupancy", "_count", 1),
     **{f"stats.switching.{name}": (f"fanin_switching_{name}_total", "", 1)
@@ -93,11 +94,12 @@ METRICS = {
                     "blocks", "queries", "upward_queries", "probes", "probe_answers")},
     "jobs.jobs[].parent.joined": ("fanin_job_parent_joined", "", 1),
     "jobs.jobs[].stats.block_ns": ("fanin_job_block_seconds_total", "", 1e-9),
+    "jobs.jobs[].occupancy_sum": ("fanin_job_occupancy", "_sum", 1),
     "jobs.jobs[].occupancy": ("fanin_job_occupancy", "_count", 1),
 }
 
 LABELS = {"ports": {"name": "port"}, "workers": {"lcore": "worker"}, "drops": {"name": "reason"},
-          "jobs": {"id": "job"}, "members": {"rank": "rank", "port": "port"}}
+          "jobs": {"id": "fanin_job"}, "members": {"rank": "rank", "port": "port"}}
 
 
 def leaves(value, path, labels):
@@ -332,7 +334,7 @@ def moved_by_hand():
             first.send(liars[0].make(KNOWN, FLOATS, dtype="f32", op="sum", count=len(FLOATS) // 4, contributions=2,
                                      epoch=epoch))
             wait_until(lambda: watch.has_moved("fanin_job_known_total"), 10, "a result that was known")
-            expect_equal(watch.value("fanin_job_known_total", job=str(job["id"])), 1, "results that were known")
+            expect_equal(watch.value("fanin_job_known_total", fanin_job=str(job["id"])), 1, "results that were known")
     return {"fanin_job_known_total"}
 
 

@@ -115,8 +115,11 @@ def a_packet_port_starts_with_right_arguments_only():
             path = lab.directory / "switch.json"
             path.write_text(json.dumps(lab.config()))
             process = lab._spawn(lab.switch_namespace, "wrong", [program("fanin-switch"), "--config", path])
-            expect_equal(process.wait(20), 1, f"exit status with {arguments}")
+            expect_equal(process.wait(20), 2, f"exit status with {arguments}")
             expect(words in process.stderr(), f"'{process.last_words()}' does not say {words}")
+            with inside(lab.switch_namespace):
+                done = run([program("fanin-switch"), "--config", str(path), "--check"], check=False)
+            expect_equal((done.returncode, done.stderr), (2, process.stderr()), f"what --check says to {arguments}")
 
 
 @case()

@@ -56,7 +56,7 @@ def an_interface_that_is_too_small_is_told_once_and_opened_when_it_fits():
         lab._make_link(1)
         wait_until(lambda: lines_with(lab, "cannot be opened anew yet"), 15, "the switch to say why the port stays down")
         expect(not link_of(lab, 1), "a port without a socket is told to be up")
-        expect("found 4000, but interface" in lines_with(lab, "cannot be opened anew yet")[0],
+        expect('found 4000 for port "h1", but interface' in lines_with(lab, "cannot be opened anew yet")[0],
                f"the reason: {lines_with(lab, 'cannot be opened')}")
         for namespace, device in ((lab.switch_namespace, "sw-h1"), (lab.host_namespace(1), "fanin0")):
             ip_in(namespace, "link", "set", device, "mtu", "4000")

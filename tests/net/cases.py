@@ -23,14 +23,17 @@ from lab import Interrupted
 import case_allreduce  # noqa: F401
 import case_busy  # noqa: F401
 import case_by_name  # noqa: F401
+import case_check  # noqa: F401
 import case_collectives  # noqa: F401
 import case_control  # noqa: F401
 import case_demo  # noqa: F401
+import case_dev  # noqa: F401
 import case_discovery  # noqa: F401
 import case_doctor  # noqa: F401
 import case_flare  # noqa: F401
 import case_flood  # noqa: F401
 import case_handlers  # noqa: F401
+import case_install  # noqa: F401
 import case_instructions  # noqa: F401
 import case_late  # noqa: F401
 import case_jobs  # noqa: F401
@@ -55,6 +58,7 @@ import case_tags  # noqa: F401
 import case_two_links  # noqa: F401
 import case_tls  # noqa: F401
 import case_trees  # noqa: F401
+import case_unit  # noqa: F401
 import case_waits  # noqa: F401
 
 

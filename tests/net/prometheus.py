@@ -11,6 +11,8 @@ NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\[\\"n])*)"(?:,|$)')
 SAMPLE = re.compile(rf"({NAME})(?:\{{(.*)\}})? (\S+)")
 NUMBER = re.compile(r"[+-]?(\d+(\.\d+)?(e[+-]?\d+)?|Inf)|NaN")
+# That Prometheus gives samples by itself: those of the same name become exported_job and so on.
+TAKEN = {"job", "instance"}
 ESCAPED = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 
 
@@ -42,6 +44,7 @@ class Family:
         expect_equal(list(bounds), sorted(set(bounds)), f"order of {self.name}'s buckets")
         expect_equal(list(counts), sorted(counts), f"{self.name}'s buckets, which are cumulative")
         expect_equal(bounds[-1], float("inf"), f"last bucket of {self.name}")
+        expect(("_sum", labels) in self.samples, f"{self.name}{labels} has no _sum")
         expect_equal(counts[-1], self.samples.get(("_count", labels)), f"{self.name}_count{labels}")
 
 
@@ -58,7 +61,9 @@ def read_labels(text, line):
         value = re.sub(r'\\[\\"n]', lambda escape: ESCAPED[escape.group()], match.group(2))
         labels.append((match.group(1), value))
         at = match.end()
-    expect_equal(len({name for name, _ in labels}), len(labels), f"different labels of '{line}'")
+    names = {name for name, _ in labels}
+    expect_equal(len(names), len(labels), f"different labels of '{line}'")
+    expect(not names & TAKEN, f"'{line}' has a label that is Prometheus' own")
     return tuple(labels)
 
 

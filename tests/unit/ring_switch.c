@@ -328,6 +328,18 @@ ring_switch_key(enum fanin_type type)
 	return goes_up(type) ? keys.up : keys.down;
 }
 
+/* How many of a job's ranks are behind child h: one, unless it is a switch. */
+static uint16_t
+ranks_behind(const struct ring_switch *sw, unsigned int h, uint32_t id)
+{
+	const struct job *job = job_lookup(sw->pipeline->jobs, id);
+	const unsigned int child = job == NULL ? JOB_NO_CHILD : job_child_of(job, (uint16_t)h);
+
+	return child == JOB_NO_CHILD
+		       ? 1
+		       : (uint16_t)__builtin_popcountll(job->params.child_ranks[child]);
+}
+
 size_t
 host_packet(const struct ring_switch *sw, unsigned int h, enum fanin_type type, uint32_t job,
 	    uint32_t epoch, const void *payload, uint32_t payload_len, struct fanin_headers *frame)
@@ -344,6 +356,8 @@ host_packet(const struct ring_switch *sw, unsigned int h, enum fanin_type type, 
 	fanin_wire_encode_l4(frame, &flow, payload_len);
 	fanin_wire_encode_header(&frame->fanin, type, job, epoch, ring_switch_key(type));
 	frame->fanin.rank = (uint16_t)h;
+	if (type == FANIN_TYPE_JOIN)
+		frame->fanin.contributions = ranks_behind(sw, h, job);
 	if (payload_len != 0)
 		memcpy(frame + 1, payload, payload_len);
 	return sizeof(*frame) + payload_len;

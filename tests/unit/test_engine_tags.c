@@ -310,6 +310,24 @@ START_TEST(refusals_of_unknown_senders_need_no_tag)
 }
 END_TEST
 
+/* Who waits for nothing has nothing to ask, and nothing to lose. */
+START_TEST(a_refusal_while_a_rank_is_idle_ends_nothing)
+{
+	const struct fanin_hdr sent = { .epoch = EPOCH };
+	struct world *world = tagged_world(2, _i != 0);
+	struct collective collective;
+
+	refuse_untagged(&world->links[0], &sent, FANIN_REASON_JOB);
+	wait_in_doubt(world);
+	collective_prepare(&collective, 10, 3);
+	for (uint16_t rank = 0; rank < 2; rank++)
+		collective_post(&collective, world, rank, true);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
 /* A stranger may say the same. The switch, asked, answers with a tag. */
 START_TEST(a_switch_that_answers_has_refused_nothing)
 {
@@ -326,6 +344,56 @@ START_TEST(a_switch_that_answers_has_refused_nothing)
 	}
 	ck_assert(!fanin_engine_run_lost(world->engines[0]));
 	collective_post(&collective, world, 1, true);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+/* The next collective finds out whether it was true. */
+START_TEST(who_has_nothing_to_send_is_refused_nothing)
+{
+	const struct fanin_hdr sent = { .epoch = EPOCH };
+	struct world *world = tagged_world(1, _i != 0);
+
+	allreduce_expect(world, 10, 3, true);
+	refuse_untagged(&world->links[0], &sent, FANIN_REASON_KEY);
+	wait_in_doubt(world);
+	allreduce_expect(world, 10, 4, true);
+	ck_assert(!fanin_engine_run_lost(world->engines[0]));
+	world_destroy(world);
+}
+END_TEST
+
+/* Nor is a doubt about a run of any meaning for the next one, or for whoever waits for that. */
+START_TEST(a_doubt_ends_with_its_run)
+{
+	const struct fanin_hdr sent = { .epoch = EPOCH };
+	struct world *world = tagged_world(1, true);
+	struct fanin_engine *engine = world->engines[0];
+	struct collective collective;
+
+	world->silent = true;
+	collective_prepare(&collective, 10, 3);
+	collective_post(&collective, world, 0, false);
+	world_step(world);
+	refuse_untagged(&world->links[0], &sent, FANIN_REASON_KEY);
+	world_step(world);
+	fanin_engine_move(engine, &world->links[0].memory.transport);
+	if (_i == 0)
+		wait_in_doubt(world);
+	else
+		world->now_ns += TIMEOUT_NS / 5 + STEP_NS;
+	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
+	ck_assert_int_eq(fanin_engine_resume(engine, world->epoch, world->instance,
+					     fanin_engine_progress(engine)),
+			 FANIN_OK);
+	/* The switch takes its time. */
+	for (int i = 0; i < 3; i++)
+		world_step(world);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
+	ck_assert(!fanin_engine_run_lost(engine));
+	world->silent = false;
 	collective_run(&collective, world);
 	collective_expect(&collective, world);
 	world_destroy(world);
@@ -460,8 +528,11 @@ suite_engine_tags(void)
 	tcase_add_test(forged, what_the_switch_has_sealed_is_taken);
 	tcase_add_test(forged, results_of_an_earlier_life_change_nothing);
 	tcase_add_test(forged, refusals_and_answers_without_a_tag_change_nothing);
+	tcase_add_loop_test(forged, a_refusal_while_a_rank_is_idle_ends_nothing, 0, 2);
 	tcase_add_loop_test(forged, a_switch_that_answers_has_refused_nothing, 0, 2);
 	tcase_add_loop_test(forged, refusals_of_unknown_senders_need_no_tag, 0, 4);
+	tcase_add_loop_test(forged, who_has_nothing_to_send_is_refused_nothing, 0, 2);
+	tcase_add_loop_test(forged, a_doubt_ends_with_its_run, 0, 2);
 	tcase_add_test(forged, tagged_packets_are_invalid_in_a_job_without_tags);
 	tcase_add_test(forged, what_counts_is_the_frame_that_was_opened);
 	suite_add_tcase(suite, forged);

@@ -372,6 +372,34 @@ rejoin(unsigned int h, uint64_t nonce)
 	return got->fanin.type;
 }
 
+/*
+ * Keys are the same on all levels, and who stands between two of them could bring a host's JOIN to a switch further up, as that of the
+ * switch which he has cut off; and the answers back.
+ */
+START_TEST(no_host_joins_in_place_of_a_switch_with_other_ranks)
+{
+	const struct fanin_join_body body = { .nonce = 7, .size = RANKS, .mtu = 1500 };
+	uint8_t frame[4096];
+	size_t len;
+
+	open_variant(N_VARIANTS - 1);
+	len = host_packet(&sw, 2, FANIN_TYPE_JOIN, job->params.id, 0, &body, sizeof(body),
+			  (struct fanin_headers *)frame);
+	((struct fanin_headers *)frame)->fanin.contributions = 1;
+	ring_switch_put(&sw, 2, frame, len);
+	ck_assert_uint_gt(ring_switch_take(&sw, 2, buffer), 0);
+	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_REFUSED);
+	ck_assert_uint_eq(got->fanin.count, FANIN_REASON_RANK);
+	ck_assert_uint_eq(got->fanin.members, 7);
+	/* This switch says, too, how many ranks are behind it. */
+	join_from(0, 5, 0);
+	join_from(1, 6, 0);
+	join_from(2, 7, 0);
+	ck_assert_uint_eq(parent_take(FANIN_TYPE_JOIN)->fanin.contributions, 4);
+	ring_switch_close(&sw);
+}
+END_TEST
+
 START_TEST(who_joins_again_hears_that_the_parent_is_silent)
 {
 	const struct fanin_join_body *join = (const struct fanin_join_body *)(got + 1);
@@ -758,6 +786,42 @@ START_TEST(only_the_parent_is_believed)
 }
 END_TEST
 
+/* With the parent's addresses and keys, on its link; to this job's group, and to another one's. */
+START_TEST(no_result_of_a_stranger_on_the_link_goes_down)
+{
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	uint32_t epoch;
+	size_t len;
+
+	open_variant(N_VARIANTS / 2 + _i);
+	epoch = start_run(5);
+	contribute_all(epoch, 0);
+	expect_upward(0);
+	for (uint32_t other = 0; other < 2; other++) {
+		for (int tagged = 0; tagged < 2; tagged++) {
+			len = parent_result(PARENT_EPOCH, 0, frame);
+			frame[len - 1] ^= 0x40;
+			headers->ip.dst_be = htonl(ntohl(headers->ip.dst_be) + other);
+			headers->eth.dst[5] = (uint8_t)(headers->eth.dst[5] + other);
+			headers->ip.checksum_be = 0;
+			headers->ip.checksum_be = fanin_ip_checksum(&headers->ip);
+			headers->fanin.flags = tagged ? FANIN_FLAG_TAGGED : 0;
+			ring_switch_enqueue_raw(&sw, PARENT_PORT, frame, len);
+			ring_switch_rounds(&sw, 2);
+			for (uint16_t child = 0; child < CHILDREN; child++) {
+				while (ring_switch_take(&sw, child, buffer) != 0)
+					ck_assert(got->fanin.type != FANIN_TYPE_RESULT ||
+						  got->ip.dst_be != job->group_be);
+			}
+		}
+	}
+	send_result(0);
+	expect_results(0);
+	ring_switch_close(&sw);
+}
+END_TEST
+
 START_TEST(run_ends_at_the_parent_when_all_children_have_left)
 {
 	uint8_t frame[4096];
@@ -844,6 +908,7 @@ suite_levels(void)
 	tcase_add_loop_test(one, joins_its_parent_when_all_children_are_there, 0, N_VARIANTS);
 	tcase_add_loop_test(one, run_goes_on_where_the_slowest_rank_is, 0, N_VARIANTS);
 	tcase_add_loop_test(one, children_hear_what_the_parent_has_against_it, 0, N_VARIANTS);
+	tcase_add_test(one, no_host_joins_in_place_of_a_switch_with_other_ranks);
 	tcase_add_loop_test(one, who_joins_again_hears_that_the_parent_is_silent, 0, N_VARIANTS);
 	tcase_add_loop_test(one, sums_go_up_and_results_come_down, 0, N_VARIANTS);
 	tcase_add_loop_test(one, what_is_lost_is_repeated_where_it_was_lost, 0, N_VARIANTS);
@@ -851,6 +916,7 @@ suite_levels(void)
 	tcase_add_loop_test(one, refusal_by_the_parent_reaches_all_children, 0, N_VARIANTS);
 	tcase_add_loop_test(one, result_that_a_child_knows_is_everybody_s, 0, N_VARIANTS);
 	tcase_add_loop_test(one, known_result_is_checked_as_a_contribution_is, 0, N_VARIANTS);
+	tcase_add_loop_test(one, no_result_of_a_stranger_on_the_link_goes_down, 0, N_VARIANTS / 2);
 	tcase_add_loop_test(one, only_the_parent_is_believed, 0, N_VARIANTS);
 	tcase_add_loop_test(one, run_ends_at_the_parent_when_all_children_have_left, 0, N_VARIANTS);
 	tcase_add_test(one, ranks_that_make_no_tree_are_refused);

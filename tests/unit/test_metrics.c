@@ -68,12 +68,12 @@ START_TEST(entries_of_arrays_are_labelled)
 		  .type = METRICS_GAUGE,
 		  .help = "M.",
 		  .path = "jobs[].members[].up",
-		  .labels = { { "job", "id", 0 }, { "port", "port", 1 } } },
+		  .labels = { { "fanin_job", "id", 0 }, { "port", "port", 1 } } },
 		{ .name = "i",
 		  .type = METRICS_GAUGE,
 		  .help = "I.",
 		  .path = "jobs[]",
-		  .labels = { { "job", "id", 0 } } },
+		  .labels = { { "fanin_job", "id", 0 } } },
 		{ .name = NULL },
 	};
 
@@ -81,8 +81,8 @@ START_TEST(entries_of_arrays_are_labelled)
 		    "{\"jobs\":[{\"id\":1,\"members\":[{\"port\":\"a\\\"b\\\\c\\nd\",\"up\":true},"
 		    "{\"port\":\"h1\",\"up\":false}]},{\"id\":7,\"members\":[]}]}",
 		    "# HELP m M.\n# TYPE m gauge\n"
-		    "m{job=\"1\",port=\"a\\\"b\\\\c\\nd\"} 1\nm{job=\"1\",port=\"h1\"} 0\n"
-		    "# HELP i I.\n# TYPE i gauge\ni{job=\"1\"} 1\ni{job=\"7\"} 1\n");
+		    "m{fanin_job=\"1\",port=\"a\\\"b\\\\c\\nd\"} 1\nm{fanin_job=\"1\",port=\"h1\"} 0\n"
+		    "# HELP i I.\n# TYPE i gauge\ni{fanin_job=\"1\"} 1\ni{fanin_job=\"7\"} 1\n");
 }
 END_TEST
 

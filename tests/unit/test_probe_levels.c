@@ -31,6 +31,7 @@ make_job(void)
 		.n_ranks = RANKS,
 		.n_members = CHILDREN,
 		.has_parent = true,
+		.authenticate = probe_rig.sw.tagger != NULL,
 		.parent = { .port = PARENT_PORT, .ip_be = host_ip_be(PARENT_PORT) },
 	};
 	char error[PIPELINE_ERROR_LEN];
@@ -84,10 +85,27 @@ put_from_parent(enum fanin_type type, uint32_t its_epoch, uint32_t block, const 
 	ring_switch_put(&probe_rig.sw, PARENT_PORT, frame, len);
 }
 
+/* Its children wait, and have not yet heard that the run has begun; nor may they ever, while they are late. */
+static void
+parent_probes_before_the_run(struct fanin_join_ack_body ack)
+{
+	ack.state = FANIN_JOIN_WAITING;
+	put_from_parent(FANIN_TYPE_JOIN_ACK, 0, 0, &ack, sizeof(ack));
+	probe_rig_take_all();
+	put_from_parent(FANIN_TYPE_PROBE, PARENT_EPOCH, 0, NULL, 0);
+	ck_assert_uint_gt(ring_switch_take(&probe_rig.sw, PARENT_PORT, probe_rig.buffer), 0);
+	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_PROBE_ACK);
+	ck_assert_uint_eq(((const struct fanin_probe_ack_body *)(got + 1))->ended, 0);
+}
+
 static void
 start_run(uint64_t nonce)
 {
-	struct fanin_join_ack_body ack = { .state = FANIN_JOIN_ACTIVE, .size = RANKS, .window = 4 };
+	struct fanin_join_ack_body ack = { .state = FANIN_JOIN_ACTIVE,
+					   .size = RANKS,
+					   .window = 4,
+					   .flags = probe_rig.sw.tagger != NULL ? FANIN_JOB_TAGGED : 0,
+					   .instance = RING_SWITCH_PARENT_INSTANCE };
 
 	for (unsigned int i = 0; i < CHILDREN; i++)
 		join(i, nonce + i);
@@ -95,6 +113,7 @@ start_run(uint64_t nonce)
 	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_JOIN);
 	memcpy(&ack.nonce, got + 1, sizeof(ack.nonce));
 	ack.payload_bytes = probe_rig.job->params.payload_bytes;
+	parent_probes_before_the_run(ack);
 	put_from_parent(FANIN_TYPE_JOIN_ACK, PARENT_EPOCH, 0, &ack, sizeof(ack));
 	probe_rig.epoch = probe_rig.job->epoch;
 	ck_assert_uint_ne(probe_rig.epoch, 0);
@@ -102,10 +121,12 @@ start_run(uint64_t nonce)
 }
 
 static void
-open_tree(void)
+open_tree(bool authenticate)
 {
 	ring_switch_eal();
 	ring_switch_open(&probe_rig.sw, 4, 1, NULL);
+	if (authenticate)
+		ring_switch_authenticate(&probe_rig.sw);
 	make_job();
 	start_run(7);
 	probe_rig_begin();
@@ -166,7 +187,7 @@ wait_for_the_switch(void)
 
 START_TEST(a_switch_is_asked_for_what_is_behind_it)
 {
-	open_tree();
+	open_tree(_i != 0);
 	wait_for_the_switch();
 	probe_rig_tick();
 	ck_assert_uint_eq(count_sent(SWITCH), 1);
@@ -189,7 +210,7 @@ END_TEST
 
 START_TEST(a_switch_speaks_for_its_ranks_only)
 {
-	open_tree();
+	open_tree(_i != 0);
 	wait_for_the_switch();
 	probe_rig_tick();
 	acknowledge(SWITCH, probe_rig.epoch, 0x33, 0xf3);
@@ -208,7 +229,7 @@ END_TEST
 
 START_TEST(behind_a_silent_switch_all_are_silent)
 {
-	open_tree();
+	open_tree(_i != 0);
 	wait_for_the_switch();
 	for (unsigned int i = 0; i < PROBE_PATIENCE; i++) {
 		probe_rig_tick();
@@ -230,7 +251,7 @@ START_TEST(a_parent_s_probe_is_answered_and_goes_on_to_the_missing)
 {
 	struct fanin_probe_ack_body body;
 
-	open_tree();
+	open_tree(_i != 0);
 	host_contribute(&probe_rig.sw, probe_rig.job, 0, probe_rig.epoch, 0, false);
 	body = parent_probes(PARENT_EPOCH, 0);
 	ck_assert_uint_eq(body.ended | body.silent, 0);
@@ -252,7 +273,7 @@ END_TEST
 
 START_TEST(children_are_probed_that_the_parent_s_block_misses)
 {
-	open_tree();
+	open_tree(_i != 0);
 	for (unsigned int i = 0; i < CHILDREN; i++)
 		host_contribute(&probe_rig.sw, probe_rig.job, i, probe_rig.epoch, 0, false);
 	probe_rig_take_all();
@@ -272,7 +293,7 @@ START_TEST(a_run_that_is_over_here_has_ended_for_the_parent)
 {
 	uint8_t frame[4096];
 
-	open_tree();
+	open_tree(_i != 0);
 	/* It may be about to begin. */
 	ck_assert_uint_eq(parent_probes(PARENT_EPOCH + 1, 0).ended, 0);
 	for (unsigned int i = 0; i < CHILDREN; i++)
@@ -292,12 +313,12 @@ suite_probe_levels(void)
 	Suite *suite = suite_create("probe_levels");
 	TCase *tree = tcase_create("a switch in the middle");
 
-	tcase_add_test(tree, a_switch_is_asked_for_what_is_behind_it);
-	tcase_add_test(tree, a_switch_speaks_for_its_ranks_only);
-	tcase_add_test(tree, behind_a_silent_switch_all_are_silent);
-	tcase_add_test(tree, a_parent_s_probe_is_answered_and_goes_on_to_the_missing);
-	tcase_add_test(tree, children_are_probed_that_the_parent_s_block_misses);
-	tcase_add_test(tree, a_run_that_is_over_here_has_ended_for_the_parent);
+	tcase_add_loop_test(tree, a_switch_is_asked_for_what_is_behind_it, 0, 2);
+	tcase_add_loop_test(tree, a_switch_speaks_for_its_ranks_only, 0, 2);
+	tcase_add_loop_test(tree, behind_a_silent_switch_all_are_silent, 0, 2);
+	tcase_add_loop_test(tree, a_parent_s_probe_is_answered_and_goes_on_to_the_missing, 0, 2);
+	tcase_add_loop_test(tree, children_are_probed_that_the_parent_s_block_misses, 0, 2);
+	tcase_add_loop_test(tree, a_run_that_is_over_here_has_ended_for_the_parent, 0, 2);
 	suite_add_tcase(suite, tree);
 	return suite;
 }

@@ -194,6 +194,41 @@ START_TEST(who_joins_without_a_valid_tag_is_told)
 	ring_switch_enqueue_raw(&sw, 0, frame, len);
 	ring_switch_rounds(&sw, 2);
 	expect_refusal(0, FANIN_REASON_KEY);
+
+	/* The other direction's key is in each result. */
+	len = make_join(job->params.id, frame);
+	((struct fanin_headers *)frame)->fanin.key = job->params.keys.down;
+	ring_switch_enqueue_raw(&sw, 0, frame, len);
+	ring_switch_rounds(&sw, 2);
+	/* As it is on the link. */
+	sw.tagger = (fanin_tagger_destroy(sw.tagger), NULL);
+	expect_refusal(0, FANIN_REASON_KEY);
+}
+END_TEST
+
+/* Not what the buffer held before. */
+START_TEST(a_join_without_a_body_is_told_nothing)
+{
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	size_t len;
+
+	memset(frame, 0x55, sizeof(frame));
+	for (int i = 0; i < 64; i++)
+		ring_switch_enqueue_raw(&sw, 3, frame, 1000);
+	ring_switch_rounds(&sw, 4);
+	len = host_packet(&sw, 3, FANIN_TYPE_JOIN, job->params.id, 0, NULL, 0, headers);
+	headers->fanin.flags = FANIN_FLAG_TAGGED;
+	for (int i = 0; i < 64; i++) {
+		ring_switch_enqueue_raw(&sw, 3, frame, len);
+		ring_switch_rounds(&sw, 2);
+		if (ring_switch_take(&sw, 3, out) != 0 && got->fanin.type == FANIN_TYPE_REFUSED)
+			ck_assert_uint_eq(got->fanin.members, 0);
+	}
+	for (uint16_t p = 0; p < sw.n_ports; p++) {
+		while (rte_ring_count(sw.tx[p]) != 0)
+			ring_switch_take(&sw, p, out);
+	}
 }
 END_TEST
 
@@ -284,6 +319,7 @@ suite_tagged_jobs(void)
 	tcase_add_test(tags, a_packet_delivered_again_is_a_duplicate);
 	tcase_add_test(tags, frames_keep_their_padding_and_lose_their_tag);
 	tcase_add_test(tags, who_joins_without_a_valid_tag_is_told);
+	tcase_add_test(tags, a_join_without_a_body_is_told_nothing);
 	tcase_add_test(tags, a_job_without_tags_refuses_them);
 	tcase_add_test(tags, a_job_that_is_not_there_is_unknown);
 	tcase_add_test(tags, packets_of_other_switches_pass);

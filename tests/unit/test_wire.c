@@ -705,12 +705,10 @@ START_TEST(answers_carry_the_key_of_their_direction)
 
 	for (unsigned int type = 0; type < FANIN_TYPE_COUNT; type++) {
 		for (unsigned int reason = 0; reason < FANIN_REASON_COUNT; reason++) {
-			const bool of_sender = reason == FANIN_REASON_JOB ||
-					       reason == FANIN_REASON_RANK ||
-					       reason == FANIN_REASON_PORT ||
-					       reason == FANIN_REASON_SOURCE ||
-					       reason == FANIN_REASON_KEY ||
-					       reason == FANIN_REASON_TAG;
+			const bool of_sender =
+				reason == FANIN_REASON_JOB || reason == FANIN_REASON_RANK ||
+				reason == FANIN_REASON_PORT || reason == FANIN_REASON_SOURCE ||
+				reason == FANIN_REASON_KEY || reason == FANIN_REASON_TAG;
 			struct fanin_hdr hdr = { .type = (uint8_t)type, .count = (uint16_t)reason };
 
 			for (hdr.key = 0; hdr.key < 4; hdr.key++)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What ./dev does before it runs something."""
+
+import os
+import socket
+import tempfile
+from pathlib import Path
+
+from support import case, expect, run
+from lab import CLONE_NEWNS, MS_PRIVATE, MS_REC, SOURCE_DIR, libc, system_call
+
+MS_BIND = 0x1000
+HEADERS = Path("/usr/include/gloo")
+
+
+def hide(paths, socket_path):
+    """Between fork and exec: nobody can open these files any more, as nobody can open a socket."""
+    def enter():
+        system_call(libc.unshare(CLONE_NEWNS), "unshare")
+        system_call(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "making / private")
+        for path in paths:
+            system_call(libc.mount(os.fsencode(socket_path), os.fsencode(path), None, MS_BIND, None), f"hiding {path}")
+        if HEADERS.is_dir():
+            system_call(libc.mount(b"tmpfs", os.fsencode(HEADERS), b"tmpfs", 0, None), f"hiding {HEADERS}")
+    return enter
+
+
+def knows_gloo(build):
+    return "allreduce-gloo" in (build / "build.ninja").read_text()
+
+
+@case()
+def a_library_that_is_installed_later_is_found():
+    """Once meson has looked for Gloo in vain, ./dev bench allreduce still gets its program when the package comes."""
+    real = [str(path) for place in ("/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/local/lib") for path in Path(place).glob("libgloo.*")]
+    with tempfile.TemporaryDirectory() as name:
+        build, library, header = Path(name) / "build", Path(name) / "lib", Path(name) / "include" / "gloo" / "allreduce.h"
+        library.mkdir()
+        nothing = Path(name) / "nothing"
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(nothing))
+        options = {"cwd": SOURCE_DIR, "timeout": 60, "preexec_fn": hide(real, nothing),
+                   "env": {**os.environ, "LIBRARY_PATH": str(library), "CPATH": str(Path(name) / "include"), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}}
+        run(["meson", "setup", str(build)], **options)
+        expect(not knows_gloo(build), "a build knows Gloo before it is there")
+        run(["cc", "-shared", "-o", str(library / "libgloo.so"), "-x", "c", "/dev/null"])
+        header.parent.mkdir(parents=True)
+        header.write_text("")
+        # The function as it stands in dev. It fails where MPI is not installed, after it has looked.
+        run(["bash", "-c", 'fail() { exit 1; }; say() { :; }; source <(sed -n "/^quietly()/,/^}/p; /^has_peers()/p; /^find_peers()/,/^}/p" dev); '
+             'declare -F find_peers has_peers quietly >/dev/null || exit 9; find_peers "$0"', str(build)], check=False, **options)
+        expect(knows_gloo(build), "a build does not know Gloo when it is there")
