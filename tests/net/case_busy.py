@@ -201,7 +201,7 @@ def loops_of(parent):
     return found
 
 
-@case(90)
+@case(90, thorough=True)
 def an_interrupted_busy_bench_tells_what_it_has_and_leaves_nothing():
     process = subprocess.Popen([sys.executable, BUSY, "--cells", "4-af_packet-quiet", "4-af_packet-two-loops", "--pairs", "1",
                                 "--against", "none", "--bytes", "256KiB", "--json"],

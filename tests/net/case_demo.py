@@ -180,7 +180,7 @@ def is_defined(dtype, op):
     return "f" not in dtype or op in OPS[:5]
 
 
-@case(120)
+@case(120, thorough=True)
 def every_undefined_pair_and_every_handler_without_an_order_is_refused():
     """By one line that says what would do, before anything is set up."""
     refused = [(["--dtype", dtype, "--op", op], f"argument --op: found {op} for {dtype}, expected one of ")

@@ -45,7 +45,7 @@ def the_formulae_give_the_papers_numbers():
         expect_near(flare.working_memory(1, flare.bandwidth(K, L, delta), P, latency), 512, f"KiB of working memory, {P} ports")
 
 
-@case()
+@case(thorough=True)
 def the_counters_of_flares_model_move():
     with running_lab(flare_model.HOSTS, config=flare_model.workers_config(2)) as lab:
         for handler in flare.HANDLERS:

@@ -166,19 +166,19 @@ def survives_a_flood(words, tls=False):
         manager.stop()
 
 
-@case(200)
+@case(200, thorough=True)
 def ten_thousand_half_open_connections_keep_nobody_out():
     survives_a_flood([SILENCE, HALF_A_LINE])
 
 
-@case(200)
+@case(200, thorough=True)
 def ten_thousand_half_tls_handshakes_keep_nobody_out():
     hello = client_hello()
     # Few are whole: each of these costs the attacker nothing and the manager a signature.
     survives_a_flood([hello] + 9 * [hello[:100]], tls=True)
 
 
-@case(150)
+@case(150, thorough=True)
 def ten_thousand_half_open_connections_to_a_switch_keep_nobody_out():
     with Lab(2, "af_packet") as lab:
         lab.overrides = {"control": control_over_tcp(lab)}

@@ -31,7 +31,7 @@ def any_mtu_is_exact_on_af_packet():
             expect(mtu - 82 - 64 < payload <= mtu - 82, f"payload of {payload} bytes at MTU {mtu}")
 
 
-@case(180)
+@case(180, thorough=True)
 def every_type_and_operator_is_exact_with_every_handler():
     """All pairs that the switch offers, in jobs of all kinds at the same time; the others are refused by name."""
     kinds = [["--handler", handler] for handler in ("single", "multi", "tree", "auto")]
@@ -90,12 +90,12 @@ def sum_is_exact_under_loss_seed_1():
     survives_loss(1)
 
 
-@case(120)
+@case(120, thorough=True)
 def sum_is_exact_under_loss_seed_2():
     survives_loss(2)
 
 
-@case(120)
+@case(120, thorough=True)
 def sum_is_exact_under_loss_seed_3():
     survives_loss(3)
 

@@ -324,7 +324,7 @@ def ring_of(lab, manager, **options):
     return [spawn_by_name(lab, rank, manager=manager.address, size=4, rank=rank, **options) for rank in range(4)]
 
 
-@case(MOST_SECONDS)
+@case(MOST_SECONDS, thorough=True)
 def late_ranks_are_waited_for_in_a_ring():
     with running_lab(4) as lab, FakeManager(lab, ring="test") as manager:
         # With more than what the kernels' buffers hold: the late rank's window is closed.

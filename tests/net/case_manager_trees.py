@@ -451,7 +451,7 @@ def make_and_kill(manager, switches, addresses, jobs, seed):
     manager.wait_idle()
 
 
-@case(max(120, JOBS))
+@case(max(120, JOBS), thorough=True)
 def a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing():
     with Lab(1, "af_packet") as lab:
         switches = played(lab, max_jobs=200)

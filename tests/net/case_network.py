@@ -40,7 +40,7 @@ def the_demos_on_several_switches_are_exact_under_loss():
     expect("all links between the switches of its hosts" in result["trees_reason"], result["trees_reason"])
 
 
-@case(60)
+@case(60, thorough=True)
 def the_demo_tells_what_links_carry_and_compares_it_with_a_ring():
     for arguments, low, high in (((), 1, 1.1), (("--ring",), 1.75, 2)):
         result = demo("--topology", "leaf-spine", "--bytes", "16MiB", *arguments)
@@ -60,7 +60,7 @@ def the_demo_survives_what_it_kills():
            f"{result['outage_seconds']} s without results, expected less than 4")
 
 
-@case(220)
+@case(220, thorough=True)
 def hosts_of_a_lost_switch_without_another_path_are_told_of_it():
     result = demo("--topology", "leaf-spine", "--bytes", "8MiB", "--iters", 15, "--kill", "leaf1", "--no-dual-homed", status=1)
     expect_equal(result["ok"], False, "the demo without a path")
@@ -184,7 +184,7 @@ def trees_that_fail_while_hosts_join_them():
             fail_once(fabric, rng, number, ("kill leaf", "kill root")[number % 2], 2, 0.1)
 
 
-@case(60 + 12 * FAILURES)
+@case(60 + 12 * FAILURES, thorough=True)
 def failures_at_random_moments():
     """Also before the first result and after the last: then nothing has to move. Each host has two leaves."""
     rng = random.Random(4)
