@@ -255,7 +255,7 @@ def a_destroyed_job_is_reported_to_its_hosts():
 def a_host_that_never_joins_is_named():
     with running_lab(3) as lab:
         job = lab.create_job()
-        ranks = [lab.spawn_perf(rank, job, rank, 3, bytes=KIB, join_timeout_ms=700, transport=lab.transport)
+        ranks = [lab.spawn_perf(rank, job, rank, 3, bytes=KIB, join_timeout_ms=4000, transport=lab.transport)
                  for rank in (0, 2)]
         for report in reports_of(lab, ranks, 20):
             error = report.get("error") or {}
