@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The man pages tell what there is: every function as fanin.h declares it, every option that a program's --help has."""
 
+import json
 import re
 import tempfile
 from pathlib import Path
@@ -92,6 +93,24 @@ def the_example_of_the_overview_compiles():
         done = run(["cc", "-std=c11", "-Wall", "-Wextra", "-fsyntax-only", f"-I{INCLUDE}", str(source)], check=False)
     expect("main(void)" in example, f"fanin.3: expected a whole program as EXAMPLE, found {example[:200]!r}")
     expect_equal((done.returncode, done.stderr), (0, ""), "what the compiler says to the example of fanin.3")
+
+
+@case()
+def the_examples_of_configurations_are_valid():
+    page = section(read_page("fanin-switch.json.5"), "EXAMPLES")
+    examples = re.findall(r"^\.EX\n(\{.*?^\}\n)\.EE", page, flags=re.M | re.S)
+    macs = [json.loads(text)["address"]["mac"] for text in examples if '"routed"' in text]
+    expect_equal((len(macs), len(set(macs))), (2, 2), "switches and MAC addresses of the routed example")
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "example.json"
+        for number, text in enumerate(examples):
+            config = json.loads(text)
+            # The check wants the interfaces to exist.
+            for port, entry in enumerate(config["ports"]):
+                entry["vdev"] = f"net_null{port}"
+            path.write_text(json.dumps(config))
+            done = run([program("fanin-switch"), "--check", "--config", str(path)], check=False)
+            expect_equal(done.returncode, 0, f"exit status of fanin-switch --check for example {number}: {done.stdout}{done.stderr}")
 
 
 @case()

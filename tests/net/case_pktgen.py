@@ -8,7 +8,7 @@ import struct
 import sys
 import time
 
-from frames import CONTRIBUTION, RESULT, RawPort, job_key
+from frames import CONTRIBUTION, RESULT, RawPort, job_key, write_pcap
 from support import case, expect, expect_equal, job_entry, run, running_lab, wait_for_results, wait_until
 from lab import SOURCE_DIR, SWITCH_MAC
 
@@ -182,23 +182,28 @@ def sum_of(frames):
     return b"".join(struct.pack("<I", sum(column) & 0xffffffff) for column in columns)
 
 
-def replay(gathered, captures):
-    """Sends the captures' frames block by block from the hosts' ends, and expects every host to get every result."""
+def send_all(gathered, captures):
+    """Sends the captures' frames block by block from the hosts' ends and waits for all results: each host's, by block."""
     ports = [RawPort(gathered.namespace, end) for end in gathered.ends]
-    blocks = list(zip(*captures))
+    received = [{} for _ in ports]
     try:
-        for frames in blocks:
+        for frames in zip(*captures):
             for port, frame in zip(ports, frames):
                 port.send(frame)
-        for host, port in enumerate(ports):
-            results = {}
+        for host, (port, results) in enumerate(zip(ports, received)):
             wait_until(lambda: results.update((block_of(frame), frame) for _, frame in port.arrived() if frame[43] == RESULT)
-                       or len(results) >= len(blocks), 10, f"host {host}'s results")
-            for frames in blocks:
-                expect_equal(results[block_of(frames[0])][HEADERS:], sum_of(frames), f"result of block {block_of(frames[0])}")
+                       or len(results) >= len(captures[0]), 10, f"host {host}'s results")
     finally:
         for port in ports:
             port.socket.close()
+    return received
+
+
+def replay(gathered, captures):
+    """Sends the captures' frames and expects every host to get every result."""
+    for results in send_all(gathered, captures):
+        for frames in zip(*captures):
+            expect_equal(results[block_of(frames[0])][HEADERS:], sum_of(frames), f"result of block {block_of(frames[0])}")
 
 
 @case()
@@ -232,3 +237,40 @@ def pktgen_captures_can_be_replayed():
         replay(gathered, [frames_of(lab.directory / f"kept-h{host}.pcap") for host in range(3)])
         refused = {name: count for name, count in lab.drops().items() if count}
         expect_equal(refused, {}, "packets that the switch had to refuse")
+
+
+def check_results(prefix, *results):
+    """Runs bench/pktgen/check_results.py on files of results: its exit status and what it printed."""
+    checker = run([sys.executable, str(SOURCE_DIR / "bench/pktgen/check_results.py"), "--prefix", str(prefix), *map(str, results)],
+                  check=False)
+    return checker.returncode, checker.stdout + checker.stderr
+
+
+@case()
+def replayed_results_are_checked():
+    with running_lab(2, "af_packet", MTU) as lab:
+        gathered = Gathered(lab)
+        for dtype in ("f32", "i16"):
+            job = lab.create_job()
+            prefix = lab.directory / f"checked-{dtype}"
+            kept = generate(lab, gathered, job=f"{job['id']}:{job['key']}", dtype=dtype, join_only=True, keep=True, blocks=50,
+                            pcap=str(prefix))
+            expect_equal(kept.popen.returncode, 0, f"exit status with --keep ({kept.stderr()})")
+            received = send_all(gathered, [frames_of(lab.directory / f"checked-{dtype}-h{host}.pcap") for host in range(2)])
+            right = [[(block / 1000, frame) for block, frame in sorted(results.items())] for results in received]
+            paths = [lab.directory / f"results-{dtype}-h{host}.pcap" for host in range(2)]
+            write_pcap(paths[0], right[0])
+            write_pcap(paths[1], right[1])
+            status, words = check_results(prefix, *paths)
+            expect_equal(status, 0, f"exit status for right results of {dtype} ({words})")
+            expect_equal(words.count("50 of 50 results, 0 missing, 0 wrong, 0 repeated, 1000 per second"), 2, f"words: {words}")
+            at, frame = right[1][7]
+            for changed, expected in ((right[1][:-1], "49 of 50 results, 1 missing, 0 wrong"),
+                                      (right[1][:7] + [(at, frame[:-1] + bytes([frame[-1] ^ 1]))] + right[1][8:],
+                                       "50 of 50 results, 0 missing, 1 wrong")):
+                write_pcap(paths[1], changed)
+                status, words = check_results(prefix, *paths)
+                expect_equal(status, 1, f"exit status for {expected} ({words})")
+                expect(expected in words, f"{expected} is not in: {words}")
+            expect_equal(check_results(prefix, paths[0])[0], 2, "exit status with one host's results only")
+            lab.control.ask("jobs.destroy", id=job["id"])
