@@ -28,6 +28,7 @@ import case_control  # noqa: F401
 import case_demo  # noqa: F401
 import case_discovery  # noqa: F401
 import case_doctor  # noqa: F401
+import case_faults  # noqa: F401
 import case_flare  # noqa: F401
 import case_flood  # noqa: F401
 import case_handlers  # noqa: F401
