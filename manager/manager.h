@@ -71,7 +71,7 @@ struct manager {
 	TAILQ_HEAD(all_waits, waits) waits; /* that are not answered yet */
 	TAILQ_HEAD(searches, search) searches;
 	uint32_t last_search; /* number */
-	char **told_faults;   /* faults.c: what the log has of each link of the topology, its hosts' links last */
+	char **told_faults; /* faults.c: what the log has of each link of the topology, its hosts' links last */
 };
 
 /* ---- manager.c */
