@@ -55,11 +55,15 @@ describe_end(const struct manager *manager, const struct topology_end *end)
 			    end->port);
 }
 
+/* fault: CONTROL_MESSAGE_LEN bytes, "" unless the state is "wrong" */
 static const char *
-end_state(const struct manager *manager, const struct topology_end *end)
+end_state(const struct manager *manager, const struct topology_end *end, char *fault)
 {
 	const struct peer *peer = &manager->peers[end->switch_index];
 
+	fault[0] = '\0';
+	if (fault_of_end(manager, end, fault))
+		return "wrong";
 	if (peer->state != PEER_UP)
 		return "unknown";
 	return peer_port_is_down(peer, end->port) ? "down" : "up";
@@ -68,23 +72,29 @@ end_state(const struct manager *manager, const struct topology_end *end)
 static json_t *
 describe_link(const struct manager *manager, const struct topology_link *link)
 {
-	const char *state = end_state(manager, &link->ends[0]);
+	char fault[CONTROL_MESSAGE_LEN];
+	const char *state = end_state(manager, &link->ends[0], fault);
 
 	if (strcmp(state, "up") == 0)
-		state = end_state(manager, &link->ends[1]);
-	return json_pack("{s:o, s:o, s:s}", "a", describe_end(manager, &link->ends[0]), "b",
-			 describe_end(manager, &link->ends[1]), "state", state);
+		state = end_state(manager, &link->ends[1], fault);
+	if (fault_of_link(manager, link, fault))
+		state = "wrong";
+	return json_pack("{s:o, s:o, s:s, s:s}", "a", describe_end(manager, &link->ends[0]), "b",
+			 describe_end(manager, &link->ends[1]), "state", state, "error", fault);
 }
 
 /* A host at a link of the topology, or at one that a switch has found. */
 static json_t *
 describe_host(const struct manager *manager, const struct topology_host *host, bool discovered)
 {
+	char fault[CONTROL_MESSAGE_LEN];
+	const char *state = end_state(manager, &host->at, fault);
 	char ip[INET_ADDRSTRLEN];
 
 	inet_ntop(AF_INET, &host->ip_be, ip, sizeof(ip));
-	return json_pack("{s:s, s:o, s:s, s:b}", "ip", ip, "at", describe_end(manager, &host->at),
-			 "state", end_state(manager, &host->at), "discovered", discovered);
+	return json_pack("{s:s, s:o, s:s, s:b, s:s}", "ip", ip, "at",
+			 describe_end(manager, &host->at), "state", state, "discovered", discovered,
+			 "error", fault);
 }
 
 /* Those of the jobs that there are, each once, whatever number of jobs it has. */

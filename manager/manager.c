@@ -321,6 +321,8 @@ manager_open(const struct manager_config *config, struct manager **manager, char
 		ret = store_open(config->database, &opened->store, error);
 	if (ret == 0)
 		ret = open_peers(opened, error);
+	if (ret == 0 && (ret = faults_begin(opened)) != 0)
+		snprintf(error, CONTROL_MESSAGE_LEN, "out of memory");
 	if (ret == 0)
 		ret = take_up(opened, error);
 	if (ret == 0)
@@ -426,6 +428,7 @@ manager_close(struct manager *manager)
 	for (uint16_t i = 0; manager->peers != NULL && i < manager->config->topology.n_switches; i++)
 		peer_end(&manager->peers[i]);
 	waits_end(manager);
+	faults_end(manager);
 	while ((removal = TAILQ_FIRST(&manager->removals)) != NULL) {
 		TAILQ_REMOVE(&manager->removals, removal, entry);
 		free(removal);

@@ -3,7 +3,7 @@
  * The manager: what its parts share. One thread does everything, from one poll loop: nothing here blocks but the database's
  * commits.
  *
- * discover.c finds hosts, plan.c trees, install.c puts jobs onto switches and takes them off, trees.c makes several trees one
+ * discover.c finds hosts, faults.c what is not as the topology says, plan.c trees, install.c puts jobs onto switches and takes them off, trees.c makes several trees one
  * job, reconcile.c follows the switches, host.c serves hosts, commands.c people.
  */
 #ifndef FANIN_MANAGER_MANAGER_H
@@ -71,6 +71,7 @@ struct manager {
 	TAILQ_HEAD(all_waits, waits) waits; /* that are not answered yet */
 	TAILQ_HEAD(searches, search) searches;
 	uint32_t last_search; /* number */
+	char **told_faults; /* faults.c: what the log has of each link of the topology, its hosts' links last */
 };
 
 /* ---- manager.c */
@@ -106,6 +107,25 @@ void discover_end(struct manager *manager, const struct group *group);
 
 /* Asks again where it is time to, and ends searches. Returns when to be called next, in milliseconds of clock_ms. */
 uint64_t discover_tick(struct manager *manager, uint64_t now_ms);
+
+/* ---- faults.c */
+
+/* What the log has been told of. Returns 0, or -ENOMEM. */
+int faults_begin(struct manager *manager);
+void faults_end(struct manager *manager);
+
+/*
+ * Is a link of the topology, or one end of it or of a host's link, not as the switches say, as far as these have been heard? text:
+ * CONTROL_MESSAGE_LEN bytes; filled if so.
+ */
+bool fault_of_link(const struct manager *manager, const struct topology_link *link, char *text);
+bool fault_of_end(const struct manager *manager, const struct topology_end *end, char *text);
+
+/* A switch has told its ports or next hops: logs what has changed, each fault once. Returns true if something has. */
+bool faults_note(struct manager *manager);
+
+/* ": FAULT; FAULT": links that are not as the topology says, and switches that are not reached; or nothing. */
+void faults_describe(const struct manager *manager, char *text, size_t size);
 
 /* ---- plan.c */
 

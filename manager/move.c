@@ -149,6 +149,8 @@ has_better_link(const struct manager *manager, const struct group *group, uint16
 static bool
 is_broken(const struct manager *manager, const struct group *group)
 {
+	char fault[CONTROL_MESSAGE_LEN];
+
 	if (group->n_nodes == 0)
 		return true;
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
@@ -162,6 +164,9 @@ is_broken(const struct manager *manager, const struct group *group)
 			return true;
 		if (node->parent == TREE_NO_PARENT)
 			continue;
+		if (node->link != TOPOLOGY_NO_LINK &&
+		    fault_of_link(manager, &manager->config->topology.links[node->link], fault))
+			return true;
 		if (peer_port_is_down(peer, node->port) ||
 		    peer_port_is_down(&manager->peers[group->nodes[node->parent].switch_index],
 				      node->parent_port))

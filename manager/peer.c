@@ -129,6 +129,16 @@ start_line(struct peer *peer, uint64_t now_ms)
 	peer->state = PEER_GREETING;
 }
 
+/* It cannot be connected to, for a reason of the system's. */
+static void
+lose_attempt(struct peer *peer, int code)
+{
+	char why[CONTROL_MESSAGE_LEN];
+
+	snprintf(why, sizeof(why), "%s (%.200s)", strerror(code), peer->about->control);
+	peer_lose(peer, why);
+}
+
 static void
 start_connecting(struct peer *peer, uint64_t now_ms)
 {
@@ -155,7 +165,7 @@ start_connecting(struct peer *peer, uint64_t now_ms)
 		peer->state = PEER_CONNECTING;
 		peer->retry_ms = now_ms + peer->dead_after_ms;
 	} else {
-		peer_lose(peer, strerror(errno));
+		lose_attempt(peer, errno);
 	}
 }
 
@@ -174,7 +184,7 @@ finish_connecting(struct peer *peer, uint64_t now_ms)
 	if (getsockopt(peer->connecting_fd, SOL_SOCKET, SO_ERROR, &code, &len) != 0)
 		code = errno;
 	if (code != 0)
-		peer_lose(peer, strerror(code));
+		lose_attempt(peer, code);
 	else
 		start_line(peer, now_ms);
 }
@@ -390,4 +400,5 @@ peer_end(struct peer *peer)
 	tls_free(peer->tls);
 	json_decref(peer->ports);
 	json_decref(peer->ports_down);
+	json_decref(peer->next_hops);
 }

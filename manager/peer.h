@@ -83,6 +83,8 @@ struct peer {
 	uint32_t slots_per_job;
 	json_t *ports;      /* name: MTU */
 	json_t *ports_down; /* names */
+	json_t *next_hops;  /* those of its routes, each with port and MAC address */
+	uint64_t routes_ms; /* when to ask for them next */
 	uint64_t ping_ms;   /* when to ask next */
 	bool pinging;
 	uint64_t reconcile_ms; /* when to compare its jobs next */

@@ -64,12 +64,14 @@ draw_graph(const struct manager *manager, struct group *group, struct plan *plan
 	}
 	for (uint16_t i = 0; i < topology->n_links; i++) {
 		const struct topology_end *ends = topology->links[i].ends;
+		char fault[CONTROL_MESSAGE_LEN];
 
 		plan->links[i].a = ends[0].switch_index;
 		plan->links[i].b = ends[1].switch_index;
 		plan->links[i].usable =
 			!peer_port_is_down(&manager->peers[ends[0].switch_index], ends[0].port) &&
-			!peer_port_is_down(&manager->peers[ends[1].switch_index], ends[1].port);
+			!peer_port_is_down(&manager->peers[ends[1].switch_index], ends[1].port) &&
+			!fault_of_link(manager, &topology->links[i], fault);
 	}
 	count_jobs(manager, group, plan);
 	plan->graph = (struct tree_graph){ plan->switches, plan->links, topology->n_switches,
@@ -114,7 +116,10 @@ link_is_usable(const struct manager *manager, const struct plan *plan,
 	       const struct topology_host *link)
 {
 	const bool only = link->next == NULL && topology_host_first(link) == link;
+	char fault[CONTROL_MESSAGE_LEN];
 
+	if (fault_of_end(manager, &link->at, fault))
+		return false;
 	return plan->switches[link->at.switch_index].usable &&
 	       (only || !peer_port_is_down(&manager->peers[link->at.switch_index], link->at.port));
 }
@@ -126,8 +131,11 @@ describe_link(const struct manager *manager, const struct group *group, const st
 {
 	const struct peer *peer = &manager->peers[link->at.switch_index];
 	const char *name = peer->about->name;
+	char fault[CONTROL_MESSAGE_LEN];
 
-	if (peer->state != PEER_UP) {
+	if (fault_of_end(manager, &link->at, fault)) {
+		snprintf(text, text_len, "a link of rank %u: %.400s", rank, fault);
+	} else if (peer->state != PEER_UP) {
 		snprintf(text, text_len, "switch %s of rank %u is not reached: %.300s", name, rank,
 			 peer->error);
 	} else if (plan->switches[link->at.switch_index].usable) {
@@ -213,28 +221,43 @@ find_places(const struct manager *manager, const struct group *group, struct pla
 
 /* The ranks' switches can be used, but they are not connected. */
 static int
-fail_tree(const struct group *group, int ret, struct control_error *error)
+fail_tree(const struct manager *manager, const struct group *group, int ret,
+	  struct control_error *error)
 {
-	control_fail(error, group->out_of_room ? "no_room" : "no_path",
-		     "no switch that can be used reaches the hosts of all %u ranks%s%.300s",
-		     group->size, group->failure.code != NULL ? ": " : "",
-		     group->failure.code != NULL ? group->failure.message : "");
+	char faults[CONTROL_MESSAGE_LEN];
+
+	const char *code = group->out_of_room ? "no_room" : "no_path";
+
+	faults_describe(manager, faults, sizeof(faults));
+	if (group->failure.code == NULL)
+		control_fail(error, code,
+			     "no switch that can be used reaches the hosts of all %u ranks%.430s",
+			     group->size, faults);
+	else
+		control_fail(error, code,
+			     "no switch that can be used reaches the hosts of all %u ranks: %.200s%s%.200s",
+			     group->size, group->failure.message, faults[0] == '\0' ? "" : ";",
+			     faults[0] == '\0' ? "" : faults + 1);
 	return ret;
 }
 
 /* A further tree has to bring at least one link that the job's others do not have. Once it is there, it may move anywhere. */
 static int
-check_is_further(const struct group *group, const struct tree *tree, struct control_error *error)
+check_is_further(const struct manager *manager, const struct group *group, const struct tree *tree,
+		 struct control_error *error)
 {
+	char faults[CONTROL_MESSAGE_LEN];
 	const bool is_new = group->state == GROUP_INSTALLING && !group->moving;
 
 	if (group->leader == NULL || !is_new || tree->shared + 1 < tree->n_nodes)
 		return 0;
+	faults_describe(manager, faults, sizeof(faults));
 	if (group->failure.code != NULL)
 		control_fail(error, group->failure.code, "%s", group->failure.message);
 	else
 		control_fail(error, "no_path",
-			     "all links between the switches of its hosts are in its other trees");
+			     "all links between the switches of its hosts are in its other trees%.430s",
+			     faults);
 	return -EHOSTUNREACH;
 }
 
@@ -398,9 +421,9 @@ plan_group(struct manager *manager, struct group *group, struct control_error *e
 	if (ret == 0) {
 		ret = tree_build(&plan->graph, plan->places, group->size, &plan->tree);
 		if (ret != 0)
-			fail_tree(group, ret, error);
+			fail_tree(manager, group, ret, error);
 		else
-			ret = check_is_further(group, &plan->tree, error);
+			ret = check_is_further(manager, group, &plan->tree, error);
 	}
 	if (ret == 0 && write_nodes(manager, plan, group) != 0) {
 		control_fail(error, "internal", "out of memory");

@@ -10,6 +10,8 @@
 #include "control/log.h"
 #include "manager/manager.h"
 
+#define ROUTES_MS 1000 /* between looks for next hops that are not known yet */
+
 bool
 group_uses(const struct manager *manager, const struct group *group, uint16_t switch_index,
 	   const char *port)
@@ -156,6 +158,14 @@ version_answered(void *user, uint32_t which, struct peer *peer, const json_t *re
 	peer->udp_port = (uint16_t)json_integer_value(json_object_get(result, "udp_port"));
 }
 
+/* What is not as the topology says any more, or is at last, changes trees. */
+static void
+check_faults(struct manager *manager)
+{
+	if (faults_note(manager))
+		moves_go_on(manager, "a link is not as the topology says, or is so again");
+}
+
 static void
 ports_answered(void *user, uint32_t which, struct peer *peer, const json_t *result,
 	       const char *code, const char *message)
@@ -163,7 +173,6 @@ ports_answered(void *user, uint32_t which, struct peer *peer, const json_t *resu
 	const json_t *entry;
 	size_t i;
 
-	(void)user;
 	(void)which;
 	(void)code;
 	(void)message;
@@ -182,6 +191,40 @@ ports_answered(void *user, uint32_t which, struct peer *peer, const json_t *resu
 		if (json_is_false(json_object_get(entry, "link")))
 			json_array_append_new(peer->ports_down, json_string(name));
 	}
+	check_faults(user);
+}
+
+static void
+routes_answered(void *user, uint32_t which, struct peer *peer, const json_t *result,
+		const char *code, const char *message)
+{
+	const json_t *route;
+	size_t i;
+
+	(void)which;
+	(void)code;
+	(void)message;
+	if (result == NULL)
+		return; /* an older switch */
+	json_decref(peer->next_hops);
+	peer->next_hops = json_array();
+	json_array_foreach(json_object_get(result, "routes"), i, route)
+		json_array_extend(peer->next_hops, json_object_get(route, "via"));
+	check_faults(user);
+}
+
+/* Does it know the MAC addresses of all its next hops? */
+static bool
+knows_next_hops(const struct peer *peer)
+{
+	const json_t *hop;
+	size_t i;
+
+	json_array_foreach(peer->next_hops, i, hop) {
+		if (!json_is_string(json_object_get(hop, "mac")))
+			return false;
+	}
+	return true;
 }
 
 /* The node of a group with this number at this switch; NULL if there is none. */
@@ -313,10 +356,12 @@ reconcile_ready(void *user, struct peer *peer)
 
 	peer->ping_ms = now + (uint64_t)manager->config->heartbeat_ms;
 	peer->reconcile_ms = now + (uint64_t)manager->config->reconcile_ms;
+	peer->routes_ms = now + ROUTES_MS;
 	peer->ip[0] = '\0';
 	/* The answers come in this order, and before that of any request that follows. */
 	peer_ask(peer, "version", NULL, version_answered, manager, 0);
 	peer_ask(peer, "ports.list", NULL, ports_answered, manager, 0);
+	peer_ask(peer, "routes.list", NULL, routes_answered, manager, 0);
 	peer_ask(peer, "jobs.list", NULL, jobs_answered, manager, 0);
 }
 
@@ -376,14 +421,24 @@ reconcile_tick(struct manager *manager, struct peer *peer, uint64_t now_ms)
 		peer->reconcile_ms = now_ms + (uint64_t)manager->config->reconcile_ms;
 		peer_ask(peer, "jobs.list", NULL, jobs_answered, manager, 0);
 	}
+	/* Next hops are learned a little after a start; where a port leads may change later. */
+	if (now_ms >= peer->routes_ms) {
+		const uint64_t pause_ms = (uint64_t)manager->config->reconcile_ms;
+
+		peer->routes_ms = now_ms + (knows_next_hops(peer) || pause_ms < ROUTES_MS
+						    ? pause_ms
+						    : ROUTES_MS);
+		peer_ask(peer, "routes.list", NULL, routes_answered, manager, 0);
+	}
 }
 
 uint64_t
 reconcile_due(const struct peer *peer)
 {
+	uint64_t due_ms;
+
 	if (peer->state != PEER_UP)
 		return UINT64_MAX;
-	if (peer->pinging)
-		return peer->reconcile_ms;
-	return peer->ping_ms < peer->reconcile_ms ? peer->ping_ms : peer->reconcile_ms;
+	due_ms = peer->routes_ms < peer->reconcile_ms ? peer->routes_ms : peer->reconcile_ms;
+	return peer->pinging || due_ms < peer->ping_ms ? due_ms : peer->ping_ms;
 }

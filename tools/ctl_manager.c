@@ -78,8 +78,8 @@ print_switches(const json_t *switches)
 static void
 print_topology(const json_t *result)
 {
-	static const char *const link_headers[] = { "LINK", "", "STATE", NULL };
-	static const char *const host_headers[] = { "HOST", "AT", "STATE", "PLACE", NULL };
+	static const char *const link_headers[] = { "LINK", "", "STATE", "ERROR", NULL };
+	static const char *const host_headers[] = { "HOST", "AT", "STATE", "PLACE", "ERROR", NULL };
 	struct ctl_table table;
 	const json_t *entry;
 	size_t i;
@@ -92,6 +92,7 @@ print_topology(const json_t *result)
 			ctl_table_cell(&table, "%s", ctl_string(entry, "a"));
 			ctl_table_cell(&table, "%s", ctl_string(entry, "b"));
 			ctl_table_cell(&table, "%s", ctl_string(entry, "state"));
+			ctl_table_cell(&table, "%s", ctl_string(entry, "error"));
 		}
 		ctl_table_print(&table, "");
 	}
@@ -104,6 +105,7 @@ print_topology(const json_t *result)
 		ctl_table_cell(&table, "%s", ctl_string(entry, "at"));
 		ctl_table_cell(&table, "%s", ctl_string(entry, "state"));
 		ctl_table_cell(&table, "%s", ctl_is_true(entry, "discovered") ? "found" : "listed");
+		ctl_table_cell(&table, "%s", ctl_string(entry, "error"));
 	}
 	ctl_table_print(&table, "");
 }

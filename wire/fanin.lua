@@ -6,6 +6,10 @@ local HEADER_LEN = 54
 local DEFAULT_PORT = 21930
 local VERSION = 2
 local MOST_ELEMENTS_SHOWN = 16
+local MOST_JOB = 65535
+local MOST_RANKS = 64
+local F16, BF16 = 9, 10
+local JOB_FLAGS_ALL = 0x0007
 -- Behind the payload of a packet with the flag TAGGED: a nonce and a code.
 local TAGGED = 0x0008
 local TAG_NONCE_LEN = 16
@@ -96,7 +100,6 @@ local f = {
 	int = ProtoField.int64("fanin.element.int", "Element"),
 	uint = ProtoField.uint64("fanin.element.uint", "Element"),
 	float = ProtoField.double("fanin.element.float", "Element"),
-	raw = ProtoField.uint16("fanin.element.raw", "Element", base.HEX),
 	opaque = ProtoField.bytes("fanin.element.opaque", "Element"),
 	nonce = ProtoField.uint64("fanin.join.nonce", "Nonce", base.HEX),
 	cookie = ProtoField.uint64("fanin.join.cookie", "Cookie", base.HEX),
@@ -111,6 +114,7 @@ local f = {
 	job_flags = ProtoField.uint32("fanin.join.flags", "Flags", base.HEX),
 	spread = ProtoField.bool("fanin.join.flags.spread", "Blocks are spread over several workers", 32, nil, 0x00000002),
 	wide = ProtoField.bool("fanin.join.flags.wide", "f16 and bf16 are accumulated in f32", 32, nil, 0x00000001),
+	unknown_job_flags = ProtoField.uint32("fanin.join.flags.unknown", "Undefined flags", base.HEX, nil, 0xfffffff8),
 	job_tagged = ProtoField.bool("fanin.join.flags.tagged", "Packets are tagged", 32, nil, 0x00000004),
 	instance = ProtoField.uint64("fanin.join.instance", "Switch's instance", base.HEX),
 	tag = ProtoField.bytes("fanin.tag", "Tag"),
@@ -122,6 +126,7 @@ local f = {
 	states = ProtoField.bytes("fanin.answer.states", "States"),
 	n_blocks = ProtoField.uint16("fanin.answer.n_blocks", "Blocks"),
 	level = ProtoField.uint8("fanin.answer.level", "Switches that have passed it on"),
+	later = ProtoField.bytes("fanin.later", "Fields of a later version"),
 }
 fanin.fields = f
 
@@ -140,9 +145,34 @@ local e = {
 		expert.severity.NOTE),
 	no_tag = ProtoExpert.new("fanin.bad_tag", "Too short for the tag that its flags tell of", expert.group.MALFORMED,
 		expert.severity.ERROR),
+	snapped = ProtoExpert.new("fanin.snapped", "The capture has only a part of the packet", expert.group.UNDECODED,
+		expert.severity.NOTE),
+	job = ProtoExpert.new("fanin.bad_job", "Job number is not 1 to 65535", expert.group.PROTOCOL, expert.severity.WARN),
+	rank = ProtoExpert.new("fanin.bad_rank", "Rank is beyond the size of the job", expert.group.PROTOCOL,
+		expert.severity.WARN),
+	dtype = ProtoExpert.new("fanin.bad_dtype", "Unknown data type", expert.group.PROTOCOL, expert.severity.WARN),
+	op = ProtoExpert.new("fanin.bad_op", "Unknown operator", expert.group.PROTOCOL, expert.severity.WARN),
+	extension = ProtoExpert.new("fanin.bad_extension", "Unknown extension", expert.group.PROTOCOL,
+		expert.severity.WARN),
+	state = ProtoExpert.new("fanin.bad_state", "Unknown state", expert.group.PROTOCOL, expert.severity.WARN),
+	job_flags = ProtoExpert.new("fanin.bad_job_flags", "Undefined flag of the job", expert.group.PROTOCOL,
+		expert.severity.WARN),
+	handler = ProtoExpert.new("fanin.bad_handler", "The handler's name does not end", expert.group.PROTOCOL,
+		expert.severity.WARN),
 	again = ProtoExpert.new("fanin.again", "Sent before", expert.group.SEQUENCE, expert.severity.NOTE),
 }
-fanin.experts = { e.truncated, e.version, e.type, e.flags, e.reserved, e.length, e.refused, e.no_tag, e.again }
+fanin.experts = { e.truncated, e.version, e.type, e.flags, e.reserved, e.length, e.refused, e.no_tag, e.again, e.snapped,
+	e.job, e.rank, e.dtype, e.op, e.extension, e.state, e.job_flags, e.handler }
+
+-- Ranks of each job as the last JOIN_ACK told, and by frame what was known when it was seen first: frames may be dissected
+-- again in any order.
+local sizes = {}
+local size_at = {}
+
+function fanin.init()
+	sizes = {}
+	size_at = {}
+end
 
 local function has_elements(packet_type)
 	return packet_type == CONTRIBUTION or packet_type == RESULT or packet_type == KNOWN
@@ -163,7 +193,34 @@ local function add_ranks(tree, field, range)
 	tree:add_le(field, range):append_text(" (ranks " .. ranks_of(range:le_uint64()) .. ")")
 end
 
-local function add_header(tree, buffer)
+-- The number of ranks that a packet's job can have.
+local function size_of_job(buffer, pinfo)
+	local job = buffer(4, 4):le_uint()
+
+	if not pinfo.visited then
+		if buffer(1, 1):uint() == JOIN_ACK and buffer:len() >= HEADER_LEN + 12 then
+			sizes[job] = buffer(HEADER_LEN + 10, 2):le_uint()
+		end
+		size_at[pinfo.number] = sizes[job]
+	end
+	return math.min(size_at[pinfo.number] or MOST_RANKS, MOST_RANKS)
+end
+
+-- Data type and operator, which only packets with elements have.
+local function add_operation(tree, buffer, packet_type)
+	local dtype, op = buffer(20, 1):uint(), buffer(21, 1):uint()
+	local dtype_item = tree:add_le(f.dtype, buffer(20, 1))
+	local op_item = tree:add_le(f.op, buffer(21, 1))
+
+	if dtype_names[dtype] == nil or (has_elements(packet_type) and dtype == 0) then
+		dtype_item:add_proto_expert_info(e.dtype)
+	end
+	if op_names[op] == nil or (has_elements(packet_type) and op == 0) then
+		op_item:add_proto_expert_info(e.op)
+	end
+end
+
+local function add_header(tree, buffer, pinfo)
 	local packet_type = buffer(1, 1):uint()
 
 	local version = tree:add_le(f.version, buffer(0, 1))
@@ -185,25 +242,37 @@ local function add_header(tree, buffer)
 	elseif bit.band(buffer(2, 2):le_uint(), 0x0003) ~= 0 and packet_type ~= QUERY then
 		flags:add_proto_expert_info(e.again)
 	end
-	tree:add_le(f.job, buffer(4, 4))
+	local job = tree:add_le(f.job, buffer(4, 4))
+	if buffer(4, 4):le_uint() == 0 or buffer(4, 4):le_uint() > MOST_JOB then
+		job:add_proto_expert_info(e.job)
+	end
 	tree:add_le(f.epoch, buffer(8, 4))
-	tree:add_le(f.rank, buffer(12, 2))
+	local rank = tree:add_le(f.rank, buffer(12, 2))
+	-- A refusal has the rank of what it answers, right or wrong.
+	if buffer(12, 2):le_uint() >= size_of_job(buffer, pinfo) and packet_type ~= REFUSED then
+		rank:add_proto_expert_info(e.rank)
+	end
 	tree:add_le(f.contributions, buffer(14, 2))
 	tree:add_le(f.block, buffer(16, 4))
-	tree:add_le(f.dtype, buffer(20, 1))
-	tree:add_le(f.op, buffer(21, 1))
+	add_operation(tree, buffer, packet_type)
 	if packet_type == REFUSED then
 		tree:add_le(f.reason, buffer(22, 2)):add_proto_expert_info(e.refused)
 	elseif packet_type == ANSWER then
-		tree:add_le(f.block_state, buffer(22, 2))
+		local state = tree:add_le(f.block_state, buffer(22, 2))
+		if block_state_names[buffer(22, 2):le_uint()] == nil then
+			state:add_proto_expert_info(e.state)
+		end
 	elseif packet_type == QUERY then
 		tree:add_le(f.blocks_asked, buffer(22, 2))
 	else
 		tree:add_le(f.count, buffer(22, 2))
 	end
 	tree:add_le(f.progress, buffer(24, 4))
-	tree:add_le(f.extension, buffer(28, 1))
+	local extension = tree:add_le(f.extension, buffer(28, 1))
 	tree:add_le(f.extension_len, buffer(29, 1))
+	if buffer(28, 2):le_uint() ~= 0 then
+		extension:add_proto_expert_info(e.extension)
+	end
 	local reserved = tree:add_le(f.reserved0, buffer(30, 2))
 	if buffer(30, 2):le_uint() ~= 0 then
 		reserved:add_proto_expert_info(e.reserved)
@@ -224,9 +293,28 @@ local function add_header(tree, buffer)
 	end
 end
 
+-- The number that the bits of an IEEE 754 binary format say which is not longer than 16 bits.
+local function small_float(bits, mantissa_bits, exponent_bits)
+	local one = 2 ^ mantissa_bits
+	local most = 2 ^ exponent_bits - 1
+	local bias = 2 ^ (exponent_bits - 1) - 1
+	local mantissa = bits % one
+	local exponent = math.floor(bits / one) % (most + 1)
+	local sign = bits >= 0x8000 and -1 or 1
+
+	if exponent == most then
+		return mantissa == 0 and sign / 0 or 0 / 0
+	elseif exponent == 0 then
+		return sign * mantissa / one * 2 ^ (1 - bias)
+	end
+	return sign * (1 + mantissa / one) * 2 ^ (exponent - bias)
+end
+
 local function add_element(tree, dtype, range)
-	if dtype == 9 or dtype == 10 then
-		tree:add_le(f.raw, range)
+	if dtype == F16 then
+		tree:add(f.float, range, small_float(range:le_uint(), 10, 5))
+	elseif dtype == BF16 then
+		tree:add(f.float, range, small_float(range:le_uint(), 7, 8))
 	elseif dtype == 11 or dtype == 12 then
 		tree:add(f.float, range, range:le_float())
 	elseif dtype > 128 then
@@ -242,27 +330,36 @@ local function is_empty(buffer)
 	return bit.band(buffer(2, 2):le_uint(), 0x0004) ~= 0
 end
 
-local function add_elements(tree, buffer, dtype, count)
+-- buffer: what was captured. len: of the packet, with its header.
+local function add_elements(tree, buffer, len, dtype, count)
 	local size = dtype_sizes[dtype]
-	local payload_len = buffer:len() - HEADER_LEN
+	local payload_len = len - HEADER_LEN
+	local captured_len = buffer:len() - HEADER_LEN
+	local item = tree
 
+	if captured_len > 0 then
+		item = tree:add(f.payload, buffer(HEADER_LEN))
+		item:set_text(string.format("Payload: %d bytes", payload_len))
+	end
 	if payload_len == 0 then
 		if (count ~= 0) ~= is_empty(buffer) then
-			tree:add_proto_expert_info(e.length)
+			item:add_proto_expert_info(e.length)
 		end
 		return
 	end
-	local payload = tree:add(f.payload, buffer(HEADER_LEN))
-	payload:set_text(string.format("Payload: %d bytes", payload_len))
 	if size == nil or payload_len ~= count * size or is_empty(buffer) then
-		payload:add_proto_expert_info(e.length)
+		-- Of an unknown data type nothing is known of the length.
+		if size ~= nil then
+			item:add_proto_expert_info(e.length)
+		end
 		return
 	end
-	for i = 0, math.min(count, MOST_ELEMENTS_SHOWN) - 1 do
-		add_element(payload, dtype, buffer(HEADER_LEN + i * size, size))
+	local n = math.min(count, MOST_ELEMENTS_SHOWN, math.floor(captured_len / size))
+	for i = 0, n - 1 do
+		add_element(item, dtype, buffer(HEADER_LEN + i * size, size))
 	end
-	if count > MOST_ELEMENTS_SHOWN then
-		payload:append_text(string.format(", the first %d of %d elements shown", MOST_ELEMENTS_SHOWN, count))
+	if n < count and captured_len > 0 then
+		item:append_text(string.format(", the first %d of %d elements shown", n, count))
 	end
 end
 
@@ -277,21 +374,34 @@ local function add_join(tree, body)
 end
 
 local function add_join_ack(tree, body)
+	-- Zero-padded: a name without an end must not run on into what follows.
+	local handler = body(20, 16):string()
+	handler = handler:sub(1, (handler:find("\0", 1, true) or #handler + 1) - 1)
 	tree:add_le(f.nonce, body(0, 8))
-	tree:add_le(f.state, body(8, 2))
+	local state = tree:add_le(f.state, body(8, 2))
+	if state_names[body(8, 2):le_uint()] == nil then
+		state:add_proto_expert_info(e.state)
+	end
 	tree:add_le(f.size, body(10, 2))
 	tree:add_le(f.window, body(12, 2))
 	tree:add_le(f.payload_bytes, body(14, 2))
 	tree:add(f.group, body(16, 4))
-	tree:add(f.handler, body(20, 16), body(20, 16):stringz())
+	local name = tree:add(f.handler, body(20, 16), handler)
+	if body(35, 1):uint() ~= 0 then
+		name:add_proto_expert_info(e.handler)
+	end
 	tree:add_le(f.cookie, body(36, 8))
 	local flags = tree:add_le(f.job_flags, body(44, 4))
 	flags:add_le(f.wide, body(44, 4))
 	flags:add_le(f.spread, body(44, 4))
 	flags:add_le(f.job_tagged, body(44, 4))
+	flags:add_le(f.unknown_job_flags, body(44, 4))
+	if body(44, 4):le_uint() > JOB_FLAGS_ALL then
+		flags:add_proto_expert_info(e.job_flags)
+	end
 	tree:add_le(f.instance, body(48, 8))
 	return string.format(" %s size %d window %d payload %d %s%s%s", state_names[body(8, 2):le_uint()] or "state?",
-		body(10, 2):le_uint(), body(12, 2):le_uint(), body(14, 2):le_uint(), body(20, 16):stringz(),
+		body(10, 2):le_uint(), body(12, 2):le_uint(), body(14, 2):le_uint(), handler,
 		bit.band(body(44, 4):le_uint(), 1) ~= 0 and " f32" or "",
 		bit.band(body(44, 4):le_uint(), 4) ~= 0 and " tagged" or "")
 end
@@ -338,22 +448,35 @@ local bodies = {
 	[PROBE_ACK] = { len = 16, add = add_probe_ack, title = "Probe answer" },
 }
 
-local function add_body(tree, buffer, packet_type)
+-- As add_elements. A body may be longer than this version knows it.
+local function add_body(tree, buffer, len, packet_type)
 	local expected = bodies[packet_type]
-	local len = buffer:len() - HEADER_LEN
+	local body_len = len - HEADER_LEN
+	local captured_len = buffer:len() - HEADER_LEN
 
 	if expected == nil then
-		if len > 0 and type_names[packet_type] ~= nil then
-			tree:add(f.payload, buffer(HEADER_LEN)):add_proto_expert_info(e.length)
+		if body_len > 0 and type_names[packet_type] ~= nil then
+			local item = captured_len > 0 and tree:add(f.payload, buffer(HEADER_LEN)) or tree
+			item:add_proto_expert_info(e.length)
 		end
 		return ""
 	end
-	if len ~= expected.len then
+	if body_len < expected.len then
 		tree:add_proto_expert_info(e.length)
 		return ""
 	end
-	local body = buffer(HEADER_LEN, len)
-	return expected.add(tree:add(body, expected.title), body)
+	if captured_len < expected.len then
+		if captured_len > 0 then
+			tree:add(f.payload, buffer(HEADER_LEN))
+		end
+		return ""
+	end
+	local body = buffer(HEADER_LEN, expected.len)
+	local item = tree:add(body, expected.title)
+	if captured_len > expected.len then
+		tree:add(f.later, buffer(HEADER_LEN + expected.len))
+	end
+	return expected.add(item, body)
 end
 
 local function summary(buffer)
@@ -392,42 +515,70 @@ local function summary(buffer)
 	return text
 end
 
--- Adds the tag and returns what is before it, which is as a packet without one.
-local function add_tag(tree, buffer)
+-- Adds the tag, and returns what is before it, which is as a packet without one: what was captured, and its length.
+local function add_tag(tree, buffer, len)
 	if bit.band(buffer(2, 2):le_uint(), TAGGED) == 0 then
-		return buffer
+		return buffer, len
 	end
-	local len = buffer:len() - TAG_LEN
-	if len < HEADER_LEN then
+	local before = len - TAG_LEN
+	if before < HEADER_LEN then
 		tree:add_proto_expert_info(e.no_tag)
-		return buffer
+		return buffer, len
 	end
-	local tag = tree:add(f.tag, buffer(len, TAG_LEN))
-	tag:set_text("Tag")
-	tag:add(f.tag_nonce, buffer(len, TAG_NONCE_LEN))
-	tag:add(f.tag_code, buffer(len + TAG_NONCE_LEN, TAG_LEN - TAG_NONCE_LEN))
-	return buffer(0, len)
+	if buffer:len() == len then
+		local tag = tree:add(f.tag, buffer(before, TAG_LEN))
+		tag:set_text("Tag")
+		tag:add(f.tag_nonce, buffer(before, TAG_NONCE_LEN))
+		tag:add(f.tag_code, buffer(before + TAG_NONCE_LEN, TAG_LEN - TAG_NONCE_LEN))
+	end
+	return buffer(0, math.min(buffer:len(), before)), before
+end
+
+-- A packet of which there is not even the header: too short, or the capture has no more of it.
+local function add_stump(tree, buffer, len, pinfo)
+	if len < HEADER_LEN then
+		tree:add_proto_expert_info(e.truncated)
+		pinfo.cols.info = string.format("truncated, %d bytes", len)
+		return
+	end
+	tree:add_proto_expert_info(e.snapped)
+	if buffer:len() < 8 then
+		pinfo.cols.info = string.format("%d bytes, the capture has %d", len, buffer:len())
+		return
+	end
+	local packet_type = buffer(1, 1):uint()
+	tree:add_le(f.version, buffer(0, 1))
+	tree:add_le(f.type, buffer(1, 1))
+	tree:add_le(f.job, buffer(4, 4))
+	pinfo.cols.info = string.format("%s job %d (%d bytes, the capture has %d)",
+		type_names[packet_type] or string.format("type %d", packet_type), buffer(4, 4):le_uint(), len, buffer:len())
 end
 
 function fanin.dissector(tvb, pinfo, root)
-	local buffer = tvb:range()
+	local len = tvb:reported_len()
 
+	if tvb:len() == 0 then
+		return 0
+	end
+	local buffer = tvb:range()
 	pinfo.cols.protocol = "Fanin"
 	if buffer:len() < HEADER_LEN then
-		root:add(fanin, buffer):add_proto_expert_info(e.truncated)
-		pinfo.cols.info = string.format("truncated, %d bytes", buffer:len())
+		add_stump(root:add(fanin, buffer), buffer, len, pinfo)
 		return buffer:len()
 	end
 
 	local packet_type = buffer(1, 1):uint()
 	local text = summary(buffer)
 	local tree = root:add(fanin, buffer, "Fanin, " .. text)
-	add_header(tree, buffer)
-	local untagged = add_tag(tree, buffer)
+	if buffer:len() < len then
+		tree:add_proto_expert_info(e.snapped)
+	end
+	add_header(tree, buffer, pinfo)
+	local untagged, untagged_len = add_tag(tree, buffer, len)
 	if has_elements(packet_type) then
-		add_elements(tree, untagged, buffer(20, 1):uint(), buffer(22, 2):le_uint())
+		add_elements(tree, untagged, untagged_len, buffer(20, 1):uint(), buffer(22, 2):le_uint())
 	else
-		text = text .. add_body(tree, untagged, packet_type)
+		text = text .. add_body(tree, untagged, untagged_len, packet_type)
 	end
 	pinfo.cols.info = text
 	return buffer:len()

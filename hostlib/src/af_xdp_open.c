@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "af_xdp_internal.h"
+#include "stations.h"
 
 #define MIN_FRAMES 256u
 #define SEND_BUFFER_BYTES (16 * 1024 * 1024)
@@ -129,6 +130,23 @@ sockets_open(struct fanin_xdp *xdp, const struct fanin_transport_config *config,
 	return status;
 }
 
+/*
+ * The program takes a job's multicast packets away from the kernel, and XDP cannot give a frame to two. Where another host of the job
+ * may be behind the same interface, it would get none.
+ */
+static int
+station_check(const struct fanin_transport_config *config, struct fanin_error *error)
+{
+	uint8_t mac[6];
+
+	if (!fanin_station_behind(config->ifindex, config->local_mac, mac))
+		return FANIN_OK;
+	return fanin_error_set(
+		error, FANIN_ERR_TRANSPORT,
+		"another host, %02x:%02x:%02x:%02x:%02x:%02x, shares %s (a macvlan?) and would get no results: use af_packet here",
+		mac[0], mac[1], mac[2], mac[3], mac[4], mac[5], config->interface);
+}
+
 static int
 xdp_configure(struct fanin_xdp *xdp, const struct fanin_transport_config *config,
 	      struct fanin_error *error)
@@ -150,7 +168,9 @@ xdp_configure(struct fanin_xdp *xdp, const struct fanin_transport_config *config
 	while (xdp->ring_frames < 2u * config->window)
 		xdp->ring_frames *= 2;
 
-	status = fanin_xdp_program_open(config, &xdp->program, error);
+	status = station_check(config, error);
+	if (status == FANIN_OK)
+		status = fanin_xdp_program_open(config, &xdp->program, error);
 	if (status != FANIN_OK)
 		return status;
 	/* The kernel lets go of a closed socket's queue some time later, and tells nobody. */

@@ -57,7 +57,7 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 	if (ctx == NULL || opts == NULL || comm == NULL)
 		return FANIN_ERR_INVALID;
 	fanin_error_clear(&ctx->error);
-	if (!fanin_options_copy(&options, sizeof(options), opts))
+	if (!fanin_join_options_copy(&options, opts))
 		return fanin_error_set(&ctx->error, FANIN_ERR_INVALID,
 				       "the options' sz is %zu, this library knows %zu bytes of options",
 				       opts->sz, sizeof(options));

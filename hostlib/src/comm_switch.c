@@ -63,6 +63,7 @@ fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *ro
 	const struct fanin_transport_config config = {
 		.interface = route->interface,
 		.ifindex = route->ifindex,
+		.local_mac = route->local_mac,
 		.rx_queues = route->rx_queues,
 		.local_ip_be = route->local_ip_be,
 		.mtu = route->mtu,

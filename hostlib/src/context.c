@@ -5,8 +5,10 @@
  */
 #include "context.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -43,6 +45,32 @@ fanin_options_copy(void *copy, size_t copy_len, const void *options)
 			return false;
 	}
 	memcpy(copy, options, len < copy_len ? len : copy_len);
+	return true;
+}
+
+/* The public structs end without padding: see fanin.h on how they grow. */
+#define ENDS_WITH(type, field)                                                                     \
+	(offsetof(struct type, field) + sizeof(((struct type *)NULL)->field) == sizeof(struct type))
+static_assert(ENDS_WITH(fanin_init_opts, interrupt_arg), "padding in fanin_init_opts");
+static_assert(ENDS_WITH(fanin_join_opts, reserved), "padding in fanin_join_opts");
+static_assert(ENDS_WITH(fanin_report, reserved), "padding in fanin_report");
+
+/*
+ * Two fields of fanin_join_opts were put into what was padding at the end of the struct before. Callers of that size may have
+ * been compiled without them, and then the bytes are undefined.
+ */
+#define SZ_WITHOUT_RECOVER offsetof(struct fanin_join_opts, job_name)
+#define SZ_WITHOUT_TREES offsetof(struct fanin_join_opts, wait_limit_ms)
+
+bool
+fanin_join_options_copy(struct fanin_join_opts *options, const struct fanin_join_opts *opts)
+{
+	if (!fanin_options_copy(options, sizeof(*options), opts))
+		return false;
+	if (options->sz <= SZ_WITHOUT_RECOVER)
+		options->recover = false;
+	if (options->sz <= SZ_WITHOUT_TREES)
+		options->trees = 0;
 	return true;
 }
 

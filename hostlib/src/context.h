@@ -118,6 +118,9 @@ bool fanin_interface_find(const char *wanted, uint32_t *ip_be, char *name);
  */
 bool fanin_options_copy(void *copy, size_t copy_len, const void *options);
 
+/* The same of what a job is joined with. options: zeroed. */
+bool fanin_join_options_copy(struct fanin_join_opts *options, const struct fanin_join_opts *opts);
+
 /* The options' limit for waits, as engine and ring want it. One beyond what nanoseconds can say is none. */
 static inline uint64_t
 fanin_wait_limit_ns(const struct fanin_join_opts *options)

@@ -66,7 +66,7 @@ struct fanin_manager_tree {
 /* What it is told. */
 struct fanin_manager_answer {
 	bool ring; /* else in the network */
-	char reason[FANIN_TEXT_LEN / 2];
+	char reason[FANIN_TEXT_LEN];
 	uint64_t key;
 	uint16_t rank;
 	uint16_t size;

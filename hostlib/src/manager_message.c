@@ -114,7 +114,7 @@ refusal_read(const struct fanin_manager *manager, const json_t *message, struct 
 
 	if (manager->state != FANIN_MANAGER_GREETING)
 		snprintf(doing, sizeof(doing), "refused job '%s'", manager->job);
-	return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED, "the manager %s %s: %.200s (%.32s)",
+	return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED, "the manager %s %s: %.250s (%.32s)",
 			       manager->settings.address, doing,
 			       words != NULL ? words : "no reason given",
 			       code != NULL ? code : "no code");

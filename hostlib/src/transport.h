@@ -111,6 +111,7 @@ fanin_frame_copy(struct fanin_transport *transport, const struct fanin_frame *fr
 struct fanin_transport_config {
 	const char *interface;
 	int ifindex;
+	const uint8_t *local_mac; /* 6 bytes */
 	unsigned int rx_queues; /* of the interface */
 	uint32_t local_ip_be;
 	uint32_t mtu;

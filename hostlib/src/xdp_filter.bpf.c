@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The XDP program of the AF_XDP transport: it takes untagged IPv4 packets to Fanin's UDP port that belong to one job and
- * leaves everything else to the kernel. Compiled for the BPF machine and embedded in the library; the two constants are
- * set before it is loaded.
+ * leaves everything else to the kernel, also unicast packets to another host's MAC address. Compiled for the BPF machine and
+ * embedded in the library; the constants are set before it is loaded.
  */
+#include <stdbool.h>
+
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -18,6 +20,7 @@
 
 const volatile __u16 fanin_udp_port; /* host order */
 const volatile __u32 fanin_job;
+const volatile __u8 fanin_mac[ETH_ALEN]; /* the interface's */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
@@ -41,6 +44,19 @@ struct frame {
 	struct fanin_start fanin;
 } __attribute__((packed));
 
+/* To a group, or to this host itself? */
+static __always_inline bool
+is_ours(const struct ethhdr *eth)
+{
+	if ((eth->h_dest[0] & 1) != 0)
+		return true;
+	for (int i = 0; i < ETH_ALEN; i++) {
+		if (eth->h_dest[i] != fanin_mac[i])
+			return false;
+	}
+	return true;
+}
+
 SEC("xdp")
 int
 fanin_filter(struct xdp_md *ctx)
@@ -55,6 +71,8 @@ fanin_filter(struct xdp_md *ctx)
 	    (frame->ip.frag_off & bpf_htons(FRAGMENT_MASK)) != 0)
 		return XDP_PASS;
 	if (frame->udp.dest != bpf_htons(fanin_udp_port) || frame->fanin.job != fanin_job)
+		return XDP_PASS;
+	if (!is_ours(&frame->eth))
 		return XDP_PASS;
 	return bpf_redirect_map(&fanin_sockets, ctx->rx_queue_index, XDP_PASS);
 }

@@ -39,13 +39,18 @@ constants_set(struct bpf_object *object, const struct fanin_transport_config *co
 	struct {
 		uint16_t udp_port;
 		uint32_t job;
-	} constants = { config->udp_port, config->job };
+		uint8_t mac[6];
+		uint8_t end[2]; /* the map is as long as what is before it */
+	} constants = { .udp_port = config->udp_port, .job = config->job };
 	struct bpf_map *map;
+	const size_t len = sizeof(constants) - sizeof(constants.end);
+
+	memcpy(constants.mac, config->local_mac, sizeof(constants.mac));
 
 	bpf_object__for_each_map(map, object)
 	{
 		if (strstr(bpf_map__name(map), ".rodata") != NULL)
-			return bpf_map__set_initial_value(map, &constants, sizeof(constants));
+			return bpf_map__set_initial_value(map, &constants, len);
 	}
 	return -ENOENT;
 }

@@ -163,11 +163,14 @@ def is_answer(packet_type):
                           frame[34:36] == UDP_PORT.to_bytes(2, "big") and frame[43] == packet_type)
 
 
-def join_by_hand(lab, job, port, liar, size):
-    """Joins a member from a raw socket, cookie and all, and returns the epoch that the switch answered."""
+def join_by_hand(lab, job, port, liar, size, later=b""):
+    """
+    Joins a member from a raw socket, cookie and all, and returns the epoch that the switch answered. later: what a later
+    version has appended to the body.
+    """
     cookie = 0
     for _ in range(2):
-        port.send(liar.make(JOIN, join_body(0x1234 + liar.host, size, lab.mtu, cookie)))
+        port.send(liar.make(JOIN, join_body(0x1234 + liar.host, size, lab.mtu, cookie) + later))
         answer, _ = port.wait_for(is_answer(JOIN_ACK))
         cookie = struct.unpack_from("<Q", answer, 42 + HEADER_LEN + 36)[0]
     expect_equal(struct.unpack_from("<I", answer, 46)[0], job["id"], "job in the JOIN_ACK")
@@ -210,6 +213,16 @@ def contributions_that_do_not_fit_the_job_are_refused():
 
 
 @case()
+def a_join_may_be_longer_than_this_version_knows_it():
+    with running_lab(2) as lab:
+        job = lab.create_job()
+        with RawPort(lab.host_namespace(0)) as port:
+            join_by_hand(lab, job, port, Liar(lab, job, 0, 0), 2, later=b"x")
+        wait_until(lambda: [member["joined"] for member in job_entry(lab, job)["members"]] == [True, False], 5,
+                   "a member with a body of 25 bytes to be joined")
+
+
+@case()
 def garbage_does_no_harm():
     random.seed(7)
     with running_lab(2) as lab:
@@ -243,9 +256,9 @@ def names_in(header_file):
     return re.findall(r'^\s*X\(\w+, "(\w+)"', text, re.MULTILINE)
 
 
-def dissected(lab, frames, *fields, display_filter=None):
+def dissected(lab, frames, *fields, display_filter=None, snap_len=65535):
     path = lab.directory / "capture.pcap"
-    write_pcap(path, frames)
+    write_pcap(path, frames, snap_len)
     arguments = ["tshark", "-X", f"lua_script:{SOURCE_DIR / 'wire' / 'fanin.lua'}", "-r", path, "-T", "fields"]
     for field in fields:
         arguments += ["-e", field]
@@ -334,6 +347,107 @@ def tags_are_dissected_behind_the_payload():
                      "a frame that is too short for its tag")
         text = dissected(place, frames, "_ws.col.Info")
         expect("tagged" in text[1][0] and "tagged" not in text[4][0], f"summaries of JOIN_ACK: {text[1]}, {text[4]}")
+
+
+FAULTS = ("_ws.lua.error", "fanin.truncated", "fanin.bad_version", "fanin.bad_type", "fanin.bad_flags",
+          "fanin.bad_reserved", "fanin.bad_length", "fanin.bad_tag", "fanin.bad_job", "fanin.bad_rank", "fanin.bad_dtype",
+          "fanin.bad_op", "fanin.bad_extension", "fanin.bad_state", "fanin.bad_job_flags", "fanin.bad_handler")
+
+
+def by_hand(packet_type, payload=b"", job=7, **changes):
+    return packet(header(packet_type, job, 1, payload, **changes), "02:fa:00:00:01:01", "10.77.0.1")
+
+
+def ack_body(state=1, size=2, handler=b"single", flags=4):
+    return struct.pack("<QHHHH4s16sQIQ", 5, state, size, 8, 1024, bytes([239, 0, 0, 1]), handler, 9, flags, 3)
+
+
+def faults_of(place, frames):
+    """The names of what the dissector finds wrong with each frame."""
+    rows = dissected(place, list(enumerate(frames)), *FAULTS, "frame.number")
+    return [{fault.removeprefix("fanin.bad_") for fault, value in zip(FAULTS, row) if value} for row in rows]
+
+
+@case()
+def the_dissector_flags_what_is_unknown():
+    shape = {"dtype": "f32", "op": "sum", "count": 16}
+    frames = [
+        (set(), by_hand(JOIN_ACK, ack_body(), rank=1)),
+        (set(), by_hand(CONTRIBUTION, FLOATS, rank=1, **shape)),
+        ({"op"}, by_hand(CONTRIBUTION, FLOATS, **{**shape, "op": 63})),
+        ({"op"}, by_hand(CONTRIBUTION, FLOATS, **{**shape, "op": 0})),
+        ({"dtype"}, by_hand(CONTRIBUTION, FLOATS, **{**shape, "dtype": 77})),
+        ({"extension"}, by_hand(CONTRIBUTION, FLOATS, extension=1, **shape)),
+        ({"extension"}, by_hand(CONTRIBUTION, FLOATS, extension_len32=1, **shape)),
+        # The job has two ranks, as its JOIN_ACK said; of others no more is known than what any job may have.
+        ({"rank"}, by_hand(CONTRIBUTION, FLOATS, rank=2, **shape)),
+        ({"rank"}, by_hand(QUERY, rank=2, number=1)),
+        (set(), by_hand(CONTRIBUTION, FLOATS, job=8, rank=63, **shape)),
+        ({"rank"}, by_hand(CONTRIBUTION, FLOATS, job=8, rank=64, **shape)),
+        ({"job"}, by_hand(LEAVE, job=0)),
+        (set(), by_hand(LEAVE, job=65535)),
+        ({"job"}, by_hand(LEAVE, job=65536)),
+        ({"state"}, by_hand(JOIN_ACK, ack_body(state=3))),
+        ({"job_flags"}, by_hand(JOIN_ACK, ack_body(flags=8))),
+        ({"handler"}, by_hand(JOIN_ACK, ack_body(handler=b"sixteen_letters_"))),
+        (set(), by_hand(JOIN_ACK, ack_body(handler=b"fifteen_letters"))),
+        ({"state"}, by_hand(ANSWER, bytes(96), count=4, number=1)),
+        # Bodies may be longer, of a later version.
+        (set(), by_hand(JOIN, join_body(1, 2, 1500) + b"x")),
+        ({"length"}, by_hand(JOIN, join_body(1, 2, 1500)[:-1])),
+        (set(), by_hand(JOIN_ACK, ack_body() + b"later")),
+        ({"length"}, by_hand(CONTRIBUTION, FLOATS[:-1], **shape)),
+        ({"length"}, by_hand(LEAVE, b"x")),
+    ]
+    with tempfile.TemporaryDirectory() as directory:
+        place = SimpleNamespace(directory=Path(directory))
+        found = faults_of(place, [frame for _, frame in frames])
+        for number, (expected, _) in enumerate(frames):
+            expect_equal(found[number], expected, f"faults of frame {number + 1}")
+        names = dissected(place, list(enumerate(frame for _, frame in frames)), "fanin.join.handler", "fanin.later",
+                          display_filter="fanin.join.handler || fanin.later")
+        expect_equal(names, [["single", ""], ["single", ""], ["single", ""], ["sixteen_letters_", ""],
+                             ["fifteen_letters", ""], ["", "78"], ["single", b"later".hex()]], "names and later fields")
+
+
+@case()
+def what_a_capture_cut_off_is_no_fault():
+    shape = {"dtype": "f32", "op": "sum", "count": 16}
+    frames = list(enumerate([by_hand(CONTRIBUTION, FLOATS, **shape), by_hand(JOIN_ACK, ack_body()),
+                             tagged(CONTRIBUTION, FLOATS, **shape), by_hand(QUERY, number=1)]))
+    with tempfile.TemporaryDirectory() as directory:
+        place = SimpleNamespace(directory=Path(directory))
+        # Within the Ethernet, UDP and Fanin headers; with all of these; in the payload; in the tag.
+        for snap_len in (42, 44, 60, 96, 96 + 17, 96 + 64 + 5):
+            faults = dissected(place, frames, "frame.number", display_filter=" || ".join(("_ws.malformed", *FAULTS)),
+                               snap_len=snap_len)
+            expect_equal(faults, [], f"frames cut off at {snap_len} bytes that the dissector finds fault with")
+            snapped = dissected(place, frames, "frame.number", display_filter="fanin.snapped", snap_len=snap_len)
+            expected = [[str(number + 1)] for number, frame in frames if len(frame) > snap_len > 42]
+            expect_equal(snapped, expected, f"frames that are said to be cut off at {snap_len} bytes")
+        rows = dissected(place, frames, "fanin.job", "fanin.element.float", snap_len=96 + 17)
+        expect_equal(rows, [["7", "0,1,2,3"], ["7", ""], ["7", "0,1,2,3"], ["7", ""]], "job, and elements that are there")
+        rows = dissected(place, frames, "fanin.type", "fanin.job", snap_len=60)
+        expect_equal(rows, [["1", "7"], ["6", "7"], ["1", "7"], ["10", "7"]], "type and job of half a header")
+
+
+@case()
+def small_floats_are_shown_as_numbers():
+    values = [0.0, 1.0, -2.0, 0.5, 65504.0, 2.0 ** -24, -2.0 ** -14, float("inf"), float("-inf")]
+    halves = struct.pack(f"<{len(values)}e", *values)
+    # bf16 is the upper half of f32.
+    brains = [1.0, -2.5, 2.0 ** 127, 2.0 ** -133, float("inf")]
+    upper = b"".join(struct.pack("<f", value)[2:] for value in brains)
+    frames = [by_hand(CONTRIBUTION, halves, dtype=9, op="sum", count=len(values)),
+              by_hand(CONTRIBUTION, upper, dtype=10, op="sum", count=len(brains)),
+              by_hand(CONTRIBUTION, b"\x01\x7e", dtype=9, op="sum", count=1)]
+    with tempfile.TemporaryDirectory() as directory:
+        place = SimpleNamespace(directory=Path(directory))
+        rows = dissected(place, list(enumerate(frames)), "fanin.element.float")
+    # It shows fifteen digits.
+    for row, expected, name in ((rows[0], values, "f16"), (rows[1], brains, "bf16")):
+        expect_equal(row[0].split(","), [f"{value:.15g}" for value in expected], f"elements of {name}")
+    expect("nan" in rows[2][0].lower(), f"found {rows[2]}, expected what is no number")
 
 
 @case()

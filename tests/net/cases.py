@@ -30,6 +30,7 @@ import case_demo  # noqa: F401
 import case_dev  # noqa: F401
 import case_discovery  # noqa: F401
 import case_doctor  # noqa: F401
+import case_faults  # noqa: F401
 import case_flare  # noqa: F401
 import case_flood  # noqa: F401
 import case_handlers  # noqa: F401
@@ -52,6 +53,7 @@ import case_packets  # noqa: F401
 import case_pktgen  # noqa: F401
 import case_ports  # noqa: F401
 import case_routing  # noqa: F401
+import case_shared_link  # noqa: F401
 import case_strangers  # noqa: F401
 import case_switching  # noqa: F401
 import case_tags  # noqa: F401

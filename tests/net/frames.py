@@ -123,9 +123,10 @@ class RawPort:
         raise LabError(f"waited {timeout:g} s in vain for a frame; {len(seen)} others came")
 
 
-def write_pcap(path, frames):
-    """Writes (seconds, frame) pairs into a capture file, in the order of their times."""
+def write_pcap(path, frames, snap_len=65535):
+    """Writes (seconds, frame) pairs into a capture file, in the order of their times, and of each at most snap_len bytes."""
     with open(path, "wb") as file:
-        file.write(struct.pack("<IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
+        file.write(struct.pack("<IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, snap_len, 1))
         for seconds, frame in sorted(frames, key=lambda pair: pair[0]):
-            file.write(struct.pack("<IIII", int(seconds), int(seconds % 1 * 1e6), len(frame), len(frame)) + frame)
+            kept = frame[:snap_len]
+            file.write(struct.pack("<IIII", int(seconds), int(seconds % 1 * 1e6), len(kept), len(frame)) + kept)

@@ -100,6 +100,11 @@ class Client:
         self.socket.close()
 
 
+def name_number(name):
+    """Another number for each name that the tests give to switches."""
+    return sum(name.encode()) % 256
+
+
 class FakeSwitch:
     """Plays the control side of a switch on a Unix socket, in threads: records what it is asked, refuses what it is told to."""
 
@@ -113,6 +118,8 @@ class FakeSwitch:
         self.hang_up_on = None  # a command: the connection ends instead of an answer
         self.silent_on = None  # a command after which nothing is answered any more over that connection
         self.down = []  # ports without a link
+        self.mac = f"02:fa:00:00:00:{name_number(name):02x}"
+        self.beside = {}  # port: MAC address of the next hop there
         self.waiting = []  # blocks that wait, in each of its jobs
         self.lock = threading.Lock()
         self.connections = []
@@ -186,10 +193,14 @@ class FakeSwitch:
         return {"ok": True, "result": result}
 
     def _version(self, _):
-        return {"version": "fake", "ip": self.ip, "mac": f"02:fa:00:00:00:{len(self.name):02x}", "udp_port": 21930}
+        return {"version": "fake", "ip": self.ip, "mac": self.mac, "udp_port": 21930}
 
     def _ports_list(self, _):
         return {"ports": [{"name": port, "mtu": self.mtu, "link": port not in self.down} for port in self.ports]}
+
+    def _routes_list(self, _):
+        return {"routes": [{"prefix": "10.0.0.0/8", "via": [{"port": port, "ip": "10.0.0.1", "mac": mac, "state": "up"}
+                                                            for port, mac in self.beside.items()]}]}
 
     def _ping(self, _):
         return {"jobs": len(self.jobs), "ports_down": list(self.down)}

@@ -183,6 +183,8 @@ obey(uint16_t index, const json_t *asked, const char **code)
 				 "udp_port", 21930);
 	if (strcmp(command, "ports.list") == 0)
 		return list_ports(index);
+	if (strcmp(command, "routes.list") == 0)
+		return json_pack("{s:[]}", "routes");
 	if (strcmp(command, "ping") == 0)
 		return list_ports_down(index);
 	if (strcmp(command, "jobs.list") == 0)
@@ -234,7 +236,8 @@ manager_rig_raise(uint16_t index)
 	control_client_start(&peer->line, &peer->service, &stream, 0);
 	peer->state = PEER_LEARNING;
 	reconcile_ready(manager_rig.manager, peer);
-	for (unsigned int i = 0; i < 3; i++)
+	/* What it is, its ports, routes and jobs. */
+	for (unsigned int i = 0; i < 4; i++)
 		ck_assert(manager_rig_serve_one(index));
 	ck_assert_int_eq(peer->state, PEER_UP);
 }

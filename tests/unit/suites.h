@@ -10,6 +10,7 @@
 
 #define FANIN_SUITES(X)                                                                            \
 	X(wire)                                                                                    \
+	X(abi)                                                                                     \
 	X(tag)                                                                                     \
 	X(kernels)                                                                                 \
 	X(halves)                                                                                  \

@@ -98,9 +98,10 @@ START_TEST(hosts_that_are_not_listed_are_found_at_their_switches)
 	ck_assert(TAILQ_EMPTY(&manager_rig.manager->searches));
 
 	topology = command_topology(manager_rig.manager, args, &error);
-	expected = json_pack("[{s:s, s:s, s:s, s:b}, {s:s, s:s, s:s, s:b}]", "ip", "10.0.0.1", "at",
-			     "leaf0:h0", "state", "up", "discovered", 1, "ip", "10.0.1.1", "at",
-			     "leaf1:h0", "state", "up", "discovered", 1);
+	expected = json_pack("[{s:s, s:s, s:s, s:b, s:s}, {s:s, s:s, s:s, s:b, s:s}]", "ip",
+			     "10.0.0.1", "at", "leaf0:h0", "state", "up", "discovered", 1, "error",
+			     "", "ip", "10.0.1.1", "at", "leaf1:h0", "state", "up", "discovered", 1,
+			     "error", "");
 	ck_assert(json_equal(json_object_get(topology, "hosts"), expected));
 	json_decref(expected);
 	json_decref(topology);

@@ -119,7 +119,18 @@ typedef void (*fanin_print_fn)(int level, const char *line, void *arg);
  */
 typedef bool (*fanin_interrupt_fn)(void *arg);
 
-/* Set sz to sizeof(struct); zero in any other field takes the default. */
+/*
+ * Of all structs with sz: set it to sizeof(struct), and initialise the rest to zero, of which any field takes its default. sz
+ * tells which version of this header the caller was compiled with: the library takes what that version had, and uses the default
+ * of what came later. A caller that sets what its library does not have yet gets FANIN_ERR_INVALID.
+ *
+ * How these structs grow, so that callers compiled with any older header stay right:
+ * - A field is added behind the last one, reserved bytes included, never between, so that sz grows. What lies within an
+ *   older sz keeps place, size and meaning for ever.
+ * - Neither padding nor reserved bytes become a field: they are undefined in callers that were compiled before.
+ * - A struct ends without padding: `reserved` fills it up to a multiple of 8. The bytes that a library does not know are zero
+ *   then, and not undefined, unless they are set.
+ */
 struct fanin_init_opts {
 	size_t sz;
 	const char *transport; /* "auto" (default), "af_xdp", "af_packet" or "memif" */
@@ -197,6 +208,7 @@ struct fanin_join_opts {
 	 * the same. A ring has no such codes: the job then fails where there is no reduction tree.
 	 */
 	bool authenticate;
+	uint8_t reserved[7]; /* 0; never a field */
 };
 
 /* Where and how a communicator's collectives run. Strings belong to the library and live as long as the communicator. */
@@ -235,6 +247,7 @@ struct fanin_report {
 	uint64_t queries; /* headers that asked the switch how far blocks are; among frames_sent */
 	uint64_t late;    /* bitmap of the ranks that are being waited for now, as far as known */
 	bool authenticated; /* packets carry message authentication codes */
+	uint8_t reserved[7];
 };
 
 /*

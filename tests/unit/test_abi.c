@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The structs that callers hand to the host library, and callers that were compiled with older ones: fields stay where they
+ * are, what an older caller left undefined is not read, and what a newer one sets is not ignored.
+ */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "hostlib/src/context.h"
+#include "tests/abi/older_caller.h"
+#include "tests/unit/suites.h"
+
+static fanin_ctx *ctx;
+
+static void
+context_make(void)
+{
+	ck_assert_int_eq(fanin_init(NULL, &ctx), FANIN_OK);
+}
+
+static void
+context_free(void)
+{
+	fanin_finalize(ctx);
+}
+
+/* What a caller of this header is told that has set as much. */
+static void
+expect_as_now(int status, const char *found, const struct fanin_join_opts *options)
+{
+	char older[FANIN_TEXT_LEN];
+	fanin_comm *comm = NULL;
+
+	snprintf(older, sizeof(older), "%s", found);
+	ck_assert_int_eq(fanin_join(ctx, options, &comm), status);
+	ck_assert_str_eq(older, fanin_ctx_error(ctx));
+	ck_assert_str_ne(older, "");
+}
+
+START_TEST(older_callers_may_leave_padding_undefined)
+{
+	const struct fanin_join_opts plain = { .sz = sizeof(plain), .size = 2, .job = 1, .key = 1 };
+	struct fanin_join_opts memif = plain;
+
+	memif.switch_address = "10.0.0.1";
+	memif.memif_socket = "/nonexistent/memif.sock";
+	expect_as_now(older_join(ctx), fanin_ctx_error(ctx), &plain);
+	expect_as_now(older_join_without_trees(ctx), fanin_ctx_error(ctx), &plain);
+	expect_as_now(older_join_without_recover(ctx), fanin_ctx_error(ctx), &memif);
+}
+END_TEST
+
+/* clang-format off */
+#define JOIN_FIELDS(X) \
+	X(sz) X(switch_address) X(interface) X(key) X(job) X(rank) X(size) X(udp_port) X(window) \
+	X(join_timeout_ms) X(timeout_ms) X(no_stagger) X(memif_socket) X(address) X(memif_id) \
+	X(recover) X(job_name) X(manager) X(token) X(handler) X(fixed_rank) X(reproducible) \
+	X(accumulate_f32) X(no_fallback) X(trees) X(wait_limit_ms) X(authenticate)
+
+#define REPORT_FIELDS(X) \
+	X(sz) X(transport) X(transport_reason) X(handler) X(interface) X(in_network) X(window) \
+	X(payload_bytes) X(blocks) X(bytes_reduced) X(frames_sent) X(frames_received) \
+	X(retransmits) X(duplicates) X(invalid) X(accumulates_f32) X(spurious) X(ring_drops) \
+	X(resumed) X(rank) X(size) X(mode) X(mode_reason) X(manager) X(job_name) \
+	X(manager_problem) X(manager_reconnects) X(trees) X(trees_asked) X(trees_reason) \
+	X(queries) X(late) X(authenticated)
+/* clang-format on */
+
+#define CHECK_JOIN_FIELD(field)                                                                    \
+	ck_assert_str_eq(older->name, #field);                                                     \
+	ck_assert_uint_eq(older->offset, offsetof(struct fanin_join_opts, field));                 \
+	ck_assert_uint_eq(older->size, sizeof(((struct fanin_join_opts *)NULL)->field));           \
+	older++;
+#define CHECK_REPORT_FIELD(field)                                                                  \
+	ck_assert_str_eq(older->name, #field);                                                     \
+	ck_assert_uint_eq(older->offset, offsetof(struct fanin_report, field));                    \
+	ck_assert_uint_eq(older->size, sizeof(((struct fanin_report *)NULL)->field));              \
+	older++;
+
+START_TEST(fields_stay_where_they_are)
+{
+	const struct older_field *older = older_join_fields;
+
+	JOIN_FIELDS(CHECK_JOIN_FIELD)
+	ck_assert_ptr_null(older->name);
+	older = older_report_fields;
+	REPORT_FIELDS(CHECK_REPORT_FIELD)
+	ck_assert_ptr_null(older->name);
+}
+END_TEST
+
+START_TEST(what_was_padding_is_no_field)
+{
+	/* The first reserved byte lies behind the last field of the older header, and all up to its end are reserved. */
+	ck_assert_uint_eq(offsetof(struct fanin_join_opts, reserved),
+			  offsetof(struct fanin_join_opts, authenticate) + 1);
+	ck_assert_uint_eq(offsetof(struct fanin_join_opts, reserved) % 8 +
+				  sizeof(((struct fanin_join_opts *)NULL)->reserved),
+			  8);
+	ck_assert_uint_eq(offsetof(struct fanin_report, reserved),
+			  offsetof(struct fanin_report, authenticated) + 1);
+	ck_assert_uint_eq(offsetof(struct fanin_report, reserved) +
+				  sizeof(((struct fanin_report *)NULL)->reserved),
+			  older_report_size);
+}
+END_TEST
+
+START_TEST(what_a_newer_caller_sets_is_not_ignored)
+{
+	struct {
+		struct fanin_join_opts known;
+		uint64_t later;
+	} options = { .known = { .sz = sizeof(options), .size = 2, .job = 1, .key = 1 } };
+	fanin_comm *comm = NULL;
+
+	ck_assert_int_eq(fanin_join(ctx, &options.known, &comm), FANIN_ERR_INVALID);
+	ck_assert_ptr_null(strstr(fanin_ctx_error(ctx), "sz"));
+	options.later = 1;
+	ck_assert_int_eq(fanin_join(ctx, &options.known, &comm), FANIN_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(fanin_ctx_error(ctx), "sz"));
+}
+END_TEST
+
+static void
+report_nothing(const struct fanin_comm *comm, struct fanin_report *report)
+{
+	(void)comm;
+	report->authenticated = true;
+}
+
+START_TEST(a_report_is_as_long_as_its_reader_knows)
+{
+	static const struct fanin_comm_ops ops = { .mode = "test", .report = report_nothing };
+	const struct fanin_comm comm = { .ops = &ops, .ctx = ctx };
+	union {
+		struct fanin_report report;
+		uint8_t bytes[sizeof(struct fanin_report) + 8];
+	} found;
+	const size_t older = offsetof(struct fanin_report, authenticated);
+
+	memset(found.bytes, 0xa5, sizeof(found));
+	found.report.sz = older;
+	ck_assert_int_eq(fanin_comm_report(&comm, &found.report), FANIN_OK);
+	for (size_t i = older; i < sizeof(found); i++)
+		ck_assert_uint_eq(found.bytes[i], 0xa5);
+
+	found.report.sz = sizeof(found);
+	ck_assert_int_eq(fanin_comm_report(&comm, &found.report), FANIN_OK);
+	ck_assert(found.report.authenticated);
+	for (size_t i = 0; i < sizeof(found.report.reserved); i++)
+		ck_assert_uint_eq(found.report.reserved[i], 0);
+	for (size_t i = sizeof(struct fanin_report); i < sizeof(found); i++)
+		ck_assert_uint_eq(found.bytes[i], 0xa5);
+}
+END_TEST
+
+Suite *
+suite_abi(void)
+{
+	Suite *suite = suite_create("abi");
+	TCase *tcase = tcase_create("structs");
+
+	tcase_add_checked_fixture(tcase, context_make, context_free);
+	tcase_add_test(tcase, older_callers_may_leave_padding_undefined);
+	tcase_add_test(tcase, fields_stay_where_they_are);
+	tcase_add_test(tcase, what_was_padding_is_no_field);
+	tcase_add_test(tcase, what_a_newer_caller_sets_is_not_ignored);
+	tcase_add_test(tcase, a_report_is_as_long_as_its_reader_knows);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
