@@ -112,7 +112,7 @@ struct fanin_transport_config {
 	const char *interface;
 	int ifindex;
 	const uint8_t *local_mac; /* 6 bytes */
-	unsigned int rx_queues; /* of the interface */
+	unsigned int rx_queues;   /* of the interface */
 	uint32_t local_ip_be;
 	uint32_t mtu;
 	uint32_t job;
