@@ -169,7 +169,8 @@ static int
 list_cases(void)
 {
 	const bool all = getenv(NET_CASES_ALL) != NULL;
-	FILE *list = popen(all ? PYTHON " " SCRIPT " --list --all" : PYTHON " " SCRIPT " --list", "re");
+	FILE *list = popen(all ? PYTHON " " SCRIPT " --list --all" : PYTHON " " SCRIPT " --list",
+			   "re");
 	int n = 0;
 
 	if (list == NULL)
