@@ -4,11 +4,13 @@
 import contextlib
 import json
 import socket
+import time
 
 from frames import ETH_P_ALL, SOL_PACKET, RawPort, ethernet
-from support import MIB, Lab, case, expect, expect_equal, program, run, run_exact_job, running_lab, wait_until
+from support import (MIB, Lab, case, expect, expect_equal, program, run, run_exact_job, running_lab, start_ranks, wait_for_results,
+                     wait_until)
 from lab import SWITCH_IP, Control, inside
-from pinger import ping_all
+from pinger import SO_RCVBUFFORCE, ping_all
 
 EXPERIMENT = 0x88b5
 PACKET_FANOUT = 18
@@ -161,3 +163,48 @@ def frames_that_a_packet_port_does_not_take_are_counted():
             sender.send(ethernet(lab.host_mac(1), lab.host_mac(0), EXPERIMENT, bytes(5000)))
             wait_until(lambda: port_of(lab, "h0")["rx_errors"] == 1, 5, "a frame that is too long")
             expect_equal(port_of(lab, "h0")["rx_frames"], 0, "frames received")
+
+
+DATAGRAMS = 200
+
+
+def datagrams_arrived(lab, size):
+    """How many of DATAGRAMS large datagrams from host 0 arrive whole at host 1, with a pause between two."""
+    with inside(lab.host_namespace(1)), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
+        receiver.bind((lab.host_ip(1), 5001))
+        with inside(lab.host_namespace(0)), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for number in range(DATAGRAMS):
+                sender.sendto(number.to_bytes(4, "big") * (size // 4), (lab.host_ip(1), 5001))
+                time.sleep(0.005)
+        receiver.settimeout(1)
+        arrived = set()
+        try:
+            while len(arrived) < DATAGRAMS:
+                data = receiver.recv(65536)
+                expect(data == data[:4] * (size // 4), f"a datagram of {len(data)} bytes arrived with other content")
+                arrived.add(data[:4])
+        except TimeoutError:
+            pass
+    return len(arrived)
+
+
+def fragments_pass_beside_a_job(transport):
+    with running_lab(4, transport, 1500) as lab:
+        job = lab.create_job([2, 3])
+        ranks = start_ranks(lab, job, [2, 3], bytes=MIB, iters=100000)
+        wait_for_results(lab, job, 1000)
+        for size in (1473, 4000, 20000):
+            expect_equal(answered(lab, 0, lab.host_ip(1), size=size), 10, f"answers to pings of {size} bytes")
+        expect_equal(datagrams_arrived(lab, 8000), DATAGRAMS, "datagrams of 8000 bytes")
+        expect(all(rank.running() for rank in ranks), "the job was over before")
+
+
+@case()
+def fragments_pass_beside_a_job_on_af_packet():
+    fragments_pass_beside_a_job("af_packet")
+
+
+@case()
+def fragments_pass_beside_a_job_on_af_xdp():
+    fragments_pass_beside_a_job("af_xdp")
