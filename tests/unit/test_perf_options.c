@@ -3,6 +3,7 @@
  * fanin-perf's command line: what reaches the library's options, and what is refused with status 2.
  */
 #include <getopt.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/unit/suites.h"
@@ -108,6 +109,8 @@ static const char *const wrong[] = {
 
 START_TEST(what_is_wrong_ends_with_status_2)
 {
+	/* What it says is for the people who typed it. */
+	ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr));
 	parse(wrong[_i]);
 }
 END_TEST
