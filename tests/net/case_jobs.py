@@ -257,9 +257,9 @@ def a_host_that_never_joins_is_named():
         job = lab.create_job()
         ranks = [lab.spawn_perf(rank, job, rank, 3, bytes=KIB, join_timeout_ms=4000, transport=lab.transport)
                  for rank in (0, 2)]
-        for report in reports_of(lab, ranks, 20):
-            error = report.get("error") or {}
-            expect_equal(error.get("missing"), [1], f"missing ranks in {error}")
+        missing = [(report.get("error") or {}).get("missing") for report in reports_of(lab, ranks, 20)]
+        # Who gives up first misses rank 1 alone; the other one may miss that one, too.
+        expect([1] in missing and all(ranks in ([1], [0, 1], [1, 2]) for ranks in missing), f"missing ranks: {missing}")
 
 
 @case()
