@@ -255,11 +255,11 @@ def a_destroyed_job_is_reported_to_its_hosts():
 def a_host_that_never_joins_is_named():
     with running_lab(3) as lab:
         job = lab.create_job()
-        ranks = [lab.spawn_perf(rank, job, rank, 3, bytes=KIB, join_timeout_ms=4000, transport=lab.transport)
-                 for rank in (0, 2)]
-        missing = [(report.get("error") or {}).get("missing") for report in reports_of(lab, ranks, 20)]
-        # Who gives up first misses rank 1 alone; the other one may miss that one, too.
-        expect([1] in missing and all(ranks in ([1], [0, 1], [1, 2]) for ranks in missing), f"missing ranks: {missing}")
+        # Rank 2 gives up first, and leaves: then rank 0 misses both.
+        ranks = [lab.spawn_perf(rank, job, rank, 3, bytes=KIB, join_timeout_ms=timeout_ms, transport=lab.transport)
+                 for rank, timeout_ms in ((0, 9000), (2, 4000))]
+        missing = [(report.get("error") or {}).get("missing") for report in reports_of(lab, ranks, 30)]
+        expect_equal(missing, [[1, 2], [1]], "missing ranks")
 
 
 @case()
