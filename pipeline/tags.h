@@ -26,7 +26,7 @@ tags_in_use(const struct pipeline *pipeline)
 /*
  * A frame that has just come in. If it is for a job with tags, its tag is checked and taken off.
  *
- * Returns false if it ends here: the tag is missing or wrong. Counted, and the sender of a JOIN is told.
+ * Returns false if it ends here: the tag is missing or wrong. Counted, and whoever joins, contributes or asks is refused.
  */
 bool tags_admit(struct worker *worker, struct rte_mbuf *mbuf);
 
