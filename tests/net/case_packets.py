@@ -295,7 +295,10 @@ def a_capture_of_a_job_is_dissected():
             by_type.setdefault(int(row[0]), []).append(row)
         for packet_type in (CONTRIBUTION, RESULT, JOIN, JOIN_ACK, LEAVE, REFUSED):
             expect(packet_type in by_type, f"no packet of type {packet_type} in the capture, found {sorted(by_type)}")
-        expect(all(int(row[1]) == job["id"] and int(row[6], 16) == job_key(job, int(row[0])) for row in rows), "job or key")
+        # On a busy machine a host is asked whether it is there: with no key, for its port may be another process's by now.
+        wrong = [row for row in rows if int(row[1]) != job["id"] or
+                 int(row[6], 16) != (0 if int(row[0]) == PROBE else job_key(job, int(row[0])))]
+        expect_equal(wrong, [], "packets of another job, or with another key")
         payload = job["payload_bytes"]
         blocks = -(-16 * KIB // payload)
         for packet_type in (CONTRIBUTION, RESULT):
@@ -308,7 +311,7 @@ def a_capture_of_a_job_is_dissected():
         expect_equal({row[8] for row in by_type[JOIN_ACK]}, {"single"}, "handler in JOIN_ACK")
         expect_equal({row[11] for row in by_type[JOIN_ACK]}, {"1"}, "accumulation in f32 in JOIN_ACK")
         expect("2" in {row[9] for row in by_type[JOIN]}, "size in JOIN")
-        expect_equal(lua_reasons()[int(by_type[REFUSED][0][7])], "size_mismatch", "reason in REFUSED")
+        expect("size_mismatch" in {lua_reasons()[int(row[7])] for row in by_type[REFUSED]}, "reason in REFUSED")
         bad = dissected(lab, frames, "frame.number", display_filter="_ws.malformed || fanin.bad_length || "
                         "fanin.truncated || fanin.bad_type || fanin.bad_version || fanin.bad_reserved")
         expect_equal(bad, [], "frames that the dissector finds fault with")
