@@ -14,10 +14,10 @@
 #include <rte_malloc.h>
 
 #include "pipeline/job.h"
-#include "pipeline/mac_table.h"
-#include "pipeline/neighbor.h"
+#include "pipeline/net/mac_table.h"
+#include "pipeline/net/neighbor.h"
 #include "pipeline/pipeline.h"
-#include "pipeline/route_table.h"
+#include "pipeline/net/route_table.h"
 #include "pipeline/worker.h"
 
 uint64_t

@@ -7,7 +7,7 @@
 #include <rte_prefetch.h>
 
 #include "pipeline/batch.h"
-#include "pipeline/source.h"
+#include "pipeline/net/source.h"
 #include "pipeline/tags.h"
 
 #include "pipeline/fastpath.h"

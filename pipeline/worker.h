@@ -18,8 +18,8 @@
 #include "pipeline/counters.h"
 #include "pipeline/faults.h"
 #include "pipeline/job.h"
-#include "pipeline/mac_table.h"
-#include "pipeline/neighbor.h"
+#include "pipeline/net/mac_table.h"
+#include "pipeline/net/neighbor.h"
 #include "pipeline/pipeline.h"
 
 #define WORKER_TX_BUFFER 64

@@ -12,7 +12,7 @@
 #include "handlers/handler.h"
 #include "handlers/operator.h"
 #include "pipeline/job.h"
-#include "pipeline/mac_table.h"
+#include "pipeline/net/mac_table.h"
 #include "control/args.h"
 #include "switch/commands.h"
 #include "switch/kernel_counters.h"

@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "pipeline/neighbor.h"
-#include "pipeline/route_table.h"
+#include "pipeline/net/neighbor.h"
+#include "pipeline/net/route_table.h"
 #include "pipeline/pipeline.h"
 #include "control/args.h"
 #include "switch/commands.h"

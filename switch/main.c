@@ -19,7 +19,7 @@
 #include "control/notify.h"
 #include "control/options.h"
 #include "handlers/kernels/kernels.h"
-#include "pipeline/route_table.h"
+#include "pipeline/net/route_table.h"
 #include "switch/commands.h"
 #include "switch/config.h"
 #include "switch/eal.h"

@@ -11,7 +11,7 @@
 
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
-#include "pipeline/route_table.h"
+#include "pipeline/net/route_table.h"
 #include "pipeline/worker.h"
 
 #define RING_SWITCH_IP "10.0.0.254"

@@ -9,7 +9,7 @@
 #include <rte_ether.h>
 #include <rte_icmp.h>
 
-#include "pipeline/mac_table.h"
+#include "pipeline/net/mac_table.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 

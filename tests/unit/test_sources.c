@@ -9,7 +9,7 @@
 #include <rte_arp.h>
 #include <rte_ether.h>
 
-#include "pipeline/mac_table.h"
+#include "pipeline/net/mac_table.h"
 #include "tests/unit/leaf_rig.h"
 #include "tests/unit/suites.h"
 

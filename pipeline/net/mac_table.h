@@ -4,8 +4,8 @@
  * seen on. Workers look up and learn without locks for stations that are known; the main thread
  * ages. Built on rte_hash with RCU reclamation.
  */
-#ifndef FANIN_PIPELINE_MAC_TABLE_H
-#define FANIN_PIPELINE_MAC_TABLE_H
+#ifndef FANIN_PIPELINE_NET_MAC_TABLE_H
+#define FANIN_PIPELINE_NET_MAC_TABLE_H
 
 #include <stdbool.h>
 #include <stdint.h>

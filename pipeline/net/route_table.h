@@ -3,15 +3,15 @@
  * The static IPv4 routes: made when the pipeline is, constant afterwards, read by all workers. A route leads to the hosts of
  * the switch's own subnet or to up to 16 next hops, among which flows are spread (ECMP, RFC 2992).
  */
-#ifndef FANIN_PIPELINE_ROUTE_TABLE_H
-#define FANIN_PIPELINE_ROUTE_TABLE_H
+#ifndef FANIN_PIPELINE_NET_ROUTE_TABLE_H
+#define FANIN_PIPELINE_NET_ROUTE_TABLE_H
 
 #include <stdint.h>
 
 #include <rte_byteorder.h>
 #include <rte_fib.h>
 
-#include "pipeline/neighbor.h"
+#include "pipeline/net/neighbor.h"
 
 #define ROUTE_MAX_NEXT_HOPS 16
 

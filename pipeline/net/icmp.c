@@ -8,7 +8,7 @@
 #include <rte_ether.h>
 #include <rte_icmp.h>
 
-#include "pipeline/ipv4.h"
+#include "pipeline/net/ipv4.h"
 #include "pipeline/worker.h"
 
 #include "pipeline/fastpath.h"

@@ -10,7 +10,7 @@
 #include <rte_hash_crc.h>
 #include <rte_malloc.h>
 
-#include "pipeline/mac_table.h"
+#include "pipeline/net/mac_table.h"
 
 struct mac_entry {
 	uint32_t port;

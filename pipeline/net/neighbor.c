@@ -11,7 +11,7 @@
 #include <rte_malloc.h>
 #include <rte_ring_elem.h>
 
-#include "pipeline/neighbor.h"
+#include "pipeline/net/neighbor.h"
 
 /* Asks that wait for workers; what finds no room is asked for a second later. */
 #define ASKS 1024

@@ -4,8 +4,8 @@
  * network they are, and next hops on routed ports. Workers look up, add and confirm without locks; the main thread ages, and
  * says whose address is to be asked for again. Built on rte_hash with RCU reclamation, as mac_table.h is.
  */
-#ifndef FANIN_PIPELINE_NEIGHBOR_H
-#define FANIN_PIPELINE_NEIGHBOR_H
+#ifndef FANIN_PIPELINE_NET_NEIGHBOR_H
+#define FANIN_PIPELINE_NET_NEIGHBOR_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 #include <rte_rcu_qsbr.h>
 #include <rte_ring.h>
 
-#include "pipeline/mac_table.h"
+#include "pipeline/net/mac_table.h"
 
 /* Seconds after which a neighbor that has not been heard is asked again, once a second. */
 #define NEIGHBOR_REFRESH_HOST 30

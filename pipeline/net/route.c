@@ -8,8 +8,8 @@
 
 #include <rte_ether.h>
 
-#include "pipeline/ipv4.h"
-#include "pipeline/route_table.h"
+#include "pipeline/net/ipv4.h"
+#include "pipeline/net/route_table.h"
 #include "pipeline/worker.h"
 
 #include "pipeline/fastpath.h"

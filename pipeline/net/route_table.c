@@ -7,7 +7,7 @@
 #include <rte_errno.h>
 #include <rte_malloc.h>
 
-#include "pipeline/route_table.h"
+#include "pipeline/net/route_table.h"
 
 static struct route *
 find_route(struct route_table *table, uint32_t prefix_be, uint8_t prefix_len)

@@ -3,8 +3,8 @@
  * Where a frame says that it comes from. What the switch sends never comes back to it, so a frame with the switch's own
  * address as its source is forged, or a loop's: neither may reach anybody, for hosts believe what the switch tells them.
  */
-#ifndef FANIN_PIPELINE_SOURCE_H
-#define FANIN_PIPELINE_SOURCE_H
+#ifndef FANIN_PIPELINE_NET_SOURCE_H
+#define FANIN_PIPELINE_NET_SOURCE_H
 
 #include <stdbool.h>
 #include <stdint.h>
