@@ -3,82 +3,17 @@
  * From a member's contribution, or the parent's result, to its handler and back: the handler call, and what the handler
  * asked to be sent.
  */
-#include "pipeline/batch.h"
+#include "pipeline/aggregate.h"
+
+#include "pipeline/emission.h"
 #include "pipeline/probe.h"
+#include "pipeline/reply.h"
 
 #include "pipeline/fastpath.h"
 
 #define PREFETCH_LINES 8
 /* Of a worker's bursts with packets of a job, one in so many is followed by a sample. */
 #define OCCUPANCY_PERIOD 16
-
-void __rte_noinline
-worker_send_to_children(struct worker *worker, const struct job *job, uint64_t children,
-			struct rte_mbuf *mbuf)
-{
-	while (children != 0) {
-		unsigned int child = (unsigned int)__builtin_ctzll(children);
-		uint64_t served = children & job->child_neighbors[child];
-		int spare = __builtin_popcountll(served) - 1;
-
-		/* The reference for this port is still there, so this is never the last one. */
-		if (spare != 0)
-			rte_mbuf_refcnt_update(mbuf, (int16_t)-spare);
-		children &= ~served;
-		worker_send_fanin(worker, job->child_ports[child], mbuf);
-	}
-}
-
-static void
-send_to_children(struct worker *worker, const struct fanin_emission *emission)
-{
-	const struct job *job = container_of(emission->job, struct job, params);
-	struct rte_mbuf *mbuf = emission->mbuf;
-
-	if (likely(emission->children == job->apart && !worker->faults.enabled)) {
-		for (uint16_t i = 0; i < job->params.n_children; i++)
-			worker_send(worker, job->child_ports[i], mbuf);
-		return;
-	}
-	worker_send_to_children(worker, job, emission->children, mbuf);
-}
-
-static void
-send_to_parent(struct worker *worker, const struct fanin_emission *emission)
-{
-	const struct job *job = container_of(emission->job, struct job, params);
-
-	worker_send_fanin(worker, job->parent_port, emission->mbuf);
-}
-
-/* Carries out what the handler calls since the last time asked for. */
-static void
-drain(struct worker *worker)
-{
-	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
-
-	for (uint16_t i = 0; i < ctx->n_emissions; i++) {
-		const struct fanin_emission *emission = &ctx->emissions[i];
-
-		switch (emission->kind) {
-		case FANIN_EMIT_CHILDREN:
-			send_to_children(worker, emission);
-			break;
-		case FANIN_EMIT_PARENT:
-			send_to_parent(worker, emission);
-			break;
-		case FANIN_EMIT_REPLY:
-			worker_reply(worker, emission->mbuf,
-				     container_of(emission->job, struct job, params),
-				     emission->payload_len, worker->pipeline->udp_port_be);
-			break;
-		}
-	}
-	ctx->n_emissions = 0;
-	for (uint16_t i = 0; i < ctx->n_frees; i++)
-		worker_free(worker, ctx->frees[i]);
-	ctx->n_frees = 0;
-}
 
 static void
 retry_later(struct worker *worker, struct rte_mbuf *mbuf)
@@ -93,29 +28,6 @@ retry_later(struct worker *worker, struct rte_mbuf *mbuf)
 	retry = &worker->retries[worker->n_retries++];
 	retry->mbuf = mbuf;
 	retry->since_ns = worker->retrying_since_ns != 0 ? worker->retrying_since_ns : worker->now_ns;
-}
-
-/* Is a parent's packet of the run that goes on here? *epoch: as this switch numbers it. */
-static inline bool
-is_of_run(const struct job *job, const struct fanin_headers *headers, uint32_t *epoch)
-{
-	/* Before the parent's: as long as there is a run here, that one is its. */
-	*epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
-	return *epoch != 0 &&
-	       headers->fanin.epoch == __atomic_load_n(&job->parent_epoch, __ATOMIC_RELAXED);
-}
-
-bool
-batch_fits_result(struct batch *batch, const struct job *job, const struct rte_mbuf *mbuf)
-{
-	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
-	uint32_t epoch;
-
-	return job->params.has_parent && fanin_wire_fits(headers, &job->parent_template) &&
-	       fanin_wire_elements_fit(headers, mbuf->data_len, &batch->sizes) &&
-	       mbuf->port == job->parent_ethdev &&
-	       memcmp(headers->eth.src, job->parent_mac, sizeof(job->parent_mac)) == 0 &&
-	       is_of_run(job, headers, &epoch);
 }
 
 /* Does what a handler's verdict on a contribution or a result says. member_of: the job of who may be refused; NULL: nobody. */
@@ -151,7 +63,7 @@ run_result(struct worker *worker, struct work *work)
 	uint32_t epoch;
 
 	/* The run may have ended since the packet was found to fit. */
-	if (is_of_run(work->job, work->packet.headers, &epoch)) {
+	if (admission_is_of_run(work->job, work->packet.headers, &epoch)) {
 		ctx->epoch = epoch;
 		verdict = work->job->handler->result(ctx, work->slot, &work->packet, &reason);
 	}
@@ -184,7 +96,7 @@ static void __rte_cold
 refuse(struct worker *worker, struct rte_mbuf *mbuf)
 {
 	struct job *job;
-	enum fanin_reason reason = worker_member_check(worker->pipeline, mbuf, &job);
+	enum fanin_reason reason = admission_member(worker->pipeline, mbuf, &job);
 	uint32_t epoch;
 
 	if (reason == FANIN_REASON_JOB) {
@@ -277,33 +189,11 @@ batch_run(struct worker *worker, struct batch *batch)
 		}
 		run_handler(worker, job->handler, work);
 		if (unlikely(ctx->n_frees > FANIN_MAX_FREES - FANIN_MAX_FREES_PER_CALL))
-			drain(worker);
+			emission_drain(worker);
 	}
-	drain(worker);
+	emission_drain(worker);
 	if (job->worker_stats[worker->index].bursts++ % OCCUPANCY_PERIOD == 0)
 		sample_occupancy(worker, job);
-}
-
-static bool
-is_from_parent(const struct fanin_hdr *hdr)
-{
-	return hdr->type == FANIN_TYPE_RESULT || hdr->type == FANIN_TYPE_ANSWER;
-}
-
-/* Finds the job of a KNOWN or QUERY packet, which a member sent in the current run, or of a RESULT or ANSWER of the parent. */
-static enum fanin_reason
-find_single(const struct worker *worker, const struct rte_mbuf *mbuf, struct job **job)
-{
-	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
-	enum fanin_reason reason;
-
-	if (is_from_parent(hdr))
-		return worker_find_result(worker, mbuf, job);
-	reason = worker_member_check(worker->pipeline, mbuf, job);
-	if (reason == FANIN_REASON_NONE &&
-	    (hdr->epoch == 0 || hdr->epoch != __atomic_load_n(&(*job)->epoch, __ATOMIC_ACQUIRE)))
-		return FANIN_REASON_EPOCH;
-	return reason;
 }
 
 /* Calls the handler for a packet of a type that is rare. */
@@ -331,7 +221,7 @@ run_rare(struct fanin_handler_ctx *ctx, const struct job *job, struct fanin_pack
 static bool
 is_run_of(const struct worker *worker, const struct fanin_hdr *hdr)
 {
-	if (is_from_parent(hdr))
+	if (admission_is_from_parent(hdr))
 		return worker->run != 0 && hdr->epoch == worker->handler_ctx.parent_epoch;
 	return worker->run != 0 && hdr->epoch == worker->run;
 }
@@ -343,10 +233,10 @@ run_single(struct worker *worker, struct rte_mbuf *mbuf)
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	struct fanin_packet packet = { .mbuf = mbuf, .headers = headers, .payload = headers + 1 };
-	const bool refusable = !is_from_parent(&headers->fanin);
+	const bool refusable = !admission_is_from_parent(&headers->fanin);
 	const uint32_t block = headers->fanin.block;
 	struct job *job;
-	enum fanin_reason reason = find_single(worker, mbuf, &job);
+	enum fanin_reason reason = admission_block(worker->pipeline, mbuf, &job);
 	enum fanin_verdict verdict;
 
 	if (reason != FANIN_REASON_NONE) {
@@ -367,7 +257,7 @@ run_single(struct worker *worker, struct rte_mbuf *mbuf)
 	verdict = is_run_of(worker, &headers->fanin) ? run_rare(ctx, job, &packet, &reason)
 						     : FANIN_VERDICT_RETRY;
 	settle(worker, mbuf, verdict, reason, refusable ? job : NULL);
-	drain(worker);
+	emission_drain(worker);
 	if (ctx->missing != 0)
 		probe_watch(worker, job, ctx->missing, block);
 }

@@ -1,35 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who may speak for a job: the check that every Fanin packet passes, and the answers to JOIN and LEAVE.
+ * JOIN and LEAVE of members, and the answers to them.
  */
 #include <string.h>
 
-#include "pipeline/worker.h"
+#include "pipeline/admission.h"
+#include "pipeline/membership.h"
+#include "pipeline/parent.h"
+#include "pipeline/reply.h"
 
 #include "pipeline/fastpath.h"
-
-enum fanin_reason
-worker_member_check(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, struct job **found)
-{
-	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
-	const struct fanin_hdr *hdr = &headers->fanin;
-	struct job *job = job_lookup(pipeline->jobs, hdr->job);
-	unsigned int child;
-
-	*found = job;
-	if (unlikely(job == NULL))
-		return FANIN_REASON_JOB;
-	if (unlikely(hdr->key != job->params.keys.up))
-		return FANIN_REASON_KEY;
-	child = job_child_of(job, hdr->rank);
-	if (unlikely(child == JOB_NO_CHILD))
-		return FANIN_REASON_RANK;
-	if (unlikely(ingress_port(pipeline, mbuf) != job->child_ports[child]))
-		return FANIN_REASON_PORT;
-	if (unlikely(headers->ip.src_be != job->members[child].ip_be))
-		return FANIN_REASON_SOURCE;
-	return FANIN_REASON_NONE;
-}
 
 /*
  * Is the JOIN of the level that this child is of? Its tag does not name the switch that it is for, so that one of a host could be brought
@@ -105,7 +85,7 @@ worker_membership(struct worker *worker, struct rte_mbuf *mbuf)
 	struct job *job;
 
 	worker->counters.local++;
-	reason = worker_member_check(worker->pipeline, mbuf, &job);
+	reason = admission_member(worker->pipeline, mbuf, &job);
 	/* The process that wants to join is waiting for a word, whatever is wrong with it. */
 	if (reason != FANIN_REASON_NONE)
 		worker_refuse(worker, mbuf, NULL, reason);

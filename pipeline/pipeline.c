@@ -16,8 +16,9 @@
 #include "pipeline/job.h"
 #include "pipeline/net/mac_table.h"
 #include "pipeline/net/neighbor.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/net/net.h"
 #include "pipeline/net/route_table.h"
+#include "pipeline/pipeline.h"
 #include "pipeline/worker.h"
 
 uint64_t
@@ -95,7 +96,9 @@ worker_set_own(const struct pipeline *pipeline, struct worker *worker)
 {
 	const uint32_t n = pipeline->n_clusters;
 
-	if (pipeline->policy == PIPELINE_POLICY_RSS && (n & (n - 1)) == 0) {
+	/* A worker that is alone has all of them, by any policy. */
+	if (pipeline->n_workers == 1 ||
+	    (pipeline->policy == PIPELINE_POLICY_RSS && (n & (n - 1)) == 0)) {
 		worker->own_mask = n - 1;
 		worker->own_slot = worker->cluster;
 	} else {

@@ -10,8 +10,10 @@
 #include <rte_icmp.h>
 #include <rte_ip.h>
 
+#include "pipeline/net/net.h"
 #include "pipeline/probe.h"
 #include "pipeline/tags.h"
+#include "pipeline/tx.h"
 
 #include "pipeline/fastpath.h"
 

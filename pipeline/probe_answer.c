@@ -8,8 +8,10 @@
 #include <rte_icmp.h>
 #include <rte_ip.h>
 
+#include "pipeline/admission.h"
 #include "pipeline/probe.h"
 #include "pipeline/tags.h"
+#include "pipeline/tx.h"
 
 #include "pipeline/fastpath.h"
 
@@ -121,7 +123,7 @@ probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
 	struct fanin_probe_ack_body body;
 	struct job *job;
-	enum fanin_reason reason = worker_member_check(worker->pipeline, mbuf, &job);
+	enum fanin_reason reason = admission_member(worker->pipeline, mbuf, &job);
 	unsigned int child;
 
 	if (reason == FANIN_REASON_NONE &&

@@ -4,8 +4,9 @@
  */
 #include <string.h>
 
+#include "pipeline/reply.h"
 #include "pipeline/tags.h"
-#include "pipeline/worker.h"
+#include "pipeline/tx.h"
 
 #include "pipeline/fastpath.h"
 

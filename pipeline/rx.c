@@ -6,8 +6,13 @@
 #include <rte_ip.h>
 #include <rte_prefetch.h>
 
-#include "pipeline/batch.h"
+#include "pipeline/aggregate.h"
+#include "pipeline/demux.h"
+#include "pipeline/net/net.h"
 #include "pipeline/net/source.h"
+#include "pipeline/probe.h"
+#include "pipeline/rx.h"
+#include "pipeline/schedule.h"
 #include "pipeline/tags.h"
 
 #include "pipeline/fastpath.h"
@@ -49,6 +54,33 @@ is_fanin(const struct pipeline *pipeline, const struct fanin_headers *headers, u
 	return len < FANIN_L4_LEN || headers->udp.dst_be == pipeline->udp_port_be;
 }
 
+/* An IPv4 packet to the switch's address that is not Fanin's. */
+static void
+to_switch(struct worker *worker, struct rte_mbuf *mbuf)
+{
+	if (worker_local_ip(worker, mbuf))
+		return;
+	if (!probe_take_icmp(worker, mbuf)) {
+		worker_drop(worker, mbuf, FANIN_REASON_LOCAL);
+		return;
+	}
+	worker->counters.local++;
+	worker_free(worker, mbuf);
+}
+
+/* An ARP message: is it for the switch, and has found its way? */
+static bool
+is_taken_arp(struct worker *worker, struct rte_mbuf *mbuf)
+{
+	const uint16_t ingress = ingress_port(worker->pipeline, mbuf);
+	uint32_t sender_be;
+	bool taken = worker_local_arp(worker, mbuf, &sender_be);
+
+	if (unlikely(sender_be != 0 && probes_are_out(worker->pipeline)))
+		probe_heard(worker, ingress, sender_be);
+	return taken;
+}
+
 /* Returns true for a valid Fanin packet; the others have found their way. */
 static bool
 classify(struct worker *worker, struct rte_mbuf *mbuf)
@@ -68,7 +100,7 @@ classify(struct worker *worker, struct rte_mbuf *mbuf)
 	if (is_own_ipv4(pipeline, headers)) {
 		if (unlikely(!is_fanin(pipeline, headers, mbuf->data_len))) {
 			if (headers->ip.dst_be == pipeline->ip_be)
-				worker_local_ip(worker, mbuf);
+				to_switch(worker, mbuf);
 			else
 				worker_route(worker, mbuf);
 			return false;
@@ -82,10 +114,9 @@ classify(struct worker *worker, struct rte_mbuf *mbuf)
 	}
 	/* Results of a parent switch; those for others are foreign. */
 	if (is_group_ipv4(headers) && mbuf->data_len >= FANIN_PAYLOAD_OFFSET &&
-	    worker_is_result(worker, mbuf))
+	    admission_is_result(pipeline, mbuf))
 		return true;
-	if (headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_ARP) &&
-	    worker_local_arp(worker, mbuf))
+	if (headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_ARP) && is_taken_arp(worker, mbuf))
 		return false;
 	/* Behind a routed port is another switch: what it sends to groups is its own network's. */
 	if (pipeline->ports[ingress_port(pipeline, mbuf)].routed) {
@@ -147,10 +178,44 @@ is_own_slot(const struct worker *worker, const struct job *job, const struct rte
 	return (index & worker->own_mask) == worker->own_slot;
 }
 
+/* A frame that fits no job as it is. Not inline: what most packets take is to stay short. */
+static __rte_noinline void
+take_other(struct worker *worker, struct batch *batch, struct rte_mbuf *mbuf)
+{
+	if (!classify(worker, mbuf))
+		return;
+	/* A query behind contributions asks what they have done. */
+	if (batch->n != 0) {
+		worker_count_input(worker, batch->n);
+		batch_run(worker, batch);
+		batch_init(batch);
+	}
+	inject_and_take(worker, mbuf);
+}
+
+/* tags, faults: does any job have tags, may the fault injector have its say? Constants, where there is neither. */
+static __rte_always_inline void
+find_contributions(struct worker *worker, struct batch *batch, struct rte_mbuf **mbufs, uint16_t n,
+		   const bool tags, const bool faults)
+{
+	for (uint16_t i = 0; i < n; i++) {
+		struct rte_mbuf *mbuf = mbufs[i];
+		struct job *job;
+
+		if (tags && !tags_admit(worker, mbuf))
+			continue;
+		/* Most packets are contributions of members: one look tells. */
+		job = faults ? NULL : batch_find_job(worker, batch, mbuf);
+		if (unlikely(job == NULL))
+			take_other(worker, batch, mbuf);
+		else if (is_own_slot(worker, job, mbuf) || !worker_dispatch(worker, job, mbuf))
+			batch_add(batch, job, mbuf);
+	}
+}
+
 void
 worker_classify(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 {
-	const bool alone = worker->pipeline->n_workers == 1;
 	const bool faults = worker->faults.enabled;
 	const bool tags = tags_in_use(worker->pipeline);
 	struct batch batch;
@@ -158,27 +223,10 @@ worker_classify(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 	batch_init(&batch);
 	for (uint16_t i = 0; i < n; i++)
 		rte_prefetch0(rte_pktmbuf_mtod(mbufs[i], void *));
-	for (uint16_t i = 0; i < n; i++) {
-		struct job *job;
-
-		if (unlikely(tags) && !tags_admit(worker, mbufs[i]))
-			continue;
-		/* Most packets are contributions of members: one look tells. */
-		job = unlikely(faults) ? NULL : batch_find_job(worker, &batch, mbufs[i]);
-		if (likely(job != NULL)) {
-			if (alone || is_own_slot(worker, job, mbufs[i]) ||
-			    !worker_dispatch(worker, job, mbufs[i]))
-				batch_add(&batch, job, mbufs[i]);
-		} else if (classify(worker, mbufs[i])) {
-			/* A query behind contributions asks what they have done. */
-			if (batch.n != 0) {
-				worker_count_input(worker, batch.n);
-				batch_run(worker, &batch);
-				batch_init(&batch);
-			}
-			inject_and_take(worker, mbufs[i]);
-		}
-	}
+	if (likely(!tags && !faults))
+		find_contributions(worker, &batch, mbufs, n, false, false);
+	else
+		find_contributions(worker, &batch, mbufs, n, tags, faults);
 	if (batch.n == 0)
 		return;
 	worker_count_input(worker, batch.n);

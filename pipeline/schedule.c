@@ -8,8 +8,8 @@
 
 #include <rte_ring.h>
 
-#include "pipeline/probe.h"
-#include "pipeline/worker.h"
+#include "pipeline/aggregate.h"
+#include "pipeline/schedule.h"
 
 #include "pipeline/fastpath.h"
 
@@ -106,37 +106,6 @@ worker_dispatch(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 		return false;
 	hand_over(worker, cluster, mbuf);
 	return true;
-}
-
-void
-worker_fanin(struct worker *worker, struct rte_mbuf *mbuf)
-{
-	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
-	struct job *job;
-
-	switch (hdr->type) {
-	case FANIN_TYPE_CONTRIBUTION:
-	case FANIN_TYPE_KNOWN:
-	case FANIN_TYPE_QUERY:
-		/*
-		 * Only members have a say in which cluster gets a block: a stranger would decide where the packets of
-		 * others go. What comes from none is refused here, whichever cluster the block has.
-		 */
-		if (worker_member_check(worker->pipeline, mbuf, &job) != FANIN_REASON_NONE ||
-		    !worker_dispatch(worker, job, mbuf))
-			worker_aggregate(worker, &mbuf, 1);
-		break;
-	case FANIN_TYPE_JOIN:
-	case FANIN_TYPE_LEAVE:
-		worker_membership(worker, mbuf);
-		break;
-	case FANIN_TYPE_PROBE_ACK:
-		probe_take_ack(worker, mbuf);
-		break;
-	default:
-		worker_from_parent(worker, mbuf);
-		break;
-	}
 }
 
 uint16_t

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See tags.h. */
+/* Tags of packets that come in. See tags.h. */
 #include <rte_ether.h>
 
+#include "pipeline/admission.h"
+#include "pipeline/reply.h"
 #include "pipeline/tags.h"
 
 #include "pipeline/fastpath.h"
@@ -21,14 +23,6 @@ direction_of(unsigned int type)
 	default:
 		return FANIN_TAG_UP;
 	}
-}
-
-/* Of what is exchanged with the parent, its instance; of what is exchanged with children, this switch's. */
-static uint64_t
-instance_of(const struct pipeline *pipeline, const struct job *job, bool with_parent)
-{
-	return with_parent ? __atomic_load_n(&job->parent_instance, __ATOMIC_RELAXED)
-			   : pipeline->instance;
 }
 
 /*
@@ -83,7 +77,7 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf)
 	struct job *job;
 
 	if (direction_of(hdr->type) == FANIN_TAG_UP)
-		reason = worker_member_check(worker->pipeline, mbuf, &job);
+		reason = admission_member(worker->pipeline, mbuf, &job);
 	if (reason == FANIN_REASON_NONE)
 		reason = FANIN_REASON_TAG;
 	/* A member whose tags are those of this switch's life before does not know it yet. */
@@ -116,7 +110,7 @@ tags_admit(struct worker *worker, struct rte_mbuf *mbuf)
 		return true;
 	direction = direction_of(headers->fanin.type);
 	if (unlikely(!fanin_tagger_open_frame(job->taggers[worker->index], direction,
-					      instance_of(pipeline, job, direction == FANIN_TAG_DOWN),
+					      tags_instance(pipeline, job, direction == FANIN_TAG_DOWN),
 					      headers))) {
 		refuse(worker, mbuf);
 		return false;
@@ -137,7 +131,7 @@ tags_refuse_unexpected(struct worker *worker, struct rte_mbuf *mbuf)
 	if ((hdr->flags & FANIN_FLAG_TAGGED) == 0 || !(is_join || is_of_run(hdr->type)) ||
 	    (is_join && mbuf->data_len < FANIN_PAYLOAD_OFFSET + sizeof(struct fanin_join_body)))
 		return false;
-	reason = worker_member_check(worker->pipeline, mbuf, &job);
+	reason = admission_member(worker->pipeline, mbuf, &job);
 	if (reason == FANIN_REASON_NONE)
 		reason = FANIN_REASON_TAG;
 	if (is_join || reason == FANIN_REASON_TAG || reason == FANIN_REASON_JOB)
@@ -145,18 +139,4 @@ tags_refuse_unexpected(struct worker *worker, struct rte_mbuf *mbuf)
 	else
 		worker_drop(worker, mbuf, reason);
 	return true;
-}
-
-void
-tags_seal(struct worker *worker, const struct job *job, enum fanin_tag_direction direction,
-	  struct rte_mbuf *mbuf)
-{
-	if (likely(job->taggers == NULL))
-		return;
-	if (!fanin_tagger_seal_frame(job->taggers[worker->index], direction,
-				     instance_of(worker->pipeline, job, direction == FANIN_TAG_UP),
-				     rte_pktmbuf_mtod(mbuf, struct fanin_headers *)))
-		return;
-	mbuf->data_len += FANIN_TAG_LEN;
-	mbuf->pkt_len = mbuf->data_len;
 }

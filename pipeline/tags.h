@@ -23,6 +23,14 @@ tags_in_use(const struct pipeline *pipeline)
 	return __atomic_load_n(&pipeline->n_authenticated, __ATOMIC_RELAXED) != 0;
 }
 
+/* Of what is exchanged with the parent, its instance; of what is exchanged with children, this switch's. */
+static inline uint64_t
+tags_instance(const struct pipeline *pipeline, const struct job *job, bool with_parent)
+{
+	return with_parent ? __atomic_load_n(&job->parent_instance, __ATOMIC_RELAXED)
+			   : pipeline->instance;
+}
+
 /*
  * A frame that has just come in. If it is for a job with tags, its tag is checked and taken off.
  *
@@ -37,7 +45,7 @@ bool tags_admit(struct worker *worker, struct rte_mbuf *mbuf);
 bool tags_refuse_unexpected(struct worker *worker, struct rte_mbuf *mbuf);
 
 /*
- * Puts a tag on a complete frame, if the job has tags. The frame has room for it, and nobody else looks at it yet. Should libcrypto fail,
+ * seal.c: puts a tag on a complete frame, if the job has tags. The frame has room for it, and nobody else looks at it yet. Should libcrypto fail,
  * the tag is none, and nobody takes the packet.
  */
 void tags_seal(struct worker *worker, const struct job *job, enum fanin_tag_direction direction,

@@ -8,7 +8,7 @@
 
 #include <rte_ethdev.h>
 
-#include "pipeline/worker.h"
+#include "pipeline/tx.h"
 
 #include "pipeline/fastpath.h"
 

@@ -9,8 +9,12 @@
 #include <rte_cycles.h>
 #include <rte_ethdev.h>
 
+#include "pipeline/demux.h"
+#include "pipeline/net/net.h"
 #include "pipeline/probe.h"
-#include "pipeline/worker.h"
+#include "pipeline/rx.h"
+#include "pipeline/schedule.h"
+#include "pipeline/tx.h"
 
 #include "pipeline/fastpath.h"
 

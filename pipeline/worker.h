@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The inside of the pipeline: a worker's state and the stages that a packet passes. Everything here
+ * A worker's state, and its loop. What a packet passes on its way has a header for each stage. All of it
  * runs on the worker's lcore and touches only its own state, tables that are read-only or made for
  * concurrent readers, and rings.
  */
@@ -19,7 +19,6 @@
 #include "pipeline/faults.h"
 #include "pipeline/job.h"
 #include "pipeline/net/mac_table.h"
-#include "pipeline/net/neighbor.h"
 #include "pipeline/pipeline.h"
 
 #define WORKER_TX_BUFFER 64
@@ -123,19 +122,6 @@ port_is_down(const struct pipeline *pipeline, uint16_t port)
 	return __atomic_load_n(&pipeline->ports[port].down, __ATOMIC_ACQUIRE);
 }
 
-/* Is it an address that a host of the switch's own subnet can have? */
-static inline bool
-is_host_address(const struct pipeline *pipeline, uint32_t ip_be)
-{
-	const uint32_t mask_be = pipeline->subnet_mask_be;
-	const uint32_t host_be = ip_be & ~mask_be;
-
-	if (mask_be == 0 || ((ip_be ^ pipeline->ip_be) & mask_be) != 0 || ip_be == pipeline->ip_be)
-		return false;
-	/* The network itself and broadcast, which subnets of one or two addresses have none of (RFC 3021). */
-	return pipeline->few_hosts || (host_be != 0 && host_be != ~mask_be);
-}
-
 /* Why a packet ends here: counts and frees. */
 static inline void
 worker_drop(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reason)
@@ -159,161 +145,6 @@ ingress_port(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 {
 	return pipeline->port_of_ethdev[mbuf->port];
 }
-
-/* rx.c: sorts a burst into foreign, local and Fanin packets and passes each on. */
-void worker_classify(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
-
-/* schedule.c: a valid Fanin packet that is not a member's contribution as its job expects it, or one that was held back. */
-void worker_fanin(struct worker *worker, struct rte_mbuf *mbuf);
-
-/* schedule.c: a contribution to the job; to the block's cluster. Returns false if that is this worker's to process, now. */
-bool worker_dispatch(struct worker *worker, struct job *job, struct rte_mbuf *mbuf);
-
-/* aggregate.c: contributions that are for this worker, up to a burst. */
-void worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
-
-/*
- * aggregate.c: sends a frame to the job's multicast group to children (a bitmap), of which the caller holds one reference for
- * each. It leaves once at each of their ports: what is behind a port hands it to all of the group there.
- */
-void worker_send_to_children(struct worker *worker, const struct job *job, uint64_t children,
-			     struct rte_mbuf *mbuf);
-
-/* forward.c: a foreign frame: learn, look up, send or flood. */
-void worker_forward(struct worker *worker, struct rte_mbuf *mbuf);
-
-/* forward.c: a frame of a station, which mac_key_is_invalid does not rule out, came in on a port (index) that is not routed. */
-void worker_learn(struct worker *worker, mac_key station, uint16_t port);
-
-/* forward.c: the port (index) of a station, or -ENOENT. */
-int worker_station_port(struct worker *worker, mac_key station);
-
-/* forward.c: sends a frame to all ports that are not routed but the one it came from (index; WORKER_NO_PORT: none). */
-void worker_flood(struct worker *worker, struct rte_mbuf *mbuf, uint16_t ingress, bool tagged);
-
-/* arp.c: an ARP message: learns from it, and answers. Returns false if it is not for the switch (the mbuf stays the caller's). */
-bool worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf);
-
-/* arp.c: asks for a neighbor's MAC address. */
-void worker_ask(struct worker *worker, neighbor_key neighbor);
-
-/* arp.c: asks a station on a port (index) whether it still has its address. */
-void worker_ask_station(struct worker *worker, uint32_t ip_be, const uint8_t mac[6], uint16_t port);
-
-/* arp.c: asks for those whose turn it is by neighbor_housekeep. */
-void worker_ask_due(struct worker *worker);
-
-/* local.c: an IPv4 packet to the switch's own address that is not Fanin's: answers an ICMP echo, takes answers to probes. */
-void worker_local_ip(struct worker *worker, struct rte_mbuf *mbuf);
-
-/* route.c: an IPv4 packet to the switch's MAC but not to its address. At least Ethernet and IPv4 header are there. */
-void worker_route(struct worker *worker, struct rte_mbuf *mbuf);
-
-/*
- * icmp.c: a routed packet that ends here: counts it, and tells its sender by an ICMP message (RFC 792) where that is allowed,
- * within WORKER_ICMP_RATE. The packet's headers have been found valid.
- *
- * mtu: of the next hop, for "fragmentation needed" (RFC 1191); else 0.
- */
-void worker_unreachable(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reason,
-			uint8_t type, uint8_t code, uint16_t mtu);
-
-/* membership.c: a JOIN or LEAVE. */
-void worker_membership(struct worker *worker, struct rte_mbuf *mbuf);
-
-/* parent.c: this switch joins the job at its parent, or says it again. */
-void worker_ask_parent(struct worker *worker, struct job *job);
-
-/*
- * parent.c: tells children (a bitmap) that the job has no run: others of its ranks were in one and join again, and these may
- * have nothing to send by which they would notice.
- */
-void worker_call_children(struct worker *worker, const struct job *job, uint64_t children);
-
-/* parent.c: this switch leaves the parent's run of the job. */
-void worker_leave_parent(struct worker *worker, const struct job *job, uint32_t epoch);
-
-/*
- * parent.c: is an IPv4 frame to a group address what the parent of a job on this switch sends to all its children? Then it
- * is a valid Fanin packet. mbuf: at least FANIN_L4_LEN bytes.
- */
-bool worker_is_result(const struct worker *worker, const struct rte_mbuf *mbuf);
-
-/* parent.c: a valid Fanin packet of a type that parents send. */
-void worker_from_parent(struct worker *worker, struct rte_mbuf *mbuf);
-
-/*
- * parent.c: finds the job of a RESULT and checks that its parent sent it in the current run.
- *
- * Returns FANIN_REASON_NONE and sets *job, or the reason.
- */
-enum fanin_reason worker_find_result(const struct worker *worker, const struct rte_mbuf *mbuf,
-				     struct job **job);
-
-/*
- * membership.c: finds the job of a packet and checks that it comes from the member that it claims.
- * Returns FANIN_REASON_NONE and sets *job, or the reason; *job is set if the job exists.
- */
-enum fanin_reason worker_member_check(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
-				      struct job **job);
-
-/*
- * reply.c: turns a Fanin packet around to its sender with payload_len bytes behind the Fanin
- * header, which the caller has written, and sends it.
- *
- * job: the sender's, by whose tags the answer is told from others'; NULL: the sender is no member, and gets none. dst_port_be:
- * UDP port there.
- */
-void worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job,
-		  uint32_t payload_len, uint16_t dst_port_be);
-
-/*
- * reply.c: makes a REFUSED of a packet and returns it to its sender.
- *
- * job: the sender's, which the member check has found to be one; NULL: it has not, and gets back the key that it gave.
- */
-void worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job,
-		   enum fanin_reason reason);
-
-/* tx.c: sends what is queued for a port (index). */
-void worker_flush_port(struct worker *worker, uint16_t port);
-
-/* Queues one reference of an mbuf for a port (index); flushes when the buffer is full. */
-static inline void
-worker_send(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf)
-{
-	struct tx_buffer *buffer = &worker->tx[port];
-
-	buffer->bytes += mbuf->pkt_len;
-	buffer->mbufs[buffer->n++] = mbuf;
-	if (unlikely(buffer->n == buffer->full))
-		worker_flush_port(worker, port);
-}
-
-/* tx.c: the same through the fault injector. */
-void worker_send_faulty(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf);
-
-/* The same for Fanin packets. */
-static inline void
-worker_send_fanin(struct worker *worker, uint16_t port, struct rte_mbuf *mbuf)
-{
-	if (likely(!worker->faults.enabled))
-		worker_send(worker, port, mbuf);
-	else
-		worker_send_faulty(worker, port, mbuf);
-}
-
-/* schedule.c: packets of the worker's cluster, up to a burst. Returns how many there were. */
-uint16_t worker_poll_cluster(struct worker *worker);
-
-/* schedule.c: tries the packets again that found another worker in the way. */
-void worker_retry(struct worker *worker);
-
-/* tx.c: frees what waits for devices to take it, as the worker ends. */
-void worker_release_unsent(struct worker *worker);
-
-/* tx.c: sends what is queued. */
-void worker_flush(struct worker *worker);
 
 /*
  * worker.c: one round: polls every queue once, processes to completion, and flushes.

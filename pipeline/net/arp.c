@@ -9,8 +9,8 @@
 #include <rte_ether.h>
 #include <rte_ring_elem.h>
 
-#include "pipeline/probe.h"
-#include "pipeline/worker.h"
+#include "pipeline/net/net.h"
+#include "pipeline/tx.h"
 
 #include "pipeline/fastpath.h"
 
@@ -62,7 +62,7 @@ learn_sender(struct worker *worker, const struct rte_arp_hdr *arp, uint16_t ingr
 }
 
 bool
-worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf)
+worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf, uint32_t *sender_be)
 {
 	const struct pipeline *pipeline = worker->pipeline;
 	struct rte_ether_hdr *eth = rte_pktmbuf_mtod(mbuf, struct rte_ether_hdr *);
@@ -71,6 +71,7 @@ worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf)
 	mac_key source = mac_key_make(eth->src_addr.addr_bytes, 0);
 	bool to_switch;
 
+	*sender_be = 0;
 	if (mbuf->data_len < sizeof(*eth) + sizeof(*arp) || mac_key_is_invalid(source) ||
 	    (mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0)
 		return false;
@@ -87,8 +88,7 @@ worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf)
 		return false;
 	if (!pipeline->ports[ingress].routed)
 		worker_learn(worker, source, ingress);
-	if (unlikely(probes_are_out(pipeline)))
-		probe_heard(worker, ingress, arp->arp_data.arp_sip);
+	*sender_be = arp->arp_data.arp_sip;
 	worker->counters.local++;
 	if (arp->arp_opcode != rte_cpu_to_be_16(RTE_ARP_OP_REQUEST)) {
 		rte_pktmbuf_free(mbuf);

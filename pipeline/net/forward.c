@@ -8,7 +8,8 @@
 
 #include <rte_ether.h>
 
-#include "pipeline/worker.h"
+#include "pipeline/net/net.h"
+#include "pipeline/tx.h"
 
 #include "pipeline/fastpath.h"
 

@@ -9,7 +9,8 @@
 #include <rte_icmp.h>
 
 #include "pipeline/net/ipv4.h"
-#include "pipeline/worker.h"
+#include "pipeline/net/net.h"
+#include "pipeline/tx.h"
 
 #include "pipeline/fastpath.h"
 

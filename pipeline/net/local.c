@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The switch as a station of its own: it answers ICMP echo (RFC 792) to its address, so that hosts find it with the tools
- * they know, and takes what hosts answer to its probes.
+ * they know.
  */
 #include <string.h>
 
@@ -9,8 +9,8 @@
 #include <rte_icmp.h>
 #include <rte_ip.h>
 
-#include "pipeline/probe.h"
-#include "pipeline/worker.h"
+#include "pipeline/net/net.h"
+#include "pipeline/tx.h"
 
 #include "pipeline/fastpath.h"
 
@@ -33,7 +33,7 @@ is_icmp(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 	       total <= mbuf->data_len - FANIN_ETH_LEN;
 }
 
-void
+bool
 worker_local_ip(struct worker *worker, struct rte_mbuf *mbuf)
 {
 	const struct pipeline *pipeline = worker->pipeline;
@@ -43,17 +43,10 @@ worker_local_ip(struct worker *worker, struct rte_mbuf *mbuf)
 
 	if (!is_icmp(pipeline, mbuf)) {
 		worker_drop(worker, mbuf, FANIN_REASON_LOCAL);
-		return;
+		return true;
 	}
-	if (icmp->icmp_type != RTE_IP_ICMP_ECHO_REQUEST || icmp->icmp_code != 0) {
-		if (!probe_take_icmp(worker, mbuf)) {
-			worker_drop(worker, mbuf, FANIN_REASON_LOCAL);
-			return;
-		}
-		worker->counters.local++;
-		worker_free(worker, mbuf);
-		return;
-	}
+	if (icmp->icmp_type != RTE_IP_ICMP_ECHO_REQUEST || icmp->icmp_code != 0)
+		return false;
 	worker->counters.local++;
 	memcpy(headers->eth.dst, headers->eth.src, sizeof(headers->eth.dst));
 	memcpy(headers->eth.src, pipeline->mac, sizeof(headers->eth.src));
@@ -68,4 +61,5 @@ worker_local_ip(struct worker *worker, struct rte_mbuf *mbuf)
 	icmp->icmp_cksum = (uint16_t)~rte_raw_cksum(icmp, icmp_len);
 	mbuf->ol_flags = 0;
 	worker_send(worker, ingress_port(pipeline, mbuf), mbuf);
+	return true;
 }

@@ -9,8 +9,9 @@
 #include <rte_ether.h>
 
 #include "pipeline/net/ipv4.h"
+#include "pipeline/net/net.h"
 #include "pipeline/net/route_table.h"
-#include "pipeline/worker.h"
+#include "pipeline/tx.h"
 
 #include "pipeline/fastpath.h"
 

@@ -3,7 +3,9 @@
 #include <check.h>
 #include <string.h>
 
+#include "pipeline/aggregate.h"
 #include "pipeline/probe.h"
+#include "pipeline/tx.h"
 #include "tests/unit/probe_rig.h"
 
 struct probe_rig probe_rig;

@@ -5,6 +5,8 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "pipeline/demux.h"
+#include "pipeline/parent.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 

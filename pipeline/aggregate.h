@@ -3,11 +3,12 @@
  * Contributions, and a parent's results, on their way to their jobs' handlers: those of a burst are admitted first, so
  * that memory that they need can be fetched, and then processed one after the other.
  */
-#ifndef FANIN_PIPELINE_BATCH_H
-#define FANIN_PIPELINE_BATCH_H
+#ifndef FANIN_PIPELINE_AGGREGATE_H
+#define FANIN_PIPELINE_AGGREGATE_H
 
 #include <rte_prefetch.h>
 
+#include "pipeline/admission.h"
 #include "pipeline/worker.h"
 
 /* A packet with all that its handler call needs. */
@@ -25,7 +26,7 @@ struct batch {
 	struct work works[FANIN_BURST];
 };
 
-/* aggregate.c: runs the handlers on all packets. Not for an empty batch. */
+/* Runs the handlers on all packets. Not for an empty batch. */
 void batch_run(struct worker *worker, struct batch *batch);
 
 static inline void
@@ -36,44 +37,11 @@ batch_init(struct batch *batch)
 	batch->n = 0;
 }
 
-/*
- * Is the frame a valid contribution that comes from a member of the job, and of the job's current run? One that is not
- * may be all right, but for another job.
- */
-static inline bool
-batch_fits(struct batch *batch, const struct job *job, const struct rte_mbuf *mbuf)
-{
-	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
-	const struct fanin_hdr *hdr = &headers->fanin;
-	const unsigned int child = job_likely_child_of(job, hdr->rank);
-
-	/* The template has the child's rank. */
-	return fanin_wire_fits(headers, &job->child_templates[child]) &&
-	       fanin_wire_elements_fit(headers, mbuf->data_len, &batch->sizes) &&
-	       mbuf->port == job->child_ethdevs[child] && hdr->epoch != 0 &&
-	       hdr->epoch == __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
-}
-
-/* aggregate.c: the same of a result of the job's parent. */
-bool batch_fits_result(struct batch *batch, const struct job *job, const struct rte_mbuf *mbuf);
-
 /* The job that the frame fits, or NULL. */
 static inline struct job *
 batch_find_job(const struct worker *worker, struct batch *batch, const struct rte_mbuf *mbuf)
 {
-	uint32_t id;
-	struct job *job = batch->job;
-
-	if (unlikely(mbuf->data_len < FANIN_PAYLOAD_OFFSET))
-		return NULL;
-	id = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin.job;
-	if (unlikely(job == NULL || job->params.id != id)) {
-		job = job_lookup(worker->pipeline->jobs, id);
-		if (job == NULL)
-			return NULL;
-	}
-	return likely(batch_fits(batch, job, mbuf)) || batch_fits_result(batch, job, mbuf) ? job
-											   : NULL;
+	return admission_find_job(worker->pipeline, batch->job, mbuf, &batch->sizes);
 }
 
 /* Adds the packet that batch_find_job found to fit just now; at most FANIN_BURST. */
@@ -94,5 +62,8 @@ batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf)
 	work->packet.payload_len = batch->sizes.payload_len;
 	work->packet.child = (uint16_t)job_likely_child_of(job, headers->fanin.rank);
 }
+
+/* Packets about blocks that are for this worker, up to a burst: admits them, and runs the handlers. */
+void worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
 
 #endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * May a packet come in: which job it is of, and whether it comes from who may say so. Most packets pass one comparison with a template;
+ * the others are looked at field by field, so that each way of being wrong has its reason. Any thread that reads jobs by RCU.
+ */
+#ifndef FANIN_PIPELINE_ADMISSION_H
+#define FANIN_PIPELINE_ADMISSION_H
+
+#include <stdbool.h>
+
+#include <rte_mbuf.h>
+
+#include "pipeline/job.h"
+
+/* Does the parent send packets of this type about a block? */
+static inline bool
+admission_is_from_parent(const struct fanin_hdr *hdr)
+{
+	return hdr->type == FANIN_TYPE_RESULT || hdr->type == FANIN_TYPE_ANSWER;
+}
+
+/* Is a parent's packet of the run that goes on here? *epoch: as this switch numbers it. */
+static inline bool
+admission_is_of_run(const struct job *job, const struct fanin_headers *headers, uint32_t *epoch)
+{
+	/* Before the parent's: as long as there is a run here, that one is its. */
+	*epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
+	return *epoch != 0 &&
+	       headers->fanin.epoch == __atomic_load_n(&job->parent_epoch, __ATOMIC_RELAXED);
+}
+
+/*
+ * Is the frame a valid contribution that comes from a member of the job, and of the job's current run? One that is not
+ * may be all right, but for another job.
+ *
+ * sizes: of the last frame that fit, or FANIN_SIZES_NONE; set to this one's.
+ */
+static inline bool
+admission_fits(const struct job *job, const struct rte_mbuf *mbuf, struct fanin_sizes *sizes)
+{
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	const struct fanin_hdr *hdr = &headers->fanin;
+	const unsigned int child = job_likely_child_of(job, hdr->rank);
+
+	/* The template has the child's rank. */
+	return fanin_wire_fits(headers, &job->child_templates[child]) &&
+	       fanin_wire_elements_fit(headers, mbuf->data_len, sizes) &&
+	       mbuf->port == job->child_ethdevs[child] && hdr->epoch != 0 &&
+	       hdr->epoch == __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
+}
+
+/* The same of a result of the job's parent. */
+bool admission_fits_result(const struct job *job, const struct rte_mbuf *mbuf,
+			   struct fanin_sizes *sizes);
+
+/*
+ * The job that the frame fits, as a contribution or a result, or NULL.
+ *
+ * last: job of the frame before, NULL: none. sizes: as for admission_fits.
+ */
+static inline struct job *
+admission_find_job(const struct pipeline *pipeline, struct job *last, const struct rte_mbuf *mbuf,
+		   struct fanin_sizes *sizes)
+{
+	struct job *job = last;
+	uint32_t id;
+
+	if (unlikely(mbuf->data_len < FANIN_PAYLOAD_OFFSET))
+		return NULL;
+	id = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin.job;
+	if (unlikely(job == NULL || job->params.id != id)) {
+		job = job_lookup(pipeline->jobs, id);
+		if (job == NULL)
+			return NULL;
+	}
+	if (likely(admission_fits(job, mbuf, sizes)) || admission_fits_result(job, mbuf, sizes))
+		return job;
+	return NULL;
+}
+
+/*
+ * Finds the job of a valid packet and checks that it comes from the member that it claims.
+ *
+ * Returns FANIN_REASON_NONE and sets *found, or the reason; *found is set if the job exists, else NULL.
+ */
+enum fanin_reason admission_member(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
+				   struct job **found);
+
+/* The same of a packet of a type that parents send. */
+enum fanin_reason admission_parent(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
+				   struct job **found);
+
+/*
+ * The same of a packet about a block, KNOWN, QUERY, RESULT or ANSWER, which is to be of the current run, too.
+ */
+enum fanin_reason admission_block(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
+				  struct job **found);
+
+/*
+ * Is an IPv4 frame to a group address what the parent of a job on this switch sends to all its children? Then it
+ * is a valid Fanin packet. mbuf: at least FANIN_L4_LEN bytes.
+ */
+bool admission_is_result(const struct pipeline *pipeline, const struct rte_mbuf *mbuf);
+
+#endif

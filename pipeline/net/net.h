@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The switch and router: what happens to frames that are not Fanin's, and to those for the switch as a station. It knows
+ * ports, stations, neighbors and routes, and nothing of jobs. Worker only, unless a function says otherwise.
+ */
+#ifndef FANIN_PIPELINE_NET_NET_H
+#define FANIN_PIPELINE_NET_NET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "pipeline/net/mac_table.h"
+#include "pipeline/net/neighbor.h"
+#include "pipeline/worker.h"
+
+/* Is it an address that a host of the switch's own subnet can have? Any thread. */
+static inline bool
+is_host_address(const struct pipeline *pipeline, uint32_t ip_be)
+{
+	const uint32_t mask_be = pipeline->subnet_mask_be;
+	const uint32_t host_be = ip_be & ~mask_be;
+
+	if (mask_be == 0 || ((ip_be ^ pipeline->ip_be) & mask_be) != 0 || ip_be == pipeline->ip_be)
+		return false;
+	/* The network itself and broadcast, which subnets of one or two addresses have none of (RFC 3021). */
+	return pipeline->few_hosts || (host_be != 0 && host_be != ~mask_be);
+}
+
+/* forward.c: a foreign frame: learn, look up, send or flood. */
+void worker_forward(struct worker *worker, struct rte_mbuf *mbuf);
+
+/* forward.c: a frame of a station, which mac_key_is_invalid does not rule out, came in on a port (index) that is not routed. */
+void worker_learn(struct worker *worker, mac_key station, uint16_t port);
+
+/* forward.c: the port (index) of a station, or -ENOENT. */
+int worker_station_port(struct worker *worker, mac_key station);
+
+/* forward.c: sends a frame to all ports that are not routed but the one it came from (index; WORKER_NO_PORT: none). */
+void worker_flood(struct worker *worker, struct rte_mbuf *mbuf, uint16_t ingress, bool tagged);
+
+/*
+ * arp.c: an ARP message: learns from it, and answers.
+ *
+ * sender_be: set to the address of the station that speaks to the switch, 0 if none does.
+ * Returns false if it is not for the switch: the mbuf stays the caller's.
+ */
+bool worker_local_arp(struct worker *worker, struct rte_mbuf *mbuf, uint32_t *sender_be);
+
+/* arp.c: asks for a neighbor's MAC address. */
+void worker_ask(struct worker *worker, neighbor_key neighbor);
+
+/* arp.c: asks a station on a port (index) whether it still has its address. */
+void worker_ask_station(struct worker *worker, uint32_t ip_be, const uint8_t mac[6], uint16_t port);
+
+/* arp.c: asks for those whose turn it is by neighbor_housekeep. */
+void worker_ask_due(struct worker *worker);
+
+/*
+ * local.c: an IPv4 packet to the switch's own address that is not Fanin's: answers an ICMP echo (RFC 792), and drops what
+ * is no ICMP.
+ *
+ * Returns false for any other ICMP message, whose lengths are right: the mbuf stays the caller's.
+ */
+bool worker_local_ip(struct worker *worker, struct rte_mbuf *mbuf);
+
+/* route.c: an IPv4 packet to the switch's MAC but not to its address. At least Ethernet and IPv4 header are there. */
+void worker_route(struct worker *worker, struct rte_mbuf *mbuf);
+
+/*
+ * icmp.c: a routed packet that ends here: counts it, and tells its sender by an ICMP message (RFC 792) where that is allowed,
+ * within WORKER_ICMP_RATE. The packet's headers have been found valid.
+ *
+ * mtu: of the next hop, for "fragmentation needed" (RFC 1191); else 0.
+ */
+void worker_unreachable(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reason reason,
+			uint8_t type, uint8_t code, uint16_t mtu);
+
+#endif

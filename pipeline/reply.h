@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Answers in the packet that asked. Worker only.
+ */
+#ifndef FANIN_PIPELINE_REPLY_H
+#define FANIN_PIPELINE_REPLY_H
+
+#include "pipeline/worker.h"
+
+/*
+ * Turns a Fanin packet around to its sender with payload_len bytes behind the Fanin header, which the caller has written,
+ * and sends it.
+ *
+ * job: the sender's, by whose tags the answer is told from others'; NULL: the sender is no member, and gets none. dst_port_be:
+ * UDP port there.
+ */
+void worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job,
+		  uint32_t payload_len, uint16_t dst_port_be);
+
+/*
+ * Makes a REFUSED of a packet and returns it to its sender.
+ *
+ * job: the sender's, which the member check has found to be one; NULL: it has not, and gets back the key that it gave.
+ */
+void worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job,
+		   enum fanin_reason reason);
+
+#endif
