@@ -143,16 +143,35 @@ struct fanin_peek {
 	uint64_t begun_ns; /* when the first contribution came, as ctx->now_ns has the time */
 };
 
+/* Mbufs that a slot can hold at most, between calls. The network manager plans with it, too. */
+struct fanin_slot_mbufs {
+	uint8_t fixed;
+	uint8_t per_buffer; /* for each of a block's buffers, of which there are no more than children */
+	uint8_t per_pair; /* for each pair of children, and one that is left over */
+};
+
+/* What a job is for that leaves its handler to the switch (Flare section 6.4). */
+struct fanin_choice {
+	uint64_t message_bytes; /* usual size of a collective; 0: not known, and large */
+	uint64_t tree_up_to;    /* the configuration's sizes, bytes */
+	uint64_t multi2_up_to;
+	uint64_t multi4_up_to;
+};
+
 struct fanin_handler {
 	const char *name;        /* as in the config, faninctl and reports; at most 15 characters */
 	const char *description; /* one line for people */
-	bool in_order;           /* combines in the order of the children, so that it may matter */
+	bool in_order; /* combines in the order of the children, so that it may matter: for reproducible jobs */
+	struct fanin_slot_mbufs slot_mbufs; /* at least one in all; limits a job's slots */
+
+	/*
+	 * Is this the handler for a job that names none? Of those in the registry at most one says so. May set *buffers, per block.
+	 * NULL: never.
+	 */
+	bool (*suits)(const struct fanin_choice *choice, uint32_t *buffers);
 
 	/* Bytes of one slot for a job; the pipeline rounds up to a cache line. */
 	size_t (*slot_size)(const struct fanin_job_params *job);
-
-	/* Mbufs that one slot can hold at most, between calls; at least 1. Limits a job's slots. */
-	unsigned int (*slot_mbufs)(const struct fanin_job_params *job);
 
 	/*
 	 * A contribution for this slot, of the run ctx->epoch. The slot was zeroed when the job was
@@ -210,6 +229,28 @@ void fanin_handler_register(struct fanin_handler *handler);
  * The handler of a name, or NULL. Thread-safe after start-up.
  */
 const struct fanin_handler *fanin_handler_find(const char *name);
+
+/*
+ * The handler for a job that names none: that which combines in order if it is to be reproducible, else the one that suits the choice.
+ *
+ * buffers: set if the handler has a wish for how many there are per block. Returns NULL if there is none. Thread-safe after start-up.
+ */
+const struct fanin_handler *fanin_handler_choose(const struct fanin_choice *choice,
+						 bool reproducible, uint32_t *buffers);
+
+/*
+ * Mbufs that a slot of a handler can hold at most.
+ *
+ * n_children: of the job on this switch. buffers: per block. Returns 1 at least. Thread-safe.
+ */
+static inline unsigned int
+fanin_slot_mbufs(const struct fanin_handler *handler, unsigned int n_children, unsigned int buffers)
+{
+	const struct fanin_slot_mbufs *each = &handler->slot_mbufs;
+
+	return each->fixed + each->per_buffer * (buffers < n_children ? buffers : n_children) +
+	       each->per_pair * ((n_children + 1) / 2);
+}
 
 /*
  * The first handler, then the next of each one by its next pointer. Thread-safe after start-up.

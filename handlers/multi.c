@@ -24,10 +24,15 @@ multi_slot_size(const struct fanin_job_params *job)
 	return sizeof(struct multi_slot);
 }
 
-static unsigned int
-multi_slot_mbufs(const struct fanin_job_params *job)
+/* For those in between, with two or four buffers (Flare section 6.4). */
+static bool
+multi_suits(const struct fanin_choice *choice, uint32_t *buffers)
 {
-	return RTE_MIN(job->buffers, job->n_children);
+	if (choice->message_bytes <= choice->tree_up_to ||
+	    choice->message_bytes > choice->multi4_up_to)
+		return false;
+	*buffers = choice->message_bytes <= choice->multi2_up_to ? 2 : 4;
+	return true;
 }
 
 static void
@@ -193,8 +198,9 @@ multi_known(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 static struct fanin_handler multi = {
 	.name = "multi",
 	.description = "dense reduction, several buffers per block",
+	.slot_mbufs = { .per_buffer = 1 },
+	.suits = multi_suits,
 	.slot_size = multi_slot_size,
-	.slot_mbufs = multi_slot_mbufs,
 	.contribution = multi_contribution,
 	.result = fanin_dense_result,
 	.known = multi_known,

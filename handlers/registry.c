@@ -33,6 +33,18 @@ fanin_handler_find(const char *name)
 }
 
 const struct fanin_handler *
+fanin_handler_choose(const struct fanin_choice *choice, bool reproducible, uint32_t *buffers)
+{
+	const struct fanin_handler *handler = first;
+
+	while (handler != NULL &&
+	       !(reproducible ? handler->in_order
+			      : handler->suits != NULL && handler->suits(choice, buffers)))
+		handler = handler->next;
+	return handler;
+}
+
+const struct fanin_handler *
 fanin_handler_first(void)
 {
 	return first;

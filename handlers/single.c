@@ -24,11 +24,13 @@ single_slot_size(const struct fanin_job_params *job)
 	return sizeof(struct single_slot);
 }
 
-static unsigned int
-single_slot_mbufs(const struct fanin_job_params *job)
+/* For large messages: their blocks hardly meet in time (Flare section 6.4). */
+static bool
+single_suits(const struct fanin_choice *choice, uint32_t *buffers)
 {
-	(void)job;
-	return 1;
+	(void)buffers;
+	return choice->message_bytes == 0 || (choice->message_bytes > choice->tree_up_to &&
+					      choice->message_bytes > choice->multi4_up_to);
 }
 
 static void
@@ -100,8 +102,9 @@ single_known(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 static struct fanin_handler single = {
 	.name = "single",
 	.description = "dense reduction, one buffer per block",
+	.slot_mbufs = { .fixed = 1 },
+	.suits = single_suits,
 	.slot_size = single_slot_size,
-	.slot_mbufs = single_slot_mbufs,
 	.contribution = single_contribution,
 	.result = fanin_dense_result,
 	.known = single_known,

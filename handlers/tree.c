@@ -35,11 +35,12 @@ tree_slot_size(const struct fanin_job_params *job)
 	return sizeof(struct tree_slot) + tree_leaves(job) * sizeof(struct rte_mbuf *);
 }
 
-static unsigned int
-tree_slot_mbufs(const struct fanin_job_params *job)
+/* For small messages, whose contributions all come at once (Flare section 6.4). */
+static bool
+tree_suits(const struct fanin_choice *choice, uint32_t *buffers)
 {
-	/* As many as there are pairs of neighbours: a half that waits further up was made of more than one child. */
-	return (job->n_children + 1u) / 2;
+	(void)buffers;
+	return choice->message_bytes != 0 && choice->message_bytes <= choice->tree_up_to;
 }
 
 static void
@@ -170,8 +171,10 @@ static struct fanin_handler tree = {
 	.name = "tree",
 	.description = "dense reduction in a fixed order, one leaf per child",
 	.in_order = true,
+	/* As many as there are pairs of neighbours: a half that waits further up was made of more than one child. */
+	.slot_mbufs = { .per_pair = 1 },
+	.suits = tree_suits,
 	.slot_size = tree_slot_size,
-	.slot_mbufs = tree_slot_mbufs,
 	.contribution = tree_contribution,
 	.result = fanin_dense_result,
 	.known = tree_known,

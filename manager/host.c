@@ -13,6 +13,7 @@
 #include "control/clock.h"
 #include "control/log.h"
 #include "control/secret.h"
+#include "manager/handlers.h"
 #include "manager/manager.h"
 
 /* What a join asks for. */
@@ -204,7 +205,7 @@ read_join(const json_t *args, struct join *join, struct control_error *error)
 
 	join->rank = GROUP_NO_RANK;
 	join->endpoint = "";
-	join->handler = "auto";
+	join->handler = HANDLERS_AUTO;
 	join->accumulate = "native";
 	join->trees = 1;
 	if (args_check_known(args, error, "job", "size", "rank", "ip", "endpoint", "mtu", "handler",
@@ -236,9 +237,6 @@ read_join(const json_t *args, struct join *join, struct control_error *error)
 		control_fail(error, "invalid", "args.endpoint: %.400s", message);
 		return -1;
 	}
-	/* Without a message size "auto" is what the switch would take, too. */
-	if (strcmp(join->handler, "auto") == 0)
-		join->handler = join->reproducible ? "tree" : "single";
 	return 0;
 }
 
@@ -270,7 +268,8 @@ begin_group(struct manager *manager, const struct join *join, struct control_err
 
 /* Whether a join fits what the group's first member asked for. */
 static bool
-check_fit(const struct group *group, const struct join *join, struct control_error *error)
+check_fit(const struct manager *manager, const struct group *group, const struct join *join,
+	  struct control_error *error)
 {
 	if (join->size != group->size) {
 		control_fail(error, "size_mismatch",
@@ -305,7 +304,9 @@ check_fit(const struct group *group, const struct join *join, struct control_err
 			     group->authenticate ? "true" : "false");
 		return false;
 	}
-	if (strcmp(join->handler, group->handler) == 0 && join->reproducible == group->reproducible &&
+	if (strcmp(handlers_resolve(manager, join->handler, join->reproducible),
+		   handlers_resolve(manager, group->handler, group->reproducible)) == 0 &&
+	    join->reproducible == group->reproducible &&
 	    (strcmp(join->accumulate, "f32") == 0) == group->wide &&
 	    join->payload == (int64_t)group->payload_asked)
 		return true;
@@ -371,7 +372,7 @@ host_join(void *user, struct control_client *client, json_t *id, const json_t *a
 	group = group_find(&manager->groups, join.name);
 	if (group == NULL)
 		group = begin_group(manager, &join, error);
-	else if (!check_fit(group, &join, error))
+	else if (!check_fit(manager, group, &join, error))
 		return NULL;
 	if (group == NULL)
 		return NULL;

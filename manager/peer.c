@@ -398,6 +398,7 @@ peer_end(struct peer *peer)
 	}
 	close_connection(peer);
 	tls_free(peer->tls);
+	json_decref(peer->handlers);
 	json_decref(peer->ports);
 	json_decref(peer->ports_down);
 	json_decref(peer->next_hops);

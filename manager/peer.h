@@ -81,6 +81,7 @@ struct peer {
 	uint32_t jobs;
 	uint32_t max_jobs;
 	uint32_t slots_per_job;
+	json_t *handlers;   /* each with name, default, in_order, slot_mbufs */
 	json_t *ports;      /* name: MTU */
 	json_t *ports_down; /* names */
 	json_t *next_hops;  /* those of its routes, each with port and MAC address */

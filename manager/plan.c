@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/handlers.h"
 #include "manager/manager.h"
 #include "wire/wire.h"
 
@@ -383,16 +384,24 @@ count_children(const struct group *group, uint16_t node)
 static int
 choose_slots(const struct manager *manager, struct group *group, struct control_error *error)
 {
+	const char *handler = handlers_resolve(manager, group->handler, group->reproducible);
 	uint32_t slots = UINT32_MAX;
 
+	if (handler != group->handler)
+		snprintf(group->handler, sizeof(group->handler), "%s", handler);
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
 		const struct peer *peer = &manager->peers[group->nodes[i].switch_index];
-		uint32_t packets = strcmp(group->handler, "single") == 0 ? 1
-				   : strcmp(group->handler, "multi") == 0
-					   ? 2
-					   : (count_children(group, i) + 1) / 2;
-		uint32_t most = peer->slots_per_job / (packets == 0 ? 1 : packets);
+		const uint32_t packets = handlers_slot_mbufs(peer, group->handler,
+							     count_children(group, i));
+		uint32_t most;
 
+		if (packets == 0) {
+			control_fail(error, "invalid",
+				     "switch %s has no handler \"%s\": `faninctl version` lists what it has",
+				     peer->about->name, group->handler);
+			return -EINVAL;
+		}
+		most = peer->slots_per_job / packets;
 		if (most < slots)
 			slots = most;
 	}

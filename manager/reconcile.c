@@ -156,6 +156,8 @@ version_answered(void *user, uint32_t which, struct peer *peer, const json_t *re
 	text_of(peer->ip, sizeof(peer->ip), result, "ip");
 	text_of(peer->mac, sizeof(peer->mac), result, "mac");
 	peer->udp_port = (uint16_t)json_integer_value(json_object_get(result, "udp_port"));
+	json_decref(peer->handlers);
+	peer->handlers = json_deep_copy(json_object_get(result, "handlers"));
 }
 
 /* What is not as the topology says any more, or is at last, changes trees. */

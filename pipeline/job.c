@@ -146,30 +146,42 @@ choose_id(const struct job_table *table, struct job_spec *spec, const char **cod
 	return 0;
 }
 
-/* Settles handler and buffers (Flare section 6.4). */
-static int
-choose_handler(const struct pipeline *pipeline, struct job_spec *spec, char *error)
+static const char *
+name_of_ordered(void)
 {
+	uint32_t buffers;
+	const struct fanin_handler *handler = fanin_handler_choose(NULL, true, &buffers);
+
+	return handler == NULL ? "" : handler->name;
+}
+
+/* Settles handler and buffers. */
+static int
+choose_handler(const struct pipeline *pipeline, struct job_spec *spec,
+	       const struct fanin_handler **chosen, char *error)
+{
+	const struct fanin_choice choice = {
+		.message_bytes = spec->message_bytes,
+		.tree_up_to = pipeline->tree_up_to,
+		.multi2_up_to = pipeline->multi2_up_to,
+		.multi4_up_to = pipeline->multi4_up_to,
+	};
 	const bool automatic = strcmp(spec->handler, "auto") == 0;
-	uint64_t size = spec->message_bytes;
 
 	if (spec->buffers == 0)
 		spec->buffers = 2;
-	if (spec->reproducible && !automatic && strcmp(spec->handler, "tree") != 0) {
+	*chosen = automatic ? fanin_handler_choose(&choice, spec->reproducible, &spec->buffers)
+			    : fanin_handler_find(spec->handler);
+	if (spec->reproducible && (*chosen == NULL || !(*chosen)->in_order)) {
 		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found handler \"%s\" for a reproducible job, expected \"tree\" or \"auto\"",
-			 spec->handler);
+			 "found handler \"%s\" for a reproducible job, expected \"%s\" or \"auto\"",
+			 spec->handler, name_of_ordered());
 		return -EINVAL;
 	}
-	if (!automatic)
-		return 0;
-	if (spec->reproducible || (size != 0 && size <= pipeline->tree_up_to)) {
-		spec->handler = "tree";
-	} else if (size != 0 && size <= pipeline->multi4_up_to) {
-		spec->handler = "multi";
-		spec->buffers = size <= pipeline->multi2_up_to ? 2 : 4;
-	} else {
-		spec->handler = "single";
+	if (*chosen == NULL) {
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found handler \"%s\", expected one that `version` lists", spec->handler);
+		return -EINVAL;
 	}
 	return 0;
 }
@@ -197,13 +209,8 @@ static int
 choose_slots(const struct pipeline *pipeline, struct job_spec *spec,
 	     const struct fanin_handler *handler, uint32_t payload, const char **code, char *error)
 {
-	const struct fanin_job_params params = {
-		.n_children = spec->n_members,
-		.shared = pipeline->shared_slots,
-		.buffers = (uint8_t)spec->buffers,
-	};
 	const struct job_table *table = pipeline->jobs;
-	unsigned int mbufs = handler->slot_mbufs(&params);
+	unsigned int mbufs = fanin_slot_mbufs(handler, spec->n_members, spec->buffers);
 	uint32_t most = RTE_MIN(table->slots_per_job,
 				round_down_power_of_two(table->mbufs_per_job / mbufs));
 
@@ -236,15 +243,9 @@ job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job *
 	int ret;
 
 	*code = "invalid";
-	ret = choose_handler(pipeline, &spec, error);
+	ret = choose_handler(pipeline, &spec, &handler, error);
 	if (ret != 0)
 		return ret;
-	handler = fanin_handler_find(spec.handler);
-	if (handler == NULL) {
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found handler \"%s\", expected one that `version` lists", spec.handler);
-		return -EINVAL;
-	}
 	ret = job_tree_check(pipeline, &spec, &payload, error);
 	if (ret != 0)
 		return ret;

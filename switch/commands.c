@@ -62,15 +62,25 @@ uptime_seconds(const struct daemon *daemon)
 	return (pipeline_now_ns() - daemon->start_ns) / 1000000000u;
 }
 
+/* default: what "auto" takes without a message size; that, the order and the buffers of a slot are what a manager plans with. */
 static json_t *
 list_handlers(void)
 {
+	uint32_t buffers;
+	const struct fanin_choice choice = { .message_bytes = 0 };
+	const struct fanin_handler *usual = fanin_handler_choose(&choice, false, &buffers);
 	json_t *list = json_array();
 
 	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
 	     handler = handler->next)
-		json_array_append_new(list, json_pack("{s:s,s:s}", "name", handler->name,
-						      "description", handler->description));
+		json_array_append_new(list,
+				      json_pack("{s:s,s:s,s:b,s:b,s:{s:i,s:i,s:i}}", "name",
+						handler->name, "description", handler->description,
+						"default", handler == usual, "in_order",
+						(int)handler->in_order, "slot_mbufs", "fixed",
+						handler->slot_mbufs.fixed, "per_buffer",
+						handler->slot_mbufs.per_buffer, "per_pair",
+						handler->slot_mbufs.per_pair));
 	return list;
 }
 

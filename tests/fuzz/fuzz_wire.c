@@ -172,7 +172,8 @@ handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 		fake_put(&pool, mbuf);
 	flush();
 	/* What a slot may hold, and its result. */
-	REQUIRE(fake_pool_in_use(&pool) <= SLOTS * (handler->slot_mbufs(&job) + 1));
+	REQUIRE(fake_pool_in_use(&pool) <=
+		SLOTS * (fanin_slot_mbufs(handler, job.n_children, job.buffers) + 1));
 	REQUIRE(stats.contributions + stats.known * N_CHILDREN >= stats.results * N_CHILDREN);
 	REQUIRE(stats.contributions <= (stats.results + SLOTS) * N_CHILDREN);
 	REQUIRE(stats.duplicates + stats.queries >= stats.repeats + stats.pendings);

@@ -14,15 +14,16 @@
 
 #include "tests/unit/manager_rig.h"
 
-/* Both hosts ask for the job "j"; the switches have not answered yet. */
+/* Both hosts ask for the job "j" with a handler; the switches have not answered yet. */
 static inline struct group *
-join(int trees)
+join_with(int trees, const char *handler, bool reproducible)
 {
 	static const char *const ips[MANAGER_RIG_HOSTS] = { "10.0.0.1", "10.0.1.1" };
 
 	for (int i = 0; i < MANAGER_RIG_HOSTS; i++) {
-		json_t *args = json_pack("{s:s, s:i, s:i, s:s, s:i}", "job", "j", "size",
-					 MANAGER_RIG_HOSTS, "rank", i, "ip", ips[i], "trees", trees);
+		json_t *args = json_pack("{s:s, s:i, s:i, s:s, s:i, s:s, s:b}", "job", "j", "size",
+					 MANAGER_RIG_HOSTS, "rank", i, "ip", ips[i], "trees", trees,
+					 "handler", handler, "reproducible", reproducible);
 		json_t *id = json_integer(1);
 		struct control_error error;
 
@@ -32,6 +33,13 @@ join(int trees)
 		json_decref(id);
 	}
 	return group_find(&manager_rig.manager->groups, "j");
+}
+
+/* The same with what the switches take. */
+static inline struct group *
+join(int trees)
+{
+	return join_with(trees, "auto", false);
 }
 
 /* The job "j" with trees that all switches have made. */

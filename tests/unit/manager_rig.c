@@ -92,6 +92,15 @@ list_jobs(uint16_t index)
 			 (json_int_t)manager_rig.max_jobs, "slots_per_job", 64);
 }
 
+/* As `version` of a switch tells them: one that is usual, and one for reproducible jobs, whose slots hold more. */
+static json_t *
+list_handlers(void)
+{
+	return json_pack("[{s:s,s:b,s:b,s:{s:i}},{s:s,s:b,s:b,s:{s:i}}]", "name", "usual",
+			 "default", 1, "in_order", 0, "slot_mbufs", "fixed", 1, "name", "ordered",
+			 "default", 0, "in_order", 1, "slot_mbufs", "per_pair", 1);
+}
+
 static json_t *
 list_ports(uint16_t index)
 {
@@ -179,8 +188,8 @@ obey(uint16_t index, const json_t *asked, const char **code)
 
 	snprintf(ip, sizeof(ip), "10.1.0.%u", index);
 	if (strcmp(command, "version") == 0)
-		return json_pack("{s:s, s:s, s:i}", "ip", ip, "mac", "02:fa:00:00:00:01",
-				 "udp_port", 21930);
+		return json_pack("{s:s, s:s, s:i, s:o}", "ip", ip, "mac", "02:fa:00:00:00:01",
+				 "udp_port", 21930, "handlers", list_handlers());
 	if (strcmp(command, "ports.list") == 0)
 		return list_ports(index);
 	if (strcmp(command, "routes.list") == 0)

@@ -20,6 +20,7 @@
 	X(complex)                                                                                 \
 	X(perf_data)                                                                               \
 	X(perf_options)                                                                            \
+	X(registry)                                                                                \
 	X(handler)                                                                                 \
 	X(faults)                                                                                  \
 	X(concurrent)                                                                              \

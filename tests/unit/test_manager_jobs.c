@@ -33,6 +33,43 @@ START_TEST(a_switch_that_has_answered_is_asked_again_after_a_heartbeat)
 }
 END_TEST
 
+/* The handlers of the rig's switches are "usual" and "ordered", of whose slots each pair of children takes a packet. */
+START_TEST(who_leaves_the_handler_open_gets_what_the_switches_take)
+{
+	struct group *group = join(1);
+
+	ck_assert_str_eq(group->handler, "usual");
+	manager_rig_serve_all();
+	ck_assert_int_eq(group->state, GROUP_NETWORK);
+}
+END_TEST
+
+START_TEST(a_reproducible_job_gets_the_handler_that_keeps_an_order)
+{
+	struct group *group = join_with(1, "auto", true);
+
+	ck_assert_str_eq(group->handler, "ordered");
+	manager_rig_serve_all();
+	ck_assert_int_eq(group->state, GROUP_NETWORK);
+}
+END_TEST
+
+START_TEST(a_handler_that_a_switch_lacks_is_named_with_the_switch)
+{
+	json_t *line;
+	const char *message;
+
+	ck_assert_ptr_null(join_with(1, "usuel", false));
+	line = manager_rig_hear(0);
+	message = json_string_value(json_object_get(json_object_get(line, "error"), "message"));
+	ck_assert_ptr_nonnull(message);
+	ck_assert_msg(strstr(message, "switch ") != NULL &&
+			      strstr(message, "has no handler \"usuel\"") != NULL,
+		      "found \"%s\"", message);
+	json_decref(line);
+}
+END_TEST
+
 START_TEST(a_switch_that_is_lost_while_others_are_asked_has_no_part_in_the_job)
 {
 	struct group *group = join(1);
@@ -490,6 +527,9 @@ suite_manager_jobs(void)
 
 	tcase_add_checked_fixture(tcase, manager_rig_begin, manager_rig_end);
 	tcase_add_test(tcase, a_switch_that_has_answered_is_asked_again_after_a_heartbeat);
+	tcase_add_test(tcase, who_leaves_the_handler_open_gets_what_the_switches_take);
+	tcase_add_test(tcase, a_reproducible_job_gets_the_handler_that_keeps_an_order);
+	tcase_add_test(tcase, a_handler_that_a_switch_lacks_is_named_with_the_switch);
 	tcase_add_test(tcase, a_switch_that_is_lost_while_others_are_asked_has_no_part_in_the_job);
 	tcase_add_test(tcase, a_switch_that_is_lost_while_a_second_tree_cannot_be_had_is_noticed);
 	tcase_add_test(tcase, a_switch_that_is_lost_while_a_job_moves_is_left_as_well);
