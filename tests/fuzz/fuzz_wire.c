@@ -222,10 +222,8 @@ route_frame(struct fanin_headers *headers, size_t len, enum fanin_reason wire)
 static bool
 is_handler_s(const struct fanin_hdr *hdr)
 {
-	if (hdr->type == FANIN_TYPE_RESULT || hdr->type == FANIN_TYPE_ANSWER)
-		return true;
-	return (fanin_type_has_elements(hdr->type) || hdr->type == FANIN_TYPE_QUERY) &&
-	       hdr->rank < N_CHILDREN;
+	return fanin_type_class(hdr->type) == FANIN_CLASS_BLOCK &&
+	       (fanin_type_direction(hdr->type) == FANIN_DOWN || hdr->rank < N_CHILDREN);
 }
 
 static void
