@@ -133,9 +133,9 @@ fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, str
 	fanin_window_finish(&dense->window, job->shared, FANIN_PHASE_DONE);
 }
 
-enum fanin_verdict
-fanin_dense_result(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet *packet,
-		   enum fanin_reason *reason)
+static enum fanin_verdict
+take_result(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet *packet,
+	    enum fanin_reason *reason)
 {
 	struct fanin_dense *dense = slot;
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
@@ -437,9 +437,9 @@ known_of_another_phase(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	return verdict;
 }
 
-enum fanin_verdict
-fanin_dense_known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
-		  struct fanin_packet *packet, fanin_dense_reset_fn reset, enum fanin_reason *reason)
+static enum fanin_verdict
+known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
+      struct fanin_packet *packet, fanin_dense_reset_fn reset, enum fanin_reason *reason)
 {
 	static const enum fanin_window_phase phases[] = { FANIN_PHASE_OPEN, FANIN_PHASE_SENT };
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
@@ -463,4 +463,23 @@ fanin_dense_known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint
 		return take_known(ctx, dense, packet);
 	}
 	return known_of_another_phase(ctx, dense, index, packet, reset, reason);
+}
+
+const uint8_t fanin_dense_types[] = { FANIN_TYPE_RESULT, FANIN_TYPE_KNOWN, FANIN_TYPE_QUERY,
+				      FANIN_TYPE_ANSWER, 0 };
+
+enum fanin_verdict
+fanin_dense_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
+		  struct fanin_packet *packet, fanin_dense_reset_fn reset, enum fanin_reason *reason)
+{
+	switch (packet->headers->fanin.type) {
+	case FANIN_TYPE_RESULT:
+		return take_result(ctx, dense, packet, reason);
+	case FANIN_TYPE_QUERY:
+		return fanin_dense_query(ctx, dense, packet, reason);
+	case FANIN_TYPE_ANSWER:
+		return fanin_dense_answer(ctx, dense, packet, reason);
+	default:
+		return known(ctx, dense, index, packet, reset, reason);
+	}
 }

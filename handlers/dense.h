@@ -113,15 +113,19 @@ fanin_dense_admit(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint
 void fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 			struct rte_mbuf *mbuf);
 
-/* A dense handler's `result`: what the parent sent takes the place of what went up, and goes to all children. */
-enum fanin_verdict fanin_dense_result(struct fanin_handler_ctx *ctx, void *slot,
-				      struct fanin_packet *packet, enum fanin_reason *reason);
+/* A dense handler's `types`: RESULT, KNOWN, QUERY and ANSWER. */
+extern const uint8_t fanin_dense_types[];
 
 /*
- * A dense handler's `known`. reset: releases what it has combined so far. While a slot waits for its parent's result a child
- * may still send one that it knows, since the parent may lack what others would have brought.
+ * A dense handler's `other`: the parent's RESULT of a block takes the place of what went up, and goes to all children; a KNOWN, with the
+ * result of a block that a child has from a tree that failed, is from then on the block's result here as well, and goes up to
+ * the root and down to all; a child's QUERY is answered or passed on, and the slot stays at its block; an ANSWER to a query that was
+ * passed on goes on to the child that asked.
+ *
+ * reset: releases what the handler has combined so far. While a slot waits for its parent's result a child may still send one that it
+ * knows, since the parent may lack what others would have brought.
  */
-enum fanin_verdict fanin_dense_known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
+enum fanin_verdict fanin_dense_other(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 				     uint32_t index, struct fanin_packet *packet,
 				     fanin_dense_reset_fn reset, enum fanin_reason *reason);
 
@@ -139,7 +143,7 @@ void fanin_dense_repeat_upward(struct fanin_handler_ctx *ctx, const struct fanin
 void fanin_dense_answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 				  const struct fanin_packet *packet, enum fanin_block_state state);
 
-/* A dense handler's `query` and `answer` (handlers/dense_query.c). */
+/* dense_query.c: a QUERY and an ANSWER. */
 enum fanin_verdict fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot,
 				     struct fanin_packet *packet, enum fanin_reason *reason);
 enum fanin_verdict fanin_dense_answer(struct fanin_handler_ctx *ctx, void *slot,

@@ -182,34 +182,20 @@ struct fanin_handler {
 	enum fanin_verdict (*contribution)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 					   struct fanin_packet *packet, enum fanin_reason *reason);
 
-	/*
-	 * The parent's result of a block, of the run ctx->epoch, with valid headers. Otherwise as a contribution;
-	 * packet->child has no meaning, and after FANIN_VERDICT_DROP nobody is told.
-	 */
-	enum fanin_verdict (*result)(struct fanin_handler_ctx *ctx, void *slot,
-				     struct fanin_packet *packet, enum fanin_reason *reason);
+	/* Further types of packets that it takes, of the class BLOCK (wire/packets.h); 0 ends the list. NULL: none. */
+	const uint8_t *types;
 
 	/*
-	 * A child's packet with the result of a block, which it has from a tree that failed: from then on it is the block's
-	 * result here as well, and goes up to the root and down to all. Otherwise as a contribution.
+	 * A packet of one of these, of the run ctx->epoch, with valid headers. Otherwise as a contribution. Of one that comes from the
+	 * parent packet->child has no meaning, and after FANIN_VERDICT_DROP nobody is told. What each of the tree's own types says is in
+	 * docs/protocol.md. NULL if there are none.
 	 */
-	enum fanin_verdict (*known)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
+	enum fanin_verdict (*other)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 				    struct fanin_packet *packet, enum fanin_reason *reason);
-
-	/*
-	 * A child's QUERY about a block of this slot, of the run ctx->epoch. It is answered or passed on; the slot stays at its
-	 * block. Otherwise as a contribution.
-	 */
-	enum fanin_verdict (*query)(struct fanin_handler_ctx *ctx, void *slot,
-				    struct fanin_packet *packet, enum fanin_reason *reason);
-
-	/* The parent's ANSWER to a query that was passed on, or to a contribution that it had. Otherwise as a result. */
-	enum fanin_verdict (*answer)(struct fanin_handler_ctx *ctx, void *slot,
-				     struct fanin_packet *packet, enum fanin_reason *reason);
 
 	/*
 	 * Looks into a slot, and changes nothing: a block of the run `epoch` that waits. Any thread, while workers use the slot.
-	 * Returns false if there is none, or if the slot changes so fast that nothing waits in it.
+	 * NULL: nothing ever waits. Returns false if there is none, or if the slot changes so fast that nothing waits in it.
 	 */
 	bool (*peek)(const struct fanin_job_params *job, uint32_t epoch, const void *slot,
 		     struct fanin_peek *peek);
@@ -217,13 +203,22 @@ struct fanin_handler {
 	/* Mbufs in the slot go to ctx->frees; the slot is not used again. */
 	void (*slot_release)(struct fanin_handler_ctx *ctx, void *slot);
 
-	struct fanin_handler *next; /* registry's */
+	/* The registry's. */
+	struct fanin_handler *next;
+	uint64_t takes[4]; /* bitmap of `types` */
 };
 
 /*
- * Adds a handler to the registry. Called by FANIN_HANDLER_REGISTER before main, single-threaded.
+ * Adds a handler to the registry. Called by FANIN_HANDLER_REGISTER before main, single-threaded. Its name is no other handler's.
  */
 void fanin_handler_register(struct fanin_handler *handler);
+
+/* Does the handler take packets of the type, further ones than contributions? Thread-safe after start-up. */
+static inline bool
+fanin_handler_takes(const struct fanin_handler *handler, uint8_t type)
+{
+	return (handler->takes[type / 64] >> (type % 64) & 1) != 0;
+}
 
 /*
  * The handler of a name, or NULL. Thread-safe after start-up.

@@ -189,10 +189,10 @@ leave:
 }
 
 static enum fanin_verdict
-multi_known(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
+multi_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	    struct fanin_packet *packet, enum fanin_reason *reason)
 {
-	return fanin_dense_known(ctx, memory, index, packet, multi_reset, reason);
+	return fanin_dense_other(ctx, memory, index, packet, multi_reset, reason);
 }
 
 static struct fanin_handler multi = {
@@ -202,10 +202,8 @@ static struct fanin_handler multi = {
 	.suits = multi_suits,
 	.slot_size = multi_slot_size,
 	.contribution = multi_contribution,
-	.result = fanin_dense_result,
-	.known = multi_known,
-	.query = fanin_dense_query,
-	.answer = fanin_dense_answer,
+	.types = fanin_dense_types,
+	.other = multi_other,
 	.peek = fanin_dense_peek,
 	.slot_release = multi_slot_release,
 };

@@ -18,6 +18,8 @@ fanin_handler_register(struct fanin_handler *handler)
 	while (*link != NULL && strcmp((*link)->name, handler->name) < 0)
 		link = &(*link)->next;
 	assert(*link == NULL || strcmp((*link)->name, handler->name) != 0);
+	for (const uint8_t *type = handler->types; type != NULL && *type != 0; type++)
+		handler->takes[*type / 64] |= UINT64_C(1) << (*type % 64);
 	handler->next = *link;
 	*link = handler;
 }

@@ -93,10 +93,10 @@ single_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 }
 
 static enum fanin_verdict
-single_known(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
+single_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	     struct fanin_packet *packet, enum fanin_reason *reason)
 {
-	return fanin_dense_known(ctx, memory, index, packet, single_reset, reason);
+	return fanin_dense_other(ctx, memory, index, packet, single_reset, reason);
 }
 
 static struct fanin_handler single = {
@@ -106,10 +106,8 @@ static struct fanin_handler single = {
 	.suits = single_suits,
 	.slot_size = single_slot_size,
 	.contribution = single_contribution,
-	.result = fanin_dense_result,
-	.known = single_known,
-	.query = fanin_dense_query,
-	.answer = fanin_dense_answer,
+	.types = fanin_dense_types,
+	.other = single_other,
 	.peek = fanin_dense_peek,
 	.slot_release = single_slot_release,
 };

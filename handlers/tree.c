@@ -161,10 +161,10 @@ tree_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 }
 
 static enum fanin_verdict
-tree_known(struct fanin_handler_ctx *ctx, void *memory, uint32_t index, struct fanin_packet *packet,
+tree_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index, struct fanin_packet *packet,
 	   enum fanin_reason *reason)
 {
-	return fanin_dense_known(ctx, memory, index, packet, tree_reset, reason);
+	return fanin_dense_other(ctx, memory, index, packet, tree_reset, reason);
 }
 
 static struct fanin_handler tree = {
@@ -176,10 +176,8 @@ static struct fanin_handler tree = {
 	.suits = tree_suits,
 	.slot_size = tree_slot_size,
 	.contribution = tree_contribution,
-	.result = fanin_dense_result,
-	.known = tree_known,
-	.query = fanin_dense_query,
-	.answer = fanin_dense_answer,
+	.types = fanin_dense_types,
+	.other = tree_other,
 	.peek = fanin_dense_peek,
 	.slot_release = tree_slot_release,
 };

@@ -62,7 +62,7 @@ admission_fits_result(const struct job *job, const struct rte_mbuf *mbuf, struct
 	       admission_is_of_run(job, headers, &epoch);
 }
 
-/* A RESULT or ANSWER of the parent, of the current run. */
+/* What the parent sends about a block, of the current run. */
 static enum fanin_reason
 find_result(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, struct job **job)
 {
@@ -83,7 +83,7 @@ admission_block(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, st
 	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
 	enum fanin_reason reason;
 
-	if (admission_is_from_parent(hdr))
+	if (fanin_type_direction(hdr->type) == FANIN_DOWN)
 		return find_result(pipeline, mbuf, job);
 	reason = admission_member(pipeline, mbuf, job);
 	if (reason == FANIN_REASON_NONE &&

@@ -12,13 +12,6 @@
 
 #include "pipeline/job.h"
 
-/* Does the parent send packets of this type about a block? */
-static inline bool
-admission_is_from_parent(const struct fanin_hdr *hdr)
-{
-	return hdr->type == FANIN_TYPE_RESULT || hdr->type == FANIN_TYPE_ANSWER;
-}
-
 /* Is a parent's packet of the run that goes on here? *epoch: as this switch numbers it. */
 static inline bool
 admission_is_of_run(const struct job *job, const struct fanin_headers *headers, uint32_t *epoch)
@@ -91,7 +84,7 @@ enum fanin_reason admission_parent(const struct pipeline *pipeline, const struct
 				   struct job **found);
 
 /*
- * The same of a packet about a block, KNOWN, QUERY, RESULT or ANSWER, which is to be of the current run, too.
+ * The same of a packet about a block, by its type's direction of a member or of the parent, which is to be of the current run, too.
  */
 enum fanin_reason admission_block(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 				  struct job **found);

@@ -65,7 +65,8 @@ run_result(struct worker *worker, struct work *work)
 	/* The run may have ended since the packet was found to fit. */
 	if (admission_is_of_run(work->job, work->packet.headers, &epoch)) {
 		ctx->epoch = epoch;
-		verdict = work->job->handler->result(ctx, work->slot, &work->packet, &reason);
+		verdict = work->job->handler->other(ctx, work->slot, work->index, &work->packet,
+						    &reason);
 	}
 	settle(worker, work->packet.mbuf, verdict, reason, NULL);
 }
@@ -196,32 +197,32 @@ batch_run(struct worker *worker, struct batch *batch)
 		sample_occupancy(worker, job);
 }
 
-/* Calls the handler for a packet of a type that is rare. */
-static enum fanin_verdict
-run_rare(struct fanin_handler_ctx *ctx, const struct job *job, struct fanin_packet *packet,
-	 enum fanin_reason *reason)
+static bool
+is_from_parent(const struct fanin_hdr *hdr)
 {
-	const struct fanin_handler *handler = job->handler;
-	const uint32_t index = packet->headers->fanin.block & job->slot_mask;
-	uint8_t *slot = job->slots[index];
+	return fanin_type_direction(hdr->type) == FANIN_DOWN;
+}
 
-	switch (packet->headers->fanin.type) {
-	case FANIN_TYPE_KNOWN:
-		return handler->known(ctx, slot, index, packet, reason);
-	case FANIN_TYPE_QUERY:
-		return handler->query(ctx, slot, packet, reason);
-	case FANIN_TYPE_ANSWER:
-		return handler->answer(ctx, slot, packet, reason);
-	default:
-		return handler->result(ctx, slot, packet, reason);
+/* Calls the handler for a packet of any type but CONTRIBUTION. */
+static enum fanin_verdict
+run_other(struct fanin_handler_ctx *ctx, const struct job *job, struct fanin_packet *packet,
+	  enum fanin_reason *reason)
+{
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+	const uint32_t index = hdr->block & job->slot_mask;
+
+	if (unlikely(!fanin_handler_takes(job->handler, hdr->type))) {
+		*reason = FANIN_REASON_TYPE;
+		return FANIN_VERDICT_DROP;
 	}
+	return job->handler->other(ctx, job->slots[index], index, packet, reason);
 }
 
 /* Is the packet of the run that select_job has found? */
 static bool
 is_run_of(const struct worker *worker, const struct fanin_hdr *hdr)
 {
-	if (admission_is_from_parent(hdr))
+	if (is_from_parent(hdr))
 		return worker->run != 0 && hdr->epoch == worker->handler_ctx.parent_epoch;
 	return worker->run != 0 && hdr->epoch == worker->run;
 }
@@ -233,7 +234,7 @@ run_single(struct worker *worker, struct rte_mbuf *mbuf)
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	struct fanin_packet packet = { .mbuf = mbuf, .headers = headers, .payload = headers + 1 };
-	const bool refusable = !admission_is_from_parent(&headers->fanin);
+	const bool refusable = !is_from_parent(&headers->fanin);
 	const uint32_t block = headers->fanin.block;
 	struct job *job;
 	enum fanin_reason reason = admission_block(worker->pipeline, mbuf, &job);
@@ -254,7 +255,7 @@ run_single(struct worker *worker, struct rte_mbuf *mbuf)
 	ctx->ended = __atomic_load_n(&job->ended, __ATOMIC_RELAXED);
 	ctx->silent = __atomic_load_n(&job->silent, __ATOMIC_RELAXED);
 	ctx->missing = 0;
-	verdict = is_run_of(worker, &headers->fanin) ? run_rare(ctx, job, &packet, &reason)
+	verdict = is_run_of(worker, &headers->fanin) ? run_other(ctx, job, &packet, &reason)
 						     : FANIN_VERDICT_RETRY;
 	settle(worker, mbuf, verdict, reason, refusable ? job : NULL);
 	emission_drain(worker);

@@ -13,60 +13,62 @@
 
 #include "pipeline/fastpath.h"
 
-/* What the parent sent about a block, or, of another type, about the job. */
+/*
+ * Only members and parents have a say in which cluster gets a block: a stranger would decide where the packets of others go. What comes
+ * from none is refused here, whichever cluster the block has.
+ */
 static void
-from_parent(struct worker *worker, struct rte_mbuf *mbuf)
+to_block(struct worker *worker, struct rte_mbuf *mbuf, const struct fanin_hdr *hdr)
 {
-	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
+	enum fanin_reason reason;
 	struct job *job;
-	enum fanin_reason reason = admission_parent(worker->pipeline, mbuf, &job);
 
-	if (reason != FANIN_REASON_NONE) {
+	if (fanin_type_direction(hdr->type) == FANIN_UP)
+		reason = admission_member(worker->pipeline, mbuf, &job);
+	else
+		reason = admission_parent(worker->pipeline, mbuf, &job);
+	if (reason != FANIN_REASON_NONE || !worker_dispatch(worker, job, mbuf))
+		worker_aggregate(worker, &mbuf, 1);
+}
+
+/* What a parent says of the job, or asks. */
+static void
+from_parent(struct worker *worker, struct rte_mbuf *mbuf, const struct fanin_hdr *hdr)
+{
+	struct job *job;
+	const enum fanin_reason reason = admission_parent(worker->pipeline, mbuf, &job);
+
+	if (reason != FANIN_REASON_NONE)
 		worker_drop(worker, mbuf, reason);
-		return;
-	}
-	switch (hdr->type) {
-	case FANIN_TYPE_RESULT:
-	case FANIN_TYPE_ANSWER:
-		if (!worker_dispatch(worker, job, mbuf))
-			worker_aggregate(worker, &mbuf, 1);
-		break;
-	case FANIN_TYPE_PROBE:
+	else if (fanin_type_class(hdr->type) == FANIN_CLASS_PROBE)
 		probe_answer(worker, job, mbuf);
-		break;
-	default:
+	else
 		worker_from_parent(worker, job, mbuf);
-		break;
-	}
 }
 
 void
 worker_fanin(struct worker *worker, struct rte_mbuf *mbuf)
 {
 	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
-	struct job *job;
 
-	switch (hdr->type) {
-	case FANIN_TYPE_CONTRIBUTION:
-	case FANIN_TYPE_KNOWN:
-	case FANIN_TYPE_QUERY:
-		/*
-		 * Only members have a say in which cluster gets a block: a stranger would decide where the packets of
-		 * others go. What comes from none is refused here, whichever cluster the block has.
-		 */
-		if (admission_member(worker->pipeline, mbuf, &job) != FANIN_REASON_NONE ||
-		    !worker_dispatch(worker, job, mbuf))
-			worker_aggregate(worker, &mbuf, 1);
+	switch (fanin_type_class(hdr->type)) {
+	case FANIN_CLASS_BLOCK:
+		to_block(worker, mbuf, hdr);
 		break;
-	case FANIN_TYPE_JOIN:
-	case FANIN_TYPE_LEAVE:
+	case FANIN_CLASS_MEMBERSHIP:
 		worker_membership(worker, mbuf);
 		break;
-	case FANIN_TYPE_PROBE_ACK:
-		probe_take_ack(worker, mbuf);
+	case FANIN_CLASS_PROBE:
+		if (fanin_type_direction(hdr->type) == FANIN_UP)
+			probe_take_ack(worker, mbuf);
+		else
+			from_parent(worker, mbuf, hdr);
 		break;
-	default:
-		from_parent(worker, mbuf);
+	case FANIN_CLASS_PARENT:
+		from_parent(worker, mbuf, hdr);
+		break;
+	case FANIN_CLASS_NONE: /* validation lets none through */
+		worker_drop(worker, mbuf, FANIN_REASON_TYPE);
 		break;
 	}
 }

@@ -8,23 +8,6 @@
 
 #include "pipeline/fastpath.h"
 
-/* Does a packet of this type come from a parent? */
-static enum fanin_tag_direction
-direction_of(unsigned int type)
-{
-	switch (type) {
-	case FANIN_TYPE_RESULT:
-	case FANIN_TYPE_ANSWER:
-	case FANIN_TYPE_REFUSED:
-	case FANIN_TYPE_JOIN_ACK:
-	case FANIN_TYPE_LEAVE_ACK:
-	case FANIN_TYPE_PROBE:
-		return FANIN_TAG_DOWN;
-	default:
-		return FANIN_TAG_UP;
-	}
-}
-
 /*
  * The job with tags that a frame is for: it goes to this switch, or to a job's group and comes from the job's parent. NULL: it is none
  * of these, and may be anything.
@@ -54,18 +37,11 @@ find_job(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 		       : NULL;
 }
 
-/* A switch that does not take the sender for a member has no tag for it: such a REFUSED goes without. */
+/* Is it what members send in a run, for the handler? */
 static bool
-may_be_untagged(const struct fanin_hdr *hdr)
+is_of_run(uint8_t type)
 {
-	return hdr->type == FANIN_TYPE_REFUSED && fanin_reason_is_of_sender(hdr->count);
-}
-
-static bool
-is_of_run(unsigned int type)
-{
-	return type == FANIN_TYPE_CONTRIBUTION || type == FANIN_TYPE_KNOWN ||
-	       type == FANIN_TYPE_QUERY;
+	return fanin_type_class(type) == FANIN_CLASS_BLOCK && fanin_type_direction(type) == FANIN_UP;
 }
 
 /* There is no valid tag. What is wrong with a member's key or place is the better answer. */
@@ -76,7 +52,7 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf)
 	enum fanin_reason reason = FANIN_REASON_NONE;
 	struct job *job;
 
-	if (direction_of(hdr->type) == FANIN_TAG_UP)
+	if (fanin_type_direction(hdr->type) == FANIN_UP)
 		reason = admission_member(worker->pipeline, mbuf, &job);
 	if (reason == FANIN_REASON_NONE)
 		reason = FANIN_REASON_TAG;
@@ -99,7 +75,7 @@ tags_admit(struct worker *worker, struct rte_mbuf *mbuf)
 		return true;
 	if ((headers->fanin.flags & FANIN_FLAG_TAGGED) == 0) {
 		/* What is not valid in any case has a better name for why. */
-		if (may_be_untagged(&headers->fanin) ||
+		if (fanin_wire_refuses_sender(&headers->fanin) ||
 		    fanin_wire_validate(headers, mbuf->data_len) != FANIN_REASON_NONE)
 			return true;
 		refuse(worker, mbuf);
@@ -108,7 +84,7 @@ tags_admit(struct worker *worker, struct rte_mbuf *mbuf)
 	/* From here on its lengths can be relied on; if they are wrong, that is found once more, and named. */
 	if (fanin_wire_validate_l4(headers, mbuf->data_len) != FANIN_REASON_NONE)
 		return true;
-	direction = direction_of(headers->fanin.type);
+	direction = fanin_tag_direction_of(headers->fanin.type);
 	if (unlikely(!fanin_tagger_open_frame(job->taggers[worker->index], direction,
 					      tags_instance(pipeline, job, direction == FANIN_TAG_DOWN),
 					      headers))) {

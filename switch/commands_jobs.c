@@ -288,7 +288,8 @@ command_jobs_waits(void *user, const json_t *args, struct control_error *error)
 		return control_fail(error, "internal", "no memory for %zu blocks", waiting.most);
 	epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 	for (uint32_t i = 0; i <= job->slot_mask && epoch != 0; i++) {
-		if (job->handler->peek(&job->params, epoch, job->slots[i], &peek))
+		if (job->handler->peek != NULL &&
+		    job->handler->peek(&job->params, epoch, job->slots[i], &peek))
 			waiting_add(&waiting, &peek);
 	}
 	blocks = list_waiting(job, &waiting);

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: BSD-3-Clause
 -- Wireshark dissector for Fanin packets: every field of the header, the join bodies and the elements. Load it with
--- `tshark -X lua_script:wire/fanin.lua`. The tables below follow wire/wire.h, wire/types.h and wire/reasons.h.
+-- `tshark -X lua_script:wire/fanin.lua`. The tables below follow wire/types.h and wire/reasons.h;
+-- that of the packet types is made from wire/packets.h.
 
 local HEADER_LEN = 54
 local DEFAULT_PORT = 21930
@@ -15,13 +16,37 @@ local TAGGED = 0x0008
 local TAG_NONCE_LEN = 16
 local TAG_LEN = 32
 
-local type_names = {
-	[1] = "CONTRIBUTION", [2] = "RESULT", [3] = "ANSWER", [4] = "REFUSED",
-	[5] = "JOIN", [6] = "JOIN_ACK", [7] = "LEAVE", [8] = "LEAVE_ACK", [9] = "KNOWN",
-	[10] = "QUERY", [11] = "PROBE", [12] = "PROBE_ACK",
+-- begin packet types: written by wire/packets.py from wire/packets.h
+local types = {
+	[1] = { name = "CONTRIBUTION", direction = "up", has_elements = true },
+	[2] = { name = "RESULT", direction = "down", has_elements = true },
+	[3] = { name = "ANSWER", direction = "down", body_len = 96, has_number = true },
+	[4] = { name = "REFUSED", direction = "down" },
+	[5] = { name = "JOIN", direction = "up", body_len = 24 },
+	[6] = { name = "JOIN_ACK", direction = "down", body_len = 56 },
+	[7] = { name = "LEAVE", direction = "up" },
+	[8] = { name = "LEAVE_ACK", direction = "down" },
+	[9] = { name = "KNOWN", direction = "up", has_elements = true },
+	[10] = { name = "QUERY", direction = "up", has_number = true },
+	[11] = { name = "PROBE", direction = "down" },
+	[12] = { name = "PROBE_ACK", direction = "up", body_len = 16 },
 }
-local CONTRIBUTION, RESULT, ANSWER, REFUSED, JOIN, JOIN_ACK, KNOWN = 1, 2, 3, 4, 5, 6, 9
-local QUERY, PROBE_ACK = 10, 12
+-- end packet types: written by wire/packets.py from wire/packets.h
+-- What people read for each code, and the codes that more is known of below.
+local type_names = {}
+for code = 0, 255 do
+	type_names[code] = types[code] ~= nil and types[code].name or string.format("type %d (not of this version)", code)
+end
+local function code_of(name)
+	for code, declared in pairs(types) do
+		if declared.name == name then
+			return code
+		end
+	end
+	error("no packet type " .. name)
+end
+local CONTRIBUTION, ANSWER, REFUSED = code_of("CONTRIBUTION"), code_of("ANSWER"), code_of("REFUSED")
+local JOIN, JOIN_ACK, QUERY, PROBE_ACK = code_of("JOIN"), code_of("JOIN_ACK"), code_of("QUERY"), code_of("PROBE_ACK")
 
 local dtype_names = {
 	[0] = "none", [1] = "i8", [2] = "i16", [3] = "i32", [4] = "i64", [5] = "u8", [6] = "u16", [7] = "u32",
@@ -69,6 +94,7 @@ fanin.prefs.port = Pref.uint("UDP port", DEFAULT_PORT, "UDP port that Fanin's sw
 local f = {
 	version = ProtoField.uint8("fanin.version", "Version"),
 	type = ProtoField.uint8("fanin.type", "Type", base.DEC, type_names),
+	direction = ProtoField.string("fanin.direction", "Direction"),
 	flags = ProtoField.uint16("fanin.flags", "Flags", base.HEX),
 	retransmit = ProtoField.bool("fanin.flags.retransmit", "Retransmit", 16, nil, 0x0001,
 		"This contribution was sent before; of a query: the block is overdue"),
@@ -175,7 +201,7 @@ function fanin.init()
 end
 
 local function has_elements(packet_type)
-	return packet_type == CONTRIBUTION or packet_type == RESULT or packet_type == KNOWN
+	return types[packet_type] ~= nil and types[packet_type].has_elements == true
 end
 
 local function ranks_of(members)
@@ -228,8 +254,10 @@ local function add_header(tree, buffer, pinfo)
 		version:add_proto_expert_info(e.version)
 	end
 	local kind = tree:add_le(f.type, buffer(1, 1))
-	if type_names[packet_type] == nil then
+	if types[packet_type] == nil then
 		kind:add_proto_expert_info(e.type)
+	else
+		tree:add(f.direction, buffer(1, 1), types[packet_type].direction):set_generated()
 	end
 	local flags = tree:add_le(f.flags, buffer(2, 2))
 	flags:add_le(f.retransmit, buffer(2, 2))
@@ -284,7 +312,7 @@ local function add_header(tree, buffer, pinfo)
 		add_ranks(tree, f.members, buffer(40, 8))
 	end
 	local number = tree:add_le(f.number, buffer(48, 4))
-	if buffer(48, 4):le_uint() ~= 0 and packet_type ~= ANSWER and packet_type ~= QUERY then
+	if buffer(48, 4):le_uint() ~= 0 and types[packet_type] ~= nil and not types[packet_type].has_number then
 		number:add_proto_expert_info(e.reserved)
 	end
 	reserved = tree:add_le(f.reserved1, buffer(52, 2))
@@ -442,47 +470,42 @@ local function add_probe_ack(tree, body)
 end
 
 local bodies = {
-	[JOIN] = { len = 24, add = add_join, title = "Join" },
-	[JOIN_ACK] = { len = 56, add = add_join_ack, title = "Join answer" },
-	[ANSWER] = { len = 32 + STATES_LEN, add = add_answer, title = "Answer" },
-	[PROBE_ACK] = { len = 16, add = add_probe_ack, title = "Probe answer" },
+	[JOIN] = { add = add_join, title = "Join" },
+	[JOIN_ACK] = { add = add_join_ack, title = "Join answer" },
+	[ANSWER] = { add = add_answer, title = "Answer" },
+	[PROBE_ACK] = { add = add_probe_ack, title = "Probe answer" },
 }
 
--- As add_elements. A body may be longer than this version knows it.
+-- As add_elements. A body may be longer than this version knows it. Of a type that is unknown the payload is bytes.
 local function add_body(tree, buffer, len, packet_type)
+	local declared = types[packet_type]
+	local least_len = declared ~= nil and declared.body_len or 0
 	local expected = bodies[packet_type]
 	local body_len = len - HEADER_LEN
 	local captured_len = buffer:len() - HEADER_LEN
 
-	if expected == nil then
-		if body_len > 0 and type_names[packet_type] ~= nil then
-			local item = captured_len > 0 and tree:add(f.payload, buffer(HEADER_LEN)) or tree
+	if body_len < least_len then
+		tree:add_proto_expert_info(e.length)
+		return ""
+	end
+	if expected == nil or captured_len < least_len then
+		local item = captured_len > 0 and tree:add(f.payload, buffer(HEADER_LEN)) or tree
+		if declared ~= nil and least_len == 0 and body_len > 0 then
 			item:add_proto_expert_info(e.length)
 		end
 		return ""
 	end
-	if body_len < expected.len then
-		tree:add_proto_expert_info(e.length)
-		return ""
-	end
-	if captured_len < expected.len then
-		if captured_len > 0 then
-			tree:add(f.payload, buffer(HEADER_LEN))
-		end
-		return ""
-	end
-	local body = buffer(HEADER_LEN, expected.len)
+	local body = buffer(HEADER_LEN, least_len)
 	local item = tree:add(body, expected.title)
-	if captured_len > expected.len then
-		tree:add(f.later, buffer(HEADER_LEN + expected.len))
+	if captured_len > least_len then
+		tree:add(f.later, buffer(HEADER_LEN + least_len))
 	end
 	return expected.add(item, body)
 end
 
 local function summary(buffer)
 	local packet_type = buffer(1, 1):uint()
-	local text = string.format("%s job %d", type_names[packet_type] or string.format("type %d", packet_type),
-		buffer(4, 4):le_uint())
+	local text = string.format("%s job %d", type_names[packet_type], buffer(4, 4):le_uint())
 
 	if has_elements(packet_type) then
 		text = text .. string.format(" block %d", buffer(16, 4):le_uint())
@@ -551,7 +574,7 @@ local function add_stump(tree, buffer, len, pinfo)
 	tree:add_le(f.type, buffer(1, 1))
 	tree:add_le(f.job, buffer(4, 4))
 	pinfo.cols.info = string.format("%s job %d (%d bytes, the capture has %d)",
-		type_names[packet_type] or string.format("type %d", packet_type), buffer(4, 4):le_uint(), len, buffer:len())
+		type_names[packet_type], buffer(4, 4):le_uint(), len, buffer:len())
 end
 
 function fanin.dissector(tvb, pinfo, root)

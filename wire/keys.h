@@ -12,8 +12,8 @@
 #include "wire/wire.h"
 
 struct fanin_keys {
-	uint64_t up;   /* JOIN, LEAVE, CONTRIBUTION, KNOWN, QUERY and PROBE_ACK */
-	uint64_t down; /* JOIN_ACK, LEAVE_ACK, RESULT, ANSWER, PROBE and REFUSED to members */
+	uint64_t up; /* packets whose type goes up */
+	uint64_t down; /* packets whose type goes down; not PROBE to hosts, nor REFUSED to those who are no members */
 	uint64_t ring; /* between the hosts of a ring */
 };
 
@@ -26,14 +26,13 @@ struct fanin_keys {
 int fanin_keys_derive(uint64_t secret, struct fanin_keys *keys);
 
 /*
- * True if an answer of the switch, a valid packet, carries the key that it has to. A switch that does not take the sender
- * for a member, or that does not have the job, knows no key to answer with: such a REFUSED gives back the one that came.
+ * True if an answer of the switch, a valid packet, carries the key that it has to: the down key, or if it refuses its receiver as a sender
+ * the one that came.
  */
 static inline bool
 fanin_keys_fit_answer(const struct fanin_keys *keys, const struct fanin_hdr *hdr)
 {
-	return hdr->key == keys->down || (hdr->key == keys->up && hdr->type == FANIN_TYPE_REFUSED &&
-					  fanin_reason_is_of_sender(hdr->count));
+	return hdr->key == keys->down || (hdr->key == keys->up && fanin_wire_refuses_sender(hdr));
 }
 
 #endif

@@ -97,18 +97,11 @@ fanin_tagger_destroy(struct fanin_tagger *tagger)
 }
 
 bool
-fanin_tag_has_instance(unsigned int type)
+fanin_tag_has_instance(uint8_t type)
 {
-	switch (type) {
-	case FANIN_TYPE_JOIN:
-	case FANIN_TYPE_JOIN_ACK:
-	case FANIN_TYPE_LEAVE:
-	case FANIN_TYPE_LEAVE_ACK:
-	case FANIN_TYPE_REFUSED:
-		return false;
-	default:
-		return true;
-	}
+	const enum fanin_packet_class class = fanin_type_class(type);
+
+	return class != FANIN_CLASS_MEMBERSHIP && class != FANIN_CLASS_PARENT;
 }
 
 /* Poly1305 with the nonce's pad, over the instance, the header and the payload. */

@@ -19,10 +19,17 @@
 
 /* Which key: that of what goes to a parent, or of what comes from it. */
 enum fanin_tag_direction {
-	FANIN_TAG_UP,
-	FANIN_TAG_DOWN,
+	FANIN_TAG_UP = FANIN_UP,
+	FANIN_TAG_DOWN = FANIN_DOWN,
 	FANIN_TAG_DIRECTIONS
 };
+
+/* UP for a code that is no type's. */
+static inline enum fanin_tag_direction
+fanin_tag_direction_of(uint8_t type)
+{
+	return (enum fanin_tag_direction)fanin_type_direction(type);
+}
 
 /* Makes and checks the tags of one job. One thread at a time, of one process: after a fork two would use the same nonces. */
 struct fanin_tagger;
@@ -42,7 +49,7 @@ void fanin_tagger_destroy(struct fanin_tagger *tagger);
  * True if packets of this type are bound to one start of a switch: see `instance` below. Those by which a run is joined and left are
  * not, as the host does not know the instance yet.
  */
-bool fanin_tag_has_instance(unsigned int type);
+bool fanin_tag_has_instance(uint8_t type);
 
 /*
  * Tags a packet: sets the flag in the header and writes the tag.

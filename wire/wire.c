@@ -54,9 +54,17 @@ fanin_wire_validate_l4(const void *frame, size_t frame_len)
 	return FANIN_REASON_NONE;
 }
 
+/* May a field of the header have this value? */
+static bool
+field_fits(unsigned int use, uint32_t value)
+{
+	return use == FANIN_FIELD_ANY || (value != 0) == (use == FANIN_FIELD_NONZERO);
+}
+
 /* Packets that carry elements. Whether there is such a custom operator, and on this data type, is the switch's to know. */
 static enum fanin_reason
-validate_elements(const struct fanin_hdr *hdr, uint32_t payload_len)
+validate_elements(const struct fanin_packet_type *type, const struct fanin_hdr *hdr,
+		  uint32_t payload_len)
 {
 	unsigned int size = fanin_dtype_size(hdr->dtype);
 
@@ -64,7 +72,7 @@ validate_elements(const struct fanin_hdr *hdr, uint32_t payload_len)
 		return FANIN_REASON_DTYPE;
 	if (!fanin_op_is_known(hdr->op))
 		return FANIN_REASON_OP;
-	if (!fanin_wire_count_fits(hdr, size, payload_len))
+	if (!fanin_wire_count_fits(hdr, size, payload_len) || !field_fits(type->number, hdr->number))
 		return FANIN_REASON_ELEMENTS;
 	return FANIN_REASON_NONE;
 }
@@ -74,59 +82,42 @@ validate_elements(const struct fanin_hdr *hdr, uint32_t payload_len)
  * have a reason that this version doesn't know.
  */
 static enum fanin_reason
-validate_control(const struct fanin_hdr *hdr, uint32_t payload_len)
+validate_control(const struct fanin_packet_type *type, const struct fanin_hdr *hdr,
+		 uint32_t payload_len)
 {
-	bool body_ok;
+	const bool has_body = type->payload == FANIN_PAYLOAD_BODY;
 
 	if (hdr->dtype != FANIN_WIRE_DTYPE_NONE)
 		return FANIN_REASON_DTYPE;
 	if (hdr->op != FANIN_WIRE_OP_NONE)
 		return FANIN_REASON_OP;
-	if (hdr->count != 0 && hdr->type != FANIN_TYPE_REFUSED && hdr->type != FANIN_TYPE_ANSWER &&
-	    hdr->type != FANIN_TYPE_QUERY)
+	if (!field_fits(type->count, hdr->count) || !field_fits(type->number, hdr->number))
 		return FANIN_REASON_ELEMENTS;
-	if (hdr->number == 0 && hdr->type == FANIN_TYPE_QUERY)
-		return FANIN_REASON_ELEMENTS;
-
-	switch (hdr->type) {
-	case FANIN_TYPE_JOIN:
-		body_ok = payload_len >= sizeof(struct fanin_join_body);
-		break;
-	case FANIN_TYPE_JOIN_ACK:
-		body_ok = payload_len >= sizeof(struct fanin_join_ack_body);
-		break;
-	case FANIN_TYPE_ANSWER:
-		body_ok = payload_len >= sizeof(struct fanin_answer_body);
-		break;
-	case FANIN_TYPE_PROBE_ACK:
-		body_ok = payload_len >= sizeof(struct fanin_probe_ack_body);
-		break;
-	default:
-		body_ok = payload_len == 0;
-		break;
-	}
-	return body_ok ? FANIN_REASON_NONE : FANIN_REASON_BODY;
+	if (has_body ? payload_len < type->body_len : payload_len != 0)
+		return FANIN_REASON_BODY;
+	return FANIN_REASON_NONE;
 }
 
 static enum fanin_reason
 validate_header(const struct fanin_hdr *hdr, uint32_t payload_len)
 {
-	const bool numbered = hdr->type == FANIN_TYPE_QUERY || hdr->type == FANIN_TYPE_ANSWER;
+	const struct fanin_packet_type *type = &fanin_packet_types[hdr->type];
+	const bool has_elements = type->payload == FANIN_PAYLOAD_ELEMENTS;
 
 	if (hdr->version != FANIN_WIRE_VERSION)
 		return FANIN_REASON_VERSION;
-	if (hdr->type == 0 || hdr->type >= FANIN_TYPE_COUNT)
+	if (type->class == FANIN_CLASS_NONE)
 		return FANIN_REASON_TYPE;
-	if ((hdr->flags & ~FANIN_FLAGS_ALL) != 0 ||
-	    (fanin_wire_is_empty(hdr) && !fanin_type_has_elements(hdr->type)))
+	if ((hdr->flags & ~FANIN_FLAGS_ALL) != 0 || (fanin_wire_is_empty(hdr) && !has_elements))
 		return FANIN_REASON_FLAGS;
-	if (hdr->reserved0 != 0 || hdr->reserved1 != 0 || (hdr->number != 0 && !numbered))
+	if (hdr->reserved0 != 0 || hdr->reserved1 != 0 ||
+	    (hdr->number != 0 && type->number == FANIN_FIELD_ZERO))
 		return FANIN_REASON_RESERVED;
 	if (hdr->extension != 0 || hdr->extension_len32 != 0)
 		return FANIN_REASON_EXTENSION;
-	if (fanin_type_has_elements(hdr->type))
-		return validate_elements(hdr, payload_len);
-	return validate_control(hdr, payload_len);
+	if (has_elements)
+		return validate_elements(type, hdr, payload_len);
+	return validate_control(type, hdr, payload_len);
 }
 
 enum fanin_reason

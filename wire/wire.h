@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "wire/packets.h"
 #include "wire/reasons.h"
 #include "wire/types.h"
 
@@ -47,31 +48,6 @@
 #define FANIN_TAG_LEN 32       /* of a tagged packet, behind its payload */
 #define FANIN_PAYLOAD_ALIGN 64 /* and what every job's packets hold at least: any element */
 static_assert(FANIN_WIRE_OPAQUE_MAX <= FANIN_PAYLOAD_ALIGN, "an element fits into every packet");
-
-enum fanin_type {
-	FANIN_TYPE_CONTRIBUTION = 1, /* host or switch to its parent: elements to be reduced */
-	FANIN_TYPE_RESULT = 2,       /* switch to its children: the reduced elements */
-	FANIN_TYPE_ANSWER = 3,       /* switch to a child that asks: struct fanin_answer_body */
-	FANIN_TYPE_REFUSED = 4,      /* switch to a member: why its packet was not processed */
-	FANIN_TYPE_JOIN = 5,         /* host to switch, from any UDP port: struct fanin_join_body */
-	FANIN_TYPE_JOIN_ACK = 6,     /* switch to host: struct fanin_join_ack_body */
-	FANIN_TYPE_LEAVE = 7,        /* host to switch: no body */
-	FANIN_TYPE_LEAVE_ACK = 8,    /* switch to host: no body */
-	FANIN_TYPE_KNOWN =
-		9, /* host or switch to its parent: a block's result, from a tree that is no more */
-	FANIN_TYPE_QUERY = 10, /* host or switch to its parent: how far is this block? No body */
-	FANIN_TYPE_PROBE = 11, /* switch to a child that keeps others waiting: is it there? No body */
-	FANIN_TYPE_PROBE_ACK =
-		12, /* a child that is a switch, to its parent: struct fanin_probe_ack_body */
-	FANIN_TYPE_COUNT
-};
-
-static inline bool
-fanin_type_has_elements(unsigned int type)
-{
-	return type == FANIN_TYPE_CONTRIBUTION || type == FANIN_TYPE_RESULT ||
-	       type == FANIN_TYPE_KNOWN;
-}
 
 enum fanin_flag {
 	FANIN_FLAG_RETRANSMIT =
@@ -112,7 +88,7 @@ struct fanin_udp {
 
 struct fanin_hdr {
 	uint8_t version; /* FANIN_WIRE_VERSION */
-	uint8_t type;    /* enum fanin_type */
+	uint8_t type;    /* enum fanin_type, or a registered one */
 	uint16_t flags;  /* enum fanin_flag */
 	uint32_t job;    /* 1 to FANIN_WIRE_MAX_JOB */
 	uint32_t epoch;  /* run of the job, from JOIN_ACK; 0 in JOIN */
@@ -331,6 +307,16 @@ static inline bool
 fanin_wire_is_empty(const struct fanin_hdr *hdr)
 {
 	return (hdr->flags & FANIN_FLAG_EMPTY) != 0;
+}
+
+/*
+ * Is it a REFUSED by a switch that does not take its receiver for a member, or does not have the job? It knows neither a key nor a tag
+ * to answer with: such a REFUSED gives back the key that came, and has no tag.
+ */
+static inline bool
+fanin_wire_refuses_sender(const struct fanin_hdr *hdr)
+{
+	return hdr->type == FANIN_TYPE_REFUSED && fanin_reason_is_of_sender(hdr->count);
 }
 
 /*

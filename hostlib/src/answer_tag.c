@@ -9,7 +9,7 @@ fanin_answer_open(struct fanin_tagger *tagger, uint64_t instance, struct fanin_h
 	const struct fanin_hdr *hdr = &headers->fanin;
 
 	if ((hdr->flags & FANIN_FLAG_TAGGED) == 0)
-		return hdr->type == FANIN_TYPE_REFUSED && fanin_reason_is_of_sender(hdr->count);
+		return fanin_wire_refuses_sender(hdr);
 	return fanin_wire_validate_l4(headers, len) == FANIN_REASON_NONE &&
 	       fanin_tagger_open_frame(tagger, FANIN_TAG_DOWN, instance, headers);
 }

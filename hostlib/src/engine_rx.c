@@ -265,7 +265,7 @@ fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *fram
 	}
 	if (engine->config.tagger != NULL) {
 		/* A refusal of that kind has no tag. */
-		if (hdr->type == FANIN_TYPE_REFUSED && fanin_reason_is_of_sender(hdr->count)) {
+		if (fanin_wire_refuses_sender(hdr)) {
 			fanin_engine_refusal_suspect(engine, hdr->count);
 			return;
 		}

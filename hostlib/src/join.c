@@ -401,8 +401,7 @@ static bool
 confirms_leave(const struct fanin_member *member, const struct fanin_hdr *hdr)
 {
 	return hdr->epoch == member->epoch &&
-	       (hdr->type == FANIN_TYPE_LEAVE_ACK ||
-		(hdr->type == FANIN_TYPE_REFUSED && fanin_reason_is_of_sender(hdr->count)));
+	       (hdr->type == FANIN_TYPE_LEAVE_ACK || fanin_wire_refuses_sender(hdr));
 }
 
 void

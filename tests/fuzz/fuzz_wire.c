@@ -129,18 +129,9 @@ call(const struct fanin_handler *handler, struct fanin_packet *packet, enum fani
 	const uint32_t index = packet->headers->fanin.block % SLOTS;
 	void *slot = slots[index];
 
-	switch (packet->headers->fanin.type) {
-	case FANIN_TYPE_CONTRIBUTION:
+	if (packet->headers->fanin.type == FANIN_TYPE_CONTRIBUTION)
 		return handler->contribution(&ctx, slot, index, packet, reason);
-	case FANIN_TYPE_KNOWN:
-		return handler->known(&ctx, slot, index, packet, reason);
-	case FANIN_TYPE_QUERY:
-		return handler->query(&ctx, slot, packet, reason);
-	case FANIN_TYPE_ANSWER:
-		return handler->answer(&ctx, slot, packet, reason);
-	default:
-		return handler->result(&ctx, slot, packet, reason);
-	}
+	return handler->other(&ctx, slot, index, packet, reason);
 }
 
 /* A child's contribution, query, or result that it knew; or the parent's result or answer. */
@@ -223,10 +214,8 @@ route_frame(struct fanin_headers *headers, size_t len, enum fanin_reason wire)
 static bool
 is_handler_s(const struct fanin_hdr *hdr)
 {
-	if (hdr->type == FANIN_TYPE_RESULT || hdr->type == FANIN_TYPE_ANSWER)
-		return true;
-	return (fanin_type_has_elements(hdr->type) || hdr->type == FANIN_TYPE_QUERY) &&
-	       hdr->rank < N_CHILDREN;
+	return fanin_type_class(hdr->type) == FANIN_CLASS_BLOCK &&
+	       (fanin_type_direction(hdr->type) == FANIN_DOWN || hdr->rank < N_CHILDREN);
 }
 
 static void

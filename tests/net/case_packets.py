@@ -3,12 +3,14 @@
 
 import random
 import re
+import shutil
 import struct
+import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
-from frames import (ANSWER, CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, PROBE, PROBE_ACK, QUERY, REFUSED, RESULT, RawPort,
+from frames import (ANSWER, CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, PROBE, PROBE_ACK, QUERY, REFUSED, RESULT, TYPES, RawPort,
                     header, job_key, packet, write_pcap)
 from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run, running_lab,
                      start_ranks, wait_for_results, wait_until)
@@ -411,6 +413,81 @@ def the_dissector_flags_what_is_unknown():
                           display_filter="fanin.join.handler || fanin.later")
         expect_equal(names, [["single", ""], ["single", ""], ["single", ""], ["sixteen_letters_", ""],
                              ["fifteen_letters", ""], ["", "78"], ["single", b"later".hex()]], "names and later fields")
+
+
+def least_of(row):
+    """A packet's payload and shape that are no more than its type asks for."""
+    if row.payload == "elements":
+        return {"payload": FLOATS, "dtype": "f32", "op": "sum", "count": 16}
+    # A JOIN_ACK of zeros would be one of a job without ranks.
+    return {"payload": ack_body() if row.code == JOIN_ACK else bytes(row.body_len)}
+
+
+@case()
+def the_dissector_knows_every_type_of_packet():
+    frames = [by_hand(row.code, number=int(row.number == "nonzero"), **least_of(row)) for row in TYPES]
+    frames += [by_hand(200, FLOATS, number=1), by_hand(99)]
+    with tempfile.TemporaryDirectory() as directory:
+        place = SimpleNamespace(directory=Path(directory))
+        rows = dissected(place, list(enumerate(frames)), "fanin.type", "fanin.direction", "fanin.payload", "_ws.col.Info")
+        expect_equal(faults_of(place, frames), [set()] * len(TYPES) + [{"type"}] * 2, "faults of a packet of each type")
+        # One byte less than the body has.
+        shorter = [by_hand(row.code, least_of(row)["payload"][:-1]) for row in TYPES if row.payload == "body"]
+        expect_equal(faults_of(place, shorter), [{"length"}] * len(shorter), "faults of bodies that are too short")
+        numbered = [by_hand(row.code, number=1, **least_of(row)) for row in TYPES]
+        expected = [{"reserved"} if row.number == "zero" else set() for row in TYPES]
+        expect_equal(faults_of(place, numbered), expected, "faults of packets with a number")
+    expect_equal([row[:2] for row in rows], [[str(row.code), row.direction] for row in TYPES] + [["200", ""], ["99", ""]],
+                 "types and directions")
+    for found, row in zip(rows, TYPES):
+        expect(found[3].startswith(f"{row.name} job 7"), f"found {found[3]!r}, expected a summary of {row.name}")
+    expect(rows[-2][3].startswith("type 200 (not of this version) job 7"), f"the summary of an unknown type: {rows[-2][3]!r}")
+    expect_equal(rows[-2][2], FLOATS.hex(), "the payload of an unknown type")
+
+
+MADE_OF_PACKETS = ("wire/fanin.lua", "docs/protocol.md")
+
+
+def make_tables(root, *options):
+    """wire/packets.py on a source tree: its exit status and what it prints."""
+    result = run([sys.executable, SOURCE_DIR / "wire" / "packets.py", "--root", root, *options], check=False)
+    return result.returncode, result.stdout + result.stderr
+
+
+@case()
+def the_tables_of_packet_types_are_up_to_date():
+    expect_equal(make_tables(SOURCE_DIR, "--check"), (0, ""), "wire/packets.py --check; what ./dev fmt mends")
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        for name in ("wire/packets.h", "wire/wire.h", *MADE_OF_PACKETS):
+            (root / name).parent.mkdir(exist_ok=True)
+            shutil.copy(SOURCE_DIR / name, root / name)
+        rows = root / "wire" / "packets.h"
+        text = rows.read_text()
+        before = [(root / name).read_text() for name in MADE_OF_PACKETS]
+        rows.write_text(text.replace("X(QUERY, 10, UP, BLOCK, NOTHING,", "X(QUERY, 77, DOWN, BLOCK, BODY(join),"))
+        status, told = make_tables(root, "--check")
+        expect(status == 1 and all(name in told for name in MADE_OF_PACKETS), f"a changed row: status {status}, {told}")
+        expect_equal([(root / name).read_text() for name in MADE_OF_PACKETS], before, "tables after --check")
+        expect_equal(make_tables(root)[0], 0, "status of writing the tables")
+        expect_equal(make_tables(root, "--check"), (0, ""), "wire/packets.py --check behind that")
+        expect('[77] = { name = "QUERY", direction = "down", body_len = 24,' in (root / "wire" / "fanin.lua").read_text(),
+               "the dissector has not got the changed row")
+        expect("| 77 | QUERY | down | block | 24 bytes or more |" in (root / "docs" / "protocol.md").read_text(),
+               "docs/protocol.md has not got the changed row")
+        rows.write_text(text)
+        make_tables(root)
+        expect_equal([(root / name).read_text() for name in MADE_OF_PACKETS], before, "tables of the old rows")
+        # What can't be read is told, and nothing is written.
+        for old, new, complaint in (("X(QUERY, 10, UP,", "X(QUERY, 10, SIDEWAYS,", "12 rows, of which 11"),
+                                    ("BODY(join)", "BODY(nothing_like_it)", "static_assert")):
+            rows.write_text(text.replace(old, new))
+            status, told = make_tables(root)
+            expect(status == 2 and complaint in told, f"rows that can't be read: status {status}, {told}")
+        rows.write_text(text)
+        (root / "wire" / "fanin.lua").write_text(before[0].replace("-- end packet types", "-- gone"))
+        status, told = make_tables(root)
+        expect(status == 2 and "fanin.lua" in told, f"a missing mark: status {status}, {told}")
 
 
 @case()

@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Frames made by hand, good and bad, and raw sockets to send and see them. Follows docs/protocol.md, not the C code."""
+"""Frames made by hand, good and bad, and raw sockets to send and see them. Follows docs/protocol.md, not the C code,
+but for the types of packets: their codes and directions are read from wire/packets.h."""
 
 import hashlib
 import hmac
 import socket
 import struct
+import sys
 import time
 
 from support import LabError
-from lab import HOST_INTERFACE, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside
+from lab import HOST_INTERFACE, SOURCE_DIR, SWITCH_IP, SWITCH_MAC, UDP_PORT, inside
 
-(CONTRIBUTION, RESULT, ANSWER, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK, KNOWN, QUERY, PROBE,
- PROBE_ACK) = range(1, 13)
-UPWARD = {CONTRIBUTION, JOIN, LEAVE, KNOWN, QUERY, PROBE_ACK}
+sys.path.insert(0, str(SOURCE_DIR / "wire"))
+from packets import packet_types  # noqa: E402
+
+TYPES = packet_types(SOURCE_DIR)
+# CONTRIBUTION, RESULT and so on: the codes by their names.
+globals().update({row.name: row.code for row in TYPES})
+UPWARD = {row.code for row in TYPES if row.direction == "up"}
 DTYPES = {"none": 0, "i8": 1, "i32": 3, "f32": 11, "f64": 12}
 OPS = {"none": 0, "sum": 1, "prod": 2, "min": 3, "max": 4, "band": 8}
 HEADER_LEN = 54

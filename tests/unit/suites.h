@@ -10,6 +10,7 @@
 
 #define FANIN_SUITES(X)                                                                            \
 	X(wire)                                                                                    \
+	X(packets)                                                                                 \
 	X(abi)                                                                                     \
 	X(tag)                                                                                     \
 	X(kernels)                                                                                 \

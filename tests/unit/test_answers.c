@@ -86,7 +86,7 @@ ask(uint16_t child, uint16_t flags, struct fanin_answer_body *body)
 
 	packet.headers->fanin.flags = flags;
 	packet.headers->fanin.count = SLOTS; /* more than a window */
-	ck_assert_int_eq(rig.handler->query(&rig.ctx, rig.slot, &packet, &reason),
+	ck_assert_int_eq(rig.handler->other(&rig.ctx, rig.slot, rig.index, &packet, &reason),
 			 FANIN_VERDICT_HELD);
 	handler_rig_emission(&rig, FANIN_EMIT_REPLY, UINT64_C(1) << child);
 	memcpy(body, packet.headers + 1, sizeof(*body));
@@ -105,7 +105,7 @@ parent_answers(uint16_t child, uint16_t rank, enum fanin_block_state state)
 	packet.headers->fanin.rank = rank;
 	packet.headers->fanin.count = (uint16_t)state;
 	packet.headers->fanin.members = fanin_way_push(0, child);
-	if (rig.handler->answer(&rig.ctx, rig.slot, &packet, &reason) == FANIN_VERDICT_FREE)
+	if (rig.handler->other(&rig.ctx, rig.slot, rig.index, &packet, &reason) == FANIN_VERDICT_FREE)
 		fake_put(&rig.pool, packet.mbuf);
 	return packet;
 }
@@ -120,7 +120,7 @@ ask_block(uint16_t child, uint32_t block, uint16_t flags, struct fanin_packet *p
 	packet->headers->fanin.block = block;
 	packet->headers->fanin.flags = flags;
 	packet->headers->fanin.count = SLOTS;
-	return rig.handler->query(&rig.ctx, rig.slot, packet, reason);
+	return rig.handler->other(&rig.ctx, rig.slot, rig.index, packet, reason);
 }
 
 /* The state that an answer to an early query has, whose packet is given up then. */
@@ -375,7 +375,7 @@ is_passed_up(uint16_t child)
 	bool passed;
 
 	packet.headers->fanin.flags = FANIN_FLAG_RETRANSMIT;
-	ck_assert_int_eq(rig.handler->query(&rig.ctx, rig.slot, &packet, &reason),
+	ck_assert_int_eq(rig.handler->other(&rig.ctx, rig.slot, rig.index, &packet, &reason),
 			 FANIN_VERDICT_HELD);
 	passed = packet.headers->fanin.type == FANIN_TYPE_QUERY;
 	if (passed)

@@ -394,16 +394,9 @@ handler_call(struct fanin_handler_ctx *ctx, struct fanin_packet *packet, enum fa
 	const uint32_t index = packet->headers->fanin.block % SLOTS;
 	uint8_t *slot = world.slot_of[index];
 
-	switch (packet->headers->fanin.type) {
-	case FANIN_TYPE_RESULT:
-		return world.handler->result(ctx, slot, packet, reason);
-	case FANIN_TYPE_QUERY:
-		return world.handler->query(ctx, slot, packet, reason);
-	case FANIN_TYPE_ANSWER:
-		return world.handler->answer(ctx, slot, packet, reason);
-	default:
+	if (packet->headers->fanin.type == FANIN_TYPE_CONTRIBUTION)
 		return world.handler->contribution(ctx, slot, index, packet, reason);
-	}
+	return world.handler->other(ctx, slot, index, packet, reason);
 }
 
 static void *

@@ -356,7 +356,7 @@ START_TEST(a_switch_whose_children_bring_no_data_takes_part_without)
 						.headers = headers_of(mbuf),
 						.payload = elements_of(mbuf),
 						.payload_len = mbuf->data_len - FANIN_PAYLOAD_OFFSET };
-		ck_assert_int_eq(rig.handler->result(&rig.ctx, rig.slot, &packet, &reason),
+		ck_assert_int_eq(rig.handler->other(&rig.ctx, rig.slot, rig.index, &packet, &reason),
 				 FANIN_VERDICT_HELD);
 		ck_assert_uint_eq(headers_of(result_of_all())->fanin.contributions, 5);
 		ck_assert_uint_eq(headers_of(result_of_all())->fanin.flags,

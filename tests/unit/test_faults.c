@@ -370,7 +370,7 @@ switch_receive(uint16_t host, struct rte_mbuf *mbuf)
 	enum fanin_verdict verdict;
 
 	if (hdr->type == FANIN_TYPE_QUERY)
-		verdict = sim.handler->query(&sim.ctx, sim.slot_of[index], &packet, &reason);
+		verdict = sim.handler->other(&sim.ctx, sim.slot_of[index], first, &packet, &reason);
 	else
 		verdict = sim.handler->contribution(&sim.ctx, sim.slot_of[index], first, &packet,
 						    &reason);

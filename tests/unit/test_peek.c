@@ -92,7 +92,7 @@ take_result(uint32_t block)
 	packet.headers->fanin.count = COUNT;
 	packet.payload = elements_of(mbuf);
 	packet.payload_len = COUNT * 4;
-	ck_assert_int_eq(rig.handler->result(&rig.ctx, rig.slot, &packet, &reason),
+	ck_assert_int_eq(rig.handler->other(&rig.ctx, rig.slot, rig.index, &packet, &reason),
 			 FANIN_VERDICT_HELD);
 }
 

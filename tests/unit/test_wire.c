@@ -384,7 +384,7 @@ START_TEST(fanin_headers_are_checked)
 	EXPECT_AFTER(hdr->version = 0, FANIN_REASON_VERSION);
 	EXPECT_AFTER(hdr->version = FANIN_WIRE_VERSION + 1, FANIN_REASON_VERSION);
 	EXPECT_AFTER(hdr->type = 0, FANIN_REASON_TYPE);
-	EXPECT_AFTER(hdr->type = FANIN_TYPE_COUNT, FANIN_REASON_TYPE);
+	EXPECT_AFTER(hdr->type = FANIN_TYPE_PROBE_ACK + 1, FANIN_REASON_TYPE);
 	EXPECT_AFTER(hdr->type = 255, FANIN_REASON_TYPE);
 	EXPECT_AFTER(hdr->flags = FANIN_FLAGS_ALL & ~FANIN_FLAG_EMPTY, FANIN_REASON_NONE);
 	EXPECT_AFTER((hdr->type = FANIN_TYPE_ANSWER, hdr->flags = FANIN_FLAG_EMPTY),
@@ -703,7 +703,7 @@ START_TEST(answers_carry_the_key_of_their_direction)
 {
 	static const struct fanin_keys keys = { .up = 1, .down = 2 };
 
-	for (unsigned int type = 0; type < FANIN_TYPE_COUNT; type++) {
+	for (unsigned int type = 0; type <= FANIN_TYPE_FREE_LAST; type++) {
 		for (unsigned int reason = 0; reason < FANIN_REASON_COUNT; reason++) {
 			const bool of_sender =
 				reason == FANIN_REASON_JOB || reason == FANIN_REASON_RANK ||

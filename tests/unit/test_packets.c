@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The table of packet types: what each row says is what validation demands, and handlers outside of the tree can add rows.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "tests/unit/suites.h"
+#include "wire/tag.h"
+#include "wire/wire.h"
+
+#define N_CODES 256
+#define PAYLOAD_MOST 256
+#define COUNT 16
+#define FREE 200
+
+/* A declaration as it could be registered; each test changes what it is about. */
+static const struct fanin_packet_type block_type = {
+	.name = "SPARSE",
+	.text = "values and their places",
+	.code = FREE,
+	.direction = FANIN_UP,
+	.class = FANIN_CLASS_BLOCK,
+	.payload = FANIN_PAYLOAD_NOTHING,
+};
+
+struct frame {
+	struct fanin_headers headers;
+	uint8_t payload[PAYLOAD_MOST];
+	size_t len;
+};
+
+static void
+set_payload_len(struct frame *frame, size_t payload_len)
+{
+	fanin_wire_set_payload_len(&frame->headers, (uint32_t)payload_len);
+	frame->len = FANIN_PAYLOAD_OFFSET + payload_len;
+}
+
+static void
+make_frame(uint8_t code, struct frame *frame)
+{
+	static const struct fanin_flow flow = { .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT,
+						.src_port = 40000 };
+
+	memset(frame, 0, sizeof(*frame));
+	fanin_wire_encode_l4(&frame->headers, &flow, 0);
+	fanin_wire_encode_header(&frame->headers.fanin, (enum fanin_type)code, 7, 3, 1);
+	set_payload_len(frame, 0);
+}
+
+/* The least that a type's declaration asks for. */
+static void
+make_least(const struct fanin_packet_type *type, struct frame *frame)
+{
+	struct fanin_hdr *hdr = &frame->headers.fanin;
+
+	make_frame(type->code, frame);
+	if (type->payload == FANIN_PAYLOAD_ELEMENTS) {
+		hdr->dtype = FANIN_WIRE_F32;
+		hdr->op = FANIN_WIRE_SUM;
+		hdr->count = COUNT;
+		set_payload_len(frame, COUNT * sizeof(float));
+	} else {
+		hdr->count = type->count == FANIN_FIELD_NONZERO;
+		set_payload_len(frame, type->body_len);
+	}
+	hdr->number = type->number == FANIN_FIELD_NONZERO;
+}
+
+static void
+expect(const struct frame *frame, enum fanin_reason reason)
+{
+	enum fanin_reason found = fanin_wire_validate(frame, frame->len);
+
+	ck_assert_msg(found == reason, "type %u: found %s, expected %s", frame->headers.fanin.type,
+		      fanin_reason_name(found), fanin_reason_name(reason));
+}
+
+/* Which value of a field is wrong, if any? */
+static void
+expect_field(const struct frame *frame, unsigned int use, bool is_zero, enum fanin_reason wrong)
+{
+	const bool fits = use == FANIN_FIELD_ANY || (use == FANIN_FIELD_ZERO) == is_zero;
+
+	expect(frame, fits ? FANIN_REASON_NONE : wrong);
+}
+
+static void
+expect_elements(const struct fanin_packet_type *type)
+{
+	struct frame frame;
+	struct fanin_hdr *hdr = &frame.headers.fanin;
+
+	make_least(type, &frame);
+	hdr->dtype = FANIN_WIRE_DTYPE_NONE;
+	expect(&frame, FANIN_REASON_DTYPE);
+	make_least(type, &frame);
+	hdr->op = FANIN_WIRE_OP_NONE;
+	expect(&frame, FANIN_REASON_OP);
+	make_least(type, &frame);
+	hdr->count++;
+	expect(&frame, FANIN_REASON_ELEMENTS);
+	make_least(type, &frame);
+	hdr->flags = FANIN_FLAG_EMPTY;
+	expect(&frame, FANIN_REASON_ELEMENTS);
+	set_payload_len(&frame, 0);
+	expect(&frame, FANIN_REASON_NONE);
+}
+
+static void
+expect_no_elements(const struct fanin_packet_type *type)
+{
+	struct frame frame;
+	struct fanin_hdr *hdr = &frame.headers.fanin;
+
+	make_least(type, &frame);
+	hdr->dtype = FANIN_WIRE_F32;
+	expect(&frame, FANIN_REASON_DTYPE);
+	make_least(type, &frame);
+	hdr->op = FANIN_WIRE_SUM;
+	expect(&frame, FANIN_REASON_OP);
+	make_least(type, &frame);
+	hdr->flags = FANIN_FLAG_EMPTY;
+	expect(&frame, FANIN_REASON_FLAGS);
+	make_least(type, &frame);
+	hdr->count = 0;
+	expect_field(&frame, type->count, true, FANIN_REASON_ELEMENTS);
+	hdr->count = UINT16_MAX;
+	expect_field(&frame, type->count, false, FANIN_REASON_ELEMENTS);
+	make_least(type, &frame);
+	set_payload_len(&frame, type->body_len + 1u);
+	expect(&frame, type->body_len != 0 ? FANIN_REASON_NONE : FANIN_REASON_BODY);
+	if (type->body_len == 0)
+		return;
+	set_payload_len(&frame, type->body_len - 1u);
+	expect(&frame, FANIN_REASON_BODY);
+}
+
+/* Whatever a declaration says of a packet is looked at. */
+static void
+expect_as_declared(const struct fanin_packet_type *type)
+{
+	struct frame frame;
+	struct fanin_hdr *hdr = &frame.headers.fanin;
+
+	make_least(type, &frame);
+	expect(&frame, FANIN_REASON_NONE);
+	hdr->number = 0;
+	expect_field(&frame, type->number, true, FANIN_REASON_ELEMENTS);
+	hdr->number = UINT32_MAX;
+	expect_field(&frame, type->number, false, FANIN_REASON_RESERVED);
+	make_least(type, &frame);
+	hdr->extension = 1;
+	expect(&frame, FANIN_REASON_EXTENSION);
+	if (type->payload == FANIN_PAYLOAD_ELEMENTS)
+		expect_elements(type);
+	else
+		expect_no_elements(type);
+}
+
+static void
+expect_same(const struct fanin_packet_type *found, const struct fanin_packet_type *expected)
+{
+	ck_assert_str_eq(found->name, expected->name);
+	ck_assert_uint_gt(strlen(found->text), 0);
+	ck_assert_uint_eq(found->code, expected->code);
+	ck_assert_uint_eq(found->direction, expected->direction);
+	ck_assert_uint_eq(found->class, expected->class);
+	ck_assert_uint_eq(found->payload, expected->payload);
+	ck_assert_uint_eq(found->body_len, expected->body_len);
+	ck_assert_uint_eq(found->count, expected->count);
+	ck_assert_uint_eq(found->number, expected->number);
+}
+
+/* Told a second time, as hosts and switches that are in use know them: nothing of this can change. */
+START_TEST(rows_are_those_of_the_protocol)
+{
+	enum {
+		NOTHING = FANIN_PAYLOAD_NOTHING,
+		ELEMENTS = FANIN_PAYLOAD_ELEMENTS,
+		BODY = FANIN_PAYLOAD_BODY,
+		ZERO = FANIN_FIELD_ZERO,
+		ANY = FANIN_FIELD_ANY,
+		NONZERO = FANIN_FIELD_NONZERO,
+		MANY = FANIN_FIELD_ELEMENTS
+	};
+#define ROW(_code, _name, _direction, _class, _payload, _body_len, _count, _number)                \
+	{                                                                                          \
+		.code = (_code), .name = (_name), .direction = FANIN_##_direction,                 \
+		.class = FANIN_CLASS_##_class, .payload = (_payload), .body_len = (_body_len),     \
+		.count = (_count), .number = (_number),                                            \
+	}
+	static const struct fanin_packet_type expected[] = {
+		ROW(1, "CONTRIBUTION", UP, BLOCK, ELEMENTS, 0, MANY, ZERO),
+		ROW(2, "RESULT", DOWN, BLOCK, ELEMENTS, 0, MANY, ZERO),
+		ROW(3, "ANSWER", DOWN, BLOCK, BODY, 96, ANY, ANY),
+		ROW(4, "REFUSED", DOWN, PARENT, NOTHING, 0, ANY, ZERO),
+		ROW(5, "JOIN", UP, MEMBERSHIP, BODY, 24, ZERO, ZERO),
+		ROW(6, "JOIN_ACK", DOWN, PARENT, BODY, 56, ZERO, ZERO),
+		ROW(7, "LEAVE", UP, MEMBERSHIP, NOTHING, 0, ZERO, ZERO),
+		ROW(8, "LEAVE_ACK", DOWN, PARENT, NOTHING, 0, ZERO, ZERO),
+		ROW(9, "KNOWN", UP, BLOCK, ELEMENTS, 0, MANY, ZERO),
+		ROW(10, "QUERY", UP, BLOCK, NOTHING, 0, ANY, NONZERO),
+		ROW(11, "PROBE", DOWN, PROBE, NOTHING, 0, ZERO, ZERO),
+		ROW(12, "PROBE_ACK", UP, PROBE, BODY, 16, ZERO, ZERO),
+	};
+#undef ROW
+	const size_t n = sizeof(expected) / sizeof(expected[0]);
+
+	for (size_t i = 0; i < n; i++)
+		expect_same(&fanin_packet_types[expected[i].code], &expected[i]);
+}
+END_TEST
+
+START_TEST(each_type_is_valid_as_it_is_declared_and_not_otherwise)
+{
+	static const uint8_t codes[] = {
+#define PACKET_CODE(name, code, ...) (code),
+		FANIN_WIRE_PACKETS(PACKET_CODE)
+#undef PACKET_CODE
+	};
+
+	for (size_t i = 0; i < sizeof(codes); i++)
+		expect_as_declared(&fanin_packet_types[codes[i]]);
+}
+END_TEST
+
+START_TEST(a_code_without_a_row_is_no_type)
+{
+	static const bool has_row[N_CODES] = {
+#define PACKET_HAS_ROW(name, code, ...) [code] = true,
+		FANIN_WIRE_PACKETS(PACKET_HAS_ROW)
+#undef PACKET_HAS_ROW
+	};
+	struct frame frame;
+	unsigned int n = 0;
+
+	for (unsigned int code = 0; code < N_CODES; code++) {
+		if (has_row[code])
+			continue;
+		ck_assert(!fanin_type_is_known((uint8_t)code));
+		ck_assert(!fanin_type_has_elements((uint8_t)code));
+		make_frame((uint8_t)code, &frame);
+		expect(&frame, FANIN_REASON_TYPE);
+		frame.headers.fanin.number = 1;
+		expect(&frame, FANIN_REASON_TYPE);
+		n++;
+	}
+	/* 0, and the free ones at the least. */
+	ck_assert_uint_gt(n, FANIN_TYPE_FREE_LAST - FANIN_TYPE_FREE_FIRST + 1);
+}
+END_TEST
+
+START_TEST(a_registered_type_is_valid_as_it_is_declared_and_not_otherwise)
+{
+	struct fanin_packet_type type = block_type;
+	struct frame frame;
+
+	type.direction = FANIN_DOWN;
+	type.payload = FANIN_PAYLOAD_BODY;
+	type.body_len = 40;
+	type.count = FANIN_FIELD_ANY;
+	type.number = FANIN_FIELD_NONZERO;
+	make_least(&type, &frame);
+	expect(&frame, FANIN_REASON_TYPE);
+	ck_assert_int_eq(fanin_wire_register_type(&type), 0);
+	expect_as_declared(&type);
+	expect_same(&fanin_packet_types[FREE], &type);
+	ck_assert(fanin_type_is_known(FREE));
+	ck_assert_int_eq(fanin_type_direction(FREE), FANIN_DOWN);
+	ck_assert_int_eq(fanin_type_class(FREE), FANIN_CLASS_BLOCK);
+	ck_assert_int_eq(fanin_tag_direction_of(FREE), FANIN_TAG_DOWN);
+	ck_assert(fanin_tag_has_instance(FREE));
+
+	/* The one beside it is as unknown as before. */
+	make_frame(FREE + 1, &frame);
+	expect(&frame, FANIN_REASON_TYPE);
+
+	type.code = FANIN_TYPE_FREE_FIRST;
+	type.name = "SPARSE_2";
+	type.payload = FANIN_PAYLOAD_ELEMENTS;
+	type.body_len = 0;
+	type.count = FANIN_FIELD_ELEMENTS;
+	ck_assert_int_eq(fanin_wire_register_type(&type), 0);
+	ck_assert(fanin_type_has_elements(FANIN_TYPE_FREE_FIRST));
+	expect_as_declared(&type);
+
+	type = block_type;
+	type.code = FANIN_TYPE_FREE_LAST;
+	type.name = "SPARSE_3";
+	type.count = FANIN_FIELD_NONZERO;
+	ck_assert_int_eq(fanin_wire_register_type(&type), 0);
+	expect_as_declared(&type);
+}
+END_TEST
+
+START_TEST(codes_and_names_are_given_away_once)
+{
+	struct fanin_packet_type other = block_type;
+
+	ck_assert_int_eq(fanin_wire_register_type(&block_type), 0);
+	ck_assert_int_eq(fanin_wire_register_type(&block_type), -EEXIST);
+	other.code = FREE + 1;
+	ck_assert_int_eq(fanin_wire_register_type(&other), -EEXIST);
+	other.name = "JOIN_ACK";
+	ck_assert_int_eq(fanin_wire_register_type(&other), -EEXIST);
+	ck_assert(!fanin_type_is_known(FREE + 1));
+	other.code = FREE;
+	other.name = "OTHER";
+	ck_assert_int_eq(fanin_wire_register_type(&other), -EEXIST);
+	expect_same(&fanin_packet_types[FREE], &block_type);
+	other.code = FREE + 1;
+	ck_assert_int_eq(fanin_wire_register_type(&other), 0);
+}
+END_TEST
+
+START_TEST(types_of_this_tree_cannot_be_changed_nor_added_to)
+{
+	struct fanin_packet_type table[N_CODES], type = block_type;
+
+	memcpy(table, fanin_packet_types, sizeof(table));
+	for (unsigned int code = 0; code < FANIN_TYPE_FREE_FIRST; code++) {
+		type.code = (uint8_t)code;
+		ck_assert_int_eq(fanin_wire_register_type(&type), -EINVAL);
+	}
+	ck_assert_mem_eq(table, fanin_packet_types, sizeof(table));
+}
+END_TEST
+
+START_TEST(a_declaration_that_makes_no_sense_is_refused)
+{
+	struct fanin_packet_type table[N_CODES], type;
+
+	memcpy(table, fanin_packet_types, sizeof(table));
+#define EXPECT_INVALID(change)                                                                     \
+	do {                                                                                       \
+		type = block_type;                                                                 \
+		change;                                                                            \
+		ck_assert_int_eq(fanin_wire_register_type(&type), -EINVAL);                        \
+	} while (0)
+
+	EXPECT_INVALID(type.name = NULL);
+	EXPECT_INVALID(type.name = "");
+	EXPECT_INVALID(type.name = "lower");
+	EXPECT_INVALID(type.name = "TWO WORDS");
+	EXPECT_INVALID(type.name = "A_NAME_THAT_IS_LONGER_THAN_31_CH");
+	EXPECT_INVALID(type.text = NULL);
+	EXPECT_INVALID(type.text = "");
+	EXPECT_INVALID(type.direction = FANIN_DOWN + 1);
+	EXPECT_INVALID(type.class = FANIN_CLASS_NONE);
+	/* The pipeline's own. */
+	EXPECT_INVALID(type.class = FANIN_CLASS_MEMBERSHIP);
+	EXPECT_INVALID(type.class = FANIN_CLASS_PARENT);
+	EXPECT_INVALID(type.class = FANIN_CLASS_PROBE);
+	EXPECT_INVALID(type.class = FANIN_CLASS_PROBE + 1);
+	EXPECT_INVALID(type.payload = FANIN_PAYLOAD_BODY);
+	EXPECT_INVALID(type.payload = FANIN_PAYLOAD_BODY + 1);
+	EXPECT_INVALID(type.payload = FANIN_PAYLOAD_ELEMENTS);
+	EXPECT_INVALID(type.body_len = 1);
+	EXPECT_INVALID((type.payload = FANIN_PAYLOAD_BODY, type.body_len = UINT16_MAX));
+	EXPECT_INVALID(type.count = FANIN_FIELD_ELEMENTS);
+	EXPECT_INVALID(type.count = FANIN_FIELD_ELEMENTS + 1);
+	EXPECT_INVALID(type.number = FANIN_FIELD_ELEMENTS);
+#undef EXPECT_INVALID
+	ck_assert_mem_eq(table, fanin_packet_types, sizeof(table));
+	type = block_type;
+	ck_assert_int_eq(fanin_wire_register_type(&type), 0);
+}
+END_TEST
+
+Suite *
+suite_packets(void)
+{
+	Suite *suite = suite_create("packets");
+	TCase *rows = tcase_create("rows");
+	TCase *registered = tcase_create("registered");
+
+	tcase_add_test(rows, rows_are_those_of_the_protocol);
+	tcase_add_test(rows, each_type_is_valid_as_it_is_declared_and_not_otherwise);
+	tcase_add_test(rows, a_code_without_a_row_is_no_type);
+	suite_add_tcase(suite, rows);
+
+	/* Each in a process of its own: what is registered stays. */
+	tcase_add_test(registered, a_registered_type_is_valid_as_it_is_declared_and_not_otherwise);
+	tcase_add_test(registered, codes_and_names_are_given_away_once);
+	tcase_add_test(registered, types_of_this_tree_cannot_be_changed_nor_added_to);
+	tcase_add_test(registered, a_declaration_that_makes_no_sense_is_refused);
+	suite_add_tcase(suite, registered);
+	return suite;
+}

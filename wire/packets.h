@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The types of packets: one row each gives the enumerator, what validation demands of a packet, its direction and which part of the
+ * switch takes it. wire/packets.py makes the dissector's table and the one in docs/protocol.md from the rows (./dev fmt). The codes
+ * are wire format: they never change. 192 to 255 are for handlers outside of this tree, which register their own types.
+ */
+#ifndef FANIN_WIRE_PACKETS_H
+#define FANIN_WIRE_PACKETS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * X(ENUMERATOR, code, direction, class, payload, count, number, text)
+ *
+ * The enumerator is the name, too. Direction is UP or DOWN; class is one of enum fanin_packet_class. The payload is ELEMENTS, NOTHING, or
+ * BODY(join) for struct fanin_join_body or more. The header's fields `count` and `number` are ZERO, ANY or NONZERO; `count` also
+ * ELEMENTS, where there are some.
+ */
+#define FANIN_WIRE_PACKETS(X)                                                                        \
+	X(CONTRIBUTION, 1, UP, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                      \
+	  "elements to be reduced: of a host, or of all hosts behind a switch")                      \
+	X(RESULT, 2, DOWN, BLOCK, ELEMENTS, ELEMENTS, ZERO, "the reduced elements, to all children") \
+	X(ANSWER, 3, DOWN, BLOCK, BODY(answer), ANY, ANY,                                            \
+	  "how far a block is, to the child that asked")                                             \
+	X(REFUSED, 4, DOWN, PARENT, NOTHING, ANY, ZERO, "why a packet was not processed")            \
+	X(JOIN, 5, UP, MEMBERSHIP, BODY(join), ZERO, ZERO, "a host or switch joins the job")         \
+	X(JOIN_ACK, 6, DOWN, PARENT, BODY(join_ack), ZERO, ZERO, "the answer to a JOIN")             \
+	X(LEAVE, 7, UP, MEMBERSHIP, NOTHING, ZERO, ZERO, "a host or switch leaves the job")          \
+	X(LEAVE_ACK, 8, DOWN, PARENT, NOTHING, ZERO, ZERO, "the answer to a LEAVE")                  \
+	X(KNOWN, 9, UP, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                             \
+	  "the result of a block, from a tree that is no more")                                      \
+	X(QUERY, 10, UP, BLOCK, NOTHING, ANY, NONZERO, "how far is this block?")                     \
+	X(PROBE, 11, DOWN, PROBE, NOTHING, ZERO, ZERO,                                               \
+	  "is the child there, which keeps others waiting?")                                         \
+	X(PROBE_ACK, 12, UP, PROBE, BODY(probe_ack), ZERO, ZERO, "the answer of a switch to a PROBE")
+
+enum fanin_type {
+#define FANIN_TYPE_ENUM(name, code, ...) FANIN_TYPE_##name = (code),
+	FANIN_WIRE_PACKETS(FANIN_TYPE_ENUM)
+#undef FANIN_TYPE_ENUM
+};
+
+/* Codes that fanin_wire_register_type gives away. */
+#define FANIN_TYPE_FREE_FIRST 192
+#define FANIN_TYPE_FREE_LAST 255
+
+#define FANIN_TYPE_NAME_MAX 31
+
+enum fanin_direction {
+	FANIN_UP = 0,   /* host or switch to its parent, with the job's up key */
+	FANIN_DOWN = 1, /* switch to children, with the down key */
+};
+
+/* Which part of a switch takes a packet. */
+enum fanin_packet_class {
+	FANIN_CLASS_NONE = 0,   /* none: there is no such type */
+	FANIN_CLASS_BLOCK,      /* the block's cluster, and there the job's handler */
+	FANIN_CLASS_MEMBERSHIP, /* children join and leave */
+	FANIN_CLASS_PARENT,     /* what a parent has to say about membership and packets */
+	FANIN_CLASS_PROBE,      /* who is there? */
+};
+
+enum fanin_packet_payload {
+	FANIN_PAYLOAD_NOTHING = 0,
+	FANIN_PAYLOAD_ELEMENTS, /* as many as `count` says, of a data type and an operator */
+	FANIN_PAYLOAD_BODY,     /* a struct; later versions may append fields */
+};
+
+/* What a field of the header may be. */
+enum fanin_field_use {
+	FANIN_FIELD_ZERO = 0,
+	FANIN_FIELD_ANY,
+	FANIN_FIELD_NONZERO,
+	FANIN_FIELD_ELEMENTS, /* of `count`: the number of elements */
+};
+
+struct fanin_packet_type {
+	const char *name; /* capital letters, digits and underscores; NULL: there is no such type */
+	const char *text; /* what it is for, a line for people */
+	uint8_t code;     /* enum fanin_type, or a registered one */
+	uint8_t direction; /* enum fanin_direction */
+	uint8_t class;     /* enum fanin_packet_class */
+	uint8_t payload;   /* enum fanin_packet_payload */
+	uint8_t count;     /* enum fanin_field_use */
+	uint8_t number;    /* enum fanin_field_use */
+	uint16_t body_len; /* least bytes of a BODY; else 0 */
+};
+
+/*
+ * All types by their codes: rows of FANIN_WIRE_PACKETS, which never change, and registered ones; zeros where there is none. Written by
+ * fanin_wire_register_type only.
+ */
+extern struct fanin_packet_type fanin_packet_types[FANIN_TYPE_FREE_LAST + 1];
+
+/*
+ * Makes a type of packets known to this process: from then on fanin_wire_validate holds them to what the type declares.
+ * To be called before main, from a constructor, or while there is one thread only.
+ *
+ * type: is copied, but for its strings, which have to stay. Its code is FANIN_TYPE_FREE_FIRST to FANIN_TYPE_FREE_LAST, its class BLOCK:
+ * all others are the pipeline's own. Its `count` is ELEMENTS exactly if its payload is.
+ * Returns 0, -EINVAL if that is not so or the name or text is missing or not as it should be, or -EEXIST if the code or the
+ * name is taken. Nothing is changed then.
+ */
+int fanin_wire_register_type(const struct fanin_packet_type *type);
+
+static inline bool
+fanin_type_is_known(uint8_t type)
+{
+	return fanin_packet_types[type].class != FANIN_CLASS_NONE;
+}
+
+static inline bool
+fanin_type_has_elements(uint8_t type)
+{
+	return fanin_packet_types[type].payload == FANIN_PAYLOAD_ELEMENTS;
+}
+
+/* UP for a code that is no type's. */
+static inline enum fanin_direction
+fanin_type_direction(uint8_t type)
+{
+	return (enum fanin_direction)fanin_packet_types[type].direction;
+}
+
+static inline enum fanin_packet_class
+fanin_type_class(uint8_t type)
+{
+	return (enum fanin_packet_class)fanin_packet_types[type].class;
+}
+
+#endif
