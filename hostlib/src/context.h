@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "clock.h"
 #include "engine.h"
 #include "error.h"
 #include "join.h"

@@ -6,26 +6,16 @@
 #include "join.h"
 
 #include "answer_tag.h"
+#include "clock.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #define JOIN_REPEAT_NS (100 * 1000000ull)
 #define LEAVE_REPEAT_NS (50 * 1000000ull)
 #define LEAVE_TIMEOUT_NS (1000 * 1000000ull)
-
-uint64_t
-fanin_now_ns(void *arg)
-{
-	struct timespec now;
-
-	(void)arg;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static int
 tagger_create(struct fanin_member *member, struct fanin_error *error)

@@ -117,7 +117,4 @@ int fanin_member_leave(struct fanin_member *member, struct fanin_error *error);
 /* Closes the channel. An engine that uses the tagger must be gone. */
 void fanin_member_close(struct fanin_member *member);
 
-/* Nanoseconds of the monotonic clock. arg is not used: the engine's clock has one. */
-uint64_t fanin_now_ns(void *arg);
-
 #endif

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "join.h"
+#include "clock.h"
 
 /* ----------------------------------------------------------------- to it */
 

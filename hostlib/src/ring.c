@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "join.h"
+#include "clock.h"
 
 #define LEAVE_NS (1000 * 1000000ull)
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "channel.h"
+#include "clock.h"
 #include "join.h"
 #include "tests/unit/memory_link.h"
 #include "tests/unit/suites.h"
