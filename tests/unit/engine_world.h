@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hostlib/src/cc.h"
-#include "hostlib/src/engine.h"
-#include "hostlib/src/split.h"
+#include "hostlib/src/window/cc.h"
+#include "hostlib/src/window/engine.h"
+#include "hostlib/src/window/split.h"
 #include "tests/unit/memory_link.h"
 #include "tests/unit/random.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hostlib/src/context.h"
+#include "hostlib/src/comm/context.h"
 #include "tests/unit/host_rig.h"
 #include "tests/unit/random.h"
 #include "tests/unit/suites.h"

@@ -12,7 +12,7 @@
 
 #include <check.h>
 
-#include "hostlib/src/clock.h"
+#include "hostlib/src/base/clock.h"
 #include "tests/unit/memif_peer.h"
 #include "tests/unit/random.h"
 #include "tests/unit/suites.h"

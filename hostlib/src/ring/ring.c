@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "hostlib/src/base/clock.h"
 
 #define LEAVE_NS (1000 * 1000000ull)
 

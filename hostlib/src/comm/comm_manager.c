@@ -12,7 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "memif.h"
+#include "hostlib/src/transport/memif.h"
 
 /* What serves one job of a host only; NULL if there is no such thing. */
 static const char *

@@ -9,7 +9,7 @@
 #include <net/if.h>
 #include <stdint.h>
 
-#include "error.h"
+#include "hostlib/src/base/error.h"
 
 struct fanin_route {
 	char interface[IF_NAMESIZE];

@@ -11,9 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "error.h"
-#include "route.h"
-#include "transport.h"
+#include "hostlib/src/base/error.h"
+#include "hostlib/src/transport/route.h"
+#include "hostlib/src/transport/transport.h"
 #include "wire/wire.h"
 
 /* A control packet as it would be on the link. */

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "hostlib/src/base/clock.h"
 #include "memif_internal.h"
 
 static_assert(FANIN_MEMIF_BUFFER_BYTES % 64 == 0 && FANIN_MEMIF_RINGS_BYTES % 64 == 0 &&

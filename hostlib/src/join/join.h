@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 #include "channel.h"
-#include "error.h"
-#include "route.h"
+#include "hostlib/src/base/error.h"
+#include "hostlib/src/transport/route.h"
 #include "wire/keys.h"
 #include "wire/tag.h"
 #include "wire/wire.h"

@@ -17,8 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "error.h"
-#include "transport.h"
+#include "hostlib/src/base/error.h"
+#include "hostlib/src/transport/transport.h"
 #include "wire/keys.h"
 #include "wire/tag.h"
 #include "wire/wire.h"

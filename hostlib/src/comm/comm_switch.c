@@ -8,8 +8,8 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-#include "cc.h"
-#include "memif.h"
+#include "hostlib/src/window/cc.h"
+#include "hostlib/src/transport/memif.h"
 
 /*
  * Packets this long are those of virtual links. There what is in flight lies in memory that each core goes through: with 61 KB per

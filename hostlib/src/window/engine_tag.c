@@ -5,7 +5,7 @@
  * caller's memory before it is known to be the switch's, as what is to be sent may lie in the same place. Called by the poll
  * loop only.
  */
-#include "answer_tag.h"
+#include "hostlib/src/base/answer_tag.h"
 #include "engine_internal.h"
 
 #include <errno.h>

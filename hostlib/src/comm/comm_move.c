@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "memif.h"
+#include "hostlib/src/transport/memif.h"
 
 #define RETRY_NS (100 * 1000000ull)
 #define FOLLOW_NS (250 * 1000000ull)

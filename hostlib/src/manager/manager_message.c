@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
+#include "hostlib/src/base/clock.h"
 
 /* ----------------------------------------------------------------- to it */
 

@@ -3,7 +3,7 @@
  * The collective calls: arguments are checked here, everything else is the engine's. The barrier, as in Flare's section 8,
  * is an allreduce of nothing. See fanin/fanin.h.
  */
-#include "context.h"
+#include "hostlib/src/comm/context.h"
 
 #include <stdlib.h>
 

@@ -2,8 +2,8 @@
 /*
  * Requests that are posted: progress, waiting, and their end. See fanin/fanin.h.
  */
-#include "context.h"
-#include "split.h"
+#include "hostlib/src/comm/context.h"
+#include "hostlib/src/window/split.h"
 
 #include <stdlib.h>
 

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "error.h"
+#include "hostlib/src/base/error.h"
 #include "manager_settings.h"
 #include "wire/wire.h"
 

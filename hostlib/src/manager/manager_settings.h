@@ -10,7 +10,7 @@
 #include <netinet/in.h>
 #include <stdbool.h>
 
-#include "error.h"
+#include "hostlib/src/base/error.h"
 
 #define FANIN_MANAGER_PORT 21932
 #define FANIN_MANAGER_FILE "/etc/fanin/fanin.conf"

@@ -20,8 +20,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine.h"
-#include "error.h"
+#include "hostlib/src/window/engine.h"
+#include "hostlib/src/base/error.h"
 
 struct fanin_ring;
 

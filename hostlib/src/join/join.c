@@ -5,8 +5,8 @@
  */
 #include "join.h"
 
-#include "answer_tag.h"
-#include "clock.h"
+#include "hostlib/src/base/answer_tag.h"
+#include "hostlib/src/base/clock.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "error.h"
+#include "hostlib/src/base/error.h"
 #include "wire/wire.h"
 
 #define FANIN_TRANSPORT_MAX_FDS 16

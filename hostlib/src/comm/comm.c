@@ -3,7 +3,7 @@
  * Communicators: what is the same for all of them, whatever their collectives run on.
  */
 #include "context.h"
-#include "split.h"
+#include "hostlib/src/window/split.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "split.h"
+#include "hostlib/src/window/split.h"
 
 struct fanin_trees {
 	struct fanin_split split;

@@ -9,14 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "clock.h"
-#include "engine.h"
-#include "error.h"
-#include "join.h"
-#include "manager.h"
-#include "ring.h"
-#include "route.h"
-#include "transport.h"
+#include "hostlib/src/base/clock.h"
+#include "hostlib/src/window/engine.h"
+#include "hostlib/src/base/error.h"
+#include "hostlib/src/join/join.h"
+#include "hostlib/src/manager/manager.h"
+#include "hostlib/src/ring/ring.h"
+#include "hostlib/src/transport/route.h"
+#include "hostlib/src/transport/transport.h"
 
 struct fanin_ctx {
 	struct fanin_log log;

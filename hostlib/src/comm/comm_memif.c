@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "memif.h"
+#include "hostlib/src/transport/memif.h"
 
 /* Locally administered, and as unique as the address. */
 #define MAC_PREFIX 0x02, 0xfb

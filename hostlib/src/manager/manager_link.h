@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "error.h"
+#include "hostlib/src/base/error.h"
 #include "manager_settings.h"
 
 struct fanin_link;

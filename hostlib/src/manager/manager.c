@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "clock.h"
+#include "hostlib/src/base/clock.h"
 
 #define HEARTBEAT_NS (1000 * 1000000ull)
 #define SILENCE_NS (3 * HEARTBEAT_NS)
