@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The table of the configuration's keys, which the parser walks and the tests hold against the JSON schema. Internal to the
- * configuration: everyone else uses switch/config.h.
+ * configuration: everyone else uses config/config.h.
  */
-#ifndef FANIN_SWITCH_CONFIG_KEYS_H
-#define FANIN_SWITCH_CONFIG_KEYS_H
+#ifndef FANIN_CONFIG_KEYS_H
+#define FANIN_CONFIG_KEYS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #include <jansson.h>
 
-#include "switch/config.h"
+#include "config/config.h"
 
 #define CONFIG_KEY_PATH_LEN 160
 #define CONFIG_EXPECTED_LEN 128

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "switch/config.h"
+#include "config/config.h"
 
 static const char name_mark[] = "PMD_INFO_STRING= {\"name\": \"";
 

@@ -3,8 +3,8 @@
  * The client's side of the control protocol (control/control.h is the switch's): connects, shakes hands, asks and waits for
  * the answer, never longer than CLIENT_TIMEOUT_MS. Blocking; one thread at a time.
  */
-#ifndef FANIN_TOOLS_CLIENT_H
-#define FANIN_TOOLS_CLIENT_H
+#ifndef FANIN_CONTROL_CLIENT_SIDE_H
+#define FANIN_CONTROL_CLIENT_SIDE_H
 
 #include <stdbool.h>
 

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "switch/config.h"
-#include "switch/config_keys.h"
+#include "config/config.h"
+#include "config/config_keys.h"
 
 bool
 config_port_is_packet(const struct config_port *port)

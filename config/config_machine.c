@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "metrics/metrics.h"
-#include "switch/config.h"
-#include "switch/config_keys.h"
+#include "config/config.h"
+#include "config/config_keys.h"
 
 /* "0-1,4": the CPUs of a set, as taskset and the kernel write them. */
 static void

@@ -3,7 +3,7 @@
  * The keys of the configuration file: name, type, range and default of each, and the field it fills. A new key is one line
  * here, one in configs/schema.json and one in the manual page; a test compares the first two.
  */
-#include "switch/config_keys.h"
+#include "config/config_keys.h"
 
 #include <string.h>
 

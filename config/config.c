@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reads the daemon's configuration: walks the JSON text along the table of keys (switch/config_keys.c) and fills struct
+ * Reads the daemon's configuration: walks the JSON text along the table of keys (config/config_keys.c) and fills struct
  * config. No state; any thread may call.
  */
-#include "switch/config.h"
+#include "config/config.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "switch/config_keys.h"
+#include "config/config_keys.h"
 #include "control/text.h"
 
 /* Far above any real file; keeps a mistaken path (a log, a device) from being read without end. */

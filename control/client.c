@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Talks to a switch or a manager over a control socket. Used by faninctl; blocking, one thread at a time.
+ * Talks to a switch or a manager over a control socket. Used by faninctl and fanin-pktgen; blocking, one thread at a time.
  */
-#include "tools/client.h"
+#include "control/client.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "metrics/metrics.h"
-#include "switch/config_keys.h"
+#include "config/config_keys.h"
 #include "control/text.h"
 
 static void

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "switch/config.h"
-#include "switch/config_keys.h"
+#include "config/config.h"
+#include "config/config_keys.h"
 
 static uint32_t
 mask_be(unsigned int prefix_len)
