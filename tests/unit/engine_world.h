@@ -15,7 +15,7 @@
 #include "hostlib/src/window/engine.h"
 #include "hostlib/src/window/split.h"
 #include "tests/unit/memory_link.h"
-#include "tests/unit/random.h"
+#include "reference/random.h"
 
 #define MAX_RANKS 16
 #define WINDOW 64

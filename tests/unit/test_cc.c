@@ -6,7 +6,7 @@
 #include <check.h>
 
 #include "hostlib/src/window/cc.h"
-#include "tests/unit/random.h"
+#include "reference/random.h"
 #include "tests/unit/suites.h"
 
 #define LIMIT 256u

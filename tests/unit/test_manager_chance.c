@@ -12,7 +12,7 @@
 
 #include "control/clock.h"
 #include "tests/unit/manager_jobs_rig.h"
-#include "tests/unit/random.h"
+#include "reference/random.h"
 #include "tests/unit/suites.h"
 
 /* One thing that happens by chance: mostly a switch answers. */

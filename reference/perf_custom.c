@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tools/perf_custom.h"
+#include "reference/perf_custom.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/hosts.h"
-#include "tools/perf_data.h"
+#include "reference/hosts.h"
+#include "reference/perf_data.h"
 
 int
 hosts_data_make(struct hosts_data *data, unsigned int dtype, unsigned int op, bool wide,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tests/unit/kernel_reference.h"
+#include "reference/kernel_reference.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -3,10 +3,10 @@
  * The collectives that fanin-perf can run, and what must come of them. Each is about a vector: every rank sends a part of it
  * and receives a part of the result, which may be nothing or all.
  */
-#ifndef FANIN_TOOLS_PERF_COLLECTIVE_H
-#define FANIN_TOOLS_PERF_COLLECTIVE_H
+#ifndef FANIN_REFERENCE_PERF_COLLECTIVE_H
+#define FANIN_REFERENCE_PERF_COLLECTIVE_H
 
-#include "tools/perf_data.h"
+#include "reference/perf_data.h"
 
 enum perf_collective_kind {
 	PERF_ALLREDUCE,

@@ -3,10 +3,10 @@
  * The custom operators that fanin-perf can run and check: an application's side of docs/custom-operators.md. Each is an
  * entry in perf_custom.c.
  */
-#ifndef FANIN_TOOLS_PERF_CUSTOM_H
-#define FANIN_TOOLS_PERF_CUSTOM_H
+#ifndef FANIN_REFERENCE_PERF_CUSTOM_H
+#define FANIN_REFERENCE_PERF_CUSTOM_H
 
-#include "tools/perf_data.h"
+#include "reference/perf_data.h"
 
 struct perf_custom {
 	const char *dtype_name; /* the switch's names for it, as --dtype and --op take them */

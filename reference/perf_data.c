@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tools/perf_data.h"
+#include "reference/perf_data.h"
 
-#include "tools/perf_custom.h"
-#include "tools/perf_random.h"
+#include "reference/perf_custom.h"
+#include "reference/perf_random.h"
 
 #include <stdlib.h>
 #include <string.h>

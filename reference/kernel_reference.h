@@ -3,13 +3,13 @@
  * What the kernels have to compute, told a second time: one element at a time, by cases, with wider arithmetic. An element
  * is the low bits of a uint64_t.
  */
-#ifndef FANIN_TESTS_UNIT_KERNEL_REFERENCE_H
-#define FANIN_TESTS_UNIT_KERNEL_REFERENCE_H
+#ifndef FANIN_REFERENCE_KERNEL_REFERENCE_H
+#define FANIN_REFERENCE_KERNEL_REFERENCE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "tests/unit/random.h"
+#include "reference/random.h"
 
 /* A binary floating-point format of IEEE 754. */
 struct float_format {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tools/perf_random.h"
+#include "reference/perf_random.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tools/perf_collective.h"
+#include "reference/perf_collective.h"
 
 const char *
 perf_collective_name(enum perf_collective_kind kind)

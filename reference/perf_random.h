@@ -3,12 +3,12 @@
  * Data of fanin-perf whose sum depends on the order of the ranks: pseudo-random floating-point numbers of very different
  * sizes. Their reference is the sum in the order that docs/architecture.md gives, which reproducible jobs keep to.
  */
-#ifndef FANIN_TOOLS_PERF_RANDOM_H
-#define FANIN_TOOLS_PERF_RANDOM_H
+#ifndef FANIN_REFERENCE_PERF_RANDOM_H
+#define FANIN_REFERENCE_PERF_RANDOM_H
 
 #include <stdbool.h>
 
-#include "tools/perf_data.h"
+#include "reference/perf_data.h"
 
 #define PERF_RANDOM_MAX 2048
 
