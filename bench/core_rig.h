@@ -14,7 +14,7 @@
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 
-#include "bench/hosts.h"
+#include "reference/hosts.h"
 #include "handlers/kernels/kernels.h"
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"

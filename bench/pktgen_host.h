@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "bench/histogram.h"
-#include "bench/hosts.h"
+#include "reference/hosts.h"
 #include "wire/keys.h"
 
 #define PKTGEN_ERROR_LEN 512

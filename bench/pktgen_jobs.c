@@ -10,7 +10,7 @@
 #include <jansson.h>
 
 #include "bench/pktgen.h"
-#include "tools/client.h"
+#include "control/client.h"
 
 static void
 hosts_init(struct pktgen *gen)

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What people ask the manager, with faninctl: see manager.h. Main thread. */
+/* What people ask the manager, with faninctl. Main thread. */
+#include "manager/commands.h"
+
 #include <arpa/inet.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "control/args.h"
 #include "control/clock.h"
+#include "manager/faults.h"
+#include "manager/install.h"
 #include "manager/manager.h"
+#include "manager/reconcile.h"
 
 static double
 seconds_since(uint64_t then_ms)

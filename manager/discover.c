@@ -4,6 +4,8 @@
  * does not know an address of its subnet asks its hosts by ARP, and is asked again a little later. What is found belongs to the
  * job's member, in the database, too: each job finds its hosts anew, as they may have moved to another port. Main thread.
  */
+#include "manager/discover.h"
+
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +13,7 @@
 
 #include "control/clock.h"
 #include "control/log.h"
+#include "manager/install.h"
 #include "manager/manager.h"
 
 #define SEARCH_MS                                                                                  \

@@ -4,6 +4,8 @@
  * switch knows where a routed port leads by the MAC address that answers at its next hops. Such a link carries no job, and
  * is named in the log, in `topology`, and to hosts that cannot have a tree. Main thread.
  */
+#include "manager/faults.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,6 +3,8 @@
  * What hosts ask: to join a group, to come back to it after the manager's restart, to leave. A host's connection is its
  * membership, one at a time. Main thread.
  */
+#include "manager/host.h"
+
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +15,11 @@
 #include "control/clock.h"
 #include "control/log.h"
 #include "control/secret.h"
+#include "manager/discover.h"
 #include "manager/handlers.h"
+#include "manager/install.h"
 #include "manager/manager.h"
+#include "manager/reconcile.h"
 
 /* What a join asks for. */
 struct join {

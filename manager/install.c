@@ -3,6 +3,8 @@
  * Jobs onto switches, all or none, and off again. What is about to be asked for is in the database first, so that after a crash
  * at any moment what is left over can be found; what must go is kept there until the switch says that it is gone. Main thread.
  */
+#include "manager/install.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +12,12 @@
 #include <sys/random.h>
 
 #include "control/log.h"
+#include "manager/host.h"
 #include "manager/manager.h"
+#include "manager/move.h"
+#include "manager/plan.h"
+#include "manager/reconcile.h"
+#include "manager/trees.h"
 #include "wire/wire.h"
 
 #define MOST_ATTEMPTS 8

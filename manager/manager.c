@@ -13,6 +13,16 @@
 #include "control/clock.h"
 #include "control/files.h"
 #include "control/log.h"
+#include "manager/commands.h"
+#include "manager/discover.h"
+#include "manager/faults.h"
+#include "manager/host.h"
+#include "manager/install.h"
+#include "manager/metrics.h"
+#include "manager/move.h"
+#include "manager/reconcile.h"
+#include "manager/trees.h"
+#include "manager/waits.h"
 
 static_assert(CONTROL_MESSAGE_LEN >= METRICS_ERROR_LEN, "buffers");
 

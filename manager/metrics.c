@@ -3,9 +3,10 @@
  * The manager's metrics: which values of the commands' answers are one, under which name. So what Prometheus sees is what
  * faninctl shows. Main thread only.
  */
-#include "metrics/metrics.h"
+#include "manager/metrics.h"
 
 #include "control/control.h"
+#include "manager/commands.h"
 #include "manager/manager.h"
 
 #define SWITCH .labels = { { "switch", "name", 0 } }

@@ -5,6 +5,8 @@
  * one where they were (docs/protocol.md, "Going on with another tree"). Without another tree a job stays as it is, for what is
  * lost may come back; it is tried again when a switch or a link does. Main thread.
  */
+#include "manager/move.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +14,12 @@
 
 #include "control/clock.h"
 #include "control/log.h"
+#include "manager/faults.h"
+#include "manager/host.h"
+#include "manager/install.h"
 #include "manager/manager.h"
+#include "manager/plan.h"
+#include "manager/reconcile.h"
 
 int
 move_plan(struct manager *manager, struct group *group, struct control_error *error)

@@ -3,6 +3,8 @@
  * Where a group's job goes: the tree, from what the switches say at this moment, and the parameters that all of its switches
  * must have alike (Flare section 4; Canary section 2). Main thread.
  */
+#include "manager/plan.h"
+
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
@@ -10,8 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/faults.h"
 #include "manager/handlers.h"
 #include "manager/manager.h"
+#include "manager/reconcile.h"
 #include "wire/wire.h"
 
 /* The graph of a moment; large, so it is made on the heap. */

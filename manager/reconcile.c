@@ -3,12 +3,18 @@
  * Follows the switches: what each one is and has when it comes, whether it lives, which of its ports are down, and whether its
  * jobs are those that the manager knows. Main thread.
  */
+#include "manager/reconcile.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "control/clock.h"
 #include "control/log.h"
+#include "manager/faults.h"
+#include "manager/host.h"
+#include "manager/install.h"
 #include "manager/manager.h"
+#include "manager/move.h"
 
 #define ROUTES_MS 1000 /* between looks for next hops that are not known yet */
 

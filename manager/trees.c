@@ -4,10 +4,15 @@
  * avoids the links of those before it; a job runs on those that it gets. Until all are made, the job is being installed, in the
  * database, too: if the manager is killed, all are taken back. Later each tree moves by itself. Main thread.
  */
+#include "manager/trees.h"
+
 #include <string.h>
 
 #include "control/log.h"
+#include "manager/host.h"
+#include "manager/install.h"
 #include "manager/manager.h"
+#include "manager/move.h"
 
 /* The next further tree of a job, after `from`; NULL: that was the last. */
 static struct group *

@@ -3,12 +3,14 @@
  * Who waits for whom: asks all switches of a job's tree and answers when the last of them has answered, or is lost. What the
  * question is about is copied, since jobs may go or change their trees meanwhile. Main thread.
  */
+#include "manager/waits.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "control/args.h"
 #include "manager/manager.h"
-#include "manager/waits.h"
+#include "manager/waits_tree.h"
 
 #define MOST_QUESTIONS 16 /* at a time */
 #define MOST_BLOCKS 1024  /* of one switch: it tells no more */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See waits.h. A block is followed from the root down: a switch that misses a child switch waits for what that one waits for. A
+ * See waits_tree.h. A block is followed from the root down: a switch that misses a child switch waits for what that one waits for. A
  * switch that has nothing of a block has not begun it, if those below it have not sent it up, so it waits for all its children.
  */
-#include "manager/waits.h"
+#include "manager/waits_tree.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "pipeline/job.h"
 #include "switch/commands.h"
-#include "switch/config.h"
+#include "config/config.h"
 
 /* A line of /proc/self/status that ends in kB, as bytes; 0 if there is none. */
 static uint64_t

@@ -6,7 +6,7 @@
 #include <rte_version.h>
 
 #include "switch/commands.h"
-#include "switch/config.h"
+#include "config/config.h"
 
 #define PORT .labels = { { "port", "name", 0 } }
 #define WORKER .labels = { { "worker", "lcore", 0 } }

@@ -21,7 +21,7 @@
 #include "handlers/kernels/kernels.h"
 #include "pipeline/net/route_table.h"
 #include "switch/commands.h"
-#include "switch/config.h"
+#include "config/config.h"
 #include "switch/eal.h"
 #include "switch/log.h"
 #include "switch/memif_gate.h"

@@ -9,7 +9,7 @@
 #define FANIN_SWITCH_MEMIF_GATE_H
 
 #include "pipeline/pipeline.h"
-#include "switch/config.h"
+#include "config/config.h"
 
 struct memif_gate;
 

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "pipeline/pipeline.h"
-#include "switch/config.h"
+#include "config/config.h"
 #include "switch/memif_check.h"
 
 #define MEMIF_NO_PORT UINT16_MAX

@@ -8,7 +8,7 @@
 #include <rte_mempool.h>
 
 #include "pipeline/pipeline.h"
-#include "switch/config.h"
+#include "config/config.h"
 
 /* AF_XDP sockets of all ports */
 #define PORTS_MAX_XDP_SOCKETS (CONFIG_MAX_PORTS * 4)

@@ -11,7 +11,7 @@
 
 #include <jansson.h>
 
-#include "tools/client.h"
+#include "control/client.h"
 
 #define CTL_OK 0
 #define CTL_FAILED 1

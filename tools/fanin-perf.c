@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * fanin-perf: runs collectives as one rank of a job, measures them and can check every element against a result that it
- * computes itself (perf_data.c), without the switch. Uses the public library only. Exit status: 0 all right, 1 a wrong
+ * computes itself (reference/perf_data.c), without the switch. Uses the public library only. Exit status: 0 all right, 1 a wrong
  * element or a failed run, 2 wrong usage, 130 and 143 after SIGINT and SIGTERM.
  */
 #include <inttypes.h>
@@ -11,9 +11,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "tools/perf_custom.h"
+#include "reference/perf_custom.h"
 #include "tools/perf.h"
-#include "tools/perf_data.h"
+#include "reference/perf_data.h"
 
 #define CHECK_CHUNK 16384 /* elements */
 #define BAR_WIDTH 30

@@ -10,7 +10,7 @@
 
 #include <fanin/fanin.h>
 
-#include "tools/perf_collective.h"
+#include "reference/perf_collective.h"
 
 struct options {
 	struct fanin_init_opts init;

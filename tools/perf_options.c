@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "control/job_key.h"
-#include "tools/perf_custom.h"
-#include "tools/perf_random.h"
+#include "reference/perf_custom.h"
+#include "reference/perf_random.h"
 #include "tools/perf_values.h"
 #include "tools/perf.h"
 

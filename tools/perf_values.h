@@ -11,7 +11,7 @@
 
 #include <fanin/fanin.h>
 
-#include "tools/perf_collective.h"
+#include "reference/perf_collective.h"
 
 /* A number, decimal or as C has others, from least to most. name: of the option, without dashes. */
 uint64_t parse_number(const char *name, const char *text, uint64_t least, uint64_t most);

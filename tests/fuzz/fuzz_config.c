@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "switch/config.h"
+#include "config/config.h"
 
 #define REQUIRE(condition)                                                                         \
 	do {                                                                                       \

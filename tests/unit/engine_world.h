@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hostlib/src/cc.h"
-#include "hostlib/src/engine.h"
-#include "hostlib/src/split.h"
+#include "hostlib/src/window/cc.h"
+#include "hostlib/src/window/engine.h"
+#include "hostlib/src/window/split.h"
 #include "tests/unit/memory_link.h"
-#include "tests/unit/random.h"
+#include "reference/random.h"
 
 #define MAX_RANKS 16
 #define WINDOW 64

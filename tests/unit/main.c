@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fanin-check [--all | SUITE...]: runs the tests that say whether everything works, with --all those too that search for what nobody has
- * thought of, or those of the named suites. Check's variables hold: CK_FORK=no for a debugger, CK_VERBOSITY=verbose for a
- * line per test.
+ * fanin-check [--all | --list | SUITE...]: runs the tests that say whether everything works, with --all those too that
+ * search for what nobody has thought of, or those of the named suites; --list prints the names of all suites. Check's
+ * variables hold: CK_FORK=no for a debugger, CK_VERBOSITY=verbose for a line per test.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,10 +63,16 @@ is_known(const char *name)
 int
 main(int argc, char **argv)
 {
-	SRunner *runner = srunner_create(NULL);
 	const bool all = argc == 2 && strcmp(argv[1], "--all") == 0;
+	SRunner *runner;
 	int failed;
 
+	if (argc == 2 && strcmp(argv[1], "--list") == 0) {
+		for (size_t i = 0; i < N_SUITES; i++)
+			puts(suites[i].name);
+		return EXIT_SUCCESS;
+	}
+	runner = srunner_create(NULL);
 	setenv("CK_DEFAULT_TIMEOUT", DEFAULT_TIMEOUT, 0);
 	if (all) {
 		setenv(NET_CASES_ALL, "1", 1);

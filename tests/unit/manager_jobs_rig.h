@@ -12,6 +12,7 @@
 #include <check.h>
 #include <jansson.h>
 
+#include "manager/host.h"
 #include "tests/unit/manager_rig.h"
 
 /* Both hosts ask for the job "j" with a handler; the switches have not answered yet. */

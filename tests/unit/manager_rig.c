@@ -14,6 +14,7 @@
 #include <sqlite3.h>
 
 #include "control/log.h"
+#include "manager/reconcile.h"
 
 #define MTU 9000
 

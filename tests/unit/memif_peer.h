@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "hostlib/src/memif_internal.h"
+#include "hostlib/src/transport/memif_internal.h"
 #include "wire/memif.h"
 
 #define PEER_ANSWER_MS 10000

@@ -6,7 +6,7 @@
 #ifndef FANIN_TESTS_UNIT_MEMORY_LINK_H
 #define FANIN_TESTS_UNIT_MEMORY_LINK_H
 
-#include "hostlib/src/transport.h"
+#include "hostlib/src/transport/transport.h"
 
 #define MEMORY_LINK_FRAME 4096
 #define MEMORY_LINK_BURST 32

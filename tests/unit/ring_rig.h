@@ -11,7 +11,7 @@
 
 #include <check.h>
 
-#include "hostlib/src/ring.h"
+#include "hostlib/src/ring/ring.h"
 #include "wire/types.h"
 
 #define MAX_RANKS 16

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hostlib/src/context.h"
+#include "hostlib/src/comm/context.h"
 #include "tests/abi/older_caller.h"
 #include "tests/unit/suites.h"
 

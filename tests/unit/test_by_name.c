@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "fanin/fanin.h"
-#include "hostlib/src/manager_settings.h"
+#include "hostlib/src/manager/manager_settings.h"
 #include "tests/unit/suites.h"
 
 static fanin_ctx *ctx;

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hostlib/src/context.h"
+#include "hostlib/src/comm/context.h"
 #include "tests/unit/host_rig.h"
-#include "tests/unit/random.h"
+#include "reference/random.h"
 #include "tests/unit/suites.h"
-#include "tools/perf_collective.h"
+#include "reference/perf_collective.h"
 
 #define LARGE_BYTES (200u << 10)
 #define MANY 24 /* outstanding requests */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "handlers/operator.h"
-#include "tests/unit/random.h"
+#include "reference/random.h"
 #include "tests/unit/suites.h"
 
 #define CODE 128

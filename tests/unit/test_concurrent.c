@@ -14,7 +14,7 @@
 #include "handlers/handler.h"
 #include "handlers/window.h"
 #include "tests/unit/fake_mbuf.h"
-#include "tests/unit/random.h"
+#include "reference/random.h"
 #include "tests/unit/suites.h"
 
 #define THREADS 4

@@ -15,8 +15,8 @@
 #include <check.h>
 #include <jansson.h>
 
-#include "switch/config.h"
-#include "switch/config_keys.h"
+#include "config/config.h"
+#include "config/config_keys.h"
 #include "tests/unit/suites.h"
 
 #ifndef FANIN_SOURCE_ROOT

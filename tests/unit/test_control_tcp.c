@@ -19,7 +19,7 @@
 #include "control/secret.h"
 #include "tests/unit/suites.h"
 #include "tests/unit/tcp_rig.h"
-#include "tools/client.h"
+#include "control/client.h"
 
 static int
 dial(void)

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "context.h"
+#include "hostlib/src/comm/context.h"
 #include "fanin/fanin.h"
 #include "handlers/handler.h"
 #include "handlers/operator.h"
 #include "tests/unit/handler_rig.h"
-#include "tests/unit/random.h"
+#include "reference/random.h"
 #include "tests/unit/suites.h"
 
 #define COUNT 13

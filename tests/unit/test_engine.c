@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host library's window protocol (hostlib/src/engine.h) on the small world of engine_world.h: exact results under
+ * The host library's window protocol (hostlib/src/window/engine.h) on the small world of engine_world.h: exact results under
  * faults, what is sent again and what is not, and errors that say who is missing.
  */
 #include <errno.h>

@@ -9,7 +9,7 @@
 
 #include "handlers/handler.h"
 #include "tests/unit/fake_mbuf.h"
-#include "tests/unit/random.h"
+#include "reference/random.h"
 #include "tests/unit/suites.h"
 
 #define JOB 1

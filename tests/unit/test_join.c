@@ -7,8 +7,9 @@
 #include <poll.h>
 #include <string.h>
 
-#include "channel.h"
-#include "join.h"
+#include "hostlib/src/join/channel.h"
+#include "hostlib/src/base/clock.h"
+#include "hostlib/src/join/join.h"
 #include "tests/unit/memory_link.h"
 #include "tests/unit/suites.h"
 

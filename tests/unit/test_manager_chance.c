@@ -11,8 +11,12 @@
 #include <jansson.h>
 
 #include "control/clock.h"
+#include "manager/discover.h"
+#include "manager/host.h"
+#include "manager/install.h"
+#include "manager/move.h"
+#include "reference/random.h"
 #include "tests/unit/manager_jobs_rig.h"
-#include "tests/unit/random.h"
 #include "tests/unit/suites.h"
 
 /* One thing that happens by chance: mostly a switch answers. */

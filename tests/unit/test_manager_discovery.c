@@ -10,6 +10,10 @@
 #include <jansson.h>
 
 #include "control/clock.h"
+#include "manager/commands.h"
+#include "manager/discover.h"
+#include "manager/host.h"
+#include "manager/install.h"
 #include "tests/unit/manager_rig.h"
 #include "tests/unit/suites.h"
 

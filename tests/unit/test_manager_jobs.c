@@ -10,6 +10,10 @@
 #include <check.h>
 #include <jansson.h>
 
+#include "manager/host.h"
+#include "manager/install.h"
+#include "manager/move.h"
+#include "manager/reconcile.h"
 #include "tests/unit/manager_jobs_rig.h"
 #include "tests/unit/suites.h"
 

@@ -2,6 +2,9 @@
 /* Tests of where the manager puts jobs on switches that are full or nearly so, and of ways that are not the usual ones. */
 #include <check.h>
 
+#include "manager/install.h"
+#include "manager/move.h"
+#include "manager/reconcile.h"
 #include "tests/unit/manager_jobs_rig.h"
 #include "tests/unit/suites.h"
 

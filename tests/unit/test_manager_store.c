@@ -23,7 +23,7 @@
 #include "control/log.h"
 #include "manager/config.h"
 #include "manager/store.h"
-#include "tests/unit/random.h"
+#include "reference/random.h"
 #include "tests/unit/suites.h"
 
 #define N_NODES 3

@@ -3,6 +3,9 @@
  * The manager and jobs whose packets have tags: all ranks ask for the same, all switches of all trees are told, and such a job is
  * never a ring.
  */
+#include "manager/commands.h"
+#include "manager/host.h"
+#include "manager/move.h"
 #include "tests/unit/manager_jobs_rig.h"
 #include "tests/unit/suites.h"
 #include "wire/wire.h"

@@ -9,7 +9,7 @@
 #include <check.h>
 
 #include "manager/tree.h"
-#include "tests/unit/random.h"
+#include "reference/random.h"
 #include "tests/unit/suites.h"
 
 /* A graph that a test builds. */

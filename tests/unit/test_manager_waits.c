@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "manager/waits.h"
+#include "manager/waits_tree.h"
 #include "tests/unit/suites.h"
 
 #define N_NODES 4

@@ -12,9 +12,9 @@
 
 #include <check.h>
 
-#include "hostlib/src/join.h"
+#include "hostlib/src/base/clock.h"
 #include "tests/unit/memif_peer.h"
-#include "tests/unit/random.h"
+#include "reference/random.h"
 #include "tests/unit/suites.h"
 #include "wire/wire.h"
 

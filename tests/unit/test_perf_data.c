@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "handlers/operator.h"
-#include "tests/unit/random.h"
+#include "reference/random.h"
 #include "tests/unit/suites.h"
-#include "tools/perf_custom.h"
-#include "tools/perf_data.h"
-#include "tools/perf_random.h"
+#include "reference/perf_custom.h"
+#include "reference/perf_data.h"
+#include "reference/perf_random.h"
 
 #define COUNT 5003 /* more than the reference computes at a time */
 #define ITERATION 7

@@ -4,8 +4,8 @@
  */
 #include <poll.h>
 
-#include "tests/unit/kernel_reference.h"
-#include "tests/unit/random.h"
+#include "reference/kernel_reference.h"
+#include "reference/random.h"
 #include "tests/unit/ring_rig.h"
 #include "tests/unit/suites.h"
 

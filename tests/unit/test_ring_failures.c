@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "hostlib/src/ring_internal.h"
+#include "hostlib/src/ring/ring_internal.h"
 #include "tests/unit/ring_rig.h"
 #include "tests/unit/suites.h"
 

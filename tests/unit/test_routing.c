@@ -13,7 +13,7 @@
 
 #include "pipeline/net/ipv4.h"
 #include "tests/unit/leaf_rig.h"
-#include "tests/unit/random.h"
+#include "reference/random.h"
 #include "tests/unit/suites.h"
 
 START_TEST(the_longest_prefix_wins)

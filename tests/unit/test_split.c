@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests over several trees (hostlib/src/split.h), each tree a world of its own: every block is in one tree, in turn; sums are
+ * Requests over several trees (hostlib/src/window/split.h), each tree a world of its own: every block is in one tree, in turn; sums are
  * exact whatever each tree loses, a run of one of them included; and one tree's error is that of all.
  */
-#include "hostlib/src/engine_internal.h"
+#include "hostlib/src/window/engine_internal.h"
 #include "tests/unit/engine_world.h"
 #include "tests/unit/suites.h"
 

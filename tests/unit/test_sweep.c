@@ -9,7 +9,7 @@
 
 #include "tests/unit/host_rig.h"
 #include "tests/unit/suites.h"
-#include "tools/perf_data.h"
+#include "reference/perf_data.h"
 
 #define LARGE_BYTES (1u << 20)
 #define LARGE_MORE 3 /* elements */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tests/unit/handler_rig.h"
-#include "tests/unit/random.h"
+#include "reference/random.h"
 #include "tests/unit/suites.h"
 
 #define COUNT 32

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The collective calls: arguments are checked here, everything else is the engine's. The barrier, as in Flare's section 8,
+ * is an allreduce of nothing. See fanin/fanin.h.
+ */
+#include "hostlib/src/comm/context.h"
+
+#include <stdlib.h>
+
+/* True if two buffers have bytes in common. */
+static bool
+overlaps(const uint8_t *a, uint64_t a_len, const uint8_t *b, uint64_t b_len)
+{
+	return a_len != 0 && b_len != 0 && (uintptr_t)a < (uintptr_t)b + b_len &&
+	       (uintptr_t)b < (uintptr_t)a + a_len;
+}
+
+/* Buffers that overlap do so in place: as if they were parts of one vector. */
+static bool
+is_in_place(const struct fanin_request *request)
+{
+	return (uintptr_t)request->send - request->send_offset ==
+	       (uintptr_t)request->recv - request->recv_offset;
+}
+
+/* The layout is made. */
+static int
+buffers_check(const struct fanin_request *request, size_t count, struct fanin_error *error)
+{
+	bool send_missing = request->send == NULL && request->send_bytes != 0;
+	bool recv_missing = request->recv == NULL && request->recv_bytes != 0;
+
+	if (send_missing || recv_missing)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "%s is NULL, but count is %zu",
+				       request->collective == FANIN_COLLECTIVE_BROADCAST ? "buffer"
+				       : send_missing                                    ? "send"
+											 : "recv",
+				       count);
+	if (overlaps(request->send, request->send_bytes, request->recv, request->recv_bytes) &&
+	    !is_in_place(request))
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "send and recv overlap, but not as they do in place");
+	return FANIN_OK;
+}
+
+/* dtype and op are as the caller gave them; in the request there is room for right ones only. Makes the layout. */
+static int
+arguments_check(struct fanin_request *request, size_t count, enum fanin_dtype dtype,
+		enum fanin_op op, struct fanin_error *error)
+{
+	const struct fanin_member_config *member = &request->comm->member.config;
+	size_t element_bytes = fanin_dtype_size_of(dtype);
+	bool in_parts = request->collective == FANIN_COLLECTIVE_REDUCE_SCATTER ||
+			request->collective == FANIN_COLLECTIVE_ALLGATHER;
+
+	if (element_bytes == 0)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "%d is not a data type", (int)dtype);
+	if (count > SIZE_MAX / element_bytes / (in_parts ? member->size : 1u))
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "%zu elements of %s%s exceed the address space", count,
+				       fanin_dtype_name_of(dtype), in_parts ? " for each rank" : "");
+	if (request->root != 0 && request->root >= member->size)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "root is %u, expected 0 to %u",
+				       request->root, member->size - 1);
+	/* Which custom operators there are is the switch's to know. */
+	if (fanin_request_combines(request) && !fanin_supports(dtype, op) &&
+	    !fanin_op_is_custom((unsigned int)op))
+		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED, "%s is not defined on %s",
+				       fanin_op_name_of(op), fanin_dtype_name_of(dtype));
+	if (fanin_request_combines(request) && !fanin_supports(dtype, op) &&
+	    !request->comm->ops->has_custom)
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"custom operator %d is compiled into switches, and this job runs without one: %s",
+			(int)op, request->comm->mode_reason);
+	request->dtype = (uint8_t)dtype;
+	request->op = (uint8_t)op;
+	fanin_request_layout(request, member->rank, member->size, count);
+	return buffers_check(request, count, error);
+}
+
+/*
+ * Checks and posts a request.
+ *
+ * call: has send, recv, comm, collective and root. op: not used if nothing is combined.
+ */
+static int
+collective_post(struct fanin_request call, size_t count, enum fanin_dtype dtype, enum fanin_op op,
+		fanin_request **req)
+{
+	struct fanin_comm *comm = call.comm;
+	struct fanin_request **link;
+	struct fanin_request *request;
+	struct fanin_error *error;
+	int status;
+
+	if (comm == NULL || req == NULL)
+		return FANIN_ERR_INVALID;
+	error = &comm->ctx->error;
+	fanin_error_clear(error);
+	status = arguments_check(&call, count, dtype, op, error);
+	if (status != FANIN_OK)
+		return status;
+
+	request = malloc(sizeof(*request));
+	if (request == NULL)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
+	*request = call;
+	status = comm->ops->post(comm, request, count);
+	if (status != FANIN_OK) {
+		free(request);
+		if (status == FANIN_ERR_INVALID)
+			fanin_error_set(error, status,
+					"%zu elements and what is posted already exceed 2^31 packets",
+					count);
+		else
+			fanin_error_set(error, status, "%s", fanin_comm_error(comm));
+		return status;
+	}
+	/* Requests are mostly waited for in the order of posting: freeing the first one is then quick. */
+	link = &comm->requests;
+	while (*link != NULL)
+		link = &(*link)->sibling;
+	*link = request;
+	*req = request;
+	comm->ops->poll(comm);
+	return FANIN_OK;
+}
+
+/* The blocking calls' other half. */
+static int
+wait_for(int status, fanin_request **req)
+{
+	return status == FANIN_OK ? fanin_wait(req) : status;
+}
+
+int
+fanin_iallreduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype,
+		 enum fanin_op op, fanin_comm *comm, fanin_request **req)
+{
+	const struct fanin_request call = {
+		.comm = comm, .send = send, .recv = recv, .collective = FANIN_COLLECTIVE_ALLREDUCE
+	};
+
+	return collective_post(call, count, dtype, op, req);
+}
+
+int
+fanin_ireduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype, enum fanin_op op,
+	      uint16_t root, fanin_comm *comm, fanin_request **req)
+{
+	const struct fanin_request call = { .comm = comm,
+					    .send = send,
+					    .recv = recv,
+					    .collective = FANIN_COLLECTIVE_REDUCE,
+					    .root = root };
+
+	return collective_post(call, count, dtype, op, req);
+}
+
+int
+fanin_ireduce_scatter(const void *send, void *recv, size_t recv_count, enum fanin_dtype dtype,
+		      enum fanin_op op, fanin_comm *comm, fanin_request **req)
+{
+	const struct fanin_request call = { .comm = comm,
+					    .send = send,
+					    .recv = recv,
+					    .collective = FANIN_COLLECTIVE_REDUCE_SCATTER };
+
+	return collective_post(call, recv_count, dtype, op, req);
+}
+
+int
+fanin_ibroadcast(void *buffer, size_t count, enum fanin_dtype dtype, uint16_t root,
+		 fanin_comm *comm, fanin_request **req)
+{
+	const struct fanin_request call = { .comm = comm,
+					    .send = buffer,
+					    .recv = buffer,
+					    .collective = FANIN_COLLECTIVE_BROADCAST,
+					    .root = root };
+
+	return collective_post(call, count, dtype, 0, req);
+}
+
+int
+fanin_iallgather(const void *send, void *recv, size_t send_count, enum fanin_dtype dtype,
+		 fanin_comm *comm, fanin_request **req)
+{
+	const struct fanin_request call = {
+		.comm = comm, .send = send, .recv = recv, .collective = FANIN_COLLECTIVE_ALLGATHER
+	};
+
+	return collective_post(call, send_count, dtype, 0, req);
+}
+
+int
+fanin_ibarrier(fanin_comm *comm, fanin_request **req)
+{
+	return fanin_iallreduce(NULL, NULL, 0, FANIN_U8, FANIN_BOR, comm, req);
+}
+
+int
+fanin_allreduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype,
+		enum fanin_op op, fanin_comm *comm)
+{
+	fanin_request *request;
+
+	return wait_for(fanin_iallreduce(send, recv, count, dtype, op, comm, &request), &request);
+}
+
+int
+fanin_reduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype, enum fanin_op op,
+	     uint16_t root, fanin_comm *comm)
+{
+	fanin_request *request;
+
+	return wait_for(fanin_ireduce(send, recv, count, dtype, op, root, comm, &request), &request);
+}
+
+int
+fanin_reduce_scatter(const void *send, void *recv, size_t recv_count, enum fanin_dtype dtype,
+		     enum fanin_op op, fanin_comm *comm)
+{
+	fanin_request *request;
+
+	return wait_for(fanin_ireduce_scatter(send, recv, recv_count, dtype, op, comm, &request),
+			&request);
+}
+
+int
+fanin_broadcast(void *buffer, size_t count, enum fanin_dtype dtype, uint16_t root, fanin_comm *comm)
+{
+	fanin_request *request;
+
+	return wait_for(fanin_ibroadcast(buffer, count, dtype, root, comm, &request), &request);
+}
+
+int
+fanin_allgather(const void *send, void *recv, size_t send_count, enum fanin_dtype dtype,
+		fanin_comm *comm)
+{
+	fanin_request *request;
+
+	return wait_for(fanin_iallgather(send, recv, send_count, dtype, comm, &request), &request);
+}
+
+int
+fanin_barrier(fanin_comm *comm)
+{
+	fanin_request *request;
+
+	return wait_for(fanin_ibarrier(comm, &request), &request);
+}

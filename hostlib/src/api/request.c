@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests that are posted: progress, waiting, and their end. See fanin/fanin.h.
+ */
+#include "hostlib/src/comm/context.h"
+#include "hostlib/src/window/split.h"
+
+#include <stdlib.h>
+
+static void
+request_free(struct fanin_request *request)
+{
+	struct fanin_request **link = &request->comm->requests;
+
+	while (*link != request)
+		link = &(*link)->sibling;
+	*link = request->sibling;
+	fanin_split_free(request);
+	free(request);
+}
+
+int
+fanin_test(fanin_request *req)
+{
+	if (req == NULL)
+		return FANIN_ERR_INVALID;
+	if (req->status == FANIN_IN_PROGRESS)
+		fanin_ctx_poll(req->comm->ctx, NULL);
+	return req->status;
+}
+
+int
+fanin_wait(fanin_request **req)
+{
+	struct fanin_ctx *ctx;
+	int status;
+
+	if (req == NULL || *req == NULL)
+		return FANIN_ERR_INVALID;
+	ctx = (*req)->comm->ctx;
+	fanin_error_clear(&ctx->error);
+	status = fanin_ctx_wait(ctx, *req, UINT64_MAX);
+	if (status == FANIN_ERR_INTERRUPTED)
+		return fanin_error_set(&ctx->error, status,
+				       "interrupted while waiting for a collective");
+	if (status != FANIN_OK) {
+		fanin_error_set(&ctx->error, status, "%s", fanin_comm_error((*req)->comm));
+		ctx->error.missing = fanin_comm_missing((*req)->comm);
+	}
+	request_free(*req);
+	*req = NULL;
+	return status;
+}
+
+uint64_t
+fanin_request_progress(const fanin_request *req, uint64_t *total_bytes)
+{
+	if (total_bytes != NULL)
+		*total_bytes = req == NULL ? 0 : req->total_bytes;
+	return req == NULL ? 0 : fanin_split_done_bytes(req);
+}

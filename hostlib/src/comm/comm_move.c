@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A communicator whose first hop has changed: the manager says at which switch the job begins for this host now, and with which
+ * address of its own (docs/protocol.md, "Going on with another tree"). Route, control channel and transport are opened anew; what
+ * was in flight is taken up by comm_recover.c. Nothing here waits for the network.
+ */
+#include "context.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "hostlib/src/transport/memif.h"
+
+#define RETRY_NS (100 * 1000000ull)
+#define FOLLOW_NS (250 * 1000000ull)
+
+/* Does the way begin where it did? */
+static bool
+is_here(const struct fanin_comm *comm, const struct fanin_manager_home *home)
+{
+	return home->switch_ip_be == comm->route.switch_ip_be &&
+	       home->ip_be == comm->route.local_ip_be &&
+	       home->udp_port == comm->member.config.udp_port;
+}
+
+bool
+fanin_comm_is_elsewhere(const struct fanin_comm *comm)
+{
+	const struct fanin_manager_home *home =
+		comm->manager == NULL ? NULL : fanin_manager_home(comm->manager, comm->tree);
+
+	return home != NULL && !is_here(comm, home);
+}
+
+/* The route to the switch over the interface that has the address. */
+static int
+route_find(const struct fanin_manager_home *home, struct fanin_route *route, struct fanin_error *error)
+{
+	char interface[IF_NAMESIZE];
+	char ip[INET_ADDRSTRLEN], found[INET_ADDRSTRLEN];
+	uint32_t ip_be = home->ip_be;
+	int status;
+
+	inet_ntop(AF_INET, &ip_be, ip, sizeof(ip));
+	if (!fanin_interface_find(NULL, &ip_be, interface))
+		return fanin_error_set(error, FANIN_ERR_NO_ROUTE,
+				       "no interface of this host has the address %s", ip);
+	status = fanin_route_find(home->switch_ip_be, interface, route, error);
+	if (status != FANIN_OK || route->local_ip_be == home->ip_be)
+		return status;
+	inet_ntop(AF_INET, &route->local_ip_be, found, sizeof(found));
+	return fanin_error_set(error, FANIN_ERR_NO_ROUTE,
+			       "the route to the switch over %s has the address %s, expected %s",
+			       interface, found, ip);
+}
+
+/* Opens what the other way needs, and only then lets go of the one before. */
+static int
+way_change(struct fanin_comm *comm, const struct fanin_manager_home *home, struct fanin_error *error)
+{
+	struct fanin_transport *transport;
+	struct fanin_channel channel;
+	struct fanin_route route;
+	int status = route_find(home, &route, error);
+
+	if (status == FANIN_OK)
+		status = fanin_channel_udp(&channel, &route, home->udp_port, comm->bound, error);
+	if (status != FANIN_OK)
+		return status;
+	status = fanin_comm_transport(comm, &route, home->udp_port, &transport, error);
+	if (status != FANIN_OK) {
+		channel.ops->close(&channel);
+		return status;
+	}
+	fanin_engine_move(comm->engine, transport);
+	comm->ring_drops += comm->transport->ops->ring_drops(comm->transport);
+	comm->transport->ops->close(comm->transport);
+	comm->transport = transport;
+	comm->route = route;
+	comm->told_ip_be = home->ip_be;
+	fanin_member_move(&comm->member, &route, home->udp_port, &channel);
+	comm->rejoining = false;
+	comm->moved = true;
+	return FANIN_OK;
+}
+
+void
+fanin_comm_move(struct fanin_comm *comm, const struct fanin_manager_home *home)
+{
+	const struct fanin_log *log = &comm->ctx->log;
+	struct fanin_error error = { 0 };
+	char ip[INET_ADDRSTRLEN];
+	uint64_t now_ns;
+	int status;
+
+	if (is_here(comm, home)) {
+		comm->way_problem[0] = '\0';
+		return;
+	}
+	now_ns = fanin_now_ns(NULL);
+	if (now_ns < comm->next_move_ns)
+		return;
+	comm->next_move_ns = now_ns + RETRY_NS;
+	inet_ntop(AF_INET, &home->switch_ip_be, ip, sizeof(ip));
+	if (comm->transport->ops == &fanin_memif_ops)
+		status = fanin_error_set(&error, FANIN_ERR_TRANSPORT,
+					 "this host shares memory with another switch");
+	else
+		status = way_change(comm, home, &error);
+	if (status == FANIN_OK) {
+		comm->way_problem[0] = '\0';
+		fanin_log_line(log, FANIN_LOG_WARNING,
+			       "job %u moves to the switch %s over the interface %s",
+			       comm->member.config.job, ip, comm->route.interface);
+		return;
+	}
+	/* It is tried again, and told once. */
+	if (comm->way_problem[0] == '\0')
+		fanin_log_line(log, FANIN_LOG_WARNING, "can't go to the switch %s yet: %s", ip,
+			       error.text);
+	snprintf(comm->way_problem, sizeof(comm->way_problem), "can't go to the switch %s: %.300s",
+		 ip, error.text);
+}
+
+/* Directs the engine to the MAC address that the switch's address has now, unless it is the one that it has. */
+static int
+redirect(struct fanin_comm *comm, struct fanin_error *error)
+{
+	struct fanin_flow flow = {
+		.dst_ip_be = comm->route.switch_ip_be,
+		.src_ip_be = comm->route.local_ip_be,
+		.dst_port = comm->member.config.udp_port,
+	};
+	int status = fanin_route_resolve(&comm->route, flow.dst_mac, error);
+
+	if (status != FANIN_OK ||
+	    (!comm->moved && memcmp(flow.dst_mac, comm->switch_mac, sizeof(flow.dst_mac)) == 0))
+		return status;
+	memcpy(flow.src_mac, comm->route.local_mac, sizeof(flow.src_mac));
+	memcpy(comm->switch_mac, flow.dst_mac, sizeof(comm->switch_mac));
+	fanin_engine_redirect(comm->engine, &flow);
+	return FANIN_OK;
+}
+
+int
+fanin_comm_move_end(struct fanin_comm *comm, struct fanin_error *error)
+{
+	int status;
+
+	/* Shared memory leads to one switch. */
+	if (comm->transport->ops == &fanin_memif_ops)
+		return FANIN_OK;
+	status = redirect(comm, error);
+	if (status == FANIN_OK && comm->moved)
+		status = fanin_channel_udp_group(&comm->member.channel, comm->member.group_be,
+						 &comm->route, error);
+	if (status == FANIN_OK)
+		comm->moved = false;
+	return status;
+}
+
+void
+fanin_comm_follow(struct fanin_comm *comm)
+{
+	struct fanin_error error = { 0 };
+	uint64_t now_ns = fanin_now_ns(NULL);
+
+	if (now_ns < comm->next_follow_ns || comm->rejoining || comm->moved ||
+	    comm->transport->ops == &fanin_memif_ops)
+		return;
+	comm->next_follow_ns = now_ns + FOLLOW_NS;
+	/* What the kernel does not know, it will ask for; the engine's timeout bounds that. */
+	redirect(comm, &error);
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A communicator on a switch: joining puts route, membership, transport and engine together. The transport is opened as soon as
+ * the switch has told the job's parameters, before the other ranks can cause results.
+ */
+#include "context.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "hostlib/src/window/cc.h"
+#include "hostlib/src/transport/memif.h"
+
+/*
+ * Packets this long are those of virtual links. There what is in flight lies in memory that each core goes through: with 61 KB per
+ * packet and 64 of them in flight instead of 8, sums of 16 MiB take some 15 % longer.
+ */
+#define LONG_PAYLOAD (32 * 1024u)
+#define LONG_IN_FLIGHT (512 * 1024u)
+
+/* Checks what the user gave and fills in the defaults. */
+static int
+options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fanin_error *error)
+{
+	if (options->switch_address == NULL)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "switch_address is missing");
+	if (inet_pton(AF_INET, options->switch_address, switch_ip_be) != 1)
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "switch_address '%s' is not an IPv4 address",
+				       options->switch_address);
+	if (options->job == 0 || options->job > FANIN_WIRE_MAX_JOB)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "job is %u, expected 1 to %u",
+				       options->job, FANIN_WIRE_MAX_JOB);
+	if (options->size == 0 || options->size > FANIN_WIRE_MAX_CHILDREN)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "size is %u, expected 1 to %u",
+				       options->size, FANIN_WIRE_MAX_CHILDREN);
+	if (options->rank >= options->size)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "rank is %u, expected 0 to %u",
+				       options->rank, options->size - 1);
+	if (options->recover && options->memif_socket != NULL)
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "recover is not available with memif");
+	if (options->udp_port == 0)
+		options->udp_port = FANIN_WIRE_DEFAULT_UDP_PORT;
+	return FANIN_OK;
+}
+
+/* The longest frame that comes or goes, bytes. Answers may be longer than what has elements. */
+static uint32_t
+frame_len_most(const struct fanin_comm *comm)
+{
+	const uint32_t answer_len = sizeof(struct fanin_answer_body);
+
+	return FANIN_PAYLOAD_OFFSET +
+	       (comm->payload_bytes > answer_len ? comm->payload_bytes : answer_len) +
+	       (comm->member.config.authenticate ? FANIN_TAG_LEN : 0);
+}
+
+int
+fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *route,
+		     uint16_t udp_port, struct fanin_transport **transport, struct fanin_error *error)
+{
+	const struct fanin_transport_config config = {
+		.interface = route->interface,
+		.ifindex = route->ifindex,
+		.local_mac = route->local_mac,
+		.rx_queues = route->rx_queues,
+		.local_ip_be = route->local_ip_be,
+		.mtu = route->mtu,
+		.job = comm->member.config.job,
+		.udp_port = udp_port,
+		.window = comm->window,
+		.frame_len = frame_len_most(comm),
+		.log = &comm->ctx->log,
+	};
+
+	/* The program for AF_XDP serves one job of an interface. */
+	return fanin_transport_open(&config, comm->n_trees > 1 ? "af_packet" : comm->ctx->transport,
+				    transport, error);
+}
+
+/* Opens the transport, or prepares the one that is there, with what the switch has told of the job. */
+static int
+transport_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
+	       struct fanin_error *error)
+{
+	const uint32_t frame_len = frame_len_most(comm);
+
+	if (comm->transport == NULL)
+		return fanin_comm_transport(comm, &comm->route, options->udp_port, &comm->transport,
+					    error);
+	if (frame_len > FANIN_ETH_LEN + comm->route.mtu)
+		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
+				       "the job's packets have %u bytes, memif's buffers hold %u",
+				       frame_len, FANIN_ETH_LEN + comm->route.mtu);
+	fanin_memif_expect(comm->transport, comm->window);
+	return FANIN_OK;
+}
+
+/* Finds the way to the switch and opens the channel for control packets. */
+static int
+channel_open(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32_t switch_ip_be,
+	     uint64_t deadline_ns, struct fanin_channel *channel, struct fanin_error *error)
+{
+	int status;
+
+	if (fanin_comm_wants_memif(comm->ctx, options))
+		return fanin_comm_memif(comm, options, switch_ip_be, deadline_ns, channel, error);
+	status = fanin_route_find(switch_ip_be, options->interface, &comm->route, error);
+	if (status != FANIN_OK)
+		return status;
+	return fanin_channel_udp(channel, &comm->route, options->udp_port,
+				 options->interface != NULL, error);
+}
+
+/* What the manager was told must be true, or the switch takes this host for somebody else. */
+static int
+address_check(const struct fanin_comm *comm, struct fanin_error *error)
+{
+	char told[INET_ADDRSTRLEN];
+	char used[INET_ADDRSTRLEN];
+
+	if (comm->told_ip_be == 0 || comm->told_ip_be == comm->route.local_ip_be)
+		return FANIN_OK;
+	inet_ntop(AF_INET, &comm->told_ip_be, told, sizeof(told));
+	inet_ntop(AF_INET, &comm->route.local_ip_be, used, sizeof(used));
+	return fanin_error_set(error, FANIN_ERR_INVALID,
+			       "the manager knows this host as %s, but the route to the switch has the "
+			       "address %s: give that one as address",
+			       told, used);
+}
+
+/* Asked while a join waits: the user may want to end it, or the manager to have it somewhere else. */
+static bool
+join_is_over(void *arg)
+{
+	const struct fanin_comm *comm = arg;
+	const struct fanin_ctx *ctx = comm->ctx;
+
+	if (ctx->interrupt != NULL && ctx->interrupt(ctx->interrupt_arg))
+		return true;
+	if (comm->manager == NULL)
+		return false;
+	fanin_manager_poll(comm->manager);
+	if (comm->siblings != NULL)
+		fanin_comm_trees_tend(comm->siblings);
+	return fanin_comm_is_elsewhere(comm);
+}
+
+/* The job's window or less: always a power of two. */
+static uint16_t
+window_choose(const struct fanin_comm *comm, const struct fanin_join_opts *options)
+{
+	uint32_t most = options->window;
+	uint16_t window = comm->member.window;
+
+	if (most == 0 && comm->payload_bytes > LONG_PAYLOAD)
+		most = LONG_IN_FLIGHT / comm->payload_bytes;
+	while (most != 0 && window > most)
+		window /= 2;
+	return window;
+}
+
+static uint16_t
+payload_choose(const struct fanin_comm *comm, uint16_t most)
+{
+	uint16_t payload_bytes = comm->member.payload_bytes;
+
+	if (most != 0 && payload_bytes > most)
+		payload_bytes = most;
+	return payload_bytes / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
+}
+
+static int
+member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint16_t most_payload,
+	    uint32_t switch_ip_be, uint64_t deadline_ns, struct fanin_error *error)
+{
+	const struct fanin_member_config member_config = {
+		.key = options->key,
+		.job = options->job,
+		.rank = options->rank,
+		.size = options->size,
+		.udp_port = options->udp_port,
+		.authenticate = options->authenticate,
+		.patient = options->recover,
+		.interrupt = join_is_over,
+		.interrupt_arg = comm,
+	};
+	uint64_t timeout_ns = options->join_timeout_ms * 1000000ull;
+	struct fanin_channel channel;
+	int status;
+
+	status = channel_open(comm, options, switch_ip_be, deadline_ns, &channel, error);
+	if (status != FANIN_OK)
+		return status;
+	status = fanin_member_open(&comm->member, &member_config, &comm->route, &channel, error);
+	if (status == FANIN_OK)
+		status = address_check(comm, error);
+	if (status == FANIN_OK)
+		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACKNOWLEDGED,
+					   deadline_ns, timeout_ns, error);
+	if (status == FANIN_OK && comm->transport == NULL)
+		status = fanin_channel_udp_group(&comm->member.channel, comm->member.group_be,
+						 &comm->route, error);
+	if (status != FANIN_OK)
+		return status;
+
+	comm->payload_bytes = payload_choose(comm, most_payload);
+	comm->window = window_choose(comm, options);
+	status = transport_open(comm, options, error);
+	if (status == FANIN_OK)
+		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACTIVE, deadline_ns,
+					   timeout_ns, error);
+	return status;
+}
+
+static int
+engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, struct fanin_error *error)
+{
+	struct fanin_engine_config config = {
+		.keys = comm->member.keys,
+		.tagger = comm->member.tagger,
+		.instance = comm->member.instance,
+		.timeout_ns = options->timeout_ms * 1000000ull,
+		.wait_limit_ns = fanin_wait_limit_ns(options),
+		.job = options->job,
+		.epoch = comm->member.epoch,
+		.rank = options->rank,
+		.size = options->size,
+		.window = comm->window,
+		.payload_bytes = comm->payload_bytes,
+		.wide = comm->member.wide,
+		.spread = comm->member.spread,
+		.cc = comm->transport->ops->shares_memory ? &fanin_cc_fixed : &fanin_cc_delay,
+		.stagger = !options->no_stagger,
+		.recover = options->recover,
+		.now_ns = fanin_now_ns,
+		.flow = {
+			.dst_ip_be = comm->route.switch_ip_be,
+			.src_ip_be = comm->route.local_ip_be,
+			.dst_port = options->udp_port,
+		},
+	};
+	int status;
+
+	memcpy(config.flow.src_mac, comm->route.local_mac, sizeof(config.flow.src_mac));
+	if (!fanin_comm_wants_memif(comm->ctx, options)) {
+		status = fanin_route_resolve(&comm->route, comm->switch_mac, error);
+		if (status != FANIN_OK)
+			return status;
+	}
+	memcpy(config.flow.dst_mac, comm->switch_mac, sizeof(config.flow.dst_mac));
+	if (fanin_engine_create(&config, comm->transport, &comm->engine) != FANIN_OK)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
+				       "out of memory for %u blocks in flight", comm->window);
+	return FANIN_OK;
+}
+
+/*
+ * The switch has failed before all ranks were in; the job is made anew, and this host is to join it elsewhere.
+ *
+ * interface: IF_NAMESIZE bytes for the options' new one, if they have one. Returns the address of the switch.
+ */
+static uint32_t
+way_give_up(struct fanin_comm *comm, struct fanin_join_opts *options, char *interface)
+{
+	const struct fanin_manager_home *home = fanin_manager_home(comm->manager, comm->tree);
+	uint32_t ip_be = home->ip_be;
+
+	fanin_member_close(&comm->member);
+	if (comm->transport != NULL)
+		comm->transport->ops->close(comm->transport);
+	comm->transport = NULL;
+	comm->told_ip_be = home->ip_be;
+	comm->generation = home->generation;
+	options->udp_port = home->udp_port;
+	/* Without that interface the route's address is found to be the wrong one. */
+	if (options->interface != NULL && fanin_interface_find(NULL, &ip_be, interface))
+		options->interface = interface;
+	return home->switch_ip_be;
+}
+
+int
+fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
+		       uint16_t most_payload, uint64_t deadline_ns, struct fanin_error *error)
+{
+	char interface[IF_NAMESIZE];
+	uint32_t switch_ip_be;
+	int status;
+
+	comm->ops = &fanin_comm_switch_ops;
+	comm->bound = options->interface != NULL;
+	status = options_check(options, &switch_ip_be, error);
+	if (status == FANIN_OK)
+		status = member_join(comm, options, most_payload, switch_ip_be, deadline_ns, error);
+	while (status == FANIN_ERR_INTERRUPTED && fanin_comm_is_elsewhere(comm)) {
+		switch_ip_be = way_give_up(comm, options, interface);
+		status = member_join(comm, options, most_payload, switch_ip_be, deadline_ns, error);
+	}
+	/* The place for its name ends here. */
+	if (options->interface == interface)
+		options->interface = comm->route.interface;
+	return status != FANIN_OK ? status : engine_start(comm, options, error);
+}
+
+static int
+switch_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
+{
+	return fanin_engine_post(comm->engine, request, count);
+}
+
+void
+fanin_comm_give_up(struct fanin_comm *comm)
+{
+	if (!comm->gave_up) {
+		fanin_member_give_up(&comm->member);
+		fanin_manager_give_up(comm->manager);
+	}
+	comm->gave_up = true;
+}
+
+static int
+switch_poll(struct fanin_comm *comm)
+{
+	int status = fanin_comm_recover_poll(comm);
+
+	if (fanin_engine_error(comm->engine)->text[0] != '\0')
+		fanin_comm_give_up(comm);
+	return status;
+}
+
+static uint64_t
+switch_idle_ns(const struct fanin_comm *comm)
+{
+	return fanin_engine_idle_ns(comm->engine);
+}
+
+static unsigned int
+switch_poll_fds(struct fanin_comm *comm, struct pollfd *fds)
+{
+	return comm->transport->ops->poll_fds(comm->transport, fds);
+}
+
+static const struct fanin_error *
+switch_error(const struct fanin_comm *comm)
+{
+	return fanin_engine_error(comm->engine);
+}
+
+static uint64_t
+switch_missing(const struct fanin_comm *comm)
+{
+	return fanin_engine_missing(comm->engine);
+}
+
+static void
+switch_report(const struct fanin_comm *comm, struct fanin_report *report)
+{
+	const struct fanin_engine_stats *stats = fanin_engine_stats(comm->engine);
+
+	report->transport = comm->transport->ops->name;
+	report->transport_reason = comm->transport->reason;
+	report->handler = comm->member.handler;
+	report->interface = comm->route.interface;
+	/* A result that does not hold every rank's data is never accepted: what is done was done there. */
+	report->in_network = true;
+	report->window = comm->window;
+	report->payload_bytes = comm->payload_bytes;
+	report->blocks = stats->blocks;
+	report->bytes_reduced = stats->bytes_reduced;
+	report->frames_sent = stats->frames_sent;
+	report->frames_received = stats->frames_received;
+	report->retransmits = stats->retransmits;
+	report->duplicates = stats->duplicates;
+	report->invalid = stats->invalid;
+	report->accumulates_f32 = comm->member.wide;
+	report->spurious = stats->spurious;
+	report->ring_drops = comm->ring_drops + comm->transport->ops->ring_drops(comm->transport);
+	report->resumed = stats->resumed;
+	report->queries = stats->queries;
+	report->late = fanin_engine_late(comm->engine);
+	report->authenticated = comm->member.config.authenticate;
+}
+
+static struct fanin_comm *
+switch_part(struct fanin_comm *comm, uint16_t tree)
+{
+	(void)tree; /* the only one */
+	return comm;
+}
+
+static int
+switch_leave(struct fanin_comm *comm, struct fanin_error *error)
+{
+	int status = FANIN_OK;
+
+	fanin_engine_destroy(comm->engine);
+	if (comm->member.channel.ops != NULL)
+		status = fanin_member_leave(&comm->member, error);
+	fanin_member_close(&comm->member);
+	if (comm->transport != NULL)
+		comm->transport->ops->close(comm->transport);
+	return status;
+}
+
+const struct fanin_comm_ops fanin_comm_switch_ops = {
+	.mode = "network",
+	.has_custom = true,
+	.post = switch_post,
+	.poll = switch_poll,
+	.idle_ns = switch_idle_ns,
+	.poll_fds = switch_poll_fds,
+	.error = switch_error,
+	.missing = switch_missing,
+	.report = switch_report,
+	.part = switch_part,
+	.leave = switch_leave,
+};

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A communicator over several reduction trees: one communicator on a switch for each tree, and requests that are split over
+ * them (split.h). Each tree joins, loses and takes up its runs by itself; the network manager's membership is common.
+ */
+#include "context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "hostlib/src/window/split.h"
+
+struct fanin_trees {
+	struct fanin_split split;
+	struct fanin_comm members[FANIN_MAX_TREES]; /* one for each tree; those with ops have begun to join */
+};
+
+/* Joins the job of one tree. A block has the same length in all of them, as the manager has told. */
+static int
+tree_join(struct fanin_comm *comm, const struct fanin_join_opts *common,
+	  struct fanin_manager_answer *answer, uint16_t tree, uint64_t deadline_ns,
+	  struct fanin_error *error)
+{
+	struct fanin_comm *member = &comm->trees->members[tree];
+	struct fanin_join_opts options = *common;
+	int status;
+
+	member->ctx = comm->ctx;
+	member->manager = comm->manager;
+	member->told_ip_be = comm->told_ip_be;
+	member->n_trees = answer->n_trees;
+	member->tree = tree;
+	member->siblings = comm->trees;
+	status = fanin_comm_tree_options(member, &options, answer, tree, error);
+	if (status != FANIN_OK)
+		return status;
+	/* All trees together have as many blocks in flight as the caller allows. */
+	if (options.window != 0)
+		options.window = options.window > answer->n_trees ? options.window / answer->n_trees
+								  : 1;
+	return fanin_comm_switch_join(member, &options, answer->payload_bytes, deadline_ns, error);
+}
+
+/* Were they not cut alike, one tree's blocks would lie over another's in the vector. */
+static int
+payload_check(const struct fanin_trees *trees, uint16_t n_trees, struct fanin_error *error)
+{
+	for (uint16_t i = 1; i < n_trees; i++) {
+		uint16_t found = trees->members[i].payload_bytes;
+		uint16_t expected = trees->members[0].payload_bytes;
+
+		if (found != expected)
+			return fanin_error_set(error, FANIN_ERR_MANAGER,
+					       "packets carry %u bytes in tree %u, but %u in tree 0",
+					       found, i, expected);
+	}
+	return FANIN_OK;
+}
+
+int
+fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *options,
+		 struct fanin_manager_answer *answer, uint64_t deadline_ns, struct fanin_error *error)
+{
+	struct fanin_trees *trees = calloc(1, sizeof(*trees));
+	int status = FANIN_OK;
+
+	if (trees == NULL)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
+	comm->trees = trees;
+	comm->ops = &fanin_comm_trees_ops;
+	/* In the same order at every rank, as each waits for all others. */
+	for (uint16_t i = 0; i < answer->n_trees && status == FANIN_OK; i++)
+		status = tree_join(comm, options, answer, i, deadline_ns, error);
+	if (status == FANIN_OK)
+		status = payload_check(trees, answer->n_trees, error);
+	if (status != FANIN_OK)
+		return status;
+	for (uint16_t i = 0; i < answer->n_trees; i++)
+		trees->split.engines[i] = trees->members[i].engine;
+	trees->split.n_engines = answer->n_trees;
+	comm->member.config.rank = answer->rank;
+	comm->member.config.size = answer->size;
+	comm->member.wide = trees->members[0].member.wide;
+	return FANIN_OK;
+}
+
+void
+fanin_comm_trees_tend(struct fanin_trees *trees)
+{
+	for (uint16_t i = 0; i < FANIN_MAX_TREES; i++) {
+		if (trees->members[i].engine != NULL)
+			fanin_comm_recover_poll(&trees->members[i]);
+	}
+}
+
+static int
+trees_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
+{
+	return fanin_split_post(&comm->trees->split, request, count);
+}
+
+static int
+trees_poll(struct fanin_comm *comm)
+{
+	struct fanin_trees *trees = comm->trees;
+	int status;
+	int n = 0;
+
+	for (uint16_t i = 0; i < comm->n_trees; i++) {
+		int frames = fanin_comm_recover_poll(&trees->members[i]);
+
+		n += frames > 0 ? frames : 0;
+	}
+	status = fanin_split_settle(&trees->split);
+	for (uint16_t i = 0; status != FANIN_OK && i < comm->n_trees; i++)
+		fanin_comm_give_up(&trees->members[i]);
+	return status != FANIN_OK ? status : n;
+}
+
+static uint64_t
+trees_idle_ns(const struct fanin_comm *comm)
+{
+	uint64_t least_ns = UINT64_MAX;
+
+	for (uint16_t i = 0; i < comm->n_trees; i++) {
+		uint64_t idle_ns = fanin_engine_idle_ns(comm->trees->members[i].engine);
+
+		if (idle_ns < least_ns)
+			least_ns = idle_ns;
+	}
+	return least_ns;
+}
+
+static unsigned int
+trees_poll_fds(struct fanin_comm *comm, struct pollfd *fds)
+{
+	unsigned int n = 0;
+
+	for (uint16_t i = 0; i < comm->n_trees; i++) {
+		struct fanin_transport *transport = comm->trees->members[i].transport;
+
+		n += transport->ops->poll_fds(transport, fds + n);
+	}
+	return n;
+}
+
+static const struct fanin_error *
+trees_error(const struct fanin_comm *comm)
+{
+	return &comm->trees->split.error;
+}
+
+static uint64_t
+trees_missing(const struct fanin_comm *comm)
+{
+	uint64_t missing = 0;
+
+	if (comm->trees->split.status != FANIN_OK)
+		return comm->trees->split.error.missing;
+	for (uint16_t i = 0; i < comm->n_trees; i++)
+		missing |= fanin_engine_missing(comm->trees->members[i].engine);
+	return missing;
+}
+
+static void
+trees_report(const struct fanin_comm *comm, struct fanin_report *report)
+{
+	for (uint16_t i = 0; i < comm->n_trees; i++) {
+		const struct fanin_comm *member = &comm->trees->members[i];
+		struct fanin_report part = { 0 };
+
+		member->ops->report(member, &part);
+		report->transport = part.transport;
+		report->handler = part.handler;
+		report->interface = part.interface;
+		report->in_network = part.in_network;
+		report->accumulates_f32 = part.accumulates_f32;
+		report->authenticated = part.authenticated;
+		report->payload_bytes = part.payload_bytes;
+		report->window = (uint16_t)(report->window + part.window);
+		report->blocks += part.blocks;
+		report->bytes_reduced += part.bytes_reduced;
+		report->frames_sent += part.frames_sent;
+		report->frames_received += part.frames_received;
+		report->retransmits += part.retransmits;
+		report->duplicates += part.duplicates;
+		report->invalid += part.invalid;
+		report->spurious += part.spurious;
+		report->ring_drops += part.ring_drops;
+		report->resumed += part.resumed;
+		report->queries += part.queries;
+		report->late |= part.late;
+	}
+	report->transport_reason = strcmp(comm->ctx->transport, "auto") == 0
+					   ? "af_xdp serves one tree of a host, this job has several"
+					   : comm->trees->members[0].transport->reason;
+}
+
+static struct fanin_comm *
+trees_part(struct fanin_comm *comm, uint16_t tree)
+{
+	return &comm->trees->members[tree];
+}
+
+static int
+trees_leave(struct fanin_comm *comm, struct fanin_error *error)
+{
+	struct fanin_trees *trees = comm->trees;
+	int status = FANIN_OK;
+
+	for (uint16_t i = 0; i < FANIN_MAX_TREES && trees->members[i].ops != NULL; i++) {
+		int left = trees->members[i].ops->leave(&trees->members[i], error);
+
+		status = status == FANIN_OK ? left : status;
+	}
+	free(trees);
+	return status;
+}
+
+const struct fanin_comm_ops fanin_comm_trees_ops = {
+	.mode = "network",
+	.has_custom = true,
+	.post = trees_post,
+	.poll = trees_poll,
+	.idle_ns = trees_idle_ns,
+	.poll_fds = trees_poll_fds,
+	.error = trees_error,
+	.missing = trees_missing,
+	.report = trees_report,
+	.part = trees_part,
+	.leave = trees_leave,
+};

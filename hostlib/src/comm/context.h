@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The library's objects behind the public handles, and what context.c, comm.c and request.c need of each other.
+ */
+#ifndef FANIN_HOSTLIB_CONTEXT_H
+#define FANIN_HOSTLIB_CONTEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hostlib/src/base/clock.h"
+#include "hostlib/src/window/engine.h"
+#include "hostlib/src/base/error.h"
+#include "hostlib/src/join/join.h"
+#include "hostlib/src/manager/manager.h"
+#include "hostlib/src/ring/ring.h"
+#include "hostlib/src/transport/route.h"
+#include "hostlib/src/transport/transport.h"
+
+struct fanin_ctx {
+	struct fanin_log log;
+	char transport[16]; /* as asked for */
+	fanin_interrupt_fn interrupt;
+	void *interrupt_arg;
+	uint64_t interrupt_next_ns;
+	struct fanin_error error;
+	struct fanin_comm *comms;
+};
+
+/*
+ * What a communicator's collectives run on: the switch (comm_switch.c), several trees of switches (comm_trees.c) or the ring of its
+ * hosts (comm_ring.c). All but `leave` may only be called once joining has succeeded.
+ */
+struct fanin_comm_ops {
+	const char *mode; /* for the report */
+	bool has_custom;  /* custom operators may be there */
+
+	/* As fanin_engine_post, fanin_engine_poll and so on. */
+	int (*post)(struct fanin_comm *comm, struct fanin_request *request, uint64_t count);
+	int (*poll)(struct fanin_comm *comm);
+	uint64_t (*idle_ns)(const struct fanin_comm *comm);
+	unsigned int (*poll_fds)(struct fanin_comm *comm, struct pollfd *fds); /* fanin_comm_max_fds */
+	const struct fanin_error *(*error)(const struct fanin_comm *comm);
+	uint64_t (*missing)(const struct fanin_comm *comm);
+
+	/* Fills in what only this knows; the rest is zero. */
+	void (*report)(const struct fanin_comm *comm, struct fanin_report *report);
+
+	/* What is on the switches of one of n_trees: has an engine, and belongs to the communicator. NULL: there are no switches. */
+	struct fanin_comm *(*part)(struct fanin_comm *comm, uint16_t tree);
+
+	/* Leaves, and closes whatever there is, also after joining has failed half-way. */
+	int (*leave)(struct fanin_comm *comm, struct fanin_error *error);
+};
+
+extern const struct fanin_comm_ops fanin_comm_switch_ops;
+extern const struct fanin_comm_ops fanin_comm_ring_ops;
+extern const struct fanin_comm_ops fanin_comm_trees_ops;
+
+struct fanin_comm {
+	const struct fanin_comm_ops *ops;
+	struct fanin_ctx *ctx;
+	struct fanin_comm *next;
+	struct fanin_manager *manager; /* NULL: the job was found without one */
+	struct fanin_ring *ring;       /* NULL: runs on switches */
+	struct fanin_trees *trees;     /* comm_trees.c: NULL: one or none, by what follows */
+	struct fanin_trees *siblings; /* of a communicator that is one of several trees: all of them; else NULL */
+	uint16_t n_trees;
+	uint16_t tree; /* of a communicator that is one of several trees: which one; it borrows the manager */
+	uint16_t trees_asked;
+	char trees_reason[FANIN_TEXT_LEN / 2]; /* why there are fewer */
+	uint32_t told_ip_be; /* this host's address as the manager knows it; 0: no manager */
+	char job_name[FANIN_JOB_NAME_MAX + 1];
+	char mode_reason[FANIN_TEXT_LEN];
+	struct fanin_route route;
+	uint8_t switch_mac[6]; /* that the engine sends to */
+	struct fanin_member member;
+	struct fanin_transport *transport;
+	uint64_t ring_drops; /* of transports before it */
+	struct fanin_engine *engine;
+	struct fanin_request *requests; /* not freed yet, linked by sibling */
+	struct fanin_request closing;   /* comm_close.c's */
+	bool closes;                    /* is about to leave */
+	bool gave_up;                   /* the engine has failed, and the switch was told */
+	uint64_t timeout_ns;            /* as asked for */
+	uint16_t window;                /* lanes of the engine */
+	uint16_t payload_bytes;
+	bool bound;           /* the user named the interface */
+	bool rejoining;       /* the run was lost, and the member joins again */
+	uint64_t refused_ns;  /* when the switch last refused that; 0: it did not */
+	bool moved;           /* to another first hop, where the member has not been in a run yet */
+	uint32_t heeded_news; /* of the manager */
+	uint32_t generation;  /* of the tree, as the manager counts; 0: not told */
+	uint64_t next_follow_ns; /* when to look whether the switch has another MAC address */
+	uint64_t next_move_ns;   /* when to try that again */
+	char way_problem[FANIN_TEXT_LEN]; /* why it can't be done; empty: it can, or has not to */
+	char hint[2 * FANIN_TEXT_LEN];    /* the engine's */
+};
+
+/* Most places that its poll_fds fills in. */
+static inline unsigned int
+fanin_comm_max_fds(const struct fanin_comm *comm)
+{
+	return (comm->n_trees > 1 ? comm->n_trees : 1u) * FANIN_TRANSPORT_MAX_FDS;
+}
+
+/*
+ * comm_manager.c: finds an interface by its name, or if that is NULL by its address.
+ *
+ * ip_be: set to the interface's. name: IF_NAMESIZE bytes. Returns false if there is none with an IPv4 address.
+ */
+bool fanin_interface_find(const char *wanted, uint32_t *ip_be, char *name);
+
+/*
+ * Copies an options struct of any age: what the caller's lacks is zero, and what this library doesn't know must be.
+ *
+ * copy: copy_len zeroed bytes. options: starts with its size_t sz. Returns false if it can't be understood.
+ */
+bool fanin_options_copy(void *copy, size_t copy_len, const void *options);
+
+/* The same of what a job is joined with. options: zeroed. */
+bool fanin_join_options_copy(struct fanin_join_opts *options, const struct fanin_join_opts *opts);
+
+/* The options' limit for waits, as engine and ring want it. One beyond what nanoseconds can say is none. */
+static inline uint64_t
+fanin_wait_limit_ns(const struct fanin_join_opts *options)
+{
+	return options->wait_limit_ms > UINT64_MAX / 1000000u ? 0 : options->wait_limit_ms * 1000000u;
+}
+
+/*
+ * comm_switch.c: joins a job on a switch.
+ *
+ * options: checked here. most_payload: bytes that a packet may carry even if the switch allows more; 0: as the switch allows.
+ * deadline_ns: for all ranks to have joined.
+ */
+int fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
+			   uint16_t most_payload, uint64_t deadline_ns, struct fanin_error *error);
+
+/* comm_trees.c: joins a job that the manager has given several trees. answer: has them. */
+int fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *options,
+		     struct fanin_manager_answer *answer, uint64_t deadline_ns,
+		     struct fanin_error *error);
+
+/* comm_trees.c: while one tree is joined, those that are joined already go on: they may have moved, and others wait there. */
+void fanin_comm_trees_tend(struct fanin_trees *trees);
+
+/*
+ * comm_switch.c: opens the transport that the context asks for, over a route to the job's switch.
+ *
+ * transport: set on success only.
+ */
+int fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *route,
+			 uint16_t udp_port, struct fanin_transport **transport,
+			 struct fanin_error *error);
+
+/*
+ * comm_move.c: the manager has told where the way begins; goes there if it is elsewhere. Otherwise, or until that can be done,
+ * nothing changes; to be called again and again.
+ */
+void fanin_comm_move(struct fanin_comm *comm, const struct fanin_manager_home *home);
+
+/* comm_move.c: true if the manager has told of another first hop than the communicator's. */
+bool fanin_comm_is_elsewhere(const struct fanin_comm *comm);
+
+/*
+ * comm_move.c: the member has joined again: directs the engine to the switch that answered, which may be another one, or have
+ * another MAC address. Returns FANIN_OK or why not.
+ */
+int fanin_comm_move_end(struct fanin_comm *comm, struct fanin_error *error);
+
+/*
+ * comm_move.c: a switch that took the place of the communicator's has its IP address, and perhaps another MAC address: follows what
+ * the kernel has learned of that, every 250 ms. The new switch then tells that the run is lost.
+ */
+void fanin_comm_follow(struct fanin_comm *comm);
+
+/*
+ * comm_manager.c: asks the manager for the job, and wires the ring if it says so.
+ *
+ * options: gets the switch's address, the job's number, key and rank if the job runs in the network, of its first tree; else
+ * comm->ring is set. answer: what the options' new strings belong to. Returns FANIN_OK or a negative status.
+ */
+int fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
+		       struct fanin_manager_answer *answer, struct fanin_error *error);
+
+/*
+ * comm_ring.c: wires the ring and waits until both neighbours are there.
+ *
+ * listener: of fanin_ring_listen; taken over.
+ */
+int fanin_comm_ring(struct fanin_comm *comm, const struct fanin_join_opts *options,
+		    const struct fanin_manager_answer *answer, int listener, uint64_t deadline_ns,
+		    struct fanin_error *error);
+
+/* What somebody who has created the job of a tree would have given, and the link that it uses. The strings are the answer's. */
+int fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *options,
+			    struct fanin_manager_answer *answer, uint16_t tree,
+			    struct fanin_error *error);
+
+/*
+ * comm_memif.c: true if the options ask for shared memory with the switch.
+ */
+bool fanin_comm_wants_memif(const struct fanin_ctx *ctx, const struct fanin_join_opts *options);
+
+/*
+ * Connects to the switch by memif: fills in route and switch_mac and opens the transport, which is a channel for control
+ * packets, too.
+ *
+ * deadline_ns: for the switch's answers. channel: set on success only. Returns FANIN_OK or a negative status.
+ */
+int fanin_comm_memif(struct fanin_comm *comm, const struct fanin_join_opts *options,
+		     uint32_t switch_ip_be, uint64_t deadline_ns, struct fanin_channel *channel,
+		     struct fanin_error *error);
+
+/* comm_switch.c: tells the switch, once, that this rank's collectives have failed: others would wait for it as for one that is late. */
+void fanin_comm_give_up(struct fanin_comm *comm);
+
+/* comm_recover.c: polls the engine, and takes up a lost run again. Returns the frames received or a negative status. */
+int fanin_comm_recover_poll(struct fanin_comm *comm);
+
+/*
+ * comm_close.c: before leaving. Who has all results must not go while another rank may have to be told one whose run was lost
+ * (docs/protocol.md, "Going on with another tree"). So all ranks meet in a block without elements; each that sends it has all
+ * results. Does nothing where that can't be, or if there are requests in progress, or none have been.
+ *
+ * The first call posts the blocks, and the second one waits for them, until the timeout at most, also for ranks that are late; that they don't come
+ * is no failure of the caller's. The communicator is still one of its context's.
+ */
+void fanin_comm_close_begin(struct fanin_comm *comm);
+void fanin_comm_close_wait(struct fanin_comm *comm);
+
+/*
+ * Polls every communicator once.
+ *
+ * status: if not NULL, receives the last failure, or FANIN_OK. Returns the frames received.
+ */
+unsigned int fanin_ctx_poll(struct fanin_ctx *ctx, int *status);
+
+/*
+ * Polls until the request is no longer in progress. Returns its status, or FANIN_ERR_INTERRUPTED; FANIN_IN_PROGRESS at the
+ * deadline, if nothing comes in any more. deadline_ns: as fanin_now_ns has the time; UINT64_MAX: none.
+ */
+int fanin_ctx_wait(struct fanin_ctx *ctx, const struct fanin_request *request, uint64_t deadline_ns);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The way of control packets (JOIN, LEAVE and their answers) to the switch and back: an ordinary UDP socket where the
+ * kernel does ARP and routing (channel_udp.c), or frames of a transport where there is no kernel interface
+ * (channel_frames.c). One thread at a time.
+ */
+#ifndef FANIN_HOSTLIB_CHANNEL_H
+#define FANIN_HOSTLIB_CHANNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hostlib/src/base/error.h"
+#include "hostlib/src/transport/route.h"
+#include "hostlib/src/transport/transport.h"
+#include "wire/wire.h"
+
+/* A control packet as it would be on the link. */
+struct fanin_control {
+	struct fanin_headers headers;
+	union {
+		struct fanin_join_body join;
+		struct fanin_join_ack_body join_ack;
+		uint8_t bytes[256 + FANIN_TAG_LEN]; /* any body, and the tag behind it */
+	} body;
+};
+
+struct fanin_channel;
+
+struct fanin_channel_ops {
+	/*
+	 * Sends a packet whose Fanin header and body are filled in. body_len: with the tag, if there is one. Returns 0 or the
+	 * errno of the link's last news.
+	 */
+	int (*send)(struct fanin_channel *channel, struct fanin_control *control, size_t body_len);
+
+	/*
+	 * Takes one packet that says that it comes from the switch, with all headers in place; otherwise validated by nobody.
+	 *
+	 * errnum: set if the link has an error to tell. Returns its length from the Ethernet header on; 0: there is none.
+	 */
+	size_t (*receive)(struct fanin_channel *channel, struct fanin_control *control, int *errnum);
+
+	/* Sleeps until there may be something to receive, or a signal comes. */
+	void (*wait)(struct fanin_channel *channel, int timeout_ms);
+
+	void (*close)(struct fanin_channel *channel);
+};
+
+struct fanin_channel {
+	const struct fanin_channel_ops *ops; /* NULL: not open */
+	int fd;                              /* UDP: connected to the switch */
+	uint16_t udp_port;
+	struct fanin_transport *transport; /* frames: not the channel's own */
+	struct fanin_flow flow;
+};
+
+/*
+ * Opens a UDP socket to the switch.
+ *
+ * bind_interface: the user named it, so the kernel must not take another one. channel: set on success only.
+ * Returns FANIN_OK or a negative status.
+ */
+int fanin_channel_udp(struct fanin_channel *channel, const struct fanin_route *route,
+		      uint16_t udp_port, bool bind_interface, struct fanin_error *error);
+
+/* Asks the interface and the network for the packets of a multicast group, as long as the UDP channel is open. */
+int fanin_channel_udp_group(struct fanin_channel *channel, uint32_t group_be,
+			    const struct fanin_route *route, struct fanin_error *error);
+
+/* Control packets as frames: flow leads to the switch. The transport must stay open. */
+void fanin_channel_frames(struct fanin_channel *channel, struct fanin_transport *transport,
+			  const struct fanin_flow *flow);
+
+#endif

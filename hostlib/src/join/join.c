@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * JOIN and LEAVE with their answers (docs/protocol.md). Both are repeated until answered, so that every one may be lost or
+ * duplicated; the nonce tells the switch a repetition from a process that was started anew. See join.h.
+ */
+#include "join.h"
+
+#include "hostlib/src/base/answer_tag.h"
+#include "hostlib/src/base/clock.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define JOIN_REPEAT_NS (100 * 1000000ull)
+#define LEAVE_REPEAT_NS (50 * 1000000ull)
+#define LEAVE_TIMEOUT_NS (1000 * 1000000ull)
+
+static int
+tagger_create(struct fanin_member *member, struct fanin_error *error)
+{
+	switch (fanin_tagger_create(member->config.key, &member->tagger)) {
+	case 0:
+		return FANIN_OK;
+	case -ENOMEM:
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
+				       "out of memory for the tags of job %u", member->config.job);
+	default:
+		return fanin_error_set(
+			error, FANIN_ERR_SYSTEM,
+			"no tags for job %u: libcrypto has no Poly1305 or AES-128, or there is no random number",
+			member->config.job);
+	}
+}
+
+int
+fanin_member_open(struct fanin_member *member, const struct fanin_member_config *config,
+		  const struct fanin_route *route, const struct fanin_channel *channel,
+		  struct fanin_error *error)
+{
+	*member = (struct fanin_member){
+		.config = *config,
+		.switch_ip_be = route->switch_ip_be,
+		.mtu = route->mtu,
+		.channel = *channel,
+	};
+	if (getrandom(&member->nonce, sizeof(member->nonce), 0) != sizeof(member->nonce))
+		return fanin_error_set(error, FANIN_ERR_SYSTEM, "no random number: %s",
+				       strerror(errno));
+	if (fanin_keys_derive(config->key, &member->keys) != 0)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
+				       "out of memory for the keys of job %u", config->job);
+	return config->authenticate ? tagger_create(member, error) : FANIN_OK;
+}
+
+static void
+channel_close(struct fanin_member *member)
+{
+	if (member->channel.ops != NULL)
+		member->channel.ops->close(&member->channel);
+}
+
+void
+fanin_member_close(struct fanin_member *member)
+{
+	channel_close(member);
+	fanin_tagger_destroy(member->tagger);
+	member->tagger = NULL;
+}
+
+/* Returns 0 or the errno of the link's last news. */
+static int
+control_send(struct fanin_member *member, enum fanin_type type)
+{
+	const struct fanin_member_config *config = &member->config;
+	struct fanin_control control;
+	size_t body_len = 0;
+
+	fanin_wire_encode_header(&control.headers.fanin, type, config->job, member->epoch,
+				 member->keys.up);
+	control.headers.fanin.rank = config->rank;
+	if (type == FANIN_TYPE_JOIN) {
+		control.headers.fanin.epoch = 0;
+		control.headers.fanin.contributions = 1;
+		control.headers.fanin.progress = member->progress;
+		control.headers.fanin.flags = member->rejoins ? FANIN_FLAG_RETRANSMIT : 0;
+		control.body.join = (struct fanin_join_body){
+			.nonce = member->nonce,
+			.size = config->size,
+			.udp_port = config->udp_port,
+			.mtu = member->mtu,
+			.cookie = member->cookie,
+		};
+		body_len = sizeof(control.body.join);
+	}
+	if (member->tagger != NULL) {
+		if (!fanin_tagger_seal(member->tagger, FANIN_TAG_UP, member->instance,
+				       &control.headers.fanin, control.body.bytes,
+				       (uint32_t)body_len, control.body.bytes + body_len))
+			return EIO;
+		body_len += FANIN_TAG_LEN;
+	}
+	return member->channel.ops->send(&member->channel, &control, body_len);
+}
+
+/* Takes the tag off a packet of a job that has them. Returns false if it is not to be taken. */
+static bool
+control_open(struct fanin_member *member, struct fanin_control *control, size_t len)
+{
+	return len >= sizeof(control->headers) &&
+	       fanin_answer_open(member->tagger, member->instance, &control->headers, len);
+}
+
+/*
+ * Takes one answer of the switch for this job, with the key of its direction, and its tag if it has to have one.
+ *
+ * errnum: set if the link has an error to tell. Returns false if there is no more.
+ */
+static bool
+control_receive(struct fanin_member *member, struct fanin_control *control, int *errnum)
+{
+	size_t len;
+
+	for (;;) {
+		len = member->channel.ops->receive(&member->channel, control, errnum);
+		if (len == 0)
+			return false;
+		if (member->tagger != NULL && !control_open(member, control, len))
+			continue;
+		if (fanin_wire_validate(control, len) == FANIN_REASON_NONE &&
+		    control->headers.fanin.job == member->config.job &&
+		    fanin_keys_fit_answer(&member->keys, &control->headers.fanin))
+			return true;
+	}
+}
+
+static int
+ack_take(struct fanin_member *member, const struct fanin_control *control, struct fanin_error *error)
+{
+	const struct fanin_hdr *hdr = &control->headers.fanin;
+	const struct fanin_join_ack_body *ack = &control->body.join_ack;
+	uint16_t window = ack->window;
+
+	if (ack->nonce != member->nonce)
+		return FANIN_OK;
+	if (ack->state == FANIN_JOIN_CHALLENGE) {
+		member->cookie = ack->cookie;
+		member->challenged = true;
+		return FANIN_OK;
+	}
+	/* Late, of the run before: it answers a JOIN with another cookie. */
+	if (member->rejoins && ack->cookie != member->cookie)
+		return FANIN_OK;
+	if (ack->size != member->config.size)
+		return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED, "job %u has %u ranks, not %u",
+				       member->config.job, ack->size, member->config.size);
+	if (window == 0 || window > FANIN_WIRE_MAX_WINDOW ||
+	    ack->payload_bytes < FANIN_PAYLOAD_ALIGN || !IN_MULTICAST(ntohl(ack->group_be)))
+		return fanin_error_set(
+			error, FANIN_ERR_JOIN_REFUSED,
+			"the switch's answer makes no sense: window %u, %u payload bytes, group %08x",
+			window, ack->payload_bytes, ntohl(ack->group_be));
+	if ((ack->flags & ~(uint32_t)FANIN_JOB_FLAGS_ALL) != 0)
+		return fanin_error_set(
+			error, FANIN_ERR_JOIN_REFUSED,
+			"the job has the flags 0x%x, this library knows 0x%x: it is older than the switch",
+			ack->flags, FANIN_JOB_FLAGS_ALL);
+	if (((ack->flags & FANIN_JOB_TAGGED) != 0) != member->config.authenticate)
+		return fanin_error_set(
+			error, FANIN_ERR_JOIN_REFUSED, "job %u %s", member->config.job,
+			member->config.authenticate
+				? "does not authenticate its packets, as this rank is told to: create it "
+				  "with authenticate, or join it without"
+				: "authenticates its packets: join it with authenticate");
+
+	/* Fewer lanes than the job's window are always allowed, and masks need a power of two. */
+	while ((window & (window - 1)) != 0)
+		window &= (uint16_t)(window - 1);
+	member->window = window;
+	member->payload_bytes = ack->payload_bytes;
+	member->wide = (ack->flags & FANIN_JOB_WIDE) != 0;
+	member->spread = (ack->flags & FANIN_JOB_SPREAD) != 0;
+	member->group_be = ack->group_be;
+	member->epoch = hdr->epoch;
+	member->instance = ack->instance;
+	/* Who has waited for somebody who is late is not to wait as long for the rest. */
+	if (member->members != hdr->members)
+		member->repeat_ns = JOIN_REPEAT_NS;
+	member->members = hdr->members;
+	member->told_ns = fanin_now_ns(NULL);
+	member->first_block = hdr->progress;
+	memcpy(member->handler, ack->handler, sizeof(ack->handler));
+	member->acknowledged = true;
+	member->active = ack->state == FANIN_JOIN_ACTIVE;
+	return FANIN_OK;
+}
+
+/*
+ * What to do about a refusal, to be put behind its text. A wrong secret makes wrong tags, and a switch does not tell which of a job
+ * and its member has none.
+ */
+static const char *
+refusal_advice(const struct fanin_member *member, unsigned int reason)
+{
+	if (reason != FANIN_REASON_TAG)
+		return "";
+	return member->config.authenticate
+		       ? "; either this job does not authenticate its packets: join it without authenticate; or "
+			 "its key is another one"
+		       : "; this job authenticates its packets: join it with authenticate";
+}
+
+/* What is known about why it takes too long. */
+static int
+join_time_out(const struct fanin_member *member, uint64_t timeout_ns, unsigned int refusal,
+	      int errnum, struct fanin_error *error)
+{
+	uint64_t all = UINT64_MAX >> (64 - member->config.size);
+	uint64_t missing = all & ~member->members;
+	double seconds = (double)timeout_ns / 1e9;
+	char address[INET_ADDRSTRLEN];
+	char ranks[256];
+
+	inet_ntop(AF_INET, &member->switch_ip_be, address, sizeof(address));
+	if (member->acknowledged) {
+		fanin_error_set(error, 0, "%s (of %u) %s not joined job %u within %.1f s",
+				fanin_format_ranks(missing, ranks, sizeof(ranks)),
+				member->config.size,
+				__builtin_popcountll(missing) == 1 ? "has" : "have",
+				member->config.job, seconds);
+		error->missing = missing;
+	} else if (refusal != FANIN_REASON_NONE) {
+		fanin_error_set(error, 0, "the switch %s kept refusing for %.1f s: %s%s", address,
+				seconds, fanin_reason_text(refusal), refusal_advice(member, refusal));
+	} else if (errnum == ECONNREFUSED) {
+		fanin_error_set(error, 0,
+				"nothing listens on UDP port %u of %s: is that the switch's address?",
+				member->config.udp_port, address);
+	} else {
+		fanin_error_set(error, 0,
+				"the switch %s did not answer on UDP port %u within %.1f s%s%s",
+				address, member->config.udp_port, seconds, errnum != 0 ? ": " : "",
+				errnum != 0 ? strerror(errnum) : "");
+	}
+	return FANIN_ERR_JOIN_TIMEOUT;
+}
+
+/* Waits for something to receive, for at most until_ns. */
+static void
+control_wait(struct fanin_member *member, uint64_t until_ns)
+{
+	uint64_t now_ns = fanin_now_ns(NULL);
+
+	if (until_ns > now_ns)
+		member->channel.ops->wait(&member->channel,
+					  (int)((until_ns - now_ns + 999999) / 1000000));
+}
+
+/* Takes what has come. Returns FANIN_OK or why the switch doesn't let this rank in. */
+static int
+join_receive(struct fanin_member *member, struct fanin_error *error)
+{
+	const struct fanin_member_config *config = &member->config;
+	struct fanin_control control;
+
+	while (control_receive(member, &control, &member->errnum)) {
+		const struct fanin_hdr *hdr = &control.headers.fanin;
+		int status = FANIN_OK;
+
+		/* Late, of a contribution to the run before; or of somebody who has not seen the JOIN. */
+		if (hdr->type == FANIN_TYPE_REFUSED && hdr->members != member->nonce)
+			continue;
+		if (hdr->type == FANIN_TYPE_JOIN_ACK)
+			status = ack_take(member, &control, error);
+		else if (hdr->type == FANIN_TYPE_REFUSED &&
+			 (hdr->count == FANIN_REASON_MEMBER_BUSY || member->rejoins ||
+			  (config->patient && hdr->count == FANIN_REASON_JOB)))
+			member->refusal = hdr->count;
+		else if (hdr->type == FANIN_TYPE_REFUSED)
+			status = fanin_error_set(error, FANIN_ERR_JOIN_REFUSED,
+						 "the switch refused rank %u of job %u: %s%s",
+						 config->rank, config->job,
+						 fanin_reason_text(hdr->count),
+						 refusal_advice(member, hdr->count));
+		if (status != FANIN_OK)
+			return status;
+	}
+	return FANIN_OK;
+}
+
+/* Repeats JOIN if it is time. Returns whether it was. */
+static bool
+join_send(struct fanin_member *member)
+{
+	uint64_t now_ns = fanin_now_ns(NULL);
+	int news;
+
+	if (member->challenged)
+		member->next_send_ns = 0;
+	member->challenged = false;
+	if (now_ns < member->next_send_ns)
+		return false;
+	news = control_send(member, FANIN_TYPE_JOIN);
+	if (news != 0)
+		member->errnum = news;
+	member->next_send_ns = now_ns + JOIN_REPEAT_NS;
+	return true;
+}
+
+int
+fanin_member_join(struct fanin_member *member, enum fanin_join_until until, uint64_t deadline_ns,
+		  uint64_t timeout_ns, struct fanin_error *error)
+{
+	const struct fanin_member_config *config = &member->config;
+
+	member->refusal = FANIN_REASON_NONE;
+	member->errnum = 0;
+	member->next_send_ns = 0;
+	for (;;) {
+		int status = join_receive(member, error);
+
+		if (status != FANIN_OK)
+			return status;
+		if (member->acknowledged && (member->active || until == FANIN_JOIN_UNTIL_ACKNOWLEDGED))
+			return FANIN_OK;
+		if (fanin_now_ns(NULL) >= deadline_ns)
+			return join_time_out(member, timeout_ns, member->refusal, member->errnum,
+					     error);
+		if (config->interrupt != NULL && config->interrupt(config->interrupt_arg))
+			return fanin_error_set(error, FANIN_ERR_INTERRUPTED,
+					       "interrupted while joining job %u", config->job);
+		join_send(member);
+		control_wait(member, member->next_send_ns < deadline_ns ? member->next_send_ns
+									: deadline_ns);
+	}
+}
+
+void
+fanin_member_rejoin(struct fanin_member *member, uint32_t progress)
+{
+	member->acknowledged = false;
+	member->active = false;
+	member->challenged = false;
+	member->rejoins = true;
+	member->progress = progress;
+	member->refusal = FANIN_REASON_NONE;
+	member->members = 0;
+	member->told_ns = 0;
+	member->repeat_ns = JOIN_REPEAT_NS;
+	member->next_send_ns = 0;
+}
+
+void
+fanin_member_move(struct fanin_member *member, const struct fanin_route *route, uint16_t udp_port,
+		  const struct fanin_channel *channel)
+{
+	channel_close(member);
+	member->channel = *channel;
+	member->switch_ip_be = route->switch_ip_be;
+	member->mtu = route->mtu;
+	member->config.udp_port = udp_port;
+	member->cookie = 0;
+	member->acknowledged = false;
+}
+
+int
+fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error)
+{
+	int status = join_receive(member, error);
+
+	if (status != FANIN_OK)
+		return status;
+	if (member->acknowledged && member->active)
+		return FANIN_OK;
+	if (join_send(member) && member->acknowledged) {
+		/* It waits for others, perhaps for long. */
+		member->next_send_ns += member->repeat_ns - JOIN_REPEAT_NS;
+		member->repeat_ns = 2 * member->repeat_ns < FANIN_REJOIN_REPEAT_MOST_NS
+					    ? 2 * member->repeat_ns
+					    : FANIN_REJOIN_REPEAT_MOST_NS;
+	}
+	return FANIN_IN_PROGRESS;
+}
+
+/*
+ * Is it the answer to the LEAVE? A refusal of that one says that the switch does not know this member: nothing is left to
+ * leave. Refusals for other reasons are of late contributions.
+ */
+static bool
+confirms_leave(const struct fanin_member *member, const struct fanin_hdr *hdr)
+{
+	return hdr->epoch == member->epoch &&
+	       (hdr->type == FANIN_TYPE_LEAVE_ACK || fanin_wire_refuses_sender(hdr));
+}
+
+void
+fanin_member_give_up(struct fanin_member *member)
+{
+	/* Nobody waits for the answer: some of them may be lost. */
+	for (int i = 0; i < 3 && member->acknowledged && member->channel.ops != NULL; i++)
+		control_send(member, FANIN_TYPE_LEAVE);
+}
+
+int
+fanin_member_leave(struct fanin_member *member, struct fanin_error *error)
+{
+	uint64_t deadline_ns = fanin_now_ns(NULL) + LEAVE_TIMEOUT_NS;
+	uint64_t next_send_ns = 0;
+	struct fanin_control control;
+
+	if (!member->acknowledged)
+		return FANIN_OK;
+	for (;;) {
+		uint64_t now_ns = fanin_now_ns(NULL);
+		int errnum = 0;
+
+		if (now_ns >= deadline_ns)
+			return fanin_error_set(error, FANIN_ERR_TIMEOUT,
+					       "the switch did not confirm that rank %u has left job %u",
+					       member->config.rank, member->config.job);
+		if (now_ns >= next_send_ns) {
+			control_send(member, FANIN_TYPE_LEAVE);
+			next_send_ns = now_ns + LEAVE_REPEAT_NS;
+		}
+		control_wait(member, next_send_ns);
+		while (control_receive(member, &control, &errnum)) {
+			if (confirms_leave(member, &control.headers.fanin))
+				return FANIN_OK;
+		}
+	}
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Joining and leaving a job, over a channel for control packets, by which the switch learns where the host is. Blocks, for
+ * at most the times given. One thread at a time.
+ */
+#ifndef FANIN_HOSTLIB_JOIN_H
+#define FANIN_HOSTLIB_JOIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "channel.h"
+#include "hostlib/src/base/error.h"
+#include "hostlib/src/transport/route.h"
+#include "wire/keys.h"
+#include "wire/tag.h"
+#include "wire/wire.h"
+
+/* JOINs of a rank that waits for others to join again are at most this far apart. */
+#define FANIN_REJOIN_REPEAT_MOST_NS (1000 * 1000000ull)
+
+struct fanin_member_config {
+	uint64_t key; /* the job's secret */
+	uint32_t job;
+	uint16_t rank;
+	uint16_t size;
+	uint16_t udp_port;
+	bool authenticate; /* packets have tags; never joins a job whose packets have none */
+	bool patient;      /* the job may be gone for a while: it is being made anew */
+	fanin_interrupt_fn interrupt;
+	void *interrupt_arg;
+};
+
+struct fanin_member {
+	struct fanin_member_config config;
+	struct fanin_keys keys;
+	struct fanin_tagger *tagger; /* NULL unless config.authenticate; the engine's, too, until fanin_member_close */
+	uint32_t switch_ip_be;
+	uint32_t mtu;
+	struct fanin_channel channel;
+	uint64_t nonce;
+	uint64_t cookie;       /* that the switch wants to have back */
+	bool challenged;       /* it has asked for it */
+	bool rejoins;          /* the member has been in a run that was lost */
+	uint32_t progress;     /* first block that it wants to run */
+	unsigned int refusal;  /* last one that may pass, while joining; else FANIN_REASON_NONE */
+	int errnum;            /* the channel's last news; 0: none */
+	uint64_t next_send_ns; /* of JOIN */
+	uint64_t repeat_ns;    /* after how long once more, while it joins again */
+
+	/* From JOIN_ACK. */
+	bool acknowledged;
+	bool active;
+	uint32_t epoch;
+	uint64_t instance;    /* of the switch */
+	uint64_t members;     /* who has joined */
+	uint64_t told_ns;     /* when it was told last; 0: never */
+	uint32_t first_block; /* the least of all ranks' progress, once active */
+	uint32_t group_be;
+	uint16_t window; /* a power of two */
+	uint16_t payload_bytes;
+	bool wide;   /* sums and averages of f16 and bf16 are accumulated in f32 */
+	bool spread; /* the switch has several workers */
+	char handler[17];
+};
+
+/* What fanin_member_join waits for. */
+enum fanin_join_until {
+	FANIN_JOIN_UNTIL_ACKNOWLEDGED, /* this rank is in; the job's parameters are known */
+	FANIN_JOIN_UNTIL_ACTIVE,       /* every rank is in; the epoch is final */
+};
+
+/*
+ * channel: open; the member's from now on. member: filled in anyhow, fanin_member_close may always be called.
+ * Returns FANIN_OK, FANIN_ERR_SYSTEM or FANIN_ERR_NO_MEMORY; FANIN_ERR_SYSTEM also where libcrypto has not got what tags take.
+ */
+int fanin_member_open(struct fanin_member *member, const struct fanin_member_config *config,
+		      const struct fanin_route *route, const struct fanin_channel *channel,
+		      struct fanin_error *error);
+
+/*
+ * Repeats JOIN until what is waited for is true. May be called once for each stage.
+ *
+ * deadline_ns: on the clock of fanin_now_ns. error: on a timeout error->missing has the ranks that have not joined.
+ * Returns FANIN_OK, FANIN_ERR_JOIN_REFUSED, FANIN_ERR_JOIN_TIMEOUT, FANIN_ERR_INTERRUPTED or FANIN_ERR_SYSTEM.
+ */
+int fanin_member_join(struct fanin_member *member, enum fanin_join_until until,
+		      uint64_t deadline_ns, uint64_t timeout_ns, struct fanin_error *error);
+
+/*
+ * The switch has lost the run that the member was in: begins to join again. Does not block; fanin_member_rejoin_poll goes on.
+ *
+ * progress: the first block that the rank has no result of.
+ */
+void fanin_member_rejoin(struct fanin_member *member, uint32_t progress);
+
+/*
+ * The way to the job begins at another switch from now on, where fanin_member_rejoin is to join.
+ *
+ * channel: open; the member's from now on, and the one before is closed.
+ */
+void fanin_member_move(struct fanin_member *member, const struct fanin_route *route,
+		       uint16_t udp_port, const struct fanin_channel *channel);
+
+/* Returns FANIN_IN_PROGRESS, FANIN_OK once every rank is in again, or FANIN_ERR_JOIN_REFUSED. */
+int fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error);
+
+/*
+ * Says LEAVE and does not wait: the member will contribute no more, and others need not wait for it. fanin_member_leave is still
+ * to be called.
+ */
+void fanin_member_give_up(struct fanin_member *member);
+
+/* Repeats LEAVE until it is confirmed, for a second at most. Returns FANIN_OK or FANIN_ERR_TIMEOUT. */
+int fanin_member_leave(struct fanin_member *member, struct fanin_error *error);
+
+/* Closes the channel. An engine that uses the tagger must be gone. */
+void fanin_member_close(struct fanin_member *member);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A host's membership of a job at the network manager: JSON lines over a connection that stays open as long as the host is a
+ * member. Joining blocks; everything later is done in fanin_manager_poll, also to connect again if the manager was away,
+ * which does not touch the job. One thread at a time.
+ */
+#ifndef FANIN_HOSTLIB_MANAGER_H
+#define FANIN_HOSTLIB_MANAGER_H
+
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "hostlib/src/base/error.h"
+#include "manager_settings.h"
+#include "wire/wire.h"
+
+#define FANIN_JOB_NAME_MAX 63
+
+struct fanin_manager;
+
+struct fanin_manager_options {
+	const char *manager;  /* NULL: as configured */
+	const char *token;    /* likewise */
+	uint64_t deadline_ns; /* for joining, on the clock of fanin_now_ns */
+	uint64_t timeout_ns;  /* the same as a span, for texts */
+	fanin_interrupt_fn interrupt;
+	void *interrupt_arg;
+	const struct fanin_log *log;
+};
+
+/* What a host asks for. */
+struct fanin_manager_join {
+	const char *job;
+	uint16_t size;
+	int rank; /* -1: by arrival */
+	uint32_t ip_be;
+	const struct sockaddr_in *endpoint; /* where the ring's previous rank shall call; NULL: no fallback */
+	uint32_t mtu;
+	const char *handler;
+	bool reproducible;
+	bool wide;
+	bool authenticate;
+	uint16_t trees; /* 0: the manager's default */
+};
+
+/* Where the job begins for this host. */
+struct fanin_manager_home {
+	uint32_t ip_be; /* the host's own address there; 0: the manager has not said it */
+	uint32_t switch_ip_be;
+	uint16_t udp_port; /* host order */
+	/* Changes when the tree is made anew, be it where it was: its run is lost then. 0: the manager does not say. */
+	uint32_t generation;
+};
+
+/* One of a job's trees: a job on the switches. */
+struct fanin_manager_tree {
+	struct fanin_manager_home home;
+	char switch_ip[INET_ADDRSTRLEN]; /* of home */
+	char interface[IF_NAMESIZE];     /* room for the caller: of home.ip_be */
+	uint64_t key;
+	uint32_t job;
+};
+
+/* What it is told. */
+struct fanin_manager_answer {
+	bool ring; /* else in the network */
+	char reason[FANIN_TEXT_LEN];
+	uint64_t key;
+	uint16_t rank;
+	uint16_t size;
+	/* In the network. */
+	struct fanin_manager_tree trees[FANIN_MAX_TREES];
+	uint16_t n_trees;
+	bool authenticated;     /* packets have tags */
+	uint16_t payload_bytes; /* of a packet in any of several trees; 0: not told */
+	uint16_t trees_asked;
+	char trees_reason[FANIN_TEXT_LEN / 2]; /* why there are fewer; "": there are not */
+	/* As a ring, by rank. */
+	struct sockaddr_in endpoints[FANIN_WIRE_MAX_CHILDREN];
+};
+
+/*
+ * Connects and shakes hands.
+ *
+ * manager: set on success only. Returns FANIN_OK, FANIN_ERR_INVALID, FANIN_ERR_MANAGER, FANIN_ERR_JOIN_REFUSED (the token),
+ * FANIN_ERR_JOIN_TIMEOUT, FANIN_ERR_INTERRUPTED or FANIN_ERR_NO_MEMORY.
+ */
+int fanin_manager_open(const struct fanin_manager_options *options, struct fanin_manager **manager,
+		       struct fanin_error *error);
+
+/* This host's address on the way to the manager. */
+uint32_t fanin_manager_local_ip(const struct fanin_manager *manager);
+
+/*
+ * Joins a job and waits until all ranks have.
+ *
+ * answer: set on success only. Returns what fanin_manager_open does.
+ */
+int fanin_manager_join(struct fanin_manager *manager, const struct fanin_manager_join *join,
+		       struct fanin_manager_answer *answer, struct fanin_error *error);
+
+/* Shows signs of life, takes news, connects again. Looks at the clock first and mostly at nothing else. */
+void fanin_manager_poll(struct fanin_manager *manager);
+
+/*
+ * Gives the membership up and waits for nothing: this rank's communicator has failed, and others are not to wait for it. The
+ * connection is not made again. manager may be NULL; harmless when repeated.
+ */
+void fanin_manager_give_up(struct fanin_manager *manager);
+
+/* Gives the membership up, waiting for a second at most until the manager knows, and frees it. manager may be NULL. */
+void fanin_manager_leave(struct fanin_manager *manager);
+
+/* "10.0.0.1:21932" */
+const char *fanin_manager_address(const struct fanin_manager *manager);
+
+/* "" or what is wrong with the connection now. */
+const char *fanin_manager_problem(const struct fanin_manager *manager);
+
+/* Why one of the job's trees is gone, as the manager says; "" if it is there. Valid until the manager is closed. */
+const char *fanin_manager_stranded(const struct fanin_manager *manager, uint16_t tree);
+
+/* Where a tree of the job goes on, as the manager said after the join; NULL: it has not. Valid until the next poll. */
+const struct fanin_manager_home *fanin_manager_home(const struct fanin_manager *manager,
+						    uint16_t tree);
+
+/* A number that changes when what the two calls above say may have changed. */
+uint32_t fanin_manager_news(const struct fanin_manager *manager);
+
+/* Bitmap of the ranks that have left the job, as far as the manager has told. */
+uint64_t fanin_manager_left(const struct fanin_manager *manager);
+
+/*
+ * True if the connection stands, and what the manager says of the job's other ranks is of now. Without that nothing is known of them.
+ */
+bool fanin_manager_is_heard(const struct fanin_manager *manager);
+
+/*
+ * Bitmap of the ranks that the manager has lost, hears nothing of, or knows that no switch reaches, as it has last said. They may
+ * come back.
+ *
+ * since_ns: when the last one of them was added.
+ */
+uint64_t fanin_manager_away(const struct fanin_manager *manager, uint64_t *since_ns);
+
+/* How often the connection was lost and made again. */
+uint32_t fanin_manager_reconnects(const struct fanin_manager *manager);
+
+#endif

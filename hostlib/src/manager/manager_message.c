@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What host and manager say to each other: {"hello"}, then requests with an id, answered by results or errors, and events that
+ * nobody asked for. Whatever the manager says is checked.
+ */
+#include "manager_internal.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hostlib/src/base/clock.h"
+
+/* ----------------------------------------------------------------- to it */
+
+/* Sends a message and gives it up. */
+static int
+message_send(struct fanin_manager *manager, json_t *message)
+{
+	char *text = message == NULL ? NULL : json_dumps(message, JSON_COMPACT);
+	int status = text == NULL ? FANIN_ERR_NO_MEMORY : fanin_link_send(manager->link, text);
+
+	json_decref(message);
+	free(text);
+	return status;
+}
+
+int
+fanin_manager_say_hello(struct fanin_manager *manager)
+{
+	const char *token = manager->settings.token;
+
+	return message_send(manager, json_pack("{s:i, s:s*}", "hello", FANIN_MANAGER_PROTOCOL,
+					       "token", token[0] != '\0' ? token : NULL));
+}
+
+/* args: given up, also if it is NULL, which is an error. */
+static int
+request_send(struct fanin_manager *manager, const char *command, json_t *args)
+{
+	if (args == NULL)
+		return FANIN_ERR_NO_MEMORY;
+	return message_send(manager, json_pack("{s:I, s:s, s:o}", "id", ++manager->last_id,
+					       "command", command, "args", args));
+}
+
+int
+fanin_manager_say(struct fanin_manager *manager, const char *command)
+{
+	return request_send(manager, command, json_object());
+}
+
+int
+fanin_manager_say_join(struct fanin_manager *manager, const struct fanin_manager_join *join)
+{
+	char endpoint[INET_ADDRSTRLEN + 8] = "";
+	char ip[INET_ADDRSTRLEN];
+	json_t *args;
+
+	if (join->endpoint != NULL) {
+		inet_ntop(AF_INET, &join->endpoint->sin_addr, ip, sizeof(ip));
+		snprintf(endpoint, sizeof(endpoint), "%s:%u", ip, ntohs(join->endpoint->sin_port));
+	}
+	inet_ntop(AF_INET, &join->ip_be, ip, sizeof(ip));
+	args = json_pack("{s:s, s:i, s:s, s:i, s:s, s:b, s:s, s:i, s:b, s:i}", "job", join->job,
+			 "size", join->size, "ip", ip, "mtu", (int)join->mtu, "handler",
+			 join->handler, "reproducible", join->reproducible, "accumulate",
+			 join->wide ? "f32" : "native", "payload_bytes", 0, "fallback",
+			 join->endpoint != NULL, "trees", join->trees);
+	/* A manager that does not know it refuses the job, and gets others without it. */
+	if (args != NULL && join->authenticate)
+		json_object_set_new(args, "authenticate", json_true());
+	if (args != NULL && join->rank >= 0)
+		json_object_set_new(args, "rank", json_integer(join->rank));
+	if (args != NULL && join->endpoint != NULL)
+		json_object_set_new(args, "endpoint", json_string(endpoint));
+	return request_send(manager, "join", args);
+}
+
+int
+fanin_manager_say_reattach(struct fanin_manager *manager)
+{
+	char key[24];
+
+	snprintf(key, sizeof(key), "0x%016llx", (unsigned long long)manager->key);
+	return request_send(manager, "reattach",
+			    json_pack("{s:s, s:i, s:s}", "job", manager->job, "rank", manager->rank,
+				      "key", key));
+}
+
+/* --------------------------------------------------------------- from it */
+
+/* A value as people write it, shortened. Returns text. */
+static const char *
+describe(const json_t *value, char *text, size_t text_len)
+{
+	char *found = value == NULL ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+
+	snprintf(text, text_len, "%.60s", found == NULL ? "nothing" : found);
+	free(found);
+	return text;
+}
+
+/* The words of an error answer, and the status that goes with its code. */
+static int
+refusal_read(const struct fanin_manager *manager, const json_t *message, struct fanin_error *error)
+{
+	const json_t *refusal = json_object_get(message, "error");
+	const char *code = json_string_value(json_object_get(refusal, "code"));
+	const char *words = json_string_value(json_object_get(refusal, "message"));
+	char doing[FANIN_JOB_NAME_MAX + 32] = "refused the handshake";
+
+	if (manager->state != FANIN_MANAGER_GREETING)
+		snprintf(doing, sizeof(doing), "refused job '%s'", manager->job);
+	return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED, "the manager %s %s: %.250s (%.32s)",
+			       manager->settings.address, doing,
+			       words != NULL ? words : "no reason given",
+			       code != NULL ? code : "no code");
+}
+
+/* The answer to the handshake. */
+static enum fanin_manager_line
+hello_read(const struct fanin_manager *manager, const json_t *message, int *status,
+	   struct fanin_error *error)
+{
+	const json_t *hello = json_object_get(message, "hello");
+	char found[64];
+
+	if (json_is_false(json_object_get(message, "ok"))) {
+		*status = refusal_read(manager, message, error);
+		return FANIN_MANAGER_LINE_FAILED;
+	}
+	if (!json_is_integer(hello) || json_integer_value(hello) != FANIN_MANAGER_PROTOCOL) {
+		*status = fanin_error_set(error, FANIN_ERR_MANAGER,
+					  "the manager %s answered the handshake with protocol %s, "
+					  "expected %d",
+					  manager->settings.address,
+					  describe(hello, found, sizeof(found)),
+					  FANIN_MANAGER_PROTOCOL);
+		return FANIN_MANAGER_LINE_FAILED;
+	}
+	return FANIN_MANAGER_LINE_HELLO;
+}
+
+static bool
+integer_read(const json_t *result, const char *name, json_int_t least, json_int_t most,
+	     json_int_t *value)
+{
+	const json_t *found = json_object_get(result, name);
+
+	*value = json_integer_value(found);
+	return json_is_integer(found) && *value >= least && *value <= most;
+}
+
+static bool
+address_read(const json_t *message, const char *name, uint32_t *ip_be)
+{
+	const char *text = json_string_value(json_object_get(message, name));
+
+	return text != NULL && inet_pton(AF_INET, text, ip_be) == 1;
+}
+
+static uint32_t
+generation_read(const json_t *message)
+{
+	json_int_t generation;
+
+	return integer_read(message, "generation", 1, UINT32_MAX, &generation) ? (uint32_t)generation
+									       : 0;
+}
+
+/* Takes what a message says of where a tree goes on, if it is all there. */
+static void
+note_home(struct fanin_manager *manager, uint16_t tree, const json_t *message)
+{
+	struct fanin_manager_home home;
+	json_int_t value;
+
+	if (!address_read(message, "ip", &home.ip_be) ||
+	    !address_read(message, "switch_ip", &home.switch_ip_be) ||
+	    !integer_read(message, "udp_port", 1, UINT16_MAX, &value))
+		return;
+	home.udp_port = (uint16_t)value;
+	home.generation = generation_read(message);
+	manager->homes[tree] = home;
+	manager->news++;
+}
+
+/* Takes over whether a tree is gone. reason: why; NULL: it is there. */
+static void
+note_stranded(struct fanin_manager *manager, uint16_t tree, const char *reason)
+{
+	snprintf(manager->stranded[tree], sizeof(manager->stranded[tree]), "%s",
+		 reason != NULL ? reason : "");
+	manager->news++;
+}
+
+/* What the manager says of a tree as a whole. What it has told before may be over, and what has come since was not heard. */
+static void
+note_tree(struct fanin_manager *manager, uint16_t tree, const json_t *message)
+{
+	note_home(manager, tree, message);
+	note_stranded(manager, tree, json_string_value(json_object_get(message, "stranded")));
+}
+
+/* A list of ranks as a bitmap; what is no rank is not in it. */
+static uint64_t
+ranks_read(const json_t *message, const char *name)
+{
+	const json_t *list = json_object_get(message, name);
+	const json_t *entry;
+	uint64_t ranks = 0;
+	size_t i;
+
+	json_array_foreach(list, i, entry) {
+		const json_int_t rank = json_integer_value(entry);
+
+		if (json_is_integer(entry) && rank >= 0 && rank < FANIN_WIRE_MAX_CHILDREN)
+			ranks |= UINT64_C(1) << rank;
+	}
+	return ranks;
+}
+
+/* Whom the manager has lost, and of whom it hears nothing, as of now. */
+static void
+note_away(struct fanin_manager *manager, uint64_t lost, uint64_t silent)
+{
+	if (((lost | silent) & ~(manager->lost | manager->silent)) != 0)
+		manager->away_ns = fanin_now_ns(NULL);
+	manager->lost = lost;
+	manager->silent = silent;
+}
+
+void
+fanin_manager_note_job(struct fanin_manager *manager, const json_t *result)
+{
+	const json_t *more = json_object_get(result, "more_trees");
+
+	note_away(manager, ranks_read(result, "gone"), ranks_read(result, "silent"));
+	note_tree(manager, 0, result);
+	for (uint16_t i = 0; i < json_array_size(more) && i < FANIN_MAX_TREES - 1; i++)
+		note_tree(manager, (uint16_t)(i + 1), json_array_get(more, i));
+}
+
+/* What becomes of the job's ranks. Returns false for other events. */
+static bool
+note_ranks(struct fanin_manager *manager, const char *name, const json_t *message)
+{
+	json_int_t rank;
+	uint64_t bit = 0;
+
+	if (integer_read(message, "rank", 0, FANIN_WIRE_MAX_CHILDREN - 1, &rank))
+		bit = UINT64_C(1) << rank;
+	if (strcmp(name, "member_left") == 0)
+		manager->left |= bit;
+	else if (strcmp(name, "member_lost") == 0)
+		note_away(manager, manager->lost | bit, manager->silent);
+	else if (strcmp(name, "member_back") == 0)
+		note_away(manager, manager->lost & ~bit, manager->silent);
+	else if (strcmp(name, "members_silent") == 0)
+		note_away(manager, manager->lost, ranks_read(message, "ranks"));
+	else
+		return false;
+	return true;
+}
+
+/* What it says unasked is of lost hosts, switches and jobs, mostly. */
+static void
+event_note(struct fanin_manager *manager, const json_t *event, const json_t *message)
+{
+	const char *name = json_string_value(event);
+	const char *reason = json_string_value(json_object_get(message, "reason"));
+	json_int_t tree = json_integer_value(json_object_get(message, "tree"));
+
+	if (name == NULL || note_ranks(manager, name, message) || tree < 0 || tree >= FANIN_MAX_TREES)
+		return;
+	if (strcmp(name, "no_path") == 0)
+		note_stranded(manager, (uint16_t)tree,
+			      reason != NULL ? reason : "it does not say why");
+	else if (strcmp(name, "moved") == 0 || strcmp(name, "restored") == 0)
+		note_stranded(manager, (uint16_t)tree, NULL);
+	if (strcmp(name, "moved") == 0)
+		note_home(manager, (uint16_t)tree, message);
+}
+
+/* Ranks leave at the end of every job, and a link may be away for a moment: that alone is worth no warning. */
+static int
+event_level(const json_t *event)
+{
+	const char *name = json_string_value(event);
+
+	return name != NULL && (strcmp(name, "member_left") == 0 ||
+				strcmp(name, "members_silent") == 0)
+		       ? FANIN_LOG_INFO
+		       : FANIN_LOG_WARNING;
+}
+
+enum fanin_manager_line
+fanin_manager_read(struct fanin_manager *manager, const char *line, json_t **result, int *status,
+		   struct fanin_error *error)
+{
+	enum fanin_manager_line kind = FANIN_MANAGER_LINE_NONE;
+	json_error_t where;
+	json_t *message = json_loads(line, JSON_REJECT_DUPLICATES, &where);
+	const json_t *event;
+
+	*result = NULL;
+	if (!json_is_object(message)) {
+		*status = fanin_error_set(
+			error, FANIN_ERR_MANAGER,
+			"%s says '%.64s', expected an object in JSON: is that a manager's address?",
+			manager->settings.address, line);
+		json_decref(message);
+		return FANIN_MANAGER_LINE_FAILED;
+	}
+	event = json_object_get(message, "event");
+	if (event != NULL) {
+		event_note(manager, event, message);
+		fanin_log_line(manager->options.log, event_level(event),
+			       "the manager %s says: %.300s", manager->settings.address, line);
+	} else if (manager->state == FANIN_MANAGER_GREETING) {
+		kind = hello_read(manager, message, status, error);
+	} else if (json_integer_value(json_object_get(message, "id")) == manager->last_id) {
+		if (json_is_true(json_object_get(message, "ok"))) {
+			*result = json_incref(json_object_get(message, "result"));
+			kind = FANIN_MANAGER_LINE_RESULT;
+		} else {
+			*status = refusal_read(manager, message, error);
+			kind = FANIN_MANAGER_LINE_FAILED;
+		}
+	}
+	json_decref(message);
+	return kind;
+}
+
+/* ------------------------------------------------------- answer to a join */
+
+/* Reports a member of the answer that makes no sense. */
+static int
+answer_fail(const struct fanin_manager *manager, const json_t *result, const char *name,
+	    const char *expected, struct fanin_error *error)
+{
+	char found[64];
+
+	return fanin_error_set(error, FANIN_ERR_MANAGER,
+			       "the manager %s answered the join with %s %s, expected %s",
+			       manager->settings.address, name,
+			       describe(json_object_get(result, name), found, sizeof(found)),
+			       expected);
+}
+
+static bool
+key_read(const json_t *result, uint64_t *key)
+{
+	const char *text = json_string_value(json_object_get(result, "key"));
+	char *end;
+
+	if (text == NULL || strncmp(text, "0x", 2) != 0)
+		return false;
+	errno = 0;
+	*key = strtoull(text, &end, 16);
+	return errno == 0 && *end == '\0' && end != text + 2;
+}
+
+static int
+tree_read(const struct fanin_manager *manager, const json_t *result,
+	  struct fanin_manager_tree *tree, struct fanin_error *error)
+{
+	json_int_t value;
+
+	if (!address_read(result, "switch_ip", &tree->home.switch_ip_be))
+		return answer_fail(manager, result, "switch_ip", "an IPv4 address", error);
+	inet_ntop(AF_INET, &tree->home.switch_ip_be, tree->switch_ip, sizeof(tree->switch_ip));
+	/* Managers of hosts with one link each need not say it. */
+	if (json_object_get(result, "ip") != NULL && !address_read(result, "ip", &tree->home.ip_be))
+		return answer_fail(manager, result, "ip", "an IPv4 address", error);
+	if (!integer_read(result, "job", 1, FANIN_WIRE_MAX_JOB, &value))
+		return answer_fail(manager, result, "job", "a job's number", error);
+	tree->job = (uint32_t)value;
+	if (!integer_read(result, "udp_port", 1, UINT16_MAX, &value))
+		return answer_fail(manager, result, "udp_port", "1 to 65535", error);
+	tree->home.udp_port = (uint16_t)value;
+	tree->home.generation = generation_read(result);
+	if (!key_read(result, &tree->key))
+		return answer_fail(manager, result, "key", "a string like \"0x1234\"", error);
+	return FANIN_OK;
+}
+
+/* The first tree is described by the result itself, the others by objects in a list. */
+static int
+network_read(const struct fanin_manager *manager, const json_t *result,
+	     struct fanin_manager_answer *answer, struct fanin_error *error)
+{
+	const json_t *more = json_object_get(result, "more_trees");
+	const char *reason = json_string_value(json_object_get(result, "trees_reason"));
+	json_int_t payload, asked = 0;
+	int status;
+
+	if (more != NULL && (!json_is_array(more) || json_array_size(more) >= FANIN_MAX_TREES))
+		return answer_fail(manager, result, "more_trees", "a short list", error);
+	status = tree_read(manager, result, &answer->trees[0], error);
+	answer->n_trees = 1;
+	for (size_t i = 0; i < json_array_size(more) && status == FANIN_OK; i++)
+		status = tree_read(manager, json_array_get(more, i),
+				   &answer->trees[answer->n_trees++], error);
+	if (status == FANIN_OK && answer->n_trees > 1) {
+		if (!integer_read(result, "payload_bytes", FANIN_PAYLOAD_ALIGN, UINT16_MAX, &payload))
+			return answer_fail(manager, result, "payload_bytes", "a packet's", error);
+		answer->payload_bytes = (uint16_t)payload;
+	}
+	if (!integer_read(result, "trees_asked", answer->n_trees, FANIN_MAX_TREES, &asked))
+		asked = answer->n_trees;
+	answer->trees_asked = (uint16_t)asked;
+	answer->authenticated = json_is_true(json_object_get(result, "authenticated"));
+	snprintf(answer->trees_reason, sizeof(answer->trees_reason), "%s",
+		 reason != NULL ? reason : "");
+	return status;
+}
+
+static int
+ring_read(const struct fanin_manager *manager, const json_t *result,
+	  struct fanin_manager_answer *answer, struct fanin_error *error)
+{
+	const json_t *endpoints = json_object_get(result, "endpoints");
+	const char *reason = json_string_value(json_object_get(result, "reason"));
+
+	snprintf(answer->reason, sizeof(answer->reason), "%s",
+		 reason != NULL ? reason : "the manager gave no reason");
+	if (!json_is_array(endpoints) || json_array_size(endpoints) != answer->size)
+		return answer_fail(manager, result, "endpoints", "a list with one for each rank",
+				   error);
+	for (uint16_t i = 0; i < answer->size; i++) {
+		const char *text = json_string_value(json_array_get(endpoints, i));
+
+		if (text == NULL || !fanin_address_parse(text, &answer->endpoints[i]))
+			return answer_fail(manager, result, "endpoints",
+					   "strings like 10.0.0.1:4711", error);
+	}
+	return FANIN_OK;
+}
+
+int
+fanin_manager_read_answer(const struct fanin_manager *manager, const json_t *result, uint16_t size,
+			  struct fanin_manager_answer *answer, struct fanin_error *error)
+{
+	const char *mode = json_string_value(json_object_get(result, "mode"));
+	struct fanin_manager_answer found = { .size = size };
+	json_int_t value;
+	int status;
+
+	if (mode == NULL || (strcmp(mode, "network") != 0 && strcmp(mode, "ring") != 0))
+		return answer_fail(manager, result, "mode", "\"network\" or \"ring\"", error);
+	if (!integer_read(result, "size", size, size, &value))
+		return answer_fail(manager, result, "size", "that of this host", error);
+	if (!integer_read(result, "rank", 0, size - 1, &value))
+		return answer_fail(manager, result, "rank", "one below the size", error);
+	found.rank = (uint16_t)value;
+	if (!key_read(result, &found.key))
+		return answer_fail(manager, result, "key", "a string like \"0x1234\"", error);
+	found.ring = strcmp(mode, "ring") == 0;
+	status = found.ring ? ring_read(manager, result, &found, error)
+			    : network_read(manager, result, &found, error);
+	if (status == FANIN_OK)
+		*answer = found;
+	return status;
+}

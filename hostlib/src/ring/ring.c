@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The ring's life, its requests and the poll loop. See ring.h.
+ */
+#include "ring_internal.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "hostlib/src/base/clock.h"
+
+#define LEAVE_NS (1000 * 1000000ull)
+
+int
+fanin_ring_create(const struct fanin_ring_config *config, struct fanin_ring **ring)
+{
+	struct fanin_ring *created = aligned_alloc(64, sizeof(*created));
+
+	if (created == NULL) {
+		close(config->listener);
+		return FANIN_ERR_NO_MEMORY;
+	}
+	memset(created, 0, sizeof(*created));
+	created->config = *config;
+	created->isa = fanin_isa_detect();
+	created->listener = config->listener;
+	created->prev = -1;
+	created->next = -1;
+	fanin_ring_watch_init(&created->prev_watch, &config->prev);
+	fanin_ring_watch_init(&created->next_watch, &config->next);
+	for (unsigned int i = 0; i < FANIN_RING_GUESTS; i++)
+		created->guests[i].fd = -1;
+	created->requests_tail = &created->requests;
+	created->last_poll_ns = config->now_ns(config->now_arg);
+	created->now_ns = created->last_poll_ns;
+	*ring = created;
+	return FANIN_OK;
+}
+
+static void
+fd_close(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+void
+fanin_ring_destroy(struct fanin_ring *ring)
+{
+	if (ring == NULL)
+		return;
+	fanin_ring_work_end(ring);
+	for (unsigned int i = 0; i < FANIN_RING_GUESTS; i++)
+		fd_close(ring->guests[i].fd);
+	fd_close(ring->listener);
+	fd_close(ring->prev);
+	fd_close(ring->next);
+	fd_close(ring->prev_watch.fd);
+	fd_close(ring->next_watch.fd);
+	free(ring);
+}
+
+void
+fanin_ring_piece_set(struct fanin_ring_piece *piece, const void *message, uint32_t len)
+{
+	memcpy(piece->bytes, message, len);
+	piece->len = len;
+	piece->done = 0;
+}
+
+int
+fanin_ring_piece_send(int fd, struct fanin_ring_piece *piece)
+{
+	while (piece->done < piece->len) {
+		ssize_t sent = send(fd, piece->bytes + piece->done, piece->len - piece->done,
+				    MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (sent < 0)
+			return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+		piece->done += (uint32_t)sent;
+	}
+	*piece = (struct fanin_ring_piece){ 0 };
+	return 1;
+}
+
+int
+fanin_ring_piece_receive(int fd, struct fanin_ring_piece *piece, uint32_t len)
+{
+	piece->len = len;
+	while (piece->done < piece->len) {
+		ssize_t got = recv(fd, piece->bytes + piece->done, piece->len - piece->done,
+				   MSG_DONTWAIT);
+
+		if (got < 0)
+			return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+		if (got == 0)
+			return -ECONNRESET;
+		piece->done += (uint32_t)got;
+	}
+	return 1;
+}
+
+/* -------------------------------------------------------------- requests */
+
+int
+fanin_ring_post(struct fanin_ring *ring, struct fanin_request *request, uint64_t count)
+{
+	if (ring->status != FANIN_OK)
+		return ring->status;
+	fanin_request_layout(request, ring->config.rank, ring->config.size, count);
+	/* Not every collective has one, but all ranks must say the same. */
+	if (!fanin_request_combines(request))
+		request->op = 0;
+	request->done_bytes = 0;
+	request->status = FANIN_IN_PROGRESS;
+	request->next = NULL;
+	if (ring->requests == NULL) {
+		ring->progress_ns = ring->config.now_ns(ring->config.now_arg);
+		ring->received_ns = ring->progress_ns;
+		ring->late_ns = ring->progress_ns;
+	}
+	*ring->requests_tail = request;
+	ring->requests_tail = &request->next;
+	return FANIN_OK;
+}
+
+void
+fanin_ring_fail(struct fanin_ring *ring, int status)
+{
+	struct fanin_request *request = ring->requests;
+
+	ring->status = status;
+	/* Before the requests are forgotten: the others are told what this rank waited for. */
+	fanin_ring_notice_now(ring, FANIN_RING_FAILED);
+	while (request != NULL) {
+		struct fanin_request *next = request->next;
+
+		request->status = status;
+		request = next;
+	}
+	ring->requests = NULL;
+	ring->requests_tail = &ring->requests;
+	fanin_ring_work_end(ring);
+}
+
+/* A ring of one rank has nothing to add. */
+static void
+copy_own(const struct fanin_request *request)
+{
+	if (request->send_bytes != 0 && request->recv_bytes != 0 && request->send != request->recv)
+		memmove(request->recv, request->send, request->recv_bytes);
+}
+
+static void
+request_finish(struct fanin_ring *ring)
+{
+	struct fanin_request *request = ring->requests;
+
+	if (ring->config.size == 1)
+		copy_own(request);
+	fanin_ring_work_end(ring);
+	ring->requests = request->next;
+	if (ring->requests == NULL)
+		ring->requests_tail = &ring->requests;
+	ring->seq++;
+	ring->posted = 0;
+	ring->stats.collectives++;
+	ring->stats.bytes_reduced += request->total_bytes;
+	request->done_bytes = request->total_bytes;
+	request->status = FANIN_OK;
+}
+
+/* ------------------------------------------------------------------ poll */
+
+/* Time that the caller spent elsewhere does not count as the others' silence. */
+static void
+absence_forgive(struct fanin_ring *ring)
+{
+	uint64_t away_ns = ring->now_ns - ring->last_poll_ns;
+
+	ring->last_poll_ns = ring->now_ns;
+	if (away_ns < FANIN_RING_AWAY_NS || ring->requests == NULL)
+		return;
+	fanin_ring_watch_away(ring, &ring->prev_watch);
+	fanin_ring_watch_away(ring, &ring->next_watch);
+	ring->progress_ns += away_ns;
+	ring->received_ns += away_ns;
+	if (ring->progress_ns > ring->now_ns)
+		ring->progress_ns = ring->now_ns;
+	if (ring->received_ns > ring->now_ns)
+		ring->received_ns = ring->now_ns;
+}
+
+/* Works on the requests as long as that leads to something. */
+static unsigned int
+requests_work(struct fanin_ring *ring)
+{
+	unsigned int moved = 0;
+	unsigned int received;
+
+	if (ring->requests == NULL)
+		return fanin_ring_work_receive(ring);
+	while (ring->requests != NULL && ring->status == FANIN_OK) {
+		if (ring->work.request == NULL)
+			fanin_ring_work_begin(ring, ring->requests);
+		if (ring->status == FANIN_OK && ring->config.size > 1) {
+			moved += fanin_ring_work_send(ring);
+			received = fanin_ring_work_receive(ring);
+			moved += received;
+			if (received != 0)
+				ring->received_ns = ring->now_ns;
+		}
+		/* What has just come is handed on at once. */
+		if (ring->status == FANIN_OK && ring->config.size > 1)
+			moved += fanin_ring_work_send(ring);
+		if (ring->status != FANIN_OK || !fanin_ring_work_done(ring))
+			break;
+		request_finish(ring);
+		moved++;
+	}
+	return moved;
+}
+
+int
+fanin_ring_poll(struct fanin_ring *ring)
+{
+	unsigned int moved;
+
+	if (ring->status != FANIN_OK) {
+		if (ring->tx_notice.len != 0 && ring->prev >= 0)
+			fanin_ring_piece_send(ring->prev, &ring->tx_notice);
+		return ring->status;
+	}
+	ring->now_ns = ring->config.now_ns(ring->config.now_arg);
+	absence_forgive(ring);
+	if (!fanin_ring_wired(ring)) {
+		fanin_ring_wire(ring);
+		ring->progress_ns = ring->now_ns;
+		return 0;
+	}
+	if (ring->config.size == 1)
+		return (int)requests_work(ring);
+
+	moved = requests_work(ring);
+	if (moved != 0)
+		ring->progress_ns = ring->now_ns;
+	/* After the data: a rank says goodbye behind its last byte. */
+	fanin_ring_notice_receive(ring);
+	if (ring->status == FANIN_OK)
+		fanin_ring_check_timers(ring);
+	if (ring->status == FANIN_OK)
+		fanin_ring_notice_send(ring);
+	return ring->status != FANIN_OK ? ring->status : (int)moved;
+}
+
+uint64_t
+fanin_ring_idle_ns(const struct fanin_ring *ring)
+{
+	uint64_t now_ns = ring->config.now_ns(ring->config.now_arg);
+	uint64_t next_ns = ring->notified_ns > ring->received_ns ? ring->notified_ns
+								 : ring->received_ns;
+
+	if (ring->requests == NULL)
+		return UINT64_MAX;
+	/* Timers are looked at as often. */
+	next_ns += fanin_ring_notice_interval_ns(ring, now_ns);
+	return next_ns > now_ns ? next_ns - now_ns : 0;
+}
+
+/* While neighbours are being found. */
+static unsigned int
+wiring_fds(const struct fanin_ring *ring, struct pollfd *fds)
+{
+	unsigned int n = 0;
+
+	if (ring->prev < 0)
+		fds[n++] = (struct pollfd){ .fd = ring->listener, .events = POLLIN };
+	for (unsigned int i = 0; i < FANIN_RING_GUESTS; i++) {
+		if (ring->guests[i].fd >= 0)
+			fds[n++] = (struct pollfd){ .fd = ring->guests[i].fd, .events = POLLIN };
+	}
+	if (ring->next_state == FANIN_RING_NEXT_CONNECTING ||
+	    ring->next_state == FANIN_RING_NEXT_GREETING)
+		fds[n++] = (struct pollfd){
+			.fd = ring->next,
+			.events = ring->next_state == FANIN_RING_NEXT_CONNECTING ? POLLOUT : POLLIN,
+		};
+	return n;
+}
+
+unsigned int
+fanin_ring_poll_fds(const struct fanin_ring *ring, struct pollfd *fds)
+{
+	const bool holds_header = ring->rx_header.len != 0 &&
+				  ring->rx_header.done == ring->rx_header.len;
+	unsigned int n = 0;
+
+	if (!fanin_ring_wired(ring))
+		return wiring_fds(ring, fds);
+	if (ring->config.size == 1 || ring->status != FANIN_OK)
+		return 0;
+	if (!ring->prev_ended && !ring->prev_left && !(holds_header && ring->requests == NULL))
+		fds[n++] = (struct pollfd){ .fd = ring->prev, .events = POLLIN };
+	if (!ring->next_ended)
+		fds[n++] = (struct pollfd){
+			.fd = ring->next,
+			.events = (short)(POLLIN | (ring->tx_blocked ? POLLOUT : 0)),
+		};
+	return n;
+}
+
+/* -------------------------------------------------------------- leaving */
+
+/* Or can't be any more, as the other end is closed: the count of what is unsent stays as it was then. */
+static bool
+is_delivered(int fd)
+{
+	struct pollfd state = { .fd = fd };
+	int unsent = 0;
+
+	if (fd < 0 || poll(&state, 1, 0) != 0)
+		return true;
+	return ioctl(fd, SIOCOUTQ, &unsent) < 0 || unsent == 0;
+}
+
+void
+fanin_ring_leave(struct fanin_ring *ring)
+{
+	const struct fanin_ring_header bye = { .type = FANIN_RING_BYE, .seq = ring->seq };
+	const bool between = ring->status == FANIN_OK && ring->requests == NULL;
+	const uint64_t deadline_ns = fanin_now_ns(NULL) + LEAVE_NS;
+	const struct timespec pause = { .tv_nsec = 1000000 };
+
+	if (ring->config.size == 1 || !fanin_ring_wired(ring))
+		return;
+	/* In the middle of a collective's data there is no place for a header. */
+	if (between)
+		fanin_ring_piece_set(&ring->tx_header, &bye, sizeof(bye));
+	if (ring->status == FANIN_OK) {
+		ring->blamed = UINT64_C(1) << ring->config.rank;
+		ring->blame = FANIN_RING_LEFT;
+		fanin_ring_notice_now(ring, between ? FANIN_RING_BYE : FANIN_RING_FAILED);
+	}
+	while (fanin_now_ns(NULL) < deadline_ns) {
+		if (between && ring->tx_header.len != 0 &&
+		    fanin_ring_piece_send(ring->next, &ring->tx_header) < 0)
+			ring->tx_header.len = 0;
+		if (ring->tx_notice.len != 0 &&
+		    fanin_ring_piece_send(ring->prev, &ring->tx_notice) < 0)
+			ring->tx_notice.len = 0;
+		/* What is left unread would make the kernel cut the connection off instead of closing it. */
+		fanin_ring_notice_receive(ring);
+		if (ring->tx_notice.len == 0 && is_delivered(ring->prev) &&
+		    (!between || (ring->tx_header.len == 0 && is_delivered(ring->next))))
+			break;
+		nanosleep(&pause, NULL);
+	}
+}
+
+/* --------------------------------------------------------------- queries */
+
+const struct fanin_error *
+fanin_ring_error(const struct fanin_ring *ring)
+{
+	return &ring->error;
+}
+
+const struct fanin_ring_stats *
+fanin_ring_stats(const struct fanin_ring *ring)
+{
+	return &ring->stats;
+}

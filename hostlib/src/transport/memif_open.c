@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sets up the memif transport: the connection to the switch, the memory that is shared with it, and who the switch is.
+ * See memif.h.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/ethernet.h>
+#include <net/if_arp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "hostlib/src/base/clock.h"
+#include "memif_internal.h"
+
+static_assert(FANIN_MEMIF_BUFFER_BYTES % 64 == 0 && FANIN_MEMIF_RINGS_BYTES % 64 == 0 &&
+		      FANIN_MEMIF_HEADROOM % 64 == 32,
+	      "payload alignment");
+static_assert(FANIN_MEMIF_FRAME_BYTES >= FANIN_MEMIF_MTU + 18, "Ethernet header and VLAN tag");
+static_assert(FANIN_MEMIF_SLOTS <= 1u << MEMIF_MAX_LOG2_RING, "ring size");
+
+/* The connection and each answer; how long another client's end is waited for, and how often it is tried. */
+#define ANSWER_MS 2000
+#define BUSY_WAIT_MS 1000
+#define BUSY_PAUSE_MS 10
+
+#define ARP_REPEAT_NS (100 * 1000000ull)
+
+/* Enough for the answers to ARP and JOIN, and for what others broadcast meanwhile. */
+#define FIRST_BUFFERS 16
+
+struct arp_frame {
+	uint8_t dst[6];
+	uint8_t src[6];
+	uint16_t type_be;
+	uint16_t hardware_be;
+	uint16_t protocol_be;
+	uint8_t hardware_len;
+	uint8_t protocol_len;
+	uint16_t operation_be;
+	uint8_t sender_mac[6];
+	uint32_t sender_ip_be;
+	uint8_t target_mac[6];
+	uint32_t target_ip_be;
+} __attribute__((packed));
+
+static_assert(sizeof(struct arp_frame) == 42, "ARP");
+
+/* What the switch says is shown to people. */
+static const char *
+printable(char *text, size_t len)
+{
+	text[len - 1] = '\0';
+	for (char *c = text; *c != '\0'; c++) {
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+	}
+	return text;
+}
+
+/* Makes the memory with two empty rings in it. */
+static int
+area_open(struct fanin_memif *memif, int *area_fd, struct fanin_error *error)
+{
+	const struct memif_ring empty = { .cookie = MEMIF_COOKIE, .flags = MEMIF_RING_NO_INTERRUPT };
+	uint64_t ring_bytes = memif_ring_bytes(FANIN_MEMIF_LOG2_SLOTS);
+	void *area;
+	int fd;
+
+	static_assert(2 * (sizeof(struct memif_ring) +
+			   FANIN_MEMIF_SLOTS * sizeof(struct memif_descriptor)) <=
+			      FANIN_MEMIF_RINGS_BYTES,
+		      "rings");
+	fd = memfd_create("fanin-memif", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot make shared memory: %s",
+				       strerror(errno));
+	*area_fd = fd;
+	/* The switch wants to be sure that what it maps stays. */
+	if (ftruncate(fd, FANIN_MEMIF_AREA_BYTES) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) < 0)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "no %u bytes of shared memory: %s",
+				       FANIN_MEMIF_AREA_BYTES, strerror(errno));
+	area = mmap(NULL, FANIN_MEMIF_AREA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (area == MAP_FAILED)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
+				       "cannot map %u bytes of shared memory: %s",
+				       FANIN_MEMIF_AREA_BYTES, strerror(errno));
+	memif->area = area;
+	memif->area_len = FANIN_MEMIF_AREA_BYTES;
+	memif->tx.shared = area;
+	memif->rx.shared = (struct memif_ring *)(memif->area + ring_bytes);
+	*memif->tx.shared = empty;
+	*memif->rx.shared = empty;
+	while (memif->n_tx_free < FANIN_MEMIF_SLOTS) {
+		memif->tx_free[memif->n_tx_free] = FANIN_MEMIF_BUFFER(memif->n_tx_free);
+		memif->n_tx_free++;
+	}
+	memif->tx.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	memif->rx.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (memif->tx.event_fd < 0 || memif->rx.event_fd < 0)
+		return fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot make an eventfd: %s",
+				       strerror(errno));
+	return FANIN_OK;
+}
+
+static int
+message_send(const struct fanin_memif *memif, const struct memif_message *message, int passed,
+	     struct fanin_error *error)
+{
+	union {
+		struct cmsghdr header;
+		uint8_t bytes[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	struct iovec part = { (void *)(uintptr_t)message, sizeof(*message) };
+	struct msghdr header = { .msg_iov = &part, .msg_iovlen = 1 };
+
+	if (passed >= 0) {
+		header.msg_control = &control;
+		header.msg_controllen = sizeof(control);
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&control.header), &passed, sizeof(passed));
+	}
+	if (sendmsg(memif->fd, &header, MSG_NOSIGNAL) == sizeof(*message))
+		return FANIN_OK;
+	return fanin_error_set(error, FANIN_ERR_TRANSPORT,
+			       "the switch does not listen any more: %s", strerror(errno));
+}
+
+/* Takes the next message, which has to be of a type. Descriptors that come with it are dropped by the kernel. */
+static int
+message_receive(const struct fanin_memif *memif, enum memif_type type,
+		struct memif_message *message, bool *busy, struct fanin_error *error)
+{
+	ssize_t len;
+
+	do {
+		len = recv(memif->fd, message, sizeof(*message), MSG_TRUNC);
+	} while (len < 0 && errno == EINTR);
+	if (len < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
+				       "the switch does not go on: expected message type %u", type);
+	if (len <= 0)
+		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
+				       "the switch closed the connection: %s",
+				       len == 0 ? "no reason given" : strerror(errno));
+	if (len != sizeof(*message))
+		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
+				       "found a message of %zd bytes, expected %zu", len,
+				       sizeof(*message));
+	if (message->type == MEMIF_TYPE_DISCONNECT) {
+		char *reason = message->disconnect.reason;
+
+		*busy = strncasecmp(reason, MEMIF_BUSY_REASON, strlen(MEMIF_BUSY_REASON)) == 0;
+		return fanin_error_set(error, FANIN_ERR_TRANSPORT, "the switch refused: %s",
+				       printable(reason, sizeof(message->disconnect.reason)));
+	}
+	if (message->type != type)
+		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
+				       "found message type %u, expected %u", message->type, type);
+	return FANIN_OK;
+}
+
+/* Says something and waits for the answer. */
+static int
+converse(const struct fanin_memif *memif, struct memif_message *message, int passed,
+	 enum memif_type answer, bool *busy, struct fanin_error *error)
+{
+	int status = message_send(memif, message, passed, error);
+
+	return status == FANIN_OK ? message_receive(memif, answer, message, busy, error) : status;
+}
+
+static int
+hello_check(const struct memif_hello *hello, struct fanin_error *error)
+{
+	if (hello->min_version > MEMIF_VERSION || hello->max_version < MEMIF_VERSION)
+		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
+				       "the switch speaks memif 0x%04x to 0x%04x, expected 0x%04x",
+				       hello->min_version, hello->max_version, MEMIF_VERSION);
+	if (hello->max_log2_ring < FANIN_MEMIF_LOG2_SLOTS)
+		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
+				       "the switch takes rings of 2^%u slots, expected 2^%u",
+				       hello->max_log2_ring, FANIN_MEMIF_LOG2_SLOTS);
+	return FANIN_OK;
+}
+
+static int
+ring_add(struct fanin_memif *memif, const struct fanin_memif_ring *ring, uint16_t flags, bool *busy,
+	 struct fanin_error *error)
+{
+	struct memif_message message = {
+		.type = MEMIF_TYPE_ADD_RING,
+		.add_ring = {
+			.flags = flags,
+			.offset = (uint32_t)((uint8_t *)ring->shared - memif->area),
+			.log2_slots = FANIN_MEMIF_LOG2_SLOTS,
+		},
+	};
+
+	return converse(memif, &message, ring->event_fd, MEMIF_TYPE_ACK, busy, error);
+}
+
+static int
+handshake(struct fanin_memif *memif, bool *busy, struct fanin_error *error)
+{
+	struct memif_message message;
+	int area_fd = -1;
+	int status = message_receive(memif, MEMIF_TYPE_HELLO, &message, busy, error);
+
+	if (status == FANIN_OK)
+		status = hello_check(&message.hello, error);
+	if (status == FANIN_OK)
+		status = area_open(memif, &area_fd, error);
+	if (status == FANIN_OK) {
+		message = (struct memif_message){
+			.type = MEMIF_TYPE_INIT,
+			.init = { .version = MEMIF_VERSION, .id = memif->options.id },
+		};
+		snprintf(message.init.name, sizeof(message.init.name), "fanin-%d", (int)getpid());
+		status = converse(memif, &message, -1, MEMIF_TYPE_ACK, busy, error);
+	}
+	if (status == FANIN_OK) {
+		message = (struct memif_message){
+			.type = MEMIF_TYPE_ADD_REGION,
+			.add_region = { .size = memif->area_len },
+		};
+		status = converse(memif, &message, area_fd, MEMIF_TYPE_ACK, busy, error);
+	}
+	if (area_fd >= 0)
+		close(area_fd);
+	if (status == FANIN_OK)
+		status = ring_add(memif, &memif->tx, MEMIF_RING_TO_SERVER, busy, error);
+	if (status == FANIN_OK)
+		status = ring_add(memif, &memif->rx, 0, busy, error);
+	if (status == FANIN_OK) {
+		message = (struct memif_message){ .type = MEMIF_TYPE_CONNECT };
+		snprintf(message.connect.interface, sizeof(message.connect.interface), "memif%u",
+			 memif->options.id);
+		status = converse(memif, &message, -1, MEMIF_TYPE_CONNECTED, busy, error);
+	}
+	return status;
+}
+
+int
+fanin_memif_attach(int fd, const struct fanin_memif_options *options, unsigned int timeout_ms,
+		   struct fanin_memif **memif, bool *busy, struct fanin_error *error)
+{
+	const struct timeval limit = {
+		.tv_sec = timeout_ms / 1000,
+		.tv_usec = timeout_ms % 1000 * 1000,
+	};
+	struct fanin_memif *created = calloc(1, sizeof(*created));
+	int status;
+
+	*busy = false;
+	if (created == NULL) {
+		close(fd);
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
+	}
+	created->transport.ops = &fanin_memif_ops;
+	created->fd = fd;
+	created->tx.event_fd = -1;
+	created->rx.event_fd = -1;
+	created->options = *options;
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	status = handshake(created, busy, error);
+	if (status != FANIN_OK) {
+		created->transport.ops->close(&created->transport);
+		return status;
+	}
+	/* Not before: the switch sets the indices to 0 when it connects. */
+	fanin_memif_post(created, FIRST_BUFFERS);
+	*memif = created;
+	return FANIN_OK;
+}
+
+static int
+switch_connect(const struct fanin_memif_options *options, int *connected, struct fanin_error *error)
+{
+	const struct timeval limit = { .tv_sec = ANSWER_MS / 1000 };
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd;
+	int status;
+
+	if (strlen(options->socket) >= sizeof(address.sun_path))
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "the memif socket's path has %zu bytes, expected at most %zu",
+				       strlen(options->socket), sizeof(address.sun_path) - 1);
+	memcpy(address.sun_path, options->socket, strlen(options->socket) + 1);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return fanin_error_set(error, FANIN_ERR_SYSTEM, "socket: %s", strerror(errno));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0) {
+		*connected = fd;
+		return FANIN_OK;
+	}
+	status = fanin_error_set(error, fanin_status_from_errno(errno, FANIN_ERR_TRANSPORT),
+				 "no switch serves the memif socket %s: %s", options->socket,
+				 strerror(errno));
+	close(fd);
+	return status;
+}
+
+int
+fanin_memif_open(const struct fanin_memif_options *options, struct fanin_transport **transport,
+		 struct fanin_error *error)
+{
+	const struct timespec pause = { .tv_nsec = BUSY_PAUSE_MS * 1000000 };
+	struct fanin_memif *memif = NULL;
+	bool busy = false;
+	int status;
+
+	for (int tries = 0;; tries++) {
+		int fd = -1;
+
+		status = switch_connect(options, &fd, error);
+		if (status == FANIN_OK)
+			status = fanin_memif_attach(fd, options, ANSWER_MS, &memif, &busy, error);
+		/* A client that was killed is gone for the switch a little later. */
+		if (status == FANIN_OK || !busy || tries == BUSY_WAIT_MS / BUSY_PAUSE_MS)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	if (status != FANIN_OK)
+		return status;
+	snprintf(memif->transport.reason, sizeof(memif->transport.reason),
+		 "memif: memory shared with the switch");
+	*transport = &memif->transport;
+	return FANIN_OK;
+}
+
+static void
+arp_ask(struct fanin_memif *memif, uint32_t switch_ip_be)
+{
+	const struct fanin_transport_ops *ops = memif->transport.ops;
+	struct arp_frame arp = {
+		.dst = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff },
+		.type_be = htons(ETHERTYPE_ARP),
+		.hardware_be = htons(ARPHRD_ETHER),
+		.protocol_be = htons(ETHERTYPE_IP),
+		.hardware_len = sizeof(arp.sender_mac),
+		.protocol_len = sizeof(arp.sender_ip_be),
+		.operation_be = htons(ARPOP_REQUEST),
+		.sender_ip_be = memif->options.local_ip_be,
+		.target_ip_be = switch_ip_be,
+	};
+	void *frame = ops->tx_reserve(&memif->transport, sizeof(arp));
+
+	if (frame == NULL)
+		return;
+	memcpy(arp.src, memif->options.local_mac, sizeof(arp.src));
+	memcpy(arp.sender_mac, memif->options.local_mac, sizeof(arp.sender_mac));
+	memcpy(frame, &arp, sizeof(arp));
+	ops->tx_commit(&memif->transport, sizeof(arp));
+	ops->tx_flush(&memif->transport);
+}
+
+/* Looks for the answer among what has come. Returns true if it is there. */
+static bool
+arp_answer(struct fanin_memif *memif, uint32_t switch_ip_be, uint8_t *mac)
+{
+	const struct fanin_transport_ops *ops = memif->transport.ops;
+	struct fanin_frame frame;
+	struct arp_frame arp;
+	bool found = false;
+
+	while (!found && ops->rx_burst(&memif->transport, &frame, 1) != 0) {
+		if (frame.len >= sizeof(arp)) {
+			memcpy(&arp, frame.data, sizeof(arp));
+			found = arp.type_be == htons(ETHERTYPE_ARP) &&
+				arp.operation_be == htons(ARPOP_REPLY) &&
+				arp.sender_ip_be == switch_ip_be &&
+				arp.target_ip_be == memif->options.local_ip_be;
+		}
+		ops->rx_release(&memif->transport, &frame, 1);
+	}
+	if (found)
+		memcpy(mac, arp.sender_mac, sizeof(arp.sender_mac));
+	return found;
+}
+
+int
+fanin_memif_resolve(struct fanin_transport *transport, uint32_t switch_ip_be, uint64_t deadline_ns,
+		    fanin_interrupt_fn interrupt, void *interrupt_arg, uint8_t *mac,
+		    struct fanin_error *error)
+{
+	struct fanin_memif *memif = (struct fanin_memif *)transport;
+	uint64_t next_ns = 0;
+	char address[INET_ADDRSTRLEN];
+
+	while (!arp_answer(memif, switch_ip_be, mac)) {
+		struct pollfd fds[FANIN_TRANSPORT_MAX_FDS];
+		uint64_t now_ns = fanin_now_ns(NULL);
+		unsigned int n;
+
+		if (now_ns >= deadline_ns || memif->errnum != 0)
+			return fanin_error_set(
+				error, FANIN_ERR_NO_ROUTE,
+				"the switch on %s has no answer for the address %s: is that its own? (%s)",
+				memif->options.socket,
+				inet_ntop(AF_INET, &switch_ip_be, address, sizeof(address)),
+				memif->errnum != 0 ? strerror(memif->errnum) : "ARP timed out");
+		if (interrupt != NULL && interrupt(interrupt_arg))
+			return fanin_error_set(error, FANIN_ERR_INTERRUPTED,
+					       "interrupted while asking for the switch's address");
+		if (now_ns >= next_ns) {
+			arp_ask(memif, switch_ip_be);
+			next_ns = now_ns + ARP_REPEAT_NS;
+		}
+		n = transport->ops->poll_fds(transport, fds);
+		poll(fds, n, (int)((next_ns - now_ns + 999999) / 1000000));
+	}
+	return FANIN_OK;
+}

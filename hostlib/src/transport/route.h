@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the kernel knows about the way to the switch: interface, addresses, MTU and the next hop's MAC address. May block
+ * for the time of a system call; keeps no state.
+ */
+#ifndef FANIN_HOSTLIB_ROUTE_H
+#define FANIN_HOSTLIB_ROUTE_H
+
+#include <net/if.h>
+#include <stdint.h>
+
+#include "hostlib/src/base/error.h"
+
+struct fanin_route {
+	char interface[IF_NAMESIZE];
+	int ifindex;
+	unsigned int rx_queues;
+	uint32_t mtu; /* bytes */
+	uint32_t switch_ip_be;
+	uint32_t local_ip_be;
+	uint32_t next_hop_be; /* a gateway's address, or the switch's own */
+	uint8_t local_mac[6];
+};
+
+/*
+ * Asks for the route to an IPv4 address.
+ *
+ * interface: NULL, or the only one that may be used. route: set on success only.
+ * Returns FANIN_OK, FANIN_ERR_INVALID, FANIN_ERR_NO_ROUTE or FANIN_ERR_SYSTEM.
+ */
+int fanin_route_find(uint32_t switch_ip_be, const char *interface, struct fanin_route *route,
+		     struct fanin_error *error);
+
+/*
+ * The next hop's MAC address from the neighbour table. The kernel has it there once it has exchanged a packet with it.
+ *
+ * mac: 6 bytes, set on success only. Returns FANIN_OK, FANIN_ERR_NO_ROUTE or FANIN_ERR_SYSTEM.
+ */
+int fanin_route_resolve(const struct fanin_route *route, uint8_t *mac, struct fanin_error *error);
+
+#endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The window protocol of one communicator: which block may be sent, which result is new, what is sent again and when to
+ * give up. It knows a transport and a clock, nothing else of the system, so that tests can run many ranks in one process.
+ * One thread at a time.
+ *
+ * Block b goes to lane b mod W and is sent when that lane has the result of b - W, which is what lets the switch reuse
+ * slots without asking (docs/protocol.md). Block numbers run on across requests.
+ *
+ * Every rank contributes to every block and has every result, whatever the collective. A rank without data for a block
+ * says so by an empty contribution, and of a result that it has no use for it keeps nothing.
+ */
+#ifndef FANIN_HOSTLIB_ENGINE_H
+#define FANIN_HOSTLIB_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hostlib/src/base/error.h"
+#include "hostlib/src/transport/transport.h"
+#include "wire/keys.h"
+#include "wire/tag.h"
+#include "wire/wire.h"
+
+struct fanin_engine;
+struct fanin_cc_type;
+
+struct fanin_engine_config {
+	struct fanin_flow flow; /* to the switch; src_port is overwritten */
+	struct fanin_keys keys;
+	struct fanin_tagger *tagger; /* makes and checks tags, the owner's; NULL: packets have none */
+	uint64_t instance;           /* of the switch; tags are bound to it */
+	uint64_t timeout_ns; /* longest time without a result while one is waited for, unless ranks are only late */
+	uint64_t wait_limit_ns; /* the same if they are; 0: none */
+	uint32_t job;
+	uint32_t epoch;
+	uint32_t first_block; /* 0; tests start elsewhere */
+	uint16_t rank;
+	uint16_t size;
+	uint16_t window;                /* W, a power of two */
+	uint16_t payload_bytes;         /* most per packet */
+	const struct fanin_cc_type *cc; /* congestion control; NULL: always W blocks in flight */
+	bool wide;   /* sums and averages of f16 and bf16 are accumulated in f32 */
+	bool spread; /* the switch has several workers, of which one may be behind the others */
+	bool stagger;
+	bool recover; /* a run that the switch has lost can be resumed: results of a window are kept, and no block is sent
+		       * before all those a window before it are done */
+	uint64_t (*now_ns)(void *arg); /* monotonic clock */
+	void *now_arg;
+};
+
+struct fanin_engine_stats {
+	uint64_t blocks; /* results, each once */
+	uint64_t bytes_reduced;
+	uint64_t frames_sent;
+	uint64_t frames_received;
+	uint64_t retransmits;
+	uint64_t duplicates; /* results that had been received before */
+	uint64_t spurious;   /* blocks that were sent again without need */
+	uint64_t queries;    /* headers that ask the switch how far blocks are */
+	uint64_t answers;    /* to these, and to contributions that were there already */
+	uint64_t stale;      /* refusals of late duplicates */
+	uint64_t invalid; /* frames that are no valid packets of this run, or not the switch's by their tags */
+	uint64_t resumed; /* runs that were lost and are taken up again */
+};
+
+/*
+ * A collective is a vector: which part of it this rank brings, and which part of the result it keeps. With ALLGATHER the
+ * vector consists of one part for each rank, and no block holds data of two.
+ */
+enum fanin_collective {
+	FANIN_COLLECTIVE_ALLREDUCE,      /* brings and keeps all */
+	FANIN_COLLECTIVE_REDUCE,         /* brings all; the root keeps all */
+	FANIN_COLLECTIVE_REDUCE_SCATTER, /* brings all, keeps its part */
+	FANIN_COLLECTIVE_BROADCAST,      /* the root brings all, the others keep all */
+	FANIN_COLLECTIVE_ALLGATHER,      /* brings its part, keeps all */
+};
+
+/*
+ * One request. The owner fills in what stands before `next`, the rest is the engine's until the status is no longer in
+ * progress.
+ */
+struct fanin_request {
+	struct fanin_comm *comm;       /* owner's, not used by the engine */
+	struct fanin_request *sibling; /* owner's list of all requests */
+	const uint8_t *send;           /* what this rank brings; unused if that is nothing */
+	uint8_t *recv;                 /* what it keeps; likewise */
+	uint8_t collective;            /* enum fanin_collective */
+	uint8_t dtype;
+	uint8_t op;    /* not of BROADCAST and ALLGATHER, which combine nothing */
+	uint16_t root; /* of REDUCE and BROADCAST */
+	/* Of the vector's blocks, this engine has every stride-th from `start` on; 0: all. Others have the rest (split.h). */
+	uint32_t stride;
+	uint32_t start;
+	struct fanin_request *whole; /* the request that this is a part of; NULL: it is one itself */
+	struct fanin_request *parts; /* split.h's: n_parts, one after the other, of which parts_left are in progress */
+	uint16_t n_parts;
+	uint16_t parts_left;
+	struct fanin_request *next; /* the one posted after this, while in progress */
+	uint64_t total_bytes;       /* of the vector */
+	uint64_t done_bytes;
+	uint64_t send_offset; /* in the vector, of what this rank brings */
+	uint64_t send_bytes;
+	uint64_t recv_offset; /* in the vector, of what it keeps */
+	uint64_t recv_bytes;
+	uint64_t part_bytes; /* blocks don't reach from one part into the next */
+	uint32_t part_blocks;
+	uint32_t block_bytes; /* whole elements per packet */
+	uint32_t first_block;
+	uint32_t n_blocks; /* of this engine */
+	uint32_t done_blocks;
+	uint8_t element_bytes;
+	int status; /* FANIN_IN_PROGRESS until it is done */
+};
+
+/* Are elements of several ranks combined? If not, their bits are only passed on. */
+static inline bool
+fanin_request_combines(const struct fanin_request *request)
+{
+	return request->collective != FANIN_COLLECTIVE_BROADCAST &&
+	       request->collective != FANIN_COLLECTIVE_ALLGATHER;
+}
+
+/*
+ * engine: set on success only. config is copied; transport stays the caller's.
+ * Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
+ */
+int fanin_engine_create(const struct fanin_engine_config *config, struct fanin_transport *transport,
+			struct fanin_engine **engine);
+
+/* Requests that are not done are forgotten. engine may be NULL. */
+void fanin_engine_destroy(struct fanin_engine *engine);
+
+/*
+ * Finds what this rank brings and keeps of a request that its owner has filled in: all from total_bytes to recv_bytes,
+ * and element_bytes. The owner may call it before fanin_engine_post to learn that.
+ *
+ * count: as for fanin_engine_post; the vector's bytes must fit into 64 bits.
+ */
+void fanin_request_layout(struct fanin_request *request, uint16_t rank, uint16_t size,
+			  uint64_t count);
+
+/*
+ * Cuts a request that its owner has filled in into blocks, after fanin_request_layout. Returns how many the vector has; none
+ * is posted. fanin_engine_post does the same.
+ */
+uint64_t fanin_engine_cut(const struct fanin_engine *engine, struct fanin_request *request,
+			  uint64_t count);
+
+/*
+ * Whether the engine can take so many blocks more. Returns FANIN_OK, FANIN_ERR_INVALID if they do not fit into the block numbers,
+ * or the engine's earlier error.
+ */
+int fanin_engine_accepts(const struct fanin_engine *engine, uint64_t n_blocks);
+
+/*
+ * Takes a request that its owner has filled in and gives it its block numbers. Nothing is sent before the next
+ * fanin_engine_poll.
+ *
+ * count: elements of the vector; with REDUCE_SCATTER and ALLGATHER of one rank's part.
+ * Returns FANIN_OK, FANIN_ERR_INVALID if it does not fit into the block numbers, or the engine's earlier error.
+ */
+int fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, uint64_t count);
+
+/*
+ * Receives, sends and looks at the timers once, without blocking.
+ *
+ * Returns the number of frames received, or a negative status once the engine has failed; every request then has it.
+ */
+int fanin_engine_poll(struct fanin_engine *engine);
+
+/* What else is known about why nothing comes back, for the end of a timeout's words; borrowed. NULL or "": nothing. */
+void fanin_engine_hint(struct fanin_engine *engine, const char *hint);
+
+/*
+ * True once the switch says, of a run that can be resumed, that it has no such run. The engine then sends nothing until
+ * fanin_engine_resume, and fails at its timeout.
+ */
+bool fanin_engine_run_lost(const struct fanin_engine *engine);
+
+/*
+ * The run is said to be lost by others than the switch. A rank that has nothing to send would not hear of it: it is to join
+ * again, with fanin_engine_resume at the end.
+ */
+void fanin_engine_doubt_run(struct fanin_engine *engine);
+
+/* What keeps a lost run from being taken up again, as far as the switch that is joined and others say. */
+struct fanin_rejoin {
+	uint64_t missing; /* ranks that have not joined again; 0 also if it is not known */
+	uint64_t gone;    /* of these: will not, or do not answer */
+	uint64_t late; /* of these: are known to be there, and nothing else is in the way; 0: no reason to wait */
+	uint64_t told_ns; /* when the switch said it */
+};
+
+/*
+ * While the run is lost: whom a new one waits for, copied. Ranks that are late are waited for without the timeout, if all that are
+ * missing are.
+ */
+void fanin_engine_note_rejoin(struct fanin_engine *engine, const struct fanin_rejoin *rejoin);
+
+/* The first block that this rank has no result of. */
+uint32_t fanin_engine_progress(const struct fanin_engine *engine);
+
+/*
+ * Goes on in another run (docs/protocol.md, "Going on with another tree"), or in the same one if it was not lost after all.
+ *
+ * instance: of the switch that has it; a restarted one has another, whatever its epochs. first_block: the least of all ranks'
+ * progress; what the new run counts as 0.
+ * Returns FANIN_OK, or FANIN_ERR_REFUSED if that lies further back than a window: a rank has begun anew; the engine has failed.
+ */
+int fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint64_t instance,
+			uint32_t first_block);
+
+/*
+ * The run is lost because the way to it is: the engine goes on over another transport, which stays the caller's. It sends nothing
+ * until fanin_engine_redirect and fanin_engine_resume have been called.
+ */
+void fanin_engine_move(struct fanin_engine *engine, struct fanin_transport *transport);
+
+/* Where contributions go from now on. flow: as in the configuration; copied. */
+void fanin_engine_redirect(struct fanin_engine *engine, const struct fanin_flow *flow);
+
+/*
+ * True if another rank may still need this one's results: a run that the switch loses can be resumed, there have been blocks, and
+ * none is in progress here.
+ */
+bool fanin_engine_owes(const struct fanin_engine *engine);
+
+/* Fails with another engine's error, unless it has failed already: all requests end. */
+void fanin_engine_abort(struct fanin_engine *engine, int status, const struct fanin_error *error);
+
+/* How long from now the engine has nothing to do unless a frame comes in. */
+uint64_t fanin_engine_idle_ns(const struct fanin_engine *engine);
+
+/* What made it fail; an empty text if nothing did. */
+const struct fanin_error *fanin_engine_error(const struct fanin_engine *engine);
+
+/* Bitmap of the ranks that the oldest unfinished block waits for, as the switch last told; 0 if unknown. */
+uint64_t fanin_engine_missing(const struct fanin_engine *engine);
+
+/* The same of those that are only late: who has ended or does not answer is left out; 0 once the engine has failed. */
+uint64_t fanin_engine_late(const struct fanin_engine *engine);
+
+const struct fanin_engine_stats *fanin_engine_stats(const struct fanin_engine *engine);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tags of the engine's packets, in jobs that have them (wire/tag.h). They are put on and taken off in the engine's own memory: a
+ * received frame may lie in memory that it shares with a peer, or be there as its headers only, and nothing of it may reach the
+ * caller's memory before it is known to be the switch's, as what is to be sent may lie in the same place. Called by the poll
+ * loop only.
+ */
+#include "hostlib/src/base/answer_tag.h"
+#include "engine_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bodies may be longer than this version's: later ones append fields. */
+#define BODY_ROOM 256u
+
+/* The payload is behind 96 bytes of headers. */
+#define ALIGN_OFFSET (FANIN_PAYLOAD_ALIGN - FANIN_PAYLOAD_OFFSET % FANIN_PAYLOAD_ALIGN)
+
+static_assert(BODY_ROOM >= sizeof(struct fanin_answer_body), "answers fit");
+
+int
+fanin_engine_tag_init(struct fanin_engine *engine)
+{
+	uint32_t most = engine->config.payload_bytes;
+	size_t each;
+
+	if (engine->config.tagger == NULL)
+		return FANIN_OK;
+	if (most < BODY_ROOM)
+		most = BODY_ROOM;
+	engine->tagged_room = FANIN_PAYLOAD_OFFSET + most + FANIN_TAG_LEN;
+	each = (ALIGN_OFFSET + engine->tagged_room + FANIN_PAYLOAD_ALIGN - 1) /
+	       FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
+	engine->tag_memory = aligned_alloc(FANIN_PAYLOAD_ALIGN, 2 * each);
+	if (engine->tag_memory == NULL)
+		return FANIN_ERR_NO_MEMORY;
+	engine->sealed = (struct fanin_headers *)(engine->tag_memory + ALIGN_OFFSET);
+	engine->opened = (struct fanin_headers *)(engine->tag_memory + each + ALIGN_OFFSET);
+	return FANIN_OK;
+}
+
+bool
+fanin_engine_transmit_tagged(struct fanin_engine *engine, const struct fanin_headers *headers,
+			     const void *payload, uint32_t payload_len)
+{
+	struct fanin_headers *sealed = engine->sealed;
+
+	*sealed = *headers;
+	if (payload_len != 0)
+		memcpy(sealed + 1, payload, payload_len);
+	if (!fanin_tagger_seal_frame(engine->config.tagger, FANIN_TAG_UP, engine->config.instance,
+				     sealed)) {
+		engine->tx_errnum = EIO;
+		return false;
+	}
+	return fanin_transport_send(engine->transport, sealed, sealed + 1,
+				    payload_len + FANIN_TAG_LEN);
+}
+
+bool
+fanin_engine_open(struct fanin_engine *engine, const struct fanin_frame *frame,
+		  struct fanin_frame *opened)
+{
+	if (frame->len < FANIN_PAYLOAD_OFFSET || frame->len > engine->tagged_room ||
+	    !fanin_frame_copy(engine->transport, frame, 0, engine->opened, frame->len) ||
+	    !fanin_answer_open(engine->config.tagger, engine->config.instance, engine->opened,
+			       frame->len))
+		return false;
+	*opened = (struct fanin_frame){ .data = engine->opened, .len = frame->len };
+	return true;
+}
+
+/* Is there a block that the switch can be asked about? */
+static bool
+has_open_block(const struct fanin_engine *engine)
+{
+	return engine->requests != NULL || engine->n_known != 0;
+}
+
+void
+fanin_engine_refusal_suspect(struct fanin_engine *engine, unsigned int reason)
+{
+	if (engine->suspected != FANIN_REASON_NONE || engine->run_lost || !has_open_block(engine))
+		return;
+	engine->suspected = reason;
+	engine->suspected_ns = 0;
+	engine->suspected_ask_ns = engine->now_ns;
+	fanin_engine_wake_by(engine, engine->now_ns);
+}
+
+void
+fanin_engine_refusal_check(struct fanin_engine *engine)
+{
+	const unsigned int reason = engine->suspected;
+
+	if (reason == FANIN_REASON_NONE)
+		return;
+	if (engine->run_lost || !has_open_block(engine)) {
+		engine->suspected = FANIN_REASON_NONE;
+		return;
+	}
+	if (engine->suspected_ns != 0 && engine->timers_ns > engine->suspected_ns &&
+	    engine->timers_ns - engine->suspected_ns >= fanin_engine_retry_most_ns(engine)) {
+		engine->suspected = FANIN_REASON_NONE;
+		fanin_engine_refused(engine, reason, engine->oldest);
+		return;
+	}
+	/* Overdue: a switch that has sent its sum up passes the query on, and it is another one that may have refused. */
+	if (engine->now_ns >= engine->suspected_ask_ns &&
+	    fanin_engine_ask(engine, engine->oldest, false, true) != 0) {
+		if (engine->suspected_ns == 0)
+			engine->suspected_ns = engine->now_ns;
+		engine->suspected_ask_ns = engine->now_ns + fanin_engine_retry_most_ns(engine) / 8;
+	}
+	fanin_engine_wake_by(engine, engine->suspected_ask_ns);
+}
+
+void
+fanin_engine_refusal_clear(struct fanin_engine *engine, const struct fanin_hdr *hdr)
+{
+	/* "Sent" is what the nearest switch says, and the refusal may be one further up. */
+	if (hdr->type != FANIN_TYPE_ANSWER || hdr->count != FANIN_BLOCK_SENT)
+		engine->suspected = FANIN_REASON_NONE;
+}

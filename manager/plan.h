@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where a group's job goes. Main thread. */
+#ifndef FANIN_MANAGER_PLAN_H
+#define FANIN_MANAGER_PLAN_H
+
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "control/control.h"
+
+struct manager;
+struct group;
+
+/*
+ * Finds a tree for a group whose ranks are settled: its nodes, payload and slots. Returns 0; or -errno with *error filled: code
+ * "no_path", "no_room", or "invalid" for what no switch can change.
+ */
+int plan_group(struct manager *manager, struct group *group, struct control_error *error);
+
+/* The arguments of jobs.create for one node; a new reference. */
+json_t *plan_create_args(const struct manager *manager, const struct group *group, uint16_t node);
+
+#endif
