@@ -61,21 +61,6 @@ transmit(struct tx_buffer *buffer)
 	return sent;
 }
 
-/* Drops the last frames of a buffer. */
-static void
-drop_last(struct worker *worker, uint16_t port, uint16_t n, enum fanin_reason reason)
-{
-	struct tx_buffer *buffer = &worker->tx[port];
-
-	worker->counters.ports[port].tx_dropped += n;
-	for (; n != 0; n--) {
-		struct rte_mbuf *mbuf = buffer->mbufs[--buffer->n];
-
-		buffer->bytes -= mbuf->pkt_len;
-		worker_drop(worker, mbuf, reason);
-	}
-}
-
 /* Takes n frames, from this one on, out of the buffer and of what waits. Their mbufs have another owner now. */
 static void
 remove_frames(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t n)
@@ -118,18 +103,49 @@ refusal_begin(const struct worker *worker, struct tx_refusal *refusal)
 	refusal->longer = false;
 }
 
-/* Drops the first frame. */
+static void
+drop_frame(struct worker *worker, uint16_t port, uint16_t index, enum fanin_reason reason)
+{
+	struct tx_buffer *buffer = &worker->tx[port];
+	struct rte_mbuf *mbuf = buffer->mbufs[index];
+
+	remove_frames(worker, buffer, index, 1);
+	buffer->bytes -= mbuf->pkt_len;
+	worker->counters.ports[port].tx_dropped++;
+	worker_drop(worker, mbuf, reason);
+}
+
 static void
 drop_refused(struct worker *worker, uint16_t port)
 {
-	struct tx_buffer *buffer = &worker->tx[port];
-	struct rte_mbuf *mbuf = buffer->mbufs[0];
+	drop_frame(worker, port, 0, FANIN_REASON_TX_REFUSED);
+	refusal_begin(worker, &worker->tx[port].refusal);
+}
 
-	remove_frames(worker, buffer, 0, 1);
-	buffer->bytes -= mbuf->pkt_len;
-	worker->counters.ports[port].tx_dropped++;
-	worker_drop(worker, mbuf, FANIN_REASON_TX_REFUSED);
-	refusal_begin(worker, &buffer->refusal);
+/* Drops a frame for want of room: the last one, or if the first one is passed by others, the last one that may have to wait with it. */
+static void
+drop_waiting(struct worker *worker, uint16_t port, enum fanin_reason reason)
+{
+	const struct tx_buffer *buffer = &worker->tx[port];
+	uint16_t index = (uint16_t)(buffer->n - 1);
+
+	if (buffer->refusal.n_passed != 0) {
+		while (index > 0 && buffer->mbufs[index]->pkt_len < buffer->mbufs[0]->pkt_len)
+			index--;
+		if (index == 0)
+			index = (uint16_t)(buffer->n - 1);
+	}
+	drop_frame(worker, port, index, reason);
+}
+
+/* Is it time for a frame to pass the first one? For the first that does, as soon as others would have to be dropped. */
+static bool
+may_pass(const struct worker *worker, const struct tx_buffer *buffer)
+{
+	const struct tx_refusal *refusal = &buffer->refusal;
+
+	return buffer->n > 1 && (worker->now_ns >= refusal->next_ns ||
+				 (refusal->n_passed == 0 && buffer->n > WORKER_TX_WAITING));
 }
 
 /*
@@ -145,7 +161,7 @@ let_by(struct worker *worker, uint16_t port)
 	uint16_t other = 1;
 	bool shorter;
 
-	if (buffer->n < 2 || worker->now_ns < refusal->next_ns)
+	if (!may_pass(worker, buffer))
 		return false;
 	while (other < buffer->n && buffer->mbufs[other]->pkt_len >= len)
 		other++;
@@ -224,9 +240,8 @@ keep_unsent(struct worker *worker, uint16_t port, uint16_t sent)
 		bytes += buffer->mbufs[i]->pkt_len;
 	worker->counters.ports[port].tx_bytes += buffer->bytes - bytes;
 	buffer->bytes = bytes;
-	if (buffer->n > room)
-		drop_last(worker, port, (uint16_t)(buffer->n - room),
-			  is_down ? FANIN_REASON_PORT_DOWN : FANIN_REASON_TX_FULL);
+	while (buffer->n > room)
+		drop_waiting(worker, port, is_down ? FANIN_REASON_PORT_DOWN : FANIN_REASON_TX_FULL);
 	if (buffer->n > buffer->n_waiting)
 		worker->counters.ports[port].tx_delayed += buffer->n - buffer->n_waiting;
 	worker->n_tx_waiting = (uint16_t)(worker->n_tx_waiting - buffer->n_waiting + buffer->n);

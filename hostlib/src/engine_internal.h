@@ -36,7 +36,7 @@ struct fanin_lane {
 	bool resent_before; /* the lane's block before was sent again; cleared by its second result */
 	bool known; /* its block's result is known and sent to those who lack it; request is NULL */
 	bool asked; /* an overdue query: its result may come twice */
-	bool held;  /* lost several times in a row: it is not sent again before ask_ns, and asked for then */
+	bool held; /* lost several times in a row: it is not sent again before ask_ns, and asked for then */
 	uint16_t transmissions;
 	uint32_t order; /* how many transmissions the engine had made, with the last one of this block */
 	uint32_t generation;           /* of the window then */

@@ -314,15 +314,38 @@ START_TEST(many_frames_that_a_driver_always_refuses_make_way_for_others)
 		enqueue_len(1400);
 	pass_ms(20);
 	ck_assert_uint_eq(sw.pipeline->workers[0]->n_tx_waiting, 200);
-	/* Whoever comes does not wait, and the fourth one clears them away. */
+	/* Whoever comes waits for 1 ms at most, and the fourth one clears them away. */
 	for (uint16_t i = 0; i < 4; i++) {
 		enqueue_len(100);
-		ring_switch_rounds(&sw, 2);
+		pass_ms(2);
 		ck_assert_uint_eq(device.n_taken, i + 1);
 		pass_ms(20);
 	}
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_REFUSED), 200);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), 0);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->n_tx_waiting, 0);
+}
+END_TEST
+
+START_TEST(frames_that_a_driver_always_refuses_take_no_others_room)
+{
+	play_device(1000, UINT64_MAX);
+	/* Before anything is known of them. */
+	for (unsigned int i = 0; i < WORKER_TX_WAITING + 100; i++) {
+		enqueue_len(1400);
+		if (i % 32 == 31)
+			ring_switch_rounds(&sw, 1);
+	}
+	ring_switch_rounds(&sw, 2);
+	for (uint16_t i = 0; i < 40; i++) {
+		enqueue_len(100);
+		ring_switch_rounds(&sw, 1);
+	}
+	pass_ms(100);
+	ck_assert_uint_eq(taken_of(100), 40);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_REFUSED) +
+				  ring_switch_drops(&sw, FANIN_REASON_TX_FULL),
+			  WORKER_TX_WAITING + 100);
 	ck_assert_uint_eq(sw.pipeline->workers[0]->n_tx_waiting, 0);
 }
 END_TEST
@@ -681,6 +704,7 @@ suite_pipeline(void)
 	tcase_add_test(tcase, frames_that_wait_for_a_port_that_goes_down_are_dropped);
 	tcase_add_test(tcase, a_frame_that_a_driver_always_refuses_holds_up_no_others);
 	tcase_add_test(tcase, many_frames_that_a_driver_always_refuses_make_way_for_others);
+	tcase_add_test(tcase, frames_that_a_driver_always_refuses_take_no_others_room);
 	tcase_add_test(tcase, a_length_that_a_driver_takes_again_is_waited_for_again);
 	/* 2.4 and 16 Mbit/s. */
 	tcase_add_loop_test(tcase, frames_that_a_driver_takes_later_are_not_lost, 300, 301);
