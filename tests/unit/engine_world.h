@@ -81,9 +81,9 @@ struct world {
 	bool silent;         /* the switch takes everything and answers nothing */
 	bool far;            /* answers come from further up: they tell of one block */
 	uint32_t drop_next;  /* contributions to be lost, before any chance */
-	uint64_t cut;        /* ranks whose contributions are lost, all of them; their queries pass */
-	uint64_t ended;      /* ranks whose processes have ended */
-	uint64_t mute;       /* ranks that don't answer probes */
+	uint64_t cut;   /* ranks whose contributions are lost, all of them; their queries pass */
+	uint64_t ended; /* ranks whose processes have ended */
+	uint64_t mute;  /* ranks that don't answer probes */
 	double loss, duplication, reordering;
 	struct random random;
 	struct slot slots[2 * WINDOW];
