@@ -3,6 +3,10 @@
  * Egress: packets are batched per port and leave at the end of the round or when a buffer is full.
  * What a device does not take waits in order for later rounds. When too much waits, or a device takes nothing for long, frames
  * are dropped and counted: hosts recover by retransmission, as from any other loss.
+ *
+ * A driver may refuse one frame always and take others: the kernel has the same error for a full queue and for a frame that is longer
+ * than the MTU of a veth's other end. Now and then a frame from behind is let by. If several leave while the first one is refused before
+ * and after each of them, that one is dropped, too, and others of its length no longer wait.
  */
 #include <string.h>
 
@@ -18,13 +22,38 @@
 /* A link that takes nothing for so long is stuck; what would leave it later is of no use to anybody. */
 #define TX_STUCK_NS 1000000000u
 
+/*
+ * Frames that are let by before the first one is dropped, and when: the intervals double from the first one on. A queue that is full for
+ * a moment takes the first one in 15 ms, which is offered each round and before any other.
+ */
+#define TX_PASS_MAX 4
+#define TX_PASS_NS 1000000u
+
+/* Gives a driver n frames, from this one on. Frames that are known to be refused no longer are as soon as one of them is taken. */
+static uint16_t
+driver_transmit(struct tx_buffer *buffer, uint16_t first, uint16_t n)
+{
+	struct rte_mbuf **mbufs = buffer->mbufs + first;
+	uint16_t n_short = 0;
+	uint16_t sent;
+
+	if (likely(buffer->refusal.never_len == 0))
+		return buffer->driver->tx_burst(buffer->handle, mbufs, n);
+	while (n_short < n && mbufs[n_short]->pkt_len < buffer->refusal.never_len)
+		n_short++;
+	sent = buffer->driver->tx_burst(buffer->handle, mbufs, n);
+	if (sent > n_short)
+		buffer->refusal.never_len = 0;
+	return sent;
+}
+
 static uint16_t
 transmit(struct tx_buffer *buffer)
 {
 	uint16_t sent = 0;
 
 	if (buffer->driver != NULL)
-		return buffer->driver->tx_burst(buffer->handle, buffer->mbufs, buffer->n);
+		return driver_transmit(buffer, 0, buffer->n);
 	for (unsigned int try = 0; sent < buffer->n && try < TX_TRIES; try++)
 		sent = (uint16_t)(sent + rte_eth_tx_burst(buffer->ethdev, buffer->queue,
 							  buffer->mbufs + sent,
@@ -32,31 +61,159 @@ transmit(struct tx_buffer *buffer)
 	return sent;
 }
 
-/* Drops the last frames of a buffer. */
+/* Takes n frames, from this one on, out of the buffer and of what waits. Their mbufs have another owner now. */
 static void
-drop_last(struct worker *worker, uint16_t port, uint16_t n, enum fanin_reason reason)
+remove_frames(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t n)
 {
-	struct tx_buffer *buffer = &worker->tx[port];
+	const uint16_t after = (uint16_t)(first + n);
+	uint16_t waited = 0;
 
-	worker->counters.ports[port].tx_dropped += n;
-	for (; n != 0; n--) {
-		struct rte_mbuf *mbuf = buffer->mbufs[--buffer->n];
-
-		buffer->bytes -= mbuf->pkt_len;
-		worker_drop(worker, mbuf, reason);
-	}
+	if (first < buffer->n_waiting)
+		waited = (uint16_t)(RTE_MIN(after, buffer->n_waiting) - first);
+	buffer->n_waiting = (uint16_t)(buffer->n_waiting - waited);
+	worker->n_tx_waiting = (uint16_t)(worker->n_tx_waiting - waited);
+	memmove(buffer->mbufs + first, buffer->mbufs + after,
+		(buffer->n - after) * sizeof(buffer->mbufs[0]));
+	buffer->n = (uint16_t)(buffer->n - n);
 }
 
-/* How many frames may wait for a port, of which n have been sent just now. */
+/* Offers n frames, from this one on, to the driver again. Returns how many it took. */
 static uint16_t
-waiting_room(struct worker *worker, uint16_t port, uint16_t sent)
+offer_again(struct worker *worker, uint16_t port, uint16_t first, uint16_t n)
+{
+	struct tx_buffer *buffer = &worker->tx[port];
+	uint16_t sent;
+
+	if (buffer->lock != NULL)
+		rte_spinlock_lock(buffer->lock);
+	sent = driver_transmit(buffer, first, n);
+	if (buffer->lock != NULL)
+		rte_spinlock_unlock(buffer->lock);
+	worker->counters.ports[port].tx_frames += sent;
+	remove_frames(worker, buffer, first, sent);
+	return sent;
+}
+
+/* Another frame is the first one from now on. */
+static void
+refusal_begin(const struct worker *worker, struct tx_refusal *refusal)
+{
+	refusal->next_ns = worker->now_ns + TX_PASS_NS;
+	refusal->n_passed = 0;
+	refusal->longer = false;
+}
+
+static void
+drop_frame(struct worker *worker, uint16_t port, uint16_t index, enum fanin_reason reason)
+{
+	struct tx_buffer *buffer = &worker->tx[port];
+	struct rte_mbuf *mbuf = buffer->mbufs[index];
+
+	remove_frames(worker, buffer, index, 1);
+	buffer->bytes -= mbuf->pkt_len;
+	worker->counters.ports[port].tx_dropped++;
+	worker_drop(worker, mbuf, reason);
+}
+
+static void
+drop_refused(struct worker *worker, uint16_t port)
+{
+	drop_frame(worker, port, 0, FANIN_REASON_TX_REFUSED);
+	refusal_begin(worker, &worker->tx[port].refusal);
+}
+
+/* Drops a frame for want of room: the last one, or if the first one is passed by others, the last one that may have to wait with it. */
+static void
+drop_waiting(struct worker *worker, uint16_t port, enum fanin_reason reason)
+{
+	const struct tx_buffer *buffer = &worker->tx[port];
+	uint16_t index = (uint16_t)(buffer->n - 1);
+
+	if (buffer->refusal.n_passed != 0) {
+		while (index > 0 && buffer->mbufs[index]->pkt_len < buffer->mbufs[0]->pkt_len)
+			index--;
+		if (index == 0)
+			index = (uint16_t)(buffer->n - 1);
+	}
+	drop_frame(worker, port, index, reason);
+}
+
+/* Is it time for a frame to pass the first one? For the first that does, as soon as others would have to be dropped. */
+static bool
+may_pass(const struct worker *worker, const struct tx_buffer *buffer)
+{
+	const struct tx_refusal *refusal = &buffer->refusal;
+
+	return buffer->n > 1 && (worker->now_ns >= refusal->next_ns ||
+				 (refusal->n_passed == 0 && buffer->n > WORKER_TX_WAITING));
+}
+
+/*
+ * The first frame has been refused: lets another one by, if it is time to, and drops the first one if that was the last that it took.
+ * Returns true if the first frame is another one then, which was not offered yet.
+ */
+static bool
+let_by(struct worker *worker, uint16_t port)
+{
+	struct tx_buffer *buffer = &worker->tx[port];
+	struct tx_refusal *refusal = &buffer->refusal;
+	const uint32_t len = buffer->mbufs[0]->pkt_len;
+	uint16_t other = 1;
+	bool shorter;
+
+	if (!may_pass(worker, buffer))
+		return false;
+	while (other < buffer->n && buffer->mbufs[other]->pkt_len >= len)
+		other++;
+	shorter = other < buffer->n;
+	if (offer_again(worker, port, shorter ? other : 1, 1) == 0) {
+		refusal->next_ns = worker->now_ns + TX_PASS_NS;
+		return false;
+	}
+	refusal->longer = refusal->longer || !shorter;
+	refusal->next_ns = worker->now_ns + ((uint64_t)TX_PASS_NS << ++refusal->n_passed);
+	if (offer_again(worker, port, 0, 1) != 0) {
+		refusal_begin(worker, refusal);
+		return true;
+	}
+	if (refusal->n_passed < TX_PASS_MAX)
+		return false;
+	if (!refusal->longer && (refusal->never_len == 0 || len < refusal->never_len))
+		refusal->never_len = len;
+	drop_refused(worker, port);
+	return true;
+}
+
+/* The first frame has been refused: goes on behind it if the driver will never take it. Returns true if any frame was taken. */
+static bool
+pass_refused(struct worker *worker, uint16_t port)
+{
+	struct tx_buffer *buffer = &worker->tx[port];
+	const struct tx_refusal *refusal = &buffer->refusal;
+	const uint64_t *tx_frames = &worker->counters.ports[port].tx_frames;
+	const uint64_t before = *tx_frames;
+
+	while (buffer->n != 0) {
+		if (refusal->never_len != 0 && buffer->mbufs[0]->pkt_len >= refusal->never_len)
+			drop_refused(worker, port);
+		else if (!let_by(worker, port))
+			break;
+		if (offer_again(worker, port, 0, buffer->n) != 0)
+			refusal_begin(worker, &buffer->refusal);
+	}
+	return *tx_frames != before;
+}
+
+/* How many frames may wait for a port. sent: some have just left. */
+static uint16_t
+waiting_room(struct worker *worker, uint16_t port, bool sent)
 {
 	struct tx_buffer *buffer = &worker->tx[port];
 	const unsigned int others = worker->n_tx_waiting - buffer->n_waiting;
 
 	if (port_is_down(worker->pipeline, port))
 		return 0;
-	if (sent != 0 || buffer->n_waiting == 0)
+	if (sent || buffer->n_waiting == 0)
 		buffer->waiting_since_ns = worker->now_ns;
 	else if (worker->now_ns - buffer->waiting_since_ns > TX_STUCK_NS)
 		return 0;
@@ -68,22 +225,25 @@ static __rte_noinline void
 keep_unsent(struct worker *worker, uint16_t port, uint16_t sent)
 {
 	struct tx_buffer *buffer = &worker->tx[port];
-	const uint16_t room = waiting_room(worker, port, sent);
-	const uint16_t waited = sent < buffer->n_waiting ? (uint16_t)(buffer->n_waiting - sent) : 0;
+	const bool is_down = port_is_down(worker->pipeline, port);
+	bool moves = sent != 0;
 	uint64_t bytes = 0;
+	uint16_t room;
 
-	buffer->n = (uint16_t)(buffer->n - sent);
-	memmove(buffer->mbufs, buffer->mbufs + sent, buffer->n * sizeof(buffer->mbufs[0]));
+	if (sent != 0 || buffer->n_waiting == 0)
+		refusal_begin(worker, &buffer->refusal);
+	remove_frames(worker, buffer, 0, sent);
+	if (buffer->driver != NULL && buffer->n != 0 && !is_down)
+		moves = pass_refused(worker, port) || moves;
+	room = waiting_room(worker, port, moves);
 	for (uint16_t i = 0; i < buffer->n; i++)
 		bytes += buffer->mbufs[i]->pkt_len;
 	worker->counters.ports[port].tx_bytes += buffer->bytes - bytes;
 	buffer->bytes = bytes;
-	if (buffer->n > room)
-		drop_last(worker, port, (uint16_t)(buffer->n - room),
-			  port_is_down(worker->pipeline, port) ? FANIN_REASON_PORT_DOWN
-							       : FANIN_REASON_TX_FULL);
-	if (buffer->n > waited)
-		worker->counters.ports[port].tx_delayed += buffer->n - waited;
+	while (buffer->n > room)
+		drop_waiting(worker, port, is_down ? FANIN_REASON_PORT_DOWN : FANIN_REASON_TX_FULL);
+	if (buffer->n > buffer->n_waiting)
+		worker->counters.ports[port].tx_delayed += buffer->n - buffer->n_waiting;
 	worker->n_tx_waiting = (uint16_t)(worker->n_tx_waiting - buffer->n_waiting + buffer->n);
 	buffer->n_waiting = buffer->n;
 	buffer->full = (uint16_t)(buffer->n + WORKER_TX_BUFFER);

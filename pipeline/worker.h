@@ -30,6 +30,14 @@
 #define WORKER_ICMP_RATE 100 /* errors that a worker reports in a second */
 #define WORKER_NO_PORT UINT16_MAX
 
+/* What is known of frames that a driver refuses while it takes others. */
+struct tx_refusal {
+	uint64_t next_ns; /* the first frame is not passed by another before */
+	uint32_t never_len; /* frames of this length and more are refused, shorter ones taken; 0: none are known */
+	uint8_t n_passed; /* frames that have passed the first one */
+	bool longer;      /* one of these was not shorter than it */
+};
+
 struct tx_buffer {
 	uint64_t bytes;
 	uint16_t n;
@@ -40,6 +48,7 @@ struct tx_buffer {
 	const struct port_driver *driver; /* NULL: ethdev and queue */
 	void *handle;                     /* of the driver's queue */
 	uint64_t waiting_since_ns;        /* since when the device has taken nothing */
+	struct tx_refusal refusal;        /* with a driver only */
 	rte_spinlock_t *lock;             /* NULL if the queue is this worker's alone */
 	struct rte_mbuf *mbufs[WORKER_TX_WAITING + WORKER_TX_BUFFER];
 };

@@ -133,8 +133,9 @@ static bool
 may_pass_later(int errnum)
 {
 	switch (errnum) {
-	case EAGAIN:  /* the socket's send buffer: frames that were sent are still on their way */
-	case ENOBUFS: /* the queue discipline, the interface, or the backlog of the receiver's CPU */
+	case EAGAIN: /* the socket's send buffer: frames that were sent are still on their way */
+	case ENOBUFS: /* the queue discipline, the interface, or the backlog of the receiver's CPU; the
+		       * same if a veth's other end never takes this frame: pipeline/tx.c finds out */
 	case ENOMEM:
 	case EINTR:
 	case ENETDOWN: /* the interface is down, or gone */

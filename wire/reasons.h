@@ -63,7 +63,9 @@
 	X(IP_ADDRESS, "ip_address_invalid", "the source or destination address is never routed")   \
 	X(SOURCE_OWN, "source_own", "the source address is this switch's own")                     \
 	X(SOURCE_PATH, "source_path", "the source address belongs to another port")                \
-	X(TAG, "tag_wrong", "the authentication tag is missing, wrong or not expected")
+	X(TAG, "tag_wrong", "the authentication tag is missing, wrong or not expected")            \
+	X(TX_REFUSED, "tx_refused",                                                                \
+	  "the egress interface refuses the frame but takes others: the MTU of its other end may be smaller")
 
 enum fanin_reason {
 #define FANIN_REASON_ENUM(name, counter, text) FANIN_REASON_##name,

@@ -4,12 +4,13 @@
 import contextlib
 import json
 import socket
+import threading
 import time
 
 from frames import ETH_P_ALL, SOL_PACKET, RawPort, ethernet
-from support import (MIB, Lab, case, expect, expect_equal, program, run, run_exact_job, running_lab, start_ranks, wait_for_results,
-                     wait_until)
-from lab import SWITCH_IP, Control, inside
+from support import (MIB, Lab, case, expect, expect_equal, expect_exact, program, reports_of, run, run_exact_job, running_lab, start_ranks,
+                     wait_for_results, wait_until)
+from lab import HOST_INTERFACE, SWITCH_IP, Control, inside
 from pinger import SO_RCVBUFFORCE, ping_all
 
 EXPERIMENT = 0x88b5
@@ -163,6 +164,68 @@ def frames_that_a_packet_port_does_not_take_are_counted():
             sender.send(ethernet(lab.host_mac(1), lab.host_mac(0), EXPERIMENT, bytes(5000)))
             wait_until(lambda: port_of(lab, "h0")["rx_errors"] == 1, 5, "a frame that is too long")
             expect_equal(port_of(lab, "h0")["rx_frames"], 0, "frames received")
+
+
+SMALL_PINGS = 50
+LONG_FRAMES = 400
+
+
+def seconds_of_pings(lab, source, host):
+    """How long pings take, one after the other; each has an answer."""
+    start = time.monotonic()
+    for number in range(SMALL_PINGS):
+        expect_equal(answered(lab, source, lab.host_ip(host), count=1, interval=0), 1, f"answers to ping {number}")
+    return time.monotonic() - start
+
+
+def set_host_mtu(lab, host, mtu):
+    with inside(lab.host_namespace(host)):
+        run(["ip", "link", "set", HOST_INTERFACE, "mtu", str(mtu)])
+
+
+def a_lower_mtu_of_a_host_delays_no_others(base):
+    """A rank's host takes no frame as long as results any more, and later does again: what is short passes, and the job goes on."""
+    with running_lab(4, "af_packet", 1500, base=base) as lab:
+        job = lab.create_job([0, 1, 2])
+        ranks = start_ranks(lab, job, [0, 1, 2], bytes=MIB, iters=60, timeout_ms=30000)
+        wait_for_results(lab, job, 1000)
+        before = seconds_of_pings(lab, 3, 2)
+        set_host_mtu(lab, 2, 600)
+        # Answers to the queries of rank 2, pings, and frames of other hosts, long and short, go through one port.
+        frame = ethernet(lab.host_mac(2), lab.host_mac(1), EXPERIMENT, bytes(1400))
+        with RawPort(lab.host_namespace(1)) as sender:
+            stop = threading.Event()
+
+            def send_long_frames():
+                for _ in range(LONG_FRAMES):
+                    sender.send(frame)
+                    stop.wait(0.005)
+            thread = threading.Thread(target=send_long_frames)
+            thread.start()
+            try:
+                seconds = seconds_of_pings(lab, 3, 2)
+            finally:
+                thread.join()
+        expect(seconds < 5 * before + 0.1, f"pings took {seconds:.3f} s beside frames that a host does not take, {before:.3f} s without")
+        port, drops = port_of(lab, "h2"), lab.drops()
+        expect(drops["tx_refused"] >= LONG_FRAMES / 2, f"{drops['tx_refused']} frames were refused")
+        # A window of results, and what comes before the first frame is given up, may be more than may wait.
+        expect(drops["tx_refused"] + drops["tx_full"] >= LONG_FRAMES, f"not all of {LONG_FRAMES} frames are counted: {drops}")
+        expect_equal(port["tx_dropped"], drops["tx_refused"] + drops["tx_full"], "tx_dropped beside the reasons")
+        set_host_mtu(lab, 2, 1500)
+        reports = reports_of(lab, ranks)
+        expect_exact(reports, "a job whose host's MTU was lowered for a while")
+        expect(all(report["queries"] < 20000 for report in reports), f"queries: {[report['queries'] for report in reports]}")
+
+
+@case(120)
+def a_lower_mtu_of_a_host_delays_no_others_at_its_port():
+    a_lower_mtu_of_a_host_delays_no_others(PacketLab)
+
+
+@case(120)
+def a_lower_mtu_of_a_host_delays_no_others_in_a_queue_discipline():
+    a_lower_mtu_of_a_host_delays_no_others(Queued)
 
 
 DATAGRAMS = 200

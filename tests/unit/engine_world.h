@@ -81,8 +81,9 @@ struct world {
 	bool silent;         /* the switch takes everything and answers nothing */
 	bool far;            /* answers come from further up: they tell of one block */
 	uint32_t drop_next;  /* contributions to be lost, before any chance */
-	uint64_t ended;      /* ranks whose processes have ended */
-	uint64_t mute;       /* ranks that don't answer probes */
+	uint64_t cut;   /* ranks whose contributions are lost, all of them; their queries pass */
+	uint64_t ended; /* ranks whose processes have ended */
+	uint64_t mute;  /* ranks that don't answer probes */
 	double loss, duplication, reordering;
 	struct random random;
 	struct slot slots[2 * WINDOW];
@@ -96,6 +97,8 @@ static const struct fanin_cc_type *world_cc;
 static uint64_t world_wait_limit_ns;
 /* Their packets have tags. */
 static bool world_tagged;
+/* They take the switch for one with several workers. */
+static bool world_spread;
 
 /* ---------------------------------------------------------------- switch */
 
@@ -386,6 +389,8 @@ link_put(struct memory_link *memory, const void *frame, uint32_t len)
 		world->drop_next--;
 		return;
 	}
+	if ((world->cut >> link->rank & 1) != 0 && headers->fanin.type != FANIN_TYPE_QUERY)
+		return;
 	if (random_chance(&world->random, world->loss))
 		return;
 	if (world->tagger != NULL) {
@@ -460,6 +465,7 @@ world_create_of(uint16_t n_ranks, uint16_t window, uint32_t first_block, bool re
 			.payload_bytes = PAYLOAD,
 			.cc = world_cc,
 			.wait_limit_ns = world_wait_limit_ns,
+			.spread = world_spread,
 			.stagger = true,
 			.recover = recover,
 			.now_ns = world_now,

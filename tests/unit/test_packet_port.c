@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <net/if.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -309,6 +310,116 @@ START_TEST(what_is_wrong_with_a_port_is_told)
 }
 END_TEST
 
+/* Makes a link of two interfaces, "near" and "far", whose MTUs are these. */
+static void
+make_link(int near_mtu, int far_mtu)
+{
+	ck_assert_int_eq(system("ip link add near type veth peer name far"), 0);
+	set_interface("near", true, near_mtu);
+	set_interface("far", true, far_mtu);
+}
+
+static void
+open_port_on(const char *interface, struct packet_port **opened)
+{
+	const struct packet_port_options options = {
+		.interface = interface,
+		.number = NUMBER,
+		.mtu = MTU,
+		.n_queues = 1,
+		.qdisc_bypass = true,
+		.pool = pool,
+	};
+	char error[PACKET_PORT_ERROR_LEN] = "";
+
+	ck_assert_msg(packet_port_open(&options, opened, error) == 0, "%s", error);
+}
+
+/* A frame to port 1 of a switch, whose MAC table knows its destination. */
+static void
+enqueue_for_port_1(struct ring_switch *sw, size_t len)
+{
+	uint8_t frame[MTU + 14] = { 0 };
+
+	host_mac(1, frame);
+	host_mac(0, frame + 6);
+	frame[12] = 0x88;
+	frame[13] = 0xb5;
+	ring_switch_enqueue(sw, 0, frame, len);
+}
+
+/*
+ * How many frames of this length, up to max, come out of the link's other end within a time. What else comes out is the kernel's.
+ */
+static unsigned int
+count_received(struct ring_switch *sw, struct packet_port *far, uint32_t len, unsigned int max,
+	       unsigned int ms)
+{
+	const uint64_t end_ns = pipeline_now_ns() + ms * UINT64_C(1000000);
+	unsigned int found = 0;
+
+	while (found < max && pipeline_now_ns() < end_ns) {
+		uint16_t n;
+
+		ring_switch_rounds(sw, 1);
+		n = packet_port_driver.rx_burst(packet_port_driver.queue(far, 0), mbufs, 32);
+		for (uint16_t i = 0; i < n; i++)
+			found += mbufs[i]->pkt_len == len;
+		rte_pktmbuf_free_bulk(mbufs, n);
+	}
+	return found;
+}
+
+START_TEST(frames_longer_than_the_other_ends_mtu_do_not_hold_up_others)
+{
+	static struct ring_switch sw;
+	struct packet_port *near, *far;
+	const struct port_counters *counters;
+	uint8_t hello[100] = { 0 };
+	uint64_t frames;
+
+	make_link(MTU, 600);
+	open_port_on("near", &near);
+	open_port_on("far", &far);
+	ring_switch_open(&sw, 2, 1, NULL);
+	counters = &sw.pipeline->workers[0]->counters.ports[1];
+	host_mac(0, hello);
+	host_mac(1, hello + 6);
+	ring_switch_put(&sw, 1, hello, sizeof(hello));
+	sw.pipeline->workers[0]->tx[1].driver = &packet_port_driver;
+	sw.pipeline->workers[0]->tx[1].handle = packet_port_driver.queue(near, 0);
+	frames = counters->tx_frames;
+
+	/* The first one holds others up for 15 ms, those of its length that come after it for no time. */
+	enqueue_for_port_1(&sw, 1400);
+	for (unsigned int i = 0; i < 10; i++)
+		enqueue_for_port_1(&sw, 200);
+	ck_assert_uint_eq(count_received(&sw, far, 200, 10, 5000), 10);
+	for (unsigned int i = 0; i < 10; i++) {
+		enqueue_for_port_1(&sw, 1400);
+		enqueue_for_port_1(&sw, 300);
+	}
+	ring_switch_rounds(&sw, 2);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->n_tx_waiting, 0);
+	ck_assert_uint_eq(count_received(&sw, far, 300, 10, 5000), 10);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_REFUSED), 11);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), 0);
+	ck_assert_uint_eq(counters->tx_dropped, 11);
+	ck_assert_uint_eq(counters->tx_frames, frames + 20);
+
+	/* Once the other end takes them, they pass. */
+	set_interface("far", true, MTU);
+	for (unsigned int i = 0; i < 10; i++)
+		enqueue_for_port_1(&sw, 1400);
+	ck_assert_uint_eq(count_received(&sw, far, 1400, 10, 5000), 10);
+	ck_assert_uint_eq(counters->tx_dropped, 11);
+
+	packet_port_driver.close(near);
+	packet_port_driver.close(far);
+	ring_switch_close(&sw);
+}
+END_TEST
+
 Suite *
 suite_packet_port(void)
 {
@@ -322,6 +433,7 @@ suite_packet_port(void)
 	tcase_add_test(tcase, without_packets_frames_wait_in_the_ring);
 	tcase_add_test(tcase, frames_longer_than_the_port_takes_are_counted);
 	tcase_add_test(tcase, frames_that_the_interface_never_takes_do_not_hold_up_others);
+	tcase_add_test(tcase, frames_longer_than_the_other_ends_mtu_do_not_hold_up_others);
 	tcase_add_test(tcase, frames_that_may_leave_later_stay_the_callers);
 	tcase_add_test(tcase, a_port_that_is_opened_anew_goes_on_with_its_counters);
 	tcase_add_test(tcase, several_queues_get_each_frame_once);

@@ -202,6 +202,211 @@ START_TEST(frames_that_wait_for_a_port_that_goes_down_are_dropped)
 }
 END_TEST
 
+/* A port's driver that the test plays. Never longer than `never_len`, and no more bytes than have been granted. */
+static struct {
+	uint32_t never_len;
+	uint64_t granted; /* bytes */
+	uint32_t lens[512];
+	uint16_t n_taken;
+} device;
+
+static uint16_t
+device_tx_burst(void *handle, struct rte_mbuf **mbufs, uint16_t n)
+{
+	uint16_t sent = 0;
+
+	(void)handle;
+	while (sent < n && mbufs[sent]->pkt_len < device.never_len &&
+	       mbufs[sent]->pkt_len <= device.granted) {
+		ck_assert_uint_lt(device.n_taken, RTE_DIM(device.lens));
+		device.granted -= mbufs[sent]->pkt_len;
+		device.lens[device.n_taken++] = mbufs[sent++]->pkt_len;
+	}
+	rte_pktmbuf_free_bulk(mbufs, sent);
+	return sent;
+}
+
+static const struct port_driver device_driver = { .name = "test", .tx_burst = device_tx_burst };
+
+/* Port 1 leads to host 1, and through the device above. */
+static void
+play_device(uint32_t never_len, uint64_t granted)
+{
+	uint8_t frame[FRAME_LEN];
+
+	host_frame(1, 0xff, frame);
+	ring_switch_put(&sw, 1, frame, sizeof(frame));
+	for (uint16_t p = 0; p < 4; p++)
+		ring_switch_take(&sw, p, out);
+	device.never_len = never_len;
+	device.granted = granted;
+	device.n_taken = 0;
+	sw.pipeline->workers[0]->tx[1].driver = &device_driver;
+}
+
+/* A frame of a length for host 1; the worker finds it in its next round. */
+static void
+enqueue_len(size_t len)
+{
+	static uint8_t frame[2048];
+
+	host_frame(0, 1, frame);
+	ring_switch_enqueue(&sw, 0, frame, len);
+}
+
+/* Rounds for so long. */
+static void
+pass_ms(unsigned int ms)
+{
+	const uint64_t end_ns = pipeline_now_ns() + ms * 1000000ull;
+
+	do {
+		ring_switch_rounds(&sw, 1);
+	} while (pipeline_now_ns() < end_ns);
+}
+
+/* Rounds until so many frames were given up, which takes 15 ms of a core that is there. */
+static void
+wait_for_refused(uint64_t n)
+{
+	for (unsigned int ms = 0; ms < 5000 && ring_switch_drops(&sw, FANIN_REASON_TX_REFUSED) < n;
+	     ms++)
+		pass_ms(1);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_REFUSED), n);
+}
+
+static uint16_t
+taken_of(uint32_t len)
+{
+	uint16_t n = 0;
+
+	for (uint16_t i = 0; i < device.n_taken; i++)
+		n += device.lens[i] == len;
+	return n;
+}
+
+START_TEST(a_frame_that_a_driver_always_refuses_holds_up_no_others)
+{
+	const struct port_counters *counters = &sw.pipeline->workers[0]->counters.ports[1];
+	uint64_t frames, bytes;
+
+	play_device(1000, UINT64_MAX);
+	frames = counters->tx_frames;
+	bytes = counters->tx_bytes;
+	enqueue_len(1400);
+	for (unsigned int i = 0; i < 20; i++)
+		enqueue_len(100);
+	wait_for_refused(1);
+	ck_assert_uint_eq(device.n_taken, 20);
+
+	/* Now that their length is known, they are not waited for. */
+	for (unsigned int i = 0; i < 20; i++) {
+		enqueue_len(1400 + i);
+		enqueue_len(101);
+	}
+	ring_switch_rounds(&sw, 2);
+	ck_assert_uint_eq(taken_of(101), 20);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_REFUSED), 21);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->n_tx_waiting, 0);
+
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), 0);
+	ck_assert_uint_eq(counters->tx_dropped, 21);
+	ck_assert_uint_eq(counters->tx_frames, frames + 40);
+	ck_assert_uint_eq(counters->tx_bytes, bytes + 20 * 100 + 20 * 101);
+}
+END_TEST
+
+START_TEST(many_frames_that_a_driver_always_refuses_make_way_for_others)
+{
+	play_device(1000, UINT64_MAX);
+	for (unsigned int i = 0; i < 200; i++)
+		enqueue_len(1400);
+	pass_ms(20);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->n_tx_waiting, 200);
+	/* Whoever comes waits for 1 ms at most, and the fourth one clears them away. */
+	for (uint16_t i = 0; i < 4; i++) {
+		enqueue_len(100);
+		pass_ms(2);
+		ck_assert_uint_eq(device.n_taken, i + 1);
+		pass_ms(20);
+	}
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_REFUSED), 200);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), 0);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->n_tx_waiting, 0);
+}
+END_TEST
+
+START_TEST(frames_that_a_driver_always_refuses_take_no_others_room)
+{
+	play_device(1000, UINT64_MAX);
+	/* Before anything is known of them. */
+	for (unsigned int i = 0; i < WORKER_TX_WAITING + 100; i++) {
+		enqueue_len(1400);
+		if (i % 32 == 31)
+			ring_switch_rounds(&sw, 1);
+	}
+	ring_switch_rounds(&sw, 2);
+	for (uint16_t i = 0; i < 40; i++) {
+		enqueue_len(100);
+		ring_switch_rounds(&sw, 1);
+	}
+	for (unsigned int ms = 0; ms < 5000 && sw.pipeline->workers[0]->n_tx_waiting != 0; ms++)
+		pass_ms(1);
+	ck_assert_uint_eq(taken_of(100), 40);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_REFUSED) +
+				  ring_switch_drops(&sw, FANIN_REASON_TX_FULL),
+			  WORKER_TX_WAITING + 100);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->n_tx_waiting, 0);
+}
+END_TEST
+
+START_TEST(a_length_that_a_driver_takes_again_is_waited_for_again)
+{
+	play_device(1000, UINT64_MAX);
+	enqueue_len(1400);
+	for (unsigned int i = 0; i < 4; i++)
+		enqueue_len(100);
+	wait_for_refused(1);
+	device.never_len = UINT32_MAX;
+	enqueue_len(1400);
+	ring_switch_rounds(&sw, 2);
+	ck_assert_uint_eq(taken_of(1400), 1);
+	/* Full for a moment. */
+	device.granted = 0;
+	enqueue_len(1400);
+	pass_ms(20);
+	device.granted = UINT64_MAX;
+	ring_switch_rounds(&sw, 1);
+	ck_assert_uint_eq(taken_of(1400), 2);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_REFUSED), 1);
+}
+END_TEST
+
+/* _i: bytes that leave the queue each ms. A queue that counts bytes has room for short frames when it has none for long ones. */
+START_TEST(frames_that_a_driver_takes_later_are_not_lost)
+{
+	const uint64_t start_ns = pipeline_now_ns();
+	uint64_t last_ns = start_ns;
+
+	play_device(UINT32_MAX, 3000);
+	for (unsigned int i = 0; i < 120; i++)
+		enqueue_len(i % 3 == 0 ? 1400 : 100);
+	while (device.n_taken < 120 && last_ns - start_ns < 5000 * 1000000ull) {
+		const uint64_t now_ns = pipeline_now_ns();
+
+		device.granted += (now_ns - last_ns) * (uint64_t)_i / 1000000;
+		if (device.granted > 3000)
+			device.granted = 3000;
+		last_ns = now_ns;
+		ring_switch_rounds(&sw, 1);
+	}
+	ck_assert_uint_eq(taken_of(100), 80);
+	ck_assert_uint_eq(taken_of(1400), 40);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_REFUSED), 0);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), 0);
+}
+END_TEST
+
 START_TEST(known_destination_gets_the_frame_alone)
 {
 	uint8_t frame[FRAME_LEN];
@@ -511,6 +716,13 @@ suite_pipeline(void)
 	tcase_add_test(tcase, more_frames_than_may_wait_are_dropped_and_counted_once);
 	tcase_add_test(tcase, a_device_that_takes_nothing_for_long_makes_nobody_wait);
 	tcase_add_test(tcase, frames_that_wait_for_a_port_that_goes_down_are_dropped);
+	tcase_add_test(tcase, a_frame_that_a_driver_always_refuses_holds_up_no_others);
+	tcase_add_test(tcase, many_frames_that_a_driver_always_refuses_make_way_for_others);
+	tcase_add_test(tcase, frames_that_a_driver_always_refuses_take_no_others_room);
+	tcase_add_test(tcase, a_length_that_a_driver_takes_again_is_waited_for_again);
+	/* 2.4 and 16 Mbit/s. */
+	tcase_add_loop_test(tcase, frames_that_a_driver_takes_later_are_not_lost, 300, 301);
+	tcase_add_loop_test(tcase, frames_that_a_driver_takes_later_are_not_lost, 2000, 2001);
 	tcase_add_test(tcase, known_destination_gets_the_frame_alone);
 	tcase_add_test(tcase, a_station_that_moves_within_a_round_is_found_where_it_spoke_last);
 	tcase_add_test(tcase, what_one_round_has_learned_is_asked_anew_in_the_next);

@@ -36,12 +36,13 @@ struct fanin_lane {
 	bool resent_before; /* the lane's block before was sent again; cleared by its second result */
 	bool known; /* its block's result is known and sent to those who lack it; request is NULL */
 	bool asked; /* an overdue query: its result may come twice */
+	bool held; /* lost several times in a row: it is not sent again before ask_ns, and asked for then */
 	uint16_t transmissions;
 	uint32_t order; /* how many transmissions the engine had made, with the last one of this block */
 	uint32_t generation;           /* of the window then */
 	struct fanin_request *request; /* that the block belongs to; NULL when idle */
 	uint64_t sent_ns;              /* last transmission */
-	uint64_t ask_ns;               /* not to be asked for as overdue before */
+	uint64_t ask_ns;               /* not to be asked for as overdue, or while held, before */
 	uint64_t ask_wait_ns;          /* how long after that again; 0: not asked for yet */
 };
 
@@ -214,6 +215,13 @@ fanin_engine_patience_ns(const struct fanin_engine *engine)
 	const uint64_t most_ns = fanin_engine_retry_most_ns(engine);
 
 	return engine->rtt.rto_ns < most_ns ? engine->rtt.rto_ns : most_ns;
+}
+
+/* May packets overtake each other by more than links do? Then an answer counts for the block only that was asked for. */
+static inline bool
+fanin_engine_is_careful(const struct fanin_engine *engine)
+{
+	return engine->config.spread || engine->reordering > FANIN_ENGINE_REORDERING_MIN;
 }
 
 /* engine_lanes.c: the lane's block is posted. request: NULL if it is known. It is sent once the window allows. */

@@ -37,6 +37,7 @@ fanin_engine_ready(struct fanin_lane *lane, struct fanin_request *request)
 	lane->state = FANIN_LANE_READY;
 	lane->told = FANIN_BLOCK_ABSENT;
 	lane->asked = false;
+	lane->held = false;
 	lane->transmissions = 0;
 	lane->ask_ns = 0;
 	lane->ask_wait_ns = 0;

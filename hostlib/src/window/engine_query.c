@@ -12,6 +12,9 @@
 #define SOUND_LOSSY 4
 #define LOSSY_NS (1000 * 1000000ull)
 
+/* How often a block is sent as soon as it is known to be lost. With a loss of 10 %, one block in 10,000 needs more. */
+#define SOON_MAX 4
+
 /* How long a needless retransmission makes a host more careful. */
 #define SPURIOUS_NS (10 * 1000000000ull)
 
@@ -102,11 +105,42 @@ loss_note(struct fanin_engine *engine)
 	engine->cc.type->on_loss(&engine->cc, engine->now_ns);
 }
 
-/* May packets overtake each other by more than links do? */
-static bool
-is_careful(const struct fanin_engine *engine)
+/*
+ * When a block that is lost may be sent again. If it was lost several times in a row, its packets may be refused on the way whenever
+ * they come, as by a link with a smaller MTU: then the interval doubles each time.
+ */
+static uint64_t
+resend_due_ns(const struct fanin_engine *engine, const struct fanin_lane *lane)
 {
-	return engine->config.spread || engine->reordering > FANIN_ENGINE_REORDERING_MIN;
+	const uint64_t most_ns = fanin_engine_retry_most_ns(engine);
+	uint64_t wait_ns = fanin_engine_patience_ns(engine);
+
+	if (lane->transmissions < SOON_MAX)
+		return lane->sent_ns;
+	for (unsigned int n = SOON_MAX; n < lane->transmissions && wait_ns < most_ns; n++)
+		wait_ns *= 2;
+	return lane->sent_ns + (wait_ns < most_ns ? wait_ns : most_ns);
+}
+
+/* The lane's block is not sent again before due_ns. The switch is asked for it then: it may have come by another way. */
+static void
+lane_hold(struct fanin_engine *engine, struct fanin_lane *lane, uint64_t due_ns)
+{
+	lane->held = true;
+	lane->ask_ns = due_ns;
+	lane->ask_wait_ns = 0;
+	if (lane->block == engine->oldest && engine->ask_ns > due_ns)
+		engine->ask_ns = due_ns;
+	fanin_engine_wake_by(engine, due_ns);
+}
+
+/* It may be sent again, and is asked for as any other. */
+static void
+lane_let_go(struct fanin_lane *lane)
+{
+	lane->held = false;
+	lane->ask_ns = 0;
+	lane->ask_wait_ns = 0;
 }
 
 /*
@@ -117,8 +151,13 @@ static void
 absent_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct fanin_asked *asked)
 {
 	const uint64_t patience_ns = fanin_engine_patience_ns(engine);
+	const uint64_t due_ns = resend_due_ns(engine, lane);
 
-	if (is_careful(engine) &&
+	if (engine->now_ns < due_ns) {
+		lane_hold(engine, lane, due_ns);
+		return;
+	}
+	if (fanin_engine_is_careful(engine) &&
 	    (lane->block != asked->block || asked->sent_ns - lane->sent_ns < patience_ns)) {
 		if (engine->now_ns - lane->sent_ns >= patience_ns && engine->now_ns >= lane->ask_ns &&
 		    fanin_engine_ask(engine, lane->block, false, false) != 0)
@@ -126,8 +165,12 @@ absent_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct 
 		return;
 	}
 	loss_note(engine);
-	if (fanin_engine_send(engine, lane))
-		engine->stats.retransmits++;
+	if (!fanin_engine_send(engine, lane))
+		return;
+	engine->stats.retransmits++;
+	/* Whether it has come this time, the switch is asked once it may be sent again, however seldom it is asked for others. */
+	if (lane->transmissions > SOON_MAX)
+		lane_hold(engine, lane, resend_due_ns(engine, lane));
 }
 
 /* What the answer to a query says of a block that was sent before it. */
@@ -136,12 +179,14 @@ lane_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct fa
 	   enum fanin_block_state state)
 {
 	lane->told = (uint8_t)state;
+	if (lane->held && state != FANIN_BLOCK_ABSENT)
+		lane_let_go(lane);
 	if (!is_long_before(engine, lane, asked))
 		return;
 	if (state == FANIN_BLOCK_ABSENT) {
 		absent_learn(engine, lane, asked);
 	} else if (state == FANIN_BLOCK_DONE && engine->now_ns >= lane->ask_ns &&
-		   (!is_careful(engine) ||
+		   (!fanin_engine_is_careful(engine) ||
 		    asked->sent_ns - lane->sent_ns >= fanin_engine_patience_ns(engine)) &&
 		   fanin_engine_ask(engine, lane->block, false, true) != 0) {
 		/* Its result was sent before the answer, and has not come. */

@@ -67,6 +67,23 @@ covered_note(struct fanin_engine *engine, uint32_t block, uint64_t wait_ns)
 	}
 }
 
+/* A block that was lost so often that it waits before it is sent again. Returns when it is due again. */
+static uint64_t
+held_check(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	const bool all = !fanin_engine_is_careful(engine);
+
+	if (lane->ask_ns > engine->timers_ns)
+		return lane->ask_ns;
+	if (fanin_engine_ask(engine, lane->block, all, false) == 0)
+		return engine->now_ns + FANIN_RTO_MIN_NS / 2;
+	lane->ask_wait_ns = back_off_ns(engine, lane->ask_wait_ns);
+	lane->ask_ns = engine->now_ns + lane->ask_wait_ns;
+	if (all)
+		covered_note(engine, lane->block, lane->ask_wait_ns);
+	return lane->ask_ns;
+}
+
 /*
  * Another block. Only if it was overtaken; and one that waits for other ranks is no concern of this one's. Returns when it is due
  * again; UINT64_MAX: once something comes.
@@ -77,6 +94,8 @@ lane_check(struct fanin_engine *engine, struct fanin_lane *lane)
 	const bool overdue = lane->told >= FANIN_BLOCK_SENT;
 	uint64_t due_ns = lane->sent_ns + 2 * engine->rtt.rto_ns;
 
+	if (lane->held)
+		return held_check(engine, lane);
 	if (lane->told == FANIN_BLOCK_OPEN || lane->sent_ns >= engine->overtaken_ns)
 		return UINT64_MAX;
 	if (due_ns < lane->ask_ns)
