@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "hostlib/src/join.h"
 #include "hostlib/src/ring_internal.h"
 #include "tests/unit/ring_rig.h"
 #include "tests/unit/suites.h"
@@ -221,6 +222,52 @@ START_TEST(a_machine_that_does_not_answer_is_named_by_all)
 		collective_free(&collective, &rig);
 		rig_destroy(&rig);
 	}
+	hole_close(&hole);
+}
+END_TEST
+
+/* Fills the connection to the previous rank, which is paused and reads nothing, and leaves; returns how long that took. */
+static uint64_t
+leave_unread(struct rig *rig, uint16_t rank)
+{
+	static const uint8_t bytes[65536];
+	uint64_t started_ns;
+
+	while (send(rig->rings[rank]->prev, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+		;
+	started_ns = fanin_now_ns(NULL);
+	fanin_ring_leave(rig->rings[rank]);
+	return fanin_now_ns(NULL) - started_ns;
+}
+
+START_TEST(who_leaves_waits_for_a_late_rank_to_take_its_notice_but_not_for_a_dead_machine)
+{
+	uint64_t leave_ns[2];
+	struct hole hole;
+
+	hole_make(&hole);
+	for (int dead = 0; dead < 2; dead++) {
+		struct collective collective;
+		struct rig rig;
+
+		rig_listen(&rig, 4);
+		rig.wait_limit_ns = dead != 0 ? 0 : 3 * TIMEOUT_NS;
+		for (uint16_t i = 0; i < 4; i++)
+			rig_create_rank(&rig, i, KEY);
+		rig_wire(&rig);
+		collective_make(&collective, &rig, LARGE, FANIN_WIRE_F32, FANIN_WIRE_SUM, false);
+		collective_post_all(&collective, &rig);
+		rig.paused[1] = true;
+		expect_waiting(&collective, &rig, 1, 2 * TIMEOUT_NS);
+		if (dead != 0)
+			rig.rings[0]->next_watch.address = hole.address;
+		collective_run(&collective, &rig);
+		expect_blamed(&rig, &collective, 1, dead != 0 ? "has not answered" : "has been late");
+		leave_ns[dead] = leave_unread(&rig, 2);
+		collective_free(&collective, &rig);
+		rig_destroy(&rig);
+	}
+	ck_assert_uint_lt(leave_ns[1], leave_ns[0] / 2);
 	hole_close(&hole);
 }
 END_TEST
@@ -505,6 +552,8 @@ suite_ring_failures(void)
 	tcase_add_test(failures, a_rank_that_is_killed_while_it_is_late_is_named);
 	tcase_add_test(failures, the_wait_for_a_late_rank_may_have_a_limit);
 	tcase_add_test(failures, a_machine_that_does_not_answer_is_named_by_all);
+	tcase_add_test(failures,
+		       who_leaves_waits_for_a_late_rank_to_take_its_notice_but_not_for_a_dead_machine);
 	tcase_add_test(failures, a_firewall_before_a_late_rank_does_not_make_it_dead);
 	tcase_add_test(failures, waiting_long_costs_few_calls);
 	tcase_add_test(failures, whoever_leaves_after_the_last_collective_harms_nobody);
