@@ -272,6 +272,43 @@ START_TEST(who_leaves_waits_for_a_late_rank_to_take_its_notice_but_not_for_a_dea
 }
 END_TEST
 
+START_TEST(who_finds_a_dead_machine_first_stays_until_the_next_rank_has_heard_of_it)
+{
+	uint64_t leave_ns[2];
+	struct hole hole;
+
+	hole_make(&hole);
+	for (int heard = 0; heard < 2; heard++) {
+		struct collective collective;
+		struct rig rig;
+
+		rig_create(&rig, 4, false);
+		collective_make(&collective, &rig, LARGE, FANIN_WIRE_F32, FANIN_WIRE_SUM, false);
+		collective_post_all(&collective, &rig);
+		rig.paused[1] = true;
+		expect_waiting(&collective, &rig, 1, 2 * TIMEOUT_NS);
+		/* Rank 0, which is to tell rank 3, has no time to. */
+		rig.paused[0] = true;
+		rig.rings[2]->prev_watch.address = hole.address;
+		while (collective.requests[2].status == FANIN_IN_PROGRESS)
+			rig_step(&rig);
+		ck_assert_uint_eq(fanin_ring_missing(rig.rings[2]), 1 << 1);
+		if (heard != 0) {
+			rig.paused[0] = false;
+			rig.rings[0]->next_watch.address = hole.address;
+			while (collective.requests[3].status == FANIN_IN_PROGRESS)
+				rig_step(&rig);
+			ck_assert_uint_eq(fanin_ring_missing(rig.rings[3]), 1 << 1);
+		}
+		leave_ns[heard] = leave_unread(&rig, 2);
+		collective_free(&collective, &rig);
+		rig_destroy(&rig);
+	}
+	ck_assert_uint_lt(leave_ns[1], leave_ns[0] / 2);
+	hole_close(&hole);
+}
+END_TEST
+
 START_TEST(a_firewall_before_a_late_rank_does_not_make_it_dead)
 {
 	struct collective collective;
@@ -554,6 +591,8 @@ suite_ring_failures(void)
 	tcase_add_test(failures, a_machine_that_does_not_answer_is_named_by_all);
 	tcase_add_test(failures,
 		       who_leaves_waits_for_a_late_rank_to_take_its_notice_but_not_for_a_dead_machine);
+	tcase_add_test(failures,
+		       who_finds_a_dead_machine_first_stays_until_the_next_rank_has_heard_of_it);
 	tcase_add_test(failures, a_firewall_before_a_late_rank_does_not_make_it_dead);
 	tcase_add_test(failures, waiting_long_costs_few_calls);
 	tcase_add_test(failures, whoever_leaves_after_the_last_collective_harms_nobody);
