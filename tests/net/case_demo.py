@@ -239,7 +239,7 @@ def wait_for_the_job(demo):
     def started():
         expect(demo.poll() is None, f"the demo ended by itself with {demo.returncode}")
         return any(trace.startswith("/tmp/") and list(Path(trace).glob("perf-*")) for trace in traces(demo.pid))
-    wait_until(started, 30, "the job to run")
+    wait_until(started, 60, "the job to run")
 
 
 def ends_cleanly(signum):
@@ -279,6 +279,6 @@ def the_next_run_removes_what_a_killed_one_left():
     finally:
         demo.kill()
         demo.communicate()
-    wait_until(lambda: not any("process" in trace for trace in traces(demo.pid)), 10, "the killed demo's programs to end")
+    wait_until(lambda: not any("process" in trace for trace in traces(demo.pid)), 60, "the killed demo's programs to end")
     run(DEMO + ["--hosts", "2", "--bytes", "64KiB", "--json"], timeout=50)
     before.expect_restored(demo.pid)
