@@ -61,9 +61,9 @@ missing_note(struct fanin_comm *comm)
 		rejoin.gone = fanin_manager_left(comm->manager) & rejoin.missing;
 		if (way_is_free(comm, now_ns))
 			rejoin.late = rejoin.missing & ~rejoin.gone & ~away;
-		/* A link may be away for a moment. */
-		if (now_ns - away_ns >= AWAY_NS)
-			rejoin.gone |= away;
+		/* A link may be away for a moment. Who has left may have given up because of those that are away. */
+		if (away != 0 && now_ns - away_ns >= AWAY_NS)
+			rejoin.gone = away;
 		/* A switch of a tree does not know of ranks elsewhere that they have joined as long as one behind it has not. */
 		if (rejoin.gone != 0)
 			rejoin.missing = rejoin.gone;

@@ -108,7 +108,7 @@ def a_ring_connection_needs_the_key():
             if result["rank"] == 1:
                 result["key"] = "0x1"
         with FakeManager(lab, ring="test", change=change) as manager:
-            reports = run_by_name(lab, manager, range(3), join_timeout_ms=2000)
+            reports = run_by_name(lab, manager, range(3), join_timeout_ms=8000)
             for report in reports:
                 expect_equal(report["error"]["code"], "join_timeout", "code")
             named = {tuple(report["error"]["missing"]) for report in reports}
@@ -188,6 +188,29 @@ def hosts_hear_what_became_of_their_tree_while_the_manager_was_away():
                 expect_equal(error["code"], "timeout", f"error: {error}")
                 expect_equal("the manager has no other tree: as a test says" in error["message"], gone,
                              f"whether the tree is gone, in: {error['message']}")
+
+
+@case(120)
+def who_has_left_after_others_were_away_is_not_blamed():
+    """It may have given up because of them a moment before the others, who would have."""
+    kept = {}
+    with running_lab(3) as lab, FakeManager(lab, change=kept.update) as manager:
+        ranks = [spawn_by_name(lab, host, manager=manager.address, size=3, rank=host, iters=1000000, check=False, bytes=KIB)
+                 for host in range(3)]
+        wait_until(lambda: len(manager.told("heartbeat")) >= 3, 60, "heartbeats of all hosts")
+        for rank in ranks[1:]:
+            rank.popen.send_signal(signal.SIGSTOP)
+        # The run is lost, and two ranks do not join again.
+        lab.ctl("jobs", "destroy", kept["job"])
+        lab.create_job(None, "--id", kept["job"], "--key", kept["key"])
+        wait_until(lambda: "joining again" in ranks[0].stderr(), 60, "rank 0 to join again")
+        manager.tell({"event": "members_silent", "job": "job", "ranks": [2]})
+        manager.tell({"event": "member_left", "job": "job", "rank": 1})
+        error = reports_of(lab, ranks[:1])[0]["error"]
+        expect_equal((error["code"], error["missing"]), ("timeout", [2]), f"error: {error}")
+        for rank in ranks[1:]:
+            rank.popen.kill()
+            rank.wait(60)
 
 
 def expect_error(lab, where, code, words, environment=None, **options):

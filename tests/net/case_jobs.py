@@ -209,10 +209,10 @@ def a_killed_host_is_named_and_the_switch_goes_on():
         run_exact_job(lab, "the same job again", job=job, bytes=MIB)
 
 
-@case(120)
+@case(300)
 def a_dead_host_of_one_job_does_not_slow_another_down():
     """On the same hosts, ports and worker: the other job takes no longer than while all hosts of the first one run."""
-    rounds, timeout_ms = 5, 3000
+    rounds = 5
     alive, dead = [], []
     with running_lab(4, "af_packet") as lab:
         def seconds_of_other(where):
@@ -220,6 +220,10 @@ def a_dead_host_of_one_job_does_not_slow_another_down():
             return max(report["seconds"] for report in reports)
 
         other = lab.create_job()
+        started = time.monotonic()
+        seconds_of_other("alone")
+        # The survivors are to wait for longer than the other job needs, also on a busy machine.
+        timeout_ms = max(3000, int(5000 * (time.monotonic() - started)))
         for turn in range(rounds):
             job = lab.create_job()
             ranks = start_ranks(lab, job, bytes=MIB, iters=100000, timeout_ms=timeout_ms)
@@ -230,7 +234,7 @@ def a_dead_host_of_one_job_does_not_slow_another_down():
             survivors = ranks[:2] + ranks[3:]
             dead.append(seconds_of_other(f"round {turn}, one host dead"))
             expect(all(rank.running() for rank in survivors), "the survivors gave up before the other job was done")
-            for report in reports_of(lab, survivors, timeout_ms / 1000 + 10):
+            for report in reports_of(lab, survivors, timeout_ms / 1000 + 60):
                 expect_equal((report.get("error") or {}).get("missing"), [2], f"missing ranks in {report}")
             lab.ctl("jobs", "destroy", job["id"])
     ratio = statistics.median(dead) / statistics.median(alive)

@@ -264,7 +264,7 @@ def dissected(lab, frames, *fields, display_filter=None, snap_len=65535):
         arguments += ["-e", field]
     if display_filter is not None:
         arguments += ["-Y", display_filter]
-    return [line.split("\t") for line in run(arguments, timeout=50).stdout.splitlines()]
+    return [line.split("\t") for line in run(arguments, timeout=60).stdout.splitlines()]
 
 
 @case()

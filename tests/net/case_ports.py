@@ -137,7 +137,7 @@ def an_mtu_that_was_lowered_is_named_in_the_error():
     with running_lab(2, "af_packet", 9000) as lab:
         job = lab.create_job()
         # It is lowered while host 0 sleeps: results that were on their way to it would be lost, too.
-        pauses = {"pause": 3, "pause_at": 2}
+        pauses = {"pause": 8, "pause_at": 2}
         ranks = [lab.spawn_perf(rank, job, rank, 2, bytes=MIB, iters=100000, timeout_ms=1500, transport="af_packet",
                                 **(pauses if rank == 0 else {})) for rank in range(2)]
 
