@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "hostlib/src/context.h"
 #include "hostlib/src/join.h"
 #include "hostlib/src/ring_internal.h"
 #include "tests/unit/ring_rig.h"
@@ -448,9 +449,13 @@ START_TEST(different_collectives_are_told_apart)
 }
 END_TEST
 
+/* The failure may be found between two collectives. */
 START_TEST(a_failed_ring_takes_no_more_requests)
 {
 	struct fanin_request request = { .dtype = FANIN_WIRE_U8, .op = FANIN_WIRE_SUM };
+	struct fanin_comm comm = { .ops = &fanin_comm_ring_ops, .member.config.size = 2 };
+	fanin_request *posted;
+	struct fanin_ctx ctx;
 	struct rig rig;
 
 	rig_create(&rig, 2, false);
@@ -460,6 +465,11 @@ START_TEST(a_failed_ring_takes_no_more_requests)
 		rig_step(&rig);
 	ck_assert_int_eq(fanin_ring_post(rig.rings[0], &request, 0), FANIN_ERR_TIMEOUT);
 	ck_assert_uint_eq(fanin_ring_missing(rig.rings[0]), 2);
+	comm.ctx = &ctx;
+	comm.ring = rig.rings[0];
+	ck_assert_int_eq(fanin_ibarrier(&comm, &posted), FANIN_ERR_TIMEOUT);
+	ck_assert_str_eq(fanin_ctx_error(&ctx), fanin_ring_error(rig.rings[0])->text);
+	ck_assert_uint_eq(fanin_ctx_missing(&ctx), 2);
 	rig_destroy(&rig);
 }
 END_TEST
