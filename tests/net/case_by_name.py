@@ -204,8 +204,8 @@ def who_has_left_after_others_were_away_is_not_blamed():
         lab.ctl("jobs", "destroy", kept["job"])
         lab.create_job(None, "--id", kept["job"], "--key", kept["key"])
         wait_until(lambda: "joining again" in ranks[0].stderr(), 60, "rank 0 to join again")
-        manager.tell({"event": "members_silent", "job": "job", "ranks": [2]})
         manager.tell({"event": "member_left", "job": "job", "rank": 1})
+        manager.tell({"event": "members_silent", "job": "job", "ranks": [2]})
         error = reports_of(lab, ranks[:1])[0]["error"]
         expect_equal((error["code"], error["missing"]), ("timeout", [2]), f"error: {error}")
         for rank in ranks[1:]:
