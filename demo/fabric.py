@@ -236,7 +236,7 @@ class Fabric(Lab):
         """{port: state} of the next hops of a switch."""
         return {hop["port"]: hop["state"] for route in self.ask(switch, "routes.list")["routes"] for hop in route["via"]}
 
-    def await_next_hops(self, timeout=15):
+    def await_next_hops(self, timeout=60):
         """Waits until every switch has an answer from all of its next hops."""
         for switch in self.topology.switches:
             wait_until(lambda switch=switch: set(self.next_hops(switch).values()) == {"up"}, timeout,

@@ -80,7 +80,7 @@ def wait_until(condition, timeout, what):
         pause = min(pause * 1.5, 0.05)
 
 
-def run(arguments, check=True, timeout=30, **options):
+def run(arguments, check=True, timeout=60, **options):
     """Runs a short command to its end; LabError with its own words if it fails."""
     done = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, timeout=timeout, **options)
@@ -154,7 +154,7 @@ def long_options(options):
 class Control:
     """A client of the switch's control socket: one JSON object per line."""
 
-    def __init__(self, path, timeout=10):
+    def __init__(self, path, timeout=60):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(timeout)
         try:
@@ -443,7 +443,7 @@ class Lab:
         """Those that have something to remove when they end."""
         return [self.switch]
 
-    def start_switch(self, timeout=30):
+    def start_switch(self, timeout=60):
         """Starts fanin-switch and returns once its control socket answers."""
         path = self.directory / "switch.json"
         path.write_text(json.dumps(self.config(), indent=2) + "\n")

@@ -209,7 +209,7 @@ def an_interrupted_busy_bench_tells_what_it_has_and_leaves_nothing():
     try:
         loops = wait_until(lambda: len(loops_of(process.pid)) == 2 and loops_of(process.pid), 60, "two busy loops")
         process.send_signal(signal.SIGINT)
-        output, words = process.communicate(timeout=20)
+        output, words = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()

@@ -133,7 +133,7 @@ def fanin_perf_says_what_a_collective_wants():
                                ({"collective": "allgather", "bytes": 16}, "--bytes is 16, not a multiple of the 12 bytes"),
                                ({"collective": "reduce", "bytes": 6}, "--bytes is 6, not a multiple of f32's 4 bytes")):
             process = lab.spawn_perf(0, job, 0, 3, **options)
-            expect_equal(process.wait(10), 2, f"exit status for {options}")
+            expect_equal(process.wait(60), 2, f"exit status for {options}")
             expect(words in process.last_words() or words in process.stderr(), f"said of {options}: {process.last_words()}")
         # The default size is cut for three ranks.
         job = lab.create_job()

@@ -258,7 +258,7 @@ def junk_on_the_control_socket_does_no_harm():
         finally:
             for client in silent:
                 client.close()
-        wait_until(lambda: answers(lab), 10, "the control socket to answer again")
+        wait_until(lambda: answers(lab), 60, "the control socket to answer again")
         run_exact_job(lab, "a job after junk", bytes=64 * KIB)
 
 
@@ -280,7 +280,7 @@ def stops_cleanly(signum):
         run_exact_job(lab, "a job", bytes=64 * KIB)
         lab.control.close()
         lab.switch.popen.send_signal(signum)
-        expect_equal(lab.switch.wait(10), 0, f"exit status after {signal.Signals(signum).name}")
+        expect_equal(lab.switch.wait(60), 0, f"exit status after {signal.Signals(signum).name}")
         printed = lab.switch.stdout() + lab.switch.stderr()
         expect("rx" in printed and "h0" in printed and "h1" in printed, f"no counters were printed:\n{printed[-600:]}")
         expect(not lab.socket_path.exists(), "the control socket's file was left")
@@ -303,8 +303,8 @@ def the_switch_stops_cleanly_while_a_job_runs():
         ranks = start_ranks(lab, job, bytes=MIB, iters=100000, timeout_ms=1500)
         wait_for_results(lab, job, 500)
         lab.switch.popen.send_signal(signal.SIGTERM)
-        expect_equal(lab.switch.wait(10), 0, "exit status")
-        for report in reports_of(lab, ranks, 20):
+        expect_equal(lab.switch.wait(60), 0, "exit status")
+        for report in reports_of(lab, ranks, 60):
             expect(report.get("error"), f"a rank without a switch reports no error: {report}")
 
 
@@ -323,7 +323,7 @@ def switches_of_one_name_start_and_end_at_the_same_time():
 
         def answers(started, turn):
             directory, process = started
-            wait_until(lambda: not process.running() or (directory / "control.sock").exists(), 30, "a switch to start")
+            wait_until(lambda: not process.running() or (directory / "control.sock").exists(), 60, "a switch to start")
             expect(process.running(), f"the switch of turn {turn}: {process.last_words()}")
 
         moments = random.Random(5)
@@ -334,7 +334,7 @@ def switches_of_one_name_start_and_end_at_the_same_time():
             time.sleep(moments.uniform(0, 0.3))  # when the other one is in the middle of it
             new = start(turn % 2)
             answers(new, turn)
-            expect_equal(old[1].wait(30), 0, f"exit status of the switch before turn {turn}: {old[1].last_words()}")
+            expect_equal(old[1].wait(60), 0, f"exit status of the switch before turn {turn}: {old[1].last_words()}")
             old = new
         run_exact_job(lab, "a job beside them", bytes=64 * KIB)
 

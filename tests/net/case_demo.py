@@ -68,7 +68,7 @@ def demo_is_exact(*arguments, timeout=100, handler="single"):
         out, err = demo.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         demo.terminate()
-        out, err = demo.communicate(timeout=20)
+        out, err = demo.communicate(timeout=60)
     expect_equal(demo.returncode, 0, f"exit status of the demo ({out.strip()} {err.strip()})")
     expect_equal(out.count("\n"), 1, f"lines of --json ({out!r})")
     result = json.loads(out)
@@ -141,7 +141,7 @@ def the_demo_is_exact_without_staggering():
 
 @case()
 def the_table_shows_what_the_json_shows():
-    done = run(DEMO + ["--hosts", "2", "--bytes", "1MiB"], timeout=50)
+    done = run(DEMO + ["--hosts", "2", "--bytes", "1MiB"], timeout=60)
     for words in ("h0", "h1", "Gbit/s", "mismatches", "in the network: yes, handler single", "ping", "exact"):
         expect(words in done.stdout, f"'{words}' is not in the table:\n{done.stdout}")
 
@@ -191,7 +191,7 @@ def every_undefined_pair_and_every_handler_without_an_order_is_refused():
                 for dtype in DTYPES for handler in ("single", "multi")]
     for arguments, words in refused:
         demo = start_demo(*arguments)
-        out, err = demo.communicate(timeout=20)
+        out, err = demo.communicate(timeout=60)
         expect_equal((demo.returncode, out, err.count("\n")), (2, "", 1), f"exit status, output and lines with {arguments}")
         expect(words in err, f"{arguments}: found {err!r}, expected '{words}'")
 
@@ -239,7 +239,7 @@ def wait_for_the_job(demo):
     def started():
         expect(demo.poll() is None, f"the demo ended by itself with {demo.returncode}")
         return any(trace.startswith("/tmp/") and list(Path(trace).glob("perf-*")) for trace in traces(demo.pid))
-    wait_until(started, 30, "the job to run")
+    wait_until(started, 60, "the job to run")
 
 
 def ends_cleanly(signum):
@@ -248,7 +248,7 @@ def ends_cleanly(signum):
     try:
         wait_for_the_job(demo)
         demo.send_signal(signum)
-        demo.communicate(timeout=20)
+        demo.communicate(timeout=60)
     finally:
         demo.kill()
     expect_equal(demo.returncode, 128 + signum, "exit status")
@@ -279,6 +279,6 @@ def the_next_run_removes_what_a_killed_one_left():
     finally:
         demo.kill()
         demo.communicate()
-    wait_until(lambda: not any("process" in trace for trace in traces(demo.pid)), 10, "the killed demo's programs to end")
-    run(DEMO + ["--hosts", "2", "--bytes", "64KiB", "--json"], timeout=50)
+    wait_until(lambda: not any("process" in trace for trace in traces(demo.pid)), 60, "the killed demo's programs to end")
+    run(DEMO + ["--hosts", "2", "--bytes", "64KiB", "--json"], timeout=60)
     before.expect_restored(demo.pid)

@@ -27,11 +27,11 @@ def root_of(fabric):
 
 def kill_root(fabric):
     """Kills the root's switch once there are results, and waits for the job to go on with another one."""
-    root = wait_until(lambda: root_of(fabric), 30, "the job's tree")
+    root = wait_until(lambda: root_of(fabric), 60, "the job's tree")
     await_results(fabric, root, 100)
     os.kill(fabric.switches[root].pid, signal.SIGKILL)
     fabric.switches[root].popen.wait()
-    other = wait_until(lambda: root_of(fabric) not in (None, root) and root_of(fabric), 30, "the job to have another root")
+    other = wait_until(lambda: root_of(fabric) not in (None, root) and root_of(fabric), 60, "the job to have another root")
     await_results(fabric, other, 100)
 
 
@@ -52,7 +52,7 @@ def hosts_are_found_by_their_switches_and_their_job_survives_spines_and_the_mana
         fabric.start_manager(discover=True)
         expect_equal(hosts_of(fabric), [], "hosts that are known before there is a job")
         ranks = start(fabric, "j")
-        root = wait_until(lambda: root_of(fabric), 30, "the job's tree")
+        root = wait_until(lambda: root_of(fabric), 60, "the job's tree")
         expect(root.startswith("spine"), f"the root is {root}, expected a spine")
         places = [(fabric.host_ip(host), f"{fabric.topology.switch_of[host]}:h{host}", True) for host in range(4)]
         expect_equal(hosts_of(fabric), places, "hosts that were found")
@@ -99,7 +99,7 @@ def switches_tell_where_their_hosts_are():
 
         # Nobody has said anything yet: the switch asks.
         for host in range(2):
-            wait_until(lambda host=host: find("leaf0", fabric.host_ip(host)) == (f"h{host}", False), 10, f"host {host} to be found")
+            wait_until(lambda host=host: find("leaf0", fabric.host_ip(host)) == (f"h{host}", False), 60, f"host {host} to be found")
         expect_equal(find("leaf0", "10.77.0.77"), (None, True), "an address of the subnet that nobody has")
         for switch, ip in (("spine0", fabric.host_ip(0)), ("leaf0", fabric.switch_ip("spine0")), ("leaf0", "192.0.2.1"),
                            ("leaf0", fabric.switch_ip("leaf0"))):

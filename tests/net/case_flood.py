@@ -7,6 +7,7 @@ import resource
 import socket
 import ssl
 import threading
+import time
 from pathlib import Path
 
 from fake_manager import certificate
@@ -112,7 +113,7 @@ def survives_a_flood(words, tls=False):
             (lab.directory / "fanin.conf").write_text(f"manager = {lab.host_ip(3)}\ntls = yes\nca = {pem}\n")
         with few_files():
             manager = Manager(lab, topology, host=3, **config).start(wait=False)
-        wait_until(socket_path.exists, 20, "the manager's socket")
+        wait_until(socket_path.exists, 60, "the manager's socket")
 
         def ask(command):
             client = manager.client(path=socket_path)
@@ -120,7 +121,7 @@ def survives_a_flood(words, tls=False):
                 return client.ask(command)
             finally:
                 client.close()
-        wait_until(lambda: ask("topology")["switches"][0]["state"] == "up", 20, "the switch to be up")
+        wait_until(lambda: ask("topology")["switches"][0]["state"] == "up", 60, "the switch to be up")
 
         def start(job, members, **options):
             arguments = ["/usr/bin/env", f"FANIN_CONF={lab.directory}/fanin.conf", f"FANIN_TOKEN={TOKEN}",
@@ -134,9 +135,9 @@ def survives_a_flood(words, tls=False):
         pid = manager.process.pid
         files, memory = open_files(pid), memory_mib(pid)
         lasting = start("lasting", [0, 1], iters=1000000)
-        wait_until(lambda: [job["state"] for job in ask("jobs")["jobs"]] == ["network"], 20, "the job that lasts")
+        wait_until(lambda: [job["state"] for job in ask("jobs")["jobs"]] == ["network"], 60, "the job that lasts")
         with Flood(lab.host_namespace(3), (lab.host_ip(3), MANAGER_PORT), words) as flood:
-            wait_until(lambda: len(flood.sockets) > FLOOD // 10 or flood.failure, 30, "the flood")
+            wait_until(lambda: len(flood.sockets) > FLOOD // 10 or flood.failure, 60, "the flood")
             expect_exact(reports_of(lab, start("amid", [1, 2])), "a job while connections pour in")
             flood.wait(60)
             expect_exact(reports_of(lab, start("held", [0, 2])), "a job while all connections are held")
@@ -150,19 +151,20 @@ def survives_a_flood(words, tls=False):
             grown = memory_mib(pid) - memory
             expect(grown < MEMORY_MIB, f"the manager has grown by {grown:.1f} MiB, expected less than {MEMORY_MIB}")
             worked = cpu_seconds(pid)
-        wait_until(lambda: open_files(pid) <= files + 2, 15, "the manager to let go of the connections")
+        wait_until(lambda: open_files(pid) <= files + 2, 60, "the manager to let go of the connections")
         print(f"{FLOOD} connections: {control['half_open_dropped']} dropped, {grown:.1f} MiB more, {worked:.1f} s of a core")
         # Nothing is left to do: a second of the job that lasts costs the manager next to nothing.
-        worked, answered = cpu_seconds(pid), ask("stats")["uptime_s"]
-        wait_until(lambda: ask("stats")["uptime_s"] > answered + 1, 10, "a second to pass")
-        expect(cpu_seconds(pid) - worked < 0.3, f"the manager was busy for {cpu_seconds(pid) - worked:.2f} s of one")
+        worked, answered, began = cpu_seconds(pid), ask("stats")["uptime_s"], time.monotonic()
+        wait_until(lambda: ask("stats")["uptime_s"] > answered + 1, 60, "a second to pass")
+        worked, passed = cpu_seconds(pid) - worked, time.monotonic() - began
+        expect(worked < 0.15 * passed, f"the manager was busy for {worked:.2f} s of {passed:.2f}")
         for rank in lasting:
             expect(rank.running(), f"the job that lasts has ended: {rank.stdout()[-300:]} {rank.last_words()}")
             expect_equal(rank.stderr().count("the manager"), 0, f"what it says of the manager: {rank.stderr()[-300:]}")
             rank.popen.terminate()
         for rank in lasting:
-            rank.wait(20)
-        wait_until(lambda: not ask("jobs")["jobs"], 20, "all jobs to be gone")
+            rank.wait(60)
+        wait_until(lambda: not ask("jobs")["jobs"], 60, "all jobs to be gone")
         manager.stop()
 
 
@@ -191,11 +193,11 @@ def ten_thousand_half_open_connections_to_a_switch_keep_nobody_out():
                 return run([program("faninctl"), "-s", f"127.0.0.1:{SWITCH_PORT}", "--token-file", lab.directory / "token", "-j",
                             "version"], check=False).returncode == 0
         with Flood(lab.switch_namespace, ("127.0.0.1", SWITCH_PORT), [SILENCE, HALF_A_LINE]) as flood:
-            wait_until(lambda: len(flood.sockets) > FLOOD // 10 or flood.failure, 30, "the flood")
-            wait_until(answers, 15, "an answer amid the flood")
-            flood.wait(50)
-            wait_until(answers, 15, "an answer while all is held")
+            wait_until(lambda: len(flood.sockets) > FLOOD // 10 or flood.failure, 60, "the flood")
+            wait_until(answers, 60, "an answer amid the flood")
+            flood.wait(60)
+            wait_until(answers, 60, "an answer while all is held")
             control = lab.control.ask("stats")["control"]
             expect(control["half_open_dropped"] >= FLOOD - 128, f"connections that were dropped: {control}")
             expect(open_files(lab.switch.pid) <= files + 129, f"{open_files(lab.switch.pid)} files are open, {files} were before")
-        wait_until(lambda: open_files(lab.switch.pid) <= files, 15, "the switch to let go of the connections")
+        wait_until(lambda: open_files(lab.switch.pid) <= files, 60, "the switch to let go of the connections")

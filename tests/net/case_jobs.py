@@ -10,6 +10,7 @@ from frames import HEADER_LEN, RESULT, RawPort, header, packet
 from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run_exact_job,
                      running_lab, start_ranks, wait_for_results, wait_until)
 from lab import SWITCH_IP, SWITCH_MAC
+from pace import Pace
 
 
 @case()
@@ -46,7 +47,7 @@ def every_type_and_operator_is_exact_with_every_handler():
             for job, kind, started in zip(jobs, kinds, ranks):
                 expect_exact(reports_of(lab, started), f"{operation} with {' '.join(kind)}", job["handler"])
         rank = lab.spawn_perf(0, jobs[0], 0, 2, bytes=KIB, dtype="f32", op="bxor")
-        expect_equal(rank.wait(10), 2, "exit status for bxor of f32")
+        expect_equal(rank.wait(60), 2, "exit status for bxor of f32")
 
 
 @case()
@@ -57,9 +58,9 @@ def a_custom_operator_is_exact_with_every_handler():
                           dtype="complex-f32", op="prod")
         job = lab.create_job()
         rank = lab.spawn_perf(0, job, 0, 4, bytes=KIB, dtype="complex-f32", op="sum")
-        expect_equal(rank.wait(10), 2, "exit status for the sum of complex numbers")
+        expect_equal(rank.wait(60), 2, "exit status for the sum of complex numbers")
         rank = lab.spawn_perf(0, job, 0, 4, bytes=KIB + 4, dtype="complex-f32", op="prod")
-        expect_equal(rank.wait(10), 2, "exit status for half a complex number")
+        expect_equal(rank.wait(60), 2, "exit status for half a complex number")
 
 
 @case()
@@ -171,13 +172,13 @@ def two_jobs_at_once_are_exact():
 def tcp_passes_while_jobs_run():
     with running_lab(4) as lab:
         server = lab.spawn(1, ["iperf3", "--server", "--one-off", "--forceflush"], "iperf-server")
-        wait_until(lambda: "Server listening" in server.stdout(), 10, "the iperf3 server")
+        wait_until(lambda: "Server listening" in server.stdout(), 60, "the iperf3 server")
         client = lab.spawn(0, ["iperf3", "--client", lab.host_ip(1), "--time", 3, "--json"], "iperf-client")
         rounds = 0
         while client.running():
             run_exact_job(lab, f"job {rounds} beside TCP", bytes=4 * MIB, iters=4)
             rounds += 1
-        expect_equal(client.wait(30), 0, f"exit status of iperf3 ({client.stdout()[-300:]})")
+        expect_equal(client.wait(60), 0, f"exit status of iperf3 ({client.stdout()[-300:]})")
         received = json.loads(client.stdout())["end"]["sum_received"]["bytes"]
         expect(received > MIB, f"found {received} bytes of TCP received in 3 s, expected more than 1 MiB")
         expect(rounds > 0, "no job ran beside the TCP connection")
@@ -191,28 +192,27 @@ def a_killed_host_is_named_and_the_switch_goes_on():
         ranks = start_ranks(lab, job, bytes=MIB, iters=100000, timeout_ms=timeout_ms)
         wait_for_results(lab, job, 1000)
         expect(all(rank.running() for rank in ranks), "a rank ended before its time")
-        ranks[2].popen.send_signal(signal.SIGKILL)
-        killed = time.monotonic()
         survivors = [ranks[0], ranks[1], ranks[3]]
-        for rank in survivors:
-            rank.wait(timeout_ms / 1000 + 10)
-        seconds = time.monotonic() - killed
+        with Pace() as pace:
+            ranks[2].popen.send_signal(signal.SIGKILL)
+            for rank in survivors:
+                rank.wait(60)
+            seconds = time.monotonic() - pace.began
         for rank in survivors:
             report = lab.perf_report(rank)
             error = report.get("error") or {}
             expect(not report["ok"] and error, f"{rank.name} reports no error: {report}")
             expect_equal(error.get("missing"), [2], f"missing ranks in the error of {rank.name}: {error}")
             expect("2" in error["message"], f"the message does not name rank 2: {error['message']}")
-        expect(seconds < timeout_ms / 1000 + 1, f"the others learned of it after {seconds:.2f} s, expected at most "
-               f"{timeout_ms / 1000 + 1:g} s")
+        pace.expect_within(seconds, timeout_ms / 1000 + 0.5, "that the others learn of it")
         run_exact_job(lab, "a new job on the same hosts", bytes=MIB)
         run_exact_job(lab, "the same job again", job=job, bytes=MIB)
 
 
-@case(120)
+@case(300)
 def a_dead_host_of_one_job_does_not_slow_another_down():
     """On the same hosts, ports and worker: the other job takes no longer than while all hosts of the first one run."""
-    rounds, timeout_ms = 5, 3000
+    rounds = 5
     alive, dead = [], []
     with running_lab(4, "af_packet") as lab:
         def seconds_of_other(where):
@@ -220,6 +220,10 @@ def a_dead_host_of_one_job_does_not_slow_another_down():
             return max(report["seconds"] for report in reports)
 
         other = lab.create_job()
+        started = time.monotonic()
+        seconds_of_other("alone")
+        # The survivors are to wait for longer than the other job needs, also on a busy machine.
+        timeout_ms = max(3000, int(5000 * (time.monotonic() - started)))
         for turn in range(rounds):
             job = lab.create_job()
             ranks = start_ranks(lab, job, bytes=MIB, iters=100000, timeout_ms=timeout_ms)
@@ -230,7 +234,7 @@ def a_dead_host_of_one_job_does_not_slow_another_down():
             survivors = ranks[:2] + ranks[3:]
             dead.append(seconds_of_other(f"round {turn}, one host dead"))
             expect(all(rank.running() for rank in survivors), "the survivors gave up before the other job was done")
-            for report in reports_of(lab, survivors, timeout_ms / 1000 + 10):
+            for report in reports_of(lab, survivors, timeout_ms / 1000 + 60):
                 expect_equal((report.get("error") or {}).get("missing"), [2], f"missing ranks in {report}")
             lab.ctl("jobs", "destroy", job["id"])
     ratio = statistics.median(dead) / statistics.median(alive)
@@ -245,7 +249,7 @@ def a_destroyed_job_is_reported_to_its_hosts():
         ranks = start_ranks(lab, job, bytes=MIB, iters=100000)
         wait_for_results(lab, job, 1000)
         lab.ctl("jobs", "destroy", job["id"])
-        for report in reports_of(lab, ranks, 10):
+        for report in reports_of(lab, ranks, 60):
             expect(report.get("error"), f"a rank of a destroyed job reports no error: {report}")
         expect_equal(job_entry(lab, job), None, "the job in jobs.list")
         run_exact_job(lab, "a new job", bytes=MIB)
@@ -258,7 +262,7 @@ def a_host_that_never_joins_is_named():
         # Rank 2 gives up first, and leaves: then rank 0 misses both.
         ranks = [lab.spawn_perf(rank, job, rank, 3, bytes=KIB, join_timeout_ms=timeout_ms, transport=lab.transport)
                  for rank, timeout_ms in ((0, 9000), (2, 4000))]
-        missing = [(report.get("error") or {}).get("missing") for report in reports_of(lab, ranks, 30)]
+        missing = [(report.get("error") or {}).get("missing") for report in reports_of(lab, ranks, 60)]
         expect_equal(missing, [[1, 2], [1]], "missing ranks")
 
 
@@ -267,7 +271,7 @@ def a_wrong_key_is_refused_with_its_reason():
     with running_lab(2) as lab:
         job = lab.create_job()
         stranger = lab.spawn_perf(0, {**job, "key": "0x1"}, 0, 2, bytes=KIB, transport=lab.transport)
-        report = reports_of(lab, [stranger], 20)[0]
+        report = reports_of(lab, [stranger], 60)[0]
         expect(report.get("error"), f"a host with a wrong key reports no error: {report}")
         expect("key" in report["error"]["message"], f"the message does not speak of the key: {report['error']}")
         expect(lab.drops()["key_wrong"] > 0, "key_wrong was not counted")

@@ -57,7 +57,7 @@ def no_key_stays_on_a_command_line():
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(str(path))
             listener.listen()
-            listener.settimeout(10)
+            listener.settimeout(60)
             process = subprocess.Popen([program("faninctl"), "--socket", str(path), "jobs", "create", f"--key={KEY}", "--member",
                                         "h0:10.77.0.1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             try:
@@ -94,7 +94,7 @@ def keys_come_from_files_standard_input_and_the_environment():
                                   (f"{KEY}0\n", 0o600, "expected a line with 0x"), ("", 0o600, "expected a line with 0x")):
             path = key_file(lab, "wrong.key", text, mode)
             process = perf(0, "--key-file", path)
-            process.wait(10)
+            process.wait(60)
             expect_equal(process.popen.returncode, 2, f"exit status with {text!r}, {mode:o}")
             expect(words in process.stderr(), f"'{process.stderr()}' does not say '{words}'")
         for arguments, before, words in (((), ["env", "FANIN_KEY=17"], "FANIN_KEY: expected 0x and 1 to 16 hexadecimal digits"),
@@ -102,7 +102,7 @@ def keys_come_from_files_standard_input_and_the_environment():
                                          (("--key-file", "/nonexistent"), [], "/nonexistent: cannot open"),
                                          (("--key", KEY, "--key-file", good), [], "two ways to say the key")):
             process = perf(0, *arguments, before=before)
-            process.wait(10)
+            process.wait(60)
             expect_equal(process.popen.returncode, 2, f"exit status with {arguments}")
             expect(words in process.stderr(), f"'{process.stderr()}' does not say '{words}'")
 
@@ -114,6 +114,6 @@ def keys_come_from_files_standard_input_and_the_environment():
                 process = gathered.spawn_pktgen(job=job["id"], blocks=100, json=True, **options)
             finally:
                 os.environ.pop("FANIN_KEY", None)
-            process.wait(30)
+            process.wait(60)
             expect_equal(process.popen.returncode, 0, f"exit status of fanin-pktgen ({process.stderr().strip()[-300:]})")
-        wait_until(lambda: not any(member["joined"] for member in job_entry(lab, job)["members"]), 10, "all to leave")
+        wait_until(lambda: not any(member["joined"] for member in job_entry(lab, job)["members"]), 60, "all to leave")

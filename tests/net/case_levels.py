@@ -126,12 +126,12 @@ def hosts_behind_other_switches_are_missed_by_their_ranks():
         parents = fabric.tree("spine0", ranks)
         fabric.install(5, KEY, parents, ranks)
         processes = start(fabric, 5, ranks, iters=100000, timeout_ms=2000)
-        wait_until(lambda: fabric.ask("spine0", "jobs.list")["jobs"][0]["stats"]["results"] > 100, 30, "results")
+        wait_until(lambda: fabric.ask("spine0", "jobs.list")["jobs"][0]["stats"]["results"] > 100, 60, "results")
         processes[2].stop(signal.SIGKILL)
         for rank, process in enumerate(processes):
             if rank == 2:
                 continue
-            process.wait(20)
+            process.wait(60)
             error = fabric.perf_report(process)["error"]
             # From another leaf, all ranks behind the one that brings nothing are missing.
             missing = [2] if rank == 3 else [2, 3]
@@ -166,11 +166,11 @@ def ranks_go_on_over_another_spine_where_they_were():
             before, after = fabric.tree("spine0", ranks), fabric.tree("spine1", ranks)
             fabric.install(5, KEY, before, ranks, handler=handler)
             processes = start(fabric, 5, ranks, recover=True, **options)
-            wait_until(lambda: results_of(fabric, "leaf0") > 300, 30, "results")
+            wait_until(lambda: results_of(fabric, "leaf0") > 300, 60, "results")
             fabric.switches["spine0"].popen.kill()
             fabric.switches["spine0"].popen.wait()
             remake(fabric, 5, before, after, ranks, handler=handler)
-            wait_until(lambda: results_of(fabric, "leaf1") > 100, 30, "results over the other spine")
+            wait_until(lambda: results_of(fabric, "leaf1") > 100, 60, "results over the other spine")
             # And once more, with all switches up: only the job is made anew.
             remake(fabric, 5, after, after, ranks, handler=handler)
             reports = finish(fabric, processes)
@@ -187,7 +187,7 @@ def what_ranks_of_two_switches_disagree_on_is_refused():
         processes = [fabric.spawn_rank(host, 5, KEY, rank, 2, bytes=KIB, dtype=dtype, transport=fabric.transport)
                      for (host, rank), dtype in zip(ranks.items(), ("f32", "i32"))]
         for process in processes:
-            process.wait(30)
+            process.wait(60)
         texts = [(fabric.perf_report(process)["error"] or {}).get("message", "") for process in processes]
         expect(any("type, operator or count differ" in text for text in texts), f"errors: {texts}")
 
@@ -200,6 +200,6 @@ def a_switch_whose_parent_does_not_know_the_job_says_so():
         fabric.install(5, KEY, parents, ranks)
         fabric.ask("spine0", "jobs.destroy", id=5)
         process = start(fabric, 5, ranks)[0]
-        process.wait(30)
+        process.wait(60)
         error = fabric.perf_report(process)["error"]
         expect("does not exist on this switch" in error["message"], f"error: {error}")

@@ -44,7 +44,7 @@ class TwoSwitches(Lab):
             "memory": {"hugepages": "never", "megabytes": 128}, "mempool": {"mbufs": 8191},
             "ports": [{"name": f"h{port}", "vdev": f"net_null{port}"} for port in range(4)]}))
         self.second = self._spawn(self.switch_namespace, "second", [program("fanin-switch"), "--config", str(path)])
-        wait_until(lambda: self._second_answers(socket_path), 30, "the second switch")
+        wait_until(lambda: self._second_answers(socket_path), 60, "the second switch")
 
     def _second_answers(self, path):
         if not self.second.running():
@@ -105,7 +105,7 @@ def hosts_join_by_name_and_the_job_runs_on_their_switch():
             client.ask("leave")
         expect(job_entry(lab, {"id": first["job"]}) is not None, "the job went before its last host")
         clients[3].close()
-        wait_until(lambda: job_entry(lab, {"id": first["job"]}) is None, 10, "the job to go with its last host")
+        wait_until(lambda: job_entry(lab, {"id": first["job"]}) is None, 60, "the job to go with its last host")
         expect_equal(len(jobs_of(lab.second_control)), 1, "jobs on the second switch")
         close_all(others)
         manager.wait_idle()
@@ -120,7 +120,7 @@ def a_switch_that_refuses_the_manager_is_told_of_once():
         del topology["switches"][0]["token_file"]
         manager = Manager(lab, topology).start()
         manager.wait_up("second")
-        wait_until(lambda: manager.ask("stats")["counters"]["switches_lost"] >= 4, 20, "some attempts")
+        wait_until(lambda: manager.ask("stats")["counters"]["switches_lost"] >= 4, 60, "some attempts")
         warnings = [line for line in manager.process.stderr().splitlines() if "switch lab is lost" in line]
         expect(len(warnings) == 1 and "token" in warnings[0], f"warnings of a switch that refuses the manager: {warnings}")
         manager.stop()
@@ -158,7 +158,7 @@ def a_killed_manager_takes_its_jobs_up_again():
             expect(False, "a rank that is live came back once more")
         except Refused as error:
             expect_equal(error.code, "name_in_use", "code for a live rank")
-        wait_until(lambda: not jobs_of(lab.second_control), 20, "the job to go whose hosts did not come back")
+        wait_until(lambda: not jobs_of(lab.second_control), 60, "the job to go whose hosts did not come back")
         after = job_entry(lab, {"id": results[0]["job"]})
         expect(after is not None, "the job whose hosts came back is gone")
         expect_equal(after["members"], job["members"], "members after the crash")
@@ -178,7 +178,7 @@ def a_switch_that_restarts_or_stands_still_is_noticed():
         clients, results = manager.join("j", ["10.78.0.1"])
         os.kill(lab.second.pid, signal.SIGSTOP)
         try:
-            wait_until(lambda: manager.switch_state("second") == "down", 10, "the stopped switch to be found dead")
+            wait_until(lambda: manager.switch_state("second") == "down", 60, "the stopped switch to be found dead")
             expect_equal(clients[0].wait_event("switch_lost")["switch"], "second", "switch of the event")
         finally:
             os.kill(lab.second.pid, signal.SIGCONT)
@@ -189,7 +189,7 @@ def a_switch_that_restarts_or_stands_still_is_noticed():
         lab.second_control.ask("jobs.create", id=900, owner="m0", members=members)
         lab.second_control.ask("jobs.create", id=901, owner="m1", members=members)
         lab.second_control.ask("jobs.create", id=902, members=members)
-        wait_until(lambda: 900 not in jobs_of(lab.second_control), 10, "the stray job to go")
+        wait_until(lambda: 900 not in jobs_of(lab.second_control), 60, "the stray job to go")
         expect_equal(sorted(jobs_of(lab.second_control)), [results[0]["job"], 901, 902], "jobs that stay")
 
         lab.controls.pop(0).close()
@@ -273,14 +273,14 @@ def jobs_over_real_leaves_and_spines_are_exact():
         # A spine that is dead is left out; its job's removal waits.
         fabric.switches["spine0"].popen.kill()
         fabric.switches["spine0"].popen.wait()
-        wait_until(lambda: manager.switch_state("spine0") == "down", 10, "the spine to be found dead")
+        wait_until(lambda: manager.switch_state("spine0") == "down", 60, "the spine to be found dead")
         close_all(joined[roots.index("spine0")][0])
         clients, results = manager.join("after", [fabric.host_ip(host) for host in jobs[0]])
         tree = next(tree for tree in manager.ask("trees")["trees"] if tree["name"] == "after")
         expect_equal(tree["nodes"][0]["switch"], "spine1", "root without spine0")
         close_all(clients + joined[roots.index("spine1")][0])
-        wait_until(lambda: not manager.ask("jobs")["jobs"], 20, "the jobs to end")
-        wait_until(lambda: [removal["switch"] for removal in manager.ask("jobs")["removals"]] == ["spine0"], 20,
+        wait_until(lambda: not manager.ask("jobs")["jobs"], 60, "the jobs to end")
+        wait_until(lambda: [removal["switch"] for removal in manager.ask("jobs")["removals"]] == ["spine0"], 60,
                    "no removal to wait but that of the dead spine")
         fabric.launch("spine0")
         fabric.await_switch("spine0")
@@ -334,7 +334,7 @@ def daemons_tell_the_service_manager_when_they_are_ready():
         switches = played(lab)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
             notices.bind(str(lab.directory / "notify"))
-            notices.settimeout(20)
+            notices.settimeout(60)
             os.environ["NOTIFY_SOCKET"] = str(lab.directory / "notify")
             try:
                 lab.start_switch()
@@ -345,7 +345,7 @@ def daemons_tell_the_service_manager_when_they_are_ready():
                 del os.environ["NOTIFY_SOCKET"]
             for process in (manager.process, lab.switch):
                 process.popen.terminate()
-                expect_equal(process.wait(10), 0, f"exit status of {process.name}")
+                expect_equal(process.wait(60), 0, f"exit status of {process.name}")
                 expect_equal(notices.recv(100), b"STOPPING=1", f"what {process.name} said at its end")
 
 

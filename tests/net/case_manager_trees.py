@@ -108,9 +108,9 @@ def a_job_is_on_all_its_switches_or_on_none():
         clients, results = manager.join("e", FOUR)
         root = next(name for name in ("spine0", "spine1") if switches[name].jobs)
         switches[root].stop()
-        wait_until(lambda: manager.switch_state(root) == "down", 10, "the root to be lost")
+        wait_until(lambda: manager.switch_state(root) == "down", 60, "the root to be lost")
         close_all(clients)
-        wait_until(lambda: manager.ask("jobs")["removals"] == [{"switch": root, "job": results[0]["job"]}], 10, "the pending removal")
+        wait_until(lambda: manager.ask("jobs")["removals"] == [{"switch": root, "job": results[0]["job"]}], 60, "the pending removal")
         manager.kill()
         manager.start()
         expect_equal(manager.ask("jobs")["removals"], [{"switch": root, "job": results[0]["job"]}], "removal after the crash")
@@ -131,7 +131,7 @@ def begin_second_tree(manager, switches):
     clients = [manager.client() for _ in FOUR]
     requests = [(client, client.start("join", job="j", size=4, ip=ip, rank=rank, trees=2))
                 for rank, (client, ip) in enumerate(zip(clients, FOUR))]
-    wait_until(lambda: len(trees_of(manager, "j")) == 2, 10, "the second tree to be asked for")
+    wait_until(lambda: len(trees_of(manager, "j")) == 2, 60, "the second tree to be asked for")
     expect_equal([tree["state"] for tree in trees_of(manager, "j")], ["installing"] * 2, "states before all are there")
     expect_equal(trees_of(manager, "j")[0]["nodes"][0]["switch"] == spine, False, "the first tree's root is the loaded spine")
     close_all(load)
@@ -148,7 +148,7 @@ def a_job_has_all_trees_that_can_be_had_and_none_half_made():
             manager.wait_up(*switches)
             manager.wait_idle()
             for switch in switches.values():
-                wait_until(lambda: not switch.jobs, 10, f"jobs of {switch.name} to go: {switch.jobs}")
+                wait_until(lambda: not switch.jobs, 60, f"jobs of {switch.name} to go: {switch.jobs}")
 
         clients, results = manager.join("two", FOUR, trees=2)
         expect_equal([(result["trees"], result["trees_asked"], result["trees_reason"]) for result in results], [(2, 2, "")] * 4, "trees")
@@ -244,7 +244,7 @@ def who_should_not_join_is_told_why():
 
         first = manager.client()
         number = first.start("join", job="j", size=2, rank=1, ip=FOUR[0])
-        wait_until(lambda: manager.ask("jobs")["jobs"], 10, "the first member")
+        wait_until(lambda: manager.ask("jobs")["jobs"], 60, "the first member")
         refused("size_mismatch", ["2", "3"], size=3, ip=FOUR[1])
         refused("name_in_use", ["rank 1"], rank=1, ip=FOUR[1])
         refused("invalid", ["single"], handler="tree", ip=FOUR[1])
@@ -291,7 +291,7 @@ def a_network_that_fails_for_a_while_ends_no_job():
             return [member["state"] for member in person.ask("jobs")["jobs"][0]["members"]]
 
         ip_in(lab.switch_namespace, "link", "set", "lo", "down")
-        wait_until(lambda: states() == ["absent", "absent"], 30, "the hosts to be missed")
+        wait_until(lambda: states() == ["absent", "absent"], 60, "the hosts to be missed")
         ip_in(lab.switch_namespace, "link", "set", "lo", "up")
         again = [manager.client() for _ in clients]
         for rank, client in enumerate(again):
@@ -377,18 +377,18 @@ def a_manager_that_is_killed_while_a_job_moves_goes_on_with_that():
         switches, manager, clients, results, root, other = job_that_moves(lab)
         other.silent_on = "jobs.create"
         root.stop()
-        wait_until(lambda: manager.ask("jobs")["jobs"][0]["state"] == "installing", 10, "the job to be on its way")
+        wait_until(lambda: manager.ask("jobs")["jobs"][0]["state"] == "installing", 60, "the job to be on its way")
         manager.kill()
         close_all(clients)
         other.silent_on = None
         manager.start()
         clients = come_back(manager, results)
-        wait_until(lambda: has_moved(manager, other), 10, "the job to have its other tree")
+        wait_until(lambda: has_moved(manager, other), 60, "the job to have its other tree")
         job = results[0]["job"]
         expect_equal(sorted(name for name, switch in switches.items() if job in switch.jobs),
                      sorted(["leaf0", "leaf1", other.name, root.name]), "switches that have the job")
         root.listen()
-        wait_until(lambda: job not in root.jobs, 10, "the old root to be rid of the job")
+        wait_until(lambda: job not in root.jobs, 60, "the old root to be rid of the job")
         close_all(clients)
         manager.wait_idle()
         expect_equal([switch.jobs for switch in switches.values()], [{}] * 4, "jobs that are left")
@@ -409,10 +409,10 @@ def a_manager_that_is_killed_after_a_move_has_failed_tries_again():
         manager.wait_up("leaf0", "leaf1", other.name)
         expect_equal([(job["name"], job["id"]) for job in manager.ask("jobs")["jobs"]], [("j", results[0]["job"])],
                      "jobs after the crash")
-        wait_until(lambda: manager.ask("stats")["counters"]["moves_failed"] > 0, 10, "another attempt")
+        wait_until(lambda: manager.ask("stats")["counters"]["moves_failed"] > 0, 60, "another attempt")
         del other.refuse["jobs.create"]
         clients = come_back(manager, results)
-        wait_until(lambda: has_moved(manager, other), 10, "the job to have its other tree")
+        wait_until(lambda: has_moved(manager, other), 60, "the job to have its other tree")
         expect_equal(switches["leaf0"].jobs[results[0]["job"]]["key"], results[0]["key"], "its key")
         close_all(clients)
         root.listen()
@@ -459,7 +459,7 @@ def a_hundred_jobs_and_a_manager_that_is_killed_leave_nothing():
         make_and_kill(manager, switches, FOUR, JOBS, seed=7)
         expect(sum(len(switch.created) for switch in switches.values()) > JOBS, "hardly a job was made")
         for switch in switches.values():
-            wait_until(lambda: not switch.jobs, 10, f"jobs of {switch.name} to go: {switch.jobs}")
+            wait_until(lambda: not switch.jobs, 60, f"jobs of {switch.name} to go: {switch.jobs}")
         manager.stop()
 
 
@@ -479,6 +479,6 @@ def jobs_leave_nothing_on_real_switches_when_the_manager_is_killed():
         manager.wait_up(*fabric.topology.switches)
         make_and_kill(manager, fabric.topology.switches, [fabric.host_ip(host) for host in range(4)], JOBS, seed=8)
         for switch in fabric.topology.switches:
-            wait_until(lambda: not fabric.ask(switch, "jobs.list")["jobs"], 10, f"the jobs of {switch} to go")
+            wait_until(lambda: not fabric.ask(switch, "jobs.list")["jobs"], 60, f"the jobs of {switch} to go")
             expect_equal(held(fabric, switch), before[switch], f"what {switch} holds")
         manager.stop()

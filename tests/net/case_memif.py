@@ -9,6 +9,7 @@ import time
 from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, run, run_exact_job,
                      running_lab, start_ranks, wait_for_results, wait_until)
 from manager_lab import TOKEN, Manager
+from pace import Pace, wait_within
 
 ACK, HELLO, INIT, DISCONNECT = 1, 2, 3, 8
 
@@ -88,14 +89,14 @@ def a_killed_memif_host_is_named_and_a_new_one_takes_its_port():
         ranks = start_ranks(lab, job, bytes=MIB, iters=100000, timeout_ms=timeout_ms)
         wait_for_results(lab, job, 1000)
         expect_equal(set(links(lab).values()), {True}, "links of hosts that are connected")
-        ranks[2].popen.send_signal(signal.SIGKILL)
-        killed = time.monotonic()
-        survivors = [ranks[0], ranks[1], ranks[3]]
-        for report in reports_of(lab, survivors, timeout_ms / 1000 + 10):
+        with Pace() as pace:
+            ranks[2].popen.send_signal(signal.SIGKILL)
+            reports = reports_of(lab, [ranks[0], ranks[1], ranks[3]])
+            seconds = time.monotonic() - pace.began
+        for report in reports:
             expect_equal((report.get("error") or {}).get("missing"), [2], f"missing ranks in {report}")
-        seconds = time.monotonic() - killed
-        expect(seconds < timeout_ms / 1000 + 1.5, f"the others learned of it after {seconds:.2f} s")
-        wait_until(lambda: not any(links(lab).values()), 5, "the links to go down")
+        pace.expect_within(seconds, timeout_ms / 1000 + 1, "that the others learn of it")
+        wait_within(lambda: not any(links(lab).values()), 4, "the links to go down")
         run_exact_job(lab, "new processes on the same ports", job=job, bytes=MIB)
 
 
@@ -111,7 +112,7 @@ def memif_hosts_killed_under_load_never_harm_the_switch():
             ranks = start_ranks(lab, job, [2, 3], bytes=16 * MIB, iters=1000, timeout_ms=1000)
             wait_for_results(lab, job, 200)
             ranks[turn % 2].popen.send_signal(signal.SIGKILL)
-            reports_of(lab, [ranks[1 - turn % 2]], 15)
+            reports_of(lab, [ranks[1 - turn % 2]], 60)
             expect(lab.switch.running(), f"turn {turn}: the switch died: {lab.switch.last_words()}")
             lab.ctl("jobs", "destroy", job["id"])
         before = job_entry(lab, lasting)["stats"]["results"]
@@ -126,13 +127,13 @@ def frames_to_a_memif_port_without_a_host_are_counted():
         ranks = start_ranks(lab, job, bytes=KIB, iters=1000000, timeout_ms=1000)
         wait_for_results(lab, job, 100)
         ranks[1].popen.send_signal(signal.SIGKILL)
-        wait_until(lambda: not links(lab)["h1"], 5, "the link to go down")
-        ranks[0].wait(10)
+        wait_until(lambda: not links(lab)["h1"], 60, "the link to go down")
+        ranks[0].wait(60)
         # It asks who has an address that nobody has: the switch floods that.
         stranger = lab.spawn(0, [program("fanin-perf"), "--switch", "10.77.0.99", "--job", 1, "--key", 1, "--rank", 0,
                                  "--size", 1, "--memif", f"{lab.memif_path}:0", "--address", lab.host_ip(0),
                                  "--join-timeout-ms", 500])
-        expect_equal(stranger.wait(10), 1, "exit status")
+        expect_equal(stranger.wait(60), 1, "exit status")
         expect("10.77.0.99" in stranger.stderr() + stranger.stdout(), f"its words: {stranger.last_words()}")
         expect(lab.drops()["port_down"] > 0, "nothing was counted as port_down")
 
@@ -143,13 +144,16 @@ def a_killed_switch_is_reported_in_time_on_memif():
         job = lab.create_job()
         ranks = start_ranks(lab, job, bytes=MIB, iters=100000, timeout_ms=1500)
         wait_for_results(lab, job, 100)
-        lab.switch.popen.kill()
-        killed = time.monotonic()
-        for report in reports_of(lab, ranks, 10):
+        with Pace() as pace:
+            lab.switch.popen.kill()
+            reports = reports_of(lab, ranks)
+            seconds = time.monotonic() - pace.began
+        for report in reports:
             error = report.get("error") or {}
             expect_equal(error.get("code"), "timeout", f"error of a host whose switch is gone: {report}")
             expect("sending fails" in error["message"], f"the message does not speak of the link: {error['message']}")
-        expect(time.monotonic() - killed < 1.5 + 2.5, "the error came late")
+        # Its LEAVE, which nobody answers, is given up after 1 s.
+        pace.expect_within(seconds, 1.5 + 1 + 0.5, "that hosts learn that their switch is gone")
         # What the killed one left behind does not keep the next one from starting.
         lab.start_switch()
         run_exact_job(lab, "on a new switch", bytes=MIB)
@@ -158,7 +162,7 @@ def a_killed_switch_is_reported_in_time_on_memif():
 def refusal(lab, host, **options):
     """The error of a single rank that must not get in."""
     job = {"id": 1, "key": "0x1"}
-    report = reports_of(lab, [lab.spawn_perf(host, job, 0, 1, bytes=KIB, join_timeout_ms=3000, **options)], 15)[0]
+    report = reports_of(lab, [lab.spawn_perf(host, job, 0, 1, bytes=KIB, join_timeout_ms=3000, **options)], 60)[0]
     expect(report.get("error"), f"no error in {report}")
     return report["error"]
 
@@ -185,7 +189,7 @@ def memif_refusals_say_why():
 
 def connect(lab):
     client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    client.settimeout(5)
+    client.settimeout(60)
     client.connect(str(lab.memif_path))
     return client
 
@@ -234,7 +238,7 @@ def is_open(client):
     except ConnectionResetError:
         return False
     finally:
-        client.settimeout(5)
+        client.settimeout(60)
 
 
 @case()
@@ -256,17 +260,20 @@ def silent_clients_keep_no_place_on_the_memif_socket():
         expect(not is_open(holder) and not any(map(is_open, silent[:30])), "the oldest of 171 silent clients were kept")
         expect(all(map(is_open, silent[-100:])), "the newest of 171 silent clients were let go")
         run_exact_job(lab, "beside silent clients in all places", job=job, bytes=MIB)
-        wait_until(lambda: not any(map(is_open, silent)), 15, "the silent clients to be let go")
+        wait_until(lambda: not any(map(is_open, silent)), 60, "the silent clients to be let go")
         expect(time.monotonic() - started > 4.5, "clients were let go before they had 5 s")
         late = connect(lab)
         late.recv(4096)
-        late.send(message(INIT, good))
         named = time.monotonic()
+        late.send(message(INIT, good))
+        late.settimeout(60)
         expect_equal(struct.unpack_from("<H", late.recv(4096))[0], ACK, "answer to an INIT")
-        late.settimeout(10)
-        words = late.recv(4096)
+        with Pace() as pace:
+            words = late.recv(4096)
+            seconds = time.monotonic() - named
         expect_equal(struct.unpack_from("<H", words)[0], DISCONNECT, "what a client hears that does not go on")
-        expect(b"handshake" in words and 4.5 < time.monotonic() - named < 15, f"{words[:64]} after {time.monotonic() - named:.1f} s")
+        expect(b"handshake" in words and seconds > 4.5, f"{words[:64]} after {seconds:.1f} s")
+        pace.expect_within(seconds, 7, "that a client which does not go on hears so")
         run_exact_job(lab, "on the port that a silent client had named", job=job, bytes=MIB)
 
 
@@ -278,9 +285,9 @@ def the_memif_sockets_go_with_the_switch():
         ranks = start_ranks(lab, job, bytes=MIB, iters=100000, timeout_ms=500)
         wait_for_results(lab, job, 100)
         lab.switch.popen.send_signal(signal.SIGTERM)
-        expect_equal(lab.switch.wait(10), 0, f"exit status of the switch ({lab.switch.last_words()})")
+        expect_equal(lab.switch.wait(60), 0, f"exit status of the switch ({lab.switch.last_words()})")
         expect_equal(sorted(path.name for path in lab.directory.glob("memif*")), [], "socket files left")
-        reports_of(lab, ranks, 10)
+        reports_of(lab, ranks, 60)
         second = lab.config()
         expect_equal(second["ports"][0]["memif"], 0, "the port of the first host")
         expect("error" not in lab.switch.stderr(), f"errors of the switch: {lab.switch.stderr()}")

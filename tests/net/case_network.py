@@ -11,6 +11,7 @@ import time
 from support import KIB, MIB, case, expect, expect_equal, expect_exact, wait_until
 from fabric import Fabric, leaf_spine
 from lab import HOST_INTERFACE, SOURCE_DIR, ip_in, run
+from pace import Pace
 
 RANK_SECONDS = 60
 DEMO_SECONDS = 100
@@ -54,10 +55,11 @@ def the_demo_tells_what_links_carry_and_compares_it_with_a_ring():
 
 @case(150)
 def the_demo_survives_what_it_kills():
-    result = demo("--topology", "leaf-spine", "--bytes", "8MiB", "--iters", 15, "--kill", "spine0")
+    with Pace() as pace:
+        result = demo("--topology", "leaf-spine", "--bytes", "8MiB", "--iters", 15, "--kill", "spine0")
     expect_equal((result["ok"], result["mismatches"], result["rebuilt"]), (True, 0, 1), "the demo whose spine is killed")
-    expect(result["outage_seconds"] is not None and result["outage_seconds"] < 4,
-           f"{result['outage_seconds']} s without results, expected less than 4")
+    expect(result["outage_seconds"] is not None, f"how long there were no results is not told: {result}")
+    pace.expect_within(result["outage_seconds"], 3, "without results")
 
 
 @case(220, thorough=True)
@@ -136,15 +138,15 @@ def strike(fabric, kind, host):
 def fail_once(fabric, rng, number, kind, trees, within):
     """One job, in which something that it uses, or the manager, fails in the first seconds; all is well again afterwards."""
     ranks = start(fabric, f"job{number}", op=rng.choice(("sum", "max")), dtype=rng.choice(("f32", "i32")), trees=trees)
-    wait_until(lambda: root_of(fabric) or not all(rank.running() for rank in ranks), 30, "the job's trees")
+    wait_until(lambda: root_of(fabric) or not all(rank.running() for rank in ranks), 60, "the job's trees")
     time.sleep(rng.uniform(0, within))
     undo = strike(fabric, kind, rng.randrange(fabric.hosts))
     try:
         reports = finish(fabric, f"failure {number}: {kind}", ranks)
     finally:
         undo()
-    wait_until(lambda: all_up(fabric), 30, "all switches to be up again")
-    wait_until(lambda: not any(jobs_left(fabric).values()), 30, "the job to be gone from all switches")
+    wait_until(lambda: all_up(fabric), 60, "all switches to be up again")
+    wait_until(lambda: not any(jobs_left(fabric).values()), 60, "the job to be gone from all switches")
     return max(report["resumed"] for report in reports)
 
 
@@ -163,14 +165,14 @@ def the_last_result_reaches_those_who_lost_it_with_its_switch():
         fabric.start_manager()
         for number in range(2):
             ranks = start(fabric, f"last{number}", bytes=4 * KIB, iters=1, warmup=0, timeout=20000)
-            wait_until(lambda: root_of(fabric), 30, "the job's tree")
+            wait_until(lambda: root_of(fabric), 60, "the job's tree")
             leaf = leaf_of(fabric, 0)
             await_results(fabric, leaf, ranks, 2)  # that of the barrier before the collective, and the last one
             fabric.switches[leaf].popen.kill()
             fabric.switches[leaf].popen.wait()
             finish(fabric, f"job {number}", ranks)
             revive(fabric, leaf, False)
-            wait_until(lambda: all_up(fabric), 30, "all switches to be up again")
+            wait_until(lambda: all_up(fabric), 60, "all switches to be up again")
 
 
 @case(90)

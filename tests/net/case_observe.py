@@ -192,7 +192,7 @@ def run_until_moved(lab, watch, job, names, **options):
     """Runs a job again and again until faults and collisions have raised these counters."""
     for _ in range(20):
         ranks = start_ranks(lab, job, [0, 1, 2], bytes=4 * MIB, iters=4, **options)
-        wait_until(lambda: job_entry(lab, job)["epoch"] != 0, 20, "the run")
+        wait_until(lambda: job_entry(lab, job)["epoch"] != 0, 60, "the run")
         watch.look()
         expect_exact(reports_of(lab, ranks), "the job beside scrapes", job["handler"])
         if watch.has_moved(*names):
@@ -210,7 +210,7 @@ def flood_stopped_host(lab, watch, host):
                 for _ in range(2000):
                     port.send(frame)
                 return watch.has_moved("fanin_port_tx_dropped_total")
-            wait_until(dropped, 20, "frames that the host did not take")
+            wait_until(dropped, 60, "frames that the host did not take")
     finally:
         host.popen.send_signal(signal.SIGCONT)
 
@@ -225,7 +225,7 @@ def flood_stopped_switch(lab, watch):
                 port.send(frame)
     finally:
         lab.switch.popen.send_signal(signal.SIGCONT)
-    wait_until(lambda: watch.has_moved("fanin_port_rx_missed_total"), 20, "frames that the stopped switch did not take")
+    wait_until(lambda: watch.has_moved("fanin_port_rx_missed_total"), 60, "frames that the stopped switch did not take")
 
 
 def overflow_backlog(lab, watch):
@@ -234,7 +234,7 @@ def overflow_backlog(lab, watch):
     def dropped():
         backlog.overflow(lab.host_namespace(2))
         return watch.has_moved("fanin_machine_backlog_dropped_total")
-    wait_until(dropped, 10, "frames that a backlog did not take")
+    wait_until(dropped, 60, "frames that a backlog did not take")
 
 
 def send_to_cut_link(lab, watch, host):
@@ -245,7 +245,7 @@ def send_to_cut_link(lab, watch, host):
         def dropped():
             port.send(frame)
             return watch.has_moved("fanin_port_link_tx_dropped_total")
-        wait_until(dropped, 20, "frames that the link did not take")
+        wait_until(dropped, 60, "frames that the link did not take")
     ip_in(lab.host_namespace(host), "link", "set", HOST_INTERFACE, "up")
 
 
@@ -263,7 +263,7 @@ def refuse_packets(lab, watch, job):
                 port.send(frame)  # the switch's faults may have taken the one before
                 watch.look()
                 return watch.value("fanin_drops_total", reason=reason) > before
-            wait_until(counted, 5, f"a drop for {reason}")
+            wait_until(counted, 60, f"a drop for {reason}")
 
 
 def fill_mac_table(lab, watch):
@@ -271,7 +271,7 @@ def fill_mac_table(lab, watch):
         for number in range(4000):
             source = "02:77:00:00:" + f"{number:04x}"[:2] + ":" + f"{number:04x}"[2:]
             port.send(ethernet(lab.host_mac(0), source, 0x88b5, bytes(46)))
-    wait_until(lambda: watch.has_moved("fanin_switching_learn_failed_total", "fanin_mac_entries"), 10,
+    wait_until(lambda: watch.has_moved("fanin_switching_learn_failed_total", "fanin_mac_entries"), 60,
                "a full MAC table")
 
 
@@ -313,7 +313,7 @@ def moved_below_a_parent():
         for _ in range(20):
             processes = [fabric.spawn_rank(host, 5, "0x5eed", rank, 2, bytes=4 * MIB, transport=fabric.transport, check=True)
                          for host, rank in ranks.items()]
-            wait_until(lambda: watch.has_moved("fanin_job_parent_joined"), 20, "the run")
+            wait_until(lambda: watch.has_moved("fanin_job_parent_joined"), 60, "the run")
             for process in processes:
                 process.wait(60)
             expect_exact([fabric.perf_report(process) for process in processes], "a job over two levels")
@@ -334,7 +334,7 @@ def moved_by_hand():
             watch = Watch(lab.switch_namespace)
             first.send(liars[0].make(KNOWN, FLOATS, dtype="f32", op="sum", count=len(FLOATS) // 4, contributions=2,
                                      epoch=epoch))
-            wait_until(lambda: watch.has_moved("fanin_job_known_total"), 10, "a result that was known")
+            wait_until(lambda: watch.has_moved("fanin_job_known_total"), 60, "a result that was known")
             expect_equal(watch.value("fanin_job_known_total", fanin_job=str(job["id"])), 1, "results that were known")
     return {"fanin_job_known_total"}
 
@@ -357,14 +357,14 @@ def every_metric_moves():
         ping(lab, 0, lab.host_ip(1))
         refuse_packets(lab, watch, job)
         idle, host = start_memif_host(lab, 60000)
-        wait_until(lambda: watch.has_moved("fanin_port_up"), 10, "the memif host")
+        wait_until(lambda: watch.has_moved("fanin_port_up"), 60, "the memif host")
         flood_stopped_host(lab, watch, host)
         host.popen.kill()
-        host.wait(10)
+        host.wait(60)
         flood_stopped_switch(lab, watch)
         with RawPort(lab.host_namespace(1)) as port:
             port.send(ethernet(lab.host_mac(0), lab.host_mac(1), 0x88b5, bytes(3000)))
-        wait_until(lambda: watch.has_moved("fanin_port_rx_errors_total"), 5, "a frame that is too long")
+        wait_until(lambda: watch.has_moved("fanin_port_rx_errors_total"), 60, "a frame that is too long")
         send_to_cut_link(lab, watch, 2)
         overflow_backlog(lab, watch)
         fill_mac_table(lab, watch)
@@ -402,7 +402,7 @@ class Telemetry:
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(10)
+        self.socket.settimeout(60)
         self.socket.connect(str(path))
         self.info = json.loads(self.socket.recv(1024))
 
@@ -461,7 +461,7 @@ def start_second_switch(lab, name):
         "memory": {"megabytes": 64, "hugepages": "never"}, "mempool": {"mbufs": 4095}, "limits": {"slots": 64},
         "idle": {"policy": "sleep"}, "ports": [{"name": "n0", "vdev": "net_null0,no-rx=1"}]}))
     process = lab.spawn(0, [program("fanin-switch"), "--config", path], "second")
-    wait_until(lambda: control.exists() or not process.running(), 20, "the second switch")
+    wait_until(lambda: control.exists() or not process.running(), 60, "the second switch")
     expect(process.running(), f"the second switch did not start: {process.last_words()}")
     return process
 

@@ -28,7 +28,7 @@ class ManagerWatch(Watch):
         def reached():
             self.look()
             return self.value(f"fanin_manager_{name}", **labels) == number
-        wait_until(reached, 20, f"{what}: {name}{labels or ''} to be {number}")
+        wait_until(reached, 60, f"{what}: {name}{labels or ''} to be {number}")
 
     def await_idle(self):
         self.manager.wait_idle()
@@ -100,7 +100,7 @@ def move_switches(watch, manager, switches):
     watch.await_value("removals_pending", 1, "the removal that waits")
     other = switches[f"spine{1 - int(root[-1])}"]
     other.stop()
-    wait_until(lambda: watch.has_moved("fanin_manager_moves_failed_total"), 20, "a job without another tree")
+    wait_until(lambda: watch.has_moved("fanin_manager_moves_failed_total"), 60, "a job without another tree")
     other.listen()
     watch.await_value("switch_up", 1, "the spine that came back", switch=other.name)
     close_all(clients)

@@ -81,7 +81,7 @@ def several_switches_share_a_namespace():
                 path.write_text(json.dumps(config))
                 process = lab._spawn(lab.switch_namespace, f"other{number}", [program("fanin-switch"), "--config", path])
                 control = lab.directory / f"other{number}.sock"
-                wait_until(lambda p=process, c=control: c.exists() or not p.running(), 20, "another switch")
+                wait_until(lambda p=process, c=control: c.exists() or not p.running(), 60, "another switch")
                 expect(process.running(), f"switch {number + 2} did not start: {process.last_words()}")
                 controls.append(Control(control))
                 expect_equal(answered(lab, hosts[0], lab.host_ip(hosts[1])), 10, f"answers between {hosts}")
@@ -105,7 +105,7 @@ def groups_of_sockets_of_others_are_no_obstacle():
                 other.bind(("lo", ETH_P_ALL))
                 other.setsockopt(SOL_PACKET, PACKET_FANOUT, number)
             go.touch()
-            wait_until(lab._switch_answers, 20, "the switch")
+            wait_until(lab._switch_answers, 60, "the switch")
             expect_equal(answered(lab, 0, SWITCH_IP), 10, "answers of the switch")
 
 
@@ -118,7 +118,7 @@ def a_packet_port_starts_with_right_arguments_only():
             path = lab.directory / "switch.json"
             path.write_text(json.dumps(lab.config()))
             process = lab._spawn(lab.switch_namespace, "wrong", [program("fanin-switch"), "--config", path])
-            expect_equal(process.wait(20), 2, f"exit status with {arguments}")
+            expect_equal(process.wait(60), 2, f"exit status with {arguments}")
             expect(words in process.stderr(), f"'{process.last_words()}' does not say {words}")
             with inside(lab.switch_namespace):
                 done = run([program("fanin-switch"), "--config", str(path), "--check"], check=False)
@@ -144,12 +144,12 @@ def frames_that_the_kernel_refuses_wait_and_arrive():
         with RawPort(lab.host_namespace(0)) as sender:
             for _ in range(1000):
                 sender.send(frame)
-        wait_until(lambda: lab.frames()["rx"] + lab.frames()["rx_missed"] >= before["rx"] + before["rx_missed"] + 1000, 10, "1000 frames")
+        wait_until(lambda: lab.frames()["rx"] + lab.frames()["rx_missed"] >= before["rx"] + before["rx_missed"] + 1000, 60, "1000 frames")
 
         def all_out():
             frames = lab.frames()
             return frames["tx"] + frames["tx_dropped"] >= before["tx"] + 1000
-        wait_until(all_out, 20, "1000 frames to be sent or dropped")
+        wait_until(all_out, 60, "1000 frames to be sent or dropped")
         expect(port_of(lab, "h1")["tx_dropped"] > 0, "nothing was dropped")
         expect_equal(lab.drops()["tx_full"], port_of(lab, "h1")["tx_dropped"], "tx_full beside tx_dropped")
 
@@ -162,7 +162,7 @@ def frames_that_a_packet_port_does_not_take_are_counted():
     with running_lab(2, "af_packet", 9000, base=Short) as lab:
         with RawPort(lab.host_namespace(0)) as sender:
             sender.send(ethernet(lab.host_mac(1), lab.host_mac(0), EXPERIMENT, bytes(5000)))
-            wait_until(lambda: port_of(lab, "h0")["rx_errors"] == 1, 5, "a frame that is too long")
+            wait_until(lambda: port_of(lab, "h0")["rx_errors"] == 1, 60, "a frame that is too long")
             expect_equal(port_of(lab, "h0")["rx_frames"], 0, "frames received")
 
 

@@ -41,7 +41,7 @@ def send_and_count(lab, port, name, frame):
     """Sends a frame and expects it to raise exactly its own counter."""
     before = lab.drops()
     port.send(frame)
-    wait_until(lambda: lab.drops()[name] > before[name], 5, f"a packet to be counted as {name}")
+    wait_until(lambda: lab.drops()[name] > before[name], 60, f"a packet to be counted as {name}")
     after = lab.drops()
     # Not this packet's matter: what the job that runs meanwhile may cause, and what the host's kernel answers to a refusal
     # that no process of the host waits for.
@@ -192,7 +192,7 @@ def contributions_that_do_not_fit_the_job_are_refused():
             join_by_hand(lab, job, second, liars[1], 2)
             epoch = join_by_hand(lab, job, first, liars[0], 2)
             first.send(liars[0].contribution(epoch=epoch))
-            wait_until(lambda: job_entry(lab, job)["stats"]["contributions"] == 1, 5, "the good contribution")
+            wait_until(lambda: job_entry(lab, job)["stats"]["contributions"] == 1, 60, "the good contribution")
             bad = [
                 ("collective_mismatch", second, liars[1].contribution(epoch=epoch, op="max")),
                 ("collective_mismatch", second, liars[1].contribution(FLOATS[:32], epoch=epoch)),
@@ -220,7 +220,7 @@ def a_join_may_be_longer_than_this_version_knows_it():
         job = lab.create_job()
         with RawPort(lab.host_namespace(0)) as port:
             join_by_hand(lab, job, port, Liar(lab, job, 0, 0), 2, later=b"x")
-        wait_until(lambda: [member["joined"] for member in job_entry(lab, job)["members"]] == [True, False], 5,
+        wait_until(lambda: [member["joined"] for member in job_entry(lab, job)["members"]] == [True, False], 60,
                    "a member with a body of 25 bytes to be joined")
 
 
@@ -266,7 +266,7 @@ def dissected(lab, frames, *fields, display_filter=None, snap_len=65535):
         arguments += ["-e", field]
     if display_filter is not None:
         arguments += ["-Y", display_filter]
-    return [line.split("\t") for line in run(arguments, timeout=50).stdout.splitlines()]
+    return [line.split("\t") for line in run(arguments, timeout=60).stdout.splitlines()]
 
 
 @case()
@@ -287,7 +287,7 @@ def a_capture_of_a_job_is_dissected():
             expect_exact(reports_of(lab, start_ranks(lab, job, bytes=16 * KIB)), "the captured job")
             liar = Liar(lab, job, 0, 0)
             down.send(liar.make(JOIN, join_body(1, 9, 1500)))
-            wait_until(lambda: lab.drops()["size_mismatch"] == 1, 5, "a refusal")
+            wait_until(lambda: lab.drops()["size_mismatch"] == 1, 60, "a refusal")
             frames = up.arrived() + down.arrived()
         rows = dissected(lab, frames, "fanin.type", "fanin.job", "fanin.block", "fanin.dtype", "fanin.op", "fanin.count",
                          "fanin.key", "fanin.reason", "fanin.join.handler", "fanin.join.size", "fanin.element.float",

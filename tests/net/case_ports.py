@@ -32,17 +32,17 @@ def an_interface_that_is_made_anew_is_opened_anew_on_af_packet():
         job = lab.create_job()
         run_exact_job(lab, "before", job=job, bytes=MIB)
         remove_interface(lab, 1)
-        wait_until(lambda: not link_of(lab, 1), 15, "the port to go down")
+        wait_until(lambda: not link_of(lab, 1), 60, "the port to go down")
         run_exact_job(lab, "on the other two ports", [0, 2], bytes=MIB)
         lab._make_link(1)
-        wait_until(lambda: link_of(lab, 1), 15, "the port to come up")
+        wait_until(lambda: link_of(lab, 1), 60, "the port to come up")
         run_exact_job(lab, "on the new interface", job=job, bytes=MIB)
         for turn in range(3):
             remove_interface(lab, 1)
             lab._make_link(1)
             expect(not link_of(lab, 1) or len(lines_with(lab, "opened anew on")) == turn + 2,
                    "the port is told to be up although nobody has opened the new interface")
-            wait_until(lambda: len(lines_with(lab, "opened anew on")) == turn + 2, 15, "the port to be opened anew")
+            wait_until(lambda: len(lines_with(lab, "opened anew on")) == turn + 2, 60, "the port to be opened anew")
             expect(link_of(lab, 1), "the port that was opened anew is down")
             run_exact_job(lab, f"on new interface {turn}", job=job, bytes=MIB)
         expect_equal(len(lines_with(lab, 'port "h1": the interface "sw-h1" is gone')), 4, "lines on the interface that is gone")
@@ -55,13 +55,13 @@ def an_interface_that_is_too_small_is_told_once_and_opened_when_it_fits():
         remove_interface(lab, 1)
         lab.mtu = 1500
         lab._make_link(1)
-        wait_until(lambda: lines_with(lab, "cannot be opened anew yet"), 15, "the switch to say why the port stays down")
+        wait_until(lambda: lines_with(lab, "cannot be opened anew yet"), 60, "the switch to say why the port stays down")
         expect(not link_of(lab, 1), "a port without a socket is told to be up")
         expect('found 4000 for port "h1", but interface' in lines_with(lab, "cannot be opened anew yet")[0],
                f"the reason: {lines_with(lab, 'cannot be opened')}")
         for namespace, device in ((lab.switch_namespace, "sw-h1"), (lab.host_namespace(1), "fanin0")):
             ip_in(namespace, "link", "set", device, "mtu", "4000")
-        wait_until(lambda: link_of(lab, 1), 15, "the port to come up")
+        wait_until(lambda: link_of(lab, 1), 60, "the port to come up")
         expect_equal(len(lines_with(lab, "cannot be opened anew yet")), 1, "lines on the same reason")
         run_exact_job(lab, "on the interface that fits", job=job, bytes=MIB)
 
@@ -73,7 +73,7 @@ def an_interface_that_is_made_anew_is_reported_down_on_af_xdp():
         remove_interface(lab, 1)
         lab._make_link(1)
         expect(not link_of(lab, 1), "a port whose socket is on an interface that is gone is told to be up")
-        wait_until(lambda: lines_with(lab, "restart the switch"), 15, "the switch to say what to do")
+        wait_until(lambda: lines_with(lab, "restart the switch"), 60, "the switch to say what to do")
         shown = next(line for line in lab.ctl("ports").stdout.splitlines() if line.startswith("h1 "))
         expect(" down " in shown, f"faninctl ports shows {shown!r}")
         run_exact_job(lab, "on the other two ports", [0, 2], bytes=MIB)
@@ -118,11 +118,11 @@ def a_switch_announces_its_address_when_a_port_comes_up():
         lab.switch.stop()
         lab.overrides["address"]["mac"] = "02:fa:00:00:00:22"
         lab.start_switch()
-        wait_until(lambda: neighbor_mac(lab, 0) == "02:fa:00:00:00:22", 15, "host 0 to learn the new MAC address")
+        wait_until(lambda: neighbor_mac(lab, 0) == "02:fa:00:00:00:22", 60, "host 0 to learn the new MAC address")
         announcement = struct.pack("!HHHBBH", 0x0806, 1, 0x0800, 6, 4, 1) + mac_bytes("02:fa:00:00:00:22")
         with RawPort(lab.host_namespace(1)) as port:
             ip_in(lab.switch_namespace, "link", "set", lab.switch_interface(1), "down")
-            wait_until(lambda: lines_with(lab, 'port "h1": the link is down'), 15, "the switch to notice the link")
+            wait_until(lambda: lines_with(lab, 'port "h1": the link is down'), 60, "the switch to notice the link")
             port.arrived()
             ip_in(lab.switch_namespace, "link", "set", lab.switch_interface(1), "up")
             frame, _ = port.wait_for(lambda frame: announcement in frame)
@@ -137,7 +137,7 @@ def an_mtu_that_was_lowered_is_named_in_the_error():
     with running_lab(2, "af_packet", 9000) as lab:
         job = lab.create_job()
         # It is lowered while host 0 sleeps: results that were on their way to it would be lost, too.
-        pauses = {"pause": 3, "pause_at": 2}
+        pauses = {"pause": 8, "pause_at": 2}
         ranks = [lab.spawn_perf(rank, job, rank, 2, bytes=MIB, iters=100000, timeout_ms=1500, transport="af_packet",
                                 **(pauses if rank == 0 else {})) for rank in range(2)]
 
@@ -145,8 +145,8 @@ def an_mtu_that_was_lowered_is_named_in_the_error():
             before = job_entry(lab, job)["stats"]["results"]
             time.sleep(0.5)
             return before > 0 and job_entry(lab, job)["stats"]["results"] == before
-        wait_until(stands, 20, "host 0 to sleep")
+        wait_until(stands, 60, "host 0 to sleep")
         ip_in(lab.host_namespace(0), "link", "set", HOST_INTERFACE, "mtu", "1500")
-        error = reports_of(lab, ranks, 20)[0].get("error") or {}
+        error = reports_of(lab, ranks, 60)[0].get("error") or {}
         expect("sending fails: Message too long: the interface's MTU is less" in error.get("message", ""),
                f"the error of the host whose MTU was lowered: {error}")

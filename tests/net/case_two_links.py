@@ -7,6 +7,7 @@ from case_network import demo
 from fabric import SECOND_INTERFACE, Fabric, leaf_spine
 from lab import HOST_INTERFACE, ip_in
 from manager_lab import Manager, Refused, close_all, played
+from pace import Pace
 from support import Lab, MIB, case, expect, expect_equal, expect_exact, wait_until
 
 RANK_SECONDS = 60
@@ -67,7 +68,7 @@ def jobs_use_the_better_link_of_each_host():
         switches["leaf0"].down = ["h0"]
         expect_equal(moved(first), at(1), "where the first job is without a link")
         expect_equal(uses("first"), SECOND, "links in use")
-        wait_until(lambda: not switches["leaf0"].jobs, 10, "leaf0 to be rid of the job")
+        wait_until(lambda: not switches["leaf0"].jobs, 60, "leaf0 to be rid of the job")
         # A killed manager knows what they use, and then the other leaf goes, too.
         manager.kill()
         close_all(first + second + third)
@@ -112,7 +113,7 @@ def await_results(fabric, switch, count):
     def results():
         jobs = fabric.ask(switch, "jobs.list")["jobs"]
         return jobs[0]["stats"]["results"] if jobs else 0
-    wait_until(lambda: results() >= count, 30, f"{count} results at {switch}")
+    wait_until(lambda: results() >= count, 60, f"{count} results at {switch}")
 
 
 def leaf_of_rank_0(fabric):
@@ -142,11 +143,11 @@ def a_host_goes_on_over_its_other_link():
         # While it is down, who comes with the address there is told to use the other one.
         expect_exact(finish(fabric, start(fabric, "elsewhere", iters=1)), "a job that begins without the link")
         ip_in(namespace, "link", "set", HOST_INTERFACE, "up")
-        wait_until(lambda: not fabric.ask("leaf0", "ping")["ports_down"], 10, "the link to be up again")
+        wait_until(lambda: not fabric.ask("leaf0", "ping")["ports_down"], 60, "the link to be up again")
 
         # Both leaves: the error comes in time, and says why.
         ranks = start(fabric, "both", timeout_ms=3000, iters=100000)
-        used = wait_until(lambda: leaf_of_rank_0(fabric), 20, "the third job's tree")
+        used = wait_until(lambda: leaf_of_rank_0(fabric), 60, "the third job's tree")
         await_results(fabric, used, 200)
         for leaf in ("leaf0", "leaf1"):
             fabric.switches[leaf].popen.send_signal(signal.SIGKILL)
@@ -162,11 +163,12 @@ def a_host_goes_on_over_its_other_link():
 @case(220)
 def the_demo_survives_a_leaf_that_is_killed_or_frozen():
     for options in (["--kill", "leaf0"], ["--freeze", "leaf2", "--hosts", 4, "--transport", "af_xdp", "--dual-homed"]):
-        result = demo("--topology", "leaf-spine", "--bytes", "4MiB", "--iters", 15, *options)
+        with Pace() as pace:
+            result = demo("--topology", "leaf-spine", "--bytes", "4MiB", "--iters", 15, *options)
         expect_equal((result["ok"], result["mismatches"], result["rebuilt"], result["dual_homed"], len(result["switches"])),
                      (True, 0, 1, True, 6), f"the demo with {options}")
-        expect(result["outage_seconds"] is not None and result["outage_seconds"] < 4,
-               f"{result['outage_seconds']} s without results, expected less than 4")
+        expect(result["outage_seconds"] is not None, f"how long there were no results is not told: {result}")
+        pace.expect_within(result["outage_seconds"], 3, f"without results with {options}")
         gone = options[1]
         expect(gone in result["trees"][0]["hosts"] and gone not in result["trees_after"][0]["parents"],
                f"trees before and after {options}: {result['trees']} {result['trees_after']}")

@@ -10,7 +10,7 @@ from fabric import Fabric, leaf_spine
 from manager_lab import FOUR, Refused, close_all, played, played_manager
 
 
-def wait_for_lines(ask, pattern, what, timeout=20):
+def wait_for_lines(ask, pattern, what, timeout=60):
     """Asks again and again until each line is of this form; returns the last lines."""
     lines = []
 
@@ -36,14 +36,14 @@ def a_host_that_stands_still_is_named_from_the_root_down():
         options = {"bytes": MIB, "iters": 120, "warmup": 1, "timeout_ms": 60000, "join_timeout_ms": 60000, "check": True,
                    "transport": fabric.transport}
         ranks = [fabric.spawn_named(host, "train", host, 4, **options) for host in range(3)]
-        wait_until(lambda: fabric.ctl_manager("waits", "train") == "job train waits for 1 of 4 ranks to come\n", 20,
+        wait_until(lambda: fabric.ctl_manager("waits", "train") == "job train waits for 1 of 4 ranks to come\n", 60,
                    "three of the ranks")
         ranks.append(fabric.spawn_named(3, "train", 3, 4, **options))
 
         def entry(switch):
             jobs = fabric.ask(switch, "jobs.list")["jobs"]
             return jobs[0] if jobs else {"id": 0, "stats": {"results": 0}}
-        wait_until(lambda: entry("leaf1")["stats"]["results"] > 100, 30, "results")
+        wait_until(lambda: entry("leaf1")["stats"]["results"] > 100, 60, "results")
         ranks[3].popen.send_signal(signal.SIGSTOP)
         try:
             number = entry("leaf1")["id"]
@@ -74,7 +74,7 @@ def a_host_that_stands_still_is_named_from_the_root_down():
         for rank in ranks:
             rank.wait(80)
         expect_exact([fabric.perf_report(rank) for rank in ranks], "the job that had to wait")
-        wait_until(lambda: fabric.ctl_manager("waits") == "there are no jobs\n", 20, "the job to go")
+        wait_until(lambda: fabric.ctl_manager("waits") == "there are no jobs\n", 60, "the job to go")
 
 
 @case(60)
@@ -84,7 +84,7 @@ def a_switch_that_stands_still_is_named_too():
         fabric.start_manager()
         ranks = [fabric.spawn_named(host, "train", host, 2, bytes=64 * KIB, iters=1000000, timeout_ms=60000,
                                     transport=fabric.transport) for host in range(2)]
-        wait_until(lambda: any(job["stats"]["results"] > 10 for job in fabric.ask("spine0", "jobs.list")["jobs"]), 30, "results")
+        wait_until(lambda: any(job["stats"]["results"] > 10 for job in fabric.ask("spine0", "jobs.list")["jobs"]), 60, "results")
         fabric.switches["leaf1"].popen.send_signal(signal.SIGSTOP)
         try:
             wait_for_lines(lambda: fabric.ctl_manager("waits"),
@@ -98,7 +98,7 @@ def a_switch_that_stands_still_is_named_too():
             fabric.switches["leaf1"].popen.send_signal(signal.SIGCONT)
         for rank in ranks:
             rank.popen.kill()
-            rank.wait(10)
+            rank.wait(60)
 
 
 @case()
@@ -120,11 +120,11 @@ def a_job_without_a_run_says_who_has_not_joined():
             ranks[1].popen.send_signal(signal.SIGCONT)
         for rank in ranks:
             rank.popen.send_signal(signal.SIGKILL)
-            rank.wait(10)
+            rank.wait(60)
         # What the blocks of the last run wait for is of no interest to the next one.
         again = start_ranks(lab, job, [0, 1], bytes=64 * KIB)
         expect_exact(reports_of(lab, again), "the next run")
-        wait_until(lambda: "does not run" in waits(), 10, "the end of the run")
+        wait_until(lambda: "does not run" in waits(), 60, "the end of the run")
         for wrong in (["jobs", "waits"], ["jobs", "waits", "x"], ["jobs", "waits", 77], ["jobs", "waits", 1, 2]):
             expect(lab.ctl(*wrong, check=False).returncode in (1, 2), f"faninctl {wrong} did not fail")
         for wrong in ({}, {"id": 0}, {"id": "1"}, {"id": 1, "most": 0}, {"id": 1, "most": 1025}, {"id": 1, "colour": 1}):

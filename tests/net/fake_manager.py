@@ -84,25 +84,26 @@ class FakeManager:
                 connection = self.tls.wrap_socket(connection, server_side=True)
             with self.lock:
                 self.connections.append(connection)
-            stream = connection.makefile("rw", encoding="utf-8", newline="\n")
-            with stream:
-                self._talk(stream)
+            # A stream for both directions would lose what it has read ahead whenever it writes.
+            with connection.makefile("r", encoding="utf-8", newline="\n") as lines, \
+                    connection.makefile("w", encoding="utf-8", newline="\n") as stream:
+                self._talk(lines, stream)
         except (OSError, ValueError):
             pass
         finally:
             connection.close()
 
-    def _talk(self, stream):
-        hello = json.loads(stream.readline())
+    def _talk(self, lines, stream):
+        hello = json.loads(lines.readline())
         if self.mute:
-            stream.readline()
+            lines.readline()
             return
         if self.token is not None and hello.get("token") != self.token:
             self._send(stream, {"id": None, "ok": False, "error": {
                 "code": "unauthorized", "message": "found another token than the manager's"}})
             return
         self._send(stream, self.hello)
-        for line in stream:
+        for line in lines:
             self._command(stream, json.loads(line))
 
     @staticmethod

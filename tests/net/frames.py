@@ -116,7 +116,7 @@ class RawPort:
             if address[2] != PACKET_OUTGOING:
                 frames.append((time.time(), with_tag(frame, auxiliary)))
 
-    def wait_for(self, wanted, timeout=5):
+    def wait_for(self, wanted, timeout=60):
         """Waits for a frame for which wanted(frame) is true; returns it and all that came before it."""
         seen = []
         deadline = time.monotonic() + timeout

@@ -27,7 +27,7 @@ class Refused(LabError):
 class Client:
     """A connection to the manager: a host's, or a person's. Events are kept aside."""
 
-    def __init__(self, manager, token=TOKEN, timeout=20, hello=True, path=None):
+    def __init__(self, manager, token=TOKEN, timeout=60, hello=True, path=None):
         if path is not None:
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.settimeout(timeout)
@@ -253,7 +253,7 @@ class Manager:
         self.process = self.lab._spawn(self.namespace, f"manager-{self.starts}",
                                        [program("fanin-manager"), "--config", str(self.path)])
         if wait:
-            wait_until(self._answers, 20, "the manager to answer")
+            wait_until(self._answers, 60, "the manager to answer")
         return self
 
     def _answers(self):
@@ -273,7 +273,7 @@ class Manager:
     def stop(self):
         """Ends it as its service manager would; it must have nothing to complain about, sanitizers neither."""
         self.process.popen.terminate()
-        status = self.process.wait(20)
+        status = self.process.wait(60)
         expect(status == 0, f"fanin-manager ended with status {status}: {self.process.stderr()[-2000:]}")
 
     def client(self, **options):
@@ -291,7 +291,7 @@ class Manager:
 
     def wait_up(self, *names):
         for name in names:
-            wait_until(lambda: self.switch_state(name) == "up", 30, f"switch {name} to be up")
+            wait_until(lambda: self.switch_state(name) == "up", 60, f"switch {name} to be up")
 
     def join(self, job, ips, **options):
         """Hosts at these addresses join as rank 0 and on; returns their clients and results in that order."""
@@ -300,7 +300,7 @@ class Manager:
                    for rank, (client, ip) in enumerate(zip(clients, ips))]
         return clients, [client.finish(number, "join") for client, number in zip(clients, numbers)]
 
-    def wait_idle(self, timeout=20):
+    def wait_idle(self, timeout=60):
         """No job and no removal is left."""
         def idle():
             jobs = self.ask("jobs")

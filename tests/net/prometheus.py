@@ -103,7 +103,7 @@ def parse(text):
 def request(namespace, address, method, path):
     """(status, content type, body) of a request within a switch's namespace."""
     with inside(namespace):
-        connection = http.client.HTTPConnection(address, timeout=10)
+        connection = http.client.HTTPConnection(address, timeout=60)
         try:
             connection.request(method, path)
             response = connection.getresponse()

@@ -87,7 +87,7 @@ def job_entry(lab, job):
     return next((entry for entry in lab.control.ask("jobs.list")["jobs"] if entry["id"] == job["id"]), None)
 
 
-def wait_for_results(lab, job, count, timeout=20):
+def wait_for_results(lab, job, count, timeout=60):
     """Waits until the switch has sent that many results of the job."""
     wait_until(lambda: job_entry(lab, job)["stats"]["results"] >= count, timeout, f"{count} results")
 

@@ -418,6 +418,62 @@ START_TEST(a_member_that_moves_keeps_its_tagger)
 }
 END_TEST
 
+/* Sends the next JOIN at once, to which the switch answers that others are missing, or refuses. Returns when one is due again. */
+static uint64_t
+rejoin_interval_ns(bool refused, bool answered)
+{
+	const unsigned int sent = net.sent;
+
+	member.told_ns = 0;
+	member.next_send_ns = 0;
+	ck_assert_int_eq(fanin_member_rejoin_poll(&member, &error), FANIN_IN_PROGRESS);
+	ck_assert_uint_eq(net.sent, sent + 1);
+	if (answered && refused) {
+		add_refusal(keys.down, member.nonce, 0, FANIN_REASON_NOT_ACTIVE);
+	} else if (answered) {
+		add_ack(keys.down, member.nonce, 64);
+		net.answers[net.n - 1].control.body.join_ack.state = FANIN_JOIN_WAITING;
+	}
+	ck_assert_int_eq(fanin_member_rejoin_poll(&member, &error), FANIN_IN_PROGRESS);
+	ck_assert_int_eq(member.refusal != FANIN_REASON_NONE, refused);
+	member.refusal = FANIN_REASON_NONE;
+	ck_assert_uint_eq(net.sent, sent + 1);
+	return member.next_send_ns - member.sent_ns;
+}
+
+/* As if the switch had said the same for a minute. */
+static void
+minute_pass(void)
+{
+	for (int i = 0; i < 8; i++)
+		rejoin_interval_ns(false, true);
+	ck_assert_uint_eq(rejoin_interval_ns(false, true), SECOND);
+	member.calm_ns -= 60 * SECOND;
+}
+
+START_TEST(who_waits_for_long_to_join_again_asks_less_often)
+{
+	net.lies = 100;
+	member.config.timeout_ns = 5 * SECOND;
+	fanin_member_rejoin(&member, 0);
+	minute_pass();
+	ck_assert_uint_eq(rejoin_interval_ns(false, true), 2 * SECOND);
+	/* An answer that does not come is soon asked for again. */
+	ck_assert_uint_eq(rejoin_interval_ns(false, false), SECOND);
+	ck_assert_uint_eq(rejoin_interval_ns(false, true), 2 * SECOND);
+	/* A refusal holds for 3 s: it has to come again before, or be over. */
+	ck_assert_uint_eq(rejoin_interval_ns(true, true), SECOND);
+	ck_assert_uint_eq(rejoin_interval_ns(false, true), SECOND);
+	minute_pass();
+	member.config.timeout_ns = 3 * SECOND;
+	ck_assert_uint_eq(rejoin_interval_ns(false, true), 3 * SECOND / 2);
+	/* Somebody has joined. */
+	member.members = 1;
+	rejoin_interval_ns(false, true);
+	ck_assert_uint_lt(rejoin_interval_ns(false, true), SECOND);
+}
+END_TEST
+
 /* ---- control packets as frames */
 
 static struct memory_link link;
@@ -554,6 +610,7 @@ suite_join(void)
 	tcase_add_test(answers, a_switch_that_does_not_know_the_member_ends_a_leave);
 	tcase_add_loop_test(answers, a_rank_that_does_not_authenticate_joins_no_job_with_tags, 0, 2);
 	tcase_add_test(answers, answers_with_tags_are_none_in_a_job_without);
+	tcase_add_test(answers, who_waits_for_long_to_join_again_asks_less_often);
 	suite_add_tcase(suite, answers);
 	tcase_add_checked_fixture(tags, setup_tagged, teardown);
 	tcase_add_test(tags, jobs_with_tags_are_joined_and_left);

@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "hostlib/src/base/clock.h"
+#include "hostlib/src/comm/context.h"
 #include "hostlib/src/ring/ring_internal.h"
 #include "tests/unit/ring_rig.h"
 #include "tests/unit/suites.h"
@@ -225,6 +227,89 @@ START_TEST(a_machine_that_does_not_answer_is_named_by_all)
 }
 END_TEST
 
+/* Fills the connection to the previous rank, which is paused and reads nothing, and leaves; returns how long that took. */
+static uint64_t
+leave_unread(struct rig *rig, uint16_t rank)
+{
+	static const uint8_t bytes[65536];
+	uint64_t started_ns;
+
+	while (send(rig->rings[rank]->prev, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+		;
+	started_ns = fanin_now_ns(NULL);
+	fanin_ring_leave(rig->rings[rank]);
+	return fanin_now_ns(NULL) - started_ns;
+}
+
+START_TEST(who_leaves_waits_for_a_late_rank_to_take_its_notice_but_not_for_a_dead_machine)
+{
+	uint64_t leave_ns[2];
+	struct hole hole;
+
+	hole_make(&hole);
+	for (int dead = 0; dead < 2; dead++) {
+		struct collective collective;
+		struct rig rig;
+
+		rig_listen(&rig, 4);
+		rig.wait_limit_ns = dead != 0 ? 0 : 3 * TIMEOUT_NS;
+		for (uint16_t i = 0; i < 4; i++)
+			rig_create_rank(&rig, i, KEY);
+		rig_wire(&rig);
+		collective_make(&collective, &rig, LARGE, FANIN_WIRE_F32, FANIN_WIRE_SUM, false);
+		collective_post_all(&collective, &rig);
+		rig.paused[1] = true;
+		expect_waiting(&collective, &rig, 1, 2 * TIMEOUT_NS);
+		if (dead != 0)
+			rig.rings[0]->next_watch.address = hole.address;
+		collective_run(&collective, &rig);
+		expect_blamed(&rig, &collective, 1, dead != 0 ? "has not answered" : "has been late");
+		leave_ns[dead] = leave_unread(&rig, 2);
+		collective_free(&collective, &rig);
+		rig_destroy(&rig);
+	}
+	ck_assert_uint_lt(leave_ns[1], leave_ns[0] / 2);
+	hole_close(&hole);
+}
+END_TEST
+
+START_TEST(who_finds_a_dead_machine_first_stays_until_the_next_rank_has_heard_of_it)
+{
+	uint64_t leave_ns[2];
+	struct hole hole;
+
+	hole_make(&hole);
+	for (int heard = 0; heard < 2; heard++) {
+		struct collective collective;
+		struct rig rig;
+
+		rig_create(&rig, 4, false);
+		collective_make(&collective, &rig, LARGE, FANIN_WIRE_F32, FANIN_WIRE_SUM, false);
+		collective_post_all(&collective, &rig);
+		rig.paused[1] = true;
+		expect_waiting(&collective, &rig, 1, 2 * TIMEOUT_NS);
+		/* Rank 0, which is to tell rank 3, has no time to. */
+		rig.paused[0] = true;
+		rig.rings[2]->prev_watch.address = hole.address;
+		while (collective.requests[2].status == FANIN_IN_PROGRESS)
+			rig_step(&rig);
+		ck_assert_uint_eq(fanin_ring_missing(rig.rings[2]), 1 << 1);
+		if (heard != 0) {
+			rig.paused[0] = false;
+			rig.rings[0]->next_watch.address = hole.address;
+			while (collective.requests[3].status == FANIN_IN_PROGRESS)
+				rig_step(&rig);
+			ck_assert_uint_eq(fanin_ring_missing(rig.rings[3]), 1 << 1);
+		}
+		leave_ns[heard] = leave_unread(&rig, 2);
+		collective_free(&collective, &rig);
+		rig_destroy(&rig);
+	}
+	ck_assert_uint_lt(leave_ns[1], leave_ns[0] / 2);
+	hole_close(&hole);
+}
+END_TEST
+
 START_TEST(a_firewall_before_a_late_rank_does_not_make_it_dead)
 {
 	struct collective collective;
@@ -364,9 +449,13 @@ START_TEST(different_collectives_are_told_apart)
 }
 END_TEST
 
+/* The failure may be found between two collectives. */
 START_TEST(a_failed_ring_takes_no_more_requests)
 {
 	struct fanin_request request = { .dtype = FANIN_WIRE_U8, .op = FANIN_WIRE_SUM };
+	struct fanin_comm comm = { .ops = &fanin_comm_ring_ops, .member.config.size = 2 };
+	fanin_request *posted;
+	struct fanin_ctx ctx;
 	struct rig rig;
 
 	rig_create(&rig, 2, false);
@@ -376,6 +465,11 @@ START_TEST(a_failed_ring_takes_no_more_requests)
 		rig_step(&rig);
 	ck_assert_int_eq(fanin_ring_post(rig.rings[0], &request, 0), FANIN_ERR_TIMEOUT);
 	ck_assert_uint_eq(fanin_ring_missing(rig.rings[0]), 2);
+	comm.ctx = &ctx;
+	comm.ring = rig.rings[0];
+	ck_assert_int_eq(fanin_ibarrier(&comm, &posted), FANIN_ERR_TIMEOUT);
+	ck_assert_str_eq(fanin_ctx_error(&ctx), fanin_ring_error(rig.rings[0])->text);
+	ck_assert_uint_eq(fanin_ctx_missing(&ctx), 2);
 	rig_destroy(&rig);
 }
 END_TEST
@@ -505,6 +599,10 @@ suite_ring_failures(void)
 	tcase_add_test(failures, a_rank_that_is_killed_while_it_is_late_is_named);
 	tcase_add_test(failures, the_wait_for_a_late_rank_may_have_a_limit);
 	tcase_add_test(failures, a_machine_that_does_not_answer_is_named_by_all);
+	tcase_add_test(failures,
+		       who_leaves_waits_for_a_late_rank_to_take_its_notice_but_not_for_a_dead_machine);
+	tcase_add_test(failures,
+		       who_finds_a_dead_machine_first_stays_until_the_next_rank_has_heard_of_it);
 	tcase_add_test(failures, a_firewall_before_a_late_rank_does_not_make_it_dead);
 	tcase_add_test(failures, waiting_long_costs_few_calls);
 	tcase_add_test(failures, whoever_leaves_after_the_last_collective_harms_nobody);

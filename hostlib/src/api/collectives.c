@@ -110,11 +110,11 @@ collective_post(struct fanin_request call, size_t count, enum fanin_dtype dtype,
 	if (status != FANIN_OK) {
 		free(request);
 		if (status == FANIN_ERR_INVALID)
-			fanin_error_set(error, status,
-					"%zu elements and what is posted already exceed 2^31 packets",
-					count);
-		else
-			fanin_error_set(error, status, "%s", fanin_comm_error(comm));
+			return fanin_error_set(
+				error, status,
+				"%zu elements and what is posted already exceed 2^31 packets", count);
+		fanin_error_set(error, status, "%s", fanin_comm_error(comm));
+		error->missing = fanin_comm_missing(comm);
 		return status;
 	}
 	/* Requests are mostly waited for in the order of posting: freeing the first one is then quick. */

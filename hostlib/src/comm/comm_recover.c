@@ -46,7 +46,7 @@ missing_note(struct fanin_comm *comm)
 	struct fanin_member *member = &comm->member;
 	struct fanin_rejoin rejoin = { 0 };
 	const uint64_t now_ns = fanin_now_ns(NULL);
-	uint64_t away, away_ns;
+	uint64_t away, away_ns, left;
 
 	if (member->refusal != FANIN_REASON_NONE)
 		comm->refused_ns = now_ns;
@@ -58,12 +58,14 @@ missing_note(struct fanin_comm *comm)
 	}
 	if (comm->manager != NULL && fanin_manager_is_heard(comm->manager)) {
 		away = fanin_manager_away(comm->manager, &away_ns) & rejoin.missing;
-		rejoin.gone = fanin_manager_left(comm->manager) & rejoin.missing;
+		left = fanin_manager_left(comm->manager) & rejoin.missing;
 		if (way_is_free(comm, now_ns))
-			rejoin.late = rejoin.missing & ~rejoin.gone & ~away;
-		/* A link may be away for a moment. */
-		if (now_ns - away_ns >= AWAY_NS)
-			rejoin.gone |= away;
+			rejoin.late = rejoin.missing & ~left & ~away;
+		/* A link may be away for a moment. Who has left may have given up because of those that are away. */
+		if (away == 0)
+			rejoin.gone = left;
+		else if (now_ns - away_ns >= AWAY_NS)
+			rejoin.gone = away;
 		/* A switch of a tree does not know of ranks elsewhere that they have joined as long as one behind it has not. */
 		if (rejoin.gone != 0)
 			rejoin.missing = rejoin.gone;

@@ -183,6 +183,7 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 		.udp_port = options->udp_port,
 		.authenticate = options->authenticate,
 		.patient = options->recover,
+		.timeout_ns = options->timeout_ms * 1000000ull,
 		.interrupt = join_is_over,
 		.interrupt_arg = comm,
 	};

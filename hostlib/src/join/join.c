@@ -185,10 +185,12 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 	member->epoch = hdr->epoch;
 	member->instance = ack->instance;
 	/* Who has waited for somebody who is late is not to wait as long for the rest. */
-	if (member->members != hdr->members)
-		member->repeat_ns = JOIN_REPEAT_NS;
-	member->members = hdr->members;
 	member->told_ns = fanin_now_ns(NULL);
+	if (member->members != hdr->members) {
+		member->repeat_ns = JOIN_REPEAT_NS;
+		member->calm_ns = member->told_ns;
+	}
+	member->members = hdr->members;
 	member->first_block = hdr->progress;
 	memcpy(member->handler, ack->handler, sizeof(ack->handler));
 	member->acknowledged = true;
@@ -304,6 +306,7 @@ join_send(struct fanin_member *member)
 	news = control_send(member, FANIN_TYPE_JOIN);
 	if (news != 0)
 		member->errnum = news;
+	member->sent_ns = now_ns;
 	member->next_send_ns = now_ns + JOIN_REPEAT_NS;
 	return true;
 }
@@ -348,6 +351,7 @@ fanin_member_rejoin(struct fanin_member *member, uint32_t progress)
 	member->members = 0;
 	member->told_ns = 0;
 	member->repeat_ns = JOIN_REPEAT_NS;
+	member->calm_ns = fanin_now_ns(NULL);
 	member->next_send_ns = 0;
 }
 
@@ -364,6 +368,27 @@ fanin_member_move(struct fanin_member *member, const struct fanin_route *route, 
 	member->acknowledged = false;
 }
 
+/* Who has waited for long, and is told so each time, asks less often. One JOIN or its answer may be lost before the timeout. */
+static void
+repeat_postpone(struct fanin_member *member)
+{
+	const uint64_t half_ns = member->config.timeout_ns / 2;
+	uint64_t interval_ns;
+
+	if (member->refusal != FANIN_REASON_NONE)
+		member->calm_ns = fanin_now_ns(NULL);
+	if (member->told_ns < member->sent_ns || member->told_ns < member->calm_ns)
+		return;
+	interval_ns = (member->told_ns - member->calm_ns) / 8;
+	if (interval_ns > half_ns)
+		interval_ns = half_ns;
+	if (interval_ns > FANIN_REJOIN_CALM_MOST_NS)
+		interval_ns = FANIN_REJOIN_CALM_MOST_NS;
+	if (interval_ns > FANIN_REJOIN_REPEAT_MOST_NS &&
+	    member->next_send_ns < member->sent_ns + interval_ns)
+		member->next_send_ns = member->sent_ns + interval_ns;
+}
+
 int
 fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error)
 {
@@ -373,6 +398,7 @@ fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error)
 		return status;
 	if (member->acknowledged && member->active)
 		return FANIN_OK;
+	repeat_postpone(member);
 	if (join_send(member) && member->acknowledged) {
 		/* It waits for others, perhaps for long. */
 		member->next_send_ns += member->repeat_ns - JOIN_REPEAT_NS;

@@ -16,8 +16,12 @@
 #include "wire/tag.h"
 #include "wire/wire.h"
 
-/* JOINs of a rank that waits for others to join again are at most this far apart. */
+/*
+ * JOINs of a rank that waits for others to join again are at most this far apart; while each is answered and the answers say
+ * nothing new, by an eighth of the time for which that has been so, up to the second limit and half the timeout.
+ */
 #define FANIN_REJOIN_REPEAT_MOST_NS (1000 * 1000000ull)
+#define FANIN_REJOIN_CALM_MOST_NS (2000 * 1000000ull)
 
 struct fanin_member_config {
 	uint64_t key; /* the job's secret */
@@ -27,6 +31,7 @@ struct fanin_member_config {
 	uint16_t udp_port;
 	bool authenticate; /* packets have tags; never joins a job whose packets have none */
 	bool patient;      /* the job may be gone for a while: it is being made anew */
+	uint64_t timeout_ns; /* of collectives: an answer to a JOIN is as good as a result for so long */
 	fanin_interrupt_fn interrupt;
 	void *interrupt_arg;
 };
@@ -46,7 +51,9 @@ struct fanin_member {
 	unsigned int refusal;  /* last one that may pass, while joining; else FANIN_REASON_NONE */
 	int errnum;            /* the channel's last news; 0: none */
 	uint64_t next_send_ns; /* of JOIN */
+	uint64_t sent_ns;      /* the last one */
 	uint64_t repeat_ns;    /* after how long once more, while it joins again */
+	uint64_t calm_ns;      /* since when answers say the same, and none is a refusal */
 
 	/* From JOIN_ACK. */
 	bool acknowledged;

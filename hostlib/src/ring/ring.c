@@ -329,6 +329,29 @@ is_delivered(int fd)
 	return ioctl(fd, SIOCOUTQ, &unsent) < 0 || unsent == 0;
 }
 
+/* Can the previous rank's machine still acknowledge what is sent to it? TCP would try for minutes. */
+static bool
+prev_answers(const struct fanin_ring *ring)
+{
+	const bool is_blamed = (ring->blamed >> fanin_ring_prev_rank(ring) & 1) != 0;
+
+	return !(is_blamed && (ring->blame == FANIN_RING_DIED || ring->blame == FANIN_RING_SILENT)) &&
+	       !fanin_ring_watch_is_silent(ring, &ring->prev_watch);
+}
+
+/*
+ * Would the next rank take the end of this connection for a death? Of a failure it hears from the rank after it, which may have been
+ * slower to find out than this one.
+ */
+static bool
+next_would_blame(const struct fanin_ring *ring)
+{
+	const bool is_blamed = (ring->blamed >> fanin_ring_next_rank(ring) & 1) != 0;
+
+	return ring->status != FANIN_OK && ring->heard.type != FANIN_RING_FAILED &&
+	       !ring->next_ended && !is_blamed;
+}
+
 void
 fanin_ring_leave(struct fanin_ring *ring)
 {
@@ -356,7 +379,8 @@ fanin_ring_leave(struct fanin_ring *ring)
 			ring->tx_notice.len = 0;
 		/* What is left unread would make the kernel cut the connection off instead of closing it. */
 		fanin_ring_notice_receive(ring);
-		if (ring->tx_notice.len == 0 && is_delivered(ring->prev) &&
+		if (!next_would_blame(ring) &&
+		    (!prev_answers(ring) || (ring->tx_notice.len == 0 && is_delivered(ring->prev))) &&
 		    (!between || (ring->tx_header.len == 0 && is_delivered(ring->next))))
 			break;
 		nanosleep(&pause, NULL);

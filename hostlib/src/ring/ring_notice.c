@@ -113,6 +113,8 @@ fanin_ring_notice_receive(struct fanin_ring *ring)
 		ring->rx_notice = (struct fanin_ring_piece){ 0 };
 		if (ring->status == FANIN_OK)
 			notice_take(ring, &notice);
+		else
+			ring->heard = notice;
 	}
 }
 

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How fast this machine is right now: bounds on times are the protocol's constant and a multiple of what is measured meanwhile."""
+
+import subprocess
+import threading
+import time
+
+from support import expect, program, wait_until
+
+# What is told in time has been seen by several processes, each of which has then ended and been waited for.
+STARTS = 20
+INTERVAL_SECONDS = 0.1
+
+
+class Pace:
+    """Starts a program again and again as long as the block runs, and keeps the longest time from its start to its end."""
+
+    def __init__(self):
+        self.began = None
+        self.longest = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._measure, daemon=True)
+
+    def _measure(self):
+        command = [program("fanin-perf"), "--version"]
+        while True:
+            started = time.monotonic()
+            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+            self.longest = max(self.longest, time.monotonic() - started)
+            if self._ended.wait(INTERVAL_SECONDS):
+                return
+
+    def __enter__(self):
+        self.began = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self._thread.join()
+
+    @property
+    def grace(self):
+        """Seconds by which something may be late on this machine, known once the block has ended."""
+        return STARTS * self.longest
+
+    def expect_within(self, seconds, most, what):
+        """What has taken `seconds` was to take less than `most`, and what this machine adds to that."""
+        expect(seconds < most + self.grace, f"{what}: took {seconds:.2f} s, expected less than {most:g} s and {self.grace:.2f} s, "
+               f"which is {STARTS} times the {self.longest:.3f} s that a program took to start and end")
+
+
+def wait_within(condition, most, what):
+    """Waits as wait_until does, and expects that it has taken so many seconds at most, and what this machine adds to that."""
+    with Pace() as pace:
+        value = wait_until(condition, 60, what)
+        seconds = time.monotonic() - pace.began
+    pace.expect_within(seconds, most, what)
+    return value
