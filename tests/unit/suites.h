@@ -56,6 +56,7 @@
 	X(manager_chance)                                                                          \
 	X(join)                                                                                    \
 	X(engine)                                                                                  \
+	X(pauses)                                                                                  \
 	X(engine_tags)                                                                             \
 	X(recovery)                                                                                \
 	X(split)                                                                                   \
