@@ -24,6 +24,7 @@ LEAST_ITERATIONS = 3
 MOST_ITERATIONS = 5000
 MOST_ROUNDS = 6
 RUN_SECONDS = 90
+LOOK_SECONDS = 1.0  # a job that is not done in time is looked at for so long
 REPLY = re.compile(r"icmp_seq=(\d+) .*time=([\d.]+) ms")
 # Sums over all hosts and rounds. A counter that a build does not have is None.
 COUNTERS = ("frames_sent", "retransmits", "spurious", "queries", "duplicates", "ring_drops")
@@ -124,6 +125,42 @@ def results_of(lab, job):
     return sum(entry["stats"]["results"] for entry in lab.control.ask("jobs.list")["jobs"] if entry["id"] == job["id"])
 
 
+def state_of(process):
+    """A process's state, as ps shows it, and its seconds of CPU time so far."""
+    try:
+        fields = Path("/proc", str(process.pid), "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "gone", 0.0
+    return fields[0], (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def whom_it_waits_for(lab, job):
+    """The ranks that a job's oldest block waits for, or that have not joined, and that in words."""
+    try:
+        told = lab.control.ask("jobs.waits", id=job["id"], most=1)
+    except LabError:
+        return [], "its switch does not tell whom it waits for"
+    if told["state"] != "active":
+        missing = [member["rank"] for member in told["members"] if not member["joined"]]
+        return missing, f"it does not run without ranks {missing}"
+    if not told["blocks"]:
+        return [], "no block waits"
+    block = told["blocks"][0]
+    return block["missing"], f"block {block['block']} has waited for ranks {block['missing']} for {block['since_ms'] / 1000:.1f} s"
+
+
+def standing(lab, job, ranks):
+    """What there is to say about a job that is not done in time: whether it goes on, however slowly, and who keeps it waiting."""
+    results, before = results_of(lab, job), [state_of(rank) for rank in ranks]
+    time.sleep(LOOK_SECONDS)
+    more, after = results_of(lab, job) - results, [state_of(rank) for rank in ranks]
+    missing, words = whom_it_waits_for(lab, job)
+    missing = [rank for rank in missing if ranks[rank].running()]
+    times = ", ".join(f"rank {rank} {after[rank][1] - before[rank][1]:.2f} s (state {after[rank][0]})" for rank in missing)
+    return (f"{sum(rank.running() for rank in ranks)} of {len(ranks)} ranks run, {results + more} results, {more} of them in the last "
+            f"{LOOK_SECONDS:g} s; {words}" + (f"; CPU time in the last {LOOK_SECONDS:g} s: {times}" if times else ""))
+
+
 def check_reports(reports):
     for rank, report in enumerate(reports):
         if report.get("error"):
@@ -138,6 +175,7 @@ def check_reports(reports):
 def one_round(lab, size, iterations, deadline, when_measured=None):
     """A job of all hosts from its creation to its end: the reports. when_measured: called in the first measured iteration."""
     job = lab.create_job()
+    began = time.monotonic()
     ranks = [lab.spawn_perf(host, job, host, lab.hosts, bytes=size, dtype="f32", op="sum", warmup=WARMUP, iters=iterations,
                             transport=lab.transport, check_ends=True, times=True) for host in range(lab.hosts)]
     try:
@@ -149,6 +187,8 @@ def one_round(lab, size, iterations, deadline, when_measured=None):
             when_measured()
         wait_before(deadline, lambda: not any(rank.running() for rank in ranks), "the end of the job")
         reports = [lab.perf_report(rank) for rank in ranks]
+    except RunFailed as failure:
+        raise RunFailed(f"{failure}, {time.monotonic() - began:.1f} s after the job was made; {standing(lab, job, ranks)}") from failure
     finally:
         forget(lab, ranks)
     lab.ctl("jobs", "destroy", job["id"])

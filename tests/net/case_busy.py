@@ -5,13 +5,15 @@ import contextlib
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from support import LabError, case, expect, expect_equal, run, wait_until
+from support import Lab, LabError, case, expect, expect_equal, run, wait_until
 from lab import SOURCE_DIR
 
 sys.path.insert(0, str(SOURCE_DIR / "bench"))
@@ -122,6 +124,31 @@ def a_tiny_busy_bench_measures_goodput_and_pings():
     for row in result["criteria"]:
         expect_equal(sorted(row), ["cell", "found", "missed", "name", "ok", "wanted"], "keys of a criterion")
     expect("wanted" in report.table(result) and cell["name"] in report.table(result), f"the table: {report.table(result)}")
+
+
+def words_of_failure(lab, seconds, when_measured=None):
+    """What a round without an end says when its time is over."""
+    try:
+        busy_run.one_round(lab, 1 << 20, 1000000, time.monotonic() + seconds, when_measured)
+    except busy_run.RunFailed as failure:
+        return str(failure)
+    expect(False, "the round has ended")
+    return ""
+
+
+@case(60)
+def a_round_that_is_not_done_in_time_says_whether_it_stands_still():
+    with Lab(2, "af_packet") as lab:
+        def stop_rank_1():
+            process = [process for process in lab.processes if process.name.startswith("perf-")][1]
+            process.popen.send_signal(signal.SIGSTOP)
+        lab.start_switch()
+        made = r"not done after \d+ s: no sign of the end of the job, \d+\.\d s after the job was made; 2 of 2 ranks run, \d+ results, "
+        words = words_of_failure(lab, 10, stop_rank_1)
+        expect(re.fullmatch(made + r"0 of them in the last 1 s; block \d+ has waited for ranks \[1\] for \d+\.\d s; "
+                            r"CPU time in the last 1 s: rank 1 0\.00 s \(state T\)", words), f"with a rank that is stopped: {words}")
+        words = words_of_failure(lab, 5, lambda: None)
+        expect(re.match(made + r"[1-9]\d* of them in the last 1 s; ", words), f"with ranks that go on: {words}")
 
 
 @case(10)

@@ -18,12 +18,16 @@
 #include "reference/random.h"
 
 #define MAX_RANKS 16
+#ifndef WINDOW
 #define WINDOW 64
+#endif
 #define PAYLOAD 64
 #define MOST_PAYLOAD 128 /* an answer's body */
 #define ELEMENTS (PAYLOAD / 4)
 #define FRAME_LEN (FANIN_PAYLOAD_OFFSET + MOST_PAYLOAD + FANIN_TAG_LEN)
+#ifndef QUEUE_LEN
 #define QUEUE_LEN 1024
+#endif
 #define JOB 7
 #define EPOCH 3u
 #define SWITCH_MAC                                                                                 \

@@ -743,6 +743,58 @@ START_TEST(what_is_lost_is_repaired_however_seldom_the_caller_looks)
 }
 END_TEST
 
+/* _i % 3: 0 the switch says nothing, 1 a rank has ended, 2 it does not answer. _i / 3: how seldom the caller looks. */
+START_TEST(who_looks_seldom_is_told_in_so_many_looks)
+{
+	static const uint64_t away_ms[] = { 110, 400, 3000 };
+	const uint64_t away_ns = away_ms[_i / 3] * 1000000;
+	struct world *world = world_create(2);
+	struct collective collective;
+	unsigned int looks;
+	int status = 0;
+
+	if (_i % 3 != 0)
+		*(_i % 3 == 1 ? &world->ended : &world->mute) = 1 << 1;
+	world->silent = _i % 3 == 0;
+	collective_prepare(&collective, 100, 0);
+	collective_post(&collective, world, 0, false);
+	for (looks = 0; status >= 0; looks++) {
+		ck_assert_uint_lt(looks, 25 + 4 * TIMEOUT_NS / away_ns);
+		world->now_ns += away_ns;
+		status = fanin_engine_poll(world->engines[0]);
+	}
+	/* Each look may bring what was lost, so that there have to be several. */
+	ck_assert_uint_ge(looks, 20);
+	ck_assert_uint_ge(looks * away_ns, TIMEOUT_NS);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_ERR_TIMEOUT);
+	ck_assert_ptr_nonnull(strstr(fanin_engine_error(world->engines[0])->text,
+				     _i % 3 == 0 ? "the switch does not answer"
+				     : _i % 3 == 1
+					     ? "waits for rank 1 (of 2), which has ended"
+					     : "waits for rank 1 (of 2), which does not answer"));
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
+START_TEST(who_looks_seldom_waits_for_late_ranks)
+{
+	struct world *world = world_create(2);
+	struct collective collective;
+
+	collective_prepare(&collective, 100, 0);
+	collective_post(&collective, world, 0, false);
+	for (unsigned int looks = 0; looks < 500; looks++) {
+		world->now_ns += (_i == 0 ? 110 : 3000) * 1000000ull;
+		ck_assert_int_ge(fanin_engine_poll(world->engines[0]), 0);
+	}
+	collective_post(&collective, world, 1, false);
+	collective_run(&collective, world);
+	collective_expect(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
 START_TEST(a_limit_to_waiting_holds)
 {
 	struct collective collective;
@@ -1035,6 +1087,8 @@ suite_engine(void)
 	tcase_add_test(errors, a_link_that_is_away_for_a_moment_ends_no_long_wait);
 	tcase_add_loop_test(errors, waits_for_late_ranks_survive_losses, 0, 5);
 	tcase_add_test(errors, what_is_lost_is_repaired_however_seldom_the_caller_looks);
+	tcase_add_loop_test(errors, who_looks_seldom_is_told_in_so_many_looks, 0, 9);
+	tcase_add_loop_test(errors, who_looks_seldom_waits_for_late_ranks, 0, 2);
 	tcase_add_test(errors, a_limit_to_waiting_holds);
 	tcase_add_test(errors, contributions_that_never_arrive_are_told_apart_from_a_silent_switch);
 	tcase_add_test(errors, a_timeout_tells_that_the_switch_is_silent);

@@ -158,7 +158,8 @@ struct fanin_join_opts {
 	/*
 	 * A collective waits for ranks that are late: that load data, write a checkpoint or are stopped. Once there has been no
 	 * result for this long, it fails with FANIN_ERR_TIMEOUT if one of the ranks that are missing is gone: its process has
-	 * ended, or its host doesn't answer; and if the switch itself doesn't. Default 5000. See wait_limit_ms.
+	 * ended, or its host doesn't answer; and if the switch itself doesn't. Of a time longer than 0.1 s between two
+	 * calls that make progress a quarter counts, and a twentieth of the timeout at most. Default 5000. See wait_limit_ms.
 	 */
 	uint32_t timeout_ms;
 	bool no_stagger; /* send blocks in order instead of rotated by rank (Flare section 5) */
