@@ -206,7 +206,7 @@ END_TEST
 static struct {
 	uint32_t never_len;
 	uint64_t granted; /* bytes */
-	uint64_t per_ms;  /* bytes that are granted in addition each ms, whoever is held up meanwhile, up to most */
+	uint64_t per_ms; /* bytes that are granted in addition each ms, whoever is held up meanwhile, up to most */
 	uint64_t most;
 	uint64_t last_ns; /* until when they have been */
 	uint32_t lens[512];
@@ -220,8 +220,7 @@ device_tx_burst(void *handle, struct rte_mbuf **mbufs, uint16_t n)
 
 	(void)handle;
 	if (device.per_ms != 0) {
-		const uint64_t bytes =
-			(pipeline_now_ns() - device.last_ns) * device.per_ms / 1000000;
+		const uint64_t bytes = (pipeline_now_ns() - device.last_ns) * device.per_ms / 1000000;
 
 		device.granted = RTE_MIN(device.granted + bytes, device.most);
 		device.last_ns += bytes * 1000000 / device.per_ms;
