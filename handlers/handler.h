@@ -22,6 +22,9 @@
 #include "wire/wire.h"
 
 #define FANIN_MAX_BUFFERS 8
+/* Counters and parameters that a handler may have of its own. */
+#define FANIN_OWN_COUNTERS_MAX 16
+#define FANIN_PARAMETERS_MAX 8
 
 /* The job as its handler may know it. Constant while any worker can see it. */
 struct fanin_job_params {
@@ -46,6 +49,7 @@ struct fanin_job_params {
 	struct fanin_headers parent_headers; /* template of contributions to the parent, likewise of full payload */
 	uint64_t child_ranks[FANIN_WIRE_MAX_CHILDREN]; /* bitmaps of the ranks behind each child */
 	bool authenticate; /* packets have tags (wire/tag.h), which handlers do not see */
+	uint64_t parameters[FANIN_PARAMETERS_MAX]; /* in the order of the handler's `parameters`, each within its bounds */
 };
 
 /* Gives a job n children, which are hosts of the same ranks, and no parent. */
@@ -91,19 +95,44 @@ struct fanin_emission {
 #define FANIN_MAX_FREES_PER_CALL 80
 #define FANIN_MAX_FREES (2 * FANIN_MAX_FREES_PER_CALL)
 
+/*
+ * What the pipeline and all handlers count of a job. X(field, text): the field is its name in `faninctl -j jobs`, and the metric
+ * fanin_job_FIELD_total has the text.
+ */
+#define FANIN_HANDLER_COUNTERS(X)                                                                  \
+	X(contributions, "Contributions, each counted once.")                                      \
+	X(duplicates, "Contributions that were there already.")                                    \
+	X(results, "Blocks finished.")                                                             \
+	X(repeats, "Results sent again.")                                                          \
+	X(pendings, "Answers that name who is missing.")                                           \
+	X(blocks, "Blocks begun.")                                                                 \
+	X(upward, "Contributions to the parent.")                                                  \
+	X(upward_repeats, "Contributions to the parent sent again.")                               \
+	X(known, "Blocks whose result a member had already, from another tree.")                   \
+	X(queries, "Queries of children about blocks, answered or passed on.")                     \
+	X(upward_queries, "Queries passed on to the parent.")
+
 struct fanin_handler_stats {
-	uint64_t contributions;  /* counted once each */
-	uint64_t duplicates;     /* contributions that were there already */
-	uint64_t results;        /* blocks finished */
-	uint64_t repeats;        /* results sent again */
-	uint64_t upward;         /* contributions to the parent */
-	uint64_t upward_repeats; /* these sent again */
-	uint64_t known;          /* blocks whose result a child had already */
-	uint64_t queries;        /* from children, whether answered or passed on */
-	uint64_t upward_queries; /* those passed on to the parent */
-	uint64_t pendings;       /* answers that name who is missing */
-	uint64_t blocks;         /* blocks begun */
-	uint64_t block_ns;       /* from first to last contribution, over blocks finished */
+#define FANIN_HANDLER_COUNTER_FIELD(field, text) uint64_t field;
+	FANIN_HANDLER_COUNTERS(FANIN_HANDLER_COUNTER_FIELD)
+#undef FANIN_HANDLER_COUNTER_FIELD
+	uint64_t block_ns; /* from first to last contribution, over blocks finished */
+	uint64_t own[FANIN_OWN_COUNTERS_MAX]; /* in the order of the handler's `counters` */
+};
+
+/* A counter of one handler: in `faninctl jobs`, and a label of the metric fanin_job_counter_total. */
+struct fanin_counter {
+	const char *name; /* small letters and underscores; NULL ends a list */
+	const char *text; /* one line for people */
+};
+
+/* A parameter of one handler's jobs: of `jobs.create`, and `faninctl jobs create --parameter NAME=VALUE`. */
+struct fanin_parameter {
+	const char *name; /* small letters and underscores; NULL ends a list */
+	const char *text; /* one line for people, with the unit */
+	uint64_t least;
+	uint64_t most; /* INT64_MAX at most */
+	uint64_t usual;
 };
 
 /* Everything a handler call can reach besides its slot. One per worker; the worker alone reads and writes it. */
@@ -114,6 +143,7 @@ struct fanin_handler_ctx {
 	uint64_t now_ns;       /* when the burst was received; monotonic */
 	uint8_t *const *slots; /* the job's, by index: a query looks into those of other blocks, too */
 	uint32_t slot_mask;    /* 2W - 1 */
+	void *state;           /* the job's; NULL: its handler has none */
 	struct fanin_tagger *tagger; /* puts tags on what is sent; NULL: the job's packets have none */
 	uint64_t instance;           /* of this switch, for tags downwards */
 	uint64_t parent_instance;    /* of the parent, for tags upwards */
@@ -169,6 +199,15 @@ struct fanin_handler {
 	 * NULL: never.
 	 */
 	bool (*suits)(const struct fanin_choice *choice, uint32_t *buffers);
+
+	const struct fanin_counter *counters;     /* FANIN_OWN_COUNTERS_MAX at most; NULL: none */
+	const struct fanin_parameter *parameters; /* FANIN_PARAMETERS_MAX at most; NULL: none */
+
+	/*
+	 * Bytes of a job's state, ctx->state, which its slots have in common: zeroed when the job is made, freed with it. Workers share it
+	 * and change it atomically. NULL: there is none.
+	 */
+	size_t (*state_size)(const struct fanin_job_params *job);
 
 	/* Bytes of one slot for a job; the pipeline rounds up to a cache line. */
 	size_t (*slot_size)(const struct fanin_job_params *job);

@@ -11,6 +11,10 @@
 /* A buffer that a worker is combining into. No mbuf has this address. */
 #define BUFFER_TAKEN ((struct rte_mbuf *)1)
 
+enum {
+	MULTI_CROWDED
+};
+
 struct multi_slot {
 	struct fanin_dense dense;
 	uint32_t arrived; /* contributions that are in a buffer, or empty; atomic if shared, as are the buffers */
@@ -180,6 +184,7 @@ multi_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	if (buffer >= 0) {
 		verdict = combine(ctx, slot, buffer, partial, packet->mbuf);
 	} else {
+		ctx->stats->own[MULTI_CROWDED]++;
 		fanin_window_unclaim(&slot->dense.window, packet->child);
 		verdict = FANIN_VERDICT_RETRY;
 	}
@@ -195,11 +200,18 @@ multi_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	return fanin_dense_other(ctx, memory, index, packet, multi_reset, reason);
 }
 
+static const struct fanin_counter multi_counters[] = {
+	[MULTI_CROWDED] = { "crowded",
+			    "contributions that found all buffers in use, and came again: more buffers may help" },
+	{ 0 },
+};
+
 static struct fanin_handler multi = {
 	.name = "multi",
 	.description = "dense reduction, several buffers per block",
 	.slot_mbufs = { .per_buffer = 1 },
 	.suits = multi_suits,
+	.counters = multi_counters,
 	.slot_size = multi_slot_size,
 	.contribution = multi_contribution,
 	.types = fanin_dense_types,

@@ -10,6 +10,24 @@
 
 static struct fanin_handler *first;
 
+static void
+assert_lists_fit(const struct fanin_handler *handler)
+{
+	size_t n = 0;
+
+	while (handler->counters != NULL && handler->counters[n].name != NULL)
+		n++;
+	assert(n <= FANIN_OWN_COUNTERS_MAX);
+	for (n = 0; handler->parameters != NULL && handler->parameters[n].name != NULL; n++) {
+		const struct fanin_parameter *parameter = &handler->parameters[n];
+
+		assert(parameter->least <= parameter->usual &&
+		       parameter->usual <= parameter->most && parameter->most <= INT64_MAX);
+		(void)parameter;
+	}
+	assert(n <= FANIN_PARAMETERS_MAX);
+}
+
 void
 fanin_handler_register(struct fanin_handler *handler)
 {
@@ -18,6 +36,7 @@ fanin_handler_register(struct fanin_handler *handler)
 	while (*link != NULL && strcmp((*link)->name, handler->name) < 0)
 		link = &(*link)->next;
 	assert(*link == NULL || strcmp((*link)->name, handler->name) != 0);
+	assert_lists_fit(handler);
 	for (const uint8_t *type = handler->types; type != NULL && *type != 0; type++)
 		handler->takes[*type / 64] |= UINT64_C(1) << (*type % 64);
 	handler->next = *link;

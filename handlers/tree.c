@@ -18,6 +18,10 @@
 /* A half whose children have all contributed, but no data. No mbuf has this address. */
 #define HALF_EMPTY ((struct rte_mbuf *)1)
 
+enum {
+	TREE_WAITED
+};
+
 struct tree_slot {
 	struct fanin_dense dense;
 	struct rte_mbuf *waiting[]; /* by inner node: the half that came first; atomic if shared */
@@ -113,8 +117,10 @@ climb(struct fanin_handler_ctx *ctx, struct tree_slot *slot, const struct fanin_
 		if (right_is_empty(node / 2, leaves, job->n_children))
 			continue;
 		other = meet(&slot->waiting[node / 2], sum, job->shared);
-		if (other == NULL)
+		if (other == NULL) {
+			ctx->stats->own[TREE_WAITED]++;
 			return verdict;
+		}
 		if (unlikely(other == HALF_EMPTY))
 			continue;
 		if (is_empty && sum == HALF_EMPTY) {
@@ -167,6 +173,12 @@ tree_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index, struct f
 	return fanin_dense_other(ctx, memory, index, packet, tree_reset, reason);
 }
 
+static const struct fanin_counter tree_counters[] = {
+	[TREE_WAITED] = { "waited",
+			  "contributions, or sums of several, that waited for those beside them" },
+	{ 0 },
+};
+
 static struct fanin_handler tree = {
 	.name = "tree",
 	.description = "dense reduction in a fixed order, one leaf per child",
@@ -174,6 +186,7 @@ static struct fanin_handler tree = {
 	/* As many as there are pairs of neighbours: a half that waits further up was made of more than one child. */
 	.slot_mbufs = { .per_pair = 1 },
 	.suits = tree_suits,
+	.counters = tree_counters,
 	.slot_size = tree_slot_size,
 	.contribution = tree_contribution,
 	.types = fanin_dense_types,

@@ -162,6 +162,7 @@ select_job(struct worker *worker, const struct job *job)
 	const uint32_t epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 
 	worker->handler_ctx.job = &job->params;
+	worker->handler_ctx.state = job->state;
 	worker->handler_ctx.slots = job->slots;
 	worker->handler_ctx.slot_mask = job->slot_mask;
 	worker->handler_ctx.tagger = job->taggers != NULL ? job->taggers[worker->index] : NULL;

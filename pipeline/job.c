@@ -5,6 +5,7 @@
  * packets change.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -61,6 +62,7 @@ job_free(struct job *job)
 	tags_free(job);
 	rte_free(job->slot_clusters);
 	rte_free(job->worker_stats);
+	rte_free(job->state);
 	rte_free(job);
 }
 
@@ -74,6 +76,72 @@ job_table_free(struct job_table *table)
 			job_free(table->jobs[id]);
 	}
 	rte_free(table);
+}
+
+static const struct fanin_parameter *
+find_parameter(const struct fanin_handler *handler, const char *name)
+{
+	const struct fanin_parameter *parameter = handler->parameters;
+
+	while (parameter != NULL && parameter->name != NULL && strcmp(parameter->name, name) != 0)
+		parameter++;
+	return parameter != NULL && parameter->name != NULL ? parameter : NULL;
+}
+
+/* The names of a handler's parameters, for an error. */
+static const char *
+list_parameters(const struct fanin_handler *handler, char *text, size_t size)
+{
+	size_t len = 0;
+
+	snprintf(text, size, "none");
+	for (const struct fanin_parameter *parameter = handler->parameters;
+	     parameter != NULL && parameter->name != NULL && len < size; parameter++)
+		len += (size_t)snprintf(text + len, size - len, "%s%s",
+					parameter == handler->parameters ? "" : ", ",
+					parameter->name);
+	return text;
+}
+
+static int
+check_parameters(const struct job_spec *spec, const struct fanin_handler *handler, char *error)
+{
+	char known[PIPELINE_ERROR_LEN / 2];
+
+	for (uint16_t i = 0; i < spec->n_parameters; i++) {
+		const struct job_parameter *asked = &spec->parameters[i];
+		const struct fanin_parameter *parameter = find_parameter(handler, asked->name);
+
+		if (parameter == NULL) {
+			snprintf(error, PIPELINE_ERROR_LEN,
+				 "found the parameter \"%.64s\", the handler \"%s\" has %s",
+				 asked->name, handler->name,
+				 list_parameters(handler, known, sizeof(known)));
+			return -EINVAL;
+		}
+		if (asked->value < parameter->least || asked->value > parameter->most) {
+			snprintf(error, PIPELINE_ERROR_LEN,
+				 "parameter %s: found %" PRIu64 ", expected %" PRIu64 " to %" PRIu64
+				 " (%s)",
+				 parameter->name, asked->value, parameter->least, parameter->most,
+				 parameter->text);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+/* Of a spec that was checked; what it does not name is as usual. */
+static void
+set_parameters(const struct job_spec *spec, const struct fanin_handler *handler, uint64_t *values)
+{
+	const struct fanin_parameter *first = handler->parameters;
+
+	for (size_t i = 0; first != NULL && first[i].name != NULL; i++)
+		values[i] = first[i].usual;
+	for (uint16_t i = 0; i < spec->n_parameters; i++)
+		values[find_parameter(handler, spec->parameters[i].name) - first] =
+			spec->parameters[i].value;
 }
 
 static int
@@ -101,6 +169,7 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 	job->params.wide = spec->wide;
 	job->params.authenticate = spec->authenticate;
 	job->params.buffers = (uint8_t)spec->buffers;
+	set_parameters(spec, handler, job->params.parameters);
 	job->slot_mask = slots - 1;
 	job->slot_size = RTE_ALIGN_CEIL(handler->slot_size(&job->params), RTE_CACHE_LINE_SIZE);
 	job->slot_clusters = rte_zmalloc("job_epochs", slots * sizeof(*job->slot_clusters),
@@ -108,12 +177,17 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 	job->n_workers = pipeline->n_workers;
 	job->worker_stats = rte_zmalloc("job_stats", job->n_workers * sizeof(*job->worker_stats),
 					RTE_CACHE_LINE_SIZE);
+	if (handler->state_size != NULL)
+		job->state = rte_zmalloc("job_state", handler->state_size(&job->params),
+					 RTE_CACHE_LINE_SIZE);
 	if (job_slots_allocate(pipeline, job) != 0 || job->slot_clusters == NULL ||
-	    job->worker_stats == NULL || fanin_keys_derive(spec->key, &job->params.keys) != 0 ||
+	    job->worker_stats == NULL || (handler->state_size != NULL && job->state == NULL) ||
+	    fanin_keys_derive(spec->key, &job->params.keys) != 0 ||
 	    (spec->authenticate && tags_create(job, job->n_workers) != 0)) {
 		job_slots_free(job);
 		rte_free(job->slot_clusters);
 		rte_free(job->worker_stats);
+		rte_free(job->state);
 		rte_free(job);
 		return -ENOMEM;
 	}
@@ -244,6 +318,8 @@ job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job *
 
 	*code = "invalid";
 	ret = choose_handler(pipeline, &spec, &handler, error);
+	if (ret == 0)
+		ret = check_parameters(&spec, handler, error);
 	if (ret != 0)
 		return ret;
 	ret = job_tree_check(pipeline, &spec, &payload, error);
@@ -295,17 +371,11 @@ job_stats(const struct job *job, struct fanin_handler_stats *sum)
 	for (uint16_t i = 0; i < job->n_workers; i++) {
 		const struct fanin_handler_stats *stats = &job->worker_stats[i].stats;
 
-		sum->contributions += stats->contributions;
-		sum->duplicates += stats->duplicates;
-		sum->results += stats->results;
-		sum->repeats += stats->repeats;
-		sum->queries += stats->queries;
-		sum->upward_queries += stats->upward_queries;
-		sum->pendings += stats->pendings;
-		sum->upward += stats->upward;
-		sum->upward_repeats += stats->upward_repeats;
-		sum->known += stats->known;
-		sum->blocks += stats->blocks;
+#define ADD_COUNTER(field, text) sum->field += stats->field;
+		FANIN_HANDLER_COUNTERS(ADD_COUNTER)
+#undef ADD_COUNTER
+		for (size_t k = 0; k < FANIN_OWN_COUNTERS_MAX; k++)
+			sum->own[k] += stats->own[k];
 		sum->block_ns += stats->block_ns;
 	}
 }

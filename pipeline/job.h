@@ -74,6 +74,7 @@ struct job {
 	struct fanin_job_params params;
 	const struct fanin_handler *handler;
 	bool reproducible;
+	void *state;                                /* the handler's; NULL: it has none */
 	uint8_t **slots;                            /* by index */
 	uint8_t *slot_memory[PIPELINE_MAX_WORKERS]; /* by NUMA node of the pipeline */
 	uint64_t *slot_clusters; /* which cluster has the slot's block: block << 32 | cluster + 1 */
@@ -116,6 +117,12 @@ struct job {
 	uint64_t secret;               /* that the keys are derived from; control: ro */
 };
 
+/* A parameter of the handler, by its name. */
+struct job_parameter {
+	const char *name;
+	uint64_t value;
+};
+
 /* What is asked for when a job is made. */
 struct job_spec {
 	uint32_t id;            /* 0: the smallest that is free */
@@ -142,6 +149,8 @@ struct job_spec {
 		uint32_t ip_be;
 		uint8_t mac[6];
 	} parent;
+	uint16_t n_parameters; /* those that the handler shall not choose itself */
+	struct job_parameter parameters[FANIN_PARAMETERS_MAX];
 };
 
 struct job_table {

@@ -62,6 +62,33 @@ uptime_seconds(const struct daemon *daemon)
 	return (pipeline_now_ns() - daemon->start_ns) / 1000000000u;
 }
 
+static json_t *
+list_counters(const struct fanin_handler *handler)
+{
+	const struct fanin_counter *counter = handler->counters;
+	json_t *list = json_array();
+
+	for (; counter != NULL && counter->name != NULL; counter++)
+		json_array_append_new(list, json_pack("{s:s,s:s}", "name", counter->name,
+						      "description", counter->text));
+	return list;
+}
+
+static json_t *
+list_parameters(const struct fanin_handler *handler)
+{
+	const struct fanin_parameter *parameter = handler->parameters;
+	json_t *list = json_array();
+
+	for (; parameter != NULL && parameter->name != NULL; parameter++)
+		json_array_append_new(list, json_pack("{s:s,s:s,s:I,s:I,s:I}", "name",
+						      parameter->name, "description", parameter->text,
+						      "least", (json_int_t)parameter->least, "most",
+						      (json_int_t)parameter->most, "default",
+						      (json_int_t)parameter->usual));
+	return list;
+}
+
 /* default: what "auto" takes without a message size; that, the order and the buffers of a slot are what a manager plans with. */
 static json_t *
 list_handlers(void)
@@ -74,13 +101,15 @@ list_handlers(void)
 	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
 	     handler = handler->next)
 		json_array_append_new(list,
-				      json_pack("{s:s,s:s,s:b,s:b,s:{s:i,s:i,s:i}}", "name",
+				      json_pack("{s:s,s:s,s:b,s:b,s:{s:i,s:i,s:i},s:o,s:o}", "name",
 						handler->name, "description", handler->description,
 						"default", handler == usual, "in_order",
 						(int)handler->in_order, "slot_mbufs", "fixed",
 						handler->slot_mbufs.fixed, "per_buffer",
 						handler->slot_mbufs.per_buffer, "per_pair",
-						handler->slot_mbufs.per_pair));
+						handler->slot_mbufs.per_pair, "counters",
+						list_counters(handler), "parameters",
+						list_parameters(handler)));
 	return list;
 }
 

@@ -91,6 +91,47 @@ job_probes(const struct job *job, uint64_t *probes, uint64_t *answers)
 	}
 }
 
+/* What all handlers count, and what the pipeline does about them. */
+static json_t *
+describe_stats(const struct fanin_handler_stats *stats, uint64_t probes, uint64_t answers)
+{
+	json_t *object = json_object();
+
+#define SET_COUNTER(field, text)                                                                   \
+	json_object_set_new(object, #field, json_integer((json_int_t)stats->field));
+	FANIN_HANDLER_COUNTERS(SET_COUNTER)
+#undef SET_COUNTER
+	json_object_set_new(object, "block_ns", json_integer((json_int_t)stats->block_ns));
+	json_object_set_new(object, "probes", json_integer((json_int_t)probes));
+	json_object_set_new(object, "probe_answers", json_integer((json_int_t)answers));
+	return object;
+}
+
+/* What the handler counts itself. */
+static json_t *
+list_own_counters(const struct fanin_handler *handler, const struct fanin_handler_stats *stats)
+{
+	const struct fanin_counter *counters = handler->counters;
+	json_t *list = json_array();
+
+	for (size_t i = 0; counters != NULL && counters[i].name != NULL; i++)
+		json_array_append_new(list, json_pack("{s:s,s:I}", "name", counters[i].name,
+						      "count", (json_int_t)stats->own[i]));
+	return list;
+}
+
+static json_t *
+describe_parameters(const struct job *job)
+{
+	const struct fanin_parameter *parameters = job->handler->parameters;
+	json_t *object = json_object();
+
+	for (size_t i = 0; parameters != NULL && parameters[i].name != NULL; i++)
+		json_object_set_new(object, parameters[i].name,
+				    json_integer((json_int_t)job->params.parameters[i]));
+	return object;
+}
+
 static json_t *
 describe_job(const struct pipeline *pipeline, struct job *job)
 {
@@ -102,7 +143,7 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 	job_stats(job, &stats);
 	job_probes(job, &probes, &answers);
 	return json_pack(
-		"{s:I,s:s,s:s,s:i,s:b,s:s,s:b,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I},s:o,s:I}",
+		"{s:I,s:s,s:s,s:i,s:b,s:s,s:b,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:I}",
 		"id", (json_int_t)job->params.id, "owner", job->owner, "handler", job->handler->name,
 		"buffers", job->params.buffers, "reproducible", job->reproducible, "accumulate",
 		job_accumulate_names[job->params.wide], "authenticated", job->params.authenticate,
@@ -110,15 +151,9 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 		job->params.n_ranks, "window", job->params.window, "slots", 2 * job->params.window,
 		"payload_bytes", job->params.payload_bytes, "slot_bytes", (json_int_t)job->slot_size,
 		"members", list_members(pipeline, job), "parent", describe_parent(pipeline, job),
-		"stats", "contributions", (json_int_t)stats.contributions, "duplicates",
-		(json_int_t)stats.duplicates, "results", (json_int_t)stats.results, "repeats",
-		(json_int_t)stats.repeats, "pendings", (json_int_t)stats.pendings, "blocks",
-		(json_int_t)stats.blocks, "block_ns", (json_int_t)stats.block_ns, "upward",
-		(json_int_t)stats.upward, "upward_repeats", (json_int_t)stats.upward_repeats,
-		"known", (json_int_t)stats.known, "queries", (json_int_t)stats.queries,
-		"upward_queries", (json_int_t)stats.upward_queries, "probes", (json_int_t)probes,
-		"probe_answers", (json_int_t)answers, "occupancy", occupancy, "occupancy_sum",
-		(json_int_t)occupancy_sum);
+		"stats", describe_stats(&stats, probes, answers), "counters",
+		list_own_counters(job->handler, &stats), "parameters", describe_parameters(job),
+		"occupancy", occupancy, "occupancy_sum", (json_int_t)occupancy_sum);
 }
 
 json_t *

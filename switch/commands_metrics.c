@@ -5,6 +5,7 @@
  */
 #include <rte_version.h>
 
+#include "handlers/handler.h"
 #include "switch/commands.h"
 #include "config/config.h"
 
@@ -28,6 +29,9 @@
 #define CONTROL_METRIC(name, text)                                                                 \
 	COUNTER("control_" #name, "stats.control." #name,                                          \
 		"Control connections and lines: " text "."),
+
+/* Of each job, what all handlers count. */
+#define JOB_COUNTER(field, text) COUNTER("job_" #field, "jobs.jobs[].stats." #field, text, JOB),
 
 const struct metrics_family switch_metrics[] = {
 	GAUGE("switch_info", "switch", "What the switch is; the value is 1.",
@@ -121,33 +125,18 @@ const struct metrics_family switch_metrics[] = {
 	GAUGE("job_payload_bytes", "jobs.jobs[].payload_bytes", "Longest payload of a packet.", JOB),
 	GAUGE("job_member_joined", "jobs.jobs[].members[].joined", "Whether the member has joined.",
 	      .labels = { { "fanin_job", "id", 0 }, { "rank", "rank", 1 }, { "port", "port", 1 } }),
-	COUNTER("job_contributions", "jobs.jobs[].stats.contributions",
-		"Contributions, each counted once.", JOB),
-	COUNTER("job_duplicates", "jobs.jobs[].stats.duplicates",
-		"Contributions that were there already.", JOB),
-	COUNTER("job_results", "jobs.jobs[].stats.results", "Blocks finished.", JOB),
-	COUNTER("job_repeats", "jobs.jobs[].stats.repeats", "Results sent again.", JOB),
-	GAUGE("job_parent_joined", "jobs.jobs[].parent.joined",
-	      "Whether this switch has joined at its parent; only below the root.", JOB),
-	COUNTER("job_upward", "jobs.jobs[].stats.upward", "Contributions to the parent.", JOB),
-	COUNTER("job_upward_repeats", "jobs.jobs[].stats.upward_repeats",
-		"Contributions to the parent sent again.", JOB),
-	COUNTER("job_known", "jobs.jobs[].stats.known",
-		"Blocks whose result a member had already, from another tree.", JOB),
-	COUNTER("job_queries", "jobs.jobs[].stats.queries",
-		"Queries of children about blocks, answered or passed on.", JOB),
-	COUNTER("job_upward_queries", "jobs.jobs[].stats.upward_queries",
-		"Queries passed on to the parent.", JOB),
+	FANIN_HANDLER_COUNTERS(JOB_COUNTER)
+		GAUGE("job_parent_joined", "jobs.jobs[].parent.joined",
+		      "Whether this switch has joined at its parent; only below the root.", JOB),
 	COUNTER("job_probes", "jobs.jobs[].stats.probes", "Probes of members that others wait for.",
 		JOB),
 	COUNTER("job_probe_answers", "jobs.jobs[].stats.probe_answers",
 		"Answers to probes, whichever they are.", JOB),
-	COUNTER("job_pendings", "jobs.jobs[].stats.pendings", "Answers that name who is missing.",
-		JOB),
-	COUNTER("job_blocks", "jobs.jobs[].stats.blocks", "Blocks begun.", JOB),
 	COUNTER("job_block_seconds", "jobs.jobs[].stats.block_ns",
 		"Time of finished blocks from their first to their last contribution.", JOB,
 		NANOSECONDS),
+	COUNTER("job_counter", "jobs.jobs[].counters[].count", "What the job's handler counts itself.",
+		.labels = { { "fanin_job", "id", 0 }, { "counter", "name", 1 } }),
 	HISTOGRAM("job_occupancy", "jobs.jobs[].occupancy", "Open blocks of the job, sampled.", JOB,
 		  .sum = "occupancy_sum"),
 	{ .name = NULL },

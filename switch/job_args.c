@@ -191,6 +191,37 @@ read_accumulate(const json_t *args, bool *wide, struct control_error *error)
 	return -EINVAL;
 }
 
+/* args.parameters: numbers by name, for the handler. Which there are, the handler says. */
+static int
+read_parameters(const json_t *args, struct job_spec *spec, struct control_error *error)
+{
+	json_t *parameters = json_object_get(args, "parameters");
+	const char *name;
+	json_t *value;
+
+	if (parameters == NULL)
+		return 0;
+	if (!json_is_object(parameters) || json_object_size(parameters) > FANIN_PARAMETERS_MAX) {
+		control_fail(error, "invalid",
+			     "args.parameters: expected an object with %u numbers at most",
+			     FANIN_PARAMETERS_MAX);
+		return -EINVAL;
+	}
+	json_object_foreach(parameters, name, value) {
+		struct job_parameter *parameter = &spec->parameters[spec->n_parameters++];
+
+		if (!json_is_integer(value) || json_integer_value(value) < 0) {
+			control_fail(error, "invalid",
+				     "args.parameters.%.64s: expected a number that is not negative",
+				     name);
+			return -EINVAL;
+		}
+		parameter->name = name;
+		parameter->value = (uint64_t)json_integer_value(value);
+	}
+	return 0;
+}
+
 int
 job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_spec *spec,
 	      struct control_error *error)
@@ -204,9 +235,9 @@ job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_sp
 	bool present;
 
 	spec->handler = "single";
-	if (args_check_known(args, error, "id", "members", "key", "handler", "slots",
-			     "payload_bytes", "buffers", "message_bytes", "reproducible",
-			     "accumulate", "authenticate", "size", "parent", "owner") != 0 ||
+	if (args_check_known(args, error, "id", "members", "key", "handler", "slots", "payload_bytes",
+			     "buffers", "message_bytes", "reproducible", "accumulate",
+			     "authenticate", "size", "parent", "owner", "parameters") != 0 ||
 	    args_string(args, "owner", PIPELINE_NAME_LEN - 1, &spec->owner, &present, error) != 0 ||
 	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, &present, error) != 0 ||
 	    args_hex64(args, "key", &spec->key, &present, error) != 0 ||
@@ -226,7 +257,7 @@ job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_sp
 	spec->slots = (uint32_t)slots;
 	spec->payload_bytes = (uint32_t)payload;
 	spec->n_ranks = (uint16_t)size;
-	if (read_members(pipeline, args, spec, error) != 0)
+	if (read_parameters(args, spec, error) != 0 || read_members(pipeline, args, spec, error) != 0)
 		return -EINVAL;
 	return read_parent(pipeline, args, spec, error);
 }

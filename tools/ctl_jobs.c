@@ -28,6 +28,7 @@ enum create_option {
 	OPTION_AUTHENTICATE,
 	OPTION_SIZE,
 	OPTION_PARENT,
+	OPTION_PARAMETER,
 };
 
 const struct option ctl_jobs_create_options[] = {
@@ -45,6 +46,7 @@ const struct option ctl_jobs_create_options[] = {
 	{ "authenticate", no_argument, NULL, OPTION_AUTHENTICATE },
 	{ "size", required_argument, NULL, OPTION_SIZE },
 	{ "parent", required_argument, NULL, OPTION_PARENT },
+	{ "parameter", required_argument, NULL, OPTION_PARAMETER },
 	{ 0 },
 };
 
@@ -160,6 +162,36 @@ print_members(const json_t *jobs)
 	ctl_table_print(&table, "");
 }
 
+/* What handlers count themselves, and what their jobs were made with: a line for each job whose handler has any of it. */
+static void
+print_own(const json_t *jobs)
+{
+	const json_t *job, *counter;
+	const char *name;
+	json_t *value;
+	size_t i, k;
+	size_t lines = 0;
+
+	json_array_foreach(jobs, i, job) {
+		json_t *parameters = json_object_get(job, "parameters");
+		const json_t *counters = json_object_get(job, "counters");
+
+		if (json_object_size(parameters) == 0 && json_array_size(counters) == 0)
+			continue;
+		printf("job %" PRId64 ", %s:", ctl_integer(job, "id"), ctl_string(job, "handler"));
+		json_object_foreach(parameters, name, value)
+			printf(" %s=%" PRId64, name, (int64_t)json_integer_value(value));
+		json_array_foreach(counters, k, counter)
+			printf("%s %s %" PRId64,
+			       k == 0 && json_object_size(parameters) == 0 ? "" : ",",
+			       ctl_string(counter, "name"), ctl_integer(counter, "count"));
+		putchar('\n');
+		lines++;
+	}
+	if (lines != 0)
+		putchar('\n');
+}
+
 int
 ctl_jobs_list(struct ctl *ctl, int argc, char **argv)
 {
@@ -186,6 +218,7 @@ ctl_jobs_list(struct ctl *ctl, int argc, char **argv)
 			putchar('\n');
 			print_members(jobs);
 			putchar('\n');
+			print_own(jobs);
 		}
 		printf("%zu of %" PRId64 " jobs, %" PRId64 " slots for each\n", json_array_size(jobs),
 		       ctl_integer(limits, "max_jobs"), ctl_integer(limits, "slots_per_job"));
@@ -323,6 +356,32 @@ add_key_of_file(const struct ctl *ctl, json_t *args, const char *path)
 	return add_string(ctl, args, "--key-file", "key", text);
 }
 
+/* NAME=VALUE; which there are, the handler says. text: is overwritten. */
+static int
+add_parameter(const struct ctl *ctl, json_t *args, char *text)
+{
+	json_t *parameters = json_object_get(args, "parameters");
+	char *value = strchr(text, '=');
+	int64_t number;
+	int code;
+
+	if (value == NULL || value == text)
+		return ctl_usage_error(ctl, "--parameter: found \"%.80s\", expected NAME=NUMBER",
+				       text);
+	*value++ = '\0';
+	code = ctl_number(ctl, "--parameter", value, 0, INT64_MAX, &number);
+	if (code != CTL_OK)
+		return code;
+	if (parameters == NULL) {
+		parameters = json_object();
+		json_object_set_new(args, "parameters", parameters);
+	}
+	if (json_object_set_new(parameters, text, json_integer(number)) != 0)
+		return ctl_usage_error(ctl,
+				       "--parameter: found text that is not UTF-8, expected UTF-8");
+	return CTL_OK;
+}
+
 /* The switch checks ranges and names; here it is only about what can be sent. */
 static int
 add_option(const struct ctl *ctl, json_t *args, int option, char *text)
@@ -349,6 +408,8 @@ add_option(const struct ctl *ctl, json_t *args, int option, char *text)
 		return add_number(ctl, args, "--size", "size", text);
 	case OPTION_PARENT:
 		return set_parent(ctl, args, text);
+	case OPTION_PARAMETER:
+		return add_parameter(ctl, args, text);
 	case OPTION_ACCUMULATE:
 		return add_string(ctl, args, "--accumulate", "accumulate", text);
 	case OPTION_AUTHENTICATE:

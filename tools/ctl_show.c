@@ -61,9 +61,9 @@ print_operations(const json_t *operations)
 static void
 print_version(const struct ctl *ctl, const json_t *result)
 {
-	const json_t *item;
+	const json_t *item, *parameter;
 	char uptime[CTL_NUMBER_LEN];
-	size_t i;
+	size_t i, k;
 
 	printf("switch      %s\n", ctl_string(client_greeting(ctl->client), "name"));
 	printf("version     %s, protocol %" PRId64 " (faninctl %s)\n",
@@ -72,9 +72,15 @@ print_version(const struct ctl *ctl, const json_t *result)
 	       ctl_duration(ctl_real(result, "uptime_s"), uptime), ctl_integer(result, "pid"));
 	printf("dpdk        %s\n", ctl_string(result, "dpdk"));
 	printf("kernels     %s\n", ctl_string(result, "isa"));
-	json_array_foreach(json_object_get(result, "handlers"), i, item)
+	json_array_foreach(json_object_get(result, "handlers"), i, item) {
 		printf("%-10s  %s: %s\n", i == 0 ? "handlers" : "", ctl_string(item, "name"),
 		       ctl_string(item, "description"));
+		json_array_foreach(json_object_get(item, "parameters"), k, parameter)
+			printf("%-10s    %s=%" PRId64 ": %s, %" PRId64 " to %" PRId64 "\n", "",
+			       ctl_string(parameter, "name"), ctl_integer(parameter, "default"),
+			       ctl_string(parameter, "description"),
+			       ctl_integer(parameter, "least"), ctl_integer(parameter, "most"));
+	}
 	print_operations(json_object_get(result, "operations"));
 }
 

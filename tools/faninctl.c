@@ -60,6 +60,7 @@ static const struct ctl_command switch_commands[] = {
 	  "      --payload N         bytes per packet, a multiple of 64 (default: from the MTU)\n"
 	  "      --handler NAME      single, multi, tree, or auto: by --message-bytes (default: single)\n"
 	  "      --buffers N         per block, with multi (default: 2)\n"
+	  "      --parameter NAME=N  of the handler, as `version` of a switch lists them\n"
 	  "      --message-bytes N   usual size of a collective, for auto\n"
 	  "      --reproducible      floating-point sums in a fixed order: the handler is tree\n"
 	  "      --accumulate TYPE   f32: f16 and bf16 sums and averages in f32, rounded once, with half\n"

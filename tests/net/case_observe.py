@@ -51,6 +51,7 @@ NO_METRICS = {
     r"jobs\.jobs\[\]\.(id|epoch|members\[\]\.rank|parent\.epoch)": "what the job, run or member is",
     r"jobs\.jobs\[\]\.(members\[\]\.ranks|parent\.joined_ranks)\[\]": "who is behind the member, or has joined elsewhere",
     r"jobs\.jobs\[\]\.(reproducible|authenticated)": "a label",
+    r"jobs\.jobs\[\]\.parameters\..*": "what the job was made with",
 }
 
 # Path of a value in the answers: metric, suffix, factor.
@@ -83,6 +84,7 @@ METRICS = {
     **{f"stats.faults.{name}": (f"fanin_faults_{name}_total", "", 1) for name in ("duplicated", "reordered")},
     "stats.machine.backlog_dropped": ("fanin_machine_backlog_dropped_total", "", 1),
     "drops.drops[].count": ("fanin_drops_total", "", 1),
+    "jobs.jobs[].counters[].count": ("fanin_job_counter_total", "", 1),
     "jobs.limits.max_jobs": ("fanin_jobs_limit", "", 1),
     "jobs.limits.jobs_free": ("fanin_jobs_free", "", 1),
     "jobs.limits.slots_per_job": ("fanin_jobs_slots_limit", "", 1),
@@ -99,7 +101,7 @@ METRICS = {
     "jobs.jobs[].occupancy": ("fanin_job_occupancy", "_count", 1),
 }
 
-LABELS = {"ports": {"name": "port"}, "workers": {"lcore": "worker"}, "drops": {"name": "reason"},
+LABELS = {"counters": {"name": "counter"}, "ports": {"name": "port"}, "workers": {"lcore": "worker"}, "drops": {"name": "reason"},
           "jobs": {"id": "fanin_job"}, "members": {"rank": "rank", "port": "port"}}
 
 
@@ -323,7 +325,7 @@ def moved_below_a_parent():
 
 
 def moved_by_hand():
-    """What only members do that have lost their tree: one tells a result that it has."""
+    """What only members do that have lost their tree, one tells a result that it has; and what a handler counts itself."""
     with running_lab(2, config={"metrics": {"listen": LISTEN}}) as lab:
         job = lab.create_job()
         liars = [Liar(lab, job, host, host) for host in range(2)]
@@ -336,7 +338,16 @@ def moved_by_hand():
                                      epoch=epoch))
             wait_until(lambda: watch.has_moved("fanin_job_known_total"), 60, "a result that was known")
             expect_equal(watch.value("fanin_job_known_total", fanin_job=str(job["id"])), 1, "results that were known")
-    return {"fanin_job_known_total"}
+        tree = lab.create_job([0, 1], "--handler", "tree")
+        watch.look()
+        run_exact_job(lab, "a job that counts", job=tree, bytes=64 * KIB)
+        wait_until(lambda: watch.has_moved("fanin_job_counter_total"), 60, "what a tree counts")
+        entry = job_entry(lab, tree)
+        expect_equal(entry["counters"], [{"name": "waited", "count": entry["stats"]["blocks"]}],
+                     "of two contributions to a block, one waits")
+        words = lab.ctl("jobs").stdout
+        expect(f"job {tree['id']}, tree: waited {entry['stats']['blocks']}\n" in words, f"faninctl does not show it: {words}")
+    return {"fanin_job_known_total", "fanin_job_counter_total"}
 
 
 @case(150)
