@@ -17,6 +17,7 @@
 #include <rte_mbuf.h>
 
 #include "handlers/kernels/kernels.h"
+#include "handlers/timer.h"
 #include "wire/keys.h"
 #include "wire/tag.h"
 #include "wire/wire.h"
@@ -135,6 +136,11 @@ struct fanin_parameter {
 	uint64_t usual;
 };
 
+/* A call of a handler arms at most so many timers. */
+#define FANIN_MAX_ARMS_PER_CALL 2
+/* Those of a burst, and those that are left from the last one. */
+#define FANIN_MAX_EARLY (2 * FANIN_BURST * FANIN_MAX_ARMS_PER_CALL)
+
 /* Everything a handler call can reach besides its slot. One per worker; the worker alone reads and writes it. */
 struct fanin_handler_ctx {
 	const struct fanin_job_params *job;
@@ -151,6 +157,9 @@ struct fanin_handler_ctx {
 	uint64_t silent;             /* ranks that don't answer probes, likewise */
 	uint64_t missing; /* from `query`: children to be probed, which an overdue block waits for; grows */
 	struct fanin_handler_stats *stats;
+	struct fanin_timer_fifo *timers; /* of jobs with this one's timeout; NULL: its handler has none */
+	struct fanin_timer early[FANIN_MAX_EARLY]; /* timers that had to make way; the pipeline has them expire next */
+	uint16_t n_early;
 	struct fanin_emission emissions[FANIN_MAX_EMISSIONS];
 	struct rte_mbuf *frees[FANIN_MAX_FREES];
 	uint16_t n_emissions;
@@ -232,6 +241,16 @@ struct fanin_handler {
 	enum fanin_verdict (*other)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 				    struct fanin_packet *packet, enum fanin_reason *reason);
 
+	/* The timeout of a job's timers, ns, 1 at least. NULL: it has none. */
+	uint64_t (*timeout_ns)(const struct fanin_job_params *job);
+
+	/*
+	 * A timer that fanin_timer_arm has set for a block of this slot, of the run ctx->epoch, has expired: in the first round whose clock
+	 * has reached it, or earlier if there were too many. The slot may be at another block meanwhile. ctx->now_ns is the round's time.
+	 * Returns false if another worker is in the way: it is called again after another timeout. NULL if there is no timeout_ns.
+	 */
+	bool (*expired)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, uint32_t block);
+
 	/*
 	 * Looks into a slot, and changes nothing: a block of the run `epoch` that waits. Any thread, while workers use the slot.
 	 * NULL: nothing ever waits. Returns false if there is none, or if the slot changes so fast that nothing waits in it.
@@ -309,6 +328,29 @@ fanin_emit(struct fanin_handler_ctx *ctx, enum fanin_emission_kind kind, struct 
 	emission->children = children;
 	emission->kind = kind;
 	emission->payload_len = payload_len;
+}
+
+/*
+ * Arms a timer for a block of the slot that the call is for, which expires after the handler's timeout. If there are too many, the one that
+ * would have expired first does so now, which makes a straggler and no error. At most FANIN_MAX_ARMS_PER_CALL a call.
+ */
+static inline void
+fanin_timer_arm(struct fanin_handler_ctx *ctx, uint32_t index, uint32_t block)
+{
+	struct fanin_timer_fifo *fifo = ctx->timers;
+	const struct fanin_timer timer = {
+		.due_ns = ctx->now_ns + fifo->timeout_ns,
+		.job = ctx->job->id,
+		.epoch = ctx->epoch,
+		.index = index,
+		.block = block,
+	};
+
+	if (__builtin_expect(fanin_timer_fifo_is_full(fifo), 0)) {
+		ctx->early[ctx->n_early++] = *fanin_timer_fifo_first(fifo);
+		fifo->head++;
+	}
+	fanin_timer_fifo_append(fifo, &timer);
 }
 
 /* seal.c: see fanin_seal. */

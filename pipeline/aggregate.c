@@ -163,6 +163,7 @@ select_job(struct worker *worker, const struct job *job)
 
 	worker->handler_ctx.job = &job->params;
 	worker->handler_ctx.state = job->state;
+	worker->handler_ctx.timers = job->timeout < 0 ? NULL : worker->timers[job->timeout];
 	worker->handler_ctx.slots = job->slots;
 	worker->handler_ctx.slot_mask = job->slot_mask;
 	worker->handler_ctx.tagger = job->taggers != NULL ? job->taggers[worker->index] : NULL;
@@ -262,6 +263,21 @@ run_single(struct worker *worker, struct rte_mbuf *mbuf)
 	emission_drain(worker);
 	if (ctx->missing != 0)
 		probe_watch(worker, job, ctx->missing, block);
+}
+
+void
+aggregate_expired(struct worker *worker, const struct job *job, const struct fanin_timer *timer)
+{
+	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
+
+	select_job(worker, job);
+	if (worker->run != timer->epoch)
+		return;
+	ctx->now_ns = worker->now_ns;
+	ctx->epoch = timer->epoch;
+	if (!job->handler->expired(ctx, job->slots[timer->index], timer->index, timer->block))
+		fanin_timer_arm(ctx, timer->index, timer->block);
+	emission_drain(worker);
 }
 
 void

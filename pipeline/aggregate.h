@@ -63,6 +63,9 @@ batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf)
 	work->packet.child = (uint16_t)job_likely_child_of(job, headers->fanin.rank);
 }
 
+/* Calls the handler of a job for a timer that it has armed, if that was in the run that goes on. */
+void aggregate_expired(struct worker *worker, const struct job *job, const struct fanin_timer *timer);
+
 /* Packets about blocks that are for this worker, up to a burst: admits them, and runs the handlers. */
 void worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);
 

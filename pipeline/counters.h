@@ -54,6 +54,8 @@ struct counters {
 	uint64_t input_occupancy[COUNTERS_HISTOGRAM];
 	uint64_t input_sum;    /* likewise */
 	uint64_t learn_failed; /* source addresses that the full MAC table could not take */
+	uint64_t timers;       /* that have expired */
+	uint64_t timers_early; /* of these, before their time, for there were too many */
 	uint64_t fault_duplicates;
 	uint64_t fault_reorders;
 	uint64_t drops[FANIN_REASON_COUNT];

@@ -15,6 +15,7 @@
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/tags.h"
+#include "pipeline/timers.h"
 
 /*
  * A job among hosts of this machine: what the packets in its slots may take, and its fewest slots. With more of them
@@ -305,6 +306,35 @@ choose_slots(const struct pipeline *pipeline, struct job_spec *spec,
 	return 0;
 }
 
+/* Has the workers keep timers of the job, if its handler has any. */
+static int
+use_timeout(struct pipeline *pipeline, struct job *job, const char **code, char *error)
+{
+	uint64_t timeout_ns;
+	int timeout;
+
+	job->timeout = -1;
+	if (job->handler->timeout_ns == NULL)
+		return 0;
+	timeout_ns = job->handler->timeout_ns(&job->params);
+	timeout = timers_use(pipeline, timeout_ns);
+	if (timeout >= 0) {
+		job->timeout = (int8_t)timeout;
+		return 0;
+	}
+	*code = "no_room";
+	if (timeout == -ENOSPC)
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "other jobs have %u different timeouts already, this one's is %" PRIu64
+			 " ns: take one of theirs",
+			 PIPELINE_TIMEOUTS, timeout_ns);
+	else
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "no memory for %u timers of each worker: raise memory.megabytes",
+			 pipeline->timer_slots);
+	return timeout;
+}
+
 int
 job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job **created,
 	   const char **code, char *error)
@@ -338,6 +368,11 @@ job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job *
 			 "no memory for %u slots: raise memory.megabytes", spec.slots);
 		return ret;
 	}
+	ret = use_timeout(pipeline, job, code, error);
+	if (ret != 0) {
+		job_free(job);
+		return ret;
+	}
 	table->n_jobs++;
 	/* Long before the job has a run, in which a packet without a tag could do harm. */
 	if (spec.authenticate)
@@ -360,6 +395,8 @@ job_destroy(struct pipeline *pipeline, uint32_t id)
 	table->n_jobs--;
 	if (job->taggers != NULL)
 		__atomic_fetch_sub(&pipeline->n_authenticated, 1, __ATOMIC_RELAXED);
+	if (job->timeout >= 0)
+		timers_unuse(pipeline, job->timeout);
 	job_free(job);
 	return 0;
 }

@@ -74,8 +74,9 @@ struct job {
 	struct fanin_job_params params;
 	const struct fanin_handler *handler;
 	bool reproducible;
-	void *state;                                /* the handler's; NULL: it has none */
-	uint8_t **slots;                            /* by index */
+	void *state;     /* the handler's; NULL: it has none */
+	int8_t timeout;  /* index in pipeline->timeouts of its timers; -1: its handler has none */
+	uint8_t **slots; /* by index */
 	uint8_t *slot_memory[PIPELINE_MAX_WORKERS]; /* by NUMA node of the pipeline */
 	uint64_t *slot_clusters; /* which cluster has the slot's block: block << 32 | cluster + 1 */
 	size_t slot_size;

@@ -19,6 +19,7 @@
 #include "pipeline/net/net.h"
 #include "pipeline/net/route_table.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/timers.h"
 #include "pipeline/worker.h"
 
 uint64_t
@@ -120,6 +121,7 @@ worker_create(struct pipeline *pipeline, uint16_t index)
 	worker->pipeline = pipeline;
 	worker->handler_ctx.instance = pipeline->instance;
 	worker->index = index;
+	worker->timers_due_ns = UINT64_MAX;
 	faults_init(&worker->faults, &pipeline->faults, index);
 	worker->cluster = index / pipeline->cluster_size;
 	worker_set_own(pipeline, worker);
@@ -150,6 +152,8 @@ queues_create(struct pipeline *pipeline)
 static void
 copy_options(struct pipeline *pipeline, const struct pipeline_options *options)
 {
+	pipeline->clock = options->clock;
+	pipeline->clock_user = options->clock_user;
 	pipeline->ip_be = options->ip_be;
 	memcpy(pipeline->mac, options->mac, sizeof(pipeline->mac));
 	memcpy(&pipeline->mac_word, options->mac, sizeof(options->mac));
@@ -172,6 +176,7 @@ copy_options(struct pipeline *pipeline, const struct pipeline_options *options)
 	pipeline->n_clusters = options->n_workers / options->cluster_size;
 	pipeline->isa = options->isa;
 	pipeline->probes_due_ns = UINT64_MAX;
+	pipeline->timer_slots = rte_align32pow2(RTE_MAX(options->slots, 2u * FANIN_BURST));
 	pipeline->shared_slots = options->n_workers > 1 &&
 				 options->policy == PIPELINE_POLICY_DISPATCH;
 	memset(pipeline->port_of_ethdev, 0xff, sizeof(pipeline->port_of_ethdev));
@@ -300,6 +305,7 @@ pipeline_free(struct pipeline *pipeline)
 	if (pipeline == NULL)
 		return;
 	job_table_free(pipeline->jobs);
+	timers_free(pipeline);
 	mac_table_free(pipeline->macs);
 	route_table_free(pipeline->routes);
 	neighbor_table_free(pipeline->neighbors);
@@ -358,7 +364,7 @@ look_at_links(struct pipeline *pipeline)
 void
 pipeline_housekeep(struct pipeline *pipeline)
 {
-	uint32_t now_seconds = (uint32_t)(pipeline_now_ns() / 1000000000u);
+	uint32_t now_seconds = (uint32_t)(pipeline_time_ns(pipeline) / 1000000000u);
 
 	mac_table_age(pipeline->macs, now_seconds, pipeline->mac_age_seconds);
 	look_at_links(pipeline);

@@ -63,6 +63,14 @@ enum pipeline_policy {
 	PIPELINE_POLICY_RSS,
 };
 
+/* Different timeouts of jobs (pipeline/timers.h). */
+#define PIPELINE_TIMEOUTS 16
+
+struct pipeline_timeout {
+	uint64_t ns;         /* 0: not in use */
+	unsigned int n_jobs; /* that have it */
+};
+
 struct pipeline_faults {
 	double drop; /* shares of Fanin packets, each way; 0 to 1 */
 	double duplicate;
@@ -70,7 +78,12 @@ struct pipeline_faults {
 	uint64_t seed;
 };
 
+/* A clock: monotonic, nanoseconds. user: pipeline_options' clock_user. Any worker. */
+typedef uint64_t (*pipeline_clock)(void *user);
+
 struct pipeline_options {
+	pipeline_clock clock; /* NULL: pipeline_now_ns */
+	void *clock_user;
 	uint32_t ip_be;     /* the switch's own address */
 	uint8_t prefix_len; /* of the hosts' subnet, which ip_be is in; 0: there is none */
 	uint8_t mac[6];
@@ -100,6 +113,8 @@ struct pipeline_options {
 };
 
 struct pipeline {
+	pipeline_clock clock; /* NULL: pipeline_now_ns */
+	void *clock_user;
 	uint32_t ip_be;
 	uint32_t subnet_mask_be; /* of the hosts' subnet; 0: there is none */
 	bool few_hosts;          /* that is of one or two addresses */
@@ -138,7 +153,9 @@ struct pipeline {
 	struct neighbor_table *neighbors;
 	struct route_table *routes;
 	struct rte_rcu_qsbr *qsbr;
-	void *tx_locks; /* of tx queues that workers share */
+	void *tx_locks;                                      /* of tx queues that workers share */
+	struct pipeline_timeout timeouts[PIPELINE_TIMEOUTS]; /* of jobs' timers. Main thread */
+	uint32_t timer_slots; /* timers that a FIFO has room for: a power of two */
 	uint64_t probes_due_ns; /* when children are to be probed (probe.h); UINT64_MAX: none is. Workers: rw, atomic */
 	bool running;
 	bool stop; /* control: w, workers: r; relaxed atomic */
@@ -205,5 +222,12 @@ int pipeline_find_host(struct pipeline *pipeline, uint32_t ip_be);
 
 /* Monotonic time by the TSC, nanoseconds. Any thread. */
 uint64_t pipeline_now_ns(void);
+
+/* Time as the pipeline's workers have it: by its own clock, where it has one. Any thread that may ask that clock. */
+static inline uint64_t
+pipeline_time_ns(const struct pipeline *pipeline)
+{
+	return pipeline->clock == NULL ? pipeline_now_ns() : pipeline->clock(pipeline->clock_user);
+}
 
 #endif

@@ -146,7 +146,8 @@ worker_retry(struct worker *worker)
 		worker->retrying_since_ns = retries[i].since_ns;
 		worker_aggregate(worker, &retries[i].mbuf, 1);
 		if (worker->counters.retries == before)
-			worker->counters.retry_wait_ns += pipeline_now_ns() - retries[i].since_ns;
+			worker->counters.retry_wait_ns += pipeline_time_ns(worker->pipeline) -
+							  retries[i].since_ns;
 	}
 	worker->retrying_since_ns = 0;
 }

@@ -14,6 +14,7 @@
 #include "pipeline/probe.h"
 #include "pipeline/rx.h"
 #include "pipeline/schedule.h"
+#include "pipeline/timers.h"
 #include "pipeline/tx.h"
 
 #include "pipeline/fastpath.h"
@@ -67,18 +68,32 @@ poll_faults(struct worker *worker)
 	}
 }
 
-static void
-idle(const struct pipeline *pipeline, uint32_t empty_polls)
+/* How long to sleep: not past the first timer, ns. */
+static long
+sleep_ns(const struct worker *worker)
 {
-	struct timespec sleep = { .tv_nsec = pipeline->idle_sleep_us * 1000L };
+	const uint64_t usual_ns = worker->pipeline->idle_sleep_us * UINT64_C(1000);
+	const uint64_t now_ns = pipeline_time_ns(worker->pipeline);
+	const uint64_t due_ns = worker->timers_due_ns;
 
-	if (pipeline->idle == PIPELINE_IDLE_SPIN || empty_polls < pipeline->idle_empty_polls)
+	return due_ns > now_ns ? (long)RTE_MIN(due_ns - now_ns, usual_ns) : 0;
+}
+
+static void
+idle(const struct worker *worker, uint32_t empty_polls)
+{
+	const struct pipeline *pipeline = worker->pipeline;
+	struct timespec sleep = { 0 };
+
+	if (pipeline->idle == PIPELINE_IDLE_SPIN || empty_polls < pipeline->idle_empty_polls) {
 		rte_pause();
-	else if (pipeline->idle == PIPELINE_IDLE_SLEEP &&
-		 empty_polls / IDLE_SLEEP_FACTOR >= pipeline->idle_empty_polls)
+	} else if (pipeline->idle == PIPELINE_IDLE_SLEEP &&
+		   empty_polls / IDLE_SLEEP_FACTOR >= pipeline->idle_empty_polls) {
+		sleep.tv_nsec = sleep_ns(worker);
 		nanosleep(&sleep, NULL);
-	else
+	} else {
 		sched_yield();
+	}
 }
 
 static void
@@ -97,12 +112,14 @@ worker_round(struct worker *worker)
 	uint64_t start = rte_rdtsc();
 	uint16_t n;
 
-	worker->now_ns = pipeline_now_ns();
+	worker->now_ns = pipeline_time_ns(worker->pipeline);
 	worker->now_seconds = (uint32_t)(worker->now_ns / 1000000000u);
 	n = poll_queues(worker);
 	worker_retry(worker);
 	n = (uint16_t)(n + worker_poll_cluster(worker));
 	poll_faults(worker);
+	if (unlikely(timers_are_due(worker)))
+		timers_expire(worker);
 	if (unlikely(neighbor_asks_are_due(worker->pipeline->neighbors)))
 		worker_ask_due(worker);
 	if (unlikely(probes_are_due(worker->pipeline, worker->now_ns)))
@@ -134,7 +151,7 @@ worker_main(void *argument)
 		else if (empty_polls < UINT32_MAX)
 			empty_polls++;
 		if (empty_polls != 0)
-			idle(pipeline, empty_polls);
+			idle(worker, empty_polls);
 	}
 	release_held(worker);
 	rte_rcu_qsbr_thread_offline(pipeline->qsbr, worker->index);

@@ -99,7 +99,9 @@ struct worker {
 	uint16_t n_garbage;
 	struct station stations[1 << WORKER_STATION_BITS]; /* by a hash of the key */
 	struct fanin_handler_ctx handler_ctx;
-	uint32_t run; /* epoch of the run that handler_ctx is for; 0: none */
+	uint32_t run;           /* epoch of the run that handler_ctx is for; 0: none */
+	uint64_t timers_due_ns; /* when the first timer of all FIFOs expires; UINT64_MAX: there is none */
+	struct fanin_timer_fifo *timers[PIPELINE_TIMEOUTS]; /* as pipeline->timeouts. Control: w (release), worker: r (acquire) */
 	struct faults faults;
 	uint32_t icmp_seconds; /* when the last ICMP error was sent, and how many in that second */
 	uint32_t icmp_sent;

@@ -236,20 +236,22 @@ list_workers(const struct pipeline *pipeline, double hertz, double uptime)
 		double busy = uptime > 0 ? busy_s / uptime : 0;
 
 		json_array_append_new(
-			list, json_pack("{s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:o,s:I,s:o,s:I}",
-					"lcore", pipeline->lcores[i], "cluster",
-					i / pipeline->cluster_size, "bursts",
-					(json_int_t)counters->bursts, "empty_polls",
-					(json_int_t)counters->empty_polls, "packets",
-					(json_int_t)counters->packets, "handed_over",
-					(json_int_t)counters->handed_over, "retries",
-					(json_int_t)counters->retries, "retry_wait_us",
-					(double)counters->retry_wait_ns / 1e3, "busy_us",
-					busy_s * 1e6, "busy_share", busy, "queue_lengths",
-					json_histogram(counters->queue_lengths), "queue_sum",
-					(json_int_t)counters->queue_sum, "input_occupancy",
-					json_histogram(counters->input_occupancy), "input_sum",
-					(json_int_t)counters->input_sum));
+			list,
+			json_pack("{s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:o,s:I,s:o,s:I,s:I,s:I}",
+				  "lcore", pipeline->lcores[i], "cluster",
+				  i / pipeline->cluster_size, "bursts", (json_int_t)counters->bursts,
+				  "empty_polls", (json_int_t)counters->empty_polls, "packets",
+				  (json_int_t)counters->packets, "handed_over",
+				  (json_int_t)counters->handed_over, "retries",
+				  (json_int_t)counters->retries, "retry_wait_us",
+				  (double)counters->retry_wait_ns / 1e3, "busy_us", busy_s * 1e6,
+				  "busy_share", busy, "queue_lengths",
+				  json_histogram(counters->queue_lengths), "queue_sum",
+				  (json_int_t)counters->queue_sum, "input_occupancy",
+				  json_histogram(counters->input_occupancy), "input_sum",
+				  (json_int_t)counters->input_sum, "timers",
+				  (json_int_t)counters->timers, "timers_early",
+				  (json_int_t)counters->timers_early));
 	}
 	return list;
 }

@@ -31,6 +31,8 @@ STILL = {
     **{f"fanin_control_{name}_total": "nobody makes such a mistake here" for name in CONTROL_REFUSALS},
     "fanin_switch_info": "it is 1 for its labels",
     "fanin_job_info": "it is 1 for its labels",
+    "fanin_worker_timers_total": "no job here has a handler with timers",
+    "fanin_worker_timers_early_total": "no job here has a handler with timers",
     "fanin_port_mtu_bytes": "configured",
     "fanin_port_queues": "configured",
     "fanin_port_routed": "as the port is configured",
@@ -65,7 +67,7 @@ METRICS = {
                     "link_tx_dropped", "rx_errors", "tx_delayed")},
     "stats.uptime_s": ("fanin_uptime_seconds", "", 1),
     **{f"stats.workers[].{name}": (f"fanin_worker_{name}_total", "", 1)
-       for name in ("bursts", "empty_polls", "packets", "handed_over", "retries")},
+       for name in ("bursts", "empty_polls", "packets", "handed_over", "retries", "timers", "timers_early")},
     "stats.workers[].retry_wait_us": ("fanin_worker_retry_wait_seconds_total", "", 1e-6),
     "stats.workers[].busy_us": ("fanin_worker_busy_seconds_total", "", 1e-6),
     "stats.workers[].input_sum": ("fanin_worker_input_occupancy", "_sum", 1),

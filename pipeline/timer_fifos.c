@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See timers.h: the main thread's part. */
+#include <errno.h>
+
+#include <rte_malloc.h>
+
+#include "pipeline/timers.h"
+
+static struct fanin_timer_fifo *
+make_fifo(const struct pipeline *pipeline, struct worker *worker, uint64_t timeout_ns)
+{
+	struct fanin_timer_fifo *fifo =
+		rte_zmalloc_socket("timers",
+				   sizeof(*fifo) + pipeline->timer_slots * sizeof(fifo->timers[0]),
+				   RTE_CACHE_LINE_SIZE,
+				   (int)rte_lcore_to_socket_id(pipeline->lcores[worker->index]));
+
+	if (fifo == NULL)
+		return NULL;
+	fifo->timeout_ns = timeout_ns;
+	fifo->earliest_ns = &worker->timers_due_ns;
+	fifo->mask = pipeline->timer_slots - 1;
+	return fifo;
+}
+
+/* Takes a timeout's FIFOs from the workers; they may still look at them. */
+static void
+withdraw(struct pipeline *pipeline, int timeout, struct fanin_timer_fifo **fifos)
+{
+	for (uint16_t i = 0; i < pipeline->n_workers; i++) {
+		struct worker *worker = pipeline->workers[i];
+
+		/* There may be fewer, if the pipeline could not be made. */
+		fifos[i] = worker == NULL ? NULL
+					  : __atomic_exchange_n(&worker->timers[timeout], NULL,
+								__ATOMIC_ACQ_REL);
+	}
+}
+
+static void
+free_fifos(const struct pipeline *pipeline, struct fanin_timer_fifo **fifos)
+{
+	for (uint16_t i = 0; i < pipeline->n_workers; i++)
+		rte_free(fifos[i]);
+}
+
+int
+timers_use(struct pipeline *pipeline, uint64_t timeout_ns)
+{
+	struct fanin_timer_fifo *fifos[PIPELINE_MAX_WORKERS] = { 0 };
+	int unused = -1;
+
+	for (int i = PIPELINE_TIMEOUTS - 1; i >= 0; i--) {
+		struct pipeline_timeout *timeout = &pipeline->timeouts[i];
+
+		if (timeout->n_jobs == 0) {
+			unused = i;
+		} else if (timeout->ns == timeout_ns) {
+			timeout->n_jobs++;
+			return i;
+		}
+	}
+	if (unused < 0)
+		return -ENOSPC;
+	for (uint16_t i = 0; i < pipeline->n_workers; i++) {
+		fifos[i] = make_fifo(pipeline, pipeline->workers[i], timeout_ns);
+		if (fifos[i] == NULL) {
+			free_fifos(pipeline, fifos);
+			return -ENOMEM;
+		}
+	}
+	for (uint16_t i = 0; i < pipeline->n_workers; i++)
+		__atomic_store_n(&pipeline->workers[i]->timers[unused], fifos[i], __ATOMIC_RELEASE);
+	pipeline->timeouts[unused] = (struct pipeline_timeout){ .ns = timeout_ns, .n_jobs = 1 };
+	return unused;
+}
+
+void
+timers_unuse(struct pipeline *pipeline, int timeout)
+{
+	struct fanin_timer_fifo *fifos[PIPELINE_MAX_WORKERS];
+
+	if (--pipeline->timeouts[timeout].n_jobs != 0)
+		return;
+	withdraw(pipeline, timeout, fifos);
+	rte_rcu_qsbr_synchronize(pipeline->qsbr, RTE_QSBR_THRID_INVALID);
+	free_fifos(pipeline, fifos);
+}
+
+void
+timers_free(struct pipeline *pipeline)
+{
+	struct fanin_timer_fifo *fifos[PIPELINE_MAX_WORKERS];
+
+	for (int i = 0; i < PIPELINE_TIMEOUTS; i++) {
+		withdraw(pipeline, i, fifos);
+		free_fifos(pipeline, fifos);
+	}
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Timers of handlers, on a clock that the test plays: they expire in the first round whose clock has reached them, once each, and
+ * only in the run that they were armed in.
+ */
+#include <string.h>
+
+#include "pipeline/timers.h"
+#include "tests/unit/ring_switch.h"
+#include "tests/unit/suites.h"
+
+#define TIMEOUT_NS UINT64_C(5000)
+#define SLOTS 64 /* and timers of a FIFO */
+
+static struct ring_switch sw;
+static uint64_t clock_ns;
+
+/* What the handler below has been told. */
+static struct {
+	uint32_t blocks[4096];
+	uint32_t indexes[4096];
+	unsigned int n;
+	unsigned int busy; /* calls that find another worker in the way */
+	bool rearms;
+} told;
+
+static uint64_t
+clock_read(void *user)
+{
+	return *(uint64_t *)user;
+}
+
+static size_t
+timing_slot_size(const struct fanin_job_params *job)
+{
+	(void)job;
+	return 8;
+}
+
+static uint64_t
+timing_timeout_ns(const struct fanin_job_params *job)
+{
+	return job->parameters[0];
+}
+
+/* Its parameter is how many timers each contribution arms. */
+static enum fanin_verdict
+timing_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
+		    struct fanin_packet *packet, enum fanin_reason *reason)
+{
+	(void)slot;
+	(void)reason;
+	for (uint64_t i = 0; i < ctx->job->parameters[1]; i++)
+		fanin_timer_arm(ctx, index, packet->headers->fanin.block);
+	return FANIN_VERDICT_FREE;
+}
+
+static bool
+timing_expired(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, uint32_t block)
+{
+	(void)slot;
+	ck_assert_uint_eq(ctx->now_ns, clock_ns);
+	if (told.busy != 0) {
+		told.busy--;
+		return false;
+	}
+	ck_assert_uint_lt(told.n, RTE_DIM(told.blocks));
+	told.blocks[told.n] = block;
+	told.indexes[told.n++] = index;
+	if (told.rearms)
+		fanin_timer_arm(ctx, index, block);
+	return true;
+}
+
+static void
+timing_release(struct fanin_handler_ctx *ctx, void *slot)
+{
+	(void)ctx;
+	(void)slot;
+}
+
+static const struct fanin_parameter timing_parameters[] = {
+	{ "timeout", "ns", 1, 1000000000, TIMEOUT_NS },
+	{ "arms", "timers that a contribution arms", 0, FANIN_MAX_ARMS_PER_CALL, 1 },
+	{ 0 },
+};
+
+static struct fanin_handler timing = {
+	.name = "timing",
+	.description = "arms timers",
+	.slot_mbufs = { .fixed = 1 },
+	.parameters = timing_parameters,
+	.slot_size = timing_slot_size,
+	.contribution = timing_contribution,
+	.timeout_ns = timing_timeout_ns,
+	.expired = timing_expired,
+	.slot_release = timing_release,
+};
+
+FANIN_HANDLER_REGISTER(timing)
+
+static void
+setup(void)
+{
+	ring_switch_eal();
+	ring_switch_open(&sw, 2, 1, NULL);
+	clock_ns = UINT64_C(1000000000000);
+	sw.pipeline->clock = clock_read;
+	sw.pipeline->clock_user = &clock_ns;
+	memset(&told, 0, sizeof(told));
+}
+
+static void
+teardown(void)
+{
+	ring_switch_close(&sw);
+}
+
+/* Returns its epoch. */
+static uint32_t
+run_job(struct job **job, uint64_t timeout_ns, uint64_t arms)
+{
+	struct job_spec spec = {
+		.key = RING_SWITCH_KEY,
+		.handler = "timing",
+		.n_members = 2,
+		.slots = 32,
+		.n_parameters = 2,
+		.parameters = { { "timeout", timeout_ns }, { "arms", arms } },
+	};
+	char error[PIPELINE_ERROR_LEN] = "";
+	const char *code;
+
+	for (uint16_t i = 0; i < 2; i++) {
+		spec.members[i].port = i;
+		spec.members[i].ip_be = host_ip_be(i);
+	}
+	ck_assert_msg(job_create(sw.pipeline, &spec, job, &code, error) == 0, "%s", error);
+	return host_join_all(&sw, *job, 2, 1);
+}
+
+static void
+leave(const struct job *job, unsigned int host, uint32_t epoch)
+{
+	uint8_t frame[256];
+	size_t len = host_packet(&sw, host, FANIN_TYPE_LEAVE, job->params.id, epoch, NULL, 0,
+				 (struct fanin_headers *)frame);
+
+	ring_switch_put(&sw, (uint16_t)host, frame, len);
+	ck_assert_uint_ne(ring_switch_take(&sw, (uint16_t)host, frame), 0);
+}
+
+/* The one thread here is the worker's, too: it does not wait for itself. */
+static void
+destroy(const struct job *job)
+{
+	rte_rcu_qsbr_thread_offline(sw.pipeline->qsbr, 0);
+	ck_assert_int_eq(job_destroy(sw.pipeline, job->params.id), 0);
+	rte_rcu_qsbr_thread_online(sw.pipeline->qsbr, 0);
+}
+
+/* A round at a time. */
+static void
+round_at(uint64_t ns)
+{
+	clock_ns = ns;
+	ring_switch_rounds(&sw, 1);
+}
+
+START_TEST(timers_expire_in_the_first_round_that_reaches_them)
+{
+	struct job *job;
+	const uint32_t epoch = run_job(&job, TIMEOUT_NS, 1);
+	const uint64_t start_ns = clock_ns;
+
+	host_contribute(&sw, job, 0, epoch, 3, false);
+	clock_ns = start_ns + 10;
+	host_contribute(&sw, job, 0, epoch, 40, false);
+	round_at(start_ns + TIMEOUT_NS - 1);
+	ck_assert_uint_eq(told.n, 0);
+	round_at(start_ns + TIMEOUT_NS);
+	ck_assert_uint_eq(told.n, 1);
+	ck_assert_uint_eq(told.blocks[0], 3);
+	ck_assert_uint_eq(told.indexes[0], 3);
+	round_at(start_ns + TIMEOUT_NS + 9);
+	ck_assert_uint_eq(told.n, 1);
+	round_at(start_ns + TIMEOUT_NS + 10);
+	ck_assert_uint_eq(told.n, 2);
+	ck_assert_uint_eq(told.blocks[1], 40);
+	ck_assert_uint_eq(told.indexes[1], 40 % 32);
+	round_at(start_ns + 100 * TIMEOUT_NS);
+	ck_assert_uint_eq(told.n, 2);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->timers_due_ns, UINT64_MAX);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->counters.timers, 2);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->counters.timers_early, 0);
+}
+END_TEST
+
+START_TEST(jobs_with_different_timeouts_do_not_wait_for_each_other)
+{
+	struct job *slow, *fast;
+	const uint32_t slow_epoch = run_job(&slow, 100 * TIMEOUT_NS, 1);
+	const uint32_t fast_epoch = run_job(&fast, TIMEOUT_NS, 1);
+	const uint64_t start_ns = clock_ns;
+
+	ck_assert_int_ne(slow->timeout, fast->timeout);
+	host_contribute(&sw, slow, 0, slow_epoch, 1, false);
+	host_contribute(&sw, fast, 0, fast_epoch, 2, false);
+	round_at(start_ns + TIMEOUT_NS);
+	ck_assert_uint_eq(told.n, 1);
+	ck_assert_uint_eq(told.blocks[0], 2);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->timers_due_ns, start_ns + 100 * TIMEOUT_NS);
+	round_at(start_ns + 100 * TIMEOUT_NS);
+	ck_assert_uint_eq(told.n, 2);
+	ck_assert_uint_eq(told.blocks[1], 1);
+}
+END_TEST
+
+START_TEST(who_is_in_the_way_is_waited_for_another_timeout)
+{
+	struct job *job;
+	const uint32_t epoch = run_job(&job, TIMEOUT_NS, 1);
+	const uint64_t start_ns = clock_ns;
+
+	host_contribute(&sw, job, 0, epoch, 3, false);
+	told.busy = 1;
+	round_at(start_ns + TIMEOUT_NS);
+	ck_assert_uint_eq(told.n, 0);
+	round_at(start_ns + 2 * TIMEOUT_NS - 1);
+	ck_assert_uint_eq(told.n, 0);
+	round_at(start_ns + 2 * TIMEOUT_NS);
+	ck_assert_uint_eq(told.n, 1);
+	ck_assert_uint_eq(told.blocks[0], 3);
+}
+END_TEST
+
+START_TEST(timers_that_are_too_many_expire_in_order_before_their_time)
+{
+	struct job *job;
+	const uint32_t epoch = run_job(&job, TIMEOUT_NS, 2);
+	const struct counters *counters = &sw.pipeline->workers[0]->counters;
+
+	ck_assert_uint_eq(sw.pipeline->timer_slots, SLOTS);
+	for (uint32_t block = 0; block < SLOTS; block++)
+		host_contribute(&sw, job, 0, epoch, block % 32, false);
+	/* Of twice as many as there is room for, the first half. */
+	ck_assert_uint_eq(told.n, SLOTS);
+	ck_assert_uint_eq(counters->timers_early, SLOTS);
+	for (unsigned int i = 0; i < SLOTS; i++)
+		ck_assert_uint_eq(told.blocks[i], i / 2 % 32);
+	round_at(clock_ns + TIMEOUT_NS);
+	ck_assert_uint_eq(told.n, 2 * SLOTS);
+	ck_assert_uint_eq(counters->timers, 2 * SLOTS);
+	ck_assert_uint_eq(counters->timers_early, SLOTS);
+}
+END_TEST
+
+START_TEST(timers_that_are_armed_anew_while_there_are_too_many_end_no_round_late)
+{
+	struct job *job;
+	const uint32_t epoch = run_job(&job, TIMEOUT_NS, 2);
+	unsigned int before;
+
+	told.rearms = true;
+	for (uint32_t block = 0; block < SLOTS / 2; block++)
+		host_contribute(&sw, job, 0, epoch, block % 32, false);
+	ck_assert_uint_eq(told.n, 0);
+	host_contribute(&sw, job, 0, epoch, 0, false);
+	before = told.n;
+	/* Each that makes way and is armed anew lets another one make way, but no more in a round than there were. */
+	ring_switch_rounds(&sw, 10);
+	ck_assert_uint_le(told.n - before, 10 * 4);
+	told.rearms = false;
+	round_at(clock_ns + TIMEOUT_NS);
+	round_at(clock_ns + TIMEOUT_NS);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->timers_due_ns, UINT64_MAX);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->handler_ctx.n_early, 0);
+}
+END_TEST
+
+START_TEST(timers_of_a_run_that_is_over_expire_for_nobody)
+{
+	struct job *job;
+	uint32_t epoch = run_job(&job, TIMEOUT_NS, 1);
+	const uint64_t start_ns = clock_ns;
+	const uint32_t id = job->params.id;
+
+	host_contribute(&sw, job, 0, epoch, 3, false);
+	leave(job, 0, epoch);
+	leave(job, 1, epoch);
+	epoch = host_join_all(&sw, job, 2, 2);
+	round_at(start_ns + TIMEOUT_NS);
+	ck_assert_uint_eq(told.n, 0);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->counters.timers, 1);
+	/* Nor for another job of that number. */
+	host_contribute(&sw, job, 0, epoch, 3, false);
+	destroy(job);
+	ck_assert_ptr_null(sw.pipeline->workers[0]->timers[0]);
+	run_job(&job, TIMEOUT_NS, 1);
+	ck_assert_uint_eq(job->params.id, id);
+	round_at(start_ns + 10 * TIMEOUT_NS);
+	ck_assert_uint_eq(told.n, 0);
+}
+END_TEST
+
+START_TEST(jobs_of_one_timeout_share_their_timers)
+{
+	struct job *first, *second;
+	uint32_t epochs[2];
+	const uint64_t start_ns = clock_ns;
+
+	epochs[0] = run_job(&first, TIMEOUT_NS, 1);
+	epochs[1] = run_job(&second, TIMEOUT_NS, 1);
+	ck_assert_int_eq(first->timeout, second->timeout);
+	ck_assert_uint_eq(sw.pipeline->timeouts[first->timeout].n_jobs, 2);
+	host_contribute(&sw, first, 0, epochs[0], 1, false);
+	host_contribute(&sw, second, 0, epochs[1], 2, false);
+	destroy(first);
+	round_at(start_ns + TIMEOUT_NS);
+	ck_assert_uint_eq(told.n, 1);
+	ck_assert_uint_eq(told.blocks[0], 2);
+	destroy(second);
+	ck_assert_uint_eq(sw.pipeline->timeouts[0].n_jobs, 0);
+}
+END_TEST
+
+START_TEST(more_timeouts_than_there_is_room_for_are_refused)
+{
+	int timeouts[PIPELINE_TIMEOUTS];
+
+	for (unsigned int i = 0; i < PIPELINE_TIMEOUTS; i++) {
+		timeouts[i] = timers_use(sw.pipeline, 1000 + i);
+		ck_assert_int_ge(timeouts[i], 0);
+		ck_assert_int_eq(timers_use(sw.pipeline, 1000 + i), timeouts[i]);
+	}
+	ck_assert_int_eq(timers_use(sw.pipeline, 7), -ENOSPC);
+	rte_rcu_qsbr_thread_offline(sw.pipeline->qsbr, 0);
+	timers_unuse(sw.pipeline, timeouts[3]);
+	ck_assert_int_eq(timers_use(sw.pipeline, 7), -ENOSPC);
+	timers_unuse(sw.pipeline, timeouts[3]);
+	rte_rcu_qsbr_thread_online(sw.pipeline->qsbr, 0);
+	ck_assert_int_eq(timers_use(sw.pipeline, 7), timeouts[3]);
+}
+END_TEST
+
+Suite *
+suite_timers(void)
+{
+	Suite *suite = suite_create("timers");
+	TCase *tcase = tcase_create("timers");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, timers_expire_in_the_first_round_that_reaches_them);
+	tcase_add_test(tcase, jobs_with_different_timeouts_do_not_wait_for_each_other);
+	tcase_add_test(tcase, who_is_in_the_way_is_waited_for_another_timeout);
+	tcase_add_test(tcase, timers_that_are_too_many_expire_in_order_before_their_time);
+	tcase_add_test(tcase, timers_that_are_armed_anew_while_there_are_too_many_end_no_round_late);
+	tcase_add_test(tcase, timers_of_a_run_that_is_over_expire_for_nobody);
+	tcase_add_test(tcase, jobs_of_one_timeout_share_their_timers);
+	tcase_add_test(tcase, more_timeouts_than_there_is_room_for_are_refused);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
