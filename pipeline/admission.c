@@ -96,8 +96,8 @@ admission_block(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, st
 static bool
 goes_to_group(uint8_t type)
 {
-	return type == FANIN_TYPE_REFUSED ||
-	       (fanin_type_class(type) == FANIN_CLASS_BLOCK && fanin_type_direction(type) == FANIN_DOWN);
+	return type == FANIN_TYPE_REFUSED || (fanin_type_class(type) == FANIN_CLASS_BLOCK &&
+					      fanin_type_direction(type) == FANIN_DOWN);
 }
 
 bool

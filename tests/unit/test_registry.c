@@ -143,7 +143,8 @@ put_from_parent(const struct job *job, enum fanin_type type, uint32_t epoch, con
 	memcpy(headers->eth.src, job->parent_mac, sizeof(job->parent_mac));
 	headers->fanin.key = job->params.keys.down;
 	if (fanin_type_class((uint8_t)type) == FANIN_CLASS_BLOCK) {
-		memcpy(headers->eth.dst, job->params.result_headers.eth.dst, sizeof(headers->eth.dst));
+		memcpy(headers->eth.dst, job->params.result_headers.eth.dst,
+		       sizeof(headers->eth.dst));
 		headers->ip.dst_be = job->group_be;
 		headers->ip.checksum_be = 0;
 		headers->ip.checksum_be = fanin_ip_checksum(&headers->ip);
