@@ -15,6 +15,7 @@ assert_lists_fit(const struct fanin_handler *handler)
 {
 	size_t n = 0;
 
+	assert(fanin_slot_mbufs(handler, 1, 1) != 0);
 	while (handler->counters != NULL && handler->counters[n].name != NULL)
 		n++;
 	assert(n <= FANIN_OWN_COUNTERS_MAX);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See handlers.h. */
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "manager/handlers.h"
@@ -7,15 +9,31 @@
 /* Per block, of a job that does not say how many. */
 #define BUFFERS 2
 
-/* The first handler of a switch of which a property holds, or NULL. */
-static const char *
-find(const struct peer *peer, const char *property)
+/* What a switch says of a handler, or NULL. */
+static const json_t *
+find(const struct peer *peer, const char *name)
 {
 	const json_t *handler;
 	size_t i;
 
 	json_array_foreach(peer->handlers, i, handler) {
-		if (json_is_true(json_object_get(handler, property)))
+		const char *found = json_string_value(json_object_get(handler, "name"));
+
+		if (found != NULL && strcmp(found, name) == 0)
+			return handler;
+	}
+	return NULL;
+}
+
+/* The first handler of a switch that it takes for a job which names none, or NULL. */
+static const char *
+usual(const struct peer *peer, bool reproducible)
+{
+	const json_t *handler;
+	size_t i;
+
+	json_array_foreach(peer->handlers, i, handler) {
+		if (json_is_true(json_object_get(handler, reproducible ? "in_order" : "default")))
 			return json_string_value(json_object_get(handler, "name"));
 	}
 	return NULL;
@@ -27,12 +45,48 @@ handlers_resolve(const struct manager *manager, const char *name, bool reproduci
 	if (strcmp(name, HANDLERS_AUTO) != 0)
 		return name;
 	for (uint16_t i = 0; i < manager->config->topology.n_switches; i++) {
-		const char *found = find(&manager->peers[i], reproducible ? "in_order" : "default");
+		const char *found = usual(&manager->peers[i], reproducible);
 
 		if (found != NULL)
 			return found;
 	}
 	return name;
+}
+
+static int
+fail_older(const struct peer *peer, struct control_error *error)
+{
+	control_fail(error, "invalid",
+		     "switch %s does not tell what its handlers need: it is of an older version",
+		     peer->about->name);
+	return -EINVAL;
+}
+
+int
+handlers_settle(const struct manager *manager, struct group *group, struct control_error *error)
+{
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		const struct peer *peer = &manager->peers[group->nodes[i].switch_index];
+		const json_t *handler;
+
+		if (strcmp(group->handler, HANDLERS_AUTO) == 0) {
+			const char *name = usual(peer, group->reproducible);
+
+			if (name == NULL)
+				return fail_older(peer, error);
+			snprintf(group->handler, sizeof(group->handler), "%s", name);
+		}
+		handler = find(peer, group->handler);
+		if (handler == NULL) {
+			control_fail(error, "invalid",
+				     "switch %s has no handler \"%s\": `faninctl version` lists what it has",
+				     peer->about->name, group->handler);
+			return -EINVAL;
+		}
+		if (!json_is_object(json_object_get(handler, "slot_mbufs")))
+			return fail_older(peer, error);
+	}
+	return 0;
 }
 
 static uint32_t
@@ -45,19 +99,8 @@ uint32_t
 handlers_slot_mbufs(const struct peer *peer, const char *name, uint32_t n_children)
 {
 	const uint32_t buffers = n_children < BUFFERS ? n_children : BUFFERS;
-	const json_t *handler;
-	size_t i;
+	const json_t *mbufs = json_object_get(find(peer, name), "slot_mbufs");
 
-	json_array_foreach(peer->handlers, i, handler) {
-		const char *found = json_string_value(json_object_get(handler, "name"));
-		const json_t *mbufs = json_object_get(handler, "slot_mbufs");
-		uint32_t n;
-
-		if (found == NULL || strcmp(found, name) != 0)
-			continue;
-		n = number(mbufs, "fixed") + number(mbufs, "per_buffer") * buffers +
-		    number(mbufs, "per_pair") * ((n_children + 1) / 2);
-		return n == 0 ? 1 : n;
-	}
-	return 0;
+	return number(mbufs, "fixed") + number(mbufs, "per_buffer") * buffers +
+	       number(mbufs, "per_pair") * ((n_children + 1) / 2);
 }

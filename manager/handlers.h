@@ -14,7 +14,7 @@
 #define HANDLERS_AUTO "auto"
 
 /*
- * The handler that is meant by a name.
+ * The handler that is meant by a name, as far as this is known before a job has a tree: to compare what its hosts have asked for.
  *
  * name: any but HANDLERS_AUTO is returned. reproducible: the job's sums have to be.
  * Returns a string of a switch's, or name, which HANDLERS_AUTO stays as long as no switch has been heard.
@@ -22,9 +22,17 @@
 const char *handlers_resolve(const struct manager *manager, const char *name, bool reproducible);
 
 /*
+ * Settles the handler of a job on the switches of its tree: HANDLERS_AUTO becomes what the first of them takes and all have. Changes
+ * group->handler, and only that.
+ *
+ * Returns 0; or -EINVAL with *error, if a switch has no such handler or is of a version that does not tell.
+ */
+int handlers_settle(const struct manager *manager, struct group *group, struct control_error *error);
+
+/*
  * Packets that a slot of a handler holds on a switch at most.
  *
- * n_children: of the job at that switch. Returns 0 if the switch has no such handler.
+ * n_children: of the job at that switch. Returns 0 if the switch has no such handler, or does not tell what its slots hold.
  */
 uint32_t handlers_slot_mbufs(const struct peer *peer, const char *name, uint32_t n_children);
 

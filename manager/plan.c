@@ -388,24 +388,17 @@ count_children(const struct group *group, uint16_t node)
 static int
 choose_slots(const struct manager *manager, struct group *group, struct control_error *error)
 {
-	const char *handler = handlers_resolve(manager, group->handler, group->reproducible);
 	uint32_t slots = UINT32_MAX;
 
-	if (handler != group->handler)
-		snprintf(group->handler, sizeof(group->handler), "%s", handler);
+	if (handlers_settle(manager, group, error) != 0)
+		return -EINVAL;
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
 		const struct peer *peer = &manager->peers[group->nodes[i].switch_index];
 		const uint32_t packets = handlers_slot_mbufs(peer, group->handler,
 							     count_children(group, i));
-		uint32_t most;
+		/* A switch that is lost and comes back as another build may have no such handler any more. */
+		const uint32_t most = peer->slots_per_job / (packets == 0 ? 1 : packets);
 
-		if (packets == 0) {
-			control_fail(error, "invalid",
-				     "switch %s has no handler \"%s\": `faninctl version` lists what it has",
-				     peer->about->name, group->handler);
-			return -EINVAL;
-		}
-		most = peer->slots_per_job / packets;
 		if (most < slots)
 			slots = most;
 	}

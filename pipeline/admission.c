@@ -92,6 +92,14 @@ admission_block(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, st
 	return reason;
 }
 
+/* May a parent send packets of this type to all its children at once? Of blocks all that go down, those of handlers from outside, too. */
+static bool
+goes_to_group(uint8_t type)
+{
+	return type == FANIN_TYPE_REFUSED || (fanin_type_class(type) == FANIN_CLASS_BLOCK &&
+					      fanin_type_direction(type) == FANIN_DOWN);
+}
+
 bool
 admission_is_result(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 {
@@ -101,8 +109,7 @@ admission_is_result(const struct pipeline *pipeline, const struct rte_mbuf *mbuf
 	if ((rte_be_to_cpu_32(headers->ip.dst_be) & ~FANIN_WIRE_MAX_JOB) != FANIN_WIRE_GROUPS ||
 	    headers->udp.dst_be != pipeline->udp_port_be ||
 	    fanin_wire_validate(headers, mbuf->data_len) != FANIN_REASON_NONE ||
-	    (headers->fanin.type != FANIN_TYPE_RESULT && headers->fanin.type != FANIN_TYPE_ANSWER &&
-	     headers->fanin.type != FANIN_TYPE_REFUSED))
+	    !goes_to_group(headers->fanin.type))
 		return false;
 	job = job_lookup(pipeline->jobs, headers->fanin.job);
 	/* Tags are looked for in what goes to the job's own group. */

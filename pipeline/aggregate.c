@@ -63,7 +63,9 @@ run_result(struct worker *worker, struct work *work)
 	uint32_t epoch;
 
 	/* The run may have ended since the packet was found to fit. */
-	if (admission_is_of_run(work->job, work->packet.headers, &epoch)) {
+	if (unlikely(!fanin_handler_takes(work->job->handler, FANIN_TYPE_RESULT))) {
+		reason = FANIN_REASON_TYPE;
+	} else if (admission_is_of_run(work->job, work->packet.headers, &epoch)) {
 		ctx->epoch = epoch;
 		verdict = work->job->handler->other(ctx, work->slot, work->index, &work->packet,
 						    &reason);

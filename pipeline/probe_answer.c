@@ -146,13 +146,15 @@ probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
 	worker_free(worker, mbuf);
 }
 
-/* Children whose contributions to a block are not here. One that has not begun misses all. */
+/* Children whose contributions to a block are not here. One that has not begun misses all. Of a handler that tells of none, nobody's is. */
 static uint64_t
 missing_of(const struct job *job, uint32_t epoch, uint32_t block)
 {
 	const void *slot = job->slots[block & job->slot_mask];
 	struct fanin_peek peek;
 
+	if (job->handler->peek == NULL)
+		return 0;
 	if (!job->handler->peek(&job->params, epoch, slot, &peek) ||
 	    fanin_block_before(peek.block, block))
 		return job->params.children;

@@ -23,11 +23,14 @@
 #define TX_STUCK_NS 1000000000u
 
 /*
- * Frames that are let by before the first one is dropped, and when: the intervals double from the first one on. A queue that is full for
- * a moment takes the first one in 15 ms, which is offered each round and before any other.
+ * Frames that are let by before the first one is dropped, and how far apart. A queue may count bytes: it has room for a short frame long
+ * before it has room for a long one. On a link of 1 Mbit/s the first one's room comes in such an interval, in which it is offered each
+ * round and nothing else is; so links that are only slow keep the order. Frames of more than 12.5 KB have no more time.
  */
 #define TX_PASS_MAX 4
 #define TX_PASS_NS 1000000u
+#define TX_PASS_NS_PER_BYTE 8000u
+#define TX_PASS_MOST_NS 100000000u
 
 /* Gives a driver n frames, from this one on. Frames that are known to be refused no longer are as soon as one of them is taken. */
 static uint16_t
@@ -94,13 +97,22 @@ offer_again(struct worker *worker, uint16_t port, uint16_t first, uint16_t n)
 	return sent;
 }
 
+/* When the first frame may be passed next. */
+static uint64_t
+pass_due_ns(const struct worker *worker, const struct tx_buffer *buffer)
+{
+	const uint64_t room_ns = (uint64_t)buffer->mbufs[0]->pkt_len * TX_PASS_NS_PER_BYTE;
+
+	return worker->now_ns + RTE_MIN(RTE_MAX(room_ns, TX_PASS_NS), TX_PASS_MOST_NS);
+}
+
 /* Another frame is the first one from now on. */
 static void
-refusal_begin(const struct worker *worker, struct tx_refusal *refusal)
+refusal_begin(const struct worker *worker, struct tx_buffer *buffer)
 {
-	refusal->next_ns = worker->now_ns + TX_PASS_NS;
-	refusal->n_passed = 0;
-	refusal->longer = false;
+	buffer->refusal.next_ns = buffer->n == 0 ? 0 : pass_due_ns(worker, buffer);
+	buffer->refusal.n_passed = 0;
+	buffer->refusal.longer = false;
 }
 
 static void
@@ -119,33 +131,39 @@ static void
 drop_refused(struct worker *worker, uint16_t port)
 {
 	drop_frame(worker, port, 0, FANIN_REASON_TX_REFUSED);
-	refusal_begin(worker, &worker->tx[port].refusal);
+	refusal_begin(worker, &worker->tx[port]);
 }
 
-/* Drops a frame for want of room: the last one, or if the first one is passed by others, the last one that may have to wait with it. */
+/*
+ * Drops a frame for want of room: the last one. A driver may take none as long as the first one: then the last one that waits with that,
+ * and if all others are shorter the first one itself, for which they wait.
+ */
 static void
 drop_waiting(struct worker *worker, uint16_t port, enum fanin_reason reason)
 {
-	const struct tx_buffer *buffer = &worker->tx[port];
+	struct tx_buffer *buffer = &worker->tx[port];
 	uint16_t index = (uint16_t)(buffer->n - 1);
 
-	if (buffer->refusal.n_passed != 0) {
+	if (buffer->driver != NULL) {
 		while (index > 0 && buffer->mbufs[index]->pkt_len < buffer->mbufs[0]->pkt_len)
 			index--;
-		if (index == 0)
-			index = (uint16_t)(buffer->n - 1);
 	}
 	drop_frame(worker, port, index, reason);
+	if (index == 0 && buffer->n != 0)
+		refusal_begin(worker, buffer);
 }
 
-/* Is it time for a frame to pass the first one? For the first that does, as soon as others would have to be dropped. */
-static bool
-may_pass(const struct worker *worker, const struct tx_buffer *buffer)
+/* The first of the shortest frames behind the first one: others that are shorter than that may be too long, too. */
+static uint16_t
+shortest_behind(const struct tx_buffer *buffer)
 {
-	const struct tx_refusal *refusal = &buffer->refusal;
+	uint16_t found = 1;
 
-	return buffer->n > 1 && (worker->now_ns >= refusal->next_ns ||
-				 (refusal->n_passed == 0 && buffer->n > WORKER_TX_WAITING));
+	for (uint16_t i = 2; i < buffer->n; i++) {
+		if (buffer->mbufs[i]->pkt_len < buffer->mbufs[found]->pkt_len)
+			found = i;
+	}
+	return found;
 }
 
 /*
@@ -158,22 +176,22 @@ let_by(struct worker *worker, uint16_t port)
 	struct tx_buffer *buffer = &worker->tx[port];
 	struct tx_refusal *refusal = &buffer->refusal;
 	const uint32_t len = buffer->mbufs[0]->pkt_len;
-	uint16_t other = 1;
+	uint16_t other;
 	bool shorter;
 
-	if (!may_pass(worker, buffer))
+	if (buffer->n < 2 || worker->now_ns < refusal->next_ns)
 		return false;
-	while (other < buffer->n && buffer->mbufs[other]->pkt_len >= len)
-		other++;
-	shorter = other < buffer->n;
-	if (offer_again(worker, port, shorter ? other : 1, 1) == 0) {
+	other = shortest_behind(buffer);
+	shorter = buffer->mbufs[other]->pkt_len < len;
+	if (offer_again(worker, port, other, 1) == 0) {
 		refusal->next_ns = worker->now_ns + TX_PASS_NS;
 		return false;
 	}
 	refusal->longer = refusal->longer || !shorter;
-	refusal->next_ns = worker->now_ns + ((uint64_t)TX_PASS_NS << ++refusal->n_passed);
+	refusal->next_ns = pass_due_ns(worker, buffer);
+	refusal->n_passed++;
 	if (offer_again(worker, port, 0, 1) != 0) {
-		refusal_begin(worker, refusal);
+		refusal_begin(worker, buffer);
 		return true;
 	}
 	if (refusal->n_passed < TX_PASS_MAX)
@@ -199,23 +217,34 @@ pass_refused(struct worker *worker, uint16_t port)
 		else if (!let_by(worker, port))
 			break;
 		if (offer_again(worker, port, 0, buffer->n) != 0)
-			refusal_begin(worker, &buffer->refusal);
+			refusal_begin(worker, buffer);
 	}
 	return *tx_frames != before;
 }
 
-/* How many frames may wait for a port. sent: some have just left. */
-static uint16_t
-waiting_room(struct worker *worker, uint16_t port, bool sent)
+/* Drops what has waited while the device took nothing for too long. What has come just now waits in its place. moves: some have just left. */
+static void
+drop_stuck(struct worker *worker, uint16_t port, bool moves)
 {
 	struct tx_buffer *buffer = &worker->tx[port];
-	const unsigned int others = worker->n_tx_waiting - buffer->n_waiting;
+
+	if (!moves && buffer->n_waiting != 0 &&
+	    worker->now_ns - buffer->waiting_since_ns > TX_STUCK_NS) {
+		while (buffer->n_waiting != 0)
+			drop_frame(worker, port, 0, FANIN_REASON_TX_FULL);
+		refusal_begin(worker, buffer);
+	}
+	if (moves || buffer->n_waiting == 0)
+		buffer->waiting_since_ns = worker->now_ns;
+}
+
+/* How many frames may wait for a port. */
+static uint16_t
+waiting_room(const struct worker *worker, uint16_t port)
+{
+	const unsigned int others = worker->n_tx_waiting - worker->tx[port].n_waiting;
 
 	if (port_is_down(worker->pipeline, port))
-		return 0;
-	if (sent || buffer->n_waiting == 0)
-		buffer->waiting_since_ns = worker->now_ns;
-	else if (worker->now_ns - buffer->waiting_since_ns > TX_STUCK_NS)
 		return 0;
 	return (uint16_t)RTE_MIN(WORKER_TX_WAITING, PIPELINE_TX_WAITING - others);
 }
@@ -226,16 +255,18 @@ keep_unsent(struct worker *worker, uint16_t port, uint16_t sent)
 {
 	struct tx_buffer *buffer = &worker->tx[port];
 	const bool is_down = port_is_down(worker->pipeline, port);
+	const bool is_other = sent != 0 || buffer->n_waiting == 0;
 	bool moves = sent != 0;
 	uint64_t bytes = 0;
 	uint16_t room;
 
-	if (sent != 0 || buffer->n_waiting == 0)
-		refusal_begin(worker, &buffer->refusal);
 	remove_frames(worker, buffer, 0, sent);
+	if (is_other)
+		refusal_begin(worker, buffer);
 	if (buffer->driver != NULL && buffer->n != 0 && !is_down)
 		moves = pass_refused(worker, port) || moves;
-	room = waiting_room(worker, port, moves);
+	drop_stuck(worker, port, moves);
+	room = waiting_room(worker, port);
 	for (uint16_t i = 0; i < buffer->n; i++)
 		bytes += buffer->mbufs[i]->pkt_len;
 	worker->counters.ports[port].tx_bytes += buffer->bytes - bytes;

@@ -193,7 +193,9 @@ class FakeSwitch:
         return {"ok": True, "result": result}
 
     def _version(self, _):
-        return {"version": "fake", "ip": self.ip, "mac": self.mac, "udp_port": 21930}
+        handlers = [{"name": "single", "default": True, "in_order": False, "slot_mbufs": {"fixed": 1}},
+                    {"name": "tree", "default": False, "in_order": True, "slot_mbufs": {"per_pair": 1}}]
+        return {"version": "fake", "ip": self.ip, "mac": self.mac, "udp_port": 21930, "handlers": handlers}
 
     def _ports_list(self, _):
         return {"ports": [{"name": port, "mtu": self.mtu, "link": port not in self.down} for port in self.ports]}

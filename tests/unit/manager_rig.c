@@ -95,8 +95,16 @@ list_jobs(uint16_t index)
 
 /* As `version` of a switch tells them: one that is usual, and one for reproducible jobs, whose slots hold more. */
 static json_t *
-list_handlers(void)
+list_handlers(uint16_t index)
 {
+	/* As switches told them once. */
+	if (manager_rig.has_old_handlers[index])
+		return json_pack("[{s:s}]", "name", "usual");
+	/* And one of another build. */
+	if (manager_rig.has_other_handlers[index])
+		return json_pack("[{s:s,s:b,s:b,s:{s:i}},{s:s,s:b,s:b,s:{s:i}}]", "name", "another",
+				 "default", 1, "in_order", 1, "slot_mbufs", "fixed", 1, "name",
+				 "usual", "default", 0, "in_order", 0, "slot_mbufs", "fixed", 1);
 	return json_pack("[{s:s,s:b,s:b,s:{s:i}},{s:s,s:b,s:b,s:{s:i}}]", "name", "usual",
 			 "default", 1, "in_order", 0, "slot_mbufs", "fixed", 1, "name", "ordered",
 			 "default", 0, "in_order", 1, "slot_mbufs", "per_pair", 1);
@@ -190,7 +198,7 @@ obey(uint16_t index, const json_t *asked, const char **code)
 	snprintf(ip, sizeof(ip), "10.1.0.%u", index);
 	if (strcmp(command, "version") == 0)
 		return json_pack("{s:s, s:s, s:i, s:o}", "ip", ip, "mac", "02:fa:00:00:00:01",
-				 "udp_port", 21930, "handlers", list_handlers());
+				 "udp_port", 21930, "handlers", list_handlers(index));
 	if (strcmp(command, "ports.list") == 0)
 		return list_ports(index);
 	if (strcmp(command, "routes.list") == 0)

@@ -35,8 +35,10 @@ struct manager_rig {
 	uint32_t max_jobs;                     /* of each switch; learned when it is looked at */
 	bool full[MANAGER_RIG_SWITCHES]; /* it makes no job */
 	bool port_is_down[MANAGER_RIG_SWITCHES][MANAGER_RIG_PORTS];
-	bool is_old[MANAGER_RIG_SWITCHES];    /* it does not know hosts.find */
-	bool is_silent[MANAGER_RIG_SWITCHES]; /* its host answers no ARP */
+	bool is_old[MANAGER_RIG_SWITCHES];             /* it does not know hosts.find */
+	bool has_old_handlers[MANAGER_RIG_SWITCHES];   /* it does not tell what they need */
+	bool has_other_handlers[MANAGER_RIG_SWITCHES]; /* its usual one is another */
+	bool is_silent[MANAGER_RIG_SWITCHES];          /* its host answers no ARP */
 	bool sees_others[MANAGER_RIG_SWITCHES]; /* it has heard the others' hosts over its first link */
 	struct control_client clients[MANAGER_RIG_HOSTS];
 };

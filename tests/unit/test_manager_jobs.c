@@ -58,19 +58,58 @@ START_TEST(a_reproducible_job_gets_the_handler_that_keeps_an_order)
 }
 END_TEST
 
+/* A switch comes back as another build. */
+static void
+become(uint16_t index, bool *flag)
+{
+	manager_rig_lose(index);
+	*flag = true;
+	manager_rig_raise(index);
+}
+
+/* What host 0 is told in answer to its join; freed by the next one. */
+static const char *
+refusal(void)
+{
+	static json_t *line;
+
+	json_decref(line);
+	line = manager_rig_hear(0);
+	return json_string_value(json_object_get(json_object_get(line, "error"), "message"));
+}
+
+START_TEST(switches_that_are_not_in_the_tree_do_not_choose_its_handler)
+{
+	struct group *group;
+
+	/* LEAF2 has none of the hosts. */
+	become(LEAF2, &manager_rig.has_other_handlers[LEAF2]);
+	group = join(1);
+	ck_assert_ptr_nonnull(group);
+	ck_assert_str_eq(group->handler, "usual");
+	manager_rig_serve_all();
+	ck_assert_int_eq(group->state, GROUP_NETWORK);
+}
+END_TEST
+
+START_TEST(a_switch_that_does_not_tell_of_its_handlers_is_named)
+{
+	become(LEAF0, &manager_rig.has_old_handlers[LEAF0]);
+	ck_assert_ptr_null(join(1));
+	ck_assert_ptr_nonnull(strstr(refusal(), "it is of an older version"));
+}
+END_TEST
+
 START_TEST(a_handler_that_a_switch_lacks_is_named_with_the_switch)
 {
-	json_t *line;
 	const char *message;
 
 	ck_assert_ptr_null(join_with(1, "usuel", false));
-	line = manager_rig_hear(0);
-	message = json_string_value(json_object_get(json_object_get(line, "error"), "message"));
+	message = refusal();
 	ck_assert_ptr_nonnull(message);
 	ck_assert_msg(strstr(message, "switch ") != NULL &&
 			      strstr(message, "has no handler \"usuel\"") != NULL,
 		      "found \"%s\"", message);
-	json_decref(line);
 }
 END_TEST
 
@@ -534,6 +573,8 @@ suite_manager_jobs(void)
 	tcase_add_test(tcase, who_leaves_the_handler_open_gets_what_the_switches_take);
 	tcase_add_test(tcase, a_reproducible_job_gets_the_handler_that_keeps_an_order);
 	tcase_add_test(tcase, a_handler_that_a_switch_lacks_is_named_with_the_switch);
+	tcase_add_test(tcase, switches_that_are_not_in_the_tree_do_not_choose_its_handler);
+	tcase_add_test(tcase, a_switch_that_does_not_tell_of_its_handlers_is_named);
 	tcase_add_test(tcase, a_switch_that_is_lost_while_others_are_asked_has_no_part_in_the_job);
 	tcase_add_test(tcase, a_switch_that_is_lost_while_a_second_tree_cannot_be_had_is_noticed);
 	tcase_add_test(tcase, a_switch_that_is_lost_while_a_job_moves_is_left_as_well);

@@ -258,7 +258,7 @@ play_device(uint32_t never_len, uint64_t granted)
 static void
 enqueue_len(size_t len)
 {
-	static uint8_t frame[2048];
+	static uint8_t frame[4096];
 
 	host_frame(0, 1, frame);
 	ring_switch_enqueue(&sw, 0, frame, len);
@@ -277,7 +277,7 @@ pass_ms(unsigned int ms)
 	} while (!over);
 }
 
-/* Rounds until so many frames were given up, which takes 15 ms of a core that is there. */
+/* Rounds until so many frames were given up, which takes 45 ms with 1400 bytes. */
 static void
 wait_for_refused(uint64_t n)
 {
@@ -335,7 +335,7 @@ START_TEST(many_frames_that_a_driver_always_refuses_make_way_for_others)
 		enqueue_len(1400);
 	pass_ms(20);
 	ck_assert_uint_eq(sw.pipeline->workers[0]->n_tx_waiting, 200);
-	/* Whoever comes waits for 1 ms at most, and the fourth one clears them away. */
+	/* Whoever comes waits for 11 ms at most, and the fourth one clears them away. */
 	for (uint16_t i = 0; i < 4; i++) {
 		enqueue_len(100);
 		pass_ms(2);
@@ -369,6 +369,25 @@ START_TEST(frames_that_a_driver_always_refuses_take_no_others_room)
 				  ring_switch_drops(&sw, FANIN_REASON_TX_FULL),
 			  WORKER_TX_WAITING + 100);
 	ck_assert_uint_eq(sw.pipeline->workers[0]->n_tx_waiting, 0);
+}
+END_TEST
+
+START_TEST(a_frame_that_is_shorter_and_too_long_as_well_holds_up_nobody)
+{
+	play_device(1000, UINT64_MAX);
+	enqueue_len(1400);
+	for (unsigned int i = 0; i < 4; i++) {
+		enqueue_len(1300);
+		enqueue_len(100);
+	}
+	wait_for_refused(1);
+	ck_assert_uint_eq(taken_of(100), 4);
+	/* Who passes the others tells of them, too. */
+	for (unsigned int i = 0; i < 4; i++)
+		enqueue_len(100);
+	wait_for_refused(5);
+	ck_assert_uint_eq(taken_of(100), 8);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), 0);
 }
 END_TEST
 
@@ -411,6 +430,49 @@ START_TEST(frames_that_a_driver_takes_later_are_not_lost)
 	ck_assert_uint_eq(taken_of(1400), 40);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_REFUSED), 0);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), 0);
+}
+END_TEST
+
+/* The order is a TCP connection's, and that of results and an answer that says they were sent. _i: bytes each ms. */
+START_TEST(a_slow_link_keeps_the_order)
+{
+	const uint64_t end_ns = pipeline_now_ns() + UINT64_C(60000000000);
+
+	play_device(UINT32_MAX, 3000);
+	device.per_ms = (uint64_t)_i;
+	device.most = 3000;
+	device.last_ns = pipeline_now_ns();
+	for (unsigned int i = 0; i < 60; i++)
+		enqueue_len(i % 6 == 5 ? 100 + i : 1400);
+	while (device.n_taken < 60 && pipeline_now_ns() < end_ns)
+		ring_switch_rounds(&sw, 1);
+	ck_assert_uint_eq(device.n_taken, 60);
+	for (unsigned int i = 0; i < 60; i++)
+		ck_assert_uint_eq(device.lens[i], i % 6 == 5 ? 100 + i : 1400);
+}
+END_TEST
+
+/*
+ * A queue that counts bytes, on a link of 2 Mbit/s that is slow and nothing else: the longer a frame, the longer it takes until there is
+ * room for it, while shorter ones find some.
+ */
+START_TEST(a_long_frame_is_waited_for_on_a_slow_link)
+{
+	const uint64_t end_ns = pipeline_now_ns() + UINT64_C(60000000000);
+
+	sw.pipeline->ports[1].mtu = 4000;
+	play_device(UINT32_MAX, 1000);
+	device.per_ms = 250;
+	device.most = 8000;
+	device.last_ns = pipeline_now_ns();
+	for (unsigned int i = 0; i < 60; i++)
+		enqueue_len(i % 12 == 0 ? 3900 : 1100);
+	while (device.n_taken < 60 && pipeline_now_ns() < end_ns &&
+	       ring_switch_drops(&sw, FANIN_REASON_TX_REFUSED) == 0)
+		ring_switch_rounds(&sw, 1);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_REFUSED), 0);
+	ck_assert_uint_eq(taken_of(1100), 55);
+	ck_assert_uint_eq(taken_of(3900), 5);
 }
 END_TEST
 
@@ -714,9 +776,12 @@ suite_pipeline(void)
 {
 	Suite *suite = suite_create("pipeline");
 	TCase *tcase = tcase_create("switching");
+	TCase *slow = tcase_create("slow");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 60);
+	tcase_add_checked_fixture(slow, setup, teardown);
+	tcase_set_timeout(slow, 120);
 	tcase_add_test(tcase, unknown_destination_is_flooded_to_all_others);
 	tcase_add_test(tcase, a_port_that_is_down_is_left_alone_and_its_frames_are_counted);
 	tcase_add_test(tcase, frames_that_a_device_does_not_take_wait_and_leave_in_order);
@@ -726,6 +791,7 @@ suite_pipeline(void)
 	tcase_add_test(tcase, a_frame_that_a_driver_always_refuses_holds_up_no_others);
 	tcase_add_test(tcase, many_frames_that_a_driver_always_refuses_make_way_for_others);
 	tcase_add_test(tcase, frames_that_a_driver_always_refuses_take_no_others_room);
+	tcase_add_test(tcase, a_frame_that_is_shorter_and_too_long_as_well_holds_up_nobody);
 	tcase_add_test(tcase, a_length_that_a_driver_takes_again_is_waited_for_again);
 	/* 2.4 and 16 Mbit/s. */
 	tcase_add_loop_test(tcase, frames_that_a_driver_takes_later_are_not_lost, 300, 301);
@@ -745,6 +811,9 @@ suite_pipeline(void)
 	tcase_add_test(tcase, unknown_protocols_to_the_switch_are_counted);
 	tcase_add_test(tcase, full_mac_table_floods_and_counts);
 	tcase_add_test(tcase, stations_age_out_and_room_returns);
+	tcase_add_test(slow, a_long_frame_is_waited_for_on_a_slow_link);
+	tcase_add_loop_test(slow, a_slow_link_keeps_the_order, 300, 301);
+	suite_add_tcase(suite, slow);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -79,8 +79,6 @@ static struct fanin_handler spare = {
 	.slot_release = spare_release,
 };
 
-FANIN_HANDLER_REGISTER(spare)
-
 START_TEST(handlers_are_listed_once_each_by_name)
 {
 	const struct fanin_handler *last = NULL;
@@ -207,17 +205,176 @@ START_TEST(a_job_has_the_parameters_and_counters_of_its_handler)
 }
 END_TEST
 
+#define PARENT_EPOCH 77
+
+static uint8_t taken[4096];
+
+/* The parent of the job that the test plays: host 3's port. What is for all children goes to the group. */
+static void
+put_from_parent(const struct job *job, enum fanin_type type, uint32_t epoch, const void *body,
+		uint32_t body_len)
+{
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	size_t len = host_packet(&sw, 3, type, job->params.id, epoch, body, body_len, headers);
+
+	memcpy(headers->eth.src, job->parent_mac, sizeof(job->parent_mac));
+	headers->fanin.key = job->params.keys.down;
+	if (fanin_type_class((uint8_t)type) == FANIN_CLASS_BLOCK) {
+		memcpy(headers->eth.dst, job->params.result_headers.eth.dst,
+		       sizeof(headers->eth.dst));
+		headers->ip.dst_be = job->group_be;
+		headers->ip.checksum_be = 0;
+		headers->ip.checksum_be = fanin_ip_checksum(&headers->ip);
+		headers->udp.src_be = sw.pipeline->udp_port_be;
+		headers->fanin.rank = 0;
+	}
+	if (type == FANIN_TYPE_RESULT) {
+		headers->fanin.contributions = 6;
+		headers->fanin.dtype = FANIN_WIRE_F32;
+		headers->fanin.op = FANIN_WIRE_SUM;
+		headers->fanin.count = (uint16_t)(body_len / sizeof(float));
+	}
+	ring_switch_put(&sw, 3, frame, len);
+}
+
+/* Makes a switch with a job of a handler below another one, and begins a run of it. */
+static struct job *
+begin_below_parent(const char *handler)
+{
+	static const uint8_t parent_mac[6] = { 2, 0, 0, 0, 2, 9 };
+	const struct fanin_headers *got = (const struct fanin_headers *)taken;
+	struct job_spec spec = { .key = RING_SWITCH_KEY,
+				 .handler = handler,
+				 .slots = 2,
+				 .n_ranks = 6,
+				 .n_members = 3,
+				 .has_parent = true,
+				 .parent = { .port = 3, .ip_be = host_ip_be(3) } };
+	struct fanin_join_ack_body ack = { .state = FANIN_JOIN_ACTIVE, .size = 6, .window = 1 };
+	char error[PIPELINE_ERROR_LEN];
+	uint8_t answer[4096];
+	const char *code;
+	struct job *job;
+
+	ring_switch_eal();
+	ring_switch_open(&sw, 4, 1, NULL);
+	for (uint16_t i = 0; i < 3; i++) {
+		spec.members[i].port = i;
+		spec.members[i].ip_be = host_ip_be(i);
+		spec.members[i].ranks = UINT64_C(1) << i;
+	}
+	memcpy(spec.parent.mac, parent_mac, sizeof(parent_mac));
+	ck_assert_msg(job_create(sw.pipeline, &spec, &job, &code, error) == 0, "%s", error);
+	for (unsigned int i = 0; i < 3; i++)
+		ck_assert_ptr_nonnull(host_sends_join(&sw, i, job->params.id, 7 + i, 6,
+						      (struct fanin_headers *)answer));
+	ck_assert_uint_gt(ring_switch_take(&sw, 3, taken), 0);
+	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_JOIN);
+	memcpy(&ack.nonce, got + 1, sizeof(ack.nonce));
+	ack.payload_bytes = job->params.payload_bytes;
+	put_from_parent(job, FANIN_TYPE_JOIN_ACK, PARENT_EPOCH, &ack, sizeof(ack));
+	ck_assert_uint_ne(job->epoch, 0);
+	for (uint16_t p = 0; p < 4; p++) {
+		while (ring_switch_take(&sw, p, taken) != 0)
+			;
+	}
+	return job;
+}
+
+/* One that takes nothing but contributions, in which nothing ever waits, below another switch. _i: what the parent sends. */
+START_TEST(a_handler_that_takes_contributions_only_may_have_a_parent)
+{
+	const struct fanin_headers *got = (const struct fanin_headers *)taken;
+	float elements[RING_SWITCH_COUNT] = { 0 };
+	struct job *job = begin_below_parent("spare");
+
+	if (_i == 0) {
+		put_from_parent(job, FANIN_TYPE_PROBE, PARENT_EPOCH, NULL, 0);
+		ck_assert_uint_gt(ring_switch_take(&sw, 3, taken), 0);
+		ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_PROBE_ACK);
+	} else {
+		put_from_parent(job, FANIN_TYPE_RESULT, PARENT_EPOCH, elements, sizeof(elements));
+		ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TYPE), 1);
+	}
+	ring_switch_close(&sw);
+}
+END_TEST
+
+#define NEWS 200 /* the code of a type that goes to all children */
+
+static const uint8_t listener_types[] = { NEWS, 0 };
+static unsigned int n_news;
+
+static enum fanin_verdict
+listener_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
+	       struct fanin_packet *packet, enum fanin_reason *reason)
+{
+	(void)ctx;
+	(void)slot;
+	(void)index;
+	(void)packet;
+	(void)reason;
+	n_news++;
+	return FANIN_VERDICT_FREE;
+}
+
+static struct fanin_handler listener = {
+	.name = "spare_listener",
+	.description = "counts what the parent sends",
+	.slot_mbufs = { .fixed = 1 },
+	.slot_size = spare_slot_size,
+	.contribution = spare_contribution,
+	.types = listener_types,
+	.other = listener_other,
+	.slot_release = spare_release,
+};
+
+/* What its parent sends to the job's group is the switch's, whatever type of a handler it is, and goes to no port. */
+START_TEST(a_registered_type_of_the_parent_comes_to_the_group)
+{
+	static const struct fanin_packet_type news = { .name = "NEWS",
+						       .text = "for all children",
+						       .code = NEWS,
+						       .direction = FANIN_DOWN,
+						       .class = FANIN_CLASS_BLOCK,
+						       .payload = FANIN_PAYLOAD_NOTHING };
+	struct job *job;
+
+	ck_assert_int_eq(fanin_wire_register_type(&news), 0);
+	job = begin_below_parent("spare_listener");
+	put_from_parent(job, (enum fanin_type)NEWS, PARENT_EPOCH, NULL, 0);
+	ck_assert_uint_eq(n_news, 1);
+	for (uint16_t p = 0; p < 4; p++)
+		ck_assert_uint_eq(ring_switch_take(&sw, p, taken), 0);
+	ring_switch_close(&sw);
+}
+END_TEST
+
+/* Here and not before main: other suites of this program take what is registered for handlers that reduce. */
+static void
+setup(void)
+{
+	if (fanin_handler_find(spare.name) != NULL)
+		return;
+	fanin_handler_register(&spare);
+	fanin_handler_register(&listener);
+}
+
 Suite *
 suite_registry(void)
 {
 	Suite *suite = suite_create("registry");
 	TCase *tcase = tcase_create("registry");
 
+	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, handlers_are_listed_once_each_by_name);
 	tcase_add_test(tcase, buffers_count_as_far_as_there_are_children);
 	tcase_add_test(tcase, one_handler_suits_each_size_of_message);
 	tcase_add_test(tcase, a_job_has_the_handler_that_it_names);
 	tcase_add_test(tcase, a_job_has_the_parameters_and_counters_of_its_handler);
+	tcase_add_loop_test(tcase, a_handler_that_takes_contributions_only_may_have_a_parent, 0, 2);
+	tcase_add_test(tcase, a_registered_type_of_the_parent_comes_to_the_group);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

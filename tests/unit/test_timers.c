@@ -97,11 +97,12 @@ static struct fanin_handler timing = {
 	.slot_release = timing_release,
 };
 
-FANIN_HANDLER_REGISTER(timing)
-
 static void
 setup(void)
 {
+	/* Here and not before main: other suites of this program take what is registered for handlers that reduce. */
+	if (fanin_handler_find(timing.name) == NULL)
+		fanin_handler_register(&timing);
 	ring_switch_eal();
 	ring_switch_open(&sw, 2, 1, NULL);
 	clock_ns = UINT64_C(1000000000000);
