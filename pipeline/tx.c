@@ -97,22 +97,39 @@ offer_again(struct worker *worker, uint16_t port, uint16_t first, uint16_t n)
 	return sent;
 }
 
-/* When the first frame may be passed next. */
-static uint64_t
-pass_due_ns(const struct worker *worker, const struct tx_buffer *buffer)
+/* The first frame is not passed by another for as long as its room takes, from the next round on. */
+static void
+refusal_wait(const struct worker *worker, struct tx_refusal *refusal)
 {
-	const uint64_t room_ns = (uint64_t)buffer->mbufs[0]->pkt_len * TX_PASS_NS_PER_BYTE;
-
-	return worker->now_ns + RTE_MIN(RTE_MAX(room_ns, TX_PASS_NS), TX_PASS_MOST_NS);
+	refusal->since_ns = worker->now_ns;
+	refusal->next_ns = 0;
 }
 
 /* Another frame is the first one from now on. */
 static void
 refusal_begin(const struct worker *worker, struct tx_buffer *buffer)
 {
-	buffer->refusal.next_ns = buffer->n == 0 ? 0 : pass_due_ns(worker, buffer);
+	refusal_wait(worker, &buffer->refusal);
 	buffer->refusal.n_passed = 0;
 	buffer->refusal.longer = false;
+}
+
+/*
+ * Is it time for another frame to pass the first one? A round's time is that of its beginning, and the core may have been taken away
+ * since: so the time that the room takes begins in a later round than the wait for it.
+ */
+static bool
+may_pass(const struct worker *worker, struct tx_buffer *buffer)
+{
+	const uint64_t room_ns = (uint64_t)buffer->mbufs[0]->pkt_len * TX_PASS_NS_PER_BYTE;
+	struct tx_refusal *refusal = &buffer->refusal;
+
+	if (refusal->next_ns != 0)
+		return worker->now_ns >= refusal->next_ns;
+	if (worker->now_ns != refusal->since_ns)
+		refusal->next_ns = worker->now_ns +
+				   RTE_MIN(RTE_MAX(room_ns, TX_PASS_NS), TX_PASS_MOST_NS);
+	return false;
 }
 
 static void
@@ -179,7 +196,7 @@ let_by(struct worker *worker, uint16_t port)
 	uint16_t other;
 	bool shorter;
 
-	if (buffer->n < 2 || worker->now_ns < refusal->next_ns)
+	if (buffer->n < 2 || !may_pass(worker, buffer))
 		return false;
 	other = shortest_behind(buffer);
 	shorter = buffer->mbufs[other]->pkt_len < len;
@@ -188,7 +205,7 @@ let_by(struct worker *worker, uint16_t port)
 		return false;
 	}
 	refusal->longer = refusal->longer || !shorter;
-	refusal->next_ns = pass_due_ns(worker, buffer);
+	refusal_wait(worker, refusal);
 	refusal->n_passed++;
 	if (offer_again(worker, port, 0, 1) != 0) {
 		refusal_begin(worker, buffer);
