@@ -26,6 +26,13 @@
 /* A caller that did not come back for this long was busy with something else: its silence is not the others'. */
 #define FANIN_RING_AWAY_NS (100 * 1000000ull)
 
+/*
+ * Of an absence this part counts as silence, and no more than that part of the timeout: so often at least has a caller looked in such a
+ * time when it fails.
+ */
+#define FANIN_RING_AWAY_SHARE 4
+#define FANIN_RING_LEAST_LOOKS 20
+
 /* First message in each direction of a connection. Little-endian, as all that follow. */
 struct fanin_ring_hello {
 	uint64_t magic;
@@ -199,6 +206,13 @@ struct fanin_ring {
 	uint8_t scratch[FANIN_RING_CHUNK] __attribute__((aligned(64)));
 };
 
+/* Moves a time of the past towards now, up to now. */
+static inline uint64_t
+fanin_ring_forgiven(const struct fanin_ring *ring, uint64_t time_ns, uint64_t by_ns)
+{
+	return ring->now_ns - time_ns > by_ns ? time_ns + by_ns : ring->now_ns;
+}
+
 static inline uint16_t
 fanin_ring_next_rank(const struct fanin_ring *ring)
 {
@@ -288,8 +302,9 @@ bool fanin_ring_work_done(const struct fanin_ring *ring);
 /* ring_watch.c: address: where the neighbour listens; port 0: not known. */
 void fanin_ring_watch_init(struct fanin_ring_watch *watch, const struct sockaddr_in *address);
 
-/* Nobody has looked for a while: what has not come means nothing. */
-void fanin_ring_watch_away(struct fanin_ring *ring, struct fanin_ring_watch *watch);
+/* Nobody has looked for a while, of which by_ns do not count as silence. An attempt goes on: its answer may lie in the socket. */
+void fanin_ring_watch_away(const struct fanin_ring *ring, struct fanin_ring_watch *watch,
+			   uint64_t by_ns);
 
 /* Nobody waits for the neighbour. Finds out whether its machine refuses connections. */
 void fanin_ring_watch_rest(struct fanin_ring *ring, struct fanin_ring_watch *watch);

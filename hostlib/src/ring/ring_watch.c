@@ -40,13 +40,10 @@ fanin_ring_watch_init(struct fanin_ring_watch *watch, const struct sockaddr_in *
 }
 
 void
-fanin_ring_watch_away(struct fanin_ring *ring, struct fanin_ring_watch *watch)
+fanin_ring_watch_away(const struct fanin_ring *ring, struct fanin_ring_watch *watch, uint64_t by_ns)
 {
-	attempt_close(watch);
-	watch->unanswered = 0;
-	watch->answered_ns = ring->now_ns;
-	watch->heard_ns = ring->now_ns;
-	watch->due_ns = ring->now_ns + interval_ns(ring);
+	watch->answered_ns = fanin_ring_forgiven(ring, watch->answered_ns, by_ns);
+	watch->heard_ns = fanin_ring_forgiven(ring, watch->heard_ns, by_ns);
 }
 
 /* An attempt has ended so. Only a refusal shows that attempts are refused; who is still wiring its ring may let them in. */
