@@ -33,7 +33,7 @@
 /* What is known of frames that a driver refuses while it takes others. */
 struct tx_refusal {
 	uint64_t since_ns; /* the round in which the first frame became it, or was passed last */
-	uint64_t next_ns;  /* it is not passed by another before; 0: that is set in the first round after since_ns */
+	uint64_t next_ns; /* it is not passed by another before; 0: that is set in the first round after since_ns */
 	uint32_t never_len; /* frames of this length and more are refused, shorter ones taken; 0: none are known */
 	uint8_t n_passed; /* frames that have passed the first one */
 	bool longer;      /* one of these was not shorter than it */
