@@ -173,10 +173,12 @@ def expect_waited(lab, jobs, where):
     for name, found in reports.items():
         expect_exact(found, f"{where}, {name}")
         frames[name] = [report["frames_sent"] + report["frames_received"] for report in found]
+    # Ranks that nobody keeps waiting have as many to send. What one of them needs more, a busy machine has made it repeat.
+    repeated = max(frames["punctual"]) - min(frames["punctual"])
     for name, found in frames.items():
         more = [a - b for a, b in zip(found, frames["punctual"])]
-        expect(max(more) < MOST_FRAMES, f"{where}, {name}: a late rank cost the ranks {more} packets, expected fewer than "
-               f"{MOST_FRAMES} each")
+        expect(max(more) < MOST_FRAMES + repeated, f"{where}, {name}: a late rank cost the ranks {more} packets, expected fewer than "
+               f"{MOST_FRAMES} and {repeated} each")
 
 
 @case(MOST_SECONDS)

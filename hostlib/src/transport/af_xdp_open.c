@@ -19,7 +19,7 @@
 #define SEND_BUFFER_BYTES (16 * 1024 * 1024)
 
 /* How long a queue may be busy, and how often it is tried. */
-#define BUSY_WAIT_MS 3000
+#define BUSY_WAIT_MS 8000
 #define BUSY_PAUSE_MS 10
 
 static int
