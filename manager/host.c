@@ -276,6 +276,8 @@ static bool
 check_fit(const struct manager *manager, const struct group *group, const struct join *join,
 	  struct control_error *error)
 {
+	const char *handler = handlers_resolve(manager, group->handler, group->reproducible);
+
 	if (join->size != group->size) {
 		control_fail(error, "size_mismatch",
 			     "job \"%s\": found the size %" JSON_INTEGER_FORMAT
@@ -309,15 +311,14 @@ check_fit(const struct manager *manager, const struct group *group, const struct
 			     group->authenticate ? "true" : "false");
 		return false;
 	}
-	if (strcmp(handlers_resolve(manager, join->handler, join->reproducible),
-		   handlers_resolve(manager, group->handler, group->reproducible)) == 0 &&
+	if (strcmp(handlers_resolve(manager, join->handler, join->reproducible), handler) == 0 &&
 	    join->reproducible == group->reproducible &&
 	    (strcmp(join->accumulate, "f32") == 0) == group->wide &&
 	    join->payload == (int64_t)group->payload_asked)
 		return true;
 	control_fail(error, "invalid",
 		     "job \"%s\": the others asked for handler %s, reproducible %s, accumulate %s, payload_bytes %u",
-		     group->name, group->handler, group->reproducible ? "true" : "false",
+		     group->name, handler, group->reproducible ? "true" : "false",
 		     group->wide ? "f32" : "native", group->payload_asked);
 	return false;
 }
