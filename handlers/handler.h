@@ -138,8 +138,6 @@ struct fanin_parameter {
 
 /* A call of a handler arms at most so many timers. */
 #define FANIN_MAX_ARMS_PER_CALL 2
-/* Those of a burst, and those that are left from the last one. */
-#define FANIN_MAX_EARLY (2 * FANIN_BURST * FANIN_MAX_ARMS_PER_CALL)
 
 /* Everything a handler call can reach besides its slot. One per worker; the worker alone reads and writes it. */
 struct fanin_handler_ctx {
@@ -153,13 +151,11 @@ struct fanin_handler_ctx {
 	struct fanin_tagger *tagger; /* puts tags on what is sent; NULL: the job's packets have none */
 	uint64_t instance;           /* of this switch, for tags downwards */
 	uint64_t parent_instance;    /* of the parent, for tags upwards */
-	uint64_t ended;              /* ranks whose processes have ended, for `query` only */
+	uint64_t ended;              /* ranks whose processes have ended, for a QUERY only */
 	uint64_t silent;             /* ranks that don't answer probes, likewise */
-	uint64_t missing; /* from `query`: children to be probed, which an overdue block waits for; grows */
+	uint64_t missing; /* from a QUERY: children to be probed, which an overdue block waits for; grows */
 	struct fanin_handler_stats *stats;
 	struct fanin_timer_fifo *timers; /* of jobs with this one's timeout; NULL: its handler has none */
-	struct fanin_timer early[FANIN_MAX_EARLY]; /* timers that had to make way; the pipeline has them expire next */
-	uint16_t n_early;
 	struct fanin_emission emissions[FANIN_MAX_EMISSIONS];
 	struct rte_mbuf *frees[FANIN_MAX_FREES];
 	uint16_t n_emissions;
@@ -331,26 +327,23 @@ fanin_emit(struct fanin_handler_ctx *ctx, enum fanin_emission_kind kind, struct 
 }
 
 /*
- * Arms a timer for a block of the slot that the call is for, which expires after the handler's timeout. If there are too many, the one that
- * would have expired first does so now, which makes a straggler and no error. At most FANIN_MAX_ARMS_PER_CALL a call.
+ * Arms a timer for a block of the slot that the call is for, which expires after the handler's timeout. If there are too many, those that
+ * would have expired first do so at the end of the round, which makes stragglers and no error. At most FANIN_MAX_ARMS_PER_CALL a call.
+ *
+ * Returns false if there is no room, which only handlers meet that arm more and more from `expired`: the block has no timer then.
  */
-static inline void
+static inline bool
 fanin_timer_arm(struct fanin_handler_ctx *ctx, uint32_t index, uint32_t block)
 {
-	struct fanin_timer_fifo *fifo = ctx->timers;
 	const struct fanin_timer timer = {
-		.due_ns = ctx->now_ns + fifo->timeout_ns,
+		.due_ns = ctx->now_ns + ctx->timers->timeout_ns,
 		.job = ctx->job->id,
 		.epoch = ctx->epoch,
 		.index = index,
 		.block = block,
 	};
 
-	if (__builtin_expect(fanin_timer_fifo_is_full(fifo), 0)) {
-		ctx->early[ctx->n_early++] = *fanin_timer_fifo_first(fifo);
-		fifo->head++;
-	}
-	fanin_timer_fifo_append(fifo, &timer);
+	return fanin_timer_fifo_append(ctx->timers, &timer);
 }
 
 /* seal.c: see fanin_seal. */

@@ -25,6 +25,7 @@ struct fanin_timer_fifo {
 	uint64_t *earliest_ns; /* of all FIFOs of the worker: when the first timer expires; UINT64_MAX: there is none */
 	uint32_t head; /* serial numbers of the first timer and of the one behind the last */
 	uint32_t tail;
+	uint32_t most; /* timers that may stay; of those beyond, the first ones expire early */
 	uint32_t mask; /* of serial numbers: the index in timers */
 	struct fanin_timer timers[];
 };
@@ -35,10 +36,11 @@ fanin_timer_fifo_is_empty(const struct fanin_timer_fifo *fifo)
 	return fifo->head == fifo->tail;
 }
 
-static inline bool
-fanin_timer_fifo_is_full(const struct fanin_timer_fifo *fifo)
+/* How many timers there are. */
+static inline uint32_t
+fanin_timer_fifo_count(const struct fanin_timer_fifo *fifo)
 {
-	return fifo->tail - fifo->head > fifo->mask;
+	return fifo->tail - fifo->head;
 }
 
 /* The first timer; there is one. */
@@ -48,13 +50,24 @@ fanin_timer_fifo_first(const struct fanin_timer_fifo *fifo)
 	return &fifo->timers[fifo->head & fifo->mask];
 }
 
-/* Appends a timer, which expires not before those that are there. The FIFO is not full. */
-static inline void
+/*
+ * Appends a timer, which expires not before those that are there. Beyond `most` it makes the FIFO due at once.
+ *
+ * Returns false if there is no room for it at all.
+ */
+static inline bool
 fanin_timer_fifo_append(struct fanin_timer_fifo *fifo, const struct fanin_timer *timer)
 {
+	uint64_t due_ns = timer->due_ns;
+
+	if (__builtin_expect(fanin_timer_fifo_count(fifo) > fifo->mask, 0))
+		return false;
 	fifo->timers[fifo->tail++ & fifo->mask] = *timer;
-	if (timer->due_ns < *fifo->earliest_ns)
-		*fifo->earliest_ns = timer->due_ns;
+	if (__builtin_expect(fanin_timer_fifo_count(fifo) > fifo->most, 0))
+		due_ns = 0;
+	if (due_ns < *fifo->earliest_ns)
+		*fifo->earliest_ns = due_ns;
+	return true;
 }
 
 #endif

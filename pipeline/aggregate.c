@@ -278,7 +278,7 @@ aggregate_expired(struct worker *worker, const struct job *job, const struct fan
 	ctx->now_ns = worker->now_ns;
 	ctx->epoch = timer->epoch;
 	if (!job->handler->expired(ctx, job->slots[timer->index], timer->index, timer->block))
-		fanin_timer_arm(ctx, timer->index, timer->block);
+		(void)fanin_timer_arm(ctx, timer->index, timer->block); /* it has just made room */
 	emission_drain(worker);
 }
 

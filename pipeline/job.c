@@ -331,7 +331,7 @@ use_timeout(struct pipeline *pipeline, struct job *job, const char **code, char 
 	else
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "no memory for %u timers of each worker: raise memory.megabytes",
-			 pipeline->timer_slots);
+			 pipeline->timers_most);
 	return timeout;
 }
 

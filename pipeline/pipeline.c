@@ -176,7 +176,7 @@ copy_options(struct pipeline *pipeline, const struct pipeline_options *options)
 	pipeline->n_clusters = options->n_workers / options->cluster_size;
 	pipeline->isa = options->isa;
 	pipeline->probes_due_ns = UINT64_MAX;
-	pipeline->timer_slots = rte_align32pow2(RTE_MAX(options->slots, 2u * FANIN_BURST));
+	pipeline->timers_most = options->slots;
 	pipeline->shared_slots = options->n_workers > 1 &&
 				 options->policy == PIPELINE_POLICY_DISPATCH;
 	memset(pipeline->port_of_ethdev, 0xff, sizeof(pipeline->port_of_ethdev));

@@ -155,7 +155,7 @@ struct pipeline {
 	struct rte_rcu_qsbr *qsbr;
 	void *tx_locks;                                      /* of tx queues that workers share */
 	struct pipeline_timeout timeouts[PIPELINE_TIMEOUTS]; /* of jobs' timers. Main thread */
-	uint32_t timer_slots; /* timers that a FIFO has room for: a power of two */
+	uint32_t timers_most; /* timers of a FIFO that need not expire early */
 	uint64_t probes_due_ns; /* when children are to be probed (probe.h); UINT64_MAX: none is. Workers: rw, atomic */
 	bool running;
 	bool stop; /* control: w, workers: r; relaxed atomic */

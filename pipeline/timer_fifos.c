@@ -6,12 +6,22 @@
 
 #include "pipeline/timers.h"
 
+/* What a worker's packets can arm in a round, at whose end there are no more than may stay: twice, for injected faults make doubles. */
+static uint32_t
+armed_in_round(const struct worker *worker)
+{
+	const uint32_t packets = FANIN_BURST * (worker->n_rx_queues + 1u) + WORKER_RETRIES +
+				 FAULTS_HELD;
+
+	return 2 * packets * FANIN_MAX_ARMS_PER_CALL;
+}
+
 static struct fanin_timer_fifo *
 make_fifo(const struct pipeline *pipeline, struct worker *worker, uint64_t timeout_ns)
 {
+	const uint32_t room = rte_align32pow2(pipeline->timers_most + armed_in_round(worker));
 	struct fanin_timer_fifo *fifo =
-		rte_zmalloc_socket("timers",
-				   sizeof(*fifo) + pipeline->timer_slots * sizeof(fifo->timers[0]),
+		rte_zmalloc_socket("timers", sizeof(*fifo) + room * sizeof(fifo->timers[0]),
 				   RTE_CACHE_LINE_SIZE,
 				   (int)rte_lcore_to_socket_id(pipeline->lcores[worker->index]));
 
@@ -19,7 +29,8 @@ make_fifo(const struct pipeline *pipeline, struct worker *worker, uint64_t timeo
 		return NULL;
 	fifo->timeout_ns = timeout_ns;
 	fifo->earliest_ns = &worker->timers_due_ns;
-	fifo->mask = pipeline->timer_slots - 1;
+	fifo->most = pipeline->timers_most;
+	fifo->mask = room - 1;
 	return fifo;
 }
 

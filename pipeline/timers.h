@@ -24,14 +24,14 @@ void timers_unuse(struct pipeline *pipeline, int timeout);
 /* Frees all FIFOs; the workers must have stopped. */
 void timers_free(struct pipeline *pipeline);
 
-/* Has a timer expired, or had one to make way? Worker. */
+/* Has a timer expired, or are there too many? Worker. */
 static inline bool
 timers_are_due(const struct worker *worker)
 {
-	return worker->now_ns >= worker->timers_due_ns || worker->handler_ctx.n_early != 0;
+	return worker->now_ns >= worker->timers_due_ns;
 }
 
-/* Calls the handlers of timers that have expired. Worker, between bursts. */
+/* Calls the handlers of timers that have expired, and of the first ones of those that are too many. Worker, between bursts. */
 void timers_expire(struct worker *worker);
 
 #endif

@@ -10,7 +10,7 @@
 #include "tests/unit/suites.h"
 
 #define TIMEOUT_NS UINT64_C(5000)
-#define SLOTS 64 /* and timers of a FIFO */
+#define SLOTS 64 /* and timers that may stay in a FIFO */
 
 static struct ring_switch sw;
 static uint64_t clock_ns;
@@ -51,7 +51,7 @@ timing_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 	(void)slot;
 	(void)reason;
 	for (uint64_t i = 0; i < ctx->job->parameters[1]; i++)
-		fanin_timer_arm(ctx, index, packet->headers->fanin.block);
+		ck_assert(fanin_timer_arm(ctx, index, packet->headers->fanin.block));
 	return FANIN_VERDICT_FREE;
 }
 
@@ -68,7 +68,7 @@ timing_expired(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, uint32
 	told.blocks[told.n] = block;
 	told.indexes[told.n++] = index;
 	if (told.rearms)
-		fanin_timer_arm(ctx, index, block);
+		ck_assert(fanin_timer_arm(ctx, index, block));
 	return true;
 }
 
@@ -104,7 +104,7 @@ setup(void)
 	if (fanin_handler_find(timing.name) == NULL)
 		fanin_handler_register(&timing);
 	ring_switch_eal();
-	ring_switch_open(&sw, 2, 1, NULL);
+	ring_switch_open(&sw, 4, 1, NULL);
 	clock_ns = UINT64_C(1000000000000);
 	sw.pipeline->clock = clock_read;
 	sw.pipeline->clock_user = &clock_ns;
@@ -241,7 +241,7 @@ START_TEST(timers_that_are_too_many_expire_in_order_before_their_time)
 	const uint32_t epoch = run_job(&job, TIMEOUT_NS, 2);
 	const struct counters *counters = &sw.pipeline->workers[0]->counters;
 
-	ck_assert_uint_eq(sw.pipeline->timer_slots, SLOTS);
+	ck_assert_uint_eq(sw.pipeline->timers_most, SLOTS);
 	for (uint32_t block = 0; block < SLOTS; block++)
 		host_contribute(&sw, job, 0, epoch, block % 32, false);
 	/* Of twice as many as there is room for, the first half. */
@@ -275,7 +275,49 @@ START_TEST(timers_that_are_armed_anew_while_there_are_too_many_end_no_round_late
 	round_at(clock_ns + TIMEOUT_NS);
 	round_at(clock_ns + TIMEOUT_NS);
 	ck_assert_uint_eq(sw.pipeline->workers[0]->timers_due_ns, UINT64_MAX);
-	ck_assert_uint_eq(sw.pipeline->workers[0]->handler_ctx.n_early, 0);
+}
+END_TEST
+
+START_TEST(a_round_of_full_bursts_at_all_ports_loses_no_timer)
+{
+	struct job_spec spec = {
+		.key = RING_SWITCH_KEY,
+		.handler = "timing",
+		.n_members = 4,
+		.slots = 32,
+		.n_parameters = 1,
+		.parameters = { { "arms", 2 } },
+	};
+	const struct counters *counters = &sw.pipeline->workers[0]->counters;
+	const unsigned int armed = 4 * FANIN_BURST * 2;
+	char error[PIPELINE_ERROR_LEN] = "";
+	uint8_t frame[4096];
+	const char *code;
+	struct job *job;
+	uint32_t epoch;
+
+	for (uint16_t i = 0; i < 4; i++) {
+		spec.members[i].port = i;
+		spec.members[i].ip_be = host_ip_be(i);
+	}
+	ck_assert_msg(job_create(sw.pipeline, &spec, &job, &code, error) == 0, "%s", error);
+	epoch = host_join_all(&sw, job, 4, 1);
+	/* Twice: what is left of the first time has to make way. */
+	for (unsigned int round = 1; round <= 2; round++) {
+		for (uint16_t port = 0; port < 4; port++) {
+			for (uint32_t block = 0; block < FANIN_BURST; block++)
+				ring_switch_enqueue(&sw, port, frame,
+						    host_contribution(&sw, job, port, epoch, block,
+								      false, frame));
+		}
+		ring_switch_rounds(&sw, 1);
+		ck_assert_uint_eq(told.n, round * armed - SLOTS);
+	}
+	ck_assert_uint_eq(counters->timers_early, 2 * armed - SLOTS);
+	round_at(clock_ns + TIMEOUT_NS);
+	ck_assert_uint_eq(told.n, 2 * armed);
+	ck_assert_uint_eq(counters->timers, 2 * armed);
+	ck_assert_uint_eq(counters->timers_early, 2 * armed - SLOTS);
 }
 END_TEST
 
@@ -356,6 +398,7 @@ suite_timers(void)
 	tcase_add_test(tcase, who_is_in_the_way_is_waited_for_another_timeout);
 	tcase_add_test(tcase, timers_that_are_too_many_expire_in_order_before_their_time);
 	tcase_add_test(tcase, timers_that_are_armed_anew_while_there_are_too_many_end_no_round_late);
+	tcase_add_test(tcase, a_round_of_full_bursts_at_all_ports_loses_no_timer);
 	tcase_add_test(tcase, timers_of_a_run_that_is_over_expire_for_nobody);
 	tcase_add_test(tcase, jobs_of_one_timeout_share_their_timers);
 	tcase_add_test(tcase, more_timeouts_than_there_is_room_for_are_refused);
