@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hostlib/src/base/absence.h"
 #include "hostlib/src/base/clock.h"
 
 #define LEAVE_NS (1000 * 1000000ull)
@@ -178,28 +179,23 @@ request_finish(struct fanin_ring *ring)
 
 /* ------------------------------------------------------------------ poll */
 
-/*
- * Time that the caller spent elsewhere does not count as the others' silence. All but a little: what they said meanwhile is in the
- * sockets, and is read before the timers are looked at. If it counted for nothing, a caller who is always away would never be told that
- * a machine is gone; if all of it did, one that was stopped would blame neighbours that are there.
- */
+/* An absence of the caller does not count as the others' silence (base/absence.h). */
 static void
 absence_forgive(struct fanin_ring *ring)
 {
-	const uint64_t most_ns = ring->config.timeout_ns / FANIN_RING_LEAST_LOOKS;
-	const uint64_t away_ns = ring->now_ns - ring->last_poll_ns;
-	const uint64_t counts_ns = away_ns / FANIN_RING_AWAY_SHARE;
-	const uint64_t by_ns = away_ns - (counts_ns < most_ns ? counts_ns : most_ns);
+	const uint64_t now_ns = ring->now_ns;
+	const uint64_t by_ns = fanin_absence_forgiven_ns(now_ns - ring->last_poll_ns,
+							 ring->config.timeout_ns);
 
-	ring->last_poll_ns = ring->now_ns;
-	if (away_ns < FANIN_RING_AWAY_NS || ring->requests == NULL)
+	ring->last_poll_ns = now_ns;
+	if (by_ns == 0 || ring->requests == NULL)
 		return;
 	fanin_ring_watch_away(ring, &ring->prev_watch, by_ns);
 	fanin_ring_watch_away(ring, &ring->next_watch, by_ns);
-	ring->progress_ns = fanin_ring_forgiven(ring, ring->progress_ns, by_ns);
-	ring->received_ns = fanin_ring_forgiven(ring, ring->received_ns, by_ns);
-	ring->heard_ns = fanin_ring_forgiven(ring, ring->heard_ns, by_ns);
-	ring->late_ns = fanin_ring_forgiven(ring, ring->late_ns, by_ns);
+	ring->progress_ns = fanin_absence_move(ring->progress_ns, by_ns, now_ns);
+	ring->received_ns = fanin_absence_move(ring->received_ns, by_ns, now_ns);
+	ring->heard_ns = fanin_absence_move(ring->heard_ns, by_ns, now_ns);
+	ring->late_ns = fanin_absence_move(ring->late_ns, by_ns, now_ns);
 }
 
 /* Works on the requests as long as that leads to something. */

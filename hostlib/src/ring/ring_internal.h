@@ -23,16 +23,6 @@
 /* Callers that have not yet said who they are. */
 #define FANIN_RING_GUESTS 8u
 
-/* A caller that did not come back for this long was busy with something else: its silence is not the others'. */
-#define FANIN_RING_AWAY_NS (100 * 1000000ull)
-
-/*
- * Of an absence this part counts as silence, and no more than that part of the timeout: so often at least has a caller looked in such a
- * time when it fails.
- */
-#define FANIN_RING_AWAY_SHARE 4
-#define FANIN_RING_LEAST_LOOKS 20
-
 /* First message in each direction of a connection. Little-endian, as all that follow. */
 struct fanin_ring_hello {
 	uint64_t magic;
@@ -205,13 +195,6 @@ struct fanin_ring {
 	struct fanin_ring_stats stats;
 	uint8_t scratch[FANIN_RING_CHUNK] __attribute__((aligned(64)));
 };
-
-/* Moves a time of the past towards now, up to now. */
-static inline uint64_t
-fanin_ring_forgiven(const struct fanin_ring *ring, uint64_t time_ns, uint64_t by_ns)
-{
-	return ring->now_ns - time_ns > by_ns ? time_ns + by_ns : ring->now_ns;
-}
 
 static inline uint16_t
 fanin_ring_next_rank(const struct fanin_ring *ring)

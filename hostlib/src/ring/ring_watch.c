@@ -13,6 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "hostlib/src/base/absence.h"
+
 #define PATIENCE 3 /* attempts in a row without an answer */
 #define MOST_INTERVAL_NS (500 * 1000000ull)
 #define MOST_TRIES 20 /* to find out whether attempts are refused, before anybody is waited for */
@@ -42,8 +44,8 @@ fanin_ring_watch_init(struct fanin_ring_watch *watch, const struct sockaddr_in *
 void
 fanin_ring_watch_away(const struct fanin_ring *ring, struct fanin_ring_watch *watch, uint64_t by_ns)
 {
-	watch->answered_ns = fanin_ring_forgiven(ring, watch->answered_ns, by_ns);
-	watch->heard_ns = fanin_ring_forgiven(ring, watch->heard_ns, by_ns);
+	watch->answered_ns = fanin_absence_move(watch->answered_ns, by_ns, ring->now_ns);
+	watch->heard_ns = fanin_absence_move(watch->heard_ns, by_ns, ring->now_ns);
 }
 
 /* An attempt has ended so. Only a refusal shows that attempts are refused; who is still wiring its ring may let them in. */

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hostlib/src/base/absence.h"
+
 /* How often a lost run is looked after. */
 #define LOST_RUN_IDLE_NS (2 * 1000000ull)
 
@@ -254,32 +256,20 @@ queue_send(struct fanin_engine *engine)
 	}
 }
 
-/* Moves a time of the past towards now, up to now. */
-static uint64_t
-forgiven(const struct fanin_engine *engine, uint64_t time_ns, uint64_t by_ns)
-{
-	return engine->now_ns - time_ns > by_ns ? time_ns + by_ns : engine->now_ns;
-}
-
-/*
- * Time that the caller spent elsewhere counts neither as the peers' silence nor as round-trip time. All but a little: what they said
- * meanwhile is in the ring, and is looked at before the timers are. If it counted for nothing, a caller who is always away would never
- * be told that somebody is gone; if all of it did, a process that seldom has a core would blame a switch that has none for a while.
- */
+/* An absence of the caller counts neither as the peers' silence (base/absence.h) nor as round-trip time. */
 static void
 absence_forgive(struct fanin_engine *engine, unsigned int n)
 {
-	const uint64_t most_ns = engine->config.timeout_ns / FANIN_ENGINE_LEAST_LOOKS;
-	const uint64_t away_ns = engine->now_ns - engine->last_poll_ns;
-	const uint64_t counts_ns = away_ns / FANIN_ENGINE_AWAY_SHARE;
-	const uint64_t by_ns = away_ns - (counts_ns < most_ns ? counts_ns : most_ns);
+	const uint64_t now_ns = engine->now_ns;
+	const uint64_t by_ns = fanin_absence_forgiven_ns(now_ns - engine->last_poll_ns,
+							 engine->config.timeout_ns);
 
-	engine->last_poll_ns = engine->now_ns;
-	if (away_ns < FANIN_ENGINE_AWAY_NS || engine->requests == NULL)
+	engine->last_poll_ns = now_ns;
+	if (by_ns == 0 || engine->requests == NULL)
 		return;
-	engine->progress_ns = forgiven(engine, engine->progress_ns, by_ns);
-	engine->excused_ns = forgiven(engine, engine->excused_ns, by_ns);
-	engine->heard_ns = forgiven(engine, engine->heard_ns, by_ns);
+	engine->progress_ns = fanin_absence_move(engine->progress_ns, by_ns, now_ns);
+	engine->excused_ns = fanin_absence_move(engine->excused_ns, by_ns, now_ns);
+	engine->heard_ns = fanin_absence_move(engine->heard_ns, by_ns, now_ns);
 	engine->resumed_ns = engine->now_ns;
 	/* With nothing in the ring there is nothing to be gone through first: a caller that is always away asks, too. */
 	if (n != 0 && engine->next_timer_ns < engine->now_ns + engine->rtt.rto_ns)

@@ -13,16 +13,6 @@
 
 #define FANIN_ENGINE_BURST 32
 
-/* A caller that did not come back for this long was busy with something else: its silence is not the peers'. */
-#define FANIN_ENGINE_AWAY_NS (100 * 1000000ull)
-
-/*
- * Of an absence this part counts as silence, and no more than that part of the timeout: so often at least has a caller looked for results
- * when it fails.
- */
-#define FANIN_ENGINE_AWAY_SHARE 4
-#define FANIN_ENGINE_LEAST_LOOKS 20
-
 /* Queries that are told apart when their answers come; the answer to an older one is late and says nothing new. */
 #define FANIN_ENGINE_QUERIES 512
 
