@@ -97,8 +97,8 @@ struct fanin_emission {
 #define FANIN_MAX_FREES (2 * FANIN_MAX_FREES_PER_CALL)
 
 /*
- * What the pipeline and all handlers count of a job. X(field, text): the field is its name in `faninctl -j jobs`, and the metric
- * fanin_job_FIELD_total has the text.
+ * Counters that each job has. X(field, text): the field is the name in `faninctl -j jobs`, and the text describes the metric
+ * fanin_job_FIELD_total.
  */
 #define FANIN_HANDLER_COUNTERS(X)                                                                  \
 	X(contributions, "Contributions, each counted once.")                                      \
@@ -185,7 +185,7 @@ struct fanin_slot_mbufs {
 	uint8_t per_pair; /* for each pair of children, and one that is left over */
 };
 
-/* What a job is for that leaves its handler to the switch (Flare section 6.4). */
+/* What is known of a job that leaves the choice of its handler to the switch (Flare section 6.4). */
 struct fanin_choice {
 	uint64_t message_bytes; /* usual size of a collective; 0: not known, and large */
 	uint64_t tree_up_to;    /* the configuration's sizes, bytes */
@@ -267,7 +267,7 @@ struct fanin_handler {
  */
 void fanin_handler_register(struct fanin_handler *handler);
 
-/* Does the handler take packets of the type, further ones than contributions? Thread-safe after start-up. */
+/* Is the packet type one of the handler's `types`? Thread-safe after start-up. */
 static inline bool
 fanin_handler_takes(const struct fanin_handler *handler, uint8_t type)
 {

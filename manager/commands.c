@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What people ask the manager, with faninctl. Main thread. */
+/* The control commands of faninctl. Main thread. */
 #include "manager/commands.h"
 
 #include <arpa/inet.h>

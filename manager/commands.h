@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What people ask the manager. Main thread. */
+/* The control commands of faninctl. Main thread. */
 #ifndef FANIN_MANAGER_COMMANDS_H
 #define FANIN_MANAGER_COMMANDS_H
 

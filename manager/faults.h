@@ -10,8 +10,10 @@ struct manager;
 struct topology_link;
 struct topology_end;
 
-/* What the log has been told of. Returns 0, or -ENOMEM. */
+/* Allocates the memory of faults that are in the log already. Returns 0, or -ENOMEM. */
 int faults_begin(struct manager *manager);
+
+/* Frees it. */
 void faults_end(struct manager *manager);
 
 /*

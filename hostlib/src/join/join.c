@@ -368,7 +368,10 @@ fanin_member_move(struct fanin_member *member, const struct fanin_route *route, 
 	member->acknowledged = false;
 }
 
-/* Who has waited for long, and is told so each time, asks less often. One JOIN or its answer may be lost before the timeout. */
+/*
+ * Lengthens the interval between JOINs while their answers do not change: an eighth of the time that this has been so, up to
+ * FANIN_REJOIN_CALM_MOST_NS, and half the timeout, so that one JOIN or its answer may be lost.
+ */
 static void
 repeat_postpone(struct fanin_member *member)
 {

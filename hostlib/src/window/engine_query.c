@@ -168,7 +168,7 @@ absent_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct 
 	if (!fanin_engine_send(engine, lane))
 		return;
 	engine->stats.retransmits++;
-	/* Whether it has come this time, the switch is asked once it may be sent again, however seldom it is asked for others. */
+	/* The next query for this block is due when it may be sent again, independently of the oldest block's timer. */
 	if (lane->transmissions > SOON_MAX)
 		lane_hold(engine, lane, resend_due_ns(engine, lane));
 }
