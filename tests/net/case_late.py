@@ -48,7 +48,7 @@ def expect_named(lab, ranks, gone, lose, where, among=None):
     which the switch can't tell apart.
     """
     others = [rank for number, rank in enumerate(ranks) if number != gone]
-    with Pace() as pace:
+    with Pace([rank.pid for rank in others]) as pace:
         since = lose()
         reports = reports_of(lab, others)
         seconds = time.monotonic() - since
@@ -254,7 +254,7 @@ def the_wait_for_late_ranks_may_have_a_limit():
         job = lab.create_job()
         ranks = start_ranks(lab, job, wait_limit_ms=8000, **ENDLESS)
         wait_for_results(lab, job, 100)
-        with Pace() as pace:
+        with Pace([ranks[0].pid, ranks[2].pid]) as pace:
             ranks[1].popen.send_signal(signal.SIGSTOP)
             reports = reports_of(lab, [ranks[0], ranks[2]])
             seconds = time.monotonic() - pace.began

@@ -14,12 +14,26 @@ LEAST_SECONDS = 1.0
 INTERVAL_SECONDS = 0.1
 
 
-class Pace:
-    """Starts a program again and again as long as the block runs, and keeps the longest time from its start to its end."""
+def waited_seconds(pid):
+    """How long a process has been ready to run without a core, by /proc/PID/schedstat; None: it has ended."""
+    try:
+        with open(f"/proc/{pid}/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return None
 
-    def __init__(self):
+
+class Pace:
+    """
+    Starts a program again and again as long as the block runs, and keeps the longest time from its start to its end. pids: processes
+    whose timers are measured: they count little of the time in which they had no core.
+    """
+
+    def __init__(self, pids=()):
         self.began = None
         self.longest = 0.0
+        self._first = {pid: waited_seconds(pid) for pid in pids}
+        self._last = dict(self._first)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._measure, daemon=True)
 
@@ -29,8 +43,20 @@ class Pace:
             started = time.monotonic()
             subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
             self.longest = max(self.longest, time.monotonic() - started)
+            self._look()
             if self._ended.wait(INTERVAL_SECONDS):
                 return
+
+    def _look(self):
+        for pid in self._first:
+            waited = waited_seconds(pid)
+            if waited is not None:
+                self._last[pid] = waited
+
+    @property
+    def waited(self):
+        """The longest that one of the processes had no core although it was ready to run, seconds."""
+        return max((self._last[pid] - first for pid, first in self._first.items() if first is not None), default=0.0)
 
     def __enter__(self):
         self.began = time.monotonic()
@@ -44,12 +70,12 @@ class Pace:
     @property
     def grace(self):
         """Seconds by which something may be late on this machine, known once the block has ended."""
-        return max(LEAST_SECONDS, STARTS * self.longest)
+        return max(LEAST_SECONDS, STARTS * self.longest, self.waited)
 
     def expect_within(self, seconds, most, what):
         """What has taken `seconds` was to take less than `most`, and what this machine adds to that."""
         expect(seconds < most + self.grace, f"{what}: took {seconds:.2f} s, expected less than {most:g} s and {self.grace:.2f} s, "
-               f"where a program took {self.longest:.3f} s to start and end")
+               f"where a program took {self.longest:.3f} s to start and end, and a rank had no core for {self.waited:.2f} s")
 
 
 def wait_within(condition, most, what):
