@@ -233,6 +233,8 @@ START_TEST(who_looks_seldom_is_told_of_a_machine_that_does_not_answer)
 	static const uint64_t away_ms[] = { 110, 400, 3000 };
 	const uint64_t away_ns = away_ms[_i % 3] * 1000000;
 	struct collective collective;
+	unsigned int answered = 0;
+	uint32_t segments = 0;
 	unsigned int looks;
 	struct hole hole;
 	struct rig rig;
@@ -252,7 +254,11 @@ START_TEST(who_looks_seldom_is_told_of_a_machine_that_does_not_answer)
 		expect_waiting(&collective, &rig, 1, 2 * TIMEOUT_NS);
 	rig.rings[0]->next_watch.address = hole.address;
 	for (looks = 0; collective.requests[0].status == FANIN_IN_PROGRESS; looks++) {
-		ck_assert_uint_lt(looks, 25 + 4 * TIMEOUT_NS / away_ns);
+		/* The clock is played, but the kernel's is not: each answer that it gives for the paused rank begins a silence anew. */
+		if (rig.rings[0]->next_watch.segments != segments)
+			answered = looks;
+		segments = rig.rings[0]->next_watch.segments;
+		ck_assert_uint_lt(looks - answered, 25 + 4 * TIMEOUT_NS / away_ns);
 		rig.now_ns += away_ns;
 		rig_step(&rig);
 	}
