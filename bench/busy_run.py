@@ -161,6 +161,14 @@ def standing(lab, job, ranks):
             f"{LOOK_SECONDS:g} s; {words}" + (f"; CPU time in the last {LOOK_SECONDS:g} s: {times}" if times else ""))
 
 
+def ended_badly(ranks):
+    """Which ranks have ended without success while others run, and their last words; empty if none has."""
+    if not any(rank.running() for rank in ranks):
+        return ""
+    return "; ".join(f"rank {number} ended with {rank.popen.returncode}: {rank.last_words()}"
+                     for number, rank in enumerate(ranks) if rank.popen.poll() not in (None, 0))
+
+
 def check_reports(reports):
     for rank, report in enumerate(reports):
         if report.get("error"):
@@ -185,7 +193,10 @@ def one_round(lab, size, iterations, deadline, when_measured=None):
             wait_before(deadline, lambda: results_of(lab, job) > first or not all(rank.running() for rank in ranks),
                         "the first results")
             when_measured()
-        wait_before(deadline, lambda: not any(rank.running() for rank in ranks), "the end of the job")
+        wait_before(deadline, lambda: not any(rank.running() for rank in ranks) or ended_badly(ranks), "the end of the job")
+        if ended_badly(ranks):
+            # Those who never joined are waited for: nobody else tells.
+            raise RunFailed(ended_badly(ranks))
         reports = [lab.perf_report(rank) for rank in ranks]
     except RunFailed as failure:
         raise RunFailed(f"{failure}, {time.monotonic() - began:.1f} s after the job was made; {standing(lab, job, ranks)}") from failure
