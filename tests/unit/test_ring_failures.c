@@ -227,6 +227,41 @@ START_TEST(a_machine_that_does_not_answer_is_named_by_all)
 }
 END_TEST
 
+/* Also if the rank has been late for long, and the one behind it is the first to find its machine silent. */
+START_TEST(the_rank_before_a_machine_that_does_not_answer_is_the_first_to_say_so)
+{
+	struct collective collective;
+	struct hole hole;
+	struct rig rig;
+
+	hole_make(&hole);
+	rig_create(&rig, 4, false);
+	for (uint64_t i = 0; !rig.rings[0]->next_watch.refuses || !rig.rings[2]->prev_watch.refuses;
+	     i++) {
+		ck_assert_uint_lt(i, TIMEOUT_NS / STEP_NS);
+		rig_step(&rig);
+	}
+	collective_make(&collective, &rig, LARGE, FANIN_WIRE_F32, FANIN_WIRE_SUM, false);
+	collective_post_all(&collective, &rig);
+	rig.paused[1] = true;
+	expect_waiting(&collective, &rig, 1, 3 * TIMEOUT_NS);
+	rig.rings[2]->prev_watch.address = hole.address;
+	for (uint64_t i = 0; i < TIMEOUT_NS / 8 / STEP_NS; i++)
+		rig_step(&rig);
+	rig.rings[0]->next_watch.address = hole.address;
+	for (uint64_t i = 0; rig.rings[0]->status == FANIN_OK; i++) {
+		ck_assert_uint_lt(i, 2 * TIMEOUT_NS / STEP_NS);
+		rig_step(&rig);
+		ck_assert(rig.rings[0]->status != FANIN_OK || rig.rings[2]->status == FANIN_OK);
+	}
+	collective_run(&collective, &rig);
+	expect_blamed(&rig, &collective, 1, "has not answered for ");
+	collective_free(&collective, &rig);
+	rig_destroy(&rig);
+	hole_close(&hole);
+}
+END_TEST
+
 /* A caller that is busy elsewhere, or has no core, more often than not. _i / 3: has it waited for long before the machine dies? */
 START_TEST(who_looks_seldom_is_told_of_a_machine_that_does_not_answer)
 {
@@ -766,6 +801,8 @@ suite_ring_failures(void)
 	tcase_add_test(failures, a_rank_that_is_killed_while_it_is_late_is_named);
 	tcase_add_test(failures, the_wait_for_a_late_rank_may_have_a_limit);
 	tcase_add_test(failures, a_machine_that_does_not_answer_is_named_by_all);
+	tcase_add_test(failures,
+		       the_rank_before_a_machine_that_does_not_answer_is_the_first_to_say_so);
 	tcase_add_loop_test(failures, who_looks_seldom_is_told_of_a_machine_that_does_not_answer, 0,
 			    6);
 	tcase_add_loop_test(failures, who_was_stopped_blames_nobody_when_it_comes_back, 0, 6);

@@ -337,7 +337,7 @@ prev_answers(const struct fanin_ring *ring)
 	const bool is_blamed = (ring->blamed >> fanin_ring_prev_rank(ring) & 1) != 0;
 
 	return !(is_blamed && (ring->blame == FANIN_RING_DIED || ring->blame == FANIN_RING_SILENT)) &&
-	       !fanin_ring_watch_is_silent(ring, &ring->prev_watch);
+	       !fanin_ring_watch_is_silent(ring, &ring->prev_watch, 0);
 }
 
 /*

@@ -295,8 +295,9 @@ void fanin_ring_watch_rest(struct fanin_ring *ring, struct fanin_ring_watch *wat
 /* The neighbour is waited for. fd: the ring's connection with it. */
 void fanin_ring_watch_look(struct fanin_ring *ring, struct fanin_ring_watch *watch, int fd);
 
-/* Has the neighbour's machine not answered although it had to? */
-bool fanin_ring_watch_is_silent(const struct fanin_ring *ring, const struct fanin_ring_watch *watch);
+/* Has the neighbour's machine not answered although it had to, for so much longer than it takes to be sure? */
+bool fanin_ring_watch_is_silent(const struct fanin_ring *ring, const struct fanin_ring_watch *watch,
+				uint64_t grace_ns);
 
 /* ring_notice.c: takes what the next rank tells. */
 void fanin_ring_notice_receive(struct fanin_ring *ring);

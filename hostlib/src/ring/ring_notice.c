@@ -186,11 +186,15 @@ check_gone(struct fanin_ring *ring)
 		fail_by(ring, prev, FANIN_RING_LEFT);
 }
 
-/* A machine that does not answer. The one behind it leaves it to the one before it for a while to say so, as above. */
+/*
+ * A machine that does not answer. The one behind it leaves it to the one before it for a while to say so, as above: from the time at
+ * which its own is over, and if it has waited for longer, as for a rank that was late before, from when the silence has lasted long enough.
+ */
 static void
 check_silent(struct fanin_ring *ring, uint64_t waited_ns)
 {
 	const uint64_t timeout_ns = ring->config.timeout_ns;
+	const uint64_t grace_ns = timeout_ns / 4;
 
 	if (!is_waiting(ring)) {
 		fanin_ring_watch_rest(ring, &ring->prev_watch);
@@ -199,10 +203,10 @@ check_silent(struct fanin_ring *ring, uint64_t waited_ns)
 	}
 	fanin_ring_watch_look(ring, &ring->prev_watch, ring->prev);
 	fanin_ring_watch_look(ring, &ring->next_watch, ring->next);
-	if (waited_ns >= timeout_ns && fanin_ring_watch_is_silent(ring, &ring->next_watch))
+	if (waited_ns >= timeout_ns && fanin_ring_watch_is_silent(ring, &ring->next_watch, 0))
 		fail_by(ring, UINT64_C(1) << fanin_ring_next_rank(ring), FANIN_RING_SILENT);
-	else if (waited_ns >= timeout_ns + timeout_ns / 4 &&
-		 fanin_ring_watch_is_silent(ring, &ring->prev_watch))
+	else if (waited_ns >= timeout_ns + grace_ns &&
+		 fanin_ring_watch_is_silent(ring, &ring->prev_watch, grace_ns))
 		fail_by(ring, UINT64_C(1) << fanin_ring_prev_rank(ring), FANIN_RING_SILENT);
 }
 

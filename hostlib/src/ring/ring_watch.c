@@ -141,12 +141,13 @@ fanin_ring_watch_look(struct fanin_ring *ring, struct fanin_ring_watch *watch, i
 }
 
 bool
-fanin_ring_watch_is_silent(const struct fanin_ring *ring, const struct fanin_ring_watch *watch)
+fanin_ring_watch_is_silent(const struct fanin_ring *ring, const struct fanin_ring_watch *watch,
+			   uint64_t grace_ns)
 {
 	const uint64_t timeout_ns = ring->config.timeout_ns;
 
 	/* Attempts are answered within a round trip, unless the machines have much else to do. */
 	return (watch->refuses && watch->unanswered >= PATIENCE &&
-		ring->now_ns - watch->answered_ns >= timeout_ns / 2) ||
-	       ring->now_ns - watch->heard_ns >= timeout_ns;
+		ring->now_ns - watch->answered_ns >= timeout_ns / 2 + grace_ns) ||
+	       ring->now_ns - watch->heard_ns >= timeout_ns + grace_ns;
 }
