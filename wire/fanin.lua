@@ -98,10 +98,9 @@ local f = {
 	flags = ProtoField.uint16("fanin.flags", "Flags", base.HEX),
 	retransmit = ProtoField.bool("fanin.flags.retransmit", "Retransmit", 16, nil, 0x0001,
 		"This contribution was sent before; of a query: the block is overdue"),
-	repeated = ProtoField.bool("fanin.flags.repeat", "Repeat", 16, nil, 0x0002, "This result was sent before"),
 	empty = ProtoField.bool("fanin.flags.empty", "Empty", 16, nil, 0x0004, "Takes part in the block without data"),
 	tagged = ProtoField.bool("fanin.flags.tagged", "Tagged", 16, nil, 0x0008, "A nonce and a code are behind the payload"),
-	unknown_flags = ProtoField.uint16("fanin.flags.unknown", "Undefined", base.HEX, nil, 0xfff0),
+	unknown_flags = ProtoField.uint16("fanin.flags.unknown", "Undefined", base.HEX, nil, 0xfff2),
 	job = ProtoField.uint32("fanin.job", "Job"),
 	epoch = ProtoField.uint32("fanin.epoch", "Epoch"),
 	rank = ProtoField.uint16("fanin.rank", "Rank"),
@@ -261,11 +260,10 @@ local function add_header(tree, buffer, pinfo)
 	end
 	local flags = tree:add_le(f.flags, buffer(2, 2))
 	flags:add_le(f.retransmit, buffer(2, 2))
-	flags:add_le(f.repeated, buffer(2, 2))
 	flags:add_le(f.empty, buffer(2, 2))
 	flags:add_le(f.tagged, buffer(2, 2))
 	flags:add_le(f.unknown_flags, buffer(2, 2))
-	if bit.band(buffer(2, 2):le_uint(), 0xfff0) ~= 0 then
+	if bit.band(buffer(2, 2):le_uint(), 0xfff2) ~= 0 then
 		flags:add_proto_expert_info(e.flags)
 	elseif bit.band(buffer(2, 2):le_uint(), 0x0003) ~= 0 and packet_type ~= QUERY then
 		flags:add_proto_expert_info(e.again)

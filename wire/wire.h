@@ -52,10 +52,9 @@ static_assert(FANIN_WIRE_OPAQUE_MAX <= FANIN_PAYLOAD_ALIGN, "an element fits int
 enum fanin_flag {
 	FANIN_FLAG_RETRANSMIT =
 		1 << 0, /* this contribution was sent before; of a QUERY: the block is overdue */
-	FANIN_FLAG_REPEAT = 1 << 1, /* this result was sent before */
 	FANIN_FLAG_EMPTY =
 		1 << 2, /* takes part without data: `count` is the block's, the payload is left out */
-	FANIN_FLAGS_ALL = FANIN_FLAG_RETRANSMIT | FANIN_FLAG_REPEAT | FANIN_FLAG_EMPTY,
+	FANIN_FLAGS_ALL = FANIN_FLAG_RETRANSMIT | FANIN_FLAG_EMPTY,
 	/* There is a tag behind the payload (wire/tag.h). It is checked and taken off before anything else looks at a packet. */
 	FANIN_FLAG_TAGGED = 1 << 3,
 };
