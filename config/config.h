@@ -24,8 +24,9 @@
 #define CONFIG_ERROR_LEN 512
 #define CONFIG_MAX_ROUTES 256
 #define CONFIG_MAX_NEXT_HOPS 16
-#define CONFIG_MAX_MTU 61184       /* DPDK keeps a buffer's length, all included, in 16 bits */
-#define CONFIG_AF_XDP_MAX_MTU 3474 /* a packet with all its headers and bookkeeping is a page */
+#define CONFIG_MAX_MTU 61184        /* DPDK keeps a buffer's length, all included, in 16 bits */
+#define CONFIG_MOST_QUEUE (1 << 28) /* bytes of a port's queue, and of its bucket */
+#define CONFIG_AF_XDP_MAX_MTU 3474  /* a packet with all its headers and bookkeeping is a page */
 
 enum config_hugepages {
 	CONFIG_HUGEPAGES_AUTO,
@@ -48,10 +49,15 @@ struct config_port {
 	char name[CONFIG_NAME_LEN];
 	char device[CONFIG_DEVICE_LEN]; /* vdev devargs, or a PCI address */
 	bool pci;
-	bool memif;        /* the vdev net_memif, as server */
-	uint16_t memif_id; /* that a host names to connect to this port */
-	uint16_t mtu;      /* bytes, 576 to CONFIG_MAX_MTU */
-	bool routed;       /* leads to another switch */
+	bool memif;         /* the vdev net_memif, as server */
+	uint16_t memif_id;  /* that a host names to connect to this port */
+	uint16_t mtu;       /* bytes, 576 to CONFIG_MAX_MTU */
+	bool routed;        /* leads to another switch */
+	uint32_t rate_mbit; /* limits of the egress queue; 0 in each: the default */
+	uint32_t bucket_bytes;
+	uint32_t queue_bytes;
+	uint32_t ecn_bytes;
+	uint32_t detour_bytes;
 };
 
 struct config_prefix {

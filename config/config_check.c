@@ -12,6 +12,8 @@
 #include "config/config.h"
 #include "config/config_keys.h"
 
+#define CONFIG_FRAME_HEADER 14 /* Ethernet's, bytes */
+
 bool
 config_port_is_packet(const struct config_port *port)
 {
@@ -108,6 +110,39 @@ check_port_pair(const struct config_reader *reader, const struct config *config,
 	return 0;
 }
 
+/* Bytes of a frame of the port's MTU: a queue that has no room for one never sends it. */
+static uint32_t
+frame_bytes(const struct config_port *port)
+{
+	return port->mtu + CONFIG_FRAME_HEADER;
+}
+
+static int
+check_queue(const struct config_reader *reader, const struct config *config, unsigned int index)
+{
+	const struct config_port *port = &config->ports[index];
+	char path[CONFIG_KEY_PATH_LEN];
+
+	if (port->queue_bytes != 0 && port->queue_bytes < frame_bytes(port)) {
+		snprintf(path, sizeof(path), "ports[%u].queue_bytes", index);
+		return config_fail(reader, path,
+				   "found %" PRIu32
+				   ", expected room for a frame of the port's MTU, %" PRIu32,
+				   port->queue_bytes, frame_bytes(port));
+	}
+	if (port->bucket_bytes != 0 && port->rate_mbit == 0) {
+		snprintf(path, sizeof(path), "ports[%u].bucket_bytes", index);
+		return config_fail(reader, path, "found without rate_mbit, which it belongs to");
+	}
+	if (port->queue_bytes != 0 && port->ecn_bytes >= port->queue_bytes) {
+		snprintf(path, sizeof(path), "ports[%u].ecn_bytes", index);
+		return config_fail(reader, path,
+				   "found %" PRIu32 ", expected less than queue_bytes, %" PRIu32,
+				   port->ecn_bytes, port->queue_bytes);
+	}
+	return 0;
+}
+
 struct control_tcp
 config_control_tcp(const struct config *config)
 {
@@ -196,6 +231,11 @@ config_check_together(const struct config_reader *reader, const struct config *c
 			if (ret != 0)
 				return ret;
 		}
+	}
+	for (unsigned int i = 0; i < config->n_ports; i++) {
+		ret = check_queue(reader, config, i);
+		if (ret != 0)
+			return ret;
 	}
 	ret = check_workers(reader, config);
 	if (ret == 0)

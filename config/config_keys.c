@@ -194,6 +194,17 @@ static const struct config_key port_keys[] = {
 	{ "mtu", CONFIG_TYPE_INTEGER, FIELD(config_port, mtu), RANGE(576, CONFIG_MAX_MTU),
 	  .fallback = 1500 },
 	{ "routed", CONFIG_TYPE_BOOLEAN, FIELD(config_port, routed) },
+	/* 0: none, or as pipeline/egress.h has it. */
+	{ "rate_mbit", CONFIG_TYPE_INTEGER, FIELD(config_port, rate_mbit), RANGE(1, 400000),
+	  .derived = true },
+	{ "bucket_bytes", CONFIG_TYPE_INTEGER, FIELD(config_port, bucket_bytes),
+	  RANGE(1, CONFIG_MOST_QUEUE), .derived = true },
+	{ "queue_bytes", CONFIG_TYPE_INTEGER, FIELD(config_port, queue_bytes),
+	  RANGE(1, CONFIG_MOST_QUEUE), .derived = true },
+	{ "ecn_bytes", CONFIG_TYPE_INTEGER, FIELD(config_port, ecn_bytes),
+	  RANGE(1, CONFIG_MOST_QUEUE), .derived = true },
+	{ "detour_bytes", CONFIG_TYPE_INTEGER, FIELD(config_port, detour_bytes),
+	  RANGE(1, CONFIG_MOST_QUEUE), .derived = true },
 	TABLE_END,
 };
 

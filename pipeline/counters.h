@@ -32,7 +32,8 @@ struct port_counters {
 	uint64_t tx_frames;
 	uint64_t tx_bytes;
 	uint64_t tx_dropped;
-	uint64_t tx_delayed; /* waited because the device did not take them at once */
+	uint64_t tx_delayed; /* waited because the device did not take them at once, or the rate was reached */
+	uint64_t ecn_marked; /* frames in which congestion was marked */
 };
 
 struct counters {

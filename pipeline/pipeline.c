@@ -13,6 +13,7 @@
 #include <rte_lcore.h>
 #include <rte_malloc.h>
 
+#include "pipeline/egress.h"
 #include "pipeline/job.h"
 #include "pipeline/net/mac_table.h"
 #include "pipeline/net/neighbor.h"
@@ -84,7 +85,10 @@ assign_queues(struct pipeline *pipeline, rte_spinlock_t *locks)
 			tx->driver = port->driver;
 			tx->handle = driver_queue(port, tx->queue);
 			tx->full = WORKER_TX_BUFFER;
-			if (port->n_queues < pipeline->n_workers)
+			tx->rated = port->egress.rate_mbit != 0;
+			if (tx->rated && pipeline->n_workers > 1)
+				tx->lock = &pipeline->egress[p].lock;
+			else if (port->n_queues < pipeline->n_workers)
 				tx->lock = &locks[p * PIPELINE_MAX_WORKERS + tx->queue];
 		}
 	}
@@ -108,6 +112,34 @@ worker_set_own(const struct pipeline *pipeline, struct worker *worker)
 	}
 }
 
+/* Queues to all ports, each with room for twice as many frames as there can be: they move on in it. */
+static int
+tx_create(struct pipeline *pipeline, struct worker *worker, int socket)
+{
+	for (uint16_t p = 0; p < pipeline->n_ports; p++) {
+		struct egress *egress = &pipeline->egress[p];
+		struct tx_buffer *tx = &worker->tx[p];
+
+		tx->egress = egress;
+		tx->room = rte_zmalloc_socket("tx",
+					      2 * (egress->frames + WORKER_TX_BUFFER) *
+						      sizeof(tx->room[0]),
+					      RTE_CACHE_LINE_SIZE, socket);
+		if (tx->room == NULL)
+			return -ENOMEM;
+		tx->mbufs = tx->room;
+	}
+	return 0;
+}
+
+static void
+worker_destroy(const struct pipeline *pipeline, struct worker *worker)
+{
+	for (uint16_t p = 0; worker != NULL && p < pipeline->n_ports; p++)
+		rte_free(worker->tx[p].room);
+	rte_free(worker);
+}
+
 static int
 worker_create(struct pipeline *pipeline, uint16_t index)
 {
@@ -125,7 +157,7 @@ worker_create(struct pipeline *pipeline, uint16_t index)
 	faults_init(&worker->faults, &pipeline->faults, index);
 	worker->cluster = index / pipeline->cluster_size;
 	worker_set_own(pipeline, worker);
-	return 0;
+	return tx_create(pipeline, worker, (int)socket);
 }
 
 /*
@@ -183,6 +215,7 @@ copy_options(struct pipeline *pipeline, const struct pipeline_options *options)
 	for (uint16_t i = 0; i < options->n_ports; i++) {
 		pipeline->ports[i] = options->ports[i];
 		pipeline->port_of_ethdev[options->ports[i].ethdev] = i;
+		egress_init(&pipeline->egress[i], &options->ports[i].egress, options->ports[i].mtu);
 	}
 	for (uint16_t i = 0; i < options->n_workers; i++)
 		pipeline->lcores[i] = options->lcores[i];
@@ -310,7 +343,7 @@ pipeline_free(struct pipeline *pipeline)
 	route_table_free(pipeline->routes);
 	neighbor_table_free(pipeline->neighbors);
 	for (uint16_t i = 0; i < pipeline->n_workers; i++)
-		rte_free(pipeline->workers[i]);
+		worker_destroy(pipeline, pipeline->workers[i]);
 	for (uint16_t i = 0; i < pipeline->n_clusters; i++) {
 		void *mbuf;
 

@@ -13,6 +13,7 @@
 
 #include <rte_mempool.h>
 #include <rte_rcu_qsbr.h>
+#include <rte_spinlock.h>
 
 #include "handlers/kernels/kernels.h"
 #include "pipeline/counters.h"
@@ -29,7 +30,10 @@ struct route_spec;
 struct route_table;
 struct worker;
 
-/* Frames that a worker keeps because devices did not take them, of all ports; pools are made for that many more. */
+/*
+ * Frames that a worker keeps because devices did not take them, of all ports without limits of their own (egress.h); pools are made for
+ * that many more.
+ */
 #define PIPELINE_TX_WAITING 512u
 
 /* A frame's payload is 64-byte aligned if its start is 32 modulo 64: the private area shifts the data by this much. */
@@ -41,6 +45,25 @@ enum pipeline_idle {
 	PIPELINE_IDLE_SLEEP, /* yield, and sleep after many more empty polls */
 };
 
+/* Limits of a port's egress queue (egress.h). 0: the default. */
+struct pipeline_egress {
+	uint32_t rate_mbit;    /* of the frames' bytes, Mbit/s; 0: as fast as the device */
+	uint32_t bucket_bytes; /* that may leave at once after a pause, above the rate */
+	uint32_t queue_bytes;  /* that may wait; what comes on top is dropped */
+	uint32_t ecn_bytes;    /* that wait when frames begin to be marked; 0: none are */
+	uint32_t detour_bytes; /* that wait when packets which may choose begin to take other ways */
+};
+
+/* A port's egress, of all workers. */
+struct egress {
+	struct pipeline_egress options;
+	uint16_t frames;     /* that may wait */
+	uint16_t own_frames; /* the same if they are no other port's room; 0: they are */
+	rte_spinlock_t lock; /* of the bucket, and of the device's queue, where workers share the port */
+	uint64_t credit_ns; /* when the bucket was filled last */
+	int64_t credit;     /* what is in it, thousandths of bits; negative: owed */
+} __rte_cache_aligned;
+
 struct pipeline_port {
 	char name[PIPELINE_NAME_LEN];
 	uint16_t ethdev; /* DPDK's port id, configured and started; with a driver its number, from PORT_DRIVER_FIRST on */
@@ -49,7 +72,8 @@ struct pipeline_port {
 	unsigned int ifindex; /* of the kernel interface that it was opened on; 0: none. control: rw */
 	uint16_t mtu;         /* bytes */
 	uint16_t n_queues;    /* rx queues; as many tx queues */
-	bool shared;  /* its host shares memory with the switch: the way there has no length */
+	bool shared; /* its host shares memory with the switch: the way there has no length */
+	struct pipeline_egress egress;
 	bool routed;  /* leads to another switch: nothing is learned from it or flooded to it */
 	bool no_link; /* of a routed port. control: w, workers: r; relaxed atomic */
 	bool down;    /* neither polled nor sent to. control: w, workers: r; relaxed atomic */
@@ -128,6 +152,7 @@ struct pipeline {
 	struct pipeline_faults faults;
 	struct rte_mempool *pool;
 	struct pipeline_port ports[PIPELINE_MAX_PORTS];
+	struct egress egress[PIPELINE_MAX_PORTS];                        /* as ports */
 	uint16_t port_of_ethdev[PORT_DRIVER_FIRST + PIPELINE_MAX_PORTS]; /* index in ports, UINT16_MAX: none */
 	uint16_t n_ports;
 	uint16_t n_workers;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Egress: packets are batched per port and leave at the end of the round or when a buffer is full.
- * What a device does not take waits in order for later rounds. When too much waits, or a device takes nothing for long, frames
- * are dropped and counted: hosts recover by retransmission, as from any other loss.
+ * What a device does not take, or the port's rate holds back, waits in order for later rounds. When too much waits, or a device takes
+ * nothing for long, frames are dropped and counted: hosts recover by retransmission, as from any other loss.
  *
  * A driver may refuse one frame always and take others: the kernel has the same error for a full queue and for a frame that is longer
  * than the MTU of a veth's other end. Now and then a frame from behind is let by. If several leave while the first one is refused before
@@ -12,6 +12,7 @@
 
 #include <rte_ethdev.h>
 
+#include "pipeline/egress.h"
 #include "pipeline/tx.h"
 
 #include "pipeline/fastpath.h"
@@ -50,18 +51,57 @@ driver_transmit(struct tx_buffer *buffer, uint16_t first, uint16_t n)
 	return sent;
 }
 
-static uint16_t
-transmit(struct tx_buffer *buffer)
+static inline uint16_t
+transmit(struct tx_buffer *buffer, uint16_t first, uint16_t n)
 {
 	uint16_t sent = 0;
 
 	if (buffer->driver != NULL)
-		return driver_transmit(buffer, 0, buffer->n);
-	for (unsigned int try = 0; sent < buffer->n && try < TX_TRIES; try++)
+		return driver_transmit(buffer, first, n);
+	for (unsigned int try = 0; sent < n && try < TX_TRIES; try++)
 		sent = (uint16_t)(sent + rte_eth_tx_burst(buffer->ethdev, buffer->queue,
-							  buffer->mbufs + sent,
-							  (uint16_t)(buffer->n - sent)));
+							  buffer->mbufs + first + sent,
+							  (uint16_t)(n - sent)));
 	return sent;
+}
+
+/* Offers n frames, from this one on, to the device, as many as the rate allows. Returns how many it took. */
+static __rte_noinline uint16_t
+transmit_rated(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t n)
+{
+	const uint16_t allowed = egress_take(buffer->egress, worker->now_ns, buffer->mbufs + first,
+					     n);
+	const uint16_t sent = transmit(buffer, first, allowed);
+
+	egress_give_back(buffer->egress, buffer->mbufs + first + sent, (uint16_t)(allowed - sent));
+	buffer->n_held = (uint16_t)(n - allowed);
+	return sent;
+}
+
+/* Offers n frames, from this one on. Returns how many left; of the others n_held were not offered to the device. */
+static inline uint16_t
+offer(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t n)
+{
+	uint16_t sent;
+
+	if (buffer->lock != NULL)
+		rte_spinlock_lock(buffer->lock);
+	sent = likely(!buffer->rated) ? transmit(buffer, first, n)
+				      : transmit_rated(worker, buffer, first, n);
+	if (buffer->lock != NULL)
+		rte_spinlock_unlock(buffer->lock);
+	return sent;
+}
+
+/* So many frames more wait for the port. */
+static void
+count_waiting(struct worker *worker, struct tx_buffer *buffer, int32_t n)
+{
+	__atomic_store_n(&buffer->n_waiting, (uint16_t)(buffer->n_waiting + n), __ATOMIC_RELAXED);
+	if (buffer->egress->own_frames != 0)
+		worker->n_tx_reserved = (uint32_t)((int64_t)worker->n_tx_reserved + n);
+	else
+		worker->n_tx_waiting = (uint16_t)(worker->n_tx_waiting + n);
 }
 
 /* Takes n frames, from this one on, out of the buffer and of what waits. Their mbufs have another owner now. */
@@ -73,25 +113,22 @@ remove_frames(struct worker *worker, struct tx_buffer *buffer, uint16_t first, u
 
 	if (first < buffer->n_waiting)
 		waited = (uint16_t)(RTE_MIN(after, buffer->n_waiting) - first);
-	buffer->n_waiting = (uint16_t)(buffer->n_waiting - waited);
-	worker->n_tx_waiting = (uint16_t)(worker->n_tx_waiting - waited);
-	memmove(buffer->mbufs + first, buffer->mbufs + after,
-		(buffer->n - after) * sizeof(buffer->mbufs[0]));
+	count_waiting(worker, buffer, -(int32_t)waited);
+	if (first == 0)
+		buffer->mbufs += n;
+	else
+		memmove(buffer->mbufs + first, buffer->mbufs + after,
+			(buffer->n - after) * sizeof(buffer->mbufs[0]));
 	buffer->n = (uint16_t)(buffer->n - n);
 }
 
-/* Offers n frames, from this one on, to the driver again. Returns how many it took. */
+/* Offers n frames, from this one on, again. Returns how many it took. */
 static uint16_t
 offer_again(struct worker *worker, uint16_t port, uint16_t first, uint16_t n)
 {
 	struct tx_buffer *buffer = &worker->tx[port];
-	uint16_t sent;
+	const uint16_t sent = offer(worker, buffer, first, n);
 
-	if (buffer->lock != NULL)
-		rte_spinlock_lock(buffer->lock);
-	sent = driver_transmit(buffer, first, n);
-	if (buffer->lock != NULL)
-		rte_spinlock_unlock(buffer->lock);
 	worker->counters.ports[port].tx_frames += sent;
 	remove_frames(worker, buffer, first, sent);
 	return sent;
@@ -152,16 +189,16 @@ drop_refused(struct worker *worker, uint16_t port)
 }
 
 /*
- * Drops a frame for want of room: the last one. A driver may take none as long as the first one: then the last one that waits with that,
- * and if all others are shorter the first one itself, for which they wait.
+ * Drops a frame for want of room: the last one. A driver that has refused the first one may take none as long: then the last one that
+ * waits with that, and if all others are shorter the first one itself, for which they wait.
  */
 static void
-drop_waiting(struct worker *worker, uint16_t port, enum fanin_reason reason)
+drop_waiting(struct worker *worker, uint16_t port, bool refused, enum fanin_reason reason)
 {
 	struct tx_buffer *buffer = &worker->tx[port];
 	uint16_t index = (uint16_t)(buffer->n - 1);
 
-	if (buffer->driver != NULL) {
+	if (buffer->driver != NULL && refused) {
 		while (index > 0 && buffer->mbufs[index]->pkt_len < buffer->mbufs[0]->pkt_len)
 			index--;
 	}
@@ -255,32 +292,81 @@ drop_stuck(struct worker *worker, uint16_t port, bool moves)
 		buffer->waiting_since_ns = worker->now_ns;
 }
 
-/* How many frames may wait for a port. */
-static uint16_t
+/* What of a port's queue a worker may fill. */
+struct waiting_room {
+	uint16_t frames;
+	uint64_t bytes;
+	uint64_t others_bytes; /* what waits for the port in other workers */
+};
+
+/* A port has room of its own for frames, which all workers share, or shares that of the worker with others. */
+static struct waiting_room
 waiting_room(const struct worker *worker, uint16_t port)
 {
-	const unsigned int others = worker->n_tx_waiting - worker->tx[port].n_waiting;
+	const struct tx_buffer *buffer = &worker->tx[port];
+	const struct egress *egress = buffer->egress;
+	struct waiting_room room = { 0 };
+	uint32_t frames, taken;
 
+	room.others_bytes = egress_backlog(worker->pipeline, port, &frames) - buffer->waiting_bytes;
+	taken = egress->own_frames != 0 ? frames - buffer->n_waiting : 0;
 	if (port_is_down(worker->pipeline, port))
-		return 0;
-	return (uint16_t)RTE_MIN(WORKER_TX_WAITING, PIPELINE_TX_WAITING - others);
+		return room;
+	room.frames = (uint16_t)(egress->frames - RTE_MIN(taken, egress->frames));
+	if (egress->own_frames == 0)
+		room.frames = RTE_MIN(room.frames,
+				      (uint16_t)(PIPELINE_TX_WAITING - worker->n_tx_waiting +
+						 buffer->n_waiting));
+	room.bytes = egress->options.queue_bytes -
+		     RTE_MIN(room.others_bytes, egress->options.queue_bytes);
+	return room;
 }
 
-/* What the device has not taken waits for the next round, as far as there is room. */
+/* Marks frames that have come to wait behind so many bytes that senders should slow down. */
+static void
+mark_congestion(struct worker *worker, uint16_t port, uint64_t ahead_bytes)
+{
+	struct tx_buffer *buffer = &worker->tx[port];
+
+	for (uint16_t i = 0; i < buffer->n; i++) {
+		if (i >= buffer->n_waiting && ahead_bytes > buffer->egress->options.ecn_bytes)
+			worker->counters.ports[port].ecn_marked += egress_mark(&buffer->mbufs[i]);
+		ahead_bytes += buffer->mbufs[i]->pkt_len;
+	}
+}
+
+/* Frames move on in their room; when they are near its end, to its beginning again. */
+static void
+move_to_beginning(struct tx_buffer *buffer)
+{
+	const size_t most = buffer->egress->frames + WORKER_TX_BUFFER;
+
+	if (buffer->n == 0) {
+		buffer->mbufs = buffer->room;
+	} else if ((size_t)(buffer->mbufs - buffer->room) > most) {
+		memmove(buffer->room, buffer->mbufs, buffer->n * sizeof(buffer->mbufs[0]));
+		buffer->mbufs = buffer->room;
+	}
+}
+
+/*
+ * What the device has not taken waits for the next round, as far as there is room. refused: it has not taken all that it was
+ * offered.
+ */
 static __rte_noinline void
-keep_unsent(struct worker *worker, uint16_t port, uint16_t sent)
+keep_unsent(struct worker *worker, uint16_t port, uint16_t sent, bool refused)
 {
 	struct tx_buffer *buffer = &worker->tx[port];
 	const bool is_down = port_is_down(worker->pipeline, port);
 	const bool is_other = sent != 0 || buffer->n_waiting == 0;
-	bool moves = sent != 0;
+	bool moves = sent != 0 || (!refused && !is_down);
+	struct waiting_room room;
 	uint64_t bytes = 0;
-	uint16_t room;
 
 	remove_frames(worker, buffer, 0, sent);
 	if (is_other)
 		refusal_begin(worker, buffer);
-	if (buffer->driver != NULL && buffer->n != 0 && !is_down)
+	if (buffer->driver != NULL && buffer->n != 0 && refused)
 		moves = pass_refused(worker, port) || moves;
 	drop_stuck(worker, port, moves);
 	room = waiting_room(worker, port);
@@ -288,12 +374,16 @@ keep_unsent(struct worker *worker, uint16_t port, uint16_t sent)
 		bytes += buffer->mbufs[i]->pkt_len;
 	worker->counters.ports[port].tx_bytes += buffer->bytes - bytes;
 	buffer->bytes = bytes;
-	while (buffer->n > room)
-		drop_waiting(worker, port, is_down ? FANIN_REASON_PORT_DOWN : FANIN_REASON_TX_FULL);
+	while (buffer->n > room.frames || buffer->bytes > room.bytes)
+		drop_waiting(worker, port, refused,
+			     is_down ? FANIN_REASON_PORT_DOWN : FANIN_REASON_TX_FULL);
+	if (buffer->egress->options.ecn_bytes != 0)
+		mark_congestion(worker, port, room.others_bytes);
 	if (buffer->n > buffer->n_waiting)
 		worker->counters.ports[port].tx_delayed += buffer->n - buffer->n_waiting;
-	worker->n_tx_waiting = (uint16_t)(worker->n_tx_waiting - buffer->n_waiting + buffer->n);
-	buffer->n_waiting = buffer->n;
+	count_waiting(worker, buffer, buffer->n - buffer->n_waiting);
+	__atomic_store_n(&buffer->waiting_bytes, buffer->bytes, __ATOMIC_RELAXED);
+	move_to_beginning(buffer);
 	buffer->full = (uint16_t)(buffer->n + WORKER_TX_BUFFER);
 }
 
@@ -302,18 +392,15 @@ worker_flush_port(struct worker *worker, uint16_t port)
 {
 	struct tx_buffer *buffer = &worker->tx[port];
 	struct port_counters *counters = &worker->counters.ports[port];
+	const bool is_down = port_is_down(worker->pipeline, port);
 	uint16_t sent = 0;
 
-	if (likely(!port_is_down(worker->pipeline, port))) {
-		if (buffer->lock != NULL)
-			rte_spinlock_lock(buffer->lock);
-		sent = transmit(buffer);
-		if (buffer->lock != NULL)
-			rte_spinlock_unlock(buffer->lock);
-	}
+	if (likely(!is_down))
+		sent = offer(worker, buffer, 0, buffer->n);
 	counters->tx_frames += sent;
 	if (unlikely(sent != buffer->n || buffer->n_waiting != 0)) {
-		keep_unsent(worker, port, sent);
+		keep_unsent(worker, port, sent,
+			    !is_down && sent != buffer->n - (buffer->rated ? buffer->n_held : 0));
 		return;
 	}
 	counters->tx_bytes += buffer->bytes;
@@ -328,11 +415,13 @@ worker_release_unsent(struct worker *worker)
 		struct tx_buffer *buffer = &worker->tx[port];
 
 		rte_pktmbuf_free_bulk(buffer->mbufs, buffer->n);
-		buffer->n = buffer->n_waiting = 0;
+		count_waiting(worker, buffer, -(int32_t)buffer->n_waiting);
+		buffer->n = 0;
 		buffer->bytes = 0;
+		buffer->waiting_bytes = 0;
+		buffer->mbufs = buffer->room;
 		buffer->full = WORKER_TX_BUFFER;
 	}
-	worker->n_tx_waiting = 0;
 }
 
 void

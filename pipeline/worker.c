@@ -79,15 +79,17 @@ sleep_ns(const struct worker *worker)
 	return due_ns > now_ns ? (long)RTE_MIN(due_ns - now_ns, usual_ns) : 0;
 }
 
+/* What waits to be sent may leave at any time. */
 static void
 idle(const struct worker *worker, uint32_t empty_polls)
 {
 	const struct pipeline *pipeline = worker->pipeline;
+	const bool waits = (worker->n_tx_waiting | worker->n_tx_reserved) != 0;
 	struct timespec sleep = { 0 };
 
 	if (pipeline->idle == PIPELINE_IDLE_SPIN || empty_polls < pipeline->idle_empty_polls) {
 		rte_pause();
-	} else if (pipeline->idle == PIPELINE_IDLE_SLEEP &&
+	} else if (pipeline->idle == PIPELINE_IDLE_SLEEP && !waits &&
 		   empty_polls / IDLE_SLEEP_FACTOR >= pipeline->idle_empty_polls) {
 		sleep.tv_nsec = sleep_ns(worker);
 		nanosleep(&sleep, NULL);

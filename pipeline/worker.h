@@ -22,7 +22,6 @@
 #include "pipeline/pipeline.h"
 
 #define WORKER_TX_BUFFER 64
-#define WORKER_TX_WAITING 256 /* frames of a port that wait because its device did not take them */
 #define CLUSTER_QUEUE 4096
 #define WORKER_RETRIES 512
 #define WORKER_GARBAGE 64
@@ -39,11 +38,14 @@ struct tx_refusal {
 	bool longer;      /* one of these was not shorter than it */
 };
 
+/* A worker's queue to a port: frames that wait, in order, and behind them those of this round. */
 struct tx_buffer {
+	struct rte_mbuf **mbufs; /* in room: moves on as the first ones leave */
 	uint64_t bytes;
 	uint16_t n;
 	uint16_t full;      /* n at which they leave: WORKER_TX_BUFFER more than wait */
-	uint16_t n_waiting; /* of n, frames that the device has refused before */
+	uint16_t n_waiting; /* of n, frames that were there in another round. Others: r (relaxed) */
+	uint16_t n_held; /* of those that were to leave last, which the port's rate has held back */
 	uint16_t ethdev;
 	uint16_t queue;
 	const struct port_driver *driver; /* NULL: ethdev and queue */
@@ -51,7 +53,10 @@ struct tx_buffer {
 	uint64_t waiting_since_ns;        /* since when the device has taken nothing */
 	struct tx_refusal refusal;        /* with a driver only */
 	rte_spinlock_t *lock;             /* NULL if the queue is this worker's alone */
-	struct rte_mbuf *mbufs[WORKER_TX_WAITING + WORKER_TX_BUFFER];
+	struct egress *egress;            /* the port's */
+	uint64_t waiting_bytes;           /* of those that wait. Others: r (relaxed) */
+	struct rte_mbuf **room;           /* for twice as many as there can be */
+	bool rated;                       /* the port has a rate */
 };
 
 struct rx_queue {
@@ -94,7 +99,8 @@ struct worker {
 	uint16_t n_retries;
 	uint64_t retrying_since_ns; /* of the packet in work; 0: it is not a retry */
 	struct tx_buffer tx[PIPELINE_MAX_PORTS];
-	uint16_t n_tx_waiting;                    /* of all ports */
+	uint16_t n_tx_waiting; /* of all ports that have no room of their own for frames that wait */
+	uint32_t n_tx_reserved;                   /* of all others */
 	struct rte_mbuf *garbage[WORKER_GARBAGE]; /* to go back to their pool together */
 	struct rte_mempool *garbage_pool;
 	uint16_t n_garbage;

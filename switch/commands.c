@@ -173,58 +173,6 @@ command_ping(void *user, const json_t *args, struct control_error *error)
 	return json_pack("{s:i,s:o}", "jobs", pipeline->jobs->n_jobs, "ports_down", down);
 }
 
-/* interfaces: kernel_interfaces_read's. */
-static json_t *
-describe_port(const struct daemon *daemon, uint16_t index, const struct port_counters *counters,
-	      const char *interfaces)
-{
-	const struct pipeline_port *port = &daemon->pipeline->ports[index];
-	const char *device = daemon->config->ports[index].device;
-	struct port_driver_stats stats;
-	struct kernel_drops drops = { 0 };
-	struct rte_ether_addr mac;
-	const char *driver;
-	char interface[IFNAMSIZ];
-
-	if (!daemon->config->ports[index].pci &&
-	    config_vdev_interface(device, interface, sizeof(interface)))
-		drops = kernel_interface_drops(interfaces, interface);
-	ports_describe(&daemon->ports, index, &driver, &mac);
-	ports_stats(&daemon->ports, index, &stats);
-	return json_pack("{s:s,s:s,s:s,s:i,s:o,s:b,s:b,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}",
-			 "name", port->name, "device", device, "driver", driver, "mtu", port->mtu,
-			 "mac", json_mac(mac.addr_bytes), "link",
-			 ports_link_is_up(&daemon->config->ports[index], port), "routed",
-			 port->routed, "queues", port->n_queues, "rx_frames",
-			 (json_int_t)counters->rx_frames, "rx_bytes",
-			 (json_int_t)counters->rx_bytes, "rx_missed", (json_int_t)stats.rx_missed,
-			 "rx_errors", (json_int_t)stats.rx_errors, "tx_frames",
-			 (json_int_t)(counters->tx_frames - stats.tx_errors), "tx_bytes",
-			 (json_int_t)counters->tx_bytes, "tx_dropped",
-			 (json_int_t)(counters->tx_dropped + stats.tx_errors), "tx_delayed",
-			 (json_int_t)counters->tx_delayed, "link_rx_dropped", (json_int_t)drops.rx,
-			 "link_tx_dropped", (json_int_t)drops.tx);
-}
-
-json_t *
-command_ports_list(void *user, const json_t *args, struct control_error *error)
-{
-	const struct daemon *daemon = user;
-	struct counters sum;
-	char *interfaces;
-	json_t *list;
-
-	if (args_check_known(args, error) != 0)
-		return NULL;
-	pipeline_counters(daemon->pipeline, &sum);
-	interfaces = kernel_interfaces_read();
-	list = json_array();
-	for (uint16_t i = 0; i < daemon->pipeline->n_ports; i++)
-		json_array_append_new(list, describe_port(daemon, i, &sum.ports[i], interfaces));
-	free(interfaces);
-	return json_pack("{s:o}", "ports", list);
-}
-
 static json_t *
 list_workers(const struct pipeline *pipeline, double hertz, double uptime)
 {
@@ -313,7 +261,7 @@ command_drops(void *user, const json_t *args, struct control_error *error)
 		json_array_append_new(list, json_pack("{s:s,s:I,s:s}", "name", fanin_reason_name(i),
 						      "count", (json_int_t)sum.drops[i], "text",
 						      fanin_reason_text(i)));
-	return json_pack("{s:o}", "drops", list);
+	return json_pack("{s:o,s:o}", "drops", list, "elsewhere", command_drops_elsewhere(daemon));
 }
 
 struct mac_visit {

@@ -46,8 +46,13 @@ json_t *json_memory(const struct daemon *daemon);
 extern const struct metrics_family switch_metrics[];
 json_t *switch_metrics_values(void *user);
 
-/* commands.c */
+/* commands_ports.c */
 json_t *command_ports_list(void *user, const json_t *args, struct control_error *error);
+
+/* commands_ports.c: what was dropped before workers saw it or after they had sent it: an array of objects. A new reference. */
+json_t *command_drops_elsewhere(const struct daemon *daemon);
+
+/* commands.c */
 json_t *command_stats(void *user, const json_t *args, struct control_error *error);
 json_t *command_drops(void *user, const json_t *args, struct control_error *error);
 

@@ -173,6 +173,16 @@ fail:
 	return ret;
 }
 
+struct pipeline_egress
+ports_egress(const struct config_port *config)
+{
+	return (struct pipeline_egress){ .rate_mbit = config->rate_mbit,
+					 .bucket_bytes = config->bucket_bytes,
+					 .queue_bytes = config->queue_bytes,
+					 .ecn_bytes = config->ecn_bytes,
+					 .detour_bytes = config->detour_bytes };
+}
+
 static int
 port_start(const struct config *config, struct ports *ports, uint16_t index, char *error)
 {
@@ -185,6 +195,7 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 	out->mtu = port->mtu;
 	out->ifindex = ports_interface_index(port);
 	out->routed = port->routed;
+	out->egress = ports_egress(port);
 	out->shared = port->memif;
 	out->down = port->memif; /* until a host connects */
 	/* Before the memory: a wrong MTU asks for too much of it. */

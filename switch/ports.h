@@ -32,6 +32,9 @@ struct ports {
  */
 int ports_start(const struct config *config, struct ports *ports, char *error);
 
+/* The limits of a port's egress queue, as the configuration has them. */
+struct pipeline_egress ports_egress(const struct config_port *config);
+
 /* Stops and closes the ports and frees the pools. Nothing may hold packets. */
 void ports_stop(struct ports *ports);
 

@@ -12,6 +12,7 @@
 #include <rte_mbuf_pool_ops.h>
 
 #include "handlers/handler.h"
+#include "pipeline/egress.h"
 #include "switch/ports_pool.h"
 #include "wire/wire.h"
 
@@ -107,6 +108,10 @@ mbufs_needed(const struct config *config, int which)
 							  PIPELINE_TX_WAITING);
 
 	for (uint16_t i = 0; i < config->n_ports; i++) {
+		const struct pipeline_egress egress = ports_egress(&config->ports[i]);
+
+		/* Frames of any pool may wait for any port. */
+		n += egress_frames(&egress, config->ports[i].mtu);
 		if (which == (config_port_is_af_xdp(&config->ports[i]) ? POOL_AF_XDP : POOL_OTHER))
 			n += mbufs_per_queue(&config->ports[i]);
 	}

@@ -93,20 +93,22 @@ ctl_version(struct ctl *ctl, int argc, char **argv)
 static void
 print_ports(const struct ctl *ctl, const json_t *result)
 {
-	static const char *const headers[] = { "PORT",           "LINK",       ">MTU",
-					       ">RX FRAMES",     ">RX BYTES",  ">MISSED",
-					       ">RX ERRORS",     ">TX FRAMES", ">TX BYTES",
-					       ">DELAYED",       ">DROPPED",   ">LINK RX DROPS",
-					       ">LINK TX DROPS", "MAC",        "DRIVER",
-					       "DEVICE",         NULL };
+	static const char *const headers[] = { "PORT",       "LINK",           ">MTU",
+					       ">RX FRAMES", ">RX BYTES",      ">MISSED",
+					       ">RX ERRORS", ">TX FRAMES",     ">TX BYTES",
+					       ">DELAYED",   ">BACKLOG",       ">MARKED",
+					       ">DROPPED",   ">LINK RX DROPS", ">LINK TX DROPS",
+					       "MAC",        "DRIVER",         "DEVICE",
+					       NULL };
+	const json_t *port, *egress;
 	struct ctl_table table;
-	const json_t *port;
 	char bytes[CTL_NUMBER_LEN];
 	size_t i;
 
 	(void)ctl;
 	ctl_table_start(&table, headers);
 	json_array_foreach(json_object_get(result, "ports"), i, port) {
+		egress = json_object_get(port, "egress");
 		ctl_table_cell(&table, "%s", ctl_string(port, "name"));
 		ctl_table_cell(&table, "%s", ctl_is_true(port, "link") ? "up" : "down");
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "mtu"));
@@ -117,6 +119,8 @@ print_ports(const struct ctl *ctl, const json_t *result)
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "tx_frames"));
 		ctl_table_cell(&table, "%s", ctl_bytes(ctl_real(port, "tx_bytes"), bytes));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "tx_delayed"));
+		ctl_table_cell(&table, "%s", ctl_bytes(ctl_real(egress, "backlog_bytes"), bytes));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(egress, "ecn_marked"));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "tx_dropped"));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "link_rx_dropped"));
 		ctl_table_cell(&table, "%" PRId64, ctl_integer(port, "link_tx_dropped"));
@@ -208,17 +212,42 @@ select_drops(const json_t *drops, bool all, int n_names, char **names)
 }
 
 static void
-print_drops(const json_t *drops)
+print_drops_elsewhere(const json_t *elsewhere)
+{
+	static const char *const headers[] = { "PORT", "COUNTER", ">FRAMES", "WHICH MEANS", NULL };
+	struct ctl_table table;
+	const json_t *drop;
+	size_t i;
+
+	ctl_table_start(&table, headers);
+	json_array_foreach(elsewhere, i, drop) {
+		ctl_table_cell(&table, "%s",
+			       json_object_get(drop, "port") == NULL ? "-"
+								     : ctl_string(drop, "port"));
+		ctl_table_cell(&table, "%s", ctl_string(drop, "name"));
+		ctl_table_cell(&table, "%" PRId64, ctl_integer(drop, "count"));
+		ctl_table_cell(&table, "%s", ctl_string(drop, "text"));
+	}
+	ctl_table_print(&table, "");
+}
+
+/* elsewhere: before and behind the workers. Either may be empty. */
+static void
+print_drops(const json_t *drops, const json_t *elsewhere)
 {
 	static const char *const headers[] = { "REASON", ">PACKETS", "WHICH MEANS", NULL };
 	struct ctl_table table;
 	const json_t *drop;
 	size_t i;
 
-	if (json_array_size(drops) == 0) {
-		printf("no packet has been dropped\n");
-		return;
+	if (json_array_size(drops) == 0)
+		printf("the switch has dropped no packet\n");
+	if (json_array_size(elsewhere) != 0) {
+		print_drops_elsewhere(elsewhere);
+		printf("\n");
 	}
+	if (json_array_size(drops) == 0)
+		return;
 	ctl_table_start(&table, headers);
 	json_array_foreach(drops, i, drop) {
 		ctl_table_cell(&table, "%s", ctl_string(drop, "name"));
@@ -232,7 +261,7 @@ int
 ctl_drops(struct ctl *ctl, int argc, char **argv)
 {
 	bool all = false;
-	json_t *result, *selected;
+	json_t *result, *selected, *elsewhere;
 	int option;
 
 	while ((option = ctl_next_option(ctl, argc, argv)) != -1) {
@@ -243,15 +272,19 @@ ctl_drops(struct ctl *ctl, int argc, char **argv)
 	result = ctl_call(ctl, "drops", NULL);
 	if (result == NULL)
 		return CTL_FAILED;
-	selected = select_drops(json_object_get(result, "drops"),
-				all || (ctl->json && optind == argc), argc - optind, argv + optind);
+	all = all || (ctl->json && optind == argc);
+	selected = select_drops(json_object_get(result, "drops"), all, argc - optind, argv + optind);
+	elsewhere = optind == argc ? select_drops(json_object_get(result, "elsewhere"), all, 0, NULL)
+				   : json_array();
 	if (selected != NULL && ctl->json) {
 		json_object_set(result, "drops", selected);
+		json_object_set(result, "elsewhere", elsewhere);
 		ctl_print_json(result);
 	} else if (selected != NULL) {
-		print_drops(selected);
+		print_drops(selected, elsewhere);
 	}
 	json_decref(result);
+	json_decref(elsewhere);
 	if (selected == NULL)
 		return CTL_FAILED;
 	json_decref(selected);

@@ -55,20 +55,40 @@ ipv4_check(const struct fanin_headers *headers, uint16_t len)
 	return FANIN_REASON_NONE;
 }
 
-/* Takes one from a time to live that is not zero, and brings the checksum up to date (RFC 1624, equation 3). */
+/* Brings the checksum up to date after one word of the header has changed (RFC 1624, equation 3). */
+static inline void
+ipv4_checksum_update(struct fanin_ip *ip, uint16_t before, uint16_t after)
+{
+	uint32_t sum = (uint32_t)(uint16_t)~ip->checksum_be + (uint16_t)~before + after;
+
+	sum = (sum & UINT16_MAX) + (sum >> 16);
+	sum = (sum & UINT16_MAX) + (sum >> 16);
+	ip->checksum_be = (uint16_t)~sum;
+}
+
+/* Takes one from a time to live that is not zero. */
 static inline void
 ipv4_decrement_ttl(struct fanin_ip *ip)
 {
 	uint16_t before, after;
-	uint32_t sum;
 
 	memcpy(&before, &ip->ttl, sizeof(before)); /* TTL and protocol are one word of the checksum */
 	ip->ttl--;
 	memcpy(&after, &ip->ttl, sizeof(after));
-	sum = (uint32_t)(uint16_t)~ip->checksum_be + (uint16_t)~before + after;
-	sum = (sum & UINT16_MAX) + (sum >> 16);
-	sum = (sum & UINT16_MAX) + (sum >> 16);
-	ip->checksum_be = (uint16_t)~sum;
+	ipv4_checksum_update(ip, before, after);
+}
+
+/* Sets "congestion experienced" (RFC 3168). */
+static inline void
+ipv4_mark_congestion(struct fanin_ip *ip)
+{
+	uint16_t before, after;
+
+	memcpy(&before, &ip->version_ihl,
+	       sizeof(before)); /* with the byte that has ECN's bits one word of the checksum */
+	ip->tos |= RTE_IPV4_HDR_ECN_CE;
+	memcpy(&after, &ip->version_ihl, sizeof(after));
+	ipv4_checksum_update(ip, before, after);
 }
 
 static inline bool

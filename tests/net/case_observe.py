@@ -35,6 +35,8 @@ STILL = {
     "fanin_worker_timers_early_total": "no job here has a handler with timers",
     "fanin_port_mtu_bytes": "configured",
     "fanin_port_queues": "configured",
+    **{f"fanin_port_{name}": "as the port is configured" for name in ("queue_bytes", "rate_mbit")},
+    **{f"fanin_port_{name}": "case_egress moves it" for name in ("backlog_bytes", "backlog_frames", "ecn_marked_total")},
     "fanin_port_routed": "as the port is configured",
     "fanin_switching_routed_total": "this network is one subnet",
     "fanin_mempool_packets": "made at start",
@@ -50,6 +52,9 @@ NO_METRICS = {
     r"stats\.workers\[\]\.(lcore|cluster)": "what the worker is",
     r"stats\.workers\[\]\.busy_share": "busy_us over the uptime",
     r"stats\.drops\..*": "shown by drops",
+    r"ports\.ports\[\]\.tx_errors": "in tx_dropped",
+    r"ports\.ports\[\]\.egress\.(bucket_bytes|ecn_bytes|detour_bytes|queue_frames)": "configured",
+    r"drops\.elsewhere\[\]\.count": "the ports' and the machine's",
     r"jobs\.jobs\[\]\.(id|epoch|members\[\]\.rank|parent\.epoch)": "what the job, run or member is",
     r"jobs\.jobs\[\]\.(members\[\]\.ranks|parent\.joined_ranks)\[\]": "who is behind the member, or has joined elsewhere",
     r"jobs\.jobs\[\]\.(reproducible|authenticated)": "a label",
@@ -62,6 +67,9 @@ METRICS = {
     "ports.ports[].mtu": ("fanin_port_mtu_bytes", "", 1),
     "ports.ports[].queues": ("fanin_port_queues", "", 1),
     "ports.ports[].routed": ("fanin_port_routed", "", 1),
+    **{f"ports.ports[].egress.{name}": (f"fanin_port_{name}", "", 1)
+       for name in ("backlog_bytes", "backlog_frames", "queue_bytes", "rate_mbit")},
+    "ports.ports[].egress.ecn_marked": ("fanin_port_ecn_marked_total", "", 1),
     **{f"ports.ports[].{name}": (f"fanin_port_{name}_total", "", 1)
        for name in ("rx_frames", "rx_bytes", "rx_missed", "tx_frames", "tx_bytes", "tx_dropped", "link_rx_dropped",
                     "link_tx_dropped", "rx_errors", "tx_delayed")},
@@ -104,7 +112,7 @@ METRICS = {
 }
 
 LABELS = {"counters": {"name": "counter"}, "ports": {"name": "port"}, "workers": {"lcore": "worker"}, "drops": {"name": "reason"},
-          "jobs": {"id": "fanin_job"}, "members": {"rank": "rank", "port": "port"}}
+          "elsewhere": {"name": "counter"}, "jobs": {"id": "fanin_job"}, "members": {"rank": "rank", "port": "port"}}
 
 
 def leaves(value, path, labels):

@@ -52,6 +52,10 @@ void ring_switch_open_clusters(struct ring_switch *sw, uint16_t n_ports, uint16_
 void ring_switch_open_routed(struct ring_switch *sw, uint16_t n_ports,
 			     const struct ring_switch_routing *routing);
 
+/* Workers that don't share blocks, and limits of the ports' queues, one entry for each port. */
+void ring_switch_open_limited(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
+			      const struct pipeline_egress *limits);
+
 /* Of a parent that the test plays, for tags; and of its JOIN_ACK. */
 #define RING_SWITCH_PARENT_INSTANCE UINT64_C(0xfedcba9876543210)
 

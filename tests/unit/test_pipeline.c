@@ -10,6 +10,7 @@
 #include <rte_icmp.h>
 
 #include "pipeline/net/mac_table.h"
+#include "pipeline/egress.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 
@@ -165,12 +166,12 @@ START_TEST(more_frames_than_may_wait_are_dropped_and_counted_once)
 {
 	const struct port_counters *counters = &sw.pipeline->workers[0]->counters.ports[1];
 
-	overfill_port_1(WORKER_TX_WAITING + 70);
+	overfill_port_1(EGRESS_FRAMES + 70);
 	ck_assert_uint_eq(counters->tx_dropped, 70);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), 70);
 	expect_numbers(0, DEVICE_ROOM);
 	ring_switch_rounds(&sw, 1);
-	expect_numbers(DEVICE_ROOM, DEVICE_ROOM + WORKER_TX_WAITING);
+	expect_numbers(DEVICE_ROOM, DEVICE_ROOM + EGRESS_FRAMES);
 	expect_silence();
 	ck_assert_uint_eq(counters->tx_dropped, 70);
 }
@@ -352,7 +353,7 @@ START_TEST(frames_that_a_driver_always_refuses_take_no_others_room)
 {
 	play_device(1000, UINT64_MAX);
 	/* Before anything is known of them. */
-	for (unsigned int i = 0; i < WORKER_TX_WAITING + 100; i++) {
+	for (unsigned int i = 0; i < EGRESS_FRAMES + 100; i++) {
 		enqueue_len(1400);
 		if (i % 32 == 31)
 			ring_switch_rounds(&sw, 1);
@@ -367,7 +368,7 @@ START_TEST(frames_that_a_driver_always_refuses_take_no_others_room)
 	ck_assert_uint_eq(taken_of(100), 40);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_REFUSED) +
 				  ring_switch_drops(&sw, FANIN_REASON_TX_FULL),
-			  WORKER_TX_WAITING + 100);
+			  EGRESS_FRAMES + 100);
 	ck_assert_uint_eq(sw.pipeline->workers[0]->n_tx_waiting, 0);
 }
 END_TEST
