@@ -36,7 +36,6 @@ STILL = {
     "fanin_port_mtu_bytes": "configured",
     "fanin_port_queues": "configured",
     **{f"fanin_port_{name}": "as the port is configured" for name in ("queue_bytes", "rate_mbit")},
-    **{f"fanin_port_{name}": "case_egress moves it" for name in ("backlog_bytes", "backlog_frames", "ecn_marked_total")},
     "fanin_port_routed": "as the port is configured",
     "fanin_switching_routed_total": "this network is one subnet",
     "fanin_mempool_packets": "made at start",
@@ -360,9 +359,32 @@ def moved_by_hand():
     return {"fanin_job_known_total", "fanin_job_counter_total"}
 
 
+class RatedLab(Lab):
+    def port(self, host):
+        return {**super().port(host), **({"rate_mbit": 1, "ecn_bytes": 2000} if host == 1 else {})}
+
+
+def moved_by_a_rate():
+    """What waits at a port of 1 Mbit/s, where 30 frames take 0.3 s, and is marked."""
+    names = {"fanin_port_backlog_bytes", "fanin_port_backlog_frames", "fanin_port_ecn_marked_total"}
+    with RatedLab(2, "af_packet", 1500, config={"metrics": {"listen": LISTEN}}) as lab:
+        lab.start_switch()
+        watch = Watch(lab.switch_namespace)
+        ect = bytes([0x45, 0x02]) + bytes(1200)
+        with RawPort(lab.host_namespace(0)) as port:
+            def fill():
+                for _ in range(30):
+                    port.send(ethernet(lab.host_mac(1), lab.host_mac(0), 0x0800, ect))
+                return watch.has_moved(*names)
+            wait_until(fill, 60, "marks and a backlog")
+        wait_until(lambda: lab.control.ask("ports.list")["ports"][1]["egress"]["backlog_bytes"] == 0, 60, "an empty queue")
+        expect_equal(watch.value("fanin_port_rate_mbit", port="h1"), 1, "rate")
+    return names
+
+
 @case(150)
 def every_metric_moves():
-    elsewhere = moved_below_a_parent() | moved_by_hand()
+    elsewhere = moved_below_a_parent() | moved_by_hand() | moved_by_a_rate()
     with MixedLab(3) as lab:
         lab.start_switch()
         watch = Watch(lab.switch_namespace)
