@@ -67,6 +67,13 @@ bool worker_local_ip(struct worker *worker, struct rte_mbuf *mbuf);
 void worker_route(struct worker *worker, struct rte_mbuf *mbuf);
 
 /*
+ * route.c: a valid IPv4 packet that a handler has made, or passes on, towards its destination. Nobody else has a reference.
+ *
+ * by_backlog: the packet asks for the next hop with the least to send.
+ */
+void worker_route_fanin(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog);
+
+/*
  * icmp.c: a routed packet that ends here: counts it, and tells its sender by an ICMP message (RFC 792) where that is allowed,
  * within WORKER_ICMP_RATE. The packet's headers have been found valid.
  *

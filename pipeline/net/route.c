@@ -8,6 +8,7 @@
 
 #include <rte_ether.h>
 
+#include "pipeline/egress.h"
 #include "pipeline/net/ipv4.h"
 #include "pipeline/net/net.h"
 #include "pipeline/net/route_table.h"
@@ -49,6 +50,33 @@ choose(const struct pipeline *pipeline, const struct route *route, uint32_t hash
 		return NULL;
 	*mac = macs[hash / n % n_usable];
 	return usable[hash / n % n_usable];
+}
+
+/*
+ * Instead of a next hop at whose port too much waits, the one where least does; of several with as little the earlier one, and the
+ * first choice before all (Canary section 3.1).
+ */
+static const struct next_hop *
+detour(const struct pipeline *pipeline, const struct route *route, const struct next_hop *hop,
+       mac_key *mac)
+{
+	const struct next_hop *best = hop;
+	uint64_t least = egress_backlog(pipeline, hop->port, NULL);
+
+	if (!egress_is_congested(pipeline, hop->port, least))
+		return hop;
+	for (uint32_t i = 0; i < route->n_next_hops; i++) {
+		const struct next_hop *other = &route->next_hops[i];
+		const uint64_t backlog = egress_backlog(pipeline, other->port, NULL);
+		const mac_key other_mac = backlog < least ? next_hop_mac(pipeline, other) : 0;
+
+		if (other_mac == 0)
+			continue;
+		best = other;
+		least = backlog;
+		*mac = other_mac;
+	}
+	return best;
 }
 
 static void
@@ -97,8 +125,10 @@ send_by(struct worker *worker, struct rte_mbuf *mbuf, uint16_t port, mac_key to)
 	worker_send(worker, port, mbuf);
 }
 
+/* by_backlog: the packet may leave its flow's way. */
 static void
-send_to_next_hop(struct worker *worker, struct rte_mbuf *mbuf, const struct route *route)
+send_to_next_hop(struct worker *worker, struct rte_mbuf *mbuf, const struct route *route,
+		 bool by_backlog)
 {
 	const struct pipeline *pipeline = worker->pipeline;
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
@@ -107,6 +137,8 @@ send_to_next_hop(struct worker *worker, struct rte_mbuf *mbuf, const struct rout
 	mac_key mac;
 
 	hop = choose(pipeline, route, hash, &mac);
+	if (by_backlog && hop != NULL)
+		hop = detour(pipeline, route, hop, &mac);
 	if (likely(hop != NULL)) {
 		send_by(worker, mbuf, hop->port, mac);
 		return;
@@ -210,5 +242,21 @@ worker_route(struct worker *worker, struct rte_mbuf *mbuf)
 	else if (route->n_next_hops == 0)
 		send_to_host(worker, mbuf, headers->ip.dst_be);
 	else
-		send_to_next_hop(worker, mbuf, route);
+		send_to_next_hop(worker, mbuf, route, false);
+}
+
+void
+worker_route_fanin(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog)
+{
+	const struct fanin_ip *ip = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->ip;
+	const struct route *route = route_lookup(worker->pipeline->routes, ip->dst_be);
+
+	if (unlikely(ip->ttl <= 1))
+		worker_drop(worker, mbuf, FANIN_REASON_TTL);
+	else if (unlikely(route == NULL))
+		worker_drop(worker, mbuf, FANIN_REASON_NO_ROUTE);
+	else if (route->n_next_hops == 0)
+		send_to_host(worker, mbuf, ip->dst_be);
+	else
+		send_to_next_hop(worker, mbuf, route, by_backlog);
 }

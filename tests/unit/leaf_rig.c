@@ -32,6 +32,12 @@ spine_mac(unsigned int spine, uint8_t mac[6])
 void
 leaf_open(void)
 {
+	leaf_open_limited(NULL);
+}
+
+void
+leaf_open_limited(const struct pipeline_egress *limits)
+{
 	const struct next_hop_spec spines[] = { { spine_ip_be(0), SPINE_PORT },
 						{ spine_ip_be(1), SPINE_PORT + 1 } };
 	const struct route_spec routes[] = {
@@ -40,7 +46,8 @@ leaf_open(void)
 		{ inet_addr("10.77.5.128"), 25, 1, { spines[0] } },
 		{ inet_addr("10.77.5.130"), 32, 1, { spines[1] } },
 	};
-	const struct ring_switch_routing routing = { 3 << SPINE_PORT, routes, RTE_DIM(routes) };
+	const struct ring_switch_routing routing = { 3 << SPINE_PORT, routes, RTE_DIM(routes),
+						     limits };
 
 	ring_switch_eal();
 	ring_switch_open_routed(&leaf, 4, &routing);

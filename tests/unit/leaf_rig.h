@@ -30,6 +30,9 @@ extern struct ring_switch leaf;
 
 /* A fixture: routes 10.77.0.0/16 to both spines, 10.77.5.0/24 to 1, 10.77.5.128/25 to 0, 10.77.5.130/32 to 1. */
 void leaf_open(void);
+
+/* The same with limits of the ports' queues, one entry for each of the four. */
+void leaf_open_limited(const struct pipeline_egress *limits);
 void leaf_close(void);
 
 /* Address and MAC of a spine. */

@@ -64,8 +64,7 @@ ring_switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
 
 static void
 switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers, uint16_t cluster_size,
-	    const struct pipeline_faults *faults, const struct ring_switch_routing *routing,
-	    const struct pipeline_egress *limits)
+	    const struct pipeline_faults *faults, const struct ring_switch_routing *routing)
 {
 	static const unsigned int lcores[] = { 0, 1 };
 	struct pipeline_port ports[RING_SWITCH_MAX_PORTS] = { 0 };
@@ -97,8 +96,8 @@ switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers, uint16
 	for (uint16_t p = 0; p < n_ports; p++) {
 		port_open(sw, p, &ports[p]);
 		ports[p].routed = (routing->routed_ports >> p & 1) != 0;
-		if (limits != NULL)
-			ports[p].egress = limits[p];
+		if (routing->limits != NULL)
+			ports[p].egress = routing->limits[p];
 	}
 	sw->n_ports = n_ports;
 	sw->hosts_per_port = 1;
@@ -116,23 +115,23 @@ ring_switch_open_clusters(struct ring_switch *sw, uint16_t n_ports, uint16_t n_w
 {
 	const struct ring_switch_routing none = { 0 };
 
-	switch_open(sw, n_ports, n_workers, cluster_size, faults, &none, NULL);
+	switch_open(sw, n_ports, n_workers, cluster_size, faults, &none);
 }
 
 void
 ring_switch_open_limited(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
 			 const struct pipeline_egress *limits)
 {
-	const struct ring_switch_routing none = { 0 };
+	const struct ring_switch_routing no_routes = { .limits = limits };
 
-	switch_open(sw, n_ports, n_workers, 1, NULL, &none, limits);
+	switch_open(sw, n_ports, n_workers, 1, NULL, &no_routes);
 }
 
 void
 ring_switch_open_routed(struct ring_switch *sw, uint16_t n_ports,
 			const struct ring_switch_routing *routing)
 {
-	switch_open(sw, n_ports, 1, 1, NULL, routing, NULL);
+	switch_open(sw, n_ports, 1, 1, NULL, routing);
 }
 
 void

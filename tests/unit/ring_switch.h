@@ -35,6 +35,7 @@ struct ring_switch_routing {
 	uint16_t routed_ports; /* bitmap */
 	const struct route_spec *routes;
 	uint16_t n_routes;
+	const struct pipeline_egress *limits; /* of each port's queue; NULL: none have any */
 };
 
 /* Starts the EAL without hugepages; once per process. */
