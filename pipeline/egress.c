@@ -84,6 +84,14 @@ egress_take(struct egress *egress, uint64_t now_ns, struct rte_mbuf *const *mbuf
 	return taken;
 }
 
+uint64_t
+egress_due_ns(const struct egress *egress)
+{
+	if (egress->credit > 0)
+		return egress->credit_ns;
+	return egress->credit_ns + (uint64_t)-egress->credit / egress->options.rate_mbit + 1;
+}
+
 void
 egress_give_back(struct egress *egress, struct rte_mbuf *const *mbufs, uint16_t n)
 {

@@ -36,6 +36,9 @@ void egress_init(struct egress *egress, const struct pipeline_egress *options, u
 uint16_t egress_take(struct egress *egress, uint64_t now_ns, struct rte_mbuf *const *mbufs,
 		     uint16_t n);
 
+/* When the bucket has anything in it, as far as is known: before credit_ns it has. Likewise, or where there is one worker only. */
+uint64_t egress_due_ns(const struct egress *egress);
+
 /* Gives the bytes of n frames back which the device did not take. Likewise. */
 void egress_give_back(struct egress *egress, struct rte_mbuf *const *mbufs, uint16_t n);
 

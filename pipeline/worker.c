@@ -10,6 +10,7 @@
 #include <rte_ethdev.h>
 
 #include "pipeline/demux.h"
+#include "pipeline/egress.h"
 #include "pipeline/net/net.h"
 #include "pipeline/probe.h"
 #include "pipeline/rx.h"
@@ -21,6 +22,9 @@
 
 /* With the sleep policy, how many times more empty polls than for a yield it takes to sleep. */
 #define IDLE_SLEEP_FACTOR 16
+
+/* What the fault injector holds back, or a device has refused, is looked at again after that time. */
+#define AGAIN_NS 10000u
 
 static uint16_t
 poll_queues(struct worker *worker)
@@ -98,8 +102,28 @@ idle(const struct worker *worker, uint32_t empty_polls)
 	}
 }
 
-static void
-release_held(struct worker *worker)
+uint64_t
+worker_due_ns(const struct worker *worker)
+{
+	const uint64_t again_ns = worker->now_ns + AGAIN_NS;
+	uint64_t due_ns = worker->timers_due_ns;
+
+	if (worker->faults.n_held != 0)
+		due_ns = RTE_MIN(due_ns, again_ns);
+	if (worker->n_tx_waiting == 0 && worker->n_tx_reserved == 0)
+		return due_ns;
+	for (uint16_t port = 0; port < worker->pipeline->n_ports; port++) {
+		const struct tx_buffer *buffer = &worker->tx[port];
+
+		if (buffer->n_waiting != 0)
+			due_ns = RTE_MIN(due_ns,
+					 buffer->rated ? egress_due_ns(buffer->egress) : again_ns);
+	}
+	return due_ns;
+}
+
+void
+worker_release(struct worker *worker)
 {
 	while (worker->n_retries != 0)
 		rte_pktmbuf_free(worker->retries[--worker->n_retries].mbuf);
@@ -155,7 +179,7 @@ worker_main(void *argument)
 		if (empty_polls != 0)
 			idle(worker, empty_polls);
 	}
-	release_held(worker);
+	worker_release(worker);
 	rte_rcu_qsbr_thread_offline(pipeline->qsbr, worker->index);
 	return 0;
 }

@@ -170,6 +170,15 @@ ingress_port(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
  */
 uint16_t worker_round(struct worker *worker);
 
+/*
+ * worker.c: when the worker has something to do although no frame has come: timers, frames that wait to be sent. UINT64_MAX: nothing. For
+ * who makes its rounds in virtual time; probes are the pipeline's.
+ */
+uint64_t worker_due_ns(const struct worker *worker);
+
+/* worker.c: frees all packets that the worker still has. It makes no more rounds. */
+void worker_release(struct worker *worker);
+
 /* worker.c: an lcore's main function: rounds until the pipeline stops. */
 int worker_main(void *worker);
 

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See leaf_spine.h. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rig/leaf_spine.h"
+#include "wire/keys.h"
+
+#define SECRET UINT64_C(0x5eed5eed5eed5eed)
+#define JOIN_SOURCE_PORT 50000
+#define JOIN_AGAIN_NS UINT64_C(100000000)
+#define GATEWAY 254u
+
+/* 10.77.LEAF.x for leaves and their hosts, 10.78.SPINE.254 for spines. */
+static uint32_t
+leaf_ip_be(uint16_t leaf, uint32_t host)
+{
+	return htonl(0x0a4d0000u | (uint32_t)leaf << 8 | host);
+}
+
+static uint32_t
+spine_ip_be(uint16_t spine)
+{
+	return htonl(0x0a4e0000u | (uint32_t)spine << 8 | GATEWAY);
+}
+
+static int
+leaf_build(struct rig_leaf_spine *network, uint16_t leaf, char *error)
+{
+	const struct rig_leaf_spine_options *options = &network->options;
+	const uint16_t n_hosts = options->hosts_per_leaf;
+	struct rig_end ends[PIPELINE_MAX_PORTS];
+	struct route_spec up = { .prefix_be = htonl(0x0a4d0000u),
+				 .prefix_len = 16,
+				 .n_next_hops = options->n_spines };
+	const struct rig_switch_options made = {
+		.ip_be = leaf_ip_be(leaf, GATEWAY),
+		.prefix_len = 24,
+		.n_ports = (uint16_t)(n_hosts + options->n_spines),
+		.routed = ((UINT64_C(1) << options->n_spines) - 1) << n_hosts,
+		.routes = &up,
+		.n_routes = options->n_spines != 0,
+		.ends = ends,
+		.faults = options->faults,
+		.max_jobs = options->max_jobs,
+		.slots = options->slots,
+	};
+
+	for (uint16_t p = 0; p < made.n_ports; p++)
+		ends[p] = p < n_hosts ? options->host_end : options->up_end;
+	for (uint16_t s = 0; s < options->n_spines; s++)
+		up.next_hops[s] = (struct next_hop_spec){ spine_ip_be(s), (uint16_t)(n_hosts + s) };
+	network->leaves[leaf] = rig_switch_add(network->rig, &made, error);
+	return network->leaves[leaf] == NULL ? -ENOMEM : 0;
+}
+
+static int
+spine_build(struct rig_leaf_spine *network, uint16_t spine, char *error)
+{
+	const struct rig_leaf_spine_options *options = &network->options;
+	struct route_spec routes[RIG_MAX_LEAVES];
+	struct rig_end ends[RIG_MAX_LEAVES];
+	const struct rig_switch_options made = {
+		.ip_be = spine_ip_be(spine),
+		.prefix_len = 24,
+		.n_ports = options->n_leaves,
+		.routed = (UINT64_C(1) << options->n_leaves) - 1,
+		.routes = routes,
+		.n_routes = options->n_leaves,
+		.ends = ends,
+		.faults = options->faults,
+		.max_jobs = options->max_jobs,
+		.slots = options->slots,
+	};
+
+	for (uint16_t leaf = 0; leaf < options->n_leaves; leaf++) {
+		ends[leaf] = options->up_end;
+		routes[leaf] =
+			(struct route_spec){ .prefix_be = leaf_ip_be(leaf, 0),
+					     .prefix_len = 24,
+					     .n_next_hops = 1,
+					     .next_hops = { { leaf_ip_be(leaf, GATEWAY), leaf } } };
+	}
+	network->spines[spine] = rig_switch_add(network->rig, &made, error);
+	if (network->spines[spine] == NULL)
+		return -ENOMEM;
+	for (uint16_t leaf = 0; leaf < options->n_leaves; leaf++)
+		rig_link(network->leaves[leaf], (uint16_t)(options->hosts_per_leaf + spine),
+			 network->spines[spine], leaf);
+	return 0;
+}
+
+int
+rig_leaf_spine_build(struct rig *rig, const struct rig_leaf_spine_options *options,
+		     struct rig_leaf_spine *network, char *error)
+{
+	const uint16_t per_leaf = options->hosts_per_leaf;
+	int ret = 0;
+
+	*network = (struct rig_leaf_spine){ .rig = rig, .options = *options };
+	if (options->n_leaves > RIG_MAX_LEAVES || options->n_spines > RIG_MAX_SPINES ||
+	    per_leaf >= GATEWAY || per_leaf + options->n_spines > PIPELINE_MAX_PORTS) {
+		snprintf(error, RIG_ERROR_LEN, "%u leaves of %u hosts and %u spines are too many",
+			 options->n_leaves, per_leaf, options->n_spines);
+		return -EINVAL;
+	}
+	network->n_hosts = (uint32_t)options->n_leaves * per_leaf;
+	network->hosts = calloc(network->n_hosts, sizeof(network->hosts[0]));
+	if (network->hosts == NULL)
+		return -ENOMEM;
+	for (uint16_t leaf = 0; leaf < options->n_leaves && ret == 0; leaf++)
+		ret = leaf_build(network, leaf, error);
+	for (uint16_t spine = 0; spine < options->n_spines && ret == 0; spine++)
+		ret = spine_build(network, spine, error);
+	for (uint32_t host = 0; host < network->n_hosts && ret == 0; host++)
+		network->hosts[host] =
+			rig_attach(network->leaves[host / per_leaf], (uint16_t)(host % per_leaf),
+				   leaf_ip_be((uint16_t)(host / per_leaf), 1 + host % per_leaf),
+				   &options->host_end);
+	return ret;
+}
+
+void
+rig_leaf_spine_free(struct rig_leaf_spine *network)
+{
+	free(network->hosts);
+	network->hosts = NULL;
+}
+
+struct rig_switch *
+rig_leaf_of(const struct rig_leaf_spine *network, uint32_t host)
+{
+	return network->leaves[host / network->options.hosts_per_leaf];
+}
+
+/* ------------------------------------------------------------------ jobs */
+
+/* How many of the job's ranks are behind its leaf. */
+static uint16_t
+ranks_of_leaf(const struct rig_job *job, uint16_t leaf)
+{
+	const uint16_t per_leaf = job->network->options.hosts_per_leaf;
+	const uint16_t first = (uint16_t)(leaf * per_leaf);
+
+	return RTE_MIN(per_leaf, (uint16_t)(job->n_ranks - first));
+}
+
+static uint64_t
+bitmap_of(uint16_t first, uint16_t n)
+{
+	return (n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1) << first;
+}
+
+static int
+leaf_job_create(struct rig_job *job, struct job_spec spec, uint16_t leaf, uint16_t spine, char *error)
+{
+	const struct rig_leaf_spine *network = job->network;
+	const uint16_t per_leaf = network->options.hosts_per_leaf;
+	const char *code;
+
+	spec.n_members = ranks_of_leaf(job, leaf);
+	for (uint16_t i = 0; i < spec.n_members; i++) {
+		spec.members[i].port = i;
+		spec.members[i].ip_be = leaf_ip_be(leaf, 1u + i);
+		spec.members[i].ranks = bitmap_of((uint16_t)(leaf * per_leaf + i), 1);
+	}
+	spec.has_parent = job->n_leaves > 1;
+	if (spec.has_parent) {
+		spec.parent.port = (uint16_t)(per_leaf + spine);
+		spec.parent.ip_be = spine_ip_be(spine);
+		memcpy(spec.parent.mac, rig_switch_pipeline(network->spines[spine])->mac, 6);
+	}
+	return job_create(rig_switch_pipeline(network->leaves[leaf]), &spec, &job->jobs[leaf],
+			  &code, error);
+}
+
+static int
+spine_job_create(struct rig_job *job, struct job_spec spec, uint16_t spine, char *error)
+{
+	const struct rig_leaf_spine *network = job->network;
+	const char *code;
+
+	spec.n_members = job->n_leaves;
+	for (uint16_t leaf = 0; leaf < job->n_leaves; leaf++) {
+		spec.members[leaf].port = leaf;
+		spec.members[leaf].ip_be = leaf_ip_be(leaf, GATEWAY);
+		spec.members[leaf].ranks =
+			bitmap_of((uint16_t)(leaf * network->options.hosts_per_leaf),
+				  ranks_of_leaf(job, leaf));
+	}
+	return job_create(rig_switch_pipeline(network->spines[spine]), &spec,
+			  &job->jobs[job->n_leaves], &code, error);
+}
+
+int
+rig_job_create(struct rig_leaf_spine *network, const struct job_spec *spec, uint16_t n_ranks,
+	       uint16_t spine, struct rig_job *job, char *error)
+{
+	static uint32_t last_id;
+	const uint16_t per_leaf = network->options.hosts_per_leaf;
+	struct job_spec made = *spec;
+	int ret = 0;
+
+	*job = (struct rig_job){ .network = network,
+				 .id = ++last_id,
+				 .secret = spec->key != 0 ? spec->key : SECRET,
+				 .n_ranks = n_ranks,
+				 .n_leaves = (uint16_t)((n_ranks + per_leaf - 1) / per_leaf) };
+	made.id = job->id;
+	made.key = job->secret;
+	made.n_ranks = n_ranks;
+	/* The root first, as the manager does it. */
+	if (job->n_leaves > 1)
+		ret = spine_job_create(job, made, spine, error);
+	for (uint16_t leaf = 0; leaf < job->n_leaves && ret == 0; leaf++)
+		ret = leaf_job_create(job, made, leaf, spine, error);
+	return ret;
+}
+
+void
+rig_job_destroy(struct rig_job *job)
+{
+	const struct rig_leaf_spine *network = job->network;
+
+	for (uint16_t leaf = 0; leaf < job->n_leaves; leaf++)
+		job_destroy(rig_switch_pipeline(network->leaves[leaf]), job->id);
+	for (uint16_t spine = 0; spine < network->options.n_spines; spine++)
+		job_destroy(rig_switch_pipeline(network->spines[spine]), job->id);
+	free(job->joining);
+	job->joining = NULL;
+}
+
+/* ------------------------------------------------------------------ joining */
+
+static void
+flow_of(const struct rig_job *job, uint16_t rank, struct fanin_flow *flow)
+{
+	const struct rig_leaf_spine *network = job->network;
+	const uint16_t per_leaf = network->options.hosts_per_leaf;
+	const uint16_t leaf = rank / per_leaf;
+
+	*flow = (struct fanin_flow){ .dst_ip_be = leaf_ip_be(leaf, GATEWAY),
+				     .src_ip_be = leaf_ip_be(leaf, 1u + rank % per_leaf),
+				     .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT,
+				     .src_port = JOIN_SOURCE_PORT };
+	memcpy(flow->dst_mac, rig_switch_pipeline(network->leaves[leaf])->mac, 6);
+	memcpy(flow->src_mac, rig_host_mac(network->hosts[rank]), 6);
+}
+
+static void
+join_send(const struct rig_joining *joining)
+{
+	const struct rig_job *job = joining->job;
+	struct {
+		struct fanin_headers headers;
+		struct fanin_join_body body;
+	} __attribute__((packed)) frame = { 0 };
+	struct fanin_flow flow;
+	struct fanin_keys keys;
+
+	if (fanin_keys_derive(job->secret, &keys) != 0)
+		return;
+	flow_of(job, joining->rank, &flow);
+	fanin_wire_encode_l4(&frame.headers, &flow, sizeof(frame.body));
+	fanin_wire_encode_header(&frame.headers.fanin, FANIN_TYPE_JOIN, job->id, 0, keys.up);
+	frame.headers.fanin.rank = joining->rank;
+	frame.headers.fanin.contributions = 1;
+	frame.body = (struct fanin_join_body){ .nonce = 1u + joining->rank,
+					       .size = job->n_ranks,
+					       .udp_port = FANIN_WIRE_DEFAULT_UDP_PORT,
+					       .mtu = 1500,
+					       .cookie = joining->cookie };
+	rig_host_send(job->network->hosts[joining->rank], &frame, sizeof(frame));
+}
+
+static void
+join_hear(struct rig_joining *joining, const struct fanin_frame *frame)
+{
+	const struct fanin_headers *headers = frame->data;
+
+	if (headers->fanin.type != FANIN_TYPE_JOIN_ACK || headers->fanin.job != joining->job->id ||
+	    frame->len < sizeof(*headers) + sizeof(joining->ack))
+		return;
+	joining->headers = *headers;
+	memcpy(&joining->ack, headers + 1, sizeof(joining->ack));
+	if (joining->ack.state == FANIN_JOIN_CHALLENGE) {
+		joining->cookie = joining->ack.cookie;
+		join_send(joining);
+	}
+	joining->active = joining->ack.state == FANIN_JOIN_ACTIVE;
+}
+
+static void
+join_poll(struct rig_host *host, void *user)
+{
+	struct fanin_transport *transport = rig_host_transport(host);
+	struct rig_joining *joining = user;
+	struct fanin_frame frames[16];
+	unsigned int n;
+
+	while ((n = transport->ops->rx_burst(transport, frames, RTE_DIM(frames))) != 0) {
+		for (unsigned int i = 0; i < n; i++)
+			join_hear(joining, &frames[i]);
+		transport->ops->rx_release(transport, frames, n);
+	}
+}
+
+static bool
+all_are_active(void *user)
+{
+	const struct rig_job *job = user;
+
+	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
+		if (!job->joining[rank].active)
+			return false;
+	}
+	return true;
+}
+
+int
+rig_job_join(struct rig_job *job, uint64_t most_ns)
+{
+	struct rig *rig = job->network->rig;
+	const uint64_t end_ns = rig_now_ns(rig) + most_ns;
+
+	job->joining = calloc(job->n_ranks, sizeof(job->joining[0]));
+	if (job->joining == NULL)
+		return -ENOMEM;
+	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
+		job->joining[rank] = (struct rig_joining){ .job = job, .rank = rank };
+		rig_host_set_poll(job->network->hosts[rank], join_poll, &job->joining[rank]);
+	}
+	while (rig_now_ns(rig) < end_ns) {
+		for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
+			if (!job->joining[rank].active)
+				join_send(&job->joining[rank]);
+		}
+		if (rig_run(rig, rig_now_ns(rig) + JOIN_AGAIN_NS, all_are_active, job))
+			return 0;
+	}
+	return -ETIMEDOUT;
+}
+
+void
+rig_engine_config(const struct rig_job *job, uint16_t rank, struct fanin_engine_config *config)
+{
+	const struct rig_joining *joining = &job->joining[rank];
+
+	flow_of(job, rank, &config->flow);
+	fanin_keys_derive(job->secret, &config->keys);
+	config->instance = joining->ack.instance;
+	config->job = job->id;
+	config->epoch = joining->headers.fanin.epoch;
+	config->rank = rank;
+	config->size = job->n_ranks;
+	config->window = joining->ack.window;
+	config->payload_bytes = joining->ack.payload_bytes;
+	config->wide = (joining->ack.flags & FANIN_JOB_WIDE) != 0;
+	config->spread = (joining->ack.flags & FANIN_JOB_SPREAD) != 0;
+	config->stagger = true;
+	config->now_ns = rig_clock;
+	config->now_arg = job->network->rig;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Leaves with hosts and spines above, each leaf linked to each spine, and jobs on trees of them. Hosts are numbered leaf by leaf, and are
+ * the ranks of jobs.
+ */
+#ifndef FANIN_RIG_LEAF_SPINE_H
+#define FANIN_RIG_LEAF_SPINE_H
+
+#include "hostlib/src/window/engine.h"
+#include "pipeline/job.h"
+#include "rig/network.h"
+
+#define RIG_MAX_LEAVES 32
+#define RIG_MAX_SPINES 16
+
+struct rig_leaf_spine_options {
+	uint16_t n_leaves;
+	uint16_t hosts_per_leaf;
+	uint16_t n_spines;
+	struct rig_end host_end; /* of links between hosts and leaves, both ends */
+	struct rig_end up_end;   /* of links between leaves and spines, likewise */
+	struct pipeline_faults faults;
+	uint16_t max_jobs;
+	uint32_t slots; /* of each switch */
+};
+
+struct rig_leaf_spine {
+	struct rig *rig;
+	struct rig_leaf_spine_options options;
+	struct rig_switch *leaves[RIG_MAX_LEAVES];
+	struct rig_switch *spines[RIG_MAX_SPINES];
+	struct rig_host **hosts;
+	uint32_t n_hosts;
+};
+
+/* A job on a tree: its hosts' leaves and a spine, or the leaf alone if it is one. */
+struct rig_job {
+	struct rig_leaf_spine *network;
+	uint32_t id;
+	uint64_t secret;
+	uint16_t n_ranks;
+	uint16_t n_leaves;
+	struct job *jobs[RIG_MAX_LEAVES + 1]; /* of the leaves, and of the spine */
+	struct rig_joining *joining;          /* of each rank, from rig_job_join on */
+};
+
+/* What a rank knows once it has joined. */
+struct rig_joining {
+	struct rig_job *job;
+	uint16_t rank;
+	uint64_t cookie;
+	bool active;
+	struct fanin_headers headers; /* of JOIN_ACK, and its body */
+	struct fanin_join_ack_body ack;
+};
+
+/*
+ * Builds it in an empty rig. error: RIG_ERROR_LEN bytes. Returns 0, or -errno with error filled; what was built is the rig's.
+ */
+int rig_leaf_spine_build(struct rig *rig, const struct rig_leaf_spine_options *options,
+			 struct rig_leaf_spine *network, char *error);
+
+/* Frees what is not the rig's. */
+void rig_leaf_spine_free(struct rig_leaf_spine *network);
+
+/* The leaf, and its port, that a host is behind. */
+struct rig_switch *rig_leaf_of(const struct rig_leaf_spine *network, uint32_t host);
+
+/*
+ * Makes a job of the first n_ranks hosts over a spine. spec: handler, slots, parameters and the like; members and parent are filled in.
+ *
+ * error: PIPELINE_ERROR_LEN bytes. Returns 0 or -errno.
+ */
+int rig_job_create(struct rig_leaf_spine *network, const struct job_spec *spec, uint16_t n_ranks,
+		   uint16_t spine, struct rig_job *job, char *error);
+
+/* Has all ranks join, as long as that takes. Returns 0, or -ETIMEDOUT if it takes longer than this. */
+int rig_job_join(struct rig_job *job, uint64_t most_ns);
+
+/* What an engine of a rank has to know. Times out, wait limit and the like are left to the caller. */
+void rig_engine_config(const struct rig_job *job, uint16_t rank, struct fanin_engine_config *config);
+
+/* Destroys the job on all its switches. */
+void rig_job_destroy(struct rig_job *job);
+
+#endif
