@@ -111,7 +111,8 @@ struct config {
 	uint32_t idle_empty_polls;
 	uint32_t idle_sleep_us;
 	uint16_t max_jobs;
-	uint32_t slots; /* in all jobs together */
+	uint32_t slots;        /* in all jobs together */
+	uint32_t shared_slots; /* of all jobs of a handler together */
 	uint32_t mac_entries;
 	uint32_t mac_age_seconds;
 	char memif_socket[CONFIG_PATH_LEN - CONFIG_MEMIF_SUFFIX_LEN];

@@ -212,6 +212,10 @@ check_sizes(const struct config_reader *reader, const struct config *config)
 				   "found %" PRIu32 ", which is less than 2 for each of %u jobs: "
 				   "expected at least %u, or a lower limits.max_jobs",
 				   config->slots, config->max_jobs, config->max_jobs * 2);
+	if ((config->shared_slots & (config->shared_slots - 1)) != 0)
+		return config_fail(reader, "limits.shared_slots",
+				   "found %" PRIu32 ", expected a power of two",
+				   config->shared_slots);
 	if (config->mbufs != 0 && config->mbuf_cache > cache_limit)
 		return config_fail(reader, "mempool.cache",
 				   "found %" PRIu32 ", expected at most %" PRIu32

@@ -39,11 +39,17 @@ look(const struct fanin_window *window, uint32_t epoch, uint32_t block, unsigned
 	       __atomic_load_n(&window->epoch, __ATOMIC_RELAXED) == run;
 }
 
+static const struct fanin_dense *
+dense_of(const struct fanin_job_params *job, uint32_t block)
+{
+	return (const void *)job->slots.by_index[fanin_slot_index(&job->slots, block)];
+}
+
 /* How far a block is. One whose slot is being changed counts as open, for which the child does nothing. */
 static enum fanin_block_state
 block_state(const struct fanin_handler_ctx *ctx, uint32_t block, unsigned int child)
 {
-	const struct fanin_dense *dense = (const void *)ctx->slots[block & ctx->slot_mask];
+	const struct fanin_dense *dense = dense_of(ctx->job, block);
 	enum fanin_block_state found;
 
 	for (unsigned int i = 0; i < MOST_LOOKS; i++) {
@@ -86,7 +92,7 @@ fill_states(const struct fanin_handler_ctx *ctx, const struct fanin_packet *pack
 
 	body->n_blocks = (uint16_t)RTE_MAX(RTE_MIN(packet->headers->fanin.count, most), 1);
 	for (uint32_t i = 1; i < body->n_blocks; i++)
-		rte_prefetch0(ctx->slots[(block + i) & ctx->slot_mask]);
+		rte_prefetch0(dense_of(ctx->job, block + i));
 	fanin_answer_set_state(body, 0, state);
 	for (uint32_t i = 1; i < body->n_blocks; i++)
 		fanin_answer_set_state(body, i, block_state(ctx, block + i, packet->child));

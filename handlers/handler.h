@@ -27,6 +27,52 @@
 #define FANIN_OWN_COUNTERS_MAX 16
 #define FANIN_PARAMETERS_MAX 8
 
+/* Whose are the slots of a handler's jobs? */
+enum fanin_slots_of {
+	FANIN_SLOTS_PRIVATE, /* each job has its own */
+	FANIN_SLOTS_SHARED, /* all jobs of the handler whose slots are of one size share them: see struct fanin_slot_tag */
+	FANIN_SLOTS_NONE, /* there are none: the slot is NULL, its index 0, and any worker may be called for any block */
+};
+
+/* A job's slots. Where jobs share them, each job has another block in a slot, and none has two of a window in one. */
+struct fanin_slots {
+	uint8_t *const *by_index;
+	uint32_t mask; /* the number of slots, a power of two, - 1 */
+	uint32_t salt; /* 0 where they are the job's own */
+};
+
+/* The index of a block's slot. */
+static inline uint32_t
+fanin_slot_index(const struct fanin_slots *slots, uint32_t block)
+{
+	return (block ^ slots->salt) & slots->mask;
+}
+
+/*
+ * What a shared slot begins with. The handler says whose data the slot holds (fanin_slot_take), and compares that (fanin_slot_holds). Only
+ * whoever has entered a slot may use it; a handler leaves it before it returns. Within a second or so after the end of a run the switch enters
+ * the slots that still hold something of it, calls slot_release and empties the tag.
+ */
+struct fanin_slot_tag {
+	uint32_t busy;  /* fanin_slot_enter's; atomic */
+	uint32_t job;   /* 0: the slot holds nothing; read by threads that are not in, too */
+	uint32_t epoch; /* ctx->epoch when it was taken */
+	uint32_t block;
+};
+
+/* Enters a shared slot. Returns false if another thread is in: FANIN_VERDICT_RETRY. */
+static inline bool
+fanin_slot_enter(struct fanin_slot_tag *tag)
+{
+	return __atomic_exchange_n(&tag->busy, 1, __ATOMIC_ACQUIRE) == 0;
+}
+
+static inline void
+fanin_slot_leave(struct fanin_slot_tag *tag)
+{
+	__atomic_store_n(&tag->busy, 0, __ATOMIC_RELEASE);
+}
+
 /* The job as its handler may know it. Constant while any worker can see it. */
 struct fanin_job_params {
 	uint32_t id;
@@ -34,9 +80,10 @@ struct fanin_job_params {
 	uint16_t n_ranks;       /* hosts of the whole job, behind all of its switches */
 	uint16_t n_below;       /* those behind this switch */
 	uint16_t parent_rank;   /* by which the parent knows this switch: the lowest behind it */
-	uint16_t window;        /* W; the job owns 2W slots */
+	uint16_t window;        /* W; slots of its own are 2W */
 	uint16_t payload_bytes; /* most payload per packet; a packet's mbuf has room for as much */
 	uint64_t children;      /* bitmap of all children */
+	struct fanin_slots slots;
 	struct fanin_keys keys;
 	struct fanin_headers result_headers; /* template of results: Ethernet, IPv4 and UDP to the group, of full payload */
 	bool has_parent;    /* else this is the root of the job's tree */
@@ -142,12 +189,10 @@ struct fanin_parameter {
 /* Everything a handler call can reach besides its slot. One per worker; the worker alone reads and writes it. */
 struct fanin_handler_ctx {
 	const struct fanin_job_params *job;
-	uint32_t epoch;        /* run of the job that the packet belongs to */
-	uint32_t parent_epoch; /* the same run as the parent numbers it */
-	uint64_t now_ns;       /* when the burst was received; monotonic */
-	uint8_t *const *slots; /* the job's, by index: a query looks into those of other blocks, too */
-	uint32_t slot_mask;    /* 2W - 1 */
-	void *state;           /* the job's; NULL: its handler has none */
+	uint32_t epoch;              /* run of the job that the packet belongs to */
+	uint32_t parent_epoch;       /* the same run as the parent numbers it */
+	uint64_t now_ns;             /* when the burst was received; monotonic */
+	void *state;                 /* the job's; NULL: its handler has none */
 	struct fanin_tagger *tagger; /* puts tags on what is sent; NULL: the job's packets have none */
 	uint64_t instance;           /* of this switch, for tags downwards */
 	uint64_t parent_instance;    /* of the parent, for tags upwards */
@@ -161,6 +206,29 @@ struct fanin_handler_ctx {
 	uint16_t n_emissions;
 	uint16_t n_frees;
 };
+
+/* Does a shared slot hold this block of the call's job and run? The caller is in. */
+static inline bool
+fanin_slot_holds(const struct fanin_slot_tag *tag, const struct fanin_handler_ctx *ctx, uint32_t block)
+{
+	return tag->block == block && tag->job == ctx->job->id && tag->epoch == ctx->epoch;
+}
+
+/* It is this block's from now on. Whatever it held before, the caller, who is in, has given up. */
+static inline void
+fanin_slot_take(struct fanin_slot_tag *tag, const struct fanin_handler_ctx *ctx, uint32_t block)
+{
+	tag->epoch = ctx->epoch;
+	tag->block = block;
+	__atomic_store_n(&tag->job, ctx->job->id, __ATOMIC_RELAXED);
+}
+
+/* It is nobody's. The same. */
+static inline void
+fanin_slot_empty(struct fanin_slot_tag *tag)
+{
+	__atomic_store_n(&tag->job, 0, __ATOMIC_RELAXED);
+}
 
 /* What became of a packet. */
 enum fanin_verdict {
@@ -197,7 +265,8 @@ struct fanin_handler {
 	const char *name;        /* as in the config, faninctl and reports; at most 15 characters */
 	const char *description; /* one line for people */
 	bool in_order; /* combines in the order of the children, so that it may matter: for reproducible jobs */
-	struct fanin_slot_mbufs slot_mbufs; /* at least one in all; limits a job's slots */
+	enum fanin_slots_of slots_of;
+	struct fanin_slot_mbufs slot_mbufs; /* at least one in all, where there are slots; limits their number */
 
 	/*
 	 * Is this the handler for a job that names none? Of those in the registry at most one says so. May set *buffers, per block.
@@ -214,12 +283,12 @@ struct fanin_handler {
 	 */
 	size_t (*state_size)(const struct fanin_job_params *job);
 
-	/* Bytes of one slot for a job; the pipeline rounds up to a cache line. */
+	/* Bytes of one slot for a job; the pipeline rounds up to a cache line. NULL if there are none. */
 	size_t (*slot_size)(const struct fanin_job_params *job);
 
 	/*
 	 * A contribution for this slot, of the run ctx->epoch. The slot was zeroed when the job was
-	 * made, and may have been used by earlier runs. index: of the slot, 0 to 2W - 1. If the job is
+	 * made, and may have been used by earlier runs, and if it is shared, by other jobs. index: of the slot. If the job is
 	 * shared, other workers may call this for the same slot at the same time. On
 	 * FANIN_VERDICT_DROP *reason is set; on FANIN_VERDICT_RETRY the packet is as it came.
 	 */
@@ -249,12 +318,16 @@ struct fanin_handler {
 
 	/*
 	 * Looks into a slot, and changes nothing: a block of the run `epoch` that waits. Any thread, while workers use the slot.
-	 * NULL: nothing ever waits. Returns false if there is none, or if the slot changes so fast that nothing waits in it.
+	 * NULL: nothing ever waits, and so where there are no slots. Returns false if there is none, or if the slot changes so fast that
+	 * nothing waits in it.
 	 */
 	bool (*peek)(const struct fanin_job_params *job, uint32_t epoch, const void *slot,
 		     struct fanin_peek *peek);
 
-	/* Mbufs in the slot go to ctx->frees; the slot is not used again. */
+	/*
+	 * Gives up the mbufs in the slot, by fanin_release. Private: ctx->job is the job, and the slot is not used again. Shared: ctx->job is
+	 * NULL, the caller has entered the slot, whose tag is still there, and it is used again. NULL if there are no slots.
+	 */
 	void (*slot_release)(struct fanin_handler_ctx *ctx, void *slot);
 
 	/* The registry's. */
@@ -290,7 +363,7 @@ const struct fanin_handler *fanin_handler_choose(const struct fanin_choice *choi
 /*
  * Mbufs that a slot of a handler can hold at most.
  *
- * n_children: of the job on this switch. buffers: per block. Returns 1 at least. Thread-safe.
+ * n_children: of the job on this switch. buffers: per block. Returns 1 at least, or 0 if it has no slots. Thread-safe.
  */
 static inline unsigned int
 fanin_slot_mbufs(const struct fanin_handler *handler, unsigned int n_children, unsigned int buffers)

@@ -15,7 +15,8 @@ assert_lists_fit(const struct fanin_handler *handler)
 {
 	size_t n = 0;
 
-	assert(fanin_slot_mbufs(handler, 1, 1) != 0);
+	assert((handler->slots_of == FANIN_SLOTS_NONE) == (fanin_slot_mbufs(handler, 1, 1) == 0));
+	assert(handler->slots_of != FANIN_SLOTS_NONE || handler->peek == NULL);
 	while (handler->counters != NULL && handler->counters[n].name != NULL)
 		n++;
 	assert(n <= FANIN_OWN_COUNTERS_MAX);

@@ -148,7 +148,7 @@ sample_occupancy(struct worker *worker, const struct job *job)
 		open += stats->blocks - stats->results;
 	}
 	/* Workers count apart: between two counters the difference may be off, even below zero. */
-	if (open <= job->slot_mask) {
+	if (open <= job->params.slots.mask) {
 		job->worker_stats[worker->index].occupancy[histogram_bucket((uint32_t)open)]++;
 		job->worker_stats[worker->index].occupancy_sum += open;
 	}
@@ -166,8 +166,6 @@ select_job(struct worker *worker, const struct job *job)
 	worker->handler_ctx.job = &job->params;
 	worker->handler_ctx.state = job->state;
 	worker->handler_ctx.timers = job->timeout < 0 ? NULL : worker->timers[job->timeout];
-	worker->handler_ctx.slots = job->slots;
-	worker->handler_ctx.slot_mask = job->slot_mask;
 	worker->handler_ctx.tagger = job->taggers != NULL ? job->taggers[worker->index] : NULL;
 	worker->handler_ctx.parent_instance = __atomic_load_n(&job->parent_instance,
 							      __ATOMIC_RELAXED);
@@ -213,13 +211,13 @@ run_other(struct fanin_handler_ctx *ctx, const struct job *job, struct fanin_pac
 	  enum fanin_reason *reason)
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
-	const uint32_t index = hdr->block & job->slot_mask;
+	const uint32_t index = fanin_slot_index(&job->params.slots, hdr->block);
 
 	if (unlikely(!fanin_handler_takes(job->handler, hdr->type))) {
 		*reason = FANIN_REASON_TYPE;
 		return FANIN_VERDICT_DROP;
 	}
-	return job->handler->other(ctx, job->slots[index], index, packet, reason);
+	return job->handler->other(ctx, job->params.slots.by_index[index], index, packet, reason);
 }
 
 /* Is the packet of the run that select_job has found? */
@@ -277,7 +275,8 @@ aggregate_expired(struct worker *worker, const struct job *job, const struct fan
 		return;
 	ctx->now_ns = worker->now_ns;
 	ctx->epoch = timer->epoch;
-	if (!job->handler->expired(ctx, job->slots[timer->index], timer->index, timer->block))
+	if (!job->handler->expired(ctx, job->params.slots.by_index[timer->index], timer->index,
+				   timer->block))
 		(void)fanin_timer_arm(ctx, timer->index, timer->block); /* it has just made room */
 	emission_drain(worker);
 }
@@ -292,7 +291,8 @@ worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 		struct job *job = batch_find_job(worker, &batch, mbufs[i]);
 
 		if (likely(job != NULL))
-			batch_add(&batch, job, mbufs[i]);
+			batch_add(&batch, job, mbufs[i],
+				  rte_pktmbuf_mtod(mbufs[i], struct fanin_headers *));
 		else if (rte_pktmbuf_mtod(mbufs[i], const struct fanin_headers *)->fanin.type !=
 			 FANIN_TYPE_CONTRIBUTION)
 			run_single(worker, mbufs[i]);

@@ -44,23 +44,23 @@ batch_find_job(const struct worker *worker, struct batch *batch, const struct rt
 	return admission_find_job(worker->pipeline, batch->job, mbuf, &batch->sizes);
 }
 
-/* Adds the packet that batch_find_job found to fit just now; at most FANIN_BURST. */
+/* Adds the packet that batch_find_job found to fit just now; at most FANIN_BURST. headers: in the mbuf. */
 static inline void
-batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf)
+batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf, struct fanin_headers *headers)
 {
-	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+	const uint16_t child = (uint16_t)job_likely_child_of(job, headers->fanin.rank);
 	struct work *work = &batch->works[batch->n++];
 
 	batch->job = job;
 	work->job = job;
-	work->index = headers->fanin.block & job->slot_mask;
-	work->slot = job->slots[work->index];
+	work->index = fanin_slot_index(&job->params.slots, headers->fanin.block);
+	work->slot = job->params.slots.by_index[work->index];
 	rte_prefetch0(work->slot);
 	work->packet.mbuf = mbuf;
 	work->packet.headers = headers;
 	work->packet.payload = headers + 1;
 	work->packet.payload_len = batch->sizes.payload_len;
-	work->packet.child = (uint16_t)job_likely_child_of(job, headers->fanin.rank);
+	work->packet.child = child;
 }
 
 /* Calls the handler of a job for a timer that it has armed, if that was in the run that goes on. */

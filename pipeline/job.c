@@ -32,7 +32,7 @@ round_down_power_of_two(uint32_t value)
 }
 
 struct job_table *
-job_table_create(uint16_t max_jobs, uint32_t slots)
+job_table_create(uint16_t max_jobs, uint32_t slots, uint32_t shared_slots)
 {
 	struct job_table *table = rte_zmalloc("job_table", sizeof(*table), RTE_CACHE_LINE_SIZE);
 
@@ -40,6 +40,7 @@ job_table_create(uint16_t max_jobs, uint32_t slots)
 		return NULL;
 	table->max_jobs = max_jobs;
 	table->mbufs_per_job = slots / max_jobs;
+	table->shared_mbufs = shared_slots;
 	table->slots_per_job = round_down_power_of_two(slots / max_jobs);
 	if (table->slots_per_job > 2 * FANIN_WIRE_MAX_WINDOW)
 		table->slots_per_job = 2 * FANIN_WIRE_MAX_WINDOW;
@@ -49,32 +50,28 @@ job_table_create(uint16_t max_jobs, uint32_t slots)
 }
 
 static void
-job_free(struct job *job)
+job_free(struct pipeline *pipeline, struct job *job)
 {
-	struct fanin_handler_ctx ctx = { .job = &job->params };
-
-	for (uint32_t i = 0; job->slots != NULL && i <= job->slot_mask; i++) {
-		job->handler->slot_release(&ctx, job->slots[i]);
-		for (uint16_t k = 0; k < ctx.n_frees; k++)
-			rte_pktmbuf_free(ctx.frees[k]);
-		ctx.n_frees = 0;
-	}
-	job_slots_free(job);
+	job_slots_give_back(pipeline, job);
 	tags_free(job);
-	rte_free(job->slot_clusters);
 	rte_free(job->worker_stats);
 	rte_free(job->state);
 	rte_free(job);
 }
 
 void
-job_table_free(struct job_table *table)
+job_table_free(struct pipeline *pipeline)
 {
+	struct job_table *table = pipeline->jobs;
+
 	if (table == NULL)
 		return;
 	for (uint32_t id = 0; id <= FANIN_WIRE_MAX_JOB; id++) {
-		if (table->jobs[id] != NULL)
-			job_free(table->jobs[id]);
+		struct job *job = table->jobs[id];
+
+		table->jobs[id] = NULL;
+		if (job != NULL)
+			job_free(pipeline, job);
 	}
 	rte_free(table);
 }
@@ -146,11 +143,11 @@ set_parameters(const struct job_spec *spec, const struct fanin_handler *handler,
 }
 
 static int
-job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
+job_allocate(struct pipeline *pipeline, const struct job_spec *spec,
 	     const struct fanin_handler *handler, uint32_t payload, struct job **allocated)
 {
-	const uint32_t slots = spec->slots;
 	struct job *job = rte_zmalloc("job", sizeof(*job), RTE_CACHE_LINE_SIZE);
+	int ret;
 
 	if (job == NULL)
 		return -ENOMEM;
@@ -161,7 +158,7 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 	job->secret = spec->key;
 	job->params.id = spec->id;
 	job->params.n_children = spec->n_members;
-	job->params.window = (uint16_t)(slots / 2);
+	job->params.window = (uint16_t)(spec->slots / 2);
 	job->params.payload_bytes = (uint16_t)payload;
 	job->params.children = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - spec->n_members);
 	job->params.isa = pipeline->isa;
@@ -171,26 +168,21 @@ job_allocate(const struct pipeline *pipeline, const struct job_spec *spec,
 	job->params.authenticate = spec->authenticate;
 	job->params.buffers = (uint8_t)spec->buffers;
 	set_parameters(spec, handler, job->params.parameters);
-	job->slot_mask = slots - 1;
-	job->slot_size = RTE_ALIGN_CEIL(handler->slot_size(&job->params), RTE_CACHE_LINE_SIZE);
-	job->slot_clusters = rte_zmalloc("job_epochs", slots * sizeof(*job->slot_clusters),
-					 RTE_CACHE_LINE_SIZE);
 	job->n_workers = pipeline->n_workers;
 	job->worker_stats = rte_zmalloc("job_stats", job->n_workers * sizeof(*job->worker_stats),
 					RTE_CACHE_LINE_SIZE);
 	if (handler->state_size != NULL)
 		job->state = rte_zmalloc("job_state", handler->state_size(&job->params),
 					 RTE_CACHE_LINE_SIZE);
-	if (job_slots_allocate(pipeline, job) != 0 || job->slot_clusters == NULL ||
-	    job->worker_stats == NULL || (handler->state_size != NULL && job->state == NULL) ||
-	    fanin_keys_derive(spec->key, &job->params.keys) != 0 ||
-	    (spec->authenticate && tags_create(job, job->n_workers) != 0)) {
-		job_slots_free(job);
-		rte_free(job->slot_clusters);
-		rte_free(job->worker_stats);
-		rte_free(job->state);
-		rte_free(job);
-		return -ENOMEM;
+	ret = job_slots_take(pipeline, job, spec->slots);
+	if (ret == 0 &&
+	    (job->worker_stats == NULL || (handler->state_size != NULL && job->state == NULL) ||
+	     fanin_keys_derive(spec->key, &job->params.keys) != 0 ||
+	     (spec->authenticate && tags_create(job, job->n_workers) != 0)))
+		ret = -ENOMEM;
+	if (ret != 0) {
+		job_free(pipeline, job);
+		return ret;
 	}
 	rte_spinlock_init(&job->lock);
 	job_tree_build(pipeline, spec, job);
@@ -276,6 +268,32 @@ default_slots(const struct pipeline *pipeline, const struct job_spec *spec, uint
 	return spec->has_parent ? most : RTE_MIN(most, RTE_MAX(enough, SHARED_SLOTS));
 }
 
+/* Slots that a job of the handler may have at most. */
+static uint32_t
+most_slots(const struct job_table *table, const struct job_spec *spec,
+	   const struct fanin_handler *handler)
+{
+	const unsigned int mbufs = fanin_slot_mbufs(handler, spec->n_members, spec->buffers);
+
+	switch (handler->slots_of) {
+	case FANIN_SLOTS_SHARED:
+		return RTE_MIN(job_slots_shared(table, handler), 2u * FANIN_WIRE_MAX_WINDOW);
+	case FANIN_SLOTS_NONE:
+		return table->slots_per_job;
+	case FANIN_SLOTS_PRIVATE:
+		break;
+	}
+	return RTE_MIN(table->slots_per_job, round_down_power_of_two(table->mbufs_per_job / mbufs));
+}
+
+/* What slots are taken from, for an error. */
+static const char *
+name_of_limit(const struct fanin_handler *handler)
+{
+	return handler->slots_of == FANIN_SLOTS_SHARED ? "limits.shared_slots"
+						       : "limits.slots over limits.max_jobs";
+}
+
 /*
  * Settles the number of slots: what they can hold is bounded, too, so that a job whose hosts are silent never takes packets
  * that other jobs or the ports need.
@@ -284,10 +302,7 @@ static int
 choose_slots(const struct pipeline *pipeline, struct job_spec *spec,
 	     const struct fanin_handler *handler, uint32_t payload, const char **code, char *error)
 {
-	const struct job_table *table = pipeline->jobs;
-	unsigned int mbufs = fanin_slot_mbufs(handler, spec->n_members, spec->buffers);
-	uint32_t most = RTE_MIN(table->slots_per_job,
-				round_down_power_of_two(table->mbufs_per_job / mbufs));
+	const uint32_t most = most_slots(pipeline->jobs, spec, handler);
 
 	if (spec->slots == 0)
 		spec->slots = default_slots(pipeline, spec, payload, RTE_MAX(most, 2u));
@@ -299,8 +314,9 @@ choose_slots(const struct pipeline *pipeline, struct job_spec *spec,
 	if (spec->slots > most) {
 		*code = "no_room";
 		snprintf(error, PIPELINE_ERROR_LEN,
-			 "asked for %u slots, %u are available to each job (limits.slots over limits.max_jobs; a slot of \"%s\" for %u members counts %u)",
-			 spec->slots, most, handler->name, spec->n_members, mbufs);
+			 "asked for %u slots, %u are available to each job (%s; a slot of \"%s\" for %u members counts %u)",
+			 spec->slots, most, name_of_limit(handler), handler->name, spec->n_members,
+			 fanin_slot_mbufs(handler, spec->n_members, spec->buffers));
 		return -ENOSPC;
 	}
 	return 0;
@@ -364,13 +380,18 @@ job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job *
 	ret = job_allocate(pipeline, &spec, handler, payload, &job);
 	if (ret != 0) {
 		*code = "no_room";
-		snprintf(error, PIPELINE_ERROR_LEN,
-			 "no memory for %u slots: raise memory.megabytes", spec.slots);
+		if (ret == -ENOSPC)
+			snprintf(error, PIPELINE_ERROR_LEN,
+				 "jobs of \"%s\" with other slots have all that limits.shared_slots gives: destroy them first",
+				 handler->name);
+		else
+			snprintf(error, PIPELINE_ERROR_LEN,
+				 "no memory for %u slots: raise memory.megabytes", spec.slots);
 		return ret;
 	}
 	ret = use_timeout(pipeline, job, code, error);
 	if (ret != 0) {
-		job_free(job);
+		job_free(pipeline, job);
 		return ret;
 	}
 	table->n_jobs++;
@@ -397,7 +418,7 @@ job_destroy(struct pipeline *pipeline, uint32_t id)
 		__atomic_fetch_sub(&pipeline->n_authenticated, 1, __ATOMIC_RELAXED);
 	if (job->timeout >= 0)
 		timers_unuse(pipeline, job->timeout);
-	job_free(job);
+	job_free(pipeline, job);
 	return 0;
 }
 

@@ -17,6 +17,7 @@
 #include "handlers/handler.h"
 #include "pipeline/counters.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/slot_pool.h"
 #include "wire/tag.h"
 
 /* Instead of a child. */
@@ -74,13 +75,9 @@ struct job {
 	struct fanin_job_params params;
 	const struct fanin_handler *handler;
 	bool reproducible;
-	void *state;     /* the handler's; NULL: it has none */
-	int8_t timeout;  /* index in pipeline->timeouts of its timers; -1: its handler has none */
-	uint8_t **slots; /* by index */
-	uint8_t *slot_memory[PIPELINE_MAX_WORKERS]; /* by NUMA node of the pipeline */
-	uint64_t *slot_clusters; /* which cluster has the slot's block: block << 32 | cluster + 1 */
-	size_t slot_size;
-	uint32_t slot_mask; /* 2W - 1 */
+	void *state;    /* the handler's; NULL: it has none */
+	int8_t timeout; /* index in pipeline->timeouts of its timers; -1: its handler has none */
+	struct slot_pool *pool; /* of params.slots; NULL: there are none */
 	uint32_t group_be;
 	uint8_t child_of_rank[FANIN_WIRE_MAX_CHILDREN];  /* 0 also for ranks that are no child's */
 	uint16_t child_ports[FANIN_WIRE_MAX_CHILDREN];   /* index in pipeline->ports */
@@ -135,7 +132,7 @@ struct job_spec {
 	bool reproducible;      /* sums in a fixed order: the handler is tree */
 	bool wide;              /* sums and averages of f16 and bf16 are accumulated in f32 */
 	bool authenticate;      /* packets have tags (wire/tag.h) */
-	uint32_t slots;         /* power of two; 0: as many as a job of its handler may have */
+	uint32_t slots; /* 2W, a power of two; 0: as many as a job of its handler may have */
 	uint32_t payload_bytes; /* 0: what the members' ports carry */
 	uint16_t n_ranks;       /* hosts of the job, behind all of its switches; 0: n_members */
 	uint16_t n_members;
@@ -162,28 +159,42 @@ struct job_table {
 	uint16_t n_jobs;
 	uint32_t slots_per_job; /* the static split: power of two */
 	uint32_t mbufs_per_job; /* that the slots of a job may hold together */
+	uint32_t shared_mbufs;  /* that the slots of a pool that jobs share may hold together */
+	struct slot_pool *shared_pools; /* main thread */
 };
 
 /*
- * Makes a table for max_jobs that split `slots`, and as many mbufs, evenly. Returns NULL without memory.
+ * Makes a table for max_jobs that split `slots`, and as many mbufs, evenly. shared_slots: of each pool that jobs share, likewise.
+ * Returns NULL without memory.
  */
-struct job_table *job_table_create(uint16_t max_jobs, uint32_t slots);
+struct job_table *job_table_create(uint16_t max_jobs, uint32_t slots, uint32_t shared_slots);
 
 /* Destroys the jobs that are left; the workers must have stopped. */
-void job_table_free(struct job_table *table);
+void job_table_free(struct pipeline *pipeline);
+
+/* job_slots.c: slots of a pool that jobs of a handler share, 0 if there is no room for any. Main thread. */
+uint32_t job_slots_shared(const struct job_table *table, const struct fanin_handler *handler);
 
 /*
- * job_slots.c: the NUMA node, as an index in pipeline->nodes, whose workers process the blocks of a slot. Any thread.
+ * job_slots.c: gives a job its slots, whose handler and params are set: n of its own, or those that it shares. Main thread.
+ *
+ * Returns 0; -ENOMEM; or -ENOSPC: other pools hold all that there is for shared ones.
  */
-unsigned int job_slot_node(const struct pipeline *pipeline, uint32_t index);
+int job_slots_take(struct pipeline *pipeline, struct job *job, uint32_t n);
 
 /*
- * job_slots.c: allocates slots of job->slot_size bytes for all indexes up to job->slot_mask, zeroed. Returns 0 or -ENOMEM.
+ * job_slots.c: gives them back, with what they hold; there may be none. The job is not in the table any more, and no worker can see it.
+ * Main thread.
  */
-int job_slots_allocate(const struct pipeline *pipeline, struct job *job);
+void job_slots_give_back(struct pipeline *pipeline, struct job *job);
 
-/* job_slots.c: frees them; there may be none. */
-void job_slots_free(struct job *job);
+/*
+ * job_slots.c: releases what runs that are over have left in shared slots. Main thread; workers go on.
+ */
+void job_slots_sweep(struct job_table *table);
+
+/* job_slots.c: bytes of all slots. Main thread. */
+uint64_t job_slots_bytes(const struct job_table *table);
 
 /*
  * job_tree.c: checks members, ranks and parent, and completes what the spec leaves open.

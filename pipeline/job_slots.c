@@ -1,69 +1,205 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job's slots and where they lie: each in the memory of the NUMA node whose workers use it. Which node that is
- * follows from the slot's index, and the scheduler keeps to it. Main thread only.
+ * Which slots a job has, as its handler declares: a pool of its own, a part in one that jobs share, or none. What a run has left
+ * in shared slots is released here once it is over. Main thread only.
  */
 #include <errno.h>
+#include <sched.h>
 
 #include <rte_malloc.h>
+#include <rte_mbuf.h>
 
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
 
-unsigned int
-job_slot_node(const struct pipeline *pipeline, uint32_t index)
+/* What a packet of a job without slots finds. */
+static uint8_t *const no_slot[1];
+
+static void
+free_released(struct fanin_handler_ctx *ctx)
 {
-	if (pipeline->policy == PIPELINE_POLICY_RSS)
-		return pipeline->cluster_nodes[index % pipeline->n_clusters];
-	return index % pipeline->n_nodes;
+	for (uint16_t i = 0; i < ctx->n_frees; i++)
+		rte_pktmbuf_free(ctx->frees[i]);
+	ctx->n_frees = 0;
 }
 
-/* A node without memory costs speed, not the job. */
-static void *
-allocate_on(const struct pipeline *pipeline, unsigned int node, size_t size)
+/* What a slot of a handler may hold, whichever jobs share it. */
+static uint32_t
+most_mbufs(const struct fanin_handler *handler)
 {
-	void *memory = rte_zmalloc_socket("job_slots", size, RTE_CACHE_LINE_SIZE,
-					  pipeline->nodes[node]);
-
-	return memory != NULL ? memory : rte_zmalloc("job_slots", size, RTE_CACHE_LINE_SIZE);
+	return fanin_slot_mbufs(handler, FANIN_WIRE_MAX_CHILDREN, FANIN_MAX_BUFFERS);
 }
 
-int
-job_slots_allocate(const struct pipeline *pipeline, struct job *job)
+uint32_t
+job_slots_shared(const struct job_table *table, const struct fanin_handler *handler)
 {
-	const uint32_t n = job->slot_mask + 1;
-	uint32_t counts[PIPELINE_MAX_WORKERS] = { 0 };
+	const uint32_t n = table->shared_mbufs / most_mbufs(handler);
 
-	job->slots = rte_zmalloc("job_slot_table", n * sizeof(*job->slots), RTE_CACHE_LINE_SIZE);
-	if (job->slots == NULL)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < n; i++)
-		counts[job_slot_node(pipeline, i)]++;
-	for (unsigned int node = 0; node < pipeline->n_nodes; node++) {
-		if (counts[node] == 0)
-			continue;
-		job->slot_memory[node] = allocate_on(pipeline, node, counts[node] * job->slot_size);
-		if (job->slot_memory[node] == NULL) {
-			job_slots_free(job);
+	return n == 0 ? 0 : 1u << (31 - (unsigned int)__builtin_clz(n));
+}
+
+/* Pools for packets are made for one shared pool of each handler that has any. */
+static bool
+has_room(const struct job_table *table, uint32_t mbufs)
+{
+	uint64_t left = 0;
+
+	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
+	     handler = handler->next) {
+		if (handler->slots_of == FANIN_SLOTS_SHARED)
+			left += table->shared_mbufs;
+	}
+	for (const struct slot_pool *pool = table->shared_pools; pool != NULL; pool = pool->next)
+		left -= pool->mbufs;
+	return mbufs <= left;
+}
+
+static int
+find_or_create(const struct pipeline *pipeline, const struct fanin_handler *handler,
+	       size_t slot_size, struct slot_pool **found)
+{
+	struct job_table *table = pipeline->jobs;
+	const uint32_t n = job_slots_shared(table, handler);
+	struct slot_pool *pool = table->shared_pools;
+
+	while (pool != NULL && (pool->handler != handler ||
+				pool->slot_size != RTE_ALIGN_CEIL(slot_size, RTE_CACHE_LINE_SIZE)))
+		pool = pool->next;
+	if (pool == NULL) {
+		if (!has_room(table, n * most_mbufs(handler)))
+			return -ENOSPC;
+		pool = slot_pool_create(pipeline, handler, slot_size, n);
+		if (pool == NULL)
 			return -ENOMEM;
-		}
-		counts[node] = 0;
+		pool->mbufs = n * most_mbufs(handler);
+		pool->next = table->shared_pools;
+		table->shared_pools = pool;
 	}
-	for (uint32_t i = 0; i < n; i++) {
-		unsigned int node = job_slot_node(pipeline, i);
-
-		job->slots[i] = job->slot_memory[node] + counts[node]++ * job->slot_size;
-	}
+	*found = pool;
 	return 0;
 }
 
-void
-job_slots_free(struct job *job)
+int
+job_slots_take(struct pipeline *pipeline, struct job *job, uint32_t n)
 {
-	for (unsigned int node = 0; node < PIPELINE_MAX_WORKERS; node++) {
-		rte_free(job->slot_memory[node]);
-		job->slot_memory[node] = NULL;
+	const struct fanin_handler *handler = job->handler;
+	int ret = 0;
+
+	if (handler->slots_of == FANIN_SLOTS_NONE) {
+		job->params.slots = (struct fanin_slots){ .by_index = no_slot };
+		return 0;
 	}
-	rte_free(job->slots);
-	job->slots = NULL;
+	if (handler->slots_of == FANIN_SLOTS_SHARED) {
+		ret = find_or_create(pipeline, handler, handler->slot_size(&job->params), &job->pool);
+	} else {
+		job->pool = slot_pool_create(pipeline, NULL, handler->slot_size(&job->params), n);
+		ret = job->pool == NULL ? -ENOMEM : 0;
+	}
+	if (ret != 0)
+		return ret;
+	job->pool->n_jobs++;
+	job->params.slots = (struct fanin_slots){
+		.by_index = job->pool->slots,
+		.mask = job->pool->mask,
+		/* So that blocks of one number in several jobs do not all meet (Knuth's multiplicative hash). */
+		.salt = handler->slots_of == FANIN_SLOTS_SHARED
+				? job->params.id * UINT32_C(2654435769) >> 7
+				: 0,
+	};
+	return 0;
+}
+
+/* Is the run that a slot was taken in over? */
+static bool
+is_over(const struct job_table *table, const struct fanin_slot_tag *tag)
+{
+	const struct job *job = job_lookup(table, tag->job);
+
+	return job == NULL || __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE) != tag->epoch;
+}
+
+/* Workers are in for the length of a call, unless they have lost their core. */
+static void
+enter(struct fanin_slot_tag *tag)
+{
+	while (!fanin_slot_enter(tag))
+		sched_yield();
+}
+
+/* Releases what is held in the slots of runs that are over. */
+static void
+sweep(const struct job_table *table, const struct slot_pool *pool)
+{
+	struct fanin_handler_ctx ctx = { .job = NULL };
+
+	for (uint32_t i = 0; i <= pool->mask; i++) {
+		struct fanin_slot_tag *tag = (void *)pool->slots[i];
+
+		if (__atomic_load_n(&tag->job, __ATOMIC_RELAXED) == 0)
+			continue;
+		enter(tag);
+		if (tag->job != 0 && is_over(table, tag)) {
+			pool->handler->slot_release(&ctx, tag);
+			fanin_slot_empty(tag);
+		}
+		fanin_slot_leave(tag);
+		free_released(&ctx);
+	}
+}
+
+void
+job_slots_sweep(struct job_table *table)
+{
+	for (const struct slot_pool *pool = table->shared_pools; pool != NULL; pool = pool->next)
+		sweep(table, pool);
+}
+
+/* The job's own; nobody else sees them. */
+static void
+release_own(struct job *job)
+{
+	struct fanin_handler_ctx ctx = { .job = &job->params };
+
+	for (uint32_t i = 0; i <= job->pool->mask; i++) {
+		job->handler->slot_release(&ctx, job->pool->slots[i]);
+		free_released(&ctx);
+	}
+}
+
+void
+job_slots_give_back(struct pipeline *pipeline, struct job *job)
+{
+	struct slot_pool *pool = job->pool;
+	struct slot_pool **link = &pipeline->jobs->shared_pools;
+
+	if (pool == NULL)
+		return;
+	if (pool->handler == NULL) {
+		release_own(job);
+		slot_pool_free(pool);
+		return;
+	}
+	sweep(pipeline->jobs, pool);
+	if (--pool->n_jobs != 0)
+		return;
+	while (*link != pool)
+		link = &(*link)->next;
+	*link = pool->next;
+	slot_pool_free(pool);
+}
+
+uint64_t
+job_slots_bytes(const struct job_table *table)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t id = 1; id <= FANIN_WIRE_MAX_JOB; id++) {
+		const struct job *job = table->jobs[id];
+
+		if (job != NULL && job->pool != NULL && job->pool->handler == NULL)
+			sum += slot_pool_bytes(job->pool);
+	}
+	for (const struct slot_pool *pool = table->shared_pools; pool != NULL; pool = pool->next)
+		sum += slot_pool_bytes(pool);
+	return sum;
 }

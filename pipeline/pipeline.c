@@ -208,7 +208,7 @@ copy_options(struct pipeline *pipeline, const struct pipeline_options *options)
 	pipeline->n_clusters = options->n_workers / options->cluster_size;
 	pipeline->isa = options->isa;
 	pipeline->probes_due_ns = UINT64_MAX;
-	pipeline->timers_most = options->slots;
+	pipeline->timers_most = options->slots + options->shared_slots;
 	pipeline->shared_slots = options->n_workers > 1 &&
 				 options->policy == PIPELINE_POLICY_DISPATCH;
 	memset(pipeline->port_of_ethdev, 0xff, sizeof(pipeline->port_of_ethdev));
@@ -269,7 +269,7 @@ pipeline_create(const struct pipeline_options *options, struct pipeline **create
 	if (ret != 0)
 		goto fail;
 	ret = -ENOMEM;
-	pipeline->jobs = job_table_create(options->max_jobs, options->slots);
+	pipeline->jobs = job_table_create(options->max_jobs, options->slots, options->shared_slots);
 	pipeline->macs = mac_table_create(options->mac_entries, pipeline->qsbr);
 	pipeline->neighbors = neighbor_table_create(options->mac_entries + count_next_hops(options),
 						    pipeline->qsbr);
@@ -337,7 +337,7 @@ pipeline_free(struct pipeline *pipeline)
 {
 	if (pipeline == NULL)
 		return;
-	job_table_free(pipeline->jobs);
+	job_table_free(pipeline);
 	timers_free(pipeline);
 	mac_table_free(pipeline->macs);
 	route_table_free(pipeline->routes);
@@ -401,6 +401,7 @@ pipeline_housekeep(struct pipeline *pipeline)
 
 	mac_table_age(pipeline->macs, now_seconds, pipeline->mac_age_seconds);
 	look_at_links(pipeline);
+	job_slots_sweep(pipeline->jobs);
 	neighbor_housekeep(pipeline->neighbors, now_seconds);
 }
 

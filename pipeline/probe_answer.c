@@ -150,7 +150,8 @@ probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
 static uint64_t
 missing_of(const struct job *job, uint32_t epoch, uint32_t block)
 {
-	const void *slot = job->slots[block & job->slot_mask];
+	const struct fanin_slots *slots = &job->params.slots;
+	const void *slot = slots->by_index[fanin_slot_index(slots, block)];
 	struct fanin_peek peek;
 
 	if (job->handler->peek == NULL)

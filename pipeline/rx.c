@@ -170,10 +170,9 @@ inject_and_take(struct worker *worker, struct rte_mbuf *mbuf)
 
 /* Is it this worker's to process by the number of its slot alone? */
 static inline bool
-is_own_slot(const struct worker *worker, const struct job *job, const struct rte_mbuf *mbuf)
+is_own_slot(const struct worker *worker, const struct job *job, const struct fanin_headers *headers)
 {
-	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
-	const uint32_t index = headers->fanin.block & job->slot_mask;
+	const uint32_t index = fanin_slot_index(&job->params.slots, headers->fanin.block);
 
 	return (index & worker->own_mask) == worker->own_slot;
 }
@@ -200,6 +199,7 @@ find_contributions(struct worker *worker, struct batch *batch, struct rte_mbuf *
 {
 	for (uint16_t i = 0; i < n; i++) {
 		struct rte_mbuf *mbuf = mbufs[i];
+		struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 		struct job *job;
 
 		if (tags && !tags_admit(worker, mbuf))
@@ -208,8 +208,8 @@ find_contributions(struct worker *worker, struct batch *batch, struct rte_mbuf *
 		job = faults ? NULL : batch_find_job(worker, batch, mbuf);
 		if (unlikely(job == NULL))
 			take_other(worker, batch, mbuf);
-		else if (is_own_slot(worker, job, mbuf) || !worker_dispatch(worker, job, mbuf))
-			batch_add(batch, job, mbuf);
+		else if (is_own_slot(worker, job, headers) || !worker_dispatch(worker, job, mbuf))
+			batch_add(batch, job, mbuf, headers);
 	}
 }
 

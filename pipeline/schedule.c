@@ -20,7 +20,7 @@
 static unsigned int
 shortest_queue(const struct pipeline *pipeline, uint32_t block, uint32_t slot)
 {
-	const unsigned int node = job_slot_node(pipeline, slot);
+	const unsigned int node = slot_pool_node(pipeline, false, slot);
 	unsigned int first = block % pipeline->n_clusters;
 	unsigned int best = UINT_MAX;
 	unsigned int best_length = UINT_MAX;
@@ -47,7 +47,8 @@ shortest_queue(const struct pipeline *pipeline, uint32_t block, uint32_t slot)
 static unsigned int
 cluster_of_block(const struct pipeline *pipeline, struct job *job, uint32_t block)
 {
-	uint64_t *entry = &job->slot_clusters[block & job->slot_mask];
+	const uint32_t index = fanin_slot_index(&job->params.slots, block);
+	uint64_t *entry = &job->pool->clusters[index];
 	uint64_t found = __atomic_load_n(entry, __ATOMIC_RELAXED);
 
 	for (;;) {
@@ -55,7 +56,7 @@ cluster_of_block(const struct pipeline *pipeline, struct job *job, uint32_t bloc
 
 		if (found != 0 && !fanin_block_before((uint32_t)(found >> 32), block))
 			return (uint32_t)found - 1;
-		cluster = shortest_queue(pipeline, block, block & job->slot_mask);
+		cluster = shortest_queue(pipeline, block, index);
 		if (__atomic_compare_exchange_n(entry, &found, (uint64_t)block << 32 | (cluster + 1),
 						false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 			return cluster;
@@ -65,8 +66,9 @@ cluster_of_block(const struct pipeline *pipeline, struct job *job, uint32_t bloc
 static unsigned int
 cluster_of(const struct pipeline *pipeline, struct job *job, uint32_t block)
 {
-	if (pipeline->policy == PIPELINE_POLICY_RSS)
-		return (block & job->slot_mask) % pipeline->n_clusters;
+	/* Of a shared slot no job has a say in who uses it. */
+	if (pipeline->policy == PIPELINE_POLICY_RSS || job->pool->handler != NULL)
+		return fanin_slot_index(&job->params.slots, block) % pipeline->n_clusters;
 	return cluster_of_block(pipeline, job, block);
 }
 
@@ -98,7 +100,7 @@ worker_dispatch(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 	const struct pipeline *pipeline = worker->pipeline;
 	unsigned int cluster;
 
-	if (pipeline->n_workers == 1)
+	if (pipeline->n_workers == 1 || job->pool == NULL)
 		return false;
 	cluster = cluster_of(pipeline, job,
 			     rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin.block);

@@ -149,9 +149,10 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 		job_accumulate_names[job->params.wide], "authenticated", job->params.authenticate,
 		"state", epoch != 0 ? "active" : "waiting", "epoch", (json_int_t)epoch, "size",
 		job->params.n_ranks, "window", job->params.window, "slots", 2 * job->params.window,
-		"payload_bytes", job->params.payload_bytes, "slot_bytes", (json_int_t)job->slot_size,
-		"members", list_members(pipeline, job), "parent", describe_parent(pipeline, job),
-		"stats", describe_stats(&stats, probes, answers), "counters",
+		"payload_bytes", job->params.payload_bytes, "slot_bytes",
+		(json_int_t)(job->pool != NULL ? job->pool->slot_size : 0), "members",
+		list_members(pipeline, job), "parent", describe_parent(pipeline, job), "stats",
+		describe_stats(&stats, probes, answers), "counters",
 		list_own_counters(job->handler, &stats), "parameters", describe_parameters(job),
 		"occupancy", occupancy, "occupancy_sum", (json_int_t)occupancy_sum);
 }
@@ -322,9 +323,9 @@ command_jobs_waits(void *user, const json_t *args, struct control_error *error)
 	if (waiting.blocks == NULL)
 		return control_fail(error, "internal", "no memory for %zu blocks", waiting.most);
 	epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
-	for (uint32_t i = 0; i <= job->slot_mask && epoch != 0; i++) {
+	for (uint32_t i = 0; i <= job->params.slots.mask && epoch != 0; i++) {
 		if (job->handler->peek != NULL &&
-		    job->handler->peek(&job->params, epoch, job->slots[i], &peek))
+		    job->handler->peek(&job->params, epoch, job->params.slots.by_index[i], &peek))
 			waiting_add(&waiting, &peek);
 	}
 	blocks = list_waiting(job, &waiting);

@@ -23,21 +23,6 @@ status_bytes(const char *format)
 	return (uint64_t)kilobytes * 1024;
 }
 
-static uint64_t
-slots_bytes(const struct job_table *table)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t id = 1; id <= FANIN_WIRE_MAX_JOB; id++) {
-		const struct job *job = table->jobs[id];
-
-		if (job != NULL)
-			sum += (uint64_t)(job->slot_mask + 1) *
-			       (job->slot_size + sizeof(*job->slots) + sizeof(*job->slot_clusters));
-	}
-	return sum;
-}
-
 json_t *
 json_memory(const struct daemon *daemon)
 {
@@ -53,6 +38,6 @@ json_memory(const struct daemon *daemon)
 	return json_pack("{s:I,s:I,s:I,s:I,s:I}", "rss", (json_int_t)status_bytes("VmRSS: %lu kB"),
 			 "hugepages", (json_int_t)status_bytes("HugetlbPages: %lu kB"), "packets",
 			 (json_int_t)packets, "slots",
-			 (json_int_t)slots_bytes(daemon->pipeline->jobs), "limit",
+			 (json_int_t)job_slots_bytes(daemon->pipeline->jobs), "limit",
 			 (json_int_t)daemon->config->memory_megabytes << 20);
 }

@@ -75,6 +75,7 @@ pipeline_setup(struct daemon *daemon, char *error)
 		.idle_sleep_us = config->idle_sleep_us,
 		.max_jobs = config->max_jobs,
 		.slots = config->slots,
+		.shared_slots = config->shared_slots,
 		.mac_entries = config->mac_entries,
 		.mac_age_seconds = config->mac_age_seconds,
 		.faults = { config->fault_drop, config->fault_duplicate, config->fault_reorder,

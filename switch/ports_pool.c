@@ -100,12 +100,27 @@ mbufs_per_queue(const struct config_port *port)
 	return 2 * PORTS_RING_SIZE;
 }
 
+/* Packets that slots may hold: those of jobs' own, and those that jobs of a handler share. */
+static uint32_t
+mbufs_in_slots(const struct config *config)
+{
+	uint32_t n = config->slots;
+
+	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
+	     handler = handler->next) {
+		if (handler->slots_of == FANIN_SLOTS_SHARED)
+			n += config->shared_slots;
+	}
+	return n;
+}
+
 /* Packets that a pool needs so that it never runs dry. */
 static uint32_t
 mbufs_needed(const struct config *config, int which)
 {
-	uint32_t n = config->slots + config->n_workers * (2 * config->mbuf_cache + 4 * FANIN_BURST +
-							  PIPELINE_TX_WAITING);
+	uint32_t n = mbufs_in_slots(config) +
+		     config->n_workers *
+			     (2 * config->mbuf_cache + 4 * FANIN_BURST + PIPELINE_TX_WAITING);
 
 	for (uint16_t i = 0; i < config->n_ports; i++) {
 		const struct pipeline_egress egress = ports_egress(&config->ports[i]);

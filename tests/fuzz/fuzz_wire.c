@@ -277,8 +277,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		fanin_job_params_hosts(&job, N_CHILDREN);
 		for (uint32_t i = 0; i < SLOTS; i++)
 			slot_of[i] = slots[i];
-		ctx.slots = slot_of;
-		ctx.slot_mask = SLOTS - 1;
+		job.slots = (struct fanin_slots){ .by_index = slot_of, .mask = SLOTS - 1 };
 	}
 	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
 	     handler = handler->next) {

@@ -49,8 +49,7 @@ start(int which)
 	for (unsigned int i = 0; i < SLOTS; i++)
 		slots[i] = (uint8_t *)&unused;
 	slots[INDEX] = rig.slot;
-	rig.ctx.slots = slots;
-	rig.ctx.slot_mask = SLOTS - 1;
+	rig.job.slots = (struct fanin_slots){ .by_index = slots, .mask = SLOTS - 1 };
 }
 
 static void

@@ -407,8 +407,6 @@ worker(void *unused)
 		.job = &world.job,
 		.epoch = EPOCH,
 		.parent_epoch = EPOCH,
-		.slots = world.slot_of,
-		.slot_mask = SLOTS - 1,
 		.stats = &stats,
 	};
 	uint64_t seen_rounds = 0;
@@ -476,6 +474,7 @@ world_open(const char *handler, uint16_t n_children, bool wide, bool has_parent)
 	memset(world.slots, 0, SLOTS * world.slot_bytes);
 	for (uint32_t i = 0; i < SLOTS; i++)
 		world.slot_of[i] = world.slots + i * world.slot_bytes;
+	world.job.slots = (struct fanin_slots){ .by_index = world.slot_of, .mask = SLOTS - 1 };
 	world.lanes_left = WINDOW * n_children;
 	for (uint16_t child = 0; child < n_children; child++) {
 		for (uint32_t block = 0; block < WINDOW; block++)

@@ -146,8 +146,7 @@ simulation_start(const char *handler, uint16_t n_hosts, uint16_t window, uint32_
 	memset(sim.slots, 0, 2 * window * sim.slot_bytes);
 	for (uint32_t i = 0; i < 2u * window; i++)
 		sim.slot_of[i] = sim.slots + i * sim.slot_bytes;
-	sim.ctx.slots = sim.slot_of;
-	sim.ctx.slot_mask = 2u * window - 1;
+	sim.job.slots = (struct fanin_slots){ .by_index = sim.slot_of, .mask = 2u * window - 1 };
 }
 
 static void

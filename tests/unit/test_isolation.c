@@ -101,15 +101,15 @@ START_TEST(a_job_that_waits_for_a_dead_host_holds_no_more_than_its_share)
 	struct job *other;
 
 	ck_assert_uint_le(most, SHARE);
-	ck_assert_uint_gt(held, waiting->slot_mask);
+	ck_assert_uint_gt(held, waiting->params.slots.mask);
 
 	other = ring_switch_job(&sw, 2, 0);
-	ck_assert_uint_eq(other->slot_mask + 1, SHARE);
+	ck_assert_uint_eq(other->params.slots.mask + 1, SHARE);
 	run_blocks(other, 2, host_join_all(&sw, other, 2, 100));
 	ck_assert_uint_le(packets_held(), held + SHARE);
 
 	/* The host wasn't dead after all: nothing was lost. */
-	for (uint32_t block = 0; block <= waiting->slot_mask; block++) {
+	for (uint32_t block = 0; block <= waiting->params.slots.mask; block++) {
 		host_contribute(&sw, waiting, n - 1u, epoch, block, false);
 		for (uint16_t h = 0; h < n; h++)
 			host_result_check(waiting, n, block, buffer,
@@ -135,7 +135,7 @@ START_TEST(a_job_whose_slots_hold_many_packets_gets_fewer_of_them)
 	ck_assert_ptr_nonnull(strstr(error, "a slot of \"tree\" for 16 members counts 8"));
 	spec.slots = 0;
 	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), 0);
-	ck_assert_uint_eq(job->slot_mask + 1, 4);
+	ck_assert_uint_eq(job->params.slots.mask + 1, 4);
 }
 END_TEST
 

@@ -640,7 +640,7 @@ START_TEST(a_job_within_the_machine_gets_fewer_slots_for_larger_packets)
 		spec.payload_bytes = turn == 1 ? 8192 : 0;
 		spec.slots = turn == 2 ? 16 : 0;
 		ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), 0);
-		ck_assert_uint_eq(job->slot_mask + 1, expected[turn]);
+		ck_assert_uint_eq(job->params.slots.mask + 1, expected[turn]);
 		ck_assert_uint_eq(job->params.window, expected[turn] / 2);
 		ck_assert_int_eq(job_destroy(sw.pipeline, job->params.id), 0);
 	}
@@ -736,8 +736,8 @@ END_TEST
 static bool
 schedule_is_untouched(const struct job *job)
 {
-	for (uint32_t i = 0; i <= job->slot_mask; i++) {
-		if (job->slot_clusters[i] != 0)
+	for (uint32_t i = 0; i <= job->params.slots.mask; i++) {
+		if (job->pool->clusters[i] != 0)
 			return false;
 	}
 	return true;
@@ -786,11 +786,12 @@ START_TEST(blocks_stay_on_the_node_of_their_slots)
 	job = ring_switch_job(&sw, 4, 2 * area);
 	epoch = host_join_all(&sw, job, 4, 1);
 	for (uint32_t i = 0; i < 2 * area; i++)
-		ck_assert_ptr_eq(job->slots[i], job->slot_memory[i % 2] + i / 2 * job->slot_size);
-	ck_assert_ptr_ne(job->slot_memory[0], job->slot_memory[1]);
+		ck_assert_ptr_eq(job->pool->slots[i],
+				 job->pool->memory[i % 2] + i / 2 * job->pool->slot_size);
+	ck_assert_ptr_ne(job->pool->memory[0], job->pool->memory[1]);
 	run_blocks(job, 4, epoch, 100);
 	for (uint32_t i = 0; i < 2 * area; i++)
-		ck_assert_uint_eq((uint32_t)job->slot_clusters[i], i % 2 == 0 ? 2 : 1);
+		ck_assert_uint_eq((uint32_t)job->pool->clusters[i], i % 2 == 0 ? 2 : 1);
 }
 END_TEST
 

@@ -151,7 +151,7 @@ START_TEST(a_job_has_the_handler_that_it_names)
 	job = ring_switch_job_of(&sw, "spare", 4, 0);
 	ck_assert_ptr_eq(job->handler, &spare);
 	/* 1 + 2 * 2 + 3 * 2 packets in each slot. */
-	ck_assert_uint_le((job->slot_mask + 1) * 11, sw.pipeline->jobs->mbufs_per_job);
+	ck_assert_uint_le((job->params.slots.mask + 1) * 11, sw.pipeline->jobs->mbufs_per_job);
 	epoch = host_join_all(&sw, job, 4, 1);
 	host_contribute(&sw, job, 0, epoch, 0, false);
 	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_OPERATION), 1);
