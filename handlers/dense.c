@@ -19,9 +19,11 @@ hold(struct rte_mbuf *mbuf)
 void
 fanin_dense_release(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
 {
-	if (dense->result != NULL)
-		fanin_release(ctx, dense->result);
+	struct rte_mbuf *result = dense->result;
+
 	dense->result = NULL;
+	if (result != NULL)
+		fanin_release(ctx, result);
 }
 
 static enum fanin_verdict

@@ -83,6 +83,7 @@ struct fanin_job_params {
 	uint16_t window;        /* W; slots of its own are 2W */
 	uint16_t payload_bytes; /* most payload per packet; a packet's mbuf has room for as much */
 	uint64_t children;      /* bitmap of all children */
+	uint64_t ports; /* bitmap of the switch's ports that lead to children or to the parent, by index */
 	struct fanin_slots slots;
 	struct fanin_keys keys;
 	struct fanin_headers result_headers; /* template of results: Ethernet, IPv4 and UDP to the group, of full payload */
@@ -126,22 +127,28 @@ enum fanin_emission_kind {
 	FANIN_EMIT_CHILDREN, /* a complete frame to `children`, one mbuf reference each */
 	FANIN_EMIT_PARENT,   /* a complete frame to the parent */
 	FANIN_EMIT_REPLY,    /* the packet itself, turned around to its sender */
+	FANIN_EMIT_PORTS,    /* a complete frame to `ports`, one mbuf reference each */
+	FANIN_EMIT_ROUTE, /* an IPv4 packet towards its destination address: see fanin_emit_route */
 };
 
 struct fanin_emission {
 	struct rte_mbuf *mbuf; /* the pipeline owns the references that this emission needs */
 	const struct fanin_job_params *job;
-	uint64_t children; /* bitmap of receivers; 0 with PARENT */
+	union {
+		uint64_t children; /* bitmap of receivers; 0 with PARENT */
+		uint64_t ports;    /* PORTS: bitmap, by index in the switch */
+		bool by_backlog;   /* ROUTE */
+	};
 	enum fanin_emission_kind kind;
 	uint32_t payload_len; /* REPLY: bytes behind the Fanin header */
 };
 
-/* Room for what one burst can cause; the pipeline empties it after each burst of at most FANIN_BURST packets. */
+/* Emissions and frees are carried out after a burst, and as soon as there are so many: more than a burst of usual packets causes. */
 #define FANIN_BURST 32
-#define FANIN_MAX_EMISSIONS (FANIN_BURST * 2)
-/* A call of a handler gives up at most this many mbufs: a whole slot's and a few more. */
-#define FANIN_MAX_FREES_PER_CALL 80
-#define FANIN_MAX_FREES (2 * FANIN_MAX_FREES_PER_CALL)
+#define FANIN_MAX_EMISSIONS (FANIN_BURST * 2 + 1)
+#define FANIN_MAX_FREES 160
+/* Empty mbufs that a worker has at hand for handlers, when a burst of packets or a timer begins. */
+#define FANIN_STOCK 64
 
 /*
  * Counters that each job has. X(field, text): the field is the name in `faninctl -j jobs`, and the text describes the metric
@@ -201,10 +208,16 @@ struct fanin_handler_ctx {
 	uint64_t missing; /* from a QUERY: children to be probed, which an overdue block waits for; grows */
 	struct fanin_handler_stats *stats;
 	struct fanin_timer_fifo *timers; /* of jobs with this one's timeout; NULL: its handler has none */
+	/*
+	 * Carries out emissions and frees when there is no room for more, within a call of the handler. NULL: there is always enough.
+	 */
+	void (*drain)(struct fanin_handler_ctx *ctx);
 	struct fanin_emission emissions[FANIN_MAX_EMISSIONS];
 	struct rte_mbuf *frees[FANIN_MAX_FREES];
 	uint16_t n_emissions;
 	uint16_t n_frees;
+	uint16_t n_stock;
+	struct rte_mbuf *stock[FANIN_STOCK]; /* for fanin_take */
 };
 
 /* Does a shared slot hold this block of the call's job and run? The caller is in. */
@@ -265,6 +278,7 @@ struct fanin_handler {
 	const char *name;        /* as in the config, faninctl and reports; at most 15 characters */
 	const char *description; /* one line for people */
 	bool in_order; /* combines in the order of the children, so that it may matter: for reproducible jobs */
+	bool makes_packets; /* by fanin_take */
 	enum fanin_slots_of slots_of;
 	struct fanin_slot_mbufs slot_mbufs; /* at least one in all, where there are slots; limits their number */
 
@@ -385,18 +399,66 @@ const struct fanin_handler *fanin_handler_first(void);
 		fanin_handler_register(&(handler));                                                \
 	}
 
-/* Appends an emission. A handler call makes at most two. */
+/* The emission behind the last one, for which there is always room, has been filled in. */
+static inline void
+fanin_emission_add(struct fanin_handler_ctx *ctx)
+{
+	if (__builtin_expect(++ctx->n_emissions == FANIN_MAX_EMISSIONS, 0))
+		ctx->drain(ctx);
+}
+
+/*
+ * Emits a frame to children, to the parent, or back to the sender. A call of the handler may do so as often as it likes. What is emitted
+ * may be sent at once: the frame is complete, and the handler looks at it again only if it has a reference of its own.
+ */
 static inline void
 fanin_emit(struct fanin_handler_ctx *ctx, enum fanin_emission_kind kind, struct rte_mbuf *mbuf,
 	   uint64_t children, uint32_t payload_len)
 {
-	struct fanin_emission *emission = &ctx->emissions[ctx->n_emissions++];
+	struct fanin_emission *emission = &ctx->emissions[ctx->n_emissions];
 
 	emission->mbuf = mbuf;
 	emission->job = ctx->job;
 	emission->children = children;
 	emission->kind = kind;
 	emission->payload_len = payload_len;
+	fanin_emission_add(ctx);
+}
+
+/*
+ * Emits a complete frame to ports, with one reference of the mbuf for each.
+ *
+ * ports: bitmap, by index in the switch, as in params.ports.
+ */
+static inline void
+fanin_emit_ports(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, uint64_t ports)
+{
+	struct fanin_emission *emission = &ctx->emissions[ctx->n_emissions];
+
+	emission->mbuf = mbuf;
+	emission->job = ctx->job;
+	emission->ports = ports;
+	emission->kind = FANIN_EMIT_PORTS;
+	fanin_emission_add(ctx);
+}
+
+/*
+ * Emits a complete IPv4 packet towards its destination address: to a next hop by the switch's routes, or to the host in the switch's own subnet.
+ * Its Ethernet addresses are filled in and its time to live is counted down, so the only reference goes with it. What cannot go there
+ * is dropped and counted, as any packet that is routed.
+ *
+ * by_backlog: of several next hops the one with the least to send is taken if the usual one's queue is long; else that of the flow.
+ */
+static inline void
+fanin_emit_route(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, bool by_backlog)
+{
+	struct fanin_emission *emission = &ctx->emissions[ctx->n_emissions];
+
+	emission->mbuf = mbuf;
+	emission->job = ctx->job;
+	emission->by_backlog = by_backlog;
+	emission->kind = FANIN_EMIT_ROUTE;
+	fanin_emission_add(ctx);
 }
 
 /*
@@ -434,11 +496,23 @@ fanin_seal(struct fanin_handler_ctx *ctx, enum fanin_tag_direction direction, st
 		fanin_seal_tagged(ctx, direction, mbuf);
 }
 
-/* Gives up one reference of an mbuf. */
+/*
+ * Takes an empty mbuf, with room for the job's longest packet behind the usual headroom, which lets the payload be aligned. For handlers that have
+ * `makes_packets`. Returns NULL if there is none, as if what it was for had been lost on the way. It is the caller's.
+ */
+static inline struct rte_mbuf *
+fanin_take(struct fanin_handler_ctx *ctx)
+{
+	return ctx->n_stock == 0 ? NULL : ctx->stock[--ctx->n_stock];
+}
+
+/* Gives up one reference of an mbuf, which may be freed at once. A call of the handler may do so as often as it likes. */
 static inline void
 fanin_release(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf)
 {
-	ctx->frees[ctx->n_frees++] = mbuf;
+	ctx->frees[ctx->n_frees] = mbuf;
+	if (__builtin_expect(++ctx->n_frees == FANIN_MAX_FREES, 0))
+		ctx->drain(ctx);
 }
 
 #endif

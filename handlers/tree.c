@@ -47,15 +47,28 @@ tree_suits(const struct fanin_choice *choice, uint32_t *buffers)
 	return choice->message_bytes != 0 && choice->message_bytes <= choice->tree_up_to;
 }
 
-static void
-tree_reset(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
+static __rte_noinline void
+release_waiting(struct fanin_handler_ctx *ctx, struct tree_slot *slot)
 {
-	struct tree_slot *slot = (struct tree_slot *)dense;
-
 	for (uint32_t node = 1; node < tree_leaves(ctx->job); node++) {
 		if (slot->waiting[node] != NULL && slot->waiting[node] != HALF_EMPTY)
 			fanin_release(ctx, slot->waiting[node]);
 		slot->waiting[node] = NULL;
+	}
+}
+
+/* After a block that is done nobody waits. */
+static void
+tree_reset(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
+{
+	struct tree_slot *slot = (struct tree_slot *)dense;
+	const uint32_t leaves = tree_leaves(ctx->job);
+
+	for (uint32_t node = 1; node < leaves; node++) {
+		if (slot->waiting[node] != NULL) {
+			release_waiting(ctx, slot);
+			return;
+		}
 	}
 }
 

@@ -154,6 +154,16 @@ sample_occupancy(struct worker *worker, const struct job *job)
 	}
 }
 
+static void __rte_noinline
+restock(struct worker *worker)
+{
+	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
+
+	if (rte_pktmbuf_alloc_bulk(worker->pipeline->pool, &ctx->stock[ctx->n_stock],
+				   FANIN_STOCK - ctx->n_stock) == 0)
+		ctx->n_stock = FANIN_STOCK;
+}
+
 /*
  * The next handler calls are for this job, as long as the run is the one that it is in now: the parent's number for it is read between
  * two looks at its own.
@@ -172,6 +182,8 @@ select_job(struct worker *worker, const struct job *job)
 	worker->handler_ctx.parent_epoch = __atomic_load_n(&job->parent_epoch, __ATOMIC_ACQUIRE);
 	worker->run = __atomic_load_n(&job->epoch, __ATOMIC_RELAXED) == epoch ? epoch : 0;
 	worker->handler_ctx.stats = &job->worker_stats[worker->index].stats;
+	if (unlikely(job->handler->makes_packets && worker->handler_ctx.n_stock != FANIN_STOCK))
+		restock(worker);
 }
 
 void
@@ -191,8 +203,6 @@ batch_run(struct worker *worker, struct batch *batch)
 			select_job(worker, job);
 		}
 		run_handler(worker, job->handler, work);
-		if (unlikely(ctx->n_frees > FANIN_MAX_FREES - FANIN_MAX_FREES_PER_CALL))
-			emission_drain(worker);
 	}
 	emission_drain(worker);
 	if (job->worker_stats[worker->index].bursts++ % OCCUPANCY_PERIOD == 0)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What handlers ask for, carried out: one reference of a frame per child or port, whichever are fewer, the rest to the parent or back.
+ * What handlers ask for, carried out: one reference of a frame per child or port, whichever are fewer, the rest to the parent, back, or
+ * where routes lead.
  */
 #include "pipeline/emission.h"
 
+#include "pipeline/net/net.h"
 #include "pipeline/reply.h"
 #include "pipeline/tx.h"
 
@@ -48,6 +50,85 @@ send_to_parent(struct worker *worker, const struct fanin_emission *emission)
 	worker_send_fanin(worker, job->parent_port, emission->mbuf);
 }
 
+static void __rte_noinline
+send_to_ports(struct worker *worker, const struct fanin_emission *emission)
+{
+	for (uint64_t left = emission->ports; left != 0; left &= left - 1) {
+		const uint16_t port = (uint16_t)__builtin_ctzll(left);
+
+		if (likely(port < worker->pipeline->n_ports))
+			worker_send_fanin(worker, port, emission->mbuf);
+		else
+			worker_drop(worker, emission->mbuf, FANIN_REASON_PORT_DOWN);
+	}
+}
+
+/* Through the fault injector, which decides before it is known where the packet goes to. */
+static void
+route_faulty(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog)
+{
+	struct rte_mbuf *copy;
+
+	switch (faults_draw(&worker->faults)) {
+	case FAULT_DROP:
+		worker_drop(worker, mbuf, FANIN_REASON_FAULT_DROP);
+		return;
+	case FAULT_DUPLICATE:
+		copy = rte_pktmbuf_copy(mbuf, mbuf->pool, 0, UINT32_MAX);
+		if (copy != NULL) {
+			worker->counters.fault_duplicates++;
+			worker_route_fanin(worker, copy, by_backlog);
+		}
+		break;
+	case FAULT_REORDER:
+		if (faults_hold(&worker->faults, mbuf,
+				by_backlog ? FAULTS_ROUTE_BY_BACKLOG : FAULTS_ROUTE)) {
+			worker->counters.fault_reorders++;
+			return;
+		}
+		break;
+	case FAULT_NONE:
+		break;
+	}
+	worker_route_fanin(worker, mbuf, by_backlog);
+}
+
+static void __rte_noinline
+send_by_route(struct worker *worker, const struct fanin_emission *emission)
+{
+	if (unlikely(worker->faults.enabled))
+		route_faulty(worker, emission->mbuf, emission->by_backlog);
+	else
+		worker_route_fanin(worker, emission->mbuf, emission->by_backlog);
+}
+
+void
+emission_drain_ctx(struct fanin_handler_ctx *ctx)
+{
+	emission_drain(container_of(ctx, struct worker, handler_ctx));
+}
+
+/* What few handlers ask for. Not inline: what most emissions take is to stay short. */
+static void __rte_noinline
+send_elsewhere(struct worker *worker, const struct fanin_emission *emission)
+{
+	switch (emission->kind) {
+	case FANIN_EMIT_CHILDREN:
+	case FANIN_EMIT_PARENT:
+		break;
+	case FANIN_EMIT_REPLY:
+		worker_reply(worker, emission->mbuf, container_of(emission->job, struct job, params),
+			     emission->payload_len, worker->pipeline->udp_port_be);
+		break;
+	case FANIN_EMIT_PORTS:
+		send_to_ports(worker, emission);
+		break;
+	case FANIN_EMIT_ROUTE:
+		send_by_route(worker, emission);
+		break;
+	}
+}
+
 void
 emission_drain(struct worker *worker)
 {
@@ -56,19 +137,12 @@ emission_drain(struct worker *worker)
 	for (uint16_t i = 0; i < ctx->n_emissions; i++) {
 		const struct fanin_emission *emission = &ctx->emissions[i];
 
-		switch (emission->kind) {
-		case FANIN_EMIT_CHILDREN:
+		if (likely(emission->kind == FANIN_EMIT_CHILDREN))
 			send_to_children(worker, emission);
-			break;
-		case FANIN_EMIT_PARENT:
+		else if (emission->kind == FANIN_EMIT_PARENT)
 			send_to_parent(worker, emission);
-			break;
-		case FANIN_EMIT_REPLY:
-			worker_reply(worker, emission->mbuf,
-				     container_of(emission->job, struct job, params),
-				     emission->payload_len, worker->pipeline->udp_port_be);
-			break;
-		}
+		else
+			send_elsewhere(worker, emission);
 	}
 	ctx->n_emissions = 0;
 	for (uint16_t i = 0; i < ctx->n_frees; i++)

@@ -10,6 +10,9 @@
 /* Carries out what the handler calls since the last time asked for, and frees what they gave up. */
 void emission_drain(struct worker *worker);
 
+/* The same, as a worker's handler_ctx.drain. */
+void emission_drain_ctx(struct fanin_handler_ctx *ctx);
+
 /*
  * Sends a frame to the job's multicast group to children (a bitmap), of which the caller holds one reference for
  * each. It leaves once at each of their ports: what is behind a port hands it to all of the group there.

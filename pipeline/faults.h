@@ -15,12 +15,15 @@
 #define FAULTS_HELD 64
 #define FAULTS_MAX_DELAY 16 /* rounds of the worker's loop */
 #define FAULTS_INGRESS UINT16_MAX
+/* Egress: where worker_route_fanin finds that it goes to. */
+#define FAULTS_ROUTE (UINT16_MAX - 1)
+#define FAULTS_ROUTE_BY_BACKLOG (UINT16_MAX - 2)
 
 struct pipeline_faults;
 
 struct faults_held {
 	struct rte_mbuf *mbuf;
-	uint16_t port;   /* egress index, or FAULTS_INGRESS */
+	uint16_t port;   /* egress index, or one of FAULTS_* */
 	uint16_t rounds; /* left to wait */
 };
 

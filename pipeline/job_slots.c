@@ -130,7 +130,7 @@ enter(struct fanin_slot_tag *tag)
 static void
 sweep(const struct job_table *table, const struct slot_pool *pool)
 {
-	struct fanin_handler_ctx ctx = { .job = NULL };
+	struct fanin_handler_ctx ctx = { .drain = free_released };
 
 	for (uint32_t i = 0; i <= pool->mask; i++) {
 		struct fanin_slot_tag *tag = (void *)pool->slots[i];
@@ -143,8 +143,8 @@ sweep(const struct job_table *table, const struct slot_pool *pool)
 			fanin_slot_empty(tag);
 		}
 		fanin_slot_leave(tag);
-		free_released(&ctx);
 	}
+	free_released(&ctx);
 }
 
 void
@@ -158,12 +158,11 @@ job_slots_sweep(struct job_table *table)
 static void
 release_own(struct job *job)
 {
-	struct fanin_handler_ctx ctx = { .job = &job->params };
+	struct fanin_handler_ctx ctx = { .job = &job->params, .drain = free_released };
 
-	for (uint32_t i = 0; i <= job->pool->mask; i++) {
+	for (uint32_t i = 0; i <= job->pool->mask; i++)
 		job->handler->slot_release(&ctx, job->pool->slots[i]);
-		free_released(&ctx);
-	}
+	free_released(&ctx);
 }
 
 void

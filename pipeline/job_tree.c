@@ -212,6 +212,7 @@ job_parent_headers(const struct pipeline *pipeline, const struct job_spec *spec,
 	memcpy(flow.dst_mac, spec->parent.mac, sizeof(flow.dst_mac));
 	memcpy(flow.src_mac, pipeline->mac, sizeof(flow.src_mac));
 	job->parent_port = spec->parent.port;
+	job->params.ports |= UINT64_C(1) << spec->parent.port;
 	job->parent_ip_be = spec->parent.ip_be;
 	memcpy(job->parent_mac, spec->parent.mac, sizeof(job->parent_mac));
 	job->parent.nonce = rte_rand() | 1;
@@ -250,6 +251,7 @@ job_children(const struct pipeline *pipeline, const struct job_spec *spec, struc
 		member->port = job->child_ports[i] = spec->members[i].port;
 		job->child_of_rank[member->rank] = (uint8_t)i;
 		job->child_ethdevs[i] = pipeline->ports[member->port].ethdev;
+		job->params.ports |= UINT64_C(1) << member->port;
 		job_child_template(pipeline, job, i);
 	}
 	job_neighbors(job, spec->n_members);

@@ -14,6 +14,7 @@
 #include <rte_malloc.h>
 
 #include "pipeline/egress.h"
+#include "pipeline/emission.h"
 #include "pipeline/job.h"
 #include "pipeline/net/mac_table.h"
 #include "pipeline/net/neighbor.h"
@@ -135,8 +136,11 @@ tx_create(struct pipeline *pipeline, struct worker *worker, int socket)
 static void
 worker_destroy(const struct pipeline *pipeline, struct worker *worker)
 {
-	for (uint16_t p = 0; worker != NULL && p < pipeline->n_ports; p++)
+	if (worker == NULL)
+		return;
+	for (uint16_t p = 0; p < pipeline->n_ports; p++)
 		rte_free(worker->tx[p].room);
+	rte_pktmbuf_free_bulk(worker->handler_ctx.stock, worker->handler_ctx.n_stock);
 	rte_free(worker);
 }
 
@@ -152,6 +156,7 @@ worker_create(struct pipeline *pipeline, uint16_t index)
 	pipeline->workers[index] = worker;
 	worker->pipeline = pipeline;
 	worker->handler_ctx.instance = pipeline->instance;
+	worker->handler_ctx.drain = emission_drain_ctx;
 	worker->index = index;
 	worker->timers_due_ns = UINT64_MAX;
 	faults_init(&worker->faults, &pipeline->faults, index);

@@ -67,6 +67,8 @@ poll_faults(struct worker *worker)
 	for (bool first = true; faults_due(&worker->faults, first, &mbuf, &port); first = false) {
 		if (port == FAULTS_INGRESS)
 			worker_fanin(worker, mbuf);
+		else if (port == FAULTS_ROUTE || port == FAULTS_ROUTE_BY_BACKLOG)
+			worker_route_fanin(worker, mbuf, port == FAULTS_ROUTE_BY_BACKLOG);
 		else
 			worker_send(worker, port, mbuf);
 	}

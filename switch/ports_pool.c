@@ -119,8 +119,8 @@ static uint32_t
 mbufs_needed(const struct config *config, int which)
 {
 	uint32_t n = mbufs_in_slots(config) +
-		     config->n_workers *
-			     (2 * config->mbuf_cache + 4 * FANIN_BURST + PIPELINE_TX_WAITING);
+		     config->n_workers * (2 * config->mbuf_cache + 4 * FANIN_BURST +
+					  PIPELINE_TX_WAITING + FANIN_STOCK);
 
 	for (uint16_t i = 0; i < config->n_ports; i++) {
 		const struct pipeline_egress egress = ports_egress(&config->ports[i]);

@@ -25,13 +25,15 @@ is_icmp_query(uint8_t type)
 	return type == RTE_IP_ICMP_ECHO_REQUEST || type == RTE_IP_ICMP_ECHO_REPLY;
 }
 
-/* An error never answers another one, nor all but the first of fragments. */
+/* An error never answers another one, nor all but the first of fragments, nor what the switch itself sends. */
 static bool
-may_be_answered(const struct fanin_headers *headers)
+may_be_answered(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 {
-	const struct fanin_ip *ip = &headers->ip;
+	const struct fanin_ip *ip = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->ip;
 	unsigned int header_len = ipv4_header_len(ip);
 
+	if (mbuf->port == RTE_MBUF_PORT_INVALID || ip->src_be == pipeline->ip_be)
+		return false;
 	if ((ip->fragment_be & rte_cpu_to_be_16(RTE_IPV4_HDR_OFFSET_MASK)) != 0)
 		return false;
 	if (ip->protocol != IPPROTO_ICMP)
@@ -63,7 +65,7 @@ worker_unreachable(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_reas
 	uint16_t icmp_len = (uint16_t)(sizeof(*icmp) + quoted);
 	uint32_t sender_be = headers->ip.src_be;
 
-	if (!may_be_answered(headers) ||
+	if (!may_be_answered(pipeline, mbuf) ||
 	    MESSAGE_OFFSET + quoted > (uint32_t)mbuf->data_len + rte_pktmbuf_tailroom(mbuf) ||
 	    !is_within_rate(worker)) {
 		worker_drop(worker, mbuf, reason);
