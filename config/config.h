@@ -113,6 +113,7 @@ struct config {
 	uint16_t max_jobs;
 	uint32_t slots;        /* in all jobs together */
 	uint32_t shared_slots; /* of all jobs of a handler together */
+	uint32_t key_rate; /* packets per second of a port that are admitted by key, for each worker */
 	uint32_t mac_entries;
 	uint32_t mac_age_seconds;
 	char memif_socket[CONFIG_PATH_LEN - CONFIG_MEMIF_SUFFIX_LEN];

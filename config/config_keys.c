@@ -170,6 +170,8 @@ static const struct config_key limits_keys[] = {
 	{ "slots", CONFIG_TYPE_INTEGER, FIELD(config, slots), RANGE(2, 1048576), .fallback = 4096 },
 	{ "shared_slots", CONFIG_TYPE_INTEGER, FIELD(config, shared_slots), RANGE(2, 1048576),
 	  .fallback = 4096 },
+	{ "key_rate", CONFIG_TYPE_INTEGER, FIELD(config, key_rate), RANGE(1000, 100000000),
+	  .fallback = 10000000 },
 	TABLE_END,
 };
 

@@ -73,6 +73,18 @@ fanin_slot_leave(struct fanin_slot_tag *tag)
 	__atomic_store_n(&tag->busy, 0, __ATOMIC_RELEASE);
 }
 
+/* Which packets are a job's? */
+enum fanin_admission {
+	FANIN_ADMIT_MEMBERS, /* contributions and answers of its children, in a run that they have joined, and what its parent sends */
+	/*
+	 * Packets about blocks that have the job's key and a type that the handler takes, wherever they go to, if they come in at one of
+	 * params.ports: also those that the switch would forward or route. packet->child is the index of that port in the switch. Rank, source and
+	 * the header's epoch are not compared. While the members here have no run, ctx->epoch is a number that is the job's alone. Nobody is told of
+	 * what is dropped. Such a job has no tags.
+	 */
+	FANIN_ADMIT_KEY,
+};
+
 /* The job as its handler may know it. Constant while any worker can see it. */
 struct fanin_job_params {
 	uint32_t id;
@@ -120,7 +132,7 @@ struct fanin_packet {
 	struct fanin_headers *headers; /* in the mbuf */
 	void *payload;                 /* in the mbuf */
 	uint32_t payload_len;          /* bytes */
-	uint16_t child;                /* index in the job */
+	uint16_t child; /* index in the job; with FANIN_ADMIT_KEY of the port in the switch */
 };
 
 enum fanin_emission_kind {
@@ -279,6 +291,7 @@ struct fanin_handler {
 	const char *description; /* one line for people */
 	bool in_order; /* combines in the order of the children, so that it may matter: for reproducible jobs */
 	bool makes_packets; /* by fanin_take */
+	enum fanin_admission admission;
 	enum fanin_slots_of slots_of;
 	struct fanin_slot_mbufs slot_mbufs; /* at least one in all, where there are slots; limits their number */
 

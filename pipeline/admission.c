@@ -4,6 +4,8 @@
  */
 #include <string.h>
 
+#include <rte_ether.h>
+
 #include "pipeline/admission.h"
 #include "pipeline/worker.h"
 
@@ -62,34 +64,63 @@ admission_fits_result(const struct job *job, const struct rte_mbuf *mbuf, struct
 	       admission_is_of_run(job, headers, &epoch);
 }
 
-/* What the parent sends about a block, of the current run. */
+bool
+admission_is_transit(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
+{
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+
+	/* The driver may have taken a VLAN's tag out: those are others' networks. */
+	return mbuf->data_len >= FANIN_PAYLOAD_OFFSET &&
+	       headers->udp.dst_be == pipeline->udp_port_be &&
+	       headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4) &&
+	       (mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) == 0 &&
+	       admission_is_key_only(job_lookup(pipeline->jobs, headers->fanin.job)) &&
+	       fanin_wire_validate(headers, mbuf->data_len) == FANIN_REASON_NONE &&
+	       fanin_type_class(headers->fanin.type) == FANIN_CLASS_BLOCK;
+}
+
+/* What is known of a packet by its job's key. */
 static enum fanin_reason
-find_result(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, struct job **job)
+by_key(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, const struct job *job)
 {
 	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
-	enum fanin_reason reason = admission_parent(pipeline, mbuf, job);
+	const struct fanin_keys *keys = &job->params.keys;
 
-	if (reason != FANIN_REASON_NONE)
-		return reason;
-	if (__atomic_load_n(&(*job)->epoch, __ATOMIC_ACQUIRE) == 0 ||
-	    hdr->epoch != __atomic_load_n(&(*job)->parent_epoch, __ATOMIC_RELAXED))
-		return FANIN_REASON_EPOCH;
+	if ((job->params.ports >> ingress_port(pipeline, mbuf) & 1) == 0)
+		return FANIN_REASON_PORT;
+	if (hdr->key != (fanin_type_direction(hdr->type) == FANIN_UP ? keys->up : keys->down))
+		return FANIN_REASON_KEY;
+	if (hdr->type != FANIN_TYPE_CONTRIBUTION && !fanin_handler_takes(job->handler, hdr->type))
+		return FANIN_REASON_TYPE;
 	return FANIN_REASON_NONE;
+}
+
+enum fanin_reason
+admission_sender(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, struct job **job)
+{
+	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
+
+	*job = job_lookup(pipeline->jobs, hdr->job);
+	if (unlikely(admission_is_key_only(*job)))
+		return by_key(pipeline, mbuf, *job);
+	if (fanin_type_direction(hdr->type) == FANIN_DOWN)
+		return admission_parent(pipeline, mbuf, job);
+	return admission_member(pipeline, mbuf, job);
 }
 
 enum fanin_reason
 admission_block(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, struct job **job)
 {
 	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
-	enum fanin_reason reason;
+	enum fanin_reason reason = admission_sender(pipeline, mbuf, job);
+	uint32_t run, epoch;
 
+	if (reason != FANIN_REASON_NONE || admission_is_key_only(*job))
+		return reason;
+	run = epoch = __atomic_load_n(&(*job)->epoch, __ATOMIC_ACQUIRE);
 	if (fanin_type_direction(hdr->type) == FANIN_DOWN)
-		return find_result(pipeline, mbuf, job);
-	reason = admission_member(pipeline, mbuf, job);
-	if (reason == FANIN_REASON_NONE &&
-	    (hdr->epoch == 0 || hdr->epoch != __atomic_load_n(&(*job)->epoch, __ATOMIC_ACQUIRE)))
-		return FANIN_REASON_EPOCH;
-	return reason;
+		epoch = __atomic_load_n(&(*job)->parent_epoch, __ATOMIC_RELAXED);
+	return run == 0 || hdr->epoch != epoch ? FANIN_REASON_EPOCH : FANIN_REASON_NONE;
 }
 
 /* May a parent send packets of this type to all its children at once? Of blocks all that go down, those of handlers from outside, too. */

@@ -83,8 +83,34 @@ enum fanin_reason admission_member(const struct pipeline *pipeline, const struct
 enum fanin_reason admission_parent(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 				   struct job **found);
 
+/* Does the job admit by key? job: may be NULL. */
+static inline bool
+admission_is_key_only(const struct job *job)
+{
+	return job != NULL && job->handler->admission == FANIN_ADMIT_KEY;
+}
+
+/* Is there any such job? Then packets on their way elsewhere may be for this switch, too. */
+static inline bool
+admission_is_transit_watched(const struct pipeline *pipeline)
+{
+	return __atomic_load_n(&pipeline->n_by_key, __ATOMIC_RELAXED) != 0;
+}
+
 /*
- * The same of a packet about a block, by its type's direction of a member or of the parent, which is to be of the current run, too.
+ * Is the frame a valid packet about a block that says it is of such a job, wherever it goes to? mbuf: FANIN_ETH_LEN bytes at least.
+ */
+bool admission_is_transit(const struct pipeline *pipeline, const struct rte_mbuf *mbuf);
+
+/*
+ * Finds the job of a valid packet about a block and checks that it comes from who may send it: by key, or by its type's direction the member
+ * or the parent. As admission_member.
+ */
+enum fanin_reason admission_sender(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
+				   struct job **found);
+
+/*
+ * The same, and the packet has to be of the current run, where that counts.
  */
 enum fanin_reason admission_block(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 				  struct job **found);

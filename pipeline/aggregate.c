@@ -215,7 +215,7 @@ is_from_parent(const struct fanin_hdr *hdr)
 	return fanin_type_direction(hdr->type) == FANIN_DOWN;
 }
 
-/* Calls the handler for a packet of any type but CONTRIBUTION. */
+/* Calls the handler for a packet that took the long way: of any type but CONTRIBUTION, or of a job that admits by key. */
 static enum fanin_verdict
 run_other(struct fanin_handler_ctx *ctx, const struct job *job, struct fanin_packet *packet,
 	  enum fanin_reason *reason)
@@ -223,6 +223,9 @@ run_other(struct fanin_handler_ctx *ctx, const struct job *job, struct fanin_pac
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 	const uint32_t index = fanin_slot_index(&job->params.slots, hdr->block);
 
+	if (hdr->type == FANIN_TYPE_CONTRIBUTION)
+		return job->handler->contribution(ctx, job->params.slots.by_index[index], index,
+						  packet, reason);
 	if (unlikely(!fanin_handler_takes(job->handler, hdr->type))) {
 		*reason = FANIN_REASON_TYPE;
 		return FANIN_VERDICT_DROP;
@@ -230,26 +233,38 @@ run_other(struct fanin_handler_ctx *ctx, const struct job *job, struct fanin_pac
 	return job->handler->other(ctx, job->params.slots.by_index[index], index, packet, reason);
 }
 
-/* Is the packet of the run that select_job has found? */
-static bool
-is_run_of(const struct worker *worker, const struct fanin_hdr *hdr)
+/* select_job for what takes the long way: with a run, too, where admission is by key. */
+static void
+select_any(struct worker *worker, const struct job *job)
 {
+	select_job(worker, job);
+	if (admission_is_key_only(job))
+		worker->run = job_epoch(job);
+}
+
+/* Is the packet of the run that select_any has found? */
+static bool
+is_run_of(const struct worker *worker, const struct job *job, const struct fanin_hdr *hdr)
+{
+	if (admission_is_key_only(job))
+		return true;
 	if (is_from_parent(hdr))
 		return worker->run != 0 && hdr->epoch == worker->handler_ctx.parent_epoch;
 	return worker->run != 0 && hdr->epoch == worker->run;
 }
 
-/* Queries, results that a member knew, and what the parent sent and the first look did not take. */
+/* Queries, results that a member knew, what the parent sent and the first look did not take, and what jobs admit by key. */
 static void
 run_single(struct worker *worker, struct rte_mbuf *mbuf)
 {
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	struct fanin_packet packet = { .mbuf = mbuf, .headers = headers, .payload = headers + 1 };
-	const bool refusable = !is_from_parent(&headers->fanin);
 	const uint32_t block = headers->fanin.block;
 	struct job *job;
 	enum fanin_reason reason = admission_block(worker->pipeline, mbuf, &job);
+	const bool by_key = admission_is_key_only(job);
+	const bool refusable = !by_key && !is_from_parent(&headers->fanin);
 	enum fanin_verdict verdict;
 
 	if (reason != FANIN_REASON_NONE) {
@@ -260,15 +275,16 @@ run_single(struct worker *worker, struct rte_mbuf *mbuf)
 		return;
 	}
 	packet.payload_len = fanin_wire_payload_len(headers);
-	packet.child = (uint16_t)job_likely_child_of(job, headers->fanin.rank);
-	select_job(worker, job);
+	packet.child = by_key ? ingress_port(worker->pipeline, mbuf)
+			      : (uint16_t)job_likely_child_of(job, headers->fanin.rank);
+	select_any(worker, job);
 	ctx->now_ns = worker->now_ns;
 	ctx->epoch = worker->run;
 	ctx->ended = __atomic_load_n(&job->ended, __ATOMIC_RELAXED);
 	ctx->silent = __atomic_load_n(&job->silent, __ATOMIC_RELAXED);
 	ctx->missing = 0;
-	verdict = is_run_of(worker, &headers->fanin) ? run_other(ctx, job, &packet, &reason)
-						     : FANIN_VERDICT_RETRY;
+	verdict = is_run_of(worker, job, &headers->fanin) ? run_other(ctx, job, &packet, &reason)
+							  : FANIN_VERDICT_RETRY;
 	settle(worker, mbuf, verdict, reason, refusable ? job : NULL);
 	emission_drain(worker);
 	if (ctx->missing != 0)
@@ -280,7 +296,7 @@ aggregate_expired(struct worker *worker, const struct job *job, const struct fan
 {
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
 
-	select_job(worker, job);
+	select_any(worker, job);
 	if (worker->run != timer->epoch)
 		return;
 	ctx->now_ns = worker->now_ns;
@@ -289,6 +305,16 @@ aggregate_expired(struct worker *worker, const struct job *job, const struct fan
 				   timer->block))
 		(void)fanin_timer_arm(ctx, timer->index, timer->block); /* it has just made room */
 	emission_drain(worker);
+}
+
+/* Has a packet that fits no job as it is a way of its own? */
+static bool
+goes_alone(const struct worker *worker, const struct rte_mbuf *mbuf)
+{
+	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
+
+	return hdr->type != FANIN_TYPE_CONTRIBUTION ||
+	       admission_is_key_only(job_lookup(worker->pipeline->jobs, hdr->job));
 }
 
 void
@@ -303,8 +329,7 @@ worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 		if (likely(job != NULL))
 			batch_add(&batch, job, mbufs[i],
 				  rte_pktmbuf_mtod(mbufs[i], struct fanin_headers *));
-		else if (rte_pktmbuf_mtod(mbufs[i], const struct fanin_headers *)->fanin.type !=
-			 FANIN_TYPE_CONTRIBUTION)
+		else if (goes_alone(worker, mbufs[i]))
 			run_single(worker, mbufs[i]);
 		else
 			refuse(worker, mbufs[i]);

@@ -14,19 +14,40 @@
 #include "pipeline/fastpath.h"
 
 /*
- * Only members and parents have a say in which cluster gets a block: a stranger would decide where the packets of others go. What comes
- * from none is refused here, whichever cluster the block has.
+ * May the port bring another packet for jobs that admit by key now? They have a constant rate, from which bursts may deviate (the virtual scheduling
+ * algorithm of ITU-T I.371).
+ */
+static bool
+is_within_rate(struct worker *worker, uint16_t port)
+{
+	const struct pipeline *pipeline = worker->pipeline;
+	const uint64_t due_ns = RTE_MAX(worker->key_due_ns[port], worker->now_ns);
+
+	if (due_ns - worker->now_ns > pipeline->key_burst_ns)
+		return false;
+	worker->key_due_ns[port] = due_ns + pipeline->key_interval_ns;
+	return true;
+}
+
+/*
+ * Only who may send has a say in which cluster gets a block: a stranger would decide where the packets of others go. What comes
+ * from one is refused here, whichever cluster the block has.
  */
 static void
-to_block(struct worker *worker, struct rte_mbuf *mbuf, const struct fanin_hdr *hdr)
+to_block(struct worker *worker, struct rte_mbuf *mbuf)
 {
-	enum fanin_reason reason;
 	struct job *job;
+	enum fanin_reason reason = admission_sender(worker->pipeline, mbuf, &job);
 
-	if (fanin_type_direction(hdr->type) == FANIN_UP)
-		reason = admission_member(worker->pipeline, mbuf, &job);
-	else
-		reason = admission_parent(worker->pipeline, mbuf, &job);
+	if (admission_is_key_only(job)) {
+		if (reason == FANIN_REASON_NONE &&
+		    !is_within_rate(worker, ingress_port(worker->pipeline, mbuf)))
+			reason = FANIN_REASON_RATE;
+		if (reason != FANIN_REASON_NONE) {
+			worker_drop(worker, mbuf, reason);
+			return;
+		}
+	}
 	if (reason != FANIN_REASON_NONE || !worker_dispatch(worker, job, mbuf))
 		worker_aggregate(worker, &mbuf, 1);
 }
@@ -53,7 +74,7 @@ worker_fanin(struct worker *worker, struct rte_mbuf *mbuf)
 
 	switch (fanin_type_class(hdr->type)) {
 	case FANIN_CLASS_BLOCK:
-		to_block(worker, mbuf, hdr);
+		to_block(worker, mbuf);
 		break;
 	case FANIN_CLASS_MEMBERSHIP:
 		worker_membership(worker, mbuf);

@@ -153,6 +153,8 @@ job_allocate(struct pipeline *pipeline, const struct job_spec *spec,
 		return -ENOMEM;
 	job->handler = handler;
 	job->reproducible = spec->reproducible;
+	if (handler->admission == FANIN_ADMIT_KEY)
+		job->lone_epoch = job_next_epoch(pipeline->jobs);
 	if (spec->owner != NULL)
 		snprintf(job->owner, sizeof(job->owner), "%s", spec->owner);
 	job->secret = spec->key;
@@ -248,6 +250,12 @@ choose_handler(const struct pipeline *pipeline, struct job_spec *spec,
 	if (*chosen == NULL) {
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "found handler \"%s\", expected one that `version` lists", spec->handler);
+		return -EINVAL;
+	}
+	if (spec->authenticate && (*chosen)->admission == FANIN_ADMIT_KEY) {
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found authenticate for the handler \"%s\", whose packets pass switches that they are not for: expected none",
+			 (*chosen)->name);
 		return -EINVAL;
 	}
 	return 0;
@@ -368,7 +376,7 @@ job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job *
 		ret = check_parameters(&spec, handler, error);
 	if (ret != 0)
 		return ret;
-	ret = job_tree_check(pipeline, &spec, &payload, error);
+	ret = job_tree_check(pipeline, handler, &spec, &payload, error);
 	if (ret != 0)
 		return ret;
 	ret = choose_id(table, &spec, code, error);
@@ -398,6 +406,8 @@ job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job *
 	/* Long before the job has a run, in which a packet without a tag could do harm. */
 	if (spec.authenticate)
 		__atomic_fetch_add(&pipeline->n_authenticated, 1, __ATOMIC_RELAXED);
+	if (handler->admission == FANIN_ADMIT_KEY)
+		__atomic_fetch_add(&pipeline->n_by_key, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&table->jobs[spec.id], job, __ATOMIC_RELEASE);
 	*created = job;
 	return 0;
@@ -416,6 +426,8 @@ job_destroy(struct pipeline *pipeline, uint32_t id)
 	table->n_jobs--;
 	if (job->taggers != NULL)
 		__atomic_fetch_sub(&pipeline->n_authenticated, 1, __ATOMIC_RELAXED);
+	if (job->handler->admission == FANIN_ADMIT_KEY)
+		__atomic_fetch_sub(&pipeline->n_by_key, 1, __ATOMIC_RELAXED);
 	if (job->timeout >= 0)
 		timers_unuse(pipeline, job->timeout);
 	job_free(pipeline, job);

@@ -98,6 +98,7 @@ struct job {
 	uint32_t epoch; /* 0: no run; else all members have joined, those of the whole job */
 	uint32_t parent_epoch; /* the same run as the parent numbers it, from before `epoch` is set until it is 0 */
 	uint64_t parent_instance; /* of the parent, for tags, as last told: before a run, too */
+	uint32_t lone_epoch; /* of a job that admits by key, while it has no run; else 0. Constant */
 
 	/* What probes have found, as bitmaps of ranks. Written under lock, relaxed atomic; read by any thread. */
 	uint64_t ended;  /* their processes have ended */
@@ -197,12 +198,13 @@ void job_slots_sweep(struct job_table *table);
 uint64_t job_slots_bytes(const struct job_table *table);
 
 /*
- * job_tree.c: checks members, ranks and parent, and completes what the spec leaves open.
+ * job_tree.c: checks members, ranks and parent, and completes what the spec leaves open. Where packets are admitted by key, ranks may be behind switches
+ * that are no members.
  *
  * payload: set to the bytes per packet. error: PIPELINE_ERROR_LEN bytes. Returns 0 or -EINVAL.
  */
-int job_tree_check(const struct pipeline *pipeline, struct job_spec *spec, uint32_t *payload,
-		   char *error);
+int job_tree_check(const struct pipeline *pipeline, const struct fanin_handler *handler,
+		   struct job_spec *spec, uint32_t *payload, char *error);
 
 /* job_tree.c: children, parent and the headers of their packets, of a spec that was checked. params.payload_bytes is set. */
 void job_tree_build(const struct pipeline *pipeline, const struct job_spec *spec, struct job *job);
@@ -230,6 +232,21 @@ job_lookup(const struct job_table *table, uint32_t id)
 		return NULL;
 	return __atomic_load_n(&table->jobs[id], __ATOMIC_ACQUIRE);
 }
+
+/*
+ * What handlers are told as the epoch, which no other job of this process has had: that of the run, or, of a job that admits by key and has none,
+ * one since it was made. 0: there is none. Any thread.
+ */
+static inline uint32_t
+job_epoch(const struct job *job)
+{
+	const uint32_t epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
+
+	return epoch != 0 ? epoch : job->lone_epoch;
+}
+
+/* job_run.c: a number that no run of this process has had. Any thread. */
+uint32_t job_next_epoch(struct job_table *table);
 
 /* Adds up what the workers counted for the job. */
 void job_stats(const struct job *job, struct fanin_handler_stats *sum);

@@ -63,15 +63,23 @@ probe_forget(struct job *job, unsigned int child)
 	__atomic_store_n(&job->silent, job->silent & others, __ATOMIC_RELAXED);
 }
 
-/* Under the lock: everybody is there. */
-static void
-run_begin(struct job_table *table, struct job *job)
+uint32_t
+job_next_epoch(struct job_table *table)
 {
 	uint32_t epoch = __atomic_fetch_add(&table->next_epoch, 1, __ATOMIC_RELAXED);
 
 	/* 0 stands for "no run": the counter steps over it when it wraps. */
 	if (epoch == 0)
 		epoch = __atomic_fetch_add(&table->next_epoch, 1, __ATOMIC_RELAXED);
+	return epoch;
+}
+
+/* Under the lock: everybody is there. */
+static void
+run_begin(struct job_table *table, struct job *job)
+{
+	const uint32_t epoch = job_next_epoch(table);
+
 	for (uint16_t i = 0; i < job->params.n_children; i++)
 		probe_forget(job, i);
 	/* Blocks begin at 0 again, so what the last run left there would look current. */

@@ -115,7 +115,7 @@ is_over(const struct job_table *table, const struct fanin_slot_tag *tag)
 {
 	const struct job *job = job_lookup(table, tag->job);
 
-	return job == NULL || __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE) != tag->epoch;
+	return job == NULL || job_epoch(job) != tag->epoch;
 }
 
 /* Workers are in for the length of a call, unless they have lost their core. */

@@ -79,9 +79,9 @@ check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint
 	return 0;
 }
 
-/* Ranks: each behind one child at most, all of the job's at the root, and not all of them elsewhere. */
+/* Ranks: each behind one child at most, all of the job's at the root of a tree, and not all of them elsewhere. */
 static int
-check_ranks(struct job_spec *spec, char *error)
+check_ranks(const struct fanin_handler *handler, struct job_spec *spec, char *error)
 {
 	uint64_t all, found = 0;
 
@@ -106,7 +106,7 @@ check_ranks(struct job_spec *spec, char *error)
 		}
 		found |= *ranks;
 	}
-	if (!spec->has_parent && found != all) {
+	if (!spec->has_parent && found != all && handler->admission == FANIN_ADMIT_MEMBERS) {
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "rank %d is behind no member, expected all %u: this is the job's only switch, as \"parent\" is not given",
 			 __builtin_ctzll(all & ~found), spec->n_ranks);
@@ -137,12 +137,13 @@ check_wide(const struct job_spec *spec, char *error)
 }
 
 int
-job_tree_check(const struct pipeline *pipeline, struct job_spec *spec, uint32_t *payload, char *error)
+job_tree_check(const struct pipeline *pipeline, const struct fanin_handler *handler,
+	       struct job_spec *spec, uint32_t *payload, char *error)
 {
 	int ret = check_members(pipeline, spec, payload, error);
 
 	if (ret == 0)
-		ret = check_ranks(spec, error);
+		ret = check_ranks(handler, spec, error);
 	if (ret == 0)
 		ret = check_wide(spec, error);
 	return ret;
@@ -268,5 +269,10 @@ job_tree_build(const struct pipeline *pipeline, const struct job_spec *spec, str
 	if (spec->has_parent) {
 		job_parent_headers(pipeline, spec, job);
 		job_parent_template(pipeline, job);
+	}
+	/* One with bits outside of the mask fits no packet. */
+	if (job->handler->admission == FANIN_ADMIT_KEY) {
+		memset(job->child_templates, 0xff, sizeof(job->child_templates));
+		memset(&job->parent_template, 0xff, sizeof(job->parent_template));
 	}
 }

@@ -24,6 +24,9 @@
 #include "pipeline/timers.h"
 #include "pipeline/worker.h"
 
+/* What a port brings in a time in which no worker looked, a core's time slice, is within its rate. */
+#define KEY_BURST_NS UINT64_C(10000000)
+
 uint64_t
 pipeline_now_ns(void)
 {
@@ -212,6 +215,11 @@ copy_options(struct pipeline *pipeline, const struct pipeline_options *options)
 	pipeline->multi4_up_to = options->multi4_up_to;
 	pipeline->n_clusters = options->n_workers / options->cluster_size;
 	pipeline->isa = options->isa;
+	if (options->key_rate != 0) {
+		pipeline->key_interval_ns = NS_PER_S / options->key_rate;
+		pipeline->key_burst_ns = RTE_MAX(KEY_BURST_NS,
+						 FANIN_BURST * pipeline->key_interval_ns);
+	}
 	pipeline->probes_due_ns = UINT64_MAX;
 	pipeline->timers_most = options->slots + options->shared_slots;
 	pipeline->shared_slots = options->n_workers > 1 &&

@@ -118,6 +118,7 @@ struct pipeline_options {
 	uint16_t max_jobs;
 	uint32_t slots;
 	uint32_t shared_slots; /* of each pool that jobs share; a power of two, or 0: there are none */
+	uint32_t key_rate; /* packets per second that a worker takes from a port for jobs that admit by key; 0: any number */
 	uint32_t mac_entries;
 	uint32_t mac_age_seconds;
 	struct pipeline_faults faults;
@@ -175,6 +176,9 @@ struct pipeline {
 	struct job_table *jobs;
 	uint64_t instance;        /* random: another start of the switch has another one */
 	uint32_t n_authenticated; /* jobs with tags. Control: w, workers: r; relaxed atomic */
+	uint32_t n_by_key;        /* jobs that admit by key; likewise */
+	uint64_t key_interval_ns; /* between packets that a port may bring to them; 0: none */
+	uint64_t key_burst_ns;    /* that these may be early */
 	struct mac_table *macs;
 	struct neighbor_table *neighbors;
 	struct route_table *routes;

@@ -6,6 +6,7 @@
 #include <rte_ip.h>
 #include <rte_prefetch.h>
 
+#include "pipeline/admission.h"
 #include "pipeline/aggregate.h"
 #include "pipeline/demux.h"
 #include "pipeline/net/net.h"
@@ -81,6 +82,23 @@ is_taken_arp(struct worker *worker, struct rte_mbuf *mbuf)
 	return taken;
 }
 
+/* A packet for a job that admits by key, which may be for anybody: where its sender is, others want to know. Returns false if it has none. */
+static bool
+note_transit(struct worker *worker, struct rte_mbuf *mbuf)
+{
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	const uint16_t ingress = ingress_port(worker->pipeline, mbuf);
+	const mac_key source = mac_key_make(headers->eth.src, 0);
+
+	if (unlikely(mac_key_is_invalid(source))) {
+		worker_drop(worker, mbuf, FANIN_REASON_SOURCE_MAC);
+		return false;
+	}
+	if (!worker->pipeline->ports[ingress].routed)
+		worker_learn(worker, source, ingress);
+	return true;
+}
+
 /* Returns true for a valid Fanin packet; the others have found their way. */
 static bool
 classify(struct worker *worker, struct rte_mbuf *mbuf)
@@ -97,6 +115,8 @@ classify(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_drop(worker, mbuf, FANIN_REASON_SOURCE_OWN);
 		return false;
 	}
+	if (unlikely(admission_is_transit_watched(pipeline)) && admission_is_transit(pipeline, mbuf))
+		return note_transit(worker, mbuf);
 	if (is_own_ipv4(pipeline, headers)) {
 		if (unlikely(!is_fanin(pipeline, headers, mbuf->data_len))) {
 			if (headers->ip.dst_be == pipeline->ip_be)

@@ -12,8 +12,7 @@ job_of(const struct worker *worker, const struct fanin_timer *timer)
 {
 	struct job *job = job_lookup(worker->pipeline->jobs, timer->job);
 
-	if (job == NULL || job->timeout < 0 ||
-	    __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE) != timer->epoch)
+	if (job == NULL || job->timeout < 0 || job_epoch(job) != timer->epoch)
 		return NULL;
 	return job;
 }

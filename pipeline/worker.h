@@ -110,6 +110,7 @@ struct worker {
 	uint64_t timers_due_ns; /* when the first timer of all FIFOs expires; UINT64_MAX: there is none */
 	struct fanin_timer_fifo *timers[PIPELINE_TIMEOUTS]; /* as pipeline->timeouts. Control: w (release), worker: r (acquire) */
 	struct faults faults;
+	uint64_t key_due_ns[PIPELINE_MAX_PORTS]; /* when each port's next packet for a job that admits by key is due */
 	uint32_t icmp_seconds; /* when the last ICMP error was sent, and how many in that second */
 	uint32_t icmp_sent;
 	struct counters counters;

@@ -323,9 +323,10 @@ command_jobs_waits(void *user, const json_t *args, struct control_error *error)
 	if (waiting.blocks == NULL)
 		return control_fail(error, "internal", "no memory for %zu blocks", waiting.most);
 	epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
-	for (uint32_t i = 0; i <= job->params.slots.mask && epoch != 0; i++) {
+	for (uint32_t i = 0; i <= job->params.slots.mask && job_epoch(job) != 0; i++) {
 		if (job->handler->peek != NULL &&
-		    job->handler->peek(&job->params, epoch, job->params.slots.by_index[i], &peek))
+		    job->handler->peek(&job->params, job_epoch(job), job->params.slots.by_index[i],
+				       &peek))
 			waiting_add(&waiting, &peek);
 	}
 	blocks = list_waiting(job, &waiting);

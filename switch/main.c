@@ -76,6 +76,7 @@ pipeline_setup(struct daemon *daemon, char *error)
 		.max_jobs = config->max_jobs,
 		.slots = config->slots,
 		.shared_slots = config->shared_slots,
+		.key_rate = config->key_rate,
 		.mac_entries = config->mac_entries,
 		.mac_age_seconds = config->mac_age_seconds,
 		.faults = { config->fault_drop, config->fault_duplicate, config->fault_reorder,

@@ -81,7 +81,7 @@ local reason_names = {
 	"local_unhandled", "mtu_exceeded", "tx_full", "worker_ring_full", "fault_drop", "port_down",
 	"parent_mismatch",
 	"ttl_exceeded", "no_route", "neighbor_unresolved", "routed_port_foreign", "ip_address_invalid", "source_own",
-	"source_path", "tag_wrong", "tx_refused",
+	"source_path", "tag_wrong", "tx_refused", "rate_exceeded",
 }
 local state_names = { [0] = "waiting", [1] = "active", [2] = "challenge" }
 local block_state_names = { [0] = "absent", [1] = "open", [2] = "sent", [3] = "done" }

@@ -65,7 +65,9 @@
 	X(SOURCE_PATH, "source_path", "the source address belongs to another port")                \
 	X(TAG, "tag_wrong", "the authentication tag is missing, wrong or not expected")            \
 	X(TX_REFUSED, "tx_refused",                                                                \
-	  "the egress interface refuses the frame but takes others: the MTU of its other end may be smaller")
+	  "the egress interface refuses the frame but takes others: "                              \
+	  "the MTU of its other end may be smaller")                                               \
+	X(RATE, "rate_exceeded", "more packets than a port may bring to jobs that admit by key")
 
 enum fanin_reason {
 #define FANIN_REASON_ENUM(name, counter, text) FANIN_REASON_##name,

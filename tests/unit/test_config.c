@@ -84,9 +84,9 @@ static const struct bad_input bad_inputs[] = {
 	  "sw.json: ports[0].mtuu: unknown key (did you mean \"mtu\"?)" },
 	{ WITH("\"worker\":[]"), "sw.json: worker: unknown key (did you mean \"workers\"?)" },
 	{ WITH("\"limits\":{\"colour\":1}"),
-	  "sw.json: limits.colour: unknown key, expected one of max_jobs, slots, shared_slots" },
+	  "sw.json: limits.colour: unknown key, expected one of max_jobs, slots, shared_slots, key_rate" },
 	{ WITH("\"limits\":{\"a\\nb\":1}"),
-	  "sw.json: limits.\"a\\nb\": unknown key, expected one of max_jobs, slots, shared_slots" },
+	  "sw.json: limits.\"a\\nb\": unknown key, expected one of max_jobs, slots, shared_slots, key_rate" },
 	{ WITH("\"idle\":3"), "sw.json: idle: found 3, expected an object" },
 	{ WITH("\"idle\":null"), "sw.json: idle: found null, expected an object" },
 
@@ -339,6 +339,7 @@ START_TEST(only_address_and_ports_are_needed)
 	ck_assert_uint_eq(config.max_jobs, 8);
 	ck_assert_uint_eq(config.slots, 4096);
 	ck_assert_uint_eq(config.shared_slots, 4096);
+	ck_assert_uint_eq(config.key_rate, 10000000);
 	ck_assert_uint_eq(config.mac_entries, 8192);
 	ck_assert_uint_eq(config.mac_age_seconds, 300);
 	ck_assert_double_eq(config.fault_drop, 0);
@@ -359,7 +360,7 @@ START_TEST(every_key_reaches_its_field)
 		"\"memory\":{\"hugepages\":\"never\",\"megabytes\":64},\"mempool\":{\"mbufs\":4194303,\"cache\":0},"
 		"\"workers\":[{\"lcore\":5,\"cpu\":1},{\"lcore\":3}],"
 		"\"idle\":{\"policy\":\"sleep\",\"empty_polls\":9,\"sleep_us\":8},"
-		"\"limits\":{\"max_jobs\":4096,\"slots\":8192,\"shared_slots\":64},\"mac_table\":{\"entries\":64,\"age_seconds\":1},"
+		"\"limits\":{\"max_jobs\":4096,\"slots\":8192,\"shared_slots\":64,\"key_rate\":1000},\"mac_table\":{\"entries\":64,\"age_seconds\":1},"
 		"\"ports\":[{\"name\":\"a\",\"pci\":\"0000:01:1f.7\",\"mtu\":61184},"
 		"{\"name\":\"b\",\"vdev\":\"net_tap0,iface=x\"},{\"name\":\"c\",\"memif\":65535}],"
 		"\"memif\":{\"socket\":\"/tmp/m\"},"
@@ -391,6 +392,7 @@ START_TEST(every_key_reaches_its_field)
 	ck_assert_uint_eq(config.max_jobs, 4096);
 	ck_assert_uint_eq(config.slots, 8192);
 	ck_assert_uint_eq(config.shared_slots, 64);
+	ck_assert_uint_eq(config.key_rate, 1000);
 	ck_assert_uint_eq(config.mac_entries, 64);
 	ck_assert_uint_eq(config.mac_age_seconds, 1);
 	ck_assert_uint_eq(config.n_ports, 3);
