@@ -93,6 +93,12 @@ list_parameters(const struct fanin_handler *handler)
 static json_t *
 list_handlers(void)
 {
+	static const char *const slots[] = {
+		[FANIN_SLOTS_PRIVATE] = "private", [FANIN_SLOTS_SHARED] = "shared", [FANIN_SLOTS_NONE] = "none"
+	};
+	static const char *const admission[] = {
+		[FANIN_ADMIT_MEMBERS] = "members", [FANIN_ADMIT_KEY] = "key"
+	};
 	uint32_t buffers;
 	const struct fanin_choice choice = { .message_bytes = 0 };
 	const struct fanin_handler *usual = fanin_handler_choose(&choice, false, &buffers);
@@ -101,11 +107,13 @@ list_handlers(void)
 	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
 	     handler = handler->next)
 		json_array_append_new(list,
-				      json_pack("{s:s,s:s,s:b,s:b,s:{s:i,s:i,s:i},s:o,s:o}", "name",
-						handler->name, "description", handler->description,
-						"default", handler == usual, "in_order",
-						(int)handler->in_order, "slot_mbufs", "fixed",
-						handler->slot_mbufs.fixed, "per_buffer",
+				      json_pack("{s:s,s:s,s:b,s:b,s:s,s:s,s:{s:i,s:i,s:i},s:o,s:o}",
+						"name", handler->name, "description",
+						handler->description, "default", handler == usual,
+						"in_order", (int)handler->in_order, "slots",
+						slots[handler->slots_of], "admission",
+						admission[handler->admission], "slot_mbufs",
+						"fixed", handler->slot_mbufs.fixed, "per_buffer",
 						handler->slot_mbufs.per_buffer, "per_pair",
 						handler->slot_mbufs.per_pair, "counters",
 						list_counters(handler), "parameters",
