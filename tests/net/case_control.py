@@ -46,6 +46,8 @@ def bad_configs(good):
         (["mempool.mbufs", "7"], changed(good, ["mempool"], {"mbufs": 7})),
         (["idle.policy", "rest"], changed(good, ["idle"], {"policy": "rest"})),
         (["limits.slots"], changed(good, ["limits"], {"slots": -2})),
+        (["limits.shared_slots", "power of two"], changed(good, ["limits"], {"shared_slots": 96})),
+        (["limits.key_rate"], changed(good, ["limits"], {"key_rate": 1})),
         (["faults.drop", "1.5"], changed(good, ["faults"], {"drop": 1.5})),
         (["log_level", "loud"], changed(good, ["log_level"], "loud")),
         (["ports[1].mtu", "70000"], changed(good, ["ports", 1, "mtu"], 70000)),

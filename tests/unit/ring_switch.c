@@ -78,6 +78,7 @@ switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers, uint16
 		.udp_port = FANIN_WIRE_DEFAULT_UDP_PORT,
 		.max_jobs = 2,
 		.slots = 64,
+		.key_rate = RING_SWITCH_KEY_RATE,
 		.mac_entries = 64,
 		.mac_age_seconds = 300,
 		.ports = ports,

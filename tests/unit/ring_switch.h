@@ -17,6 +17,7 @@
 #define RING_SWITCH_IP "10.0.0.254"
 #define RING_SWITCH_KEY UINT64_C(0x1122334455667788)
 
+#define RING_SWITCH_KEY_RATE 50000000u /* packets per second that are admitted by key */
 #define RING_SWITCH_MAX_PORTS 16
 #define RING_SWITCH_COUNT 64 /* elements of a contribution */
 

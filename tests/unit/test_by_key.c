@@ -463,6 +463,9 @@ START_TEST(a_port_brings_no_more_than_its_rate)
 	uint8_t frame[4096];
 	const size_t len = on_its_way(ELSEWHERE, frame);
 
+	/* By the option, with bursts of 10 ms. */
+	ck_assert_uint_eq(leaf.pipeline->key_interval_ns, 1000000000u / RING_SWITCH_KEY_RATE);
+	ck_assert_uint_eq(leaf.pipeline->key_burst_ns, 10000000);
 	/* One each microsecond, and ten at once. */
 	leaf.pipeline->key_interval_ns = 1000;
 	leaf.pipeline->key_burst_ns = 9000;

@@ -437,6 +437,31 @@ START_TEST(shared_slots_are_no_more_than_packets_were_reserved_for)
 }
 END_TEST
 
+START_TEST(the_size_of_shared_pools_is_an_option)
+{
+	static const unsigned int lcores[] = { 0 };
+	const struct pipeline_options options = {
+		.max_jobs = 2,
+		.slots = 64,
+		.shared_slots = 128,
+		.mac_entries = 64,
+		.pool = sw.pool,
+		.lcores = lcores,
+		.n_workers = 1,
+		.cluster_size = 1,
+	};
+	char error[PIPELINE_ERROR_LEN] = "";
+	struct pipeline *pipeline;
+
+	ck_assert_msg(pipeline_create(&options, &pipeline, error) == 0, "%s", error);
+	ck_assert_uint_eq(job_slots_shared(pipeline->jobs, &sharing), 128);
+	/* As many timers as there are slots. */
+	ck_assert_uint_eq(pipeline->timers_most, 64 + 128);
+	pipeline_free(pipeline);
+	ck_assert_uint_eq(job_slots_shared(sw.pipeline->jobs, &sharing), SHARED_SLOTS);
+}
+END_TEST
+
 START_TEST(a_job_may_have_no_slots)
 {
 	struct job *job = ring_switch_job_of(&sw, "slotless", 2, 0);
@@ -475,6 +500,36 @@ START_TEST(a_shared_slot_is_always_the_same_cluster_s)
 }
 END_TEST
 
+START_TEST(a_packet_on_its_way_is_taken_by_its_slots_cluster)
+{
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	struct counters sum;
+	struct job *job;
+
+	sharing.admission = FANIN_ADMIT_KEY;
+	job = ring_switch_job_of(&sw, "sharing", 4, 0);
+	for (uint32_t block = 0; block < 64; block++) {
+		const uint16_t host = (uint16_t)(block / 2 % 4);
+		const size_t len = host_contribution(&sw, job, host, 0, block, false, frame);
+
+		host_mac(7, headers->eth.dst);
+		headers->ip.dst_be = host_ip_be(7);
+		headers->ip.checksum_be = 0;
+		headers->ip.checksum_be = fanin_ip_checksum(&headers->ip);
+		ring_switch_put(&sw, host, frame, len);
+		ck_assert_uint_eq(called.n, block + 1);
+		ck_assert_uint_eq(called.index, fanin_slot_index(&job->params.slots, block));
+		ck_assert_ptr_eq(called.ctx, &sw.pipeline->workers[called.index % 2]->handler_ctx);
+	}
+	pipeline_counters(sw.pipeline, &sum);
+	ck_assert_uint_gt(sum.handed_over, 0);
+	ck_assert_uint_eq(sum.forwarded + sum.flooded, 0);
+	destroy(job);
+	sharing.admission = FANIN_ADMIT_MEMBERS;
+}
+END_TEST
+
 START_TEST(a_packet_that_needs_no_slot_stays_where_it_came_in)
 {
 	struct job *job = ring_switch_job_of(&sw, "slotless", 4, 0);
@@ -504,10 +559,12 @@ suite_slots(void)
 	tcase_add_test(one, who_finds_another_in_a_shared_slot_comes_again);
 	tcase_add_test(one, a_slot_that_is_in_use_is_not_swept_before_it_is_left);
 	tcase_add_test(one, shared_slots_are_no_more_than_packets_were_reserved_for);
+	tcase_add_test(one, the_size_of_shared_pools_is_an_option);
 	tcase_add_test(one, a_job_may_have_no_slots);
 	suite_add_tcase(suite, one);
 	tcase_add_checked_fixture(two, setup_two, teardown);
 	tcase_add_test(two, a_shared_slot_is_always_the_same_cluster_s);
+	tcase_add_test(two, a_packet_on_its_way_is_taken_by_its_slots_cluster);
 	tcase_add_test(two, a_packet_that_needs_no_slot_stays_where_it_came_in);
 	suite_add_tcase(suite, two);
 	return suite;
