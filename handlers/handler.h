@@ -73,6 +73,12 @@ fanin_slot_leave(struct fanin_slot_tag *tag)
 	__atomic_store_n(&tag->busy, 0, __ATOMIC_RELEASE);
 }
 
+/* What a job's switches make of its packets. The network manager plans by it. */
+enum fanin_shape {
+	FANIN_SHAPE_TREE, /* contributions of all members meet on their way up a tree, and results go down */
+	FANIN_SHAPE_MULTICAST, /* packets of any member go to all others along a tree; nothing is kept */
+};
+
 /* Which packets are a job's? */
 enum fanin_admission {
 	FANIN_ADMIT_MEMBERS, /* contributions and answers of its children, in a run that they have joined, and what its parent sends */
@@ -291,6 +297,7 @@ struct fanin_handler {
 	const char *description; /* one line for people */
 	bool in_order; /* combines in the order of the children, so that it may matter: for reproducible jobs */
 	bool makes_packets; /* by fanin_take */
+	enum fanin_shape shape;
 	enum fanin_admission admission;
 	enum fanin_slots_of slots_of;
 	struct fanin_slot_mbufs slot_mbufs; /* at least one in all, where there are slots; limits their number */
@@ -314,7 +321,7 @@ struct fanin_handler {
 	size_t (*slot_size)(const struct fanin_job_params *job);
 
 	/*
-	 * A contribution for this slot, of the run ctx->epoch. The slot was zeroed when the job was
+	 * A contribution for this slot (with other shapes than TREE there should be none, and it is dropped), of the run ctx->epoch. The slot was zeroed when the job was
 	 * made, and may have been used by earlier runs, and if it is shared, by other jobs. index: of the slot. If the job is
 	 * shared, other workers may call this for the same slot at the same time. On
 	 * FANIN_VERDICT_DROP *reason is set; on FANIN_VERDICT_RETRY the packet is as it came.
@@ -399,6 +406,13 @@ fanin_slot_mbufs(const struct fanin_handler *handler, unsigned int n_children, u
 
 	return each->fixed + each->per_buffer * (buffers < n_children ? buffers : n_children) +
 	       each->per_pair * ((n_children + 1) / 2);
+}
+
+/* Does the handler reduce contributions along a tree? Thread-safe. */
+static inline bool
+fanin_handler_reduces(const struct fanin_handler *handler)
+{
+	return handler->shape == FANIN_SHAPE_TREE;
 }
 
 /*

@@ -96,6 +96,9 @@ list_handlers(void)
 	static const char *const slots[] = {
 		[FANIN_SLOTS_PRIVATE] = "private", [FANIN_SLOTS_SHARED] = "shared", [FANIN_SLOTS_NONE] = "none"
 	};
+	static const char *const shapes[] = {
+		[FANIN_SHAPE_TREE] = "tree", [FANIN_SHAPE_MULTICAST] = "multicast"
+	};
 	static const char *const admission[] = {
 		[FANIN_ADMIT_MEMBERS] = "members", [FANIN_ADMIT_KEY] = "key"
 	};
@@ -106,18 +109,17 @@ list_handlers(void)
 
 	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
 	     handler = handler->next)
-		json_array_append_new(list,
-				      json_pack("{s:s,s:s,s:b,s:b,s:s,s:s,s:{s:i,s:i,s:i},s:o,s:o}",
-						"name", handler->name, "description",
-						handler->description, "default", handler == usual,
-						"in_order", (int)handler->in_order, "slots",
-						slots[handler->slots_of], "admission",
-						admission[handler->admission], "slot_mbufs",
-						"fixed", handler->slot_mbufs.fixed, "per_buffer",
-						handler->slot_mbufs.per_buffer, "per_pair",
-						handler->slot_mbufs.per_pair, "counters",
-						list_counters(handler), "parameters",
-						list_parameters(handler)));
+		json_array_append_new(
+			list,
+			json_pack("{s:s,s:s,s:b,s:b,s:s,s:s,s:s,s:{s:i,s:i,s:i},s:o,s:o}", "name",
+				  handler->name, "description", handler->description, "default",
+				  handler == usual, "in_order", (int)handler->in_order, "shape",
+				  shapes[handler->shape], "slots", slots[handler->slots_of],
+				  "admission", admission[handler->admission], "slot_mbufs", "fixed",
+				  handler->slot_mbufs.fixed, "per_buffer",
+				  handler->slot_mbufs.per_buffer, "per_pair",
+				  handler->slot_mbufs.per_pair, "counters", list_counters(handler),
+				  "parameters", list_parameters(handler)));
 	return list;
 }
 

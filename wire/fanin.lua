@@ -30,6 +30,8 @@ local types = {
 	[10] = { name = "QUERY", direction = "up", has_number = true },
 	[11] = { name = "PROBE", direction = "down" },
 	[12] = { name = "PROBE_ACK", direction = "up", body_len = 16 },
+	[13] = { name = "MULTICAST", direction = "up", has_data = true, has_number = true },
+	[14] = { name = "DELIVERY", direction = "down", has_data = true, has_number = true },
 }
 -- end packet types: written by wire/packets.py from wire/packets.h
 -- What people read for each code, and the codes that more is known of below.
@@ -488,7 +490,7 @@ local function add_body(tree, buffer, len, packet_type)
 	end
 	if expected == nil or captured_len < least_len then
 		local item = captured_len > 0 and tree:add(f.payload, buffer(HEADER_LEN)) or tree
-		if declared ~= nil and least_len == 0 and body_len > 0 then
+		if declared ~= nil and least_len == 0 and body_len > 0 and not declared.has_data then
 			item:add_proto_expert_info(e.length)
 		end
 		return ""

@@ -13,27 +13,29 @@
 /*
  * X(ENUMERATOR, code, direction, class, payload, count, number, text)
  *
- * The enumerator is the name, too. Direction is UP or DOWN; class is one of enum fanin_packet_class. The payload is ELEMENTS, NOTHING, or
- * BODY(join) for struct fanin_join_body or more. The header's fields `count` and `number` are ZERO, ANY or NONZERO; `count` also
+ * The enumerator is the name, too. Direction is UP or DOWN; class is one of enum fanin_packet_class. The payload is ELEMENTS, DATA, which
+ * is any bytes, NOTHING, or BODY(join) for struct fanin_join_body or more. The header's fields `count` and `number` are ZERO, ANY or NONZERO; `count` also
  * ELEMENTS, where there are some.
  */
-#define FANIN_WIRE_PACKETS(X)                                                                        \
-	X(CONTRIBUTION, 1, UP, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                      \
-	  "elements to be reduced: of a host, or of all hosts behind a switch")                      \
-	X(RESULT, 2, DOWN, BLOCK, ELEMENTS, ELEMENTS, ZERO, "the reduced elements, to all children") \
-	X(ANSWER, 3, DOWN, BLOCK, BODY(answer), ANY, ANY,                                            \
-	  "how far a block is, to the child that asked")                                             \
-	X(REFUSED, 4, DOWN, PARENT, NOTHING, ANY, ZERO, "why a packet was not processed")            \
-	X(JOIN, 5, UP, MEMBERSHIP, BODY(join), ZERO, ZERO, "a host or switch joins the job")         \
-	X(JOIN_ACK, 6, DOWN, PARENT, BODY(join_ack), ZERO, ZERO, "the answer to a JOIN")             \
-	X(LEAVE, 7, UP, MEMBERSHIP, NOTHING, ZERO, ZERO, "a host or switch leaves the job")          \
-	X(LEAVE_ACK, 8, DOWN, PARENT, NOTHING, ZERO, ZERO, "the answer to a LEAVE")                  \
-	X(KNOWN, 9, UP, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                             \
-	  "the result of a block, from a tree that is no more")                                      \
-	X(QUERY, 10, UP, BLOCK, NOTHING, ANY, NONZERO, "how far is this block?")                     \
-	X(PROBE, 11, DOWN, PROBE, NOTHING, ZERO, ZERO,                                               \
-	  "is the child there, which keeps others waiting?")                                         \
-	X(PROBE_ACK, 12, UP, PROBE, BODY(probe_ack), ZERO, ZERO, "the answer of a switch to a PROBE")
+#define FANIN_WIRE_PACKETS(X)                                                                         \
+	X(CONTRIBUTION, 1, UP, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                       \
+	  "elements to be reduced: of a host, or of all hosts behind a switch")                       \
+	X(RESULT, 2, DOWN, BLOCK, ELEMENTS, ELEMENTS, ZERO, "the reduced elements, to all children")  \
+	X(ANSWER, 3, DOWN, BLOCK, BODY(answer), ANY, ANY,                                             \
+	  "how far a block is, to the child that asked")                                              \
+	X(REFUSED, 4, DOWN, PARENT, NOTHING, ANY, ZERO, "why a packet was not processed")             \
+	X(JOIN, 5, UP, MEMBERSHIP, BODY(join), ZERO, ZERO, "a host or switch joins the job")          \
+	X(JOIN_ACK, 6, DOWN, PARENT, BODY(join_ack), ZERO, ZERO, "the answer to a JOIN")              \
+	X(LEAVE, 7, UP, MEMBERSHIP, NOTHING, ZERO, ZERO, "a host or switch leaves the job")           \
+	X(LEAVE_ACK, 8, DOWN, PARENT, NOTHING, ZERO, ZERO, "the answer to a LEAVE")                   \
+	X(KNOWN, 9, UP, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                              \
+	  "the result of a block, from a tree that is no more")                                       \
+	X(QUERY, 10, UP, BLOCK, NOTHING, ANY, NONZERO, "how far is this block?")                      \
+	X(PROBE, 11, DOWN, PROBE, NOTHING, ZERO, ZERO,                                                \
+	  "is the child there, which keeps others waiting?")                                          \
+	X(PROBE_ACK, 12, UP, PROBE, BODY(probe_ack), ZERO, ZERO, "the answer of a switch to a PROBE") \
+	X(MULTICAST, 13, UP, BLOCK, DATA, ANY, ANY, "from a member, for all others")                  \
+	X(DELIVERY, 14, DOWN, BLOCK, DATA, ANY, ANY, "the same on its way down to them")
 
 enum fanin_type {
 #define FANIN_TYPE_ENUM(name, code, ...) FANIN_TYPE_##name = (code),
@@ -65,6 +67,7 @@ enum fanin_packet_payload {
 	FANIN_PAYLOAD_NOTHING = 0,
 	FANIN_PAYLOAD_ELEMENTS, /* as many as `count` says, of a data type and an operator */
 	FANIN_PAYLOAD_BODY,     /* a struct; later versions may append fields */
+	FANIN_PAYLOAD_DATA,     /* any number of bytes, which mean nothing to switches */
 };
 
 /* What a field of the header may be. */

@@ -86,6 +86,7 @@ validate_control(const struct fanin_packet_type *type, const struct fanin_hdr *h
 		 uint32_t payload_len)
 {
 	const bool has_body = type->payload == FANIN_PAYLOAD_BODY;
+	const bool has_data = type->payload == FANIN_PAYLOAD_DATA;
 
 	if (hdr->dtype != FANIN_WIRE_DTYPE_NONE)
 		return FANIN_REASON_DTYPE;
@@ -93,7 +94,7 @@ validate_control(const struct fanin_packet_type *type, const struct fanin_hdr *h
 		return FANIN_REASON_OP;
 	if (!field_fits(type->count, hdr->count) || !field_fits(type->number, hdr->number))
 		return FANIN_REASON_ELEMENTS;
-	if (has_body ? payload_len < type->body_len : payload_len != 0)
+	if (has_body ? payload_len < type->body_len : payload_len != 0 && !has_data)
 		return FANIN_REASON_BODY;
 	return FANIN_REASON_NONE;
 }

@@ -152,9 +152,10 @@ def ecn_in(lab):
             run(["sysctl", "-qw", "net.ipv4.tcp_ecn=1"])
 
 
-def expect_no_loss(lab, watch, again):
+def expect_no_loss(lab, watch, waited, again):
     expect_equal(watch.grown("tx_dropped"), 0, "frames dropped at the port")
-    expect_equal(again, 0, "segments sent again")
+    # A sender's timer that expires because an answer had no core sends again what is not lost.
+    expect(again == 0 or waited > 0.05 * watch.seconds, f"{again} segments sent again, with no core for {waited:.2f} s")
     expect(watch.grown("egress", "ecn_marked") > 0, "nothing was marked")
     expect_equal(lab.drops()["tx_full"], 0, "tx_full")
 
@@ -164,7 +165,7 @@ def tcp_with_ecn_slows_down_by_marks_and_loses_nothing():
     with running_lab(3, "af_packet", MTU, base=Limited) as lab:
         ecn_in(lab)
         watch, waited, again = flow(lab, "cubic")
-        expect_no_loss(lab, watch, again)
+        expect_no_loss(lab, watch, waited, again)
         expect_rate(watch, waited)
         expect(max(watch.backlogs) <= QUEUE_BYTES, f"{max(watch.backlogs)} bytes waited")
 
@@ -175,7 +176,7 @@ def dctcp_keeps_the_queue_at_the_threshold():
         ecn_in(lab)
         for left in reversed(range(TRIES)):
             watch, waited, again = flow(lab, "fanin_dctcp")
-            expect_no_loss(lab, watch, again)
+            expect_no_loss(lab, watch, waited, again)
             expect_rate(watch, waited)
             share = watch.mean_backlog / ECN_BYTES
             if 0.3 <= share <= 1.5:

@@ -247,7 +247,7 @@ host_rig_handlers(void)
 	int n = 0;
 
 	for (const struct fanin_handler *h = fanin_handler_first(); h != NULL; h = h->next)
-		n++;
+		n += fanin_handler_reduces(h);
 	return n;
 }
 
@@ -256,7 +256,8 @@ host_rig_handler(int number)
 {
 	const struct fanin_handler *handler = fanin_handler_first();
 
-	while (number-- > 0)
-		handler = handler->next;
-	return handler;
+	for (;; handler = handler->next) {
+		if (fanin_handler_reduces(handler) && number-- == 0)
+			return handler;
+	}
 }

@@ -107,6 +107,8 @@ START_TEST(a_registered_operator_is_reduced_by_every_handler)
 		float elements[COUNT][2];
 		const float(*found)[2];
 
+		if (!fanin_handler_reduces(handler))
+			continue;
 		rig_start(handler->name);
 		for (uint16_t child = 0; child < N_CHILDREN; child++) {
 			for (int i = 0; i < COUNT; i++) {
@@ -184,6 +186,8 @@ START_TEST(what_is_not_registered_is_refused)
 {
 	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
 	     handler = handler->next) {
+		if (!fanin_handler_reduces(handler))
+			continue;
 		expect_refused(handler->name, FANIN_WIRE_OPAQUE + 8, FREE_CODE);
 		expect_refused(handler->name, FANIN_WIRE_F32, FREE_CODE);
 		/* Elements of another size, or type. */

@@ -130,7 +130,8 @@ expect_no_elements(const struct fanin_packet_type *type)
 	expect_field(&frame, type->count, false, FANIN_REASON_ELEMENTS);
 	make_least(type, &frame);
 	set_payload_len(&frame, type->body_len + 1u);
-	expect(&frame, type->body_len != 0 ? FANIN_REASON_NONE : FANIN_REASON_BODY);
+	expect(&frame,
+	       type->payload != FANIN_PAYLOAD_NOTHING ? FANIN_REASON_NONE : FANIN_REASON_BODY);
 	if (type->body_len == 0)
 		return;
 	set_payload_len(&frame, type->body_len - 1u);
@@ -180,6 +181,7 @@ START_TEST(rows_are_those_of_the_protocol)
 		NOTHING = FANIN_PAYLOAD_NOTHING,
 		ELEMENTS = FANIN_PAYLOAD_ELEMENTS,
 		BODY = FANIN_PAYLOAD_BODY,
+		DATA = FANIN_PAYLOAD_DATA,
 		ZERO = FANIN_FIELD_ZERO,
 		ANY = FANIN_FIELD_ANY,
 		NONZERO = FANIN_FIELD_NONZERO,
@@ -204,6 +206,8 @@ START_TEST(rows_are_those_of_the_protocol)
 		ROW(10, "QUERY", UP, BLOCK, NOTHING, 0, ANY, NONZERO),
 		ROW(11, "PROBE", DOWN, PROBE, NOTHING, 0, ZERO, ZERO),
 		ROW(12, "PROBE_ACK", UP, PROBE, BODY, 16, ZERO, ZERO),
+		ROW(13, "MULTICAST", UP, BLOCK, DATA, 0, ANY, ANY),
+		ROW(14, "DELIVERY", DOWN, BLOCK, DATA, 0, ANY, ANY),
 	};
 #undef ROW
 	const size_t n = sizeof(expected) / sizeof(expected[0]);
@@ -355,7 +359,7 @@ START_TEST(a_declaration_that_makes_no_sense_is_refused)
 	EXPECT_INVALID(type.class = FANIN_CLASS_PROBE);
 	EXPECT_INVALID(type.class = FANIN_CLASS_PROBE + 1);
 	EXPECT_INVALID(type.payload = FANIN_PAYLOAD_BODY);
-	EXPECT_INVALID(type.payload = FANIN_PAYLOAD_BODY + 1);
+	EXPECT_INVALID(type.payload = FANIN_PAYLOAD_DATA + 1);
 	EXPECT_INVALID(type.payload = FANIN_PAYLOAD_ELEMENTS);
 	EXPECT_INVALID(type.body_len = 1);
 	EXPECT_INVALID((type.payload = FANIN_PAYLOAD_BODY, type.body_len = UINT16_MAX));
