@@ -6,6 +6,7 @@
 
 #include "reference/kernel_reference.h"
 #include "reference/random.h"
+#include "hostlib/src/transport/transport.h"
 #include "tests/unit/ring_rig.h"
 #include "tests/unit/suites.h"
 

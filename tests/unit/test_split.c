@@ -231,7 +231,7 @@ START_TEST(error_of_one_tree_is_that_of_all)
 			strstr(grove.splits[r].error.text, "the switch does not answer"));
 		/* The others had all results of their parts but hold on to nothing. */
 		for (uint16_t k = 0; k < 3; k++)
-			ck_assert_ptr_null(grove.worlds[k]->engines[r]->requests);
+			ck_assert_ptr_null(grove.worlds[k]->engines[r]->requests.first);
 		ck_assert_int_eq(grove_post(&grove, &collectives[2], r, false), FANIN_ERR_TIMEOUT);
 		ck_assert_int_eq(fanin_engine_poll(grove.worlds[0]->engines[r]), FANIN_ERR_TIMEOUT);
 	}
@@ -251,7 +251,7 @@ START_TEST(request_that_one_tree_cannot_number_is_posted_nowhere)
 	ck_assert_int_eq(fanin_split_post(&grove.splits[0], &request, 10 * ELEMENTS),
 			 FANIN_ERR_INVALID);
 	for (uint16_t k = 0; k < 3; k++)
-		ck_assert_ptr_null(grove.worlds[k]->engines[0]->requests);
+		ck_assert_ptr_null(grove.worlds[k]->engines[0]->requests.first);
 	ck_assert_uint_eq(request.n_parts, 0);
 	ck_assert_uint_eq(grove.splits[0].next, 0);
 	grove_destroy(&grove);

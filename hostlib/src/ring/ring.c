@@ -37,7 +37,7 @@ fanin_ring_create(const struct fanin_ring_config *config, struct fanin_ring **ri
 	fanin_ring_watch_init(&created->next_watch, &config->next);
 	for (unsigned int i = 0; i < FANIN_RING_GUESTS; i++)
 		created->guests[i].fd = -1;
-	created->requests_tail = &created->requests;
+	fanin_request_list_init(&created->requests);
 	created->last_poll_ns = config->now_ns(config->now_arg);
 	created->now_ns = created->last_poll_ns;
 	*ring = created;
@@ -118,35 +118,22 @@ fanin_ring_post(struct fanin_ring *ring, struct fanin_request *request, uint64_t
 	/* Not every collective has one, but all ranks must say the same. */
 	if (!fanin_request_combines(request))
 		request->op = 0;
-	request->done_bytes = 0;
-	request->status = FANIN_IN_PROGRESS;
-	request->next = NULL;
-	if (ring->requests == NULL) {
+	if (ring->requests.first == NULL) {
 		ring->progress_ns = ring->config.now_ns(ring->config.now_arg);
 		ring->received_ns = ring->progress_ns;
 		ring->late_ns = ring->progress_ns;
 	}
-	*ring->requests_tail = request;
-	ring->requests_tail = &request->next;
+	fanin_request_list_append(&ring->requests, request);
 	return FANIN_OK;
 }
 
 void
 fanin_ring_fail(struct fanin_ring *ring, int status)
 {
-	struct fanin_request *request = ring->requests;
-
 	ring->status = status;
 	/* Before the requests are forgotten: the others are told what this rank waited for. */
 	fanin_ring_notice_now(ring, FANIN_RING_FAILED);
-	while (request != NULL) {
-		struct fanin_request *next = request->next;
-
-		request->status = status;
-		request = next;
-	}
-	ring->requests = NULL;
-	ring->requests_tail = &ring->requests;
+	fanin_request_list_fail(&ring->requests, status);
 	fanin_ring_work_end(ring);
 }
 
@@ -161,20 +148,17 @@ copy_own(const struct fanin_request *request)
 static void
 request_finish(struct fanin_ring *ring)
 {
-	struct fanin_request *request = ring->requests;
+	struct fanin_request *request = ring->requests.first;
 
 	if (ring->config.size == 1)
 		copy_own(request);
 	fanin_ring_work_end(ring);
-	ring->requests = request->next;
-	if (ring->requests == NULL)
-		ring->requests_tail = &ring->requests;
 	ring->seq++;
 	ring->posted = 0;
 	ring->stats.collectives++;
 	ring->stats.bytes_reduced += request->total_bytes;
 	request->done_bytes = request->total_bytes;
-	request->status = FANIN_OK;
+	fanin_request_list_finish(&ring->requests, request);
 }
 
 /* ------------------------------------------------------------------ poll */
@@ -188,7 +172,7 @@ absence_forgive(struct fanin_ring *ring)
 							 ring->config.timeout_ns);
 
 	ring->last_poll_ns = now_ns;
-	if (by_ns == 0 || ring->requests == NULL)
+	if (by_ns == 0 || ring->requests.first == NULL)
 		return;
 	fanin_ring_watch_away(ring, &ring->prev_watch, by_ns);
 	fanin_ring_watch_away(ring, &ring->next_watch, by_ns);
@@ -205,11 +189,11 @@ requests_work(struct fanin_ring *ring)
 	unsigned int moved = 0;
 	unsigned int received;
 
-	if (ring->requests == NULL)
+	if (ring->requests.first == NULL)
 		return fanin_ring_work_receive(ring);
-	while (ring->requests != NULL && ring->status == FANIN_OK) {
+	while (ring->requests.first != NULL && ring->status == FANIN_OK) {
 		if (ring->work.request == NULL)
-			fanin_ring_work_begin(ring, ring->requests);
+			fanin_ring_work_begin(ring, ring->requests.first);
 		if (ring->status == FANIN_OK && ring->config.size > 1) {
 			moved += fanin_ring_work_send(ring);
 			received = fanin_ring_work_receive(ring);
@@ -267,7 +251,7 @@ fanin_ring_idle_ns(const struct fanin_ring *ring)
 	uint64_t next_ns = ring->notified_ns > ring->received_ns ? ring->notified_ns
 								 : ring->received_ns;
 
-	if (ring->requests == NULL)
+	if (ring->requests.first == NULL)
 		return UINT64_MAX;
 	/* Timers are looked at as often. */
 	next_ns += fanin_ring_notice_interval_ns(ring, now_ns);
@@ -306,7 +290,7 @@ fanin_ring_poll_fds(const struct fanin_ring *ring, struct pollfd *fds)
 		return wiring_fds(ring, fds);
 	if (ring->config.size == 1 || ring->status != FANIN_OK)
 		return 0;
-	if (!ring->prev_ended && !ring->prev_left && !(holds_header && ring->requests == NULL))
+	if (!ring->prev_ended && !ring->prev_left && !(holds_header && ring->requests.first == NULL))
 		fds[n++] = (struct pollfd){ .fd = ring->prev, .events = POLLIN };
 	if (!ring->next_ended)
 		fds[n++] = (struct pollfd){
@@ -357,7 +341,7 @@ void
 fanin_ring_leave(struct fanin_ring *ring)
 {
 	const struct fanin_ring_header bye = { .type = FANIN_RING_BYE, .seq = ring->seq };
-	const bool between = ring->status == FANIN_OK && ring->requests == NULL;
+	const bool between = ring->status == FANIN_OK && ring->requests.first == NULL;
 	const uint64_t deadline_ns = fanin_now_ns(NULL) + LEAVE_NS;
 	const struct timespec pause = { .tv_nsec = 1000000 };
 

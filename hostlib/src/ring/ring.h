@@ -20,8 +20,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "hostlib/src/window/engine.h"
 #include "hostlib/src/base/error.h"
+#include "hostlib/src/request/request.h"
 
 struct fanin_ring;
 
@@ -78,7 +78,7 @@ uint64_t fanin_ring_wiring_missing(const struct fanin_ring *ring);
  * Takes a request that its owner has filled in; the operator must be a predefined one. Requests are worked on in the order
  * of posting.
  *
- * count: as for fanin_engine_post.
+ * count: as for fanin_request_layout.
  * Returns FANIN_OK or the ring's earlier error.
  */
 int fanin_ring_post(struct fanin_ring *ring, struct fanin_request *request, uint64_t count);

@@ -158,8 +158,7 @@ struct fanin_ring {
 	uint64_t retry_ns;
 	int next_errnum; /* what the connection said last; 0: nothing */
 
-	struct fanin_request *requests; /* posted and not done, in order */
-	struct fanin_request **requests_tail;
+	struct fanin_request_list requests;
 	uint32_t seq; /* of the oldest request that is not done */
 	struct fanin_ring_work work;
 	struct fanin_ring_piece tx_header;

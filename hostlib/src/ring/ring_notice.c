@@ -12,7 +12,7 @@
 static bool
 is_waiting(const struct fanin_ring *ring)
 {
-	return ring->requests != NULL &&
+	return ring->requests.first != NULL &&
 	       ring->now_ns - ring->received_ns >= fanin_ring_notice_ns(ring);
 }
 
@@ -23,7 +23,7 @@ silent_ranks(const struct fanin_ring *ring)
 	const uint64_t limit_ns = ring->config.timeout_ns / 2;
 	uint64_t since_ns = ring->heard_ns > ring->received_ns ? ring->heard_ns : ring->received_ns;
 
-	if (ring->requests == NULL)
+	if (ring->requests.first == NULL)
 		return 0;
 	if (ring->now_ns - since_ns >= limit_ns)
 		return UINT64_C(1) << fanin_ring_next_rank(ring);
@@ -40,7 +40,7 @@ fanin_ring_notice_now(struct fanin_ring *ring, enum fanin_ring_type type)
 	const struct fanin_ring_notice notice = {
 		.type = type,
 		.seq = ring->seq,
-		.posted = ring->posted | (ring->requests != NULL ? own : 0),
+		.posted = ring->posted | (ring->requests.first != NULL ? own : 0),
 		.silent = silent_ranks(ring),
 		.blamed = ring->blamed != 0 ? ring->blamed : own,
 		.blame = ring->blamed != 0 ? ring->blame : FANIN_RING_GAVE_UP,
@@ -93,7 +93,7 @@ notice_take(struct fanin_ring *ring, const struct fanin_ring_notice *notice)
 	else if (seq_before(ring->seq, notice->seq))
 		ring->posted = fanin_ring_all(ring);
 	/* A rank without a request of its own only hands on what others ask. */
-	if (ring->requests == NULL || ring->posted != posted || notice->silent != silent)
+	if (ring->requests.first == NULL || ring->posted != posted || notice->silent != silent)
 		ring->notice_due = true;
 }
 
@@ -179,10 +179,10 @@ check_gone(struct fanin_ring *ring)
 	else if (ring->prev_ended && !ring->prev_left &&
 		 ring->now_ns - ring->prev_ended_ns >= grace_ns)
 		fail_by(ring, prev, FANIN_RING_DIED);
-	else if (ring->requests != NULL && ring->next_left &&
+	else if (ring->requests.first != NULL && ring->next_left &&
 		 !seq_before(ring->seq, ring->next_left_seq))
 		fail_by(ring, next, FANIN_RING_LEFT);
-	else if (ring->requests != NULL && ring->prev_left && !ring->work.rx_matched)
+	else if (ring->requests.first != NULL && ring->prev_left && !ring->work.rx_matched)
 		fail_by(ring, prev, FANIN_RING_LEFT);
 }
 
@@ -220,7 +220,7 @@ fanin_ring_check_timers(struct fanin_ring *ring)
 	check_gone(ring);
 	if (ring->status == FANIN_OK)
 		check_silent(ring, waited_ns);
-	if (ring->status != FANIN_OK || ring->requests == NULL)
+	if (ring->status != FANIN_OK || ring->requests.first == NULL)
 		return;
 	late = fanin_ring_missing(ring);
 	if (late != 0)
@@ -239,7 +239,7 @@ fanin_ring_missing(const struct fanin_ring *ring)
 
 	if (ring->status != FANIN_OK)
 		return ring->error.missing;
-	if (ring->requests == NULL || ring->config.size == 1)
+	if (ring->requests.first == NULL || ring->config.size == 1)
 		return 0;
 	if (silent != 0)
 		return silent;

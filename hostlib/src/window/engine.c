@@ -45,7 +45,7 @@ fanin_engine_create(const struct fanin_engine_config *config, struct fanin_trans
 		return FANIN_ERR_NO_MEMORY;
 	}
 	created->transport = transport;
-	created->requests_tail = &created->requests;
+	fanin_request_list_init(&created->requests);
 	created->oldest = config->first_block;
 	created->end = config->first_block;
 	created->newest = config->first_block - 1;
@@ -80,71 +80,11 @@ fanin_engine_destroy(struct fanin_engine *engine)
 	free(engine);
 }
 
-void
-fanin_request_layout(struct fanin_request *request, uint16_t rank, uint16_t size, uint64_t count)
-{
-	uint32_t element_bytes = fanin_dtype_size(request->dtype);
-	uint64_t bytes = count * element_bytes;
-	bool is_root = rank == request->root;
-
-	request->element_bytes = (uint8_t)element_bytes;
-	request->total_bytes = bytes;
-	request->part_bytes = bytes;
-	request->send_offset = 0;
-	request->send_bytes = bytes;
-	request->recv_offset = 0;
-	request->recv_bytes = bytes;
-	switch ((enum fanin_collective)request->collective) {
-	case FANIN_COLLECTIVE_ALLREDUCE:
-		break;
-	case FANIN_COLLECTIVE_REDUCE:
-		request->recv_bytes = is_root ? bytes : 0;
-		break;
-	case FANIN_COLLECTIVE_REDUCE_SCATTER:
-		request->total_bytes = bytes * size;
-		request->part_bytes = request->total_bytes;
-		request->send_bytes = request->total_bytes;
-		request->recv_offset = bytes * rank;
-		break;
-	case FANIN_COLLECTIVE_BROADCAST:
-		request->send_bytes = is_root ? bytes : 0;
-		request->recv_bytes = is_root ? 0 : bytes;
-		break;
-	case FANIN_COLLECTIVE_ALLGATHER:
-		request->total_bytes = bytes * size;
-		request->send_offset = bytes * rank;
-		request->recv_bytes = request->total_bytes;
-		break;
-	}
-}
-
-/* Cuts the vector into blocks. Returns how many there are. */
-static uint64_t
-request_cut(const struct fanin_engine_config *config, struct fanin_request *request)
-{
-	uint32_t payload_bytes = config->payload_bytes;
-	uint64_t part_blocks;
-
-	if (fanin_request_combines(request))
-		payload_bytes = fanin_payload_limit(payload_bytes, config->wide, request->dtype,
-						    request->op);
-	request->block_bytes = payload_bytes / request->element_bytes * request->element_bytes;
-	/* A collective without elements still is one block: it synchronises. */
-	if (request->total_bytes == 0) {
-		request->part_blocks = 1;
-		return 1;
-	}
-	part_blocks = request->part_bytes / request->block_bytes +
-		      (request->part_bytes % request->block_bytes != 0);
-	request->part_blocks = (uint32_t)part_blocks;
-	return request->total_bytes / request->part_bytes * part_blocks;
-}
-
 uint64_t
 fanin_engine_cut(const struct fanin_engine *engine, struct fanin_request *request, uint64_t count)
 {
 	fanin_request_layout(request, engine->config.rank, engine->config.size, count);
-	return request_cut(&engine->config, request);
+	return fanin_request_cut(request, engine->config.payload_bytes, engine->config.wide);
 }
 
 int
@@ -170,7 +110,7 @@ fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, ui
 	assert(request->start < n_blocks);
 	n_blocks = (n_blocks - request->start - 1) / request->stride + 1;
 
-	if (engine->requests == NULL && engine->n_known == 0) {
+	if (engine->requests.first == NULL && engine->n_known == 0) {
 		engine->progress_ns = config->now_ns(config->now_arg);
 		engine->heard_ns = engine->progress_ns;
 		engine->excused_ns = 0;
@@ -179,12 +119,7 @@ fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, ui
 	}
 	request->n_blocks = (uint32_t)n_blocks;
 	request->first_block = engine->end;
-	request->done_blocks = 0;
-	request->done_bytes = 0;
-	request->status = FANIN_IN_PROGRESS;
-	request->next = NULL;
-	*engine->requests_tail = request;
-	engine->requests_tail = &request->next;
+	fanin_request_list_append(&engine->requests, request);
 	engine->end += request->n_blocks;
 	fanin_engine_start(engine, request);
 	return FANIN_OK;
@@ -265,7 +200,7 @@ absence_forgive(struct fanin_engine *engine, unsigned int n)
 							 engine->config.timeout_ns);
 
 	engine->last_poll_ns = now_ns;
-	if (by_ns == 0 || engine->requests == NULL)
+	if (by_ns == 0 || engine->requests.first == NULL)
 		return;
 	engine->progress_ns = fanin_absence_move(engine->progress_ns, by_ns, now_ns);
 	engine->excused_ns = fanin_absence_move(engine->excused_ns, by_ns, now_ns);
@@ -322,19 +257,8 @@ fanin_engine_poll(struct fanin_engine *engine)
 void
 fanin_engine_fail(struct fanin_engine *engine, int status)
 {
-	struct fanin_request *request = engine->requests;
-
 	engine->status = status;
-	while (request != NULL) {
-		struct fanin_request *next = request->next;
-
-		request->status = status;
-		if (request->whole != NULL)
-			request->whole->status = status;
-		request = next;
-	}
-	engine->requests = NULL;
-	engine->requests_tail = &engine->requests;
+	fanin_request_list_fail(&engine->requests, status);
 	engine->queue_head = engine->queue_tail;
 }
 
@@ -350,8 +274,8 @@ fanin_engine_abort(struct fanin_engine *engine, int status, const struct fanin_e
 bool
 fanin_engine_owes(const struct fanin_engine *engine)
 {
-	return engine->config.recover && engine->status == FANIN_OK && engine->requests == NULL &&
-	       engine->end != engine->config.first_block;
+	return engine->config.recover && engine->status == FANIN_OK &&
+	       engine->requests.first == NULL && engine->end != engine->config.first_block;
 }
 
 uint64_t
@@ -363,7 +287,7 @@ fanin_engine_idle_ns(const struct fanin_engine *engine)
 	/* Whoever takes the run up again has answers to wait for. */
 	if (engine->run_lost)
 		return LOST_RUN_IDLE_NS;
-	if (engine->requests == NULL && engine->n_known == 0)
+	if (engine->requests.first == NULL && engine->n_known == 0)
 		return UINT64_MAX;
 	/* The send ring was full: nothing tells when it is not. */
 	if (engine->queue_head != engine->queue_tail)

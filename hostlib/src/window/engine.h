@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "hostlib/src/base/error.h"
+#include "hostlib/src/request/request.h"
 #include "hostlib/src/transport/transport.h"
 #include "wire/keys.h"
 #include "wire/tag.h"
@@ -66,63 +67,6 @@ struct fanin_engine_stats {
 };
 
 /*
- * A collective is a vector: which part of it this rank brings, and which part of the result it keeps. With ALLGATHER the
- * vector consists of one part for each rank, and no block holds data of two.
- */
-enum fanin_collective {
-	FANIN_COLLECTIVE_ALLREDUCE,      /* brings and keeps all */
-	FANIN_COLLECTIVE_REDUCE,         /* brings all; the root keeps all */
-	FANIN_COLLECTIVE_REDUCE_SCATTER, /* brings all, keeps its part */
-	FANIN_COLLECTIVE_BROADCAST,      /* the root brings all, the others keep all */
-	FANIN_COLLECTIVE_ALLGATHER,      /* brings its part, keeps all */
-};
-
-/*
- * One request. The owner fills in what stands before `next`, the rest is the engine's until the status is no longer in
- * progress.
- */
-struct fanin_request {
-	struct fanin_comm *comm;       /* owner's, not used by the engine */
-	struct fanin_request *sibling; /* owner's list of all requests */
-	const uint8_t *send;           /* what this rank brings; unused if that is nothing */
-	uint8_t *recv;                 /* what it keeps; likewise */
-	uint8_t collective;            /* enum fanin_collective */
-	uint8_t dtype;
-	uint8_t op;    /* not of BROADCAST and ALLGATHER, which combine nothing */
-	uint16_t root; /* of REDUCE and BROADCAST */
-	/* Of the vector's blocks, this engine has every stride-th from `start` on; 0: all. Others have the rest (split.h). */
-	uint32_t stride;
-	uint32_t start;
-	struct fanin_request *whole; /* the request that this is a part of; NULL: it is one itself */
-	struct fanin_request *parts; /* split.h's: n_parts, one after the other, of which parts_left are in progress */
-	uint16_t n_parts;
-	uint16_t parts_left;
-	struct fanin_request *next; /* the one posted after this, while in progress */
-	uint64_t total_bytes;       /* of the vector */
-	uint64_t done_bytes;
-	uint64_t send_offset; /* in the vector, of what this rank brings */
-	uint64_t send_bytes;
-	uint64_t recv_offset; /* in the vector, of what it keeps */
-	uint64_t recv_bytes;
-	uint64_t part_bytes; /* blocks don't reach from one part into the next */
-	uint32_t part_blocks;
-	uint32_t block_bytes; /* whole elements per packet */
-	uint32_t first_block;
-	uint32_t n_blocks; /* of this engine */
-	uint32_t done_blocks;
-	uint8_t element_bytes;
-	int status; /* FANIN_IN_PROGRESS until it is done */
-};
-
-/* Are elements of several ranks combined? If not, their bits are only passed on. */
-static inline bool
-fanin_request_combines(const struct fanin_request *request)
-{
-	return request->collective != FANIN_COLLECTIVE_BROADCAST &&
-	       request->collective != FANIN_COLLECTIVE_ALLGATHER;
-}
-
-/*
  * engine: set on success only. config is copied; transport stays the caller's.
  * Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
  */
@@ -131,15 +75,6 @@ int fanin_engine_create(const struct fanin_engine_config *config, struct fanin_t
 
 /* Requests that are not done are forgotten. engine may be NULL. */
 void fanin_engine_destroy(struct fanin_engine *engine);
-
-/*
- * Finds what this rank brings and keeps of a request that its owner has filled in: all from total_bytes to recv_bytes,
- * and element_bytes. The owner may call it before fanin_engine_post to learn that.
- *
- * count: as for fanin_engine_post; the vector's bytes must fit into 64 bits.
- */
-void fanin_request_layout(struct fanin_request *request, uint16_t rank, uint16_t size,
-			  uint64_t count);
 
 /*
  * Cuts a request that its owner has filled in into blocks, after fanin_request_layout. Returns how many the vector has; none

@@ -81,14 +81,13 @@ struct fanin_engine {
 	struct fanin_cc cc;       /* how many blocks may be in flight */
 	uint32_t queue_head;
 	uint32_t queue_tail;
-	struct fanin_request *requests; /* posted and not done, in order of their blocks */
-	struct fanin_request **requests_tail;
-	uint32_t oldest;         /* oldest unfinished block */
-	uint32_t end;            /* first block number not posted */
-	uint32_t base;           /* what the run's packets call block 0 */
-	struct fanin_kept *kept; /* by lane; NULL unless config.recover */
-	uint8_t *kept_payloads;  /* config.payload_bytes each */
-	uint32_t n_known;        /* lanes that are */
+	struct fanin_request_list requests; /* in order of their blocks */
+	uint32_t oldest;                    /* oldest unfinished block */
+	uint32_t end;                       /* first block number not posted */
+	uint32_t base;                      /* what the run's packets call block 0 */
+	struct fanin_kept *kept;            /* by lane; NULL unless config.recover */
+	uint8_t *kept_payloads;             /* config.payload_bytes each */
+	uint32_t n_known;                   /* lanes that are */
 	bool run_lost;
 	struct fanin_rejoin rejoin; /* while it is */
 	bool moved; /* to another switch, whose epochs are its own: none is that of the run before */
@@ -137,48 +136,6 @@ static inline struct fanin_lane *
 fanin_engine_lane(const struct fanin_engine *engine, uint32_t block)
 {
 	return &engine->lanes[block & (engine->config.window - 1u)];
-}
-
-/* Where in its request's vector a block lies, and with which operator. */
-struct fanin_extent {
-	uint64_t offset; /* bytes */
-	uint32_t len;    /* bytes */
-	uint8_t op;      /* as on the wire */
-};
-
-static inline struct fanin_extent
-fanin_request_extent(const struct fanin_request *request, uint32_t block)
-{
-	uint32_t index = (block - request->first_block) * request->stride + request->start;
-	uint32_t part = index / request->part_blocks;
-	uint64_t begin = (uint64_t)(index % request->part_blocks) * request->block_bytes;
-	uint64_t left = request->part_bytes - begin;
-	uint8_t op = request->op;
-
-	if (request->collective == FANIN_COLLECTIVE_BROADCAST)
-		op = (uint8_t)(FANIN_WIRE_COPY + request->root);
-	else if (request->collective == FANIN_COLLECTIVE_ALLGATHER)
-		op = (uint8_t)(FANIN_WIRE_COPY + part);
-	return (struct fanin_extent){
-		.offset = part * request->part_bytes + begin,
-		.len = left < request->block_bytes ? (uint32_t)left : request->block_bytes,
-		.op = op,
-	};
-}
-
-/* Does this rank bring data for a block? It has all of them or none; of a block without elements, there is nothing to bring. */
-static inline bool
-fanin_request_brings(const struct fanin_request *request, const struct fanin_extent *extent)
-{
-	return extent->offset - request->send_offset < request->send_bytes;
-}
-
-/* Does this rank keep all of a block's result? */
-static inline bool
-fanin_request_keeps(const struct fanin_request *request, const struct fanin_extent *extent)
-{
-	return extent->offset >= request->recv_offset &&
-	       extent->offset + extent->len <= request->recv_offset + request->recv_bytes;
 }
 
 /* Has this rank the block's result? For blocks up to W before the oldest lane's, and those that are posted. */

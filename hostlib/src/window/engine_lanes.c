@@ -78,19 +78,9 @@ request_of(struct fanin_request *request, uint32_t block)
 static void
 request_finish(struct fanin_engine *engine, struct fanin_request *request)
 {
-	struct fanin_request **link = &engine->requests;
-
-	while (*link != request)
-		link = &(*link)->next;
-	*link = request->next;
-	if (request->next == NULL)
-		engine->requests_tail = link;
 	if (engine->kept != NULL)
 		fanin_engine_keep_request(engine, request);
-	request->next = NULL;
-	request->status = FANIN_OK;
-	if (request->whole != NULL && --request->whole->parts_left == 0)
-		request->whole->status = FANIN_OK;
+	fanin_request_list_finish(&engine->requests, request);
 }
 
 /* The lane waits for its next block, which it gets if that is posted. from: a request before it. */
@@ -114,7 +104,7 @@ fanin_engine_advance(struct fanin_engine *engine, struct fanin_lane *lane)
 	lane->block += engine->config.window;
 	lane->state = FANIN_LANE_IDLE;
 	lane->request = NULL;
-	lane_go_on(engine, lane, request != NULL ? request : engine->requests);
+	lane_go_on(engine, lane, request != NULL ? request : engine->requests.first);
 	if (engine->cc.window < engine->config.window)
 		fanin_engine_release(engine, fanin_engine_lane(engine, done + engine->cc.window));
 

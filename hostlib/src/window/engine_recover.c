@@ -88,7 +88,7 @@ fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_reques
 static const struct fanin_request *
 lender_of(const struct fanin_engine *engine, uint32_t block, struct fanin_extent *extent)
 {
-	for (const struct fanin_request *request = engine->requests; request != NULL;
+	for (const struct fanin_request *request = engine->requests.first; request != NULL;
 	     request = request->next) {
 		if (block - request->first_block >= request->n_blocks)
 			continue;

@@ -76,7 +76,7 @@ fanin_engine_open(struct fanin_engine *engine, const struct fanin_frame *frame,
 static bool
 has_open_block(const struct fanin_engine *engine)
 {
-	return engine->requests != NULL || engine->n_known != 0;
+	return engine->requests.first != NULL || engine->n_known != 0;
 }
 
 void

@@ -266,7 +266,7 @@ is_in_vain(const struct fanin_engine *engine)
 void
 fanin_engine_check_timers(struct fanin_engine *engine)
 {
-	if (engine->requests == NULL && engine->n_known == 0) {
+	if (engine->requests.first == NULL && engine->n_known == 0) {
 		engine->suspected = FANIN_REASON_NONE;
 		return;
 	}

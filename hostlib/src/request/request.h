@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests: what part of a collective's vector a rank brings and keeps, how the vector is cut into blocks, the list of those that
+ * are posted, and their end. Whatever protocol carries them out uses these. Pure but for the requests themselves; one thread at a
+ * time.
+ */
+#ifndef FANIN_HOSTLIB_REQUEST_H
+#define FANIN_HOSTLIB_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/wire.h"
+
+/*
+ * A collective is a vector: which part of it this rank brings, and which part of the result it keeps. With ALLGATHER the
+ * vector consists of one part for each rank, and no block holds data of two.
+ */
+enum fanin_collective {
+	FANIN_COLLECTIVE_ALLREDUCE,      /* brings and keeps all */
+	FANIN_COLLECTIVE_REDUCE,         /* brings all; the root keeps all */
+	FANIN_COLLECTIVE_REDUCE_SCATTER, /* brings all, keeps its part */
+	FANIN_COLLECTIVE_BROADCAST,      /* the root brings all, the others keep all */
+	FANIN_COLLECTIVE_ALLGATHER,      /* brings its part, keeps all */
+};
+
+/*
+ * One request. The owner fills in what stands before `next`, the rest is the protocol's until the status is no longer in
+ * progress.
+ */
+struct fanin_request {
+	struct fanin_comm *comm;       /* owner's, not used by the protocol */
+	struct fanin_request *sibling; /* owner's list of all requests */
+	const uint8_t *send;           /* what this rank brings; unused if that is nothing */
+	uint8_t *recv;                 /* what it keeps; likewise */
+	uint8_t collective;            /* enum fanin_collective */
+	uint8_t dtype;
+	uint8_t op;    /* not of BROADCAST and ALLGATHER, which combine nothing */
+	uint16_t root; /* of REDUCE and BROADCAST */
+	/* Of the vector's blocks, this request has every stride-th from `start` on; 0: all. Others have the rest (split.h). */
+	uint32_t stride;
+	uint32_t start;
+	struct fanin_request *whole; /* the request that this is a part of; NULL: it is one itself */
+	struct fanin_request *parts; /* split.h's: n_parts, one after the other, of which parts_left are in progress */
+	uint16_t n_parts;
+	uint16_t parts_left;
+	struct fanin_request *next; /* the one posted after this, while in progress */
+	uint64_t total_bytes;       /* of the vector */
+	uint64_t done_bytes;
+	uint64_t send_offset; /* in the vector, of what this rank brings */
+	uint64_t send_bytes;
+	uint64_t recv_offset; /* in the vector, of what it keeps */
+	uint64_t recv_bytes;
+	uint64_t part_bytes; /* blocks don't reach from one part into the next */
+	uint32_t part_blocks;
+	uint32_t block_bytes; /* whole elements per packet */
+	uint32_t first_block;
+	uint32_t n_blocks; /* of this request */
+	uint32_t done_blocks;
+	uint8_t element_bytes;
+	int status; /* FANIN_IN_PROGRESS until it is done */
+};
+
+/* Are elements of several ranks combined? If not, their bits are only passed on. */
+static inline bool
+fanin_request_combines(const struct fanin_request *request)
+{
+	return request->collective != FANIN_COLLECTIVE_BROADCAST &&
+	       request->collective != FANIN_COLLECTIVE_ALLGATHER;
+}
+
+/*
+ * Finds what this rank brings and keeps of a request that its owner has filled in: all from total_bytes to recv_bytes,
+ * and element_bytes. The owner may call it before posting to learn that.
+ *
+ * count: elements of the vector; with REDUCE_SCATTER and ALLGATHER of one rank's part. The vector's bytes must fit into 64 bits.
+ */
+void fanin_request_layout(struct fanin_request *request, uint16_t rank, uint16_t size,
+			  uint64_t count);
+
+/*
+ * Cuts the vector into blocks, after fanin_request_layout: block_bytes and part_blocks.
+ *
+ * payload_bytes: most per packet. wide: sums and averages of f16 and bf16 are accumulated in f32. Returns how many blocks the
+ * vector has, of which the request may have a part only (stride).
+ */
+uint64_t fanin_request_cut(struct fanin_request *request, uint16_t payload_bytes, bool wide);
+
+/* Where in its request's vector a block lies, and with which operator. */
+struct fanin_extent {
+	uint64_t offset; /* bytes */
+	uint32_t len;    /* bytes */
+	uint8_t op;      /* as on the wire */
+};
+
+/* block: one of the request's, from first_block on. */
+static inline struct fanin_extent
+fanin_request_extent(const struct fanin_request *request, uint32_t block)
+{
+	uint32_t index = (block - request->first_block) * request->stride + request->start;
+	uint32_t part = index / request->part_blocks;
+	uint64_t begin = (uint64_t)(index % request->part_blocks) * request->block_bytes;
+	uint64_t left = request->part_bytes - begin;
+	uint8_t op = request->op;
+
+	if (request->collective == FANIN_COLLECTIVE_BROADCAST)
+		op = (uint8_t)(FANIN_WIRE_COPY + request->root);
+	else if (request->collective == FANIN_COLLECTIVE_ALLGATHER)
+		op = (uint8_t)(FANIN_WIRE_COPY + part);
+	return (struct fanin_extent){
+		.offset = part * request->part_bytes + begin,
+		.len = left < request->block_bytes ? (uint32_t)left : request->block_bytes,
+		.op = op,
+	};
+}
+
+/* Does this rank bring data for a block? It has all of them or none; of a block without elements, there is nothing to bring. */
+static inline bool
+fanin_request_brings(const struct fanin_request *request, const struct fanin_extent *extent)
+{
+	return extent->offset - request->send_offset < request->send_bytes;
+}
+
+/* Does this rank keep all of a block's result? */
+static inline bool
+fanin_request_keeps(const struct fanin_request *request, const struct fanin_extent *extent)
+{
+	return extent->offset >= request->recv_offset &&
+	       extent->offset + extent->len <= request->recv_offset + request->recv_bytes;
+}
+
+/* Requests that are posted and not done, in the order of posting. They are their owners'. */
+struct fanin_request_list {
+	struct fanin_request *first;
+	struct fanin_request **tail;
+};
+
+/* Makes the list an empty one. It must stay where it is. */
+void fanin_request_list_init(struct fanin_request_list *list);
+
+/* The request is in progress from now on, with nothing done. */
+void fanin_request_list_append(struct fanin_request_list *list, struct fanin_request *request);
+
+/* The request, which is in the list, is done. So is the one that it is a part of, if no other part is in progress. */
+void fanin_request_list_finish(struct fanin_request_list *list, struct fanin_request *request);
+
+/* Ends all requests, and those that they are parts of, with an error. status: negative. */
+void fanin_request_list_fail(struct fanin_request_list *list, int status);
+
+#endif
