@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "hostlib/src/base/clock.h"
 #include "tests/unit/engine_world.h"
 #include "tests/unit/suites.h"
 
@@ -1036,6 +1037,32 @@ START_TEST(repeated_results_are_counted_as_duplicates)
 }
 END_TEST
 
+START_TEST(without_a_clock_of_its_own_an_engine_has_the_monotonic_one)
+{
+	struct world *world = world_create(1);
+	struct fanin_request request = { .dtype = FANIN_WIRE_I32, .op = FANIN_WIRE_SUM };
+	const struct fanin_engine_config config = {
+		.timeout_ns = 50 * 1000000ull,
+		.size = 2,
+		.window = WINDOW,
+		.payload_bytes = PAYLOAD,
+	};
+	struct fanin_engine *engine;
+	const uint64_t started_ns = fanin_now_ns(NULL);
+
+	world->silent = true;
+	ck_assert_int_eq(fanin_engine_create(&config, &world->links[0].memory.transport, &engine),
+			 FANIN_OK);
+	ck_assert_int_eq(fanin_engine_post(engine, &request, 0), FANIN_OK);
+	while (request.status == FANIN_IN_PROGRESS)
+		fanin_engine_poll(engine);
+	ck_assert_int_eq(request.status, FANIN_ERR_TIMEOUT);
+	ck_assert_uint_ge(fanin_now_ns(NULL) - started_ns, config.timeout_ns);
+	fanin_engine_destroy(engine);
+	world_destroy(world);
+}
+END_TEST
+
 Suite *
 suite_engine(void)
 {
@@ -1101,6 +1128,7 @@ suite_engine(void)
 	tcase_add_test(errors, refusals_of_late_duplicates_do_no_harm);
 	tcase_add_loop_test(errors, results_that_are_not_ours_change_nothing, 0, 10);
 	tcase_add_test(errors, repeated_results_are_counted_as_duplicates);
+	tcase_add_test(errors, without_a_clock_of_its_own_an_engine_has_the_monotonic_one);
 	suite_add_tcase(suite, errors);
 	return suite;
 }

@@ -199,9 +199,9 @@ START_TEST(parts_of_every_collective_have_each_block_once)
 		for (uint16_t k = 0; k < grove.n_trees; k++)
 			fanin_engine_fail(grove.worlds[k]->engines[1], FANIN_ERR_REFUSED);
 		for (uint16_t k = 0; k < grove.n_trees; k++)
-			grove.worlds[k]->engines[1]->status = FANIN_OK;
+			grove.worlds[k]->engines[1]->loop.status = FANIN_OK;
 		fanin_engine_fail(alone->engines[1], FANIN_ERR_REFUSED);
-		alone->engines[1]->status = FANIN_OK;
+		alone->engines[1]->loop.status = FANIN_OK;
 		fanin_split_free(&request);
 	}
 	world_destroy(alone);
@@ -231,7 +231,7 @@ START_TEST(error_of_one_tree_is_that_of_all)
 			strstr(grove.splits[r].error.text, "the switch does not answer"));
 		/* The others had all results of their parts but hold on to nothing. */
 		for (uint16_t k = 0; k < 3; k++)
-			ck_assert_ptr_null(grove.worlds[k]->engines[r]->requests.first);
+			ck_assert_ptr_null(grove.worlds[k]->engines[r]->loop.requests.first);
 		ck_assert_int_eq(grove_post(&grove, &collectives[2], r, false), FANIN_ERR_TIMEOUT);
 		ck_assert_int_eq(fanin_engine_poll(grove.worlds[0]->engines[r]), FANIN_ERR_TIMEOUT);
 	}
@@ -251,7 +251,7 @@ START_TEST(request_that_one_tree_cannot_number_is_posted_nowhere)
 	ck_assert_int_eq(fanin_split_post(&grove.splits[0], &request, 10 * ELEMENTS),
 			 FANIN_ERR_INVALID);
 	for (uint16_t k = 0; k < 3; k++)
-		ck_assert_ptr_null(grove.worlds[k]->engines[0]->requests.first);
+		ck_assert_ptr_null(grove.worlds[k]->engines[0]->loop.requests.first);
 	ck_assert_uint_eq(request.n_parts, 0);
 	ck_assert_uint_eq(grove.splits[0].next, 0);
 	grove_destroy(&grove);

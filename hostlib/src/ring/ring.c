@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "hostlib/src/base/absence.h"
-#include "hostlib/src/base/clock.h"
 
 #define LEAVE_NS (1000 * 1000000ull)
 
@@ -29,6 +28,7 @@ fanin_ring_create(const struct fanin_ring_config *config, struct fanin_ring **ri
 	}
 	memset(created, 0, sizeof(*created));
 	created->config = *config;
+	created->clock = fanin_clock_of(config->now_ns, config->now_arg);
 	created->isa = fanin_isa_detect();
 	created->listener = config->listener;
 	created->prev = -1;
@@ -38,7 +38,7 @@ fanin_ring_create(const struct fanin_ring_config *config, struct fanin_ring **ri
 	for (unsigned int i = 0; i < FANIN_RING_GUESTS; i++)
 		created->guests[i].fd = -1;
 	fanin_request_list_init(&created->requests);
-	created->last_poll_ns = config->now_ns(config->now_arg);
+	created->last_poll_ns = fanin_clock_read(&created->clock);
 	created->now_ns = created->last_poll_ns;
 	*ring = created;
 	return FANIN_OK;
@@ -119,7 +119,7 @@ fanin_ring_post(struct fanin_ring *ring, struct fanin_request *request, uint64_t
 	if (!fanin_request_combines(request))
 		request->op = 0;
 	if (ring->requests.first == NULL) {
-		ring->progress_ns = ring->config.now_ns(ring->config.now_arg);
+		ring->progress_ns = fanin_clock_read(&ring->clock);
 		ring->received_ns = ring->progress_ns;
 		ring->late_ns = ring->progress_ns;
 	}
@@ -222,7 +222,7 @@ fanin_ring_poll(struct fanin_ring *ring)
 			fanin_ring_piece_send(ring->prev, &ring->tx_notice);
 		return ring->status;
 	}
-	ring->now_ns = ring->config.now_ns(ring->config.now_arg);
+	ring->now_ns = fanin_clock_read(&ring->clock);
 	absence_forgive(ring);
 	if (!fanin_ring_wired(ring)) {
 		fanin_ring_wire(ring);
@@ -247,7 +247,7 @@ fanin_ring_poll(struct fanin_ring *ring)
 uint64_t
 fanin_ring_idle_ns(const struct fanin_ring *ring)
 {
-	uint64_t now_ns = ring->config.now_ns(ring->config.now_arg);
+	uint64_t now_ns = fanin_clock_read(&ring->clock);
 	uint64_t next_ns = ring->notified_ns > ring->received_ns ? ring->notified_ns
 								 : ring->received_ns;
 

@@ -35,7 +35,7 @@ struct fanin_ring_config {
 	int listener;            /* of fanin_ring_listen; the ring's from now on */
 	struct sockaddr_in next; /* where the next rank listens */
 	struct sockaddr_in prev; /* where the previous one does; port 0: not known */
-	uint64_t (*now_ns)(void *arg); /* monotonic clock */
+	uint64_t (*now_ns)(void *arg); /* NULL: the monotonic clock */
 	void *now_arg;
 	const struct fanin_log *log;
 };

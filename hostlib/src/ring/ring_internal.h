@@ -12,6 +12,7 @@
 #include <assert.h>
 
 #include "handlers/kernels/kernels.h"
+#include "hostlib/src/base/clock.h"
 #include "ring.h"
 
 #define FANIN_RING_VERSION 1u
@@ -147,6 +148,7 @@ struct fanin_ring_work {
 
 struct fanin_ring {
 	struct fanin_ring_config config;
+	struct fanin_clock clock;
 	enum fanin_isa isa;
 
 	int listener; /* -1 once wired */

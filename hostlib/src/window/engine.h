@@ -47,7 +47,7 @@ struct fanin_engine_config {
 	bool stagger;
 	bool recover; /* a run that the switch has lost can be resumed: results of a window are kept, and no block is sent
 		       * before all those a window before it are done */
-	uint64_t (*now_ns)(void *arg); /* monotonic clock */
+	uint64_t (*now_ns)(void *arg); /* NULL: the monotonic clock */
 	void *now_arg;
 };
 

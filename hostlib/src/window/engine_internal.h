@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine's state, shared by engine.c (requests and the poll loop), engine_lanes.c (which block may be sent), engine_rx.c (what
+ * The engine's state, shared by engine.c (requests and what is sent), engine_lanes.c (which block may be sent), engine_rx.c (what
  * came in), engine_query.c (asking the switch, and what its answers say), engine_timer.c (when to ask, and giving up) and engine_tag.c
  * (tags). Nobody else includes this.
  */
 #ifndef FANIN_HOSTLIB_ENGINE_INTERNAL_H
 #define FANIN_HOSTLIB_ENGINE_INTERNAL_H
 
+#include <assert.h>
+#include <stddef.h>
+
 #include "cc.h"
 #include "engine.h"
+#include "hostlib/src/loop/loop.h"
 #include "rtt.h"
-
-#define FANIN_ENGINE_BURST 32
 
 /* Queries that are told apart when their answers come; the answer to an older one is late and says nothing new. */
 #define FANIN_ENGINE_QUERIES 512
@@ -74,32 +76,25 @@ struct fanin_kept {
 };
 
 struct fanin_engine {
+	struct fanin_loop loop; /* the first: a pointer to it is one to the engine */
 	struct fanin_engine_config config;
-	struct fanin_transport *transport;
 	struct fanin_lane *lanes; /* config.window of them */
 	uint16_t *queue;          /* ring of lanes to be sent for the first time */
 	struct fanin_cc cc;       /* how many blocks may be in flight */
 	uint32_t queue_head;
 	uint32_t queue_tail;
-	struct fanin_request_list requests; /* in order of their blocks */
-	uint32_t oldest;                    /* oldest unfinished block */
-	uint32_t end;                       /* first block number not posted */
-	uint32_t base;                      /* what the run's packets call block 0 */
-	struct fanin_kept *kept;            /* by lane; NULL unless config.recover */
-	uint8_t *kept_payloads;             /* config.payload_bytes each */
-	uint32_t n_known;                   /* lanes that are */
+	uint32_t oldest;         /* oldest unfinished block */
+	uint32_t end;            /* first block number not posted */
+	uint32_t base;           /* what the run's packets call block 0 */
+	struct fanin_kept *kept; /* by lane; NULL unless config.recover */
+	uint8_t *kept_payloads;  /* config.payload_bytes each */
+	uint32_t n_known;        /* lanes that are */
 	bool run_lost;
 	struct fanin_rejoin rejoin; /* while it is */
 	bool moved; /* to another switch, whose epochs are its own: none is that of the run before */
 	const char *hint; /* borrowed; may be NULL */
 	struct fanin_rtt rtt;
-	uint64_t now_ns; /* of this poll */
-	uint64_t last_poll_ns;
-	uint64_t timers_ns;        /* timers that were due then have run out */
-	uint32_t unchecked_frames; /* received since the timers were looked at */
-	uint64_t next_timer_ns;    /* nothing is due before */
-	uint64_t progress_ns;      /* last result, or when the first request was posted */
-	uint64_t resumed_ns; /* when the caller came back last: older samples are not the network's */
+	uint64_t progress_ns; /* last result, or when the first request was posted */
 	uint64_t overtaken_ns; /* latest first transmission whose result has come: earlier ones are overtaken */
 	uint64_t heard_ns; /* last result or answer of this run, or when the first request was posted */
 	uint64_t excused_ns; /* last answer that the oldest block waits for ranks which are only late */
@@ -117,9 +112,6 @@ struct fanin_engine {
 	struct fanin_asked asked[FANIN_ENGINE_QUERIES]; /* by number */
 	struct fanin_told told;
 	unsigned int stale_reason; /* last refusal that was ignored, since the last progress */
-	int tx_errnum;             /* why sending failed since the last progress; 0: it didn't */
-	int status;                /* FANIN_OK or why the engine failed */
-	struct fanin_error error;
 	struct fanin_engine_stats stats;
 	unsigned int suspected; /* a refusal without a tag, since which no packet with one came; else FANIN_REASON_NONE */
 	uint64_t suspected_ns;        /* when the switch was first asked about that; 0: not yet */
@@ -132,6 +124,14 @@ struct fanin_engine {
 	struct fanin_headers headers; /* template of contributions */
 };
 
+static_assert(offsetof(struct fanin_engine, loop) == 0, "a pointer to the loop is one to the engine");
+
+static inline struct fanin_engine *
+fanin_engine_of(struct fanin_loop *loop)
+{
+	return (struct fanin_engine *)loop;
+}
+
 static inline struct fanin_lane *
 fanin_engine_lane(const struct fanin_engine *engine, uint32_t block)
 {
@@ -143,14 +143,6 @@ static inline bool
 fanin_engine_is_done(const struct fanin_engine *engine, uint32_t block)
 {
 	return fanin_block_before(block, fanin_engine_lane(engine, block)->block);
-}
-
-/* Timers are looked at by then. */
-static inline void
-fanin_engine_wake_by(struct fanin_engine *engine, uint64_t time_ns)
-{
-	if (time_ns < engine->next_timer_ns)
-		engine->next_timer_ns = time_ns;
 }
 
 /* The longest that an answer is waited for: several may be lost before the timeout. */
@@ -248,14 +240,14 @@ fanin_engine_transmit(struct fanin_engine *engine, const struct fanin_headers *h
 {
 	if (__builtin_expect(engine->config.tagger != NULL, 0))
 		return fanin_engine_transmit_tagged(engine, headers, payload, payload_len);
-	return fanin_transport_send(engine->transport, headers, payload, payload_len);
+	return fanin_transport_send(engine->loop.transport, headers, payload, payload_len);
 }
 
 /* Builds and commits the lane's contribution. Returns false if the transport has no room. */
 bool fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane);
 
-/* One received frame. */
-void fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *frame);
+/* As fanin_loop_ops has it. */
+void fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame);
 
 /*
  * engine_query.c: asks the switch for a block. all: and for those after it that have been sent. overdue: it is to repeat a result,
@@ -273,10 +265,10 @@ void fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin
 /* engine_query.c: a block that was sent again had not been lost. */
 void fanin_engine_note_spurious(struct fanin_engine *engine);
 
-/* Asks for what is due and fails the engine if nothing has come for too long. */
-void fanin_engine_check_timers(struct fanin_engine *engine);
+/* As fanin_loop_ops has it: asks for what is due and fails the engine if nothing has come for too long. */
+void fanin_engine_check_timers(struct fanin_loop *loop);
 
-/* Ends every request with the status; engine->error has the text already. */
+/* Ends every request with the status; engine->loop.error has the text already. */
 void fanin_engine_fail(struct fanin_engine *engine, int status);
 
 #endif

@@ -80,7 +80,7 @@ request_finish(struct fanin_engine *engine, struct fanin_request *request)
 {
 	if (engine->kept != NULL)
 		fanin_engine_keep_request(engine, request);
-	fanin_request_list_finish(&engine->requests, request);
+	fanin_request_list_finish(&engine->loop.requests, request);
 }
 
 /* The lane waits for its next block, which it gets if that is posted. from: a request before it. */
@@ -104,7 +104,7 @@ fanin_engine_advance(struct fanin_engine *engine, struct fanin_lane *lane)
 	lane->block += engine->config.window;
 	lane->state = FANIN_LANE_IDLE;
 	lane->request = NULL;
-	lane_go_on(engine, lane, request != NULL ? request : engine->requests.first);
+	lane_go_on(engine, lane, request != NULL ? request : engine->loop.requests.first);
 	if (engine->cc.window < engine->config.window)
 		fanin_engine_release(engine, fanin_engine_lane(engine, done + engine->cc.window));
 

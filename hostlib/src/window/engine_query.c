@@ -49,7 +49,7 @@ fanin_engine_ask(struct fanin_engine *engine, uint32_t block, bool all, bool ove
 		.number = number,
 		.block = block,
 		.order = engine->order,
-		.sent_ns = engine->now_ns,
+		.sent_ns = engine->loop.now_ns,
 	};
 	engine->stats.queries++;
 	engine->stats.frames_sent++;
@@ -60,7 +60,7 @@ void
 fanin_engine_sound(struct fanin_engine *engine)
 {
 	const uint32_t sent = engine->order - engine->sounded;
-	const bool lossy = engine->lossy_ns != 0 && engine->now_ns - engine->lossy_ns < LOSSY_NS;
+	const bool lossy = engine->lossy_ns != 0 && engine->loop.now_ns - engine->lossy_ns < LOSSY_NS;
 	const uint32_t least = lossy ? SOUND_LOSSY : SOUND_MIN;
 	const uint32_t round = lossy ? engine->cc.window / 4 : engine->cc.window;
 
@@ -68,7 +68,7 @@ fanin_engine_sound(struct fanin_engine *engine)
 	    engine->oldest == engine->end)
 		return;
 	if (engine->sounding != 0 &&
-	    engine->now_ns - engine->asked[engine->sounding % FANIN_ENGINE_QUERIES].sent_ns <
+	    engine->loop.now_ns - engine->asked[engine->sounding % FANIN_ENGINE_QUERIES].sent_ns <
 		    engine->rtt.rto_ns)
 		return;
 	engine->sounding = fanin_engine_ask(engine, engine->oldest, true, false);
@@ -81,7 +81,7 @@ void
 fanin_engine_note_spurious(struct fanin_engine *engine)
 {
 	engine->stats.spurious++;
-	engine->spurious_ns = engine->now_ns;
+	engine->spurious_ns = engine->loop.now_ns;
 	engine->reordering *= 2;
 	if (engine->reordering > engine->config.window)
 		engine->reordering = engine->config.window;
@@ -101,8 +101,8 @@ is_long_before(const struct fanin_engine *engine, const struct fanin_lane *lane,
 static void
 loss_note(struct fanin_engine *engine)
 {
-	engine->lossy_ns = engine->now_ns;
-	engine->cc.type->on_loss(&engine->cc, engine->now_ns);
+	engine->lossy_ns = engine->loop.now_ns;
+	engine->cc.type->on_loss(&engine->cc, engine->loop.now_ns);
 }
 
 /*
@@ -131,7 +131,7 @@ lane_hold(struct fanin_engine *engine, struct fanin_lane *lane, uint64_t due_ns)
 	lane->ask_wait_ns = 0;
 	if (lane->block == engine->oldest && engine->ask_ns > due_ns)
 		engine->ask_ns = due_ns;
-	fanin_engine_wake_by(engine, due_ns);
+	fanin_loop_wake_by(&engine->loop, due_ns);
 }
 
 /* It may be sent again, and is asked for as any other. */
@@ -153,15 +153,16 @@ absent_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct 
 	const uint64_t patience_ns = fanin_engine_patience_ns(engine);
 	const uint64_t due_ns = resend_due_ns(engine, lane);
 
-	if (engine->now_ns < due_ns) {
+	if (engine->loop.now_ns < due_ns) {
 		lane_hold(engine, lane, due_ns);
 		return;
 	}
 	if (fanin_engine_is_careful(engine) &&
 	    (lane->block != asked->block || asked->sent_ns - lane->sent_ns < patience_ns)) {
-		if (engine->now_ns - lane->sent_ns >= patience_ns && engine->now_ns >= lane->ask_ns &&
+		if (engine->loop.now_ns - lane->sent_ns >= patience_ns &&
+		    engine->loop.now_ns >= lane->ask_ns &&
 		    fanin_engine_ask(engine, lane->block, false, false) != 0)
-			lane->ask_ns = engine->now_ns + patience_ns;
+			lane->ask_ns = engine->loop.now_ns + patience_ns;
 		return;
 	}
 	loss_note(engine);
@@ -185,14 +186,14 @@ lane_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct fa
 		return;
 	if (state == FANIN_BLOCK_ABSENT) {
 		absent_learn(engine, lane, asked);
-	} else if (state == FANIN_BLOCK_DONE && engine->now_ns >= lane->ask_ns &&
+	} else if (state == FANIN_BLOCK_DONE && engine->loop.now_ns >= lane->ask_ns &&
 		   (!fanin_engine_is_careful(engine) ||
 		    asked->sent_ns - lane->sent_ns >= fanin_engine_patience_ns(engine)) &&
 		   fanin_engine_ask(engine, lane->block, false, true) != 0) {
 		/* Its result was sent before the answer, and has not come. */
 		loss_note(engine);
 		lane->asked = true;
-		lane->ask_ns = engine->now_ns + engine->rtt.rto_ns;
+		lane->ask_ns = engine->loop.now_ns + engine->rtt.rto_ns;
 	}
 }
 
@@ -232,7 +233,7 @@ told_note(struct fanin_engine *engine, enum fanin_block_state state,
 		engine->ask_wait_ns = fanin_engine_patience_ns(engine);
 	engine->told = (struct fanin_told){
 		.block = engine->oldest,
-		.time_ns = engine->now_ns,
+		.time_ns = engine->loop.now_ns,
 		.state = state,
 		/* "Sent" is what the nearest switch says, whatever those further up do. */
 		.lost = lost || (state == FANIN_BLOCK_SENT && was_lost),
@@ -241,13 +242,14 @@ told_note(struct fanin_engine *engine, enum fanin_block_state state,
 		.silent = body->silent & missing,
 	};
 	if (engine->told.silent != 0)
-		engine->told.silent_ns = silent_ns != 0 ? silent_ns : engine->now_ns;
+		engine->told.silent_ns = silent_ns != 0 ? silent_ns : engine->loop.now_ns;
 	/* The switch knows no more before long. */
 	engine->retry_ns = 0;
-	engine->ask_ns = engine->now_ns + (engine->told.silent != 0 ? fanin_engine_patience_ns(engine)
-								    : engine->ask_wait_ns);
+	engine->ask_ns = engine->loop.now_ns + (engine->told.silent != 0
+							? fanin_engine_patience_ns(engine)
+							: engine->ask_wait_ns);
 	if (state == FANIN_BLOCK_OPEN && missing != 0 && ((body->ended | body->silent) & missing) == 0)
-		engine->excused_ns = engine->now_ns;
+		engine->excused_ns = engine->loop.now_ns;
 }
 
 void
@@ -260,7 +262,8 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 	struct fanin_asked query;
 	struct fanin_answer_body body;
 
-	if (!fanin_frame_copy(engine->transport, frame, FANIN_PAYLOAD_OFFSET, &body, sizeof(body))) {
+	if (!fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET, &body,
+			      sizeof(body))) {
 		engine->stats.invalid++;
 		return;
 	}
@@ -281,12 +284,12 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 	asked->number = 0;
 	if (engine->sounding == hdr->number)
 		engine->sounding = 0;
-	if (engine->now_ns - engine->spurious_ns > SPURIOUS_NS)
+	if (engine->loop.now_ns - engine->spurious_ns > SPURIOUS_NS)
 		engine->reordering = FANIN_ENGINE_REORDERING_MIN;
 	states_learn(engine, &query, block, &body);
 	/* Time that the caller spent elsewhere is not the network's. */
-	if (query.sent_ns >= engine->resumed_ns)
-		fanin_rtt_sample(&engine->rtt, engine->now_ns - query.sent_ns);
+	if (query.sent_ns >= engine->loop.resumed_ns)
+		fanin_rtt_sample(&engine->rtt, engine->loop.now_ns - query.sent_ns);
 	if (engine->cc.generation != generation)
 		fanin_engine_release_all(engine);
 }

@@ -44,7 +44,7 @@ fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block, const stru
 
 	kept->valid = false;
 	if (len != 0 &&
-	    !fanin_frame_copy(engine->transport, frame, FANIN_PAYLOAD_OFFSET, payload, len))
+	    !fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET, payload, len))
 		return NULL;
 	*kept = (struct fanin_kept){
 		.block = block,
@@ -88,7 +88,7 @@ fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_reques
 static const struct fanin_request *
 lender_of(const struct fanin_engine *engine, uint32_t block, struct fanin_extent *extent)
 {
-	for (const struct fanin_request *request = engine->requests.first; request != NULL;
+	for (const struct fanin_request *request = engine->loop.requests.first; request != NULL;
 	     request = request->next) {
 		if (block - request->first_block >= request->n_blocks)
 			continue;
@@ -133,7 +133,7 @@ fanin_engine_hint(struct fanin_engine *engine, const char *hint)
 void
 fanin_engine_move(struct fanin_engine *engine, struct fanin_transport *transport)
 {
-	engine->transport = transport;
+	engine->loop.transport = transport;
 	engine->run_lost = true;
 	engine->moved = true;
 }
@@ -148,7 +148,7 @@ fanin_engine_redirect(struct fanin_engine *engine, const struct fanin_flow *flow
 bool
 fanin_engine_run_lost(const struct fanin_engine *engine)
 {
-	return engine->run_lost && engine->status == FANIN_OK;
+	return engine->run_lost && engine->loop.status == FANIN_OK;
 }
 
 void
@@ -223,7 +223,7 @@ fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint64_t instan
 		if (lane_resume(engine, fanin_engine_lane(engine, block), block))
 			continue;
 		fanin_error_set(
-			&engine->error, 0,
+			&engine->loop.error, 0,
 			"the ranks begin again with block %u, of which this one, at block %u, has no result any more: a rank was started anew",
 			block, engine->oldest);
 		fanin_engine_fail(engine, FANIN_ERR_REFUSED);
@@ -235,7 +235,7 @@ fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint64_t instan
 	engine->base = first_block;
 	engine->oldest = first_block;
 	engine->overtaken_ns = 0;
-	engine->next_timer_ns = 0;
+	engine->loop.next_timer_ns = 0;
 	engine->ask_ns = 0;
 	engine->ask_wait_ns = 0;
 	engine->retry_ns = 0;
@@ -247,9 +247,9 @@ fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint64_t instan
 	/* It may be another switch: to take it for one with several workers costs a round trip for each loss. */
 	engine->config.spread = true;
 	engine->excused_ns = 0;
-	engine->progress_ns = engine->config.now_ns(engine->config.now_arg);
+	engine->progress_ns = fanin_loop_clock_ns(&engine->loop);
 	engine->heard_ns = engine->progress_ns;
-	engine->resumed_ns = engine->progress_ns;
+	engine->loop.resumed_ns = engine->progress_ns;
 	engine->stats.resumed++;
 	fanin_engine_release_all(engine);
 	return FANIN_OK;

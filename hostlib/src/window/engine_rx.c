@@ -13,16 +13,16 @@ timers_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 {
 	if (lane->transmissions == 1 && lane->sent_ns > engine->overtaken_ns)
 		engine->overtaken_ns = lane->sent_ns;
-	engine->progress_ns = engine->now_ns;
-	engine->heard_ns = engine->now_ns;
+	engine->progress_ns = engine->loop.now_ns;
+	engine->heard_ns = engine->loop.now_ns;
 	/* What is asked for next is another block, or the same one with less patience. */
 	engine->ask_wait_ns = 0;
 	engine->retry_ns = 0;
-	if (engine->ask_ns > engine->now_ns + fanin_engine_patience_ns(engine))
-		engine->ask_ns = engine->now_ns + fanin_engine_patience_ns(engine);
-	fanin_engine_wake_by(engine, engine->now_ns + fanin_engine_patience_ns(engine));
+	if (engine->ask_ns > engine->loop.now_ns + fanin_engine_patience_ns(engine))
+		engine->ask_ns = engine->loop.now_ns + fanin_engine_patience_ns(engine);
+	fanin_loop_wake_by(&engine->loop, engine->loop.now_ns + fanin_engine_patience_ns(engine));
 	engine->stale_reason = FANIN_REASON_NONE;
-	engine->tx_errnum = 0;
+	engine->loop.tx_errnum = 0;
 }
 
 /* A second result of a block. If that was sent again, and nobody asked for the result, it was not needed. */
@@ -41,13 +41,13 @@ static void
 window_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 {
 	const struct fanin_cc_sample sample = {
-		.now_ns = engine->now_ns,
-		.delay_ns = engine->now_ns - lane->sent_ns,
+		.now_ns = engine->loop.now_ns,
+		.delay_ns = engine->loop.now_ns - lane->sent_ns,
 		.block = lane->block - engine->base,
 		.generation = lane->generation,
 	};
 
-	if (lane->transmissions == 1 && lane->sent_ns >= engine->resumed_ns)
+	if (lane->transmissions == 1 && lane->sent_ns >= engine->loop.resumed_ns)
 		engine->cc.type->on_delay(&engine->cc, &sample);
 }
 
@@ -95,10 +95,10 @@ result_misfit(struct fanin_engine *engine, const struct fanin_request *request,
 
 	block_format(request, extent, posted, sizeof(posted));
 	if (fanin_wire_is_empty(hdr))
-		fanin_error_set(&engine->error, 0, "no rank brought data for block %u (%s)", block,
-				posted);
+		fanin_error_set(&engine->loop.error, 0, "no rank brought data for block %u (%s)",
+				block, posted);
 	else
-		fanin_error_set(&engine->error, 0,
+		fanin_error_set(&engine->loop.error, 0,
 				"the result of block %u holds %s, but this rank posted %s", block,
 				shape_format(hdr->dtype, hdr->op, hdr->count, found, sizeof(found)),
 				posted);
@@ -131,7 +131,7 @@ result_keep(struct fanin_engine *engine, const struct fanin_request *request,
 		return true;
 	to = request->recv + (first - request->recv_offset);
 	if (kept == NULL)
-		return fanin_frame_copy(engine->transport, frame,
+		return fanin_frame_copy(engine->loop.transport, frame,
 					FANIN_PAYLOAD_OFFSET + (uint32_t)(first - extent->offset),
 					to, (uint32_t)(end - first));
 	memcpy(to, kept + (first - extent->offset), end - first);
@@ -218,11 +218,11 @@ fanin_engine_refused(struct fanin_engine *engine, unsigned int reason, uint32_t 
 	}
 	if (lane->block == block && lane->request != NULL) {
 		extent = fanin_request_extent(lane->request, lane->block);
-		fanin_error_set(&engine->error, 0, "the switch refused block %u (%s): %s", block,
-				block_format(lane->request, &extent, posted, sizeof(posted)),
+		fanin_error_set(&engine->loop.error, 0, "the switch refused block %u (%s): %s",
+				block, block_format(lane->request, &extent, posted, sizeof(posted)),
 				fanin_reason_text(reason));
 	} else {
-		fanin_error_set(&engine->error, 0, "the switch refused block %u: %s", block,
+		fanin_error_set(&engine->loop.error, 0, "the switch refused block %u: %s", block,
 				fanin_reason_text(reason));
 	}
 	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
@@ -241,13 +241,14 @@ is_from_switch(const struct fanin_engine *engine, const struct fanin_frame *fram
 }
 
 void
-fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *frame)
+fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 {
+	struct fanin_engine *engine = fanin_engine_of(loop);
 	struct fanin_frame opened;
 	const struct fanin_hdr *hdr;
 	uint32_t block;
 
-	if (engine->status != FANIN_OK)
+	if (engine->loop.status != FANIN_OK)
 		return;
 	engine->stats.frames_received++;
 	if (__builtin_expect(engine->config.tagger != NULL, 0)) {
@@ -287,7 +288,7 @@ fanin_engine_receive(struct fanin_engine *engine, const struct fanin_frame *fram
 		receive_result(engine, frame, block);
 		break;
 	case FANIN_TYPE_ANSWER:
-		engine->heard_ns = engine->now_ns;
+		engine->heard_ns = engine->loop.now_ns;
 		fanin_engine_receive_answer(engine, frame, block);
 		break;
 	case FANIN_TYPE_REFUSED:

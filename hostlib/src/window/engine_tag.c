@@ -52,10 +52,10 @@ fanin_engine_transmit_tagged(struct fanin_engine *engine, const struct fanin_hea
 		memcpy(sealed + 1, payload, payload_len);
 	if (!fanin_tagger_seal_frame(engine->config.tagger, FANIN_TAG_UP, engine->config.instance,
 				     sealed)) {
-		engine->tx_errnum = EIO;
+		engine->loop.tx_errnum = EIO;
 		return false;
 	}
-	return fanin_transport_send(engine->transport, sealed, sealed + 1,
+	return fanin_transport_send(engine->loop.transport, sealed, sealed + 1,
 				    payload_len + FANIN_TAG_LEN);
 }
 
@@ -64,7 +64,7 @@ fanin_engine_open(struct fanin_engine *engine, const struct fanin_frame *frame,
 		  struct fanin_frame *opened)
 {
 	if (frame->len < FANIN_PAYLOAD_OFFSET || frame->len > engine->tagged_room ||
-	    !fanin_frame_copy(engine->transport, frame, 0, engine->opened, frame->len) ||
+	    !fanin_frame_copy(engine->loop.transport, frame, 0, engine->opened, frame->len) ||
 	    !fanin_answer_open(engine->config.tagger, engine->config.instance, engine->opened,
 			       frame->len))
 		return false;
@@ -76,7 +76,7 @@ fanin_engine_open(struct fanin_engine *engine, const struct fanin_frame *frame,
 static bool
 has_open_block(const struct fanin_engine *engine)
 {
-	return engine->requests.first != NULL || engine->n_known != 0;
+	return engine->loop.requests.first != NULL || engine->n_known != 0;
 }
 
 void
@@ -86,8 +86,8 @@ fanin_engine_refusal_suspect(struct fanin_engine *engine, unsigned int reason)
 		return;
 	engine->suspected = reason;
 	engine->suspected_ns = 0;
-	engine->suspected_ask_ns = engine->now_ns;
-	fanin_engine_wake_by(engine, engine->now_ns);
+	engine->suspected_ask_ns = engine->loop.now_ns;
+	fanin_loop_wake_by(&engine->loop, engine->loop.now_ns);
 }
 
 void
@@ -101,20 +101,21 @@ fanin_engine_refusal_check(struct fanin_engine *engine)
 		engine->suspected = FANIN_REASON_NONE;
 		return;
 	}
-	if (engine->suspected_ns != 0 && engine->timers_ns > engine->suspected_ns &&
-	    engine->timers_ns - engine->suspected_ns >= fanin_engine_retry_most_ns(engine)) {
+	if (engine->suspected_ns != 0 && engine->loop.timers_ns > engine->suspected_ns &&
+	    engine->loop.timers_ns - engine->suspected_ns >= fanin_engine_retry_most_ns(engine)) {
 		engine->suspected = FANIN_REASON_NONE;
 		fanin_engine_refused(engine, reason, engine->oldest);
 		return;
 	}
 	/* Overdue: a switch that has sent its sum up passes the query on, and it is another one that may have refused. */
-	if (engine->now_ns >= engine->suspected_ask_ns &&
+	if (engine->loop.now_ns >= engine->suspected_ask_ns &&
 	    fanin_engine_ask(engine, engine->oldest, false, true) != 0) {
 		if (engine->suspected_ns == 0)
-			engine->suspected_ns = engine->now_ns;
-		engine->suspected_ask_ns = engine->now_ns + fanin_engine_retry_most_ns(engine) / 8;
+			engine->suspected_ns = engine->loop.now_ns;
+		engine->suspected_ask_ns = engine->loop.now_ns +
+					   fanin_engine_retry_most_ns(engine) / 8;
 	}
-	fanin_engine_wake_by(engine, engine->suspected_ask_ns);
+	fanin_loop_wake_by(&engine->loop, engine->suspected_ask_ns);
 }
 
 void

@@ -37,10 +37,10 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 
 	if (due_ns < engine->ask_ns)
 		due_ns = engine->ask_ns;
-	if (due_ns > engine->timers_ns)
+	if (due_ns > engine->loop.timers_ns)
 		return due_ns;
 	if (fanin_engine_ask(engine, lane->block, true, overdue) == 0)
-		return engine->now_ns + FANIN_RTO_MIN_NS / 2;
+		return engine->loop.now_ns + FANIN_RTO_MIN_NS / 2;
 	lane->asked = lane->asked || overdue;
 	engine->ask_wait_ns = back_off_ns(engine, engine->ask_wait_ns);
 	engine->retry_ns = back_off_ns(engine, engine->retry_ns);
@@ -49,7 +49,7 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 		engine->retry_ns = engine->ask_wait_ns / 32;
 	if (engine->retry_ns > fanin_engine_retry_most_ns(engine))
 		engine->retry_ns = fanin_engine_retry_most_ns(engine);
-	engine->ask_ns = engine->now_ns + engine->retry_ns;
+	engine->ask_ns = engine->loop.now_ns + engine->retry_ns;
 	return engine->ask_ns;
 }
 
@@ -62,7 +62,7 @@ covered_note(struct fanin_engine *engine, uint32_t block, uint64_t wait_ns)
 
 		if (lane->block == block + i && lane->told < FANIN_BLOCK_SENT) {
 			lane->ask_wait_ns = wait_ns;
-			lane->ask_ns = engine->now_ns + wait_ns;
+			lane->ask_ns = engine->loop.now_ns + wait_ns;
 		}
 	}
 }
@@ -73,12 +73,12 @@ held_check(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	const bool all = !fanin_engine_is_careful(engine);
 
-	if (lane->ask_ns > engine->timers_ns)
+	if (lane->ask_ns > engine->loop.timers_ns)
 		return lane->ask_ns;
 	if (fanin_engine_ask(engine, lane->block, all, false) == 0)
-		return engine->now_ns + FANIN_RTO_MIN_NS / 2;
+		return engine->loop.now_ns + FANIN_RTO_MIN_NS / 2;
 	lane->ask_wait_ns = back_off_ns(engine, lane->ask_wait_ns);
-	lane->ask_ns = engine->now_ns + lane->ask_wait_ns;
+	lane->ask_ns = engine->loop.now_ns + lane->ask_wait_ns;
 	if (all)
 		covered_note(engine, lane->block, lane->ask_wait_ns);
 	return lane->ask_ns;
@@ -100,10 +100,10 @@ lane_check(struct fanin_engine *engine, struct fanin_lane *lane)
 		return UINT64_MAX;
 	if (due_ns < lane->ask_ns)
 		due_ns = lane->ask_ns;
-	if (due_ns > engine->timers_ns)
+	if (due_ns > engine->loop.timers_ns)
 		return due_ns;
 	if (fanin_engine_ask(engine, lane->block, !overdue, overdue) == 0)
-		return engine->now_ns + FANIN_RTO_MIN_NS / 2;
+		return engine->loop.now_ns + FANIN_RTO_MIN_NS / 2;
 	if (!overdue) {
 		lane->ask_wait_ns = back_off_ns(engine, lane->ask_wait_ns);
 		covered_note(engine, lane->block, lane->ask_wait_ns);
@@ -111,7 +111,7 @@ lane_check(struct fanin_engine *engine, struct fanin_lane *lane)
 	}
 	lane->asked = true;
 	lane->ask_wait_ns = back_off_ns(engine, lane->ask_wait_ns);
-	lane->ask_ns = engine->now_ns + lane->ask_wait_ns;
+	lane->ask_ns = engine->loop.now_ns + lane->ask_wait_ns;
 	return lane->ask_ns;
 }
 
@@ -131,7 +131,7 @@ lanes_scan(struct fanin_engine *engine)
 		if (due_ns < next_ns)
 			next_ns = due_ns;
 	}
-	engine->next_timer_ns = next_ns;
+	engine->loop.next_timer_ns = next_ns;
 }
 
 /* What to look at when frames are refused. */
@@ -170,18 +170,18 @@ static void
 engine_time_out(struct fanin_engine *engine)
 {
 	const struct fanin_lane *lane = fanin_engine_lane(engine, engine->oldest);
-	uint64_t silent_ns = engine->now_ns - engine->progress_ns;
+	uint64_t silent_ns = engine->loop.now_ns - engine->progress_ns;
 	uint64_t missing = fanin_engine_missing(engine);
 	bool has_hint = engine->hint != NULL && engine->hint[0] != '\0';
-	bool answers = engine->now_ns - engine->heard_ns < engine->config.timeout_ns / 2 ||
+	bool answers = engine->loop.now_ns - engine->heard_ns < engine->config.timeout_ns / 2 ||
 		       engine->stale_reason != FANIN_REASON_NONE;
 	char ranks[128];
 	char detail[256];
 	char link[256] = "";
 
-	if (engine->tx_errnum != 0)
-		snprintf(link, sizeof(link), "; sending fails: %s%s", strerror(engine->tx_errnum),
-			 tx_advice(engine->tx_errnum));
+	if (engine->loop.tx_errnum != 0)
+		snprintf(link, sizeof(link), "; sending fails: %s%s",
+			 strerror(engine->loop.tx_errnum), tx_advice(engine->loop.tx_errnum));
 	if (missing != 0)
 		fanin_format_ranks(missing, ranks, sizeof(ranks));
 
@@ -220,9 +220,10 @@ engine_time_out(struct fanin_engine *engine)
 			 "the switch does not answer (block %u was sent %u times)", engine->oldest,
 			 lane->transmissions);
 
-	fanin_error_set(&engine->error, 0, "no result for %.1f s: %s%s%s%s", (double)silent_ns / 1e9,
-			detail, link, has_hint ? "; " : "", has_hint ? engine->hint : "");
-	engine->error.missing = missing;
+	fanin_error_set(&engine->loop.error, 0, "no result for %.1f s: %s%s%s%s",
+			(double)silent_ns / 1e9, detail, link, has_hint ? "; " : "",
+			has_hint ? engine->hint : "");
+	engine->loop.error.missing = missing;
 	fanin_engine_fail(engine, FANIN_ERR_TIMEOUT);
 }
 
@@ -250,7 +251,7 @@ static bool
 is_in_vain(const struct fanin_engine *engine)
 {
 	const struct fanin_engine_config *config = &engine->config;
-	const uint64_t waited_ns = engine->now_ns - engine->progress_ns;
+	const uint64_t waited_ns = engine->loop.now_ns - engine->progress_ns;
 	const uint64_t excused_ns = engine->excused_ns > engine->progress_ns ? engine->excused_ns
 									     : engine->progress_ns;
 
@@ -260,13 +261,15 @@ is_in_vain(const struct fanin_engine *engine)
 		return false;
 	if (waits_for_gone(engine))
 		return true;
-	return engine->now_ns - excused_ns >= config->timeout_ns;
+	return engine->loop.now_ns - excused_ns >= config->timeout_ns;
 }
 
 void
-fanin_engine_check_timers(struct fanin_engine *engine)
+fanin_engine_check_timers(struct fanin_loop *loop)
 {
-	if (engine->requests.first == NULL && engine->n_known == 0) {
+	struct fanin_engine *engine = fanin_engine_of(loop);
+
+	if (engine->loop.requests.first == NULL && engine->n_known == 0) {
 		engine->suspected = FANIN_REASON_NONE;
 		return;
 	}
@@ -275,8 +278,8 @@ fanin_engine_check_timers(struct fanin_engine *engine)
 		return;
 	}
 	fanin_engine_refusal_check(engine);
-	if (engine->status != FANIN_OK)
+	if (engine->loop.status != FANIN_OK)
 		return;
-	if (!engine->run_lost && engine->timers_ns >= engine->next_timer_ns)
+	if (!engine->run_lost && engine->loop.timers_ns >= engine->loop.next_timer_ns)
 		lanes_scan(engine);
 }
