@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hostlib/src/window/cc.h"
+#include "hostlib/src/cc/cc.h"
 #include "hostlib/src/window/engine.h"
 #include "hostlib/src/window/split.h"
 #include "tests/unit/memory_link.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Congestion control (hostlib/src/window/cc.h) against a path whose delay is a function of the window, as a mathematician would have it: what
+ * Congestion control (hostlib/src/cc/cc.h) against a path whose delay is a function of the window, as a mathematician would have it: what
  * window it finds, that it keeps goodput, and that it follows a path that changes.
  */
 #include <check.h>
 
-#include "hostlib/src/window/cc.h"
+#include "hostlib/src/cc/cc.h"
 #include "reference/random.h"
 #include "tests/unit/suites.h"
 

@@ -8,7 +8,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-#include "hostlib/src/window/cc.h"
+#include "hostlib/src/cc/cc.h"
 #include "hostlib/src/transport/memif.h"
 
 /*

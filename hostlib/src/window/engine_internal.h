@@ -10,8 +10,8 @@
 #include <assert.h>
 #include <stddef.h>
 
-#include "cc.h"
 #include "engine.h"
+#include "hostlib/src/cc/cc.h"
 #include "hostlib/src/loop/loop.h"
 #include "rtt.h"
 
