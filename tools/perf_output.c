@@ -119,6 +119,8 @@ json_print(const struct run *run)
 	json_string("manager_problem", report->manager_problem);
 	printf("\"manager_reconnects\": %u, ", report->manager_reconnects);
 	json_string("handler", report->handler);
+	json_string("protocol", report->protocol);
+	json_string("protocol_reason", report->protocol_reason);
 	json_string("accumulate", run->wide ? "f32" : "native");
 	printf("\"authenticated\": %s, ", report->authenticated ? "true" : "false");
 	printf("\"trees\": %u, \"trees_asked\": %u, ", report->trees, report->trees_asked);

@@ -35,6 +35,8 @@ def expect_ring(reports, where, reason):
         expect_equal((report["ok"], report["mismatches"]), (True, 0), f"{where}: rank {rank}")
         expect_equal((report["in_network"], report["mode"], report["mode_reason"], report["transport"], report["handler"]),
                      (False, "ring", reason, "tcp ring", "ring"), f"{where}: how rank {rank} ran")
+        expect_equal((report["protocol"], report["protocol_reason"]), ("ring", f"the job has no reduction tree: {reason}"),
+                     f"{where}: what rank {rank} ran")
 
 
 @case()

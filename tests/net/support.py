@@ -42,6 +42,8 @@ def expect_exact(reports, where, handler="single"):
         expect(report.get("ok"), f"{where}: rank {rank} is not ok: {report}")
         expect(report.get("in_network"), f"{where}: rank {rank} did not run in the network")
         expect_equal(report.get("handler"), handler, f"{where}: handler of rank {rank}")
+        expect_equal((report.get("protocol"), report.get("protocol_reason")), ("window", f"the job's handler is {handler}"),
+                     f"{where}: protocol of rank {rank}")
 
 
 def start_ranks(lab, job, members=None, **options):

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "hostlib/src/cc/cc.h"
+#include "hostlib/src/protocol/split.h"
 #include "hostlib/src/window/engine.h"
-#include "hostlib/src/window/split.h"
 #include "tests/unit/memory_link.h"
 #include "reference/random.h"
 

@@ -123,16 +123,18 @@ START_TEST(what_a_newer_caller_sets_is_not_ignored)
 END_TEST
 
 static void
-report_nothing(const struct fanin_comm *comm, struct fanin_report *report)
+report_nothing(const void *engine, struct fanin_report *report)
 {
-	(void)comm;
+	(void)engine;
 	report->authenticated = true;
 }
 
 START_TEST(a_report_is_as_long_as_its_reader_knows)
 {
-	static const struct fanin_comm_ops ops = { .mode = "test", .report = report_nothing };
-	const struct fanin_comm comm = { .ops = &ops, .ctx = ctx };
+	static const struct fanin_protocol protocol = { .name = "test", .report = report_nothing };
+	const struct fanin_comm comm = { .ops = &fanin_comm_single_ops,
+					 .protocol = &protocol,
+					 .ctx = ctx };
 	union {
 		struct fanin_report report;
 		uint8_t bytes[sizeof(struct fanin_report) + 8];

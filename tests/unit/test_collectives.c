@@ -49,7 +49,8 @@ world_open(const struct host_rig_options *options)
 		contexts[h] = (struct fanin_ctx){ 0 };
 		for (uint16_t j = 0; j < host_rig.n_jobs; j++) {
 			comms[j][h] = (struct fanin_comm){
-				.ops = &fanin_comm_switch_ops,
+				.ops = &fanin_comm_single_ops,
+				.protocol = &fanin_protocol_window,
 				.ctx = &contexts[h],
 				.next = contexts[h].comms,
 				.engine = host_rig.hosts[j][h].engine,

@@ -655,7 +655,9 @@ END_TEST
 START_TEST(a_failed_ring_takes_no_more_requests)
 {
 	struct fanin_request request = { .dtype = FANIN_WIRE_U8, .op = FANIN_WIRE_SUM };
-	struct fanin_comm comm = { .ops = &fanin_comm_ring_ops, .member.config.size = 2 };
+	struct fanin_comm comm = { .ops = &fanin_comm_single_ops,
+				   .protocol = &fanin_protocol_ring,
+				   .member.config.size = 2 };
 	fanin_request *posted;
 	struct fanin_ctx ctx;
 	struct rig rig;
@@ -668,7 +670,7 @@ START_TEST(a_failed_ring_takes_no_more_requests)
 	ck_assert_int_eq(fanin_ring_post(rig.rings[0], &request, 0), FANIN_ERR_TIMEOUT);
 	ck_assert_uint_eq(fanin_ring_missing(rig.rings[0]), 2);
 	comm.ctx = &ctx;
-	comm.ring = rig.rings[0];
+	comm.engine = rig.rings[0];
 	ck_assert_int_eq(fanin_ibarrier(&comm, &posted), FANIN_ERR_TIMEOUT);
 	ck_assert_str_eq(fanin_ctx_error(&ctx), fanin_ring_error(rig.rings[0])->text);
 	ck_assert_uint_eq(fanin_ctx_missing(&ctx), 2);

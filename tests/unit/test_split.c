@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests over several trees (hostlib/src/window/split.h), each tree a world of its own: every block is in one tree, in turn; sums are
+ * Requests over several trees (hostlib/src/protocol/split.h), each tree a world of its own: every block is in one tree, in turn; sums are
  * exact whatever each tree loses, a run of one of them included; and one tree's error is that of all.
  */
 #include "hostlib/src/window/engine_internal.h"
@@ -29,6 +29,7 @@ grove_make(struct grove *grove, uint16_t n_trees, uint16_t n_ranks, uint64_t see
 						   k % 2 == 1 ? UINT32_MAX - 20 : 0, true);
 		grove->worlds[k]->random = random_seed(seed + 100u * k);
 		for (uint16_t r = 0; r < n_ranks; r++) {
+			grove->splits[r].protocol = &fanin_protocol_window;
 			grove->splits[r].engines[k] = grove->worlds[k]->engines[r];
 			grove->splits[r].n_engines = n_trees;
 		}

@@ -47,7 +47,8 @@ enum fanin_status {
 	FANIN_ERR_JOIN_REFUSED = -5, /* the switch refused to let this rank in */
 	FANIN_ERR_JOIN_TIMEOUT =
 		-6, /* the switch doesn't answer, or other ranks have not joined in time */
-	FANIN_ERR_UNSUPPORTED = -7, /* no kernel for this operator on this data type */
+	/* no kernel for this operator on this data type, or no such collective in what the job runs */
+	FANIN_ERR_UNSUPPORTED = -7,
 	FANIN_ERR_TIMEOUT = -8, /* ranks are gone, or the switch is silent: see fanin_comm_error */
 	FANIN_ERR_REFUSED = -9, /* the switch refused a packet: see fanin_comm_error */
 	FANIN_ERR_SYSTEM = -10, /* a system call failed: see fanin_ctx_error */
@@ -249,6 +250,8 @@ struct fanin_report {
 	uint64_t late;    /* bitmap of the ranks that are being waited for now, as far as known */
 	bool authenticated; /* packets carry message authentication codes */
 	uint8_t reserved[7];
+	const char *protocol;        /* that the hosts run: "window" or "ring" */
+	const char *protocol_reason; /* why this one */
 };
 
 /*

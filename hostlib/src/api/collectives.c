@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The collective calls: arguments are checked here, everything else is the engine's. The barrier, as in Flare's section 8,
+ * The collective calls: arguments are checked here, everything else is the protocol's. The barrier, as in Flare's section 8,
  * is an allreduce of nothing. See fanin/fanin.h.
  */
 #include "hostlib/src/comm/context.h"
 
 #include <stdlib.h>
+
+static const char *const collective_names[] = {
+	[FANIN_COLLECTIVE_ALLREDUCE] = "allreduce",
+	[FANIN_COLLECTIVE_REDUCE] = "reduce",
+	[FANIN_COLLECTIVE_REDUCE_SCATTER] = "reduce_scatter",
+	[FANIN_COLLECTIVE_BROADCAST] = "broadcast",
+	[FANIN_COLLECTIVE_ALLGATHER] = "allgather",
+};
 
 /* True if two buffers have bytes in common. */
 static bool
@@ -68,11 +76,16 @@ arguments_check(struct fanin_request *request, size_t count, enum fanin_dtype dt
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED, "%s is not defined on %s",
 				       fanin_op_name_of(op), fanin_dtype_name_of(dtype));
 	if (fanin_request_combines(request) && !fanin_supports(dtype, op) &&
-	    !request->comm->ops->has_custom)
+	    !request->comm->protocol->has_custom)
 		return fanin_error_set(
 			error, FANIN_ERR_UNSUPPORTED,
 			"custom operator %d is compiled into switches, and this job runs without one: %s",
 			(int)op, request->comm->mode_reason);
+	if ((request->comm->protocol->collectives >> request->collective & 1) == 0)
+		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
+				       "the protocol %s, which this job runs, has no %s",
+				       request->comm->protocol->name,
+				       collective_names[request->collective]);
 	request->dtype = (uint8_t)dtype;
 	request->op = (uint8_t)op;
 	fanin_request_layout(request, member->rank, member->size, count);

@@ -3,7 +3,7 @@
  * Requests that are posted: progress, waiting, and their end. See fanin/fanin.h.
  */
 #include "hostlib/src/comm/context.h"
-#include "hostlib/src/window/split.h"
+#include "hostlib/src/protocol/split.h"
 
 #include <stdlib.h>
 

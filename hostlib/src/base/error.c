@@ -105,7 +105,7 @@ fanin_strerror(int status)
 	case FANIN_ERR_JOIN_TIMEOUT:
 		return "timeout while joining";
 	case FANIN_ERR_UNSUPPORTED:
-		return "operator not supported on this data type";
+		return "operator or collective not supported";
 	case FANIN_ERR_TIMEOUT:
 		return "timeout";
 	case FANIN_ERR_REFUSED:

@@ -3,7 +3,7 @@
  * Communicators: what is the same for all of them, whatever their collectives run on.
  */
 #include "context.h"
-#include "hostlib/src/window/split.h"
+#include "hostlib/src/protocol/split.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 static int
 comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
 {
-	int status = FANIN_OK;
+	int status;
 
 	while (comm->requests != NULL) {
 		struct fanin_request *request = comm->requests;
@@ -25,8 +25,7 @@ comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
 		fanin_split_free(request);
 		free(request);
 	}
-	if (comm->ops != NULL)
-		status = comm->ops->leave(comm, error);
+	status = comm->ops->leave(comm, error);
 	/* The manager comes last: once all have left it, it takes the job off the switches. */
 	fanin_manager_leave(comm->manager);
 	free(comm);
@@ -69,6 +68,7 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 	joined = calloc(1, sizeof(*joined));
 	if (joined == NULL)
 		return fanin_error_set(&ctx->error, FANIN_ERR_NO_MEMORY, "out of memory");
+	joined->ops = &fanin_comm_single_ops;
 	joined->ctx = ctx;
 	joined->timeout_ns = options.timeout_ms * UINT64_C(1000000);
 	joined->n_trees = 1;
@@ -80,7 +80,7 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 		status = fanin_error_set(&ctx->error, FANIN_ERR_INVALID,
 					 "trees is %u, expected 0 or 1 without job_name",
 					 options.trees);
-	if (status == FANIN_OK && joined->ring == NULL)
+	if (status == FANIN_OK && joined->engine == NULL)
 		status = switches_join(joined, &options, &answer, &ctx->error);
 	if (status != FANIN_OK) {
 		comm_destroy(joined, &ignored);
@@ -144,7 +144,7 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 		.sz = report->sz,
 		.rank = comm->member.config.rank,
 		.size = comm->member.config.size,
-		.mode = comm->ops->mode,
+		.mode = comm->protocol->on_switch != NULL ? "network" : comm->protocol->name,
 		.mode_reason = comm->mode_reason,
 		.manager = "",
 		.job_name = comm->job_name,
@@ -152,6 +152,8 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 		.trees = comm->n_trees,
 		.trees_asked = comm->trees_asked,
 		.trees_reason = comm->trees_reason,
+		.protocol = comm->protocol->name,
+		.protocol_reason = comm->protocol_reason,
 	};
 	if (comm->manager != NULL) {
 		full.manager = fanin_manager_address(comm->manager);

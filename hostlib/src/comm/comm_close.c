@@ -13,14 +13,14 @@ fanin_comm_close_begin(struct fanin_comm *comm)
 	for (uint16_t i = 0; i < comm->n_trees; i++) {
 		struct fanin_comm *part = comm->ops->part(comm, i);
 
-		if (part == NULL || !fanin_engine_owes(part->engine))
+		if (!part->protocol->on_switch->peers_may_need_results(part->engine))
 			continue;
 		part->closes = true;
 		part->closing.collective = FANIN_COLLECTIVE_ALLREDUCE;
 		part->closing.dtype = FANIN_U8;
 		part->closing.op = FANIN_BOR;
 		/* If it can't be taken, its status stays FANIN_OK: there is nothing to wait for. */
-		(void)fanin_engine_post(part->engine, &part->closing, 0);
+		(void)part->protocol->post(part->engine, &part->closing, 0);
 	}
 }
 
@@ -31,8 +31,7 @@ fanin_comm_close_wait(struct fanin_comm *comm)
 
 	for (uint16_t i = 0; i < comm->n_trees; i++) {
 		struct fanin_comm *part = comm->ops->part(comm, i);
-		int status = part == NULL ? FANIN_OK
-					  : fanin_ctx_wait(comm->ctx, &part->closing, deadline_ns);
+		int status = fanin_ctx_wait(comm->ctx, &part->closing, deadline_ns);
 
 		if (status == FANIN_OK)
 			continue;
@@ -41,7 +40,7 @@ fanin_comm_close_wait(struct fanin_comm *comm)
 			       status == FANIN_ERR_INTERRUPTED ? "interrupted"
 			       : status == FANIN_IN_PROGRESS
 				       ? "others are late"
-				       : fanin_engine_error(part->engine)->text);
+				       : part->protocol->error(part->engine)->text);
 		return;
 	}
 }

@@ -141,10 +141,11 @@ self_find(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32
 	return FANIN_OK;
 }
 
-/* Opens the socket for the ring, if that is allowed. *listener: -1 if not. */
+/* Opens the socket for what a job runs without a switch, if that is allowed. *listener: -1 if not. */
 static int
-ring_listen(const struct fanin_comm *comm, const struct fanin_join_opts *options, uint32_t ip_be,
-	    int *listener, struct sockaddr_in *endpoint, struct fanin_error *error)
+peers_listen(const struct fanin_comm *comm, const struct fanin_join_opts *options,
+	     const struct fanin_protocol *protocol, uint32_t ip_be, int *listener,
+	     struct sockaddr_in *endpoint, struct fanin_error *error)
 {
 	*listener = -1;
 	if (options->no_fallback)
@@ -152,7 +153,7 @@ ring_listen(const struct fanin_comm *comm, const struct fanin_join_opts *options
 	/* The address of a host that shares memory with its switch is no kernel's. */
 	if (fanin_comm_wants_memif(comm->ctx, options))
 		ip_be = fanin_manager_local_ip(comm->manager);
-	*listener = fanin_ring_listen(ip_be, endpoint, error);
+	*listener = protocol->listen(ip_be, endpoint, error);
 	return *listener < 0 ? *listener : FANIN_OK;
 }
 
@@ -213,6 +214,9 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 		   struct fanin_manager_answer *answer, struct fanin_error *error)
 {
 	const struct fanin_ctx *ctx = comm->ctx;
+	const struct fanin_protocol *without_switch =
+		fanin_protocol_of(FANIN_HANDLER_WITHOUT_SWITCH, comm->protocol_reason,
+				  sizeof(comm->protocol_reason));
 	uint64_t timeout_ns = options->join_timeout_ms * 1000000ull;
 	const struct fanin_manager_options manager_options = {
 		.manager = options->manager,
@@ -245,7 +249,8 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 	if (status == FANIN_OK)
 		status = self_find(comm, options, &join.ip_be, error);
 	if (status == FANIN_OK)
-		status = ring_listen(comm, options, join.ip_be, &listener, &endpoint, error);
+		status = peers_listen(comm, options, without_switch, join.ip_be, &listener,
+				      &endpoint, error);
 	if (status != FANIN_OK)
 		return status;
 	snprintf(comm->job_name, sizeof(comm->job_name), "%s", options->job_name);
@@ -260,8 +265,11 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 	if (status == FANIN_OK && answer->ring) {
 		comm->trees_asked = options->trees > 1 ? options->trees : 1;
 		snprintf(comm->mode_reason, sizeof(comm->mode_reason), "%s", answer->reason);
-		return fanin_comm_ring(comm, options, answer, listener, manager_options.deadline_ns,
-				       error);
+		snprintf(comm->protocol_reason, sizeof(comm->protocol_reason),
+			 "the job has no reduction tree: %.300s", answer->reason);
+		comm->protocol = without_switch;
+		return fanin_comm_peers(comm, options, answer, listener,
+					manager_options.deadline_ns, error);
 	}
 	if (listener >= 0)
 		close(listener);

@@ -73,7 +73,7 @@ way_change(struct fanin_comm *comm, const struct fanin_manager_home *home, struc
 		channel.ops->close(&channel);
 		return status;
 	}
-	fanin_engine_move(comm->engine, transport);
+	comm->protocol->on_switch->move(comm->engine, transport);
 	comm->ring_drops += comm->transport->ops->ring_drops(comm->transport);
 	comm->transport->ops->close(comm->transport);
 	comm->transport = transport;
@@ -139,7 +139,7 @@ redirect(struct fanin_comm *comm, struct fanin_error *error)
 		return status;
 	memcpy(flow.src_mac, comm->route.local_mac, sizeof(flow.src_mac));
 	memcpy(comm->switch_mac, flow.dst_mac, sizeof(comm->switch_mac));
-	fanin_engine_redirect(comm->engine, &flow);
+	comm->protocol->on_switch->redirect(comm->engine, &flow);
 	return FANIN_OK;
 }
 

@@ -70,7 +70,7 @@ missing_note(struct fanin_comm *comm)
 		if (rejoin.gone != 0)
 			rejoin.missing = rejoin.gone;
 	}
-	fanin_engine_note_rejoin(comm->engine, &rejoin);
+	comm->protocol->on_switch->note_rejoin(comm->engine, &rejoin);
 }
 
 static void
@@ -84,7 +84,7 @@ rejoin(struct fanin_comm *comm)
 	if (!comm->rejoining) {
 		fanin_log_line(log, FANIN_LOG_WARNING, "the run of job %u is lost: joining again",
 			       member->config.job);
-		fanin_member_rejoin(member, fanin_engine_progress(comm->engine));
+		fanin_member_rejoin(member, comm->protocol->on_switch->progress(comm->engine));
 		comm->rejoining = true;
 		comm->refused_ns = 0;
 	}
@@ -104,8 +104,8 @@ rejoin(struct fanin_comm *comm)
 				       : "its window or its packets are smaller than before");
 		return;
 	}
-	if (fanin_engine_resume(comm->engine, member->epoch, member->instance,
-				member->first_block) == FANIN_OK)
+	if (comm->protocol->on_switch->resume(comm->engine, member->epoch, member->instance,
+					      member->first_block) == FANIN_OK)
 		fanin_log_line(log, FANIN_LOG_INFO, "job %u goes on at block %u",
 			       member->config.job, member->first_block);
 }
@@ -120,7 +120,7 @@ manager_heed(struct fanin_comm *comm)
 	if (home != NULL) {
 		/* Who has nothing to send would not hear it from the switch, while others wait for it there. */
 		if (home->generation != comm->generation)
-			fanin_engine_doubt_run(comm->engine);
+			comm->protocol->on_switch->suspect_run(comm->engine);
 		comm->generation = home->generation;
 		fanin_comm_move(comm, home);
 	}
@@ -129,7 +129,7 @@ manager_heed(struct fanin_comm *comm)
 			 stranded);
 	else
 		memcpy(comm->hint, comm->way_problem, sizeof(comm->way_problem));
-	fanin_engine_hint(comm->engine, comm->hint);
+	comm->protocol->on_switch->hint(comm->engine, comm->hint);
 	comm->heeded_news = fanin_manager_news(comm->manager);
 }
 
@@ -148,7 +148,7 @@ give_up(struct fanin_comm *comm)
 
 	fanin_error_set(&error, 0, "%s has left",
 			fanin_format_ranks(error.missing, ranks, sizeof(ranks)));
-	fanin_engine_abort(comm->engine, FANIN_ERR_MANAGER, &error);
+	comm->protocol->on_switch->abort(comm->engine, FANIN_ERR_MANAGER, &error);
 }
 
 int
@@ -160,8 +160,8 @@ fanin_comm_recover_poll(struct fanin_comm *comm)
 	    (fanin_manager_news(comm->manager) != comm->heeded_news || comm->way_problem[0] != '\0'))
 		manager_heed(comm);
 	fanin_comm_follow(comm);
-	n = fanin_engine_poll(comm->engine);
-	if (n < 0 || !fanin_engine_run_lost(comm->engine))
+	n = comm->protocol->poll(comm->engine);
+	if (n < 0 || !comm->protocol->on_switch->run_lost(comm->engine))
 		return n;
 	if (is_over(comm))
 		give_up(comm);

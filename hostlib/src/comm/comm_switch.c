@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A communicator on a switch: joining puts route, membership, transport and engine together. The transport is opened as soon as
+ * A communicator on a switch: joining puts route, membership, transport and the protocol's engine together. The transport is opened as soon as
  * the switch has told the job's parameters, before the other ranks can cause results.
  */
 #include "context.h"
@@ -8,7 +8,6 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-#include "hostlib/src/cc/cc.h"
 #include "hostlib/src/transport/memif.h"
 
 /*
@@ -218,24 +217,19 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 static int
 engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, struct fanin_error *error)
 {
-	struct fanin_engine_config config = {
+	struct fanin_protocol_config config = {
 		.keys = comm->member.keys,
+		.transport = comm->transport,
 		.tagger = comm->member.tagger,
 		.instance = comm->member.instance,
-		.timeout_ns = options->timeout_ms * 1000000ull,
-		.wait_limit_ns = fanin_wait_limit_ns(options),
 		.job = options->job,
 		.epoch = comm->member.epoch,
-		.rank = options->rank,
-		.size = options->size,
 		.window = comm->window,
 		.payload_bytes = comm->payload_bytes,
-		.wide = comm->member.wide,
 		.spread = comm->member.spread,
-		.cc = comm->transport->ops->shares_memory ? &fanin_cc_fixed : &fanin_cc_delay,
 		.stagger = !options->no_stagger,
 		.recover = options->recover,
-		.now_ns = fanin_now_ns,
+		.listener = -1,
 		.flow = {
 			.dst_ip_be = comm->route.switch_ip_be,
 			.src_ip_be = comm->route.local_ip_be,
@@ -244,6 +238,12 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 	};
 	int status;
 
+	comm->protocol = fanin_protocol_of(comm->member.handler, comm->protocol_reason,
+					   sizeof(comm->protocol_reason));
+	if (comm->protocol->on_switch == NULL)
+		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
+				       "job %u has the handler %s, whose protocol %s runs without a switch",
+				       options->job, comm->member.handler, comm->protocol->name);
 	memcpy(config.flow.src_mac, comm->route.local_mac, sizeof(config.flow.src_mac));
 	if (!fanin_comm_wants_memif(comm->ctx, options)) {
 		status = fanin_route_resolve(&comm->route, comm->switch_mac, error);
@@ -251,10 +251,7 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 			return status;
 	}
 	memcpy(config.flow.dst_mac, comm->switch_mac, sizeof(config.flow.dst_mac));
-	if (fanin_engine_create(&config, comm->transport, &comm->engine) != FANIN_OK)
-		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
-				       "out of memory for %u blocks in flight", comm->window);
-	return FANIN_OK;
+	return fanin_comm_engine_open(comm, options, &config, error);
 }
 
 /*
@@ -289,7 +286,7 @@ fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 	uint32_t switch_ip_be;
 	int status;
 
-	comm->ops = &fanin_comm_switch_ops;
+	comm->ops = &fanin_comm_single_ops;
 	comm->bound = options->interface != NULL;
 	status = options_check(options, &switch_ip_be, error);
 	if (status == FANIN_OK)
@@ -304,12 +301,6 @@ fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 	return status != FANIN_OK ? status : engine_start(comm, options, error);
 }
 
-static int
-switch_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
-{
-	return fanin_engine_post(comm->engine, request, count);
-}
-
 void
 fanin_comm_give_up(struct fanin_comm *comm)
 {
@@ -319,101 +310,3 @@ fanin_comm_give_up(struct fanin_comm *comm)
 	}
 	comm->gave_up = true;
 }
-
-static int
-switch_poll(struct fanin_comm *comm)
-{
-	int status = fanin_comm_recover_poll(comm);
-
-	if (fanin_engine_error(comm->engine)->text[0] != '\0')
-		fanin_comm_give_up(comm);
-	return status;
-}
-
-static uint64_t
-switch_idle_ns(const struct fanin_comm *comm)
-{
-	return fanin_engine_idle_ns(comm->engine);
-}
-
-static unsigned int
-switch_poll_fds(struct fanin_comm *comm, struct pollfd *fds)
-{
-	return comm->transport->ops->poll_fds(comm->transport, fds);
-}
-
-static const struct fanin_error *
-switch_error(const struct fanin_comm *comm)
-{
-	return fanin_engine_error(comm->engine);
-}
-
-static uint64_t
-switch_missing(const struct fanin_comm *comm)
-{
-	return fanin_engine_missing(comm->engine);
-}
-
-static void
-switch_report(const struct fanin_comm *comm, struct fanin_report *report)
-{
-	const struct fanin_engine_stats *stats = fanin_engine_stats(comm->engine);
-
-	report->transport = comm->transport->ops->name;
-	report->transport_reason = comm->transport->reason;
-	report->handler = comm->member.handler;
-	report->interface = comm->route.interface;
-	/* A result that does not hold every rank's data is never accepted: what is done was done there. */
-	report->in_network = true;
-	report->window = comm->window;
-	report->payload_bytes = comm->payload_bytes;
-	report->blocks = stats->blocks;
-	report->bytes_reduced = stats->bytes_reduced;
-	report->frames_sent = stats->frames_sent;
-	report->frames_received = stats->frames_received;
-	report->retransmits = stats->retransmits;
-	report->duplicates = stats->duplicates;
-	report->invalid = stats->invalid;
-	report->accumulates_f32 = comm->member.wide;
-	report->spurious = stats->spurious;
-	report->ring_drops = comm->ring_drops + comm->transport->ops->ring_drops(comm->transport);
-	report->resumed = stats->resumed;
-	report->queries = stats->queries;
-	report->late = fanin_engine_late(comm->engine);
-	report->authenticated = comm->member.config.authenticate;
-}
-
-static struct fanin_comm *
-switch_part(struct fanin_comm *comm, uint16_t tree)
-{
-	(void)tree; /* the only one */
-	return comm;
-}
-
-static int
-switch_leave(struct fanin_comm *comm, struct fanin_error *error)
-{
-	int status = FANIN_OK;
-
-	fanin_engine_destroy(comm->engine);
-	if (comm->member.channel.ops != NULL)
-		status = fanin_member_leave(&comm->member, error);
-	fanin_member_close(&comm->member);
-	if (comm->transport != NULL)
-		comm->transport->ops->close(comm->transport);
-	return status;
-}
-
-const struct fanin_comm_ops fanin_comm_switch_ops = {
-	.mode = "network",
-	.has_custom = true,
-	.post = switch_post,
-	.poll = switch_poll,
-	.idle_ns = switch_idle_ns,
-	.poll_fds = switch_poll_fds,
-	.error = switch_error,
-	.missing = switch_missing,
-	.report = switch_report,
-	.part = switch_part,
-	.leave = switch_leave,
-};

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hostlib/src/window/split.h"
+#include "hostlib/src/protocol/split.h"
 
 struct fanin_trees {
 	struct fanin_split split;
@@ -43,7 +43,7 @@ tree_join(struct fanin_comm *comm, const struct fanin_join_opts *common,
 
 /* Were they not cut alike, one tree's blocks would lie over another's in the vector. */
 static int
-payload_check(const struct fanin_trees *trees, uint16_t n_trees, struct fanin_error *error)
+members_check(const struct fanin_trees *trees, uint16_t n_trees, struct fanin_error *error)
 {
 	for (uint16_t i = 1; i < n_trees; i++) {
 		uint16_t found = trees->members[i].payload_bytes;
@@ -53,6 +53,11 @@ payload_check(const struct fanin_trees *trees, uint16_t n_trees, struct fanin_er
 			return fanin_error_set(error, FANIN_ERR_MANAGER,
 					       "packets carry %u bytes in tree %u, but %u in tree 0",
 					       found, i, expected);
+		if (trees->members[i].protocol != trees->members[0].protocol)
+			return fanin_error_set(error, FANIN_ERR_MANAGER,
+					       "tree %u runs the protocol %s, but tree 0 %s", i,
+					       trees->members[i].protocol->name,
+					       trees->members[0].protocol->name);
 	}
 	return FANIN_OK;
 }
@@ -72,12 +77,16 @@ fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	for (uint16_t i = 0; i < answer->n_trees && status == FANIN_OK; i++)
 		status = tree_join(comm, options, answer, i, deadline_ns, error);
 	if (status == FANIN_OK)
-		status = payload_check(trees, answer->n_trees, error);
+		status = members_check(trees, answer->n_trees, error);
 	if (status != FANIN_OK)
 		return status;
 	for (uint16_t i = 0; i < answer->n_trees; i++)
 		trees->split.engines[i] = trees->members[i].engine;
 	trees->split.n_engines = answer->n_trees;
+	trees->split.protocol = trees->members[0].protocol;
+	comm->protocol = trees->members[0].protocol;
+	memcpy(comm->protocol_reason, trees->members[0].protocol_reason,
+	       sizeof(comm->protocol_reason));
 	comm->member.config.rank = answer->rank;
 	comm->member.config.size = answer->size;
 	comm->member.wide = trees->members[0].member.wide;
@@ -123,7 +132,7 @@ trees_idle_ns(const struct fanin_comm *comm)
 	uint64_t least_ns = UINT64_MAX;
 
 	for (uint16_t i = 0; i < comm->n_trees; i++) {
-		uint64_t idle_ns = fanin_engine_idle_ns(comm->trees->members[i].engine);
+		uint64_t idle_ns = comm->protocol->idle_ns(comm->trees->members[i].engine);
 
 		if (idle_ns < least_ns)
 			least_ns = idle_ns;
@@ -136,11 +145,8 @@ trees_poll_fds(struct fanin_comm *comm, struct pollfd *fds)
 {
 	unsigned int n = 0;
 
-	for (uint16_t i = 0; i < comm->n_trees; i++) {
-		struct fanin_transport *transport = comm->trees->members[i].transport;
-
-		n += transport->ops->poll_fds(transport, fds + n);
-	}
+	for (uint16_t i = 0; i < comm->n_trees; i++)
+		n += comm->protocol->poll_fds(comm->trees->members[i].engine, fds + n);
 	return n;
 }
 
@@ -158,7 +164,7 @@ trees_missing(const struct fanin_comm *comm)
 	if (comm->trees->split.status != FANIN_OK)
 		return comm->trees->split.error.missing;
 	for (uint16_t i = 0; i < comm->n_trees; i++)
-		missing |= fanin_engine_missing(comm->trees->members[i].engine);
+		missing |= comm->protocol->missing(comm->trees->members[i].engine);
 	return missing;
 }
 
@@ -218,8 +224,6 @@ trees_leave(struct fanin_comm *comm, struct fanin_error *error)
 }
 
 const struct fanin_comm_ops fanin_comm_trees_ops = {
-	.mode = "network",
-	.has_custom = true,
 	.post = trees_post,
 	.poll = trees_poll,
 	.idle_ns = trees_idle_ns,

@@ -53,7 +53,7 @@ fanin_options_copy(void *copy, size_t copy_len, const void *options)
 	(offsetof(struct type, field) + sizeof(((struct type *)NULL)->field) == sizeof(struct type))
 static_assert(ENDS_WITH(fanin_init_opts, interrupt_arg), "padding in fanin_init_opts");
 static_assert(ENDS_WITH(fanin_join_opts, reserved), "padding in fanin_join_opts");
-static_assert(ENDS_WITH(fanin_report, reserved), "padding in fanin_report");
+static_assert(ENDS_WITH(fanin_report, protocol_reason), "padding in fanin_report");
 
 /*
  * Two fields of fanin_join_opts were put into what was padding at the end of the struct before. Callers of that size may have

@@ -10,11 +10,10 @@
 #include <stdint.h>
 
 #include "hostlib/src/base/clock.h"
-#include "hostlib/src/window/engine.h"
 #include "hostlib/src/base/error.h"
 #include "hostlib/src/join/join.h"
 #include "hostlib/src/manager/manager.h"
-#include "hostlib/src/ring/ring.h"
+#include "hostlib/src/protocol/protocol.h"
 #include "hostlib/src/transport/route.h"
 #include "hostlib/src/transport/transport.h"
 
@@ -29,14 +28,10 @@ struct fanin_ctx {
 };
 
 /*
- * What a communicator's collectives run on: the switch (comm_switch.c), several trees of switches (comm_trees.c) or the ring of its
- * hosts (comm_ring.c). All but `leave` may only be called once joining has succeeded.
+ * How many engines a communicator has: one (comm_single.c), on a switch or among the ranks, or one for each of several trees
+ * (comm_trees.c). All but `leave` may only be called once joining has succeeded; as struct fanin_protocol has them.
  */
 struct fanin_comm_ops {
-	const char *mode; /* for the report */
-	bool has_custom;  /* custom operators may be there */
-
-	/* As fanin_engine_post, fanin_engine_poll and so on. */
 	int (*post)(struct fanin_comm *comm, struct fanin_request *request, uint64_t count);
 	int (*poll)(struct fanin_comm *comm);
 	uint64_t (*idle_ns)(const struct fanin_comm *comm);
@@ -44,29 +39,29 @@ struct fanin_comm_ops {
 	const struct fanin_error *(*error)(const struct fanin_comm *comm);
 	uint64_t (*missing)(const struct fanin_comm *comm);
 
-	/* Fills in what only this knows; the rest is zero. */
+	/* Fills in what is not the same for all communicators; the rest is zero. */
 	void (*report)(const struct fanin_comm *comm, struct fanin_report *report);
 
-	/* What is on the switches of one of n_trees: has an engine, and belongs to the communicator. NULL: there are no switches. */
+	/* What is on the switches of one of n_trees: has an engine, and belongs to the communicator. */
 	struct fanin_comm *(*part)(struct fanin_comm *comm, uint16_t tree);
 
 	/* Leaves, and closes whatever there is, also after joining has failed half-way. */
 	int (*leave)(struct fanin_comm *comm, struct fanin_error *error);
 };
 
-extern const struct fanin_comm_ops fanin_comm_switch_ops;
-extern const struct fanin_comm_ops fanin_comm_ring_ops;
+extern const struct fanin_comm_ops fanin_comm_single_ops;
 extern const struct fanin_comm_ops fanin_comm_trees_ops;
 
 struct fanin_comm {
 	const struct fanin_comm_ops *ops;
 	struct fanin_ctx *ctx;
 	struct fanin_comm *next;
-	struct fanin_manager *manager; /* NULL: the job was found without one */
-	struct fanin_ring *ring;       /* NULL: runs on switches */
-	struct fanin_trees *trees;     /* comm_trees.c: NULL: one or none, by what follows */
+	struct fanin_manager *manager;         /* NULL: the job was found without one */
+	const struct fanin_protocol *protocol; /* that the collectives run; NULL: not known yet */
+	char protocol_reason[FANIN_TEXT_LEN];  /* why that one */
+	struct fanin_trees *trees; /* comm_trees.c: NULL: one or none, by what follows */
 	struct fanin_trees *siblings; /* of a communicator that is one of several trees: all of them; else NULL */
-	uint16_t n_trees;
+	uint16_t n_trees; /* 0: it runs among the ranks */
 	uint16_t tree; /* of a communicator that is one of several trees: which one; it borrows the manager */
 	uint16_t trees_asked;
 	char trees_reason[FANIN_TEXT_LEN / 2]; /* why there are fewer */
@@ -77,14 +72,14 @@ struct fanin_comm {
 	uint8_t switch_mac[6]; /* that the engine sends to */
 	struct fanin_member member;
 	struct fanin_transport *transport;
-	uint64_t ring_drops; /* of transports before it */
-	struct fanin_engine *engine;
+	uint64_t ring_drops;            /* of transports before it */
+	void *engine;                   /* the protocol's; NULL: none yet, or one for each tree */
 	struct fanin_request *requests; /* not freed yet, linked by sibling */
 	struct fanin_request closing;   /* comm_close.c's */
 	bool closes;                    /* is about to leave */
-	bool gave_up;                   /* the engine has failed, and the switch was told */
-	uint64_t timeout_ns;            /* as asked for */
-	uint16_t window;                /* lanes of the engine */
+	bool gave_up;        /* the engine has failed, and switch and manager were told */
+	uint64_t timeout_ns; /* as asked for */
+	uint16_t window;     /* lanes of the engine */
 	uint16_t payload_bytes;
 	bool bound;           /* the user named the interface */
 	bool rejoining;       /* the run was lost, and the member joins again */
@@ -122,7 +117,7 @@ bool fanin_options_copy(void *copy, size_t copy_len, const void *options);
 /* The same of what a job is joined with. options: zeroed. */
 bool fanin_join_options_copy(struct fanin_join_opts *options, const struct fanin_join_opts *opts);
 
-/* The options' limit for waits, as engine and ring want it. One beyond what nanoseconds can say is none. */
+/* The options' limit for waits, as protocols want it. One beyond what nanoseconds can say is none. */
 static inline uint64_t
 fanin_wait_limit_ns(const struct fanin_join_opts *options)
 {
@@ -177,22 +172,29 @@ int fanin_comm_move_end(struct fanin_comm *comm, struct fanin_error *error);
 void fanin_comm_follow(struct fanin_comm *comm);
 
 /*
- * comm_manager.c: asks the manager for the job, and wires the ring if it says so.
+ * comm_manager.c: asks the manager for the job, and connects the ranks with each other if it says so.
  *
  * options: gets the switch's address, the job's number, key and rank if the job runs in the network, of its first tree; else
- * comm->ring is set. answer: what the options' new strings belong to. Returns FANIN_OK or a negative status.
+ * comm->engine is set. answer: what the options' new strings belong to. Returns FANIN_OK or a negative status.
  */
 int fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 		       struct fanin_manager_answer *answer, struct fanin_error *error);
 
 /*
- * comm_ring.c: wires the ring and waits until both neighbours are there.
+ * comm_peers.c: opens the protocol's engine among the ranks and waits until it is ready. Which protocol that is was found before.
  *
- * listener: of fanin_ring_listen; taken over.
+ * listener: of its listen; taken over.
  */
-int fanin_comm_ring(struct fanin_comm *comm, const struct fanin_join_opts *options,
-		    const struct fanin_manager_answer *answer, int listener, uint64_t deadline_ns,
-		    struct fanin_error *error);
+int fanin_comm_peers(struct fanin_comm *comm, const struct fanin_join_opts *options,
+		     const struct fanin_manager_answer *answer, int listener, uint64_t deadline_ns,
+		     struct fanin_error *error);
+
+/*
+ * comm_single.c: opens the communicator's engine, by its protocol. config: what the caller knows; the rest is filled in from the
+ * options.
+ */
+int fanin_comm_engine_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
+			   struct fanin_protocol_config *config, struct fanin_error *error);
 
 /* What somebody who has created the job of a tree would have given, and the link that it uses. The strings are the answer's. */
 int fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *options,
@@ -217,7 +219,7 @@ int fanin_comm_memif(struct fanin_comm *comm, const struct fanin_join_opts *opti
 /* comm_switch.c: tells the switch, once, that this rank's collectives have failed: others would wait for it as for one that is late. */
 void fanin_comm_give_up(struct fanin_comm *comm);
 
-/* comm_recover.c: polls the engine, and takes up a lost run again. Returns the frames received or a negative status. */
+/* comm_recover.c: polls an engine on a switch, and takes up a lost run again. Returns the frames received or a negative status. */
 int fanin_comm_recover_poll(struct fanin_comm *comm);
 
 /*

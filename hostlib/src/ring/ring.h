@@ -21,9 +21,11 @@
 #include <stdint.h>
 
 #include "hostlib/src/base/error.h"
-#include "hostlib/src/request/request.h"
+#include "hostlib/src/protocol/protocol.h"
 
 struct fanin_ring;
+
+extern struct fanin_protocol fanin_protocol_ring;
 
 struct fanin_ring_config {
 	uint64_t key; /* derived from the job's, which both ends of a connection must know */

@@ -247,6 +247,12 @@ fanin_engine_owes(const struct fanin_engine *engine)
 	       engine->loop.requests.first == NULL && engine->end != engine->config.first_block;
 }
 
+unsigned int
+fanin_engine_poll_fds(struct fanin_engine *engine, struct pollfd *fds)
+{
+	return engine->loop.transport->ops->poll_fds(engine->loop.transport, fds);
+}
+
 uint64_t
 fanin_engine_idle_ns(const struct fanin_engine *engine)
 {

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "hostlib/src/base/error.h"
+#include "hostlib/src/protocol/protocol.h"
 #include "hostlib/src/request/request.h"
 #include "hostlib/src/transport/transport.h"
 #include "wire/keys.h"
@@ -26,6 +27,8 @@
 
 struct fanin_engine;
 struct fanin_cc_type;
+
+extern struct fanin_protocol fanin_protocol_window;
 
 struct fanin_engine_config {
 	struct fanin_flow flow; /* to the switch; src_port is overwritten */
@@ -120,14 +123,6 @@ bool fanin_engine_run_lost(const struct fanin_engine *engine);
  */
 void fanin_engine_doubt_run(struct fanin_engine *engine);
 
-/* What keeps a lost run from being taken up again, as far as the switch that is joined and others say. */
-struct fanin_rejoin {
-	uint64_t missing; /* ranks that have not joined again; 0 also if it is not known */
-	uint64_t gone;    /* of these: will not, or do not answer */
-	uint64_t late; /* of these: are known to be there, and nothing else is in the way; 0: no reason to wait */
-	uint64_t told_ns; /* when the switch said it */
-};
-
 /*
  * While the run is lost: whom a new one waits for, copied. Ranks that are late are waited for without the timeout, if all that are
  * missing are.
@@ -164,6 +159,9 @@ bool fanin_engine_owes(const struct fanin_engine *engine);
 
 /* Fails with another engine's error, unless it has failed already: all requests end. */
 void fanin_engine_abort(struct fanin_engine *engine, int status, const struct fanin_error *error);
+
+/* Fills in what poll() has to wait for; returns how many of the FANIN_TRANSPORT_MAX_FDS places are used. */
+unsigned int fanin_engine_poll_fds(struct fanin_engine *engine, struct pollfd *fds);
 
 /* How long from now the engine has nothing to do unless a frame comes in. */
 uint64_t fanin_engine_idle_ns(const struct fanin_engine *engine);

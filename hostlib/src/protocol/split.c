@@ -10,7 +10,7 @@ static int
 engines_accept(const struct fanin_split *split, uint64_t n_blocks)
 {
 	for (uint16_t i = 0; i < split->n_engines; i++) {
-		int status = fanin_engine_accepts(split->engines[i], n_blocks);
+		int status = split->protocol->on_switch->accepts(split->engines[i], n_blocks);
 
 		if (status != FANIN_OK)
 			return status;
@@ -21,7 +21,7 @@ engines_accept(const struct fanin_split *split, uint64_t n_blocks)
 int
 fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint64_t count)
 {
-	uint64_t n_blocks = fanin_engine_cut(split->engines[0], request, count);
+	uint64_t n_blocks = split->protocol->on_switch->cut(split->engines[0], request, count);
 	uint16_t n_parts = n_blocks < split->n_engines ? (uint16_t)n_blocks : split->n_engines;
 	int status = split->status != FANIN_OK ? split->status : engines_accept(split, n_blocks);
 	struct fanin_request *parts;
@@ -36,8 +36,8 @@ fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint6
 		parts[i].whole = request;
 		parts[i].stride = split->n_engines;
 		parts[i].start = i;
-		status = fanin_engine_post(split->engines[(split->next + i) % split->n_engines],
-					   &parts[i], count);
+		status = split->protocol->post(split->engines[(split->next + i) % split->n_engines],
+					       &parts[i], count);
 		assert(status == FANIN_OK); /* they have just said so */
 	}
 	split->next = (uint16_t)((split->next + n_blocks) % split->n_engines);
@@ -55,12 +55,12 @@ fanin_split_settle(struct fanin_split *split)
 	if (split->status != FANIN_OK)
 		return split->status;
 	for (uint16_t i = 0; i < split->n_engines && split->status == FANIN_OK; i++) {
-		split->status = fanin_engine_accepts(split->engines[i], 0);
+		split->status = split->protocol->on_switch->accepts(split->engines[i], 0);
 		if (split->status != FANIN_OK)
-			split->error = *fanin_engine_error(split->engines[i]);
+			split->error = *split->protocol->error(split->engines[i]);
 	}
 	for (uint16_t i = 0; i < split->n_engines && split->status != FANIN_OK; i++)
-		fanin_engine_abort(split->engines[i], split->status, &split->error);
+		split->protocol->on_switch->abort(split->engines[i], split->status, &split->error);
 	return split->status;
 }
 

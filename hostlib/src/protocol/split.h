@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests over several engines, one for each tree of a job (PANAMA's static trees; Canary section 2): the blocks of all
+ * Requests over several engines of one protocol, one for each tree of a job (PANAMA's static trees; Canary section 2): the blocks of all
  * requests, one after the other, go round robin over the trees. So each engine has as many as any other one, and knows nothing of
  * the rest. One thread at a time.
  *
@@ -11,10 +11,11 @@
 
 #include <stdint.h>
 
-#include "engine.h"
+#include "protocol.h"
 
 struct fanin_split {
-	struct fanin_engine *engines[FANIN_MAX_TREES]; /* the owner's; with the same rank, size and payload */
+	const struct fanin_protocol *protocol; /* one on switches */
+	void *engines[FANIN_MAX_TREES]; /* its, and the owner's; with the same rank, size and payload */
 	uint16_t n_engines;
 	uint16_t next; /* engine of the next block that is posted */
 	int status;    /* FANIN_OK or why it failed */
@@ -25,7 +26,7 @@ struct fanin_split {
  * Takes a request that its owner has filled in, and posts to each engine its part. The request is done when all parts are. What
  * is allocated for them belongs to the request: fanin_split_free.
  *
- * Returns what fanin_engine_post does, or FANIN_ERR_NO_MEMORY; then nothing is posted.
+ * Returns what the protocol's post does, or FANIN_ERR_NO_MEMORY; then nothing is posted.
  */
 int fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint64_t count);
 

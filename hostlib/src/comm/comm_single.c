@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators with one engine, on a switch or among the ranks: what is asked of them goes to their protocol.
+ */
+#include "context.h"
+
+int
+fanin_comm_engine_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
+		       struct fanin_protocol_config *config, struct fanin_error *error)
+{
+	config->timeout_ns = options->timeout_ms * 1000000ull;
+	config->wait_limit_ns = fanin_wait_limit_ns(options);
+	config->rank = comm->member.config.rank;
+	config->size = comm->member.config.size;
+	config->wide = comm->member.wide;
+	config->log = &comm->ctx->log;
+	return comm->protocol->open(config, &comm->engine, error);
+}
+
+static int
+single_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
+{
+	return comm->protocol->post(comm->engine, request, count);
+}
+
+static int
+single_poll(struct fanin_comm *comm)
+{
+	int status;
+
+	/* Who fails among the ranks is told by its protocol. */
+	if (comm->protocol->on_switch == NULL)
+		return comm->protocol->poll(comm->engine);
+	status = fanin_comm_recover_poll(comm);
+	if (comm->protocol->error(comm->engine)->text[0] != '\0')
+		fanin_comm_give_up(comm);
+	return status;
+}
+
+static uint64_t
+single_idle_ns(const struct fanin_comm *comm)
+{
+	return comm->protocol->idle_ns(comm->engine);
+}
+
+static unsigned int
+single_poll_fds(struct fanin_comm *comm, struct pollfd *fds)
+{
+	return comm->protocol->poll_fds(comm->engine, fds);
+}
+
+static const struct fanin_error *
+single_error(const struct fanin_comm *comm)
+{
+	return comm->protocol->error(comm->engine);
+}
+
+static uint64_t
+single_missing(const struct fanin_comm *comm)
+{
+	return comm->protocol->missing(comm->engine);
+}
+
+static void
+single_report(const struct fanin_comm *comm, struct fanin_report *report)
+{
+	struct fanin_transport *transport = comm->transport;
+
+	/* A result that does not hold every rank's data is never accepted: what is done was done there. */
+	report->in_network = comm->protocol->on_switch != NULL;
+	report->transport_reason = comm->mode_reason;
+	report->handler = comm->member.handler;
+	report->interface = comm->route.interface;
+	report->accumulates_f32 = comm->member.wide;
+	report->window = comm->window;
+	report->payload_bytes = comm->payload_bytes;
+	report->authenticated = comm->member.config.authenticate;
+	if (transport != NULL) {
+		report->transport = transport->ops->name;
+		report->transport_reason = transport->reason;
+		report->ring_drops = comm->ring_drops + transport->ops->ring_drops(transport);
+	}
+	comm->protocol->report(comm->engine, report);
+}
+
+static struct fanin_comm *
+single_part(struct fanin_comm *comm, uint16_t tree)
+{
+	(void)tree; /* the only one */
+	return comm;
+}
+
+static int
+single_leave(struct fanin_comm *comm, struct fanin_error *error)
+{
+	int status = FANIN_OK;
+
+	if (comm->engine != NULL)
+		comm->protocol->close(comm->engine);
+	if (comm->member.channel.ops != NULL)
+		status = fanin_member_leave(&comm->member, error);
+	fanin_member_close(&comm->member);
+	if (comm->transport != NULL)
+		comm->transport->ops->close(comm->transport);
+	return status;
+}
+
+const struct fanin_comm_ops fanin_comm_single_ops = {
+	.post = single_post,
+	.poll = single_poll,
+	.idle_ns = single_idle_ns,
+	.poll_fds = single_poll_fds,
+	.error = single_error,
+	.missing = single_missing,
+	.report = single_report,
+	.part = single_part,
+	.leave = single_leave,
+};

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The ring as a table (protocol/protocol.h): what a job runs for which there is no reduction tree.
+ */
+#include "ring.h"
+
+static int
+ring_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
+{
+	const struct fanin_ring_config ring_config = {
+		.key = config->keys.ring,
+		.timeout_ns = config->timeout_ns,
+		.wait_limit_ns = config->wait_limit_ns,
+		.rank = config->rank,
+		.size = config->size,
+		.wide = config->wide,
+		.listener = config->listener,
+		.next = config->peers[(config->rank + 1u) % config->size],
+		.prev = config->peers[(config->rank + config->size - 1u) % config->size],
+		.now_ns = config->now_ns,
+		.now_arg = config->now_arg,
+		.log = config->log,
+	};
+	struct fanin_ring *created;
+
+	if (fanin_ring_create(&ring_config, &created) != FANIN_OK)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory for the ring");
+	*engine = created;
+	return FANIN_OK;
+}
+
+static void
+ring_close(void *engine)
+{
+	fanin_ring_leave(engine);
+	fanin_ring_destroy(engine);
+}
+
+static bool
+ring_ready(const void *engine, struct fanin_error *problem)
+{
+	if (fanin_ring_wired(engine))
+		return true;
+	fanin_ring_wiring_text(engine, problem->text, sizeof(problem->text));
+	problem->missing = fanin_ring_wiring_missing(engine);
+	return false;
+}
+
+static int
+ring_post(void *engine, struct fanin_request *request, uint64_t count)
+{
+	return fanin_ring_post(engine, request, count);
+}
+
+static int
+ring_poll(void *engine)
+{
+	return fanin_ring_poll(engine);
+}
+
+static uint64_t
+ring_idle_ns(const void *engine)
+{
+	return fanin_ring_idle_ns(engine);
+}
+
+static unsigned int
+ring_poll_fds(void *engine, struct pollfd *fds)
+{
+	return fanin_ring_poll_fds(engine, fds);
+}
+
+static const struct fanin_error *
+ring_error(const void *engine)
+{
+	return fanin_ring_error(engine);
+}
+
+static uint64_t
+ring_missing(const void *engine)
+{
+	return fanin_ring_missing(engine);
+}
+
+static void
+ring_report(const void *engine, struct fanin_report *report)
+{
+	const struct fanin_ring_stats *stats = fanin_ring_stats(engine);
+
+	report->transport = "tcp ring";
+	report->blocks = stats->collectives;
+	report->bytes_reduced = stats->bytes_reduced;
+	report->invalid = stats->rejected;
+	report->late = fanin_ring_late(engine);
+}
+
+static const char *const handlers[] = { FANIN_HANDLER_WITHOUT_SWITCH, NULL };
+
+struct fanin_protocol fanin_protocol_ring = {
+	.name = "ring",
+	.handlers = handlers,
+	.collectives = 1 << FANIN_COLLECTIVE_ALLREDUCE | 1 << FANIN_COLLECTIVE_REDUCE |
+		       1 << FANIN_COLLECTIVE_REDUCE_SCATTER | 1 << FANIN_COLLECTIVE_BROADCAST |
+		       1 << FANIN_COLLECTIVE_ALLGATHER,
+	.listen = fanin_ring_listen,
+	.open = ring_open,
+	.close = ring_close,
+	.ready = ring_ready,
+	.post = ring_post,
+	.poll = ring_poll,
+	.idle_ns = ring_idle_ns,
+	.poll_fds = ring_poll_fds,
+	.error = ring_error,
+	.missing = ring_missing,
+	.report = ring_report,
+};
+
+FANIN_PROTOCOL_REGISTER(fanin_protocol_ring)

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The window protocol as a table (protocol/protocol.h): that of all dense handlers, whose blocks every rank contributes to.
+ */
+#include "engine.h"
+
+#include "hostlib/src/cc/cc.h"
+
+static int
+window_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
+{
+	const struct fanin_engine_config engine_config = {
+		.flow = config->flow,
+		.keys = config->keys,
+		.tagger = config->tagger,
+		.instance = config->instance,
+		.timeout_ns = config->timeout_ns,
+		.wait_limit_ns = config->wait_limit_ns,
+		.job = config->job,
+		.epoch = config->epoch,
+		.rank = config->rank,
+		.size = config->size,
+		.window = config->window,
+		.payload_bytes = config->payload_bytes,
+		/* Over shared memory there is no queue but the switch's own. */
+		.cc = config->transport->ops->shares_memory ? &fanin_cc_fixed : &fanin_cc_delay,
+		.wide = config->wide,
+		.spread = config->spread,
+		.stagger = config->stagger,
+		.recover = config->recover,
+		.now_ns = config->now_ns,
+		.now_arg = config->now_arg,
+	};
+	struct fanin_engine *created;
+
+	if (fanin_engine_create(&engine_config, config->transport, &created) != FANIN_OK)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
+				       "out of memory for %u blocks in flight", config->window);
+	*engine = created;
+	return FANIN_OK;
+}
+
+static void
+window_close(void *engine)
+{
+	fanin_engine_destroy(engine);
+}
+
+static int
+window_post(void *engine, struct fanin_request *request, uint64_t count)
+{
+	return fanin_engine_post(engine, request, count);
+}
+
+static int
+window_poll(void *engine)
+{
+	return fanin_engine_poll(engine);
+}
+
+static uint64_t
+window_idle_ns(const void *engine)
+{
+	return fanin_engine_idle_ns(engine);
+}
+
+static unsigned int
+window_poll_fds(void *engine, struct pollfd *fds)
+{
+	return fanin_engine_poll_fds(engine, fds);
+}
+
+static const struct fanin_error *
+window_error(const void *engine)
+{
+	return fanin_engine_error(engine);
+}
+
+static uint64_t
+window_missing(const void *engine)
+{
+	return fanin_engine_missing(engine);
+}
+
+static void
+window_report(const void *engine, struct fanin_report *report)
+{
+	const struct fanin_engine_stats *stats = fanin_engine_stats(engine);
+
+	report->blocks = stats->blocks;
+	report->bytes_reduced = stats->bytes_reduced;
+	report->frames_sent = stats->frames_sent;
+	report->frames_received = stats->frames_received;
+	report->retransmits = stats->retransmits;
+	report->duplicates = stats->duplicates;
+	report->invalid = stats->invalid;
+	report->spurious = stats->spurious;
+	report->resumed = stats->resumed;
+	report->queries = stats->queries;
+	report->late = fanin_engine_late(engine);
+}
+
+static uint64_t
+window_cut(const void *engine, struct fanin_request *request, uint64_t count)
+{
+	return fanin_engine_cut(engine, request, count);
+}
+
+static int
+window_accepts(const void *engine, uint64_t n_blocks)
+{
+	return fanin_engine_accepts(engine, n_blocks);
+}
+
+static void
+window_abort(void *engine, int status, const struct fanin_error *error)
+{
+	fanin_engine_abort(engine, status, error);
+}
+
+static bool
+window_run_lost(const void *engine)
+{
+	return fanin_engine_run_lost(engine);
+}
+
+static void
+window_suspect_run(void *engine)
+{
+	fanin_engine_doubt_run(engine);
+}
+
+static void
+window_note_rejoin(void *engine, const struct fanin_rejoin *rejoin)
+{
+	fanin_engine_note_rejoin(engine, rejoin);
+}
+
+static uint32_t
+window_progress(const void *engine)
+{
+	return fanin_engine_progress(engine);
+}
+
+static int
+window_resume(void *engine, uint32_t epoch, uint64_t instance, uint32_t first_block)
+{
+	return fanin_engine_resume(engine, epoch, instance, first_block);
+}
+
+static void
+window_move(void *engine, struct fanin_transport *transport)
+{
+	fanin_engine_move(engine, transport);
+}
+
+static void
+window_redirect(void *engine, const struct fanin_flow *flow)
+{
+	fanin_engine_redirect(engine, flow);
+}
+
+static void
+window_hint(void *engine, const char *hint)
+{
+	fanin_engine_hint(engine, hint);
+}
+
+static bool
+window_peers_may_need_results(const void *engine)
+{
+	return fanin_engine_owes(engine);
+}
+
+static const struct fanin_switch_ops window_on_switch = {
+	.cut = window_cut,
+	.accepts = window_accepts,
+	.abort = window_abort,
+	.run_lost = window_run_lost,
+	.suspect_run = window_suspect_run,
+	.note_rejoin = window_note_rejoin,
+	.progress = window_progress,
+	.resume = window_resume,
+	.move = window_move,
+	.redirect = window_redirect,
+	.hint = window_hint,
+	.peers_may_need_results = window_peers_may_need_results,
+};
+
+static const char *const handlers[] = { "single", "multi", "tree", NULL };
+
+struct fanin_protocol fanin_protocol_window = {
+	.name = "window",
+	.handlers = handlers,
+	/* A dense handler needs nothing of its own here. */
+	.is_usual = true,
+	.has_custom = true,
+	.has_tags = true,
+	.collectives = 1 << FANIN_COLLECTIVE_ALLREDUCE | 1 << FANIN_COLLECTIVE_REDUCE |
+		       1 << FANIN_COLLECTIVE_REDUCE_SCATTER | 1 << FANIN_COLLECTIVE_BROADCAST |
+		       1 << FANIN_COLLECTIVE_ALLGATHER,
+	.on_switch = &window_on_switch,
+	.open = window_open,
+	.close = window_close,
+	.post = window_post,
+	.poll = window_poll,
+	.idle_ns = window_idle_ns,
+	.poll_fds = window_poll_fds,
+	.error = window_error,
+	.missing = window_missing,
+	.report = window_report,
+};
+
+FANIN_PROTOCOL_REGISTER(fanin_protocol_window)

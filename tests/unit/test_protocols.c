@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Host protocols (hostlib/src/protocol/protocol.h): the job's handler names the protocol, one from outside the tree adds itself, and
+ * communicators and public calls know no more of it than its table. It is registered here as any user's would be.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "hostlib/src/comm/context.h"
+#include "tests/unit/memory_link.h"
+#include "tests/unit/suites.h"
+
+/* ---------------------------------------------- a protocol of one rank: a result is what was sent, a poll later */
+
+struct alone {
+	struct fanin_request_list requests;
+	struct fanin_error error;
+	uint64_t done;
+	uint16_t rank;
+};
+
+static int
+alone_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
+{
+	struct alone *alone;
+
+	if (config->size != 1)
+		return fanin_error_set(error, FANIN_ERR_INVALID, "size is %u, expected 1",
+				       config->size);
+	alone = calloc(1, sizeof(*alone));
+	ck_assert_ptr_nonnull(alone);
+	fanin_request_list_init(&alone->requests);
+	alone->rank = config->rank;
+	*engine = alone;
+	return FANIN_OK;
+}
+
+static void
+alone_close(void *engine)
+{
+	free(engine);
+}
+
+static int
+alone_post(void *engine, struct fanin_request *request, uint64_t count)
+{
+	struct alone *alone = engine;
+
+	fanin_request_layout(request, alone->rank, 1, count);
+	fanin_request_list_append(&alone->requests, request);
+	return FANIN_OK;
+}
+
+static int
+alone_poll(void *engine)
+{
+	struct alone *alone = engine;
+	struct fanin_request *request = alone->requests.first;
+
+	if (request == NULL)
+		return 0;
+	memcpy(request->recv, request->send, request->send_bytes);
+	request->done_bytes = request->total_bytes;
+	alone->done++;
+	fanin_request_list_finish(&alone->requests, request);
+	return 1;
+}
+
+static uint64_t
+alone_idle_ns(const void *engine)
+{
+	(void)engine;
+	return 0;
+}
+
+static unsigned int
+alone_poll_fds(void *engine, struct pollfd *fds)
+{
+	(void)engine;
+	(void)fds;
+	return 0;
+}
+
+static const struct fanin_error *
+alone_error(const void *engine)
+{
+	return &((const struct alone *)engine)->error;
+}
+
+static uint64_t
+alone_missing(const void *engine)
+{
+	(void)engine;
+	return 0;
+}
+
+static void
+alone_report(const void *engine, struct fanin_report *report)
+{
+	report->blocks = ((const struct alone *)engine)->done;
+}
+
+static const char *const alone_handlers[] = { "mirror", NULL };
+
+static struct fanin_protocol alone = {
+	.name = "alone",
+	.handlers = alone_handlers,
+	.collectives = 1 << FANIN_COLLECTIVE_ALLREDUCE,
+	.open = alone_open,
+	.close = alone_close,
+	.post = alone_post,
+	.poll = alone_poll,
+	.idle_ns = alone_idle_ns,
+	.poll_fds = alone_poll_fds,
+	.error = alone_error,
+	.missing = alone_missing,
+	.report = alone_report,
+};
+
+FANIN_PROTOCOL_REGISTER(alone)
+
+/* ---------------------------------------------------------------------------------------------- choice */
+
+static const struct {
+	const char *handler;
+	const char *protocol;
+	const char *reason;
+} choices[] = {
+	{ "single", "window", "the job's handler is single" },
+	{ "multi", "window", "the job's handler is multi" },
+	{ "tree", "window", "the job's handler is tree" },
+	{ "ring", "ring", "the job's handler is ring" },
+	{ "mirror", "alone", "the job's handler is mirror" },
+	{ "quad", "window",
+	  "the job's handler is quad, which no protocol names: this is the usual one" },
+};
+
+START_TEST(the_handler_of_a_job_names_its_protocol)
+{
+	char reason[FANIN_TEXT_LEN];
+
+	ck_assert_str_eq(fanin_protocol_of(choices[_i].handler, reason, sizeof(reason))->name,
+			 choices[_i].protocol);
+	ck_assert_str_eq(reason, choices[_i].reason);
+}
+END_TEST
+
+/* ------------------------------------------------------------------------------------------------ use */
+
+static struct fanin_ctx ctx;
+static struct fanin_comm comm;
+
+static void
+comm_open(void)
+{
+	const struct fanin_join_opts options = { .timeout_ms = 1000 };
+	struct fanin_protocol_config config = { .listener = -1 };
+
+	ctx = (struct fanin_ctx){ 0 };
+	comm = (struct fanin_comm){
+		.ops = &fanin_comm_single_ops,
+		.ctx = &ctx,
+		.member.config = { .size = 1 },
+	};
+	comm.protocol = fanin_protocol_of("mirror", comm.protocol_reason,
+					  sizeof(comm.protocol_reason));
+	ck_assert_int_eq(fanin_comm_engine_open(&comm, &options, &config, &ctx.error), FANIN_OK);
+	ctx.comms = &comm;
+}
+
+static void
+comm_close(void)
+{
+	ck_assert_ptr_null(comm.requests);
+	ck_assert_int_eq(comm.ops->leave(&comm, &ctx.error), FANIN_OK);
+}
+
+START_TEST(collectives_run_on_a_protocol_from_outside_the_tree)
+{
+	struct fanin_report report = { .sz = sizeof(report) };
+	const int32_t send[3] = { 1, -2, 3 };
+	int32_t recv[3] = { 0 };
+
+	comm_open();
+	for (int i = 0; i < 5; i++) {
+		memset(recv, 0, sizeof(recv));
+		ck_assert_int_eq(fanin_allreduce(send, recv, 3, FANIN_I32, FANIN_SUM, &comm),
+				 FANIN_OK);
+		ck_assert_mem_eq(send, recv, sizeof(send));
+	}
+	ck_assert_int_eq(fanin_comm_report(&comm, &report), FANIN_OK);
+	ck_assert_str_eq(report.protocol, "alone");
+	ck_assert_str_eq(report.protocol_reason, "the job's handler is mirror");
+	ck_assert_str_eq(report.mode, "alone");
+	ck_assert(!report.in_network);
+	ck_assert_uint_eq(report.blocks, 5);
+	comm_close();
+}
+END_TEST
+
+START_TEST(a_collective_that_a_protocol_lacks_is_refused_by_name)
+{
+	fanin_request *request = NULL;
+	int32_t vector[3] = { 1, 2, 3 };
+
+	comm_open();
+	ck_assert_int_eq(fanin_ibroadcast(vector, 3, FANIN_I32, 0, &comm, &request),
+			 FANIN_ERR_UNSUPPORTED);
+	ck_assert_ptr_null(request);
+	ck_assert_str_eq(fanin_ctx_error(&ctx),
+			 "the protocol alone, which this job runs, has no broadcast");
+	ck_assert_int_eq(fanin_ireduce(vector, vector, 3, FANIN_I32, FANIN_CUSTOM(200), 0, &comm,
+				       &request),
+			 FANIN_ERR_UNSUPPORTED);
+	comm_close();
+}
+END_TEST
+
+START_TEST(what_a_protocol_does_not_open_is_told)
+{
+	const struct fanin_join_opts options = { 0 };
+	struct fanin_protocol_config config = { 0 };
+
+	comm = (struct fanin_comm){ .ctx = &ctx, .protocol = &alone, .member.config.size = 3 };
+	ck_assert_int_eq(fanin_comm_engine_open(&comm, &options, &config, &ctx.error),
+			 FANIN_ERR_INVALID);
+	ck_assert_ptr_null(comm.engine);
+	ck_assert_str_eq(ctx.error.text, "size is 3, expected 1");
+}
+END_TEST
+
+/* ---------------------------------------------------------------------------------------------- clock */
+
+#define TIMEOUT_NS (5 * 1000000000ull)
+#define STEP_NS (50 * 1000000ull)
+
+static uint64_t
+played_now(void *arg)
+{
+	return *(const uint64_t *)arg;
+}
+
+static void
+frame_lose(struct memory_link *link, const void *frame, uint32_t len)
+{
+	(void)link;
+	(void)frame;
+	(void)len;
+}
+
+static size_t
+nothing_take(struct memory_link *link, void *frame)
+{
+	(void)link;
+	(void)frame;
+	return 0;
+}
+
+/* Seconds of it pass in as many polls as the test makes. */
+START_TEST(a_protocol_has_the_clock_that_it_is_given)
+{
+	char reason[FANIN_TEXT_LEN];
+	const struct fanin_protocol *window = fanin_protocol_of("single", reason, sizeof(reason));
+	struct memory_link *link = calloc(1, sizeof(*link));
+	uint64_t now_ns = TIMEOUT_NS;
+	const struct fanin_protocol_config config = {
+		.timeout_ns = TIMEOUT_NS,
+		.size = 2,
+		.now_ns = played_now,
+		.now_arg = &now_ns,
+		.transport = &link->transport,
+		.window = 64,
+		.payload_bytes = 1024,
+		.listener = -1,
+	};
+	struct fanin_request request = { .dtype = FANIN_U8, .op = FANIN_BOR };
+	struct fanin_error error;
+	unsigned int polls = 0;
+	void *engine;
+
+	ck_assert_ptr_nonnull(link);
+	memory_link_init(link, frame_lose, nothing_take);
+	ck_assert_int_eq(window->open(&config, &engine, &error), FANIN_OK);
+	ck_assert_int_eq(window->post(engine, &request, 0), FANIN_OK);
+	while (request.status == FANIN_IN_PROGRESS) {
+		ck_assert_uint_le(++polls, TIMEOUT_NS / STEP_NS + 1);
+		now_ns += STEP_NS;
+		window->poll(engine);
+	}
+	ck_assert_int_eq(request.status, FANIN_ERR_TIMEOUT);
+	ck_assert_uint_ge(polls, TIMEOUT_NS / STEP_NS);
+	window->close(engine);
+	free(link);
+}
+END_TEST
+
+Suite *
+suite_protocols(void)
+{
+	Suite *suite = suite_create("protocols");
+	TCase *choice = tcase_create("choice");
+	TCase *use = tcase_create("use");
+
+	tcase_add_loop_test(choice, the_handler_of_a_job_names_its_protocol, 0,
+			    (int)(sizeof(choices) / sizeof(choices[0])));
+	suite_add_tcase(suite, choice);
+	tcase_add_test(use, collectives_run_on_a_protocol_from_outside_the_tree);
+	tcase_add_test(use, a_collective_that_a_protocol_lacks_is_refused_by_name);
+	tcase_add_test(use, what_a_protocol_does_not_open_is_told);
+	tcase_add_test(use, a_protocol_has_the_clock_that_it_is_given);
+	suite_add_tcase(suite, use);
+	return suite;
+}
