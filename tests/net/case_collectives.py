@@ -2,6 +2,7 @@
 """All collectives: exact under loss, through one switch and through a tree of them, and refused if ranks disagree."""
 
 import json
+import signal
 
 from support import KIB, case, expect, expect_equal, expect_exact, expect_unless_repeated, reports_of, run_exact_job, running_lab, \
     start_ranks
@@ -85,13 +86,47 @@ def who_has_no_data_sends_headers_only():
             expect_unless_repeated(claim)
 
 
-@case(90)
+def with_background(arguments):
+    return ["/usr/bin/env", "FANIN_BACKGROUND_PROGRESS=1", *arguments]
+
+
+@case(60)
+def a_host_that_computes_is_not_waited_for_if_it_has_a_progress_thread():
+    with running_lab(3, config=LOSS) as lab:
+        for transport in ("auto", "af_packet"):
+            job = lab.create_job()
+
+            def spawn(rank, does):
+                return [program("computing"), SWITCH_IP, transport, rank, 3, job["id"], job["key"], does]
+
+            computing = lab.spawn(0, with_background(spawn(0, "compute")), "computing")
+            waiting = [lab.spawn(rank, spawn(rank, "wait"), "waiting") for rank in (1, 2)]
+            for rank, process in enumerate(waiting, 1):
+                status = process.wait(30)
+                expect(process.stdout(), f"rank {rank} printed nothing, status {status}: {process.last_words()}")
+                report = json.loads(process.stdout())
+                expect(report["ok"], f"rank {rank} with {transport}: {report}")
+            expect(computing.popen.poll() is None, f"rank 0 ended while it computed: {computing.last_words()}")
+            computing.popen.send_signal(signal.SIGUSR1)
+            computing.wait(30)
+            report = json.loads(computing.stdout())
+            expect(report["ok"], f"rank 0 with {transport}: {report}")
+            expect_equal(report["computed"], report["bytes"], "bytes that were done before it called the library again")
+            lab.ctl("jobs", "destroy", job["id"])
+
+
+@case(180)
 def two_communicators_of_one_process_are_independent():
+    two_communicators(lambda arguments: arguments)
+    two_communicators(with_background)
+
+
+def two_communicators(how):
     with running_lab(4, config=LOSS) as lab:
         for transport in ("auto", "af_packet"):
             jobs = [lab.create_job(None, "--handler", handler) for handler in ("single", "tree")]
             arguments = [argument for job in jobs for argument in (job["id"], job["key"])]
-            ranks = [lab.spawn(rank, [program("two-communicators"), SWITCH_IP, transport, rank, 4, *arguments], "two")
+            ranks = [lab.spawn(rank, how([program("two-communicators"), SWITCH_IP, transport, rank, 4, *arguments]), "two")
                      for rank in range(4)]
             reports = []
             for rank, process in enumerate(ranks):

@@ -932,6 +932,27 @@ START_TEST(a_failed_engine_takes_no_more_requests)
 }
 END_TEST
 
+/* Nothing wakes whoever sleeps on its behalf: neither its descriptors nor a lost run that is no longer looked after. */
+START_TEST(a_failed_engine_waits_for_nothing)
+{
+	struct world *world = world_create_of(1, WINDOW, 0, true);
+	struct pollfd fds[FANIN_TRANSPORT_MAX_FDS];
+	struct collective collective;
+
+	world->silent = true;
+	collective_prepare(&collective, 10, 0);
+	collective_post(&collective, world, 0, false);
+	if (_i == 1)
+		notify(world, 0);
+	seconds_to_failure(world);
+	ck_assert_int_eq(collective.requests[0].status, FANIN_ERR_TIMEOUT);
+	ck_assert_uint_eq(fanin_engine_idle_ns(world->engines[0]), UINT64_MAX);
+	ck_assert_uint_eq(fanin_engine_poll_fds(world->engines[0], fds), 0);
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
 START_TEST(the_callers_absence_is_no_timeout)
 {
 	struct world *world = world_create(2);
@@ -1123,6 +1144,7 @@ suite_engine(void)
 	tcase_add_test(errors, a_timeout_tells_why_sending_fails);
 	tcase_add_test(errors, an_error_of_sending_that_is_over_is_not_told);
 	tcase_add_test(errors, a_failed_engine_takes_no_more_requests);
+	tcase_add_loop_test(errors, a_failed_engine_waits_for_nothing, 0, 2);
 	tcase_add_test(errors, the_callers_absence_is_no_timeout);
 	tcase_add_test(errors, ranks_that_disagree_are_told_so);
 	tcase_add_test(errors, refusals_of_late_duplicates_do_no_harm);

@@ -659,7 +659,7 @@ START_TEST(a_failed_ring_takes_no_more_requests)
 				   .protocol = &fanin_protocol_ring,
 				   .member.config.size = 2 };
 	fanin_request *posted;
-	struct fanin_ctx ctx;
+	struct fanin_ctx ctx = { 0 };
 	struct rig rig;
 
 	rig_create(&rig, 2, false);

@@ -20,8 +20,16 @@
  * Threading: a context and everything made from it belong to one thread at a time: calls on a
  * context, its communicators and requests must not overlap, and may come from different threads if
  * the callers see to that (a mutex for each context, say). Different contexts are independent. Only
- * what is marked so is thread-safe by itself. The library has no threads of its own: data moves
- * during fanin_test, fanin_wait, fanin_progress and the blocking collectives.
+ * what is marked so is thread-safe by itself.
+ *
+ * Data moves during fanin_test, fanin_wait, fanin_progress and the blocking collectives. A context may
+ * have a thread of the library's, by which it moves at all other times, too: if background_progress
+ * asks for it, or if a job's protocol has duties to other ranks, which must be answered while the
+ * application computes. It exists while the context has a communicator, sleeps until something comes
+ * or is due, and blocks all signals. What is said above holds unchanged: the library sees to it that
+ * its thread and a call on the context do not overlap. Buffers of a request are the library's until a
+ * call has told that the request is done or has failed. The print callback may then be called by that
+ * thread, by one thread at a time; the interrupt callback is called only by whoever waits.
  */
 #ifndef FANIN_FANIN_H
 #define FANIN_FANIN_H
@@ -139,6 +147,13 @@ struct fanin_init_opts {
 	void *print_arg;
 	fanin_interrupt_fn interrupt; /* default: waits are only ended by results and timeouts */
 	void *interrupt_arg;
+	/*
+	 * Requests make progress, and other ranks get their answers, while the application does not call the library, by a
+	 * thread of the library's (see Threading). Default: if FANIN_BACKGROUND_PROGRESS in the environment is "1", or where a
+	 * job's protocol needs it.
+	 */
+	bool background_progress;
+	uint8_t reserved[7]; /* 0; never a field */
 };
 
 /*
@@ -213,7 +228,10 @@ struct fanin_join_opts {
 	uint8_t reserved[7]; /* 0; never a field */
 };
 
-/* Where and how a communicator's collectives run. Strings belong to the library and live as long as the communicator. */
+/*
+ * Where and how a communicator's collectives run. Strings belong to the library, live as long as the communicator, and are as its last
+ * report found them.
+ */
 struct fanin_report {
 	size_t sz;
 	const char *transport;        /* "af_xdp", "af_packet", "memif" or "tcp ring" */
@@ -258,7 +276,7 @@ struct fanin_report {
  * Makes a context. No privileges are needed yet.
  *
  * opts: NULL for the defaults. ctx: set on success only; free with fanin_finalize.
- * Returns FANIN_OK, FANIN_ERR_INVALID or FANIN_ERR_NO_MEMORY.
+ * Returns FANIN_OK, FANIN_ERR_INVALID, also if FANIN_BACKGROUND_PROGRESS is neither "1" nor "0", or FANIN_ERR_NO_MEMORY.
  */
 FANIN_API int fanin_init(const struct fanin_init_opts *opts, fanin_ctx **ctx);
 
@@ -391,7 +409,7 @@ FANIN_API const char *fanin_ctx_error(const fanin_ctx *ctx);
 /* Bitmap of the ranks that the last failed call on this context missed, such as those that have not joined; or 0. */
 FANIN_API uint64_t fanin_ctx_missing(const fanin_ctx *ctx);
 
-/* What went wrong in this communicator, naming missing ranks or the refusal; "" if nothing did. */
+/* What went wrong in this communicator, naming missing ranks or the refusal; "" if nothing did. Valid until the next call on the context. */
 FANIN_API const char *fanin_comm_error(const fanin_comm *comm);
 
 /* Bitmap of the ranks that the oldest unfinished block waits for, late or gone, as last told by the switch; 0 if unknown. */

@@ -92,33 +92,19 @@ arguments_check(struct fanin_request *request, size_t count, enum fanin_dtype dt
 	return buffers_check(request, count, error);
 }
 
-/*
- * Checks and posts a request.
- *
- * call: has send, recv, comm, collective and root. op: not used if nothing is combined.
- */
+/* Posts a request whose arguments are right, with the context's lock. */
 static int
-collective_post(struct fanin_request call, size_t count, enum fanin_dtype dtype, enum fanin_op op,
-		fanin_request **req)
+request_post(const struct fanin_request *call, size_t count, fanin_request **req)
 {
-	struct fanin_comm *comm = call.comm;
+	struct fanin_comm *comm = call->comm;
+	struct fanin_error *error = &comm->ctx->error;
 	struct fanin_request **link;
-	struct fanin_request *request;
-	struct fanin_error *error;
+	struct fanin_request *request = malloc(sizeof(*request));
 	int status;
 
-	if (comm == NULL || req == NULL)
-		return FANIN_ERR_INVALID;
-	error = &comm->ctx->error;
-	fanin_error_clear(error);
-	status = arguments_check(&call, count, dtype, op, error);
-	if (status != FANIN_OK)
-		return status;
-
-	request = malloc(sizeof(*request));
 	if (request == NULL)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
-	*request = call;
+	*request = *call;
 	status = comm->ops->post(comm, request, count);
 	if (status != FANIN_OK) {
 		free(request);
@@ -137,7 +123,33 @@ collective_post(struct fanin_request call, size_t count, enum fanin_dtype dtype,
 	*link = request;
 	*req = request;
 	comm->ops->poll(comm);
+	fanin_ctx_wake(comm->ctx);
 	return FANIN_OK;
+}
+
+/*
+ * Checks and posts a request.
+ *
+ * call: has send, recv, comm, collective and root. op: not used if nothing is combined.
+ */
+static int
+collective_post(struct fanin_request call, size_t count, enum fanin_dtype dtype, enum fanin_op op,
+		fanin_request **req)
+{
+	struct fanin_ctx *ctx;
+	int status;
+
+	if (call.comm == NULL || req == NULL)
+		return FANIN_ERR_INVALID;
+	ctx = call.comm->ctx;
+	fanin_error_clear(&ctx->error);
+	status = arguments_check(&call, count, dtype, op, &ctx->error);
+	if (status != FANIN_OK)
+		return status;
+	fanin_ctx_lock(ctx);
+	status = request_post(&call, count, req);
+	fanin_ctx_unlock(ctx);
+	return status;
 }
 
 /* The blocking calls' other half. */

@@ -22,24 +22,26 @@ request_free(struct fanin_request *request)
 int
 fanin_test(fanin_request *req)
 {
-	if (req == NULL)
-		return FANIN_ERR_INVALID;
-	if (req->status == FANIN_IN_PROGRESS)
-		fanin_ctx_poll(req->comm->ctx, NULL);
-	return req->status;
-}
-
-int
-fanin_wait(fanin_request **req)
-{
 	struct fanin_ctx *ctx;
 	int status;
 
-	if (req == NULL || *req == NULL)
+	if (req == NULL)
 		return FANIN_ERR_INVALID;
-	ctx = (*req)->comm->ctx;
-	fanin_error_clear(&ctx->error);
-	status = fanin_ctx_wait(ctx, *req, UINT64_MAX);
+	ctx = req->comm->ctx;
+	fanin_ctx_lock(ctx);
+	if (req->status == FANIN_IN_PROGRESS)
+		fanin_ctx_poll(ctx, NULL);
+	status = req->status;
+	fanin_ctx_unlock(ctx);
+	return status;
+}
+
+/* With the context's lock. */
+static int
+request_wait(struct fanin_ctx *ctx, fanin_request **req)
+{
+	int status = fanin_ctx_wait(ctx, *req, UINT64_MAX);
+
 	if (status == FANIN_ERR_INTERRUPTED)
 		return fanin_error_set(&ctx->error, status,
 				       "interrupted while waiting for a collective");
@@ -52,10 +54,33 @@ fanin_wait(fanin_request **req)
 	return status;
 }
 
+int
+fanin_wait(fanin_request **req)
+{
+	struct fanin_ctx *ctx;
+	int status;
+
+	if (req == NULL || *req == NULL)
+		return FANIN_ERR_INVALID;
+	ctx = (*req)->comm->ctx;
+	fanin_error_clear(&ctx->error);
+	fanin_ctx_lock(ctx);
+	status = request_wait(ctx, req);
+	fanin_ctx_unlock(ctx);
+	return status;
+}
+
 uint64_t
 fanin_request_progress(const fanin_request *req, uint64_t *total_bytes)
 {
+	uint64_t done_bytes;
+
 	if (total_bytes != NULL)
 		*total_bytes = req == NULL ? 0 : req->total_bytes;
-	return req == NULL ? 0 : fanin_split_done_bytes(req);
+	if (req == NULL)
+		return 0;
+	fanin_ctx_lock(req->comm->ctx);
+	done_bytes = fanin_split_done_bytes(req);
+	fanin_ctx_unlock(req->comm->ctx);
+	return done_bytes;
 }

@@ -26,6 +26,7 @@ comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
 		free(request);
 	}
 	status = comm->ops->leave(comm, error);
+	free(comm->texts);
 	/* The manager comes last: once all have left it, it takes the job off the switches. */
 	fanin_manager_leave(comm->manager);
 	free(comm);
@@ -69,12 +70,15 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 	if (joined == NULL)
 		return fanin_error_set(&ctx->error, FANIN_ERR_NO_MEMORY, "out of memory");
 	joined->ops = &fanin_comm_single_ops;
+	joined->texts = calloc(1, sizeof(*joined->texts));
 	joined->ctx = ctx;
 	joined->timeout_ns = options.timeout_ms * UINT64_C(1000000);
 	joined->n_trees = 1;
 	joined->trees_asked = 1;
 	snprintf(joined->mode_reason, sizeof(joined->mode_reason), "the job was given by its switch");
-	if (options.job_name != NULL || options.manager != NULL)
+	if (joined->texts == NULL)
+		status = fanin_error_set(&ctx->error, FANIN_ERR_NO_MEMORY, "out of memory");
+	else if (options.job_name != NULL || options.manager != NULL)
 		status = fanin_comm_manager(joined, &options, &answer, &ctx->error);
 	else if (options.trees > 1)
 		status = fanin_error_set(&ctx->error, FANIN_ERR_INVALID,
@@ -82,12 +86,12 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 					 options.trees);
 	if (status == FANIN_OK && joined->engine == NULL)
 		status = switches_join(joined, &options, &answer, &ctx->error);
+	if (status == FANIN_OK)
+		status = fanin_ctx_attach(ctx, joined, &ctx->error);
 	if (status != FANIN_OK) {
 		comm_destroy(joined, &ignored);
 		return status;
 	}
-	joined->next = ctx->comms;
-	ctx->comms = joined;
 	*comm = joined;
 	return FANIN_OK;
 }
@@ -108,29 +112,77 @@ int
 fanin_leave(fanin_comm *comm)
 {
 	struct fanin_comm **link;
+	struct fanin_ctx *ctx;
+	int status;
 
 	if (comm == NULL)
 		return FANIN_OK;
+	ctx = comm->ctx;
+	fanin_ctx_lock(ctx);
 	fanin_comm_close_begin(comm);
 	fanin_comm_close_wait(comm);
-	link = &comm->ctx->comms;
+	fanin_progress_pause(ctx);
+	link = &ctx->comms;
 	while (*link != comm)
 		link = &(*link)->next;
 	*link = comm->next;
-	fanin_error_clear(&comm->ctx->error);
-	return comm_destroy(comm, &comm->ctx->error);
+	fanin_error_clear(&ctx->error);
+	status = comm_destroy(comm, &ctx->error);
+	fanin_progress_resume(ctx);
+	fanin_ctx_unlock(ctx);
+	if (ctx->comms == NULL)
+		fanin_progress_stop(ctx);
+	return status;
 }
 
 const char *
 fanin_comm_error(const fanin_comm *comm)
 {
-	return comm == NULL ? "" : comm->ops->error(comm)->text;
+	struct fanin_progress *progress;
+	const char *text;
+
+	if (comm == NULL)
+		return "";
+	progress = comm->ctx->progress;
+	if (progress == NULL)
+		return comm->ops->error(comm)->text;
+	/* The engine may fail while the caller reads. */
+	fanin_progress_lock(progress);
+	text = comm->ops->error(comm)->text;
+	snprintf(progress->text, sizeof(progress->text), "%s", text);
+	fanin_progress_unlock(progress);
+	return progress->text;
 }
 
 uint64_t
 fanin_comm_missing(const fanin_comm *comm)
 {
-	return comm == NULL ? 0 : comm->ops->missing(comm);
+	uint64_t missing;
+
+	if (comm == NULL)
+		return 0;
+	fanin_ctx_lock(comm->ctx);
+	missing = comm->ops->missing(comm);
+	fanin_ctx_unlock(comm->ctx);
+	return missing;
+}
+
+/* Copies a text and points to the copy. */
+static void
+text_keep(const char **text, char *copy, size_t copy_len)
+{
+	snprintf(copy, copy_len, "%s", *text);
+	*text = copy;
+}
+
+static void
+texts_keep(struct fanin_report *report, struct fanin_comm_texts *texts)
+{
+	text_keep(&report->transport_reason, texts->transport_reason,
+		  sizeof(texts->transport_reason));
+	text_keep(&report->interface, texts->interface, sizeof(texts->interface));
+	text_keep(&report->handler, texts->handler, sizeof(texts->handler));
+	text_keep(&report->manager_problem, texts->manager_problem, sizeof(texts->manager_problem));
 }
 
 int
@@ -140,6 +192,7 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 
 	if (comm == NULL || report == NULL || report->sz < sizeof(report->sz))
 		return FANIN_ERR_INVALID;
+	fanin_ctx_lock(comm->ctx);
 	full = (struct fanin_report){
 		.sz = report->sz,
 		.rank = comm->member.config.rank,
@@ -161,6 +214,9 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 		full.manager_reconnects = fanin_manager_reconnects(comm->manager);
 	}
 	comm->ops->report(comm, &full);
+	if (comm->texts != NULL)
+		texts_keep(&full, comm->texts);
+	fanin_ctx_unlock(comm->ctx);
 	memcpy(report, &full, report->sz < sizeof(full) ? report->sz : sizeof(full));
 	return FANIN_OK;
 }

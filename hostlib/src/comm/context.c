@@ -28,9 +28,6 @@
 #define WAIT_SLEEP_NS (50 * 1000000ull)
 #define INTERRUPT_NS (100 * 1000000ull)
 
-/* Of the communicators that a context sleeps for; with more, it does not sleep. */
-#define MAX_FDS (16 * FANIN_TRANSPORT_MAX_FDS)
-
 bool
 fanin_options_copy(void *copy, size_t copy_len, const void *options)
 {
@@ -51,7 +48,7 @@ fanin_options_copy(void *copy, size_t copy_len, const void *options)
 /* The public structs end without padding: see fanin.h on how they grow. */
 #define ENDS_WITH(type, field)                                                                     \
 	(offsetof(struct type, field) + sizeof(((struct type *)NULL)->field) == sizeof(struct type))
-static_assert(ENDS_WITH(fanin_init_opts, interrupt_arg), "padding in fanin_init_opts");
+static_assert(ENDS_WITH(fanin_init_opts, reserved), "padding in fanin_init_opts");
 static_assert(ENDS_WITH(fanin_join_opts, reserved), "padding in fanin_join_opts");
 static_assert(ENDS_WITH(fanin_report, protocol_reason), "padding in fanin_report");
 
@@ -74,6 +71,29 @@ fanin_join_options_copy(struct fanin_join_opts *options, const struct fanin_join
 	return true;
 }
 
+/* The user's callback need not be thread-safe: joining may have something to say, and the library's thread, too. */
+static void
+print_line(int level, const char *line, void *arg)
+{
+	struct fanin_ctx *ctx = arg;
+
+	pthread_mutex_lock(&ctx->print_lock);
+	ctx->print(level, line, ctx->print_arg);
+	pthread_mutex_unlock(&ctx->print_lock);
+}
+
+/* Does the environment ask for progress in the background? Returns false if it can't be understood. */
+static bool
+background_from_environment(bool *background)
+{
+	const char *value = secure_getenv("FANIN_BACKGROUND_PROGRESS");
+
+	if (value == NULL || value[0] == '\0' || strcmp(value, "0") == 0)
+		return true;
+	*background = true;
+	return strcmp(value, "1") == 0;
+}
+
 int
 fanin_init(const struct fanin_init_opts *opts, fanin_ctx **ctx)
 {
@@ -84,13 +104,19 @@ fanin_init(const struct fanin_init_opts *opts, fanin_ctx **ctx)
 		return FANIN_ERR_INVALID;
 	if (options.transport == NULL)
 		options.transport = "auto";
-	if (!fanin_transport_known(options.transport))
+	if (!fanin_transport_known(options.transport) ||
+	    !background_from_environment(&options.background_progress))
 		return FANIN_ERR_INVALID;
 
 	created = calloc(1, sizeof(*created));
 	if (created == NULL)
 		return FANIN_ERR_NO_MEMORY;
-	created->log = (struct fanin_log){ options.print, options.print_arg };
+	if (options.print != NULL)
+		created->log = (struct fanin_log){ print_line, created };
+	created->print = options.print;
+	created->print_arg = options.print_arg;
+	pthread_mutex_init(&created->print_lock, NULL);
+	created->background = options.background_progress;
 	created->interrupt = options.interrupt;
 	created->interrupt_arg = options.interrupt_arg;
 	strncpy(created->transport, options.transport, sizeof(created->transport) - 1);
@@ -103,12 +129,31 @@ fanin_finalize(fanin_ctx *ctx)
 {
 	if (ctx == NULL)
 		return;
+	fanin_progress_stop(ctx);
 	/* All at once: not every rank needs to have joined its jobs in the same order. */
 	for (struct fanin_comm *comm = ctx->comms; comm != NULL; comm = comm->next)
 		fanin_comm_close_begin(comm);
 	while (ctx->comms != NULL)
 		fanin_leave(ctx->comms);
+	pthread_mutex_destroy(&ctx->print_lock);
 	free(ctx);
+}
+
+int
+fanin_ctx_attach(struct fanin_ctx *ctx, struct fanin_comm *comm, struct fanin_error *error)
+{
+	int status = FANIN_OK;
+
+	if (ctx->background || comm->protocol->has_duties)
+		status = fanin_progress_start(ctx, error);
+	if (status != FANIN_OK)
+		return status;
+	fanin_ctx_lock(ctx);
+	comm->next = ctx->comms;
+	ctx->comms = comm;
+	fanin_ctx_wake(ctx);
+	fanin_ctx_unlock(ctx);
+	return FANIN_OK;
 }
 
 unsigned int
@@ -140,13 +185,14 @@ fanin_progress(fanin_ctx *ctx)
 
 	if (ctx == NULL)
 		return FANIN_ERR_INVALID;
+	fanin_ctx_lock(ctx);
 	frames = fanin_ctx_poll(ctx, &status);
+	fanin_ctx_unlock(ctx);
 	return status < 0 ? status : (int)frames;
 }
 
-/* A socket that has an error to tell would be ready for ever. */
-static void
-errors_clear(const struct pollfd *fds, unsigned int n)
+void
+fanin_ctx_clear_errors(const struct pollfd *fds, unsigned int n)
 {
 	for (unsigned int i = 0; i < n; i++) {
 		socklen_t len = sizeof(int);
@@ -157,28 +203,37 @@ errors_clear(const struct pollfd *fds, unsigned int n)
 	}
 }
 
+unsigned int
+fanin_ctx_poll_fds(struct fanin_ctx *ctx, struct pollfd *fds, uint64_t *sleep_ns)
+{
+	unsigned int n = 0;
+
+	*sleep_ns = WAIT_SLEEP_NS;
+	for (struct fanin_comm *comm = ctx->comms; comm != NULL; comm = comm->next) {
+		uint64_t idle_ns = comm->ops->idle_ns(comm);
+
+		if (idle_ns < *sleep_ns)
+			*sleep_ns = idle_ns;
+		if (n + fanin_comm_max_fds(comm) <= FANIN_CTX_MAX_FDS)
+			n += comm->ops->poll_fds(comm, fds + n);
+		else
+			*sleep_ns = 0;
+	}
+	return n;
+}
+
 /* Sleeps until a frame comes in, a timer is due or a signal arrives. */
 static void
 ctx_sleep(struct fanin_ctx *ctx)
 {
-	struct pollfd fds[MAX_FDS];
-	uint64_t sleep_ns = WAIT_SLEEP_NS;
+	struct pollfd fds[FANIN_CTX_MAX_FDS];
 	struct timespec timeout = { 0 };
-	unsigned int n = 0;
+	uint64_t sleep_ns;
+	unsigned int n = fanin_ctx_poll_fds(ctx, fds, &sleep_ns);
 
-	for (struct fanin_comm *comm = ctx->comms; comm != NULL; comm = comm->next) {
-		uint64_t idle_ns = comm->ops->idle_ns(comm);
-
-		if (idle_ns < sleep_ns)
-			sleep_ns = idle_ns;
-		if (n + fanin_comm_max_fds(comm) <= MAX_FDS)
-			n += comm->ops->poll_fds(comm, fds + n);
-		else
-			sleep_ns = 0;
-	}
 	timeout.tv_nsec = (long)sleep_ns;
 	if (ppoll(fds, n, &timeout, NULL) > 0)
-		errors_clear(fds, n);
+		fanin_ctx_clear_errors(fds, n);
 }
 
 static bool

@@ -5,6 +5,7 @@
 #ifndef FANIN_HOSTLIB_CONTEXT_H
 #define FANIN_HOSTLIB_CONTEXT_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,14 +17,23 @@
 #include "hostlib/src/protocol/protocol.h"
 #include "hostlib/src/transport/route.h"
 #include "hostlib/src/transport/transport.h"
+#include "progress.h"
+
+/* Descriptors of the communicators that a context sleeps for; with more, it does not sleep. */
+#define FANIN_CTX_MAX_FDS (16 * FANIN_TRANSPORT_MAX_FDS)
 
 struct fanin_ctx {
-	struct fanin_log log;
-	char transport[16]; /* as asked for */
+	struct fanin_log log; /* one line at a time; any thread */
+	fanin_print_fn print; /* the user's, NULL: silent */
+	void *print_arg;
+	pthread_mutex_t print_lock;
+	char transport[16];              /* as asked for */
+	bool background;                 /* likewise: progress is made by a thread, too */
+	struct fanin_progress *progress; /* that thread, and the lock of what follows; NULL: there is none */
 	fanin_interrupt_fn interrupt;
 	void *interrupt_arg;
 	uint64_t interrupt_next_ns;
-	struct fanin_error error;
+	struct fanin_error error; /* of public calls; none of the thread's */
 	struct fanin_comm *comms;
 };
 
@@ -52,6 +62,14 @@ struct fanin_comm_ops {
 extern const struct fanin_comm_ops fanin_comm_single_ops;
 extern const struct fanin_comm_ops fanin_comm_trees_ops;
 
+/* What the strings of a report point to. What they were copied from may change in any poll. */
+struct fanin_comm_texts {
+	char transport_reason[FANIN_TEXT_LEN];
+	char interface[IF_NAMESIZE];
+	char handler[32];
+	char manager_problem[FANIN_TEXT_LEN];
+};
+
 struct fanin_comm {
 	const struct fanin_comm_ops *ops;
 	struct fanin_ctx *ctx;
@@ -68,6 +86,7 @@ struct fanin_comm {
 	uint32_t told_ip_be; /* this host's address as the manager knows it; 0: no manager */
 	char job_name[FANIN_JOB_NAME_MAX + 1];
 	char mode_reason[FANIN_TEXT_LEN];
+	struct fanin_comm_texts *texts; /* NULL: reports point to the originals */
 	struct fanin_route route;
 	uint8_t switch_mac[6]; /* that the engine sends to */
 	struct fanin_member member;
@@ -92,6 +111,29 @@ struct fanin_comm {
 	char way_problem[FANIN_TEXT_LEN]; /* why it can't be done; empty: it can, or has not to */
 	char hint[2 * FANIN_TEXT_LEN];    /* the engine's */
 };
+
+/* For public calls: from here on the library's thread, if there is one, touches nothing of the context. May be nested. */
+static inline void
+fanin_ctx_lock(struct fanin_ctx *ctx)
+{
+	if (__builtin_expect(ctx->progress != NULL, 0))
+		fanin_progress_lock(ctx->progress);
+}
+
+static inline void
+fanin_ctx_unlock(struct fanin_ctx *ctx)
+{
+	if (__builtin_expect(ctx->progress != NULL, 0))
+		fanin_progress_unlock(ctx->progress);
+}
+
+/* With the lock: the thread looks again what there is to wait for. */
+static inline void
+fanin_ctx_wake(struct fanin_ctx *ctx)
+{
+	if (__builtin_expect(ctx->progress != NULL, 0))
+		fanin_progress_wake(ctx->progress);
+}
 
 /* Most places that its poll_fds fills in. */
 static inline unsigned int
@@ -232,6 +274,23 @@ int fanin_comm_recover_poll(struct fanin_comm *comm);
  */
 void fanin_comm_close_begin(struct fanin_comm *comm);
 void fanin_comm_close_wait(struct fanin_comm *comm);
+
+/*
+ * A communicator that has joined becomes one of its context's, with a thread if that or its protocol wants one. Without the lock.
+ *
+ * Returns FANIN_OK, or what fanin_progress_start does; then nothing has changed.
+ */
+int fanin_ctx_attach(struct fanin_ctx *ctx, struct fanin_comm *comm, struct fanin_error *error);
+
+/*
+ * What poll() has to wait for on behalf of all communicators, and how long at most.
+ *
+ * fds: FANIN_CTX_MAX_FDS places. sleep_ns: receives it, 50 ms at most. Returns how many places are used.
+ */
+unsigned int fanin_ctx_poll_fds(struct fanin_ctx *ctx, struct pollfd *fds, uint64_t *sleep_ns);
+
+/* Sockets that have an error to tell would be ready for ever: it is read. fds: as poll() left them. */
+void fanin_ctx_clear_errors(const struct pollfd *fds, unsigned int n);
 
 /*
  * Polls every communicator once.

@@ -112,6 +112,11 @@ struct fanin_protocol {
 	bool is_usual;   /* it also runs jobs whose handler no protocol names. One protocol is */
 	bool has_custom; /* custom operators may be there */
 	bool has_tags;   /* packets may carry message authentication codes */
+	/*
+	 * This rank answers others while it posts nothing itself: a thread of the library makes progress while the application
+	 * computes.
+	 */
+	bool has_duties;
 	uint32_t collectives; /* 1 << enum fanin_collective of each that it carries out */
 
 	/* NULL: it runs among the ranks, without a switch, of which the network manager tells them. */

@@ -250,6 +250,9 @@ fanin_engine_owes(const struct fanin_engine *engine)
 unsigned int
 fanin_engine_poll_fds(struct fanin_engine *engine, struct pollfd *fds)
 {
+	/* What comes is not read any more, and would be ready for ever. */
+	if (engine->loop.status != FANIN_OK)
+		return 0;
 	return engine->loop.transport->ops->poll_fds(engine->loop.transport, fds);
 }
 
@@ -259,6 +262,8 @@ fanin_engine_idle_ns(const struct fanin_engine *engine)
 	uint64_t now_ns = fanin_loop_clock_ns(&engine->loop);
 	uint64_t next_ns = engine->loop.next_timer_ns;
 
+	if (engine->loop.status != FANIN_OK)
+		return UINT64_MAX;
 	/* Whoever takes the run up again has answers to wait for. */
 	if (engine->run_lost)
 		return LOST_RUN_IDLE_NS;
