@@ -138,7 +138,9 @@ queue_send(struct fanin_loop *loop)
 			break;
 		engine->queue_head++;
 	}
-	fanin_engine_sound(engine);
+	/* Most polls send nothing. */
+	if (engine->order - engine->sounded >= FANIN_ENGINE_SOUND_LEAST)
+		fanin_engine_sound(engine);
 }
 
 /* As fanin_loop_ops has it. An absence counts neither as the peers' silence nor as round-trip time. */

@@ -18,6 +18,9 @@
 /* Queries that are told apart when their answers come; the answer to an older one is late and says nothing new. */
 #define FANIN_ENGINE_QUERIES 512
 
+/* The fewest contributions that a query goes with. */
+#define FANIN_ENGINE_SOUND_LEAST 4
+
 /* Transmissions that must lie between a lost block's and the query whose answer lacks it (RFC 9002, section 6.1.1). */
 #define FANIN_ENGINE_REORDERING_MIN 3
 

@@ -7,9 +7,8 @@
 
 #include <string.h>
 
-/* Contributions that a query goes with, at least; and what it goes with once something was lost lately. */
+/* Contributions that a query goes with, at least, unless something was lost lately: then it is FANIN_ENGINE_SOUND_LEAST. */
 #define SOUND_MIN 16
-#define SOUND_LOSSY 4
 #define LOSSY_NS (1000 * 1000000ull)
 
 /* How often a block is sent as soon as it is known to be lost. With a loss of 10 %, one block in 10,000 needs more. */
@@ -61,7 +60,7 @@ fanin_engine_sound(struct fanin_engine *engine)
 {
 	const uint32_t sent = engine->order - engine->sounded;
 	const bool lossy = engine->lossy_ns != 0 && engine->loop.now_ns - engine->lossy_ns < LOSSY_NS;
-	const uint32_t least = lossy ? SOUND_LOSSY : SOUND_MIN;
+	const uint32_t least = lossy ? FANIN_ENGINE_SOUND_LEAST : SOUND_MIN;
 	const uint32_t round = lossy ? engine->cc.window / 4 : engine->cc.window;
 
 	if (sent < least || sent < round || engine->queue_head != engine->queue_tail ||
