@@ -26,7 +26,7 @@
  * have a thread of the library's, by which it moves at all other times, too: if background_progress
  * asks for it, or if a job's protocol has duties to other ranks, which must be answered while the
  * application computes. It exists while the context has a communicator, sleeps until something comes
- * or is due, and blocks all signals. What is said above holds unchanged: the library sees to it that
+ * or is due, and blocks all signals but those of its own faults. What is said above holds unchanged: the library sees to it that
  * its thread and a call on the context do not overlap. Buffers of a request are the library's until a
  * call has told that the request is done or has failed. The print callback may then be called by that
  * thread, by one thread at a time; the interrupt callback is called only by whoever waits.
@@ -118,7 +118,10 @@ typedef struct fanin_ctx fanin_ctx;
 typedef struct fanin_comm fanin_comm;
 typedef struct fanin_request fanin_request;
 
-/* Takes one line of diagnostics, without a newline. level: 0 error, 1 warning, 2 info, 3 debug. */
+/*
+ * Takes one line of diagnostics, without a newline. level: 0 error, 1 warning, 2 info, 3 debug. It calls nothing of this library, and waits
+ * for nothing that a caller of the context may hold: the library's own thread may call it, too.
+ */
 typedef void (*fanin_print_fn)(int level, const char *line, void *arg);
 
 /*

@@ -32,6 +32,7 @@ fanin_test(fanin_request *req)
 	if (req->status == FANIN_IN_PROGRESS)
 		fanin_ctx_poll(ctx, NULL);
 	status = req->status;
+	fanin_ctx_polled(ctx);
 	fanin_ctx_unlock(ctx);
 	return status;
 }
@@ -66,6 +67,7 @@ fanin_wait(fanin_request **req)
 	fanin_error_clear(&ctx->error);
 	fanin_ctx_lock(ctx);
 	status = request_wait(ctx, req);
+	fanin_ctx_polled(ctx);
 	fanin_ctx_unlock(ctx);
 	return status;
 }

@@ -177,6 +177,19 @@ fanin_ctx_poll(struct fanin_ctx *ctx, int *status)
 	return frames;
 }
 
+void
+fanin_ctx_polled(struct fanin_ctx *ctx)
+{
+	if (ctx->progress == NULL)
+		return;
+	for (const struct fanin_comm *comm = ctx->comms; comm != NULL; comm = comm->next) {
+		if (comm->requests != NULL || comm->protocol->has_duties) {
+			fanin_ctx_wake(ctx);
+			return;
+		}
+	}
+}
+
 int
 fanin_progress(fanin_ctx *ctx)
 {
@@ -187,6 +200,7 @@ fanin_progress(fanin_ctx *ctx)
 		return FANIN_ERR_INVALID;
 	fanin_ctx_lock(ctx);
 	frames = fanin_ctx_poll(ctx, &status);
+	fanin_ctx_polled(ctx);
 	fanin_ctx_unlock(ctx);
 	return status < 0 ? status : (int)frames;
 }

@@ -135,6 +135,12 @@ fanin_ctx_wake(struct fanin_ctx *ctx)
 		fanin_progress_wake(ctx->progress);
 }
 
+/*
+ * The same after a caller's own poll, which has changed what there is to wait for: the thread sleeps on what was there before, and an
+ * interrupt of shared memory may be off. Only if there is anything to wait for.
+ */
+void fanin_ctx_polled(struct fanin_ctx *ctx);
+
 /* Most places that its poll_fds fills in. */
 static inline unsigned int
 fanin_comm_max_fds(const struct fanin_comm *comm)

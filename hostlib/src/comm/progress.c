@@ -67,6 +67,8 @@ progress_sleep(struct fanin_ctx *ctx)
 		if (fds[n].revents != 0)
 			eventfd_read(progress->wake_fd, &ignored);
 	}
+	while (__atomic_load_n(&progress->wanted, __ATOMIC_RELAXED) != 0)
+		sched_yield();
 	pthread_mutex_lock(&progress->lock);
 	progress->sleeping = false;
 	if (!errors)
@@ -107,7 +109,10 @@ progress_free(struct fanin_progress *progress)
 	free(progress);
 }
 
-/* Signals are the application's threads': they end its waits. Returns an errno. */
+/*
+ * Signals are the application's threads': they end its waits. Those of faults come to the thread that has made one, and its handler is to
+ * say so: an application may free a buffer that is in use. Returns an errno.
+ */
 static int
 thread_create(struct fanin_ctx *ctx)
 {
@@ -115,6 +120,10 @@ thread_create(struct fanin_ctx *ctx)
 	int errnum;
 
 	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGFPE);
+	sigdelset(&all, SIGILL);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	errnum = pthread_create(&ctx->progress->thread, NULL, progress_run, ctx);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -284,13 +284,17 @@ fanin_ring_poll_fds(const struct fanin_ring *ring, struct pollfd *fds)
 {
 	const bool holds_header = ring->rx_header.len != 0 &&
 				  ring->rx_header.done == ring->rx_header.len;
+	/* What comes next is for another collective, or the end, and is read when this one's last has been sent. */
+	const bool has_all = ring->requests.first != NULL && ring->work.rx_matched &&
+			     ring->work.rx_step == ring->work.rx_steps;
 	unsigned int n = 0;
 
 	if (!fanin_ring_wired(ring))
 		return wiring_fds(ring, fds);
 	if (ring->config.size == 1 || ring->status != FANIN_OK)
 		return 0;
-	if (!ring->prev_ended && !ring->prev_left && !(holds_header && ring->requests.first == NULL))
+	if (!ring->prev_ended && !ring->prev_left && !has_all &&
+	    !(holds_header && ring->requests.first == NULL))
 		fds[n++] = (struct pollfd){ .fd = ring->prev, .events = POLLIN };
 	if (!ring->next_ended)
 		fds[n++] = (struct pollfd){
