@@ -24,7 +24,8 @@
 #define CONFIG_ERROR_LEN 512
 #define CONFIG_MAX_ROUTES 256
 #define CONFIG_MAX_NEXT_HOPS 16
-#define CONFIG_MAX_MTU 61184        /* DPDK keeps a buffer's length, all included, in 16 bits */
+#define CONFIG_MAX_MTU 61184    /* DPDK keeps a buffer's length, all included, in 16 bits */
+#define CONFIG_QUEUE_FRAMES 256 /* of full length, that may wait for a port without queue_bytes */
 #define CONFIG_MOST_QUEUE (1 << 28) /* bytes of a port's queue, and of its bucket */
 #define CONFIG_AF_XDP_MAX_MTU 3474  /* a packet with all its headers and bookkeeping is a page */
 

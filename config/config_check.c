@@ -118,10 +118,28 @@ frame_bytes(const struct config_port *port)
 }
 
 static int
+check_below_queue(const struct config_reader *reader, unsigned int index, const char *key,
+		  uint32_t found, uint32_t queue_bytes)
+{
+	char path[CONFIG_KEY_PATH_LEN];
+
+	if (found < queue_bytes)
+		return 0;
+	snprintf(path, sizeof(path), "ports[%u].%s", index, key);
+	return config_fail(reader, path,
+			   "found %" PRIu32 ", expected less than queue_bytes, %" PRIu32, found,
+			   queue_bytes);
+}
+
+static int
 check_queue(const struct config_reader *reader, const struct config *config, unsigned int index)
 {
 	const struct config_port *port = &config->ports[index];
+	const uint32_t queue_bytes = port->queue_bytes != 0
+					     ? port->queue_bytes
+					     : CONFIG_QUEUE_FRAMES * frame_bytes(port);
 	char path[CONFIG_KEY_PATH_LEN];
+	int ret;
 
 	if (port->queue_bytes != 0 && port->queue_bytes < frame_bytes(port)) {
 		snprintf(path, sizeof(path), "ports[%u].queue_bytes", index);
@@ -134,13 +152,11 @@ check_queue(const struct config_reader *reader, const struct config *config, uns
 		snprintf(path, sizeof(path), "ports[%u].bucket_bytes", index);
 		return config_fail(reader, path, "found without rate_mbit, which it belongs to");
 	}
-	if (port->queue_bytes != 0 && port->ecn_bytes >= port->queue_bytes) {
-		snprintf(path, sizeof(path), "ports[%u].ecn_bytes", index);
-		return config_fail(reader, path,
-				   "found %" PRIu32 ", expected less than queue_bytes, %" PRIu32,
-				   port->ecn_bytes, port->queue_bytes);
-	}
-	return 0;
+	ret = check_below_queue(reader, index, "ecn_bytes", port->ecn_bytes, queue_bytes);
+	if (ret == 0)
+		ret = check_below_queue(reader, index, "detour_bytes", port->detour_bytes,
+					queue_bytes);
+	return ret;
 }
 
 struct control_tcp

@@ -81,6 +81,17 @@ send_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, uint
 	return FANIN_VERDICT_HELD;
 }
 
+/* Is it from a rank behind this switch? Then it has been delivered here, and comes from another switch's port that this one shares. */
+static bool
+is_from_below(const struct fanin_job_params *job, uint64_t origin)
+{
+	uint64_t below = 0;
+
+	for (uint16_t child = 0; child < job->n_children; child++)
+		below |= job->child_ranks[child];
+	return origin < FANIN_WIRE_MAX_CHILDREN && (below >> origin & 1) != 0;
+}
+
 /* Does the packet name a rank behind the child as the one that it is from? */
 static bool
 names_its_origin(const struct fanin_job_params *job, const struct fanin_packet *packet)
@@ -104,7 +115,9 @@ multicast_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 		return FANIN_VERDICT_DROP;
 	}
 	if (packet->headers->fanin.type == FANIN_TYPE_DELIVERY)
-		return send_down(ctx, packet, job->children);
+		return is_from_below(job, packet->headers->fanin.members)
+			       ? FANIN_VERDICT_FREE
+			       : send_down(ctx, packet, job->children);
 	if (!names_its_origin(job, packet)) {
 		*reason = FANIN_REASON_RANK;
 		return FANIN_VERDICT_DROP;

@@ -102,7 +102,9 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf)
 	enum fanin_reason reason = admission_member(worker->pipeline, mbuf, &job);
 	uint32_t epoch;
 
-	if (reason == FANIN_REASON_JOB) {
+	if (reason == FANIN_REASON_JOB &&
+	    rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->ip.dst_be ==
+		    worker->pipeline->ip_be) {
 		/* A job that was destroyed while its hosts run: they learn of it at once. */
 		worker_refuse(worker, mbuf, NULL, reason);
 		return;

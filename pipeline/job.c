@@ -330,6 +330,23 @@ choose_slots(const struct pipeline *pipeline, struct job_spec *spec,
 	return 0;
 }
 
+/* A handler that makes packets may make them as long as the job's: what it takes them from has to have that room. */
+static int
+check_made_packets(const struct pipeline *pipeline, const struct fanin_handler *handler,
+		   uint32_t payload, char *error)
+{
+	const uint32_t room = pipeline->pool == NULL ? 0 : rte_pktmbuf_data_room_size(pipeline->pool);
+	const uint32_t around = RTE_PKTMBUF_HEADROOM + FANIN_PAYLOAD_OFFSET + FANIN_TAG_LEN;
+
+	if (!handler->makes_packets || around + payload <= room)
+		return 0;
+	snprintf(error, PIPELINE_ERROR_LEN,
+		 "found a payload of %u bytes, expected at most %u: the switch's own packets have no more room",
+		 payload,
+		 room > around ? (room - around) / FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN : 0);
+	return -EINVAL;
+}
+
 /* Has the workers keep timers of the job, if its handler has any. */
 static int
 use_timeout(struct pipeline *pipeline, struct job *job, const char **code, char *error)
@@ -377,6 +394,9 @@ job_create(struct pipeline *pipeline, const struct job_spec *asked, struct job *
 	if (ret != 0)
 		return ret;
 	ret = job_tree_check(pipeline, handler, &spec, &payload, error);
+	if (ret != 0)
+		return ret;
+	ret = check_made_packets(pipeline, handler, payload, error);
 	if (ret != 0)
 		return ret;
 	ret = choose_id(table, &spec, code, error);

@@ -84,6 +84,7 @@ assign_queues(struct pipeline *pipeline, rte_spinlock_t *locks)
 		for (uint16_t i = 0; i < pipeline->n_workers; i++) {
 			struct tx_buffer *tx = &pipeline->workers[i]->tx[p];
 
+			tx->port = p;
 			tx->ethdev = port->ethdev;
 			tx->queue = i % port->n_queues;
 			tx->driver = port->driver;

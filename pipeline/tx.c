@@ -20,6 +20,9 @@
 /* Each try kicks the kernel, which makes room unless the link itself is stuck. Drivers of our own need no kick. */
 #define TX_TRIES 8
 
+/* Frames of a long queue that a device is offered at a time. */
+#define TX_OFFER_MOST 256
+
 /* A link that takes nothing for so long is stuck; what would leave it later is of no use to anybody. */
 #define TX_STUCK_NS 1000000000u
 
@@ -65,20 +68,44 @@ transmit(struct tx_buffer *buffer, uint16_t first, uint16_t n)
 	return sent;
 }
 
-/* Offers n frames, from this one on, to the device, as many as the rate allows. Returns how many it took. */
-static __rte_noinline uint16_t
-transmit_rated(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t n)
+static uint64_t
+bytes_of(struct rte_mbuf *const *mbufs, uint16_t n)
 {
-	const uint16_t allowed = egress_take(buffer->egress, worker->now_ns, buffer->mbufs + first,
-					     n);
-	const uint16_t sent = transmit(buffer, first, allowed);
+	uint64_t bytes = 0;
 
-	egress_give_back(buffer->egress, buffer->mbufs + first + sent, (uint16_t)(allowed - sent));
+	for (uint16_t i = 0; i < n; i++)
+		bytes += mbufs[i]->pkt_len;
+	return bytes;
+}
+
+/*
+ * Offers n frames, from this one on, to the device, as many as the rate allows and a device may take, and counts their bytes: only
+ * those that may leave are looked at, however many wait. Returns how many it took.
+ */
+static __rte_noinline uint16_t
+transmit_counted(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t n)
+{
+	struct rte_mbuf **mbufs = buffer->mbufs + first;
+	uint16_t allowed = RTE_MIN(n, (uint16_t)TX_OFFER_MOST);
+	uint64_t bytes;
+	uint16_t sent;
+
+	if (buffer->rated)
+		allowed = egress_take(buffer->egress, worker->now_ns, mbufs, allowed);
+	bytes = bytes_of(mbufs, allowed);
+	sent = transmit(buffer, first, allowed);
+	bytes -= bytes_of(mbufs + sent, (uint16_t)(allowed - sent));
+	if (buffer->rated)
+		egress_give_back(buffer->egress, mbufs + sent, (uint16_t)(allowed - sent));
 	buffer->n_held = (uint16_t)(n - allowed);
+	buffer->bytes -= bytes;
+	worker->counters.ports[buffer->port].tx_bytes += bytes;
 	return sent;
 }
 
-/* Offers n frames, from this one on. Returns how many left; of the others n_held were not offered to the device. */
+/*
+ * Offers n frames, from this one on. Returns how many left; if it counts, of the others n_held were not offered to the device.
+ */
 static inline uint16_t
 offer(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t n)
 {
@@ -86,8 +113,8 @@ offer(struct worker *worker, struct tx_buffer *buffer, uint16_t first, uint16_t 
 
 	if (buffer->lock != NULL)
 		rte_spinlock_lock(buffer->lock);
-	sent = likely(!buffer->rated) ? transmit(buffer, first, n)
-				      : transmit_rated(worker, buffer, first, n);
+	sent = likely(!buffer->counts) ? transmit(buffer, first, n)
+				       : transmit_counted(worker, buffer, first, n);
 	if (buffer->lock != NULL)
 		rte_spinlock_unlock(buffer->lock);
 	return sent;
@@ -248,6 +275,11 @@ let_by(struct worker *worker, uint16_t port)
 		refusal_begin(worker, buffer);
 		return true;
 	}
+	/* The other one has used the rate up: the first one was not offered, and not refused again. */
+	if (buffer->counts && buffer->n_held != 0) {
+		refusal->n_passed--;
+		return false;
+	}
 	if (refusal->n_passed < TX_PASS_MAX)
 		return false;
 	if (!refusal->longer && (refusal->never_len == 0 || len < refusal->never_len))
@@ -299,39 +331,53 @@ struct waiting_room {
 	uint64_t others_bytes; /* what waits for the port in other workers */
 };
 
+/* What others have left of a limit, and an equal share at least: whoever fills the queue first would keep it. */
+static uint64_t
+what_is_left(const struct pipeline *pipeline, uint64_t limit, uint64_t taken)
+{
+	return RTE_MAX(limit - RTE_MIN(taken, limit), limit / pipeline->n_workers);
+}
+
 /* A port has room of its own for frames, which all workers share, or shares that of the worker with others. */
 static struct waiting_room
 waiting_room(const struct worker *worker, uint16_t port)
 {
+	const struct pipeline *pipeline = worker->pipeline;
 	const struct tx_buffer *buffer = &worker->tx[port];
 	const struct egress *egress = buffer->egress;
 	struct waiting_room room = { 0 };
-	uint32_t frames, taken;
+	uint32_t frames;
 
-	room.others_bytes = egress_backlog(worker->pipeline, port, &frames) - buffer->waiting_bytes;
-	taken = egress->own_frames != 0 ? frames - buffer->n_waiting : 0;
-	if (port_is_down(worker->pipeline, port))
+	room.others_bytes = egress_backlog(pipeline, port, &frames) - buffer->waiting_bytes;
+	if (port_is_down(pipeline, port))
 		return room;
-	room.frames = (uint16_t)(egress->frames - RTE_MIN(taken, egress->frames));
-	if (egress->own_frames == 0)
+	room.frames = egress->frames;
+	room.bytes = egress->options.queue_bytes;
+	if (egress->own_frames == 0) {
 		room.frames = RTE_MIN(room.frames,
 				      (uint16_t)(PIPELINE_TX_WAITING - worker->n_tx_waiting +
 						 buffer->n_waiting));
-	room.bytes = egress->options.queue_bytes -
-		     RTE_MIN(room.others_bytes, egress->options.queue_bytes);
+	} else {
+		room.frames = (uint16_t)what_is_left(pipeline, room.frames,
+						     frames - buffer->n_waiting);
+		room.bytes = what_is_left(pipeline, room.bytes, room.others_bytes);
+	}
 	return room;
 }
 
-/* Marks frames that have come to wait behind so many bytes that senders should slow down. */
+/* Marks frames that have come to wait behind so many bytes that senders should slow down. others_bytes: that wait in other workers. */
 static void
-mark_congestion(struct worker *worker, uint16_t port, uint64_t ahead_bytes)
+mark_congestion(struct worker *worker, uint16_t port, uint64_t others_bytes)
 {
 	struct tx_buffer *buffer = &worker->tx[port];
+	struct rte_mbuf **come = buffer->mbufs + buffer->n_waiting;
+	const uint16_t n = (uint16_t)(buffer->n - buffer->n_waiting);
+	uint64_t ahead_bytes = others_bytes + buffer->bytes - bytes_of(come, n);
 
-	for (uint16_t i = 0; i < buffer->n; i++) {
-		if (i >= buffer->n_waiting && ahead_bytes > buffer->egress->options.ecn_bytes)
-			worker->counters.ports[port].ecn_marked += egress_mark(&buffer->mbufs[i]);
-		ahead_bytes += buffer->mbufs[i]->pkt_len;
+	for (uint16_t i = 0; i < n; i++) {
+		if (ahead_bytes > buffer->egress->options.ecn_bytes)
+			worker->counters.ports[port].ecn_marked += egress_mark(&come[i]);
+		ahead_bytes += come[i]->pkt_len;
 	}
 }
 
@@ -361,8 +407,13 @@ keep_unsent(struct worker *worker, uint16_t port, uint16_t sent, bool refused)
 	const bool is_other = sent != 0 || buffer->n_waiting == 0;
 	bool moves = sent != 0 || (!refused && !is_down);
 	struct waiting_room room;
-	uint64_t bytes = 0;
+	uint64_t bytes;
 
+	/* The rate holds back what it has held back before: the usual case of a long queue. */
+	if (sent == 0 && buffer->n == buffer->n_waiting && !refused && !is_down) {
+		buffer->waiting_since_ns = worker->now_ns;
+		return;
+	}
 	remove_frames(worker, buffer, 0, sent);
 	if (is_other)
 		refusal_begin(worker, buffer);
@@ -370,10 +421,12 @@ keep_unsent(struct worker *worker, uint16_t port, uint16_t sent, bool refused)
 		moves = pass_refused(worker, port) || moves;
 	drop_stuck(worker, port, moves);
 	room = waiting_room(worker, port);
-	for (uint16_t i = 0; i < buffer->n; i++)
-		bytes += buffer->mbufs[i]->pkt_len;
-	worker->counters.ports[port].tx_bytes += buffer->bytes - bytes;
-	buffer->bytes = bytes;
+	if (!buffer->counts) {
+		/* None have waited: there are few. */
+		bytes = bytes_of(buffer->mbufs, buffer->n);
+		worker->counters.ports[port].tx_bytes += buffer->bytes - bytes;
+		buffer->bytes = bytes;
+	}
 	while (buffer->n > room.frames || buffer->bytes > room.bytes)
 		drop_waiting(worker, port, refused,
 			     is_down ? FANIN_REASON_PORT_DOWN : FANIN_REASON_TX_FULL);
@@ -395,12 +448,13 @@ worker_flush_port(struct worker *worker, uint16_t port)
 	const bool is_down = port_is_down(worker->pipeline, port);
 	uint16_t sent = 0;
 
+	buffer->counts = buffer->rated || buffer->n_waiting != 0;
 	if (likely(!is_down))
 		sent = offer(worker, buffer, 0, buffer->n);
 	counters->tx_frames += sent;
 	if (unlikely(sent != buffer->n || buffer->n_waiting != 0)) {
 		keep_unsent(worker, port, sent,
-			    !is_down && sent != buffer->n - (buffer->rated ? buffer->n_held : 0));
+			    !is_down && sent != buffer->n - (buffer->counts ? buffer->n_held : 0));
 		return;
 	}
 	counters->tx_bytes += buffer->bytes;

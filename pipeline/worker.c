@@ -110,7 +110,7 @@ worker_due_ns(const struct worker *worker)
 	const uint64_t again_ns = worker->now_ns + AGAIN_NS;
 	uint64_t due_ns = worker->timers_due_ns;
 
-	if (worker->faults.n_held != 0)
+	if (worker->faults.n_held != 0 || worker->n_retries != 0)
 		due_ns = RTE_MIN(due_ns, again_ns);
 	if (worker->n_tx_waiting == 0 && worker->n_tx_reserved == 0)
 		return due_ns;
@@ -118,8 +118,9 @@ worker_due_ns(const struct worker *worker)
 		const struct tx_buffer *buffer = &worker->tx[port];
 
 		if (buffer->n_waiting != 0)
-			due_ns = RTE_MIN(due_ns,
-					 buffer->rated ? egress_due_ns(buffer->egress) : again_ns);
+			due_ns = RTE_MIN(due_ns, buffer->rated && buffer->n_held != 0
+							 ? egress_due_ns(buffer->egress)
+							 : again_ns);
 	}
 	return due_ns;
 }

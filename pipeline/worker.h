@@ -56,7 +56,9 @@ struct tx_buffer {
 	struct egress *egress;            /* the port's */
 	uint64_t waiting_bytes;           /* of those that wait. Others: r (relaxed) */
 	struct rte_mbuf **room;           /* for twice as many as there can be */
+	uint16_t port;                    /* index */
 	bool rated;                       /* the port has a rate */
+	bool counts; /* bytes that leave are counted one by one: the port has a rate, or frames have waited */
 };
 
 struct rx_queue {

@@ -40,7 +40,9 @@ leaf_build(struct rig_leaf_spine *network, uint16_t leaf, char *error)
 		.ip_be = leaf_ip_be(leaf, GATEWAY),
 		.prefix_len = 24,
 		.n_ports = (uint16_t)(n_hosts + options->n_spines),
-		.routed = ((UINT64_C(1) << options->n_spines) - 1) << n_hosts,
+		.routed = options->n_spines == 0
+				  ? 0
+				  : ((UINT64_C(1) << options->n_spines) - 1) << n_hosts,
 		.routes = &up,
 		.n_routes = options->n_spines != 0,
 		.ends = ends,
@@ -220,15 +222,23 @@ rig_job_create(struct rig_leaf_spine *network, const struct job_spec *spec, uint
 	return ret;
 }
 
+static void
+job_destroy_on(struct rig_switch *sw, uint32_t id)
+{
+	rig_switch_away(sw, true);
+	job_destroy(rig_switch_pipeline(sw), id);
+	rig_switch_away(sw, false);
+}
+
 void
 rig_job_destroy(struct rig_job *job)
 {
 	const struct rig_leaf_spine *network = job->network;
 
 	for (uint16_t leaf = 0; leaf < job->n_leaves; leaf++)
-		job_destroy(rig_switch_pipeline(network->leaves[leaf]), job->id);
+		job_destroy_on(network->leaves[leaf], job->id);
 	for (uint16_t spine = 0; spine < network->options.n_spines; spine++)
-		job_destroy(rig_switch_pipeline(network->spines[spine]), job->id);
+		job_destroy_on(network->spines[spine], job->id);
 	free(job->joining);
 	job->joining = NULL;
 }
@@ -271,7 +281,7 @@ join_send(const struct rig_joining *joining)
 	frame.body = (struct fanin_join_body){ .nonce = 1u + joining->rank,
 					       .size = job->n_ranks,
 					       .udp_port = FANIN_WIRE_DEFAULT_UDP_PORT,
-					       .mtu = 1500,
+					       .mtu = rig_mtu(job->network->rig),
 					       .cookie = joining->cookie };
 	rig_host_send(job->network->hosts[joining->rank], &frame, sizeof(frame));
 }

@@ -341,6 +341,17 @@ pipeline_open(struct rig_switch *sw, const struct rig_switch_options *options, c
 	return pipeline_create(&made, &sw->pipeline, error);
 }
 
+void
+rig_switch_away(struct rig_switch *sw, bool away)
+{
+	for (uint16_t w = 0; w < sw->pipeline->n_workers; w++) {
+		if (away)
+			rte_rcu_qsbr_thread_offline(sw->pipeline->qsbr, w);
+		else
+			rte_rcu_qsbr_thread_online(sw->pipeline->qsbr, w);
+	}
+}
+
 struct rig_switch *
 rig_switch_add(struct rig *rig, const struct rig_switch_options *options, char *error)
 {
@@ -354,8 +365,7 @@ rig_switch_add(struct rig *rig, const struct rig_switch_options *options, char *
 		free(sw);
 		return NULL;
 	}
-	for (uint16_t w = 0; w < sw->pipeline->n_workers; w++)
-		rte_rcu_qsbr_thread_online(sw->pipeline->qsbr, w);
+	rig_switch_away(sw, false);
 	rig->n_switches++;
 	sw->next = rig->switches;
 	rig->switches = sw;
@@ -726,6 +736,12 @@ rig_destroy(struct rig *rig)
 	free(rig->heap);
 	free(rig);
 	return lost;
+}
+
+uint16_t
+rig_mtu(const struct rig *rig)
+{
+	return rig->mtu;
 }
 
 uint64_t

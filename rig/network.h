@@ -75,6 +75,15 @@ uint64_t rig_clock(void *rig);
 struct rig_switch *rig_switch_add(struct rig *rig, const struct rig_switch_options *options,
 				  char *error);
 
+/* The links' MTU. */
+uint16_t rig_mtu(const struct rig *rig);
+
+/*
+ * The switch's workers are said to be away, or there again: what waits for their next round, as the end of a job or of a port, does not
+ * wait for ever in the one thread.
+ */
+void rig_switch_away(struct rig_switch *sw, bool away);
+
 /* The rig's still. To jobs and counters. */
 struct pipeline *rig_switch_pipeline(const struct rig_switch *sw);
 

@@ -81,8 +81,7 @@ pipeline_setup(struct daemon *daemon, char *error)
 		.mac_age_seconds = config->mac_age_seconds,
 		.faults = { config->fault_drop, config->fault_duplicate, config->fault_reorder,
 			    config->fault_seed },
-		.pool = daemon->ports.pools[0] != NULL ? daemon->ports.pools[0]
-						       : daemon->ports.pools[1],
+		.pool = ports_pool_of_longest(&daemon->ports),
 		.ports = daemon->ports.ports,
 		.n_ports = daemon->ports.n_ports,
 		.lcores = lcores,

@@ -67,6 +67,9 @@ void ports_stats(const struct ports *ports, uint16_t index, struct port_driver_s
 void ports_describe(const struct ports *ports, uint16_t index, const char **driver,
 		    struct rte_ether_addr *mac);
 
+/* The pool whose packets have the most room: what the switch makes itself may be as long as a packet of any port. NULL: there is none. */
+struct rte_mempool *ports_pool_of_longest(const struct ports *ports);
+
 /* Packets that the pools hold and that are free, summed. */
 void ports_pool_usage(const struct ports *ports, uint32_t *size, uint32_t *available);
 

@@ -125,8 +125,8 @@ mbufs_needed(const struct config *config, int which)
 	for (uint16_t i = 0; i < config->n_ports; i++) {
 		const struct pipeline_egress egress = ports_egress(&config->ports[i]);
 
-		/* Frames of any pool may wait for any port. */
-		n += egress_frames(&egress, config->ports[i].mtu);
+		/* Frames of any pool may wait for any port; of several workers each has its share, whatever waits in others. */
+		n += egress_frames(&egress, config->ports[i].mtu) * (config->n_workers > 1 ? 2 : 1);
 		if (which == (config_port_is_af_xdp(&config->ports[i]) ? POOL_AF_XDP : POOL_OTHER))
 			n += mbufs_per_queue(&config->ports[i]);
 	}
@@ -167,6 +167,21 @@ ports_pool_for(const struct config *config, struct ports *ports, const struct co
 	if (ports->pools[which] == NULL && pool_create(config, ports, which, error) != 0)
 		return NULL;
 	return ports->pools[which];
+}
+
+struct rte_mempool *
+ports_pool_of_longest(const struct ports *ports)
+{
+	struct rte_mempool *longest = NULL;
+
+	for (size_t i = 0; i < RTE_DIM(ports->pools); i++) {
+		struct rte_mempool *pool = ports->pools[i];
+
+		if (pool != NULL && (longest == NULL || rte_pktmbuf_data_room_size(pool) >
+								rte_pktmbuf_data_room_size(longest)))
+			longest = pool;
+	}
+	return longest;
 }
 
 void

@@ -131,12 +131,17 @@ flush(void)
 static enum fanin_verdict
 call(const struct fanin_handler *handler, struct fanin_packet *packet, enum fanin_reason *reason)
 {
-	const uint32_t index = packet->headers->fanin.block % SLOTS;
-	void *slot = slots[index];
+	const bool has_slots = handler->slots_of != FANIN_SLOTS_NONE;
+	const uint32_t index = has_slots ? packet->headers->fanin.block % SLOTS : 0;
+	void *slot = has_slots ? slots[index] : NULL;
 
 	if (packet->headers->fanin.type == FANIN_TYPE_CONTRIBUTION)
 		return handler->contribution(&ctx, slot, index, packet, reason);
-	return handler->other(&ctx, slot, index, packet, reason);
+	if (fanin_handler_takes(handler, packet->headers->fanin.type))
+		return handler->other(&ctx, slot, index, packet, reason);
+	/* The pipeline's matter. */
+	*reason = FANIN_REASON_TYPE;
+	return FANIN_VERDICT_DROP;
 }
 
 /* A child's contribution, query, or result that it knew; or the parent's result or answer. */
@@ -254,7 +259,9 @@ take_frame(const struct fanin_handler *handler, const uint8_t *data, size_t len)
 static void
 run(const struct fanin_handler *handler, const uint8_t *data, size_t size)
 {
-	REQUIRE(handler->slot_size(&job) <= SLOT_BYTES);
+	const bool has_slots = handler->slots_of != FANIN_SLOTS_NONE;
+
+	REQUIRE(!has_slots || handler->slot_size(&job) <= SLOT_BYTES);
 	memset(&stats, 0, sizeof(stats));
 	memset(slots, 0, sizeof(slots));
 	while (size >= 2) {
@@ -268,7 +275,7 @@ run(const struct fanin_handler *handler, const uint8_t *data, size_t size)
 		data += len;
 		size -= len;
 	}
-	for (uint32_t i = 0; i < SLOTS; i++)
+	for (uint32_t i = 0; has_slots && i < SLOTS; i++)
 		handler->slot_release(&ctx, slots[i]);
 	flush();
 	REQUIRE(fake_pool_in_use(&pool) == 0);
@@ -282,6 +289,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		fanin_job_params_hosts(&job, N_CHILDREN);
 		for (uint32_t i = 0; i < SLOTS; i++)
 			slot_of[i] = slots[i];
+		job.payload_bytes = FAKE_PAYLOAD_MAX;
 		job.slots = (struct fanin_slots){ .by_index = slot_of, .mask = SLOTS - 1 };
 	}
 	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;

@@ -6,10 +6,9 @@ import json
 import signal
 import threading
 import time
-from pathlib import Path
 
 from lab import BUILD_DIR, Control, inside
-from pace import waited_seconds
+from pace import without_core
 from support import Lab, MIB, case, expect, expect_equal, expect_exact, reports_of, run, run_exact_job, running_lab, start_ranks, wait_until
 
 RATE_MBIT = 200
@@ -44,19 +43,6 @@ def receiver_port(control):
 
 def port_of(lab):
     return receiver_port(lab.control)
-
-
-def threads_of(pid):
-    return [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
-
-
-def without_core(pids):
-    """Seconds that threads of these processes were ready and had no core, of all together."""
-    total = 0.0
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            total += sum(waited_seconds(thread) or 0 for thread in threads_of(pid))
-    return total
 
 
 class Watch:

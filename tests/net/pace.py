@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How fast this machine is right now: bounds on times are the protocol's constant and a multiple of what is measured meanwhile."""
 
+import contextlib
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 from support import expect, program, wait_until
 
@@ -21,6 +23,15 @@ def waited_seconds(pid):
             return int(file.read().split()[1]) / 1e9
     except (OSError, IndexError):
         return None
+
+
+def without_core(pids):
+    """Seconds that threads of these processes were ready and had no core, of all together."""
+    total = 0.0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            total += sum(waited_seconds(int(task.name)) or 0 for task in Path(f"/proc/{pid}/task").iterdir())
+    return total
 
 
 class Pace:

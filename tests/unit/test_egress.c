@@ -394,7 +394,8 @@ START_TEST(two_workers_share_a_ports_limits)
 		/* Who comes first has what is in the bucket. */
 		worker_round(sw.pipeline->workers[i % 2]);
 		worker_round(sw.pipeline->workers[1 - i % 2]);
-		ck_assert_uint_le(egress_backlog(sw.pipeline, 1, NULL), 20 * LEN);
+		/* Each has half of it at least. */
+		ck_assert_uint_le(egress_backlog(sw.pipeline, 1, NULL), 30 * LEN);
 		clock_ns += FRAME_NS;
 		while (ring_switch_take(&sw, 1, out) != 0)
 			bytes += LEN;
@@ -405,6 +406,57 @@ START_TEST(two_workers_share_a_ports_limits)
 	ck_assert_uint_ge(counters()->ecn_marked, 350);
 	for (unsigned int w = 0; w < 2; w++)
 		ck_assert_uint_ge(pipeline_worker_counters(sw.pipeline, w)->ports[1].tx_frames, 20);
+}
+END_TEST
+
+/* One worker's overload leaves the other its share, whoever comes to the bucket first. */
+START_TEST(a_queue_that_one_worker_has_filled_has_room_for_the_other)
+{
+	const struct pipeline_egress limits = { .rate_mbit = 200,
+						.bucket_bytes = 1,
+						.queue_bytes = 20 * LEN };
+	uint64_t before;
+
+	open_with(2, &limits);
+	enqueue(0, 0, 100, NOT_ECT);
+	worker_round(sw.pipeline->workers[0]);
+	worker_round(sw.pipeline->workers[0]);
+	worker_round(sw.pipeline->workers[0]);
+	worker_round(sw.pipeline->workers[0]);
+	ck_assert_uint_eq(egress_backlog(sw.pipeline, 1, NULL), 20 * LEN);
+	before = ring_switch_drops(&sw, FANIN_REASON_TX_FULL);
+	enqueue(3, 1000, 10, NOT_ECT);
+	worker_round(sw.pipeline->workers[1]);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), before);
+	ck_assert_uint_eq(egress_backlog(sw.pipeline, 1, NULL), 30 * LEN);
+}
+END_TEST
+
+/* However long the queue, a round in which nothing may leave and nothing has come does not look at it. */
+START_TEST(a_long_queue_costs_rounds_nothing)
+{
+	uint64_t drops;
+
+	open_with(1, &(struct pipeline_egress){
+			     .rate_mbit = 1, .bucket_bytes = 1, .queue_bytes = 2000000 });
+	enqueue(0, 0, 700, NOT_ECT);
+	ring_switch_rounds(&sw, 30);
+	ck_assert_uint_eq(egress_backlog(sw.pipeline, 1, NULL), 699 * LEN);
+	drops = ring_switch_drops(&sw, FANIN_REASON_TX_FULL);
+	/* Its frames can't even be read meanwhile. */
+	for (uint16_t i = 1; i < 699; i++)
+		sw.pipeline->workers[0]->tx[1].mbufs[i] =
+			(struct rte_mbuf *)(uintptr_t)((uintptr_t)sw.pipeline->workers[0]->tx[1].mbufs[i] ^
+						       UINT64_C(1) << 62);
+	ring_switch_rounds(&sw, 100);
+	clock_ns += 8 * UINT64_C(1000000);
+	for (uint16_t i = 1; i < 699; i++)
+		sw.pipeline->workers[0]->tx[1].mbufs[i] =
+			(struct rte_mbuf *)(uintptr_t)((uintptr_t)sw.pipeline->workers[0]->tx[1].mbufs[i] ^
+						       UINT64_C(1) << 62);
+	ring_switch_rounds(&sw, 1);
+	ck_assert_uint_eq(egress_backlog(sw.pipeline, 1, NULL), 698 * LEN);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_TX_FULL), drops);
 }
 END_TEST
 
@@ -483,6 +535,8 @@ suite_egress(void)
 	tcase_add_loop_test(tests, marks_are_found_in_every_frame_of_ip, 0, 7);
 	tcase_add_test(tests, a_mark_is_of_one_port_only);
 	tcase_add_test(tests, two_workers_share_a_ports_limits);
+	tcase_add_test(tests, a_queue_that_one_worker_has_filled_has_room_for_the_other);
+	tcase_add_test(tests, a_long_queue_costs_rounds_nothing);
 	tcase_add_test(tests, a_frame_that_the_rate_holds_back_is_not_passed);
 	tcase_add_test(tests, backlog_tells_when_to_choose_another_way);
 	return suite;

@@ -4,6 +4,7 @@
  * and nobody but members has a say.
  */
 #include <check.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -288,6 +289,48 @@ START_TEST(with_faults_what_comes_is_right)
 }
 END_TEST
 
+/* A copy for the parent has to fit into what the switch takes packets from. */
+START_TEST(a_payload_that_the_switch_has_no_packets_for_is_refused)
+{
+	struct job_spec spec = { .key = RING_SWITCH_KEY, .handler = "multicast", .n_members = 2 };
+	char error[PIPELINE_ERROR_LEN] = "";
+	struct ring_switch sw;
+	struct job *job;
+	const char *code;
+
+	ring_switch_eal();
+	ring_switch_open(&sw, 2, 1, NULL);
+	for (uint16_t i = 0; i < 2; i++) {
+		sw.pipeline->ports[i].mtu = 9000;
+		spec.members[i].port = i;
+		spec.members[i].ip_be = host_ip_be(i);
+	}
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(error, "expected at most "));
+	spec.payload_bytes = 4032;
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), -EINVAL);
+	spec.payload_bytes = 3840;
+	ck_assert_msg(job_create(sw.pipeline, &spec, &job, &code, error) == 0, "%s", error);
+	/* What makes none may have more. */
+	spec.handler = "single";
+	spec.payload_bytes = 0;
+	ck_assert_msg(job_create(sw.pipeline, &spec, &job, &code, error) == 0, "%s", error);
+	ring_switch_close(&sw);
+}
+END_TEST
+
+START_TEST(a_job_ends_in_virtual_time)
+{
+	open_world(NULL);
+	rig_job_destroy(&world.job);
+	for (uint16_t leaf = 0; leaf < 2; leaf++)
+		ck_assert_ptr_null(job_lookup(rig_switch_pipeline(world.network.leaves[leaf])->jobs,
+					      world.job.id));
+	rig_run(world.rig, rig_now_ns(world.rig) + SECOND_NS, NULL, NULL);
+	close_world();
+}
+END_TEST
+
 Suite *
 suite_multicast(void)
 {
@@ -299,5 +342,7 @@ suite_multicast(void)
 	tcase_add_test(tests, each_packet_comes_to_each_other_rank_once_over_each_link_once);
 	tcase_add_test(tests, what_is_not_a_members_goes_nowhere);
 	tcase_add_test(tests, with_faults_what_comes_is_right);
+	tcase_add_test(tests, a_payload_that_the_switch_has_no_packets_for_is_refused);
+	tcase_add_test(tests, a_job_ends_in_virtual_time);
 	return suite;
 }
