@@ -93,6 +93,12 @@ send_emission(const struct fanin_emission *emission)
 			check_answer(headers, true);
 			break;
 		}
+		if (hdr->type == FANIN_TYPE_DELIVERY) {
+			/* Nobody keeps it. */
+			REQUIRE(references == receivers && hdr->epoch == ctx.epoch);
+			REQUIRE(emission->payload_len <= job.payload_bytes);
+			break;
+		}
 		REQUIRE(hdr->type == FANIN_TYPE_RESULT);
 		REQUIRE(receivers == 1 || receivers == N_CHILDREN);
 		REQUIRE(references > receivers);
