@@ -27,7 +27,7 @@
 #define FANIN_OWN_COUNTERS_MAX 16
 #define FANIN_PARAMETERS_MAX 8
 
-/* Whose are the slots of a handler's jobs? */
+/* Owner of the slots of a handler's jobs. */
 enum fanin_slots_of {
 	FANIN_SLOTS_PRIVATE, /* each job has its own */
 	FANIN_SLOTS_SHARED, /* all jobs of the handler whose slots are of one size share them: see struct fanin_slot_tag */
@@ -73,7 +73,7 @@ fanin_slot_leave(struct fanin_slot_tag *tag)
 	__atomic_store_n(&tag->busy, 0, __ATOMIC_RELEASE);
 }
 
-/* What a job's switches make of its packets. The network manager plans by it. */
+/* What a job's switches make of its packets; `version` tells it to the network manager. */
 enum fanin_shape {
 	FANIN_SHAPE_TREE, /* contributions of all members meet on their way up a tree, and results go down */
 	FANIN_SHAPE_MULTICAST, /* packets of any member go to all others along a tree; nothing is kept */
@@ -238,14 +238,14 @@ struct fanin_handler_ctx {
 	struct rte_mbuf *stock[FANIN_STOCK]; /* for fanin_take */
 };
 
-/* Does a shared slot hold this block of the call's job and run? The caller is in. */
+/* True if a shared slot holds this block of the call's job and run. The caller has entered it. */
 static inline bool
 fanin_slot_holds(const struct fanin_slot_tag *tag, const struct fanin_handler_ctx *ctx, uint32_t block)
 {
 	return tag->block == block && tag->job == ctx->job->id && tag->epoch == ctx->epoch;
 }
 
-/* It is this block's from now on. Whatever it held before, the caller, who is in, has given up. */
+/* Gives a shared slot to this block. The caller has entered it, and given up what it held before. */
 static inline void
 fanin_slot_take(struct fanin_slot_tag *tag, const struct fanin_handler_ctx *ctx, uint32_t block)
 {
@@ -254,7 +254,7 @@ fanin_slot_take(struct fanin_slot_tag *tag, const struct fanin_handler_ctx *ctx,
 	__atomic_store_n(&tag->job, ctx->job->id, __ATOMIC_RELAXED);
 }
 
-/* It is nobody's. The same. */
+/* Gives a shared slot to nobody. Likewise. */
 static inline void
 fanin_slot_empty(struct fanin_slot_tag *tag)
 {
@@ -321,8 +321,8 @@ struct fanin_handler {
 	size_t (*slot_size)(const struct fanin_job_params *job);
 
 	/*
-	 * A contribution for this slot (with other shapes than TREE there should be none, and it is dropped), of the run ctx->epoch. The slot was zeroed when the job was
-	 * made, and may have been used by earlier runs, and if it is shared, by other jobs. index: of the slot. If the job is
+	 * A contribution for this slot, of the run ctx->epoch. A handler that has no use for any drops it as FANIN_REASON_TYPE: whoever is a
+	 * member may send one. The slot was zeroed when the job was made, and may have been used by earlier runs, and if it is shared, by other jobs. index: of the slot. If the job is
 	 * shared, other workers may call this for the same slot at the same time. On
 	 * FANIN_VERDICT_DROP *reason is set; on FANIN_VERDICT_RETRY the packet is as it came.
 	 */
@@ -408,7 +408,7 @@ fanin_slot_mbufs(const struct fanin_handler *handler, unsigned int n_children, u
 	       each->per_pair * ((n_children + 1) / 2);
 }
 
-/* Does the handler reduce contributions along a tree? Thread-safe. */
+/* True if the handler reduces contributions along a tree. Thread-safe. */
 static inline bool
 fanin_handler_reduces(const struct fanin_handler *handler)
 {

@@ -66,7 +66,7 @@ send_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 	ctx->stats->own[MULTICAST_UP]++;
 }
 
-/* The packet itself, to these children. Returns what becomes of it. */
+/* Sends the packet itself to these children. Returns the verdict on it. */
 static enum fanin_verdict
 send_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, uint64_t children)
 {
@@ -81,7 +81,10 @@ send_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, uint
 	return FANIN_VERDICT_HELD;
 }
 
-/* Is it from a rank behind this switch? Then it has been delivered here, and comes from another switch's port that this one shares. */
+/*
+ * True if the origin is a rank behind this switch: then the packet was delivered here already, and this is another switch's copy, which
+ * shares the parent's port.
+ */
 static bool
 is_from_below(const struct fanin_job_params *job, uint64_t origin)
 {
@@ -92,7 +95,7 @@ is_from_below(const struct fanin_job_params *job, uint64_t origin)
 	return origin < FANIN_WIRE_MAX_CHILDREN && (below >> origin & 1) != 0;
 }
 
-/* Does the packet name a rank behind the child as the one that it is from? */
+/* True if the origin that the packet names is a rank behind the child that sent it. */
 static bool
 names_its_origin(const struct fanin_job_params *job, const struct fanin_packet *packet)
 {

@@ -11,7 +11,7 @@
 /* The bucket counts thousandths of bits: a rate in Mbit/s is as many of them in a nanosecond, so nothing is rounded. */
 #define MILLIBITS_PER_BYTE 8000
 
-/* Every bucket is full after this time, and at any rate the sum does not overflow. */
+/* Longest pause that fills a bucket, so that the sum does not overflow at any rate. */
 #define BUCKET_MOST_NS (1000 * UINT64_C(1000000000))
 
 /* Most frames of a queue with limits of its own: an mbuf each has to be there. */

@@ -19,7 +19,7 @@
 #define EGRESS_BUCKET_US 4000u
 
 /*
- * Frames that may wait for a port which has limits of its own. Half of a queue's bytes in frames of full length fill it, so that
+ * Frames that may wait for a port which has a rate or `queue_bytes`. Half of a queue's bytes in frames of full length fill it, so that
  * small frames can't take all buffers there are. 0: the port has none, and shares PIPELINE_TX_WAITING of each worker with others.
  *
  * Any thread.

@@ -50,7 +50,7 @@
 	X(FRAME_SHORT, "frame_short", "the frame is shorter than an Ethernet header")              \
 	X(LOCAL, "local_unhandled", "sent to the switch itself with a protocol it does not speak") \
 	X(MTU, "mtu_exceeded", "the frame is longer than the egress port's MTU")                   \
-	X(TX_FULL, "tx_full", "the egress port's transmit ring was full")                          \
+	X(TX_FULL, "tx_full", "the egress port had no more room for frames that wait")             \
 	X(WORKER_RING_FULL, "worker_ring_full", "the ring to the block's worker was full")         \
 	X(FAULT_DROP, "fault_drop", "dropped by the configured fault injection")                   \
 	X(PORT_DOWN, "port_down", "nobody is connected to the egress port")                        \
