@@ -36,9 +36,12 @@ struct fanin_cc_delay {
 	uint32_t n;         /* how many */
 	uint32_t goodput; /* with the steady window, of that with W, in 1/1024, as trials have shown */
 	uint32_t skip;    /* samples left that still have the queues of another window */
-	uint32_t period;   /* when the last trial was, in shortest periods */
+	uint32_t period; /* when the last trial was, in shortest periods */
+	uint64_t full_ns; /* sum of the mean delays with the steady window in this trial's comparisons */
+	uint64_t half_ns;  /* and with half of it */
+	uint8_t turn;      /* comparisons of this trial so far; 0 outside of trials */
 	uint8_t doublings; /* of the period */
-	bool trying;       /* the window is that of a trial */
+	bool trying;       /* the window is half the steady one */
 	int8_t searching; /* the next trial is at once; -1: for smaller windows, 1: for larger ones, 0: neither */
 };
 

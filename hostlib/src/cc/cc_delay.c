@@ -5,6 +5,10 @@
  * for a few rounds, and the mean delays are compared. By Little's law this compares goodputs: w blocks in flight for a mean time d
  * are w / d blocks a second.
  *
+ * One comparison proves little where cores are busy: kernels hand them out for milliseconds at a time, and two windows may fall into
+ * a good one. So half the window and all of it take turns, and half of it has to do in each turn. A turn that speaks against it ends
+ * the trial, which then has cost no more than that turn.
+ *
  * The smallest delay ever seen is no measure here, as it is in Vegas or BBR: where cores are busy a round trip takes 0.1 ms if
  * everybody happens to run, and 20 ms on average, whatever the window. With 4 hosts on two idle cores windows of 64 and 256 blocks have
  * the same goodput and pings of 1 and 4 ms; with two busy loops beside, 64 has a third of the goodput of 256.
@@ -24,6 +28,9 @@
 /* Windows of blocks that are averaged, and blocks at least. */
 #define ROUNDS 2
 #define LEAST_SAMPLES 64
+
+/* How many comparisons have to speak for half the window. */
+#define TURNS 3
 
 /* A delay counts as so many times the mean at most: a host that computes for a second says nothing about the network. */
 #define CLIP 4
@@ -62,17 +69,18 @@ static void
 trial_end(struct fanin_cc *cc, uint32_t steady, uint64_t steady_ns, int8_t searching)
 {
 	cc->delay.trying = false;
+	cc->delay.turn = 0;
 	cc->delay.searching = searching;
 	cc->delay.steady = steady;
 	cc->delay.steady_ns = steady_ns;
 	window_set(cc, steady);
 }
 
-/* Goodput with half the window, of that with W, if half the window has this delay. */
+/* Goodput with half the window, of that with W, after comparisons with these sums of delays. */
 static uint64_t
-goodput_of_half(const struct fanin_cc_delay *delay, uint64_t half_ns)
+goodput_of_half(const struct fanin_cc_delay *delay)
 {
-	return half_ns == 0 ? 0 : delay->goodput * delay->steady_ns / (2 * half_ns);
+	return delay->half_ns == 0 ? 0 : delay->goodput * delay->full_ns / (2 * delay->half_ns);
 }
 
 static void
@@ -91,19 +99,35 @@ grow(struct fanin_cc *cc)
 	trial_end(cc, window < cc->limit ? window : cc->limit, 0, 1);
 }
 
-/* A search ends where it would turn round. */
+static void
+half_try(struct fanin_cc *cc)
+{
+	cc->delay.trying = true;
+	window_set(cc, cc->delay.steady / 2);
+}
+
+/* A comparison is over. A search ends where it would turn round. */
 static void
 trial_judge(struct fanin_cc *cc, uint64_t half_ns)
 {
 	struct fanin_cc_delay *delay = &cc->delay;
 	const uint32_t steady = delay->steady;
-	const uint64_t goodput = goodput_of_half(delay, half_ns);
 	const bool grows = delay->steady_ns * GROW_DENOMINATOR < half_ns * GROW_NUMERATOR;
+	const bool shrinks = !grows && delay->steady_ns >= SHORT_NS && steady >= 2 * SMALLEST;
 
-	if (goodput >= GOODPUT_LEAST && delay->steady_ns >= SHORT_NS && steady >= 2 * SMALLEST) {
-		goodput_set(cc, goodput);
-		trial_end(cc, steady / 2, half_ns, delay->searching > 0 ? 0 : -1);
-	} else if (grows && delay->searching >= 0 && steady < cc->limit) {
+	delay->full_ns += delay->steady_ns;
+	delay->half_ns += half_ns;
+	delay->turn++;
+	if (shrinks && delay->turn < TURNS) {
+		delay->trying = false;
+		window_set(cc, steady);
+		return;
+	}
+	if (shrinks && goodput_of_half(delay) >= GOODPUT_LEAST) {
+		goodput_set(cc, goodput_of_half(delay));
+		trial_end(cc, steady / 2, delay->half_ns / delay->turn,
+			  delay->searching > 0 ? 0 : -1);
+	} else if (grows && delay->turn == 1 && delay->searching >= 0 && steady < cc->limit) {
 		grow(cc);
 	} else {
 		trial_end(cc, steady, delay->steady_ns, 0);
@@ -124,6 +148,10 @@ steady_judge(struct fanin_cc *cc, uint64_t mean_ns, uint32_t block)
 	delay->steady_ns = mean_ns;
 	delay->sum_ns = 0;
 	delay->n = 0;
+	if (delay->turn != 0) {
+		half_try(cc);
+		return;
+	}
 	/* The numbers have begun anew: with another run, or after 2^32. */
 	if (period + (1u << PERIOD_DOUBLINGS) < delay->period)
 		delay->period = period;
@@ -134,8 +162,9 @@ steady_judge(struct fanin_cc *cc, uint64_t mean_ns, uint32_t block)
 	if (mean_ns < SHORT_NS && delay->steady == cc->limit)
 		return;
 	delay->period = block / (PERIOD_WINDOWS * cc->limit);
-	delay->trying = true;
-	window_set(cc, delay->steady / 2);
+	delay->full_ns = 0;
+	delay->half_ns = 0;
+	half_try(cc);
 }
 
 static void
