@@ -14,7 +14,7 @@
 #include <rte_ethdev.h>
 
 #include "bench/core_rig.h"
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 
 #define RIG_KEY UINT64_C(0x5ca1ab1e0ddba11)
 #define RIG_SWITCH_IP 0x0a4d00feu

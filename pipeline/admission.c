@@ -7,9 +7,9 @@
 #include <rte_ether.h>
 
 #include "pipeline/admission.h"
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 enum fanin_reason
 admission_member(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, struct job **found)

@@ -9,7 +9,7 @@
 #include "pipeline/probe.h"
 #include "pipeline/reply.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 #define PREFETCH_LINES 8
 /* Of a worker's bursts with packets of a job, one in so many is followed by a sample. */

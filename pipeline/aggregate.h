@@ -9,7 +9,7 @@
 #include <rte_prefetch.h>
 
 #include "pipeline/admission.h"
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 
 /* A packet with all that its handler call needs. */
 struct work {

@@ -11,7 +11,7 @@
 #include "pipeline/probe.h"
 #include "pipeline/schedule.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 /*
  * May the port bring another packet for jobs that admit by key now? They have a constant rate, from which bursts may deviate (the virtual scheduling

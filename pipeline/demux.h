@@ -5,7 +5,7 @@
 #ifndef FANIN_PIPELINE_DEMUX_H
 #define FANIN_PIPELINE_DEMUX_H
 
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 
 /* A valid Fanin packet that is not a member's contribution as its job expects it, or one that was held back. */
 void worker_fanin(struct worker *worker, struct rte_mbuf *mbuf);

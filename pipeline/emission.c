@@ -7,9 +7,9 @@
 
 #include "pipeline/net/net.h"
 #include "pipeline/reply.h"
-#include "pipeline/tx.h"
+#include "pipeline/base/tx.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 void __rte_noinline
 emission_to_children(struct worker *worker, const struct job *job, uint64_t children,

@@ -5,7 +5,7 @@
 #ifndef FANIN_PIPELINE_EMISSION_H
 #define FANIN_PIPELINE_EMISSION_H
 
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 
 /* Carries out what the handler calls since the last time asked for, and frees what they gave up. */
 void emission_drain(struct worker *worker);

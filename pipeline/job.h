@@ -15,7 +15,7 @@
 #include <rte_spinlock.h>
 
 #include "handlers/handler.h"
-#include "pipeline/counters.h"
+#include "pipeline/base/counters.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/slot_pool.h"
 #include "wire/tag.h"

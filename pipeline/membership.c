@@ -9,7 +9,7 @@
 #include "pipeline/parent.h"
 #include "pipeline/reply.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 /*
  * Is the JOIN of the level that this child is of? Its tag does not name the switch that it is for, so that one of a host could be brought

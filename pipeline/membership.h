@@ -5,7 +5,7 @@
 #ifndef FANIN_PIPELINE_MEMBERSHIP_H
 #define FANIN_PIPELINE_MEMBERSHIP_H
 
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 
 /* A valid JOIN or LEAVE. */
 void worker_membership(struct worker *worker, struct rte_mbuf *mbuf);

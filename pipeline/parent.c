@@ -9,9 +9,9 @@
 #include "pipeline/emission.h"
 #include "pipeline/parent.h"
 #include "pipeline/tags.h"
-#include "pipeline/tx.h"
+#include "pipeline/base/tx.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 /*
  * A packet for the parent or the children, without body yet. Without a free packet it is as good as lost on the way: NULL.

@@ -5,7 +5,7 @@
 #ifndef FANIN_PIPELINE_PARENT_H
 #define FANIN_PIPELINE_PARENT_H
 
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 
 /* This switch joins the job at its parent, or says it again. */
 void worker_ask_parent(struct worker *worker, struct job *job);

@@ -13,7 +13,7 @@
 #include <rte_lcore.h>
 #include <rte_malloc.h>
 
-#include "pipeline/egress.h"
+#include "pipeline/base/egress.h"
 #include "pipeline/emission.h"
 #include "pipeline/job.h"
 #include "pipeline/net/mac_table.h"
@@ -22,7 +22,7 @@
 #include "pipeline/net/route_table.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/timers.h"
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 
 /* What a port brings in a time in which no worker looked, a core's time slice, is within its rate. */
 #define KEY_BURST_NS UINT64_C(10000000)

@@ -16,8 +16,8 @@
 #include <rte_spinlock.h>
 
 #include "handlers/kernels/kernels.h"
-#include "pipeline/counters.h"
-#include "pipeline/port_driver.h"
+#include "pipeline/base/counters.h"
+#include "pipeline/base/port_driver.h"
 
 #define PIPELINE_NAME_LEN 32
 #define PIPELINE_MAX_WORKERS 16

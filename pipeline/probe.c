@@ -13,9 +13,9 @@
 #include "pipeline/net/net.h"
 #include "pipeline/probe.h"
 #include "pipeline/tags.h"
-#include "pipeline/tx.h"
+#include "pipeline/base/tx.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 #define ECHO_DATA 18 /* makes a frame of the shortest length that Ethernet has */
 #define TTL 64

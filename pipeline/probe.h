@@ -9,7 +9,7 @@
 #ifndef FANIN_PIPELINE_PROBE_H
 #define FANIN_PIPELINE_PROBE_H
 
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 
 #define PROBE_INTERVAL_NS UINT64_C(500000000)
 /* So long after the last overdue query a child is probed that the block misses. */

@@ -11,9 +11,9 @@
 #include "pipeline/admission.h"
 #include "pipeline/probe.h"
 #include "pipeline/tags.h"
-#include "pipeline/tx.h"
+#include "pipeline/base/tx.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 /* RFC 792: the type, and its code for a UDP port that nobody listens on. */
 #define ICMP_UNREACHABLE 3

@@ -6,9 +6,9 @@
 
 #include "pipeline/reply.h"
 #include "pipeline/tags.h"
-#include "pipeline/tx.h"
+#include "pipeline/base/tx.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 void
 worker_reply(struct worker *worker, struct rte_mbuf *mbuf, const struct job *job,

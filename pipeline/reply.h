@@ -5,7 +5,7 @@
 #ifndef FANIN_PIPELINE_REPLY_H
 #define FANIN_PIPELINE_REPLY_H
 
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 
 /*
  * Turns a Fanin packet around to its sender with payload_len bytes behind the Fanin header, which the caller has written,

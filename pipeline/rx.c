@@ -16,7 +16,7 @@
 #include "pipeline/schedule.h"
 #include "pipeline/tags.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 /* An IPv4 frame to the switch's MAC? */
 static inline bool

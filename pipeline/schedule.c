@@ -11,7 +11,7 @@
 #include "pipeline/aggregate.h"
 #include "pipeline/schedule.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 /*
  * The cluster with the shortest queue among those on the slot's NUMA node; of equal ones that which is the block's

@@ -5,7 +5,7 @@
 #ifndef FANIN_PIPELINE_SCHEDULE_H
 #define FANIN_PIPELINE_SCHEDULE_H
 
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 
 /* A packet of a block of the job, to the block's cluster. Returns false if it is this worker's to process, now. */
 bool worker_dispatch(struct worker *worker, struct job *job, struct rte_mbuf *mbuf);

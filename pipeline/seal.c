@@ -2,7 +2,7 @@
 /* Tags of packets that the pipeline makes. See tags.h. */
 #include "pipeline/tags.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 void
 tags_seal(struct worker *worker, const struct job *job, enum fanin_tag_direction direction,

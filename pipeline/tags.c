@@ -6,7 +6,7 @@
 #include "pipeline/reply.h"
 #include "pipeline/tags.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 /*
  * The job with tags that a frame is for: it goes to this switch, or to a job's group and comes from the job's parent. NULL: it is none

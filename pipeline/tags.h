@@ -7,7 +7,7 @@
 #define FANIN_PIPELINE_TAGS_H
 
 #include "pipeline/job.h"
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 #include "wire/tag.h"
 
 /* job_tags.c: makes a tagger for each worker. Returns 0, -ENOMEM or -EIO. Main thread. */

@@ -4,7 +4,7 @@
 
 #include "pipeline/aggregate.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 /* The job of a timer, if its run still goes on. */
 static struct job *

@@ -6,7 +6,7 @@
 #ifndef FANIN_PIPELINE_TIMERS_H
 #define FANIN_PIPELINE_TIMERS_H
 
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 
 /*
  * A job's timeout: makes the FIFOs for it if there are none. Main thread, before workers can see the job.

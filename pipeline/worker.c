@@ -10,15 +10,15 @@
 #include <rte_ethdev.h>
 
 #include "pipeline/demux.h"
-#include "pipeline/egress.h"
+#include "pipeline/base/egress.h"
 #include "pipeline/net/net.h"
 #include "pipeline/probe.h"
 #include "pipeline/rx.h"
 #include "pipeline/schedule.h"
 #include "pipeline/timers.h"
-#include "pipeline/tx.h"
+#include "pipeline/base/tx.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 /* With the sleep policy, how many times more empty polls than for a yield it takes to sleep. */
 #define IDLE_SLEEP_FACTOR 16

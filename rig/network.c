@@ -9,9 +9,9 @@
 #include <rte_ether.h>
 #include <rte_mbuf.h>
 
-#include "pipeline/egress.h"
-#include "pipeline/tx.h"
-#include "pipeline/worker.h"
+#include "pipeline/base/egress.h"
+#include "pipeline/base/tx.h"
+#include "pipeline/base/worker.h"
 #include "rig/network.h"
 #include "wire/wire.h"
 

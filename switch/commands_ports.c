@@ -5,7 +5,7 @@
 #include <net/if.h>
 #include <stdlib.h>
 
-#include "pipeline/egress.h"
+#include "pipeline/base/egress.h"
 #include "control/args.h"
 #include "switch/commands.h"
 #include "switch/kernel_counters.h"

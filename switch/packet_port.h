@@ -11,7 +11,7 @@
 
 #include <rte_mempool.h>
 
-#include "pipeline/port_driver.h"
+#include "pipeline/base/port_driver.h"
 
 #define PACKET_PORT_MAX_QUEUES 16
 #define PACKET_PORT_ERROR_LEN 256

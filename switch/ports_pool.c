@@ -12,7 +12,7 @@
 #include <rte_mbuf_pool_ops.h>
 
 #include "handlers/handler.h"
-#include "pipeline/egress.h"
+#include "pipeline/base/egress.h"
 #include "switch/ports_pool.h"
 #include "wire/wire.h"
 

@@ -10,9 +10,9 @@
 #include <rte_ring_elem.h>
 
 #include "pipeline/net/net.h"
-#include "pipeline/tx.h"
+#include "pipeline/base/tx.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 #define ASK_BURST 8
 

@@ -9,9 +9,9 @@
 #include <rte_ether.h>
 
 #include "pipeline/net/net.h"
-#include "pipeline/tx.h"
+#include "pipeline/base/tx.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 static inline bool
 fits_mtu(const struct pipeline_port *port, const struct rte_mbuf *mbuf, bool tagged)

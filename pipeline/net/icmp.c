@@ -8,11 +8,11 @@
 #include <rte_ether.h>
 #include <rte_icmp.h>
 
-#include "pipeline/net/ipv4.h"
+#include "pipeline/base/ipv4.h"
 #include "pipeline/net/net.h"
-#include "pipeline/tx.h"
+#include "pipeline/base/tx.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 /* Of the packet's data an error carries as much as names the flow. */
 #define QUOTED_DATA 8

@@ -10,9 +10,9 @@
 #include <rte_ip.h>
 
 #include "pipeline/net/net.h"
-#include "pipeline/tx.h"
+#include "pipeline/base/tx.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 /* An unfragmented ICMP message to the switch's address, without IP options and as long as its header says. */
 static bool

@@ -11,7 +11,7 @@
 
 #include "pipeline/net/mac_table.h"
 #include "pipeline/net/neighbor.h"
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 
 /* Is it an address that a host of the switch's own subnet can have? Any thread. */
 static inline bool

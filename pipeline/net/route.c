@@ -8,13 +8,13 @@
 
 #include <rte_ether.h>
 
-#include "pipeline/egress.h"
-#include "pipeline/net/ipv4.h"
+#include "pipeline/base/egress.h"
+#include "pipeline/base/ipv4.h"
 #include "pipeline/net/net.h"
 #include "pipeline/net/route_table.h"
-#include "pipeline/tx.h"
+#include "pipeline/base/tx.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 /* The MAC address of a next hop that can be used; 0: it is unknown, does not answer or its port has no link. */
 static inline mac_key

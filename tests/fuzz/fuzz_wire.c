@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "handlers/handler.h"
-#include "pipeline/net/ipv4.h"
+#include "pipeline/base/ipv4.h"
 #include "tests/unit/fake_mbuf.h"
 #include "wire/wire.h"
 

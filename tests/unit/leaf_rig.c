@@ -7,7 +7,7 @@
 #include <rte_arp.h>
 #include <rte_ether.h>
 
-#include "pipeline/net/ipv4.h"
+#include "pipeline/base/ipv4.h"
 #include "tests/unit/leaf_rig.h"
 
 #define DATA_LEN 64

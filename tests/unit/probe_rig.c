@@ -5,7 +5,7 @@
 
 #include "pipeline/aggregate.h"
 #include "pipeline/probe.h"
-#include "pipeline/tx.h"
+#include "pipeline/base/tx.h"
 #include "tests/unit/probe_rig.h"
 
 struct probe_rig probe_rig;

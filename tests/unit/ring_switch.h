@@ -12,7 +12,7 @@
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/net/route_table.h"
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 
 #define RING_SWITCH_IP "10.0.0.254"
 #define RING_SWITCH_KEY UINT64_C(0x1122334455667788)

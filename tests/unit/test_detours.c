@@ -4,9 +4,9 @@
  */
 #include <string.h>
 
-#include "pipeline/egress.h"
+#include "pipeline/base/egress.h"
 #include "pipeline/net/net.h"
-#include "pipeline/tx.h"
+#include "pipeline/base/tx.h"
 #include "tests/unit/leaf_rig.h"
 #include "tests/unit/suites.h"
 

@@ -8,8 +8,8 @@
 #include <rte_ether.h>
 #include <rte_ip.h>
 
-#include "pipeline/egress.h"
-#include "pipeline/tx.h"
+#include "pipeline/base/egress.h"
+#include "pipeline/base/tx.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 

@@ -10,7 +10,7 @@
 #include <rte_icmp.h>
 
 #include "pipeline/net/mac_table.h"
-#include "pipeline/egress.h"
+#include "pipeline/base/egress.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 

@@ -12,7 +12,7 @@
 #include <rte_ip.h>
 
 #include "pipeline/probe.h"
-#include "pipeline/tx.h"
+#include "pipeline/base/tx.h"
 #include "tests/unit/probe_rig.h"
 #include "tests/unit/suites.h"
 

@@ -11,7 +11,7 @@
 #include <rte_ethdev.h>
 #include <rte_ether.h>
 
-#include "pipeline/net/ipv4.h"
+#include "pipeline/base/ipv4.h"
 #include "tests/unit/leaf_rig.h"
 #include "reference/random.h"
 #include "tests/unit/suites.h"

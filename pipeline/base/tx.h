@@ -5,7 +5,7 @@
 #ifndef FANIN_PIPELINE_TX_H
 #define FANIN_PIPELINE_TX_H
 
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 
 /* Sends what is queued for a port (index). */
 void worker_flush_port(struct worker *worker, uint16_t port);

@@ -3,10 +3,10 @@
  * See faults.h. The generator is SplitMix64, seeded by the configuration and the worker's number,
  * so that a run with one worker and the same arrivals repeats itself.
  */
-#include "pipeline/faults.h"
+#include "pipeline/base/faults.h"
 #include "pipeline/pipeline.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 static uint64_t
 next_random(struct faults *faults)

@@ -12,10 +12,10 @@
 
 #include <rte_ethdev.h>
 
-#include "pipeline/egress.h"
-#include "pipeline/tx.h"
+#include "pipeline/base/egress.h"
+#include "pipeline/base/tx.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 /* Each try kicks the kernel, which makes room unless the link itself is stuck. Drivers of our own need no kick. */
 #define TX_TRIES 8

@@ -12,7 +12,7 @@
 
 #include <rte_mbuf.h>
 
-#include "pipeline/worker.h"
+#include "pipeline/base/worker.h"
 
 /* What a port's queue has at most where its configuration says nothing: frames, and a time at its rate. */
 #define EGRESS_FRAMES 256u

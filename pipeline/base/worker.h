@@ -15,8 +15,8 @@
 #include <rte_spinlock.h>
 
 #include "handlers/handler.h"
-#include "pipeline/counters.h"
-#include "pipeline/faults.h"
+#include "pipeline/base/counters.h"
+#include "pipeline/base/faults.h"
 #include "pipeline/job.h"
 #include "pipeline/net/mac_table.h"
 #include "pipeline/pipeline.h"

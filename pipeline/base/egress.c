@@ -3,10 +3,10 @@
 #include <rte_ether.h>
 #include <rte_ip.h>
 
-#include "pipeline/egress.h"
-#include "pipeline/net/ipv4.h"
+#include "pipeline/base/egress.h"
+#include "pipeline/base/ipv4.h"
 
-#include "pipeline/fastpath.h"
+#include "pipeline/base/fastpath.h"
 
 /* The bucket counts thousandths of bits: a rate in Mbit/s is as many of them in a nanosecond, so nothing is rounded. */
 #define MILLIBITS_PER_BYTE 8000
