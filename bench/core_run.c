@@ -7,7 +7,7 @@
 #include <rte_lcore.h>
 
 #include "bench/core_rig.h"
-#include "pipeline/base/worker.h"
+#include "pipeline/worker.h"
 
 /* Of 64 additions each: some 20 us. */
 #define CALIBRATION_ROUNDS 6144

@@ -10,6 +10,7 @@
 
 #include "pipeline/admission.h"
 #include "pipeline/base/worker.h"
+#include "pipeline/job.h"
 
 /* A packet with all that its handler call needs. */
 struct work {

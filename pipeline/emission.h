@@ -6,6 +6,7 @@
 #define FANIN_PIPELINE_EMISSION_H
 
 #include "pipeline/base/worker.h"
+#include "pipeline/job.h"
 
 /* Carries out what the handler calls since the last time asked for, and frees what they gave up. */
 void emission_drain(struct worker *worker);

@@ -6,6 +6,7 @@
 #define FANIN_PIPELINE_PARENT_H
 
 #include "pipeline/base/worker.h"
+#include "pipeline/job.h"
 
 /* This switch joins the job at its parent, or says it again. */
 void worker_ask_parent(struct worker *worker, struct job *job);

@@ -22,7 +22,7 @@
 #include "pipeline/net/route_table.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/timers.h"
-#include "pipeline/base/worker.h"
+#include "pipeline/worker.h"
 
 /* What a port brings in a time in which no worker looked, a core's time slice, is within its rate. */
 #define KEY_BURST_NS UINT64_C(10000000)

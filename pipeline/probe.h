@@ -10,6 +10,7 @@
 #define FANIN_PIPELINE_PROBE_H
 
 #include "pipeline/base/worker.h"
+#include "pipeline/job.h"
 
 #define PROBE_INTERVAL_NS UINT64_C(500000000)
 /* So long after the last overdue query a child is probed that the block misses. */

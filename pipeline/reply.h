@@ -6,6 +6,7 @@
 #define FANIN_PIPELINE_REPLY_H
 
 #include "pipeline/base/worker.h"
+#include "pipeline/job.h"
 
 /*
  * Turns a Fanin packet around to its sender with payload_len bytes behind the Fanin header, which the caller has written,

@@ -6,6 +6,7 @@
 #define FANIN_PIPELINE_SCHEDULE_H
 
 #include "pipeline/base/worker.h"
+#include "pipeline/job.h"
 
 /* A packet of a block of the job, to the block's cluster. Returns false if it is this worker's to process, now. */
 bool worker_dispatch(struct worker *worker, struct job *job, struct rte_mbuf *mbuf);

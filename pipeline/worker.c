@@ -16,6 +16,7 @@
 #include "pipeline/rx.h"
 #include "pipeline/schedule.h"
 #include "pipeline/timers.h"
+#include "pipeline/worker.h"
 #include "pipeline/base/tx.h"
 
 #include "pipeline/base/fastpath.h"

@@ -11,7 +11,7 @@
 
 #include "pipeline/base/egress.h"
 #include "pipeline/base/tx.h"
-#include "pipeline/base/worker.h"
+#include "pipeline/worker.h"
 #include "rig/network.h"
 #include "wire/wire.h"
 

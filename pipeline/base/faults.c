@@ -4,7 +4,7 @@
  * so that a run with one worker and the same arrivals repeats itself.
  */
 #include "pipeline/base/faults.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/base/state.h"
 
 #include "pipeline/base/fastpath.h"
 

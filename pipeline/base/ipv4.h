@@ -3,8 +3,8 @@
  * What a router does to an IPv4 header (RFC 1812): validates it, counts its time to live down, and tells flows apart. Pure
  * functions on a frame's bytes, for the workers, the tests and the fuzzer.
  */
-#ifndef FANIN_PIPELINE_NET_IPV4_H
-#define FANIN_PIPELINE_NET_IPV4_H
+#ifndef FANIN_PIPELINE_IPV4_H
+#define FANIN_PIPELINE_IPV4_H
 
 #include <netinet/in.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A worker's state, and its loop. What a packet passes on its way has a header for each stage. All of it
+ * A worker's state, and what all that it does needs. All of it
  * runs on the worker's lcore and touches only its own state, tables that are read-only or made for
  * concurrent readers, and rings.
  */
@@ -17,9 +17,8 @@
 #include "handlers/handler.h"
 #include "pipeline/base/counters.h"
 #include "pipeline/base/faults.h"
-#include "pipeline/job.h"
-#include "pipeline/net/mac_table.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/base/mac_key.h"
+#include "pipeline/base/state.h"
 
 #define WORKER_TX_BUFFER 64
 #define CLUSTER_QUEUE 4096
@@ -166,23 +165,5 @@ ingress_port(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 {
 	return pipeline->port_of_ethdev[mbuf->port];
 }
-
-/*
- * worker.c: one round: polls every queue once, processes to completion, and flushes.
- * The caller's thread is the worker's for RCU. Returns how many packets there were.
- */
-uint16_t worker_round(struct worker *worker);
-
-/*
- * worker.c: when the worker has something to do although no frame has come: timers, frames that wait to be sent. UINT64_MAX: nothing. For
- * who makes its rounds in virtual time; probes are the pipeline's.
- */
-uint64_t worker_due_ns(const struct worker *worker);
-
-/* worker.c: frees all packets that the worker still has. It makes no more rounds. */
-void worker_release(struct worker *worker);
-
-/* worker.c: an lcore's main function: rounds until the pipeline stops. */
-int worker_main(void *worker);
 
 #endif

@@ -7,44 +7,13 @@
 #ifndef FANIN_PIPELINE_NET_MAC_TABLE_H
 #define FANIN_PIPELINE_NET_MAC_TABLE_H
 
-#include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
-#include <rte_byteorder.h>
 #include <rte_rcu_qsbr.h>
 
+#include "pipeline/base/mac_key.h"
+
 struct mac_table;
-
-/* MAC address in the upper 48 bits as it is on the wire, VLAN id (0: untagged) in the lower 16. */
-typedef uint64_t mac_key;
-
-static inline mac_key
-mac_key_make(const uint8_t mac[6], uint16_t vlan)
-{
-	rte_be32_t high;
-	rte_be16_t low;
-
-	memcpy(&high, mac, sizeof(high));
-	memcpy(&low, mac + sizeof(high), sizeof(low));
-	return (uint64_t)rte_be_to_cpu_32(high) << 32 | (uint64_t)rte_be_to_cpu_16(low) << 16 | vlan;
-}
-
-/* The MAC address of a key. */
-static inline void
-mac_key_get(mac_key key, uint8_t mac[6])
-{
-	const rte_be64_t wire = rte_cpu_to_be_64(key);
-
-	memcpy(mac, &wire, 6);
-}
-
-/* No station's: a group address, or zero. */
-static inline bool
-mac_key_is_invalid(mac_key key)
-{
-	return (key >> 56 & 1) != 0 || key >> 16 == 0;
-}
 
 /*
  * qsbr: that of the workers; borrowed. Returns NULL without memory.

@@ -14,7 +14,7 @@
 #include <rte_ether.h>
 #include <rte_mbuf.h>
 
-#include "pipeline/pipeline.h"
+#include "pipeline/base/state.h"
 #include "wire/wire.h"
 
 #define SOURCE_IP_AT (FANIN_ETH_LEN + offsetof(struct fanin_ip, src_be))

@@ -9,6 +9,7 @@
 #include <rte_eth_ring.h>
 #include <rte_ethdev.h>
 
+#include "pipeline/worker.h"
 #include "tests/unit/ring_switch.h"
 
 #define POOL_SIZE 2047

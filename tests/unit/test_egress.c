@@ -10,6 +10,7 @@
 
 #include "pipeline/base/egress.h"
 #include "pipeline/base/tx.h"
+#include "pipeline/worker.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 
