@@ -2,7 +2,6 @@
 /* The generator's command line. See pktgen.h. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 
 #include "bench/pktgen.h"
+#include "control/cli.h"
 #include "control/job_key.h"
 #include "wire/types.h"
 
@@ -19,48 +19,7 @@
 static const char usage_text[] =
 	"Usage: fanin-pktgen --port DEVICE... (--control SOCKET | --job ID...) [option...]\n"
 	"Plays the hosts of jobs against a fanin-switch on DPDK devices, and checks every result.\n"
-	"\n"
-	"  --port DEVICE        a DPDK vdev with its arguments, or a PCI address; once for each\n"
-	"                       link to the switch\n"
-	"  --hosts P            hosts, spread over the ports in turn (default: one for each port)\n"
-	"  --switch IP          the switch's address (default: 10.77.0.254)\n"
-	"  --address IP         host 0's address, the others' follow (default: 10.77.0.1)\n"
-	"  --udp-port N         Fanin's UDP port (default: 21930)\n"
-	"  --mtu N              of the links, 576 to 9702 bytes (default: 1500)\n"
-	"  --control SOCKET     make jobs there, and destroy them at the end\n"
-	"  --switch-port NAME   the switch's port behind a --port, in the same order (default:\n"
-	"                       the switch's ports in their order)\n"
-	"  --handler NAME       of jobs that are made (default: single)\n"
-	"  --jobs J             jobs that are made (default: 1)\n"
-	"  --job ID             a job that exists; once for each\n"
-	"  --key-file FILE      has the key of the --job before it, as 0x...; - is standard input\n"
-	"                       (default: the key is in FANIN_KEY)\n"
-	"  --job ID:KEY         the key on the command line, which other users can see until it is\n"
-	"                       read\n"
-	"  --dtype TYPE, --op OP\n"
-	"                       default: f32, sum\n"
-	"  --payload N          bytes of each contribution (default: as many as the job takes)\n"
-	"  --window N           most blocks in flight per host, a power of two (default: the job's)\n"
-	"  --stagger, --no-stagger\n"
-	"                       rotate the order of blocks by host, or not (default: rotate)\n"
-	"  --rate PPS           contributions per second of all hosts; 0: as the window lets\n"
-	"                       (default: 0)\n"
-	"  --interarrival KIND  fixed or exponential gaps between contributions (default: fixed)\n"
-	"  --seconds S          length of the run, or of each trial (default: 5)\n"
-	"  --blocks N           instead: blocks of each job\n"
-	"  --search             look for the highest rate without loss, to within 1 %\n"
-	"  --timeout-ms N       a result that takes longer is lost (default: 200)\n"
-	"  --stall-ms N         without any result for so long, give up (default: 5000)\n"
-	"  --join-only          join, print what the switch said, hold the membership until\n"
-	"                       SIGTERM or SIGINT, leave\n"
-	"  --keep               with --join-only: exit at once and do not leave\n"
-	"  --pcap PREFIX        with --join-only: write PREFIX-hN.pcap, the contributions of each\n"
-	"                       host to the first --blocks blocks (default: 256)\n"
-	"  --cpu N              CPU to run on (default: any)\n"
-	"  --no-huge            no hugepages (default: if enough are free)\n"
-	"  --eal \"WORDS\"        more options for DPDK's environment\n"
-	"  --json               print one JSON object\n"
-	"  --help, --version\n";
+	"\n";
 
 static void __attribute__((noreturn, format(printf, 1, 2))) usage_error(const char *format, ...)
 {
@@ -75,7 +34,7 @@ static void __attribute__((noreturn, format(printf, 1, 2))) usage_error(const ch
 }
 
 enum option_code {
-	OPT_PORT = 1,
+	OPT_PORT = 256 /* no letters */,
 	OPT_HOSTS,
 	OPT_SWITCH,
 	OPT_ADDRESS,
@@ -109,45 +68,56 @@ enum option_code {
 	OPT_JSON,
 	OPT_HELP,
 	OPT_VERSION,
-	OPT_COUNT
+	OPT_END
 };
 
-static const struct option long_options[] = {
-	{ "port", required_argument, NULL, OPT_PORT },
-	{ "hosts", required_argument, NULL, OPT_HOSTS },
-	{ "switch", required_argument, NULL, OPT_SWITCH },
-	{ "address", required_argument, NULL, OPT_ADDRESS },
-	{ "udp-port", required_argument, NULL, OPT_UDP_PORT },
-	{ "mtu", required_argument, NULL, OPT_MTU },
-	{ "control", required_argument, NULL, OPT_CONTROL },
-	{ "switch-port", required_argument, NULL, OPT_SWITCH_PORT },
-	{ "handler", required_argument, NULL, OPT_HANDLER },
-	{ "jobs", required_argument, NULL, OPT_JOBS },
-	{ "job", required_argument, NULL, OPT_JOB },
-	{ "key-file", required_argument, NULL, OPT_KEY_FILE },
-	{ "dtype", required_argument, NULL, OPT_DTYPE },
-	{ "op", required_argument, NULL, OPT_OP },
-	{ "payload", required_argument, NULL, OPT_PAYLOAD },
-	{ "window", required_argument, NULL, OPT_WINDOW },
-	{ "stagger", no_argument, NULL, OPT_STAGGER },
-	{ "no-stagger", no_argument, NULL, OPT_NO_STAGGER },
-	{ "rate", required_argument, NULL, OPT_RATE },
-	{ "interarrival", required_argument, NULL, OPT_INTERARRIVAL },
-	{ "seconds", required_argument, NULL, OPT_SECONDS },
-	{ "blocks", required_argument, NULL, OPT_BLOCKS },
-	{ "search", no_argument, NULL, OPT_SEARCH },
-	{ "timeout-ms", required_argument, NULL, OPT_TIMEOUT },
-	{ "stall-ms", required_argument, NULL, OPT_STALL },
-	{ "join-only", no_argument, NULL, OPT_JOIN_ONLY },
-	{ "keep", no_argument, NULL, OPT_KEEP },
-	{ "pcap", required_argument, NULL, OPT_PCAP },
-	{ "cpu", required_argument, NULL, OPT_CPU },
-	{ "no-huge", no_argument, NULL, OPT_NO_HUGE },
-	{ "eal", required_argument, NULL, OPT_EAL },
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ "version", no_argument, NULL, OPT_VERSION },
-	{ NULL, 0, NULL, 0 },
+static const struct cli_option known_options[] = {
+	{ "port", "DEVICE", OPT_PORT,
+	  "a DPDK vdev with its arguments, or a PCI address; once for each link to the switch" },
+	{ "hosts", "P", OPT_HOSTS,
+	  "hosts, spread over the ports in turn (default: one for each port)" },
+	{ "switch", "IP", OPT_SWITCH, "the switch's address (default: 10.77.0.254)" },
+	{ "address", "IP", OPT_ADDRESS, "host 0's address, the others' follow (default: 10.77.0.1)" },
+	{ "udp-port", "N", OPT_UDP_PORT, "Fanin's UDP port (default: 21930)" },
+	{ "mtu", "N", OPT_MTU, "of the links, 576 to 9702 bytes (default: 1500)" },
+	{ "control", "SOCKET", OPT_CONTROL, "make jobs there, and destroy them at the end" },
+	{ "switch-port", "NAME", OPT_SWITCH_PORT,
+	  "the switch's port behind a --port, in the same order (default: the switch's ports in their order)" },
+	{ "handler", "NAME", OPT_HANDLER, "of jobs that are made (default: single)" },
+	{ "jobs", "J", OPT_JOBS, "jobs that are made (default: 1)" },
+	{ "job", "ID", OPT_JOB,
+	  "a job that exists; once for each. ID:KEY says the key on the command line, which other users can see until it is read" },
+	{ "key-file", "FILE", OPT_KEY_FILE,
+	  "has the key of the --job before it, as 0x...; - is standard input (default: the key is in FANIN_KEY)" },
+	{ "dtype", "TYPE", OPT_DTYPE, "of the elements (default: f32)" },
+	{ "op", "OP", OPT_OP, "that combines them (default: sum)" },
+	{ "payload", "N", OPT_PAYLOAD,
+	  "bytes of each contribution (default: as many as the job takes)" },
+	{ "window", "N", OPT_WINDOW,
+	  "most blocks in flight per host, a power of two (default: the job's)" },
+	{ "stagger", NULL, OPT_STAGGER, "rotate the order of blocks by host (default)" },
+	{ "no-stagger", NULL, OPT_NO_STAGGER, "every host begins with the first block" },
+	{ "rate", "PPS", OPT_RATE,
+	  "contributions per second of all hosts; 0: as the window lets (default: 0)" },
+	{ "interarrival", "KIND", OPT_INTERARRIVAL,
+	  "fixed or exponential gaps between contributions (default: fixed)" },
+	{ "seconds", "S", OPT_SECONDS, "length of the run, or of each trial (default: 5)" },
+	{ "blocks", "N", OPT_BLOCKS, "instead: blocks of each job" },
+	{ "search", NULL, OPT_SEARCH, "look for the highest rate without loss, to within 1 %" },
+	{ "timeout-ms", "N", OPT_TIMEOUT, "a result that takes longer is lost (default: 200)" },
+	{ "stall-ms", "N", OPT_STALL, "without any result for so long, give up (default: 5000)" },
+	{ "join-only", NULL, OPT_JOIN_ONLY,
+	  "join, print what the switch said, hold the membership until SIGTERM or SIGINT, leave" },
+	{ "keep", NULL, OPT_KEEP, "with --join-only: exit at once and do not leave" },
+	{ "pcap", "PREFIX", OPT_PCAP,
+	  "with --join-only: write PREFIX-hN.pcap, the contributions of each host to the first --blocks blocks (default: 256)" },
+	{ "cpu", "N", OPT_CPU, "CPU to run on (default: any)" },
+	{ "no-huge", NULL, OPT_NO_HUGE, "no hugepages (default: if enough are free)" },
+	{ "eal", "\"WORDS\"", OPT_EAL, "more options for DPDK's environment" },
+	{ "json", NULL, OPT_JSON, "print one JSON object" },
+	{ "help", NULL, OPT_HELP, "print this help" },
+	{ "version", NULL, OPT_VERSION, "print the version of this program" },
+	{ 0 },
 };
 
 static uint64_t
@@ -393,6 +363,7 @@ option_take(struct pktgen_options *options, int code, const char *name, char *va
 		break;
 	case OPT_HELP:
 		fputs(usage_text, stdout);
+		cli_print_options(stdout, known_options);
 		exit(0);
 	case OPT_VERSION:
 		puts("fanin-pktgen " FANIN_VERSION);
@@ -445,7 +416,8 @@ options_check(struct pktgen_options *options, const bool *given)
 void
 pktgen_options_parse(struct pktgen_options *options, int argc, char **argv)
 {
-	bool given[OPT_COUNT] = { false };
+	bool given[OPT_END] = { false };
+	struct cli cli;
 	int index = 0;
 	int code;
 
@@ -464,12 +436,13 @@ pktgen_options_parse(struct pktgen_options *options, int argc, char **argv)
 		.timeout_s = 0.2,
 		.stall_s = 5,
 	};
-	while ((code = getopt_long(argc, argv, "", long_options, &index)) != -1) {
+	cli_prepare(&cli, known_options, NULL, 0);
+	while ((code = getopt_long(argc, argv, cli.letters, cli.long_options, &index)) != -1) {
 		if (code == '?') {
 			fputs("fanin-pktgen --help lists the options.\n", stderr);
 			exit(2);
 		}
-		option_take(options, code, long_options[index].name, optarg);
+		option_take(options, code, known_options[index].name, optarg);
 		given[code] = true;
 	}
 	if (optind < argc)

@@ -2,27 +2,33 @@
 /* See options.h. */
 #include "control/options.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "control/cli.h"
 #include "control/log.h"
+
+enum {
+	OPTION_CHECK = 256,
+	OPTION_LOG_LEVEL
+};
+
+static const struct cli_option known[] = {
+	{ "config", "FILE", 'c', "its JSON configuration" },
+	{ "check", NULL, OPTION_CHECK, "validate the configuration and exit" },
+	{ "log-level", "LEVEL", OPTION_LOG_LEVEL,
+	  "error, warning, info or debug; overrides the configuration" },
+	{ "help", NULL, 'h', "show this text and exit" },
+	{ "version", NULL, 'V', "show the version and exit" },
+	{ 0 },
+};
 
 static void
 print_help(const char *program, const char *about, const char *config_page, const char *closing)
 {
-	printf("Usage: %s --config FILE [--check] [--log-level LEVEL]\n"
-	       "\n"
-	       "%s\n"
-	       "\n"
-	       "  -c, --config FILE      JSON configuration, see %s\n"
-	       "      --check            validate the configuration and exit\n"
-	       "      --log-level LEVEL  error, warning, info or debug; overrides the configuration\n"
-	       "  -h, --help             show this text and exit\n"
-	       "  -V, --version          show the version and exit\n"
-	       "\n"
-	       "%s\n",
-	       program, about, config_page, closing);
+	printf("Usage: %s --config FILE [--check] [--log-level LEVEL]\n\n%s\n\n", program, about);
+	cli_print_options(stdout, known);
+	printf("\n%s describes the configuration.\n%s\n", config_page, closing);
 }
 
 static int
@@ -35,26 +41,23 @@ usage_error(const char *program, const char *format, const char *found)
 }
 
 int
-options_parse(int argc, char **argv, const char *program, const char *about,
-	      const char *config_page, const char *closing, struct options *options)
+daemon_options_parse(int argc, char **argv, const char *program, const char *about,
+		     const char *config_page, const char *closing, struct options *options)
 {
-	static const struct option known[] = {
-		{ "config", required_argument, NULL, 'c' },    { "check", no_argument, NULL, 'k' },
-		{ "log-level", required_argument, NULL, 'l' }, { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },         { NULL, 0, NULL, 0 },
-	};
+	struct cli cli;
 	int option;
 
 	*options = (struct options){ .log_level = -1 };
-	while ((option = getopt_long(argc, argv, "c:hV", known, NULL)) != -1) {
+	cli_prepare(&cli, known, NULL, 0);
+	while ((option = getopt_long(argc, argv, cli.letters, cli.long_options, NULL)) != -1) {
 		switch (option) {
 		case 'c':
 			options->config_path = optarg;
 			break;
-		case 'k':
+		case OPTION_CHECK:
 			options->check = true;
 			break;
-		case 'l':
+		case OPTION_LOG_LEVEL:
 			options->log_level = log_level_find(optarg);
 			if (options->log_level < 0)
 				return usage_error(

@@ -22,7 +22,7 @@ struct options {
  * program: its name. about: what it does, one line. config_page: the man page of its configuration. closing: the last line of
  * the help. Returns -1 to go on, else the exit code.
  */
-int options_parse(int argc, char **argv, const char *program, const char *about,
-		  const char *config_page, const char *closing, struct options *options);
+int daemon_options_parse(int argc, char **argv, const char *program, const char *about,
+			 const char *config_page, const char *closing, struct options *options);
 
 #endif

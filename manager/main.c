@@ -62,7 +62,7 @@ main(int argc, char **argv)
 	struct options options;
 	struct manager_config config;
 	struct control_error error;
-	int ret = options_parse(
+	int ret = daemon_options_parse(
 		argc, argv, "fanin-manager",
 		"Gives each job a tree of switches, and its hosts what they need to use it.",
 		"fanin-manager(8)",

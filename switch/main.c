@@ -305,7 +305,7 @@ main(int argc, char **argv)
 	char problem[CONFIG_ERROR_LEN];
 	sigset_t signals;
 	int signal_fd;
-	int ret = options_parse(
+	int ret = daemon_options_parse(
 		argc, argv, "fanin-switch",
 		"Switches Ethernet frames and reduces the packets of Fanin jobs on their way.",
 		"fanin-switch.json(5)",

@@ -5,12 +5,12 @@
 #ifndef FANIN_TOOLS_CTL_H
 #define FANIN_TOOLS_CTL_H
 
-#include <getopt.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include <jansson.h>
 
+#include "control/cli.h"
 #include "control/client.h"
 
 #define CTL_OK 0
@@ -30,8 +30,7 @@ struct ctl_command {
 	const char *verb;  /* second word; NULL if there is none */
 	const char *usage; /* what follows the name */
 	const char *summary;
-	const char *options_help;     /* lines; NULL if it has no options of its own */
-	const struct option *options; /* ends with zeros; NULL if it has none of its own */
+	const struct cli_option *options; /* NULL if it has none of its own */
 	/* argc, argv: from the last word of the name on. Returns an exit code. */
 	int (*run)(struct ctl *ctl, int argc, char **argv);
 };
@@ -99,9 +98,9 @@ int ctl_doctor(struct ctl *ctl, int argc, char **argv);
 extern const struct ctl_command ctl_manager_commands[];
 int ctl_manager_waits(struct ctl *ctl, int argc, char **argv);
 
-extern const struct option ctl_jobs_create_options[];
-extern const struct option ctl_stats_options[];
-extern const struct option ctl_drops_options[];
-extern const struct option ctl_doctor_options[];
+extern const struct cli_option ctl_jobs_create_options[];
+extern const struct cli_option ctl_stats_options[];
+extern const struct cli_option ctl_drops_options[];
+extern const struct cli_option ctl_doctor_options[];
 
 #endif

@@ -22,8 +22,8 @@
 	"run it as root, or: setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock,cap_sys_nice+ep " \
 	"$(command -v fanin-switch)"
 
-const struct option ctl_doctor_options[] = {
-	{ "udp-port", required_argument, NULL, 'u' },
+const struct cli_option ctl_doctor_options[] = {
+	{ "udp-port", "N", 'u', "port of Fanin's packets (default: 21930)" },
 	{ 0 },
 };
 

@@ -294,17 +294,16 @@ manager_jobs_destroy(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_manager_commands[] = {
-	{ "version", NULL, "", "version and topology of the manager", NULL, NULL, manager_version },
-	{ "topology", NULL, "", "switches, links and hosts, and which of them live", NULL, NULL,
+	{ "version", NULL, "", "version and topology of the manager", NULL, manager_version },
+	{ "topology", NULL, "", "switches, links and hosts, and which of them live", NULL,
 	  manager_topology },
-	{ "jobs", NULL, "", "jobs with their states, and what is still to be removed", NULL, NULL,
+	{ "jobs", NULL, "", "jobs with their states, and what is still to be removed", NULL,
 	  manager_jobs },
-	{ "jobs", "destroy", "NAME", "removes a job from all its switches", NULL, NULL,
+	{ "jobs", "destroy", "NAME", "removes a job from all its switches", NULL,
 	  manager_jobs_destroy },
-	{ "trees", NULL, "", "the switches of each job's trees", NULL, NULL, manager_trees },
+	{ "trees", NULL, "", "the switches of each job's trees", NULL, manager_trees },
 	{ "waits", NULL, "[NAME]", "blocks without a result, and which ranks each waits for", NULL,
-	  NULL, ctl_manager_waits },
-	{ "stats", NULL, "", "what has happened since the manager's start", NULL, NULL,
-	  manager_stats },
+	  ctl_manager_waits },
+	{ "stats", NULL, "", "what has happened since the manager's start", NULL, manager_stats },
 	{ 0 },
 };

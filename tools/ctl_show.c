@@ -11,7 +11,10 @@
 #include "tools/ctl.h"
 #include "tools/ctl_table.h"
 
-const struct option ctl_drops_options[] = { { "all", no_argument, NULL, 'a' }, { 0 } };
+const struct cli_option ctl_drops_options[] = {
+	{ "all", NULL, 'a', "also the reasons that never occurred" },
+	{ 0 },
+};
 
 int
 ctl_show(struct ctl *ctl, int argc, char **argv, const char *command,

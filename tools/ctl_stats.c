@@ -19,9 +19,9 @@
 #define CLEAR_SCREEN "\033[H\033[2J"
 #define MIB 1048576.0
 
-const struct option ctl_stats_options[] = {
-	{ "watch", optional_argument, NULL, 'w' },
-	{ "count", required_argument, NULL, 'n' },
+const struct cli_option ctl_stats_options[] = {
+	{ "watch", "[SECONDS]", 'w', "again every so many seconds (default: 1), with rates" },
+	{ "count", "N", 'n', "stop after N times" },
 	{ 0 },
 };
 

@@ -15,9 +15,6 @@
 #include "tools/ctl.h"
 
 #define DEFAULT_SOCKET "/run/fanin/switch.sock"
-#define COMMON_LETTERS "s:jhV"
-#define N_COMMON 9
-#define MAX_OPTIONS 24
 
 enum {
 	COMMON_MANAGER = 512,
@@ -28,65 +25,41 @@ enum {
 };
 
 /* Those that every command takes, and faninctl itself before the command. */
-static const struct option common_options[N_COMMON + 1] = {
-	{ "socket", required_argument, NULL, 's' },
-	{ "manager", required_argument, NULL, COMMON_MANAGER },
-	{ "token-file", required_argument, NULL, COMMON_TOKEN_FILE },
-	{ "ca", required_argument, NULL, COMMON_CA },
-	{ "certificate", required_argument, NULL, COMMON_CERTIFICATE },
-	{ "key", required_argument, NULL, COMMON_KEY },
-	{ "json", no_argument, NULL, 'j' },
-	{ "help", no_argument, NULL, 'h' },
-	{ "version", no_argument, NULL, 'V' },
+static const struct cli_option common_options[] = {
+	{ "socket", "SOCKET", 's',
+	  "control socket, a path or HOST:PORT (default: $FANIN_SOCKET or " DEFAULT_SOCKET ")" },
+	{ "manager", "HOST", COMMON_MANAGER,
+	  "a manager instead of a switch: its address, perhaps with :PORT" },
+	{ "token-file", "FILE", COMMON_TOKEN_FILE,
+	  "has the token for HOST:PORT (default: the token is $FANIN_TOKEN)" },
+	{ "ca", "FILE", COMMON_CA, "TLS for HOST:PORT: whose certificate the other side must have" },
+	{ "certificate", "FILE", COMMON_CERTIFICATE, "own certificate for TLS" },
+	{ "key", "FILE", COMMON_KEY, "its key" },
+	{ "json", NULL, 'j', "print the switch's answer as JSON, one object per line" },
+	{ "help", NULL, 'h', "print this help, or that of a command" },
+	{ "version", NULL, 'V', "print the version of this program" },
 	{ 0 },
 };
 
 static const struct ctl_command switch_commands[] = {
-	{ "version", NULL, "", "version, drivers and operations of the switch", NULL, NULL,
-	  ctl_version },
-	{ "ports", NULL, "", "ports with link state and counters", NULL, NULL, ctl_ports },
-	{ "jobs", NULL, "[list]", "jobs with their members and counters", NULL, NULL, ctl_jobs_list },
+	{ "version", NULL, "", "version, drivers and operations of the switch", NULL, ctl_version },
+	{ "ports", NULL, "", "ports with link state and counters", NULL, ctl_ports },
+	{ "jobs", NULL, "[list]", "jobs with their members and counters", NULL, ctl_jobs_list },
 	{ "jobs", "create", "--member PORT:IP [--member PORT:IP]... [OPTION]...", "creates a job",
-	  "  -m, --member PORT:IP    port and address of the next rank, from rank 0 on\n"
-	  "      --member PORT:IP=N  the same with its rank, or of a switch those behind it, like 4-7\n"
-	  "      --size N            ranks of the whole job (default: as many as members)\n"
-	  "      --parent PORT,IP,MAC  switch that this one's sums go to (default: none, it is the root)\n"
-	  "      --id N              number of the job (default: the smallest free one)\n"
-	  "      --key-file FILE     has the job's key, as 0x...; - is standard input (default: random)\n"
-	  "      --key HEX           the same on the command line, which other users can see until it is\n"
-	  "                          read\n"
-	  "      --slots N           switch memory in packets, a power of two (default: an equal share,\n"
-	  "                          or less if all members are on memif)\n"
-	  "      --payload N         bytes per packet, a multiple of 64 (default: from the MTU)\n"
-	  "      --handler NAME      single, multi, tree, or auto: by --message-bytes (default: single)\n"
-	  "      --buffers N         per block, with multi (default: 2)\n"
-	  "      --parameter NAME=N  of the handler, as `version` of a switch lists them\n"
-	  "      --message-bytes N   usual size of a collective, for auto\n"
-	  "      --reproducible      floating-point sums in a fixed order: the handler is tree\n"
-	  "      --accumulate TYPE   f32: f16 and bf16 sums and averages in f32, rounded once, with half\n"
-	  "                          the elements per packet (default: native)\n"
-	  "      --authenticate      packets carry message authentication codes: nobody without the key\n"
-	  "                          can change a sum; fanin-perf needs --authenticate, too\n",
 	  ctl_jobs_create_options, ctl_jobs_create },
-	{ "jobs", "destroy", "ID", "removes a job, even a running one", NULL, NULL, ctl_jobs_destroy },
+	{ "jobs", "destroy", "ID", "removes a job, even a running one", NULL, ctl_jobs_destroy },
 	{ "jobs", "waits", "ID", "the job's oldest blocks without a result, and whom each waits for",
-	  NULL, NULL, ctl_jobs_waits },
+	  NULL, ctl_jobs_waits },
 	{ "stats", NULL, "[--watch [SECONDS]] [--count N]", "counters of workers and switching",
-	  "  -w, --watch [SECONDS]   again every so many seconds (default 1), with rates\n"
-	  "  -n, --count N           stop after N times\n",
 	  ctl_stats_options, ctl_stats },
-	{ "drops", NULL, "[--all] [NAME]...", "why packets were not processed",
-	  "  -a, --all               also the reasons that never occurred\n", ctl_drops_options,
+	{ "drops", NULL, "[--all] [NAME]...", "why packets were not processed", ctl_drops_options,
 	  ctl_drops },
-	{ "mac", NULL, "", "learned MAC addresses", NULL, NULL, ctl_mac },
-	{ "routes", NULL, "", "IPv4 routes and their next hops", NULL, NULL, ctl_routes },
-	{ "neighbors", NULL, "", "hosts and next hops with their MAC addresses", NULL, NULL,
-	  ctl_neighbors },
-	{ "check", NULL, "FILE", "checks a switch configuration on this machine", NULL, NULL,
-	  ctl_check },
-	{ "doctor", NULL, "[--udp-port N] [INTERFACE]...", "checks this machine, and says what to do",
-	  "      --udp-port N        port of Fanin's packets (default: 21930)\n",
-	  ctl_doctor_options, ctl_doctor },
+	{ "mac", NULL, "", "learned MAC addresses", NULL, ctl_mac },
+	{ "routes", NULL, "", "IPv4 routes and their next hops", NULL, ctl_routes },
+	{ "neighbors", NULL, "", "hosts and next hops with their MAC addresses", NULL, ctl_neighbors },
+	{ "check", NULL, "FILE", "checks a switch configuration on this machine", NULL, ctl_check },
+	{ "doctor", NULL, "[--udp-port N] [INTERFACE]...",
+	  "checks this machine, and says what to do", ctl_doctor_options, ctl_doctor },
 	{ 0 },
 };
 
@@ -116,17 +89,9 @@ print_help(const struct ctl *ctl)
 		printf("  %-22s  %s\n", words, command->summary);
 	}
 	printf("  %-22s  %s\n"
-	       "\nOptions of all commands:\n"
-	       "  -s, --socket SOCKET     control socket, a path or HOST:PORT (default: $FANIN_SOCKET or " DEFAULT_SOCKET
-	       ")\n"
-	       "      --manager HOST      a manager instead of a switch: its address, perhaps with :PORT\n"
-	       "      --token-file FILE   has the token for HOST:PORT (default: the token is $FANIN_TOKEN)\n"
-	       "      --ca FILE           TLS for HOST:PORT: whose certificate the other side must have\n"
-	       "      --certificate FILE  own certificate for TLS, with --key FILE\n"
-	       "  -j, --json              print the switch's answer as JSON, one object per line\n"
-	       "  -h, --help              print this help, or that of a command\n"
-	       "  -V, --version           print the version of this program\n",
+	       "\nOptions of all commands:\n",
 	       "help [COMMAND]", "this list, or what a command takes");
+	cli_print_options(stdout, common_options);
 }
 
 static void
@@ -136,8 +101,10 @@ print_command_help(const struct ctl_command *command)
 	print_name(stdout, command);
 	printf(" %s%s[-s SOCKET] [-j]\n%c%s.\n", command->usage, command->usage[0] == '\0' ? "" : " ",
 	       command->summary[0] - 'a' + 'A', command->summary + 1);
-	if (command->options_help != NULL)
-		printf("\n%s", command->options_help);
+	if (command->options == NULL)
+		return;
+	putchar('\n');
+	cli_print_options(stdout, command->options);
 }
 
 int
@@ -209,26 +176,15 @@ common_option(struct ctl *ctl, int option)
 int
 ctl_next_option(struct ctl *ctl, int argc, char **argv)
 {
-	struct option options[MAX_OPTIONS] = { 0 };
-	const struct option *own = ctl->command->options;
-	char letters[3 * MAX_OPTIONS + sizeof(COMMON_LETTERS)] = COMMON_LETTERS;
-	size_t n = 0;
+	static const struct cli_option none = { 0 };
+	struct cli cli;
 	int option;
 
-	/* The command's own come first: of two with one name, as --key, getopt takes the first. */
-	for (; own != NULL && own->name != NULL && n < MAX_OPTIONS - N_COMMON - 1; own++) {
-		size_t len = strlen(letters);
-
-		options[n++] = *own;
-		if (own->val < 128)
-			snprintf(letters + len, sizeof(letters) - len, "%c%s", own->val,
-				 own->has_arg == required_argument   ? ":"
-				 : own->has_arg == optional_argument ? "::"
-								     : "");
-	}
-	memcpy(&options[n], common_options, sizeof(common_options));
+	/* The command's own count first: --key may be another one there. */
+	cli_prepare(&cli, ctl->command->options == NULL ? &none : ctl->command->options,
+		    common_options, 0);
 	do {
-		option = getopt_long(argc, argv, letters, options, NULL);
+		option = getopt_long(argc, argv, cli.letters, cli.long_options, NULL);
 	} while (option != -1 && common_option(ctl, option));
 	if (option == '?')
 		fprintf(stderr, "See 'faninctl help %s%s%s'.\n", ctl->command->name,
@@ -401,13 +357,15 @@ int
 main(int argc, char **argv)
 {
 	struct ctl ctl = { .options.at = getenv("FANIN_SOCKET"), .commands = switch_commands };
+	struct cli cli;
 	int option, code;
 
 	if (ctl.options.at == NULL || ctl.options.at[0] == '\0')
 		ctl.options.at = DEFAULT_SOCKET;
 	argv[0] = program_invocation_short_name; /* for getopt's messages */
-	/* The '+' leaves a command's options to the command. */
-	while ((option = getopt_long(argc, argv, "+" COMMON_LETTERS, common_options, NULL)) != -1) {
+	/* A command's options are left to the command. */
+	cli_prepare(&cli, common_options, NULL, 1);
+	while ((option = getopt_long(argc, argv, cli.letters, cli.long_options, NULL)) != -1) {
 		if (!common_option(&ctl, option)) {
 			fprintf(stderr, "See 'faninctl help'.\n");
 			return CTL_USAGE;

@@ -10,6 +10,7 @@
 
 #include <fanin/fanin.h>
 
+#include "control/cli.h"
 #include "reference/perf_collective.h"
 
 struct options {
@@ -67,7 +68,7 @@ struct run {
 void options_parse(struct options *options, int argc, char **argv);
 
 /* Prints the options, and ends the program with status 0. */
-void __attribute__((noreturn)) usage_print(void);
+void __attribute__((noreturn)) usage_print(const struct cli_option *options);
 
 /* Tells what is wrong with the command line, and ends the program with status 2. */
 void __attribute__((noreturn, format(printf, 1, 2))) usage_error(const char *format, ...);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fanin-perf's command line. See perf.h. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "control/cli.h"
 #include "control/job_key.h"
 #include "reference/perf_custom.h"
 #include "reference/perf_random.h"
@@ -49,7 +49,7 @@ key_from_environment(struct options *options)
 }
 
 enum option_code {
-	OPT_SWITCH = 1,
+	OPT_SWITCH = 256 /* no letters */,
 	OPT_JOB,
 	OPT_RANK,
 	OPT_SIZE,
@@ -95,57 +95,79 @@ enum option_code {
 	OPT_VERBOSE,
 	OPT_HELP,
 	OPT_VERSION,
-	OPT_COUNT
+	OPT_END
 };
 
-static const struct option long_options[] = {
-	{ "switch", required_argument, NULL, OPT_SWITCH },
-	{ "job", required_argument, NULL, OPT_JOB },
-	{ "rank", required_argument, NULL, OPT_RANK },
-	{ "size", required_argument, NULL, OPT_SIZE },
-	{ "key", required_argument, NULL, OPT_KEY },
-	{ "key-file", required_argument, NULL, OPT_KEY_FILE },
-	{ "manager", required_argument, NULL, OPT_MANAGER },
-	{ "job-name", required_argument, NULL, OPT_JOB_NAME },
-	{ "handler", required_argument, NULL, OPT_HANDLER },
-	{ "reproducible", no_argument, NULL, OPT_REPRODUCIBLE },
-	{ "accumulate", required_argument, NULL, OPT_ACCUMULATE },
-	{ "authenticate", no_argument, NULL, OPT_AUTHENTICATE },
-	{ "no-fallback", no_argument, NULL, OPT_NO_FALLBACK },
-	{ "trees", required_argument, NULL, OPT_TREES },
-	{ "interface", required_argument, NULL, OPT_INTERFACE },
-	{ "transport", required_argument, NULL, OPT_TRANSPORT },
-	{ "memif", required_argument, NULL, OPT_MEMIF },
-	{ "address", required_argument, NULL, OPT_ADDRESS },
-	{ "collective", required_argument, NULL, OPT_COLLECTIVE },
-	{ "root", required_argument, NULL, OPT_ROOT },
-	{ "in-place", no_argument, NULL, OPT_IN_PLACE },
-	{ "bytes", required_argument, NULL, OPT_BYTES },
-	{ "dtype", required_argument, NULL, OPT_DTYPE },
-	{ "op", required_argument, NULL, OPT_OP },
-	{ "iters", required_argument, NULL, OPT_ITERS },
-	{ "warmup", required_argument, NULL, OPT_WARMUP },
-	{ "check", no_argument, NULL, OPT_CHECK },
-	{ "check-ends", no_argument, NULL, OPT_CHECK_ENDS },
-	{ "data", required_argument, NULL, OPT_DATA },
-	{ "seed", required_argument, NULL, OPT_SEED },
-	{ "window", required_argument, NULL, OPT_WINDOW },
-	{ "no-stagger", no_argument, NULL, OPT_NO_STAGGER },
-	{ "recover", no_argument, NULL, OPT_RECOVER },
-	{ "timeout-ms", required_argument, NULL, OPT_TIMEOUT },
-	{ "wait-limit-ms", required_argument, NULL, OPT_WAIT_LIMIT },
-	{ "join-timeout-ms", required_argument, NULL, OPT_JOIN_TIMEOUT },
-	{ "pause", required_argument, NULL, OPT_PAUSE },
-	{ "pause-at", required_argument, NULL, OPT_PAUSE_AT },
-	{ "pause-busy", no_argument, NULL, OPT_PAUSE_BUSY },
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "times", no_argument, NULL, OPT_TIMES },
-	{ "progress", no_argument, NULL, OPT_PROGRESS },
-	{ "no-progress", no_argument, NULL, OPT_NO_PROGRESS },
-	{ "verbose", no_argument, NULL, OPT_VERBOSE },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ "version", no_argument, NULL, OPT_VERSION },
-	{ NULL, 0, NULL, 0 },
+static const struct cli_option known_options[] = {
+	{ "manager", "ADDRESS", OPT_MANAGER,
+	  "the network manager's address, with :PORT if that is not 21932 (default: FANIN_MANAGER, else that in /etc/fanin/fanin.conf)" },
+	{ "job-name", "NAME", OPT_JOB_NAME,
+	  "the job's name there; --rank is then by arrival unless given" },
+	{ "handler", "NAME", OPT_HANDLER, "that the job is to have (default: auto)" },
+	{ "reproducible", NULL, OPT_REPRODUCIBLE, "the job gives the same bits every time" },
+	{ "accumulate", "f32", OPT_ACCUMULATE, "the job sums f16 and bf16 in f32" },
+	{ "authenticate", NULL, OPT_AUTHENTICATE,
+	  "packets carry message authentication codes; the job must have been created so, and one of the manager's is" },
+	{ "trees", "N", OPT_TREES,
+	  "reduction trees that the job is to have, which its blocks take in turn (default: the manager's)" },
+	{ "no-fallback", NULL, OPT_NO_FALLBACK,
+	  "fail if no reduction tree can be had, instead of a ring of hosts" },
+	{ "switch", "IP", OPT_SWITCH, "the switch's IPv4 address" },
+	{ "job", "N", OPT_JOB, "the job's number" },
+	{ "rank", "R", OPT_RANK, "this host's rank, 0 to P - 1" },
+	{ "size", "P", OPT_SIZE, "ranks in the job" },
+	{ "key-file", "FILE", OPT_KEY_FILE,
+	  "has the job's key, as 0x...; - is standard input (default: the key is in FANIN_KEY)" },
+	{ "key", "KEY", OPT_KEY,
+	  "the same on the command line, which other users can see until it is read" },
+	{ "interface", "NAME", OPT_INTERFACE,
+	  "network interface (default: that of the route to the switch)" },
+	{ "transport", "NAME", OPT_TRANSPORT, "auto, af_xdp, af_packet or memif (default: auto)" },
+	{ "memif", "SOCKET:ID", OPT_MEMIF,
+	  "shared memory with a switch on this machine: its socket and the port's number there; needs --address" },
+	{ "address", "IP", OPT_ADDRESS,
+	  "this host's address as a member of the job; needed with --memif, with --job-name (default: that of the route to the manager)" },
+	{ "collective", "NAME", OPT_COLLECTIVE,
+	  "allreduce, reduce, reduce_scatter, broadcast, allgather or barrier (default: allreduce)" },
+	{ "root", "R", OPT_ROOT, "of reduce and broadcast (default: 0)" },
+	{ "in-place", NULL, OPT_IN_PLACE, "receive where the data to be sent are" },
+	{ "bytes", "N", OPT_BYTES,
+	  "size of the vector, with reduce_scatter and allgather of all ranks' parts together; k, KiB, MB, MiB, GiB... (default: 64MiB)" },
+	{ "dtype", "TYPE", OPT_DTYPE,
+	  "i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 or f64 (default: f32)" },
+	{ "op", "OP", OPT_OP,
+	  "sum, prod, min, max or avg; on integers also land, lor, lxor, band, bor and bxor; not used where nothing is combined (default: sum). --dtype complex-f32 --op prod is a custom operator" },
+	{ "iters", "N", OPT_ITERS, "measured collectives (default: 1)" },
+	{ "warmup", "N", OPT_WARMUP, "collectives before that (default: 0)" },
+	{ "check", NULL, OPT_CHECK, "compare every element with a result computed here" },
+	{ "check-ends", NULL, OPT_CHECK_ENDS,
+	  "only in the first and the last one, which alone get new data" },
+	{ "data", "KIND", OPT_DATA,
+	  "exact: sums without rounding (default); random: sums of f16, bf16, f32 or f64 that depend on the order, checked bit by bit if the job is reproducible" },
+	{ "seed", "N", OPT_SEED, "of the data; the same on every rank (default: 1)" },
+	{ "window", "N", OPT_WINDOW,
+	  "most packets in flight (default: the job's, but 512 KiB of packets that hold more than 32 KiB)" },
+	{ "no-stagger", NULL, OPT_NO_STAGGER, "send in order instead of rotated by rank" },
+	{ "recover", NULL, OPT_RECOVER, "go on if the job is made anew, as when a switch has failed" },
+	{ "timeout-ms", "N", OPT_TIMEOUT,
+	  "longest wait without a result if a rank or the switch is gone (default: 5000)" },
+	{ "wait-limit-ms", "N", OPT_WAIT_LIMIT,
+	  "longest wait for ranks that are late (default: 0, no limit)" },
+	{ "join-timeout-ms", "N", OPT_JOIN_TIMEOUT,
+	  "longest wait for the other ranks to join (default: 30000)" },
+	{ "pause", "SECONDS", OPT_PAUSE,
+	  "this rank sleeps once, as if it wrote a checkpoint: the others wait" },
+	{ "pause-at", "N", OPT_PAUSE_AT,
+	  "before that iteration, from 0, those of the warm-up too (default: 0)" },
+	{ "pause-busy", NULL, OPT_PAUSE_BUSY, "computes instead, while the collective is posted" },
+	{ "json", NULL, OPT_JSON, "print one JSON object" },
+	{ "times", NULL, OPT_TIMES, "with the seconds of each measured collective in it" },
+	{ "verbose", NULL, OPT_VERBOSE, "diagnostics on stderr" },
+	{ "progress", NULL, OPT_PROGRESS, "progress bar on stderr (default: if it is a terminal)" },
+	{ "no-progress", NULL, OPT_NO_PROGRESS, "no progress bar" },
+	{ "help", NULL, OPT_HELP, "print this help" },
+	{ "version", NULL, OPT_VERSION, "print the version of this program" },
+	{ 0 },
 };
 
 /* From the names to the codes. */
@@ -315,7 +337,7 @@ option_take(struct options *options, int code, const char *name, const char *val
 		options->verbose = true;
 		break;
 	case OPT_HELP:
-		usage_print();
+		usage_print(known_options);
 	case OPT_VERSION:
 		printf("fanin-perf %s\n", fanin_version());
 		exit(0);
@@ -365,7 +387,7 @@ check_way(const bool *given, bool key_is_there)
 	if (!given[OPT_SIZE])
 		usage_error("--size is missing");
 	for (size_t i = 0; i < sizeof(on_switch) / sizeof(on_switch[0]); i++) {
-		const char *name = long_options[on_switch[i] - OPT_SWITCH].name;
+		const char *name = cli_option_name(known_options, on_switch[i]);
 
 		if (given[OPT_JOB_NAME] && given[on_switch[i]])
 			usage_error("--job-name and --%s are two ways to a job, expected one", name);
@@ -381,7 +403,7 @@ check_way(const bool *given, bool key_is_there)
 	for (size_t i = 0; i < sizeof(at_manager) / sizeof(at_manager[0]); i++) {
 		if (!given[OPT_JOB_NAME] && given[at_manager[i]])
 			usage_error("--%s needs --job-name",
-				    long_options[at_manager[i] - OPT_SWITCH].name);
+				    cli_option_name(known_options, at_manager[i]));
 	}
 	if (!given[OPT_JOB_NAME] && !given[OPT_RANK])
 		usage_error("--rank is missing");
@@ -390,7 +412,8 @@ check_way(const bool *given, bool key_is_there)
 void
 options_parse(struct options *options, int argc, char **argv)
 {
-	bool given[OPT_COUNT] = { false };
+	bool given[OPT_END] = { false };
+	struct cli cli;
 	bool key_is_there;
 	int index = 0;
 	int code;
@@ -405,12 +428,13 @@ options_parse(struct options *options, int argc, char **argv)
 		.op_name = "sum",
 		.progress = isatty(STDERR_FILENO) != 0,
 	};
-	while ((code = getopt_long(argc, argv, "", long_options, &index)) != -1) {
+	cli_prepare(&cli, known_options, NULL, 0);
+	while ((code = getopt_long(argc, argv, cli.letters, cli.long_options, &index)) != -1) {
 		if (code == '?') {
 			fputs("fanin-perf --help lists the options.\n", stderr);
 			exit(2);
 		}
-		option_take(options, code, long_options[index].name, optarg);
+		option_take(options, code, known_options[index].name, optarg);
 		if (code == OPT_KEY)
 			job_key_hide(optarg);
 		given[code] = true;
