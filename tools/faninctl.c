@@ -3,6 +3,7 @@
  * faninctl: looks into a running switch and manages its jobs, or into a running manager, over a control socket. This file
  * has the table of commands and what they share; the commands are in tools/ctl_*.c.
  */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -17,7 +18,7 @@
 #define DEFAULT_SOCKET "/run/fanin/switch.sock"
 #define COMMON_LETTERS "s:jhV"
 #define N_COMMON 9
-#define MAX_OPTIONS 24
+#define MAX_OPTIONS 32
 
 enum {
 	COMMON_MANAGER = 512,
@@ -58,7 +59,8 @@ static const struct ctl_command switch_commands[] = {
 	  "      --slots N           switch memory in packets, a power of two (default: an equal share,\n"
 	  "                          or less if all members are on memif)\n"
 	  "      --payload N         bytes per packet, a multiple of 64 (default: from the MTU)\n"
-	  "      --handler NAME      single, multi, tree, or auto: by --message-bytes (default: single)\n"
+	  "      --handler NAME      as `version` of a switch lists them, or auto: by --message-bytes\n"
+	  "                          (default: single)\n"
 	  "      --buffers N         per block, with multi (default: 2)\n"
 	  "      --parameter NAME=N  of the handler, as `version` of a switch lists them\n"
 	  "      --message-bytes N   usual size of a collective, for auto\n"
@@ -226,6 +228,8 @@ ctl_next_option(struct ctl *ctl, int argc, char **argv)
 				 : own->has_arg == optional_argument ? "::"
 								     : "");
 	}
+	/* Or there are options in the help that nobody takes. */
+	assert(own == NULL || own->name == NULL);
 	memcpy(&options[n], common_options, sizeof(common_options));
 	do {
 		option = getopt_long(argc, argv, letters, options, NULL);
