@@ -88,6 +88,15 @@ def the_page_shows_the_example_as_it_is():
         expect((PAGE.parent / path).exists(), f"the page links to {path}, which is not there")
 
 
+@case()
+def a_switch_has_no_protocol_that_it_was_not_given():
+    with running_lab(1) as lab:
+        handlers = lab.control.ask("version")["handlers"]
+        expect(handlers and all(handler["packets"] == [] for handler in handlers), f"handlers of the tree: {handlers}")
+        done = lab.ctl("jobs", "create", "--member", "h0:10.77.0.1", "--handler", "acked", check=False)
+        expect(done.returncode != 0 and 'found handler "acked", expected one that `version` lists' in done.stderr, done.stderr)
+
+
 # ---- built and run
 
 def build_with(directory, build):
