@@ -193,7 +193,7 @@ class Fabric(Lab):
         path = self.directory / f"{switch}.json"
         path.write_text(json.dumps(self.switch_config(switch), indent=2) + "\n")
         self.switches[switch] = self._spawn(self.switch_ns(switch), switch,
-                                            [program("fanin-switch"), "--config", str(path)])
+                                            [program("fanin-switch", self.build), "--config", str(path)])
 
     def start(self):
         """Starts all switches and returns once their control sockets answer."""
@@ -222,7 +222,7 @@ class Fabric(Lab):
 
     def ctl(self, switch, *arguments):
         """Runs faninctl with these arguments and returns what it printed."""
-        return run([program("faninctl"), "-s", str(self.socket_of(switch)), *map(str, arguments)]).stdout
+        return run([program("faninctl", self.build), "-s", str(self.socket_of(switch)), *map(str, arguments)]).stdout
 
     def drops(self, switch):
         """The drop counters of a switch by name, without those at zero."""
@@ -298,7 +298,7 @@ class Fabric(Lab):
             "database": "manager.db", "topology": "topology.json", "heartbeat_ms": 100, "dead_after_ms": 1000, **config},
             indent=2) + "\n")
         self.spawned += 1
-        self.manager = self._spawn(self.management, f"manager-{self.spawned}", [program("fanin-manager"), "--config", str(path)])
+        self.manager = self._spawn(self.management, f"manager-{self.spawned}", [program("fanin-manager", self.build), "--config", str(path)])
         wait_until(self._manager_knows_all, START_SECONDS, "the manager to reach all switches")
 
     def _manager_knows_all(self):
@@ -313,7 +313,7 @@ class Fabric(Lab):
     def ctl_manager(self, *arguments):
         """Runs faninctl with these arguments for the manager and returns what it printed."""
         with inside(self.management):
-            return run([program("faninctl"), "--manager", f"{MANAGER_IP}:{MANAGER_PORT}", "--token-file", str(self.token_file),
+            return run([program("faninctl", self.build), "--manager", f"{MANAGER_IP}:{MANAGER_PORT}", "--token-file", str(self.token_file),
                         *map(str, arguments)]).stdout
 
     def ask_manager(self, *command):
@@ -322,7 +322,7 @@ class Fabric(Lab):
 
     def spawn_named(self, host, job, rank, size, **options):
         """Starts fanin-perf on a host as a rank of a job that the manager makes."""
-        arguments = ["env", f"FANIN_TOKEN={self.token_file.read_text().strip()}", program("fanin-perf"), "--manager",
+        arguments = ["env", f"FANIN_TOKEN={self.token_file.read_text().strip()}", program("fanin-perf", self.build), "--manager",
                      f"{MANAGER_IP}:{MANAGER_PORT}", "--job-name", job, "--rank", rank, "--size", size, "--address",
                      self.host_ip(host), "--json"]
         return self.spawn(host, [*arguments, *long_options(options)], "perf")

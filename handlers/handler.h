@@ -329,6 +329,9 @@ struct fanin_handler {
 	enum fanin_verdict (*contribution)(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 					   struct fanin_packet *packet, enum fanin_reason *reason);
 
+	/* Types of packets of its own, which become known with it; the last one has no name. NULL: none. */
+	const struct fanin_packet_type *packets;
+
 	/* Further types of packets that it takes, of the class BLOCK (wire/packets.h); 0 ends the list. NULL: none. */
 	const uint8_t *types;
 
@@ -370,7 +373,13 @@ struct fanin_handler {
 };
 
 /*
- * Adds a handler to the registry. Called by FANIN_HANDLER_REGISTER before main, single-threaded. Its name is no other handler's.
+ * Why a handler can't be registered, such as a name that is taken; a static string, or NULL if it can. Thread-safe after start-up.
+ */
+const char *fanin_handler_problem(const struct fanin_handler *candidate);
+
+/*
+ * Adds a handler to the registry, and its packets to the known types. Called by FANIN_HANDLER_REGISTER before main, single-threaded. If there is
+ * a problem it ends the process, saying what it is.
  */
 void fanin_handler_register(struct fanin_handler *handler);
 

@@ -3,42 +3,80 @@
  * The list of handlers in this build, in the order of their names. Handlers add themselves before main; from then on it is
  * constant and any thread may read it.
  */
-#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "handlers/handler.h"
 
+/* Characters of a name: JOIN_ACK has room for it and a zero. */
+#define NAME_MOST (sizeof(((struct fanin_join_ack_body *)NULL)->handler) - 1)
+
 static struct fanin_handler *first;
 
-static void
-assert_lists_fit(const struct fanin_handler *handler)
+static const char *
+problem_of_lists(const struct fanin_handler *candidate)
 {
 	size_t n = 0;
 
-	assert((handler->slots_of == FANIN_SLOTS_NONE) == (fanin_slot_mbufs(handler, 1, 1) == 0));
-	assert(handler->slots_of != FANIN_SLOTS_NONE || handler->peek == NULL);
-	while (handler->counters != NULL && handler->counters[n].name != NULL)
+	while (candidate->counters != NULL && candidate->counters[n].name != NULL)
 		n++;
-	assert(n <= FANIN_OWN_COUNTERS_MAX);
-	for (n = 0; handler->parameters != NULL && handler->parameters[n].name != NULL; n++) {
-		const struct fanin_parameter *parameter = &handler->parameters[n];
+	if (n > FANIN_OWN_COUNTERS_MAX)
+		return "it has more counters than FANIN_OWN_COUNTERS_MAX";
+	for (n = 0; candidate->parameters != NULL && candidate->parameters[n].name != NULL; n++) {
+		const struct fanin_parameter *parameter = &candidate->parameters[n];
 
-		assert(parameter->least <= parameter->usual &&
-		       parameter->usual <= parameter->most && parameter->most <= INT64_MAX);
-		(void)parameter;
+		if (parameter->least > parameter->usual || parameter->usual > parameter->most ||
+		    parameter->most > INT64_MAX)
+			return "a parameter's usual value is not within its bounds, or these not within INT64_MAX";
 	}
-	assert(n <= FANIN_PARAMETERS_MAX);
+	if (n > FANIN_PARAMETERS_MAX)
+		return "it has more parameters than FANIN_PARAMETERS_MAX";
+	return NULL;
+}
+
+const char *
+fanin_handler_problem(const struct fanin_handler *candidate)
+{
+	const bool has_slots = candidate->slots_of != FANIN_SLOTS_NONE;
+
+	if (candidate->name == NULL || candidate->name[0] == '\0' ||
+	    strlen(candidate->name) > NAME_MOST)
+		return "its name is missing or has more than 15 characters";
+	if (fanin_handler_find(candidate->name) != NULL)
+		return "the name is another handler's";
+	if (candidate->description == NULL || candidate->contribution == NULL)
+		return "description or contribution is missing";
+	if ((candidate->types != NULL) != (candidate->other != NULL))
+		return "it has one of types and other, expected both or none";
+	if ((candidate->timeout_ns != NULL) != (candidate->expired != NULL))
+		return "it has one of timeout_ns and expired, expected both or none";
+	if (has_slots != (fanin_slot_mbufs(candidate, 1, 1) != 0))
+		return "slot_mbufs is not what slots_of says: expected 1 at least where there are slots, else 0";
+	if (has_slots != (candidate->slot_size != NULL) ||
+	    has_slots != (candidate->slot_release != NULL))
+		return "slot_size and slot_release are not what slots_of says: expected both where there are slots";
+	if (!has_slots && candidate->peek != NULL)
+		return "it has peek, but no slots";
+	return problem_of_lists(candidate);
 }
 
 void
 fanin_handler_register(struct fanin_handler *handler)
 {
+	const char *problem = fanin_handler_problem(handler);
 	struct fanin_handler **link = &first;
+	char owner[sizeof("handler ") + NAME_MOST];
 
+	if (problem != NULL) {
+		fprintf(stderr, "handler %s: %s\n",
+			handler->name == NULL ? "without a name" : handler->name, problem);
+		abort();
+	}
+	snprintf(owner, sizeof(owner), "handler %s", handler->name);
+	fanin_wire_require_types(owner, handler->packets);
 	while (*link != NULL && strcmp((*link)->name, handler->name) < 0)
 		link = &(*link)->next;
-	assert(*link == NULL || strcmp((*link)->name, handler->name) != 0);
-	assert_lists_fit(handler);
 	for (const uint8_t *type = handler->types; type != NULL && *type != 0; type++)
 		handler->takes[*type / 64] |= UINT64_C(1) << (*type % 64);
 	handler->next = *link;

@@ -89,6 +89,21 @@ list_parameters(const struct fanin_handler *handler)
 	return list;
 }
 
+/* The types of packets that a handler has of its own. */
+static json_t *
+list_packets(const struct fanin_handler *handler)
+{
+	const struct fanin_packet_type *packet = handler->packets;
+	json_t *list = json_array();
+
+	for (; packet != NULL && packet->name != NULL; packet++)
+		json_array_append_new(list, json_pack("{s:i,s:s,s:s,s:s}", "code", packet->code,
+						      "name", packet->name, "direction",
+						      packet->direction == FANIN_UP ? "up" : "down",
+						      "description", packet->text));
+	return list;
+}
+
 /* default: what "auto" takes without a message size; that, the order and the buffers of a slot are what a manager plans with. */
 static json_t *
 list_handlers(void)
@@ -111,15 +126,16 @@ list_handlers(void)
 	     handler = handler->next)
 		json_array_append_new(
 			list,
-			json_pack("{s:s,s:s,s:b,s:b,s:s,s:s,s:s,s:{s:i,s:i,s:i},s:o,s:o}", "name",
-				  handler->name, "description", handler->description, "default",
-				  handler == usual, "in_order", (int)handler->in_order, "shape",
-				  shapes[handler->shape], "slots", slots[handler->slots_of],
+			json_pack("{s:s,s:s,s:b,s:b,s:s,s:s,s:s,s:{s:i,s:i,s:i},s:o,s:o,s:o}",
+				  "name", handler->name, "description", handler->description,
+				  "default", handler == usual, "in_order", (int)handler->in_order,
+				  "shape", shapes[handler->shape], "slots", slots[handler->slots_of],
 				  "admission", admission[handler->admission], "slot_mbufs", "fixed",
 				  handler->slot_mbufs.fixed, "per_buffer",
 				  handler->slot_mbufs.per_buffer, "per_pair",
 				  handler->slot_mbufs.per_pair, "counters", list_counters(handler),
-				  "parameters", list_parameters(handler)));
+				  "parameters", list_parameters(handler), "packets",
+				  list_packets(handler)));
 	return list;
 }
 

@@ -64,7 +64,7 @@ print_operations(const json_t *operations)
 static void
 print_version(const struct ctl *ctl, const json_t *result)
 {
-	const json_t *item, *parameter;
+	const json_t *item, *parameter, *packet;
 	char uptime[CTL_NUMBER_LEN];
 	size_t i, k;
 
@@ -83,6 +83,10 @@ print_version(const struct ctl *ctl, const json_t *result)
 			       ctl_string(parameter, "name"), ctl_integer(parameter, "default"),
 			       ctl_string(parameter, "description"),
 			       ctl_integer(parameter, "least"), ctl_integer(parameter, "most"));
+		json_array_foreach(json_object_get(item, "packets"), k, packet)
+			printf("%-10s    packet %" PRId64 " %s (%s): %s\n", "",
+			       ctl_integer(packet, "code"), ctl_string(packet, "name"),
+			       ctl_string(packet, "direction"), ctl_string(packet, "description"));
 	}
 	print_operations(json_object_get(result, "operations"));
 }

@@ -36,8 +36,11 @@ local types = {
 -- end packet types: written by wire/packets.py from wire/packets.h
 -- What people read for each code, and the codes that more is known of below.
 local type_names = {}
-for code = 0, 255 do
+local function name_type(code)
 	type_names[code] = types[code] ~= nil and types[code].name or string.format("type %d (not of this version)", code)
+end
+for code = 0, 255 do
+	name_type(code)
 end
 local function code_of(name)
 	for code, declared in pairs(types) do
@@ -92,6 +95,9 @@ local STATES_LEN = 64
 
 local fanin = Proto("fanin", "Fanin in-network aggregation")
 fanin.prefs.port = Pref.uint("UDP port", DEFAULT_PORT, "UDP port that Fanin's switches and hosts use")
+
+fanin.prefs.types = Pref.string("Packet types of other handlers", "",
+	"Those that are not of this version: CODE NAME up or down, and \"elements\" if that is the payload; then a comma and the next one")
 
 local f = {
 	version = ProtoField.uint8("fanin.version", "Version"),
@@ -258,6 +264,8 @@ local function add_header(tree, buffer, pinfo)
 	if types[packet_type] == nil then
 		kind:add_proto_expert_info(e.type)
 	else
+		-- The field's own names are those of the start.
+		kind:set_text(string.format("Type: %s (%d)", type_names[packet_type], packet_type))
 		tree:add(f.direction, buffer(1, 1), types[packet_type].direction):set_generated()
 	end
 	local flags = tree:add_le(f.flags, buffer(2, 2))
@@ -607,11 +615,31 @@ function fanin.dissector(tvb, pinfo, root)
 	return buffer:len()
 end
 
+-- Types that handlers outside of this tree have registered: all that is known of them is what the preference says.
+local FREE_FIRST, FREE_LAST = 192, 255
+local function declare_types(list)
+	for code = FREE_FIRST, FREE_LAST do
+		types[code] = nil
+	end
+	for entry in list:gmatch("[^,]+") do
+		local digits, name, direction, payload = entry:match("^%s*(%d+)%s+([%u%d_]+)%s+(%l+)%s*(%l*)%s*$")
+		local code = tonumber(digits)
+		if code ~= nil and code >= FREE_FIRST and code <= FREE_LAST and (direction == "up" or direction == "down") then
+			types[code] = { name = name, direction = direction, has_elements = payload == "elements", has_data = true,
+				has_number = true }
+		end
+	end
+	for code = FREE_FIRST, FREE_LAST do
+		name_type(code)
+	end
+end
+
 local udp_ports = DissectorTable.get("udp.port")
 local registered_port = fanin.prefs.port
 udp_ports:add(registered_port, fanin)
 
 function fanin.prefs_changed()
+	declare_types(fanin.prefs.types)
 	if fanin.prefs.port ~= registered_port then
 		udp_ports:remove(registered_port, fanin)
 		registered_port = fanin.prefs.port

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "wire/wire.h"
@@ -77,4 +79,37 @@ fanin_wire_register_type(const struct fanin_packet_type *type)
 	}
 	fanin_packet_types[type->code] = *type;
 	return 0;
+}
+
+static bool
+is_known_as_declared(const struct fanin_packet_type *type)
+{
+	const struct fanin_packet_type *known = &fanin_packet_types[type->code];
+
+	return known->name != NULL && strcmp(known->name, type->name) == 0 &&
+	       known->direction == type->direction && known->class == type->class &&
+	       known->payload == type->payload && known->count == type->count &&
+	       known->number == type->number && known->body_len == type->body_len;
+}
+
+void
+fanin_wire_require_types(const char *owner, const struct fanin_packet_type *types)
+{
+	for (; types != NULL && types->name != NULL; types++) {
+		int ret = is_known_as_declared(types) ? 0 : fanin_wire_register_type(types);
+
+		if (ret == 0)
+			continue;
+		if (ret == -EEXIST)
+			fprintf(stderr,
+				"%s: packet type %s, code %u: the name or the code is another's\n",
+				owner, types->name, types->code);
+		else
+			fprintf(stderr,
+				"%s: packet type %s, code %u: expected a code from %u to %u, the class BLOCK, a "
+				"name in capital letters, a text, and fields that go together\n",
+				owner, types->name, types->code, FANIN_TYPE_FREE_FIRST,
+				FANIN_TYPE_FREE_LAST);
+		abort();
+	}
 }

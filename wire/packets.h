@@ -107,6 +107,15 @@ extern struct fanin_packet_type fanin_packet_types[FANIN_TYPE_FREE_LAST + 1];
  */
 int fanin_wire_register_type(const struct fanin_packet_type *type);
 
+/*
+ * Makes all types of a list known, which ends with one without a name. A type that is known already, exactly as it is declared here, stays:
+ * a handler and a host protocol in one program declare the same ones. If one can't be registered it ends the process, saying why. To be
+ * called as fanin_wire_register_type.
+ *
+ * owner: for that line: "handler NAME". types: NULL: none.
+ */
+void fanin_wire_require_types(const char *owner, const struct fanin_packet_type *types);
+
 static inline bool
 fanin_type_is_known(uint8_t type)
 {

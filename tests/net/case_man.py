@@ -147,3 +147,17 @@ def man_pages_have_every_option_of_the_programs():
         expect("--help" in options, f"{name} --help: expected --help among its options, found {sorted(options)}")
         missing = options - set(OPTION.findall(read_page(f"{name}.{number}")))
         expect(not missing, f"{name}.{number} does not have the options {sorted(missing)} of --help")
+
+
+@case()
+def faninctl_takes_every_option_of_its_help():
+    """A value that no option takes, and a socket that is not there: whatever else is wrong, the option is known."""
+    commands = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S", run([program("faninctl"), "--help"]).stdout, flags=re.M)
+    tried = 0
+    for command in commands:
+        text = run([program("faninctl"), "help", *command.split()]).stdout
+        for option in set(OPTION.findall(text)) - {"--help", "--version"}:
+            done = run([program("faninctl"), "-s", "/nonexistent", *command.split(), option, "x=1"], check=False)
+            expect("unrecognized" not in done.stderr, f"faninctl {command} {option}: {done.stderr.strip()}")
+            tried += 1
+    expect(tried > 15, f"tried {tried} options, expected more")

@@ -258,12 +258,14 @@ def names_in(header_file):
     return re.findall(r'^\s*X\(\w+, "(\w+)"', text, re.MULTILINE)
 
 
-def dissected(lab, frames, *fields, display_filter=None, snap_len=65535):
+def dissected(lab, frames, *fields, display_filter=None, snap_len=65535, types=None):
     path = lab.directory / "capture.pcap"
     write_pcap(path, frames, snap_len)
     arguments = ["tshark", "-X", f"lua_script:{SOURCE_DIR / 'wire' / 'fanin.lua'}", "-r", path, "-T", "fields"]
     for field in fields:
         arguments += ["-e", field]
+    if types is not None:
+        arguments += ["-o", f"fanin.types:{types}"]
     if display_filter is not None:
         arguments += ["-Y", display_filter]
     return [line.split("\t") for line in run(arguments, timeout=60).stdout.splitlines()]
@@ -443,6 +445,28 @@ def the_dissector_knows_every_type_of_packet():
         expect(found[3].startswith(f"{row.name} job 7"), f"found {found[3]!r}, expected a summary of {row.name}")
     expect(rows[-2][3].startswith("type 200 (not of this version) job 7"), f"the summary of an unknown type: {rows[-2][3]!r}")
     expect_equal(rows[-2][2], FLOATS.hex(), "the payload of an unknown type")
+
+
+@case()
+def the_dissector_is_told_of_other_types():
+    types = "192 ACKED_ACK up, 200 SPARSE down elements,255 LAST up"
+    elements = {"dtype": "f32", "op": "sum", "count": 16}
+    frames = list(enumerate([by_hand(192), by_hand(200, FLOATS, block=3, **elements), by_hand(255, b"any", number=9), by_hand(193)]))
+    fields = ("fanin.type", "fanin.direction", "fanin.payload", "fanin.element.float", "fanin.bad_type", "_ws.col.Info")
+    with tempfile.TemporaryDirectory() as directory:
+        place = SimpleNamespace(directory=Path(directory))
+        told = dissected(place, frames, *fields, types=types)
+        faults = dissected(place, frames, "frame.number", types=types, display_filter=" || ".join(("_ws.malformed", *FAULTS)))
+        # What can't be read, and codes that are not free, change nothing.
+        odd = dissected(place, frames, *fields, types="1 MINE down,192 LOWER sideways,193,300 X up,200 b down")
+        untold = dissected(place, frames, *fields)
+    expect_equal([row[:2] for row in told], [["192", "up"], ["200", "down"], ["255", "up"], ["193", ""]], "types and directions")
+    expect_equal(told[1][3], ",".join(str(value) for value in range(16)), "elements of a type that is told to have some")
+    expect_equal(told[2][2], b"any".hex(), "the payload of one that is not")
+    expect_equal(faults, [["4"]], "frames with faults, of which one is of a type that nobody has told of")
+    for row, start in zip(told, ("ACKED_ACK job 7", "SPARSE job 7 block 3 f32 sum x16", "LAST job 7", "type 193 (not of this version)")):
+        expect(row[5].startswith(start), f"a summary: found {row[5]!r}, expected {start!r}")
+    expect_equal(odd, untold, "what the dissector shows if the types can't be read")
 
 
 MADE_OF_PACKETS = ("wire/fanin.lua", "docs/protocol.md")

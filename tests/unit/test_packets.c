@@ -3,6 +3,7 @@
  * The table of packet types: what each row says is what validation demands, and handlers outside of the tree can add rows.
  */
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 
 #include "tests/unit/suites.h"
@@ -319,6 +320,54 @@ START_TEST(codes_and_names_are_given_away_once)
 }
 END_TEST
 
+/* A handler and a host protocol of one program, which both declare what they send each other. */
+START_TEST(the_same_declaration_may_come_twice)
+{
+	const struct fanin_packet_type types[] = { block_type, { 0 } };
+
+	fanin_wire_require_types("handler one", NULL);
+	fanin_wire_require_types("handler one", types);
+	expect_same(&fanin_packet_types[FREE], &block_type);
+	fanin_wire_require_types("protocol one", types);
+	expect_same(&fanin_packet_types[FREE], &block_type);
+}
+END_TEST
+
+/* _i: what the second one has different, or is wrong. */
+START_TEST(another_declaration_ends_the_program)
+{
+	struct fanin_packet_type types[] = { block_type, { 0 } };
+
+	fanin_wire_require_types("handler one", types);
+	switch (_i) {
+	case 0:
+		types[0].name = "OTHER";
+		break;
+	case 1:
+		types[0].code++;
+		break;
+	case 2:
+		types[0].direction = FANIN_DOWN;
+		break;
+	case 3:
+		types[0].payload = FANIN_PAYLOAD_DATA;
+		break;
+	case 4:
+		types[0].number = FANIN_FIELD_ANY;
+		break;
+	case 5:
+		types[0].count = FANIN_FIELD_ANY;
+		break;
+	default:
+		types[0] = fanin_packet_types[FANIN_TYPE_QUERY];
+		types[0].text = "of this tree";
+		types[0].code = 1;
+		break;
+	}
+	fanin_wire_require_types("protocol two", types);
+}
+END_TEST
+
 START_TEST(types_of_this_tree_cannot_be_changed_nor_added_to)
 {
 	struct fanin_packet_type table[N_CODES], type = block_type;
@@ -388,6 +437,9 @@ suite_packets(void)
 	/* Each in a process of its own: what is registered stays. */
 	tcase_add_test(registered, a_registered_type_is_valid_as_it_is_declared_and_not_otherwise);
 	tcase_add_test(registered, codes_and_names_are_given_away_once);
+	tcase_add_test(registered, the_same_declaration_may_come_twice);
+	tcase_add_loop_test_raise_signal(registered, another_declaration_ends_the_program, SIGABRT,
+					 0, 7);
 	tcase_add_test(registered, types_of_this_tree_cannot_be_changed_nor_added_to);
 	tcase_add_test(registered, a_declaration_that_makes_no_sense_is_refused);
 	suite_add_tcase(suite, registered);

@@ -145,6 +145,54 @@ START_TEST(the_handler_of_a_job_names_its_protocol)
 }
 END_TEST
 
+static uint64_t
+cut(const void *engine, struct fanin_request *request, uint64_t count)
+{
+	(void)engine;
+	(void)request;
+	return count;
+}
+
+START_TEST(a_protocol_that_makes_no_sense_is_refused_with_the_reason)
+{
+	static const char *const other_handlers[] = { "other", NULL };
+	static const char *const taken_handlers[] = { "other", "tree", NULL };
+	static const struct fanin_switch_ops half = { .cut = cut };
+	static const struct fanin_switch_ops nothing = { 0 };
+	struct fanin_protocol protocol;
+
+#define EXPECT_PROBLEM(words, change)                                                              \
+	do {                                                                                       \
+		const char *problem;                                                               \
+		protocol = alone;                                                                  \
+		protocol.name = "other";                                                           \
+		protocol.handlers = other_handlers;                                                \
+		change;                                                                            \
+		problem = fanin_protocol_problem(&protocol);                                       \
+		ck_assert_msg(problem != NULL && strstr(problem, words) != NULL, "%s: found %s",   \
+			      words, problem == NULL ? "no problem" : problem);                    \
+	} while (0)
+
+	protocol = alone;
+	protocol.name = "other";
+	protocol.handlers = other_handlers;
+	ck_assert_ptr_null(fanin_protocol_problem(&protocol));
+	/* What it does not do where a job has several trees or its run is lost it may leave out. */
+	protocol.on_switch = &nothing;
+	ck_assert_ptr_null(fanin_protocol_problem(&protocol));
+	ck_assert(!fanin_protocol_splits(&protocol));
+	ck_assert(!fanin_protocol_recovers(&protocol));
+	EXPECT_PROBLEM("name", protocol.name = NULL);
+	EXPECT_PROBLEM("another protocol's", protocol.name = "window");
+	EXPECT_PROBLEM("handlers", protocol.handlers = NULL);
+	EXPECT_PROBLEM("runs the jobs", protocol.handlers = taken_handlers);
+	EXPECT_PROBLEM("usual", protocol.is_usual = true);
+	EXPECT_PROBLEM("poll_fds", protocol.poll_fds = NULL);
+	EXPECT_PROBLEM("all or none", protocol.on_switch = &half);
+#undef EXPECT_PROBLEM
+}
+END_TEST
+
 /* ------------------------------------------------------------------------------------------------ use */
 
 static struct fanin_ctx ctx;
@@ -212,6 +260,29 @@ START_TEST(a_collective_that_a_protocol_lacks_is_refused_by_name)
 	ck_assert_int_eq(fanin_ireduce(vector, vector, 3, FANIN_I32, FANIN_CUSTOM(200), 0, &comm,
 				       &request),
 			 FANIN_ERR_UNSUPPORTED);
+	comm_close();
+}
+END_TEST
+
+/* Its runs are not taken up again, and its jobs have one tree: nothing of that is asked of it. */
+START_TEST(a_protocol_on_switches_may_leave_out_what_it_does_not_do)
+{
+	static const struct fanin_switch_ops nothing = { 0 };
+	struct fanin_report report = { .sz = sizeof(report) };
+	struct fanin_protocol on_switch = alone;
+	const int32_t send[3] = { 1, -2, 3 };
+	int32_t recv[3] = { 0 };
+
+	on_switch.on_switch = &nothing;
+	comm_open();
+	comm.protocol = &on_switch;
+	comm.n_trees = 1;
+	ck_assert_int_eq(fanin_allreduce(send, recv, 3, FANIN_I32, FANIN_SUM, &comm), FANIN_OK);
+	ck_assert_mem_eq(send, recv, sizeof(send));
+	ck_assert_int_eq(fanin_comm_report(&comm, &report), FANIN_OK);
+	ck_assert_str_eq(report.mode, "network");
+	ck_assert(report.in_network);
+	fanin_comm_close_begin(&comm);
 	comm_close();
 }
 END_TEST
@@ -303,9 +374,11 @@ suite_protocols(void)
 
 	tcase_add_loop_test(choice, the_handler_of_a_job_names_its_protocol, 0,
 			    (int)(sizeof(choices) / sizeof(choices[0])));
+	tcase_add_test(choice, a_protocol_that_makes_no_sense_is_refused_with_the_reason);
 	suite_add_tcase(suite, choice);
 	tcase_add_test(use, collectives_run_on_a_protocol_from_outside_the_tree);
 	tcase_add_test(use, a_collective_that_a_protocol_lacks_is_refused_by_name);
+	tcase_add_test(use, a_protocol_on_switches_may_leave_out_what_it_does_not_do);
 	tcase_add_test(use, what_a_protocol_does_not_open_is_told);
 	tcase_add_test(use, a_protocol_has_the_clock_that_it_is_given);
 	suite_add_tcase(suite, use);

@@ -2,6 +2,8 @@
 /*
  * The registry of handlers: one that this file adds is there without a line elsewhere, and a job that names none gets exactly one.
  */
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/ring_switch.h"
@@ -331,6 +333,13 @@ static struct fanin_handler listener = {
 	.slot_release = spare_release,
 };
 
+static uint64_t
+never(const struct fanin_job_params *params)
+{
+	(void)params;
+	return UINT64_MAX;
+}
+
 /* What its parent sends to the job's group is the switch's, whatever type of a handler it is, and goes to no port. */
 START_TEST(a_registered_type_of_the_parent_comes_to_the_group)
 {
@@ -349,6 +358,75 @@ START_TEST(a_registered_type_of_the_parent_comes_to_the_group)
 	for (uint16_t p = 0; p < 4; p++)
 		ck_assert_uint_eq(ring_switch_take(&sw, p, taken), 0);
 	ring_switch_close(&sw);
+}
+END_TEST
+
+/* Each is wrong in one way. */
+START_TEST(a_handler_that_makes_no_sense_is_refused_with_the_reason)
+{
+	static const struct fanin_counter many[FANIN_OWN_COUNTERS_MAX + 2] = {
+		[0 ... FANIN_OWN_COUNTERS_MAX] = { "one", "of too many" }
+	};
+	static const struct fanin_parameter odd[] = { { "odd", "", 5, 7, 8 }, { 0 } };
+	static const struct fanin_parameter huge[] = { { "huge", "", 0, UINT64_MAX, 8 }, { 0 } };
+	struct fanin_handler handler;
+
+#define EXPECT_PROBLEM(words, change)                                                              \
+	do {                                                                                       \
+		const char *problem;                                                               \
+		handler = spare;                                                                   \
+		handler.name = "candidate";                                                        \
+		change;                                                                            \
+		problem = fanin_handler_problem(&handler);                                         \
+		ck_assert_msg(problem != NULL && strstr(problem, words) != NULL, "%s: found %s",   \
+			      words, problem == NULL ? "no problem" : problem);                    \
+	} while (0)
+
+	handler = spare;
+	handler.name = "candidate";
+	ck_assert_ptr_null(fanin_handler_problem(&handler));
+	EXPECT_PROBLEM("name", handler.name = NULL);
+	EXPECT_PROBLEM("name", handler.name = "");
+	EXPECT_PROBLEM("15 characters", handler.name = "sixteen_letters_");
+	EXPECT_PROBLEM("another handler's", handler.name = "spare");
+	EXPECT_PROBLEM("description", handler.description = NULL);
+	EXPECT_PROBLEM("contribution", handler.contribution = NULL);
+	EXPECT_PROBLEM("types and other", handler.types = listener_types);
+	EXPECT_PROBLEM("types and other", handler.other = listener_other);
+	EXPECT_PROBLEM("timeout_ns and expired", handler.timeout_ns = never);
+	EXPECT_PROBLEM("slot_mbufs", handler.slot_mbufs = (struct fanin_slot_mbufs){ 0 });
+	EXPECT_PROBLEM("slot_mbufs", handler.slots_of = FANIN_SLOTS_NONE);
+	EXPECT_PROBLEM("slot_size", handler.slot_size = NULL);
+	EXPECT_PROBLEM("slot_release", handler.slot_release = NULL);
+	EXPECT_PROBLEM("counters", handler.counters = many);
+	EXPECT_PROBLEM("usual value", handler.parameters = odd);
+	EXPECT_PROBLEM("INT64_MAX", handler.parameters = huge);
+#undef EXPECT_PROBLEM
+}
+END_TEST
+
+static const struct fanin_packet_type taken_name[] = {
+	{ .name = "QUERY", .text = "as a type of the tree", .code = NEWS, .class = FANIN_CLASS_BLOCK },
+	{ 0 },
+};
+
+static const struct fanin_packet_type taken_code[] = {
+	{ .name = "QUESTION", .text = "a code of the tree", .code = 10, .class = FANIN_CLASS_BLOCK },
+	{ 0 },
+};
+
+/* These end the process with a line that names them; _i: which one. */
+START_TEST(a_handler_that_cannot_be_registered_ends_the_program)
+{
+	struct fanin_handler *handler = malloc(sizeof(*handler));
+
+	ck_assert_ptr_nonnull(handler);
+	*handler = spare;
+	if (_i > 0) {
+		handler->name = "candidate";
+		handler->packets = _i == 1 ? taken_name : taken_code;
+	}
+	fanin_handler_register(handler);
 }
 END_TEST
 
@@ -376,6 +454,9 @@ suite_registry(void)
 	tcase_add_test(tcase, a_job_has_the_parameters_and_counters_of_its_handler);
 	tcase_add_loop_test(tcase, a_handler_that_takes_contributions_only_may_have_a_parent, 0, 2);
 	tcase_add_test(tcase, a_registered_type_of_the_parent_comes_to_the_group);
+	tcase_add_test(tcase, a_handler_that_makes_no_sense_is_refused_with_the_reason);
+	tcase_add_loop_test_raise_signal(tcase, a_handler_that_cannot_be_registered_ends_the_program,
+					 SIGABRT, 0, 3);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

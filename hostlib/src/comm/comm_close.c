@@ -13,7 +13,8 @@ fanin_comm_close_begin(struct fanin_comm *comm)
 	for (uint16_t i = 0; i < comm->n_trees; i++) {
 		struct fanin_comm *part = comm->ops->part(comm, i);
 
-		if (!part->protocol->on_switch->peers_may_need_results(part->engine))
+		if (!fanin_protocol_recovers(part->protocol) ||
+		    !part->protocol->on_switch->peers_may_need_results(part->engine))
 			continue;
 		part->closes = true;
 		part->closing.collective = FANIN_COLLECTIVE_ALLREDUCE;

@@ -156,6 +156,8 @@ fanin_comm_recover_poll(struct fanin_comm *comm)
 {
 	int n;
 
+	if (!fanin_protocol_recovers(comm->protocol))
+		return comm->protocol->poll(comm->engine);
 	if (comm->manager != NULL &&
 	    (fanin_manager_news(comm->manager) != comm->heeded_news || comm->way_problem[0] != '\0'))
 		manager_heed(comm);

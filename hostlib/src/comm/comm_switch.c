@@ -244,6 +244,11 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
 				       "job %u has the handler %s, whose protocol %s runs without a switch",
 				       options->job, comm->member.handler, comm->protocol->name);
+	if (config.tagger != NULL && !comm->protocol->has_tags)
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"the packets of job %u have tags, which the protocol %s of its handler %s cannot make",
+			options->job, comm->protocol->name, comm->member.handler);
 	memcpy(config.flow.src_mac, comm->route.local_mac, sizeof(config.flow.src_mac));
 	if (!fanin_comm_wants_memif(comm->ctx, options)) {
 		status = fanin_route_resolve(&comm->route, comm->switch_mac, error);

@@ -45,6 +45,11 @@ tree_join(struct fanin_comm *comm, const struct fanin_join_opts *common,
 static int
 members_check(const struct fanin_trees *trees, uint16_t n_trees, struct fanin_error *error)
 {
+	if (!fanin_protocol_splits(trees->members[0].protocol))
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"the job has %u trees, but the protocol %s of its handler %s runs on one",
+			n_trees, trees->members[0].protocol->name, trees->members[0].member.handler);
 	for (uint16_t i = 1; i < n_trees; i++) {
 		uint16_t found = trees->members[i].payload_bytes;
 		uint16_t expected = trees->members[0].payload_bytes;

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct fanin_protocol *first;
@@ -20,15 +21,60 @@ names_handler(const struct fanin_protocol *protocol, const char *handler)
 	return false;
 }
 
+/* Has each group of a protocol on switches all of its functions, or none? */
+static bool
+groups_are_whole(const struct fanin_switch_ops *ops)
+{
+	const unsigned int splits = (ops->cut != NULL) + (ops->accepts != NULL) +
+				    (ops->abort != NULL);
+	const unsigned int recovers = (ops->run_lost != NULL) + (ops->suspect_run != NULL) +
+				      (ops->note_rejoin != NULL) + (ops->progress != NULL) +
+				      (ops->resume != NULL) + (ops->move != NULL) +
+				      (ops->redirect != NULL) + (ops->hint != NULL) +
+				      (ops->peers_may_need_results != NULL);
+
+	/* A run that others have ended can't be taken up again: it is aborted. */
+	return (splits == 0 || splits == 3) &&
+	       (recovers == 0 || (recovers == 9 && ops->abort != NULL));
+}
+
+const char *
+fanin_protocol_problem(const struct fanin_protocol *candidate)
+{
+	if (candidate->name == NULL || candidate->name[0] == '\0' || candidate->handlers == NULL)
+		return "its name or its handlers are missing";
+	if (candidate->open == NULL || candidate->close == NULL || candidate->post == NULL ||
+	    candidate->poll == NULL || candidate->idle_ns == NULL || candidate->poll_fds == NULL ||
+	    candidate->error == NULL || candidate->missing == NULL || candidate->report == NULL)
+		return "one of open, close, post, poll, idle_ns, poll_fds, error, missing and report is missing";
+	if (candidate->on_switch != NULL && !groups_are_whole(candidate->on_switch))
+		return "of on_switch one of the groups has some functions only, expected all or none";
+	for (const struct fanin_protocol *other = first; other != NULL; other = other->next) {
+		if (strcmp(other->name, candidate->name) == 0)
+			return "the name is another protocol's";
+		if (other->is_usual && candidate->is_usual)
+			return "another protocol is the usual one";
+		for (const char *const *name = candidate->handlers; *name != NULL; name++) {
+			if (names_handler(other, *name))
+				return "another protocol runs the jobs of one of its handlers";
+		}
+	}
+	return NULL;
+}
+
 void
 fanin_protocol_register(struct fanin_protocol *protocol)
 {
-	for (const struct fanin_protocol *other = first; other != NULL; other = other->next) {
-		assert(strcmp(other->name, protocol->name) != 0);
-		assert(!(other->is_usual && protocol->is_usual));
-		for (const char *const *name = protocol->handlers; *name != NULL; name++)
-			assert(!names_handler(other, *name));
+	const char *problem = fanin_protocol_problem(protocol);
+	char owner[64];
+
+	if (problem != NULL) {
+		fprintf(stderr, "protocol %s: %s\n",
+			protocol->name == NULL ? "without a name" : protocol->name, problem);
+		abort();
 	}
+	snprintf(owner, sizeof(owner), "protocol %s", protocol->name);
+	fanin_wire_require_types(owner, protocol->packets);
 	protocol->next = first;
 	first = protocol;
 }

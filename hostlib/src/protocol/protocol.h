@@ -64,8 +64,13 @@ struct fanin_rejoin {
 	uint64_t told_ns; /* when the switch said it */
 };
 
-/* What a protocol on switches is to do where a job has several trees, and where a switch may lose its run. */
+/*
+ * What a protocol on switches is to do where a job has several trees, and where a switch may lose its run. Each of the two groups may be NULL
+ * as a whole.
+ */
 struct fanin_switch_ops {
+	/* Jobs with several trees, whose requests are split over as many engines. NULL: such a job can't be joined. */
+
 	/* Lays a request out and cuts it into blocks without posting it. Returns how many the vector has. */
 	uint64_t (*cut)(const void *engine, struct fanin_request *request, uint64_t count);
 
@@ -74,6 +79,11 @@ struct fanin_switch_ops {
 
 	/* Fails with an error of others, unless it has failed already: all requests end. */
 	void (*abort)(void *engine, int status, const struct fanin_error *error);
+
+	/*
+	 * Runs that are taken up again after the switch has lost them, and jobs that move to other switches. NULL: a run that is lost is an error,
+	 * as anything else that keeps results from coming.
+	 */
 
 	/* True once the switch says, of a run that can be resumed, that it has no such run: nothing is sent until `resume`. */
 	bool (*run_lost)(const void *engine);
@@ -109,6 +119,8 @@ struct fanin_switch_ops {
 struct fanin_protocol {
 	const char *name; /* for the report and for messages */
 	const char *const *handlers; /* whose jobs it runs; ends with NULL. No two protocols name the same one */
+	/* Types of packets of its handlers' own, which become known with it; the last one has no name. NULL: none. */
+	const struct fanin_packet_type *packets;
 	bool is_usual;   /* it also runs jobs whose handler no protocol names. One protocol is */
 	bool has_custom; /* custom operators may be there */
 	bool has_tags;   /* packets may carry message authentication codes */
@@ -119,7 +131,9 @@ struct fanin_protocol {
 	bool has_duties;
 	uint32_t collectives; /* 1 << enum fanin_collective of each that it carries out */
 
-	/* NULL: it runs among the ranks, without a switch, of which the network manager tells them. */
+	/*
+	 * It runs on switches. NULL: among the ranks, without a switch, of which the network manager tells them.
+	 */
 	const struct fanin_switch_ops *on_switch;
 
 	/*
@@ -177,7 +191,45 @@ struct fanin_protocol {
 	struct fanin_protocol *next;
 };
 
-/* Adds a protocol to the registry. Called by FANIN_PROTOCOL_REGISTER before main, single-threaded. */
+/* True if the protocol can have engines on several trees at once. It runs on switches. */
+static inline bool
+fanin_protocol_splits(const struct fanin_protocol *protocol)
+{
+	return protocol->on_switch->cut != NULL;
+}
+
+/* True if the protocol takes up a run again that its switch has lost. It runs on switches. */
+static inline bool
+fanin_protocol_recovers(const struct fanin_protocol *protocol)
+{
+	return protocol->on_switch->run_lost != NULL;
+}
+
+/*
+ * Is a received frame a valid packet of the engine's run, or a refusal, and from the switch that the engine sends to?
+ *
+ * config: of an engine on a switch whose packets have no tags.
+ */
+static inline bool
+fanin_protocol_admits(const struct fanin_protocol_config *config, const struct fanin_frame *frame)
+{
+	const struct fanin_headers *headers = frame->data;
+
+	return fanin_wire_validate(headers, frame->len) == FANIN_REASON_NONE &&
+	       fanin_wire_comes_from(headers, config->flow.dst_mac, config->flow.dst_ip_be) &&
+	       headers->fanin.job == config->job && headers->fanin.epoch == config->epoch &&
+	       fanin_keys_fit_answer(&config->keys, &headers->fanin);
+}
+
+/*
+ * Why a protocol can't be registered, such as a name that is taken; a static string, or NULL if it can. Thread-safe after start-up.
+ */
+const char *fanin_protocol_problem(const struct fanin_protocol *candidate);
+
+/*
+ * Adds a protocol to the registry, and its packets to the known types. Called by FANIN_PROTOCOL_REGISTER before main, single-threaded. If there
+ * is a problem it ends the process, saying what it is.
+ */
 void fanin_protocol_register(struct fanin_protocol *protocol);
 
 /*

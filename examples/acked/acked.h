@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The packets of the protocol "acked": an allreduce whose results are acknowledged. Its handler and its host protocol both include this.
+ * docs/adding-a-protocol.md goes through the three files.
+ */
+#ifndef ACKED_H
+#define ACKED_H
+
+#include "wire/packets.h"
+
+enum {
+	ACKED_TYPE_ACK = 192,
+	ACKED_TYPE_WAITING = 193,
+};
+
+static const struct fanin_packet_type acked_packets[] = {
+	{
+		.name = "ACKED_ACK",
+		.text = "the block's result has come",
+		.code = ACKED_TYPE_ACK,
+		.direction = FANIN_UP,
+		.class = FANIN_CLASS_BLOCK,
+		.payload = FANIN_PAYLOAD_NOTHING,
+	},
+	{
+		.name = "ACKED_WAITING",
+		.text = "the contribution is there; `members` has the ranks that are not missing",
+		.code = ACKED_TYPE_WAITING,
+		.direction = FANIN_DOWN,
+		.class = FANIN_CLASS_BLOCK,
+		.payload = FANIN_PAYLOAD_NOTHING,
+	},
+	{ 0 },
+};
+
+#endif
