@@ -161,6 +161,13 @@ job_take(struct pktgen_job *job, const struct fanin_hdr *hdr, const struct fanin
 		job_fail_tagged(job);
 		return;
 	}
+	if ((ack->flags & FANIN_JOB_MULTICAST) != 0) {
+		pktgen_job_fail(
+			job,
+			"job %u is a multicast job, which reduces nothing: expected one whose handler does",
+			job->id);
+		return;
+	}
 	if (window == 0 || window > FANIN_WIRE_MAX_WINDOW || (window & (window - 1)) != 0 ||
 	    ack->payload_bytes < FANIN_PAYLOAD_ALIGN ||
 	    (ack->flags & ~(uint32_t)FANIN_JOB_FLAGS_ALL) != 0) {

@@ -119,6 +119,15 @@ static struct fanin_protocol alone = {
 
 FANIN_PROTOCOL_REGISTER(alone)
 
+/* One on switches, of which nothing but its name is looked at. */
+static const char *const echo_handlers[] = { "echo", NULL };
+static const struct fanin_switch_ops echo_ops = { 0 };
+static struct fanin_protocol echo = { .name = "echo",
+				      .handlers = echo_handlers,
+				      .on_switch = &echo_ops };
+
+FANIN_PROTOCOL_REGISTER(echo)
+
 /* ---------------------------------------------------------------------------------------------- choice */
 
 static const struct {
@@ -142,6 +151,43 @@ START_TEST(the_handler_of_a_job_names_its_protocol)
 	ck_assert_str_eq(fanin_protocol_of(choices[_i].handler, reason, sizeof(reason))->name,
 			 choices[_i].protocol);
 	ck_assert_str_eq(reason, choices[_i].reason);
+}
+END_TEST
+
+static const struct {
+	const char *handler;
+	bool multicast;
+	const char *protocol; /* NULL: none */
+	const char *words;    /* of the reason, or the error */
+} on_switch[] = {
+	{ "single", false, "window", "the job's handler is single" },
+	{ "quad", false, "window", "which no protocol names" },
+	{ "quad", true, NULL,
+	  "job 7 is a multicast job: its handler quad sends packets of each rank to all others and reduces nothing" },
+	{ "multicast", true, NULL,
+	  "a protocol for the handler multicast, which this library has not" },
+	{ "echo", true, "echo", "the job's handler is echo" },
+	{ "ring", false, NULL,
+	  "job 7 has the handler ring, whose protocol ring runs without a switch" },
+};
+
+START_TEST(a_multicast_job_takes_a_protocol_that_names_its_handler)
+{
+	const struct fanin_protocol *found = NULL;
+	char reason[FANIN_TEXT_LEN] = "";
+	struct fanin_error error = { 0 };
+	const int status = fanin_protocol_on_switch(7, on_switch[_i].handler, on_switch[_i].multicast,
+						    &found, reason, sizeof(reason), &error);
+
+	if (on_switch[_i].protocol == NULL) {
+		ck_assert_int_eq(status, FANIN_ERR_UNSUPPORTED);
+		ck_assert_ptr_null(found);
+		ck_assert_msg(strstr(error.text, on_switch[_i].words) != NULL, "%s", error.text);
+	} else {
+		ck_assert_int_eq(status, FANIN_OK);
+		ck_assert_str_eq(found->name, on_switch[_i].protocol);
+		ck_assert_msg(strstr(reason, on_switch[_i].words) != NULL, "%s", reason);
+	}
 }
 END_TEST
 
@@ -303,6 +349,8 @@ suite_protocols(void)
 
 	tcase_add_loop_test(choice, the_handler_of_a_job_names_its_protocol, 0,
 			    (int)(sizeof(choices) / sizeof(choices[0])));
+	tcase_add_loop_test(choice, a_multicast_job_takes_a_protocol_that_names_its_handler, 0,
+			    (int)(sizeof(on_switch) / sizeof(on_switch[0])));
 	suite_add_tcase(suite, choice);
 	tcase_add_test(use, collectives_run_on_a_protocol_from_outside_the_tree);
 	tcase_add_test(use, a_collective_that_a_protocol_lacks_is_refused_by_name);

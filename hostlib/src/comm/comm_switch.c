@@ -199,6 +199,12 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 	if (status == FANIN_OK)
 		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACKNOWLEDGED,
 					   deadline_ns, timeout_ns, error);
+	/* Before the others wait for this rank. */
+	if (status == FANIN_OK)
+		status = fanin_protocol_on_switch(options->job, comm->member.handler,
+						  comm->member.multicast, &comm->protocol,
+						  comm->protocol_reason,
+						  sizeof(comm->protocol_reason), error);
 	if (status == FANIN_OK && comm->transport == NULL)
 		status = fanin_channel_udp_group(&comm->member.channel, comm->member.group_be,
 						 &comm->route, error);
@@ -238,12 +244,6 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 	};
 	int status;
 
-	comm->protocol = fanin_protocol_of(comm->member.handler, comm->protocol_reason,
-					   sizeof(comm->protocol_reason));
-	if (comm->protocol->on_switch == NULL)
-		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-				       "job %u has the handler %s, whose protocol %s runs without a switch",
-				       options->job, comm->member.handler, comm->protocol->name);
 	memcpy(config.flow.src_mac, comm->route.local_mac, sizeof(config.flow.src_mac));
 	if (!fanin_comm_wants_memif(comm->ctx, options)) {
 		status = fanin_route_resolve(&comm->route, comm->switch_mac, error);

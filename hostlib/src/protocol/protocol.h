@@ -187,6 +187,16 @@ void fanin_protocol_register(struct fanin_protocol *protocol);
  */
 const struct fanin_protocol *fanin_protocol_of(const char *handler, char *reason, size_t reason_len);
 
+/*
+ * The protocol of a job on a switch, if there is one that can run it.
+ *
+ * handler, multicast: what the switch says of the job. protocol, reason: set on success only, as fanin_protocol_of has them. Returns
+ * FANIN_OK, or FANIN_ERR_UNSUPPORTED with what the job is and who could use it. Thread-safe after start-up.
+ */
+int fanin_protocol_on_switch(uint32_t job, const char *handler, bool multicast,
+			     const struct fanin_protocol **protocol, char *reason,
+			     size_t reason_len, struct fanin_error *error);
+
 #define FANIN_PROTOCOL_REGISTER(protocol)                                                          \
 	static void __attribute__((constructor)) register_##protocol(void)                         \
 	{                                                                                          \
