@@ -236,6 +236,7 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 		.stagger = !options->no_stagger,
 		.recover = options->recover,
 		.listener = -1,
+		.hosts = comm->peers,
 		.flow = {
 			.dst_ip_be = comm->route.switch_ip_be,
 			.src_ip_be = comm->route.local_ip_be,
@@ -251,7 +252,9 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 			return status;
 	}
 	memcpy(config.flow.dst_mac, comm->switch_mac, sizeof(config.flow.dst_mac));
-	return fanin_comm_engine_open(comm, options, &config, error);
+	status = fanin_comm_engine_open(comm, options, &config, error);
+	comm->peers = NULL;
+	return status;
 }
 
 /*

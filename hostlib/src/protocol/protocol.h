@@ -17,6 +17,7 @@
 
 #include "fanin/fanin.h"
 #include "hostlib/src/base/error.h"
+#include "hostlib/src/base/peer.h"
 #include "hostlib/src/request/request.h"
 #include "hostlib/src/transport/transport.h"
 #include "wire/keys.h"
@@ -50,6 +51,8 @@ struct fanin_protocol_config {
 	bool spread; /* the switch has several workers, of which one may be behind the others */
 	bool stagger;
 	bool recover; /* a run that the switch has lost can be resumed */
+	/* By rank, where all were when the job was given to them; the owner's. NULL: the network manager has not told, or there is none. */
+	const struct fanin_peer *hosts;
 
 	/* Among the ranks only. */
 	int listener; /* of `listen`; the protocol's from now on, also on failure */
