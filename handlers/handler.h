@@ -497,15 +497,17 @@ fanin_emit_route(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, bool by_b
 static inline bool
 fanin_timer_arm(struct fanin_handler_ctx *ctx, uint32_t index, uint32_t block)
 {
-	const struct fanin_timer timer = {
-		.due_ns = ctx->now_ns + ctx->timers->timeout_ns,
-		.job = ctx->job->id,
-		.epoch = ctx->epoch,
-		.index = index,
-		.block = block,
-	};
+	const uint64_t due_ns = ctx->now_ns + ctx->timers->timeout_ns;
+	struct fanin_timer *timer = fanin_timer_fifo_append(ctx->timers, due_ns);
 
-	return fanin_timer_fifo_append(ctx->timers, &timer);
+	if (timer == NULL)
+		return false;
+	timer->due_ns = due_ns;
+	timer->job = ctx->job->id;
+	timer->epoch = ctx->epoch;
+	timer->index = index;
+	timer->block = block;
+	return true;
 }
 
 /* seal.c: see fanin_seal. */
