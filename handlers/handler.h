@@ -415,6 +415,9 @@ fanin_handler_reduces(const struct fanin_handler *handler)
 	return handler->shape == FANIN_SHAPE_TREE;
 }
 
+/* How many handlers have jobs that share slots: for each of them as many are set aside. Thread-safe after start-up. */
+unsigned int fanin_handlers_that_share(void);
+
 /*
  * The first handler, then the next of each one by its next pointer. Thread-safe after start-up.
  */

@@ -117,7 +117,7 @@ struct pipeline_options {
 	uint32_t idle_sleep_us;
 	uint16_t max_jobs;
 	uint32_t slots;
-	uint32_t shared_slots; /* of each pool that jobs share; a power of two, or 0: there are none */
+	uint32_t shared_slots; /* of each handler whose jobs share them; a power of two, or 0: there are none */
 	uint32_t key_rate; /* packets per second that a worker takes from a port for jobs that admit by key; 0: any number */
 	uint32_t mac_entries;
 	uint32_t mac_age_seconds;
@@ -168,7 +168,7 @@ struct pipeline {
 	uint64_t multi2_up_to;
 	uint64_t multi4_up_to;
 	enum fanin_isa isa;
-	bool shared_slots; /* several workers may come upon the same slot */
+	bool workers_share_slots; /* several workers may come upon the same slot */
 	/* By cluster: packets for its workers; NULL with one worker. */
 	struct rte_ring *queues[PIPELINE_MAX_WORKERS];
 	struct worker *workers[PIPELINE_MAX_WORKERS];
