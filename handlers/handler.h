@@ -284,7 +284,7 @@ struct fanin_slot_mbufs {
 	uint8_t per_pair; /* for each pair of children, and one that is left over */
 };
 
-/* What is known of a job that leaves the choice of its handler to the switch (Flare section 6.4). */
+/* By what a handler is chosen for a job that names none: the size of its messages, and the sizes up to which the configuration prefers some (Flare section 6.4). */
 struct fanin_choice {
 	uint64_t message_bytes; /* usual size of a collective; 0: not known, and large */
 	uint64_t tree_up_to;    /* the configuration's sizes, bytes */
