@@ -1,29 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A member's way into the job and out of it: ARP, JOIN, LEAVE and their answers. See pktgen_host.h. */
 #include <arpa/inet.h>
-#include <net/if_arp.h>
 #include <string.h>
 
 #include "bench/pktgen_internal.h"
+#include "wire/arp.h"
 
 #define CONTROL_REPEAT_NS (100 * UINT64_C(1000000))
-#define ETHERTYPE_ARP 0x0806
-#define ETHERTYPE_IPV4 0x0800
 
-struct arp {
-	struct fanin_eth eth;
-	uint16_t hardware_be;
-	uint16_t protocol_be;
-	uint8_t hardware_len;
-	uint8_t protocol_len;
-	uint16_t operation_be;
-	uint8_t sender_mac[6];
-	uint32_t sender_ip_be;
-	uint8_t target_mac[6];
-	uint32_t target_ip_be;
-} __attribute__((packed));
-
-static_assert(sizeof(struct arp) <= PKTGEN_ARP_LEN && PKTGEN_ARP_LEN <= PKTGEN_CONTROL_LEN,
+static_assert(sizeof(struct fanin_arp) <= PKTGEN_ARP_LEN && PKTGEN_ARP_LEN <= PKTGEN_CONTROL_LEN,
 	      "an ARP request fits");
 
 void
@@ -56,20 +41,10 @@ pktgen_member_control_due(const struct pktgen_member *member, uint64_t now_ns)
 static size_t
 arp_request(const struct pktgen_host *host, void *frame)
 {
-	struct arp arp = {
-		.eth.type_be = htons(ETHERTYPE_ARP),
-		.hardware_be = htons(ARPHRD_ETHER),
-		.protocol_be = htons(ETHERTYPE_IPV4),
-		.hardware_len = sizeof(host->mac),
-		.protocol_len = sizeof(host->ip_be),
-		.operation_be = htons(ARPOP_REQUEST),
-		.sender_ip_be = host->ip_be,
-		.target_ip_be = host->switch_ip_be,
-	};
+	struct fanin_arp arp;
 
+	fanin_arp_encode(&arp, FANIN_ARP_REQUEST_BE, host->mac, host->ip_be, host->switch_ip_be);
 	memset(arp.eth.dst, 0xff, sizeof(arp.eth.dst));
-	memcpy(arp.eth.src, host->mac, sizeof(host->mac));
-	memcpy(arp.sender_mac, host->mac, sizeof(host->mac));
 	memset(frame, 0, PKTGEN_ARP_LEN);
 	memcpy(frame, &arp, sizeof(arp));
 	return PKTGEN_ARP_LEN;
@@ -78,12 +53,9 @@ arp_request(const struct pktgen_host *host, void *frame)
 void
 pktgen_host_arp(struct pktgen_host *host, const void *frame, size_t len)
 {
-	struct arp arp;
+	struct fanin_arp arp;
 
-	if (len < sizeof(arp))
-		return;
-	memcpy(&arp, frame, sizeof(arp));
-	if (arp.eth.type_be != htons(ETHERTYPE_ARP) || arp.operation_be != htons(ARPOP_REPLY) ||
+	if (!fanin_arp_decode(frame, len, &arp) || arp.operation_be != FANIN_ARP_REPLY_BE ||
 	    arp.sender_ip_be != host->switch_ip_be || arp.target_ip_be != host->ip_be)
 		return;
 	memcpy(host->switch_mac, arp.sender_mac, sizeof(host->switch_mac));
@@ -159,6 +131,13 @@ job_take(struct pktgen_job *job, const struct fanin_hdr *hdr, const struct fanin
 	}
 	if ((ack->flags & FANIN_JOB_TAGGED) != 0) {
 		job_fail_tagged(job);
+		return;
+	}
+	if ((ack->flags & FANIN_JOB_MULTICAST) != 0) {
+		pktgen_job_fail(
+			job,
+			"job %u is a multicast job, which reduces nothing: expected one whose handler does",
+			job->id);
 		return;
 	}
 	if (window == 0 || window > FANIN_WIRE_MAX_WINDOW || (window & (window - 1)) != 0 ||

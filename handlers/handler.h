@@ -284,7 +284,7 @@ struct fanin_slot_mbufs {
 	uint8_t per_pair; /* for each pair of children, and one that is left over */
 };
 
-/* What is known of a job that leaves the choice of its handler to the switch (Flare section 6.4). */
+/* By what a handler is chosen for a job that names none: the size of its messages, and the sizes up to which the configuration prefers some (Flare section 6.4). */
 struct fanin_choice {
 	uint64_t message_bytes; /* usual size of a collective; 0: not known, and large */
 	uint64_t tree_up_to;    /* the configuration's sizes, bytes */
@@ -424,6 +424,9 @@ fanin_handler_reduces(const struct fanin_handler *handler)
 	return handler->shape == FANIN_SHAPE_TREE;
 }
 
+/* How many handlers have jobs that share slots: for each of them as many are set aside. Thread-safe after start-up. */
+unsigned int fanin_handlers_that_share(void);
+
 /*
  * The first handler, then the next of each one by its next pointer. Thread-safe after start-up.
  */
@@ -506,15 +509,17 @@ fanin_emit_route(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, bool by_b
 static inline bool
 fanin_timer_arm(struct fanin_handler_ctx *ctx, uint32_t index, uint32_t block)
 {
-	const struct fanin_timer timer = {
-		.due_ns = ctx->now_ns + ctx->timers->timeout_ns,
-		.job = ctx->job->id,
-		.epoch = ctx->epoch,
-		.index = index,
-		.block = block,
-	};
+	const uint64_t due_ns = ctx->now_ns + ctx->timers->timeout_ns;
+	struct fanin_timer *timer = fanin_timer_fifo_append(ctx->timers, due_ns);
 
-	return fanin_timer_fifo_append(ctx->timers, &timer);
+	if (timer == NULL)
+		return false;
+	timer->due_ns = due_ns;
+	timer->job = ctx->job->id;
+	timer->epoch = ctx->epoch;
+	timer->index = index;
+	timer->block = block;
+	return true;
 }
 
 /* seal.c: see fanin_seal. */

@@ -110,3 +110,13 @@ fanin_handler_first(void)
 {
 	return first;
 }
+
+unsigned int
+fanin_handlers_that_share(void)
+{
+	unsigned int n = 0;
+
+	for (const struct fanin_handler *handler = first; handler != NULL; handler = handler->next)
+		n += handler->slots_of == FANIN_SLOTS_SHARED;
+	return n;
+}

@@ -51,23 +51,25 @@ fanin_timer_fifo_first(const struct fanin_timer_fifo *fifo)
 }
 
 /*
- * Appends a timer, which expires not before those that are there. Beyond `most` it makes the FIFO due at once.
+ * Makes room for a timer, which the caller fills in at once and which expires not before those that are there. Beyond `most` the FIFO is
+ * due at once.
  *
- * Returns false if there is no room for it at all.
+ * due_ns: of the timer. Returns NULL if there is no room for it at all.
  */
-static inline bool
-fanin_timer_fifo_append(struct fanin_timer_fifo *fifo, const struct fanin_timer *timer)
+static inline struct fanin_timer *
+fanin_timer_fifo_append(struct fanin_timer_fifo *fifo, uint64_t due_ns)
 {
-	uint64_t due_ns = timer->due_ns;
+	const uint32_t count = fanin_timer_fifo_count(fifo);
 
-	if (__builtin_expect(fanin_timer_fifo_count(fifo) > fifo->mask, 0))
-		return false;
-	fifo->timers[fifo->tail++ & fifo->mask] = *timer;
-	if (__builtin_expect(fanin_timer_fifo_count(fifo) > fifo->most, 0))
+	/* `most` is below the mask, so that one comparison is enough mostly. */
+	if (__builtin_expect(count >= fifo->most, 0)) {
+		if (count > fifo->mask)
+			return NULL;
 		due_ns = 0;
+	}
 	if (due_ns < *fifo->earliest_ns)
 		*fifo->earliest_ns = due_ns;
-	return true;
+	return &fifo->timers[fifo->tail++ & fifo->mask];
 }
 
 #endif

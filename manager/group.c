@@ -36,6 +36,7 @@ group_create_tree(struct group *leader)
 	group->tree = leader->n_trees;
 	group->n_members = leader->size;
 	memcpy(group->handler, leader->handler, sizeof(group->handler));
+	group->shape = leader->shape;
 	group->reproducible = leader->reproducible;
 	group->wide = leader->wide;
 	group->authenticate = leader->authenticate;
@@ -136,6 +137,26 @@ group_link_of(const struct group *group, const struct topology *topology, uint16
 	return find_link(group, topology, rank, group->addresses[rank]);
 }
 
+static const char *const shape_names[] = { [GROUP_TREE] = "tree", [GROUP_MULTICAST] = "multicast" };
+
+const char *
+group_shape_name(enum group_shape shape)
+{
+	return shape_names[shape];
+}
+
+bool
+group_shape_find(const char *name, enum group_shape *shape)
+{
+	for (size_t i = 0; i < sizeof(shape_names) / sizeof(shape_names[0]); i++) {
+		if (strcmp(shape_names[i], name) == 0) {
+			*shape = (enum group_shape)i;
+			return true;
+		}
+	}
+	return false;
+}
+
 const char *
 group_state_name(enum group_state state)
 {
@@ -228,17 +249,17 @@ group_document(const struct group *group, bool secret)
 	char key[HEX_LEN];
 
 	return json_pack(
-		"{s:s, s:i, s:i, s:i, s:s, s:s, s:b, s:b, s:b, s:I, s:s*, s:i, s:i, s:s, s:b, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:o, s:o}",
+		"{s:s, s:i, s:i, s:i, s:s, s:s, s:b, s:b, s:b, s:I, s:s*, s:i, s:i, s:s, s:s, s:b, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:o, s:o}",
 		"name", group->name, "tree", group->tree, "trees", group->n_trees, "trees_asked",
 		group->trees_asked, "trees_reason", group->trees_reason, "state",
 		group_state_name(group->state), "moving", group->moving, "doomed", group->doomed,
 		"stranded", group->stranded, "id", (json_int_t)group->id, "key",
 		secret ? group_hex(group->key, key) : NULL, "size", group->size, "generation",
-		(int)group->generation, "handler", group->handler, "reproducible",
-		group->reproducible, "accumulate", group->wide ? "f32" : "native", "authenticated",
-		group->authenticate, "payload_asked", (json_int_t)group->payload_asked,
-		"payload_bytes", (json_int_t)group->payload_bytes, "slots",
-		(json_int_t)group->slots, "window", (json_int_t)group->window, "reason",
+		(int)group->generation, "handler", group->handler, "shape",
+		group_shape_name(group->shape), "reproducible", group->reproducible, "accumulate",
+		group->wide ? "f32" : "native", "authenticated", group->authenticate, "payload_asked",
+		(json_int_t)group->payload_asked, "payload_bytes", (json_int_t)group->payload_bytes,
+		"slots", (json_int_t)group->slots, "window", (json_int_t)group->window, "reason",
 		group->reason, "members", members_document(group), "nodes", nodes_document(group));
 }
 
@@ -382,7 +403,7 @@ places_all_ranks(const struct group *group)
 static bool
 may_lack_a_tree(const struct group *group)
 {
-	return (group->state == GROUP_RING && !group->authenticate) ||
+	return (group->state == GROUP_RING && !group->authenticate && group_may_be_ring(group)) ||
 	       (group->state == GROUP_NETWORK && group->n_nodes == 0);
 }
 
@@ -400,6 +421,7 @@ group_from_document(const json_t *document, const struct topology *topology)
 	const char *name = json_string_value(json_object_get(document, "name"));
 	const char *state = json_string_value(json_object_get(document, "state"));
 	int64_t size = integer(document, "size");
+	const char *shape = json_string_value(json_object_get(document, "shape"));
 	char accumulate[8];
 	struct group *group;
 
@@ -433,6 +455,9 @@ group_from_document(const json_t *document, const struct topology *topology)
 	group->slots = (uint32_t)integer(document, "slots");
 	group->window = (uint32_t)integer(document, "window");
 	copy(group->handler, sizeof(group->handler), document, "handler");
+	/* Of a database from before there were several: a tree. What it is now, switches tell before it moves. */
+	if (shape != NULL)
+		(void)group_shape_find(shape, &group->shape);
 	copy(group->reason, sizeof(group->reason), document, "reason");
 	copy(group->trees_reason, sizeof(group->trees_reason), document, "trees_reason");
 	copy(accumulate, sizeof(accumulate), document, "accumulate");

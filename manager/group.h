@@ -34,6 +34,12 @@ enum group_state {
 	GROUP_RING,       /* its hosts do it among themselves */
 };
 
+/* What its switches make of its packets, as they say of its handler: plans depend on this, and never on the handler's name. */
+enum group_shape {
+	GROUP_TREE,      /* a reduction tree, in whose slots blocks are combined */
+	GROUP_MULTICAST, /* a tree without slots: packets of any member go to all others */
+};
+
 enum member_state {
 	MEMBER_WAITING, /* for the answer to its join */
 	MEMBER_LIVE,
@@ -96,13 +102,14 @@ struct group {
 	uint64_t silent; /* of the first one: ranks that the others have been told are silent */
 	/* As asked for by the first member; the others must ask for the same. */
 	char handler[GROUP_HANDLER_LEN];
+	enum group_shape shape; /* of the handler; GROUP_TREE as long as no switch has told */
 	bool reproducible;
 	bool wide;              /* accumulate in f32 */
 	bool authenticate;      /* packets have tags: it is never a ring, whose packets have none */
 	uint32_t payload_asked; /* bytes; 0: what fits */
 	/* As installed. */
 	uint32_t payload_bytes;
-	uint32_t slots;
+	uint32_t slots; /* 0: its shape has none */
 	uint32_t window;
 	char reason[CONTROL_MESSAGE_LEN]; /* why it is a RING, or stranded */
 	bool stranded; /* its tree has lost something, and there is no other one */
@@ -179,6 +186,33 @@ const struct topology_host *group_host_of(const struct group *group,
 /* The link that the tree uses of a rank's host. NULL if there is no tree, or the topology has the link no more. */
 const struct topology_host *group_link_of(const struct group *group,
 					  const struct topology *topology, uint16_t rank);
+
+/* True if blocks wait in slots, which its switches have to have alike. */
+static inline bool
+group_has_slots(const struct group *group)
+{
+	return group->shape == GROUP_TREE;
+}
+
+/* True if its hosts can do without the network what its switches do. */
+static inline bool
+group_may_be_ring(const struct group *group)
+{
+	return group->shape == GROUP_TREE;
+}
+
+/* True if its hosts have to know each other: what the switches do not repeat, they ask of each other. */
+static inline bool
+group_tells_peers(const struct group *group)
+{
+	return group->shape == GROUP_MULTICAST;
+}
+
+/* As `version` of a switch has it. */
+const char *group_shape_name(enum group_shape shape);
+
+/* Returns false, and leaves *shape as it is, if there is none of that name. */
+bool group_shape_find(const char *name, enum group_shape *shape);
 
 const char *group_state_name(enum group_state state);
 const char *member_state_name(enum member_state state);

@@ -62,6 +62,62 @@ fail_older(const struct peer *peer, struct control_error *error)
 	return -EINVAL;
 }
 
+/* The shape that a switch tells of a handler. Those that tell none have reduction trees only. */
+static int
+read_shape(const struct peer *peer, const json_t *handler, enum group_shape *shape,
+	   struct control_error *error)
+{
+	const json_t *told = json_object_get(handler, "shape");
+	const char *name = json_string_value(told);
+
+	if (told == NULL)
+		*shape = GROUP_TREE;
+	else if (name == NULL || !group_shape_find(name, shape)) {
+		control_fail(error, "invalid",
+			     "switch %s: the handler \"%s\" has the shape \"%.40s\", expected %s or %s: this manager plans no others",
+			     peer->about->name, json_string_value(json_object_get(handler, "name")),
+			     name == NULL ? "" : name, group_shape_name(GROUP_TREE),
+			     group_shape_name(GROUP_MULTICAST));
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int
+handlers_find_shape(const struct manager *manager, struct group *group, struct control_error *error)
+{
+	for (uint16_t i = 0; i < manager->config->topology.n_switches; i++) {
+		const json_t *handler = find(&manager->peers[i], group->handler);
+
+		if (handler != NULL)
+			return read_shape(&manager->peers[i], handler, &group->shape, error);
+	}
+	return 0;
+}
+
+/* All switches of a job do the same with its packets. */
+static int
+settle_shape(const struct manager *manager, struct group *group, struct control_error *error)
+{
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		const struct peer *peer = &manager->peers[group->nodes[i].switch_index];
+		enum group_shape shape;
+
+		if (read_shape(peer, find(peer, group->handler), &shape, error) != 0)
+			return -EINVAL;
+		if (i == 0)
+			group->shape = shape;
+		if (shape == group->shape)
+			continue;
+		control_fail(error, "invalid",
+			     "the handler \"%s\" has the shape %s on switch %s, but %s on switch %s: expected one",
+			     group->handler, group_shape_name(shape), peer->about->name,
+			     group_shape_name(group->shape), group->nodes[0].switch_name);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 int
 handlers_settle(const struct manager *manager, struct group *group, struct control_error *error)
 {
@@ -86,7 +142,7 @@ handlers_settle(const struct manager *manager, struct group *group, struct contr
 		if (!json_is_object(json_object_get(handler, "slot_mbufs")))
 			return fail_older(peer, error);
 	}
-	return 0;
+	return settle_shape(manager, group, error);
 }
 
 static uint32_t

@@ -23,11 +23,21 @@ const char *handlers_resolve(const struct manager *manager, const char *name, bo
 
 /*
  * Settles the handler of a job on the switches of its tree: HANDLERS_AUTO becomes what the first of them takes and all have. Changes
- * group->handler, and only that.
+ * group->handler and group->shape, and only these.
  *
- * Returns 0; or -EINVAL with *error, if a switch has no such handler or is of a version that does not tell.
+ * Returns 0; or -EINVAL with *error, if a switch has no such handler, or is of a version that does not tell, or if the handler's shape is
+ * none that this manager knows, or not the same on all of them.
  */
 int handlers_settle(const struct manager *manager, struct group *group, struct control_error *error);
+
+/*
+ * The shape of a job's handler as far as it is known before the job has a tree: as the first switch says that has such a handler.
+ *
+ * Sets group->shape. Returns 0, with *error as it was, also if no switch has been heard that has it; or -EINVAL with *error, if this
+ * manager does not know the shape.
+ */
+int handlers_find_shape(const struct manager *manager, struct group *group,
+			struct control_error *error);
 
 /*
  * Packets that a slot of a handler holds on a switch at most.

@@ -62,6 +62,22 @@ list_endpoints(const struct group *group)
 	return list;
 }
 
+/* The ranks of a tree with the address of each one's host, and of the switch that it is at. */
+static json_t *
+list_peers(const struct group *group)
+{
+	json_t *list = json_array();
+
+	for (uint16_t i = 0; i < group->size; i++) {
+		char ip[INET_ADDRSTRLEN];
+
+		inet_ntop(AF_INET, &group->addresses[i], ip, sizeof(ip));
+		json_array_append_new(list, json_pack("{s:i, s:s, s:s}", "rank", i, "ip", ip,
+						      "switch_ip", group_node_of(group, i)->ip));
+	}
+	return list;
+}
+
 /* Where a rank sends in one tree, and what by, or why it can't. One that could not be made anew is nowhere until it has moved. */
 static json_t *
 describe_tree(const struct group *group, uint16_t rank)
@@ -80,6 +96,8 @@ describe_tree(const struct group *group, uint16_t rank)
 	inet_ntop(AF_INET, &group->addresses[rank], ip, sizeof(ip));
 	json_object_update_new(tree, json_pack("{s:s, s:s, s:i}", "ip", ip, "switch_ip", node->ip,
 					       "udp_port", (int)node->udp_port));
+	if (group_tells_peers(group))
+		json_object_set_new(tree, "peers", list_peers(group));
 	return tree;
 }
 
@@ -187,13 +205,14 @@ host_result(const struct manager *manager, const struct group *group, uint16_t r
 				 group->size, "mode", "ring", "reason", group->reason, "endpoints",
 				 list_endpoints(group), "key", key, "generation",
 				 (int)group->generation);
-	result = json_pack("{s:i, s:i, s:s, s:i, s:i, s:s, s:I, s:I, s:s, s:b, s:s, s:b}", "rank",
-			   rank, "size", group->size, "mode", "network", "trees", group->n_trees,
-			   "trees_asked", group->trees_asked, "trees_reason", group->trees_reason,
-			   "window", (json_int_t)group->window, "payload_bytes",
-			   (json_int_t)group->payload_bytes, "handler", group->handler,
-			   "reproducible", group->reproducible, "accumulate",
-			   group->wide ? "f32" : "native", "authenticated", group->authenticate);
+	result = json_pack("{s:i, s:i, s:s, s:i, s:i, s:s, s:I, s:I, s:s, s:s, s:b, s:s, s:b}",
+			   "rank", rank, "size", group->size, "mode", "network", "trees",
+			   group->n_trees, "trees_asked", group->trees_asked, "trees_reason",
+			   group->trees_reason, "window", (json_int_t)group->window,
+			   "payload_bytes", (json_int_t)group->payload_bytes, "handler",
+			   group->handler, "shape", group_shape_name(group->shape), "reproducible",
+			   group->reproducible, "accumulate", group->wide ? "f32" : "native",
+			   "authenticated", group->authenticate);
 	json_object_update_new(result, describe_tree(group, rank));
 	if (group->n_trees > 1)
 		json_object_set_new(result, "more_trees", list_more_trees(manager, group, rank));

@@ -245,7 +245,7 @@ answer_members(const struct manager *manager, struct group *group)
 	}
 }
 
-/* error: why there is no tree. Also says, if that is all that keeps the hosts from a ring, that its packets have no tags. */
+/* error: why there is no tree. Also says, if that is all that keeps the hosts from a ring, what it would not do. */
 static bool
 may_be_ring(const struct group *group, struct control_error *error)
 {
@@ -256,6 +256,12 @@ may_be_ring(const struct group *group, struct control_error *error)
 	for (uint16_t i = 0; i < group->n_members; i++) {
 		if (!group->members[i].fallback || group->members[i].endpoint[0] == '\0')
 			return false;
+	}
+	if (!group_may_be_ring(group)) {
+		control_fail(error, reason.code,
+			     "%.350s; no ring of its hosts does what the handler \"%s\" does, which has the shape %s",
+			     reason.message, group->handler, group_shape_name(group->shape));
+		return false;
 	}
 	if (group->authenticate)
 		control_fail(error, reason.code,
@@ -405,7 +411,7 @@ create_answered(void *user, uint32_t index, struct peer *peer, const json_t *res
 	if (result != NULL) {
 		node->state = NODE_INSTALLED;
 		group->window = (uint32_t)json_integer_value(json_object_get(result, "window"));
-		group->slots = 2 * group->window;
+		group->slots = group_has_slots(group) ? 2 * group->window : 0;
 		peer->jobs++;
 	} else {
 		note_failure(manager, group, node, code, message);

@@ -390,8 +390,10 @@ choose_slots(const struct manager *manager, struct group *group, struct control_
 {
 	uint32_t slots = UINT32_MAX;
 
-	if (handlers_settle(manager, group, error) != 0)
-		return -EINVAL;
+	if (!group_has_slots(group)) {
+		group->slots = 0;
+		return 0;
+	}
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
 		const struct peer *peer = &manager->peers[group->nodes[i].switch_index];
 		const uint32_t packets = handlers_slot_mbufs(peer, group->handler,
@@ -436,6 +438,10 @@ plan_group(struct manager *manager, struct group *group, struct control_error *e
 		ret = -ENOMEM;
 	}
 	free(plan);
+	/* Without a tree, too, it has to be known whether hosts can do by themselves what the switches would. */
+	if (ret != 0)
+		return handlers_find_shape(manager, group, error) == 0 ? ret : -EINVAL;
+	ret = handlers_settle(manager, group, error);
 	if (ret == 0)
 		ret = choose_payload(manager, group, error);
 	return ret == 0 ? choose_slots(manager, group, error) : ret;
@@ -501,7 +507,7 @@ plan_create_args(const struct manager *manager, const struct group *group, uint1
 	if (group->n_nodes > 1)
 		json_object_set_new(args, "size", json_integer(group->size));
 	/* A switch alone knows best how many are enough for its ports; several have to agree, and a job that moves keeps its own. */
-	if (group->n_nodes > 1 || group->moving)
+	if (group_has_slots(group) && (group->n_nodes > 1 || group->moving))
 		json_object_set_new(args, "slots", json_integer((json_int_t)group->slots));
 	if (node->parent != TREE_NO_PARENT) {
 		parent = &manager->peers[group->nodes[node->parent].switch_index];

@@ -156,8 +156,8 @@ sample_occupancy(struct worker *worker, const struct job *job)
 	}
 }
 
-static void __rte_noinline
-restock(struct worker *worker)
+void __rte_noinline
+aggregate_restock(struct worker *worker)
 {
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
 
@@ -185,7 +185,7 @@ select_job(struct worker *worker, const struct job *job)
 	worker->run = __atomic_load_n(&job->epoch, __ATOMIC_RELAXED) == epoch ? epoch : 0;
 	worker->handler_ctx.stats = &job->worker_stats[worker->index].stats;
 	if (unlikely(job->handler->makes_packets && worker->handler_ctx.n_stock != FANIN_STOCK))
-		restock(worker);
+		aggregate_restock(worker);
 }
 
 void
@@ -293,20 +293,15 @@ run_single(struct worker *worker, struct rte_mbuf *mbuf)
 		probe_watch(worker, job, ctx->missing, block);
 }
 
-void
-aggregate_expired(struct worker *worker, const struct job *job, const struct fanin_timer *timer)
+bool
+aggregate_select_expired(struct worker *worker, const struct job *job, uint32_t epoch)
 {
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
 
 	select_any(worker, job);
-	if (worker->run != timer->epoch)
-		return;
 	ctx->now_ns = worker->now_ns;
-	ctx->epoch = timer->epoch;
-	if (!job->handler->expired(ctx, job->params.slots.by_index[timer->index], timer->index,
-				   timer->block))
-		(void)fanin_timer_arm(ctx, timer->index, timer->block); /* it has just made room */
-	emission_drain(worker);
+	ctx->epoch = epoch;
+	return worker->run == epoch;
 }
 
 /* Has a packet that fits no job as it is a way of its own? */

@@ -64,8 +64,30 @@ batch_add(struct batch *batch, struct job *job, struct rte_mbuf *mbuf, struct fa
 	work->packet.child = child;
 }
 
-/* Calls the handler of a job for a timer that it has armed, if that was in the run that goes on. */
-void aggregate_expired(struct worker *worker, const struct job *job, const struct fanin_timer *timer);
+/*
+ * The next calls of the worker's handlers are for timers of this job, from aggregate_call_expired.
+ *
+ * Returns false if the run that they were armed in is over, and nothing may be called.
+ */
+bool aggregate_select_expired(struct worker *worker, const struct job *job, uint32_t epoch);
+
+/* Fills the worker's stock of empty mbufs up, as far as there are any. */
+void aggregate_restock(struct worker *worker);
+
+/*
+ * Calls a job's handler for a timer of a block that has expired. What it asks for is carried out by emission_drain, which the caller owes
+ * after the last one.
+ */
+static inline void
+aggregate_call_expired(struct worker *worker, const struct job *job, uint32_t index, uint32_t block)
+{
+	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
+
+	if (unlikely(ctx->n_stock != FANIN_STOCK && job->handler->makes_packets))
+		aggregate_restock(worker);
+	if (unlikely(!job->handler->expired(ctx, job->params.slots.by_index[index], index, block)))
+		(void)fanin_timer_arm(ctx, index, block); /* it has just made room */
+}
 
 /* Packets about blocks that are for this worker, up to a burst: admits them, and runs the handlers. */
 void worker_aggregate(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n);

@@ -164,7 +164,7 @@ job_allocate(struct pipeline *pipeline, const struct job_spec *spec,
 	job->params.payload_bytes = (uint16_t)payload;
 	job->params.children = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - spec->n_members);
 	job->params.isa = pipeline->isa;
-	job->params.shared = pipeline->shared_slots;
+	job->params.shared = pipeline->workers_share_slots;
 	job->params.in_order = handler->in_order;
 	job->params.wide = spec->wide;
 	job->params.authenticate = spec->authenticate;

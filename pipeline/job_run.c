@@ -257,15 +257,20 @@ job_missing(struct job *job)
 
 /*
  * Can the two of them run the job together? A parent may take more than is sent to it: with slots for a larger window it
- * keeps each result even longer.
+ * keeps each result even longer. Without slots windows need not fit.
  */
 static bool
 parent_agrees(const struct job *job, const struct fanin_join_ack_body *ack)
 {
-	return ack->size == job->params.n_ranks && ack->window >= job->params.window &&
+	const bool has_slots = job->handler->slots_of != FANIN_SLOTS_NONE;
+	const uint32_t flags = (job->taggers != NULL ? FANIN_JOB_TAGGED : 0u) |
+			       (job->handler->shape == FANIN_SHAPE_MULTICAST ? FANIN_JOB_MULTICAST
+									     : 0u);
+
+	return ack->size == job->params.n_ranks &&
+	       (!has_slots || ack->window >= job->params.window) &&
 	       ack->payload_bytes >= job->params.payload_bytes &&
-	       (ack->flags & ~(uint32_t)FANIN_JOB_SPREAD) ==
-		       (job->taggers != NULL ? FANIN_JOB_TAGGED : 0);
+	       (ack->flags & ~(uint32_t)FANIN_JOB_SPREAD) == flags;
 }
 
 bool

@@ -42,13 +42,8 @@ job_slots_shared(const struct job_table *table, const struct fanin_handler *hand
 static bool
 has_room(const struct job_table *table, uint32_t mbufs)
 {
-	uint64_t left = 0;
+	uint64_t left = (uint64_t)table->shared_mbufs * fanin_handlers_that_share();
 
-	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
-	     handler = handler->next) {
-		if (handler->slots_of == FANIN_SLOTS_SHARED)
-			left += table->shared_mbufs;
-	}
 	for (const struct slot_pool *pool = table->shared_pools; pool != NULL; pool = pool->next)
 		left -= pool->mbufs;
 	return mbufs <= left;

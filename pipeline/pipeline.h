@@ -31,7 +31,7 @@ struct pipeline_options {
 	uint32_t idle_sleep_us;
 	uint16_t max_jobs;
 	uint32_t slots;
-	uint32_t shared_slots; /* of each pool that jobs share; a power of two, or 0: there are none */
+	uint32_t shared_slots; /* of each handler whose jobs share them; a power of two, or 0: there are none */
 	uint32_t key_rate; /* packets per second that a worker takes from a port for jobs that admit by key; 0: any number */
 	uint32_t mac_entries;
 	uint32_t mac_age_seconds;

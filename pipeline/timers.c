@@ -3,50 +3,60 @@
 #include "pipeline/timers.h"
 
 #include "pipeline/aggregate.h"
+#include "pipeline/emission.h"
 
 #include "pipeline/base/fastpath.h"
 
-/* The job of a timer, if its run still goes on. */
-static struct job *
-job_of(const struct worker *worker, const struct fanin_timer *timer)
-{
-	struct job *job = job_lookup(worker->pipeline->jobs, timer->job);
+/* The run of a job that the timers at hand were armed in. */
+struct armed_in {
+	uint32_t id; /* 0: not looked up yet */
+	uint32_t epoch;
+	const struct job *job; /* NULL: it is over */
+};
 
-	if (job == NULL || job->timeout < 0 || job_epoch(job) != timer->epoch)
-		return NULL;
-	return job;
+static void __rte_noinline
+look_up(struct worker *worker, const struct fanin_timer *timer, struct armed_in *armed_in)
+{
+	const struct job *job = job_lookup(worker->pipeline->jobs, timer->job);
+
+	if (job != NULL && (job->timeout < 0 || !aggregate_select_expired(worker, job, timer->epoch)))
+		job = NULL;
+	*armed_in = (struct armed_in){ .id = timer->job, .epoch = timer->epoch, .job = job };
 }
 
-static void
-expire(struct worker *worker, const struct fanin_timer *timer)
-{
-	struct job *job = job_of(worker, timer);
-
-	worker->counters.timers++;
-	if (job != NULL)
-		aggregate_expired(worker, job, timer);
-}
-
-/* Timers that are armed meanwhile have their turn in later rounds: a round ends. */
+/*
+ * Timers that are armed meanwhile have their turn in later rounds: a round ends. Those of one run come one after the other, mostly: it
+ * is looked up once for all of them, as that of a burst's packets is, and what they ask for is carried out together: with arming, 110
+ * instructions for each instead of 186.
+ */
 static void
 expire_fifo(struct worker *worker, struct fanin_timer_fifo *fifo)
 {
 	const uint32_t count = fanin_timer_fifo_count(fifo);
 	uint32_t too_many = count > fifo->most ? count - fifo->most : 0;
+	struct armed_in armed_in = { 0 };
+	uint32_t n;
 
-	for (uint32_t n = 0; n < count; n++) {
-		const struct fanin_timer timer = *fanin_timer_fifo_first(fifo);
+	for (n = 0; n < count; n++) {
+		const struct fanin_timer *timer = fanin_timer_fifo_first(fifo);
+		const uint32_t index = timer->index, block = timer->block;
 
-		if (timer.due_ns > worker->now_ns) {
+		if (timer->due_ns > worker->now_ns) {
 			if (too_many == 0)
 				break;
 			worker->counters.timers_early++;
 		}
-		if (too_many != 0)
+		if (unlikely(too_many != 0))
 			too_many--;
+		if (unlikely(timer->job != armed_in.id || timer->epoch != armed_in.epoch))
+			look_up(worker, timer, &armed_in);
+		/* From here on its place may be another one's. */
 		fifo->head++;
-		expire(worker, &timer);
+		if (likely(armed_in.job != NULL))
+			aggregate_call_expired(worker, armed_in.job, index, block);
 	}
+	worker->counters.timers += n;
+	emission_drain(worker);
 	if (!fanin_timer_fifo_is_empty(fifo) &&
 	    fanin_timer_fifo_first(fifo)->due_ns < worker->timers_due_ns)
 		worker->timers_due_ns = fanin_timer_fifo_first(fifo)->due_ns;

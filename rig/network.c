@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_arp.h>
 #include <rte_ether.h>
 #include <rte_mbuf.h>
 
@@ -13,6 +12,7 @@
 #include "pipeline/base/tx.h"
 #include "pipeline/worker.h"
 #include "rig/network.h"
+#include "wire/arp.h"
 #include "wire/wire.h"
 
 /* Neighbours, links and addresses are looked after as often as the daemon does. */
@@ -478,29 +478,20 @@ rig_host_send(struct rig_host *host, const void *frame, uint32_t len)
 	return true;
 }
 
+/* As short as Ethernet allows. */
 struct arp_frame {
-	struct rte_ether_hdr eth;
-	struct rte_arp_hdr arp;
+	struct fanin_arp arp;
 	uint8_t padding[18];
 };
 
 static void
-arp_send(struct rig_host *host, uint16_t opcode, const uint8_t to[6], uint32_t target_be)
+arp_send(struct rig_host *host, uint16_t operation_be, const uint8_t to[6], uint32_t target_be)
 {
 	struct arp_frame frame = { 0 };
 
-	memcpy(&frame.eth.dst_addr, to, 6);
-	memcpy(&frame.eth.src_addr, host->mac, 6);
-	frame.eth.ether_type = rte_cpu_to_be_16(RTE_ETHER_TYPE_ARP);
-	frame.arp.arp_hardware = rte_cpu_to_be_16(RTE_ARP_HRD_ETHER);
-	frame.arp.arp_protocol = rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4);
-	frame.arp.arp_hlen = 6;
-	frame.arp.arp_plen = 4;
-	frame.arp.arp_opcode = rte_cpu_to_be_16(opcode);
-	memcpy(&frame.arp.arp_data.arp_sha, host->mac, 6);
-	frame.arp.arp_data.arp_sip = host->ip_be;
-	memcpy(&frame.arp.arp_data.arp_tha, to, 6);
-	frame.arp.arp_data.arp_tip = target_be;
+	fanin_arp_encode(&frame.arp, operation_be, host->mac, host->ip_be, target_be);
+	memcpy(frame.arp.eth.dst, to, sizeof(frame.arp.eth.dst));
+	memcpy(frame.arp.target_mac, to, sizeof(frame.arp.target_mac));
 	rig_host_send(host, &frame, sizeof(frame));
 }
 
@@ -508,15 +499,12 @@ arp_send(struct rig_host *host, uint16_t opcode, const uint8_t to[6], uint32_t t
 static bool
 host_answers_arp(struct rig_host *host, const struct rte_mbuf *mbuf)
 {
-	const struct arp_frame *frame = rte_pktmbuf_mtod(mbuf, const struct arp_frame *);
+	struct fanin_arp arp;
 
-	if (mbuf->data_len < sizeof(frame->eth) + sizeof(frame->arp) ||
-	    frame->eth.ether_type != rte_cpu_to_be_16(RTE_ETHER_TYPE_ARP))
+	if (!fanin_arp_decode(rte_pktmbuf_mtod(mbuf, const void *), mbuf->data_len, &arp))
 		return false;
-	if (frame->arp.arp_opcode == rte_cpu_to_be_16(RTE_ARP_OP_REQUEST) &&
-	    frame->arp.arp_data.arp_tip == host->ip_be)
-		arp_send(host, RTE_ARP_OP_REPLY, frame->arp.arp_data.arp_sha.addr_bytes,
-			 frame->arp.arp_data.arp_sip);
+	if (arp.operation_be == FANIN_ARP_REQUEST_BE && arp.target_ip_be == host->ip_be)
+		arp_send(host, FANIN_ARP_REPLY_BE, arp.sender_mac, arp.sender_ip_be);
 	return true;
 }
 
@@ -638,7 +626,7 @@ rig_attach(struct rig_switch *sw, uint16_t port, uint32_t ip_be, const struct ri
 	host->next = rig->hosts;
 	rig->hosts = host;
 	/* As a machine does that gets an address (RFC 5227). */
-	arp_send(host, RTE_ARP_OP_REQUEST, all, ip_be);
+	arp_send(host, FANIN_ARP_REQUEST_BE, all, ip_be);
 	return host;
 }
 

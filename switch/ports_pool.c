@@ -104,14 +104,7 @@ mbufs_per_queue(const struct config_port *port)
 static uint32_t
 mbufs_in_slots(const struct config *config)
 {
-	uint32_t n = config->slots;
-
-	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
-	     handler = handler->next) {
-		if (handler->slots_of == FANIN_SLOTS_SHARED)
-			n += config->shared_slots;
-	}
-	return n;
+	return config->slots + config->shared_slots * fanin_handlers_that_share();
 }
 
 /* Packets that a pool needs so that it never runs dry. */

@@ -10,7 +10,7 @@ local MOST_ELEMENTS_SHOWN = 16
 local MOST_JOB = 65535
 local MOST_RANKS = 64
 local F16, BF16 = 9, 10
-local JOB_FLAGS_ALL = 0x0007
+local JOB_FLAGS_ALL = 0x000f
 -- Behind the payload of a packet with the flag TAGGED: a nonce and a code.
 local TAGGED = 0x0008
 local TAG_NONCE_LEN = 16
@@ -147,8 +147,9 @@ local f = {
 	job_flags = ProtoField.uint32("fanin.join.flags", "Flags", base.HEX),
 	spread = ProtoField.bool("fanin.join.flags.spread", "Blocks are spread over several workers", 32, nil, 0x00000002),
 	wide = ProtoField.bool("fanin.join.flags.wide", "f16 and bf16 are accumulated in f32", 32, nil, 0x00000001),
-	unknown_job_flags = ProtoField.uint32("fanin.join.flags.unknown", "Undefined flags", base.HEX, nil, 0xfffffff8),
+	unknown_job_flags = ProtoField.uint32("fanin.join.flags.unknown", "Undefined flags", base.HEX, nil, 0xfffffff0),
 	job_tagged = ProtoField.bool("fanin.join.flags.tagged", "Packets are tagged", 32, nil, 0x00000004),
+	job_multicast = ProtoField.bool("fanin.join.flags.multicast", "Packets of each member go to all others", 32, nil, 0x00000008),
 	instance = ProtoField.uint64("fanin.join.instance", "Switch's instance", base.HEX),
 	tag = ProtoField.bytes("fanin.tag", "Tag"),
 	tag_nonce = ProtoField.bytes("fanin.tag.nonce", "Nonce"),
@@ -431,15 +432,17 @@ local function add_join_ack(tree, body)
 	flags:add_le(f.wide, body(44, 4))
 	flags:add_le(f.spread, body(44, 4))
 	flags:add_le(f.job_tagged, body(44, 4))
+	flags:add_le(f.job_multicast, body(44, 4))
 	flags:add_le(f.unknown_job_flags, body(44, 4))
 	if body(44, 4):le_uint() > JOB_FLAGS_ALL then
 		flags:add_proto_expert_info(e.job_flags)
 	end
 	tree:add_le(f.instance, body(48, 8))
-	return string.format(" %s size %d window %d payload %d %s%s%s", state_names[body(8, 2):le_uint()] or "state?",
+	return string.format(" %s size %d window %d payload %d %s%s%s%s", state_names[body(8, 2):le_uint()] or "state?",
 		body(10, 2):le_uint(), body(12, 2):le_uint(), body(14, 2):le_uint(), handler,
 		bit.band(body(44, 4):le_uint(), 1) ~= 0 and " f32" or "",
-		bit.band(body(44, 4):le_uint(), 4) ~= 0 and " tagged" or "")
+		bit.band(body(44, 4):le_uint(), 4) ~= 0 and " tagged" or "",
+		bit.band(body(44, 4):le_uint(), 8) ~= 0 and " multicast" or "")
 end
 
 -- How many blocks of an answer are in each state: "3 done 1 absent".

@@ -135,7 +135,9 @@ enum fanin_job_flag {
 	FANIN_JOB_SPREAD =
 		1 << 1, /* blocks are spread over several workers: one may be behind the others */
 	FANIN_JOB_TAGGED = 1 << 2, /* its packets have tags */
-	FANIN_JOB_FLAGS_ALL = FANIN_JOB_WIDE | FANIN_JOB_SPREAD | FANIN_JOB_TAGGED,
+	FANIN_JOB_MULTICAST = 1 << 3, /* packets of any member go to all others, and nothing is reduced */
+	FANIN_JOB_FLAGS_ALL = FANIN_JOB_WIDE | FANIN_JOB_SPREAD | FANIN_JOB_TAGGED |
+			      FANIN_JOB_MULTICAST,
 };
 
 /* JOIN_ACK's payload. The epoch in its header is final once the state is ACTIVE. */

@@ -132,7 +132,7 @@ struct pipeline {
 	uint64_t multi2_up_to;
 	uint64_t multi4_up_to;
 	enum fanin_isa isa;
-	bool shared_slots; /* several workers may come upon the same slot */
+	bool workers_share_slots; /* several workers may come upon the same slot */
 	/* By cluster: packets for its workers; NULL with one worker. */
 	struct rte_ring *queues[PIPELINE_MAX_WORKERS];
 	struct worker *workers[PIPELINE_MAX_WORKERS];

@@ -293,7 +293,11 @@ def whatever_is_wrong_with_joining_by_name_is_told():
                                    ("more_trees", [{}] * 8, "expected a short list"),
                                    ("more_trees", ["x"], "switch_ip nothing, expected an IPv4 address"),
                                    ("more_trees", [{"switch_ip": "10.0.0.1", "job": 1, "udp_port": 1}],
-                                    "key nothing, expected a string")):
+                                    "key nothing, expected a string"),
+                                   ("peers", {}, "peers {}, expected a list with one for each rank"),
+                                   ("peers", [], "expected a list with one for each rank"),
+                                   ("peers", [{"rank": 1, "ip": "10.0.0.1", "switch_ip": "10.0.0.2"}], "rank, ip and switch_ip"),
+                                   ("peers", [{"rank": 0, "ip": "10.0.0.1"}], "rank, ip and switch_ip")):
             with FakeManager(lab, change=lambda result, name=name, value=value: result.update({name: value})):
                 expect_error(lab, f"{name} {value}", "manager", words, manager=here, size=1)
         for endpoints, words in (([], "a list with one for each rank"), (["x"], "strings like")):

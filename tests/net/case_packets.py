@@ -395,7 +395,7 @@ def the_dissector_flags_what_is_unknown():
         (set(), by_hand(LEAVE, job=65535)),
         ({"job"}, by_hand(LEAVE, job=65536)),
         ({"state"}, by_hand(JOIN_ACK, ack_body(state=3))),
-        ({"job_flags"}, by_hand(JOIN_ACK, ack_body(flags=8))),
+        ({"job_flags"}, by_hand(JOIN_ACK, ack_body(flags=16))),
         ({"handler"}, by_hand(JOIN_ACK, ack_body(handler=b"sixteen_letters_"))),
         (set(), by_hand(JOIN_ACK, ack_body(handler=b"fifteen_letters"))),
         ({"state"}, by_hand(ANSWER, bytes(96), count=4, number=1)),

@@ -64,17 +64,8 @@ leaf_put_arp(uint16_t port, uint16_t opcode, const uint8_t mac[6], uint32_t ip_b
 {
 	struct arp_message message = { 0 };
 
-	memset(&message.eth.dst_addr, 0xff, 6);
-	memcpy(&message.eth.src_addr, mac, 6);
-	message.eth.ether_type = htons(RTE_ETHER_TYPE_ARP);
-	message.arp.arp_hardware = htons(RTE_ARP_HRD_ETHER);
-	message.arp.arp_protocol = htons(RTE_ETHER_TYPE_IPV4);
-	message.arp.arp_hlen = 6;
-	message.arp.arp_plen = 4;
-	message.arp.arp_opcode = htons(opcode);
-	memcpy(&message.arp.arp_data.arp_sha, mac, 6);
-	message.arp.arp_data.arp_sip = ip_be;
-	message.arp.arp_data.arp_tip = target_be;
+	fanin_arp_encode(&message.arp, htons(opcode), mac, ip_be, target_be);
+	memset(message.arp.eth.dst, 0xff, sizeof(message.arp.eth.dst));
 	ring_switch_put(&leaf, port, &message, sizeof(message));
 }
 
@@ -86,13 +77,13 @@ leaf_expect_ask(uint16_t port, uint32_t ip_be, const uint8_t *known)
 
 	ck_assert_uint_eq(ring_switch_take(&leaf, port, leaf_out), 60);
 	memcpy(&message, leaf_out, sizeof(message));
-	ck_assert_mem_eq(&message.eth.dst_addr, known == NULL ? broadcast : known, 6);
-	ck_assert_mem_eq(&message.eth.src_addr, leaf.pipeline->mac, 6);
-	ck_assert_uint_eq(message.eth.ether_type, htons(RTE_ETHER_TYPE_ARP));
-	ck_assert_uint_eq(message.arp.arp_opcode, htons(RTE_ARP_OP_REQUEST));
-	ck_assert_mem_eq(&message.arp.arp_data.arp_sha, leaf.pipeline->mac, 6);
-	ck_assert_uint_eq(message.arp.arp_data.arp_sip, leaf.pipeline->ip_be);
-	ck_assert_uint_eq(message.arp.arp_data.arp_tip, ip_be);
+	ck_assert_mem_eq(message.arp.eth.dst, known == NULL ? broadcast : known, 6);
+	ck_assert_mem_eq(message.arp.eth.src, leaf.pipeline->mac, 6);
+	ck_assert_uint_eq(message.arp.eth.type_be, htons(RTE_ETHER_TYPE_ARP));
+	ck_assert_uint_eq(message.arp.operation_be, htons(RTE_ARP_OP_REQUEST));
+	ck_assert_mem_eq(message.arp.sender_mac, leaf.pipeline->mac, 6);
+	ck_assert_uint_eq(message.arp.sender_ip_be, leaf.pipeline->ip_be);
+	ck_assert_uint_eq(message.arp.target_ip_be, ip_be);
 }
 
 void

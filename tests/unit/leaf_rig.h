@@ -13,14 +13,14 @@
 #include <rte_ether.h>
 
 #include "tests/unit/ring_switch.h"
+#include "wire/arp.h"
 
 #define SPINE_PORT 2u
 #define N_SPINES 2u
 
 /* An ARP message as it is on the link. */
 struct arp_message {
-	struct rte_ether_hdr eth;
-	struct rte_arp_hdr arp;
+	struct fanin_arp arp;
 	uint8_t padding[18];
 };
 

@@ -93,21 +93,29 @@ list_jobs(uint16_t index)
 			 (json_int_t)manager_rig.max_jobs, "slots_per_job", 64);
 }
 
-/* As `version` of a switch tells them: one that is usual, and one for reproducible jobs, whose slots hold more. */
+/*
+ * As `version` of a switch tells them: one that is usual, one for reproducible jobs, whose slots hold more and whose shape is not told, as
+ * switches did once, one of multicast, and one of a shape that no manager knows.
+ */
+static const char handlers[] =
+	"[{\"name\":\"usual\",\"default\":true,\"in_order\":false,\"shape\":\"tree\",\"slot_mbufs\":{\"fixed\":1}},"
+	"{\"name\":\"ordered\",\"default\":false,\"in_order\":true,\"slot_mbufs\":{\"per_pair\":1}},"
+	"{\"name\":\"casting\",\"default\":false,\"in_order\":false,\"shape\":\"multicast\",\"slot_mbufs\":{}},"
+	"{\"name\":\"strange\",\"default\":false,\"in_order\":false,\"shape\":\"moebius\",\"slot_mbufs\":{}}]";
+
+/* And those of another build. */
+static const char other_handlers[] =
+	"[{\"name\":\"another\",\"default\":true,\"in_order\":true,\"slot_mbufs\":{\"fixed\":1}},"
+	"{\"name\":\"usual\",\"default\":false,\"in_order\":false,\"slot_mbufs\":{\"fixed\":1}},"
+	"{\"name\":\"casting\",\"default\":false,\"in_order\":false,\"shape\":\"tree\",\"slot_mbufs\":{\"fixed\":1}}]";
+
 static json_t *
 list_handlers(uint16_t index)
 {
 	/* As switches told them once. */
 	if (manager_rig.has_old_handlers[index])
 		return json_pack("[{s:s}]", "name", "usual");
-	/* And one of another build. */
-	if (manager_rig.has_other_handlers[index])
-		return json_pack("[{s:s,s:b,s:b,s:{s:i}},{s:s,s:b,s:b,s:{s:i}}]", "name", "another",
-				 "default", 1, "in_order", 1, "slot_mbufs", "fixed", 1, "name",
-				 "usual", "default", 0, "in_order", 0, "slot_mbufs", "fixed", 1);
-	return json_pack("[{s:s,s:b,s:b,s:{s:i}},{s:s,s:b,s:b,s:{s:i}}]", "name", "usual",
-			 "default", 1, "in_order", 0, "slot_mbufs", "fixed", 1, "name", "ordered",
-			 "default", 0, "in_order", 1, "slot_mbufs", "per_pair", 1);
+	return json_loads(manager_rig.has_other_handlers[index] ? other_handlers : handlers, 0, NULL);
 }
 
 static json_t *

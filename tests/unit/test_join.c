@@ -386,6 +386,26 @@ START_TEST(a_rank_that_does_not_authenticate_joins_no_job_with_tags)
 }
 END_TEST
 
+/* _i: what the switch says. */
+START_TEST(a_rank_hears_that_its_job_reduces_nothing)
+{
+	net.lies = 100;
+	add_ack(keys.down, member.nonce, 64);
+	net.answers[net.n - 1].control.body.join_ack.flags = _i == 0 ? 0 : FANIN_JOB_MULTICAST;
+	ck_assert_msg(join() == FANIN_OK, "%s", error.text);
+	ck_assert_int_eq(member.multicast, _i != 0);
+}
+END_TEST
+
+START_TEST(a_rank_joins_no_job_with_flags_that_it_does_not_know)
+{
+	net.lies = 100;
+	add_ack(keys.down, member.nonce, 64);
+	net.answers[net.n - 1].control.body.join_ack.flags = FANIN_JOB_FLAGS_ALL + 1;
+	expect_refused("it is older than the switch");
+}
+END_TEST
+
 START_TEST(answers_with_tags_are_none_in_a_job_without)
 {
 	net.lies = 1;
@@ -609,6 +629,8 @@ suite_join(void)
 	tcase_add_test(answers, a_forged_answer_does_not_end_a_leave);
 	tcase_add_test(answers, a_switch_that_does_not_know_the_member_ends_a_leave);
 	tcase_add_loop_test(answers, a_rank_that_does_not_authenticate_joins_no_job_with_tags, 0, 2);
+	tcase_add_loop_test(answers, a_rank_hears_that_its_job_reduces_nothing, 0, 2);
+	tcase_add_test(answers, a_rank_joins_no_job_with_flags_that_it_does_not_know);
 	tcase_add_test(answers, answers_with_tags_are_none_in_a_job_without);
 	tcase_add_test(answers, who_waits_for_long_to_join_again_asks_less_often);
 	suite_add_tcase(suite, answers);

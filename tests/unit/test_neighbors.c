@@ -33,8 +33,8 @@ START_TEST(arp_for_the_switch_is_answered_on_every_port_and_teaches)
 	spine_mac(1, mac);
 	leaf_put_arp(SPINE_PORT + 1, RTE_ARP_OP_REQUEST, mac, spine_ip_be(1), leaf.pipeline->ip_be);
 	ck_assert_uint_eq(ring_switch_take(&leaf, SPINE_PORT + 1, leaf_out), 60);
-	ck_assert_uint_eq(answer->arp.arp_opcode, htons(RTE_ARP_OP_REPLY));
-	ck_assert_mem_eq(&answer->eth.dst_addr, mac, 6);
+	ck_assert_uint_eq(answer->arp.operation_be, htons(RTE_ARP_OP_REPLY));
+	ck_assert_mem_eq(answer->arp.eth.dst, mac, 6);
 	len = leaf_packet("10.0.0.1", "10.77.5.1", 1, frame);
 	ring_switch_put(&leaf, 0, frame, len);
 	leaf_expect_routed(SPINE_PORT + 1, frame, len, mac);

@@ -390,17 +390,21 @@ START_TEST(a_wrong_key_is_told)
 }
 END_TEST
 
-/* What the switch of a job with tags answers, that is not there for those without them. _i: JOIN_ACK instead of REFUSED. */
-START_TEST(a_job_with_authentication_is_told)
+/*
+ * What the switch answers of a job that the generator can't load. _i: 0 and 1 of one with tags, by REFUSED and by JOIN_ACK, 2 of one of
+ * multicast.
+ */
+START_TEST(a_job_that_is_not_to_be_loaded_is_told)
 {
 	struct {
 		struct fanin_headers headers;
 		struct fanin_join_ack_body body;
-	} __attribute__((packed)) ack = { .body = { .state = FANIN_JOIN_WAITING,
-						    .size = 2,
-						    .window = 16,
-						    .payload_bytes = 1344,
-						    .flags = FANIN_JOB_TAGGED } };
+	} __attribute__((packed))
+	ack = { .body = { .state = FANIN_JOIN_WAITING,
+			  .size = 2,
+			  .window = 16,
+			  .payload_bytes = 1344,
+			  .flags = _i == 2 ? FANIN_JOB_MULTICAST : FANIN_JOB_TAGGED } };
 	struct fanin_headers *headers = &ack.headers;
 
 	make_hosts(ring_switch_job(&sw, 2, 16), 2);
@@ -413,7 +417,8 @@ START_TEST(a_job_with_authentication_is_told)
 	pktgen_member_receive(&members[0], headers);
 	ck_assert_str_eq(
 		job.error,
-		"job 1 has authentication, which the generator has not: expected one created without --authenticate");
+		_i == 2 ? "job 1 is a multicast job, which reduces nothing: expected one whose handler does"
+			: "job 1 has authentication, which the generator has not: expected one created without --authenticate");
 	leave();
 }
 END_TEST
@@ -501,7 +506,7 @@ suite_pktgen(void)
 	tcase_add_loop_test(tcase, a_result_that_is_not_right_is_wrong, 0, (int)RTE_DIM(tampers));
 	tcase_add_test(tcase, a_silent_switch_is_given_up);
 	tcase_add_test(tcase, a_wrong_key_is_told);
-	tcase_add_loop_test(tcase, a_job_with_authentication_is_told, 0, 2);
+	tcase_add_loop_test(tcase, a_job_that_is_not_to_be_loaded_is_told, 0, 3);
 	tcase_add_test(tcase, a_payload_that_does_not_fit_is_told);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("faults");

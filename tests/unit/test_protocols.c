@@ -119,6 +119,27 @@ static struct fanin_protocol alone = {
 
 FANIN_PROTOCOL_REGISTER(alone)
 
+/* One on switches: only which jobs it is chosen for is looked at. */
+static const char *const echo_handlers[] = { "echo", NULL };
+static const struct fanin_switch_ops echo_ops = { 0 };
+static struct fanin_protocol echo = {
+	.name = "echo",
+	.handlers = echo_handlers,
+	.collectives = 1 << FANIN_COLLECTIVE_ALLREDUCE,
+	.on_switch = &echo_ops,
+	.open = alone_open,
+	.close = alone_close,
+	.post = alone_post,
+	.poll = alone_poll,
+	.idle_ns = alone_idle_ns,
+	.poll_fds = alone_poll_fds,
+	.error = alone_error,
+	.missing = alone_missing,
+	.report = alone_report,
+};
+
+FANIN_PROTOCOL_REGISTER(echo)
+
 /* ---------------------------------------------------------------------------------------------- choice */
 
 static const struct {
@@ -190,6 +211,43 @@ START_TEST(a_protocol_that_makes_no_sense_is_refused_with_the_reason)
 	EXPECT_PROBLEM("poll_fds", protocol.poll_fds = NULL);
 	EXPECT_PROBLEM("all or none", protocol.on_switch = &half);
 #undef EXPECT_PROBLEM
+}
+END_TEST
+
+static const struct {
+	const char *handler;
+	bool multicast;
+	const char *protocol; /* NULL: none */
+	const char *words;    /* of the reason, or the error */
+} choices_on_switch[] = {
+	{ "single", false, "window", "the job's handler is single" },
+	{ "quad", false, "window", "which no protocol names" },
+	{ "quad", true, NULL,
+	  "job 7 is a multicast job: its handler quad sends packets of each rank to all others and reduces nothing" },
+	{ "multicast", true, NULL,
+	  "a protocol for the handler multicast, which this library has not" },
+	{ "echo", true, "echo", "the job's handler is echo" },
+	{ "ring", false, NULL,
+	  "job 7 has the handler ring, whose protocol ring runs without a switch" },
+};
+
+START_TEST(a_multicast_job_takes_a_protocol_that_names_its_handler)
+{
+	const struct fanin_protocol *found = NULL;
+	char reason[FANIN_TEXT_LEN] = "";
+	struct fanin_error error = { 0 };
+	const int status = fanin_protocol_on_switch(7, choices_on_switch[_i].handler, choices_on_switch[_i].multicast,
+						    &found, reason, sizeof(reason), &error);
+
+	if (choices_on_switch[_i].protocol == NULL) {
+		ck_assert_int_eq(status, FANIN_ERR_UNSUPPORTED);
+		ck_assert_ptr_null(found);
+		ck_assert_msg(strstr(error.text, choices_on_switch[_i].words) != NULL, "%s", error.text);
+	} else {
+		ck_assert_int_eq(status, FANIN_OK);
+		ck_assert_str_eq(found->name, choices_on_switch[_i].protocol);
+		ck_assert_msg(strstr(reason, choices_on_switch[_i].words) != NULL, "%s", reason);
+	}
 }
 END_TEST
 
@@ -375,6 +433,8 @@ suite_protocols(void)
 	tcase_add_loop_test(choice, the_handler_of_a_job_names_its_protocol, 0,
 			    (int)(sizeof(choices) / sizeof(choices[0])));
 	tcase_add_test(choice, a_protocol_that_makes_no_sense_is_refused_with_the_reason);
+	tcase_add_loop_test(choice, a_multicast_job_takes_a_protocol_that_names_its_handler, 0,
+			    (int)(sizeof(choices_on_switch) / sizeof(choices_on_switch[0])));
 	suite_add_tcase(suite, choice);
 	tcase_add_test(use, collectives_run_on_a_protocol_from_outside_the_tree);
 	tcase_add_test(use, a_collective_that_a_protocol_lacks_is_refused_by_name);

@@ -241,20 +241,26 @@ put_from_parent(const struct job *job, enum fanin_type type, uint32_t epoch, con
 	ring_switch_put(&sw, 3, frame, len);
 }
 
-/* Makes a switch with a job of a handler below another one, and begins a run of it. */
+/*
+ * Makes a switch with a job of a handler below another one, which lets it join.
+ *
+ * slots: of the job. window, flags: as the parent says. The job has a run if the two agree.
+ */
 static struct job *
-begin_below_parent(const char *handler)
+join_below_parent(const char *handler, uint32_t slots, uint16_t window, uint32_t flags)
 {
 	static const uint8_t parent_mac[6] = { 2, 0, 0, 0, 2, 9 };
 	const struct fanin_headers *got = (const struct fanin_headers *)taken;
 	struct job_spec spec = { .key = RING_SWITCH_KEY,
 				 .handler = handler,
-				 .slots = 2,
+				 .slots = slots,
 				 .n_ranks = 6,
 				 .n_members = 3,
 				 .has_parent = true,
 				 .parent = { .port = 3, .ip_be = host_ip_be(3) } };
-	struct fanin_join_ack_body ack = { .state = FANIN_JOIN_ACTIVE, .size = 6, .window = 1 };
+	struct fanin_join_ack_body ack = {
+		.state = FANIN_JOIN_ACTIVE, .size = 6, .window = window, .flags = flags
+	};
 	char error[PIPELINE_ERROR_LEN];
 	uint8_t answer[4096];
 	const char *code;
@@ -277,6 +283,41 @@ begin_below_parent(const char *handler)
 	memcpy(&ack.nonce, got + 1, sizeof(ack.nonce));
 	ack.payload_bytes = job->params.payload_bytes;
 	put_from_parent(job, FANIN_TYPE_JOIN_ACK, PARENT_EPOCH, &ack, sizeof(ack));
+	return job;
+}
+
+static const struct {
+	const char *handler;
+	uint16_t window; /* of the parent; the job's is 2 */
+	uint32_t flags;  /* likewise */
+	bool agree;
+} parents[] = {
+	{ "single", 2, 0, true },
+	{ "single", 1, 0, false },
+	{ "single", 2, FANIN_JOB_MULTICAST, false },
+	{ "multicast", 2, FANIN_JOB_MULTICAST, true },
+	/* Nothing waits in slots there. */
+	{ "multicast", 1, FANIN_JOB_MULTICAST, true },
+	{ "multicast", 2, 0, false },
+};
+
+START_TEST(a_parent_has_to_run_a_job_of_the_same_kind)
+{
+	const struct job *job = join_below_parent(parents[_i].handler, 4, parents[_i].window,
+						  parents[_i].flags);
+
+	ck_assert_uint_eq(job->params.window, 2);
+	ck_assert_int_eq(job->epoch != 0, parents[_i].agree);
+	ring_switch_close(&sw);
+}
+END_TEST
+
+/* The same, with a run. */
+static struct job *
+begin_below_parent(const char *handler)
+{
+	struct job *job = join_below_parent(handler, 2, 1, 0);
+
 	ck_assert_uint_ne(job->epoch, 0);
 	for (uint16_t p = 0; p < 4; p++) {
 		while (ring_switch_take(&sw, p, taken) != 0)
@@ -452,6 +493,8 @@ suite_registry(void)
 	tcase_add_test(tcase, one_handler_suits_each_size_of_message);
 	tcase_add_test(tcase, a_job_has_the_handler_that_it_names);
 	tcase_add_test(tcase, a_job_has_the_parameters_and_counters_of_its_handler);
+	tcase_add_loop_test(tcase, a_parent_has_to_run_a_job_of_the_same_kind, 0,
+			    (int)RTE_DIM(parents));
 	tcase_add_loop_test(tcase, a_handler_that_takes_contributions_only_may_have_a_parent, 0, 2);
 	tcase_add_test(tcase, a_registered_type_of_the_parent_comes_to_the_group);
 	tcase_add_test(tcase, a_handler_that_makes_no_sense_is_refused_with_the_reason);

@@ -19,6 +19,8 @@ static uint64_t clock_ns;
 static struct {
 	uint32_t blocks[4096];
 	uint32_t indexes[4096];
+	uint32_t jobs[4096];
+	uint32_t epochs[4096];
 	unsigned int n;
 	unsigned int busy; /* calls that find another worker in the way */
 	bool rearms;
@@ -66,6 +68,8 @@ timing_expired(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, uint32
 	}
 	ck_assert_uint_lt(told.n, RTE_DIM(told.blocks));
 	told.blocks[told.n] = block;
+	told.jobs[told.n] = ctx->job->id;
+	told.epochs[told.n] = ctx->epoch;
 	told.indexes[told.n++] = index;
 	if (told.rearms)
 		ck_assert(fanin_timer_arm(ctx, index, block));
@@ -367,6 +371,39 @@ START_TEST(jobs_of_one_timeout_share_their_timers)
 }
 END_TEST
 
+/* One round for all of them. _i: every other time the second job's run is over by then; half of it and 1: timers of a job in a row. */
+START_TEST(timers_of_jobs_that_take_turns_are_each_jobs_own)
+{
+	const uint64_t start_ns = clock_ns;
+	const unsigned int row = (unsigned int)_i / 2 + 1;
+	const bool ends = _i % 2 != 0;
+	const unsigned int n = 24;
+	struct job *jobs[2];
+	uint32_t epochs[2];
+	unsigned int k = 0;
+
+	for (unsigned int i = 0; i < 2; i++)
+		epochs[i] = run_job(&jobs[i], TIMEOUT_NS, 1);
+	for (unsigned int i = 0; i < n; i++)
+		host_contribute(&sw, jobs[i / row % 2], 0, epochs[i / row % 2], i, false);
+	for (unsigned int host = 0; ends && host < 2; host++)
+		leave(jobs[1], host, epochs[1]);
+	round_at(start_ns + TIMEOUT_NS);
+	ck_assert_uint_eq(sw.pipeline->workers[0]->counters.timers, n);
+	for (unsigned int i = 0; i < n; i++) {
+		const unsigned int of = i / row % 2;
+
+		if (ends && of == 1)
+			continue;
+		ck_assert_uint_lt(k, told.n);
+		ck_assert_uint_eq(told.blocks[k], i);
+		ck_assert_uint_eq(told.jobs[k], jobs[of]->params.id);
+		ck_assert_uint_eq(told.epochs[k++], epochs[of]);
+	}
+	ck_assert_uint_eq(told.n, ends ? n / 2 : n);
+}
+END_TEST
+
 START_TEST(more_timeouts_than_there_is_room_for_are_refused)
 {
 	int timeouts[PIPELINE_TIMEOUTS];
@@ -401,6 +438,7 @@ suite_timers(void)
 	tcase_add_test(tcase, a_round_of_full_bursts_at_all_ports_loses_no_timer);
 	tcase_add_test(tcase, timers_of_a_run_that_is_over_expire_for_nobody);
 	tcase_add_test(tcase, jobs_of_one_timeout_share_their_timers);
+	tcase_add_loop_test(tcase, timers_of_jobs_that_take_turns_are_each_jobs_own, 0, 6);
 	tcase_add_test(tcase, more_timeouts_than_there_is_room_for_are_refused);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -412,7 +412,10 @@ FANIN_API const char *fanin_ctx_error(const fanin_ctx *ctx);
 /* Bitmap of the ranks that the last failed call on this context missed, such as those that have not joined; or 0. */
 FANIN_API uint64_t fanin_ctx_missing(const fanin_ctx *ctx);
 
-/* What went wrong in this communicator, naming missing ranks or the refusal; "" if nothing did. Valid until the next call on the context. */
+/*
+ * Returns why a communicator has failed, in words: which ranks are missing, or what a switch or the manager refused. "" if it has not.
+ * Valid until the next call on the context.
+ */
 FANIN_API const char *fanin_comm_error(const fanin_comm *comm);
 
 /* Bitmap of the ranks that the oldest unfinished block waits for, late or gone, as last told by the switch; 0 if unknown. */

@@ -86,6 +86,7 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 					 options.trees);
 	if (status == FANIN_OK && joined->engine == NULL)
 		status = switches_join(joined, &options, &answer, &ctx->error);
+	fanin_manager_answer_free(&answer);
 	if (status == FANIN_OK)
 		status = fanin_ctx_attach(ctx, joined, &ctx->error);
 	if (status != FANIN_OK) {

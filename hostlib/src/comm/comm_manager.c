@@ -192,6 +192,7 @@ fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *options
 	options->rank = answer->rank;
 	/* The manager makes the job anew over other switches when one of its own has failed. With memif there is no other. */
 	options->recover = options->memif_socket == NULL;
+	comm->peers = answer->trees[tree].peers;
 	return link_take(comm, options, &answer->trees[tree], error);
 }
 

@@ -199,6 +199,12 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 	if (status == FANIN_OK)
 		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACKNOWLEDGED,
 					   deadline_ns, timeout_ns, error);
+	/* Before the others wait for this rank. */
+	if (status == FANIN_OK)
+		status = fanin_protocol_on_switch(options->job, comm->member.handler,
+						  comm->member.multicast, &comm->protocol,
+						  comm->protocol_reason,
+						  sizeof(comm->protocol_reason), error);
 	if (status == FANIN_OK && comm->transport == NULL)
 		status = fanin_channel_udp_group(&comm->member.channel, comm->member.group_be,
 						 &comm->route, error);
@@ -230,6 +236,7 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 		.stagger = !options->no_stagger,
 		.recover = options->recover,
 		.listener = -1,
+		.hosts = comm->peers,
 		.flow = {
 			.dst_ip_be = comm->route.switch_ip_be,
 			.src_ip_be = comm->route.local_ip_be,
@@ -238,12 +245,6 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 	};
 	int status;
 
-	comm->protocol = fanin_protocol_of(comm->member.handler, comm->protocol_reason,
-					   sizeof(comm->protocol_reason));
-	if (comm->protocol->on_switch == NULL)
-		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-				       "job %u has the handler %s, whose protocol %s runs without a switch",
-				       options->job, comm->member.handler, comm->protocol->name);
 	if (config.tagger != NULL && !comm->protocol->has_tags)
 		return fanin_error_set(
 			error, FANIN_ERR_UNSUPPORTED,
@@ -256,7 +257,9 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 			return status;
 	}
 	memcpy(config.flow.dst_mac, comm->switch_mac, sizeof(config.flow.dst_mac));
-	return fanin_comm_engine_open(comm, options, &config, error);
+	status = fanin_comm_engine_open(comm, options, &config, error);
+	comm->peers = NULL;
+	return status;
 }
 
 /*

@@ -83,6 +83,7 @@ struct fanin_comm {
 	uint16_t tree; /* of a communicator that is one of several trees: which one; it borrows the manager */
 	uint16_t trees_asked;
 	char trees_reason[FANIN_TEXT_LEN / 2]; /* why there are fewer */
+	const struct fanin_peer *peers; /* while joining: as the manager has told of the tree; NULL: nothing */
 	uint32_t told_ip_be; /* this host's address as the manager knows it; 0: no manager */
 	char job_name[FANIN_JOB_NAME_MAX + 1];
 	char mode_reason[FANIN_TEXT_LEN];

@@ -181,6 +181,7 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 	member->payload_bytes = ack->payload_bytes;
 	member->wide = (ack->flags & FANIN_JOB_WIDE) != 0;
 	member->spread = (ack->flags & FANIN_JOB_SPREAD) != 0;
+	member->multicast = (ack->flags & FANIN_JOB_MULTICAST) != 0;
 	member->group_be = ack->group_be;
 	member->epoch = hdr->epoch;
 	member->instance = ack->instance;

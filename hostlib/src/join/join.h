@@ -66,8 +66,9 @@ struct fanin_member {
 	uint32_t group_be;
 	uint16_t window; /* a power of two */
 	uint16_t payload_bytes;
-	bool wide;   /* sums and averages of f16 and bf16 are accumulated in f32 */
-	bool spread; /* the switch has several workers */
+	bool wide;      /* sums and averages of f16 and bf16 are accumulated in f32 */
+	bool spread;    /* the switch has several workers */
+	bool multicast; /* packets of any member go to all others, and nothing is reduced */
 	char handler[17];
 };
 

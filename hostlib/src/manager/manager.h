@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "hostlib/src/base/error.h"
+#include "hostlib/src/base/peer.h"
 #include "manager_settings.h"
 #include "wire/wire.h"
 
@@ -61,6 +62,7 @@ struct fanin_manager_tree {
 	char interface[IF_NAMESIZE];     /* room for the caller: of home.ip_be */
 	uint64_t key;
 	uint32_t job;
+	struct fanin_peer *peers; /* by rank; the answer's. NULL: the job's switches do all, and nobody has to know */
 };
 
 /* What it is told. */
@@ -90,13 +92,16 @@ struct fanin_manager_answer {
 int fanin_manager_open(const struct fanin_manager_options *options, struct fanin_manager **manager,
 		       struct fanin_error *error);
 
+/* Frees what an answer has, but not the answer. */
+void fanin_manager_answer_free(struct fanin_manager_answer *answer);
+
 /* This host's address on the way to the manager. */
 uint32_t fanin_manager_local_ip(const struct fanin_manager *manager);
 
 /*
  * Joins a job and waits until all ranks have.
  *
- * answer: set on success only. Returns what fanin_manager_open does.
+ * answer: set on success only, and to be freed then. Returns what fanin_manager_open does.
  */
 int fanin_manager_join(struct fanin_manager *manager, const struct fanin_manager_join *join,
 		       struct fanin_manager_answer *answer, struct fanin_error *error);

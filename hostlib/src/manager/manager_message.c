@@ -364,8 +364,35 @@ key_read(const json_t *result, uint64_t *key)
 	return errno == 0 && *end == '\0' && end != text + 2;
 }
 
+/* Where the ranks of a tree are, if the manager tells. */
 static int
-tree_read(const struct fanin_manager *manager, const json_t *result,
+peers_read(const struct fanin_manager *manager, const json_t *result, uint16_t size,
+	   struct fanin_manager_tree *tree, struct fanin_error *error)
+{
+	const json_t *list = json_object_get(result, "peers");
+
+	if (list == NULL)
+		return FANIN_OK;
+	if (!json_is_array(list) || json_array_size(list) != size)
+		return answer_fail(manager, result, "peers", "a list with one for each rank", error);
+	tree->peers = calloc(size, sizeof(*tree->peers));
+	if (tree->peers == NULL)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
+	for (uint16_t i = 0; i < size; i++) {
+		const json_t *entry = json_array_get(list, i);
+		json_int_t rank;
+
+		if (!integer_read(entry, "rank", i, i, &rank) ||
+		    !address_read(entry, "ip", &tree->peers[i].ip_be) ||
+		    !address_read(entry, "switch_ip", &tree->peers[i].switch_ip_be))
+			return answer_fail(manager, result, "peers",
+					   "rank, ip and switch_ip of each rank", error);
+	}
+	return FANIN_OK;
+}
+
+static int
+tree_read(const struct fanin_manager *manager, const json_t *result, uint16_t size,
 	  struct fanin_manager_tree *tree, struct fanin_error *error)
 {
 	json_int_t value;
@@ -385,7 +412,7 @@ tree_read(const struct fanin_manager *manager, const json_t *result,
 	tree->home.generation = generation_read(result);
 	if (!key_read(result, &tree->key))
 		return answer_fail(manager, result, "key", "a string like \"0x1234\"", error);
-	return FANIN_OK;
+	return peers_read(manager, result, size, tree, error);
 }
 
 /* The first tree is described by the result itself, the others by objects in a list. */
@@ -400,10 +427,10 @@ network_read(const struct fanin_manager *manager, const json_t *result,
 
 	if (more != NULL && (!json_is_array(more) || json_array_size(more) >= FANIN_MAX_TREES))
 		return answer_fail(manager, result, "more_trees", "a short list", error);
-	status = tree_read(manager, result, &answer->trees[0], error);
+	status = tree_read(manager, result, answer->size, &answer->trees[0], error);
 	answer->n_trees = 1;
 	for (size_t i = 0; i < json_array_size(more) && status == FANIN_OK; i++)
-		status = tree_read(manager, json_array_get(more, i),
+		status = tree_read(manager, json_array_get(more, i), answer->size,
 				   &answer->trees[answer->n_trees++], error);
 	if (status == FANIN_OK && answer->n_trees > 1) {
 		if (!integer_read(result, "payload_bytes", FANIN_PAYLOAD_ALIGN, UINT16_MAX, &payload))
@@ -464,5 +491,16 @@ fanin_manager_read_answer(const struct fanin_manager *manager, const json_t *res
 			    : network_read(manager, result, &found, error);
 	if (status == FANIN_OK)
 		*answer = found;
+	else
+		fanin_manager_answer_free(&found);
 	return status;
+}
+
+void
+fanin_manager_answer_free(struct fanin_manager_answer *answer)
+{
+	for (unsigned int i = 0; i < FANIN_MAX_TREES; i++) {
+		free(answer->trees[i].peers);
+		answer->trees[i].peers = NULL;
+	}
 }

@@ -98,3 +98,28 @@ fanin_protocol_of(const char *handler, char *reason, size_t reason_len)
 		 "the job's handler is %s, which no protocol names: this is the usual one", handler);
 	return usual;
 }
+
+int
+fanin_protocol_on_switch(uint32_t job, const char *handler, bool multicast,
+			 const struct fanin_protocol **protocol, char *reason, size_t reason_len,
+			 struct fanin_error *error)
+{
+	char why[FANIN_TEXT_LEN];
+	const struct fanin_protocol *found = fanin_protocol_of(handler, why, sizeof(why));
+
+	if (found->on_switch == NULL)
+		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
+				       "job %u has the handler %s, whose protocol %s runs without a switch",
+				       job, handler, found->name);
+	/* The usual one is for handlers that reduce. */
+	if (multicast && found->is_usual)
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"job %u is a multicast job: its handler %s sends packets of each rank to all others and "
+			"reduces nothing. Collectives need a job whose handler reduces, as single does, or a "
+			"protocol for the handler %s, which this library has not",
+			job, handler, handler);
+	*protocol = found;
+	snprintf(reason, reason_len, "%s", why);
+	return FANIN_OK;
+}

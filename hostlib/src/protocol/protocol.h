@@ -17,6 +17,7 @@
 
 #include "fanin/fanin.h"
 #include "hostlib/src/base/error.h"
+#include "hostlib/src/base/peer.h"
 #include "hostlib/src/request/request.h"
 #include "hostlib/src/transport/transport.h"
 #include "wire/keys.h"
@@ -50,6 +51,8 @@ struct fanin_protocol_config {
 	bool spread; /* the switch has several workers, of which one may be behind the others */
 	bool stagger;
 	bool recover; /* a run that the switch has lost can be resumed */
+	/* By rank, where all were when the job was given to them; the owner's. NULL: the network manager has not told, or there is none. */
+	const struct fanin_peer *hosts;
 
 	/* Among the ranks only. */
 	int listener; /* of `listen`; the protocol's from now on, also on failure */
@@ -238,6 +241,16 @@ void fanin_protocol_register(struct fanin_protocol *protocol);
  * handler: of the job. reason: receives, as a phrase, why it is this one. Thread-safe after start-up.
  */
 const struct fanin_protocol *fanin_protocol_of(const char *handler, char *reason, size_t reason_len);
+
+/*
+ * The protocol of a job on a switch, if there is one that can run it.
+ *
+ * handler, multicast: what the switch says of the job. protocol, reason: set on success only, as fanin_protocol_of has them. Returns
+ * FANIN_OK, or FANIN_ERR_UNSUPPORTED with what the job is and who could use it. Thread-safe after start-up.
+ */
+int fanin_protocol_on_switch(uint32_t job, const char *handler, bool multicast,
+			     const struct fanin_protocol **protocol, char *reason,
+			     size_t reason_len, struct fanin_error *error);
 
 #define FANIN_PROTOCOL_REGISTER(protocol)                                                          \
 	static void __attribute__((constructor)) register_##protocol(void)                         \

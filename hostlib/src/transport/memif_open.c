@@ -6,8 +6,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <net/ethernet.h>
-#include <net/if_arp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +20,7 @@
 
 #include "hostlib/src/base/clock.h"
 #include "memif_internal.h"
+#include "wire/arp.h"
 
 static_assert(FANIN_MEMIF_BUFFER_BYTES % 64 == 0 && FANIN_MEMIF_RINGS_BYTES % 64 == 0 &&
 		      FANIN_MEMIF_HEADROOM % 64 == 32,
@@ -38,23 +37,6 @@ static_assert(FANIN_MEMIF_SLOTS <= 1u << MEMIF_MAX_LOG2_RING, "ring size");
 
 /* Enough for the answers to ARP and JOIN, and for what others broadcast meanwhile. */
 #define FIRST_BUFFERS 16
-
-struct arp_frame {
-	uint8_t dst[6];
-	uint8_t src[6];
-	uint16_t type_be;
-	uint16_t hardware_be;
-	uint16_t protocol_be;
-	uint8_t hardware_len;
-	uint8_t protocol_len;
-	uint16_t operation_be;
-	uint8_t sender_mac[6];
-	uint32_t sender_ip_be;
-	uint8_t target_mac[6];
-	uint32_t target_ip_be;
-} __attribute__((packed));
-
-static_assert(sizeof(struct arp_frame) == 42, "ARP");
 
 /* What the switch says is shown to people. */
 static const char *
@@ -347,23 +329,14 @@ static void
 arp_ask(struct fanin_memif *memif, uint32_t switch_ip_be)
 {
 	const struct fanin_transport_ops *ops = memif->transport.ops;
-	struct arp_frame arp = {
-		.dst = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff },
-		.type_be = htons(ETHERTYPE_ARP),
-		.hardware_be = htons(ARPHRD_ETHER),
-		.protocol_be = htons(ETHERTYPE_IP),
-		.hardware_len = sizeof(arp.sender_mac),
-		.protocol_len = sizeof(arp.sender_ip_be),
-		.operation_be = htons(ARPOP_REQUEST),
-		.sender_ip_be = memif->options.local_ip_be,
-		.target_ip_be = switch_ip_be,
-	};
+	struct fanin_arp arp;
 	void *frame = ops->tx_reserve(&memif->transport, sizeof(arp));
 
 	if (frame == NULL)
 		return;
-	memcpy(arp.src, memif->options.local_mac, sizeof(arp.src));
-	memcpy(arp.sender_mac, memif->options.local_mac, sizeof(arp.sender_mac));
+	fanin_arp_encode(&arp, FANIN_ARP_REQUEST_BE, memif->options.local_mac,
+			 memif->options.local_ip_be, switch_ip_be);
+	memset(arp.eth.dst, 0xff, sizeof(arp.eth.dst));
 	memcpy(frame, &arp, sizeof(arp));
 	ops->tx_commit(&memif->transport, sizeof(arp));
 	ops->tx_flush(&memif->transport);
@@ -375,17 +348,13 @@ arp_answer(struct fanin_memif *memif, uint32_t switch_ip_be, uint8_t *mac)
 {
 	const struct fanin_transport_ops *ops = memif->transport.ops;
 	struct fanin_frame frame;
-	struct arp_frame arp;
+	struct fanin_arp arp;
 	bool found = false;
 
 	while (!found && ops->rx_burst(&memif->transport, &frame, 1) != 0) {
-		if (frame.len >= sizeof(arp)) {
-			memcpy(&arp, frame.data, sizeof(arp));
-			found = arp.type_be == htons(ETHERTYPE_ARP) &&
-				arp.operation_be == htons(ARPOP_REPLY) &&
-				arp.sender_ip_be == switch_ip_be &&
-				arp.target_ip_be == memif->options.local_ip_be;
-		}
+		found = fanin_arp_decode(frame.data, frame.len, &arp) &&
+			arp.operation_be == FANIN_ARP_REPLY_BE && arp.sender_ip_be == switch_ip_be &&
+			arp.target_ip_be == memif->options.local_ip_be;
 		ops->rx_release(&memif->transport, &frame, 1);
 	}
 	if (found)
