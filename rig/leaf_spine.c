@@ -150,10 +150,14 @@ ranks_of_leaf(const struct rig_job *job, uint16_t leaf)
 	return RTE_MIN(per_leaf, (uint16_t)(job->n_ranks - first));
 }
 
-static uint64_t
-bitmap_of(uint16_t first, uint16_t n)
+static struct fanin_ranks
+ranks_from(uint16_t first, uint16_t n)
 {
-	return (n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1) << first;
+	struct fanin_ranks ranks = { 0 };
+
+	for (uint16_t i = 0; i < n; i++)
+		fanin_ranks_add(&ranks, first + i);
+	return ranks;
 }
 
 static int
@@ -167,7 +171,7 @@ leaf_job_create(struct rig_job *job, struct job_spec spec, uint16_t leaf, uint16
 	for (uint16_t i = 0; i < spec.n_members; i++) {
 		spec.members[i].port = i;
 		spec.members[i].ip_be = leaf_ip_be(leaf, 1u + i);
-		spec.members[i].ranks = bitmap_of((uint16_t)(leaf * per_leaf + i), 1);
+		spec.members[i].ranks = fanin_ranks_one((unsigned int)leaf * per_leaf + i);
 	}
 	spec.has_parent = job->n_leaves > 1;
 	if (spec.has_parent) {
@@ -190,7 +194,7 @@ spine_job_create(struct rig_job *job, struct job_spec spec, uint16_t spine, char
 		spec.members[leaf].port = leaf;
 		spec.members[leaf].ip_be = leaf_ip_be(leaf, GATEWAY);
 		spec.members[leaf].ranks =
-			bitmap_of((uint16_t)(leaf * network->options.hosts_per_leaf),
+			ranks_from((uint16_t)(leaf * network->options.hosts_per_leaf),
 				  ranks_of_leaf(job, leaf));
 	}
 	return job_create(rig_switch_pipeline(network->spines[spine]), &spec,

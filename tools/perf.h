@@ -11,6 +11,7 @@
 #include <fanin/fanin.h>
 
 #include "reference/perf_collective.h"
+#include "wire/ranks.h"
 
 struct options {
 	struct fanin_init_opts init;
@@ -58,7 +59,8 @@ struct run {
 	double started;  /* the one that runs */
 	int status;
 	char message[512];
-	uint64_t missing;
+	uint16_t missing[FANIN_WIRE_MAX_RANKS];
+	size_t n_missing;
 };
 
 /*

@@ -71,12 +71,13 @@ def malformed(liar, epoch):
         ("header_truncated", packet(content[:HEADER_LEN - 1], liar.lab.host_mac(liar.host),
                                     liar.lab.host_ip(liar.host))),
         ("version_unsupported", liar.contribution(version=1)),
-        ("version_unsupported", liar.contribution(version=3)),
+        ("version_unsupported", liar.contribution(version=2)),
+        ("version_unsupported", liar.contribution(version=4)),
         ("type_unknown", liar.make(99)),
         ("type_unknown", liar.make(0)),
         ("flags_unknown", liar.contribution(flags=0x8000)),
-        ("reserved_nonzero", liar.contribution(reserved0=1)),
-        ("reserved_nonzero", liar.contribution(reserved1=256)),
+        ("reserved_nonzero", liar.contribution(root=1)),
+        ("reserved_nonzero", liar.contribution(reserved=256)),
         ("reserved_nonzero", liar.contribution(number=1)),
         ("extension_unknown", liar.contribution(extension=1, extension_len32=1)),
         ("dtype_unknown", liar.contribution(dtype=77)),
@@ -84,6 +85,8 @@ def malformed(liar, epoch):
         ("dtype_unknown", liar.contribution(dtype=128, op=128)),
         ("dtype_unknown", liar.contribution(dtype=193, op=128)),
         ("op_unknown", liar.contribution(dtype=136, op=12)),
+        ("op_unknown", liar.contribution(op=65)),
+        ("rank_unknown", liar.contribution(op="copy", root=4096)),
         ("count_invalid", liar.contribution(count=15)),
         ("count_invalid", liar.contribution(dtype=136, op=128, count=len(FLOATS) // 4)),
         ("count_invalid", liar.contribution(count=65535)),
@@ -91,7 +94,7 @@ def malformed(liar, epoch):
         ("body_invalid", liar.make(LEAVE, b"\0")),
         ("count_invalid", liar.make(QUERY, epoch=epoch)),
         ("body_invalid", liar.make(QUERY, b"\0", epoch=epoch, number=1)),
-        ("body_invalid", liar.make(ANSWER, bytes(95), epoch=epoch)),
+        ("body_invalid", liar.make(ANSWER, bytes(71), epoch=epoch)),
         ("body_invalid", liar.make(PROBE_ACK, bytes(15), epoch=epoch)),
         ("direction_wrong", liar.make(RESULT, FLOATS, dtype="f32", op="sum", count=16, epoch=epoch)),
         ("direction_wrong", liar.make(ANSWER, bytes(96), epoch=epoch)),
@@ -364,7 +367,7 @@ def by_hand(packet_type, payload=b"", job=7, **changes):
 
 
 def ack_body(state=1, size=2, handler=b"single", flags=4):
-    return struct.pack("<QHHHH4s16sQIQ", 5, state, size, 8, 1024, bytes([239, 0, 0, 1]), handler, 9, flags, 3)
+    return struct.pack("<QHHHH4s16sQIQQ", 5, state, size, 8, 1024, bytes([239, 0, 0, 1]), handler, 9, flags, 3, 1)
 
 
 def faults_of(place, frames):
@@ -380,7 +383,10 @@ def the_dissector_flags_what_is_unknown():
         (set(), by_hand(JOIN_ACK, ack_body(), rank=1)),
         (set(), by_hand(CONTRIBUTION, FLOATS, rank=1, **shape)),
         ({"op"}, by_hand(CONTRIBUTION, FLOATS, **{**shape, "op": 63})),
+        ({"op"}, by_hand(CONTRIBUTION, FLOATS, **{**shape, "op": 65})),
         ({"op"}, by_hand(CONTRIBUTION, FLOATS, **{**shape, "op": 0})),
+        (set(), by_hand(CONTRIBUTION, FLOATS, **{**shape, "op": "copy", "root": 1})),
+        ({"reserved"}, by_hand(CONTRIBUTION, FLOATS, root=1, **shape)),
         ({"dtype"}, by_hand(CONTRIBUTION, FLOATS, **{**shape, "dtype": 77})),
         ({"extension"}, by_hand(CONTRIBUTION, FLOATS, extension=1, **shape)),
         ({"extension"}, by_hand(CONTRIBUTION, FLOATS, extension_len32=1, **shape)),
@@ -538,9 +544,9 @@ def a_capture_of_a_broadcast_shows_who_brings_no_data():
             ranks = start_ranks(lab, lab.create_job(), bytes=4 * KIB, collective="broadcast", dtype="i32")
             expect_exact(reports_of(lab, ranks), "the captured broadcast")
             frames = root.arrived() + other.arrived()
-        found = {tuple(row) for row in dissected(lab, frames, "fanin.rank", "fanin.flags.empty", "fanin.op",
+        found = {tuple(row) for row in dissected(lab, frames, "fanin.rank", "fanin.flags.empty", "fanin.op", "fanin.root",
                                                  display_filter=f"fanin.type == {CONTRIBUTION} && fanin.count > 0")}
-        expect_equal(found, {("0", "0", "64"), ("1", "1", "64")}, "rank, empty and operator of the contributions")
+        expect_equal(found, {("0", "0", "64", "0"), ("1", "1", "64", "0")}, "rank, empty, operator and root of the contributions")
         text = dissected(lab, frames, "_ws.col.Info", display_filter="fanin.flags.empty == 1")
         expect("copy of rank 0" in text[0][0] and "(empty)" in text[0][0], f"a summary: {text[0]}")
         bad = dissected(lab, frames, "frame.number", display_filter="_ws.malformed || fanin.bad_length || fanin.bad_flags")

@@ -349,7 +349,7 @@ ranks_behind(const struct ring_switch *sw, unsigned int h, uint32_t id)
 
 	return child == JOB_NO_CHILD
 		       ? 1
-		       : (uint16_t)__builtin_popcountll(job->params.child_ranks[child]);
+		       : (uint16_t)fanin_ranks_count(&job->params.child_ranks[child]);
 }
 
 size_t
@@ -469,7 +469,7 @@ host_query(struct ring_switch *sw, const struct job *job, unsigned int h, uint32
 	ring_switch_put(sw, port_of(sw, h), frame, len);
 }
 
-const struct fanin_answer_body *
+const struct answer_words *
 host_take_answer(struct ring_switch *sw, unsigned int h, uint32_t number, struct fanin_headers *answer)
 {
 	size_t len;
@@ -480,12 +480,12 @@ host_take_answer(struct ring_switch *sw, unsigned int h, uint32_t number, struct
 	while (len != 0 &&
 	       (len < FANIN_PAYLOAD_OFFSET || answer->udp.dst_be != sw->pipeline->udp_port_be ||
 		answer->fanin.type == FANIN_TYPE_PROBE));
-	ck_assert_uint_eq(len, FANIN_PAYLOAD_OFFSET + sizeof(struct fanin_answer_body));
+	ck_assert_uint_eq(len, FANIN_PAYLOAD_OFFSET + sizeof(struct answer_words));
 	ck_assert_uint_eq(fanin_wire_validate(answer, len), FANIN_REASON_NONE);
 	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_ANSWER);
 	ck_assert_uint_eq(answer->fanin.number, number);
 	ck_assert_uint_eq(answer->fanin.rank, h);
-	return (const struct fanin_answer_body *)(answer + 1);
+	return (const struct answer_words *)(answer + 1);
 }
 
 void

@@ -9,6 +9,7 @@
 
 #include <rte_mbuf.h>
 
+#include "tests/unit/answer_words.h"
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/net/route_table.h"
@@ -147,7 +148,7 @@ void host_query(struct ring_switch *sw, const struct job *job, unsigned int h, u
  * Takes the frame that left to host h, which has to be an ANSWER with this number, and copies it to answer (4096 bytes). Returns its
  * body. Aborts the test if it is none.
  */
-const struct fanin_answer_body *host_take_answer(struct ring_switch *sw, unsigned int h,
+const struct answer_words *host_take_answer(struct ring_switch *sw, unsigned int h,
 						 uint32_t number, struct fanin_headers *answer);
 
 /* Aborts the test unless the frame is the right result of hosts 0 to n - 1 for a block. */

@@ -10,6 +10,7 @@
 #include "hostlib/src/join/channel.h"
 #include "hostlib/src/base/clock.h"
 #include "hostlib/src/join/join.h"
+#include "tests/unit/answer_words.h"
 #include "tests/unit/memory_link.h"
 #include "tests/unit/suites.h"
 
@@ -80,7 +81,7 @@ static void
 add_ack(uint64_t key, uint64_t nonce, uint16_t window)
 {
 	struct fanin_control *ack = answer_add(FANIN_TYPE_JOIN_ACK, key, EPOCH,
-					       sizeof(struct fanin_join_ack_body));
+					       sizeof(struct join_ack_words));
 
 	ack->body.join_ack = (struct fanin_join_ack_body){
 		.nonce = nonce,
@@ -468,7 +469,7 @@ START_TEST(who_waits_for_long_to_join_again_asks_less_often)
 	member.config.timeout_ns = 3 * SECOND;
 	ck_assert_uint_eq(rejoin_interval_ns(false, true), 3 * SECOND / 2);
 	/* Somebody has joined. */
-	member.members = 1;
+	fanin_ranks_add(&member.joined, 0);
 	rejoin_interval_ns(false, true);
 	ck_assert_uint_lt(rejoin_interval_ns(false, true), SECOND);
 }
@@ -528,7 +529,7 @@ switch_put(struct memory_link *from, const void *frame, uint32_t len)
 	struct fanin_control control;
 	struct fanin_flow back = { .src_mac = { 2, 0, 0, 0, 0, 9 }, .src_ip_be = 1 };
 	const bool join = ((const struct fanin_headers *)frame)->fanin.type == FANIN_TYPE_JOIN;
-	const size_t body_len = join ? sizeof(struct fanin_join_ack_body) : 0;
+	const size_t body_len = join ? sizeof(struct join_ack_words) : 0;
 
 	(void)from;
 	ck_assert_uint_le(len, sizeof(control));

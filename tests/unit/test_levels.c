@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "tests/unit/answer_words.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 
@@ -45,9 +46,9 @@ make_job(const char *handler)
 	for (uint16_t i = 0; i < CHILDREN; i++) {
 		spec.members[i].port = i;
 		spec.members[i].ip_be = host_ip_be(i);
-		spec.members[i].ranks = UINT64_C(1) << i;
+		spec.members[i].ranks = fanin_ranks_one(i);
 	}
-	spec.members[2].ranks = 0xc;
+	spec.members[2].ranks = fanin_ranks_of_word(0xc);
 	memcpy(spec.parent.mac, parent_mac, sizeof(parent_mac));
 	ck_assert_msg(job_create(sw.pipeline, &spec, &job, &code, error) == 0, "%s", error);
 }
@@ -108,22 +109,24 @@ parent_packet(enum fanin_type type, uint32_t epoch, const void *payload, uint32_
 static void
 parent_ack(enum fanin_join_state state, uint64_t nonce, uint16_t window)
 {
-	const struct fanin_join_ack_body body = {
-		.nonce = nonce,
-		.state = (uint16_t)state,
-		.size = RANKS,
-		.window = window,
-		.payload_bytes = job->params.payload_bytes,
-		.cookie = 4711,
-		/* That the parent has several workers is no matter here. */
-		.flags = FANIN_JOB_SPREAD | (sw.tagger != NULL ? FANIN_JOB_TAGGED : 0),
-		.instance = RING_SWITCH_PARENT_INSTANCE,
+	const struct join_ack_words body = {
+		.body = {
+			.nonce = nonce,
+			.state = (uint16_t)state,
+			.size = RANKS,
+			.window = window,
+			.payload_bytes = job->params.payload_bytes,
+			.cookie = 4711,
+			/* That the parent has several workers is no matter here. */
+			.flags = FANIN_JOB_SPREAD | (sw.tagger != NULL ? FANIN_JOB_TAGGED : 0),
+			.instance = RING_SWITCH_PARENT_INSTANCE,
+		},
+		.joined = state == FANIN_JOIN_ACTIVE ? 0x3f : 0x1f,
 	};
 	uint8_t frame[4096];
 	size_t len = parent_packet(FANIN_TYPE_JOIN_ACK, state == FANIN_JOIN_ACTIVE ? PARENT_EPOCH : 0,
 				   &body, sizeof(body), (struct fanin_headers *)frame);
 
-	((struct fanin_headers *)frame)->fanin.members = state == FANIN_JOIN_ACTIVE ? 0x3f : 0x1f;
 	put_from_parent(frame, len);
 }
 
@@ -210,6 +213,13 @@ contribute_all(uint32_t epoch, uint32_t block)
 		host_contribute(&sw, job, (h + block) % CHILDREN, epoch, block, false);
 }
 
+/* The ranks that a JOIN_ACK says have joined. */
+static uint64_t
+joined_in(const struct fanin_headers *headers)
+{
+	return ((const struct join_ack_words *)(headers + 1))->joined;
+}
+
 START_TEST(joins_its_parent_when_all_children_are_there)
 {
 	const struct fanin_join_body *join = (const struct fanin_join_body *)(got + 1);
@@ -219,7 +229,7 @@ START_TEST(joins_its_parent_when_all_children_are_there)
 	open_variant(_i);
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, RANKS, got));
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 2, job->params.id, 7, RANKS, got));
-	ck_assert_uint_eq(got->fanin.members, 0xd);
+	ck_assert_uint_eq(joined_in(got), 0xd);
 	parent_is_silent();
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 1, job->params.id, 6, RANKS, got));
 	ck_assert_uint_eq(ack->state, FANIN_JOIN_WAITING);
@@ -242,7 +252,7 @@ START_TEST(joins_its_parent_when_all_children_are_there)
 	parent_ack(FANIN_JOIN_WAITING, nonce, WINDOW);
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, RANKS, got));
 	ck_assert_uint_eq(ack->state, FANIN_JOIN_WAITING);
-	ck_assert_uint_eq(got->fanin.members, 0x1f);
+	ck_assert_uint_eq(joined_in(got), 0x1f);
 	parent_take(FANIN_TYPE_JOIN);
 
 	/* An answer to somebody else's JOIN is none. */
@@ -252,7 +262,7 @@ START_TEST(joins_its_parent_when_all_children_are_there)
 	ck_assert_uint_ne(job->epoch, 0);
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, RANKS, got));
 	ck_assert_uint_eq(ack->state, FANIN_JOIN_ACTIVE);
-	ck_assert_uint_eq(got->fanin.members, 0x3f);
+	ck_assert_uint_eq(joined_in(got), 0x3f);
 	parent_is_silent();
 	ring_switch_close(&sw);
 }
@@ -481,7 +491,7 @@ expect_query_upward(unsigned int child, uint32_t block, uint32_t number)
 /* The parent answers a child's query. */
 static void
 parent_answers(uint32_t epoch, unsigned int child, uint32_t block, uint32_t number,
-	       enum fanin_block_state state, const struct fanin_answer_body *body)
+	       enum fanin_block_state state, const struct answer_words *body)
 {
 	uint8_t frame[4096];
 	struct fanin_headers *headers = (struct fanin_headers *)frame;
@@ -504,7 +514,7 @@ children_are_silent(void)
 
 START_TEST(what_is_lost_is_repeated_where_it_was_lost)
 {
-	static const struct fanin_answer_body nothing = { 0 };
+	static const struct answer_words nothing = { 0 };
 	struct fanin_handler_stats stats;
 	uint32_t epoch;
 
@@ -514,7 +524,7 @@ START_TEST(what_is_lost_is_repeated_where_it_was_lost)
 	host_contribute(&sw, job, 0, epoch, 0, false);
 	host_contribute(&sw, job, 2, epoch, 0, false);
 	host_query(&sw, job, 2, epoch, 0, 7, true);
-	ck_assert_uint_eq(host_take_answer(&sw, 2, 7, got)->members, 0x3d);
+	ck_assert_uint_eq(answer_missing(host_take_answer(&sw, 2, 7, got)), 0x02);
 	ck_assert_uint_eq(got->fanin.count, FANIN_BLOCK_OPEN);
 	parent_is_silent();
 	host_contribute(&sw, job, 1, epoch, 0, false);
@@ -557,10 +567,11 @@ END_TEST
 
 START_TEST(parent_s_answer_reaches_the_child_that_asked)
 {
-	const struct fanin_answer_body body = { .members = 0x1f, .ended = 0x20, .n_blocks = 1 };
-	const struct fanin_answer_body *passed;
+	struct answer_words body = answer_words_make(0x30, 0x20, 0);
+	const struct answer_words *passed;
 	uint32_t epoch;
 
+	body.body.n_blocks = 1;
 	open_variant(_i);
 	epoch = start_run(5);
 	contribute_all(epoch, 0);
@@ -573,11 +584,11 @@ START_TEST(parent_s_answer_reaches_the_child_that_asked)
 	ck_assert_uint_eq(got->fanin.block, 0);
 	ck_assert_uint_eq(got->fanin.count, FANIN_BLOCK_OPEN);
 	ck_assert_uint_eq(got->fanin.members, 0);
-	ck_assert_uint_eq(passed->members, 0x1f);
-	ck_assert_uint_eq(passed->ended, 0x20);
+	ck_assert_uint_eq(answer_missing(passed), 0x30);
+	ck_assert_uint_eq(answer_ended(passed), 0x20);
 	/* It says nothing of this hop. */
-	ck_assert_uint_eq(passed->n_blocks, 0);
-	ck_assert_uint_eq(passed->level, 1);
+	ck_assert_uint_eq(passed->body.n_blocks, 0);
+	ck_assert_uint_eq(passed->body.level, 1);
 	children_are_silent();
 
 	/* Of a run that is over, or to no child of this switch: nobody's. */
@@ -653,7 +664,7 @@ expect_known_upward(uint32_t block)
 
 START_TEST(result_that_a_child_knows_is_everybody_s)
 {
-	static const struct fanin_answer_body nothing = { 0 };
+	static const struct answer_words nothing = { 0 };
 	struct fanin_handler_stats stats;
 	uint32_t epoch;
 
@@ -866,7 +877,7 @@ START_TEST(ranks_that_make_no_tree_are_refused)
 		{ { 1, 4 }, 2, false, false, "found rank 2 behind member 1" },
 		{ { 1, 2 }, 3, false, false, "rank 2 is behind no member" },
 		{ { 1, 2 }, 2, true, false, "all 2 ranks are behind this switch" },
-		{ { 1, 2 }, 65, true, false, "found size 65" },
+		{ { 1, 2 }, FANIN_WIRE_MAX_RANKS + 1, true, false, "found size 4097" },
 		{ { 1, 2 }, 3, true, true, "accumulate \"f32\"" },
 		{ { 1, 6 }, 3, false, true, "accumulate \"f32\"" },
 	};
@@ -889,7 +900,7 @@ START_TEST(ranks_that_make_no_tree_are_refused)
 		for (uint16_t m = 0; m < 2; m++) {
 			spec.members[m].port = m;
 			spec.members[m].ip_be = host_ip_be(m);
-			spec.members[m].ranks = cases[i].ranks[m];
+			spec.members[m].ranks = fanin_ranks_of_word(cases[i].ranks[m]);
 		}
 		ck_assert_int_ne(job_create(sw.pipeline, &spec, &job, &code, error), 0);
 		ck_assert_msg(strstr(error, cases[i].error) != NULL,

@@ -87,11 +87,11 @@ alone_error(const void *engine)
 	return &((const struct alone *)engine)->error;
 }
 
-static uint64_t
-alone_missing(const void *engine)
+static void
+alone_missing(const void *engine, struct fanin_ranks *ranks)
 {
 	(void)engine;
-	return 0;
+	*ranks = (struct fanin_ranks){ 0 };
 }
 
 static void
