@@ -113,8 +113,8 @@ make_group(const char *name, uint32_t id)
 		snprintf(node->ip, sizeof(node->ip), "10.77.%u.254", i);
 		node->switch_index = topology_switch_find(&topology, switch_names[i]);
 		node->parent = i == 0 ? TREE_NO_PARENT : 0;
-		node->local = i == 0 ? 0 : 1u << (i - 1);
-		node->ranks = i == 0 ? 3 : node->local;
+		node->local = fanin_ranks_of_word(i == 0 ? 0 : 1u << (i - 1));
+		node->ranks = i == 0 ? fanin_ranks_of_word(3) : node->local;
 		snprintf(node->switch_name, sizeof(node->switch_name), "%s", switch_names[i]);
 		if (i > 0)
 			snprintf(node->port, sizeof(node->port), "u0");
