@@ -24,6 +24,7 @@ struct plan {
 	struct tree_link links[TREE_MAX_LINKS];
 	struct tree_graph graph;
 	struct tree_place places[GROUP_MAX_RANKS];
+	const struct topology_host *hosts[GROUP_MAX_RANKS]; /* the links that the ranks have joined with */
 	uint32_t addresses[GROUP_MAX_RANKS][TREE_MAX_CHOICES]; /* of the hosts, at their places */
 	struct tree tree;
 };
@@ -85,19 +86,19 @@ draw_graph(const struct manager *manager, struct group *group, struct plan *plan
 
 /* Two ranks on one host would use the same link sooner or later, and a switch knows its members by their addresses. */
 static int
-check_hosts_differ(const struct manager *manager, const struct group *group, uint16_t rank,
-		   const struct topology_host *host, struct control_error *error)
+check_hosts_differ(const struct group *group, const struct plan *plan, uint16_t rank,
+		   struct control_error *error)
 {
+	const struct topology_host *host = plan->hosts[rank];
 	char ip[INET_ADDRSTRLEN], other[INET_ADDRSTRLEN];
 
-	inet_ntop(AF_INET, &group->members[rank].ip_be, ip, sizeof(ip));
 	for (uint16_t k = 0; k < rank; k++) {
-		const struct topology_host *link = group_host_of(group, &manager->config->topology,
-								 k);
+		const struct topology_host *link = plan->hosts[k];
 
 		if (topology_host_first(link) != topology_host_first(host) &&
 		    link->ip_be != host->ip_be)
 			continue;
+		inet_ntop(AF_INET, &group->members[rank].ip_be, ip, sizeof(ip));
 		inet_ntop(AF_INET, &group->members[k].ip_be, other, sizeof(other));
 		if (strcmp(ip, other) == 0)
 			control_fail(error, "no_path",
@@ -216,7 +217,8 @@ find_places(const struct manager *manager, const struct group *group, struct pla
 				     "rank %u: no host of the topology has the address %s", i, ip);
 			return -EHOSTUNREACH;
 		}
-		if (check_hosts_differ(manager, group, i, host, error) != 0)
+		plan->hosts[i] = host;
+		if (check_hosts_differ(group, plan, i, error) != 0)
 			return -EHOSTUNREACH;
 		if (list_places(manager, group, i, topology_host_first(host), plan, error) != 0)
 			return -ENOENT;

@@ -367,7 +367,7 @@ host_packet(const struct ring_switch *sw, unsigned int h, enum fanin_type type, 
 	host_mac(h, flow.src_mac);
 	fanin_wire_encode_l4(frame, &flow, payload_len);
 	fanin_wire_encode_header(&frame->fanin, type, job, epoch, ring_switch_key(type));
-	frame->fanin.rank = (uint16_t)h;
+	frame->fanin.rank = sw->ranks != NULL ? sw->ranks[h] : (uint16_t)h;
 	if (type == FANIN_TYPE_JOIN)
 		frame->fanin.contributions = ranks_behind(sw, h, job);
 	if (payload_len != 0)

@@ -30,6 +30,7 @@ struct ring_switch {
 	uint16_t n_ports;
 	uint16_t hosts_per_port; /* 1; a test may set it before it makes jobs */
 	struct fanin_tagger *tagger; /* of hosts and parent: see ring_switch_authenticate; NULL: there are no tags */
+	const uint16_t *ranks; /* of the hosts; NULL: host h is rank h */
 };
 
 /* How a switch of the tests routes. */
