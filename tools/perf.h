@@ -11,7 +11,6 @@
 #include <fanin/fanin.h>
 
 #include "reference/perf_collective.h"
-#include "wire/ranks.h"
 
 struct options {
 	struct fanin_init_opts init;
@@ -59,7 +58,7 @@ struct run {
 	double started;  /* the one that runs */
 	int status;
 	char message[512];
-	uint16_t missing[FANIN_WIRE_MAX_RANKS];
+	uint16_t missing[FANIN_MAX_RANKS];
 	size_t n_missing;
 };
 

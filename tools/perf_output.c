@@ -133,7 +133,7 @@ json_print(const struct run *run)
 	       report->ring_drops, report->resumed, report->queries, report->frames_sent,
 	       report->frames_received, report->window, report->payload_bytes);
 	json_bits(report->late);
-	printf("], ");
+	printf("], \"n_late\": %" PRIu64 ", ", report->n_late);
 	if (run->times != NULL) {
 		printf("\"times\": [");
 		for (uint64_t i = 0; i < run->measured; i++)

@@ -231,7 +231,7 @@ def who_should_not_join_is_told_why():
         refused("invalid", ["job", "63"], job="x" * 10240)
         refused("invalid", ["job"], job="a b")
         refused("invalid", ["job"], job="")
-        refused("invalid", ["size"], size=65)
+        refused("invalid", ["size"], size=4097)
         refused("invalid", ["size"], size=0)
         refused("invalid", ["rank"], rank=2)
         refused("invalid", ["ip"], ip="127.0.0.1")

@@ -8,7 +8,7 @@ from pathlib import Path
 from case_levels import KEY, running_fabric
 from case_packets import join_body
 from fabric import leaf_spine
-from frames import DELIVERY, HEADER_LEN, JOIN, JOIN_ACK, MULTICAST, RawPort, header, job_key, packet
+from frames import DELIVERY, HEADER_LEN, JOIN, JOIN_ACK, MULTICAST, VERSION, RawPort, header, job_key, packet
 from lab import HOST_INTERFACE, inside
 from support import case, expect, expect_equal, wait_until
 
@@ -42,7 +42,7 @@ class Member:
     def listen(self):
         for _, frame in self.port.arrived():
             content = frame[FANIN_OFFSET:]
-            if frame[12:14] != b"\x08\x00" or len(content) < HEADER_LEN or content[0] != 2:
+            if frame[12:14] != b"\x08\x00" or len(content) < HEADER_LEN or content[0] != VERSION:
                 continue
             if content[1] == JOIN_ACK:
                 state, = struct.unpack_from("<H", content, HEADER_LEN + 8)

@@ -393,8 +393,9 @@ def the_dissector_flags_what_is_unknown():
         # The job has two ranks, as its JOIN_ACK said; of others no more is known than what any job may have.
         ({"rank"}, by_hand(CONTRIBUTION, FLOATS, rank=2, **shape)),
         ({"rank"}, by_hand(QUERY, rank=2, number=1)),
-        (set(), by_hand(CONTRIBUTION, FLOATS, job=8, rank=63, **shape)),
-        ({"rank"}, by_hand(CONTRIBUTION, FLOATS, job=8, rank=64, **shape)),
+        (set(), by_hand(CONTRIBUTION, FLOATS, job=8, rank=4095, **shape)),
+        ({"rank"}, by_hand(CONTRIBUTION, FLOATS, job=8, rank=4096, **shape)),
+        ({"rank"}, by_hand(CONTRIBUTION, FLOATS, rank=1, **{**shape, "op": "copy", "root": 2})),
         ({"job"}, by_hand(LEAVE, job=0)),
         (set(), by_hand(LEAVE, job=65535)),
         ({"job"}, by_hand(LEAVE, job=65536)),
@@ -402,7 +403,7 @@ def the_dissector_flags_what_is_unknown():
         ({"job_flags"}, by_hand(JOIN_ACK, ack_body(flags=8))),
         ({"handler"}, by_hand(JOIN_ACK, ack_body(handler=b"sixteen_letters_"))),
         (set(), by_hand(JOIN_ACK, ack_body(handler=b"fifteen_letters"))),
-        ({"state"}, by_hand(ANSWER, bytes(96), count=4, number=1)),
+        ({"state"}, by_hand(ANSWER, bytes(88), count=4, number=1)),
         # Bodies may be longer, of a later version.
         (set(), by_hand(JOIN, join_body(1, 2, 1500) + b"x")),
         ({"length"}, by_hand(JOIN, join_body(1, 2, 1500)[:-1])),
@@ -421,12 +422,37 @@ def the_dissector_flags_what_is_unknown():
                              ["fifteen_letters", ""], ["", "78"], ["single", b"later".hex()]], "names and later fields")
 
 
+def set_bytes(ranks, n_ranks):
+    """A set of ranks as a body has it in a job of so many."""
+    return sum(1 << rank for rank in ranks).to_bytes((n_ranks + 63) // 64 * 8, "little")
+
+
+@case()
+def sets_of_ranks_are_dissected():
+    fixed = ack_body(size=1000)[:56]
+    joined = set_bytes([0, *range(64, 128), 999], 1000)
+    missing, gone = set_bytes([3, 70, *range(900, 904)], 1000), set_bytes([70, 998], 1000)
+    answer = bytes(64) + struct.pack("<HB5x", 1, 2)
+    frames = [by_hand(JOIN_ACK, fixed + joined), by_hand(ANSWER, answer + missing + gone, count=1, number=1),
+              by_hand(PROBE_ACK, set_bytes([65], 1000) + set_bytes([64], 1000) + b"later")]
+    with tempfile.TemporaryDirectory() as directory:
+        place = SimpleNamespace(directory=Path(directory))
+        expect_equal(faults_of(place, frames), [set()] * 3, "faults")
+        rows = dissected(place, list(enumerate(frames)), "_ws.col.Info", "fanin.join.joined", "fanin.answer.missing",
+                         "fanin.probe_ack.silent", "fanin.later")
+        expect(rows[1][0].endswith("late 3 900-903, ended 70, silent 998"), f"the summary of an ANSWER: {rows[1][0]}")
+        expect(rows[2][0].endswith("ended 65, silent 64"), f"the summary of a PROBE_ACK: {rows[2][0]}")
+        expect_equal([row[1:] for row in rows],
+                     [[joined.hex(), "", "", ""], ["", missing.hex(), "", ""],
+                      ["", "", set_bytes([64], 1000).hex(), b"later".hex()]], "sets, and what is behind them")
+
+
 def least_of(row):
     """A packet's payload and shape that are no more than its type asks for."""
     if row.payload == "elements":
         return {"payload": FLOATS, "dtype": "f32", "op": "sum", "count": 16}
     # A JOIN_ACK of zeros would be one of a job without ranks.
-    return {"payload": ack_body() if row.code == JOIN_ACK else bytes(row.body_len)}
+    return {"payload": ack_body()[:row.body_len] if row.code == JOIN_ACK else bytes(row.body_len)}
 
 
 @case()

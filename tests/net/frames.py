@@ -22,6 +22,7 @@ UPWARD = {row.code for row in TYPES if row.direction == "up"}
 DTYPES = {"none": 0, "i8": 1, "i32": 3, "f32": 11, "f64": 12}
 OPS = {"none": 0, "sum": 1, "prod": 2, "min": 3, "max": 4, "band": 8, "copy": 64}
 HEADER_LEN = 54
+VERSION = 3
 ETH_P_ALL = 0x0003
 PACKET_OUTGOING = 4
 SOL_PACKET = 263
@@ -52,7 +53,7 @@ def job_key(job, packet_type):
     return struct.unpack("<Q", hmac.new(secret, label, hashlib.sha256).digest()[:8])[0]
 
 
-def header(packet_type, job, key, payload=b"", version=3, flags=0, epoch=0, rank=0, contributions=1, block=0,
+def header(packet_type, job, key, payload=b"", version=VERSION, flags=0, epoch=0, rank=0, contributions=1, block=0,
            dtype="none", op="none", count=0, root=0, extension=0, extension_len32=0, progress=0, members=0,
            number=0, reserved=0):
     """A Fanin header with its payload. dtype and op are names, or codes."""

@@ -45,6 +45,8 @@ fanin_options_copy(void *copy, size_t copy_len, const void *options)
 	return true;
 }
 
+static_assert(FANIN_MAX_RANKS == FANIN_WIRE_MAX_RANKS, "ranks of a job");
+
 /* The public structs end without padding: see fanin.h on how they grow. */
 #define ENDS_WITH(type, field)                                                                     \
 	(offsetof(struct type, field) + sizeof(((struct type *)NULL)->field) == sizeof(struct type))
