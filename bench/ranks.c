@@ -81,8 +81,7 @@ measure_tree(uint16_t n_leaves, uint16_t n_spines, uint16_t n_ranks)
 	}
 	for (uint16_t i = 0; i < n_ranks; i++)
 		graph.places[i] = (struct tree_place){
-			.switches = { (uint16_t)((uint32_t)i * n_leaves / n_ranks) },
-			.n_switches = 1
+			.switches = { (uint16_t)((uint32_t)i * n_leaves / n_ranks) }, .n_switches = 1
 		};
 	for (int round = 0; round < ROUNDS; round++) {
 		const uint64_t began_ns = now_ns();
@@ -216,7 +215,8 @@ measure_job(uint16_t n_leaves)
 int
 main(void)
 {
-	char line[] = "ranks-bench --no-huge --no-shconf --no-pci --no-telemetry -m 192 --log-level=error";
+	char line[] =
+		"ranks-bench --no-huge --no-shconf --no-pci --no-telemetry -m 192 --log-level=error";
 	char *argv[16] = { NULL };
 	int argc = 0;
 

@@ -268,8 +268,7 @@ prepare_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 		*reason = FANIN_REASON_PAYLOAD;
 		return false;
 	}
-	if (dense->add == NULL || hdr->dtype != dense->window.dtype ||
-	    hdr->op != dense->window.op) {
+	if (dense->add == NULL || hdr->dtype != dense->window.dtype || hdr->op != dense->window.op) {
 		bool wide = job->wide && fanin_operation_widens(hdr->dtype, hdr->op);
 		fanin_kernel_fn add = kernel_of(job, hdr, wide);
 

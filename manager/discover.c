@@ -25,7 +25,7 @@
 struct view {
 	bool unanswered; /* it has been asked and has not answered */
 	bool answered;
-	bool refused;    /* it cannot find hosts */
+	bool refused;              /* it cannot find hosts */
 	struct fanin_ranks looks;  /* the ranks whose addresses its hosts are asked for */
 	struct fanin_ranks behind; /* those that it sees behind a link to another switch */
 };
@@ -34,7 +34,7 @@ struct view {
 struct search {
 	TAILQ_ENTRY(search) entry;
 	struct group *group;
-	uint32_t number;  /* by which late answers are told from those of this search */
+	uint32_t number;            /* by which late answers are told from those of this search */
 	struct fanin_ranks missing; /* the ranks that are not found yet */
 	uint64_t again_ms;
 	uint64_t end_ms;
@@ -100,7 +100,8 @@ take_place(const struct manager *manager, struct search *search, const struct pe
 				fanin_ranks_add(&view->looks, i);
 		} else if (topology_link_find(&manager->config->topology, peer->index, port) !=
 			   TOPOLOGY_NO_LINK) {
-			fanin_ranks_add(&view->behind, i); /* a frame of it has come from another switch */
+			fanin_ranks_add(&view->behind,
+					i); /* a frame of it has come from another switch */
 		} else {
 			member->found = (struct topology_host){ .ip_be = ip_be,
 								.at.switch_index = peer->index };

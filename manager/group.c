@@ -278,8 +278,7 @@ hex(const json_t *object, const char *key)
 
 /* What ranks_document has written; none if it is something else. */
 static void
-read_ranks(const struct group *group, const json_t *object, const char *key,
-	   struct fanin_ranks *ranks)
+read_ranks(const struct group *group, const json_t *object, const char *key, struct fanin_ranks *ranks)
 {
 	const char *text = json_string_value(json_object_get(object, key));
 	const unsigned int n_words = fanin_ranks_words(group->size);

@@ -61,7 +61,7 @@ json_ranks(const struct fanin_ranks *ranks)
 	unsigned int rank;
 
 	FANIN_RANKS_EACH(rank, ranks)
-		json_array_append_new(list, json_integer(rank));
+	json_array_append_new(list, json_integer(rank));
 	return list;
 }
 

@@ -26,14 +26,14 @@ struct waits_block {
 /* One switch of the tree, as it was when the question came. */
 struct waits_node {
 	char switch_name[TOPOLOGY_NAME_LEN];
-	uint16_t parent; /* index of its node, which is lower; TREE_NO_PARENT: the root */
+	uint16_t parent;          /* index of its node, which is lower; TREE_NO_PARENT: the root */
 	struct fanin_ranks local; /* the ranks at it */
 	struct fanin_ranks ranks; /* and all behind it */
-	bool answered;   /* else `error` says why not */
+	bool answered;            /* else `error` says why not */
 	char error[CONTROL_MESSAGE_LEN];
 	struct fanin_ranks not_joined; /* ranks at it; of a job that does not run */
-	struct fanin_ranks ended;      /* ranks behind it whose processes have ended, as its probes found */
-	struct fanin_ranks silent;     /* likewise: that don't answer */
+	struct fanin_ranks ended; /* ranks behind it whose processes have ended, as its probes found */
+	struct fanin_ranks silent;  /* likewise: that don't answer */
 	struct waits_block *blocks; /* by number, once waits_node_take was called */
 	size_t n_blocks;
 };

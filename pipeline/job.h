@@ -50,11 +50,11 @@ struct job_member {
 
 /* This switch as a member of the job at its parent. */
 struct job_parent {
-	uint64_t nonce;    /* of the run that it joins or has joined */
-	uint64_t cookie;   /* that the parent wants to have back; 0: none yet */
+	uint64_t nonce;            /* of the run that it joins or has joined */
+	uint64_t cookie;           /* that the parent wants to have back; 0: none yet */
 	struct fanin_ranks joined; /* the ranks that have joined there, as last told */
-	uint32_t progress; /* its first block there, as last told */
-	uint32_t epoch;    /* the run there; 0: not joined */
+	uint32_t progress;         /* its first block there, as last told */
+	uint32_t epoch;            /* the run there; 0: not joined */
 	bool asked; /* a JOIN with the nonce was sent: the parent may count this switch as joined */
 	uint16_t refusal;    /* enum fanin_reason: why the last JOIN was refused */
 	uint32_t unanswered; /* JOINs since the parent answered one */
@@ -293,8 +293,8 @@ struct job_join_answer {
 	bool ask_parent; /* this switch has to join at its parent now: see job_parent_join */
 	uint64_t call; /* bitmap of children that have to be told that there is no run: others were in one */
 	struct fanin_ranks joined; /* the ranks that are there */
-	uint64_t cookie; /* CHALLENGE: to be given back; else the one that was */
-	uint32_t epoch;  /* ACTIVE: the run */
+	uint64_t cookie;           /* CHALLENGE: to be given back; else the one that was */
+	uint32_t epoch;            /* ACTIVE: the run */
 	uint32_t first_block; /* likewise: the least of what its members' JOINs say, their block 0 from now on */
 };
 

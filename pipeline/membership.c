@@ -61,8 +61,7 @@ answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 	memcpy(headers + 1, &ack, sizeof(ack));
 	fanin_ranks_write((uint8_t *)(headers + 1) + sizeof(ack), &answer.joined,
 			  job->params.n_ranks);
-	worker_reply(worker, mbuf, job, fanin_join_ack_len(job->params.n_ranks),
-		     headers->udp.src_be);
+	worker_reply(worker, mbuf, job, fanin_join_ack_len(job->params.n_ranks), headers->udp.src_be);
 }
 
 static void

@@ -139,8 +139,7 @@ probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
 		return;
 	}
 	fanin_ranks_read(&ended, sets, job->params.n_ranks);
-	fanin_ranks_read(&silent, sets + fanin_ranks_bytes(job->params.n_ranks),
-			 job->params.n_ranks);
+	fanin_ranks_read(&silent, sets + fanin_ranks_bytes(job->params.n_ranks), job->params.n_ranks);
 	child = job_child_of(job, headers->fanin.rank);
 	rte_spinlock_lock(&job->lock);
 	if (job->members[child].joined) {

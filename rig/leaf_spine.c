@@ -211,7 +211,7 @@ spine_job_create(struct rig_job *job, struct job_spec spec, uint16_t spine, char
 		spec.members[leaf].ip_be = leaf_ip_be(leaf, GATEWAY);
 		spec.members[leaf].ranks =
 			ranks_from((uint16_t)(leaf * network->options.hosts_per_leaf),
-				  ranks_of_leaf(job, leaf));
+				   ranks_of_leaf(job, leaf));
 	}
 	return job_create(rig_switch_pipeline(network->spines[spine]), &spec,
 			  &job->jobs[job->n_leaves], &code, error);

@@ -35,7 +35,7 @@ struct end {
 	struct rig_host *host;
 	struct end *peer; /* NULL: nothing is linked to it */
 	struct end *neighbor; /* of a host's: another host's at the same port; NULL: there is no other one */
-	uint16_t port;    /* of the switch */
+	uint16_t port; /* of the switch */
 	uint64_t delay_ns;
 	struct rig_traffic sent;
 	struct rte_mbuf **frames; /* that have arrived and were not taken: a FIFO */

@@ -21,7 +21,7 @@ json_ranks(const struct fanin_ranks *ranks)
 	unsigned int rank;
 
 	FANIN_RANKS_EACH(rank, ranks)
-		json_array_append_new(list, json_integer(rank));
+	json_array_append_new(list, json_integer(rank));
 	return list;
 }
 
@@ -345,6 +345,5 @@ command_jobs_waits(void *user, const json_t *args, struct control_error *error)
 			 epoch != 0 ? "active" : "waiting", "waiting", (json_int_t)waiting.found,
 			 "blocks", blocks, "members", list_members(daemon->pipeline, job), "parent",
 			 describe_parent(daemon->pipeline, job), "ended",
-			 json_ranks_found(&job->ended), "silent",
-			 json_ranks_found(&job->silent));
+			 json_ranks_found(&job->ended), "silent", json_ranks_found(&job->silent));
 }

@@ -99,7 +99,7 @@ struct fanin_hdr {
 	uint8_t op;     /* enum fanin_wire_op, a copy, or custom; likewise */
 	uint16_t count; /* elements in the payload, or of the block if EMPTY; in REFUSED the reason;
 			 * in ANSWER enum fanin_block_state; in QUERY blocks that it asks about */
-	uint16_t root;           /* of a copy the rank whose data the block has; else 0 */
+	uint16_t root;  /* of a copy the rank whose data the block has; else 0 */
 	uint8_t extension;       /* extension header type, 0: none */
 	uint8_t extension_len32; /* its length in units of 32 bytes */
 	uint32_t progress;       /* sender's oldest unfinished block */
@@ -202,7 +202,7 @@ fanin_answer_decode_word(uint64_t first, uint64_t second, uint64_t *missing, uin
 
 /* PROBE_ACK's payload: two sets of ranks behind the switch that answers, as long as the job needs. */
 struct fanin_probe_ack_body {
-	uint64_t ended;  /* the first one begins: their processes have ended */
+	uint64_t ended; /* the first one begins: their processes have ended */
 	uint64_t silent; /* in a job of up to 64 ranks this is the other one: hosts and switches that don't answer probes */
 };
 
@@ -489,7 +489,7 @@ fanin_wire_count_fits(const struct fanin_hdr *hdr, unsigned int size, uint32_t p
 /* The sizes of the last frame that passed fanin_wire_elements_fit: most of a burst are alike, and few are empty. */
 struct fanin_sizes {
 	uint64_t shape; /* as fanin_wire_shape gives it; after an empty one, without count and root */
-	uint32_t lengths; /* of UDP and IPv4 as they are in the frame */
+	uint32_t lengths;     /* of UDP and IPv4 as they are in the frame */
 	uint32_t payload_len; /* bytes */
 };
 

@@ -347,9 +347,8 @@ ranks_behind(const struct ring_switch *sw, unsigned int h, uint32_t id)
 	const struct job *job = job_lookup(sw->pipeline->jobs, id);
 	const unsigned int child = job == NULL ? JOB_NO_CHILD : job_child_of(job, (uint16_t)h);
 
-	return child == JOB_NO_CHILD
-		       ? 1
-		       : (uint16_t)fanin_ranks_count(&job->params.child_ranks[child]);
+	return child == JOB_NO_CHILD ? 1
+				     : (uint16_t)fanin_ranks_count(&job->params.child_ranks[child]);
 }
 
 size_t

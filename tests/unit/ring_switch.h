@@ -149,8 +149,8 @@ void host_query(struct ring_switch *sw, const struct job *job, unsigned int h, u
  * Takes the frame that left to host h, which has to be an ANSWER with this number, and copies it to answer (4096 bytes). Returns its
  * body. Aborts the test if it is none.
  */
-const struct answer_words *host_take_answer(struct ring_switch *sw, unsigned int h,
-						 uint32_t number, struct fanin_headers *answer);
+const struct answer_words *host_take_answer(struct ring_switch *sw, unsigned int h, uint32_t number,
+					    struct fanin_headers *answer);
 
 /* Aborts the test unless the frame is the right result of hosts 0 to n - 1 for a block. */
 void host_result_check(const struct job *job, unsigned int n, uint32_t block, const void *frame,

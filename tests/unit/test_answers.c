@@ -45,8 +45,8 @@ start(int which)
 	rig.job.n_ranks = 10;
 	rig.job.parent_rank = OWN_RANK;
 	for (unsigned int child = 0; child < CHILDREN; child++)
-		rig.job.child_ranks[child] =
-			fanin_ranks_of_word(UINT64_C(3) << (OWN_RANK + 2 * child));
+		rig.job.child_ranks[child] = fanin_ranks_of_word(UINT64_C(3)
+								 << (OWN_RANK + 2 * child));
 	memset(&unused, 0, sizeof(unused));
 	for (unsigned int i = 0; i < SLOTS; i++)
 		slots[i] = (uint8_t *)&unused;

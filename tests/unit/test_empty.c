@@ -381,8 +381,7 @@ suite_empty(void)
 	tcase_set_timeout(all, 60);
 	tcase_add_loop_test(all, the_result_is_that_of_the_children_with_data, 0, N_HANDLERS);
 	tcase_add_loop_test(all, a_copy_keeps_every_bit_whoever_brings_it, 0, N_HANDLERS);
-	tcase_add_loop_test(all, ranks_that_name_another_root_are_told_so, 0,
-			    4 * N_HANDLERS);
+	tcase_add_loop_test(all, ranks_that_name_another_root_are_told_so, 0, 4 * N_HANDLERS);
 	tcase_add_loop_test(all, averages_and_wide_sums_leave_empty_contributions_out, 0, N_HANDLERS);
 	tcase_add_loop_test(all, an_empty_contribution_is_answered_like_any_other, 0, N_HANDLERS);
 	tcase_add_loop_test(all, an_empty_contribution_opens_no_block_that_the_others_could_not_fill,

@@ -868,8 +868,8 @@ END_TEST
 /* ------------------------------------------------------------------ more than 64 ranks */
 
 #define MANY 1000
-#define MANY_LOW 64 /* child 0, */
-#define MANY_HIGH 70 /* child 1, */
+#define MANY_LOW 64    /* child 0, */
+#define MANY_HIGH 70   /* child 1, */
 #define MANY_FIRST 900 /* and child 2, a switch with all from here on */
 
 /* A JOIN_ACK, an ANSWER or a PROBE_ACK in a job of so many ranks, as large as that makes it. */

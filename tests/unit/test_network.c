@@ -29,7 +29,7 @@ static struct {
 } world;
 
 static uint64_t wait_limit_ns; /* of hosts, from the next open_world on; 0: none */
-static bool eal_is_there; /* a test may open several worlds, one after the other */
+static bool eal_is_there;      /* a test may open several worlds, one after the other */
 
 static const struct rig_leaf_spine_options usual = {
 	.n_leaves = 4,
@@ -306,7 +306,7 @@ END_TEST
 
 #define MANY 1024
 #define PER_LEAF 64
-#define LATE_ONE 70 /* behind the second leaf, */
+#define LATE_ONE 70   /* behind the second leaf, */
 #define LATE_TWO 1000 /* and behind the last one */
 #define MANY_ROOT 1001
 
@@ -452,9 +452,10 @@ START_TEST(late_ones_of_a_thousand_are_named_and_waited_for)
 			continue;
 		ck_assert_int_eq(world.members[rank].request.status, FANIN_IN_PROGRESS);
 		found = missing_at(rank);
-		ck_assert(fanin_ranks_equal(&found, rank / PER_LEAF == LATE_ONE / PER_LEAF   ? &one
-						    : rank / PER_LEAF == LATE_TWO / PER_LEAF ? &two
-											     : &leaves));
+		ck_assert(fanin_ranks_equal(&found, rank / PER_LEAF == LATE_ONE / PER_LEAF ? &one
+						    : rank / PER_LEAF == LATE_TWO / PER_LEAF
+							    ? &two
+							    : &leaves));
 		fanin_engine_late(world.members[rank].engine, &found);
 		ck_assert(!fanin_ranks_is_empty(&found));
 	}

@@ -103,12 +103,13 @@ static void
 start_run(uint64_t nonce)
 {
 	struct join_ack_words ack = { .body = {
-		.state = FANIN_JOIN_ACTIVE,
-		.size = RANKS,
-		.window = 4,
-		.flags = probe_rig.sw.tagger != NULL ? FANIN_JOB_TAGGED : 0,
-		.instance = RING_SWITCH_PARENT_INSTANCE,
-	} };
+					      .state = FANIN_JOIN_ACTIVE,
+					      .size = RANKS,
+					      .window = 4,
+					      .flags = probe_rig.sw.tagger != NULL ? FANIN_JOB_TAGGED
+										   : 0,
+					      .instance = RING_SWITCH_PARENT_INSTANCE,
+				      } };
 
 	for (unsigned int i = 0; i < CHILDREN; i++)
 		join(i, nonce + i);

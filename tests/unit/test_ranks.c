@@ -22,7 +22,8 @@ static const unsigned int sizes[] = { 1, 2, 63, 64, 65, 127, 128, 129, 1000, 102
 
 /* A set of a job of n ranks, of which one in `one_in` is in it. */
 static void
-draw(struct random *random, unsigned int n, unsigned int one_in, struct fanin_ranks *set, struct plain *plain)
+draw(struct random *random, unsigned int n, unsigned int one_in, struct fanin_ranks *set,
+     struct plain *plain)
 {
 	memset(set, 0, sizeof(*set));
 	memset(plain, 0, sizeof(*plain));

@@ -376,7 +376,8 @@ START_TEST(a_new_run_is_not_waited_for_without_a_reason)
 		fanin_engine_poll(world->engines[0]);
 	}
 	pass_rejoining(world,
-		       &(struct fanin_rejoin){ .missing = { { 1 << 1 } }, .late = { { _i == 3 ? 1 << 1 : 0 } } },
+		       &(struct fanin_rejoin){ .missing = { { 1 << 1 } },
+					       .late = { { _i == 3 ? 1 << 1 : 0 } } },
 		       0.5);
 	ck_assert_int_eq(collective.requests[0].status, FANIN_ERR_TIMEOUT);
 	collective_free(&collective, world);

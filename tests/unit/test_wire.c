@@ -439,7 +439,7 @@ START_TEST(custom_operators_need_elements_of_the_size_that_their_type_tells)
 	for (unsigned int op = FANIN_WIRE_OP_COUNT; op <= UINT8_MAX; op++) {
 		make_contribution(&frame, FANIN_WIRE_OPAQUE + 8, op, COUNT);
 		expect(&frame, op == FANIN_WIRE_COPY || op >= FANIN_WIRE_CUSTOM ? FANIN_REASON_NONE
-									: FANIN_REASON_OP);
+										: FANIN_REASON_OP);
 	}
 	for (unsigned int dtype = FANIN_WIRE_DTYPE_COUNT; dtype <= UINT8_MAX; dtype++) {
 		bool is_opaque = dtype > 128 && dtype <= 192;

@@ -112,7 +112,7 @@ enum fanin_op {
  */
 #define FANIN_CUSTOM(code) ((enum fanin_op)(code))
 
-#define FANIN_MAX_TREES 8 /* of a job */
+#define FANIN_MAX_TREES 8    /* of a job */
 #define FANIN_MAX_RANKS 4096 /* likewise; of a ring 64 */
 
 typedef struct fanin_ctx fanin_ctx;

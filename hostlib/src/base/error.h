@@ -28,7 +28,7 @@ struct fanin_log {
 };
 
 struct fanin_error {
-	char text[FANIN_TEXT_LEN]; /* "" if nothing went wrong */
+	char text[FANIN_TEXT_LEN];  /* "" if nothing went wrong */
 	struct fanin_ranks missing; /* ranks that it is about */
 };
 

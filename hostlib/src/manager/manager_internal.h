@@ -46,7 +46,7 @@ struct fanin_manager {
 	struct fanin_ranks left;   /* that the manager has said have left */
 	struct fanin_ranks lost;   /* whose connection to it has ended */
 	struct fanin_ranks silent; /* that it hears nothing of, or that no switch reaches */
-	uint64_t away_ns; /* when the last of these was added */
+	uint64_t away_ns;          /* when the last of these was added */
 	/* Why each of the job's trees is not there now, as the manager last said; empty: it is. */
 	char stranded[FANIN_MAX_TREES][FANIN_TEXT_LEN];
 };

@@ -440,10 +440,10 @@ ring_read(const struct fanin_manager *manager, const json_t *result,
 	snprintf(answer->reason, sizeof(answer->reason), "%s",
 		 reason != NULL ? reason : "the manager gave no reason");
 	if (answer->size > FANIN_MANAGER_MAX_PEERS)
-		return fanin_error_set(error, FANIN_ERR_MANAGER,
-				       "the manager has no tree for the %u ranks of job \"%s\", and without one there can be %u: %s",
-				       answer->size, manager->job, FANIN_MANAGER_MAX_PEERS,
-				       answer->reason);
+		return fanin_error_set(
+			error, FANIN_ERR_MANAGER,
+			"the manager has no tree for the %u ranks of job \"%s\", and without one there can be %u: %s",
+			answer->size, manager->job, FANIN_MANAGER_MAX_PEERS, answer->reason);
 	if (!json_is_array(endpoints) || json_array_size(endpoints) != answer->size)
 		return answer_fail(manager, result, "endpoints", "a list with one for each rank",
 				   error);

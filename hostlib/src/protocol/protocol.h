@@ -59,7 +59,7 @@ struct fanin_protocol_config {
 /* What keeps a lost run from being taken up again, as far as the switch that is joined and others say. */
 struct fanin_rejoin {
 	struct fanin_ranks missing; /* ranks that have not joined again; none also if it is not known */
-	struct fanin_ranks gone;    /* of these: will not, or do not answer */
+	struct fanin_ranks gone; /* of these: will not, or do not answer */
 	struct fanin_ranks late; /* of these: are known to be there, and nothing else is in the way; none: no reason to wait */
 	uint64_t told_ns; /* when the switch said it */
 };

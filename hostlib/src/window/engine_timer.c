@@ -163,7 +163,7 @@ reason_of_absence(const struct fanin_engine *engine, const struct fanin_ranks *m
 			       ? ", which has ended or does not answer"
 		       : fanin_ranks_meet(&engine->rejoin.late, missing) ? ", which is late"
 									 : "";
-	return fanin_ranks_meet(&told->ended, missing)	  ? ", which has ended"
+	return fanin_ranks_meet(&told->ended, missing)    ? ", which has ended"
 	       : fanin_ranks_meet(&told->silent, missing) ? ", which does not answer"
 							  : ", which is late";
 }
@@ -243,9 +243,8 @@ waits_for_gone(const struct fanin_engine *engine)
 		return fanin_ranks_meet(&engine->rejoin.gone, &engine->rejoin.missing);
 	/* A link may be away for a moment. */
 	return told->block == engine->oldest &&
-	       (told->ended ||
-		(told->silent_ns != 0 &&
-		 told->time_ns - told->silent_ns >= fanin_engine_retry_most_ns(engine)));
+	       (told->ended || (told->silent_ns != 0 && told->time_ns - told->silent_ns >=
+								fanin_engine_retry_most_ns(engine)));
 }
 
 /*
