@@ -176,7 +176,7 @@ measure_job(uint16_t n_leaves)
 		.max_jobs = 1,
 		.slots = 8,
 	};
-	const struct rig_options rig_options = { .seed = 1, .n_packets = 32767, .mtu = 1500 };
+	const struct rig_options rig_options = { .seed = 1, .n_packets = 65535, .mtu = 1500 };
 	const struct job_spec spec = { .handler = "single" };
 	const uint16_t n_ranks = (uint16_t)(n_leaves * FANIN_WIRE_MAX_CHILDREN);
 	struct rig_leaf_spine network;
@@ -216,7 +216,7 @@ int
 main(void)
 {
 	char line[] =
-		"ranks-bench --no-huge --no-shconf --no-pci --no-telemetry -m 192 --log-level=error";
+		"ranks-bench --no-huge --no-shconf --no-pci --no-telemetry -m 384 --log-level=error";
 	char *argv[16] = { NULL };
 	int argc = 0;
 
@@ -232,5 +232,6 @@ main(void)
 	measure_job(1);
 	measure_job(4);
 	measure_job(16);
+	measure_job(64);
 	return 0;
 }

@@ -83,7 +83,7 @@ spine_build(struct rig_leaf_spine *network, uint16_t spine, char *error)
 		.ip_be = spine_ip_be(spine),
 		.prefix_len = 24,
 		.n_ports = options->n_leaves,
-		.routed = (UINT64_C(1) << options->n_leaves) - 1,
+		.routed = UINT64_MAX >> (64 - options->n_leaves),
 		.routes = routes,
 		.n_routes = options->n_leaves,
 		.ends = ends,

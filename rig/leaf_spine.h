@@ -10,7 +10,7 @@
 #include "pipeline/job.h"
 #include "rig/network.h"
 
-#define RIG_MAX_LEAVES 32
+#define RIG_MAX_LEAVES PIPELINE_MAX_PORTS
 #define RIG_MAX_SPINES 16
 
 struct rig_leaf_spine_options {

@@ -17,11 +17,19 @@
 void
 ring_switch_eal(void)
 {
-	char line[] =
-		"fanin-check --no-huge --no-shconf --no-pci --no-telemetry -m 128 --lcores 0,1@0 --log-level=error";
+	ring_switch_eal_of(128);
+}
+
+void
+ring_switch_eal_of(unsigned int megabytes)
+{
+	char line[128];
 	char *argv[32] = { NULL };
 	int argc = 0;
 
+	snprintf(line, sizeof(line),
+		 "fanin-check --no-huge --no-shconf --no-pci --no-telemetry -m %u --lcores 0,1@0 --log-level=error",
+		 megabytes);
 	for (char *word = strtok(line, " "); word != NULL; word = strtok(NULL, " "))
 		argv[argc++] = word;
 	ck_assert_int_ge(rte_eal_init(argc, argv), 0);

@@ -44,6 +44,9 @@ struct ring_switch_routing {
 /* Starts the EAL without hugepages; once per process. */
 void ring_switch_eal(void);
 
+/* The same with more memory than most tests need, which is 128 MiB. */
+void ring_switch_eal_of(unsigned int megabytes);
+
 /* Makes a switch; faults may be NULL. Aborts the test on failure. */
 void ring_switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
 		      const struct pipeline_faults *faults);

@@ -12,7 +12,8 @@
 #include "tests/unit/suites.h"
 
 #define SECOND_NS UINT64_C(1000000000)
-#define MOST_RANKS 1024
+#define MOST_RANKS FANIN_WIRE_MAX_RANKS
+#define MANY 1024 /* packets in flight take the more memory */
 
 struct member {
 	struct fanin_engine *engine;
@@ -57,13 +58,13 @@ open_world(const struct rig_leaf_spine_options *options, uint64_t seed, uint16_t
 	   const char *handler)
 {
 	const struct rig_options rig_options = { .seed = seed,
-						 .n_packets = n_ranks > 64 ? 32767 : 16383,
+						 .n_packets = n_ranks == MANY ? 32767 : 16383,
 						 .mtu = 1500 };
 	const struct job_spec spec = { .handler = handler };
 	char error[PIPELINE_ERROR_LEN] = "";
 
 	if (!eal_is_there)
-		ring_switch_eal();
+		ring_switch_eal_of(n_ranks > MANY ? 384 : 128);
 	eal_is_there = true;
 	memset(&world, 0, sizeof(world));
 	world.rig = rig_create(&rig_options, error);
@@ -304,7 +305,6 @@ END_TEST
 
 /* ------------------------------------------------------------------ a thousand ranks */
 
-#define MANY 1024
 #define PER_LEAF 64
 #define LATE_ONE 70   /* behind the second leaf, */
 #define LATE_TWO 1000 /* and behind the last one */
@@ -339,6 +339,20 @@ START_TEST(sums_of_a_thousand_ranks_are_exact_whatever_is_lost)
 	options.faults = (struct pipeline_faults){ .drop = 0.01, .duplicate = 0.01, .reorder = 0.01 };
 	open_world(&options, 3, MANY, "single");
 	allreduce(3000);
+	close_world();
+}
+END_TEST
+
+/* As many as there can be, whose root is a full switch, too. */
+START_TEST(sums_of_as_many_ranks_as_there_can_be_are_exact)
+{
+	struct rig_leaf_spine_options options = many;
+
+	options.n_leaves = FANIN_WIRE_MAX_RANKS / PER_LEAF;
+	open_world(&options, 1, FANIN_WIRE_MAX_RANKS, "single");
+	ck_assert_uint_eq(world.job.jobs[options.n_leaves]->params.n_children,
+			  FANIN_WIRE_MAX_CHILDREN);
+	allreduce(100);
 	close_world();
 }
 END_TEST
@@ -507,6 +521,7 @@ suite_network(void)
 	tcase_add_test(tests, a_slow_link_delays_and_loses_nothing);
 	tcase_add_test(tests, sums_of_a_thousand_ranks_are_exact);
 	tcase_add_test(tests, sums_of_a_thousand_ranks_are_exact_whatever_is_lost);
+	tcase_add_test(tests, sums_of_as_many_ranks_as_there_can_be_are_exact);
 	tcase_add_test(tests, a_broadcast_comes_from_any_of_a_thousand_ranks);
 	tcase_add_test(tests, ranks_of_a_thousand_that_name_another_root_are_told_so);
 	tcase_add_test(tests, an_allgather_has_the_parts_of_a_thousand_ranks);
