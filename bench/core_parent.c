@@ -31,6 +31,7 @@ rig_parent_start(const struct rig *rig, struct job *job)
 	struct fanin_hdr hdr = { 0 };
 	struct fanin_join_body join;
 	struct fanin_join_ack_body ack;
+	const struct fanin_ranks none = { 0 };
 
 	if (!rig->options.parent)
 		return;
@@ -43,7 +44,7 @@ rig_parent_start(const struct rig *rig, struct job *job)
 		.window = UINT16_MAX,
 		.payload_bytes = (uint16_t)job->params.payload_bytes,
 	};
-	job_parent_ack(rig->pipeline->jobs, job, &hdr, &ack);
+	job_parent_ack(rig->pipeline->jobs, job, &hdr, &ack, &none);
 }
 
 /* The result that a parent makes of what came up: the other rank of the job brought nothing. */

@@ -180,7 +180,6 @@ receive_join_ack(struct pktgen_member *member, const struct fanin_headers *heade
 	}
 	job_take(member->job, &headers->fanin, &ack);
 	member->joined = true;
-	member->members = headers->fanin.members;
 	if (ack.state == FANIN_JOIN_ACTIVE)
 		member->state = PKTGEN_RUN;
 }

@@ -112,7 +112,6 @@ struct pktgen_member {
 	bool joined; /* the switch has it in its list */
 	uint64_t nonce;
 	uint64_t cookie;
-	uint64_t members;      /* who has joined, by the last JOIN_ACK */
 	unsigned int refusal;  /* last reason for which JOIN has to wait */
 	uint64_t next_send_ns; /* of ARP, JOIN or LEAVE */
 	uint64_t next_scan_ns; /* for results that are late */

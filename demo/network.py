@@ -83,7 +83,7 @@ class Trees:
         parents = {node["switch"]: names[node["parent"]] if "parent" in node else None for node in nodes}
         local = {node["switch"]: int(node["local"], 16) for node in nodes}
         return {"root": next(switch for switch, parent in parents.items() if parent is None), "parents": parents,
-                "hosts": {switch: [host for host in range(64) if ranks >> host & 1] for switch, ranks in local.items() if ranks}}
+                "hosts": {switch: [host for host in range(ranks.bit_length()) if ranks >> host & 1] for switch, ranks in local.items() if ranks}}
 
     def draw(self):
         lines = []

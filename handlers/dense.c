@@ -58,7 +58,7 @@ make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 				 type == FANIN_TYPE_RESULT ? ctx->job->keys.down : ctx->job->keys.up);
 	hdr->flags = flags;
 	hdr->block = block;
-	memcpy(&hdr->dtype, &dense->window.shape, sizeof(dense->window.shape));
+	fanin_wire_set_shape(hdr, dense->window.shape);
 	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + payload_len);
 	mbuf->pkt_len = mbuf->data_len;
 	mbuf->ol_flags = 0;
@@ -125,11 +125,12 @@ fanin_dense_finish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, str
 	if (__builtin_expect(!fanin_wire_is_empty(hdr), 1)) {
 		if (dense->window.op == FANIN_WIRE_AVG)
 			fanin_kernel_finish(job->isa,
-					    dense->wide != NULL ? FANIN_WIRE_F32 : dense->window.dtype,
+					    dense->window.wide != 0 ? FANIN_WIRE_F32
+								    : dense->window.dtype,
 					    FANIN_WIRE_AVG)(payload, job->n_ranks,
 							    dense->window.count);
-		if (dense->wide != NULL)
-			dense->wide->narrow(payload, payload, dense->window.count);
+		if (dense->window.wide != 0)
+			fanin_dense_wide(dense)->narrow(payload, payload, dense->window.count);
 	}
 	publish(ctx, dense, block, mbuf);
 	fanin_window_finish(&dense->window, job->shared, FANIN_PHASE_DONE);
@@ -160,16 +161,6 @@ take_result(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet *pack
 	publish(ctx, dense, block, packet->mbuf);
 	fanin_window_settle(&dense->window, block, FANIN_PHASE_DONE);
 	return FANIN_VERDICT_HELD;
-}
-
-uint64_t
-fanin_dense_ranks_not_missing(const struct fanin_job_params *job, uint64_t present)
-{
-	uint64_t ranks = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - job->n_ranks);
-
-	for (uint64_t missing = job->children & ~present; missing != 0; missing &= missing - 1)
-		ranks &= ~job->child_ranks[__builtin_ctzll(missing)];
-	return ranks;
 }
 
 void
@@ -230,14 +221,15 @@ keep_first(void *acc, const void *in, size_t count)
 	(void)count;
 }
 
-/* Of partial results, which are f32 if `wide`. Returns NULL if the job can't reduce this. */
+/* What becomes a block's `add`, into partial results that are f32 if `wide`. Returns NULL if the job can't reduce this. */
 static fanin_kernel_fn
 kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr, bool wide)
 {
 	const struct fanin_operator *custom;
 
 	if (wide)
-		return fanin_kernel(job->isa, FANIN_WIRE_F32, hdr->op);
+		return job->in_order ? fanin_kernel(job->isa, FANIN_WIRE_F32, hdr->op)
+				     : fanin_kernel_wide(job->isa, hdr->dtype)->accumulate;
 	if (fanin_op_is_copy(hdr->op))
 		return keep_first;
 	if (!fanin_op_is_custom(hdr->op))
@@ -276,18 +268,17 @@ prepare_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 		*reason = FANIN_REASON_PAYLOAD;
 		return false;
 	}
-	if (dense->kernel == NULL || hdr->dtype != dense->window.dtype ||
-	    hdr->op != dense->window.op) {
+	if (dense->add == NULL || hdr->dtype != dense->window.dtype || hdr->op != dense->window.op) {
 		bool wide = job->wide && fanin_operation_widens(hdr->dtype, hdr->op);
-		fanin_kernel_fn kernel = kernel_of(job, hdr, wide);
+		fanin_kernel_fn add = kernel_of(job, hdr, wide);
 
-		if (kernel == NULL) {
+		if (add == NULL) {
 			fanin_window_abandon(&dense->window, ctx, hdr->block);
 			*reason = FANIN_REASON_OPERATION;
 			return false;
 		}
-		dense->kernel = kernel;
-		dense->wide = wide ? fanin_kernel_wide(job->isa, hdr->dtype) : NULL;
+		dense->add = add;
+		dense->window.wide = wide ? (uint8_t)(job->isa + 1u) : 0;
 	}
 	fanin_dense_release(ctx, dense);
 	__atomic_store_n(&dense->begun_ns, ctx->now_ns, __ATOMIC_RELEASE);

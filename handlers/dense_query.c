@@ -59,10 +59,33 @@ block_state(const struct fanin_handler_ctx *ctx, uint32_t block, unsigned int ch
 	return FANIN_BLOCK_OPEN;
 }
 
-/* Turns the packet into its answer: header and body, which the mbuf has room for. */
+/* The ranks behind children that are missing, a bitmap, and what is known of them. Of ranks elsewhere nothing is known here. */
+static void
+write_ranks(const struct fanin_handler_ctx *ctx, uint64_t children, uint8_t *sets)
+{
+	const struct fanin_job_params *job = ctx->job;
+	const uint32_t len = fanin_ranks_bytes(job->n_ranks);
+
+	for (uint32_t at = 0; at < len; at += (uint32_t)sizeof(uint64_t)) {
+		const uint32_t i = at / (uint32_t)sizeof(uint64_t);
+		uint64_t missing = 0, ended = 0, silent = 0, first, second;
+
+		for (uint64_t left = children; left != 0; left &= left - 1)
+			missing |= job->child_ranks[__builtin_ctzll(left)].words[i];
+		if (ctx->ended != NULL)
+			ended = __atomic_load_n(&ctx->ended->words[i], __ATOMIC_RELAXED);
+		if (ctx->silent != NULL)
+			silent = __atomic_load_n(&ctx->silent->words[i], __ATOMIC_RELAXED);
+		fanin_answer_encode_word(missing, ended, silent, &first, &second);
+		memcpy(sets + at, &first, sizeof(first));
+		memcpy(sets + len + at, &second, sizeof(second));
+	}
+}
+
+/* Turns the packet into its answer: header and body, which the mbuf has room for. missing: children, a bitmap. */
 static void
 make_answer(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
-	    enum fanin_block_state state, uint64_t missing, struct fanin_answer_body *body)
+	    enum fanin_block_state state, uint64_t missing, const struct fanin_answer_body *body)
 {
 	struct fanin_hdr *hdr = &packet->headers->fanin;
 	const struct fanin_hdr asked = *hdr;
@@ -74,11 +97,10 @@ make_answer(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 	hdr->count = (uint16_t)state;
 	hdr->members = asked.type == FANIN_TYPE_QUERY ? asked.members : 0;
 	hdr->number = asked.number;
-	body->members = fanin_dense_ranks_not_missing(ctx->job, ctx->job->children & ~missing);
-	body->ended = ctx->ended & ~body->members;
-	body->silent = ctx->silent & ~body->members;
 	memcpy(packet->headers + 1, body, sizeof(*body));
-	fanin_emit(ctx, FANIN_EMIT_REPLY, packet->mbuf, UINT64_C(1) << packet->child, sizeof(*body));
+	write_ranks(ctx, missing, (uint8_t *)(packet->headers + 1) + sizeof(*body));
+	fanin_emit(ctx, FANIN_EMIT_REPLY, packet->mbuf, UINT64_C(1) << packet->child,
+		   fanin_answer_len(ctx->job->n_ranks));
 }
 
 /* The states of the window's blocks from the one that was asked for on, whose state is found already. */
@@ -256,11 +278,15 @@ fanin_dense_answer(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packe
 	const struct fanin_job_params *job = ctx->job;
 	struct fanin_headers *headers = packet->headers;
 	const struct fanin_hdr answered = headers->fanin;
+	const uint32_t len = fanin_answer_len(job->n_ranks);
 	struct fanin_answer_body body;
 	uint64_t way = answered.members;
 	unsigned int child;
 
 	(void)reason;
+	/* One of another job's size, which is none of the parent's. */
+	if (packet->payload_len < len)
+		return FANIN_VERDICT_FREE;
 	/*
 	 * Number 0 answers a combination that the parent had already. Another rank is that of a switch at the same port of the
 	 * parent, since answers that are passed on go to the group's address.
@@ -277,19 +303,19 @@ fanin_dense_answer(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packe
 	body.n_blocks = 0;
 	body.level++;
 	*headers = job->result_headers;
-	fanin_wire_set_payload_len(headers, sizeof(body));
+	fanin_wire_set_payload_len(headers, len);
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_ANSWER, job->id, ctx->epoch,
 				 job->keys.down);
-	headers->fanin.rank = (uint16_t)__builtin_ctzll(job->child_ranks[child]);
+	headers->fanin.rank = (uint16_t)fanin_ranks_lowest(&job->child_ranks[child]);
 	headers->fanin.block = answered.block;
 	headers->fanin.count = answered.count;
 	headers->fanin.number = answered.number;
 	headers->fanin.members = way;
 	memcpy(headers + 1, &body, sizeof(body));
-	packet->mbuf->data_len = FANIN_PAYLOAD_OFFSET + sizeof(body);
+	packet->mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + len);
 	packet->mbuf->pkt_len = packet->mbuf->data_len;
 	packet->mbuf->ol_flags = 0;
 	fanin_seal(ctx, FANIN_TAG_DOWN, packet->mbuf);
-	fanin_emit(ctx, FANIN_EMIT_CHILDREN, packet->mbuf, UINT64_C(1) << child, sizeof(body));
+	fanin_emit(ctx, FANIN_EMIT_CHILDREN, packet->mbuf, UINT64_C(1) << child, len);
 	return FANIN_VERDICT_HELD;
 }

@@ -114,9 +114,9 @@ struct fanin_job_params {
 
 	/* Seldom looked at, or only below the root. */
 	struct fanin_headers parent_headers; /* template of contributions to the parent, likewise of full payload */
-	uint64_t child_ranks[FANIN_WIRE_MAX_CHILDREN]; /* bitmaps of the ranks behind each child */
 	bool authenticate; /* packets have tags (wire/tag.h), which handlers do not see */
 	uint64_t parameters[FANIN_PARAMETERS_MAX]; /* in the order of the handler's `parameters`, each within its bounds */
+	struct fanin_ranks child_ranks[FANIN_WIRE_MAX_CHILDREN]; /* the ranks behind each child */
 };
 
 /* Gives a job n children, which are hosts of the same ranks, and no parent. */
@@ -128,7 +128,7 @@ fanin_job_params_hosts(struct fanin_job_params *job, uint16_t n)
 	job->n_below = n;
 	job->children = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - n);
 	for (uint16_t child = 0; child < n; child++)
-		job->child_ranks[child] = UINT64_C(1) << child;
+		job->child_ranks[child] = fanin_ranks_one(child);
 	job->has_parent = false;
 }
 
@@ -221,8 +221,8 @@ struct fanin_handler_ctx {
 	struct fanin_tagger *tagger; /* puts tags on what is sent; NULL: the job's packets have none */
 	uint64_t instance;           /* of this switch, for tags downwards */
 	uint64_t parent_instance;    /* of the parent, for tags upwards */
-	uint64_t ended;              /* ranks whose processes have ended, for a QUERY only */
-	uint64_t silent;             /* ranks that don't answer probes, likewise */
+	const struct fanin_ranks *ended; /* ranks whose processes have ended; words change, atomically. NULL: nobody's */
+	const struct fanin_ranks *silent; /* ranks that don't answer probes, likewise */
 	uint64_t missing; /* from a QUERY: children to be probed, which an overdue block waits for; grows */
 	struct fanin_handler_stats *stats;
 	struct fanin_timer_fifo *timers; /* of jobs with this one's timeout; NULL: its handler has none */

@@ -88,21 +88,18 @@ send_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, uint
 static bool
 is_from_below(const struct fanin_job_params *job, uint64_t origin)
 {
-	uint64_t below = 0;
+	bool below = false;
 
 	for (uint16_t child = 0; child < job->n_children; child++)
-		below |= job->child_ranks[child];
-	return origin < FANIN_WIRE_MAX_CHILDREN && (below >> origin & 1) != 0;
+		below |= fanin_ranks_has(&job->child_ranks[child], origin);
+	return below;
 }
 
 /* True if the origin that the packet names is a rank behind the child that sent it. */
 static bool
 names_its_origin(const struct fanin_job_params *job, const struct fanin_packet *packet)
 {
-	const uint64_t origin = packet->headers->fanin.members;
-
-	return origin < FANIN_WIRE_MAX_CHILDREN &&
-	       (job->child_ranks[packet->child] >> origin & 1) != 0;
+	return fanin_ranks_has(&job->child_ranks[packet->child], packet->headers->fanin.members);
 }
 
 static enum fanin_verdict

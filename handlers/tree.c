@@ -142,7 +142,7 @@ climb(struct fanin_handler_ctx *ctx, struct tree_slot *slot, const struct fanin_
 		}
 		if (is_right)
 			RTE_SWAP(sum, other);
-		fanin_dense_combine(&slot->dense, sum, other);
+		fanin_dense_combine_ordered(&slot->dense, sum, other);
 		fanin_release(ctx, other);
 	}
 	if (is_empty && sum == HALF_EMPTY) {

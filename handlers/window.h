@@ -33,15 +33,17 @@ enum fanin_window_phase {
 struct fanin_window {
 	uint64_t state; /* block << 32 | phase << 29 | users; changed atomically if the slot is shared */
 	uint64_t present; /* children whose contribution is in; likewise */
-	uint32_t epoch; /* run that the slot is in; 0: none. Written in SETUP only, as is the next */
-	union {         /* of the block's first contribution */
-		uint32_t shape; /* as fanin_wire_shape gives it */
+	union { /* of the block's first contribution; written in SETUP only, as is the next */
+		uint64_t shape; /* as fanin_wire_shape gives it */
 		struct {
 			uint8_t dtype;
 			uint8_t op;
 			uint16_t count;
+			uint16_t root;
 		};
 	};
+	uint32_t epoch; /* run that the slot is in; 0: none */
+	uint8_t wide; /* dense.h's: partial results are f32 and contributions are not, by kernels of this instruction set + 1; or 0 */
 };
 
 /* What a contribution is to a slot, and whether its worker has entered. */

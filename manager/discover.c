@@ -25,17 +25,17 @@
 struct view {
 	bool unanswered; /* it has been asked and has not answered */
 	bool answered;
-	bool refused;    /* it cannot find hosts */
-	uint64_t looks;  /* bitmap of the ranks whose addresses its hosts are asked for */
-	uint64_t behind; /* of those that it sees behind a link to another switch */
+	bool refused;              /* it cannot find hosts */
+	struct fanin_ranks looks;  /* the ranks whose addresses its hosts are asked for */
+	struct fanin_ranks behind; /* those that it sees behind a link to another switch */
 };
 
 /* For the hosts of one group, which is GATHERING and has all its members. */
 struct search {
 	TAILQ_ENTRY(search) entry;
 	struct group *group;
-	uint32_t number;  /* by which late answers are told from those of this search */
-	uint64_t missing; /* bitmap of the ranks that are not found yet */
+	uint32_t number;            /* by which late answers are told from those of this search */
+	struct fanin_ranks missing; /* the ranks that are not found yet */
 	uint64_t again_ms;
 	uint64_t end_ms;
 	struct view views[TREE_MAX_SWITCHES];
@@ -62,16 +62,16 @@ discover_end(struct manager *manager, const struct group *group)
 
 /* What a switch is asked. A new reference. */
 static json_t *
-list_addresses(const struct group *group, uint64_t ranks)
+list_addresses(const struct group *group, const struct fanin_ranks *ranks)
 {
 	json_t *list = json_array();
+	unsigned int rank;
 
-	for (uint16_t i = 0; i < group->size; i++) {
+	FANIN_RANKS_EACH(rank, ranks)
+	{
 		char ip[INET_ADDRSTRLEN];
 
-		if ((ranks >> i & 1) == 0)
-			continue;
-		inet_ntop(AF_INET, &group->members[i].ip_be, ip, sizeof(ip));
+		inet_ntop(AF_INET, &group->members[rank].ip_be, ip, sizeof(ip));
 		json_array_append_new(list, json_pack("{s:s}", "ip", ip));
 	}
 	return json_pack("{s:o}", "hosts", list);
@@ -92,21 +92,22 @@ take_place(const struct manager *manager, struct search *search, const struct pe
 		return;
 	for (uint16_t i = 0; i < search->group->size; i++) {
 		struct group_member *member = &search->group->members[i];
-		const uint64_t rank = UINT64_C(1) << i;
 
-		if ((search->missing & rank) == 0 || member->ip_be != ip_be)
+		if (member->ip_be != ip_be || !fanin_ranks_has(&search->missing, i))
 			continue;
 		if (port == NULL) {
-			view->looks |= json_is_true(json_object_get(entry, "asked")) ? rank : 0;
+			if (json_is_true(json_object_get(entry, "asked")))
+				fanin_ranks_add(&view->looks, i);
 		} else if (topology_link_find(&manager->config->topology, peer->index, port) !=
 			   TOPOLOGY_NO_LINK) {
-			view->behind |= rank; /* a frame of it has come from another switch */
+			fanin_ranks_add(&view->behind,
+					i); /* a frame of it has come from another switch */
 		} else {
 			member->found = (struct topology_host){ .ip_be = ip_be,
 								.at.switch_index = peer->index };
 			memcpy(member->found.at.port, port, strlen(port) + 1);
 			snprintf(member->found_at, sizeof(member->found_at), "%s", peer->about->name);
-			search->missing &= ~rank;
+			fanin_ranks_remove(&search->missing, i);
 			log_debug("host %s is at port %s of switch %s", ip, port, peer->about->name);
 		}
 	}
@@ -127,20 +128,20 @@ static const char *const opinion_words[N_OPINIONS] = {
 };
 
 static enum opinion
-opinion_of(const struct view *view, uint64_t rank)
+opinion_of(const struct view *view, uint16_t rank)
 {
 	if (!view->answered)
 		return OPINION_NONE;
 	if (view->refused)
 		return OPINION_REFUSES;
-	return (view->looks & rank) != 0    ? OPINION_LOOKS
-	       : (view->behind & rank) != 0 ? OPINION_BEHIND
-					    : OPINION_ELSEWHERE;
+	return fanin_ranks_has(&view->looks, rank)    ? OPINION_LOOKS
+	       : fanin_ranks_has(&view->behind, rank) ? OPINION_BEHIND
+						      : OPINION_ELSEWHERE;
 }
 
 /* "; WORDS leaf0, leaf1 and 7 others", or nothing if no switch has this to say of a rank. Returns how much was written. */
 static size_t
-write_opinion(const struct manager *manager, const struct search *search, uint64_t rank,
+write_opinion(const struct manager *manager, const struct search *search, uint16_t rank,
 	      enum opinion opinion, char *text, size_t size)
 {
 	const struct topology *topology = &manager->config->topology;
@@ -172,7 +173,7 @@ fail(struct manager *manager, struct search *search, uint16_t rank)
 
 	inet_ntop(AF_INET, &group->members[rank].ip_be, ip, sizeof(ip));
 	for (enum opinion opinion = 0; opinion < N_OPINIONS; opinion++)
-		used += write_opinion(manager, search, UINT64_C(1) << rank, opinion, views + used,
+		used += write_opinion(manager, search, rank, opinion, views + used,
 				      sizeof(views) - used);
 	control_fail(&error, "no_path",
 		     "rank %u: no host of the topology has the address %s, and no switch has found it%.380s",
@@ -181,14 +182,18 @@ fail(struct manager *manager, struct search *search, uint16_t rank)
 	install_failed(manager, group, &error);
 }
 
-/* The ranks that may still be found: a switch looks for them, or has not been heard. */
-static uint64_t
-ranks_with_hope(const struct manager *manager, const struct search *search)
+/* Of the ranks that are missing, those that will not be found: no switch looks for them, and all have been heard. */
+static struct fanin_ranks
+ranks_without_hope(const struct manager *manager, const struct search *search)
 {
-	uint64_t ranks = 0;
+	struct fanin_ranks ranks = search->missing;
 
-	for (uint16_t i = 0; i < manager->config->topology.n_switches; i++)
-		ranks |= search->views[i].answered ? search->views[i].looks : UINT64_MAX;
+	for (uint16_t i = 0; i < manager->config->topology.n_switches; i++) {
+		if (search->views[i].answered)
+			fanin_ranks_subtract(&ranks, &search->views[i].looks);
+		else
+			ranks = (struct fanin_ranks){ 0 };
+	}
 	return ranks;
 }
 
@@ -196,14 +201,14 @@ ranks_with_hope(const struct manager *manager, const struct search *search)
 static void
 settle(struct manager *manager, struct search *search, uint64_t now_ms)
 {
-	const uint64_t lost = now_ms >= search->end_ms
-				      ? search->missing
-				      : search->missing & ~ranks_with_hope(manager, search);
+	const struct fanin_ranks lost = now_ms >= search->end_ms
+						? search->missing
+						: ranks_without_hope(manager, search);
 	struct group *group = search->group;
 
-	if (lost != 0) {
-		fail(manager, search, (uint16_t)__builtin_ctzll(lost));
-	} else if (search->missing == 0) {
+	if (!fanin_ranks_is_empty(&lost)) {
+		fail(manager, search, (uint16_t)fanin_ranks_lowest(&lost));
+	} else if (fanin_ranks_is_empty(&search->missing)) {
 		forget(manager, search);
 		install_group(manager, group);
 	}
@@ -241,13 +246,15 @@ ask_switches(struct manager *manager, struct search *search)
 {
 	for (uint16_t i = 0; i < manager->config->topology.n_switches; i++) {
 		struct view *view = &search->views[i];
-		const uint64_t ranks = view->answered ? search->missing & view->looks
-						      : search->missing;
+		struct fanin_ranks ranks = search->missing;
 
-		if (manager->peers[i].state != PEER_UP || view->unanswered || ranks == 0)
+		if (view->answered)
+			fanin_ranks_keep(&ranks, &view->looks);
+		if (manager->peers[i].state != PEER_UP || view->unanswered ||
+		    fanin_ranks_is_empty(&ranks))
 			continue;
 		view->unanswered = peer_ask(&manager->peers[i], "hosts.find",
-					    list_addresses(search->group, ranks), switch_answered,
+					    list_addresses(search->group, &ranks), switch_answered,
 					    manager, search->number) == 0;
 	}
 }
@@ -275,17 +282,17 @@ discover_tick(struct manager *manager, uint64_t now_ms)
 }
 
 /* The ranks whose addresses the topology does not list. */
-static uint64_t
+static struct fanin_ranks
 find_unlisted(const struct manager *manager, struct group *group)
 {
-	uint64_t ranks = 0;
+	struct fanin_ranks ranks = { 0 };
 
 	for (uint16_t i = 0; i < group->size; i++) {
 		struct group_member *member = &group->members[i];
 
 		member->found.ip_be = 0; /* of a search that somebody's leaving has ended */
 		if (topology_host_find(&manager->config->topology, member->ip_be) == NULL)
-			ranks |= UINT64_C(1) << i;
+			fanin_ranks_add(&ranks, i);
 	}
 	return ranks;
 }
@@ -294,11 +301,11 @@ void
 discover_and_install(struct manager *manager, struct group *group)
 {
 	const uint64_t now = clock_ms();
-	const uint64_t unlisted = find_unlisted(manager, group);
+	const struct fanin_ranks unlisted = find_unlisted(manager, group);
 	struct search *search;
 
 	/* What is neither listed nor looked for has no place: the plan says so. */
-	if (unlisted == 0 || !manager->config->topology.discover_hosts) {
+	if (fanin_ranks_is_empty(&unlisted) || !manager->config->topology.discover_hosts) {
 		install_group(manager, group);
 		return;
 	}

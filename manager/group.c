@@ -65,7 +65,7 @@ group_free(struct group *group)
 {
 	if (group == NULL)
 		return;
-	for (unsigned int i = 0; i < GROUP_MAX_RANKS; i++)
+	for (unsigned int i = 0; i < group->size; i++)
 		json_decref(group->members[i].request_id);
 	free(group->nodes);
 	free(group);
@@ -108,7 +108,7 @@ group_node_of(const struct group *group, uint16_t rank)
 {
 	const struct group_node *node = group->nodes;
 
-	while ((node->local >> rank & 1) == 0)
+	while (!fanin_ranks_has(&node->local, rank))
 		node++; /* every rank is at some switch */
 	return node;
 }
@@ -219,6 +219,19 @@ members_document(const struct group *group)
 	return list;
 }
 
+/* Hexadecimal digits, as many as the job's ranks need: those of the highest ranks first. */
+static json_t *
+ranks_document(const struct group *group, const struct fanin_ranks *ranks)
+{
+	char text[2 + 2 * sizeof(*ranks) + 1] = "0x";
+	size_t used = 2;
+
+	for (unsigned int i = fanin_ranks_words(group->size); i-- > 0;)
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%016" PRIx64,
+					 ranks->words[i]);
+	return json_string(text);
+}
+
 static json_t *
 nodes_document(const struct group *group)
 {
@@ -226,11 +239,10 @@ nodes_document(const struct group *group)
 
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
 		const struct group_node *node = &group->nodes[i];
-		char local[HEX_LEN], ranks[HEX_LEN];
-		json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i}", "switch",
+		json_t *object = json_pack("{s:s, s:s, s:o, s:o, s:s, s:i}", "switch",
 					   node->switch_name, "state", node_state_names[node->state],
-					   "local", group_hex(node->local, local), "ranks",
-					   group_hex(node->ranks, ranks), "ip", node->ip,
+					   "local", ranks_document(group, &node->local), "ranks",
+					   ranks_document(group, &node->ranks), "ip", node->ip,
 					   "udp_port", (int)node->udp_port);
 
 		if (node->parent != TREE_NO_PARENT) {
@@ -283,6 +295,26 @@ hex(const json_t *object, const char *key)
 	const char *text = json_string_value(json_object_get(object, key));
 
 	return text == NULL ? 0 : strtoull(text, NULL, 16);
+}
+
+/* What ranks_document has written; none if it is something else. */
+static void
+read_ranks(const struct group *group, const json_t *object, const char *key, struct fanin_ranks *ranks)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+	const unsigned int n_words = fanin_ranks_words(group->size);
+	struct fanin_ranks all = fanin_ranks_all(group->size);
+
+	*ranks = (struct fanin_ranks){ 0 };
+	if (text == NULL || strncmp(text, "0x", 2) != 0 || strlen(text) != 2 + 16 * (size_t)n_words)
+		return;
+	for (unsigned int i = 0; i < n_words; i++) {
+		char word[17] = "";
+
+		memcpy(word, text + 2 + 16 * (size_t)(n_words - 1 - i), 16);
+		ranks->words[i] = strtoull(word, NULL, 16);
+	}
+	fanin_ranks_keep(ranks, &all);
 }
 
 /* Where a switch had found a member, if the topology still has that switch. */
@@ -357,8 +389,8 @@ read_nodes(struct group *group, const json_t *list, const struct topology *topol
 				     : topology_link_find(topology, node->switch_index, node->port);
 		copy(node->ip, sizeof(node->ip), entry, "ip");
 		node->udp_port = (uint16_t)integer(entry, "udp_port");
-		node->local = hex(entry, "local");
-		node->ranks = hex(entry, "ranks");
+		read_ranks(group, entry, "local", &node->local);
+		read_ranks(group, entry, "ranks", &node->ranks);
 		node->state = NODE_INSTALLED;
 		if ((parent == NULL) != (i == 0) || (parent != NULL && node->parent >= i))
 			return false;
@@ -392,11 +424,12 @@ has_numbers(const struct group *group, const json_t *document)
 static bool
 places_all_ranks(const struct group *group)
 {
-	uint64_t ranks = 0;
+	const struct fanin_ranks all = fanin_ranks_all(group->size);
+	struct fanin_ranks ranks = { 0 };
 
 	for (uint16_t i = 0; i < group->n_nodes; i++)
-		ranks |= group->nodes[i].local;
-	return ranks == UINT64_MAX >> (GROUP_MAX_RANKS - group->size);
+		fanin_ranks_merge(&ranks, &group->nodes[i].local);
+	return fanin_ranks_equal(&ranks, &all);
 }
 
 /* A ring has none, which no job with tags is, and a job that moves may have none for a while. */

@@ -23,6 +23,7 @@
 #define GROUP_KEY_LEN (GROUP_NAME_LEN + 8)
 #define GROUP_MAX_TREES 8
 #define GROUP_MAX_RANKS TREE_MAX_RANKS
+#define GROUP_RING_RANKS 64 /* of a ring at most */
 #define GROUP_ENDPOINT_LEN 64
 #define GROUP_HANDLER_LEN 32
 #define GROUP_NO_RANK (-1)
@@ -81,8 +82,8 @@ struct group_node {
 	char parent_port[TOPOLOGY_NAME_LEN]; /* the parent's, to this one */
 	char ip[16];                         /* of the switch, where its hosts send */
 	uint16_t udp_port;
-	uint64_t local;
-	uint64_t ranks;
+	struct fanin_ranks local;
+	struct fanin_ranks ranks;
 };
 
 struct group {
@@ -99,7 +100,7 @@ struct group {
 	uint16_t n_members; /* that have come */
 	uint32_t generation;
 	uint64_t grace_ends_ms; /* of ABSENT members */
-	uint64_t silent; /* of the first one: ranks that the others have been told are silent */
+	struct fanin_ranks silent; /* of the first one: ranks that the others have been told are silent */
 	/* As asked for by the first member; the others must ask for the same. */
 	char handler[GROUP_HANDLER_LEN];
 	enum group_shape shape; /* of the handler; GROUP_TREE as long as no switch has told */

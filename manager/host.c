@@ -115,12 +115,13 @@ list_more_trees(const struct manager *manager, const struct group *leader, uint1
 }
 
 static json_t *
-list_ranks(uint64_t ranks)
+list_ranks(const struct fanin_ranks *ranks)
 {
 	json_t *list = json_array();
+	unsigned int rank;
 
-	for (; ranks != 0; ranks &= ranks - 1)
-		json_array_append_new(list, json_integer(__builtin_ctzll(ranks)));
+	FANIN_RANKS_EACH(rank, ranks)
+	json_array_append_new(list, json_integer(rank));
 	return list;
 }
 
@@ -142,17 +143,17 @@ is_unplugged(const struct manager *manager, const struct group *group, uint16_t 
 }
 
 /* Members that are there, as far as is known, and of whom nothing is heard, or whom no switch reaches. */
-static uint64_t
+static struct fanin_ranks
 silent_ranks(const struct manager *manager, const struct group *group)
 {
-	uint64_t silent = 0;
+	struct fanin_ranks silent = { 0 };
 
 	for (uint16_t i = 0; i < group->n_members; i++) {
 		const struct group_member *member = &group->members[i];
 
 		if (member->state != MEMBER_GONE &&
 		    (member->unheard || is_unplugged(manager, group, i)))
-			silent |= UINT64_C(1) << i;
+			fanin_ranks_add(&silent, i);
 	}
 	return silent;
 }
@@ -163,17 +164,17 @@ host_tell_silent(struct manager *manager)
 	struct group *group;
 
 	TAILQ_FOREACH(group, &manager->groups, entry) {
-		uint64_t silent;
+		struct fanin_ranks silent;
 
 		if (group->leader != NULL || group->state == GROUP_RING || !group_has_begun(group))
 			continue;
 		silent = silent_ranks(manager, group);
-		if (silent == group->silent)
+		if (fanin_ranks_equal(&silent, &group->silent))
 			continue;
 		group->silent = silent;
 		host_notify(group, NULL,
 			    json_pack("{s:s, s:s, s:o}", "event", "members_silent", "job",
-				      group->name, "ranks", list_ranks(silent)));
+				      group->name, "ranks", list_ranks(&silent)));
 	}
 }
 
@@ -181,16 +182,16 @@ host_tell_silent(struct manager *manager)
 static void
 describe_others(const struct group *group, json_t *result)
 {
-	uint64_t gone = 0;
+	struct fanin_ranks gone = { 0 };
 
 	for (uint16_t i = 0; i < group->n_members; i++) {
 		if (group->members[i].state == MEMBER_GONE)
-			gone |= UINT64_C(1) << i;
+			fanin_ranks_add(&gone, i);
 	}
-	if (gone != 0)
-		json_object_set_new(result, "gone", list_ranks(gone));
-	if (group->silent != 0)
-		json_object_set_new(result, "silent", list_ranks(group->silent));
+	if (!fanin_ranks_is_empty(&gone))
+		json_object_set_new(result, "gone", list_ranks(&gone));
+	if (!fanin_ranks_is_empty(&group->silent))
+		json_object_set_new(result, "silent", list_ranks(&group->silent));
 }
 
 json_t *
@@ -346,25 +347,30 @@ check_fit(const struct manager *manager, const struct group *group, const struct
 static void
 settle_ranks(struct group *group)
 {
-	struct group_member sorted[GROUP_MAX_RANKS] = { 0 };
-	uint64_t taken = 0;
-	int next = 0;
+	struct fanin_ranks left = fanin_ranks_all(group->size);
 
 	for (uint16_t i = 0; i < group->size; i++) {
 		if (group->members[i].rank != GROUP_NO_RANK)
-			taken |= UINT64_C(1) << group->members[i].rank;
+			fanin_ranks_remove(&left, (unsigned int)group->members[i].rank);
 	}
 	for (uint16_t i = 0; i < group->size; i++) {
 		struct group_member *member = &group->members[i];
 
 		if (member->rank == GROUP_NO_RANK) {
-			while ((taken >> next & 1) != 0)
-				next++;
-			member->rank = next++;
+			member->rank = (int)fanin_ranks_lowest(&left);
+			fanin_ranks_remove(&left, (unsigned int)member->rank);
 		}
-		sorted[member->rank] = *member;
 	}
-	memcpy(group->members, sorted, sizeof(sorted));
+	/* Each exchange puts one member at its place. */
+	for (uint16_t i = 0; i < group->size; i++) {
+		while (group->members[i].rank != i) {
+			struct group_member *place = &group->members[group->members[i].rank];
+			const struct group_member there = *place;
+
+			*place = group->members[i];
+			group->members[i] = there;
+		}
+	}
 }
 
 static bool

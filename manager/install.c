@@ -263,6 +263,12 @@ may_be_ring(const struct group *group, struct control_error *error)
 			     reason.message, group->handler, group_shape_name(group->shape));
 		return false;
 	}
+	if (group->size > GROUP_RING_RANKS) {
+		control_fail(error, reason.code,
+			     "%.380s; a ring of its hosts would have %u ranks, and can have %u",
+			     reason.message, group->size, GROUP_RING_RANKS);
+		return false;
+	}
 	if (group->authenticate)
 		control_fail(error, reason.code,
 			     "%.380s; a ring of its hosts would not authenticate its packets, as the job asks",
@@ -396,7 +402,7 @@ note_failure(struct manager *manager, struct group *group, struct group_node *no
 	if (strcmp(kept, "no_room") == 0)
 		group->out_of_room = true;
 	/* A switch with hosts has no replacement: its reason is the one to tell. */
-	if (group->failure.code == NULL || node->local != 0)
+	if (group->failure.code == NULL || !fanin_ranks_is_empty(&node->local))
 		control_fail(&group->failure, kept, "switch %s: %.400s", node->switch_name, message);
 }
 

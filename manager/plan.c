@@ -24,6 +24,7 @@ struct plan {
 	struct tree_link links[TREE_MAX_LINKS];
 	struct tree_graph graph;
 	struct tree_place places[GROUP_MAX_RANKS];
+	const struct topology_host *hosts[GROUP_MAX_RANKS]; /* the links that the ranks have joined with */
 	uint32_t addresses[GROUP_MAX_RANKS][TREE_MAX_CHOICES]; /* of the hosts, at their places */
 	struct tree tree;
 };
@@ -85,19 +86,19 @@ draw_graph(const struct manager *manager, struct group *group, struct plan *plan
 
 /* Two ranks on one host would use the same link sooner or later, and a switch knows its members by their addresses. */
 static int
-check_hosts_differ(const struct manager *manager, const struct group *group, uint16_t rank,
-		   const struct topology_host *host, struct control_error *error)
+check_hosts_differ(const struct group *group, const struct plan *plan, uint16_t rank,
+		   struct control_error *error)
 {
+	const struct topology_host *host = plan->hosts[rank];
 	char ip[INET_ADDRSTRLEN], other[INET_ADDRSTRLEN];
 
-	inet_ntop(AF_INET, &group->members[rank].ip_be, ip, sizeof(ip));
 	for (uint16_t k = 0; k < rank; k++) {
-		const struct topology_host *link = group_host_of(group, &manager->config->topology,
-								 k);
+		const struct topology_host *link = plan->hosts[k];
 
 		if (topology_host_first(link) != topology_host_first(host) &&
 		    link->ip_be != host->ip_be)
 			continue;
+		inet_ntop(AF_INET, &group->members[rank].ip_be, ip, sizeof(ip));
 		inet_ntop(AF_INET, &group->members[k].ip_be, other, sizeof(other));
 		if (strcmp(ip, other) == 0)
 			control_fail(error, "no_path",
@@ -216,7 +217,8 @@ find_places(const struct manager *manager, const struct group *group, struct pla
 				     "rank %u: no host of the topology has the address %s", i, ip);
 			return -EHOSTUNREACH;
 		}
-		if (check_hosts_differ(manager, group, i, host, error) != 0)
+		plan->hosts[i] = host;
+		if (check_hosts_differ(group, plan, i, error) != 0)
 			return -EHOSTUNREACH;
 		if (list_places(manager, group, i, topology_host_first(host), plan, error) != 0)
 			return -ENOENT;
@@ -377,7 +379,7 @@ choose_payload(const struct manager *manager, struct group *group, struct contro
 static uint32_t
 count_children(const struct group *group, uint16_t node)
 {
-	uint32_t n = (uint32_t)__builtin_popcountll(group->nodes[node].local);
+	uint32_t n = fanin_ranks_count(&group->nodes[node].local);
 
 	for (uint16_t i = 1; i < group->n_nodes; i++)
 		n += group->nodes[i].parent == node;
@@ -396,11 +398,17 @@ choose_slots(const struct manager *manager, struct group *group, struct control_
 	}
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
 		const struct peer *peer = &manager->peers[group->nodes[i].switch_index];
-		const uint32_t packets = handlers_slot_mbufs(peer, group->handler,
-							     count_children(group, i));
+		const uint32_t n_children = count_children(group, i);
+		const uint32_t packets = handlers_slot_mbufs(peer, group->handler, n_children);
 		/* A switch that is lost and comes back as another build may have no such handler any more. */
 		const uint32_t most = peer->slots_per_job / (packets == 0 ? 1 : packets);
 
+		if (n_children > FANIN_WIRE_MAX_CHILDREN) {
+			control_fail(error, "no_room",
+				     "switch %s would have %u hosts and switches of the job below it, expected at most %u",
+				     peer->about->name, n_children, FANIN_WIRE_MAX_CHILDREN);
+			return -ENOSPC;
+		}
 		if (most < slots)
 			slots = most;
 	}
@@ -448,14 +456,13 @@ plan_group(struct manager *manager, struct group *group, struct control_error *e
 }
 
 static json_t *
-list_ranks(uint64_t ranks)
+list_ranks(const struct fanin_ranks *ranks)
 {
 	json_t *list = json_array();
+	unsigned int rank;
 
-	for (unsigned int i = 0; i < GROUP_MAX_RANKS; i++) {
-		if ((ranks >> i & 1) != 0)
-			json_array_append_new(list, json_integer(i));
-	}
+	FANIN_RANKS_EACH(rank, ranks)
+	json_array_append_new(list, json_integer(rank));
 	return list;
 }
 
@@ -464,17 +471,17 @@ list_children(const struct manager *manager, const struct group *group, uint16_t
 {
 	const struct group_node *node = &group->nodes[index];
 	json_t *list = json_array();
+	unsigned int rank;
 
-	for (uint16_t i = 0; i < group->size; i++) {
-		const struct topology_host *host;
+	FANIN_RANKS_EACH(rank, &node->local)
+	{
+		const struct topology_host *host = group_link_of(group, &manager->config->topology,
+								 (uint16_t)rank);
 		char ip[INET_ADDRSTRLEN];
 
-		if ((node->local >> i & 1) == 0)
-			continue;
-		host = group_link_of(group, &manager->config->topology, i);
 		inet_ntop(AF_INET, &host->ip_be, ip, sizeof(ip));
 		json_array_append_new(list, json_pack("{s:s, s:s, s:i}", "port", host->at.port,
-						      "ip", ip, "rank", i));
+						      "ip", ip, "rank", (int)rank));
 	}
 	for (uint16_t i = 1; i < group->n_nodes; i++) {
 		const struct group_node *child = &group->nodes[i];
@@ -483,7 +490,7 @@ list_children(const struct manager *manager, const struct group *group, uint16_t
 			json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "port",
 							      child->parent_port, "ip",
 							      manager->peers[child->switch_index].ip,
-							      "ranks", list_ranks(child->ranks)));
+							      "ranks", list_ranks(&child->ranks)));
 	}
 	return list;
 }

@@ -311,15 +311,15 @@ finish(const struct tree_graph *graph, const struct attempt *attempt,
 	}
 	for (uint16_t i = 0; i < n_ranks; i++) {
 		tree->chosen[i] = attempt->chosen[i];
-		tree->nodes[node_of[places[i].switches[attempt->chosen[i]]]].local |= UINT64_C(1)
-										      << i;
+		fanin_ranks_add(&tree->nodes[node_of[places[i].switches[attempt->chosen[i]]]].local,
+				i);
 	}
 	for (uint16_t i = tree->n_nodes; i-- > 0;) {
 		struct tree_node *node = &tree->nodes[i];
 
-		node->ranks |= node->local;
+		fanin_ranks_merge(&node->ranks, &node->local);
 		if (node->parent != TREE_NO_PARENT)
-			tree->nodes[node->parent].ranks |= node->ranks;
+			fanin_ranks_merge(&tree->nodes[node->parent].ranks, &node->ranks);
 	}
 }
 

@@ -9,9 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "wire/ranks.h"
+
 #define TREE_MAX_SWITCHES 256
 #define TREE_MAX_LINKS 2048
-#define TREE_MAX_RANKS 64
+#define TREE_MAX_RANKS FANIN_WIRE_MAX_RANKS
 #define TREE_MAX_CHOICES 4 /* switches that a rank's host is linked to */
 #define TREE_NO_PARENT UINT16_MAX
 
@@ -46,8 +48,8 @@ struct tree_node {
 	uint16_t switch_index;
 	uint16_t parent; /* index of its node, lower than the node's own; TREE_NO_PARENT: the root */
 	uint16_t link;   /* to the parent */
-	uint64_t local;  /* the ranks whose hosts are at this switch */
-	uint64_t ranks;  /* those and all behind its children */
+	struct fanin_ranks local; /* the ranks whose hosts are at this switch */
+	struct fanin_ranks ranks; /* those and all behind its children */
 };
 
 struct tree {

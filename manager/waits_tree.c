@@ -38,30 +38,41 @@ by_time(const void *a, const void *b)
 	return by_number(a, b);
 }
 
-/* A bitmap of the ranks in a list; others are left out. */
-static uint64_t
+/* The set of the ranks in a list; others are left out. */
+static struct fanin_ranks
 ranks_of(const json_t *list)
 {
 	const json_t *rank;
-	uint64_t ranks = 0;
+	struct fanin_ranks ranks = { 0 };
 	size_t i;
 
 	json_array_foreach(list, i, rank) {
 		if (json_is_integer(rank) && json_integer_value(rank) >= 0 &&
 		    json_integer_value(rank) < TREE_MAX_RANKS)
-			ranks |= UINT64_C(1) << json_integer_value(rank);
+			fanin_ranks_add(&ranks, (unsigned int)json_integer_value(rank));
 	}
 	return ranks;
 }
 
 static json_t *
-json_ranks(uint64_t ranks)
+json_ranks(const struct fanin_ranks *ranks)
 {
 	json_t *list = json_array();
+	unsigned int rank;
 
-	for (; ranks != 0; ranks &= ranks - 1)
-		json_array_append_new(list, json_integer(__builtin_ctzll(ranks)));
+	FANIN_RANKS_EACH(rank, ranks)
+	json_array_append_new(list, json_integer(rank));
 	return list;
+}
+
+/* Those that are in both. */
+static json_t *
+json_both(const struct fanin_ranks *a, const struct fanin_ranks *b)
+{
+	struct fanin_ranks both = *a;
+
+	fanin_ranks_keep(&both, b);
+	return json_ranks(&both);
 }
 
 static int
@@ -96,8 +107,11 @@ waits_node_take(struct waits_node *node, const json_t *answer)
 	}
 	qsort(node->blocks, node->n_blocks, sizeof(*node->blocks), by_number);
 	json_array_foreach(json_object_get(answer, "members"), i, entry) {
+		struct fanin_ranks ranks = ranks_of(json_object_get(entry, "ranks"));
+
+		fanin_ranks_keep(&ranks, &node->local);
 		if (strcmp(state, "waiting") == 0 && !json_is_true(json_object_get(entry, "joined")))
-			node->not_joined |= ranks_of(json_object_get(entry, "ranks")) & node->local;
+			fanin_ranks_merge(&node->not_joined, &ranks);
 	}
 	node->ended = ranks_of(json_object_get(answer, "ended"));
 	node->silent = ranks_of(json_object_get(answer, "silent"));
@@ -116,7 +130,8 @@ find(const struct waits_node *node, uint32_t block)
 }
 
 static void
-add_cause(json_t *causes, const struct waits_node *node, uint64_t ranks, const char *why)
+add_cause(json_t *causes, const struct waits_node *node, const struct fanin_ranks *ranks,
+	  const char *why)
 {
 	json_array_append_new(causes, json_pack("{s:s, s:o, s:s}", "switch", node->switch_name,
 						"ranks", json_ranks(ranks), "why", why));
@@ -124,14 +139,14 @@ add_cause(json_t *causes, const struct waits_node *node, uint64_t ranks, const c
 
 /* Hosts at a node: with what its probes have found. */
 static void
-add_missing(json_t *causes, const struct waits_node *node, uint64_t ranks)
+add_missing(json_t *causes, const struct waits_node *node, const struct fanin_ranks *ranks)
 {
 	json_t *cause;
 
 	add_cause(causes, node, ranks, "missing");
 	cause = json_array_get(causes, json_array_size(causes) - 1);
-	json_object_set_new(cause, "ended", json_ranks(node->ended & ranks));
-	json_object_set_new(cause, "silent", json_ranks(node->silent & ranks));
+	json_object_set_new(cause, "ended", json_both(&node->ended, ranks));
+	json_object_set_new(cause, "silent", json_both(&node->silent, ranks));
 }
 
 /* True if one of the node's children has sent the block up and waits for the result. */
@@ -154,15 +169,16 @@ explain(const struct waits_tree *tree, uint16_t index, uint32_t block,
 {
 	const struct waits_node *node = &tree->nodes[index];
 	const struct waits_block *found = find(node, block);
-	uint64_t missing = node->ranks;
+	struct fanin_ranks missing = node->ranks;
+	struct fanin_ranks here;
 	bool on_its_way = false;
 
 	if (!node->answered) {
-		add_cause(causes, node, node->ranks, "unreached");
+		add_cause(causes, node, &node->ranks, "unreached");
 		return;
 	}
 	if (found != NULL && found->sent) {
-		add_cause(causes, node, node->ranks, "sent");
+		add_cause(causes, node, &node->ranks, "sent");
 		return;
 	}
 	if (found != NULL)
@@ -170,12 +186,14 @@ explain(const struct waits_tree *tree, uint16_t index, uint32_t block,
 	else
 		on_its_way = child_has_sent(tree, index, block);
 	/* Here it may be done: then only what is between here and the children is left to explain. */
-	if ((missing & node->local) != 0 && !on_its_way)
-		add_missing(causes, node, missing & node->local);
+	here = missing;
+	fanin_ranks_keep(&here, &node->local);
+	if (!fanin_ranks_is_empty(&here) && !on_its_way)
+		add_missing(causes, node, &here);
 	for (uint16_t i = (uint16_t)(index + 1); i < tree->n_nodes; i++) {
 		const struct waits_node *child = &tree->nodes[i];
 
-		if (child->parent == index && (missing & child->ranks) != 0 &&
+		if (child->parent == index && fanin_ranks_meet(&missing, &child->ranks) &&
 		    (!on_its_way || find(child, block) != NULL))
 			explain(tree, i, block, causes);
 	}
@@ -222,8 +240,8 @@ waits_tree_describe(const struct waits_node *nodes, uint16_t n_nodes, json_t *ob
 	for (uint16_t i = 0; i < n_nodes; i++) {
 		const struct waits_node *node = &nodes[i];
 
-		if (node->not_joined != 0)
-			add_cause(not_joined, node, node->not_joined, "missing");
+		if (!fanin_ranks_is_empty(&node->not_joined))
+			add_cause(not_joined, node, &node->not_joined, "missing");
 		if (!node->answered)
 			json_array_append_new(unreached,
 					      json_pack("{s:s, s:s}", "switch", node->switch_name,

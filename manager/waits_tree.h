@@ -19,21 +19,21 @@
 struct waits_block {
 	uint32_t block;
 	bool sent; /* the parent's result is awaited */
-	uint64_t missing; /* else: the ranks of children that have not contributed, of a switch the lowest behind it */
+	struct fanin_ranks missing; /* else: the ranks of children that have not contributed, of a switch the lowest behind it */
 	uint64_t since_ms; /* how long */
 };
 
 /* One switch of the tree, as it was when the question came. */
 struct waits_node {
 	char switch_name[TOPOLOGY_NAME_LEN];
-	uint16_t parent; /* index of its node, which is lower; TREE_NO_PARENT: the root */
-	uint64_t local;  /* bitmap of the ranks at it */
-	uint64_t ranks;  /* and of all behind it */
-	bool answered;   /* else `error` says why not */
+	uint16_t parent;          /* index of its node, which is lower; TREE_NO_PARENT: the root */
+	struct fanin_ranks local; /* the ranks at it */
+	struct fanin_ranks ranks; /* and all behind it */
+	bool answered;            /* else `error` says why not */
 	char error[CONTROL_MESSAGE_LEN];
-	uint64_t not_joined; /* ranks at it; of a job that does not run */
-	uint64_t ended;      /* ranks behind it whose processes have ended, as its probes found */
-	uint64_t silent;     /* likewise: that don't answer */
+	struct fanin_ranks not_joined; /* ranks at it; of a job that does not run */
+	struct fanin_ranks ended; /* ranks behind it whose processes have ended, as its probes found */
+	struct fanin_ranks silent;  /* likewise: that don't answer */
 	struct waits_block *blocks; /* by number, once waits_node_take was called */
 	size_t n_blocks;
 };

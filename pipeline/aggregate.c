@@ -282,8 +282,8 @@ run_single(struct worker *worker, struct rte_mbuf *mbuf)
 	select_any(worker, job);
 	ctx->now_ns = worker->now_ns;
 	ctx->epoch = worker->run;
-	ctx->ended = __atomic_load_n(&job->ended, __ATOMIC_RELAXED);
-	ctx->silent = __atomic_load_n(&job->silent, __ATOMIC_RELAXED);
+	ctx->ended = &job->ended;
+	ctx->silent = &job->silent;
 	ctx->missing = 0;
 	verdict = is_run_of(worker, job, &headers->fanin) ? run_other(ctx, job, &packet, &reason)
 							  : FANIN_VERDICT_RETRY;

@@ -50,11 +50,11 @@ struct job_member {
 
 /* This switch as a member of the job at its parent. */
 struct job_parent {
-	uint64_t nonce;    /* of the run that it joins or has joined */
-	uint64_t cookie;   /* that the parent wants to have back; 0: none yet */
-	uint64_t members;  /* bitmap of the ranks that have joined there, as last told */
-	uint32_t progress; /* its first block there, as last told */
-	uint32_t epoch;    /* the run there; 0: not joined */
+	uint64_t nonce;            /* of the run that it joins or has joined */
+	uint64_t cookie;           /* that the parent wants to have back; 0: none yet */
+	struct fanin_ranks joined; /* the ranks that have joined there, as last told */
+	uint32_t progress;         /* its first block there, as last told */
+	uint32_t epoch;            /* the run there; 0: not joined */
 	bool asked; /* a JOIN with the nonce was sent: the parent may count this switch as joined */
 	uint16_t refusal;    /* enum fanin_reason: why the last JOIN was refused */
 	uint32_t unanswered; /* JOINs since the parent answered one */
@@ -79,7 +79,7 @@ struct job {
 	int8_t timeout; /* index in pipeline->timeouts of its timers; -1: its handler has none */
 	struct slot_pool *pool; /* of params.slots; NULL: there are none */
 	uint32_t group_be;
-	uint8_t child_of_rank[FANIN_WIRE_MAX_CHILDREN];  /* 0 also for ranks that are no child's */
+	uint8_t child_of_rank[FANIN_WIRE_MAX_RANKS];     /* 0 also for ranks that are no child's */
 	uint16_t child_ports[FANIN_WIRE_MAX_CHILDREN];   /* index in pipeline->ports */
 	uint16_t child_ethdevs[FANIN_WIRE_MAX_CHILDREN]; /* of that port */
 	uint64_t child_neighbors[FANIN_WIRE_MAX_CHILDREN]; /* bitmap of the children at its port, itself too */
@@ -100,9 +100,9 @@ struct job {
 	uint64_t parent_instance; /* of the parent, for tags, as last told: before a run, too */
 	uint32_t lone_epoch; /* of a job that admits by key, while it has no run; else 0. Constant */
 
-	/* What probes have found, as bitmaps of ranks. Written under lock, relaxed atomic; read by any thread. */
-	uint64_t ended;  /* their processes have ended */
-	uint64_t silent; /* hosts and switches that don't answer */
+	/* What probes have found. Words are written under lock, relaxed atomic, and read by any thread. */
+	struct fanin_ranks ended;  /* their processes have ended */
+	struct fanin_ranks silent; /* hosts and switches that don't answer */
 
 	rte_spinlock_t lock;
 	uint64_t joined;          /* bitmap of children; under lock: rw */
@@ -140,7 +140,7 @@ struct job_spec {
 	struct {
 		uint16_t port; /* index */
 		uint32_t ip_be;
-		uint64_t ranks;             /* bitmap of those behind it; 0: its index */
+		struct fanin_ranks ranks;   /* those behind it; none: its index */
 	} members[FANIN_WIRE_MAX_CHILDREN]; /* children in the order in which they are combined */
 	bool has_parent;
 	struct {
@@ -245,6 +245,26 @@ job_epoch(const struct job *job)
 	return epoch != 0 ? epoch : job->lone_epoch;
 }
 
+/* Copies a set whose words others may change meanwhile, each atomically. Any thread. */
+static inline void
+job_ranks_load(struct fanin_ranks *to, const struct fanin_ranks *from)
+{
+	for (unsigned int i = 0; i < FANIN_RANKS_WORDS; i++)
+		to->words[i] = __atomic_load_n(&from->words[i], __ATOMIC_RELAXED);
+}
+
+/* Of a set that others read meanwhile: what `ranks` are in it from now on. now: those of them that are; NULL: none. Under the lock. */
+static inline void
+job_ranks_set(struct fanin_ranks *set, const struct fanin_ranks *ranks, const struct fanin_ranks *now)
+{
+	for (unsigned int i = 0; i < FANIN_RANKS_WORDS; i++) {
+		const uint64_t in = now == NULL ? 0 : now->words[i] & ranks->words[i];
+
+		__atomic_store_n(&set->words[i], (set->words[i] & ~ranks->words[i]) | in,
+				 __ATOMIC_RELAXED);
+	}
+}
+
 /* job_run.c: a number that no run of this process has had. Any thread. */
 uint32_t job_next_epoch(struct job_table *table);
 
@@ -255,7 +275,7 @@ void job_stats(const struct job *job, struct fanin_handler_stats *sum);
 static inline unsigned int
 job_likely_child_of(const struct job *job, uint16_t rank)
 {
-	return job->child_of_rank[rank % FANIN_WIRE_MAX_CHILDREN];
+	return job->child_of_rank[rank % FANIN_WIRE_MAX_RANKS];
 }
 
 /* The child that packets of this rank come from, or JOB_NO_CHILD. */
@@ -272,9 +292,9 @@ struct job_join_answer {
 	enum fanin_join_state state;
 	bool ask_parent; /* this switch has to join at its parent now: see job_parent_join */
 	uint64_t call; /* bitmap of children that have to be told that there is no run: others were in one */
-	uint64_t joined; /* bitmap of the ranks that are there */
-	uint64_t cookie; /* CHALLENGE: to be given back; else the one that was */
-	uint32_t epoch;  /* ACTIVE: the run */
+	struct fanin_ranks joined; /* the ranks that are there */
+	uint64_t cookie;           /* CHALLENGE: to be given back; else the one that was */
+	uint32_t epoch;            /* ACTIVE: the run */
 	uint32_t first_block; /* likewise: the least of what its members' JOINs say, their block 0 from now on */
 };
 
@@ -308,10 +328,11 @@ uint64_t job_missing(struct job *job);
 /*
  * The parent's JOIN_ACK, checked against port, source and key. Worker.
  *
+ * joined: the set behind its body.
  * Returns true if it wants the cookie back: job_parent_join is to be sent once more.
  */
 bool job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr *hdr,
-		    const struct fanin_join_ack_body *ack);
+		    const struct fanin_join_ack_body *ack, const struct fanin_ranks *joined);
 
 /* The parent's refusal, likewise: if it is of the JOIN that was sent, whoever joins next is told. Worker. */
 void job_parent_refused(struct job *job, const struct fanin_hdr *hdr);

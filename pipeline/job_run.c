@@ -56,11 +56,11 @@ least_progress(const struct job *job)
 static void
 probe_forget(struct job *job, unsigned int child)
 {
-	const uint64_t others = ~job->params.child_ranks[child];
+	const struct fanin_ranks *ranks = &job->params.child_ranks[child];
 
 	job->members[child].probe = (struct job_probe){ 0 };
-	__atomic_store_n(&job->ended, job->ended & others, __ATOMIC_RELAXED);
-	__atomic_store_n(&job->silent, job->silent & others, __ATOMIC_RELAXED);
+	job_ranks_set(&job->ended, ranks, NULL);
+	job_ranks_set(&job->silent, ranks, NULL);
 }
 
 uint32_t
@@ -128,15 +128,13 @@ member_add(struct job_table *table, struct job *job, unsigned int child,
 	return FANIN_REASON_NONE;
 }
 
-/* Under the lock: bitmap of the ranks of the whole job that are known to be there. */
-static uint64_t
-ranks_joined(const struct job *job)
+/* Under the lock: the ranks of the whole job that are known to be there. */
+static void
+ranks_joined(const struct job *job, struct fanin_ranks *ranks)
 {
-	uint64_t ranks = job->parent.members;
-
+	*ranks = job->parent.joined;
 	for (uint64_t left = job->joined; left != 0; left &= left - 1)
-		ranks |= job->params.child_ranks[__builtin_ctzll(left)];
-	return ranks;
+		fanin_ranks_merge(ranks, &job->params.child_ranks[__builtin_ctzll(left)]);
 }
 
 /* MTU that the job's packets need. */
@@ -200,11 +198,11 @@ job_join(struct job_table *table, struct job *job, unsigned int child,
 					   : FANIN_JOIN_WAITING,
 		.ask_parent = ask,
 		.call = member->again && job->epoch == 0 ? job->params.children & ~job->joined : 0,
-		.joined = ranks_joined(job),
 		.cookie = challenge ? member->cookie : member->taken,
 		.epoch = challenge ? 0 : job->epoch,
 		.first_block = job->first_block,
 	};
+	ranks_joined(job, &answer->joined);
 	rte_spinlock_unlock(&job->lock);
 	return reason;
 }
@@ -275,7 +273,7 @@ parent_agrees(const struct job *job, const struct fanin_join_ack_body *ack)
 
 bool
 job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr *hdr,
-	       const struct fanin_join_ack_body *ack)
+	       const struct fanin_join_ack_body *ack, const struct fanin_ranks *joined)
 {
 	bool again = false;
 
@@ -290,7 +288,7 @@ job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr 
 	} else if (!parent_agrees(job, ack)) {
 		job->parent.refusal = FANIN_REASON_PARENT_MISMATCH;
 	} else {
-		job->parent.members = hdr->members;
+		job->parent.joined = *joined;
 		/* Before the run, too, the parent asks whether this switch is there. */
 		__atomic_store_n(&job->parent_instance, ack->instance, __ATOMIC_RELAXED);
 		if (ack->state == FANIN_JOIN_ACTIVE)

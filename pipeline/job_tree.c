@@ -34,12 +34,25 @@ check_address(const struct pipeline *pipeline, const struct job_spec *spec, char
 	return -EINVAL;
 }
 
+/* The least MTU of the members' ports and the parent's. */
+static uint32_t
+ports_mtu(const struct pipeline *pipeline, const struct job_spec *spec)
+{
+	uint32_t mtu = UINT16_MAX;
+
+	if (spec->has_parent)
+		mtu = pipeline->ports[spec->parent.port].mtu;
+	for (uint16_t i = 0; i < spec->n_members; i++)
+		mtu = RTE_MIN(mtu, (uint32_t)pipeline->ports[spec->members[i].port].mtu);
+	return mtu;
+}
+
 /* Checks the members and finds the largest payload that all their ports carry. */
 static int
 check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint32_t *payload,
 	      char *error)
 {
-	uint32_t mtu = UINT16_MAX;
+	uint32_t mtu;
 
 	if (check_address(pipeline, spec, error) != 0)
 		return -EINVAL;
@@ -48,12 +61,7 @@ check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint
 			 spec->n_members, FANIN_WIRE_MAX_CHILDREN);
 		return -EINVAL;
 	}
-	if (spec->has_parent)
-		mtu = pipeline->ports[spec->parent.port].mtu;
 	for (uint16_t i = 0; i < spec->n_members; i++) {
-		uint16_t port_mtu = pipeline->ports[spec->members[i].port].mtu;
-
-		mtu = RTE_MIN(mtu, (uint32_t)port_mtu);
 		for (uint16_t k = 0; k < i; k++) {
 			char text[INET_ADDRSTRLEN];
 
@@ -66,6 +74,7 @@ check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint
 			return -EINVAL;
 		}
 	}
+	mtu = ports_mtu(pipeline, spec);
 	*payload = fanin_payload_for_mtu(mtu, spec->authenticate);
 	if (spec->payload_bytes == 0)
 		return 0;
@@ -83,42 +92,62 @@ check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint
 static int
 check_ranks(const struct fanin_handler *handler, struct job_spec *spec, char *error)
 {
-	uint64_t all, found = 0;
+	struct fanin_ranks left, wrong;
+	bool complete;
 
 	if (spec->n_ranks == 0)
 		spec->n_ranks = spec->n_members;
-	if (spec->n_ranks > FANIN_WIRE_MAX_CHILDREN) {
+	if (spec->n_ranks > FANIN_WIRE_MAX_RANKS) {
 		snprintf(error, PIPELINE_ERROR_LEN, "found size %u, expected at most %u ranks",
-			 spec->n_ranks, FANIN_WIRE_MAX_CHILDREN);
+			 spec->n_ranks, FANIN_WIRE_MAX_RANKS);
 		return -EINVAL;
 	}
-	all = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - spec->n_ranks);
+	left = fanin_ranks_all(spec->n_ranks);
 	for (uint16_t i = 0; i < spec->n_members; i++) {
-		uint64_t *ranks = &spec->members[i].ranks;
+		struct fanin_ranks *ranks = &spec->members[i].ranks;
 
-		if (*ranks == 0)
-			*ranks = UINT64_C(1) << i;
-		if ((*ranks & ~all) != 0 || (*ranks & found) != 0) {
+		if (fanin_ranks_is_empty(ranks))
+			fanin_ranks_add(ranks, i);
+		wrong = *ranks;
+		fanin_ranks_subtract(&wrong, &left);
+		if (!fanin_ranks_is_empty(&wrong)) {
 			snprintf(error, PIPELINE_ERROR_LEN,
-				 "found rank %d behind member %u, expected each rank from 0 to %u once",
-				 __builtin_ctzll(*ranks & (found | ~all)), i, spec->n_ranks - 1);
+				 "found rank %u behind member %u, expected each rank from 0 to %u once",
+				 fanin_ranks_lowest(&wrong), i, spec->n_ranks - 1);
 			return -EINVAL;
 		}
-		found |= *ranks;
+		fanin_ranks_subtract(&left, ranks);
 	}
-	if (!spec->has_parent && found != all && handler->admission == FANIN_ADMIT_MEMBERS) {
+	complete = fanin_ranks_is_empty(&left);
+	if (!spec->has_parent && !complete && handler->admission == FANIN_ADMIT_MEMBERS) {
 		snprintf(error, PIPELINE_ERROR_LEN,
-			 "rank %d is behind no member, expected all %u: this is the job's only switch, as \"parent\" is not given",
-			 __builtin_ctzll(all & ~found), spec->n_ranks);
+			 "rank %u is behind no member, expected all %u: this is the job's only switch, as \"parent\" is not given",
+			 fanin_ranks_lowest(&left), spec->n_ranks);
 		return -EINVAL;
 	}
-	if (spec->has_parent && found == all && spec->n_members > 1) {
+	if (spec->has_parent && complete && spec->n_members > 1) {
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "all %u ranks are behind this switch, but it has a parent: expected fewer, or no parent",
 			 spec->n_ranks);
 		return -EINVAL;
 	}
 	return 0;
+}
+
+/* What is said of ranks has to fit into one packet. For up to 64 ranks it takes no more than other bodies. */
+static int
+check_bodies(const struct pipeline *pipeline, const struct job_spec *spec, char *error)
+{
+	const uint32_t mtu = ports_mtu(pipeline, spec);
+	const uint32_t needed = FANIN_MTU_OVERHEAD + fanin_answer_len(spec->n_ranks) +
+				(spec->authenticate ? FANIN_TAG_LEN : 0);
+
+	if (fanin_ranks_words(spec->n_ranks) == 1 || needed <= mtu)
+		return 0;
+	snprintf(error, PIPELINE_ERROR_LEN,
+		 "found an MTU of %u among the job's ports, expected %u at least for answers about %u ranks",
+		 mtu, needed, spec->n_ranks);
+	return -EINVAL;
 }
 
 /* Partial sums cross a link in the type of their elements, so rounding only once is for jobs of one switch. */
@@ -128,7 +157,7 @@ check_wide(const struct job_spec *spec, char *error)
 	bool switches = spec->has_parent;
 
 	for (uint16_t i = 0; i < spec->n_members; i++)
-		switches |= (spec->members[i].ranks & (spec->members[i].ranks - 1)) != 0;
+		switches |= fanin_ranks_count(&spec->members[i].ranks) > 1;
 	if (!spec->wide || !switches)
 		return 0;
 	snprintf(error, PIPELINE_ERROR_LEN,
@@ -144,6 +173,8 @@ job_tree_check(const struct pipeline *pipeline, const struct fanin_handler *hand
 
 	if (ret == 0)
 		ret = check_ranks(handler, spec, error);
+	if (ret == 0)
+		ret = check_bodies(pipeline, spec, error);
 	if (ret == 0)
 		ret = check_wide(spec, error);
 	return ret;
@@ -240,14 +271,14 @@ job_neighbors(struct job *job, uint16_t n_children)
 static void
 job_children(const struct pipeline *pipeline, const struct job_spec *spec, struct job *job)
 {
-	uint64_t below = 0;
+	struct fanin_ranks below = { 0 };
 
 	for (uint16_t i = 0; i < spec->n_members; i++) {
 		struct job_member *member = &job->members[i];
 
-		below |= spec->members[i].ranks;
+		fanin_ranks_merge(&below, &spec->members[i].ranks);
 		job->params.child_ranks[i] = spec->members[i].ranks;
-		member->rank = (uint16_t)__builtin_ctzll(spec->members[i].ranks);
+		member->rank = (uint16_t)fanin_ranks_lowest(&spec->members[i].ranks);
 		member->ip_be = spec->members[i].ip_be;
 		member->port = job->child_ports[i] = spec->members[i].port;
 		job->child_of_rank[member->rank] = (uint8_t)i;
@@ -257,8 +288,8 @@ job_children(const struct pipeline *pipeline, const struct job_spec *spec, struc
 	}
 	job_neighbors(job, spec->n_members);
 	job->params.n_ranks = spec->n_ranks;
-	job->params.n_below = (uint16_t)__builtin_popcountll(below);
-	job->params.parent_rank = (uint16_t)__builtin_ctzll(below);
+	job->params.n_below = (uint16_t)fanin_ranks_count(&below);
+	job->params.parent_rank = (uint16_t)fanin_ranks_lowest(&below);
 }
 
 void

@@ -18,9 +18,9 @@
 static bool
 is_of_child(const struct job *job, const struct fanin_hdr *hdr)
 {
-	const uint64_t ranks = job->params.child_ranks[job_child_of(job, hdr->rank)];
-
-	return job->taggers == NULL || hdr->contributions == __builtin_popcountll(ranks);
+	return job->taggers == NULL ||
+	       hdr->contributions ==
+		       fanin_ranks_count(&job->params.child_ranks[job_child_of(job, hdr->rank)]);
 }
 
 static void
@@ -58,10 +58,11 @@ answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 	strncpy(ack.handler, job->handler->name, sizeof(ack.handler) - 1);
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_JOIN_ACK, job->params.id, answer.epoch,
 				 job->params.keys.down);
-	headers->fanin.members = answer.joined;
 	headers->fanin.progress = answer.first_block;
 	memcpy(headers + 1, &ack, sizeof(ack));
-	worker_reply(worker, mbuf, job, sizeof(ack), headers->udp.src_be);
+	fanin_ranks_write((uint8_t *)(headers + 1) + sizeof(ack), &answer.joined,
+			  job->params.n_ranks);
+	worker_reply(worker, mbuf, job, fanin_join_ack_len(job->params.n_ranks), headers->udp.src_be);
 }
 
 static void

@@ -120,10 +120,15 @@ static void
 take_ack(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 {
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	const uint8_t *body = (const uint8_t *)(headers + 1);
 	struct fanin_join_ack_body ack;
+	struct fanin_ranks joined = { 0 };
 
-	memcpy(&ack, headers + 1, sizeof(ack));
-	if (job_parent_ack(worker->pipeline->jobs, job, &headers->fanin, &ack))
+	memcpy(&ack, body, sizeof(ack));
+	/* One of another size is refused by it. */
+	if (fanin_wire_payload_len(headers) >= fanin_join_ack_len(job->params.n_ranks))
+		fanin_ranks_read(&joined, body + sizeof(ack), job->params.n_ranks);
+	if (job_parent_ack(worker->pipeline->jobs, job, &headers->fanin, &ack, &joined))
 		worker_ask_parent(worker, job);
 	worker_free(worker, mbuf);
 }

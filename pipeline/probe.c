@@ -134,23 +134,23 @@ send_all(struct worker *worker, const struct job *job, const struct target *targ
 static bool
 tick(const struct pipeline *pipeline, struct job *job, unsigned int child)
 {
-	const uint64_t ranks = job->params.child_ranks[child];
+	const struct fanin_ranks *ranks = &job->params.child_ranks[child];
 	struct job_member *member = &job->members[child];
 
 	if (!member->joined) {
 		/* It has left, or another process has come in its place. */
-		probe_set(job, ranks, ranks, 0);
+		probe_set(job, ranks, ranks, NULL);
 		return false;
 	}
 	if (pipeline->ports[member->port].shared) {
-		probe_set(job, ranks, port_is_down(pipeline, member->port) ? ranks : 0, 0);
+		probe_set(job, ranks, port_is_down(pipeline, member->port) ? ranks : NULL, NULL);
 		return false;
 	}
 	/* A process that has ended stays so. */
-	if (!probe_is_switch(pipeline, member) && (job->ended & ranks) != 0)
+	if (!probe_is_switch(pipeline, member) && fanin_ranks_meet(&job->ended, ranks))
 		return false;
 	if (member->probe.unanswered >= PROBE_PATIENCE)
-		probe_set(job, ranks, job->ended, ranks);
+		probe_set(job, ranks, &job->ended, ranks);
 	else
 		member->probe.unanswered++;
 	return true;

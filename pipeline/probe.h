@@ -39,12 +39,13 @@ probe_is_switch(const struct pipeline *pipeline, const struct job_member *member
 	return member->udp_port_be == pipeline->udp_port_be;
 }
 
-/* Under the job's lock: what is known of ranks from now on. ended, silent: bitmaps, of which only `ranks` count. */
+/* Under the job's lock: what is known of ranks from now on. ended, silent: of which only `ranks` count; NULL: none of them. */
 static inline void
-probe_set(struct job *job, uint64_t ranks, uint64_t ended, uint64_t silent)
+probe_set(struct job *job, const struct fanin_ranks *ranks, const struct fanin_ranks *ended,
+	  const struct fanin_ranks *silent)
 {
-	__atomic_store_n(&job->ended, (job->ended & ~ranks) | (ended & ranks), __ATOMIC_RELAXED);
-	__atomic_store_n(&job->silent, (job->silent & ~ranks) | (silent & ranks), __ATOMIC_RELAXED);
+	job_ranks_set(&job->ended, ranks, ended);
+	job_ranks_set(&job->silent, ranks, silent);
 }
 
 /* probe.c: an overdue query found that a block misses children (a bitmap): they are probed for a while. */

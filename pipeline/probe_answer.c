@@ -29,10 +29,10 @@ struct quote {
 static void
 note_child(struct job *job, unsigned int child, bool ended)
 {
-	const uint64_t ranks = job->params.child_ranks[child];
+	const struct fanin_ranks *ranks = &job->params.child_ranks[child];
 
 	job->members[child].probe.unanswered = 0;
-	probe_set(job, ranks, ended ? ranks : job->ended, 0);
+	probe_set(job, ranks, ended ? ranks : &job->ended, NULL);
 }
 
 /* closed_be: the UDP port that nobody listens on; 0: the host is there. */
@@ -121,7 +121,8 @@ void
 probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
 {
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
-	struct fanin_probe_ack_body body;
+	const uint8_t *sets = (const uint8_t *)(headers + 1);
+	struct fanin_ranks ended, silent;
 	struct job *job;
 	enum fanin_reason reason = admission_member(worker->pipeline, mbuf, &job);
 	unsigned int child;
@@ -130,16 +131,20 @@ probe_take_ack(struct worker *worker, struct rte_mbuf *mbuf)
 	    (headers->fanin.epoch == 0 ||
 	     headers->fanin.epoch != __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE)))
 		reason = FANIN_REASON_EPOCH;
+	if (reason == FANIN_REASON_NONE &&
+	    fanin_wire_payload_len(headers) < fanin_probe_ack_len(job->params.n_ranks))
+		reason = FANIN_REASON_BODY;
 	if (reason != FANIN_REASON_NONE) {
 		worker_drop(worker, mbuf, reason);
 		return;
 	}
-	memcpy(&body, headers + 1, sizeof(body));
+	fanin_ranks_read(&ended, sets, job->params.n_ranks);
+	fanin_ranks_read(&silent, sets + fanin_ranks_bytes(job->params.n_ranks), job->params.n_ranks);
 	child = job_child_of(job, headers->fanin.rank);
 	rte_spinlock_lock(&job->lock);
 	if (job->members[child].joined) {
 		job->members[child].probe.unanswered = 0;
-		probe_set(job, job->params.child_ranks[child], body.ended, body.silent);
+		probe_set(job, &job->params.child_ranks[child], &ended, &silent);
 		job->worker_stats[worker->index].probe_answers++;
 	}
 	rte_spinlock_unlock(&job->lock);
@@ -179,27 +184,30 @@ probe_answer(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 	const struct fanin_hdr asked = headers->fanin;
 	const uint32_t epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
-	struct fanin_probe_ack_body body = { 0 };
+	const uint16_t n_ranks = job->params.n_ranks;
+	const uint32_t len = fanin_probe_ack_len(n_ranks);
+	struct fanin_ranks ended = { 0 }, silent = { 0 };
 	uint64_t missing;
 
 	if (epoch != 0 && asked.epoch == __atomic_load_n(&job->parent_epoch, __ATOMIC_RELAXED)) {
 		missing = missing_of(job, epoch, asked.block);
 		if (missing != 0)
 			probe_watch(worker, job, missing, asked.block);
-		body.ended = __atomic_load_n(&job->ended, __ATOMIC_RELAXED);
-		body.silent = __atomic_load_n(&job->silent, __ATOMIC_RELAXED);
+		job_ranks_load(&ended, &job->ended);
+		job_ranks_load(&silent, &job->silent);
 	} else if (nobody_has_joined(job)) {
 		/* The parent's run is over here: nobody behind this switch will contribute to it. */
-		body.ended = UINT64_MAX;
+		ended = fanin_ranks_all(n_ranks);
 	}
 	*headers = job->params.parent_headers;
-	fanin_wire_set_payload_len(headers, sizeof(body));
+	fanin_wire_set_payload_len(headers, len);
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_PROBE_ACK, job->params.id, asked.epoch,
 				 job->params.keys.up);
 	headers->fanin.rank = job->params.parent_rank;
 	headers->fanin.block = asked.block;
-	memcpy(headers + 1, &body, sizeof(body));
-	mbuf->data_len = FANIN_PAYLOAD_OFFSET + sizeof(body);
+	fanin_ranks_write(headers + 1, &ended, n_ranks);
+	fanin_ranks_write((uint8_t *)(headers + 1) + fanin_ranks_bytes(n_ranks), &silent, n_ranks);
+	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + len);
 	mbuf->pkt_len = mbuf->data_len;
 	mbuf->ol_flags = 0;
 	tags_seal(worker, job, FANIN_TAG_UP, mbuf);

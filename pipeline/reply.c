@@ -56,6 +56,7 @@ worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, const struct job *jo
 	headers->fanin.flags = 0;
 	headers->fanin.dtype = FANIN_WIRE_DTYPE_NONE;
 	headers->fanin.op = FANIN_WIRE_OP_NONE;
+	headers->fanin.root = 0;
 	headers->fanin.count = (uint16_t)reason;
 	headers->fanin.contributions = 0;
 	headers->fanin.members = nonce;

@@ -27,11 +27,25 @@ spine_ip_be(uint16_t spine)
 	return htonl(0x0a4e0000u | (uint32_t)spine << 8 | GATEWAY);
 }
 
+/* The port of a leaf that its host of this number is at. */
+static uint16_t
+port_of_host(const struct rig_leaf_spine_options *options, uint32_t host)
+{
+	return (uint16_t)(host / RTE_MAX(options->hosts_per_port, 1));
+}
+
+/* The first of those that lead to spines: behind the last host's. */
+static uint16_t
+first_up_port(const struct rig_leaf_spine_options *options)
+{
+	return (uint16_t)(port_of_host(options, options->hosts_per_leaf - 1u) + 1u);
+}
+
 static int
 leaf_build(struct rig_leaf_spine *network, uint16_t leaf, char *error)
 {
 	const struct rig_leaf_spine_options *options = &network->options;
-	const uint16_t n_hosts = options->hosts_per_leaf;
+	const uint16_t n_hosts = first_up_port(options);
 	struct rig_end ends[PIPELINE_MAX_PORTS];
 	struct route_spec up = { .prefix_be = htonl(0x0a4d0000u),
 				 .prefix_len = 16,
@@ -69,7 +83,7 @@ spine_build(struct rig_leaf_spine *network, uint16_t spine, char *error)
 		.ip_be = spine_ip_be(spine),
 		.prefix_len = 24,
 		.n_ports = options->n_leaves,
-		.routed = (UINT64_C(1) << options->n_leaves) - 1,
+		.routed = UINT64_MAX >> (64 - options->n_leaves),
 		.routes = routes,
 		.n_routes = options->n_leaves,
 		.ends = ends,
@@ -90,7 +104,7 @@ spine_build(struct rig_leaf_spine *network, uint16_t spine, char *error)
 	if (network->spines[spine] == NULL)
 		return -ENOMEM;
 	for (uint16_t leaf = 0; leaf < options->n_leaves; leaf++)
-		rig_link(network->leaves[leaf], (uint16_t)(options->hosts_per_leaf + spine),
+		rig_link(network->leaves[leaf], (uint16_t)(first_up_port(options) + spine),
 			 network->spines[spine], leaf);
 	return 0;
 }
@@ -104,7 +118,8 @@ rig_leaf_spine_build(struct rig *rig, const struct rig_leaf_spine_options *optio
 
 	*network = (struct rig_leaf_spine){ .rig = rig, .options = *options };
 	if (options->n_leaves > RIG_MAX_LEAVES || options->n_spines > RIG_MAX_SPINES ||
-	    per_leaf >= GATEWAY || per_leaf + options->n_spines > PIPELINE_MAX_PORTS) {
+	    per_leaf == 0 || per_leaf >= GATEWAY ||
+	    first_up_port(options) + options->n_spines > PIPELINE_MAX_PORTS) {
 		snprintf(error, RIG_ERROR_LEN, "%u leaves of %u hosts and %u spines are too many",
 			 options->n_leaves, per_leaf, options->n_spines);
 		return -EINVAL;
@@ -119,7 +134,8 @@ rig_leaf_spine_build(struct rig *rig, const struct rig_leaf_spine_options *optio
 		ret = spine_build(network, spine, error);
 	for (uint32_t host = 0; host < network->n_hosts && ret == 0; host++)
 		network->hosts[host] =
-			rig_attach(network->leaves[host / per_leaf], (uint16_t)(host % per_leaf),
+			rig_attach(network->leaves[host / per_leaf],
+				   port_of_host(options, host % per_leaf),
 				   leaf_ip_be((uint16_t)(host / per_leaf), 1 + host % per_leaf),
 				   &options->host_end);
 	return ret;
@@ -150,10 +166,14 @@ ranks_of_leaf(const struct rig_job *job, uint16_t leaf)
 	return RTE_MIN(per_leaf, (uint16_t)(job->n_ranks - first));
 }
 
-static uint64_t
-bitmap_of(uint16_t first, uint16_t n)
+static struct fanin_ranks
+ranks_from(uint16_t first, uint16_t n)
 {
-	return (n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1) << first;
+	struct fanin_ranks ranks = { 0 };
+
+	for (uint16_t i = 0; i < n; i++)
+		fanin_ranks_add(&ranks, first + i);
+	return ranks;
 }
 
 static int
@@ -165,13 +185,13 @@ leaf_job_create(struct rig_job *job, struct job_spec spec, uint16_t leaf, uint16
 
 	spec.n_members = ranks_of_leaf(job, leaf);
 	for (uint16_t i = 0; i < spec.n_members; i++) {
-		spec.members[i].port = i;
+		spec.members[i].port = port_of_host(&network->options, i);
 		spec.members[i].ip_be = leaf_ip_be(leaf, 1u + i);
-		spec.members[i].ranks = bitmap_of((uint16_t)(leaf * per_leaf + i), 1);
+		spec.members[i].ranks = fanin_ranks_one((unsigned int)leaf * per_leaf + i);
 	}
 	spec.has_parent = job->n_leaves > 1;
 	if (spec.has_parent) {
-		spec.parent.port = (uint16_t)(per_leaf + spine);
+		spec.parent.port = (uint16_t)(first_up_port(&network->options) + spine);
 		spec.parent.ip_be = spine_ip_be(spine);
 		memcpy(spec.parent.mac, rig_switch_pipeline(network->spines[spine])->mac, 6);
 	}
@@ -190,8 +210,8 @@ spine_job_create(struct rig_job *job, struct job_spec spec, uint16_t spine, char
 		spec.members[leaf].port = leaf;
 		spec.members[leaf].ip_be = leaf_ip_be(leaf, GATEWAY);
 		spec.members[leaf].ranks =
-			bitmap_of((uint16_t)(leaf * network->options.hosts_per_leaf),
-				  ranks_of_leaf(job, leaf));
+			ranks_from((uint16_t)(leaf * network->options.hosts_per_leaf),
+				   ranks_of_leaf(job, leaf));
 	}
 	return job_create(rig_switch_pipeline(network->spines[spine]), &spec,
 			  &job->jobs[job->n_leaves], &code, error);

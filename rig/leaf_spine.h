@@ -10,12 +10,13 @@
 #include "pipeline/job.h"
 #include "rig/network.h"
 
-#define RIG_MAX_LEAVES 32
+#define RIG_MAX_LEAVES PIPELINE_MAX_PORTS
 #define RIG_MAX_SPINES 16
 
 struct rig_leaf_spine_options {
 	uint16_t n_leaves;
 	uint16_t hosts_per_leaf;
+	uint16_t hosts_per_port; /* of a leaf; 0: one */
 	uint16_t n_spines;
 	struct rig_end host_end; /* of links between hosts and leaves, both ends */
 	struct rig_end up_end;   /* of links between leaves and spines, likewise */

@@ -34,7 +34,8 @@ struct end {
 	struct rig_switch *sw; /* whose port it is; NULL: the host's */
 	struct rig_host *host;
 	struct end *peer; /* NULL: nothing is linked to it */
-	uint16_t port;    /* of the switch */
+	struct end *neighbor; /* of a host's: another host's at the same port; NULL: there is no other one */
+	uint16_t port; /* of the switch */
 	uint64_t delay_ns;
 	struct rig_traffic sent;
 	struct rte_mbuf **frames; /* that have arrived and were not taken: a FIFO */
@@ -176,6 +177,34 @@ rig_host_wake(struct rig_host *host, uint64_t at_ns)
 
 /* ------------------------------------------------------------------ links */
 
+/* Of hosts that share a port each takes what is for itself, or for several. */
+static bool
+is_for_host(const struct rig_host *host, const struct rte_mbuf *mbuf)
+{
+	const uint8_t *to = rte_pktmbuf_mtod(mbuf, const uint8_t *);
+
+	return (to[0] & 1) != 0 || memcmp(to, host->mac, sizeof(host->mac)) == 0;
+}
+
+/* To the hosts at a port, with a copy for each; without a packet for it one hears nothing. */
+static void
+segment_send(const struct end *end, struct rte_mbuf *mbuf, uint64_t at_ns)
+{
+	for (struct end *peer = end->peer; peer != NULL; peer = peer->neighbor) {
+		struct rte_mbuf *copy;
+
+		if (!is_for_host(peer->host, mbuf))
+			continue;
+		copy = rte_pktmbuf_copy(mbuf, end->rig->pool, 0, UINT32_MAX);
+		if (copy != NULL)
+			event_add(end->rig, (struct event){ .at_ns = at_ns + end->delay_ns,
+							    .kind = EVENT_FRAME,
+							    .end = peer,
+							    .mbuf = copy });
+	}
+	rte_pktmbuf_free(mbuf);
+}
+
 /* A frame leaves an end at this time, with its last byte. */
 static void
 end_send(struct end *end, struct rte_mbuf *mbuf, uint64_t at_ns)
@@ -184,6 +213,10 @@ end_send(struct end *end, struct rte_mbuf *mbuf, uint64_t at_ns)
 	end->sent.bytes += mbuf->pkt_len;
 	if (end->peer == NULL) {
 		rte_pktmbuf_free(mbuf);
+		return;
+	}
+	if (end->peer->neighbor != NULL) {
+		segment_send(end, mbuf, at_ns);
 		return;
 	}
 	event_add(end->rig, (struct event){ .at_ns = at_ns + end->delay_ns,
@@ -622,6 +655,7 @@ rig_attach(struct rig_switch *sw, uint16_t port, uint32_t ip_be, const struct ri
 	host->end.host = host;
 	host->end.delay_ns = end->delay_ns;
 	host->end.peer = &sw->ends[port];
+	host->end.neighbor = sw->ends[port].peer;
 	sw->ends[port].peer = &host->end;
 	host->next = rig->hosts;
 	rig->hosts = host;

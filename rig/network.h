@@ -92,7 +92,8 @@ void rig_link(struct rig_switch *one, uint16_t one_port, struct rig_switch *othe
 	      uint16_t other_port);
 
 /*
- * A host behind a switch's port, which answers ARP, and whose switch knows it from the first. end: of its link.
+ * A host behind a switch's port, which answers ARP, and whose switch knows it from the first. There may be several at a port: what the switch
+ * sends to all comes to each of them, and among themselves they hear nothing. end: of its link.
  * Returns NULL without memory.
  */
 struct rig_host *rig_attach(struct rig_switch *sw, uint16_t port, uint32_t ip_be,

@@ -14,15 +14,25 @@
 #define FEW_WAITING 16
 #define MOST_WAITING 1024
 
-/* The numbers of the bits that are set. */
 static json_t *
-json_ranks(uint64_t ranks)
+json_ranks(const struct fanin_ranks *ranks)
 {
 	json_t *list = json_array();
+	unsigned int rank;
 
-	for (; ranks != 0; ranks &= ranks - 1)
-		json_array_append_new(list, json_integer(__builtin_ctzll(ranks)));
+	FANIN_RANKS_EACH(rank, ranks)
+	json_array_append_new(list, json_integer(rank));
 	return list;
+}
+
+/* Of a set that workers change meanwhile. */
+static json_t *
+json_ranks_found(const struct fanin_ranks *ranks)
+{
+	struct fanin_ranks found;
+
+	job_ranks_load(&found, ranks);
+	return json_ranks(&found);
 }
 
 /* null at the root. */
@@ -40,7 +50,7 @@ describe_parent(const struct pipeline *pipeline, struct job *job)
 			 pipeline->ports[job->parent_port].name, "ip", json_ipv4(job->parent_ip_be),
 			 "mac", json_mac(job->params.parent_headers.eth.dst), "joined",
 			 parent.epoch != 0, "epoch", (json_int_t)parent.epoch, "joined_ranks",
-			 json_ranks(parent.members));
+			 json_ranks(&parent.joined));
 }
 
 static json_t *
@@ -52,7 +62,7 @@ list_members(const struct pipeline *pipeline, struct job *job)
 	for (uint16_t i = 0; i < job->params.n_children; i++) {
 		const struct job_member *member = &job->members[i];
 		json_t *object = json_pack("{s:i,s:o,s:s,s:o,s:b}", "rank", member->rank, "ranks",
-					   json_ranks(job->params.child_ranks[i]), "port",
+					   json_ranks(&job->params.child_ranks[i]), "port",
 					   pipeline->ports[member->port].name, "ip",
 					   json_ipv4(member->ip_be), "joined", member->joined);
 
@@ -335,6 +345,5 @@ command_jobs_waits(void *user, const json_t *args, struct control_error *error)
 			 epoch != 0 ? "active" : "waiting", "waiting", (json_int_t)waiting.found,
 			 "blocks", blocks, "members", list_members(daemon->pipeline, job), "parent",
 			 describe_parent(daemon->pipeline, job), "ended",
-			 json_ranks(__atomic_load_n(&job->ended, __ATOMIC_RELAXED)), "silent",
-			 json_ranks(__atomic_load_n(&job->silent, __ATOMIC_RELAXED)));
+			 json_ranks_found(&job->ended), "silent", json_ranks_found(&job->silent));
 }

@@ -28,8 +28,8 @@ find_port(const struct pipeline *pipeline, const char *where, const char *name,
 
 /* entry.ranks: those behind a switch. Absent: entry.rank, or the member's index, is a host's. */
 static int
-read_ranks(const char *where, const json_t *entry, size_t index, uint16_t n_ranks, uint64_t *ranks,
-	   struct control_error *error)
+read_ranks(const char *where, const json_t *entry, size_t index, uint16_t n_ranks,
+	   struct fanin_ranks *ranks, struct control_error *error)
 {
 	const json_t *list = json_object_get(entry, "ranks");
 	int64_t rank = (int64_t)index;
@@ -38,22 +38,22 @@ read_ranks(const char *where, const json_t *entry, size_t index, uint16_t n_rank
 
 	if (args_integer_at(where, entry, "rank", 0, n_ranks - 1, &rank, &present, error) != 0)
 		return -EINVAL;
-	*ranks = UINT64_C(1) << rank;
+	*ranks = (struct fanin_ranks){ 0 };
 	if (list == NULL) {
+		fanin_ranks_add(ranks, (unsigned int)rank);
 		if (rank < n_ranks)
 			return 0;
 		control_fail(error, "invalid", "%s.rank: not given, expected 0 to %u", where,
 			     n_ranks - 1);
 		return -EINVAL;
 	}
-	*ranks = 0;
 	for (i = 0; i < json_array_size(list); i++) {
 		const json_t *item = json_array_get(list, i);
 
 		if (!json_is_integer(item) || json_integer_value(item) < 0 ||
 		    json_integer_value(item) >= n_ranks)
 			break;
-		*ranks |= UINT64_C(1) << json_integer_value(item);
+		fanin_ranks_add(ranks, (unsigned int)json_integer_value(item));
 	}
 	if (!present && i != 0 && i == json_array_size(list))
 		return 0;
@@ -71,7 +71,7 @@ read_member(const struct pipeline *pipeline, const json_t *entry, size_t index,
 	const char *port_name;
 	char where[48];
 	uint32_t ip_be;
-	uint64_t ranks;
+	struct fanin_ranks ranks;
 	int port;
 
 	snprintf(where, sizeof(where), "args.members[%zu]", index);
@@ -84,13 +84,14 @@ read_member(const struct pipeline *pipeline, const json_t *entry, size_t index,
 	if (port < 0)
 		return port;
 	for (size_t i = 0; i < index; i++) {
-		uint64_t both = spec->members[i].ranks & ranks;
+		struct fanin_ranks both = spec->members[i].ranks;
 
-		if (both == 0)
+		fanin_ranks_keep(&both, &ranks);
+		if (fanin_ranks_is_empty(&both))
 			continue;
 		control_fail(error, "invalid",
-			     "%s.rank: found %d again, expected each rank from 0 to %d once", where,
-			     __builtin_ctzll(both), spec->n_ranks - 1);
+			     "%s.rank: found %u again, expected each rank from 0 to %d once", where,
+			     fanin_ranks_lowest(&both), spec->n_ranks - 1);
 		return -EINVAL;
 	}
 	spec->members[index].port = (uint16_t)port;
@@ -105,8 +106,8 @@ sort_members(struct job_spec *spec)
 {
 	for (uint16_t i = 1; i < spec->n_members; i++) {
 		for (uint16_t k = i; k > 0; k--) {
-			if (__builtin_ctzll(spec->members[k - 1].ranks) <
-			    __builtin_ctzll(spec->members[k].ranks))
+			if (fanin_ranks_lowest(&spec->members[k - 1].ranks) <
+			    fanin_ranks_lowest(&spec->members[k].ranks))
 				break;
 			RTE_SWAP(spec->members[k - 1], spec->members[k]);
 		}
@@ -246,7 +247,7 @@ job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_sp
 	    args_integer(args, "payload_bytes", 1, UINT16_MAX, &payload, &present, error) != 0 ||
 	    args_integer(args, "buffers", 2, FANIN_MAX_BUFFERS, &buffers, &present, error) != 0 ||
 	    args_integer(args, "message_bytes", 1, INT64_MAX, &message_bytes, &present, error) != 0 ||
-	    args_integer(args, "size", 1, FANIN_WIRE_MAX_CHILDREN, &size, &present, error) != 0 ||
+	    args_integer(args, "size", 1, FANIN_WIRE_MAX_RANKS, &size, &present, error) != 0 ||
 	    args_boolean(args, "reproducible", &spec->reproducible, &present, error) != 0 ||
 	    args_boolean(args, "authenticate", &spec->authenticate, &present, error) != 0 ||
 	    read_accumulate(args, &spec->wide, error) != 0)

@@ -12,7 +12,7 @@
 #include "tools/ctl_table.h"
 
 /* Ranks above that are no typing errors of people but of their scripts; the switch allows fewer. */
-#define MOST_RANKS 1023
+#define MOST_RANKS 4095
 
 enum create_option {
 	OPTION_ID = 256, /* above all letters */

@@ -198,6 +198,20 @@ manager_jobs(struct ctl *ctl, int argc, char **argv)
 	return show(ctl, argc, argv, "jobs", print_jobs);
 }
 
+/* How many bits are set in a number of any length, as hexadecimal digits behind "0x". */
+static int
+count_bits(const char *digits)
+{
+	int n = 0;
+
+	for (digits += strncmp(digits, "0x", 2) == 0 ? 2 : 0; *digits != '\0'; digits++) {
+		const char digit[] = { *digits, '\0' };
+
+		n += __builtin_popcountl(strtoul(digit, NULL, 16));
+	}
+	return n;
+}
+
 static void
 print_trees(const json_t *result)
 {
@@ -228,9 +242,7 @@ print_trees(const json_t *result)
 				       parent == NULL ? "-" : ctl_string(above, "switch"));
 			ctl_table_cell(&table, "%s",
 				       parent == NULL ? "-" : ctl_string(node, "parent_port"));
-			ctl_table_cell(&table, "%d",
-				       __builtin_popcountll(
-					       strtoull(ctl_string(node, "ranks"), NULL, 16)));
+			ctl_table_cell(&table, "%d", count_bits(ctl_string(node, "ranks")));
 			ctl_table_cell(&table, "%s", ctl_string(node, "state"));
 		}
 	}

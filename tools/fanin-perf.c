@@ -295,7 +295,8 @@ run_all(struct run *run)
 		snprintf(run->message, sizeof(run->message), "%s", fanin_ctx_error(run->ctx));
 	if (status != FANIN_OK && run->message[0] == '\0')
 		snprintf(run->message, sizeof(run->message), "%s", fanin_strerror(status));
-	run->missing = fanin_ctx_missing(run->ctx);
+	run->n_missing = fanin_ctx_missing_ranks(run->ctx, run->missing,
+						 sizeof(run->missing) / sizeof(run->missing[0]));
 	run->status = status;
 	return status;
 }

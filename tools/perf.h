@@ -59,7 +59,8 @@ struct run {
 	double started;  /* the one that runs */
 	int status;
 	char message[512];
-	uint64_t missing;
+	uint16_t missing[FANIN_MAX_RANKS];
+	size_t n_missing;
 };
 
 /*

@@ -209,7 +209,7 @@ option_take(struct options *options, int code, const char *name, const char *val
 		join->job = (uint32_t)parse_number(name, value, 1, 65535);
 		break;
 	case OPT_RANK:
-		join->rank = (uint16_t)parse_number(name, value, 0, 63);
+		join->rank = (uint16_t)parse_number(name, value, 0, FANIN_MAX_RANKS - 1);
 		join->fixed_rank = true;
 		break;
 	case OPT_MANAGER:
@@ -237,7 +237,7 @@ option_take(struct options *options, int code, const char *name, const char *val
 		join->trees = (uint16_t)parse_number(name, value, 1, FANIN_MAX_TREES);
 		break;
 	case OPT_SIZE:
-		join->size = (uint16_t)parse_number(name, value, 1, 64);
+		join->size = (uint16_t)parse_number(name, value, 1, FANIN_MAX_RANKS);
 		break;
 	case OPT_KEY:
 		join->key = parse_number(name, value, 0, UINT64_MAX);

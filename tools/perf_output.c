@@ -83,9 +83,9 @@ goodput_gbps(const struct run *run)
 		       : 0;
 }
 
-/* The elements of a list. */
+/* The elements of a list: those whose bits are set. */
 static void
-json_ranks(uint64_t ranks)
+json_bits(uint64_t ranks)
 {
 	for (const char *separator = ""; ranks != 0; ranks &= ranks - 1, separator = ", ")
 		printf("%s%d", separator, __builtin_ctzll(ranks));
@@ -132,8 +132,8 @@ json_print(const struct run *run)
 	       report->retransmits, report->duplicates, report->invalid, report->spurious,
 	       report->ring_drops, report->resumed, report->queries, report->frames_sent,
 	       report->frames_received, report->window, report->payload_bytes);
-	json_ranks(report->late);
-	printf("], ");
+	json_bits(report->late);
+	printf("], \"n_late\": %" PRIu64 ", ", report->n_late);
 	if (run->times != NULL) {
 		printf("\"times\": [");
 		for (uint64_t i = 0; i < run->measured; i++)
@@ -148,7 +148,8 @@ json_print(const struct run *run)
 	json_string("code", status_code(run->status));
 	json_string("message", run->message);
 	printf("\"missing\": [");
-	json_ranks(run->missing);
+	for (size_t i = 0; i < run->n_missing; i++)
+		printf("%s%u", i == 0 ? "" : ", ", run->missing[i]);
 	printf("]}}\n");
 }
 

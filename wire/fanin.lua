@@ -8,7 +8,7 @@ local DEFAULT_PORT = 21930
 local VERSION = 2
 local MOST_ELEMENTS_SHOWN = 16
 local MOST_JOB = 65535
-local MOST_RANKS = 64
+local MOST_RANKS = 4096
 local F16, BF16 = 9, 10
 local JOB_FLAGS_ALL = 0x000f
 -- Behind the payload of a packet with the flag TAGGED: a nonce and a code.
@@ -20,7 +20,7 @@ local TAG_LEN = 32
 local types = {
 	[1] = { name = "CONTRIBUTION", direction = "up", has_elements = true },
 	[2] = { name = "RESULT", direction = "down", has_elements = true },
-	[3] = { name = "ANSWER", direction = "down", body_len = 96, has_number = true },
+	[3] = { name = "ANSWER", direction = "down", body_len = 72, has_number = true },
 	[4] = { name = "REFUSED", direction = "down" },
 	[5] = { name = "JOIN", direction = "up", body_len = 24 },
 	[6] = { name = "JOIN_ACK", direction = "down", body_len = 56 },
@@ -72,10 +72,9 @@ end
 for code = 128, 255 do
 	op_names[code] = string.format("custom %d", code)
 end
--- Blocks with the data of one rank.
-for rank = 0, 63 do
-	op_names[64 + rank] = string.format("copy of rank %d", rank)
-end
+-- Blocks with the data of one rank, their root.
+local COPY = 64
+op_names[COPY] = "copy"
 local reason_names = {
 	[0] = "none", "frame_truncated", "ip_header_invalid", "ip_options", "ip_checksum", "ip_fragment", "udp_length",
 	"header_truncated", "version_unsupported", "type_unknown", "flags_unknown", "reserved_nonzero",
@@ -120,15 +119,15 @@ local f = {
 	block_state = ProtoField.uint16("fanin.block_state", "Block's state", base.DEC, block_state_names),
 	blocks_asked = ProtoField.uint16("fanin.blocks_asked", "Blocks asked about"),
 	reason = ProtoField.uint16("fanin.reason", "Reason", base.DEC, reason_names),
-	progress = ProtoField.uint32("fanin.progress", "Progress"),
+	root = ProtoField.uint16("fanin.root", "Root"),
 	extension = ProtoField.uint8("fanin.extension", "Extension"),
 	extension_len = ProtoField.uint8("fanin.extension_len32", "Extension length (32 bytes)"),
-	reserved0 = ProtoField.uint16("fanin.reserved0", "Reserved", base.HEX),
+	progress = ProtoField.uint32("fanin.progress", "Progress"),
 	key = ProtoField.uint64("fanin.key", "Key", base.HEX),
 	members = ProtoField.uint64("fanin.members", "Members", base.HEX),
 	way = ProtoField.uint64("fanin.way", "Way back", base.HEX),
 	number = ProtoField.uint32("fanin.number", "Number"),
-	reserved1 = ProtoField.uint16("fanin.reserved1", "Reserved", base.HEX),
+	reserved = ProtoField.uint16("fanin.reserved", "Reserved", base.HEX),
 	payload = ProtoField.bytes("fanin.payload", "Payload"),
 	int = ProtoField.int64("fanin.element.int", "Element"),
 	uint = ProtoField.uint64("fanin.element.uint", "Element"),
@@ -154,9 +153,11 @@ local f = {
 	tag = ProtoField.bytes("fanin.tag", "Tag"),
 	tag_nonce = ProtoField.bytes("fanin.tag.nonce", "Nonce"),
 	tag_code = ProtoField.bytes("fanin.tag.code", "Code"),
-	present = ProtoField.uint64("fanin.answer.members", "Ranks that are not missing", base.HEX),
-	ended = ProtoField.uint64("fanin.answer.ended", "Ranks whose processes have ended", base.HEX),
-	silent = ProtoField.uint64("fanin.answer.silent", "Ranks that don't answer probes", base.HEX),
+	joined = ProtoField.bytes("fanin.join.joined", "Ranks that have joined"),
+	missing = ProtoField.bytes("fanin.answer.missing", "Ranks that are late, or have ended"),
+	gone = ProtoField.bytes("fanin.answer.gone", "Ranks that have ended, or don't answer probes"),
+	ended = ProtoField.bytes("fanin.probe_ack.ended", "Ranks whose processes have ended"),
+	silent = ProtoField.bytes("fanin.probe_ack.silent", "Ranks that don't answer probes"),
 	states = ProtoField.bytes("fanin.answer.states", "States"),
 	n_blocks = ProtoField.uint16("fanin.answer.n_blocks", "Blocks"),
 	level = ProtoField.uint8("fanin.answer.level", "Switches that have passed it on"),
@@ -212,19 +213,47 @@ local function has_elements(packet_type)
 	return types[packet_type] ~= nil and types[packet_type].has_elements == true
 end
 
-local function ranks_of(members)
-	local ranks = {}
-	for rank = 0, 63 do
-		local word = rank < 32 and members:lower() or members:higher()
-		if bit.band(word, bit.lshift(1, rank % 32)) ~= 0 then
-			ranks[#ranks + 1] = rank
+-- Sets of ranks, each as a list of booleans by rank. What a packet has of a set is a range of its bytes, or nil.
+local function set_of(range)
+	local set = {}
+	for i = 0, range == nil and -1 or range:len() - 1 do
+		local byte = range(i, 1):uint()
+		for k = 0, 7 do
+			set[8 * i + k] = bit.band(byte, bit.lshift(1, k)) ~= 0
 		end
 	end
-	return #ranks == 0 and "none" or table.concat(ranks, " ")
+	return set
+end
+
+-- "1 2 64-127", or "none". among: whether a rank is to be listed.
+local function ranks_text(among)
+	local parts = {}
+	local first
+	for rank = 0, MOST_RANKS do
+		local is_in = rank < MOST_RANKS and among(rank)
+		if is_in and first == nil then
+			first = rank
+		elseif not is_in and first ~= nil then
+			local last = rank - 1
+			for alone = first, last - first < 2 and last or first - 1 do
+				parts[#parts + 1] = alone
+			end
+			if last - first >= 2 then
+				parts[#parts + 1] = string.format("%d-%d", first, last)
+			end
+			first = nil
+		end
+	end
+	return #parts == 0 and "none" or table.concat(parts, " ")
 end
 
 local function add_ranks(tree, field, range)
-	tree:add_le(field, range):append_text(" (ranks " .. ranks_of(range:le_uint64()) .. ")")
+	local set = set_of(range)
+	local text = ranks_text(function(rank) return set[rank] end)
+	if range ~= nil then
+		tree:add(field, range):append_text(" (ranks " .. text .. ")")
+	end
+	return text
 end
 
 -- The number of ranks that a packet's job can have.
@@ -304,27 +333,29 @@ local function add_header(tree, buffer, pinfo)
 	else
 		tree:add_le(f.count, buffer(22, 2))
 	end
-	tree:add_le(f.progress, buffer(24, 4))
-	local extension = tree:add_le(f.extension, buffer(28, 1))
-	tree:add_le(f.extension_len, buffer(29, 1))
-	if buffer(28, 2):le_uint() ~= 0 then
+	local root = tree:add_le(f.root, buffer(24, 2))
+	if buffer(24, 2):le_uint() ~= 0 and buffer(21, 1):uint() ~= COPY then
+		root:add_proto_expert_info(e.reserved)
+	elseif buffer(24, 2):le_uint() >= size_of_job(buffer, pinfo) then
+		root:add_proto_expert_info(e.rank)
+	end
+	local extension = tree:add_le(f.extension, buffer(26, 1))
+	tree:add_le(f.extension_len, buffer(27, 1))
+	if buffer(26, 2):le_uint() ~= 0 then
 		extension:add_proto_expert_info(e.extension)
 	end
-	local reserved = tree:add_le(f.reserved0, buffer(30, 2))
-	if buffer(30, 2):le_uint() ~= 0 then
-		reserved:add_proto_expert_info(e.reserved)
-	end
+	tree:add_le(f.progress, buffer(28, 4))
 	tree:add_le(f.key, buffer(32, 8))
 	if packet_type == ANSWER or packet_type == QUERY then
 		tree:add_le(f.way, buffer(40, 8))
 	else
-		add_ranks(tree, f.members, buffer(40, 8))
+		tree:add_le(f.members, buffer(40, 8))
 	end
 	local number = tree:add_le(f.number, buffer(48, 4))
 	if buffer(48, 4):le_uint() ~= 0 and types[packet_type] ~= nil and not types[packet_type].has_number then
 		number:add_proto_expert_info(e.reserved)
 	end
-	reserved = tree:add_le(f.reserved1, buffer(52, 2))
+	local reserved = tree:add_le(f.reserved, buffer(52, 2))
 	if buffer(52, 2):le_uint() ~= 0 then
 		reserved:add_proto_expert_info(e.reserved)
 	end
@@ -400,6 +431,19 @@ local function add_elements(tree, buffer, len, dtype, count)
 	end
 end
 
+-- The sets of ranks behind a body's fixed part: each as long as the job needs it, or as what there is.
+local function sets_behind(rest, n, n_ranks)
+	local len = rest == nil and 0 or math.floor(rest:len() / (8 * n)) * 8
+	if n_ranks ~= nil then
+		len = math.min(len, math.ceil(n_ranks / 64) * 8)
+	end
+	local sets = {}
+	for i = 1, len == 0 and 0 or n do
+		sets[i] = rest((i - 1) * len, len)
+	end
+	return sets, n * len
+end
+
 local function add_join(tree, body)
 	tree:add_le(f.nonce, body(0, 8))
 	tree:add_le(f.size, body(8, 2))
@@ -410,7 +454,7 @@ local function add_join(tree, body)
 		body(12, 4):le_uint())
 end
 
-local function add_join_ack(tree, body)
+local function add_join_ack(tree, body, sets)
 	-- Zero-padded: a name without an end must not run on into what follows.
 	local handler = body(20, 16):string()
 	handler = handler:sub(1, (handler:find("\0", 1, true) or #handler + 1) - 1)
@@ -438,6 +482,7 @@ local function add_join_ack(tree, body)
 		flags:add_proto_expert_info(e.job_flags)
 	end
 	tree:add_le(f.instance, body(48, 8))
+	add_ranks(tree, f.joined, sets[1])
 	return string.format(" %s size %d window %d payload %d %s%s%s%s", state_names[body(8, 2):le_uint()] or "state?",
 		body(10, 2):le_uint(), body(12, 2):le_uint(), body(14, 2):le_uint(), handler,
 		bit.band(body(44, 4):le_uint(), 1) ~= 0 and " f32" or "",
@@ -450,7 +495,7 @@ local function states_text(body, n)
 	local counts = { [0] = 0, 0, 0, 0 }
 	local parts = {}
 	for i = 0, math.min(n, 4 * STATES_LEN) - 1 do
-		local state = bit.band(bit.rshift(body(24 + math.floor(i / 4), 1):uint(), i % 4 * 2), 3)
+		local state = bit.band(bit.rshift(body(math.floor(i / 4), 1):uint(), i % 4 * 2), 3)
 		counts[state] = counts[state] + 1
 	end
 	for state = 3, 0, -1 do
@@ -461,34 +506,37 @@ local function states_text(body, n)
 	return table.concat(parts, " ")
 end
 
-local function add_answer(tree, body)
-	local n = body(24 + STATES_LEN, 2):le_uint()
+-- A rank in `missing` alone is late, one in both sets has ended, and one in `gone` alone is silent.
+local function add_answer(tree, body, sets)
+	local n = body(STATES_LEN, 2):le_uint()
+	local missing, gone = set_of(sets[1]), set_of(sets[2])
 
-	add_ranks(tree, f.present, body(0, 8))
-	add_ranks(tree, f.ended, body(8, 8))
-	add_ranks(tree, f.silent, body(16, 8))
-	tree:add(f.states, body(24, STATES_LEN)):append_text(" (" .. states_text(body, n) .. ")")
-	tree:add_le(f.n_blocks, body(24 + STATES_LEN, 2))
-	tree:add_le(f.level, body(26 + STATES_LEN, 1))
-	return string.format(" has ranks %s%s", ranks_of(body(0, 8):le_uint64()),
+	tree:add(f.states, body(0, STATES_LEN)):append_text(" (" .. states_text(body, n) .. ")")
+	tree:add_le(f.n_blocks, body(STATES_LEN, 2))
+	tree:add_le(f.level, body(STATES_LEN + 2, 1))
+	add_ranks(tree, f.missing, sets[1])
+	add_ranks(tree, f.gone, sets[2])
+	return string.format(" late %s, ended %s, silent %s%s",
+		ranks_text(function(rank) return missing[rank] and not gone[rank] end),
+		ranks_text(function(rank) return missing[rank] and gone[rank] end),
+		ranks_text(function(rank) return gone[rank] and not missing[rank] end),
 		n > 1 and string.format(", %d blocks: %s", n, states_text(body, n)) or "")
 end
 
-local function add_probe_ack(tree, body)
-	add_ranks(tree, f.ended, body(0, 8))
-	add_ranks(tree, f.silent, body(8, 8))
-	return string.format(" ended %s, silent %s", ranks_of(body(0, 8):le_uint64()), ranks_of(body(8, 8):le_uint64()))
+local function add_probe_ack(tree, _, sets)
+	return string.format(" ended %s, silent %s", add_ranks(tree, f.ended, sets[1]), add_ranks(tree, f.silent, sets[2]))
 end
 
+-- fixed: bytes before the sets, of which there are n_sets.
 local bodies = {
-	[JOIN] = { add = add_join, title = "Join" },
-	[JOIN_ACK] = { add = add_join_ack, title = "Join answer" },
-	[ANSWER] = { add = add_answer, title = "Answer" },
-	[PROBE_ACK] = { add = add_probe_ack, title = "Probe answer" },
+	[JOIN] = { add = add_join, title = "Join", fixed = 24, n_sets = 0 },
+	[JOIN_ACK] = { add = add_join_ack, title = "Join answer", fixed = 56, n_sets = 1 },
+	[ANSWER] = { add = add_answer, title = "Answer", fixed = 72, n_sets = 2 },
+	[PROBE_ACK] = { add = add_probe_ack, title = "Probe answer", fixed = 0, n_sets = 2 },
 }
 
 -- As add_elements. A body may be longer than this version knows it. Of a type that is unknown the payload is bytes.
-local function add_body(tree, buffer, len, packet_type)
+local function add_body(tree, buffer, len, packet_type, n_ranks)
 	local declared = types[packet_type]
 	local least_len = declared ~= nil and declared.body_len or 0
 	local expected = bodies[packet_type]
@@ -506,12 +554,25 @@ local function add_body(tree, buffer, len, packet_type)
 		end
 		return ""
 	end
-	local body = buffer(HEADER_LEN, least_len)
-	local item = tree:add(body, expected.title)
-	if captured_len > least_len then
-		tree:add(f.later, buffer(HEADER_LEN + least_len))
+	local rest = captured_len > expected.fixed and buffer(HEADER_LEN + expected.fixed) or nil
+	local sets, sets_len = {}, 0
+	if expected.n_sets > 0 then
+		sets, sets_len = sets_behind(rest, expected.n_sets, n_ranks)
 	end
-	return expected.add(item, body)
+	local known_len = expected.fixed + sets_len
+	local item = tree:add(buffer(HEADER_LEN, known_len), expected.title)
+	if captured_len > known_len then
+		tree:add(f.later, buffer(HEADER_LEN + known_len))
+	end
+	return expected.add(item, buffer(HEADER_LEN, math.max(expected.fixed, 1)), sets)
+end
+
+local function op_text(buffer)
+	local op = buffer(21, 1):uint()
+	if op == COPY then
+		return string.format("copy of rank %d", buffer(24, 2):le_uint())
+	end
+	return op_names[op] or "op?"
 end
 
 local function summary(buffer)
@@ -524,7 +585,7 @@ local function summary(buffer)
 			text = text .. string.format(" rank %d", buffer(12, 2):le_uint())
 		end
 		text = text .. string.format(" %s %s x%d", dtype_names[buffer(20, 1):uint()] or "dtype?",
-			op_names[buffer(21, 1):uint()] or "op?", buffer(22, 2):le_uint())
+			op_text(buffer), buffer(22, 2):le_uint())
 		if is_empty(buffer) then
 			text = text .. " (empty)"
 		end
@@ -612,7 +673,7 @@ function fanin.dissector(tvb, pinfo, root)
 	if has_elements(packet_type) then
 		add_elements(tree, untagged, untagged_len, buffer(20, 1):uint(), buffer(22, 2):le_uint())
 	else
-		text = text .. add_body(tree, untagged, untagged_len, packet_type)
+		text = text .. add_body(tree, untagged, untagged_len, packet_type, size_at[pinfo.number])
 	end
 	pinfo.cols.info = text
 	return buffer:len()

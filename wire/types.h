@@ -9,7 +9,7 @@
  * the size of its elements, so that any packet's length can be checked without knowing the type;
  * what a custom operator's code means is the switch's to know.
  *
- * The codes 64 to 127 combine nothing: the block's data are one rank's, and the code tells whose.
+ * The code 64 combines nothing: the block's data are one rank's, its root's, which is a field of the header.
  * Ranks that disagree about that have no block in common, as with any other operator.
  */
 #ifndef FANIN_WIRE_TYPES_H
@@ -52,9 +52,8 @@
 	X(BXOR, bxor, 10, INTEGER, bxor, ##__VA_ARGS__)                                            \
 	X(AVG, avg, 11, ANY, sum, ##__VA_ARGS__)
 
-/* Of blocks with the data of one rank only: this and the rank, 0 to 63. Defined on every data type. */
+/* Of blocks with the data of one rank only. Defined on every data type. Codes from here to 127 are no others'. */
 #define FANIN_WIRE_COPY 64u
-#define FANIN_WIRE_COPY_LAST 127u
 
 /* A custom data type's code is this and the size of its elements in bytes, 1 to FANIN_WIRE_OPAQUE_MAX. */
 #define FANIN_WIRE_OPAQUE 128u
@@ -102,15 +101,15 @@ fanin_op_is_custom(unsigned int op)
 static inline bool
 fanin_op_is_copy(unsigned int op)
 {
-	return op >= FANIN_WIRE_COPY && op <= FANIN_WIRE_COPY_LAST;
+	return op == FANIN_WIRE_COPY;
 }
 
 /* A predefined operator, a copy, or one that is custom; not every switch has the latter. */
 static inline bool
 fanin_op_is_known(unsigned int op)
 {
-	return (op != FANIN_WIRE_OP_NONE && op < FANIN_WIRE_OP_COUNT) ||
-	       (op >= FANIN_WIRE_COPY && op <= FANIN_WIRE_CUSTOM_LAST);
+	return (op != FANIN_WIRE_OP_NONE && op < FANIN_WIRE_OP_COUNT) || fanin_op_is_copy(op) ||
+	       fanin_op_is_custom(op);
 }
 
 /*
@@ -165,7 +164,7 @@ fanin_operation_widens(unsigned int dtype, unsigned int op)
 
 /*
  * Names as people write them ("f32", "sum"); "opaque" and "custom" for the codes of custom operators,
- * "copy" for those of copies, "unknown" for others. Static strings, thread-safe.
+ * "copy" for that of copies, "unknown" for others. Static strings, thread-safe.
  */
 const char *fanin_dtype_name(unsigned int dtype);
 const char *fanin_op_name(unsigned int op);

@@ -72,6 +72,8 @@ validate_elements(const struct fanin_packet_type *type, const struct fanin_hdr *
 		return FANIN_REASON_DTYPE;
 	if (!fanin_op_is_known(hdr->op))
 		return FANIN_REASON_OP;
+	if (!fanin_wire_root_fits(hdr))
+		return FANIN_REASON_RANK;
 	if (!fanin_wire_count_fits(hdr, size, payload_len) || !field_fits(type->number, hdr->number))
 		return FANIN_REASON_ELEMENTS;
 	return FANIN_REASON_NONE;
@@ -111,7 +113,7 @@ validate_header(const struct fanin_hdr *hdr, uint32_t payload_len)
 		return FANIN_REASON_TYPE;
 	if ((hdr->flags & ~FANIN_FLAGS_ALL) != 0 || (fanin_wire_is_empty(hdr) && !has_elements))
 		return FANIN_REASON_FLAGS;
-	if (hdr->reserved0 != 0 || hdr->reserved1 != 0 ||
+	if (hdr->reserved != 0 || (hdr->root != 0 && !fanin_op_is_copy(hdr->op)) ||
 	    (hdr->number != 0 && type->number == FANIN_FIELD_ZERO))
 		return FANIN_REASON_RESERVED;
 	if (hdr->extension != 0 || hdr->extension_len32 != 0)
@@ -155,8 +157,8 @@ const struct fanin_template fanin_template_mask = { {
 	0, 0, 0xff, 0xff, 0, 0, 0, 0,
 	/* version, type, flags that don't exist, job, rank */
 	0xff, 0xff, (uint8_t)~FANIN_FLAGS_ALL, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0xff, 0, 0,
-	/* extension, reserved0, key, number, reserved1 */
-	0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,
+	/* extension, key, number, reserved */
+	0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0,
 	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0,
 	0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 } };

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "wire/packets.h"
+#include "wire/ranks.h"
 #include "wire/reasons.h"
 #include "wire/types.h"
 
@@ -98,14 +99,14 @@ struct fanin_hdr {
 	uint8_t op;     /* enum fanin_wire_op, a copy, or custom; likewise */
 	uint16_t count; /* elements in the payload, or of the block if EMPTY; in REFUSED the reason;
 			 * in ANSWER enum fanin_block_state; in QUERY blocks that it asks about */
-	uint32_t progress;       /* sender's oldest unfinished block */
+	uint16_t root;  /* of a copy the rank whose data the block has; else 0 */
 	uint8_t extension;       /* extension header type, 0: none */
 	uint8_t extension_len32; /* its length in units of 32 bytes */
-	uint16_t reserved0;      /* 0 */
+	uint32_t progress;       /* sender's oldest unfinished block */
 	uint64_t key;            /* the direction's, of struct fanin_keys */
-	uint64_t members; /* JOIN_ACK: bitmap of the ranks that are there; QUERY, ANSWER: the way back; REFUSED: the JOIN's nonce */
+	uint64_t members; /* QUERY, ANSWER: the way back; REFUSED: the JOIN's nonce; MULTICAST, DELIVERY: the rank that it is from; else 0 */
 	uint32_t number;  /* of a QUERY, not 0, repeated by its ANSWER; else 0 */
-	uint16_t reserved1; /* 0 */
+	uint16_t reserved; /* 0 */
 } __attribute__((packed));
 
 struct fanin_headers {
@@ -125,7 +126,7 @@ struct fanin_join_body {
 } __attribute__((packed));
 
 enum fanin_join_state {
-	FANIN_JOIN_WAITING = 0,   /* joined; `members` tells who else is */
+	FANIN_JOIN_WAITING = 0,   /* joined; the set behind the body tells who else is */
 	FANIN_JOIN_ACTIVE = 1,    /* all are there: contributions may be sent */
 	FANIN_JOIN_CHALLENGE = 2, /* not joined: say it again with this answer's cookie */
 };
@@ -140,7 +141,7 @@ enum fanin_job_flag {
 			      FANIN_JOB_MULTICAST,
 };
 
-/* JOIN_ACK's payload. The epoch in its header is final once the state is ACTIVE. */
+/* JOIN_ACK's payload. The epoch in its header is final once the state is ACTIVE. Behind it is the set of the ranks that have joined. */
 struct fanin_join_ack_body {
 	uint64_t nonce;         /* of the JOIN that it answers */
 	uint16_t state;         /* enum fanin_join_state */
@@ -165,22 +166,94 @@ enum fanin_block_state {
 /* Blocks that one answer tells about: the one that was asked for and those after it. */
 #define FANIN_ANSWER_BLOCKS 256
 
-/* ANSWER's payload. Ranks are bitmaps. */
+/* ANSWER's payload. Behind it are two sets of ranks: see struct fanin_answer_ranks. */
 struct fanin_answer_body {
-	uint64_t members; /* all ranks but those behind children whose contribution to the block is missing */
-	uint64_t ended;  /* of the missing: their processes have ended */
-	uint64_t silent; /* of the missing: hosts and switches that don't answer probes */
 	uint8_t states[FANIN_ANSWER_BLOCKS / 4]; /* from the block on, four to a byte, the lowest bits first */
 	uint16_t n_blocks;   /* of `states`; 0: the answer comes from a switch further up */
 	uint8_t level;       /* how many switches have passed it on */
 	uint8_t reserved[5]; /* 0 */
 };
 
-/* PROBE_ACK's payload: ranks behind the switch that answers, as bitmaps. */
-struct fanin_probe_ack_body {
-	uint64_t ended;  /* their processes have ended */
-	uint64_t silent; /* hosts and switches that don't answer probes */
+/* What an ANSWER says of ranks. */
+struct fanin_answer_ranks {
+	struct fanin_ranks missing; /* behind children whose contribution to the block is missing */
+	struct fanin_ranks ended;   /* of these: their processes have ended */
+	struct fanin_ranks silent;  /* of the others: hosts and switches that don't answer probes */
 };
+
+/*
+ * One word of the two sets, `missing` and `gone`, behind an ANSWER's body: a rank in the first one alone is late, in both it has ended, in the
+ * second one alone it is silent. So 4096 ranks fit into a packet of 1,500 bytes.
+ */
+static inline void
+fanin_answer_encode_word(uint64_t missing, uint64_t ended, uint64_t silent, uint64_t *first,
+			 uint64_t *second)
+{
+	*first = missing & (ended | ~silent);
+	*second = missing & (ended | silent);
+}
+
+static inline void
+fanin_answer_decode_word(uint64_t first, uint64_t second, uint64_t *missing, uint64_t *ended,
+			 uint64_t *silent)
+{
+	*missing = first | second;
+	*ended = first & second;
+	*silent = second & ~first;
+}
+
+/* PROBE_ACK's payload: two sets of ranks behind the switch that answers, as long as the job needs. */
+struct fanin_probe_ack_body {
+	uint64_t ended; /* the first one begins: their processes have ended */
+	uint64_t silent; /* in a job of up to 64 ranks this is the other one: hosts and switches that don't answer probes */
+};
+
+/* Bytes of bodies with their sets. n_ranks: of the job. */
+static inline uint32_t
+fanin_join_ack_len(unsigned int n_ranks)
+{
+	return (uint32_t)sizeof(struct fanin_join_ack_body) + fanin_ranks_bytes(n_ranks);
+}
+
+static inline uint32_t
+fanin_answer_len(unsigned int n_ranks)
+{
+	return (uint32_t)sizeof(struct fanin_answer_body) + 2 * fanin_ranks_bytes(n_ranks);
+}
+
+static inline uint32_t
+fanin_probe_ack_len(unsigned int n_ranks)
+{
+	return 2 * fanin_ranks_bytes(n_ranks);
+}
+
+/* Reads what is behind an ANSWER's body. sets: the rest of fanin_answer_len(n_ranks) bytes, any alignment. */
+static inline void
+fanin_answer_read_ranks(const void *sets, unsigned int n_ranks, struct fanin_answer_ranks *ranks)
+{
+	const uint8_t *second = (const uint8_t *)sets + fanin_ranks_bytes(n_ranks);
+	struct fanin_ranks missing, gone;
+
+	fanin_ranks_read(&missing, sets, n_ranks);
+	fanin_ranks_read(&gone, second, n_ranks);
+	for (unsigned int i = 0; i < FANIN_RANKS_WORDS; i++)
+		fanin_answer_decode_word(missing.words[i], gone.words[i], &ranks->missing.words[i],
+					 &ranks->ended.words[i], &ranks->silent.words[i]);
+}
+
+/* Writes it likewise. */
+static inline void
+fanin_answer_write_ranks(void *sets, unsigned int n_ranks, const struct fanin_answer_ranks *ranks)
+{
+	uint8_t *second = (uint8_t *)sets + fanin_ranks_bytes(n_ranks);
+	struct fanin_ranks missing, gone;
+
+	for (unsigned int i = 0; i < FANIN_RANKS_WORDS; i++)
+		fanin_answer_encode_word(ranks->missing.words[i], ranks->ended.words[i],
+					 ranks->silent.words[i], &missing.words[i], &gone.words[i]);
+	fanin_ranks_write(sets, &missing, n_ranks);
+	fanin_ranks_write(second, &gone, n_ranks);
+}
 
 static inline enum fanin_block_state
 fanin_answer_state(const struct fanin_answer_body *body, unsigned int i)
@@ -226,15 +299,22 @@ static_assert(sizeof(struct fanin_headers) == FANIN_PAYLOAD_OFFSET, "all headers
 static_assert(FANIN_PAYLOAD_OFFSET % 32 == 0, "payload alignment");
 static_assert(offsetof(struct fanin_hdr, block) == 16, "block");
 static_assert(offsetof(struct fanin_hdr, dtype) == 20 && offsetof(struct fanin_hdr, op) == 21 &&
-		      offsetof(struct fanin_hdr, count) == 22,
+		      offsetof(struct fanin_hdr, count) == 22 &&
+		      offsetof(struct fanin_hdr, root) == 24 &&
+		      offsetof(struct fanin_hdr, extension) == 26,
 	      "the shape is one word");
+static_assert(offsetof(struct fanin_hdr, progress) == 28, "progress");
 static_assert(offsetof(struct fanin_hdr, key) == 32, "key");
 static_assert(offsetof(struct fanin_hdr, members) == 40, "members");
 static_assert(offsetof(struct fanin_hdr, number) == 48, "number");
-static_assert(sizeof(struct fanin_answer_body) == 96, "ANSWER body");
+static_assert(sizeof(struct fanin_answer_body) == 72, "ANSWER body");
 static_assert(sizeof(struct fanin_probe_ack_body) == 16, "PROBE_ACK body");
 static_assert(sizeof(struct fanin_join_body) == 24, "JOIN body");
 static_assert(sizeof(struct fanin_join_ack_body) == 56, "JOIN_ACK body");
+static_assert(sizeof(struct fanin_answer_body) + 2 * sizeof(struct fanin_ranks) + FANIN_TAG_LEN +
+			      FANIN_MTU_OVERHEAD <=
+		      1500,
+	      "every body fits into an ordinary frame");
 
 /* True if serial number a is before b (RFC 1982 arithmetic on 32 bits). */
 static inline bool
@@ -261,14 +341,27 @@ fanin_wire_source_port_be(uint32_t block)
 	return __builtin_bswap16((uint16_t)(FANIN_SOURCE_PORT_FIRST + block % FANIN_SOURCE_PORTS));
 }
 
-/* Data type, operator and count in one word, to compare and to store. */
-static inline uint32_t
+/* Data type, operator, count and root in one word, to compare and to store. There are no extensions, whose bytes are in it, too. */
+static inline uint64_t
 fanin_wire_shape(const struct fanin_hdr *hdr)
 {
-	uint32_t shape;
+	uint64_t shape;
 
-	memcpy(&shape, &hdr->dtype, sizeof(shape));
+	memcpy(&shape, (const uint8_t *)hdr + offsetof(struct fanin_hdr, dtype), sizeof(shape));
 	return shape;
+}
+
+static inline void
+fanin_wire_set_shape(struct fanin_hdr *hdr, uint64_t shape)
+{
+	memcpy((uint8_t *)hdr + offsetof(struct fanin_hdr, dtype), &shape, sizeof(shape));
+}
+
+/* Copies alone have a root, which is a rank. */
+static inline bool
+fanin_wire_root_fits(const struct fanin_hdr *hdr)
+{
+	return hdr->root == 0 || (fanin_op_is_copy(hdr->op) && hdr->root < FANIN_WIRE_MAX_RANKS);
 }
 
 /* Elements' bytes (or control body's) behind the headers of a valid frame. */
@@ -397,8 +490,8 @@ fanin_wire_count_fits(const struct fanin_hdr *hdr, unsigned int size, uint32_t p
 
 /* The sizes of the last frame that passed fanin_wire_elements_fit: most of a burst are alike, and few are empty. */
 struct fanin_sizes {
-	uint32_t shape;   /* as fanin_wire_shape gives it; after an empty one, without the count */
-	uint32_t lengths; /* of UDP and IPv4 as they are in the frame */
+	uint64_t shape; /* as fanin_wire_shape gives it; after an empty one, without count and root */
+	uint32_t lengths;     /* of UDP and IPv4 as they are in the frame */
 	uint32_t payload_len; /* bytes */
 };
 
@@ -420,7 +513,7 @@ fanin_wire_elements_fit(const struct fanin_headers *headers, size_t frame_len,
 			struct fanin_sizes *sizes)
 {
 	const struct fanin_hdr *hdr = &headers->fanin;
-	const uint32_t shape = fanin_wire_shape(hdr);
+	const uint64_t shape = fanin_wire_shape(hdr);
 	const uint32_t lengths = (uint32_t)headers->udp.len_be << 16 | headers->ip.total_len_be;
 
 	if (__builtin_expect(fanin_wire_is_empty(hdr), 0))
@@ -431,7 +524,8 @@ fanin_wire_elements_fit(const struct fanin_headers *headers, size_t frame_len,
 		const unsigned int size = fanin_dtype_size(hdr->dtype);
 
 		if (__builtin_bswap16(headers->ip.total_len_be) != FANIN_MTU_OVERHEAD + payload_len ||
-		    hdr->count * size != payload_len || size == 0 || !fanin_op_is_known(hdr->op))
+		    hdr->count * size != payload_len || size == 0 || !fanin_op_is_known(hdr->op) ||
+		    !fanin_wire_root_fits(hdr))
 			return false;
 		*sizes = (struct fanin_sizes){ shape, lengths, payload_len };
 	}

@@ -24,11 +24,12 @@ static const struct fanin_packet_type acked_packets[] = {
 	},
 	{
 		.name = "ACKED_WAITING",
-		.text = "the contribution is there; `members` has the ranks that are not missing",
+		.text = "the contribution is there; the body is the set of the ranks that are missing",
 		.code = ACKED_TYPE_WAITING,
 		.direction = FANIN_DOWN,
 		.class = FANIN_CLASS_BLOCK,
-		.payload = FANIN_PAYLOAD_NOTHING,
+		.payload = FANIN_PAYLOAD_BODY,
+		.body_len = sizeof(uint64_t), /* of jobs of up to 64 ranks */
 	},
 	{ 0 },
 };

@@ -24,12 +24,12 @@ struct acked_slot {
 	struct fanin_slot_tag tag; /* the slot's block; `busy` admits one worker at a time */
 	enum acked_phase phase;
 	uint8_t repeats; /* DONE: how often the timer has sent the result again */
-	struct fanin_hdr first; /* the block's first contribution: data type, operator and count are the block's */
+	struct fanin_hdr first; /* the block's first contribution: data type, operator, count and root are the block's */
 	fanin_kernel_fn combine;
 	struct rte_mbuf *kept; /* OPEN: the sum so far; SENT: what went to the parent; DONE: the result, or NULL: all have it */
 	uint64_t present;        /* OPEN: children whose contribution is in */
 	uint64_t unacknowledged; /* DONE: children that have not said that they have the result */
-	uint64_t not_missing;    /* SENT: ranks, as far as the parent has told */
+	struct fanin_ranks missing; /* SENT: as far as the parent has told */
 	uint64_t begun_ns;
 };
 
@@ -108,6 +108,7 @@ make_frame(struct fanin_handler_ctx *ctx, const struct acked_slot *slot, bool up
 	hdr->dtype = slot->first.dtype;
 	hdr->op = slot->first.op;
 	hdr->count = slot->first.count;
+	hdr->root = slot->first.root;
 	hdr->contributions = up ? job->n_below : job->n_ranks;
 	if (up) {
 		headers->udp.src_be = fanin_wire_source_port_be(slot->tag.block);
@@ -192,7 +193,7 @@ finish(struct fanin_handler_ctx *ctx, struct acked_slot *slot, uint32_t index)
 	if (job->has_parent) {
 		make_frame(ctx, slot, true, slot->kept);
 		slot->phase = ACKED_SENT;
-		slot->not_missing = UINT64_MAX;
+		slot->missing = (struct fanin_ranks){ 0 };
 		send_up(ctx, slot);
 		ctx->stats->upward++;
 		return;
@@ -247,17 +248,17 @@ begin(struct fanin_handler_ctx *ctx, struct acked_slot *slot, uint32_t index,
 	return true;
 }
 
-/* The job's ranks without those behind children whose contribution is missing. */
-static uint64_t
-ranks_not_missing(const struct fanin_job_params *job, const struct acked_slot *slot)
+/* The ranks behind children whose contribution is missing. */
+static struct fanin_ranks
+ranks_missing(const struct fanin_job_params *job, const struct acked_slot *slot)
 {
-	uint64_t missing = job->children & ~slot->present;
-	uint64_t ranks = UINT64_MAX;
+	uint64_t children = job->children & ~slot->present;
+	struct fanin_ranks ranks = { 0 };
 
 	if (slot->phase == ACKED_SENT)
-		return slot->not_missing;
-	for (; missing != 0; missing &= missing - 1)
-		ranks &= ~job->child_ranks[__builtin_ctzll(missing)];
+		return slot->missing;
+	for (; children != 0; children &= children - 1)
+		fanin_ranks_merge(&ranks, &job->child_ranks[__builtin_ctzll(children)]);
 	return ranks;
 }
 
@@ -266,6 +267,7 @@ static enum fanin_verdict
 answer_waiting(struct fanin_handler_ctx *ctx, const struct acked_slot *slot,
 	       const struct fanin_packet *packet)
 {
+	const struct fanin_ranks missing = ranks_missing(ctx->job, slot);
 	struct fanin_hdr *hdr = &packet->headers->fanin;
 	const struct fanin_hdr asked = *hdr;
 
@@ -273,8 +275,8 @@ answer_waiting(struct fanin_handler_ctx *ctx, const struct acked_slot *slot,
 				 ctx->job->keys.down);
 	hdr->rank = asked.rank;
 	hdr->block = asked.block;
-	hdr->members = ranks_not_missing(ctx->job, slot);
-	fanin_emit(ctx, FANIN_EMIT_REPLY, packet->mbuf, 0, 0);
+	fanin_ranks_write(packet->headers + 1, &missing, ctx->job->n_ranks);
+	fanin_emit(ctx, FANIN_EMIT_REPLY, packet->mbuf, 0, fanin_ranks_bytes(ctx->job->n_ranks));
 	ctx->stats->pendings++;
 	return FANIN_VERDICT_HELD;
 }
@@ -401,8 +403,9 @@ acked_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 		take_ack(ctx, slot, packet);
 	else if (packet->headers->fanin.type == FANIN_TYPE_RESULT)
 		verdict = take_result(ctx, slot, index, packet, reason);
-	else if (fanin_slot_holds(&slot->tag, ctx, packet->headers->fanin.block))
-		slot->not_missing = packet->headers->fanin.members;
+	else if (fanin_slot_holds(&slot->tag, ctx, packet->headers->fanin.block) &&
+		 packet->payload_len >= fanin_ranks_bytes(ctx->job->n_ranks))
+		fanin_ranks_read(&slot->missing, packet->payload, ctx->job->n_ranks);
 	fanin_slot_leave(&slot->tag);
 	return verdict;
 }

@@ -26,7 +26,7 @@ struct acked_engine {
 	uint64_t retry_ns; /* when that leaves again */
 	uint64_t wait_ns;  /* from the last time to then */
 	uint64_t progress_ns; /* of the last result, or the post before which there was nothing to do */
-	uint64_t not_missing; /* ranks, as far as the switch has told */
+	struct fanin_ranks missing; /* as far as the switch has told */
 	uint64_t blocks;
 	uint64_t bytes;
 	uint64_t sent_frames;
@@ -57,6 +57,7 @@ engine_transmit(struct acked_engine *engine, unsigned int type, const struct fan
 	headers.fanin.dtype = fields->dtype;
 	headers.fanin.op = fields->op;
 	headers.fanin.count = fields->count;
+	headers.fanin.root = fields->root;
 	if (!fanin_transport_send(config->transport, &headers, payload, payload_len))
 		return false;
 	engine->sent_frames++;
@@ -83,6 +84,7 @@ engine_contribute(struct acked_engine *engine)
 		.contributions = 1,
 		.dtype = request->dtype,
 		.op = extent.op,
+		.root = extent.root,
 		.count = (uint16_t)(extent.len / request->element_bytes),
 	};
 	const uint8_t *payload = extent.len == 0 ? NULL : request->send + extent.offset;
@@ -118,7 +120,7 @@ engine_send(struct fanin_loop *loop)
 static void
 engine_fail(struct acked_engine *engine, int status)
 {
-	engine->loop.error.missing = UINT64_MAX >> (64 - engine->config.size) & ~engine->not_missing;
+	engine->loop.error.missing = engine->missing;
 	fanin_loop_fail(&engine->loop, status);
 }
 
@@ -129,7 +131,7 @@ engine_advance(struct acked_engine *engine)
 	engine->block++;
 	engine->sent = false;
 	engine->retry_ns = 0;
-	engine->not_missing = UINT64_MAX;
+	engine->missing = (struct fanin_ranks){ 0 };
 	engine->progress_ns = engine->loop.now_ns;
 	engine->loop.tx_errnum = 0;
 }
@@ -153,7 +155,7 @@ engine_receive_result(struct acked_engine *engine, const struct fanin_frame *fra
 		return;
 	}
 	extent = fanin_request_extent(request, engine->block);
-	if (hdr.dtype != request->dtype || hdr.op != extent.op ||
+	if (hdr.dtype != request->dtype || hdr.op != extent.op || hdr.root != extent.root ||
 	    hdr.count * request->element_bytes != extent.len ||
 	    fanin_wire_payload_len(headers) != extent.len) {
 		fanin_error_set(
@@ -190,6 +192,19 @@ engine_receive_refused(struct acked_engine *engine, const struct fanin_hdr *hdr)
 	engine_fail(engine, FANIN_ERR_REFUSED);
 }
 
+static void
+engine_receive_waiting(struct acked_engine *engine, const struct fanin_frame *frame)
+{
+	const uint32_t len = fanin_ranks_bytes(engine->config.size);
+	uint8_t missing[sizeof(struct fanin_ranks)];
+
+	if (frame->len < FANIN_PAYLOAD_OFFSET + len ||
+	    !fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET, missing, len))
+		engine->invalid++;
+	else
+		fanin_ranks_read(&engine->missing, missing, engine->config.size);
+}
+
 /* As fanin_loop_ops has it. */
 static void
 engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
@@ -210,7 +225,7 @@ engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 		break;
 	case ACKED_TYPE_WAITING:
 		if (hdr->block == engine->block)
-			engine->not_missing = hdr->members;
+			engine_receive_waiting(engine, frame);
 		break;
 	case FANIN_TYPE_REFUSED:
 		engine_receive_refused(engine, hdr);
@@ -223,20 +238,17 @@ engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 
 /* ------------------------------------------------------------------ time */
 
-static uint64_t
-engine_missing(const void *memory)
+static void
+engine_missing(const void *memory, struct fanin_ranks *ranks)
 {
 	const struct acked_engine *engine = memory;
 
-	if (engine->loop.status != FANIN_OK)
-		return engine->loop.error.missing;
-	return UINT64_MAX >> (64 - engine->config.size) & ~engine->not_missing;
+	*ranks = engine->loop.status != FANIN_OK ? engine->loop.error.missing : engine->missing;
 }
 
 static void
 engine_time_out(struct acked_engine *engine)
 {
-	const uint64_t missing = engine_missing(engine);
 	const double timeout_s = (double)engine->config.timeout_ns / 1e9;
 	char ranks[256];
 
@@ -244,11 +256,11 @@ engine_time_out(struct acked_engine *engine)
 		fanin_error_set(&engine->loop.error, 0,
 				"no result of block %u for %.1f s: sending fails: %s",
 				engine->block, timeout_s, strerror(engine->loop.tx_errnum));
-	else if (missing != 0)
+	else if (!fanin_ranks_is_empty(&engine->missing))
 		fanin_error_set(&engine->loop.error, 0,
 				"no result of block %u for %.1f s: the switch waits for %s",
 				engine->block, timeout_s,
-				fanin_format_ranks(missing, ranks, sizeof(ranks)));
+				fanin_format_ranks(&engine->missing, ranks, sizeof(ranks)));
 	else
 		fanin_error_set(&engine->loop.error, 0,
 				"no result of block %u for %.1f s, and the switch does not say why",
@@ -303,7 +315,6 @@ engine_open(const struct fanin_protocol_config *config, void **engine, struct fa
 	if (opened == NULL)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
 	opened->config = *config;
-	opened->not_missing = UINT64_MAX;
 	fanin_loop_init(&opened->loop, &engine_loop_ops, config->transport, &clock,
 			config->timeout_ns, 2);
 	*engine = opened;

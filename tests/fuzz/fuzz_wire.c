@@ -49,9 +49,11 @@ static void
 check_answer(const struct fanin_headers *headers, bool passed_on)
 {
 	const struct fanin_hdr *hdr = &headers->fanin;
+	struct fanin_answer_ranks ranks;
 	struct fanin_answer_body body;
 
 	memcpy(&body, headers + 1, sizeof(body));
+	fanin_answer_read_ranks((const uint8_t *)(headers + 1) + sizeof(body), job.n_ranks, &ranks);
 	REQUIRE(hdr->type == FANIN_TYPE_ANSWER && hdr->epoch == ctx.epoch && hdr->flags == 0);
 	REQUIRE(body.n_blocks <= WINDOW);
 	REQUIRE(!passed_on || (body.n_blocks == 0 && hdr->number != 0));
@@ -60,7 +62,7 @@ check_answer(const struct fanin_headers *headers, bool passed_on)
 	REQUIRE((hdr->number == 0) == (body.n_blocks == 0));
 	REQUIRE(hdr->count <= FANIN_BLOCK_DONE);
 	REQUIRE(body.n_blocks == 0 || fanin_answer_state(&body, 0) == hdr->count);
-	REQUIRE(hdr->count != FANIN_BLOCK_OPEN || body.members != job.children);
+	REQUIRE(hdr->count != FANIN_BLOCK_OPEN || !fanin_ranks_is_empty(&ranks.missing));
 }
 
 /* One emission against what the handler promises, then sent: its references are given up. */
@@ -105,7 +107,7 @@ send_emission(const struct fanin_emission *emission)
 		break;
 	case FANIN_EMIT_REPLY:
 		REQUIRE(receivers == 1 && references == 1 &&
-			emission->payload_len == sizeof(struct fanin_answer_body));
+			emission->payload_len == fanin_answer_len(job.n_ranks));
 		check_answer(headers, false);
 		break;
 	case FANIN_EMIT_PORTS: /* no handler of this build does */
@@ -300,6 +302,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
 	     handler = handler->next) {
+		job.in_order = handler->in_order;
 		job.wide = false;
 		run(handler, data, size);
 		job.wide = true;

@@ -28,8 +28,8 @@ def checksum(header):
     return ~total & 0xFFFF
 
 
-def frame(kind, payload=b"", rank=0, block=0, dtype=0, op=0, count=0, flags=0, members=0, number=0):
-    fanin = struct.pack("<BBHIIHHIBBHIBBHQQI2x", 2, kind, flags, 1, 1, rank, 1, block, dtype, op, count, 0, 0, 0, 0, 1,
+def frame(kind, payload=b"", rank=0, block=0, dtype=0, op=0, count=0, flags=0, members=0, number=0, root=0):
+    fanin = struct.pack("<BBHIIHHIBBHHBBIQQI2x", 2, kind, flags, 1, 1, rank, 1, block, dtype, op, count, root, 0, 0, 0, 1,
                         members, number)
     udp_len = 8 + len(fanin) + len(payload)
     ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + udp_len, 0, 0x4000, 64, 17, 0, b"\x0a\x4d\0\1", b"\x0a\x4d\0\xfe")
@@ -39,12 +39,12 @@ def frame(kind, payload=b"", rank=0, block=0, dtype=0, op=0, count=0, flags=0, m
     return ethernet + ip + udp + fanin + payload
 
 
-def contribution(rank, block, values=(1, 2, 3), dtype=I32, op=SUM, flags=0):
+def contribution(rank, block, values=(1, 2, 3), dtype=I32, op=SUM, flags=0, root=0):
     if dtype == BF16:  # the upper half of f32
         payload = b"".join(struct.pack("<f", value)[2:] for value in values)
     else:
         payload = struct.pack("<%d%s" % (len(values), FORMATS[dtype]), *values)
-    return frame(CONTRIBUTION, payload, rank, block, dtype, op, len(values), flags)
+    return frame(CONTRIBUTION, payload, rank, block, dtype, op, len(values), flags, root=root)
 
 
 def block(number, **shape):
@@ -57,8 +57,8 @@ def result(number, values=(6, 6, 6), dtype=I32, op=SUM, kind=RESULT):
     return frame(kind, payload, 0, number, dtype, op, len(values))
 
 
-def empty(rank, block, count=3, dtype=I32, op=SUM, flags=0):
-    return frame(CONTRIBUTION, b"", rank, block, dtype, op, count, flags | EMPTY)
+def empty(rank, block, count=3, dtype=I32, op=SUM, flags=0, root=0):
+    return frame(CONTRIBUTION, b"", rank, block, dtype, op, count, flags | EMPTY, root=root)
 
 
 def query(rank, block, overdue=False, number=7, way=0):
@@ -67,12 +67,12 @@ def query(rank, block, overdue=False, number=7, way=0):
 
 def answer(block, state, child=0, number=7):
     """What a parent says of a block that a child asked for; the way back has six bits for it, under a 1."""
-    body = struct.pack("<QQQ64sHB5x", 5, 0, 0, bytes([state]), 1, 0)
+    body = struct.pack("<64sHB5xQQ", bytes([state]), 1, 0, 2, 0)
     return frame(ANSWER, body, 0, block, count=state, members=0x40 | child, number=number)
 
 
 def copy(number, root):
-    return [contribution(rank, number, op=COPY + root) if rank == root else empty(rank, number, op=COPY + root)
+    return [contribution(rank, number, op=COPY, root=root) if rank == root else empty(rank, number, op=COPY, root=root)
             for rank in range(3)]
 
 

@@ -4,6 +4,8 @@ should not be there."""
 
 import os
 import random
+import sys
+import time
 
 from support import Lab, case, expect, expect_equal, wait_until
 from fabric import Fabric, leaf_spine as real_leaf_spine
@@ -46,6 +48,47 @@ def a_job_over_leaves_and_spines_has_its_tree_on_every_switch():
             expect_equal([result["switch_ip"] for result in results], ["10.77.0.254", "10.77.1.254"] * 2, "hosts' switches")
             expect_equal(results[0]["window"], 32, "window")
         expect_equal(sorted(roots), ["spine0", "spine0", "spine1", "spine1"], "roots of four jobs")
+        manager.stop()
+
+
+@case(120)
+def a_thousand_hosts_join_a_job_behind_full_leaves():
+    leaves, full = 16, 64
+    with Lab(1, "af_packet") as lab:
+        switches = played(lab, leaves, 1, full + 1)
+        manager = played_manager(lab, switches, leaves, 1, full + 1, limits={"connections": 2048})
+        began = time.monotonic()
+        clients, results = manager.join("big", [f"10.77.{leaf}.{host + 1}" for leaf in range(leaves) for host in range(full)])
+        sys.stderr.write(f"{leaves * full} hosts have joined in {time.monotonic() - began:.2f} s\n")
+        expect_equal([result["rank"] for result in results], list(range(leaves * full)), "ranks")
+        expect_equal([result["switch_ip"] for result in results],
+                     [f"10.77.{leaf}.254" for leaf in range(leaves) for _ in range(full)], "switches of the hosts")
+        job = results[0]["job"]
+        root = switches["spine0"].jobs[job]
+        expect_equal([member["ranks"] for member in root["members"]],
+                     [list(range(full * leaf, full * leaf + full)) for leaf in range(leaves)], "ranks behind the root's children")
+        for leaf in range(leaves):
+            args = switches[f"leaf{leaf}"].jobs[job]
+            expect_equal((args["size"], [member["rank"] for member in args["members"]]),
+                         (leaves * full, list(range(full * leaf, full * leaf + full))), f"size, and hosts of leaf{leaf}")
+        # It is in the database as it is, and whoever is lost has a name.
+        manager.kill()
+        manager.start()
+        back = [manager.client() for _ in range(2)]
+        for client, rank in zip(back, (0, 1000)):
+            client.ask("reattach", job="big", rank=rank, key=results[0]["key"])
+        back[1].close()
+        expect_equal(back[0].wait_event("member_lost")["rank"], 1000, "the rank that is lost")
+        # One more than a switch has room for, with or without a ring.
+        wide = [f"10.77.0.{host + 1}" for host in range(full + 1)]
+        for options, words in (({}, "leaf0 would have 65 hosts and switches"),
+                               ({"fallback": True, "endpoint": "10.77.0.1:4000"}, "a ring of its hosts would have 65 ranks")):
+            try:
+                manager.join("wide", wide, **options)
+                expect(False, "65 hosts have joined a job at one leaf")
+            except Refused as refused:
+                expect(refused.code == "no_room" and words in refused.message, f"the refusal of 65 at a leaf: {refused}")
+        close_all(clients + back[:1])
         manager.stop()
 
 
@@ -231,7 +274,7 @@ def who_should_not_join_is_told_why():
         refused("invalid", ["job", "63"], job="x" * 10240)
         refused("invalid", ["job"], job="a b")
         refused("invalid", ["job"], job="")
-        refused("invalid", ["size"], size=65)
+        refused("invalid", ["size"], size=4097)
         refused("invalid", ["size"], size=0)
         refused("invalid", ["rank"], rank=2)
         refused("invalid", ["ip"], ip="127.0.0.1")

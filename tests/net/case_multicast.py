@@ -13,7 +13,7 @@ from pathlib import Path
 from case_levels import KEY, running_fabric
 from case_packets import join_body
 from fabric import MANAGER_IP, leaf_spine
-from frames import DELIVERY, HEADER_LEN, JOIN, JOIN_ACK, MULTICAST, RawPort, header, job_key, packet
+from frames import DELIVERY, HEADER_LEN, JOIN, JOIN_ACK, MULTICAST, VERSION, RawPort, header, job_key, packet
 from lab import HOST_INTERFACE, inside
 from manager_lab import Client, Refused, close_all
 from support import case, expect, expect_equal, program, wait_until
@@ -48,7 +48,7 @@ class Member:
     def listen(self):
         for _, frame in self.port.arrived():
             content = frame[FANIN_OFFSET:]
-            if frame[12:14] != b"\x08\x00" or len(content) < HEADER_LEN or content[0] != 2:
+            if frame[12:14] != b"\x08\x00" or len(content) < HEADER_LEN or content[0] != VERSION:
                 continue
             if struct.unpack_from("<I", content, 4)[0] != self.job:
                 continue

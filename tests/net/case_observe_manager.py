@@ -72,7 +72,7 @@ def move_jobs(watch, manager):
 def move_failures(watch, manager, switches):
     """Switches that refuse, a ring, and a job that can't be made."""
     refused_join(manager, "no_path", ip="10.9.9.9")
-    refused_join(manager, "invalid", size=65)
+    refused_join(manager, "invalid", size=4097)
     switches["leaf1"].refuse["jobs.create"] = ("no_room", "limits.max_jobs")
     clients, results = manager.join("r", FOUR, fallback=True, endpoint="10.77.0.1:4000")
     expect_equal(results[0]["mode"], "ring", "mode without room")

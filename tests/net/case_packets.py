@@ -71,12 +71,13 @@ def malformed(liar, epoch):
         ("header_truncated", packet(content[:HEADER_LEN - 1], liar.lab.host_mac(liar.host),
                                     liar.lab.host_ip(liar.host))),
         ("version_unsupported", liar.contribution(version=1)),
+        ("version_unsupported", liar.contribution(version=1)),
         ("version_unsupported", liar.contribution(version=3)),
         ("type_unknown", liar.make(99)),
         ("type_unknown", liar.make(0)),
         ("flags_unknown", liar.contribution(flags=0x8000)),
-        ("reserved_nonzero", liar.contribution(reserved0=1)),
-        ("reserved_nonzero", liar.contribution(reserved1=256)),
+        ("reserved_nonzero", liar.contribution(root=1)),
+        ("reserved_nonzero", liar.contribution(reserved=256)),
         ("reserved_nonzero", liar.contribution(number=1)),
         ("extension_unknown", liar.contribution(extension=1, extension_len32=1)),
         ("dtype_unknown", liar.contribution(dtype=77)),
@@ -84,6 +85,8 @@ def malformed(liar, epoch):
         ("dtype_unknown", liar.contribution(dtype=128, op=128)),
         ("dtype_unknown", liar.contribution(dtype=193, op=128)),
         ("op_unknown", liar.contribution(dtype=136, op=12)),
+        ("op_unknown", liar.contribution(op=65)),
+        ("rank_unknown", liar.contribution(op="copy", root=4096)),
         ("count_invalid", liar.contribution(count=15)),
         ("count_invalid", liar.contribution(dtype=136, op=128, count=len(FLOATS) // 4)),
         ("count_invalid", liar.contribution(count=65535)),
@@ -91,7 +94,7 @@ def malformed(liar, epoch):
         ("body_invalid", liar.make(LEAVE, b"\0")),
         ("count_invalid", liar.make(QUERY, epoch=epoch)),
         ("body_invalid", liar.make(QUERY, b"\0", epoch=epoch, number=1)),
-        ("body_invalid", liar.make(ANSWER, bytes(95), epoch=epoch)),
+        ("body_invalid", liar.make(ANSWER, bytes(71), epoch=epoch)),
         ("body_invalid", liar.make(PROBE_ACK, bytes(15), epoch=epoch)),
         ("direction_wrong", liar.make(RESULT, FLOATS, dtype="f32", op="sum", count=16, epoch=epoch)),
         ("direction_wrong", liar.make(ANSWER, bytes(96), epoch=epoch)),
@@ -366,7 +369,7 @@ def by_hand(packet_type, payload=b"", job=7, **changes):
 
 
 def ack_body(state=1, size=2, handler=b"single", flags=4):
-    return struct.pack("<QHHHH4s16sQIQ", 5, state, size, 8, 1024, bytes([239, 0, 0, 1]), handler, 9, flags, 3)
+    return struct.pack("<QHHHH4s16sQIQQ", 5, state, size, 8, 1024, bytes([239, 0, 0, 1]), handler, 9, flags, 3, 1)
 
 
 def faults_of(place, frames):
@@ -382,15 +385,19 @@ def the_dissector_flags_what_is_unknown():
         (set(), by_hand(JOIN_ACK, ack_body(), rank=1)),
         (set(), by_hand(CONTRIBUTION, FLOATS, rank=1, **shape)),
         ({"op"}, by_hand(CONTRIBUTION, FLOATS, **{**shape, "op": 63})),
+        ({"op"}, by_hand(CONTRIBUTION, FLOATS, **{**shape, "op": 65})),
         ({"op"}, by_hand(CONTRIBUTION, FLOATS, **{**shape, "op": 0})),
+        (set(), by_hand(CONTRIBUTION, FLOATS, **{**shape, "op": "copy", "root": 1})),
+        ({"reserved"}, by_hand(CONTRIBUTION, FLOATS, root=1, **shape)),
         ({"dtype"}, by_hand(CONTRIBUTION, FLOATS, **{**shape, "dtype": 77})),
         ({"extension"}, by_hand(CONTRIBUTION, FLOATS, extension=1, **shape)),
         ({"extension"}, by_hand(CONTRIBUTION, FLOATS, extension_len32=1, **shape)),
         # The job has two ranks, as its JOIN_ACK said; of others no more is known than what any job may have.
         ({"rank"}, by_hand(CONTRIBUTION, FLOATS, rank=2, **shape)),
         ({"rank"}, by_hand(QUERY, rank=2, number=1)),
-        (set(), by_hand(CONTRIBUTION, FLOATS, job=8, rank=63, **shape)),
-        ({"rank"}, by_hand(CONTRIBUTION, FLOATS, job=8, rank=64, **shape)),
+        (set(), by_hand(CONTRIBUTION, FLOATS, job=8, rank=4095, **shape)),
+        ({"rank"}, by_hand(CONTRIBUTION, FLOATS, job=8, rank=4096, **shape)),
+        ({"rank"}, by_hand(CONTRIBUTION, FLOATS, rank=1, **{**shape, "op": "copy", "root": 2})),
         ({"job"}, by_hand(LEAVE, job=0)),
         (set(), by_hand(LEAVE, job=65535)),
         ({"job"}, by_hand(LEAVE, job=65536)),
@@ -398,7 +405,7 @@ def the_dissector_flags_what_is_unknown():
         ({"job_flags"}, by_hand(JOIN_ACK, ack_body(flags=16))),
         ({"handler"}, by_hand(JOIN_ACK, ack_body(handler=b"sixteen_letters_"))),
         (set(), by_hand(JOIN_ACK, ack_body(handler=b"fifteen_letters"))),
-        ({"state"}, by_hand(ANSWER, bytes(96), count=4, number=1)),
+        ({"state"}, by_hand(ANSWER, bytes(88), count=4, number=1)),
         # Bodies may be longer, of a later version.
         (set(), by_hand(JOIN, join_body(1, 2, 1500) + b"x")),
         ({"length"}, by_hand(JOIN, join_body(1, 2, 1500)[:-1])),
@@ -417,12 +424,37 @@ def the_dissector_flags_what_is_unknown():
                              ["fifteen_letters", ""], ["", "78"], ["single", b"later".hex()]], "names and later fields")
 
 
+def set_bytes(ranks, n_ranks):
+    """A set of ranks as a body has it in a job of so many."""
+    return sum(1 << rank for rank in ranks).to_bytes((n_ranks + 63) // 64 * 8, "little")
+
+
+@case()
+def sets_of_ranks_are_dissected():
+    fixed = ack_body(size=1000)[:56]
+    joined = set_bytes([0, *range(64, 128), 999], 1000)
+    missing, gone = set_bytes([3, 70, *range(900, 904)], 1000), set_bytes([70, 998], 1000)
+    answer = bytes(64) + struct.pack("<HB5x", 1, 2)
+    frames = [by_hand(JOIN_ACK, fixed + joined), by_hand(ANSWER, answer + missing + gone, count=1, number=1),
+              by_hand(PROBE_ACK, set_bytes([65], 1000) + set_bytes([64], 1000) + b"later")]
+    with tempfile.TemporaryDirectory() as directory:
+        place = SimpleNamespace(directory=Path(directory))
+        expect_equal(faults_of(place, frames), [set()] * 3, "faults")
+        rows = dissected(place, list(enumerate(frames)), "_ws.col.Info", "fanin.join.joined", "fanin.answer.missing",
+                         "fanin.probe_ack.silent", "fanin.later")
+        expect(rows[1][0].endswith("late 3 900-903, ended 70, silent 998"), f"the summary of an ANSWER: {rows[1][0]}")
+        expect(rows[2][0].endswith("ended 65, silent 64"), f"the summary of a PROBE_ACK: {rows[2][0]}")
+        expect_equal([row[1:] for row in rows],
+                     [[joined.hex(), "", "", ""], ["", missing.hex(), "", ""],
+                      ["", "", set_bytes([64], 1000).hex(), b"later".hex()]], "sets, and what is behind them")
+
+
 def least_of(row):
     """A packet's payload and shape that are no more than its type asks for."""
     if row.payload == "elements":
         return {"payload": FLOATS, "dtype": "f32", "op": "sum", "count": 16}
     # A JOIN_ACK of zeros would be one of a job without ranks.
-    return {"payload": ack_body() if row.code == JOIN_ACK else bytes(row.body_len)}
+    return {"payload": ack_body()[:row.body_len] if row.code == JOIN_ACK else bytes(row.body_len)}
 
 
 @case()
@@ -562,9 +594,9 @@ def a_capture_of_a_broadcast_shows_who_brings_no_data():
             ranks = start_ranks(lab, lab.create_job(), bytes=4 * KIB, collective="broadcast", dtype="i32")
             expect_exact(reports_of(lab, ranks), "the captured broadcast")
             frames = root.arrived() + other.arrived()
-        found = {tuple(row) for row in dissected(lab, frames, "fanin.rank", "fanin.flags.empty", "fanin.op",
+        found = {tuple(row) for row in dissected(lab, frames, "fanin.rank", "fanin.flags.empty", "fanin.op", "fanin.root",
                                                  display_filter=f"fanin.type == {CONTRIBUTION} && fanin.count > 0")}
-        expect_equal(found, {("0", "0", "64"), ("1", "1", "64")}, "rank, empty and operator of the contributions")
+        expect_equal(found, {("0", "0", "64", "0"), ("1", "1", "64", "0")}, "rank, empty, operator and root of the contributions")
         text = dissected(lab, frames, "_ws.col.Info", display_filter="fanin.flags.empty == 1")
         expect("copy of rank 0" in text[0][0] and "(empty)" in text[0][0], f"a summary: {text[0]}")
         bad = dissected(lab, frames, "frame.number", display_filter="_ws.malformed || fanin.bad_length || fanin.bad_flags")

@@ -7,7 +7,7 @@ import struct
 import time
 
 from case_levels import KEY, running_fabric, start as start_tree
-from frames import (BROADCAST, CONTRIBUTION, JOIN, KNOWN, ANSWER, REFUSED, RESULT, RawPort, ethernet, header, job_key,
+from frames import (BROADCAST, CONTRIBUTION, JOIN, KNOWN, ANSWER, REFUSED, RESULT, VERSION, RawPort, ethernet, header, job_key,
                     mac_bytes, packet)
 from support import KIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, running_lab, start_ranks, wait_until
 from fabric import leaf_spine
@@ -114,7 +114,7 @@ def the_key_that_results_carry_does_not_let_anybody_contribute():
     with running_lab(2, "af_packet") as lab, RawPort(lab.host_namespace(0)) as port:
         job = lab.create_job()
         ranks = start_ranks(lab, job, bytes=64 * KIB, iters=1000, timeout_ms=20000)
-        heard, _ = port.wait_for(lambda frame: frame[12:14] == b"\x08\x00" and frame[42:44] == bytes([2, RESULT]))
+        heard, _ = port.wait_for(lambda frame: frame[12:14] == b"\x08\x00" and frame[42:44] == bytes([VERSION, RESULT]))
         key = struct.unpack_from("<Q", heard, 74)[0]
         with halted(lab, job, ranks, 1000 * 64 * KIB // job["payload_bytes"]) as first:
             epoch = job_entry(lab, job)["epoch"]

@@ -20,8 +20,9 @@ TYPES = packet_types(SOURCE_DIR)
 globals().update({row.name: row.code for row in TYPES})
 UPWARD = {row.code for row in TYPES if row.direction == "up"}
 DTYPES = {"none": 0, "i8": 1, "i32": 3, "f32": 11, "f64": 12}
-OPS = {"none": 0, "sum": 1, "prod": 2, "min": 3, "max": 4, "band": 8}
+OPS = {"none": 0, "sum": 1, "prod": 2, "min": 3, "max": 4, "band": 8, "copy": 64}
 HEADER_LEN = 54
+VERSION = 2
 ETH_P_ALL = 0x0003
 PACKET_OUTGOING = 4
 SOL_PACKET = 263
@@ -52,13 +53,13 @@ def job_key(job, packet_type):
     return struct.unpack("<Q", hmac.new(secret, label, hashlib.sha256).digest()[:8])[0]
 
 
-def header(packet_type, job, key, payload=b"", version=2, flags=0, epoch=0, rank=0, contributions=1, block=0,
-           dtype="none", op="none", count=0, progress=0, extension=0, extension_len32=0, reserved0=0, members=0,
-           number=0, reserved1=0):
+def header(packet_type, job, key, payload=b"", version=VERSION, flags=0, epoch=0, rank=0, contributions=1, block=0,
+           dtype="none", op="none", count=0, root=0, extension=0, extension_len32=0, progress=0, members=0,
+           number=0, reserved=0):
     """A Fanin header with its payload. dtype and op are names, or codes."""
-    return struct.pack("<BBHIIHHIBBHIBBHQQIH", version, packet_type, flags, job, epoch, rank, contributions, block,
-                       DTYPES.get(dtype, dtype), OPS.get(op, op), count, progress, extension, extension_len32,
-                       reserved0, key, members, number, reserved1) + payload
+    return struct.pack("<BBHIIHHIBBHHBBIQQIH", version, packet_type, flags, job, epoch, rank, contributions, block,
+                       DTYPES.get(dtype, dtype), OPS.get(op, op), count, root, extension, extension_len32,
+                       progress, key, members, number, reserved) + payload
 
 
 def packet(content, src_mac, src_ip, dst_mac=SWITCH_MAC, dst_ip=SWITCH_IP, src_port=UDP_PORT, dst_port=UDP_PORT,

@@ -337,11 +337,12 @@ def close_all(clients):
         client.close()
 
 
-def played(lab, leaves=2, spines=2, **options):
+def played(lab, leaves=2, spines=2, hosts=2, **options):
     switches = {}
     for leaf in range(leaves):
         switches[f"leaf{leaf}"] = FakeSwitch(lab, f"leaf{leaf}", f"10.77.{leaf}.254",
-                                             ["h0", "h1"] + [f"u{spine}" for spine in range(spines)], **options)
+                                             [f"h{host}" for host in range(hosts)] + [f"u{spine}" for spine in range(spines)],
+                                             **options)
     for spine in range(spines):
         switches[f"spine{spine}"] = FakeSwitch(lab, f"spine{spine}", f"10.79.{spine}.254",
                                                [f"p{leaf}" for leaf in range(leaves)], **options)
@@ -352,8 +353,8 @@ def played(lab, leaves=2, spines=2, **options):
 FOUR = ["10.77.0.1", "10.77.1.1", "10.77.0.2", "10.77.1.2"]
 
 
-def played_manager(lab, switches, leaves=2, spines=2, **config):
-    topology = leaf_spine(leaves, spines, 2, {name: switch.path for name, switch in switches.items()})
+def played_manager(lab, switches, leaves=2, spines=2, hosts=2, **config):
+    topology = leaf_spine(leaves, spines, hosts, {name: switch.path for name, switch in switches.items()})
     manager = Manager(lab, topology, **config).start()
     manager.wait_up(*switches)
     return manager

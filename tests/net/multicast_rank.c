@@ -180,11 +180,11 @@ gather_error(const void *engine)
 	return &((const struct gather *)engine)->error;
 }
 
-static uint64_t
-gather_missing(const void *engine)
+static void
+gather_missing(const void *engine, struct fanin_ranks *ranks)
 {
 	(void)engine;
-	return 0;
+	*ranks = (struct fanin_ranks){ 0 };
 }
 
 static void

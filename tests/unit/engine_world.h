@@ -14,6 +14,7 @@
 #include "hostlib/src/cc/cc.h"
 #include "hostlib/src/protocol/split.h"
 #include "hostlib/src/window/engine.h"
+#include "tests/unit/answer_words.h"
 #include "tests/unit/memory_link.h"
 #include "reference/random.h"
 
@@ -70,6 +71,7 @@ struct slot {
 	uint32_t block;
 	uint64_t members;
 	uint8_t op;
+	uint16_t root;
 	uint16_t count;
 	uint32_t acc[ELEMENTS];
 };
@@ -216,6 +218,7 @@ result_make(const struct world *world, const struct slot *slot, struct fanin_hea
 	headers->fanin.contributions = world->n_ranks;
 	headers->fanin.dtype = FANIN_WIRE_I32;
 	headers->fanin.op = slot->op;
+	headers->fanin.root = slot->root;
 	headers->fanin.count = slot->count;
 }
 
@@ -240,9 +243,10 @@ slot_add(struct world *world, struct slot *slot, struct link *link,
 
 	if (slot->members == 0) {
 		slot->op = hdr->op;
+		slot->root = hdr->root;
 		slot->count = hdr->count;
 		memset(slot->acc, 0, sizeof(slot->acc));
-	} else if (slot->op != hdr->op || slot->count != hdr->count) {
+	} else if (slot->op != hdr->op || slot->root != hdr->root || slot->count != hdr->count) {
 		refuse(link, hdr, FANIN_REASON_MISMATCH);
 		return;
 	}
@@ -275,23 +279,43 @@ answer(struct world *world, struct link *link, const struct fanin_hdr *hdr)
 	const struct slot *slot = &world->slots[hdr->block % (2 * WINDOW)];
 	const enum fanin_block_state state = block_state(world, link->rank, hdr->block);
 	struct fanin_headers headers;
-	struct fanin_answer_body body = { .members = UINT64_MAX };
+	struct answer_words said;
+	uint64_t missing = 0;
 
-	answer_make(world, &headers, FANIN_TYPE_ANSWER, hdr->block, sizeof(body));
+	answer_make(world, &headers, FANIN_TYPE_ANSWER, hdr->block, sizeof(said));
 	headers.fanin.count = (uint16_t)state;
 	headers.fanin.number = hdr->number;
 	headers.fanin.rank = link->rank;
 	if (slot->used && slot->block == hdr->block && !slot->done)
-		body.members = slot->members;
-	body.ended = world->ended & ~body.members;
-	body.silent = world->mute & ~body.members;
+		missing = (UINT64_MAX >> (64 - world->n_ranks)) & ~slot->members;
+	said = answer_words_make(missing, world->ended, world->mute);
 	if (hdr->type == FANIN_TYPE_QUERY) {
-		body.n_blocks = world->far ? 0 : WINDOW;
+		said.body.n_blocks = world->far ? 0 : WINDOW;
 		for (uint32_t i = 0; i < WINDOW; i++)
-			fanin_answer_set_state(&body, i,
+			fanin_answer_set_state(&said.body, i,
 					       block_state(world, link->rank, hdr->block + i));
 	}
-	link_deliver(link, &headers, &body, sizeof(body));
+	link_deliver(link, &headers, &said, sizeof(said));
+}
+
+/* The ranks that an engine misses, as a bitmap. */
+static inline uint64_t
+world_missing(const struct fanin_engine *engine)
+{
+	struct fanin_ranks ranks;
+
+	fanin_engine_missing(engine, &ranks);
+	return ranks.words[0];
+}
+
+/* Those that it knows to be late only. */
+static inline uint64_t
+world_late(const struct fanin_engine *engine)
+{
+	struct fanin_ranks ranks;
+
+	fanin_engine_late(engine, &ranks);
+	return ranks.words[0];
 }
 
 /* A query never changes a slot. */
@@ -316,6 +340,7 @@ slot_take_known(struct world *world, struct slot *slot, struct link *link,
 		const struct fanin_headers *headers)
 {
 	slot->op = headers->fanin.op;
+	slot->root = headers->fanin.root;
 	slot->count = headers->fanin.count;
 	slot->members |= 1ull << link->rank;
 	memcpy(slot->acc, headers + 1, slot->count * 4u);

@@ -76,6 +76,7 @@ handler_rig_make(struct handler_rig *rig, uint16_t child, uint32_t block, uint16
 	hdr->dtype = (uint8_t)shape->dtype;
 	hdr->op = (uint8_t)shape->op;
 	hdr->count = shape->count;
+	hdr->root = (uint16_t)(shape->op >> 8);
 	if (payload_len != 0)
 		memcpy(elements_of(mbuf), elements, payload_len);
 	return mbuf;

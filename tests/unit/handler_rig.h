@@ -26,6 +26,9 @@ struct shape {
 	uint16_t count; /* elements */
 };
 
+/* As `op` of a shape: a copy of this rank. */
+#define COPY_OF(root) (FANIN_WIRE_COPY | (unsigned int)(root) << 8)
+
 /* What the handler answered to a contribution. */
 struct answer {
 	enum fanin_verdict verdict;

@@ -59,11 +59,11 @@ probe_rig_ask(unsigned int h, uint32_t block, bool overdue)
 	worker_flush(worker);
 }
 
-struct fanin_answer_body
+struct answer_words
 probe_rig_answer(void)
 {
 	const struct fanin_headers *got = (const struct fanin_headers *)probe_rig.buffer;
-	struct fanin_answer_body body;
+	struct answer_words body;
 
 	probe_rig_ask(0, 0, true);
 	ck_assert_uint_eq(ring_switch_take(&probe_rig.sw, 0, probe_rig.buffer),
@@ -76,8 +76,8 @@ probe_rig_answer(void)
 void
 probe_rig_expect_finding(uint64_t ended, uint64_t silent)
 {
-	const struct fanin_answer_body body = probe_rig_answer();
+	const struct answer_words body = probe_rig_answer();
 
-	ck_assert_uint_eq(body.ended, ended);
-	ck_assert_uint_eq(body.silent, silent);
+	ck_assert_uint_eq(answer_ended(&body), ended);
+	ck_assert_uint_eq(answer_silent(&body), silent);
 }

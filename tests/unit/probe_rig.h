@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tests/unit/answer_words.h"
 #include "tests/unit/ring_switch.h"
 
 struct probe_rig {
@@ -34,7 +35,7 @@ void probe_rig_tick(void);
 void probe_rig_ask(unsigned int h, uint32_t block, bool overdue);
 
 /* What an overdue query of host 0 about block 0 is answered. */
-struct fanin_answer_body probe_rig_answer(void);
+struct answer_words probe_rig_answer(void);
 
 /* Aborts the test unless that answer says of these ranks, as bitmaps, that they have ended, or are silent. */
 void probe_rig_expect_finding(uint64_t ended, uint64_t silent);

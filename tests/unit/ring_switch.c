@@ -18,11 +18,19 @@
 void
 ring_switch_eal(void)
 {
-	char line[] =
-		"fanin-check --no-huge --no-shconf --no-pci --no-telemetry -m 128 --lcores 0,1@0 --log-level=error";
+	ring_switch_eal_of(128);
+}
+
+void
+ring_switch_eal_of(unsigned int megabytes)
+{
+	char line[128];
 	char *argv[32] = { NULL };
 	int argc = 0;
 
+	snprintf(line, sizeof(line),
+		 "fanin-check --no-huge --no-shconf --no-pci --no-telemetry -m %u --lcores 0,1@0 --log-level=error",
+		 megabytes);
 	for (char *word = strtok(line, " "); word != NULL; word = strtok(NULL, " "))
 		argv[argc++] = word;
 	ck_assert_int_ge(rte_eal_init(argc, argv), 0);
@@ -348,9 +356,8 @@ ranks_behind(const struct ring_switch *sw, unsigned int h, uint32_t id)
 	const struct job *job = job_lookup(sw->pipeline->jobs, id);
 	const unsigned int child = job == NULL ? JOB_NO_CHILD : job_child_of(job, (uint16_t)h);
 
-	return child == JOB_NO_CHILD
-		       ? 1
-		       : (uint16_t)__builtin_popcountll(job->params.child_ranks[child]);
+	return child == JOB_NO_CHILD ? 1
+				     : (uint16_t)fanin_ranks_count(&job->params.child_ranks[child]);
 }
 
 size_t
@@ -368,7 +375,7 @@ host_packet(const struct ring_switch *sw, unsigned int h, enum fanin_type type, 
 	host_mac(h, flow.src_mac);
 	fanin_wire_encode_l4(frame, &flow, payload_len);
 	fanin_wire_encode_header(&frame->fanin, type, job, epoch, ring_switch_key(type));
-	frame->fanin.rank = (uint16_t)h;
+	frame->fanin.rank = sw->ranks != NULL ? sw->ranks[h] : (uint16_t)h;
 	if (type == FANIN_TYPE_JOIN)
 		frame->fanin.contributions = ranks_behind(sw, h, job);
 	if (payload_len != 0)
@@ -470,7 +477,7 @@ host_query(struct ring_switch *sw, const struct job *job, unsigned int h, uint32
 	ring_switch_put(sw, port_of(sw, h), frame, len);
 }
 
-const struct fanin_answer_body *
+const struct answer_words *
 host_take_answer(struct ring_switch *sw, unsigned int h, uint32_t number, struct fanin_headers *answer)
 {
 	size_t len;
@@ -481,12 +488,12 @@ host_take_answer(struct ring_switch *sw, unsigned int h, uint32_t number, struct
 	while (len != 0 &&
 	       (len < FANIN_PAYLOAD_OFFSET || answer->udp.dst_be != sw->pipeline->udp_port_be ||
 		answer->fanin.type == FANIN_TYPE_PROBE));
-	ck_assert_uint_eq(len, FANIN_PAYLOAD_OFFSET + sizeof(struct fanin_answer_body));
+	ck_assert_uint_eq(len, FANIN_PAYLOAD_OFFSET + sizeof(struct answer_words));
 	ck_assert_uint_eq(fanin_wire_validate(answer, len), FANIN_REASON_NONE);
 	ck_assert_uint_eq(answer->fanin.type, FANIN_TYPE_ANSWER);
 	ck_assert_uint_eq(answer->fanin.number, number);
 	ck_assert_uint_eq(answer->fanin.rank, h);
-	return (const struct fanin_answer_body *)(answer + 1);
+	return (const struct answer_words *)(answer + 1);
 }
 
 void

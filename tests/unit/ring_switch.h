@@ -9,6 +9,7 @@
 
 #include <rte_mbuf.h>
 
+#include "tests/unit/answer_words.h"
 #include "pipeline/job.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/net/route_table.h"
@@ -29,6 +30,7 @@ struct ring_switch {
 	uint16_t n_ports;
 	uint16_t hosts_per_port; /* 1; a test may set it before it makes jobs */
 	struct fanin_tagger *tagger; /* of hosts and parent: see ring_switch_authenticate; NULL: there are no tags */
+	const uint16_t *ranks; /* of the hosts; NULL: host h is rank h */
 };
 
 /* How a switch of the tests routes. */
@@ -41,6 +43,9 @@ struct ring_switch_routing {
 
 /* Starts the EAL without hugepages; once per process. */
 void ring_switch_eal(void);
+
+/* The same with more memory than most tests need, which is 128 MiB. */
+void ring_switch_eal_of(unsigned int megabytes);
 
 /* Makes a switch; faults may be NULL. Aborts the test on failure. */
 void ring_switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
@@ -147,8 +152,8 @@ void host_query(struct ring_switch *sw, const struct job *job, unsigned int h, u
  * Takes the frame that left to host h, which has to be an ANSWER with this number, and copies it to answer (4096 bytes). Returns its
  * body. Aborts the test if it is none.
  */
-const struct fanin_answer_body *host_take_answer(struct ring_switch *sw, unsigned int h,
-						 uint32_t number, struct fanin_headers *answer);
+const struct answer_words *host_take_answer(struct ring_switch *sw, unsigned int h, uint32_t number,
+					    struct fanin_headers *answer);
 
 /* Aborts the test unless the frame is the right result of hosts 0 to n - 1 for a block. */
 void host_result_check(const struct job *job, unsigned int n, uint32_t block, const void *frame,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "handlers/dense.h"
+#include "tests/unit/answer_words.h"
 #include "tests/unit/handler_rig.h"
 #include "tests/unit/suites.h"
 
@@ -44,7 +45,8 @@ start(int which)
 	rig.job.n_ranks = 10;
 	rig.job.parent_rank = OWN_RANK;
 	for (unsigned int child = 0; child < CHILDREN; child++)
-		rig.job.child_ranks[child] = UINT64_C(3) << (OWN_RANK + 2 * child);
+		rig.job.child_ranks[child] = fanin_ranks_of_word(UINT64_C(3)
+								 << (OWN_RANK + 2 * child));
 	memset(&unused, 0, sizeof(unused));
 	for (unsigned int i = 0; i < SLOTS; i++)
 		slots[i] = (uint8_t *)&unused;
@@ -72,13 +74,17 @@ make(enum fanin_type type, uint32_t payload_len, uint16_t child)
 	headers->fanin.block = INDEX;
 	headers->fanin.number = NUMBER;
 	return (struct fanin_packet){
-		.mbuf = mbuf, .headers = headers, .payload = headers + 1, .child = child
+		.mbuf = mbuf,
+		.headers = headers,
+		.payload = headers + 1,
+		.payload_len = payload_len,
+		.child = child,
 	};
 }
 
 /* Asks for the block; the answer is the one emission, until the next flush. */
 static const struct fanin_hdr *
-ask(uint16_t child, uint16_t flags, struct fanin_answer_body *body)
+ask(uint16_t child, uint16_t flags, struct answer_words *body)
 {
 	struct fanin_packet packet = make(FANIN_TYPE_QUERY, 0, child);
 	enum fanin_reason reason;
@@ -97,10 +103,10 @@ ask(uint16_t child, uint16_t flags, struct fanin_answer_body *body)
 static struct fanin_packet
 parent_answers(uint16_t child, uint16_t rank, enum fanin_block_state state)
 {
-	struct fanin_packet packet = make(FANIN_TYPE_ANSWER, sizeof(struct fanin_answer_body), 0);
+	struct fanin_packet packet = make(FANIN_TYPE_ANSWER, sizeof(struct answer_words), 0);
 	enum fanin_reason reason;
 
-	memset(packet.headers + 1, 0, sizeof(struct fanin_answer_body));
+	memset(packet.headers + 1, 0, sizeof(struct answer_words));
 	packet.headers->fanin.rank = rank;
 	packet.headers->fanin.count = (uint16_t)state;
 	packet.headers->fanin.members = fanin_way_push(0, child);
@@ -307,12 +313,12 @@ END_TEST
 
 START_TEST(nobody_is_there_of_a_block_of_which_nothing_came)
 {
-	struct fanin_answer_body body;
+	struct answer_words body;
 
 	start(_i);
 	ck_assert_uint_eq(ask(1, FANIN_FLAG_RETRANSMIT, &body)->count, FANIN_BLOCK_ABSENT);
 	/* Of ranks elsewhere nothing is known. */
-	ck_assert_uint_eq(body.members, 0x303);
+	ck_assert_uint_eq(0x3ff & ~answer_missing(&body), 0x303);
 	ck_assert_uint_eq(rig.ctx.missing, 0x5);
 	handler_rig_stop(&rig);
 }
@@ -320,17 +326,17 @@ END_TEST
 
 START_TEST(first_state_is_that_of_the_block_asked_for)
 {
-	struct fanin_answer_body body;
+	struct answer_words body;
 
 	start(_i);
 	contribute(1);
 	/* As if the slot had changed between the two looks. */
 	slots[INDEX] = (uint8_t *)&unused;
 	ck_assert_uint_eq(ask(1, 0, &body)->count, FANIN_BLOCK_OPEN);
-	ck_assert_uint_eq(fanin_answer_state(&body, 0), FANIN_BLOCK_OPEN);
-	ck_assert_uint_eq(fanin_answer_state(&body, 1), FANIN_BLOCK_ABSENT);
-	ck_assert_uint_eq(body.n_blocks, WINDOW);
-	ck_assert_uint_eq(body.members, 0x333);
+	ck_assert_uint_eq(fanin_answer_state(&body.body, 0), FANIN_BLOCK_OPEN);
+	ck_assert_uint_eq(fanin_answer_state(&body.body, 1), FANIN_BLOCK_ABSENT);
+	ck_assert_uint_eq(body.body.n_blocks, WINDOW);
+	ck_assert_uint_eq(0x3ff & ~answer_missing(&body), 0x333);
 	handler_rig_stop(&rig);
 }
 END_TEST

@@ -86,8 +86,8 @@ create(const char *handler, bool authenticate, struct job **created, char *error
 		.authenticate = authenticate,
 		.n_members = 2,
 		.n_ranks = 8,
-		.members = { { .port = 0, .ip_be = host_ip_be(0), .ranks = 1 },
-			     { .port = SPINE_PORT, .ip_be = spine_ip_be(0), .ranks = 6 } },
+		.members = { { .port = 0, .ip_be = host_ip_be(0), .ranks = { { 1 } } },
+			     { .port = SPINE_PORT, .ip_be = spine_ip_be(0), .ranks = { { 6 } } } },
 	};
 	const char *code;
 

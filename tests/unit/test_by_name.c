@@ -60,9 +60,9 @@ START_TEST(options_that_make_no_sense_are_refused)
 	expect_refused(&options, FANIN_ERR_INVALID, "job_name is missing");
 	options = good;
 	options.size = 0;
-	expect_refused(&options, FANIN_ERR_INVALID, "size is 0, expected 1 to 64");
-	options.size = 65;
-	expect_refused(&options, FANIN_ERR_INVALID, "size is 65, expected 1 to 64");
+	expect_refused(&options, FANIN_ERR_INVALID, "size is 0, expected 1 to 4096");
+	options.size = 4097;
+	expect_refused(&options, FANIN_ERR_INVALID, "size is 4097, expected 1 to 4096");
 	options = good;
 	options.rank = 2;
 	options.fixed_rank = true;

@@ -13,6 +13,7 @@
 
 #include "handlers/handler.h"
 #include "handlers/window.h"
+#include "tests/unit/answer_words.h"
 #include "tests/unit/fake_mbuf.h"
 #include "reference/random.h"
 #include "tests/unit/suites.h"
@@ -180,8 +181,12 @@ host_take_answer(uint16_t child, const struct fanin_headers *headers)
 {
 	const uint32_t block = headers->fanin.block;
 	struct fanin_answer_body body;
+	struct answer_words said;
+	uint64_t missing;
 
-	memcpy(&body, headers + 1, sizeof(body));
+	memcpy(&said, headers + 1, sizeof(said));
+	body = said.body;
+	missing = answer_missing(&said);
 	if (headers->fanin.rank != child || body.n_blocks > WINDOW)
 		world.failure = "an answer is another child's, or too long";
 	if (headers->fanin.number == 0 || body.n_blocks == 0)
@@ -189,11 +194,11 @@ host_take_answer(uint16_t child, const struct fanin_headers *headers)
 	if (headers->fanin.number != 1 + block ||
 	    headers->fanin.count != fanin_answer_state(&body, 0))
 		world.failure = "an answer is not that of its query";
-	if (headers->fanin.count == FANIN_BLOCK_OPEN && (body.members >> child & 1) == 0)
+	if (headers->fanin.count == FANIN_BLOCK_OPEN && (missing >> child & 1) != 0)
 		world.failure = "a block is open and lacks the child that brought its part";
 	/* Where slots are shared, another worker may be combining the last contribution. */
 	if (headers->fanin.count == FANIN_BLOCK_OPEN && !world.job.shared &&
-	    (body.members & world.job.children) == world.job.children)
+	    (missing & world.job.children) == 0)
 		world.failure = "a block is open and lacks nobody";
 	for (uint32_t i = 0; i < body.n_blocks; i++) {
 		/* A slot that kept changing counts as open. */
@@ -231,11 +236,11 @@ host_take_result(uint16_t child, const struct fanin_headers *headers)
 static void
 parent_answer_query(const struct rte_mbuf *query)
 {
-	struct rte_mbuf *mbuf = fake_get(&world.pool, sizeof(struct fanin_answer_body));
+	struct rte_mbuf *mbuf = fake_get(&world.pool, sizeof(struct answer_words));
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
 
 	memcpy(headers, rte_pktmbuf_mtod(query, const void *), sizeof(*headers));
-	memset(headers + 1, 0, sizeof(struct fanin_answer_body));
+	memset(headers + 1, 0, sizeof(struct answer_words));
 	headers->fanin.type = FANIN_TYPE_ANSWER;
 	headers->fanin.flags = 0;
 	headers->fanin.count = random_chance(&world.random, 0.5) ? FANIN_BLOCK_ABSENT
@@ -462,6 +467,7 @@ world_open(const char *handler, uint16_t n_children, bool wide, bool has_parent)
 		.payload_bytes = COUNT * 4,
 		.keys = { .up = KEY, .down = KEY + 1 },
 		.shared = true,
+		.in_order = world.handler->in_order,
 		.wide = wide,
 		.buffers = 3,
 		.isa = FANIN_ISA_PORTABLE,

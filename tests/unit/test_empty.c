@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "tests/unit/answer_words.h"
 #include "tests/unit/handler_rig.h"
 #include "reference/random.h"
 #include "tests/unit/suites.h"
@@ -76,8 +77,9 @@ expect_empty_result(struct rte_mbuf *mbuf, const struct shape *shape, uint32_t b
 	ck_assert_uint_eq(hdr->block, block);
 	ck_assert_uint_eq(hdr->contributions, rig.job.n_children);
 	ck_assert_uint_eq(hdr->dtype, shape->dtype);
-	ck_assert_uint_eq(hdr->op, shape->op);
+	ck_assert_uint_eq(hdr->op, shape->op & UINT8_MAX);
 	ck_assert_uint_eq(hdr->count, shape->count);
+	ck_assert_uint_eq(hdr->root, shape->op >> 8);
 	ck_assert_uint_eq(mbuf->data_len, FANIN_PAYLOAD_OFFSET);
 	ck_assert_uint_eq(mbuf->pkt_len, FANIN_PAYLOAD_OFFSET);
 	ck_assert_uint_eq(fanin_wire_payload_len(headers_of(mbuf)), 0);
@@ -195,8 +197,7 @@ START_TEST(a_copy_keeps_every_bit_whoever_brings_it)
 	rig_start(handlers[_i], MAX_CHILDREN, true);
 	for (uint16_t root = 0; root < MAX_CHILDREN; root++) {
 		const struct shape copy = { root % 2 != 0 ? FANIN_WIRE_F32 : FANIN_WIRE_BF16,
-					    FANIN_WIRE_COPY + root,
-					    root % 2 != 0 ? COUNT : 2 * COUNT };
+					    COPY_OF(root), root % 2 != 0 ? COUNT : 2 * COUNT };
 		struct rte_mbuf *result;
 
 		shuffle(&random, order, MAX_CHILDREN);
@@ -207,7 +208,8 @@ START_TEST(a_copy_keeps_every_bit_whoever_brings_it)
 				contribute_empty(order[i], root * 2u, 0, &copy);
 		}
 		result = result_of_all();
-		ck_assert_uint_eq(headers_of(result)->fanin.op, copy.op);
+		ck_assert_uint_eq(headers_of(result)->fanin.op, FANIN_WIRE_COPY);
+		ck_assert_uint_eq(headers_of(result)->fanin.root, root);
 		ck_assert_uint_eq(result->data_len, FANIN_PAYLOAD_OFFSET + sizeof(bits));
 		ck_assert_mem_eq(elements_of(result), bits, sizeof(bits));
 		handler_rig_flush(&rig);
@@ -218,11 +220,12 @@ END_TEST
 
 START_TEST(ranks_that_name_another_root_are_told_so)
 {
-	const struct shape mine = { FANIN_WIRE_F32, FANIN_WIRE_COPY + 0, COUNT };
-	const struct shape theirs = { FANIN_WIRE_F32, FANIN_WIRE_COPY + 1, COUNT };
+	static const uint16_t roots[][2] = { { 0, 1 }, { 1, 0 }, { 64, 0 }, { 1, 4095 } };
+	const struct shape mine = { FANIN_WIRE_F32, COPY_OF(roots[_i % 4][0]), COUNT };
+	const struct shape theirs = { FANIN_WIRE_F32, COPY_OF(roots[_i % 4][1]), COUNT };
 	struct answer answer;
 
-	rig_start(handlers[_i], 3, false);
+	rig_start(handlers[_i / 4], 3, false);
 	handler_rig_contribute(&rig, 0, 0, 0, &mine, values[0]);
 	answer = handler_rig_contribute(&rig, 1, 0, 0, &theirs, values[1]);
 	ck_assert_int_eq(answer.verdict, FANIN_VERDICT_DROP);
@@ -259,7 +262,7 @@ END_TEST
 START_TEST(an_empty_contribution_is_answered_like_any_other)
 {
 	const struct fanin_emission *emission;
-	struct fanin_answer_body body;
+	struct answer_words body;
 
 	rig_start(handlers[_i], 2, false);
 	ck_assert_int_eq(contribute_empty(1, 0, 0, &sum).verdict, FANIN_VERDICT_FREE);
@@ -271,7 +274,7 @@ START_TEST(an_empty_contribution_is_answered_like_any_other)
 	ck_assert_uint_eq(headers_of(emission->mbuf)->fanin.type, FANIN_TYPE_ANSWER);
 	ck_assert_uint_eq(headers_of(emission->mbuf)->fanin.flags, 0);
 	memcpy(&body, headers_of(emission->mbuf) + 1, sizeof(body));
-	ck_assert_uint_eq(body.members & 3, 1 << 1);
+	ck_assert_uint_eq(answer_missing(&body), 1 << 0);
 	handler_rig_flush(&rig);
 
 	handler_rig_contribute(&rig, 0, 0, 0, &sum, values[0]);
@@ -378,7 +381,7 @@ suite_empty(void)
 	tcase_set_timeout(all, 60);
 	tcase_add_loop_test(all, the_result_is_that_of_the_children_with_data, 0, N_HANDLERS);
 	tcase_add_loop_test(all, a_copy_keeps_every_bit_whoever_brings_it, 0, N_HANDLERS);
-	tcase_add_loop_test(all, ranks_that_name_another_root_are_told_so, 0, N_HANDLERS);
+	tcase_add_loop_test(all, ranks_that_name_another_root_are_told_so, 0, 4 * N_HANDLERS);
 	tcase_add_loop_test(all, averages_and_wide_sums_leave_empty_contributions_out, 0, N_HANDLERS);
 	tcase_add_loop_test(all, an_empty_contribution_is_answered_like_any_other, 0, N_HANDLERS);
 	tcase_add_loop_test(all, an_empty_contribution_opens_no_block_that_the_others_could_not_fill,

@@ -348,9 +348,10 @@ START_TEST(a_result_that_is_lost_is_asked_for_soon_whatever_others_were_told)
 		world_step(world);
 	/* Others ask for the block, too, and what they are told comes here as well. */
 	for (int i = 0; i < 20; i++) {
-		answer_make(world, &pending, FANIN_TYPE_ANSWER, 0, 0);
-		pending.fanin.members = 1;
-		link_deliver(&world->links[0], &pending, NULL, 0);
+		const struct answer_words said = answer_words_make(1 << 1, 0, 0);
+
+		answer_make(world, &pending, FANIN_TYPE_ANSWER, 0, sizeof(said));
+		link_deliver(&world->links[0], &pending, &said, sizeof(said));
 	}
 	world_step(world);
 	collective_post(&collective, world, 1, false);
@@ -487,7 +488,7 @@ START_TEST(a_timeout_names_the_missing_rank)
 			fanin_engine_error(world->engines[rank])->text,
 			_i == 0 ? "no result for 5.0 s: block 0 waits for rank 2 (of 4), which has ended"
 				: "no result for 5.0 s: block 0 waits for rank 2 (of 4), which does not answer");
-		ck_assert_uint_eq(fanin_engine_missing(world->engines[rank]), 1 << 2);
+		ck_assert_uint_eq(world_missing(world->engines[rank]), 1 << 2);
 	}
 	collective_free(&collective, world);
 	world_destroy(world);
@@ -527,7 +528,7 @@ START_TEST(who_is_late_is_waited_for)
 	uint64_t after;
 
 	pass_without_last(world, 60);
-	ck_assert_uint_eq(fanin_engine_missing(world->engines[0]), 1 << 3);
+	ck_assert_uint_eq(world_missing(world->engines[0]), 1 << 3);
 	after = fanin_engine_stats(world->engines[0])->frames_sent +
 		fanin_engine_stats(world->engines[0])->frames_received;
 	/* A window of contributions, and two packets for each query. */
@@ -844,7 +845,7 @@ START_TEST(a_timeout_tells_that_the_switch_is_silent)
 	seconds_to_failure(world);
 	ck_assert_ptr_nonnull(
 		strstr(fanin_engine_error(world->engines[0])->text, "the switch does not answer"));
-	ck_assert_uint_eq(fanin_engine_missing(world->engines[0]), 0);
+	ck_assert_uint_eq(world_missing(world->engines[0]), 0);
 	collective_free(&collective, world);
 	world_destroy(world);
 }

@@ -236,7 +236,7 @@ START_TEST(refusals_and_answers_without_a_tag_change_nothing)
 {
 	static const enum fanin_reason reasons[] = { FANIN_REASON_MISMATCH, FANIN_REASON_EPOCH,
 						     FANIN_REASON_NOT_ACTIVE, FANIN_REASON_SIZE };
-	const struct fanin_answer_body body = { .ended = UINT64_MAX, .silent = UINT64_MAX };
+	const struct answer_words body = answer_words_make(3, UINT64_MAX, 0);
 	struct world *world = tagged_world(2, true);
 	struct collective collective;
 	struct fanin_headers headers;
@@ -262,7 +262,7 @@ START_TEST(refusals_and_answers_without_a_tag_change_nothing)
 	world_step(world);
 	ck_assert(!fanin_engine_run_lost(world->engines[0]));
 	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
-	ck_assert_uint_eq(fanin_engine_missing(world->engines[0]), 0);
+	ck_assert_uint_eq(world_missing(world->engines[0]), 0);
 	ck_assert_uint_eq(invalid(world, 0), 9);
 	collective_post(&collective, world, 1, true);
 	collective_run(&collective, world);

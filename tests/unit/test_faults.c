@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "handlers/handler.h"
+#include "tests/unit/answer_words.h"
 #include "tests/unit/fake_mbuf.h"
 #include "reference/random.h"
 #include "tests/unit/suites.h"
@@ -274,16 +275,20 @@ host_receive_answer(uint16_t host, struct rte_mbuf *mbuf)
 	const struct fanin_hdr *hdr = header_of(mbuf);
 	const uint32_t serial = hdr->block - sim.first_block;
 	struct fanin_answer_body body;
+	struct answer_words said;
+	uint64_t missing;
 
-	ck_assert_uint_eq(mbuf->data_len, FANIN_PAYLOAD_OFFSET + sizeof(body));
+	ck_assert_uint_eq(mbuf->data_len, FANIN_PAYLOAD_OFFSET + sizeof(said));
 	ck_assert_uint_eq(hdr->rank, host);
 	ck_assert_uint_le(hdr->number, self->n_queries);
-	memcpy(&body, payload_of(mbuf), sizeof(body));
+	memcpy(&said, payload_of(mbuf), sizeof(said));
+	body = said.body;
+	missing = answer_missing(&said);
 	ck_assert_uint_le(body.n_blocks, sim.job.window);
 	if (hdr->count == FANIN_BLOCK_OPEN) {
-		ck_assert(body.members >> host & 1);
-		ck_assert_uint_ne(body.members, sim.job.children);
-		self->seen_members |= body.members;
+		ck_assert_uint_eq(missing >> host & 1, 0);
+		ck_assert_uint_ne(missing, 0);
+		self->seen_members |= sim.job.children & ~missing;
 	}
 	/* It answers a contribution that was sent again, in vain. */
 	if (hdr->number == 0) {

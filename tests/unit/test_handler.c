@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "tests/unit/answer_words.h"
 #include "tests/unit/handler_rig.h"
 #include "tests/unit/suites.h"
 
@@ -267,7 +268,7 @@ END_TEST
 
 START_TEST(a_retransmission_learns_who_is_there)
 {
-	struct fanin_answer_body body;
+	struct answer_words body;
 	const struct fanin_emission *emission;
 	const struct fanin_hdr *hdr;
 	struct answer answer;
@@ -296,9 +297,9 @@ START_TEST(a_retransmission_learns_who_is_there)
 	ck_assert_uint_eq(hdr->count, FANIN_BLOCK_OPEN);
 	memcpy(&body, headers_of(emission->mbuf) + 1, sizeof(body));
 	/* Of ranks that the job doesn't have, none is missing. */
-	ck_assert_uint_eq(body.members & 0xf, 1 << 1 | 1 << 3);
-	ck_assert_uint_eq(body.n_blocks, 0);
-	ck_assert_uint_eq(body.ended | body.silent, 0);
+	ck_assert_uint_eq(answer_missing(&body), 1 << 0 | 1 << 2);
+	ck_assert_uint_eq(body.body.n_blocks, 0);
+	ck_assert_uint_eq(answer_ended(&body) | answer_silent(&body), 0);
 	ck_assert_uint_eq(rig.stats.pendings, 1);
 	ck_assert_uint_eq(rig.stats.duplicates, 1);
 	rig_stop();

@@ -10,6 +10,7 @@
 #include "hostlib/src/join/channel.h"
 #include "hostlib/src/base/clock.h"
 #include "hostlib/src/join/join.h"
+#include "tests/unit/answer_words.h"
 #include "tests/unit/memory_link.h"
 #include "tests/unit/suites.h"
 
@@ -80,7 +81,7 @@ static void
 add_ack(uint64_t key, uint64_t nonce, uint16_t window)
 {
 	struct fanin_control *ack = answer_add(FANIN_TYPE_JOIN_ACK, key, EPOCH,
-					       sizeof(struct fanin_join_ack_body));
+					       sizeof(struct join_ack_words));
 
 	ack->body.join_ack = (struct fanin_join_ack_body){
 		.nonce = nonce,
@@ -488,7 +489,7 @@ START_TEST(who_waits_for_long_to_join_again_asks_less_often)
 	member.config.timeout_ns = 3 * SECOND;
 	ck_assert_uint_eq(rejoin_interval_ns(false, true), 3 * SECOND / 2);
 	/* Somebody has joined. */
-	member.members = 1;
+	fanin_ranks_add(&member.joined, 0);
 	rejoin_interval_ns(false, true);
 	ck_assert_uint_lt(rejoin_interval_ns(false, true), SECOND);
 }
@@ -548,7 +549,7 @@ switch_put(struct memory_link *from, const void *frame, uint32_t len)
 	struct fanin_control control;
 	struct fanin_flow back = { .src_mac = { 2, 0, 0, 0, 0, 9 }, .src_ip_be = 1 };
 	const bool join = ((const struct fanin_headers *)frame)->fanin.type == FANIN_TYPE_JOIN;
-	const size_t body_len = join ? sizeof(struct fanin_join_ack_body) : 0;
+	const size_t body_len = join ? sizeof(struct join_ack_words) : 0;
 
 	(void)from;
 	ck_assert_uint_le(len, sizeof(control));
@@ -615,6 +616,86 @@ START_TEST(control_packets_have_tags_as_frames_too)
 }
 END_TEST
 
+#define MANY FANIN_WIRE_MAX_RANKS
+
+/* A JOIN_ACK that says that others are missing in a job of many ranks. len: of its body. */
+static void
+add_many_ack(const struct fanin_ranks *joined, size_t len)
+{
+	struct fanin_control *ack = answer_add(FANIN_TYPE_JOIN_ACK, keys.down, 0, len);
+
+	ack->body.join_ack = (struct fanin_join_ack_body){
+		.nonce = member.nonce,
+		.state = FANIN_JOIN_WAITING,
+		.size = MANY,
+		.window = 64,
+		.payload_bytes = 1024,
+		.group_be = htonl(FANIN_WIRE_GROUPS | JOB),
+		.instance = INSTANCE,
+	};
+	fanin_ranks_write(&ack->body.join_ack + 1, joined, MANY);
+}
+
+START_TEST(who_is_missing_of_many_ranks_is_named)
+{
+	struct fanin_ranks joined = fanin_ranks_all(MANY);
+	uint16_t ranks[3];
+
+	member.config.size = MANY;
+	net.lies = UINT32_MAX;
+	fanin_ranks_remove(&joined, 63);
+	fanin_ranks_remove(&joined, 64);
+	fanin_ranks_remove(&joined, MANY - 1);
+	add_many_ack(&joined, fanin_join_ack_len(MANY));
+	ck_assert_int_eq(fanin_member_join(&member, FANIN_JOIN_UNTIL_ACTIVE,
+					   fanin_now_ns(NULL) + SECOND / 5, SECOND / 5, &error),
+			 FANIN_ERR_JOIN_TIMEOUT);
+	ck_assert_msg(strstr(error.text, "ranks 63, 64, 4095 (of 4096) have not joined") != NULL,
+		      "%s", error.text);
+	ck_assert_uint_eq(fanin_list_ranks(&error.missing, ranks, 2), 3);
+	ck_assert_uint_eq(ranks[0], 63);
+	ck_assert_uint_eq(ranks[1], 64);
+	ck_assert_uint_eq(fanin_list_ranks(&error.missing, ranks, 3), 3);
+	ck_assert_uint_eq(ranks[2], MANY - 1);
+}
+END_TEST
+
+START_TEST(an_answer_without_the_set_of_ranks_is_refused)
+{
+	const struct fanin_ranks none = { 0 };
+
+	member.config.size = MANY;
+	net.lies = UINT32_MAX;
+	add_many_ack(&none, fanin_join_ack_len(MANY) - 8);
+	ck_assert_int_eq(join(), FANIN_ERR_JOIN_REFUSED);
+	ck_assert_msg(strstr(error.text, "has 560 bytes, expected 568") != NULL, "%s", error.text);
+}
+END_TEST
+
+START_TEST(lists_of_ranks_are_as_long_as_there_is_room)
+{
+	struct fanin_ranks ranks = fanin_ranks_one(4095);
+	char text[128];
+
+	ck_assert_str_eq(fanin_format_ranks(&ranks, text, sizeof(text)), "rank 4095");
+	fanin_ranks_add(&ranks, 1);
+	fanin_ranks_add(&ranks, 2);
+	fanin_ranks_add(&ranks, 3);
+	ck_assert_str_eq(fanin_format_ranks(&ranks, text, sizeof(text)), "ranks 1, 2, 3, 4095");
+	/* As ranges if not, */
+	for (unsigned int rank = 64; rank < 128; rank++)
+		fanin_ranks_add(&ranks, rank);
+	ck_assert_str_eq(fanin_format_ranks(&ranks, text, sizeof(text)), "ranks 1-3, 64-127, 4095");
+	/* and with how many more if not that either. */
+	for (unsigned int rank = 200; rank < 4000; rank += 2)
+		fanin_ranks_add(&ranks, rank);
+	fanin_format_ranks(&ranks, text, 64);
+	ck_assert_str_eq(text, "ranks 1-3, 64-127, 200, 202, 204, 206, 208, 210 and 1895 more");
+	ranks = fanin_ranks_all(FANIN_WIRE_MAX_RANKS);
+	ck_assert_str_eq(fanin_format_ranks(&ranks, text, 64), "ranks 0-4095");
+}
+END_TEST
+
 Suite *
 suite_join(void)
 {
@@ -633,6 +714,9 @@ suite_join(void)
 	tcase_add_test(answers, a_rank_joins_no_job_with_flags_that_it_does_not_know);
 	tcase_add_test(answers, answers_with_tags_are_none_in_a_job_without);
 	tcase_add_test(answers, who_waits_for_long_to_join_again_asks_less_often);
+	tcase_add_test(answers, who_is_missing_of_many_ranks_is_named);
+	tcase_add_test(answers, an_answer_without_the_set_of_ranks_is_refused);
+	tcase_add_test(frames, lists_of_ranks_are_as_long_as_there_is_room);
 	suite_add_tcase(suite, answers);
 	tcase_add_checked_fixture(tags, setup_tagged, teardown);
 	tcase_add_test(tags, jobs_with_tags_are_joined_and_left);

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "tests/unit/answer_words.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 
@@ -45,9 +46,9 @@ make_job(const char *handler)
 	for (uint16_t i = 0; i < CHILDREN; i++) {
 		spec.members[i].port = i;
 		spec.members[i].ip_be = host_ip_be(i);
-		spec.members[i].ranks = UINT64_C(1) << i;
+		spec.members[i].ranks = fanin_ranks_one(i);
 	}
-	spec.members[2].ranks = 0xc;
+	spec.members[2].ranks = fanin_ranks_of_word(0xc);
 	memcpy(spec.parent.mac, parent_mac, sizeof(parent_mac));
 	ck_assert_msg(job_create(sw.pipeline, &spec, &job, &code, error) == 0, "%s", error);
 }
@@ -108,22 +109,24 @@ parent_packet(enum fanin_type type, uint32_t epoch, const void *payload, uint32_
 static void
 parent_ack(enum fanin_join_state state, uint64_t nonce, uint16_t window)
 {
-	const struct fanin_join_ack_body body = {
-		.nonce = nonce,
-		.state = (uint16_t)state,
-		.size = RANKS,
-		.window = window,
-		.payload_bytes = job->params.payload_bytes,
-		.cookie = 4711,
-		/* That the parent has several workers is no matter here. */
-		.flags = FANIN_JOB_SPREAD | (sw.tagger != NULL ? FANIN_JOB_TAGGED : 0),
-		.instance = RING_SWITCH_PARENT_INSTANCE,
+	const struct join_ack_words body = {
+		.body = {
+			.nonce = nonce,
+			.state = (uint16_t)state,
+			.size = RANKS,
+			.window = window,
+			.payload_bytes = job->params.payload_bytes,
+			.cookie = 4711,
+			/* That the parent has several workers is no matter here. */
+			.flags = FANIN_JOB_SPREAD | (sw.tagger != NULL ? FANIN_JOB_TAGGED : 0),
+			.instance = RING_SWITCH_PARENT_INSTANCE,
+		},
+		.joined = state == FANIN_JOIN_ACTIVE ? 0x3f : 0x1f,
 	};
 	uint8_t frame[4096];
 	size_t len = parent_packet(FANIN_TYPE_JOIN_ACK, state == FANIN_JOIN_ACTIVE ? PARENT_EPOCH : 0,
 				   &body, sizeof(body), (struct fanin_headers *)frame);
 
-	((struct fanin_headers *)frame)->fanin.members = state == FANIN_JOIN_ACTIVE ? 0x3f : 0x1f;
 	put_from_parent(frame, len);
 }
 
@@ -210,6 +213,13 @@ contribute_all(uint32_t epoch, uint32_t block)
 		host_contribute(&sw, job, (h + block) % CHILDREN, epoch, block, false);
 }
 
+/* The ranks that a JOIN_ACK says have joined. */
+static uint64_t
+joined_in(const struct fanin_headers *headers)
+{
+	return ((const struct join_ack_words *)(headers + 1))->joined;
+}
+
 START_TEST(joins_its_parent_when_all_children_are_there)
 {
 	const struct fanin_join_body *join = (const struct fanin_join_body *)(got + 1);
@@ -219,7 +229,7 @@ START_TEST(joins_its_parent_when_all_children_are_there)
 	open_variant(_i);
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, RANKS, got));
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 2, job->params.id, 7, RANKS, got));
-	ck_assert_uint_eq(got->fanin.members, 0xd);
+	ck_assert_uint_eq(joined_in(got), 0xd);
 	parent_is_silent();
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 1, job->params.id, 6, RANKS, got));
 	ck_assert_uint_eq(ack->state, FANIN_JOIN_WAITING);
@@ -242,7 +252,7 @@ START_TEST(joins_its_parent_when_all_children_are_there)
 	parent_ack(FANIN_JOIN_WAITING, nonce, WINDOW);
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, RANKS, got));
 	ck_assert_uint_eq(ack->state, FANIN_JOIN_WAITING);
-	ck_assert_uint_eq(got->fanin.members, 0x1f);
+	ck_assert_uint_eq(joined_in(got), 0x1f);
 	parent_take(FANIN_TYPE_JOIN);
 
 	/* An answer to somebody else's JOIN is none. */
@@ -252,7 +262,7 @@ START_TEST(joins_its_parent_when_all_children_are_there)
 	ck_assert_uint_ne(job->epoch, 0);
 	ck_assert_ptr_nonnull(host_sends_join(&sw, 0, job->params.id, 5, RANKS, got));
 	ck_assert_uint_eq(ack->state, FANIN_JOIN_ACTIVE);
-	ck_assert_uint_eq(got->fanin.members, 0x3f);
+	ck_assert_uint_eq(joined_in(got), 0x3f);
 	parent_is_silent();
 	ring_switch_close(&sw);
 }
@@ -481,7 +491,7 @@ expect_query_upward(unsigned int child, uint32_t block, uint32_t number)
 /* The parent answers a child's query. */
 static void
 parent_answers(uint32_t epoch, unsigned int child, uint32_t block, uint32_t number,
-	       enum fanin_block_state state, const struct fanin_answer_body *body)
+	       enum fanin_block_state state, const struct answer_words *body)
 {
 	uint8_t frame[4096];
 	struct fanin_headers *headers = (struct fanin_headers *)frame;
@@ -504,7 +514,7 @@ children_are_silent(void)
 
 START_TEST(what_is_lost_is_repeated_where_it_was_lost)
 {
-	static const struct fanin_answer_body nothing = { 0 };
+	static const struct answer_words nothing = { 0 };
 	struct fanin_handler_stats stats;
 	uint32_t epoch;
 
@@ -514,7 +524,7 @@ START_TEST(what_is_lost_is_repeated_where_it_was_lost)
 	host_contribute(&sw, job, 0, epoch, 0, false);
 	host_contribute(&sw, job, 2, epoch, 0, false);
 	host_query(&sw, job, 2, epoch, 0, 7, true);
-	ck_assert_uint_eq(host_take_answer(&sw, 2, 7, got)->members, 0x3d);
+	ck_assert_uint_eq(answer_missing(host_take_answer(&sw, 2, 7, got)), 0x02);
 	ck_assert_uint_eq(got->fanin.count, FANIN_BLOCK_OPEN);
 	parent_is_silent();
 	host_contribute(&sw, job, 1, epoch, 0, false);
@@ -557,10 +567,11 @@ END_TEST
 
 START_TEST(parent_s_answer_reaches_the_child_that_asked)
 {
-	const struct fanin_answer_body body = { .members = 0x1f, .ended = 0x20, .n_blocks = 1 };
-	const struct fanin_answer_body *passed;
+	struct answer_words body = answer_words_make(0x30, 0x20, 0);
+	const struct answer_words *passed;
 	uint32_t epoch;
 
+	body.body.n_blocks = 1;
 	open_variant(_i);
 	epoch = start_run(5);
 	contribute_all(epoch, 0);
@@ -573,11 +584,11 @@ START_TEST(parent_s_answer_reaches_the_child_that_asked)
 	ck_assert_uint_eq(got->fanin.block, 0);
 	ck_assert_uint_eq(got->fanin.count, FANIN_BLOCK_OPEN);
 	ck_assert_uint_eq(got->fanin.members, 0);
-	ck_assert_uint_eq(passed->members, 0x1f);
-	ck_assert_uint_eq(passed->ended, 0x20);
+	ck_assert_uint_eq(answer_missing(passed), 0x30);
+	ck_assert_uint_eq(answer_ended(passed), 0x20);
 	/* It says nothing of this hop. */
-	ck_assert_uint_eq(passed->n_blocks, 0);
-	ck_assert_uint_eq(passed->level, 1);
+	ck_assert_uint_eq(passed->body.n_blocks, 0);
+	ck_assert_uint_eq(passed->body.level, 1);
 	children_are_silent();
 
 	/* Of a run that is over, or to no child of this switch: nobody's. */
@@ -653,7 +664,7 @@ expect_known_upward(uint32_t block)
 
 START_TEST(result_that_a_child_knows_is_everybody_s)
 {
-	static const struct fanin_answer_body nothing = { 0 };
+	static const struct answer_words nothing = { 0 };
 	struct fanin_handler_stats stats;
 	uint32_t epoch;
 
@@ -854,6 +865,218 @@ START_TEST(run_ends_at_the_parent_when_all_children_have_left)
 }
 END_TEST
 
+/* ------------------------------------------------------------------ more than 64 ranks */
+
+#define MANY 1000
+#define MANY_LOW 64    /* child 0, */
+#define MANY_HIGH 70   /* child 1, */
+#define MANY_FIRST 900 /* and child 2, a switch with all from here on */
+
+/* A JOIN_ACK, an ANSWER or a PROBE_ACK in a job of so many ranks, as large as that makes it. */
+struct many_body {
+	union {
+		struct fanin_join_ack_body ack;
+		struct fanin_answer_body answer;
+	};
+	uint8_t sets[2 * sizeof(struct fanin_ranks)];
+};
+
+static void
+make_many_job(void)
+{
+	struct job_spec spec = {
+		.key = RING_SWITCH_KEY,
+		.handler = "single",
+		.slots = 2 * WINDOW,
+		.n_ranks = MANY,
+		.n_members = CHILDREN,
+		.has_parent = true,
+		.parent = { .port = PARENT_PORT, .ip_be = host_ip_be(PARENT_PORT) },
+	};
+	char error[PIPELINE_ERROR_LEN];
+	const char *code;
+
+	for (uint16_t i = 0; i < CHILDREN; i++) {
+		spec.members[i].port = i;
+		spec.members[i].ip_be = host_ip_be(i);
+	}
+	spec.members[0].ranks = fanin_ranks_one(MANY_LOW);
+	spec.members[1].ranks = fanin_ranks_one(MANY_HIGH);
+	for (unsigned int rank = MANY_FIRST; rank < MANY; rank++)
+		fanin_ranks_add(&spec.members[2].ranks, rank);
+	memcpy(spec.parent.mac, parent_mac, sizeof(parent_mac));
+	ck_assert_msg(job_create(sw.pipeline, &spec, &job, &code, error) == 0, "%s", error);
+}
+
+/* The set of ranks at some place behind the headers of the last frame. */
+static struct fanin_ranks
+set_in_frame(size_t offset)
+{
+	struct fanin_ranks set;
+
+	fanin_ranks_read(&set, (const uint8_t *)(got + 1) + offset, MANY);
+	return set;
+}
+
+START_TEST(sets_of_ranks_are_as_long_as_the_job_needs)
+{
+	const struct fanin_ranks elsewhere = fanin_ranks_one(500);
+	const size_t set_len = fanin_ranks_bytes(MANY);
+	struct fanin_ranks expected = job->params.child_ranks[0];
+	struct fanin_answer_ranks told = { 0 };
+	struct fanin_ranks found;
+	struct many_body body = { 0 };
+	uint8_t frame[4096];
+	uint64_t nonce = 0;
+	uint32_t epoch;
+	size_t len;
+
+	for (unsigned int h = 0; h < CHILDREN; h++)
+		ck_assert_ptr_nonnull(host_sends_join(&sw, h, job->params.id, 5 + h, MANY, got));
+	ck_assert_uint_gt(ring_switch_take(&sw, PARENT_PORT, buffer), 0);
+	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_JOIN);
+	ck_assert_uint_eq(got->fanin.rank, MANY_LOW);
+	memcpy(&nonce, got + 1, sizeof(nonce));
+	/* JOIN_ACK: those here, and what the parent says of others. */
+	body.ack = (struct fanin_join_ack_body){ .nonce = nonce,
+						 .state = FANIN_JOIN_ACTIVE,
+						 .size = MANY,
+						 .window = WINDOW,
+						 .payload_bytes = job->params.payload_bytes };
+	memcpy((uint8_t *)&body + sizeof(body.ack), &elsewhere, set_len);
+	len = parent_packet(FANIN_TYPE_JOIN_ACK, PARENT_EPOCH, &body, fanin_join_ack_len(MANY),
+			    (struct fanin_headers *)frame);
+	put_from_parent(frame, len);
+	epoch = job->epoch;
+	ck_assert_uint_ne(epoch, 0);
+	ck_assert_ptr_nonnull(host_sends_join(&sw, 1, job->params.id, 6, MANY, got));
+	ck_assert_uint_eq(fanin_wire_payload_len(got), fanin_join_ack_len(MANY));
+	fanin_ranks_merge(&expected, &job->params.child_ranks[1]);
+	fanin_ranks_merge(&expected, &job->params.child_ranks[2]);
+	fanin_ranks_merge(&expected, &elsewhere);
+	found = set_in_frame(sizeof(body.ack));
+	ck_assert(fanin_ranks_equal(&found, &expected));
+
+	/* ANSWER of this switch: whom the block misses. */
+	host_contribute(&sw, job, 0, epoch, 0, false);
+	host_query(&sw, job, 0, epoch, 0, 7, true);
+	do
+		len = ring_switch_take(&sw, 0, buffer);
+	while (len != 0 && got->fanin.type != FANIN_TYPE_ANSWER);
+	ck_assert_uint_eq(len, FANIN_PAYLOAD_OFFSET + fanin_answer_len(MANY));
+	fanin_answer_read_ranks((const uint8_t *)(got + 1) + sizeof(body.answer), MANY, &told);
+	expected = job->params.child_ranks[1];
+	fanin_ranks_merge(&expected, &job->params.child_ranks[2]);
+	ck_assert(fanin_ranks_equal(&told.missing, &expected));
+	ck_assert(fanin_ranks_is_empty(&told.ended) && fanin_ranks_is_empty(&told.silent));
+}
+END_TEST
+
+START_TEST(what_another_switch_says_of_its_ranks_is_passed_on)
+{
+	const size_t set_len = fanin_ranks_bytes(MANY);
+	const struct fanin_ranks *below = &job->params.child_ranks[2];
+	struct fanin_answer_ranks told = { 0 };
+	struct many_body body = { 0 };
+	uint8_t frame[4096];
+	uint32_t epoch;
+	uint8_t *sets = (uint8_t *)&body;
+	size_t len;
+
+	job->epoch = epoch = 77;
+	job->parent_epoch = PARENT_EPOCH;
+	for (unsigned int i = 0; i < CHILDREN; i++)
+		job->members[i].joined = true;
+	job->joined = job->params.children;
+	/* PROBE_ACK: of its own ranks only. */
+	memset(sets, 0xff, set_len);
+	fanin_ranks_write(sets + set_len, &told.silent, MANY);
+	sets[set_len + MANY_LOW / 8] = 0xff;
+	len = host_packet(&sw, 2, FANIN_TYPE_PROBE_ACK, job->params.id, epoch, &body,
+			  fanin_probe_ack_len(MANY), (struct fanin_headers *)frame);
+	ring_switch_put(&sw, 2, frame, len);
+	ck_assert(fanin_ranks_equal(&job->ended, below));
+	ck_assert(fanin_ranks_is_empty(&job->silent));
+	/* One that is as long as a smaller job's says nothing. */
+	len = host_packet(&sw, 2, FANIN_TYPE_PROBE_ACK, job->params.id, epoch, &body,
+			  fanin_probe_ack_len(MANY) - 8, (struct fanin_headers *)frame);
+	ring_switch_put(&sw, 2, frame, len);
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_BODY), 1);
+
+	/* The parent's ANSWER goes down to who had asked, and nothing of what it says of ranks is lost. */
+	told.missing = fanin_ranks_all(MANY);
+	told.ended = fanin_ranks_one(3);
+	told.silent = fanin_ranks_one(999);
+	memset(&body, 0, sizeof(body));
+	body.answer.n_blocks = 1;
+	fanin_answer_write_ranks((uint8_t *)&body + sizeof(body.answer), MANY, &told);
+	len = parent_packet(FANIN_TYPE_ANSWER, PARENT_EPOCH, &body, fanin_answer_len(MANY),
+			    (struct fanin_headers *)frame);
+	((struct fanin_headers *)frame)->fanin.rank = MANY_LOW;
+	((struct fanin_headers *)frame)->fanin.number = 9;
+	((struct fanin_headers *)frame)->fanin.count = FANIN_BLOCK_OPEN;
+	((struct fanin_headers *)frame)->fanin.members = fanin_way_push(0, 2);
+	put_from_parent(frame, len);
+	ck_assert_uint_eq(ring_switch_take(&sw, 2, buffer),
+			  FANIN_PAYLOAD_OFFSET + fanin_answer_len(MANY));
+	ck_assert_uint_eq(got->fanin.rank, MANY_FIRST);
+	memset(&told, 0, sizeof(told));
+	fanin_answer_read_ranks((const uint8_t *)(got + 1) + sizeof(body.answer), MANY, &told);
+	ck_assert_uint_eq(fanin_ranks_count(&told.missing), MANY);
+	ck_assert(fanin_ranks_has(&told.ended, 3) && fanin_ranks_count(&told.ended) == 1);
+	ck_assert(fanin_ranks_has(&told.silent, 999) && fanin_ranks_count(&told.silent) == 1);
+	/* One without room for the sets is nobody's. */
+	len = parent_packet(FANIN_TYPE_ANSWER, PARENT_EPOCH, &body, fanin_answer_len(MANY) - 8,
+			    (struct fanin_headers *)frame);
+	((struct fanin_headers *)frame)->fanin.rank = MANY_LOW;
+	((struct fanin_headers *)frame)->fanin.number = 9;
+	((struct fanin_headers *)frame)->fanin.count = FANIN_BLOCK_OPEN;
+	((struct fanin_headers *)frame)->fanin.members = fanin_way_push(0, 2);
+	put_from_parent(frame, len);
+	ck_assert_uint_eq(ring_switch_take(&sw, 2, buffer), 0);
+}
+END_TEST
+
+static const uint16_t many_ranks[] = { MANY_LOW, MANY_HIGH, MANY_FIRST, 0 };
+
+static void
+many_open(void)
+{
+	ring_switch_eal();
+	ring_switch_open(&sw, 4, 1, NULL);
+	sw.ranks = many_ranks;
+	make_many_job();
+}
+
+static void
+many_close(void)
+{
+	ring_switch_close(&sw);
+}
+
+/* What is said of so many ranks does not fit into the packets of a link like this. */
+START_TEST(a_link_that_is_too_small_for_so_many_ranks_is_refused)
+{
+	struct job_spec spec = { .key = RING_SWITCH_KEY,
+				 .handler = "single",
+				 .n_ranks = FANIN_WIRE_MAX_RANKS,
+				 .n_members = 1,
+				 .has_parent = true,
+				 .parent = { .port = PARENT_PORT, .ip_be = host_ip_be(PARENT_PORT) } };
+	char error[PIPELINE_ERROR_LEN];
+	const char *code;
+
+	spec.members[0].ip_be = host_ip_be(0);
+	sw.pipeline->ports[0].mtu = 1177;
+	ck_assert_int_ne(job_create(sw.pipeline, &spec, &job, &code, error), 0);
+	ck_assert_msg(strstr(error, "found an MTU of 1177 among the job's ports, expected 1178") !=
+			      NULL,
+		      "%s", error);
+	sw.pipeline->ports[0].mtu = 1178;
+	ck_assert_msg(job_create(sw.pipeline, &spec, &job, &code, error) == 0, "%s", error);
+}
+END_TEST
+
 START_TEST(ranks_that_make_no_tree_are_refused)
 {
 	static const struct {
@@ -866,7 +1089,7 @@ START_TEST(ranks_that_make_no_tree_are_refused)
 		{ { 1, 4 }, 2, false, false, "found rank 2 behind member 1" },
 		{ { 1, 2 }, 3, false, false, "rank 2 is behind no member" },
 		{ { 1, 2 }, 2, true, false, "all 2 ranks are behind this switch" },
-		{ { 1, 2 }, 65, true, false, "found size 65" },
+		{ { 1, 2 }, FANIN_WIRE_MAX_RANKS + 1, true, false, "found size 4097" },
 		{ { 1, 2 }, 3, true, true, "accumulate \"f32\"" },
 		{ { 1, 6 }, 3, false, true, "accumulate \"f32\"" },
 	};
@@ -889,7 +1112,7 @@ START_TEST(ranks_that_make_no_tree_are_refused)
 		for (uint16_t m = 0; m < 2; m++) {
 			spec.members[m].port = m;
 			spec.members[m].ip_be = host_ip_be(m);
-			spec.members[m].ranks = cases[i].ranks[m];
+			spec.members[m].ranks = fanin_ranks_of_word(cases[i].ranks[m]);
 		}
 		ck_assert_int_ne(job_create(sw.pipeline, &spec, &job, &code, error), 0);
 		ck_assert_msg(strstr(error, cases[i].error) != NULL,
@@ -904,6 +1127,7 @@ suite_levels(void)
 {
 	Suite *suite = suite_create("levels");
 	TCase *one = tcase_create("a switch with a parent");
+	TCase *many = tcase_create("in a job of many ranks");
 
 	tcase_add_loop_test(one, joins_its_parent_when_all_children_are_there, 0, N_VARIANTS);
 	tcase_add_loop_test(one, run_goes_on_where_the_slowest_rank_is, 0, N_VARIANTS);
@@ -921,5 +1145,10 @@ suite_levels(void)
 	tcase_add_loop_test(one, run_ends_at_the_parent_when_all_children_have_left, 0, N_VARIANTS);
 	tcase_add_test(one, ranks_that_make_no_tree_are_refused);
 	suite_add_tcase(suite, one);
+	tcase_add_checked_fixture(many, many_open, many_close);
+	tcase_add_test(many, sets_of_ranks_are_as_long_as_the_job_needs);
+	tcase_add_test(many, what_another_switch_says_of_its_ranks_is_passed_on);
+	tcase_add_test(many, a_link_that_is_too_small_for_so_many_ranks_is_refused);
+	suite_add_tcase(suite, many);
 	return suite;
 }

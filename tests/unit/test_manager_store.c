@@ -113,8 +113,8 @@ make_group(const char *name, uint32_t id)
 		snprintf(node->ip, sizeof(node->ip), "10.77.%u.254", i);
 		node->switch_index = topology_switch_find(&topology, switch_names[i]);
 		node->parent = i == 0 ? TREE_NO_PARENT : 0;
-		node->local = i == 0 ? 0 : 1u << (i - 1);
-		node->ranks = i == 0 ? 3 : node->local;
+		node->local = fanin_ranks_of_word(i == 0 ? 0 : 1u << (i - 1));
+		node->ranks = i == 0 ? fanin_ranks_of_word(3) : node->local;
 		snprintf(node->switch_name, sizeof(node->switch_name), "%s", switch_names[i]);
 		if (i > 0)
 			snprintf(node->port, sizeof(node->port), "u0");
@@ -194,6 +194,52 @@ START_TEST(each_tree_of_a_job_is_kept_and_removed_by_itself)
 	group_free(after);
 	group_free(further);
 	group_free(leader);
+	store_close(store);
+}
+END_TEST
+
+/* Ranks behind each leaf are of several words. */
+START_TEST(a_job_of_many_ranks_comes_back_as_it_was)
+{
+	static const unsigned int sizes[] = { 65, 128, 1000, GROUP_MAX_RANKS };
+	const unsigned int size = sizes[_i];
+	struct group *group = make_group("training", 17);
+	struct store *store = open_store();
+	struct group *after;
+
+	group->size = (uint16_t)size;
+	group->n_members = group->size;
+	group->nodes[0].ranks = fanin_ranks_all(size);
+	for (int i = 1; i < N_NODES; i++) {
+		group->nodes[i].local = (struct fanin_ranks){ 0 };
+		for (unsigned int rank = (unsigned int)i - 1; rank < size; rank += N_NODES - 1)
+			fanin_ranks_add(&group->nodes[i].local, rank);
+		group->nodes[i].ranks = group->nodes[i].local;
+	}
+	for (unsigned int rank = 0; rank < size; rank++) {
+		group->members[rank] = (struct group_member){ .state = MEMBER_ABSENT,
+							      .rank = (int)rank,
+							      .ip_be = htonl(0x0a500000u + rank) };
+		group->addresses[rank] = group->members[rank].ip_be;
+	}
+	ck_assert_int_eq(store_put_group(store, group), 0);
+	load(store);
+	after = group_from_document(json_object_get(groups, "training"), &topology);
+	ck_assert_ptr_nonnull(after);
+	ck_assert_uint_eq(after->n_members, size);
+	for (int i = 0; i < N_NODES; i++) {
+		ck_assert(fanin_ranks_equal(&after->nodes[i].local, &group->nodes[i].local));
+		ck_assert(fanin_ranks_equal(&after->nodes[i].ranks, &group->nodes[i].ranks));
+	}
+	ck_assert_ptr_eq(group_node_of(after, (uint16_t)(size - 1)),
+			 &after->nodes[1 + (size - 1) % (N_NODES - 1)]);
+	group_free(after);
+	/* A rank that is nowhere makes it none of a job. */
+	fanin_ranks_remove(&group->nodes[1 + (size - 1) % (N_NODES - 1)].local, size - 1);
+	ck_assert_int_eq(store_put_group(store, group), 0);
+	load(store);
+	ck_assert_ptr_null(group_from_document(json_object_get(groups, "training"), &topology));
+	group_free(group);
 	store_close(store);
 }
 END_TEST
@@ -739,6 +785,7 @@ suite_manager_store(void)
 	tcase_add_test(tcase, a_group_comes_back_as_it_was);
 	tcase_add_test(tcase, a_group_that_moved_runs_and_has_to_be_made_anew);
 	tcase_add_test(tcase, each_tree_of_a_job_is_kept_and_removed_by_itself);
+	tcase_add_loop_test(tcase, a_job_of_many_ranks_comes_back_as_it_was, 0, 4);
 	tcase_add_test(tcase, a_job_of_a_database_without_several_trees_has_one);
 	tcase_add_test(tcase, no_document_that_is_damaged_becomes_a_group);
 	tcase_add_test(tcase, a_dropped_group_leaves_a_removal_for_each_switch_that_may_have_it);

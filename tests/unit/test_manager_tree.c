@@ -114,8 +114,8 @@ START_TEST(hosts_of_one_switch_need_no_other)
 	ck_assert_uint_eq(tree.depth, 0);
 	ck_assert_uint_eq(tree.nodes[0].switch_index, 1);
 	ck_assert_uint_eq(tree.nodes[0].parent, TREE_NO_PARENT);
-	ck_assert_uint_eq(tree.nodes[0].local, 0xf);
-	ck_assert_uint_eq(tree.nodes[0].ranks, 0xf);
+	ck_assert_uint_eq(tree.nodes[0].local.words[0], 0xf);
+	ck_assert_uint_eq(tree.nodes[0].ranks.words[0], 0xf);
 }
 END_TEST
 
@@ -126,11 +126,11 @@ START_TEST(leaves_meet_at_a_spine_with_their_ranks_behind_them)
 	ck_assert_uint_eq(tree.n_nodes, 3);
 	ck_assert_uint_eq(tree.depth, 1);
 	ck_assert_uint_ge(tree.nodes[0].switch_index, 3);
-	ck_assert_uint_eq(tree.nodes[0].local, 0);
-	ck_assert_uint_eq(tree.nodes[0].ranks, 0x1f);
+	ck_assert_uint_eq(tree.nodes[0].local.words[0], 0);
+	ck_assert_uint_eq(tree.nodes[0].ranks.words[0], 0x1f);
 	ck_assert_ptr_null(node_at(1));
-	ck_assert_uint_eq(node_at(0)->ranks, 0x15);
-	ck_assert_uint_eq(node_at(2)->ranks, 0x0a);
+	ck_assert_uint_eq(node_at(0)->ranks.words[0], 0x15);
+	ck_assert_uint_eq(node_at(2)->ranks.words[0], 0x0a);
 	ck_assert_uint_eq(node_at(0)->parent, 0);
 	ck_assert_uint_eq(world.links[node_at(2)->link].a, 2);
 	ck_assert_uint_eq(world.links[node_at(2)->link].b, tree.nodes[0].switch_index);
@@ -290,7 +290,7 @@ START_TEST(a_pod_keeps_to_itself_and_two_pods_meet_at_a_core)
 	/* Each pod goes through one aggregation switch, not two. */
 	ck_assert_uint_eq(tree.n_nodes, 7);
 	ck_assert_uint_eq(node_at(0)->parent, node_at(1)->parent);
-	ck_assert_uint_eq(tree.nodes[node_at(2)->parent].ranks, 0xc);
+	ck_assert_uint_eq(tree.nodes[node_at(2)->parent].ranks.words[0], 0xc);
 }
 END_TEST
 
@@ -303,7 +303,7 @@ START_TEST(the_root_of_a_line_is_its_middle)
 	ck_assert_uint_eq(tree.nodes[0].switch_index, 3);
 	ck_assert_uint_eq(tree.depth, 3);
 	ck_assert_uint_eq(tree.n_nodes, 7);
-	ck_assert_uint_eq(tree.nodes[0].local, 4);
+	ck_assert_uint_eq(tree.nodes[0].local.words[0], 4);
 	build((uint16_t[]){ 1, 2 }, 2);
 	ck_assert_uint_eq(tree.n_nodes, 2);
 }
@@ -360,15 +360,15 @@ START_TEST(hosts_with_two_leaves_use_the_same_one)
 
 	ck_assert_int_eq(tree_build(&world.graph, places, 4, &tree), 0);
 	ck_assert_uint_eq(tree.n_nodes, 3);
-	ck_assert_uint_eq(node_at(0)->local, 0x3);
-	ck_assert_uint_eq(node_at(2)->local, 0xc);
+	ck_assert_uint_eq(node_at(0)->local.words[0], 0x3);
+	ck_assert_uint_eq(node_at(2)->local.words[0], 0xc);
 	for (unsigned int i = 0; i < 4; i++)
 		ck_assert_uint_eq(tree.chosen[i], 0);
 	/* The next job takes the other leaves, which have none yet. */
 	install();
 	ck_assert_int_eq(tree_build(&world.graph, places, 4, &tree), 0);
-	ck_assert_uint_eq(node_at(1)->local, 0x3);
-	ck_assert_uint_eq(node_at(3)->local, 0xc);
+	ck_assert_uint_eq(node_at(1)->local.words[0], 0x3);
+	ck_assert_uint_eq(node_at(3)->local.words[0], 0xc);
 	for (unsigned int i = 0; i < 4; i++)
 		ck_assert_uint_eq(tree.chosen[i], 1);
 	/* And when a leaf of each pair is gone, what is left. */
@@ -376,8 +376,8 @@ START_TEST(hosts_with_two_leaves_use_the_same_one)
 	world.switches[2].usable = false;
 	ck_assert_int_eq(tree_build(&world.graph, places, 4, &tree), 0);
 	ck_assert_uint_eq(tree.n_nodes, 3);
-	ck_assert_uint_eq(node_at(0)->local, 0x3);
-	ck_assert_uint_eq(node_at(3)->local, 0xc);
+	ck_assert_uint_eq(node_at(0)->local.words[0], 0x3);
+	ck_assert_uint_eq(node_at(3)->local.words[0], 0xc);
 	world.switches[0].usable = false;
 	ck_assert_int_eq(tree_build(&world.graph, places, 4, &tree), -ENOENT);
 }
@@ -394,7 +394,7 @@ START_TEST(a_host_with_a_choice_follows_those_without)
 	ck_assert_int_eq(tree_build(&world.graph, places, 3, &tree), 0);
 	ck_assert_uint_eq(tree.n_nodes, 1);
 	ck_assert_uint_eq(tree.nodes[0].switch_index, 1);
-	ck_assert_uint_eq(tree.nodes[0].local, 0x7);
+	ck_assert_uint_eq(tree.nodes[0].local.words[0], 0x7);
 	ck_assert_uint_eq(tree.chosen[0], 1);
 	ck_assert_uint_eq(tree.chosen[1], 0);
 	ck_assert_uint_eq(tree.chosen[2], 1);
@@ -413,7 +413,7 @@ START_TEST(the_switch_that_most_hosts_can_use_is_taken)
 	world.switches[1].jobs = 5;
 	ck_assert_int_eq(tree_build(&world.graph, places, 3, &tree), 0);
 	ck_assert_uint_eq(tree.n_nodes, 1);
-	ck_assert_uint_eq(node_at(1)->local, 0x7);
+	ck_assert_uint_eq(node_at(1)->local.words[0], 0x7);
 }
 END_TEST
 
@@ -467,23 +467,24 @@ measure_all(uint16_t distances[][40])
 static void
 check_tree(const struct tree_place *places, uint16_t n_ranks)
 {
-	uint64_t local = 0;
+	struct fanin_ranks local = { 0 };
+	unsigned int elsewhere = 0;
 
 	for (uint16_t i = 0; i < tree.n_nodes; i++) {
 		const struct tree_node *node = &tree.nodes[i];
 		const struct tree_link *link = &world.links[node->link];
-		uint64_t ranks = node->local;
+		struct fanin_ranks ranks = node->local;
 
 		ck_assert(world.switches[node->switch_index].usable);
 		ck_assert_ptr_eq(node_at(node->switch_index), node);
-		ck_assert_uint_eq(local & node->local, 0);
-		local |= node->local;
+		ck_assert(!fanin_ranks_meet(&local, &node->local));
+		fanin_ranks_merge(&local, &node->local);
 		for (uint16_t k = 0; k < tree.n_nodes; k++) {
 			if (tree.nodes[k].parent == i)
-				ranks |= tree.nodes[k].ranks;
+				fanin_ranks_merge(&ranks, &tree.nodes[k].ranks);
 		}
-		ck_assert_uint_eq(ranks, node->ranks);
-		ck_assert_uint_ne(ranks, 0);
+		ck_assert(fanin_ranks_equal(&ranks, &node->ranks));
+		ck_assert(!fanin_ranks_is_empty(&ranks));
 		if (i == 0) {
 			ck_assert_uint_eq(node->parent, TREE_NO_PARENT);
 			continue;
@@ -496,13 +497,17 @@ check_tree(const struct tree_place *places, uint16_t n_ranks)
 			   link->a == tree.nodes[node->parent].switch_index));
 	}
 	for (uint16_t i = 0; i < n_ranks; i++) {
-		const struct tree_node *node;
+		const struct tree_node *node = NULL;
 
-		ck_assert_uint_lt(tree.chosen[i], places[i].n_switches);
-		node = node_at(places[i].switches[tree.chosen[i]]);
-		ck_assert(node != NULL && (node->local >> i & 1) != 0);
+		if (tree.chosen[i] < places[i].n_switches)
+			node = node_at(places[i].switches[tree.chosen[i]]);
+		elsewhere += node == NULL || !fanin_ranks_has(&node->local, i);
 	}
+	ck_assert_uint_eq(elsewhere, 0);
 }
+
+/* As many as there are in a job of one switch. */
+#define SOME_RANKS 64
 
 /* The least distance from a root to one of a place's switches. */
 static uint16_t
@@ -526,8 +531,8 @@ START_TEST(random_graphs_have_valid_trees_of_the_least_depth)
 	for (unsigned int round = 0; round < 50; round++) {
 		uint16_t n = (uint16_t)(1 + random_below(&random, 40));
 		uint16_t n_links = (uint16_t)(random_below(&random, 2 * n + 1u));
-		uint16_t n_ranks = (uint16_t)(1 + random_below(&random, TREE_MAX_RANKS));
-		struct tree_place places[TREE_MAX_RANKS];
+		uint16_t n_ranks = (uint16_t)(1 + random_below(&random, SOME_RANKS));
+		struct tree_place places[SOME_RANKS];
 		uint16_t least = 1000;
 		int ret;
 
@@ -576,19 +581,42 @@ END_TEST
 
 START_TEST(the_largest_network_has_a_tree_over_a_single_spine)
 {
-	struct tree_place places[TREE_MAX_RANKS];
+	struct tree_place places[SOME_RANKS];
 
 	make_leaf_spine(248, 8);
 	/* Parallel ones, as many as there is room for. */
 	while (world.graph.n_links < TREE_MAX_LINKS)
 		connect_switches(world.graph.n_links % 248, 255);
-	for (uint16_t i = 0; i < TREE_MAX_RANKS; i++)
+	for (uint16_t i = 0; i < SOME_RANKS; i++)
 		places[i] = (struct tree_place){ .switches = { (uint16_t)(i * 3 + 58) },
 						 .n_switches = 1 };
+	ck_assert_int_eq(tree_build(&world.graph, places, SOME_RANKS, &tree), 0);
+	ck_assert_uint_eq(tree.depth, 1);
+	ck_assert_uint_eq(tree.n_nodes, SOME_RANKS + 1);
+	check_tree(places, SOME_RANKS);
+}
+END_TEST
+
+/* As many ranks as there can be, each leaf with as many children as a switch has, under spines that have as many. */
+START_TEST(as_many_ranks_as_can_be_have_a_tree_of_full_switches)
+{
+	static struct tree_place places[TREE_MAX_RANKS];
+	unsigned int children[TREE_MAX_SWITCHES] = { 0 };
+
+	make_leaf_spine(TREE_MAX_RANKS / 64, 8);
+	for (uint16_t i = 0; i < TREE_MAX_RANKS; i++)
+		places[i] = (struct tree_place){ .switches = { i / 64 }, .n_switches = 1 };
 	ck_assert_int_eq(tree_build(&world.graph, places, TREE_MAX_RANKS, &tree), 0);
 	ck_assert_uint_eq(tree.depth, 1);
-	ck_assert_uint_eq(tree.n_nodes, TREE_MAX_RANKS + 1);
+	ck_assert_uint_eq(tree.n_nodes, TREE_MAX_RANKS / 64 + 1);
 	check_tree(places, TREE_MAX_RANKS);
+	for (uint16_t i = 0; i < tree.n_nodes; i++) {
+		children[i] += fanin_ranks_count(&tree.nodes[i].local);
+		if (i != 0)
+			children[tree.nodes[i].parent]++;
+	}
+	for (uint16_t i = 0; i < tree.n_nodes; i++)
+		ck_assert_uint_eq(children[i], 64);
 }
 END_TEST
 
@@ -616,6 +644,7 @@ suite_manager_tree(void)
 	tcase_add_test(tcase, the_switch_that_most_hosts_can_use_is_taken);
 	tcase_add_test(tcase, a_deeper_place_is_not_taken);
 	tcase_add_test(tcase, the_largest_network_has_a_tree_over_a_single_spine);
+	tcase_add_test(tcase, as_many_ranks_as_can_be_have_a_tree_of_full_switches);
 	tcase_add_loop_test(tcase, random_graphs_have_valid_trees_of_the_least_depth, 0, 10);
 	suite_add_tcase(suite, tcase);
 	return suite;

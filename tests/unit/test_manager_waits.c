@@ -19,10 +19,10 @@ static void
 make_tree(void)
 {
 	static const struct waits_node tree[N_NODES] = {
-		{ .switch_name = "core", .parent = TREE_NO_PARENT, .ranks = 0xff },
-		{ .switch_name = "agg", .parent = 0, .local = 0xc0, .ranks = 0xff },
-		{ .switch_name = "leaf0", .parent = 1, .local = 0x07, .ranks = 0x07 },
-		{ .switch_name = "leaf1", .parent = 1, .local = 0x38, .ranks = 0x38 },
+		{ .switch_name = "core", .parent = TREE_NO_PARENT, .ranks = { { 0xff } } },
+		{ .switch_name = "agg", .parent = 0, .local = { { 0xc0 } }, .ranks = { { 0xff } } },
+		{ .switch_name = "leaf0", .parent = 1, .local = { { 0x07 } }, .ranks = { { 0x07 } } },
+		{ .switch_name = "leaf1", .parent = 1, .local = { { 0x38 } }, .ranks = { { 0x38 } } },
 	};
 
 	memcpy(nodes, tree, sizeof(nodes));

@@ -12,7 +12,8 @@
 #include "tests/unit/suites.h"
 
 #define SECOND_NS UINT64_C(1000000000)
-#define MOST_RANKS 64
+#define MOST_RANKS FANIN_WIRE_MAX_RANKS
+#define MANY 1024 /* packets in flight take the more memory */
 
 struct member {
 	struct fanin_engine *engine;
@@ -26,10 +27,10 @@ static struct {
 	struct rig_leaf_spine network;
 	struct rig_job job;
 	struct member members[MOST_RANKS];
-	uint32_t count;
 } world;
 
-static bool eal_is_there; /* a test may open several worlds, one after the other */
+static uint64_t wait_limit_ns; /* of hosts, from the next open_world on; 0: none */
+static bool eal_is_there;      /* a test may open several worlds, one after the other */
 
 static const struct rig_leaf_spine_options usual = {
 	.n_leaves = 4,
@@ -56,12 +57,14 @@ static void
 open_world(const struct rig_leaf_spine_options *options, uint64_t seed, uint16_t n_ranks,
 	   const char *handler)
 {
-	const struct rig_options rig_options = { .seed = seed, .n_packets = 16383, .mtu = 1500 };
+	const struct rig_options rig_options = { .seed = seed,
+						 .n_packets = n_ranks == MANY ? 32767 : 16383,
+						 .mtu = 1500 };
 	const struct job_spec spec = { .handler = handler };
 	char error[PIPELINE_ERROR_LEN] = "";
 
 	if (!eal_is_there)
-		ring_switch_eal();
+		ring_switch_eal_of(n_ranks > MANY ? 384 : 128);
 	eal_is_there = true;
 	memset(&world, 0, sizeof(world));
 	world.rig = rig_create(&rig_options, error);
@@ -73,7 +76,8 @@ open_world(const struct rig_leaf_spine_options *options, uint64_t seed, uint16_t
 		      "%s", error);
 	ck_assert_int_eq(rig_job_join(&world.job, 60 * SECOND_NS), 0);
 	for (uint16_t rank = 0; rank < n_ranks; rank++) {
-		struct fanin_engine_config config = { .timeout_ns = 5 * SECOND_NS };
+		struct fanin_engine_config config = { .timeout_ns = 5 * SECOND_NS,
+						      .wait_limit_ns = wait_limit_ns };
 		struct member *member = &world.members[rank];
 
 		rig_engine_config(&world.job, rank, &config);
@@ -109,38 +113,61 @@ all_done(void *user)
 	return true;
 }
 
+/* A rank posts a collective. count: elements as of fanin_request_layout; n: those of its vectors, which both have room for. */
+static void
+post(uint16_t rank, const struct fanin_request *request, uint32_t count, uint32_t n)
+{
+	struct member *member = &world.members[rank];
+
+	member->send = realloc(member->send, n * sizeof(int32_t));
+	member->recv = realloc(member->recv, n * sizeof(int32_t));
+	for (uint32_t i = 0; i < n; i++)
+		member->send[i] = (int32_t)((rank + 1) * i);
+	memset(member->recv, 0, n * sizeof(int32_t));
+	member->request = *request;
+	member->request.send = (const uint8_t *)member->send;
+	member->request.recv = (uint8_t *)member->recv;
+	member->request.dtype = FANIN_WIRE_I32;
+	member->request.op = FANIN_WIRE_SUM;
+	ck_assert_int_eq(fanin_engine_post(member->engine, &member->request, count), FANIN_OK);
+	rig_host_wake(world.network.hosts[rank], rig_now_ns(world.rig));
+}
+
+/* All ranks that keep a result have its element i as factor(i) * i. */
+static void
+expect_at_all(uint32_t n, uint32_t (*factor)(uint32_t i))
+{
+	for (uint16_t rank = 0; rank < world.job.n_ranks; rank++) {
+		uint32_t right = 0;
+
+		ck_assert_int_eq(world.members[rank].request.status, FANIN_OK);
+		if (world.members[rank].request.recv_bytes == 0)
+			continue;
+		while (right < n &&
+		       world.members[rank].recv[right] == (int32_t)(factor(right) * right))
+			right++;
+		ck_assert_uint_eq(right, n);
+	}
+}
+
+static uint32_t
+factor_of_sum(uint32_t i)
+{
+	(void)i;
+	return world.job.n_ranks * (world.job.n_ranks + 1u) / 2;
+}
+
 /* Sums vectors of so many elements, and checks each one at each rank. Returns the virtual time that it took. */
 static uint64_t
 allreduce(uint32_t count)
 {
+	static const struct fanin_request request = { .collective = FANIN_COLLECTIVE_ALLREDUCE };
 	const uint64_t began_ns = rig_now_ns(world.rig);
-	const uint16_t n = world.job.n_ranks;
 
-	for (uint16_t rank = 0; rank < n; rank++) {
-		struct member *member = &world.members[rank];
-
-		member->send = realloc(member->send, count * sizeof(int32_t));
-		member->recv = realloc(member->recv, count * sizeof(int32_t));
-		for (uint32_t i = 0; i < count; i++)
-			member->send[i] = (int32_t)((rank + 1) * i);
-		memset(member->recv, 0, count * sizeof(int32_t));
-		member->request = (struct fanin_request){ .send = (const uint8_t *)member->send,
-							  .recv = (uint8_t *)member->recv,
-							  .dtype = FANIN_WIRE_I32,
-							  .op = FANIN_WIRE_SUM };
-		fanin_engine_post(member->engine, &member->request, count);
-		rig_host_wake(world.network.hosts[rank], rig_now_ns(world.rig));
-	}
+	for (uint16_t rank = 0; rank < world.job.n_ranks; rank++)
+		post(rank, &request, count, count);
 	ck_assert(rig_run(world.rig, began_ns + 60 * SECOND_NS, all_done, NULL));
-	for (uint16_t rank = 0; rank < n; rank++) {
-		uint32_t right = 0;
-
-		ck_assert_int_eq(world.members[rank].request.status, FANIN_OK);
-		while (right < count &&
-		       world.members[rank].recv[right] == (int32_t)(n * (n + 1u) / 2 * right))
-			right++;
-		ck_assert_uint_eq(right, count);
-	}
+	expect_at_all(count, factor_of_sum);
 	return rig_now_ns(world.rig) - began_ns;
 }
 
@@ -276,6 +303,207 @@ START_TEST(a_slow_link_delays_and_loses_nothing)
 }
 END_TEST
 
+/* ------------------------------------------------------------------ a thousand ranks */
+
+#define PER_LEAF 64
+#define LATE_ONE 70   /* behind the second leaf, */
+#define LATE_TWO 1000 /* and behind the last one */
+#define MANY_ROOT 1001
+
+/* Leaves have as many children as a switch can, two to a port, as one port leads to the spine. */
+static const struct rig_leaf_spine_options many = {
+	.n_leaves = MANY / PER_LEAF,
+	.hosts_per_leaf = PER_LEAF,
+	.hosts_per_port = 2,
+	.n_spines = 1,
+	.host_end = { .egress = { .rate_mbit = 10000 }, .delay_ns = 1000 },
+	.up_end = { .egress = { .rate_mbit = 10000 }, .delay_ns = 2000 },
+	.max_jobs = 1,
+	.slots = 8,
+};
+
+START_TEST(sums_of_a_thousand_ranks_are_exact)
+{
+	open_world(&many, 1, MANY, "single");
+	ck_assert_uint_eq(world.job.jobs[0]->params.n_children, FANIN_WIRE_MAX_CHILDREN);
+	allreduce(1);
+	allreduce(4000);
+	close_world();
+}
+END_TEST
+
+START_TEST(sums_of_a_thousand_ranks_are_exact_whatever_is_lost)
+{
+	struct rig_leaf_spine_options options = many;
+
+	options.faults = (struct pipeline_faults){ .drop = 0.01, .duplicate = 0.01, .reorder = 0.01 };
+	open_world(&options, 3, MANY, "single");
+	allreduce(3000);
+	close_world();
+}
+END_TEST
+
+/* As many as there can be, whose root is a full switch, too. */
+START_TEST(sums_of_as_many_ranks_as_there_can_be_are_exact)
+{
+	struct rig_leaf_spine_options options = many;
+
+	options.n_leaves = FANIN_WIRE_MAX_RANKS / PER_LEAF;
+	open_world(&options, 1, FANIN_WIRE_MAX_RANKS, "single");
+	ck_assert_uint_eq(world.job.jobs[options.n_leaves]->params.n_children,
+			  FANIN_WIRE_MAX_CHILDREN);
+	allreduce(100);
+	close_world();
+}
+END_TEST
+
+static uint32_t
+factor_of_root(uint32_t i)
+{
+	(void)i;
+	return MANY_ROOT + 1;
+}
+
+START_TEST(a_broadcast_comes_from_any_of_a_thousand_ranks)
+{
+	const struct fanin_request request = { .collective = FANIN_COLLECTIVE_BROADCAST,
+					       .root = MANY_ROOT };
+
+	open_world(&many, 1, MANY, "single");
+	for (uint16_t rank = 0; rank < MANY; rank++)
+		post(rank, &request, 4000, 4000);
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + 60 * SECOND_NS, all_done, NULL));
+	expect_at_all(4000, factor_of_root);
+	close_world();
+}
+END_TEST
+
+/* Ranks that name roots of the same lowest bits have no block in common. */
+START_TEST(ranks_of_a_thousand_that_name_another_root_are_told_so)
+{
+	const struct fanin_request mine = { .collective = FANIN_COLLECTIVE_BROADCAST,
+					    .root = MANY_ROOT };
+	const struct fanin_request theirs = { .collective = FANIN_COLLECTIVE_BROADCAST,
+					      .root = MANY_ROOT % 64 };
+	const char *text;
+
+	open_world(&many, 1, MANY, "single");
+	for (uint16_t rank = 0; rank < MANY; rank++)
+		post(rank, rank < MANY - 1 ? &mine : &theirs, 10, 10);
+	rig_run(world.rig, rig_now_ns(world.rig) + SECOND_NS, NULL, NULL);
+	ck_assert_int_eq(world.members[MANY - 1].request.status, FANIN_ERR_REFUSED);
+	text = fanin_engine_error(world.members[MANY - 1].engine)->text;
+	ck_assert_msg(strstr(text, "of rank 41") != NULL, "%s", text);
+	ck_assert_int_eq(world.members[0].request.status, FANIN_IN_PROGRESS);
+	close_world();
+}
+END_TEST
+
+static uint32_t
+factor_of_part(uint32_t i)
+{
+	return i / 2 + 1;
+}
+
+/* Each rank brings two elements, so that each block has another root. */
+START_TEST(an_allgather_has_the_parts_of_a_thousand_ranks)
+{
+	const struct fanin_request request = { .collective = FANIN_COLLECTIVE_ALLGATHER };
+
+	open_world(&many, 1, MANY, "single");
+	for (uint16_t rank = 0; rank < MANY; rank++) {
+		post(rank, &request, 2, 2 * MANY);
+		/* As the whole vector would be at its place. */
+		for (uint32_t i = 0; i < 2; i++)
+			world.members[rank].send[i] = (int32_t)((rank + 1) * (2u * rank + i));
+	}
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + 60 * SECOND_NS, all_done, NULL));
+	expect_at_all(2 * MANY, factor_of_part);
+	close_world();
+}
+END_TEST
+
+/* What a rank that waits knows of who is missing. */
+static struct fanin_ranks
+missing_at(uint16_t rank)
+{
+	struct fanin_ranks ranks;
+
+	fanin_engine_missing(world.members[rank].engine, &ranks);
+	return ranks;
+}
+
+static void
+post_all_but_two(void)
+{
+	static const struct fanin_request request = { .collective = FANIN_COLLECTIVE_ALLREDUCE };
+
+	for (uint16_t rank = 0; rank < MANY; rank++) {
+		if (rank != LATE_ONE && rank != LATE_TWO)
+			post(rank, &request, 1000, 1000);
+	}
+}
+
+/* Behind the same leaf it is known who; elsewhere it is known behind which leaves. */
+START_TEST(late_ones_of_a_thousand_are_named_and_waited_for)
+{
+	static const struct fanin_request request = { .collective = FANIN_COLLECTIVE_ALLREDUCE };
+	const struct fanin_ranks one = fanin_ranks_one(LATE_ONE);
+	const struct fanin_ranks two = fanin_ranks_one(LATE_TWO);
+	struct fanin_ranks leaves = { 0 };
+	struct fanin_ranks found;
+
+	for (unsigned int i = 0; i < PER_LEAF; i++) {
+		fanin_ranks_add(&leaves, LATE_ONE / PER_LEAF * PER_LEAF + i);
+		fanin_ranks_add(&leaves, LATE_TWO / PER_LEAF * PER_LEAF + i);
+	}
+	open_world(&many, 1, MANY, "single");
+	post_all_but_two();
+	/* Longer than the timeout: they are late, and nobody fails. */
+	rig_run(world.rig, rig_now_ns(world.rig) + 12 * SECOND_NS, NULL, NULL);
+	for (uint16_t rank = 0; rank < MANY; rank++) {
+		if (rank == LATE_ONE || rank == LATE_TWO)
+			continue;
+		ck_assert_int_eq(world.members[rank].request.status, FANIN_IN_PROGRESS);
+		found = missing_at(rank);
+		ck_assert(fanin_ranks_equal(&found, rank / PER_LEAF == LATE_ONE / PER_LEAF ? &one
+						    : rank / PER_LEAF == LATE_TWO / PER_LEAF
+							    ? &two
+							    : &leaves));
+		fanin_engine_late(world.members[rank].engine, &found);
+		ck_assert(!fanin_ranks_is_empty(&found));
+	}
+	post(LATE_ONE, &request, 1000, 1000);
+	post(LATE_TWO, &request, 1000, 1000);
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + 60 * SECOND_NS, all_done, NULL));
+	expect_at_all(1000, factor_of_sum);
+	close_world();
+}
+END_TEST
+
+START_TEST(errors_name_the_missing_ones_of_a_thousand)
+{
+	struct fanin_ranks found;
+	const char *text;
+
+	wait_limit_ns = 7 * SECOND_NS;
+	open_world(&many, 1, MANY, "single");
+	wait_limit_ns = 0;
+	post_all_but_two();
+	/* Who looks as seldom as these hosts counts a part of the time only. */
+	rig_run(world.rig, rig_now_ns(world.rig) + 100 * SECOND_NS, NULL, NULL);
+	ck_assert_int_eq(world.members[LATE_ONE + 1].request.status, FANIN_ERR_TIMEOUT);
+	text = fanin_engine_error(world.members[LATE_ONE + 1].engine)->text;
+	ck_assert_msg(strstr(text, "waits for rank 70 (of 1024)") != NULL, "%s", text);
+	found = missing_at(LATE_ONE + 1);
+	ck_assert_uint_eq(fanin_ranks_count(&found), 1);
+	ck_assert(fanin_ranks_has(&found, LATE_ONE));
+	text = fanin_engine_error(world.members[0].engine)->text;
+	ck_assert_msg(strstr(text, "waits for ranks 64-127, 960-1023 (of 1024)") != NULL, "%s", text);
+	close_world();
+}
+END_TEST
+
 Suite *
 suite_network(void)
 {
@@ -291,5 +519,13 @@ suite_network(void)
 	tcase_add_test(tests, the_same_seed_is_the_same_run_whatever_is_lost);
 	tcase_add_test(tests, sixteen_leaves_are_exact);
 	tcase_add_test(tests, a_slow_link_delays_and_loses_nothing);
+	tcase_add_test(tests, sums_of_a_thousand_ranks_are_exact);
+	tcase_add_test(tests, sums_of_a_thousand_ranks_are_exact_whatever_is_lost);
+	tcase_add_test(tests, sums_of_as_many_ranks_as_there_can_be_are_exact);
+	tcase_add_test(tests, a_broadcast_comes_from_any_of_a_thousand_ranks);
+	tcase_add_test(tests, ranks_of_a_thousand_that_name_another_root_are_told_so);
+	tcase_add_test(tests, an_allgather_has_the_parts_of_a_thousand_ranks);
+	tcase_add_test(tests, late_ones_of_a_thousand_are_named_and_waited_for);
+	tcase_add_test(tests, errors_name_the_missing_ones_of_a_thousand);
 	return suite;
 }

@@ -197,7 +197,7 @@ START_TEST(rows_are_those_of_the_protocol)
 	static const struct fanin_packet_type expected[] = {
 		ROW(1, "CONTRIBUTION", UP, BLOCK, ELEMENTS, 0, MANY, ZERO),
 		ROW(2, "RESULT", DOWN, BLOCK, ELEMENTS, 0, MANY, ZERO),
-		ROW(3, "ANSWER", DOWN, BLOCK, BODY, 96, ANY, ANY),
+		ROW(3, "ANSWER", DOWN, BLOCK, BODY, 72, ANY, ANY),
 		ROW(4, "REFUSED", DOWN, PARENT, NOTHING, 0, ANY, ZERO),
 		ROW(5, "JOIN", UP, MEMBERSHIP, BODY, 24, ZERO, ZERO),
 		ROW(6, "JOIN_ACK", DOWN, PARENT, BODY, 56, ZERO, ZERO),

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "pipeline/probe.h"
+#include "tests/unit/answer_words.h"
 #include "tests/unit/probe_rig.h"
 #include "tests/unit/suites.h"
 
@@ -40,7 +41,7 @@ make_job(void)
 	for (uint16_t i = 0; i < CHILDREN; i++) {
 		spec.members[i].port = i;
 		spec.members[i].ip_be = host_ip_be(i);
-		spec.members[i].ranks = i == SWITCH ? BELOW : UINT64_C(1) << i;
+		spec.members[i].ranks = fanin_ranks_of_word(i == SWITCH ? BELOW : UINT64_C(1) << i);
 	}
 	memcpy(spec.parent.mac, parent_mac, sizeof(parent_mac));
 	ck_assert_msg(job_create(probe_rig.sw.pipeline, &spec, &probe_rig.job, &code, error) == 0,
@@ -87,9 +88,9 @@ put_from_parent(enum fanin_type type, uint32_t its_epoch, uint32_t block, const 
 
 /* Its children wait, and have not yet heard that the run has begun; nor may they ever, while they are late. */
 static void
-parent_probes_before_the_run(struct fanin_join_ack_body ack)
+parent_probes_before_the_run(struct join_ack_words ack)
 {
-	ack.state = FANIN_JOIN_WAITING;
+	ack.body.state = FANIN_JOIN_WAITING;
 	put_from_parent(FANIN_TYPE_JOIN_ACK, 0, 0, &ack, sizeof(ack));
 	probe_rig_take_all();
 	put_from_parent(FANIN_TYPE_PROBE, PARENT_EPOCH, 0, NULL, 0);
@@ -101,18 +102,21 @@ parent_probes_before_the_run(struct fanin_join_ack_body ack)
 static void
 start_run(uint64_t nonce)
 {
-	struct fanin_join_ack_body ack = { .state = FANIN_JOIN_ACTIVE,
-					   .size = RANKS,
-					   .window = 4,
-					   .flags = probe_rig.sw.tagger != NULL ? FANIN_JOB_TAGGED : 0,
-					   .instance = RING_SWITCH_PARENT_INSTANCE };
+	struct join_ack_words ack = { .body = {
+					      .state = FANIN_JOIN_ACTIVE,
+					      .size = RANKS,
+					      .window = 4,
+					      .flags = probe_rig.sw.tagger != NULL ? FANIN_JOB_TAGGED
+										   : 0,
+					      .instance = RING_SWITCH_PARENT_INSTANCE,
+				      } };
 
 	for (unsigned int i = 0; i < CHILDREN; i++)
 		join(i, nonce + i);
 	ck_assert_uint_gt(ring_switch_take(&probe_rig.sw, PARENT_PORT, probe_rig.buffer), 0);
 	ck_assert_uint_eq(got->fanin.type, FANIN_TYPE_JOIN);
-	memcpy(&ack.nonce, got + 1, sizeof(ack.nonce));
-	ack.payload_bytes = probe_rig.job->params.payload_bytes;
+	memcpy(&ack.body.nonce, got + 1, sizeof(ack.body.nonce));
+	ack.body.payload_bytes = probe_rig.job->params.payload_bytes;
 	parent_probes_before_the_run(ack);
 	put_from_parent(FANIN_TYPE_JOIN_ACK, PARENT_EPOCH, 0, &ack, sizeof(ack));
 	probe_rig.epoch = probe_rig.job->epoch;
@@ -215,8 +219,8 @@ START_TEST(a_switch_speaks_for_its_ranks_only)
 	probe_rig_tick();
 	acknowledge(SWITCH, probe_rig.epoch, 0x33, 0xf3);
 	probe_rig_expect_finding(0, 0);
-	ck_assert_uint_eq(probe_rig.job->ended, 0);
-	ck_assert_uint_eq(probe_rig.job->silent, 0);
+	ck_assert(fanin_ranks_is_empty(&probe_rig.job->ended));
+	ck_assert(fanin_ranks_is_empty(&probe_rig.job->silent));
 	/* Of another run, or by somebody else. */
 	acknowledge(SWITCH, probe_rig.epoch + 1, BELOW, 0);
 	acknowledge(1, probe_rig.epoch, BELOW, 0);
@@ -302,7 +306,7 @@ START_TEST(a_run_that_is_over_here_has_ended_for_the_parent)
 					    probe_rig.job->params.id, probe_rig.epoch, NULL, 0,
 					    (struct fanin_headers *)frame));
 	probe_rig_take_all();
-	ck_assert_uint_eq(parent_probes(PARENT_EPOCH, 0).ended, UINT64_MAX);
+	ck_assert_uint_eq(parent_probes(PARENT_EPOCH, 0).ended, UINT64_MAX >> (64 - RANKS));
 	ring_switch_close(&probe_rig.sw);
 }
 END_TEST

@@ -87,11 +87,11 @@ alone_error(const void *engine)
 	return &((const struct alone *)engine)->error;
 }
 
-static uint64_t
-alone_missing(const void *engine)
+static void
+alone_missing(const void *engine, struct fanin_ranks *ranks)
 {
 	(void)engine;
-	return 0;
+	*ranks = (struct fanin_ranks){ 0 };
 }
 
 static void
@@ -236,13 +236,15 @@ START_TEST(a_multicast_job_takes_a_protocol_that_names_its_handler)
 	const struct fanin_protocol *found = NULL;
 	char reason[FANIN_TEXT_LEN] = "";
 	struct fanin_error error = { 0 };
-	const int status = fanin_protocol_on_switch(7, choices_on_switch[_i].handler, choices_on_switch[_i].multicast,
-						    &found, reason, sizeof(reason), &error);
+	const int status = fanin_protocol_on_switch(7, choices_on_switch[_i].handler,
+						    choices_on_switch[_i].multicast, &found, reason,
+						    sizeof(reason), &error);
 
 	if (choices_on_switch[_i].protocol == NULL) {
 		ck_assert_int_eq(status, FANIN_ERR_UNSUPPORTED);
 		ck_assert_ptr_null(found);
-		ck_assert_msg(strstr(error.text, choices_on_switch[_i].words) != NULL, "%s", error.text);
+		ck_assert_msg(strstr(error.text, choices_on_switch[_i].words) != NULL, "%s",
+			      error.text);
 	} else {
 		ck_assert_int_eq(status, FANIN_OK);
 		ck_assert_str_eq(found->name, choices_on_switch[_i].protocol);

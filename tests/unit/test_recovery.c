@@ -311,21 +311,21 @@ pass_rejoining(struct world *world, const struct fanin_rejoin *rejoin, double se
 
 START_TEST(who_is_late_for_a_new_run_is_waited_for)
 {
-	const struct fanin_rejoin late = { .missing = 1 << 1, .late = 1 << 1 };
+	const struct fanin_rejoin late = { .missing = { { 1 << 1 } }, .late = { { 1 << 1 } } };
 	struct collective collective;
 	struct world *world = world_that_lost(&collective);
 
 	pass_rejoining(world, &late, 60);
 	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
-	ck_assert_uint_eq(fanin_engine_missing(world->engines[0]), 1 << 1);
-	ck_assert_uint_eq(fanin_engine_late(world->engines[0]), 1 << 1);
+	ck_assert_uint_eq(world_missing(world->engines[0]), 1 << 1);
+	ck_assert_uint_eq(world_late(world->engines[0]), 1 << 1);
 	/* It comes. */
 	world->silent = false;
 	collective_post(&collective, world, 1, false);
 	for (uint16_t i = 0; i < 2; i++)
 		fanin_engine_doubt_run(world->engines[i]);
 	resume_if_all_know(world);
-	ck_assert_uint_eq(fanin_engine_late(world->engines[0]), 0);
+	ck_assert_uint_eq(world_late(world->engines[0]), 0);
 	collective_run(&collective, world);
 	collective_expect(&collective, world);
 	world_destroy(world);
@@ -335,8 +335,8 @@ END_TEST
 /* By _i: gone from the start; after a long wait. */
 START_TEST(who_is_gone_before_a_new_run_is_named_in_time)
 {
-	const struct fanin_rejoin late = { .missing = 1 << 1, .late = 1 << 1 };
-	const struct fanin_rejoin gone = { .missing = 1 << 1, .gone = 1 << 1 };
+	const struct fanin_rejoin late = { .missing = { { 1 << 1 } }, .late = { { 1 << 1 } } };
+	const struct fanin_rejoin gone = { .missing = { { 1 << 1 } }, .gone = { { 1 << 1 } } };
 	struct collective collective;
 	struct world *world = world_that_lost(&collective);
 
@@ -345,7 +345,7 @@ START_TEST(who_is_gone_before_a_new_run_is_named_in_time)
 	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
 	pass_rejoining(world, &gone, _i == 1 ? 0.3 : 5.1);
 	ck_assert_int_eq(collective.requests[0].status, FANIN_ERR_TIMEOUT);
-	ck_assert_uint_eq(fanin_engine_missing(world->engines[0]), 1 << 1);
+	ck_assert_uint_eq(world_missing(world->engines[0]), 1 << 1);
 	ck_assert_ptr_nonnull(strstr(fanin_engine_error(world->engines[0])->text,
 				     "a new one waits for rank 1 (of 2), which has ended"));
 	collective_free(&collective, world);
@@ -357,10 +357,10 @@ END_TEST
 START_TEST(a_new_run_is_not_waited_for_without_a_reason)
 {
 	static const struct fanin_rejoin rejoins[] = {
-		{ .missing = 1 << 1 },
-		{ .missing = 3 << 1, .late = 1 << 1 },
-		{ .missing = 1 << 1, .late = 1 << 1 },
-		{ .missing = 1 << 1, .late = 1 << 1 },
+		{ .missing = { { 1 << 1 } } },
+		{ .missing = { { 3 << 1 } }, .late = { { 1 << 1 } } },
+		{ .missing = { { 1 << 1 } }, .late = { { 1 << 1 } } },
+		{ .missing = { { 1 << 1 } }, .late = { { 1 << 1 } } },
 	};
 	struct collective collective;
 	struct world *world;
@@ -376,7 +376,8 @@ START_TEST(a_new_run_is_not_waited_for_without_a_reason)
 		fanin_engine_poll(world->engines[0]);
 	}
 	pass_rejoining(world,
-		       &(struct fanin_rejoin){ .missing = 1 << 1, .late = _i == 3 ? 1 << 1 : 0 },
+		       &(struct fanin_rejoin){ .missing = { { 1 << 1 } },
+					       .late = { { _i == 3 ? 1 << 1 : 0 } } },
 		       0.5);
 	ck_assert_int_eq(collective.requests[0].status, FANIN_ERR_TIMEOUT);
 	collective_free(&collective, world);

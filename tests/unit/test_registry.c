@@ -180,7 +180,7 @@ START_TEST(a_job_has_the_parameters_and_counters_of_its_handler)
 	for (uint16_t rank = 0; rank < 2; rank++) {
 		spec.members[rank].port = rank;
 		spec.members[rank].ip_be = host_ip_be(rank);
-		spec.members[rank].ranks = UINT64_C(1) << rank;
+		spec.members[rank].ranks = fanin_ranks_one(rank);
 	}
 	ck_assert_int_eq(job_create(sw.pipeline, &spec, &job, &code, error), -EINVAL);
 	ck_assert_str_eq(
@@ -271,7 +271,7 @@ join_below_parent(const char *handler, uint32_t slots, uint16_t window, uint32_t
 	for (uint16_t i = 0; i < 3; i++) {
 		spec.members[i].port = i;
 		spec.members[i].ip_be = host_ip_be(i);
-		spec.members[i].ranks = UINT64_C(1) << i;
+		spec.members[i].ranks = fanin_ranks_one(i);
 	}
 	memcpy(spec.parent.mac, parent_mac, sizeof(parent_mac));
 	ck_assert_msg(job_create(sw.pipeline, &spec, &job, &code, error) == 0, "%s", error);

@@ -103,7 +103,8 @@ START_TEST(an_empty_contribution_has_the_shape_of_its_block_and_no_payload)
 	struct frame frame;
 	struct fanin_hdr *hdr = &frame.headers.fanin;
 
-	make_contribution(&frame, FANIN_WIRE_F64, FANIN_WIRE_COPY_LAST, 0);
+	make_contribution(&frame, FANIN_WIRE_F64, FANIN_WIRE_COPY, 0);
+	hdr->root = FANIN_WIRE_MAX_RANKS - 1;
 	hdr->flags = FANIN_FLAG_EMPTY;
 	for (uint32_t count = 1; count <= UINT16_MAX; count++) {
 		hdr->count = (uint16_t)count;
@@ -392,8 +393,15 @@ START_TEST(fanin_headers_are_checked)
 	EXPECT_AFTER(hdr->flags = 1 << 1, FANIN_REASON_FLAGS);
 	EXPECT_AFTER(hdr->flags = 1 << 4, FANIN_REASON_FLAGS);
 	EXPECT_AFTER(hdr->flags = 0x8000, FANIN_REASON_FLAGS);
-	EXPECT_AFTER(hdr->reserved0 = 1, FANIN_REASON_RESERVED);
-	EXPECT_AFTER(hdr->reserved1 = 1, FANIN_REASON_RESERVED);
+	EXPECT_AFTER(hdr->reserved = 1, FANIN_REASON_RESERVED);
+	/* Roots are of copies, and are ranks. */
+	EXPECT_AFTER(hdr->root = 1, FANIN_REASON_RESERVED);
+	EXPECT_AFTER((hdr->type = FANIN_TYPE_REFUSED, hdr->root = 1), FANIN_REASON_RESERVED);
+	EXPECT_AFTER((hdr->op = FANIN_WIRE_COPY, hdr->root = 0), FANIN_REASON_NONE);
+	EXPECT_AFTER((hdr->op = FANIN_WIRE_COPY, hdr->root = FANIN_WIRE_MAX_RANKS - 1),
+		     FANIN_REASON_NONE);
+	EXPECT_AFTER((hdr->op = FANIN_WIRE_COPY, hdr->root = FANIN_WIRE_MAX_RANKS),
+		     FANIN_REASON_RANK);
 	/* Numbers are of queries and of their answers. */
 	EXPECT_AFTER(hdr->number = 1, FANIN_REASON_RESERVED);
 	EXPECT_AFTER((hdr->type = FANIN_TYPE_REFUSED, hdr->number = 1), FANIN_REASON_RESERVED);
@@ -430,7 +438,8 @@ START_TEST(custom_operators_need_elements_of_the_size_that_their_type_tells)
 	}
 	for (unsigned int op = FANIN_WIRE_OP_COUNT; op <= UINT8_MAX; op++) {
 		make_contribution(&frame, FANIN_WIRE_OPAQUE + 8, op, COUNT);
-		expect(&frame, op < FANIN_WIRE_COPY ? FANIN_REASON_OP : FANIN_REASON_NONE);
+		expect(&frame, op == FANIN_WIRE_COPY || op >= FANIN_WIRE_CUSTOM ? FANIN_REASON_NONE
+										: FANIN_REASON_OP);
 	}
 	for (unsigned int dtype = FANIN_WIRE_DTYPE_COUNT; dtype <= UINT8_MAX; dtype++) {
 		bool is_opaque = dtype > 128 && dtype <= 192;
@@ -500,7 +509,7 @@ START_TEST(templates_let_valid_contributions_pass_only)
 		{ 40, 42 }, /* UDP checksum */
 		{ 50, 54 }, /* epoch */
 		{ 56, 62 }, /* contributions, block */
-		{ 66, 70 }, /* progress */
+		{ 70, 74 }, /* progress */
 		{ 82, 90 }, /* members */
 	};
 	struct fanin_template template;
@@ -646,7 +655,8 @@ START_TEST(names_and_codes_convert_both_ways)
 	ck_assert_str_eq(fanin_dtype_name(FANIN_WIRE_DTYPE_COUNT), "unknown");
 	ck_assert_str_eq(fanin_op_name(UINT32_MAX), "unknown");
 	ck_assert_str_eq(fanin_op_name(FANIN_WIRE_COPY - 1), "unknown");
-	ck_assert_str_eq(fanin_op_name(FANIN_WIRE_COPY + 63), "copy");
+	ck_assert_str_eq(fanin_op_name(FANIN_WIRE_COPY), "copy");
+	ck_assert_str_eq(fanin_op_name(FANIN_WIRE_COPY + 1), "unknown");
 	ck_assert_uint_eq(fanin_dtype_from_name("f33"), 0);
 	ck_assert_uint_eq(fanin_op_from_name(""), 0);
 	ck_assert_uint_eq(fanin_dtype_size(FANIN_WIRE_F16), 2);

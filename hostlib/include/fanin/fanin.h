@@ -112,7 +112,8 @@ enum fanin_op {
  */
 #define FANIN_CUSTOM(code) ((enum fanin_op)(code))
 
-#define FANIN_MAX_TREES 8 /* of a job */
+#define FANIN_MAX_TREES 8    /* of a job */
+#define FANIN_MAX_RANKS 4096 /* likewise; of a ring 64 */
 
 typedef struct fanin_ctx fanin_ctx;
 typedef struct fanin_comm fanin_comm;
@@ -268,11 +269,12 @@ struct fanin_report {
 	uint16_t trees_asked;
 	const char *trees_reason; /* "" or why there are fewer */
 	uint64_t queries; /* headers that asked the switch how far blocks are; among frames_sent */
-	uint64_t late;    /* bitmap of the ranks that are being waited for now, as far as known */
+	uint64_t late; /* bitmap of the ranks below 64 that are being waited for now, as far as known; see n_late */
 	bool authenticated; /* packets carry message authentication codes */
 	uint8_t reserved[7];
 	const char *protocol;        /* that the hosts run: "window" or "ring" */
 	const char *protocol_reason; /* why this one */
+	uint64_t n_late; /* how many ranks are being waited for now, of any number; of several trees in the one that waits for most */
 };
 
 /*
@@ -409,7 +411,14 @@ FANIN_API const char *fanin_strerror(int status);
 /* What the last failed call on this context found and expected; "" if none failed. Valid until the next call. */
 FANIN_API const char *fanin_ctx_error(const fanin_ctx *ctx);
 
-/* Bitmap of the ranks that the last failed call on this context missed, such as those that have not joined; or 0. */
+/*
+ * Lists the ranks that the last failed call on this context missed, such as those that have not joined, in ascending order.
+ *
+ * ranks: room for n of them, beyond which the highest are left out; may be NULL if n is 0. Returns how many there are, which may be more than n.
+ */
+FANIN_API size_t fanin_ctx_missing_ranks(const fanin_ctx *ctx, uint16_t *ranks, size_t n);
+
+/* Of these the ones below 64 as a bitmap. */
 FANIN_API uint64_t fanin_ctx_missing(const fanin_ctx *ctx);
 
 /*
@@ -418,7 +427,13 @@ FANIN_API uint64_t fanin_ctx_missing(const fanin_ctx *ctx);
  */
 FANIN_API const char *fanin_comm_error(const fanin_comm *comm);
 
-/* Bitmap of the ranks that the oldest unfinished block waits for, late or gone, as last told by the switch; 0 if unknown. */
+/*
+ * Lists the ranks that the oldest unfinished block waits for, late or gone, as last told by the switch; none if that is unknown. Arguments and
+ * result as of fanin_ctx_missing_ranks.
+ */
+FANIN_API size_t fanin_comm_missing_ranks(const fanin_comm *comm, uint16_t *ranks, size_t n);
+
+/* Of these the ones below 64 as a bitmap. */
 FANIN_API uint64_t fanin_comm_missing(const fanin_comm *comm);
 
 /* Fills as much of the report as report->sz says. Returns FANIN_OK or FANIN_ERR_INVALID. */

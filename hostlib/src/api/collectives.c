@@ -113,7 +113,7 @@ request_post(const struct fanin_request *call, size_t count, fanin_request **req
 				error, status,
 				"%zu elements and what is posted already exceed 2^31 packets", count);
 		fanin_error_set(error, status, "%s", fanin_comm_error(comm));
-		error->missing = fanin_comm_missing(comm);
+		fanin_comm_missing_set(comm, &error->missing);
 		return status;
 	}
 	/* Requests are mostly waited for in the order of posting: freeing the first one is then quick. */

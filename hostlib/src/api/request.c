@@ -48,7 +48,7 @@ request_wait(struct fanin_ctx *ctx, fanin_request **req)
 				       "interrupted while waiting for a collective");
 	if (status != FANIN_OK) {
 		fanin_error_set(&ctx->error, status, "%s", fanin_comm_error((*req)->comm));
-		ctx->error.missing = fanin_comm_missing((*req)->comm);
+		fanin_comm_missing_set((*req)->comm, &ctx->error.missing);
 	}
 	request_free(*req);
 	*req = NULL;

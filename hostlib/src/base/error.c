@@ -17,7 +17,7 @@ fanin_error_set(struct fanin_error *error, int status, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(error->text, sizeof(error->text), format, args);
 	va_end(args);
-	error->missing = 0;
+	error->missing = (struct fanin_ranks){ 0 };
 	return status;
 }
 
@@ -25,7 +25,7 @@ void
 fanin_error_clear(struct fanin_error *error)
 {
 	error->text[0] = '\0';
-	error->missing = 0;
+	error->missing = (struct fanin_ranks){ 0 };
 }
 
 int
@@ -68,20 +68,72 @@ fanin_log_line(const struct fanin_log *log, enum fanin_log_level level, const ch
 	va_end(args);
 }
 
-const char *
-fanin_format_ranks(uint64_t ranks, char *text, size_t text_len)
-{
-	const char *separator = " ";
-	size_t used;
+/* Room for " and 4096 more". */
+#define MORE_LEN 16
 
-	used = (size_t)snprintf(text, text_len, __builtin_popcountll(ranks) == 1 ? "rank" : "ranks");
-	while (ranks != 0 && used < text_len) {
-		used += (size_t)snprintf(text + used, text_len - used, "%s%d", separator,
-					 __builtin_ctzll(ranks));
+/* The last one of consecutive ranks of a set. first: is in it. */
+static unsigned int
+end_of_run(const struct fanin_ranks *ranks, unsigned int first)
+{
+	while (fanin_ranks_has(ranks, first + 1))
+		first++;
+	return first;
+}
+
+/*
+ * Writes a list of ranks, consecutive ones as a range if that is asked for, until there is room only for saying that there are more. Returns how
+ * many ranks were left out.
+ */
+static unsigned int
+list_write(const struct fanin_ranks *ranks, bool as_ranges, char *text, size_t text_len)
+{
+	unsigned int left = fanin_ranks_count(ranks);
+	size_t used = (size_t)snprintf(text, text_len, left == 1 ? "rank" : "ranks");
+	const char *separator = " ";
+	unsigned int first;
+
+	FANIN_RANKS_EACH(first, ranks)
+	{
+		const unsigned int last = as_ranges ? end_of_run(ranks, first) : first;
+		char entry[32];
+		size_t len;
+
+		len = (size_t)snprintf(entry, sizeof(entry), last > first ? "%s%u-%u" : "%s%u",
+				       separator, first, last);
+		if (used + len + (left > last - first + 1 ? MORE_LEN : 1) > text_len)
+			break;
+		memcpy(text + used, entry, len + 1);
+		used += len;
+		left -= last - first + 1;
 		separator = ", ";
-		ranks &= ranks - 1;
+		first = last;
 	}
+	if (left != 0)
+		snprintf(text + used, text_len - used, " and %u more", left);
+	return left;
+}
+
+const char *
+fanin_format_ranks(const struct fanin_ranks *ranks, char *text, size_t text_len)
+{
+	if (list_write(ranks, false, text, text_len) != 0)
+		list_write(ranks, true, text, text_len);
 	return text;
+}
+
+size_t
+fanin_list_ranks(const struct fanin_ranks *set, uint16_t *ranks, size_t n)
+{
+	size_t found = 0;
+	unsigned int rank;
+
+	FANIN_RANKS_EACH(rank, set)
+	{
+		if (found < n)
+			ranks[found] = (uint16_t)rank;
+		found++;
+	}
+	return found;
 }
 
 const char *

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "fanin/fanin.h"
+#include "wire/ranks.h"
 
 #define FANIN_TEXT_LEN 384
 
@@ -27,8 +28,8 @@ struct fanin_log {
 };
 
 struct fanin_error {
-	char text[FANIN_TEXT_LEN]; /* "" if nothing went wrong */
-	uint64_t missing;          /* ranks that it is about */
+	char text[FANIN_TEXT_LEN];  /* "" if nothing went wrong */
+	struct fanin_ranks missing; /* ranks that it is about */
 };
 
 /*
@@ -51,10 +52,16 @@ void fanin_log_va(const struct fanin_log *log, enum fanin_log_level level, const
 		  va_list args) __attribute__((format(printf, 3, 0)));
 
 /*
- * "rank 3" or "ranks 1, 2, 5": the set bits of a bitmap, for messages.
+ * "rank 3" or "ranks 1, 2, 5": a set for messages. Where there is no room for that, "ranks 1, 2, 64-127", and where there is none for that
+ * either, "ranks 0, 2, 4 and 509 more".
  *
- * text: receives a terminated string of at most text_len bytes. Returns text.
+ * text: receives a terminated string of at most text_len bytes, 64 at least. Returns text.
  */
-const char *fanin_format_ranks(uint64_t ranks, char *text, size_t text_len);
+const char *fanin_format_ranks(const struct fanin_ranks *ranks, char *text, size_t text_len);
+
+/*
+ * Fills in the ranks of a set in ascending order, as many as there is room for. n: of that room. Returns how many there are.
+ */
+size_t fanin_list_ranks(const struct fanin_ranks *set, uint16_t *ranks, size_t n);
 
 #endif

@@ -155,17 +155,34 @@ fanin_comm_error(const fanin_comm *comm)
 	return progress->text;
 }
 
+void
+fanin_comm_missing_set(const struct fanin_comm *comm, struct fanin_ranks *ranks)
+{
+	fanin_ctx_lock(comm->ctx);
+	comm->ops->missing(comm, ranks);
+	fanin_ctx_unlock(comm->ctx);
+}
+
 uint64_t
 fanin_comm_missing(const fanin_comm *comm)
 {
-	uint64_t missing;
+	struct fanin_ranks missing;
 
 	if (comm == NULL)
 		return 0;
-	fanin_ctx_lock(comm->ctx);
-	missing = comm->ops->missing(comm);
-	fanin_ctx_unlock(comm->ctx);
-	return missing;
+	fanin_comm_missing_set(comm, &missing);
+	return missing.words[0];
+}
+
+size_t
+fanin_comm_missing_ranks(const fanin_comm *comm, uint16_t *ranks, size_t n)
+{
+	struct fanin_ranks missing;
+
+	if (comm == NULL)
+		return 0;
+	fanin_comm_missing_set(comm, &missing);
+	return fanin_list_ranks(&missing, ranks, n);
 }
 
 /* Copies a text and points to the copy. */

@@ -47,9 +47,9 @@ options_check(const struct fanin_ctx *ctx, const struct fanin_join_opts *options
 			error, FANIN_ERR_INVALID,
 			"job_name is '%.80s', expected 1 to %u letters, digits, '.', '_' and '-'",
 			options->job_name, FANIN_JOB_NAME_MAX);
-	if (options->size == 0 || options->size > FANIN_WIRE_MAX_CHILDREN)
+	if (options->size == 0 || options->size > FANIN_WIRE_MAX_RANKS)
 		return fanin_error_set(error, FANIN_ERR_INVALID, "size is %u, expected 1 to %u",
-				       options->size, FANIN_WIRE_MAX_CHILDREN);
+				       options->size, FANIN_WIRE_MAX_RANKS);
 	if (options->fixed_rank && options->rank >= options->size)
 		return fanin_error_set(error, FANIN_ERR_INVALID, "rank is %u, expected 0 to %u",
 				       options->rank, options->size - 1);

@@ -46,28 +46,34 @@ missing_note(struct fanin_comm *comm)
 	struct fanin_member *member = &comm->member;
 	struct fanin_rejoin rejoin = { 0 };
 	const uint64_t now_ns = fanin_now_ns(NULL);
-	uint64_t away, away_ns, left;
+	struct fanin_ranks away, left;
+	uint64_t away_ns;
 
 	if (member->refusal != FANIN_REASON_NONE)
 		comm->refused_ns = now_ns;
 	member->refusal = FANIN_REASON_NONE;
 	if (member->acknowledged) {
 		rejoin.told_ns = member->told_ns;
-		rejoin.missing = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - member->config.size) &
-				 ~member->members;
+		rejoin.missing = fanin_ranks_all(member->config.size);
+		fanin_ranks_subtract(&rejoin.missing, &member->joined);
 	}
 	if (comm->manager != NULL && fanin_manager_is_heard(comm->manager)) {
-		away = fanin_manager_away(comm->manager, &away_ns) & rejoin.missing;
-		left = fanin_manager_left(comm->manager) & rejoin.missing;
-		if (way_is_free(comm, now_ns))
-			rejoin.late = rejoin.missing & ~left & ~away;
+		fanin_manager_away(comm->manager, &away, &away_ns);
+		fanin_ranks_keep(&away, &rejoin.missing);
+		left = *fanin_manager_left(comm->manager);
+		fanin_ranks_keep(&left, &rejoin.missing);
+		if (way_is_free(comm, now_ns)) {
+			rejoin.late = rejoin.missing;
+			fanin_ranks_subtract(&rejoin.late, &left);
+			fanin_ranks_subtract(&rejoin.late, &away);
+		}
 		/* A link may be away for a moment. Who has left may have given up because of those that are away. */
-		if (away == 0)
+		if (fanin_ranks_is_empty(&away))
 			rejoin.gone = left;
 		else if (now_ns - away_ns >= AWAY_NS)
 			rejoin.gone = away;
 		/* A switch of a tree does not know of ranks elsewhere that they have joined as long as one behind it has not. */
-		if (rejoin.gone != 0)
+		if (!fanin_ranks_is_empty(&rejoin.gone))
 			rejoin.missing = rejoin.gone;
 	}
 	comm->protocol->on_switch->note_rejoin(comm->engine, &rejoin);
@@ -137,17 +143,19 @@ manager_heed(struct fanin_comm *comm)
 static bool
 is_over(const struct fanin_comm *comm)
 {
-	return comm->closes && comm->manager != NULL && fanin_manager_left(comm->manager) != 0;
+	return comm->closes && comm->manager != NULL &&
+	       !fanin_ranks_is_empty(fanin_manager_left(comm->manager));
 }
 
 static void
 give_up(struct fanin_comm *comm)
 {
-	struct fanin_error error = { .missing = fanin_manager_left(comm->manager) };
+	const struct fanin_ranks *left = fanin_manager_left(comm->manager);
+	struct fanin_error error;
 	char ranks[256];
 
-	fanin_error_set(&error, 0, "%s has left",
-			fanin_format_ranks(error.missing, ranks, sizeof(ranks)));
+	fanin_error_set(&error, 0, "%s has left", fanin_format_ranks(left, ranks, sizeof(ranks)));
+	error.missing = *left;
 	comm->protocol->on_switch->abort(comm->engine, FANIN_ERR_MANAGER, &error);
 }
 

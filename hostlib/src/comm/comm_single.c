@@ -55,10 +55,10 @@ single_error(const struct fanin_comm *comm)
 	return comm->protocol->error(comm->engine);
 }
 
-static uint64_t
-single_missing(const struct fanin_comm *comm)
+static void
+single_missing(const struct fanin_comm *comm, struct fanin_ranks *ranks)
 {
-	return comm->protocol->missing(comm->engine);
+	comm->protocol->missing(comm->engine, ranks);
 }
 
 static void

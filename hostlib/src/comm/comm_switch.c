@@ -30,9 +30,9 @@ options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fa
 	if (options->job == 0 || options->job > FANIN_WIRE_MAX_JOB)
 		return fanin_error_set(error, FANIN_ERR_INVALID, "job is %u, expected 1 to %u",
 				       options->job, FANIN_WIRE_MAX_JOB);
-	if (options->size == 0 || options->size > FANIN_WIRE_MAX_CHILDREN)
+	if (options->size == 0 || options->size > FANIN_WIRE_MAX_RANKS)
 		return fanin_error_set(error, FANIN_ERR_INVALID, "size is %u, expected 1 to %u",
-				       options->size, FANIN_WIRE_MAX_CHILDREN);
+				       options->size, FANIN_WIRE_MAX_RANKS);
 	if (options->rank >= options->size)
 		return fanin_error_set(error, FANIN_ERR_INVALID, "rank is %u, expected 0 to %u",
 				       options->rank, options->size - 1);
@@ -48,7 +48,7 @@ options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fa
 static uint32_t
 frame_len_most(const struct fanin_comm *comm)
 {
-	const uint32_t answer_len = sizeof(struct fanin_answer_body);
+	const uint32_t answer_len = fanin_answer_len(comm->member.config.size);
 
 	return FANIN_PAYLOAD_OFFSET +
 	       (comm->payload_bytes > answer_len ? comm->payload_bytes : answer_len) +

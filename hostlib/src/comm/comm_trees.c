@@ -161,16 +161,20 @@ trees_error(const struct fanin_comm *comm)
 	return &comm->trees->split.error;
 }
 
-static uint64_t
-trees_missing(const struct fanin_comm *comm)
+static void
+trees_missing(const struct fanin_comm *comm, struct fanin_ranks *ranks)
 {
-	uint64_t missing = 0;
+	*ranks = (struct fanin_ranks){ 0 };
+	if (comm->trees->split.status != FANIN_OK) {
+		*ranks = comm->trees->split.error.missing;
+		return;
+	}
+	for (uint16_t i = 0; i < comm->n_trees; i++) {
+		struct fanin_ranks missing;
 
-	if (comm->trees->split.status != FANIN_OK)
-		return comm->trees->split.error.missing;
-	for (uint16_t i = 0; i < comm->n_trees; i++)
-		missing |= comm->protocol->missing(comm->trees->members[i].engine);
-	return missing;
+		comm->protocol->missing(comm->trees->members[i].engine, &missing);
+		fanin_ranks_merge(ranks, &missing);
+	}
 }
 
 static void
@@ -201,6 +205,8 @@ trees_report(const struct fanin_comm *comm, struct fanin_report *report)
 		report->resumed += part.resumed;
 		report->queries += part.queries;
 		report->late |= part.late;
+		if (part.n_late > report->n_late)
+			report->n_late = part.n_late;
 	}
 	report->transport_reason = strcmp(comm->ctx->transport, "auto") == 0
 					   ? "af_xdp serves one tree of a host, this job has several"

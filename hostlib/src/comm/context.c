@@ -45,12 +45,14 @@ fanin_options_copy(void *copy, size_t copy_len, const void *options)
 	return true;
 }
 
+static_assert(FANIN_MAX_RANKS == FANIN_WIRE_MAX_RANKS, "ranks of a job");
+
 /* The public structs end without padding: see fanin.h on how they grow. */
 #define ENDS_WITH(type, field)                                                                     \
 	(offsetof(struct type, field) + sizeof(((struct type *)NULL)->field) == sizeof(struct type))
 static_assert(ENDS_WITH(fanin_init_opts, reserved), "padding in fanin_init_opts");
 static_assert(ENDS_WITH(fanin_join_opts, reserved), "padding in fanin_join_opts");
-static_assert(ENDS_WITH(fanin_report, protocol_reason), "padding in fanin_report");
+static_assert(ENDS_WITH(fanin_report, n_late), "padding in fanin_report");
 
 /*
  * Two fields of fanin_join_opts were put into what was padding at the end of the struct before. Callers of that size may have
@@ -310,5 +312,11 @@ fanin_ctx_error(const fanin_ctx *ctx)
 uint64_t
 fanin_ctx_missing(const fanin_ctx *ctx)
 {
-	return ctx == NULL ? 0 : ctx->error.missing;
+	return ctx == NULL ? 0 : ctx->error.missing.words[0];
+}
+
+size_t
+fanin_ctx_missing_ranks(const fanin_ctx *ctx, uint16_t *ranks, size_t n)
+{
+	return ctx == NULL ? 0 : fanin_list_ranks(&ctx->error.missing, ranks, n);
 }

@@ -47,7 +47,7 @@ struct fanin_comm_ops {
 	uint64_t (*idle_ns)(const struct fanin_comm *comm);
 	unsigned int (*poll_fds)(struct fanin_comm *comm, struct pollfd *fds); /* fanin_comm_max_fds */
 	const struct fanin_error *(*error)(const struct fanin_comm *comm);
-	uint64_t (*missing)(const struct fanin_comm *comm);
+	void (*missing)(const struct fanin_comm *comm, struct fanin_ranks *ranks);
 
 	/* Fills in what is not the same for all communicators; the rest is zero. */
 	void (*report)(const struct fanin_comm *comm, struct fanin_report *report);
@@ -58,6 +58,9 @@ struct fanin_comm_ops {
 	/* Leaves, and closes whatever there is, also after joining has failed half-way. */
 	int (*leave)(struct fanin_comm *comm, struct fanin_error *error);
 };
+
+/* comm.c: the ranks that the oldest unfinished block waits for, as fanin_comm_missing_ranks tells them. */
+void fanin_comm_missing_set(const struct fanin_comm *comm, struct fanin_ranks *ranks);
 
 extern const struct fanin_comm_ops fanin_comm_single_ops;
 extern const struct fanin_comm_ops fanin_comm_trees_ops;

@@ -22,7 +22,7 @@ struct fanin_control {
 	union {
 		struct fanin_join_body join;
 		struct fanin_join_ack_body join_ack;
-		uint8_t bytes[256 + FANIN_TAG_LEN]; /* any body, and the tag behind it */
+		uint8_t bytes[256 + sizeof(struct fanin_ranks) + FANIN_TAG_LEN]; /* any body, and the tag behind it */
 	} body;
 };
 

@@ -141,6 +141,7 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 	const struct fanin_hdr *hdr = &control->headers.fanin;
 	const struct fanin_join_ack_body *ack = &control->body.join_ack;
 	uint16_t window = ack->window;
+	struct fanin_ranks joined;
 
 	if (ack->nonce != member->nonce)
 		return FANIN_OK;
@@ -155,6 +156,12 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 	if (ack->size != member->config.size)
 		return fanin_error_set(error, FANIN_ERR_JOIN_REFUSED, "job %u has %u ranks, not %u",
 				       member->config.job, ack->size, member->config.size);
+	if (fanin_wire_payload_len(&control->headers) < fanin_join_ack_len(ack->size))
+		return fanin_error_set(
+			error, FANIN_ERR_JOIN_REFUSED,
+			"the switch's answer has %u bytes, expected %u with the set of %u ranks",
+			fanin_wire_payload_len(&control->headers), fanin_join_ack_len(ack->size),
+			ack->size);
 	if (window == 0 || window > FANIN_WIRE_MAX_WINDOW ||
 	    ack->payload_bytes < FANIN_PAYLOAD_ALIGN || !IN_MULTICAST(ntohl(ack->group_be)))
 		return fanin_error_set(
@@ -187,11 +194,12 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 	member->instance = ack->instance;
 	/* Who has waited for somebody who is late is not to wait as long for the rest. */
 	member->told_ns = fanin_now_ns(NULL);
-	if (member->members != hdr->members) {
+	fanin_ranks_read(&joined, ack + 1, ack->size);
+	if (!fanin_ranks_equal(&member->joined, &joined)) {
 		member->repeat_ns = JOIN_REPEAT_NS;
 		member->calm_ns = member->told_ns;
 	}
-	member->members = hdr->members;
+	member->joined = joined;
 	member->first_block = hdr->progress;
 	memcpy(member->handler, ack->handler, sizeof(ack->handler));
 	member->acknowledged = true;
@@ -219,18 +227,18 @@ static int
 join_time_out(const struct fanin_member *member, uint64_t timeout_ns, unsigned int refusal,
 	      int errnum, struct fanin_error *error)
 {
-	uint64_t all = UINT64_MAX >> (64 - member->config.size);
-	uint64_t missing = all & ~member->members;
+	struct fanin_ranks missing = fanin_ranks_all(member->config.size);
 	double seconds = (double)timeout_ns / 1e9;
 	char address[INET_ADDRSTRLEN];
 	char ranks[256];
 
+	fanin_ranks_subtract(&missing, &member->joined);
 	inet_ntop(AF_INET, &member->switch_ip_be, address, sizeof(address));
 	if (member->acknowledged) {
 		fanin_error_set(error, 0, "%s (of %u) %s not joined job %u within %.1f s",
-				fanin_format_ranks(missing, ranks, sizeof(ranks)),
+				fanin_format_ranks(&missing, ranks, sizeof(ranks)),
 				member->config.size,
-				__builtin_popcountll(missing) == 1 ? "has" : "have",
+				fanin_ranks_count(&missing) == 1 ? "has" : "have",
 				member->config.job, seconds);
 		error->missing = missing;
 	} else if (refusal != FANIN_REASON_NONE) {
@@ -349,7 +357,7 @@ fanin_member_rejoin(struct fanin_member *member, uint32_t progress)
 	member->rejoins = true;
 	member->progress = progress;
 	member->refusal = FANIN_REASON_NONE;
-	member->members = 0;
+	member->joined = (struct fanin_ranks){ 0 };
 	member->told_ns = 0;
 	member->repeat_ns = JOIN_REPEAT_NS;
 	member->calm_ns = fanin_now_ns(NULL);

@@ -59,10 +59,10 @@ struct fanin_member {
 	bool acknowledged;
 	bool active;
 	uint32_t epoch;
-	uint64_t instance;    /* of the switch */
-	uint64_t members;     /* who has joined */
-	uint64_t told_ns;     /* when it was told last; 0: never */
-	uint32_t first_block; /* the least of all ranks' progress, once active */
+	uint64_t instance;         /* of the switch */
+	struct fanin_ranks joined; /* who has joined */
+	uint64_t told_ns;          /* when it was told last; 0: never */
+	uint32_t first_block;      /* the least of all ranks' progress, once active */
 	uint32_t group_be;
 	uint16_t window; /* a power of two */
 	uint16_t payload_bytes;

@@ -53,10 +53,10 @@ fanin_manager_home(const struct fanin_manager *manager, uint16_t tree)
 	return manager->homes[tree].ip_be == 0 ? NULL : &manager->homes[tree];
 }
 
-uint64_t
+const struct fanin_ranks *
 fanin_manager_left(const struct fanin_manager *manager)
 {
-	return manager->left;
+	return &manager->left;
 }
 
 bool
@@ -65,11 +65,12 @@ fanin_manager_is_heard(const struct fanin_manager *manager)
 	return manager->state == FANIN_MANAGER_MEMBER;
 }
 
-uint64_t
-fanin_manager_away(const struct fanin_manager *manager, uint64_t *since_ns)
+void
+fanin_manager_away(const struct fanin_manager *manager, struct fanin_ranks *away, uint64_t *since_ns)
 {
 	*since_ns = manager->away_ns;
-	return manager->lost | manager->silent;
+	*away = manager->lost;
+	fanin_ranks_merge(away, &manager->silent);
 }
 
 uint32_t

@@ -18,6 +18,8 @@
 #include "wire/wire.h"
 
 #define FANIN_JOB_NAME_MAX 63
+/* Ranks of a job that runs without a reduction tree. */
+#define FANIN_MANAGER_MAX_PEERS 64
 
 struct fanin_manager;
 
@@ -80,7 +82,7 @@ struct fanin_manager_answer {
 	uint16_t trees_asked;
 	char trees_reason[FANIN_TEXT_LEN / 2]; /* why there are fewer; "": there are not */
 	/* As a ring, by rank. */
-	struct sockaddr_in endpoints[FANIN_WIRE_MAX_CHILDREN];
+	struct sockaddr_in endpoints[FANIN_MANAGER_MAX_PEERS];
 };
 
 /*
@@ -134,8 +136,8 @@ const struct fanin_manager_home *fanin_manager_home(const struct fanin_manager *
 /* A number that changes when what the two calls above say may have changed. */
 uint32_t fanin_manager_news(const struct fanin_manager *manager);
 
-/* Bitmap of the ranks that have left the job, as far as the manager has told. */
-uint64_t fanin_manager_left(const struct fanin_manager *manager);
+/* The ranks that have left the job, as far as the manager has told. Valid until the next poll. */
+const struct fanin_ranks *fanin_manager_left(const struct fanin_manager *manager);
 
 /*
  * True if the connection stands, and what the manager says of the job's other ranks is of now. Without that nothing is known of them.
@@ -143,12 +145,12 @@ uint64_t fanin_manager_left(const struct fanin_manager *manager);
 bool fanin_manager_is_heard(const struct fanin_manager *manager);
 
 /*
- * Bitmap of the ranks that the manager has lost, hears nothing of, or knows that no switch reaches, as it has last said. They may
- * come back.
+ * The ranks that the manager has lost, hears nothing of, or knows that no switch reaches, as it has last said. They may come back.
  *
  * since_ns: when the last one of them was added.
  */
-uint64_t fanin_manager_away(const struct fanin_manager *manager, uint64_t *since_ns);
+void fanin_manager_away(const struct fanin_manager *manager, struct fanin_ranks *away,
+			uint64_t *since_ns);
 
 /* How often the connection was lost and made again. */
 uint32_t fanin_manager_reconnects(const struct fanin_manager *manager);

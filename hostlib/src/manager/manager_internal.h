@@ -43,10 +43,10 @@ struct fanin_manager {
 	char problem[FANIN_TEXT_LEN];
 	struct fanin_manager_home homes[FANIN_MAX_TREES]; /* by tree; as told after the join */
 	uint32_t news;
-	uint64_t left;    /* ranks that the manager has said have left */
-	uint64_t lost;    /* ranks whose connection to it has ended */
-	uint64_t silent;  /* ranks that it hears nothing of, or that no switch reaches */
-	uint64_t away_ns; /* when the last of these was added */
+	struct fanin_ranks left;   /* that the manager has said have left */
+	struct fanin_ranks lost;   /* whose connection to it has ended */
+	struct fanin_ranks silent; /* that it hears nothing of, or that no switch reaches */
+	uint64_t away_ns;          /* when the last of these was added */
 	/* Why each of the job's trees is not there now, as the manager last said; empty: it is. */
 	char stranded[FANIN_MAX_TREES][FANIN_TEXT_LEN];
 };

@@ -205,40 +205,48 @@ note_tree(struct fanin_manager *manager, uint16_t tree, const json_t *message)
 	note_stranded(manager, tree, json_string_value(json_object_get(message, "stranded")));
 }
 
-/* A list of ranks as a bitmap; what is no rank is not in it. */
-static uint64_t
+/* A list of ranks as a set; what is no rank is not in it. */
+static struct fanin_ranks
 ranks_read(const json_t *message, const char *name)
 {
 	const json_t *list = json_object_get(message, name);
 	const json_t *entry;
-	uint64_t ranks = 0;
+	struct fanin_ranks ranks = { 0 };
 	size_t i;
 
 	json_array_foreach(list, i, entry) {
 		const json_int_t rank = json_integer_value(entry);
 
-		if (json_is_integer(entry) && rank >= 0 && rank < FANIN_WIRE_MAX_CHILDREN)
-			ranks |= UINT64_C(1) << rank;
+		if (json_is_integer(entry) && rank >= 0 && rank < FANIN_WIRE_MAX_RANKS)
+			fanin_ranks_add(&ranks, (unsigned int)rank);
 	}
 	return ranks;
 }
 
 /* Whom the manager has lost, and of whom it hears nothing, as of now. */
 static void
-note_away(struct fanin_manager *manager, uint64_t lost, uint64_t silent)
+note_away(struct fanin_manager *manager, const struct fanin_ranks *lost,
+	  const struct fanin_ranks *silent)
 {
-	if (((lost | silent) & ~(manager->lost | manager->silent)) != 0)
+	struct fanin_ranks added = *lost;
+
+	fanin_ranks_merge(&added, silent);
+	fanin_ranks_subtract(&added, &manager->lost);
+	fanin_ranks_subtract(&added, &manager->silent);
+	if (!fanin_ranks_is_empty(&added))
 		manager->away_ns = fanin_now_ns(NULL);
-	manager->lost = lost;
-	manager->silent = silent;
+	manager->lost = *lost;
+	manager->silent = *silent;
 }
 
 void
 fanin_manager_note_job(struct fanin_manager *manager, const json_t *result)
 {
 	const json_t *more = json_object_get(result, "more_trees");
+	const struct fanin_ranks lost = ranks_read(result, "gone");
+	const struct fanin_ranks silent = ranks_read(result, "silent");
 
-	note_away(manager, ranks_read(result, "gone"), ranks_read(result, "silent"));
+	note_away(manager, &lost, &silent);
 	note_tree(manager, 0, result);
 	for (uint16_t i = 0; i < json_array_size(more) && i < FANIN_MAX_TREES - 1; i++)
 		note_tree(manager, (uint16_t)(i + 1), json_array_get(more, i));
@@ -248,21 +256,24 @@ fanin_manager_note_job(struct fanin_manager *manager, const json_t *result)
 static bool
 note_ranks(struct fanin_manager *manager, const char *name, const json_t *message)
 {
+	struct fanin_ranks lost = manager->lost;
+	struct fanin_ranks silent = manager->silent;
+	struct fanin_ranks one = { 0 };
 	json_int_t rank;
-	uint64_t bit = 0;
 
-	if (integer_read(message, "rank", 0, FANIN_WIRE_MAX_CHILDREN - 1, &rank))
-		bit = UINT64_C(1) << rank;
+	if (integer_read(message, "rank", 0, FANIN_WIRE_MAX_RANKS - 1, &rank))
+		fanin_ranks_add(&one, (unsigned int)rank);
 	if (strcmp(name, "member_left") == 0)
-		manager->left |= bit;
+		fanin_ranks_merge(&manager->left, &one);
 	else if (strcmp(name, "member_lost") == 0)
-		note_away(manager, manager->lost | bit, manager->silent);
+		fanin_ranks_merge(&lost, &one);
 	else if (strcmp(name, "member_back") == 0)
-		note_away(manager, manager->lost & ~bit, manager->silent);
+		fanin_ranks_subtract(&lost, &one);
 	else if (strcmp(name, "members_silent") == 0)
-		note_away(manager, manager->lost, ranks_read(message, "ranks"));
+		silent = ranks_read(message, "ranks");
 	else
 		return false;
+	note_away(manager, &lost, &silent);
 	return true;
 }
 
@@ -455,6 +466,11 @@ ring_read(const struct fanin_manager *manager, const json_t *result,
 
 	snprintf(answer->reason, sizeof(answer->reason), "%s",
 		 reason != NULL ? reason : "the manager gave no reason");
+	if (answer->size > FANIN_MANAGER_MAX_PEERS)
+		return fanin_error_set(
+			error, FANIN_ERR_MANAGER,
+			"the manager has no tree for the %u ranks of job \"%s\", and without one there can be %u: %s",
+			answer->size, manager->job, FANIN_MANAGER_MAX_PEERS, answer->reason);
 	if (!json_is_array(endpoints) || json_array_size(endpoints) != answer->size)
 		return answer_fail(manager, result, "endpoints", "a list with one for each rank",
 				   error);

@@ -61,9 +61,9 @@ struct fanin_protocol_config {
 
 /* What keeps a lost run from being taken up again, as far as the switch that is joined and others say. */
 struct fanin_rejoin {
-	uint64_t missing; /* ranks that have not joined again; 0 also if it is not known */
-	uint64_t gone;    /* of these: will not, or do not answer */
-	uint64_t late; /* of these: are known to be there, and nothing else is in the way; 0: no reason to wait */
+	struct fanin_ranks missing; /* ranks that have not joined again; none also if it is not known */
+	struct fanin_ranks gone; /* of these: will not, or do not answer */
+	struct fanin_ranks late; /* of these: are known to be there, and nothing else is in the way; none: no reason to wait */
 	uint64_t told_ns; /* when the switch said it */
 };
 
@@ -184,8 +184,8 @@ struct fanin_protocol {
 	/* What made it fail; an empty text if nothing did. */
 	const struct fanin_error *(*error)(const void *engine);
 
-	/* Bitmap of the ranks that the oldest request waits for, late or gone, as far as known; 0 if none is. */
-	uint64_t (*missing)(const void *engine);
+	/* The ranks that the oldest request waits for, late or gone, as far as known. */
+	void (*missing)(const void *engine, struct fanin_ranks *ranks);
 
 	/* Fills in what only the protocol knows; the rest is not touched. */
 	void (*report)(const void *engine, struct fanin_report *report);

@@ -91,7 +91,8 @@ uint64_t fanin_request_cut(struct fanin_request *request, uint16_t payload_bytes
 struct fanin_extent {
 	uint64_t offset; /* bytes */
 	uint32_t len;    /* bytes */
-	uint8_t op;      /* as on the wire */
+	uint8_t op;      /* as on the wire, as is the next */
+	uint16_t root;   /* of a copy */
 };
 
 /* block: one of the request's, from first_block on. */
@@ -102,16 +103,17 @@ fanin_request_extent(const struct fanin_request *request, uint32_t block)
 	uint32_t part = index / request->part_blocks;
 	uint64_t begin = (uint64_t)(index % request->part_blocks) * request->block_bytes;
 	uint64_t left = request->part_bytes - begin;
-	uint8_t op = request->op;
+	const bool combines = fanin_request_combines(request);
+	uint16_t root = 0;
 
-	if (request->collective == FANIN_COLLECTIVE_BROADCAST)
-		op = (uint8_t)(FANIN_WIRE_COPY + request->root);
-	else if (request->collective == FANIN_COLLECTIVE_ALLGATHER)
-		op = (uint8_t)(FANIN_WIRE_COPY + part);
+	if (!combines)
+		root = request->collective == FANIN_COLLECTIVE_BROADCAST ? request->root
+									 : (uint16_t)part;
 	return (struct fanin_extent){
 		.offset = part * request->part_bytes + begin,
 		.len = left < request->block_bytes ? (uint32_t)left : request->block_bytes,
-		.op = op,
+		.op = combines ? request->op : FANIN_WIRE_COPY,
+		.root = root,
 	};
 }
 

@@ -133,13 +133,14 @@ fail_after(struct fanin_ring *ring, uint64_t ranks, enum fanin_ring_blame blame,
 		[FANIN_RING_STALLED] = "sent nothing, though every rank has posted the collective",
 		[FANIN_RING_LATE] = "been late",
 	};
+	const struct fanin_ranks set = fanin_ranks_of_word(ranks);
 	const char *deed = "failed";
 	char text[FANIN_TEXT_LEN / 2];
 
 	if (blame < sizeof(deeds) / sizeof(deeds[0]) && deeds[blame] != NULL)
 		deed = deeds[blame];
 	fanin_error_set(&ring->error, 0, "%s (of %u) %s %s",
-			fanin_format_ranks(ranks, text, sizeof(text)), ring->config.size,
+			fanin_format_ranks(&set, text, sizeof(text)), ring->config.size,
 			__builtin_popcountll(ranks) == 1 ? "has" : "have", deed);
 	if (blame >= FANIN_RING_SILENT) {
 		size_t used = strlen(ring->error.text);
@@ -147,7 +148,7 @@ fail_after(struct fanin_ring *ring, uint64_t ranks, enum fanin_ring_blame blame,
 		snprintf(ring->error.text + used, sizeof(ring->error.text) - used, " for %.1f s",
 			 waited_ms / 1e3);
 	}
-	ring->error.missing = ranks;
+	ring->error.missing = set;
 	ring->blamed = ranks;
 	ring->blame = blame;
 	ring->waited_ms = waited_ms;
@@ -238,7 +239,7 @@ fanin_ring_missing(const struct fanin_ring *ring)
 	uint64_t silent = silent_ranks(ring);
 
 	if (ring->status != FANIN_OK)
-		return ring->error.missing;
+		return ring->error.missing.words[0];
 	if (ring->requests.first == NULL || ring->config.size == 1)
 		return 0;
 	if (silent != 0)

@@ -42,7 +42,7 @@ ring_ready(const void *engine, struct fanin_error *problem)
 	if (fanin_ring_wired(engine))
 		return true;
 	fanin_ring_wiring_text(engine, problem->text, sizeof(problem->text));
-	problem->missing = fanin_ring_wiring_missing(engine);
+	problem->missing = fanin_ranks_of_word(fanin_ring_wiring_missing(engine));
 	return false;
 }
 
@@ -76,10 +76,10 @@ ring_error(const void *engine)
 	return fanin_ring_error(engine);
 }
 
-static uint64_t
-ring_missing(const void *engine)
+static void
+ring_missing(const void *engine, struct fanin_ranks *ranks)
 {
-	return fanin_ring_missing(engine);
+	*ranks = fanin_ranks_of_word(fanin_ring_missing(engine));
 }
 
 static void
@@ -92,6 +92,7 @@ ring_report(const void *engine, struct fanin_report *report)
 	report->bytes_reduced = stats->bytes_reduced;
 	report->invalid = stats->rejected;
 	report->late = fanin_ring_late(engine);
+	report->n_late = (uint64_t)__builtin_popcountll(report->late);
 }
 
 static const char *const handlers[] = { FANIN_HANDLER_WITHOUT_SWITCH, NULL };

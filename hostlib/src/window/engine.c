@@ -82,6 +82,7 @@ contribution_make(const struct fanin_lane *lane, struct fanin_hdr *hdr, uint32_t
 	hdr->flags = brings || extent.len == 0 ? 0 : FANIN_FLAG_EMPTY;
 	hdr->dtype = request->dtype;
 	hdr->op = extent.op;
+	hdr->root = extent.root;
 	hdr->count = (uint16_t)(extent.len / request->element_bytes);
 	*payload_len = brings ? extent.len : 0;
 	return brings ? request->send + (extent.offset - request->send_offset) : NULL;
@@ -286,29 +287,34 @@ fanin_engine_error(const struct fanin_engine *engine)
 	return &engine->loop.error;
 }
 
-uint64_t
-fanin_engine_missing(const struct fanin_engine *engine)
+void
+fanin_engine_missing(const struct fanin_engine *engine, struct fanin_ranks *ranks)
 {
-	uint64_t all = UINT64_MAX >> (64 - engine->config.size);
-
 	if (engine->loop.status != FANIN_OK)
-		return engine->loop.error.missing;
-	if (engine->run_lost)
-		return engine->rejoin.missing;
-	if (engine->told.time_ns == 0 || engine->told.block != engine->oldest ||
-	    engine->oldest == engine->end)
-		return 0;
-	return all & ~engine->told.members;
+		*ranks = engine->loop.error.missing;
+	else if (engine->run_lost)
+		*ranks = engine->rejoin.missing;
+	else if (engine->told.time_ns == 0 || engine->told.block != engine->oldest ||
+		 engine->oldest == engine->end)
+		*ranks = (struct fanin_ranks){ 0 };
+	else
+		*ranks = engine->told.ranks.missing;
 }
 
-uint64_t
-fanin_engine_late(const struct fanin_engine *engine)
+void
+fanin_engine_late(const struct fanin_engine *engine, struct fanin_ranks *ranks)
 {
-	if (engine->loop.status != FANIN_OK)
-		return 0;
-	if (engine->run_lost)
-		return engine->rejoin.late;
-	return fanin_engine_missing(engine) & ~(engine->told.ended | engine->told.silent);
+	if (engine->loop.status != FANIN_OK) {
+		*ranks = (struct fanin_ranks){ 0 };
+		return;
+	}
+	if (engine->run_lost) {
+		*ranks = engine->rejoin.late;
+		return;
+	}
+	fanin_engine_missing(engine, ranks);
+	fanin_ranks_subtract(ranks, &engine->told.ranks.ended);
+	fanin_ranks_subtract(ranks, &engine->told.ranks.silent);
 }
 
 const struct fanin_engine_stats *

@@ -170,10 +170,10 @@ uint64_t fanin_engine_idle_ns(const struct fanin_engine *engine);
 const struct fanin_error *fanin_engine_error(const struct fanin_engine *engine);
 
 /* Bitmap of the ranks that the oldest unfinished block waits for, as the switch last told; 0 if unknown. */
-uint64_t fanin_engine_missing(const struct fanin_engine *engine);
+void fanin_engine_missing(const struct fanin_engine *engine, struct fanin_ranks *ranks);
 
 /* The same of those that are only late: who has ended or does not answer is left out; 0 once the engine has failed. */
-uint64_t fanin_engine_late(const struct fanin_engine *engine);
+void fanin_engine_late(const struct fanin_engine *engine, struct fanin_ranks *ranks);
 
 const struct fanin_engine_stats *fanin_engine_stats(const struct fanin_engine *engine);
 

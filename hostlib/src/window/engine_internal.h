@@ -62,16 +62,16 @@ struct fanin_told {
 	uint64_t time_ns; /* 0: nothing */
 	enum fanin_block_state state;
 	bool lost; /* it is absent, or done, although it was sent, and its result has not come; and was not open since */
-	uint64_t members;   /* all ranks but those that are missing */
-	uint64_t ended;     /* of the missing: the process has ended */
-	uint64_t silent;    /* of the missing: does not answer */
-	uint64_t silent_ns; /* since when answers say that somebody is; 0: nobody */
+	uint64_t silent_ns; /* since when answers say that somebody is silent; 0: nobody */
+	bool ended;         /* the process of somebody who is missing has */
+	struct fanin_answer_ranks ranks;
 };
 
 /* A lane's last result, for ranks that may have lost it with its run. */
 struct fanin_kept {
 	uint32_t block;
 	uint16_t count;
+	uint16_t root;
 	uint8_t dtype;
 	uint8_t op;
 	bool valid;

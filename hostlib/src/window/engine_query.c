@@ -219,10 +219,10 @@ states_learn(struct fanin_engine *engine, const struct fanin_asked *asked, uint3
  */
 static void
 told_note(struct fanin_engine *engine, enum fanin_block_state state,
-	  const struct fanin_answer_body *body)
+	  const struct fanin_answer_ranks *ranks)
 {
-	const uint64_t all = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - engine->config.size);
-	const uint64_t missing = all & ~body->members;
+	const bool ended = !fanin_ranks_is_empty(&ranks->ended);
+	const bool silent = !fanin_ranks_is_empty(&ranks->silent);
 	const bool same = engine->told.time_ns != 0 && engine->told.block == engine->oldest;
 	const uint64_t silent_ns = same ? engine->told.silent_ns : 0;
 	const bool was_lost = same && engine->told.lost;
@@ -236,18 +236,16 @@ told_note(struct fanin_engine *engine, enum fanin_block_state state,
 		.state = state,
 		/* "Sent" is what the nearest switch says, whatever those further up do. */
 		.lost = lost || (state == FANIN_BLOCK_SENT && was_lost),
-		.members = body->members,
-		.ended = body->ended & missing,
-		.silent = body->silent & missing,
+		.ended = ended,
+		.ranks = *ranks,
 	};
-	if (engine->told.silent != 0)
+	if (silent)
 		engine->told.silent_ns = silent_ns != 0 ? silent_ns : engine->loop.now_ns;
 	/* The switch knows no more before long. */
 	engine->retry_ns = 0;
-	engine->ask_ns = engine->loop.now_ns + (engine->told.silent != 0
-							? fanin_engine_patience_ns(engine)
-							: engine->ask_wait_ns);
-	if (state == FANIN_BLOCK_OPEN && missing != 0 && ((body->ended | body->silent) & missing) == 0)
+	engine->ask_ns = engine->loop.now_ns +
+			 (silent ? fanin_engine_patience_ns(engine) : engine->ask_wait_ns);
+	if (state == FANIN_BLOCK_OPEN && !fanin_ranks_is_empty(&ranks->missing) && !ended && !silent)
 		engine->excused_ns = engine->loop.now_ns;
 }
 
@@ -258,11 +256,17 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
 	struct fanin_asked *asked = &engine->asked[hdr->number % FANIN_ENGINE_QUERIES];
 	const uint32_t generation = engine->cc.generation;
+	const uint32_t sets_len = 2 * fanin_ranks_bytes(engine->config.size);
+	uint8_t sets[2 * sizeof(struct fanin_ranks)];
+	struct fanin_answer_ranks ranks;
 	struct fanin_asked query;
 	struct fanin_answer_body body;
 
-	if (!fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET, &body,
-			      sizeof(body))) {
+	if (frame->len < FANIN_PAYLOAD_OFFSET + sizeof(body) + sets_len ||
+	    !fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET, &body,
+			      sizeof(body)) ||
+	    !fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET + sizeof(body),
+			      sets, sets_len)) {
 		engine->stats.invalid++;
 		return;
 	}
@@ -274,8 +278,10 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 		fanin_engine_note_spurious(engine);
 		return;
 	}
-	if (block == engine->oldest && fanin_engine_lane(engine, block)->block == block)
-		told_note(engine, (enum fanin_block_state)hdr->count, &body);
+	if (block == engine->oldest && fanin_engine_lane(engine, block)->block == block) {
+		fanin_answer_read_ranks(sets, engine->config.size, &ranks);
+		told_note(engine, (enum fanin_block_state)hdr->count, &ranks);
+	}
 	/* Passed down from further up, or a second time: it says nothing of this hop. */
 	if (body.n_blocks == 0 || asked->number != hdr->number)
 		return;

@@ -51,6 +51,7 @@ fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block, const stru
 		.count = result->fanin.count,
 		.dtype = result->fanin.dtype,
 		.op = result->fanin.op,
+		.root = result->fanin.root,
 		.valid = true,
 		.empty = fanin_wire_is_empty(&result->fanin),
 	};
@@ -76,6 +77,7 @@ fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_reques
 			.count = (uint16_t)(extent.len / request->element_bytes),
 			.dtype = request->dtype,
 			.op = extent.op,
+			.root = extent.root,
 			.valid = true,
 		};
 		if (extent.len != 0)
@@ -112,6 +114,7 @@ fanin_engine_known(const struct fanin_engine *engine, const struct fanin_lane *l
 		hdr->flags = 0;
 		hdr->dtype = request->dtype;
 		hdr->op = extent.op;
+		hdr->root = extent.root;
 		hdr->count = (uint16_t)(extent.len / request->element_bytes);
 		*payload_len = extent.len;
 		return request->recv + (extent.offset - request->recv_offset);
@@ -119,6 +122,7 @@ fanin_engine_known(const struct fanin_engine *engine, const struct fanin_lane *l
 	hdr->flags = kept->empty ? FANIN_FLAG_EMPTY : 0;
 	hdr->dtype = kept->dtype;
 	hdr->op = kept->op;
+	hdr->root = kept->root;
 	hdr->count = kept->count;
 	*payload_len = kept->empty ? 0 : kept->count * fanin_dtype_size(kept->dtype);
 	return kept_payload(engine, lane->block);
@@ -161,7 +165,8 @@ void
 fanin_engine_note_rejoin(struct fanin_engine *engine, const struct fanin_rejoin *rejoin)
 {
 	engine->rejoin = *rejoin;
-	if (rejoin->late != 0 && rejoin->late == rejoin->missing &&
+	if (!fanin_ranks_is_empty(&rejoin->late) &&
+	    fanin_ranks_equal(&rejoin->late, &rejoin->missing) &&
 	    rejoin->told_ns > engine->excused_ns)
 		engine->excused_ns = rejoin->told_ns;
 }

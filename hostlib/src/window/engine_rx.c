@@ -67,11 +67,12 @@ lane_finish(struct fanin_engine *engine, struct fanin_lane *lane)
 
 /* "10 elements f32 sum" or "10 elements f32 of rank 3": a block in words. */
 static const char *
-shape_format(unsigned int dtype, unsigned int op, uint32_t count, char *text, size_t text_len)
+shape_format(unsigned int dtype, unsigned int op, unsigned int root, uint32_t count, char *text,
+	     size_t text_len)
 {
 	if (fanin_op_is_copy(op))
 		snprintf(text, text_len, "%u elements %s of rank %u", count,
-			 fanin_dtype_name(dtype), op - FANIN_WIRE_COPY);
+			 fanin_dtype_name(dtype), root);
 	else
 		snprintf(text, text_len, "%u elements %s %s", count, fanin_dtype_name(dtype),
 			 fanin_op_name(op));
@@ -82,8 +83,8 @@ static const char *
 block_format(const struct fanin_request *request, const struct fanin_extent *extent, char *text,
 	     size_t text_len)
 {
-	return shape_format(request->dtype, extent->op, extent->len / request->element_bytes, text,
-			    text_len);
+	return shape_format(request->dtype, extent->op, extent->root,
+			    extent->len / request->element_bytes, text, text_len);
 }
 
 /* The result is not that of the block which this rank posted, or nobody has brought data for it. */
@@ -100,7 +101,8 @@ result_misfit(struct fanin_engine *engine, const struct fanin_request *request,
 	else
 		fanin_error_set(&engine->loop.error, 0,
 				"the result of block %u holds %s, but this rank posted %s", block,
-				shape_format(hdr->dtype, hdr->op, hdr->count, found, sizeof(found)),
+				shape_format(hdr->dtype, hdr->op, hdr->root, hdr->count, found,
+					     sizeof(found)),
 				posted);
 	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
 }
@@ -173,7 +175,7 @@ receive_result(struct fanin_engine *engine, const struct fanin_frame *frame, uin
 	}
 	/* Not by the packet's number: that memory may be shared with whoever sent it. */
 	extent = fanin_request_extent(request, lane->block);
-	if (hdr->dtype != request->dtype || hdr->op != extent.op ||
+	if (hdr->dtype != request->dtype || hdr->op != extent.op || hdr->root != extent.root ||
 	    fanin_wire_payload_len(headers) != extent.len) {
 		result_misfit(engine, request, &extent, hdr, block);
 		return;

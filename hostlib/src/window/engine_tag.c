@@ -13,23 +13,22 @@
 #include <string.h>
 
 /* Bodies may be longer than this version's: later ones append fields. */
-#define BODY_ROOM 256u
+#define BODY_ROOM_LATER 160u
 
 /* The payload is behind 96 bytes of headers. */
 #define ALIGN_OFFSET (FANIN_PAYLOAD_ALIGN - FANIN_PAYLOAD_OFFSET % FANIN_PAYLOAD_ALIGN)
 
-static_assert(BODY_ROOM >= sizeof(struct fanin_answer_body), "answers fit");
-
 int
 fanin_engine_tag_init(struct fanin_engine *engine)
 {
+	const uint32_t body_room = fanin_answer_len(engine->config.size) + BODY_ROOM_LATER;
 	uint32_t most = engine->config.payload_bytes;
 	size_t each;
 
 	if (engine->config.tagger == NULL)
 		return FANIN_OK;
-	if (most < BODY_ROOM)
-		most = BODY_ROOM;
+	if (most < body_room)
+		most = body_room;
 	engine->tagged_room = FANIN_PAYLOAD_OFFSET + most + FANIN_TAG_LEN;
 	each = (ALIGN_OFFSET + engine->tagged_room + FANIN_PAYLOAD_ALIGN - 1) /
 	       FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;

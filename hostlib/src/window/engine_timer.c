@@ -154,15 +154,18 @@ tx_advice(int errnum)
 
 /* What is known about ranks that are waited for. */
 static const char *
-reason_of_absence(const struct fanin_engine *engine, uint64_t missing)
+reason_of_absence(const struct fanin_engine *engine, const struct fanin_ranks *missing)
 {
+	const struct fanin_answer_ranks *told = &engine->told.ranks;
+
 	if (engine->run_lost)
-		return (engine->rejoin.gone & missing) != 0 ? ", which has ended or does not answer"
-		       : (engine->rejoin.late & missing) != 0 ? ", which is late"
-							      : "";
-	return (engine->told.ended & missing) != 0    ? ", which has ended"
-	       : (engine->told.silent & missing) != 0 ? ", which does not answer"
-						      : ", which is late";
+		return fanin_ranks_meet(&engine->rejoin.gone, missing)
+			       ? ", which has ended or does not answer"
+		       : fanin_ranks_meet(&engine->rejoin.late, missing) ? ", which is late"
+									 : "";
+	return fanin_ranks_meet(&told->ended, missing)    ? ", which has ended"
+	       : fanin_ranks_meet(&told->silent, missing) ? ", which does not answer"
+							  : ", which is late";
 }
 
 /* "no result for 5.0 s: ..." with all that is known about why. */
@@ -171,7 +174,8 @@ engine_time_out(struct fanin_engine *engine)
 {
 	const struct fanin_lane *lane = fanin_engine_lane(engine, engine->oldest);
 	uint64_t silent_ns = engine->loop.now_ns - engine->progress_ns;
-	uint64_t missing = fanin_engine_missing(engine);
+	struct fanin_ranks missing;
+	bool is_known; /* who is missing */
 	bool has_hint = engine->hint != NULL && engine->hint[0] != '\0';
 	bool answers = engine->loop.now_ns - engine->heard_ns < engine->config.timeout_ns / 2 ||
 		       engine->stale_reason != FANIN_REASON_NONE;
@@ -182,22 +186,24 @@ engine_time_out(struct fanin_engine *engine)
 	if (engine->loop.tx_errnum != 0)
 		snprintf(link, sizeof(link), "; sending fails: %s%s",
 			 strerror(engine->loop.tx_errnum), tx_advice(engine->loop.tx_errnum));
-	if (missing != 0)
-		fanin_format_ranks(missing, ranks, sizeof(ranks));
+	fanin_engine_missing(engine, &missing);
+	is_known = !fanin_ranks_is_empty(&missing);
+	if (is_known)
+		fanin_format_ranks(&missing, ranks, sizeof(ranks));
 
-	if (engine->run_lost && missing != 0)
+	if (engine->run_lost && is_known)
 		snprintf(detail, sizeof(detail),
 			 "the switch has lost the run, and a new one waits for %s (of %u)%s", ranks,
-			 engine->config.size, reason_of_absence(engine, missing));
+			 engine->config.size, reason_of_absence(engine, &missing));
 	else if (engine->run_lost)
 		snprintf(detail, sizeof(detail),
 			 "the switch has lost the run, and not all ranks have joined a new one");
 	else if (lane->state == FANIN_LANE_READY || lane->state == FANIN_LANE_QUEUED)
 		snprintf(detail, sizeof(detail),
 			 "block %u could not be sent, the send ring is full", engine->oldest);
-	else if (answers && missing != 0)
+	else if (answers && is_known)
 		snprintf(detail, sizeof(detail), "block %u waits for %s (of %u)%s", engine->oldest,
-			 ranks, engine->config.size, reason_of_absence(engine, missing));
+			 ranks, engine->config.size, reason_of_absence(engine, &missing));
 	else if (answers && engine->stale_reason != FANIN_REASON_NONE)
 		snprintf(detail, sizeof(detail), "the switch refuses block %u: %s", engine->oldest,
 			 fanin_reason_text(engine->stale_reason));
@@ -211,7 +217,7 @@ engine_time_out(struct fanin_engine *engine)
 		snprintf(detail, sizeof(detail),
 			 "the switch has sent the result of block %u, and it never came: do packets of this size pass?",
 			 engine->oldest);
-	else if (missing != 0)
+	else if (is_known)
 		snprintf(detail, sizeof(detail),
 			 "the switch, or one above it, does not answer any more; block %u waited for %s (of %u)",
 			 engine->oldest, ranks, engine->config.size);
@@ -234,12 +240,11 @@ waits_for_gone(const struct fanin_engine *engine)
 	const struct fanin_told *told = &engine->told;
 
 	if (engine->run_lost)
-		return (engine->rejoin.gone & engine->rejoin.missing) != 0;
+		return fanin_ranks_meet(&engine->rejoin.gone, &engine->rejoin.missing);
 	/* A link may be away for a moment. */
 	return told->block == engine->oldest &&
-	       (told->ended != 0 ||
-		(told->silent != 0 &&
-		 told->time_ns - told->silent_ns >= fanin_engine_retry_most_ns(engine)));
+	       (told->ended || (told->silent_ns != 0 && told->time_ns - told->silent_ns >=
+								fanin_engine_retry_most_ns(engine)));
 }
 
 /*

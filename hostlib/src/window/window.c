@@ -76,17 +76,19 @@ window_error(const void *engine)
 	return fanin_engine_error(engine);
 }
 
-static uint64_t
-window_missing(const void *engine)
+static void
+window_missing(const void *engine, struct fanin_ranks *ranks)
 {
-	return fanin_engine_missing(engine);
+	fanin_engine_missing(engine, ranks);
 }
 
 static void
 window_report(const void *engine, struct fanin_report *report)
 {
 	const struct fanin_engine_stats *stats = fanin_engine_stats(engine);
+	struct fanin_ranks late;
 
+	fanin_engine_late(engine, &late);
 	report->blocks = stats->blocks;
 	report->bytes_reduced = stats->bytes_reduced;
 	report->frames_sent = stats->frames_sent;
@@ -97,7 +99,8 @@ window_report(const void *engine, struct fanin_report *report)
 	report->spurious = stats->spurious;
 	report->resumed = stats->resumed;
 	report->queries = stats->queries;
-	report->late = fanin_engine_late(engine);
+	report->late = late.words[0];
+	report->n_late = fanin_ranks_count(&late);
 }
 
 static uint64_t
