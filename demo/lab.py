@@ -80,10 +80,17 @@ def wait_until(condition, timeout, what):
         pause = min(pause * 1.5, 0.05)
 
 
+# What has not ended after so many times what it takes on a machine that has nothing else to do has stopped.
+PATIENCE = 3
+
+
 def run(arguments, check=True, timeout=60, **options):
-    """Runs a short command to its end; LabError with its own words if it fails."""
+    """
+    Runs a short command to its end; LabError with its own words if it fails. timeout: the most seconds that it takes on a machine that
+    has nothing else to do.
+    """
     done = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, timeout=timeout, **options)
+                          text=True, timeout=PATIENCE * timeout, **options)
     if check and done.returncode != 0:
         words = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
         raise LabError(f"{' '.join(map(str, arguments))}: {words}")

@@ -174,11 +174,15 @@ def dctcp_keeps_the_queue_at_the_threshold():
             print(words + (": once more" if left else ": this machine is too busy to tell"))
 
 
-@case(120)
+@case(180)
 def tcp_without_ecn_fills_the_queue_and_loses_by_tail_drop():
     with running_lab(3, "af_packet", MTU, base=Unmarked) as lab:
-        watch, waited, again = flow(lab, "cubic", watch_after=0)
-        port = port_of(lab)
+        for _ in range(TRIES):
+            watch, waited, again = flow(lab, "cubic", watch_after=0)
+            port = port_of(lab)
+            # A sender that has no core does not fill a queue.
+            if port["tx_dropped"] > 0 or waited <= 0.05 * watch.seconds:
+                break
         expect(port["tx_dropped"] > 0, "nothing was dropped")
         expect(again > 0, "nothing was sent again")
         expect_equal(lab.drops()["tx_full"], port["tx_dropped"], "tx_full beside tx_dropped")

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "demo"))
-from lab import Control, Lab, LabError, ip_in, program, run, wait_until  # noqa: E402,F401
+from lab import PATIENCE, Control, Lab, LabError, ip_in, program, run, wait_until  # noqa: E402,F401
 
 CASES = {}
 MIB = 1 << 20
@@ -18,9 +18,12 @@ class CaseFailed(Exception):
 
 
 def case(seconds=60, thorough=False):
-    """Enters a function into the list of cases. seconds: the most that it may take. thorough: it takes long to say a little more."""
+    """
+    Enters a function into the list of cases. seconds: the most that it takes on a machine that has nothing else to do; PATIENCE times
+    that, it has stopped. thorough: it takes long to say a little more.
+    """
     def enter(function):
-        CASES[function.__name__] = (function, seconds, thorough)
+        CASES[function.__name__] = (function, PATIENCE * seconds, thorough)
         return function
     return enter
 

@@ -416,12 +416,12 @@ suite_background(void)
 	TCase *calls = tcase_create("calls");
 	TCase *thread = tcase_create("thread");
 
-	tcase_set_timeout(computing, 120);
+	tcase_set_timeout(computing, 300);
 	tcase_add_test(computing, a_rank_that_computes_does_its_part_in_the_background);
 	tcase_add_test(computing, a_protocol_with_duties_has_a_thread_without_being_asked);
 	tcase_add_test(computing, without_a_thread_who_computes_is_waited_for);
 	suite_add_tcase(suite, computing);
-	tcase_set_timeout(calls, 120);
+	tcase_set_timeout(calls, 300);
 	tcase_add_test(calls, calls_and_the_thread_do_not_disturb_each_other);
 	tcase_add_test(calls, what_a_report_has_told_stays_as_it_was);
 	tcase_add_test(calls, a_failure_that_the_thread_finds_is_told_by_the_next_call);

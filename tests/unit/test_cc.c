@@ -212,7 +212,7 @@ suite_cc(void)
 	Suite *suite = suite_create("cc");
 	TCase *all = tcase_create("all");
 
-	tcase_set_timeout(all, 60);
+	tcase_set_timeout(all, 300);
 	tcase_add_test(all, every_type_is_found_by_its_name);
 	tcase_add_test(all, a_fixed_window_stays);
 	tcase_add_test(all, a_window_that_fills_queues_shrinks_and_goodput_stays);

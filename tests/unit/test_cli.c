@@ -113,7 +113,7 @@ suite_cli(void)
 	Suite *suite = suite_create("cli");
 	TCase *all = tcase_create("all");
 
-	tcase_set_timeout(all, 60);
+	tcase_set_timeout(all, 300);
 	tcase_add_test(all, options_are_taken_by_name_and_by_letter);
 	tcase_add_test(all, the_first_word_that_is_no_option_ends_them_if_asked);
 	tcase_add_test(all, names_are_found_by_their_codes);

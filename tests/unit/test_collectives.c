@@ -596,7 +596,7 @@ suite_collectives(void)
 	TCase *errors = tcase_create("errors");
 	int handlers = host_rig_handlers();
 
-	tcase_set_timeout(exact, 120);
+	tcase_set_timeout(exact, 300);
 	tcase_add_loop_test(exact, every_collective_is_exact_for_any_number_of_hosts, 0,
 			    handlers * N_HOST_COUNTS);
 	tcase_add_loop_test(exact, large_vectors_are_exact_for_every_type, 0, handlers);
@@ -605,14 +605,14 @@ suite_collectives(void)
 	tcase_add_loop_test(exact, broadcast_and_allgather_keep_every_bit, 0, handlers);
 	suite_add_tcase(suite, exact);
 
-	tcase_set_timeout(order, 60);
+	tcase_set_timeout(order, 300);
 	tcase_add_loop_test(order, nothing_is_done_before_every_rank_has_posted_it, 0, handlers);
 	tcase_add_loop_test(order, many_collectives_may_be_outstanding, 0, handlers);
 	tcase_add_loop_test(order, communicators_of_one_context_are_independent, 0, handlers);
 	tcase_add_test(order, requests_of_several_communicators_may_be_waited_for_in_any_order);
 	suite_add_tcase(suite, order);
 
-	tcase_set_timeout(errors, 60);
+	tcase_set_timeout(errors, 300);
 	tcase_add_loop_test(errors, ranks_that_disagree_about_the_root_are_told_so, 0, handlers);
 	tcase_add_loop_test(errors, ranks_that_disagree_about_the_collective_are_told_so, 0,
 			    handlers);

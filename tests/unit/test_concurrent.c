@@ -608,7 +608,7 @@ suite_concurrent(void)
 	TCase *torn_reads = tcase_create("torn reads");
 	TCase *tcase = tcase_create("threads");
 
-	tcase_set_timeout(tcase, 120);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_loop_test(tcase, shared_slots_give_exact_sums, 0, 36);
 	tcase_add_loop_test(tcase, a_slot_can_be_looked_into_while_its_only_worker_uses_it, 0, 6);
 	suite_add_tcase(suite, tcase);

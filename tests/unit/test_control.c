@@ -709,7 +709,7 @@ suite_control(void)
 	TCase *file = tcase_create("file");
 
 	tcase_add_checked_fixture(served, start_server, stop_server);
-	tcase_set_timeout(served, 60);
+	tcase_set_timeout(served, 300);
 	tcase_add_loop_test(served, each_line_is_answered_and_the_connection_stays, 0,
 			    (int)(sizeof(exchanges) / sizeof(exchanges[0])));
 	tcase_add_loop_test(served, without_a_handshake_the_connection_ends, 0,

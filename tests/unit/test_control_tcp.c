@@ -360,7 +360,7 @@ suite_control_tcp(void)
 	TCase *tcase = tcase_create("tcp");
 
 	tcase_add_checked_fixture(tcase, tcp_rig_begin, tcp_rig_end);
-	tcase_set_timeout(tcase, 60);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_loop_test(tcase, a_wrong_listener_is_named, 0,
 			    (int)(sizeof(wrong_listeners) / sizeof(wrong_listeners[0])));
 	tcase_add_test(tcase, any_address_may_be_listened_on_with_a_token);

@@ -196,7 +196,7 @@ suite_detours(void)
 	TCase *tests = tcase_create("detours");
 
 	suite_add_tcase(suite, tests);
-	tcase_set_timeout(tests, 120);
+	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_loop_test(tests, the_usual_next_hop_is_kept_up_to_a_threshold, 0, 2);
 	tcase_add_test(tests, the_usual_next_hop_is_kept_where_as_much_waits_elsewhere);

@@ -523,8 +523,8 @@ suite_egress(void)
 
 	suite_add_tcase(suite, tests);
 	suite_add_tcase(suite, sums);
-	tcase_set_timeout(tests, 120);
-	tcase_set_timeout(sums, 120);
+	tcase_set_timeout(tests, 300);
+	tcase_set_timeout(sums, 300);
 	tcase_add_checked_fixture(tests, NULL, teardown);
 	tcase_add_test(tests, a_port_sends_at_its_rate_and_a_bucket_at_once);
 	tcase_add_loop_test(sums, no_rate_is_rounded, 0, 5);

@@ -378,7 +378,7 @@ suite_empty(void)
 	Suite *suite = suite_create("empty");
 	TCase *all = tcase_create("all");
 
-	tcase_set_timeout(all, 60);
+	tcase_set_timeout(all, 300);
 	tcase_add_loop_test(all, the_result_is_that_of_the_children_with_data, 0, N_HANDLERS);
 	tcase_add_loop_test(all, a_copy_keeps_every_bit_whoever_brings_it, 0, N_HANDLERS);
 	tcase_add_loop_test(all, ranks_that_name_another_root_are_told_so, 0, 4 * N_HANDLERS);

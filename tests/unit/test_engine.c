@@ -1103,9 +1103,9 @@ suite_engine(void)
 	tcase_add_test(exact, an_empty_allreduce_waits_for_every_rank);
 	suite_add_tcase(suite, exact);
 
-	tcase_set_timeout(exact, 60);
-	tcase_set_timeout(sending, 60);
-	tcase_set_timeout(errors, 60);
+	tcase_set_timeout(exact, 300);
+	tcase_set_timeout(sending, 300);
+	tcase_set_timeout(errors, 300);
 	tcase_add_test(sending, ranks_begin_at_their_share_of_the_window);
 	tcase_add_test(sending, no_more_than_a_window_is_in_flight);
 	tcase_add_test(sending, only_lost_contributions_are_sent_again);

@@ -520,8 +520,8 @@ suite_engine_tags(void)
 	TCase *exact = tcase_create("exact");
 	TCase *forged = tcase_create("forged");
 
-	tcase_set_timeout(exact, 60);
-	tcase_set_timeout(forged, 60);
+	tcase_set_timeout(exact, 300);
+	tcase_set_timeout(forged, 300);
 	tcase_add_loop_test(exact, every_rank_gets_the_sum_of_all, 0, 5 * N_SIZES);
 	suite_add_tcase(suite, exact);
 	tcase_add_loop_test(forged, forged_results_change_nothing, 0, FORGERIES);

@@ -498,7 +498,7 @@ suite_faults(void)
 	Suite *suite = suite_create("faults");
 	TCase *jobs = tcase_create("jobs");
 
-	tcase_set_timeout(jobs, 60);
+	tcase_set_timeout(jobs, 300);
 	tcase_add_loop_test(jobs, every_result_is_exact_and_every_mbuf_returns, 0, 3 * RUNS);
 	tcase_add_loop_test(jobs, a_silent_host_is_named_to_all_others, 0, 3);
 	suite_add_tcase(suite, jobs);

@@ -390,7 +390,7 @@ suite_halves(void)
 	tcase_add_loop_test(reference, the_reference_rounds_to_nearest_even, 0, N_DTYPES);
 	suite_add_tcase(suite, reference);
 
-	tcase_set_timeout(kernels, 60);
+	tcase_set_timeout(kernels, 300);
 	tcase_add_loop_test(kernels, every_value_is_widened_exactly, 0, N_CASES);
 	tcase_add_loop_test(kernels, everything_around_every_value_is_narrowed_to_nearest_even, 0,
 			    N_CASES);

@@ -163,7 +163,7 @@ suite_isolation(void)
 	TCase *memory = tcase_create("memory");
 
 	tcase_add_checked_fixture(memory, setup, teardown);
-	tcase_set_timeout(memory, 60);
+	tcase_set_timeout(memory, 300);
 	tcase_add_loop_test(memory, a_job_that_waits_for_a_dead_host_holds_no_more_than_its_share,
 			    0, N_HANDLERS * N_SIZES);
 	tcase_add_test(memory, a_job_whose_slots_hold_many_packets_gets_fewer_of_them);

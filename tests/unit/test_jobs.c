@@ -854,7 +854,7 @@ suite_jobs(void)
 	TCase *faults = tcase_create("faults");
 
 	tcase_add_checked_fixture(one, setup, teardown);
-	tcase_set_timeout(one, 60);
+	tcase_set_timeout(one, 300);
 	tcase_add_test(one, run_begins_when_all_have_joined);
 	tcase_add_test(one, sum_reaches_every_member_and_no_one_else);
 	tcase_add_test(one, doubled_packets_are_whole_whatever_the_pipelines_own_pool_holds);
@@ -880,7 +880,7 @@ suite_jobs(void)
 	suite_add_tcase(suite, one);
 
 	tcase_add_checked_fixture(two, setup_two_workers, teardown);
-	tcase_set_timeout(two, 60);
+	tcase_set_timeout(two, 300);
 	tcase_add_test(two, slots_are_shared_out_to_the_workers);
 	tcase_add_test(two, only_members_packets_touch_the_schedule);
 	tcase_add_test(two, blocks_stay_on_the_node_of_their_slots);
@@ -890,7 +890,7 @@ suite_jobs(void)
 	suite_add_tcase(suite, queues);
 
 	tcase_add_checked_fixture(faults, setup_faults, teardown);
-	tcase_set_timeout(faults, 60);
+	tcase_set_timeout(faults, 300);
 	tcase_add_test(faults, sums_are_exact_under_injected_faults);
 	suite_add_tcase(suite, faults);
 	return suite;

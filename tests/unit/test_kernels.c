@@ -320,7 +320,7 @@ suite_kernels(void)
 	TCase *table = tcase_create("table");
 
 	/* Each as a loop over the instruction sets. */
-	tcase_set_timeout(values, 60);
+	tcase_set_timeout(values, 300);
 	tcase_add_loop_test(values, every_short_length_is_right, 0, FANIN_ISA_COUNT);
 	tcase_add_loop_test(values, long_vectors_are_right, 0, FANIN_ISA_COUNT);
 	tcase_add_loop_test(values, every_alignment_is_right, 0, FANIN_ISA_COUNT);

@@ -185,7 +185,7 @@ suite_manager_peer(void)
 	TCase *tcase = tcase_create("peer");
 
 	tcase_add_checked_fixture(tcase, tcp_rig_begin, tcp_rig_end);
-	tcase_set_timeout(tcase, 60);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_test(tcase, a_manager_asks_a_switch_under_tls);
 	tcase_add_loop_test(tcase, what_is_wrong_between_manager_and_switch_is_named, 0,
 			    (int)(sizeof(wrong_peers) / sizeof(wrong_peers[0])));

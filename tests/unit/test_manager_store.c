@@ -781,7 +781,7 @@ suite_manager_store(void)
 	TCase *tcase = tcase_create("store");
 
 	tcase_add_checked_fixture(tcase, make_world, remove_world);
-	tcase_set_timeout(tcase, 60);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_test(tcase, a_group_comes_back_as_it_was);
 	tcase_add_test(tcase, a_group_that_moved_runs_and_has_to_be_made_anew);
 	tcase_add_test(tcase, each_tree_of_a_job_is_kept_and_removed_by_itself);

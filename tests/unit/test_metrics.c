@@ -369,7 +369,7 @@ suite_metrics(void)
 	tcase_add_test(text, an_address_is_an_ip_address_and_a_port);
 	suite_add_tcase(suite, text);
 
-	tcase_set_timeout(server, 60);
+	tcase_set_timeout(server, 300);
 	tcase_add_test(server, only_metrics_can_be_got);
 	tcase_add_test(server, connections_without_a_request_give_way);
 	tcase_add_test(server, a_request_has_a_deadline);

@@ -338,7 +338,7 @@ suite_multicast(void)
 	TCase *tests = tcase_create("multicast");
 
 	suite_add_tcase(suite, tests);
-	tcase_set_timeout(tests, 120);
+	tcase_set_timeout(tests, 300);
 	tcase_add_test(tests, each_packet_comes_to_each_other_rank_once_over_each_link_once);
 	tcase_add_test(tests, what_is_not_a_members_goes_nowhere);
 	tcase_add_test(tests, with_faults_what_comes_is_right);

@@ -314,7 +314,7 @@ suite_neighbors(void)
 	TCase *tcase = tcase_create("neighbors");
 
 	tcase_add_checked_fixture(tcase, leaf_open, leaf_close);
-	tcase_set_timeout(tcase, 60);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_test(tcase, next_hops_are_asked_for_at_once_and_hosts_are_not);
 	tcase_add_test(tcase, arp_for_the_switch_is_answered_on_every_port_and_teaches);
 	tcase_add_test(tcase, an_unknown_host_is_asked_for_on_all_host_ports_once_a_second);

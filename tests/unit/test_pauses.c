@@ -136,7 +136,7 @@ suite_pauses(void)
 	Suite *suite = suite_create("pauses");
 	TCase *all = tcase_create("all");
 
-	tcase_set_timeout(all, 60);
+	tcase_set_timeout(all, 300);
 	tcase_add_loop_test(all, collectives_go_on_as_soon_as_all_hosts_run_again, 0,
 			    N_MACHINES * N_SIZES * N_LOSSES);
 	suite_add_tcase(suite, all);

@@ -780,9 +780,9 @@ suite_pipeline(void)
 	TCase *slow = tcase_create("slow");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 60);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_checked_fixture(slow, setup, teardown);
-	tcase_set_timeout(slow, 120);
+	tcase_set_timeout(slow, 300);
 	tcase_add_test(tcase, unknown_destination_is_flooded_to_all_others);
 	tcase_add_test(tcase, a_port_that_is_down_is_left_alone_and_its_frames_are_counted);
 	tcase_add_test(tcase, frames_that_a_device_does_not_take_wait_and_leave_in_order);

@@ -498,7 +498,7 @@ suite_pktgen(void)
 	TCase *tcase = tcase_create("hosts");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 60);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_loop_test(tcase, hosts_join_sum_and_leave, 1, MAX_HOSTS + 1);
 	tcase_add_test(tcase, a_run_goes_on_where_the_last_one_ended);
 	tcase_add_test(tcase, one_lost_result_is_one_loss);
@@ -511,7 +511,7 @@ suite_pktgen(void)
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("faults");
 	tcase_add_checked_fixture(tcase, setup_lossy, teardown);
-	tcase_set_timeout(tcase, 60);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_test(tcase, loss_and_duplication_are_counted_and_repaired);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("figures");

@@ -190,7 +190,7 @@ suite_ranks(void)
 	TCase *tests = tcase_create("ranks");
 
 	suite_add_tcase(suite, tests);
-	tcase_set_timeout(tests, 60);
+	tcase_set_timeout(tests, 300);
 	tcase_add_loop_test(tests, sets_hold_what_was_added_and_not_removed, 0, N_SIZES);
 	tcase_add_loop_test(tests, one_and_all_are_those_ranks, 0, N_SIZES);
 	tcase_add_loop_test(tests, sets_are_combined_as_sets, 0, N_SIZES);

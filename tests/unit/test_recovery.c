@@ -391,7 +391,7 @@ suite_recovery(void)
 	Suite *suite = suite_create("recovery");
 	TCase *tcase = tcase_create("lost runs");
 
-	tcase_set_timeout(tcase, 60);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_loop_test(tcase, sums_are_exact_across_lost_runs, 0, 120);
 	tcase_add_test(tcase, refusals_of_a_run_that_is_there_change_nothing);
 	tcase_add_test(tcase, another_switch_has_runs_of_its_own_whatever_their_numbers);

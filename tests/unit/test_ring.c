@@ -354,7 +354,7 @@ suite_ring(void)
 	Suite *suite = suite_create("ring");
 	TCase *results = tcase_create("results");
 
-	tcase_set_timeout(results, 120);
+	tcase_set_timeout(results, 300);
 	tcase_add_loop_test(results, every_type_and_operator_is_exact_in_odd_sizes, 0, N_RANK_COUNTS);
 	tcase_add_loop_test(results, jobs_that_accumulate_in_f32_round_once, 0, N_RANK_COUNTS);
 	tcase_add_loop_test(results, long_vectors_flow_in_a_pipeline_and_are_exact, 0, N_RANK_COUNTS);

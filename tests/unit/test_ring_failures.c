@@ -796,7 +796,7 @@ suite_ring_failures(void)
 	TCase *failures = tcase_create("failures");
 	TCase *wiring = tcase_create("wiring");
 
-	tcase_set_timeout(failures, 60);
+	tcase_set_timeout(failures, 300);
 	tcase_add_test(failures, a_killed_rank_is_named_by_all_at_once);
 	tcase_add_test(failures, a_rank_that_hangs_is_waited_for);
 	tcase_add_test(failures, a_rank_that_has_not_posted_is_waited_for);
@@ -823,7 +823,7 @@ suite_ring_failures(void)
 	tcase_add_test(failures, different_collectives_are_told_apart);
 	tcase_add_test(failures, a_failed_ring_takes_no_more_requests);
 	suite_add_tcase(suite, failures);
-	tcase_set_timeout(wiring, 60);
+	tcase_set_timeout(wiring, 300);
 	tcase_add_test(wiring, strangers_are_closed_and_counted);
 	tcase_add_test(wiring, another_key_does_not_get_in);
 	tcase_add_test(wiring, many_silent_strangers_do_not_keep_a_neighbour_out);

@@ -498,7 +498,7 @@ suite_routing(void)
 	TCase *tcase = tcase_create("routing");
 
 	tcase_add_checked_fixture(tcase, leaf_open, leaf_close);
-	tcase_set_timeout(tcase, 60);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_test(tcase, the_longest_prefix_wins);
 	tcase_add_test(tcase, hosts_of_the_subnet_reach_each_other_through_the_gateway_too);
 	tcase_add_test(tcase, flows_are_spread_over_the_next_hops_and_stay_on_theirs);

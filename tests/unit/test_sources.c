@@ -233,12 +233,12 @@ suite_sources(void)
 	TCase *path = tcase_create("path");
 
 	tcase_add_checked_fixture(own, setup, teardown);
-	tcase_set_timeout(own, 60);
+	tcase_set_timeout(own, 300);
 	tcase_add_loop_test(own, nobody_but_the_switch_speaks_as_the_switch, 0, RTE_DIM(claims));
 	tcase_add_test(own, tags_to_the_end_of_a_frame_are_no_address);
 	suite_add_tcase(suite, own);
 	tcase_add_checked_fixture(path, leaf_open, leaf_close);
-	tcase_set_timeout(path, 60);
+	tcase_set_timeout(path, 300);
 	tcase_add_loop_test(path, a_source_is_taken_where_it_belongs_only, 0, RTE_DIM(sources));
 	tcase_add_test(path, a_host_does_not_speak_as_its_leaf_to_a_spine);
 	suite_add_tcase(suite, path);

@@ -265,7 +265,7 @@ suite_split(void)
 	Suite *suite = suite_create("split");
 	TCase *tcase = tcase_create("trees");
 
-	tcase_set_timeout(tcase, 60);
+	tcase_set_timeout(tcase, 300);
 	tcase_add_loop_test(tcase, sums_over_several_trees_are_exact, 0, 48);
 	tcase_add_loop_test(tcase, blocks_of_all_requests_go_round_robin, 0, FANIN_MAX_TREES - 1);
 	tcase_add_loop_test(tcase, parts_of_every_collective_have_each_block_once, 0, 16);

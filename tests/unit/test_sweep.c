@@ -319,7 +319,7 @@ suite_sweep(void)
 	TCase *all = tcase_create("all");
 	int handlers = host_rig_handlers();
 
-	tcase_set_timeout(all, 120);
+	tcase_set_timeout(all, 300);
 	tcase_add_loop_test(all, every_type_and_operator_is_exact_for_any_number_of_hosts, 0,
 			    handlers * N_HOST_COUNTS);
 	tcase_add_loop_test(all, large_vectors_are_exact_for_any_number_of_hosts, 0,

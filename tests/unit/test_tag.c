@@ -411,8 +411,8 @@ suite_tag(void)
 
 	tcase_add_checked_fixture(tags, setup, teardown);
 	tcase_add_checked_fixture(frames, setup, teardown);
-	tcase_set_timeout(tags, 60);
-	tcase_set_timeout(frames, 60);
+	tcase_set_timeout(tags, 300);
+	tcase_set_timeout(frames, 300);
 	tcase_add_test(tags, the_reference_is_that_of_the_paper);
 	tcase_add_loop_test(tags, tags_are_a_nonce_and_poly1305_aes, 0, 2);
 	tcase_add_loop_test(tags, no_bit_of_a_packet_can_be_changed, 0, N_TYPES);
