@@ -386,12 +386,31 @@ count_children(const struct group *group, uint16_t node)
 	return n;
 }
 
+static int
+check_children(const struct manager *manager, const struct group *group, struct control_error *error)
+{
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		const uint32_t n_children = count_children(group, i);
+
+		if (n_children <= FANIN_WIRE_MAX_CHILDREN)
+			continue;
+		control_fail(error, "no_room",
+			     "switch %s would have %u hosts and switches of the job below it, expected at most %u",
+			     manager->peers[group->nodes[i].switch_index].about->name, n_children,
+			     FANIN_WIRE_MAX_CHILDREN);
+		return -ENOSPC;
+	}
+	return 0;
+}
+
 /* The most that each switch gives to a job of this handler: a slot of some handlers holds several packets. */
 static int
 choose_slots(const struct manager *manager, struct group *group, struct control_error *error)
 {
 	uint32_t slots = UINT32_MAX;
 
+	if (check_children(manager, group, error) != 0)
+		return -ENOSPC;
 	if (!group_has_slots(group)) {
 		group->slots = 0;
 		return 0;
@@ -403,12 +422,6 @@ choose_slots(const struct manager *manager, struct group *group, struct control_
 		/* A switch that is lost and comes back as another build may have no such handler any more. */
 		const uint32_t most = peer->slots_per_job / (packets == 0 ? 1 : packets);
 
-		if (n_children > FANIN_WIRE_MAX_CHILDREN) {
-			control_fail(error, "no_room",
-				     "switch %s would have %u hosts and switches of the job below it, expected at most %u",
-				     peer->about->name, n_children, FANIN_WIRE_MAX_CHILDREN);
-			return -ENOSPC;
-		}
 		if (most < slots)
 			slots = most;
 	}

@@ -177,6 +177,9 @@ select_job(struct worker *worker, const struct job *job)
 
 	worker->handler_ctx.job = &job->params;
 	worker->handler_ctx.state = job->state;
+	/* With the job, which may be gone by the next one. */
+	worker->handler_ctx.ended = &job->ended;
+	worker->handler_ctx.silent = &job->silent;
 	worker->handler_ctx.timers = job->timeout < 0 ? NULL : worker->timers[job->timeout];
 	worker->handler_ctx.tagger = job->taggers != NULL ? job->taggers[worker->index] : NULL;
 	worker->handler_ctx.parent_instance = __atomic_load_n(&job->parent_instance,
@@ -282,8 +285,6 @@ run_single(struct worker *worker, struct rte_mbuf *mbuf)
 	select_any(worker, job);
 	ctx->now_ns = worker->now_ns;
 	ctx->epoch = worker->run;
-	ctx->ended = &job->ended;
-	ctx->silent = &job->silent;
 	ctx->missing = 0;
 	verdict = is_run_of(worker, job, &headers->fanin) ? run_other(ctx, job, &packet, &reason)
 							  : FANIN_VERDICT_RETRY;

@@ -137,11 +137,15 @@ ranks_joined(const struct job *job, struct fanin_ranks *ranks)
 		fanin_ranks_merge(ranks, &job->params.child_ranks[__builtin_ctzll(left)]);
 }
 
-/* MTU that the job's packets need. */
+/* MTU that the job's packets need, answers about many ranks among them. */
 static uint32_t
 least_mtu(const struct job *job)
 {
-	return job->params.payload_bytes + (uint32_t)FANIN_MTU_OVERHEAD +
+	const uint32_t answer_len = fanin_ranks_words(job->params.n_ranks) == 1
+					    ? 0
+					    : fanin_answer_len(job->params.n_ranks);
+
+	return RTE_MAX(job->params.payload_bytes, answer_len) + (uint32_t)FANIN_MTU_OVERHEAD +
 	       (job->taggers != NULL ? FANIN_TAG_LEN : 0);
 }
 

@@ -11,8 +11,9 @@
 #include "pipeline/pipeline.h"
 #include "control/args.h"
 #include "switch/commands.h"
+#include "wire/ranks.h"
 
-#define MOST_HOSTS_TO_FIND 64 /* by one command: a job's */
+#define MOST_HOSTS_TO_FIND FANIN_WIRE_MAX_RANKS /* by one command: a job's */
 
 static const char *
 next_hop_state(const struct pipeline *pipeline, const struct next_hop *hop, mac_key mac)

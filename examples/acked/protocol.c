@@ -315,6 +315,7 @@ engine_open(const struct fanin_protocol_config *config, void **engine, struct fa
 	if (opened == NULL)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
 	opened->config = *config;
+	opened->config.hosts = NULL; /* no longer there */
 	fanin_loop_init(&opened->loop, &engine_loop_ops, config->transport, &clock,
 			config->timeout_ns, 2);
 	*engine = opened;

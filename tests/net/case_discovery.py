@@ -104,7 +104,10 @@ def switches_tell_where_their_hosts_are():
         for switch, ip in (("spine0", fabric.host_ip(0)), ("leaf0", fabric.switch_ip("spine0")), ("leaf0", "192.0.2.1"),
                            ("leaf0", fabric.switch_ip("leaf0"))):
             expect_equal(find(switch, ip), (None, False), f"{ip} at {switch}")
-        for arguments, words in (({}, "hosts"), ({"hosts": []}, "1 to 64"), ({"hosts": [{"ip": "10.77.0.1"}] * 65}, "1 to 64"),
+        # All hosts of the largest job in one question.
+        several = fabric.ask("leaf0", "hosts.find", hosts=[{"ip": fabric.host_ip(rank % 2)} for rank in range(4096)])["hosts"]
+        expect_equal([entry["port"] for entry in several], ["h0", "h1"] * 2048, "the ports of 4096 ranks")
+        for arguments, words in (({}, "hosts"), ({"hosts": []}, "1 to 4096"), ({"hosts": [{"ip": "10.77.0.1"}] * 4097}, "1 to 4096"),
                                  ({"hosts": [{"ip": "10.77.0.256"}]}, "args.hosts[0].ip"), ({"hosts": ["10.77.0.1"]}, "expected an object"),
                                  ({"hosts": [{"ip": "10.77.0.1", "port": "h0"}]}, "args.hosts[0].port")):
             try:

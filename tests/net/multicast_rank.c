@@ -195,39 +195,8 @@ gather_report(const void *engine, struct fanin_report *report)
 
 /* ------------------------------------------------------------------- runs are not taken up again here */
 
-static bool
-gather_run_lost(const void *engine)
-{
-	(void)engine;
-	return false;
-}
-
-static void
-gather_suspect_run(void *engine)
-{
-	(void)engine;
-}
-
-static void
-gather_hint(void *engine, const char *hint)
-{
-	(void)engine;
-	(void)hint;
-}
-
-static bool
-gather_peers_may_need_results(const void *engine)
-{
-	(void)engine;
-	return false;
-}
-
-static const struct fanin_switch_ops gather_on_switch = {
-	.run_lost = gather_run_lost,
-	.suspect_run = gather_suspect_run,
-	.hint = gather_hint,
-	.peers_may_need_results = gather_peers_may_need_results,
-};
+/* It knows neither several trees nor runs that are taken up again. */
+static const struct fanin_switch_ops gather_on_switch = { 0 };
 
 static const char *const gather_handlers[] = { "multicast", NULL };
 

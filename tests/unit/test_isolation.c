@@ -156,6 +156,42 @@ START_TEST(a_job_without_room_for_two_slots_is_refused)
 }
 END_TEST
 
+/* What the answer that host 0 has got says of ranks that are gone. */
+static struct fanin_ranks
+gone_in_answer(const struct job *job)
+{
+	const struct fanin_headers *got = (const struct fanin_headers *)buffer;
+	struct fanin_answer_ranks ranks;
+
+	do
+		ck_assert_uint_ne(ring_switch_take(&sw, 0, buffer), 0);
+	while (got->fanin.type != FANIN_TYPE_ANSWER || got->fanin.job != job->params.id);
+	fanin_answer_read_ranks((const uint8_t *)(got + 1) + sizeof(struct fanin_answer_body),
+				job->params.n_ranks, &ranks);
+	fanin_ranks_merge(&ranks.ended, &ranks.silent);
+	return ranks.ended;
+}
+
+START_TEST(ranks_that_are_gone_from_one_job_are_not_from_another)
+{
+	struct job *dying = ring_switch_job(&sw, 2, 16), *living = ring_switch_job(&sw, 2, 16);
+	const uint32_t dying_epoch = host_join_all(&sw, dying, 2, 1);
+	const uint32_t living_epoch = host_join_all(&sw, living, 2, 3);
+	const struct fanin_ranks second = fanin_ranks_one(1);
+	struct fanin_ranks gone;
+
+	dying->ended = second;
+	host_contribute(&sw, dying, 0, dying_epoch, 0, false);
+	host_contribute(&sw, living, 0, living_epoch, 0, false);
+	host_query(&sw, dying, 0, dying_epoch, 0, 7, true);
+	gone = gone_in_answer(dying);
+	ck_assert(fanin_ranks_equal(&gone, &second));
+	host_contribute(&sw, living, 0, living_epoch, 0, true);
+	gone = gone_in_answer(living);
+	ck_assert(fanin_ranks_is_empty(&gone));
+}
+END_TEST
+
 Suite *
 suite_isolation(void)
 {
@@ -168,6 +204,7 @@ suite_isolation(void)
 			    0, N_HANDLERS * N_SIZES);
 	tcase_add_test(memory, a_job_whose_slots_hold_many_packets_gets_fewer_of_them);
 	tcase_add_test(memory, a_job_without_room_for_two_slots_is_refused);
+	tcase_add_test(memory, ranks_that_are_gone_from_one_job_are_not_from_another);
 	suite_add_tcase(suite, memory);
 	return suite;
 }

@@ -868,9 +868,10 @@ END_TEST
 /* ------------------------------------------------------------------ more than 64 ranks */
 
 #define MANY 1000
-#define MANY_LOW 64    /* child 0, */
-#define MANY_HIGH 70   /* child 1, */
-#define MANY_FIRST 900 /* and child 2, a switch with all from here on */
+#define MANY_LOW 64      /* child 0, */
+#define MANY_PAYLOAD 256 /* less than what is said of ranks */
+#define MANY_HIGH 70     /* child 1, */
+#define MANY_FIRST 900   /* and child 2, a switch with all from here on */
 
 /* A JOIN_ACK, an ANSWER or a PROBE_ACK in a job of so many ranks, as large as that makes it. */
 struct many_body {
@@ -887,6 +888,7 @@ make_many_job(void)
 	struct job_spec spec = {
 		.key = RING_SWITCH_KEY,
 		.handler = "single",
+		.payload_bytes = MANY_PAYLOAD,
 		.slots = 2 * WINDOW,
 		.n_ranks = MANY,
 		.n_members = CHILDREN,
@@ -917,6 +919,26 @@ set_in_frame(size_t offset)
 	fanin_ranks_read(&set, (const uint8_t *)(got + 1) + offset, MANY);
 	return set;
 }
+
+START_TEST(a_host_whose_link_takes_no_answers_about_all_ranks_is_refused)
+{
+	const uint32_t needed = (uint32_t)FANIN_MTU_OVERHEAD + fanin_answer_len(MANY);
+	struct fanin_join_body join = { .nonce = 5, .size = MANY, .mtu = needed - 1 };
+	size_t len;
+
+	ck_assert_uint_lt(job->params.payload_bytes + FANIN_MTU_OVERHEAD, needed - 1);
+	for (int turn = 0; turn < 2; turn++, join.mtu++) {
+		len = host_packet(&sw, 0, FANIN_TYPE_JOIN, job->params.id, MANY_LOW, &join,
+				  sizeof(join), (struct fanin_headers *)buffer);
+		ring_switch_put(&sw, 0, buffer, len);
+		ck_assert_uint_gt(ring_switch_take(&sw, 0, buffer), 0);
+		ck_assert_uint_eq(got->fanin.type,
+				  turn == 0 ? FANIN_TYPE_REFUSED : FANIN_TYPE_JOIN_ACK);
+		if (turn == 0)
+			ck_assert_uint_eq(got->fanin.count, FANIN_REASON_MTU);
+	}
+}
+END_TEST
 
 START_TEST(sets_of_ranks_are_as_long_as_the_job_needs)
 {
@@ -1146,6 +1168,7 @@ suite_levels(void)
 	tcase_add_test(one, ranks_that_make_no_tree_are_refused);
 	suite_add_tcase(suite, one);
 	tcase_add_checked_fixture(many, many_open, many_close);
+	tcase_add_test(many, a_host_whose_link_takes_no_answers_about_all_ranks_is_refused);
 	tcase_add_test(many, sets_of_ranks_are_as_long_as_the_job_needs);
 	tcase_add_test(many, what_another_switch_says_of_its_ranks_is_passed_on);
 	tcase_add_test(many, a_link_that_is_too_small_for_so_many_ranks_is_refused);

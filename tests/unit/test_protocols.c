@@ -180,7 +180,9 @@ START_TEST(a_protocol_that_makes_no_sense_is_refused_with_the_reason)
 	static const char *const taken_handlers[] = { "other", "tree", NULL };
 	static const struct fanin_switch_ops half = { .cut = cut };
 	static const struct fanin_switch_ops nothing = { 0 };
+	struct fanin_switch_ops one;
 	struct fanin_protocol protocol;
+	char reason[FANIN_TEXT_LEN];
 
 #define EXPECT_PROBLEM(words, change)                                                              \
 	do {                                                                                       \
@@ -203,6 +205,15 @@ START_TEST(a_protocol_that_makes_no_sense_is_refused_with_the_reason)
 	ck_assert_ptr_null(fanin_protocol_problem(&protocol));
 	ck_assert(!fanin_protocol_splits(&protocol));
 	ck_assert(!fanin_protocol_recovers(&protocol));
+	/* It may take runs up again and not know several trees, or the other way round. */
+	one = *fanin_protocol_of("single", reason, sizeof(reason))->on_switch;
+	protocol.on_switch = &one;
+	ck_assert_ptr_null(fanin_protocol_problem(&protocol));
+	one.cut = NULL;
+	one.accepts = NULL;
+	ck_assert_ptr_null(fanin_protocol_problem(&protocol));
+	one.abort = NULL;
+	EXPECT_PROBLEM("all or none", protocol.on_switch = &one);
 	EXPECT_PROBLEM("name", protocol.name = NULL);
 	EXPECT_PROBLEM("another protocol's", protocol.name = "window");
 	EXPECT_PROBLEM("handlers", protocol.handlers = NULL);

@@ -25,17 +25,16 @@ names_handler(const struct fanin_protocol *protocol, const char *handler)
 static bool
 groups_are_whole(const struct fanin_switch_ops *ops)
 {
-	const unsigned int splits = (ops->cut != NULL) + (ops->accepts != NULL) +
-				    (ops->abort != NULL);
+	const unsigned int splits = (ops->cut != NULL) + (ops->accepts != NULL);
 	const unsigned int recovers = (ops->run_lost != NULL) + (ops->suspect_run != NULL) +
 				      (ops->note_rejoin != NULL) + (ops->progress != NULL) +
 				      (ops->resume != NULL) + (ops->move != NULL) +
 				      (ops->redirect != NULL) + (ops->hint != NULL) +
 				      (ops->peers_may_need_results != NULL);
 
-	/* A run that others have ended can't be taken up again: it is aborted. */
-	return (splits == 0 || splits == 3) &&
-	       (recovers == 0 || (recovers == 9 && ops->abort != NULL));
+	/* `abort` is of both: of requests in other trees, and of a run that can't be taken up again. */
+	return (splits == 0 || splits == 2) && (recovers == 0 || recovers == 9) &&
+	       (ops->abort != NULL) == (splits != 0 || recovers != 0);
 }
 
 const char *

@@ -51,7 +51,10 @@ struct fanin_protocol_config {
 	bool spread; /* the switch has several workers, of which one may be behind the others */
 	bool stagger;
 	bool recover; /* a run that the switch has lost can be resumed */
-	/* By rank, where all were when the job was given to them; the owner's. NULL: the network manager has not told, or there is none. */
+	/*
+	 * By rank, where all were when the job was given to them. Valid in `open` only: what is needed later is to be copied. NULL: the network
+	 * manager has not told, or there is none.
+	 */
 	const struct fanin_peer *hosts;
 
 	/* Among the ranks only. */
@@ -69,7 +72,7 @@ struct fanin_rejoin {
 
 /*
  * What a protocol on switches is to do where a job has several trees, and where a switch may lose its run. Each of the two groups may be NULL
- * as a whole.
+ * as a whole; `abort` belongs to both.
  */
 struct fanin_switch_ops {
 	/* Jobs with several trees, whose requests are split over as many engines. NULL: such a job can't be joined. */
