@@ -14,6 +14,8 @@ STARTS = 20
 # And what that takes on a machine at rest, where starts are too short to tell.
 LEAST_SECONDS = 1.0
 INTERVAL_SECONDS = 0.1
+# What a sleep or a start of a program takes longer than this has stood still: timers count little of that.
+STILL_SECONDS = 0.1
 
 
 def waited_seconds(pid):
@@ -43,6 +45,7 @@ class Pace:
     def __init__(self, pids=()):
         self.began = None
         self.longest = 0.0
+        self.still = 0.0  # seconds in which this machine has stood still, as far as this thread has seen it
         self._first = {pid: waited_seconds(pid) for pid in pids}
         self._last = dict(self._first)
         self._ended = threading.Event()
@@ -53,9 +56,14 @@ class Pace:
         while True:
             started = time.monotonic()
             subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-            self.longest = max(self.longest, time.monotonic() - started)
+            took = time.monotonic() - started
+            self.longest = max(self.longest, took)
             self._look()
-            if self._ended.wait(INTERVAL_SECONDS):
+            slept = time.monotonic()
+            ended = self._ended.wait(INTERVAL_SECONDS)
+            for over in (took, time.monotonic() - slept - INTERVAL_SECONDS):
+                self.still += over if over > STILL_SECONDS else 0
+            if ended:
                 return
 
     def _look(self):
@@ -81,12 +89,13 @@ class Pace:
     @property
     def grace(self):
         """Seconds by which something may be late on this machine, known once the block has ended."""
-        return max(LEAST_SECONDS, STARTS * self.longest, self.waited)
+        return max(LEAST_SECONDS, STARTS * self.longest, self.waited, self.still)
 
     def expect_within(self, seconds, most, what):
         """What has taken `seconds` was to take less than `most`, and what this machine adds to that."""
         expect(seconds < most + self.grace, f"{what}: took {seconds:.2f} s, expected less than {most:g} s and {self.grace:.2f} s, "
-               f"where a program took {self.longest:.3f} s to start and end, and a rank had no core for {self.waited:.2f} s")
+               f"where a program took {self.longest:.3f} s to start and end, a rank had no core for {self.waited:.2f} s, "
+               f"and the machine stood still for {self.still:.2f} s")
 
 
 def wait_within(condition, most, what):
