@@ -241,7 +241,7 @@ measure(const struct settings *settings, struct rig *rig, double packets)
 
 		if ((found[i].calibration - fastest) * 100 > fastest * TOLERANCE_PERCENT)
 			continue;
-		/* Of the packets per second. */
+		/* Shares of the packets per second without timers. */
 		costs[n] = 1 - without / (double)found[i].with;
 		noises[n++] = 1 - (double)found[i].before / (double)found[i].after;
 	}

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define LINE_LEN 96
-/* Of the names: the help of an option whose name is longer begins on the next line. */
+/* Width of the column of names: the help of an option with a longer one begins on the next line. */
 #define MOST_NAMES_LEN 26
 #define NAMES_LEN 64
 

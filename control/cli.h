@@ -19,7 +19,7 @@ struct cli_option {
 	const char *help; /* may have several lines; longer ones are broken where they are printed */
 };
 
-/* What getopt_long() wants. */
+/* The arguments of getopt_long() that a table makes. */
 struct cli {
 	struct option long_options[CLI_MOST_OPTIONS + 1];
 	char letters[3 * CLI_MOST_OPTIONS + 2];

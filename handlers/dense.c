@@ -221,7 +221,7 @@ keep_first(void *acc, const void *in, size_t count)
 	(void)count;
 }
 
-/* What becomes a block's `add`, into partial results that are f32 if `wide`. Returns NULL if the job can't reduce this. */
+/* The kernel for a block's `add`; wide: its partial results are f32. Returns NULL if the job can't reduce this. */
 static fanin_kernel_fn
 kernel_of(const struct fanin_job_params *job, const struct fanin_hdr *hdr, bool wide)
 {

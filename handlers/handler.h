@@ -73,7 +73,7 @@ fanin_slot_leave(struct fanin_slot_tag *tag)
 	__atomic_store_n(&tag->busy, 0, __ATOMIC_RELEASE);
 }
 
-/* What a job's switches make of its packets; `version` tells it to the network manager. */
+/* The shape of a job: how its packets go through its switches. `version` tells it to the network manager. */
 enum fanin_shape {
 	FANIN_SHAPE_TREE, /* contributions of all members meet on their way up a tree, and results go down */
 	FANIN_SHAPE_MULTICAST, /* packets of any member go to all others along a tree; nothing is kept */

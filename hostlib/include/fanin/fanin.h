@@ -418,7 +418,7 @@ FANIN_API const char *fanin_ctx_error(const fanin_ctx *ctx);
  */
 FANIN_API size_t fanin_ctx_missing_ranks(const fanin_ctx *ctx, uint16_t *ranks, size_t n);
 
-/* Of these the ones below 64 as a bitmap. */
+/* The same as a bitmap, of ranks below 64 only. */
 FANIN_API uint64_t fanin_ctx_missing(const fanin_ctx *ctx);
 
 /*
@@ -433,7 +433,7 @@ FANIN_API const char *fanin_comm_error(const fanin_comm *comm);
  */
 FANIN_API size_t fanin_comm_missing_ranks(const fanin_comm *comm, uint16_t *ranks, size_t n);
 
-/* Of these the ones below 64 as a bitmap. */
+/* The same as a bitmap, of ranks below 64 only. */
 FANIN_API uint64_t fanin_comm_missing(const fanin_comm *comm);
 
 /* Fills as much of the report as report->sz says. Returns FANIN_OK or FANIN_ERR_INVALID. */

@@ -71,7 +71,7 @@ struct fanin_rejoin {
 };
 
 /*
- * What a protocol on switches is to do where a job has several trees, and where a switch may lose its run. Each of the two groups may be NULL
+ * Functions of a protocol on switches for jobs with several trees, and for runs that a switch may lose. Each of the two groups may be NULL
  * as a whole; `abort` belongs to both.
  */
 struct fanin_switch_ops {
