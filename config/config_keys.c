@@ -157,7 +157,7 @@ static const struct config_key auto_handler_keys[] = {
 
 static const struct config_key idle_keys[] = {
 	{ "policy", CONFIG_TYPE_CHOICE, FIELD(config, idle_policy), .choices = idle_policies,
-	  .fallback = CONFIG_IDLE_YIELD },
+	  .fallback = CONFIG_IDLE_SLEEP },
 	{ "empty_polls", CONFIG_TYPE_INTEGER, FIELD(config, idle_empty_polls), RANGE(1, 1000000),
 	  .fallback = 64 },
 	{ "sleep_us", CONFIG_TYPE_INTEGER, FIELD(config, idle_sleep_us), RANGE(1, 100000),

@@ -333,7 +333,7 @@ START_TEST(only_address_and_ports_are_needed)
 	ck_assert_uint_eq(config.memory_megabytes, 512);
 	ck_assert_uint_eq(config.mbufs, 0);
 	ck_assert_uint_eq(config.mbuf_cache, 256);
-	ck_assert_int_eq(config.idle_policy, CONFIG_IDLE_YIELD);
+	ck_assert_int_eq(config.idle_policy, CONFIG_IDLE_SLEEP);
 	ck_assert_uint_eq(config.idle_empty_polls, 64);
 	ck_assert_uint_eq(config.idle_sleep_us, 50);
 	ck_assert_uint_eq(config.max_jobs, 8);
@@ -359,7 +359,7 @@ START_TEST(every_key_reaches_its_field)
 		"\"control\":{\"socket\":\"/tmp/s\"},\"metrics\":{\"listen\":\"[::1]:9464\"},\"log_level\":\"debug\","
 		"\"memory\":{\"hugepages\":\"never\",\"megabytes\":64},\"mempool\":{\"mbufs\":4194303,\"cache\":0},"
 		"\"workers\":[{\"lcore\":5,\"cpu\":1},{\"lcore\":3}],"
-		"\"idle\":{\"policy\":\"sleep\",\"empty_polls\":9,\"sleep_us\":8},"
+		"\"idle\":{\"policy\":\"spin\",\"empty_polls\":9,\"sleep_us\":8},"
 		"\"limits\":{\"max_jobs\":4096,\"slots\":8192,\"shared_slots\":64,\"key_rate\":1000},\"mac_table\":{\"entries\":64,\"age_seconds\":1},"
 		"\"ports\":[{\"name\":\"a\",\"pci\":\"0000:01:1f.7\",\"mtu\":61184},"
 		"{\"name\":\"b\",\"vdev\":\"net_tap0,iface=x\"},{\"name\":\"c\",\"memif\":65535}],"
@@ -386,7 +386,7 @@ START_TEST(every_key_reaches_its_field)
 	ck_assert_uint_eq(config.workers[0].cpu, 1);
 	ck_assert_uint_eq(config.workers[1].lcore, 3);
 	ck_assert_uint_eq(config.workers[1].cpu, 3);
-	ck_assert_int_eq(config.idle_policy, CONFIG_IDLE_SLEEP);
+	ck_assert_int_eq(config.idle_policy, CONFIG_IDLE_SPIN);
 	ck_assert_uint_eq(config.idle_empty_polls, 9);
 	ck_assert_uint_eq(config.idle_sleep_us, 8);
 	ck_assert_uint_eq(config.max_jobs, 4096);
