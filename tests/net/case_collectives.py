@@ -102,13 +102,13 @@ def a_host_that_computes_is_not_waited_for_if_it_has_a_progress_thread():
             computing = lab.spawn(0, with_background(spawn(0, "compute")), "computing")
             waiting = [lab.spawn(rank, spawn(rank, "wait"), "waiting") for rank in (1, 2)]
             for rank, process in enumerate(waiting, 1):
-                status = process.wait(30)
+                status = process.wait(60)
                 expect(process.stdout(), f"rank {rank} printed nothing, status {status}: {process.last_words()}")
                 report = json.loads(process.stdout())
                 expect(report["ok"], f"rank {rank} with {transport}: {report}")
             expect(computing.popen.poll() is None, f"rank 0 ended while it computed: {computing.last_words()}")
             computing.popen.send_signal(signal.SIGUSR1)
-            computing.wait(30)
+            computing.wait(60)
             report = json.loads(computing.stdout())
             expect(report["ok"], f"rank 0 with {transport}: {report}")
             expect_equal(report["computed"], report["bytes"], "bytes that were done before it called the library again")

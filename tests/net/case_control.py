@@ -240,7 +240,7 @@ def junk_on_the_control_socket_does_no_harm():
     with running_lab(2) as lab:
         for data in junk:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-                client.settimeout(5)
+                client.settimeout(60)
                 client.connect(str(lab.socket_path))
                 try:
                     client.sendall(data)

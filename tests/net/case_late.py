@@ -44,8 +44,8 @@ def stop_for(process, seconds):
 
 def expect_named(lab, ranks, gone, lose, where, among=None):
     """
-    All others end within the timeout and name it. lose: makes it go, and returns when it went. among: ranks that may be named with it,
-    which the switch can't tell apart.
+    All others end within the timeout and name it. lose: makes it go, and returns when it went; the machine's pace is measured
+    from its call on. among: ranks that may be named with it, which the switch can't tell apart.
     """
     others = [rank for number, rank in enumerate(ranks) if number != gone]
     with Pace([rank.pid for rank in others]) as pace:
@@ -212,9 +212,13 @@ def root_of(fabric, name):
     return next(tree["nodes"][0]["switch"] for tree in fabric.ask_manager("trees")["trees"] if tree["name"] == name)
 
 
+def wait_for_many_results(fabric):
+    wait_until(lambda: any(job["stats"]["results"] > 100 for job in fabric.ask("leaf1", "jobs.list")["jobs"]), 60, "results")
+
+
 def lose_the_spine(fabric, disturb):
     """Kills the spine of a job that runs, after disturb(); returns once the job is on another tree."""
-    wait_until(lambda: any(job["stats"]["results"] > 100 for job in fabric.ask("leaf1", "jobs.list")["jobs"]), 60, "results")
+    wait_for_many_results(fabric)
     spine = root_of(fabric, "train")
     disturb()
     fabric.switches[spine].popen.kill()
@@ -324,8 +328,12 @@ def a_rank_that_is_gone_while_the_job_moves_is_named_within_the_timeout():
                     time.sleep(TIMEOUT_SECONDS + 2)
                     expect(all(rank.running() for rank in ranks), f"{where}: a rank gave up on one that was stopped")
                 else:
+                    wait_for_many_results(fabric)
+
+                def lose_while_it_moves(fabric=fabric, lose=lose, lost=lost):
                     lose_the_spine(fabric, lose)
-                expect_named(fabric, ranks, 3, lose if late else lambda lost=lost: lost[0],
+                    return lost[0]
+                expect_named(fabric, ranks, 3, lose if late else lose_while_it_moves,
                              f"{where}, {'late before' if late else 'at once'}, while the job moves", among=(2,))
                 ranks[3].popen.kill()
                 ranks[3].wait(60)

@@ -121,7 +121,7 @@ def who_does_not_agree_on_tags_is_told():
             job = lab.create_job(None, *options)
             ranks = start_ranks(lab, job, bytes=64 * KIB, authenticate=asked)
             for rank in ranks:
-                rank.wait(20)
+                rank.wait(60)
                 error = lab.perf_report(rank)["error"]["message"]
                 expect("authenticate" in error, f"found the error '{error}', expected one that names the option")
 

@@ -581,6 +581,27 @@ START_TEST(who_is_late_and_then_gone_is_named_in_time)
 }
 END_TEST
 
+/* _i / 2: how late in the timeout the switch finds it. _i % 2: 0 it has ended, 1 it does not answer, which counts after a second. */
+START_TEST(who_is_found_gone_late_in_the_timeout_is_named_within_it)
+{
+	const double found_s = (_i % 2 == 0 ? 2.9 : 1.9) + 0.1 * (_i / 2);
+	struct collective collective;
+	struct world *world = world_without_last(&collective);
+
+	pass_without_last(world, found_s);
+	*(_i % 2 == 0 ? &world->ended : &world->mute) = 1 << 3;
+	pass_without_last(world, 5.1 - found_s);
+	for (uint16_t rank = 0; rank < 3; rank++)
+		ck_assert_int_eq(collective.requests[rank].status, FANIN_ERR_TIMEOUT);
+	ck_assert_ptr_nonnull(
+		strstr(fanin_engine_error(world->engines[0])->text,
+		       _i % 2 == 0 ? "no result for 5.0 s: block 100 waits for rank 3 (of 4), which has ended"
+				   : "waits for rank 3 (of 4), which does not answer"));
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
 START_TEST(a_switch_that_goes_while_somebody_is_late_is_named_in_time)
 {
 	struct collective collective;
@@ -1128,6 +1149,7 @@ suite_engine(void)
 	tcase_add_test(errors, who_is_late_is_waited_for);
 	tcase_add_test(errors, answers_from_far_away_are_waited_for_during_long_waits);
 	tcase_add_test(errors, who_is_late_and_then_gone_is_named_in_time);
+	tcase_add_loop_test(errors, who_is_found_gone_late_in_the_timeout_is_named_within_it, 0, 32);
 	tcase_add_test(errors, a_switch_that_goes_while_somebody_is_late_is_named_in_time);
 	tcase_add_test(errors, results_that_are_lost_after_a_long_wait_are_asked_for);
 	tcase_add_test(errors, what_is_lost_again_after_a_long_wait_is_asked_for_soon);

@@ -214,6 +214,26 @@ states_learn(struct fanin_engine *engine, const struct fanin_asked *asked, uint3
 }
 
 /*
+ * How long until the oldest block, which waits for others, is asked for again. At long intervals, what a switch finds late in the
+ * timeout would be heard after it, and silence counts only once it has been told for a while: so the intervals are short around the
+ * timeout, about as long as those between a switch's probes.
+ */
+static uint64_t
+next_ask_wait_ns(const struct fanin_engine *engine, bool ended, bool silent)
+{
+	const uint64_t timeout_ns = engine->config.timeout_ns;
+	const uint64_t waited_ns = engine->loop.now_ns - engine->progress_ns;
+	const uint64_t most_ns = timeout_ns / 10;
+	const uint64_t patience_ns = fanin_engine_patience_ns(engine);
+
+	if (silent)
+		return patience_ns < most_ns ? patience_ns : most_ns;
+	if (ended || waited_ns < timeout_ns / 5 * 2 || waited_ns >= timeout_ns / 5 * 6)
+		return engine->ask_wait_ns;
+	return engine->ask_wait_ns < most_ns ? engine->ask_wait_ns : most_ns;
+}
+
+/*
  * What the oldest block waits for. While it waits for others it is asked for less and less often. As soon as it no longer does, what
  * was sent for it, there or back, may be lost again: from then on the intervals grow anew.
  */
@@ -243,8 +263,7 @@ told_note(struct fanin_engine *engine, enum fanin_block_state state,
 		engine->told.silent_ns = silent_ns != 0 ? silent_ns : engine->loop.now_ns;
 	/* The switch knows no more before long. */
 	engine->retry_ns = 0;
-	engine->ask_ns = engine->loop.now_ns +
-			 (silent ? fanin_engine_patience_ns(engine) : engine->ask_wait_ns);
+	engine->ask_ns = engine->loop.now_ns + next_ask_wait_ns(engine, ended, silent);
 	if (state == FANIN_BLOCK_OPEN && !fanin_ranks_is_empty(&ranks->missing) && !ended && !silent)
 		engine->excused_ns = engine->loop.now_ns;
 }
