@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Secrets of control connections: tokens in files. Any thread. */
+/* Secrets of control connections: tokens in files, keys of jobs. Any thread. */
 #ifndef FANIN_CONTROL_SECRET_H
 #define FANIN_CONTROL_SECRET_H
 

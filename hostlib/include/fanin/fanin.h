@@ -242,8 +242,8 @@ struct fanin_join_opts {
 	/*
 	 * Every packet between this host and the switch carries a message authentication code, so
 	 * that nobody without the job's key can change the results. The job must have been created
-	 * so; a job of the manager is created so if all ranks ask for it. A ring has no such codes:
-	 * the job then fails where there is no reduction tree.
+	 * so; the manager does that if the ranks ask for it, and all must ask for the same. A ring
+	 * has no such codes: the job then fails where there is no reduction tree.
 	 */
 	bool authenticate;
 	uint8_t reserved[7]; /* 0; never a field */
@@ -322,12 +322,12 @@ FANIN_API int fanin_join_job(fanin_ctx *ctx, const char *job_name, uint16_t size
 /*
  * Common to all collectives below.
  *
- * Buffers have elements of dtype, any alignment. They stay the caller's, and must live and be left
- * alone until the request is done. Counts may be 0: the collective then only synchronises, and
- * buffers may be NULL, as may buffers that a rank does not need. A collective that both sends and
- * receives may be done in place: each element is received where it was sent from. That is the
- * meaning of MPI_IN_PLACE except for reduce_scatter, see there. Buffers must not overlap in any
- * other way.
+ * Buffers have elements of dtype, any alignment. They stay the caller's. They must live until the
+ * request is done, and data to be sent must stay unchanged. Counts may be 0: the collective then only
+ * synchronises, and buffers may be NULL, as may buffers that a rank does not need. A collective that
+ * both sends and receives may be done in place: each element is received where it was sent from. That
+ * is the meaning of MPI_IN_PLACE except for reduce_scatter, see there. Buffers must not overlap in
+ * any other way.
  *
  * req: set on success only; fanin_wait frees it. Returns FANIN_OK, FANIN_ERR_INVALID,
  * FANIN_ERR_UNSUPPORTED, FANIN_ERR_NO_MEMORY, or the communicator's earlier error. The blocking

@@ -15,8 +15,8 @@
 #define FANIN_ABSENCE_NS (100 * UINT64_C(1000000))
 
 /*
- * This fraction of an absence counts as silence, and at most this fraction of the timeout: a caller
- * that fails with a timeout has polled at least that often.
+ * An absence counts as silence with this fraction of its length, and with one LEAST_LOOKS-th of the
+ * timeout at most: a caller that fails with a timeout has polled at least that often.
  */
 #define FANIN_ABSENCE_SHARE 4
 #define FANIN_ABSENCE_LEAST_LOOKS 20

@@ -78,7 +78,7 @@ delay_init(struct fanin_cc *cc)
 	};
 }
 
-/* Sets the window. steady_ns: its mean delay; 0: unknown. */
+/* Ends a trial with this steady window. steady_ns: its mean delay; 0: unknown. */
 static void
 trial_end(struct fanin_cc *cc, uint32_t steady, uint64_t steady_ns, int8_t searching)
 {
