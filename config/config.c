@@ -18,7 +18,7 @@
 #include "config/config_keys.h"
 #include "control/text.h"
 
-/* Far above any real file; keeps a mistaken path (a log, a device) from being read without end. */
+/* Far above any real file; keeps a wrong path (a log, a device) from being read without end. */
 #define LONGEST_FILE (1u << 20)
 
 int
@@ -50,7 +50,7 @@ find_key(const struct config_key *keys, const char *name)
 	return NULL;
 }
 
-/* "PATH.NAME", or "NAME" at the top. */
+/* Writes "PATH.NAME", or "NAME" at the top level. */
 static void
 join_path(char *joined, const char *path, const char *name)
 {
@@ -129,7 +129,10 @@ read_array(const struct config_reader *reader, const struct config_key *key, con
 	return 0;
 }
 
-/* object: NULL stands for an empty one, so that the defaults are stored and a required key inside is missed. */
+/*
+ * object: NULL stands for an empty one, so that the defaults are stored and a required key inside
+ * is reported.
+ */
 static int
 read_object(const struct config_reader *reader, const struct config_key *keys, const char *path,
 	    const json_t *object, void *fields)
@@ -167,7 +170,7 @@ read_object(const struct config_reader *reader, const struct config_key *keys, c
 	return 0;
 }
 
-/* One worker on the last CPU that this process may use: the first ones serve most interrupts. */
+/* One worker on the last CPU that this process may use: the first CPUs serve most interrupts. */
 static void
 default_workers(struct config *config)
 {

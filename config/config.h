@@ -18,16 +18,16 @@
 #define CONFIG_DEVICE_LEN 256
 #define CONFIG_PATH_LEN 108
 #define CONFIG_ENDPOINT_LEN 64
-#define CONFIG_MEMIF_SUFFIX_LEN 8 /* what is made from memif.socket is longer by less than that */
+#define CONFIG_MEMIF_SUFFIX_LEN 8 /* room for suffixes that are appended to memif.socket */
 #define CONFIG_MAX_PORTS 64
 #define CONFIG_MAX_WORKERS 16
 #define CONFIG_ERROR_LEN 512
 #define CONFIG_MAX_ROUTES 256
 #define CONFIG_MAX_NEXT_HOPS 16
 #define CONFIG_MAX_MTU 61184    /* DPDK keeps a buffer's length, all included, in 16 bits */
-#define CONFIG_QUEUE_FRAMES 256 /* of full length, that may wait for a port without queue_bytes */
+#define CONFIG_QUEUE_FRAMES 256 /* of full length, that may queue for a port without queue_bytes */
 #define CONFIG_MOST_QUEUE (1 << 28) /* bytes of a port's queue, and of its bucket */
-#define CONFIG_AF_XDP_MAX_MTU 3474  /* a packet with all its headers and bookkeeping is a page */
+#define CONFIG_AF_XDP_MAX_MTU 3474  /* a packet with all headers and metadata must fit a page */
 
 enum config_hugepages {
 	CONFIG_HUGEPAGES_AUTO,
@@ -51,10 +51,10 @@ struct config_port {
 	char device[CONFIG_DEVICE_LEN]; /* vdev devargs, or a PCI address */
 	bool pci;
 	bool memif;         /* the vdev net_memif, as server */
-	uint16_t memif_id;  /* that a host names to connect to this port */
+	uint16_t memif_id;  /* the number with which a host connects to this port */
 	uint16_t mtu;       /* bytes, 576 to CONFIG_MAX_MTU */
 	bool routed;        /* leads to another switch */
-	uint32_t rate_mbit; /* limits of the egress queue; 0 in each: the default */
+	uint32_t rate_mbit; /* limits of the egress queue; 0: the default of each */
 	uint32_t bucket_bytes;
 	uint32_t queue_bytes;
 	uint32_t ecn_bytes;
@@ -62,7 +62,7 @@ struct config_port {
 };
 
 struct config_prefix {
-	uint32_t ip_be; /* network order; no bit behind len is set */
+	uint32_t ip_be; /* network order; the host bits are 0 */
 	uint8_t len;    /* 0 to 32 */
 };
 
@@ -93,7 +93,7 @@ struct config {
 	char metrics_listen[CONFIG_ENDPOINT_LEN]; /* "IP:PORT"; empty: nowhere */
 	char control_listen[CONFIG_NAME_LEN * 2]; /* ADDRESS:PORT; empty: no control over TCP */
 	char control_token_file[CONFIG_DEVICE_LEN];
-	char tls_certificate[CONFIG_DEVICE_LEN]; /* empty: no TLS; so the other two */
+	char tls_certificate[CONFIG_DEVICE_LEN]; /* empty: no TLS, and the next two are empty, too */
 	char tls_key[CONFIG_DEVICE_LEN];
 	char tls_ca[CONFIG_DEVICE_LEN];
 	enum log_level log_level;
@@ -114,7 +114,7 @@ struct config {
 	uint16_t max_jobs;
 	uint32_t slots;        /* in all jobs together */
 	uint32_t shared_slots; /* of all jobs of a handler together */
-	uint32_t key_rate; /* packets per second of a port that are admitted by key, for each worker */
+	uint32_t key_rate;     /* packets per second and port that each worker admits by key */
 	uint32_t mac_entries;
 	uint32_t mac_age_seconds;
 	char memif_socket[CONFIG_PATH_LEN - CONFIG_MEMIF_SUFFIX_LEN];
@@ -137,23 +137,22 @@ struct config {
  */
 int config_load(const char *path, struct config *config, char *error);
 
-/*
- * The same from text; `source` stands where the file's path would.
- */
+/* The same from text; errors name `source` instead of a file's path. */
 int config_parse(const char *text, size_t len, const char *source, struct config *config,
 		 char *error);
 
 /*
- * Checks against this machine what config_parse can't: the CPUs of the workers; that each port's driver, and the network
- * interface of a vdev's iface= argument, exist, and that the MTU fits them; token file, TLS files and the addresses to listen on.
- * Nothing that a running switch holds is in its way. Same error contract; -ENODEV for a missing interface, device or driver,
- * -EINVAL for the others.
+ * Checks against this machine what config_parse can't: the workers' CPUs; that each port's driver,
+ * and the network interface of a vdev's iface= argument, exist, and that the MTU fits them; token
+ * file, TLS files and the addresses to listen on. Works beside a running switch. Same error
+ * contract; -ENODEV for a missing interface, device or driver, -EINVAL for the others.
  */
 int config_check_machine(const struct config *config, const char *source, char *error);
 
 /*
- * Of this the part that may change while the switch runs: a port's MTU against its driver and its interface. index: in
- * config->ports. Same error contract; source: NULL: the error begins with the key's path.
+ * The part of these checks that may change while the switch runs: a port's MTU against its driver
+ * and its interface. index: in config->ports. Same error contract; source: NULL: the error begins
+ * with the key's path.
  */
 int config_check_mtu(const struct config_port *port, unsigned int index, const char *source,
 		     char *error);
@@ -161,10 +160,10 @@ int config_check_mtu(const struct config_port *port, unsigned int index, const c
 /* True if DPDK has a driver for a virtual device ("net_null1,size=64"). Reads files; any thread. */
 bool config_driver_exists(const char *device);
 
-/* Where DPDK's drivers are. */
+/* Returns the directory of DPDK's drivers. */
 const char *config_driver_directory(void);
 
-/* What the control sockets are given; borrowed from the configuration. */
+/* Returns the options of the TCP control listener; borrowed from the configuration. */
 struct control_tcp config_control_tcp(const struct config *config);
 
 /* True if there is a memif port. */
@@ -177,7 +176,7 @@ bool config_port_is_af_xdp(const struct config_port *port);
 bool config_port_is_packet(const struct config_port *port);
 
 /*
- * The interface that a virtual device attaches to.
+ * Finds the interface that a virtual device attaches to.
  *
  * interface: size bytes, set if there is one. Returns true if the devargs have an iface= argument.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a configuration must be as a whole: no two ports alike, workers on different lcores, sizes that fit each other. Called
- * by the configuration's parser.
+ * Checks a configuration as a whole: no two ports alike, workers on different lcores, sizes that
+ * fit each other. Called by the configuration's parser.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -49,7 +49,10 @@ config_has_memif(const struct config *config)
 	return false;
 }
 
-/* Two vdevs are one device if they are attached to the same interface, or have the same number of the same driver. */
+/*
+ * Two vdevs are the same device if they attach to the same interface, or have the same number and
+ * driver.
+ */
 static int
 check_vdev_pair(const struct config_reader *reader, const struct config *config, unsigned int first,
 		unsigned int second)
@@ -110,7 +113,7 @@ check_port_pair(const struct config_reader *reader, const struct config *config,
 	return 0;
 }
 
-/* Bytes of a frame of the port's MTU: a queue that has no room for one never sends it. */
+/* Returns the bytes of a frame of the port's MTU: a queue without room for one never sends it. */
 static uint32_t
 frame_bytes(const struct config_port *port)
 {
@@ -217,7 +220,7 @@ check_scheduling(const struct config_reader *reader, const struct config *config
 static int
 check_sizes(const struct config_reader *reader, const struct config *config)
 {
-	/* DPDK's rule: the cache may overflow by a half. */
+	/* DPDK's rule: the cache may exceed its size by a half. */
 	uint32_t cache_limit = config->mbufs * 2 / 3;
 
 	if (config->slots % 2 != 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which virtual devices DPDK has drivers for, without running any of its code: each driver is a library in one directory, with
- * a text for each of its names, which DPDK's own dpdk-pmdinfo.py reads, too.
+ * Finds which virtual devices DPDK has drivers for, without running its code: each driver is a
+ * library in one directory, with a text for each of its names, which DPDK's own dpdk-pmdinfo.py
+ * reads, too.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -23,8 +24,8 @@ config_driver_directory(void)
 }
 
 /*
- * True if one of the names in a library's bytes begins the device's, as DPDK compares them: net_null is the driver of
- * net_null1.
+ * True if one of the driver names in a library's bytes is a prefix of the device's, as DPDK
+ * compares them: net_null is the driver of net_null1.
  */
 static bool
 has_driver(const char *bytes, size_t len, const char *device)
@@ -74,7 +75,10 @@ config_driver_exists(const char *device)
 	char path[PATH_MAX];
 	bool found = false;
 
-	/* Without it DPDK's drivers are part of its libraries: nothing is known of them here. */
+	/*
+	 * Without the directory DPDK's drivers are linked into its libraries and can't be listed
+	 * here.
+	 */
 	if (directory == NULL)
 		return true;
 	while (!found && (entry = readdir(directory)) != NULL) {

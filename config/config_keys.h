@@ -23,7 +23,7 @@ enum config_type {
 	CONFIG_TYPE_SHARE, /* a number from 0 to 1, stored as double */
 	CONFIG_TYPE_NAME,  /* letters, digits, '.', '_', '-' */
 	CONFIG_TYPE_TEXT,
-	CONFIG_TYPE_PATH,   /* absolute, and fit to stand among a device's arguments */
+	CONFIG_TYPE_PATH,   /* absolute, and usable among a device's arguments */
 	CONFIG_TYPE_CHOICE, /* one of choices, stored as its index */
 	CONFIG_TYPE_IPV4,
 	CONFIG_TYPE_PREFIX, /* stored as struct config_prefix */
@@ -35,7 +35,7 @@ enum config_type {
 	CONFIG_TYPE_ARRAY,  /* of objects, each with a struct of its own */
 };
 
-/* Where the reader is, and where it tells what is wrong. */
+/* Source of the JSON text, and where errors are written. */
 struct config_reader {
 	const char *source;
 	char *error; /* CONFIG_ERROR_LEN bytes */
@@ -45,29 +45,32 @@ struct config_key {
 	const char *name; /* NULL ends a table */
 	enum config_type type;
 	bool required;
-	size_t offset; /* of the field in the struct that the table is about */
+	size_t offset; /* of the field in the struct of this table */
 	size_t size;   /* of the field in bytes */
 
 	int64_t minimum; /* of an INTEGER; of the number of entries of an ARRAY */
 	int64_t maximum;
 	int64_t fallback; /* default of an INTEGER, BOOLEAN or CHOICE */
-	bool derived; /* the default follows from something else; fallback only marks the absence */
-	const char *fallback_text; /* default of what is a string */
+	bool derived; /* the default depends on something else; fallback only marks the absence */
+	const char *fallback_text; /* default of string types */
 	const char *const *choices;
 
 	const struct config_key *keys; /* of an OBJECT or an ARRAY's entries */
 	size_t item_size;              /* ARRAY: bytes of an entry's struct */
 	size_t count_offset;           /* ARRAY: of the uint16_t that counts the entries */
 
-	/* ARRAY: what the keys of one entry mean together; may be NULL. Returns 0, or -EINVAL with the reader's error filled. */
+	/*
+	 * ARRAY: checks the keys of one entry together; may be NULL. Returns 0, or -EINVAL with the
+	 * reader's error filled in.
+	 */
 	int (*finish_item)(const struct config_reader *reader, const char *path, const json_t *item,
 			   void *fields);
 };
 
-/* The keys of the whole file. */
+/* All keys of the file. */
 extern const struct config_key config_keys[];
 
-/* Marks that a worker names no CPU of its own. */
+/* Marks a worker without a CPU of its own. */
 #define CONFIG_CPU_OF_LCORE UINT16_MAX
 
 /*
@@ -79,21 +82,21 @@ int config_fail(const struct config_reader *reader, const char *path, const char
 /*
  * Reads one value that is neither object nor array into its field.
  *
- * value: NULL stores the default. fields: the struct that the key's table is about.
+ * value: NULL stores the default. fields: the struct of the key's table.
  * Returns 0, or -EINVAL if the value is of the wrong type or out of range.
  */
 int config_value_store(const struct config_key *key, const json_t *value, void *fields);
 
 /*
- * Writes what a key's value may be, as an error tells it: "an integer from 576 to 61184".
+ * Writes which values a key takes, as in an error: "an integer from 576 to 61184".
  *
  * buffer: CONFIG_EXPECTED_LEN bytes. Returns buffer.
  */
 const char *config_value_expected(const struct config_key *key, char *buffer);
 
 /*
- * Checks what several keys must be together, after all of them were read and found valid on their own.
- * Returns 0, or -EINVAL with the reader's error filled.
+ * Checks keys that depend on each other, after all of them were read and found valid on their own.
+ * Returns 0, or -EINVAL with the reader's error filled in.
  */
 int config_check_together(const struct config_reader *reader, const struct config *config);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a configuration needs from this machine: CPUs, interfaces with their MTU, drivers, files, addresses. Nothing is
- * opened that a running switch could have, so that its configuration can be checked beside it.
+ * Checks what a configuration needs from this machine: CPUs, interfaces with their MTU, drivers,
+ * files, addresses. Opens nothing that a running switch could hold, so that its configuration can
+ * be checked beside it.
  */
 #include <errno.h>
 #include <net/if.h>
@@ -60,7 +61,7 @@ check_cpus(const struct config_reader *reader, const struct config *config)
 	return 0;
 }
 
-/* True if the port's device attaches to an interface that is there before. A tap device creates its own. */
+/* True if the port's device attaches to an existing interface. A tap device creates its own. */
 static bool
 attaches(const struct config_port *port, char *interface)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the routes of a configuration must be together with its ports and its own address. Called by the configuration's parser.
+ * Checks the routes of a configuration against its ports and its own address. Called by the
+ * configuration's parser.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -15,7 +16,10 @@ mask_be(unsigned int prefix_len)
 	return prefix_len == 0 ? 0 : htonl(UINT32_MAX << (32 - prefix_len));
 }
 
-/* The own address is a host's in its subnet; in those of one or two addresses, all are (RFC 3021). */
+/*
+ * The own address must be a host address of its subnet; in subnets of one or two addresses, all are
+ * (RFC 3021).
+ */
 static int
 check_address(const struct config_reader *reader, const struct config *config)
 {
@@ -58,7 +62,7 @@ check_prefix(const struct config_reader *reader, const struct config *config, un
 	return 0;
 }
 
-/* "u0, u1": the ports that a next hop may name. */
+/* Writes "u0, u1": the ports that a next hop may name. */
 static void
 print_routed_ports(const struct config *config, char *buffer, size_t size)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One value of the configuration: checks it against its key's type and range, stores it in its field, and tells what would
- * have been right. Called by the configuration's parser only.
+ * One value of the configuration: checks it against its key's type and range, stores it in its
+ * field, and tells what is expected. Called by the configuration's parser only.
  */
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -110,7 +110,7 @@ read_mac(const char *text, void *field)
 	return 0;
 }
 
-/* "10.77.1.0/24"; "0.0.0.0/0" is all addresses. */
+/* Parses "10.77.1.0/24"; "0.0.0.0/0" is all addresses. */
 static int
 read_prefix(const char *text, void *field)
 {
@@ -148,7 +148,10 @@ is_path(const char *text)
 	return true;
 }
 
-/* A driver's name, perhaps a number, then perhaps arguments: net_af_xdp0,iface=fs-h0 */
+/*
+ * True for a driver's name, optionally with a number, then optionally arguments:
+ * net_af_xdp0,iface=fs-h0
+ */
 static bool
 is_vdev(const char *text)
 {
@@ -171,7 +174,7 @@ is_vdev(const char *text)
 	return true;
 }
 
-/* Domain, bus, device and function as lspci -D shows them: 0000:01:00.0 */
+/* True for domain, bus, device and function as lspci -D shows them: 0000:01:00.0 */
 static bool
 is_pci_address(const char *text)
 {

@@ -12,7 +12,10 @@
 
 #include "control/text.h"
 
-/* Cuts "HOST:PORT" in two. host, port: ADDRESS_TEXT_LEN bytes; port is empty if there is none. Returns 0 or -EINVAL. */
+/*
+ * Splits "HOST:PORT". host, port: ADDRESS_TEXT_LEN bytes; port is empty if there is none. Returns 0
+ * or -EINVAL.
+ */
 static int
 split(const char *text, char *host, char *port)
 {

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define ADDRESS_TEXT_LEN 256 /* the longest that is read */
+#define ADDRESS_TEXT_LEN 256 /* longest text that is parsed */
 #define ADDRESS_ERROR_LEN 512
 
 struct address {
@@ -19,18 +19,19 @@ struct address {
 };
 
 /*
- * Reads an address.
+ * Parses an address.
  *
- * default_port: where text has none; 0: it must have one. resolve: names are looked up, which may take seconds; else only
- * numbers are right. error: ADDRESS_ERROR_LEN bytes. Returns 0 with *address set, or -EINVAL with the error filled.
+ * default_port: used if text has none; 0: a port is required. resolve: look up names, which may
+ * take seconds; otherwise only numeric addresses are valid. error: ADDRESS_ERROR_LEN bytes. Returns
+ * 0 with *address set, or -EINVAL with the error filled in.
  */
 int address_parse(const char *text, uint16_t default_port, bool resolve, struct address *address,
 		  char *error);
 
-/* True if only this machine can reach it. */
+/* True for a loopback address: only this machine can reach it. */
 bool address_is_loopback(const struct address *address);
 
-/* The port, host order. */
+/* Returns the port, host order. */
 uint16_t address_port(const struct address *address);
 void address_set_port(struct address *address, uint16_t port);
 

@@ -12,7 +12,7 @@
 
 #include "control/text.h"
 
-/* What stands between a path and a key. */
+/* Returns the separator between a path and a key. */
 static const char *
 dot(const char *where)
 {
@@ -51,7 +51,8 @@ args_check_known_at(const char *where, const json_t *object, const char *const *
 }
 
 /*
- * Looks an argument up. Returns 1 with *value set if it is there, 0 if it may be and is absent, -EINVAL if it is missed.
+ * Looks an argument up. Returns 1 with *value set if it is present, 0 if it is optional and absent,
+ * -EINVAL if it is required and absent.
  */
 static int
 look_up(const char *where, const json_t *object, const char *key, const json_t **value,

@@ -18,7 +18,8 @@
 #include "control/control.h"
 
 /*
- * Fails on an argument that is none of the names. names: ends with NULL; NULL itself if the command takes no arguments.
+ * Fails on an argument that is not one of the names. names: ends with NULL; NULL itself if the
+ * command takes no arguments.
  */
 int args_check_known_at(const char *where, const json_t *object, const char *const *names,
 			struct control_error *error);
@@ -51,7 +52,7 @@ int args_ipv4_at(const char *where, const json_t *object, const char *key, uint3
 int args_objects_at(const char *where, const json_t *object, const char *key, size_t min,
 		    size_t max, const json_t **value, bool *present, struct control_error *error);
 
-/* args_check_known(args, error, "id", "members"): the names that the command takes; none at all is fine, too. */
+/* args_check_known(args, error, "id", "members"): the names that the command takes, if any. */
 #define args_check_known(args, error, ...)                                                         \
 	args_check_known_at("args", (args),                                                        \
 			    (const char *const[]){ __VA_ARGS__ __VA_OPT__(, ) NULL }, (error))

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define LINE_LEN 96
-/* Width of the column of names: the help of an option with a longer one begins on the next line. */
+/* Width of the column of names: the help of an option with longer names begins on the next line. */
 #define MOST_NAMES_LEN 26
 #define NAMES_LEN 64
 
@@ -55,7 +55,10 @@ cli_option_name(const struct cli_option *options, int code)
 	return options->name;
 }
 
-/* "-c, --config FILE" in a buffer of NAMES_LEN bytes. aligned: other options have letters. Returns its length. */
+/*
+ * Writes "-c, --config FILE" to a buffer of NAMES_LEN bytes. aligned: other options have letters.
+ * Returns its length.
+ */
 static int
 names_of(const struct cli_option *option, bool aligned, char *names)
 {
@@ -73,7 +76,7 @@ names_of(const struct cli_option *option, bool aligned, char *names)
 	return len;
 }
 
-/* Prints a text whose first line goes on in a column, and whose other lines begin there. */
+/* Prints a text from the current column on; further lines are indented to that column. */
 static void
 print_text(FILE *out, const char *text, int column)
 {

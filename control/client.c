@@ -22,7 +22,7 @@
 #include "control/text.h"
 #include "control/tls.h"
 
-/* A little above the switch's own limit, so that its answers always fit. */
+/* A little above the server's own limit, so that its answers always fit. */
 #define LONGEST_ANSWER ((size_t)80 << 20)
 #define READ_CHUNK 65536
 
@@ -34,7 +34,7 @@ struct client {
 	bool plain_tcp; /* without TLS */
 	json_t *greeting;
 	json_int_t last_id;
-	char *buffer; /* what was received and not yet taken */
+	char *buffer; /* received and not yet parsed */
 	size_t used;
 	size_t size;
 };
@@ -50,7 +50,10 @@ static int __attribute__((format(printf, 3, 4))) fail(char *error, int code, con
 	return code;
 }
 
-/* Of one that has said nothing, what else may be the reason: it waits for a handshake, or has hung up on what is none. */
+/*
+ * Returns another possible reason why a server has said nothing: it waits for a TLS handshake, or
+ * has closed a plain connection.
+ */
 static const char *
 tls_hint(const struct client *client)
 {
@@ -74,7 +77,7 @@ wait_ready(const struct client *client, short events, uint64_t end_ms, char *err
 		    CLIENT_TIMEOUT_MS / 1000, client->peer, tls_hint(client));
 }
 
-/* What stream_receive or stream_send failed with. */
+/* Fails with the error of stream_receive or stream_send. */
 static int
 fail_stream(const struct client *client, int code, const char *format, char *error)
 {
@@ -104,7 +107,7 @@ send_line(struct client *client, const json_t *message, uint64_t end_ms, char *e
 		if (got >= 0)
 			sent += (size_t)got;
 		else if (got == -EPIPE || got == -ECONNRESET)
-			break; /* its last words may tell why */
+			break; /* its last message may tell why */
 		else if (got == -EAGAIN)
 			ret = wait_ready(client, client->stream.send_events, end_ms, error);
 		else
@@ -146,7 +149,7 @@ receive(struct client *client, uint64_t end_ms, char *error)
 	return 0;
 }
 
-/* Waits for a line and parses it. Returns 0 with *object set, or -errno. */
+/* Receives a line and parses it. Returns 0 with *object set, or -errno. */
 static int
 receive_object(struct client *client, uint64_t end_ms, json_t **object, char *error)
 {
@@ -177,7 +180,7 @@ receive_object(struct client *client, uint64_t end_ms, json_t **object, char *er
 		    client->at, client->peer);
 }
 
-/* Turns an answer's error object into the error. */
+/* Makes the error text from an answer's error object. */
 static int
 fail_refused(const json_t *answer, char *error)
 {
@@ -222,7 +225,7 @@ connect_unix(struct client *client, int fd, char *error)
 	return fail(error, -code, "cannot connect to %s: %s", client->at, strerror(code));
 }
 
-/* The stream has the connection already, so that waiting for it ends in time. */
+/* The stream owns the connection already, so that waiting for it is limited. */
 static int
 connect_tcp(struct client *client, const struct address *address, char *error)
 {
@@ -261,7 +264,7 @@ connect_to(struct client *client, const struct client_options *options, char *er
 	client->plain_tcp = !path && options->ca == NULL;
 	if (options->ca != NULL && !path && tls_client_create(&files, &client->tls, message) != 0)
 		return fail(error, -EINVAL, "%s", message);
-	/* Non-blocking already for connect: on a full queue it would wait without end. */
+	/* Non-blocking before connect already: on a full queue it would wait without end. */
 	fd = socket(address.socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return fail(error, -errno, "cannot make a socket: %s", strerror(errno));
@@ -275,7 +278,7 @@ connect_to(struct client *client, const struct client_options *options, char *er
 	return path ? 0 : connect_tcp(client, &address, error);
 }
 
-/* Reads what the other side says of itself. */
+/* Receives the server's greeting. */
 static int
 receive_greeting(struct client *client, uint64_t end_ms, char *error)
 {

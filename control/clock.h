@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Milliseconds since some moment in the past. */
+/* Returns milliseconds since an arbitrary start. */
 static inline uint64_t
 clock_ms(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control sockets: listens, and serves its clients from one poll loop that no client can hold up. Runs on the main
- * thread; the lines themselves are handled in control/control_request.c.
+ * The control sockets: listens, and serves the clients in one poll loop that no client can block.
+ * Runs on the main thread; control/control_request.c handles the lines.
  */
 #include "control/control.h"
 
@@ -21,15 +21,15 @@
 #include "control/listener.h"
 #include "control/tls.h"
 
-#define LINES_PER_ROUND 64   /* of one client before the others have their turn */
-#define ACCEPTS_PER_ROUND 32 /* a flood of connections keeps nobody waiting */
-#define ACCEPT_PAUSE_MS 100  /* without file descriptors there is nothing to do but wait */
-#define HELLO_LEAST_MS 40    /* that a handshake has, however many others want its place */
-/* A TCP client whose machine is gone is noticed within so many seconds. */
+#define LINES_PER_ROUND 64   /* of one client before the others get their turn */
+#define ACCEPTS_PER_ROUND 32 /* a flood of connections delays nobody */
+#define ACCEPT_PAUSE_MS 100  /* without free file descriptors it can only wait */
+#define HELLO_LEAST_MS 40    /* that a handshake gets, however many others wait for its place */
+/* A TCP client whose machine is gone is noticed within this many seconds. */
 #define KEEPALIVE_IDLE_S 2
 #define KEEPALIVE_PROBES 3
 
-/* Whatever opens a listener writes into the same buffer. */
+/* Everything that opens a listener writes to the same buffer. */
 static_assert(CONTROL_MESSAGE_LEN >= LISTENER_ERROR_LEN, "buffers");
 static_assert(CONTROL_MESSAGE_LEN >= SECRET_ERROR_LEN, "buffers");
 static_assert(CONTROL_MESSAGE_LEN >= TLS_ERROR_LEN, "buffers");
@@ -133,7 +133,9 @@ control_tcp_port(const struct control *control)
 	return address_port(&address);
 }
 
-/* Tells a connection that there is no room for it; whether it reads that is its own affair. */
+/*
+ * Sends a new connection the error that there is no room for it, without waiting for it to be read.
+ */
 static void
 refuse_client(struct control *control, int fd, struct tls *tls)
 {
@@ -180,7 +182,7 @@ welcome_client(struct control *control, struct control_client *client, int fd, b
 		setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
 		setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
 		setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-		/* Keepalive is silent while something waits to be acknowledged. */
+		/* Keepalive does not work while data is unacknowledged. */
 		setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unheard_ms, sizeof(unheard_ms));
 	}
 	if (service->options.answers_hello)
@@ -191,7 +193,10 @@ welcome_client(struct control *control, struct control_client *client, int fd, b
 	json_decref(greeting);
 }
 
-/* What a new client finds: a free place or NULL, and the oldest TCP client without a handshake or NULL, if it is to give way. */
+/*
+ * Where a new client can go: a free place or NULL, and the oldest TCP client without a handshake,
+ * which it may replace, or NULL.
+ */
 struct room {
 	struct control_client *unused;
 	struct control_client *oldest;
@@ -221,8 +226,8 @@ look_for_room(struct control *control, bool tcp)
 }
 
 /*
- * True if those who would give way to a new client have only just come: were they not let speak, nobody would get in while
- * connections pour in. The new ones wait in the kernel's queue.
+ * True if the clients that a new one could replace have only just connected: without a moment to
+ * speak, nobody would get in while connections pour in. The new ones wait in the kernel's queue.
  */
 static bool
 must_wait(struct control *control, const struct room *room)
@@ -268,7 +273,7 @@ accept_clients(struct control *control, bool tcp)
 	}
 }
 
-/* A line too long can't be skipped safely: the client is told and let go. */
+/* A line that is too long can't be skipped safely: sends an error and closes. */
 static int
 end_long_line(struct control_client *client, uint64_t now)
 {
@@ -287,7 +292,7 @@ end_long_line(struct control_client *client, uint64_t now)
 	return ret;
 }
 
-/* Runs the lines that wait. Returns 0, or -errno if the connection is lost. */
+/* Runs the received lines. Returns 0, or -errno if the connection is lost. */
 static int
 run_lines(struct control_client *client, uint64_t now)
 {
@@ -339,7 +344,10 @@ serve_client(struct control_client *client, short events, uint64_t now)
 	}
 }
 
-/* What to wait for on a client's connection; lowers *wake_ms to when it must be looked at without an event. */
+/*
+ * Returns the events to poll for on a client's connection; lowers *wake_ms to when it must be
+ * checked without an event.
+ */
 static short
 client_events(struct control_client *client, uint64_t now, uint64_t *wake_ms)
 {
@@ -358,7 +366,9 @@ client_events(struct control_client *client, uint64_t now, uint64_t *wake_ms)
 	return events;
 }
 
-/* One poll and what it brings. Returns 1 if wake_fd is readable, 0 if not, -errno on failure. */
+/*
+ * Polls once and handles the events. Returns 1 if wake_fd is readable, 0 if not, -errno on failure.
+ */
 static int
 serve_round(struct control *control, int wake_fd, uint64_t wake_ms)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control sockets of a daemon, a Unix socket or TCP or both, that speak one JSON object per line, with a version
- * handshake. Knows sockets and JSON only; what the commands do stands in a table that the daemon
- * gives it. Runs on the main thread.
+ * The control sockets of a daemon: a Unix socket, TCP, or both, with one JSON object per line and a
+ * version handshake. Knows sockets and JSON only; the daemon passes a table of commands. Runs on
+ * the main thread.
  */
 #ifndef FANIN_CONTROL_H
 #define FANIN_CONTROL_H
@@ -16,7 +16,7 @@
 #define CONTROL_PROTOCOL 1
 #define CONTROL_MESSAGE_LEN 512
 #define CONTROL_MAX_CLIENTS 32             /* unless the daemon says otherwise */
-#define CONTROL_LINE_MAX ((size_t)1 << 20) /* bytes of a request, likewise, without its newline */
+#define CONTROL_LINE_MAX ((size_t)1 << 20) /* bytes of a request without its newline, likewise */
 
 struct control;
 struct control_client;
@@ -31,19 +31,19 @@ struct control_command {
 	const char *name; /* "jobs.create" */
 	/*
 	 * args: a borrowed object, empty if the client gave none. Returns a new reference to the
-	 * result object, or NULL with *error filled by control_fail. user: as given to
+	 * result object, or NULL with *error filled in by control_fail. user: as given to
 	 * control_open.
 	 */
 	json_t *(*run)(void *user, const json_t *args, struct control_error *error);
 	/*
-	 * In place of run, for what belongs to the connection that it came by. id: of the request, borrowed, may be NULL.
-	 * It may also return control_later and give the answer some time afterwards.
+	 * Replaces run for commands that need the client's connection. id: of the request,
+	 * borrowed, may be NULL. It may also return control_later and answer some time afterwards.
 	 */
 	json_t *(*run_for)(void *user, struct control_client *client, json_t *id,
 			   const json_t *args, struct control_error *error);
 };
 
-/* What connections and lines came to nothing, by kind. */
+/* Failed connections and lines, by kind. */
 #define CONTROL_COUNTERS(X)                                                                        \
 	X(connections, "accepted")                                                                 \
 	X(too_many, "refused: as many connections as allowed")                                     \
@@ -63,25 +63,28 @@ struct control_counters {
 #undef CONTROL_COUNTER_FIELD
 };
 
-/* A TCP listener; all NULL: none. Empty texts count as NULL. */
+/* A TCP listener; all NULL: none. An empty text counts as NULL. */
 struct control_tcp {
 	const char *listen;      /* ADDRESS:PORT */
-	const char *token_file;  /* whose token clients must give */
+	const char *token_file;  /* contains the token that clients must give */
 	const char *certificate; /* for TLS, with key */
 	const char *key;
-	const char *ca; /* clients need a certificate of it */
+	const char *ca; /* clients need a certificate of this CA */
 };
 
 struct control_options {
-	const char *service; /* "switch": who greets */
+	const char *service; /* "switch": named in the greeting */
 	const char *name;
 	const struct control_command *commands; /* ends with a NULL name */
-	void *user;                             /* for the commands */
-	/* A client that had data (control_client_set_data) is gone; it must not be used any more. May be NULL. */
+	void *user;                             /* passed to the commands */
+	/*
+	 * A client with data (control_client_set_data) is gone and must not be used any more. May
+	 * be NULL.
+	 */
 	void (*closed)(void *user, struct control_client *client, void *data);
 	const char *path; /* of the Unix socket; NULL: none */
 	struct control_tcp tcp;
-	bool answers_hello; /* the greeting is the answer to the client's handshake; else it comes first */
+	bool answers_hello; /* the greeting answers the client's handshake; else it is sent first */
 	unsigned int max_clients; /* 0: CONTROL_MAX_CLIENTS */
 	size_t line_max;          /* 0: CONTROL_LINE_MAX */
 };
@@ -92,46 +95,49 @@ struct control_options {
 json_t *control_fail(struct control_error *error, const char *code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* What a command returns that will be answered by control_answer or control_refuse. Always NULL. */
+/* The result of a command that control_answer or control_refuse will answer later. Always NULL. */
 json_t *control_later(struct control_error *error);
 
 /*
- * Answers a request late. id: of the request, borrowed. result: a reference that the call takes. A connection that is lost
- * meanwhile closes in the next round of control_serve.
+ * Answers a request later. id: of the request, borrowed. result: a reference that the call takes.
+ * If the connection is lost meanwhile, it is closed in the next round of control_serve.
  */
 void control_answer(struct control_client *client, json_t *id, json_t *result);
 
 /* The same with an error. */
 void control_refuse(struct control_client *client, json_t *id, const struct control_error *error);
 
-/* Sends a line that answers nothing. message: a reference that the call takes. */
+/* Sends an unsolicited line. message: a reference that the call takes. */
 void control_notify(struct control_client *client, json_t *message);
 
-/* What the daemon knows of a client; NULL at first. */
+/* Returns the daemon's data of a client; NULL at first. */
 void *control_client_data(const struct control_client *client);
 void control_client_set_data(struct control_client *client, void *data);
 
 /*
- * Which connection it is: above 0, and no other one of this daemon's has or had it. For those who will answer later without
- * having data: a client stays where it is until control_close, and has another number, or none, when the connection is gone.
+ * Returns the number of a client's connection: above 0, and never reused by this daemon. For those
+ * who answer later without having data: a client stays at its address until control_close, and has
+ * another number, or none, once the connection is gone.
  */
 uint64_t control_client_number(const struct control_client *client);
 
 /*
- * In `closed`: true if nothing was heard of the other side any more, false if it has closed the connection. Its machine or the
- * network is gone then, and it may live.
+ * In `closed`: true if the connection timed out, false if the other side has closed it. After a
+ * timeout its machine or the network is gone, and its process may still live.
  */
 bool control_client_is_silent(const struct control_client *client);
 
 /*
- * Checks what a TCP listener is given, as far as that needs no file: the address; that without a token it is one of this
- * machine alone; that certificate and key come together. error: CONTROL_MESSAGE_LEN bytes. Returns 0 or -EINVAL.
+ * Checks the options of a TCP listener as far as that needs no file: the address; that an address
+ * which other machines can reach has a token; that certificate and key come together. error:
+ * CONTROL_MESSAGE_LEN bytes. Returns 0 or -EINVAL.
  */
 int control_tcp_check(const struct control_tcp *tcp, char *error);
 
 /*
- * Checks the rest, on this machine: the token file and those for TLS are there and right, and the address is one of this machine's. A
- * daemon that listens there already is no error. After control_tcp_check; the same errors, or -errno.
+ * Checks the rest on this machine: the token file and the TLS files exist and are valid, and the
+ * address is one of this machine's. A daemon that already listens there is no error. To be called
+ * after control_tcp_check; the same errors, or -errno.
  */
 int control_tcp_check_machine(const struct control_tcp *tcp, char *error);
 
@@ -144,7 +150,7 @@ int control_tcp_check_machine(const struct control_tcp *tcp, char *error);
  */
 int control_open(const struct control_options *options, struct control **control, char *error);
 
-/* The port of the TCP listener, host order; 0 if there is none. */
+/* Returns the port of the TCP listener, host order; 0 if there is none. */
 uint16_t control_tcp_port(const struct control *control);
 
 /*
@@ -156,10 +162,10 @@ uint16_t control_tcp_port(const struct control *control);
  */
 int control_serve(struct control *control, int wake_fd, int timeout_ms);
 
-/* What has been counted since control_open. */
+/* Returns the counters since control_open. */
 const struct control_counters *control_counters(const struct control *control);
 
-/* The counters as a new object, by name. */
+/* Returns the counters as a new object, by name. */
 json_t *control_counters_json(const struct control *control);
 
 /* Closes all clients and removes the socket file. control may be NULL. */

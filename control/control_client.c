@@ -11,7 +11,7 @@
 
 #define READ_CHUNK 65536
 
-/* Makes room for `more` bytes behind the end. Returns 0 or -ENOMEM. */
+/* Makes room for `more` bytes after the end. Returns 0 or -ENOMEM. */
 static int
 buffer_reserve(struct control_buffer *buffer, size_t more)
 {
@@ -38,7 +38,7 @@ buffer_reserve(struct control_buffer *buffer, size_t more)
 	return 0;
 }
 
-/* Gives the first bytes up; memory too, when nothing is left of a buffer that had grown. */
+/* Drops the first bytes; frees the memory, too, when a buffer that had grown is empty. */
 static void
 buffer_consume(struct control_buffer *buffer, size_t len)
 {
@@ -114,7 +114,7 @@ int
 control_client_receive(struct control_client *client)
 {
 	struct control_buffer *in = &client->in;
-	/* Whoever has not shaken hands gets no more memory than that takes. */
+	/* Before its handshake a TCP client gets no more memory than that needs. */
 	const size_t chunk = client->tcp && !client->greeted ? CONTROL_HELLO_MAX : READ_CHUNK;
 	ssize_t got;
 
@@ -143,7 +143,7 @@ control_client_line(struct control_client *client, size_t *len)
 	*len = client->scanned;
 	client->in.start += client->scanned + 1;
 	client->scanned = 0;
-	/* The memory is given back later: the caller still reads the line. */
+	/* The memory is freed later: the caller still reads the line. */
 	return line;
 }
 

@@ -26,7 +26,7 @@
 
 struct control_buffer {
 	char *data;
-	size_t start; /* of what is left */
+	size_t start; /* of unread data */
 	size_t end;
 	size_t size;
 };
@@ -44,12 +44,12 @@ struct control_client {
 	void *data;      /* the daemon's */
 	uint64_t number; /* of its connection: the oldest has the lowest */
 	bool tcp;
-	bool greeted;         /* its handshake was right */
-	bool ended;           /* it sends no more */
-	bool closing;         /* close when the answers are sent */
-	bool lost;            /* close without more ado */
-	int ended_by;         /* -errno that ended the connection; 0: none yet */
-	uint64_t deadline_ms; /* close then; 0: none */
+	bool greeted;         /* the handshake succeeded */
+	bool ended;           /* the client has sent its end of stream */
+	bool closing;         /* close once the answers are sent */
+	bool lost;            /* close at once */
+	int ended_by;         /* -errno that ended the connection; 0: none */
+	uint64_t deadline_ms; /* when to close it; 0: never */
 	struct control_buffer in;
 	struct control_buffer out;
 	size_t scanned; /* bytes of `in` known to hold no newline */
@@ -59,19 +59,19 @@ struct control_client {
 void control_client_start(struct control_client *client, struct control_service *service,
 			  const struct stream *stream, uint64_t now_ms);
 
-/* The longest line that it may send now, in bytes. */
+/* Returns the longest line that it may send now, in bytes. */
 size_t control_client_line_max(const struct control_client *client);
 
-/* Closes the connection, tells the daemon if it had data of it, and frees the buffers. */
+/* Closes the connection, tells the daemon if it had data for it, and frees the buffers. */
 void control_client_stop(struct control_client *client);
 
 /* True if requests of this client may be read and run now. */
 bool control_client_wants_input(const struct control_client *client);
 
-/* True if a whole line has been received and not been taken. */
+/* True if a whole line has been received and not yet been taken. */
 bool control_client_has_line(struct control_client *client);
 
-/* True if answers wait to be sent. */
+/* True if answers are waiting to be sent. */
 bool control_client_has_output(const struct control_client *client);
 
 /*
@@ -92,7 +92,7 @@ const char *control_client_line(struct control_client *client, size_t *len);
 int control_client_send(struct control_client *client, const json_t *message, uint64_t now_ms);
 
 /*
- * Sends what waits, as far as the client reads. Returns 0 or -errno; the connection is lost then.
+ * Sends queued answers, as far as the client reads. Returns 0 or -errno; the connection is lost then.
  */
 int control_client_flush(struct control_client *client, uint64_t now_ms);
 
@@ -102,7 +102,7 @@ int control_client_flush(struct control_client *client, uint64_t now_ms);
  */
 int control_request(struct control_client *client, const char *line, size_t len, uint64_t now_ms);
 
-/* What the daemon says of itself: a new reference. */
+/* Returns the daemon's greeting: a new reference. */
 json_t *control_greeting(const struct control_service *service);
 
 /*

@@ -111,7 +111,7 @@ control_greeting(const struct control_service *service)
 			 CONTROL_PROTOCOL, "version", FANIN_VERSION, "name", options->name);
 }
 
-/* The client may go on: tells it so if it waits for that. */
+/* Accepts the client: sends the greeting if the client waits for it. */
 static int
 greet(struct control_client *client, uint64_t now_ms)
 {
@@ -129,7 +129,10 @@ greet(struct control_client *client, uint64_t now_ms)
 	return ret;
 }
 
-/* The first line. Without a common protocol nothing that follows has a meaning, so the connection ends. */
+/*
+ * Handles the first line. Without a common protocol version the connection ends, as nothing that
+ * follows could be understood.
+ */
 static int
 shake_hands(struct control_client *client, const char *line, size_t len, uint64_t now_ms)
 {
@@ -278,13 +281,13 @@ control_request(struct control_client *client, const char *line, size_t len, uin
 	return ret;
 }
 
-/* Sends what was not asked for just now. message: taken. */
+/* Sends an unsolicited or late line. message: taken. */
 static void
-send_late(struct control_client *client, json_t *message)
+send_unsolicited(struct control_client *client, json_t *message)
 {
 	int ret = control_client_send(client, message, clock_ms());
 
-	/* What the socket says is said once. */
+	/* An error of the socket is stored once. */
 	if (ret != 0 && !client->lost) {
 		client->lost = true;
 		client->ended_by = ret;
@@ -295,7 +298,7 @@ send_late(struct control_client *client, json_t *message)
 void
 control_answer(struct control_client *client, json_t *id, json_t *result)
 {
-	send_late(client, result_answer(id, result));
+	send_unsolicited(client, result_answer(id, result));
 	json_decref(result);
 }
 
@@ -303,13 +306,13 @@ void
 control_refuse(struct control_client *client, json_t *id, const struct control_error *error)
 {
 	client->service->counters.command_failed++;
-	send_late(client, control_error_answer(id, error));
+	send_unsolicited(client, control_error_answer(id, error));
 }
 
 void
 control_notify(struct control_client *client, json_t *message)
 {
-	send_late(client, message);
+	send_unsolicited(client, message);
 }
 
 void *

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The key of a job, as programs get it from people. A command line is for all users of a machine to see: a key comes from a file or
- * from the environment, and where it does come by the command line, it is overwritten there. Any thread.
+ * The key of a job, as users pass it to programs. All users of a machine can see a command line, so
+ * a key comes from a file or from the environment; if it is on the command line all the same, it is
+ * overwritten there. Any thread.
  */
 #ifndef FANIN_CONTROL_JOB_KEY_H
 #define FANIN_CONTROL_JOB_KEY_H
@@ -15,7 +16,7 @@
 int job_key_parse(const char *text, uint64_t *key);
 
 /*
- * Reads a key from the first line of a file that is not for everybody. path: "-" for standard input.
+ * Reads a key from the first line of a file that others can't read. path: "-" for standard input.
  *
  * error: JOB_KEY_ERROR_LEN bytes. Returns 0 and sets *key, or -errno with the error filled.
  */

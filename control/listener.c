@@ -12,7 +12,7 @@
 
 #include "control/text.h"
 
-/* What an open says if it fails. */
+/* Where and how an open reports its failure. */
 struct complaint {
 	const char *what;
 	const char *path;
@@ -54,7 +54,7 @@ make_parent(const struct complaint *complaint)
 			 strerror(errno));
 }
 
-/* Removes a socket file that a process left behind; refuses anything else that is there. */
+/* Removes a socket file left behind by a process; refuses to remove anything else. */
 static int
 remove_stale(const struct complaint *complaint, const struct sockaddr_un *address, int type)
 {
@@ -94,7 +94,10 @@ bind_and_listen(const struct complaint *complaint, struct listener *listener, in
 	struct stat status;
 	int ret;
 
-	/* The mode before bind is a ceiling: nobody else can connect until chmod has set it exactly. */
+	/*
+	 * The mode before bind is an upper bound: nobody else can connect until chmod has set it
+	 * exactly.
+	 */
 	fchmod(listener->fd, 0660);
 	if (bind(listener->fd, (const struct sockaddr *)&listener->address,
 		 sizeof(listener->address)) != 0)
@@ -150,7 +153,7 @@ listener_open_tcp(struct listener *listener, const char *what, const char *text,
 	opened.fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (opened.fd < 0)
 		return open_fail(&complaint, -errno, "%s", strerror(errno));
-	/* A restarted daemon must not wait for the connections of the one before it. */
+	/* A restarted daemon must not wait for the old connections to time out. */
 	setsockopt(opened.fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (bind(opened.fd, (const struct sockaddr *)&address->socket, address->len) == 0 &&
 	    listen(opened.fd, backlog) == 0) {

@@ -16,7 +16,7 @@
 struct listener {
 	int fd;
 	struct sockaddr_un address; /* without a path: TCP */
-	dev_t device;               /* of the socket file, to remove no other's */
+	dev_t device; /* of the socket file, so that no other process's file is removed */
 	ino_t inode;
 };
 
@@ -24,8 +24,9 @@ struct listener {
  * Binds and listens without blocking, mode 0660; makes the last directory of the path. A socket file that no process
  * listens on is replaced; one that is in use is an error.
  *
- * what: stands before the path in errors. type: SOCK_STREAM or SOCK_SEQPACKET. error: LISTENER_ERROR_LEN bytes.
- * Returns 0, or -errno with the error filled and nothing left behind.
+ * what: precedes the path in errors. type: SOCK_STREAM or SOCK_SEQPACKET. error: LISTENER_ERROR_LEN
+ * bytes.
+ * Returns 0, or -errno with the error filled in and nothing left open.
  */
 int listener_open(struct listener *listener, const char *what, const char *path, int type,
 		  int backlog, char *error);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A daemon's log: lines on standard error, below a level nothing. One thread; never called by a switch's workers.
+ * A daemon's log: lines on standard error, filtered by level. One thread; never called by a
+ * switch's workers.
  */
 #ifndef FANIN_CONTROL_LOG_H
 #define FANIN_CONTROL_LOG_H
@@ -14,15 +15,15 @@ enum log_level {
 	LOG_LEVEL_DEBUG,
 };
 
-/* program: stands before each line; borrowed for ever. */
+/* program: precedes each line; borrowed for ever. */
 void log_init(const char *program, enum log_level level);
 
-/* The level of a name, "error" to "debug"; -1 if it is none. */
+/* Returns the level of a name, "error" to "debug"; -1 if there is none. */
 int log_level_find(const char *name);
 
 void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same with a prefix before the message, whose line end is cut off. */
+/* The same with a prefix before the message; a newline at the end is cut off. */
 void log_line_va(enum log_level level, const char *prefix, const char *format, va_list args)
 	__attribute__((format(printf, 3, 0)));
 

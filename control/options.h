@@ -12,15 +12,15 @@
 
 struct options {
 	const char *config_path; /* borrowed from argv */
-	bool check;              /* only look at the configuration */
+	bool check;              /* only check the configuration */
 	int log_level;           /* enum log_level; -1: as configured */
 };
 
 /*
- * Reads the command line; what is wrong with it, and the help, is printed.
+ * Parses the command line; prints errors and the help.
  *
- * program: its name. about: what it does, one line. config_page: the man page of its configuration. closing: the last line of
- * the help. Returns -1 to go on, else the exit code.
+ * program: its name. about: what it does, one line. config_page: the man page of its configuration.
+ * closing: the last line of the help. Returns -1 to continue, else the exit code.
  */
 int daemon_options_parse(int argc, char **argv, const char *program, const char *about,
 			 const char *config_page, const char *closing, struct options *options);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Secrets that control connections are opened with: tokens in files, keys of jobs. Any thread.
- */
+/* Secrets of control connections: tokens in files, keys of jobs. Any thread. */
 #ifndef FANIN_CONTROL_SECRET_H
 #define FANIN_CONTROL_SECRET_H
 
@@ -12,13 +10,13 @@
 #define SECRET_ERROR_LEN 512
 
 /*
- * Reads a token: the first line of a file that is not for everybody.
+ * Reads a token: the first line of a file that others can't read.
  *
  * secret: SECRET_SIZE bytes. error: SECRET_ERROR_LEN bytes. Returns 0, or -errno with the error filled.
  */
 int secret_load(const char *path, char *secret, char *error);
 
-/* Compares in a time that does not tell where two texts differ. Both at most SECRET_MAX characters, longer ones differ. */
+/* Compares in constant time. Both at most SECRET_MAX characters; longer ones differ. */
 bool secret_equal(const char *a, const char *b);
 
 #endif

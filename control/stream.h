@@ -15,8 +15,8 @@ struct tls;
 struct stream {
 	int fd;
 	struct ssl_st *ssl;   /* NULL: plain */
-	short receive_events; /* of poll, that receiving waits for */
-	short send_events;    /* of poll, that sending waits for */
+	short receive_events; /* poll events to wait for before receiving */
+	short send_events;    /* poll events to wait for before sending */
 };
 
 /*
@@ -25,22 +25,26 @@ struct stream {
  */
 int stream_accept(struct stream *stream, int fd, struct tls *tls);
 
-/* Likewise, as the side that connected. host: that the other side's certificate must be for. */
+/* The same as the side that connected. host: name that the other side's certificate must be for. */
 int stream_connect(struct stream *stream, int fd, struct tls *tls, const char *host);
 
 /*
- * Receives what is there, at most size bytes. Returns how many; 0 at the end; -EAGAIN if there is nothing and
- * receive_events must be waited for; else -errno: the connection is lost, -EPROTO if TLS failed.
+ * Receives available data, at most size bytes. Returns how many; 0 at the end; -EAGAIN if there is
+ * none and receive_events must be waited for; else -errno: the connection is lost, -EPROTO if TLS
+ * failed.
  */
 ssize_t stream_receive(struct stream *stream, void *data, size_t size);
 
-/* Sends as much as goes. Returns how many bytes, -EAGAIN if send_events must be waited for, or -errno. */
+/*
+ * Sends as much as possible. Returns how many bytes, -EAGAIN if send_events must be waited for, or
+ * -errno.
+ */
 ssize_t stream_send(struct stream *stream, const void *data, size_t size);
 
 /* True if there is data to receive that poll does not know of. */
 bool stream_has_pending(const struct stream *stream);
 
-/* Why TLS failed after -EPROTO, one line; a static buffer. */
+/* Returns why TLS failed after -EPROTO, one line; a static buffer. */
 const char *stream_tls_error(const struct stream *stream);
 
 /* Closes the connection. */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a TCP listener may be given: see control_tcp_check and control_tcp_check_machine in control/control.h. */
+/*
+ * Checks a TCP listener's options: see control_tcp_check and control_tcp_check_machine in
+ * control/control.h.
+ */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +20,7 @@ static_assert(CONTROL_MESSAGE_LEN >= SECRET_ERROR_LEN, "buffers");
 static_assert(CONTROL_MESSAGE_LEN >= TLS_ERROR_LEN, "buffers");
 static_assert(CONTROL_MESSAGE_LEN >= LISTENER_ERROR_LEN, "buffers");
 
-/* "control address ADDRESS: message", from the message in `error` itself. */
+/* Puts "control address ADDRESS: " before the message in `error`. */
 static int
 fail_listen(const char *listen, int ret, char *error)
 {

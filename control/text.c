@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Showing JSON values in messages, guessing misspelt words, reading addresses. Called by the configuration, the control
- * socket and the commands; any thread.
+ * Shows JSON values in messages, guesses misspelt words, reads addresses. Called by the
+ * configuration, the control socket and the commands; any thread.
  */
 #include "control/text.h"
 
@@ -22,7 +22,7 @@ least(size_t a, size_t b, size_t c)
 	return ab < c ? ab : c;
 }
 
-/* Levenshtein's distance: the insertions, deletions and replacements between two words. */
+/* Returns Levenshtein's distance: the insertions, deletions and replacements between two words. */
 static size_t
 edit_distance(const char *a, const char *b)
 {

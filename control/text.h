@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the configuration, the control socket and the commands need alike to speak about JSON that a person wrote: showing a
- * value in a message, guessing a misspelt word, reading an address. No state; any thread may call.
+ * Text functions for JSON that a person wrote, shared by the configuration, the control socket and
+ * the commands: showing a value in a message, guessing a misspelt word, reading an address. No
+ * state; any thread may call.
  */
 #ifndef FANIN_CONTROL_TEXT_H
 #define FANIN_CONTROL_TEXT_H
@@ -11,10 +12,10 @@
 
 #include <jansson.h>
 
-/* Room for text_describe and text_key: enough to recognise a value by. */
+/* Room for text_describe and text_key: enough to recognise a value. */
 #define TEXT_VALUE_LEN 64
 
-/* What names of switches, ports and jobs are made of. */
+/* Characters of the names of switches, ports and jobs. */
 #define TEXT_NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 /* The known word closest to a misspelt one. Start with {.word = ...}; offer candidates; then best is it or NULL. */
@@ -25,7 +26,8 @@ struct text_guess {
 };
 
 /*
- * Considers one candidate: it becomes the best if it is close to the word and closer than the best so far.
+ * Offers one candidate: it becomes the best if it is close to the word and closer than the best so
+ * far.
  */
 void text_guess_offer(struct text_guess *guess, const char *candidate);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See tls.h and stream.h: all that knows OpenSSL. */
+/* See tls.h and stream.h: all code that uses OpenSSL. */
 #include "control/tls.h"
 
 #include <arpa/inet.h>
@@ -28,7 +28,7 @@ fail(const char *what, const char *path, char *error)
 	unsigned long code = ERR_peek_last_error();
 	const char *reason = ERR_reason_error_string(code);
 
-	/* What a file's system call said is worth more than the library's wrapping of it. */
+	/* The system call's error is more useful than the library's. */
 	if (ERR_GET_LIB(ERR_peek_error()) == ERR_LIB_SYS)
 		reason = ERR_reason_error_string(ERR_peek_error());
 	snprintf(error, TLS_ERROR_LEN, "cannot use the %s %s: %s", what, path,
@@ -66,9 +66,12 @@ create(const SSL_METHOD *method, const struct tls_files *files, int verify, stru
 		goto free_context;
 	}
 	SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-	/* Lines carry their own end, and an answer cut short is no answer: an end without notice is an end. */
+	/*
+	 * Lines carry their own end, and a truncated answer is no answer, so an end without
+	 * close_notify is accepted.
+	 */
 	SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
-	/* A connection that waits needs no buffers: of its 34 KiB little is left then. */
+	/* An idle connection needs no buffers: this frees most of its 34 KiB. */
 	SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
 					  SSL_MODE_RELEASE_BUFFERS);
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
@@ -159,7 +162,7 @@ stream_connect(struct stream *stream, int fd, struct tls *tls, const char *host)
 	return -ENOMEM;
 }
 
-/* What a call of OpenSSL that did not succeed means; events: what to wait for before it is made again. */
+/* Interprets a failed OpenSSL call. events: what to wait for before it is repeated. */
 static ssize_t
 tls_result(struct stream *stream, int result, short *events)
 {
@@ -228,7 +231,7 @@ stream_tls_error(const struct stream *stream)
 	const unsigned long code = ERR_peek_last_error();
 	const char *reason = ERR_reason_error_string(code);
 
-	/* What plain text looks like to OpenSSL. */
+	/* The error that OpenSSL reports for plain text. */
 	if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER)
 		reason = "the other side does not speak TLS (wrong version number)";
 	snprintf(line, sizeof(line), "%s",

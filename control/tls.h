@@ -11,22 +11,25 @@ struct tls;
 
 /* Paths of PEM files; NULL: none. */
 struct tls_files {
-	const char *certificate; /* own chain */
+	const char *certificate; /* own certificate chain */
 	const char *key;         /* of the certificate */
-	const char *ca;          /* whose certificates the other side may have */
+	const char *ca;          /* CA of the other side's certificate */
 };
 
 /*
- * A server's context. With a CA clients must have a certificate of it.
+ * Creates a server's context. With a CA, clients must have a certificate of it.
  *
  * error: TLS_ERROR_LEN bytes, names the file. Returns 0 with *tls set, or -errno.
  */
 int tls_server_create(const struct tls_files *files, struct tls **tls, char *error);
 
-/* A client's context: the server's certificate must be of the CA, which is required, and be for the host. */
+/*
+ * Creates a client's context: the server's certificate must be signed by the CA, which is required,
+ * and match the host.
+ */
 int tls_client_create(const struct tls_files *files, struct tls **tls, char *error);
 
-/* tls may be NULL. Streams that use it live on. */
+/* Frees a context. tls may be NULL. Streams that use it stay valid. */
 void tls_free(struct tls *tls);
 
 #endif

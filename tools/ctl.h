@@ -21,7 +21,7 @@ struct ctl {
 	struct client_options options;
 	bool json;
 	const struct ctl_command *commands; /* of a switch or of a manager; ends with zeros */
-	const struct ctl_command *command;  /* that runs */
+	const struct ctl_command *command;  /* the running one */
 	struct client *client;              /* opened by the first ctl_call */
 };
 
@@ -52,7 +52,8 @@ int ctl_usage_error(const struct ctl *ctl, const char *format, ...)
 int ctl_operands(struct ctl *ctl, int argc, char **argv, int min, int max);
 
 /*
- * Reads a number that an option or operand `what` was given. Returns CTL_OK, or CTL_USAGE after a report.
+ * Parses the number given for an option or operand `what`. Returns CTL_OK, or CTL_USAGE after
+ * reporting an error.
  */
 int ctl_number(const struct ctl *ctl, const char *what, const char *text, int64_t min, int64_t max,
 	       int64_t *value);
@@ -64,8 +65,8 @@ int ctl_number(const struct ctl *ctl, const char *what, const char *text, int64_
 json_t *ctl_call(struct ctl *ctl, const char *command, json_t *args);
 
 /*
- * Runs a command without options and operands of its own: asks the switch with `command`, and has the answer printed.
- * Returns an exit code.
+ * Runs a command without options and operands of its own: sends `command` to the switch and prints
+ * the answer. Returns an exit code.
  */
 int ctl_show(struct ctl *ctl, int argc, char **argv, const char *command,
 	     void (*print)(const struct ctl *, const json_t *));
@@ -73,13 +74,13 @@ int ctl_show(struct ctl *ctl, int argc, char **argv, const char *command,
 /* Prints an object as one line. */
 void ctl_print_json(const json_t *object);
 
-/* Members of answers: 0, "" or false if the switch did not give them. */
+/* Read members of answers: 0, "" or false if absent. */
 int64_t ctl_integer(const json_t *object, const char *key);
 double ctl_real(const json_t *object, const char *key);
 const char *ctl_string(const json_t *object, const char *key);
 bool ctl_is_true(const json_t *object, const char *key);
 
-/* The commands; each is one in the table of tools/faninctl.c. */
+/* The commands, listed in the table of tools/faninctl.c. */
 int ctl_version(struct ctl *ctl, int argc, char **argv);
 int ctl_ports(struct ctl *ctl, int argc, char **argv);
 int ctl_jobs_list(struct ctl *ctl, int argc, char **argv);

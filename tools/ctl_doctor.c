@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * faninctl doctor: whether this machine is fit for a switch or a host, and what to do if not. Needs no switch. The checks are the
- * tables below; what they look at is in tools/doctor_*.c.
+ * faninctl doctor: checks whether this machine is fit for a switch or a host, and says what to do
+ * if not. Needs no switch. The checks are the tables below, implemented in tools/doctor_*.c.
  */
 #include <net/if.h>
 #include <stdlib.h>
@@ -100,7 +100,7 @@ static const char *const state_names[] = {
 	[DOCTOR_PROBLEM] = "problem",
 };
 
-/* The table's text with DEV replaced by the interface's name. */
+/* Writes the table's text with DEV replaced by the interface's name. */
 static void
 write_action(const struct doctor_check *check, const char *interface, char *action)
 {
@@ -116,7 +116,7 @@ write_action(const struct doctor_check *check, const char *interface, char *acti
 	snprintf(action + used, ACTION_LEN - used, "%s", from);
 }
 
-/* Adds a finding to the list. most: the worst that it may be called. Returns its state. */
+/* Adds a finding to the list. most: upper bound of its severity. Returns its state. */
 static enum doctor_state
 examine(const struct doctor *doctor, const struct doctor_check *check, const char *interface,
 	enum doctor_state most, json_t *findings)
@@ -138,7 +138,8 @@ examine(const struct doctor *doctor, const struct doctor_check *check, const cha
 }
 
 /*
- * An interface that was named is for Fanin; of others nothing is known, so that nothing can be a problem.
+ * A named interface is meant for Fanin; whether others are is unknown, so nothing about them can be
+ * a problem.
  */
 static void
 examine_interface(const struct doctor *doctor, const char *interface, bool named, json_t *findings)
@@ -147,7 +148,7 @@ examine_interface(const struct doctor *doctor, const char *interface, bool named
 		enum doctor_state state = examine(doctor, check, interface,
 						  named ? DOCTOR_PROBLEM : DOCTOR_WARNING, findings);
 
-		/* There is nothing more to say about one that does not exist. */
+		/* There is nothing to add about an interface that does not exist. */
 		if (check->look == doctor_exists && state != DOCTOR_OK)
 			return;
 	}

@@ -11,7 +11,7 @@
 #include "tools/ctl.h"
 #include "tools/ctl_table.h"
 
-/* Ranks above that are no typing errors of people but of their scripts; the switch allows fewer. */
+/* More ranks than this are not a person's typing error; the switch allows fewer. */
 #define MOST_RANKS 4095
 
 enum create_option {
@@ -61,7 +61,7 @@ const struct cli_option ctl_jobs_create_options[] = {
 	{ 0 },
 };
 
-/* Of the mean time from a block's first contribution to its last, the share of one of so many gaps. */
+/* Prints one gap's share of the mean time from a block's first contribution to its last. */
 static void
 mean_cell(struct ctl_table *table, const json_t *stats, int64_t gaps)
 {
@@ -110,7 +110,7 @@ print_jobs(const json_t *jobs)
 	ctl_table_print(&table, "");
 }
 
-/* "0", or of a switch "4-7": from the lowest to the highest rank behind it. */
+/* Prints "0", or for a switch "4-7": the lowest and highest rank behind it. */
 static void
 ranks_cell(struct ctl_table *table, const json_t *member)
 {
@@ -131,7 +131,7 @@ ranks_cell(struct ctl_table *table, const json_t *member)
 		ctl_table_cell(table, "%" PRId64, ctl_integer(member, "rank"));
 }
 
-/* A job's parent as the last line of its members. */
+/* Prints a job's parent as the last line of its members. */
 static void
 print_parent(struct ctl_table *table, const json_t *job)
 {
@@ -173,9 +173,11 @@ print_members(const json_t *jobs)
 	ctl_table_print(&table, "");
 }
 
-/* What handlers count themselves, and what their jobs were made with: a line for each job whose handler has any of it. */
+/*
+ * Prints the handlers' own counters and their jobs' parameters: a line for each job that has any.
+ */
 static void
-print_own(const json_t *jobs)
+print_handler_details(const json_t *jobs)
 {
 	const json_t *job, *counter;
 	const char *name;
@@ -229,7 +231,7 @@ ctl_jobs_list(struct ctl *ctl, int argc, char **argv)
 			putchar('\n');
 			print_members(jobs);
 			putchar('\n');
-			print_own(jobs);
+			print_handler_details(jobs);
 		}
 		printf("%zu of %" PRId64 " jobs, %" PRId64 " slots for each\n", json_array_size(jobs),
 		       ctl_integer(limits, "max_jobs"), ctl_integer(limits, "slots_per_job"));
@@ -266,7 +268,7 @@ set_ranks(json_t *member, const char *text)
 	return true;
 }
 
-/* Appends "PORT:IP", the next rank, or "PORT:IP=RANKS". */
+/* Appends "PORT:IP", for the next rank, or "PORT:IP=RANKS". */
 static int
 add_member(const struct ctl *ctl, json_t *args, const char *text)
 {
@@ -367,7 +369,7 @@ add_key_of_file(const struct ctl *ctl, json_t *args, const char *path)
 	return add_string(ctl, args, "--key-file", "key", text);
 }
 
-/* NAME=VALUE; which there are, the handler says. text: is overwritten. */
+/* Parses NAME=VALUE; the handler knows the names. text: is overwritten. */
 static int
 add_parameter(const struct ctl *ctl, json_t *args, char *text)
 {
@@ -393,7 +395,7 @@ add_parameter(const struct ctl *ctl, json_t *args, char *text)
 	return CTL_OK;
 }
 
-/* The switch checks ranges and names; here it is only about what can be sent. */
+/* The switch checks ranges and names; here only the form is checked. */
 static int
 add_option(const struct ctl *ctl, json_t *args, int option, char *text)
 {

@@ -12,7 +12,7 @@
 
 #define NUMBERS_LEN 64
 
-/* A command without arguments that shows the answer to one request. */
+/* Runs a command without arguments that shows the answer to one request. */
 static int
 show(struct ctl *ctl, int argc, char **argv, const char *command, void (*print)(const json_t *))
 {
@@ -116,7 +116,7 @@ manager_topology(struct ctl *ctl, int argc, char **argv)
 	return show(ctl, argc, argv, "topology", print_topology);
 }
 
-/* "17,18"; text: NUMBERS_LEN bytes, enough for the most trees that a job may have; returned. */
+/* Writes "17,18". text: NUMBERS_LEN bytes, enough for the most trees of a job. Returns text. */
 static const char *
 list_numbers(const json_t *numbers, char *text)
 {
@@ -198,7 +198,7 @@ manager_jobs(struct ctl *ctl, int argc, char **argv)
 	return show(ctl, argc, argv, "jobs", print_jobs);
 }
 
-/* How many bits are set in a number of any length, as hexadecimal digits behind "0x". */
+/* Counts the bits that are set in a number of any length, as hexadecimal digits after "0x". */
 static int
 count_bits(const char *digits)
 {

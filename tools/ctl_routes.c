@@ -7,7 +7,7 @@
 #include "tools/ctl.h"
 #include "tools/ctl_table.h"
 
-/* "-" for null: what the switch doesn't know. */
+/* Returns "-" for null: what the switch doesn't know. */
 static const char *
 text_or_dash(const json_t *object, const char *key)
 {

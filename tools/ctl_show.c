@@ -35,7 +35,7 @@ ctl_show(struct ctl *ctl, int argc, char **argv, const char *command,
 	return CTL_OK;
 }
 
-/* The switch lists "TYPE OPERATOR" in the order of types; here is a line for each type. */
+/* The switch lists "TYPE OPERATOR" in the order of types; this prints a line for each type. */
 static void
 print_operations(const json_t *operations)
 {
@@ -188,7 +188,7 @@ find_drop(const json_t *drops, const char *name, struct text_guess *guess)
 	return NULL;
 }
 
-/* The drops that are asked for, a new reference; NULL if a name is unknown, after a report. */
+/* Returns the requested drops, a new reference; NULL if a name is unknown, after reporting it. */
 static json_t *
 select_drops(const json_t *drops, bool all, int n_names, char **names)
 {
@@ -238,7 +238,7 @@ print_drops_elsewhere(const json_t *elsewhere)
 	ctl_table_print(&table, "");
 }
 
-/* elsewhere: before and behind the workers. Either may be empty. */
+/* elsewhere: drops before and after the workers. Either may be empty. */
 static void
 print_drops(const json_t *drops, const json_t *elsewhere)
 {

@@ -25,7 +25,7 @@ const struct cli_option ctl_stats_options[] = {
 	{ 0 },
 };
 
-/* What one look at the switch gave. */
+/* One reading of the switch's counters. */
 struct sample {
 	double at_s; /* monotonic */
 	json_t *stats;
@@ -69,7 +69,10 @@ sample_take(struct ctl *ctl, struct sample *sample)
 	return CTL_FAILED;
 }
 
-/* The entry of an array that has the same value for `key` as item: the counter's owner in the earlier sample. */
+/*
+ * Returns the entry of an array with the same `key` as item: the counter's owner in the earlier
+ * sample.
+ */
 static const json_t *
 find_same(const json_t *array, const json_t *item, const char *key)
 {
@@ -83,7 +86,10 @@ find_same(const json_t *array, const json_t *item, const char *key)
 	return NULL;
 }
 
-/* Per second; negative if there is no earlier value, or the counter was reset since. */
+/*
+ * Returns the rate per second; negative if there is no earlier value, or the counter was reset
+ * since.
+ */
 static double
 rate(const json_t *before, const json_t *now, const char *key, double seconds)
 {
@@ -92,7 +98,7 @@ rate(const json_t *before, const json_t *now, const char *key, double seconds)
 	return (ctl_real(now, key) - ctl_real(before, key)) / seconds;
 }
 
-/* How many packets waited for a handler, on average over bursts. */
+/* Prints how many packets waited for a handler, on average over bursts. */
 static void
 waiting_cell(struct ctl_table *table, const json_t *worker)
 {
@@ -171,7 +177,7 @@ print_ports(const struct sample *before, const struct sample *now, bool rates)
 	ctl_table_print(&table, "");
 }
 
-/* The counters by name that are not zero. */
+/* Prints the counters that are not zero, by name. */
 static void
 print_counters(const json_t *before, const json_t *now, double seconds, bool rates, const char *title)
 {
@@ -225,7 +231,10 @@ print_sample(const struct sample *before, const struct sample *now)
 	fflush(stdout);
 }
 
-/* Sleeps until the interval has passed or a signal came; signals are let in only here, so that none is lost. */
+/*
+ * Sleeps until the interval has passed or a signal came; signals are unblocked only here, so that
+ * none is lost.
+ */
 static void
 pause_for(int64_t seconds, const sigset_t *signals)
 {
@@ -274,7 +283,9 @@ watch(struct ctl *ctl, int64_t interval_s, int64_t count)
 	return code;
 }
 
-/* The number of "--watch=2" or "--watch 2": for getopt, the 2 of the latter is an operand. */
+/*
+ * Parses the number of "--watch=2" or "--watch 2": for getopt, the 2 of the latter is an operand.
+ */
 static int
 watch_interval(struct ctl *ctl, int argc, char **argv, int64_t *interval_s)
 {

@@ -17,7 +17,7 @@ struct ctl_table {
 	size_t size;
 };
 
-/* headers must outlive the table. */
+/* Starts a table. headers must outlive the table. */
 void ctl_table_start(struct ctl_table *table, const char *const *headers);
 
 /* Adds the next cell, from left to right; the first one of a row after the last. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * faninctl jobs waits, and faninctl --manager waits: who waits for whom, one line for each block.
+ * faninctl jobs waits, and faninctl --manager waits: which ranks a block waits for, one line per
+ * block.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -59,7 +60,8 @@ is_listed(const json_t *ranks, const json_t *rank)
 }
 
 /*
- * What is known of ranks that are missing: "late", "ended", "silent", or "rank 2 late, rank 3 ended".
+ * Prints the state of ranks that are missing: "late", "ended", "silent", or "rank 2 late, rank 3
+ * ended".
  *
  * told: has "ended" and "silent".
  */
@@ -93,7 +95,10 @@ print_presence(const json_t *ranks, const json_t *told)
 	}
 }
 
-/* "rank 3 (port h3, 10.77.0.4)"; told: as for print_presence, or NULL if that is no question. */
+/*
+ * Prints "rank 3 (port h3, 10.77.0.4)"; told: as for print_presence, or NULL to leave the state
+ * out.
+ */
 static void
 print_member(const json_t *member, const json_t *told)
 {
@@ -125,7 +130,7 @@ print_missing(const json_t *missing, const json_t *result)
 	}
 }
 
-/* A job that has no run: who has not joined. */
+/* Prints for a job without a run which ranks have not joined. */
 static void
 print_not_joined(const json_t *result)
 {
@@ -178,7 +183,7 @@ print_job_waits(const json_t *result)
 		       all - (int64_t)json_array_size(blocks), id);
 }
 
-/* Sends the request, and has the answer printed. args: taken. */
+/* Sends the request and prints the answer. args: taken. */
 static int
 show(struct ctl *ctl, const char *command, json_t *args, void (*print)(const json_t *))
 {
@@ -205,7 +210,7 @@ ctl_jobs_waits(struct ctl *ctl, int argc, char **argv)
 	return show(ctl, "jobs.waits", json_pack("{s:I}", "id", (json_int_t)id), print_job_waits);
 }
 
-/* What a block of a tree waits for at one of its switches. */
+/* Prints what a block of a tree waits for at one of its switches. */
 static void
 print_cause(const json_t *cause)
 {
@@ -219,7 +224,7 @@ print_cause(const json_t *cause)
 	}
 	print_ranks(json_object_get(cause, "ranks"));
 	printf(" behind %s", ctl_string(cause, "switch"));
-	/* Of those that have not joined nothing is known. */
+	/* Nothing is known of ranks that have not joined. */
 	if (json_object_get(cause, "ended") == NULL)
 		return;
 	printf(" (");
@@ -250,7 +255,10 @@ tree_name(const json_t *job, char *text, size_t len)
 		snprintf(text, len, "%s", ctl_string(job, "name"));
 }
 
-/* A job of which no block can wait: it does not run in the network, or not yet. Returns false if it is none. */
+/*
+ * Prints a job that does not run in the network, or not yet, so that no block can wait. Returns
+ * false for other jobs.
+ */
 static bool
 print_without_run(const json_t *job)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What `faninctl doctor` looks at. A check is a line in the table of tools/ctl_doctor.c and a function that finds something out
- * about this machine or one of its interfaces. No threads.
+ * The checks of `faninctl doctor`. Each is a line in the table of tools/ctl_doctor.c and a function
+ * that inspects this machine or one of its interfaces. No threads.
  */
 #ifndef FANIN_TOOLS_DOCTOR_H
 #define FANIN_TOOLS_DOCTOR_H
@@ -15,12 +15,12 @@
 
 enum doctor_state {
 	DOCTOR_OK,
-	DOCTOR_WARNING, /* it works, but slower or not in every case */
+	DOCTOR_WARNING, /* it works, but more slowly or not in every case */
 	DOCTOR_PROBLEM, /* it will not work */
 };
 
 struct doctor {
-	const char *root; /* stands before all paths of files; "" for this machine's own */
+	const char *root; /* prefix of all file paths; "" for this machine */
 	uint16_t udp_port;
 };
 
@@ -33,8 +33,8 @@ struct doctor_check {
 	 */
 	enum doctor_state (*look)(const struct doctor *doctor, const struct doctor_check *check,
 				  const char *interface, char *found);
-	int argument;            /* for the function */
-	enum doctor_state worst; /* of functions that several checks share: if what is expected is not there */
+	int argument; /* for the function */
+	enum doctor_state worst; /* for functions shared by several checks: the state if the expected is absent */
 };
 
 /* Opens a file below the root. path: without the slash in front. Returns NULL if that fails. */

@@ -15,7 +15,7 @@
 #define LEAST_MTU 576 /* of a port */
 #define USUAL_MTU 1500
 
-/* Those whose XDP runs in the driver: AF_XDP is much slower with others. */
+/* Drivers with native XDP: AF_XDP is much slower with others. */
 static const char *const xdp_drivers[] = {
 	"atlantic",  "bnxt_en",       "ena",       "gve",  "hv_netvsc",  "i40e",
 	"iavf",      "ice",           "igb",       "igc",  "ixgbe",      "ixgbevf",
@@ -45,7 +45,7 @@ ethtool(const char *interface, void *command)
 	return request(interface, SIOCETHTOOL, &ifr);
 }
 
-/* A value that is not there is 0. */
+/* Returns a value, or 0 if it is absent. */
 static uint32_t
 ethtool_value(const char *interface, uint32_t command)
 {
@@ -84,7 +84,7 @@ count_queues(const char *interface)
 	return n == 0 ? 1 : n;
 }
 
-/* Adds a word to a list in what was found. */
+/* Appends a word to a list in the finding. */
 static void
 add_word(char *found, const char *word)
 {
@@ -154,7 +154,7 @@ DOCTOR_LOOK(doctor_driver)
 	return DOCTOR_WARNING;
 }
 
-/* Whether an interface is a part of a bridge or the like, which sends what others have made. */
+/* True for a part of a bridge or the like, which forwards frames made by others. */
 static bool
 has_master(const char *interface)
 {
@@ -193,9 +193,9 @@ has_master(const char *interface)
 }
 
 /*
- * Whether what the kernel does to frames on their way out of an interface can do harm. Only veth hands frames on as they are,
- * without the checksums, cuts and tags that a wire would need. The switch's own end has no address and sends frames that
- * are complete.
+ * True if the kernel's offloads can do harm on frames that leave an interface. Only veth passes
+ * frames on as they are, without the checksums, segmentation and tags that a wire would need. The
+ * switch's own end has no address and sends complete frames.
  */
 static bool
 needs_whole_frames(const char *interface)
@@ -205,7 +205,7 @@ needs_whole_frames(const char *interface)
 	return is_veth(interface) && (request(interface, SIOCGIFADDR, &ifr) || has_master(interface));
 }
 
-/* What is found if no offload is on, or none matters. */
+/* Returns the finding if no offload is on, or none matters. */
 static const char *
 without_offloads(const char *interface)
 {

@@ -74,7 +74,7 @@ read_number(const struct doctor *doctor, const char *directory, const char *name
 	return strtoul(line, NULL, 10);
 }
 
-/* Adds a NUMA node's hugepages to what was found. Returns what is free of them, in MiB. */
+/* Adds a NUMA node's hugepages to the finding. Returns its free ones in MiB. */
 static unsigned long
 add_node(const struct doctor *doctor, const char *node, char *found)
 {
@@ -95,7 +95,7 @@ add_node(const struct doctor *doctor, const char *node, char *found)
 		total = read_number(doctor, directory, "nr_hugepages");
 		unused = read_number(doctor, directory, "free_hugepages");
 		mib += unused * kinds[i].mib;
-		/* Those of 2 MiB are told even if there are none. */
+		/* Hugepages of 2 MiB are listed even if there are none. */
 		if (total != 0 || i == 0)
 			snprintf(found + used, DOCTOR_FOUND_LEN - used, "%s%s: %lu of %lu of %s free",
 				 used == 0 ? "" : ", ", node, unused, total, kinds[i].size);
@@ -144,7 +144,7 @@ DOCTOR_LOOK(doctor_transparent_hugepages)
 	return strstr(line, "[always]") == NULL ? DOCTOR_OK : DOCTOR_WARNING;
 }
 
-/* Whether a word stands among the flags of the first CPU. */
+/* True if a word is among the flags of the first CPU. */
 static bool
 has_flag(const char *flags, const char *flag)
 {
@@ -158,7 +158,7 @@ has_flag(const char *flags, const char *flag)
 	return false;
 }
 
-/* By the rules of handlers/kernels/select.c. */
+/* Follows handlers/kernels/select.c. */
 DOCTOR_LOOK(doctor_cpu_isa)
 {
 	FILE *file = doctor_open(doctor, "proc/cpuinfo");
@@ -193,7 +193,7 @@ DOCTOR_LOOK(doctor_clock_source)
 	return strcmp(line, "tsc") == 0 ? DOCTOR_OK : DOCTOR_WARNING;
 }
 
-/* A list of CPUs that should not be empty. */
+/* Checks a list of CPUs that should not be empty. */
 static enum doctor_state
 look_at_cpus(const struct doctor *doctor, const char *path, char *found)
 {

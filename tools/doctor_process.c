@@ -9,13 +9,16 @@
 
 #include "tools/doctor.h"
 
-/* Everything of DPDK follows from where its drivers are: /usr/lib/x86_64-linux-gnu/dpdk/pmds-23.0 */
+/*
+ * DPDK's version follows from the directory of its drivers:
+ * /usr/lib/x86_64-linux-gnu/dpdk/pmds-23.0
+ */
 #define PMD_PREFIX "/dpdk/pmds-"
 
 /* DPDK's library allocates memory while it is loaded that it does not free: it stays until the process ends. */
 #define OPEN_FLAGS (RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE)
 
-/* The number behind the libraries' ".so." */
+/* Returns the number after the libraries' ".so." */
 static unsigned long
 dpdk_abi(void)
 {
@@ -101,11 +104,14 @@ DOCTOR_LOOK(doctor_bpffs)
 	if (file != NULL)
 		fclose(file);
 	snprintf(found, DOCTOR_FOUND_LEN, mounted ? "mounted" : "not mounted");
-	/* Without it libxdp attaches a program by itself instead of by its dispatcher, and everything runs. */
+	/*
+	 * Without it libxdp attaches a program directly instead of through its dispatcher, and
+	 * everything works.
+	 */
 	return mounted ? DOCTOR_OK : DOCTOR_WARNING;
 }
 
-/* Whether a socket in a table of the kernel is bound to the port. */
+/* True if a socket in one of the kernel's tables is bound to the port. */
 static bool
 is_bound(const struct doctor *doctor, const char *path)
 {
@@ -132,7 +138,10 @@ DOCTOR_LOOK(doctor_udp_port)
 	return bound ? DOCTOR_WARNING : DOCTOR_OK;
 }
 
-/* Below another root libraries are looked for where DPDK's are, on this machine where the loader finds them. */
+/*
+ * Below another root libraries are searched where DPDK's are, on this machine where the loader
+ * finds them.
+ */
 static void *
 open_library(const struct doctor *doctor, const char *name)
 {
@@ -147,7 +156,10 @@ open_library(const struct doctor *doctor, const char *name)
 	return dlopen(path, OPEN_FLAGS);
 }
 
-/* Asks a library for its version by a function without arguments; NULL: only whether it is there. */
+/*
+ * Calls a library's version function, which takes no arguments; NULL: only checks that the library
+ * exists.
+ */
 static enum doctor_state
 look_at_library(const struct doctor *doctor, const char *name, const char *function, char *found)
 {

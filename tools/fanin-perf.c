@@ -58,7 +58,7 @@ collective_of(const struct run *run)
 	};
 }
 
-/* The bits of an element, for people. */
+/* Returns the bits of an element, for messages. */
 static uint64_t
 element_bits(const uint8_t *elements, uint64_t index, size_t size)
 {
@@ -101,7 +101,7 @@ result_check(const struct run *run)
 	return mismatches;
 }
 
-/* FNV-1a's 64 bits over all results in a row: runs with the same digest had the same bits. */
+/* FNV-1a, 64 bits, over all results in a row: equal digests mean equal bits. */
 #define DIGEST_START UINT64_C(0xcbf29ce484222325)
 #define DIGEST_PRIME UINT64_C(0x100000001b3)
 
@@ -113,7 +113,10 @@ digest_add(uint64_t digest, const uint8_t *bytes, uint64_t len)
 	return digest;
 }
 
-/* The reference of random data is a sum in a fixed order: only the handler that keeps to it can be checked against it. */
+/*
+ * The reference of random data is a sum in a fixed order: only the handler that uses this order can
+ * be checked against it.
+ */
 static int
 order_check(struct run *run)
 {
@@ -161,7 +164,10 @@ on_wait(void *arg)
 
 /* ------------------------------------------------------------------- run */
 
-/* New data in what this rank sends; what it receives shows whether it was written. */
+/*
+ * Writes new data to the send buffer and marks the receive buffer, so that it shows whether it was
+ * written.
+ */
 static void
 vectors_fill(struct run *run)
 {
@@ -175,7 +181,7 @@ vectors_fill(struct run *run)
 		       run->send + sends.first * size);
 }
 
-/* Does nothing, or nothing of use, as long as the options say. Signals end it. */
+/* Does nothing, or computes, for as long as the options say. Signals end it. */
 static void
 pause_for(const struct run *run)
 {
@@ -216,7 +222,7 @@ result_digest(struct run *run)
 	run->digest = digest_add(run->digest, run->recv + range.first * size, range.n * size);
 }
 
-/* Whether the result of the iteration at hand is checked. */
+/* True if the result of the current iteration is checked. */
 static bool
 is_checked(const struct run *run)
 {
@@ -236,11 +242,11 @@ iterate(struct run *run)
 
 	if (pauses_now(run, false))
 		pause_for(run);
-	/* In place, what was sent is gone each time. */
+	/* In place, each iteration overwrites what was sent. */
 	if (!options->check_ends || is_checked(run))
 		vectors_fill(run);
 
-	/* A barrier first: the time must not hold how long the others took for their data. */
+	/* A barrier first: the time must not include the others' preparation of data. */
 	status = fanin_barrier(run->comm);
 	if (status != FANIN_OK)
 		return status;

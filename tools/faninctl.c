@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * faninctl: looks into a running switch and manages its jobs, or into a running manager, over a control socket. This file
- * has the table of commands and what they share; the commands are in tools/ctl_*.c.
+ * faninctl: inspects a running switch and manages its jobs, or inspects a running manager, over a
+ * control socket. This file has the table of commands and their common code; the commands are in
+ * tools/ctl_*.c.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -24,7 +25,7 @@ enum {
 	COMMON_KEY
 };
 
-/* Those that every command takes, and faninctl itself before the command. */
+/* Options of every command, and of faninctl itself before the command. */
 static const struct cli_option common_options[] = {
 	{ "socket", "SOCKET", 's',
 	  "control socket, a path or HOST:PORT (default: $FANIN_SOCKET or " DEFAULT_SOCKET ")" },
@@ -127,7 +128,7 @@ ctl_usage_error(const struct ctl *ctl, const char *format, ...)
 	return CTL_USAGE;
 }
 
-/* Handles an option that every command takes. Returns false if it is another one. */
+/* Handles an option that every command takes. Returns false for other options. */
 static bool
 common_option(struct ctl *ctl, int option)
 {
@@ -180,7 +181,7 @@ ctl_next_option(struct ctl *ctl, int argc, char **argv)
 	struct cli cli;
 	int option;
 
-	/* The command's own count first: --key may be another one there. */
+	/* The command's own options take precedence: --key may be another one there. */
 	cli_prepare(&cli, ctl->command->options == NULL ? &none : ctl->command->options,
 		    common_options, 0);
 	do {
@@ -282,7 +283,7 @@ ctl_is_true(const json_t *object, const char *key)
 	return json_is_true(json_object_get(object, key));
 }
 
-/* The command of one or two words; the verb has precedence. Sets *words to how many they are. */
+/* Finds the command of one or two words; two take precedence. Sets *words to their number. */
 static const struct ctl_command *
 find_command(const struct ctl *ctl, int argc, char **argv, int *words)
 {
@@ -347,7 +348,10 @@ run(struct ctl *ctl, int argc, char **argv)
 	ctl->command = find_command(ctl, argc, argv, &words);
 	if (ctl->command == NULL)
 		return unknown_command(ctl, argv[0]);
-	/* getopt takes its first word for the program's name in messages, and starts afresh with optind 0. */
+	/*
+	 * getopt uses its first word as the program's name in messages, and starts afresh with
+	 * optind 0.
+	 */
 	argv[words - 1] = program_invocation_short_name;
 	optind = 0;
 	return ctl->command->run(ctl, argc - words + 1, argv + words - 1);
@@ -363,7 +367,7 @@ main(int argc, char **argv)
 	if (ctl.options.at == NULL || ctl.options.at[0] == '\0')
 		ctl.options.at = DEFAULT_SOCKET;
 	argv[0] = program_invocation_short_name; /* for getopt's messages */
-	/* A command's options are left to the command. */
+	/* The command parses its own options. */
 	cli_prepare(&cli, common_options, NULL, 1);
 	while ((option = getopt_long(argc, argv, cli.letters, cli.long_options, NULL)) != -1) {
 		if (!common_option(&ctl, option)) {
@@ -372,7 +376,7 @@ main(int argc, char **argv)
 		}
 	}
 	if (ctl.options.ca != NULL)
-		signal(SIGPIPE, SIG_IGN); /* TLS writes without asking for an error instead */
+		signal(SIGPIPE, SIG_IGN); /* TLS writes without MSG_NOSIGNAL */
 	code = run(&ctl, argc - optind, argv + optind);
 	client_close(ctl.client);
 	if (fflush(stdout) != 0 || ferror(stdout)) {

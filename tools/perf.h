@@ -19,8 +19,8 @@ struct options {
 	uint64_t bytes;
 	uint64_t iters;
 	uint64_t warmup;
-	uint64_t pause_seconds; /* that this rank makes the others wait once; 0: it does not */
-	uint64_t pause_at;      /* iteration, those of the warm-up too */
+	uint64_t pause_seconds; /* for how long this rank makes the others wait once; 0: it does not */
+	uint64_t pause_at;      /* iteration, including the warm-up */
 	uint32_t seed;
 	char memif_socket[108];
 	const char *dtype_name;
@@ -33,7 +33,7 @@ struct options {
 	bool check;
 	bool random_data;
 	bool check_ends; /* only the first and the last collective are checked */
-	bool pause_busy; /* computes meanwhile, with the collective posted */
+	bool pause_busy; /* computes during the pause, with the collective posted */
 	bool times;
 	bool json;
 	bool progress;
@@ -46,35 +46,33 @@ struct run {
 	fanin_comm *comm;
 	fanin_request *request; /* being waited for, or NULL */
 	struct fanin_report report;
-	bool wide; /* what is reduced is accumulated in f32 although it is smaller */
+	bool wide; /* results are accumulated in f32 although the type is smaller */
 	struct perf_collective collective;
 	uint8_t *send;      /* the vector */
 	uint8_t *recv;      /* likewise; the same in place */
 	uint64_t iteration; /* including warm-up */
 	uint64_t measured;  /* iterations that count */
 	uint64_t mismatches;
-	uint64_t digest; /* FNV-1a over all results, those of the warm-up too; see run_has_digest */
+	uint64_t digest; /* FNV-1a over all results, including the warm-up; see run_has_digest */
 	double seconds;  /* of the measured collectives alone */
 	double *times;   /* of each of them, with --times; else NULL */
-	double started;  /* the one that runs */
+	double started;  /* start of the current one */
 	int status;
 	char message[512];
 	uint16_t missing[FANIN_MAX_RANKS];
 	size_t n_missing;
 };
 
-/*
- * Reads the command line. What is wrong with it ends the program with status 2, --help and --version with 0.
- */
+/* Parses the command line. Errors end the program with status 2, --help and --version with 0. */
 void options_parse(struct options *options, int argc, char **argv);
 
 /* Prints the options, and ends the program with status 0. */
 void __attribute__((noreturn)) usage_print(const struct cli_option *options);
 
-/* Tells what is wrong with the command line, and ends the program with status 2. */
+/* Prints an error of the command line, and ends the program with status 2. */
 void __attribute__((noreturn, format(printf, 1, 2))) usage_error(const char *format, ...);
 
-/* True if a run's results are looked at for their bits. To hash them takes long, and that from the other ranks, too. */
+/* True if a run's results are hashed. That takes long, and makes the other ranks wait, too. */
 static inline bool
 run_has_digest(const struct run *run)
 {

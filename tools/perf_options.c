@@ -36,7 +36,7 @@ key_load(struct options *options, const char *path)
 		usage_error("--key-file %s", error);
 }
 
-/* Returns whether there is one. */
+/* Returns true if the environment has a key. */
 static bool
 key_from_environment(struct options *options)
 {
@@ -170,7 +170,7 @@ static const struct cli_option known_options[] = {
 	{ 0 },
 };
 
-/* From the names to the codes. */
+/* Resolves the names of type and operator to their codes. */
 static void
 operation_resolve(struct options *options)
 {
@@ -191,7 +191,7 @@ on_print(int level, const char *line, void *arg)
 {
 	const struct options *options = arg;
 
-	/* Warnings always; of the rest everything but libbpf's details. */
+	/* Warnings always; with --verbose also everything but libbpf's details. */
 	if (level <= (options->verbose ? 2 : 1))
 		fprintf(stderr, "fanin-perf: %s\n", line);
 }
@@ -346,7 +346,7 @@ option_take(struct options *options, int code, const char *name, const char *val
 	}
 }
 
-/* What the collective wants of the other options; dtype is resolved. bytes_given: by --bytes. */
+/* Checks the other options against the collective; dtype is resolved. bytes_given: by --bytes. */
 static void
 collective_check(struct options *options, bool bytes_given)
 {
@@ -366,7 +366,7 @@ collective_check(struct options *options, bool bytes_given)
 	if (!perf_collective_has_parts(options->collective) ||
 	    options->bytes % (size * options->join.size) == 0)
 		return;
-	/* The default is for any number of ranks. */
+	/* The default is rounded for any number of ranks. */
 	if (bytes_given)
 		usage_error("--bytes is %" PRIu64
 			    ", not a multiple of the %zu bytes that %u ranks have "
@@ -376,9 +376,9 @@ collective_check(struct options *options, bool bytes_given)
 	options->bytes -= options->bytes % (size * options->join.size);
 }
 
-/* Either a job on a switch or one of the manager's. */
+/* Checks that the job is given either on a switch or by name at the manager. */
 static void
-check_way(const bool *given, bool key_is_there)
+check_join_options(const bool *given, bool key_is_there)
 {
 	static const int on_switch[] = { OPT_SWITCH, OPT_JOB, OPT_KEY, OPT_KEY_FILE };
 	static const int at_manager[] = { OPT_MANAGER, OPT_HANDLER, OPT_REPRODUCIBLE,
@@ -445,7 +445,7 @@ options_parse(struct options *options, int argc, char **argv)
 	options->init.print_arg = options;
 	key_is_there = given[OPT_KEY] || given[OPT_KEY_FILE] ||
 		       (!given[OPT_JOB_NAME] && key_from_environment(options));
-	check_way(given, key_is_there);
+	check_join_options(given, key_is_there);
 	if (options->join.rank >= options->join.size)
 		usage_error("--rank is %u, expected 0 to %u (--size %u)", options->join.rank,
 			    options->join.size - 1, options->join.size);

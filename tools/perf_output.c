@@ -39,7 +39,7 @@ status_code(int status)
 	}
 }
 
-/* As joined; before that as asked for. */
+/* Returns the rank as joined; before that as asked for. */
 static uint16_t
 rank_of(const struct run *run)
 {
@@ -83,7 +83,7 @@ goodput_gbps(const struct run *run)
 		       : 0;
 }
 
-/* The elements of a list: those whose bits are set. */
+/* Prints the elements of a list whose bits are set. */
 static void
 json_bits(uint64_t ranks)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What fanin-perf says of wrong usage, and its help. See perf.h. */
+/* fanin-perf's usage errors and its help. See perf.h. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The values of fanin-perf's options, from text. What is wrong with one is told with the option's name and what was expected, and
- * ends the program with status 2. One thread.
+ * Parses the values of fanin-perf's options. An invalid value ends the program with status 2 and a
+ * message with the option's name and what was expected. One thread.
  */
 #ifndef FANIN_TOOLS_PERF_VALUES_H
 #define FANIN_TOOLS_PERF_VALUES_H
@@ -13,10 +13,13 @@
 
 #include "reference/perf_collective.h"
 
-/* A number, decimal or as C has others, from least to most. name: of the option, without dashes. */
+/*
+ * Parses a number, decimal or in C's other notations, from least to most. name: of the option,
+ * without dashes.
+ */
 uint64_t parse_number(const char *name, const char *text, uint64_t least, uint64_t most);
 
-/* Bytes, as in "4096", "64KiB" or "1GB": of --bytes. */
+/* Parses the bytes of --bytes, as in "4096", "64KiB" or "1GB". */
 uint64_t parse_bytes(const char *text);
 
 /* --accumulate: true for f32. */
@@ -27,7 +30,10 @@ bool parse_data(const char *text);
 
 enum perf_collective_kind parse_collective(const char *text);
 
-/* Of the predefined ones; custom operators and their types are found by both names together (perf_custom.h). */
+/*
+ * Parse predefined names; custom operators and their types are found by both names together
+ * (perf_custom.h).
+ */
 enum fanin_dtype parse_dtype(const char *text);
 enum fanin_op parse_op(const char *text);
 

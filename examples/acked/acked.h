@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The packets of the protocol "acked": an allreduce whose results are acknowledged. Its handler and its host protocol both include this.
- * docs/adding-a-protocol.md goes through the three files.
+ * The packets of the protocol "acked": an allreduce whose results are acknowledged. Shared by its
+ * handler and its host protocol. docs/adding-a-protocol.md explains the three files.
  */
 #ifndef ACKED_H
 #define ACKED_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The switch's side of "acked": dense reduction of short vectors, one block of a job after the other, whose results are acknowledged. Until all
- * children have said that they have a block's result, a timer sends it again to those that have not: what a result's loss costs is the
- * switch's timeout, and no host's. The loss of anything else is made good by whoever has sent it.
+ * The switch's side of "acked": dense reduction of short vectors, one block of a job after the
+ * other, whose results are acknowledged. Until all children have acknowledged a block's result, a
+ * timer repeats it to those that have not: the loss of a result costs the switch's timeout, not a
+ * host's. Any other lost packet is repeated by its sender.
  *
  * Called by workers, one at a time in a slot.
  */
@@ -11,13 +12,16 @@
 #include "acked.h"
 #include "handlers/handler.h"
 
-/* A child that has not acknowledged after so many repetitions may be gone. If it is not, it asks by repeating its contribution. */
+/*
+ * A child that has not acknowledged after this many repetitions may be gone. If it is not, it asks
+ * by repeating its contribution.
+ */
 #define MOST_REPEATS 20
 
 enum acked_phase {
-	ACKED_DONE, /* the result has gone to all children; at first, of the block before the slot's first one */
+	ACKED_DONE, /* the result has been sent to all children; at first, of the block before the slot's first one */
 	ACKED_OPEN, /* contributions are missing */
-	ACKED_SENT, /* all are in, and their combination went to the parent, whose result is awaited */
+	ACKED_SENT, /* all contributions are in, their sum was sent to the parent, and its result is awaited */
 };
 
 struct acked_slot {
@@ -26,9 +30,9 @@ struct acked_slot {
 	uint8_t repeats; /* DONE: how often the timer has sent the result again */
 	struct fanin_hdr first; /* the block's first contribution: data type, operator, count and root are the block's */
 	fanin_kernel_fn combine;
-	struct rte_mbuf *kept; /* OPEN: the sum so far; SENT: what went to the parent; DONE: the result, or NULL: all have it */
-	uint64_t present;        /* OPEN: children whose contribution is in */
-	uint64_t unacknowledged; /* DONE: children that have not said that they have the result */
+	struct rte_mbuf *kept; /* OPEN: the sum so far; SENT: the packet sent to the parent; DONE: the result, or NULL: all children have it */
+	uint64_t present;      /* OPEN: children whose contribution is in */
+	uint64_t unacknowledged;    /* DONE: children that have not acknowledged the result */
 	struct fanin_ranks missing; /* SENT: as far as the parent has told */
 	uint64_t begun_ns;
 };
@@ -113,7 +117,7 @@ make_frame(struct fanin_handler_ctx *ctx, const struct acked_slot *slot, bool up
 	if (up) {
 		headers->udp.src_be = fanin_wire_source_port_be(slot->tag.block);
 		hdr->rank = job->parent_rank;
-		/* The same packet is sent again if a child asks. */
+		/* The same packet is sent again if a child asks for it. */
 		hdr->flags = FANIN_FLAG_RETRANSMIT;
 	}
 	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + payload_len);
@@ -138,7 +142,10 @@ send_up(struct fanin_handler_ctx *ctx, const struct acked_slot *slot)
 	fanin_emit(ctx, FANIN_EMIT_PARENT, slot->kept, 0, 0);
 }
 
-/* Tells the parent that its result of a block has come. Without a buffer that is as if the packet had been lost: the parent repeats the result. */
+/*
+ * Acknowledges the parent's result of a block. Without a buffer the parent repeats the result, as
+ * after a loss.
+ */
 static void
 acknowledge(struct fanin_handler_ctx *ctx, uint32_t block)
 {
@@ -167,7 +174,7 @@ acknowledge(struct fanin_handler_ctx *ctx, uint32_t block)
 
 /* ------------------------------------------------------------------ a block */
 
-/* The slot has the block's result: it goes to all children, and the timer looks after it. */
+/* The slot has the block's result: sends it to all children and starts the timer. */
 static void
 publish(struct fanin_handler_ctx *ctx, struct acked_slot *slot, uint32_t index)
 {
@@ -178,12 +185,15 @@ publish(struct fanin_handler_ctx *ctx, struct acked_slot *slot, uint32_t index)
 	send_result(ctx, slot, ctx->job->children);
 	(void)fanin_timer_arm(ctx, index, slot->tag.block);
 	ctx->stats->results++;
-	/* Of workers that take turns in a slot, the last one's burst may have begun before the first one's. */
+	/*
+	 * Workers take turns in a slot, and the last one's burst may have begun before the first
+	 * one's.
+	 */
 	if (ctx->now_ns > slot->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - slot->begun_ns;
 }
 
-/* All contributions are in. */
+/* Handles the completion of a block: all contributions are in. */
 static void
 finish(struct fanin_handler_ctx *ctx, struct acked_slot *slot, uint32_t index)
 {
@@ -206,8 +216,9 @@ finish(struct fanin_handler_ctx *ctx, struct acked_slot *slot, uint32_t index)
 }
 
 /*
- * Gives the slot to the next block, if it is that one's turn. Who sends it has the result of the block before it, which all ranks have contributed
- * to, as they had this slot's last result: nobody will ask for that again.
+ * Gives the slot to the next block, if it is that block's turn. Its sender has the result of the
+ * block before it, which all ranks have contributed to, as they had this slot's last result: nobody
+ * will ask for that again.
  */
 static bool
 begin(struct fanin_handler_ctx *ctx, struct acked_slot *slot, uint32_t index,
@@ -232,7 +243,10 @@ begin(struct fanin_handler_ctx *ctx, struct acked_slot *slot, uint32_t index,
 	*reason = FANIN_REASON_PAYLOAD;
 	if (packet->payload_len > job->payload_bytes)
 		return false;
-	/* Sums in f32 of shorter types take more than one kernel: this handler has none. */
+	/*
+	 * Sums in f32 of shorter types take more than one kernel, which this handler does not
+	 * support.
+	 */
 	*reason = FANIN_REASON_OPERATION;
 	combine = fanin_kernel(job->isa, hdr->dtype, hdr->op);
 	if (combine == NULL || (job->wide && fanin_operation_widens(hdr->dtype, hdr->op)))
@@ -248,7 +262,7 @@ begin(struct fanin_handler_ctx *ctx, struct acked_slot *slot, uint32_t index,
 	return true;
 }
 
-/* The ranks behind children whose contribution is missing. */
+/* Returns the ranks behind children whose contribution is missing. */
 static struct fanin_ranks
 ranks_missing(const struct fanin_job_params *job, const struct acked_slot *slot)
 {
@@ -262,7 +276,10 @@ ranks_missing(const struct fanin_job_params *job, const struct acked_slot *slot)
 	return ranks;
 }
 
-/* Turns a contribution that was there already around: the child learns that it was, and whom the block waits for. */
+/*
+ * Answers a repeated contribution: the child learns that it had arrived, and which ranks the block
+ * waits for.
+ */
 static enum fanin_verdict
 answer_waiting(struct fanin_handler_ctx *ctx, const struct acked_slot *slot,
 	       const struct fanin_packet *packet)
@@ -281,7 +298,10 @@ answer_waiting(struct fanin_handler_ctx *ctx, const struct acked_slot *slot,
 	return FANIN_VERDICT_HELD;
 }
 
-/* A child says again what it has said: it has not got the result. What the network has doubled gets no answer. */
+/*
+ * A child repeats its contribution because it lacks the result. Duplicates made by the network get
+ * no answer.
+ */
 static enum fanin_verdict
 take_again(struct fanin_handler_ctx *ctx, struct acked_slot *slot, const struct fanin_packet *packet)
 {
@@ -304,7 +324,7 @@ take_again(struct fanin_handler_ctx *ctx, struct acked_slot *slot, const struct 
 	return answer_waiting(ctx, slot, packet);
 }
 
-/* A contribution, in a slot that has been entered. */
+/* Handles a contribution, in a slot that has been entered. */
 static enum fanin_verdict
 take_contribution(struct fanin_handler_ctx *ctx, struct acked_slot *slot, uint32_t index,
 		  struct fanin_packet *packet, enum fanin_reason *reason)
@@ -350,7 +370,7 @@ acked_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 
 /* ------------------------------------------------------------------ other packets */
 
-/* A child has the block's result. With the last one's acknowledgement the buffer is free. */
+/* A child has the block's result. After the last acknowledgement the buffer is freed. */
 static void
 take_ack(struct fanin_handler_ctx *ctx, struct acked_slot *slot, const struct fanin_packet *packet)
 {
@@ -365,7 +385,7 @@ take_ack(struct fanin_handler_ctx *ctx, struct acked_slot *slot, const struct fa
 		release(ctx, slot);
 }
 
-/* The parent's result. One that has been here was acknowledged in vain. */
+/* The parent's result. If it has been here before, its acknowledgement was lost. */
 static enum fanin_verdict
 take_result(struct fanin_handler_ctx *ctx, struct acked_slot *slot, uint32_t index,
 	    struct fanin_packet *packet, enum fanin_reason *reason)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The hosts' side of "acked": one block after the other goes to the switch, again and again until its result comes, and each result that comes is
- * acknowledged, those that came before, too: then it was the acknowledgement that was lost.
+ * The hosts' side of "acked": sends one block after the other to the switch, repeated until its
+ * result comes, and acknowledges each result. Old results are acknowledged again: their
+ * acknowledgement was lost.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,21 +12,24 @@
 #include "hostlib/src/loop/loop.h"
 #include "hostlib/src/protocol/protocol.h"
 
-/* Until a contribution is sent again; from then on twice as long each time, and less than what counts as an absence of the caller. */
+/*
+ * Interval until a contribution is sent again; it doubles each time, but stays below an absence of
+ * the caller.
+ */
 #define RETRY_FIRST_NS (2 * UINT64_C(1000000))
 #define RETRY_MOST_NS (50 * UINT64_C(1000000))
 #define NO_ROOM_NS (100 * UINT64_C(1000))
 #define MOST_BLOCKS (UINT64_C(1) << 31)
 
 struct acked_engine {
-	struct fanin_loop loop; /* first: what the loop calls has it from there */
+	struct fanin_loop loop; /* first: fanin_loop casts a pointer to it back */
 	struct fanin_protocol_config config;
-	uint32_t block;    /* the one whose result is awaited; all before it are done */
-	uint32_t end;      /* behind the last one that is posted */
-	bool sent;         /* its contribution has left, at least once */
-	uint64_t retry_ns; /* when that leaves again */
-	uint64_t wait_ns;  /* from the last time to then */
-	uint64_t progress_ns; /* of the last result, or the post before which there was nothing to do */
+	uint32_t block;             /* the one whose result is awaited; all before it are done */
+	uint32_t end;               /* after the last posted block */
+	bool sent;                  /* its contribution has been sent at least once */
+	uint64_t retry_ns;          /* when it is sent again */
+	uint64_t wait_ns;           /* current interval */
+	uint64_t progress_ns;       /* of the last result, or of the post that ended an idle time */
 	struct fanin_ranks missing; /* as far as the switch has told */
 	uint64_t blocks;
 	uint64_t bytes;
@@ -64,7 +68,10 @@ engine_transmit(struct acked_engine *engine, unsigned int type, const struct fan
 	return true;
 }
 
-/* Lost, or not sent at all, the switch repeats the result, and this is called again. */
+/*
+ * If the acknowledgement is lost or can't be sent, the switch repeats the result, and this is
+ * called again.
+ */
 static void
 engine_acknowledge(struct acked_engine *engine, uint32_t block)
 {
@@ -124,7 +131,7 @@ engine_fail(struct acked_engine *engine, int status)
 	fanin_loop_fail(&engine->loop, status);
 }
 
-/* The next block's turn. */
+/* Moves on to the next block. */
 static void
 engine_advance(struct acked_engine *engine)
 {
@@ -181,7 +188,7 @@ engine_receive_result(struct acked_engine *engine, const struct fanin_frame *fra
 		fanin_request_list_finish(&engine->loop.requests, request);
 }
 
-/* A late duplicate is refused, too, which says nothing. */
+/* Late duplicates are refused, too; that is no error. */
 static void
 engine_receive_refused(struct acked_engine *engine, const struct fanin_hdr *hdr)
 {
@@ -315,7 +322,7 @@ engine_open(const struct fanin_protocol_config *config, void **engine, struct fa
 	if (opened == NULL)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
 	opened->config = *config;
-	opened->config.hosts = NULL; /* no longer there */
+	opened->config.hosts = NULL; /* only valid in open */
 	fanin_loop_init(&opened->loop, &engine_loop_ops, config->transport, &clock,
 			config->timeout_ns, 2);
 	*engine = opened;
@@ -400,7 +407,7 @@ engine_report(const void *memory, struct fanin_report *report)
 
 static const char *const acked_handlers[] = { "acked", NULL };
 
-/* A job of it has one tree, and a run that its switch has lost is an error. */
+/* Its jobs have one tree, and a run that its switch has lost is an error. */
 static const struct fanin_switch_ops acked_on_switch = { 0 };
 
 static struct fanin_protocol acked_protocol = {

@@ -703,7 +703,7 @@ START_TEST(a_run_that_is_lost_after_a_long_wait_has_its_time)
 	for (uint16_t rank = 0; rank < 3; rank++)
 		collective_post(&collective, world, rank, false);
 	pass_without_last(world, 20.3);
-	fanin_engine_doubt_run(world->engines[0]);
+	fanin_engine_suspect_run(world->engines[0]);
 	pass_without_last(world, 2.5);
 	ck_assert_int_eq(collective.requests[0].status, FANIN_IN_PROGRESS);
 	pass_without_last(world, 3);

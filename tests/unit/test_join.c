@@ -469,7 +469,7 @@ minute_pass(void)
 	for (int i = 0; i < 8; i++)
 		rejoin_interval_ns(false, true);
 	ck_assert_uint_eq(rejoin_interval_ns(false, true), SECOND);
-	member.calm_ns -= 60 * SECOND;
+	member.unchanged_since_ns -= 60 * SECOND;
 }
 
 START_TEST(who_waits_for_long_to_join_again_asks_less_often)

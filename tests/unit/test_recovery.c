@@ -159,9 +159,9 @@ leave_when_done(struct world *world, uint16_t rank, const struct collective *las
 	if (last->requests[rank].status == FANIN_IN_PROGRESS || closing->send[rank] != NULL)
 		return;
 	ck_assert_int_eq(last->requests[rank].status, FANIN_OK);
-	ck_assert(fanin_engine_owes(world->engines[rank]));
+	ck_assert(fanin_engine_peers_may_need_results(world->engines[rank]));
 	collective_post(closing, world, rank, false);
-	ck_assert(!fanin_engine_owes(world->engines[rank]));
+	ck_assert(!fanin_engine_peers_may_need_results(world->engines[rank]));
 }
 
 /*
@@ -215,7 +215,7 @@ START_TEST(nobody_leaves_while_another_lacks_a_result)
 		world_tagged = false;
 		world->random = random_seed(seed + 100 * (uint64_t)_i);
 		world->loss = _i % 4 < 2 ? 0.1 : 0;
-		ck_assert(!fanin_engine_owes(world->engines[0]));
+		ck_assert(!fanin_engine_peers_may_need_results(world->engines[0]));
 		losses += run_and_leave(world, n_ranks);
 		world_destroy(world);
 	}
@@ -229,17 +229,17 @@ START_TEST(doubted_runs_are_joined_again)
 	struct world *other = world_create_of(2, SMALL_WINDOW, 0, false);
 
 	allreduce_expect(world, 100, 1, true);
-	fanin_engine_doubt_run(world->engines[0]);
+	fanin_engine_suspect_run(world->engines[0]);
 	ck_assert(fanin_engine_run_lost(world->engines[0]));
 	ck_assert_int_eq(fanin_engine_resume(world->engines[0], world->epoch, world->instance, 0),
 			 FANIN_OK);
 	ck_assert_uint_eq(fanin_engine_stats(world->engines[0])->resumed, 0);
 	allreduce_expect(world, 100, 7, false);
 	/* Where runs can't be taken up again there is nothing to join, nor anything owed. */
-	fanin_engine_doubt_run(other->engines[0]);
+	fanin_engine_suspect_run(other->engines[0]);
 	ck_assert(!fanin_engine_run_lost(other->engines[0]));
 	allreduce_expect(other, 100, 1, true);
-	ck_assert(!fanin_engine_owes(other->engines[0]));
+	ck_assert(!fanin_engine_peers_may_need_results(other->engines[0]));
 	world_destroy(world);
 	world_destroy(other);
 }
@@ -291,7 +291,7 @@ world_that_lost(struct collective *collective)
 	world->silent = true;
 	collective_post(collective, world, 0, false);
 	lose_run(world);
-	fanin_engine_doubt_run(world->engines[0]);
+	fanin_engine_suspect_run(world->engines[0]);
 	return world;
 }
 
@@ -323,7 +323,7 @@ START_TEST(who_is_late_for_a_new_run_is_waited_for)
 	world->silent = false;
 	collective_post(&collective, world, 1, false);
 	for (uint16_t i = 0; i < 2; i++)
-		fanin_engine_doubt_run(world->engines[i]);
+		fanin_engine_suspect_run(world->engines[i]);
 	resume_if_all_know(world);
 	ck_assert_uint_eq(world_late(world->engines[0]), 0);
 	collective_run(&collective, world);

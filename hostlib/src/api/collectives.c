@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The collective calls: arguments are checked here, everything else is the protocol's. The barrier, as in Flare's section 8,
- * is an allreduce of nothing. See fanin/fanin.h.
+ * The collective calls: they check the arguments; everything else is up to the protocol. The
+ * barrier, as in Flare's section 8, is an allreduce of nothing. See fanin/fanin.h.
  */
 #include "hostlib/src/comm/context.h"
 
@@ -23,7 +23,7 @@ overlaps(const uint8_t *a, uint64_t a_len, const uint8_t *b, uint64_t b_len)
 	       (uintptr_t)b < (uintptr_t)a + a_len;
 }
 
-/* Buffers that overlap do so in place: as if they were parts of one vector. */
+/* True if overlapping buffers do so in place: as if they were parts of one vector. */
 static bool
 is_in_place(const struct fanin_request *request)
 {
@@ -31,7 +31,7 @@ is_in_place(const struct fanin_request *request)
 	       (uintptr_t)request->recv - request->recv_offset;
 }
 
-/* The layout is made. */
+/* Checks the buffers of a request whose layout is made. */
 static int
 buffers_check(const struct fanin_request *request, size_t count, struct fanin_error *error)
 {
@@ -51,7 +51,10 @@ buffers_check(const struct fanin_request *request, size_t count, struct fanin_er
 	return FANIN_OK;
 }
 
-/* dtype and op are as the caller gave them; in the request there is room for right ones only. Makes the layout. */
+/*
+ * Checks a call's arguments and makes the layout. dtype and op are as the caller gave them; the
+ * request only has room for valid ones.
+ */
 static int
 arguments_check(struct fanin_request *request, size_t count, enum fanin_dtype dtype,
 		enum fanin_op op, struct fanin_error *error)
@@ -70,7 +73,7 @@ arguments_check(struct fanin_request *request, size_t count, enum fanin_dtype dt
 	if (request->root != 0 && request->root >= member->size)
 		return fanin_error_set(error, FANIN_ERR_INVALID, "root is %u, expected 0 to %u",
 				       request->root, member->size - 1);
-	/* Which custom operators there are is the switch's to know. */
+	/* Only the switch knows which custom operators there are. */
 	if (fanin_request_combines(request) && !fanin_supports(dtype, op) &&
 	    !fanin_op_is_custom((unsigned int)op))
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED, "%s is not defined on %s",
@@ -92,7 +95,7 @@ arguments_check(struct fanin_request *request, size_t count, enum fanin_dtype dt
 	return buffers_check(request, count, error);
 }
 
-/* Posts a request whose arguments are right, with the context's lock. */
+/* Posts a request whose arguments are valid. Called with the context's lock held. */
 static int
 request_post(const struct fanin_request *call, size_t count, fanin_request **req)
 {
@@ -152,7 +155,7 @@ collective_post(struct fanin_request call, size_t count, enum fanin_dtype dtype,
 	return status;
 }
 
-/* The blocking calls' other half. */
+/* Waits for the request of a blocking call and frees it. */
 static int
 wait_for(int status, fanin_request **req)
 {

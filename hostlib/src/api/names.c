@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the library can tell without any context: names, sizes, the version, and which operators are supported. The public
- * codes are those of the wire, which assertions pin.
+ * What the library can tell without a context: names, sizes, the version, and which operators are
+ * supported. The public codes are those of the wire; assertions check that.
  */
 #include <assert.h>
 
@@ -18,7 +18,7 @@ static_assert((int)FANIN_CUSTOM_FIRST == FANIN_WIRE_CUSTOM &&
 		      (int)FANIN_CUSTOM_LAST == FANIN_WIRE_CUSTOM_LAST,
 	      "custom operators");
 
-/* Switches of this version have a kernel for every pair that is defined. */
+/* Switches of this version have a kernel for every defined pair. */
 bool
 fanin_supports(enum fanin_dtype dtype, enum fanin_op op)
 {

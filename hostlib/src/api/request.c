@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Requests that are posted: progress, waiting, and their end. See fanin/fanin.h.
- */
+/* Posted requests: progress, waiting, and their end. See fanin/fanin.h. */
 #include "hostlib/src/comm/context.h"
 #include "hostlib/src/protocol/split.h"
 
@@ -37,7 +35,7 @@ fanin_test(fanin_request *req)
 	return status;
 }
 
-/* With the context's lock. */
+/* Waits for a request. Called with the context's lock held. */
 static int
 request_wait(struct fanin_ctx *ctx, fanin_request **req)
 {

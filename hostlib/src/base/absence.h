@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Absences of the caller: time between two looks at what has come, which it spent elsewhere or without a core. It does not count as the
- * others' silence, but for a little. If it counted for nothing, a caller who is always away would never be told that somebody is gone; if
- * all of it did, one that was stopped would blame those who are there. What they said meanwhile is to be read before timers are
- * looked at. Pure functions.
+ * Absences of the caller: time between two polls that it spent elsewhere or without a core. Only a
+ * small part of an absence counts as silence of the peers. If none of it counted, a caller that is
+ * always away would never learn that a rank is gone; if all of it did, a caller that was stopped
+ * would blame ranks that are there. Whatever the peers sent meanwhile must be read before timers
+ * are checked. Pure functions.
  */
 #ifndef FANIN_HOSTLIB_ABSENCE_H
 #define FANIN_HOSTLIB_ABSENCE_H
 
 #include <stdint.h>
 
-/* A caller that did not come back for this long was away. */
+/* A longer gap between two polls is an absence. */
 #define FANIN_ABSENCE_NS (100 * UINT64_C(1000000))
 
 /*
- * Of an absence this part counts as silence, and no more than that part of the timeout: so often at least has a caller looked in such a
- * time when it fails.
+ * An absence counts as silence with this fraction of its length, and with one LEAST_LOOKS-th of the
+ * timeout at most: a caller that fails with a timeout has polled at least that often.
  */
 #define FANIN_ABSENCE_SHARE 4
 #define FANIN_ABSENCE_LEAST_LOOKS 20
 
 /*
- * How far times of the past move towards now for it.
+ * Returns by how much past timestamps move towards now because of an absence.
  *
- * away_ns: since the last look. Returns 0 if that is no absence.
+ * away_ns: since the last poll. Returns 0 if that is no absence.
  */
 static inline uint64_t
 fanin_absence_forgiven_ns(uint64_t away_ns, uint64_t timeout_ns)
@@ -36,7 +37,7 @@ fanin_absence_forgiven_ns(uint64_t away_ns, uint64_t timeout_ns)
 	return away_ns - (counts_ns < most_ns ? counts_ns : most_ns);
 }
 
-/* Moves a time of the past towards now, up to now. */
+/* Moves a past timestamp towards now, at most up to now. */
 static inline uint64_t
 fanin_absence_move(uint64_t time_ns, uint64_t by_ns, uint64_t now_ns)
 {

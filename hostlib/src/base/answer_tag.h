@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which packets a rank takes from its switch in a job with tags (docs/protocol.md, "Tags"): for JOIN and LEAVE (join.c) and for
- * the engine (engine_tag.c).
+ * Which packets a rank accepts from its switch in a job with tags (docs/protocol.md, "Tags"): for
+ * JOIN and LEAVE (join.c) and for the engine (engine_tag.c).
  */
 #ifndef FANIN_HOSTLIB_ANSWER_TAG_H
 #define FANIN_HOSTLIB_ANSWER_TAG_H
@@ -13,8 +13,8 @@
 #include "wire/tag.h"
 
 /*
- * Checks a packet's tag and takes it off. A switch that does not take the sender for a member has no tag for it: such a REFUSED
- * may come without one. What is true of all packets is still to be validated.
+ * Checks a packet's tag and removes it. A switch has no tag for a sender that it does not know as a
+ * member: its REFUSED may come without one. The general validation is left to the caller.
  *
  * instance: of the switch. headers: len bytes of any content, FANIN_PAYLOAD_OFFSET at least, in memory that nobody else writes
  * to. Returns false if it is not to be taken; nothing is changed then.

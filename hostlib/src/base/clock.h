@@ -8,10 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Nanoseconds of the monotonic clock. arg is not used: it is as struct fanin_clock has it. */
+/* Returns nanoseconds of the monotonic clock. arg is unused; struct fanin_clock needs it. */
 uint64_t fanin_now_ns(void *arg);
 
-/* The clock of a protocol: the monotonic one, or one that its owner plays. It never goes back. */
+/*
+ * The clock of a protocol: the monotonic one, or a simulated one of its owner. It never goes back.
+ */
 struct fanin_clock {
 	uint64_t (*now_ns)(void *arg);
 	void *arg;

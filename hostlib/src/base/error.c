@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Texts of errors and diagnostics, and the phrases for status codes. Whoever finds an error writes its text; callers only
- * pass the status on.
+ * Texts of errors and diagnostics, and the phrases for status codes. The code that finds an error
+ * writes its text; callers only pass the status on.
  */
 #include "error.h"
 
@@ -71,7 +71,7 @@ fanin_log_line(const struct fanin_log *log, enum fanin_log_level level, const ch
 /* Room for " and 4096 more". */
 #define MORE_LEN 16
 
-/* The last one of consecutive ranks of a set. first: is in it. */
+/* Returns the last of a run of consecutive ranks in a set. first: in the set. */
 static unsigned int
 end_of_run(const struct fanin_ranks *ranks, unsigned int first)
 {
@@ -81,8 +81,8 @@ end_of_run(const struct fanin_ranks *ranks, unsigned int first)
 }
 
 /*
- * Writes a list of ranks, consecutive ones as a range if that is asked for, until there is room only for saying that there are more. Returns how
- * many ranks were left out.
+ * Writes a list of ranks, with consecutive ones as a range if asked for, as far as there is room
+ * beside a note that there are more. Returns how many ranks were left out.
  */
 static unsigned int
 list_write(const struct fanin_ranks *ranks, bool as_ranges, char *text, size_t text_len)

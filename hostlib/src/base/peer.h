@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where another rank of a job is, as the network manager has told. */
+/* Where another rank of a job is, as told by the network manager. */
 #ifndef FANIN_HOSTLIB_PEER_H
 #define FANIN_HOSTLIB_PEER_H
 
 #include <stdint.h>
 
 struct fanin_peer {
-	uint32_t ip_be;        /* of its host, at the link that the job uses */
-	uint32_t switch_ip_be; /* of the switch that its host is at */
+	uint32_t ip_be;        /* of the rank's host, on the link that the job uses */
+	uint32_t switch_ip_be; /* of the switch that the host is attached to */
 };
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Congestion control: how many blocks a host keeps in flight. A type is a table of pure functions on a state: time and events come
- * in, the window is read. Hosts and simulations run the same object. All types are in fanin_cc_types (cc.c). One thread at a time.
+ * Congestion control: how many blocks a host keeps in flight. An algorithm is a table of pure
+ * functions on a state: time and events are passed in, and the window is read. Hosts and
+ * simulations run the same object. All algorithms are in fanin_cc_types (cc.c). One thread at a
+ * time.
  */
 #ifndef FANIN_HOSTLIB_CC_H
 #define FANIN_HOSTLIB_CC_H
@@ -12,11 +14,11 @@
 
 struct fanin_cc;
 
-/* A block that was sent once has its result. */
+/* One block's round trip: it was sent once and has its result. */
 struct fanin_cc_sample {
 	uint64_t now_ns;
-	uint64_t delay_ns;   /* since it was sent */
-	uint32_t block;      /* all hosts pass the same numbers at about the same time */
+	uint64_t delay_ns; /* since it was sent */
+	uint32_t block; /* block number; all hosts pass the same numbers at about the same time */
 	uint32_t generation; /* of the window when it was sent */
 };
 
@@ -30,25 +32,25 @@ struct fanin_cc_type {
 
 /* The state of `delay` (cc_delay.c). */
 struct fanin_cc_delay {
-	uint32_t steady;    /* window outside of trials */
-	uint64_t steady_ns; /* mean delay with that, lately; 0: not known */
+	uint32_t steady;    /* window outside of trials, blocks */
+	uint64_t steady_ns; /* recent mean delay with the steady window; 0: unknown */
 	uint64_t sum_ns;    /* of the delays that are being averaged */
-	uint32_t n;         /* how many */
-	uint32_t goodput; /* with the steady window, of that with W, in 1/1024, as trials have shown */
-	uint32_t skip;    /* samples left that still have the queues of another window */
-	uint32_t period; /* when the last trial was, in shortest periods */
+	uint32_t n;         /* number of these delays */
+	uint32_t goodput; /* goodput with the steady window relative to W's, in 1/1024, as measured by trials */
+	uint32_t skip;   /* samples left that still show the queues of another window */
+	uint32_t period; /* number of the shortest period in which the last trial was */
 	uint64_t full_ns; /* sum of the mean delays with the steady window in this trial's comparisons */
-	uint64_t half_ns;  /* and with half of it */
+	uint64_t half_ns;  /* the same with half the window */
 	uint8_t turn;      /* comparisons of this trial so far; 0 outside of trials */
-	uint8_t doublings; /* of the period */
+	uint8_t doublings; /* how often the period was doubled */
 	bool trying;       /* the window is half the steady one */
-	int8_t searching; /* the next trial is at once; -1: for smaller windows, 1: for larger ones, 0: neither */
+	int8_t searching; /* the next trial begins at once; -1: for smaller windows, 1: for larger ones, 0: neither */
 };
 
 struct fanin_cc {
 	const struct fanin_cc_type *type;
-	uint32_t limit;      /* W: the most that the window may be */
-	uint32_t window;     /* blocks, 1 to limit; read by whoever sends */
+	uint32_t limit;      /* W: upper bound of the window, blocks */
+	uint32_t window;     /* current window, blocks, 1 to limit; read by the sender */
 	uint32_t generation; /* changes with the window */
 	union {
 		struct fanin_cc_delay delay;
@@ -58,10 +60,10 @@ struct fanin_cc {
 extern const struct fanin_cc_type fanin_cc_fixed;
 extern const struct fanin_cc_type fanin_cc_delay;
 
-/* Ends with NULL. */
+/* All algorithms; ends with NULL. */
 extern const struct fanin_cc_type *const fanin_cc_types[];
 
-/* limit: 1 at least. */
+/* Initialises the state. limit: 1 at least. */
 static inline void
 fanin_cc_init(struct fanin_cc *cc, const struct fanin_cc_type *type, uint32_t limit)
 {
@@ -69,7 +71,7 @@ fanin_cc_init(struct fanin_cc *cc, const struct fanin_cc_type *type, uint32_t li
 	type->init(cc);
 }
 
-/* The type of a name, or NULL. */
+/* Returns the algorithm of a name, or NULL. */
 const struct fanin_cc_type *fanin_cc_find(const char *name);
 
 #endif

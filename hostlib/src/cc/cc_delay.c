@@ -1,48 +1,62 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Congestion control by delay. A window that is too large makes packets wait in queues: half of it would have half the delay and the
- * same goodput. One that is too small waits for a delay that half of it would not shorten. So now and then half the window is tried
- * for a few rounds, and the mean delays are compared. By Little's law this compares goodputs: w blocks in flight for a mean time d
- * are w / d blocks a second.
+ * Congestion control by delay. A window that is too large makes packets wait in queues: half of it
+ * would have half the delay and the same goodput. With a window that is not too large, halving it
+ * would not shorten the delay. So half the window is tried now and then for a few rounds, and the
+ * mean delays are compared. By Little's law this compares goodputs: w blocks in flight for a mean
+ * time d are w / d blocks a second.
  *
- * One comparison proves little where cores are busy: kernels hand them out for milliseconds at a time, and two windows may fall into
- * a good one. So half the window and all of it take turns, and half of it has to do in each turn. A turn that speaks against it ends
- * the trial, which then has cost no more than that turn.
+ * One comparison proves little where cores are busy: kernels schedule them for milliseconds at a
+ * time, and both windows may happen to be measured in a good phase. So half the window and all of
+ * it take turns, and half of it has to be sufficient in each turn. The first turn in which it is
+ * not ends the trial.
  *
- * The smallest delay ever seen is no measure here, as it is in Vegas or BBR: where cores are busy a round trip takes 0.1 ms if
- * everybody happens to run, and 20 ms on average, whatever the window. With 4 hosts on two idle cores windows of 64 and 256 blocks have
- * the same goodput and pings of 1 and 4 ms; with two busy loops beside, 64 has a third of the goodput of 256.
+ * The smallest delay ever seen, which Vegas and BBR use, is no measure here: where cores are busy a
+ * round trip takes 0.1 ms if all processes happen to run, and 20 ms on average, whatever the
+ * window. With 4 hosts on two idle cores windows of 64 and 256 blocks have the same goodput and
+ * pings of 1 and 4 ms; with two busy loops beside, 64 has a third of the goodput of 256.
  *
- * A block waits for other hosts, too. Hosts try at the same block numbers, so that both delays hold the same waits.
+ * A block also waits for other hosts. Hosts run trials at the same block numbers, so that both
+ * delays include the same waits.
  */
 #include "cc.h"
 
-/* Half the window is enough as long as all halvings together leave this much of the goodput that W has. */
+/* Half the window is sufficient as long as all halvings together keep this much of W's goodput. */
 #define GOODPUT_ONE 1024
 #define GOODPUT_LEAST (GOODPUT_ONE * 93 / 100)
 
-/* With a delay of a + b w, twice the window has 1/10 more goodput if the delay is less than 17/10 of that of half of it. */
+/*
+ * With a delay of a + b w, doubling the window gains 1/10 of goodput if the delay grows to less
+ * than 17/10.
+ */
 #define GROW_NUMERATOR 17
 #define GROW_DENOMINATOR 10
 
-/* Windows of blocks that are averaged, and blocks at least. */
+/* A mean covers this many windows of blocks, and at least this many blocks. */
 #define ROUNDS 2
 #define LEAST_SAMPLES 64
 
-/* How many comparisons have to speak for half the window. */
+/* Comparisons in a row that half the window has to pass. */
 #define TURNS 3
 
-/* A delay counts as so many times the mean at most: a host that computes for a second says nothing about the network. */
+/*
+ * A delay counts as at most this many times the mean: a host that computes for a second says
+ * nothing about the network.
+ */
 #define CLIP 4
 
 /*
- * A trial begins each time that so many times W blocks are done, and after each that changed nothing twice as many, up to the second
- * number: three windows at half the goodput, of which 1 % is left then.
+ * A trial begins each time this many times W blocks are done. Each trial that changes nothing
+ * doubles the period, up to the second number of doublings: a trial costs three windows at half the
+ * goodput, which is then 1 %.
  */
 #define PERIOD_WINDOWS 16
 #define PERIOD_DOUBLINGS 4
 
-/* Smaller the window never gets, nor where blocks take less time than this: queues so short are how kernels share out a core. */
+/*
+ * The window never gets smaller than this, nor smaller where blocks take less time than this:
+ * queues that short come from the scheduling of cores.
+ */
 #define SMALLEST 64
 #define SHORT_NS (2 * 1000000ull)
 
@@ -64,7 +78,7 @@ delay_init(struct fanin_cc *cc)
 	};
 }
 
-/* Goes on with this window. steady_ns: its mean delay; 0: not known. */
+/* Ends a trial with this steady window. steady_ns: its mean delay; 0: unknown. */
 static void
 trial_end(struct fanin_cc *cc, uint32_t steady, uint64_t steady_ns, int8_t searching)
 {
@@ -76,7 +90,10 @@ trial_end(struct fanin_cc *cc, uint32_t steady, uint64_t steady_ns, int8_t searc
 	window_set(cc, steady);
 }
 
-/* Goodput with half the window, of that with W, after comparisons with these sums of delays. */
+/*
+ * Returns the goodput with half the window relative to W's, after comparisons with these sums of
+ * delays.
+ */
 static uint64_t
 goodput_of_half(const struct fanin_cc_delay *delay)
 {
@@ -100,13 +117,13 @@ grow(struct fanin_cc *cc)
 }
 
 static void
-half_try(struct fanin_cc *cc)
+trial_begin(struct fanin_cc *cc)
 {
 	cc->delay.trying = true;
 	window_set(cc, cc->delay.steady / 2);
 }
 
-/* A comparison is over. A search ends where it would turn round. */
+/* Judges a completed comparison. A search ends where its direction would change. */
 static void
 trial_judge(struct fanin_cc *cc, uint64_t half_ns)
 {
@@ -149,22 +166,25 @@ steady_judge(struct fanin_cc *cc, uint64_t mean_ns, uint32_t block)
 	delay->sum_ns = 0;
 	delay->n = 0;
 	if (delay->turn != 0) {
-		half_try(cc);
+		trial_begin(cc);
 		return;
 	}
-	/* The numbers have begun anew: with another run, or after 2^32. */
+	/* The block numbers have started anew: with another run, or after 2^32. */
 	if (period + (1u << PERIOD_DOUBLINGS) < delay->period)
 		delay->period = period;
-	/* Whatever it was when it was looked at last: trials of all hosts are at multiples of the longest. */
+	/*
+	 * The phase since the last check does not matter: trials of all hosts are at multiples of
+	 * the longest period.
+	 */
 	if (delay->searching == 0 && delay->period >= period)
 		return;
-	/* With all of W there is nothing to be found but a smaller window. */
+	/* With all of W only a smaller window can be tried. */
 	if (mean_ns < SHORT_NS && delay->steady == cc->limit)
 		return;
 	delay->period = block / (PERIOD_WINDOWS * cc->limit);
 	delay->full_ns = 0;
 	delay->half_ns = 0;
-	half_try(cc);
+	trial_begin(cc);
 }
 
 static void
@@ -193,7 +213,10 @@ delay_on_delay(struct fanin_cc *cc, const struct fanin_cc_sample *sample)
 static void
 delay_on_loss(struct fanin_cc *cc, uint64_t now_ns)
 {
-	/* Links lose packets, and queues that overflow show in delays long before. */
+	/*
+	 * Losses are ignored: links lose packets, and queues that overflow show in delays long
+	 * before.
+	 */
 	(void)cc;
 	(void)now_ns;
 }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Communicators: what is the same for all of them, whatever their collectives run on.
- */
+/* Communicators: what they have in common, whatever their collectives run on. */
 #include "context.h"
 #include "hostlib/src/protocol/split.h"
 
@@ -12,7 +10,7 @@
 #define DEFAULT_JOIN_TIMEOUT_MS 30000
 #define DEFAULT_TIMEOUT_MS 5000
 
-/* Takes apart what there is of a communicator. */
+/* Frees a communicator and whatever parts of it exist. */
 static int
 comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
 {
@@ -27,13 +25,16 @@ comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
 	}
 	status = comm->ops->leave(comm, error);
 	free(comm->texts);
-	/* The manager comes last: once all have left it, it takes the job off the switches. */
+	/*
+	 * The manager comes last: once all ranks have left it, it removes the job from the
+	 * switches.
+	 */
 	fanin_manager_leave(comm->manager);
 	free(comm);
 	return status;
 }
 
-/* The job runs in the network: its ranks meet there. */
+/* The job runs in the network: joins it on its switches. */
 static int
 switches_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 	      struct fanin_manager_answer *answer, struct fanin_error *error)
@@ -185,7 +186,7 @@ fanin_comm_missing_ranks(const fanin_comm *comm, uint16_t *ranks, size_t n)
 	return fanin_list_ranks(&missing, ranks, n);
 }
 
-/* Copies a text and points to the copy. */
+/* Copies a text and updates the pointer to it. */
 static void
 text_keep(const char **text, char *copy, size_t copy_len)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The end of a communicator whose runs can be taken up again: the ranks leave together.
- */
+/* Closes a communicator whose runs can be resumed: the ranks leave together. */
 #include "context.h"
 
 void
@@ -20,7 +18,9 @@ fanin_comm_close_begin(struct fanin_comm *comm)
 		part->closing.collective = FANIN_COLLECTIVE_ALLREDUCE;
 		part->closing.dtype = FANIN_U8;
 		part->closing.op = FANIN_BOR;
-		/* If it can't be taken, its status stays FANIN_OK: there is nothing to wait for. */
+		/*
+		 * If it can't be posted, its status stays FANIN_OK: there is nothing to wait for.
+		 */
 		(void)part->protocol->post(part->engine, &part->closing, 0);
 	}
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A communicator's way to its job by the network manager: what the host tells of itself, and what becomes of the answer.
+ * How a communicator gets its job from the network manager: what the host reports of itself, and
+ * how the answer is used.
  */
 #include "context.h"
 
@@ -14,7 +15,7 @@
 
 #include "hostlib/src/transport/memif.h"
 
-/* What serves one job of a host only; NULL if there is no such thing. */
+/* Returns the transport that can serve only one job of a host; NULL if none is asked for. */
 static const char *
 single_transport(const struct fanin_ctx *ctx, const struct fanin_join_opts *options)
 {
@@ -23,7 +24,7 @@ single_transport(const struct fanin_ctx *ctx, const struct fanin_join_opts *opti
 	return strcmp(ctx->transport, "af_xdp") == 0 ? "af_xdp" : NULL;
 }
 
-/* Checks what the user gave for a job by name. */
+/* Checks the options of a job by name. */
 static int
 options_check(const struct fanin_ctx *ctx, const struct fanin_join_opts *options,
 	      struct fanin_error *error)
@@ -89,7 +90,7 @@ fanin_interface_find(const char *wanted, uint32_t *ip_be, char *name)
 	return found;
 }
 
-/* 0 if the kernel doesn't tell. */
+/* Returns an interface's MTU, 0 if the kernel doesn't tell. */
 static uint32_t
 mtu_of(const char *interface)
 {
@@ -104,10 +105,10 @@ mtu_of(const char *interface)
 	return told ? (uint32_t)query.ifr_mtu : 0;
 }
 
-/* This host's address in the job, and its interface and MTU into the route. */
+/* Finds this host's address in the job, and fills its interface and MTU into the route. */
 static int
-self_find(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32_t *ip_be,
-	  struct fanin_error *error)
+local_address_find(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32_t *ip_be,
+		   struct fanin_error *error)
 {
 	struct fanin_route *route = &comm->route;
 
@@ -135,13 +136,13 @@ self_find(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32
 				       "address is %s, which no interface of this host has",
 				       options->address);
 	route->mtu = mtu_of(route->interface);
-	/* Loopback has more than any packet. */
+	/* Loopback's MTU is larger than any packet. */
 	if (route->mtu > UINT16_MAX)
 		route->mtu = UINT16_MAX;
 	return FANIN_OK;
 }
 
-/* Opens the socket for what a job runs without a switch, if that is allowed. *listener: -1 if not. */
+/* Opens the listener of the protocol without a switch, if that is allowed. *listener: -1 if not. */
 static int
 peers_listen(const struct fanin_comm *comm, const struct fanin_join_opts *options,
 	     const struct fanin_protocol *protocol, uint32_t ip_be, int *listener,
@@ -150,14 +151,14 @@ peers_listen(const struct fanin_comm *comm, const struct fanin_join_opts *option
 	*listener = -1;
 	if (options->no_fallback)
 		return FANIN_OK;
-	/* The address of a host that shares memory with its switch is no kernel's. */
+	/* With memif the kernel does not know the host's address. */
 	if (fanin_comm_wants_memif(comm->ctx, options))
 		ip_be = fanin_manager_local_ip(comm->manager);
 	*listener = protocol->listen(ip_be, endpoint, error);
 	return *listener < 0 ? *listener : FANIN_OK;
 }
 
-/* The manager may have taken another link of this host than the one that it joined with. */
+/* The manager may have chosen another link of this host than the one that it joined with. */
 static int
 link_take(struct fanin_comm *comm, struct fanin_join_opts *options, struct fanin_manager_tree *tree,
 	  struct fanin_error *error)
@@ -165,7 +166,7 @@ link_take(struct fanin_comm *comm, struct fanin_join_opts *options, struct fanin
 	uint32_t ip_be = tree->home.ip_be;
 	char ip[INET_ADDRSTRLEN];
 
-	if (ip_be == 0 || ip_be == comm->told_ip_be)
+	if (ip_be == 0 || ip_be == comm->registered_ip_be)
 		return FANIN_OK;
 	inet_ntop(AF_INET, &ip_be, ip, sizeof(ip));
 	if (fanin_comm_wants_memif(comm->ctx, options) ||
@@ -174,7 +175,7 @@ link_take(struct fanin_comm *comm, struct fanin_join_opts *options, struct fanin
 				       "the manager %s says that the job uses this host's link with the address %s, "
 				       "which no interface has: is its topology right?",
 				       fanin_manager_address(comm->manager), ip);
-	comm->told_ip_be = ip_be;
+	comm->registered_ip_be = ip_be;
 	if (options->interface != NULL)
 		options->interface = tree->interface;
 	return FANIN_OK;
@@ -190,13 +191,16 @@ fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *options
 	options->udp_port = answer->trees[tree].home.udp_port;
 	comm->generation = answer->trees[tree].home.generation;
 	options->rank = answer->rank;
-	/* The manager makes the job anew over other switches when one of its own has failed. With memif there is no other. */
+	/*
+	 * The manager makes the job anew over other switches when one of them has failed. With
+	 * memif there is no other.
+	 */
 	options->recover = options->memif_socket == NULL;
 	comm->peers = answer->trees[tree].peers;
 	return link_take(comm, options, &answer->trees[tree], error);
 }
 
-/* A job has tags for all of its ranks or for none, as they have asked. */
+/* Checks the answer against `authenticate`: either all ranks of a job have tags or none. */
 static int
 tags_take(const struct fanin_comm *comm, struct fanin_join_opts *options,
 	  const struct fanin_manager_answer *answer, struct fanin_error *error)
@@ -248,7 +252,7 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 	if (status == FANIN_OK)
 		status = fanin_manager_open(&manager_options, &comm->manager, error);
 	if (status == FANIN_OK)
-		status = self_find(comm, options, &join.ip_be, error);
+		status = local_address_find(comm, options, &join.ip_be, error);
 	if (status == FANIN_OK)
 		status = peers_listen(comm, options, without_switch, join.ip_be, &listener,
 				      &endpoint, error);
@@ -256,7 +260,7 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 		return status;
 	snprintf(comm->job_name, sizeof(comm->job_name), "%s", options->job_name);
 	join.mtu = comm->route.mtu;
-	comm->told_ip_be = join.ip_be;
+	comm->registered_ip_be = join.ip_be;
 	join.endpoint = listener >= 0 ? &endpoint : NULL;
 	status = fanin_manager_join(comm->manager, &join, answer, error);
 	if (status == FANIN_OK && answer->ring && listener < 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A communicator's way to a switch on the same machine. What the kernel knows of a route is made here from what the user
- * gives: memif has neither interface nor neighbour table.
+ * How a communicator reaches a switch on the same machine. memif has neither interface nor
+ * neighbour table, so the route is made from the options instead of the kernel's tables.
  */
 #include "context.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A communicator whose first hop has changed: the manager says at which switch the job begins for this host now, and with which
- * address of its own (docs/protocol.md, "Going on with another tree"). Route, control channel and transport are opened anew; what
- * was in flight is taken up by comm_recover.c. Nothing here waits for the network.
+ * Moves a communicator whose first hop has changed: the manager says at which switch the job now
+ * begins for this host, and with which address of its own (docs/protocol.md, "Going on with another
+ * tree"). Route, control channel and transport are opened anew; comm_recover.c resumes what was in
+ * flight. Nothing here waits for the network.
  */
 #include "context.h"
 
@@ -15,7 +16,7 @@
 #define RETRY_NS (100 * 1000000ull)
 #define FOLLOW_NS (250 * 1000000ull)
 
-/* Does the way begin where it did? */
+/* True if the first hop is still the same. */
 static bool
 is_here(const struct fanin_comm *comm, const struct fanin_manager_home *home)
 {
@@ -33,7 +34,7 @@ fanin_comm_is_elsewhere(const struct fanin_comm *comm)
 	return home != NULL && !is_here(comm, home);
 }
 
-/* The route to the switch over the interface that has the address. */
+/* Finds the route to the switch over the interface that has the address. */
 static int
 route_find(const struct fanin_manager_home *home, struct fanin_route *route, struct fanin_error *error)
 {
@@ -55,9 +56,9 @@ route_find(const struct fanin_manager_home *home, struct fanin_route *route, str
 			       interface, found, ip);
 }
 
-/* Opens what the other way needs, and only then lets go of the one before. */
+/* Opens the new route, channel and transport, and only then closes the old ones. */
 static int
-way_change(struct fanin_comm *comm, const struct fanin_manager_home *home, struct fanin_error *error)
+path_change(struct fanin_comm *comm, const struct fanin_manager_home *home, struct fanin_error *error)
 {
 	struct fanin_transport *transport;
 	struct fanin_channel channel;
@@ -78,7 +79,7 @@ way_change(struct fanin_comm *comm, const struct fanin_manager_home *home, struc
 	comm->transport->ops->close(comm->transport);
 	comm->transport = transport;
 	comm->route = route;
-	comm->told_ip_be = home->ip_be;
+	comm->registered_ip_be = home->ip_be;
 	fanin_member_move(&comm->member, &route, home->udp_port, &channel);
 	comm->rejoining = false;
 	comm->moved = true;
@@ -95,7 +96,7 @@ fanin_comm_move(struct fanin_comm *comm, const struct fanin_manager_home *home)
 	int status;
 
 	if (is_here(comm, home)) {
-		comm->way_problem[0] = '\0';
+		comm->path_problem[0] = '\0';
 		return;
 	}
 	now_ns = fanin_now_ns(NULL);
@@ -107,23 +108,23 @@ fanin_comm_move(struct fanin_comm *comm, const struct fanin_manager_home *home)
 		status = fanin_error_set(&error, FANIN_ERR_TRANSPORT,
 					 "this host shares memory with another switch");
 	else
-		status = way_change(comm, home, &error);
+		status = path_change(comm, home, &error);
 	if (status == FANIN_OK) {
-		comm->way_problem[0] = '\0';
+		comm->path_problem[0] = '\0';
 		fanin_log_line(log, FANIN_LOG_WARNING,
 			       "job %u moves to the switch %s over the interface %s",
 			       comm->member.config.job, ip, comm->route.interface);
 		return;
 	}
-	/* It is tried again, and told once. */
-	if (comm->way_problem[0] == '\0')
+	/* It is retried, but logged once. */
+	if (comm->path_problem[0] == '\0')
 		fanin_log_line(log, FANIN_LOG_WARNING, "can't go to the switch %s yet: %s", ip,
 			       error.text);
-	snprintf(comm->way_problem, sizeof(comm->way_problem), "can't go to the switch %s: %.300s",
-		 ip, error.text);
+	snprintf(comm->path_problem, sizeof(comm->path_problem),
+		 "can't go to the switch %s: %.300s", ip, error.text);
 }
 
-/* Directs the engine to the MAC address that the switch's address has now, unless it is the one that it has. */
+/* Points the engine at the MAC address that the switch's address now has, if that has changed. */
 static int
 redirect(struct fanin_comm *comm, struct fanin_error *error)
 {
@@ -148,7 +149,7 @@ fanin_comm_move_end(struct fanin_comm *comm, struct fanin_error *error)
 {
 	int status;
 
-	/* Shared memory leads to one switch. */
+	/* Shared memory leads to one switch only. */
 	if (comm->transport->ops == &fanin_memif_ops)
 		return FANIN_OK;
 	status = redirect(comm, error);
@@ -170,6 +171,9 @@ fanin_comm_follow(struct fanin_comm *comm)
 	    comm->transport->ops == &fanin_memif_ops)
 		return;
 	comm->next_follow_ns = now_ns + FOLLOW_NS;
-	/* What the kernel does not know, it will ask for; the engine's timeout bounds that. */
+	/*
+	 * If the kernel does not know the address it will ask for it; the engine's timeout bounds
+	 * that.
+	 */
 	redirect(comm, &error);
 }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * A communicator without a switch: its protocol runs among the ranks.
- */
+/* A communicator without a switch: its protocol runs among the ranks. */
 #include "context.h"
 
 #include <arpa/inet.h>
@@ -11,7 +9,7 @@
 
 #define WAIT_MS 50
 
-/* Polls until the engine is ready: the other ranks are there. */
+/* Polls until the engine is ready: the other ranks are connected. */
 static int
 ready_wait(struct fanin_comm *comm, const struct fanin_join_opts *options, uint64_t deadline_ns,
 	   struct fanin_error *error)

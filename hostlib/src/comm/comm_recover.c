@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A communicator whose run the switch has lost, because the job was made anew there, joins again and goes on. Nothing
- * here blocks: each poll does what can be done.
+ * A communicator whose run the switch has lost, because the job was made anew there, joins again
+ * and resumes. Nothing here blocks: each poll does what can be done.
  */
 #include "context.h"
 
@@ -9,13 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A refusal holds for this long: a switch whose parent is silent refuses every second JOIN. */
+/* A refusal counts for this long: a switch whose parent is silent refuses every second JOIN. */
 #define REFUSED_NS (3000 * 1000000ull)
 static_assert(REFUSED_NS > 2 * FANIN_REJOIN_REPEAT_MOST_NS, "from one refusal to the next");
-/* Whom the manager misses for this long is gone. */
+/* A rank whose connection to the manager is away for this long is gone. */
 #define AWAY_NS (1000 * 1000000ull)
 
-/* The new run has to have room for what is in flight, and for packets as they were cut. */
+/* The new run must have room for what is in flight, and for packets as they were cut. */
 static bool
 run_fits(const struct fanin_comm *comm)
 {
@@ -24,21 +24,21 @@ run_fits(const struct fanin_comm *comm)
 }
 
 /*
- * Does nothing stand in the way of a new run but the ranks that are missing? The manager has this rank at the switch that it joins
- * at, knows a tree, and the switch does not refuse.
+ * True if nothing but missing ranks keeps the new run from starting: the manager has this rank at
+ * the switch that it joins at, knows a tree, and the switch does not refuse.
  */
 static bool
-way_is_free(const struct fanin_comm *comm, uint64_t now_ns)
+only_ranks_are_missing(const struct fanin_comm *comm, uint64_t now_ns)
 {
-	return comm->manager != NULL && fanin_manager_is_heard(comm->manager) &&
+	return comm->manager != NULL && fanin_manager_is_current(comm->manager) &&
 	       fanin_manager_stranded(comm->manager, comm->tree)[0] == '\0' &&
-	       comm->way_problem[0] == '\0' && !fanin_comm_is_elsewhere(comm) &&
+	       comm->path_problem[0] == '\0' && !fanin_comm_is_elsewhere(comm) &&
 	       (comm->refused_ns == 0 || now_ns - comm->refused_ns >= REFUSED_NS);
 }
 
 /*
- * Tells the engine whom the new run waits for. Whether a rank that has not joined again is late or gone only the manager knows:
- * before a run the switch has nothing of a rank by which it could tell.
+ * Tells the engine which ranks the new run waits for. Only the manager knows whether a rank that
+ * has not joined again is late or gone: before a run the switch has no means to tell.
  */
 static void
 missing_note(struct fanin_comm *comm)
@@ -57,22 +57,28 @@ missing_note(struct fanin_comm *comm)
 		rejoin.missing = fanin_ranks_all(member->config.size);
 		fanin_ranks_subtract(&rejoin.missing, &member->joined);
 	}
-	if (comm->manager != NULL && fanin_manager_is_heard(comm->manager)) {
+	if (comm->manager != NULL && fanin_manager_is_current(comm->manager)) {
 		fanin_manager_away(comm->manager, &away, &away_ns);
 		fanin_ranks_keep(&away, &rejoin.missing);
 		left = *fanin_manager_left(comm->manager);
 		fanin_ranks_keep(&left, &rejoin.missing);
-		if (way_is_free(comm, now_ns)) {
+		if (only_ranks_are_missing(comm, now_ns)) {
 			rejoin.late = rejoin.missing;
 			fanin_ranks_subtract(&rejoin.late, &left);
 			fanin_ranks_subtract(&rejoin.late, &away);
 		}
-		/* A link may be away for a moment. Who has left may have given up because of those that are away. */
+		/*
+		 * A link may be away for a moment. A rank that has left may have given up because
+		 * of those that are away.
+		 */
 		if (fanin_ranks_is_empty(&away))
 			rejoin.gone = left;
 		else if (now_ns - away_ns >= AWAY_NS)
 			rejoin.gone = away;
-		/* A switch of a tree does not know of ranks elsewhere that they have joined as long as one behind it has not. */
+		/*
+		 * A switch of a tree does not know which ranks elsewhere have joined until the
+		 * switches behind it are complete.
+		 */
 		if (!fanin_ranks_is_empty(&rejoin.gone))
 			rejoin.missing = rejoin.gone;
 	}
@@ -102,7 +108,7 @@ rejoin(struct fanin_comm *comm)
 	if (status == FANIN_OK && run_fits(comm))
 		status = fanin_comm_move_end(comm, &error);
 	if (status != FANIN_OK || !run_fits(comm)) {
-		/* Somebody may still be at work on the job; the engine's timeout ends this. */
+		/* The job may still be under repair; the engine's timeout ends this. */
 		fanin_log_line(log, FANIN_LOG_WARNING, "can't go on with job %u yet: %s",
 			       member->config.job,
 			       status != FANIN_OK
@@ -116,15 +122,18 @@ rejoin(struct fanin_comm *comm)
 			       member->config.job, member->first_block);
 }
 
-/* What the manager has said meanwhile: where the job goes on, or that it can't. */
+/* Applies what the manager has said meanwhile: where the job continues, or that it can't. */
 static void
-manager_heed(struct fanin_comm *comm)
+manager_apply_changes(struct fanin_comm *comm)
 {
 	const struct fanin_manager_home *home = fanin_manager_home(comm->manager, comm->tree);
 	const char *stranded = fanin_manager_stranded(comm->manager, comm->tree);
 
 	if (home != NULL) {
-		/* Who has nothing to send would not hear it from the switch, while others wait for it there. */
+		/*
+		 * A rank with nothing to send would not hear it from the switch, while others wait
+		 * for it there.
+		 */
 		if (home->generation != comm->generation)
 			comm->protocol->on_switch->suspect_run(comm->engine);
 		comm->generation = home->generation;
@@ -134,12 +143,15 @@ manager_heed(struct fanin_comm *comm)
 		snprintf(comm->hint, sizeof(comm->hint), "the manager has no other tree: %s",
 			 stranded);
 	else
-		memcpy(comm->hint, comm->way_problem, sizeof(comm->way_problem));
+		memcpy(comm->hint, comm->path_problem, sizeof(comm->path_problem));
 	comm->protocol->on_switch->hint(comm->engine, comm->hint);
-	comm->heeded_news = fanin_manager_news(comm->manager);
+	comm->applied_changes = fanin_manager_changes(comm->manager);
 }
 
-/* Who has left had all results, and knew that all others had them; and without it there is no other run. */
+/*
+ * True if a rank has left: it had all results and knew that all others had them, and without it
+ * there can't be another run.
+ */
 static bool
 is_over(const struct fanin_comm *comm)
 {
@@ -166,9 +178,9 @@ fanin_comm_recover_poll(struct fanin_comm *comm)
 
 	if (!fanin_protocol_recovers(comm->protocol))
 		return comm->protocol->poll(comm->engine);
-	if (comm->manager != NULL &&
-	    (fanin_manager_news(comm->manager) != comm->heeded_news || comm->way_problem[0] != '\0'))
-		manager_heed(comm);
+	if (comm->manager != NULL && (fanin_manager_changes(comm->manager) != comm->applied_changes ||
+				      comm->path_problem[0] != '\0'))
+		manager_apply_changes(comm);
 	fanin_comm_follow(comm);
 	n = comm->protocol->poll(comm->engine);
 	if (n < 0 || !comm->protocol->on_switch->run_lost(comm->engine))

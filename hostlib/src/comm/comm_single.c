@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators with one engine, on a switch or among the ranks: what is asked of them goes to their protocol.
+ * Communicators with one engine, on a switch or among the ranks: calls are passed to their
+ * protocol.
  */
 #include "context.h"
 
@@ -28,7 +29,7 @@ single_poll(struct fanin_comm *comm)
 {
 	int status;
 
-	/* Who fails among the ranks is told by its protocol. */
+	/* Among the ranks, the protocol itself tells the others of a failure. */
 	if (comm->protocol->on_switch == NULL)
 		return comm->protocol->poll(comm->engine);
 	status = fanin_comm_recover_poll(comm);
@@ -66,7 +67,10 @@ single_report(const struct fanin_comm *comm, struct fanin_report *report)
 {
 	struct fanin_transport *transport = comm->transport;
 
-	/* A result that does not hold every rank's data is never accepted: what is done was done there. */
+	/*
+	 * A result that lacks any rank's data is never accepted: finished collectives were done
+	 * there.
+	 */
 	report->in_network = comm->protocol->on_switch != NULL;
 	report->transport_reason = comm->mode_reason;
 	report->handler = comm->member.handler;

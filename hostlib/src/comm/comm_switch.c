@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A communicator on a switch: joining puts route, membership, transport and the protocol's engine together. The transport is opened as soon as
- * the switch has told the job's parameters, before the other ranks can cause results.
+ * A communicator on a switch: joining puts route, membership, transport and the protocol's engine
+ * together. The transport is opened as soon as the switch has told the job's parameters, before the
+ * other ranks can cause results.
  */
 #include "context.h"
 
@@ -11,13 +12,14 @@
 #include "hostlib/src/transport/memif.h"
 
 /*
- * Packets this long are those of virtual links. There what is in flight lies in memory that each core goes through: with 61 KB per
- * packet and 64 of them in flight instead of 8, sums of 16 MiB take some 15 % longer.
+ * Packets longer than this occur only on virtual links. There the data in flight must fit the
+ * core's cache: with 61 KB per packet and 64 of them in flight instead of 8, sums of 16 MiB take
+ * some 15 % longer.
  */
 #define LONG_PAYLOAD (32 * 1024u)
 #define LONG_IN_FLIGHT (512 * 1024u)
 
-/* Checks what the user gave and fills in the defaults. */
+/* Checks the options and fills in the defaults. */
 static int
 options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fanin_error *error)
 {
@@ -44,7 +46,10 @@ options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fa
 	return FANIN_OK;
 }
 
-/* The longest frame that comes or goes, bytes. Answers may be longer than what has elements. */
+/*
+ * Returns the longest frame sent or received, in bytes. Answers may be longer than packets with
+ * elements.
+ */
 static uint32_t
 frame_len_most(const struct fanin_comm *comm)
 {
@@ -73,12 +78,12 @@ fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *ro
 		.log = &comm->ctx->log,
 	};
 
-	/* The program for AF_XDP serves one job of an interface. */
+	/* An AF_XDP program serves one job per interface. */
 	return fanin_transport_open(&config, comm->n_trees > 1 ? "af_packet" : comm->ctx->transport,
 				    transport, error);
 }
 
-/* Opens the transport, or prepares the one that is there, with what the switch has told of the job. */
+/* Opens the transport, or prepares the open one, with the job's parameters from the switch. */
 static int
 transport_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	       struct fanin_error *error)
@@ -96,7 +101,7 @@ transport_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	return FANIN_OK;
 }
 
-/* Finds the way to the switch and opens the channel for control packets. */
+/* Finds the route to the switch and opens the channel for control packets. */
 static int
 channel_open(struct fanin_comm *comm, const struct fanin_join_opts *options, uint32_t switch_ip_be,
 	     uint64_t deadline_ns, struct fanin_channel *channel, struct fanin_error *error)
@@ -112,16 +117,19 @@ channel_open(struct fanin_comm *comm, const struct fanin_join_opts *options, uin
 				 options->interface != NULL, error);
 }
 
-/* What the manager was told must be true, or the switch takes this host for somebody else. */
+/*
+ * The address given to the manager must be the one used, or the switch takes this host for another
+ * one.
+ */
 static int
 address_check(const struct fanin_comm *comm, struct fanin_error *error)
 {
 	char told[INET_ADDRSTRLEN];
 	char used[INET_ADDRSTRLEN];
 
-	if (comm->told_ip_be == 0 || comm->told_ip_be == comm->route.local_ip_be)
+	if (comm->registered_ip_be == 0 || comm->registered_ip_be == comm->route.local_ip_be)
 		return FANIN_OK;
-	inet_ntop(AF_INET, &comm->told_ip_be, told, sizeof(told));
+	inet_ntop(AF_INET, &comm->registered_ip_be, told, sizeof(told));
 	inet_ntop(AF_INET, &comm->route.local_ip_be, used, sizeof(used));
 	return fanin_error_set(error, FANIN_ERR_INVALID,
 			       "the manager knows this host as %s, but the route to the switch has the "
@@ -129,9 +137,12 @@ address_check(const struct fanin_comm *comm, struct fanin_error *error)
 			       told, used);
 }
 
-/* Asked while a join waits: the user may want to end it, or the manager to have it somewhere else. */
+/*
+ * Called while a join waits: true if the user wants to end it, or the manager has moved this host
+ * to another switch.
+ */
 static bool
-join_is_over(void *arg)
+join_should_stop(void *arg)
 {
 	const struct fanin_comm *comm = arg;
 	const struct fanin_ctx *ctx = comm->ctx;
@@ -142,11 +153,11 @@ join_is_over(void *arg)
 		return false;
 	fanin_manager_poll(comm->manager);
 	if (comm->siblings != NULL)
-		fanin_comm_trees_tend(comm->siblings);
+		fanin_comm_trees_poll_joined(comm->siblings);
 	return fanin_comm_is_elsewhere(comm);
 }
 
-/* The job's window or less: always a power of two. */
+/* Returns the window: the job's or less, always a power of two. */
 static uint16_t
 window_choose(const struct fanin_comm *comm, const struct fanin_join_opts *options)
 {
@@ -181,9 +192,9 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 		.size = options->size,
 		.udp_port = options->udp_port,
 		.authenticate = options->authenticate,
-		.patient = options->recover,
+		.awaits_new_job = options->recover,
 		.timeout_ns = options->timeout_ms * 1000000ull,
-		.interrupt = join_is_over,
+		.interrupt = join_should_stop,
 		.interrupt_arg = comm,
 	};
 	uint64_t timeout_ns = options->join_timeout_ms * 1000000ull;
@@ -199,7 +210,7 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 	if (status == FANIN_OK)
 		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACKNOWLEDGED,
 					   deadline_ns, timeout_ns, error);
-	/* Before the others wait for this rank. */
+	/* Do this before the other ranks wait for this one. */
 	if (status == FANIN_OK)
 		status = fanin_protocol_on_switch(options->job, comm->member.handler,
 						  comm->member.multicast, &comm->protocol,
@@ -263,9 +274,11 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 }
 
 /*
- * The switch has failed before all ranks were in; the job is made anew, and this host is to join it elsewhere.
+ * The switch failed before all ranks had joined. The job is made anew, and this host is to join it
+ * elsewhere.
  *
- * interface: IF_NAMESIZE bytes for the options' new one, if they have one. Returns the address of the switch.
+ * interface: IF_NAMESIZE bytes for the options' new interface, if they name one. Returns the
+ * address of the switch.
  */
 static uint32_t
 way_give_up(struct fanin_comm *comm, struct fanin_join_opts *options, char *interface)
@@ -277,10 +290,10 @@ way_give_up(struct fanin_comm *comm, struct fanin_join_opts *options, char *inte
 	if (comm->transport != NULL)
 		comm->transport->ops->close(comm->transport);
 	comm->transport = NULL;
-	comm->told_ip_be = home->ip_be;
+	comm->registered_ip_be = home->ip_be;
 	comm->generation = home->generation;
 	options->udp_port = home->udp_port;
-	/* Without that interface the route's address is found to be the wrong one. */
+	/* Without that interface the route's address will not match, which is reported there. */
 	if (options->interface != NULL && fanin_interface_find(NULL, &ip_be, interface))
 		options->interface = interface;
 	return home->switch_ip_be;
@@ -303,7 +316,7 @@ fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 		switch_ip_be = way_give_up(comm, options, interface);
 		status = member_join(comm, options, most_payload, switch_ip_be, deadline_ns, error);
 	}
-	/* The place for its name ends here. */
+	/* The buffer of the interface's name ends here. */
 	if (options->interface == interface)
 		options->interface = comm->route.interface;
 	return status != FANIN_OK ? status : engine_start(comm, options, error);

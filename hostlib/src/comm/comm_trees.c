@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A communicator over several reduction trees: one communicator on a switch for each tree, and requests that are split over
- * them (split.h). Each tree joins, loses and takes up its runs by itself; the network manager's membership is common.
+ * A communicator over several reduction trees: one communicator on a switch for each tree, and
+ * requests that are split over them (split.h). Each tree joins, loses and resumes its runs by
+ * itself; the network manager's membership is shared.
  */
 #include "context.h"
 
@@ -15,7 +16,7 @@ struct fanin_trees {
 	struct fanin_comm members[FANIN_MAX_TREES]; /* one for each tree; those with ops have begun to join */
 };
 
-/* Joins the job of one tree. A block has the same length in all of them, as the manager has told. */
+/* Joins the job of one tree. A block has the same length in all trees, as the manager says. */
 static int
 tree_join(struct fanin_comm *comm, const struct fanin_join_opts *common,
 	  struct fanin_manager_answer *answer, uint16_t tree, uint64_t deadline_ns,
@@ -27,21 +28,24 @@ tree_join(struct fanin_comm *comm, const struct fanin_join_opts *common,
 
 	member->ctx = comm->ctx;
 	member->manager = comm->manager;
-	member->told_ip_be = comm->told_ip_be;
+	member->registered_ip_be = comm->registered_ip_be;
 	member->n_trees = answer->n_trees;
 	member->tree = tree;
 	member->siblings = comm->trees;
 	status = fanin_comm_tree_options(member, &options, answer, tree, error);
 	if (status != FANIN_OK)
 		return status;
-	/* All trees together have as many blocks in flight as the caller allows. */
+	/* The caller's limit of blocks in flight is for all trees together. */
 	if (options.window != 0)
 		options.window = options.window > answer->n_trees ? options.window / answer->n_trees
 								  : 1;
 	return fanin_comm_switch_join(member, &options, answer->payload_bytes, deadline_ns, error);
 }
 
-/* Were they not cut alike, one tree's blocks would lie over another's in the vector. */
+/*
+ * Checks that all trees cut vectors alike; otherwise the blocks of two trees would overlap in the
+ * vector.
+ */
 static int
 members_check(const struct fanin_trees *trees, uint16_t n_trees, struct fanin_error *error)
 {
@@ -78,7 +82,7 @@ fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
 	comm->trees = trees;
 	comm->ops = &fanin_comm_trees_ops;
-	/* In the same order at every rank, as each waits for all others. */
+	/* All ranks join in the same order, as each waits for all others. */
 	for (uint16_t i = 0; i < answer->n_trees && status == FANIN_OK; i++)
 		status = tree_join(comm, options, answer, i, deadline_ns, error);
 	if (status == FANIN_OK)
@@ -99,7 +103,7 @@ fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *options,
 }
 
 void
-fanin_comm_trees_tend(struct fanin_trees *trees)
+fanin_comm_trees_poll_joined(struct fanin_trees *trees)
 {
 	for (uint16_t i = 0; i < FANIN_MAX_TREES; i++) {
 		if (trees->members[i].engine != NULL)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Contexts, and the loop that waits: it polls, then yields the core, then sleeps until a frame or a timer comes, so that a
- * rank never spins without end on a core that the switch or another rank needs.
+ * Contexts, and the loop that waits: it polls, then yields the core, then sleeps until a frame or a
+ * timer comes, so that a rank never spins without end on a core that the switch or another rank
+ * needs.
  */
 #include "context.h"
 
@@ -15,16 +16,16 @@
 #include <time.h>
 
 /*
- * Empty polls before the core is offered to others, and such offers before sleeping. Four ranks and the switch on two
- * cores: where a poll is a system call, as with long frames of AF_PACKET, 2 instead of 16 polls save 10 to 30 % of the time from
- * 1 to 64 KiB. Over memif 40 instead of 8 offers save some 5 to 20 %, over the kernel they cost 15 to 25 % at 1 and 16 KiB. Never
- * sleeping costs up to a third of the goodput.
+ * Empty polls before the core is yielded, and yields before sleeping. Four ranks and the switch on
+ * two cores: where a poll is a system call, as with long frames of AF_PACKET, 2 instead of 16 polls
+ * save 10 to 30 % of the time from 1 to 64 KiB. Over memif 40 instead of 8 yields save some 5 to
+ * 20 %, over the kernel they cost 15 to 25 % at 1 and 16 KiB. Never sleeping costs up to a third of the goodput.
  */
 #define WAIT_SPINS 2
 #define WAIT_YIELDS 8
 #define WAIT_YIELDS_SHARED 40
 
-/* Longest sleep, so that the interrupt callback is asked in time. */
+/* Longest sleep, so that the interrupt callback is called in time. */
 #define WAIT_SLEEP_NS (50 * 1000000ull)
 #define INTERRUPT_NS (100 * 1000000ull)
 
@@ -55,8 +56,8 @@ static_assert(ENDS_WITH(fanin_join_opts, reserved), "padding in fanin_join_opts"
 static_assert(ENDS_WITH(fanin_report, n_late), "padding in fanin_report");
 
 /*
- * Two fields of fanin_join_opts were put into what was padding at the end of the struct before. Callers of that size may have
- * been compiled without them, and then the bytes are undefined.
+ * Two fields of fanin_join_opts were put into what had been padding at the end of the struct.
+ * Callers with that size may have been compiled without them, and then the bytes are undefined.
  */
 #define SZ_WITHOUT_RECOVER offsetof(struct fanin_join_opts, job_name)
 #define SZ_WITHOUT_TREES offsetof(struct fanin_join_opts, wait_limit_ms)
@@ -73,7 +74,9 @@ fanin_join_options_copy(struct fanin_join_opts *options, const struct fanin_join
 	return true;
 }
 
-/* The user's callback need not be thread-safe: joining may have something to say, and the library's thread, too. */
+/*
+ * The user's callback need not be thread-safe: a joining call and the progress thread may both log.
+ */
 static void
 print_line(int level, const char *line, void *arg)
 {
@@ -84,7 +87,7 @@ print_line(int level, const char *line, void *arg)
 	pthread_mutex_unlock(&ctx->print_lock);
 }
 
-/* Does the environment ask for progress in the background? Returns false if it can't be understood. */
+/* Reads FANIN_BACKGROUND_PROGRESS. Returns false if its value is invalid. */
 static bool
 background_from_environment(bool *background)
 {
@@ -268,7 +271,7 @@ ctx_interrupted(struct fanin_ctx *ctx)
 	return ctx->interrupt(ctx->interrupt_arg);
 }
 
-/* How often the core is offered to others before sleeping. */
+/* Returns how many yields come before sleeping. */
 static unsigned int
 ctx_yields(const struct fanin_ctx *ctx)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The library's objects behind the public handles, and what context.c, comm.c and request.c need of each other.
+ * The library's objects behind the public handles, and what context.c, comm.c and request.c need of
+ * each other.
  */
 #ifndef FANIN_HOSTLIB_CONTEXT_H
 #define FANIN_HOSTLIB_CONTEXT_H
@@ -19,7 +20,7 @@
 #include "hostlib/src/transport/transport.h"
 #include "progress.h"
 
-/* Descriptors of the communicators that a context sleeps for; with more, it does not sleep. */
+/* Most descriptors of communicators that a context can sleep on; with more, it does not sleep. */
 #define FANIN_CTX_MAX_FDS (16 * FANIN_TRANSPORT_MAX_FDS)
 
 struct fanin_ctx {
@@ -27,19 +28,20 @@ struct fanin_ctx {
 	fanin_print_fn print; /* the user's, NULL: silent */
 	void *print_arg;
 	pthread_mutex_t print_lock;
-	char transport[16];              /* as asked for */
-	bool background;                 /* likewise: progress is made by a thread, too */
-	struct fanin_progress *progress; /* that thread, and the lock of what follows; NULL: there is none */
+	char transport[16]; /* as in the options */
+	bool background;    /* likewise: a thread makes progress, too */
+	struct fanin_progress *progress; /* the progress thread, and the lock of the fields below; NULL: there is none */
 	fanin_interrupt_fn interrupt;
 	void *interrupt_arg;
 	uint64_t interrupt_next_ns;
-	struct fanin_error error; /* of public calls; none of the thread's */
+	struct fanin_error error; /* of public calls; the thread does not touch it */
 	struct fanin_comm *comms;
 };
 
 /*
- * How many engines a communicator has: one (comm_single.c), on a switch or among the ranks, or one for each of several trees
- * (comm_trees.c). All but `leave` may only be called once joining has succeeded; as struct fanin_protocol has them.
+ * Operations of a communicator with one engine (comm_single.c), on a switch or among the ranks, or
+ * with one for each of several trees (comm_trees.c). All but `leave` may only be called once
+ * joining has succeeded; see struct fanin_protocol.
  */
 struct fanin_comm_ops {
 	int (*post)(struct fanin_comm *comm, struct fanin_request *request, uint64_t count);
@@ -49,23 +51,29 @@ struct fanin_comm_ops {
 	const struct fanin_error *(*error)(const struct fanin_comm *comm);
 	void (*missing)(const struct fanin_comm *comm, struct fanin_ranks *ranks);
 
-	/* Fills in what is not the same for all communicators; the rest is zero. */
+	/* Fills in the fields that differ between kinds of communicators; the rest is zero. */
 	void (*report)(const struct fanin_comm *comm, struct fanin_report *report);
 
-	/* What is on the switches of one of n_trees: has an engine, and belongs to the communicator. */
+	/*
+	 * Returns the part on the switches of one of n_trees: it has an engine and belongs to the
+	 * communicator.
+	 */
 	struct fanin_comm *(*part)(struct fanin_comm *comm, uint16_t tree);
 
-	/* Leaves, and closes whatever there is, also after joining has failed half-way. */
+	/* Leaves, and closes whatever is open, also after joining has failed half-way. */
 	int (*leave)(struct fanin_comm *comm, struct fanin_error *error);
 };
 
-/* comm.c: the ranks that the oldest unfinished block waits for, as fanin_comm_missing_ranks tells them. */
+/*
+ * comm.c: fills in the ranks that the oldest unfinished block waits for; see
+ * fanin_comm_missing_ranks.
+ */
 void fanin_comm_missing_set(const struct fanin_comm *comm, struct fanin_ranks *ranks);
 
 extern const struct fanin_comm_ops fanin_comm_single_ops;
 extern const struct fanin_comm_ops fanin_comm_trees_ops;
 
-/* What the strings of a report point to. What they were copied from may change in any poll. */
+/* Buffers for a report's strings. The originals may change in any poll. */
 struct fanin_comm_texts {
 	char transport_reason[FANIN_TEXT_LEN];
 	char interface[IF_NAMESIZE];
@@ -78,45 +86,45 @@ struct fanin_comm {
 	struct fanin_ctx *ctx;
 	struct fanin_comm *next;
 	struct fanin_manager *manager;         /* NULL: the job was found without one */
-	const struct fanin_protocol *protocol; /* that the collectives run; NULL: not known yet */
-	char protocol_reason[FANIN_TEXT_LEN];  /* why that one */
-	struct fanin_trees *trees; /* comm_trees.c: NULL: one or none, by what follows */
+	const struct fanin_protocol *protocol; /* what the collectives run; NULL: not known yet */
+	char protocol_reason[FANIN_TEXT_LEN];  /* why this protocol */
+	struct fanin_trees *trees; /* comm_trees.c; NULL: one tree or none, described by the fields below */
 	struct fanin_trees *siblings; /* of a communicator that is one of several trees: all of them; else NULL */
 	uint16_t n_trees; /* 0: it runs among the ranks */
-	uint16_t tree; /* of a communicator that is one of several trees: which one; it borrows the manager */
+	uint16_t tree; /* of a communicator that is one of several trees: its index; it borrows the manager */
 	uint16_t trees_asked;
 	char trees_reason[FANIN_TEXT_LEN / 2]; /* why there are fewer */
-	const struct fanin_peer *peers; /* while joining: as the manager has told of the tree; NULL: nothing */
-	uint32_t told_ip_be; /* this host's address as the manager knows it; 0: no manager */
+	const struct fanin_peer *peers; /* while joining: the manager's list for the tree; NULL: none */
+	uint32_t registered_ip_be; /* this host's address as registered at the manager; 0: no manager */
 	char job_name[FANIN_JOB_NAME_MAX + 1];
 	char mode_reason[FANIN_TEXT_LEN];
 	struct fanin_comm_texts *texts; /* NULL: reports point to the originals */
 	struct fanin_route route;
-	uint8_t switch_mac[6]; /* that the engine sends to */
+	uint8_t switch_mac[6]; /* destination of the engine's packets */
 	struct fanin_member member;
 	struct fanin_transport *transport;
-	uint64_t ring_drops;            /* of transports before it */
+	uint64_t ring_drops;            /* of transports that were closed */
 	void *engine;                   /* the protocol's; NULL: none yet, or one for each tree */
 	struct fanin_request *requests; /* not freed yet, linked by sibling */
 	struct fanin_request closing;   /* comm_close.c's */
-	bool closes;                    /* is about to leave */
-	bool gave_up;        /* the engine has failed, and switch and manager were told */
-	uint64_t timeout_ns; /* as asked for */
+	bool closes;                    /* about to leave */
+	bool gave_up;        /* the engine has failed, and switch and manager have been told */
+	uint64_t timeout_ns; /* from the options */
 	uint16_t window;     /* lanes of the engine */
 	uint16_t payload_bytes;
-	bool bound;           /* the user named the interface */
-	bool rejoining;       /* the run was lost, and the member joins again */
-	uint64_t refused_ns;  /* when the switch last refused that; 0: it did not */
-	bool moved;           /* to another first hop, where the member has not been in a run yet */
-	uint32_t heeded_news; /* of the manager */
-	uint32_t generation;  /* of the tree, as the manager counts; 0: not told */
-	uint64_t next_follow_ns; /* when to look whether the switch has another MAC address */
-	uint64_t next_move_ns;   /* when to try that again */
-	char way_problem[FANIN_TEXT_LEN]; /* why it can't be done; empty: it can, or has not to */
-	char hint[2 * FANIN_TEXT_LEN];    /* the engine's */
+	bool bound;          /* the user named the interface */
+	bool rejoining;      /* the run was lost, and the member joins again */
+	uint64_t refused_ns; /* when the switch last refused that; 0: never */
+	bool moved;          /* to another first hop, where the member has not been in a run yet */
+	uint32_t applied_changes; /* fanin_manager_changes when they were last applied */
+	uint32_t generation;      /* of the tree, as the manager counts; 0: unknown */
+	uint64_t next_follow_ns;  /* when to check whether the switch has another MAC address */
+	uint64_t next_move_ns;    /* when to retry moving */
+	char path_problem[FANIN_TEXT_LEN]; /* why moving fails; empty: it does not, or is not needed */
+	char hint[2 * FANIN_TEXT_LEN];     /* the engine's */
 };
 
-/* For public calls: from here on the library's thread, if there is one, touches nothing of the context. May be nested. */
+/* For public calls: locks out the progress thread, if there is one. May be nested. */
 static inline void
 fanin_ctx_lock(struct fanin_ctx *ctx)
 {
@@ -131,7 +139,7 @@ fanin_ctx_unlock(struct fanin_ctx *ctx)
 		fanin_progress_unlock(ctx->progress);
 }
 
-/* With the lock: the thread looks again what there is to wait for. */
+/* With the lock held: makes the thread look again at what it waits for. */
 static inline void
 fanin_ctx_wake(struct fanin_ctx *ctx)
 {
@@ -140,12 +148,13 @@ fanin_ctx_wake(struct fanin_ctx *ctx)
 }
 
 /*
- * The same after a caller's own poll, which has changed what there is to wait for: the thread sleeps on what was there before, and an
- * interrupt of shared memory may be off. Only if there is anything to wait for.
+ * The same after a caller's own poll, which has changed what there is to wait for: the thread
+ * sleeps on the old descriptors, and an interrupt of shared memory may be off. Does nothing if
+ * there is nothing to wait for.
  */
 void fanin_ctx_polled(struct fanin_ctx *ctx);
 
-/* Most places that its poll_fds fills in. */
+/* Returns the most entries that a communicator's poll_fds fills in. */
 static inline unsigned int
 fanin_comm_max_fds(const struct fanin_comm *comm)
 {
@@ -155,21 +164,23 @@ fanin_comm_max_fds(const struct fanin_comm *comm)
 /*
  * comm_manager.c: finds an interface by its name, or if that is NULL by its address.
  *
- * ip_be: set to the interface's. name: IF_NAMESIZE bytes. Returns false if there is none with an IPv4 address.
+ * ip_be: in: the address; set to the interface's. name: IF_NAMESIZE bytes. Returns false if there
+ * is none with an IPv4 address.
  */
 bool fanin_interface_find(const char *wanted, uint32_t *ip_be, char *name);
 
 /*
- * Copies an options struct of any age: what the caller's lacks is zero, and what this library doesn't know must be.
+ * Copies an options struct of any version: fields that the caller's lacks are zero, and bytes that
+ * this library doesn't know must be.
  *
- * copy: copy_len zeroed bytes. options: starts with its size_t sz. Returns false if it can't be understood.
+ * copy: copy_len zeroed bytes. options: starts with its size_t sz. Returns false if it is invalid.
  */
 bool fanin_options_copy(void *copy, size_t copy_len, const void *options);
 
-/* The same of what a job is joined with. options: zeroed. */
+/* The same for fanin_join_opts. options: zeroed. */
 bool fanin_join_options_copy(struct fanin_join_opts *options, const struct fanin_join_opts *opts);
 
-/* The options' limit for waits, as protocols want it. One beyond what nanoseconds can say is none. */
+/* Returns the options' wait limit in nanoseconds; one that does not fit counts as none. */
 static inline uint64_t
 fanin_wait_limit_ns(const struct fanin_join_opts *options)
 {
@@ -179,19 +190,22 @@ fanin_wait_limit_ns(const struct fanin_join_opts *options)
 /*
  * comm_switch.c: joins a job on a switch.
  *
- * options: checked here. most_payload: bytes that a packet may carry even if the switch allows more; 0: as the switch allows.
- * deadline_ns: for all ranks to have joined.
+ * options: checked here. most_payload: upper bound of a packet's payload in bytes, even if the
+ * switch allows more; 0: as the switch allows. deadline_ns: for all ranks to have joined.
  */
 int fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 			   uint16_t most_payload, uint64_t deadline_ns, struct fanin_error *error);
 
-/* comm_trees.c: joins a job that the manager has given several trees. answer: has them. */
+/* comm_trees.c: joins a job that has several trees. answer: the manager's. */
 int fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		     struct fanin_manager_answer *answer, uint64_t deadline_ns,
 		     struct fanin_error *error);
 
-/* comm_trees.c: while one tree is joined, those that are joined already go on: they may have moved, and others wait there. */
-void fanin_comm_trees_tend(struct fanin_trees *trees);
+/*
+ * comm_trees.c: polls the trees that are already joined while another one is being joined: they may
+ * have moved, and others wait there.
+ */
+void fanin_comm_trees_poll_joined(struct fanin_trees *trees);
 
 /*
  * comm_switch.c: opens the transport that the context asks for, over a route to the job's switch.
@@ -203,8 +217,8 @@ int fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route
 			 struct fanin_error *error);
 
 /*
- * comm_move.c: the manager has told where the way begins; goes there if it is elsewhere. Otherwise, or until that can be done,
- * nothing changes; to be called again and again.
+ * comm_move.c: moves to the first hop that the manager has told, if it is another one. Until that
+ * succeeds nothing changes; to be called repeatedly.
  */
 void fanin_comm_move(struct fanin_comm *comm, const struct fanin_manager_home *home);
 
@@ -212,43 +226,50 @@ void fanin_comm_move(struct fanin_comm *comm, const struct fanin_manager_home *h
 bool fanin_comm_is_elsewhere(const struct fanin_comm *comm);
 
 /*
- * comm_move.c: the member has joined again: directs the engine to the switch that answered, which may be another one, or have
- * another MAC address. Returns FANIN_OK or why not.
+ * comm_move.c: after the member has joined again: points the engine at the switch that answered,
+ * which may be another one or have another MAC address. Returns FANIN_OK or a negative status.
  */
 int fanin_comm_move_end(struct fanin_comm *comm, struct fanin_error *error);
 
 /*
- * comm_move.c: a switch that took the place of the communicator's has its IP address, and perhaps another MAC address: follows what
- * the kernel has learned of that, every 250 ms. The new switch then tells that the run is lost.
+ * comm_move.c: a switch that replaces the communicator's has its IP address, and perhaps another
+ * MAC address: checks the kernel's neighbour table every 250 ms. The new switch then tells that the
+ * run is lost.
  */
 void fanin_comm_follow(struct fanin_comm *comm);
 
 /*
- * comm_manager.c: asks the manager for the job, and connects the ranks with each other if it says so.
+ * comm_manager.c: asks the manager for the job, and connects the ranks with each other if it says
+ * so.
  *
- * options: gets the switch's address, the job's number, key and rank if the job runs in the network, of its first tree; else
- * comm->engine is set. answer: what the options' new strings belong to. Returns FANIN_OK or a negative status.
+ * options: if the job runs in the network, receives the switch's address and the job's number, key
+ * and rank in its first tree; else comm->engine is set. answer: owns the options' new strings.
+ * Returns FANIN_OK or a negative status.
  */
 int fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 		       struct fanin_manager_answer *answer, struct fanin_error *error);
 
 /*
- * comm_peers.c: opens the protocol's engine among the ranks and waits until it is ready. Which protocol that is was found before.
+ * comm_peers.c: opens the protocol's engine among the ranks and waits until it is ready. The
+ * protocol was chosen before.
  *
- * listener: of its listen; taken over.
+ * listener: of the protocol's listen; taken over.
  */
 int fanin_comm_peers(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		     const struct fanin_manager_answer *answer, int listener, uint64_t deadline_ns,
 		     struct fanin_error *error);
 
 /*
- * comm_single.c: opens the communicator's engine, by its protocol. config: what the caller knows; the rest is filled in from the
- * options.
+ * comm_single.c: opens the communicator's engine with its protocol. config: what the caller knows;
+ * the rest is filled in from the options.
  */
 int fanin_comm_engine_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
 			   struct fanin_protocol_config *config, struct fanin_error *error);
 
-/* What somebody who has created the job of a tree would have given, and the link that it uses. The strings are the answer's. */
+/*
+ * Fills in the options that a user would give to join a tree's job on its switch, and the link that
+ * it uses. The answer owns the strings.
+ */
 int fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *options,
 			    struct fanin_manager_answer *answer, uint16_t tree,
 			    struct fanin_error *error);
@@ -259,47 +280,61 @@ int fanin_comm_tree_options(struct fanin_comm *comm, struct fanin_join_opts *opt
 bool fanin_comm_wants_memif(const struct fanin_ctx *ctx, const struct fanin_join_opts *options);
 
 /*
- * Connects to the switch by memif: fills in route and switch_mac and opens the transport, which is a channel for control
- * packets, too.
+ * Connects to the switch by memif: fills in route and switch_mac and opens the transport, which
+ * also carries control packets.
  *
- * deadline_ns: for the switch's answers. channel: set on success only. Returns FANIN_OK or a negative status.
+ * deadline_ns: for the switch's answers. channel: set on success only. Returns FANIN_OK or a
+ * negative status.
  */
 int fanin_comm_memif(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		     uint32_t switch_ip_be, uint64_t deadline_ns, struct fanin_channel *channel,
 		     struct fanin_error *error);
 
-/* comm_switch.c: tells the switch, once, that this rank's collectives have failed: others would wait for it as for one that is late. */
+/*
+ * comm_switch.c: tells the switch, once, that this rank's collectives have failed; otherwise others
+ * would wait for it as for a late rank.
+ */
 void fanin_comm_give_up(struct fanin_comm *comm);
 
-/* comm_recover.c: polls an engine on a switch, and takes up a lost run again. Returns the frames received or a negative status. */
+/*
+ * comm_recover.c: polls an engine on a switch, and resumes a lost run. Returns the number of frames
+ * received or a negative status.
+ */
 int fanin_comm_recover_poll(struct fanin_comm *comm);
 
 /*
- * comm_close.c: before leaving. Who has all results must not go while another rank may have to be told one whose run was lost
- * (docs/protocol.md, "Going on with another tree"). So all ranks meet in a block without elements; each that sends it has all
- * results. Does nothing where that can't be, or if there are requests in progress, or none have been.
+ * comm_close.c: before leaving. A rank that has all results must not leave while another rank whose
+ * run was lost may need one (docs/protocol.md, "Going on with another tree"). So all ranks meet in
+ * a block without elements; a rank that sends it has all results. Does nothing where that is
+ * impossible, or if requests are in progress, or if there never were any.
  *
- * The first call posts the blocks, and the second one waits for them, until the timeout at most, also for ranks that are late; that they don't come
- * is no failure of the caller's. The communicator is still one of its context's.
+ * The first call posts the blocks, and the second one waits for them, until the timeout at most,
+ * even if ranks are merely late; their absence is not an error of the caller. The communicator
+ * still belongs to its context.
  */
 void fanin_comm_close_begin(struct fanin_comm *comm);
 void fanin_comm_close_wait(struct fanin_comm *comm);
 
 /*
- * A communicator that has joined becomes one of its context's, with a thread if that or its protocol wants one. Without the lock.
+ * Adds a communicator that has joined to its context, and starts the progress thread if the context
+ * or the protocol wants one. Called without the lock.
  *
- * Returns FANIN_OK, or what fanin_progress_start does; then nothing has changed.
+ * Returns FANIN_OK, or what fanin_progress_start returns; then nothing has changed.
  */
 int fanin_ctx_attach(struct fanin_ctx *ctx, struct fanin_comm *comm, struct fanin_error *error);
 
 /*
- * What poll() has to wait for on behalf of all communicators, and how long at most.
+ * Fills in what poll() has to wait for on behalf of all communicators.
  *
- * fds: FANIN_CTX_MAX_FDS places. sleep_ns: receives it, 50 ms at most. Returns how many places are used.
+ * fds: FANIN_CTX_MAX_FDS entries. sleep_ns: receives the longest time to sleep, 50 ms at most.
+ * Returns how many entries are used.
  */
 unsigned int fanin_ctx_poll_fds(struct fanin_ctx *ctx, struct pollfd *fds, uint64_t *sleep_ns);
 
-/* Sockets that have an error to tell would be ready for ever: it is read. fds: as poll() left them. */
+/*
+ * Reads pending socket errors, which would otherwise keep poll() from sleeping. fds: as poll() left
+ * them.
+ */
 void fanin_ctx_clear_errors(const struct pollfd *fds, unsigned int n);
 
 /*
@@ -310,8 +345,9 @@ void fanin_ctx_clear_errors(const struct pollfd *fds, unsigned int n);
 unsigned int fanin_ctx_poll(struct fanin_ctx *ctx, int *status);
 
 /*
- * Polls until the request is no longer in progress. Returns its status, or FANIN_ERR_INTERRUPTED; FANIN_IN_PROGRESS at the
- * deadline, if nothing comes in any more. deadline_ns: as fanin_now_ns has the time; UINT64_MAX: none.
+ * Polls until the request is no longer in progress. Returns its status, or FANIN_ERR_INTERRUPTED;
+ * FANIN_IN_PROGRESS at the deadline, if nothing comes in any more. deadline_ns: on the clock of
+ * fanin_now_ns; UINT64_MAX: none.
  */
 int fanin_ctx_wait(struct fanin_ctx *ctx, const struct fanin_request *request, uint64_t deadline_ns);
 

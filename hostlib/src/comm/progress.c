@@ -35,9 +35,11 @@ fanin_progress_wake(struct fanin_progress *progress)
 		eventfd_write(progress->wake_fd, 1);
 }
 
-/* Lets callers have the lock: a mutex goes to whoever comes first, and this thread is always there. */
+/*
+ * Lets callers have the lock: a mutex goes to the first thread that asks, and this one always does.
+ */
 static void
-lock_offer(struct fanin_progress *progress)
+lock_yield(struct fanin_progress *progress)
 {
 	pthread_mutex_unlock(&progress->lock);
 	while (__atomic_load_n(&progress->wanted, __ATOMIC_RELAXED) != 0)
@@ -73,7 +75,7 @@ progress_sleep(struct fanin_ctx *ctx)
 	progress->sleeping = false;
 	if (!errors)
 		return;
-	/* Meanwhile a descriptor may have been closed, and its number be another's. */
+	/* Meanwhile a descriptor may have been closed and its number reused. */
 	n = fanin_ctx_poll_fds(ctx, fds, &sleep_ns);
 	if (poll(fds, n, 0) > 0)
 		fanin_ctx_clear_errors(fds, n);
@@ -91,7 +93,7 @@ progress_run(void *arg)
 			pthread_cond_broadcast(&progress->changed);
 			pthread_cond_wait(&progress->changed, &progress->lock);
 		} else if (fanin_ctx_poll(ctx, NULL) != 0) {
-			lock_offer(progress);
+			lock_yield(progress);
 		} else {
 			progress_sleep(ctx);
 		}
@@ -110,8 +112,10 @@ progress_free(struct fanin_progress *progress)
 }
 
 /*
- * Signals are the application's threads': they end its waits. Those of faults come to the thread that has made one, and its handler is to
- * say so: an application may free a buffer that is in use. Returns an errno.
+ * Starts the thread with all signals blocked except those of faults. Signals are meant for the
+ * application's threads: they end its waits. A fault's signal goes to the thread that caused it,
+ * and the application's handler must see it: an application may free a buffer that is in use.
+ * Returns 0 or an errno.
  */
 static int
 thread_create(struct fanin_ctx *ctx)

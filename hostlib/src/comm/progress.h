@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Progress in the background: a thread of the library's that belongs to one context and sleeps in poll() until a frame comes or
- * a timer is due. There is one if the user asks for it, or if a protocol of the context's has duties to other ranks.
+ * Progress in the background: a thread that belongs to one context and sleeps in poll() until a
+ * frame comes or a timer is due. It exists if the user asks for it, or if a protocol of the context
+ * must answer other ranks.
  *
- * Everything that a context's communicators consist of is under the context's lock, which costs a comparison where there is no
- * thread. Public calls hold it as long as they last, waiting included, so that whoever waits is not disturbed; only joining does
- * not, as what it works on is not yet the context's.
+ * The context's lock protects everything that its communicators consist of; without a thread,
+ * taking it costs one comparison. Public calls hold it as long as they last, waiting included, so
+ * that a caller that waits is not disturbed. Only joining does not, as its objects do not belong to
+ * the context yet.
  */
 #ifndef FANIN_HOSTLIB_PROGRESS_H
 #define FANIN_HOSTLIB_PROGRESS_H
@@ -21,33 +23,37 @@ struct fanin_ctx;
 struct fanin_progress {
 	pthread_t thread;
 	pthread_mutex_t lock; /* recursive: a callback of the user's may look at a request's progress */
-	pthread_cond_t changed;    /* of what follows */
+	pthread_cond_t changed;    /* signals changes of the fields below */
 	bool stop;                 /* callers: w, thread: r, under the lock */
 	bool paused;               /* likewise */
 	bool sleeping;             /* thread: w, callers: r, under the lock */
-	uint32_t wanted;           /* callers that want the lock; atomic */
+	uint32_t wanted;           /* callers waiting for the lock; atomic */
 	int wake_fd;               /* ends the sleep */
-	char text[FANIN_TEXT_LEN]; /* the callers': a copy of what the thread may write */
+	char text[FANIN_TEXT_LEN]; /* for callers: a copy of a text that the thread may overwrite */
 };
 
 /*
- * Starts the context's thread, unless there is one. By the thread that calls the context, which must not hold the lock.
+ * Starts the context's thread, unless it runs already. Called by the thread that calls the context,
+ * without the lock.
  *
- * Returns FANIN_OK, FANIN_ERR_NO_MEMORY or FANIN_ERR_SYSTEM with what was found in `error`.
+ * Returns FANIN_OK, FANIN_ERR_NO_MEMORY or FANIN_ERR_SYSTEM with `error` filled in.
  */
 int fanin_progress_start(struct fanin_ctx *ctx, struct fanin_error *error);
 
-/* Ends it, if there is one. By the thread that calls the context, which must not hold the lock. */
+/*
+ * Stops the thread, if there is one. Called by the thread that calls the context, without the lock.
+ */
 void fanin_progress_stop(struct fanin_ctx *ctx);
 
 /*
- * Keeps the thread from making progress, and from sleeping on descriptors that are to be closed, until fanin_progress_resume. The
- * caller holds the lock, once. Nothing if there is no thread.
+ * Keeps the thread from making progress, and from sleeping on descriptors that are about to be
+ * closed, until fanin_progress_resume. The caller holds the lock, once. Does nothing without a
+ * thread.
  */
 void fanin_progress_pause(struct fanin_ctx *ctx);
 void fanin_progress_resume(struct fanin_ctx *ctx);
 
-/* What fanin_ctx_lock and its likes do if there is a thread. */
+/* The slow paths of fanin_ctx_lock and the others, if there is a thread. */
 void fanin_progress_lock(struct fanin_progress *progress);
 void fanin_progress_unlock(struct fanin_progress *progress);
 void fanin_progress_wake(struct fanin_progress *progress);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The way of control packets (JOIN, LEAVE and their answers) to the switch and back: an ordinary UDP socket where the
- * kernel does ARP and routing (channel_udp.c), or frames of a transport where there is no kernel interface
- * (channel_frames.c). One thread at a time.
+ * The channel of control packets (JOIN, LEAVE and their answers) to the switch and back: an
+ * ordinary UDP socket where the kernel does ARP and routing (channel_udp.c), or frames of a
+ * transport without a kernel interface (channel_frames.c). One thread at a time.
  */
 #ifndef FANIN_HOSTLIB_CHANNEL_H
 #define FANIN_HOSTLIB_CHANNEL_H
@@ -16,7 +16,7 @@
 #include "hostlib/src/transport/transport.h"
 #include "wire/wire.h"
 
-/* A control packet as it would be on the link. */
+/* A control packet as on the link. */
 struct fanin_control {
 	struct fanin_headers headers;
 	union {
@@ -30,15 +30,17 @@ struct fanin_channel;
 
 struct fanin_channel_ops {
 	/*
-	 * Sends a packet whose Fanin header and body are filled in. body_len: with the tag, if there is one. Returns 0 or the
-	 * errno of the link's last news.
+	 * Sends a packet whose Fanin header and body are filled in. body_len: includes the tag, if
+	 * there is one. Returns 0 or the errno last reported by the link.
 	 */
 	int (*send)(struct fanin_channel *channel, struct fanin_control *control, size_t body_len);
 
 	/*
-	 * Takes one packet that says that it comes from the switch, with all headers in place; otherwise validated by nobody.
+	 * Receives one packet that claims to come from the switch, with all headers in place; not
+	 * validated otherwise.
 	 *
-	 * errnum: set if the link has an error to tell. Returns its length from the Ethernet header on; 0: there is none.
+	 * errnum: set if the link reports an error. Returns its length from the Ethernet header on;
+	 * 0: there is none.
 	 */
 	size_t (*receive)(struct fanin_channel *channel, struct fanin_control *control, int *errnum);
 
@@ -52,24 +54,28 @@ struct fanin_channel {
 	const struct fanin_channel_ops *ops; /* NULL: not open */
 	int fd;                              /* UDP: connected to the switch */
 	uint16_t udp_port;
-	struct fanin_transport *transport; /* frames: not the channel's own */
+	struct fanin_transport *transport; /* of the frames; not owned */
 	struct fanin_flow flow;
 };
 
 /*
  * Opens a UDP socket to the switch.
  *
- * bind_interface: the user named it, so the kernel must not take another one. channel: set on success only.
+ * bind_interface: the user named the interface, so the kernel must not choose another one. channel:
+ * set on success only.
  * Returns FANIN_OK or a negative status.
  */
 int fanin_channel_udp(struct fanin_channel *channel, const struct fanin_route *route,
 		      uint16_t udp_port, bool bind_interface, struct fanin_error *error);
 
-/* Asks the interface and the network for the packets of a multicast group, as long as the UDP channel is open. */
+/* Joins a multicast group on the interface, as long as the UDP channel is open. */
 int fanin_channel_udp_group(struct fanin_channel *channel, uint32_t group_be,
 			    const struct fanin_route *route, struct fanin_error *error);
 
-/* Control packets as frames: flow leads to the switch. The transport must stay open. */
+/*
+ * Opens a channel whose control packets are frames. flow: to the switch. The transport must stay
+ * open.
+ */
 void fanin_channel_frames(struct fanin_channel *channel, struct fanin_transport *transport,
 			  const struct fanin_flow *flow);
 

@@ -17,7 +17,7 @@ udp_send(struct fanin_channel *channel, struct fanin_control *control, size_t bo
 		       : 0;
 }
 
-/* The kernel passes on what comes from the address that the socket is connected to, and nothing else. */
+/* The kernel delivers only packets from the address that the socket is connected to. */
 static bool
 is_switch(const struct fanin_channel *channel, const struct sockaddr_in *from)
 {
@@ -25,7 +25,10 @@ is_switch(const struct fanin_channel *channel, const struct sockaddr_in *from)
 	       from->sin_port == htons(channel->udp_port);
 }
 
-/* Headers as on the link are put before what comes, so that wire's validation sees it like any other packet. */
+/*
+ * Puts link headers before a received packet, so that wire's validation sees it like any other
+ * packet.
+ */
 static size_t
 udp_receive(struct fanin_channel *channel, struct fanin_control *control, int *errnum)
 {

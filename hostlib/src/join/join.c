@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * JOIN and LEAVE with their answers (docs/protocol.md). Both are repeated until answered, so that every one may be lost or
- * duplicated; the nonce tells the switch a repetition from a process that was started anew. See join.h.
+ * JOIN and LEAVE with their answers (docs/protocol.md). Both are repeated until answered, so that
+ * each may be lost or duplicated; the nonce lets the switch tell a repetition from a restarted
+ * process. See join.h.
  */
 #include "join.h"
 
@@ -69,7 +70,7 @@ fanin_member_close(struct fanin_member *member)
 	member->tagger = NULL;
 }
 
-/* Returns 0 or the errno of the link's last news. */
+/* Sends a control packet. Returns 0 or the errno last reported by the link. */
 static int
 control_send(struct fanin_member *member, enum fanin_type type)
 {
@@ -104,7 +105,9 @@ control_send(struct fanin_member *member, enum fanin_type type)
 	return member->channel.ops->send(&member->channel, &control, body_len);
 }
 
-/* Takes the tag off a packet of a job that has them. Returns false if it is not to be taken. */
+/*
+ * Removes the tag of a packet in a job that has them. Returns false if the packet is to be dropped.
+ */
 static bool
 control_open(struct fanin_member *member, struct fanin_control *control, size_t len)
 {
@@ -113,9 +116,10 @@ control_open(struct fanin_member *member, struct fanin_control *control, size_t 
 }
 
 /*
- * Takes one answer of the switch for this job, with the key of its direction, and its tag if it has to have one.
+ * Receives one answer of the switch for this job, with the key of its direction, and its tag if it
+ * must have one.
  *
- * errnum: set if the link has an error to tell. Returns false if there is no more.
+ * errnum: set if the link reports an error. Returns false if there is no more.
  */
 static bool
 control_receive(struct fanin_member *member, struct fanin_control *control, int *errnum)
@@ -150,7 +154,7 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 		member->challenged = true;
 		return FANIN_OK;
 	}
-	/* Late, of the run before: it answers a JOIN with another cookie. */
+	/* A late answer of the run before: it answers a JOIN with another cookie. */
 	if (member->rejoins && ack->cookie != member->cookie)
 		return FANIN_OK;
 	if (ack->size != member->config.size)
@@ -192,12 +196,12 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 	member->group_be = ack->group_be;
 	member->epoch = hdr->epoch;
 	member->instance = ack->instance;
-	/* Who has waited for somebody who is late is not to wait as long for the rest. */
+	/* Waiting for a late rank must not shorten the wait for the others. */
 	member->told_ns = fanin_now_ns(NULL);
 	fanin_ranks_read(&joined, ack + 1, ack->size);
 	if (!fanin_ranks_equal(&member->joined, &joined)) {
 		member->repeat_ns = JOIN_REPEAT_NS;
-		member->calm_ns = member->told_ns;
+		member->unchanged_since_ns = member->told_ns;
 	}
 	member->joined = joined;
 	member->first_block = hdr->progress;
@@ -208,8 +212,8 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 }
 
 /*
- * What to do about a refusal, to be put behind its text. A wrong secret makes wrong tags, and a switch does not tell which of a job
- * and its member has none.
+ * Returns advice about a refusal, to be appended to its text. A wrong secret makes wrong tags, and
+ * a switch does not tell whether the job or its member has none.
  */
 static const char *
 refusal_advice(const struct fanin_member *member, unsigned int reason)
@@ -222,7 +226,7 @@ refusal_advice(const struct fanin_member *member, unsigned int reason)
 		       : "; this job authenticates its packets: join it with authenticate";
 }
 
-/* What is known about why it takes too long. */
+/* Fails with all that is known about why it takes too long. */
 static int
 join_time_out(const struct fanin_member *member, uint64_t timeout_ns, unsigned int refusal,
 	      int errnum, struct fanin_error *error)
@@ -257,7 +261,7 @@ join_time_out(const struct fanin_member *member, uint64_t timeout_ns, unsigned i
 	return FANIN_ERR_JOIN_TIMEOUT;
 }
 
-/* Waits for something to receive, for at most until_ns. */
+/* Waits for something to receive, until until_ns at most. */
 static void
 control_wait(struct fanin_member *member, uint64_t until_ns)
 {
@@ -268,7 +272,7 @@ control_wait(struct fanin_member *member, uint64_t until_ns)
 					  (int)((until_ns - now_ns + 999999) / 1000000));
 }
 
-/* Takes what has come. Returns FANIN_OK or why the switch doesn't let this rank in. */
+/* Receives all answers. Returns FANIN_OK or why the switch doesn't admit this rank. */
 static int
 join_receive(struct fanin_member *member, struct fanin_error *error)
 {
@@ -279,14 +283,17 @@ join_receive(struct fanin_member *member, struct fanin_error *error)
 		const struct fanin_hdr *hdr = &control.headers.fanin;
 		int status = FANIN_OK;
 
-		/* Late, of a contribution to the run before; or of somebody who has not seen the JOIN. */
+		/*
+		 * Late: either for a contribution to the run before, or from a sender that has not
+		 * seen the JOIN.
+		 */
 		if (hdr->type == FANIN_TYPE_REFUSED && hdr->members != member->nonce)
 			continue;
 		if (hdr->type == FANIN_TYPE_JOIN_ACK)
 			status = ack_take(member, &control, error);
 		else if (hdr->type == FANIN_TYPE_REFUSED &&
 			 (hdr->count == FANIN_REASON_MEMBER_BUSY || member->rejoins ||
-			  (config->patient && hdr->count == FANIN_REASON_JOB)))
+			  (config->awaits_new_job && hdr->count == FANIN_REASON_JOB)))
 			member->refusal = hdr->count;
 		else if (hdr->type == FANIN_TYPE_REFUSED)
 			status = fanin_error_set(error, FANIN_ERR_JOIN_REFUSED,
@@ -300,7 +307,7 @@ join_receive(struct fanin_member *member, struct fanin_error *error)
 	return FANIN_OK;
 }
 
-/* Repeats JOIN if it is time. Returns whether it was. */
+/* Repeats JOIN if it is due. Returns whether it was. */
 static bool
 join_send(struct fanin_member *member)
 {
@@ -360,7 +367,7 @@ fanin_member_rejoin(struct fanin_member *member, uint32_t progress)
 	member->joined = (struct fanin_ranks){ 0 };
 	member->told_ns = 0;
 	member->repeat_ns = JOIN_REPEAT_NS;
-	member->calm_ns = fanin_now_ns(NULL);
+	member->unchanged_since_ns = fanin_now_ns(NULL);
 	member->next_send_ns = 0;
 }
 
@@ -378,8 +385,9 @@ fanin_member_move(struct fanin_member *member, const struct fanin_route *route, 
 }
 
 /*
- * Lengthens the interval between JOINs while their answers do not change: an eighth of the time that this has been so, up to
- * FANIN_REJOIN_CALM_MOST_NS, and half the timeout, so that one JOIN or its answer may be lost.
+ * Lengthens the interval between JOINs while their answers do not change: to an eighth of the time
+ * for which they have not, up to FANIN_REJOIN_CALM_MOST_NS and half the timeout, so that one JOIN
+ * or its answer may be lost.
  */
 static void
 repeat_postpone(struct fanin_member *member)
@@ -388,10 +396,10 @@ repeat_postpone(struct fanin_member *member)
 	uint64_t interval_ns;
 
 	if (member->refusal != FANIN_REASON_NONE)
-		member->calm_ns = fanin_now_ns(NULL);
-	if (member->told_ns < member->sent_ns || member->told_ns < member->calm_ns)
+		member->unchanged_since_ns = fanin_now_ns(NULL);
+	if (member->told_ns < member->sent_ns || member->told_ns < member->unchanged_since_ns)
 		return;
-	interval_ns = (member->told_ns - member->calm_ns) / 8;
+	interval_ns = (member->told_ns - member->unchanged_since_ns) / 8;
 	if (interval_ns > half_ns)
 		interval_ns = half_ns;
 	if (interval_ns > FANIN_REJOIN_CALM_MOST_NS)
@@ -422,8 +430,8 @@ fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error)
 }
 
 /*
- * Is it the answer to the LEAVE? A refusal of that one says that the switch does not know this member: nothing is left to
- * leave. Refusals for other reasons are of late contributions.
+ * True if a packet answers the LEAVE. A refusal of a LEAVE says that the switch does not know this
+ * member: there is nothing to leave. Refusals for other reasons are answers to late contributions.
  */
 static bool
 confirms_leave(const struct fanin_member *member, const struct fanin_hdr *hdr)
@@ -435,7 +443,7 @@ confirms_leave(const struct fanin_member *member, const struct fanin_hdr *hdr)
 void
 fanin_member_give_up(struct fanin_member *member)
 {
-	/* Nobody waits for the answer: some of them may be lost. */
+	/* Nobody waits for the answer, so it is sent several times: some may be lost. */
 	for (int i = 0; i < 3 && member->acknowledged && member->channel.ops != NULL; i++)
 		control_send(member, FANIN_TYPE_LEAVE);
 }

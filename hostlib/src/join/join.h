@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Joining and leaving a job, over a channel for control packets, by which the switch learns where the host is. Blocks, for
- * at most the times given. One thread at a time.
+ * Joins and leaves a job over a channel for control packets, by which the switch learns where the
+ * host is. Blocks for at most the times given. One thread at a time.
  */
 #ifndef FANIN_HOSTLIB_JOIN_H
 #define FANIN_HOSTLIB_JOIN_H
@@ -17,8 +17,9 @@
 #include "wire/wire.h"
 
 /*
- * JOINs of a rank that waits for others to join again are at most this far apart; while each is answered and the answers say
- * nothing new, by an eighth of the time for which that has been so, up to the second limit and half the timeout.
+ * JOINs of a rank that waits for others to join again are at most this far apart. While each is
+ * answered and the answers don't change, the interval is an eighth of the time for which that has
+ * been so, up to the second limit and half the timeout.
  */
 #define FANIN_REJOIN_REPEAT_MOST_NS (1000 * 1000000ull)
 #define FANIN_REJOIN_CALM_MOST_NS (2000 * 1000000ull)
@@ -29,9 +30,9 @@ struct fanin_member_config {
 	uint16_t rank;
 	uint16_t size;
 	uint16_t udp_port;
-	bool authenticate; /* packets have tags; never joins a job whose packets have none */
-	bool patient;      /* the job may be gone for a while: it is being made anew */
-	uint64_t timeout_ns; /* of collectives: an answer to a JOIN is as good as a result for so long */
+	bool authenticate;   /* packets have tags; never joins a job whose packets have none */
+	bool awaits_new_job; /* the job may be gone for a while: it is being made anew */
+	uint64_t timeout_ns; /* of collectives: an answer to a JOIN counts as progress, like a result */
 	fanin_interrupt_fn interrupt;
 	void *interrupt_arg;
 };
@@ -39,30 +40,30 @@ struct fanin_member_config {
 struct fanin_member {
 	struct fanin_member_config config;
 	struct fanin_keys keys;
-	struct fanin_tagger *tagger; /* NULL unless config.authenticate; the engine's, too, until fanin_member_close */
+	struct fanin_tagger *tagger; /* NULL unless config.authenticate; shared with the engine until fanin_member_close */
 	uint32_t switch_ip_be;
 	uint32_t mtu;
 	struct fanin_channel channel;
 	uint64_t nonce;
-	uint64_t cookie;       /* that the switch wants to have back */
-	bool challenged;       /* it has asked for it */
+	uint64_t cookie;       /* that the switch wants echoed */
+	bool challenged;       /* the switch has sent a cookie */
 	bool rejoins;          /* the member has been in a run that was lost */
-	uint32_t progress;     /* first block that it wants to run */
-	unsigned int refusal;  /* last one that may pass, while joining; else FANIN_REASON_NONE */
-	int errnum;            /* the channel's last news; 0: none */
+	uint32_t progress;     /* first block that this rank still needs */
+	unsigned int refusal;  /* last temporary refusal while joining; else FANIN_REASON_NONE */
+	int errnum;            /* last error of the channel; 0: none */
 	uint64_t next_send_ns; /* of JOIN */
-	uint64_t sent_ns;      /* the last one */
-	uint64_t repeat_ns;    /* after how long once more, while it joins again */
-	uint64_t calm_ns;      /* since when answers say the same, and none is a refusal */
+	uint64_t sent_ns;      /* when the last one was sent */
+	uint64_t repeat_ns;    /* interval while it joins again */
+	uint64_t unchanged_since_ns; /* since when answers are the same, and none is a refusal */
 
 	/* From JOIN_ACK. */
 	bool acknowledged;
 	bool active;
 	uint32_t epoch;
 	uint64_t instance;         /* of the switch */
-	struct fanin_ranks joined; /* who has joined */
-	uint64_t told_ns;          /* when it was told last; 0: never */
-	uint32_t first_block;      /* the least of all ranks' progress, once active */
+	struct fanin_ranks joined; /* ranks that have joined */
+	uint64_t told_ns;          /* when the switch last said so; 0: never */
+	uint32_t first_block;      /* least progress of all ranks, once active */
 	uint32_t group_be;
 	uint16_t window; /* a power of two */
 	uint16_t payload_bytes;
@@ -72,22 +73,26 @@ struct fanin_member {
 	char handler[17];
 };
 
-/* What fanin_member_join waits for. */
+/* The condition that fanin_member_join waits for. */
 enum fanin_join_until {
 	FANIN_JOIN_UNTIL_ACKNOWLEDGED, /* this rank is in; the job's parameters are known */
 	FANIN_JOIN_UNTIL_ACTIVE,       /* every rank is in; the epoch is final */
 };
 
 /*
- * channel: open; the member's from now on. member: filled in anyhow, fanin_member_close may always be called.
- * Returns FANIN_OK, FANIN_ERR_SYSTEM or FANIN_ERR_NO_MEMORY; FANIN_ERR_SYSTEM also where libcrypto has not got what tags take.
+ * Opens a member.
+ *
+ * channel: open; the member's from now on. member: filled in also on failure: fanin_member_close
+ * may always be called.
+ * Returns FANIN_OK, FANIN_ERR_NO_MEMORY or FANIN_ERR_SYSTEM, the latter also if libcrypto lacks the
+ * algorithms of tags.
  */
 int fanin_member_open(struct fanin_member *member, const struct fanin_member_config *config,
 		      const struct fanin_route *route, const struct fanin_channel *channel,
 		      struct fanin_error *error);
 
 /*
- * Repeats JOIN until what is waited for is true. May be called once for each stage.
+ * Repeats JOIN until the condition holds. May be called once for each condition.
  *
  * deadline_ns: on the clock of fanin_now_ns. error: on a timeout error->missing has the ranks that have not joined.
  * Returns FANIN_OK, FANIN_ERR_JOIN_REFUSED, FANIN_ERR_JOIN_TIMEOUT, FANIN_ERR_INTERRUPTED or FANIN_ERR_SYSTEM.
@@ -96,30 +101,36 @@ int fanin_member_join(struct fanin_member *member, enum fanin_join_until until,
 		      uint64_t deadline_ns, uint64_t timeout_ns, struct fanin_error *error);
 
 /*
- * The switch has lost the run that the member was in: begins to join again. Does not block; fanin_member_rejoin_poll goes on.
+ * Begins to join again after the switch has lost the member's run. Does not block; continue with
+ * fanin_member_rejoin_poll.
  *
  * progress: the first block that the rank has no result of.
  */
 void fanin_member_rejoin(struct fanin_member *member, uint32_t progress);
 
 /*
- * The way to the job begins at another switch from now on, where fanin_member_rejoin is to join.
+ * Makes fanin_member_rejoin join at another switch from now on.
  *
- * channel: open; the member's from now on, and the one before is closed.
+ * channel: open; the member's from now on. The old one is closed.
  */
 void fanin_member_move(struct fanin_member *member, const struct fanin_route *route,
 		       uint16_t udp_port, const struct fanin_channel *channel);
 
-/* Returns FANIN_IN_PROGRESS, FANIN_OK once every rank is in again, or FANIN_ERR_JOIN_REFUSED. */
+/*
+ * Continues to join again. Returns FANIN_IN_PROGRESS, FANIN_OK once every rank has joined again, or
+ * FANIN_ERR_JOIN_REFUSED.
+ */
 int fanin_member_rejoin_poll(struct fanin_member *member, struct fanin_error *error);
 
 /*
- * Says LEAVE and does not wait: the member will contribute no more, and others need not wait for it. fanin_member_leave is still
- * to be called.
+ * Sends LEAVE without waiting: the member will contribute no more, and others need not wait for it.
+ * fanin_member_leave must still be called.
  */
 void fanin_member_give_up(struct fanin_member *member);
 
-/* Repeats LEAVE until it is confirmed, for a second at most. Returns FANIN_OK or FANIN_ERR_TIMEOUT. */
+/*
+ * Repeats LEAVE until it is confirmed, for a second at most. Returns FANIN_OK or FANIN_ERR_TIMEOUT.
+ */
 int fanin_member_leave(struct fanin_member *member, struct fanin_error *error);
 
 /* Closes the channel. An engine that uses the tagger must be gone. */

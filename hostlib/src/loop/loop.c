@@ -22,7 +22,10 @@ fanin_loop_init(struct fanin_loop *loop, const struct fanin_loop_ops *ops,
 	loop->last_poll_ns = fanin_loop_clock_ns(loop);
 }
 
-/* An absence of the caller counts neither as the peers' silence (base/absence.h) nor as round-trip time. */
+/*
+ * An absence of the caller counts neither as the peers' silence (base/absence.h) nor as round-trip
+ * time.
+ */
 static void
 absence_forgive(struct fanin_loop *loop, unsigned int n)
 {
@@ -60,16 +63,17 @@ fanin_loop_poll(struct fanin_loop *loop)
 
 	loop->ops->send(loop);
 	/*
-	 * Results may still lie in the ring, most of all when this process has just got its core back: timers are only
-	 * looked at once it is empty, or has been gone through. It may have lost its core since it looked into the ring,
-	 * so that what counts is the time before that.
+	 * Results may still be in the ring, most of all when this process has just got its core
+	 * back: timers are only checked once the ring is empty or has been gone through. The
+	 * process may have lost its core since it looked into the ring, so the time before that is
+	 * used.
 	 */
 	loop->unchecked_frames += n;
 	if (n == 0 || loop->unchecked_frames >= loop->most_unchecked) {
 		loop->unchecked_frames = 0;
 		loop->ops->timers(loop);
 	}
-	/* Until there is progress: a flush that has nothing to send succeeds. */
+	/* tx_errnum is cleared by progress only: a flush with nothing to send succeeds. */
 	tx_errnum = -transport_ops->tx_flush(loop->transport);
 	if (tx_errnum != 0)
 		loop->tx_errnum = tx_errnum;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The loop of a protocol over a transport: receives and sends frames, reads the clock, tells when timers are to be looked at, and
- * keeps what is the same for all protocols: the requests in progress and why there can be no more. What frames mean is the
- * protocol's, whose struct begins with a struct fanin_loop. It knows a transport and a clock, nothing else of the system, so that
- * tests can run many ranks in one process. One thread at a time.
+ * The loop of a protocol over a transport: receives and sends frames, reads the clock, tells when
+ * timers are to be checked, and keeps what all protocols have in common: the requests in progress
+ * and why the loop has failed. The protocol, whose struct begins with a struct fanin_loop,
+ * interprets the frames. It depends on a transport and a clock only, so that tests can run many
+ * ranks in one process. One thread at a time.
  */
 #ifndef FANIN_HOSTLIB_LOOP_H
 #define FANIN_HOSTLIB_LOOP_H
@@ -19,18 +20,23 @@
 struct fanin_loop;
 
 struct fanin_loop_ops {
-	/* One received frame, valid during the call. It may fail the loop, and is then still called for the burst's other frames. */
+	/*
+	 * Handles one received frame, valid during the call. It may fail the loop, and is then
+	 * still called for the burst's other frames.
+	 */
 	void (*receive)(struct fanin_loop *loop, const struct fanin_frame *frame);
 
-	/* After what was received: sends what may be sent now. */
+	/* Called after receiving: sends what may be sent now. */
 	void (*send)(struct fanin_loop *loop);
 
-	/* What was due at timers_ns has run out; nothing that was received before is unread. */
+	/*
+	 * Handles the timers that were due at timers_ns; every frame received before has been read.
+	 */
 	void (*timers)(struct fanin_loop *loop);
 
 	/*
-	 * While requests were in progress the caller was away: its times of the past are to move by_ns towards now
-	 * (base/absence.h). received: there are frames to be read first.
+	 * The caller was away while requests were in progress: move past timestamps by by_ns
+	 * towards now (base/absence.h). received: there are frames to be read first.
 	 */
 	void (*away)(struct fanin_loop *loop, uint64_t by_ns, bool received);
 };
@@ -40,46 +46,47 @@ struct fanin_loop {
 	struct fanin_transport *transport; /* the owner's */
 	struct fanin_clock clock;
 	uint64_t timeout_ns;
-	uint32_t most_unchecked;            /* frames from one look at the timers to the next */
-	uint32_t unchecked_frames;          /* received since the timers were looked at */
-	struct fanin_request_list requests; /* in order of their blocks */
+	uint32_t most_unchecked;            /* most frames between two checks of the timers */
+	uint32_t unchecked_frames;          /* frames received since the timers were last checked */
+	struct fanin_request_list requests; /* ordered by block number */
 	uint64_t now_ns;                    /* of this poll */
 	uint64_t last_poll_ns;
-	uint64_t timers_ns;     /* timers that were due then have run out */
+	uint64_t timers_ns;     /* timers that were due at this time have been handled */
 	uint64_t next_timer_ns; /* nothing is due before */
-	uint64_t resumed_ns; /* when the caller came back last: older samples are not the network's */
-	int tx_errnum; /* why sending failed; 0, or cleared by the protocol as there was progress: it didn't */
+	uint64_t resumed_ns; /* when the caller last came back: older samples are not the network's */
+	int tx_errnum; /* why sending failed; 0: it did not, or the protocol cleared it after progress */
 	int status; /* FANIN_OK or why the loop failed */
 	struct fanin_error error;
 };
 
 /*
- * Begins a loop. What is not named here is zero.
+ * Initialises a loop. Fields that are not named here are zero.
  *
- * clock: copied. timeout_ns: of requests, of which an absence counts a part at most. most_unchecked: frames, 1 at least.
+ * clock: copied. timeout_ns: of requests; bounds the part of an absence that counts.
+ * most_unchecked: frames, 1 at least.
  */
 void fanin_loop_init(struct fanin_loop *loop, const struct fanin_loop_ops *ops,
 		     struct fanin_transport *transport, const struct fanin_clock *clock,
 		     uint64_t timeout_ns, uint32_t most_unchecked);
 
 /*
- * Receives, sends and looks at the timers once, without blocking.
+ * Receives, sends and checks the timers once, without blocking.
  *
  * Returns the number of frames received, or a negative status once the loop has failed.
  */
 int fanin_loop_poll(struct fanin_loop *loop);
 
-/* Ends every request with the status, which is negative; loop->error has the text already. */
+/* Fails every request with a negative status; loop->error already has the text. */
 void fanin_loop_fail(struct fanin_loop *loop, int status);
 
-/* The time now, for what is not done in a poll. */
+/* Returns the current time, for code outside of a poll. */
 static inline uint64_t
 fanin_loop_clock_ns(const struct fanin_loop *loop)
 {
 	return fanin_clock_read(&loop->clock);
 }
 
-/* Timers are looked at by then. */
+/* Makes sure that timers are checked by this time. */
 static inline void
 fanin_loop_wake_by(struct fanin_loop *loop, uint64_t time_ns)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The life of a membership's connection. See manager.h. */
+/* The life of a membership's connection: joining, heartbeats, reconnecting. See manager.h. */
 #include "manager_internal.h"
 
 #include <stdlib.h>
@@ -60,7 +60,7 @@ fanin_manager_left(const struct fanin_manager *manager)
 }
 
 bool
-fanin_manager_is_heard(const struct fanin_manager *manager)
+fanin_manager_is_current(const struct fanin_manager *manager)
 {
 	return manager->state == FANIN_MANAGER_MEMBER;
 }
@@ -74,7 +74,7 @@ fanin_manager_away(const struct fanin_manager *manager, struct fanin_ranks *away
 }
 
 uint32_t
-fanin_manager_news(const struct fanin_manager *manager)
+fanin_manager_changes(const struct fanin_manager *manager)
 {
 	return manager->news;
 }
@@ -110,7 +110,7 @@ link_begin(struct fanin_manager *manager, struct fanin_error *error)
 
 /* ------------------------------------------------------------- blocking */
 
-/* Sleeps until there is something to do, for a moment at most. */
+/* Sleeps until the connection has an event, for a moment at most. */
 static void
 link_wait(const struct fanin_manager *manager)
 {
@@ -122,7 +122,8 @@ link_wait(const struct fanin_manager *manager)
 /*
  * Waits for one line of a kind.
  *
- * what: what it takes too long for, if it does. result: as fanin_manager_read gives it. Returns FANIN_OK or the status.
+ * what: what is waited for, for the text of a timeout. result: as fanin_manager_read sets it.
+ * Returns FANIN_OK or the status.
  */
 static int
 line_wait(struct fanin_manager *manager, enum fanin_manager_line wanted, const char *what,
@@ -163,11 +164,11 @@ line_wait(struct fanin_manager *manager, enum fanin_manager_line wanted, const c
 }
 
 /*
- * Connects and waits for the answer to the handshake. A manager on which connections pour in closes those that have not come
- * so far, without a word: then it is tried again, a few times.
+ * Connects and waits for the answer to the handshake. A manager with too many new connections
+ * closes those that have not sent anything yet, without a message: then it is retried a few times.
  */
 static int
-hands_shake(struct fanin_manager *manager, struct fanin_error *error)
+manager_handshake(struct fanin_manager *manager, struct fanin_error *error)
 {
 	const struct timespec pause = { .tv_nsec = HELLO_PAUSE_NS };
 	json_t *none;
@@ -200,7 +201,7 @@ fanin_manager_open(const struct fanin_manager_options *options, struct fanin_man
 	status = fanin_manager_settings_find(options->manager, options->token, &created->settings,
 					     error);
 	if (status == FANIN_OK)
-		status = hands_shake(created, error);
+		status = manager_handshake(created, error);
 	if (status != FANIN_OK) {
 		fanin_link_close(created->link);
 		free(created);
@@ -275,11 +276,11 @@ fanin_manager_leave(struct fanin_manager *manager)
 
 /* ------------------------------------------------------- in the background */
 
-/* The connection is of no use any more. */
+/* Drops a connection that has failed. */
 static void
 lose(struct fanin_manager *manager, uint64_t now_ns, const char *words)
 {
-	/* One line for each time that the manager goes away, however often it is then tried. */
+	/* One line each time that the manager goes away, however often connecting is retried. */
 	if (manager->state >= FANIN_MANAGER_MEMBER && !manager->gave_up) {
 		fanin_log_line(manager->options.log, FANIN_LOG_WARNING,
 			       "%s; the job goes on, connecting again", words);
@@ -293,7 +294,10 @@ lose(struct fanin_manager *manager, uint64_t now_ns, const char *words)
 		manager->retry_after_ns = RETRY_LAST_NS;
 }
 
-/* Hello is answered, or the host has its membership back, or its sign of life was heard. */
+/*
+ * Advances the state: hello was answered, the host has its membership back, or a heartbeat was
+ * answered.
+ */
 static int
 line_done(struct fanin_manager *manager, enum fanin_manager_line kind, const json_t *result,
 	  uint64_t now_ns)
@@ -316,7 +320,7 @@ line_done(struct fanin_manager *manager, enum fanin_manager_line kind, const jso
 	return FANIN_OK;
 }
 
-/* Works on the connection. Returns FANIN_OK, or a status with the words why it is to be given up. */
+/* Works on the connection. Returns FANIN_OK, or a status with the text why it is to be dropped. */
 static int
 link_work(struct fanin_manager *manager, uint64_t now_ns, struct fanin_error *error)
 {
@@ -341,7 +345,7 @@ link_work(struct fanin_manager *manager, uint64_t now_ns, struct fanin_error *er
 	return status;
 }
 
-/* A sign of life every second, and one is expected in return. */
+/* Sends a heartbeat every second and expects an answer to it. */
 static int
 heartbeat(struct fanin_manager *manager, uint64_t now_ns, struct fanin_error *error)
 {
@@ -371,7 +375,7 @@ fanin_manager_poll(struct fanin_manager *manager)
 
 	if (now_ns < manager->next_poll_ns || (manager->gave_up && manager->link == NULL))
 		return;
-	/* A caller who was away has not heard what the manager said meanwhile. */
+	/* A caller that was away has not read what the manager said meanwhile. */
 	if (now_ns - manager->polled_ns > SILENCE_NS / 2 && manager->heartbeat_open)
 		manager->heartbeat_ns = now_ns;
 	manager->polled_ns = now_ns;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A host's membership of a job at the network manager: JSON lines over a connection that stays open as long as the host is a
- * member. Joining blocks; everything later is done in fanin_manager_poll, also to connect again if the manager was away,
- * which does not touch the job. One thread at a time.
+ * A host's membership of a job at the network manager: JSON lines over a connection that stays open
+ * as long as the host is a member. Joining blocks; everything later is done in fanin_manager_poll,
+ * also reconnecting, which does not affect the job. One thread at a time.
  */
 #ifndef FANIN_HOSTLIB_MANAGER_H
 #define FANIN_HOSTLIB_MANAGER_H
@@ -18,7 +18,7 @@
 #include "wire/wire.h"
 
 #define FANIN_JOB_NAME_MAX 63
-/* Ranks of a job that runs without a reduction tree. */
+/* Most ranks of a job that runs without a reduction tree. */
 #define FANIN_MANAGER_MAX_PEERS 64
 
 struct fanin_manager;
@@ -27,19 +27,19 @@ struct fanin_manager_options {
 	const char *manager;  /* NULL: as configured */
 	const char *token;    /* likewise */
 	uint64_t deadline_ns; /* for joining, on the clock of fanin_now_ns */
-	uint64_t timeout_ns;  /* the same as a span, for texts */
+	uint64_t timeout_ns;  /* the same as a duration, for texts */
 	fanin_interrupt_fn interrupt;
 	void *interrupt_arg;
 	const struct fanin_log *log;
 };
 
-/* What a host asks for. */
+/* What a host asks for when it joins. */
 struct fanin_manager_join {
 	const char *job;
 	uint16_t size;
 	int rank; /* -1: by arrival */
 	uint32_t ip_be;
-	const struct sockaddr_in *endpoint; /* where the ring's previous rank shall call; NULL: no fallback */
+	const struct sockaddr_in *endpoint; /* where the ring's previous rank shall connect; NULL: no fallback */
 	uint32_t mtu;
 	const char *handler;
 	bool reproducible;
@@ -50,10 +50,13 @@ struct fanin_manager_join {
 
 /* Where the job begins for this host. */
 struct fanin_manager_home {
-	uint32_t ip_be; /* the host's own address there; 0: the manager has not said it */
+	uint32_t ip_be; /* the host's own address there; 0: the manager has not told it */
 	uint32_t switch_ip_be;
 	uint16_t udp_port; /* host order */
-	/* Changes when the tree is made anew, be it where it was: its run is lost then. 0: the manager does not say. */
+	/*
+	 * Changes when the tree is made anew, even over the same switches: its run is lost then. 0:
+	 * unknown.
+	 */
 	uint32_t generation;
 };
 
@@ -61,13 +64,13 @@ struct fanin_manager_home {
 struct fanin_manager_tree {
 	struct fanin_manager_home home;
 	char switch_ip[INET_ADDRSTRLEN]; /* of home */
-	char interface[IF_NAMESIZE];     /* room for the caller: of home.ip_be */
+	char interface[IF_NAMESIZE];     /* of home.ip_be; filled in by the caller */
 	uint64_t key;
 	uint32_t job;
-	struct fanin_peer *peers; /* by rank; the answer's. NULL: the job's switches do all, and nobody has to know */
+	struct fanin_peer *peers; /* by rank; owned by the answer. NULL: not needed, as the job's switches do all the work */
 };
 
-/* What it is told. */
+/* The manager's answer to a join. */
 struct fanin_manager_answer {
 	bool ring; /* else in the network */
 	char reason[FANIN_TEXT_LEN];
@@ -97,7 +100,7 @@ int fanin_manager_open(const struct fanin_manager_options *options, struct fanin
 /* Frees what an answer has, but not the answer. */
 void fanin_manager_answer_free(struct fanin_manager_answer *answer);
 
-/* This host's address on the way to the manager. */
+/* Returns this host's address on the route to the manager. */
 uint32_t fanin_manager_local_ip(const struct fanin_manager *manager);
 
 /*
@@ -108,51 +111,66 @@ uint32_t fanin_manager_local_ip(const struct fanin_manager *manager);
 int fanin_manager_join(struct fanin_manager *manager, const struct fanin_manager_join *join,
 		       struct fanin_manager_answer *answer, struct fanin_error *error);
 
-/* Shows signs of life, takes news, connects again. Looks at the clock first and mostly at nothing else. */
+/* Sends heartbeats, applies what the manager says, reconnects. Cheap if nothing is due. */
 void fanin_manager_poll(struct fanin_manager *manager);
 
 /*
- * Gives the membership up and waits for nothing: this rank's communicator has failed, and others are not to wait for it. The
- * connection is not made again. manager may be NULL; harmless when repeated.
+ * Gives the membership up without waiting: this rank's communicator has failed, and others are not to
+ * wait for it. The connection is not restored any more. manager may be NULL; may be called
+ * repeatedly.
  */
 void fanin_manager_give_up(struct fanin_manager *manager);
 
-/* Gives the membership up, waiting for a second at most until the manager knows, and frees it. manager may be NULL. */
+/*
+ * Gives the membership up, waits until the manager has confirmed, for a second at most, and frees
+ * it. manager may be NULL.
+ */
 void fanin_manager_leave(struct fanin_manager *manager);
 
 /* "10.0.0.1:21932" */
 const char *fanin_manager_address(const struct fanin_manager *manager);
 
-/* "" or what is wrong with the connection now. */
+/* Returns what is wrong with the connection now; "" if nothing is. */
 const char *fanin_manager_problem(const struct fanin_manager *manager);
 
-/* Why one of the job's trees is gone, as the manager says; "" if it is there. Valid until the manager is closed. */
+/*
+ * Returns why one of the job's trees is gone, as the manager says; "" if it is not. Valid until the
+ * manager is closed.
+ */
 const char *fanin_manager_stranded(const struct fanin_manager *manager, uint16_t tree);
 
-/* Where a tree of the job goes on, as the manager said after the join; NULL: it has not. Valid until the next poll. */
+/*
+ * Returns where a tree of the job continues, as the manager said after the join; NULL: it has not.
+ * Valid until the next poll.
+ */
 const struct fanin_manager_home *fanin_manager_home(const struct fanin_manager *manager,
 						    uint16_t tree);
 
-/* A number that changes when what the two calls above say may have changed. */
-uint32_t fanin_manager_news(const struct fanin_manager *manager);
+/* Returns a number that changes whenever the results of the two calls above may have changed. */
+uint32_t fanin_manager_changes(const struct fanin_manager *manager);
 
-/* The ranks that have left the job, as far as the manager has told. Valid until the next poll. */
+/*
+ * Returns the ranks that have left the job, as far as the manager has told. Valid until the next
+ * poll.
+ */
 const struct fanin_ranks *fanin_manager_left(const struct fanin_manager *manager);
 
 /*
- * True if the connection stands, and what the manager says of the job's other ranks is of now. Without that nothing is known of them.
+ * True if the connection is up, so that what the manager says of the job's other ranks is current.
+ * Otherwise nothing is known of them.
  */
-bool fanin_manager_is_heard(const struct fanin_manager *manager);
+bool fanin_manager_is_current(const struct fanin_manager *manager);
 
 /*
- * The ranks that the manager has lost, hears nothing of, or knows that no switch reaches, as it has last said. They may come back.
+ * Fills in the ranks that the manager has lost, does not hear, or knows to be unreachable for any
+ * switch, as last told. They may come back.
  *
  * since_ns: when the last one of them was added.
  */
 void fanin_manager_away(const struct fanin_manager *manager, struct fanin_ranks *away,
 			uint64_t *since_ns);
 
-/* How often the connection was lost and made again. */
+/* Returns how often the connection was lost and restored. */
 uint32_t fanin_manager_reconnects(const struct fanin_manager *manager);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The membership's state, shared by manager.c (the connection's life) and manager_message.c (what is said). Nobody else
- * includes this.
+ * The membership's state, shared by manager.c (the connection's life) and manager_message.c
+ * (messages). Nobody else includes this.
  */
 #ifndef FANIN_HOSTLIB_MANAGER_INTERNAL_H
 #define FANIN_HOSTLIB_MANAGER_INTERNAL_H
@@ -14,9 +14,9 @@
 #define FANIN_MANAGER_PROTOCOL 1
 
 enum fanin_manager_state {
-	FANIN_MANAGER_DOWN,     /* to be tried again at retry_ns */
+	FANIN_MANAGER_DOWN,     /* to be retried at retry_ns */
 	FANIN_MANAGER_GREETING, /* hello is sent */
-	FANIN_MANAGER_GREETED,  /* and answered */
+	FANIN_MANAGER_GREETED,  /* hello is answered */
 	FANIN_MANAGER_ASKING,   /* join or reattach is sent */
 	FANIN_MANAGER_MEMBER,
 	FANIN_MANAGER_LEAVING,
@@ -27,7 +27,7 @@ struct fanin_manager {
 	struct fanin_manager_settings settings;
 	struct fanin_link *link; /* NULL when down */
 	enum fanin_manager_state state;
-	bool gave_up;       /* the communicator has failed: nothing but a leave is said any more */
+	bool gave_up;       /* the communicator has failed: only a leave may still be sent */
 	json_int_t last_id; /* of requests */
 	char job[FANIN_JOB_NAME_MAX + 1];
 	uint16_t rank;
@@ -35,7 +35,7 @@ struct fanin_manager {
 	uint64_t next_poll_ns;
 	uint64_t polled_ns;
 	uint64_t heartbeat_ns; /* when the last one was sent */
-	bool heartbeat_open;   /* it is not answered */
+	bool heartbeat_open;   /* it has not been answered yet */
 	uint64_t retry_ns;
 	uint64_t retry_after_ns; /* pause before the next try, doubling */
 	uint64_t opened_ns;      /* when connecting began */
@@ -43,20 +43,22 @@ struct fanin_manager {
 	char problem[FANIN_TEXT_LEN];
 	struct fanin_manager_home homes[FANIN_MAX_TREES]; /* by tree; as told after the join */
 	uint32_t news;
-	struct fanin_ranks left;   /* that the manager has said have left */
-	struct fanin_ranks lost;   /* whose connection to it has ended */
-	struct fanin_ranks silent; /* that it hears nothing of, or that no switch reaches */
+	struct fanin_ranks left;   /* that have left, as told by the manager */
+	struct fanin_ranks lost;   /* whose connection to the manager has ended */
+	struct fanin_ranks silent; /* that the manager does not hear, or that no switch reaches */
 	uint64_t away_ns;          /* when the last of these was added */
-	/* Why each of the job's trees is not there now, as the manager last said; empty: it is. */
+	/*
+	 * Why each of the job's trees is not available now, as the manager last said; empty: it is.
+	 */
 	char stranded[FANIN_MAX_TREES][FANIN_TEXT_LEN];
 };
 
-/* What a line of the manager's means. */
+/* The meaning of a line from the manager. */
 enum fanin_manager_line {
-	FANIN_MANAGER_LINE_NONE, /* nothing that is waited for: an event, or an answer that is late */
+	FANIN_MANAGER_LINE_NONE,   /* nothing that is waited for: an event, or a late answer */
 	FANIN_MANAGER_LINE_HELLO,  /* the handshake is done */
 	FANIN_MANAGER_LINE_RESULT, /* the last request is answered */
-	FANIN_MANAGER_LINE_FAILED, /* error has the words, *status the status */
+	FANIN_MANAGER_LINE_FAILED, /* error has the text, *status the status */
 };
 
 /* Each sends one message. They return FANIN_OK or FANIN_ERR_NO_MEMORY. */
@@ -74,8 +76,8 @@ enum fanin_manager_line fanin_manager_read(struct fanin_manager *manager, const 
 					   json_t **result, int *status, struct fanin_error *error);
 
 /*
- * Takes what the answer to a reattach says of the job: of all its trees where each goes on, if that is all there, and why it can't;
- * and of its ranks.
+ * Applies what the answer to a reattach says of the job: where each of its trees continues, if
+ * complete, or why it can't; and its ranks' state.
  */
 void fanin_manager_note_job(struct fanin_manager *manager, const json_t *result);
 

@@ -19,7 +19,7 @@
 #define READ_CHUNK 16384
 #define LINE_MAX_LEN (1u << 20)
 
-/* Bytes that wait, from start to end. */
+/* Pending bytes, from start to end. */
 struct buffer {
 	char *data;
 	size_t start;
@@ -31,14 +31,14 @@ struct fanin_link {
 	const struct fanin_manager_settings *settings;
 	int fd;
 	bool connected;
-	bool heard;       /* anything */
+	bool heard;       /* anything was received */
 	bool closed;      /* by the manager */
 	SSL_CTX *context; /* NULL: no TLS */
-	SSL *ssl;         /* owns the two below */
+	SSL *ssl;         /* owns the two BIOs below */
 	BIO *ssl_in;
 	BIO *ssl_out;
 	struct buffer in;    /* received lines */
-	struct buffer plain; /* TLS: lines that wait for the handshake */
+	struct buffer plain; /* TLS: lines that wait for the handshake to finish */
 	struct buffer out;   /* for the socket */
 };
 
@@ -79,7 +79,7 @@ out_of_memory(struct fanin_error *error)
 
 /* ------------------------------------------------------------------- TLS */
 
-/* What OpenSSL has to say about its last failure. */
+/* Fails with OpenSSL's text about its last error. */
 static int
 tls_fail(const struct fanin_link *link, const char *what, struct fanin_error *error)
 {
@@ -87,7 +87,7 @@ tls_fail(const struct fanin_link *link, const char *what, struct fanin_error *er
 	unsigned long code = ERR_get_error();
 	const char *reason = ERR_reason_error_string(code);
 
-	/* What plain text looks like to OpenSSL. */
+	/* The error that OpenSSL reports for plain text. */
 	if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER)
 		reason = "the manager does not speak TLS (wrong version number)";
 	if (verified != X509_V_OK)
@@ -124,7 +124,7 @@ tls_open(struct fanin_link *link, struct fanin_error *error)
 		BIO_free(link->ssl_out);
 		return out_of_memory(error);
 	}
-	/* An empty buffer is no end. */
+	/* An empty buffer is not the end of the stream. */
 	BIO_set_mem_eof_return(link->ssl_in, -1);
 	SSL_set_bio(link->ssl, link->ssl_in, link->ssl_out);
 	SSL_set_connect_state(link->ssl);
@@ -136,7 +136,7 @@ tls_open(struct fanin_link *link, struct fanin_error *error)
 	return named == 1 ? FANIN_OK : tls_fail(link, "the address can't be checked", error);
 }
 
-/* Moves what OpenSSL wants to send to the socket's buffer. */
+/* Moves OpenSSL's output to the socket's buffer. */
 static bool
 tls_collect(struct fanin_link *link)
 {
@@ -177,7 +177,7 @@ tls_work(struct fanin_link *link, struct fanin_error *error)
 					 link->settings->address);
 	else if (ret == SSL_ERROR_SSL || ret == SSL_ERROR_SYSCALL)
 		status = tls_fail(link, "failed", error);
-	/* Also the alert that tells the manager why. */
+	/* Also sends the alert that tells the manager why. */
 	if (!tls_collect(link))
 		return out_of_memory(error);
 	return status;
@@ -234,7 +234,7 @@ fanin_link_close(struct fanin_link *link)
 	free(link);
 }
 
-/* Returns false as long as the kernel is at it, also after a failure. */
+/* Returns false while the kernel is still connecting, also after a failure. */
 static bool
 is_connected(struct fanin_link *link, int *status, struct fanin_error *error)
 {
@@ -295,7 +295,7 @@ socket_send(struct fanin_link *link)
 		ssize_t sent = send(link->fd, link->out.data + link->out.start,
 				    link->out.end - link->out.start, MSG_NOSIGNAL | MSG_DONTWAIT);
 
-		/* Why it fails is told by receiving. */
+		/* The reason of a failure is reported by receiving. */
 		if (sent <= 0)
 			return;
 		buffer_take(&link->out, (size_t)sent);
@@ -315,7 +315,7 @@ fanin_link_poll(struct fanin_link *link, struct fanin_error *error)
 	if (link->ssl != NULL)
 		tls_status = tls_work(link, &tls_error);
 	socket_send(link);
-	/* A connection that was closed because of TLS has the better reason there. */
+	/* If TLS closed the connection, TLS has the better reason. */
 	if (tls_status != FANIN_OK) {
 		*error = tls_error;
 		return tls_status;

@@ -16,7 +16,7 @@
 struct fanin_link;
 
 /*
- * Begins to connect. Lines may be sent at once; they leave when the connection is there.
+ * Begins to connect. Lines may be sent at once; they leave once the connection is up.
  *
  * settings: constant as long as the link is open. link: set on success only.
  * Returns FANIN_OK, FANIN_ERR_MANAGER or FANIN_ERR_NO_MEMORY.
@@ -24,30 +24,33 @@ struct fanin_link;
 int fanin_link_open(const struct fanin_manager_settings *settings, struct fanin_link **link,
 		    struct fanin_error *error);
 
-/* Closes it; what is not sent yet is lost. link may be NULL. */
+/* Closes it; unsent data is lost. link may be NULL. */
 void fanin_link_close(struct fanin_link *link);
 
 /*
- * Connects, sends and receives as far as that goes.
+ * Connects, sends and receives as far as possible without blocking.
  *
- * Returns FANIN_OK, or FANIN_ERR_MANAGER or FANIN_ERR_NO_MEMORY once the connection has failed or ended. Lines that came before
- * can still be taken.
+ * Returns FANIN_OK, or FANIN_ERR_MANAGER or FANIN_ERR_NO_MEMORY once the connection has failed or
+ * ended. Lines received before can still be read.
  */
 int fanin_link_poll(struct fanin_link *link, struct fanin_error *error);
 
-/* The next line, without its end; NULL: there is none. It stays valid until the next fanin_link_poll. */
+/*
+ * Returns the next line, without its newline; NULL: there is none. Valid until the next
+ * fanin_link_poll.
+ */
 const char *fanin_link_line(struct fanin_link *link);
 
-/* Queues a line, given without its end. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
+/* Queues a line, given without its newline. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
 int fanin_link_send(struct fanin_link *link, const char *line);
 
-/* Everything is handed to the kernel. */
+/* True if everything has been handed to the kernel. */
 bool fanin_link_flushed(const struct fanin_link *link);
 
 /* True if the manager has closed the connection. */
 bool fanin_link_was_closed(const struct fanin_link *link);
 
-/* What poll() has to wait for. */
+/* Returns what poll() has to wait for. */
 struct pollfd fanin_link_pollfd(const struct fanin_link *link);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What host and manager say to each other: {"hello"}, then requests with an id, answered by results or errors, and events that
- * nobody asked for. Whatever the manager says is checked.
+ * Messages between host and manager: {"hello"}, then requests with an id, answered by results or
+ * errors, and unsolicited events. Everything that the manager sends is checked.
  */
 #include "manager_internal.h"
 
@@ -15,7 +15,7 @@
 
 /* ----------------------------------------------------------------- to it */
 
-/* Sends a message and gives it up. */
+/* Sends a message and releases it. */
 static int
 message_send(struct fanin_manager *manager, json_t *message)
 {
@@ -36,7 +36,7 @@ fanin_manager_say_hello(struct fanin_manager *manager)
 					       "token", token[0] != '\0' ? token : NULL));
 }
 
-/* args: given up, also if it is NULL, which is an error. */
+/* args: released, also if it is NULL, which is an error. */
 static int
 request_send(struct fanin_manager *manager, const char *command, json_t *args)
 {
@@ -69,7 +69,10 @@ fanin_manager_say_join(struct fanin_manager *manager, const struct fanin_manager
 			 join->handler, "reproducible", join->reproducible, "accumulate",
 			 join->wide ? "f32" : "native", "payload_bytes", 0, "fallback",
 			 join->endpoint != NULL, "trees", join->trees);
-	/* A manager that does not know it refuses the job, and gets others without it. */
+	/*
+	 * A manager that does not know this option refuses the job; without the option it is not
+	 * sent.
+	 */
 	if (args != NULL && join->authenticate)
 		json_object_set_new(args, "authenticate", json_true());
 	if (args != NULL && join->rank >= 0)
@@ -92,7 +95,7 @@ fanin_manager_say_reattach(struct fanin_manager *manager)
 
 /* --------------------------------------------------------------- from it */
 
-/* A value as people write it, shortened. Returns text. */
+/* Writes a JSON value as people write it, shortened. Returns text. */
 static const char *
 describe(const json_t *value, char *text, size_t text_len)
 {
@@ -103,7 +106,7 @@ describe(const json_t *value, char *text, size_t text_len)
 	return text;
 }
 
-/* The words of an error answer, and the status that goes with its code. */
+/* Fills in the text of an error answer, and the status for its code. */
 static int
 refusal_read(const struct fanin_manager *manager, const json_t *message, struct fanin_error *error)
 {
@@ -120,7 +123,7 @@ refusal_read(const struct fanin_manager *manager, const json_t *message, struct 
 			       code != NULL ? code : "no code");
 }
 
-/* The answer to the handshake. */
+/* Reads the answer to the handshake. */
 static enum fanin_manager_line
 hello_read(const struct fanin_manager *manager, const json_t *message, int *status,
 	   struct fanin_error *error)
@@ -171,7 +174,7 @@ generation_read(const json_t *message)
 									       : 0;
 }
 
-/* Takes what a message says of where a tree goes on, if it is all there. */
+/* Stores where a tree continues, if a message tells it completely. */
 static void
 note_home(struct fanin_manager *manager, uint16_t tree, const json_t *message)
 {
@@ -188,7 +191,7 @@ note_home(struct fanin_manager *manager, uint16_t tree, const json_t *message)
 	manager->news++;
 }
 
-/* Takes over whether a tree is gone. reason: why; NULL: it is there. */
+/* Stores whether a tree is gone. reason: why; NULL: it is not. */
 static void
 note_stranded(struct fanin_manager *manager, uint16_t tree, const char *reason)
 {
@@ -197,7 +200,7 @@ note_stranded(struct fanin_manager *manager, uint16_t tree, const char *reason)
 	manager->news++;
 }
 
-/* What the manager says of a tree as a whole. What it has told before may be over, and what has come since was not heard. */
+/* Stores what a message says of a tree as a whole, replacing what was told before. */
 static void
 note_tree(struct fanin_manager *manager, uint16_t tree, const json_t *message)
 {
@@ -205,7 +208,7 @@ note_tree(struct fanin_manager *manager, uint16_t tree, const json_t *message)
 	note_stranded(manager, tree, json_string_value(json_object_get(message, "stranded")));
 }
 
-/* A list of ranks as a set; what is no rank is not in it. */
+/* Reads a list of ranks as a set; entries that are no ranks are skipped. */
 static struct fanin_ranks
 ranks_read(const json_t *message, const char *name)
 {
@@ -223,7 +226,7 @@ ranks_read(const json_t *message, const char *name)
 	return ranks;
 }
 
-/* Whom the manager has lost, and of whom it hears nothing, as of now. */
+/* Stores which ranks the manager has lost, and which it does not hear, as of now. */
 static void
 note_away(struct fanin_manager *manager, const struct fanin_ranks *lost,
 	  const struct fanin_ranks *silent)
@@ -252,7 +255,7 @@ fanin_manager_note_job(struct fanin_manager *manager, const json_t *result)
 		note_tree(manager, (uint16_t)(i + 1), json_array_get(more, i));
 }
 
-/* What becomes of the job's ranks. Returns false for other events. */
+/* Handles an event about the job's ranks. Returns false for other events. */
 static bool
 note_ranks(struct fanin_manager *manager, const char *name, const json_t *message)
 {
@@ -277,7 +280,7 @@ note_ranks(struct fanin_manager *manager, const char *name, const json_t *messag
 	return true;
 }
 
-/* What it says unasked is of lost hosts, switches and jobs, mostly. */
+/* Logs an event: mostly of lost hosts, switches and jobs. */
 static void
 event_note(struct fanin_manager *manager, const json_t *event, const json_t *message)
 {
@@ -296,7 +299,10 @@ event_note(struct fanin_manager *manager, const json_t *event, const json_t *mes
 		note_home(manager, (uint16_t)tree, message);
 }
 
-/* Ranks leave at the end of every job, and a link may be away for a moment: that alone is worth no warning. */
+/*
+ * Ranks leave at the end of every job, and a link may be away for a moment: these alone are not
+ * worth a warning.
+ */
 static int
 event_level(const json_t *event)
 {
@@ -348,7 +354,7 @@ fanin_manager_read(struct fanin_manager *manager, const char *line, json_t **res
 
 /* ------------------------------------------------------- answer to a join */
 
-/* Reports a member of the answer that makes no sense. */
+/* Fails because of an invalid member of the answer. */
 static int
 answer_fail(const struct fanin_manager *manager, const json_t *result, const char *name,
 	    const char *expected, struct fanin_error *error)
@@ -375,7 +381,7 @@ key_read(const json_t *result, uint64_t *key)
 	return errno == 0 && *end == '\0' && end != text + 2;
 }
 
-/* Where the ranks of a tree are, if the manager tells. */
+/* Reads where the ranks of a tree are, if the manager tells. */
 static int
 peers_read(const struct fanin_manager *manager, const json_t *result, uint16_t size,
 	   struct fanin_manager_tree *tree, struct fanin_error *error)
@@ -411,7 +417,7 @@ tree_read(const struct fanin_manager *manager, const json_t *result, uint16_t si
 	if (!address_read(result, "switch_ip", &tree->home.switch_ip_be))
 		return answer_fail(manager, result, "switch_ip", "an IPv4 address", error);
 	inet_ntop(AF_INET, &tree->home.switch_ip_be, tree->switch_ip, sizeof(tree->switch_ip));
-	/* Managers of hosts with one link each need not say it. */
+	/* Managers of hosts with one link each need not send it. */
 	if (json_object_get(result, "ip") != NULL && !address_read(result, "ip", &tree->home.ip_be))
 		return answer_fail(manager, result, "ip", "an IPv4 address", error);
 	if (!integer_read(result, "job", 1, FANIN_WIRE_MAX_JOB, &value))

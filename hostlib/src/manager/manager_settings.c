@@ -12,7 +12,7 @@
 
 #define LINE_LEN (PATH_MAX + 64)
 
-/* What the file says. */
+/* The file's contents. */
 struct file {
 	const char *path;
 	char manager[FANIN_MANAGER_ADDRESS_LEN];
@@ -21,7 +21,7 @@ struct file {
 	bool tls;
 };
 
-/* Cuts white space off both ends. */
+/* Strips white space at both ends. */
 static char *
 trim(char *text)
 {
@@ -66,7 +66,7 @@ value_take(struct file *file, unsigned int number, const char *key, const char *
 	return FANIN_OK;
 }
 
-/* Lines "key = value"; empty ones, and such that begin with #, say nothing. */
+/* Parses lines "key = value"; empty lines and those that begin with # are skipped. */
 static int
 lines_read(struct file *file, FILE *stream, struct fanin_error *error)
 {
@@ -100,7 +100,7 @@ file_read(struct file *file, struct fanin_error *error)
 	file->path = path != NULL ? path : FANIN_MANAGER_FILE;
 	stream = fopen(file->path, "re");
 	if (stream == NULL) {
-		/* Only a file that somebody has named must be there. */
+		/* The default file may be absent; a named one must exist. */
 		if (path == NULL && errno == ENOENT)
 			return FANIN_OK;
 		return fanin_error_set(error, FANIN_ERR_INVALID, "cannot read %s%s: %s", file->path,
@@ -158,7 +158,7 @@ token_find(struct fanin_manager_settings *settings, const struct file *file, con
 	return token_take(settings, trim(line), file->token_file, error);
 }
 
-/* "10.0.0.1", "manager.example:4711". */
+/* Parses "10.0.0.1" or "manager.example:4711". */
 static int
 address_take(struct fanin_manager_settings *settings, const char *address, struct fanin_error *error)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the network manager is and how it is spoken to: what the caller says comes before the environment, and that before
- * the file. Reads files; keeps no state.
+ * Where the network manager is and how to connect to it: the caller's options take precedence over
+ * the environment, and that over the file. Reads files; keeps no state.
  */
 #ifndef FANIN_HOSTLIB_MANAGER_SETTINGS_H
 #define FANIN_HOSTLIB_MANAGER_SETTINGS_H
@@ -27,7 +27,7 @@ struct fanin_manager_settings {
 };
 
 /*
- * Finds everything out; resolves the manager's name, which may take some time.
+ * Finds all settings; resolves the manager's name, which may take some time.
  *
  * manager, token: what the caller says, or NULL. settings: set on success only.
  * Returns FANIN_OK or FANIN_ERR_INVALID with what was found and what is expected.
@@ -35,7 +35,7 @@ struct fanin_manager_settings {
 int fanin_manager_settings_find(const char *manager, const char *token,
 				struct fanin_manager_settings *settings, struct fanin_error *error);
 
-/* Parses "10.0.0.1:4711", both of which must be numbers. Returns false if it is something else. */
+/* Parses "10.0.0.1:4711", both of which must be numeric. Returns false if it is anything else. */
 bool fanin_address_parse(const char *text, struct sockaddr_in *address);
 
 #endif

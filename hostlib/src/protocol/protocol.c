@@ -21,7 +21,7 @@ names_handler(const struct fanin_protocol *protocol, const char *handler)
 	return false;
 }
 
-/* Has each group of a protocol on switches all of its functions, or none? */
+/* True if a protocol on switches has either all functions of each group or none. */
 static bool
 groups_are_whole(const struct fanin_switch_ops *ops)
 {
@@ -32,7 +32,9 @@ groups_are_whole(const struct fanin_switch_ops *ops)
 				      (ops->redirect != NULL) + (ops->hint != NULL) +
 				      (ops->peers_may_need_results != NULL);
 
-	/* `abort` is of both: of requests in other trees, and of a run that can't be taken up again. */
+	/*
+	 * `abort` belongs to both groups: requests in other trees, and runs that can't be resumed.
+	 */
 	return (splits == 0 || splits == 2) && (recovers == 0 || recovers == 9) &&
 	       (ops->abort != NULL) == (splits != 0 || recovers != 0);
 }
@@ -110,7 +112,7 @@ fanin_protocol_on_switch(uint32_t job, const char *handler, bool multicast,
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
 				       "job %u has the handler %s, whose protocol %s runs without a switch",
 				       job, handler, found->name);
-	/* The usual one is for handlers that reduce. */
+	/* The default protocol is for handlers that reduce. */
 	if (multicast && found->is_usual)
 		return fanin_error_set(
 			error, FANIN_ERR_UNSUPPORTED,

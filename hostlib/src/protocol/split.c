@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Whether every engine can take all blocks, so that none has a part of what others refuse. */
+/* Checks that every engine can take its blocks, so that all of them get their parts or none. */
 static int
 engines_accept(const struct fanin_split *split, uint64_t n_blocks)
 {
@@ -38,7 +38,7 @@ fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint6
 		parts[i].start = i;
 		status = split->protocol->post(split->engines[(split->next + i) % split->n_engines],
 					       &parts[i], count);
-		assert(status == FANIN_OK); /* they have just said so */
+		assert(status == FANIN_OK); /* they have just accepted it */
 	}
 	split->next = (uint16_t)((split->next + n_blocks) % split->n_engines);
 	request->parts = parts;

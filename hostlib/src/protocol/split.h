@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests over several engines of one protocol, one for each tree of a job (PANAMA's static trees; Canary section 2): the blocks of all
- * requests, one after the other, go round robin over the trees. So each engine has as many as any other one, and knows nothing of
- * the rest. One thread at a time.
+ * Requests over several engines of one protocol, one for each tree of a job (PANAMA's static trees;
+ * Canary section 2): the blocks of all requests, one after the other, go round robin over the
+ * trees. So all engines have equally many, and none knows of the others. One thread at a time.
  *
- * All ranks have the same trees in the same order and cut their requests alike, so that a block is in the same tree everywhere.
+ * All ranks have the same trees in the same order and cut their requests alike, so that a block is
+ * in the same tree everywhere.
  */
 #ifndef FANIN_HOSTLIB_SPLIT_H
 #define FANIN_HOSTLIB_SPLIT_H
@@ -14,29 +15,32 @@
 #include "protocol.h"
 
 struct fanin_split {
-	const struct fanin_protocol *protocol; /* one on switches */
-	void *engines[FANIN_MAX_TREES]; /* its, and the owner's; with the same rank, size and payload */
+	const struct fanin_protocol *protocol; /* runs on switches */
+	void *engines[FANIN_MAX_TREES]; /* of the protocol, owned by the caller; with the same rank, size and payload */
 	uint16_t n_engines;
-	uint16_t next; /* engine of the next block that is posted */
+	uint16_t next; /* engine of the next block to be posted */
 	int status;    /* FANIN_OK or why it failed */
 	struct fanin_error error;
 };
 
 /*
- * Takes a request that its owner has filled in, and posts to each engine its part. The request is done when all parts are. What
- * is allocated for them belongs to the request: fanin_split_free.
+ * Takes a request that its owner has filled in, and posts its part to each engine. The request is
+ * done when all parts are. fanin_split_free frees what is allocated for them.
  *
- * Returns what the protocol's post does, or FANIN_ERR_NO_MEMORY; then nothing is posted.
+ * Returns what the protocol's post returns, or FANIN_ERR_NO_MEMORY; then nothing is posted.
  */
 int fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint64_t count);
 
-/* To be called after polling the engines: if one has failed, all do, and every request. Returns FANIN_OK or the status. */
+/*
+ * Call this after polling the engines: if one has failed, fails all of them and every request.
+ * Returns FANIN_OK or the status.
+ */
 int fanin_split_settle(struct fanin_split *split);
 
-/* Bytes that are done of a request, whether it has parts or not. */
+/* Returns how many bytes of a request are done, whether it has parts or not. */
 uint64_t fanin_split_done_bytes(const struct fanin_request *request);
 
-/* Frees the parts of a request that is no longer posted; it may have none. */
+/* Frees the parts of a request that is no longer posted, if it has any. */
 void fanin_split_free(struct fanin_request *request);
 
 #endif

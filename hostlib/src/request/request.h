@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests: what part of a collective's vector a rank brings and keeps, how the vector is cut into blocks, the list of those that
- * are posted, and their end. Whatever protocol carries them out uses these. Pure but for the requests themselves; one thread at a
- * time.
+ * Requests: which part of a collective's vector a rank sends and keeps, how the vector is cut into
+ * blocks, the list of those that are posted, and their end. Used by all protocols. Pure except for
+ * the requests themselves; one thread at a time.
  */
 #ifndef FANIN_HOSTLIB_REQUEST_H
 #define FANIN_HOSTLIB_REQUEST_H
@@ -14,8 +14,9 @@
 #include "wire/wire.h"
 
 /*
- * A collective is a vector: which part of it this rank brings, and which part of the result it keeps. With ALLGATHER the
- * vector consists of one part for each rank, and no block holds data of two.
+ * A collective is a vector: which part of it this rank sends, and which part of the result it
+ * keeps. With ALLGATHER the vector consists of one part for each rank, and no block holds data of
+ * two.
  */
 enum fanin_collective {
 	FANIN_COLLECTIVE_ALLREDUCE,      /* brings and keeps all */
@@ -26,8 +27,8 @@ enum fanin_collective {
 };
 
 /*
- * One request. The owner fills in what stands before `next`, the rest is the protocol's until the status is no longer in
- * progress.
+ * One request. The owner fills in the fields before `next`; the others belong to the protocol while
+ * the status is in progress.
  */
 struct fanin_request {
 	struct fanin_comm *comm;       /* owner's, not used by the protocol */
@@ -36,12 +37,15 @@ struct fanin_request {
 	uint8_t *recv;                 /* what it keeps; likewise */
 	uint8_t collective;            /* enum fanin_collective */
 	uint8_t dtype;
-	uint8_t op;    /* not of BROADCAST and ALLGATHER, which combine nothing */
+	uint8_t op;    /* unused by BROADCAST and ALLGATHER, which combine nothing */
 	uint16_t root; /* of REDUCE and BROADCAST */
-	/* Of the vector's blocks, this request has every stride-th from `start` on; 0: all. Others have the rest (split.h). */
+	/*
+	 * Of the vector's blocks, this request has every stride-th from `start` on; 0: all. The
+	 * rest belongs to other parts (split.h).
+	 */
 	uint32_t stride;
 	uint32_t start;
-	struct fanin_request *whole; /* the request that this is a part of; NULL: it is one itself */
+	struct fanin_request *whole; /* the request that this is a part of; NULL: it is not a part */
 	struct fanin_request *parts; /* split.h's: n_parts, one after the other, of which parts_left are in progress */
 	uint16_t n_parts;
 	uint16_t parts_left;
@@ -62,7 +66,7 @@ struct fanin_request {
 	int status; /* FANIN_IN_PROGRESS until it is done */
 };
 
-/* Are elements of several ranks combined? If not, their bits are only passed on. */
+/* True if elements of several ranks are combined; otherwise their bits are only passed on. */
 static inline bool
 fanin_request_combines(const struct fanin_request *request)
 {
@@ -71,10 +75,11 @@ fanin_request_combines(const struct fanin_request *request)
 }
 
 /*
- * Finds what this rank brings and keeps of a request that its owner has filled in: all from total_bytes to recv_bytes,
- * and element_bytes. The owner may call it before posting to learn that.
+ * Finds which parts of the vector this rank sends and keeps: fills in all from total_bytes to
+ * recv_bytes, and element_bytes. The owner may call it before posting to learn that.
  *
- * count: elements of the vector; with REDUCE_SCATTER and ALLGATHER of one rank's part. The vector's bytes must fit into 64 bits.
+ * count: elements of the vector; with REDUCE_SCATTER and ALLGATHER of one rank's part. The vector's
+ * bytes must fit into 64 bits.
  */
 void fanin_request_layout(struct fanin_request *request, uint16_t rank, uint16_t size,
 			  uint64_t count);
@@ -87,11 +92,11 @@ void fanin_request_layout(struct fanin_request *request, uint16_t rank, uint16_t
  */
 uint64_t fanin_request_cut(struct fanin_request *request, uint16_t payload_bytes, bool wide);
 
-/* Where in its request's vector a block lies, and with which operator. */
+/* Where in its request's vector a block lies, and its operator. */
 struct fanin_extent {
 	uint64_t offset; /* bytes */
 	uint32_t len;    /* bytes */
-	uint8_t op;      /* as on the wire, as is the next */
+	uint8_t op;      /* on the wire, like root */
 	uint16_t root;   /* of a copy */
 };
 
@@ -117,14 +122,17 @@ fanin_request_extent(const struct fanin_request *request, uint32_t block)
 	};
 }
 
-/* Does this rank bring data for a block? It has all of them or none; of a block without elements, there is nothing to bring. */
+/*
+ * True if this rank has data for a block: for all of it or nothing. A block without elements needs
+ * none.
+ */
 static inline bool
 fanin_request_brings(const struct fanin_request *request, const struct fanin_extent *extent)
 {
 	return extent->offset - request->send_offset < request->send_bytes;
 }
 
-/* Does this rank keep all of a block's result? */
+/* True if this rank keeps all of a block's result. */
 static inline bool
 fanin_request_keeps(const struct fanin_request *request, const struct fanin_extent *extent)
 {
@@ -132,19 +140,22 @@ fanin_request_keeps(const struct fanin_request *request, const struct fanin_exte
 	       extent->offset + extent->len <= request->recv_offset + request->recv_bytes;
 }
 
-/* Requests that are posted and not done, in the order of posting. They are their owners'. */
+/* Posted requests that are not done, in the order of posting. Their owners own them. */
 struct fanin_request_list {
 	struct fanin_request *first;
 	struct fanin_request **tail;
 };
 
-/* Makes the list an empty one. It must stay where it is. */
+/* Initialises an empty list. It must not be moved. */
 void fanin_request_list_init(struct fanin_request_list *list);
 
-/* The request is in progress from now on, with nothing done. */
+/* Adds a request, which is in progress from now on, with nothing done. */
 void fanin_request_list_append(struct fanin_request_list *list, struct fanin_request *request);
 
-/* The request, which is in the list, is done. So is the one that it is a part of, if no other part is in progress. */
+/*
+ * Ends a request of the list as done, and the request that it is a part of, if no other part is in
+ * progress.
+ */
 void fanin_request_list_finish(struct fanin_request_list *list, struct fanin_request *request);
 
 /* Ends all requests, and those that they are parts of, with an error. status: negative. */

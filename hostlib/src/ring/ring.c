@@ -115,7 +115,7 @@ fanin_ring_post(struct fanin_ring *ring, struct fanin_request *request, uint64_t
 	if (ring->status != FANIN_OK)
 		return ring->status;
 	fanin_request_layout(request, ring->config.rank, ring->config.size, count);
-	/* Not every collective has one, but all ranks must say the same. */
+	/* Not every collective has an operator, but all ranks must send the same. */
 	if (!fanin_request_combines(request))
 		request->op = 0;
 	if (ring->requests.first == NULL) {
@@ -131,7 +131,7 @@ void
 fanin_ring_fail(struct fanin_ring *ring, int status)
 {
 	ring->status = status;
-	/* Before the requests are forgotten: the others are told what this rank waited for. */
+	/* Before the requests are dropped: tells the others which ranks this one waited for. */
 	fanin_ring_notice_now(ring, FANIN_RING_FAILED);
 	fanin_request_list_fail(&ring->requests, status);
 	fanin_ring_work_end(ring);
@@ -182,7 +182,7 @@ absence_forgive(struct fanin_ring *ring)
 	ring->late_ns = fanin_absence_move(ring->late_ns, by_ns, now_ns);
 }
 
-/* Works on the requests as long as that leads to something. */
+/* Works on the requests as long as that makes progress. */
 static unsigned int
 requests_work(struct fanin_ring *ring)
 {
@@ -201,7 +201,7 @@ requests_work(struct fanin_ring *ring)
 			if (received != 0)
 				ring->received_ns = ring->now_ns;
 		}
-		/* What has just come is handed on at once. */
+		/* Received data is passed on at once. */
 		if (ring->status == FANIN_OK && ring->config.size > 1)
 			moved += fanin_ring_work_send(ring);
 		if (ring->status != FANIN_OK || !fanin_ring_work_done(ring))
@@ -235,7 +235,7 @@ fanin_ring_poll(struct fanin_ring *ring)
 	moved = requests_work(ring);
 	if (moved != 0)
 		ring->progress_ns = ring->now_ns;
-	/* After the data: a rank says goodbye behind its last byte. */
+	/* After the data: a rank says goodbye after its last byte. */
 	fanin_ring_notice_receive(ring);
 	if (ring->status == FANIN_OK)
 		fanin_ring_check_timers(ring);
@@ -253,12 +253,12 @@ fanin_ring_idle_ns(const struct fanin_ring *ring)
 
 	if (ring->requests.first == NULL)
 		return UINT64_MAX;
-	/* Timers are looked at as often. */
+	/* Timers are checked as often. */
 	next_ns += fanin_ring_notice_interval_ns(ring, now_ns);
 	return next_ns > now_ns ? next_ns - now_ns : 0;
 }
 
-/* While neighbours are being found. */
+/* Fills in the descriptors while neighbours are being connected. */
 static unsigned int
 wiring_fds(const struct fanin_ring *ring, struct pollfd *fds)
 {
@@ -284,7 +284,10 @@ fanin_ring_poll_fds(const struct fanin_ring *ring, struct pollfd *fds)
 {
 	const bool holds_header = ring->rx_header.len != 0 &&
 				  ring->rx_header.done == ring->rx_header.len;
-	/* What comes next is for another collective, or the end, and is read when this one's last has been sent. */
+	/*
+	 * What comes next belongs to another collective or is the end; it is read once this one's
+	 * last data has been sent.
+	 */
 	const bool has_all = ring->requests.first != NULL && ring->work.rx_matched &&
 			     ring->work.rx_step == ring->work.rx_steps;
 	unsigned int n = 0;
@@ -306,7 +309,10 @@ fanin_ring_poll_fds(const struct fanin_ring *ring, struct pollfd *fds)
 
 /* -------------------------------------------------------------- leaving */
 
-/* Or can't be any more, as the other end is closed: the count of what is unsent stays as it was then. */
+/*
+ * True if all sent data is delivered, or can't be any more because the other end is closed: the
+ * count of unsent bytes then stays constant.
+ */
 static bool
 is_delivered(int fd)
 {
@@ -318,7 +324,7 @@ is_delivered(int fd)
 	return ioctl(fd, SIOCOUTQ, &unsent) < 0 || unsent == 0;
 }
 
-/* Can the previous rank's machine still acknowledge what is sent to it? TCP would try for minutes. */
+/* True if the previous rank's machine can still acknowledge data. TCP would try for minutes. */
 static bool
 prev_answers(const struct fanin_ring *ring)
 {
@@ -329,8 +335,8 @@ prev_answers(const struct fanin_ring *ring)
 }
 
 /*
- * Would the next rank take the end of this connection for a death? Of a failure it hears from the rank after it, which may have been
- * slower to find out than this one.
+ * True if the next rank would take the end of this connection for a death. It hears of a failure
+ * from the rank after it, which may have noticed it later than this one.
  */
 static bool
 next_would_blame(const struct fanin_ring *ring)
@@ -351,7 +357,7 @@ fanin_ring_leave(struct fanin_ring *ring)
 
 	if (ring->config.size == 1 || !fanin_ring_wired(ring))
 		return;
-	/* In the middle of a collective's data there is no place for a header. */
+	/* A header can't be sent in the middle of a collective's data. */
 	if (between)
 		fanin_ring_piece_set(&ring->tx_header, &bye, sizeof(bye));
 	if (ring->status == FANIN_OK) {
@@ -366,7 +372,7 @@ fanin_ring_leave(struct fanin_ring *ring)
 		if (ring->tx_notice.len != 0 &&
 		    fanin_ring_piece_send(ring->prev, &ring->tx_notice) < 0)
 			ring->tx_notice.len = 0;
-		/* What is left unread would make the kernel cut the connection off instead of closing it. */
+		/* Unread data would make the kernel reset the connection instead of closing it. */
 		fanin_ring_notice_receive(ring);
 		if (!next_would_blame(ring) &&
 		    (!prev_answers(ring) || (ring->tx_notice.len == 0 && is_delivered(ring->prev))) &&

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives without a switch: the hosts form a ring of TCP connections, rank r sending to r + 1, and reduce there. What a
- * communicator falls back to when no reduction tree can be had. Knows sockets and a clock; nothing blocks but
- * fanin_ring_leave. One thread at a time.
+ * Collectives without a switch: the hosts form a ring of TCP connections, rank r sending to r + 1,
+ * and reduce there. A communicator falls back to it when no reduction tree is available. Depends on
+ * sockets and a clock; nothing blocks but fanin_ring_leave. One thread at a time.
  *
- * The vector is cut into as many segments as there are ranks. In the first P - 1 steps (reduce-scatter) rank r passes segment
- * r - g on in step g, after adding its own data to what it has received; in the next P - 1 steps (allgather) the finished
- * segments go round once more. So segment k is combined in the order of ranks k, k + 1, ..., k - 1, from left to right, which is
- * the same every time. A step passes on what the step before has received of a segment, however little: long vectors flow in
- * a pipeline.
+ * The vector is cut into as many segments as there are ranks. In the first P - 1 steps
+ * (reduce-scatter) rank r passes on segment r - g in step g, after adding its own data to what it
+ * has received; in the next P - 1 steps (allgather) the finished segments go round once more. So
+ * segment k is combined in the order of ranks k, k + 1, ..., k - 1, from left to right, in every
+ * run. A step passes on received bytes of a segment at once, however few: long vectors are
+ * pipelined.
  *
- * A rank that is late is waited for. One whose connection has ended, or whose machine does not answer, ends the others.
+ * A rank that is late is waited for. If a rank's connection has ended, or its machine does not
+ * answer, the others fail.
  */
 #ifndef FANIN_HOSTLIB_RING_H
 #define FANIN_HOSTLIB_RING_H
@@ -28,15 +30,15 @@ struct fanin_ring;
 extern struct fanin_protocol fanin_protocol_ring;
 
 struct fanin_ring_config {
-	uint64_t key; /* derived from the job's, which both ends of a connection must know */
-	uint64_t timeout_ns; /* longest time without progress while a collective is at work and a rank is gone */
-	uint64_t wait_limit_ns; /* the same whoever is waited for; 0: no limit */
+	uint64_t key; /* derived from the job's; both ends of a connection must know it */
+	uint64_t timeout_ns; /* longest time without progress while a collective is in progress and a rank is gone */
+	uint64_t wait_limit_ns; /* the same, even if all missing ranks are merely late; 0: no limit */
 	uint16_t rank;
 	uint16_t size;
 	bool wide;               /* sums and averages of f16 and bf16 are accumulated in f32 */
-	int listener;            /* of fanin_ring_listen; the ring's from now on */
+	int listener;            /* from fanin_ring_listen; the ring's from now on */
 	struct sockaddr_in next; /* where the next rank listens */
-	struct sockaddr_in prev; /* where the previous one does; port 0: not known */
+	struct sockaddr_in prev; /* where the previous rank listens; port 0: unknown */
 	uint64_t (*now_ns)(void *arg); /* NULL: the monotonic clock */
 	void *now_arg;
 	const struct fanin_log *log;
@@ -47,33 +49,37 @@ struct fanin_ring_stats {
 	uint64_t bytes_reduced;
 	uint64_t bytes_sent;
 	uint64_t bytes_received;
-	uint64_t rejected; /* connections that were closed because what they said was wrong */
+	uint64_t rejected; /* connections that were closed because of an invalid hello */
 };
 
 /*
- * Opens the socket at which the previous rank will arrive.
+ * Opens the socket to which the previous rank will connect.
  *
- * ip_be: the address that it shall connect to. address: receives it with the port.
- * Returns the descriptor, or a negative status.
+ * ip_be: the address that it shall connect to. address: receives it with the port. Returns the
+ * descriptor, or a negative status.
  */
 int fanin_ring_listen(uint32_t ip_be, struct sockaddr_in *address, struct fanin_error *error);
 
 /*
- * config is copied; its listener is closed also on failure. ring: set on success only.
+ * Creates a ring. config is copied; its listener is closed also on failure. ring: set on success
+ * only.
  * Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
  */
 int fanin_ring_create(const struct fanin_ring_config *config, struct fanin_ring **ring);
 
-/* Closes what is open without a word: the others take it for a death. ring may be NULL. */
+/* Closes all connections without a goodbye: the others take it for a death. ring may be NULL. */
 void fanin_ring_destroy(struct fanin_ring *ring);
 
-/* True once both neighbours are connected. Before that polling works on it. */
+/* True once both neighbours are connected. Until then, polling connects them. */
 bool fanin_ring_wired(const struct fanin_ring *ring);
 
-/* What keeps it from being wired, as a phrase: "rank 2 at 10.0.0.3:4711 has not been reached: ..." */
+/*
+ * Writes why the ring is not connected yet, as a phrase: "rank 2 at 10.0.0.3:4711 has not been
+ * reached: ..."
+ */
 void fanin_ring_wiring_text(const struct fanin_ring *ring, char *text, size_t text_len);
 
-/* Ranks that it is about. */
+/* Returns the ranks that the phrase is about, as a bitmap. */
 uint64_t fanin_ring_wiring_missing(const struct fanin_ring *ring);
 
 /*
@@ -86,16 +92,20 @@ uint64_t fanin_ring_wiring_missing(const struct fanin_ring *ring);
 int fanin_ring_post(struct fanin_ring *ring, struct fanin_request *request, uint64_t count);
 
 /*
- * Sends, receives and looks at the timers once, without blocking.
+ * Sends, receives and checks the timers once, without blocking.
  *
- * Returns how often data came or went, or a negative status once the ring has failed; every request then has it.
+ * Returns how often data was sent or received, or a negative status once the ring has failed; every
+ * request then has it.
  */
 int fanin_ring_poll(struct fanin_ring *ring);
 
-/* How long from now the ring has nothing to do unless poll_fds wake it. */
+/* Returns how long from now the ring has nothing to do unless poll_fds wake it, in nanoseconds. */
 uint64_t fanin_ring_idle_ns(const struct fanin_ring *ring);
 
-/* Fills in what poll() has to wait for; returns how many of the FANIN_TRANSPORT_MAX_FDS places are used. */
+/*
+ * Fills in what poll() has to wait for; returns how many of the FANIN_TRANSPORT_MAX_FDS entries are
+ * used.
+ */
 unsigned int fanin_ring_poll_fds(const struct fanin_ring *ring, struct pollfd *fds);
 
 /* Says goodbye to both neighbours and waits, for a second at most, until the kernel has delivered all that was sent. */
@@ -103,10 +113,16 @@ void fanin_ring_leave(struct fanin_ring *ring);
 
 const struct fanin_error *fanin_ring_error(const struct fanin_ring *ring);
 
-/* Bitmap of the ranks that are gone, silent or have not posted the oldest collective, as far as known; 0 if none is. */
+/*
+ * Returns a bitmap of the ranks that are gone, silent or have not posted the oldest collective, as
+ * far as known; 0 if none is.
+ */
 uint64_t fanin_ring_missing(const struct fanin_ring *ring);
 
-/* Those that are being waited for now; 0 if none is, or once the ring has failed. */
+/*
+ * Returns a bitmap of the ranks that are being waited for now; 0 if none is, or once the ring has
+ * failed.
+ */
 uint64_t fanin_ring_late(const struct fanin_ring *ring);
 
 const struct fanin_ring_stats *fanin_ring_stats(const struct fanin_ring *ring);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The collective at work: which bytes of which segment may be sent, and what becomes of those that arrive. Which steps there
- * are is planned in ring_plan.c.
+ * Data of the collective in progress: which bytes of which segment may be sent, and what is done
+ * with those that arrive. ring_plan.c plans its steps.
  */
 #include "ring_internal.h"
 
@@ -11,10 +11,10 @@
 
 #include "wire/types.h"
 
-/* Chunks per poll in each direction, so that a caller who only looks in gets away again. */
+/* Chunks per poll in each direction, so that a caller which only polls once returns soon. */
 #define CHUNKS_PER_POLL 16
 
-/* Steps that combine. */
+/* True for steps that combine. */
 static bool
 is_reducing(const struct fanin_ring *ring, uint32_t step)
 {
@@ -33,7 +33,7 @@ rx_segment(const struct fanin_ring *ring)
 	return fanin_ring_segment_of(ring, fanin_ring_prev_rank(ring), ring->work.rx_step);
 }
 
-/* Bytes of an element in a step's stream. */
+/* Returns the bytes of an element in a step's stream. */
 static uint32_t
 step_bytes(const struct fanin_ring *ring, uint32_t step)
 {
@@ -51,7 +51,7 @@ fanin_ring_work_done(const struct fanin_ring *ring)
 
 /* ------------------------------------------------------------------ send */
 
-/* Bytes of the segment being sent that may be sent so far. */
+/* Returns how many bytes of the segment being sent may be sent so far. */
 static uint64_t
 tx_available(const struct fanin_ring *ring)
 {
@@ -67,7 +67,7 @@ tx_available(const struct fanin_ring *ring)
 	return bytes_before == bytes ? work->rx_bytes : work->rx_bytes / bytes_before * bytes;
 }
 
-/* Where the segment being sent lies. */
+/* Returns where the segment being sent lies. */
 static const uint8_t *
 tx_source(const struct fanin_ring *ring)
 {
@@ -149,7 +149,7 @@ collective_name(unsigned int collective)
 	return collective < sizeof(names) / sizeof(names[0]) ? names[collective] : "something";
 }
 
-/* Compares what the previous rank is about to send with the request. */
+/* Compares the previous rank's header with the request. */
 static void
 header_match(struct fanin_ring *ring)
 {
@@ -177,7 +177,10 @@ header_match(struct fanin_ring *ring)
 	fanin_ring_fail(ring, FANIN_ERR_REFUSED);
 }
 
-/* The previous rank's next header, also if nothing is at work: that shows when it leaves or dies. */
+/*
+ * Receives the previous rank's next header, also if no collective is in progress: that shows when
+ * it leaves or dies.
+ */
 static unsigned int
 header_receive(struct fanin_ring *ring)
 {
@@ -206,7 +209,7 @@ header_receive(struct fanin_ring *ring)
 	return 1;
 }
 
-/* That much of the result is there; of an empty vector there is nothing to come. */
+/* Counts bytes of the result as done; an empty vector has none. */
 static void
 progress_add(struct fanin_request *request, uint64_t bytes)
 {
@@ -214,7 +217,10 @@ progress_add(struct fanin_request *request, uint64_t bytes)
 		request->done_bytes += bytes;
 }
 
-/* Combines whole elements in `scratch` with this rank's own; what is left of one moves to the front. */
+/*
+ * Combines whole elements in `scratch` with this rank's own; the rest of a partial element moves to
+ * the front.
+ */
 static void
 chunk_combine(struct fanin_ring *ring)
 {
@@ -242,7 +248,7 @@ chunk_combine(struct fanin_ring *ring)
 	memmove(ring->scratch, ring->scratch + bytes, work->rx_held);
 }
 
-/* One chunk of a step that has `left` bytes to come. Returns false if there is none now. */
+/* Receives one chunk of a step with `left` bytes to come. Returns false if there is none now. */
 static bool
 chunk_receive(struct fanin_ring *ring, uint64_t left)
 {

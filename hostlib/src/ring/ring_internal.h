@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ring's state and its messages, shared by ring.c (requests, the poll loop, timers), ring_wiring.c (how neighbours find
- * each other), ring_data.c (the collective at work) and ring_notice.c (who is missing). Nobody else includes this.
+ * The ring's state and its messages, shared by ring.c (requests, the poll loop, timers),
+ * ring_wiring.c (connecting the neighbours), ring_data.c (the collective in progress) and
+ * ring_notice.c (which ranks are missing). Nobody else includes this.
  *
- * A connection leads from a rank to the next one. Data flows along it: for each collective a header and then the bytes of
- * its steps, without further framing. Against the stream flow notices, by which everyone learns whom the ring waits for.
+ * A connection leads from a rank to the next one. Data flows along it: for each collective a header
+ * and then the bytes of its steps, without further framing. Notices flow in the opposite direction
+ * and tell all ranks which ones the ring waits for.
  */
 #ifndef FANIN_HOSTLIB_RING_INTERNAL_H
 #define FANIN_HOSTLIB_RING_INTERNAL_H
@@ -18,10 +20,10 @@
 #define FANIN_RING_VERSION 1u
 #define FANIN_RING_MAGIC UINT64_C(0x474e49526e616e46) /* "FnanRING" */
 
-/* Bytes received at once: little enough to be combined in the cache. */
+/* Bytes received at once: few enough to be combined in the cache. */
 #define FANIN_RING_CHUNK 65536u
 
-/* Callers that have not yet said who they are. */
+/* Connections that have not said hello yet. */
 #define FANIN_RING_GUESTS 8u
 
 /* First message in each direction of a connection. Little-endian, as all that follow. */
@@ -47,7 +49,7 @@ enum fanin_ring_type {
 struct fanin_ring_header {
 	uint32_t type;
 	uint32_t seq;   /* collectives are numbered by the order of posting */
-	uint64_t count; /* of the whole vector's elements */
+	uint64_t count; /* elements of the whole vector */
 	uint16_t root;
 	uint8_t collective; /* enum fanin_collective */
 	uint8_t dtype;
@@ -58,18 +60,18 @@ static_assert(sizeof(struct fanin_ring_header) == 24, "the ring's header");
 
 /* What is known of a neighbour's machine while its process is waited for (ring_watch.c). */
 struct fanin_ring_watch {
-	struct sockaddr_in address; /* where the rank listened; port 0: not known */
-	int fd;                     /* of a connection that is tried there; -1: none */
-	uint64_t due_ns;            /* when the next one is tried, and the one at work given up */
-	unsigned int unanswered;    /* attempts in a row */
-	unsigned int tries;         /* before anybody had to be waited for */
-	bool refuses; /* an attempt was refused once: so is the next one, if the machine is there */
+	struct sockaddr_in address; /* where the rank listened; port 0: unknown */
+	int fd;                     /* of a test connection to it; -1: none */
+	uint64_t due_ns;         /* when the next attempt is due, or the current one is given up */
+	unsigned int unanswered; /* attempts in a row without an answer */
+	unsigned int tries;      /* attempts made before anybody had to wait */
+	bool refuses; /* an attempt was refused once: the next one will be, too, if the machine is there */
 	uint32_t segments;    /* received on the ring's own connection, when it was looked at */
-	uint64_t answered_ns; /* when the machine last spoke */
-	uint64_t heard_ns;    /* when it last spoke, or owed TCP no answer */
+	uint64_t answered_ns; /* when the machine last sent anything */
+	uint64_t heard_ns;    /* when it last sent anything, or had nothing to acknowledge */
 };
 
-/* Why the ring has failed: what the blamed ranks have done. The texts are in ring_notice.c. */
+/* Why the ring has failed: what the blamed ranks did. The texts are in ring_notice.c. */
 enum fanin_ring_blame {
 	FANIN_RING_DIED = 1,
 	FANIN_RING_LEFT,
@@ -80,19 +82,19 @@ enum fanin_ring_blame {
 	FANIN_RING_LATE,
 };
 
-/* Against the stream. Bitmaps are of ranks, as far as the sender knows. */
+/* Sent against the stream. Bitmaps are of ranks, as far as the sender knows. */
 struct fanin_ring_notice {
 	uint32_t type;
 	uint32_t seq;       /* the oldest collective that the sender has not finished */
-	uint64_t posted;    /* STATUS: have posted it */
-	uint64_t silent;    /* STATUS: do not answer */
+	uint64_t posted;    /* STATUS: ranks that have posted it */
+	uint64_t silent;    /* STATUS: ranks that do not answer */
 	uint64_t blamed;    /* FAILED */
 	uint32_t blame;     /* FAILED: enum fanin_ring_blame */
-	uint32_t waited_ms; /* FAILED: how long nothing had come */
+	uint32_t waited_ms; /* FAILED: how long nothing had been received */
 };
 static_assert(sizeof(struct fanin_ring_notice) == 40, "the ring's notice");
 
-/* A message that goes or comes in pieces. */
+/* A message that is sent or received in pieces. */
 struct fanin_ring_piece {
 	uint8_t bytes[sizeof(struct fanin_ring_notice)];
 	uint32_t len;  /* of the whole message; 0: there is none */
@@ -100,8 +102,8 @@ struct fanin_ring_piece {
 };
 
 enum fanin_ring_next_state {
-	FANIN_RING_NEXT_CLOSED,     /* to be tried again at retry_ns */
-	FANIN_RING_NEXT_CONNECTING, /* the kernel is at it */
+	FANIN_RING_NEXT_CLOSED,     /* to be retried at retry_ns */
+	FANIN_RING_NEXT_CONNECTING, /* the kernel is connecting */
 	FANIN_RING_NEXT_GREETING,   /* hello is sent, its answer not yet received */
 	FANIN_RING_NEXT_OPEN,
 };
@@ -113,35 +115,36 @@ struct fanin_ring_guest {
 };
 
 /*
- * The collective at work: the oldest request. The vector is cut into segments, which move in steps; in step g rank r sends
- * segment r + first - g. A step of sending needs what the step of receiving before it has brought, `lead` steps earlier.
+ * The collective in progress: the oldest request. The vector is cut into segments, which move in
+ * steps; in step g rank r sends segment r + first - g. A sending step needs the data of the
+ * receiving step before it, `lead` steps earlier.
  */
 struct fanin_ring_work {
 	struct fanin_request *request; /* NULL: none */
-	const uint8_t *own;  /* what this rank brings, as if it brought the whole vector */
-	uint8_t *result;     /* the whole result, or as much of it as this rank touches, likewise */
-	uint8_t *partial;    /* partial results: `result`, or memory of their own */
-	void *result_memory; /* ours, if the caller has no room for it */
+	const uint8_t *own;            /* this rank's data, addressed as the whole vector */
+	uint8_t *result; /* the whole result, or as much of it as this rank needs, addressed likewise */
+	uint8_t *partial;    /* partial results: `result`, or memory of its own */
+	void *result_memory; /* owned; if the caller's buffer has no room for it */
 	void *partial_memory;
 	uint64_t count;
 	uint8_t dtype;
 	uint32_t element_bytes;
-	uint32_t partial_bytes;                /* of an element as long as it is combined */
+	uint32_t partial_bytes;                /* bytes of an element while it is combined */
 	const struct fanin_wide_kernels *wide; /* partial results are f32 and elements are not; or NULL */
 	fanin_kernel_fn kernel;
 	fanin_finish_fn finish;
-	uint8_t token[64]; /* stands for an empty vector */
+	uint8_t token[64]; /* one byte per segment in place of an empty vector */
 
 	uint32_t n_segments;
 	uint32_t first;
-	uint32_t reducing; /* steps that combine; the rest only hands on */
+	uint32_t reducing; /* steps that combine; the others only pass data on */
 	uint32_t lead;
 	uint32_t tx_steps;
 	uint32_t rx_steps;
 	uint32_t tx_step;
-	uint64_t tx_bytes; /* of this step's segment that are sent */
+	uint64_t tx_bytes; /* bytes of this step's segment already sent */
 	uint32_t rx_step;
-	uint64_t rx_bytes; /* of this step's segment that are received and combined */
+	uint64_t rx_bytes; /* bytes of this step's segment already received and combined */
 	uint32_t rx_held;  /* bytes in `scratch`: part of an element */
 	bool rx_matched;   /* the previous rank's header fits the request */
 };
@@ -158,27 +161,27 @@ struct fanin_ring {
 	enum fanin_ring_next_state next_state;
 	struct fanin_ring_piece greeting; /* the next rank's */
 	uint64_t retry_ns;
-	int next_errnum; /* what the connection said last; 0: nothing */
+	int next_errnum; /* last error of the connection; 0: none */
 
 	struct fanin_request_list requests;
 	uint32_t seq; /* of the oldest request that is not done */
 	struct fanin_ring_work work;
 	struct fanin_ring_piece tx_header;
 	struct fanin_ring_piece rx_header;
-	bool tx_blocked; /* the next rank's connection takes no more now */
+	bool tx_blocked; /* the next rank's connection accepts no more data now */
 
 	bool prev_ended;        /* no more data will come */
 	uint64_t prev_ended_ns; /* when that was seen */
 	bool prev_left;         /* it said goodbye */
 	bool next_ended;
 	bool next_left;
-	uint32_t next_left_seq; /* the first collective that it does not take part in */
+	uint32_t next_left_seq; /* the first collective that the next rank does not take part in */
 	struct fanin_ring_piece tx_notice;
 	struct fanin_ring_piece rx_notice;
-	struct fanin_ring_notice heard; /* the next rank's last one */
+	struct fanin_ring_notice heard; /* the next rank's last notice */
 	uint64_t heard_ns;
-	uint64_t posted; /* others that have posted `seq` */
-	uint64_t blamed; /* for its failure */
+	uint64_t posted; /* other ranks that have posted `seq` */
+	uint64_t blamed; /* ranks blamed for the ring's failure */
 	enum fanin_ring_blame blame;
 	uint32_t waited_ms; /* until it failed */
 	uint64_t late_ns;   /* when a rank was last found to be late */
@@ -190,7 +193,7 @@ struct fanin_ring {
 	uint64_t now_ns; /* of this poll */
 	uint64_t last_poll_ns;
 	uint64_t progress_ns; /* last data in either direction */
-	uint64_t received_ns; /* last data received: what is sent may only lie in the kernel */
+	uint64_t received_ns; /* when data was last received: sent data may only be in the kernel */
 	int status;
 	struct fanin_error error;
 	struct fanin_ring_stats stats;
@@ -215,7 +218,7 @@ fanin_ring_all(const struct fanin_ring *ring)
 	return UINT64_MAX >> (64 - ring->config.size);
 }
 
-/* The first element of a segment; of the one behind the last: the vector's length. */
+/* Returns the first element of a segment; for the one after the last, the vector's length. */
 static inline uint64_t
 fanin_ring_segment_first(const struct fanin_ring_work *work, uint32_t segment)
 {
@@ -230,7 +233,7 @@ fanin_ring_segment_count(const struct fanin_ring_work *work, uint32_t segment)
 	return fanin_ring_segment_first(work, segment + 1) - fanin_ring_segment_first(work, segment);
 }
 
-/* The segment that a rank sends in a step. */
+/* Returns the segment that a rank sends in a step. */
 static inline uint32_t
 fanin_ring_segment_of(const struct fanin_ring *ring, uint32_t rank, uint32_t step)
 {
@@ -239,7 +242,7 @@ fanin_ring_segment_of(const struct fanin_ring *ring, uint32_t rank, uint32_t ste
 	return (rank + ring->work.first + 2u * size - step) % size % ring->work.n_segments;
 }
 
-/* Nothing has moved for so long that the others are told who is waited for. */
+/* Returns after how long without progress the others are told which ranks are waited for. */
 static inline uint64_t
 fanin_ring_notice_ns(const struct fanin_ring *ring)
 {
@@ -248,7 +251,10 @@ fanin_ring_notice_ns(const struct fanin_ring *ring)
 	return interval_ns < 100 * 1000000ull ? interval_ns : 100 * 1000000ull;
 }
 
-/* How often it is told. Who is waited for already for long is known, and may be waited for much longer. */
+/*
+ * Returns how often they are told. A rank that has been late for long is known, and may be late for
+ * much longer.
+ */
 static inline uint64_t
 fanin_ring_notice_interval_ns(const struct fanin_ring *ring, uint64_t now_ns)
 {
@@ -258,8 +264,8 @@ fanin_ring_notice_interval_ns(const struct fanin_ring *ring, uint64_t now_ns)
 }
 
 /*
- * Sends or receives what is left of a message. Returns 1 if it is complete, 0 if more is to come, -errno on failure;
- * -ECONNRESET is also the connection's orderly end.
+ * Sends or receives the rest of a message. Returns 1 if it is complete, 0 if more is to come,
+ * -errno on failure; -ECONNRESET also stands for the connection's orderly end.
  */
 int fanin_ring_piece_send(int fd, struct fanin_ring_piece *piece);
 int fanin_ring_piece_receive(int fd, struct fanin_ring_piece *piece, uint32_t len);
@@ -267,54 +273,63 @@ int fanin_ring_piece_receive(int fd, struct fanin_ring_piece *piece, uint32_t le
 /* Prepares a message to be sent. */
 void fanin_ring_piece_set(struct fanin_ring_piece *piece, const void *message, uint32_t len);
 
-/* ring_wiring.c: one step of finding the neighbours. */
+/* ring_wiring.c: makes one step of connecting the neighbours. */
 void fanin_ring_wire(struct fanin_ring *ring);
 
-/* ring_plan.c: makes a request the one at work. The ring fails if there is no memory for it. */
+/* ring_plan.c: begins a request's collective. The ring fails if there is no memory for it. */
 void fanin_ring_work_begin(struct fanin_ring *ring, struct fanin_request *request);
 
-/* Frees what the collective at work holds. */
+/* Frees what the collective in progress holds. */
 void fanin_ring_work_end(struct fanin_ring *ring);
 
-/* ring_data.c. Both return how often data went or came; the ring may have failed. */
+/* ring_data.c. Both return how often data was sent or received; the ring may have failed. */
 unsigned int fanin_ring_work_send(struct fanin_ring *ring);
 unsigned int fanin_ring_work_receive(struct fanin_ring *ring);
 
-/* All is received, and sent on to the kernel. */
+/* True if all data is received, and sent on to the kernel. */
 bool fanin_ring_work_done(const struct fanin_ring *ring);
 
-/* ring_watch.c: address: where the neighbour listens; port 0: not known. */
+/* ring_watch.c: address: where the neighbour listens; port 0: unknown. */
 void fanin_ring_watch_init(struct fanin_ring_watch *watch, const struct sockaddr_in *address);
 
-/* Nobody has looked for a while, of which by_ns do not count as silence. An attempt goes on: its answer may lie in the socket. */
+/*
+ * The caller was away; by_ns of that do not count as silence. An attempt goes on: its answer may be
+ * in the socket.
+ */
 void fanin_ring_watch_away(const struct fanin_ring *ring, struct fanin_ring_watch *watch,
 			   uint64_t by_ns);
 
-/* Nobody waits for the neighbour. Finds out whether its machine refuses connections. */
-void fanin_ring_watch_rest(struct fanin_ring *ring, struct fanin_ring_watch *watch);
+/*
+ * To be called while nobody waits for the neighbour. Finds out whether its machine refuses
+ * connections.
+ */
+void fanin_ring_watch_idle(struct fanin_ring *ring, struct fanin_ring_watch *watch);
 
-/* The neighbour is waited for. fd: the ring's connection with it. */
-void fanin_ring_watch_look(struct fanin_ring *ring, struct fanin_ring_watch *watch, int fd);
+/* To be called while the neighbour is waited for. fd: the ring's connection with it. */
+void fanin_ring_watch_check(struct fanin_ring *ring, struct fanin_ring_watch *watch, int fd);
 
-/* Has the neighbour's machine not answered although it had to, for so much longer than it takes to be sure? */
+/*
+ * True if the neighbour's machine has not answered although it had to, and this long after it was
+ * sure.
+ */
 bool fanin_ring_watch_is_silent(const struct fanin_ring *ring, const struct fanin_ring_watch *watch,
 				uint64_t grace_ns);
 
-/* ring_notice.c: takes what the next rank tells. */
+/* ring_notice.c: receives the next rank's notices. */
 void fanin_ring_notice_receive(struct fanin_ring *ring);
 
-/* Passes on what is known, if that is due. */
+/* Passes on what is known, if it is due. */
 void fanin_ring_notice_send(struct fanin_ring *ring);
 
-/* Tells the previous rank at once, if the connection takes it. */
+/* Notifies the previous rank at once, if the connection accepts it. */
 void fanin_ring_notice_now(struct fanin_ring *ring, enum fanin_ring_type type);
 
-/* Fails the ring if someone is gone or nothing has moved for too long. */
+/* Fails the ring if a rank is gone or there was no progress for too long. */
 void fanin_ring_check_timers(struct fanin_ring *ring);
 
 /*
- * Ends every request with the status; ring->error has the text already. Tells the others whom ring->blamed names, this rank
- * if it names nobody.
+ * Fails every request with the status; ring->error already has the text. Tells the others which
+ * ranks ring->blamed names, or this rank if none.
  */
 void fanin_ring_fail(struct fanin_ring *ring, int status);
 

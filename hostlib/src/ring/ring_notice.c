@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who is missing. A rank that waits tells the previous one, against the stream, who has posted the collective, who is gone
- * and who does not answer, as it has heard from the next one; so all of them can name the rank that holds them up, and
- * hear of a death at once.
+ * Which ranks are missing. A rank that waits notifies the previous one, against the stream, which
+ * ranks have posted the collective, which are gone and which do not answer, as it has heard from
+ * the next one. So all ranks can name the one that holds them up, and hear of a death at once.
  */
 #include "ring_internal.h"
 
@@ -16,7 +16,10 @@ is_waiting(const struct fanin_ring *ring)
 	       ring->now_ns - ring->received_ns >= fanin_ring_notice_ns(ring);
 }
 
-/* Ranks that say nothing, as far as this one knows: their processes are not in the library. */
+/*
+ * Returns the ranks that are silent as far as this one knows: their processes are not in the
+ * library.
+ */
 static uint64_t
 silent_ranks(const struct fanin_ring *ring)
 {
@@ -27,7 +30,7 @@ silent_ranks(const struct fanin_ring *ring)
 		return 0;
 	if (ring->now_ns - since_ns >= limit_ns)
 		return UINT64_C(1) << fanin_ring_next_rank(ring);
-	/* What the next rank says of others is as fresh as its notice. */
+	/* What the next rank says of others is as recent as its notice. */
 	return ring->heard_ns > ring->received_ns
 		       ? ring->heard.silent & ~(UINT64_C(1) << ring->config.rank)
 		       : 0;
@@ -49,7 +52,10 @@ fanin_ring_notice_now(struct fanin_ring *ring, enum fanin_ring_type type)
 
 	if (ring->prev < 0)
 		return;
-	/* One that is half sent must be finished first. One that doesn't fit is tried again at the next poll. */
+	/*
+	 * A partly sent notice must be finished first. One that doesn't fit is retried at the next
+	 * poll.
+	 */
 	if (ring->tx_notice.done == 0 || fanin_ring_piece_send(ring->prev, &ring->tx_notice) == 1) {
 		fanin_ring_piece_set(&ring->tx_notice, &notice, sizeof(notice));
 		fanin_ring_piece_send(ring->prev, &ring->tx_notice);
@@ -92,7 +98,7 @@ notice_take(struct fanin_ring *ring, const struct fanin_ring_notice *notice)
 		ring->posted |= notice->posted;
 	else if (seq_before(ring->seq, notice->seq))
 		ring->posted = fanin_ring_all(ring);
-	/* A rank without a request of its own only hands on what others ask. */
+	/* A rank without a request of its own only passes on what others ask. */
 	if (ring->requests.first == NULL || ring->posted != posted || notice->silent != silent)
 		ring->notice_due = true;
 }
@@ -120,7 +126,7 @@ fanin_ring_notice_receive(struct fanin_ring *ring)
 
 /* ---------------------------------------------------------------- failing */
 
-/* Ends the ring because of these ranks, which have been waited for so long. */
+/* Fails the ring because of these ranks, which have been waited for this long. */
 static void
 fail_after(struct fanin_ring *ring, uint64_t ranks, enum fanin_ring_blame blame, uint32_t waited_ms)
 {
@@ -161,11 +167,14 @@ fail_by(struct fanin_ring *ring, uint64_t ranks, enum fanin_ring_blame blame)
 	fail_after(ring, ranks, blame, (uint32_t)((ring->now_ns - ring->progress_ns) / 1000000));
 }
 
-/* Looks for those who will never send again what this rank waits for. */
+/* Looks for ranks that will never send the data that this rank waits for. */
 static void
 check_gone(struct fanin_ring *ring)
 {
-	/* The rank before a dead one tells everyone else. It gets some time to be heard before the one behind it guesses. */
+	/*
+	 * The rank before a dead one tells all others. It gets some time to be heard before the one
+	 * after it guesses.
+	 */
 	const uint64_t grace_ns = ring->config.timeout_ns / 8 < 200 * 1000000ull
 					  ? ring->config.timeout_ns / 8
 					  : 200 * 1000000ull;
@@ -188,8 +197,9 @@ check_gone(struct fanin_ring *ring)
 }
 
 /*
- * A machine that does not answer. The one behind it leaves it to the one before it for a while to say so, as above: from the time at
- * which its own is over, and if it has waited for longer, as for a rank that was late before, from when the silence has lasted long enough.
+ * A machine that does not answer. The rank after it leaves the report to the rank before it for a
+ * while, as above. That time begins when its own timeout ends, or, if it has waited for longer (for
+ * a rank that was late before), when the silence has lasted long enough.
  */
 static void
 check_silent(struct fanin_ring *ring, uint64_t waited_ns)
@@ -198,12 +208,12 @@ check_silent(struct fanin_ring *ring, uint64_t waited_ns)
 	const uint64_t grace_ns = timeout_ns / 4;
 
 	if (!is_waiting(ring)) {
-		fanin_ring_watch_rest(ring, &ring->prev_watch);
-		fanin_ring_watch_rest(ring, &ring->next_watch);
+		fanin_ring_watch_idle(ring, &ring->prev_watch);
+		fanin_ring_watch_idle(ring, &ring->next_watch);
 		return;
 	}
-	fanin_ring_watch_look(ring, &ring->prev_watch, ring->prev);
-	fanin_ring_watch_look(ring, &ring->next_watch, ring->next);
+	fanin_ring_watch_check(ring, &ring->prev_watch, ring->prev);
+	fanin_ring_watch_check(ring, &ring->next_watch, ring->next);
 	if (waited_ns >= timeout_ns && fanin_ring_watch_is_silent(ring, &ring->next_watch, 0))
 		fail_by(ring, UINT64_C(1) << fanin_ring_next_rank(ring), FANIN_RING_SILENT);
 	else if (waited_ns >= timeout_ns + grace_ns &&
@@ -244,7 +254,7 @@ fanin_ring_missing(const struct fanin_ring *ring)
 		return 0;
 	if (silent != 0)
 		return silent;
-	/* Nothing has been heard: nothing is known. */
+	/* Nothing has been heard, so nothing is known. */
 	if (ring->posted == 0)
 		return 0;
 	return fanin_ring_all(ring) & ~ring->posted & ~(UINT64_C(1) << ring->config.rank);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The steps of each collective. With P ranks, reduce-scatter takes P - 1 steps in which segments are combined on their way,
- * allgather as many in which they are handed on, and an allreduce is the one after the other. A reduce is an allreduce
- * whose result only the root keeps. A broadcast is a chain from the root on.
+ * The steps of each collective. With P ranks, reduce-scatter takes P - 1 steps in which segments
+ * are combined on their way, allgather P - 1 in which they are passed on, and an allreduce is the
+ * former followed by the latter. A reduce is an allreduce whose result only the root keeps. A
+ * broadcast is a chain from the root on.
  */
 #include "ring_internal.h"
 
@@ -37,7 +38,7 @@ steps_plan(struct fanin_ring *ring, unsigned int collective, uint16_t root)
 		work->tx_steps = 2 * once_round;
 		break;
 	case FANIN_COLLECTIVE_REDUCE_SCATTER:
-		/* One segment further back: each rank ends with its own. */
+		/* One segment earlier: each rank ends with its own. */
 		work->first = once_round;
 		work->reducing = once_round;
 		work->tx_steps = once_round;
@@ -55,7 +56,9 @@ steps_plan(struct fanin_ring *ring, unsigned int collective, uint16_t root)
 	work->rx_steps = work->tx_steps;
 }
 
-/* Memory for what the caller's buffers have no room for. Returns false if there is none. */
+/*
+ * Allocates memory for what does not fit into the caller's buffers. Returns false if there is none.
+ */
 static bool
 memory_take(struct fanin_ring_work *work)
 {
@@ -77,7 +80,9 @@ memory_take(struct fanin_ring_work *work)
 	return work->reducing == 0 || work->partial != NULL;
 }
 
-/* What this rank puts on the way first, where that is not the caller's memory as it is. */
+/*
+ * Prepares the data that this rank sends first, where the caller's buffer can't be used as it is.
+ */
 static void
 own_prepare(const struct fanin_ring *ring)
 {

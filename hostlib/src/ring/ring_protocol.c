@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The ring as a table (protocol/protocol.h): what a job runs for which there is no reduction tree.
- */
+/* The ring as a protocol (protocol/protocol.h), for jobs without a reduction tree. */
 #include "ring.h"
 
 static int

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Is a neighbour's machine there, while its process does nothing? TCP alone does not tell in time. A late rank's window
- * fills up, and then the kernel asks at intervals that double up to two minutes; TCP_USER_TIMEOUT ends such a connection
- * although every one of these questions is answered. So two things are looked at: whether anything comes back as long as
- * something is to be acknowledged, and whether the machine refuses a connection to the port at which the rank listened once,
- * which its kernel does at once. The second counts only if it was refused before: firewalls may let such attempts vanish.
+ * Checks whether a neighbour's machine is alive while its process does nothing. TCP alone does not
+ * tell in time. A late rank's window fills up, and then the kernel probes at intervals that double
+ * up to two minutes; TCP_USER_TIMEOUT ends such a connection although every probe is answered. So
+ * two things are checked: whether anything comes back while data is unacknowledged, and whether the
+ * machine refuses a connection to the port at which the rank once listened, which its kernel does
+ * at once. The second counts only if it was refused before: firewalls may drop such attempts.
  */
 #include "ring_internal.h"
 
@@ -17,7 +18,7 @@
 
 #define PATIENCE 3 /* attempts in a row without an answer */
 #define MOST_INTERVAL_NS (500 * 1000000ull)
-#define MOST_TRIES 20 /* to find out whether attempts are refused, before anybody is waited for */
+#define MOST_TRIES 20 /* to find out whether attempts are refused, before anybody has to wait */
 
 static uint64_t
 interval_ns(const struct fanin_ring *ring)
@@ -48,7 +49,10 @@ fanin_ring_watch_away(const struct fanin_ring *ring, struct fanin_ring_watch *wa
 	watch->heard_ns = fanin_absence_move(watch->heard_ns, by_ns, ring->now_ns);
 }
 
-/* An attempt has ended so. Only a refusal shows that attempts are refused; who is still wiring its ring may let them in. */
+/*
+ * Ends an attempt with its result. Only a refusal shows that attempts are refused; a rank that is
+ * still connecting may accept them.
+ */
 static void
 attempt_end(struct fanin_ring *ring, struct fanin_ring_watch *watch, int errnum)
 {
@@ -65,7 +69,7 @@ attempt_end(struct fanin_ring *ring, struct fanin_ring_watch *watch, int errnum)
 }
 
 static void
-attempt_look(struct fanin_ring *ring, struct fanin_ring_watch *watch)
+attempt_check(struct fanin_ring *ring, struct fanin_ring_watch *watch)
 {
 	struct pollfd ready = { .fd = watch->fd, .events = POLLOUT };
 	socklen_t len = sizeof(int);
@@ -97,9 +101,9 @@ attempt_begin(struct fanin_ring *ring, struct fanin_ring_watch *watch)
 		attempt_end(ring, watch, errno);
 }
 
-/* What the connection to the neighbour shows. */
+/* Checks what the connection to the neighbour shows. */
 static void
-connection_look(struct fanin_ring *ring, struct fanin_ring_watch *watch, int fd)
+connection_check(struct fanin_ring *ring, struct fanin_ring_watch *watch, int fd)
 {
 	struct tcp_info info = { 0 };
 	socklen_t len = sizeof(info);
@@ -116,9 +120,9 @@ connection_look(struct fanin_ring *ring, struct fanin_ring_watch *watch, int fd)
 }
 
 void
-fanin_ring_watch_rest(struct fanin_ring *ring, struct fanin_ring_watch *watch)
+fanin_ring_watch_idle(struct fanin_ring *ring, struct fanin_ring_watch *watch)
 {
-	attempt_look(ring, watch);
+	attempt_check(ring, watch);
 	watch->unanswered = 0;
 	watch->answered_ns = ring->now_ns;
 	watch->heard_ns = ring->now_ns;
@@ -130,13 +134,13 @@ fanin_ring_watch_rest(struct fanin_ring *ring, struct fanin_ring_watch *watch)
 }
 
 void
-fanin_ring_watch_look(struct fanin_ring *ring, struct fanin_ring_watch *watch, int fd)
+fanin_ring_watch_check(struct fanin_ring *ring, struct fanin_ring_watch *watch, int fd)
 {
-	attempt_look(ring, watch);
+	attempt_check(ring, watch);
 	if (ring->now_ns < watch->due_ns)
 		return;
 	watch->due_ns = ring->now_ns + interval_ns(ring);
-	connection_look(ring, watch, fd);
+	connection_check(ring, watch, fd);
 	attempt_begin(ring, watch);
 }
 
@@ -146,7 +150,7 @@ fanin_ring_watch_is_silent(const struct fanin_ring *ring, const struct fanin_rin
 {
 	const uint64_t timeout_ns = ring->config.timeout_ns;
 
-	/* Attempts are answered within a round trip, unless the machines have much else to do. */
+	/* Attempts are answered within a round trip, unless the machines are very busy. */
 	return (watch->refuses && watch->unanswered >= PATIENCE &&
 		ring->now_ns - watch->answered_ns >= timeout_ns / 2 + grace_ns) ||
 	       ring->now_ns - watch->heard_ns >= timeout_ns + grace_ns;

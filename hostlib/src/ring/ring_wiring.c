@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How neighbours in the ring find each other: each rank calls the next one, both say hello with the job's key, and whoever
- * calls with anything else is closed and counted. A hello that is not said in time is wrong, too.
+ * Connects the neighbours of the ring: each rank connects to the next one, and both say hello with
+ * the job's key. A connection that starts with anything else is closed and counted, as is one whose
+ * hello does not come in time.
  */
 #include "ring_internal.h"
 
@@ -60,7 +61,7 @@ hello_make(const struct fanin_ring *ring, uint16_t to, struct fanin_ring_piece *
 	fanin_ring_piece_set(piece, &hello, sizeof(hello));
 }
 
-/* What is wrong with a hello of that rank; NULL if nothing is. */
+/* Returns what is wrong with a hello of that rank; NULL if nothing is. */
 static const char *
 hello_problem(const struct fanin_ring *ring, const struct fanin_ring_piece *piece, uint16_t from)
 {
@@ -78,7 +79,7 @@ hello_problem(const struct fanin_ring *ring, const struct fanin_ring_piece *piec
 	return NULL;
 }
 
-/* Small messages must not wait for the answer to the ones before. */
+/* Small messages must not wait for the acknowledgement of the ones before. */
 static void
 connection_tune(int fd)
 {
@@ -100,7 +101,10 @@ guest_close(struct fanin_ring *ring, struct fanin_ring_guest *guest, const char 
 		       "a connection to the ring was closed: %s", problem);
 }
 
-/* A place for a caller: a free one, or that of the one who has been silent for longest. */
+/*
+ * Returns an entry for a new connection: a free one, or that of the connection that has been silent
+ * for longest.
+ */
 static struct fanin_ring_guest *
 guest_place(struct fanin_ring *ring)
 {
@@ -131,7 +135,7 @@ guests_accept(struct fanin_ring *ring)
 	}
 }
 
-/* The caller is the previous rank: it is told so. */
+/* The peer is the previous rank: answers its hello. */
 static void
 guest_admit(struct fanin_ring *ring, struct fanin_ring_guest *guest)
 {
@@ -155,7 +159,10 @@ guest_hear(struct fanin_ring *ring, struct fanin_ring_guest *guest)
 	const char *problem;
 
 	if (ret < 0 && guest->hello.done == 0) {
-		/* Only looked whether there is anybody, as a neighbour does whose ring is complete already. */
+		/*
+		 * Only a probe whether this machine is alive, by a neighbour whose ring is complete
+		 * already.
+		 */
 		close(guest->fd);
 		guest->fd = -1;
 	} else if (ret < 0) {
@@ -203,7 +210,7 @@ next_connect(struct fanin_ring *ring)
 		ring->next_state = FANIN_RING_NEXT_CONNECTING;
 }
 
-/* Connected or refused? Then the hello goes out. */
+/* Checks whether connecting succeeded; then sends the hello. */
 static void
 next_greet(struct fanin_ring *ring)
 {

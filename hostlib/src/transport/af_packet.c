@@ -24,7 +24,7 @@
 /* Ring frames lie in blocks of this size; a bigger frame gets a block of its own. */
 #define BLOCK_BYTES (64 * 1024u)
 
-/* The kernel puts a received frame 66 bytes behind the ring frame's start; 30 more make it 32 modulo 64. */
+/* The kernel puts a received frame 66 bytes after the ring frame's start; 30 more make it 32 modulo 64. */
 #define RX_RESERVE 30u
 #define RX_OFFSET 96u
 
@@ -40,7 +40,7 @@ struct ring {
 struct af_packet {
 	struct fanin_transport transport;
 	int fd;
-	int sink_fd; /* takes what the kernel's UDP would answer with "port unreachable" */
+	int sink_fd; /* drains what the kernel's UDP would answer with "port unreachable" */
 	void *map;
 	size_t map_len;
 	struct ring rx;
@@ -172,7 +172,7 @@ fanin_packet_drops(int fd)
 	struct tpacket_stats stats = { 0 };
 	socklen_t len = sizeof(stats);
 
-	/* Asking sets the kernel's counters back. */
+	/* Reading resets the kernel's counters. */
 	getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &len);
 	return stats.tp_drops;
 }
@@ -216,7 +216,10 @@ static const struct fanin_transport_ops packet_ops = {
 	.close = packet_close,
 };
 
-/* Untagged IPv4 without options or fragments, UDP to our port, our job: all that the XDP program takes, too. */
+/*
+ * Accepts untagged IPv4 without options or fragments, UDP to our port, our job: the same as the XDP
+ * program.
+ */
 static int
 filter_attach(int fd, const struct fanin_transport_config *config, enum fanin_packet_lengths lengths)
 {
@@ -249,7 +252,10 @@ filter_attach(int fd, const struct fanin_transport_config *config, enum fanin_pa
 											   : 0;
 }
 
-/* A UDP socket on our port that drops everything. Without one the kernel answers the switch with ICMP errors. */
+/*
+ * Opens a UDP socket on our port that drops everything. Without it the kernel answers the switch
+ * with ICMP errors.
+ */
 static int
 sink_open(const struct fanin_transport_config *config)
 {
@@ -266,7 +272,7 @@ sink_open(const struct fanin_transport_config *config)
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -1;
-	/* Several jobs on one host each have one. */
+	/* Several jobs on one host each have such a socket. */
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) < 0 ||
 	    bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
@@ -329,7 +335,7 @@ ring_map(struct af_packet *packet, uint32_t frame_len, uint16_t window)
 	return ring_fill(&packet->rx, &request, map);
 }
 
-/* Options of the socket whose ring takes frames, and which sends. */
+/* Sets the options of the socket with the ring, which also sends. */
 static int
 socket_configure(struct af_packet *packet, const struct fanin_transport_config *config,
 		 struct fanin_error *error)
@@ -357,7 +363,10 @@ socket_configure(struct af_packet *packet, const struct fanin_transport_config *
 		fanin_log_line(config->log, FANIN_LOG_DEBUG, "af_packet: no %s: %s",
 			       options[i].name, strerror(errno));
 	}
-	/* Frames count against it until the receiver has them; without CAP_NET_ADMIN the usual limit stays. */
+	/*
+	 * Frames count against it until the receiver has them; without CAP_NET_ADMIN the default
+	 * limit stays.
+	 */
 	if (setsockopt(packet->fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_buffer, sizeof(send_buffer)) < 0)
 		setsockopt(packet->fd, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof(send_buffer));
 	return FANIN_OK;
@@ -370,7 +379,7 @@ fanin_packet_socket(const struct fanin_transport_config *config, enum fanin_pack
 	int fd;
 	int ret;
 
-	/* Protocol 0: nothing comes in before the filter is there and the socket is bound. */
+	/* Protocol 0: nothing is received before the filter is attached and the socket is bound. */
 	fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
@@ -397,7 +406,10 @@ fanin_packet_bind(int fd, const struct fanin_transport_config *config)
 	return bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
 }
 
-/* The socket with the ring. packet->longer is open already, and what it does not take comes here. */
+/*
+ * Opens the socket with the ring. packet->longer is open already; the ring gets what it does not
+ * take.
+ */
 static int
 ring_open(struct af_packet *packet, const struct fanin_transport_config *config,
 	  struct fanin_error *error)

@@ -8,14 +8,16 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* What the kernel counts for a frame in the queue besides its bytes, at most: headers and the rest of the last page. */
+/*
+ * Upper bound of the kernel's overhead for a queued frame: headers and the rest of the last page.
+ */
 #define ROOM_EXTRA 5120u
 
-/* Room in the queue for all results of a window. Returns 0 or the errno. */
+/* Makes room in the queue for all results of a window. Returns 0 or the errno. */
 static int
 room_reserve(int fd, const struct fanin_transport_config *config)
 {
-	/* The kernel grants twice of what it is asked for. */
+	/* The kernel grants twice the amount asked for. */
 	int wanted = (int)(config->window * (config->frame_len + ROOM_EXTRA));
 	int granted = 0;
 	socklen_t len = sizeof(granted);

@@ -73,7 +73,7 @@ xdp_tx_flush(struct fanin_transport *transport)
 		xsk_ring_prod__submit(&xdp->tx, xdp->committed);
 		xdp->committed = 0;
 	}
-	/* One call takes a limited number of frames; it is repeated as long as it takes any. */
+	/* One call sends a limited number of frames; it is repeated as long as it sends any. */
 	for (;;) {
 		uint32_t before = tx_taken(xdp);
 
@@ -200,7 +200,7 @@ fanin_xdp_sockets_close(struct fanin_xdp *xdp)
 	xdp->n_tx_free = 0;
 }
 
-/* The program goes first, so that the kernel never redirects to sockets that are being closed. */
+/* Detach the program first, so that the kernel never redirects to sockets that are being closed. */
 static void
 xdp_close(struct fanin_transport *transport)
 {

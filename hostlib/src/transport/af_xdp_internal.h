@@ -13,7 +13,10 @@
 #include "xdp_program.h"
 
 #define FANIN_XDP_FRAME_BYTES 4096u
-/* The kernel puts a received frame this far behind the UMEM frame's start, and behind our headroom. */
+/*
+ * The kernel puts a received frame this far after the UMEM frame's start, in addition to our
+ * headroom.
+ */
 #define FANIN_XDP_KERNEL_HEADROOM 256u
 /* 32 modulo 64 in both directions, so that the payload behind 96 bytes of headers is 64-byte aligned. */
 #define FANIN_XDP_HEADROOM 32u
@@ -37,13 +40,13 @@ struct fanin_xdp {
 	size_t area_len;
 	struct fanin_xdp_queue queues[FANIN_XDP_MAX_QUEUES];
 	unsigned int n_queues;
-	unsigned int next_queue; /* where the next receive burst begins */
+	unsigned int next_queue; /* where the next receive burst starts */
 	struct xsk_ring_prod tx; /* of queue 0 */
 	uint64_t *tx_free;       /* stack of UMEM addresses */
 	uint32_t n_tx_free;
 	uint32_t ring_frames; /* entries of each ring; frames per queue and direction */
 	uint32_t committed;   /* not yet given to the kernel */
-	bool busy;            /* a queue still had another socket when it was to be opened */
+	bool busy;            /* a queue still had another socket when it was opened */
 };
 
 extern const struct fanin_transport_ops fanin_xdp_ops;

@@ -18,7 +18,7 @@
 #define MIN_FRAMES 256u
 #define SEND_BUFFER_BYTES (16 * 1024 * 1024)
 
-/* How long a queue may be busy, and how often it is tried. */
+/* How long to wait for a busy queue, and how often to retry. */
 #define BUSY_WAIT_MS 8000
 #define BUSY_PAUSE_MS 10
 
@@ -35,7 +35,7 @@ umem_open(struct fanin_xdp *xdp, const struct fanin_transport_config *config,
 	void *area;
 	int status;
 
-	/* One share per queue to receive into, and one to send from. */
+	/* One share per queue for receiving, and one for sending. */
 	xdp->area_len = (size_t)(xdp->n_queues + 1) * xdp->ring_frames * FANIN_XDP_FRAME_BYTES;
 	area = mmap(NULL, xdp->area_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (area == MAP_FAILED)
@@ -98,7 +98,10 @@ queue_open(struct fanin_xdp *xdp, const struct fanin_transport_config *config, u
 				       xdp->n_queues, config->interface, strerror(-status));
 	}
 	fd = xsk_socket__fd(queue->socket);
-	/* Frames count against it until the receiver has them; without CAP_NET_ADMIN the usual limit stays. */
+	/*
+	 * Frames count against it until the receiver has them; without CAP_NET_ADMIN the default
+	 * limit stays.
+	 */
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_buffer, sizeof(send_buffer)) < 0)
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof(send_buffer));
 
@@ -131,8 +134,8 @@ sockets_open(struct fanin_xdp *xdp, const struct fanin_transport_config *config,
 }
 
 /*
- * The program takes a job's multicast packets away from the kernel, and XDP cannot give a frame to two. Where another host of the job
- * may be behind the same interface, it would get none.
+ * The program takes a job's multicast packets away from the kernel, and XDP cannot give a frame to
+ * two receivers. Another host of the job behind the same interface would get none.
  */
 static int
 station_check(const struct fanin_transport_config *config, struct fanin_error *error)
@@ -173,7 +176,7 @@ xdp_configure(struct fanin_xdp *xdp, const struct fanin_transport_config *config
 		status = fanin_xdp_program_open(config, &xdp->program, error);
 	if (status != FANIN_OK)
 		return status;
-	/* The kernel lets go of a closed socket's queue some time later, and tells nobody. */
+	/* The kernel releases a closed socket's queue some time later, without a notification. */
 	status = sockets_open(xdp, config, error);
 	for (int tries = 0; status != FANIN_OK && xdp->busy && tries < BUSY_WAIT_MS / BUSY_PAUSE_MS;
 	     tries++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memif transport's frames. Indices are published once per burst, interrupts are asked for only before sleeping, and
- * nothing that the switch writes is believed beyond the buffer that it was written to. See memif.h and transport.h.
+ * The memif transport's frames. Indices are published once per burst, interrupts are requested only
+ * before sleeping, and nothing that the switch writes is trusted beyond the buffer that it was
+ * written to. See memif.h and transport.h.
  */
 #include <errno.h>
 #include <net/ethernet.h>
@@ -22,7 +23,10 @@ index_load(const uint16_t *index)
 	return __atomic_load_n(index, __ATOMIC_ACQUIRE);
 }
 
-/* Slots that the switch has given back. More than it was given: it is broken, and nothing of it is used any more. */
+/*
+ * Returns the slots that the switch has given back. If it gives back more than it had, it is broken
+ * and no longer used.
+ */
 static uint16_t
 ring_returned(struct fanin_memif *memif, const struct fanin_memif_ring *ring)
 {
@@ -72,7 +76,9 @@ memif_tx_reserve(struct fanin_transport *transport, uint32_t len)
 
 	if (memif->errnum != 0 || len > FANIN_MEMIF_FRAME_BYTES)
 		return NULL;
-	/* As soon as possible, so that few buffers are in use and those are in the cache. */
+	/*
+	 * Reclaim as early as possible, so that few buffers are in use and those are in the cache.
+	 */
 	if ((memif->tx.head & 7) == 0 || memif->n_tx_free == 0)
 		tx_reclaim(memif);
 	if (memif->n_tx_free == 0)
@@ -96,7 +102,7 @@ memif_tx_flush(struct fanin_transport *transport)
 
 	if (ring->published != ring->head) {
 		ring_publish(ring);
-		/* A switch that polls has said so. */
+		/* A switch that polls has set this flag. */
 		if ((__atomic_load_n(&ring->shared->flags, __ATOMIC_RELAXED) &
 		     MEMIF_RING_NO_INTERRUPT) == 0)
 			eventfd_write(ring->event_fd, 1);
@@ -114,7 +120,10 @@ interrupts_disable(struct fanin_memif *memif)
 	memif->interrupts = false;
 }
 
-/* Untagged IPv4 without options or fragments, UDP to our port, our job: what the other transports' filters take. */
+/*
+ * True for untagged IPv4 without options or fragments, UDP to our port, our job: the same as the
+ * other transports' filters.
+ */
 static bool
 is_wanted(const struct fanin_memif *memif, const void *frame, uint32_t len)
 {
@@ -176,7 +185,7 @@ memif_rx_release(struct fanin_transport *transport, const struct fanin_frame *fr
 	ring_publish(&memif->rx);
 }
 
-/* Whatever the switch says now means that it is over. */
+/* Anything readable on the connection means that the switch has ended it. */
 static void
 connection_check(struct fanin_memif *memif)
 {
@@ -188,7 +197,7 @@ connection_check(struct fanin_memif *memif)
 	memif->errnum = len < 0 ? errno : ECONNRESET;
 }
 
-/* Called before sleeping: the time to look at what polling does not see, and to ask for interrupts. */
+/* Called before sleeping: checks what polling does not see, and requests interrupts. */
 static unsigned int
 memif_poll_fds(struct fanin_transport *transport, struct pollfd *fds)
 {
@@ -199,7 +208,10 @@ memif_poll_fds(struct fanin_transport *transport, struct pollfd *fds)
 		connection_check(memif);
 	if (memif->errnum != 0)
 		return 0;
-	/* What came before the switch saw the flag gives no interrupt: look after it is set, not before. */
+	/*
+	 * Frames that came before the switch saw the flag cause no interrupt: check after setting
+	 * it, not before.
+	 */
 	__atomic_store_n(&ring->shared->flags, 0, __ATOMIC_SEQ_CST);
 	memif->interrupts = true;
 	if (__atomic_load_n(&ring->shared->tail, __ATOMIC_SEQ_CST) != ring->tail)
@@ -209,7 +221,7 @@ memif_poll_fds(struct fanin_transport *transport, struct pollfd *fds)
 	return 2;
 }
 
-/* A frame that finds no room in the host's ring is dropped, and counted, by the switch. */
+/* The switch drops and counts frames for which the host's ring has no room. */
 static uint64_t
 memif_ring_drops(struct fanin_transport *transport)
 {
@@ -266,8 +278,8 @@ fanin_memif_expect(struct fanin_transport *transport, uint16_t window)
 	const uint32_t wanted = 2u * window;
 
 	/*
-	 * All results at once, each repeated, and no more: buffers take turns, and those that leave the cache in between
-	 * cost time.
+	 * Room for all results at once, each repeated, and no more: buffers take turns, and those
+	 * that leave the cache in between cost time.
 	 */
 	if (wanted > memif->rx_posted)
 		fanin_memif_post(memif, wanted - memif->rx_posted);

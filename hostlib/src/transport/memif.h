@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memif transport: frames in memory that is shared with a switch on the same machine. No kernel interface stands
- * beside it: the host has the address that the user gives, a MAC address made from it, and asks the switch for its own by
- * ARP over the ring. See transport.h for the frames.
+ * The memif transport: frames in memory that is shared with a switch on the same machine, without a
+ * kernel interface: the host has the address that the user gives and a MAC address made from it,
+ * and asks the switch for its MAC address by ARP over the ring. See transport.h for the frames.
  */
 #ifndef FANIN_HOSTLIB_MEMIF_H
 #define FANIN_HOSTLIB_MEMIF_H
 
 #include "transport.h"
 
-/* What the switch's MTUs end at; buffers hold more. */
+/* The largest MTU of the switch; buffers hold more. */
 #define FANIN_MEMIF_MTU 61184u
 
 struct fanin_memif_options {
@@ -31,7 +31,7 @@ int fanin_memif_open(const struct fanin_memif_options *options, struct fanin_tra
 		     struct fanin_error *error);
 
 /*
- * Asks for the switch's MAC address by ARP (RFC 826), again and again until the deadline.
+ * Asks for the switch's MAC address by ARP (RFC 826), repeatedly until the deadline.
  *
  * deadline_ns: on the clock of fanin_now_ns. mac: 6 bytes, set on success only.
  * Returns FANIN_OK, FANIN_ERR_NO_ROUTE or FANIN_ERR_INTERRUPTED.
@@ -40,10 +40,10 @@ int fanin_memif_resolve(struct fanin_transport *transport, uint32_t switch_ip_be
 			uint64_t deadline_ns, fanin_interrupt_fn interrupt, void *interrupt_arg,
 			uint8_t *mac, struct fanin_error *error);
 
-/* From now on only Fanin packets of this job are handed up. */
+/* From now on only Fanin packets of this job are received. */
 void fanin_memif_filter(struct fanin_transport *transport, uint32_t job, uint16_t udp_port);
 
-/* Makes room for the results of a window, once it is known. */
+/* Makes room for the results of a window, once its size is known. */
 void fanin_memif_expect(struct fanin_transport *transport, uint16_t window);
 
 #endif

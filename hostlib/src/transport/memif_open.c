@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sets up the memif transport: the connection to the switch, the memory that is shared with it, and who the switch is.
- * See memif.h.
+ * Sets up the memif transport: the connection to the switch, the shared memory, and the switch's
+ * address. See memif.h.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -28,17 +28,20 @@ static_assert(FANIN_MEMIF_BUFFER_BYTES % 64 == 0 && FANIN_MEMIF_RINGS_BYTES % 64
 static_assert(FANIN_MEMIF_FRAME_BYTES >= FANIN_MEMIF_MTU + 18, "Ethernet header and VLAN tag");
 static_assert(FANIN_MEMIF_SLOTS <= 1u << MEMIF_MAX_LOG2_RING, "ring size");
 
-/* The connection and each answer; how long another client's end is waited for, and how often it is tried. */
+/*
+ * Timeout of connecting and of each answer; how long to wait for another client to end, and how
+ * often to retry.
+ */
 #define ANSWER_MS 2000
 #define BUSY_WAIT_MS 1000
 #define BUSY_PAUSE_MS 10
 
 #define ARP_REPEAT_NS (100 * 1000000ull)
 
-/* Enough for the answers to ARP and JOIN, and for what others broadcast meanwhile. */
+/* Enough for the answers to ARP and JOIN, and for broadcasts of others meanwhile. */
 #define FIRST_BUFFERS 16
 
-/* What the switch says is shown to people. */
+/* Makes a string from the switch fit for messages. */
 static const char *
 printable(char *text, size_t len)
 {
@@ -50,7 +53,7 @@ printable(char *text, size_t len)
 	return text;
 }
 
-/* Makes the memory with two empty rings in it. */
+/* Makes the memory with two empty rings. */
 static int
 area_open(struct fanin_memif *memif, int *area_fd, struct fanin_error *error)
 {
@@ -68,7 +71,7 @@ area_open(struct fanin_memif *memif, int *area_fd, struct fanin_error *error)
 		return fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot make shared memory: %s",
 				       strerror(errno));
 	*area_fd = fd;
-	/* The switch wants to be sure that what it maps stays. */
+	/* The switch wants to be sure that the mapped memory stays. */
 	if (ftruncate(fd, FANIN_MEMIF_AREA_BYTES) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) < 0)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "no %u bytes of shared memory: %s",
 				       FANIN_MEMIF_AREA_BYTES, strerror(errno));
@@ -120,7 +123,10 @@ message_send(const struct fanin_memif *memif, const struct memif_message *messag
 			       "the switch does not listen any more: %s", strerror(errno));
 }
 
-/* Takes the next message, which has to be of a type. Descriptors that come with it are dropped by the kernel. */
+/*
+ * Receives the next message, which must have this type. The kernel drops descriptors that come with
+ * it.
+ */
 static int
 message_receive(const struct fanin_memif *memif, enum memif_type type,
 		struct memif_message *message, bool *busy, struct fanin_error *error)
@@ -154,10 +160,10 @@ message_receive(const struct fanin_memif *memif, enum memif_type type,
 	return FANIN_OK;
 }
 
-/* Says something and waits for the answer. */
+/* Sends a message and receives the answer. */
 static int
-converse(const struct fanin_memif *memif, struct memif_message *message, int passed,
-	 enum memif_type answer, bool *busy, struct fanin_error *error)
+request_reply(const struct fanin_memif *memif, struct memif_message *message, int passed,
+	      enum memif_type answer, bool *busy, struct fanin_error *error)
 {
 	int status = message_send(memif, message, passed, error);
 
@@ -191,7 +197,7 @@ ring_add(struct fanin_memif *memif, const struct fanin_memif_ring *ring, uint16_
 		},
 	};
 
-	return converse(memif, &message, ring->event_fd, MEMIF_TYPE_ACK, busy, error);
+	return request_reply(memif, &message, ring->event_fd, MEMIF_TYPE_ACK, busy, error);
 }
 
 static int
@@ -211,14 +217,14 @@ handshake(struct fanin_memif *memif, bool *busy, struct fanin_error *error)
 			.init = { .version = MEMIF_VERSION, .id = memif->options.id },
 		};
 		snprintf(message.init.name, sizeof(message.init.name), "fanin-%d", (int)getpid());
-		status = converse(memif, &message, -1, MEMIF_TYPE_ACK, busy, error);
+		status = request_reply(memif, &message, -1, MEMIF_TYPE_ACK, busy, error);
 	}
 	if (status == FANIN_OK) {
 		message = (struct memif_message){
 			.type = MEMIF_TYPE_ADD_REGION,
 			.add_region = { .size = memif->area_len },
 		};
-		status = converse(memif, &message, area_fd, MEMIF_TYPE_ACK, busy, error);
+		status = request_reply(memif, &message, area_fd, MEMIF_TYPE_ACK, busy, error);
 	}
 	if (area_fd >= 0)
 		close(area_fd);
@@ -230,7 +236,7 @@ handshake(struct fanin_memif *memif, bool *busy, struct fanin_error *error)
 		message = (struct memif_message){ .type = MEMIF_TYPE_CONNECT };
 		snprintf(message.connect.interface, sizeof(message.connect.interface), "memif%u",
 			 memif->options.id);
-		status = converse(memif, &message, -1, MEMIF_TYPE_CONNECTED, busy, error);
+		status = request_reply(memif, &message, -1, MEMIF_TYPE_CONNECTED, busy, error);
 	}
 	return status;
 }
@@ -263,7 +269,7 @@ fanin_memif_attach(int fd, const struct fanin_memif_options *options, unsigned i
 		created->transport.ops->close(&created->transport);
 		return status;
 	}
-	/* Not before: the switch sets the indices to 0 when it connects. */
+	/* Not before: the switch resets the indices when it connects. */
 	fanin_memif_post(created, FIRST_BUFFERS);
 	*memif = created;
 	return FANIN_OK;
@@ -312,7 +318,7 @@ fanin_memif_open(const struct fanin_memif_options *options, struct fanin_transpo
 		status = switch_connect(options, &fd, error);
 		if (status == FANIN_OK)
 			status = fanin_memif_attach(fd, options, ANSWER_MS, &memif, &busy, error);
-		/* A client that was killed is gone for the switch a little later. */
+		/* The switch notices a killed client a little later. */
 		if (status == FANIN_OK || !busy || tries == BUSY_WAIT_MS / BUSY_PAUSE_MS)
 			break;
 		nanosleep(&pause, NULL);
@@ -342,7 +348,7 @@ arp_ask(struct fanin_memif *memif, uint32_t switch_ip_be)
 	ops->tx_flush(&memif->transport);
 }
 
-/* Looks for the answer among what has come. Returns true if it is there. */
+/* Looks for the ARP answer among the received frames. Returns true if it is there. */
 static bool
 arp_answer(struct fanin_memif *memif, uint32_t switch_ip_be, uint8_t *mac)
 {

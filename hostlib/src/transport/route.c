@@ -42,7 +42,7 @@ ip_text(uint32_t ip_be, char *text)
 	return inet_ntop(AF_INET, &ip_be, text, INET_ADDRSTRLEN);
 }
 
-/* Sends the question and takes one answer. Returns its length or -errno. */
+/* Sends the request and receives one answer. Returns its length or -errno. */
 static ssize_t
 route_ask(struct route_request *request, void *answer, size_t answer_len)
 {
@@ -104,7 +104,7 @@ route_parse(const struct nlmsghdr *header, ssize_t len, struct fanin_route *rout
 	return route->ifindex != 0 && route->local_ip_be != 0 ? 0 : -ENETUNREACH;
 }
 
-/* Receive queues in use; 1 if the driver doesn't tell. */
+/* Returns the receive queues in use; 1 if the driver doesn't tell. */
 static unsigned int
 rx_queues_query(int fd, const char *interface)
 {

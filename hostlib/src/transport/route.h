@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the kernel knows about the way to the switch: interface, addresses, MTU and the next hop's MAC address. May block
- * for the time of a system call; keeps no state.
+ * What the kernel knows about the route to the switch: interface, addresses, MTU and the next hop's
+ * MAC address. May block for the time of a system call; keeps no state.
  */
 #ifndef FANIN_HOSTLIB_ROUTE_H
 #define FANIN_HOSTLIB_ROUTE_H
@@ -18,12 +18,12 @@ struct fanin_route {
 	uint32_t mtu; /* bytes */
 	uint32_t switch_ip_be;
 	uint32_t local_ip_be;
-	uint32_t next_hop_be; /* a gateway's address, or the switch's own */
+	uint32_t next_hop_be; /* address of the gateway, or of the switch itself */
 	uint8_t local_mac[6];
 };
 
 /*
- * Asks for the route to an IPv4 address.
+ * Looks up the route to an IPv4 address.
  *
  * interface: NULL, or the only one that may be used. route: set on success only.
  * Returns FANIN_OK, FANIN_ERR_INVALID, FANIN_ERR_NO_ROUTE or FANIN_ERR_SYSTEM.
@@ -32,7 +32,8 @@ int fanin_route_find(uint32_t switch_ip_be, const char *interface, struct fanin_
 		     struct fanin_error *error);
 
 /*
- * The next hop's MAC address from the neighbour table. The kernel has it there once it has exchanged a packet with it.
+ * Looks up the next hop's MAC address in the neighbour table. The kernel has it there once it has
+ * exchanged a packet with it.
  *
  * mac: 6 bytes, set on success only. Returns FANIN_OK, FANIN_ERR_NO_ROUTE or FANIN_ERR_SYSTEM.
  */

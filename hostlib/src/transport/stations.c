@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * By the addresses that devices on top of an interface have had it take, which rtnetlink lists as the interface's own forwarding
- * entries (as `bridge fdb show` does). Their devices may be in another namespace, where nothing else shows them. See stations.h.
+ * Finds other stations by the addresses that devices on top of an interface have registered with
+ * it, which rtnetlink lists as the interface's own forwarding entries (as `bridge fdb show` does).
+ * Their devices may be in another namespace, where nothing else shows them. See stations.h.
  */
 #include "stations.h"
 
@@ -15,7 +16,7 @@
 #define MAC_LEN 6
 #define MULTICAST 1 /* in the first byte of a MAC address */
 
-/* Takes the address of an entry if it is another station's. */
+/* Stores the address of an entry if it is another station's. */
 static bool
 entry_read(const struct nlmsghdr *header, int ifindex, const uint8_t *mac, uint8_t *other)
 {
@@ -38,7 +39,7 @@ entry_read(const struct nlmsghdr *header, int ifindex, const uint8_t *mac, uint8
 	return false;
 }
 
-/* Reads what the kernel lists. Returns true if there is another station. */
+/* Reads the kernel's list. Returns true if there is another station. */
 static bool
 list_read(int fd, int ifindex, const uint8_t *mac, uint8_t *other)
 {
@@ -67,7 +68,7 @@ bool
 fanin_station_behind(int ifindex, const uint8_t *mac, uint8_t *other)
 {
 	const struct timeval limit = { .tv_sec = 1 };
-	/* The kernel tells by the length that it is asked for one interface. */
+	/* By the length the kernel sees that it is asked for one interface. */
 	const struct {
 		struct nlmsghdr header;
 		struct ifinfomsg message;

@@ -10,10 +10,11 @@
 #include <stdint.h>
 
 /*
- * Looks for a unicast address that an interface takes frames for besides its own, whichever network namespace the device is in
- * that has it.
+ * Looks for a unicast address that an interface accepts frames for besides its own, in whichever
+ * network namespace its device is.
  *
- * mac: the interface's, 6 bytes. other: 6 bytes, set if there is one. Returns false also if the kernel can't be asked.
+ * mac: the interface's, 6 bytes. other: 6 bytes, set if there is one. Returns false also if the
+ * kernel can't be asked.
  */
 bool fanin_station_behind(int ifindex, const uint8_t *mac, uint8_t *other);
 

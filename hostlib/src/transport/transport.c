@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chooses the transport: the fastest first, and why a faster one was not taken is kept for the report. A transport that
- * the user named is never replaced by another one.
+ * Chooses the transport: the fastest first; the report tells why a faster one was not taken. A
+ * transport that the user named is never replaced by another one.
  */
 #include "transport.h"
 
@@ -34,7 +34,7 @@ fanin_transport_known(const char *name)
 	return false;
 }
 
-/* Appends "name refused: text" to what earlier transports said. */
+/* Appends "name refused: text" to the texts of earlier transports. */
 static void
 refusal_append(char *refusals, size_t len, const char *name, const char *text)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the engine sends and receives whole Ethernet frames. A transport is one table of functions; frames are built and
- * read in the transport's own memory. One thread at a time, none of the functions blocks.
+ * How the engine sends and receives whole Ethernet frames. A transport is one table of functions;
+ * frames are built and read in the transport's own memory. One thread at a time; none of the
+ * functions blocks.
  */
 #ifndef FANIN_HOSTLIB_TRANSPORT_H
 #define FANIN_HOSTLIB_TRANSPORT_H
@@ -22,50 +23,65 @@ struct fanin_transport;
 /* A received frame, in the transport's memory until it is released. */
 struct fanin_frame {
 	void *data;
-	uint32_t len; /* bytes */
-	bool headers_only; /* only its struct fanin_headers is at data: the rest is to be had by rx_copy */
-	uint32_t queue;  /* transport's */
-	uint64_t handle; /* transport's */
+	uint32_t len;      /* bytes */
+	bool headers_only; /* only its struct fanin_headers is at data; rx_copy gets the rest */
+	uint32_t queue;    /* transport's */
+	uint64_t handle;   /* transport's */
 };
 
 struct fanin_transport_ops {
 	const char *name;
-	bool shares_memory; /* with the switch: no kernel has to run before a frame is there */
+	bool shares_memory; /* with the switch: frames arrive without the kernel running */
 
-	/* A buffer for a frame of len bytes, or NULL if there is no room now. Reserving twice gives the same one. */
+	/*
+	 * Returns a buffer for a frame of len bytes, or NULL if there is no room now. Reserving
+	 * twice gives the same one.
+	 */
 	void *(*tx_reserve)(struct fanin_transport *transport, uint32_t len);
 
 	/* The reserved frame is complete; it leaves at the next flush. */
 	void (*tx_commit)(struct fanin_transport *transport, uint32_t len);
 
 	/*
-	 * In place of these two, where the kernel copies what is sent in any case: sends a frame from where its parts lie.
-	 * Returns false if there is no room now. A frame that the link refuses is lost, and the next flush says why.
-	 * NULL: frames are built in the transport's memory.
+	 * Replaces these two where the kernel copies sent data in any case: sends a frame from
+	 * where its parts are. Returns false if there is no room now. A frame that the link refuses
+	 * is lost, and the next flush says why. NULL: frames are built in the transport's memory.
 	 */
 	bool (*tx_gather)(struct fanin_transport *transport, const struct fanin_headers *headers,
 			  const void *payload, uint32_t payload_len);
 
-	/* Hands committed frames to the kernel. Returns 0, or -errno if the link refuses them; they are then lost. */
+	/*
+	 * Hands committed frames to the kernel. Returns 0, or -errno if the link refuses them; they
+	 * are lost then.
+	 */
 	int (*tx_flush)(struct fanin_transport *transport);
 
-	/* At most max frames; returns their number. Every one of them must be released before the next call. */
+	/*
+	 * Receives at most max frames; returns their number. Each must be released before the next
+	 * call.
+	 */
 	unsigned int (*rx_burst)(struct fanin_transport *transport, struct fanin_frame *frames,
 				 unsigned int max);
 	void (*rx_release)(struct fanin_transport *transport, const struct fanin_frame *frames,
 			   unsigned int n);
 
 	/*
-	 * Copies len bytes from offset on of a frame that has headers_only; once for each frame. Returns false if it could
-	 * not be had: the frame is lost. NULL if there are no such frames.
+	 * Copies len bytes from offset on of a frame that has headers_only; once for each frame.
+	 * Returns false if that fails: the frame is lost. NULL if there are no such frames.
 	 */
 	bool (*rx_copy)(struct fanin_transport *transport, const struct fanin_frame *frame,
 			uint32_t offset, void *to, uint32_t len);
 
-	/* Fills in what poll() has to wait for; returns how many of the FANIN_TRANSPORT_MAX_FDS places are used. */
+	/*
+	 * Fills in what poll() has to wait for; returns how many of the FANIN_TRANSPORT_MAX_FDS
+	 * entries are used.
+	 */
 	unsigned int (*poll_fds)(struct fanin_transport *transport, struct pollfd *fds);
 
-	/* Frames that the kernel dropped since the transport was opened, because there was no room to receive them. */
+	/*
+	 * Returns how many frames the kernel dropped since the transport was opened, for lack of
+	 * room to receive them.
+	 */
 	uint64_t (*ring_drops)(struct fanin_transport *transport);
 
 	void (*close)(struct fanin_transport *transport);
@@ -77,7 +93,7 @@ struct fanin_transport {
 	char reason[FANIN_TEXT_LEN]; /* why this transport, for the report */
 };
 
-/* Sends a frame, or has it sent by the next flush. Returns false if there is no room now. */
+/* Sends a frame, at the next flush at the latest. Returns false if there is no room now. */
 static inline bool
 fanin_transport_send(struct fanin_transport *transport, const struct fanin_headers *headers,
 		     const void *payload, uint32_t payload_len)
@@ -107,7 +123,7 @@ fanin_frame_copy(struct fanin_transport *transport, const struct fanin_frame *fr
 	return true;
 }
 
-/* What a transport has to know. Constant while it is being opened. */
+/* Configuration of a transport. Constant while it is being opened. */
 struct fanin_transport_config {
 	const char *interface;
 	int ifindex;

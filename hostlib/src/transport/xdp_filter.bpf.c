@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The XDP program of the AF_XDP transport: it takes untagged IPv4 packets to Fanin's UDP port that belong to one job and
- * leaves everything else to the kernel, also unicast packets to another host's MAC address. Compiled for the BPF machine and
- * embedded in the library; the constants are set before it is loaded.
+ * The XDP program of the AF_XDP transport: takes untagged IPv4 packets to Fanin's UDP port that
+ * belong to one job and leaves everything else to the kernel, including unicast packets to another
+ * host's MAC address. Compiled for BPF and embedded in the library; the constants are set before it
+ * is loaded.
  */
 #include <stdbool.h>
 
@@ -44,7 +45,7 @@ struct frame {
 	struct fanin_start fanin;
 } __attribute__((packed));
 
-/* To a group, or to this host itself? */
+/* True if the frame is to a multicast group or to this host itself. */
 static __always_inline bool
 is_ours(const struct ethhdr *eth)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Life of the XDP program, by libbpf. What libbpf prints goes to the context's print callback, at most as a warning: the
- * caller decides whether a failure is an error or a reason to take another transport. See xdp_program.h.
+ * Loads and attaches the XDP program with libbpf. libbpf's output goes to the context's print
+ * callback, at most as a warning: the caller decides whether a failure is an error or a reason to
+ * take another transport. See xdp_program.h.
  */
 #include "xdp_program.h"
 
@@ -17,11 +18,11 @@
 #include "wire/wire.h"
 #include "xdp_filter_object.h"
 
-/* The program reads the job where it has to be. */
+/* The offset of the job that the program reads. */
 static_assert(offsetof(struct fanin_hdr, job) == 4, "struct fanin_start in xdp_filter.bpf.c");
 
 static pthread_mutex_t libbpf_mutex = PTHREAD_MUTEX_INITIALIZER;
-static const struct fanin_log *libbpf_log; /* of who holds the mutex */
+static const struct fanin_log *libbpf_log; /* of the thread that holds the mutex */
 
 static int __attribute__((format(printf, 2, 0)))
 libbpf_line(enum libbpf_print_level level, const char *format, va_list args)
@@ -82,7 +83,7 @@ program_load(const struct fanin_transport_config *config, struct fanin_xdp_progr
 	return FANIN_OK;
 }
 
-/* Natively if the driver can, else generically. */
+/* Attaches in the driver if it can, else generically. */
 static int
 program_attach(const struct fanin_transport_config *config, struct fanin_xdp_program *program,
 	       struct fanin_error *error)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Loads the embedded XDP program and attaches it to an interface. The attachment is a BPF link: it goes away with the
- * process, however that ends, and never replaces a program of somebody else.
+ * Loads the embedded XDP program and attaches it to an interface. The attachment is a BPF link: it
+ * is removed with the process, however that ends, and never replaces somebody else's program.
  */
 #ifndef FANIN_HOSTLIB_XDP_PROGRAM_H
 #define FANIN_HOSTLIB_XDP_PROGRAM_H
@@ -17,7 +17,7 @@ struct fanin_xdp_program {
 	int link_fd;           /* -1: not attached */
 	int map_fd;            /* XSKMAP by receive queue */
 	bool native;           /* in the driver, not the generic path */
-	char native_error[64]; /* why not, if so */
+	char native_error[64]; /* why not in the driver */
 };
 
 /*

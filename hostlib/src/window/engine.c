@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine's life, its requests and what it sends. How blocks are staggered is Flare's section 5: rank r of P starts r/P
- * of the window further on, so that the packets of one block reach the switch spread out; afterwards every lane clocks
- * itself by its results (engine_lanes.c).
+ * The engine's life, its requests and its transmissions. Blocks are staggered as in Flare's section
+ * 5: rank r of P starts r/P of the window further on, so that the packets of one block reach the
+ * switch spread out; afterwards each lane is clocked by its results (engine_lanes.c).
  */
 #include "engine_internal.h"
 
@@ -12,10 +12,10 @@
 
 #include "hostlib/src/base/absence.h"
 
-/* How often a lost run is looked after. */
+/* How often a lost run is checked. */
 #define LOST_RUN_IDLE_NS (2 * 1000000ull)
 
-/* Serial arithmetic on block numbers needs them all to lie within half of the number space. */
+/* Serial arithmetic requires all block numbers to lie within half of the number space. */
 #define MAX_BLOCKS_OUTSTANDING (UINT32_MAX / 2)
 
 static void
@@ -57,7 +57,7 @@ fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, ui
 	if (engine->loop.requests.first == NULL && engine->n_known == 0) {
 		engine->progress_ns = fanin_loop_clock_ns(&engine->loop);
 		engine->heard_ns = engine->progress_ns;
-		engine->excused_ns = 0;
+		engine->late_answer_ns = 0;
 		engine->stale_reason = FANIN_REASON_NONE;
 		engine->loop.next_timer_ns = 0;
 	}
@@ -69,7 +69,9 @@ fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, ui
 	return FANIN_OK;
 }
 
-/* What a lane's contribution brings: fills in the header and returns the payload, of *payload_len bytes. */
+/*
+ * Makes a lane's contribution: fills in the header and returns the payload, of *payload_len bytes.
+ */
 static const void *
 contribution_make(const struct fanin_lane *lane, struct fanin_hdr *hdr, uint32_t *payload_len)
 {
@@ -120,7 +122,7 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	if (lane->transmissions < UINT16_MAX)
 		lane->transmissions++;
 	engine->stats.frames_sent++;
-	fanin_loop_wake_by(&engine->loop, engine->loop.now_ns + fanin_engine_patience_ns(engine));
+	fanin_loop_wake_by(&engine->loop, engine->loop.now_ns + fanin_engine_query_wait_ns(engine));
 	return true;
 }
 
@@ -140,8 +142,8 @@ queue_send(struct fanin_loop *loop)
 		engine->queue_head++;
 	}
 	/* Most polls send nothing. */
-	if (engine->order - engine->sounded >= FANIN_ENGINE_SOUND_LEAST)
-		fanin_engine_sound(engine);
+	if (engine->order - engine->probe_order >= FANIN_ENGINE_PROBE_LEAST)
+		fanin_engine_probe(engine);
 }
 
 /* As fanin_loop_ops has it. An absence counts neither as the peers' silence nor as round-trip time. */
@@ -152,9 +154,12 @@ away_forgive(struct fanin_loop *loop, uint64_t by_ns, bool received)
 	const uint64_t now_ns = loop->now_ns;
 
 	engine->progress_ns = fanin_absence_move(engine->progress_ns, by_ns, now_ns);
-	engine->excused_ns = fanin_absence_move(engine->excused_ns, by_ns, now_ns);
+	engine->late_answer_ns = fanin_absence_move(engine->late_answer_ns, by_ns, now_ns);
 	engine->heard_ns = fanin_absence_move(engine->heard_ns, by_ns, now_ns);
-	/* With nothing in the ring there is nothing to be gone through first: a caller that is always away asks, too. */
+	/*
+	 * An empty ring has nothing to be read first: a caller that is always away sends queries,
+	 * too.
+	 */
 	if (received && loop->next_timer_ns < now_ns + engine->rtt.rto_ns)
 		loop->next_timer_ns = now_ns + engine->rtt.rto_ns;
 }
@@ -244,7 +249,7 @@ fanin_engine_abort(struct fanin_engine *engine, int status, const struct fanin_e
 }
 
 bool
-fanin_engine_owes(const struct fanin_engine *engine)
+fanin_engine_peers_may_need_results(const struct fanin_engine *engine)
 {
 	return engine->config.recover && engine->loop.status == FANIN_OK &&
 	       engine->loop.requests.first == NULL && engine->end != engine->config.first_block;
@@ -253,7 +258,7 @@ fanin_engine_owes(const struct fanin_engine *engine)
 unsigned int
 fanin_engine_poll_fds(struct fanin_engine *engine, struct pollfd *fds)
 {
-	/* What comes is not read any more, and would be ready for ever. */
+	/* Nothing is received any more, and descriptors would stay ready for ever. */
 	if (engine->loop.status != FANIN_OK)
 		return 0;
 	return engine->loop.transport->ops->poll_fds(engine->loop.transport, fds);
@@ -267,15 +272,18 @@ fanin_engine_idle_ns(const struct fanin_engine *engine)
 
 	if (engine->loop.status != FANIN_OK)
 		return UINT64_MAX;
-	/* Whoever takes the run up again has answers to wait for. */
+	/* Resuming a run waits for answers. */
 	if (engine->run_lost)
 		return LOST_RUN_IDLE_NS;
 	if (engine->loop.requests.first == NULL && engine->n_known == 0)
 		return UINT64_MAX;
-	/* The send ring was full: nothing tells when it is not. */
+	/* The send ring was full, and nothing signals when it is not. */
 	if (engine->queue_head != engine->queue_tail)
 		return 100 * 1000;
-	/* The switch may not be asked while nothing of it is in flight; it has a deadline all the same. */
+	/*
+	 * There may be no query due while nothing is in flight; the switch has a deadline all the
+	 * same.
+	 */
 	if (next_ns > now_ns + engine->config.timeout_ns / 5)
 		next_ns = now_ns + engine->config.timeout_ns / 5;
 	return next_ns > now_ns ? next_ns - now_ns : 0;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The window protocol of one communicator: which block may be sent, which result is new, what is sent again and when to
- * give up. It knows a transport and a clock, nothing else of the system, so that tests can run many ranks in one process.
- * One thread at a time.
+ * The window protocol of one communicator: which block may be sent, which result is new, what is
+ * sent again and when to give up. It depends on a transport and a clock only, so that tests can run
+ * many ranks in one process. One thread at a time.
  *
  * Block b goes to lane b mod W and is sent when that lane has the result of b - W, which is what lets the switch reuse
  * slots without asking (docs/protocol.md). Block numbers run on across requests.
  *
- * Every rank contributes to every block and has every result, whatever the collective. A rank without data for a block
- * says so by an empty contribution, and of a result that it has no use for it keeps nothing.
+ * Every rank contributes to every block and gets every result, whatever the collective. A rank
+ * without data for a block sends an empty contribution, and drops a result that it does not need.
  */
 #ifndef FANIN_HOSTLIB_ENGINE_H
 #define FANIN_HOSTLIB_ENGINE_H
@@ -36,7 +36,7 @@ struct fanin_engine_config {
 	struct fanin_tagger *tagger; /* makes and checks tags, the owner's; NULL: packets have none */
 	uint64_t instance;           /* of the switch; tags are bound to it */
 	uint64_t timeout_ns; /* longest time without a result while one is waited for, unless ranks are only late */
-	uint64_t wait_limit_ns; /* the same if they are; 0: none */
+	uint64_t wait_limit_ns; /* the same while ranks are merely late; 0: none */
 	uint32_t job;
 	uint32_t epoch;
 	uint32_t first_block; /* 0; tests start elsewhere */
@@ -46,7 +46,7 @@ struct fanin_engine_config {
 	uint16_t payload_bytes;         /* most per packet */
 	const struct fanin_cc_type *cc; /* congestion control; NULL: always W blocks in flight */
 	bool wide;   /* sums and averages of f16 and bf16 are accumulated in f32 */
-	bool spread; /* the switch has several workers, of which one may be behind the others */
+	bool spread; /* the switch has several workers, one of which may be behind the others */
 	bool stagger;
 	bool recover; /* a run that the switch has lost can be resumed: results of a window are kept, and no block is sent
 		       * before all those a window before it are done */
@@ -55,40 +55,40 @@ struct fanin_engine_config {
 };
 
 struct fanin_engine_stats {
-	uint64_t blocks; /* results, each once */
+	uint64_t blocks; /* results, duplicates not counted */
 	uint64_t bytes_reduced;
 	uint64_t frames_sent;
 	uint64_t frames_received;
 	uint64_t retransmits;
-	uint64_t duplicates; /* results that had been received before */
-	uint64_t spurious;   /* blocks that were sent again without need */
-	uint64_t queries;    /* headers that ask the switch how far blocks are */
-	uint64_t answers;    /* to these, and to contributions that were there already */
+	uint64_t duplicates; /* results that had already been received */
+	uint64_t spurious;   /* blocks that were sent again unnecessarily */
+	uint64_t queries;    /* headers that query the state of blocks at the switch */
+	uint64_t answers;    /* to these queries, and to repeated contributions */
 	uint64_t stale;      /* refusals of late duplicates */
-	uint64_t invalid; /* frames that are no valid packets of this run, or not the switch's by their tags */
-	uint64_t resumed; /* runs that were lost and are taken up again */
+	uint64_t invalid; /* frames that are not valid packets of this run, or fail the tag check */
+	uint64_t resumed; /* runs that were lost and resumed */
 };
 
 /*
- * engine: set on success only. config is copied; transport stays the caller's.
+ * Creates an engine. engine: set on success only. config is copied; transport stays the caller's.
  * Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
  */
 int fanin_engine_create(const struct fanin_engine_config *config, struct fanin_transport *transport,
 			struct fanin_engine **engine);
 
-/* Requests that are not done are forgotten. engine may be NULL. */
+/* Frees an engine; requests that are not done are dropped. engine may be NULL. */
 void fanin_engine_destroy(struct fanin_engine *engine);
 
 /*
- * Cuts a request that its owner has filled in into blocks, after fanin_request_layout. Returns how many the vector has; none
- * is posted. fanin_engine_post does the same.
+ * Cuts a request that its owner has filled in into blocks, after fanin_request_layout. Returns the
+ * number of blocks of its vector; posts nothing. fanin_engine_post does the same.
  */
 uint64_t fanin_engine_cut(const struct fanin_engine *engine, struct fanin_request *request,
 			  uint64_t count);
 
 /*
- * Whether the engine can take so many blocks more. Returns FANIN_OK, FANIN_ERR_INVALID if they do not fit into the block numbers,
- * or the engine's earlier error.
+ * Checks whether the engine can take this many more blocks. Returns FANIN_OK, FANIN_ERR_INVALID if
+ * they do not fit into the block numbers, or the engine's earlier error.
  */
 int fanin_engine_accepts(const struct fanin_engine *engine, uint64_t n_blocks);
 
@@ -102,77 +102,94 @@ int fanin_engine_accepts(const struct fanin_engine *engine, uint64_t n_blocks);
 int fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, uint64_t count);
 
 /*
- * Receives, sends and looks at the timers once, without blocking.
+ * Receives, sends and checks the timers once, without blocking.
  *
- * Returns the number of frames received, or a negative status once the engine has failed; every request then has it.
+ * Returns the number of frames received, or a negative status once the engine has failed; every
+ * request then has it.
  */
 int fanin_engine_poll(struct fanin_engine *engine);
 
-/* What else is known about why nothing comes back, for the end of a timeout's words; borrowed. NULL or "": nothing. */
+/*
+ * Sets another hint why nothing comes back, for the end of a timeout's text; borrowed. NULL or "":
+ * none.
+ */
 void fanin_engine_hint(struct fanin_engine *engine, const char *hint);
 
 /*
- * True once the switch says, of a run that can be resumed, that it has no such run. The engine then sends nothing until
- * fanin_engine_resume, and fails at its timeout.
+ * True once the switch says that it does not have the run, if the run can be resumed. The engine
+ * then sends nothing until fanin_engine_resume, and fails at its timeout.
  */
 bool fanin_engine_run_lost(const struct fanin_engine *engine);
 
 /*
- * The run is said to be lost by others than the switch. A rank that has nothing to send would not hear of it: it is to join
- * again, with fanin_engine_resume at the end.
+ * Others than the switch say that the run is lost. A rank with nothing to send would not hear of
+ * it: it joins again, and fanin_engine_resume ends that.
  */
-void fanin_engine_doubt_run(struct fanin_engine *engine);
+void fanin_engine_suspect_run(struct fanin_engine *engine);
 
 /*
- * While the run is lost: whom a new one waits for, copied. Ranks that are late are waited for without the timeout, if all that are
- * missing are.
+ * While the run is lost: stores which ranks a new run waits for. Late ranks are waited for without
+ * the timeout, if all missing ranks are merely late.
  */
 void fanin_engine_note_rejoin(struct fanin_engine *engine, const struct fanin_rejoin *rejoin);
 
-/* The first block that this rank has no result of. */
+/* Returns the first block that this rank has no result of. */
 uint32_t fanin_engine_progress(const struct fanin_engine *engine);
 
 /*
- * Goes on in another run (docs/protocol.md, "Going on with another tree"), or in the same one if it was not lost after all.
+ * Resumes in another run (docs/protocol.md, "Going on with another tree"), or in the same one if it
+ * was not lost after all.
  *
- * instance: of the switch that has it; a restarted one has another, whatever its epochs. first_block: the least of all ranks'
- * progress; what the new run counts as 0.
- * Returns FANIN_OK, or FANIN_ERR_REFUSED if that lies further back than a window: a rank has begun anew; the engine has failed.
+ * instance: of the switch that has the run; a restarted switch has another one, whatever its
+ * epochs. first_block: the least of all ranks' progress, which the new run counts as block 0.
+ * Returns FANIN_OK, or FANIN_ERR_REFUSED if that is further back than a window: a rank has started
+ * anew; the engine has failed.
  */
 int fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint64_t instance,
 			uint32_t first_block);
 
 /*
- * The run is lost because the way to it is: the engine goes on over another transport, which stays the caller's. It sends nothing
- * until fanin_engine_redirect and fanin_engine_resume have been called.
+ * The run is lost because the path to it is: continues over another transport, which stays the
+ * caller's. Nothing is sent until fanin_engine_redirect and fanin_engine_resume have been called.
  */
 void fanin_engine_move(struct fanin_engine *engine, struct fanin_transport *transport);
 
-/* Where contributions go from now on. flow: as in the configuration; copied. */
+/* Sets where contributions go from now on. flow: as in the configuration; copied. */
 void fanin_engine_redirect(struct fanin_engine *engine, const struct fanin_flow *flow);
 
 /*
- * True if another rank may still need this one's results: a run that the switch loses can be resumed, there have been blocks, and
- * none is in progress here.
+ * True if another rank may still need this one's results: a run that the switch loses can be
+ * resumed, there have been blocks, and none is in progress here.
  */
-bool fanin_engine_owes(const struct fanin_engine *engine);
+bool fanin_engine_peers_may_need_results(const struct fanin_engine *engine);
 
-/* Fails with another engine's error, unless it has failed already: all requests end. */
+/* Fails all requests with another engine's error, unless the engine has failed already. */
 void fanin_engine_abort(struct fanin_engine *engine, int status, const struct fanin_error *error);
 
-/* Fills in what poll() has to wait for; returns how many of the FANIN_TRANSPORT_MAX_FDS places are used. */
+/*
+ * Fills in what poll() has to wait for; returns how many of the FANIN_TRANSPORT_MAX_FDS entries are
+ * used.
+ */
 unsigned int fanin_engine_poll_fds(struct fanin_engine *engine, struct pollfd *fds);
 
-/* How long from now the engine has nothing to do unless a frame comes in. */
+/*
+ * Returns how long from now the engine has nothing to do unless a frame comes in, in nanoseconds.
+ */
 uint64_t fanin_engine_idle_ns(const struct fanin_engine *engine);
 
-/* What made it fail; an empty text if nothing did. */
+/* Returns why it failed; an empty text if it has not. */
 const struct fanin_error *fanin_engine_error(const struct fanin_engine *engine);
 
-/* Bitmap of the ranks that the oldest unfinished block waits for, as the switch last told; 0 if unknown. */
+/*
+ * Fills in the ranks that the oldest unfinished block waits for, as the switch last told; empty if
+ * unknown.
+ */
 void fanin_engine_missing(const struct fanin_engine *engine, struct fanin_ranks *ranks);
 
-/* The same of those that are only late: who has ended or does not answer is left out; 0 once the engine has failed. */
+/*
+ * The same for ranks that are merely late: those that have ended or do not answer are left out;
+ * empty once the engine has failed.
+ */
 void fanin_engine_late(const struct fanin_engine *engine, struct fanin_ranks *ranks);
 
 const struct fanin_engine_stats *fanin_engine_stats(const struct fanin_engine *engine);

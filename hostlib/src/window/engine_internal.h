@@ -15,115 +15,121 @@
 #include "hostlib/src/loop/loop.h"
 #include "rtt.h"
 
-/* Queries that are told apart when their answers come; the answer to an older one is late and says nothing new. */
+/*
+ * Queries that can be told apart when their answers come; the answer to an older one is late and
+ * says nothing new.
+ */
 #define FANIN_ENGINE_QUERIES 512
 
-/* The fewest contributions that a query goes with. */
-#define FANIN_ENGINE_SOUND_LEAST 4
+/* Fewest contributions between two probes, the queries that are sent behind contributions. */
+#define FANIN_ENGINE_PROBE_LEAST 4
 
-/* Transmissions that must lie between a lost block's and the query whose answer lacks it (RFC 9002, section 6.1.1). */
+/*
+ * Transmissions that must lie between a lost block's and the query whose answer lacks it (RFC 9002,
+ * section 6.1.1).
+ */
 #define FANIN_ENGINE_REORDERING_MIN 3
 
 enum fanin_lane_state {
 	FANIN_LANE_IDLE,   /* its block is not posted yet */
-	FANIN_LANE_READY,  /* its block is posted, and the window does not let it be sent yet */
+	FANIN_LANE_READY,  /* its block is posted, but the window does not let it be sent yet */
 	FANIN_LANE_QUEUED, /* its block waits to be sent for the first time */
 	FANIN_LANE_SENT,   /* its block waits for the result */
 };
 
 struct fanin_lane {
-	uint32_t block; /* in work, or when idle the next one */
+	uint32_t block; /* in progress, or when idle the next one */
 	uint8_t state;  /* enum fanin_lane_state */
-	uint8_t told; /* enum fanin_block_state, as the switch said last; ABSENT also if it never did */
-	bool resent_before; /* the lane's block before was sent again; cleared by its second result */
-	bool known; /* its block's result is known and sent to those who lack it; request is NULL */
-	bool asked; /* an overdue query: its result may come twice */
-	bool held; /* lost several times in a row: it is not sent again before ask_ns, and asked for then */
+	uint8_t told; /* enum fanin_block_state, as last told by the switch; ABSENT if it never was */
+	bool resent_before; /* the lane's previous block was sent again; cleared by its second result */
+	bool known; /* its block's result is known here and sent to the ranks that lack it; request is NULL */
+	bool asked; /* an overdue query was sent: the result may come twice */
+	bool held; /* lost several times in a row: not sent again before ask_ns, when it is queried */
 	uint16_t transmissions;
-	uint32_t order; /* how many transmissions the engine had made, with the last one of this block */
-	uint32_t generation;           /* of the window then */
+	uint32_t order;      /* the engine's count of transmissions at the last one of this block */
+	uint32_t generation; /* of the window at that time */
 	struct fanin_request *request; /* that the block belongs to; NULL when idle */
 	uint64_t sent_ns;              /* last transmission */
-	uint64_t ask_ns;               /* not to be asked for as overdue, or while held, before */
-	uint64_t ask_wait_ns;          /* how long after that again; 0: not asked for yet */
+	uint64_t ask_ns;      /* no overdue query, or while held no query, before this time */
+	uint64_t ask_wait_ns; /* interval to the query after that; 0: not queried yet */
 };
 
 /* A query that may still be answered. */
-struct fanin_asked {
+struct fanin_pending_query {
 	uint32_t number; /* 0: none */
 	uint32_t block;
-	uint32_t order; /* transmissions when it was sent */
+	uint32_t order; /* the engine's count of transmissions when it was sent */
 	uint64_t sent_ns;
 };
 
-/* What the switch said last about the oldest block. */
-struct fanin_told {
+/* What the switch last said about the oldest block. */
+struct fanin_last_answer {
 	uint32_t block;
 	uint64_t time_ns; /* 0: nothing */
 	enum fanin_block_state state;
-	bool lost; /* it is absent, or done, although it was sent, and its result has not come; and was not open since */
-	uint64_t silent_ns; /* since when answers say that somebody is silent; 0: nobody */
-	bool ended;         /* the process of somebody who is missing has */
+	bool lost; /* absent or done although it was sent, its result has not come, and it was not open since */
+	uint64_t silent_ns; /* since when answers say that a rank is silent; 0: none is */
+	bool ended;         /* the process of a missing rank has ended */
 	struct fanin_answer_ranks ranks;
 };
 
 /* A lane's last result, for ranks that may have lost it with its run. */
-struct fanin_kept {
+struct fanin_kept_result {
 	uint32_t block;
 	uint16_t count;
 	uint16_t root;
 	uint8_t dtype;
 	uint8_t op;
 	bool valid;
-	bool empty; /* no rank brought data */
+	bool empty; /* no rank sent data */
 };
 
 struct fanin_engine {
-	struct fanin_loop loop; /* the first: a pointer to it is one to the engine */
+	struct fanin_loop loop; /* first, so that a pointer to it is one to the engine */
 	struct fanin_engine_config config;
 	struct fanin_lane *lanes; /* config.window of them */
 	uint16_t *queue;          /* ring of lanes to be sent for the first time */
 	struct fanin_cc cc;       /* how many blocks may be in flight */
 	uint32_t queue_head;
 	uint32_t queue_tail;
-	uint32_t oldest;         /* oldest unfinished block */
-	uint32_t end;            /* first block number not posted */
-	uint32_t base;           /* what the run's packets call block 0 */
-	struct fanin_kept *kept; /* by lane; NULL unless config.recover */
-	uint8_t *kept_payloads;  /* config.payload_bytes each */
-	uint32_t n_known;        /* lanes that are */
+	uint32_t oldest;                /* oldest unfinished block */
+	uint32_t end;                   /* first block number not posted */
+	uint32_t base;                  /* block number that the run's packets count as 0 */
+	struct fanin_kept_result *kept; /* by lane; NULL unless config.recover */
+	uint8_t *kept_payloads;         /* config.payload_bytes each */
+	uint32_t n_known;               /* number of known lanes */
 	bool run_lost;
-	struct fanin_rejoin rejoin; /* while it is */
-	bool moved; /* to another switch, whose epochs are its own: none is that of the run before */
+	struct fanin_rejoin rejoin; /* while run_lost */
+	bool moved; /* to another switch with epochs of its own: none is that of the run before */
 	const char *hint; /* borrowed; may be NULL */
 	struct fanin_rtt rtt;
-	uint64_t progress_ns; /* last result, or when the first request was posted */
-	uint64_t overtaken_ns; /* latest first transmission whose result has come: earlier ones are overtaken */
-	uint64_t heard_ns; /* last result or answer of this run, or when the first request was posted */
-	uint64_t excused_ns; /* last answer that the oldest block waits for ranks which are only late */
-	uint32_t newest;     /* latest block that has been sent */
-	uint64_t ask_ns;     /* the oldest block is not asked for before */
-	uint64_t ask_wait_ns; /* how long after an answer again; 0: there was progress since it was asked for last */
-	uint64_t retry_ns;   /* how long without an answer; 0: it was answered last time */
-	uint32_t order;      /* contributions sent, each time they were */
-	uint32_t reordering; /* transmissions, FANIN_ENGINE_REORDERING_MIN at least: see there */
-	uint32_t n_queries;  /* the last one's number */
-	uint32_t sounding; /* number of the query that goes with the window; 0: none is on its way */
-	uint32_t sounded;  /* order when that was sent */
-	uint64_t spurious_ns; /* when something was last sent again without need */
-	uint64_t lossy_ns;    /* when a loss was last found; 0: never */
-	struct fanin_asked asked[FANIN_ENGINE_QUERIES]; /* by number */
-	struct fanin_told told;
+	uint64_t progress_ns; /* time of the last result, or when the first request was posted */
+	uint64_t overtaken_ns; /* latest first transmission whose result has come: blocks sent earlier are overtaken */
+	uint64_t heard_ns; /* time of the last result or answer of this run, or when the first request was posted */
+	uint64_t late_answer_ns; /* time of the last answer that the oldest block waits for merely late ranks */
+	uint32_t newest; /* latest block that has been sent */
+	uint64_t ask_ns; /* no query for the oldest block before this time */
+	uint64_t ask_wait_ns; /* interval from an answer to the next query; 0: there was progress since the last query */
+	uint64_t retry_ns; /* interval to repeat an unanswered query; 0: the last one was answered */
+	uint32_t order;    /* number of contributions sent, repetitions included */
+	uint32_t reordering; /* reordering tolerance, transmissions; at least FANIN_ENGINE_REORDERING_MIN */
+	uint32_t n_queries;    /* number of the last query */
+	uint32_t probe_number; /* number of the outstanding probe; 0: none is */
+	uint32_t probe_order;  /* `order` when the last probe was sent */
+	uint64_t spurious_ns;  /* when something was last sent again unnecessarily */
+	uint64_t lossy_ns;     /* when a loss was last found; 0: never */
+	struct fanin_pending_query asked[FANIN_ENGINE_QUERIES]; /* by number */
+	struct fanin_last_answer told;
 	unsigned int stale_reason; /* last refusal that was ignored, since the last progress */
 	struct fanin_engine_stats stats;
-	unsigned int suspected; /* a refusal without a tag, since which no packet with one came; else FANIN_REASON_NONE */
-	uint64_t suspected_ns;        /* when the switch was first asked about that; 0: not yet */
-	uint64_t suspected_ask_ns;    /* when it is asked again */
-	uint8_t *tag_memory;          /* NULL: packets have no tags; else what these lie in */
+	unsigned int suspected; /* a refusal without a tag, since which no tagged packet has come; else FANIN_REASON_NONE */
+	uint64_t suspected_ns;     /* when the switch was first queried about that; 0: not yet */
+	uint64_t suspected_ask_ns; /* when it is queried again */
+	uint8_t *tag_memory;       /* NULL: packets have no tags; else the memory of the next two */
 	struct fanin_headers *sealed; /* frame to be sent, tagged_room bytes */
 	struct fanin_headers *opened; /* frame that was received, likewise */
 	uint32_t tagged_room;
-	uint32_t header_payload_len;  /* that `headers` is made for */
+	uint32_t header_payload_len;  /* length that `headers` was made for */
 	struct fanin_headers headers; /* template of contributions */
 };
 
@@ -141,14 +147,17 @@ fanin_engine_lane(const struct fanin_engine *engine, uint32_t block)
 	return &engine->lanes[block & (engine->config.window - 1u)];
 }
 
-/* Has this rank the block's result? For blocks up to W before the oldest lane's, and those that are posted. */
+/*
+ * True if this rank has the block's result. For blocks up to W before the oldest lane's, and those
+ * that are posted.
+ */
 static inline bool
 fanin_engine_is_done(const struct fanin_engine *engine, uint32_t block)
 {
 	return fanin_block_before(block, fanin_engine_lane(engine, block)->block);
 }
 
-/* The longest that an answer is waited for: several may be lost before the timeout. */
+/* Returns the longest time to wait for an answer: several may be lost before the timeout. */
 static inline uint64_t
 fanin_engine_retry_most_ns(const struct fanin_engine *engine)
 {
@@ -157,41 +166,62 @@ fanin_engine_retry_most_ns(const struct fanin_engine *engine)
 	return engine->config.timeout_ns / 5 < most_ns ? engine->config.timeout_ns / 5 : most_ns;
 }
 
-/* How long a block is waited for before it is asked for, or the answer before it is asked for again. */
+/*
+ * Returns how long to wait for a block before a query is sent for it, or for an answer before the
+ * query is repeated.
+ */
 static inline uint64_t
-fanin_engine_patience_ns(const struct fanin_engine *engine)
+fanin_engine_query_wait_ns(const struct fanin_engine *engine)
 {
 	const uint64_t most_ns = fanin_engine_retry_most_ns(engine);
 
 	return engine->rtt.rto_ns < most_ns ? engine->rtt.rto_ns : most_ns;
 }
 
-/* May packets overtake each other by more than links do? Then an answer counts for the block only that was asked for. */
+/*
+ * True if packets may overtake each other by more than links cause. Then an answer counts only for
+ * the block of its query.
+ */
 static inline bool
-fanin_engine_is_careful(const struct fanin_engine *engine)
+fanin_engine_may_reorder(const struct fanin_engine *engine)
 {
 	return engine->config.spread || engine->reordering > FANIN_ENGINE_REORDERING_MIN;
 }
 
-/* engine_lanes.c: the lane's block is posted. request: NULL if it is known. It is sent once the window allows. */
+/*
+ * engine_lanes.c: the lane's block is posted, and is sent once the window allows. request: NULL if
+ * its result is known.
+ */
 void fanin_engine_ready(struct fanin_lane *lane, struct fanin_request *request);
 
 /* engine_lanes.c: queues a lane for its block's first transmission, if that is posted and the window allows. */
 void fanin_engine_release(struct fanin_engine *engine, struct fanin_lane *lane);
 
-/* engine_lanes.c: the same for all lanes, the oldest first: after the window has changed, up or down. */
+/* engine_lanes.c: the same for all lanes, the oldest first, after the window has changed. */
 void fanin_engine_release_all(struct fanin_engine *engine);
 
-/* engine_lanes.c: lanes that have waited for this request's blocks get them, in the staggered order. */
+/*
+ * engine_lanes.c: lanes that have waited for this request's blocks start them, in the staggered
+ * order.
+ */
 void fanin_engine_start(struct fanin_engine *engine, struct fanin_request *request);
 
-/* engine_lanes.c: the lane's block is done, and the lane goes on to the next one; a request may be done with it. */
+/*
+ * engine_lanes.c: the lane's block is done, and the lane continues with its next one; this may
+ * complete a request.
+ */
 void fanin_engine_advance(struct fanin_engine *engine, struct fanin_lane *lane);
 
-/* engine_recover.c: allocates what is kept, if anything is. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
+/*
+ * engine_recover.c: allocates memory for kept results, if there are any. Returns FANIN_OK or
+ * FANIN_ERR_NO_MEMORY.
+ */
 int fanin_engine_keep_init(struct fanin_engine *engine);
 
-/* engine_recover.c: a block's result, of which the request leaves something out. Returns its payload, or NULL if it is lost. */
+/*
+ * engine_recover.c: keeps a block's result of which the request does not keep all. Returns its
+ * payload, or NULL if it is lost.
+ */
 const uint8_t *fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block,
 					const struct fanin_frame *frame);
 
@@ -199,13 +229,16 @@ const uint8_t *fanin_engine_keep_result(struct fanin_engine *engine, uint32_t bl
 void fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_request *request);
 
 /*
- * engine_recover.c: what a known lane sends. hdr: gets type, data type, operator, count and flags. Returns the payload, of
- * *payload_len bytes.
+ * engine_recover.c: makes what a known lane sends. hdr: gets type, data type, operator, count and
+ * flags. Returns the payload, of *payload_len bytes.
  */
 const void *fanin_engine_known(const struct fanin_engine *engine, const struct fanin_lane *lane,
 			       struct fanin_hdr *hdr, uint32_t *payload_len);
 
-/* engine_tag.c: allocates what tags need, if there are any. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
+/*
+ * engine_tag.c: allocates what tags need, if there are any. Returns FANIN_OK or
+ * FANIN_ERR_NO_MEMORY.
+ */
 int fanin_engine_tag_init(struct fanin_engine *engine);
 
 /* engine_tag.c: see fanin_engine_transmit. */
@@ -213,24 +246,26 @@ bool fanin_engine_transmit_tagged(struct fanin_engine *engine, const struct fani
 				  const void *payload, uint32_t payload_len);
 
 /*
- * engine_tag.c: in a job with tags, takes a received frame into the engine's memory and its tag off.
+ * engine_tag.c: in a job with tags, copies a received frame to the engine's memory and removes its
+ * tag.
  *
- * opened: set on success only; there until the next one. Returns false if it is not the switch's, or lost.
+ * opened: set on success only; valid until the next call. Returns false if it is not the switch's,
+ * or lost.
  */
 bool fanin_engine_open(struct fanin_engine *engine, const struct fanin_frame *frame,
 		       struct fanin_frame *opened);
 
 /*
- * engine_tag.c: in a job with tags, a refusal without one: the switch has none for senders that it does not take for members. Anybody may
- * have sent it. The switch is asked, and if it says nothing with a tag for a while, the refusal counts. A rank that waits for
- * nothing needs not know.
+ * engine_tag.c: in a job with tags, a refusal without one, which anybody may have sent: the switch
+ * has no tag for senders that it does not know as members. The switch is queried, and if it sends
+ * nothing with a tag for a while, the refusal counts. A rank that waits for nothing ignores it.
  */
 void fanin_engine_refusal_suspect(struct fanin_engine *engine, unsigned int reason);
 
-/* engine_tag.c: the switch has said this, with a tag. */
+/* engine_tag.c: the switch has sent this, with a tag. */
 void fanin_engine_refusal_clear(struct fanin_engine *engine, const struct fanin_hdr *hdr);
 
-/* engine_tag.c: asks, if it is time; once it is time for that, the refusal counts. */
+/* engine_tag.c: queries the switch if that is due; after the deadline, the refusal counts. */
 void fanin_engine_refusal_check(struct fanin_engine *engine);
 
 /* engine_rx.c: the switch refuses a block, or the run. */
@@ -253,25 +288,29 @@ bool fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane);
 void fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame);
 
 /*
- * engine_query.c: asks the switch for a block. all: and for those after it that have been sent. overdue: it is to repeat a result,
- * and to ask further up. Returns the query's number, or 0 if the transport has no room.
+ * engine_query.c: sends a query for a block. all: and for those after it that have been sent.
+ * overdue: the switch is to repeat a result, and to pass the query up. Returns the query's number,
+ * or 0 if the transport has no room.
  */
-uint32_t fanin_engine_ask(struct fanin_engine *engine, uint32_t block, bool all, bool overdue);
+uint32_t fanin_engine_query(struct fanin_engine *engine, uint32_t block, bool all, bool overdue);
 
-/* engine_query.c: asks behind the contributions that were just sent, if it is time to. */
-void fanin_engine_sound(struct fanin_engine *engine);
+/* engine_query.c: sends a query behind the contributions that were just sent, if it is due. */
+void fanin_engine_probe(struct fanin_engine *engine);
 
-/* engine_query.c: an ANSWER. block: as the engine counts. */
+/* engine_query.c: handles an ANSWER. block: as the engine counts. */
 void fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_frame *frame,
 				 uint32_t block);
 
-/* engine_query.c: a block that was sent again had not been lost. */
+/* engine_query.c: a block was sent again that had not been lost. */
 void fanin_engine_note_spurious(struct fanin_engine *engine);
 
-/* As fanin_loop_ops has it: asks for what is due and fails the engine if nothing has come for too long. */
+/*
+ * See fanin_loop_ops: sends queries that are due, and fails the engine if nothing has come for too
+ * long.
+ */
 void fanin_engine_check_timers(struct fanin_loop *loop);
 
-/* Ends every request with the status; engine->loop.error has the text already. */
+/* Fails every request with the status; engine->loop.error already has the text. */
 void fanin_engine_fail(struct fanin_engine *engine, int status);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which block may be sent (docs/protocol.md, "Windows of hosts"). W lanes have a block each, done or in work; block b is sent once
- * the results of b - W and of b - w are there, with w the window that congestion control allows. Called by the engine only.
+ * Which block may be sent (docs/protocol.md, "Windows of hosts"). Each of the W lanes has one
+ * block, done or in progress; block b is sent once the results of b - W and of b - w are there,
+ * where w is the window of the congestion control. Called by the engine only.
  */
 #include "engine_internal.h"
 
@@ -12,7 +13,10 @@ fanin_engine_release(struct fanin_engine *engine, struct fanin_lane *lane)
 
 	if (lane->state != FANIN_LANE_READY)
 		return;
-	/* Where runs can be taken up again, lanes that ran ahead would leave more results to be kept than a window of them. */
+	/*
+	 * Where runs can be resumed, lanes that run ahead would leave more results to be kept than
+	 * one window.
+	 */
 	if (engine->config.recover && lane->block - engine->oldest >= window)
 		return;
 	/* A lane is at its block only once the one W before it is done. */
@@ -66,7 +70,10 @@ fanin_engine_start(struct fanin_engine *engine, struct fanin_request *request)
 	}
 }
 
-/* The request that a block belongs to, searched from one that lies before it; NULL if it is not posted. */
+/*
+ * Returns the request that a block belongs to, searching from an earlier one; NULL if it is not
+ * posted.
+ */
 static struct fanin_request *
 request_of(struct fanin_request *request, uint32_t block)
 {
@@ -83,9 +90,9 @@ request_finish(struct fanin_engine *engine, struct fanin_request *request)
 	fanin_request_list_finish(&engine->loop.requests, request);
 }
 
-/* The lane waits for its next block, which it gets if that is posted. from: a request before it. */
+/* The lane gets its next block if that is posted. from: a request before it. */
 static void
-lane_go_on(struct fanin_engine *engine, struct fanin_lane *lane, struct fanin_request *from)
+lane_take_next(struct fanin_engine *engine, struct fanin_lane *lane, struct fanin_request *from)
 {
 	struct fanin_request *request = request_of(from, lane->block);
 
@@ -104,7 +111,7 @@ fanin_engine_advance(struct fanin_engine *engine, struct fanin_lane *lane)
 	lane->block += engine->config.window;
 	lane->state = FANIN_LANE_IDLE;
 	lane->request = NULL;
-	lane_go_on(engine, lane, request != NULL ? request : engine->loop.requests.first);
+	lane_take_next(engine, lane, request != NULL ? request : engine->loop.requests.first);
 	if (engine->cc.window < engine->config.window)
 		fanin_engine_release(engine, fanin_engine_lane(engine, done + engine->cc.window));
 

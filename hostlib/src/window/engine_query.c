@@ -1,30 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asking the switch how far blocks are, and what its answers say: the round trip, what was lost on the way there or back, and whom
- * a block waits for (docs/protocol.md, "Asking"). Payload is sent again only from here. Called by the poll loop only.
+ * Queries to the switch about the state of blocks, and their answers: the round trip, what was lost
+ * in either direction, and which ranks a block waits for (docs/protocol.md, "Asking"). Only this
+ * file sends payload again. Called by the poll loop only.
  */
 #include "engine_internal.h"
 
 #include <string.h>
 
-/* Contributions that a query goes with, at least, unless something was lost lately: then it is FANIN_ENGINE_SOUND_LEAST. */
-#define SOUND_MIN 16
+/*
+ * Contributions between two probes, unless something was lost recently: then
+ * FANIN_ENGINE_PROBE_LEAST.
+ */
+#define PROBE_MIN 16
 #define LOSSY_NS (1000 * 1000000ull)
 
-/* How often a block is sent as soon as it is known to be lost. With a loss of 10 %, one block in 10,000 needs more. */
-#define SOON_MAX 4
+/*
+ * How often a block is sent again as soon as it is known to be lost. With a loss of 10 %, one block
+ * in 10,000 needs more.
+ */
+#define RESEND_AT_ONCE_MAX 4
 
-/* How long a needless retransmission makes a host more careful. */
+/* How long a spurious retransmission keeps the host more careful. */
 #define SPURIOUS_NS (10 * 1000000000ull)
 
 uint32_t
-fanin_engine_ask(struct fanin_engine *engine, uint32_t block, bool all, bool overdue)
+fanin_engine_query(struct fanin_engine *engine, uint32_t block, bool all, bool overdue)
 {
 	struct fanin_headers headers;
 	struct fanin_hdr *hdr = &headers.fanin;
 	uint32_t number = engine->n_queries + 1;
 
-	/* 0 answers no query. */
+	/* 0 means no query. */
 	number += number == 0;
 	fanin_wire_encode_l4(&headers, &engine->config.flow, 0);
 	fanin_wire_encode_header(hdr, FANIN_TYPE_QUERY, engine->config.job, engine->config.epoch,
@@ -44,7 +51,7 @@ fanin_engine_ask(struct fanin_engine *engine, uint32_t block, bool all, bool ove
 		return 0;
 
 	engine->n_queries = number;
-	engine->asked[number % FANIN_ENGINE_QUERIES] = (struct fanin_asked){
+	engine->asked[number % FANIN_ENGINE_QUERIES] = (struct fanin_pending_query){
 		.number = number,
 		.block = block,
 		.order = engine->order,
@@ -56,24 +63,24 @@ fanin_engine_ask(struct fanin_engine *engine, uint32_t block, bool all, bool ove
 }
 
 void
-fanin_engine_sound(struct fanin_engine *engine)
+fanin_engine_probe(struct fanin_engine *engine)
 {
-	const uint32_t sent = engine->order - engine->sounded;
+	const uint32_t sent = engine->order - engine->probe_order;
 	const bool lossy = engine->lossy_ns != 0 && engine->loop.now_ns - engine->lossy_ns < LOSSY_NS;
-	const uint32_t least = lossy ? FANIN_ENGINE_SOUND_LEAST : SOUND_MIN;
+	const uint32_t least = lossy ? FANIN_ENGINE_PROBE_LEAST : PROBE_MIN;
 	const uint32_t round = lossy ? engine->cc.window / 4 : engine->cc.window;
 
 	if (sent < least || sent < round || engine->queue_head != engine->queue_tail ||
 	    engine->oldest == engine->end)
 		return;
-	if (engine->sounding != 0 &&
-	    engine->loop.now_ns - engine->asked[engine->sounding % FANIN_ENGINE_QUERIES].sent_ns <
+	if (engine->probe_number != 0 &&
+	    engine->loop.now_ns - engine->asked[engine->probe_number % FANIN_ENGINE_QUERIES].sent_ns <
 		    engine->rtt.rto_ns)
 		return;
-	engine->sounding = fanin_engine_ask(engine, engine->oldest, true, false);
-	if (engine->sounding == 0)
+	engine->probe_number = fanin_engine_query(engine, engine->oldest, true, false);
+	if (engine->probe_number == 0)
 		return;
-	engine->sounded = engine->order;
+	engine->probe_order = engine->order;
 }
 
 void
@@ -88,13 +95,16 @@ fanin_engine_note_spurious(struct fanin_engine *engine)
 		engine->reordering = FANIN_ENGINE_REORDERING_MIN;
 }
 
-/* Was the lane's last transmission so long before the query that its place in the answer is no matter of order? */
+/*
+ * True if the lane's last transmission came so long before the query that reordering can't explain
+ * its absence from the answer.
+ */
 static bool
 is_long_before(const struct fanin_engine *engine, const struct fanin_lane *lane,
-	       const struct fanin_asked *asked)
+	       const struct fanin_pending_query *asked)
 {
 	return asked->order - lane->order >= engine->reordering ||
-	       asked->sent_ns - lane->sent_ns >= fanin_engine_patience_ns(engine);
+	       asked->sent_ns - lane->sent_ns >= fanin_engine_query_wait_ns(engine);
 }
 
 static void
@@ -105,23 +115,27 @@ loss_note(struct fanin_engine *engine)
 }
 
 /*
- * When a block that is lost may be sent again. If it was lost several times in a row, its packets may be refused on the way whenever
- * they come, as by a link with a smaller MTU: then the interval doubles each time.
+ * Returns when a lost block may be sent again. If it was lost several times in a row, its packets
+ * may be dropped on the way whenever they are sent, as by a link with a smaller MTU: then the
+ * interval doubles each time.
  */
 static uint64_t
 resend_due_ns(const struct fanin_engine *engine, const struct fanin_lane *lane)
 {
 	const uint64_t most_ns = fanin_engine_retry_most_ns(engine);
-	uint64_t wait_ns = fanin_engine_patience_ns(engine);
+	uint64_t wait_ns = fanin_engine_query_wait_ns(engine);
 
-	if (lane->transmissions < SOON_MAX)
+	if (lane->transmissions < RESEND_AT_ONCE_MAX)
 		return lane->sent_ns;
-	for (unsigned int n = SOON_MAX; n < lane->transmissions && wait_ns < most_ns; n++)
+	for (unsigned int n = RESEND_AT_ONCE_MAX; n < lane->transmissions && wait_ns < most_ns; n++)
 		wait_ns *= 2;
 	return lane->sent_ns + (wait_ns < most_ns ? wait_ns : most_ns);
 }
 
-/* The lane's block is not sent again before due_ns. The switch is asked for it then: it may have come by another way. */
+/*
+ * Delays sending the lane's block again until due_ns. The switch is queried for it then: it may
+ * have come by another path.
+ */
 static void
 lane_hold(struct fanin_engine *engine, struct fanin_lane *lane, uint64_t due_ns)
 {
@@ -133,9 +147,9 @@ lane_hold(struct fanin_engine *engine, struct fanin_lane *lane, uint64_t due_ns)
 	fanin_loop_wake_by(&engine->loop, due_ns);
 }
 
-/* It may be sent again, and is asked for as any other. */
+/* It may be sent again, with queries as for any other block. */
 static void
-lane_let_go(struct fanin_lane *lane)
+lane_unhold(struct fanin_lane *lane)
 {
 	lane->held = false;
 	lane->ask_ns = 0;
@@ -143,24 +157,26 @@ lane_let_go(struct fanin_lane *lane)
 }
 
 /*
- * The switch lacks a block that was sent long before the query. It may wait for another worker there than the one that answered, as
- * others did. Then only an answer about the block itself counts, of a query that came behind it, and some time later.
+ * The switch lacks a block that was sent long before the query. The block may wait for another
+ * worker of the switch than the one that answered. Then only the answer to a later query about this
+ * block counts, after some time.
  */
 static void
-absent_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct fanin_asked *asked)
+absent_learn(struct fanin_engine *engine, struct fanin_lane *lane,
+	     const struct fanin_pending_query *asked)
 {
-	const uint64_t patience_ns = fanin_engine_patience_ns(engine);
+	const uint64_t patience_ns = fanin_engine_query_wait_ns(engine);
 	const uint64_t due_ns = resend_due_ns(engine, lane);
 
 	if (engine->loop.now_ns < due_ns) {
 		lane_hold(engine, lane, due_ns);
 		return;
 	}
-	if (fanin_engine_is_careful(engine) &&
+	if (fanin_engine_may_reorder(engine) &&
 	    (lane->block != asked->block || asked->sent_ns - lane->sent_ns < patience_ns)) {
 		if (engine->loop.now_ns - lane->sent_ns >= patience_ns &&
 		    engine->loop.now_ns >= lane->ask_ns &&
-		    fanin_engine_ask(engine, lane->block, false, false) != 0)
+		    fanin_engine_query(engine, lane->block, false, false) != 0)
 			lane->ask_ns = engine->loop.now_ns + patience_ns;
 		return;
 	}
@@ -168,27 +184,30 @@ absent_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct 
 	if (!fanin_engine_send(engine, lane))
 		return;
 	engine->stats.retransmits++;
-	/* The next query for this block is due when it may be sent again, independently of the oldest block's timer. */
-	if (lane->transmissions > SOON_MAX)
+	/*
+	 * The next query for this block is due when it may be sent again, independently of the
+	 * oldest block's timer.
+	 */
+	if (lane->transmissions > RESEND_AT_ONCE_MAX)
 		lane_hold(engine, lane, resend_due_ns(engine, lane));
 }
 
-/* What the answer to a query says of a block that was sent before it. */
+/* Applies what the answer to a query says of a block that was sent before it. */
 static void
-lane_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct fanin_asked *asked,
-	   enum fanin_block_state state)
+lane_learn(struct fanin_engine *engine, struct fanin_lane *lane,
+	   const struct fanin_pending_query *asked, enum fanin_block_state state)
 {
 	lane->told = (uint8_t)state;
 	if (lane->held && state != FANIN_BLOCK_ABSENT)
-		lane_let_go(lane);
+		lane_unhold(lane);
 	if (!is_long_before(engine, lane, asked))
 		return;
 	if (state == FANIN_BLOCK_ABSENT) {
 		absent_learn(engine, lane, asked);
 	} else if (state == FANIN_BLOCK_DONE && engine->loop.now_ns >= lane->ask_ns &&
-		   (!fanin_engine_is_careful(engine) ||
-		    asked->sent_ns - lane->sent_ns >= fanin_engine_patience_ns(engine)) &&
-		   fanin_engine_ask(engine, lane->block, false, true) != 0) {
+		   (!fanin_engine_may_reorder(engine) ||
+		    asked->sent_ns - lane->sent_ns >= fanin_engine_query_wait_ns(engine)) &&
+		   fanin_engine_query(engine, lane->block, false, true) != 0) {
 		/* Its result was sent before the answer, and has not come. */
 		loss_note(engine);
 		lane->asked = true;
@@ -197,7 +216,7 @@ lane_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct fa
 }
 
 static void
-states_learn(struct fanin_engine *engine, const struct fanin_asked *asked, uint32_t first,
+states_learn(struct fanin_engine *engine, const struct fanin_pending_query *asked, uint32_t first,
 	     const struct fanin_answer_body *body)
 {
 	const uint32_t n = body->n_blocks < FANIN_ANSWER_BLOCKS ? body->n_blocks
@@ -206,7 +225,7 @@ states_learn(struct fanin_engine *engine, const struct fanin_asked *asked, uint3
 	for (uint32_t i = 0; i < n && i < engine->config.window; i++) {
 		struct fanin_lane *lane = fanin_engine_lane(engine, first + i);
 
-		/* One that was sent again since is another matter. */
+		/* A block that was sent again since is not covered. */
 		if (lane->block == first + i && lane->state == FANIN_LANE_SENT &&
 		    fanin_block_before(lane->order, asked->order))
 			lane_learn(engine, lane, asked, fanin_answer_state(body, i));
@@ -214,9 +233,9 @@ states_learn(struct fanin_engine *engine, const struct fanin_asked *asked, uint3
 }
 
 /*
- * How long until the oldest block, which waits for others, is asked for again. At long intervals, what a switch finds late in the
- * timeout would be heard after it, and silence counts only once it has been told for a while: so the intervals are short around the
- * timeout, about as long as those between a switch's probes.
+ * Returns the time until the next query about the oldest block, which waits for other ranks. Around the
+ * timeout queries are about as frequent as a switch's probes: with longer intervals the host would
+ * learn too late what a switch finds just before the timeout, and silence has to be reported for a while.
  */
 static uint64_t
 next_ask_wait_ns(const struct fanin_engine *engine, bool ended, bool silent)
@@ -224,22 +243,23 @@ next_ask_wait_ns(const struct fanin_engine *engine, bool ended, bool silent)
 	const uint64_t timeout_ns = engine->config.timeout_ns;
 	const uint64_t waited_ns = engine->loop.now_ns - engine->progress_ns;
 	const uint64_t most_ns = timeout_ns / 10;
-	const uint64_t patience_ns = fanin_engine_patience_ns(engine);
+	const uint64_t query_wait_ns = fanin_engine_query_wait_ns(engine);
 
 	if (silent)
-		return patience_ns < most_ns ? patience_ns : most_ns;
+		return query_wait_ns < most_ns ? query_wait_ns : most_ns;
 	if (ended || waited_ns < timeout_ns / 5 * 2 || waited_ns >= timeout_ns / 5 * 6)
 		return engine->ask_wait_ns;
 	return engine->ask_wait_ns < most_ns ? engine->ask_wait_ns : most_ns;
 }
 
 /*
- * What the oldest block waits for. While it waits for others it is asked for less and less often. As soon as it no longer does, what
- * was sent for it, there or back, may be lost again: from then on the intervals grow anew.
+ * Stores what the oldest block waits for. While it waits for other ranks the queries become less
+ * frequent. Once it no longer does, its contribution or result may be lost: from then on the
+ * intervals start anew.
  */
 static void
-told_note(struct fanin_engine *engine, enum fanin_block_state state,
-	  const struct fanin_answer_ranks *ranks)
+last_answer_note(struct fanin_engine *engine, enum fanin_block_state state,
+		 const struct fanin_answer_ranks *ranks)
 {
 	const bool ended = !fanin_ranks_is_empty(&ranks->ended);
 	const bool silent = !fanin_ranks_is_empty(&ranks->silent);
@@ -249,23 +269,23 @@ told_note(struct fanin_engine *engine, enum fanin_block_state state,
 	const bool lost = state == FANIN_BLOCK_ABSENT || state == FANIN_BLOCK_DONE;
 
 	if (lost && !was_lost)
-		engine->ask_wait_ns = fanin_engine_patience_ns(engine);
-	engine->told = (struct fanin_told){
+		engine->ask_wait_ns = fanin_engine_query_wait_ns(engine);
+	engine->told = (struct fanin_last_answer){
 		.block = engine->oldest,
 		.time_ns = engine->loop.now_ns,
 		.state = state,
-		/* "Sent" is what the nearest switch says, whatever those further up do. */
+		/* SENT is the nearest switch's state; those further up may differ. */
 		.lost = lost || (state == FANIN_BLOCK_SENT && was_lost),
 		.ended = ended,
 		.ranks = *ranks,
 	};
 	if (silent)
 		engine->told.silent_ns = silent_ns != 0 ? silent_ns : engine->loop.now_ns;
-	/* The switch knows no more before long. */
+	/* An earlier query would get the same answer. */
 	engine->retry_ns = 0;
 	engine->ask_ns = engine->loop.now_ns + next_ask_wait_ns(engine, ended, silent);
 	if (state == FANIN_BLOCK_OPEN && !fanin_ranks_is_empty(&ranks->missing) && !ended && !silent)
-		engine->excused_ns = engine->loop.now_ns;
+		engine->late_answer_ns = engine->loop.now_ns;
 }
 
 void
@@ -273,12 +293,12 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 			    uint32_t block)
 {
 	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
-	struct fanin_asked *asked = &engine->asked[hdr->number % FANIN_ENGINE_QUERIES];
+	struct fanin_pending_query *asked = &engine->asked[hdr->number % FANIN_ENGINE_QUERIES];
 	const uint32_t generation = engine->cc.generation;
 	const uint32_t sets_len = 2 * fanin_ranks_bytes(engine->config.size);
 	uint8_t sets[2 * sizeof(struct fanin_ranks)];
 	struct fanin_answer_ranks ranks;
-	struct fanin_asked query;
+	struct fanin_pending_query query;
 	struct fanin_answer_body body;
 
 	if (frame->len < FANIN_PAYLOAD_OFFSET + sizeof(body) + sets_len ||
@@ -290,7 +310,10 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 		return;
 	}
 	engine->stats.answers++;
-	/* Of another host behind the same port, since answers that are passed down go to the group's address. */
+	/*
+	 * Meant for another host behind the same port: answers that are passed down go to the
+	 * multicast group.
+	 */
 	if (hdr->rank != engine->config.rank)
 		return;
 	if (hdr->number == 0) {
@@ -299,19 +322,19 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 	}
 	if (block == engine->oldest && fanin_engine_lane(engine, block)->block == block) {
 		fanin_answer_read_ranks(sets, engine->config.size, &ranks);
-		told_note(engine, (enum fanin_block_state)hdr->count, &ranks);
+		last_answer_note(engine, (enum fanin_block_state)hdr->count, &ranks);
 	}
-	/* Passed down from further up, or a second time: it says nothing of this hop. */
+	/* Passed down from further up, or a duplicate: it says nothing of this hop. */
 	if (body.n_blocks == 0 || asked->number != hdr->number)
 		return;
 	query = *asked;
 	asked->number = 0;
-	if (engine->sounding == hdr->number)
-		engine->sounding = 0;
+	if (engine->probe_number == hdr->number)
+		engine->probe_number = 0;
 	if (engine->loop.now_ns - engine->spurious_ns > SPURIOUS_NS)
 		engine->reordering = FANIN_ENGINE_REORDERING_MIN;
 	states_learn(engine, &query, block, &body);
-	/* Time that the caller spent elsewhere is not the network's. */
+	/* Time that the caller was away is not the network's. */
 	if (query.sent_ns >= engine->loop.resumed_ns)
 		fanin_rtt_sample(&engine->rtt, engine->loop.now_ns - query.sent_ns);
 	if (engine->cc.generation != generation)

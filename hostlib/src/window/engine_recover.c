@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A run that the switch has lost is taken up again in another one. All ranks begin it with the first block that any of
- * them has no result of. The window says that the others may have results of fewer than W blocks from there on: the last
- * one of each lane. What the application still lends to the engine is not kept twice.
+ * Resumes a run that the switch has lost in another one. All ranks begin it with the first block
+ * that any of them has no result of. Because of the window, the others may have results of fewer
+ * than W blocks from there on: the last one of each lane. Results that are still in the
+ * application's buffers are not kept twice.
  */
 #include "engine_internal.h"
 
@@ -28,7 +29,7 @@ kept_payload(const struct fanin_engine *engine, uint32_t block)
 	       (size_t)(block & (engine->config.window - 1u)) * engine->config.payload_bytes;
 }
 
-static struct fanin_kept *
+static struct fanin_kept_result *
 kept_of(const struct fanin_engine *engine, uint32_t block)
 {
 	return &engine->kept[block & (engine->config.window - 1u)];
@@ -38,7 +39,7 @@ const uint8_t *
 fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block, const struct fanin_frame *frame)
 {
 	const struct fanin_headers *result = frame->data;
-	struct fanin_kept *kept = kept_of(engine, block);
+	struct fanin_kept_result *kept = kept_of(engine, block);
 	uint8_t *payload = kept_payload(engine, block);
 	uint32_t len = fanin_wire_payload_len(result);
 
@@ -46,7 +47,7 @@ fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block, const stru
 	if (len != 0 &&
 	    !fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET, payload, len))
 		return NULL;
-	*kept = (struct fanin_kept){
+	*kept = (struct fanin_kept_result){
 		.block = block,
 		.count = result->fanin.count,
 		.dtype = result->fanin.dtype,
@@ -72,7 +73,7 @@ fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_reques
 		    (kept_of(engine, block)->valid &&
 		     fanin_block_before(block, kept_of(engine, block)->block)))
 			continue;
-		*kept_of(engine, block) = (struct fanin_kept){
+		*kept_of(engine, block) = (struct fanin_kept_result){
 			.block = block,
 			.count = (uint16_t)(extent.len / request->element_bytes),
 			.dtype = request->dtype,
@@ -86,9 +87,12 @@ fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_reques
 	}
 }
 
-/* The request in progress that a block belongs to, if its result is in the request's memory; else NULL. */
+/*
+ * Returns the request in progress that a block belongs to, if the block's result is in its buffer;
+ * else NULL.
+ */
 static const struct fanin_request *
-lender_of(const struct fanin_engine *engine, uint32_t block, struct fanin_extent *extent)
+request_holding(const struct fanin_engine *engine, uint32_t block, struct fanin_extent *extent)
 {
 	for (const struct fanin_request *request = engine->loop.requests.first; request != NULL;
 	     request = request->next) {
@@ -104,9 +108,9 @@ const void *
 fanin_engine_known(const struct fanin_engine *engine, const struct fanin_lane *lane,
 		   struct fanin_hdr *hdr, uint32_t *payload_len)
 {
-	const struct fanin_kept *kept = kept_of(engine, lane->block);
+	const struct fanin_kept_result *kept = kept_of(engine, lane->block);
 	struct fanin_extent extent;
-	const struct fanin_request *request = lender_of(engine, lane->block, &extent);
+	const struct fanin_request *request = request_holding(engine, lane->block, &extent);
 
 	hdr->type = FANIN_TYPE_KNOWN;
 	hdr->contributions = engine->config.size;
@@ -156,7 +160,7 @@ fanin_engine_run_lost(const struct fanin_engine *engine)
 }
 
 void
-fanin_engine_doubt_run(struct fanin_engine *engine)
+fanin_engine_suspect_run(struct fanin_engine *engine)
 {
 	engine->run_lost = engine->run_lost || engine->config.recover;
 }
@@ -167,8 +171,8 @@ fanin_engine_note_rejoin(struct fanin_engine *engine, const struct fanin_rejoin 
 	engine->rejoin = *rejoin;
 	if (!fanin_ranks_is_empty(&rejoin->late) &&
 	    fanin_ranks_equal(&rejoin->late, &rejoin->missing) &&
-	    rejoin->told_ns > engine->excused_ns)
-		engine->excused_ns = rejoin->told_ns;
+	    rejoin->told_ns > engine->late_answer_ns)
+		engine->late_answer_ns = rejoin->told_ns;
 }
 
 uint32_t
@@ -177,23 +181,24 @@ fanin_engine_progress(const struct fanin_engine *engine)
 	return engine->oldest;
 }
 
-/* Is the result of a block before the lane's there to be told? */
+/* True if the result of a block before the lane's is available. */
 static bool
 is_kept(const struct fanin_engine *engine, uint32_t block)
 {
-	const struct fanin_kept *kept = kept_of(engine, block);
+	const struct fanin_kept_result *kept = kept_of(engine, block);
 	struct fanin_extent extent;
 
-	return lender_of(engine, block, &extent) != NULL || (kept->valid && kept->block == block);
+	return request_holding(engine, block, &extent) != NULL ||
+	       (kept->valid && kept->block == block);
 }
 
-/* The lane begins the new run with this block. Returns false if it can't. */
+/* Starts the lane with this block in the new run. Returns false if it can't. */
 static bool
 lane_resume(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t block)
 {
 	lane->resent_before = false;
 	if (lane->known) {
-		/* Lost again before all had what it knows. */
+		/* The run was lost again before all ranks had the result. */
 		fanin_engine_ready(lane, NULL);
 		return lane->block == block;
 	}
@@ -244,14 +249,16 @@ fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint64_t instan
 	engine->ask_ns = 0;
 	engine->ask_wait_ns = 0;
 	engine->retry_ns = 0;
-	engine->sounding = 0;
-	engine->sounded = engine->order;
+	engine->probe_number = 0;
+	engine->probe_order = engine->order;
 	memset(engine->asked, 0, sizeof(engine->asked));
-	engine->told = (struct fanin_told){ 0 };
+	engine->told = (struct fanin_last_answer){ 0 };
 	engine->newest = first_block - 1;
-	/* It may be another switch: to take it for one with several workers costs a round trip for each loss. */
+	/*
+	 * It may be another switch: wrongly assuming several workers costs one round trip per loss.
+	 */
 	engine->config.spread = true;
-	engine->excused_ns = 0;
+	engine->late_answer_ns = 0;
 	engine->progress_ns = fanin_loop_clock_ns(&engine->loop);
 	engine->heard_ns = engine->progress_ns;
 	engine->loop.resumed_ns = engine->progress_ns;

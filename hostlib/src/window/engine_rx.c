@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the switch sent: results and refusals; answers are engine_query.c's. A result counts for the lane whose block it is and for no other,
- * so duplicates and late ones change nothing. Called by the poll loop only.
+ * Packets from the switch: results and refusals; engine_query.c handles answers. A result counts
+ * only for the lane that has its block, so duplicates and late ones change nothing. Called by the
+ * poll loop only.
  */
 #include "engine_internal.h"
 
@@ -15,17 +16,20 @@ timers_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 		engine->overtaken_ns = lane->sent_ns;
 	engine->progress_ns = engine->loop.now_ns;
 	engine->heard_ns = engine->loop.now_ns;
-	/* What is asked for next is another block, or the same one with less patience. */
+	/* The next query is for another block, or for the same one with the shortest interval. */
 	engine->ask_wait_ns = 0;
 	engine->retry_ns = 0;
-	if (engine->ask_ns > engine->loop.now_ns + fanin_engine_patience_ns(engine))
-		engine->ask_ns = engine->loop.now_ns + fanin_engine_patience_ns(engine);
-	fanin_loop_wake_by(&engine->loop, engine->loop.now_ns + fanin_engine_patience_ns(engine));
+	if (engine->ask_ns > engine->loop.now_ns + fanin_engine_query_wait_ns(engine))
+		engine->ask_ns = engine->loop.now_ns + fanin_engine_query_wait_ns(engine);
+	fanin_loop_wake_by(&engine->loop, engine->loop.now_ns + fanin_engine_query_wait_ns(engine));
 	engine->stale_reason = FANIN_REASON_NONE;
 	engine->loop.tx_errnum = 0;
 }
 
-/* A second result of a block. If that was sent again, and nobody asked for the result, it was not needed. */
+/*
+ * A second result of a block. If the block was sent again, and no query asked for the result, that
+ * was unnecessary.
+ */
 static void
 receive_duplicate(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t block)
 {
@@ -36,7 +40,10 @@ receive_duplicate(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t
 	fanin_engine_note_spurious(engine);
 }
 
-/* The window learns how long a block took. Of one that was sent again it is unknown; time that the caller was away is nobody's. */
+/*
+ * Gives the congestion control a block's delay. If the block was sent again it is unknown; time
+ * that the caller was away does not count.
+ */
 static void
 window_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 {
@@ -87,7 +94,10 @@ block_format(const struct fanin_request *request, const struct fanin_extent *ext
 			    extent->len / request->element_bytes, text, text_len);
 }
 
-/* The result is not that of the block which this rank posted, or nobody has brought data for it. */
+/*
+ * Fails because the result does not fit the block that this rank posted, or no rank has sent data
+ * for it.
+ */
 static void
 result_misfit(struct fanin_engine *engine, const struct fanin_request *request,
 	      const struct fanin_extent *extent, const struct fanin_hdr *hdr, uint32_t block)
@@ -108,8 +118,8 @@ result_misfit(struct fanin_engine *engine, const struct fanin_request *request,
 }
 
 /*
- * Takes what this rank keeps of a block's result, or may have to tell others (kept). Returns false if the frame is lost:
- * then it was as good as never received.
+ * Copies what this rank keeps of a block's result, or may have to send to others (kept). Returns
+ * false if the frame is lost: it is then treated as never received.
  */
 static bool
 result_keep(struct fanin_engine *engine, const struct fanin_request *request,
@@ -140,7 +150,7 @@ result_keep(struct fanin_engine *engine, const struct fanin_request *request,
 	return true;
 }
 
-/* A result that this rank knows has come back, so that all have it now. */
+/* A result that this rank already knows came back: all ranks have it now. */
 static void
 receive_known(struct fanin_engine *engine, struct fanin_lane *lane)
 {
@@ -173,7 +183,7 @@ receive_result(struct fanin_engine *engine, const struct fanin_frame *frame, uin
 		receive_known(engine, lane);
 		return;
 	}
-	/* Not by the packet's number: that memory may be shared with whoever sent it. */
+	/* Not the packet's number: its memory may be shared with the sender. */
 	extent = fanin_request_extent(request, lane->block);
 	if (hdr->dtype != request->dtype || hdr->op != extent.op || hdr->root != extent.root ||
 	    fanin_wire_payload_len(headers) != extent.len) {
@@ -193,7 +203,10 @@ receive_result(struct fanin_engine *engine, const struct fanin_frame *frame, uin
 	lane_finish(engine, lane);
 }
 
-/* Is the run over for the switch: it was restarted, so that tags are those of its life before, or the job was made anew? */
+/*
+ * True if the switch's refusal means that the run is over: the switch was restarted, so that tags
+ * are of its previous instance, or the job was made anew.
+ */
 static bool
 says_run_is_lost(unsigned int reason)
 {
@@ -212,7 +225,7 @@ fanin_engine_refused(struct fanin_engine *engine, unsigned int reason, uint32_t 
 		engine->run_lost = true;
 		return;
 	}
-	/* Late duplicates of finished blocks or of an earlier run are answered like this. */
+	/* The usual refusal of late duplicates of finished blocks or of an earlier run. */
 	if (reason == FANIN_REASON_BLOCK_STALE || reason == FANIN_REASON_EPOCH) {
 		engine->stats.stale++;
 		engine->stale_reason = reason;
@@ -230,7 +243,7 @@ fanin_engine_refused(struct fanin_engine *engine, unsigned int reason, uint32_t 
 	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
 }
 
-/* Is it a valid packet for this job, and from the switch that its contributions go to? */
+/* True for a valid packet of this job, from the switch that contributions are sent to. */
 static bool
 is_from_switch(const struct fanin_engine *engine, const struct fanin_frame *frame)
 {
@@ -254,7 +267,10 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 		return;
 	engine->stats.frames_received++;
 	if (__builtin_expect(engine->config.tagger != NULL, 0)) {
-		/* Late ones of a switch's life before are among them: who fails here need not have meant any harm. */
+		/*
+		 * Late packets of a switch's previous instance fail here, too: not every failure is
+		 * an attack.
+		 */
 		if (!fanin_engine_open(engine, frame, &opened)) {
 			engine->stats.invalid++;
 			return;
@@ -267,14 +283,17 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 		return;
 	}
 	if (engine->config.tagger != NULL) {
-		/* A refusal of that kind has no tag. */
+		/* Such a refusal has no tag. */
 		if (fanin_wire_refuses_sender(hdr)) {
 			fanin_engine_refusal_suspect(engine, hdr->count);
 			return;
 		}
 		fanin_engine_refusal_clear(engine, hdr);
 	}
-	/* Others have noticed that the run is lost, and this rank has nothing to send that would show it. */
+	/*
+	 * Other ranks have noticed that the run is lost; this rank has nothing to send that would
+	 * show it.
+	 */
 	if (engine->config.recover && hdr->type == FANIN_TYPE_REFUSED && hdr->epoch == 0) {
 		engine->run_lost = true;
 		return;

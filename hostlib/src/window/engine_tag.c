@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tags of the engine's packets, in jobs that have them (wire/tag.h). They are put on and taken off in the engine's own memory: a
- * received frame may lie in memory that it shares with a peer, or be there as its headers only, and nothing of it may reach the
- * caller's memory before it is known to be the switch's, as what is to be sent may lie in the same place. Called by the poll
- * loop only.
+ * Tags of the engine's packets, in jobs that have them (wire/tag.h). They are added and removed in
+ * the engine's own memory: a received frame may be in memory shared with a peer, or be present as
+ * headers only, and nothing of it may reach the caller's memory before its tag is verified, as the
+ * caller may send from the same buffer. Called by the poll loop only.
  */
 #include "hostlib/src/base/answer_tag.h"
 #include "engine_internal.h"
@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bodies may be longer than this version's: later ones append fields. */
+/* Bodies may be longer than in this version: later ones append fields. */
 #define BODY_ROOM_LATER 160u
 
-/* The payload is behind 96 bytes of headers. */
+/* The payload starts after 96 bytes of headers. */
 #define ALIGN_OFFSET (FANIN_PAYLOAD_ALIGN - FANIN_PAYLOAD_OFFSET % FANIN_PAYLOAD_ALIGN)
 
 int
@@ -71,7 +71,7 @@ fanin_engine_open(struct fanin_engine *engine, const struct fanin_frame *frame,
 	return true;
 }
 
-/* Is there a block that the switch can be asked about? */
+/* True if there is a block that a query can be about. */
 static bool
 has_open_block(const struct fanin_engine *engine)
 {
@@ -106,9 +106,12 @@ fanin_engine_refusal_check(struct fanin_engine *engine)
 		fanin_engine_refused(engine, reason, engine->oldest);
 		return;
 	}
-	/* Overdue: a switch that has sent its sum up passes the query on, and it is another one that may have refused. */
+	/*
+	 * Overdue: a switch that has sent its sum up passes the query on, and the refusal may come
+	 * from another switch.
+	 */
 	if (engine->loop.now_ns >= engine->suspected_ask_ns &&
-	    fanin_engine_ask(engine, engine->oldest, false, true) != 0) {
+	    fanin_engine_query(engine, engine->oldest, false, true) != 0) {
 		if (engine->suspected_ns == 0)
 			engine->suspected_ns = engine->loop.now_ns;
 		engine->suspected_ask_ns = engine->loop.now_ns +
@@ -120,7 +123,7 @@ fanin_engine_refusal_check(struct fanin_engine *engine)
 void
 fanin_engine_refusal_clear(struct fanin_engine *engine, const struct fanin_hdr *hdr)
 {
-	/* "Sent" is what the nearest switch says, and the refusal may be one further up. */
+	/* SENT is the nearest switch's state, and the refusal may come from one further up. */
 	if (hdr->type != FANIN_TYPE_ANSWER || hdr->count != FANIN_BLOCK_SENT)
 		engine->suspected = FANIN_REASON_NONE;
 }

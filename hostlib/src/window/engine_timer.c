@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * When to ask, and when to give up. A block that is overdue is asked for, and never sent again by a timer: the answer tells what was
- * lost (engine_query.c). As long as nothing comes back only the oldest block is asked for, at intervals that double; of the others
- * those that results of later ones have overtaken and that a switch has sent up, where they may be lost. Called by the poll loop only.
+ * When to send queries, and when to give up. An overdue block causes a query, and a timer never
+ * sends it again: the answer tells what was lost (engine_query.c). While nothing comes back only
+ * the oldest block is queried, at intervals that double; of the others only blocks that later
+ * results have overtaken, or that a switch has sent up, where they may be lost. Called by the poll
+ * loop only.
  */
 #include "engine_internal.h"
 
@@ -10,41 +12,48 @@
 #include <stdio.h>
 #include <string.h>
 
-/* While ranks are late, and their switch answers, it is asked this often: it looks after them for 5 s each time. */
+/*
+ * Interval of queries while ranks are late and their switch answers: each query makes it watch them
+ * for 5 s.
+ */
 #define ASK_MOST_NS (2000 * 1000000ull)
 
-/* The interval after the next one. */
+/* Returns the interval after this one. */
 static uint64_t
 back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns)
 {
 	const uint64_t most_ns = 2 * fanin_engine_retry_most_ns(engine);
 
-	wait_ns = wait_ns == 0 ? fanin_engine_patience_ns(engine) : 2 * wait_ns;
+	wait_ns = wait_ns == 0 ? fanin_engine_query_wait_ns(engine) : 2 * wait_ns;
 	if (wait_ns > ASK_MOST_NS)
 		wait_ns = ASK_MOST_NS;
 	return wait_ns < most_ns ? wait_ns : most_ns;
 }
 
 /*
- * The oldest block, which everything else waits for. First the switch is asked where it stands, then, as overdue, to do something
- * about it; while answers come less and less often, and soon again if none does. Returns when it is due again.
+ * The oldest block, which everything else waits for. First a query asks the switch for its state;
+ * then overdue queries make the switch act. The intervals grow while answers come, and are short
+ * again if none does. Returns when the next query is due.
  */
 static uint64_t
 oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 {
-	uint64_t due_ns = lane->sent_ns + fanin_engine_patience_ns(engine);
+	uint64_t due_ns = lane->sent_ns + fanin_engine_query_wait_ns(engine);
 	bool overdue = engine->ask_wait_ns != 0 || lane->told >= FANIN_BLOCK_SENT;
 
 	if (due_ns < engine->ask_ns)
 		due_ns = engine->ask_ns;
 	if (due_ns > engine->loop.timers_ns)
 		return due_ns;
-	if (fanin_engine_ask(engine, lane->block, true, overdue) == 0)
+	if (fanin_engine_query(engine, lane->block, true, overdue) == 0)
 		return engine->loop.now_ns + FANIN_RTO_MIN_NS / 2;
 	lane->asked = lane->asked || overdue;
 	engine->ask_wait_ns = back_off_ns(engine, engine->ask_wait_ns);
 	engine->retry_ns = back_off_ns(engine, engine->retry_ns);
-	/* An answer from further up takes longer than a round trip, and who has waited for long has time for it. */
+	/*
+	 * An answer from further up takes longer than a round trip, and a long wait leaves time for
+	 * it.
+	 */
 	if (engine->retry_ns < engine->ask_wait_ns / 32)
 		engine->retry_ns = engine->ask_wait_ns / 32;
 	if (engine->retry_ns > fanin_engine_retry_most_ns(engine))
@@ -53,9 +62,9 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 	return engine->ask_ns;
 }
 
-/* A query about this block asks about those after it, too. */
+/* A query about this block also asks about those after it. */
 static void
-covered_note(struct fanin_engine *engine, uint32_t block, uint64_t wait_ns)
+covered_postpone(struct fanin_engine *engine, uint32_t block, uint64_t wait_ns)
 {
 	for (uint32_t i = 0; i < FANIN_ANSWER_BLOCKS && i < engine->config.window; i++) {
 		struct fanin_lane *lane = fanin_engine_lane(engine, block + i);
@@ -67,26 +76,26 @@ covered_note(struct fanin_engine *engine, uint32_t block, uint64_t wait_ns)
 	}
 }
 
-/* A block that was lost so often that it waits before it is sent again. Returns when it is due again. */
+/* A block that was lost so often that sending it again is delayed. Returns when that is due. */
 static uint64_t
 held_check(struct fanin_engine *engine, struct fanin_lane *lane)
 {
-	const bool all = !fanin_engine_is_careful(engine);
+	const bool all = !fanin_engine_may_reorder(engine);
 
 	if (lane->ask_ns > engine->loop.timers_ns)
 		return lane->ask_ns;
-	if (fanin_engine_ask(engine, lane->block, all, false) == 0)
+	if (fanin_engine_query(engine, lane->block, all, false) == 0)
 		return engine->loop.now_ns + FANIN_RTO_MIN_NS / 2;
 	lane->ask_wait_ns = back_off_ns(engine, lane->ask_wait_ns);
 	lane->ask_ns = engine->loop.now_ns + lane->ask_wait_ns;
 	if (all)
-		covered_note(engine, lane->block, lane->ask_wait_ns);
+		covered_postpone(engine, lane->block, lane->ask_wait_ns);
 	return lane->ask_ns;
 }
 
 /*
- * Another block. Only if it was overtaken; and one that waits for other ranks is no concern of this one's. Returns when it is due
- * again; UINT64_MAX: once something comes.
+ * Any other block: queried only if it was overtaken, and not while it waits for other ranks.
+ * Returns when the next query is due; UINT64_MAX: only after something comes in.
  */
 static uint64_t
 lane_check(struct fanin_engine *engine, struct fanin_lane *lane)
@@ -102,11 +111,11 @@ lane_check(struct fanin_engine *engine, struct fanin_lane *lane)
 		due_ns = lane->ask_ns;
 	if (due_ns > engine->loop.timers_ns)
 		return due_ns;
-	if (fanin_engine_ask(engine, lane->block, !overdue, overdue) == 0)
+	if (fanin_engine_query(engine, lane->block, !overdue, overdue) == 0)
 		return engine->loop.now_ns + FANIN_RTO_MIN_NS / 2;
 	if (!overdue) {
 		lane->ask_wait_ns = back_off_ns(engine, lane->ask_wait_ns);
-		covered_note(engine, lane->block, lane->ask_wait_ns);
+		covered_postpone(engine, lane->block, lane->ask_wait_ns);
 		return lane->ask_ns;
 	}
 	lane->asked = true;
@@ -134,7 +143,7 @@ lanes_scan(struct fanin_engine *engine)
 	engine->loop.next_timer_ns = next_ns;
 }
 
-/* What to look at when frames are refused. */
+/* Returns advice what to check when frames are refused. */
 static const char *
 tx_advice(int errnum)
 {
@@ -152,7 +161,7 @@ tx_advice(int errnum)
 	}
 }
 
-/* What is known about ranks that are waited for. */
+/* Returns what is known about ranks that are waited for. */
 static const char *
 reason_of_absence(const struct fanin_engine *engine, const struct fanin_ranks *missing)
 {
@@ -168,14 +177,14 @@ reason_of_absence(const struct fanin_engine *engine, const struct fanin_ranks *m
 							  : ", which is late";
 }
 
-/* "no result for 5.0 s: ..." with all that is known about why. */
+/* Fails with "no result for 5.0 s: ..." and all that is known about why. */
 static void
 engine_time_out(struct fanin_engine *engine)
 {
 	const struct fanin_lane *lane = fanin_engine_lane(engine, engine->oldest);
 	uint64_t silent_ns = engine->loop.now_ns - engine->progress_ns;
 	struct fanin_ranks missing;
-	bool is_known; /* who is missing */
+	bool is_known; /* which ranks are missing */
 	bool has_hint = engine->hint != NULL && engine->hint[0] != '\0';
 	bool answers = engine->loop.now_ns - engine->heard_ns < engine->config.timeout_ns / 2 ||
 		       engine->stale_reason != FANIN_REASON_NONE;
@@ -233,11 +242,14 @@ engine_time_out(struct fanin_engine *engine)
 	fanin_engine_fail(engine, FANIN_ERR_TIMEOUT);
 }
 
-/* Is somebody gone whom everything waits for? Of a run that is lost, what was told says nothing any more. */
+/*
+ * True if a rank that everything waits for is gone. After a run is lost, earlier answers no longer
+ * count.
+ */
 static bool
 waits_for_gone(const struct fanin_engine *engine)
 {
-	const struct fanin_told *told = &engine->told;
+	const struct fanin_last_answer *told = &engine->told;
 
 	if (engine->run_lost)
 		return fanin_ranks_meet(&engine->rejoin.gone, &engine->rejoin.missing);
@@ -248,17 +260,18 @@ waits_for_gone(const struct fanin_engine *engine)
 }
 
 /*
- * Who is late is waited for, for as long as the switch says that the block is open and lacks nobody who is gone, or that a new run
- * lacks only ranks which are known to be late. Whatever else is the matter, be it packets that never arrive or a switch that says
- * nothing, is given the timeout.
+ * True once waiting must end. Late ranks are waited for as long as the switch says that the block
+ * is open and lacks no rank that is gone, or that a new run lacks only ranks known to be late. Any
+ * other cause, such as packets that never arrive or a silent switch, is limited by the timeout.
  */
 static bool
-is_in_vain(const struct fanin_engine *engine)
+has_timed_out(const struct fanin_engine *engine)
 {
 	const struct fanin_engine_config *config = &engine->config;
 	const uint64_t waited_ns = engine->loop.now_ns - engine->progress_ns;
-	const uint64_t excused_ns = engine->excused_ns > engine->progress_ns ? engine->excused_ns
-									     : engine->progress_ns;
+	const uint64_t late_answer_ns = engine->late_answer_ns > engine->progress_ns
+						? engine->late_answer_ns
+						: engine->progress_ns;
 
 	if (config->wait_limit_ns != 0 && waited_ns >= config->wait_limit_ns)
 		return true;
@@ -266,7 +279,7 @@ is_in_vain(const struct fanin_engine *engine)
 		return false;
 	if (waits_for_gone(engine))
 		return true;
-	return engine->loop.now_ns - excused_ns >= config->timeout_ns;
+	return engine->loop.now_ns - late_answer_ns >= config->timeout_ns;
 }
 
 void
@@ -278,7 +291,7 @@ fanin_engine_check_timers(struct fanin_loop *loop)
 		engine->suspected = FANIN_REASON_NONE;
 		return;
 	}
-	if (is_in_vain(engine)) {
+	if (has_timed_out(engine)) {
 		engine_time_out(engine);
 		return;
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Round-trip time to the switch and how long to wait before asking again, after RFC 6298. Samples are the times from queries to
- * their answers: they don't hold the time that blocks wait for other ranks, and no retransmission makes them ambiguous. There is
- * no upper limit to the estimate: where cores are short a round trip takes 200 ms. Pure arithmetic.
+ * Round-trip time to the switch and how long to wait before repeating a query, after RFC 6298.
+ * Samples are the times from queries to their answers: they exclude the time that blocks wait for
+ * other ranks, and no retransmission makes them ambiguous. The estimate has no upper limit: where
+ * cores are short a round trip takes 200 ms. Pure arithmetic.
  */
 #ifndef FANIN_HOSTLIB_RTT_H
 #define FANIN_HOSTLIB_RTT_H
@@ -10,7 +11,7 @@
 #include <stdint.h>
 
 #define FANIN_RTO_INITIAL_NS (20 * 1000000ull) /* before the first sample */
-#define FANIN_RTO_MIN_NS (2 * 1000000ull)      /* less is how a kernel shares out a core */
+#define FANIN_RTO_MIN_NS (2 * 1000000ull)      /* a shorter one is within the scheduling of cores */
 
 struct fanin_rtt {
 	uint64_t smoothed_ns; /* 0: no sample yet */

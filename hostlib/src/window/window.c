@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The window protocol as a table (protocol/protocol.h): that of all dense handlers, whose blocks every rank contributes to.
+ * The window protocol as a table (protocol/protocol.h): for all dense handlers, whose blocks get a
+ * contribution from every rank.
  */
 #include "engine.h"
 
@@ -22,7 +23,7 @@ window_open(const struct fanin_protocol_config *config, void **engine, struct fa
 		.size = config->size,
 		.window = config->window,
 		.payload_bytes = config->payload_bytes,
-		/* Over shared memory there is no queue but the switch's own. */
+		/* Over shared memory the only queue is the switch's own. */
 		.cc = config->transport->ops->shares_memory ? &fanin_cc_fixed : &fanin_cc_delay,
 		.wide = config->wide,
 		.spread = config->spread,
@@ -130,7 +131,7 @@ window_run_lost(const void *engine)
 static void
 window_suspect_run(void *engine)
 {
-	fanin_engine_doubt_run(engine);
+	fanin_engine_suspect_run(engine);
 }
 
 static void
@@ -172,7 +173,7 @@ window_hint(void *engine, const char *hint)
 static bool
 window_peers_may_need_results(const void *engine)
 {
-	return fanin_engine_owes(engine);
+	return fanin_engine_peers_may_need_results(engine);
 }
 
 static const struct fanin_switch_ops window_on_switch = {
@@ -195,7 +196,7 @@ static const char *const handlers[] = { "single", "multi", "tree", NULL };
 struct fanin_protocol fanin_protocol_window = {
 	.name = "window",
 	.handlers = handlers,
-	/* A dense handler needs nothing of its own here. */
+	/* A dense handler needs no fields of its own here. */
 	.is_usual = true,
 	.has_custom = true,
 	.has_tags = true,
