@@ -174,7 +174,7 @@ class Fabric(Lab):
             "address": {"ip": self.switch_ip(switch), "mac": self.switch_mac(switch), "udp_port": UDP_PORT},
             "control": {"socket": str(self.socket_of(switch))},
             "memory": {"hugepages": "never", "megabytes": 256},
-            # More switches than cores: whoever has nothing to do sleeps.
+            # More switches than cores: an idle one sleeps.
             "idle": {"policy": "sleep"},
             "limits": {"max_jobs": 16, "slots": 2048},
             "workers": [{"lcore": self.index_of(switch) % cpus}],

@@ -260,7 +260,7 @@ def links_of(namespace):
 
 
 def remove_namespace(name):
-    # Its links go with it, but some time later: whoever looks right after us is to see none. A namespace that was half made
+    # Its links go with it, but some time later: a look right after this call must find none. A namespace that was half made
     # can't be entered.
     with contextlib.suppress(OSError):
         for link in links_of(name):

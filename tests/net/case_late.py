@@ -115,7 +115,7 @@ def a_switch_tells_the_late_from_the_gone():
             stats = job_entry(lab, job)["stats"]
             seconds = time.monotonic() - since
             probes, answers = (stats[name] - before[name] for name in ("probes", "probe_answers"))
-            # Whoever kept another one waiting for a moment is watched for 5 s, too.
+            # A rank that delayed another one for a moment is watched for 5 s, too.
             expect(seconds < probes <= 3 * (2 * seconds + 1),
                    f"found {probes} probes of at most 3 ranks in {seconds:.1f} s, expected two a second")
             expect(answers >= probes - 3, f"answers are missing: {stats}")
@@ -167,7 +167,7 @@ def results_at(fabric, switch, number):
 
 
 def expect_waited(lab, jobs, where):
-    """All jobs are exact, and nobody has sent and received much more than where nobody was late."""
+    """All jobs are exact, and no host has sent and received much more than without late ranks."""
     reports = {name: reports_of(lab, ranks, LATE_SECONDS + 180) for name, ranks in jobs.items()}
     frames = {}
     for name, found in reports.items():

@@ -41,7 +41,7 @@ def an_interface_that_is_made_anew_is_opened_anew_on_af_packet():
             remove_interface(lab, 1)
             lab._make_link(1)
             expect(not link_of(lab, 1) or len(lines_with(lab, "opened anew on")) == turn + 2,
-                   "the port is told to be up although nobody has opened the new interface")
+                   "the port is reported up although the switch has not opened the new interface")
             wait_until(lambda: len(lines_with(lab, "opened anew on")) == turn + 2, 60, "the port to be opened anew")
             expect(link_of(lab, 1), "the port that was opened anew is down")
             run_exact_job(lab, f"on new interface {turn}", job=job, bytes=MIB)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What goes wrong with TLS is said in words, by whoever is at the other end: faninctl, the manager as a client of switches, hosts."""
+"""TLS failures are reported in words by the other end: faninctl, the manager as a client of switches, hosts."""
 
 import time
 

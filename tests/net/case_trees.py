@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Jobs of several reduction trees: each spine carries its part of the blocks, all collectives are exact, one spine's death moves
-the trees over it, and whoever asks for more trees than there are is told.
+the trees over it, and a request for more trees than there are gets an error.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * All that a handler may declare and ask for, in one protocol, end to end: partial sums that switches make of packets on their way to a
- * collector, in slots that jobs share, until a timeout; its result goes to whoever waits. The test plays hosts, collector and clock, and the
+ * collector, in slots that jobs share, until a timeout; its result goes to the waiting ranks. The test plays hosts, collector and clock, and the
  * injector loses, doubles and delays packets both ways.
  */
 #include <arpa/inet.h>

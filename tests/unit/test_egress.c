@@ -410,7 +410,7 @@ START_TEST(two_workers_share_a_ports_limits)
 }
 END_TEST
 
-/* One worker's overload leaves the other its share, whoever comes to the bucket first. */
+/* One worker's overload leaves the other its share, whichever reaches the bucket first. */
 START_TEST(a_queue_that_one_worker_has_filled_has_room_for_the_other)
 {
 	const struct pipeline_egress limits = { .rate_mbit = 200,

@@ -623,7 +623,7 @@ START_TEST(the_switch_is_no_member_of_its_jobs_and_not_its_own_parent)
 }
 END_TEST
 
-/* More packets than fit into the caches make such a job slower. Whoever names a number gets that. */
+/* More packets than fit into the caches make such a job slower. An explicit number is kept. */
 START_TEST(a_job_within_the_machine_gets_fewer_slots_for_larger_packets)
 {
 	struct job_spec spec = { .key = 1, .handler = "single", .n_members = 2 };

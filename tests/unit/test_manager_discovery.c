@@ -200,7 +200,7 @@ START_TEST(who_is_nowhere_is_told_where_was_looked)
 	for (unsigned int i = 0; i < MANAGER_RIG_HOSTS; i++)
 		check_refused(i, silent);
 
-	/* If nobody has any hope, that is said at once. */
+	/* If no switch can find the host, the job is refused at once. */
 	manager_rig_raise(SPINE1);
 	manager_rig.is_silent[LEAF0] = false;
 	manager_rig.sees_others[SPINE0] = true;

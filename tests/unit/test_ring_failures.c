@@ -172,7 +172,7 @@ START_TEST(the_wait_for_a_late_rank_may_have_a_limit)
 }
 END_TEST
 
-/* A place to which connections are tried in vain: the kernel says nothing, as its queue there is full. */
+/* A listener whose queue is full: the kernel does not answer connection attempts. */
 struct hole {
 	struct sockaddr_in address;
 	int fds[8];

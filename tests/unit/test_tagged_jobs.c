@@ -262,7 +262,7 @@ START_TEST(a_job_without_tags_refuses_them)
 }
 END_TEST
 
-/* Before it is made, or after it was destroyed: whoever waits for it, or works on it, is told the same as without tags. */
+/* Before it is made or after it was destroyed, hosts get the same answers as without tags. */
 START_TEST(a_job_that_is_not_there_is_unknown)
 {
 	uint8_t frame[4096];
