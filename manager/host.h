@@ -37,6 +37,12 @@ void host_closed(void *user, struct control_client *client, void *data);
 /* Tells the members of every job which of them are silent, if that has changed: a connection, or a port, went down or came back. */
 void host_tell_silent(struct manager *manager);
 
+/*
+ * Tells what connections that ended or came back have changed of the silent members, in one event for each job. To be called
+ * once in a turn of the main loop: when all hosts are lost at once, an event for each would be a list of ranks for each pair.
+ */
+void host_tell_changes(struct manager *manager);
+
 /* Gives up waiting for the members that did not come back after a restart. */
 void host_end_grace(struct manager *manager, uint64_t now_ms);
 
