@@ -80,7 +80,7 @@ list_peers(const struct group *group)
 
 /* Where a rank sends in one tree, and what by, or why it can't. One that could not be made anew is nowhere until it has moved. */
 static json_t *
-describe_tree(const struct group *group, uint16_t rank)
+describe_tree(struct group *group, uint16_t rank)
 {
 	char ip[INET_ADDRSTRLEN];
 	char key[20];
@@ -96,15 +96,19 @@ describe_tree(const struct group *group, uint16_t rank)
 	inet_ntop(AF_INET, &group->addresses[rank], ip, sizeof(ip));
 	json_object_update_new(tree, json_pack("{s:s, s:s, s:i}", "ip", ip, "switch_ip", node->ip,
 					       "udp_port", (int)node->udp_port));
-	if (group_tells_peers(group))
-		json_object_set_new(tree, "peers", list_peers(group));
+	if (group_tells_peers(group)) {
+		/* The same for each of them. */
+		if (group->peers == NULL)
+			group->peers = list_peers(group);
+		json_object_set(tree, "peers", group->peers);
+	}
 	return tree;
 }
 
 static json_t *
 list_more_trees(const struct manager *manager, const struct group *leader, uint16_t rank)
 {
-	const struct group *group;
+	struct group *group;
 	json_t *list = json_array();
 
 	TAILQ_FOREACH(group, &manager->groups, entry) {
@@ -209,7 +213,7 @@ describe_others(const struct manager *manager, const struct group *group, uint16
 }
 
 json_t *
-host_result(const struct manager *manager, const struct group *group, uint16_t rank)
+host_result(const struct manager *manager, struct group *group, uint16_t rank)
 {
 	json_t *result;
 	char key[20];

@@ -23,7 +23,7 @@ json_t *host_leave(void *user, struct control_client *client, json_t *id, const 
 		   struct control_error *error);
 
 /* What a member is told of its group: a new reference. */
-json_t *host_result(const struct manager *manager, const struct group *group, uint16_t rank);
+json_t *host_result(const struct manager *manager, struct group *group, uint16_t rank);
 
 /*
  * A job is made: tells the others of the members that have gone meanwhile, or destroys it if that is configured; the group is no
