@@ -61,12 +61,20 @@ group_next_job(const struct group *group)
 }
 
 void
+group_forget_peers(struct group *group)
+{
+	json_decref(group->peers);
+	group->peers = NULL;
+}
+
+void
 group_free(struct group *group)
 {
 	if (group == NULL)
 		return;
 	for (unsigned int i = 0; i < group->size; i++)
 		json_decref(group->members[i].request_id);
+	group_forget_peers(group);
 	free(group->nodes);
 	free(group);
 }

@@ -117,6 +117,7 @@ struct group {
 	char trees_reason[CONTROL_MESSAGE_LEN]; /* of the first one: why there are fewer trees; "": there are not */
 	struct group_node *nodes;
 	uint16_t n_nodes;
+	json_t *peers; /* host.c: all ranks as each one is told of them; NULL: not listed since the tree was planned */
 	uint32_t addresses[GROUP_MAX_RANKS]; /* by rank: its host's, at the link that the tree uses; 0: not planned */
 	struct group_member members[GROUP_MAX_RANKS];
 
@@ -161,6 +162,9 @@ group_job(const struct group *group)
 
 /* The first tree of the next job; NULL at the end. None of this job's trees comes between. */
 struct group *group_next_job(const struct group *group);
+
+/* Drops the list of peers. To be called when nodes or addresses change. */
+void group_forget_peers(struct group *group);
 
 /* Frees it and what it has; its members' clients must not be used as members any more. */
 void group_free(struct group *group);

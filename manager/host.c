@@ -80,7 +80,7 @@ list_peers(const struct group *group)
 
 /* Where a rank sends in one tree, and what by, or why it can't. One that could not be made anew is nowhere until it has moved. */
 static json_t *
-describe_tree(const struct group *group, uint16_t rank)
+describe_tree(struct group *group, uint16_t rank)
 {
 	char ip[INET_ADDRSTRLEN];
 	char key[20];
@@ -96,15 +96,19 @@ describe_tree(const struct group *group, uint16_t rank)
 	inet_ntop(AF_INET, &group->addresses[rank], ip, sizeof(ip));
 	json_object_update_new(tree, json_pack("{s:s, s:s, s:i}", "ip", ip, "switch_ip", node->ip,
 					       "udp_port", (int)node->udp_port));
-	if (group_tells_peers(group))
-		json_object_set_new(tree, "peers", list_peers(group));
+	if (group_tells_peers(group)) {
+		/* The same for each of them. */
+		if (group->peers == NULL)
+			group->peers = list_peers(group);
+		json_object_set(tree, "peers", group->peers);
+	}
 	return tree;
 }
 
 static json_t *
 list_more_trees(const struct manager *manager, const struct group *leader, uint16_t rank)
 {
-	const struct group *group;
+	struct group *group;
 	json_t *list = json_array();
 
 	TAILQ_FOREACH(group, &manager->groups, entry) {
@@ -163,6 +167,7 @@ host_tell_silent(struct manager *manager)
 {
 	struct group *group;
 
+	manager->silent_changed = false;
 	TAILQ_FOREACH(group, &manager->groups, entry) {
 		struct fanin_ranks silent;
 
@@ -178,11 +183,24 @@ host_tell_silent(struct manager *manager)
 	}
 }
 
+void
+host_tell_changes(struct manager *manager)
+{
+	if (manager->silent_changed)
+		host_tell_silent(manager);
+}
+
 /* Adds whom of the others a member need not wait for, of which it may have missed the events. */
 static void
-describe_others(const struct group *group, json_t *result)
+describe_others(const struct manager *manager, const struct group *group, uint16_t rank,
+		json_t *result)
 {
+	struct fanin_ranks silent = group->silent;
 	struct fanin_ranks gone = { 0 };
+
+	/* The others hear at the end of the turn that this one is back. */
+	if (!group->members[rank].unheard && !is_unplugged(manager, group, rank))
+		fanin_ranks_remove(&silent, rank);
 
 	for (uint16_t i = 0; i < group->n_members; i++) {
 		if (group->members[i].state == MEMBER_GONE)
@@ -190,12 +208,12 @@ describe_others(const struct group *group, json_t *result)
 	}
 	if (!fanin_ranks_is_empty(&gone))
 		json_object_set_new(result, "gone", list_ranks(&gone));
-	if (!fanin_ranks_is_empty(&group->silent))
-		json_object_set_new(result, "silent", list_ranks(&group->silent));
+	if (!fanin_ranks_is_empty(&silent))
+		json_object_set_new(result, "silent", list_ranks(&silent));
 }
 
 json_t *
-host_result(const struct manager *manager, const struct group *group, uint16_t rank)
+host_result(const struct manager *manager, struct group *group, uint16_t rank)
 {
 	json_t *result;
 	char key[20];
@@ -217,7 +235,7 @@ host_result(const struct manager *manager, const struct group *group, uint16_t r
 	json_object_update_new(result, describe_tree(group, rank));
 	if (group->n_trees > 1)
 		json_object_set_new(result, "more_trees", list_more_trees(manager, group, rank));
-	describe_others(group, result);
+	describe_others(manager, group, rank, result);
 	return result;
 }
 
@@ -465,7 +483,7 @@ host_reattach(void *user, struct control_client *client, json_t *id, const json_
 	member->client = client;
 	control_client_set_data(client, group);
 	manager->counters.reattached++;
-	host_tell_silent(manager);
+	manager->silent_changed = true;
 	return host_result(manager, group, (uint16_t)rank);
 }
 
@@ -580,7 +598,7 @@ host_closed(void *user, struct control_client *client, void *data)
 		member->state = MEMBER_ABSENT;
 		member->unheard = true;
 		member->client = NULL;
-		host_tell_silent(manager);
+		manager->silent_changed = true;
 		group->grace_ends_ms = clock_ms() + (uint64_t)manager->config->grace_ms;
 		return;
 	}

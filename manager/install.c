@@ -128,6 +128,7 @@ removals_note(struct manager *manager, const struct group *group, const struct g
 static void
 free_nodes(struct group *group)
 {
+	group_forget_peers(group);
 	free(group->nodes);
 	group->nodes = NULL;
 	group->n_nodes = 0;

@@ -374,6 +374,7 @@ go_on(struct manager *manager)
 	if (search_ms < wake_ms)
 		wake_ms = search_ms;
 	host_end_grace(manager, now);
+	host_tell_changes(manager);
 	if (!manager->moves_begun && now >= manager->moves_from_ms) {
 		manager->moves_begun = true;
 		moves_go_on(manager, "a switch did not come back");

@@ -72,6 +72,7 @@ struct manager {
 	TAILQ_HEAD(all_waits, waits) waits; /* that are not answered yet */
 	TAILQ_HEAD(searches, search) searches;
 	uint32_t last_search; /* number */
+	bool silent_changed; /* host.c: a host fell silent or came back, and its job has not been told */
 	char **told_faults; /* faults.c: what the log has of each link of the topology, its hosts' links last */
 };
 

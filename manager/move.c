@@ -113,6 +113,7 @@ move_group(struct manager *manager, struct group *group, const char *why)
 	memset(group->excluded, 0, sizeof(group->excluded));
 	ret = move_plan(manager, group, &error);
 	if (ret != 0) {
+		group_forget_peers(group);
 		free(group->nodes);
 		group->nodes = nodes;
 		group->n_nodes = n_nodes;

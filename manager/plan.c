@@ -302,6 +302,7 @@ write_nodes(const struct manager *manager, const struct plan *plan, struct group
 	}
 	for (uint16_t i = 0; i < group->size; i++)
 		group->addresses[i] = plan->addresses[i][tree->chosen[i]];
+	group_forget_peers(group);
 	free(group->nodes);
 	group->nodes = nodes;
 	group->n_nodes = tree->n_nodes;

@@ -63,20 +63,27 @@ lose_host(unsigned int rank)
 		    control_client_data(&manager_rig.clients[rank]));
 }
 
-/* True if a host has been told of an event; what else it has been told is forgotten. */
-static inline bool
-was_told(unsigned int rank, const char *name)
+/* How often a host has been told of an event, at the end of a turn; what else it has been told is forgotten. */
+static inline unsigned int
+count_told(unsigned int rank, const char *name)
 {
-	bool found = false;
+	unsigned int n = 0;
 	json_t *line;
 
+	host_tell_changes(manager_rig.manager);
 	while ((line = manager_rig_hear(rank)) != NULL) {
 		const char *event = json_string_value(json_object_get(line, "event"));
 
-		found = found || (event != NULL && strcmp(event, name) == 0);
+		n += event != NULL && strcmp(event, name) == 0;
 		json_decref(line);
 	}
-	return found;
+	return n;
+}
+
+static inline bool
+was_told(unsigned int rank, const char *name)
+{
+	return count_told(rank, name) > 0;
 }
 
 static inline struct group *

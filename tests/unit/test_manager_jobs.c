@@ -441,6 +441,24 @@ START_TEST(others_hear_of_a_host_that_nothing_is_heard_of)
 }
 END_TEST
 
+START_TEST(what_hosts_do_in_one_turn_is_told_in_one_event)
+{
+	struct group *group = join_and_serve(1);
+
+	ck_assert_uint_eq(count_told(1, "members_silent"), 0);
+	miss_host(0);
+	ck_assert_uint_eq(take_ranks(reattach(group, 0), "silent"), 0);
+	miss_host(0);
+	ck_assert_uint_eq(count_told(1, "members_silent"), 1);
+	/* The one that is back is not told that it is silent itself. */
+	ck_assert_uint_eq(take_ranks(reattach(group, 0), "silent"), 0);
+	miss_host(0);
+	ck_assert_uint_eq(count_told(1, "members_silent"), 0);
+	json_decref(reattach(group, 0));
+	ck_assert_uint_eq(count_told(1, "members_silent"), 1);
+}
+END_TEST
+
 START_TEST(others_hear_of_a_lost_host_that_comes_back)
 {
 	struct group *group = join_and_serve(1);
@@ -583,6 +601,7 @@ suite_manager_jobs(void)
 	tcase_add_test(tcase, others_hear_of_a_host_that_is_lost_while_their_job_is_made);
 	tcase_add_test(tcase, others_hear_of_a_host_whose_links_are_all_down);
 	tcase_add_test(tcase, others_hear_of_a_host_that_nothing_is_heard_of);
+	tcase_add_test(tcase, what_hosts_do_in_one_turn_is_told_in_one_event);
 	tcase_add_test(tcase, others_hear_of_a_lost_host_that_comes_back);
 	tcase_add_test(tcase,
 		       a_job_that_loses_a_host_while_it_is_made_is_destroyed_if_that_is_configured);

@@ -222,6 +222,40 @@ START_TEST(a_shape_that_the_manager_does_not_know_is_refused_by_name)
 }
 END_TEST
 
+/* The switch that rank 0 is said to be at. */
+static const char *
+switch_of_rank_0(const json_t *result)
+{
+	return text_of(json_array_get(json_object_get(result, "peers"), 0), "switch_ip");
+}
+
+START_TEST(peers_of_a_multicast_job_are_listed_once_for_each_tree)
+{
+	struct group *group = join_with(1, "casting", false);
+	const json_t *before;
+	json_t *results[MANAGER_RIG_HOSTS];
+	json_t *moved;
+
+	manager_rig_serve_all();
+	check_runs(group);
+	for (uint16_t i = 0; i < MANAGER_RIG_HOSTS; i++)
+		results[i] = host_result(manager_rig.manager, group, i);
+	before = json_object_get(results[0], "peers");
+	ck_assert_uint_eq(json_array_size(before), MANAGER_RIG_HOSTS);
+	ck_assert_ptr_eq(json_object_get(results[1], "peers"), before);
+	/* Rank 0 has a link to another leaf, too. */
+	manager_rig_lose(strcmp(group_node_of(group, 0)->switch_name, "leaf0") == 0 ? LEAF0 : LEAF2);
+	manager_rig_serve_all();
+	check_runs(group);
+	moved = host_result(manager_rig.manager, group, 1);
+	ck_assert_str_ne(switch_of_rank_0(moved), switch_of_rank_0(results[1]));
+	ck_assert_str_eq(switch_of_rank_0(moved), group_node_of(group, 0)->ip);
+	json_decref(moved);
+	for (uint16_t i = 0; i < MANAGER_RIG_HOSTS; i++)
+		json_decref(results[i]);
+}
+END_TEST
+
 START_TEST(switches_that_differ_about_a_handlers_shape_are_named)
 {
 	manager_rig_lose(LEAF1);
@@ -248,6 +282,7 @@ suite_manager_shapes(void)
 	tcase_add_test(tcase, a_multicast_job_keeps_its_shape_when_the_manager_is_killed);
 	tcase_add_loop_test(tcase, no_ring_takes_the_place_of_multicast, 0, 2);
 	tcase_add_loop_test(tcase, a_shape_that_the_manager_does_not_know_is_refused_by_name, 0, 2);
+	tcase_add_test(tcase, peers_of_a_multicast_job_are_listed_once_for_each_tree);
 	tcase_add_test(tcase, switches_that_differ_about_a_handlers_shape_are_named);
 	suite_add_tcase(suite, tcase);
 	return suite;
