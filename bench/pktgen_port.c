@@ -221,7 +221,7 @@ pktgen_ports_open(struct pktgen *gen)
 	const uint32_t room = data_room(options) + RTE_PKTMBUF_HEADROOM;
 	int ret;
 
-	/* They tell at length what they try in vain before they succeed. */
+	/* They log every failed attempt before they succeed. */
 	libbpf_set_print(NULL);
 	libxdp_set_print(NULL);
 	ret = eal_open(gen);

@@ -75,7 +75,7 @@ def wait_until(condition, timeout, what):
         if value:
             return value
         if time.monotonic() > deadline:
-            raise LabError(f"waited {timeout:g} s in vain for {what}")
+            raise LabError(f"timed out after {timeout:g} s of waiting for {what}")
         time.sleep(pause)
         pause = min(pause * 1.5, 0.05)
 

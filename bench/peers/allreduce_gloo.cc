@@ -78,7 +78,7 @@ run(const char *const *arguments)
 	context->connectFullMesh(store, device);
 	peer.state = &context;
 	int status = peer_run(&peer, &task);
-	/* Whoever leaves first would cut off those that still wait. */
+	/* A rank that leaves first would cut off those that still wait. */
 	gloo_barrier(&peer);
 	return status;
 }

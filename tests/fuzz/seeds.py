@@ -126,7 +126,7 @@ seeds = {
 }
 seeds["routed"] = [routed(), routed(fragment=100), routed(17, options=bytes(8)), routed(ttl=1), routed(ttl=0),
                    routed(data=b"", padding=bytes(26)), routed(source=b"\xe0\0\0\1"), routed(data=b"\0\7\0")]
-# The complex product, then a code that nobody has registered and elements of another size.
+# The complex product, then an unregistered code and elements of another size.
 seeds["custom"] = [frame(CONTRIBUTION, struct.pack("<4f", 1, 2, 3, rank), rank, block, dtype, op, 16 // (dtype - OPAQUE))
                    for block, (dtype, op) in enumerate([(OPAQUE + 8, 128), (OPAQUE + 8, 255), (OPAQUE + 4, 128)])
                    for rank in range(3)]

@@ -31,7 +31,7 @@ def knows_gloo(build):
 
 @case()
 def a_library_that_is_installed_later_is_found():
-    """Once meson has looked for Gloo in vain, ./dev bench allreduce still gets its program when the package comes."""
+    """Once meson has not found Gloo, ./dev bench allreduce still gets its program when the package comes."""
     real = [str(path) for place in ("/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/local/lib") for path in Path(place).glob("libgloo.*")]
     with tempfile.TemporaryDirectory() as name:
         build, library, header = Path(name) / "build", Path(name) / "lib", Path(name) / "include" / "gloo" / "allreduce.h"

@@ -97,10 +97,10 @@ def switches_tell_where_their_hosts_are():
             expect_equal(answer["ip"], ip, "the address that was asked for")
             return answer["port"], answer["asked"]
 
-        # Nobody has said anything yet: the switch asks.
+        # No host has sent a frame yet: the switch asks.
         for host in range(2):
             wait_until(lambda host=host: find("leaf0", fabric.host_ip(host)) == (f"h{host}", False), 60, f"host {host} to be found")
-        expect_equal(find("leaf0", "10.77.0.77"), (None, True), "an address of the subnet that nobody has")
+        expect_equal(find("leaf0", "10.77.0.77"), (None, True), "an unused address of the subnet")
         for switch, ip in (("spine0", fabric.host_ip(0)), ("leaf0", fabric.switch_ip("spine0")), ("leaf0", "192.0.2.1"),
                            ("leaf0", fabric.switch_ip("leaf0"))):
             expect_equal(find(switch, ip), (None, False), f"{ip} at {switch}")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
-Late is not dead: whoever sleeps, is stopped or computes is waited for; whoever is killed or pulled off the network is named within the
+Late is not dead: the others wait for a rank that sleeps, is stopped or computes; one that is killed or pulled off the network is named within the
 timeout. On one switch, on a leaf and a spine, with and without a manager, and in the ring of the hosts.
 
 FANIN_LATE_SECONDS: how long ranks are late, instead of 12 s, which is more than twice the timeout.

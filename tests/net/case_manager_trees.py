@@ -71,7 +71,7 @@ def a_thousand_hosts_join_a_job_behind_full_leaves():
             args = switches[f"leaf{leaf}"].jobs[job]
             expect_equal((args["size"], [member["rank"] for member in args["members"]]),
                          (leaves * full, list(range(full * leaf, full * leaf + full))), f"size, and hosts of leaf{leaf}")
-        # It is in the database as it is, and whoever is lost has a name.
+        # It is in the database as it is, and each lost rank is named.
         manager.kill()
         manager.start()
         back = [manager.client() for _ in range(2)]

@@ -129,7 +129,7 @@ def frames_to_a_memif_port_without_a_host_are_counted():
         ranks[1].popen.send_signal(signal.SIGKILL)
         wait_until(lambda: not links(lab)["h1"], 60, "the link to go down")
         ranks[0].wait(60)
-        # It asks who has an address that nobody has: the switch floods that.
+        # It sends an ARP request for an unused address: the switch floods it.
         stranger = lab.spawn(0, [program("fanin-perf"), "--switch", "10.77.0.99", "--job", 1, "--key", 1, "--rank", 0,
                                  "--size", 1, "--memif", f"{lab.memif_path}:0", "--address", lab.host_ip(0),
                                  "--join-timeout-ms", 500])

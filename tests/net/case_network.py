@@ -159,7 +159,7 @@ def await_results(fabric, switch, ranks, n):
 
 @case(90)
 def the_last_result_reaches_those_who_lost_it_with_its_switch():
-    """Whoever has the last result of all stays until everybody has it. Of two packets one is lost, so some have it when the leaf dies."""
+    """A rank with the last result stays until all ranks have it. Of two packets one is lost, so some have it when the leaf dies."""
     with Fabric(leaf_spine(2, 2, 4, dual_homed=True), mtu=9000, config={"faults": {"drop": 0.2, "seed": 4}}) as fabric:
         fabric.start()
         fabric.start_manager()

@@ -495,7 +495,7 @@ def the_dissector_is_told_of_other_types():
     expect_equal([row[:2] for row in told], [["192", "up"], ["200", "down"], ["255", "up"], ["193", ""]], "types and directions")
     expect_equal(told[1][3], ",".join(str(value) for value in range(16)), "elements of a type that is told to have some")
     expect_equal(told[2][2], b"any".hex(), "the payload of one that is not")
-    expect_equal(faults, [["4"]], "frames with faults, of which one is of a type that nobody has told of")
+    expect_equal(faults, [["4"]], "frames with faults, one of them of an undeclared type")
     for row, start in zip(told, ("ACKED_ACK job 7", "SPARSE job 7 block 3 f32 sum x16", "LAST job 7", "type 193 (not of this version)")):
         expect(row[5].startswith(start), f"a summary: found {row[5]!r}, expected {start!r}")
     expect_equal(odd, untold, "what the dissector shows if the types can't be read")

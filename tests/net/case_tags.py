@@ -22,7 +22,7 @@ ITERATIONS = 100
 
 
 def with_tag(content):
-    """The content with the flag, and a tag that nobody has computed."""
+    """The content with the flag, and a tag that is not computed from it."""
     flags = struct.unpack_from("<H", content, 2)[0] | TAGGED
     return content[:2] + struct.pack("<H", flags) + content[4:] + os.urandom(TAG_LEN)
 

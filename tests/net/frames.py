@@ -127,7 +127,7 @@ class RawPort:
                     return frame, seen
                 seen.append(frame)
             time.sleep(0.002)
-        raise LabError(f"waited {timeout:g} s in vain for a frame; {len(seen)} others came")
+        raise LabError(f"no frame matched within {timeout:g} s; {len(seen)} others came")
 
 
 def write_pcap(path, frames, snap_len=65535):

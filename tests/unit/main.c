@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * fanin-check [--all | --list | SUITE...]: runs the tests that say whether everything works, with --all those too that
- * search for what nobody has thought of, or those of the named suites; --list prints the names of all suites. Check's
+ * search for unforeseen cases, or those of the named suites; --list prints the names of all suites. Check's
  * variables hold: CK_FORK=no for a debugger, CK_VERBOSITY=verbose for a line per test.
  */
 #include <stdbool.h>

@@ -220,7 +220,7 @@ START_TEST(a_packet_that_no_route_leads_to_is_counted)
 	contribute(frame);
 	ck_assert_uint_eq(leaf_drops(FANIN_REASON_IP_ADDRESS), 1);
 	leaf_expect_silence();
-	/* A host that nobody has heard of is asked for. */
+	/* The switch asks for an unknown host by ARP. */
 	destination_be = inet_addr("10.0.0.77");
 	contribute(frame);
 	ck_assert_uint_eq(leaf_drops(FANIN_REASON_NEIGHBOR), 1);

@@ -954,7 +954,7 @@ START_TEST(a_failed_engine_takes_no_more_requests)
 }
 END_TEST
 
-/* Nothing wakes whoever sleeps on its behalf: neither its descriptors nor a lost run that is no longer looked after. */
+/* A failed engine wakes no sleeping caller: neither by its descriptors nor for a lost run that it no longer handles. */
 START_TEST(a_failed_engine_waits_for_nothing)
 {
 	struct world *world = world_create_of(1, WINDOW, 0, true);

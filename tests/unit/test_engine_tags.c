@@ -365,7 +365,7 @@ START_TEST(who_has_nothing_to_send_is_refused_nothing)
 }
 END_TEST
 
-/* Nor is a doubt about a run of any meaning for the next one, or for whoever waits for that. */
+/* A suspected run has no effect on the next run, nor on the wait for it. */
 START_TEST(a_doubt_ends_with_its_run)
 {
 	const struct fanin_hdr sent = { .epoch = EPOCH };

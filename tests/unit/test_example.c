@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The worked example of a protocol from outside of the tree (examples/acked): sums are exact whatever links lose, double and reorder, on one switch
- * and on several, its timer repeats what nobody has acknowledged, and it tells whom it waits for. It is compiled into this file, and
+ * and on several, its timer repeats unacknowledged results, and it names the ranks that it waits for. It is compiled into this file, and
  * registers itself when a test asks for it: a build that was not given it has nothing of it.
  */
 #include <stdlib.h>

@@ -122,7 +122,7 @@ START_TEST(a_job_of_found_hosts_moves_after_the_managers_restart)
 	manager_rig_serve_all();
 	check_places(job());
 	root = job()->nodes[0].switch_index;
-	/* Nobody has to be asked again: not even the leaves would say where the hosts are. */
+	/* No switch is asked again: not even the leaves would know the hosts' places. */
 	manager_rig.is_silent[LEAF0] = manager_rig.is_silent[LEAF1] = true;
 	manager_rig_restart();
 	manager_rig_lose(root);

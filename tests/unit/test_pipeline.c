@@ -207,7 +207,7 @@ END_TEST
 static struct {
 	uint32_t never_len;
 	uint64_t granted; /* bytes */
-	uint64_t per_ms; /* bytes that are granted in addition each ms, whoever is held up meanwhile, up to most */
+	uint64_t per_ms; /* bytes granted in addition each ms, up to most, even while a process is held up */
 	uint64_t most;
 	uint64_t last_ns; /* until when they have been */
 	uint32_t lens[512];
@@ -336,7 +336,7 @@ START_TEST(many_frames_that_a_driver_always_refuses_make_way_for_others)
 		enqueue_len(1400);
 	pass_ms(20);
 	ck_assert_uint_eq(sw.pipeline->workers[0]->n_tx_waiting, 200);
-	/* Whoever comes waits for 11 ms at most, and the fourth one clears them away. */
+	/* A packet waits for 11 ms at most, and the fourth one clears them away. */
 	for (uint16_t i = 0; i < 4; i++) {
 		enqueue_len(100);
 		pass_ms(2);

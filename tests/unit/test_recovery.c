@@ -166,7 +166,7 @@ leave_when_done(struct world *world, uint16_t rank, const struct collective *las
 
 /*
  * One collective, after which all leave by a block without elements, while runs are lost. Nobody comes back who has left, so
- * from then on no run is taken up again: whoever is left must have everything. Returns the runs that were lost before that.
+ * from then on no run is resumed: the ranks that are left must have all results. Returns the runs that were lost before that.
  */
 static unsigned int
 run_and_leave(struct world *world, uint16_t n_ranks)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What goes wrong in a ring: whoever dies, leaves or whose machine is silent is named by everyone else in time, whoever is late is
+ * Failures in a ring: a rank that dies, leaves or has a silent machine is named by all others in time, a rank that is late is
  * waited for, and strangers get nowhere.
  */
 #include <stdio.h>
