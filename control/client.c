@@ -212,7 +212,7 @@ connect_unix(struct client *client, int fd, char *error)
 			    client->at);
 	if (code == ECONNREFUSED)
 		return fail(error, -code,
-			    "cannot connect to %s: nobody listens: has fanin-switch crashed?",
+			    "cannot connect to %s: no process listens: has fanin-switch crashed?",
 			    client->at);
 	if (code == EACCES)
 		return fail(error, -code,

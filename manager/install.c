@@ -372,7 +372,7 @@ install_answered_by_all(struct manager *manager, struct group *group)
 		return;
 	}
 	manager->counters.installs_undone++;
-	log_info("job \"%s\" is taken back, attempt %u: %s", group->name, group->attempts,
+	log_info("job \"%s\" is removed again after attempt %u: %s", group->name, group->attempts,
 		 group->failure.message);
 	install_withdraw(manager, group);
 	if (strcmp(code, "invalid") == 0 || strcmp(code, "internal") == 0)

@@ -228,7 +228,7 @@ take_up(struct manager *manager, char *error)
 	end_unfinished(manager);
 	miss_what_goes(manager);
 	if (manager->n_jobs > 0)
-		log_info("%u jobs are taken up; their hosts have %" JSON_INTEGER_FORMAT
+		log_info("%u jobs are resumed; their hosts have %" JSON_INTEGER_FORMAT
 			 " ms to come back",
 			 manager->n_jobs, (json_int_t)manager->config->grace_ms);
 	return 0;

@@ -270,7 +270,7 @@ compare_job(struct manager *manager, struct peer *peer, const json_t *entry)
 	if (find_node(manager, peer, job, &group) != NULL ||
 	    removal_find(manager, peer->about->name, job) != NULL)
 		return;
-	log_warning("switch %s has job %u, which has our mark and nobody knows: it is removed",
+	log_warning("switch %s has job %u of this manager, which is not in the database: removing it",
 		    peer->about->name, job);
 	manager->counters.strays_removed++;
 	if (store_add_removal(manager->store, peer->about->name, job) != 0)

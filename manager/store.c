@@ -213,7 +213,7 @@ commit(struct store *store, const struct change *last)
 	if (ret != 0)
 		return ret;
 	if (store->retry_ms != 0)
-		log_info("database: what could not be written is written now");
+		log_info("database: the pending writes have succeeded");
 	store->retry_ms = 0;
 	drop_pending(store);
 	return 0;

@@ -57,7 +57,7 @@ const struct cli_option ctl_jobs_create_options[] = {
 	{ "accumulate", "TYPE", OPTION_ACCUMULATE,
 	  "f32: f16 and bf16 sums and averages in f32, rounded once, with half the elements per packet (default: native)" },
 	{ "authenticate", NULL, OPTION_AUTHENTICATE,
-	  "packets carry message authentication codes: nobody without the key can change a sum; fanin-perf needs --authenticate, too" },
+	  "packets carry message authentication codes: senders without the key can't change a sum; fanin-perf needs --authenticate, too" },
 	{ 0 },
 };
 

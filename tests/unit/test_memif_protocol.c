@@ -96,7 +96,7 @@ static const struct {
 	{ { 0, PEER_CUTS, { 0 } }, false, "found a message of 60 bytes, expected 128" },
 	{ { 0, PEER_ADDS, { 0 } }, false, "found a message of 256 bytes, expected 128" },
 	{ { 0, PEER_HANGS_UP, { 0 } }, false, "the switch closed the connection: no reason given" },
-	{ { 0, PEER_KEEPS_SILENT, { 0 } }, false, "the switch does not go on: expected message type 2" },
+	{ { 0, PEER_KEEPS_SILENT, { 0 } }, false, "the switch stopped answering: expected message type 2" },
 	{ REFUSES(1, "no port has the memif id 3"), false,
 	  "the switch refused: no port has the memif id 3" },
 	{ REFUSES(1, MEMIF_BUSY_REASON ": \"x\""), true,
@@ -109,7 +109,7 @@ static const struct {
 	  "found a message of 60 bytes, expected 128" },
 	{ { 2, PEER_HANGS_UP, { 0 } }, false, "the switch closed the connection: no reason given" },
 	{ REFUSES(3, "no"), false, "the switch refused: no" },
-	{ { 4, PEER_KEEPS_SILENT, { 0 } }, false, "the switch does not go on: expected message type 1" },
+	{ { 4, PEER_KEEPS_SILENT, { 0 } }, false, "the switch stopped answering: expected message type 1" },
 	{ SAYS(5, .type = MEMIF_TYPE_ACK), false, "found message type 1, expected 7" },
 	{ { 5, PEER_HANGS_UP, { 0 } }, false, "the switch closed the connection: no reason given" },
 };

@@ -181,7 +181,7 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 		return fanin_error_set(
 			error, FANIN_ERR_JOIN_REFUSED, "job %u %s", member->config.job,
 			member->config.authenticate
-				? "does not authenticate its packets, as this rank is told to: create it "
+				? "does not authenticate its packets, but this rank asks for that: create it "
 				  "with authenticate, or join it without"
 				: "authenticates its packets: join it with authenticate");
 
