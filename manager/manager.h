@@ -17,20 +17,20 @@
 
 /* What has happened, by kind. */
 #define MANAGER_COUNTERS(X)                                                                        \
-	X(joins, "joins that were accepted")                                                          \
+	X(joins, "joins that were accepted")                                                       \
 	X(joins_refused, "joins that were refused at once")                                        \
 	X(reattached, "hosts that came back after a restart")                                      \
 	X(hosts_lost, "hosts whose connection ended while they were members")                      \
 	X(jobs_installed, "jobs that run in the network")                                          \
 	X(jobs_ring, "jobs that run as a ring, without the network")                               \
 	X(jobs_moved, "times that a job went on over another tree")                                \
-	X(moves_failed, "times that a job had no other tree")                            \
+	X(moves_failed, "times that a job had no other tree")                                      \
 	X(jobs_failed, "jobs that could not be made")                                              \
 	X(jobs_ended, "jobs whose last host has gone")                                             \
-	X(jobs_destroyed, "jobs destroyed by command, or as a host was lost")                     \
-	X(installs_undone, "installations that were undone")                             \
+	X(jobs_destroyed, "jobs destroyed by command, or as a host was lost")                      \
+	X(installs_undone, "installations that were undone")                                       \
 	X(removals, "jobs removed from a switch")                                                  \
-	X(strays_removed, "jobs of this manager on a switch, but not in the database")                 \
+	X(strays_removed, "jobs of this manager on a switch, but not in the database")             \
 	X(missing, "jobs that a switch has lost")                                                  \
 	X(switches_lost, "times that a switch died or closed the connection")
 

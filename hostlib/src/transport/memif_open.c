@@ -138,7 +138,7 @@ message_receive(const struct fanin_memif *memif, enum memif_type type,
 	} while (len < 0 && errno == EINTR);
 	if (len < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
-				       "the switch stopped answering: expected message type %u", type);
+				       "the switch sends no answer: expected message type %u", type);
 	if (len <= 0)
 		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
 				       "the switch closed the connection: %s",
