@@ -27,11 +27,13 @@ local types = {
 	[7] = { name = "LEAVE", direction = "up" },
 	[8] = { name = "LEAVE_ACK", direction = "down" },
 	[9] = { name = "KNOWN", direction = "up", has_elements = true },
-	[10] = { name = "QUERY", direction = "up", has_number = true },
+	[10] = { name = "QUERY", direction = "up", has_data = true, has_number = true },
 	[11] = { name = "PROBE", direction = "down" },
 	[12] = { name = "PROBE_ACK", direction = "up", body_len = 16 },
 	[13] = { name = "MULTICAST", direction = "up", has_data = true, has_number = true },
 	[14] = { name = "DELIVERY", direction = "down", has_data = true, has_number = true },
+	[15] = { name = "SPARSE", direction = "up", has_shard = true },
+	[16] = { name = "SPARSE_RESULT", direction = "down", has_shard = true },
 }
 -- end packet types: written by wire/packets.py from wire/packets.h
 -- What people read for each code, and the codes that more is known of below.

@@ -481,7 +481,7 @@ def the_dissector_knows_every_type_of_packet():
 
 @case()
 def the_dissector_is_told_of_other_types():
-    types = "192 ACKED_ACK up, 200 SPARSE down elements,255 LAST up"
+    types = "192 ACKED_ACK up, 200 OTHER down elements,255 LAST up"
     elements = {"dtype": "f32", "op": "sum", "count": 16}
     frames = list(enumerate([by_hand(192), by_hand(200, FLOATS, block=3, **elements), by_hand(255, b"any", number=9), by_hand(193)]))
     fields = ("fanin.type", "fanin.direction", "fanin.payload", "fanin.element.float", "fanin.bad_type", "_ws.col.Info")
@@ -496,7 +496,7 @@ def the_dissector_is_told_of_other_types():
     expect_equal(told[1][3], ",".join(str(value) for value in range(16)), "elements of a type that is told to have some")
     expect_equal(told[2][2], b"any".hex(), "the payload of one that is not")
     expect_equal(faults, [["4"]], "frames with faults, of which one is of a type that nobody has told of")
-    for row, start in zip(told, ("ACKED_ACK job 7", "SPARSE job 7 block 3 f32 sum x16", "LAST job 7", "type 193 (not of this version)")):
+    for row, start in zip(told, ("ACKED_ACK job 7", "OTHER job 7 block 3 f32 sum x16", "LAST job 7", "type 193 (not of this version)")):
         expect(row[5].startswith(start), f"a summary: found {row[5]!r}, expected {start!r}")
     expect_equal(odd, untold, "what the dissector shows if the types can't be read")
 
