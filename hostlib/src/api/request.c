@@ -4,6 +4,7 @@
  */
 #include "hostlib/src/comm/context.h"
 #include "hostlib/src/protocol/split.h"
+#include "hostlib/src/sparse/sparse.h"
 
 #include <stdlib.h>
 
@@ -16,6 +17,7 @@ request_free(struct fanin_request *request)
 		link = &(*link)->sibling;
 	*link = request->sibling;
 	fanin_split_free(request);
+	fanin_sparse_free(request->sparse);
 	free(request);
 }
 
@@ -46,7 +48,10 @@ request_wait(struct fanin_ctx *ctx, fanin_request **req)
 	if (status == FANIN_ERR_INTERRUPTED)
 		return fanin_error_set(&ctx->error, status,
 				       "interrupted while waiting for a collective");
-	if (status != FANIN_OK) {
+	if (status != FANIN_OK && (*req)->sparse != NULL && (*req)->sparse->error.text[0] != '\0') {
+		/* The request's own: the communicator goes on. */
+		ctx->error = (*req)->sparse->error;
+	} else if (status != FANIN_OK) {
 		fanin_error_set(&ctx->error, status, "%s", fanin_comm_error((*req)->comm));
 		fanin_comm_missing_set((*req)->comm, &ctx->error.missing);
 	}

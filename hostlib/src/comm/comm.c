@@ -4,6 +4,7 @@
  */
 #include "context.h"
 #include "hostlib/src/protocol/split.h"
+#include "hostlib/src/sparse/sparse.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
 
 		comm->requests = request->sibling;
 		fanin_split_free(request);
+		fanin_sparse_free(request->sparse);
 		free(request);
 	}
 	status = comm->ops->leave(comm, error);

@@ -3,6 +3,7 @@
  * Communicators with one engine, on a switch or among the ranks: what is asked of them goes to their protocol.
  */
 #include "context.h"
+#include "hostlib/src/sparse/sparse.h"
 
 int
 fanin_comm_engine_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
@@ -14,17 +15,20 @@ fanin_comm_engine_open(struct fanin_comm *comm, const struct fanin_join_opts *op
 	config->size = comm->member.config.size;
 	config->wide = comm->member.wide;
 	config->log = &comm->ctx->log;
+	fanin_request_list_init(&comm->held);
 	return comm->protocol->open(config, &comm->engine, error);
 }
 
 static int
 single_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
 {
+	if (comm->agreeing || (request->sparse != NULL && !request->sparse->is_known))
+		return fanin_comm_hold(comm, request, count);
 	return comm->protocol->post(comm->engine, request, count);
 }
 
 static int
-single_poll(struct fanin_comm *comm)
+engine_poll(struct fanin_comm *comm)
 {
 	int status;
 
@@ -34,6 +38,17 @@ single_poll(struct fanin_comm *comm)
 	status = fanin_comm_recover_poll(comm);
 	if (comm->protocol->error(comm->engine)->text[0] != '\0')
 		fanin_comm_give_up(comm);
+	return status;
+}
+
+static int
+single_poll(struct fanin_comm *comm)
+{
+	int status = engine_poll(comm);
+
+	/* What was held back is sent at once. */
+	if (__builtin_expect(comm->agreeing, 0) && fanin_comm_agree(comm))
+		engine_poll(comm);
 	return status;
 }
 
