@@ -35,13 +35,14 @@ agreement_post(struct fanin_comm *comm, const struct fanin_sparse *sparse)
 int
 fanin_comm_hold(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
 {
-	int status = FANIN_OK;
+	if (!comm->agreeing) {
+		int status = agreement_post(comm, request->sparse);
 
-	if (!comm->agreeing)
-		status = agreement_post(comm, request->sparse);
-	if (status != FANIN_OK)
-		return status;
-	comm->agreeing = true;
+		if (status != FANIN_OK)
+			return status;
+		fanin_request_list_init(&comm->held);
+		comm->agreeing = true;
+	}
 	request->held_count = count;
 	fanin_request_list_append(&comm->held, request);
 	return FANIN_OK;

@@ -15,7 +15,6 @@ fanin_comm_engine_open(struct fanin_comm *comm, const struct fanin_join_opts *op
 	config->size = comm->member.config.size;
 	config->wide = comm->member.wide;
 	config->log = &comm->ctx->log;
-	fanin_request_list_init(&comm->held);
 	return comm->protocol->open(config, &comm->engine, error);
 }
 
