@@ -64,7 +64,7 @@ job_check(const struct fanin_comm *comm, struct fanin_error *error)
 }
 
 static int
-result_check(const struct fanin_sparse *sparse, struct fanin_error *error)
+result_check(const struct fanin_sparse_vector *sparse, struct fanin_error *error)
 {
 	const struct fanin_sparse_result *result = sparse->result;
 	const uint64_t dense_len = sparse->n * sparse->element_bytes;
@@ -115,7 +115,7 @@ options_check(struct fanin_sparse_opts *options, const struct fanin_sparse_opts 
 
 /* Sizes and buffers, but not yet the indices. */
 static int
-vector_check(const struct fanin_sparse *sparse, struct fanin_error *error)
+vector_check(const struct fanin_sparse_vector *sparse, struct fanin_error *error)
 {
 	if (sparse->index_bytes == 4 && sparse->n > MOST_OF_SHORT)
 		return fanin_error_set(error, FANIN_ERR_INVALID,
@@ -139,7 +139,7 @@ vector_check(const struct fanin_sparse *sparse, struct fanin_error *error)
 
 /* sparse: as the caller has it. Returns FANIN_OK if it can be posted. */
 static int
-arguments_check(struct fanin_sparse *sparse, const struct fanin_sparse_opts *options,
+arguments_check(struct fanin_sparse_vector *sparse, const struct fanin_sparse_opts *options,
 		struct fanin_error *error)
 {
 	const double values = options->density * (double)sparse->n;
@@ -148,7 +148,7 @@ arguments_check(struct fanin_sparse *sparse, const struct fanin_sparse_opts *opt
 	if (status == FANIN_OK)
 		status = result_check(sparse, error);
 	if (status == FANIN_OK)
-		status = fanin_sparse_check(sparse, options->coalesce, error);
+		status = fanin_sparse_vector_check(sparse, options->coalesce, error);
 	if (status != FANIN_OK || options->density == 0)
 		return status;
 	/* Numbers of this size may be rounded up. */
@@ -169,7 +169,7 @@ post_alone(const struct fanin_request *call, fanin_request **req)
 	*request = *call;
 	request->total_bytes = call->sparse->n * call->sparse->element_bytes;
 	request->done_bytes = request->total_bytes;
-	request->status = fanin_sparse_finish_alone(call->sparse);
+	request->status = fanin_sparse_vector_finish_alone(call->sparse);
 	fanin_request_link(request);
 	*req = request;
 	return FANIN_OK;
@@ -177,11 +177,11 @@ post_alone(const struct fanin_request *call, fanin_request **req)
 
 /* given: copied. */
 static int
-sparse_post(const struct fanin_sparse *given, const struct fanin_sparse_opts *options,
+sparse_post(const struct fanin_sparse_vector *given, const struct fanin_sparse_opts *options,
 	    fanin_comm *comm, fanin_request **req)
 {
 	struct fanin_error *error = &comm->ctx->error;
-	struct fanin_sparse *sparse = malloc(sizeof(*sparse));
+	struct fanin_sparse_vector *sparse = malloc(sizeof(*sparse));
 	const struct fanin_request call = {
 		.comm = comm,
 		.collective = FANIN_COLLECTIVE_ALLREDUCE_SPARSE,
@@ -204,7 +204,7 @@ sparse_post(const struct fanin_sparse *given, const struct fanin_sparse_opts *op
 		fanin_ctx_unlock(comm->ctx);
 	}
 	if (status != FANIN_OK)
-		fanin_sparse_free(sparse);
+		fanin_sparse_vector_free(sparse);
 	return status;
 }
 
@@ -214,7 +214,7 @@ fanin_iallreduce_sparse(uint64_t n, uint64_t nnz, const void *indices, const voi
 			const struct fanin_sparse_opts *opts, fanin_comm *comm, fanin_request **req)
 {
 	struct fanin_sparse_opts options = { 0 };
-	struct fanin_sparse sparse;
+	struct fanin_sparse_vector sparse;
 	struct fanin_error *error;
 	int status;
 
@@ -229,7 +229,7 @@ fanin_iallreduce_sparse(uint64_t n, uint64_t nnz, const void *indices, const voi
 		status = job_check(comm, error);
 	if (status != FANIN_OK)
 		return status;
-	sparse = (struct fanin_sparse){
+	sparse = (struct fanin_sparse_vector){
 		.n = n,
 		.nnz = nnz,
 		.indices = indices,
@@ -272,6 +272,6 @@ fanin_compact(const void *dense, uint64_t n, enum fanin_dtype dtype,
 	if ((options.index_bytes != 4 && options.index_bytes != 8) || !(options.threshold >= 0) ||
 	    (options.index_bytes == 4 && n > MOST_OF_SHORT))
 		return FANIN_ERR_INVALID;
-	return fanin_sparse_compact(dense, n, (unsigned int)dtype, &options, indices, values,
-				    capacity, count);
+	return fanin_sparse_vector_compact(dense, n, (unsigned int)dtype, &options, indices, values,
+					   capacity, count);
 }

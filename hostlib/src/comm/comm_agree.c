@@ -16,7 +16,7 @@ enum {
 
 /* Asks the others for what the first request that is held needs. */
 static int
-agreement_post(struct fanin_comm *comm, const struct fanin_sparse *sparse)
+agreement_post(struct fanin_comm *comm, const struct fanin_sparse_vector *sparse)
 {
 	comm->agreement_data[MOST_VALUES] = sparse->nnz;
 	comm->agreement_data[N] = sparse->n;
@@ -61,7 +61,7 @@ held_take(struct fanin_comm *comm)
 
 /* The first request that is held knows what it has waited for. Returns FANIN_OK, or FANIN_ERR_INVALID with its error set. */
 static int
-agreement_take(const struct fanin_comm *comm, struct fanin_sparse *sparse)
+agreement_take(const struct fanin_comm *comm, struct fanin_sparse_vector *sparse)
 {
 	const uint64_t *data = comm->agreement_data;
 

@@ -13,7 +13,7 @@
 
 #include "wire/wire.h"
 
-struct fanin_sparse;
+struct fanin_sparse_vector;
 
 /*
  * A collective is a vector: which part of it this rank brings, and which part of the result it keeps. With ALLGATHER the
@@ -62,7 +62,7 @@ struct fanin_request {
 	uint32_t n_blocks; /* of this request */
 	uint32_t done_blocks;
 	uint8_t element_bytes;
-	struct fanin_sparse *sparse; /* owner's: what is brought and kept instead of send and recv; NULL: it is dense */
+	struct fanin_sparse_vector *sparse; /* owner's: what is brought and kept instead of send and recv; NULL: it is dense */
 	uint64_t held_count; /* owner's, while it holds the request back: count to post it with */
 	int status;          /* FANIN_IN_PROGRESS until it is done */
 };

@@ -18,7 +18,7 @@
 /* The values of a block's result at ascending indices, until the whole result is known. */
 struct fanin_sparse_part;
 
-struct fanin_sparse {
+struct fanin_sparse_vector {
 	/* What this rank brings, and what is to come of it: filled in by the owner. */
 	uint64_t n; /* indices of the vector */
 	uint64_t nnz;
@@ -67,13 +67,15 @@ struct fanin_sparse_shard {
  *
  * sparse: what its owner fills in. Returns FANIN_OK, FANIN_ERR_INVALID with position, found and expected, or FANIN_ERR_NO_MEMORY.
  */
-int fanin_sparse_check(struct fanin_sparse *sparse, bool coalesce, struct fanin_error *error);
+int fanin_sparse_vector_check(struct fanin_sparse_vector *sparse, bool coalesce,
+			      struct fanin_error *error);
 
 /*
  * Returns how many indices a block has such that one with as many values as there are on average, and some more, fills a packet: a multiple of
  * 64; 0 if packets are too short for 64 values. most: of n, the largest number of values that a rank brings.
  */
-uint32_t fanin_sparse_span(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t payload_bytes);
+uint32_t fanin_sparse_vector_span(uint64_t n, uint64_t most, uint32_t element_bytes,
+				  uint32_t payload_bytes);
 
 /*
  * Cuts the vector into blocks and allocates what the result needs. `is_known` holds.
@@ -81,11 +83,11 @@ uint32_t fanin_sparse_span(uint64_t n, uint64_t most, uint32_t element_bytes, ui
  * n_blocks: set on success only. Returns FANIN_OK, FANIN_ERR_NO_MEMORY, FANIN_ERR_INVALID if there are more than 2^31 blocks, or
  * FANIN_ERR_UNSUPPORTED if packets are too short; with the request's error set.
  */
-int fanin_sparse_layout(struct fanin_sparse *sparse, uint32_t payload_bytes);
+int fanin_sparse_vector_layout(struct fanin_sparse_vector *sparse, uint32_t payload_bytes);
 
 /* Indices of a block. block: from 0 on, as all below. */
 static inline uint32_t
-fanin_sparse_block_span(const struct fanin_sparse *sparse, uint32_t block)
+fanin_sparse_vector_block_span(const struct fanin_sparse_vector *sparse, uint32_t block)
 {
 	const uint64_t left = sparse->n - (uint64_t)block * sparse->span;
 
@@ -95,49 +97,50 @@ fanin_sparse_block_span(const struct fanin_sparse *sparse, uint32_t block)
 }
 
 /* Cuts what this rank brings for a block: the same every time, in the shorter one of both forms. */
-void fanin_sparse_cut(const struct fanin_sparse *sparse, uint32_t block, uint32_t payload_bytes,
-		      struct fanin_sparse_cut *cut);
+void fanin_sparse_vector_cut(const struct fanin_sparse_vector *sparse, uint32_t block,
+			     uint32_t payload_bytes, struct fanin_sparse_cut *cut);
 
 /*
  * Makes a shard of a cut.
  *
  * hdr: gets count and members. payload: room for payload_bytes of the cut. Returns the payload's length.
  */
-uint32_t fanin_sparse_make(const struct fanin_sparse *sparse, uint32_t block,
-			   const struct fanin_sparse_cut *cut, unsigned int number,
-			   struct fanin_hdr *hdr, void *payload);
+uint32_t fanin_sparse_vector_make(const struct fanin_sparse_vector *sparse, uint32_t block,
+				  const struct fanin_sparse_cut *cut, unsigned int number,
+				  struct fanin_hdr *hdr, void *payload);
 
 /*
  * Combines all shards of a block's result in the order of their numbers, and keeps what comes out: in the caller's vector if that is
- * dense, else until fanin_sparse_finish.
+ * dense, else until fanin_sparse_vector_finish.
  *
  * shards: n of them, by number. n_values: receives how many indices have a value. Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
  */
-int fanin_sparse_merge(struct fanin_sparse *sparse, uint32_t block,
-		       struct fanin_sparse_shard *const *shards, unsigned int n, uint32_t *n_values);
+int fanin_sparse_vector_merge(struct fanin_sparse_vector *sparse, uint32_t block,
+			      struct fanin_sparse_shard *const *shards, unsigned int n,
+			      uint32_t *n_values);
 
 /*
  * All blocks are merged: the caller gets the result. Returns FANIN_OK, FANIN_ERR_CAPACITY or FANIN_ERR_NO_MEMORY with the request's
  * error set.
  */
-int fanin_sparse_finish(struct fanin_sparse *sparse);
+int fanin_sparse_vector_finish(struct fanin_sparse_vector *sparse);
 
-/* The result of a rank that is the only one: what it brings. As fanin_sparse_finish; there is no layout. */
-int fanin_sparse_finish_alone(struct fanin_sparse *sparse);
+/* The result of a rank that is the only one: what it brings. As fanin_sparse_vector_finish; there is no layout. */
+int fanin_sparse_vector_finish_alone(struct fanin_sparse_vector *sparse);
 
 /*
  * As fanin_compact, whose arguments have been checked. options: with an index_bytes of 4 or 8.
  */
-int fanin_sparse_compact(const void *dense, uint64_t n, unsigned int dtype,
-			 const struct fanin_compact_opts *options, void *indices, void *values,
-			 uint64_t capacity, uint64_t *count);
+int fanin_sparse_vector_compact(const void *dense, uint64_t n, unsigned int dtype,
+				const struct fanin_compact_opts *options, void *indices,
+				void *values, uint64_t capacity, uint64_t *count);
 
 /* With all that it owns; may be NULL. */
-void fanin_sparse_free(struct fanin_sparse *sparse);
+void fanin_sparse_vector_free(struct fanin_sparse_vector *sparse);
 
 /* The index at a position of an array of indices of 4 or 8 bytes, at any address. */
 static inline uint64_t
-fanin_sparse_index(const void *indices, uint8_t index_bytes, uint64_t position)
+fanin_sparse_vector_index(const void *indices, uint8_t index_bytes, uint64_t position)
 {
 	uint64_t index = 0;
 
@@ -147,7 +150,7 @@ fanin_sparse_index(const void *indices, uint8_t index_bytes, uint64_t position)
 
 /* Writes it there. */
 static inline void
-fanin_sparse_index_set(void *indices, uint8_t index_bytes, uint64_t position, uint64_t index)
+fanin_sparse_vector_index_set(void *indices, uint8_t index_bytes, uint64_t position, uint64_t index)
 {
 	memcpy((uint8_t *)indices + position * index_bytes, &index, index_bytes);
 }

@@ -144,7 +144,7 @@ element_take(struct compaction *work, uint64_t index)
 
 	if (n >= work->capacity)
 		return;
-	fanin_sparse_index_set(work->indices, work->index_bytes, n, index);
+	fanin_sparse_vector_index_set(work->indices, work->index_bytes, n, index);
 	memcpy(work->values + n * work->element_bytes, work->dense + index * work->element_bytes,
 	       work->element_bytes);
 }
@@ -212,9 +212,9 @@ bucket_take(struct compaction *work, uint64_t begin, uint64_t end, uint64_t top,
 }
 
 int
-fanin_sparse_compact(const void *dense, uint64_t n, unsigned int dtype,
-		     const struct fanin_compact_opts *options, void *indices, void *values,
-		     uint64_t capacity, uint64_t *count)
+fanin_sparse_vector_compact(const void *dense, uint64_t n, unsigned int dtype,
+			    const struct fanin_compact_opts *options, void *indices, void *values,
+			    uint64_t capacity, uint64_t *count)
 {
 	const uint64_t bucket = options->bucket == 0 || options->bucket > n ? n : options->bucket;
 	struct compaction work;

@@ -16,10 +16,10 @@ struct fanin_sparse_part {
 };
 
 int
-fanin_sparse_layout(struct fanin_sparse *sparse, uint32_t payload_bytes)
+fanin_sparse_vector_layout(struct fanin_sparse_vector *sparse, uint32_t payload_bytes)
 {
-	const uint32_t span = fanin_sparse_span(sparse->n, sparse->most, sparse->element_bytes,
-						payload_bytes);
+	const uint32_t span = fanin_sparse_vector_span(sparse->n, sparse->most,
+						       sparse->element_bytes, payload_bytes);
 	uint64_t n_blocks;
 
 	if (span == 0)
@@ -50,7 +50,7 @@ fanin_sparse_layout(struct fanin_sparse *sparse, uint32_t payload_bytes)
 
 /* A value of a shard. to: the block's values. */
 static void
-value_take(struct fanin_sparse *sparse, uint8_t *to, uint32_t index, const uint8_t *value)
+value_take(struct fanin_sparse_vector *sparse, uint8_t *to, uint32_t index, const uint8_t *value)
 {
 	const uint64_t bit = UINT64_C(1) << index % 64;
 	uint8_t *at = to + (size_t)index * sparse->element_bytes;
@@ -64,7 +64,7 @@ value_take(struct fanin_sparse *sparse, uint8_t *to, uint32_t index, const uint8
 }
 
 static void
-list_take(struct fanin_sparse *sparse, uint8_t *to, const struct fanin_sparse_shard *shard)
+list_take(struct fanin_sparse_vector *sparse, uint8_t *to, const struct fanin_sparse_shard *shard)
 {
 	const uint8_t *indices = shard->payload + shard->count * sparse->element_bytes;
 	const uint32_t index_bytes = fanin_shard_index_bytes(shard->head.span);
@@ -78,7 +78,7 @@ list_take(struct fanin_sparse *sparse, uint8_t *to, const struct fanin_sparse_sh
 }
 
 static void
-bitmap_take(struct fanin_sparse *sparse, uint8_t *to, const struct fanin_sparse_shard *shard)
+bitmap_take(struct fanin_sparse_vector *sparse, uint8_t *to, const struct fanin_sparse_shard *shard)
 {
 	const uint8_t *words = shard->payload + shard->count * sparse->element_bytes;
 	const uint32_t first = fanin_shard_first(shard->payload, shard->payload_len);
@@ -100,12 +100,12 @@ bitmap_take(struct fanin_sparse *sparse, uint8_t *to, const struct fanin_sparse_
 
 /* Keeps a block's values until all blocks are there. */
 static int
-part_keep(struct fanin_sparse *sparse, uint32_t block, uint32_t count)
+part_keep(struct fanin_sparse_vector *sparse, uint32_t block, uint32_t count)
 {
 	const uint32_t element_bytes = sparse->element_bytes;
 	struct fanin_sparse_part *part =
 		malloc(sizeof(*part) + (size_t)count * (element_bytes + sizeof(uint32_t)));
-	const uint32_t n_words = (fanin_sparse_block_span(sparse, block) + 63) / 64;
+	const uint32_t n_words = (fanin_sparse_vector_block_span(sparse, block) + 63) / 64;
 	uint8_t *indices;
 	uint32_t n = 0;
 
@@ -119,7 +119,7 @@ part_keep(struct fanin_sparse *sparse, uint32_t block, uint32_t count)
 
 			memcpy(part->values + (size_t)n * element_bytes,
 			       sparse->scratch + (size_t)index * element_bytes, element_bytes);
-			fanin_sparse_index_set(indices, sizeof(index), n, index);
+			fanin_sparse_vector_index_set(indices, sizeof(index), n, index);
 			n++;
 		}
 	}
@@ -128,10 +128,11 @@ part_keep(struct fanin_sparse *sparse, uint32_t block, uint32_t count)
 }
 
 int
-fanin_sparse_merge(struct fanin_sparse *sparse, uint32_t block,
-		   struct fanin_sparse_shard *const *shards, unsigned int n, uint32_t *n_values)
+fanin_sparse_vector_merge(struct fanin_sparse_vector *sparse, uint32_t block,
+			  struct fanin_sparse_shard *const *shards, unsigned int n,
+			  uint32_t *n_values)
 {
-	const uint32_t span = fanin_sparse_block_span(sparse, block);
+	const uint32_t span = fanin_sparse_vector_block_span(sparse, block);
 	const uint32_t n_words = (span + 63) / 64;
 	const uint64_t begin = (uint64_t)block * sparse->span;
 	uint8_t *to = sparse->scratch;
@@ -160,7 +161,7 @@ fanin_sparse_merge(struct fanin_sparse *sparse, uint32_t block,
 
 /* Finds room for the sparse result in the caller's arrays, or makes some. */
 static int
-room_find(struct fanin_sparse *sparse)
+room_find(struct fanin_sparse_vector *sparse)
 {
 	struct fanin_sparse_result *result = sparse->result;
 	const uint64_t count = sparse->n_out;
@@ -186,7 +187,7 @@ room_find(struct fanin_sparse *sparse)
 }
 
 int
-fanin_sparse_finish(struct fanin_sparse *sparse)
+fanin_sparse_vector_finish(struct fanin_sparse_vector *sparse)
 {
 	struct fanin_sparse_result *result = sparse->result;
 	const uint32_t element_bytes = sparse->element_bytes;
@@ -204,16 +205,17 @@ fanin_sparse_finish(struct fanin_sparse *sparse)
 		memcpy((uint8_t *)result->values + n * element_bytes, part->values,
 		       (size_t)part->count * element_bytes);
 		for (uint32_t i = 0; i < part->count; i++)
-			fanin_sparse_index_set(result->indices, sparse->index_bytes, n + i,
-					       (uint64_t)block * sparse->span +
-						       fanin_sparse_index(indices, 4, i));
+			fanin_sparse_vector_index_set(result->indices, sparse->index_bytes, n + i,
+						      (uint64_t)block * sparse->span +
+							      fanin_sparse_vector_index(indices, 4,
+											i));
 		n += part->count;
 	}
 	return status;
 }
 
 int
-fanin_sparse_finish_alone(struct fanin_sparse *sparse)
+fanin_sparse_vector_finish_alone(struct fanin_sparse_vector *sparse)
 {
 	struct fanin_sparse_result *result = sparse->result;
 	const uint32_t element_bytes = sparse->element_bytes;
@@ -225,7 +227,8 @@ fanin_sparse_finish_alone(struct fanin_sparse *sparse)
 		memset(result->dense, 0, sparse->n * element_bytes);
 		for (uint64_t i = 0; i < sparse->nnz; i++)
 			memcpy((uint8_t *)result->dense +
-				       fanin_sparse_index(sparse->indices, sparse->index_bytes, i) *
+				       fanin_sparse_vector_index(sparse->indices,
+								 sparse->index_bytes, i) *
 					       element_bytes,
 			       sparse->values + i * element_bytes, element_bytes);
 		return FANIN_OK;
@@ -240,7 +243,7 @@ fanin_sparse_finish_alone(struct fanin_sparse *sparse)
 }
 
 void
-fanin_sparse_free(struct fanin_sparse *sparse)
+fanin_sparse_vector_free(struct fanin_sparse_vector *sparse)
 {
 	if (sparse == NULL)
 		return;

@@ -86,7 +86,7 @@ request_finish(struct fanin_engine *engine, struct fanin_request *request)
 		fanin_engine_keep_request(engine, request);
 	fanin_request_list_finish(&engine->loop.requests, request);
 	if (request->sparse != NULL)
-		request->status = fanin_sparse_finish(request->sparse);
+		request->status = fanin_sparse_vector_finish(request->sparse);
 }
 
 /* The lane waits for its next block, which it gets if that is posted. from: a request before it. */

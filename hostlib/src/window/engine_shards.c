@@ -151,7 +151,7 @@ first_shards(unsigned int n)
 static bool
 shard_send(struct fanin_engine *engine, const struct fanin_lane *lane, unsigned int number)
 {
-	const struct fanin_sparse *sparse = lane->request->sparse;
+	const struct fanin_sparse_vector *sparse = lane->request->sparse;
 	const struct lane_shards *own = shards_of(engine, lane);
 	struct fanin_headers headers = engine->headers;
 	struct fanin_hdr *hdr = &headers.fanin;
@@ -165,8 +165,8 @@ shard_send(struct fanin_engine *engine, const struct fanin_lane *lane, unsigned 
 	hdr->root = 0;
 	hdr->block = lane->block - engine->base;
 	hdr->progress = engine->oldest - engine->base;
-	payload_len = fanin_sparse_make(sparse, index_of(lane), &own->cut, number, hdr,
-					engine->shards->payload);
+	payload_len = fanin_sparse_vector_make(sparse, index_of(lane), &own->cut, number, hdr,
+					       engine->shards->payload);
 	fanin_wire_encode_l4(&headers, &engine->config.flow, payload_len);
 	/* All of a block's go to the same worker, in their order. */
 	headers.udp.src_be = fanin_wire_source_port_be(hdr->block);
@@ -184,8 +184,8 @@ fanin_engine_shards_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	bool some = false;
 
 	if (!own->is_cut) {
-		fanin_sparse_cut(lane->request->sparse, index_of(lane),
-				 engine->config.payload_bytes, &own->cut);
+		fanin_sparse_vector_cut(lane->request->sparse, index_of(lane),
+					engine->config.payload_bytes, &own->cut);
 		own->is_cut = true;
 		own->to_send = first_shards(own->cut.n_shards);
 	}
@@ -261,9 +261,9 @@ void
 fanin_engine_shards_format(const struct fanin_request *request, uint32_t block, char *text,
 			   size_t text_len)
 {
-	const struct fanin_sparse *sparse = request->sparse;
+	const struct fanin_sparse_vector *sparse = request->sparse;
 
-	snprintf(text, text_len, "%u indices %s %s", fanin_sparse_block_span(sparse, block),
+	snprintf(text, text_len, "%u indices %s %s", fanin_sparse_vector_block_span(sparse, block),
 		 fanin_dtype_name(sparse->dtype), fanin_op_name(sparse->op));
 }
 
@@ -291,13 +291,13 @@ static void
 lane_complete(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	struct fanin_request *request = lane->request;
-	struct fanin_sparse *sparse = request->sparse;
+	struct fanin_sparse_vector *sparse = request->sparse;
 	struct lane_shards *own = shards_of(engine, lane);
 	const uint32_t span = own->cut.span;
 	uint32_t n_values;
 
-	if (fanin_sparse_merge(sparse, index_of(lane), own->received, own->total, &n_values) !=
-	    FANIN_OK) {
+	if (fanin_sparse_vector_merge(sparse, index_of(lane), own->received, own->total,
+				      &n_values) != FANIN_OK) {
 		fanin_error_set(&engine->loop.error, 0, "out of memory for the result of block %u",
 				lane->block);
 		fanin_engine_fail(engine, FANIN_ERR_NO_MEMORY);
@@ -402,7 +402,7 @@ fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_fram
 	const struct fanin_headers headers = *(const struct fanin_headers *)frame->data;
 	const struct fanin_hdr *hdr = &headers.fanin;
 	struct fanin_lane *lane = fanin_engine_lane(engine, block);
-	const struct fanin_sparse *sparse;
+	const struct fanin_sparse_vector *sparse;
 
 	/* Spills may come before this rank has posted the block: whoever is not there yet asks for them later. */
 	if (lane->block != block || lane->state == FANIN_LANE_IDLE) {
@@ -417,7 +417,8 @@ fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_fram
 		return;
 	}
 	if (sparse == NULL || hdr->dtype != sparse->dtype || hdr->op != sparse->op ||
-	    fanin_shard_decode(hdr->members).span != fanin_sparse_block_span(sparse, index_of(lane))) {
+	    fanin_shard_decode(hdr->members).span !=
+		    fanin_sparse_vector_block_span(sparse, index_of(lane))) {
 		result_misfit(engine, lane, hdr);
 		return;
 	}
