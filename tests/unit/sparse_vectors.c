@@ -130,6 +130,8 @@ sparse_vectors_make(const struct sparse_vectors_options *options)
 		result_make(vectors, rank);
 	}
 	free(has);
+	if (options->hint != 0)
+		vectors->most = 1 + (uint64_t)(options->hint * (double)options->n);
 	return vectors;
 }
 

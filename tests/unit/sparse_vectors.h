@@ -23,6 +23,7 @@ enum sparse_pattern {
 struct sparse_vectors_options {
 	uint64_t n;
 	uint64_t seed;
+	double hint; /* that blocks are cut by, the same at all ranks; 0: the largest of all ranks */
 	double density; /* 0 to 1; above 0 there is one value at least */
 	enum sparse_pattern pattern;
 	uint16_t n_ranks;

@@ -350,6 +350,10 @@ link_put(struct memory_link *memory, const void *data, uint32_t len)
 		memory->full = true;
 	if (random_chance(&sparse_world.random, sparse_world.loss))
 		return;
+	if (sparse_world.lost != 0 && hdr->type == FANIN_TYPE_SPARSE &&
+	    (hdr->flags & FANIN_FLAG_RETRANSMIT) == 0 &&
+	    fanin_shard_decode(hdr->members).number == sparse_world.lost)
+		return;
 	for (int copies = random_chance(&sparse_world.random, sparse_world.duplication) ? 2 : 1;
 	     copies > 0; copies--) {
 		if (hdr->type == FANIN_TYPE_QUERY)

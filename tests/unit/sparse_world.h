@@ -54,6 +54,7 @@ struct sparse_world {
 	bool spills; /* every shard is passed on as it comes, and nothing is combined */
 	double loss, duplication, reordering;
 	uint64_t drop_results; /* of the next results, so many */
+	uint8_t lost;          /* every shard of this number, the first time; 0: none */
 	struct random random;
 	struct sparse_slot slots[2 * SPARSE_WORLD_WINDOW];
 	struct sparse_link links[SPARSE_WORLD_RANKS];

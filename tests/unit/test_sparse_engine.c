@@ -96,6 +96,8 @@ START_TEST(results_are_exact_under_loss_duplication_and_reordering)
 		options.pattern = (enum sparse_pattern)(_i % SPARSE_PATTERNS);
 		options.dense = (_i + density) % 3 == 0;
 		options.in_place = (_i + density) % 3 == 1;
+		/* Blocks of many shards, too. */
+		options.hint = _i % 2 == 0 ? 0 : densities[density] / 20;
 		options.seed = (uint64_t)_i;
 		allreduce(&options);
 	}
@@ -161,7 +163,8 @@ START_TEST(a_transport_without_room_is_waited_for)
 	sparse_world_open(2);
 	sparse_world.links[0].is_short = true;
 	sparse_world.links[1].is_short = true;
-	options = options_of(20000, 1);
+	options = options_of(20000, 0.3);
+	options.hint = 0.01;
 	allreduce(&options);
 	ck_assert_uint_eq(fanin_engine_stats(sparse_world.engines[0])->retransmits, 0);
 	sparse_world.loss = 0.1;
@@ -204,13 +207,14 @@ START_TEST(only_lost_shards_are_sent_again)
 	uint64_t sent, received;
 
 	sparse_world_open(2);
-	/* One block with a full span, whose shards are many. */
-	options = options_of(fanin_shard_span_most(4, SPARSE_WORLD_PAYLOAD), 1);
-	options.pattern = SPARSE_UNIFORM;
+	/* One block of as many indices as may be, whose shards are many. */
+	options = options_of(fanin_shard_span_most(4, SPARSE_WORLD_PAYLOAD), 0.3);
+	options.hint = 1e-9;
 	allreduce(&options);
+	ck_assert_uint_eq(fanin_engine_stats(sparse_world.engines[0])->sparse_blocks, 1);
 	sent = fanin_engine_stats(sparse_world.engines[0])->shards_sent;
 	received = fanin_engine_stats(sparse_world.engines[0])->shards_received;
-	ck_assert_uint_gt(sent, 20);
+	ck_assert_uint_gt(sent, 15);
 	sparse_world.drop_results = 2;
 	allreduce(&options);
 	ck_assert_uint_eq(fanin_engine_stats(sparse_world.engines[0])->shards_sent, 2 * sent);
@@ -223,6 +227,24 @@ START_TEST(only_lost_shards_are_sent_again)
 	allreduce(&options);
 	ck_assert_uint_gt(sparse_world.links[0].again, 0);
 	ck_assert_uint_lt(sparse_world.links[0].again, sent / 2);
+	sparse_world_close();
+}
+END_TEST
+
+/* Of each of many blocks: an answer says of one only which that is, so the others are asked for. */
+START_TEST(of_each_block_what_is_lost_is_sent_again)
+{
+	struct sparse_vectors_options options;
+
+	sparse_world_open(2);
+	options = options_of(12 * fanin_shard_span_most(4, SPARSE_WORLD_PAYLOAD), 0.3);
+	options.hint = 1e-9;
+	sparse_world.lost = 3;
+	allreduce(&options);
+	for (uint16_t rank = 0; rank < 2; rank++) {
+		ck_assert_uint_eq(fanin_engine_stats(sparse_world.engines[rank])->sparse_blocks, 12);
+		ck_assert_uint_eq(sparse_world.links[rank].again, 12);
+	}
 	sparse_world_close();
 }
 END_TEST
@@ -447,6 +469,7 @@ suite_sparse_engine(void)
 	tcase_add_test(tcase, a_transport_without_room_is_waited_for);
 	tcase_add_test(tcase, several_requests_may_be_outstanding);
 	tcase_add_test(tcase, only_lost_shards_are_sent_again);
+	tcase_add_test(tcase, of_each_block_what_is_lost_is_sent_again);
 	tcase_add_test(tcase, the_request_that_has_no_room_fails_alone);
 	tcase_add_test(tcase, shards_that_do_not_fit_are_not_taken);
 	tcase_add_loop_test(tcase, shards_are_combined_in_the_order_of_their_numbers, 0, 4);

@@ -31,6 +31,7 @@ enum dimension {
 	TREE,
 	FAULTS,
 	OUTPUT,
+	HINT,
 	DIMENSIONS
 };
 
@@ -40,7 +41,7 @@ static const uint8_t dtypes[] = { FANIN_WIRE_F32, FANIN_WIRE_I32, FANIN_WIRE_BF1
 				  FANIN_WIRE_U8 };
 static const uint8_t ops[] = { FANIN_WIRE_SUM, FANIN_WIRE_MIN, FANIN_WIRE_MAX, FANIN_WIRE_PROD };
 static const char *const handlers[] = { "sparse-array", "sparse-hash", "sparse" };
-static const uint8_t sizes[DIMENSIONS] = { 5, 7, SPARSE_PATTERNS, 5, 4, 3, 2, 2, 3 };
+static const uint8_t sizes[DIMENSIONS] = { 5, 7, SPARSE_PATTERNS, 5, 4, 3, 2, 2, 3, 2 };
 
 static uint8_t cases[N_CASES][DIMENSIONS];
 static bool met[DIMENSIONS][8][DIMENSIONS][8];
@@ -219,6 +220,8 @@ case_run(unsigned int number)
 		.n = N_INDICES,
 		.seed = number,
 		.density = densities[values[DENSITY]],
+		/* One that is too small makes blocks of many shards. */
+		.hint = values[HINT] == 0 ? 0 : densities[values[DENSITY]] / 20,
 		.pattern = (enum sparse_pattern)values[PATTERN],
 		.n_ranks = hosts[values[HOSTS]],
 		.dtype = dtypes[values[DTYPE]],
