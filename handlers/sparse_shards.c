@@ -187,7 +187,7 @@ write_bitmap(const struct fanin_handler_ctx *ctx, const struct fanin_sparse *slo
 
 	slot->take->bitmap(payload,
 			   (const uint8_t *)slot->array.values + (size_t)first * slot->element_bytes,
-			   words, n_words);
+			   words, n_words, n_values);
 	memcpy(at, words, n_words * sizeof(*words));
 	memcpy(at + n_words * sizeof(*words), &first, sizeof(first));
 	*count = (uint16_t)n_values;

@@ -160,7 +160,7 @@ list_bits(uint64_t word, uint32_t first, uint32_t *indices)
 
 static void
 merge_bitmap(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const uint8_t *values,
-	     const uint8_t *words, uint32_t n_words, uint32_t first)
+	     const uint8_t *words, uint32_t n_words, uint32_t first, uint32_t count)
 {
 	uint32_t indices[CHUNK];
 	uint32_t i = 0;
@@ -180,13 +180,14 @@ merge_bitmap(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const uin
 					    .count = n,
 					    .index_bytes = sizeof(indices[0]) });
 		values += (size_t)n * slot->element_bytes;
+		count -= n;
 	}
 	if (i == n_words)
 		return;
 	first += i * 64;
 	slot->combine->bitmap((uint8_t *)slot->array.values + (size_t)first * slot->element_bytes,
 			      slot->array.occupied + first / 64, values, words + i * sizeof(uint64_t),
-			      n_words - i);
+			      n_words - i, count);
 }
 
 void
@@ -206,7 +207,7 @@ fanin_sparse_merge(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 	else
 		merge_bitmap(ctx, slot, values, where,
 			     fanin_shard_words(slot->element_bytes, hdr->count, packet->payload_len),
-			     fanin_shard_first(values, packet->payload_len));
+			     fanin_shard_first(values, packet->payload_len), hdr->count);
 	if (slot->mode == FANIN_SPARSE_TABLE && slot->n_taken > slot->table_most)
 		change_over(ctx, slot);
 }

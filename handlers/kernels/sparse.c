@@ -69,16 +69,38 @@ typedef uint16_t any_16 ANY_ADDRESS;
 typedef uint32_t any_32 ANY_ADDRESS;
 typedef uint64_t any_64 ANY_ADDRESS;
 
+#ifdef __AVX512F__
+/* Vectors of a size of elements: some lanes of one are taken from memory one after the other, and put there likewise. */
+#define LANES_32 16
+#define LANES_64 8
+
+#define SPARSE_LANES(size, mask_type)                                                              \
+	ALWAYS_INLINE __m512i expand_##size(uint64_t mask, const void *from)                       \
+	{                                                                                          \
+		return _mm512_maskz_expand_epi##size((mask_type)mask, _mm512_loadu_si512(from));   \
+	}                                                                                          \
+	ALWAYS_INLINE __m512i compress_##size(uint64_t mask, __m512i lanes)                        \
+	{                                                                                          \
+		return _mm512_maskz_compress_epi##size((mask_type)mask, lanes);                    \
+	}                                                                                          \
+	ALWAYS_INLINE __m512i select_##size(__m512i otherwise, uint64_t mask, __m512i lanes)       \
+	{                                                                                          \
+		return _mm512_mask_mov_epi##size(otherwise, (mask_type)mask, lanes);               \
+	}
+
+SPARSE_LANES(32, __mmask16)
+SPARSE_LANES(64, __mmask8)
+#endif
+
 /*
- * combine_NAME into an array, of elements of so many bits. Whether there is a value already is not to be guessed: bits are
- * selected by masks, without a branch.
+ * combine_NAME into an array, of elements of so many bits. Whether there is a value already is not to be guessed: it has to be selected without a
+ * branch. 1.3 ns for each of 10 % of the indices, of which a third has a value already, where a sum into an array that is all there takes 0.5 ns.
  */
-#define SPARSE_COMBINE(name, bits)                                                                 \
+#define SPARSE_PUT(name, bits)                                                                     \
 	ALWAYS_INLINE void put_##name(any_##bits *values, uint64_t *occupied, uint##bits##_t in,   \
 				      uint32_t index)                                              \
 	{                                                                                          \
 		const uint64_t word = occupied[index / 64];                                        \
-		const uint##bits##_t there = (uint##bits##_t) - (word >> index % 64 & 1);          \
 		const uint##bits##_t old = values[index];                                          \
 		__typeof__(combine_##name(0, 0)) x, y, both;                                       \
 		uint##bits##_t combined;                                                           \
@@ -87,7 +109,7 @@ typedef uint64_t any_64 ANY_ADDRESS;
 		memcpy(&y, &in, sizeof(y));                                                        \
 		both = combine_##name(x, y);                                                       \
 		memcpy(&combined, &both, sizeof(combined));                                        \
-		values[index] = (uint##bits##_t)((combined & there) | (in & ~there));              \
+		values[index] = (word >> index % 64 & 1) != 0 ? combined : in;                     \
 		occupied[index / 64] = word | UINT64_C(1) << index % 64;                           \
 	}                                                                                          \
 	static void scatter16_##name(void *values, uint64_t *occupied, const void *in,             \
@@ -107,19 +129,82 @@ typedef uint64_t any_64 ANY_ADDRESS;
                                                                                                    \
 		for (size_t i = 0; i < count; i++)                                                 \
 			put_##name(values, occupied, from[i], at[i]);                              \
-	}                                                                                          \
+	}
+
+/* The values of a word, one after the other. Returns what is behind them. */
+#define PUT_BITS(name, values, occupied, from, word, first)                                        \
+	do {                                                                                       \
+		for (uint64_t left_bits = (word); left_bits != 0; left_bits &= left_bits - 1)      \
+			put_##name(values, occupied, *(from)++,                                    \
+				   (first) + (uint32_t)__builtin_ctzll(left_bits));                \
+	} while (0)
+
+#define SPARSE_BITMAP_8(name, bits)                                                                \
 	static void bitmap_##name(void *values, uint64_t *occupied, const void *in,                \
-				  const void *words, size_t n_words)                               \
+				  const void *words, size_t n_words, size_t count)                 \
 	{                                                                                          \
 		const any_##bits *from = in;                                                       \
 		const any_64 *bit_words = words;                                                   \
                                                                                                    \
-		for (size_t i = 0; i < n_words; i++) {                                             \
-			for (uint64_t left = bit_words[i]; left != 0; left &= left - 1)            \
-				put_##name(values, occupied, *from++,                              \
-					   (uint32_t)(i * 64) + (uint32_t)__builtin_ctzll(left));  \
-		}                                                                                  \
+		(void)count;                                                                       \
+		for (size_t i = 0; i < n_words; i++)                                               \
+			PUT_BITS(name, values, occupied, from, bit_words[i], (uint32_t)(i * 64));  \
+	}
+#define SPARSE_BITMAP_16 SPARSE_BITMAP_8
+
+#ifdef __AVX512F__
+/*
+ * Bitmaps come where there are many values: all lanes of a vector are computed, and those that are to change are selected. What is left where a vector
+ * would read behind the last value is put there one by one.
+ */
+#define SPARSE_BITMAP_32(name, bits)                                                               \
+	ALWAYS_INLINE void put_lanes_##name(any_##bits *to, uint64_t there, uint64_t mask,         \
+					    const any_##bits *from)                                \
+	{                                                                                          \
+		uint##bits##_t in[LANES_##bits] __attribute__((aligned(64)));                      \
+		uint##bits##_t both[LANES_##bits] __attribute__((aligned(64)));                    \
+		const __m512i old = _mm512_loadu_si512(to);                                        \
+		const __m512i new = expand_##bits(mask, from);                                     \
+                                                                                                   \
+		_mm512_store_si512(in, new);                                                       \
+		_mm512_store_si512(both, old);                                                     \
+		kernel_##name(both, in, LANES_##bits);                                             \
+		_mm512_storeu_si512(to, select_##bits(select_##bits(old, mask, new), mask & there, \
+						      _mm512_load_si512(both)));                   \
 	}                                                                                          \
+	static void bitmap_##name(void *values, uint64_t *occupied, const void *in,                \
+				  const void *words, size_t n_words, size_t count)                 \
+	{                                                                                          \
+		const uint64_t all = UINT64_MAX >> (64 - LANES_##bits);                            \
+		const any_##bits *from = in;                                                       \
+		const any_##bits *end = from + count;                                              \
+		const any_64 *bit_words = words;                                                   \
+		any_##bits *to = values;                                                           \
+                                                                                                   \
+		for (size_t i = 0; i < n_words; i++, to += 64) {                                   \
+			const uint64_t there = occupied[i];                                        \
+			const uint64_t word = bit_words[i];                                        \
+                                                                                                   \
+			if (end - from < 64) {                                                     \
+				PUT_BITS(name, values, occupied, from, word, (uint32_t)(i * 64));  \
+				continue;                                                          \
+			}                                                                          \
+			for (unsigned int g = 0; g < 64; g += LANES_##bits) {                      \
+				put_lanes_##name(to + g, there >> g, word >> g & all, from);       \
+				from += __builtin_popcountll(word >> g & all);                     \
+			}                                                                          \
+			occupied[i] = there | word;                                                \
+		}                                                                                  \
+	}
+#define SPARSE_BITMAP_64 SPARSE_BITMAP_32
+#else
+#define SPARSE_BITMAP_32 SPARSE_BITMAP_8
+#define SPARSE_BITMAP_64 SPARSE_BITMAP_8
+#endif
+
+#define SPARSE_COMBINE(name, bits)                                                                 \
+	SPARSE_PUT(name, bits)                                                                     \
+	SPARSE_BITMAP_##bits(name, bits)                                                           \
 	static const struct fanin_sparse_combine sparse_##name = {                                 \
 		.list16 = scatter16_##name,                                                        \
 		.list32 = scatter32_##name,                                                        \
@@ -161,16 +246,80 @@ SPARSE_FLOAT(f64, 64)
 #define TAKE_LOOP(statements)                                                                      \
 	uint32_t word_at = from / 64;                                                              \
 	uint32_t place = from;                                                                     \
-	uint64_t left = count == 0 ? 0 : occupied[word_at] & UINT64_MAX << from % 64;              \
+	uint64_t left = n == count ? 0 : occupied[word_at] & UINT64_MAX << from % 64;              \
                                                                                                    \
-	for (size_t n = 0; n < count; n++) {                                                       \
+	if (n == count)                                                                            \
+		return from;                                                                       \
+	for (; n < count; n++) {                                                                   \
 		while (left == 0)                                                                  \
 			left = occupied[++word_at];                                                \
 		place = word_at * 64 + (uint32_t)__builtin_ctzll(left);                            \
 		left &= left - 1;                                                                  \
 		statements                                                                         \
 	}                                                                                          \
-	return count == 0 ? from : place + 1;
+	return place + 1;
+
+/* What TAKE_LOOP leaves to vectors before it, as long as a whole one can be written: it moves n and from on. */
+#define NO_TAKE_LANES(size, width, source)
+
+#ifdef __AVX512F__
+#define INDEX_LANES_PLACE(at, n)                                                                   \
+	_mm512_add_epi32(_mm512_set1_epi32((int)(at)),                                             \
+			 _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
+#define INDEX_LANES_TAG(at, n)                                                                     \
+	_mm512_sub_epi32(_mm512_maskz_loadu_epi32((__mmask16)(UINT32_MAX >> (32 - (n))), tags + (at)), \
+			 _mm512_set1_epi32(1))
+#define STORE_INDICES_16(to, lanes)                                                                \
+	_mm256_storeu_si256((void *)(to), _mm512_cvtepi32_epi16(lanes))
+#define STORE_INDICES_32(to, lanes) _mm512_storeu_si512(to, lanes)
+
+#define INDEX_PLACE(place) (place)
+#define INDEX_TAG(place) (tags[place] - 1)
+
+/* Words with so few values are not worth vectors. */
+#define FEW_VALUES 5
+
+/* A vector of indices has 16 lanes, whatever the values are: so many have to be left. */
+#define TAKE_LANES(size, width, source)                                                            \
+	const uint64_t all_lanes = UINT64_MAX >> (64 - LANES_##size);                              \
+                                                                                                   \
+	for (uint64_t some = UINT64_MAX << from % 64; count - n >= LANES_32; some = UINT64_MAX) {  \
+		const uint32_t at = from / 64 * 64;                                                \
+		uint64_t word = occupied[at / 64] & some;                                          \
+		unsigned int g = 0;                                                                \
+                                                                                                   \
+		if (__builtin_popcountll(word) <= FEW_VALUES) {                                    \
+			for (; word != 0; word &= word - 1, n++) {                                 \
+				const uint32_t place = at + (uint32_t)__builtin_ctzll(word);       \
+                                                                                                   \
+				to[n] = in[place];                                                 \
+				place_at[n] = (uint##width##_t)INDEX_##source(place);              \
+			}                                                                          \
+			from = at + 64;                                                            \
+			continue;                                                                  \
+		}                                                                                  \
+		for (; g < 64 && count - n >= LANES_32; g += LANES_##size) {                       \
+			const uint64_t mask = word >> g & all_lanes;                               \
+                                                                                                   \
+			_mm512_storeu_si512(to + n,                                                \
+					    compress_##size(mask, _mm512_loadu_si512(in + at + g))); \
+			STORE_INDICES_##width(place_at + n,                                        \
+					      _mm512_maskz_compress_epi32(                         \
+						      (__mmask16)mask,                             \
+						      INDEX_LANES_##source(at + g, LANES_##size))); \
+			n += (size_t)__builtin_popcountll(mask);                                   \
+		}                                                                                  \
+		/* Of the word that was broken off the bits behind are left. */                    \
+		from = from > at + g ? from : at + g;                                              \
+	}
+#define TAKE_LANES_32 TAKE_LANES
+#define TAKE_LANES_64 TAKE_LANES
+#else
+#define TAKE_LANES_32 NO_TAKE_LANES
+#define TAKE_LANES_64 NO_TAKE_LANES
+#endif
+#define TAKE_LANES_8 NO_TAKE_LANES
+#define TAKE_LANES_16 NO_TAKE_LANES
 
 #define SPARSE_TAKE_LIST(size, width)                                                              \
 	static uint32_t list##width##_of_##size(void *out, void *indices, const void *values,      \
@@ -179,9 +328,11 @@ SPARSE_FLOAT(f64, 64)
 	{                                                                                          \
 		const any_##size *in = values;                                                     \
 		any_##size *to = out;                                                              \
-		any_##width *at = indices;                                                         \
+		any_##width *place_at = indices;                                                   \
+		size_t n = 0;                                                                      \
                                                                                                    \
-		TAKE_LOOP(to[n] = in[place]; at[n] = (uint##width##_t)place;)                      \
+		TAKE_LANES_##size(size, width, PLACE)                                              \
+		TAKE_LOOP(to[n] = in[place]; place_at[n] = (uint##width##_t)place;)                \
 	}                                                                                          \
 	static uint32_t table##width##_of_##size(void *out, void *indices, const void *values,     \
 						 const uint64_t *occupied, const uint32_t *tags,   \
@@ -189,25 +340,66 @@ SPARSE_FLOAT(f64, 64)
 	{                                                                                          \
 		const any_##size *in = values;                                                     \
 		any_##size *to = out;                                                              \
-		any_##width *at = indices;                                                         \
+		any_##width *place_at = indices;                                                   \
+		size_t n = 0;                                                                      \
                                                                                                    \
-		TAKE_LOOP(to[n] = in[place]; at[n] = (uint##width##_t)(tags[place] - 1);)          \
+		TAKE_LANES_##size(size, width, TAG)                                                \
+		TAKE_LOOP(to[n] = in[place]; place_at[n] = (uint##width##_t)(tags[place] - 1);)    \
 	}
 
-#define SPARSE_TAKE(size)                                                                          \
-	SPARSE_TAKE_LIST(size, 16)                                                                 \
-	SPARSE_TAKE_LIST(size, 32)                                                                 \
+#define TAKE_WORD(in, to, word)                                                                    \
+	do {                                                                                       \
+		for (uint64_t left_bits = (word); left_bits != 0; left_bits &= left_bits - 1)      \
+			*(to)++ = (in)[__builtin_ctzll(left_bits)];                                \
+	} while (0)
+
+#define SPARSE_TAKE_BITMAP_8(size)                                                                 \
 	static void bitmap_of_##size(void *out, const void *values, const uint64_t *occupied,      \
-				     size_t n_words)                                               \
+				     size_t n_words, size_t count)                                 \
 	{                                                                                          \
 		const any_##size *in = values;                                                     \
 		any_##size *to = out;                                                              \
                                                                                                    \
-		for (size_t i = 0; i < n_words; i++) {                                             \
-			for (uint64_t left = occupied[i]; left != 0; left &= left - 1)             \
-				*to++ = in[i * 64 + (uint32_t)__builtin_ctzll(left)];              \
+		(void)count;                                                                       \
+		for (size_t i = 0; i < n_words; i++, in += 64)                                     \
+			TAKE_WORD(in, to, occupied[i]);                                            \
+	}
+#define SPARSE_TAKE_BITMAP_16 SPARSE_TAKE_BITMAP_8
+
+#ifdef __AVX512F__
+#define SPARSE_TAKE_BITMAP_32(size)                                                                \
+	static void bitmap_of_##size(void *out, const void *values, const uint64_t *occupied,      \
+				     size_t n_words, size_t count)                                 \
+	{                                                                                          \
+		const uint64_t all = UINT64_MAX >> (64 - LANES_##size);                            \
+		const any_##size *in = values;                                                     \
+		any_##size *to = out;                                                              \
+		const any_##size *end = to + count;                                                \
+                                                                                                   \
+		for (size_t i = 0; i < n_words; i++, in += 64) {                                   \
+			const uint64_t word = occupied[i];                                         \
+                                                                                                   \
+			if (end - to < 64) {                                                       \
+				TAKE_WORD(in, to, word);                                           \
+				continue;                                                          \
+			}                                                                          \
+			for (unsigned int g = 0; g < 64; g += LANES_##size) {                      \
+				_mm512_storeu_si512(to, compress_##size(word >> g & all,           \
+									_mm512_loadu_si512(in + g))); \
+				to += __builtin_popcountll(word >> g & all);                       \
+			}                                                                          \
 		}                                                                                  \
 	}
+#define SPARSE_TAKE_BITMAP_64 SPARSE_TAKE_BITMAP_32
+#else
+#define SPARSE_TAKE_BITMAP_32 SPARSE_TAKE_BITMAP_8
+#define SPARSE_TAKE_BITMAP_64 SPARSE_TAKE_BITMAP_8
+#endif
+
+#define SPARSE_TAKE(size)                                                                          \
+	SPARSE_TAKE_LIST(size, 16)                                                                 \
+	SPARSE_TAKE_LIST(size, 32)                                                                 \
+	SPARSE_TAKE_BITMAP_##size(size)
 
 SPARSE_TAKE(8)
 SPARSE_TAKE(16)

@@ -30,12 +30,12 @@ struct fanin_sparse_combine {
 	fanin_scatter_fn list16; /* indices of 2 bytes */
 	fanin_scatter_fn list32; /* of 4 bytes */
 	/*
-	 * Values in the order of the bits of n_words words, any alignment.
+	 * `count` values in the order of the bits of n_words words, which are as many; any alignment.
 	 *
 	 * values, occupied: from the index of the first bit on.
 	 */
 	void (*bitmap)(void *values, uint64_t *occupied, const void *in, const void *words,
-		       size_t n_words);
+		       size_t n_words, size_t count);
 };
 
 /* The loops that take values out of an array, for one size of elements. Nothing of the array is changed. */
@@ -59,8 +59,9 @@ struct fanin_sparse_take {
 			    const uint32_t *tags, uint32_t from, size_t count);
 	uint32_t (*table32)(void *out, void *indices, const void *values, const uint64_t *occupied,
 			    const uint32_t *tags, uint32_t from, size_t count);
-	/* Writes the values of n_words words, in their order. values, occupied: from the index of the first bit on. */
-	void (*bitmap)(void *out, const void *values, const uint64_t *occupied, size_t n_words);
+	/* Writes the `count` values of n_words words, in their order. values, occupied: from the index of the first bit on. */
+	void (*bitmap)(void *out, const void *values, const uint64_t *occupied, size_t n_words,
+		       size_t count);
 };
 
 /* What finds the places of indices in a hash table, whatever the values are. */
