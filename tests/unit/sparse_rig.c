@@ -368,7 +368,7 @@ check_upward(const struct sparse_rig *rig, struct sparse_frame *frame)
 	ck_assert_uint_le(payload_len, rig->nodes[0].job.payload_bytes);
 	ck_assert(fanin_shard_fits(hdr, payload_len));
 	ck_assert(fanin_shard_check(hdr, frame->data + FANIN_PAYLOAD_OFFSET, payload_len));
-	ck_assert_uint_eq(hdr->epoch, EPOCH);
+	ck_assert_uint_eq(hdr->epoch, rig->nodes[0].ctx.epoch);
 	ck_assert_uint_eq(hdr->rank, frame->child * rig->per_leaf);
 	ck_assert_uint_eq(hdr->contributions, rig->per_leaf);
 }
