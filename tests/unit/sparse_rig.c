@@ -163,9 +163,8 @@ sparse_rig_slot(struct sparse_node *node, uint32_t block)
 	return (void *)node->slots[fanin_slot_index(&node->job.slots, block)];
 }
 
-/* A frame of host h to its switch, without payload. */
-static struct sparse_frame *
-frame_of(struct sparse_rig *rig, uint16_t h, uint32_t block, enum fanin_type type)
+struct sparse_frame *
+sparse_rig_frame(struct sparse_rig *rig, uint16_t h, uint32_t block, enum fanin_type type)
 {
 	const struct sparse_node *node = sparse_rig_node_of(rig, h);
 	struct sparse_frame frame = {
@@ -187,7 +186,7 @@ sparse_rig_shard(struct sparse_rig *rig, uint16_t h, uint32_t block, const struc
 		 const uint64_t *values, const uint32_t *indices, uint16_t count)
 {
 	const uint32_t size = fanin_dtype_size(rig->dtype);
-	struct sparse_frame *frame = frame_of(rig, h, block, FANIN_TYPE_SPARSE);
+	struct sparse_frame *frame = sparse_rig_frame(rig, h, block, FANIN_TYPE_SPARSE);
 	struct fanin_hdr *hdr = sparse_hdr(frame);
 	uint8_t *at = frame->data + FANIN_PAYLOAD_OFFSET;
 
@@ -224,7 +223,8 @@ next_values(const struct sparse_rig *rig, const struct sparse_vector *brings, ui
 {
 	const uint32_t size = fanin_dtype_size(rig->dtype);
 	const uint32_t payload = rig->nodes[0].job.payload_bytes;
-	uint32_t most = fanin_shard_list_most(rig->span, size, payload);
+	uint32_t most = rig->bitmaps ? FAKE_PAYLOAD_MAX
+				     : fanin_shard_list_most(rig->span, size, payload);
 	uint16_t count = 0;
 
 	if (rig->per_shard != 0)
@@ -368,7 +368,7 @@ check_upward(const struct sparse_rig *rig, struct sparse_frame *frame)
 	ck_assert_uint_le(payload_len, rig->nodes[0].job.payload_bytes);
 	ck_assert(fanin_shard_fits(hdr, payload_len));
 	ck_assert(fanin_shard_check(hdr, frame->data + FANIN_PAYLOAD_OFFSET, payload_len));
-	ck_assert_uint_eq(hdr->epoch, EPOCH);
+	ck_assert_uint_eq(hdr->epoch, rig->nodes[0].ctx.epoch);
 	ck_assert_uint_eq(hdr->rank, frame->child * rig->per_leaf);
 	ck_assert_uint_eq(hdr->contributions, rig->per_leaf);
 }
@@ -405,7 +405,7 @@ sparse_rig_ask(struct sparse_rig *rig)
 			block++;
 		if (block == rig->hosts[h].n_sent)
 			continue;
-		query = frame_of(rig, h, block, FANIN_TYPE_QUERY);
+		query = sparse_rig_frame(rig, h, block, FANIN_TYPE_QUERY);
 		sparse_hdr(query)->flags = FANIN_FLAG_RETRANSMIT;
 		sparse_hdr(query)->count = SPARSE_RIG_WINDOW;
 		sparse_hdr(query)->number = ++rig->next_number;

@@ -118,6 +118,10 @@ struct sparse_frame *sparse_rig_shard(struct sparse_rig *rig, uint16_t h, uint32
 				      const struct fanin_shard *shard, const uint64_t *values,
 				      const uint32_t *indices, uint16_t count);
 
+/* A frame of host h to its switch, without payload. */
+struct sparse_frame *sparse_rig_frame(struct sparse_rig *rig, uint16_t h, uint32_t block,
+				      enum fanin_type type);
+
 /* Puts a frame into the queue, or hands it over at once; the rig owns it then. Returns the verdict. */
 void sparse_rig_send(struct sparse_rig *rig, struct sparse_frame *frame);
 enum fanin_verdict sparse_rig_hand_over(struct sparse_rig *rig, struct sparse_frame *frame,
