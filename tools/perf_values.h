@@ -12,6 +12,7 @@
 #include <fanin/fanin.h>
 
 #include "reference/perf_collective.h"
+#include "reference/perf_sparse.h"
 
 /* A number, decimal or as C has others, from least to most. name: of the option, without dashes. */
 uint64_t parse_number(const char *name, const char *text, uint64_t least, uint64_t most);
@@ -24,6 +25,11 @@ bool parse_accumulate(const char *text);
 
 /* --data: true for random data. */
 bool parse_data(const char *text);
+
+/* A number from 0 to 1, not 0 itself. name: of the option. */
+double parse_share(const char *name, const char *text);
+
+enum perf_pattern parse_pattern(const char *text);
 
 enum perf_collective_kind parse_collective(const char *text);
 
