@@ -52,7 +52,11 @@ request_wait(struct fanin_ctx *ctx, fanin_request **req)
 		/* The request's own: the communicator goes on. */
 		ctx->error = (*req)->sparse->error;
 	} else if (status != FANIN_OK) {
-		fanin_error_set(&ctx->error, status, "%s", fanin_comm_error((*req)->comm));
+		const char *text = fanin_comm_error((*req)->comm);
+
+		/* One that was held back may fail alone, too. */
+		fanin_error_set(&ctx->error, status, "%s",
+				text[0] != '\0' ? text : fanin_strerror(status));
 		fanin_comm_missing_set((*req)->comm, &ctx->error.missing);
 	}
 	request_free(*req);

@@ -167,7 +167,6 @@ post_alone(const struct fanin_request *call, fanin_request **req)
 	if (request == NULL)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
 	*request = *call;
-	request->total_bytes = call->sparse->n * call->sparse->element_bytes;
 	request->done_bytes = request->total_bytes;
 	request->status = fanin_sparse_vector_finish_alone(call->sparse);
 	fanin_request_link(request);
@@ -188,6 +187,8 @@ sparse_post(const struct fanin_sparse_vector *given, const struct fanin_sparse_o
 		.sparse = sparse,
 		.dtype = given->dtype,
 		.op = given->op,
+		/* Also while it is held back. */
+		.total_bytes = given->n * given->element_bytes,
 	};
 	int status;
 
