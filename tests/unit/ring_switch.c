@@ -212,9 +212,8 @@ ring_switch_authenticate(struct ring_switch *sw)
 static bool
 goes_up(unsigned int type)
 {
-	return type == FANIN_TYPE_JOIN || type == FANIN_TYPE_LEAVE ||
-	       type == FANIN_TYPE_CONTRIBUTION || type == FANIN_TYPE_KNOWN ||
-	       type == FANIN_TYPE_QUERY || type == FANIN_TYPE_PROBE_ACK;
+	return type <= UINT8_MAX && fanin_type_is_known((uint8_t)type) &&
+	       fanin_type_direction((uint8_t)type) == FANIN_UP;
 }
 
 /* Is it a packet of a job, with all of its header? */
