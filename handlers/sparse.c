@@ -468,6 +468,9 @@ fanin_sparse_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	case FANIN_TYPE_SPARSE:
 		return take_shard(ctx, slot, index, packet, mode, reason);
 	case FANIN_TYPE_SPARSE_RESULT:
+		/* Nobody has one for the root. */
+		if (!ctx->job->has_parent)
+			return FANIN_VERDICT_FREE;
 		return take_result(ctx, slot, index, packet, mode, reason);
 	case FANIN_TYPE_QUERY:
 		return fanin_sparse_query(ctx, slot, packet, reason);
