@@ -344,8 +344,7 @@ shard_copy(struct fanin_engine *engine, const struct fanin_frame *frame,
 	struct fanin_sparse_shard *buffer;
 
 	if (payload_len > engine->config.payload_bytes ||
-	    payload_len > frame->len - FANIN_PAYLOAD_OFFSET ||
-	    !fanin_shard_fits(&headers->fanin, payload_len))
+	    payload_len > frame->len - FANIN_PAYLOAD_OFFSET)
 		return NULL;
 	buffer = buffer_take(engine);
 	if (buffer == NULL)
@@ -410,16 +409,20 @@ fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_fram
 			engine->stats.duplicates++;
 		return;
 	}
-	sparse = lane->role == FANIN_LANE_SPARSE ? lane->request->sparse : NULL;
-	if (lane->role == FANIN_LANE_KNOWN ||
-	    fanin_shard_decode(hdr->members).number >= FANIN_SHARDS_MAX) {
+	if (lane->role == FANIN_LANE_KNOWN) {
 		engine->stats.invalid++;
 		return;
 	}
+	sparse = lane->request->sparse;
 	if (sparse == NULL || hdr->dtype != sparse->dtype || hdr->op != sparse->op ||
 	    fanin_shard_decode(hdr->members).span !=
 		    fanin_sparse_vector_block_span(sparse, index_of(lane))) {
 		result_misfit(engine, lane, hdr);
+		return;
+	}
+	/* Once more, of the copy: a switch on this machine may still write what it was made of. */
+	if (!fanin_shard_fits(hdr, fanin_wire_payload_len(&headers))) {
+		engine->stats.invalid++;
 		return;
 	}
 	lane_receive(engine, lane, frame, &headers);
