@@ -7,7 +7,8 @@
 const struct fanin_counter fanin_sparse_counters[] = {
 	[FANIN_SPARSE_SHARDS_IN] = { "shards_in", "shards of children, each counted once" },
 	[FANIN_SPARSE_SHARDS_OUT] = { "shards_out", "shards made here, each counted once" },
-	[FANIN_SPARSE_SPILLS] = { "spills", "of these, those that left before the block was complete" },
+	[FANIN_SPARSE_SPILLS] = { "spills",
+				  "of these, those that left before the block was complete" },
 	[FANIN_SPARSE_CHANGED_OVER] = { "changed_over", "hash tables that have become arrays" },
 	[FANIN_SPARSE_NO_PACKET] = { "no_packet", "shards not sent for want of a buffer" },
 	[FANIN_SPARSE_REPEATED] = { "shards_repeated", "shards sent again, up or down" },
@@ -74,8 +75,8 @@ lay_out(const struct fanin_job_params *job, enum fanin_sparse_mode mode, struct 
 	layout->table_occupied = layout->tags + tags;
 	layout->table_values = layout->table_occupied + table_occupied;
 	layout->spills = layout->table_values + table_values;
-	layout->end = layout->spills + (FANIN_SPILLS_MAX + 1) *
-					       (size_t)RTE_CACHE_LINE_ROUNDUP(job->payload_bytes);
+	layout->end = layout->spills +
+		      (FANIN_SPILLS_MAX + 1) * (size_t)RTE_CACHE_LINE_ROUNDUP(job->payload_bytes);
 }
 
 size_t
@@ -149,8 +150,7 @@ check(const struct fanin_job_params *job, const struct fanin_packet *packet)
 
 /* A table without entries, for the slot's block. */
 static void
-begin_table(const struct fanin_job_params *job, const struct layout *layout,
-	    struct fanin_sparse *slot)
+begin_table(const struct fanin_job_params *job, const struct layout *layout, struct fanin_sparse *slot)
 {
 	uint8_t *memory = (uint8_t *)slot;
 	const uint32_t lanes = table_lanes(job, slot->element_bytes);
@@ -392,8 +392,7 @@ add_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 {
 	const struct fanin_shard shard = fanin_shard_decode(packet->headers->fanin.members);
 
-	if ((slot->results.in >> shard.number & 1) != 0 ||
-	    !fanin_shards_fit(&slot->results, &shard)) {
+	if ((slot->results.in >> shard.number & 1) != 0 || !fanin_shards_fit(&slot->results, &shard)) {
 		ctx->stats->duplicates++;
 		return FANIN_VERDICT_FREE;
 	}
@@ -454,13 +453,18 @@ take_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t i
 	return verdict;
 }
 
-const uint8_t fanin_sparse_types[] = { FANIN_TYPE_RESULT, FANIN_TYPE_KNOWN,  FANIN_TYPE_QUERY,
-				       FANIN_TYPE_ANSWER, FANIN_TYPE_SPARSE, FANIN_TYPE_SPARSE_RESULT,
+const uint8_t fanin_sparse_types[] = { FANIN_TYPE_RESULT,
+				       FANIN_TYPE_KNOWN,
+				       FANIN_TYPE_QUERY,
+				       FANIN_TYPE_ANSWER,
+				       FANIN_TYPE_SPARSE,
+				       FANIN_TYPE_SPARSE_RESULT,
 				       0 };
 
 enum fanin_verdict
 fanin_sparse_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
-		   struct fanin_packet *packet, enum fanin_sparse_mode mode, enum fanin_reason *reason)
+		   struct fanin_packet *packet, enum fanin_sparse_mode mode,
+		   enum fanin_reason *reason)
 {
 	struct fanin_sparse *slot = memory;
 

@@ -59,18 +59,18 @@ struct fanin_sparse {
 	uint32_t list_most; /* values of a full shard in the form list */
 	uint8_t element_bytes;
 	uint8_t index_bytes;
-	uint8_t mode;       /* enum fanin_sparse_mode */
-	uint8_t n_shards;   /* own ones that have been sent so far, all of them once the block is sent up or done */
-	uint8_t n_spills;   /* of these the first ones, which are in spill memory */
-	uint8_t form;       /* finished: of the shards behind the spills, enum fanin_shard_form */
+	uint8_t mode; /* enum fanin_sparse_mode */
+	uint8_t n_shards; /* own ones that have been sent so far, all of them once the block is sent up or done */
+	uint8_t n_spills; /* of these the first ones, which are in spill memory */
+	uint8_t form;     /* finished: of the shards behind the spills, enum fanin_shard_form */
 	uint8_t n_empty;
-	uint8_t most_number;     /* the highest number of a shard in */
-	uint32_t n_spilled;      /* values in the spill that is being filled */
+	uint8_t most_number; /* the highest number of a shard in */
+	uint32_t n_spilled;  /* values in the spill that is being filled */
 	uint32_t last_spill; /* finished: values of the last spill, which is what was left; 0: it is full as the others */
-	uint32_t n_values;       /* finished: values in the array or table */
-	uint32_t n_lanes;        /* of the table */
-	uint32_t n_taken;        /* lanes that are taken */
-	uint32_t table_most;     /* more make it an array */
+	uint32_t n_values;   /* finished: values in the array or table */
+	uint32_t n_lanes;    /* of the table */
+	uint32_t n_taken;    /* lanes that are taken */
+	uint32_t table_most; /* more make it an array */
 	unsigned int table_shift;
 	const struct fanin_sparse_combine *combine;
 	const struct fanin_sparse_take *take;
@@ -79,10 +79,10 @@ struct fanin_sparse {
 	uint32_t *tags;                  /* of the lanes: see fanin_sparse_table */
 	uint8_t *spills;                 /* FANIN_SPILLS_MAX + 1 payloads */
 
-	struct fanin_shards_in results;                  /* of the parent */
-	struct rte_mbuf *kept[FANIN_SHARDS_MAX];         /* these, as they went to the children */
-	struct rte_mbuf *empty[FANIN_SHARDS_MAX];        /* n_empty mbufs for shards that are made here */
-	uint32_t starts[FANIN_SHARDS_MAX];               /* of own shards behind the spills: their first index, or lane */
+	struct fanin_shards_in results;           /* of the parent */
+	struct rte_mbuf *kept[FANIN_SHARDS_MAX];  /* these, as they went to the children */
+	struct rte_mbuf *empty[FANIN_SHARDS_MAX]; /* n_empty mbufs for shards that are made here */
+	uint32_t starts[FANIN_SHARDS_MAX]; /* of own shards behind the spills: their first index, or lane */
 	struct fanin_shards_in child[FANIN_WIRE_MAX_CHILDREN];
 };
 

@@ -13,7 +13,7 @@ sparse_array_slot_size(const struct fanin_job_params *job)
 
 static enum fanin_verdict
 sparse_array_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
-		  struct fanin_packet *packet, enum fanin_reason *reason)
+		   struct fanin_packet *packet, enum fanin_reason *reason)
 {
 	return fanin_sparse_other(ctx, slot, index, packet, FANIN_SPARSE_ARRAY, reason);
 }

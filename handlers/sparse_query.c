@@ -91,7 +91,7 @@ look(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const struct fani
 	case FANIN_WINDOW_CURRENT:
 		found.missing = ctx->job->children & ~dense->window.present;
 		found.state = (found.missing >> packet->child & 1) == 0 ? FANIN_BLOCK_OPEN
-									 : FANIN_BLOCK_ABSENT;
+									: FANIN_BLOCK_ABSENT;
 		break;
 	case FANIN_WINDOW_SENT:
 		found.state = FANIN_BLOCK_SENT;
@@ -155,7 +155,7 @@ send_again(struct fanin_handler_ctx *ctx, void *memory, const struct fanin_packe
 	struct fanin_sparse *slot = memory;
 	struct fanin_window *window = &slot->single.dense.window;
 	const enum fanin_window_class class = fanin_sparse_visit(slot, ctx,
-								  packet->headers->fanin.block);
+								 packet->headers->fanin.block);
 
 	switch (class) {
 	case FANIN_WINDOW_BUSY:

@@ -11,7 +11,8 @@ bool
 fanin_sparse_keep_empty(struct fanin_sparse *slot, struct rte_mbuf *mbuf)
 {
 	const unsigned int n_results = (unsigned int)__builtin_popcountll(slot->results.in);
-	const unsigned int enough = RTE_MIN(FANIN_SHARDS_MAX - n_results, 2 * (slot->most_number + 1u));
+	const unsigned int enough = RTE_MIN(FANIN_SHARDS_MAX - n_results,
+					    2 * (slot->most_number + 1u));
 
 	if (slot->n_empty >= enough)
 		return false;
@@ -164,14 +165,13 @@ write_list(const struct fanin_sparse *slot, uint32_t part, uint8_t *payload, uin
 	const bool is_short = slot->index_bytes == 2;
 
 	if (slot->mode == FANIN_SPARSE_ARRAY)
-		(is_short ? slot->take->list16 : slot->take->list32)(payload, indices, array->values,
-								     array->occupied,
+		(is_short ? slot->take->list16 : slot->take->list32)(payload, indices,
+								     array->values, array->occupied,
 								     slot->starts[part], n);
 	else
-		(is_short ? slot->take->table16 : slot->take->table32)(payload, indices,
-								       array->values, array->occupied,
-								       slot->tags,
-								       slot->starts[part], n);
+		(is_short ? slot->take->table16
+			  : slot->take->table32)(payload, indices, array->values, array->occupied,
+						 slot->tags, slot->starts[part], n);
 	*count = (uint16_t)n;
 	return fanin_shard_list_len(slot->span, slot->element_bytes, n);
 }
@@ -232,9 +232,8 @@ emit(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t number, 
 	}
 	*headers = down ? job->result_headers : job->parent_headers;
 	fanin_wire_set_payload_len(headers, payload_len);
-	fanin_wire_encode_header(&headers->fanin,
-				 down ? FANIN_TYPE_SPARSE_RESULT : FANIN_TYPE_SPARSE, job->id,
-				 down ? ctx->epoch : ctx->parent_epoch,
+	fanin_wire_encode_header(&headers->fanin, down ? FANIN_TYPE_SPARSE_RESULT : FANIN_TYPE_SPARSE,
+				 job->id, down ? ctx->epoch : ctx->parent_epoch,
 				 down ? job->keys.down : job->keys.up);
 	headers->fanin.contributions = down ? job->n_ranks : job->n_below;
 	headers->fanin.block = fanin_window_block(&dense->window);
@@ -298,7 +297,8 @@ void
 fanin_sparse_send_again(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint64_t numbers,
 			uint64_t children)
 {
-	for (uint64_t left = numbers & fanin_sparse_first(slot->n_shards); left != 0; left &= left - 1) {
+	for (uint64_t left = numbers & fanin_sparse_first(slot->n_shards); left != 0;
+	     left &= left - 1) {
 		ctx->stats->own[FANIN_SPARSE_REPEATED]++;
 		emit(ctx, slot, (uint32_t)__builtin_ctzll(left), children);
 	}

@@ -43,7 +43,8 @@ behind(const struct fanin_sparse *slot, const struct pieces *pieces, uint32_t n)
 static uint8_t *
 filling_spill(const struct fanin_handler_ctx *ctx, const struct fanin_sparse *slot)
 {
-	return slot->spills + slot->n_spills * (size_t)RTE_CACHE_LINE_ROUNDUP(ctx->job->payload_bytes);
+	return slot->spills +
+	       slot->n_spills * (size_t)RTE_CACHE_LINE_ROUNDUP(ctx->job->payload_bytes);
 }
 
 /* From now on the block's values are in the array, but for those that have left. */
@@ -186,8 +187,8 @@ merge_bitmap(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const uin
 		return;
 	first += i * 64;
 	slot->combine->bitmap((uint8_t *)slot->array.values + (size_t)first * slot->element_bytes,
-			      slot->array.occupied + first / 64, values, words + i * sizeof(uint64_t),
-			      n_words - i, count);
+			      slot->array.occupied + first / 64, values,
+			      words + i * sizeof(uint64_t), n_words - i, count);
 }
 
 void

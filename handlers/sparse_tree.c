@@ -26,7 +26,8 @@ sparse_tree_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 
 static struct fanin_handler sparse_tree = {
 	.name = "sparse",
-	.description = "sparse reduction, arrays at the root and hash tables elsewhere, and dense reduction",
+	.description =
+		"sparse reduction, arrays at the root and hash tables elsewhere, and dense reduction",
 	.makes_packets = true,
 	.slot_mbufs = { .fixed = FANIN_SPARSE_MBUFS },
 	.counters = fanin_sparse_counters,

@@ -169,7 +169,7 @@ SPARSE_LANES(64, __mmask8)
 		_mm512_store_si512(in, new);                                                       \
 		_mm512_store_si512(both, old);                                                     \
 		kernel_##name(both, in, LANES_##bits);                                             \
-		_mm512_storeu_si512(to, select_##bits(select_##bits(old, mask, new), mask & there, \
+		_mm512_storeu_si512(to, select_##bits(select_##bits(old, mask, new), mask &there,  \
 						      _mm512_load_si512(both)));                   \
 	}                                                                                          \
 	static void bitmap_##name(void *values, uint64_t *occupied, const void *in,                \
@@ -202,13 +202,12 @@ SPARSE_LANES(64, __mmask8)
 #define SPARSE_BITMAP_64 SPARSE_BITMAP_8
 #endif
 
-#define SPARSE_COMBINE(name, bits)                                                                 \
-	SPARSE_PUT(name, bits)                                                                     \
-	SPARSE_BITMAP_##bits(name, bits)                                                           \
-	static const struct fanin_sparse_combine sparse_##name = {                                 \
-		.list16 = scatter16_##name,                                                        \
-		.list32 = scatter32_##name,                                                        \
-		.bitmap = bitmap_##name,                                                           \
+#define SPARSE_COMBINE(name, bits)                                                                  \
+	SPARSE_PUT(name, bits)                                                                      \
+	SPARSE_BITMAP_##bits(name, bits) static const struct fanin_sparse_combine sparse_##name = { \
+		.list16 = scatter16_##name,                                                         \
+		.list32 = scatter32_##name,                                                         \
+		.bitmap = bitmap_##name,                                                            \
 	};
 
 #define SPARSE_FLOAT(name, bits)                                                                   \
@@ -267,10 +266,10 @@ SPARSE_FLOAT(f64, 64)
 	_mm512_add_epi32(_mm512_set1_epi32((int)(at)),                                             \
 			 _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
 #define INDEX_LANES_TAG(at, n)                                                                     \
-	_mm512_sub_epi32(_mm512_maskz_loadu_epi32((__mmask16)(UINT32_MAX >> (32 - (n))), tags + (at)), \
+	_mm512_sub_epi32(_mm512_maskz_loadu_epi32((__mmask16)(UINT32_MAX >> (32 - (n))),           \
+						  tags + (at)),                                    \
 			 _mm512_set1_epi32(1))
-#define STORE_INDICES_16(to, lanes)                                                                \
-	_mm256_storeu_si256((void *)(to), _mm512_cvtepi32_epi16(lanes))
+#define STORE_INDICES_16(to, lanes) _mm256_storeu_si256((void *)(to), _mm512_cvtepi32_epi16(lanes))
 #define STORE_INDICES_32(to, lanes) _mm512_storeu_si512(to, lanes)
 
 #define INDEX_PLACE(place) (place)
@@ -280,37 +279,37 @@ SPARSE_FLOAT(f64, 64)
 #define FEW_VALUES 5
 
 /* A vector of indices has 16 lanes, whatever the values are: so many have to be left. */
-#define TAKE_LANES(size, width, source)                                                            \
-	const uint64_t all_lanes = UINT64_MAX >> (64 - LANES_##size);                              \
-                                                                                                   \
-	for (uint64_t some = UINT64_MAX << from % 64; count - n >= LANES_32; some = UINT64_MAX) {  \
-		const uint32_t at = from / 64 * 64;                                                \
-		uint64_t word = occupied[at / 64] & some;                                          \
-		unsigned int g = 0;                                                                \
-                                                                                                   \
-		if (__builtin_popcountll(word) <= FEW_VALUES) {                                    \
-			for (; word != 0; word &= word - 1, n++) {                                 \
-				const uint32_t place = at + (uint32_t)__builtin_ctzll(word);       \
-                                                                                                   \
-				to[n] = in[place];                                                 \
-				place_at[n] = (uint##width##_t)INDEX_##source(place);              \
-			}                                                                          \
-			from = at + 64;                                                            \
-			continue;                                                                  \
-		}                                                                                  \
-		for (; g < 64 && count - n >= LANES_32; g += LANES_##size) {                       \
-			const uint64_t mask = word >> g & all_lanes;                               \
-                                                                                                   \
-			_mm512_storeu_si512(to + n,                                                \
+#define TAKE_LANES(size, width, source)                                                              \
+	const uint64_t all_lanes = UINT64_MAX >> (64 - LANES_##size);                                \
+                                                                                                     \
+	for (uint64_t some = UINT64_MAX << from % 64; count - n >= LANES_32; some = UINT64_MAX) {    \
+		const uint32_t at = from / 64 * 64;                                                  \
+		uint64_t word = occupied[at / 64] & some;                                            \
+		unsigned int g = 0;                                                                  \
+                                                                                                     \
+		if (__builtin_popcountll(word) <= FEW_VALUES) {                                      \
+			for (; word != 0; word &= word - 1, n++) {                                   \
+				const uint32_t place = at + (uint32_t)__builtin_ctzll(word);         \
+                                                                                                     \
+				to[n] = in[place];                                                   \
+				place_at[n] = (uint##width##_t)INDEX_##source(place);                \
+			}                                                                            \
+			from = at + 64;                                                              \
+			continue;                                                                    \
+		}                                                                                    \
+		for (; g < 64 && count - n >= LANES_32; g += LANES_##size) {                         \
+			const uint64_t mask = word >> g & all_lanes;                                 \
+                                                                                                     \
+			_mm512_storeu_si512(to + n,                                                  \
 					    compress_##size(mask, _mm512_loadu_si512(in + at + g))); \
-			STORE_INDICES_##width(place_at + n,                                        \
-					      _mm512_maskz_compress_epi32(                         \
-						      (__mmask16)mask,                             \
-						      INDEX_LANES_##source(at + g, LANES_##size))); \
-			n += (size_t)__builtin_popcountll(mask);                                   \
-		}                                                                                  \
-		/* Of the word that was broken off the bits behind are left. */                    \
-		from = from > at + g ? from : at + g;                                              \
+			STORE_INDICES_##width(place_at + n,                                          \
+					      _mm512_maskz_compress_epi32(                           \
+						      (__mmask16)mask,                               \
+						      INDEX_LANES_##source(at + g, LANES_##size)));  \
+			n += (size_t)__builtin_popcountll(mask);                                     \
+		}                                                                                    \
+		/* Of the word that was broken off the bits behind are left. */                      \
+		from = from > at + g ? from : at + g;                                                \
 	}
 #define TAKE_LANES_32 TAKE_LANES
 #define TAKE_LANES_64 TAKE_LANES
@@ -332,7 +331,7 @@ SPARSE_FLOAT(f64, 64)
 		size_t n = 0;                                                                      \
                                                                                                    \
 		TAKE_LANES_##size(size, width, PLACE)                                              \
-		TAKE_LOOP(to[n] = in[place]; place_at[n] = (uint##width##_t)place;)                \
+			TAKE_LOOP(to[n] = in[place]; place_at[n] = (uint##width##_t)place;)        \
 	}                                                                                          \
 	static uint32_t table##width##_of_##size(void *out, void *indices, const void *values,     \
 						 const uint64_t *occupied, const uint32_t *tags,   \
@@ -343,8 +342,8 @@ SPARSE_FLOAT(f64, 64)
 		any_##width *place_at = indices;                                                   \
 		size_t n = 0;                                                                      \
                                                                                                    \
-		TAKE_LANES_##size(size, width, TAG)                                                \
-		TAKE_LOOP(to[n] = in[place]; place_at[n] = (uint##width##_t)(tags[place] - 1);)    \
+		TAKE_LANES_##size(size, width, TAG) TAKE_LOOP(                                     \
+			to[n] = in[place]; place_at[n] = (uint##width##_t)(tags[place] - 1);)      \
 	}
 
 #define TAKE_WORD(in, to, word)                                                                    \
@@ -384,8 +383,9 @@ SPARSE_FLOAT(f64, 64)
 				continue;                                                          \
 			}                                                                          \
 			for (unsigned int g = 0; g < 64; g += LANES_##size) {                      \
-				_mm512_storeu_si512(to, compress_##size(word >> g & all,           \
-									_mm512_loadu_si512(in + g))); \
+				_mm512_storeu_si512(to,                                            \
+						    compress_##size(word >> g & all,               \
+								    _mm512_loadu_si512(in + g)));  \
 				to += __builtin_popcountll(word >> g & all);                       \
 			}                                                                          \
 		}                                                                                  \
@@ -444,8 +444,8 @@ ALWAYS_INLINE uint32_t
 locate(uint32_t *tags, unsigned int shift, uint32_t index, size_t *taken)
 {
 	/* Knuth's multiplicative hash: the upper bits are those that all others have a part in. */
-	const uint32_t first =
-		(uint32_t)((uint64_t)(index * UINT32_C(2654435769)) >> shift) * FANIN_BUCKET_LANES;
+	const uint32_t first = (uint32_t)((uint64_t)(index * UINT32_C(2654435769)) >> shift) *
+			       FANIN_BUCKET_LANES;
 	const uint32_t match = bucket_match(tags + first, index + 1);
 	uint32_t lane;
 
@@ -476,22 +476,18 @@ SPARSE_LOCATE(32)
 	[FANIN_WIRE_SUM] = &sparse_##name##_sum, [FANIN_WIRE_PROD] = &sparse_##name##_prod,        \
 	[FANIN_WIRE_MIN] = &sparse_##name##_min, [FANIN_WIRE_MAX] = &sparse_##name##_max
 
-#define INTEGER_ROW(name)                                                                          \
-	FLOAT_ROW(name), [FANIN_WIRE_LAND] = &sparse_##name##_land,                                \
-			 [FANIN_WIRE_LOR] = &sparse_##name##_lor,                                  \
-			 [FANIN_WIRE_LXOR] = &sparse_##name##_lxor,                                \
-			 [FANIN_WIRE_BAND] = &sparse_##name##_band,                                \
-			 [FANIN_WIRE_BOR] = &sparse_##name##_bor,                                  \
-			 [FANIN_WIRE_BXOR] = &sparse_##name##_bxor
+#define INTEGER_ROW(name)                                                                             \
+	FLOAT_ROW(name),                                                                              \
+		[FANIN_WIRE_LAND] = &sparse_##name##_land, [FANIN_WIRE_LOR] = &sparse_##name##_lor,   \
+		[FANIN_WIRE_LXOR] = &sparse_##name##_lxor, [FANIN_WIRE_BAND] = &sparse_##name##_band, \
+		[FANIN_WIRE_BOR] = &sparse_##name##_bor, [FANIN_WIRE_BXOR] = &sparse_##name##_bxor
 
 #define ROW(DTYPE, name, code, size, KIND) [FANIN_WIRE_##DTYPE] = { KIND##_ROW(name) },
 
 #define TAKE(size)                                                                                 \
 	{                                                                                          \
-		.list16 = list16_of_##size,                                                        \
-		.list32 = list32_of_##size,                                                        \
-		.table16 = table16_of_##size,                                                      \
-		.table32 = table32_of_##size,                                                      \
+		.list16 = list16_of_##size, .list32 = list32_of_##size,                            \
+		.table16 = table16_of_##size, .table32 = table32_of_##size,                        \
 		.bitmap = bitmap_of_##size,                                                        \
 	}
 

@@ -119,8 +119,7 @@ send_emission(const struct fanin_emission *emission)
 	case FANIN_EMIT_REPLY:
 		REQUIRE(receivers == 1 && references == 1 &&
 			(emission->payload_len == fanin_answer_len(job.n_ranks) ||
-			 emission->payload_len ==
-				 fanin_answer_len(job.n_ranks) + sizeof(uint64_t)));
+			 emission->payload_len == fanin_answer_len(job.n_ranks) + sizeof(uint64_t)));
 		check_answer(headers, false);
 		break;
 	case FANIN_EMIT_PORTS: /* no handler of this build does */

@@ -377,7 +377,8 @@ void
 sparse_rig_deliver(struct sparse_rig *rig)
 {
 	while (rig->n_queue != 0) {
-		const size_t i = rig->reorder ? random_below(&rig->random, (uint32_t)rig->n_queue) : 0;
+		const size_t i = rig->reorder ? random_below(&rig->random, (uint32_t)rig->n_queue)
+					      : 0;
 		struct sparse_frame *frame = rig->queue[i];
 		enum fanin_reason reason;
 
@@ -427,11 +428,11 @@ expect(const struct sparse_rig *rig, uint32_t block, struct sparse_vector *expec
 		for (uint32_t i = 0; i < rig->span; i++) {
 			if (!brings->has[i])
 				continue;
-			expected->values[i] =
-				expected->has[i] ? reference_combine(rig->dtype, rig->op,
-								     expected->values[i],
-								     brings->values[i])
-						 : brings->values[i];
+			expected->values[i] = expected->has[i]
+						      ? reference_combine(rig->dtype, rig->op,
+									  expected->values[i],
+									  brings->values[i])
+						      : brings->values[i];
 			expected->has[i] = true;
 		}
 	}
@@ -618,8 +619,8 @@ start_node(struct sparse_rig *rig, struct sparse_node *node, uint16_t n_children
 		for (uint16_t child = 0; child < n_children; child++) {
 			node->job.child_ranks[child] = (struct fanin_ranks){ 0 };
 			for (uint16_t i = 0; i < rig->per_leaf; i++) {
-				const struct fanin_ranks one = fanin_ranks_one(
-					(uint16_t)(child * rig->per_leaf + i));
+				const struct fanin_ranks one =
+					fanin_ranks_one((uint16_t)(child * rig->per_leaf + i));
 
 				fanin_ranks_merge(&node->job.child_ranks[child], &one);
 			}
@@ -651,13 +652,13 @@ sparse_rig_start(struct sparse_rig *rig, const char *handler, uint16_t n_hosts, 
 	rig->dtype = FANIN_WIRE_F32;
 	rig->op = FANIN_WIRE_SUM;
 	rig->span = 1000;
-	fake_pool_init(&rig->pool, (1u + n_leaves) * (FANIN_STOCK + SPARSE_RIG_SLOTS *
-									    FANIN_SPARSE_MBUFS + 8));
+	fake_pool_init(&rig->pool,
+		       (1u + n_leaves) * (FANIN_STOCK + SPARSE_RIG_SLOTS * FANIN_SPARSE_MBUFS + 8));
 	for (uint16_t i = 0; i < rig->n_nodes; i++) {
 		rig->nodes[i].handler = fanin_handler_find(handler);
 		ck_assert_ptr_nonnull(rig->nodes[i].handler);
 		start_node(rig, &rig->nodes[i],
-			   i != 0	 ? rig->per_leaf
+			   i != 0          ? rig->per_leaf
 			   : n_leaves == 0 ? n_hosts
 					   : n_leaves,
 			   payload_bytes);

@@ -42,15 +42,15 @@ struct sparse_received {
 struct sparse_host {
 	struct sparse_vector brings[SPARSE_RIG_BLOCKS];
 	struct sparse_received received[SPARSE_RIG_BLOCKS];
-	uint32_t n_sent; /* blocks */
+	uint32_t n_sent;     /* blocks */
 	uint32_t answers[4]; /* with a number, by state */
 	uint32_t unneeded;   /* answers with number 0 */
 };
 
 /* A packet on its way. */
 struct sparse_frame {
-	int to;          /* node, or -1 - host */
-	uint16_t child;  /* that it is from */
+	int to;         /* node, or -1 - host */
+	uint16_t child; /* that it is from */
 	uint16_t len;
 	bool retried;
 	uint8_t data[FANIN_PAYLOAD_OFFSET + FAKE_PAYLOAD_MAX] __attribute__((aligned(8)));

@@ -55,8 +55,8 @@ send_shard(unsigned int h, uint32_t block, uint8_t number, uint8_t total)
 
 	memcpy(payload, values, sizeof(values));
 	memcpy(payload + sizeof(values), indices, sizeof(indices));
-	len = host_packet(&sw, h, FANIN_TYPE_SPARSE, job->params.id, epoch, payload, sizeof(payload),
-			  headers);
+	len = host_packet(&sw, h, FANIN_TYPE_SPARSE, job->params.id, epoch, payload,
+			  sizeof(payload), headers);
 	headers->fanin.contributions = 1;
 	headers->fanin.block = block;
 	headers->fanin.dtype = FANIN_WIRE_I32;

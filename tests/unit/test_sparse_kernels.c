@@ -176,8 +176,8 @@ check_taken(enum fanin_isa isa, unsigned int dtype, uint32_t from, uint32_t coun
 		end = (is_short ? take->list16 : take->list32)(out, indices, values, occupied, from,
 							       count);
 	else
-		end = (is_short ? take->table16 : take->table32)(out, indices, values, occupied, tags,
-								 from, count);
+		end = (is_short ? take->table16 : take->table32)(out, indices, values, occupied,
+								 tags, from, count);
 	for (uint32_t n = 0; n < count; n++, next++) {
 		uint32_t index = 0;
 

@@ -215,7 +215,8 @@ START_TEST(numbers_beyond_the_last_one_are_out_of_the_window)
 	drops(shard_of(0, 0, 3, 0, 2), FANIN_REASON_BLOCK_WINDOW);
 	drops(shard_of(0, 0, 1, 2, 2), FANIN_REASON_BLOCK_WINDOW); /* another last one */
 	takes(shard_of(1, 0, 5, 0, 1));
-	drops(shard_of(1, 0, 3, 4, 2), FANIN_REASON_BLOCK_WINDOW); /* the last one of fewer than there are */
+	drops(shard_of(1, 0, 3, 4, 2),
+	      FANIN_REASON_BLOCK_WINDOW); /* the last one of fewer than there are */
 	takes(shard_of(0, 0, 0, 0, 2));
 	takes(shard_of(0, 0, 1, 0, 3));
 	ck_assert_uint_eq(rig.nodes[0].stats.contributions, 1);
@@ -459,7 +460,8 @@ START_TEST(results_may_come_before_any_contribution)
 					     rig.nodes[1].slots[0], &peek));
 	ck_assert(peek.sent);
 	forget_queue();
-	frame = sparse_rig_shard(&rig, 0, 0, &(struct fanin_shard){ .span = 1000, .number = 1, .total = 2 },
+	frame = sparse_rig_shard(&rig, 0, 0,
+				 &(struct fanin_shard){ .span = 1000, .number = 1, .total = 2 },
 				 &value, &index, 1);
 	sparse_hdr(frame)->type = FANIN_TYPE_SPARSE_RESULT;
 	frame->to = 1;
