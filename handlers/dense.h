@@ -164,6 +164,41 @@ enum fanin_verdict fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot,
 enum fanin_verdict fanin_dense_answer(struct fanin_handler_ctx *ctx, void *slot,
 				      struct fanin_packet *packet, enum fanin_reason *reason);
 
+/*
+ * dense_query.c: parts of these, for handlers whose jobs have sparse blocks, too, about which there is more to say: 8 bytes that tell shards.
+ *
+ * Turns a packet of a child into the answer to it: header and body, which the mbuf has room for. missing: children, a bitmap. shards: what follows the
+ * body; NULL: nothing.
+ */
+void fanin_dense_make_answer(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+			     enum fanin_block_state state, uint64_t missing,
+			     const struct fanin_answer_body *body, const uint64_t *shards);
+
+/* The states of the window's blocks from the one that a query asks for on, whose state is found already. */
+void fanin_dense_fill_states(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+			     enum fanin_block_state state, struct fanin_answer_body *body);
+
+/* May the overdue query of a child for a block that was sent up go on to the parent? The caller is in. */
+bool fanin_dense_may_pass_up(const struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
+			     unsigned int child);
+
+/* The query becomes one of this switch's to its parent, which remembers who asked. shards: its body; NULL: none. */
+enum fanin_verdict fanin_dense_pass_up(struct fanin_handler_ctx *ctx,
+				       const struct fanin_packet *packet, const uint64_t *shards);
+
+/* Sends again what the parent says it lacks, in its answer to a query that was passed on for a child. Returns the verdict on the answer. */
+typedef enum fanin_verdict (*fanin_dense_again_fn)(struct fanin_handler_ctx *ctx, void *slot,
+						   const struct fanin_packet *packet,
+						   unsigned int child);
+
+/* Of dense blocks. */
+enum fanin_verdict fanin_dense_send_again(struct fanin_handler_ctx *ctx, void *slot,
+					  const struct fanin_packet *packet, unsigned int child);
+
+/* An ANSWER: goes on to the child that asked, or, if it says that the block is absent, calls `again`. */
+enum fanin_verdict fanin_dense_answer_or(struct fanin_handler_ctx *ctx, void *slot,
+					 struct fanin_packet *packet, fanin_dense_again_fn again);
+
 /* A dense handler's `peek` (handlers/dense_peek.c). */
 bool fanin_dense_peek(const struct fanin_job_params *job, uint32_t epoch, const void *slot,
 		      struct fanin_peek *peek);

@@ -82,11 +82,12 @@ write_ranks(const struct fanin_handler_ctx *ctx, uint64_t children, uint8_t *set
 	}
 }
 
-/* Turns the packet into its answer: header and body, which the mbuf has room for. missing: children, a bitmap. */
-static void
-make_answer(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
-	    enum fanin_block_state state, uint64_t missing, const struct fanin_answer_body *body)
+void
+fanin_dense_make_answer(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+			enum fanin_block_state state, uint64_t missing,
+			const struct fanin_answer_body *body, const uint64_t *shards)
 {
+	uint32_t len = fanin_answer_len(ctx->job->n_ranks);
 	struct fanin_hdr *hdr = &packet->headers->fanin;
 	const struct fanin_hdr asked = *hdr;
 
@@ -99,14 +100,16 @@ make_answer(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 	hdr->number = asked.number;
 	memcpy(packet->headers + 1, body, sizeof(*body));
 	write_ranks(ctx, missing, (uint8_t *)(packet->headers + 1) + sizeof(*body));
-	fanin_emit(ctx, FANIN_EMIT_REPLY, packet->mbuf, UINT64_C(1) << packet->child,
-		   fanin_answer_len(ctx->job->n_ranks));
+	if (shards != NULL) {
+		memcpy((uint8_t *)(packet->headers + 1) + len, shards, sizeof(*shards));
+		len += (uint32_t)sizeof(*shards);
+	}
+	fanin_emit(ctx, FANIN_EMIT_REPLY, packet->mbuf, UINT64_C(1) << packet->child, len);
 }
 
-/* The states of the window's blocks from the one that was asked for on, whose state is found already. */
-static void
-fill_states(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
-	    enum fanin_block_state state, struct fanin_answer_body *body)
+void
+fanin_dense_fill_states(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+			enum fanin_block_state state, struct fanin_answer_body *body)
 {
 	const uint32_t block = packet->headers->fanin.block;
 
@@ -120,16 +123,17 @@ fill_states(const struct fanin_handler_ctx *ctx, const struct fanin_packet *pack
 		fanin_answer_set_state(body, i, block_state(ctx, block + i, packet->child));
 }
 
-/* The query becomes one of this switch's to its parent, which remembers who asked. */
-static enum fanin_verdict
-pass_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
+enum fanin_verdict
+fanin_dense_pass_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+		    const uint64_t *shards)
 {
+	const uint32_t len = shards == NULL ? 0 : (uint32_t)sizeof(*shards);
 	const struct fanin_job_params *job = ctx->job;
 	struct fanin_headers *headers = packet->headers;
 	const struct fanin_hdr asked = headers->fanin;
 
 	*headers = job->parent_headers;
-	fanin_wire_set_payload_len(headers, 0);
+	fanin_wire_set_payload_len(headers, len);
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_QUERY, job->id, ctx->parent_epoch,
 				 job->keys.up);
 	headers->udp.src_be = fanin_wire_source_port_be(asked.block);
@@ -138,8 +142,10 @@ pass_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 	headers->fanin.block = asked.block;
 	headers->fanin.number = asked.number;
 	headers->fanin.members = fanin_way_push(asked.members, packet->child);
-	packet->mbuf->data_len = FANIN_PAYLOAD_OFFSET;
-	packet->mbuf->pkt_len = FANIN_PAYLOAD_OFFSET;
+	if (shards != NULL)
+		memcpy(headers + 1, shards, sizeof(*shards));
+	packet->mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + len);
+	packet->mbuf->pkt_len = packet->mbuf->data_len;
 	packet->mbuf->ol_flags = 0;
 	fanin_seal(ctx, FANIN_TAG_UP, packet->mbuf);
 	fanin_emit(ctx, FANIN_EMIT_PARENT, packet->mbuf, 0, 0);
@@ -155,7 +161,8 @@ fanin_dense_answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_d
 	const bool open = state == FANIN_BLOCK_OPEN;
 	struct fanin_answer_body body = { 0 };
 
-	make_answer(ctx, packet, state, open ? ctx->job->children & ~present : 0, &body);
+	fanin_dense_make_answer(ctx, packet, state, open ? ctx->job->children & ~present : 0, &body,
+				NULL);
 	ctx->stats->pendings += open;
 }
 
@@ -164,8 +171,9 @@ fanin_dense_answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_d
  * one for each of them: the first one, and that of a child that asks again. Once a block is sent, the bits of `present` are free
  * for this: those of children that have asked since it was sent last are cleared. The caller is in.
  */
-static bool
-may_pass_up(const struct fanin_handler_ctx *ctx, struct fanin_dense *dense, unsigned int child)
+bool
+fanin_dense_may_pass_up(const struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
+			unsigned int child)
 {
 	const uint64_t bit = UINT64_C(1) << child;
 	const uint64_t present = __atomic_fetch_and(&dense->window.present, ~bit, __ATOMIC_RELAXED);
@@ -223,7 +231,7 @@ fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet
 		break;
 	case FANIN_WINDOW_SENT:
 		state = FANIN_BLOCK_SENT;
-		pass = overdue && may_pass_up(ctx, dense, packet->child);
+		pass = overdue && fanin_dense_may_pass_up(ctx, dense, packet->child);
 		fanin_window_leave(&dense->window, shared);
 		break;
 	case FANIN_WINDOW_FINISHED:
@@ -238,13 +246,13 @@ fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet
 	}
 	ctx->stats->queries++;
 	if (pass)
-		return pass_up(ctx, packet);
+		return fanin_dense_pass_up(ctx, packet, NULL);
 	if (state == FANIN_BLOCK_OPEN)
 		ctx->stats->pendings++;
 	if (overdue)
 		ctx->missing |= missing & ~(UINT64_C(1) << packet->child);
-	fill_states(ctx, packet, state, &body);
-	make_answer(ctx, packet, state, missing, &body);
+	fanin_dense_fill_states(ctx, packet, state, &body);
+	fanin_dense_make_answer(ctx, packet, state, missing, &body, NULL);
 	return FANIN_VERDICT_HELD;
 }
 
@@ -252,10 +260,12 @@ fanin_dense_query(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet
  * The parent lacks what this switch has sent: it goes up once more, unless it did since the child asked whose query the parent
  * answers.
  */
-static enum fanin_verdict
-send_again(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
-	   unsigned int child)
+enum fanin_verdict
+fanin_dense_send_again(struct fanin_handler_ctx *ctx, void *slot, const struct fanin_packet *packet,
+		       unsigned int child)
 {
+	struct fanin_dense *dense = slot;
+	const uint32_t block = packet->headers->fanin.block;
 	const enum fanin_window_class class = fanin_window_visit(&dense->window, ctx, block);
 
 	if (class == FANIN_WINDOW_BUSY)
@@ -272,8 +282,8 @@ send_again(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t bl
 }
 
 enum fanin_verdict
-fanin_dense_answer(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet *packet,
-		   enum fanin_reason *reason)
+fanin_dense_answer_or(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet *packet,
+		      fanin_dense_again_fn again)
 {
 	const struct fanin_job_params *job = ctx->job;
 	struct fanin_headers *headers = packet->headers;
@@ -283,7 +293,6 @@ fanin_dense_answer(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packe
 	uint64_t way = answered.members;
 	unsigned int child;
 
-	(void)reason;
 	/* One of another job's size, which is none of the parent's. */
 	if (packet->payload_len < len)
 		return FANIN_VERDICT_FREE;
@@ -296,7 +305,7 @@ fanin_dense_answer(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packe
 	if (!fanin_way_pop(&way, &child) || (job->children >> child & 1) == 0)
 		return FANIN_VERDICT_FREE;
 	if (answered.count == FANIN_BLOCK_ABSENT)
-		return send_again(ctx, slot, answered.block, child);
+		return again(ctx, slot, packet, child);
 
 	memcpy(&body, headers + 1, sizeof(body));
 	memset(body.states, 0, sizeof(body.states));
@@ -318,4 +327,12 @@ fanin_dense_answer(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packe
 	fanin_seal(ctx, FANIN_TAG_DOWN, packet->mbuf);
 	fanin_emit(ctx, FANIN_EMIT_CHILDREN, packet->mbuf, UINT64_C(1) << child, len);
 	return FANIN_VERDICT_HELD;
+}
+
+enum fanin_verdict
+fanin_dense_answer(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet *packet,
+		   enum fanin_reason *reason)
+{
+	(void)reason;
+	return fanin_dense_answer_or(ctx, slot, packet, fanin_dense_send_again);
 }

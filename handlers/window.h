@@ -244,4 +244,17 @@ fanin_window_finish(struct fanin_window *slot, bool shared, enum fanin_window_ph
 		fanin_window_add(slot, step);
 }
 
+/* The same from any phase to any later one. */
+static inline void
+fanin_window_pass(struct fanin_window *slot, bool shared, enum fanin_window_phase from,
+		  enum fanin_window_phase to)
+{
+	const uint64_t step = (uint64_t)(to - from) << FANIN_STATE_PHASE_SHIFT;
+
+	if (shared)
+		__atomic_fetch_add(&slot->state, step, __ATOMIC_RELEASE);
+	else
+		fanin_window_add(slot, step);
+}
+
 #endif

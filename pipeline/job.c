@@ -163,6 +163,7 @@ job_allocate(struct pipeline *pipeline, const struct job_spec *spec,
 	job->params.window = (uint16_t)(spec->slots / 2);
 	job->params.payload_bytes = (uint16_t)payload;
 	job->params.children = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - spec->n_members);
+	job->params.has_parent = spec->has_parent; /* the size of slots may follow from it */
 	job->params.isa = pipeline->isa;
 	job->params.shared = pipeline->workers_share_slots;
 	job->params.in_order = handler->in_order;

@@ -58,6 +58,28 @@ collective_of(const struct run *run)
 	};
 }
 
+static struct perf_sparse
+sparse_of(const struct run *run)
+{
+	return (struct perf_sparse){
+		.data = run->collective.data,
+		.pattern = run->options->pattern,
+		.density = run->options->density,
+	};
+}
+
+/* What this rank has to have received: elements from `first` on, n of them. */
+static void
+result_expect(const struct run *run, uint64_t first, uint64_t n, void *elements)
+{
+	const struct perf_sparse sparse = sparse_of(run);
+
+	if (run->options->sparse)
+		perf_sparse_expect(&sparse, run->iteration, first, n, elements);
+	else
+		perf_collective_expect(&run->collective, run->iteration, first, n, elements);
+}
+
 /* Returns the bits of an element, for messages. */
 static uint64_t
 element_bits(const uint8_t *elements, uint64_t index, size_t size)
@@ -83,7 +105,7 @@ result_check(const struct run *run)
 		uint64_t n = end - first < CHECK_CHUNK ? end - first : CHECK_CHUNK;
 		const uint8_t *found = run->recv + first * size;
 
-		perf_collective_expect(&run->collective, run->iteration, first, n, expected_chunk);
+		result_expect(run, first, n, expected_chunk);
 		if (memcmp(expected, found, n * size) == 0)
 			continue;
 		for (uint64_t i = 0; i < n; i++) {
@@ -176,7 +198,15 @@ vectors_fill(struct run *run)
 	struct perf_range sends = perf_collective_sends(collective);
 	struct perf_range receives = perf_collective_receives(collective);
 
+	const struct perf_sparse sparse = sparse_of(run);
+
 	memset(run->recv + receives.first * size, 0xa5, receives.n * size);
+	if (run->options->sparse) {
+		run->nnz = perf_sparse_fill(&sparse, collective->rank, run->iteration,
+					    collective->count, run_index_bytes(run), run->indices,
+					    run->send);
+		return;
+	}
 	perf_data_fill(&collective->data, collective->rank, run->iteration, sends.first, sends.n,
 		       run->send + sends.first * size);
 }
@@ -202,10 +232,27 @@ pauses_now(const struct run *run, bool busy)
 }
 
 static int
+sparse_post(struct run *run)
+{
+	const struct fanin_sparse_opts options = {
+		.sz = sizeof(options),
+		.density = run->options->density,
+		.index_bytes = run_index_bytes(run),
+	};
+
+	run->result = (struct fanin_sparse_result){ .sz = sizeof(run->result), .dense = run->recv };
+	return fanin_iallreduce_sparse(run->collective.count, run->nnz, run->indices, run->send,
+				       &run->result, run->options->dtype, run->options->op,
+				       &options, run->comm, &run->request);
+}
+
+static int
 collective_run(struct run *run)
 {
-	int status = perf_collective_post(&run->collective, run->send, run->recv, run->comm,
-					  &run->request);
+	int status = run->options->sparse
+			     ? sparse_post(run)
+			     : perf_collective_post(&run->collective, run->send, run->recv,
+						    run->comm, &run->request);
 
 	if (status == FANIN_OK && pauses_now(run, true))
 		pause_for(run);
@@ -280,9 +327,12 @@ run_all(struct run *run)
 
 	run->send = malloc(len);
 	run->recv = options->in_place ? run->send : malloc(len);
+	if (options->sparse)
+		run->indices = malloc(len / fanin_dtype_size_of(options->dtype) * 8 + 1);
 	if (options->times)
 		run->times = calloc(options->iters, sizeof(*run->times));
-	if (run->send != NULL && run->recv != NULL && (run->times != NULL || !options->times))
+	if (run->send != NULL && run->recv != NULL && (run->indices != NULL || !options->sparse) &&
+	    (run->times != NULL || !options->times))
 		status = fanin_join(run->ctx, &options->join, &run->comm);
 	if (status == FANIN_OK) {
 		fanin_comm_report(run->comm, &run->report);
@@ -339,6 +389,7 @@ main(int argc, char **argv)
 	if (run.recv != run.send)
 		free(run.recv);
 	free(run.send);
+	free(run.indices);
 	free(run.times);
 	if (got_signal != 0)
 		return 128 + got_signal;

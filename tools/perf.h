@@ -12,6 +12,7 @@
 
 #include "control/cli.h"
 #include "reference/perf_collective.h"
+#include "reference/perf_sparse.h"
 
 struct options {
 	struct fanin_init_opts init;
@@ -29,6 +30,9 @@ struct options {
 	enum fanin_op op;
 	enum perf_collective_kind collective;
 	uint16_t root;
+	double density; /* of sparse vectors, and what the ranks say of it */
+	enum perf_pattern pattern;
+	bool sparse; /* the allreduce is one of sparse vectors */
 	bool in_place;
 	bool check;
 	bool random_data;
@@ -48,10 +52,13 @@ struct run {
 	struct fanin_report report;
 	bool wide; /* results are accumulated in f32 although the type is smaller */
 	struct perf_collective collective;
-	uint8_t *send;      /* the vector */
-	uint8_t *recv;      /* likewise; the same in place */
-	uint64_t iteration; /* including warm-up */
-	uint64_t measured;  /* iterations that count */
+	uint8_t *send;                     /* the vector */
+	uint8_t *recv;                     /* likewise; the same in place */
+	uint8_t *indices;                  /* of what is sent, if that is sparse; else NULL */
+	uint64_t nnz;                      /* likewise */
+	struct fanin_sparse_result result; /* likewise: recv */
+	uint64_t iteration;                /* including warm-up */
+	uint64_t measured;                 /* iterations that count */
 	uint64_t mismatches;
 	uint64_t digest; /* FNV-1a over all results, including the warm-up; see run_has_digest */
 	double seconds;  /* of the measured collectives alone */
@@ -71,6 +78,13 @@ void __attribute__((noreturn)) usage_print(const struct cli_option *options);
 
 /* Prints an error of the command line, and ends the program with status 2. */
 void __attribute__((noreturn, format(printf, 1, 2))) usage_error(const char *format, ...);
+
+/* Bytes of an index. */
+static inline uint8_t
+run_index_bytes(const struct run *run)
+{
+	return run->collective.count > UINT64_C(1) << 32 ? 8 : 4;
+}
 
 /* True if a run's results are hashed. That takes long, and makes the other ranks wait, too. */
 static inline bool

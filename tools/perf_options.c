@@ -69,6 +69,9 @@ enum option_code {
 	OPT_ADDRESS,
 	OPT_COLLECTIVE,
 	OPT_ROOT,
+	OPT_SPARSE,
+	OPT_DENSITY,
+	OPT_PATTERN,
 	OPT_IN_PLACE,
 	OPT_BYTES,
 	OPT_DTYPE,
@@ -130,6 +133,12 @@ static const struct cli_option known_options[] = {
 	{ "collective", "NAME", OPT_COLLECTIVE,
 	  "allreduce, reduce, reduce_scatter, broadcast, allgather or barrier (default: allreduce)" },
 	{ "root", "R", OPT_ROOT, "of reduce and broadcast (default: 0)" },
+	{ "sparse", NULL, OPT_SPARSE,
+	  "the allreduce is one of sparse vectors, with a dense result; the job's handler is sparse, sparse-array or sparse-hash" },
+	{ "density", "D", OPT_DENSITY,
+	  "part of the indices that a rank has values at, above 0, 1 at most, the same on every rank (default: 0.01)" },
+	{ "pattern", "NAME", OPT_PATTERN,
+	  "where these are: uniform, clustered, same (on all ranks) or disjoint (default: uniform)" },
 	{ "in-place", NULL, OPT_IN_PLACE, "receive where the data to be sent are" },
 	{ "bytes", "N", OPT_BYTES,
 	  "size of the vector, with reduce_scatter and allgather of all ranks' parts together; k, KiB, MB, MiB, GiB... (default: 64MiB)" },
@@ -263,6 +272,15 @@ option_take(struct options *options, int code, const char *name, const char *val
 	case OPT_ROOT:
 		options->root = (uint16_t)parse_number(name, value, 0, 63);
 		break;
+	case OPT_SPARSE:
+		options->sparse = true;
+		break;
+	case OPT_DENSITY:
+		options->density = parse_share(name, value);
+		break;
+	case OPT_PATTERN:
+		options->pattern = parse_pattern(value);
+		break;
 	case OPT_IN_PLACE:
 		options->in_place = true;
 		break;
@@ -376,6 +394,27 @@ collective_check(struct options *options, bool bytes_given)
 	options->bytes -= options->bytes % (size * options->join.size);
 }
 
+/* What sparse vectors want of the other options. */
+static void
+sparse_check(const struct options *options, const bool *given)
+{
+	for (int code = OPT_DENSITY; code <= OPT_PATTERN; code++) {
+		if (given[code] && !options->sparse)
+			usage_error("--%s needs --sparse", cli_option_name(known_options, code));
+	}
+	if (!options->sparse)
+		return;
+	if (options->collective != PERF_ALLREDUCE)
+		usage_error("--sparse is for allreduce, not for %s",
+			    perf_collective_name(options->collective));
+	if (options->in_place)
+		usage_error("--sparse has a dense result, which --in-place has no room for");
+	if (options->random_data)
+		usage_error("--data is random with --sparse, expected exact");
+	if (options->op == FANIN_AVG || options->op >= FANIN_CUSTOM_FIRST)
+		usage_error("--op is %s, which is not defined on sparse vectors", options->op_name);
+}
+
 /* Checks that the job is given either on a switch or by name at the manager. */
 static void
 check_join_options(const bool *given, bool key_is_there)
@@ -424,6 +463,7 @@ options_parse(struct options *options, int argc, char **argv)
 		.bytes = 64 << 20,
 		.iters = 1,
 		.seed = 1,
+		.density = 0.01,
 		.dtype_name = "f32",
 		.op_name = "sum",
 		.progress = isatty(STDERR_FILENO) != 0,
@@ -458,4 +498,5 @@ options_parse(struct options *options, int argc, char **argv)
 		usage_error("--data is random with --dtype %s --op %s, expected the sum of f16, bf16, f32 or f64",
 			    options->dtype_name, options->op_name);
 	collective_check(options, given[OPT_BYTES]);
+	sparse_check(options, given);
 }

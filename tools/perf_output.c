@@ -34,6 +34,8 @@ status_code(int status)
 		return "interrupted";
 	case FANIN_ERR_MANAGER:
 		return "manager";
+	case FANIN_ERR_CAPACITY:
+		return "capacity";
 	default:
 		return "system";
 	}
@@ -81,6 +83,28 @@ goodput_gbps(const struct run *run)
 	return run->seconds > 0
 		       ? (double)(run->options->bytes * run->measured) * 8 / run->seconds / 1e9
 		       : 0;
+}
+
+/* Of sparse allreduces what they brought, what came of it, and the bytes that it took and would have taken. */
+static void
+json_sparse(const struct run *run)
+{
+	const struct fanin_report *report = &run->report;
+	const double elements = report->sparse_elements == 0 ? 1 : (double)report->sparse_elements;
+
+	if (!run->options->sparse) {
+		printf("\"sparse\": null, ");
+		return;
+	}
+	printf("\"sparse\": {");
+	json_string("pattern", perf_pattern_name(run->options->pattern));
+	printf("\"density\": %.9g, \"density_in\": %.9g, \"density_out\": %.9g, \"blocks\": %" PRIu64
+	       ", \"shards_sent\": %" PRIu64 ", \"shards_received\": %" PRIu64
+	       ", \"bytes_sent\": %" PRIu64 ", \"dense_bytes\": %" PRIu64 "}, ",
+	       run->options->density, (double)report->sparse_values_sent / elements,
+	       (double)report->sparse_values_received / elements, report->sparse_blocks,
+	       report->shards_sent, report->shards_received, report->shard_bytes_sent,
+	       report->sparse_dense_bytes);
 }
 
 /* Prints the elements of a list whose bits are set. */
@@ -134,6 +158,7 @@ json_print(const struct run *run)
 	       report->frames_received, report->window, report->payload_bytes);
 	json_bits(report->late);
 	printf("], \"n_late\": %" PRIu64 ", ", report->n_late);
+	json_sparse(run);
 	if (run->times != NULL) {
 		printf("\"times\": [");
 		for (uint64_t i = 0; i < run->measured; i++)

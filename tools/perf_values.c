@@ -77,6 +77,35 @@ parse_collective(const char *text)
 	usage_error("--collective is '%s', expected one of: %s", text, names);
 }
 
+double
+parse_share(const char *name, const char *text)
+{
+	char *end;
+	double value;
+
+	errno = 0;
+	value = strtod(text, &end);
+	/* Not a number is neither. */
+	if (errno != 0 || end == text || *end != '\0' || !(value > 0 && value <= 1))
+		usage_error("--%s is '%s', expected a number above 0, and 1 at most", name, text);
+	return value;
+}
+
+enum perf_pattern
+parse_pattern(const char *text)
+{
+	char names[64] = "";
+
+	for (int pattern = 0; pattern < PERF_PATTERNS; pattern++) {
+		const char *name = perf_pattern_name((enum perf_pattern)pattern);
+
+		if (strcmp(text, name) == 0)
+			return (enum perf_pattern)pattern;
+		list_append(names, sizeof(names), name);
+	}
+	usage_error("--pattern is '%s', expected one of: %s", text, names);
+}
+
 enum fanin_dtype
 parse_dtype(const char *text)
 {

@@ -12,6 +12,7 @@
 #include <fanin/fanin.h>
 
 #include "reference/perf_collective.h"
+#include "reference/perf_sparse.h"
 
 /*
  * Parses a number, decimal or in C's other notations, from least to most. name: of the option,
@@ -27,6 +28,11 @@ bool parse_accumulate(const char *text);
 
 /* --data: true for random data. */
 bool parse_data(const char *text);
+
+/* A number from 0 to 1, not 0 itself. name: of the option. */
+double parse_share(const char *name, const char *text);
+
+enum perf_pattern parse_pattern(const char *text);
 
 enum perf_collective_kind parse_collective(const char *text);
 

@@ -27,11 +27,13 @@ local types = {
 	[7] = { name = "LEAVE", direction = "up" },
 	[8] = { name = "LEAVE_ACK", direction = "down" },
 	[9] = { name = "KNOWN", direction = "up", has_elements = true },
-	[10] = { name = "QUERY", direction = "up", has_number = true },
+	[10] = { name = "QUERY", direction = "up", has_data = true, has_number = true },
 	[11] = { name = "PROBE", direction = "down" },
 	[12] = { name = "PROBE_ACK", direction = "up", body_len = 16 },
 	[13] = { name = "MULTICAST", direction = "up", has_data = true, has_number = true },
 	[14] = { name = "DELIVERY", direction = "down", has_data = true, has_number = true },
+	[15] = { name = "SPARSE", direction = "up", has_shard = true },
+	[16] = { name = "SPARSE_RESULT", direction = "down", has_shard = true },
 }
 -- end packet types: written by wire/packets.py from wire/packets.h
 -- What people read for each code, and the codes that more is known of below.
@@ -87,6 +89,9 @@ local reason_names = {
 	"ttl_exceeded", "no_route", "neighbor_unresolved", "routed_port_foreign", "ip_address_invalid", "source_own",
 	"source_path", "tag_wrong", "tx_refused", "rate_exceeded",
 }
+local form_names = { [0] = "list", [1] = "bitmap" }
+-- Sparse blocks of more indices have them in 4 bytes.
+local SHORT_SPAN = 65536
 local state_names = { [0] = "waiting", [1] = "active", [2] = "challenge" }
 local block_state_names = { [0] = "absent", [1] = "open", [2] = "sent", [3] = "done" }
 -- The states of an answer, two bits each, for four blocks in a byte.
@@ -162,6 +167,14 @@ local f = {
 	n_blocks = ProtoField.uint16("fanin.answer.n_blocks", "Blocks"),
 	level = ProtoField.uint8("fanin.answer.level", "Switches that have passed it on"),
 	later = ProtoField.bytes("fanin.later", "Fields of a later version"),
+	span = ProtoField.uint32("fanin.shard.span", "Indices of the block"),
+	shard = ProtoField.uint8("fanin.shard.number", "Shard"),
+	shards_total = ProtoField.uint8("fanin.shard.total", "Shards in all"),
+	form = ProtoField.uint8("fanin.shard.form", "Form", base.DEC, form_names),
+	index = ProtoField.uint32("fanin.shard.index", "Index"),
+	first = ProtoField.uint32("fanin.shard.first", "Index of the first bit"),
+	bitmap = ProtoField.bytes("fanin.shard.bitmap", "Bitmap"),
+	shards_in = ProtoField.uint64("fanin.shards", "Shards that are there", base.HEX),
 }
 fanin.fields = f
 
@@ -211,6 +224,14 @@ end
 
 local function has_elements(packet_type)
 	return types[packet_type] ~= nil and types[packet_type].has_elements == true
+end
+
+local function has_shard(packet_type)
+	return types[packet_type] ~= nil and types[packet_type].has_shard == true
+end
+
+local function needs_operation(packet_type)
+	return has_elements(packet_type) or has_shard(packet_type)
 end
 
 -- Sets of ranks, each as a list of booleans by rank. What a packet has of a set is a range of its bytes, or nil.
@@ -275,10 +296,10 @@ local function add_operation(tree, buffer, packet_type)
 	local dtype_item = tree:add_le(f.dtype, buffer(20, 1))
 	local op_item = tree:add_le(f.op, buffer(21, 1))
 
-	if dtype_names[dtype] == nil or (has_elements(packet_type) and dtype == 0) then
+	if dtype_names[dtype] == nil or (needs_operation(packet_type) and dtype == 0) then
 		dtype_item:add_proto_expert_info(e.dtype)
 	end
-	if op_names[op] == nil or (has_elements(packet_type) and op == 0) then
+	if op_names[op] == nil or (needs_operation(packet_type) and op == 0) then
 		op_item:add_proto_expert_info(e.op)
 	end
 end
@@ -348,6 +369,14 @@ local function add_header(tree, buffer, pinfo)
 	tree:add_le(f.key, buffer(32, 8))
 	if packet_type == ANSWER or packet_type == QUERY then
 		tree:add_le(f.way, buffer(40, 8))
+	elseif has_shard(packet_type) then
+		tree:add_le(f.span, buffer(40, 4))
+		tree:add_le(f.shard, buffer(44, 1))
+		tree:add_le(f.shards_total, buffer(45, 1))
+		tree:add_le(f.form, buffer(46, 1))
+		if buffer(47, 1):uint() ~= 0 then
+			tree:add_le(f.members, buffer(40, 8)):add_proto_expert_info(e.reserved)
+		end
 	else
 		tree:add_le(f.members, buffer(40, 8))
 	end
@@ -425,6 +454,58 @@ local function add_elements(tree, buffer, len, dtype, count)
 	local n = math.min(count, MOST_ELEMENTS_SHOWN, math.floor(captured_len / size))
 	for i = 0, n - 1 do
 		add_element(item, dtype, buffer(HEADER_LEN + i * size, size))
+	end
+	if n < count and captured_len > 0 then
+		item:append_text(string.format(", the first %d of %d elements shown", n, count))
+	end
+end
+
+-- Values with their indices. buffer: what was captured. len: of the packet, with its header. Of a capture that has not all of it only the values are shown.
+local function add_shard(tree, buffer, len, dtype, count)
+	local size = dtype_sizes[dtype]
+	local payload_len = len - HEADER_LEN
+	local captured_len = buffer:len() - HEADER_LEN
+	local span, form = buffer(40, 4):le_uint(), buffer(46, 1):uint()
+	local width = span <= SHORT_SPAN and 2 or 4
+	local item = captured_len > 0 and tree:add(f.payload, buffer(HEADER_LEN)) or tree
+
+	if captured_len > 0 then
+		item:set_text(string.format("Payload: %d bytes", payload_len))
+	end
+	if size == nil then
+		return
+	end
+	local bitmap_len = payload_len - count * size - 4
+	if (form == 0 and payload_len ~= count * (size + width)) or (form == 1 and (bitmap_len < 8 or bitmap_len % 8 ~= 0)) or form > 1 then
+		item:add_proto_expert_info(e.length)
+		return
+	end
+	local n = math.min(count, MOST_ELEMENTS_SHOWN, math.floor(captured_len / size))
+	local whole = captured_len == payload_len
+	local bit_at, first = -1, 0
+	if form == 1 and whole then
+		first = buffer(len - 4, 4):le_uint()
+	end
+	for i = 0, n - 1 do
+		add_element(item, dtype, buffer(HEADER_LEN + i * size, size))
+		if form == 0 and whole then
+			item:add_le(f.index, buffer(HEADER_LEN + count * size + i * width, width))
+		elseif whole then
+			local place
+			repeat
+				bit_at = bit_at + 1
+				place = HEADER_LEN + count * size + math.floor(bit_at / 8)
+			until bit_at >= 8 * bitmap_len or bit.band(buffer(place, 1):uint(), bit.lshift(1, bit_at % 8)) ~= 0
+			if bit_at >= 8 * bitmap_len then
+				item:add_proto_expert_info(e.length)
+				return
+			end
+			item:add(f.index, buffer(place, 1), first + bit_at):set_generated()
+		end
+	end
+	if form == 1 and whole then
+		item:add(f.bitmap, buffer(HEADER_LEN + count * size, bitmap_len))
+		item:add_le(f.first, buffer(len - 4, 4))
 	end
 	if n < count and captured_len > 0 then
 		item:append_text(string.format(", the first %d of %d elements shown", n, count))
@@ -547,6 +628,10 @@ local function add_body(tree, buffer, len, packet_type, n_ranks)
 		tree:add_proto_expert_info(e.length)
 		return ""
 	end
+	if packet_type == QUERY and body_len == 8 and captured_len == 8 then
+		tree:add_le(f.shards_in, buffer(HEADER_LEN, 8))
+		return ""
+	end
 	if expected == nil or captured_len < least_len then
 		local item = captured_len > 0 and tree:add(f.payload, buffer(HEADER_LEN)) or tree
 		if declared ~= nil and least_len == 0 and body_len > 0 and not declared.has_data then
@@ -561,7 +646,9 @@ local function add_body(tree, buffer, len, packet_type, n_ranks)
 	end
 	local known_len = expected.fixed + sets_len
 	local item = tree:add(buffer(HEADER_LEN, known_len), expected.title)
-	if captured_len > known_len then
+	if packet_type == ANSWER and captured_len == known_len + 8 then
+		tree:add_le(f.shards_in, buffer(HEADER_LEN + known_len, 8))
+	elseif captured_len > known_len then
 		tree:add(f.later, buffer(HEADER_LEN + known_len))
 	end
 	return expected.add(item, buffer(HEADER_LEN, math.max(expected.fixed, 1)), sets)
@@ -589,6 +676,11 @@ local function summary(buffer)
 		if is_empty(buffer) then
 			text = text .. " (empty)"
 		end
+	elseif has_shard(packet_type) then
+		local total = buffer(45, 1):uint()
+		text = text .. string.format(" block %d rank %d %s %s x%d of %d, shard %d%s", buffer(16, 4):le_uint(), buffer(12, 2):le_uint(),
+			dtype_names[buffer(20, 1):uint()] or "dtype?", op_text(buffer), buffer(22, 2):le_uint(), buffer(40, 4):le_uint(),
+			buffer(44, 1):uint(), total ~= 0 and string.format(" of %d", total) or "")
 	elseif packet_type == ANSWER then
 		text = text .. string.format(" number %d block %d %s", buffer(48, 4):le_uint(), buffer(16, 4):le_uint(),
 			block_state_names[buffer(22, 2):le_uint()] or "state?")
@@ -672,6 +764,8 @@ function fanin.dissector(tvb, pinfo, root)
 	local untagged, untagged_len = add_tag(tree, buffer, len)
 	if has_elements(packet_type) then
 		add_elements(tree, untagged, untagged_len, buffer(20, 1):uint(), buffer(22, 2):le_uint())
+	elseif has_shard(packet_type) then
+		add_shard(tree, untagged, untagged_len, buffer(20, 1):uint(), buffer(22, 2):le_uint())
 	else
 		text = text .. add_body(tree, untagged, untagged_len, packet_type, size_at[pinfo.number])
 	end

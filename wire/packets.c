@@ -15,6 +15,7 @@
 #define PAYLOAD_NOTHING .payload = FANIN_PAYLOAD_NOTHING
 #define PAYLOAD_ELEMENTS .payload = FANIN_PAYLOAD_ELEMENTS
 #define PAYLOAD_DATA .payload = FANIN_PAYLOAD_DATA
+#define PAYLOAD_SHARD .payload = FANIN_PAYLOAD_SHARD
 #define PAYLOAD_BODY(struct_name)                                                                  \
 	.payload = FANIN_PAYLOAD_BODY, .body_len = sizeof(struct fanin_##struct_name##_body)
 
@@ -54,10 +55,11 @@ name_is_valid(const char *name)
 static bool
 payload_is_valid(const struct fanin_packet_type *type)
 {
-	const bool has_elements = type->payload == FANIN_PAYLOAD_ELEMENTS;
+	const bool has_elements = type->payload == FANIN_PAYLOAD_ELEMENTS ||
+				  type->payload == FANIN_PAYLOAD_SHARD;
 	const bool has_body = type->payload == FANIN_PAYLOAD_BODY;
 
-	return type->payload <= FANIN_PAYLOAD_DATA && type->count <= FANIN_FIELD_ELEMENTS &&
+	return type->payload <= FANIN_PAYLOAD_SHARD && type->count <= FANIN_FIELD_ELEMENTS &&
 	       (type->count == FANIN_FIELD_ELEMENTS) == has_elements &&
 	       type->number <= FANIN_FIELD_NONZERO && (type->body_len != 0) == has_body &&
 	       type->body_len <= UINT16_MAX - FANIN_MTU_OVERHEAD;

@@ -13,7 +13,7 @@
 /*
  * X(ENUMERATOR, code, direction, class, payload, count, number, text)
  *
- * The enumerator is the name, too. Direction is UP or DOWN; class is one of enum fanin_packet_class. The payload is ELEMENTS, DATA, which
+ * The enumerator is the name, too. Direction is UP or DOWN; class is one of enum fanin_packet_class. The payload is ELEMENTS, SHARD (wire/shard.h), DATA, which
  * is any bytes, NOTHING, or BODY(join) for struct fanin_join_body or more. The header's fields `count` and `number` are ZERO, ANY or NONZERO; `count` also
  * ELEMENTS, where there are some.
  */
@@ -30,12 +30,16 @@
 	X(LEAVE_ACK, 8, DOWN, PARENT, NOTHING, ZERO, ZERO, "the answer to a LEAVE")                   \
 	X(KNOWN, 9, UP, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                              \
 	  "the result of a block, from a tree that is no more")                                       \
-	X(QUERY, 10, UP, BLOCK, NOTHING, ANY, NONZERO, "how far is this block?")                      \
+	X(QUERY, 10, UP, BLOCK, DATA, ANY, NONZERO, "how far is this block?")                         \
 	X(PROBE, 11, DOWN, PROBE, NOTHING, ZERO, ZERO,                                                \
 	  "is the child there, which keeps others waiting?")                                          \
 	X(PROBE_ACK, 12, UP, PROBE, BODY(probe_ack), ZERO, ZERO, "the answer of a switch to a PROBE") \
 	X(MULTICAST, 13, UP, BLOCK, DATA, ANY, ANY, "from a member, for all others")                  \
-	X(DELIVERY, 14, DOWN, BLOCK, DATA, ANY, ANY, "the same on its way down to them")
+	X(DELIVERY, 14, DOWN, BLOCK, DATA, ANY, ANY, "the same on its way down to them")              \
+	X(SPARSE, 15, UP, BLOCK, SHARD, ELEMENTS, ZERO,                                               \
+	  "a shard of a sparse block: elements at some of its indices")                               \
+	X(SPARSE_RESULT, 16, DOWN, BLOCK, SHARD, ELEMENTS, ZERO,                                      \
+	  "a shard of the result of a sparse block, to all children")
 
 enum fanin_type {
 #define FANIN_TYPE_ENUM(name, code, ...) FANIN_TYPE_##name = (code),
@@ -67,7 +71,8 @@ enum fanin_packet_payload {
 	FANIN_PAYLOAD_NOTHING = 0,
 	FANIN_PAYLOAD_ELEMENTS, /* as many as `count` says, of a data type and an operator */
 	FANIN_PAYLOAD_BODY,     /* a struct; later versions may append fields */
-	FANIN_PAYLOAD_DATA,     /* any number of bytes, which mean nothing to switches */
+	FANIN_PAYLOAD_DATA,     /* any number of bytes */
+	FANIN_PAYLOAD_SHARD,    /* `count` elements and where they belong: wire/shard.h */
 };
 
 /* What a field of the header may be. */

@@ -13,11 +13,11 @@ import sys
 from collections import namedtuple
 from pathlib import Path
 
-# Lengths are in bytes. direction: "up" or "down"; payload: "elements", "data", "nothing" or "body"; count and number: "zero", "any",
+# Lengths are in bytes. direction: "up" or "down"; payload: "elements", "shard", "data", "nothing" or "body"; count and number: "zero", "any",
 # "nonzero", or for count "elements".
 PacketType = namedtuple("PacketType", "name code direction packet_class payload body_len count number text")
 
-ROW = re.compile(r'\bX\(\s*(\w+),\s*(\d+),\s*(UP|DOWN),\s*(\w+),\s*(?:(ELEMENTS|DATA|NOTHING)|BODY\((\w+)\)),'
+ROW = re.compile(r'\bX\(\s*(\w+),\s*(\d+),\s*(UP|DOWN),\s*(\w+),\s*(?:(ELEMENTS|SHARD|DATA|NOTHING)|BODY\((\w+)\)),'
                  r'\s*(ZERO|ANY|NONZERO|ELEMENTS),\s*(ZERO|ANY|NONZERO),\s*((?:"[^"\\]*"\s*)+)\)')
 BODY_LEN = re.compile(r"static_assert\(sizeof\(struct fanin_(\w+)_body\) == (\d+),")
 MARK = "packet types: written by wire/packets.py from wire/packets.h"
@@ -53,6 +53,8 @@ def lua_row(row):
     fields = [f'name = "{row.name}"', f'direction = "{row.direction}"']
     if row.payload == "elements":
         fields.append("has_elements = true")
+    if row.payload == "shard":
+        fields.append("has_shard = true")
     if row.payload == "data":
         fields.append("has_data = true")
     if row.payload == "body":
@@ -67,7 +69,7 @@ def lua(types):
 
 
 def markdown(types):
-    payloads = {"elements": "`count` elements; none if EMPTY", "data": "any bytes", "nothing": "–"}
+    payloads = {"elements": "`count` elements; none if EMPTY", "shard": "`count` elements and their indices", "data": "any bytes", "nothing": "–"}
     lines = ["| code | type | direction | class | payload | `count` | `number` | what it is |", "|---|---|---|---|---|---|---|---|"]
     for row in types:
         payload = payloads.get(row.payload, f"{row.body_len} bytes or more")

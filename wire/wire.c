@@ -3,6 +3,7 @@
  * Validation and encoding of Fanin packets, for the switch and the host library alike. Nothing here keeps state: every
  * function may be called from any thread, on frames of any content.
  */
+#include "wire/shard.h"
 #include "wire/wire.h"
 
 #include <string.h>
@@ -79,6 +80,17 @@ validate_elements(const struct fanin_packet_type *type, const struct fanin_hdr *
 	return FANIN_REASON_NONE;
 }
 
+/* Packets that carry a shard. Values of custom operators' types are never sparse. */
+static enum fanin_reason
+validate_shard(const struct fanin_hdr *hdr, uint32_t payload_len)
+{
+	if (hdr->dtype == FANIN_WIRE_DTYPE_NONE || hdr->dtype >= FANIN_WIRE_DTYPE_COUNT)
+		return FANIN_REASON_DTYPE;
+	if (hdr->op == FANIN_WIRE_OP_NONE || hdr->op >= FANIN_WIRE_OP_COUNT)
+		return FANIN_REASON_OP;
+	return fanin_shard_fits(hdr, payload_len) ? FANIN_REASON_NONE : FANIN_REASON_ELEMENTS;
+}
+
 /*
  * Packets that carry none. Those with a body may be longer than it, so that later versions can append fields. A REFUSED may
  * have a reason that this version doesn't know.
@@ -120,6 +132,8 @@ validate_header(const struct fanin_hdr *hdr, uint32_t payload_len)
 		return FANIN_REASON_EXTENSION;
 	if (has_elements)
 		return validate_elements(type, hdr, payload_len);
+	if (type->payload == FANIN_PAYLOAD_SHARD)
+		return validate_shard(hdr, payload_len);
 	return validate_control(type, hdr, payload_len);
 }
 

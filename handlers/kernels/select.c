@@ -20,6 +20,17 @@ static const struct fanin_kernel_table *const tables[FANIN_ISA_COUNT] = {
 #endif
 };
 
+static const struct fanin_sparse_tables *const sparse_tables[FANIN_ISA_COUNT] = {
+	[FANIN_ISA_PORTABLE] = &fanin_sparse_portable,
+#ifdef FANIN_KERNELS_X86
+	[FANIN_ISA_AVX2] = &fanin_sparse_avx2,
+	[FANIN_ISA_AVX512] = &fanin_sparse_avx512,
+#endif
+#ifdef FANIN_KERNELS_AVX512FP16
+	[FANIN_ISA_AVX512FP16] = &fanin_sparse_avx512fp16,
+#endif
+};
+
 #ifdef FANIN_KERNELS_X86
 #define CPUID_1_ECX_F16C (1u << 29)
 #define CPUID_7_EDX_AVX512FP16 (1u << 23)
@@ -114,4 +125,27 @@ fanin_kernel_wide(enum fanin_isa isa, unsigned int dtype)
 	const struct fanin_kernel_table *table = table_of(isa, dtype, FANIN_WIRE_SUM);
 
 	return table == NULL ? NULL : table->wide[dtype];
+}
+
+const struct fanin_sparse_combine *
+fanin_kernel_sparse(enum fanin_isa isa, unsigned int dtype, unsigned int op)
+{
+	return table_of(isa, dtype, op) == NULL ? NULL : sparse_tables[isa]->combine[dtype][op];
+}
+
+const struct fanin_sparse_take *
+fanin_kernel_sparse_take(enum fanin_isa isa, unsigned int dtype)
+{
+	const unsigned int size = fanin_dtype_size(dtype);
+
+	if (table_of(isa, dtype, FANIN_WIRE_SUM) == NULL || size == 0)
+		return NULL;
+	return &sparse_tables[isa]->take[__builtin_ctz(size)];
+}
+
+const struct fanin_sparse_table *
+fanin_kernel_sparse_table(enum fanin_isa isa)
+{
+	return table_of(isa, FANIN_WIRE_F32, FANIN_WIRE_SUM) == NULL ? NULL
+								     : &sparse_tables[isa]->table;
 }

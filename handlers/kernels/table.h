@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One instruction set's kernels, as kernels.c makes them and select.c looks them up. Internal to
+ * One instruction set's kernels, as kernels.c and sparse.c make them and select.c looks them up. Internal to
  * handlers/kernels.
  */
 #ifndef FANIN_HANDLERS_KERNELS_TABLE_H
 #define FANIN_HANDLERS_KERNELS_TABLE_H
 
 #include "handlers/kernels/kernels.h"
+#include "handlers/kernels/sparse.h"
 #include "wire/types.h"
 
 /* By wire codes; NULL where there is nothing. */
@@ -15,6 +16,18 @@ struct fanin_kernel_table {
 	fanin_finish_fn finish[FANIN_WIRE_DTYPE_COUNT][FANIN_WIRE_OP_COUNT];
 	const struct fanin_wide_kernels *wide[FANIN_WIRE_DTYPE_COUNT];
 };
+
+/* The same of sparse.c. `take` is by the binary logarithm of an element's size in bytes. */
+struct fanin_sparse_tables {
+	const struct fanin_sparse_combine *combine[FANIN_WIRE_DTYPE_COUNT][FANIN_WIRE_OP_COUNT];
+	struct fanin_sparse_take take[4];
+	struct fanin_sparse_table table;
+};
+
+extern const struct fanin_sparse_tables fanin_sparse_portable;
+extern const struct fanin_sparse_tables fanin_sparse_avx2;
+extern const struct fanin_sparse_tables fanin_sparse_avx512;
+extern const struct fanin_sparse_tables fanin_sparse_avx512fp16;
 
 extern const struct fanin_kernel_table fanin_kernels_portable;
 extern const struct fanin_kernel_table fanin_kernels_avx2;

@@ -12,13 +12,13 @@
 #include "handlers/handler.h"
 #include "pipeline/base/ipv4.h"
 #include "tests/unit/fake_mbuf.h"
+#include "wire/shard.h"
 #include "wire/wire.h"
 
 #define N_CHILDREN 3
 #define WINDOW 2
 #define SLOTS (2 * WINDOW)
-#define SLOT_BYTES 192
-#define POOL 64
+#define POOL 512     /* a sparse handler's slots and its stock */
 #define FREES_MAX 80 /* that a call gives up: a whole slot and a few more */
 
 #define REQUIRE(condition)                                                                         \
@@ -41,8 +41,7 @@ static struct fanin_job_params job = {
 static struct fake_pool pool;
 static struct fanin_handler_stats stats;
 static struct fanin_handler_ctx ctx = { .job = &job, .epoch = 1, .parent_epoch = 1, .stats = &stats };
-static uint8_t slots[SLOTS][SLOT_BYTES] __attribute__((aligned(64)));
-static uint8_t *slot_of[SLOTS];
+static uint8_t *slots[SLOTS];
 
 /* An ANSWER: of this switch to a child that asks, or of the parent to one. */
 static void
@@ -56,6 +55,7 @@ check_answer(const struct fanin_headers *headers, bool passed_on)
 	fanin_answer_read_ranks((const uint8_t *)(headers + 1) + sizeof(body), job.n_ranks, &ranks);
 	REQUIRE(hdr->type == FANIN_TYPE_ANSWER && hdr->epoch == ctx.epoch && hdr->flags == 0);
 	REQUIRE(body.n_blocks <= WINDOW);
+	/* Behind it there may be 8 bytes about the shards of a sparse block. */
 	REQUIRE(!passed_on || (body.n_blocks == 0 && hdr->number != 0));
 	if (passed_on)
 		return;
@@ -85,6 +85,11 @@ send_emission(const struct fanin_emission *emission)
 			REQUIRE(references == 1 && hdr->number != 0 && hdr->members != 0);
 			break;
 		}
+		if (hdr->type == FANIN_TYPE_SPARSE || hdr->type == FANIN_TYPE_MULTICAST) {
+			/* Nobody keeps it. */
+			REQUIRE(references == 1 && hdr->contributions == N_CHILDREN);
+			break;
+		}
 		REQUIRE(references >= 2);
 		REQUIRE(hdr->type == FANIN_TYPE_CONTRIBUTION || hdr->type == FANIN_TYPE_KNOWN);
 		REQUIRE(hdr->contributions == N_CHILDREN);
@@ -101,13 +106,20 @@ send_emission(const struct fanin_emission *emission)
 			REQUIRE(emission->payload_len <= job.payload_bytes);
 			break;
 		}
-		REQUIRE(hdr->type == FANIN_TYPE_RESULT);
 		REQUIRE(receivers == 1 || receivers == N_CHILDREN);
+		if (hdr->type == FANIN_TYPE_SPARSE_RESULT) {
+			/* Kept below the root only. */
+			REQUIRE(job.has_parent ? references > receivers : references == receivers);
+			REQUIRE(hdr->contributions == N_CHILDREN);
+			break;
+		}
+		REQUIRE(hdr->type == FANIN_TYPE_RESULT);
 		REQUIRE(references > receivers);
 		break;
 	case FANIN_EMIT_REPLY:
 		REQUIRE(receivers == 1 && references == 1 &&
-			emission->payload_len == fanin_answer_len(job.n_ranks));
+			(emission->payload_len == fanin_answer_len(job.n_ranks) ||
+			 emission->payload_len == fanin_answer_len(job.n_ranks) + sizeof(uint64_t)));
 		check_answer(headers, false);
 		break;
 	case FANIN_EMIT_PORTS: /* no handler of this build does */
@@ -120,6 +132,15 @@ send_emission(const struct fanin_emission *emission)
 		REQUIRE(fanin_wire_count_fits(hdr, fanin_dtype_size(hdr->dtype),
 					      emission->payload_len));
 		REQUIRE(emission->payload_len <= job.payload_bytes);
+	}
+	if (hdr->type == FANIN_TYPE_SPARSE || hdr->type == FANIN_TYPE_SPARSE_RESULT) {
+		const uint32_t payload_len = emission->mbuf->data_len - FANIN_PAYLOAD_OFFSET;
+
+		REQUIRE(payload_len <= job.payload_bytes);
+		REQUIRE(fanin_shard_fits(hdr, payload_len));
+		/* What the parent says is passed on as it is. */
+		REQUIRE((hdr->type == FANIN_TYPE_SPARSE_RESULT && job.has_parent) ||
+			fanin_shard_check(hdr, headers + 1, payload_len));
 	}
 	while (receivers-- > 0)
 		fake_put(&pool, emission->mbuf);
@@ -134,6 +155,13 @@ flush(void)
 		fake_put(&pool, ctx.frees[i]);
 	ctx.n_emissions = 0;
 	ctx.n_frees = 0;
+}
+
+static void
+drain(struct fanin_handler_ctx *full)
+{
+	(void)full;
+	flush();
 }
 
 static enum fanin_verdict
@@ -164,6 +192,8 @@ handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 
 	if (payload_len > FAKE_PAYLOAD_MAX)
 		return;
+	while (handler->makes_packets && ctx.n_stock < FANIN_STOCK)
+		ctx.stock[ctx.n_stock++] = fake_get(&pool, 0);
 	mbuf = fake_get(&pool, payload_len);
 	memcpy(rte_pktmbuf_mtod(mbuf, void *), frame, FANIN_PAYLOAD_OFFSET + payload_len);
 	packet = (struct fanin_packet){
@@ -174,14 +204,15 @@ handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 		.child = frame->fanin.rank,
 	};
 	verdict = call(handler, &packet, &reason);
-	REQUIRE(ctx.n_emissions <= 2 && ctx.n_frees <= FREES_MAX);
+	REQUIRE(ctx.n_emissions <= (handler->makes_packets ? FANIN_SHARDS_MAX + 1 : 2) &&
+		ctx.n_frees <= FREES_MAX);
 	REQUIRE(verdict != FANIN_VERDICT_RETRY);
 	REQUIRE((verdict == FANIN_VERDICT_DROP) == (reason != FANIN_REASON_NONE));
 	if (verdict != FANIN_VERDICT_HELD)
 		fake_put(&pool, mbuf);
 	flush();
 	/* What a slot may hold, and its result. */
-	REQUIRE(fake_pool_in_use(&pool) <=
+	REQUIRE(fake_pool_in_use(&pool) - ctx.n_stock <=
 		SLOTS * (fanin_slot_mbufs(handler, job.n_children, job.buffers) + 1));
 	REQUIRE(stats.contributions + stats.known * N_CHILDREN >= stats.results * N_CHILDREN);
 	REQUIRE(stats.contributions <= (stats.results + SLOTS) * N_CHILDREN);
@@ -269,9 +300,15 @@ run(const struct fanin_handler *handler, const uint8_t *data, size_t size)
 {
 	const bool has_slots = handler->slots_of != FANIN_SLOTS_NONE;
 
-	REQUIRE(!has_slots || handler->slot_size(&job) <= SLOT_BYTES);
+	/* In their very size: the sanitizer sees what is beside them. */
+	for (uint32_t i = 0; has_slots && i < SLOTS; i++) {
+		const size_t len = RTE_CACHE_LINE_ROUNDUP(handler->slot_size(&job));
+
+		slots[i] = aligned_alloc(RTE_CACHE_LINE_SIZE, len);
+		REQUIRE(slots[i] != NULL);
+		memset(slots[i], 0, len);
+	}
 	memset(&stats, 0, sizeof(stats));
-	memset(slots, 0, sizeof(slots));
 	while (size >= 2) {
 		size_t len = data[0] | (size_t)data[1] << 8;
 
@@ -286,6 +323,10 @@ run(const struct fanin_handler *handler, const uint8_t *data, size_t size)
 	for (uint32_t i = 0; has_slots && i < SLOTS; i++)
 		handler->slot_release(&ctx, slots[i]);
 	flush();
+	for (uint32_t i = 0; has_slots && i < SLOTS; i++)
+		free(slots[i]);
+	while (ctx.n_stock != 0)
+		fake_put(&pool, ctx.stock[--ctx.n_stock]);
 	REQUIRE(fake_pool_in_use(&pool) == 0);
 }
 
@@ -295,10 +336,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (pool.mbufs == NULL) {
 		fake_pool_init(&pool, POOL);
 		fanin_job_params_hosts(&job, N_CHILDREN);
-		for (uint32_t i = 0; i < SLOTS; i++)
-			slot_of[i] = slots[i];
 		job.payload_bytes = FAKE_PAYLOAD_MAX;
-		job.slots = (struct fanin_slots){ .by_index = slot_of, .mask = SLOTS - 1 };
+		ctx.drain = drain;
+		job.slots = (struct fanin_slots){ .by_index = slots, .mask = SLOTS - 1 };
 	}
 	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
 	     handler = handler->next) {

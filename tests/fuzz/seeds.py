@@ -10,7 +10,7 @@ import pathlib
 import struct
 
 (CONTRIBUTION, RESULT, ANSWER, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK, KNOWN, QUERY, PROBE,
- PROBE_ACK) = range(1, 13)
+ PROBE_ACK, MULTICAST, DELIVERY, SPARSE, SPARSE_RESULT) = range(1, 17)
 DTYPES = range(1, 13)
 I32, F16, BF16, F32 = 3, 9, 10, 11
 FORMATS = dict(zip(DTYPES, "bhiqBHIQe fd"))
@@ -71,6 +71,24 @@ def answer(block, state, child=0, number=7):
     return frame(ANSWER, body, 0, block, count=state, members=0x40 | child, number=number)
 
 
+def shard(rank, block, values, number=0, total=1, span=1000, dtype=I32, op=SUM, kind=SPARSE, flags=0):
+    """A list: values is a dictionary by index."""
+    payload = struct.pack("<%d%s" % (len(values), FORMATS[dtype]), *values.values())
+    payload += struct.pack("<%d%s" % (len(values), "H" if span <= 65536 else "I"), *values)
+    return frame(kind, payload, rank, block, dtype, op, len(values), flags, total << 40 | number << 32 | span)
+
+
+def bitmap(rank, block, words, first=0, number=0, total=1, span=1000, kind=SPARSE):
+    """All values are 7."""
+    count = sum(bin(word).count("1") for word in words)
+    payload = struct.pack("<%di%dQI" % (count, len(words)), *[7] * count, *words, first)
+    return frame(kind, payload, rank, block, I32, SUM, count, 0, 1 << 48 | total << 40 | number << 32 | span)
+
+
+def sparse_block(number, **shape):
+    return [shard(rank, number, {5 * rank: 1, 900: 2}, **shape) for rank in range(3)]
+
+
 def copy(number, root):
     return [contribution(rank, number, op=COPY, root=root) if rank == root else empty(rank, number, op=COPY, root=root)
             for rank in range(3)]
@@ -124,6 +142,16 @@ seeds = {
                   frame(JOIN, bytes(24), flags=EMPTY), frame(RESULT, b"", 0, 0, I32, SUM, 3, EMPTY)],
     "cut": [contribution(0, 0)[:-1], contribution(0, 0)[:95], contribution(0, 0)[:20], b""],
 }
+seeds["sparse"] = [*sparse_block(0), shard(0, 0, {1: 1}, flags=RETRANSMIT), *sparse_block(1, span=70000), *sparse_block(2, dtype=F16, op=MAX),
+                   *block(3), *[shard(rank, 4, {}) for rank in range(3)], query(0, 4, True), *block(8, op=PROD), *sparse_block(5)]
+seeds["shards"] = [shard(0, 0, {3: 1, 4: 2}, 1, 2), shard(0, 0, {3: 1}, 0, 0), shard(0, 0, {3: 1}, 2, 0), shard(1, 0, {1000: 1}),
+                   bitmap(1, 0, [0x8001, 1 << 40], 64), bitmap(2, 0, [1 << 41], 896), bitmap(2, 0, [1], 960), query(2, 0), query(2, 0, True),
+                   shard(0, 1, {1: 1}, op=AVG), shard(0, 1, {1: 1}, span=0), shard(0, 1, {1: 1}, 63, 64), contribution(0, 1)]
+seeds["shards-down"] = [shard(0, 0, {7: 1}, 0, 0, kind=SPARSE_RESULT), *sparse_block(0), query(1, 0, True), answer(0, 0, 1),
+                        shard(0, 0, {8: 1}, 1, 2, kind=SPARSE_RESULT), shard(0, 0, {8: 1}, 1, 2, kind=SPARSE_RESULT), query(1, 0, True),
+                        bitmap(0, 1, [3], kind=SPARSE_RESULT), *sparse_block(1), result(1), *sparse_block(4), *block(2), query(0, 2)]
+# Full bitmaps: tables of three children become arrays.
+seeds["shards-dense"] = [bitmap(rank, 0, [2 ** 64 - 1] * 3, 192 * n, n, n + 1 if n == 4 else 0, span=960) for n in range(5) for rank in range(3)]
 seeds["routed"] = [routed(), routed(fragment=100), routed(17, options=bytes(8)), routed(ttl=1), routed(ttl=0),
                    routed(data=b"", padding=bytes(26)), routed(source=b"\xe0\0\0\1"), routed(data=b"\0\7\0")]
 # The complex product, then an unregistered code and elements of another size.

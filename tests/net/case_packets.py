@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
-from frames import (ANSWER, CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, PROBE, PROBE_ACK, QUERY, REFUSED, RESULT, TYPES, RawPort,
+from frames import (ANSWER, CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, PROBE, PROBE_ACK, QUERY, REFUSED, RESULT, SPARSE, SPARSE_RESULT, TYPES, RawPort,
                     header, job_key, packet, write_pcap)
 from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run, running_lab,
                      start_ranks, wait_for_results, wait_until)
@@ -93,7 +93,8 @@ def malformed(liar, epoch):
         ("body_invalid", liar.make(JOIN, body[:-1])),
         ("body_invalid", liar.make(LEAVE, b"\0")),
         ("count_invalid", liar.make(QUERY, epoch=epoch)),
-        ("body_invalid", liar.make(QUERY, b"\0", epoch=epoch, number=1)),
+        ("count_invalid", liar.make(SPARSE, FLOATS, dtype="f32", op="sum", count=16, epoch=epoch, members=100)),
+        ("count_invalid", liar.make(SPARSE, FLOATS, dtype="f32", op="sum", count=16, epoch=epoch)),
         ("body_invalid", liar.make(ANSWER, bytes(71), epoch=epoch)),
         ("body_invalid", liar.make(PROBE_ACK, bytes(15), epoch=epoch)),
         ("direction_wrong", liar.make(RESULT, FLOATS, dtype="f32", op="sum", count=16, epoch=epoch)),
@@ -449,10 +450,46 @@ def sets_of_ranks_are_dissected():
                       ["", "", set_bytes([64], 1000).hex(), b"later".hex()]], "sets, and what is behind them")
 
 
+def shard_members(span, number, total, form):
+    return form << 48 | total << 40 | number << 32 | span
+
+
+@case()
+def shards_are_dissected():
+    listed = struct.pack("<2i2H", 7, -8, 900, 3)
+    long_list = struct.pack("<2i2I", 7, -8, 70000, 3)
+    mapped = struct.pack("<2iQI", 7, -8, 1 << 63 | 2, 128)
+    shape = {"dtype": "i32", "op": "sum", "count": 2}
+    sets = set_bytes([], 64)
+    answer = bytes(64) + struct.pack("<HB5x", 1, 0) + sets + sets + struct.pack("<Q", 0x29)
+    frames = [by_hand(SPARSE, listed, members=shard_members(1000, 5, 6, 0), **shape),
+              by_hand(SPARSE, long_list, members=shard_members(70001, 0, 0, 0), **shape),
+              by_hand(SPARSE_RESULT, mapped, members=shard_members(1000, 1, 0, 1), **shape),
+              by_hand(QUERY, struct.pack("<Q", 0x31), number=1),
+              by_hand(ANSWER, answer, number=1)]
+    wrong = [by_hand(SPARSE, listed[:-1], members=shard_members(1000, 0, 1, 0), **shape),
+             by_hand(SPARSE, mapped[:-8], members=shard_members(1000, 0, 1, 1), **shape),
+             by_hand(SPARSE, struct.pack("<2iQI", 7, -8, 1, 0), members=shard_members(1000, 0, 1, 1), **shape),
+             by_hand(SPARSE, listed, members=shard_members(1000, 0, 1, 2), **shape)]
+    with tempfile.TemporaryDirectory() as directory:
+        place = SimpleNamespace(directory=Path(directory))
+        rows = dissected(place, list(enumerate(frames)), "fanin.shard.span", "fanin.shard.number", "fanin.shard.total",
+                         "fanin.shard.form", "fanin.element.int", "fanin.shard.index", "fanin.shards")
+        expect_equal(rows[:3], [["1000", "5", "6", "0", "7,-8", "900,3", ""], ["70001", "0", "0", "0", "7,-8", "70000,3", ""],
+                                ["1000", "1", "0", "1", "7,-8", "129,191", ""]], "shards")
+        expect_equal([int(row[6], 16) for row in rows[3:]], [0x31, 0x29], "bitmaps of shards")
+        expect_equal(faults_of(place, frames), [set()] * len(frames), "faults")
+        expect_equal(faults_of(place, wrong), [{"length"}] * len(wrong), "faults of wrong shards")
+        text = dissected(place, list(enumerate(frames)), "_ws.col.Info")
+        expect(text[0][0].endswith("i32 sum x2 of 1000, shard 5 of 6"), f"the summary of a shard: {text[0][0]}")
+
+
 def least_of(row):
     """A packet's payload and shape that are no more than its type asks for."""
     if row.payload == "elements":
         return {"payload": FLOATS, "dtype": "f32", "op": "sum", "count": 16}
+    if row.payload == "shard":
+        return {"payload": b"", "dtype": "f32", "op": "sum", "members": 100}
     # A JOIN_ACK of zeros would be one of a job without ranks.
     return {"payload": ack_body()[:row.body_len] if row.code == JOIN_ACK else bytes(row.body_len)}
 
@@ -481,7 +518,7 @@ def the_dissector_knows_every_type_of_packet():
 
 @case()
 def the_dissector_is_told_of_other_types():
-    types = "192 ACKED_ACK up, 200 SPARSE down elements,255 LAST up"
+    types = "192 ACKED_ACK up, 200 OTHER down elements,255 LAST up"
     elements = {"dtype": "f32", "op": "sum", "count": 16}
     frames = list(enumerate([by_hand(192), by_hand(200, FLOATS, block=3, **elements), by_hand(255, b"any", number=9), by_hand(193)]))
     fields = ("fanin.type", "fanin.direction", "fanin.payload", "fanin.element.float", "fanin.bad_type", "_ws.col.Info")
@@ -496,7 +533,7 @@ def the_dissector_is_told_of_other_types():
     expect_equal(told[1][3], ",".join(str(value) for value in range(16)), "elements of a type that is told to have some")
     expect_equal(told[2][2], b"any".hex(), "the payload of one that is not")
     expect_equal(faults, [["4"]], "frames with faults, one of them of an undeclared type")
-    for row, start in zip(told, ("ACKED_ACK job 7", "SPARSE job 7 block 3 f32 sum x16", "LAST job 7", "type 193 (not of this version)")):
+    for row, start in zip(told, ("ACKED_ACK job 7", "OTHER job 7 block 3 f32 sum x16", "LAST job 7", "type 193 (not of this version)")):
         expect(row[5].startswith(start), f"a summary: found {row[5]!r}, expected {start!r}")
     expect_equal(odd, untold, "what the dissector shows if the types can't be read")
 

@@ -162,6 +162,10 @@ host_rig_open(const struct host_rig_options *options)
 	host_rig.now_ns = 1000000000;
 	host_rig.steps = 0;
 	ring_switch_eal();
+	/* Others keep a packet for each child or so, and have fewer slots then. */
+	ring_switch_slots = options->handler->slot_mbufs.fixed > FANIN_WIRE_MAX_CHILDREN
+				    ? 64u * options->handler->slot_mbufs.fixed
+				    : 64;
 	ring_switch_open_clusters(&host_rig.sw, options->n_hosts, layouts[options->layout].n_workers,
 				  layouts[options->layout].cluster_size, options->faults);
 	if (options->authenticate)

@@ -18,7 +18,7 @@
 
 static const uint16_t sizes[] = { 1, 2, 3, 8, 16, 64 };
 
-static const char *const handlers[] = { "single", "multi", "tree" };
+static const char *const handlers[] = { "single", "multi", "tree", "sparse-array" };
 
 #define N_SIZES (int)(sizeof(sizes) / sizeof(sizes[0]))
 #define N_HANDLERS (int)(sizeof(handlers) / sizeof(handlers[0]))

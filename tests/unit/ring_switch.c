@@ -36,6 +36,8 @@ ring_switch_eal_of(unsigned int megabytes)
 	ck_assert_int_ge(rte_eal_init(argc, argv), 0);
 }
 
+uint32_t ring_switch_slots = 64;
+
 static void
 port_open(struct ring_switch *sw, uint16_t p, struct pipeline_port *port)
 {
@@ -86,7 +88,7 @@ switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers, uint16
 		.mac = { 0x02, 0xfa, 0, 0, 0, 0xfe },
 		.udp_port = FANIN_WIRE_DEFAULT_UDP_PORT,
 		.max_jobs = 2,
-		.slots = 64,
+		.slots = ring_switch_slots,
 		.key_rate = RING_SWITCH_KEY_RATE,
 		.mac_entries = 64,
 		.mac_age_seconds = 300,
@@ -212,9 +214,8 @@ ring_switch_authenticate(struct ring_switch *sw)
 static bool
 goes_up(unsigned int type)
 {
-	return type == FANIN_TYPE_JOIN || type == FANIN_TYPE_LEAVE ||
-	       type == FANIN_TYPE_CONTRIBUTION || type == FANIN_TYPE_KNOWN ||
-	       type == FANIN_TYPE_QUERY || type == FANIN_TYPE_PROBE_ACK;
+	return type <= UINT8_MAX && fanin_type_is_known((uint8_t)type) &&
+	       fanin_type_direction((uint8_t)type) == FANIN_UP;
 }
 
 /* Is it a packet of a job, with all of its header? */

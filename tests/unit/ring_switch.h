@@ -47,6 +47,9 @@ void ring_switch_eal(void);
 /* The same with more memory than most tests need, which is 128 MiB. */
 void ring_switch_eal_of(unsigned int megabytes);
 
+/* Slots of switches that are made from now on; 64. A handler whose slots keep many packets needs as many times more. */
+extern uint32_t ring_switch_slots;
+
 /* Makes a switch; faults may be NULL. Aborts the test on failure. */
 void ring_switch_open(struct ring_switch *sw, uint16_t n_ports, uint16_t n_workers,
 		      const struct pipeline_faults *faults);

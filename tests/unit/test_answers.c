@@ -20,7 +20,7 @@
 /* The ranks of child c are 2 + 2c and 3 + 2c. */
 #define OWN_RANK 2
 
-static const char *const handlers[] = { "single", "multi", "tree" };
+static const char *const handlers[] = { "single", "multi", "tree", "sparse-array" };
 #define N_HANDLERS 3
 
 static struct handler_rig rig;

@@ -16,7 +16,7 @@
 #define MAX_CHILDREN 11
 #define SHUFFLES 8
 
-static const char *const handlers[] = { "single", "multi", "tree" };
+static const char *const handlers[] = { "single", "multi", "tree", "sparse-array" };
 
 #define N_HANDLERS (int)(sizeof(handlers) / sizeof(handlers[0]))
 

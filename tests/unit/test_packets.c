@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/unit/suites.h"
+#include "wire/shard.h"
 #include "wire/tag.h"
 #include "wire/wire.h"
 
@@ -17,7 +18,7 @@
 
 /* A declaration as it could be registered; each test changes what it is about. */
 static const struct fanin_packet_type block_type = {
-	.name = "SPARSE",
+	.name = "OUTSIDE",
 	.text = "values and their places",
 	.code = FREE,
 	.direction = FANIN_UP,
@@ -62,6 +63,12 @@ make_least(const struct fanin_packet_type *type, struct frame *frame)
 		hdr->op = FANIN_WIRE_SUM;
 		hdr->count = COUNT;
 		set_payload_len(frame, COUNT * sizeof(float));
+	} else if (type->payload == FANIN_PAYLOAD_SHARD) {
+		hdr->dtype = FANIN_WIRE_F32;
+		hdr->op = FANIN_WIRE_SUM;
+		hdr->count = COUNT;
+		hdr->members = fanin_shard_encode(&(struct fanin_shard){ .span = 1000 });
+		set_payload_len(frame, COUNT * (sizeof(float) + sizeof(uint16_t)));
 	} else {
 		hdr->count = type->count == FANIN_FIELD_NONZERO;
 		set_payload_len(frame, type->body_len);
@@ -107,6 +114,65 @@ expect_elements(const struct fanin_packet_type *type)
 	expect(&frame, FANIN_REASON_ELEMENTS);
 	set_payload_len(&frame, 0);
 	expect(&frame, FANIN_REASON_NONE);
+}
+
+/* What the header says of a shard, and its length; what is in it nobody has looked at yet. */
+static void
+expect_shard(const struct fanin_packet_type *type)
+{
+	static const struct fanin_shard wrong[] = {
+		{ .span = 0 },
+		{ .span = COUNT - 1 },
+		{ .span = 1000, .number = FANIN_SHARDS_MAX },
+		{ .span = 1000, .number = 1, .total = 1 },
+		{ .span = 1000, .number = 1, .total = 3 },
+		{ .span = 1000, .form = FANIN_SHARD_BITMAP },
+		{ .span = 1000, .form = FANIN_SHARD_FORMS },
+		{ .span = FANIN_SHARD_SHORT_SPAN + 1 }, /* whose indices are longer */
+	};
+	struct frame frame;
+	struct fanin_hdr *hdr = &frame.headers.fanin;
+
+	make_least(type, &frame);
+	hdr->dtype = FANIN_WIRE_DTYPE_NONE;
+	expect(&frame, FANIN_REASON_DTYPE);
+	hdr->dtype = FANIN_WIRE_DTYPE_COUNT;
+	expect(&frame, FANIN_REASON_DTYPE);
+	make_least(type, &frame);
+	hdr->op = FANIN_WIRE_OP_NONE;
+	expect(&frame, FANIN_REASON_OP);
+	hdr->op = FANIN_WIRE_COPY;
+	expect(&frame, FANIN_REASON_OP);
+	make_least(type, &frame);
+	hdr->count++;
+	expect(&frame, FANIN_REASON_ELEMENTS);
+	make_least(type, &frame);
+	hdr->flags = FANIN_FLAG_EMPTY;
+	expect(&frame, FANIN_REASON_FLAGS);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		make_least(type, &frame);
+		hdr->members = fanin_shard_encode(&wrong[i]);
+		expect(&frame, FANIN_REASON_ELEMENTS);
+	}
+	make_least(type, &frame);
+	hdr->members |= UINT64_C(1) << 56;
+	expect(&frame, FANIN_REASON_ELEMENTS);
+
+	make_least(type, &frame);
+	hdr->members = fanin_shard_encode(
+		&(struct fanin_shard){ .span = 1000, .number = 63, .total = 64 });
+	expect(&frame, FANIN_REASON_NONE);
+	hdr->count = 0;
+	set_payload_len(&frame, 0);
+	expect(&frame, FANIN_REASON_NONE);
+	/* A bitmap of one word, and one that ends within a word. */
+	make_least(type, &frame);
+	hdr->members = fanin_shard_encode(
+		&(struct fanin_shard){ .span = 1000, .form = FANIN_SHARD_BITMAP });
+	set_payload_len(&frame, COUNT * sizeof(float) + 8 + 4);
+	expect(&frame, FANIN_REASON_NONE);
+	set_payload_len(&frame, COUNT * sizeof(float) + 4 + 4);
+	expect(&frame, FANIN_REASON_ELEMENTS);
 }
 
 static void
@@ -157,6 +223,8 @@ expect_as_declared(const struct fanin_packet_type *type)
 	expect(&frame, FANIN_REASON_EXTENSION);
 	if (type->payload == FANIN_PAYLOAD_ELEMENTS)
 		expect_elements(type);
+	else if (type->payload == FANIN_PAYLOAD_SHARD)
+		expect_shard(type);
 	else
 		expect_no_elements(type);
 }
@@ -183,6 +251,7 @@ START_TEST(rows_are_those_of_the_protocol)
 		ELEMENTS = FANIN_PAYLOAD_ELEMENTS,
 		BODY = FANIN_PAYLOAD_BODY,
 		DATA = FANIN_PAYLOAD_DATA,
+		SHARD = FANIN_PAYLOAD_SHARD,
 		ZERO = FANIN_FIELD_ZERO,
 		ANY = FANIN_FIELD_ANY,
 		NONZERO = FANIN_FIELD_NONZERO,
@@ -204,11 +273,13 @@ START_TEST(rows_are_those_of_the_protocol)
 		ROW(7, "LEAVE", UP, MEMBERSHIP, NOTHING, 0, ZERO, ZERO),
 		ROW(8, "LEAVE_ACK", DOWN, PARENT, NOTHING, 0, ZERO, ZERO),
 		ROW(9, "KNOWN", UP, BLOCK, ELEMENTS, 0, MANY, ZERO),
-		ROW(10, "QUERY", UP, BLOCK, NOTHING, 0, ANY, NONZERO),
+		ROW(10, "QUERY", UP, BLOCK, DATA, 0, ANY, NONZERO),
 		ROW(11, "PROBE", DOWN, PROBE, NOTHING, 0, ZERO, ZERO),
 		ROW(12, "PROBE_ACK", UP, PROBE, BODY, 16, ZERO, ZERO),
 		ROW(13, "MULTICAST", UP, BLOCK, DATA, 0, ANY, ANY),
 		ROW(14, "DELIVERY", DOWN, BLOCK, DATA, 0, ANY, ANY),
+		ROW(15, "SPARSE", UP, BLOCK, SHARD, 0, MANY, ZERO),
+		ROW(16, "SPARSE_RESULT", DOWN, BLOCK, SHARD, 0, MANY, ZERO),
 	};
 #undef ROW
 	const size_t n = sizeof(expected) / sizeof(expected[0]);
@@ -283,7 +354,7 @@ START_TEST(a_registered_type_is_valid_as_it_is_declared_and_not_otherwise)
 	expect(&frame, FANIN_REASON_TYPE);
 
 	type.code = FANIN_TYPE_FREE_FIRST;
-	type.name = "SPARSE_2";
+	type.name = "OUTSIDE_2";
 	type.payload = FANIN_PAYLOAD_ELEMENTS;
 	type.body_len = 0;
 	type.count = FANIN_FIELD_ELEMENTS;
@@ -293,7 +364,7 @@ START_TEST(a_registered_type_is_valid_as_it_is_declared_and_not_otherwise)
 
 	type = block_type;
 	type.code = FANIN_TYPE_FREE_LAST;
-	type.name = "SPARSE_3";
+	type.name = "OUTSIDE_3";
 	type.count = FANIN_FIELD_NONZERO;
 	ck_assert_int_eq(fanin_wire_register_type(&type), 0);
 	expect_as_declared(&type);

@@ -18,7 +18,7 @@
 #define INDEX 3
 #define EPOCH 9
 
-static const char *const handlers[] = { "single", "multi", "tree" };
+static const char *const handlers[] = { "single", "multi", "tree", "sparse-array" };
 #define N_HANDLERS 3
 
 static struct handler_rig rig;

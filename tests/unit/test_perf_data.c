@@ -11,6 +11,7 @@
 #include "tests/unit/suites.h"
 #include "reference/perf_custom.h"
 #include "reference/perf_data.h"
+#include "reference/perf_sparse.h"
 #include "reference/perf_random.h"
 
 #define COUNT 5003 /* more than the reference computes at a time */
@@ -282,6 +283,42 @@ START_TEST(ranks_iterations_and_seeds_have_data_of_their_own)
 }
 END_TEST
 
+/* Where ranks have values, and that the result has theirs alone. */
+START_TEST(sparse_vectors_have_their_pattern)
+{
+	struct perf_sparse sparse = {
+		.data = { .dtype = FANIN_U32, .op = FANIN_SUM, .seed = 3, .size = 3 },
+		.pattern = (enum perf_pattern)_i,
+		.density = 0.2
+	};
+	static uint32_t indices[3][COUNT], values[3][COUNT], sums[COUNT], found_sums[COUNT];
+	uint64_t counts[3];
+	unsigned int common = 0, runs = 0;
+
+	memset(sums, 0, sizeof(sums));
+	for (uint16_t rank = 0; rank < 3; rank++) {
+		counts[rank] = perf_sparse_fill(&sparse, rank, ITERATION, COUNT, 4, indices[rank],
+						values[rank]);
+		ck_assert_uint_gt(counts[rank], COUNT / 8);
+		ck_assert_uint_lt(counts[rank], COUNT / 3);
+		for (uint64_t i = 0; i < counts[rank]; i++) {
+			ck_assert_uint_lt(indices[rank][i], COUNT);
+			ck_assert(i == 0 || indices[rank][i] > indices[rank][i - 1]);
+			runs += i != 0 && indices[rank][i] == indices[rank][i - 1] + 1;
+			common += sums[indices[rank][i]] != 0;
+			sums[indices[rank][i]] += values[rank][i];
+		}
+	}
+	perf_sparse_expect(&sparse, ITERATION, 0, COUNT, found_sums);
+	ck_assert_mem_eq(sums, found_sums, sizeof(sums));
+	ck_assert_uint_eq(common == 0, sparse.pattern == PERF_DISJOINT);
+	if (sparse.pattern == PERF_SAME)
+		ck_assert_mem_eq(indices[0], indices[2], counts[0] * 4);
+	ck_assert_uint_eq(runs > (counts[0] + counts[1] + counts[2]) * 9 / 10,
+			  sparse.pattern == PERF_CLUSTERED);
+}
+END_TEST
+
 Suite *
 suite_perf_data(void)
 {
@@ -296,6 +333,7 @@ suite_perf_data(void)
 	tcase_add_test(data, random_data_are_for_floating_point_sums);
 	tcase_add_loop_test(data, any_part_of_the_data_is_the_same_as_in_the_whole, 0, 2);
 	tcase_add_test(data, ranks_iterations_and_seeds_have_data_of_their_own);
+	tcase_add_loop_test(data, sparse_vectors_have_their_pattern, 0, PERF_PATTERNS);
 	suite_add_tcase(suite, data);
 	return suite;
 }

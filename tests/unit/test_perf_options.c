@@ -80,6 +80,20 @@ START_TEST(sizes_have_units)
 }
 END_TEST
 
+START_TEST(sparse_vectors_are_as_given)
+{
+	parse(ON_SWITCH " --sparse --density 2e-3 --pattern disjoint");
+	ck_assert(options.sparse);
+	ck_assert(options.density == 2e-3);
+	ck_assert_int_eq(options.pattern, PERF_DISJOINT);
+	parse(ON_SWITCH " --sparse");
+	ck_assert(options.density == 0.01);
+	ck_assert_int_eq(options.pattern, PERF_UNIFORM);
+	parse(ON_SWITCH);
+	ck_assert(!options.sparse);
+}
+END_TEST
+
 static const char *const wrong[] = {
 	"--authenticate",
 	ON_SWITCH " --authenticate=yes",
@@ -103,6 +117,17 @@ static const char *const wrong[] = {
 	ON_SWITCH " --collective gather",
 	ON_SWITCH " --memif /run/memif.sock --address 10.77.0.1",
 	AT_MANAGER " --trees 9",
+	ON_SWITCH " --density 0.1",
+	ON_SWITCH " --pattern same",
+	ON_SWITCH " --sparse --density 0",
+	ON_SWITCH " --sparse --density 1.1",
+	ON_SWITCH " --sparse --density nan",
+	ON_SWITCH " --sparse --density 10%",
+	ON_SWITCH " --sparse --pattern dense",
+	ON_SWITCH " --sparse --op avg",
+	ON_SWITCH " --sparse --in-place",
+	ON_SWITCH " --sparse --data random",
+	ON_SWITCH " --sparse --collective reduce",
 };
 
 #define N_WRONG (int)(sizeof(wrong) / sizeof(wrong[0]))
@@ -124,6 +149,7 @@ suite_perf_options(void)
 	tcase_add_test(tcase, both_ways_to_a_job_are_as_given);
 	tcase_add_test(tcase, authentication_is_asked_for_on_both_ways_and_off_otherwise);
 	tcase_add_test(tcase, sizes_have_units);
+	tcase_add_test(tcase, sparse_vectors_are_as_given);
 	tcase_add_loop_exit_test(tcase, what_is_wrong_ends_with_status_2, 2, 0, N_WRONG);
 	suite_add_tcase(suite, tcase);
 	return suite;

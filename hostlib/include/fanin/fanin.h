@@ -66,6 +66,7 @@ enum fanin_status {
 		-11, /* raw sockets need CAP_NET_RAW, AF_XDP also CAP_NET_ADMIN and CAP_BPF */
 	FANIN_ERR_INTERRUPTED = -12, /* the interrupt callback ended the wait */
 	FANIN_ERR_MANAGER = -13, /* the network manager can't be reached, or sent something invalid */
+	FANIN_ERR_CAPACITY = -14, /* a result has more values than there is room for */
 };
 
 enum fanin_dtype {
@@ -292,6 +293,14 @@ struct fanin_report {
 	const char *protocol;        /* the hosts' protocol: "window" or "ring" */
 	const char *protocol_reason; /* why this protocol */
 	uint64_t n_late; /* number of ranks being waited for now, of any rank; with several trees, in the tree that waits for most */
+	uint64_t sparse_blocks;   /* of `blocks`, those of sparse allreduces */
+	uint64_t sparse_elements; /* indices of these blocks */
+	uint64_t sparse_values_sent; /* at how many of them this rank brought a value: the density in */
+	uint64_t sparse_values_received; /* and at how many the result has one: the density out */
+	uint64_t shards_sent;            /* packets that they took, each time they were sent */
+	uint64_t shards_received;        /* each once */
+	uint64_t shard_bytes_sent;       /* payload of these */
+	uint64_t sparse_dense_bytes;     /* payload that dense blocks would have taken */
 };
 
 /*
@@ -383,6 +392,84 @@ FANIN_API int fanin_iallgather(const void *send, void *recv, size_t send_count,
 			       enum fanin_dtype dtype, fanin_comm *comm, fanin_request **req);
 FANIN_API int fanin_allgather(const void *send, void *recv, size_t send_count,
 			      enum fanin_dtype dtype, fanin_comm *comm);
+
+/*
+ * How a sparse allreduce is done. NULL, or zero: the default.
+ */
+struct fanin_sparse_opts {
+	size_t sz;
+	/*
+	 * The largest part of the vector that a rank brings values for, 0 to 1, which decides how many indices a block has. All ranks
+	 * give the same. It need not be exact: a wrong one costs packets. Default: the ranks find it by a small allreduce before, and
+	 * what is posted later waits for that.
+	 */
+	double density;
+	uint8_t index_bytes; /* of each index, sent and received: 4 (uint32_t, default) or 8 (uint64_t) */
+	bool coalesce; /* what is sent may have an index several times in a row, whose values are combined by the operator */
+	uint8_t reserved[6]; /* 0; never a field */
+};
+
+/*
+ * Where the result of a sparse allreduce goes: to `dense`, or if that is NULL to `indices` and `values`, or if these are NULL as well to
+ * arrays that the library allocates. The caller's, until the request is done the library's; the arrays likewise.
+ */
+struct fanin_sparse_result {
+	size_t sz;
+	void *dense;       /* n elements; those at which no rank has a value become zeros */
+	void *indices;     /* ascending, of the options' index_bytes */
+	void *values;      /* of dtype */
+	uint64_t capacity; /* of indices and values; not used if they are NULL */
+	uint64_t count; /* set: at how many indices a rank has a value; after FANIN_ERR_CAPACITY the capacity that is needed */
+	bool allocated; /* set, if indices and values are to be freed by fanin_sparse_result_free */
+	uint8_t reserved[7];
+};
+
+/*
+ * Posts an allreduce of sparse vectors (docs/collectives.md): recv[i] = send[i] op ... of the ranks that have a value at i. An index at which no
+ * rank has one is not in the result.
+ *
+ * n: length of the vector, the same at all ranks. nnz: values that this rank brings, any number. indices: nnz of them, ascending, each
+ * once, below n. values: nnz elements. result: see there; a sparse one may be received in place, where indices and values of the result
+ * are those that are sent; a dense one overlaps nothing. opts: may be NULL; copied.
+ *
+ * Averages and custom operators, and sums of f16 and bf16 in jobs that accumulate in f32, are FANIN_ERR_UNSUPPORTED, as are jobs of
+ * several ranks whose handler knows no sparse blocks, and jobs of several trees. If a switch loses the run while it is in progress, it
+ * fails with FANIN_ERR_REFUSED. When it is done, fanin_wait may return FANIN_ERR_CAPACITY if the result has no room; the ranks that have some
+ * got it.
+ */
+FANIN_API int fanin_iallreduce_sparse(uint64_t n, uint64_t nnz, const void *indices,
+				      const void *values, struct fanin_sparse_result *result,
+				      enum fanin_dtype dtype, enum fanin_op op,
+				      const struct fanin_sparse_opts *opts, fanin_comm *comm,
+				      fanin_request **req);
+FANIN_API int fanin_allreduce_sparse(uint64_t n, uint64_t nnz, const void *indices,
+				     const void *values, struct fanin_sparse_result *result,
+				     enum fanin_dtype dtype, enum fanin_op op,
+				     const struct fanin_sparse_opts *opts, fanin_comm *comm);
+
+/* Frees arrays that the library has allocated for a result; others stay. result may be NULL. Thread-safe for different results. */
+FANIN_API void fanin_sparse_result_free(struct fanin_sparse_result *result);
+
+/* Which elements of a dense vector fanin_compact takes. */
+struct fanin_compact_opts {
+	size_t sz;
+	double threshold; /* those whose magnitude is larger; default 0: those that are not 0. Any NaN is taken */
+	uint64_t bucket; /* with top: elements of each bucket, the last of which may be shorter; default: all are one */
+	uint64_t top; /* of each bucket only so many with the largest magnitudes, of equal ones the first; 0 (default): all */
+	uint8_t index_bytes; /* of each index: 4 (default) or 8 */
+	uint8_t reserved[7]; /* 0; never a field */
+};
+
+/*
+ * Makes a sparse vector of a dense one.
+ *
+ * dense: n elements of dtype. opts: may be NULL. indices, values: room for `capacity` of them; receive the indices, ascending, and their
+ * elements, bit by bit. NULL if capacity is 0. count: receives how many there are. Returns FANIN_OK, FANIN_ERR_CAPACITY if there is no room,
+ * with *count the capacity that is needed, FANIN_ERR_INVALID, or FANIN_ERR_NO_MEMORY. Thread-safe.
+ */
+FANIN_API int fanin_compact(const void *dense, uint64_t n, enum fanin_dtype dtype,
+			    const struct fanin_compact_opts *opts, void *indices, void *values,
+			    uint64_t capacity, uint64_t *count);
 
 /* Posts a barrier: it is done once every rank has posted it. */
 FANIN_API int fanin_ibarrier(fanin_comm *comm, fanin_request **req);

@@ -3,9 +3,12 @@
  * The collective calls: they check the arguments; everything else is up to the protocol. The
  * barrier, as in Flare's section 8, is an allreduce of nothing. See fanin/fanin.h.
  */
-#include "hostlib/src/comm/context.h"
+#include "collectives.h"
 
 #include <stdlib.h>
+
+#include "hostlib/src/comm/context.h"
+#include "hostlib/src/sparse/sparse.h"
 
 static const char *const collective_names[] = {
 	[FANIN_COLLECTIVE_ALLREDUCE] = "allreduce",
@@ -13,15 +16,8 @@ static const char *const collective_names[] = {
 	[FANIN_COLLECTIVE_REDUCE_SCATTER] = "reduce_scatter",
 	[FANIN_COLLECTIVE_BROADCAST] = "broadcast",
 	[FANIN_COLLECTIVE_ALLGATHER] = "allgather",
+	[FANIN_COLLECTIVE_ALLREDUCE_SPARSE] = "allreduce_sparse",
 };
-
-/* True if two buffers have bytes in common. */
-static bool
-overlaps(const uint8_t *a, uint64_t a_len, const uint8_t *b, uint64_t b_len)
-{
-	return a_len != 0 && b_len != 0 && (uintptr_t)a < (uintptr_t)b + b_len &&
-	       (uintptr_t)b < (uintptr_t)a + a_len;
-}
 
 /* True if overlapping buffers do so in place: as if they were parts of one vector. */
 static bool
@@ -44,7 +40,8 @@ buffers_check(const struct fanin_request *request, size_t count, struct fanin_er
 				       : send_missing                                    ? "send"
 											 : "recv",
 				       count);
-	if (overlaps(request->send, request->send_bytes, request->recv, request->recv_bytes) &&
+	if (fanin_buffers_overlap(request->send, request->send_bytes, request->recv,
+				  request->recv_bytes) &&
 	    !is_in_place(request))
 		return fanin_error_set(error, FANIN_ERR_INVALID,
 				       "send and recv overlap, but not as they do in place");
@@ -95,13 +92,22 @@ arguments_check(struct fanin_request *request, size_t count, enum fanin_dtype dt
 	return buffers_check(request, count, error);
 }
 
-/* Posts a request whose arguments are valid. Called with the context's lock held. */
-static int
-request_post(const struct fanin_request *call, size_t count, fanin_request **req)
+void
+fanin_request_link(struct fanin_request *request)
+{
+	struct fanin_request **link = &request->comm->requests;
+
+	/* Requests are mostly waited for in the order of posting: freeing the first one is then quick. */
+	while (*link != NULL)
+		link = &(*link)->sibling;
+	*link = request;
+}
+
+int
+fanin_request_post(const struct fanin_request *call, size_t count, fanin_request **req)
 {
 	struct fanin_comm *comm = call->comm;
 	struct fanin_error *error = &comm->ctx->error;
-	struct fanin_request **link;
 	struct fanin_request *request = malloc(sizeof(*request));
 	int status;
 
@@ -111,6 +117,10 @@ request_post(const struct fanin_request *call, size_t count, fanin_request **req
 	status = comm->ops->post(comm, request, count);
 	if (status != FANIN_OK) {
 		free(request);
+		if (call->sparse != NULL && call->sparse->error.text[0] != '\0') {
+			*error = call->sparse->error;
+			return status;
+		}
 		if (status == FANIN_ERR_INVALID)
 			return fanin_error_set(
 				error, status,
@@ -119,11 +129,7 @@ request_post(const struct fanin_request *call, size_t count, fanin_request **req
 		fanin_comm_missing_set(comm, &error->missing);
 		return status;
 	}
-	/* Requests are mostly waited for in the order of posting: freeing the first one is then quick. */
-	link = &comm->requests;
-	while (*link != NULL)
-		link = &(*link)->sibling;
-	*link = request;
+	fanin_request_link(request);
 	*req = request;
 	comm->ops->poll(comm);
 	fanin_ctx_wake(comm->ctx);
@@ -150,7 +156,7 @@ collective_post(struct fanin_request call, size_t count, enum fanin_dtype dtype,
 	if (status != FANIN_OK)
 		return status;
 	fanin_ctx_lock(ctx);
-	status = request_post(&call, count, req);
+	status = fanin_request_post(&call, count, req);
 	fanin_ctx_unlock(ctx);
 	return status;
 }

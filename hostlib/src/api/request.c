@@ -2,6 +2,7 @@
 /* Posted requests: progress, waiting, and their end. See fanin/fanin.h. */
 #include "hostlib/src/comm/context.h"
 #include "hostlib/src/protocol/split.h"
+#include "hostlib/src/sparse/sparse.h"
 
 #include <stdlib.h>
 
@@ -14,6 +15,7 @@ request_free(struct fanin_request *request)
 		link = &(*link)->sibling;
 	*link = request->sibling;
 	fanin_split_free(request);
+	fanin_sparse_vector_free(request->sparse);
 	free(request);
 }
 
@@ -44,8 +46,15 @@ request_wait(struct fanin_ctx *ctx, fanin_request **req)
 	if (status == FANIN_ERR_INTERRUPTED)
 		return fanin_error_set(&ctx->error, status,
 				       "interrupted while waiting for a collective");
-	if (status != FANIN_OK) {
-		fanin_error_set(&ctx->error, status, "%s", fanin_comm_error((*req)->comm));
+	if (status != FANIN_OK && (*req)->sparse != NULL && (*req)->sparse->error.text[0] != '\0') {
+		/* The request's own: the communicator goes on. */
+		ctx->error = (*req)->sparse->error;
+	} else if (status != FANIN_OK) {
+		const char *text = fanin_comm_error((*req)->comm);
+
+		/* One that was held back may fail alone, too. */
+		fanin_error_set(&ctx->error, status, "%s",
+				text[0] != '\0' ? text : fanin_strerror(status));
 		fanin_comm_missing_set((*req)->comm, &ctx->error.missing);
 	}
 	request_free(*req);

@@ -170,6 +170,8 @@ fanin_strerror(int status)
 		return "interrupted";
 	case FANIN_ERR_MANAGER:
 		return "the network manager can't be reached or makes no sense";
+	case FANIN_ERR_CAPACITY:
+		return "the result has more values than there is room for";
 	default:
 		return "unknown status";
 	}

@@ -2,6 +2,7 @@
 /* Communicators: what they have in common, whatever their collectives run on. */
 #include "context.h"
 #include "hostlib/src/protocol/split.h"
+#include "hostlib/src/sparse/sparse.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
 
 		comm->requests = request->sibling;
 		fanin_split_free(request);
+		fanin_sparse_vector_free(request->sparse);
 		free(request);
 	}
 	status = comm->ops->leave(comm, error);

@@ -4,6 +4,7 @@
  * protocol.
  */
 #include "context.h"
+#include "hostlib/src/sparse/sparse.h"
 
 int
 fanin_comm_engine_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
@@ -21,11 +22,13 @@ fanin_comm_engine_open(struct fanin_comm *comm, const struct fanin_join_opts *op
 static int
 single_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
 {
+	if (comm->agreeing || (request->sparse != NULL && !request->sparse->is_known))
+		return fanin_comm_hold(comm, request, count);
 	return comm->protocol->post(comm->engine, request, count);
 }
 
 static int
-single_poll(struct fanin_comm *comm)
+engine_poll(struct fanin_comm *comm)
 {
 	int status;
 
@@ -35,6 +38,17 @@ single_poll(struct fanin_comm *comm)
 	status = fanin_comm_recover_poll(comm);
 	if (comm->protocol->error(comm->engine)->text[0] != '\0')
 		fanin_comm_give_up(comm);
+	return status;
+}
+
+static int
+single_poll(struct fanin_comm *comm)
+{
+	int status = engine_poll(comm);
+
+	/* What was held back is sent at once. */
+	if (__builtin_expect(comm->agreeing, 0) && fanin_comm_agree(comm))
+		engine_poll(comm);
 	return status;
 }
 

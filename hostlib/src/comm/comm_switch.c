@@ -53,7 +53,9 @@ options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fa
 static uint32_t
 frame_len_most(const struct fanin_comm *comm)
 {
-	const uint32_t answer_len = fanin_answer_len(comm->member.config.size);
+	/* Which shards of a sparse block are there is said behind an answer. */
+	const uint32_t answer_len = fanin_answer_len(comm->member.config.size) +
+				    (uint32_t)sizeof(uint64_t);
 
 	return FANIN_PAYLOAD_OFFSET +
 	       (comm->payload_bytes > answer_len ? comm->payload_bytes : answer_len) +

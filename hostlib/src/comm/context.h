@@ -106,6 +106,10 @@ struct fanin_comm {
 	uint64_t ring_drops;            /* of transports that were closed */
 	void *engine;                   /* the protocol's; NULL: none yet, or one for each tree */
 	struct fanin_request *requests; /* not freed yet, linked by sibling */
+	struct fanin_request_list held; /* comm_agree.c's: requests that wait, the first one for an agreement */
+	struct fanin_request agreement;
+	uint64_t agreement_data[3];
+	bool agreeing;                /* there are requests that wait */
 	struct fanin_request closing;   /* comm_close.c's */
 	bool closes;                    /* about to leave */
 	bool gave_up;        /* the engine has failed, and switch and manager have been told */
@@ -314,6 +318,17 @@ int fanin_comm_recover_poll(struct fanin_comm *comm);
  */
 void fanin_comm_close_begin(struct fanin_comm *comm);
 void fanin_comm_close_wait(struct fanin_comm *comm);
+
+/*
+ * comm_agree.c: takes a request that can't be posted yet: a sparse one, whose blocks depend on the largest density of all ranks, or one
+ * behind such a one, as block numbers have to be the same at all ranks. The first one has the ranks agree. count: as for post.
+ *
+ * Returns FANIN_OK, the request then being in progress, or what the protocol's post does.
+ */
+int fanin_comm_hold(struct fanin_comm *comm, struct fanin_request *request, uint64_t count);
+
+/* comm_agree.c: after a poll: posts what has waited long enough. Returns true if something was posted. */
+bool fanin_comm_agree(struct fanin_comm *comm);
 
 /*
  * Adds a communicator that has joined to its context, and starts the progress thread if the context

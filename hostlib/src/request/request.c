@@ -20,6 +20,7 @@ fanin_request_layout(struct fanin_request *request, uint16_t rank, uint16_t size
 	request->recv_bytes = bytes;
 	switch ((enum fanin_collective)request->collective) {
 	case FANIN_COLLECTIVE_ALLREDUCE:
+	case FANIN_COLLECTIVE_ALLREDUCE_SPARSE:
 		break;
 	case FANIN_COLLECTIVE_REDUCE:
 		request->recv_bytes = is_root ? bytes : 0;

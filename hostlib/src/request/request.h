@@ -13,17 +13,20 @@
 
 #include "wire/wire.h"
 
+struct fanin_sparse_vector;
+
 /*
  * A collective is a vector: which part of it this rank sends, and which part of the result it
  * keeps. With ALLGATHER the vector consists of one part for each rank, and no block holds data of
  * two.
  */
 enum fanin_collective {
-	FANIN_COLLECTIVE_ALLREDUCE,      /* brings and keeps all */
-	FANIN_COLLECTIVE_REDUCE,         /* brings all; the root keeps all */
-	FANIN_COLLECTIVE_REDUCE_SCATTER, /* brings all, keeps its part */
-	FANIN_COLLECTIVE_BROADCAST,      /* the root brings all, the others keep all */
-	FANIN_COLLECTIVE_ALLGATHER,      /* brings its part, keeps all */
+	FANIN_COLLECTIVE_ALLREDUCE,        /* brings and keeps all */
+	FANIN_COLLECTIVE_REDUCE,           /* brings all; the root keeps all */
+	FANIN_COLLECTIVE_REDUCE_SCATTER,   /* brings all, keeps its part */
+	FANIN_COLLECTIVE_BROADCAST,        /* the root brings all, the others keep all */
+	FANIN_COLLECTIVE_ALLGATHER,        /* brings its part, keeps all */
+	FANIN_COLLECTIVE_ALLREDUCE_SPARSE, /* what `sparse` says */
 };
 
 /*
@@ -63,7 +66,9 @@ struct fanin_request {
 	uint32_t n_blocks; /* of this request */
 	uint32_t done_blocks;
 	uint8_t element_bytes;
-	int status; /* FANIN_IN_PROGRESS until it is done */
+	struct fanin_sparse_vector *sparse; /* owner's: what is brought and kept instead of send and recv; NULL: it is dense */
+	uint64_t held_count; /* owner's, while it holds the request back: count to post it with */
+	int status;          /* FANIN_IN_PROGRESS until it is done */
 };
 
 /* True if elements of several ranks are combined; otherwise their bits are only passed on. */

@@ -33,6 +33,7 @@ steps_plan(struct fanin_ring *ring, unsigned int collective, uint16_t root)
 	work->lead = 1;
 	switch ((enum fanin_collective)collective) {
 	case FANIN_COLLECTIVE_ALLREDUCE:
+	case FANIN_COLLECTIVE_ALLREDUCE_SPARSE: /* which no ring has: see its protocol's collectives */
 	case FANIN_COLLECTIVE_REDUCE:
 		work->reducing = once_round;
 		work->tx_steps = 2 * once_round;

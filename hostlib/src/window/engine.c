@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "hostlib/src/base/absence.h"
+#include "hostlib/src/sparse/sparse.h"
 
 /* How often a lost run is checked. */
 #define LOST_RUN_IDLE_NS (2 * 1000000ull)
@@ -25,10 +26,23 @@ headers_prepare(struct fanin_engine *engine, uint32_t payload_len)
 	engine->header_payload_len = payload_len;
 }
 
+/* A sparse vector, which is laid out. It is neither brought nor kept as others are. */
+static uint64_t
+sparse_cut(struct fanin_request *request)
+{
+	request->send_bytes = 0;
+	request->recv_bytes = 0;
+	request->block_bytes = request->sparse->span * request->element_bytes;
+	request->part_blocks = request->sparse->n_blocks;
+	return request->sparse->n_blocks;
+}
+
 uint64_t
 fanin_engine_cut(const struct fanin_engine *engine, struct fanin_request *request, uint64_t count)
 {
 	fanin_request_layout(request, engine->config.rank, engine->config.size, count);
+	if (request->sparse != NULL)
+		return sparse_cut(request);
 	return fanin_request_cut(request, engine->config.payload_bytes, engine->config.wide);
 }
 
@@ -44,9 +58,18 @@ fanin_engine_accepts(const struct fanin_engine *engine, uint64_t n_blocks)
 int
 fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, uint64_t count)
 {
-	uint64_t n_blocks = fanin_engine_cut(engine, request, count);
-	int status = fanin_engine_accepts(engine, n_blocks);
+	uint64_t n_blocks;
+	int status = FANIN_OK;
 
+	if (request->sparse != NULL) {
+		status = fanin_sparse_vector_layout(request->sparse, engine->config.payload_bytes);
+		if (status == FANIN_OK)
+			status = fanin_engine_shards_init(engine);
+		if (status != FANIN_OK)
+			return status;
+	}
+	n_blocks = fanin_engine_cut(engine, request, count);
+	status = fanin_engine_accepts(engine, n_blocks);
 	if (status != FANIN_OK)
 		return status;
 	if (request->stride == 0)
@@ -98,10 +121,13 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	uint32_t payload_len;
 	const void *payload;
 
-	if (__builtin_expect(lane->known, 0))
+	if (__builtin_expect(lane->role != FANIN_LANE_DENSE, 0)) {
+		if (lane->role == FANIN_LANE_SPARSE)
+			return fanin_engine_shards_send(engine, lane);
 		payload = fanin_engine_known(engine, lane, hdr, &payload_len);
-	else
+	} else {
 		payload = contribution_make(lane, hdr, &payload_len);
+	}
 	if (payload_len != engine->header_payload_len)
 		headers_prepare(engine, payload_len);
 	hdr->block = lane->block - engine->base;
@@ -112,17 +138,7 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	if (!fanin_engine_transmit(engine, headers, payload, payload_len))
 		return false;
 
-	lane->state = FANIN_LANE_SENT;
-	lane->told = FANIN_BLOCK_ABSENT;
-	lane->sent_ns = engine->loop.now_ns;
-	lane->order = engine->order++;
-	lane->generation = engine->cc.generation;
-	if (fanin_block_before(engine->newest, lane->block))
-		engine->newest = lane->block;
-	if (lane->transmissions < UINT16_MAX)
-		lane->transmissions++;
-	engine->stats.frames_sent++;
-	fanin_loop_wake_by(&engine->loop, engine->loop.now_ns + fanin_engine_query_wait_ns(engine));
+	fanin_engine_note_sent(engine, lane);
 	return true;
 }
 
@@ -218,6 +234,7 @@ fanin_engine_destroy(struct fanin_engine *engine)
 {
 	if (engine == NULL)
 		return;
+	fanin_engine_shards_free(engine);
 	free(engine->lanes);
 	free(engine->queue);
 	free(engine->kept);

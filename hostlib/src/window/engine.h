@@ -9,6 +9,9 @@
  *
  * Every rank contributes to every block and gets every result, whatever the collective. A rank
  * without data for a block sends an empty contribution, and drops a result that it does not need.
+ *
+ * Blocks of sparse requests take several packets, shards, each way. A run that is lost during one of
+ * these can't be resumed.
  */
 #ifndef FANIN_HOSTLIB_ENGINE_H
 #define FANIN_HOSTLIB_ENGINE_H
@@ -29,6 +32,7 @@ struct fanin_engine;
 struct fanin_cc_type;
 
 extern struct fanin_protocol fanin_protocol_window;
+extern struct fanin_protocol fanin_protocol_sparse;
 
 struct fanin_engine_config {
 	struct fanin_flow flow; /* to the switch; src_port is overwritten */
@@ -67,6 +71,15 @@ struct fanin_engine_stats {
 	uint64_t stale;      /* refusals of late duplicates */
 	uint64_t invalid; /* frames that are not valid packets of this run, or fail the tag check */
 	uint64_t resumed; /* runs that were lost and resumed */
+	/* Of sparse blocks, as struct fanin_report has them. */
+	uint64_t sparse_blocks;
+	uint64_t sparse_elements;
+	uint64_t sparse_values_sent;
+	uint64_t sparse_values_received;
+	uint64_t shards_sent;
+	uint64_t shards_received;
+	uint64_t shard_bytes_sent;
+	uint64_t sparse_dense_bytes;
 };
 
 /*

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The engine's state, shared by engine.c (requests and what is sent), engine_lanes.c (which block may be sent), engine_rx.c (what
- * came in), engine_query.c (asking the switch, and what its answers say), engine_timer.c (when to ask, and giving up) and engine_tag.c
- * (tags). Nobody else includes this.
+ * came in), engine_query.c (asking the switch, and what its answers say), engine_timer.c (when to ask, and giving up), engine_shards.c
+ * (sparse blocks) and engine_tag.c (tags). Nobody else includes this.
  */
 #ifndef FANIN_HOSTLIB_ENGINE_INTERNAL_H
 #define FANIN_HOSTLIB_ENGINE_INTERNAL_H
@@ -37,12 +37,19 @@ enum fanin_lane_state {
 	FANIN_LANE_SENT,   /* its block waits for the result */
 };
 
+/* What a lane sends for its block. */
+enum fanin_lane_role {
+	FANIN_LANE_DENSE, /* a contribution */
+	FANIN_LANE_KNOWN, /* its result, which is known, to those who lack it; the lane's request is NULL */
+	FANIN_LANE_SPARSE, /* shards */
+};
+
 struct fanin_lane {
 	uint32_t block; /* in progress, or when idle the next one */
 	uint8_t state;  /* enum fanin_lane_state */
+	uint8_t role;   /* enum fanin_lane_role */
 	uint8_t told; /* enum fanin_block_state, as last told by the switch; ABSENT if it never was */
 	bool resent_before; /* the lane's previous block was sent again; cleared by its second result */
-	bool known; /* its block's result is known here and sent to the ranks that lack it; request is NULL */
 	bool asked; /* an overdue query was sent: the result may come twice */
 	bool held; /* lost several times in a row: not sent again before ask_ns, when it is queried */
 	uint16_t transmissions;
@@ -97,6 +104,7 @@ struct fanin_engine {
 	uint32_t base;                  /* block number that the run's packets count as 0 */
 	struct fanin_kept_result *kept; /* by lane; NULL unless config.recover */
 	uint8_t *kept_payloads;         /* config.payload_bytes each */
+	struct fanin_engine_shards *shards; /* engine_shards.c's; NULL: no sparse request yet */
 	uint32_t n_known;               /* number of known lanes */
 	bool run_lost;
 	struct fanin_rejoin rejoin; /* while run_lost */
@@ -212,6 +220,47 @@ void fanin_engine_start(struct fanin_engine *engine, struct fanin_request *reque
  */
 void fanin_engine_advance(struct fanin_engine *engine, struct fanin_lane *lane);
 
+/* engine_rx.c: the lane's block has its result. */
+void fanin_engine_lane_finish(struct fanin_engine *engine, struct fanin_lane *lane);
+
+/* engine_rx.c: there was progress: nothing is overdue yet. */
+void fanin_engine_note_progress(struct fanin_engine *engine);
+
+/* engine_shards.c: prepares for a sparse request's blocks. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
+int fanin_engine_shards_init(struct fanin_engine *engine);
+
+/* engine_shards.c: with all that was received; engine->shards may be NULL. */
+void fanin_engine_shards_free(struct fanin_engine *engine);
+
+/*
+ * engine_shards.c: sends what is to be sent of a sparse lane's block: at first all of its shards, then what fanin_engine_shards_lost has
+ * found. Returns false if the transport has no room for all; the rest is sent by the next call.
+ */
+bool fanin_engine_shards_send(struct fanin_engine *engine, struct fanin_lane *lane);
+
+/* engine_shards.c: a SPARSE_RESULT. block: as the engine counts. */
+void fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_frame *frame,
+				 uint32_t block);
+
+/*
+ * engine_shards.c: an answer calls a sparse lane's block absent.
+ *
+ * in: those of its shards that are there; NULL if the answer says nothing of them. Returns true if fanin_engine_shards_send is to send
+ * some again; false if there is nothing to send yet, but perhaps the block is asked for by itself.
+ */
+bool fanin_engine_shards_lost(struct fanin_engine *engine, struct fanin_lane *lane,
+			      const uint64_t *in);
+
+/* engine_shards.c: bitmap of the result shards that are there of a block which has not all of them. Returns false if it is not sparse. */
+bool fanin_engine_shards_have(const struct fanin_engine *engine, uint32_t block, uint64_t *have);
+
+/* engine_shards.c: has this rank sparse blocks in progress, or results of some from this block on? They can't be told to others. */
+bool fanin_engine_shards_bar_resume(const struct fanin_engine *engine, uint32_t first_block);
+
+/* engine_shards.c: "300 indices f32 sum": a sparse block in words. */
+void fanin_engine_shards_format(const struct fanin_request *request, uint32_t block, char *text,
+				size_t text_len);
+
 /*
  * engine_recover.c: allocates memory for kept results, if there are any. Returns FANIN_OK or
  * FANIN_ERR_NO_MEMORY.
@@ -279,6 +328,23 @@ fanin_engine_transmit(struct fanin_engine *engine, const struct fanin_headers *h
 	if (__builtin_expect(engine->config.tagger != NULL, 0))
 		return fanin_engine_transmit_tagged(engine, headers, payload, payload_len);
 	return fanin_transport_send(engine->loop.transport, headers, payload, payload_len);
+}
+
+/* The lane's block has been sent, its last packet just now. */
+static inline void
+fanin_engine_note_sent(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	lane->state = FANIN_LANE_SENT;
+	lane->told = FANIN_BLOCK_ABSENT;
+	lane->sent_ns = engine->loop.now_ns;
+	lane->order = engine->order++;
+	lane->generation = engine->cc.generation;
+	if (fanin_block_before(engine->newest, lane->block))
+		engine->newest = lane->block;
+	if (lane->transmissions < UINT16_MAX)
+		lane->transmissions++;
+	engine->stats.frames_sent++;
+	fanin_loop_wake_by(&engine->loop, engine->loop.now_ns + fanin_engine_query_wait_ns(engine));
 }
 
 /* Builds and commits the lane's contribution. Returns false if the transport has no room. */

@@ -5,6 +5,7 @@
  * where w is the window of the congestion control. Called by the engine only.
  */
 #include "engine_internal.h"
+#include "hostlib/src/sparse/sparse.h"
 
 void
 fanin_engine_release(struct fanin_engine *engine, struct fanin_lane *lane)
@@ -39,6 +40,9 @@ fanin_engine_ready(struct fanin_lane *lane, struct fanin_request *request)
 {
 	lane->request = request;
 	lane->state = FANIN_LANE_READY;
+	lane->role = request == NULL           ? FANIN_LANE_KNOWN
+		     : request->sparse != NULL ? FANIN_LANE_SPARSE
+					       : FANIN_LANE_DENSE;
 	lane->told = FANIN_BLOCK_ABSENT;
 	lane->asked = false;
 	lane->held = false;
@@ -88,6 +92,8 @@ request_finish(struct fanin_engine *engine, struct fanin_request *request)
 	if (engine->kept != NULL)
 		fanin_engine_keep_request(engine, request);
 	fanin_request_list_finish(&engine->loop.requests, request);
+	if (request->sparse != NULL)
+		request->status = fanin_sparse_vector_finish(request->sparse);
 }
 
 /* The lane gets its next block if that is posted. from: a request before it. */

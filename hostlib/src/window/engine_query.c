@@ -30,10 +30,14 @@ fanin_engine_query(struct fanin_engine *engine, uint32_t block, bool all, bool o
 	struct fanin_headers headers;
 	struct fanin_hdr *hdr = &headers.fanin;
 	uint32_t number = engine->n_queries + 1;
+	uint64_t have = 0;
+	const uint32_t body_len = overdue && fanin_engine_shards_have(engine, block, &have)
+					  ? sizeof(have)
+					  : 0;
 
 	/* 0 means no query. */
 	number += number == 0;
-	fanin_wire_encode_l4(&headers, &engine->config.flow, 0);
+	fanin_wire_encode_l4(&headers, &engine->config.flow, body_len);
 	fanin_wire_encode_header(hdr, FANIN_TYPE_QUERY, engine->config.job, engine->config.epoch,
 				 engine->config.keys.up);
 	hdr->rank = engine->config.rank;
@@ -47,7 +51,7 @@ fanin_engine_query(struct fanin_engine *engine, uint32_t block, bool all, bool o
 						  ? engine->newest - block + 1
 						  : FANIN_ANSWER_BLOCKS);
 	headers.udp.src_be = fanin_wire_source_port_be(hdr->block);
-	if (!fanin_engine_transmit(engine, &headers, NULL, 0))
+	if (!fanin_engine_transmit(engine, &headers, body_len != 0 ? &have : NULL, body_len))
 		return 0;
 
 	engine->n_queries = number;
@@ -162,8 +166,8 @@ lane_unhold(struct fanin_lane *lane)
  * block counts, after some time.
  */
 static void
-absent_learn(struct fanin_engine *engine, struct fanin_lane *lane,
-	     const struct fanin_pending_query *asked)
+absent_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct fanin_pending_query *asked,
+	     const uint64_t *shards)
 {
 	const uint64_t patience_ns = fanin_engine_query_wait_ns(engine);
 	const uint64_t due_ns = resend_due_ns(engine, lane);
@@ -180,6 +184,9 @@ absent_learn(struct fanin_engine *engine, struct fanin_lane *lane,
 			lane->ask_ns = engine->loop.now_ns + patience_ns;
 		return;
 	}
+	if (lane->role == FANIN_LANE_SPARSE &&
+	    !fanin_engine_shards_lost(engine, lane, lane->block == asked->block ? shards : NULL))
+		return;
 	loss_note(engine);
 	if (!fanin_engine_send(engine, lane))
 		return;
@@ -194,8 +201,8 @@ absent_learn(struct fanin_engine *engine, struct fanin_lane *lane,
 
 /* Applies what the answer to a query says of a block that was sent before it. */
 static void
-lane_learn(struct fanin_engine *engine, struct fanin_lane *lane,
-	   const struct fanin_pending_query *asked, enum fanin_block_state state)
+lane_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct fanin_pending_query *asked,
+	   enum fanin_block_state state, const uint64_t *shards)
 {
 	lane->told = (uint8_t)state;
 	if (lane->held && state != FANIN_BLOCK_ABSENT)
@@ -203,7 +210,7 @@ lane_learn(struct fanin_engine *engine, struct fanin_lane *lane,
 	if (!is_long_before(engine, lane, asked))
 		return;
 	if (state == FANIN_BLOCK_ABSENT) {
-		absent_learn(engine, lane, asked);
+		absent_learn(engine, lane, asked, shards);
 	} else if (state == FANIN_BLOCK_DONE && engine->loop.now_ns >= lane->ask_ns &&
 		   (!fanin_engine_may_reorder(engine) ||
 		    asked->sent_ns - lane->sent_ns >= fanin_engine_query_wait_ns(engine)) &&
@@ -215,9 +222,10 @@ lane_learn(struct fanin_engine *engine, struct fanin_lane *lane,
 	}
 }
 
+/* shards: those of the block that was asked for which are there; NULL: the answer says nothing of any. */
 static void
 states_learn(struct fanin_engine *engine, const struct fanin_pending_query *asked, uint32_t first,
-	     const struct fanin_answer_body *body)
+	     const struct fanin_answer_body *body, const uint64_t *shards)
 {
 	const uint32_t n = body->n_blocks < FANIN_ANSWER_BLOCKS ? body->n_blocks
 								: FANIN_ANSWER_BLOCKS;
@@ -228,7 +236,7 @@ states_learn(struct fanin_engine *engine, const struct fanin_pending_query *aske
 		/* A block that was sent again since is not covered. */
 		if (lane->block == first + i && lane->state == FANIN_LANE_SENT &&
 		    fanin_block_before(lane->order, asked->order))
-			lane_learn(engine, lane, asked, fanin_answer_state(body, i));
+			lane_learn(engine, lane, asked, fanin_answer_state(body, i), shards);
 	}
 }
 
@@ -296,16 +304,20 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 	struct fanin_pending_query *asked = &engine->asked[hdr->number % FANIN_ENGINE_QUERIES];
 	const uint32_t generation = engine->cc.generation;
 	const uint32_t sets_len = 2 * fanin_ranks_bytes(engine->config.size);
-	uint8_t sets[2 * sizeof(struct fanin_ranks)];
+	uint8_t sets[2 * sizeof(struct fanin_ranks) + sizeof(uint64_t)];
 	struct fanin_answer_ranks ranks;
 	struct fanin_pending_query query;
 	struct fanin_answer_body body;
+	/* Behind the sets: which shards are there. */
+	const bool has_shards = frame->len >=
+				FANIN_PAYLOAD_OFFSET + sizeof(body) + sets_len + sizeof(uint64_t);
+	uint64_t shards = 0;
 
 	if (frame->len < FANIN_PAYLOAD_OFFSET + sizeof(body) + sets_len ||
 	    !fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET, &body,
 			      sizeof(body)) ||
 	    !fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET + sizeof(body),
-			      sets, sets_len)) {
+			      sets, sets_len + (has_shards ? sizeof(shards) : 0))) {
 		engine->stats.invalid++;
 		return;
 	}
@@ -333,7 +345,9 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 		engine->probe_number = 0;
 	if (engine->loop.now_ns - engine->spurious_ns > SPURIOUS_NS)
 		engine->reordering = FANIN_ENGINE_REORDERING_MIN;
-	states_learn(engine, &query, block, &body);
+	if (has_shards)
+		memcpy(&shards, sets + sets_len, sizeof(shards));
+	states_learn(engine, &query, block, &body, has_shards ? &shards : NULL);
 	/* Time that the caller was away is not the network's. */
 	if (query.sent_ns >= engine->loop.resumed_ns)
 		fanin_rtt_sample(&engine->rtt, engine->loop.now_ns - query.sent_ns);

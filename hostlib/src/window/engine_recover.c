@@ -197,7 +197,7 @@ static bool
 lane_resume(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t block)
 {
 	lane->resent_before = false;
-	if (lane->known) {
+	if (lane->role == FANIN_LANE_KNOWN) {
 		/* The run was lost again before all ranks had the result. */
 		fanin_engine_ready(lane, NULL);
 		return lane->block == block;
@@ -210,7 +210,6 @@ lane_resume(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t block
 	if (lane->block != block + engine->config.window || !is_kept(engine, block))
 		return false;
 	lane->block = block;
-	lane->known = true;
 	engine->n_known++;
 	fanin_engine_ready(lane, NULL);
 	return true;
@@ -226,6 +225,14 @@ fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint64_t instan
 	if (epoch == engine->config.epoch && instance == engine->config.instance && !engine->moved)
 		return FANIN_OK;
 	engine->moved = false;
+	if (fanin_engine_shards_bar_resume(engine, first_block)) {
+		fanin_error_set(
+			&engine->loop.error, 0,
+			"the switch has lost the run in a sparse allreduce, which can't be taken up again: the ranks begin again with block %u",
+			first_block);
+		fanin_engine_fail(engine, FANIN_ERR_REFUSED);
+		return FANIN_ERR_REFUSED;
+	}
 	engine->queue_head = engine->queue_tail;
 	for (uint32_t i = 0; i < engine->config.window; i++) {
 		uint32_t block = first_block + i;

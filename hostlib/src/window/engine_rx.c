@@ -9,11 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static void
-timers_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
+void
+fanin_engine_note_progress(struct fanin_engine *engine)
 {
-	if (lane->transmissions == 1 && lane->sent_ns > engine->overtaken_ns)
-		engine->overtaken_ns = lane->sent_ns;
 	engine->progress_ns = engine->loop.now_ns;
 	engine->heard_ns = engine->loop.now_ns;
 	/* The next query is for another block, or for the same one with the shortest interval. */
@@ -58,13 +56,14 @@ window_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 		engine->cc.type->on_delay(&engine->cc, &sample);
 }
 
-/* The lane's block has its result. */
-static void
-lane_finish(struct fanin_engine *engine, struct fanin_lane *lane)
+void
+fanin_engine_lane_finish(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	const uint32_t generation = engine->cc.generation;
 
-	timers_note_result(engine, lane);
+	if (lane->transmissions == 1 && lane->sent_ns > engine->overtaken_ns)
+		engine->overtaken_ns = lane->sent_ns;
+	fanin_engine_note_progress(engine);
 	window_note_result(engine, lane);
 	lane->resent_before = lane->transmissions > 1 && !lane->asked;
 	fanin_engine_advance(engine, lane);
@@ -90,6 +89,11 @@ static const char *
 block_format(const struct fanin_request *request, const struct fanin_extent *extent, char *text,
 	     size_t text_len)
 {
+	if (request->sparse != NULL) {
+		fanin_engine_shards_format(request, (uint32_t)(extent->offset / request->block_bytes),
+					   text, text_len);
+		return text;
+	}
 	return shape_format(request->dtype, extent->op, extent->root,
 			    extent->len / request->element_bytes, text, text_len);
 }
@@ -154,9 +158,24 @@ result_keep(struct fanin_engine *engine, const struct fanin_request *request,
 static void
 receive_known(struct fanin_engine *engine, struct fanin_lane *lane)
 {
-	lane->known = false;
+	lane->role = FANIN_LANE_DENSE;
 	engine->n_known--;
-	lane_finish(engine, lane);
+	fanin_engine_lane_finish(engine, lane);
+}
+
+/* The lane's block has a result, and is no contribution's. */
+static void
+receive_other(struct fanin_engine *engine, struct fanin_lane *lane, const struct fanin_hdr *hdr,
+	      uint32_t block)
+{
+	struct fanin_extent extent;
+
+	if (lane->role == FANIN_LANE_KNOWN) {
+		receive_known(engine, lane);
+		return;
+	}
+	extent = fanin_request_extent(lane->request, lane->block);
+	result_misfit(engine, lane->request, &extent, hdr, block);
 }
 
 static void
@@ -179,8 +198,8 @@ receive_result(struct fanin_engine *engine, const struct fanin_frame *frame, uin
 			engine->stats.invalid++;
 		return;
 	}
-	if (lane->known) {
-		receive_known(engine, lane);
+	if (__builtin_expect(lane->role != FANIN_LANE_DENSE, 0)) {
+		receive_other(engine, lane, hdr, block);
 		return;
 	}
 	/* Not the packet's number: its memory may be shared with the sender. */
@@ -200,7 +219,7 @@ receive_result(struct fanin_engine *engine, const struct fanin_frame *frame, uin
 	engine->stats.blocks++;
 	if (fanin_request_brings(request, &extent))
 		engine->stats.bytes_reduced += extent.len;
-	lane_finish(engine, lane);
+	fanin_engine_lane_finish(engine, lane);
 }
 
 /*
@@ -307,6 +326,9 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 	switch (hdr->type) {
 	case FANIN_TYPE_RESULT:
 		receive_result(engine, frame, block);
+		break;
+	case FANIN_TYPE_SPARSE_RESULT:
+		fanin_engine_shards_receive(engine, frame, block);
 		break;
 	case FANIN_TYPE_ANSWER:
 		engine->heard_ns = engine->loop.now_ns;

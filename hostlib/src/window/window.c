@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The window protocol as a table (protocol/protocol.h): for all dense handlers, whose blocks get a
- * contribution from every rank.
+ * contribution from every rank, and once more for the handlers that
+ * also take sparse blocks.
  */
 #include "engine.h"
 
@@ -100,6 +101,14 @@ window_report(const void *engine, struct fanin_report *report)
 	report->spurious = stats->spurious;
 	report->resumed = stats->resumed;
 	report->queries = stats->queries;
+	report->sparse_blocks = stats->sparse_blocks;
+	report->sparse_elements = stats->sparse_elements;
+	report->sparse_values_sent = stats->sparse_values_sent;
+	report->sparse_values_received = stats->sparse_values_received;
+	report->shards_sent = stats->shards_sent;
+	report->shards_received = stats->shards_received;
+	report->shard_bytes_sent = stats->shard_bytes_sent;
+	report->sparse_dense_bytes = stats->sparse_dense_bytes;
 	report->late = late.words[0];
 	report->n_late = fanin_ranks_count(&late);
 }
@@ -191,6 +200,18 @@ static const struct fanin_switch_ops window_on_switch = {
 	.peers_may_need_results = window_peers_may_need_results,
 };
 
+#define DENSE_COLLECTIVES                                                                          \
+	(1 << FANIN_COLLECTIVE_ALLREDUCE | 1 << FANIN_COLLECTIVE_REDUCE |                          \
+	 1 << FANIN_COLLECTIVE_REDUCE_SCATTER | 1 << FANIN_COLLECTIVE_BROADCAST |                  \
+	 1 << FANIN_COLLECTIVE_ALLGATHER)
+
+/* What both tables have: blocks of both kinds are those of one engine. */
+#define WINDOW_FUNCTIONS                                                                           \
+	.on_switch = &window_on_switch, .open = window_open, .close = window_close,                \
+	.post = window_post, .poll = window_poll, .idle_ns = window_idle_ns,                       \
+	.poll_fds = window_poll_fds, .error = window_error, .missing = window_missing,             \
+	.report = window_report
+
 static const char *const handlers[] = { "single", "multi", "tree", NULL };
 
 struct fanin_protocol fanin_protocol_window = {
@@ -200,19 +221,21 @@ struct fanin_protocol fanin_protocol_window = {
 	.is_usual = true,
 	.has_custom = true,
 	.has_tags = true,
-	.collectives = 1 << FANIN_COLLECTIVE_ALLREDUCE | 1 << FANIN_COLLECTIVE_REDUCE |
-		       1 << FANIN_COLLECTIVE_REDUCE_SCATTER | 1 << FANIN_COLLECTIVE_BROADCAST |
-		       1 << FANIN_COLLECTIVE_ALLGATHER,
-	.on_switch = &window_on_switch,
-	.open = window_open,
-	.close = window_close,
-	.post = window_post,
-	.poll = window_poll,
-	.idle_ns = window_idle_ns,
-	.poll_fds = window_poll_fds,
-	.error = window_error,
-	.missing = window_missing,
-	.report = window_report,
+	.collectives = DENSE_COLLECTIVES,
+	WINDOW_FUNCTIONS,
 };
 
 FANIN_PROTOCOL_REGISTER(fanin_protocol_window)
+
+static const char *const sparse_handlers[] = { "sparse-array", "sparse-hash", "sparse", NULL };
+
+struct fanin_protocol fanin_protocol_sparse = {
+	.name = "sparse window",
+	.handlers = sparse_handlers,
+	.has_custom = true,
+	.has_tags = true,
+	.collectives = DENSE_COLLECTIVES | 1 << FANIN_COLLECTIVE_ALLREDUCE_SPARSE,
+	WINDOW_FUNCTIONS,
+};
+
+FANIN_PROTOCOL_REGISTER(fanin_protocol_sparse)

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * All loops of sparse.h in one instruction set. This file is compiled once for each, with FANIN_SPARSE_TABLES naming the tables that
+ * it then defines. Which operator does what to an element is said where the dense kernels are.
+ */
+#include <string.h>
+
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+/* Of the dense kernels only what they do to an element is used here. */
+#pragma GCC diagnostic ignored "-Wunused-function"
+
+#include "handlers/kernels/bf16.h"
+#include "handlers/kernels/f16.h"
+#include "handlers/kernels/float.h"
+#include "handlers/kernels/integer.h"
+#include "handlers/kernels/table.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/* The dense kernels of these do several elements at a time: what they do to one. */
+ALWAYS_INLINE uint16_t
+combine_bf16_sum(uint16_t x, uint16_t y)
+{
+	return (uint16_t)(bf16_round(bf16_low(x) + bf16_low(y)) >> 16);
+}
+
+ALWAYS_INLINE uint16_t
+combine_bf16_prod(uint16_t x, uint16_t y)
+{
+	return (uint16_t)(bf16_round(bf16_low(x) * bf16_low(y)) >> 16);
+}
+
+#ifndef __AVX512FP16__
+#ifdef __F16C__
+ALWAYS_INLINE float
+f16_to_single(uint16_t bits)
+{
+	return _cvtsh_ss(bits);
+}
+
+ALWAYS_INLINE uint16_t
+f16_from_single(float value)
+{
+	return (uint16_t)_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
+}
+#else
+#define f16_to_single f16_widen
+#define f16_from_single f16_narrow
+#endif
+
+ALWAYS_INLINE uint16_t
+combine_f16_sum(uint16_t x, uint16_t y)
+{
+	return f16_from_single(f16_to_single(x) + f16_to_single(y));
+}
+
+ALWAYS_INLINE uint16_t
+combine_f16_prod(uint16_t x, uint16_t y)
+{
+	return f16_from_single(f16_to_single(x) * f16_to_single(y));
+}
+#endif
+
+typedef uint8_t any_8 ANY_ADDRESS;
+typedef uint16_t any_16 ANY_ADDRESS;
+typedef uint32_t any_32 ANY_ADDRESS;
+typedef uint64_t any_64 ANY_ADDRESS;
+
+#ifdef __AVX512F__
+/* Vectors of a size of elements: some lanes of one are taken from memory one after the other, and put there likewise. */
+#define LANES_32 16
+#define LANES_64 8
+
+#define SPARSE_LANES(size, mask_type)                                                              \
+	ALWAYS_INLINE __m512i expand_##size(uint64_t mask, const void *from)                       \
+	{                                                                                          \
+		return _mm512_maskz_expand_epi##size((mask_type)mask, _mm512_loadu_si512(from));   \
+	}                                                                                          \
+	ALWAYS_INLINE __m512i compress_##size(uint64_t mask, __m512i lanes)                        \
+	{                                                                                          \
+		return _mm512_maskz_compress_epi##size((mask_type)mask, lanes);                    \
+	}                                                                                          \
+	ALWAYS_INLINE __m512i select_##size(__m512i otherwise, uint64_t mask, __m512i lanes)       \
+	{                                                                                          \
+		return _mm512_mask_mov_epi##size(otherwise, (mask_type)mask, lanes);               \
+	}
+
+SPARSE_LANES(32, __mmask16)
+SPARSE_LANES(64, __mmask8)
+#endif
+
+/*
+ * combine_NAME into an array, of elements of so many bits. Whether there is a value already is not to be guessed: it has to be selected without a
+ * branch. 1.3 ns for each of 10 % of the indices, of which a third has a value already, where a sum into an array that is all there takes 0.5 ns.
+ */
+#define SPARSE_PUT(name, bits)                                                                     \
+	ALWAYS_INLINE void put_##name(any_##bits *values, uint64_t *occupied, uint##bits##_t in,   \
+				      uint32_t index)                                              \
+	{                                                                                          \
+		const uint64_t word = occupied[index / 64];                                        \
+		const uint##bits##_t old = values[index];                                          \
+		__typeof__(combine_##name(0, 0)) x, y, both;                                       \
+		uint##bits##_t combined;                                                           \
+                                                                                                   \
+		memcpy(&x, &old, sizeof(x));                                                       \
+		memcpy(&y, &in, sizeof(y));                                                        \
+		both = combine_##name(x, y);                                                       \
+		memcpy(&combined, &both, sizeof(combined));                                        \
+		values[index] = (word >> index % 64 & 1) != 0 ? combined : in;                     \
+		occupied[index / 64] = word | UINT64_C(1) << index % 64;                           \
+	}                                                                                          \
+	static void scatter16_##name(void *values, uint64_t *occupied, const void *in,             \
+				     const void *indices, size_t count)                            \
+	{                                                                                          \
+		const any_##bits *from = in;                                                       \
+		const any_16 *at = indices;                                                        \
+                                                                                                   \
+		for (size_t i = 0; i < count; i++)                                                 \
+			put_##name(values, occupied, from[i], at[i]);                              \
+	}                                                                                          \
+	static void scatter32_##name(void *values, uint64_t *occupied, const void *in,             \
+				     const void *indices, size_t count)                            \
+	{                                                                                          \
+		const any_##bits *from = in;                                                       \
+		const any_32 *at = indices;                                                        \
+                                                                                                   \
+		for (size_t i = 0; i < count; i++)                                                 \
+			put_##name(values, occupied, from[i], at[i]);                              \
+	}
+
+/* The values of a word, one after the other. Returns what is behind them. */
+#define PUT_BITS(name, values, occupied, from, word, first)                                        \
+	do {                                                                                       \
+		for (uint64_t left_bits = (word); left_bits != 0; left_bits &= left_bits - 1)      \
+			put_##name(values, occupied, *(from)++,                                    \
+				   (first) + (uint32_t)__builtin_ctzll(left_bits));                \
+	} while (0)
+
+#define SPARSE_BITMAP_8(name, bits)                                                                \
+	static void bitmap_##name(void *values, uint64_t *occupied, const void *in,                \
+				  const void *words, size_t n_words, size_t count)                 \
+	{                                                                                          \
+		const any_##bits *from = in;                                                       \
+		const any_64 *bit_words = words;                                                   \
+                                                                                                   \
+		(void)count;                                                                       \
+		for (size_t i = 0; i < n_words; i++)                                               \
+			PUT_BITS(name, values, occupied, from, bit_words[i], (uint32_t)(i * 64));  \
+	}
+#define SPARSE_BITMAP_16 SPARSE_BITMAP_8
+
+#ifdef __AVX512F__
+/*
+ * Bitmaps come where there are many values: all lanes of a vector are computed, and those that are to change are selected. What is left where a vector
+ * would read behind the last value is put there one by one.
+ */
+#define SPARSE_BITMAP_32(name, bits)                                                               \
+	ALWAYS_INLINE void put_lanes_##name(any_##bits *to, uint64_t there, uint64_t mask,         \
+					    const any_##bits *from)                                \
+	{                                                                                          \
+		uint##bits##_t in[LANES_##bits] __attribute__((aligned(64)));                      \
+		uint##bits##_t both[LANES_##bits] __attribute__((aligned(64)));                    \
+		const __m512i old = _mm512_loadu_si512(to);                                        \
+		const __m512i new = expand_##bits(mask, from);                                     \
+                                                                                                   \
+		_mm512_store_si512(in, new);                                                       \
+		_mm512_store_si512(both, old);                                                     \
+		kernel_##name(both, in, LANES_##bits);                                             \
+		_mm512_storeu_si512(to, select_##bits(select_##bits(old, mask, new), mask &there,  \
+						      _mm512_load_si512(both)));                   \
+	}                                                                                          \
+	static void bitmap_##name(void *values, uint64_t *occupied, const void *in,                \
+				  const void *words, size_t n_words, size_t count)                 \
+	{                                                                                          \
+		const uint64_t all = UINT64_MAX >> (64 - LANES_##bits);                            \
+		const any_##bits *from = in;                                                       \
+		const any_##bits *end = from + count;                                              \
+		const any_64 *bit_words = words;                                                   \
+		any_##bits *to = values;                                                           \
+                                                                                                   \
+		for (size_t i = 0; i < n_words; i++, to += 64) {                                   \
+			const uint64_t there = occupied[i];                                        \
+			const uint64_t word = bit_words[i];                                        \
+                                                                                                   \
+			if (end - from < 64) {                                                     \
+				PUT_BITS(name, values, occupied, from, word, (uint32_t)(i * 64));  \
+				continue;                                                          \
+			}                                                                          \
+			for (unsigned int g = 0; g < 64; g += LANES_##bits) {                      \
+				put_lanes_##name(to + g, there >> g, word >> g & all, from);       \
+				from += __builtin_popcountll(word >> g & all);                     \
+			}                                                                          \
+			occupied[i] = there | word;                                                \
+		}                                                                                  \
+	}
+#define SPARSE_BITMAP_64 SPARSE_BITMAP_32
+#else
+#define SPARSE_BITMAP_32 SPARSE_BITMAP_8
+#define SPARSE_BITMAP_64 SPARSE_BITMAP_8
+#endif
+
+#define SPARSE_COMBINE(name, bits)                                                                  \
+	SPARSE_PUT(name, bits)                                                                      \
+	SPARSE_BITMAP_##bits(name, bits) static const struct fanin_sparse_combine sparse_##name = { \
+		.list16 = scatter16_##name,                                                         \
+		.list32 = scatter32_##name,                                                         \
+		.bitmap = bitmap_##name,                                                            \
+	};
+
+#define SPARSE_FLOAT(name, bits)                                                                   \
+	SPARSE_COMBINE(name##_sum, bits)                                                           \
+	SPARSE_COMBINE(name##_prod, bits)                                                          \
+	SPARSE_COMBINE(name##_min, bits)                                                           \
+	SPARSE_COMBINE(name##_max, bits)
+
+#define SPARSE_INTEGER(name, bits)                                                                 \
+	SPARSE_FLOAT(name, bits)                                                                   \
+	SPARSE_COMBINE(name##_land, bits)                                                          \
+	SPARSE_COMBINE(name##_lor, bits)                                                           \
+	SPARSE_COMBINE(name##_lxor, bits)                                                          \
+	SPARSE_COMBINE(name##_band, bits)                                                          \
+	SPARSE_COMBINE(name##_bor, bits)                                                           \
+	SPARSE_COMBINE(name##_bxor, bits)
+
+SPARSE_INTEGER(i8, 8)
+SPARSE_INTEGER(i16, 16)
+SPARSE_INTEGER(i32, 32)
+SPARSE_INTEGER(i64, 64)
+SPARSE_INTEGER(u8, 8)
+SPARSE_INTEGER(u16, 16)
+SPARSE_INTEGER(u32, 32)
+SPARSE_INTEGER(u64, 64)
+SPARSE_FLOAT(f16, 16)
+SPARSE_FLOAT(bf16, 16)
+SPARSE_FLOAT(f32, 32)
+SPARSE_FLOAT(f64, 64)
+
+/*
+ * Takes `count` values from the bit `from` on, which statements write: `place` is where a value lies, n how many were before it. Returns the place
+ * behind the last one.
+ */
+#define TAKE_LOOP(statements)                                                                      \
+	uint32_t word_at = from / 64;                                                              \
+	uint32_t place = from;                                                                     \
+	uint64_t left = n == count ? 0 : occupied[word_at] & UINT64_MAX << from % 64;              \
+                                                                                                   \
+	if (n == count)                                                                            \
+		return from;                                                                       \
+	for (; n < count; n++) {                                                                   \
+		while (left == 0)                                                                  \
+			left = occupied[++word_at];                                                \
+		place = word_at * 64 + (uint32_t)__builtin_ctzll(left);                            \
+		left &= left - 1;                                                                  \
+		statements                                                                         \
+	}                                                                                          \
+	return place + 1;
+
+/* What TAKE_LOOP leaves to vectors before it, as long as a whole one can be written: it moves n and from on. */
+#define NO_TAKE_LANES(size, width, source)
+
+#ifdef __AVX512F__
+#define INDEX_LANES_PLACE(at, n)                                                                   \
+	_mm512_add_epi32(_mm512_set1_epi32((int)(at)),                                             \
+			 _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
+#define INDEX_LANES_TAG(at, n)                                                                     \
+	_mm512_sub_epi32(_mm512_maskz_loadu_epi32((__mmask16)(UINT32_MAX >> (32 - (n))),           \
+						  tags + (at)),                                    \
+			 _mm512_set1_epi32(1))
+#define STORE_INDICES_16(to, lanes) _mm256_storeu_si256((void *)(to), _mm512_cvtepi32_epi16(lanes))
+#define STORE_INDICES_32(to, lanes) _mm512_storeu_si512(to, lanes)
+
+#define INDEX_PLACE(place) (place)
+#define INDEX_TAG(place) (tags[place] - 1)
+
+/* Words with so few values are not worth vectors. */
+#define FEW_VALUES 5
+
+/* A vector of indices has 16 lanes, whatever the values are: so many have to be left. */
+#define TAKE_LANES(size, width, source)                                                              \
+	const uint64_t all_lanes = UINT64_MAX >> (64 - LANES_##size);                                \
+                                                                                                     \
+	for (uint64_t some = UINT64_MAX << from % 64; count - n >= LANES_32; some = UINT64_MAX) {    \
+		const uint32_t at = from / 64 * 64;                                                  \
+		uint64_t word = occupied[at / 64] & some;                                            \
+		unsigned int g = 0;                                                                  \
+                                                                                                     \
+		if (__builtin_popcountll(word) <= FEW_VALUES) {                                      \
+			for (; word != 0; word &= word - 1, n++) {                                   \
+				const uint32_t place = at + (uint32_t)__builtin_ctzll(word);         \
+                                                                                                     \
+				to[n] = in[place];                                                   \
+				place_at[n] = (uint##width##_t)INDEX_##source(place);                \
+			}                                                                            \
+			from = at + 64;                                                              \
+			continue;                                                                    \
+		}                                                                                    \
+		for (; g < 64 && count - n >= LANES_32; g += LANES_##size) {                         \
+			const uint64_t mask = word >> g & all_lanes;                                 \
+                                                                                                     \
+			_mm512_storeu_si512(to + n,                                                  \
+					    compress_##size(mask, _mm512_loadu_si512(in + at + g))); \
+			STORE_INDICES_##width(place_at + n,                                          \
+					      _mm512_maskz_compress_epi32(                           \
+						      (__mmask16)mask,                               \
+						      INDEX_LANES_##source(at + g, LANES_##size)));  \
+			n += (size_t)__builtin_popcountll(mask);                                     \
+		}                                                                                    \
+		/* Of the word that was broken off the bits behind are left. */                      \
+		from = from > at + g ? from : at + g;                                                \
+	}
+#define TAKE_LANES_32 TAKE_LANES
+#define TAKE_LANES_64 TAKE_LANES
+#else
+#define TAKE_LANES_32 NO_TAKE_LANES
+#define TAKE_LANES_64 NO_TAKE_LANES
+#endif
+#define TAKE_LANES_8 NO_TAKE_LANES
+#define TAKE_LANES_16 NO_TAKE_LANES
+
+#define SPARSE_TAKE_LIST(size, width)                                                              \
+	static uint32_t list##width##_of_##size(void *out, void *indices, const void *values,      \
+						const uint64_t *occupied, uint32_t from,           \
+						size_t count)                                      \
+	{                                                                                          \
+		const any_##size *in = values;                                                     \
+		any_##size *to = out;                                                              \
+		any_##width *place_at = indices;                                                   \
+		size_t n = 0;                                                                      \
+                                                                                                   \
+		TAKE_LANES_##size(size, width, PLACE)                                              \
+			TAKE_LOOP(to[n] = in[place]; place_at[n] = (uint##width##_t)place;)        \
+	}                                                                                          \
+	static uint32_t table##width##_of_##size(void *out, void *indices, const void *values,     \
+						 const uint64_t *occupied, const uint32_t *tags,   \
+						 uint32_t from, size_t count)                      \
+	{                                                                                          \
+		const any_##size *in = values;                                                     \
+		any_##size *to = out;                                                              \
+		any_##width *place_at = indices;                                                   \
+		size_t n = 0;                                                                      \
+                                                                                                   \
+		TAKE_LANES_##size(size, width, TAG) TAKE_LOOP(                                     \
+			to[n] = in[place]; place_at[n] = (uint##width##_t)(tags[place] - 1);)      \
+	}
+
+#define TAKE_WORD(in, to, word)                                                                    \
+	do {                                                                                       \
+		for (uint64_t left_bits = (word); left_bits != 0; left_bits &= left_bits - 1)      \
+			*(to)++ = (in)[__builtin_ctzll(left_bits)];                                \
+	} while (0)
+
+#define SPARSE_TAKE_BITMAP_8(size)                                                                 \
+	static void bitmap_of_##size(void *out, const void *values, const uint64_t *occupied,      \
+				     size_t n_words, size_t count)                                 \
+	{                                                                                          \
+		const any_##size *in = values;                                                     \
+		any_##size *to = out;                                                              \
+                                                                                                   \
+		(void)count;                                                                       \
+		for (size_t i = 0; i < n_words; i++, in += 64)                                     \
+			TAKE_WORD(in, to, occupied[i]);                                            \
+	}
+#define SPARSE_TAKE_BITMAP_16 SPARSE_TAKE_BITMAP_8
+
+#ifdef __AVX512F__
+#define SPARSE_TAKE_BITMAP_32(size)                                                                \
+	static void bitmap_of_##size(void *out, const void *values, const uint64_t *occupied,      \
+				     size_t n_words, size_t count)                                 \
+	{                                                                                          \
+		const uint64_t all = UINT64_MAX >> (64 - LANES_##size);                            \
+		const any_##size *in = values;                                                     \
+		any_##size *to = out;                                                              \
+		const any_##size *end = to + count;                                                \
+                                                                                                   \
+		for (size_t i = 0; i < n_words; i++, in += 64) {                                   \
+			const uint64_t word = occupied[i];                                         \
+                                                                                                   \
+			if (end - to < 64) {                                                       \
+				TAKE_WORD(in, to, word);                                           \
+				continue;                                                          \
+			}                                                                          \
+			for (unsigned int g = 0; g < 64; g += LANES_##size) {                      \
+				_mm512_storeu_si512(to,                                            \
+						    compress_##size(word >> g & all,               \
+								    _mm512_loadu_si512(in + g)));  \
+				to += __builtin_popcountll(word >> g & all);                       \
+			}                                                                          \
+		}                                                                                  \
+	}
+#define SPARSE_TAKE_BITMAP_64 SPARSE_TAKE_BITMAP_32
+#else
+#define SPARSE_TAKE_BITMAP_32 SPARSE_TAKE_BITMAP_8
+#define SPARSE_TAKE_BITMAP_64 SPARSE_TAKE_BITMAP_8
+#endif
+
+#define SPARSE_TAKE(size)                                                                          \
+	SPARSE_TAKE_LIST(size, 16)                                                                 \
+	SPARSE_TAKE_LIST(size, 32)                                                                 \
+	SPARSE_TAKE_BITMAP_##size(size)
+
+SPARSE_TAKE(8)
+SPARSE_TAKE(16)
+SPARSE_TAKE(32)
+SPARSE_TAKE(64)
+
+/*
+ * The lanes of a bucket that hold the tag or nothing, as bits. They are taken in their order and never given back, so that the lowest one is
+ * the tag's own, or the first empty one if it has none.
+ */
+ALWAYS_INLINE uint32_t
+bucket_match(const uint32_t *bucket, uint32_t tag)
+{
+#if defined(__AVX512F__)
+	const __m512i tags = _mm512_load_si512(bucket);
+
+	return (uint32_t)_mm512_cmpeq_epi32_mask(tags, _mm512_set1_epi32((int)tag)) |
+	       (uint32_t)_mm512_testn_epi32_mask(tags, tags);
+#elif defined(__AVX2__)
+	const __m256i wanted = _mm256_set1_epi32((int)tag);
+	const __m256i low = _mm256_load_si256((const void *)bucket);
+	const __m256i high = _mm256_load_si256((const void *)(bucket + 8));
+	const __m256i none = _mm256_setzero_si256();
+	const __m256i in_low = _mm256_or_si256(_mm256_cmpeq_epi32(low, wanted),
+					       _mm256_cmpeq_epi32(low, none));
+	const __m256i in_high = _mm256_or_si256(_mm256_cmpeq_epi32(high, wanted),
+						_mm256_cmpeq_epi32(high, none));
+
+	return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(in_low)) |
+	       (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(in_high)) << 8;
+#else
+	uint32_t match = 0;
+
+	for (unsigned int i = 0; i < FANIN_BUCKET_LANES; i++)
+		match |= (uint32_t)(bucket[i] == tag || bucket[i] == 0) << i;
+	return match;
+#endif
+}
+
+/* Takes the index's lane. *taken counts those that were empty. */
+ALWAYS_INLINE uint32_t
+locate(uint32_t *tags, unsigned int shift, uint32_t index, size_t *taken)
+{
+	/* Knuth's multiplicative hash: the upper bits are those that all others have a part in. */
+	const uint32_t first = (uint32_t)((uint64_t)(index * UINT32_C(2654435769)) >> shift) *
+			       FANIN_BUCKET_LANES;
+	const uint32_t match = bucket_match(tags + first, index + 1);
+	uint32_t lane;
+
+	if (__builtin_expect(match == 0, 0))
+		return FANIN_NO_LANE;
+	lane = first + (uint32_t)__builtin_ctz(match);
+	*taken += tags[lane] == 0;
+	tags[lane] = index + 1;
+	return lane;
+}
+
+#define SPARSE_LOCATE(width)                                                                       \
+	static size_t locate##width(uint32_t *tags, unsigned int shift, const void *indices,       \
+				    size_t count, uint32_t *lanes)                                 \
+	{                                                                                          \
+		const any_##width *at = indices;                                                   \
+		size_t taken = 0;                                                                  \
+                                                                                                   \
+		for (size_t i = 0; i < count; i++)                                                 \
+			lanes[i] = locate(tags, shift, at[i], &taken);                             \
+		return taken;                                                                      \
+	}
+
+SPARSE_LOCATE(16)
+SPARSE_LOCATE(32)
+
+#define FLOAT_ROW(name)                                                                            \
+	[FANIN_WIRE_SUM] = &sparse_##name##_sum, [FANIN_WIRE_PROD] = &sparse_##name##_prod,        \
+	[FANIN_WIRE_MIN] = &sparse_##name##_min, [FANIN_WIRE_MAX] = &sparse_##name##_max
+
+#define INTEGER_ROW(name)                                                                             \
+	FLOAT_ROW(name),                                                                              \
+		[FANIN_WIRE_LAND] = &sparse_##name##_land, [FANIN_WIRE_LOR] = &sparse_##name##_lor,   \
+		[FANIN_WIRE_LXOR] = &sparse_##name##_lxor, [FANIN_WIRE_BAND] = &sparse_##name##_band, \
+		[FANIN_WIRE_BOR] = &sparse_##name##_bor, [FANIN_WIRE_BXOR] = &sparse_##name##_bxor
+
+#define ROW(DTYPE, name, code, size, KIND) [FANIN_WIRE_##DTYPE] = { KIND##_ROW(name) },
+
+#define TAKE(size)                                                                                 \
+	{                                                                                          \
+		.list16 = list16_of_##size, .list32 = list32_of_##size,                            \
+		.table16 = table16_of_##size, .table32 = table32_of_##size,                        \
+		.bitmap = bitmap_of_##size,                                                        \
+	}
+
+const struct fanin_sparse_tables FANIN_SPARSE_TABLES = {
+	.combine = { FANIN_WIRE_DTYPES(ROW) },
+	.take = { TAKE(8), TAKE(16), TAKE(32), TAKE(64) },
+	.table = { .locate16 = locate16, .locate32 = locate32 },
+};

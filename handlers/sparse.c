@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See sparse.h: how a slot's memory is divided, and what becomes of a shard that comes. */
+#include "handlers/sparse.h"
+
+#include <string.h>
+
+const struct fanin_counter fanin_sparse_counters[] = {
+	[FANIN_SPARSE_SHARDS_IN] = { "shards_in", "shards of children, each counted once" },
+	[FANIN_SPARSE_SHARDS_OUT] = { "shards_out", "shards made here, each counted once" },
+	[FANIN_SPARSE_SPILLS] = { "spills",
+				  "of these, those that left before the block was complete" },
+	[FANIN_SPARSE_CHANGED_OVER] = { "changed_over", "hash tables that have become arrays" },
+	[FANIN_SPARSE_NO_PACKET] = { "no_packet", "shards not sent for want of a buffer" },
+	[FANIN_SPARSE_REPEATED] = { "shards_repeated", "shards sent again, up or down" },
+	{ 0 },
+};
+
+/* Where the parts of a slot are, as offsets; the last one is its size. */
+struct layout {
+	size_t occupied;
+	size_t values;
+	size_t tags;
+	size_t table_occupied;
+	size_t table_values;
+	size_t spills;
+	size_t end;
+};
+
+static const uint8_t sizes[] = { 1, 2, 4, 8 };
+
+/*
+ * Lanes of a hash table for elements of a size: so many that packets of all children, full of different indices, take up 0.65 of it at most. Not
+ * more than what can leave as shards, which is less in jobs of many children: there tables become arrays.
+ */
+static uint32_t
+table_lanes(const struct fanin_job_params *job, uint32_t element_bytes)
+{
+	const uint32_t most = fanin_shard_list_most(1, element_bytes, job->payload_bytes);
+	const uint64_t wanted = (uint64_t)job->n_children * most * 20 / 13;
+	uint64_t lanes = FANIN_BUCKET_LANES * 4;
+
+	while (lanes < wanted && lanes * 3 / 4 < (uint64_t)FANIN_TABLE_SHARDS_MAX * most)
+		lanes *= 2;
+	return (uint32_t)lanes;
+}
+
+static size_t
+bitmap_bytes(size_t n_bits)
+{
+	return RTE_CACHE_LINE_ROUNDUP((n_bits + 63) / 64 * sizeof(uint64_t));
+}
+
+static void
+lay_out(const struct fanin_job_params *job, enum fanin_sparse_mode mode, struct layout *layout)
+{
+	size_t occupied = 0, values = 0, tags = 0, table_occupied = 0, table_values = 0;
+
+	for (size_t i = 0; i < RTE_DIM(sizes); i++) {
+		const size_t span = fanin_shard_span_most(sizes[i], job->payload_bytes);
+		const size_t lanes = table_lanes(job, sizes[i]);
+
+		occupied = RTE_MAX(occupied, bitmap_bytes(span));
+		values = RTE_MAX(values, RTE_CACHE_LINE_ROUNDUP(span * sizes[i]));
+		table_occupied = RTE_MAX(table_occupied, bitmap_bytes(lanes));
+		table_values = RTE_MAX(table_values, RTE_CACHE_LINE_ROUNDUP(lanes * sizes[i]));
+		tags = RTE_MAX(tags, lanes * sizeof(uint32_t));
+	}
+	layout->occupied = RTE_CACHE_LINE_ROUNDUP(sizeof(struct fanin_sparse));
+	layout->values = layout->occupied + occupied;
+	layout->tags = layout->values + values;
+	if (mode == FANIN_SPARSE_ARRAY) {
+		layout->end = layout->tags;
+		return;
+	}
+	layout->table_occupied = layout->tags + tags;
+	layout->table_values = layout->table_occupied + table_occupied;
+	layout->spills = layout->table_values + table_values;
+	layout->end = layout->spills +
+		      (FANIN_SPILLS_MAX + 1) * (size_t)RTE_CACHE_LINE_ROUNDUP(job->payload_bytes);
+}
+
+size_t
+fanin_sparse_slot_size(const struct fanin_job_params *job, enum fanin_sparse_mode mode)
+{
+	struct layout layout;
+
+	lay_out(job, mode, &layout);
+	return layout.end;
+}
+
+/* Gives up what the slot holds of a sparse block. */
+static void
+release_sparse(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
+{
+	for (uint64_t left = slot->results.in; left != 0; left &= left - 1)
+		fanin_release(ctx, slot->kept[__builtin_ctzll(left)]);
+	slot->results = (struct fanin_shards_in){ 0 };
+	fanin_sparse_drop_empty(ctx, slot);
+}
+
+static void
+reset(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
+{
+	struct fanin_sparse *slot = (struct fanin_sparse *)dense;
+
+	single_drop_sum(ctx, &slot->single);
+	release_sparse(ctx, slot);
+}
+
+void
+fanin_sparse_release(struct fanin_handler_ctx *ctx, void *memory)
+{
+	struct fanin_sparse *slot = memory;
+
+	fanin_dense_release(ctx, &slot->single.dense);
+	reset(ctx, &slot->single.dense);
+}
+
+enum fanin_verdict
+fanin_sparse_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
+			  struct fanin_packet *packet, enum fanin_reason *reason)
+{
+	struct fanin_sparse *slot = memory;
+	enum fanin_verdict verdict;
+
+	if (!fanin_dense_admit(ctx, &slot->single.dense, index, packet, true, reset, &verdict, reason))
+		return verdict;
+	/* The block before this one may have been sparse. */
+	release_sparse(ctx, slot);
+	return single_combine(ctx, &slot->single, packet);
+}
+
+/* Can the job reduce this, and is the shard as it should be? What the header alone can tell was validated before. */
+static enum fanin_reason
+check(const struct fanin_job_params *job, const struct fanin_packet *packet)
+{
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+	const struct fanin_shard shard = fanin_shard_decode(hdr->members);
+
+	if (packet->payload_len > job->payload_bytes)
+		return FANIN_REASON_PAYLOAD;
+	if (job->in_order || (job->wide && fanin_operation_widens(hdr->dtype, hdr->op)) ||
+	    fanin_kernel_sparse(job->isa, hdr->dtype, hdr->op) == NULL)
+		return FANIN_REASON_OPERATION;
+	if (shard.span > fanin_shard_span_most(fanin_dtype_size(hdr->dtype), job->payload_bytes) ||
+	    !fanin_shard_check(hdr, packet->payload, packet->payload_len))
+		return FANIN_REASON_ELEMENTS;
+	return FANIN_REASON_NONE;
+}
+
+/* A table without entries, for the slot's block. */
+static void
+begin_table(const struct fanin_job_params *job, const struct layout *layout, struct fanin_sparse *slot)
+{
+	uint8_t *memory = (uint8_t *)slot;
+	const uint32_t lanes = table_lanes(job, slot->element_bytes);
+
+	slot->n_lanes = lanes;
+	slot->n_taken = 0;
+	slot->table_most = RTE_MIN(lanes / 4 * 3, FANIN_TABLE_SHARDS_MAX * slot->list_most);
+	slot->table_shift = 32 - (unsigned int)__builtin_ctz(lanes / FANIN_BUCKET_LANES);
+	slot->tags = (void *)(memory + layout->tags);
+	slot->table.occupied = (void *)(memory + layout->table_occupied);
+	slot->table.values = memory + layout->table_values;
+	slot->spills = memory + layout->spills;
+	memset(slot->tags, 0, lanes * sizeof(*slot->tags));
+	memset(slot->table.occupied, 0, lanes / 64 * sizeof(uint64_t));
+}
+
+/* In SETUP: the slot is the block's, whose first shard this is, of a child or of the result. Who is present is still to be said. */
+static void
+begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const struct fanin_hdr *hdr,
+	    enum fanin_sparse_mode mode)
+{
+	const struct fanin_job_params *job = ctx->job;
+	struct fanin_dense *dense = &slot->single.dense;
+	const uint32_t span = fanin_shard_decode(hdr->members).span;
+	struct layout layout;
+
+	fanin_dense_release(ctx, dense);
+	release_sparse(ctx, slot);
+	/* The next dense block has to find its kernel anew: data type and operator in the window are this one's now. */
+	dense->add = NULL;
+	dense->window.wide = 0;
+	__atomic_store_n(&dense->begun_ns, ctx->now_ns, __ATOMIC_RELEASE);
+	ctx->stats->blocks++;
+
+	lay_out(job, mode, &layout);
+	slot->span = span;
+	slot->element_bytes = (uint8_t)fanin_dtype_size(hdr->dtype);
+	slot->index_bytes = (uint8_t)fanin_shard_index_bytes(span);
+	slot->list_most = fanin_shard_list_most(span, slot->element_bytes, job->payload_bytes);
+	slot->combine = fanin_kernel_sparse(job->isa, hdr->dtype, hdr->op);
+	slot->take = fanin_kernel_sparse_take(job->isa, hdr->dtype);
+	slot->mode = (uint8_t)mode;
+	slot->n_shards = 0;
+	slot->n_spills = 0;
+	slot->last_spill = 0;
+	slot->n_spilled = 0;
+	slot->most_number = 0;
+	memset(slot->child, 0, job->n_children * sizeof(slot->child[0]));
+	slot->array.occupied = (void *)((uint8_t *)slot + layout.occupied);
+	slot->array.values = (uint8_t *)slot + layout.values;
+	memset(slot->array.occupied, 0, (span + 63) / 64 * sizeof(uint64_t));
+	if (mode == FANIN_SPARSE_TABLE)
+		begin_table(job, &layout, slot);
+
+	__atomic_store_n(&dense->window.present, 0, __ATOMIC_RELEASE);
+	dense->window.shape = fanin_shard_shape(hdr);
+	__atomic_store_n(&dense->window.state, fanin_state_make(hdr->block, FANIN_PHASE_OPEN, 1),
+			 __ATOMIC_RELEASE);
+}
+
+/* The parent has sent all of its result, and this switch all that it had to. */
+static void
+result_is_complete(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
+{
+	struct fanin_dense *dense = &slot->single.dense;
+
+	__atomic_store_n(&dense->window.present, ctx->job->children, __ATOMIC_RELEASE);
+	fanin_window_pass(&dense->window, ctx->job->shared, FANIN_PHASE_SENT, FANIN_PHASE_DONE);
+	ctx->stats->results++;
+	if (ctx->now_ns > dense->begun_ns)
+		ctx->stats->block_ns += ctx->now_ns - dense->begun_ns;
+}
+
+/* All children are in. */
+static void
+finish(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
+{
+	const struct fanin_job_params *job = ctx->job;
+	struct fanin_dense *dense = &slot->single.dense;
+
+	fanin_sparse_finish(ctx, slot);
+	fanin_sparse_drop_empty(ctx, slot);
+	if (job->has_parent) {
+		ctx->stats->upward++;
+		fanin_window_finish(&dense->window, job->shared, FANIN_PHASE_SENT);
+		return;
+	}
+	ctx->stats->results++;
+	/* Of workers that share a block, the last one's round may have begun before the first one's. */
+	if (ctx->now_ns > dense->begun_ns)
+		ctx->stats->block_ns += ctx->now_ns - dense->begun_ns;
+	fanin_window_finish(&dense->window, job->shared, FANIN_PHASE_DONE);
+}
+
+/* The shard was there already. One that is said to be sent again is answered: it was not needed. The caller leaves. */
+static enum fanin_verdict
+duplicate(struct fanin_handler_ctx *ctx, const struct fanin_sparse *slot,
+	  const struct fanin_packet *packet, enum fanin_block_state state)
+{
+	ctx->stats->duplicates++;
+	if ((packet->headers->fanin.flags & FANIN_FLAG_RETRANSMIT) == 0)
+		return FANIN_VERDICT_FREE;
+	fanin_sparse_answer_duplicate(ctx, slot, packet, state);
+	return FANIN_VERDICT_HELD;
+}
+
+/* A child's shard of the open block, of its shape. The caller is in, and leaves. */
+static enum fanin_verdict
+add_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
+	  const struct fanin_packet *packet, enum fanin_reason *reason, bool checked)
+{
+	const struct fanin_shard shard = fanin_shard_decode(packet->headers->fanin.members);
+	struct fanin_shards_in *child = &slot->child[packet->child];
+	struct fanin_window *window = &slot->single.dense.window;
+	enum fanin_verdict verdict;
+
+	if ((child->in >> shard.number & 1) != 0)
+		return duplicate(ctx, slot, packet,
+				 fanin_shards_complete(child) ? FANIN_BLOCK_OPEN
+							      : FANIN_BLOCK_ABSENT);
+	if (!fanin_shards_fit(child, &shard))
+		return fanin_sparse_drop(reason, FANIN_REASON_BLOCK_WINDOW);
+	if (!checked) {
+		const enum fanin_reason found = check(ctx->job, packet);
+
+		if (found != FANIN_REASON_NONE)
+			return fanin_sparse_drop(reason, found);
+	}
+	fanin_sparse_merge(ctx, slot, packet);
+	fanin_shards_add(child, &shard);
+	ctx->stats->own[FANIN_SPARSE_SHARDS_IN]++;
+	slot->most_number = RTE_MAX(slot->most_number, shard.number);
+	verdict = fanin_sparse_keep_empty(slot, packet->mbuf) ? FANIN_VERDICT_HELD
+							      : FANIN_VERDICT_FREE;
+	if (!fanin_shards_complete(child))
+		return verdict;
+	ctx->stats->contributions++;
+	(void)fanin_window_claim(window, ctx->job->shared, packet->child);
+	if (window->present == ctx->job->children)
+		finish(ctx, slot);
+	return verdict;
+}
+
+/* The class of a shard's block, once a slot of an earlier run is out of the way. */
+static enum fanin_window_class
+enter(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t index, uint32_t block)
+{
+	struct fanin_dense *dense = &slot->single.dense;
+	const enum fanin_window_class class = fanin_window_enter(&dense->window, ctx, block, true);
+
+	if (class != FANIN_WINDOW_RESET)
+		return class;
+	fanin_dense_release(ctx, dense);
+	reset(ctx, dense);
+	fanin_window_reset(&dense->window, ctx, index);
+	return fanin_window_enter(&dense->window, ctx, block, true);
+}
+
+static enum fanin_verdict
+take_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t index,
+	   const struct fanin_packet *packet, enum fanin_sparse_mode mode, enum fanin_reason *reason)
+{
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+	struct fanin_window *window = &slot->single.dense.window;
+	const enum fanin_window_class class = enter(ctx, slot, index, hdr->block);
+	enum fanin_verdict verdict;
+
+	switch (class) {
+	case FANIN_WINDOW_NEW:
+		*reason = check(ctx->job, packet);
+		if (*reason != FANIN_REASON_NONE) {
+			fanin_window_abandon(window, ctx, hdr->block);
+			return FANIN_VERDICT_DROP;
+		}
+		begin_block(ctx, slot, hdr, mode);
+		verdict = add_shard(ctx, slot, packet, reason, true);
+		break;
+	case FANIN_WINDOW_CURRENT:
+	case FANIN_WINDOW_SENT:
+	case FANIN_WINDOW_FINISHED:
+		if (window->shape != fanin_shard_shape(hdr))
+			verdict = fanin_sparse_drop(reason, FANIN_REASON_MISMATCH);
+		else if (class == FANIN_WINDOW_CURRENT)
+			verdict = add_shard(ctx, slot, packet, reason, false);
+		else
+			verdict = duplicate(ctx, slot, packet,
+					    class == FANIN_WINDOW_SENT ? FANIN_BLOCK_SENT
+								       : FANIN_BLOCK_DONE);
+		break;
+	case FANIN_WINDOW_STALE:
+		return fanin_sparse_drop(reason, FANIN_REASON_BLOCK_STALE);
+	case FANIN_WINDOW_AHEAD:
+		return fanin_sparse_drop(reason, FANIN_REASON_BLOCK_WINDOW);
+	case FANIN_WINDOW_OLD_RUN:
+		return fanin_sparse_drop(reason, FANIN_REASON_EPOCH);
+	case FANIN_WINDOW_RESET:
+	case FANIN_WINDOW_BUSY:
+	default:
+		return FANIN_VERDICT_RETRY;
+	}
+	fanin_window_leave(window, ctx->job->shared);
+	return verdict;
+}
+
+/* A shard of the parent's result becomes one of this switch's: kept, and sent to all children. */
+static void
+pass_down(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const struct fanin_packet *packet)
+{
+	const struct fanin_job_params *job = ctx->job;
+	struct fanin_headers *headers = packet->headers;
+	const struct fanin_hdr said = headers->fanin;
+	struct rte_mbuf *mbuf = packet->mbuf;
+
+	*headers = job->result_headers;
+	fanin_wire_set_payload_len(headers, packet->payload_len);
+	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_SPARSE_RESULT, job->id, ctx->epoch,
+				 job->keys.down);
+	headers->fanin.contributions = job->n_ranks;
+	headers->fanin.block = said.block;
+	headers->fanin.dtype = said.dtype;
+	headers->fanin.op = said.op;
+	headers->fanin.count = said.count;
+	headers->fanin.members = said.members;
+	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + packet->payload_len);
+	mbuf->pkt_len = mbuf->data_len;
+	mbuf->ol_flags = 0;
+	fanin_seal(ctx, FANIN_TAG_DOWN, mbuf);
+	/* One reference for each child; the one that the mbuf came with, the only one so far, stays with the slot. */
+	rte_mbuf_refcnt_set(mbuf, (uint16_t)(job->n_children + 1));
+	slot->kept[fanin_shard_decode(said.members).number] = mbuf;
+	fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, job->children,
+		   mbuf->pkt_len - FANIN_PAYLOAD_OFFSET);
+}
+
+/* A shard of the result, of this block, which is open or was sent up. The caller is in, and leaves. */
+static enum fanin_verdict
+add_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
+	   const struct fanin_packet *packet, bool sent)
+{
+	const struct fanin_shard shard = fanin_shard_decode(packet->headers->fanin.members);
+
+	if ((slot->results.in >> shard.number & 1) != 0 || !fanin_shards_fit(&slot->results, &shard)) {
+		ctx->stats->duplicates++;
+		return FANIN_VERDICT_FREE;
+	}
+	/* Results take the place of mbufs that were kept for shards of this switch. */
+	if (slot->n_empty + (unsigned int)__builtin_popcountll(slot->results.in) == FANIN_SHARDS_MAX)
+		fanin_release(ctx, slot->empty[--slot->n_empty]);
+	pass_down(ctx, slot, packet);
+	fanin_shards_add(&slot->results, &shard);
+	if (sent && fanin_shards_complete(&slot->results))
+		result_is_complete(ctx, slot);
+	return FANIN_VERDICT_HELD;
+}
+
+/*
+ * Spills may come before anything of a child has: the parent has a contribution of another one, whose hosts have the results that allow this
+ * slot to go on just as well.
+ */
+static enum fanin_verdict
+take_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t index,
+	    const struct fanin_packet *packet, enum fanin_sparse_mode mode, enum fanin_reason *reason)
+{
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+	struct fanin_window *window = &slot->single.dense.window;
+	const enum fanin_window_class class = enter(ctx, slot, index, hdr->block);
+	enum fanin_verdict verdict;
+
+	switch (class) {
+	case FANIN_WINDOW_NEW:
+		*reason = check(ctx->job, packet);
+		if (*reason != FANIN_REASON_NONE) {
+			fanin_window_abandon(window, ctx, hdr->block);
+			return FANIN_VERDICT_DROP;
+		}
+		begin_block(ctx, slot, hdr, mode);
+		verdict = add_result(ctx, slot, packet, false);
+		break;
+	case FANIN_WINDOW_CURRENT:
+	case FANIN_WINDOW_SENT:
+		if (window->shape != fanin_shard_shape(hdr))
+			verdict = fanin_sparse_drop(reason, FANIN_REASON_MISMATCH);
+		else if (packet->payload_len > ctx->job->payload_bytes)
+			verdict = fanin_sparse_drop(reason, FANIN_REASON_PAYLOAD);
+		else
+			verdict = add_result(ctx, slot, packet, class == FANIN_WINDOW_SENT);
+		break;
+	case FANIN_WINDOW_FINISHED:
+		ctx->stats->duplicates++;
+		verdict = FANIN_VERDICT_FREE;
+		break;
+	case FANIN_WINDOW_RESET:
+	case FANIN_WINDOW_BUSY:
+		return FANIN_VERDICT_RETRY;
+	default:
+		ctx->stats->duplicates++;
+		return FANIN_VERDICT_FREE;
+	}
+	fanin_window_leave(window, ctx->job->shared);
+	return verdict;
+}
+
+const uint8_t fanin_sparse_types[] = { FANIN_TYPE_RESULT,
+				       FANIN_TYPE_KNOWN,
+				       FANIN_TYPE_QUERY,
+				       FANIN_TYPE_ANSWER,
+				       FANIN_TYPE_SPARSE,
+				       FANIN_TYPE_SPARSE_RESULT,
+				       0 };
+
+enum fanin_verdict
+fanin_sparse_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
+		   struct fanin_packet *packet, enum fanin_sparse_mode mode,
+		   enum fanin_reason *reason)
+{
+	struct fanin_sparse *slot = memory;
+
+	switch (packet->headers->fanin.type) {
+	case FANIN_TYPE_SPARSE:
+		return take_shard(ctx, slot, index, packet, mode, reason);
+	case FANIN_TYPE_SPARSE_RESULT:
+		/* Nobody has one for the root. */
+		if (!ctx->job->has_parent)
+			return FANIN_VERDICT_FREE;
+		return take_result(ctx, slot, index, packet, mode, reason);
+	case FANIN_TYPE_QUERY:
+		return fanin_sparse_query(ctx, slot, packet, reason);
+	case FANIN_TYPE_ANSWER:
+		return fanin_sparse_answer(ctx, slot, packet, reason);
+	default:
+		return fanin_dense_other(ctx, &slot->single.dense, index, packet, reset, reason);
+	}
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the dense and the sparse calls share.
+ */
+#ifndef FANIN_HOSTLIB_COLLECTIVES_H
+#define FANIN_HOSTLIB_COLLECTIVES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fanin/fanin.h"
+#include "hostlib/src/request/request.h"
+
+/* True if two buffers have bytes in common. */
+static inline bool
+fanin_buffers_overlap(const void *a, uint64_t a_len, const void *b, uint64_t b_len)
+{
+	return a_len != 0 && b_len != 0 && (uintptr_t)a < (uintptr_t)b + b_len &&
+	       (uintptr_t)b < (uintptr_t)a + a_len;
+}
+
+/*
+ * Posts a request whose arguments are right, with the context's lock.
+ *
+ * call: copied. count: as for the protocol's post. req: set on success only. Returns FANIN_OK, or a negative status with the context's error
+ * set.
+ */
+int fanin_request_post(const struct fanin_request *call, size_t count, fanin_request **req);
+
+/* The request becomes one of its communicator's, which is freed with it. With the context's lock. */
+void fanin_request_link(struct fanin_request *request);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sparse requests without a density: the ranks agree on the largest number of values by a small allreduce, since all must cut the vector
+ * into the same blocks. What is posted meanwhile is held back, as block numbers run on across requests.
+ */
+#include "context.h"
+#include "hostlib/src/sparse/sparse.h"
+
+/* The elements of agreement_data, of which the largest are found. */
+enum {
+	MOST_VALUES,
+	N,
+	NOT_N, /* so that the least n is found, too */
+	N_AGREED
+};
+
+/* Asks the others for what the first request that is held needs. */
+static int
+agreement_post(struct fanin_comm *comm, const struct fanin_sparse_vector *sparse)
+{
+	comm->agreement_data[MOST_VALUES] = sparse->nnz;
+	comm->agreement_data[N] = sparse->n;
+	comm->agreement_data[NOT_N] = ~sparse->n;
+	comm->agreement = (struct fanin_request){
+		.comm = comm,
+		.send = (const uint8_t *)comm->agreement_data,
+		.recv = (uint8_t *)comm->agreement_data,
+		.collective = FANIN_COLLECTIVE_ALLREDUCE,
+		.dtype = FANIN_U64,
+		.op = FANIN_MAX,
+	};
+	return comm->protocol->post(comm->engine, &comm->agreement, N_AGREED);
+}
+
+int
+fanin_comm_hold(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
+{
+	if (!comm->agreeing) {
+		int status = agreement_post(comm, request->sparse);
+
+		if (status != FANIN_OK)
+			return status;
+		fanin_request_list_init(&comm->held);
+		comm->agreeing = true;
+	}
+	request->held_count = count;
+	fanin_request_list_append(&comm->held, request);
+	return FANIN_OK;
+}
+
+/* Takes the first request out. */
+static struct fanin_request *
+held_take(struct fanin_comm *comm)
+{
+	struct fanin_request *request = comm->held.first;
+
+	fanin_request_list_finish(&comm->held, request);
+	request->status = FANIN_IN_PROGRESS;
+	return request;
+}
+
+/* The first request that is held knows what it has waited for. Returns FANIN_OK, or FANIN_ERR_INVALID with its error set. */
+static int
+agreement_take(const struct fanin_comm *comm, struct fanin_sparse_vector *sparse)
+{
+	const uint64_t *data = comm->agreement_data;
+
+	if (data[N] != ~data[NOT_N])
+		return fanin_error_set(
+			&sparse->error, FANIN_ERR_INVALID,
+			"n is %llu here, and %llu to %llu at all ranks, expected the same at all",
+			(unsigned long long)sparse->n, (unsigned long long)~data[NOT_N],
+			(unsigned long long)data[N]);
+	sparse->most = data[MOST_VALUES];
+	sparse->is_known = true;
+	return FANIN_OK;
+}
+
+/* A request that has waited is posted. Where it can't be, it fails alone, and at all ranks. */
+static void
+held_post(struct fanin_comm *comm, struct fanin_request *request)
+{
+	int status = comm->protocol->post(comm->engine, request, request->held_count);
+
+	if (status != FANIN_OK)
+		request->status = status;
+}
+
+bool
+fanin_comm_agree(struct fanin_comm *comm)
+{
+	struct fanin_request *request;
+
+	if (comm->agreement.status == FANIN_IN_PROGRESS)
+		return false;
+	if (comm->agreement.status != FANIN_OK) {
+		fanin_request_list_fail(&comm->held, comm->agreement.status);
+		comm->agreeing = false;
+		return false;
+	}
+	request = held_take(comm);
+	request->status = agreement_take(comm, request->sparse);
+	if (request->status == FANIN_OK)
+		held_post(comm, request);
+	while (comm->held.first != NULL) {
+		request = comm->held.first;
+		if (request->sparse != NULL && !request->sparse->is_known) {
+			int status = agreement_post(comm, request->sparse);
+
+			/* The next call tells those that wait. */
+			if (status != FANIN_OK)
+				comm->agreement.status = status;
+			return true;
+		}
+		held_post(comm, held_take(comm));
+	}
+	comm->agreeing = false;
+	return true;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sparse vectors of one allreduce (Flare section 7; docs/protocol.md, "Sparse blocks"): how many indices a block has, how what a rank
+ * brings for a block is cut into shards, and how the shards of its result are put together. Pure but for the struct and its memory; one
+ * thread at a time.
+ */
+#ifndef FANIN_HOSTLIB_SPARSE_H
+#define FANIN_HOSTLIB_SPARSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fanin/fanin.h"
+#include "handlers/kernels/kernels.h"
+#include "hostlib/src/base/error.h"
+#include "wire/shard.h"
+
+/* The values of a block's result at ascending indices, until the whole result is known. */
+struct fanin_sparse_part;
+
+struct fanin_sparse_vector {
+	/* What this rank brings, and what is to come of it: filled in by the owner. */
+	uint64_t n; /* indices of the vector */
+	uint64_t nnz;
+	const uint8_t *indices;
+	const uint8_t *values;
+	struct fanin_sparse_result *result; /* the caller's */
+	uint8_t index_bytes;                /* 4 or 8, of both */
+	uint8_t dtype;
+	uint8_t op;
+	uint8_t element_bytes;
+	bool is_known; /* `most` is; if not, the ranks have to agree first */
+	uint64_t most; /* the largest number of values that a rank brings, the same at all ranks */
+
+	void *coalesced;   /* indices and values, if they are not the caller's; owned */
+	uint32_t span;     /* indices of each block but the last one */
+	uint32_t n_blocks; /* 0: not laid out yet */
+	uint64_t n_out;    /* values of the result, of the blocks that are done */
+	struct fanin_sparse_part **parts; /* of each block; owned. NULL: the result is dense */
+	uint8_t *scratch;                 /* a block's values; owned. Likewise */
+	uint64_t *bits;                   /* of a block's indices: which have a value; owned */
+	fanin_kernel_fn combine;
+	struct fanin_error error; /* why the request failed, if the communicator has not */
+};
+
+/* What this rank brings for a block, cut into shards. */
+struct fanin_sparse_cut {
+	uint64_t first; /* position of the block's first value */
+	uint32_t count;
+	uint32_t span; /* of this block */
+	uint8_t form;  /* enum fanin_shard_form */
+	uint8_t n_shards;
+	uint32_t starts[FANIN_SHARDS_MAX + 1]; /* of each shard, values of the block before it; then `count` */
+};
+
+/* A shard of a result, as received. */
+struct fanin_sparse_shard {
+	struct fanin_sparse_shard *next; /* the owner's */
+	struct fanin_shard head;
+	uint32_t payload_len;
+	uint16_t count;
+	uint8_t payload[]; /* that fanin_shard_check has found right */
+};
+
+/*
+ * Checks what a rank brings: indices ascending and below n, none twice unless they are to be coalesced, which is done here.
+ *
+ * sparse: what its owner fills in. Returns FANIN_OK, FANIN_ERR_INVALID with position, found and expected, or FANIN_ERR_NO_MEMORY.
+ */
+int fanin_sparse_vector_check(struct fanin_sparse_vector *sparse, bool coalesce,
+			      struct fanin_error *error);
+
+/*
+ * Returns how many indices a block has such that one with as many values as there are on average, and some more, fills a packet: a multiple of
+ * 64; 0 if packets are too short for 64 values. most: of n, the largest number of values that a rank brings.
+ */
+uint32_t fanin_sparse_vector_span(uint64_t n, uint64_t most, uint32_t element_bytes,
+				  uint32_t payload_bytes);
+
+/*
+ * Cuts the vector into blocks and allocates what the result needs. `is_known` holds.
+ *
+ * n_blocks: set on success only. Returns FANIN_OK, FANIN_ERR_NO_MEMORY, FANIN_ERR_INVALID if there are more than 2^31 blocks, or
+ * FANIN_ERR_UNSUPPORTED if packets are too short; with the request's error set.
+ */
+int fanin_sparse_vector_layout(struct fanin_sparse_vector *sparse, uint32_t payload_bytes);
+
+/* Indices of a block. block: from 0 on, as all below. */
+static inline uint32_t
+fanin_sparse_vector_block_span(const struct fanin_sparse_vector *sparse, uint32_t block)
+{
+	const uint64_t left = sparse->n - (uint64_t)block * sparse->span;
+
+	if (sparse->n == 0)
+		return 1;
+	return left < sparse->span ? (uint32_t)left : sparse->span;
+}
+
+/* Cuts what this rank brings for a block: the same every time, in the shorter one of both forms. */
+void fanin_sparse_vector_cut(const struct fanin_sparse_vector *sparse, uint32_t block,
+			     uint32_t payload_bytes, struct fanin_sparse_cut *cut);
+
+/*
+ * Makes a shard of a cut.
+ *
+ * hdr: gets count and members. payload: room for payload_bytes of the cut. Returns the payload's length.
+ */
+uint32_t fanin_sparse_vector_make(const struct fanin_sparse_vector *sparse, uint32_t block,
+				  const struct fanin_sparse_cut *cut, unsigned int number,
+				  struct fanin_hdr *hdr, void *payload);
+
+/*
+ * Combines all shards of a block's result in the order of their numbers, and keeps what comes out: in the caller's vector if that is
+ * dense, else until fanin_sparse_vector_finish.
+ *
+ * shards: n of them, by number. n_values: receives how many indices have a value. Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
+ */
+int fanin_sparse_vector_merge(struct fanin_sparse_vector *sparse, uint32_t block,
+			      struct fanin_sparse_shard *const *shards, unsigned int n,
+			      uint32_t *n_values);
+
+/*
+ * All blocks are merged: the caller gets the result. Returns FANIN_OK, FANIN_ERR_CAPACITY or FANIN_ERR_NO_MEMORY with the request's
+ * error set.
+ */
+int fanin_sparse_vector_finish(struct fanin_sparse_vector *sparse);
+
+/* The result of a rank that is the only one: what it brings. As fanin_sparse_vector_finish; there is no layout. */
+int fanin_sparse_vector_finish_alone(struct fanin_sparse_vector *sparse);
+
+/*
+ * As fanin_compact, whose arguments have been checked. options: with an index_bytes of 4 or 8.
+ */
+int fanin_sparse_vector_compact(const void *dense, uint64_t n, unsigned int dtype,
+				const struct fanin_compact_opts *options, void *indices,
+				void *values, uint64_t capacity, uint64_t *count);
+
+/* With all that it owns; may be NULL. */
+void fanin_sparse_vector_free(struct fanin_sparse_vector *sparse);
+
+/* The index at a position of an array of indices of 4 or 8 bytes, at any address. */
+static inline uint64_t
+fanin_sparse_vector_index(const void *indices, uint8_t index_bytes, uint64_t position)
+{
+	uint64_t index = 0;
+
+	memcpy(&index, (const uint8_t *)indices + position * index_bytes, index_bytes);
+	return index;
+}
+
+/* Writes it there. */
+static inline void
+fanin_sparse_vector_index_set(void *indices, uint8_t index_bytes, uint64_t position, uint64_t index)
+{
+	memcpy((uint8_t *)indices + position * index_bytes, &index, index_bytes);
+}
+
+#endif

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sparse blocks: lanes that send shards, and put results together of shards (docs/protocol.md, "Sparse blocks"; Flare section 7). What is sent
+ * can be made again from the caller's vectors, so only results take memory: each shard has a buffer from its arrival until its block is
+ * complete. Called by the poll loop only.
+ */
+#include "engine_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hostlib/src/sparse/sparse.h"
+
+/* A lane's block, if that is sparse and something was sent or received of it. */
+struct lane_shards {
+	uint32_t block;
+	bool is_begun;
+	bool is_cut;
+	uint8_t total;    /* of the result's shards; 0: not known yet */
+	uint64_t to_send; /* of the cut's */
+	uint64_t have;    /* of the result's */
+	uint32_t last;    /* the sparse block before, if had_last */
+	bool had_last;
+	struct fanin_sparse_cut cut;
+	struct fanin_sparse_shard *received[FANIN_SHARDS_MAX];
+};
+
+struct fanin_engine_shards {
+	struct fanin_sparse_shard *spare; /* buffers of payload_bytes */
+	uint32_t n_spare;
+	uint8_t *payload; /* of what is sent */
+	struct lane_shards lanes[];
+};
+
+int
+fanin_engine_shards_init(struct fanin_engine *engine)
+{
+	struct fanin_engine_shards *shards;
+
+	if (engine->shards != NULL)
+		return FANIN_OK;
+	shards = calloc(1, sizeof(*shards) + engine->config.window * sizeof(shards->lanes[0]));
+	if (shards == NULL)
+		return FANIN_ERR_NO_MEMORY;
+	shards->payload = malloc(engine->config.payload_bytes);
+	if (shards->payload == NULL) {
+		free(shards);
+		return FANIN_ERR_NO_MEMORY;
+	}
+	engine->shards = shards;
+	return FANIN_OK;
+}
+
+/* A buffer for a shard, or NULL without memory. */
+static struct fanin_sparse_shard *
+buffer_take(struct fanin_engine *engine)
+{
+	struct fanin_engine_shards *shards = engine->shards;
+	struct fanin_sparse_shard *buffer = shards->spare;
+
+	if (buffer == NULL)
+		return malloc(sizeof(*buffer) + engine->config.payload_bytes);
+	shards->spare = buffer->next;
+	shards->n_spare--;
+	return buffer;
+}
+
+/* It is kept, if there is not a window of them already: blocks that took many shards may be followed by others. */
+static void
+buffer_release(struct fanin_engine *engine, struct fanin_sparse_shard *buffer)
+{
+	struct fanin_engine_shards *shards = engine->shards;
+
+	if (shards->n_spare >= engine->config.window) {
+		free(buffer);
+		return;
+	}
+	buffer->next = shards->spare;
+	shards->spare = buffer;
+	shards->n_spare++;
+}
+
+/* What was received is no longer needed. */
+static void
+lane_release(struct fanin_engine *engine, struct lane_shards *own)
+{
+	for (uint64_t have = own->have; have != 0; have &= have - 1)
+		buffer_release(engine, own->received[__builtin_ctzll(have)]);
+	own->have = 0;
+	own->is_begun = false;
+}
+
+void
+fanin_engine_shards_free(struct fanin_engine *engine)
+{
+	struct fanin_engine_shards *shards = engine->shards;
+
+	if (shards == NULL)
+		return;
+	for (uint32_t i = 0; i < engine->config.window; i++)
+		lane_release(engine, &shards->lanes[i]);
+	while (shards->spare != NULL) {
+		struct fanin_sparse_shard *buffer = shards->spare;
+
+		shards->spare = buffer->next;
+		free(buffer);
+	}
+	free(shards->payload);
+	free(shards);
+	engine->shards = NULL;
+}
+
+static struct lane_shards *
+shards_of(const struct fanin_engine *engine, const struct fanin_lane *lane)
+{
+	return &engine->shards->lanes[lane - engine->lanes];
+}
+
+/* The lane's block, which is sparse and posted. */
+static struct lane_shards *
+lane_begin(struct fanin_engine *engine, const struct fanin_lane *lane)
+{
+	struct lane_shards *own = shards_of(engine, lane);
+
+	if (own->is_begun && own->block == lane->block)
+		return own;
+	lane_release(engine, own);
+	own->block = lane->block;
+	own->is_begun = true;
+	own->is_cut = false;
+	own->total = 0;
+	own->to_send = 0;
+	return own;
+}
+
+/* Which block of its vector. */
+static uint32_t
+index_of(const struct fanin_lane *lane)
+{
+	return lane->block - lane->request->first_block;
+}
+
+/* So many shards, from the first one on. n: 1 to 64. */
+static uint64_t
+first_shards(unsigned int n)
+{
+	return UINT64_MAX >> (64 - n);
+}
+
+static bool
+shard_send(struct fanin_engine *engine, const struct fanin_lane *lane, unsigned int number)
+{
+	const struct fanin_sparse_vector *sparse = lane->request->sparse;
+	const struct lane_shards *own = shards_of(engine, lane);
+	struct fanin_headers headers = engine->headers;
+	struct fanin_hdr *hdr = &headers.fanin;
+	uint32_t payload_len;
+
+	hdr->type = FANIN_TYPE_SPARSE;
+	hdr->flags = lane->transmissions != 0 ? FANIN_FLAG_RETRANSMIT : 0;
+	hdr->contributions = 1;
+	hdr->dtype = sparse->dtype;
+	hdr->op = sparse->op;
+	hdr->root = 0;
+	hdr->block = lane->block - engine->base;
+	hdr->progress = engine->oldest - engine->base;
+	payload_len = fanin_sparse_vector_make(sparse, index_of(lane), &own->cut, number, hdr,
+					       engine->shards->payload);
+	fanin_wire_encode_l4(&headers, &engine->config.flow, payload_len);
+	/* All of a block's go to the same worker, in their order. */
+	headers.udp.src_be = fanin_wire_source_port_be(hdr->block);
+	if (!fanin_engine_transmit(engine, &headers, engine->shards->payload, payload_len))
+		return false;
+	engine->stats.shards_sent++;
+	engine->stats.shard_bytes_sent += payload_len;
+	return true;
+}
+
+bool
+fanin_engine_shards_send(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	struct lane_shards *own = lane_begin(engine, lane);
+	bool some = false;
+
+	if (!own->is_cut) {
+		fanin_sparse_vector_cut(lane->request->sparse, index_of(lane),
+					engine->config.payload_bytes, &own->cut);
+		own->is_cut = true;
+		own->to_send = first_shards(own->cut.n_shards);
+	}
+	while (own->to_send != 0) {
+		if (!shard_send(engine, lane, (unsigned int)__builtin_ctzll(own->to_send))) {
+			/* What is sent again is not queued: the next answer tells what is lost then. */
+			if (some && lane->state == FANIN_LANE_SENT)
+				fanin_engine_note_sent(engine, lane);
+			return false;
+		}
+		own->to_send &= own->to_send - 1;
+		some = true;
+		if (own->to_send == 0)
+			break;
+		engine->order++;
+		engine->stats.frames_sent++;
+	}
+	fanin_engine_note_sent(engine, lane);
+	return true;
+}
+
+bool
+fanin_engine_shards_lost(struct fanin_engine *engine, struct fanin_lane *lane, const uint64_t *in)
+{
+	struct lane_shards *own = lane_begin(engine, lane);
+	const uint64_t all = first_shards(own->cut.n_shards);
+
+	assert(own->is_cut);
+	own->to_send = in != NULL ? all & ~*in : all;
+	if (in != NULL || own->cut.n_shards == 1)
+		return own->to_send != 0;
+	/* Which of them are lost is said of the block only that is asked for. */
+	if (engine->loop.now_ns >= lane->ask_ns &&
+	    fanin_engine_query(engine, lane->block, false, false) != 0)
+		lane->ask_ns = engine->loop.now_ns + fanin_engine_query_wait_ns(engine);
+	own->to_send = 0;
+	return false;
+}
+
+bool
+fanin_engine_shards_have(const struct fanin_engine *engine, uint32_t block, uint64_t *have)
+{
+	const struct fanin_lane *lane = fanin_engine_lane(engine, block);
+	const struct lane_shards *own;
+
+	if (lane->block != block || lane->state == FANIN_LANE_IDLE || lane->role != FANIN_LANE_SPARSE)
+		return false;
+	own = shards_of(engine, lane);
+	*have = own->is_begun && own->block == block ? own->have : 0;
+	return true;
+}
+
+bool
+fanin_engine_shards_bar_resume(const struct fanin_engine *engine, uint32_t first_block)
+{
+	if (engine->shards == NULL)
+		return false;
+	for (const struct fanin_request *request = engine->loop.requests.first; request != NULL;
+	     request = request->next) {
+		if (request->sparse != NULL)
+			return true;
+	}
+	for (uint32_t i = 0; i < engine->config.window; i++) {
+		const struct lane_shards *own = &engine->shards->lanes[i];
+
+		if (own->had_last && !fanin_block_before(own->last, first_block))
+			return true;
+	}
+	return false;
+}
+
+void
+fanin_engine_shards_format(const struct fanin_request *request, uint32_t block, char *text,
+			   size_t text_len)
+{
+	const struct fanin_sparse_vector *sparse = request->sparse;
+
+	snprintf(text, text_len, "%u indices %s %s", fanin_sparse_vector_block_span(sparse, block),
+		 fanin_dtype_name(sparse->dtype), fanin_op_name(sparse->op));
+}
+
+/* The result is not that of the block which this rank posted. */
+static void
+result_misfit(struct fanin_engine *engine, const struct fanin_lane *lane, const struct fanin_hdr *hdr)
+{
+	const struct fanin_request *request = lane->request;
+	char posted[64];
+
+	if (request->sparse != NULL)
+		fanin_engine_shards_format(request, index_of(lane), posted, sizeof(posted));
+	else
+		snprintf(posted, sizeof(posted), "a dense one of %s",
+			 fanin_dtype_name(request->dtype));
+	fanin_error_set(&engine->loop.error, 0,
+			"the result of block %u holds %u indices %s %s, but this rank posted %s",
+			lane->block, fanin_shard_decode(hdr->members).span,
+			fanin_dtype_name(hdr->dtype), fanin_op_name(hdr->op), posted);
+	fanin_engine_fail(engine, FANIN_ERR_REFUSED);
+}
+
+/* All shards of the result are there. */
+static void
+lane_complete(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	struct fanin_request *request = lane->request;
+	struct fanin_sparse_vector *sparse = request->sparse;
+	struct lane_shards *own = shards_of(engine, lane);
+	const uint32_t span = own->cut.span;
+	uint32_t n_values;
+
+	if (fanin_sparse_vector_merge(sparse, index_of(lane), own->received, own->total,
+				      &n_values) != FANIN_OK) {
+		fanin_error_set(&engine->loop.error, 0, "out of memory for the result of block %u",
+				lane->block);
+		fanin_engine_fail(engine, FANIN_ERR_NO_MEMORY);
+		return;
+	}
+	lane_release(engine, own);
+	own->last = lane->block;
+	own->had_last = true;
+	request->done_blocks++;
+	/* An empty vector has a block of one index all the same. */
+	if (sparse->n != 0)
+		request->done_bytes += (uint64_t)span * sparse->element_bytes;
+	engine->stats.blocks++;
+	engine->stats.bytes_reduced += (uint64_t)own->cut.count * sparse->element_bytes;
+	engine->stats.sparse_blocks++;
+	engine->stats.sparse_elements += sparse->n != 0 ? span : 0;
+	engine->stats.sparse_dense_bytes += (uint64_t)(sparse->n != 0 ? span : 0) *
+					    sparse->element_bytes;
+	engine->stats.sparse_values_sent += own->cut.count;
+	engine->stats.sparse_values_received += n_values;
+	fanin_engine_lane_finish(engine, lane);
+}
+
+/* Is it part of the same sequence of shards as those that are there, and not the last one to come before all of this rank's are sent? */
+static bool
+belongs(const struct fanin_lane *lane, const struct lane_shards *own, const struct fanin_shard *shard)
+{
+	const uint8_t total = shard->total != 0 ? shard->total : own->total;
+	const uint64_t have = own->have | UINT64_C(1) << shard->number;
+
+	if (total == 0)
+		return true;
+	if ((own->total != 0 && total != own->total) || (have & ~first_shards(total)) != 0)
+		return false;
+	return have != first_shards(total) || lane->state == FANIN_LANE_SENT;
+}
+
+/* Copies what lies in memory that others may write, and then looks at it. Returns NULL if it is not right, or there is no memory. */
+static struct fanin_sparse_shard *
+shard_copy(struct fanin_engine *engine, const struct fanin_frame *frame,
+	   const struct fanin_headers *headers)
+{
+	const uint32_t payload_len = fanin_wire_payload_len(headers);
+	struct fanin_sparse_shard *buffer;
+
+	if (payload_len > engine->config.payload_bytes ||
+	    payload_len > frame->len - FANIN_PAYLOAD_OFFSET)
+		return NULL;
+	buffer = buffer_take(engine);
+	if (buffer == NULL)
+		return NULL;
+	buffer->head = fanin_shard_decode(headers->fanin.members);
+	buffer->payload_len = payload_len;
+	buffer->count = headers->fanin.count;
+	if ((payload_len == 0 || fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET,
+						  buffer->payload, payload_len)) &&
+	    fanin_shard_check(&headers->fanin, buffer->payload, payload_len))
+		return buffer;
+	buffer_release(engine, buffer);
+	return NULL;
+}
+
+/* A shard of the result of a sparse block that is posted. */
+static void
+lane_receive(struct fanin_engine *engine, struct fanin_lane *lane, const struct fanin_frame *frame,
+	     const struct fanin_headers *headers)
+{
+	const struct fanin_shard shard = fanin_shard_decode(headers->fanin.members);
+	struct lane_shards *own = lane_begin(engine, lane);
+	struct fanin_sparse_shard *buffer;
+
+	if ((own->have >> shard.number & 1) != 0) {
+		engine->stats.duplicates++;
+		return;
+	}
+	buffer = belongs(lane, own, &shard) ? shard_copy(engine, frame, headers) : NULL;
+	if (buffer == NULL) {
+		engine->stats.invalid++;
+		return;
+	}
+	own->received[shard.number] = buffer;
+	own->have |= UINT64_C(1) << shard.number;
+	if (shard.total != 0)
+		own->total = shard.total;
+	engine->stats.shards_received++;
+	if (own->total != 0 && own->have == first_shards(own->total)) {
+		lane_complete(engine, lane);
+		return;
+	}
+	/* Others may still be on their way. */
+	fanin_engine_note_progress(engine);
+	if (lane->block == engine->oldest &&
+	    engine->ask_ns < engine->loop.now_ns + fanin_engine_query_wait_ns(engine))
+		engine->ask_ns = engine->loop.now_ns + fanin_engine_query_wait_ns(engine);
+}
+
+void
+fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_frame *frame,
+			    uint32_t block)
+{
+	const struct fanin_headers headers = *(const struct fanin_headers *)frame->data;
+	const struct fanin_hdr *hdr = &headers.fanin;
+	struct fanin_lane *lane = fanin_engine_lane(engine, block);
+	const struct fanin_sparse_vector *sparse;
+
+	/* Spills may come before this rank has posted the block: whoever is not there yet asks for them later. */
+	if (lane->block != block || lane->state == FANIN_LANE_IDLE) {
+		if (fanin_block_before(block, lane->block))
+			engine->stats.duplicates++;
+		return;
+	}
+	if (lane->role == FANIN_LANE_KNOWN) {
+		engine->stats.invalid++;
+		return;
+	}
+	sparse = lane->request->sparse;
+	if (sparse == NULL || hdr->dtype != sparse->dtype || hdr->op != sparse->op ||
+	    fanin_shard_decode(hdr->members).span !=
+		    fanin_sparse_vector_block_span(sparse, index_of(lane))) {
+		result_misfit(engine, lane, hdr);
+		return;
+	}
+	/* Once more, of the copy: a switch on this machine may still write what it was made of. */
+	if (!fanin_shard_fits(hdr, fanin_wire_payload_len(&headers))) {
+		engine->stats.invalid++;
+		return;
+	}
+	lane_receive(engine, lane, frame, &headers);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sparse vectors of several ranks, the requests for their allreduce, and what must come of it, found a second time by looking at one index
+ * after the other.
+ */
+#ifndef FANIN_TESTS_UNIT_SPARSE_VECTORS_H
+#define FANIN_TESTS_UNIT_SPARSE_VECTORS_H
+
+#include "hostlib/src/request/request.h"
+#include "hostlib/src/sparse/sparse.h"
+#include "reference/random.h"
+
+#define SPARSE_MOST_RANKS 16
+
+enum sparse_pattern {
+	SPARSE_UNIFORM,   /* any index, with the same probability */
+	SPARSE_CLUSTERED, /* runs of up to 200 indices in a row */
+	SPARSE_SAME,      /* all ranks have the same indices */
+	SPARSE_DISJOINT,  /* no two ranks have one in common */
+	SPARSE_PATTERNS
+};
+
+struct sparse_vectors_options {
+	uint64_t n;
+	uint64_t seed;
+	double hint; /* that blocks are cut by, the same at all ranks; 0: the largest of all ranks */
+	double density; /* 0 to 1; above 0 there is one value at least */
+	enum sparse_pattern pattern;
+	uint16_t n_ranks;
+	uint8_t dtype;
+	uint8_t op;
+	uint8_t index_bytes;
+	bool dense;    /* the result is */
+	bool in_place; /* it is sparse and goes where what is sent is */
+};
+
+struct sparse_vectors {
+	struct sparse_vectors_options options;
+	uint32_t element_bytes;
+	uint64_t most; /* values of any rank */
+	uint64_t nnz[SPARSE_MOST_RANKS];
+	uint8_t *indices[SPARSE_MOST_RANKS];
+	uint8_t *values[SPARSE_MOST_RANKS];
+	struct fanin_sparse_result results[SPARSE_MOST_RANKS];
+	struct fanin_request requests[SPARSE_MOST_RANKS]; /* with their sparse part */
+	bool *expected_is_there;
+	uint64_t *expected; /* bits of elements */
+	uint64_t n_expected;
+};
+
+/* Makes them. Results are the library's to allocate unless they are dense or in place. */
+struct sparse_vectors *sparse_vectors_make(const struct sparse_vectors_options *options);
+
+/* The request of a rank as the public call makes it, with the density known. */
+void sparse_vectors_request(struct sparse_vectors *vectors, uint16_t rank);
+
+/* All requests are done, and right. */
+void sparse_vectors_expect(const struct sparse_vectors *vectors);
+
+/* The result at one rank is right. */
+void sparse_vectors_expect_result(const struct sparse_vectors *vectors,
+				  const struct fanin_sparse_result *result);
+
+void sparse_vectors_free(struct sparse_vectors *vectors);
+
+#endif

@@ -1,0 +1,822 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sparse vectors at a host: how they are cut into blocks and shards, what is made of dense ones, and the public calls, whose ranks agree on a
+ * density around the switch of sparse_world.h.
+ */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hostlib/src/comm/context.h"
+#include "hostlib/src/ring/ring.h"
+#include "tests/unit/sparse_vectors.h"
+#include "tests/unit/sparse_world.h"
+#include "tests/unit/suites.h"
+
+#define MOST_PAYLOAD 8192
+
+/* ---------------------------------------------------------------- cutting */
+
+static struct fanin_sparse_result nowhere = { .sz = sizeof(nowhere) };
+
+/* The vector of one rank, laid out for packets of this size. */
+static struct fanin_sparse_vector *
+vector_lay_out(struct sparse_vectors *vectors, uint32_t payload_bytes)
+{
+	struct fanin_sparse_vector *sparse;
+
+	sparse_vectors_request(vectors, 0);
+	sparse = vectors->requests[0].sparse;
+	ck_assert_int_eq(fanin_sparse_vector_layout(sparse, payload_bytes), FANIN_OK);
+	return sparse;
+}
+
+/* Cuts a block, and finds all its values in its shards again, each once. Returns how many shards there are. */
+static unsigned int
+block_expect(const struct fanin_sparse_vector *sparse, uint32_t block, uint32_t payload_bytes,
+	     uint64_t *bytes)
+{
+	const uint64_t begin = (uint64_t)block * sparse->span;
+	uint8_t payload[MOST_PAYLOAD], again[MOST_PAYLOAD];
+	struct fanin_sparse_cut cut;
+	uint64_t position;
+
+	fanin_sparse_vector_cut(sparse, block, payload_bytes, &cut);
+	ck_assert_uint_ge(cut.n_shards, 1);
+	ck_assert_uint_le(cut.n_shards, FANIN_SHARDS_MAX);
+	position = cut.first;
+	for (unsigned int number = 0; number < cut.n_shards; number++) {
+		struct fanin_hdr hdr = { .dtype = sparse->dtype, .op = sparse->op };
+		const uint32_t len = fanin_sparse_vector_make(sparse, block, &cut, number, &hdr,
+							      payload);
+		const struct fanin_shard shard = fanin_shard_decode(hdr.members);
+		const uint8_t *behind = payload + hdr.count * sparse->element_bytes;
+		uint32_t word = 0;
+
+		ck_assert_uint_le(len, payload_bytes);
+		ck_assert_uint_eq(shard.span, cut.span);
+		ck_assert_uint_eq(shard.number, number);
+		ck_assert_uint_eq(shard.total, number + 1u == cut.n_shards ? cut.n_shards : 0);
+		ck_assert(fanin_shard_fits(&hdr, len));
+		ck_assert(fanin_shard_check(&hdr, payload, len));
+		ck_assert(hdr.count != 0 || cut.n_shards == 1);
+		ck_assert_uint_eq(fanin_sparse_vector_make(sparse, block, &cut, number, &hdr, again),
+				  len);
+		ck_assert_int_eq(memcmp(payload, again, len), 0);
+		if (hdr.count != 0)
+			ck_assert_int_eq(memcmp(payload,
+						sparse->values + position * sparse->element_bytes,
+						hdr.count * sparse->element_bytes),
+					 0);
+		for (uint32_t i = 0; i < hdr.count; i++) {
+			const uint64_t expected = fanin_sparse_vector_index(sparse->indices,
+									    sparse->index_bytes,
+									    position++) -
+						  begin;
+
+			if (shard.form == FANIN_SHARD_LIST) {
+				const uint8_t index_bytes =
+					(uint8_t)fanin_shard_index_bytes(shard.span);
+
+				ck_assert_uint_eq(fanin_sparse_vector_index(behind, index_bytes, i),
+						  expected);
+				continue;
+			}
+			word = (uint32_t)(expected - fanin_shard_first(payload, len));
+			ck_assert_uint_ne(behind[word / 8] >> word % 8 & 1, 0);
+		}
+		*bytes += len + FANIN_PAYLOAD_OFFSET;
+	}
+	ck_assert_uint_eq(position, cut.first + cut.count);
+	return cut.n_shards;
+}
+
+static const uint8_t dtypes[] = { FANIN_WIRE_I8, FANIN_WIRE_BF16, FANIN_WIRE_F32, FANIN_WIRE_F64 };
+static const uint32_t payloads[] = { 640, 1408, 8192 };
+static const double densities[] = { 0, 1e-9, 0.001, 0.01, 0.1, 0.2, 0.5, 1 };
+
+#define N(array) (sizeof(array) / sizeof((array)[0]))
+
+START_TEST(each_value_is_in_one_shard)
+{
+	for (size_t i = 0; i < N(densities) * SPARSE_PATTERNS * N(payloads); i++) {
+		const uint32_t payload_bytes = payloads[i % N(payloads)];
+		const struct sparse_vectors_options options = {
+			.n = 100000,
+			.seed = i,
+			.density = densities[i / N(payloads) % N(densities)],
+			.pattern = (enum sparse_pattern)(i / N(payloads) / N(densities)),
+			.n_ranks = 1,
+			.dtype = dtypes[_i],
+			.op = FANIN_WIRE_SUM,
+			.index_bytes = i % 2 == 0 ? 4 : 8,
+		};
+		struct sparse_vectors *vectors = sparse_vectors_make(&options);
+		struct fanin_sparse_vector *sparse = vector_lay_out(vectors, payload_bytes);
+		const uint64_t list_bytes = sparse->nnz * (sparse->element_bytes + 4u);
+		const uint64_t headers = (uint64_t)FANIN_PAYLOAD_OFFSET *
+					 (sparse->n_blocks + 1 + list_bytes / payload_bytes);
+		uint64_t bytes = 0;
+
+		for (uint32_t block = 0; block < sparse->n_blocks; block++)
+			block_expect(sparse, block, payload_bytes, &bytes);
+		/* It is never longer than a list, as far as that has a number of packets to be expected. */
+		ck_assert_uint_le(bytes, list_bytes + 2 * headers);
+		sparse_vectors_free(vectors);
+	}
+}
+END_TEST
+
+/* A vector of one block, which has values at every `step`-th index. */
+static unsigned int
+shards_of(uint32_t span, uint32_t count, uint32_t step, uint32_t payload_bytes)
+{
+	struct fanin_sparse_vector sparse = {
+		.n = span,
+		.nnz = count,
+		.result = &nowhere,
+		.index_bytes = 4,
+		.dtype = FANIN_WIRE_F32,
+		.op = FANIN_WIRE_SUM,
+		.element_bytes = 4,
+		.span = span,
+		.n_blocks = 1,
+	};
+	uint32_t *indices = malloc((count + 1) * sizeof(*indices));
+	float *values = calloc(count + 1, sizeof(*values));
+	unsigned int n_shards;
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		indices[i] = i * step;
+	sparse.indices = (const uint8_t *)indices;
+	sparse.values = (const uint8_t *)values;
+	n_shards = block_expect(&sparse, 0, payload_bytes, &bytes);
+	free(indices);
+	free(values);
+	return n_shards;
+}
+
+START_TEST(packets_may_be_exactly_full)
+{
+	const uint32_t most = fanin_shard_list_most(17920, 4, 1408);
+
+	/* So far apart that a bitmap would be longer. */
+	ck_assert_uint_eq(shards_of(17920, most - 1, 70, 1408), 1);
+	ck_assert_uint_eq(shards_of(17920, most, 70, 1408), 1);
+	ck_assert_uint_eq(shards_of(17920, most + 1, 70, 1408), 2);
+	ck_assert_uint_eq(shards_of(60000, 3 * most, 80, 1408), 3);
+	ck_assert_uint_eq(shards_of(60000, 3 * most + 1, 80, 1408), 4);
+}
+END_TEST
+
+START_TEST(an_empty_block_has_one_shard)
+{
+	ck_assert_uint_eq(shards_of(1, 0, 1, 1408), 1);
+	ck_assert_uint_eq(shards_of(17920, 0, 1, 1408), 1);
+}
+END_TEST
+
+START_TEST(a_full_block_has_56_shards)
+{
+	for (size_t i = 0; i < N(payloads); i++) {
+		const uint32_t most = fanin_shard_span_most(4, payloads[i]);
+
+		ck_assert_uint_eq(shards_of(most, most, 1, payloads[i]), FANIN_SHARDS_FULL);
+		ck_assert_uint_le(shards_of(most, most / 2, 2, payloads[i]), FANIN_SHARDS_FULL);
+		ck_assert_uint_le(shards_of(most, most / 3, 3, payloads[i]), FANIN_SHARDS_FULL);
+	}
+}
+END_TEST
+
+START_TEST(a_span_fills_a_packet_on_average)
+{
+	for (size_t i = 0; i < N(payloads) * N(dtypes); i++) {
+		const uint32_t payload = payloads[i % N(payloads)];
+		const uint32_t bytes = fanin_dtype_size(dtypes[i / N(payloads)]);
+		const uint32_t limit = fanin_shard_span_most(bytes, payload);
+		const uint64_t n = 1000000000;
+		uint32_t before = limit;
+
+		ck_assert_uint_eq(fanin_sparse_vector_span(n, 0, bytes, payload), limit / 64 * 64);
+		ck_assert_uint_eq(fanin_sparse_vector_span(n, n, bytes, payload),
+				  fanin_shard_bitmap_full(bytes, payload));
+		for (uint64_t most = 1000; most <= n; most *= 10) {
+			const uint32_t span = fanin_sparse_vector_span(n, most, bytes, payload);
+			const double values = (double)span * (double)most / (double)n;
+			const double room = fmax(payload / (bytes + 4.0),
+						 (payload - 4.0 - span / 8.0) / bytes);
+
+			ck_assert_uint_eq(span % 64, 0);
+			ck_assert_uint_le(span, before);
+			if (span != 64)
+				ck_assert(values <= fmax(room, payload / (bytes + 2.0)));
+			/* And not far less, unless the span is as large as it may be. */
+			if (span < limit - 64 && span > 640)
+				ck_assert(values > 0.5 * payload / (bytes + 4.0));
+			before = span;
+		}
+	}
+	/* Short vectors, and long ones, of which products would not fit into a word. */
+	ck_assert_uint_eq(fanin_sparse_vector_span(0, 0, 4, 1408), 64);
+	ck_assert_uint_eq(fanin_sparse_vector_span(1, 1, 4, 1408), 64);
+	ck_assert_uint_eq(fanin_sparse_vector_span(100, 1, 4, 1408), 128);
+	ck_assert_uint_eq(fanin_sparse_vector_span(UINT64_MAX / 4, UINT64_MAX / 40, 4, 1408),
+			  fanin_sparse_vector_span(10000000, 1000000, 4, 1408));
+	ck_assert_uint_eq(fanin_sparse_vector_span(1000, 10, 8, 500), 0);
+}
+END_TEST
+
+START_TEST(packets_that_are_too_short_are_refused)
+{
+	struct fanin_sparse_vector sparse = {
+		.n = 1000, .dtype = FANIN_WIRE_F64, .element_bytes = 8, .result = &nowhere
+	};
+
+	ck_assert_int_eq(fanin_sparse_vector_layout(&sparse, 512), FANIN_ERR_UNSUPPORTED);
+	ck_assert_str_eq(
+		sparse.error.text,
+		"packets of 512 bytes are too short for sparse blocks of f64, expected 524 at least");
+}
+END_TEST
+
+/* ---------------------------------------------------------------- compaction */
+
+static void
+compact_expect(const float *dense, uint64_t n, const struct fanin_compact_opts *options,
+	       const uint32_t *expected, uint64_t n_expected)
+{
+	uint32_t indices[64];
+	float values[64];
+	uint64_t count;
+
+	ck_assert_int_eq(fanin_compact(dense, n, FANIN_F32, options, indices, values, 64, &count),
+			 FANIN_OK);
+	ck_assert_uint_eq(count, n_expected);
+	for (uint64_t i = 0; i < count; i++) {
+		ck_assert_uint_eq(indices[i], expected[i]);
+		ck_assert_int_eq(memcmp(&values[i], &dense[expected[i]], sizeof(float)), 0);
+	}
+	if (n_expected == 0)
+		return;
+	ck_assert_int_eq(fanin_compact(dense, n, FANIN_F32, options, indices, values,
+				       n_expected - 1, &count),
+			 FANIN_ERR_CAPACITY);
+	ck_assert_uint_eq(count, n_expected);
+}
+
+START_TEST(compaction_takes_what_is_large)
+{
+	const float dense[] = { 0, -0.0f, 1e-44f, -2, 3, NAN, -3, INFINITY, 0.5f, 3 };
+	struct fanin_compact_opts options = { .sz = sizeof(options) };
+
+	compact_expect(dense, 10, NULL, (const uint32_t[]){ 2, 3, 4, 5, 6, 7, 8, 9 }, 8);
+	options.threshold = 0.5;
+	compact_expect(dense, 10, &options, (const uint32_t[]){ 3, 4, 5, 6, 7, 9 }, 6);
+	options.threshold = 2.5;
+	compact_expect(dense, 10, &options, (const uint32_t[]){ 4, 5, 6, 7, 9 }, 5);
+	options.threshold = INFINITY;
+	compact_expect(dense, 10, &options, (const uint32_t[]){ 5 }, 1);
+	options.threshold = 0;
+	/* The largest of each bucket of 5; of equal ones the first. */
+	options.bucket = 5;
+	options.top = 1;
+	compact_expect(dense, 10, &options, (const uint32_t[]){ 4, 5 }, 2);
+	options.top = 3;
+	compact_expect(dense, 10, &options, (const uint32_t[]){ 2, 3, 4, 5, 6, 7 }, 6);
+	options.bucket = 0;
+	options.top = 4;
+	compact_expect(dense, 10, &options, (const uint32_t[]){ 4, 5, 6, 7 }, 4);
+	options.top = 100;
+	compact_expect(dense, 10, &options, (const uint32_t[]){ 2, 3, 4, 5, 6, 7, 8, 9 }, 8);
+	compact_expect(dense, 2, &options, NULL, 0);
+	compact_expect(NULL, 0, NULL, NULL, 0);
+}
+END_TEST
+
+START_TEST(magnitudes_of_integers_have_no_sign)
+{
+	static const int8_t bytes[] = { 0, 1, -1, 127, -128, 5 };
+	static const uint64_t words[] = { 0, UINT64_MAX, 7, UINT64_MAX - 1 };
+	struct fanin_compact_opts options = { .sz = sizeof(options), .top = 1, .index_bytes = 8 };
+	uint64_t indices[8], values[8], count;
+	int8_t few[8];
+
+	ck_assert_int_eq(fanin_compact(bytes, 6, FANIN_I8, &options, indices, few, 8, &count),
+			 FANIN_OK);
+	ck_assert_uint_eq(count, 1);
+	ck_assert_uint_eq(indices[0], 4);
+	ck_assert_int_eq(few[0], -128);
+	options.threshold = 4;
+	options.top = 0;
+	ck_assert_int_eq(fanin_compact(bytes, 6, FANIN_I8, &options, indices, few, 8, &count),
+			 FANIN_OK);
+	ck_assert_uint_eq(count, 3);
+	ck_assert_uint_eq(indices[2], 5);
+	options.top = 2;
+	ck_assert_int_eq(fanin_compact(words, 4, FANIN_U64, &options, indices, values, 8, &count),
+			 FANIN_OK);
+	ck_assert_uint_eq(count, 2);
+	ck_assert_uint_eq(indices[0], 1);
+	ck_assert_uint_eq(indices[1], 3);
+}
+END_TEST
+
+START_TEST(compaction_of_random_data_takes_the_largest)
+{
+	struct random random = random_seed(3);
+	float dense[5000];
+	uint32_t indices[5000];
+	float values[5000];
+	uint64_t count;
+	const struct fanin_compact_opts options = { .sz = sizeof(options), .bucket = 512, .top = 7 };
+
+	for (int i = 0; i < 5000; i++)
+		dense[i] = (float)(int32_t)random_below(&random, 41) - 20;
+	ck_assert_int_eq(fanin_compact(dense, 5000, FANIN_F32, &options, indices, values, 5000,
+				       &count),
+			 FANIN_OK);
+	ck_assert_uint_eq(count, 10 * 7);
+	for (uint64_t bucket = 0; bucket < 10; bucket++) {
+		float least = INFINITY;
+		int larger = 0;
+
+		for (uint64_t i = bucket * 7; i < bucket * 7 + 7; i++) {
+			ck_assert_uint_eq(indices[i] / 512, bucket);
+			ck_assert(i == bucket * 7 || indices[i] > indices[i - 1]);
+			least = fminf(least, fabsf(values[i]));
+		}
+		for (uint64_t i = bucket * 512; i < 5000 && i < bucket * 512 + 512; i++)
+			larger += fabsf(dense[i]) > least;
+		ck_assert_int_le(larger, 6);
+	}
+}
+END_TEST
+
+START_TEST(compaction_refuses_what_makes_no_sense)
+{
+	const float dense[2] = { 1, 2 };
+	struct fanin_compact_opts options = { .sz = sizeof(options), .threshold = -1 };
+	uint64_t count;
+
+	ck_assert_int_eq(fanin_compact(dense, 2, FANIN_F32, &options, NULL, NULL, 0, &count),
+			 FANIN_ERR_INVALID);
+	options.threshold = NAN;
+	ck_assert_int_eq(fanin_compact(dense, 2, FANIN_F32, &options, NULL, NULL, 0, &count),
+			 FANIN_ERR_INVALID);
+	options.threshold = 0;
+	options.index_bytes = 2;
+	ck_assert_int_eq(fanin_compact(dense, 2, FANIN_F32, &options, NULL, NULL, 0, &count),
+			 FANIN_ERR_INVALID);
+	ck_assert_int_eq(fanin_compact(dense, 2, FANIN_OPAQUE(4), NULL, NULL, NULL, 0, &count),
+			 FANIN_ERR_INVALID);
+	ck_assert_int_eq(fanin_compact(dense, 2, FANIN_F32, NULL, NULL, NULL, 1, &count),
+			 FANIN_ERR_INVALID);
+	ck_assert_int_eq(fanin_compact(dense, 2, FANIN_F32, NULL, NULL, NULL, 0, &count),
+			 FANIN_ERR_CAPACITY);
+	ck_assert_uint_eq(count, 2);
+}
+END_TEST
+
+/* ---------------------------------------------------------------- public calls */
+
+static struct fanin_ctx contexts[SPARSE_WORLD_RANKS];
+static struct fanin_comm comms[SPARSE_WORLD_RANKS];
+
+static void
+open_world(uint16_t n_ranks)
+{
+	sparse_world_open(n_ranks);
+	for (uint16_t rank = 0; rank < n_ranks; rank++) {
+		contexts[rank] = (struct fanin_ctx){ .comms = &comms[rank] };
+		comms[rank] = (struct fanin_comm){
+			.ops = &fanin_comm_single_ops,
+			.protocol = &fanin_protocol_sparse,
+			.ctx = &contexts[rank],
+			.n_trees = 1,
+			.engine = sparse_world.engines[rank],
+			.next_follow_ns = UINT64_MAX, /* there is no kernel to ask */
+			.member.config = { .rank = rank, .size = n_ranks },
+			.member.handler = "sparse",
+		};
+	}
+}
+
+/* Tests requests until none is in progress, and frees them. Returns the status of the last rank's. */
+static int
+finish(fanin_request **requests)
+{
+	int status = FANIN_OK;
+
+	for (uint16_t rank = 0; rank < sparse_world.n_ranks; rank++) {
+		for (uint32_t step = 0; fanin_test(requests[rank]) == FANIN_IN_PROGRESS; step++) {
+			ck_assert_uint_lt(step, 200000);
+			sparse_world_step();
+			for (uint16_t i = 0; i < sparse_world.n_ranks; i++)
+				fanin_progress(&contexts[i]);
+		}
+		status = fanin_wait(&requests[rank]);
+	}
+	return status;
+}
+
+static int
+post_vector(struct sparse_vectors *vectors, uint16_t rank, const struct fanin_sparse_opts *options,
+	    fanin_request **request)
+{
+	return fanin_iallreduce_sparse(vectors->options.n, vectors->nnz[rank], vectors->indices[rank],
+				       vectors->values[rank], &vectors->results[rank],
+				       (enum fanin_dtype)vectors->options.dtype,
+				       (enum fanin_op)vectors->options.op, options, &comms[rank],
+				       request);
+}
+
+static struct sparse_vectors_options
+options_of(uint64_t n, double density)
+{
+	return (struct sparse_vectors_options){
+		.n = n,
+		.density = density,
+		.n_ranks = sparse_world.n_ranks,
+		.dtype = FANIN_WIRE_I32,
+		.op = FANIN_WIRE_SUM,
+		.index_bytes = 4,
+	};
+}
+
+/* Ranks post at different times: sparse, dense, sparse, sparse, dense. All results are right, so block numbers are those of the others. */
+START_TEST(what_is_posted_waits_for_the_agreement)
+{
+	struct sparse_vectors *vectors[3];
+	fanin_request *sparse[3][SPARSE_WORLD_RANKS], *dense[2][SPARSE_WORLD_RANKS];
+	uint64_t data[2][SPARSE_WORLD_RANKS][300];
+	const double shares[3] = { 0.2, 0.001, 0 };
+
+	open_world(3);
+	sparse_world.loss = _i == 0 ? 0 : 0.05;
+	sparse_world.duplication = sparse_world.loss;
+	for (int i = 0; i < 3; i++) {
+		struct sparse_vectors_options options = options_of(20000, shares[i]);
+
+		options.seed = (uint64_t)i;
+		options.pattern = SPARSE_CLUSTERED;
+		vectors[i] = sparse_vectors_make(&options);
+	}
+	/* One rank has fewer values than others: it is not its own density that counts. */
+	for (uint16_t rank = 0; rank < 3; rank++) {
+		for (int i = 0; i < 3; i++)
+			ck_assert_int_eq(post_vector(vectors[i], rank, NULL, &sparse[i][rank]),
+					 FANIN_OK);
+		for (int i = 0; i < 2; i++) {
+			for (int k = 0; k < 300; k++)
+				data[i][rank][k] = (uint64_t)(rank + 1) * (uint64_t)(k + i);
+			ck_assert_int_eq(fanin_iallreduce(data[i][rank], data[i][rank], 300, FANIN_U64,
+							  FANIN_SUM, &comms[rank], &dense[i][rank]),
+					 FANIN_OK);
+		}
+		ck_assert_int_eq(fanin_test(dense[1][rank]), FANIN_IN_PROGRESS);
+		for (int i = 0; i < 20; i++)
+			sparse_world_step();
+	}
+	ck_assert_int_eq(finish(dense[1]), FANIN_OK);
+	ck_assert_int_eq(finish(dense[0]), FANIN_OK);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(finish(sparse[i]), FANIN_OK);
+		for (uint16_t rank = 0; rank < 3; rank++)
+			sparse_vectors_expect_result(vectors[i], &vectors[i]->results[rank]);
+		sparse_vectors_free(vectors[i]);
+	}
+	for (uint16_t rank = 0; rank < 3; rank++) {
+		for (int k = 0; k < 600; k++)
+			ck_assert_uint_eq(data[k / 300][rank][k % 300],
+					  6u * (uint64_t)(k % 300 + k / 300));
+		ck_assert(!comms[rank].agreeing);
+	}
+	sparse_world_close();
+}
+END_TEST
+
+START_TEST(a_density_needs_no_agreement)
+{
+	const struct fanin_sparse_opts given = { .sz = sizeof(given), .density = 0.01 };
+	struct sparse_vectors_options options;
+	fanin_request *requests[SPARSE_WORLD_RANKS];
+	struct sparse_vectors *vectors;
+	struct fanin_report report = { .sz = sizeof(report) };
+
+	open_world(2);
+	options = options_of(30000, 0.02);
+	vectors = sparse_vectors_make(&options);
+	for (uint16_t rank = 0; rank < 2; rank++) {
+		ck_assert_int_eq(post_vector(vectors, rank, &given, &requests[rank]), FANIN_OK);
+		ck_assert(!comms[rank].agreeing);
+	}
+	ck_assert_int_eq(finish(requests), FANIN_OK);
+	for (uint16_t rank = 0; rank < 2; rank++)
+		sparse_vectors_expect_result(vectors, &vectors->results[rank]);
+	fanin_comm_report(&comms[0], &report);
+	ck_assert_uint_eq(report.blocks, report.sparse_blocks);
+	ck_assert_uint_eq(report.sparse_elements, 30000);
+	ck_assert_uint_eq(report.sparse_values_sent, 600);
+	ck_assert_uint_eq(report.sparse_values_received, vectors->n_expected);
+	ck_assert_uint_eq(report.sparse_dense_bytes, 120000);
+	ck_assert_uint_gt(report.shards_sent, 1);
+	sparse_vectors_free(vectors);
+	sparse_world_close();
+}
+END_TEST
+
+START_TEST(ranks_with_another_n_fail_and_go_on)
+{
+	struct sparse_vectors_options options;
+	fanin_request *requests[SPARSE_WORLD_RANKS];
+	struct sparse_vectors *vectors;
+
+	open_world(2);
+	for (int round = 0; round < 2; round++) {
+		options = options_of(1000, 0.1);
+		vectors = sparse_vectors_make(&options);
+		for (uint16_t rank = 0; rank < 2; rank++) {
+			vectors->options.n = round == 0 && rank == 1 ? 1001 : 1000;
+			ck_assert_int_eq(post_vector(vectors, rank, NULL, &requests[rank]), FANIN_OK);
+		}
+		ck_assert_int_eq(finish(requests), round == 0 ? FANIN_ERR_INVALID : FANIN_OK);
+		ck_assert_str_eq(fanin_ctx_error(&contexts[1]),
+				 round == 0 ? "n is 1001 here, and 1000 to 1001 at all ranks, expected "
+					      "the same at all"
+					    : "");
+		if (round == 1)
+			sparse_vectors_expect_result(vectors, &vectors->results[1]);
+		sparse_vectors_free(vectors);
+	}
+	sparse_world_close();
+}
+END_TEST
+
+START_TEST(what_waits_fails_with_the_communicator)
+{
+	const struct fanin_error error = { .text = "gone" };
+	struct sparse_vectors_options options;
+	fanin_request *requests[3];
+	struct sparse_vectors *vectors;
+
+	open_world(2);
+	options = options_of(1000, 0.1);
+	vectors = sparse_vectors_make(&options);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(post_vector(vectors, 0, NULL, &requests[i]), FANIN_OK);
+	ck_assert_int_eq(fanin_ibarrier(&comms[0], &requests[2]), FANIN_OK);
+	fanin_engine_abort(sparse_world.engines[0], FANIN_ERR_TIMEOUT, &error);
+	comms[0].gave_up = true;
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(fanin_wait(&requests[i]), FANIN_ERR_TIMEOUT);
+		ck_assert_str_eq(fanin_ctx_error(&contexts[0]), "gone");
+	}
+	ck_assert_int_eq(post_vector(vectors, 0, NULL, &requests[0]), FANIN_ERR_TIMEOUT);
+	sparse_vectors_free(vectors);
+	sparse_world_close();
+}
+END_TEST
+
+START_TEST(no_room_is_told_with_what_is_needed)
+{
+	struct sparse_vectors_options options;
+	fanin_request *requests[SPARSE_WORLD_RANKS];
+	struct sparse_vectors *vectors;
+	char expected[128];
+
+	open_world(2);
+	options = options_of(5000, 0.1);
+	options.in_place = true;
+	vectors = sparse_vectors_make(&options);
+	for (uint16_t rank = 0; rank < 2; rank++) {
+		vectors->results[rank].capacity = vectors->n_expected - rank;
+		ck_assert_int_eq(post_vector(vectors, rank, NULL, &requests[rank]), FANIN_OK);
+	}
+	ck_assert_int_eq(finish(requests), FANIN_ERR_CAPACITY);
+	snprintf(expected, sizeof(expected), "the result has %llu values, capacity is %llu",
+		 (unsigned long long)vectors->n_expected,
+		 (unsigned long long)vectors->n_expected - 1);
+	ck_assert_str_eq(fanin_ctx_error(&contexts[1]), expected);
+	ck_assert_uint_eq(vectors->results[1].count, vectors->n_expected);
+	sparse_vectors_expect_result(vectors, &vectors->results[0]);
+	sparse_vectors_free(vectors);
+	sparse_world_close();
+}
+END_TEST
+
+static uint32_t some_indices[] = { 3, 5, 5, 9 };
+static int32_t some_values[] = { 1, 2, 3, 4 };
+
+/* The call is refused with this text. */
+static void
+refused(int status, const char *text, uint64_t n, uint64_t nnz, const void *indices,
+	struct fanin_sparse_result *result, enum fanin_dtype dtype, enum fanin_op op,
+	const struct fanin_sparse_opts *options)
+{
+	fanin_request *request = NULL;
+
+	ck_assert_int_eq(fanin_iallreduce_sparse(n, nnz, indices, some_values, result, dtype, op,
+						 options, &comms[0], &request),
+			 status);
+	ck_assert_ptr_null(request);
+	ck_assert_str_eq(fanin_ctx_error(&contexts[0]), text);
+	ck_assert_ptr_null(comms[0].requests);
+}
+
+START_TEST(arguments_are_checked)
+{
+	static const uint32_t descending[] = { 5, 3 };
+	struct fanin_sparse_result result = { .sz = sizeof(result) };
+	struct fanin_sparse_opts options = { .sz = sizeof(options) };
+	int32_t dense[16];
+
+	open_world(2);
+	refused(FANIN_ERR_INVALID,
+		"indices[1] is 3, expected more than the one before it, which is 5", 10, 2,
+		descending, &result, FANIN_I32, FANIN_SUM, NULL);
+	refused(FANIN_ERR_INVALID,
+		"indices[2] is 5, as is the one before it, expected each index once: `coalesce` combines "
+		"the values of equal ones",
+		10, 4, some_indices, &result, FANIN_I32, FANIN_SUM, NULL);
+	refused(FANIN_ERR_INVALID, "indices[3] is 9, expected less than n, which is 9", 9, 4,
+		(const uint32_t[]){ 3, 5, 6, 9 }, &result, FANIN_I32, FANIN_SUM, NULL);
+	refused(FANIN_ERR_INVALID, "indices is NULL, but nnz is 1", 9, 1, NULL, &result, FANIN_I32,
+		FANIN_SUM, NULL);
+	refused(FANIN_ERR_INVALID, "n is 4294967297, expected at most 2^32 with indices of 4 bytes",
+		(UINT64_C(1) << 32) + 1, 1, some_indices, &result, FANIN_I32, FANIN_SUM, NULL);
+	refused(FANIN_ERR_INVALID, "result is NULL", 9, 1, some_indices, NULL, FANIN_I32, FANIN_SUM,
+		NULL);
+	result.values = dense;
+	refused(FANIN_ERR_INVALID,
+		"of the result's indices and values one is NULL, expected both or none", 9, 1,
+		some_indices, &result, FANIN_I32, FANIN_SUM, NULL);
+	result.indices = dense;
+	result.dense = dense;
+	refused(FANIN_ERR_INVALID, "the result has dense and indices, expected one of them", 9, 1,
+		some_indices, &result, FANIN_I32, FANIN_SUM, NULL);
+	result = (struct fanin_sparse_result){ .sz = sizeof(result), .dense = some_values };
+	refused(FANIN_ERR_INVALID, "a dense result overlaps what is sent", 9, 1, some_indices,
+		&result, FANIN_I32, FANIN_SUM, NULL);
+	result = (struct fanin_sparse_result){ .sz = 8 };
+	refused(FANIN_ERR_INVALID, "the result's sz is 8, expected 56", 9, 1, some_indices, &result,
+		FANIN_I32, FANIN_SUM, NULL);
+	result = (struct fanin_sparse_result){ .sz = sizeof(result) };
+	options.index_bytes = 2;
+	refused(FANIN_ERR_INVALID, "index_bytes is 2, expected 4 or 8", 9, 1, some_indices, &result,
+		FANIN_I32, FANIN_SUM, &options);
+	options.index_bytes = 0;
+	options.density = 1.5;
+	refused(FANIN_ERR_INVALID, "density is 1.5, expected 0 to 1", 9, 1, some_indices, &result,
+		FANIN_I32, FANIN_SUM, &options);
+	sparse_world_close();
+}
+END_TEST
+
+START_TEST(what_is_not_defined_is_refused_by_name)
+{
+	struct fanin_sparse_result result = { .sz = sizeof(result) };
+
+	open_world(2);
+	refused(FANIN_ERR_UNSUPPORTED,
+		"avg is not defined on sparse vectors, of which a rank may have no value at an index: take "
+		"sum",
+		10, 1, some_indices, &result, FANIN_F32, FANIN_AVG, NULL);
+	refused(FANIN_ERR_UNSUPPORTED, "custom operator 130 is not defined on sparse vectors", 10,
+		1, some_indices, &result, FANIN_F32, FANIN_CUSTOM(130), NULL);
+	refused(FANIN_ERR_INVALID, "132 is not a data type of sparse vectors", 10, 1, some_indices,
+		&result, FANIN_OPAQUE(4), FANIN_SUM, NULL);
+	refused(FANIN_ERR_UNSUPPORTED, "bxor is not defined on f32", 10, 1, some_indices, &result,
+		FANIN_F32, FANIN_BXOR, NULL);
+	comms[0].member.wide = true;
+	refused(FANIN_ERR_UNSUPPORTED,
+		"the job accumulates sums of bf16 in f32, which are not defined on sparse vectors: take f32, "
+		"or a job that does not accumulate in f32",
+		10, 1, some_indices, &result, FANIN_BF16, FANIN_SUM, NULL);
+	comms[0].n_trees = 2;
+	refused(FANIN_ERR_UNSUPPORTED,
+		"the job has 2 trees, and allreduce_sparse runs on one: ask for 1 when joining", 10,
+		1, some_indices, &result, FANIN_F32, FANIN_SUM, NULL);
+	comms[0].n_trees = 1;
+	comms[0].protocol = &fanin_protocol_window;
+	strcpy(comms[0].member.handler, "single");
+	refused(FANIN_ERR_UNSUPPORTED,
+		"the job's handler single has no allreduce_sparse: make the job with the handler sparse, "
+		"sparse-array or sparse-hash, or use allreduce",
+		10, 1, some_indices, &result, FANIN_F32, FANIN_SUM, NULL);
+	comms[0].protocol = &fanin_protocol_ring;
+	strcpy(comms[0].mode_reason, "there is no tree");
+	refused(FANIN_ERR_UNSUPPORTED,
+		"the job runs without a switch (there is no tree), and allreduce_sparse only with one: use "
+		"allreduce",
+		10, 1, some_indices, &result, FANIN_F32, FANIN_SUM, NULL);
+	sparse_world_close();
+}
+END_TEST
+
+/* Whatever the job's handler is. */
+START_TEST(a_rank_alone_gets_what_it_brings)
+{
+	const struct fanin_sparse_opts coalescing = { .sz = sizeof(coalescing), .coalesce = true };
+	int32_t dense[10];
+	struct fanin_sparse_result result = { .sz = sizeof(result), .dense = dense };
+	static const int32_t expected[10] = { 0, 0, 0, 1, 0, 5, 0, 0, 0, 4 };
+
+	open_world(1);
+	comms[0].protocol = &fanin_protocol_window;
+	ck_assert_int_eq(fanin_allreduce_sparse(10, 4, some_indices, some_values, &result,
+						FANIN_I32, FANIN_SUM, &coalescing, &comms[0]),
+			 FANIN_OK);
+	ck_assert_int_eq(memcmp(dense, expected, sizeof(dense)), 0);
+	ck_assert_uint_eq(result.count, 3);
+	result = (struct fanin_sparse_result){ .sz = sizeof(result) };
+	ck_assert_int_eq(fanin_allreduce_sparse(10, 4, some_indices, some_values, &result,
+						FANIN_I32, FANIN_MAX, &coalescing, &comms[0]),
+			 FANIN_OK);
+	ck_assert_uint_eq(result.count, 3);
+	ck_assert_uint_eq(((const uint32_t *)result.indices)[2], 9);
+	ck_assert_int_eq(((const int32_t *)result.values)[1], 3);
+	ck_assert(result.allocated);
+	fanin_sparse_result_free(&result);
+	ck_assert_ptr_null(result.indices);
+	/* In place, without room. */
+	result.indices = some_indices;
+	result.values = some_values;
+	result.capacity = 1;
+	ck_assert_int_eq(fanin_allreduce_sparse(10, 2, some_indices, some_values, &result,
+						FANIN_I32, FANIN_MAX, NULL, &comms[0]),
+			 FANIN_ERR_CAPACITY);
+	ck_assert_str_eq(fanin_ctx_error(&contexts[0]), "the result has 2 values, capacity is 1");
+	fanin_sparse_result_free(&result);
+	ck_assert_ptr_eq(result.indices, some_indices);
+	/* Nothing at all. */
+	ck_assert_int_eq(fanin_allreduce_sparse(0, 0, NULL, NULL, &result, FANIN_I32, FANIN_MAX,
+						NULL, &comms[0]),
+			 FANIN_OK);
+	ck_assert_uint_eq(result.count, 0);
+	sparse_world_close();
+}
+END_TEST
+
+START_TEST(duplicates_are_combined_before_they_are_sent)
+{
+	const struct fanin_sparse_opts coalescing = { .sz = sizeof(coalescing), .coalesce = true };
+	struct fanin_sparse_result results[2] = { { .sz = sizeof(results[0]) },
+						  { .sz = sizeof(results[0]) } };
+	fanin_request *requests[2];
+
+	open_world(2);
+	for (uint16_t rank = 0; rank < 2; rank++)
+		ck_assert_int_eq(fanin_iallreduce_sparse(10, 4, some_indices, some_values,
+							 &results[rank], FANIN_I32, FANIN_SUM,
+							 &coalescing, &comms[rank], &requests[rank]),
+				 FANIN_OK);
+	ck_assert_int_eq(finish(requests), FANIN_OK);
+	for (uint16_t rank = 0; rank < 2; rank++) {
+		ck_assert_uint_eq(results[rank].count, 3);
+		ck_assert_int_eq(((const int32_t *)results[rank].values)[0], 2);
+		ck_assert_int_eq(((const int32_t *)results[rank].values)[1], 10);
+		ck_assert_int_eq(((const int32_t *)results[rank].values)[2], 8);
+		fanin_sparse_result_free(&results[rank]);
+	}
+	ck_assert_int_eq(some_values[1], 2);
+	sparse_world_close();
+}
+END_TEST
+
+Suite *
+suite_sparse_host(void)
+{
+	Suite *suite = suite_create("sparse_host");
+	TCase *cutting = tcase_create("cutting");
+	TCase *compaction = tcase_create("compaction");
+	TCase *calls = tcase_create("calls");
+
+	tcase_set_timeout(cutting, 60);
+	tcase_add_loop_test(cutting, each_value_is_in_one_shard, 0, (int)N(dtypes));
+	tcase_add_test(cutting, packets_may_be_exactly_full);
+	tcase_add_test(cutting, an_empty_block_has_one_shard);
+	tcase_add_test(cutting, a_full_block_has_56_shards);
+	tcase_add_test(cutting, a_span_fills_a_packet_on_average);
+	tcase_add_test(cutting, packets_that_are_too_short_are_refused);
+	suite_add_tcase(suite, cutting);
+	tcase_add_test(compaction, compaction_takes_what_is_large);
+	tcase_add_test(compaction, magnitudes_of_integers_have_no_sign);
+	tcase_add_test(compaction, compaction_of_random_data_takes_the_largest);
+	tcase_add_test(compaction, compaction_refuses_what_makes_no_sense);
+	suite_add_tcase(suite, compaction);
+	tcase_set_timeout(calls, 60);
+	tcase_add_loop_test(calls, what_is_posted_waits_for_the_agreement, 0, 2);
+	tcase_add_test(calls, a_density_needs_no_agreement);
+	tcase_add_test(calls, ranks_with_another_n_fail_and_go_on);
+	tcase_add_test(calls, what_waits_fails_with_the_communicator);
+	tcase_add_test(calls, no_room_is_told_with_what_is_needed);
+	tcase_add_test(calls, arguments_are_checked);
+	tcase_add_test(calls, what_is_not_defined_is_refused_by_name);
+	tcase_add_test(calls, a_rank_alone_gets_what_it_brings);
+	tcase_add_test(calls, duplicates_are_combined_before_they_are_sent);
+	suite_add_tcase(suite, calls);
+	return suite;
+}
