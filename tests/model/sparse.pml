@@ -94,6 +94,8 @@ hidden short query[LINKS];
 hidden short absent[LINKS];
 hidden byte query_has[LINKS * BLOCKS];
 hidden byte absent_has[LINKS * BLOCKS];
+hidden byte way[LINKS * BLOCKS];       /* the child whose query was passed on */
+hidden byte asked[SWITCHES * SLOTS];   /* children that have asked since the block went up last; before recovery anybody may have */
 hidden byte recovering;
 hidden byte spilling; /* switches spill whatever they can, and drop result shards that come before all children are in */
 hidden byte rested;   /* the timers have fired, and no shard was taken since */
@@ -158,7 +160,8 @@ inline finish_block()
 	make_shard(slot[i].n_sent, slot[i].data, true);
 	slot[i].n_sent++;
 	slot[i].data = 0;
-	slot[i].state = (s == ROOT -> DONE : SENT_UP)
+	slot[i].state = (s == ROOT -> DONE : SENT_UP);
+	asked[i] = 0
 }
 
 /* Result shards that the child at a link lacks, in a block that is done. */
@@ -392,6 +395,19 @@ inline answer_absent(in_what)
 	absent_has[link * BLOCKS + b - BASE] = in_what
 }
 
+/* Of the children's queries the first goes on, and that of a child that asks again. */
+inline pass_query()
+{
+	if
+	:: asked[i] == 0 -> ask(uplink(s), slot[i].passed); way[uplink(s) * BLOCKS + at] = link
+#ifndef MUTANT_PASSES_ONE
+	:: asked[i] >> link & 1 -> ask(uplink(s), slot[i].passed); way[uplink(s) * BLOCKS + at] = link
+#endif
+	:: else
+	fi;
+	asked[i] = asked[i] | 1 << link
+}
+
 inline query_of_current()
 {
 	if
@@ -401,7 +417,7 @@ inline query_of_current()
 	:: slot[i].state == OPEN && !is_in(link) -> answer_absent(field(slot[i].in, link))
 #endif
 #ifndef MUTANT_NO_PASS
-	:: slot[i].state == SENT_UP -> ask(uplink(s), slot[i].passed)
+	:: slot[i].state == SENT_UP -> pass_query()
 #endif
 	:: slot[i].state == DONE -> repeat_results(link)
 	:: else
@@ -446,7 +462,9 @@ inline switch_receive_absent()
 	:: slot[i].state == OPEN && slot[i].data != 0 && slot[i].block >= BASE -> finish_block()
 #endif
 #if !defined(MUTANT_ABSENT_DOWN) && !defined(MUTANT_NO_RESEND_UP)
-	:: slot[i].state == SENT_UP && b == slot[i].block ->
+	:: slot[i].state == SENT_UP && b == slot[i].block &&
+	   (!recovering || asked[i] >> way[link * BLOCKS + at] & 1) ->
+		asked[i] = 0;
 #ifdef MUTANT_RESENDS_LAST
 		if
 		:: (has >> (slot[i].n_sent - 1) & 1) == 0 -> send_shard(slot[i].n_sent - 1)
@@ -472,13 +490,13 @@ inline host_send(host, block)
 	sent[host] = sent[host] | numbers(shards_of(host, block)) << place(block, 0)
 }
 
-/* All hosts have the result. What is left of the block can change nothing, and is the same in all states. */
+/* All hosts have the result. What is left of the block can change nothing, and is made the same in all states. */
 inline forget_block()
 {
 	for (n : 0 .. LINKS - 1) {
-		result[n] = (recovering -> result[n] : result[n] | numbers(SHARDS) << place(b, 0));
+		result[n] = result[n] | numbers(SHARDS) << place(b, 0);
 		if
-		:: n >= HOSTS && !recovering -> sent[n] = sent[n] | numbers(SHARDS) << place(b, 0)
+		:: n >= HOSTS -> sent[n] = sent[n] | numbers(SHARDS) << place(b, 0)
 		:: else
 		fi
 	}
@@ -521,7 +539,7 @@ inline host_has_result()
 	:: else
 	fi;
 	if
-	:: all_finished(b) -> forget_block()
+	:: all_finished(b) && !recovering -> forget_block()
 	:: else
 	fi
 }
@@ -758,6 +776,9 @@ inline recover(with_spills)
 	recovering = true;
 	spilling = with_spills;
 	rested = false;
+	for (i : 0 .. SWITCHES * SLOTS - 1) {
+		asked[i] = (with_spills -> children[i / SLOTS] & ~1 : 0)
+	}
 	do
 	:: pick(sent); taken(sent); spill = spilling; deliver_shard()
 	:: pick(query); taken(query); switch_receive_query(); step_end()
