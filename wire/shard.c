@@ -11,12 +11,13 @@ fanin_shard_fits(const struct fanin_hdr *hdr, uint32_t payload_len)
 	const uint32_t end_len = (uint32_t)sizeof(uint32_t);
 
 	if (fanin_shard_encode(&shard) != hdr->members || shard.span == 0 ||
-	    hdr->count > shard.span || shard.number >= FANIN_SHARDS_MAX ||
-	    (shard.total != 0 && shard.total != shard.number + 1))
+	    shard.number >= FANIN_SHARDS_MAX || (shard.total != 0 && shard.total != shard.number + 1))
 		return false;
+	/* A list of a switch may have an index twice, and so more values than there are indices. */
 	if (shard.form == FANIN_SHARD_LIST)
 		return payload_len == fanin_shard_list_len(shard.span, element_bytes, hdr->count);
-	if (shard.form != FANIN_SHARD_BITMAP || hdr->count == 0 || payload_len < values_len + end_len)
+	if (shard.form != FANIN_SHARD_BITMAP || hdr->count == 0 || hdr->count > shard.span ||
+	    payload_len < values_len + end_len)
 		return false;
 	return (payload_len - values_len - end_len) % sizeof(uint64_t) == 0;
 }
@@ -48,11 +49,12 @@ check_list(const void *indices, uint32_t span, uint32_t count)
 static bool
 check_bitmap(const void *words, uint32_t first, uint32_t n_words, uint32_t span, uint32_t count)
 {
+	/* Of the largest spans the last word ends at 2^32. */
+	const uint64_t end = (uint64_t)first + (uint64_t)n_words * 64;
 	uint32_t n_bits = 0;
 	uint64_t word = 0;
 
-	if (first % 64 != 0 || n_words == 0 || first >= span ||
-	    (uint64_t)first + (uint64_t)n_words * 64 > ((uint64_t)span + 63) / 64 * 64)
+	if (first % 64 != 0 || n_words == 0 || first >= span || end > ((uint64_t)span + 63) / 64 * 64)
 		return false;
 	for (uint32_t i = 0; i < n_words; i++) {
 		memcpy(&word, (const uint8_t *)words + i * sizeof(word), sizeof(word));
@@ -61,7 +63,7 @@ check_bitmap(const void *words, uint32_t first, uint32_t n_words, uint32_t span,
 	if (n_bits != count)
 		return false;
 	/* Bits beyond the span, if the last word is the span's. */
-	return first + n_words * 64 <= span || word >> (span % 64) == 0;
+	return end <= span || word >> (span % 64) == 0;
 }
 
 bool

@@ -52,6 +52,26 @@ fanin_shard_decode(uint64_t members)
 	};
 }
 
+/* The numbers of so many shards, 0 to FANIN_SHARDS_MAX, a bitmap: those of a sender whose last shard says so. */
+static inline uint64_t
+fanin_shard_numbers(unsigned int total)
+{
+	return total == 0 ? 0 : UINT64_MAX >> (FANIN_SHARDS_MAX - total);
+}
+
+/*
+ * Can a shard, which fits, be one of a block of whose shards from the same sender some are in? Whether it is one of these is another question.
+ *
+ * in: their numbers, a bitmap. total: what the last one says, or 0 if it is not among them.
+ */
+static inline bool
+fanin_shard_agrees(const struct fanin_shard *shard, uint64_t in, unsigned int total)
+{
+	if (total != 0)
+		return shard->number < total && (shard->total == 0 || shard->total == total);
+	return shard->total == 0 || (in & ~fanin_shard_numbers(shard->total)) == 0;
+}
+
 /* Bytes of an index in a list. */
 static inline uint32_t
 fanin_shard_index_bytes(uint32_t span)
@@ -85,6 +105,8 @@ fanin_shard_bitmap_len(uint32_t element_bytes, uint32_t count, uint32_t n_words)
 static inline uint32_t
 fanin_shard_bitmap_full(uint32_t element_bytes, uint32_t payload_bytes)
 {
+	if (payload_bytes < sizeof(uint32_t))
+		return 0;
 	return (payload_bytes - (uint32_t)sizeof(uint32_t)) / (64 * element_bytes + 8) * 64;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks the models of the window protocol (window.pml) and of runs that are taken up again (recovery.pml): searches each
-# configuration to the end, then sees that each mutant is caught by the property that should catch it, as many at a time as there
+# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml) and of runs that are taken up again
+# (recovery.pml): searches each configuration to the end, then sees that each mutant is caught by the property that should catch it, as many at a time as there
 # are CPUs. Prints a line for each; fails if a property is violated, a search was cut short, or a mutant survives. No
 # arguments; needs spin and gcc, writes to a temporary directory only.
 set -euo pipefail
@@ -107,6 +107,7 @@ check_caught() {
 	[[ $* != *-DMUTANT_EARLY_SEND* ]] || mutant+=" + early_send"
 	[[ $* != *-DWITHOUT_* ]] || mutant+=", effect"
 	[[ $* != *-DLOSSES=*-DPREMATURE=* ]] || mutant+=", bounded"
+	[[ $model != */sparse.pml ]] || mutant="sparse $mutant"
 	if [[ $found == "assertion violated $property "* ]]; then
 		report "mutant $mutant" "caught: $property"
 	else
@@ -143,6 +144,45 @@ caught everybody_finishes TOLD_ONCE "$two"
 caught everybody_finishes SLOTS_STAY "$two"
 caught sum_is_exact ANY_RUN "$two"
 caught result_is_kept ACKS_OVERTAKE "$one"
+
+model=$models/sparse.pml
+
+# Blocks of several shards, with spills. Every slot is used three times or more, but with W=2 and in the largest one.
+holds "sparse 2 levels W=1 3 hosts" -O1 "$(sizes 2 1 3 3)"
+holds "sparse 2 levels W=1 2 hosts" -O1 "$(sizes 2 1 2 6)"
+holds "sparse 1 level  W=2 2 hosts" -O1 "$(sizes 1 2 2 7)"
+holds "sparse 1 level  W=1 2 hosts" -O0 "$(sizes 1 1 2 7)"
+holds "sparse 1 level  W=1 3 hosts" -O0 "$(sizes 1 1 3 5)"
+holds "sparse 1 level  W=1 2 hosts 3 shards" -O0 -DSHARDS=3 "$(sizes 1 1 2 5)"
+
+one="$(sizes 1 1 2 5)"
+two="$(sizes 2 1 2 5)"
+caught sum_is_exact COUNTS "$one"
+caught sum_is_exact COUNTS "$two"
+caught sum_is_exact DUPLICATES_COUNTED "$one"
+caught sum_is_exact HOST_COUNTS "$one"
+caught sum_is_exact LAST_ENDS "$two"
+caught sum_is_exact BITS_STAY "$one"
+caught sum_is_exact KEEPS_SPILLED "$two"
+caught sum_is_exact NO_BUFFER "$two"
+caught same_content RENUMBERED "$two"
+caught sum_is_exact RENUMBERED -DWITHOUT_CONTENT_CHECK "$two"
+caught slot_is_free HALF_SLOTS "$two"
+caught slot_is_free FIRST_SHARD "$one"
+caught timers_help FIRST_SHARD -DWITHOUT_SLOT_CHECK "$one"
+caught timers_help NO_REPEAT "$one"
+caught timers_help NO_REPEAT "$two"
+caught timers_help REPEATS_LAST "$one"
+caught timers_help NO_RESEND "$one"
+caught timers_help RESENDS_LAST "$two"
+caught timers_help STALE_BITMAP "$one"
+caught timers_help NO_PASS "$two"
+caught timers_help PASSES_ONE "$two"
+caught timers_help ABSENT_DOWN "$two"
+caught timers_help NO_RESEND_UP "$two"
+caught sum_is_exact STALE_ABSENT "$two"
+caught slots_are_finished PASSES_UNKEPT "$two"
+caught timers_help LEAF_DONE_AT_ONCE "$two"
 
 model=$models/window.pml
 

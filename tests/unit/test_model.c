@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The models of the window protocol and of lost runs, searched by tests/model/run.sh. What it prints is shown if it fails.
+ * The models of the window protocol, of sparse blocks and of lost runs, searched by tests/model/run.sh. What it prints is shown if it fails.
  */
 #include <errno.h>
 #include <poll.h>
@@ -78,7 +78,7 @@ read_output(int fd, time_t deadline_s)
 	output[len] = '\0';
 }
 
-START_TEST(window_protocol_holds_and_no_mutant_of_it_survives)
+START_TEST(protocols_hold_and_no_mutant_of_them_survives)
 {
 	time_t deadline_s = now_s() + TIMEOUT_S;
 	int status = 0;
@@ -107,7 +107,7 @@ suite_model(void)
 
 	/* The test has a timeout of its own, which ends the verifiers too. */
 	tcase_set_timeout(tcase, TIMEOUT_S + 20);
-	tcase_add_test(tcase, window_protocol_holds_and_no_mutant_of_it_survives);
+	tcase_add_test(tcase, protocols_hold_and_no_mutant_of_them_survives);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -122,7 +122,7 @@ expect_shard(const struct fanin_packet_type *type)
 {
 	static const struct fanin_shard wrong[] = {
 		{ .span = 0 },
-		{ .span = COUNT - 1 },
+		{ .span = COUNT - 1, .form = FANIN_SHARD_BITMAP },
 		{ .span = 1000, .number = FANIN_SHARDS_MAX },
 		{ .span = 1000, .number = 1, .total = 1 },
 		{ .span = 1000, .number = 1, .total = 3 },
@@ -165,6 +165,15 @@ expect_shard(const struct fanin_packet_type *type)
 	hdr->count = 0;
 	set_payload_len(&frame, 0);
 	expect(&frame, FANIN_REASON_NONE);
+	/* A list may have an index twice. */
+	make_least(type, &frame);
+	hdr->members = fanin_shard_encode(&(struct fanin_shard){ .span = 1 });
+	expect(&frame, FANIN_REASON_NONE);
+	/* A bitmap can't have more values than indices; its length is right. */
+	hdr->members =
+		fanin_shard_encode(&(struct fanin_shard){ .span = 1, .form = FANIN_SHARD_BITMAP });
+	set_payload_len(&frame, COUNT * sizeof(float) + 8 + 4);
+	expect(&frame, FANIN_REASON_ELEMENTS);
 	/* A bitmap of one word, and one that ends within a word. */
 	make_least(type, &frame);
 	hdr->members = fanin_shard_encode(
@@ -493,6 +502,75 @@ START_TEST(a_declaration_that_makes_no_sense_is_refused)
 }
 END_TEST
 
+/* A bitmap shard of one f32, whose only word begins at index `first`. */
+static bool
+bit_is_fine(uint32_t span, uint32_t first, uint64_t word)
+{
+	const struct fanin_shard shard = { .span = span, .form = FANIN_SHARD_BITMAP };
+	const struct fanin_hdr hdr = {
+		.dtype = FANIN_WIRE_F32,
+		.op = FANIN_WIRE_SUM,
+		.count = 1,
+		.members = fanin_shard_encode(&shard),
+	};
+	uint8_t payload[sizeof(float) + sizeof(word) + sizeof(first)] = { 0 };
+
+	memcpy(payload + sizeof(float), &word, sizeof(word));
+	memcpy(payload + sizeof(float) + sizeof(word), &first, sizeof(first));
+	ck_assert(fanin_shard_fits(&hdr, sizeof(payload)));
+	return fanin_shard_check(&hdr, payload, sizeof(payload));
+}
+
+START_TEST(no_bit_of_a_shard_lies_beyond_the_span)
+{
+	static const uint32_t spans[] = { 1, 63, 64, 65, 1000, UINT32_MAX - 63, UINT32_MAX };
+
+	for (size_t i = 0; i < sizeof(spans) / sizeof(spans[0]); i++) {
+		const uint32_t last = spans[i] - 1;
+		const uint32_t first = last / 64 * 64;
+
+		ck_assert(bit_is_fine(spans[i], first, UINT64_C(1) << last % 64));
+		if (last % 64 != 63)
+			ck_assert(!bit_is_fine(spans[i], first, UINT64_C(1) << (last % 64 + 1)));
+		if (first + 64 != 0)
+			ck_assert(!bit_is_fine(spans[i], first + 64, 1));
+	}
+}
+END_TEST
+
+START_TEST(a_payload_without_room_has_no_spans)
+{
+	for (uint32_t len = 0; len < 64 * sizeof(float) + 8 + 4; len++)
+		ck_assert_uint_eq(fanin_shard_span_most(sizeof(float), len), 0);
+	ck_assert_uint_eq(fanin_shard_span_most(sizeof(float), 64 * sizeof(float) + 8 + 4),
+			  64 * FANIN_SHARDS_FULL);
+}
+END_TEST
+
+START_TEST(a_sender_says_once_how_many_shards_there_are)
+{
+	const struct fanin_shard second = { .span = 1, .number = 1 };
+	const struct fanin_shard last = { .span = 1, .number = 2, .total = 3 };
+	const struct fanin_shard most = { .span = 1, .number = 63, .total = 64 };
+
+	ck_assert_uint_eq(fanin_shard_numbers(0), 0);
+	ck_assert_uint_eq(fanin_shard_numbers(1), 1);
+	ck_assert_uint_eq(fanin_shard_numbers(FANIN_SHARDS_MAX), UINT64_MAX);
+
+	ck_assert(fanin_shard_agrees(&second, 0, 0));
+	ck_assert(fanin_shard_agrees(&second, UINT64_C(1) << 63, 0));
+	ck_assert(fanin_shard_agrees(&second, UINT64_C(1) << 2, 3));
+	ck_assert(!fanin_shard_agrees(&second, 1, 1));
+	ck_assert(fanin_shard_agrees(&last, 3, 0));
+	ck_assert(fanin_shard_agrees(&last, 7, 3));
+	ck_assert(!fanin_shard_agrees(&last, UINT64_C(1) << 3, 0));
+	ck_assert(!fanin_shard_agrees(&last, 0, 2));
+	ck_assert(!fanin_shard_agrees(&last, 0, 4));
+	ck_assert(fanin_shard_agrees(&most, UINT64_MAX >> 1, 0));
+	ck_assert(fanin_shard_agrees(&most, UINT64_MAX, 64));
+}
+END_TEST
+
 Suite *
 suite_packets(void)
 {
@@ -503,6 +581,9 @@ suite_packets(void)
 	tcase_add_test(rows, rows_are_those_of_the_protocol);
 	tcase_add_test(rows, each_type_is_valid_as_it_is_declared_and_not_otherwise);
 	tcase_add_test(rows, a_code_without_a_row_is_no_type);
+	tcase_add_test(rows, no_bit_of_a_shard_lies_beyond_the_span);
+	tcase_add_test(rows, a_payload_without_room_has_no_spans);
+	tcase_add_test(rows, a_sender_says_once_how_many_shards_there_are);
 	suite_add_tcase(suite, rows);
 
 	/* Each in a process of its own: what is registered stays. */
