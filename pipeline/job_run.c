@@ -143,7 +143,7 @@ least_mtu(const struct job *job)
 {
 	const uint32_t answer_len = fanin_ranks_words(job->params.n_ranks) == 1
 					    ? 0
-					    : fanin_answer_len(job->params.n_ranks);
+					    : fanin_answer_len_most(job->params.n_ranks);
 
 	return RTE_MAX(job->params.payload_bytes, answer_len) + (uint32_t)FANIN_MTU_OVERHEAD +
 	       (job->taggers != NULL ? FANIN_TAG_LEN : 0);

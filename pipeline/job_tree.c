@@ -139,7 +139,7 @@ static int
 check_bodies(const struct pipeline *pipeline, const struct job_spec *spec, char *error)
 {
 	const uint32_t mtu = ports_mtu(pipeline, spec);
-	const uint32_t needed = FANIN_MTU_OVERHEAD + fanin_answer_len(spec->n_ranks) +
+	const uint32_t needed = FANIN_MTU_OVERHEAD + fanin_answer_len_most(spec->n_ranks) +
 				(spec->authenticate ? FANIN_TAG_LEN : 0);
 
 	if (fanin_ranks_words(spec->n_ranks) == 1 || needed <= mtu)

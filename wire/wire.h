@@ -221,6 +221,13 @@ fanin_answer_len(unsigned int n_ranks)
 	return (uint32_t)sizeof(struct fanin_answer_body) + 2 * fanin_ranks_bytes(n_ranks);
 }
 
+/* The longest: in jobs whose handler takes sparse blocks a bitmap of shards follows the sets. */
+static inline uint32_t
+fanin_answer_len_most(unsigned int n_ranks)
+{
+	return fanin_answer_len(n_ranks) + (uint32_t)sizeof(uint64_t);
+}
+
 static inline uint32_t
 fanin_probe_ack_len(unsigned int n_ranks)
 {

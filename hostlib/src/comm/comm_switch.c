@@ -53,9 +53,7 @@ options_check(struct fanin_join_opts *options, uint32_t *switch_ip_be, struct fa
 static uint32_t
 frame_len_most(const struct fanin_comm *comm)
 {
-	/* Which shards of a sparse block are there is said behind an answer. */
-	const uint32_t answer_len = fanin_answer_len(comm->member.config.size) +
-				    (uint32_t)sizeof(uint64_t);
+	const uint32_t answer_len = fanin_answer_len_most(comm->member.config.size);
 
 	return FANIN_PAYLOAD_OFFSET +
 	       (comm->payload_bytes > answer_len ? comm->payload_bytes : answer_len) +
