@@ -11,7 +11,7 @@ from traffic import link_bytes
 
 KEY = "0x5eed"
 LOSS = {"faults": {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 5}}
-RANK_SECONDS = 100
+RANK_SECONDS = 300
 
 
 @contextlib.contextmanager

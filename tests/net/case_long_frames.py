@@ -25,13 +25,14 @@ def expect_queue(reports):
 @case()
 def long_frames_are_exact_under_loss():
     with running_lab(4, "af_packet", LONG_MTU, {**SLOTS, "faults": FAULTS}) as lab:
-        expect_queue(run_exact_job(lab, "long frames", bytes=4 * MIB))
-        run_exact_job(lab, "in place", bytes=4 * MIB, in_place=True)
+        reports = run_exact_job(lab, "long frames", bytes=4 * MIB)
+        expect_queue(reports)
+        reports += run_exact_job(lab, "in place", bytes=4 * MIB, in_place=True)
         # Parts end inside of packets, and of packets of which a rank keeps a part or nothing it keeps all for others.
         for options in ({}, {"recover": True}):
-            run_exact_job(lab, f"reduce_scatter {options}", collective="reduce_scatter", bytes=4 * MIB + 16 * KIB, **options)
-        run_exact_job(lab, "broadcast", collective="broadcast", bytes=2 * MIB)
-        reports = run_exact_job(lab, "allgather", collective="allgather", bytes=2 * MIB)
+            reports += run_exact_job(lab, f"reduce_scatter {options}", collective="reduce_scatter", bytes=4 * MIB + 16 * KIB, **options)
+        reports += run_exact_job(lab, "broadcast", collective="broadcast", bytes=2 * MIB)
+        reports += run_exact_job(lab, "allgather", collective="allgather", bytes=2 * MIB)
         expect(sum(report["retransmits"] for report in reports) > 0, "faults were configured, nothing was resent")
 
 

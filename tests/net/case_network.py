@@ -13,7 +13,7 @@ from fabric import Fabric, leaf_spine
 from lab import HOST_INTERFACE, SOURCE_DIR, ip_in, run
 from pace import Pace
 
-RANK_SECONDS = 60
+RANK_SECONDS = 180
 DEMO_SECONDS = 100
 # More of them, for a long run: FANIN_FAILURES=100 tests/net/cases.py failures_at_random_moments
 FAILURES = int(os.environ.get("FANIN_FAILURES", "6"))

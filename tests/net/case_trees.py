@@ -12,7 +12,7 @@ from case_levels import LOSS
 from pace import Pace
 from traffic import link_bytes
 
-RANK_SECONDS = 60
+RANK_SECONDS = 180
 
 
 @contextlib.contextmanager

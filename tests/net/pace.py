@@ -27,13 +27,16 @@ def waited_seconds(pid):
         return None
 
 
+def threads_without_core(pid):
+    """Seconds that each thread of a process was ready and had no core, by its id."""
+    with contextlib.suppress(OSError):
+        return {task.name: waited_seconds(int(task.name)) or 0 for task in Path(f"/proc/{pid}/task").iterdir()}
+    return {}
+
+
 def without_core(pids):
     """Seconds that threads of these processes were ready and had no core, of all together."""
-    total = 0.0
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            total += sum(waited_seconds(int(task.name)) or 0 for task in Path(f"/proc/{pid}/task").iterdir())
-    return total
+    return sum(sum(threads_without_core(pid).values()) for pid in pids)
 
 
 class Pace:

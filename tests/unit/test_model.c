@@ -18,7 +18,7 @@
 #define FANIN_SOURCE_ROOT "."
 #endif
 
-#define TIMEOUT_S 240
+#define TIMEOUT_S 900
 
 static char output[256 * 1024];
 

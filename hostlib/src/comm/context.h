@@ -110,8 +110,8 @@ struct fanin_comm {
 	struct fanin_request agreement;
 	uint64_t agreement_data[3];
 	bool agreeing;                /* there are requests that wait */
-	struct fanin_request closing;   /* comm_close.c's */
-	bool closes;                    /* about to leave */
+	struct fanin_request closing; /* comm_close.c's */
+	bool closes;                  /* about to leave */
 	bool gave_up;        /* the engine has failed, and switch and manager have been told */
 	uint64_t timeout_ns; /* from the options */
 	uint16_t window;     /* lanes of the engine */

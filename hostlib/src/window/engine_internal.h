@@ -50,7 +50,7 @@ struct fanin_lane {
 	uint8_t role;   /* enum fanin_lane_role */
 	uint8_t told; /* enum fanin_block_state, as last told by the switch; ABSENT if it never was */
 	bool resent_before; /* the lane's previous block was sent again; cleared by its second result */
-	bool asked; /* an overdue query was sent: the result may come twice */
+	bool asked;         /* an overdue query was sent: the result may come twice */
 	bool held; /* lost several times in a row: not sent again before ask_ns, when it is queried */
 	uint16_t transmissions;
 	uint32_t order;      /* the engine's count of transmissions at the last one of this block */
@@ -99,13 +99,13 @@ struct fanin_engine {
 	struct fanin_cc cc;       /* how many blocks may be in flight */
 	uint32_t queue_head;
 	uint32_t queue_tail;
-	uint32_t oldest;                /* oldest unfinished block */
-	uint32_t end;                   /* first block number not posted */
-	uint32_t base;                  /* block number that the run's packets count as 0 */
-	struct fanin_kept_result *kept; /* by lane; NULL unless config.recover */
-	uint8_t *kept_payloads;         /* config.payload_bytes each */
+	uint32_t oldest;                    /* oldest unfinished block */
+	uint32_t end;                       /* first block number not posted */
+	uint32_t base;                      /* block number that the run's packets count as 0 */
+	struct fanin_kept_result *kept;     /* by lane; NULL unless config.recover */
+	uint8_t *kept_payloads;             /* config.payload_bytes each */
 	struct fanin_engine_shards *shards; /* engine_shards.c's; NULL: no sparse request yet */
-	uint32_t n_known;               /* number of known lanes */
+	uint32_t n_known;                   /* number of known lanes */
 	bool run_lost;
 	struct fanin_rejoin rejoin; /* while run_lost */
 	bool moved; /* to another switch with epochs of its own: none is that of the run before */

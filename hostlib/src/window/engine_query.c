@@ -166,8 +166,8 @@ lane_unhold(struct fanin_lane *lane)
  * block counts, after some time.
  */
 static void
-absent_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct fanin_pending_query *asked,
-	     const uint64_t *shards)
+absent_learn(struct fanin_engine *engine, struct fanin_lane *lane,
+	     const struct fanin_pending_query *asked, const uint64_t *shards)
 {
 	const uint64_t patience_ns = fanin_engine_query_wait_ns(engine);
 	const uint64_t due_ns = resend_due_ns(engine, lane);
@@ -201,8 +201,9 @@ absent_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct 
 
 /* Applies what the answer to a query says of a block that was sent before it. */
 static void
-lane_learn(struct fanin_engine *engine, struct fanin_lane *lane, const struct fanin_pending_query *asked,
-	   enum fanin_block_state state, const uint64_t *shards)
+lane_learn(struct fanin_engine *engine, struct fanin_lane *lane,
+	   const struct fanin_pending_query *asked, enum fanin_block_state state,
+	   const uint64_t *shards)
 {
 	lane->told = (uint8_t)state;
 	if (lane->held && state != FANIN_BLOCK_ABSENT)
