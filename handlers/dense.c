@@ -212,7 +212,7 @@ answer_finished(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	return FANIN_VERDICT_FREE;
 }
 
-/* Copies: the block has one contribution with data. Would a host bring a second one, the first stays as it is. */
+/* Copies: the block has one contribution with data. If a host sent a second one, the first would stay as it is. */
 static void
 keep_first(void *acc, const void *in, size_t count)
 {

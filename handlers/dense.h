@@ -138,7 +138,7 @@ extern const uint8_t fanin_dense_types[];
  * A dense handler's `other`: the parent's RESULT of a block takes the place of what went up, and goes to all children; a KNOWN, with the
  * result of a block that a child has from a tree that failed, is from then on the block's result here as well, and goes up to
  * the root and down to all; a child's QUERY is answered or passed on, and the slot stays at its block; an ANSWER to a query that was
- * passed on goes on to the child that asked.
+ * passed on is sent to the child that asked.
  *
  * reset: releases what the handler has combined so far. While a slot waits for its parent's result a child may still send one that it
  * knows, since the parent may lack what others would have brought.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a dense handler's block waits for, for threads that are no workers and never enter a slot. They read the state first and
- * last: if it names the same block in the same phase, nobody has prepared the slot anew between, and what was read belongs
- * together. Workers store state, run, children and time in that order and each with release, so that whoever sees one of them
- * sees the state before it.
+ * Tells what a dense handler's block waits for, to threads that are not workers and never enter a slot. They read the state
+ * first and last: if both name the same block in the same phase, the slot was not reused in between, and what was read is
+ * consistent. Workers store state, run, children and time in this order, each with release, so that a thread that sees one
+ * of them also sees the ones before.
  */
 #include "handlers/dense.h"
 

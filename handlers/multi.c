@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Dense reduction with several buffers per block (Flare section 6.2). A worker takes whichever buffer
- * nobody else uses and combines its packet into that; the worker that brings the last contribution
- * adds the buffers up. If all of them are in use, the packet comes again: nobody waits.
+ * Dense reduction with several buffers per block (Flare section 6.2). A worker takes any free buffer
+ * and combines its packet into that; the worker with the last contribution adds the buffers up. If
+ * all buffers are in use, the packet is retried later: no worker waits.
  */
 #include <rte_common.h>
 

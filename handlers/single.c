@@ -2,7 +2,7 @@
 /*
  * Dense reduction with one buffer per block (Flare section 6.1). The first packet of a block is its
  * buffer: later ones are combined into it, and it leaves as the result without a copy. Where
- * several workers share a block, combining is a critical section: who finds it taken comes again.
+ * several workers share a block, combining is a critical section: a worker that finds it taken retries.
  */
 #include "handlers/single.h"
 

@@ -232,7 +232,7 @@ fanin_window_unclaim(struct fanin_window *slot, uint16_t child)
 	__atomic_fetch_and(&slot->present, ~(UINT64_C(1) << child), __ATOMIC_RELAXED);
 }
 
-/* All contributions are in, and the open block goes on to a later phase. The caller is in and stays. */
+/* All contributions are in: moves the open block to a later phase. The caller is in and stays. */
 static inline void
 fanin_window_finish(struct fanin_window *slot, bool shared, enum fanin_window_phase phase)
 {

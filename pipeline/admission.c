@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who may speak for a job: the checks that every Fanin packet passes.
+ * Admission checks of every Fanin packet: which senders a job accepts.
  */
 #include <string.h>
 

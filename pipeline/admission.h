@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * May a packet come in: which job it is of, and whether it comes from who may say so. Most packets pass one comparison with a template;
- * the others are looked at field by field, so that each way of being wrong has its reason. Any thread that reads jobs by RCU.
+ * Admission: finds a packet's job and checks that its sender is allowed to send it. Most packets pass one comparison with a
+ * template; the others are checked field by field, so that each fault has its own reason. Any thread that reads jobs by RCU.
  */
 #ifndef FANIN_PIPELINE_ADMISSION_H
 #define FANIN_PIPELINE_ADMISSION_H
@@ -12,7 +12,7 @@
 
 #include "pipeline/job.h"
 
-/* Is a parent's packet of the run that goes on here? *epoch: as this switch numbers it. */
+/* Returns true if a parent's packet belongs to the current run. *epoch: its number at this switch. */
 static inline bool
 admission_is_of_run(const struct job *job, const struct fanin_headers *headers, uint32_t *epoch)
 {
@@ -42,7 +42,7 @@ admission_fits(const struct job *job, const struct rte_mbuf *mbuf, struct fanin_
 	       hdr->epoch == __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 }
 
-/* The same of a result of the job's parent. */
+/* As above, for a result from the job's parent. */
 bool admission_fits_result(const struct job *job, const struct rte_mbuf *mbuf,
 			   struct fanin_sizes *sizes);
 
@@ -79,7 +79,7 @@ admission_find_job(const struct pipeline *pipeline, struct job *last, const stru
 enum fanin_reason admission_member(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 				   struct job **found);
 
-/* The same of a packet of a type that parents send. */
+/* As above, for a packet of a type that parents send. */
 enum fanin_reason admission_parent(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
 				   struct job **found);
 

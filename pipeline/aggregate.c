@@ -30,7 +30,7 @@ retry_later(struct worker *worker, struct rte_mbuf *mbuf)
 	retry->since_ns = worker->retrying_since_ns != 0 ? worker->retrying_since_ns : worker->now_ns;
 }
 
-/* Does what a handler's verdict on a contribution or a result says. member_of: the job of who may be refused; NULL: nobody. */
+/* Carries out a handler's verdict on a packet. member_of: the job whose member is sent a REFUSED; NULL: none is sent. */
 static inline void
 settle(struct worker *worker, struct rte_mbuf *mbuf, enum fanin_verdict verdict,
        enum fanin_reason reason, const struct job *member_of)
@@ -125,8 +125,8 @@ refuse(struct worker *worker, struct rte_mbuf *mbuf)
 }
 
 /*
- * The start of a packet's elements, which will be needed next: what is behind it, the hardware fetches unasked. Of a
- * shorter payload some lines in vain, which costs less than to count them.
+ * Prefetches the start of a packet's elements, which are needed next; the hardware prefetcher loads the rest. A shorter
+ * payload wastes a few lines, which costs less than counting them.
  */
 static inline void
 prefetch_payload(const struct fanin_packet *packet)
@@ -258,7 +258,7 @@ is_run_of(const struct worker *worker, const struct job *job, const struct fanin
 	return worker->run != 0 && hdr->epoch == worker->run;
 }
 
-/* Queries, results that a member knew, what the parent sent and the first look did not take, and what jobs admit by key. */
+/* Queries, results that a member knew, packets from the parent that did not match the template, and packets admitted by key. */
 static void
 run_single(struct worker *worker, struct rte_mbuf *mbuf)
 {

@@ -75,8 +75,8 @@ bool aggregate_select_expired(struct worker *worker, const struct job *job, uint
 void aggregate_restock(struct worker *worker);
 
 /*
- * Calls a job's handler for a timer of a block that has expired. What it asks for is carried out by emission_drain, which the caller owes
- * after the last one.
+ * Calls a job's handler for a timer of a block that has expired. The caller must call emission_drain after the last timer,
+ * which carries out the handler's emissions.
  */
 static inline void
 aggregate_call_expired(struct worker *worker, const struct job *job, uint32_t index, uint32_t block)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * By its type, a Fanin packet goes to its block's cluster, to who answers members, or to who listens to the parent.
+ * Sends a Fanin packet by its type to its block's cluster, to the membership code, or to the parent code.
  */
 #include "pipeline/demux.h"
 
@@ -30,8 +30,8 @@ is_within_rate(struct worker *worker, uint16_t port)
 }
 
 /*
- * Only who may send has a say in which cluster gets a block: a stranger would decide where the packets of others go. What comes
- * from one is refused here, whichever cluster the block has.
+ * Only admitted senders may assign a block to a cluster: a stranger would decide where the packets of others go. Packets from
+ * strangers are refused here, whichever cluster the block has.
  */
 static void
 to_block(struct worker *worker, struct rte_mbuf *mbuf)

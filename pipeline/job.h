@@ -25,8 +25,8 @@
 
 /* What probing a child has come to (probe.h); under the job's lock: rw. */
 struct job_probe {
-	uint64_t until_ns;  /* it is probed until then; 0: nobody has waited for it in this run */
-	uint32_t block;     /* the last one asked for that misses it */
+	uint64_t until_ns;  /* probing ends; 0: no rank has waited for this child in this run */
+	uint32_t block;     /* last queried block that lacks its contribution */
 	uint8_t unanswered; /* probes in a row */
 };
 
@@ -190,7 +190,7 @@ int job_slots_take(struct pipeline *pipeline, struct job *job, uint32_t n);
 void job_slots_give_back(struct pipeline *pipeline, struct job *job);
 
 /*
- * job_slots.c: releases what runs that are over have left in shared slots. Main thread; workers go on.
+ * job_slots.c: releases what ended runs have left in shared slots. Main thread; workers keep running.
  */
 void job_slots_sweep(struct job_table *table);
 

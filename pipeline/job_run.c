@@ -17,7 +17,7 @@
 
 #include "pipeline/job.h"
 
-/* So many JOINs of each child does a switch pass on without an answer until its parent counts as silent: some seconds. */
+/* JOINs per child that a switch passes on unanswered before the parent counts as silent: some seconds. */
 #define PARENT_PATIENCE 5u
 
 /*
@@ -164,7 +164,7 @@ consult_parent(struct job *job, struct job_member *member, bool *ask)
 		member->told_silent = !member->told_silent;
 		refusal = member->told_silent ? FANIN_REASON_NOT_ACTIVE : FANIN_REASON_NONE;
 	}
-	/* Who joins for the first time takes every refusal for the last word. */
+	/* A process that joins for the first time treats any refusal as final. */
 	if (refusal == FANIN_REASON_NOT_ACTIVE && !member->again)
 		refusal = FANIN_REASON_NONE;
 	job->parent.refusal = FANIN_REASON_NONE;

@@ -462,7 +462,7 @@ pipeline_find_host(struct pipeline *pipeline, uint32_t ip_be)
 		port = mac_table_lookup(pipeline->macs, mac);
 	if (port >= 0)
 		return port;
-	/* Of a station that was silent for long the port is not known any more: its answer tells it. */
+	/* The port of a long-silent station has aged out: its answer tells the port again. */
 	neighbor_want(pipeline->neighbors, key);
 	return -EAGAIN;
 }

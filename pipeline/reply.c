@@ -61,7 +61,7 @@ worker_refuse(struct worker *worker, struct rte_mbuf *mbuf, const struct job *jo
 	headers->fanin.contributions = 0;
 	headers->fanin.members = nonce;
 	headers->fanin.number = 0;
-	/* To strangers nothing is told that they have not said. */
+	/* An answer to a stranger reveals nothing that it did not send. */
 	if (job != NULL)
 		headers->fanin.key = job->params.keys.down;
 	worker_reply(worker, mbuf, job, 0, dst_port_be);

@@ -281,7 +281,7 @@ port_rx_burst(void *queue, struct rte_mbuf **mbufs, uint16_t max)
 	return n;
 }
 
-/* A frame that others use, too, goes on as a copy: whoever takes it may write to it. */
+/* A shared frame is sent as a copy, since its receiver may write to it. */
 static uint16_t
 port_tx_burst(void *queue, struct rte_mbuf **mbufs, uint16_t n)
 {

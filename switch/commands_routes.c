@@ -123,8 +123,8 @@ command_neighbors_list(void *user, const json_t *args, struct control_error *err
 }
 
 /*
- * Where hosts are, by their addresses. Of one that is not known a worker asks by ARP, and whoever wants to know comes again a
- * little later: nothing waits here.
+ * Finds hosts by their addresses. For an unknown one a worker sends an ARP request, and the client asks again a little
+ * later: nothing waits here.
  */
 json_t *
 command_hosts_find(void *user, const json_t *args, struct control_error *error)

@@ -100,7 +100,7 @@ struct memif_descriptor {
 	uint32_t metadata;
 };
 
-#define MEMIF_DESCRIPTOR_NEXT 1u /* the frame goes on in the next slot */
+#define MEMIF_DESCRIPTOR_NEXT 1u /* the frame continues in the next slot */
 /* Set by the receiver: it polls, do not write to the ring's eventfd. */
 #define MEMIF_RING_NO_INTERRUPT 1u
 

@@ -30,8 +30,8 @@ uint16_t egress_frames(const struct pipeline_egress *options, uint16_t mtu);
 void egress_init(struct egress *egress, const struct pipeline_egress *options, uint16_t mtu);
 
 /*
- * How many of n frames may leave now by the port's rate; their bytes are taken from the bucket. A frame leaves if there is
- * anything in the bucket, which owes the rest. The port's lock is held if workers share it.
+ * Returns how many of n frames may leave now by the port's rate; their bytes are taken from the bucket. A frame leaves if the
+ * bucket is not empty; the rest of its bytes becomes a debt of the bucket. The port's lock is held if workers share it.
  */
 uint16_t egress_take(struct egress *egress, uint64_t now_ns, struct rte_mbuf *const *mbufs,
 		     uint16_t n);

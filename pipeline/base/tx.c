@@ -23,7 +23,7 @@
 /* Frames of a long queue that a device is offered at a time. */
 #define TX_OFFER_MOST 256
 
-/* A link that takes nothing for so long is stuck; what would leave it later is of no use to anybody. */
+/* A link that takes nothing for this long is stuck; frames that it would send later are useless by then. */
 #define TX_STUCK_NS 1000000000u
 
 /*
@@ -288,7 +288,7 @@ let_by(struct worker *worker, uint16_t port)
 	return true;
 }
 
-/* The first frame has been refused: goes on behind it if the driver will never take it. Returns true if any frame was taken. */
+/* The first frame was refused: continues with the next one if the driver will never accept it. Returns true if a frame was taken. */
 static bool
 pass_refused(struct worker *worker, uint16_t port)
 {
@@ -331,7 +331,7 @@ struct waiting_room {
 	uint64_t others_bytes; /* what waits for the port in other workers */
 };
 
-/* What others have left of a limit, and an equal share at least: whoever fills the queue first would keep it. */
+/* Returns the unused part of a limit, but at least an equal share: else the first worker to fill the queue would keep it. */
 static uint64_t
 what_is_left(const struct pipeline *pipeline, uint64_t limit, uint64_t taken)
 {

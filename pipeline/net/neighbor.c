@@ -125,7 +125,7 @@ neighbor_may_ask(struct neighbor_table *table, int32_t position, uint32_t now_se
 void
 neighbor_want(struct neighbor_table *table, neighbor_key key)
 {
-	/* No room: whoever wants to know asks again. */
+	/* No room: the caller retries. */
 	rte_ring_enqueue_elem(table->asks, &key, sizeof(key));
 }
 
@@ -158,7 +158,7 @@ look_after(struct neighbor_table *table, const void *key, struct neighbor *neigh
 	if (word == 0) {
 		if ((int32_t)(now_seconds - asked) > NEIGHBOR_PATIENCE)
 			forget(table, key, neighbor);
-		return false; /* whoever sends to it has it asked for */
+		return false; /* the next packet to it triggers a request */
 	}
 	if (silent > refresh + NEIGHBOR_PATIENCE) {
 		forget(table, key, neighbor);

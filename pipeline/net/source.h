@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where a frame says that it comes from. What the switch sends never comes back to it, so a frame with the switch's own
- * address as its source is forged, or a loop's: neither may reach anybody, for hosts believe what the switch tells them.
+ * Checks of source addresses. What the switch sends never comes back to it, so a frame with the switch's own address as its
+ * source is forged or looped. Both are dropped, since hosts trust what the switch sends.
  */
 #ifndef FANIN_PIPELINE_NET_SOURCE_H
 #define FANIN_PIPELINE_NET_SOURCE_H

@@ -1089,12 +1089,12 @@ START_TEST(a_link_that_is_too_small_for_so_many_ranks_is_refused)
 	const char *code;
 
 	spec.members[0].ip_be = host_ip_be(0);
-	sw.pipeline->ports[0].mtu = 1177;
+	sw.pipeline->ports[0].mtu = 1185;
 	ck_assert_int_ne(job_create(sw.pipeline, &spec, &job, &code, error), 0);
-	ck_assert_msg(strstr(error, "found an MTU of 1177 among the job's ports, expected 1178") !=
+	ck_assert_msg(strstr(error, "found an MTU of 1185 among the job's ports, expected 1186") !=
 			      NULL,
 		      "%s", error);
-	sw.pipeline->ports[0].mtu = 1178;
+	sw.pipeline->ports[0].mtu = 1186;
 	ck_assert_msg(job_create(sw.pipeline, &spec, &job, &code, error) == 0, "%s", error);
 }
 END_TEST
