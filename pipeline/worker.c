@@ -22,7 +22,7 @@
 #include "pipeline/base/fastpath.h"
 
 /* With the sleep policy, how many times more empty polls than for a yield it takes to sleep. */
-#define IDLE_SLEEP_FACTOR 16
+#define IDLE_SLEEP_FACTOR 128
 
 /* What the fault injector holds back, or a device has refused, is looked at again after that time. */
 #define AGAIN_NS 10000u
