@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What all handlers of sparse blocks do alike (Flare section 7; docs/protocol.md, "Sparse blocks"). They differ in where values are combined:
+ * Common part of the handlers of sparse blocks (Flare section 7; docs/protocol.md, "Sparse blocks"). They differ in where values are combined:
  * in an array with an element for each index, or in a hash table, which becomes an array by itself if too much does not fit.
  *
  * A sparse job has dense blocks and barriers, too. Its slots begin with what the handler `single` needs, which those are left to; the shape in the
@@ -39,7 +39,7 @@ struct fanin_shards_in {
 	uint8_t total; /* 0: the last one has not come */
 };
 
-/* What a slot's own shards are made of. */
+/* The source of a slot's own shards. */
 enum fanin_sparse_mode {
 	FANIN_SPARSE_ARRAY,
 	FANIN_SPARSE_TABLE,
@@ -54,7 +54,7 @@ struct fanin_sparse_array {
 struct fanin_sparse {
 	struct single_slot single; /* of dense blocks; the window is that of all blocks */
 
-	/* Of the sparse block. */
+	/* State of the sparse block. */
 	uint32_t span;
 	uint32_t list_most; /* values of a full shard in the form list */
 	uint8_t element_bytes;

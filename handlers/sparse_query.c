@@ -70,7 +70,7 @@ fanin_sparse_answer_duplicate(struct fanin_handler_ctx *ctx, const struct fanin_
 	ctx->stats->pendings += state == FANIN_BLOCK_OPEN;
 }
 
-/* What a query finds. */
+/* Result of a query. */
 struct finding {
 	enum fanin_block_state state;
 	uint64_t missing; /* children */

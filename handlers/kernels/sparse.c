@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-/* Of the dense kernels only what they do to an element is used here. */
+/* Only the element operations of the dense kernels are used here. */
 #pragma GCC diagnostic ignored "-Wunused-function"
 
 #include "handlers/kernels/bf16.h"
@@ -258,7 +258,7 @@ SPARSE_FLOAT(f64, 64)
 	}                                                                                          \
 	return place + 1;
 
-/* What TAKE_LOOP leaves to vectors before it, as long as a whole one can be written: it moves n and from on. */
+/* Vector part of TAKE_LOOP, as long as a whole vector can be written: advances n and from. */
 #define NO_TAKE_LANES(size, width, source)
 
 #ifdef __AVX512F__

@@ -64,7 +64,7 @@ struct fanin_sparse_take {
 		       size_t count);
 };
 
-/* What finds the places of indices in a hash table, whatever the values are. */
+/* Lookup of indices in a hash table; independent of the values' type. */
 struct fanin_sparse_table {
 	/*
 	 * Finds the lane of each index, which it takes if the index is new: one look at one bucket. A tag is an index + 1; 0 is an empty lane.
