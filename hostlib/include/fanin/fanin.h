@@ -218,7 +218,7 @@ struct fanin_join_opts {
 	const char *job_name;
 	const char *manager; /* the manager's ADDRESS[:PORT]; default: FANIN_MANAGER, else that in /etc/fanin/fanin.conf */
 	const char *token;   /* the manager's token; default: FANIN_TOKEN, else as the file says */
-	const char *handler; /* the job's handler; default "auto" */
+	const char *handler; /* the job's handler; default "auto". "ring": the hosts reduce in a ring, whatever the switches have */
 	bool fixed_rank;     /* `rank` is this host's rank; default: by order of arrival */
 	bool reproducible;   /* floating-point sums have the same bits in every run */
 	bool accumulate_f32; /* accumulate sums and averages of f16 and bf16 in f32 */
