@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 from instructions import BUILD_DIR
+from sparse_network import Network
 
 # Of the medians, at 10 %: values of contributions per second, and what that is of the bare loop's.
 GOAL_DENSITY = 0.1
@@ -66,7 +67,7 @@ class Core:
                   f" {100 * row['extra_traffic']:6.2f}%{'' if row['undisturbed'] else ' *'}")
 
 
-PARTS = [Core]
+PARTS = [Core, Network]
 
 
 def main():

@@ -303,6 +303,37 @@ START_TEST(a_slow_link_delays_and_loses_nothing)
 }
 END_TEST
 
+/*
+ * Over links between switches of a tenth to a hundredth of the hosts' speed, with queues that hold a window. The round trip to the leaf says
+ * nothing of them: each link still carries each packet about once, and the vector takes as long as its bytes take.
+ */
+START_TEST(what_waits_above_the_leaf_is_not_asked_for)
+{
+	static const uint32_t rates_mbit[] = { 1000, 400, 100 };
+	const uint32_t count = 352 * 2000;
+	const uint64_t link_ns = count * 4 * UINT64_C(1504) / 1408 * 8 * 1000 / rates_mbit[_i];
+	struct rig_leaf_spine_options options = usual;
+	uint64_t before[4], elapsed_ns;
+
+	options.up_end.egress = (struct pipeline_egress){ .rate_mbit = rates_mbit[_i],
+							  .bucket_bytes = 10000,
+							  .queue_bytes = 1 << 20 };
+	open_world(&options, 1, 16, "single");
+	ck_assert_uint_ge(world.job.joining[0].ack.window, 64);
+	for (uint16_t leaf = 0; leaf < 4; leaf++)
+		before[leaf] = rig_switch_traffic(world.network.spines[0], leaf).bytes;
+	elapsed_ns = allreduce(count);
+	for (uint16_t leaf = 0; leaf < 4; leaf++) {
+		const uint64_t bytes = rig_switch_traffic(world.network.spines[0], leaf).bytes -
+				       before[leaf];
+
+		ck_assert_uint_le(bytes, count * 4 * UINT64_C(1504) / 1408 * 21 / 20);
+	}
+	ck_assert_uint_le(elapsed_ns, link_ns + link_ns / 10);
+	close_world();
+}
+END_TEST
+
 /* ------------------------------------------------------------------ a thousand ranks */
 
 #define PER_LEAF 64
@@ -519,6 +550,7 @@ suite_network(void)
 	tcase_add_test(tests, the_same_seed_is_the_same_run_whatever_is_lost);
 	tcase_add_test(tests, sixteen_leaves_are_exact);
 	tcase_add_test(tests, a_slow_link_delays_and_loses_nothing);
+	tcase_add_loop_test(tests, what_waits_above_the_leaf_is_not_asked_for, 0, 3);
 	tcase_add_test(tests, sums_of_a_thousand_ranks_are_exact);
 	tcase_add_test(tests, sums_of_a_thousand_ranks_are_exact_whatever_is_lost);
 	tcase_add_test(tests, sums_of_as_many_ranks_as_there_can_be_are_exact);

@@ -38,7 +38,10 @@ back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns)
 static uint64_t
 oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 {
-	uint64_t due_ns = lane->sent_ns + fanin_engine_query_wait_ns(engine);
+	const bool sent_up = lane->told == FANIN_BLOCK_SENT;
+	const uint64_t wait_ns = sent_up ? fanin_engine_above_wait_ns(engine)
+					 : fanin_engine_query_wait_ns(engine);
+	uint64_t due_ns = lane->sent_ns + wait_ns;
 	bool overdue = engine->ask_wait_ns != 0 || lane->told >= FANIN_BLOCK_SENT;
 
 	if (due_ns < engine->ask_ns)
@@ -56,6 +59,8 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 	 */
 	if (engine->retry_ns < engine->ask_wait_ns / 32)
 		engine->retry_ns = engine->ask_wait_ns / 32;
+	if (engine->retry_ns < wait_ns)
+		engine->retry_ns = wait_ns;
 	if (engine->retry_ns > fanin_engine_retry_most_ns(engine))
 		engine->retry_ns = fanin_engine_retry_most_ns(engine);
 	engine->ask_ns = engine->loop.now_ns + engine->retry_ns;
@@ -107,6 +112,9 @@ lane_check(struct fanin_engine *engine, struct fanin_lane *lane)
 		return held_check(engine, lane);
 	if (lane->told == FANIN_BLOCK_OPEN || lane->sent_ns >= engine->overtaken_ns)
 		return UINT64_MAX;
+	if (lane->told == FANIN_BLOCK_SENT &&
+	    due_ns < lane->sent_ns + fanin_engine_above_wait_ns(engine))
+		due_ns = lane->sent_ns + fanin_engine_above_wait_ns(engine);
 	if (due_ns < lane->ask_ns)
 		due_ns = lane->ask_ns;
 	if (due_ns > engine->loop.timers_ns)
