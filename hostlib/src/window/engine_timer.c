@@ -30,6 +30,15 @@ back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns)
 	return wait_ns < most_ns ? wait_ns : most_ns;
 }
 
+/* An overdue query was sent. What a switch has sent up and takes too long is lost above it, or in a long queue. */
+static void
+asked_note(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	if (!lane->asked && lane->told == FANIN_BLOCK_SENT)
+		engine->cc.type->on_loss(&engine->cc, engine->loop.now_ns);
+	lane->asked = true;
+}
+
 /*
  * The oldest block, which everything else waits for. First a query asks the switch for its state;
  * then overdue queries make the switch act. The intervals grow while answers come, and are short
@@ -50,7 +59,8 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 		return due_ns;
 	if (fanin_engine_query(engine, lane->block, true, overdue) == 0)
 		return engine->loop.now_ns + FANIN_RTO_MIN_NS / 2;
-	lane->asked = lane->asked || overdue;
+	if (overdue)
+		asked_note(engine, lane);
 	engine->ask_wait_ns = back_off_ns(engine, engine->ask_wait_ns);
 	engine->retry_ns = back_off_ns(engine, engine->retry_ns);
 	/*
@@ -126,7 +136,7 @@ lane_check(struct fanin_engine *engine, struct fanin_lane *lane)
 		covered_postpone(engine, lane->block, lane->ask_wait_ns);
 		return lane->ask_ns;
 	}
-	lane->asked = true;
+	asked_note(engine, lane);
 	lane->ask_wait_ns = back_off_ns(engine, lane->ask_wait_ns);
 	lane->ask_ns = engine->loop.now_ns + lane->ask_wait_ns;
 	return lane->ask_ns;
