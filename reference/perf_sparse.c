@@ -7,6 +7,7 @@
 #include "reference/kernel_reference.h"
 
 #define RUN 64
+#define CHUNK 512 /* elements of a result that are put together at a time */
 /* Where values are must not depend on what they are. */
 #define PLACES_SEED 0x5ba25eu
 
@@ -49,6 +50,53 @@ has_value(const struct perf_sparse *sparse, uint16_t rank, uint64_t iteration, u
 	return perf_data_random(&places, rank, iteration, index) < density * 4294967296.0;
 }
 
+/* A rank's vector, whose places a file has. */
+static uint64_t
+fill_at_places(const struct perf_sparse *sparse, uint16_t rank, uint64_t iteration,
+	       unsigned int index_bytes, uint8_t *indices, uint8_t *values)
+{
+	const struct perf_places *places = sparse->places;
+	const size_t size = fanin_dtype_size_of(sparse->data.dtype);
+	const uint64_t count = places->counts[rank];
+
+	for (uint64_t i = 0; i < count; i++) {
+		const uint64_t index = places->indices[rank][i];
+
+		memcpy(indices + i * index_bytes, &index, index_bytes);
+		perf_data_fill(&sparse->data, rank, iteration, index, 1, values + i * size);
+	}
+	return count;
+}
+
+/* The result's elements from `first` on, n of them, CHUNK at most, at the places that a file has. */
+static void
+expect_at_places(const struct perf_sparse *sparse, uint64_t iteration, uint64_t first, uint64_t n,
+		 uint8_t *elements)
+{
+	const struct perf_places *places = sparse->places;
+	const struct perf_data *data = &sparse->data;
+	const size_t size = fanin_dtype_size_of(data->dtype);
+	bool is_there[CHUNK] = { false };
+	uint64_t combined[CHUNK] = { 0 };
+
+	for (uint16_t rank = 0; rank < data->size; rank++) {
+		for (uint64_t at = perf_places_find(places, rank, first);
+		     at < places->counts[rank] && places->indices[rank][at] < first + n; at++) {
+			const uint64_t index = places->indices[rank][at];
+			const uint64_t i = index - first;
+			uint64_t bits = 0;
+
+			perf_data_fill(data, rank, iteration, index, 1, &bits);
+			combined[i] = is_there[i] ? reference_combine(data->dtype, data->op,
+								      combined[i], bits)
+						  : bits;
+			is_there[i] = true;
+		}
+	}
+	for (uint64_t i = 0; i < n; i++)
+		memcpy(elements + i * size, &combined[i], size);
+}
+
 uint64_t
 perf_sparse_fill(const struct perf_sparse *sparse, uint16_t rank, uint64_t iteration, uint64_t n,
 		 unsigned int index_bytes, void *indices, void *values)
@@ -56,6 +104,8 @@ perf_sparse_fill(const struct perf_sparse *sparse, uint16_t rank, uint64_t itera
 	const size_t size = fanin_dtype_size_of(sparse->data.dtype);
 	uint64_t count = 0;
 
+	if (sparse->places != NULL)
+		return fill_at_places(sparse, rank, iteration, index_bytes, indices, values);
 	for (uint64_t i = 0; i < n; i++) {
 		if (!has_value(sparse, rank, iteration, i))
 			continue;
@@ -74,7 +124,10 @@ perf_sparse_expect(const struct perf_sparse *sparse, uint64_t iteration, uint64_
 	const struct perf_data *data = &sparse->data;
 	const size_t size = fanin_dtype_size_of(data->dtype);
 
-	for (uint64_t i = 0; i < n; i++) {
+	for (uint64_t i = 0; sparse->places != NULL && i < n; i += CHUNK)
+		expect_at_places(sparse, iteration, first + i, n - i < CHUNK ? n - i : CHUNK,
+				 (uint8_t *)elements + i * size);
+	for (uint64_t i = 0; sparse->places == NULL && i < n; i++) {
 		uint64_t combined = 0;
 		bool is_there = false;
 
