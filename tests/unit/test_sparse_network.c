@@ -4,18 +4,14 @@
  * Cases are chosen so that each two values of different dimensions meet in one of them.
  */
 #include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "rig/leaf_spine.h"
 #include "tests/unit/ring_switch.h"
-#include "tests/unit/sparse_vectors.h"
+#include "tests/unit/sparse_trial.h"
 #include "tests/unit/suites.h"
 
-#define SECOND_NS UINT64_C(1000000000)
 #define N_INDICES 12000
-#define SLOTS 32 /* of a job, each of which keeps a result of that many packets */
+#define SLOTS 32
 
 #define N_CASES 200
 #define N_PARTS 10 /* tests that share the cases */
@@ -86,164 +82,33 @@ cases_choose(void)
 	}
 }
 
-static struct {
-	struct rig *rig;
-	struct rig_leaf_spine network;
-	struct rig_job job;
-	struct fanin_engine *engines[SPARSE_MOST_RANKS];
-	struct sparse_vectors *vectors;
-} world;
-
-static void
-poll_rank(struct rig_host *host, void *user)
-{
-	const uint16_t rank = (uint16_t)(uintptr_t)user;
-
-	fanin_engine_poll(world.engines[rank]);
-	if (world.vectors != NULL && world.vectors->requests[rank].status == FANIN_IN_PROGRESS)
-		rig_host_wake(host, rig_now_ns(world.rig) +
-					    RTE_MAX(fanin_engine_idle_ns(world.engines[rank]), 1u));
-}
-
-static void
-open_world(uint16_t n_ranks, const char *handler, bool tree, bool faults, uint64_t seed)
-{
-	const struct rig_options rig_options = { .seed = seed, .n_packets = 32767, .mtu = 1500 };
-	const struct rig_leaf_spine_options options = {
-		.n_leaves = tree ? (n_ranks < 4 ? n_ranks : 4) : 1,
-		.hosts_per_leaf = tree && n_ranks >= 4 ? n_ranks / 4
-				  : tree               ? 1
-						       : n_ranks,
-		.n_spines = tree ? 1 : 0,
-		.host_end = { .egress = { .rate_mbit = 10000 }, .delay_ns = 1000 },
-		.up_end = { .egress = { .rate_mbit = 10000 }, .delay_ns = 2000 },
-		.faults = { .drop = faults ? 0.05 : 0,
-			    .duplicate = faults ? 0.05 : 0,
-			    .reorder = faults ? 0.05 : 0,
-			    .seed = seed },
-		.max_jobs = 1,
-		.slots = SLOTS * (FANIN_SHARDS_MAX + 1),
-	};
-	const struct job_spec spec = { .handler = handler };
-	char error[PIPELINE_ERROR_LEN] = "";
-	int ret;
-
-	memset(&world, 0, sizeof(world));
-	world.rig = rig_create(&rig_options, error);
-	ck_assert_msg(world.rig != NULL, "%s", error);
-	ret = rig_leaf_spine_build(world.rig, &options, &world.network, error);
-	ck_assert_msg(ret == 0, "%s", error);
-	rig_run(world.rig, rig_now_ns(world.rig) + SECOND_NS, NULL, NULL);
-	ret = rig_job_create(&world.network, &spec, n_ranks, 0, &world.job, error);
-	ck_assert_msg(ret == 0, "%s", error);
-	ck_assert_int_eq(rig_job_join(&world.job, 600 * SECOND_NS), 0);
-	for (uint16_t rank = 0; rank < n_ranks; rank++) {
-		struct fanin_engine_config config = { .timeout_ns = 5 * SECOND_NS };
-
-		rig_engine_config(&world.job, rank, &config);
-		ck_assert_int_eq(fanin_engine_create(&config,
-						     rig_host_transport(world.network.hosts[rank]),
-						     &world.engines[rank]),
-				 FANIN_OK);
-		rig_host_set_poll(world.network.hosts[rank], poll_rank, (void *)(uintptr_t)rank);
-	}
-}
-
-static void
-close_world(void)
-{
-	for (uint16_t rank = 0; rank < world.job.n_ranks; rank++)
-		fanin_engine_destroy(world.engines[rank]);
-	rig_leaf_spine_free(&world.network);
-	free(world.job.joining);
-	ck_assert_uint_eq(rig_destroy(world.rig), 0);
-}
-
-static bool
-all_done(void *user)
-{
-	(void)user;
-	for (uint16_t rank = 0; rank < world.job.n_ranks; rank++) {
-		if (world.vectors->requests[rank].status == FANIN_IN_PROGRESS)
-			return false;
-	}
-	return true;
-}
-
-/* All ranks have the same bits, NaNs and all. */
-static void
-expect_alike(const struct sparse_vectors *vectors)
-{
-	const struct fanin_sparse_result *first = &vectors->results[0];
-
-	for (uint16_t rank = 1; rank < vectors->options.n_ranks; rank++) {
-		const struct fanin_sparse_result *result = &vectors->results[rank];
-
-		ck_assert_uint_eq(result->count, first->count);
-		if (first->dense != NULL)
-			ck_assert_int_eq(memcmp(first->dense, result->dense,
-						vectors->options.n * vectors->element_bytes),
-					 0);
-		else
-			ck_assert_int_eq(memcmp(first->values, result->values,
-						first->count * vectors->element_bytes),
-					 0);
-	}
-}
-
-static void
-allreduce(const struct sparse_vectors_options *options)
-{
-	world.vectors = sparse_vectors_make(options);
-	for (uint16_t rank = 0; rank < options->n_ranks; rank++) {
-		sparse_vectors_request(world.vectors, rank);
-		ck_assert_int_eq(fanin_engine_post(world.engines[rank],
-						   &world.vectors->requests[rank], options->n),
-				 FANIN_OK);
-		rig_host_wake(world.network.hosts[rank], rig_now_ns(world.rig));
-	}
-	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + 600 * SECOND_NS, all_done, NULL));
-	for (uint16_t rank = 0; rank < options->n_ranks; rank++)
-		ck_assert_msg(world.vectors->requests[rank].status == FANIN_OK, "rank %u: %s", rank,
-			      fanin_engine_error(world.engines[rank])->text);
-	sparse_vectors_expect(world.vectors);
-	expect_alike(world.vectors);
-	sparse_vectors_free(world.vectors);
-	world.vectors = NULL;
-}
-
 static void
 case_run(unsigned int number)
 {
 	const uint8_t *values = cases[number];
-	const struct sparse_vectors_options options = {
-		.n = N_INDICES,
-		.seed = number,
-		.density = densities[values[DENSITY]],
-		/* One that is too small makes blocks of many shards. */
-		.hint = values[HINT] == 0 ? 0 : densities[values[DENSITY]] / 20,
-		.pattern = (enum sparse_pattern)values[PATTERN],
-		.n_ranks = hosts[values[HOSTS]],
-		.dtype = dtypes[values[DTYPE]],
-		.op = ops[values[OP]],
-		.index_bytes = number % 2 == 0 ? 4 : 8,
-		.dense = values[OUTPUT] == 0,
-		.in_place = values[OUTPUT] == 1,
+	const struct sparse_trial trial = {
+		.vectors = {
+			.n = N_INDICES,
+			.seed = number,
+			.density = densities[values[DENSITY]],
+			/* One that is too small makes blocks of many shards. */
+			.hint = values[HINT] == 0 ? 0 : densities[values[DENSITY]] / 20,
+			.pattern = (enum sparse_pattern)values[PATTERN],
+			.n_ranks = hosts[values[HOSTS]],
+			.dtype = dtypes[values[DTYPE]],
+			.op = ops[values[OP]],
+			.index_bytes = number % 2 == 0 ? 4 : 8,
+			.dense = values[OUTPUT] == 0,
+			.in_place = values[OUTPUT] == 1,
+		},
+		.handler = handlers[values[HANDLER]],
+		.slots = SLOTS,
+		.mtu = 1500,
+		.tree = values[TREE] != 0,
+		.faults = values[FAULTS] != 0 ? 0.05 : 0,
 	};
-	const bool faults = values[FAULTS] != 0;
 
-	open_world(options.n_ranks, handlers[values[HANDLER]], values[TREE] != 0, faults, number);
-	allreduce(&options);
-	/* Slots are used again. */
-	allreduce(&options);
-	for (uint16_t rank = 0; rank < options.n_ranks && !faults; rank++) {
-		const struct fanin_engine_stats *stats = fanin_engine_stats(world.engines[rank]);
-
-		ck_assert_uint_eq(stats->retransmits, 0);
-		ck_assert_uint_eq(stats->duplicates, 0);
-		ck_assert_uint_eq(stats->invalid, 0);
-	}
-	close_world();
+	sparse_trial_run(&trial);
 }
 
 START_TEST(results_are_exact)
