@@ -16,6 +16,7 @@ static struct {
 	struct rig_job job;
 	struct fanin_engine *engines[SPARSE_MOST_RANKS];
 	struct sparse_vectors *vectors;
+	uint32_t span; /* of the vectors' blocks */
 } world;
 
 static void
@@ -33,7 +34,7 @@ static void
 open_world(const struct sparse_trial *trial)
 {
 	const struct rig_options rig_options = { .seed = trial->vectors.seed,
-						 .n_packets = 32767,
+						 .n_packets = trial->mtu > 3000 ? 8191 : 32767,
 						 .mtu = trial->mtu };
 	const uint16_t n_ranks = trial->vectors.n_ranks;
 	const bool tree = trial->tree;
@@ -46,7 +47,7 @@ open_world(const struct sparse_trial *trial)
 		.host_end = { .egress = { .rate_mbit = 10000 }, .delay_ns = 1000 },
 		.up_end = { .egress = { .rate_mbit = 10000 }, .delay_ns = 2000 },
 		.faults = { .drop = trial->faults,
-			    .duplicate = trial->faults,
+			    .duplicate = trial->faults + trial->doubled,
 			    .reorder = trial->faults,
 			    .seed = trial->vectors.seed },
 		.max_jobs = 1,
@@ -135,14 +136,29 @@ allreduce(const struct sparse_vectors_options *options)
 	for (uint16_t rank = 0; rank < options->n_ranks; rank++)
 		ck_assert_msg(world.vectors->requests[rank].status == FANIN_OK, "rank %u: %s", rank,
 			      fanin_engine_error(world.engines[rank])->text);
+	world.span = world.vectors->requests[0].sparse->span;
 	sparse_vectors_expect(world.vectors);
 	expect_alike(world.vectors);
 	sparse_vectors_free(world.vectors);
 	world.vectors = NULL;
 }
 
+static void
+count(struct sparse_trial_counts *counts)
+{
+	const struct fanin_engine_stats *stats = fanin_engine_stats(world.engines[0]);
+
+	*counts = (struct sparse_trial_counts){
+		.span = world.span,
+		.blocks = stats->sparse_blocks,
+		.shards_sent = stats->shards_sent,
+		.shards_received = stats->shards_received,
+		.duplicates = stats->duplicates,
+	};
+}
+
 void
-sparse_trial_run(const struct sparse_trial *trial)
+sparse_trial_run(const struct sparse_trial *trial, struct sparse_trial_counts *counts)
 {
 	open_world(trial);
 	allreduce(&trial->vectors);
@@ -152,8 +168,12 @@ sparse_trial_run(const struct sparse_trial *trial)
 		const struct fanin_engine_stats *stats = fanin_engine_stats(world.engines[rank]);
 
 		ck_assert_uint_eq(stats->retransmits, 0);
+		if (trial->doubled != 0)
+			continue;
 		ck_assert_uint_eq(stats->duplicates, 0);
 		ck_assert_uint_eq(stats->invalid, 0);
 	}
+	if (counts != NULL)
+		count(counts);
 	close_world();
 }

@@ -13,11 +13,24 @@ struct sparse_trial {
 	const char *handler;
 	uint32_t slots; /* of the job: a power of two, twice its window */
 	uint16_t mtu;
-	bool tree;     /* up to four leaves and a spine */
-	double faults; /* part of the packets that are lost, as many doubled, as many reordered */
+	bool tree;      /* up to four leaves and a spine */
+	double faults;  /* part of the packets that are lost, as many doubled, as many reordered */
+	double doubled; /* part of the packets that are doubled, if there are no other faults */
 };
 
-/* Runs it. Asserts that all ranks end well, with the right result and the same bits; without faults also that nothing was sent twice. */
-void sparse_trial_run(const struct sparse_trial *trial);
+/* What rank 0 counts of both allreduces. */
+struct sparse_trial_counts {
+	uint32_t span;
+	uint64_t blocks;
+	uint64_t shards_sent;
+	uint64_t shards_received;
+	uint64_t duplicates; /* shards of results that had come before */
+};
+
+/*
+ * Runs it. Asserts that all ranks end well, with the right result and the same bits; without faults also that nothing was sent twice. counts: may be
+ * NULL.
+ */
+void sparse_trial_run(const struct sparse_trial *trial, struct sparse_trial_counts *counts);
 
 #endif

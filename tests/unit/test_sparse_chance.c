@@ -77,7 +77,7 @@ START_TEST(whatever_is_reduced_is_exact)
 		const struct sparse_trial trial = trial_choose(first_seed + i);
 
 		at_seed[_i] = first_seed + i;
-		sparse_trial_run(&trial);
+		sparse_trial_run(&trial, NULL);
 	}
 	at_seed[_i] = 0;
 }
