@@ -3,7 +3,8 @@
 
 import random
 
-from support import KIB, MIB, case, expect, expect_equal, reports_of, run_exact_job, running_lab, start_ranks
+from support import KIB, MIB, case, expect, expect_equal, reports_of, run, run_exact_job, running_lab, start_ranks
+from lab import SOURCE_DIR
 
 HANDLERS = ("sparse-array", "sparse-hash", "sparse")
 PATTERNS = ("uniform", "clustered", "same", "disjoint")
@@ -62,6 +63,38 @@ def values_are_where_a_file_says():
                 expect_equal(sparse["pattern"], str(path), "pattern")
                 for key, count in (("density", len(places[1])), ("density_in", len(mine)), ("density_out", len(set().union(*places)))):
                     expect(abs(sparse[key] - count / length) < 1e-8, f"{handler}, {key}: found {sparse[key]}, expected {count / length}")
+
+
+GRADIENTS = [SOURCE_DIR / "bench" / "gradients.py"]
+PYTHON = "/usr/bin/python3"
+
+
+@case(120)
+def gradients_of_words_are_reduced_from_their_file():
+    """Files of bench/gradients.py are what fanin-perf reads. The embedding's needs no packages."""
+    with running_lab(4, config=limits()) as lab:
+        done = run([PYTHON, *GRADIENTS, lab.directory, "--only", "words", "--workers", "4", "--words", "4096", "--columns", "32",
+                    "--tokens", "128"])
+        fields = done.stdout.splitlines()[1].split()
+        expect_equal(fields[:2], ["words.txt", str(4096 * 32)], "file and length")
+        path = lab.directory / "words.txt"
+        lines = [line.split() for line in path.read_text().splitlines()[2:]]
+        expect_equal([min(map(len, lines)), max(map(len, lines))], [int(field) for field in fields[2:4]], "values of the workers")
+        for line in lines:
+            rows = {int(index) // 32 for index in line}
+            expect_equal(len(line), 32 * len(rows), "values of whole rows")
+            expect(0 in rows and len(rows) < 128, f"rows of 128 words, the first of which is the most frequent: {sorted(rows)}")
+        for report in run_exact_job(lab, "words", handler="sparse", sparse=True, pattern=path, bytes=4 * 4096 * 32):
+            expect(abs(report["sparse"]["density_out"] - float(fields[6]) / 100) < 1e-4, f"{report['sparse']}, {done.stdout}")
+
+
+@case()
+def gradients_without_their_packages_name_them():
+    """Without site-packages Python finds no PyTorch, whether it is installed or not."""
+    done = run([PYTHON, "-S", *GRADIENTS, "/nowhere"], check=False)
+    expect_equal((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1), f"exit status, output, lines of errors ({done.stderr})")
+    for words in ("PyTorch", "apt-get install python3-torch dataset-fashion-mnist", "/usr/bin/python3"):
+        expect(words in done.stderr, f"found {done.stderr!r}, expected '{words}'")
 
 
 @case()
