@@ -97,7 +97,9 @@ json_sparse(const struct run *run)
 		return;
 	}
 	printf("\"sparse\": {");
-	json_string("pattern", perf_pattern_name(run->options->pattern));
+	json_string("pattern", run->options->pattern_file != NULL
+				       ? run->options->pattern_file
+				       : perf_pattern_name(run->options->pattern));
 	printf("\"density\": %.9g, \"density_in\": %.9g, \"density_out\": %.9g, \"blocks\": %" PRIu64
 	       ", \"shards_sent\": %" PRIu64 ", \"shards_received\": %" PRIu64
 	       ", \"bytes_sent\": %" PRIu64 ", \"dense_bytes\": %" PRIu64
