@@ -120,6 +120,12 @@ int fanin_sparse_vector_merge(struct fanin_sparse_vector *sparse, uint32_t block
 			      uint32_t *n_values);
 
 /*
+ * Finds room for a sparse result of n_out values in the caller's arrays, or makes some; the result's count is set in any case. Returns FANIN_OK,
+ * or FANIN_ERR_CAPACITY or FANIN_ERR_NO_MEMORY with the request's error set.
+ */
+int fanin_sparse_vector_room(struct fanin_sparse_vector *sparse);
+
+/*
  * All blocks are merged: the caller gets the result. Returns FANIN_OK, FANIN_ERR_CAPACITY or FANIN_ERR_NO_MEMORY with the request's
  * error set.
  */
