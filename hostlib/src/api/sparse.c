@@ -54,9 +54,9 @@ job_check(const struct fanin_comm *comm, struct fanin_error *error)
 		return FANIN_OK;
 	if (comm->protocol->on_switch == NULL)
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-				       "the job runs without a switch (%s), and allreduce_sparse only with "
-				       "one: use allreduce",
-				       comm->mode_reason);
+				       "the job runs without a switch (%s), and its protocol %s has no "
+				       "allreduce_sparse: use allreduce",
+				       comm->mode_reason, comm->protocol->name);
 	return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
 			       "the job's handler %s has no allreduce_sparse: make the job with the handler "
 			       "sparse, sparse-array or sparse-hash, or use allreduce",
