@@ -134,7 +134,7 @@ static const struct cli_option known_options[] = {
 	  "allreduce, reduce, reduce_scatter, broadcast, allgather or barrier (default: allreduce)" },
 	{ "root", "R", OPT_ROOT, "of reduce and broadcast (default: 0)" },
 	{ "sparse", NULL, OPT_SPARSE,
-	  "the allreduce is one of sparse vectors, with a dense result; the job's handler is sparse, sparse-array or sparse-hash" },
+	  "the allreduce is one of sparse vectors, with a dense result; the job's handler is sparse, sparse-array or sparse-hash, or there is no switch" },
 	{ "density", "D", OPT_DENSITY,
 	  "part of the indices that a rank has values at, above 0, 1 at most, the same on every rank (default: 0.01)" },
 	{ "pattern", "NAME", OPT_PATTERN,
