@@ -136,7 +136,7 @@ static const struct cli_option known_options[] = {
 	  "allreduce, reduce, reduce_scatter, broadcast, allgather or barrier (default: allreduce)" },
 	{ "root", "R", OPT_ROOT, "of reduce and broadcast (default: 0)" },
 	{ "sparse", NULL, OPT_SPARSE,
-	  "the allreduce is one of sparse vectors, with a dense result; the job's handler is sparse, sparse-array or sparse-hash" },
+	  "the allreduce is one of sparse vectors, with a dense result; the job's handler is sparse, sparse-array or sparse-hash, or there is no switch" },
 	{ "maybe-sparse", NULL, OPT_MAYBE_SPARSE,
 	  "the allreduce is one of dense vectors with zeros at other indices, and the hint that they may be sparse" },
 	{ "density", "D", OPT_DENSITY,

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sparse allreduces by the real programs: exact with every handler that has them, also under loss, and refused by name where there are none."""
+"""Sparse allreduces by the real programs: exact with every handler that has them, also under loss, and without a switch; refused by name where there are none."""
 
 import random
+import signal
+import time
 
-from support import KIB, MIB, case, expect, expect_equal, reports_of, run, run_exact_job, running_lab, start_ranks
+from case_by_name import expect_ring, run_by_name, spawn_by_name
+from fake_manager import FakeManager
 from lab import SOURCE_DIR
+from pace import Pace
+from support import KIB, MIB, case, expect, expect_equal, reports_of, run, run_exact_job, running_lab, start_ranks, wait_until
 
 HANDLERS = ("sparse-array", "sparse-hash", "sparse")
 PATTERNS = ("uniform", "clustered", "same", "disjoint")
@@ -130,3 +135,56 @@ def dense_vectors_that_may_be_sparse_take_the_shorter_way():
         # Where nothing sparse can be carried the hint is ignored.
         for report in run_exact_job(lab, "a dense job", maybe_sparse=True, density=0.02, bytes=MIB):
             expect_equal(report["sparse"]["maybe_sparse"], 0, "calls that could be sparse ones")
+
+
+@case(240)
+def sparse_vectors_are_exact_without_a_switch():
+    with running_lab(8) as lab, FakeManager(lab, ring="test") as manager:
+        for size in (2, 3, 5, 8):
+            for number, pattern in enumerate(PATTERNS):
+                density = (0.3, 0.05, 0.01, 0.001)[number]
+                options = {"bytes": MIB, "iters": 2, "dtype": ("f32", "u8", "f16", "i64")[number]}
+                where = f"{size} ranks, {pattern}"
+                reports = run_by_name(lab, manager, range(size), sparse=True, density=density, pattern=pattern, **options)
+                expect_ring(reports, where, "test")
+                for report in reports:
+                    sparse = report["sparse"]
+                    expect_equal(sparse["algorithm"], "recursive-doubling", f"{where}: how it ran")
+                    expect(0.7 * min(density, 1 / size) < sparse["density_in"] < 1.3 * density, f"{where}: {sparse}")
+                    expect(sparse["density_in"] <= sparse["density_out"] < size * 1.1 * density, f"{where}: {sparse}")
+                    expect_equal(sparse["blocks"], 2, f"{where}: collectives")
+                    expect(0 <= report["tcp_bytes_sent"] - sparse["bytes_sent"] < KIB, f"{where}: {report}")
+                if pattern != "disjoint":
+                    hinted = run_by_name(lab, manager, range(size), maybe_sparse=True, density=density, pattern=pattern, **options)
+                    expect_ring(hinted, f"{where}, maybe sparse", "test")
+                    taken = {report["sparse"]["maybe_sparse_taken"] for report in hinted}
+                    expect(len(taken) == 1, f"{where}: ranks differ in how many were sparse: {taken}")
+                    if pattern == "same":
+                        expect_equal(taken, {2}, f"{where}: how many were sparse")
+                    if pattern == "uniform" and size == 8:
+                        expect_equal(taken, {0}, f"{where}: how many were sparse")
+                dense = run_by_name(lab, manager, range(size), **options)
+                expect_ring(dense, f"{where}, dense", "test")
+                told = {report["rank"]: report["sparse"]["dense_bytes"] for report in reports}
+                for report in dense:
+                    # Barriers send a few bytes, too.
+                    expect(0 <= report["tcp_bytes_sent"] - told[report["rank"]] < KIB,
+                           f"{where}: a dense allreduce sends {report['tcp_bytes_sent']} bytes, told are {told}")
+
+
+@case()
+def a_host_killed_in_a_sparse_allreduce_without_a_switch_is_named():
+    with running_lab(5) as lab, FakeManager(lab, ring="test") as manager:
+        for killed in (1, 4):
+            already = len(manager.told("heartbeat"))
+            ranks = [spawn_by_name(lab, host, manager=manager.address, size=5, rank=host, iters=100000, check=False, sparse=True,
+                                   density=0.1, bytes=16 * MIB) for host in range(5)]
+            wait_until(lambda least=already + 5: len(manager.told("heartbeat")) >= least, 60, "heartbeats of all hosts")
+            with Pace() as pace:
+                ranks[killed].popen.send_signal(signal.SIGKILL)
+                reports = reports_of(lab, [ranks[rank] for rank in range(5) if rank != killed])
+                seconds = time.monotonic() - pace.began
+            pace.expect_within(seconds, 2, "that the others learn of it, without the timeout")
+            for report in reports:
+                expect_equal((report["error"]["code"], report["error"]["missing"]), ("timeout", [killed]), f"error: {report['error']}")
+                expect("its process has ended" in report["error"]["message"], report["error"]["message"])
