@@ -26,6 +26,9 @@ enum fanin_shard_form {
 	FANIN_SHARD_FORMS
 };
 
+/* The bit of `whole` in `members`. */
+#define FANIN_SHARD_WHOLE (UINT64_C(1) << 56)
+
 /* What `members` of a SPARSE, SPARSE_RESULT or SPARSE_KNOWN says. */
 struct fanin_shard {
 	uint32_t span;  /* indices of the block */

@@ -122,7 +122,7 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	const void *payload;
 
 	if (__builtin_expect(lane->role != FANIN_LANE_DENSE, 0)) {
-		if (lane->role == FANIN_LANE_SPARSE)
+		if (fanin_engine_has_shards(lane))
 			return fanin_engine_shards_send(engine, lane);
 		payload = fanin_engine_known(engine, lane, hdr, &payload_len);
 	} else {
