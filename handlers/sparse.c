@@ -396,7 +396,8 @@ take_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t in
 }
 
 void
-fanin_sparse_pass_down(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const struct fanin_packet *packet)
+fanin_sparse_pass_down(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
+		       const struct fanin_packet *packet)
 {
 	const struct fanin_job_params *job = ctx->job;
 	struct fanin_headers *headers = packet->headers;
@@ -496,14 +497,10 @@ take_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t i
 	return verdict;
 }
 
-const uint8_t fanin_sparse_types[] = { FANIN_TYPE_RESULT,
-				       FANIN_TYPE_KNOWN,
-				       FANIN_TYPE_QUERY,
-				       FANIN_TYPE_ANSWER,
-				       FANIN_TYPE_SPARSE,
-				       FANIN_TYPE_SPARSE_RESULT,
-				       FANIN_TYPE_SPARSE_KNOWN,
-				       0 };
+const uint8_t fanin_sparse_types[] = { FANIN_TYPE_RESULT,       FANIN_TYPE_KNOWN,
+				       FANIN_TYPE_QUERY,        FANIN_TYPE_ANSWER,
+				       FANIN_TYPE_SPARSE,       FANIN_TYPE_SPARSE_RESULT,
+				       FANIN_TYPE_SPARSE_KNOWN, 0 };
 
 enum fanin_verdict
 fanin_sparse_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,

@@ -67,7 +67,7 @@ struct fanin_sparse {
 	uint8_t most_number; /* the highest number of a shard in */
 	bool is_whole;       /* nothing leaves before all children are in */
 	bool is_known; /* a child has the result from an earlier run: what is sent are the packets that it comes in */
-	uint32_t n_spilled;  /* values in the spill that is being filled */
+	uint32_t n_spilled; /* values in the spill that is being filled */
 	uint32_t last_spill; /* finished: values of the last spill, which is what was left; 0: it is full as the others */
 	uint32_t n_values;   /* finished: values in the array or table */
 	uint32_t n_lanes;    /* of the table */
@@ -83,7 +83,7 @@ struct fanin_sparse {
 
 	struct fanin_shards_in results; /* of the parent; at the root those that are known */
 	struct fanin_shards_in known;   /* below the root: those that are known, which went up */
-	struct rte_mbuf *kept[FANIN_SHARDS_MAX];  /* all these; what is in `results` as it went to the children */
+	struct rte_mbuf *kept[FANIN_SHARDS_MAX]; /* all these; what is in `results` as it went to the children */
 	struct rte_mbuf *empty[FANIN_SHARDS_MAX]; /* n_empty mbufs for shards that are made here */
 	uint32_t starts[FANIN_SHARDS_MAX]; /* of own shards behind the spills: their first index, or lane */
 	struct fanin_shards_in child[FANIN_WIRE_MAX_CHILDREN];

@@ -35,14 +35,14 @@ struct fanin_shard {
 	uint8_t number; /* of this shard, 0 to FANIN_SHARDS_MAX - 1 */
 	uint8_t total;  /* in the last one the number of shards; else 0 */
 	uint8_t form;   /* enum fanin_shard_form */
-	bool whole;     /* no switch spills the block: a host may know its result from an earlier run */
+	bool whole; /* no switch spills the block: a host may know its result from an earlier run */
 };
 
 static inline uint64_t
 fanin_shard_encode(const struct fanin_shard *shard)
 {
-	return (uint64_t)shard->whole << 56 | (uint64_t)shard->form << 48 | (uint64_t)shard->total << 40 |
-	       (uint64_t)shard->number << 32 | shard->span;
+	return (uint64_t)shard->whole << 56 | (uint64_t)shard->form << 48 |
+	       (uint64_t)shard->total << 40 | (uint64_t)shard->number << 32 | shard->span;
 }
 
 static inline struct fanin_shard

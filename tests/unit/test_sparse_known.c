@@ -109,8 +109,7 @@ answered(uint16_t h, uint64_t *shards)
 
 		if (frame->to != -1 - h || sparse_hdr(rig.queue[i])->type != FANIN_TYPE_ANSWER)
 			continue;
-		memcpy(shards,
-		       frame->data + FANIN_PAYLOAD_OFFSET + fanin_answer_len(rig.n_hosts),
+		memcpy(shards, frame->data + FANIN_PAYLOAD_OFFSET + fanin_answer_len(rig.n_hosts),
 		       sizeof(*shards));
 		return (enum fanin_block_state)sparse_hdr(rig.queue[i])->count;
 	}

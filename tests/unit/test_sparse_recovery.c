@@ -78,8 +78,7 @@ take(unsigned int r, uint16_t rank)
 	taken->done_bytes = vectors->requests[rank].done_bytes;
 	taken->result = *result;
 	if (result->dense != NULL) {
-		taken->result.dense = copy_of(result->dense,
-					      options->n * vectors->element_bytes + 1);
+		taken->result.dense = copy_of(result->dense, options->n * vectors->element_bytes + 1);
 		memset(result->dense, OVERWRITTEN, options->n * vectors->element_bytes + 1);
 	} else {
 		taken->result.indices = copy_of(result->indices,
@@ -192,8 +191,7 @@ open_world(const struct setting *setting, uint64_t seed)
 		for (uint16_t rank = 0; rank < n_ranks; rank++) {
 			sparse_vectors_request(world.vectors[r], rank);
 			ck_assert_int_eq(fanin_engine_post(world.engines[rank],
-							   &world.vectors[r]->requests[rank],
-							   made.n),
+							   &world.vectors[r]->requests[rank], made.n),
 					 FANIN_OK);
 		}
 	}
@@ -373,8 +371,7 @@ START_TEST(a_tree_may_be_lost_at_any_moment)
 	for (unsigned int point = 0; point < N_POINTS; point++) {
 		open_world(&setting, (uint64_t)_i * N_POINTS + point + 100);
 		for (unsigned int loss = 0; loss <= point % 3; loss++) {
-			const uint64_t after_ns = random_below(&world.random,
-							       (uint32_t)duration_ns) *
+			const uint64_t after_ns = random_below(&world.random, (uint32_t)duration_ns) *
 						  (point + 1) / N_POINTS;
 
 			rig_run(world.rig, rig_now_ns(world.rig) + after_ns, all_done, NULL);

@@ -41,7 +41,7 @@ enum fanin_lane_state {
 enum fanin_lane_role {
 	FANIN_LANE_DENSE, /* a contribution */
 	FANIN_LANE_KNOWN, /* its result, which is known, to those who lack it; the lane's request is NULL */
-	FANIN_LANE_SPARSE, /* shards */
+	FANIN_LANE_SPARSE,       /* shards */
 	FANIN_LANE_SPARSE_KNOWN, /* shards of its result, like KNOWN */
 };
 

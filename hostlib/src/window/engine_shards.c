@@ -23,7 +23,7 @@ struct lane_shards {
 	uint64_t have;    /* of the result's */
 	struct fanin_sparse_cut cut;
 	struct fanin_sparse_shard *received[FANIN_SHARDS_MAX]; /* NULL: the result is known */
-	uint32_t kept_block; /* the sparse block before, if its result is kept */
+	uint32_t kept_block;              /* the sparse block before, if its result is kept */
 	struct fanin_sparse_part *kept;   /* this result; NULL: none is */
 	struct fanin_sparse_vector known; /* the same, to be told; unused if it is not kept */
 };
