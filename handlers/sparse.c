@@ -28,12 +28,8 @@ struct layout {
 
 static const uint8_t sizes[] = { 1, 2, 4, 8 };
 
-/*
- * Lanes of a hash table for elements of a size: so many that packets of all children, full of different indices, take up 0.65 of it at most. Not
- * more than what can leave as shards, which is less in jobs of many children: there tables become arrays.
- */
-static uint32_t
-table_lanes(const struct fanin_job_params *job, uint32_t element_bytes)
+uint32_t
+fanin_sparse_table_lanes(const struct fanin_job_params *job, uint32_t element_bytes)
 {
 	const uint32_t most = fanin_shard_list_most(1, element_bytes, job->payload_bytes);
 	const uint64_t wanted = (uint64_t)job->n_children * most * 20 / 13;
@@ -57,7 +53,7 @@ lay_out(const struct fanin_job_params *job, enum fanin_sparse_mode mode, struct 
 
 	for (size_t i = 0; i < RTE_DIM(sizes); i++) {
 		const size_t span = fanin_shard_span_most(sizes[i], job->payload_bytes);
-		const size_t lanes = table_lanes(job, sizes[i]);
+		const size_t lanes = fanin_sparse_table_lanes(job, sizes[i]);
 
 		occupied = RTE_MAX(occupied, bitmap_bytes(span));
 		values = RTE_MAX(values, RTE_CACHE_LINE_ROUNDUP(span * sizes[i]));
@@ -154,7 +150,7 @@ static void
 begin_table(const struct fanin_job_params *job, const struct layout *layout, struct fanin_sparse *slot)
 {
 	uint8_t *memory = (uint8_t *)slot;
-	const uint32_t lanes = table_lanes(job, slot->element_bytes);
+	const uint32_t lanes = fanin_sparse_table_lanes(job, slot->element_bytes);
 
 	slot->n_lanes = lanes;
 	slot->n_taken = 0;

@@ -146,6 +146,12 @@ fanin_shards_add(struct fanin_shards_in *shards, const struct fanin_shard *shard
 /* Of a slot whose values are combined in an array, or in a table that may become one. */
 size_t fanin_sparse_slot_size(const struct fanin_job_params *job, enum fanin_sparse_mode mode);
 
+/*
+ * Lanes of a hash table for elements of a size: so many that packets of all children, full of different indices, take up 0.65 of it at most. Not
+ * more than what can leave as shards, which is less in jobs of many children: there tables become arrays.
+ */
+uint32_t fanin_sparse_table_lanes(const struct fanin_job_params *job, uint32_t element_bytes);
+
 /* A sparse handler's `types`. */
 extern const uint8_t fanin_sparse_types[];
 

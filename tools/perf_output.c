@@ -92,7 +92,7 @@ json_sparse(const struct run *run)
 	const struct fanin_report *report = &run->report;
 	const double elements = report->sparse_elements == 0 ? 1 : (double)report->sparse_elements;
 
-	if (!run->options->sparse) {
+	if (!options_has_zeros(run->options)) {
 		printf("\"sparse\": null, ");
 		return;
 	}
@@ -100,11 +100,12 @@ json_sparse(const struct run *run)
 	json_string("pattern", perf_pattern_name(run->options->pattern));
 	printf("\"density\": %.9g, \"density_in\": %.9g, \"density_out\": %.9g, \"blocks\": %" PRIu64
 	       ", \"shards_sent\": %" PRIu64 ", \"shards_received\": %" PRIu64
-	       ", \"bytes_sent\": %" PRIu64 ", \"dense_bytes\": %" PRIu64 "}, ",
+	       ", \"bytes_sent\": %" PRIu64 ", \"dense_bytes\": %" PRIu64
+	       ", \"maybe_sparse\": %" PRIu64 ", \"maybe_sparse_taken\": %" PRIu64 "}, ",
 	       run->options->density, (double)report->sparse_values_sent / elements,
 	       (double)report->sparse_values_received / elements, report->sparse_blocks,
 	       report->shards_sent, report->shards_received, report->shard_bytes_sent,
-	       report->sparse_dense_bytes);
+	       report->sparse_dense_bytes, report->maybe_sparse, report->maybe_sparse_taken);
 }
 
 /* Prints the elements of a list whose bits are set. */

@@ -77,3 +77,18 @@ def sparse_allreduces_go_on_when_a_spine_dies():
             for rank, report in enumerate(reports):
                 expect_equal(report["resumed"], 2, f"{handler}: runs taken up again by rank {rank}")
             wait_until(lambda fabric=fabric: not any(jobs_left(fabric).values()), 60, "the job to be gone from all switches")
+
+
+@case(120)
+def dense_vectors_that_may_be_sparse_take_the_shorter_way():
+    with running_lab(3, config=LOSS) as lab:
+        # 90 % of three ranks' values fill the result.
+        for density, taken in ((0.02, 2), (0.9, 0)):
+            for report in run_exact_job(lab, f"density {density}", handler="sparse", maybe_sparse=True, density=density, bytes=MIB, iters=2,
+                                        in_place=True):
+                sparse = report["sparse"]
+                expect_equal((sparse["maybe_sparse"], sparse["maybe_sparse_taken"]), (2, taken), f"calls at density {density}")
+                expect_equal(sparse["dense_bytes"], taken * MIB, "what dense blocks would have taken")
+        # Where nothing sparse can be carried the hint is ignored.
+        for report in run_exact_job(lab, "a dense job", maybe_sparse=True, density=0.02, bytes=MIB):
+            expect_equal(report["sparse"]["maybe_sparse"], 0, "calls that could be sparse ones")

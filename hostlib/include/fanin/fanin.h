@@ -218,7 +218,7 @@ struct fanin_join_opts {
 	const char *job_name;
 	const char *manager; /* the manager's ADDRESS[:PORT]; default: FANIN_MANAGER, else that in /etc/fanin/fanin.conf */
 	const char *token;   /* the manager's token; default: FANIN_TOKEN, else as the file says */
-	const char *handler; /* the job's handler; default "auto" */
+	const char *handler; /* the job's handler; default "auto". "ring": the hosts reduce in a ring, whatever the switches have */
 	bool fixed_rank;     /* `rank` is this host's rank; default: by order of arrival */
 	bool reproducible;   /* floating-point sums have the same bits in every run */
 	bool accumulate_f32; /* accumulate sums and averages of f16 and bf16 in f32 */
@@ -301,6 +301,8 @@ struct fanin_report {
 	uint64_t shards_received;        /* each once */
 	uint64_t shard_bytes_sent;       /* payload of these */
 	uint64_t sparse_dense_bytes;     /* payload that dense blocks would have taken */
+	uint64_t maybe_sparse; /* allreduces with the hint FANIN_MAYBE_SPARSE that could be sparse ones */
+	uint64_t maybe_sparse_taken; /* and how many of them were */
 };
 
 /*
@@ -352,6 +354,24 @@ FANIN_API int fanin_iallreduce(const void *send, void *recv, size_t count, enum 
 			       enum fanin_op op, fanin_comm *comm, fanin_request **req);
 FANIN_API int fanin_allreduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype,
 			      enum fanin_op op, fanin_comm *comm);
+
+/* What the caller knows of the vectors of an allreduce. */
+#define FANIN_MAYBE_SPARSE 1u /* most elements may be 0 */
+
+/*
+ * Posts an allreduce with hints, which change how it is done and how long it takes, but not what comes of it. All ranks give the same ones.
+ *
+ * hints: 0 or FANIN_MAYBE_SPARSE. With the latter each rank counts the elements that are not 0, and the ranks agree on the largest number by
+ * a small allreduce, for which everything that is posted later waits. Sparse vectors are sent then where that is shorter, also for the
+ * result (docs/collectives.md). A sum of zeros only is +0.0 there, whatever their signs are. Ignored if the operator is not sum, and in jobs
+ * that carry no sparse vectors; the report tells how many allreduces were posted with the hint, and how many ran as sparse ones.
+ */
+FANIN_API int fanin_iallreduce_hinted(const void *send, void *recv, size_t count,
+				      enum fanin_dtype dtype, enum fanin_op op, unsigned int hints,
+				      fanin_comm *comm, fanin_request **req);
+FANIN_API int fanin_allreduce_hinted(const void *send, void *recv, size_t count,
+				     enum fanin_dtype dtype, enum fanin_op op, unsigned int hints,
+				     fanin_comm *comm);
 
 /*
  * Posts a reduce: an allreduce whose result only the rank `root` gets. send, recv: count elements;

@@ -257,6 +257,36 @@ fanin_allreduce_sparse(uint64_t n, uint64_t nnz, const void *indices, const void
 }
 
 int
+fanin_sparse_hint_take(struct fanin_request *call, size_t count)
+{
+	struct fanin_comm *comm = call->comm;
+	const uint16_t n_ranks = comm->member.config.size;
+	struct fanin_error why;
+	struct fanin_sparse_vector *sparse;
+
+	if (call->op != FANIN_SUM || n_ranks == 1 || job_check(comm, &why) != FANIN_OK ||
+	    operator_check(comm, call->dtype, FANIN_SUM, &why) != FANIN_OK)
+		return FANIN_OK;
+	sparse = malloc(sizeof(*sparse));
+	if (sparse == NULL)
+		return fanin_error_set(&comm->ctx->error, FANIN_ERR_NO_MEMORY, "out of memory");
+	*sparse = (struct fanin_sparse_vector){
+		.n = count,
+		.result = &sparse->whole,
+		.whole = { .sz = sizeof(sparse->whole), .dense = call->recv },
+		.dtype = call->dtype,
+		.op = call->op,
+		.element_bytes = call->element_bytes,
+		.combine = fanin_kernel(fanin_isa_detect(), call->dtype, call->op),
+		.is_hinted = true,
+	};
+	fanin_sparse_vector_of_dense(sparse, call->send, n_ranks);
+	call->sparse = sparse;
+	call->collective = FANIN_COLLECTIVE_ALLREDUCE_SPARSE;
+	return FANIN_OK;
+}
+
+int
 fanin_compact(const void *dense, uint64_t n, enum fanin_dtype dtype,
 	      const struct fanin_compact_opts *opts, void *indices, void *values, uint64_t capacity,
 	      uint64_t *count)

@@ -228,6 +228,8 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 		.trees_reason = comm->trees_reason,
 		.protocol = comm->protocol->name,
 		.protocol_reason = comm->protocol_reason,
+		.maybe_sparse = comm->maybe_sparse,
+		.maybe_sparse_taken = comm->maybe_sparse_taken,
 	};
 	if (comm->manager != NULL) {
 		full.manager = fanin_manager_address(comm->manager);

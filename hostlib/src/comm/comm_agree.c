@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sparse requests without a density: the ranks agree on the largest number of values by a small allreduce, since all must cut the vector
- * into the same blocks. What is posted meanwhile is held back, as block numbers run on across requests.
+ * into the same blocks, and send a dense one that may be sparse in the same way. What is posted meanwhile is held back, as block numbers run on across requests.
  */
 #include "context.h"
 #include "hostlib/src/sparse/sparse.h"
@@ -59,10 +59,28 @@ held_take(struct fanin_comm *comm)
 	return request;
 }
 
+/* A dense vector that is not sparse enough becomes dense again. */
+static void
+hint_settle(struct fanin_comm *comm, struct fanin_request *request)
+{
+	const struct fanin_sparse_vector *sparse = request->sparse;
+
+	comm->maybe_sparse++;
+	if (fanin_sparse_vector_pays(sparse->n, sparse->most, comm->member.config.size,
+				     sparse->element_bytes)) {
+		comm->maybe_sparse_taken++;
+		return;
+	}
+	fanin_sparse_vector_free(request->sparse);
+	request->sparse = NULL;
+	request->collective = FANIN_COLLECTIVE_ALLREDUCE;
+}
+
 /* The first request that is held knows what it has waited for. Returns FANIN_OK, or FANIN_ERR_INVALID with its error set. */
 static int
-agreement_take(const struct fanin_comm *comm, struct fanin_sparse_vector *sparse)
+agreement_take(struct fanin_comm *comm, struct fanin_request *request)
 {
+	struct fanin_sparse_vector *sparse = request->sparse;
 	const uint64_t *data = comm->agreement_data;
 
 	if (data[N] != ~data[NOT_N])
@@ -73,6 +91,8 @@ agreement_take(const struct fanin_comm *comm, struct fanin_sparse_vector *sparse
 			(unsigned long long)data[N]);
 	sparse->most = data[MOST_VALUES];
 	sparse->is_known = true;
+	if (sparse->is_hinted)
+		hint_settle(comm, request);
 	return FANIN_OK;
 }
 
@@ -99,7 +119,7 @@ fanin_comm_agree(struct fanin_comm *comm)
 		return false;
 	}
 	request = held_take(comm);
-	request->status = agreement_take(comm, request->sparse);
+	request->status = agreement_take(comm, request);
 	if (request->status == FANIN_OK)
 		held_post(comm, request);
 	while (comm->held.first != NULL) {

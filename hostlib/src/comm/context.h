@@ -109,7 +109,9 @@ struct fanin_comm {
 	struct fanin_request_list held; /* comm_agree.c's: requests that wait, the first one for an agreement */
 	struct fanin_request agreement;
 	uint64_t agreement_data[3];
-	bool agreeing;                /* there are requests that wait */
+	bool agreeing;         /* there are requests that wait */
+	uint64_t maybe_sparse; /* as struct fanin_report has them */
+	uint64_t maybe_sparse_taken;
 	struct fanin_request closing; /* comm_close.c's */
 	bool closes;                  /* about to leave */
 	bool gave_up;        /* the engine has failed, and switch and manager have been told */

@@ -29,13 +29,15 @@ struct fanin_sparse_vector {
 	uint8_t dtype;
 	uint8_t op;
 	uint8_t element_bytes;
+	bool is_hinted; /* the vector is a dense one, which is sent as a sparse one only if that pays */
 	bool is_known; /* `most` is; if not, the ranks have to agree first */
 	uint64_t most; /* the largest number of values that a rank brings, the same at all ranks */
 
-	void *coalesced;   /* indices and values, if they are not the caller's; owned */
-	uint32_t span;     /* indices of each block but the last one */
-	uint32_t n_blocks; /* 0: not laid out yet */
-	uint64_t n_out;    /* values of the result, of the blocks that are done */
+	void *coalesced; /* indices and values, if they are not the caller's; owned */
+	struct fanin_sparse_result whole; /* the result, if it is hinted */
+	uint32_t span;                    /* indices of each block but the last one */
+	uint32_t n_blocks;                /* 0: not laid out yet */
+	uint64_t n_out;                   /* values of the result, of the blocks that are done */
 	struct fanin_sparse_part **parts; /* of each block; owned. NULL: the result is dense */
 	uint8_t *scratch;                 /* a block's values; owned. Likewise */
 	uint64_t *bits;                   /* of a block's indices: which have a value; owned */
@@ -69,6 +71,21 @@ struct fanin_sparse_shard {
  */
 int fanin_sparse_vector_check(struct fanin_sparse_vector *sparse, bool coalesce,
 			      struct fanin_error *error);
+
+/*
+ * True if an allreduce of sparse vectors is expected to take less time than one of dense vectors: if fewer bytes are sent to each rank, as many
+ * as there are where each rank has values at random indices. Not true for more values if it is not for fewer ones.
+ *
+ * n, most: as for fanin_sparse_vector_span.
+ */
+bool fanin_sparse_vector_pays(uint64_t n, uint64_t most, uint16_t n_ranks, uint32_t element_bytes);
+
+/*
+ * Brings what a dense vector has that is not 0: sets index_bytes, nnz, and, if so many pay, indices and values, in memory of its own. Of n,
+ * dtype and element_bytes. dense: n elements, only read during the call.
+ */
+void fanin_sparse_vector_of_dense(struct fanin_sparse_vector *sparse, const void *dense,
+				  uint16_t n_ranks);
 
 /*
  * Returns how many indices a block has such that one with as many values as there are on average, and some more, fills a packet: a multiple of

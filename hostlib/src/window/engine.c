@@ -216,6 +216,7 @@ fanin_engine_create(const struct fanin_engine_config *config, struct fanin_trans
 		fanin_engine_lane(created, config->first_block + i)->block = config->first_block + i;
 
 	fanin_rtt_init(&created->rtt);
+	fanin_rtt_init(&created->block_time);
 	fanin_cc_init(&created->cc, config->cc != NULL ? config->cc : &fanin_cc_fixed,
 		      config->window);
 	created->reordering = FANIN_ENGINE_REORDERING_MIN;

@@ -112,6 +112,7 @@ struct fanin_engine {
 	bool moved; /* to another switch with epochs of its own: none is that of the run before */
 	const char *hint; /* borrowed; may be NULL */
 	struct fanin_rtt rtt;
+	struct fanin_rtt block_time; /* from contributions to their results, waits for other ranks included */
 	uint64_t progress_ns; /* time of the last result, or when the first request was posted */
 	uint64_t overtaken_ns; /* latest first transmission whose result has come: blocks sent earlier are overtaken */
 	uint64_t heard_ns; /* time of the last result or answer of this run, or when the first request was posted */
@@ -192,6 +193,23 @@ fanin_engine_query_wait_ns(const struct fanin_engine *engine)
 	const uint64_t most_ns = fanin_engine_retry_most_ns(engine);
 
 	return engine->rtt.rto_ns < most_ns ? engine->rtt.rto_ns : most_ns;
+}
+
+/*
+ * Returns how long a block may be on its way that its switch has sent up before it counts as overdue: longer than blocks take. The
+ * round trip to the switch says nothing of the links above it, which may be slower, and whose queues longer. Each query that comes too
+ * early makes a switch further up repeat the result, behind the first one in the same queue.
+ */
+static inline uint64_t
+fanin_engine_above_wait_ns(const struct fanin_engine *engine)
+{
+	const uint64_t most_ns = fanin_engine_retry_most_ns(engine);
+	const uint64_t query_wait_ns = fanin_engine_query_wait_ns(engine);
+	const uint64_t block_ns = engine->block_time.smoothed_ns == 0 ? 0 : engine->block_time.rto_ns;
+
+	if (block_ns < query_wait_ns)
+		return query_wait_ns;
+	return block_ns < most_ns ? block_ns : most_ns;
 }
 
 /*
