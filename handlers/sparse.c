@@ -440,9 +440,15 @@ add_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 		fanin_release(ctx, slot->empty[--slot->n_empty]);
 	fanin_sparse_pass_down(ctx, slot, packet);
 	fanin_shards_add(&slot->results, &shard);
-	/* Without this switch's own shards there is all of a result only if it was known elsewhere. */
-	if ((sent || slot->is_whole) && fanin_shards_complete(&slot->results))
-		result_is_complete(ctx, slot, sent ? FANIN_PHASE_SENT : FANIN_PHASE_OPEN);
+	if (!fanin_shards_complete(&slot->results))
+		return FANIN_VERDICT_HELD;
+	if (sent) {
+		result_is_complete(ctx, slot, FANIN_PHASE_SENT);
+	} else if (slot->is_whole) {
+		/* Without this switch's own shards there is all of a result only if a member elsewhere knows it. */
+		ctx->stats->known++;
+		result_is_complete(ctx, slot, FANIN_PHASE_OPEN);
+	}
 	return FANIN_VERDICT_HELD;
 }
 

@@ -309,6 +309,7 @@ START_TEST(a_leaf_tells_its_parent_until_that_has_all)
 	ck_assert_uint_eq(numbers_on_their_way(-1, FANIN_TYPE_SPARSE_RESULT), 1);
 	/* The other leaf is done, though its children have brought nothing. */
 	deliver_to(2);
+	ck_assert_uint_eq(known_of(&rig.nodes[2]), 1);
 	forget_queue();
 	takes(shard_of(2, FANIN_TYPE_SPARSE, 0, 1, 9));
 	ck_assert_uint_eq(rig.n_queue, 0);
