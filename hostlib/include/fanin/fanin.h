@@ -453,7 +453,7 @@ struct fanin_sparse_result {
  * are those that are sent; a dense one overlaps nothing. opts: may be NULL; copied.
  *
  * Averages and custom operators, and sums of f16 and bf16 in jobs that accumulate in f32, are FANIN_ERR_UNSUPPORTED, as are jobs of
- * several ranks whose handler knows no sparse blocks, and jobs of several trees. When it is done, fanin_wait may return FANIN_ERR_CAPACITY if
+ * several ranks whose handler knows no sparse blocks. When it is done, fanin_wait may return FANIN_ERR_CAPACITY if
  * the result has no room; the ranks that have some got it.
  */
 FANIN_API int fanin_iallreduce_sparse(uint64_t n, uint64_t nnz, const void *indices,

@@ -62,7 +62,10 @@ fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, ui
 	int status = FANIN_OK;
 
 	if (request->sparse != NULL) {
-		status = fanin_sparse_vector_layout(request->sparse, engine->config.payload_bytes);
+		/* Of several parts the first one's engine has done it, or who has cut them. */
+		if (request->sparse->n_blocks == 0)
+			status = fanin_sparse_vector_layout(request->sparse,
+							    engine->config.payload_bytes);
 		if (status == FANIN_OK)
 			status = fanin_engine_shards_init(engine);
 		if (status != FANIN_OK)

@@ -152,7 +152,11 @@ vector_of(const struct fanin_engine *engine, const struct fanin_lane *lane)
 static uint32_t
 index_of(const struct fanin_lane *lane)
 {
-	return lane->role == FANIN_LANE_SPARSE_KNOWN ? 0 : lane->block - lane->request->first_block;
+	const struct fanin_request *request = lane->request;
+
+	if (lane->role == FANIN_LANE_SPARSE_KNOWN)
+		return 0;
+	return (lane->block - request->first_block) * request->stride + request->start;
 }
 
 /* So many shards, from the first one on. n: 1 to 64. */
