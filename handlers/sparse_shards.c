@@ -208,6 +208,7 @@ emit(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t number, 
 		.span = slot->span,
 		.number = (uint8_t)number,
 		.form = FANIN_SHARD_LIST,
+		.whole = slot->is_whole,
 	};
 	struct rte_mbuf *mbuf = empty_mbuf(ctx, slot);
 	struct fanin_headers *headers;

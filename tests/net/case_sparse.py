@@ -6,10 +6,13 @@ import signal
 import time
 
 from case_by_name import expect_ring, run_by_name, spawn_by_name
+from case_trees import finish, jobs_left, managed_fabric, start
+from fabric import leaf_spine
 from fake_manager import FakeManager
 from lab import SOURCE_DIR
 from pace import Pace
-from support import KIB, MIB, case, expect, expect_equal, reports_of, run, run_exact_job, running_lab, start_ranks, wait_until
+from support import (KIB, MIB, case, expect, expect_equal, expect_exact, reports_of, run, run_exact_job, running_lab, start_ranks,
+                     wait_until)
 
 HANDLERS = ("sparse-array", "sparse-hash", "sparse")
 PATTERNS = ("uniform", "clustered", "same", "disjoint")
@@ -120,6 +123,36 @@ def jobs_without_sparse_blocks_say_so():
         for report in reports_of(lab, start_ranks(lab, job, sparse=True)):
             expect_equal(report["error"]["code"], "unsupported", "the error")
             expect("handler single has no allreduce_sparse" in report["error"]["message"], report["error"]["message"])
+
+
+@case(180)
+def sparse_allreduces_go_on_when_a_spine_dies():
+    """Twice for each handler: the second one dies once the first is there again."""
+    loss = {"drop": 0.002, "duplicate": 0.002, "reorder": 0.002, "seed": 7}
+    for handler, density in (("sparse", 0.05), ("sparse-hash", 0.2)):
+        with managed_fabric(leaf_spine(2, 2, 4), config={"faults": loss, "limits": {"max_jobs": 1, "slots": 2080}}) as fabric:
+            ranks = start(fabric, "job", 1, handler=handler, sparse=True, density=density, iters=40)
+
+            def job_of(spine, fabric=fabric):
+                return (fabric.ask(spine, "jobs.list")["jobs"] or [{"stats": {"results": 0}}])[0]
+
+            def root_of(fabric=fabric):
+                return fabric.ask_manager("trees")["trees"][0]["nodes"][0]["switch"]
+
+            wait_until(lambda: len(fabric.ask_manager("trees")["trees"]) == 1, 60, "a tree")
+            for moved in (1, 2):
+                spine = root_of()
+                wait_until(lambda spine=spine: job_of(spine)["stats"]["results"] > 200, 60, f"results over {spine}")
+                fabric.switches[spine].popen.kill()
+                fabric.switches[spine].popen.wait()
+                wait_until(lambda moved=moved: fabric.ask_manager("stats")["counters"]["jobs_moved"] == moved, 60, "the tree to move")
+                fabric.launch(spine)
+                fabric.await_switch(spine)
+            reports = finish(fabric, ranks)
+            expect_exact(reports, f"{handler} and a spine killed twice", handler)
+            for rank, report in enumerate(reports):
+                expect_equal(report["resumed"], 2, f"{handler}: runs taken up again by rank {rank}")
+            wait_until(lambda fabric=fabric: not any(jobs_left(fabric).values()), 60, "the job to be gone from all switches")
 
 
 @case(120)

@@ -519,11 +519,6 @@ START_TEST(what_is_not_defined_is_refused_by_name)
 		"the job accumulates sums of bf16 in f32, which are not defined on sparse vectors: take f32, "
 		"or a job that does not accumulate in f32",
 		10, 1, some_indices, &result, FANIN_BF16, FANIN_SUM, NULL);
-	sparse_comms[0].n_trees = 2;
-	refused(FANIN_ERR_UNSUPPORTED,
-		"the job has 2 trees, and allreduce_sparse runs on one: ask for 1 when joining", 10,
-		1, some_indices, &result, FANIN_F32, FANIN_SUM, NULL);
-	sparse_comms[0].n_trees = 1;
 	sparse_comms[0].protocol = &fanin_protocol_window;
 	strcpy(sparse_comms[0].member.handler, "single");
 	refused(FANIN_ERR_UNSUPPORTED,

@@ -462,9 +462,8 @@ struct fanin_sparse_result {
  * Without a switch the ranks exchange them by recursive doubling, and need no density.
  *
  * Averages and custom operators, and sums of f16 and bf16 in jobs that accumulate in f32, are FANIN_ERR_UNSUPPORTED, as are jobs of
- * several ranks whose handler knows no sparse blocks, and jobs of several trees. If a switch loses the run while it is in progress, it
- * fails with FANIN_ERR_REFUSED. When it is done, fanin_wait may return FANIN_ERR_CAPACITY if the result has no room; the ranks that have some
- * got it.
+ * several ranks whose handler knows no sparse blocks. When it is done, fanin_wait may return FANIN_ERR_CAPACITY if
+ * the result has no room; the ranks that have some got it.
  */
 FANIN_API int fanin_iallreduce_sparse(uint64_t n, uint64_t nnz, const void *indices,
 				      const void *values, struct fanin_sparse_result *result,

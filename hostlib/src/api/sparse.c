@@ -45,11 +45,6 @@ job_check(const struct fanin_comm *comm, struct fanin_error *error)
 {
 	if (comm->member.config.size == 1)
 		return FANIN_OK;
-	if (comm->n_trees > 1)
-		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-				       "the job has %u trees, and allreduce_sparse runs on one: ask for 1 "
-				       "when joining",
-				       comm->n_trees);
 	if ((comm->protocol->collectives >> FANIN_COLLECTIVE_ALLREDUCE_SPARSE & 1) != 0)
 		return FANIN_OK;
 	if (comm->protocol->on_switch == NULL)

@@ -4,6 +4,7 @@
  * into the same blocks, and send a dense one that may be sparse in the same way. What is posted meanwhile is held back, as block numbers run on across requests.
  */
 #include "context.h"
+#include "hostlib/src/protocol/split.h"
 #include "hostlib/src/sparse/sparse.h"
 
 /* The elements of agreement_data, of which the largest are found. */
@@ -13,6 +14,13 @@ enum {
 	NOT_N, /* so that the least n is found, too */
 	N_AGREED
 };
+
+static int
+post_now(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
+{
+	return comm->trees != NULL ? fanin_comm_trees_post(comm->trees, request, count)
+				   : comm->protocol->post(comm->engine, request, count);
+}
 
 /* Asks the others for what the first request that is held needs. */
 static int
@@ -29,7 +37,7 @@ agreement_post(struct fanin_comm *comm, const struct fanin_sparse_vector *sparse
 		.dtype = FANIN_U64,
 		.op = FANIN_MAX,
 	};
-	return comm->protocol->post(comm->engine, &comm->agreement, N_AGREED);
+	return post_now(comm, &comm->agreement, N_AGREED);
 }
 
 int
@@ -100,7 +108,7 @@ agreement_take(struct fanin_comm *comm, struct fanin_request *request)
 static void
 held_post(struct fanin_comm *comm, struct fanin_request *request)
 {
-	int status = comm->protocol->post(comm->engine, request, request->held_count);
+	int status = post_now(comm, request, request->held_count);
 
 	if (status != FANIN_OK)
 		request->status = status;
@@ -113,6 +121,7 @@ fanin_comm_agree(struct fanin_comm *comm)
 
 	if (comm->agreement.status == FANIN_IN_PROGRESS)
 		return false;
+	fanin_split_free(&comm->agreement);
 	if (comm->agreement.status != FANIN_OK) {
 		fanin_request_list_fail(&comm->held, comm->agreement.status);
 		comm->agreeing = false;

@@ -208,6 +208,11 @@ int fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *opti
 		     struct fanin_error *error);
 
 /*
+ * comm_trees.c: posts a request to all trees, at once. Returns what fanin_split_post returns, or for a sparse one what fanin_sparse_vector_layout does.
+ */
+int fanin_comm_trees_post(struct fanin_trees *trees, struct fanin_request *request, uint64_t count);
+
+/*
  * comm_trees.c: polls the trees that are already joined while another one is being joined: they may
  * have moved, and others wait there.
  */

@@ -15,7 +15,7 @@
 #include "hostlib/src/base/error.h"
 #include "wire/shard.h"
 
-/* The values of a block's result at ascending indices, until the whole result is known. */
+/* The values of a block's result at ascending indices: until the whole result is known, and for ranks that may lack it in another run. */
 struct fanin_sparse_part;
 
 struct fanin_sparse_vector {
@@ -132,11 +132,21 @@ uint32_t fanin_sparse_vector_make(const struct fanin_sparse_vector *sparse, uint
  * Combines all shards of a block's result in the order of their numbers, and keeps what comes out: in the caller's vector if that is
  * dense, else until fanin_sparse_vector_finish.
  *
- * shards: n of them, by number. n_values: receives how many indices have a value. Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
+ * shards: n of them, by number. n_values: receives how many indices have a value. known: NULL, or receives what came out once more, for the
+ * caller to keep and to free. Returns FANIN_OK or FANIN_ERR_NO_MEMORY, without anything in `known`.
  */
 int fanin_sparse_vector_merge(struct fanin_sparse_vector *sparse, uint32_t block,
 			      struct fanin_sparse_shard *const *shards, unsigned int n,
-			      uint32_t *n_values);
+			      uint32_t *n_values, struct fanin_sparse_part **known);
+
+/*
+ * The result of a block as a vector of one block, its number 0, that a rank brings: to be cut into shards, the same on all ranks.
+ *
+ * part: of this block of this vector; stays where it is as long as what is returned is used, which owns nothing.
+ */
+struct fanin_sparse_vector fanin_sparse_part_vector(const struct fanin_sparse_part *part,
+						    const struct fanin_sparse_vector *sparse,
+						    uint32_t block);
 
 /*
  * Finds room for a sparse result of n_out values in the caller's arrays, or makes some; the result's count is set in any case. Returns FANIN_OK,

@@ -41,7 +41,8 @@ enum fanin_lane_state {
 enum fanin_lane_role {
 	FANIN_LANE_DENSE, /* a contribution */
 	FANIN_LANE_KNOWN, /* its result, which is known, to those who lack it; the lane's request is NULL */
-	FANIN_LANE_SPARSE, /* shards */
+	FANIN_LANE_SPARSE,       /* shards */
+	FANIN_LANE_SPARSE_KNOWN, /* shards of its result, like KNOWN */
 };
 
 struct fanin_lane {
@@ -154,6 +155,13 @@ static inline struct fanin_lane *
 fanin_engine_lane(const struct fanin_engine *engine, uint32_t block)
 {
 	return &engine->lanes[block & (engine->config.window - 1u)];
+}
+
+/* True if the lane sends shards. */
+static inline bool
+fanin_engine_has_shards(const struct fanin_lane *lane)
+{
+	return lane->role == FANIN_LANE_SPARSE || lane->role == FANIN_LANE_SPARSE_KNOWN;
 }
 
 /*
@@ -272,8 +280,11 @@ bool fanin_engine_shards_lost(struct fanin_engine *engine, struct fanin_lane *la
 /* engine_shards.c: bitmap of the result shards that are there of a block which has not all of them. Returns false if it is not sparse. */
 bool fanin_engine_shards_have(const struct fanin_engine *engine, uint32_t block, uint64_t *have);
 
-/* engine_shards.c: has this rank sparse blocks in progress, or results of some from this block on? They can't be told to others. */
-bool fanin_engine_shards_bar_resume(const struct fanin_engine *engine, uint32_t first_block);
+/* engine_shards.c: does this rank keep the block's result, a sparse one, for ranks that may lack it? */
+bool fanin_engine_shards_keep(const struct fanin_engine *engine, uint32_t block);
+
+/* engine_shards.c: another run begins, in which numbers of shards mean something else: forgets what was received and sent of blocks that are not done. */
+void fanin_engine_shards_resume(struct fanin_engine *engine);
 
 /* engine_shards.c: "300 indices f32 sum": a sparse block in words. */
 void fanin_engine_shards_format(const struct fanin_request *request, uint32_t block, char *text,

@@ -176,6 +176,10 @@ receive_other(struct fanin_engine *engine, struct fanin_lane *lane, const struct
 		receive_known(engine, lane);
 		return;
 	}
+	if (lane->role == FANIN_LANE_SPARSE_KNOWN) {
+		engine->stats.invalid++;
+		return;
+	}
 	extent = fanin_request_extent(lane->request, lane->block);
 	result_misfit(engine, lane->request, &extent, hdr, block);
 }
