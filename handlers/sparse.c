@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "wire/shard_check.h"
+
 const struct fanin_counter fanin_sparse_counters[] = {
 	[FANIN_SPARSE_SHARDS_IN] = { "shards_in", "shards of children, each counted once" },
 	[FANIN_SPARSE_SHARDS_OUT] = { "shards_out", "shards made here, each counted once" },
@@ -139,7 +141,7 @@ check(const struct fanin_job_params *job, const struct fanin_packet *packet)
 	    fanin_kernel_sparse(job->isa, hdr->dtype, hdr->op) == NULL)
 		return FANIN_REASON_OPERATION;
 	if (shard.span > fanin_shard_span_most(fanin_dtype_size(hdr->dtype), job->payload_bytes) ||
-	    !fanin_shard_check(hdr, packet->payload, packet->payload_len))
+	    !fanin_shard_check_inline(hdr, packet->payload, packet->payload_len))
 		return FANIN_REASON_ELEMENTS;
 	return FANIN_REASON_NONE;
 }
