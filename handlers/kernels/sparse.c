@@ -101,6 +101,26 @@ SPARSE_LANES(32, __mmask16)
 SPARSE_LANES(64, __mmask8)
 #endif
 
+/* Values ahead for which the memory is fetched: an array is as large as its block, and seldom in a cache near by. */
+#define FETCH_AHEAD 24
+
+#define SPARSE_SCATTER(name, bits, width)                                                          \
+	static void scatter##width##_##name(void *values, uint64_t *occupied, const void *in,      \
+					    const void *indices, size_t count)                     \
+	{                                                                                          \
+		const any_##bits *from = in;                                                       \
+		const any_##width *at = indices;                                                   \
+		any_##bits *to = values;                                                           \
+		size_t i = 0;                                                                      \
+                                                                                                   \
+		for (; i + FETCH_AHEAD < count; i++) {                                             \
+			__builtin_prefetch(&to[at[i + FETCH_AHEAD]], 1);                           \
+			put_##name(to, (uint8_t *)occupied, from[i], at[i]);                       \
+		}                                                                                  \
+		for (; i < count; i++)                                                             \
+			put_##name(to, (uint8_t *)occupied, from[i], at[i]);                       \
+	}
+
 /*
  * combine_NAME into an array, of elements of so many bits. Whether there is a value already is not to be guessed: it has to be selected without a
  * branch. 1.3 ns for each of 10 % of the indices, of which a third has a value already, where a sum into an array that is all there takes 0.5 ns.
@@ -123,24 +143,8 @@ SPARSE_LANES(64, __mmask8)
 		values[index] = in ^ ((in ^ combined) & there);                                    \
 		occupied[index / 8] = (uint8_t)(byte | 1u << index % 8);                           \
 	}                                                                                          \
-	static void scatter16_##name(void *values, uint64_t *occupied, const void *in,             \
-				     const void *indices, size_t count)                            \
-	{                                                                                          \
-		const any_##bits *from = in;                                                       \
-		const any_16 *at = indices;                                                        \
-                                                                                                   \
-		for (size_t i = 0; i < count; i++)                                                 \
-			put_##name(values, (uint8_t *)occupied, from[i], at[i]);                   \
-	}                                                                                          \
-	static void scatter32_##name(void *values, uint64_t *occupied, const void *in,             \
-				     const void *indices, size_t count)                            \
-	{                                                                                          \
-		const any_##bits *from = in;                                                       \
-		const any_32 *at = indices;                                                        \
-                                                                                                   \
-		for (size_t i = 0; i < count; i++)                                                 \
-			put_##name(values, (uint8_t *)occupied, from[i], at[i]);                   \
-	}
+	SPARSE_SCATTER(name, bits, 16)                                                             \
+	SPARSE_SCATTER(name, bits, 32)
 
 /* The values of a word, one after the other. Returns what is behind them. */
 #define PUT_BITS(name, values, occupied, from, word, first)                                        \
