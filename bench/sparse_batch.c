@@ -200,7 +200,7 @@ sample_slots(const struct sparse_bench *bench, struct sparse_lane *lane)
 			lane->n_bytes_touched += touched_values(slot->array.occupied, n_words);
 		if (slot->n_lanes == 0)
 			continue;
-		lane->n_bytes_touched += slot->n_lanes * sizeof(*slot->tags) +
+		lane->n_bytes_touched += (uint64_t)slot->n_lanes * slot->index_bytes +
 					 slot->n_lanes / 64 * sizeof(uint64_t) +
 					 touched_values(slot->table.occupied, slot->n_lanes / 64) +
 					 slot->n_spills * (uint64_t)bench->data.payload_bytes;

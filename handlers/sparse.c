@@ -35,11 +35,9 @@ fanin_sparse_table_lanes(const struct fanin_job_params *job, uint32_t element_by
 {
 	const uint32_t most = fanin_shard_list_most(1, element_bytes, job->payload_bytes);
 	const uint64_t wanted = (uint64_t)job->n_children * most * 20 / 13;
-	uint64_t lanes = FANIN_BUCKET_LANES * 4;
+	const uint64_t limit = (uint64_t)FANIN_TABLE_SHARDS_MAX * most * 4 / 3;
 
-	while (lanes < wanted && lanes * 3 / 4 < (uint64_t)FANIN_TABLE_SHARDS_MAX * most)
-		lanes *= 2;
-	return (uint32_t)lanes;
+	return (uint32_t)(RTE_MIN(wanted, limit) / 64 + 1) * 64;
 }
 
 static size_t
@@ -156,13 +154,11 @@ begin_table(const struct fanin_job_params *job, const struct layout *layout, str
 	slot->n_lanes = lanes;
 	slot->n_taken = 0;
 	slot->table_most = RTE_MIN(lanes / 4 * 3, FANIN_TABLE_SHARDS_MAX * slot->list_most);
-	slot->table_shift = 32 - (unsigned int)__builtin_ctz(lanes / FANIN_BUCKET_LANES);
 	slot->tags = (void *)(memory + layout->tags);
 	slot->table.occupied = (void *)(memory + layout->table_occupied);
 	slot->table.values = memory + layout->table_values;
 	slot->spills = memory + layout->spills;
-	memset(slot->tags, 0, lanes * sizeof(*slot->tags));
-	memset(slot->table.occupied, 0, lanes / 64 * sizeof(uint64_t));
+	memset(slot->tags, 0, (size_t)lanes * slot->index_bytes);
 }
 
 /* In SETUP: the slot is the block's, whose first shard this is, of a child or of the result. Who is present is still to be said. */
