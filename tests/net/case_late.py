@@ -362,12 +362,11 @@ def late_ranks_are_waited_for_in_a_ring():
             expect_ring(reports_of(lab, ranks, LATE_SECONDS + 180), way, "test")
 
 
-@case(240)
-def a_rank_that_is_gone_is_named_in_a_ring():
+def expect_gone_is_named_in_a_ring(**options):
     with running_lab(4) as lab, FakeManager(lab, ring="test") as manager:
         for where in ("killed", "killed while it is late", "pulled off", "pulled off while it is late"):
             already = len(manager.told("heartbeat"))
-            ranks = ring_of(lab, manager, **ENDLESS | {"bytes": 16 * MIB})
+            ranks = ring_of(lab, manager, **ENDLESS | {"bytes": 16 * MIB} | options)
             wait_until(lambda: len(manager.told("heartbeat")) >= already + 4, 60, "heartbeats of all hosts")
             if "late" in where:
                 ranks[2].popen.send_signal(signal.SIGSTOP)
@@ -378,6 +377,16 @@ def a_rank_that_is_gone_is_named_in_a_ring():
             ranks[2].popen.kill()
             ranks[2].wait(60)
             ip_in(lab.host_namespace(2), "link", "set", HOST_INTERFACE, "up")
+
+
+@case(240)
+def a_rank_that_is_gone_is_named_in_a_ring():
+    expect_gone_is_named_in_a_ring()
+
+
+@case(240)
+def a_rank_that_is_gone_in_a_sparse_allreduce_is_named_in_a_ring():
+    expect_gone_is_named_in_a_ring(sparse=True, density=0.1)
 
 
 # ---- the manager

@@ -870,11 +870,27 @@ START_TEST(who_has_its_result_needs_no_killed_rank)
 }
 END_TEST
 
-/* Steps for so long; all that are polled still wait at the end, and know for whom. */
+/* True if all that are polled know that they wait for that rank. */
+static bool
+all_know(const struct rig *rig, uint16_t late)
+{
+	for (uint16_t i = 0; i < rig->n_ranks; i++) {
+		if (i != late && !rig->paused[i] && fanin_ring_missing(rig->rings[i]) != 1ull << late)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Steps for so long; all that are polled still wait at the end, and know for whom. The kernel may take some more bytes at any time, also
+ * for a rank that reads nothing: it takes half a timeout then until the rank is missed again.
+ */
 static void
 expect_waiting(const struct sparse_vectors *vectors, struct rig *rig, uint16_t late, uint64_t for_ns)
 {
 	for (uint64_t i = 0; i < for_ns / STEP_NS; i++)
+		rig_step(rig);
+	for (uint64_t i = 0; !all_know(rig, late) && i < TIMEOUT_NS / STEP_NS; i++)
 		rig_step(rig);
 	for (uint16_t i = 0; i < rig->n_ranks; i++) {
 		if (i == late || rig->paused[i])
@@ -1299,6 +1315,81 @@ START_TEST(a_vector_that_is_none_is_refused)
 }
 END_TEST
 
+/* ---------------------------------------------------------------- wiring */
+
+START_TEST(a_partner_that_is_not_reached_is_named)
+{
+	struct sockaddr_in right;
+	char text[FANIN_TEXT_LEN];
+	struct rig rig;
+
+	rig_listen(&rig, 4);
+	/* Rank 0 has another address of rank 2, which is no neighbour. */
+	right = rig.addresses[2];
+	rig.addresses[2].sin_port = htons(9);
+	rig_create_rank(&rig, 0, KEY);
+	rig.addresses[2] = right;
+	for (uint16_t rank = 1; rank < 4; rank++)
+		rig_create_rank(&rig, rank, KEY);
+	for (int i = 0; i < 100; i++)
+		rig_step(&rig);
+	ck_assert(!fanin_ring_wired(rig.rings[0]));
+	ck_assert(fanin_ring_wired(rig.rings[1]));
+	ck_assert(!fanin_ring_wired(rig.rings[2]));
+	ck_assert(fanin_ring_wired(rig.rings[3]));
+	fanin_ring_wiring_text(rig.rings[0], text, sizeof(text));
+	ck_assert_str_eq(text, "rank 2 at 127.0.0.1:9 has not been reached: Connection refused");
+	ck_assert_uint_eq(fanin_ring_wiring_missing(rig.rings[0]), 1 << 2);
+	fanin_ring_wiring_text(rig.rings[2], text, sizeof(text));
+	ck_assert_str_eq(text, "rank 0 has not called");
+	ck_assert_uint_eq(fanin_ring_wiring_missing(rig.rings[2]), 1 << 0);
+	rig_destroy(&rig);
+}
+END_TEST
+
+/* Who is no partner of rank 5 of 8, has no right to call it, or calls a second time. */
+START_TEST(only_lower_partners_may_call_and_each_once)
+{
+	static const uint16_t from[] = { 3, 0, 7, 64, UINT16_MAX, 4, 1, 4 };
+	int fds[N(from)];
+	struct rig rig;
+
+	rig_listen(&rig, 8);
+	rig_create_rank(&rig, 5, KEY);
+	for (size_t i = 0; i < N(from); i++) {
+		const struct fanin_ring_hello hello = {
+			.magic = FANIN_RING_MAGIC,
+			.key = KEY,
+			.version = FANIN_RING_VERSION,
+			.from = from[i],
+			.to = 5,
+			.size = 8,
+			.purpose = FANIN_RING_LINK,
+		};
+		struct fanin_ring_hello answer;
+
+		fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+		ck_assert_int_eq(connect(fds[i], (const struct sockaddr *)&rig.addresses[5],
+					 sizeof(rig.addresses[5])),
+				 0);
+		ck_assert_int_eq(send(fds[i], &hello, sizeof(hello), 0), sizeof(hello));
+		for (int step = 0; step < 10; step++)
+			rig_step(&rig);
+		/* The first call of each partner is answered, others are closed. */
+		ck_assert_int_eq(recv(fds[i], &answer, sizeof(answer), 0),
+				 i == 5 || i == 6 ? (ssize_t)sizeof(answer) : 0);
+	}
+	ck_assert_uint_eq(fanin_ring_stats(rig.rings[5])->rejected, N(from) - 2);
+	for (size_t i = 0; i < N(from); i++)
+		close(fds[i]);
+	for (uint16_t rank = 0; rank < 8; rank++) {
+		if (rank != 5)
+			close(rig.listeners[rank]);
+	}
+	rig_destroy(&rig);
+}
+END_TEST
+
 /* ---------------------------------------------------------------- public calls */
 
 /* No density is agreed on: nothing waits for that, and the report says what ran. */
@@ -1364,6 +1455,7 @@ suite_sparse_ring(void)
 	TCase *results = tcase_create("results");
 	TCase *requests = tcase_create("requests");
 	TCase *failures = tcase_create("failures");
+	TCase *wiring = tcase_create("wiring");
 
 	tcase_set_timeout(results, 300);
 	tcase_add_loop_test(results, every_type_and_operator_gives_the_union, 0, N(rank_counts));
@@ -1399,5 +1491,9 @@ suite_sparse_ring(void)
 	tcase_add_test(failures, leaving_in_the_middle_is_told_to_all);
 	tcase_add_loop_test(failures, a_vector_that_is_none_is_refused, 0, N(wrong));
 	suite_add_tcase(suite, failures);
+	tcase_set_timeout(wiring, 60);
+	tcase_add_test(wiring, a_partner_that_is_not_reached_is_named);
+	tcase_add_test(wiring, only_lower_partners_may_call_and_each_once);
+	suite_add_tcase(suite, wiring);
 	return suite;
 }

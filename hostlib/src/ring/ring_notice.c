@@ -214,9 +214,9 @@ check_gone(struct fanin_ring *ring)
 		fail_by(ring, prev, FANIN_RING_LEFT);
 	else if (link != NULL && link->left)
 		fail_by(ring, UINT64_C(1) << link->call.rank, FANIN_RING_LEFT);
-	else if (link != NULL && link->ended && ring->now_ns - link->ended_ns >= grace_ns &&
-		 !has_left(ring, link->call.rank))
-		fail_by(ring, UINT64_C(1) << link->call.rank, FANIN_RING_DIED);
+	else if (link != NULL && link->ended && ring->now_ns - link->ended_ns >= grace_ns)
+		fail_by(ring, UINT64_C(1) << link->call.rank,
+			has_left(ring, link->call.rank) ? FANIN_RING_LEFT : FANIN_RING_DIED);
 }
 
 /* Looks at the machines of partners. */
@@ -247,7 +247,9 @@ check_silent(struct fanin_ring *ring, uint64_t waited_ns)
 	const uint64_t grace_ns = timeout_ns / 4;
 	const struct fanin_ring_link *link = fanin_ring_doubling_link(ring);
 
-	links_watch(ring);
+	/* In the same polls in which their notices are received. */
+	if (ring->links_ns == ring->now_ns)
+		links_watch(ring);
 	if (!is_waiting(ring)) {
 		fanin_ring_watch_idle(ring, &ring->prev_watch);
 		fanin_ring_watch_idle(ring, &ring->next_watch);

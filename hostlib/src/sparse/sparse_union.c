@@ -90,19 +90,47 @@ fanin_sparse_union_parts(const struct fanin_sparse_union *all, struct fanin_spar
 
 /* -------------------------------------------------------------- this rank's */
 
+/*
+ * Puts the values of a list to their places among all, and sets their bits unless bits is NULL. With constant sizes it has no calls, which take
+ * longer than all else.
+ */
+ALWAYS_INLINE void
+values_scatter(uint8_t *all, uint64_t *bits, const uint8_t *indices, const uint8_t *values,
+	       uint64_t nnz, const uint8_t index_bytes, const uint8_t element_bytes)
+{
+	for (uint64_t i = 0; i < nnz; i++) {
+		const uint64_t index = fanin_sparse_vector_index(indices, index_bytes, i);
+
+		if (bits != NULL)
+			bits[index / 64] |= UINT64_C(1) << index % 64;
+		memcpy(all + index * element_bytes, values + i * element_bytes, element_bytes);
+	}
+}
+
+/* The same for sizes that are known at run time only. */
+static void
+values_scatter_any(uint8_t *all, uint64_t *bits, const uint8_t *indices, const uint8_t *values,
+		   uint64_t nnz, uint8_t index_bytes, uint8_t element_bytes)
+{
+	if (index_bytes == 4 && element_bytes == 1)
+		values_scatter(all, bits, indices, values, nnz, 4, 1);
+	else if (index_bytes == 4 && element_bytes == 2)
+		values_scatter(all, bits, indices, values, nnz, 4, 2);
+	else if (index_bytes == 4 && element_bytes == 4)
+		values_scatter(all, bits, indices, values, nnz, 4, 4);
+	else if (index_bytes == 4 && element_bytes == 8)
+		values_scatter(all, bits, indices, values, nnz, 4, 8);
+	else
+		values_scatter(all, bits, indices, values, nnz, index_bytes, element_bytes);
+}
+
 /* Puts a list into a vector with bits. */
 static void
 list_scatter(struct fanin_sparse_union *to, const uint8_t *indices, uint8_t index_bytes,
 	     const uint8_t *values, uint64_t nnz)
 {
-	const uint32_t element_bytes = to->element_bytes;
-
-	for (uint64_t i = 0; i < nnz; i++) {
-		const uint64_t index = fanin_sparse_vector_index(indices, index_bytes, i);
-
-		to->bits[index / 64] |= UINT64_C(1) << index % 64;
-		memcpy(to->values + index * element_bytes, values + i * element_bytes, element_bytes);
-	}
+	values_scatter_any(to->values, to->bits, indices, values, nnz, index_bytes,
+			   to->element_bytes);
 }
 
 int
@@ -144,13 +172,13 @@ fanin_sparse_union_begin(struct fanin_sparse_union *all, const struct fanin_spar
 
 /* ------------------------------------------------------------------ received */
 
-static bool
-indices_are_valid(const struct fanin_sparse_union *all)
+ALWAYS_INLINE bool
+indices_are_valid(const struct fanin_sparse_union *all, const uint8_t index_bytes)
 {
 	uint64_t least = 0; /* that the next one may be */
 
 	for (uint64_t i = 0; i < all->nnz; i++) {
-		const uint64_t index = fanin_sparse_vector_index(all->indices, all->index_bytes, i);
+		const uint64_t index = fanin_sparse_vector_index(all->indices, index_bytes, i);
 
 		if (index < least || index >= all->n)
 			return false;
@@ -166,7 +194,7 @@ fanin_sparse_union_is_valid(const struct fanin_sparse_union *all)
 	uint64_t count = 0;
 
 	if (all->form == FANIN_SPARSE_INDICES)
-		return indices_are_valid(all);
+		return all->index_bytes == 4 ? indices_are_valid(all, 4) : indices_are_valid(all, 8);
 	if (all->form == FANIN_SPARSE_FULL)
 		return all->nnz == all->n;
 	for (uint64_t i = 0; i < n_words; i++)
@@ -388,16 +416,17 @@ dense_fill(const struct fanin_sparse_union *all, uint8_t *dense)
 	if (all->form != FANIN_SPARSE_INDICES) {
 		memcpy(dense, all->values, all->n * element_bytes);
 		for (uint64_t i = 0; all->form == FANIN_SPARSE_BITS && i < all->n; i++) {
-			if ((all->bits[i / 64] >> i % 64 & 1) == 0)
+			/* What another rank has put where there is no value does not count. */
+			if (all->bits[i / 64] == UINT64_MAX)
+				i |= 63;
+			else if ((all->bits[i / 64] >> i % 64 & 1) == 0)
 				memset(dense + i * element_bytes, 0, element_bytes);
 		}
 		return;
 	}
 	memset(dense, 0, all->n * element_bytes);
-	for (uint64_t i = 0; i < all->nnz; i++)
-		memcpy(dense + fanin_sparse_vector_index(all->indices, all->index_bytes, i) *
-				       element_bytes,
-		       all->values + i * element_bytes, element_bytes);
+	values_scatter_any(dense, NULL, all->indices, all->values, all->nnz, all->index_bytes,
+			   all->element_bytes);
 }
 
 /* Writes indices and values. They may be where this rank's are. */
