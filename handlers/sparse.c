@@ -145,20 +145,33 @@ check(const struct fanin_job_params *job, const struct fanin_packet *packet)
 	return FANIN_REASON_NONE;
 }
 
-/* A table without entries, for the slot's block. */
+/* Says where the parts of a new slot are; they stay there. */
 static void
-begin_table(const struct fanin_job_params *job, const struct layout *layout, struct fanin_sparse *slot)
+divide(const struct fanin_job_params *job, struct fanin_sparse *slot, enum fanin_sparse_mode mode)
 {
 	uint8_t *memory = (uint8_t *)slot;
+	struct layout layout;
+
+	lay_out(job, mode, &layout);
+	slot->array.occupied = (void *)(memory + layout.occupied);
+	slot->array.values = memory + layout.values;
+	if (mode == FANIN_SPARSE_ARRAY)
+		return;
+	slot->tags = memory + layout.tags;
+	slot->table.occupied = (void *)(memory + layout.table_occupied);
+	slot->table.values = memory + layout.table_values;
+	slot->spills = memory + layout.spills;
+}
+
+/* A table without entries, for the slot's block. */
+static void
+begin_table(const struct fanin_job_params *job, struct fanin_sparse *slot)
+{
 	const uint32_t lanes = fanin_sparse_table_lanes(job, slot->element_bytes);
 
 	slot->n_lanes = lanes;
 	slot->n_taken = 0;
 	slot->table_most = RTE_MIN(lanes / 4 * 3, FANIN_TABLE_SHARDS_MAX * slot->list_most);
-	slot->tags = (void *)(memory + layout->tags);
-	slot->table.occupied = (void *)(memory + layout->table_occupied);
-	slot->table.values = memory + layout->table_values;
-	slot->spills = memory + layout->spills;
 	memset(slot->tags, 0, (size_t)lanes * slot->index_bytes);
 }
 
@@ -171,7 +184,6 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 	struct fanin_dense *dense = &slot->single.dense;
 	const struct fanin_shard shard = fanin_shard_decode(hdr->members);
 	const uint32_t span = shard.span;
-	struct layout layout;
 
 	/* An array spills nothing. */
 	if (shard.whole)
@@ -185,7 +197,8 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 	__atomic_store_n(&dense->begun_ns, ctx->now_ns, __ATOMIC_RELEASE);
 	ctx->stats->blocks++;
 
-	lay_out(job, mode, &layout);
+	if (slot->array.values == NULL)
+		divide(job, slot, mode);
 	slot->span = span;
 	slot->element_bytes = (uint8_t)fanin_dtype_size(hdr->dtype);
 	slot->index_bytes = (uint8_t)fanin_shard_index_bytes(span);
@@ -201,11 +214,9 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 	slot->n_spilled = 0;
 	slot->most_number = 0;
 	memset(slot->child, 0, job->n_children * sizeof(slot->child[0]));
-	slot->array.occupied = (void *)((uint8_t *)slot + layout.occupied);
-	slot->array.values = (uint8_t *)slot + layout.values;
 	memset(slot->array.occupied, 0, (span + 63) / 64 * sizeof(uint64_t));
 	if (mode == FANIN_SPARSE_TABLE)
-		begin_table(job, &layout, slot);
+		begin_table(job, slot);
 
 	__atomic_store_n(&dense->window.present, 0, __ATOMIC_RELEASE);
 	dense->window.shape = fanin_shard_shape(hdr);
