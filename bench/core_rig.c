@@ -238,6 +238,7 @@ rig_open(struct rig *rig, const struct rig_options *options)
 	struct pipeline_port ports[RIG_MAX_PORTS] = { 0 };
 	const uint32_t n = options->mbufs;
 	uint32_t room = RTE_PKTMBUF_HEADROOM + FANIN_PAYLOAD_OFFSET + options->payload;
+	uint32_t slots = 0;
 
 	/* Handlers that make packets want room for a tag, too. */
 	if (options->more_jobs != 0)
@@ -265,8 +266,11 @@ rig_open(struct rig *rig, const struct rig_options *options)
 	for (uint16_t h = 0; h < rig_ports(rig); h++)
 		port_open(rig, h, &ports[h]);
 	pipeline_open(rig, ports);
+	/* Else there is room for them and no more. */
+	if (options->slots != 0)
+		slots = 2 * rig->n_blocks / options->jobs;
 	for (uint16_t i = 0; i < options->jobs; i++)
-		rig_job_open(rig, options->handler, 0, &rig->jobs[i]);
+		rig_job_open(rig, options->handler, slots, &rig->jobs[i]);
 	headers_fill(rig);
 	rig_start_workers(rig);
 }

@@ -68,7 +68,6 @@ array_add(struct bare_block *block, uint32_t index, float value)
 static inline void
 table_add(const struct bare *bare, struct bare_block *block, uint32_t index, float value)
 {
-	const uint32_t mask = bare->n_lanes - 1;
 	uint32_t at = (uint32_t)(((uint64_t)(index * HASH) * bare->n_lanes) >> 32);
 
 	while (block->table[at].key != index + 1) {
@@ -78,7 +77,7 @@ table_add(const struct bare *bare, struct bare_block *block, uint32_t index, flo
 			block->n_values++;
 			return;
 		}
-		at = (at + 1) & mask;
+		at = at + 1 == bare->n_lanes ? 0 : at + 1;
 	}
 	block->table[at].value += value;
 }

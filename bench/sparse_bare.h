@@ -37,7 +37,7 @@ struct bare {
 	uint32_t first_block; /* number of blocks[0] */
 	uint32_t span;
 	uint32_t payload_bytes;
-	uint32_t n_lanes; /* of a table, a power of two; 0: arrays */
+	uint32_t n_lanes; /* of a table, more than a block has values; 0: arrays */
 	uint16_t n_hosts;
 	struct fanin_headers headers; /* of a result */
 	struct rte_mbuf **stock; /* empty ones, for results that find no packet of their block */

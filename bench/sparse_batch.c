@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See sparse_core.h: a batch of one kind, through both ways. */
 #include <string.h>
+#include <sys/resource.h>
 
 #include <rte_cycles.h>
 
@@ -10,6 +11,19 @@
 
 /* Blocks of each batch whose slots are looked at. */
 #define SAMPLED 4
+
+/* Calibration of a batch in which the core was given to others: longer than any. */
+#define PREEMPTED (UINT64_MAX / 256)
+
+/* How often this thread had to leave its core so far. */
+static long
+preemptions(void)
+{
+	struct rusage usage = { 0 };
+
+	getrusage(RUSAGE_THREAD, &usage);
+	return usage.ru_nivcsw;
+}
 
 static uint32_t
 pattern_of(uint32_t block)
@@ -200,7 +214,7 @@ sample_slots(const struct sparse_bench *bench, struct sparse_lane *lane)
 			lane->n_bytes_touched += touched_values(slot->array.occupied, n_words);
 		if (slot->n_lanes == 0)
 			continue;
-		lane->n_bytes_touched += slot->n_lanes * sizeof(*slot->tags) +
+		lane->n_bytes_touched += (uint64_t)slot->n_lanes * slot->index_bytes +
 					 slot->n_lanes / 64 * sizeof(uint64_t) +
 					 touched_values(slot->table.occupied, slot->n_lanes / 64) +
 					 slot->n_spills * (uint64_t)bench->data.payload_bytes;
@@ -263,11 +277,16 @@ struct batch
 sparse_batch(struct sparse_bench *bench, enum sparse_kind kind)
 {
 	struct sparse_lane *lane = &bench->lanes[kind];
+	const long before = preemptions();
 	struct batch batch;
 
-	if (kind == SPARSE_KIND_DENSE)
-		return dense_batch(bench);
-	batch.bare = run_bare(bench, lane, &batch);
-	batch.pipeline = run_pipeline(bench, lane, &batch);
+	if (kind == SPARSE_KIND_DENSE) {
+		batch = dense_batch(bench);
+	} else {
+		batch.bare = run_bare(bench, lane, &batch);
+		batch.pipeline = run_pipeline(bench, lane, &batch);
+	}
+	if (preemptions() != before)
+		batch.calibration = PREEMPTED;
 	return batch;
 }

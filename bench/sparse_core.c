@@ -19,8 +19,10 @@
 /* Of 2 MiB: enough for the longest packets. */
 #define HUGEPAGES 384
 #define WARM_UP 3
+/* Undisturbed batches, of which a median still says more than that of all. */
+#define ENOUGH 10
 /* Contributions' values of a batch, about, from which the number of blocks follows. */
-#define BATCH_VALUES 200000
+#define BATCH_VALUES 60000
 #define LEAST_BLOCKS 8
 
 static const double densities[] = { 0.2, 0.1, 0.01, 0.002 };
@@ -53,7 +55,7 @@ struct row {
 	struct spread bare;
 	unsigned int batches;
 	double disturbed_share;
-	bool undisturbed; /* the spreads are those of undisturbed batches; else of all, as there were too few */
+	bool undisturbed; /* there were as many undisturbed batches as were asked for */
 };
 
 static int
@@ -90,7 +92,7 @@ evaluate(struct settings *settings, struct sparse_bench *bench, enum sparse_kind
 	row->batches = n;
 	row->disturbed_share = 1 - (double)undisturbed / n;
 	row->undisturbed = undisturbed >= batches_enough(settings->options.batches);
-	used = row->undisturbed ? undisturbed : n;
+	used = undisturbed >= ENOUGH ? undisturbed : n;
 	for (unsigned int i = 0; i < used; i++) {
 		pipeline[i] = batches[i].pipeline;
 		bare[i] = batches[i].bare;
@@ -178,7 +180,7 @@ print_json(const struct row *row)
 static void
 print_head(const struct settings *settings)
 {
-	printf("sparse-bench: %u hosts, f32 sums, kernels %s, %s, %s; medians (best) of undisturbed batches (*: too few, of all)\n\n",
+	printf("sparse-bench: %u hosts, f32 sums, kernels %s, %s, %s; medians (best) of undisturbed batches (*: few)\n\n",
 	       settings->options.hosts, fanin_isa_name(settings->options.isa),
 	       settings->huge ? "hugepages" : "no hugepages", machine_cpu());
 	printf("%-6s %8s %5s %7s %7s %7s %16s %16s %6s %9s %9s %9s %7s\n", "kind", "density", "mtu",
@@ -277,7 +279,7 @@ static void __attribute__((noreturn)) usage(int status)
 	      "  --density D     of each host's vector, above 0 and up to 1\n"
 	      "  --mtu N         400 to 9000\n"
 	      "  --hosts N       1 to 16 (default 8)\n"
-	      "  --blocks N      in flight, a power of two from 2 to 256 (default: as many as make a batch of some 200000 values)\n"
+	      "  --blocks N      in flight, a power of two from 2 to 256 (default: as many as make a batch of some 60000 values)\n"
 	      "  --batches N     2 to 4096, of which medians are taken (default 100)\n"
 	      "  --seconds N     0 to 3600: go on so long for enough undisturbed batches (default 5)\n"
 	      "  --isa NAME      portable, avx2, avx512 or avx512fp16 (default: the best of this CPU)\n"

@@ -487,9 +487,10 @@ class Lab:
         return json.loads(self.ctl("-j", "jobs", "create", *arguments, *map(str, options)).stdout)
 
     def frames(self):
-        """Frames that all ports together have received and sent, as the switch counts them."""
+        """Frames and bytes that all ports together have received and sent, as the switch counts them."""
         ports = self.control.ask("ports.list")["ports"]
         return {"rx": sum(port["rx_frames"] for port in ports), "tx": sum(port["tx_frames"] for port in ports),
+                "rx_bytes": sum(port["rx_bytes"] for port in ports), "tx_bytes": sum(port["tx_bytes"] for port in ports),
                 "rx_missed": sum(port["rx_missed"] for port in ports),
                 "tx_dropped": sum(port["tx_dropped"] for port in ports)}
 

@@ -18,6 +18,8 @@ DEFAULT_HOSTS = {"leaf-spine": 8, "tree3": 16}
 DEFAULT_BYTES = {"leaf-spine": "16MiB", "tree3": "4MiB"}
 JOB = "demo"
 POLL_SECONDS = 0.02
+# A slot of a sparse job keeps a result of 64 packets: a window of 32 for a job, and room for another.
+SPARSE_LIMITS = {"max_jobs": 2, "slots": 2 * 64 * 65}
 # The part of the results after which something is killed.
 KILL_AT = 0.4
 
@@ -198,13 +200,13 @@ def follow(fabric, options, ranks, watch, before, screen):
     return struck, after
 
 
-def start_ranks(fabric, options, transport, warmup):
+def start_ranks(fabric, options, transport, warmup, more):
     return [fabric.spawn_named(host, JOB, host, options.hosts, collective=options.collective, bytes=options.bytes,
                                dtype=options.dtype, op=options.op, data=options.data, seed=options.seed, warmup=warmup,
                                iters=options.iters, check=True, transport=transport, handler=options.handler,
                                reproducible=options.reproducible, no_stagger=options.no_stagger, no_fallback=not options.ring,
                                trees=options.trees,
-                               accumulate=None if options.accumulate == "native" else options.accumulate)
+                               accumulate=None if options.accumulate == "native" else options.accumulate, **more)
             for host in range(options.hosts)]
 
 
@@ -248,7 +250,7 @@ def run_tree(fabric, options, ranks, warmup, screen):
     screen.say(trees.draw())
     job = fabric.ask(trees.trees[0]["root"], "jobs.list")["jobs"][0]
     parts = options.hosts if options.collective == "allgather" else 1
-    blocks = max(1, parts * -(-options.bytes // parts // job["payload_bytes"])) * (options.iters + warmup)
+    blocks = max(1, parts * -(-options.block_bytes // parts // job["payload_bytes"])) * (options.iters + warmup)
     watch = Watch(fabric, blocks, target)
     struck, after = follow(fabric, options, ranks, watch, trees, screen)
     if target and struck is None:
@@ -266,13 +268,15 @@ def run_ring(options, ranks):
     return {"trees": [], "trees_after": None, "struck": None, "outage_seconds": None}
 
 
-def demonstrate(options, screen, config, warmup, summarise):
-    """Runs the demonstration: the result, as --json prints it."""
+def demonstrate(options, screen, config, warmup, summarise, more):
+    """Runs the demonstration: the result, as --json prints it. more: options of fanin-perf."""
     topology = make_topology(options)
     transport = "af_packet" if options.transport == "auto" else options.transport
     target = options.kill or options.freeze
     if target:
         check_target(topology, options.hosts, target)
+    if options.sparse is not None:
+        config = {**config, "limits": SPARSE_LIMITS}
     with Fabric(topology, transport, options.mtu, config, options.keep_logs) as fabric:
         if options.keep_logs:
             screen.say(f"logs: {fabric.directory}")
@@ -286,16 +290,18 @@ def demonstrate(options, screen, config, warmup, summarise):
             screen.say(f"the hosts of {target} have no other link: the job can't go on without it")
         traffic = Traffic(fabric)
         started = time.monotonic()
-        ranks = start_ranks(fabric, options, "auto" if options.ring else transport, warmup)
+        ranks = start_ranks(fabric, options, "auto" if options.ring else transport, warmup, more)
         told = run_ring(options, ranks) if options.ring else run_tree(fabric, options, ranks, warmup, screen)
         seconds = time.monotonic() - started
-        carried = traffic.parts(options.bytes * (options.iters + warmup)) if options.bytes else None
+        moved = options.bytes * (options.iters + warmup)
+        carried = traffic.parts(moved) if options.bytes else None
         reports = [fabric.perf_report(rank) for rank in ranks]
         drops = drops_of(fabric, options.freeze)
         if options.freeze:
             fabric.switches[options.freeze].popen.send_signal(signal.SIGCONT)
         result = summarise(options, reports, {
-            "ping": None, "drops": drops, "wall_seconds": round(seconds, 3), "topology": options.topology,
+            "ping": None, "drops": drops, "bytes_received": int(sum(back for _, back in carried["hosts"].values()) * moved) if carried else None,
+            "wall_seconds": round(seconds, 3), "topology": options.topology,
             "switches": topology.switches, "trees_asked": options.trees,
             "trees_reason": next((report["trees_reason"] for report in reports if report.get("trees_reason")), None),
             "dual_homed": options.dual_homed, "rebuilt": max((report.get("resumed") or 0 for report in reports), default=0),

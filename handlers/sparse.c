@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "wire/shard_check.h"
+
 const struct fanin_counter fanin_sparse_counters[] = {
 	[FANIN_SPARSE_SHARDS_IN] = { "shards_in", "shards of children, each counted once" },
 	[FANIN_SPARSE_SHARDS_OUT] = { "shards_out", "shards made here, each counted once" },
@@ -33,11 +35,9 @@ fanin_sparse_table_lanes(const struct fanin_job_params *job, uint32_t element_by
 {
 	const uint32_t most = fanin_shard_list_most(1, element_bytes, job->payload_bytes);
 	const uint64_t wanted = (uint64_t)job->n_children * most * 20 / 13;
-	uint64_t lanes = FANIN_BUCKET_LANES * 4;
+	const uint64_t limit = (uint64_t)FANIN_TABLE_SHARDS_MAX * most * 4 / 3;
 
-	while (lanes < wanted && lanes * 3 / 4 < (uint64_t)FANIN_TABLE_SHARDS_MAX * most)
-		lanes *= 2;
-	return (uint32_t)lanes;
+	return (uint32_t)(RTE_MIN(wanted, limit) / 64 + 1) * 64;
 }
 
 static size_t
@@ -140,7 +140,7 @@ check(const struct fanin_job_params *job, const struct fanin_packet *packet)
 	    fanin_kernel_sparse(job->isa, hdr->dtype, hdr->op) == NULL)
 		return FANIN_REASON_OPERATION;
 	if (shard.span > fanin_shard_span_most(fanin_dtype_size(hdr->dtype), job->payload_bytes) ||
-	    !fanin_shard_check(hdr, packet->payload, packet->payload_len))
+	    !fanin_shard_check_inline(hdr, packet->payload, packet->payload_len))
 		return FANIN_REASON_ELEMENTS;
 	return FANIN_REASON_NONE;
 }
@@ -155,13 +155,11 @@ begin_table(const struct fanin_job_params *job, const struct layout *layout, str
 	slot->n_lanes = lanes;
 	slot->n_taken = 0;
 	slot->table_most = RTE_MIN(lanes / 4 * 3, FANIN_TABLE_SHARDS_MAX * slot->list_most);
-	slot->table_shift = 32 - (unsigned int)__builtin_ctz(lanes / FANIN_BUCKET_LANES);
 	slot->tags = (void *)(memory + layout->tags);
 	slot->table.occupied = (void *)(memory + layout->table_occupied);
 	slot->table.values = memory + layout->table_values;
 	slot->spills = memory + layout->spills;
-	memset(slot->tags, 0, lanes * sizeof(*slot->tags));
-	memset(slot->table.occupied, 0, lanes / 64 * sizeof(uint64_t));
+	memset(slot->tags, 0, (size_t)lanes * slot->index_bytes);
 }
 
 /* In SETUP: the slot is the block's, whose first shard this is, of a child or of the result. Who is present is still to be said. */

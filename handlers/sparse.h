@@ -73,12 +73,11 @@ struct fanin_sparse {
 	uint32_t n_lanes;    /* of the table */
 	uint32_t n_taken;    /* lanes that are taken */
 	uint32_t table_most; /* more make it an array */
-	unsigned int table_shift;
 	const struct fanin_sparse_combine *combine;
 	const struct fanin_sparse_take *take;
 	struct fanin_sparse_array array; /* by index */
-	struct fanin_sparse_array table; /* by lane */
-	uint32_t *tags;                  /* of the lanes: see fanin_sparse_table */
+	struct fanin_sparse_array table; /* by lane; occupied: once all values are in */
+	void *tags;                      /* of the lanes, index_bytes each: see fanin_table_fn */
 	uint8_t *spills;                 /* FANIN_SPILLS_MAX + 1 payloads */
 
 	struct fanin_shards_in results; /* of the parent; at the root those that are known */
@@ -177,6 +176,9 @@ void fanin_sparse_release(struct fanin_handler_ctx *ctx, void *memory);
 /* Combines the values of a shard, which has been checked. */
 void fanin_sparse_merge(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 			const struct fanin_packet *packet);
+
+/* All values are in the table: finds out which lanes have one. */
+void fanin_sparse_table_settle(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot);
 
 /* sparse_shards.c */
 

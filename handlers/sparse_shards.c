@@ -289,6 +289,8 @@ fanin_sparse_finish(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 		slot->n_spills++;
 		slot->n_shards++;
 	}
+	if (slot->mode == FANIN_SPARSE_TABLE)
+		fanin_sparse_table_settle(ctx, slot);
 	cut(ctx, slot);
 	for (; number < slot->n_shards; number++)
 		send_first(ctx, slot, number);

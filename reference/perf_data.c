@@ -60,7 +60,19 @@ stream_of(uint32_t seed, uint32_t rank, uint64_t iteration)
 uint32_t
 perf_data_random(const struct perf_data *data, uint16_t rank, uint64_t iteration, uint64_t index)
 {
-	return mix(stream_of(data->seed, rank, iteration), (uint32_t)index);
+	return perf_data_mix(perf_data_stream(data, rank, iteration), index);
+}
+
+uint32_t
+perf_data_stream(const struct perf_data *data, uint16_t rank, uint64_t iteration)
+{
+	return stream_of(data->seed, rank, iteration);
+}
+
+uint32_t
+perf_data_mix(uint32_t stream, uint64_t index)
+{
+	return mix(stream, (uint32_t)index);
 }
 
 static inline uint64_t

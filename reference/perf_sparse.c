@@ -7,6 +7,7 @@
 #include "reference/kernel_reference.h"
 
 #define RUN 64
+#define CHUNK 512 /* elements of a result that are put together at a time */
 /* Where values are must not depend on what they are. */
 #define PLACES_SEED 0x5ba25eu
 
@@ -23,46 +24,113 @@ perf_pattern_name(enum perf_pattern pattern)
 	return names[pattern];
 }
 
-/* Has the rank a value there? */
-static bool
-has_value(const struct perf_sparse *sparse, uint16_t rank, uint64_t iteration, uint64_t index)
+/* At which indices a rank has values in an iteration, by chance. */
+struct choice {
+	enum perf_pattern pattern;
+	uint16_t rank;
+	uint16_t size;
+	uint32_t stream;
+	uint64_t below; /* numbers of 32 bits that mean a value */
+};
+
+static struct choice
+choice_of(const struct perf_sparse *sparse, uint16_t rank, uint64_t iteration)
 {
+	const double chance = sparse->density *
+			      (sparse->pattern == PERF_DISJOINT ? sparse->data.size : 1) *
+			      4294967296.0;
 	struct perf_data places = sparse->data;
-	double density = sparse->density;
 
 	places.seed ^= PLACES_SEED;
-	switch (sparse->pattern) {
-	case PERF_CLUSTERED:
+	return (struct choice){
+		.pattern = sparse->pattern,
+		.rank = rank,
+		.size = sparse->data.size,
+		.stream = perf_data_stream(&places, sparse->pattern == PERF_SAME ? 0 : rank,
+					   iteration),
+		.below = (uint64_t)chance + ((double)(uint64_t)chance < chance),
+	};
+}
+
+static bool
+is_chosen(const struct choice *choice, uint64_t index)
+{
+	if (choice->pattern == PERF_DISJOINT && index % choice->size != choice->rank)
+		return false;
+	if (choice->pattern == PERF_CLUSTERED)
 		index /= RUN;
-		break;
-	case PERF_SAME:
-		rank = 0;
-		break;
-	case PERF_DISJOINT:
-		if (index % places.size != rank)
-			return false;
-		density *= places.size;
-		break;
-	default:
-		break;
+	return perf_data_mix(choice->stream, index) < choice->below;
+}
+
+/* A part of a result. */
+struct part {
+	uint64_t first; /* index */
+	uint64_t n;     /* CHUNK at most */
+	bool is_there[CHUNK];
+	uint64_t combined[CHUNK]; /* bits */
+};
+
+static void
+part_add(struct part *part, const struct perf_data *data, uint16_t rank, uint64_t iteration,
+	 uint64_t index)
+{
+	uint64_t *combined = &part->combined[index - part->first];
+	bool *is_there = &part->is_there[index - part->first];
+	uint64_t bits = 0;
+
+	perf_data_fill(data, rank, iteration, index, 1, &bits);
+	*combined = *is_there ? reference_combine(data->dtype, data->op, *combined, bits) : bits;
+	*is_there = true;
+}
+
+/* Adds what a rank has there. */
+static void
+part_add_rank(struct part *part, const struct perf_sparse *sparse, uint16_t rank, uint64_t iteration)
+{
+	const struct perf_places *places = sparse->places;
+	const struct choice choice = choice_of(sparse, rank, iteration);
+
+	if (places != NULL) {
+		for (uint64_t at = perf_places_find(places, rank, part->first);
+		     at < places->counts[rank] && places->indices[rank][at] < part->first + part->n;
+		     at++)
+			part_add(part, &sparse->data, rank, iteration, places->indices[rank][at]);
+		return;
 	}
-	return perf_data_random(&places, rank, iteration, index) < density * 4294967296.0;
+	for (uint64_t index = part->first; index < part->first + part->n; index++) {
+		if (is_chosen(&choice, index))
+			part_add(part, &sparse->data, rank, iteration, index);
+	}
+}
+
+/* Writes a value and its index behind `count` others. */
+static void
+vector_add(const struct perf_sparse *sparse, uint16_t rank, uint64_t iteration, uint64_t index,
+	   unsigned int index_bytes, void *indices, void *values, uint64_t count)
+{
+	const size_t size = fanin_dtype_size_of(sparse->data.dtype);
+
+	memcpy((uint8_t *)indices + count * index_bytes, &index, index_bytes);
+	perf_data_fill(&sparse->data, rank, iteration, index, 1, (uint8_t *)values + count * size);
 }
 
 uint64_t
 perf_sparse_fill(const struct perf_sparse *sparse, uint16_t rank, uint64_t iteration, uint64_t n,
 		 unsigned int index_bytes, void *indices, void *values)
 {
-	const size_t size = fanin_dtype_size_of(sparse->data.dtype);
+	const struct perf_places *places = sparse->places;
+	const struct choice choice = choice_of(sparse, rank, iteration);
 	uint64_t count = 0;
 
+	if (places != NULL) {
+		for (; count < places->counts[rank]; count++)
+			vector_add(sparse, rank, iteration, places->indices[rank][count],
+				   index_bytes, indices, values, count);
+		return count;
+	}
 	for (uint64_t i = 0; i < n; i++) {
-		if (!has_value(sparse, rank, iteration, i))
-			continue;
-		memcpy((uint8_t *)indices + count * index_bytes, &i, index_bytes);
-		perf_data_fill(&sparse->data, rank, iteration, i, 1,
-			       (uint8_t *)values + count * size);
-		count++;
+		if (is_chosen(&choice, i))
+			vector_add(sparse, rank, iteration, i, index_bytes, indices, values, count++);
 	}
 	return count;
 }
@@ -71,23 +139,14 @@ void
 perf_sparse_expect(const struct perf_sparse *sparse, uint64_t iteration, uint64_t first, uint64_t n,
 		   void *elements)
 {
-	const struct perf_data *data = &sparse->data;
-	const size_t size = fanin_dtype_size_of(data->dtype);
+	const size_t size = fanin_dtype_size_of(sparse->data.dtype);
 
-	for (uint64_t i = 0; i < n; i++) {
-		uint64_t combined = 0;
-		bool is_there = false;
+	for (uint64_t done = 0; done < n; done += CHUNK) {
+		struct part part = { .first = first + done, .n = n - done < CHUNK ? n - done : CHUNK };
 
-		for (uint16_t rank = 0; rank < data->size; rank++) {
-			uint64_t bits = 0;
-
-			if (!has_value(sparse, rank, iteration, first + i))
-				continue;
-			perf_data_fill(data, rank, iteration, first + i, 1, &bits);
-			combined = is_there ? reference_combine(data->dtype, data->op, combined, bits)
-					    : bits;
-			is_there = true;
-		}
-		memcpy((uint8_t *)elements + i * size, &combined, size);
+		for (uint16_t rank = 0; rank < sparse->data.size; rank++)
+			part_add_rank(&part, sparse, rank, iteration);
+		for (uint64_t i = 0; i < part.n; i++)
+			memcpy((uint8_t *)elements + (done + i) * size, &part.combined[i], size);
 	}
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse vectors of fanin-perf: at which indices a rank has a value is told from the seed, as the values are (perf_data.h), so that every rank
- * can tell every other's.
+ * Sparse vectors of fanin-perf: at which indices a rank has a value is told from the seed, as the values are (perf_data.h), or from a file
+ * (perf_places.h), so that every rank can tell every other's.
  */
 #ifndef FANIN_REFERENCE_PERF_SPARSE_H
 #define FANIN_REFERENCE_PERF_SPARSE_H
 
 #include "reference/perf_data.h"
+#include "reference/perf_places.h"
 
 enum perf_pattern {
 	PERF_UNIFORM,   /* any index, with the same probability */
@@ -19,7 +20,8 @@ enum perf_pattern {
 struct perf_sparse {
 	struct perf_data data;
 	enum perf_pattern pattern;
-	double density; /* 0 to 1 */
+	double density;                   /* 0 to 1 */
+	const struct perf_places *places; /* NULL, or where the values are, whatever pattern and density say */
 };
 
 /* "uniform", ... A static string. */

@@ -65,6 +65,7 @@ sparse_of(const struct run *run)
 		.data = run->collective.data,
 		.pattern = run->options->pattern,
 		.density = run->options->density,
+		.places = run->options->pattern_file != NULL ? &run->options->places : NULL,
 	};
 }
 
@@ -431,6 +432,7 @@ main(int argc, char **argv)
 	free(run.indices);
 	free(run.values);
 	free(run.times);
+	perf_places_free(&options.places);
 	if (got_signal != 0)
 		return 128 + got_signal;
 	return run.status == FANIN_OK && run.mismatches == 0 ? 0 : 1;

@@ -32,7 +32,9 @@ struct options {
 	uint16_t root;
 	double density; /* of sparse vectors, and what the ranks say of it */
 	enum perf_pattern pattern;
-	bool sparse;       /* the allreduce is one of sparse vectors */
+	const char *pattern_file;  /* NULL, or that has the places instead */
+	struct perf_places places; /* then what is in it, else zeros */
+	bool sparse;               /* the allreduce is one of sparse vectors */
 	bool maybe_sparse; /* or of dense ones with the hint that they may be, which have zeros where those would have no values */
 	bool in_place;
 	bool check;

@@ -136,13 +136,13 @@ static const struct cli_option known_options[] = {
 	  "allreduce, reduce, reduce_scatter, broadcast, allgather or barrier (default: allreduce)" },
 	{ "root", "R", OPT_ROOT, "of reduce and broadcast (default: 0)" },
 	{ "sparse", NULL, OPT_SPARSE,
-	  "the allreduce is one of sparse vectors, with a dense result; the job's handler is sparse, sparse-array or sparse-hash" },
+	  "the allreduce is one of sparse vectors, with a dense result; the job's handler is sparse, sparse-array or sparse-hash, or there is no switch" },
 	{ "maybe-sparse", NULL, OPT_MAYBE_SPARSE,
 	  "the allreduce is one of dense vectors with zeros at other indices, and the hint that they may be sparse" },
 	{ "density", "D", OPT_DENSITY,
 	  "part of the indices that a rank has values at, above 0, 1 at most, the same on every rank (default: 0.01)" },
-	{ "pattern", "NAME", OPT_PATTERN,
-	  "where these are: uniform, clustered, same (on all ranks) or disjoint (default: uniform)" },
+	{ "pattern", "NAME|FILE", OPT_PATTERN,
+	  "where these are: uniform, clustered, same (on all ranks), disjoint, or a file with a line of indices for each rank, see fanin-perf(1) (default: uniform)" },
 	{ "in-place", NULL, OPT_IN_PLACE, "receive where the data to be sent are" },
 	{ "bytes", "N", OPT_BYTES,
 	  "size of the vector, with reduce_scatter and allgather of all ranks' parts together; k, KiB, MB, MiB, GiB... (default: 64MiB)" },
@@ -286,7 +286,7 @@ option_take(struct options *options, int code, const char *name, const char *val
 		options->density = parse_share(name, value);
 		break;
 	case OPT_PATTERN:
-		options->pattern = parse_pattern(value);
+		options->pattern_file = parse_pattern(value, &options->pattern) ? NULL : value;
 		break;
 	case OPT_IN_PLACE:
 		options->in_place = true;
@@ -429,6 +429,27 @@ sparse_check(const struct options *options, const bool *given)
 		usage_error("--op is %s, which is not defined on sparse vectors", options->op_name);
 }
 
+/* Reads where values are, if a file says so. The vector's length and the density are the file's unless they are given. */
+static void
+pattern_load(struct options *options, const bool *given)
+{
+	const size_t size = fanin_dtype_size_of(options->dtype);
+
+	if (options->pattern_file == NULL)
+		return;
+	if (options->bytes == 0)
+		usage_error("--bytes is 0, expected one element or more with --pattern %s",
+			    options->pattern_file);
+	load_pattern(&options->places, options->pattern_file, options->join.size,
+		     options->bytes / size, given[OPT_BYTES]);
+	if (options->places.n > (uint64_t)INT64_MAX / size)
+		usage_error("--pattern %s: found n %" PRIu64 ", too many elements of %zu bytes",
+			    options->pattern_file, options->places.n, size);
+	options->bytes = options->places.n * size;
+	if (!given[OPT_DENSITY])
+		options->density = perf_places_density(&options->places);
+}
+
 /* Checks that the job is given either on a switch or by name at the manager. */
 static void
 check_join_options(const bool *given, bool key_is_there)
@@ -513,4 +534,5 @@ options_parse(struct options *options, int argc, char **argv)
 			    options->dtype_name, options->op_name);
 	collective_check(options, given[OPT_BYTES]);
 	sparse_check(options, given);
+	pattern_load(options, given);
 }

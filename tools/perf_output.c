@@ -97,7 +97,10 @@ json_sparse(const struct run *run)
 		return;
 	}
 	printf("\"sparse\": {");
-	json_string("pattern", perf_pattern_name(run->options->pattern));
+	json_string("pattern", run->options->pattern_file != NULL
+				       ? run->options->pattern_file
+				       : perf_pattern_name(run->options->pattern));
+	json_string("algorithm", report->sparse_algorithm);
 	printf("\"density\": %.9g, \"density_in\": %.9g, \"density_out\": %.9g, \"blocks\": %" PRIu64
 	       ", \"shards_sent\": %" PRIu64 ", \"shards_received\": %" PRIu64
 	       ", \"bytes_sent\": %" PRIu64 ", \"dense_bytes\": %" PRIu64
@@ -158,7 +161,9 @@ json_print(const struct run *run)
 	       report->ring_drops, report->resumed, report->queries, report->frames_sent,
 	       report->frames_received, report->window, report->payload_bytes);
 	json_bits(report->late);
-	printf("], \"n_late\": %" PRIu64 ", ", report->n_late);
+	printf("], \"n_late\": %" PRIu64 ", \"tcp_bytes_sent\": %" PRIu64
+	       ", \"tcp_bytes_received\": %" PRIu64 ", ",
+	       report->n_late, report->tcp_bytes_sent, report->tcp_bytes_received);
 	json_sparse(run);
 	if (run->times != NULL) {
 		printf("\"times\": [");

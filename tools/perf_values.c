@@ -91,19 +91,34 @@ parse_share(const char *name, const char *text)
 	return value;
 }
 
-enum perf_pattern
-parse_pattern(const char *text)
+bool
+parse_pattern(const char *text, enum perf_pattern *pattern)
 {
-	char names[64] = "";
-
-	for (int pattern = 0; pattern < PERF_PATTERNS; pattern++) {
-		const char *name = perf_pattern_name((enum perf_pattern)pattern);
-
-		if (strcmp(text, name) == 0)
-			return (enum perf_pattern)pattern;
-		list_append(names, sizeof(names), name);
+	for (int i = 0; i < PERF_PATTERNS; i++) {
+		if (strcmp(text, perf_pattern_name((enum perf_pattern)i)) != 0)
+			continue;
+		*pattern = (enum perf_pattern)i;
+		return true;
 	}
-	usage_error("--pattern is '%s', expected one of: %s", text, names);
+	return false;
+}
+
+void
+load_pattern(struct perf_places *places, const char *path, uint16_t n_ranks, uint64_t n,
+	     bool n_is_given)
+{
+	char error[PERF_PLACES_ERROR_LEN];
+	char names[64] = "";
+	const int ret = perf_places_load(places, path, n_ranks, n, n_is_given, error);
+
+	if (ret == 0)
+		return;
+	for (int i = 0; i < PERF_PATTERNS; i++)
+		list_append(names, sizeof(names), perf_pattern_name((enum perf_pattern)i));
+	if (ret == -ENOENT)
+		usage_error("--pattern is '%s', expected one of: %s, or a file that is there", path,
+			    names);
+	usage_error("--pattern %s", error);
 }
 
 enum fanin_dtype

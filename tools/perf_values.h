@@ -32,7 +32,15 @@ bool parse_data(const char *text);
 /* A number from 0 to 1, not 0 itself. name: of the option. */
 double parse_share(const char *name, const char *text);
 
-enum perf_pattern parse_pattern(const char *text);
+/* --pattern: a name. True if it is one. */
+bool parse_pattern(const char *text, enum perf_pattern *pattern);
+
+/*
+ * Reads the file of --pattern for n_ranks. n: length of the vector. n_is_given: by --bytes, so that the file's has to be the same. A file
+ * that is not there is a wrong name, too.
+ */
+void load_pattern(struct perf_places *places, const char *path, uint16_t n_ranks, uint64_t n,
+		  bool n_is_given);
 
 enum perf_collective_kind parse_collective(const char *text);
 

@@ -146,6 +146,43 @@ def the_table_shows_what_the_json_shows():
         expect(words in done.stdout, f"'{words}' is not in the table:\n{done.stdout}")
 
 
+def expect_sparse(result, density):
+    """Densities are right, and the bytes are those of values with their indices, and of the packets around them."""
+    sparse, hosts = result["sparse"], result["hosts"]
+    expect_equal(sparse["dense_bytes"], 2 * hosts * result["bytes"], "bytes of two dense allreduces")
+    expect_equal(sparse["density"], density, "density")
+    expect(0.9 * density < sparse["density_in"] < 1.1 * density, f"density in: {sparse}")
+    union = 1 - (1 - density) ** hosts
+    expect(0.9 * union < sparse["density_out"] < 1.1 * union, f"density out: {sparse}, expected {union}")
+    # Of 4 bytes a value; indices have 2 or 4.
+    for key, part in (("bytes_sent", density), ("bytes_received", union)):
+        expect(1.4 * part * sparse["dense_bytes"] < sparse[key] < 2.4 * part * sparse["dense_bytes"], f"{key}: {sparse}")
+
+
+@case(120)
+def the_sparse_demo_is_exact_and_shows_what_it_saves():
+    expect_sparse(demo_is_exact("--sparse", "0.01", "--bytes", "16MiB", handler="sparse"), 0.01)
+    result = demo_is_exact("--sparse", "0.05", "--bytes", "4MiB", "--hosts", 3, "--handler", "sparse-hash", "--loss", "0.02",
+                           handler="sparse-hash")
+    expect(result["retransmits"] > 0, "nothing was resent")
+    expect_equal(demo_is_exact("--bytes", "1MiB")["sparse"], None, "sparse without --sparse")
+    table = run(DEMO + ["--sparse", "0.02", "--bytes", "1MiB"], timeout=100).stdout
+    expect(table.startswith("sparse allreduce sum of 1 MiB of f32 on 4 hosts"), f"the table: {table}")
+    for words in ("handler sparse", " % of the indices of each host, at ", "the hosts sent 0.", " times less; they received ", "exact"):
+        expect(words in table, f"'{words}' is not in the table:\n{table}")
+
+
+@case(120)
+def the_sparse_demo_is_exact_on_leaves_and_spines():
+    """A job of the manager's, at two levels."""
+    done = run(DEMO + ["--sparse", "0.01", "--bytes", "4MiB", "--topology", "leaf-spine", "--json"], timeout=100)
+    result = json.loads(done.stdout)
+    expect_equal((result["ok"], result["mismatches"], result["handler"]), (True, 0, "sparse"), f"the result ({result})")
+    expect_sparse(result, 0.01)
+    # Up its values, down those of all hosts.
+    expect(max(part for both in result["traffic"]["switches"].values() for part in both) < 0.16, f"traffic: {result['traffic']}")
+
+
 @case()
 def bad_options_of_the_demo_are_refused_in_one_line():
     for arguments in (["--hosts", "1"], ["--hosts", "17"], ["--hosts", "x"], ["--bytes", "0"], ["--bytes", "-4"],

@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sparse allreduces by the real programs: exact with every handler that has them, also under loss, and refused by name where there are none."""
+"""Sparse allreduces by the real programs: exact with every handler that has them, also under loss, and without a switch; refused by name where there are none."""
 
-from support import KIB, MIB, case, expect, expect_equal, expect_exact, reports_of, run_exact_job, running_lab, start_ranks, wait_until
-from fabric import leaf_spine
+import random
+import signal
+import time
+
+from case_by_name import expect_ring, run_by_name, spawn_by_name
 from case_trees import finish, jobs_left, managed_fabric, start
+from fabric import leaf_spine
+from fake_manager import FakeManager
+from lab import SOURCE_DIR
+from pace import Pace
+from support import (KIB, MIB, case, expect, expect_equal, expect_exact, reports_of, run, run_exact_job, running_lab, start_ranks,
+                     wait_until)
 
 HANDLERS = ("sparse-array", "sparse-hash", "sparse")
 PATTERNS = ("uniform", "clustered", "same", "disjoint")
@@ -38,6 +47,73 @@ def sparse_vectors_are_exact_under_loss():
             reports = run_exact_job(lab, f"{handler} under loss", handler=handler, sparse=True, density=0.2, bytes=MIB, iters=2)
             expect(any(report["retransmits"] for report in reports), f"{handler}: nothing was lost")
             run_exact_job(lab, f"{handler} under loss, dense", handler=handler, bytes=MIB)
+
+
+def write_places(lab, places, length):
+    """A file for --pattern. places: a list of indices for each rank."""
+    path = lab.directory / "places"
+    lines = [" ".join(map(str, sorted(mine))) or "-" for mine in places]
+    path.write_text(f"# places of {len(places)} ranks\nn {length}\n" + "\n".join(lines) + "\n")
+    return path
+
+
+@case(120)
+def values_are_where_a_file_says():
+    length = 100003
+    chance = random.Random(4)
+    places = [set(chance.sample(range(length), 700)), set(range(5000, 9000)) | {0, length - 1}, set()]
+    with running_lab(3, config=limits()) as lab:
+        path = write_places(lab, places, length)
+        for handler in HANDLERS:
+            reports = run_exact_job(lab, f"{handler}, a file", handler=handler, sparse=True, pattern=path, bytes=4 * length, iters=2)
+            for mine, report in zip(places, reports):
+                sparse = report["sparse"]
+                expect_equal(sparse["pattern"], str(path), "pattern")
+                for key, count in (("density", len(places[1])), ("density_in", len(mine)), ("density_out", len(set().union(*places)))):
+                    expect(abs(sparse[key] - count / length) < 1e-8, f"{handler}, {key}: found {sparse[key]}, expected {count / length}")
+
+
+GRADIENTS = [SOURCE_DIR / "bench" / "gradients.py"]
+PYTHON = "/usr/bin/python3"
+
+
+@case(120)
+def gradients_of_words_are_reduced_from_their_file():
+    """Files of bench/gradients.py are what fanin-perf reads. The embedding's needs no packages."""
+    with running_lab(4, config=limits()) as lab:
+        done = run([PYTHON, *GRADIENTS, lab.directory, "--only", "words", "--workers", "4", "--words", "4096", "--columns", "32",
+                    "--tokens", "128"])
+        fields = done.stdout.splitlines()[1].split()
+        expect_equal(fields[:2], ["words.txt", str(4096 * 32)], "file and length")
+        path = lab.directory / "words.txt"
+        lines = [line.split() for line in path.read_text().splitlines()[2:]]
+        expect_equal([min(map(len, lines)), max(map(len, lines))], [int(field) for field in fields[2:4]], "values of the workers")
+        for line in lines:
+            rows = {int(index) // 32 for index in line}
+            expect_equal(len(line), 32 * len(rows), "values of whole rows")
+            expect(0 in rows and len(rows) < 128, f"rows of 128 words, the first of which is the most frequent: {sorted(rows)}")
+        for report in run_exact_job(lab, "words", handler="sparse", sparse=True, pattern=path, bytes=4 * 4096 * 32):
+            expect(abs(report["sparse"]["density_out"] - float(fields[6]) / 100) < 1e-4, f"{report['sparse']}, {done.stdout}")
+
+
+@case()
+def gradients_without_their_packages_name_them():
+    """Without site-packages Python finds no PyTorch, whether it is installed or not."""
+    done = run([PYTHON, "-S", *GRADIENTS, "/nowhere"], check=False)
+    expect_equal((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1), f"exit status, output, lines of errors ({done.stderr})")
+    for words in ("PyTorch", "apt-get install python3-torch dataset-fashion-mnist", "/usr/bin/python3"):
+        expect(words in done.stderr, f"found {done.stderr!r}, expected '{words}'")
+
+
+@case()
+def a_file_of_places_that_is_wrong_ends_the_rank_that_reads_it():
+    with running_lab(2, config=limits()) as lab:
+        job = lab.create_job(None, "--handler", "sparse")
+        path = write_places(lab, [{1, 2}], 1000)
+        rank = lab.spawn_perf(1, job, 1, 2, sparse=True, pattern=path)
+        expect_equal(rank.wait(60), 2, "exit status")
+        expect_equal(rank.stderr().splitlines()[0], f"fanin-perf: --pattern {path}: found 1 lines of indices, expected 2, one for each rank",
+                     "the error")
 
 
 @case()
@@ -92,3 +168,56 @@ def dense_vectors_that_may_be_sparse_take_the_shorter_way():
         # Where nothing sparse can be carried the hint is ignored.
         for report in run_exact_job(lab, "a dense job", maybe_sparse=True, density=0.02, bytes=MIB):
             expect_equal(report["sparse"]["maybe_sparse"], 0, "calls that could be sparse ones")
+
+
+@case(240)
+def sparse_vectors_are_exact_without_a_switch():
+    with running_lab(8) as lab, FakeManager(lab, ring="test") as manager:
+        for size in (2, 3, 5, 8):
+            for number, pattern in enumerate(PATTERNS):
+                density = (0.3, 0.05, 0.01, 0.001)[number]
+                options = {"bytes": MIB, "iters": 2, "dtype": ("f32", "u8", "f16", "i64")[number]}
+                where = f"{size} ranks, {pattern}"
+                reports = run_by_name(lab, manager, range(size), sparse=True, density=density, pattern=pattern, **options)
+                expect_ring(reports, where, "test")
+                for report in reports:
+                    sparse = report["sparse"]
+                    expect_equal(sparse["algorithm"], "recursive-doubling", f"{where}: how it ran")
+                    expect(0.7 * min(density, 1 / size) < sparse["density_in"] < 1.3 * density, f"{where}: {sparse}")
+                    expect(sparse["density_in"] <= sparse["density_out"] < size * 1.1 * density, f"{where}: {sparse}")
+                    expect_equal(sparse["blocks"], 2, f"{where}: collectives")
+                    expect(0 <= report["tcp_bytes_sent"] - sparse["bytes_sent"] < KIB, f"{where}: {report}")
+                if pattern != "disjoint":
+                    hinted = run_by_name(lab, manager, range(size), maybe_sparse=True, density=density, pattern=pattern, **options)
+                    expect_ring(hinted, f"{where}, maybe sparse", "test")
+                    taken = {report["sparse"]["maybe_sparse_taken"] for report in hinted}
+                    expect(len(taken) == 1, f"{where}: ranks differ in how many were sparse: {taken}")
+                    if pattern == "same":
+                        expect_equal(taken, {2}, f"{where}: how many were sparse")
+                    if pattern == "uniform" and size == 8:
+                        expect_equal(taken, {0}, f"{where}: how many were sparse")
+                dense = run_by_name(lab, manager, range(size), **options)
+                expect_ring(dense, f"{where}, dense", "test")
+                told = {report["rank"]: report["sparse"]["dense_bytes"] for report in reports}
+                for report in dense:
+                    # Barriers send a few bytes, too.
+                    expect(0 <= report["tcp_bytes_sent"] - told[report["rank"]] < KIB,
+                           f"{where}: a dense allreduce sends {report['tcp_bytes_sent']} bytes, told are {told}")
+
+
+@case()
+def a_host_killed_in_a_sparse_allreduce_without_a_switch_is_named():
+    with running_lab(5) as lab, FakeManager(lab, ring="test") as manager:
+        for killed in (1, 4):
+            already = len(manager.told("heartbeat"))
+            ranks = [spawn_by_name(lab, host, manager=manager.address, size=5, rank=host, iters=100000, check=False, sparse=True,
+                                   density=0.1, bytes=16 * MIB) for host in range(5)]
+            wait_until(lambda least=already + 5: len(manager.told("heartbeat")) >= least, 60, "heartbeats of all hosts")
+            with Pace() as pace:
+                ranks[killed].popen.send_signal(signal.SIGKILL)
+                reports = reports_of(lab, [ranks[rank] for rank in range(5) if rank != killed])
+                seconds = time.monotonic() - pace.began
+            pace.expect_within(seconds, 2, "that the others learn of it, without the timeout")
+            for report in reports:
+                expect_equal((report["error"]["code"], report["error"]["missing"]), ("timeout", [killed]), f"error: {report['error']}")
+                expect("its process has ended" in report["error"]["message"], report["error"]["message"])

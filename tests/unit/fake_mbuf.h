@@ -15,7 +15,7 @@
 
 #include "wire/wire.h"
 
-#define FAKE_PAYLOAD_MAX 1024
+#define FAKE_PAYLOAD_MAX 1408
 /* Puts the payload on a 64-byte boundary. */
 #define FAKE_HEADROOM 32
 

@@ -25,7 +25,7 @@ static const struct {
 #define N_SUITES (sizeof(suites) / sizeof(suites[0]))
 
 /* Searches by models and by chance. */
-static const char *const thorough[] = { "manager_chance", "model" };
+static const char *const thorough[] = { "manager_chance", "sparse_chance", "model" };
 
 /* A test without a limit of its own fails after so long: on a busy machine it waits for its core, too. */
 #define DEFAULT_TIMEOUT "60"

@@ -35,6 +35,11 @@ mark(const struct sparse_vectors_options *options, uint16_t rank, struct random 
 	if (options->density > 0 && left == 0 && n != 0)
 		left = 1;
 	memset(has, 0, n * sizeof(*has));
+	if (options->has != NULL) {
+		for (uint64_t i = 0; i < n; i++)
+			has[i] = options->has(rank, i);
+		return;
+	}
 	if (options->density >= 1 && !disjoint) {
 		memset(has, 1, n * sizeof(*has));
 		return;
@@ -78,7 +83,8 @@ vector_make(struct sparse_vectors *vectors, uint16_t rank, struct random *random
 
 		if (!has[i])
 			continue;
-		bits = value_random(random, options);
+		bits = options->value != NULL ? options->value(rank, i)
+					      : value_random(random, options);
 		fanin_sparse_vector_index_set(vectors->indices[rank], options->index_bytes, nnz, i);
 		memcpy(vectors->values[rank] + nnz * vectors->element_bytes, &bits,
 		       vectors->element_bytes);

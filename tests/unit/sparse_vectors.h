@@ -10,7 +10,7 @@
 #include "hostlib/src/sparse/sparse.h"
 #include "reference/random.h"
 
-#define SPARSE_MOST_RANKS 16
+#define SPARSE_MOST_RANKS 64
 
 enum sparse_pattern {
 	SPARSE_UNIFORM,   /* any index, with the same probability */
@@ -32,6 +32,10 @@ struct sparse_vectors_options {
 	uint8_t index_bytes;
 	bool dense;    /* the result is */
 	bool in_place; /* it is sparse and goes where what is sent is */
+
+	/* NULL, or where a rank has values, whatever pattern and density say, and their bits. */
+	bool (*has)(uint16_t rank, uint64_t index);
+	uint64_t (*value)(uint16_t rank, uint64_t index);
 };
 
 struct sparse_vectors {

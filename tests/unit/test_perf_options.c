@@ -5,6 +5,8 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/unit/suites.h"
 #include "tools/perf.h"
@@ -94,6 +96,85 @@ START_TEST(sparse_vectors_are_as_given)
 }
 END_TEST
 
+/* Writes a file for --pattern, and returns options that have it. */
+static const char *
+pattern_file(const char *text)
+{
+	static char arguments[128];
+	char path[] = "/tmp/fanin-pattern-XXXXXX";
+	const int descriptor = mkstemp(path);
+	const size_t len = strlen(text);
+
+	ck_assert_int_ge(descriptor, 0);
+	ck_assert_int_eq(write(descriptor, text, len), (ssize_t)len);
+	close(descriptor);
+	snprintf(arguments, sizeof(arguments), ON_SWITCH " --sparse --pattern %s", path);
+	return arguments;
+}
+
+/* Parses options of pattern_file() and more, and removes the file. */
+static void
+parse_and_remove(const char *arguments, const char *more)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "%s%s", arguments, more);
+	parse(text);
+	ck_assert_int_eq(unlink(strrchr(arguments, ' ') + 1), 0);
+}
+
+START_TEST(a_file_says_length_and_density)
+{
+	parse_and_remove(pattern_file("n 100\n1 2 3\n50 99\n"), "");
+	ck_assert_ptr_nonnull(options.pattern_file);
+	ck_assert_uint_eq(options.bytes, 400);
+	ck_assert(options.density == 0.03);
+	ck_assert_uint_eq(options.places.counts[1], 2);
+	ck_assert_uint_eq(options.places.indices[1][1], 99);
+	perf_places_free(&options.places);
+	parse_and_remove(pattern_file("1 2 3\n4\n"), " --bytes 80 --dtype f64 --density 0.5");
+	ck_assert_uint_eq(options.bytes, 80);
+	ck_assert_uint_eq(options.places.n, 10);
+	ck_assert(options.density == 0.5);
+	perf_places_free(&options.places);
+	parse_and_remove(pattern_file("1 2 3\n4\n"), "");
+	ck_assert_uint_eq(options.bytes, 64 << 20);
+	perf_places_free(&options.places);
+}
+END_TEST
+
+static const char *const wrong_with_a_file[][2] = {
+	{ "n 100\n1\n2\n", " --bytes 404" }, { "n 100\n1\n2\n", " --bytes 0" },
+	{ "n 100\n1\n100\n", "" },           { "n 4611686018427387904\n1\n2\n", "" },
+	{ "1\n20\n", " --bytes 80" },        { "1\n", "" },
+};
+
+#define N_WRONG_WITH_A_FILE (int)(sizeof(wrong_with_a_file) / sizeof(wrong_with_a_file[0]))
+
+START_TEST(a_file_that_does_not_fit_ends_with_status_2)
+{
+	static char path[64];
+	char text[256];
+
+	snprintf(text, sizeof(text), "%s%s", pattern_file(wrong_with_a_file[_i][0]),
+		 wrong_with_a_file[_i][1]);
+	sscanf(strstr(text, "/tmp/"), "%63s", path);
+	/* The status of the child alone: this one removes the file. */
+	const pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr));
+		parse(text);
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert(WIFEXITED(status));
+	ck_assert_int_eq(WEXITSTATUS(status), 2);
+}
+END_TEST
+
 static const char *const wrong[] = {
 	"--authenticate",
 	ON_SWITCH " --authenticate=yes",
@@ -124,6 +205,7 @@ static const char *const wrong[] = {
 	ON_SWITCH " --sparse --density nan",
 	ON_SWITCH " --sparse --density 10%",
 	ON_SWITCH " --sparse --pattern dense",
+	ON_SWITCH " --sparse --pattern /",
 	ON_SWITCH " --sparse --op avg",
 	ON_SWITCH " --sparse --in-place",
 	ON_SWITCH " --sparse --data random",
@@ -150,6 +232,9 @@ suite_perf_options(void)
 	tcase_add_test(tcase, authentication_is_asked_for_on_both_ways_and_off_otherwise);
 	tcase_add_test(tcase, sizes_have_units);
 	tcase_add_test(tcase, sparse_vectors_are_as_given);
+	tcase_add_test(tcase, a_file_says_length_and_density);
+	tcase_add_loop_test(tcase, a_file_that_does_not_fit_ends_with_status_2, 0,
+			    N_WRONG_WITH_A_FILE);
 	tcase_add_loop_exit_test(tcase, what_is_wrong_ends_with_status_2, 2, 0, N_WRONG);
 	suite_add_tcase(suite, tcase);
 	return suite;

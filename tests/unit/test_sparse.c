@@ -162,6 +162,59 @@ START_TEST(sums_that_cancel_stay_in_the_result)
 }
 END_TEST
 
+/* A zero is a value like any other, whoever brings it first, and so is a result that is zero: a table must not take it for a free place. */
+START_TEST(zeros_are_values_to_every_operator)
+{
+	for (unsigned int op = FANIN_WIRE_SUM; op < FANIN_WIRE_OP_COUNT; op++) {
+		if (op == FANIN_WIRE_AVG)
+			continue;
+		start(_i, 4);
+		rig.dtype = FANIN_WIRE_I32;
+		rig.op = op;
+		for (uint32_t i = 0; i < 120; i++) {
+			for (uint16_t h = 0; h < 4; h++) {
+				const int32_t value = h == i % 4   ? 0
+						      : i % 3 == 0 ? -3 - h
+						      : i % 3 == 1 ? 3 + h
+						      : h % 2 == 0 ? 9
+								   : -9;
+
+				/* Every host first, second and so on. */
+				sparse_rig_bring(&rig, h, 0, 7 * i, (uint32_t)value);
+			}
+		}
+		rig.reorder = true;
+		sparse_rig_run(&rig, 1);
+		ck_assert_uint_eq(rig.asked, 0);
+		sparse_rig_stop(&rig);
+	}
+}
+END_TEST
+
+/* As at 0.2 %: few values in a block of many indices, which take four bytes. In the end a block that is full. */
+START_TEST(spans_of_more_than_16_bits_are_exact)
+{
+	static const unsigned int densities[] = { 0, 2, 100, 1000 };
+	const uint32_t payload = FAKE_PAYLOAD_MAX;
+
+	for (size_t d = 0; d < RTE_DIM(densities); d++) {
+		start_of(_i, 2, (uint16_t)payload);
+		rig.dtype = FANIN_WIRE_U8;
+		rig.span = fanin_shard_span_most(1, payload);
+		ck_assert_uint_gt(rig.span, FANIN_SHARD_SHORT_SPAN);
+		rig.bitmaps = densities[d] >= 100;
+		sparse_rig_fill(&rig, 0, densities[d]);
+		/* Those that differ in the bits above the 16th alone. */
+		sparse_rig_bring(&rig, 0, 0, 5, 1);
+		sparse_rig_bring(&rig, 1, 0, 65536 + 5, 2);
+		sparse_rig_bring(&rig, 0, 0, rig.span - 1, 3);
+		sparse_rig_run(&rig, 1);
+		ck_assert_uint_eq(rig.asked, 0);
+		sparse_rig_stop(&rig);
+	}
+}
+END_TEST
+
 /* The first value of an index in a host's result. */
 static uint64_t
 value_of(uint16_t h, uint32_t wanted)
@@ -239,13 +292,19 @@ START_TEST(one_host_may_have_64_shards)
 }
 END_TEST
 
-/* Every host brings all indices of the first buckets of a table of 512 lanes, which are seven times as many as have room there. */
+/* Of two hosts' table. */
+#define LANES 320
+
+/* Every host brings all indices of the table's first buckets, which are eleven times as many as have room there. */
 static void
 bring_buckets(uint16_t n_hosts, uint32_t n_buckets)
 {
 	rig.span = fanin_shard_span_most(4, PAYLOAD);
 	for (uint32_t i = 0; i < rig.span; i++) {
-		for (uint16_t h = 0; h < n_hosts && i * UINT32_C(2654435769) >> 27 < n_buckets; h++)
+		const uint64_t hash = i * UINT32_C(2654435769);
+
+		for (uint16_t h = 0;
+		     h < n_hosts && hash * (LANES / FANIN_BUCKET_LANES) >> 32 < n_buckets; h++)
 			sparse_rig_bring(&rig, h, 0, i, i + h);
 	}
 }
@@ -258,7 +317,7 @@ START_TEST(what_finds_its_bucket_full_leaves_early)
 	rig.dtype = FANIN_WIRE_I32;
 	sparse_rig_run(&rig, 1);
 	ck_assert_uint_eq(rig.asked, 0);
-	ck_assert_uint_eq(sparse_rig_slot(sparse_rig_node_of(&rig, 0), 0)->n_lanes, 512);
+	ck_assert_uint_eq(sparse_rig_slot(sparse_rig_node_of(&rig, 0), 0)->n_lanes, LANES);
 	ck_assert_uint_ge(rig.nodes[_i].stats.own[FANIN_SPARSE_SPILLS], 1);
 	ck_assert_uint_le(rig.nodes[_i].stats.own[FANIN_SPARSE_SPILLS], FANIN_SPILLS_MAX);
 	ck_assert_uint_eq(rig.nodes[_i].stats.own[FANIN_SPARSE_CHANGED_OVER], 0);
@@ -354,6 +413,8 @@ suite_sparse(void)
 	tcase_add_loop_test(exact, every_density_is_exact, 0, N_NETWORKS);
 	tcase_add_loop_test(exact, what_one_rank_alone_brings_keeps_its_bits, 0, N_NETWORKS);
 	tcase_add_loop_test(exact, sums_that_cancel_stay_in_the_result, 0, N_NETWORKS);
+	tcase_add_loop_test(exact, zeros_are_values_to_every_operator, 0, N_NETWORKS);
+	tcase_add_loop_test(exact, spans_of_more_than_16_bits_are_exact, 0, N_NETWORKS);
 	suite_add_tcase(suite, exact);
 	tcase_set_timeout(blocks, 60);
 	tcase_add_loop_test(blocks, elements_that_fill_their_packets_exactly_are_all, 0, N_NETWORKS);

@@ -23,31 +23,43 @@ report_of(uint16_t rank)
 	return report;
 }
 
+static bool
+pays(uint64_t n, uint64_t most, uint16_t n_ranks, uint8_t element_bytes, bool on_switch)
+{
+	const struct fanin_sparse_vector sparse = { .n = n, .element_bytes = element_bytes };
+
+	return fanin_sparse_vector_pays(&sparse, most, n_ranks, on_switch);
+}
+
 START_TEST(it_pays_until_the_result_is_nearly_full)
 {
-	for (uint16_t n_ranks = 2; n_ranks <= 1024; n_ranks *= 2) {
-		for (uint32_t element_bytes = 1; element_bytes <= 8; element_bytes *= 2) {
-			bool pays = true;
+	const bool on_switch = _i == 0;
 
-			ck_assert(fanin_sparse_vector_pays(1000000, 0, n_ranks, element_bytes));
+	for (uint16_t n_ranks = 2; n_ranks <= 1024; n_ranks *= 2) {
+		for (uint8_t element_bytes = 1; element_bytes <= 8; element_bytes *= 2) {
+			bool before = true;
+
+			ck_assert(pays(1000000, 0, n_ranks, element_bytes, on_switch));
 			for (uint64_t most = 0; most <= 1000000; most += 997) {
-				const bool now = fanin_sparse_vector_pays(1000000, most, n_ranks,
-									  element_bytes);
+				const bool now = pays(1000000, most, n_ranks, element_bytes,
+						      on_switch);
 
 				/* Once it does not pay, it does not pay for more. */
-				ck_assert(pays || !now);
-				pays = now;
+				ck_assert(before || !now);
+				before = now;
 			}
-			ck_assert(!pays);
-			ck_assert(!fanin_sparse_vector_pays(1000000, 1000000, n_ranks, element_bytes));
+			ck_assert(!before);
+			ck_assert(!pays(1000000, 1000000, n_ranks, element_bytes, on_switch));
 		}
 	}
-	ck_assert(!fanin_sparse_vector_pays(0, 0, 4, 4));
+	ck_assert(!pays(0, 0, 4, 4, on_switch));
 	/* A fifth of 8 ranks' values makes a result of five sixths. */
-	ck_assert(fanin_sparse_vector_pays(1 << 22, (1 << 22) / 10, 8, 4));
-	ck_assert(!fanin_sparse_vector_pays(1 << 22, (1 << 22) / 5, 8, 4));
-	ck_assert(fanin_sparse_vector_pays(UINT64_C(1) << 40, UINT64_C(1) << 30, 8, 4));
-	ck_assert(!fanin_sparse_vector_pays(UINT64_C(1) << 40, UINT64_C(1) << 39, 8, 4));
+	ck_assert(pays(1 << 22, (1 << 22) / 10, 8, 4, on_switch));
+	ck_assert_int_eq(pays(1 << 22, (1 << 22) / 8, 8, 4, on_switch), on_switch);
+	ck_assert(pays(1 << 22, (1 << 22) / 20, 8, 4, on_switch));
+	ck_assert(!pays(1 << 22, (1 << 22) / 5, 8, 4, on_switch));
+	ck_assert(pays(UINT64_C(1) << 40, UINT64_C(1) << 30, 8, 4, on_switch));
+	ck_assert(!pays(UINT64_C(1) << 40, UINT64_C(1) << 39, 8, 4, on_switch));
 }
 END_TEST
 
@@ -182,7 +194,7 @@ suite_sparse_hint(void)
 	TCase *hint = tcase_create("hint");
 
 	tcase_set_timeout(hint, 60);
-	tcase_add_test(hint, it_pays_until_the_result_is_nearly_full);
+	tcase_add_loop_test(hint, it_pays_until_the_result_is_nearly_full, 0, 2);
 	tcase_add_loop_test(hint, sums_are_the_same_whichever_way_they_take, 0,
 			    2 * (int)(sizeof(worlds) / sizeof(worlds[0])));
 	tcase_add_test(hint, a_hint_is_ignored_where_it_does_not_apply);

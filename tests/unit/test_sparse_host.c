@@ -500,6 +500,7 @@ END_TEST
 
 START_TEST(what_is_not_defined_is_refused_by_name)
 {
+	struct fanin_protocol without = fanin_protocol_ring;
 	struct fanin_sparse_result result = { .sz = sizeof(result) };
 
 	sparse_comms_open(2);
@@ -524,11 +525,12 @@ START_TEST(what_is_not_defined_is_refused_by_name)
 		"the job's handler single has no allreduce_sparse: make the job with the handler sparse, "
 		"sparse-array or sparse-hash, or use allreduce",
 		10, 1, some_indices, &result, FANIN_F32, FANIN_SUM, NULL);
-	sparse_comms[0].protocol = &fanin_protocol_ring;
+	without.collectives = 1 << FANIN_COLLECTIVE_ALLREDUCE;
+	sparse_comms[0].protocol = &without;
 	strcpy(sparse_comms[0].mode_reason, "there is no tree");
 	refused(FANIN_ERR_UNSUPPORTED,
-		"the job runs without a switch (there is no tree), and allreduce_sparse only with one: use "
-		"allreduce",
+		"the job runs without a switch (there is no tree), and its protocol ring has no "
+		"allreduce_sparse: use allreduce",
 		10, 1, some_indices, &result, FANIN_F32, FANIN_SUM, NULL);
 	sparse_world_close();
 }

@@ -4,18 +4,14 @@
  * Cases are chosen so that each two values of different dimensions meet in one of them.
  */
 #include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "rig/leaf_spine.h"
 #include "tests/unit/ring_switch.h"
-#include "tests/unit/sparse_vectors.h"
+#include "tests/unit/sparse_trial.h"
 #include "tests/unit/suites.h"
 
-#define SECOND_NS UINT64_C(1000000000)
 #define N_INDICES 12000
-#define SLOTS 32 /* of a job, each of which keeps a result of that many packets */
+#define SLOTS 32
 
 #define N_CASES 200
 #define N_PARTS 10 /* tests that share the cases */
@@ -86,164 +82,33 @@ cases_choose(void)
 	}
 }
 
-static struct {
-	struct rig *rig;
-	struct rig_leaf_spine network;
-	struct rig_job job;
-	struct fanin_engine *engines[SPARSE_MOST_RANKS];
-	struct sparse_vectors *vectors;
-} world;
-
-static void
-poll_rank(struct rig_host *host, void *user)
-{
-	const uint16_t rank = (uint16_t)(uintptr_t)user;
-
-	fanin_engine_poll(world.engines[rank]);
-	if (world.vectors != NULL && world.vectors->requests[rank].status == FANIN_IN_PROGRESS)
-		rig_host_wake(host, rig_now_ns(world.rig) +
-					    RTE_MAX(fanin_engine_idle_ns(world.engines[rank]), 1u));
-}
-
-static void
-open_world(uint16_t n_ranks, const char *handler, bool tree, bool faults, uint64_t seed)
-{
-	const struct rig_options rig_options = { .seed = seed, .n_packets = 32767, .mtu = 1500 };
-	const struct rig_leaf_spine_options options = {
-		.n_leaves = tree ? (n_ranks < 4 ? n_ranks : 4) : 1,
-		.hosts_per_leaf = tree && n_ranks >= 4 ? n_ranks / 4
-				  : tree               ? 1
-						       : n_ranks,
-		.n_spines = tree ? 1 : 0,
-		.host_end = { .egress = { .rate_mbit = 10000 }, .delay_ns = 1000 },
-		.up_end = { .egress = { .rate_mbit = 10000 }, .delay_ns = 2000 },
-		.faults = { .drop = faults ? 0.05 : 0,
-			    .duplicate = faults ? 0.05 : 0,
-			    .reorder = faults ? 0.05 : 0,
-			    .seed = seed },
-		.max_jobs = 1,
-		.slots = SLOTS * (FANIN_SHARDS_MAX + 1),
-	};
-	const struct job_spec spec = { .handler = handler };
-	char error[PIPELINE_ERROR_LEN] = "";
-	int ret;
-
-	memset(&world, 0, sizeof(world));
-	world.rig = rig_create(&rig_options, error);
-	ck_assert_msg(world.rig != NULL, "%s", error);
-	ret = rig_leaf_spine_build(world.rig, &options, &world.network, error);
-	ck_assert_msg(ret == 0, "%s", error);
-	rig_run(world.rig, rig_now_ns(world.rig) + SECOND_NS, NULL, NULL);
-	ret = rig_job_create(&world.network, &spec, n_ranks, 0, &world.job, error);
-	ck_assert_msg(ret == 0, "%s", error);
-	ck_assert_int_eq(rig_job_join(&world.job, 600 * SECOND_NS), 0);
-	for (uint16_t rank = 0; rank < n_ranks; rank++) {
-		struct fanin_engine_config config = { .timeout_ns = 5 * SECOND_NS };
-
-		rig_engine_config(&world.job, rank, &config);
-		ck_assert_int_eq(fanin_engine_create(&config,
-						     rig_host_transport(world.network.hosts[rank]),
-						     &world.engines[rank]),
-				 FANIN_OK);
-		rig_host_set_poll(world.network.hosts[rank], poll_rank, (void *)(uintptr_t)rank);
-	}
-}
-
-static void
-close_world(void)
-{
-	for (uint16_t rank = 0; rank < world.job.n_ranks; rank++)
-		fanin_engine_destroy(world.engines[rank]);
-	rig_leaf_spine_free(&world.network);
-	free(world.job.joining);
-	ck_assert_uint_eq(rig_destroy(world.rig), 0);
-}
-
-static bool
-all_done(void *user)
-{
-	(void)user;
-	for (uint16_t rank = 0; rank < world.job.n_ranks; rank++) {
-		if (world.vectors->requests[rank].status == FANIN_IN_PROGRESS)
-			return false;
-	}
-	return true;
-}
-
-/* All ranks have the same bits, NaNs and all. */
-static void
-expect_alike(const struct sparse_vectors *vectors)
-{
-	const struct fanin_sparse_result *first = &vectors->results[0];
-
-	for (uint16_t rank = 1; rank < vectors->options.n_ranks; rank++) {
-		const struct fanin_sparse_result *result = &vectors->results[rank];
-
-		ck_assert_uint_eq(result->count, first->count);
-		if (first->dense != NULL)
-			ck_assert_int_eq(memcmp(first->dense, result->dense,
-						vectors->options.n * vectors->element_bytes),
-					 0);
-		else
-			ck_assert_int_eq(memcmp(first->values, result->values,
-						first->count * vectors->element_bytes),
-					 0);
-	}
-}
-
-static void
-allreduce(const struct sparse_vectors_options *options)
-{
-	world.vectors = sparse_vectors_make(options);
-	for (uint16_t rank = 0; rank < options->n_ranks; rank++) {
-		sparse_vectors_request(world.vectors, rank);
-		ck_assert_int_eq(fanin_engine_post(world.engines[rank],
-						   &world.vectors->requests[rank], options->n),
-				 FANIN_OK);
-		rig_host_wake(world.network.hosts[rank], rig_now_ns(world.rig));
-	}
-	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + 600 * SECOND_NS, all_done, NULL));
-	for (uint16_t rank = 0; rank < options->n_ranks; rank++)
-		ck_assert_msg(world.vectors->requests[rank].status == FANIN_OK, "rank %u: %s", rank,
-			      fanin_engine_error(world.engines[rank])->text);
-	sparse_vectors_expect(world.vectors);
-	expect_alike(world.vectors);
-	sparse_vectors_free(world.vectors);
-	world.vectors = NULL;
-}
-
 static void
 case_run(unsigned int number)
 {
 	const uint8_t *values = cases[number];
-	const struct sparse_vectors_options options = {
-		.n = N_INDICES,
-		.seed = number,
-		.density = densities[values[DENSITY]],
-		/* One that is too small makes blocks of many shards. */
-		.hint = values[HINT] == 0 ? 0 : densities[values[DENSITY]] / 20,
-		.pattern = (enum sparse_pattern)values[PATTERN],
-		.n_ranks = hosts[values[HOSTS]],
-		.dtype = dtypes[values[DTYPE]],
-		.op = ops[values[OP]],
-		.index_bytes = number % 2 == 0 ? 4 : 8,
-		.dense = values[OUTPUT] == 0,
-		.in_place = values[OUTPUT] == 1,
+	const struct sparse_trial trial = {
+		.vectors = {
+			.n = N_INDICES,
+			.seed = number,
+			.density = densities[values[DENSITY]],
+			/* One that is too small makes blocks of many shards. */
+			.hint = values[HINT] == 0 ? 0 : densities[values[DENSITY]] / 20,
+			.pattern = (enum sparse_pattern)values[PATTERN],
+			.n_ranks = hosts[values[HOSTS]],
+			.dtype = dtypes[values[DTYPE]],
+			.op = ops[values[OP]],
+			.index_bytes = number % 2 == 0 ? 4 : 8,
+			.dense = values[OUTPUT] == 0,
+			.in_place = values[OUTPUT] == 1,
+		},
+		.handler = handlers[values[HANDLER]],
+		.slots = SLOTS,
+		.mtu = 1500,
+		.tree = values[TREE] != 0,
+		.faults = values[FAULTS] != 0 ? 0.05 : 0,
 	};
-	const bool faults = values[FAULTS] != 0;
 
-	open_world(options.n_ranks, handlers[values[HANDLER]], values[TREE] != 0, faults, number);
-	allreduce(&options);
-	/* Slots are used again. */
-	allreduce(&options);
-	for (uint16_t rank = 0; rank < options.n_ranks && !faults; rank++) {
-		const struct fanin_engine_stats *stats = fanin_engine_stats(world.engines[rank]);
-
-		ck_assert_uint_eq(stats->retransmits, 0);
-		ck_assert_uint_eq(stats->duplicates, 0);
-		ck_assert_uint_eq(stats->invalid, 0);
-	}
-	close_world();
+	sparse_trial_run(&trial, NULL);
 }
 
 START_TEST(results_are_exact)
@@ -267,15 +132,220 @@ START_TEST(each_two_values_meet_in_a_case)
 }
 END_TEST
 
+/* What other implementations get wrong, each handler on one switch and on leaves below a spine. */
+#define N_HANDLERS 3
+#define N_NETWORKS (2 * N_HANDLERS)
+#define PAYLOAD 1408 /* of packets at an MTU of 1500 */
+
+static struct sparse_trial
+trial_of(int network)
+{
+	return (struct sparse_trial){
+		.vectors = { .n = N_INDICES,
+			     .seed = (uint64_t)network,
+			     .n_ranks = 4,
+			     .dtype = FANIN_WIRE_I32,
+			     .op = FANIN_WIRE_SUM,
+			     .index_bytes = 4 },
+		.handler = handlers[network % N_HANDLERS],
+		.slots = SLOTS,
+		.mtu = 1500,
+		.tree = network >= N_HANDLERS,
+	};
+}
+
+/* Of every block: distance between values, and how many there are. */
+static uint32_t span, stride, per_block;
+
+static bool
+has_as_many_per_block(uint16_t rank, uint64_t index)
+{
+	const uint64_t at = index % span;
+
+	(void)rank;
+	return at % stride == 0 && at / stride < per_block;
+}
+
+START_TEST(blocks_whose_values_exactly_fill_their_packets_are_complete)
+{
+	const uint32_t most = fanin_shard_list_most(N_INDICES, 4, PAYLOAD);
+	const double hint = 0.01;
+	struct sparse_trial trial = trial_of(_i);
+	struct sparse_trial_counts counts;
+
+	ring_switch_eal_of(256);
+	/* A length of whole blocks. */
+	for (int i = 0; i < 10; i++) {
+		span = fanin_sparse_vector_span(trial.vectors.n,
+						1 + (uint64_t)(hint * (double)trial.vectors.n), 4,
+						PAYLOAD);
+		trial.vectors.n = 3 * (uint64_t)span;
+	}
+	trial.vectors.hint = hint;
+	for (uint32_t packets = 1; packets <= 3; packets++) {
+		per_block = packets * most;
+		stride = span / per_block;
+		trial.vectors.has = has_as_many_per_block;
+		sparse_trial_run(&trial, &counts);
+		ck_assert_uint_eq(counts.span, span);
+		ck_assert_uint_eq(counts.blocks, 2 * 3);
+		/* All of them full, up and down. */
+		ck_assert_uint_eq(counts.shards_sent, packets * counts.blocks);
+		ck_assert_uint_eq(counts.shards_received, packets * counts.blocks);
+	}
+}
+END_TEST
+
+static bool
+has_nothing(uint16_t rank, uint64_t index)
+{
+	(void)rank;
+	(void)index;
+	return false;
+}
+
+START_TEST(vectors_without_a_value_are_over_at_all_ranks)
+{
+	struct sparse_trial trial = trial_of(_i);
+	struct sparse_trial_counts counts;
+
+	ring_switch_eal_of(256);
+	trial.vectors.n = 100000;
+	trial.vectors.has = has_nothing;
+	trial.vectors.hint = 0.1;
+	sparse_trial_run(&trial, &counts);
+	ck_assert_uint_gt(counts.blocks, 10);
+	ck_assert_uint_eq(counts.shards_sent, counts.blocks);
+	ck_assert_uint_eq(counts.shards_received, counts.blocks);
+}
+END_TEST
+
+static bool
+has_every_seventh(uint16_t rank, uint64_t index)
+{
+	(void)rank;
+	return index % 7 == 0;
+}
+
+/* Zeros of each rank at some indices, which a table must not take for free places, and at others one of all ranks. */
+static uint64_t
+zero_or_rank(uint16_t rank, uint64_t index)
+{
+	const int32_t value = (index / 7) % 5 == rank || (index / 7) % 5 == 4 ? 0
+			      : (index & 8) != 0                              ? -2 - rank
+									      : 2 + rank;
+
+	return (uint32_t)value;
+}
+
+START_TEST(zeros_are_values_to_every_operator)
+{
+	struct sparse_trial trial = trial_of(_i);
+
+	ring_switch_eal_of(256);
+	trial.vectors.has = has_every_seventh;
+	trial.vectors.value = zero_or_rank;
+	for (uint8_t op = FANIN_WIRE_SUM; op < FANIN_WIRE_OP_COUNT; op++) {
+		if (op == FANIN_WIRE_AVG)
+			continue;
+		trial.vectors.op = op;
+		sparse_trial_run(&trial, NULL);
+	}
+}
+END_TEST
+
+/* Ranks 0 and 1 cancel, as do 2 and 3, and partial sums at leaves. */
+static uint64_t
+cancelling(uint16_t rank, uint64_t index)
+{
+	const int32_t value = (int32_t)index + 1 + rank / 2;
+
+	return (uint32_t)(rank % 2 == 0 ? value : -value);
+}
+
+START_TEST(sums_that_cancel_are_in_the_result)
+{
+	struct sparse_trial trial = trial_of(_i);
+
+	ring_switch_eal_of(256);
+	trial.vectors.has = has_every_seventh;
+	trial.vectors.value = cancelling;
+	sparse_trial_run(&trial, NULL);
+}
+END_TEST
+
+START_TEST(duplicates_are_no_shards)
+{
+	struct sparse_trial trial = trial_of(_i);
+	struct sparse_trial_counts counts;
+
+	ring_switch_eal_of(256);
+	trial.vectors.density = 0.05;
+	/* Blocks of some shards each. */
+	trial.vectors.hint = 0.01;
+	trial.doubled = 0.5;
+	sparse_trial_run(&trial, &counts);
+	ck_assert_uint_gt(counts.shards_sent, 2 * counts.blocks);
+	ck_assert_uint_gt(counts.duplicates, 0);
+}
+END_TEST
+
+/* At 0.2 % and the longest packets; and packets that are full of values. */
+START_TEST(spans_of_more_than_16_bits_are_exact)
+{
+	struct sparse_trial trial = trial_of(_i);
+	struct sparse_trial_counts counts;
+
+	ring_switch_eal_of(256);
+	trial.mtu = 9000;
+	trial.slots = 8;
+	trial.vectors.n = 300000;
+	trial.vectors.density = 0.002;
+	trial.vectors.dtype = FANIN_WIRE_F32;
+	sparse_trial_run(&trial, &counts);
+	ck_assert_uint_gt(counts.span, 65536);
+	ck_assert_uint_eq(counts.shards_sent, counts.blocks);
+}
+END_TEST
+
+/* All ranks bring everything, with a hint of next to nothing. */
+START_TEST(blocks_of_the_largest_span_may_be_full)
+{
+	struct sparse_trial trial = trial_of(_i);
+	struct sparse_trial_counts counts;
+
+	ring_switch_eal_of(256);
+	span = fanin_shard_span_most(4, PAYLOAD);
+	trial.vectors.n = 2 * (uint64_t)span;
+	trial.vectors.density = 1;
+	trial.vectors.hint = 1e-9;
+	sparse_trial_run(&trial, &counts);
+	ck_assert_uint_eq(counts.span, span);
+	ck_assert_uint_eq(counts.shards_sent, FANIN_SHARDS_FULL * counts.blocks);
+	ck_assert_uint_ge(counts.shards_received, FANIN_SHARDS_FULL * counts.blocks);
+}
+END_TEST
+
 Suite *
 suite_sparse_network(void)
 {
 	Suite *suite = suite_create("sparse_network");
 	TCase *tcase = tcase_create("sparse_network");
+	TCase *known = tcase_create("known");
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, each_two_values_meet_in_a_case);
 	tcase_add_loop_test(tcase, results_are_exact, 0, N_PARTS);
 	suite_add_tcase(suite, tcase);
+	tcase_set_timeout(known, 120);
+	tcase_add_loop_test(known, blocks_whose_values_exactly_fill_their_packets_are_complete, 0,
+			    N_NETWORKS);
+	tcase_add_loop_test(known, vectors_without_a_value_are_over_at_all_ranks, 0, N_NETWORKS);
+	tcase_add_loop_test(known, zeros_are_values_to_every_operator, 0, N_NETWORKS);
+	tcase_add_loop_test(known, sums_that_cancel_are_in_the_result, 0, N_NETWORKS);
+	tcase_add_loop_test(known, duplicates_are_no_shards, 0, N_NETWORKS);
+	tcase_add_loop_test(known, spans_of_more_than_16_bits_are_exact, 0, N_NETWORKS);
+	tcase_add_loop_test(known, blocks_of_the_largest_span_may_be_full, 0, N_NETWORKS);
+	suite_add_tcase(suite, known);
 	return suite;
 }

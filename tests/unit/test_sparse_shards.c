@@ -188,6 +188,57 @@ START_TEST(a_shard_that_is_not_as_it_should_be_has_no_effect)
 }
 END_TEST
 
+/* Unsorted is no mistake in a list. */
+START_TEST(indices_of_a_list_may_have_any_order)
+{
+	const struct fanin_shard shard = { .span = 1000, .total = 1 };
+	const uint64_t values[4] = { 1, 2, 3, 4 };
+	const uint32_t indices[4] = { 999, 0, 500, 1 };
+
+	start(_i, 2, 0);
+	rig.span = shard.span;
+	takes(sparse_rig_shard(&rig, 0, 0, &shard, values, indices, 4));
+	takes(shard_of(1, 0, 0, 1, 500));
+	for (int i = 0; i < 4; i++)
+		sparse_rig_bring(&rig, 0, 0, indices[i], values[i]);
+	sparse_rig_bring(&rig, 1, 0, 500, 7 * 500 + 1);
+	sparse_rig_deliver(&rig);
+	sparse_rig_check(&rig, 0);
+	sparse_rig_stop(&rig);
+}
+END_TEST
+
+/* Of everything that one host may send wrong nothing is in the others' result, nor does it keep that from coming. */
+START_TEST(what_one_host_does_wrong_changes_no_result)
+{
+	const uint64_t value = 1000;
+	const uint32_t foreign = 2 * 1000 + 5; /* of another block */
+	struct fanin_shard shard;
+
+	start(_i, 3, 0);
+	rig.span = 1000;
+	takes(shard_of(0, 0, 0, 1, 5));
+	shard = (struct fanin_shard){ .span = 1000, .total = 1 };
+	drops(sparse_rig_shard(&rig, 1, 0, &shard, &value, &foreign, 1), FANIN_REASON_ELEMENTS);
+	shard = (struct fanin_shard){ .span = 3000, .total = 1 };
+	drops(sparse_rig_shard(&rig, 1, 0, &shard, &value, &foreign, 1), FANIN_REASON_MISMATCH);
+	takes(shard_of(1, 0, 0, 0, 6));
+	takes(shard_of(1, 0, 1, 2, 7));
+	drops(shard_of(1, 0, 2, 3, 8), FANIN_REASON_BLOCK_WINDOW); /* more than it has said */
+	drops(shard_of(1, 0, 63, 0, 8), FANIN_REASON_BLOCK_WINDOW);
+	takes(shard_of(1, 0, 0, 0, 9)); /* another one of a number that is in */
+	ck_assert_uint_eq(rig.n_queue, 0);
+	takes(shard_of(2, 0, 0, 1, 5));
+	sparse_rig_bring(&rig, 0, 0, 5, 35);
+	sparse_rig_bring(&rig, 1, 0, 6, 43);
+	sparse_rig_bring(&rig, 1, 0, 7, 50);
+	sparse_rig_bring(&rig, 2, 0, 5, 37);
+	sparse_rig_deliver(&rig);
+	sparse_rig_check(&rig, 0);
+	sparse_rig_stop(&rig);
+}
+END_TEST
+
 START_TEST(sums_of_halves_in_f32_are_refused)
 {
 	const struct fanin_shard shard = { .span = 100, .total = 1 };
@@ -641,6 +692,8 @@ suite_sparse_shards(void)
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, a_shard_that_is_not_as_it_should_be_has_no_effect, 0, N_HANDLERS);
+	tcase_add_loop_test(tcase, indices_of_a_list_may_have_any_order, 0, N_HANDLERS);
+	tcase_add_loop_test(tcase, what_one_host_does_wrong_changes_no_result, 0, N_HANDLERS);
 	tcase_add_loop_test(tcase, sums_of_halves_in_f32_are_refused, 0, N_HANDLERS);
 	tcase_add_loop_test(tcase, numbers_beyond_the_last_one_are_out_of_the_window, 0, N_HANDLERS);
 	tcase_add_loop_test(tcase, a_block_out_of_turn_is_refused, 0, N_HANDLERS);

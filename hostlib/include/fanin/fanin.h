@@ -301,6 +301,13 @@ struct fanin_report {
 	uint64_t shards_received;        /* each once */
 	uint64_t shard_bytes_sent;       /* payload of these */
 	uint64_t sparse_dense_bytes;     /* payload that dense blocks would have taken */
+	/*
+	 * Without a switch sparse allreduces have vectors in place of packets, and a ring's allreduce in place of dense blocks: sparse_blocks
+	 * are collectives, shards the vectors of all rounds, shard_bytes_sent their bytes, sparse_dense_bytes what the ring would have sent.
+	 */
+	const char *sparse_algorithm; /* "in-network", "recursive-doubling" without a switch, or "" if there are none */
+	uint64_t tcp_bytes_sent; /* data between hosts, of all collectives without a switch */
+	uint64_t tcp_bytes_received;
 	uint64_t maybe_sparse; /* allreduces with the hint FANIN_MAYBE_SPARSE that could be sparse ones */
 	uint64_t maybe_sparse_taken; /* and how many of them were */
 };
@@ -421,7 +428,7 @@ struct fanin_sparse_opts {
 	/*
 	 * The largest part of the vector that a rank brings values for, 0 to 1, which decides how many indices a block has. All ranks
 	 * give the same. It need not be exact: a wrong one costs packets. Default: the ranks find it by a small allreduce before, and
-	 * what is posted later waits for that.
+	 * what is posted later waits for that. Not used without a switch.
 	 */
 	double density;
 	uint8_t index_bytes; /* of each index, sent and received: 4 (uint32_t, default) or 8 (uint64_t) */
@@ -451,6 +458,8 @@ struct fanin_sparse_result {
  * n: length of the vector, the same at all ranks. nnz: values that this rank brings, any number. indices: nnz of them, ascending, each
  * once, below n. values: nnz elements. result: see there; a sparse one may be received in place, where indices and values of the result
  * are those that are sent; a dense one overlaps nothing. opts: may be NULL; copied.
+ *
+ * Without a switch the ranks exchange them by recursive doubling, and need no density.
  *
  * Averages and custom operators, and sums of f16 and bf16 in jobs that accumulate in f32, are FANIN_ERR_UNSUPPORTED, as are jobs of
  * several ranks whose handler knows no sparse blocks. When it is done, fanin_wait may return FANIN_ERR_CAPACITY if

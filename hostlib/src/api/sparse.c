@@ -49,9 +49,9 @@ job_check(const struct fanin_comm *comm, struct fanin_error *error)
 		return FANIN_OK;
 	if (comm->protocol->on_switch == NULL)
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-				       "the job runs without a switch (%s), and allreduce_sparse only with "
-				       "one: use allreduce",
-				       comm->mode_reason);
+				       "the job runs without a switch (%s), and its protocol %s has no "
+				       "allreduce_sparse: use allreduce",
+				       comm->mode_reason, comm->protocol->name);
 	return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
 			       "the job's handler %s has no allreduce_sparse: make the job with the handler "
 			       "sparse, sparse-array or sparse-hash, or use allreduce",
@@ -275,7 +275,7 @@ fanin_sparse_hint_take(struct fanin_request *call, size_t count)
 		.combine = fanin_kernel(fanin_isa_detect(), call->dtype, call->op),
 		.is_hinted = true,
 	};
-	fanin_sparse_vector_of_dense(sparse, call->send, n_ranks);
+	fanin_sparse_vector_of_dense(sparse, call->send, n_ranks, comm->protocol->on_switch != NULL);
 	call->sparse = sparse;
 	call->collective = FANIN_COLLECTIVE_ALLREDUCE_SPARSE;
 	return FANIN_OK;

@@ -74,8 +74,8 @@ hint_settle(struct fanin_comm *comm, struct fanin_request *request)
 	const struct fanin_sparse_vector *sparse = request->sparse;
 
 	comm->maybe_sparse++;
-	if (fanin_sparse_vector_pays(sparse->n, sparse->most, comm->member.config.size,
-				     sparse->element_bytes)) {
+	if (fanin_sparse_vector_pays(sparse, sparse->most, comm->member.config.size,
+				     comm->protocol->on_switch != NULL)) {
 		comm->maybe_sparse_taken++;
 		return;
 	}

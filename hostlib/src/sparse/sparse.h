@@ -76,16 +76,18 @@ int fanin_sparse_vector_check(struct fanin_sparse_vector *sparse, bool coalesce,
  * True if an allreduce of sparse vectors is expected to take less time than one of dense vectors: if fewer bytes are sent to each rank, as many
  * as there are where each rank has values at random indices. Not true for more values if it is not for fewer ones.
  *
- * n, most: as for fanin_sparse_vector_span.
+ * sparse: its n and element_bytes. most: of n, the largest number of values that a rank brings. on_switch: results come from a switch; else
+ * the ranks exchange vectors by recursive doubling, in place of a ring.
  */
-bool fanin_sparse_vector_pays(uint64_t n, uint64_t most, uint16_t n_ranks, uint32_t element_bytes);
+bool fanin_sparse_vector_pays(const struct fanin_sparse_vector *sparse, uint64_t most,
+			      uint16_t n_ranks, bool on_switch);
 
 /*
  * Brings what a dense vector has that is not 0: sets index_bytes, nnz, and, if so many pay, indices and values, in memory of its own. Of n,
  * dtype and element_bytes. dense: n elements, only read during the call.
  */
 void fanin_sparse_vector_of_dense(struct fanin_sparse_vector *sparse, const void *dense,
-				  uint16_t n_ranks);
+				  uint16_t n_ranks, bool on_switch);
 
 /*
  * Returns how many indices a block has such that one with as many values as there are on average, and some more, fills a packet: a multiple of
@@ -145,6 +147,12 @@ int fanin_sparse_vector_merge(struct fanin_sparse_vector *sparse, uint32_t block
 struct fanin_sparse_vector fanin_sparse_part_vector(const struct fanin_sparse_part *part,
 						    const struct fanin_sparse_vector *sparse,
 						    uint32_t block);
+
+/*
+ * Finds room for a sparse result of n_out values in the caller's arrays, or makes some; the result's count is set in any case. Returns FANIN_OK,
+ * or FANIN_ERR_CAPACITY or FANIN_ERR_NO_MEMORY with the request's error set.
+ */
+int fanin_sparse_vector_room(struct fanin_sparse_vector *sparse);
 
 /*
  * All blocks are merged: the caller gets the result. Returns FANIN_OK, FANIN_ERR_CAPACITY or FANIN_ERR_NO_MEMORY with the request's

@@ -208,9 +208,8 @@ fanin_sparse_vector_merge(struct fanin_sparse_vector *sparse, uint32_t block,
 	return status;
 }
 
-/* Finds room for the sparse result in the caller's arrays, or makes some. */
-static int
-room_find(struct fanin_sparse_vector *sparse)
+int
+fanin_sparse_vector_room(struct fanin_sparse_vector *sparse)
 {
 	struct fanin_sparse_result *result = sparse->result;
 	const uint64_t count = sparse->n_out;
@@ -246,7 +245,7 @@ fanin_sparse_vector_finish(struct fanin_sparse_vector *sparse)
 	result->count = sparse->n_out;
 	if (sparse->parts == NULL)
 		return FANIN_OK;
-	status = room_find(sparse);
+	status = fanin_sparse_vector_room(sparse);
 	for (uint32_t block = 0; block < sparse->n_blocks && status == FANIN_OK; block++) {
 		const struct fanin_sparse_part *part = sparse->parts[block];
 		const uint8_t *indices = part->values + (size_t)part->count * element_bytes;
@@ -282,7 +281,7 @@ fanin_sparse_vector_finish_alone(struct fanin_sparse_vector *sparse)
 			       sparse->values + i * element_bytes, element_bytes);
 		return FANIN_OK;
 	}
-	status = room_find(sparse);
+	status = fanin_sparse_vector_room(sparse);
 	if (status != FANIN_OK || sparse->nnz == 0)
 		return status;
 	/* They may be the same arrays. */
