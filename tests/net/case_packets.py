@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
-from frames import (ANSWER, CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, PROBE, PROBE_ACK, QUERY, REFUSED, RESULT, SPARSE, SPARSE_RESULT, TYPES, RawPort,
+from frames import (ANSWER, CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, PROBE, PROBE_ACK, QUERY, REFUSED, RESULT, SPARSE, SPARSE_KNOWN, SPARSE_RESULT, TYPES, RawPort,
                     header, job_key, packet, write_pcap)
 from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run, running_lab,
                      start_ranks, wait_for_results, wait_until)
@@ -466,18 +466,23 @@ def shards_are_dissected():
               by_hand(SPARSE, long_list, members=shard_members(70001, 0, 0, 0), **shape),
               by_hand(SPARSE_RESULT, mapped, members=shard_members(1000, 1, 0, 1), **shape),
               by_hand(QUERY, struct.pack("<Q", 0x31), number=1),
-              by_hand(ANSWER, answer, number=1)]
+              by_hand(ANSWER, answer, number=1),
+              by_hand(SPARSE_KNOWN, listed, members=1 << 56 | shard_members(1000, 5, 6, 0), **shape)]
     wrong = [by_hand(SPARSE, listed[:-1], members=shard_members(1000, 0, 1, 0), **shape),
              by_hand(SPARSE, mapped[:-8], members=shard_members(1000, 0, 1, 1), **shape),
              by_hand(SPARSE, struct.pack("<2iQI", 7, -8, 1, 0), members=shard_members(1000, 0, 1, 1), **shape),
              by_hand(SPARSE, listed, members=shard_members(1000, 0, 1, 2), **shape)]
+    reserved = by_hand(SPARSE, listed, members=1 << 57 | shard_members(1000, 0, 1, 0), **shape)
     with tempfile.TemporaryDirectory() as directory:
         place = SimpleNamespace(directory=Path(directory))
         rows = dissected(place, list(enumerate(frames)), "fanin.shard.span", "fanin.shard.number", "fanin.shard.total",
                          "fanin.shard.form", "fanin.element.int", "fanin.shard.index", "fanin.shards")
         expect_equal(rows[:3], [["1000", "5", "6", "0", "7,-8", "900,3", ""], ["70001", "0", "0", "0", "7,-8", "70000,3", ""],
                                 ["1000", "1", "0", "1", "7,-8", "129,191", ""]], "shards")
-        expect_equal([int(row[6], 16) for row in rows[3:]], [0x31, 0x29], "bitmaps of shards")
+        expect_equal([int(row[6], 16) for row in rows[3:5]], [0x31, 0x29], "bitmaps of shards")
+        whole = dissected(place, list(enumerate(frames)), "fanin.shard.whole")
+        expect_equal([row[0] for row in whole[:3] + whole[5:]], ["0", "0", "0", "1"], "shards of blocks that are whole")
+        expect_equal(faults_of(place, [reserved]), [{"reserved"}], "a bit that means nothing")
         expect_equal(faults_of(place, frames), [set()] * len(frames), "faults")
         expect_equal(faults_of(place, wrong), [{"length"}] * len(wrong), "faults of wrong shards")
         text = dissected(place, list(enumerate(frames)), "_ws.col.Info")

@@ -19,6 +19,7 @@
 #define SLOTS 32 /* of a job, each of which keeps a result of that many packets */
 #define N_SETTINGS 20
 #define N_POINTS 11
+#define N_DENSE 3000
 #define OVERWRITTEN 0x55
 
 struct setting {
@@ -46,6 +47,10 @@ static struct {
 	struct fanin_engine *engines[SPARSE_MOST_RANKS];
 	struct sparse_vectors *vectors[N_REQUESTS];
 	struct taken taken[N_REQUESTS][SPARSE_MOST_RANKS];
+	/* A dense one in the middle of them, in place. */
+	struct fanin_request dense[SPARSE_MOST_RANKS];
+	uint32_t *elements[SPARSE_MOST_RANKS];
+	bool dense_taken[SPARSE_MOST_RANKS];
 	struct random random;
 	unsigned int n_lost;
 	uint64_t known; /* blocks, at all switches that are no more */
@@ -95,6 +100,36 @@ take(unsigned int r, uint16_t rank)
 }
 
 static void
+post_dense(uint16_t rank)
+{
+	world.elements[rank] = malloc(N_DENSE * sizeof(uint32_t));
+	ck_assert_ptr_nonnull(world.elements[rank]);
+	for (uint32_t i = 0; i < N_DENSE; i++)
+		world.elements[rank][i] = (rank + 1u) * i;
+	world.dense[rank] = (struct fanin_request){
+		.collective = FANIN_COLLECTIVE_ALLREDUCE,
+		.dtype = FANIN_WIRE_U32,
+		.op = FANIN_WIRE_SUM,
+		.send = (uint8_t *)world.elements[rank],
+		.recv = (uint8_t *)world.elements[rank],
+	};
+	ck_assert_int_eq(fanin_engine_post(world.engines[rank], &world.dense[rank], N_DENSE),
+			 FANIN_OK);
+}
+
+static void
+take_dense(uint16_t rank)
+{
+	const uint32_t n_ranks = world.setting->vectors.n_ranks;
+
+	ck_assert_int_eq(world.dense[rank].status, FANIN_OK);
+	for (uint32_t i = 0; i < N_DENSE; i++)
+		ck_assert_uint_eq(world.elements[rank][i], n_ranks * (n_ranks + 1) / 2 * i);
+	memset(world.elements[rank], OVERWRITTEN, N_DENSE * sizeof(uint32_t));
+	world.dense_taken[rank] = true;
+}
+
+static void
 poll_rank(struct rig_host *host, void *user)
 {
 	const uint16_t rank = (uint16_t)(uintptr_t)user;
@@ -107,6 +142,8 @@ poll_rank(struct rig_host *host, void *user)
 		    world.vectors[r]->requests[rank].status != FANIN_IN_PROGRESS)
 			take(r, rank);
 	}
+	if (!world.dense_taken[rank] && world.dense[rank].status != FANIN_IN_PROGRESS)
+		take_dense(rank);
 	idle_ns = fanin_engine_idle_ns(engine);
 	if (idle_ns != UINT64_MAX)
 		rig_host_wake(host, rig_now_ns(world.rig) + RTE_MAX(idle_ns, 1u));
@@ -185,6 +222,11 @@ open_world(const struct setting *setting, uint64_t seed)
 		struct sparse_vectors_options made = setting->vectors;
 
 		made.seed += 1000 * r;
+		/* Vectors without indices have a block, too. */
+		if (r == 2 && made.seed % 4 == 0) {
+			made.n = 0;
+			made.hint = 0;
+		}
 		world.vectors[r] = sparse_vectors_make(&made);
 		if (setting->rough)
 			roughen(world.vectors[r]);
@@ -193,6 +235,8 @@ open_world(const struct setting *setting, uint64_t seed)
 			ck_assert_int_eq(fanin_engine_post(world.engines[rank],
 							   &world.vectors[r]->requests[rank], made.n),
 					 FANIN_OK);
+			if (r == 1)
+				post_dense(rank);
 		}
 	}
 	for (uint16_t rank = 0; rank < n_ranks; rank++)
@@ -213,8 +257,10 @@ count_known(void)
 static void
 close_world(void)
 {
-	for (uint16_t rank = 0; rank < world.job.n_ranks; rank++)
+	for (uint16_t rank = 0; rank < world.job.n_ranks; rank++) {
 		fanin_engine_destroy(world.engines[rank]);
+		free(world.elements[rank]);
+	}
 	for (unsigned int r = 0; r < N_REQUESTS; r++) {
 		for (uint16_t rank = 0; rank < world.job.n_ranks; rank++) {
 			free(world.taken[r][rank].result.dense);
@@ -273,6 +319,10 @@ all_done(void *user)
 	(void)user;
 	for (unsigned int r = 0; r < N_REQUESTS; r++) {
 		if (n_taken(r) != world.job.n_ranks)
+			return false;
+	}
+	for (uint16_t rank = 0; rank < world.job.n_ranks; rank++) {
+		if (!world.dense_taken[rank])
 			return false;
 	}
 	return true;
