@@ -98,6 +98,8 @@ sparse_data_make(struct sparse_data *data, double density, uint32_t payload_byte
 		.payload_bytes = payload_bytes,
 		.n_hosts = n_hosts,
 	};
+	if (data->span == 0)
+		rig_die("packets of %u bytes are too short for sparse blocks of f32", payload_bytes);
 	for (uint32_t pattern = 0; pattern < SPARSE_PATTERNS; pattern++) {
 		data->sums[pattern] = allocate(data->span, sizeof(float));
 		data->there[pattern] = allocate(data->span / 64, sizeof(uint64_t));
