@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Sparse allreduces by the real programs: exact with every handler that has them, also under loss, and refused by name where there are none."""
 
+import os
 import random
 import struct
 import time
 
+from case_levels import finish, run_tree_job, running_fabric
 from case_packets import Liar, send_and_count
 from frames import SPARSE, SPARSE_RESULT, RawPort
-from support import (KIB, MIB, CaseFailed, LabError, case, expect, expect_equal, job_entry, reports_of, run, run_exact_job, running_lab, start_ranks,
+from support import (KIB, MIB, CaseFailed, LabError, case, expect, expect_equal, expect_exact, job_entry, reports_of, run, run_exact_job, running_lab, start_ranks,
                      wait_until)
+from fabric import leaf_spine, tree3
 from lab import SOURCE_DIR, UDP_PORT
 
 HANDLERS = ("sparse-array", "sparse-hash", "sparse")
@@ -68,6 +71,66 @@ def values_are_where_a_file_says():
                 expect_equal(sparse["pattern"], str(path), "pattern")
                 for key, count in (("density", len(places[1])), ("density_in", len(mine)), ("density_out", len(set().union(*places)))):
                     expect(abs(sparse[key] - count / length) < 1e-8, f"{handler}, {key}: found {sparse[key]}, expected {count / length}")
+
+
+@case(120)
+def sparse_vectors_are_exact_on_every_kind_of_port():
+    for transport in ("af_xdp", "af_packet", "memif"):
+        with running_lab(3, transport, config=LOSS) as lab:
+            for density in (0.01, 1):
+                reports = run_exact_job(lab, f"{transport}, density {density}", handler="sparse", sparse=True, density=density, bytes=MIB, iters=2)
+                expect_equal([report["transport"] for report in reports], [transport] * 3, "transports")
+            expect(any(report["retransmits"] for report in reports), f"{transport}: nothing was lost")
+
+
+@case(120)
+def sparse_vectors_are_exact_with_tags():
+    with running_lab(3, config=LOSS) as lab:
+        for handler in HANDLERS:
+            job = lab.create_job(None, "--handler", handler, "--authenticate")
+            reports = run_exact_job(lab, f"{handler} with tags", job=job, sparse=True, density=0.1, bytes=MIB, iters=2, authenticate=True)
+            expect_equal([report["authenticated"] for report in reports], [True] * 3, "authenticated")
+            expect(any(report["retransmits"] for report in reports), f"{handler} with tags: nothing was lost")
+            lab.ctl("jobs", "destroy", job["id"])
+
+
+@case(120)
+def sparse_vectors_are_exact_on_workers_that_share_blocks():
+    workers = {"workers": [{"lcore": lcore, "cpu": lcore % (os.cpu_count() or 1)} for lcore in range(4)],
+               "scheduling": {"policy": "dispatch", "cluster_size": 2}}
+    with running_lab(3, config={**LOSS, **workers}) as lab:
+        for handler in HANDLERS:
+            run_exact_job(lab, f"{handler}, four workers", handler=handler, sparse=True, density=0.05, bytes=2 * MIB, iters=3)
+
+
+TREE_LIMITS = {"max_jobs": 2, "slots": 2 * 64 * 65}
+
+
+@case(150)
+def sparse_vectors_are_exact_in_trees_of_switches():
+    """With each handler, with tags, with only one host at a leaf, and on three levels; packets are lost at each hop."""
+    config = {"faults": LOSS["faults"], "limits": TREE_LIMITS}
+    with running_fabric(leaf_spine(2, 1, 4), config=config) as fabric:
+        for handler in HANDLERS:
+            run_tree_job(fabric, "spine0", f"{handler} on two levels", handler=handler, sparse=True, density=0.05, bytes=MIB, iters=2)
+        run_tree_job(fabric, "spine0", "sparse on two levels with tags", handler="sparse", job_options={"authenticate": True}, authenticate=True,
+                     sparse=True, density=0.3, bytes=MIB)
+        run_tree_job(fabric, "leaf0", "sparse, one host below another switch", ranks={0: 0, 1: 1, 2: 2}, handler="sparse", sparse=True,
+                     pattern="disjoint", bytes=MIB)
+    with running_fabric(tree3(8), config=config) as fabric:
+        run_tree_job(fabric, "core", "sparse on three levels", handler="sparse", sparse=True, pattern="clustered", bytes=MIB, iters=2)
+
+
+@case(120)
+def sparse_jobs_of_the_manager_are_exact_on_two_levels():
+    """By name, one of them with tags; and a dense allreduce in a job of the same handler."""
+    with running_fabric(leaf_spine(2, 2, 4), config={"faults": LOSS["faults"], "limits": TREE_LIMITS}) as fabric:
+        fabric.start_manager()
+        options = {"check": True, "no_fallback": True, "transport": fabric.transport, "bytes": MIB, "iters": 2, "handler": "sparse"}
+        jobs = {"words": {"sparse": True, "density": 0.02}, "words-again": {"sparse": True, "density": 0.5, "authenticate": True}, "dense": {}}
+        for name, more in jobs.items():
+            reports = finish(fabric, [fabric.spawn_named(host, name, host, 4, **options, **more) for host in range(4)])
+            expect_exact(reports, f"{name} by the manager", "sparse")
 
 
 GRADIENTS = [SOURCE_DIR / "bench" / "gradients.py"]
