@@ -2,7 +2,6 @@
 /* One combination, see core.h: batches through the pipeline and through the bare loop in turns, and their medians. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <rte_cycles.h>
 #include <rte_malloc.h>
@@ -13,60 +12,16 @@
 /* Of one combination, until enough of them are undisturbed. */
 #define MOST_BATCHES (4 * MAX_BATCHES)
 
-/* Bytes of the accumulators that one worker uses. */
-static size_t
-accumulators_size(const struct rig *rig)
-{
-	return (size_t)rig->n_blocks / rig->options.n_workers * rig->options.payload;
-}
-
-/* A worker's lie together: with others' in between, prefetching would make the cores fight for them. */
-static uint8_t *
-own_accumulators(const struct rig *rig, unsigned int worker, uint8_t *accumulators)
-{
-	return accumulators + worker * accumulators_size(rig);
-}
-
-/* The bare loop over a worker's share of a prepared batch. */
-static uint64_t
-roofline(struct rig *rig, unsigned int worker, void *argument)
-{
-	const struct rig_options *options = &rig->options;
-	const fanin_kernel_fn combine = fanin_kernel(options->isa, options->dtype, options->op);
-	const size_t count = options->payload / fanin_dtype_size(options->dtype);
-	struct rte_mbuf **const mbufs = rig_mbufs(rig, worker);
-	const uint32_t n = rig_share(rig);
-	uint8_t *accumulators = own_accumulators(rig, worker, argument);
-	uint64_t start = rte_rdtsc();
-
-	for (uint32_t i = 0; i < n; i++) {
-		const struct fanin_headers *headers =
-			rte_pktmbuf_mtod(mbufs[i], const struct fanin_headers *);
-		uint32_t block = rig_block_index(rig, &headers->fanin);
-
-		combine(accumulators + (size_t)block * options->payload, headers + 1, count);
-	}
-	return rte_rdtsc() - start;
-}
-
-/* Each worker touches the accumulators that it will use. */
-static uint64_t
-clear_accumulators(struct rig *rig, unsigned int worker, void *argument)
-{
-	memset(own_accumulators(rig, worker, argument), 0, accumulators_size(rig));
-	return 0;
-}
-
 /* A batch through the bare loop and one through the pipeline. */
 static struct batch
 take_batch(struct rig *rig, uint8_t *accumulators)
 {
 	struct batch batch;
 
-	rig_on_workers(rig, clear_accumulators, accumulators);
+	rig_bare_clear(rig, accumulators);
 	rig_prepare(rig);
 	batch.calibration = rig_calibrate(rig);
-	batch.bare = rig_on_workers(rig, roofline, accumulators);
+	batch.bare = rig_bare(rig, accumulators);
 	batch.calibration = RTE_MAX(batch.calibration, rig_calibrate(rig));
 	rig_discard(rig);
 	rig_prepare(rig);
@@ -111,7 +66,7 @@ measure(struct settings *settings, struct row *row)
 	unsigned int undisturbed;
 
 	rig_open(&rig, options);
-	accumulators = rte_zmalloc("accumulators", options->n_workers * accumulators_size(&rig), 64);
+	accumulators = rte_zmalloc("accumulators", rig_bare_size(&rig), 64);
 	if (accumulators == NULL) {
 		fputs("core-bench: no memory for the accumulators\n", stderr);
 		exit(1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See core_rig.h. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ rig_die(const char *format, ...)
 {
 	va_list arguments;
 
-	fputs("core-bench: ", stderr);
+	fprintf(stderr, "%s: ", program_invocation_short_name);
 	va_start(arguments, format);
 	vfprintf(stderr, format, arguments);
 	va_end(arguments);
@@ -103,12 +104,14 @@ port_open(struct rig *rig, unsigned int host, struct pipeline_port *port)
 {
 	const uint16_t queues = rig->options.n_workers;
 	struct rte_eth_conf conf = { 0 };
+	const uint32_t entries = rig->options.port_entries != 0 ? rig->options.port_entries
+								: 2 * rig->n_blocks;
 	char name[32];
 	int ethdev, ret;
 
 	for (uint16_t q = 0; q < queues; q++) {
-		rig->rx[host][q] = ring_new("rx", host, q, 2 * rig->n_blocks);
-		rig->tx[host][q] = ring_new("tx", host, q, 2 * rig->n_blocks);
+		rig->rx[host][q] = ring_new("rx", host, q, entries);
+		rig->tx[host][q] = ring_new("tx", host, q, entries);
 	}
 	snprintf(name, sizeof(name), "host%u", host);
 	ethdev = rte_eth_from_rings(name, rig->rx[host], queues, rig->tx[host], queues, 0);
@@ -143,8 +146,8 @@ pipeline_open(struct rig *rig, const struct pipeline_port *ports)
 		.mac = { 0x02, 0xfa, 0, 0, 0, 0xfe },
 		.udp_port = FANIN_WIRE_DEFAULT_UDP_PORT,
 		.idle = PIPELINE_IDLE_SPIN,
-		.max_jobs = rig->options.jobs,
-		.slots = 2 * rig->n_blocks,
+		.max_jobs = rig->options.jobs + rig->options.more_jobs,
+		.slots = rig->options.slots != 0 ? rig->options.slots : 2 * rig->n_blocks,
 		.mac_entries = 64,
 		.mac_age_seconds = 300,
 		.pool = rig->pools[0],
@@ -163,13 +166,14 @@ pipeline_open(struct rig *rig, const struct pipeline_port *ports)
 		rte_rcu_qsbr_thread_online(rig->pipeline->qsbr, w);
 }
 
-static void
-job_open(struct rig *rig, struct job **opened)
+void
+rig_job_open(struct rig *rig, const char *handler, uint32_t slots, struct job **opened)
 {
 	struct job *job;
 	struct job_spec spec = {
 		.key = RIG_KEY,
-		.handler = rig->options.handler,
+		.handler = handler,
+		.slots = slots,
 		.payload_bytes = rig->options.payload,
 		.n_members = rig->options.hosts,
 	};
@@ -234,7 +238,11 @@ rig_open(struct rig *rig, const struct rig_options *options)
 	struct pipeline_port ports[RIG_MAX_PORTS] = { 0 };
 	const uint32_t n = options->mbufs;
 	uint32_t room = RTE_PKTMBUF_HEADROOM + FANIN_PAYLOAD_OFFSET + options->payload;
+	uint32_t slots = 0;
 
+	/* Handlers that make packets want room for a tag, too. */
+	if (options->more_jobs != 0)
+		room += FANIN_TAG_LEN;
 	memset(rig, 0, sizeof(*rig));
 	rig->options = *options;
 	rig->n_blocks = n / options->hosts;
@@ -243,9 +251,11 @@ rig_open(struct rig *rig, const struct rig_options *options)
 
 		/* In flight, results kept by the slots, and those in caches: no more, as what is free takes its turn. */
 		snprintf(name, sizeof(name), "rig_%u", w);
-		rig->pools[w] = rte_pktmbuf_pool_create(
-			name, (n + 2 * rig->n_blocks) / options->n_workers + SPARE_MBUFS,
-			POOL_CACHE, PIPELINE_MBUF_PRIV_SIZE, (uint16_t)room, SOCKET_ID_ANY);
+		rig->pools[w] = rte_pktmbuf_pool_create(name,
+							(n + 2 * rig->n_blocks) / options->n_workers +
+								SPARE_MBUFS + options->more_mbufs,
+							POOL_CACHE, PIPELINE_MBUF_PRIV_SIZE,
+							(uint16_t)room, SOCKET_ID_ANY);
 		if (rig->pools[w] == NULL)
 			rig_die("no memory for %u packets of %u bytes", n, options->payload);
 	}
@@ -256,8 +266,11 @@ rig_open(struct rig *rig, const struct rig_options *options)
 	for (uint16_t h = 0; h < rig_ports(rig); h++)
 		port_open(rig, h, &ports[h]);
 	pipeline_open(rig, ports);
+	/* Else there is room for them and no more. */
+	if (options->slots != 0)
+		slots = 2 * rig->n_blocks / options->jobs;
 	for (uint16_t i = 0; i < options->jobs; i++)
-		job_open(rig, &rig->jobs[i]);
+		rig_job_open(rig, options->handler, slots, &rig->jobs[i]);
 	headers_fill(rig);
 	rig_start_workers(rig);
 }

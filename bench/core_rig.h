@@ -9,6 +9,7 @@
 #define FANIN_BENCH_CORE_RIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <rte_mbuf.h>
@@ -34,6 +35,10 @@ struct rig_options {
 	uint16_t hosts;     /* 1 to RIG_MAX_HOSTS */
 	uint16_t jobs;      /* 1 to RIG_MAX_JOBS; all of them with all hosts, their packets mixed */
 	uint16_t n_workers; /* each with a queue on every port, blocks spread over them as RSS would */
+	uint16_t more_jobs; /* that the caller opens, by rig_job_open */
+	uint32_t slots; /* of all jobs, as the switch is configured; 0: what the batch needs, a slot having one mbuf */
+	uint32_t more_mbufs; /* in each worker's pool, for what slots hold and results of several packets */
+	uint32_t port_entries; /* packets that each port's queue has room for, a power of two; 0: twice the blocks of the batch */
 	bool parent; /* the switch is no root: sums go to a parent, which the rig plays, and results come from there */
 	enum fanin_isa isa;
 };
@@ -78,6 +83,13 @@ void rig_eal(bool huge, unsigned int n_workers);
 
 /* Builds ports, pipeline and jobs. Exits with an explanation if it can't. */
 void rig_open(struct rig *rig, const struct rig_options *options);
+
+/*
+ * Makes one more job of all hosts, which all join; rig_close frees it.
+ *
+ * slots: of it, a power of two; 0: as many as it may have. Exits with an explanation if it can't.
+ */
+void rig_job_open(struct rig *rig, const char *handler, uint32_t slots, struct job **opened);
 
 /* Frees everything, and exits with an explanation if an mbuf is missing. */
 void rig_close(struct rig *rig);
@@ -151,6 +163,18 @@ uint64_t rig_run(struct rig *rig);
  * somebody else uses one of their cores, as on the other hyperthread of a virtual machine's.
  */
 uint64_t rig_calibrate(struct rig *rig);
+
+/*
+ * core_bare.c: the bare loop over a prepared batch: adds every packet to its block's accumulator, in the order of arrival.
+ *
+ * accumulators: rig_bare_size bytes, aligned to cache lines. Returns the cycles of the slowest worker.
+ */
+uint64_t rig_bare(struct rig *rig, uint8_t *accumulators);
+
+/* Every worker clears the accumulators that it will use. */
+void rig_bare_clear(struct rig *rig, uint8_t *accumulators);
+
+size_t rig_bare_size(const struct rig *rig);
 
 /* Takes all results from the ports, and exits with an explanation if one is missing or wrong. */
 void rig_collect(struct rig *rig);

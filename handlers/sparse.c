@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "wire/shard_check.h"
+
 const struct fanin_counter fanin_sparse_counters[] = {
 	[FANIN_SPARSE_SHARDS_IN] = { "shards_in", "shards of children, each counted once" },
 	[FANIN_SPARSE_SHARDS_OUT] = { "shards_out", "shards made here, each counted once" },
@@ -28,20 +30,14 @@ struct layout {
 
 static const uint8_t sizes[] = { 1, 2, 4, 8 };
 
-/*
- * Lanes of a hash table for elements of a size: so many that packets of all children, full of different indices, take up 0.65 of it at most. Not
- * more than what can leave as shards, which is less in jobs of many children: there tables become arrays.
- */
-static uint32_t
-table_lanes(const struct fanin_job_params *job, uint32_t element_bytes)
+uint32_t
+fanin_sparse_table_lanes(const struct fanin_job_params *job, uint32_t element_bytes)
 {
 	const uint32_t most = fanin_shard_list_most(1, element_bytes, job->payload_bytes);
 	const uint64_t wanted = (uint64_t)job->n_children * most * 20 / 13;
-	uint64_t lanes = FANIN_BUCKET_LANES * 4;
+	const uint64_t limit = (uint64_t)FANIN_TABLE_SHARDS_MAX * most * 4 / 3;
 
-	while (lanes < wanted && lanes * 3 / 4 < (uint64_t)FANIN_TABLE_SHARDS_MAX * most)
-		lanes *= 2;
-	return (uint32_t)lanes;
+	return (uint32_t)(RTE_MIN(wanted, limit) / 64 + 1) * 64;
 }
 
 static size_t
@@ -57,7 +53,7 @@ lay_out(const struct fanin_job_params *job, enum fanin_sparse_mode mode, struct 
 
 	for (size_t i = 0; i < RTE_DIM(sizes); i++) {
 		const size_t span = fanin_shard_span_most(sizes[i], job->payload_bytes);
-		const size_t lanes = table_lanes(job, sizes[i]);
+		const size_t lanes = fanin_sparse_table_lanes(job, sizes[i]);
 
 		occupied = RTE_MAX(occupied, bitmap_bytes(span));
 		values = RTE_MAX(values, RTE_CACHE_LINE_ROUNDUP(span * sizes[i]));
@@ -92,9 +88,10 @@ fanin_sparse_slot_size(const struct fanin_job_params *job, enum fanin_sparse_mod
 static void
 release_sparse(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 {
-	for (uint64_t left = slot->results.in; left != 0; left &= left - 1)
+	for (uint64_t left = slot->results.in | slot->known.in; left != 0; left &= left - 1)
 		fanin_release(ctx, slot->kept[__builtin_ctzll(left)]);
 	slot->results = (struct fanin_shards_in){ 0 };
+	slot->known = (struct fanin_shards_in){ 0 };
 	fanin_sparse_drop_empty(ctx, slot);
 }
 
@@ -143,7 +140,7 @@ check(const struct fanin_job_params *job, const struct fanin_packet *packet)
 	    fanin_kernel_sparse(job->isa, hdr->dtype, hdr->op) == NULL)
 		return FANIN_REASON_OPERATION;
 	if (shard.span > fanin_shard_span_most(fanin_dtype_size(hdr->dtype), job->payload_bytes) ||
-	    !fanin_shard_check(hdr, packet->payload, packet->payload_len))
+	    !fanin_shard_check_inline(hdr, packet->payload, packet->payload_len))
 		return FANIN_REASON_ELEMENTS;
 	return FANIN_REASON_NONE;
 }
@@ -153,18 +150,16 @@ static void
 begin_table(const struct fanin_job_params *job, const struct layout *layout, struct fanin_sparse *slot)
 {
 	uint8_t *memory = (uint8_t *)slot;
-	const uint32_t lanes = table_lanes(job, slot->element_bytes);
+	const uint32_t lanes = fanin_sparse_table_lanes(job, slot->element_bytes);
 
 	slot->n_lanes = lanes;
 	slot->n_taken = 0;
 	slot->table_most = RTE_MIN(lanes / 4 * 3, FANIN_TABLE_SHARDS_MAX * slot->list_most);
-	slot->table_shift = 32 - (unsigned int)__builtin_ctz(lanes / FANIN_BUCKET_LANES);
 	slot->tags = (void *)(memory + layout->tags);
 	slot->table.occupied = (void *)(memory + layout->table_occupied);
 	slot->table.values = memory + layout->table_values;
 	slot->spills = memory + layout->spills;
-	memset(slot->tags, 0, lanes * sizeof(*slot->tags));
-	memset(slot->table.occupied, 0, lanes / 64 * sizeof(uint64_t));
+	memset(slot->tags, 0, (size_t)lanes * slot->index_bytes);
 }
 
 /* In SETUP: the slot is the block's, whose first shard this is, of a child or of the result. Who is present is still to be said. */
@@ -174,8 +169,13 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 {
 	const struct fanin_job_params *job = ctx->job;
 	struct fanin_dense *dense = &slot->single.dense;
-	const uint32_t span = fanin_shard_decode(hdr->members).span;
+	const struct fanin_shard shard = fanin_shard_decode(hdr->members);
+	const uint32_t span = shard.span;
 	struct layout layout;
+
+	/* An array spills nothing. */
+	if (shard.whole)
+		mode = FANIN_SPARSE_ARRAY;
 
 	fanin_dense_release(ctx, dense);
 	release_sparse(ctx, slot);
@@ -193,6 +193,8 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 	slot->combine = fanin_kernel_sparse(job->isa, hdr->dtype, hdr->op);
 	slot->take = fanin_kernel_sparse_take(job->isa, hdr->dtype);
 	slot->mode = (uint8_t)mode;
+	slot->is_whole = shard.whole;
+	slot->is_known = false;
 	slot->n_shards = 0;
 	slot->n_spills = 0;
 	slot->last_spill = 0;
@@ -211,14 +213,16 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 			 __ATOMIC_RELEASE);
 }
 
-/* The parent has sent all of its result, and this switch all that it had to. */
+/* The parent, or at the root a child that knows it, has sent all of the result. from: the block's phase. */
 static void
-result_is_complete(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
+result_is_complete(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
+		   enum fanin_window_phase from)
 {
 	struct fanin_dense *dense = &slot->single.dense;
 
+	fanin_sparse_drop_empty(ctx, slot);
 	__atomic_store_n(&dense->window.present, ctx->job->children, __ATOMIC_RELEASE);
-	fanin_window_pass(&dense->window, ctx->job->shared, FANIN_PHASE_SENT, FANIN_PHASE_DONE);
+	fanin_window_pass(&dense->window, ctx->job->shared, from, FANIN_PHASE_DONE);
 	ctx->stats->results++;
 	if (ctx->now_ns > dense->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - dense->begun_ns;
@@ -245,6 +249,22 @@ finish(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 	fanin_window_finish(&dense->window, job->shared, FANIN_PHASE_DONE);
 }
 
+/* Children that know the result have brought all of it. */
+static void
+finish_known(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
+{
+	struct fanin_window *window = &slot->single.dense.window;
+
+	ctx->stats->known++;
+	if (!ctx->job->has_parent) {
+		result_is_complete(ctx, slot, FANIN_PHASE_OPEN);
+		return;
+	}
+	ctx->stats->upward++;
+	__atomic_store_n(&window->present, ctx->job->children, __ATOMIC_RELEASE);
+	fanin_window_finish(window, ctx->job->shared, FANIN_PHASE_SENT);
+}
+
 /* The shard was there already. One that is said to be sent again is answered: it was not needed. The caller leaves. */
 static enum fanin_verdict
 duplicate(struct fanin_handler_ctx *ctx, const struct fanin_sparse *slot,
@@ -263,6 +283,7 @@ add_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 	  const struct fanin_packet *packet, enum fanin_reason *reason, bool checked)
 {
 	const struct fanin_shard shard = fanin_shard_decode(packet->headers->fanin.members);
+	const bool is_known = packet->headers->fanin.type == FANIN_TYPE_SPARSE_KNOWN;
 	struct fanin_shards_in *child = &slot->child[packet->child];
 	struct fanin_window *window = &slot->single.dense.window;
 	enum fanin_verdict verdict;
@@ -279,18 +300,31 @@ add_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 		if (found != FANIN_REASON_NONE)
 			return fanin_sparse_drop(reason, found);
 	}
-	fanin_sparse_merge(ctx, slot, packet);
+	if (__builtin_expect(is_known, 0)) {
+		if (!fanin_sparse_may_be_known(ctx, slot, &shard))
+			return fanin_sparse_drop(reason, FANIN_REASON_MISMATCH);
+		verdict = fanin_sparse_take_known(ctx, slot, packet);
+	} else if (__builtin_expect(slot->is_known, 0)) {
+		/* What a child brings that does not know the result is needed no more. */
+		verdict = FANIN_VERDICT_FREE;
+	} else {
+		fanin_sparse_merge(ctx, slot, packet);
+		slot->most_number = RTE_MAX(slot->most_number, shard.number);
+		verdict = fanin_sparse_keep_empty(slot, packet->mbuf) ? FANIN_VERDICT_HELD
+								      : FANIN_VERDICT_FREE;
+	}
 	fanin_shards_add(child, &shard);
 	ctx->stats->own[FANIN_SPARSE_SHARDS_IN]++;
-	slot->most_number = RTE_MAX(slot->most_number, shard.number);
-	verdict = fanin_sparse_keep_empty(slot, packet->mbuf) ? FANIN_VERDICT_HELD
-							      : FANIN_VERDICT_FREE;
-	if (!fanin_shards_complete(child))
-		return verdict;
-	ctx->stats->contributions++;
-	(void)fanin_window_claim(window, ctx->job->shared, packet->child);
-	if (window->present == ctx->job->children)
+	if (fanin_shards_complete(child)) {
+		ctx->stats->contributions++;
+		(void)fanin_window_claim(window, ctx->job->shared, packet->child);
+	}
+	if (__builtin_expect(slot->is_known, 0)) {
+		if (fanin_shards_complete(fanin_sparse_known(ctx, slot)))
+			finish_known(ctx, slot);
+	} else if (window->present == ctx->job->children) {
 		finish(ctx, slot);
+	}
 	return verdict;
 }
 
@@ -355,9 +389,9 @@ take_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t in
 	return verdict;
 }
 
-/* A shard of the parent's result becomes one of this switch's: kept, and sent to all children. */
-static void
-pass_down(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const struct fanin_packet *packet)
+void
+fanin_sparse_pass_down(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
+		       const struct fanin_packet *packet)
 {
 	const struct fanin_job_params *job = ctx->job;
 	struct fanin_headers *headers = packet->headers;
@@ -396,13 +430,23 @@ add_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 		ctx->stats->duplicates++;
 		return FANIN_VERDICT_FREE;
 	}
-	/* Results take the place of mbufs that were kept for shards of this switch. */
-	if (slot->n_empty + (unsigned int)__builtin_popcountll(slot->results.in) == FANIN_SHARDS_MAX)
+	/* Results take the place of mbufs that were kept for shards of this switch, and of shards that it has sent up as known. */
+	if ((slot->known.in >> shard.number & 1) != 0)
+		fanin_release(ctx, slot->kept[shard.number]);
+	else if (slot->n_empty + (unsigned int)__builtin_popcountll(slot->results.in) ==
+		 FANIN_SHARDS_MAX)
 		fanin_release(ctx, slot->empty[--slot->n_empty]);
-	pass_down(ctx, slot, packet);
+	fanin_sparse_pass_down(ctx, slot, packet);
 	fanin_shards_add(&slot->results, &shard);
-	if (sent && fanin_shards_complete(&slot->results))
-		result_is_complete(ctx, slot);
+	if (!fanin_shards_complete(&slot->results))
+		return FANIN_VERDICT_HELD;
+	if (sent) {
+		result_is_complete(ctx, slot, FANIN_PHASE_SENT);
+	} else if (slot->is_whole) {
+		/* Without this switch's own shards there is all of a result only if a member elsewhere knows it. */
+		ctx->stats->known++;
+		result_is_complete(ctx, slot, FANIN_PHASE_OPEN);
+	}
 	return FANIN_VERDICT_HELD;
 }
 
@@ -453,13 +497,10 @@ take_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t i
 	return verdict;
 }
 
-const uint8_t fanin_sparse_types[] = { FANIN_TYPE_RESULT,
-				       FANIN_TYPE_KNOWN,
-				       FANIN_TYPE_QUERY,
-				       FANIN_TYPE_ANSWER,
-				       FANIN_TYPE_SPARSE,
-				       FANIN_TYPE_SPARSE_RESULT,
-				       0 };
+const uint8_t fanin_sparse_types[] = { FANIN_TYPE_RESULT,       FANIN_TYPE_KNOWN,
+				       FANIN_TYPE_QUERY,        FANIN_TYPE_ANSWER,
+				       FANIN_TYPE_SPARSE,       FANIN_TYPE_SPARSE_RESULT,
+				       FANIN_TYPE_SPARSE_KNOWN, 0 };
 
 enum fanin_verdict
 fanin_sparse_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
@@ -470,6 +511,7 @@ fanin_sparse_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 
 	switch (packet->headers->fanin.type) {
 	case FANIN_TYPE_SPARSE:
+	case FANIN_TYPE_SPARSE_KNOWN:
 		return take_shard(ctx, slot, index, packet, mode, reason);
 	case FANIN_TYPE_SPARSE_RESULT:
 		/* Nobody has one for the root. */

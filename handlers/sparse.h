@@ -65,22 +65,24 @@ struct fanin_sparse {
 	uint8_t form;     /* finished: of the shards behind the spills, enum fanin_shard_form */
 	uint8_t n_empty;
 	uint8_t most_number; /* the highest number of a shard in */
-	uint32_t n_spilled;  /* values in the spill that is being filled */
+	bool is_whole;       /* nothing leaves before all children are in */
+	bool is_known; /* a child has the result from an earlier run: what is sent are the packets that it comes in */
+	uint32_t n_spilled; /* values in the spill that is being filled */
 	uint32_t last_spill; /* finished: values of the last spill, which is what was left; 0: it is full as the others */
 	uint32_t n_values;   /* finished: values in the array or table */
 	uint32_t n_lanes;    /* of the table */
 	uint32_t n_taken;    /* lanes that are taken */
 	uint32_t table_most; /* more make it an array */
-	unsigned int table_shift;
 	const struct fanin_sparse_combine *combine;
 	const struct fanin_sparse_take *take;
 	struct fanin_sparse_array array; /* by index */
-	struct fanin_sparse_array table; /* by lane */
-	uint32_t *tags;                  /* of the lanes: see fanin_sparse_table */
+	struct fanin_sparse_array table; /* by lane; occupied: once all values are in */
+	void *tags;                      /* of the lanes, index_bytes each: see fanin_table_fn */
 	uint8_t *spills;                 /* FANIN_SPILLS_MAX + 1 payloads */
 
-	struct fanin_shards_in results;           /* of the parent */
-	struct rte_mbuf *kept[FANIN_SHARDS_MAX];  /* these, as they went to the children */
+	struct fanin_shards_in results; /* of the parent; at the root those that are known */
+	struct fanin_shards_in known;   /* below the root: those that are known, which went up */
+	struct rte_mbuf *kept[FANIN_SHARDS_MAX]; /* all these; what is in `results` as it went to the children */
 	struct rte_mbuf *empty[FANIN_SHARDS_MAX]; /* n_empty mbufs for shards that are made here */
 	uint32_t starts[FANIN_SHARDS_MAX]; /* of own shards behind the spills: their first index, or lane */
 	struct fanin_shards_in child[FANIN_WIRE_MAX_CHILDREN];
@@ -143,6 +145,12 @@ fanin_shards_add(struct fanin_shards_in *shards, const struct fanin_shard *shard
 /* Of a slot whose values are combined in an array, or in a table that may become one. */
 size_t fanin_sparse_slot_size(const struct fanin_job_params *job, enum fanin_sparse_mode mode);
 
+/*
+ * Lanes of a hash table for elements of a size: so many that packets of all children, full of different indices, take up 0.65 of it at most. Not
+ * more than what can leave as shards, which is less in jobs of many children: there tables become arrays.
+ */
+uint32_t fanin_sparse_table_lanes(const struct fanin_job_params *job, uint32_t element_bytes);
+
 /* A sparse handler's `types`. */
 extern const uint8_t fanin_sparse_types[];
 
@@ -156,6 +164,10 @@ enum fanin_verdict fanin_sparse_other(struct fanin_handler_ctx *ctx, void *memor
 				      struct fanin_packet *packet, enum fanin_sparse_mode mode,
 				      enum fanin_reason *reason);
 
+/* A shard of a result, of the parent's or one that is known, becomes one of this switch's: kept, and sent to all children. */
+void fanin_sparse_pass_down(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
+			    const struct fanin_packet *packet);
+
 /* Its `slot_release`. */
 void fanin_sparse_release(struct fanin_handler_ctx *ctx, void *memory);
 
@@ -164,6 +176,9 @@ void fanin_sparse_release(struct fanin_handler_ctx *ctx, void *memory);
 /* Combines the values of a shard, which has been checked. */
 void fanin_sparse_merge(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 			const struct fanin_packet *packet);
+
+/* All values are in the table: finds out which lanes have one. */
+void fanin_sparse_table_settle(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot);
 
 /* sparse_shards.c */
 
@@ -186,6 +201,27 @@ bool fanin_sparse_keep_empty(struct fanin_sparse *slot, struct rte_mbuf *mbuf);
 
 /* Gives up the mbufs that were kept like that. */
 void fanin_sparse_drop_empty(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot);
+
+/* sparse_known.c: results that children know from an earlier run */
+
+/* Those shards of it that this switch has taken. */
+static inline struct fanin_shards_in *
+fanin_sparse_known(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
+{
+	return ctx->job->has_parent ? &slot->known : &slot->results;
+}
+
+/* May the open block's result be known, and have this shard? Not if shards of its own have left. */
+bool fanin_sparse_may_be_known(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
+			       const struct fanin_shard *shard);
+
+/* Takes a shard of a result that is known, for which fanin_sparse_may_be_known: keeps it, unless it is there already, and sends it on. Returns the verdict. */
+enum fanin_verdict fanin_sparse_take_known(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
+					   const struct fanin_packet *packet);
+
+/* Sends those shards that have gone up once more. numbers: bitmap. */
+void fanin_sparse_send_known_again(struct fanin_handler_ctx *ctx, const struct fanin_sparse *slot,
+				   uint64_t numbers);
 
 /* sparse_query.c */
 

@@ -42,7 +42,7 @@ repeat_result(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint64_t
 	const uint64_t bit = UINT64_C(1) << child;
 
 	ctx->stats->repeats++;
-	if (!ctx->job->has_parent) {
+	if (!ctx->job->has_parent && !slot->is_known) {
 		fanin_sparse_send_again(ctx, slot, ~has, bit);
 		return;
 	}
@@ -156,6 +156,7 @@ send_again(struct fanin_handler_ctx *ctx, void *memory, const struct fanin_packe
 	struct fanin_window *window = &slot->single.dense.window;
 	const enum fanin_window_class class = fanin_sparse_visit(slot, ctx,
 								 packet->headers->fanin.block);
+	uint64_t lacks;
 
 	switch (class) {
 	case FANIN_WINDOW_BUSY:
@@ -174,8 +175,11 @@ send_again(struct fanin_handler_ctx *ctx, void *memory, const struct fanin_packe
 	if (class == FANIN_WINDOW_SENT && (window->present >> child & 1) == 0) {
 		__atomic_fetch_or(&window->present, ctx->job->children, __ATOMIC_RELAXED);
 		ctx->stats->upward_repeats++;
-		fanin_sparse_send_again(ctx, slot,
-					~read_shards(packet, fanin_answer_len(ctx->job->n_ranks)), 0);
+		lacks = ~read_shards(packet, fanin_answer_len(ctx->job->n_ranks));
+		if (slot->is_known)
+			fanin_sparse_send_known_again(ctx, slot, lacks);
+		else
+			fanin_sparse_send_again(ctx, slot, lacks, 0);
 	}
 	fanin_window_leave(window, ctx->job->shared);
 	return FANIN_VERDICT_FREE;

@@ -208,6 +208,7 @@ emit(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, uint32_t number, 
 		.span = slot->span,
 		.number = (uint8_t)number,
 		.form = FANIN_SHARD_LIST,
+		.whole = slot->is_whole,
 	};
 	struct rte_mbuf *mbuf = empty_mbuf(ctx, slot);
 	struct fanin_headers *headers;
@@ -288,6 +289,8 @@ fanin_sparse_finish(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 		slot->n_spills++;
 		slot->n_shards++;
 	}
+	if (slot->mode == FANIN_SPARSE_TABLE)
+		fanin_sparse_table_settle(ctx, slot);
 	cut(ctx, slot);
 	for (; number < slot->n_shards; number++)
 		send_first(ctx, slot, number);

@@ -7,8 +7,8 @@
 
 #include "handlers/sparse.h"
 
-/* Values that are looked up at a time: their lanes stay in the first cache. */
-#define CHUNK 256
+/* Values whose indices are taken out of a bitmap, or out of a table, at a time: these stay in the first cache. */
+#define CHUNK 1024u
 
 /* A shard's values and where they belong. */
 struct pieces {
@@ -47,10 +47,20 @@ filling_spill(const struct fanin_handler_ctx *ctx, const struct fanin_sparse *sl
 	       slot->n_spills * (size_t)RTE_CACHE_LINE_ROUNDUP(ctx->job->payload_bytes);
 }
 
+void
+fanin_sparse_table_settle(const struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
+{
+	const struct fanin_sparse_table *table = fanin_kernel_sparse_table(ctx->job->isa);
+
+	(slot->index_bytes == 2 ? table->occupied16 : table->occupied32)(slot->table.occupied,
+									 slot->tags, slot->n_lanes);
+}
+
 /* From now on the block's values are in the array, but for those that have left. */
 static void
 change_over(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 {
+	const bool is_short = slot->index_bytes == 2;
 	const uint8_t *spill = filling_spill(ctx, slot);
 	const struct pieces spilled = {
 		.values = spill,
@@ -62,14 +72,18 @@ change_over(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot)
 	uint32_t indices[CHUNK];
 	uint32_t left = 0, from = 0;
 
+	fanin_sparse_table_settle(ctx, slot);
 	for (uint32_t i = 0; i < slot->n_lanes / 64; i++)
 		left += (uint32_t)__builtin_popcountll(slot->table.occupied[i]);
 	while (left != 0) {
-		const uint32_t n = RTE_MIN(left, (uint32_t)CHUNK);
+		const uint32_t n = RTE_MIN(left, CHUNK);
 
-		from = slot->take->table32(values, indices, slot->table.values,
-					   slot->table.occupied, slot->tags, from, n);
-		slot->combine->list32(slot->array.values, slot->array.occupied, values, indices, n);
+		from = (is_short ? slot->take->table16
+				 : slot->take->table32)(values, indices, slot->table.values,
+							slot->table.occupied, slot->tags, from, n);
+		(is_short ? slot->combine->list16 : slot->combine->list32)(slot->array.values,
+									   slot->array.occupied,
+									   values, indices, n);
 		left -= n;
 	}
 	scatter(slot, &slot->array, &spilled);
@@ -105,81 +119,52 @@ index_at(const struct pieces *pieces, uint32_t i)
 	return index;
 }
 
-/* Combines up to CHUNK values into the table. Returns how many; fewer than there are if it is an array since then. */
-static uint32_t
-merge_chunk(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const struct pieces *pieces)
-{
-	const struct fanin_sparse_table *table = fanin_kernel_sparse_table(ctx->job->isa);
-	uint32_t lanes[CHUNK];
-	uint32_t none = 0, done = 0;
-
-	slot->n_taken += (uint32_t)(pieces->index_bytes == 2 ? table->locate16 : table->locate32)(
-		slot->tags, slot->table_shift, pieces->indices, pieces->count, lanes);
-	for (uint32_t i = 0; i < pieces->count; i++)
-		none |= lanes[i] == FANIN_NO_LANE;
-	for (uint32_t i = 0; none != 0 && i < pieces->count; i++) {
-		if (lanes[i] != FANIN_NO_LANE)
-			continue;
-		slot->combine->list32(slot->table.values, slot->table.occupied,
-				      pieces->values + (size_t)done * slot->element_bytes,
-				      lanes + done, i - done);
-		done = i + 1;
-		spill_value(ctx, slot, pieces->values + (size_t)i * slot->element_bytes,
-			    index_at(pieces, i));
-		if (slot->mode == FANIN_SPARSE_ARRAY)
-			return done;
-	}
-	slot->combine->list32(slot->table.values, slot->table.occupied,
-			      pieces->values + (size_t)done * slot->element_bytes, lanes + done,
-			      pieces->count - done);
-	return pieces->count;
-}
-
 static void
 merge_list(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, struct pieces left)
 {
-	while (left.count != 0 && slot->mode == FANIN_SPARSE_TABLE) {
-		struct pieces chunk = left;
+	const fanin_table_fn combine = left.index_bytes == 2 ? slot->combine->table16
+							     : slot->combine->table32;
 
-		chunk.count = RTE_MIN(left.count, (uint32_t)CHUNK);
-		left = behind(slot, &left, merge_chunk(ctx, slot, &chunk));
+	while (slot->mode == FANIN_SPARSE_TABLE) {
+		size_t taken = 0;
+		const uint32_t n = (uint32_t)combine(slot->table.values, slot->tags,
+						     slot->n_lanes / FANIN_BUCKET_LANES,
+						     left.values, left.indices, left.count, &taken);
+
+		slot->n_taken += (uint32_t)taken;
+		if (n == left.count)
+			return;
+		spill_value(ctx, slot, left.values + (size_t)n * slot->element_bytes,
+			    index_at(&left, n));
+		left = behind(slot, &left, n + 1);
 	}
-	if (left.count != 0)
-		scatter(slot, &slot->array, &left);
-}
-
-/* The bits of a word become indices of a list. */
-static uint32_t
-list_bits(uint64_t word, uint32_t first, uint32_t *indices)
-{
-	uint32_t n = 0;
-
-	for (; word != 0; word &= word - 1)
-		indices[n++] = first + (uint32_t)__builtin_ctzll(word);
-	return n;
+	scatter(slot, &slot->array, &left);
 }
 
 static void
 merge_bitmap(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const uint8_t *values,
 	     const uint8_t *words, uint32_t n_words, uint32_t first, uint32_t count)
 {
+	const struct fanin_sparse_table *table = fanin_kernel_sparse_table(ctx->job->isa);
+	const bool is_short = slot->index_bytes == 2;
 	uint32_t indices[CHUNK];
 	uint32_t i = 0;
 
 	while (i < n_words && slot->mode == FANIN_SPARSE_TABLE) {
 		uint32_t n = 0;
 
-		for (; i < n_words && n <= CHUNK - 64; i++) {
-			uint64_t word;
-
-			memcpy(&word, words + i * sizeof(word), sizeof(word));
-			n += list_bits(word, first + i * 64, indices + n);
+		/* So many words as have room if each bit of them is set. */
+		for (uint32_t more; i < n_words && n <= CHUNK - 64; i += more) {
+			more = RTE_MIN(n_words - i, (CHUNK - n) / 64);
+			n += (uint32_t)(is_short ? table->indices16 : table->indices32)(
+				(uint8_t *)indices + n * slot->index_bytes,
+				words + i * sizeof(uint64_t), more, first + i * 64);
 		}
 		merge_list(ctx, slot,
 			   (struct pieces){ .values = values,
 					    .indices = (const uint8_t *)indices,
 					    .count = n,
-					    .index_bytes = sizeof(indices[0]) });
+					    .index_bytes = slot->index_bytes });
 		values += (size_t)n * slot->element_bytes;
 		count -= n;
 	}

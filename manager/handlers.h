@@ -13,6 +13,9 @@
 /* A job's handler, where hosts leave it to the network. */
 #define HANDLERS_AUTO "auto"
 
+/* What hosts name in place of a handler if they want no switch. */
+#define HANDLERS_RING "ring"
+
 /*
  * The handler that is meant by a name, as far as this is known before a job has a tree: to compare what its hosts have asked for.
  *

@@ -439,9 +439,16 @@ choose_slots(const struct manager *manager, struct group *group, struct control_
 int
 plan_group(struct manager *manager, struct group *group, struct control_error *error)
 {
-	struct plan *plan = calloc(1, sizeof(*plan));
+	struct plan *plan;
 	int ret;
 
+	if (strcmp(group->handler, HANDLERS_RING) == 0) {
+		control_fail(error, "no_path",
+			     "its hosts ask for the handler \"" HANDLERS_RING
+			     "\", which no switch has");
+		return -EHOSTUNREACH;
+	}
+	plan = calloc(1, sizeof(*plan));
 	if (plan == NULL) {
 		control_fail(error, "internal", "out of memory");
 		return -ENOMEM;

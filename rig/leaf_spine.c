@@ -227,7 +227,7 @@ rig_job_create(struct rig_leaf_spine *network, const struct job_spec *spec, uint
 	int ret = 0;
 
 	*job = (struct rig_job){ .network = network,
-				 .id = ++last_id,
+				 .id = spec->id != 0 ? spec->id : ++last_id,
 				 .secret = spec->key != 0 ? spec->key : SECRET,
 				 .n_ranks = n_ranks,
 				 .n_leaves = (uint16_t)((n_ranks + per_leaf - 1) / per_leaf) };

@@ -68,7 +68,8 @@ void rig_leaf_spine_free(struct rig_leaf_spine *network);
 struct rig_switch *rig_leaf_of(const struct rig_leaf_spine *network, uint32_t host);
 
 /*
- * Makes a job of the first n_ranks hosts over a spine. spec: handler, slots, parameters and the like; members and parent are filled in.
+ * Makes a job of the first n_ranks hosts over a spine. spec: handler, slots, parameters and the like, and the number of a job that was
+ * destroyed, or 0 for a new one; members and parent are filled in.
  *
  * error: PIPELINE_ERROR_LEN bytes. Returns 0 or -errno.
  */

@@ -75,7 +75,7 @@ result_expect(const struct run *run, uint64_t first, uint64_t n, void *elements)
 {
 	const struct perf_sparse sparse = sparse_of(run);
 
-	if (run->options->sparse)
+	if (options_has_zeros(run->options))
 		perf_sparse_expect(&sparse, run->iteration, first, n, elements);
 	else
 		perf_collective_expect(&run->collective, run->iteration, first, n, elements);
@@ -187,6 +187,26 @@ on_wait(void *arg)
 
 /* ------------------------------------------------------------------- run */
 
+/* A dense vector of this rank's values at its indices, and zeros. */
+static void
+zeros_fill(struct run *run)
+{
+	const struct perf_collective *collective = &run->collective;
+	const struct perf_sparse sparse = sparse_of(run);
+	const size_t size = fanin_dtype_size_of(run->options->dtype);
+	const unsigned int index_bytes = run_index_bytes(run);
+
+	run->nnz = perf_sparse_fill(&sparse, collective->rank, run->iteration, collective->count,
+				    index_bytes, run->indices, run->values);
+	memset(run->send, 0, collective->count * size);
+	for (uint64_t i = 0; i < run->nnz; i++) {
+		uint64_t index = 0;
+
+		memcpy(&index, run->indices + i * index_bytes, index_bytes);
+		memcpy(run->send + index * size, run->values + i * size, size);
+	}
+}
+
 /*
  * Writes new data to the send buffer and marks the receive buffer, so that it shows whether it was
  * written.
@@ -206,6 +226,10 @@ vectors_fill(struct run *run)
 		run->nnz = perf_sparse_fill(&sparse, collective->rank, run->iteration,
 					    collective->count, run_index_bytes(run), run->indices,
 					    run->send);
+		return;
+	}
+	if (run->options->maybe_sparse) {
+		zeros_fill(run);
 		return;
 	}
 	perf_data_fill(&collective->data, collective->rank, run->iteration, sends.first, sends.n,
@@ -248,12 +272,23 @@ sparse_post(struct run *run)
 }
 
 static int
+collective_post(struct run *run)
+{
+	const struct options *options = run->options;
+
+	if (options->sparse)
+		return sparse_post(run);
+	if (options->maybe_sparse)
+		return fanin_iallreduce_hinted(run->send, run->recv, run->collective.count,
+					       options->dtype, options->op, FANIN_MAYBE_SPARSE,
+					       run->comm, &run->request);
+	return perf_collective_post(&run->collective, run->send, run->recv, run->comm, &run->request);
+}
+
+static int
 collective_run(struct run *run)
 {
-	int status = run->options->sparse
-			     ? sparse_post(run)
-			     : perf_collective_post(&run->collective, run->send, run->recv,
-						    run->comm, &run->request);
+	int status = collective_post(run);
 
 	if (status == FANIN_OK && pauses_now(run, true))
 		pause_for(run);
@@ -328,11 +363,15 @@ run_all(struct run *run)
 
 	run->send = malloc(len);
 	run->recv = options->in_place ? run->send : malloc(len);
-	if (options->sparse)
+	if (options_has_zeros(options))
 		run->indices = malloc(len / fanin_dtype_size_of(options->dtype) * 8 + 1);
+	if (options->maybe_sparse)
+		run->values = malloc(len);
 	if (options->times)
 		run->times = calloc(options->iters, sizeof(*run->times));
-	if (run->send != NULL && run->recv != NULL && (run->indices != NULL || !options->sparse) &&
+	if (run->send != NULL && run->recv != NULL &&
+	    (run->indices != NULL || !options_has_zeros(options)) &&
+	    (run->values != NULL || !options->maybe_sparse) &&
 	    (run->times != NULL || !options->times))
 		status = fanin_join(run->ctx, &options->join, &run->comm);
 	if (status == FANIN_OK) {
@@ -391,6 +430,7 @@ main(int argc, char **argv)
 		free(run.recv);
 	free(run.send);
 	free(run.indices);
+	free(run.values);
 	free(run.times);
 	perf_places_free(&options.places);
 	if (got_signal != 0)

@@ -35,6 +35,7 @@ struct options {
 	const char *pattern_file;  /* NULL, or that has the places instead */
 	struct perf_places places; /* then what is in it, else zeros */
 	bool sparse;               /* the allreduce is one of sparse vectors */
+	bool maybe_sparse; /* or of dense ones with the hint that they may be, which have zeros where those would have no values */
 	bool in_place;
 	bool check;
 	bool random_data;
@@ -46,6 +47,13 @@ struct options {
 	bool verbose;
 };
 
+/* True if a rank has values at some indices only. */
+static inline bool
+options_has_zeros(const struct options *options)
+{
+	return options->sparse || options->maybe_sparse;
+}
+
 struct run {
 	const struct options *options;
 	fanin_ctx *ctx;
@@ -54,10 +62,11 @@ struct run {
 	struct fanin_report report;
 	bool wide; /* results are accumulated in f32 although the type is smaller */
 	struct perf_collective collective;
-	uint8_t *send;                     /* the vector */
-	uint8_t *recv;                     /* likewise; the same in place */
-	uint8_t *indices;                  /* of what is sent, if that is sparse; else NULL */
-	uint64_t nnz;                      /* likewise */
+	uint8_t *send;    /* the vector */
+	uint8_t *recv;    /* likewise; the same in place */
+	uint8_t *indices; /* of what is sent, if that is sparse or may be; else NULL */
+	uint64_t nnz;     /* likewise */
+	uint8_t *values;  /* what is not 0, if it may be; else NULL */
 	struct fanin_sparse_result result; /* likewise: recv */
 	uint64_t iteration;                /* including warm-up */
 	uint64_t measured;                 /* iterations that count */

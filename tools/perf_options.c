@@ -70,6 +70,7 @@ enum option_code {
 	OPT_COLLECTIVE,
 	OPT_ROOT,
 	OPT_SPARSE,
+	OPT_MAYBE_SPARSE,
 	OPT_DENSITY,
 	OPT_PATTERN,
 	OPT_IN_PLACE,
@@ -106,7 +107,8 @@ static const struct cli_option known_options[] = {
 	  "the network manager's address, with :PORT if that is not 21932 (default: FANIN_MANAGER, else that in /etc/fanin/fanin.conf)" },
 	{ "job-name", "NAME", OPT_JOB_NAME,
 	  "the job's name there; --rank is then by arrival unless given" },
-	{ "handler", "NAME", OPT_HANDLER, "that the job is to have (default: auto)" },
+	{ "handler", "NAME", OPT_HANDLER,
+	  "that the job is to have; ring: none, the hosts reduce among themselves (default: auto)" },
 	{ "reproducible", NULL, OPT_REPRODUCIBLE, "the job gives the same bits every time" },
 	{ "accumulate", "f32", OPT_ACCUMULATE, "the job sums f16 and bf16 in f32" },
 	{ "authenticate", NULL, OPT_AUTHENTICATE,
@@ -134,7 +136,9 @@ static const struct cli_option known_options[] = {
 	  "allreduce, reduce, reduce_scatter, broadcast, allgather or barrier (default: allreduce)" },
 	{ "root", "R", OPT_ROOT, "of reduce and broadcast (default: 0)" },
 	{ "sparse", NULL, OPT_SPARSE,
-	  "the allreduce is one of sparse vectors, with a dense result; the job's handler is sparse, sparse-array or sparse-hash" },
+	  "the allreduce is one of sparse vectors, with a dense result; the job's handler is sparse, sparse-array or sparse-hash, or there is no switch" },
+	{ "maybe-sparse", NULL, OPT_MAYBE_SPARSE,
+	  "the allreduce is one of dense vectors with zeros at other indices, and the hint that they may be sparse" },
 	{ "density", "D", OPT_DENSITY,
 	  "part of the indices that a rank has values at, above 0, 1 at most, the same on every rank (default: 0.01)" },
 	{ "pattern", "NAME|FILE", OPT_PATTERN,
@@ -275,6 +279,9 @@ option_take(struct options *options, int code, const char *name, const char *val
 	case OPT_SPARSE:
 		options->sparse = true;
 		break;
+	case OPT_MAYBE_SPARSE:
+		options->maybe_sparse = true;
+		break;
 	case OPT_DENSITY:
 		options->density = parse_share(name, value);
 		break;
@@ -398,19 +405,26 @@ collective_check(struct options *options, bool bytes_given)
 static void
 sparse_check(const struct options *options, const bool *given)
 {
+	const char *name = options->sparse ? "sparse" : "maybe-sparse";
+
+	if (options->sparse && options->maybe_sparse)
+		usage_error("--sparse and --maybe-sparse are given, expected one of them");
 	for (int code = OPT_DENSITY; code <= OPT_PATTERN; code++) {
-		if (given[code] && !options->sparse)
-			usage_error("--%s needs --sparse", cli_option_name(known_options, code));
+		if (given[code] && !options_has_zeros(options))
+			usage_error("--%s needs --sparse or --maybe-sparse",
+				    cli_option_name(known_options, code));
 	}
-	if (!options->sparse)
+	if (!options_has_zeros(options))
 		return;
 	if (options->collective != PERF_ALLREDUCE)
-		usage_error("--sparse is for allreduce, not for %s",
+		usage_error("--%s is for allreduce, not for %s", name,
 			    perf_collective_name(options->collective));
-	if (options->in_place)
+	if (options->sparse && options->in_place)
 		usage_error("--sparse has a dense result, which --in-place has no room for");
 	if (options->random_data)
-		usage_error("--data is random with --sparse, expected exact");
+		usage_error("--data is random with --%s, expected exact", name);
+	if (options->maybe_sparse && options->op != FANIN_SUM)
+		usage_error("--op is %s, but --maybe-sparse is for sum", options->op_name);
 	if (options->op == FANIN_AVG || options->op >= FANIN_CUSTOM_FIRST)
 		usage_error("--op is %s, which is not defined on sparse vectors", options->op_name);
 }

@@ -92,7 +92,7 @@ json_sparse(const struct run *run)
 	const struct fanin_report *report = &run->report;
 	const double elements = report->sparse_elements == 0 ? 1 : (double)report->sparse_elements;
 
-	if (!run->options->sparse) {
+	if (!options_has_zeros(run->options)) {
 		printf("\"sparse\": null, ");
 		return;
 	}
@@ -100,13 +100,15 @@ json_sparse(const struct run *run)
 	json_string("pattern", run->options->pattern_file != NULL
 				       ? run->options->pattern_file
 				       : perf_pattern_name(run->options->pattern));
+	json_string("algorithm", report->sparse_algorithm);
 	printf("\"density\": %.9g, \"density_in\": %.9g, \"density_out\": %.9g, \"blocks\": %" PRIu64
 	       ", \"shards_sent\": %" PRIu64 ", \"shards_received\": %" PRIu64
-	       ", \"bytes_sent\": %" PRIu64 ", \"dense_bytes\": %" PRIu64 "}, ",
+	       ", \"bytes_sent\": %" PRIu64 ", \"dense_bytes\": %" PRIu64
+	       ", \"maybe_sparse\": %" PRIu64 ", \"maybe_sparse_taken\": %" PRIu64 "}, ",
 	       run->options->density, (double)report->sparse_values_sent / elements,
 	       (double)report->sparse_values_received / elements, report->sparse_blocks,
 	       report->shards_sent, report->shards_received, report->shard_bytes_sent,
-	       report->sparse_dense_bytes);
+	       report->sparse_dense_bytes, report->maybe_sparse, report->maybe_sparse_taken);
 }
 
 /* Prints the elements of a list whose bits are set. */
@@ -159,7 +161,9 @@ json_print(const struct run *run)
 	       report->ring_drops, report->resumed, report->queries, report->frames_sent,
 	       report->frames_received, report->window, report->payload_bytes);
 	json_bits(report->late);
-	printf("], \"n_late\": %" PRIu64 ", ", report->n_late);
+	printf("], \"n_late\": %" PRIu64 ", \"tcp_bytes_sent\": %" PRIu64
+	       ", \"tcp_bytes_received\": %" PRIu64 ", ",
+	       report->n_late, report->tcp_bytes_sent, report->tcp_bytes_received);
 	json_sparse(run);
 	if (run->times != NULL) {
 		printf("\"times\": [");

@@ -34,6 +34,7 @@ local types = {
 	[14] = { name = "DELIVERY", direction = "down", has_data = true, has_number = true },
 	[15] = { name = "SPARSE", direction = "up", has_shard = true },
 	[16] = { name = "SPARSE_RESULT", direction = "down", has_shard = true },
+	[17] = { name = "SPARSE_KNOWN", direction = "up", has_shard = true },
 }
 -- end packet types: written by wire/packets.py from wire/packets.h
 -- What people read for each code, and the codes that more is known of below.
@@ -171,6 +172,7 @@ local f = {
 	shard = ProtoField.uint8("fanin.shard.number", "Shard"),
 	shards_total = ProtoField.uint8("fanin.shard.total", "Shards in all"),
 	form = ProtoField.uint8("fanin.shard.form", "Form", base.DEC, form_names),
+	whole = ProtoField.bool("fanin.shard.whole", "Whole: no switch spills the block", 8, nil, 0x01),
 	index = ProtoField.uint32("fanin.shard.index", "Index"),
 	first = ProtoField.uint32("fanin.shard.first", "Index of the first bit"),
 	bitmap = ProtoField.bytes("fanin.shard.bitmap", "Bitmap"),
@@ -374,7 +376,8 @@ local function add_header(tree, buffer, pinfo)
 		tree:add_le(f.shard, buffer(44, 1))
 		tree:add_le(f.shards_total, buffer(45, 1))
 		tree:add_le(f.form, buffer(46, 1))
-		if buffer(47, 1):uint() ~= 0 then
+		tree:add_le(f.whole, buffer(47, 1))
+		if buffer(47, 1):uint() > 1 then
 			tree:add_le(f.members, buffer(40, 8)):add_proto_expert_info(e.reserved)
 		end
 	else

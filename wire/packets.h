@@ -39,7 +39,9 @@
 	X(SPARSE, 15, UP, BLOCK, SHARD, ELEMENTS, ZERO,                                               \
 	  "a shard of a sparse block: elements at some of its indices")                               \
 	X(SPARSE_RESULT, 16, DOWN, BLOCK, SHARD, ELEMENTS, ZERO,                                      \
-	  "a shard of the result of a sparse block, to all children")
+	  "a shard of the result of a sparse block, to all children")                                 \
+	X(SPARSE_KNOWN, 17, UP, BLOCK, SHARD, ELEMENTS, ZERO,                                         \
+	  "a shard of the result of a sparse block, from a tree that is no more")
 
 enum fanin_type {
 #define FANIN_TYPE_ENUM(name, code, ...) FANIN_TYPE_##name = (code),

@@ -26,19 +26,23 @@ enum fanin_shard_form {
 	FANIN_SHARD_FORMS
 };
 
-/* What `members` of a SPARSE or SPARSE_RESULT says. */
+/* The bit of `whole` in `members`. */
+#define FANIN_SHARD_WHOLE (UINT64_C(1) << 56)
+
+/* What `members` of a SPARSE, SPARSE_RESULT or SPARSE_KNOWN says. */
 struct fanin_shard {
 	uint32_t span;  /* indices of the block */
 	uint8_t number; /* of this shard, 0 to FANIN_SHARDS_MAX - 1 */
 	uint8_t total;  /* in the last one the number of shards; else 0 */
 	uint8_t form;   /* enum fanin_shard_form */
+	bool whole; /* no switch spills the block: a host may know its result from an earlier run */
 };
 
 static inline uint64_t
 fanin_shard_encode(const struct fanin_shard *shard)
 {
-	return (uint64_t)shard->form << 48 | (uint64_t)shard->total << 40 |
-	       (uint64_t)shard->number << 32 | shard->span;
+	return (uint64_t)shard->whole << 56 | (uint64_t)shard->form << 48 |
+	       (uint64_t)shard->total << 40 | (uint64_t)shard->number << 32 | shard->span;
 }
 
 static inline struct fanin_shard
@@ -49,6 +53,7 @@ fanin_shard_decode(uint64_t members)
 		.number = (uint8_t)(members >> 32),
 		.total = (uint8_t)(members >> 40),
 		.form = (uint8_t)(members >> 48),
+		.whole = (members >> 56 & 1) != 0,
 	};
 }
 

@@ -3,6 +3,7 @@
  * All loops of sparse.h in one instruction set. This file is compiled once for each, with FANIN_SPARSE_TABLES naming the tables that
  * it then defines. Which operator does what to an element is said where the dense kernels are.
  */
+#include <stdbool.h>
 #include <string.h>
 
 #ifdef __AVX2__
@@ -74,18 +75,27 @@ typedef uint64_t any_64 ANY_ADDRESS;
 #define LANES_32 16
 #define LANES_64 8
 
-#define SPARSE_LANES(size, mask_type)                                                              \
-	ALWAYS_INLINE __m512i expand_##size(uint64_t mask, const void *from)                       \
-	{                                                                                          \
-		return _mm512_maskz_expand_epi##size((mask_type)mask, _mm512_loadu_si512(from));   \
-	}                                                                                          \
-	ALWAYS_INLINE __m512i compress_##size(uint64_t mask, __m512i lanes)                        \
-	{                                                                                          \
-		return _mm512_maskz_compress_epi##size((mask_type)mask, lanes);                    \
-	}                                                                                          \
-	ALWAYS_INLINE __m512i select_##size(__m512i otherwise, uint64_t mask, __m512i lanes)       \
-	{                                                                                          \
-		return _mm512_mask_mov_epi##size(otherwise, (mask_type)mask, lanes);               \
+#define SPARSE_LANES(size, mask_type)                                                                             \
+	/* A whole vector is read. The compiler is kept from making one instruction of it, which takes longer. */ \
+	ALWAYS_INLINE __m512i expand_##size(uint64_t mask, const void *from)                                      \
+	{                                                                                                         \
+		__m512i lanes = _mm512_loadu_si512(from);                                                         \
+                                                                                                                  \
+		__asm__("" : "+v"(lanes));                                                                        \
+		return _mm512_maskz_expand_epi##size((mask_type)mask, lanes);                                     \
+	}                                                                                                         \
+	/* Nothing is read but what is expanded. */                                                               \
+	ALWAYS_INLINE __m512i expand_last_##size(uint64_t mask, const void *from)                                 \
+	{                                                                                                         \
+		return _mm512_maskz_expandloadu_epi##size((mask_type)mask, from);                                 \
+	}                                                                                                         \
+	ALWAYS_INLINE __m512i compress_##size(uint64_t mask, __m512i lanes)                                       \
+	{                                                                                                         \
+		return _mm512_maskz_compress_epi##size((mask_type)mask, lanes);                                   \
+	}                                                                                                         \
+	ALWAYS_INLINE __m512i select_##size(__m512i otherwise, uint64_t mask, __m512i lanes)                      \
+	{                                                                                                         \
+		return _mm512_mask_mov_epi##size(otherwise, (mask_type)mask, lanes);                              \
 	}
 
 SPARSE_LANES(32, __mmask16)
@@ -93,15 +103,170 @@ SPARSE_LANES(64, __mmask8)
 #endif
 
 /*
+ * The first lane of a bucket that holds the tag or nothing; FANIN_BUCKET_LANES if there is none. Lanes are taken in their order and never given
+ * back, so that it is the tag's own, or the first empty one if it has none.
+ */
+ALWAYS_INLINE uint32_t
+bucket_lane_16(const uint16_t *bucket, uint16_t tag)
+{
+#ifdef __AVX2__
+	const __m256i tags = _mm256_load_si256((const void *)bucket);
+	const __m256i match = _mm256_or_si256(_mm256_cmpeq_epi16(tags, _mm256_set1_epi16((short)tag)),
+					      _mm256_cmpeq_epi16(tags, _mm256_setzero_si256()));
+	const uint64_t bytes = (uint32_t)_mm256_movemask_epi8(match);
+
+	return (uint32_t)__builtin_ctzll(bytes | UINT64_C(1) << 32) / 2;
+#else
+	uint32_t i = 0;
+
+	while (i < FANIN_BUCKET_LANES && bucket[i] != tag && bucket[i] != 0)
+		i++;
+	return i;
+#endif
+}
+
+ALWAYS_INLINE uint32_t
+bucket_lane_32(const uint32_t *bucket, uint32_t tag)
+{
+#ifdef __AVX2__
+	const __m256i wanted = _mm256_set1_epi32((int)tag);
+	const __m256i low = _mm256_load_si256((const void *)bucket);
+	const __m256i high = _mm256_load_si256((const void *)(bucket + 8));
+	const __m256i none = _mm256_setzero_si256();
+	const __m256i in_low = _mm256_or_si256(_mm256_cmpeq_epi32(low, wanted),
+					       _mm256_cmpeq_epi32(low, none));
+	const __m256i in_high = _mm256_or_si256(_mm256_cmpeq_epi32(high, wanted),
+						_mm256_cmpeq_epi32(high, none));
+	const uint32_t lanes = (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(in_low)) |
+			       (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(in_high)) << 8;
+
+	return (uint32_t)__builtin_ctz(lanes | UINT32_C(1) << FANIN_BUCKET_LANES);
+#else
+	uint32_t i = 0;
+
+	while (i < FANIN_BUCKET_LANES && bucket[i] != tag && bucket[i] != 0)
+		i++;
+	return i;
+#endif
+}
+
+/* Values ahead for which the memory is fetched: an array is as large as its block, a table twice that, and seldom in a cache near by. */
+#define FETCH_AHEAD 24
+
+#define SPARSE_SCATTER(name, bits, width)                                                          \
+	static void scatter##width##_##name(void *values, uint64_t *occupied, const void *in,      \
+					    const void *indices, size_t count)                     \
+	{                                                                                          \
+		const any_##bits *from = in;                                                       \
+		const any_##width *at = indices;                                                   \
+		any_##bits *to = values;                                                           \
+		size_t i = 0;                                                                      \
+                                                                                                   \
+		for (; i + FETCH_AHEAD < count; i++) {                                             \
+			__builtin_prefetch(&to[at[i + FETCH_AHEAD]], 1);                           \
+			put_##name(to, (uint8_t *)occupied, from[i], at[i]);                       \
+		}                                                                                  \
+		for (; i < count; i++)                                                             \
+			put_##name(to, (uint8_t *)occupied, from[i], at[i]);                       \
+	}
+
+/*
+ * The first lane of an index's bucket: Knuth's multiplicative hash, whose upper bits are those that all others have a part in, scaled to the number of
+ * buckets.
+ */
+ALWAYS_INLINE uint32_t
+bucket_of(uint32_t index, uint32_t n_buckets)
+{
+	return (uint32_t)((uint64_t)(index * UINT32_C(2654435769)) * n_buckets >> 32) *
+	       FANIN_BUCKET_LANES;
+}
+
+/* Indices whose buckets are found together, and fetched while the values before them are combined. */
+#define TOGETHER 32
+
+#define SPARSE_BUCKETS(width)                                                                        \
+	ALWAYS_INLINE void buckets_##width(uint32_t *restrict buckets, const any_##width *at,        \
+					   uint32_t n_buckets)                                       \
+	{                                                                                            \
+		for (unsigned int i = 0; i < TOGETHER; i++)                                          \
+			buckets[i] = bucket_of(at[i], n_buckets);                                    \
+	}                                                                                            \
+	ALWAYS_INLINE void fetch_##width(const uint##width##_t *tags, const void *values,            \
+					 size_t element_bytes, const uint32_t *buckets)              \
+	{                                                                                            \
+		for (unsigned int i = 0; i < TOGETHER; i++) {                                        \
+			const uint8_t *lanes = (const uint8_t *)values + buckets[i] * element_bytes; \
+                                                                                                     \
+			__builtin_prefetch(&tags[buckets[i]], 1);                                    \
+			__builtin_prefetch(lanes, 1);                                                \
+			if (FANIN_BUCKET_LANES * element_bytes > 64)                                 \
+				__builtin_prefetch(lanes + 64, 1);                                   \
+		}                                                                                    \
+	}
+
+SPARSE_BUCKETS(16)
+SPARSE_BUCKETS(32)
+
+/* Into a hash table: one value after the other, until there is no lane for one. */
+#define SPARSE_TABLE(name, bits, width)                                                                              \
+	/* Returns false if the bucket is full of others. The last index of 2 bytes has no tag, and never a lane. */ \
+	ALWAYS_INLINE bool table_put##width##_##name(any_##bits *values, uint##width##_t *tags,                      \
+						     uint32_t first, uint##bits##_t in,                              \
+						     uint##width##_t tag, size_t *taken)                             \
+	{                                                                                                            \
+		const uint32_t at = bucket_lane_##width(tags + first, tag);                                          \
+		const uint32_t lane = first + at;                                                                    \
+		uint32_t there;                                                                                      \
+                                                                                                                     \
+		if (__builtin_expect(at == FANIN_BUCKET_LANES || tag == 0, 0))                                       \
+			return false;                                                                                \
+		there = tags[lane] != 0;                                                                             \
+		*taken += 1 - there;                                                                                 \
+		tags[lane] = tag;                                                                                    \
+		values[lane] = selected_##name(values[lane], in, there);                                             \
+		return true;                                                                                         \
+	}                                                                                                            \
+	static size_t table##width##_##name(void *values, void *tags, uint32_t n_buckets,                            \
+					    const void *in, const void *indices, size_t count,                       \
+					    size_t *taken)                                                           \
+	{                                                                                                            \
+		const any_##bits *from = in;                                                                         \
+		const any_##width *at = indices;                                                                     \
+		uint32_t buckets[2][TOGETHER];                                                                       \
+		size_t i = 0;                                                                                        \
+                                                                                                                     \
+		if (count >= 2 * TOGETHER)                                                                           \
+			buckets_##width(buckets[0], at, n_buckets);                                                  \
+		while (count - i >= 2 * TOGETHER) {                                                                  \
+			const uint32_t *now = buckets[i / TOGETHER % 2];                                             \
+			uint32_t *next = buckets[(i / TOGETHER + 1) % 2];                                            \
+                                                                                                                     \
+			buckets_##width(next, at + i + TOGETHER, n_buckets);                                         \
+			fetch_##width(tags, values, sizeof(*from), next);                                            \
+			for (unsigned int k = 0; k < TOGETHER; k++, i++) {                                           \
+				if (!table_put##width##_##name(values, tags, now[k], from[i],                        \
+							       (uint##width##_t)(at[i] + 1), taken))                 \
+					return i;                                                                    \
+			}                                                                                            \
+		}                                                                                                    \
+		for (; i < count; i++) {                                                                             \
+			if (!table_put##width##_##name(values, tags, bucket_of(at[i], n_buckets),                    \
+						       from[i], (uint##width##_t)(at[i] + 1), taken))                \
+				return i;                                                                            \
+		}                                                                                                    \
+		return count;                                                                                        \
+	}
+
+/*
  * combine_NAME into an array, of elements of so many bits. Whether there is a value already is not to be guessed: it has to be selected without a
  * branch. 1.3 ns for each of 10 % of the indices, of which a third has a value already, where a sum into an array that is all there takes 0.5 ns.
  */
 #define SPARSE_PUT(name, bits)                                                                     \
-	ALWAYS_INLINE void put_##name(any_##bits *values, uint64_t *occupied, uint##bits##_t in,   \
-				      uint32_t index)                                              \
+	/* there: 0 or 1 */                                                                        \
+	ALWAYS_INLINE uint##bits##_t selected_##name(uint##bits##_t old, uint##bits##_t in,        \
+						     uint32_t there)                               \
 	{                                                                                          \
-		const uint64_t word = occupied[index / 64];                                        \
-		const uint##bits##_t old = values[index];                                          \
+		const uint##bits##_t mask = (uint##bits##_t) - (uint##bits##_t)there;              \
 		__typeof__(combine_##name(0, 0)) x, y, both;                                       \
 		uint##bits##_t combined;                                                           \
                                                                                                    \
@@ -109,33 +274,26 @@ SPARSE_LANES(64, __mmask8)
 		memcpy(&y, &in, sizeof(y));                                                        \
 		both = combine_##name(x, y);                                                       \
 		memcpy(&combined, &both, sizeof(combined));                                        \
-		values[index] = (word >> index % 64 & 1) != 0 ? combined : in;                     \
-		occupied[index / 64] = word | UINT64_C(1) << index % 64;                           \
+		return in ^ ((in ^ combined) & mask);                                              \
 	}                                                                                          \
-	static void scatter16_##name(void *values, uint64_t *occupied, const void *in,             \
-				     const void *indices, size_t count)                            \
+	ALWAYS_INLINE void put_##name(any_##bits *values, uint8_t *occupied, uint##bits##_t in,    \
+				      uint32_t index)                                              \
 	{                                                                                          \
-		const any_##bits *from = in;                                                       \
-		const any_16 *at = indices;                                                        \
+		const uint8_t byte = occupied[index / 8];                                          \
                                                                                                    \
-		for (size_t i = 0; i < count; i++)                                                 \
-			put_##name(values, occupied, from[i], at[i]);                              \
+		values[index] = selected_##name(values[index], in, byte >> index % 8 & 1);         \
+		occupied[index / 8] = (uint8_t)(byte | 1u << index % 8);                           \
 	}                                                                                          \
-	static void scatter32_##name(void *values, uint64_t *occupied, const void *in,             \
-				     const void *indices, size_t count)                            \
-	{                                                                                          \
-		const any_##bits *from = in;                                                       \
-		const any_32 *at = indices;                                                        \
-                                                                                                   \
-		for (size_t i = 0; i < count; i++)                                                 \
-			put_##name(values, occupied, from[i], at[i]);                              \
-	}
+	SPARSE_TABLE(name, bits, 16)                                                               \
+	SPARSE_TABLE(name, bits, 32)                                                               \
+	SPARSE_SCATTER(name, bits, 16)                                                             \
+	SPARSE_SCATTER(name, bits, 32)
 
 /* The values of a word, one after the other. Returns what is behind them. */
 #define PUT_BITS(name, values, occupied, from, word, first)                                        \
 	do {                                                                                       \
 		for (uint64_t left_bits = (word); left_bits != 0; left_bits &= left_bits - 1)      \
-			put_##name(values, occupied, *(from)++,                                    \
+			put_##name(values, (uint8_t *)occupied, *(from)++,                         \
 				   (first) + (uint32_t)__builtin_ctzll(left_bits));                \
 	} while (0)
 
@@ -153,48 +311,55 @@ SPARSE_LANES(64, __mmask8)
 #define SPARSE_BITMAP_16 SPARSE_BITMAP_8
 
 #ifdef __AVX512F__
-/*
- * Bitmaps come where there are many values: all lanes of a vector are computed, and those that are to change are selected. What is left where a vector
- * would read behind the last value is put there one by one.
- */
-#define SPARSE_BITMAP_32(name, bits)                                                               \
-	ALWAYS_INLINE void put_lanes_##name(any_##bits *to, uint64_t there, uint64_t mask,         \
-					    const any_##bits *from)                                \
-	{                                                                                          \
-		uint##bits##_t in[LANES_##bits] __attribute__((aligned(64)));                      \
-		uint##bits##_t both[LANES_##bits] __attribute__((aligned(64)));                    \
-		const __m512i old = _mm512_loadu_si512(to);                                        \
-		const __m512i new = expand_##bits(mask, from);                                     \
-                                                                                                   \
-		_mm512_store_si512(in, new);                                                       \
-		_mm512_store_si512(both, old);                                                     \
-		kernel_##name(both, in, LANES_##bits);                                             \
-		_mm512_storeu_si512(to, select_##bits(select_##bits(old, mask, new), mask &there,  \
-						      _mm512_load_si512(both)));                   \
-	}                                                                                          \
-	static void bitmap_##name(void *values, uint64_t *occupied, const void *in,                \
-				  const void *words, size_t n_words, size_t count)                 \
-	{                                                                                          \
-		const uint64_t all = UINT64_MAX >> (64 - LANES_##bits);                            \
-		const any_##bits *from = in;                                                       \
-		const any_##bits *end = from + count;                                              \
-		const any_64 *bit_words = words;                                                   \
-		any_##bits *to = values;                                                           \
-                                                                                                   \
-		for (size_t i = 0; i < n_words; i++, to += 64) {                                   \
-			const uint64_t there = occupied[i];                                        \
-			const uint64_t word = bit_words[i];                                        \
-                                                                                                   \
-			if (end - from < 64) {                                                     \
-				PUT_BITS(name, values, occupied, from, word, (uint32_t)(i * 64));  \
-				continue;                                                          \
-			}                                                                          \
-			for (unsigned int g = 0; g < 64; g += LANES_##bits) {                      \
-				put_lanes_##name(to + g, there >> g, word >> g & all, from);       \
-				from += __builtin_popcountll(word >> g & all);                     \
-			}                                                                          \
-			occupied[i] = there | word;                                                \
-		}                                                                                  \
+/* Bitmaps come where there are many values: all lanes of a vector are computed, and those that are to change are selected. */
+#define SPARSE_BITMAP_32(name, bits)                                                                    \
+	ALWAYS_INLINE void put_lanes_##name(any_##bits *to, uint64_t there, uint64_t mask,              \
+					    __m512i new)                                                \
+	{                                                                                               \
+		uint##bits##_t in[LANES_##bits] __attribute__((aligned(64)));                           \
+		uint##bits##_t both[LANES_##bits] __attribute__((aligned(64)));                         \
+		const __m512i old = _mm512_loadu_si512(to);                                             \
+                                                                                                        \
+		_mm512_store_si512(in, new);                                                            \
+		_mm512_store_si512(both, old);                                                          \
+		kernel_##name(both, in, LANES_##bits);                                                  \
+		_mm512_storeu_si512(to, select_##bits(select_##bits(old, mask, new), mask &there,       \
+						      _mm512_load_si512(both)));                        \
+	}                                                                                               \
+	/* The values of a word. last: nothing may be read behind them. Returns what is behind them. */ \
+	ALWAYS_INLINE const any_##bits *put_word_##name(any_##bits *to, uint64_t there,                 \
+							uint64_t word, const any_##bits *from,          \
+							const bool last)                                \
+	{                                                                                               \
+		const uint64_t all = UINT64_MAX >> (64 - LANES_##bits);                                 \
+                                                                                                        \
+		for (unsigned int g = 0; g < 64; g += LANES_##bits) {                                   \
+			const uint64_t mask = word >> g & all;                                          \
+                                                                                                        \
+			put_lanes_##name(to + g, there >> g, mask,                                      \
+					 last ? expand_last_##bits(mask, from)                          \
+					      : expand_##bits(mask, from));                             \
+			from += __builtin_popcountll(mask);                                             \
+		}                                                                                       \
+		return from;                                                                            \
+	}                                                                                               \
+	static void bitmap_##name(void *values, uint64_t *occupied, const void *in,                     \
+				  const void *words, size_t n_words, size_t count)                      \
+	{                                                                                               \
+		const any_##bits *from = in;                                                            \
+		const any_##bits *end = from + count;                                                   \
+		const any_64 *bit_words = words;                                                        \
+		any_##bits *to = values;                                                                \
+		size_t i = 0;                                                                           \
+                                                                                                        \
+		for (; i < n_words && end - from >= 64; i++, to += 64) {                                \
+			from = put_word_##name(to, occupied[i], bit_words[i], from, false);             \
+			occupied[i] |= bit_words[i];                                                    \
+		}                                                                                       \
+		for (; i < n_words; i++, to += 64) {                                                    \
+			from = put_word_##name(to, occupied[i], bit_words[i], from, true);              \
+			occupied[i] |= bit_words[i];                                                    \
+		}                                                                                       \
 	}
 #define SPARSE_BITMAP_64 SPARSE_BITMAP_32
 #else
@@ -207,6 +372,8 @@ SPARSE_LANES(64, __mmask8)
 	SPARSE_BITMAP_##bits(name, bits) static const struct fanin_sparse_combine sparse_##name = { \
 		.list16 = scatter16_##name,                                                         \
 		.list32 = scatter32_##name,                                                         \
+		.table16 = table16_##name,                                                          \
+		.table32 = table32_##name,                                                          \
 		.bitmap = bitmap_##name,                                                            \
 	};
 
@@ -262,10 +429,16 @@ SPARSE_FLOAT(f64, 64)
 #define NO_TAKE_LANES(size, width, source)
 
 #ifdef __AVX512F__
-#define INDEX_LANES_PLACE(at, n)                                                                   \
+#define INDEX_LANES_PLACE_16(at, n)                                                                \
 	_mm512_add_epi32(_mm512_set1_epi32((int)(at)),                                             \
 			 _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
-#define INDEX_LANES_TAG(at, n)                                                                     \
+#define INDEX_LANES_PLACE_32 INDEX_LANES_PLACE_16
+#define INDEX_LANES_TAG_16(at, n)                                                                  \
+	_mm512_sub_epi32(_mm512_cvtepu16_epi32(                                                    \
+				 _mm256_maskz_loadu_epi16((__mmask16)(UINT32_MAX >> (32 - (n))),   \
+							  tags + (at))),                           \
+			 _mm512_set1_epi32(1))
+#define INDEX_LANES_TAG_32(at, n)                                                                  \
 	_mm512_sub_epi32(_mm512_maskz_loadu_epi32((__mmask16)(UINT32_MAX >> (32 - (n))),           \
 						  tags + (at)),                                    \
 			 _mm512_set1_epi32(1))
@@ -302,10 +475,11 @@ SPARSE_FLOAT(f64, 64)
                                                                                                      \
 			_mm512_storeu_si512(to + n,                                                  \
 					    compress_##size(mask, _mm512_loadu_si512(in + at + g))); \
-			STORE_INDICES_##width(place_at + n,                                          \
-					      _mm512_maskz_compress_epi32(                           \
-						      (__mmask16)mask,                               \
-						      INDEX_LANES_##source(at + g, LANES_##size)));  \
+			STORE_INDICES_##width(                                                       \
+				place_at + n,                                                        \
+				_mm512_maskz_compress_epi32(                                         \
+					(__mmask16)mask,                                             \
+					INDEX_LANES_##source##_##width(at + g, LANES_##size)));      \
 			n += (size_t)__builtin_popcountll(mask);                                     \
 		}                                                                                    \
 		/* Of the word that was broken off the bits behind are left. */                      \
@@ -334,9 +508,10 @@ SPARSE_FLOAT(f64, 64)
 			TAKE_LOOP(to[n] = in[place]; place_at[n] = (uint##width##_t)place;)        \
 	}                                                                                          \
 	static uint32_t table##width##_of_##size(void *out, void *indices, const void *values,     \
-						 const uint64_t *occupied, const uint32_t *tags,   \
+						 const uint64_t *occupied, const void *lane_tags,  \
 						 uint32_t from, size_t count)                      \
 	{                                                                                          \
+		const uint##width##_t *tags = lane_tags;                                           \
 		const any_##size *in = values;                                                     \
 		any_##size *to = out;                                                              \
 		any_##width *place_at = indices;                                                   \
@@ -406,71 +581,67 @@ SPARSE_TAKE(16)
 SPARSE_TAKE(32)
 SPARSE_TAKE(64)
 
-/*
- * The lanes of a bucket that hold the tag or nothing, as bits. They are taken in their order and never given back, so that the lowest one is
- * the tag's own, or the first empty one if it has none.
- */
-ALWAYS_INLINE uint32_t
-bucket_match(const uint32_t *bucket, uint32_t tag)
-{
-#if defined(__AVX512F__)
-	const __m512i tags = _mm512_load_si512(bucket);
-
-	return (uint32_t)_mm512_cmpeq_epi32_mask(tags, _mm512_set1_epi32((int)tag)) |
-	       (uint32_t)_mm512_testn_epi32_mask(tags, tags);
-#elif defined(__AVX2__)
-	const __m256i wanted = _mm256_set1_epi32((int)tag);
-	const __m256i low = _mm256_load_si256((const void *)bucket);
-	const __m256i high = _mm256_load_si256((const void *)(bucket + 8));
-	const __m256i none = _mm256_setzero_si256();
-	const __m256i in_low = _mm256_or_si256(_mm256_cmpeq_epi32(low, wanted),
-					       _mm256_cmpeq_epi32(low, none));
-	const __m256i in_high = _mm256_or_si256(_mm256_cmpeq_epi32(high, wanted),
-						_mm256_cmpeq_epi32(high, none));
-
-	return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(in_low)) |
-	       (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(in_high)) << 8;
-#else
-	uint32_t match = 0;
-
-	for (unsigned int i = 0; i < FANIN_BUCKET_LANES; i++)
-		match |= (uint32_t)(bucket[i] == tag || bucket[i] == 0) << i;
-	return match;
-#endif
-}
-
-/* Takes the index's lane. *taken counts those that were empty. */
-ALWAYS_INLINE uint32_t
-locate(uint32_t *tags, unsigned int shift, uint32_t index, size_t *taken)
-{
-	/* Knuth's multiplicative hash: the upper bits are those that all others have a part in. */
-	const uint32_t first = (uint32_t)((uint64_t)(index * UINT32_C(2654435769)) >> shift) *
-			       FANIN_BUCKET_LANES;
-	const uint32_t match = bucket_match(tags + first, index + 1);
-	uint32_t lane;
-
-	if (__builtin_expect(match == 0, 0))
-		return FANIN_NO_LANE;
-	lane = first + (uint32_t)__builtin_ctz(match);
-	*taken += tags[lane] == 0;
-	tags[lane] = index + 1;
-	return lane;
-}
-
-#define SPARSE_LOCATE(width)                                                                       \
-	static size_t locate##width(uint32_t *tags, unsigned int shift, const void *indices,       \
-				    size_t count, uint32_t *lanes)                                 \
-	{                                                                                          \
-		const any_##width *at = indices;                                                   \
-		size_t taken = 0;                                                                  \
-                                                                                                   \
-		for (size_t i = 0; i < count; i++)                                                 \
-			lanes[i] = locate(tags, shift, at[i], &taken);                             \
-		return taken;                                                                      \
+#define SPARSE_TABLE_LOOPS(width)                                                                   \
+	static void occupied##width(uint64_t *occupied, const void *lane_tags, size_t n_lanes)      \
+	{                                                                                           \
+		const uint##width##_t *tags = lane_tags;                                            \
+                                                                                                    \
+		for (size_t i = 0; i < n_lanes; i += 64, tags += 64) {                              \
+			uint64_t word = 0;                                                          \
+                                                                                                    \
+			for (size_t g = 0; g < 64; g += 16)                                         \
+				word |= (uint64_t)taken_lanes_##width(tags + g) << g;               \
+			occupied[i / 64] = word;                                                    \
+		}                                                                                   \
+	}                                                                                           \
+	static size_t indices##width(void *indices, const void *words, size_t n_words,              \
+				     uint32_t first)                                                \
+	{                                                                                           \
+		const any_64 *from = words;                                                         \
+		uint##width##_t *to = indices;                                                      \
+                                                                                                    \
+		for (size_t i = 0; i < n_words; i++, first += 64) {                                 \
+			for (uint64_t word = from[i]; word != 0; word &= word - 1)                  \
+				*to++ = (uint##width##_t)(first + (uint32_t)__builtin_ctzll(word)); \
+		}                                                                                   \
+		return (size_t)(to - (uint##width##_t *)indices);                                   \
 	}
 
-SPARSE_LOCATE(16)
-SPARSE_LOCATE(32)
+/* Of 16 lanes, as bits. */
+ALWAYS_INLINE uint32_t
+taken_lanes_16(const uint16_t *tags)
+{
+	uint32_t taken = 0;
+
+#ifdef __AVX512BW__
+	const __m256i lanes = _mm256_load_si256((const void *)tags);
+
+	taken = _mm256_test_epi16_mask(lanes, lanes);
+#else
+	for (unsigned int i = 0; i < 16; i++)
+		taken |= (uint32_t)(tags[i] != 0) << i;
+#endif
+	return taken;
+}
+
+ALWAYS_INLINE uint32_t
+taken_lanes_32(const uint32_t *tags)
+{
+	uint32_t taken = 0;
+
+#ifdef __AVX512F__
+	const __m512i lanes = _mm512_load_si512(tags);
+
+	taken = _mm512_test_epi32_mask(lanes, lanes);
+#else
+	for (unsigned int i = 0; i < 16; i++)
+		taken |= (uint32_t)(tags[i] != 0) << i;
+#endif
+	return taken;
+}
+
+SPARSE_TABLE_LOOPS(16)
+SPARSE_TABLE_LOOPS(32)
 
 #define FLOAT_ROW(name)                                                                            \
 	[FANIN_WIRE_SUM] = &sparse_##name##_sum, [FANIN_WIRE_PROD] = &sparse_##name##_prod,        \
@@ -494,5 +665,8 @@ SPARSE_LOCATE(32)
 const struct fanin_sparse_tables FANIN_SPARSE_TABLES = {
 	.combine = { FANIN_WIRE_DTYPES(ROW) },
 	.take = { TAKE(8), TAKE(16), TAKE(32), TAKE(64) },
-	.table = { .locate16 = locate16, .locate32 = locate32 },
+	.table = { .occupied16 = occupied16,
+		   .occupied32 = occupied32,
+		   .indices16 = indices16,
+		   .indices32 = indices32 },
 };

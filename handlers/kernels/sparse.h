@@ -11,10 +11,8 @@
 
 #include "handlers/kernels/kernels.h"
 
-/* Lanes of a bucket of a hash table: their tags fill one cache line. */
+/* Lanes of a bucket of a hash table: their tags lie in one cache line. */
 #define FANIN_BUCKET_LANES 16
-/* Instead of a place in a hash table: the index's bucket is full. */
-#define FANIN_NO_LANE UINT32_MAX
 
 /*
  * Combines values into an array, each at the place that an index says. An index may come several times. Where the array has no value yet, the
@@ -25,10 +23,23 @@
 typedef void (*fanin_scatter_fn)(void *values, uint64_t *occupied, const void *in,
 				 const void *indices, size_t count);
 
+/*
+ * Combines values into a hash table, each in the lane that has its index, or in an empty one, which it takes; one bucket is looked at. As above, where
+ * a lane was empty, the bits of the value are taken as they are. A tag, as long as an index, is the index + 1; 0 is an empty lane. So the index
+ * 65535 of 2 bytes has none: to it, all buckets are full.
+ *
+ * values: of the lanes. tags: of n_buckets * FANIN_BUCKET_LANES lanes, aligned to 64 bytes. in, indices: count of each, any alignment. taken:
+ * raised by the number of lanes that were empty. Returns how many values were combined: the next one, if there is one, finds its bucket full of others.
+ */
+typedef size_t (*fanin_table_fn)(void *values, void *tags, uint32_t n_buckets, const void *in,
+				 const void *indices, size_t count, size_t *taken);
+
 /* The loops of one data type and operator. */
 struct fanin_sparse_combine {
 	fanin_scatter_fn list16; /* indices of 2 bytes */
 	fanin_scatter_fn list32; /* of 4 bytes */
+	fanin_table_fn table16;  /* indices and tags of 2 bytes */
+	fanin_table_fn table32;  /* of 4 bytes */
 	/*
 	 * `count` values in the order of the bits of n_words words, which are as many; any alignment.
 	 *
@@ -53,29 +64,28 @@ struct fanin_sparse_take {
 	/*
 	 * The same of a hash table, whose lanes are the array: the indices are those of the tags.
 	 *
-	 * tags: of all lanes.
+	 * tags: of all lanes, as long as the indices; aligned.
 	 */
 	uint32_t (*table16)(void *out, void *indices, const void *values, const uint64_t *occupied,
-			    const uint32_t *tags, uint32_t from, size_t count);
+			    const void *tags, uint32_t from, size_t count);
 	uint32_t (*table32)(void *out, void *indices, const void *values, const uint64_t *occupied,
-			    const uint32_t *tags, uint32_t from, size_t count);
+			    const void *tags, uint32_t from, size_t count);
 	/* Writes the `count` values of n_words words, in their order. values, occupied: from the index of the first bit on. */
 	void (*bitmap)(void *out, const void *values, const uint64_t *occupied, size_t n_words,
 		       size_t count);
 };
 
-/* Lookup of indices in a hash table; independent of the values' type. */
+/* Loops over tags and bitmaps, independent of the values' type; for indices of 2 and of 4 bytes. */
 struct fanin_sparse_table {
+	/* Writes which lanes are taken, a bit for each. n_lanes: a multiple of 64. tags: aligned to 64 bytes. */
+	void (*occupied16)(uint64_t *occupied, const void *tags, size_t n_lanes);
+	void (*occupied32)(uint64_t *occupied, const void *tags, size_t n_lanes);
 	/*
-	 * Finds the lane of each index, which it takes if the index is new: one look at one bucket. A tag is an index + 1; 0 is an empty lane.
-	 *
-	 * tags: 16 << (32 - shift) lanes, aligned to 64 bytes. indices: any alignment. lanes: count; FANIN_NO_LANE where the bucket is full of others.
-	 * Returns how many lanes were taken.
+	 * Writes the indices of the bits of n_words words, in their order. words: any alignment. first: index of the first bit. indices: aligned.
+	 * Returns how many there are.
 	 */
-	size_t (*locate16)(uint32_t *tags, unsigned int shift, const void *indices, size_t count,
-			   uint32_t *lanes);
-	size_t (*locate32)(uint32_t *tags, unsigned int shift, const void *indices, size_t count,
-			   uint32_t *lanes);
+	size_t (*indices16)(void *indices, const void *words, size_t n_words, uint32_t first);
+	size_t (*indices32)(void *indices, const void *words, size_t n_words, uint32_t first);
 };
 
 /*

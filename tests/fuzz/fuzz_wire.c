@@ -91,7 +91,8 @@ send_emission(const struct fanin_emission *emission)
 			break;
 		}
 		REQUIRE(references >= 2);
-		REQUIRE(hdr->type == FANIN_TYPE_CONTRIBUTION || hdr->type == FANIN_TYPE_KNOWN);
+		REQUIRE(hdr->type == FANIN_TYPE_CONTRIBUTION || hdr->type == FANIN_TYPE_KNOWN ||
+			hdr->type == FANIN_TYPE_SPARSE_KNOWN);
 		REQUIRE(hdr->contributions == N_CHILDREN);
 		break;
 	case FANIN_EMIT_CHILDREN:
@@ -108,8 +109,8 @@ send_emission(const struct fanin_emission *emission)
 		}
 		REQUIRE(receivers == 1 || receivers == N_CHILDREN);
 		if (hdr->type == FANIN_TYPE_SPARSE_RESULT) {
-			/* Kept below the root only. */
-			REQUIRE(job.has_parent ? references > receivers : references == receivers);
+			/* Kept below the root, and if a child knew it. */
+			REQUIRE(job.has_parent ? references > receivers : references >= receivers);
 			REQUIRE(hdr->contributions == N_CHILDREN);
 			break;
 		}
@@ -133,7 +134,8 @@ send_emission(const struct fanin_emission *emission)
 					      emission->payload_len));
 		REQUIRE(emission->payload_len <= job.payload_bytes);
 	}
-	if (hdr->type == FANIN_TYPE_SPARSE || hdr->type == FANIN_TYPE_SPARSE_RESULT) {
+	if (hdr->type == FANIN_TYPE_SPARSE || hdr->type == FANIN_TYPE_SPARSE_RESULT ||
+	    hdr->type == FANIN_TYPE_SPARSE_KNOWN) {
 		const uint32_t payload_len = emission->mbuf->data_len - FANIN_PAYLOAD_OFFSET;
 
 		REQUIRE(payload_len <= job.payload_bytes);

@@ -10,7 +10,7 @@ import pathlib
 import struct
 
 (CONTRIBUTION, RESULT, ANSWER, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK, KNOWN, QUERY, PROBE,
- PROBE_ACK, MULTICAST, DELIVERY, SPARSE, SPARSE_RESULT) = range(1, 17)
+ PROBE_ACK, MULTICAST, DELIVERY, SPARSE, SPARSE_RESULT, SPARSE_KNOWN) = range(1, 18)
 DTYPES = range(1, 13)
 I32, F16, BF16, F32 = 3, 9, 10, 11
 FORMATS = dict(zip(DTYPES, "bhiqBHIQe fd"))
@@ -71,11 +71,11 @@ def answer(block, state, child=0, number=7):
     return frame(ANSWER, body, 0, block, count=state, members=0x40 | child, number=number)
 
 
-def shard(rank, block, values, number=0, total=1, span=1000, dtype=I32, op=SUM, kind=SPARSE, flags=0):
+def shard(rank, block, values, number=0, total=1, span=1000, dtype=I32, op=SUM, kind=SPARSE, flags=0, whole=0):
     """A list: values is a dictionary by index."""
     payload = struct.pack("<%d%s" % (len(values), FORMATS[dtype]), *values.values())
     payload += struct.pack("<%d%s" % (len(values), "H" if span <= 65536 else "I"), *values)
-    return frame(kind, payload, rank, block, dtype, op, len(values), flags, total << 40 | number << 32 | span)
+    return frame(kind, payload, rank, block, dtype, op, len(values), flags, whole << 56 | total << 40 | number << 32 | span)
 
 
 def bitmap(rank, block, words, first=0, number=0, total=1, span=1000, kind=SPARSE):
@@ -150,6 +150,10 @@ seeds["shards"] = [shard(0, 0, {3: 1, 4: 2}, 1, 2), shard(0, 0, {3: 1}, 0, 0), s
 seeds["shards-down"] = [shard(0, 0, {7: 1}, 0, 0, kind=SPARSE_RESULT), *sparse_block(0), query(1, 0, True), answer(0, 0, 1),
                         shard(0, 0, {8: 1}, 1, 2, kind=SPARSE_RESULT), shard(0, 0, {8: 1}, 1, 2, kind=SPARSE_RESULT), query(1, 0, True),
                         bitmap(0, 1, [3], kind=SPARSE_RESULT), *sparse_block(1), result(1), *sparse_block(4), *block(2), query(0, 2)]
+seeds["shards-known"] = [shard(0, 0, {7: 1}, 0, 0, kind=SPARSE_KNOWN), shard(1, 0, {7: 1}), shard(2, 0, {7: 1}, 0, 0, kind=SPARSE_KNOWN), query(1, 0, True),
+                         shard(2, 0, {8: 1}, 1, 2, kind=SPARSE_KNOWN), query(1, 0, True), answer(0, 0, 1), shard(0, 0, {7: 1}, 0, 0, kind=SPARSE_RESULT),
+                         shard(0, 0, {8: 1}, 1, 2, kind=SPARSE_RESULT), shard(1, 1, {1: 1}, whole=1), bitmap(0, 1, [3], kind=SPARSE_RESULT),
+                         shard(0, 1, {5: 1}, 2, 3, kind=SPARSE_KNOWN), shard(0, 2, {5: 1}, whole=1, kind=SPARSE_KNOWN), *sparse_block(2)]
 # Full bitmaps: tables of three children become arrays.
 seeds["shards-dense"] = [bitmap(rank, 0, [2 ** 64 - 1] * 3, 192 * n, n, n + 1 if n == 4 else 0, span=960) for n in range(5) for rank in range(3)]
 seeds["routed"] = [routed(), routed(fragment=100), routed(17, options=bytes(8)), routed(ttl=1), routed(ttl=0),

@@ -184,6 +184,27 @@ caught sum_is_exact STALE_ABSENT "$two"
 caught slots_are_finished PASSES_UNKEPT "$two"
 caught timers_help LEAF_DONE_AT_ONCE "$two"
 
+# The same blocks where the run is lost at any moment, and some hosts have results that others lack.
+holds "sparse 1 level  W=2 2 hosts 1 loss" -O1 -DLOSSES=1 "$(sizes 1 2 2 4)"
+holds "sparse 2 levels W=1 2 hosts 2 losses" -O1 -DLOSSES=2 "$(sizes 2 1 2 3)"
+holds "sparse 1 level  W=1 3 hosts 2 losses" -O1 -DLOSSES=2 "$(sizes 1 1 3 3)"
+holds "sparse 2 levels W=1 3 hosts 2 losses" -O1 -DLOSSES=2 "$(sizes 2 1 3 1)"
+
+one="-DLOSSES=1 $(sizes 1 1 2 3)"
+two="-DLOSSES=1 $(sizes 2 1 2 3)"
+caught same_content SPILLS_WHOLE "$one"
+caught same_content SPILLS_WHOLE "$two"
+caught sum_is_exact PARTS_STAY "$one"
+caught sum_is_exact CONTRIBUTES_CHANGED "$one"
+caught same_everywhere CONTRIBUTES_UNCHANGED "$one"
+caught sum_is_exact TOLD_ADDED "$one"
+caught sum_is_exact TOLD_ADDED "$two"
+caught timers_help TOLD_IGNORED "$one"
+caught timers_help TOLD_ONCE "$two"
+caught timers_help TOLD_AT_ONCE "$two"
+caught timers_help TOLD_UP_ONCE "$two"
+caught slots_are_finished LEAF_WAITS "$two"
+
 model=$models/window.pml
 
 # Any loss, duplication and reordering, then a network without. Every slot is used three times or more, but with W=4.

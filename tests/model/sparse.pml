@@ -10,7 +10,13 @@
  * The network is the unbounded one of window.pml: what was sent once can be delivered at any time, any number of times, or
  * never. After any such history all that is in flight may vanish and the network be perfect from then on; the hosts' queries
  * must do the rest. Block numbers don't wrap around here.
+ *
+ * With LOSSES the switches lose the run so often at most, at any moment, and it is taken up again at once: what is left of the old run
+ * then reaches nobody. Here blocks have their numbers from one run to the next.
  */
+#ifndef LOSSES
+#define LOSSES 0
+#endif
 #define BASE (2 * W)
 #define END (BASE + BLOCKS)
 
@@ -49,7 +55,7 @@
 #else
 #define all_data(block) (data_of_host(0, block) | data_of_host(1, block) | data_of_host(2, block))
 #endif
-#define SPOILED 64 /* any of it twice */
+#define SPOILED 64 /* any of it twice, or of a buffer that was overwritten */
 #define WAS_SENT 128
 
 /* Hosts: each lane's block in work, END or more when there is none left, and what has come of its result. */
@@ -59,6 +65,31 @@ byte got_total[HOSTS * W]; /* as the last one says, else 0 */
 byte got_data[HOSTS * W];
 short finished[HOSTS];
 byte left = HOSTS * BLOCKS;
+
+#if LOSSES
+/* Runs that were lost. */
+byte losses;
+byte first = BASE; /* the run's first block */
+short known[HOSTS];     /* blocks in work whose results were there when the run began */
+short computed[LOSSES + 1]; /* by each run: of these blocks somebody has the result */
+#if defined(MUTANT_CONTRIBUTES_CHANGED) || defined(MUTANT_CONTRIBUTES_UNCHANGED)
+short changed[HOSTS];   /* blocks that are contributed to again, from a buffer that was overwritten */
+#endif
+#define is_known(host, block) (known[host] >> ((block) - BASE) & 1)
+#define known_somewhere(block) (is_known(0, block) || is_known(1, block) || is_known(HOSTS - 1, block))
+#define is_whole(block) (losses > 0 && (block) < first + W)
+/* A result that is known is cut into shards as a host's contribution is: here the shard has the shards of this number of all hosts. */
+#define known_shards(block) SHARDS
+#if HOSTS == 2
+#define known_data(block, number) ((data_of(0, number) | data_of(1, number)) & all_data(block))
+#else
+#define known_data(block, number) ((data_of(0, number) | data_of(1, number) | data_of(2, number)) & all_data(block))
+#endif
+#else
+#define is_known(host, block) false
+#define known_somewhere(block) false
+#define is_whole(block) false
+#endif
 
 /* Switches. */
 mtype = { OPEN, SENT_UP, DONE };
@@ -74,12 +105,20 @@ typedef Slot {
 	byte n_sent;  /* own shards */
 	byte passed;  /* shards of the parent's result that have come, and are kept: a bitmap */
 	byte passed_total;
+#if LOSSES
+	bool is_told; /* a child knows the result */
+	byte told;    /* shards of it that are in, and kept: a bitmap. At the root they are in passed */
+	byte told_total;
+#endif
 };
 Slot slot[SWITCHES * SLOTS];
 
 /* Packets on each link, by block and shard. */
 int sent[LINKS];
 int result[LINKS];
+#if LOSSES
+int told[LINKS];
+#endif
 /* What is in the shards that a switch has sent, and which are the last ones. A host's are always the same. */
 byte content[SWITCHES * BLOCKS * SHARDS];
 int last[SWITCHES];
@@ -111,6 +150,10 @@ hidden byte is_last;
 
 /* The properties, so that the verifier tells which one fails. */
 hidden byte sum_is_exact, result_is_in_order, slot_is_free, never_refused, same_content, timers_help, slots_are_finished;
+#if LOSSES
+hidden byte same_everywhere, result_is_kept;
+hidden byte from, to;
+#endif
 
 #if HOSTS == 2
 #define all_finished(block) (finished[0] & finished[1] & bit_of(block))
@@ -169,7 +212,12 @@ inline repeat_results(to)
 {
 #ifndef MUTANT_NO_REPEAT
 	if
+#if LOSSES
+	:: s == ROOT && slot[i].is_told -> n = slot[i].passed
+	:: s == ROOT && !slot[i].is_told -> n = numbers(slot[i].n_sent)
+#else
 	:: s == ROOT -> n = numbers(slot[i].n_sent)
+#endif
 	:: else -> n = slot[i].passed
 	fi;
 #ifdef MUTANT_REPEATS_LAST
@@ -188,8 +236,13 @@ inline check_slot_is_free()
 {
 #ifndef WITHOUT_SLOT_CHECK
 	for (h : 0 .. HOSTS - 1) {
+#if LOSSES
+		slot_is_free = slot[i].block < first || lane[h * W + (slot[i].block & (W - 1))] > slot[i].block ||
+			(hosts_below[s] >> h & 1) == 0;
+#else
 		slot_is_free = slot[i].block < BASE || finished[h] & bit_of(slot[i].block) ||
 			(hosts_below[s] >> h & 1) == 0;
+#endif
 		assert(slot_is_free)
 	}
 #else
@@ -215,7 +268,12 @@ inline begin_block()
 	slot[i].data = 0;
 	slot[i].n_sent = 0;
 	slot[i].passed = 0;
-	slot[i].passed_total = 0
+	slot[i].passed_total = 0;
+#if LOSSES
+	slot[i].is_told = false;
+	slot[i].told = 0;
+	slot[i].told_total = 0
+#endif
 }
 
 #define field(set, which) ((set) >> ((which) * SHARDS) & numbers(SHARDS))
@@ -252,7 +310,11 @@ inline merge()
 #ifdef MUTANT_NO_BUFFER
 	:: spill -> skip
 #endif
+#ifdef MUTANT_SPILLS_WHOLE
 	:: spill && slot[i].n_sent < SHARDS - 1 ->
+#else
+	:: spill && slot[i].n_sent < SHARDS - 1 && !is_whole(b) ->
+#endif
 #ifdef MUTANT_KEEPS_SPILLED
 		slot[i].data = slot[i].data | data;
 #endif
@@ -305,6 +367,9 @@ inline shard_look()
 	if
 	:: link < HOSTS ->
 		data = data_of(link, k);
+#if defined(MUTANT_CONTRIBUTES_CHANGED)
+		data = data | (changed[link] & bit_of(b) -> SPOILED : 0);
+#endif
 		is_last = k + 1 == shards_of(link, b)
 	:: else ->
 		data = content[(link - HOSTS + 1) * BLOCKS * SHARDS + at] & ~WAS_SENT;
@@ -334,6 +399,95 @@ inline pass_on()
 	}
 }
 
+#if LOSSES
+/* ---- results that are known */
+
+/* At the root a shard of these is one of the result. */
+inline root_take_told()
+{
+	slot[i].passed = slot[i].passed | 1 << k;
+	if
+	:: k + 1 == known_shards(b) -> slot[i].passed_total = k + 1
+	:: else
+	fi;
+	make_shard(k, known_data(b, k), k + 1 == known_shards(b));
+	if
+	:: slot[i].passed == numbers(slot[i].passed_total) && slot[i].passed_total != 0 ->
+		printf("root: block %d is done, its result was known\n", b);
+		slot[i].state = DONE
+	:: else
+	fi
+}
+
+inline leaf_take_told()
+{
+	slot[i].told = slot[i].told | 1 << k;
+	if
+	:: k + 1 == known_shards(b) -> slot[i].told_total = k + 1
+	:: else
+	fi;
+	told[uplink(s)] = told[uplink(s)] | 1 << at;
+#ifdef MUTANT_TOLD_AT_ONCE
+	slot[i].state = SENT_UP;
+	asked[i] = 0;
+#else
+	if
+	:: slot[i].told == numbers(slot[i].told_total) && slot[i].told_total != 0 ->
+		slot[i].state = SENT_UP;
+		asked[i] = 0
+	:: else
+	fi
+#endif
+}
+
+/* In an open block; after that it is a duplicate. */
+inline told_of_current()
+{
+	if
+	:: is_there(link, k) -> skip
+	:: else ->
+		rested = false;
+		slot[i].is_told = true;
+		slot[i].in = slot[i].in | 1 << (link * SHARDS + k);
+		if
+		:: k + 1 == known_shards(b) ->
+			slot[i].total = slot[i].total & ~(numbers(SHARDS) << (link * SHARDS)) | (k + 1) << (link * SHARDS)
+		:: else
+		fi;
+		if
+		:: s == ROOT && !(slot[i].passed >> k & 1) -> root_take_told()
+		:: s != ROOT && !(slot[i].told >> k & 1) -> leaf_take_told()
+		:: else
+		fi
+	fi
+}
+
+inline switch_receive_told()
+{
+	s = parent[link];
+	b = BASE + at / SHARDS;
+	k = at % SHARDS;
+	i = s * SLOTS + (b & (SLOTS - 1));
+	if
+	:: b > slot[i].block -> begin_block()
+	:: else
+	fi;
+	if
+#if defined(MUTANT_TOLD_ADDED)
+	:: b == slot[i].block ->
+		data = known_data(b, k);
+		is_last = k + 1 == known_shards(b);
+		shard_of_current()
+#elif defined(MUTANT_TOLD_IGNORED)
+	:: b == slot[i].block && slot[i].state == OPEN && (slot[i].in == 0 || slot[i].is_told) -> told_of_current()
+#else
+	:: b == slot[i].block && slot[i].state == OPEN -> told_of_current()
+#endif
+	:: else
+	fi
+}
+#endif
+
 /* The block is open or sent up. */
 inline leaf_take_shard()
 {
@@ -355,7 +509,11 @@ inline leaf_take_shard()
 #ifdef MUTANT_LEAF_DONE_AT_ONCE
 	:: slot[i].state == SENT_UP ->
 #else
+#ifdef MUTANT_LEAF_WAITS
 	:: slot[i].state == SENT_UP && slot[i].passed_total != 0 && slot[i].passed == numbers(slot[i].passed_total) ->
+#else
+	:: (slot[i].state == SENT_UP || is_whole(b)) && slot[i].passed_total != 0 && slot[i].passed == numbers(slot[i].passed_total) ->
+#endif
 #endif
 		printf("leaf %d: block %d is done\n", s, b);
 		slot[i].state = DONE
@@ -465,7 +623,23 @@ inline switch_receive_absent()
 	:: slot[i].state == SENT_UP && b == slot[i].block &&
 	   (!recovering || asked[i] >> way[link * BLOCKS + at] & 1) ->
 		asked[i] = 0;
-#ifdef MUTANT_RESENDS_LAST
+#if LOSSES
+		if
+#ifdef MUTANT_TOLD_UP_ONCE
+		:: slot[i].is_told -> skip
+#else
+		:: slot[i].is_told ->
+			told[link] = told[link] | (slot[i].told & ~slot[i].passed & ~has) << place(b, 0)
+#endif
+		:: else ->
+			for (n : 0 .. SHARDS - 1) {
+				if
+				:: n < slot[i].n_sent && (has >> n & 1) == 0 -> send_shard(n)
+				:: else
+				fi
+			}
+		fi
+#elif defined(MUTANT_RESENDS_LAST)
 		if
 		:: (has >> (slot[i].n_sent - 1) & 1) == 0 -> send_shard(slot[i].n_sent - 1)
 		:: else
@@ -485,16 +659,46 @@ inline switch_receive_absent()
 
 /* ---- hosts */
 
+#if LOSSES
+inline host_send(host, block)
+{
+	if
+	:: is_known(host, block) -> told[host] = told[host] | numbers(known_shards(block)) << place(block, 0)
+	:: else -> sent[host] = sent[host] | numbers(shards_of(host, block)) << place(block, 0)
+	fi
+}
+
+#if W == 1
+#define oldest_of(host) lane[host]
+#else
+#define oldest_of(host) (lane[host * W] < lane[host * W + 1] -> lane[host * W] : lane[host * W + 1])
+#endif
+
+/* Whether blocks may be sent that lie a window ahead of the oldest one. */
+inline host_send_next()
+{
+	for (x : link * W .. link * W + W - 1) {
+		if
+		:: lane[x] >= from + W && lane[x] < to + W && lane[x] < END -> host_send(link, lane[x])
+		:: else
+		fi
+	}
+}
+#else
 inline host_send(host, block)
 {
 	sent[host] = sent[host] | numbers(shards_of(host, block)) << place(block, 0)
 }
+#endif
 
 /* All hosts have the result. What is left of the block can change nothing, and is made the same in all states. */
 inline forget_block()
 {
 	for (n : 0 .. LINKS - 1) {
 		result[n] = result[n] | numbers(SHARDS) << place(b, 0);
+#if LOSSES
+		told[n] = told[n] & ~(numbers(SHARDS) << place(b, 0));
+#endif
 		if
 		:: n >= HOSTS -> sent[n] = sent[n] | numbers(SHARDS) << place(b, 0)
 		:: else
@@ -512,6 +716,11 @@ inline forget_block()
 			slot[i].n_sent = 0;
 			slot[i].passed = 0;
 			slot[i].passed_total = 0;
+#if LOSSES
+			slot[i].is_told = false;
+			slot[i].told = 0;
+			slot[i].told_total = 0;
+#endif
 #if !defined(MUTANT_BITS_STAY) && !defined(MUTANT_STALE_BITMAP)
 			slot[i].in = 0;
 			slot[i].total = 0;
@@ -521,25 +730,59 @@ inline forget_block()
 	}
 }
 
+#if LOSSES
+/* Which run has computed it. */
+inline check_run()
+{
+	from = losses;
+	i = ROOT * SLOTS + (b & (SLOTS - 1));
+	if
+	:: slot[i].block == b && !slot[i].is_told ->
+		for (n : 0 .. LOSSES) {
+			same_everywhere = n == losses || !(computed[n] & bit_of(b));
+			assert(same_everywhere)
+		}
+		computed[losses] = computed[losses] | bit_of(b)
+	:: else
+	fi
+}
+#endif
+
 inline host_has_result()
 {
 	printf("host %d: has the result of block %d\n", link, b);
 	sum_is_exact = got_data[l] == all_data(b);
 	assert(sum_is_exact);
+#if LOSSES
+	check_run();
+	result_is_in_order = is_known(link, b) || (finished[link] & bit_of(b)) == 0 && (b - BASE < W || finished[link] & bit_of(b - W));
+#else
 	result_is_in_order = (finished[link] & bit_of(b)) == 0 && (b - BASE < W || finished[link] & bit_of(b - W));
+#endif
 	assert(result_is_in_order);
 	finished[link] = finished[link] | bit_of(b);
 	left--;
+#if LOSSES
+	known[link] = known[link] & ~bit_of(b);
+	from = oldest_of(link);
 	lane[l] = lane[l] + W;
+	to = oldest_of(link);
+#else
+	lane[l] = lane[l] + W;
+#endif
 	got[l] = 0;
 	got_total[l] = 0;
 	got_data[l] = 0;
+#if LOSSES
+	host_send_next();
+#else
 	if
 	:: lane[l] < END -> host_send(link, lane[l])
 	:: else
 	fi;
+#endif
 	if
-	:: all_finished(b) && !recovering -> forget_block()
+	:: all_finished(b) && !recovering && !known_somewhere(b) -> forget_block()
 	:: else
 	fi
 }
@@ -596,7 +839,19 @@ inline host_receive_absent()
 #ifdef MUTANT_RESENDS_LAST
 		has = has | 1;
 #endif
+#if LOSSES
+		if
+		:: is_known(link, b) ->
+#ifndef MUTANT_TOLD_ONCE
+			told[link] = told[link] | (numbers(known_shards(b)) & ~has) << place(b, 0)
+#else
+			skip
+#endif
+		:: else -> sent[link] = sent[link] | (numbers(shards_of(link, b)) & ~has) << place(b, 0)
+		fi
+#else
 		sent[link] = sent[link] | (numbers(shards_of(link, b)) & ~has) << place(b, 0)
+#endif
 #endif
 	:: else
 	fi
@@ -631,6 +886,86 @@ inline timers_fire()
 		fi
 	}
 }
+
+#if LOSSES
+/* ---- another run */
+
+inline lane_resume()
+{
+	l = h * W + (b & (W - 1));
+	result_is_kept = b >= END || lane[l] == b || lane[l] == b + W && !is_known(h, b);
+	assert(result_is_kept);
+#ifndef MUTANT_PARTS_STAY
+	got[l] = 0;
+	got_total[l] = 0;
+	got_data[l] = 0;
+#endif
+	if
+	:: b < END && lane[l] == b + W ->
+		left++;
+		lane[l] = b;
+		got[l] = 0;
+		got_total[l] = 0;
+		got_data[l] = 0;
+#if defined(MUTANT_CONTRIBUTES_CHANGED) || defined(MUTANT_CONTRIBUTES_UNCHANGED)
+		changed[h] = changed[h] | bit_of(b);
+		finished[h] = finished[h] & ~bit_of(b);
+#else
+		known[h] = known[h] | bit_of(b);
+#endif
+	:: else
+	fi;
+	if
+	:: b < END -> host_send(h, b)
+	:: else
+	fi
+}
+
+/* All switches lose it, and all hosts go on at the least of their oldest blocks. */
+inline lose_run()
+{
+	losses++;
+	first = END;
+	for (h : 0 .. HOSTS - 1) {
+		if
+		:: oldest_of(h) < first -> first = oldest_of(h)
+		:: else
+		fi
+	}
+	printf("the run is lost, and goes on at block %d\n", first);
+	for (c : 0 .. LINKS - 1) {
+		sent[c] = 0;
+		result[c] = 0;
+		told[c] = 0
+	}
+	for (n : 0 .. SWITCHES * BLOCKS * SHARDS - 1) {
+		content[n] = 0
+	}
+	for (s : 0 .. SWITCHES - 1) {
+		last[s] = 0;
+		for (n : 0 .. SLOTS - 1) {
+			i = s * SLOTS + (first + n & (SLOTS - 1));
+			slot[i].block = first + n - SLOTS;
+			slot[i].state = DONE;
+			slot[i].in = 0;
+			slot[i].total = 0;
+			slot[i].data = 0;
+			slot[i].n_sent = 0;
+			slot[i].passed = 0;
+			slot[i].passed_total = 0;
+			slot[i].is_told = false;
+			slot[i].told = 0;
+			slot[i].told_total = 0
+		}
+	}
+	for (h : 0 .. HOSTS - 1) {
+		for (b : first .. first + W - 1) {
+			lane_resume()
+		}
+	}
+	step_end()
+}
+#endif
 
 /* ---- start and end */
 
@@ -719,7 +1054,12 @@ inline check_slots_are_finished()
 /* Any packet of a set; can't be executed if there is none. */
 #define pick(set) in_flight(set) -> pick_link(set); pick_place(set)
 
-#define QUIET (!(in_flight(sent) || in_flight(result) || in_flight(query) || in_flight(absent)))
+#if LOSSES
+#define TOLD in_flight(told)
+#else
+#define TOLD false
+#endif
+#define QUIET (!(in_flight(sent) || in_flight(result) || in_flight(query) || in_flight(absent) || TOLD))
 
 /* Nothing of a step is left to tell states apart. */
 inline step_end()
@@ -766,6 +1106,9 @@ inline lose_everything()
 	printf("all packets are lost\n");
 	for (c : 0 .. LINKS - 1) {
 		sent[c] = 0;
+#if LOSSES
+		told[c] = 0;
+#endif
 		result[c] = 0
 	}
 }
@@ -784,6 +1127,9 @@ inline recover(with_spills)
 	:: pick(query); taken(query); switch_receive_query(); step_end()
 	:: pick(absent); taken(absent); deliver_absent()
 	:: pick(result); taken(result); deliver_result()
+#if LOSSES
+	:: pick(told); taken(told); switch_receive_told(); step_end()
+#endif
 	:: QUIET && left > 0 -> timers_fire()
 	:: QUIET && left == 0 -> break
 	od;
@@ -805,6 +1151,10 @@ active proctype network()
 		d_step { deliver_shard() }
 	}
 	:: atomic { pick(result); d_step { deliver_result() } }
+#if LOSSES
+	:: atomic { pick(told); d_step { switch_receive_told(); step_end() } }
+	:: d_step { losses < LOSSES && left > 0 -> lose_run(); skip }
+#endif
 #if LEVELS > 1
 	:: atomic {
 		pick(sent);

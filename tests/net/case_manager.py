@@ -213,15 +213,18 @@ def programs_that_know_only_a_name_run_in_the_network_or_as_a_ring():
         manager = Manager(lab, {"switches": [{"name": "lab", "control": str(lab.socket_path)}], "hosts": hosts}, host=3).start()
         manager.wait_up("lab")
 
-        def by_name(members):
+        def by_name(members, *options):
             reports = reports_of(lab, [lab.spawn(host, [
                 "/usr/bin/env", f"FANIN_TOKEN={TOKEN}", program("fanin-perf"), "--manager", manager.address, "--job-name", "job",
                 "--size", len(members), "--transport", "af_packet", "--bytes", 256 * KIB, "--check", "--json",
-                "--no-progress"], "by-name") for host in members])
+                "--no-progress", *options], "by-name") for host in members])
             manager.wait_idle()
             return reports
 
         expect_exact(by_name([0, 1, 2]), "three hosts by name")
+        for report in by_name([0, 1, 2], "--handler", "ring"):
+            expect_equal((report.get("error"), report["mode"], report["mismatches"]), (None, "ring", 0), f"a ring that is asked for: {report}")
+            expect("its hosts ask for the handler" in report["mode_reason"], report["mode_reason"])
         # The fourth is not in the topology.
         for report in by_name([0, 3]):
             expect_equal((report.get("error"), report["mode"], report["mismatches"]), (None, "ring", 0), f"a ring: {report}")

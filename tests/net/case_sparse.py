@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sparse allreduces by the real programs: exact with every handler that has them, also under loss, and refused by name where there are none."""
+"""Sparse allreduces by the real programs: exact with every handler that has them, also under loss, and without a switch; refused by name where there are none."""
 
 import os
 import random
+import signal
 import struct
 import time
 
-from case_levels import finish, run_tree_job, running_fabric
+import case_levels as levels
+from case_by_name import expect_ring, run_by_name, spawn_by_name
 from case_packets import Liar, send_and_count
-from frames import SPARSE, SPARSE_RESULT, RawPort
-from support import (KIB, MIB, CaseFailed, LabError, case, expect, expect_equal, expect_exact, job_entry, reports_of, run, run_exact_job, running_lab, start_ranks,
-                     wait_until)
+from case_trees import finish, jobs_left, managed_fabric, start
 from fabric import leaf_spine, tree3
+from fake_manager import FakeManager
+from frames import SPARSE, SPARSE_RESULT, RawPort
 from lab import SOURCE_DIR, UDP_PORT
+from pace import Pace
+from support import (KIB, MIB, CaseFailed, LabError, case, expect, expect_equal, expect_exact, job_entry, reports_of, run, run_exact_job, running_lab,
+                     start_ranks, wait_until)
 
 HANDLERS = ("sparse-array", "sparse-hash", "sparse")
 PATTERNS = ("uniform", "clustered", "same", "disjoint")
@@ -110,26 +115,26 @@ TREE_LIMITS = {"max_jobs": 2, "slots": 2 * 64 * 65}
 def sparse_vectors_are_exact_in_trees_of_switches():
     """With each handler, with tags, with only one host at a leaf, and on three levels; packets are lost at each hop."""
     config = {"faults": LOSS["faults"], "limits": TREE_LIMITS}
-    with running_fabric(leaf_spine(2, 1, 4), config=config) as fabric:
+    with levels.running_fabric(leaf_spine(2, 1, 4), config=config) as fabric:
         for handler in HANDLERS:
-            run_tree_job(fabric, "spine0", f"{handler} on two levels", handler=handler, sparse=True, density=0.05, bytes=MIB, iters=2)
-        run_tree_job(fabric, "spine0", "sparse on two levels with tags", handler="sparse", job_options={"authenticate": True}, authenticate=True,
+            levels.run_tree_job(fabric, "spine0", f"{handler} on two levels", handler=handler, sparse=True, density=0.05, bytes=MIB, iters=2)
+        levels.run_tree_job(fabric, "spine0", "sparse on two levels with tags", handler="sparse", job_options={"authenticate": True}, authenticate=True,
                      sparse=True, density=0.3, bytes=MIB)
-        run_tree_job(fabric, "leaf0", "sparse, one host below another switch", ranks={0: 0, 1: 1, 2: 2}, handler="sparse", sparse=True,
+        levels.run_tree_job(fabric, "leaf0", "sparse, one host below another switch", ranks={0: 0, 1: 1, 2: 2}, handler="sparse", sparse=True,
                      pattern="disjoint", bytes=MIB)
-    with running_fabric(tree3(8), config=config) as fabric:
-        run_tree_job(fabric, "core", "sparse on three levels", handler="sparse", sparse=True, pattern="clustered", bytes=MIB, iters=2)
+    with levels.running_fabric(tree3(8), config=config) as fabric:
+        levels.run_tree_job(fabric, "core", "sparse on three levels", handler="sparse", sparse=True, pattern="clustered", bytes=MIB, iters=2)
 
 
 @case(120)
 def sparse_jobs_of_the_manager_are_exact_on_two_levels():
     """By name, one of them with tags; and a dense allreduce in a job of the same handler."""
-    with running_fabric(leaf_spine(2, 2, 4), config={"faults": LOSS["faults"], "limits": TREE_LIMITS}) as fabric:
+    with levels.running_fabric(leaf_spine(2, 2, 4), config={"faults": LOSS["faults"], "limits": TREE_LIMITS}) as fabric:
         fabric.start_manager()
         options = {"check": True, "no_fallback": True, "transport": fabric.transport, "bytes": MIB, "iters": 2, "handler": "sparse"}
         jobs = {"words": {"sparse": True, "density": 0.02}, "words-again": {"sparse": True, "density": 0.5, "authenticate": True}, "dense": {}}
         for name, more in jobs.items():
-            reports = finish(fabric, [fabric.spawn_named(host, name, host, 4, **options, **more) for host in range(4)])
+            reports = levels.finish(fabric, [fabric.spawn_named(host, name, host, 4, **options, **more) for host in range(4)])
             expect_exact(reports, f"{name} by the manager", "sparse")
 
 
@@ -260,3 +265,101 @@ def jobs_without_sparse_blocks_say_so():
         for report in reports_of(lab, start_ranks(lab, job, sparse=True)):
             expect_equal(report["error"]["code"], "unsupported", "the error")
             expect("handler single has no allreduce_sparse" in report["error"]["message"], report["error"]["message"])
+
+
+@case(180)
+def sparse_allreduces_go_on_when_a_spine_dies():
+    """Twice for each handler: the second one dies once the first is there again."""
+    loss = {"drop": 0.002, "duplicate": 0.002, "reorder": 0.002, "seed": 7}
+    for handler, density in (("sparse", 0.05), ("sparse-hash", 0.2)):
+        with managed_fabric(leaf_spine(2, 2, 4), config={"faults": loss, "limits": {"max_jobs": 1, "slots": 2080}}) as fabric:
+            ranks = start(fabric, "job", 1, handler=handler, sparse=True, density=density, iters=40)
+
+            def job_of(spine, fabric=fabric):
+                return (fabric.ask(spine, "jobs.list")["jobs"] or [{"stats": {"results": 0}}])[0]
+
+            def root_of(fabric=fabric):
+                return fabric.ask_manager("trees")["trees"][0]["nodes"][0]["switch"]
+
+            wait_until(lambda: len(fabric.ask_manager("trees")["trees"]) == 1, 60, "a tree")
+            for moved in (1, 2):
+                spine = root_of()
+                wait_until(lambda spine=spine: job_of(spine)["stats"]["results"] > 200, 60, f"results over {spine}")
+                fabric.switches[spine].popen.kill()
+                fabric.switches[spine].popen.wait()
+                wait_until(lambda moved=moved: fabric.ask_manager("stats")["counters"]["jobs_moved"] == moved, 60, "the tree to move")
+                fabric.launch(spine)
+                fabric.await_switch(spine)
+            reports = finish(fabric, ranks)
+            expect_exact(reports, f"{handler} and a spine killed twice", handler)
+            for rank, report in enumerate(reports):
+                expect_equal(report["resumed"], 2, f"{handler}: runs taken up again by rank {rank}")
+            wait_until(lambda fabric=fabric: not any(jobs_left(fabric).values()), 60, "the job to be gone from all switches")
+
+
+@case(120)
+def dense_vectors_that_may_be_sparse_take_the_shorter_way():
+    with running_lab(3, config=LOSS) as lab:
+        # 90 % of three ranks' values fill the result.
+        for density, taken in ((0.02, 2), (0.9, 0)):
+            for report in run_exact_job(lab, f"density {density}", handler="sparse", maybe_sparse=True, density=density, bytes=MIB, iters=2,
+                                        in_place=True):
+                sparse = report["sparse"]
+                expect_equal((sparse["maybe_sparse"], sparse["maybe_sparse_taken"]), (2, taken), f"calls at density {density}")
+                expect_equal(sparse["dense_bytes"], taken * MIB, "what dense blocks would have taken")
+        # Where nothing sparse can be carried the hint is ignored.
+        for report in run_exact_job(lab, "a dense job", maybe_sparse=True, density=0.02, bytes=MIB):
+            expect_equal(report["sparse"]["maybe_sparse"], 0, "calls that could be sparse ones")
+
+
+@case(240)
+def sparse_vectors_are_exact_without_a_switch():
+    with running_lab(8) as lab, FakeManager(lab, ring="test") as manager:
+        for size in (2, 3, 5, 8):
+            for number, pattern in enumerate(PATTERNS):
+                density = (0.3, 0.05, 0.01, 0.001)[number]
+                options = {"bytes": MIB, "iters": 2, "dtype": ("f32", "u8", "f16", "i64")[number]}
+                where = f"{size} ranks, {pattern}"
+                reports = run_by_name(lab, manager, range(size), sparse=True, density=density, pattern=pattern, **options)
+                expect_ring(reports, where, "test")
+                for report in reports:
+                    sparse = report["sparse"]
+                    expect_equal(sparse["algorithm"], "recursive-doubling", f"{where}: how it ran")
+                    expect(0.7 * min(density, 1 / size) < sparse["density_in"] < 1.3 * density, f"{where}: {sparse}")
+                    expect(sparse["density_in"] <= sparse["density_out"] < size * 1.1 * density, f"{where}: {sparse}")
+                    expect_equal(sparse["blocks"], 2, f"{where}: collectives")
+                    expect(0 <= report["tcp_bytes_sent"] - sparse["bytes_sent"] < KIB, f"{where}: {report}")
+                if pattern != "disjoint":
+                    hinted = run_by_name(lab, manager, range(size), maybe_sparse=True, density=density, pattern=pattern, **options)
+                    expect_ring(hinted, f"{where}, maybe sparse", "test")
+                    taken = {report["sparse"]["maybe_sparse_taken"] for report in hinted}
+                    expect(len(taken) == 1, f"{where}: ranks differ in how many were sparse: {taken}")
+                    if pattern == "same":
+                        expect_equal(taken, {2}, f"{where}: how many were sparse")
+                    if pattern == "uniform" and size == 8:
+                        expect_equal(taken, {0}, f"{where}: how many were sparse")
+                dense = run_by_name(lab, manager, range(size), **options)
+                expect_ring(dense, f"{where}, dense", "test")
+                told = {report["rank"]: report["sparse"]["dense_bytes"] for report in reports}
+                for report in dense:
+                    # Barriers send a few bytes, too.
+                    expect(0 <= report["tcp_bytes_sent"] - told[report["rank"]] < KIB,
+                           f"{where}: a dense allreduce sends {report['tcp_bytes_sent']} bytes, told are {told}")
+
+
+@case()
+def a_host_killed_in_a_sparse_allreduce_without_a_switch_is_named():
+    with running_lab(5) as lab, FakeManager(lab, ring="test") as manager:
+        for killed in (1, 4):
+            already = len(manager.told("heartbeat"))
+            ranks = [spawn_by_name(lab, host, manager=manager.address, size=5, rank=host, iters=100000, check=False, sparse=True,
+                                   density=0.1, bytes=16 * MIB) for host in range(5)]
+            wait_until(lambda least=already + 5: len(manager.told("heartbeat")) >= least, 60, "heartbeats of all hosts")
+            with Pace() as pace:
+                ranks[killed].popen.send_signal(signal.SIGKILL)
+                reports = reports_of(lab, [ranks[rank] for rank in range(5) if rank != killed])
+                seconds = time.monotonic() - pace.began
+            pace.expect_within(seconds, 2, "that the others learn of it, without the timeout")
+            for report in reports:
+                expect_equal((report["error"]["code"], report["error"]["missing"]), ("timeout", [killed]), f"error: {report['error']}")
+                expect("its process has ended" in report["error"]["message"], report["error"]["message"])

@@ -104,8 +104,25 @@ def collectives_over_three_trees_are_exact_under_loss():
         expect_equal({report["trees"] for report in finish(fabric, ranks)}, {3}, "trees by the manager's configuration")
 
 
-def kill_a_spine(**options):
-    with managed_fabric(leaf_spine(2, 2, 4), mtu=9000) as fabric:
+@case(120)
+def sparse_vectors_over_three_trees_are_exact_under_loss():
+    config = {**LOSS, "limits": {"max_jobs": 3, "slots": 3 * 2080}}
+    with managed_fabric(leaf_spine(2, 3, 5), config=config) as fabric:
+        for options in ({"sparse": True, "density": 0.1}, {"sparse": True, "density": 0.001, "bytes": 4 * KIB},
+                        {"maybe_sparse": True, "density": 0.02}, {"maybe_sparse": True, "density": 0.9}):
+            reports = finish(fabric, start(fabric, "job", 3, handler="sparse", **{"bytes": 300 * KIB, "iters": 3, **options}))
+            expect_exact(reports, str(options), "sparse")
+            for report in reports:
+                expect_equal(report["trees"], 3, f"{options}: trees")
+                expect((report["sparse"]["dense_bytes"] > 0) == (options["density"] < 0.5), f"{options}: {report['sparse']}")
+            wait_until(lambda: not any(jobs_left(fabric).values()), 60, "the job to be gone from all switches")
+        # A handler without sparse blocks is named.
+        for report in finish(fabric, start(fabric, "job", 3, handler="single", sparse=True)):
+            expect("handler single has no allreduce_sparse" in report["error"]["message"], report["error"]["message"])
+
+
+def kill_a_spine(config=None, **options):
+    with managed_fabric(leaf_spine(2, 2, 4), mtu=9000, config=config) as fabric:
         ranks = start(fabric, "job", 2, bytes=2 * MIB, iters=40, **options)
         wait_until(lambda: all(job["stats"]["results"] > 200 for spine in ("spine0", "spine1")
                                for job in fabric.ask(spine, "jobs.list")["jobs"] or [{"stats": {"results": 0}}]), 60, "results of both")
@@ -119,7 +136,7 @@ def kill_a_spine(**options):
             expect_equal((tree["nodes"][0]["switch"], tree["generation"], tree["id"]),
                          ("spine0", 2 if moved else 1, before[number]["id"]), f"tree {number} afterwards")
         reports = finish(fabric, ranks)
-        expect_exact(reports, "40 allreduces and a spine killed")
+        expect_exact(reports, "40 allreduces and a spine killed", options.get("handler", "single"))
         expect_equal({report["resumed"] for report in reports}, {1}, "runs taken up again, of all trees")
         fabric.launch("spine1")
         fabric.await_switch("spine1")
@@ -134,6 +151,12 @@ def a_spine_that_dies_moves_only_the_trees_over_it():
 @case(120)
 def a_spine_that_dies_moves_trees_with_tags():
     kill_a_spine(authenticate=True)
+
+
+@case(120)
+def a_spine_that_dies_moves_trees_of_sparse_vectors():
+    # Each slot of two jobs on a leaf keeps a result of 64 packets.
+    kill_a_spine(config={"limits": {"max_jobs": 2, "slots": 4160}}, handler="sparse", sparse=True, density=0.1)
 
 
 @case(120)

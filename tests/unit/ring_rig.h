@@ -14,7 +14,7 @@
 #include "hostlib/src/ring/ring.h"
 #include "wire/types.h"
 
-#define MAX_RANKS 16
+#define MAX_RANKS 64
 #define KEY 0x1234567890abcdefull
 #define TIMEOUT_NS (2000 * 1000000ull)
 #define STEP_NS (100 * 1000ull)
@@ -47,8 +47,7 @@ rig_create_rank(struct rig *rig, uint16_t rank, uint64_t key)
 		.size = rig->n_ranks,
 		.wide = rig->wide,
 		.listener = rig->listeners[rank],
-		.next = rig->addresses[(rank + 1) % rig->n_ranks],
-		.prev = rig->addresses[(rank + rig->n_ranks - 1) % rig->n_ranks],
+		.peers = rig->addresses,
 		.wait_limit_ns = rig->wait_limit_ns,
 		.now_ns = rig_now,
 		.now_arg = rig,

@@ -10,7 +10,7 @@
 #include "hostlib/src/sparse/sparse.h"
 #include "reference/random.h"
 
-#define SPARSE_MOST_RANKS 16
+#define SPARSE_MOST_RANKS 64
 
 enum sparse_pattern {
 	SPARSE_UNIFORM,   /* any index, with the same probability */

@@ -258,6 +258,8 @@ receive_shard(struct sparse_link *link, const struct fanin_hdr *hdr, const uint8
 
 	ck_assert(fanin_shard_check(hdr, payload, payload_len));
 	link->again += (hdr->flags & FANIN_FLAG_RETRANSMIT) != 0;
+	link->known += hdr->type == FANIN_TYPE_SPARSE_KNOWN;
+	link->whole += shard.whole;
 	if (!slot->used || fanin_block_before(slot->block, hdr->block)) {
 		/* The reliability contract: a slot is only reused once nobody needs it. */
 		ck_assert(!slot->used || slot->done);

@@ -32,6 +32,8 @@ struct sparse_link {
 	bool is_short;   /* of room, which a step renews */
 	uint32_t bodies; /* queries with a bitmap */
 	uint32_t again;  /* shards with RETRANSMIT */
+	uint32_t known;  /* shards of results that are known */
+	uint32_t whole;  /* shards of blocks that are not to be spilled */
 	struct sparse_frame queue[SPARSE_WORLD_QUEUE];
 };
 

@@ -47,8 +47,7 @@ ring_make(struct rank *rank, uint16_t number, int listener, const struct sockadd
 		.rank = number,
 		.size = 2,
 		.listener = listener,
-		.next = addresses[1 - number],
-		.prev = addresses[1 - number],
+		.peers = addresses,
 		.log = &silent,
 	};
 

@@ -171,8 +171,71 @@ START_TEST(queues_that_nobody_feels_are_left_alone)
 	struct run run;
 
 	run_start(&run, "delay", LIMIT);
+	/* The start. */
+	run_blocks(&run, &path, LIMIT);
+	run.smallest = LIMIT;
 	run_blocks(&run, &path, 500 * LIMIT);
 	ck_assert_uint_eq(run.smallest, LIMIT);
+}
+END_TEST
+
+START_TEST(the_first_windows_double_until_all_is_in_flight)
+{
+	const struct path path = { .base_ns = 1000 * US, .for_each_ns = 1 * US };
+	struct run run;
+
+	run_start(&run, "delay", 1024);
+	for (uint32_t window = 64; window < 1024; window *= 2) {
+		ck_assert_uint_eq(run.cc.window, window);
+		run_blocks(&run, &path, window);
+	}
+	ck_assert_uint_eq(run.cc.window, 1024);
+	ck_assert(!run.cc.delay.starting);
+	/* No window is larger than the limit, and a limit below the first window is it. */
+	run_start(&run, "delay", 16);
+	ck_assert_uint_eq(run.cc.window, 16);
+	run_blocks(&run, &path, 1000);
+	ck_assert_uint_eq(run.cc.window, 16);
+}
+END_TEST
+
+/* A queue of 100 blocks: what is in flight beyond that is lost. */
+START_TEST(a_queue_that_overflows_ends_the_start)
+{
+	const struct path path = { .base_ns = 1000 * US, .for_each_ns = 700 * US };
+	struct run run;
+
+	run_start(&run, "delay", 1024);
+	for (int round = 0; round < 20; round++) {
+		const uint32_t window = run.cc.window;
+		const uint32_t lost = window > 100 ? window - 100 : 0;
+
+		for (uint32_t i = 0; i < lost; i++)
+			run.cc.type->on_loss(&run.cc, (uint64_t)run.now_ns);
+		run_blocks(&run, &path, window - lost);
+		ck_assert_uint_le(run.cc.window, 256);
+	}
+	ck_assert(!run.cc.delay.starting);
+	ck_assert_uint_le(run.cc.window, 128);
+	ck_assert_uint_ge(run.cc.window, 64);
+}
+END_TEST
+
+/* One in six blocks: links lose so many if there are four of them, and a smaller window does not help. */
+START_TEST(losses_at_random_change_nothing)
+{
+	const struct path path = { .base_ns = 20000 * US, .for_each_ns = 5 * US };
+	struct run run;
+
+	run_start(&run, "delay", LIMIT);
+	run_blocks(&run, &path, LIMIT);
+	run.smallest = LIMIT;
+	for (uint32_t i = 0; i < 1000; i++) {
+		run.cc.type->on_loss(&run.cc, (uint64_t)run.now_ns);
+		run_blocks(&run, &path, 5);
+	}
+	ck_assert_uint_ge(run.smallest, LIMIT / 2);
+	ck_assert_uint_eq(run.cc.delay.steady, LIMIT);
 }
 END_TEST
 
@@ -220,6 +283,9 @@ suite_cc(void)
 	tcase_add_test(all, a_window_that_waits_for_cores_stays);
 	tcase_add_test(all, a_path_that_changes_is_followed);
 	tcase_add_test(all, queues_that_nobody_feels_are_left_alone);
+	tcase_add_test(all, the_first_windows_double_until_all_is_in_flight);
+	tcase_add_test(all, a_queue_that_overflows_ends_the_start);
+	tcase_add_test(all, losses_at_random_change_nothing);
 	tcase_add_test(all, a_host_that_computes_for_a_second_changes_nothing);
 	tcase_add_loop_test(all, any_limit_holds, 0, 8);
 	suite_add_tcase(suite, all);

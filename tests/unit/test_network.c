@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hostlib/src/cc/cc.h"
 #include "rig/leaf_spine.h"
 #include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
@@ -29,8 +30,9 @@ static struct {
 	struct member members[MOST_RANKS];
 } world;
 
-static uint64_t wait_limit_ns; /* of hosts, from the next open_world on; 0: none */
-static bool eal_is_there;      /* a test may open several worlds, one after the other */
+static uint64_t wait_limit_ns;              /* of hosts, from the next open_world on; 0: none */
+static const struct fanin_cc_type *with_cc; /* likewise; NULL: windows do not change */
+static bool eal_is_there; /* a test may open several worlds, one after the other */
 
 static const struct rig_leaf_spine_options usual = {
 	.n_leaves = 4,
@@ -77,7 +79,8 @@ open_world(const struct rig_leaf_spine_options *options, uint64_t seed, uint16_t
 	ck_assert_int_eq(rig_job_join(&world.job, 60 * SECOND_NS), 0);
 	for (uint16_t rank = 0; rank < n_ranks; rank++) {
 		struct fanin_engine_config config = { .timeout_ns = 5 * SECOND_NS,
-						      .wait_limit_ns = wait_limit_ns };
+						      .wait_limit_ns = wait_limit_ns,
+						      .cc = with_cc };
 		struct member *member = &world.members[rank];
 
 		rig_engine_config(&world.job, rank, &config);
@@ -303,6 +306,59 @@ START_TEST(a_slow_link_delays_and_loses_nothing)
 }
 END_TEST
 
+/*
+ * Over links between switches of a tenth to a hundredth of the hosts' speed, with queues that hold a window. The round trip to the leaf says
+ * nothing of them: each link still carries each packet about once, and the vector takes as long as its bytes take.
+ */
+START_TEST(what_waits_above_the_leaf_is_not_asked_for)
+{
+	static const uint32_t rates_mbit[] = { 1000, 400, 100 };
+	const uint32_t count = 352 * 2000;
+	const uint64_t link_ns = count * 4 * UINT64_C(1504) / 1408 * 8 * 1000 / rates_mbit[_i];
+	struct rig_leaf_spine_options options = usual;
+	uint64_t before[4], elapsed_ns;
+
+	options.up_end.egress = (struct pipeline_egress){ .rate_mbit = rates_mbit[_i],
+							  .bucket_bytes = 10000,
+							  .queue_bytes = 1 << 20 };
+	open_world(&options, 1, 16, "single");
+	ck_assert_uint_ge(world.job.joining[0].ack.window, 64);
+	for (uint16_t leaf = 0; leaf < 4; leaf++)
+		before[leaf] = rig_switch_traffic(world.network.spines[0], leaf).bytes;
+	elapsed_ns = allreduce(count);
+	for (uint16_t leaf = 0; leaf < 4; leaf++) {
+		const uint64_t bytes = rig_switch_traffic(world.network.spines[0], leaf).bytes -
+				       before[leaf];
+
+		ck_assert_uint_le(bytes, count * 4 * UINT64_C(1504) / 1408 * 21 / 20);
+	}
+	ck_assert_uint_le(elapsed_ns, link_ns + link_ns / 10);
+	close_world();
+}
+END_TEST
+
+/* The same with queues that hold an eighth of the window: what does not fit is sent again, but only in the first rounds. */
+START_TEST(windows_shrink_to_what_queues_above_the_leaf_hold)
+{
+	const uint32_t count = 352 * 4000;
+	const uint64_t link_ns = count * 4 * UINT64_C(1504) / 1408 * 8;
+	struct rig_leaf_spine_options options = usual;
+	uint64_t elapsed_ns;
+
+	options.slots = 2048;
+	options.up_end.egress = (struct pipeline_egress){ .rate_mbit = 1000,
+							  .bucket_bytes = 10000,
+							  .queue_bytes = 64 * 1504 };
+	with_cc = &fanin_cc_delay;
+	open_world(&options, 1, 16, "single");
+	with_cc = NULL;
+	ck_assert_uint_ge(world.job.joining[0].ack.window, 512);
+	elapsed_ns = allreduce(count);
+	ck_assert_uint_le(elapsed_ns, link_ns + link_ns / 5);
+	close_world();
+}
+END_TEST
+
 /* ------------------------------------------------------------------ a thousand ranks */
 
 #define PER_LEAF 64
@@ -519,6 +575,8 @@ suite_network(void)
 	tcase_add_test(tests, the_same_seed_is_the_same_run_whatever_is_lost);
 	tcase_add_test(tests, sixteen_leaves_are_exact);
 	tcase_add_test(tests, a_slow_link_delays_and_loses_nothing);
+	tcase_add_loop_test(tests, what_waits_above_the_leaf_is_not_asked_for, 0, 3);
+	tcase_add_test(tests, windows_shrink_to_what_queues_above_the_leaf_hold);
 	tcase_add_test(tests, sums_of_a_thousand_ranks_are_exact);
 	tcase_add_test(tests, sums_of_a_thousand_ranks_are_exact_whatever_is_lost);
 	tcase_add_test(tests, sums_of_as_many_ranks_as_there_can_be_are_exact);

@@ -156,7 +156,12 @@ expect_shard(const struct fanin_packet_type *type)
 	}
 	make_least(type, &frame);
 	hdr->members |= UINT64_C(1) << 56;
-	expect(&frame, FANIN_REASON_ELEMENTS);
+	expect(&frame, FANIN_REASON_NONE);
+	for (unsigned int bit = 57; bit < 64; bit++) {
+		make_least(type, &frame);
+		hdr->members |= UINT64_C(1) << bit;
+		expect(&frame, FANIN_REASON_ELEMENTS);
+	}
 
 	make_least(type, &frame);
 	hdr->members = fanin_shard_encode(
@@ -289,6 +294,7 @@ START_TEST(rows_are_those_of_the_protocol)
 		ROW(14, "DELIVERY", DOWN, BLOCK, DATA, 0, ANY, ANY),
 		ROW(15, "SPARSE", UP, BLOCK, SHARD, 0, MANY, ZERO),
 		ROW(16, "SPARSE_RESULT", DOWN, BLOCK, SHARD, 0, MANY, ZERO),
+		ROW(17, "SPARSE_KNOWN", UP, BLOCK, SHARD, 0, MANY, ZERO),
 	};
 #undef ROW
 	const size_t n = sizeof(expected) / sizeof(expected[0]);

@@ -292,13 +292,19 @@ START_TEST(one_host_may_have_64_shards)
 }
 END_TEST
 
-/* Every host brings all indices of the first buckets of a table of 512 lanes, which are seven times as many as have room there. */
+/* Of two hosts' table. */
+#define LANES 320
+
+/* Every host brings all indices of the table's first buckets, which are eleven times as many as have room there. */
 static void
 bring_buckets(uint16_t n_hosts, uint32_t n_buckets)
 {
 	rig.span = fanin_shard_span_most(4, PAYLOAD);
 	for (uint32_t i = 0; i < rig.span; i++) {
-		for (uint16_t h = 0; h < n_hosts && i * UINT32_C(2654435769) >> 27 < n_buckets; h++)
+		const uint64_t hash = i * UINT32_C(2654435769);
+
+		for (uint16_t h = 0;
+		     h < n_hosts && hash * (LANES / FANIN_BUCKET_LANES) >> 32 < n_buckets; h++)
 			sparse_rig_bring(&rig, h, 0, i, i + h);
 	}
 }
@@ -311,7 +317,7 @@ START_TEST(what_finds_its_bucket_full_leaves_early)
 	rig.dtype = FANIN_WIRE_I32;
 	sparse_rig_run(&rig, 1);
 	ck_assert_uint_eq(rig.asked, 0);
-	ck_assert_uint_eq(sparse_rig_slot(sparse_rig_node_of(&rig, 0), 0)->n_lanes, 512);
+	ck_assert_uint_eq(sparse_rig_slot(sparse_rig_node_of(&rig, 0), 0)->n_lanes, LANES);
 	ck_assert_uint_ge(rig.nodes[_i].stats.own[FANIN_SPARSE_SPILLS], 1);
 	ck_assert_uint_le(rig.nodes[_i].stats.own[FANIN_SPARSE_SPILLS], FANIN_SPILLS_MAX);
 	ck_assert_uint_eq(rig.nodes[_i].stats.own[FANIN_SPARSE_CHANGED_OVER], 0);

@@ -379,32 +379,62 @@ START_TEST(a_result_of_another_span_is_an_error)
 }
 END_TEST
 
-/* Results that this rank has of sparse blocks can't be told to others. */
-START_TEST(a_run_that_is_lost_ends_sparse_requests)
+/* Of requests that are done results of the last window are kept, and of no more. */
+START_TEST(results_of_one_window_are_told_in_another_run)
 {
+	struct sparse_link *link = &sparse_world.links[1];
+	struct fanin_engine *engine;
+	struct sparse_vectors_options options;
+	uint32_t progress;
+
+	sparse_world_open_at(2, 0, true);
+	engine = sparse_world.engines[1];
+	options = options_of(40000, 0.1);
+	allreduce(&options);
+	progress = fanin_engine_progress(engine);
+	ck_assert_uint_gt(progress, SPARSE_WORLD_WINDOW);
+	ck_assert_uint_eq(link->whole, 0);
+	/* The switch has lost the run. */
+	memset(sparse_world.slots, 0, sizeof(sparse_world.slots));
+	fanin_engine_suspect_run(engine);
+	ck_assert_int_eq(fanin_engine_resume(engine, SPARSE_WORLD_EPOCH + 1, 0,
+					     progress - SPARSE_WORLD_WINDOW),
+			 FANIN_OK);
+	sparse_world_step();
+	ck_assert_uint_ge(link->known, SPARSE_WORLD_WINDOW);
+	ck_assert_uint_eq(link->known, link->whole);
+	fanin_engine_suspect_run(engine);
+	ck_assert_int_eq(fanin_engine_resume(engine, SPARSE_WORLD_EPOCH + 2, 0,
+					     progress - SPARSE_WORLD_WINDOW - 1),
+			 FANIN_ERR_REFUSED);
+	ck_assert_ptr_nonnull(strstr(fanin_engine_error(engine)->text, "has no result any more"));
+	sparse_world_close();
+}
+END_TEST
+
+/* What is in progress is sent again, as what may be known to others. */
+START_TEST(blocks_in_progress_are_contributed_to_another_run)
+{
+	struct sparse_link *link = &sparse_world.links[0];
 	struct sparse_vectors_options options;
 	struct sparse_vectors *vectors;
 
 	sparse_world_open_at(2, 0, true);
 	options = options_of(40000, 0.1);
-	allreduce(&options);
 	vectors = sparse_vectors_make(&options);
 	post(vectors, 0);
 	sparse_world_step();
+	ck_assert_uint_eq(link->whole, 0);
+	memset(sparse_world.slots, 0, sizeof(sparse_world.slots));
 	fanin_engine_suspect_run(sparse_world.engines[0]);
-	ck_assert_int_eq(fanin_engine_resume(sparse_world.engines[0], SPARSE_WORLD_EPOCH + 1, 0,
-					     fanin_engine_progress(sparse_world.engines[0])),
-			 FANIN_ERR_REFUSED);
-	ck_assert_int_eq(vectors->requests[0].status, FANIN_ERR_REFUSED);
-	ck_assert_ptr_nonnull(
-		strstr(fanin_engine_error(sparse_world.engines[0])->text, "in a sparse allreduce"));
-	/* One that has all results, of which another lacks some. */
-	fanin_engine_suspect_run(sparse_world.engines[1]);
-	ck_assert_int_eq(fanin_engine_resume(sparse_world.engines[1], SPARSE_WORLD_EPOCH + 1, 0,
-					     fanin_engine_progress(sparse_world.engines[1]) - 1),
-			 FANIN_ERR_REFUSED);
-	sparse_vectors_free(vectors);
+	ck_assert_int_eq(fanin_engine_resume(sparse_world.engines[0], SPARSE_WORLD_EPOCH + 1, 0, 0),
+			 FANIN_OK);
+	sparse_world_step();
+	ck_assert_int_eq(vectors->requests[0].status, FANIN_IN_PROGRESS);
+	ck_assert_uint_ge(link->whole, SPARSE_WORLD_WINDOW);
+	ck_assert_uint_eq(link->known, 0);
 	sparse_world_close();
+	sparse_vectors_free(vectors);
 }
 END_TEST
 
@@ -474,7 +504,8 @@ suite_sparse_engine(void)
 	tcase_add_test(tcase, shards_that_do_not_fit_are_not_taken);
 	tcase_add_loop_test(tcase, shards_are_combined_in_the_order_of_their_numbers, 0, 4);
 	tcase_add_test(tcase, a_result_of_another_span_is_an_error);
-	tcase_add_test(tcase, a_run_that_is_lost_ends_sparse_requests);
+	tcase_add_test(tcase, results_of_one_window_are_told_in_another_run);
+	tcase_add_test(tcase, blocks_in_progress_are_contributed_to_another_run);
 	tcase_add_test(tcase, a_run_that_is_lost_after_sparse_requests_is_taken_up_again);
 	tcase_add_test(tcase, the_numbers_are_right);
 	suite_add_tcase(suite, tcase);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sparse vectors at a host: how they are cut into blocks and shards, what is made of dense ones, and the public calls, whose ranks agree on a
+ * Sparse vectors at a host: how they are cut into blocks and shards, and the public calls, whose ranks agree on a
  * density around the switch of sparse_world.h.
  */
 #include <check.h>
@@ -9,10 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hostlib/src/comm/context.h"
 #include "hostlib/src/ring/ring.h"
+#include "tests/unit/sparse_comms.h"
 #include "tests/unit/sparse_vectors.h"
-#include "tests/unit/sparse_world.h"
 #include "tests/unit/suites.h"
 
 #define MOST_PAYLOAD 8192
@@ -242,185 +241,7 @@ START_TEST(packets_that_are_too_short_are_refused)
 }
 END_TEST
 
-/* ---------------------------------------------------------------- compaction */
-
-static void
-compact_expect(const float *dense, uint64_t n, const struct fanin_compact_opts *options,
-	       const uint32_t *expected, uint64_t n_expected)
-{
-	uint32_t indices[64];
-	float values[64];
-	uint64_t count;
-
-	ck_assert_int_eq(fanin_compact(dense, n, FANIN_F32, options, indices, values, 64, &count),
-			 FANIN_OK);
-	ck_assert_uint_eq(count, n_expected);
-	for (uint64_t i = 0; i < count; i++) {
-		ck_assert_uint_eq(indices[i], expected[i]);
-		ck_assert_int_eq(memcmp(&values[i], &dense[expected[i]], sizeof(float)), 0);
-	}
-	if (n_expected == 0)
-		return;
-	ck_assert_int_eq(fanin_compact(dense, n, FANIN_F32, options, indices, values,
-				       n_expected - 1, &count),
-			 FANIN_ERR_CAPACITY);
-	ck_assert_uint_eq(count, n_expected);
-}
-
-START_TEST(compaction_takes_what_is_large)
-{
-	const float dense[] = { 0, -0.0f, 1e-44f, -2, 3, NAN, -3, INFINITY, 0.5f, 3 };
-	struct fanin_compact_opts options = { .sz = sizeof(options) };
-
-	compact_expect(dense, 10, NULL, (const uint32_t[]){ 2, 3, 4, 5, 6, 7, 8, 9 }, 8);
-	options.threshold = 0.5;
-	compact_expect(dense, 10, &options, (const uint32_t[]){ 3, 4, 5, 6, 7, 9 }, 6);
-	options.threshold = 2.5;
-	compact_expect(dense, 10, &options, (const uint32_t[]){ 4, 5, 6, 7, 9 }, 5);
-	options.threshold = INFINITY;
-	compact_expect(dense, 10, &options, (const uint32_t[]){ 5 }, 1);
-	options.threshold = 0;
-	/* The largest of each bucket of 5; of equal ones the first. */
-	options.bucket = 5;
-	options.top = 1;
-	compact_expect(dense, 10, &options, (const uint32_t[]){ 4, 5 }, 2);
-	options.top = 3;
-	compact_expect(dense, 10, &options, (const uint32_t[]){ 2, 3, 4, 5, 6, 7 }, 6);
-	options.bucket = 0;
-	options.top = 4;
-	compact_expect(dense, 10, &options, (const uint32_t[]){ 4, 5, 6, 7 }, 4);
-	options.top = 100;
-	compact_expect(dense, 10, &options, (const uint32_t[]){ 2, 3, 4, 5, 6, 7, 8, 9 }, 8);
-	compact_expect(dense, 2, &options, NULL, 0);
-	compact_expect(NULL, 0, NULL, NULL, 0);
-}
-END_TEST
-
-START_TEST(magnitudes_of_integers_have_no_sign)
-{
-	static const int8_t bytes[] = { 0, 1, -1, 127, -128, 5 };
-	static const uint64_t words[] = { 0, UINT64_MAX, 7, UINT64_MAX - 1 };
-	struct fanin_compact_opts options = { .sz = sizeof(options), .top = 1, .index_bytes = 8 };
-	uint64_t indices[8], values[8], count;
-	int8_t few[8];
-
-	ck_assert_int_eq(fanin_compact(bytes, 6, FANIN_I8, &options, indices, few, 8, &count),
-			 FANIN_OK);
-	ck_assert_uint_eq(count, 1);
-	ck_assert_uint_eq(indices[0], 4);
-	ck_assert_int_eq(few[0], -128);
-	options.threshold = 4;
-	options.top = 0;
-	ck_assert_int_eq(fanin_compact(bytes, 6, FANIN_I8, &options, indices, few, 8, &count),
-			 FANIN_OK);
-	ck_assert_uint_eq(count, 3);
-	ck_assert_uint_eq(indices[2], 5);
-	options.top = 2;
-	ck_assert_int_eq(fanin_compact(words, 4, FANIN_U64, &options, indices, values, 8, &count),
-			 FANIN_OK);
-	ck_assert_uint_eq(count, 2);
-	ck_assert_uint_eq(indices[0], 1);
-	ck_assert_uint_eq(indices[1], 3);
-}
-END_TEST
-
-START_TEST(compaction_of_random_data_takes_the_largest)
-{
-	struct random random = random_seed(3);
-	float dense[5000];
-	uint32_t indices[5000];
-	float values[5000];
-	uint64_t count;
-	const struct fanin_compact_opts options = { .sz = sizeof(options), .bucket = 512, .top = 7 };
-
-	for (int i = 0; i < 5000; i++)
-		dense[i] = (float)(int32_t)random_below(&random, 41) - 20;
-	ck_assert_int_eq(fanin_compact(dense, 5000, FANIN_F32, &options, indices, values, 5000,
-				       &count),
-			 FANIN_OK);
-	ck_assert_uint_eq(count, 10 * 7);
-	for (uint64_t bucket = 0; bucket < 10; bucket++) {
-		float least = INFINITY;
-		int larger = 0;
-
-		for (uint64_t i = bucket * 7; i < bucket * 7 + 7; i++) {
-			ck_assert_uint_eq(indices[i] / 512, bucket);
-			ck_assert(i == bucket * 7 || indices[i] > indices[i - 1]);
-			least = fminf(least, fabsf(values[i]));
-		}
-		for (uint64_t i = bucket * 512; i < 5000 && i < bucket * 512 + 512; i++)
-			larger += fabsf(dense[i]) > least;
-		ck_assert_int_le(larger, 6);
-	}
-}
-END_TEST
-
-START_TEST(compaction_refuses_what_makes_no_sense)
-{
-	const float dense[2] = { 1, 2 };
-	struct fanin_compact_opts options = { .sz = sizeof(options), .threshold = -1 };
-	uint64_t count;
-
-	ck_assert_int_eq(fanin_compact(dense, 2, FANIN_F32, &options, NULL, NULL, 0, &count),
-			 FANIN_ERR_INVALID);
-	options.threshold = NAN;
-	ck_assert_int_eq(fanin_compact(dense, 2, FANIN_F32, &options, NULL, NULL, 0, &count),
-			 FANIN_ERR_INVALID);
-	options.threshold = 0;
-	options.index_bytes = 2;
-	ck_assert_int_eq(fanin_compact(dense, 2, FANIN_F32, &options, NULL, NULL, 0, &count),
-			 FANIN_ERR_INVALID);
-	ck_assert_int_eq(fanin_compact(dense, 2, FANIN_OPAQUE(4), NULL, NULL, NULL, 0, &count),
-			 FANIN_ERR_INVALID);
-	ck_assert_int_eq(fanin_compact(dense, 2, FANIN_F32, NULL, NULL, NULL, 1, &count),
-			 FANIN_ERR_INVALID);
-	ck_assert_int_eq(fanin_compact(dense, 2, FANIN_F32, NULL, NULL, NULL, 0, &count),
-			 FANIN_ERR_CAPACITY);
-	ck_assert_uint_eq(count, 2);
-}
-END_TEST
-
 /* ---------------------------------------------------------------- public calls */
-
-static struct fanin_ctx contexts[SPARSE_WORLD_RANKS];
-static struct fanin_comm comms[SPARSE_WORLD_RANKS];
-
-static void
-open_world(uint16_t n_ranks)
-{
-	sparse_world_open(n_ranks);
-	for (uint16_t rank = 0; rank < n_ranks; rank++) {
-		contexts[rank] = (struct fanin_ctx){ .comms = &comms[rank] };
-		comms[rank] = (struct fanin_comm){
-			.ops = &fanin_comm_single_ops,
-			.protocol = &fanin_protocol_sparse,
-			.ctx = &contexts[rank],
-			.n_trees = 1,
-			.engine = sparse_world.engines[rank],
-			.next_follow_ns = UINT64_MAX, /* there is no kernel to ask */
-			.member.config = { .rank = rank, .size = n_ranks },
-			.member.handler = "sparse",
-		};
-	}
-}
-
-/* Tests requests until none is in progress, and frees them. Returns the status of the last rank's. */
-static int
-finish(fanin_request **requests)
-{
-	int status = FANIN_OK;
-
-	for (uint16_t rank = 0; rank < sparse_world.n_ranks; rank++) {
-		for (uint32_t step = 0; fanin_test(requests[rank]) == FANIN_IN_PROGRESS; step++) {
-			ck_assert_uint_lt(step, 200000);
-			sparse_world_step();
-			for (uint16_t i = 0; i < sparse_world.n_ranks; i++)
-				fanin_progress(&contexts[i]);
-		}
-		status = fanin_wait(&requests[rank]);
-	}
-	return status;
-}
 
 static int
 post_vector(struct sparse_vectors *vectors, uint16_t rank, const struct fanin_sparse_opts *options,
@@ -429,8 +250,8 @@ post_vector(struct sparse_vectors *vectors, uint16_t rank, const struct fanin_sp
 	return fanin_iallreduce_sparse(vectors->options.n, vectors->nnz[rank], vectors->indices[rank],
 				       vectors->values[rank], &vectors->results[rank],
 				       (enum fanin_dtype)vectors->options.dtype,
-				       (enum fanin_op)vectors->options.op, options, &comms[rank],
-				       request);
+				       (enum fanin_op)vectors->options.op, options,
+				       &sparse_comms[rank], request);
 }
 
 static struct sparse_vectors_options
@@ -454,7 +275,7 @@ START_TEST(what_is_posted_waits_for_the_agreement)
 	uint64_t data[2][SPARSE_WORLD_RANKS][300];
 	const double shares[3] = { 0.2, 0.001, 0 };
 
-	open_world(3);
+	sparse_comms_open(3);
 	sparse_world.loss = _i == 0 ? 0 : 0.05;
 	sparse_world.duplication = sparse_world.loss;
 	for (int i = 0; i < 3; i++) {
@@ -472,18 +293,19 @@ START_TEST(what_is_posted_waits_for_the_agreement)
 		for (int i = 0; i < 2; i++) {
 			for (int k = 0; k < 300; k++)
 				data[i][rank][k] = (uint64_t)(rank + 1) * (uint64_t)(k + i);
-			ck_assert_int_eq(fanin_iallreduce(data[i][rank], data[i][rank], 300, FANIN_U64,
-							  FANIN_SUM, &comms[rank], &dense[i][rank]),
+			ck_assert_int_eq(fanin_iallreduce(data[i][rank], data[i][rank], 300,
+							  FANIN_U64, FANIN_SUM, &sparse_comms[rank],
+							  &dense[i][rank]),
 					 FANIN_OK);
 		}
 		ck_assert_int_eq(fanin_test(dense[1][rank]), FANIN_IN_PROGRESS);
 		for (int i = 0; i < 20; i++)
 			sparse_world_step();
 	}
-	ck_assert_int_eq(finish(dense[1]), FANIN_OK);
-	ck_assert_int_eq(finish(dense[0]), FANIN_OK);
+	ck_assert_int_eq(sparse_comms_finish(dense[1]), FANIN_OK);
+	ck_assert_int_eq(sparse_comms_finish(dense[0]), FANIN_OK);
 	for (int i = 0; i < 3; i++) {
-		ck_assert_int_eq(finish(sparse[i]), FANIN_OK);
+		ck_assert_int_eq(sparse_comms_finish(sparse[i]), FANIN_OK);
 		for (uint16_t rank = 0; rank < 3; rank++)
 			sparse_vectors_expect_result(vectors[i], &vectors[i]->results[rank]);
 		sparse_vectors_free(vectors[i]);
@@ -492,7 +314,7 @@ START_TEST(what_is_posted_waits_for_the_agreement)
 		for (int k = 0; k < 600; k++)
 			ck_assert_uint_eq(data[k / 300][rank][k % 300],
 					  6u * (uint64_t)(k % 300 + k / 300));
-		ck_assert(!comms[rank].agreeing);
+		ck_assert(!sparse_comms[rank].agreeing);
 	}
 	sparse_world_close();
 }
@@ -506,17 +328,17 @@ START_TEST(a_density_needs_no_agreement)
 	struct sparse_vectors *vectors;
 	struct fanin_report report = { .sz = sizeof(report) };
 
-	open_world(2);
+	sparse_comms_open(2);
 	options = options_of(30000, 0.02);
 	vectors = sparse_vectors_make(&options);
 	for (uint16_t rank = 0; rank < 2; rank++) {
 		ck_assert_int_eq(post_vector(vectors, rank, &given, &requests[rank]), FANIN_OK);
-		ck_assert(!comms[rank].agreeing);
+		ck_assert(!sparse_comms[rank].agreeing);
 	}
-	ck_assert_int_eq(finish(requests), FANIN_OK);
+	ck_assert_int_eq(sparse_comms_finish(requests), FANIN_OK);
 	for (uint16_t rank = 0; rank < 2; rank++)
 		sparse_vectors_expect_result(vectors, &vectors->results[rank]);
-	fanin_comm_report(&comms[0], &report);
+	fanin_comm_report(&sparse_comms[0], &report);
 	ck_assert_uint_eq(report.blocks, report.sparse_blocks);
 	ck_assert_uint_eq(report.sparse_elements, 30000);
 	ck_assert_uint_eq(report.sparse_values_sent, 600);
@@ -534,7 +356,7 @@ START_TEST(ranks_with_another_n_fail_and_go_on)
 	fanin_request *requests[SPARSE_WORLD_RANKS];
 	struct sparse_vectors *vectors;
 
-	open_world(2);
+	sparse_comms_open(2);
 	for (int round = 0; round < 2; round++) {
 		options = options_of(1000, 0.1);
 		vectors = sparse_vectors_make(&options);
@@ -542,8 +364,9 @@ START_TEST(ranks_with_another_n_fail_and_go_on)
 			vectors->options.n = round == 0 && rank == 1 ? 1001 : 1000;
 			ck_assert_int_eq(post_vector(vectors, rank, NULL, &requests[rank]), FANIN_OK);
 		}
-		ck_assert_int_eq(finish(requests), round == 0 ? FANIN_ERR_INVALID : FANIN_OK);
-		ck_assert_str_eq(fanin_ctx_error(&contexts[1]),
+		ck_assert_int_eq(sparse_comms_finish(requests),
+				 round == 0 ? FANIN_ERR_INVALID : FANIN_OK);
+		ck_assert_str_eq(fanin_ctx_error(&sparse_contexts[1]),
 				 round == 0 ? "n is 1001 here, and 1000 to 1001 at all ranks, expected "
 					      "the same at all"
 					    : "");
@@ -562,17 +385,17 @@ START_TEST(what_waits_fails_with_the_communicator)
 	fanin_request *requests[3];
 	struct sparse_vectors *vectors;
 
-	open_world(2);
+	sparse_comms_open(2);
 	options = options_of(1000, 0.1);
 	vectors = sparse_vectors_make(&options);
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(post_vector(vectors, 0, NULL, &requests[i]), FANIN_OK);
-	ck_assert_int_eq(fanin_ibarrier(&comms[0], &requests[2]), FANIN_OK);
+	ck_assert_int_eq(fanin_ibarrier(&sparse_comms[0], &requests[2]), FANIN_OK);
 	fanin_engine_abort(sparse_world.engines[0], FANIN_ERR_TIMEOUT, &error);
-	comms[0].gave_up = true;
+	sparse_comms[0].gave_up = true;
 	for (int i = 0; i < 3; i++) {
 		ck_assert_int_eq(fanin_wait(&requests[i]), FANIN_ERR_TIMEOUT);
-		ck_assert_str_eq(fanin_ctx_error(&contexts[0]), "gone");
+		ck_assert_str_eq(fanin_ctx_error(&sparse_contexts[0]), "gone");
 	}
 	ck_assert_int_eq(post_vector(vectors, 0, NULL, &requests[0]), FANIN_ERR_TIMEOUT);
 	sparse_vectors_free(vectors);
@@ -587,7 +410,7 @@ START_TEST(no_room_is_told_with_what_is_needed)
 	struct sparse_vectors *vectors;
 	char expected[128];
 
-	open_world(2);
+	sparse_comms_open(2);
 	options = options_of(5000, 0.1);
 	options.in_place = true;
 	vectors = sparse_vectors_make(&options);
@@ -595,11 +418,11 @@ START_TEST(no_room_is_told_with_what_is_needed)
 		vectors->results[rank].capacity = vectors->n_expected - rank;
 		ck_assert_int_eq(post_vector(vectors, rank, NULL, &requests[rank]), FANIN_OK);
 	}
-	ck_assert_int_eq(finish(requests), FANIN_ERR_CAPACITY);
+	ck_assert_int_eq(sparse_comms_finish(requests), FANIN_ERR_CAPACITY);
 	snprintf(expected, sizeof(expected), "the result has %llu values, capacity is %llu",
 		 (unsigned long long)vectors->n_expected,
 		 (unsigned long long)vectors->n_expected - 1);
-	ck_assert_str_eq(fanin_ctx_error(&contexts[1]), expected);
+	ck_assert_str_eq(fanin_ctx_error(&sparse_contexts[1]), expected);
 	ck_assert_uint_eq(vectors->results[1].count, vectors->n_expected);
 	sparse_vectors_expect_result(vectors, &vectors->results[0]);
 	sparse_vectors_free(vectors);
@@ -619,11 +442,11 @@ refused(int status, const char *text, uint64_t n, uint64_t nnz, const void *indi
 	fanin_request *request = NULL;
 
 	ck_assert_int_eq(fanin_iallreduce_sparse(n, nnz, indices, some_values, result, dtype, op,
-						 options, &comms[0], &request),
+						 options, &sparse_comms[0], &request),
 			 status);
 	ck_assert_ptr_null(request);
-	ck_assert_str_eq(fanin_ctx_error(&contexts[0]), text);
-	ck_assert_ptr_null(comms[0].requests);
+	ck_assert_str_eq(fanin_ctx_error(&sparse_contexts[0]), text);
+	ck_assert_ptr_null(sparse_comms[0].requests);
 }
 
 START_TEST(arguments_are_checked)
@@ -633,7 +456,7 @@ START_TEST(arguments_are_checked)
 	struct fanin_sparse_opts options = { .sz = sizeof(options) };
 	int32_t dense[16];
 
-	open_world(2);
+	sparse_comms_open(2);
 	refused(FANIN_ERR_INVALID,
 		"indices[1] is 3, expected more than the one before it, which is 5", 10, 2,
 		descending, &result, FANIN_I32, FANIN_SUM, NULL);
@@ -677,9 +500,10 @@ END_TEST
 
 START_TEST(what_is_not_defined_is_refused_by_name)
 {
+	struct fanin_protocol without = fanin_protocol_ring;
 	struct fanin_sparse_result result = { .sz = sizeof(result) };
 
-	open_world(2);
+	sparse_comms_open(2);
 	refused(FANIN_ERR_UNSUPPORTED,
 		"avg is not defined on sparse vectors, of which a rank may have no value at an index: take "
 		"sum",
@@ -690,27 +514,23 @@ START_TEST(what_is_not_defined_is_refused_by_name)
 		&result, FANIN_OPAQUE(4), FANIN_SUM, NULL);
 	refused(FANIN_ERR_UNSUPPORTED, "bxor is not defined on f32", 10, 1, some_indices, &result,
 		FANIN_F32, FANIN_BXOR, NULL);
-	comms[0].member.wide = true;
+	sparse_comms[0].member.wide = true;
 	refused(FANIN_ERR_UNSUPPORTED,
 		"the job accumulates sums of bf16 in f32, which are not defined on sparse vectors: take f32, "
 		"or a job that does not accumulate in f32",
 		10, 1, some_indices, &result, FANIN_BF16, FANIN_SUM, NULL);
-	comms[0].n_trees = 2;
-	refused(FANIN_ERR_UNSUPPORTED,
-		"the job has 2 trees, and allreduce_sparse runs on one: ask for 1 when joining", 10,
-		1, some_indices, &result, FANIN_F32, FANIN_SUM, NULL);
-	comms[0].n_trees = 1;
-	comms[0].protocol = &fanin_protocol_window;
-	strcpy(comms[0].member.handler, "single");
+	sparse_comms[0].protocol = &fanin_protocol_window;
+	strcpy(sparse_comms[0].member.handler, "single");
 	refused(FANIN_ERR_UNSUPPORTED,
 		"the job's handler single has no allreduce_sparse: make the job with the handler sparse, "
 		"sparse-array or sparse-hash, or use allreduce",
 		10, 1, some_indices, &result, FANIN_F32, FANIN_SUM, NULL);
-	comms[0].protocol = &fanin_protocol_ring;
-	strcpy(comms[0].mode_reason, "there is no tree");
+	without.collectives = 1 << FANIN_COLLECTIVE_ALLREDUCE;
+	sparse_comms[0].protocol = &without;
+	strcpy(sparse_comms[0].mode_reason, "there is no tree");
 	refused(FANIN_ERR_UNSUPPORTED,
-		"the job runs without a switch (there is no tree), and allreduce_sparse only with one: use "
-		"allreduce",
+		"the job runs without a switch (there is no tree), and its protocol ring has no "
+		"allreduce_sparse: use allreduce",
 		10, 1, some_indices, &result, FANIN_F32, FANIN_SUM, NULL);
 	sparse_world_close();
 }
@@ -724,16 +544,16 @@ START_TEST(a_rank_alone_gets_what_it_brings)
 	struct fanin_sparse_result result = { .sz = sizeof(result), .dense = dense };
 	static const int32_t expected[10] = { 0, 0, 0, 1, 0, 5, 0, 0, 0, 4 };
 
-	open_world(1);
-	comms[0].protocol = &fanin_protocol_window;
+	sparse_comms_open(1);
+	sparse_comms[0].protocol = &fanin_protocol_window;
 	ck_assert_int_eq(fanin_allreduce_sparse(10, 4, some_indices, some_values, &result,
-						FANIN_I32, FANIN_SUM, &coalescing, &comms[0]),
+						FANIN_I32, FANIN_SUM, &coalescing, &sparse_comms[0]),
 			 FANIN_OK);
 	ck_assert_int_eq(memcmp(dense, expected, sizeof(dense)), 0);
 	ck_assert_uint_eq(result.count, 3);
 	result = (struct fanin_sparse_result){ .sz = sizeof(result) };
 	ck_assert_int_eq(fanin_allreduce_sparse(10, 4, some_indices, some_values, &result,
-						FANIN_I32, FANIN_MAX, &coalescing, &comms[0]),
+						FANIN_I32, FANIN_MAX, &coalescing, &sparse_comms[0]),
 			 FANIN_OK);
 	ck_assert_uint_eq(result.count, 3);
 	ck_assert_uint_eq(((const uint32_t *)result.indices)[2], 9);
@@ -746,14 +566,15 @@ START_TEST(a_rank_alone_gets_what_it_brings)
 	result.values = some_values;
 	result.capacity = 1;
 	ck_assert_int_eq(fanin_allreduce_sparse(10, 2, some_indices, some_values, &result,
-						FANIN_I32, FANIN_MAX, NULL, &comms[0]),
+						FANIN_I32, FANIN_MAX, NULL, &sparse_comms[0]),
 			 FANIN_ERR_CAPACITY);
-	ck_assert_str_eq(fanin_ctx_error(&contexts[0]), "the result has 2 values, capacity is 1");
+	ck_assert_str_eq(fanin_ctx_error(&sparse_contexts[0]),
+			 "the result has 2 values, capacity is 1");
 	fanin_sparse_result_free(&result);
 	ck_assert_ptr_eq(result.indices, some_indices);
 	/* Nothing at all. */
 	ck_assert_int_eq(fanin_allreduce_sparse(0, 0, NULL, NULL, &result, FANIN_I32, FANIN_MAX,
-						NULL, &comms[0]),
+						NULL, &sparse_comms[0]),
 			 FANIN_OK);
 	ck_assert_uint_eq(result.count, 0);
 	sparse_world_close();
@@ -767,13 +588,14 @@ START_TEST(duplicates_are_combined_before_they_are_sent)
 						  { .sz = sizeof(results[0]) } };
 	fanin_request *requests[2];
 
-	open_world(2);
+	sparse_comms_open(2);
 	for (uint16_t rank = 0; rank < 2; rank++)
 		ck_assert_int_eq(fanin_iallreduce_sparse(10, 4, some_indices, some_values,
 							 &results[rank], FANIN_I32, FANIN_SUM,
-							 &coalescing, &comms[rank], &requests[rank]),
+							 &coalescing, &sparse_comms[rank],
+							 &requests[rank]),
 				 FANIN_OK);
-	ck_assert_int_eq(finish(requests), FANIN_OK);
+	ck_assert_int_eq(sparse_comms_finish(requests), FANIN_OK);
 	for (uint16_t rank = 0; rank < 2; rank++) {
 		ck_assert_uint_eq(results[rank].count, 3);
 		ck_assert_int_eq(((const int32_t *)results[rank].values)[0], 2);
@@ -791,7 +613,6 @@ suite_sparse_host(void)
 {
 	Suite *suite = suite_create("sparse_host");
 	TCase *cutting = tcase_create("cutting");
-	TCase *compaction = tcase_create("compaction");
 	TCase *calls = tcase_create("calls");
 
 	tcase_set_timeout(cutting, 60);
@@ -802,11 +623,6 @@ suite_sparse_host(void)
 	tcase_add_test(cutting, a_span_fills_a_packet_on_average);
 	tcase_add_test(cutting, packets_that_are_too_short_are_refused);
 	suite_add_tcase(suite, cutting);
-	tcase_add_test(compaction, compaction_takes_what_is_large);
-	tcase_add_test(compaction, magnitudes_of_integers_have_no_sign);
-	tcase_add_test(compaction, compaction_of_random_data_takes_the_largest);
-	tcase_add_test(compaction, compaction_refuses_what_makes_no_sense);
-	suite_add_tcase(suite, compaction);
 	tcase_set_timeout(calls, 60);
 	tcase_add_loop_test(calls, what_is_posted_waits_for_the_agreement, 0, 2);
 	tcase_add_test(calls, a_density_needs_no_agreement);

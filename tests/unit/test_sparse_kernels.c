@@ -169,15 +169,20 @@ check_taken(enum fanin_isa isa, unsigned int dtype, uint32_t from, uint32_t coun
 	const unsigned int size = fanin_dtype_size(dtype), width = is_short ? 2 : 4;
 	uint8_t out[SPAN * 8 + MARGIN], indices[SPAN * 4 + MARGIN];
 	uint32_t next = from, end;
+	uint16_t short_tags[SPAN];
 
+	for (uint32_t i = 0; tags != NULL && i < SPAN; i++)
+		short_tags[i] = (uint16_t)tags[i];
 	memset(out, GUARD, sizeof(out));
 	memset(indices, GUARD, sizeof(indices));
 	if (tags == NULL)
 		end = (is_short ? take->list16 : take->list32)(out, indices, values, occupied, from,
 							       count);
 	else
-		end = (is_short ? take->table16 : take->table32)(out, indices, values, occupied,
-								 tags, from, count);
+		end = (is_short ? take->table16
+				: take->table32)(out, indices, values, occupied,
+						 is_short ? (const void *)short_tags : tags, from,
+						 count);
 	for (uint32_t n = 0; n < count; n++, next++) {
 		uint32_t index = 0;
 
@@ -241,47 +246,143 @@ START_TEST(values_are_taken_in_their_order)
 }
 END_TEST
 
-START_TEST(an_index_keeps_its_lane)
+#define BUCKETS 61
+#define LANES (64 * FANIN_BUCKET_LANES)
+
+/* The tag of a lane, as the indices are long. */
+static uint32_t
+tag_of(const void *tags, unsigned int index_bytes, uint32_t lane)
 {
-	const struct fanin_sparse_table *table;
+	uint32_t tag = 0;
+
+	memcpy(&tag, (const uint8_t *)tags + (size_t)lane * index_bytes, index_bytes);
+	return tag;
+}
+
+/* 50 values at a time, until the table has no room for many; then what is in the lanes is what was said to be combined. */
+static void
+fill_table(enum fanin_isa isa, unsigned int dtype, unsigned int op, unsigned int index_bytes)
+{
+	const struct fanin_sparse_combine *combine = fanin_kernel_sparse(isa, dtype, op);
+	const struct fanin_sparse_table *table = fanin_kernel_sparse_table(isa);
+	const unsigned int size = fanin_dtype_size(dtype);
+	const uint32_t limit = index_bytes == 2 ? 65536 : 1u << 20;
+	static uint32_t tags[LANES] __attribute__((aligned(64)));
+	static uint64_t lanes[LANES] __attribute__((aligned(64)));
+	static uint64_t sums[1u << 20];
+	static bool has[1u << 20];
+	uint64_t taken_bits[LANES / 64];
+	size_t taken = 0, n_has = 0, full = 0, found = 0;
+
+	memset(tags, 0, sizeof(tags));
+	memset(has, 0, sizeof(has));
+	memset(lanes, GUARD, sizeof(lanes));
+	for (unsigned int round = 0; round < 60; round++) {
+		uint8_t indices[100 * 4 + 1], from[100 * 8 + 1];
+		uint32_t at[100];
+
+		for (unsigned int i = 0; i < 100; i++) {
+			const uint64_t value = 1 + random_below(&seed, 9);
+
+			at[i] = random_below(&seed, 2000) * (limit / 2048) + random_below(&seed, 2);
+			if (i == 7)
+				at[i] = limit - 1;
+			memcpy(indices + 1 + (size_t)i * index_bytes, &at[i], index_bytes);
+			memcpy(from + 1 + (size_t)i * size, &value, size);
+		}
+		for (size_t i = 0; i < 100; i++) {
+			const size_t n = (index_bytes == 2 ? combine->table16 : combine->table32)(
+				lanes, tags, BUCKETS, from + 1 + i * size,
+				indices + 1 + i * index_bytes, 100 - i, &taken);
+
+			ck_assert_uint_le(n, 100 - i);
+			for (size_t end = i + n; i < end; i++) {
+				uint64_t value = 0;
+
+				/* The last index of 2 bytes has no tag. */
+				ck_assert(index_bytes == 4 || at[i] != 65535);
+				memcpy(&value, from + 1 + i * size, size);
+				if (has[at[i]])
+					fanin_kernel(isa, dtype, op)(&sums[at[i]], &value, 1);
+				else
+					sums[at[i]] = value;
+				n_has += !has[at[i]];
+				has[at[i]] = true;
+			}
+			/* The bucket is full, now and for ever, and the index never had a lane. */
+			if (i < 100) {
+				ck_assert(!has[at[i]]);
+				full++;
+			}
+		}
+	}
+	ck_assert_uint_gt(full, 60);
+	ck_assert_uint_eq(taken, n_has);
+	(index_bytes == 2 ? table->occupied16 : table->occupied32)(taken_bits, tags, LANES);
+	for (uint32_t lane = 0; lane < LANES; lane++) {
+		const uint32_t tag = tag_of(tags, index_bytes, lane);
+
+		ck_assert_int_eq(tag != 0, (int)(taken_bits[lane / 64] >> lane % 64 & 1));
+		if (tag == 0)
+			continue;
+		ck_assert_uint_lt(lane, BUCKETS * FANIN_BUCKET_LANES);
+		ck_assert(has[tag - 1]);
+		ck_assert_mem_eq((uint8_t *)lanes + (size_t)lane * size, &sums[tag - 1], size);
+		found++;
+	}
+	ck_assert_uint_eq(found, n_has);
+}
+
+START_TEST(a_table_has_each_index_once)
+{
+	static const struct {
+		unsigned int dtype, op;
+	} pairs[] = { { FANIN_WIRE_U8, FANIN_WIRE_SUM },  { FANIN_WIRE_I16, FANIN_WIRE_MIN },
+		      { FANIN_WIRE_F16, FANIN_WIRE_SUM }, { FANIN_WIRE_F32, FANIN_WIRE_SUM },
+		      { FANIN_WIRE_F32, FANIN_WIRE_MAX }, { FANIN_WIRE_I32, FANIN_WIRE_BXOR },
+		      { FANIN_WIRE_F64, FANIN_WIRE_SUM }, { FANIN_WIRE_U64, FANIN_WIRE_PROD } };
 	const enum fanin_isa isa = (enum fanin_isa)_i;
-	static uint32_t tags[64 * FANIN_BUCKET_LANES] __attribute__((aligned(64)));
-	static uint32_t lane_of[65536];
-	unsigned int full = 0;
-	size_t taken = 0, lanes_taken = 0;
 
 	if (isa > fanin_isa_detect())
 		return;
-	table = fanin_kernel_sparse_table(isa);
-	memset(tags, 0, sizeof(tags));
-	memset(lane_of, 0, sizeof(lane_of));
 	seed = random_seed(7);
-	for (unsigned int round = 0; round < 200; round++) {
-		uint16_t short_indices[50];
-		uint32_t indices[50], lanes[50];
-
-		for (unsigned int i = 0; i < 50; i++)
-			short_indices[i] = (uint16_t)(indices[i] = random_below(&seed, 2000) * 31);
-		taken += round % 2 == 0 ? table->locate16(tags, 32 - 6, short_indices, 50, lanes)
-					: table->locate32(tags, 32 - 6, indices, 50, lanes);
-		for (unsigned int i = 0; i < 50; i++) {
-			if (lanes[i] == FANIN_NO_LANE) {
-				/* The bucket is full, now and for ever, and it never had a lane. */
-				ck_assert_uint_eq(lane_of[indices[i]], 0);
-				full++;
-				continue;
-			}
-			ck_assert_uint_lt(lanes[i], N_ELEMENTS(tags));
-			ck_assert_uint_eq(tags[lanes[i]], indices[i] + 1);
-			if (lane_of[indices[i]] != 0)
-				ck_assert_uint_eq(lane_of[indices[i]], lanes[i] + 1);
-			lane_of[indices[i]] = lanes[i] + 1;
-		}
+	for (size_t i = 0; i < N_ELEMENTS(pairs); i++) {
+		fill_table(isa, pairs[i].dtype, pairs[i].op, 2);
+		fill_table(isa, pairs[i].dtype, pairs[i].op, 4);
 	}
-	for (size_t i = 0; i < N_ELEMENTS(tags); i++)
-		lanes_taken += tags[i] != 0;
-	ck_assert_uint_eq(taken, lanes_taken);
-	ck_assert_uint_gt(full, 0);
+}
+END_TEST
+
+START_TEST(bits_become_indices)
+{
+	const enum fanin_isa isa = (enum fanin_isa)_i;
+	uint8_t words[1 + 8 * 20];
+	uint16_t shorts[20 * 64];
+	uint32_t longs[20 * 64];
+
+	if (isa > fanin_isa_detect())
+		return;
+	seed = random_seed(8);
+	for (unsigned int round = 0; round < 100; round++) {
+		const uint32_t first = random_below(&seed, 100) * 64;
+		size_t n = 0;
+
+		for (size_t i = 0; i < sizeof(words); i++)
+			words[i] = (uint8_t)(random_u32(&seed) & random_u32(&seed));
+		ck_assert_uint_eq(fanin_kernel_sparse_table(isa)->indices16(shorts, words + 1, 20,
+									    first),
+				  fanin_kernel_sparse_table(isa)->indices32(longs, words + 1, 20,
+									    first));
+		for (uint32_t i = 0; i < 20 * 64; i++) {
+			if ((words[1 + i / 8] >> i % 8 & 1) == 0)
+				continue;
+			ck_assert_uint_eq(shorts[n], first + i);
+			ck_assert_uint_eq(longs[n++], first + i);
+		}
+		ck_assert_uint_eq(fanin_kernel_sparse_table(isa)->indices16(shorts, words + 1, 20,
+									    first),
+				  n);
+	}
 }
 END_TEST
 
@@ -294,7 +395,8 @@ suite_sparse_kernels(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, values_are_combined_at_their_indices, 0, FANIN_ISA_COUNT);
 	tcase_add_loop_test(tcase, values_are_taken_in_their_order, 0, FANIN_ISA_COUNT);
-	tcase_add_loop_test(tcase, an_index_keeps_its_lane, 0, FANIN_ISA_COUNT);
+	tcase_add_loop_test(tcase, a_table_has_each_index_once, 0, FANIN_ISA_COUNT);
+	tcase_add_loop_test(tcase, bits_become_indices, 0, FANIN_ISA_COUNT);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

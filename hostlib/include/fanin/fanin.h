@@ -218,7 +218,7 @@ struct fanin_join_opts {
 	const char *job_name;
 	const char *manager; /* the manager's ADDRESS[:PORT]; default: FANIN_MANAGER, else that in /etc/fanin/fanin.conf */
 	const char *token;   /* the manager's token; default: FANIN_TOKEN, else as the file says */
-	const char *handler; /* the job's handler; default "auto" */
+	const char *handler; /* the job's handler; default "auto". "ring": the hosts reduce in a ring, whatever the switches have */
 	bool fixed_rank;     /* `rank` is this host's rank; default: by order of arrival */
 	bool reproducible;   /* floating-point sums have the same bits in every run */
 	bool accumulate_f32; /* accumulate sums and averages of f16 and bf16 in f32 */
@@ -301,6 +301,15 @@ struct fanin_report {
 	uint64_t shards_received;        /* each once */
 	uint64_t shard_bytes_sent;       /* payload of these */
 	uint64_t sparse_dense_bytes;     /* payload that dense blocks would have taken */
+	/*
+	 * Without a switch sparse allreduces have vectors in place of packets, and a ring's allreduce in place of dense blocks: sparse_blocks
+	 * are collectives, shards the vectors of all rounds, shard_bytes_sent their bytes, sparse_dense_bytes what the ring would have sent.
+	 */
+	const char *sparse_algorithm; /* "in-network", "recursive-doubling" without a switch, or "" if there are none */
+	uint64_t tcp_bytes_sent; /* data between hosts, of all collectives without a switch */
+	uint64_t tcp_bytes_received;
+	uint64_t maybe_sparse; /* allreduces with the hint FANIN_MAYBE_SPARSE that could be sparse ones */
+	uint64_t maybe_sparse_taken; /* and how many of them were */
 };
 
 /*
@@ -353,6 +362,24 @@ FANIN_API int fanin_iallreduce(const void *send, void *recv, size_t count, enum 
 FANIN_API int fanin_allreduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype,
 			      enum fanin_op op, fanin_comm *comm);
 
+/* What the caller knows of the vectors of an allreduce. */
+#define FANIN_MAYBE_SPARSE 1u /* most elements may be 0 */
+
+/*
+ * Posts an allreduce with hints, which change how it is done and how long it takes, but not what comes of it. All ranks give the same ones.
+ *
+ * hints: 0 or FANIN_MAYBE_SPARSE. With the latter each rank counts the elements that are not 0, and the ranks agree on the largest number by
+ * a small allreduce, for which everything that is posted later waits. Sparse vectors are sent then where that is shorter, also for the
+ * result (docs/collectives.md). A sum of zeros only is +0.0 there, whatever their signs are. Ignored if the operator is not sum, and in jobs
+ * that carry no sparse vectors; the report tells how many allreduces were posted with the hint, and how many ran as sparse ones.
+ */
+FANIN_API int fanin_iallreduce_hinted(const void *send, void *recv, size_t count,
+				      enum fanin_dtype dtype, enum fanin_op op, unsigned int hints,
+				      fanin_comm *comm, fanin_request **req);
+FANIN_API int fanin_allreduce_hinted(const void *send, void *recv, size_t count,
+				     enum fanin_dtype dtype, enum fanin_op op, unsigned int hints,
+				     fanin_comm *comm);
+
 /*
  * Posts a reduce: an allreduce whose result only the rank `root` gets. send, recv: count elements;
  * other ranks' recv is not used. In place: send == recv at the root.
@@ -401,7 +428,7 @@ struct fanin_sparse_opts {
 	/*
 	 * The largest part of the vector that a rank brings values for, 0 to 1, which decides how many indices a block has. All ranks
 	 * give the same. It need not be exact: a wrong one costs packets. Default: the ranks find it by a small allreduce before, and
-	 * what is posted later waits for that.
+	 * what is posted later waits for that. Not used without a switch.
 	 */
 	double density;
 	uint8_t index_bytes; /* of each index, sent and received: 4 (uint32_t, default) or 8 (uint64_t) */
@@ -432,10 +459,11 @@ struct fanin_sparse_result {
  * once, below n. values: nnz elements. result: see there; a sparse one may be received in place, where indices and values of the result
  * are those that are sent; a dense one overlaps nothing. opts: may be NULL; copied.
  *
+ * Without a switch the ranks exchange them by recursive doubling, and need no density.
+ *
  * Averages and custom operators, and sums of f16 and bf16 in jobs that accumulate in f32, are FANIN_ERR_UNSUPPORTED, as are jobs of
- * several ranks whose handler knows no sparse blocks, and jobs of several trees. If a switch loses the run while it is in progress, it
- * fails with FANIN_ERR_REFUSED. When it is done, fanin_wait may return FANIN_ERR_CAPACITY if the result has no room; the ranks that have some
- * got it.
+ * several ranks whose handler knows no sparse blocks. When it is done, fanin_wait may return FANIN_ERR_CAPACITY if
+ * the result has no room; the ranks that have some got it.
  */
 FANIN_API int fanin_iallreduce_sparse(uint64_t n, uint64_t nnz, const void *indices,
 				      const void *values, struct fanin_sparse_result *result,

@@ -139,11 +139,11 @@ fanin_request_post(const struct fanin_request *call, size_t count, fanin_request
 /*
  * Checks and posts a request.
  *
- * call: has send, recv, comm, collective and root. op: not used if nothing is combined.
+ * call: has send, recv, comm, collective and root. op: not used if nothing is combined. hints: 0 but for allreduce.
  */
 static int
-collective_post(struct fanin_request call, size_t count, enum fanin_dtype dtype, enum fanin_op op,
-		fanin_request **req)
+hinted_post(struct fanin_request call, size_t count, enum fanin_dtype dtype, enum fanin_op op,
+	    unsigned int hints, fanin_request **req)
 {
 	struct fanin_ctx *ctx;
 	int status;
@@ -153,12 +153,26 @@ collective_post(struct fanin_request call, size_t count, enum fanin_dtype dtype,
 	ctx = call.comm->ctx;
 	fanin_error_clear(&ctx->error);
 	status = arguments_check(&call, count, dtype, op, &ctx->error);
+	if (status == FANIN_OK && (hints & ~FANIN_MAYBE_SPARSE) != 0)
+		status = fanin_error_set(&ctx->error, FANIN_ERR_INVALID,
+					 "hints are 0x%x, expected 0 or FANIN_MAYBE_SPARSE", hints);
+	if (status == FANIN_OK && hints != 0)
+		status = fanin_sparse_hint_take(&call, count);
 	if (status != FANIN_OK)
 		return status;
 	fanin_ctx_lock(ctx);
 	status = fanin_request_post(&call, count, req);
 	fanin_ctx_unlock(ctx);
+	if (status != FANIN_OK)
+		fanin_sparse_vector_free(call.sparse);
 	return status;
+}
+
+static int
+collective_post(struct fanin_request call, size_t count, enum fanin_dtype dtype, enum fanin_op op,
+		fanin_request **req)
+{
+	return hinted_post(call, count, dtype, op, 0, req);
 }
 
 /* Waits for the request of a blocking call and frees it. */
@@ -177,6 +191,17 @@ fanin_iallreduce(const void *send, void *recv, size_t count, enum fanin_dtype dt
 	};
 
 	return collective_post(call, count, dtype, op, req);
+}
+
+int
+fanin_iallreduce_hinted(const void *send, void *recv, size_t count, enum fanin_dtype dtype,
+			enum fanin_op op, unsigned int hints, fanin_comm *comm, fanin_request **req)
+{
+	const struct fanin_request call = {
+		.comm = comm, .send = send, .recv = recv, .collective = FANIN_COLLECTIVE_ALLREDUCE
+	};
+
+	return hinted_post(call, count, dtype, op, hints, req);
 }
 
 int
@@ -241,6 +266,16 @@ fanin_allreduce(const void *send, void *recv, size_t count, enum fanin_dtype dty
 	fanin_request *request;
 
 	return wait_for(fanin_iallreduce(send, recv, count, dtype, op, comm, &request), &request);
+}
+
+int
+fanin_allreduce_hinted(const void *send, void *recv, size_t count, enum fanin_dtype dtype,
+		       enum fanin_op op, unsigned int hints, fanin_comm *comm)
+{
+	fanin_request *request;
+
+	return wait_for(fanin_iallreduce_hinted(send, recv, count, dtype, op, hints, comm, &request),
+			&request);
 }
 
 int

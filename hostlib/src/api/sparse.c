@@ -45,18 +45,13 @@ job_check(const struct fanin_comm *comm, struct fanin_error *error)
 {
 	if (comm->member.config.size == 1)
 		return FANIN_OK;
-	if (comm->n_trees > 1)
-		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-				       "the job has %u trees, and allreduce_sparse runs on one: ask for 1 "
-				       "when joining",
-				       comm->n_trees);
 	if ((comm->protocol->collectives >> FANIN_COLLECTIVE_ALLREDUCE_SPARSE & 1) != 0)
 		return FANIN_OK;
 	if (comm->protocol->on_switch == NULL)
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
-				       "the job runs without a switch (%s), and allreduce_sparse only with "
-				       "one: use allreduce",
-				       comm->mode_reason);
+				       "the job runs without a switch (%s), and its protocol %s has no "
+				       "allreduce_sparse: use allreduce",
+				       comm->mode_reason, comm->protocol->name);
 	return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
 			       "the job's handler %s has no allreduce_sparse: make the job with the handler "
 			       "sparse, sparse-array or sparse-hash, or use allreduce",
@@ -254,6 +249,36 @@ fanin_allreduce_sparse(uint64_t n, uint64_t nnz, const void *indices, const void
 					     &request);
 
 	return status == FANIN_OK ? fanin_wait(&request) : status;
+}
+
+int
+fanin_sparse_hint_take(struct fanin_request *call, size_t count)
+{
+	struct fanin_comm *comm = call->comm;
+	const uint16_t n_ranks = comm->member.config.size;
+	struct fanin_error why;
+	struct fanin_sparse_vector *sparse;
+
+	if (call->op != FANIN_SUM || n_ranks == 1 || job_check(comm, &why) != FANIN_OK ||
+	    operator_check(comm, call->dtype, FANIN_SUM, &why) != FANIN_OK)
+		return FANIN_OK;
+	sparse = malloc(sizeof(*sparse));
+	if (sparse == NULL)
+		return fanin_error_set(&comm->ctx->error, FANIN_ERR_NO_MEMORY, "out of memory");
+	*sparse = (struct fanin_sparse_vector){
+		.n = count,
+		.result = &sparse->whole,
+		.whole = { .sz = sizeof(sparse->whole), .dense = call->recv },
+		.dtype = call->dtype,
+		.op = call->op,
+		.element_bytes = call->element_bytes,
+		.combine = fanin_kernel(fanin_isa_detect(), call->dtype, call->op),
+		.is_hinted = true,
+	};
+	fanin_sparse_vector_of_dense(sparse, call->send, n_ranks, comm->protocol->on_switch != NULL);
+	call->sparse = sparse;
+	call->collective = FANIN_COLLECTIVE_ALLREDUCE_SPARSE;
+	return FANIN_OK;
 }
 
 int

@@ -16,6 +16,10 @@
  * window. With 4 hosts on two idle cores windows of 64 and 256 blocks have the same goodput and
  * pings of 1 and 4 ms; with two busy loops beside, 64 has a third of the goodput of 256.
  *
+ * It begins with a small window, which doubles with each round until it is W. Queues may be shorter than W blocks, and what they drop
+ * has to be sent again before anything can be learned of delays. Links lose packets at random, whatever the window; but if a round
+ * loses many more blocks than others did, queues overflow, and half the window is enough.
+ *
  * A block also waits for other hosts. Hosts run trials at the same block numbers, so that both
  * delays include the same waits.
  */
@@ -60,6 +64,9 @@
 #define SMALLEST 64
 #define SHORT_NS (2 * 1000000ull)
 
+/* Queues overflow if a round loses so much, of each 1024 blocks, and twice as much as the round that lost least. */
+#define OVERFLOW 256
+
 static void
 window_set(struct fanin_cc *cc, uint32_t window)
 {
@@ -73,8 +80,15 @@ window_set(struct fanin_cc *cc, uint32_t window)
 static void
 delay_init(struct fanin_cc *cc)
 {
+	if (cc->limit > SMALLEST)
+		cc->window = SMALLEST;
 	cc->delay = (struct fanin_cc_delay){
-		.steady = cc->limit, .skip = cc->limit, .goodput = GOODPUT_ONE, .searching = -1
+		.steady = cc->window,
+		.skip = cc->window,
+		.goodput = GOODPUT_ONE,
+		.searching = -1,
+		.starting = cc->window < cc->limit,
+		.least_lost = UINT32_MAX,
 	};
 }
 
@@ -188,6 +202,34 @@ steady_judge(struct fanin_cc *cc, uint64_t mean_ns, uint32_t block)
 }
 
 static void
+start_grow(struct fanin_cc *cc)
+{
+	cc->delay.steady = 2 * cc->window < cc->limit ? 2 * cc->window : cc->limit;
+	cc->delay.starting = cc->delay.steady < cc->limit;
+	window_set(cc, cc->delay.steady);
+}
+
+/* A round has passed. */
+static void
+round_judge(struct fanin_cc *cc)
+{
+	struct fanin_cc_delay *delay = &cc->delay;
+	const uint32_t lost = (uint32_t)((uint64_t)delay->lost * 1024 / cc->window);
+	const bool overflows = lost >= OVERFLOW && lost / 2 >= delay->least_lost;
+
+	delay->done = 0;
+	delay->lost = 0;
+	if (lost < delay->least_lost)
+		delay->least_lost = lost;
+	if (overflows && cc->window > SMALLEST) {
+		delay->starting = false;
+		trial_end(cc, cc->window / 2 > SMALLEST ? cc->window / 2 : SMALLEST, 0, -1);
+	} else if (delay->starting) {
+		start_grow(cc);
+	}
+}
+
+static void
 delay_on_delay(struct fanin_cc *cc, const struct fanin_cc_sample *sample)
 {
 	struct fanin_cc_delay *delay = &cc->delay;
@@ -195,7 +237,9 @@ delay_on_delay(struct fanin_cc *cc, const struct fanin_cc_sample *sample)
 								    : LEAST_SAMPLES;
 	uint64_t most_ns = CLIP * delay->steady_ns;
 
-	if (sample->generation != cc->generation || cc->limit < 2 * SMALLEST)
+	if (++delay->done >= cc->window)
+		round_judge(cc);
+	if (delay->starting || sample->generation != cc->generation || cc->limit < 2 * SMALLEST)
 		return;
 	if (delay->skip != 0) {
 		delay->skip--;
@@ -213,12 +257,8 @@ delay_on_delay(struct fanin_cc *cc, const struct fanin_cc_sample *sample)
 static void
 delay_on_loss(struct fanin_cc *cc, uint64_t now_ns)
 {
-	/*
-	 * Losses are ignored: links lose packets, and queues that overflow show in delays long
-	 * before.
-	 */
-	(void)cc;
 	(void)now_ns;
+	cc->delay.lost++;
 }
 
 const struct fanin_cc_type fanin_cc_delay = {

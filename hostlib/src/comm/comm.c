@@ -228,7 +228,13 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 		.trees_reason = comm->trees_reason,
 		.protocol = comm->protocol->name,
 		.protocol_reason = comm->protocol_reason,
+		.maybe_sparse = comm->maybe_sparse,
+		.maybe_sparse_taken = comm->maybe_sparse_taken,
+		.sparse_algorithm = "",
 	};
+	if (comm->protocol->on_switch != NULL &&
+	    (comm->protocol->collectives >> FANIN_COLLECTIVE_ALLREDUCE_SPARSE & 1) != 0)
+		full.sparse_algorithm = "in-network";
 	if (comm->manager != NULL) {
 		full.manager = fanin_manager_address(comm->manager);
 		full.manager_problem = fanin_manager_problem(comm->manager);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sparse requests without a density: the ranks agree on the largest number of values by a small allreduce, since all must cut the vector
- * into the same blocks. What is posted meanwhile is held back, as block numbers run on across requests.
+ * into the same blocks, and send a dense one that may be sparse in the same way. What is posted meanwhile is held back, as block numbers run on across requests.
  */
 #include "context.h"
+#include "hostlib/src/protocol/split.h"
 #include "hostlib/src/sparse/sparse.h"
 
 /* The elements of agreement_data, of which the largest are found. */
@@ -13,6 +14,13 @@ enum {
 	NOT_N, /* so that the least n is found, too */
 	N_AGREED
 };
+
+static int
+post_now(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
+{
+	return comm->trees != NULL ? fanin_comm_trees_post(comm->trees, request, count)
+				   : comm->protocol->post(comm->engine, request, count);
+}
 
 /* Asks the others for what the first request that is held needs. */
 static int
@@ -29,7 +37,7 @@ agreement_post(struct fanin_comm *comm, const struct fanin_sparse_vector *sparse
 		.dtype = FANIN_U64,
 		.op = FANIN_MAX,
 	};
-	return comm->protocol->post(comm->engine, &comm->agreement, N_AGREED);
+	return post_now(comm, &comm->agreement, N_AGREED);
 }
 
 int
@@ -59,10 +67,28 @@ held_take(struct fanin_comm *comm)
 	return request;
 }
 
+/* A dense vector that is not sparse enough becomes dense again. */
+static void
+hint_settle(struct fanin_comm *comm, struct fanin_request *request)
+{
+	const struct fanin_sparse_vector *sparse = request->sparse;
+
+	comm->maybe_sparse++;
+	if (fanin_sparse_vector_pays(sparse, sparse->most, comm->member.config.size,
+				     comm->protocol->on_switch != NULL)) {
+		comm->maybe_sparse_taken++;
+		return;
+	}
+	fanin_sparse_vector_free(request->sparse);
+	request->sparse = NULL;
+	request->collective = FANIN_COLLECTIVE_ALLREDUCE;
+}
+
 /* The first request that is held knows what it has waited for. Returns FANIN_OK, or FANIN_ERR_INVALID with its error set. */
 static int
-agreement_take(const struct fanin_comm *comm, struct fanin_sparse_vector *sparse)
+agreement_take(struct fanin_comm *comm, struct fanin_request *request)
 {
+	struct fanin_sparse_vector *sparse = request->sparse;
 	const uint64_t *data = comm->agreement_data;
 
 	if (data[N] != ~data[NOT_N])
@@ -73,6 +99,8 @@ agreement_take(const struct fanin_comm *comm, struct fanin_sparse_vector *sparse
 			(unsigned long long)data[N]);
 	sparse->most = data[MOST_VALUES];
 	sparse->is_known = true;
+	if (sparse->is_hinted)
+		hint_settle(comm, request);
 	return FANIN_OK;
 }
 
@@ -80,7 +108,7 @@ agreement_take(const struct fanin_comm *comm, struct fanin_sparse_vector *sparse
 static void
 held_post(struct fanin_comm *comm, struct fanin_request *request)
 {
-	int status = comm->protocol->post(comm->engine, request, request->held_count);
+	int status = post_now(comm, request, request->held_count);
 
 	if (status != FANIN_OK)
 		request->status = status;
@@ -93,13 +121,14 @@ fanin_comm_agree(struct fanin_comm *comm)
 
 	if (comm->agreement.status == FANIN_IN_PROGRESS)
 		return false;
+	fanin_split_free(&comm->agreement);
 	if (comm->agreement.status != FANIN_OK) {
 		fanin_request_list_fail(&comm->held, comm->agreement.status);
 		comm->agreeing = false;
 		return false;
 	}
 	request = held_take(comm);
-	request->status = agreement_take(comm, request->sparse);
+	request->status = agreement_take(comm, request);
 	if (request->status == FANIN_OK)
 		held_post(comm, request);
 	while (comm->held.first != NULL) {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "hostlib/src/protocol/split.h"
+#include "hostlib/src/sparse/sparse.h"
 
 struct fanin_trees {
 	struct fanin_split split;
@@ -99,6 +100,7 @@ fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	comm->member.config.rank = answer->rank;
 	comm->member.config.size = answer->size;
 	comm->member.wide = trees->members[0].member.wide;
+	memcpy(comm->member.handler, trees->members[0].member.handler, sizeof(comm->member.handler));
 	return FANIN_OK;
 }
 
@@ -111,14 +113,30 @@ fanin_comm_trees_poll_joined(struct fanin_trees *trees)
 	}
 }
 
-static int
-trees_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
+int
+fanin_comm_trees_post(struct fanin_trees *trees, struct fanin_request *request, uint64_t count)
 {
-	return fanin_split_post(&comm->trees->split, request, count);
+	/* A sparse vector's blocks are known once it is laid out. */
+	if (request->sparse != NULL && request->sparse->n_blocks == 0) {
+		int status = fanin_sparse_vector_layout(request->sparse,
+							trees->members[0].payload_bytes);
+
+		if (status != FANIN_OK)
+			return status;
+	}
+	return fanin_split_post(&trees->split, request, count);
 }
 
 static int
-trees_poll(struct fanin_comm *comm)
+trees_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
+{
+	if (comm->agreeing || (request->sparse != NULL && !request->sparse->is_known))
+		return fanin_comm_hold(comm, request, count);
+	return fanin_comm_trees_post(comm->trees, request, count);
+}
+
+static int
+members_poll(struct fanin_comm *comm)
 {
 	struct fanin_trees *trees = comm->trees;
 	int status;
@@ -133,6 +151,17 @@ trees_poll(struct fanin_comm *comm)
 	for (uint16_t i = 0; status != FANIN_OK && i < comm->n_trees; i++)
 		fanin_comm_give_up(&trees->members[i]);
 	return status != FANIN_OK ? status : n;
+}
+
+static int
+trees_poll(struct fanin_comm *comm)
+{
+	int status = members_poll(comm);
+
+	/* What was held back is sent at once. */
+	if (__builtin_expect(comm->agreeing, 0) && fanin_comm_agree(comm))
+		members_poll(comm);
+	return status;
 }
 
 static uint64_t
@@ -208,6 +237,14 @@ trees_report(const struct fanin_comm *comm, struct fanin_report *report)
 		report->ring_drops += part.ring_drops;
 		report->resumed += part.resumed;
 		report->queries += part.queries;
+		report->sparse_blocks += part.sparse_blocks;
+		report->sparse_elements += part.sparse_elements;
+		report->sparse_values_sent += part.sparse_values_sent;
+		report->sparse_values_received += part.sparse_values_received;
+		report->shards_sent += part.shards_sent;
+		report->shards_received += part.shards_received;
+		report->shard_bytes_sent += part.shard_bytes_sent;
+		report->sparse_dense_bytes += part.sparse_dense_bytes;
 		report->late |= part.late;
 		if (part.n_late > report->n_late)
 			report->n_late = part.n_late;
@@ -234,6 +271,7 @@ trees_leave(struct fanin_comm *comm, struct fanin_error *error)
 
 		status = status == FANIN_OK ? left : status;
 	}
+	fanin_split_free(&comm->agreement);
 	free(trees);
 	return status;
 }

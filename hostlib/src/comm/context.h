@@ -109,7 +109,9 @@ struct fanin_comm {
 	struct fanin_request_list held; /* comm_agree.c's: requests that wait, the first one for an agreement */
 	struct fanin_request agreement;
 	uint64_t agreement_data[3];
-	bool agreeing;                /* there are requests that wait */
+	bool agreeing;         /* there are requests that wait */
+	uint64_t maybe_sparse; /* as struct fanin_report has them */
+	uint64_t maybe_sparse_taken;
 	struct fanin_request closing; /* comm_close.c's */
 	bool closes;                  /* about to leave */
 	bool gave_up;        /* the engine has failed, and switch and manager have been told */
@@ -204,6 +206,11 @@ int fanin_comm_switch_join(struct fanin_comm *comm, struct fanin_join_opts *opti
 int fanin_comm_trees(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		     struct fanin_manager_answer *answer, uint64_t deadline_ns,
 		     struct fanin_error *error);
+
+/*
+ * comm_trees.c: posts a request to all trees, at once. Returns what fanin_split_post returns, or for a sparse one what fanin_sparse_vector_layout does.
+ */
+int fanin_comm_trees_post(struct fanin_trees *trees, struct fanin_request *request, uint64_t count);
 
 /*
  * comm_trees.c: polls the trees that are already joined while another one is being joined: they may

@@ -165,6 +165,7 @@ struct fanin_protocol {
 	 * the application computes.
 	 */
 	bool has_duties;
+	bool any_density;     /* sparse requests need no density that is known to all ranks */
 	uint32_t collectives; /* bit 1 << enum fanin_collective for each that it carries out */
 
 	/*

@@ -2,7 +2,6 @@
 /* See split.h. */
 #include "split.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 /* Checks that every engine can take its blocks, so that all of them get their parts or none. */
@@ -18,6 +17,14 @@ engines_accept(const struct fanin_split *split, uint64_t n_blocks)
 	return FANIN_OK;
 }
 
+/* Fails all engines, and every request, with split->status and split->error. */
+static void
+engines_abort(const struct fanin_split *split)
+{
+	for (uint16_t i = 0; i < split->n_engines; i++)
+		split->protocol->on_switch->abort(split->engines[i], split->status, &split->error);
+}
+
 int
 fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint64_t count)
 {
@@ -31,21 +38,30 @@ fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint6
 	parts = calloc(n_parts, sizeof(*parts));
 	if (parts == NULL)
 		return FANIN_ERR_NO_MEMORY;
-	for (uint16_t i = 0; i < n_parts; i++) {
-		parts[i] = *request;
-		parts[i].whole = request;
-		parts[i].stride = split->n_engines;
-		parts[i].start = i;
-		status = split->protocol->post(split->engines[(split->next + i) % split->n_engines],
-					       &parts[i], count);
-		assert(status == FANIN_OK); /* they have just accepted it */
-	}
-	split->next = (uint16_t)((split->next + n_blocks) % split->n_engines);
 	request->parts = parts;
 	request->n_parts = n_parts;
 	request->parts_left = n_parts;
 	request->done_bytes = 0;
 	request->status = FANIN_IN_PROGRESS;
+	for (uint16_t i = 0; i < n_parts; i++) {
+		parts[i] = *request;
+		parts[i].parts = NULL;
+		parts[i].n_parts = 0;
+		parts[i].whole = request;
+		parts[i].stride = split->n_engines;
+		parts[i].start = i;
+		status = split->protocol->post(split->engines[(split->next + i) % split->n_engines],
+					       &parts[i], count);
+		/* They have just accepted it: only memory can lack. Some parts may be posted already. */
+		if (status != FANIN_OK) {
+			split->status = fanin_error_set(&split->error, status,
+							"part %u of a collective can't be posted", i);
+			engines_abort(split);
+			request->status = status;
+			break;
+		}
+	}
+	split->next = (uint16_t)((split->next + n_blocks) % split->n_engines);
 	return FANIN_OK;
 }
 
@@ -59,8 +75,8 @@ fanin_split_settle(struct fanin_split *split)
 		if (split->status != FANIN_OK)
 			split->error = *split->protocol->error(split->engines[i]);
 	}
-	for (uint16_t i = 0; i < split->n_engines && split->status != FANIN_OK; i++)
-		split->protocol->on_switch->abort(split->engines[i], split->status, &split->error);
+	if (split->status != FANIN_OK)
+		engines_abort(split);
 	return split->status;
 }
 

@@ -27,7 +27,8 @@ struct fanin_split {
  * Takes a request that its owner has filled in, and posts its part to each engine. The request is
  * done when all parts are. fanin_split_free frees what is allocated for them.
  *
- * Returns what the protocol's post returns, or FANIN_ERR_NO_MEMORY; then nothing is posted.
+ * Returns what the protocol's post returns, or FANIN_ERR_NO_MEMORY; then nothing is posted. If a part can't be posted after others were, all engines and
+ * requests fail.
  */
 int fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint64_t count);
 

@@ -17,6 +17,21 @@
 
 #define LEAVE_NS (1000 * 1000000ull)
 
+/* The ranks that this one has connections with. */
+static void
+peers_plan(struct fanin_ring *ring, const struct sockaddr_in *peers)
+{
+	const uint16_t next = fanin_ring_next_rank(ring);
+
+	ring->next.address = peers[next];
+	ring->next.rank = next;
+	ring->next.purpose = FANIN_RING_AROUND;
+	fanin_ring_watch_init(&ring->next_watch, &peers[next]);
+	fanin_ring_watch_init(&ring->prev_watch, &peers[fanin_ring_prev_rank(ring)]);
+	fanin_ring_links_plan(ring, peers);
+	ring->config.peers = NULL; /* the caller's */
+}
+
 int
 fanin_ring_create(const struct fanin_ring_config *config, struct fanin_ring **ring)
 {
@@ -32,9 +47,9 @@ fanin_ring_create(const struct fanin_ring_config *config, struct fanin_ring **ri
 	created->isa = fanin_isa_detect();
 	created->listener = config->listener;
 	created->prev = -1;
-	created->next = -1;
-	fanin_ring_watch_init(&created->prev_watch, &config->prev);
-	fanin_ring_watch_init(&created->next_watch, &config->next);
+	created->next.fd = -1;
+	if (config->size > 1)
+		peers_plan(created, config->peers);
 	for (unsigned int i = 0; i < FANIN_RING_GUESTS; i++)
 		created->guests[i].fd = -1;
 	fanin_request_list_init(&created->requests);
@@ -61,9 +76,16 @@ fanin_ring_destroy(struct fanin_ring *ring)
 		fd_close(ring->guests[i].fd);
 	fd_close(ring->listener);
 	fd_close(ring->prev);
-	fd_close(ring->next);
-	fd_close(ring->prev_watch.fd);
-	fd_close(ring->next_watch.fd);
+	fd_close(ring->next.fd);
+	/* A ring of one rank has neither. */
+	if (ring->config.size > 1) {
+		fd_close(ring->prev_watch.fd);
+		fd_close(ring->next_watch.fd);
+	}
+	for (unsigned int i = 0; i < ring->n_links; i++) {
+		fd_close(ring->links[i].call.fd);
+		fd_close(ring->links[i].watch.fd);
+	}
 	free(ring);
 }
 
@@ -133,6 +155,7 @@ fanin_ring_fail(struct fanin_ring *ring, int status)
 	ring->status = status;
 	/* Before the requests are dropped: tells the others which ranks this one waited for. */
 	fanin_ring_notice_now(ring, FANIN_RING_FAILED);
+	fanin_ring_links_tell(ring, FANIN_RING_FAILED);
 	fanin_request_list_fail(&ring->requests, status);
 	fanin_ring_work_end(ring);
 }
@@ -149,16 +172,24 @@ static void
 request_finish(struct fanin_ring *ring)
 {
 	struct fanin_request *request = ring->requests.first;
+	uint64_t bytes = request->total_bytes;
+	int status = FANIN_OK;
 
-	if (ring->config.size == 1)
+	if (request->sparse != NULL) {
+		status = fanin_ring_doubling_finish(ring);
+		bytes = request->sparse->nnz * request->element_bytes;
+	} else if (ring->config.size == 1) {
 		copy_own(request);
+	}
 	fanin_ring_work_end(ring);
 	ring->seq++;
 	ring->posted = 0;
 	ring->stats.collectives++;
-	ring->stats.bytes_reduced += request->total_bytes;
+	ring->stats.bytes_reduced += bytes;
 	request->done_bytes = request->total_bytes;
 	fanin_request_list_finish(&ring->requests, request);
+	/* Its own failure, such as too little room for its result: the ring goes on. */
+	request->status = status;
 }
 
 /* ------------------------------------------------------------------ poll */
@@ -176,6 +207,7 @@ absence_forgive(struct fanin_ring *ring)
 		return;
 	fanin_ring_watch_away(ring, &ring->prev_watch, by_ns);
 	fanin_ring_watch_away(ring, &ring->next_watch, by_ns);
+	fanin_ring_links_away(ring, by_ns);
 	ring->progress_ns = fanin_absence_move(ring->progress_ns, by_ns, now_ns);
 	ring->received_ns = fanin_absence_move(ring->received_ns, by_ns, now_ns);
 	ring->heard_ns = fanin_absence_move(ring->heard_ns, by_ns, now_ns);
@@ -201,6 +233,8 @@ requests_work(struct fanin_ring *ring)
 			if (received != 0)
 				ring->received_ns = ring->now_ns;
 		}
+		if (ring->status == FANIN_OK && fanin_ring_is_doubling(ring))
+			moved += fanin_ring_doubling_work(ring);
 		/* Received data is passed on at once. */
 		if (ring->status == FANIN_OK && ring->config.size > 1)
 			moved += fanin_ring_work_send(ring);
@@ -220,6 +254,7 @@ fanin_ring_poll(struct fanin_ring *ring)
 	if (ring->status != FANIN_OK) {
 		if (ring->tx_notice.len != 0 && ring->prev >= 0)
 			fanin_ring_piece_send(ring->prev, &ring->tx_notice);
+		fanin_ring_links_flush(ring);
 		return ring->status;
 	}
 	ring->now_ns = fanin_clock_read(&ring->clock);
@@ -237,6 +272,8 @@ fanin_ring_poll(struct fanin_ring *ring)
 		ring->progress_ns = ring->now_ns;
 	/* After the data: a rank says goodbye after its last byte. */
 	fanin_ring_notice_receive(ring);
+	if (ring->status == FANIN_OK)
+		fanin_ring_links_poll(ring);
 	if (ring->status == FANIN_OK)
 		fanin_ring_check_timers(ring);
 	if (ring->status == FANIN_OK)
@@ -258,51 +295,40 @@ fanin_ring_idle_ns(const struct fanin_ring *ring)
 	return next_ns > now_ns ? next_ns - now_ns : 0;
 }
 
-/* Fills in the descriptors while neighbours are being connected. */
-static unsigned int
-wiring_fds(const struct fanin_ring *ring, struct pollfd *fds)
-{
-	unsigned int n = 0;
-
-	if (ring->prev < 0)
-		fds[n++] = (struct pollfd){ .fd = ring->listener, .events = POLLIN };
-	for (unsigned int i = 0; i < FANIN_RING_GUESTS; i++) {
-		if (ring->guests[i].fd >= 0)
-			fds[n++] = (struct pollfd){ .fd = ring->guests[i].fd, .events = POLLIN };
-	}
-	if (ring->next_state == FANIN_RING_NEXT_CONNECTING ||
-	    ring->next_state == FANIN_RING_NEXT_GREETING)
-		fds[n++] = (struct pollfd){
-			.fd = ring->next,
-			.events = ring->next_state == FANIN_RING_NEXT_CONNECTING ? POLLOUT : POLLIN,
-		};
-	return n;
-}
-
 unsigned int
 fanin_ring_poll_fds(const struct fanin_ring *ring, struct pollfd *fds)
 {
 	const bool holds_header = ring->rx_header.len != 0 &&
 				  ring->rx_header.done == ring->rx_header.len;
+	const bool is_doubling = fanin_ring_is_doubling(ring);
 	/*
 	 * What comes next belongs to another collective or is the end; it is read once this one's
-	 * last data has been sent.
+	 * last data has been sent. With a sparse one the header is read before: no data is in
+	 * between, and it shows when the previous rank ends.
 	 */
 	const bool has_all = ring->requests.first != NULL && ring->work.rx_matched &&
-			     ring->work.rx_step == ring->work.rx_steps;
+			     ring->work.rx_step == ring->work.rx_steps && !is_doubling;
+	const bool is_ahead = holds_header && (ring->requests.first == NULL ||
+					       (is_doubling && ring->work.rx_matched));
+	const struct fanin_ring_link *link = fanin_ring_doubling_link(ring);
 	unsigned int n = 0;
 
 	if (!fanin_ring_wired(ring))
-		return wiring_fds(ring, fds);
+		return fanin_ring_wiring_fds(ring, fds);
 	if (ring->config.size == 1 || ring->status != FANIN_OK)
 		return 0;
-	if (!ring->prev_ended && !ring->prev_left && !has_all &&
-	    !(holds_header && ring->requests.first == NULL))
+	if (!ring->prev_ended && !ring->prev_left && !has_all && !is_ahead)
 		fds[n++] = (struct pollfd){ .fd = ring->prev, .events = POLLIN };
 	if (!ring->next_ended)
 		fds[n++] = (struct pollfd){
-			.fd = ring->next,
+			.fd = ring->next.fd,
 			.events = (short)(POLLIN | (ring->tx_blocked ? POLLOUT : 0)),
+		};
+	/* Other links are looked at from time to time. */
+	if (link != NULL && fanin_ring_doubling_events(ring) != 0)
+		fds[n++] = (struct pollfd){
+			.fd = link->call.fd,
+			.events = fanin_ring_doubling_events(ring),
 		};
 	return n;
 }
@@ -322,6 +348,19 @@ is_delivered(int fd)
 	if (fd < 0 || poll(&state, 1, 0) != 0)
 		return true;
 	return ioctl(fd, SIOCOUTQ, &unsent) < 0 || unsent == 0;
+}
+
+/* The same of all that was sent to partners. */
+static bool
+links_are_delivered(struct fanin_ring *ring)
+{
+	if (!fanin_ring_links_flush(ring))
+		return false;
+	for (unsigned int i = 0; i < ring->n_links; i++) {
+		if (!ring->links[i].ended && !is_delivered(ring->links[i].call.fd))
+			return false;
+	}
+	return true;
 }
 
 /* True if the previous rank's machine can still acknowledge data. TCP would try for minutes. */
@@ -364,10 +403,11 @@ fanin_ring_leave(struct fanin_ring *ring)
 		ring->blamed = UINT64_C(1) << ring->config.rank;
 		ring->blame = FANIN_RING_LEFT;
 		fanin_ring_notice_now(ring, between ? FANIN_RING_BYE : FANIN_RING_FAILED);
+		fanin_ring_links_tell(ring, between ? FANIN_RING_BYE : FANIN_RING_FAILED);
 	}
 	while (fanin_now_ns(NULL) < deadline_ns) {
 		if (between && ring->tx_header.len != 0 &&
-		    fanin_ring_piece_send(ring->next, &ring->tx_header) < 0)
+		    fanin_ring_piece_send(ring->next.fd, &ring->tx_header) < 0)
 			ring->tx_header.len = 0;
 		if (ring->tx_notice.len != 0 &&
 		    fanin_ring_piece_send(ring->prev, &ring->tx_notice) < 0)
@@ -376,7 +416,8 @@ fanin_ring_leave(struct fanin_ring *ring)
 		fanin_ring_notice_receive(ring);
 		if (!next_would_blame(ring) &&
 		    (!prev_answers(ring) || (ring->tx_notice.len == 0 && is_delivered(ring->prev))) &&
-		    (!between || (ring->tx_header.len == 0 && is_delivered(ring->next))))
+		    (!between || (ring->tx_header.len == 0 && is_delivered(ring->next.fd) &&
+				  links_are_delivered(ring))))
 			break;
 		nanosleep(&pause, NULL);
 	}

@@ -11,6 +11,9 @@
  * run. A step passes on received bytes of a segment at once, however few: long vectors are
  * pipelined.
  *
+ * Sparse allreduces do not go round: ranks exchange them with partners, by recursive doubling, over connections of their own
+ * (ring_doubling.c).
+ *
  * A rank that is late is waited for. If a rank's connection has ended, or its machine does not
  * answer, the others fail.
  */
@@ -35,10 +38,9 @@ struct fanin_ring_config {
 	uint64_t wait_limit_ns; /* the same, even if all missing ranks are merely late; 0: no limit */
 	uint16_t rank;
 	uint16_t size;
-	bool wide;               /* sums and averages of f16 and bf16 are accumulated in f32 */
-	int listener;            /* from fanin_ring_listen; the ring's from now on */
-	struct sockaddr_in next; /* where the next rank listens */
-	struct sockaddr_in prev; /* where the previous rank listens; port 0: unknown */
+	bool wide;    /* sums and averages of f16 and bf16 are accumulated in f32 */
+	int listener; /* from fanin_ring_listen; the ring's from now on */
+	const struct sockaddr_in *peers; /* where each rank listens, by rank; read by fanin_ring_create only */
 	uint64_t (*now_ns)(void *arg); /* NULL: the monotonic clock */
 	void *now_arg;
 	const struct fanin_log *log;
@@ -50,6 +52,15 @@ struct fanin_ring_stats {
 	uint64_t bytes_sent;
 	uint64_t bytes_received;
 	uint64_t rejected; /* connections that were closed because of an invalid hello */
+	/* Of the sparse ones: */
+	uint64_t sparse_collectives;
+	uint64_t sparse_elements;        /* indices of their vectors */
+	uint64_t sparse_values_sent;     /* that this rank brought */
+	uint64_t sparse_values_received; /* of the results */
+	uint64_t vectors_sent;           /* in all rounds */
+	uint64_t vectors_received;
+	uint64_t sparse_bytes_sent; /* of these vectors, in bytes_sent, too */
+	uint64_t sparse_dense_bytes; /* that the ring's allreduce would have sent for as many elements */
 };
 
 /*
@@ -70,7 +81,7 @@ int fanin_ring_create(const struct fanin_ring_config *config, struct fanin_ring 
 /* Closes all connections without a goodbye: the others take it for a death. ring may be NULL. */
 void fanin_ring_destroy(struct fanin_ring *ring);
 
-/* True once both neighbours are connected. Until then, polling connects them. */
+/* True once neighbours and partners are connected. Until then, polling connects them. */
 bool fanin_ring_wired(const struct fanin_ring *ring);
 
 /*

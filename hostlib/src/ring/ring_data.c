@@ -46,7 +46,8 @@ fanin_ring_work_done(const struct fanin_ring *ring)
 	const struct fanin_ring_work *work = &ring->work;
 
 	return work->tx_step == work->tx_steps && work->rx_step == work->rx_steps &&
-	       work->rx_matched && ring->tx_header.len == 0;
+	       work->rx_matched && ring->tx_header.len == 0 &&
+	       (!fanin_ring_is_doubling(ring) || ring->doubling.stage == ring->n_stages);
 }
 
 /* ------------------------------------------------------------------ send */
@@ -86,7 +87,7 @@ static void
 tx_failed(struct fanin_ring *ring, int errnum)
 {
 	if (errnum != EAGAIN)
-		ring->next_errnum = errnum;
+		ring->next.errnum = errnum;
 	ring->tx_blocked = true;
 }
 
@@ -98,7 +99,7 @@ fanin_ring_work_send(struct fanin_ring *ring)
 
 	ring->tx_blocked = false;
 	if (ring->tx_header.len != 0) {
-		int ret = fanin_ring_piece_send(ring->next, &ring->tx_header);
+		int ret = fanin_ring_piece_send(ring->next.fd, &ring->tx_header);
 
 		if (ret != 1) {
 			tx_failed(ring, ret == 0 ? EAGAIN : -ret);
@@ -119,7 +120,7 @@ fanin_ring_work_send(struct fanin_ring *ring)
 		if (available == work->tx_bytes)
 			break;
 		available -= work->tx_bytes;
-		sent = send(ring->next, tx_source(ring) + work->tx_bytes,
+		sent = send(ring->next.fd, tx_source(ring) + work->tx_bytes,
 			    available < 4ul * FANIN_RING_CHUNK ? available : 4ul * FANIN_RING_CHUNK,
 			    MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (sent < 0) {
@@ -144,6 +145,7 @@ collective_name(unsigned int collective)
 		[FANIN_COLLECTIVE_REDUCE_SCATTER] = "a reduce_scatter",
 		[FANIN_COLLECTIVE_BROADCAST] = "a broadcast",
 		[FANIN_COLLECTIVE_ALLGATHER] = "an allgather",
+		[FANIN_COLLECTIVE_ALLREDUCE_SPARSE] = "an allreduce_sparse",
 	};
 
 	return collective < sizeof(names) / sizeof(names[0]) ? names[collective] : "something";
@@ -160,9 +162,10 @@ header_match(struct fanin_ring *ring)
 
 	memcpy(&header, ring->rx_header.bytes, sizeof(header));
 	ring->rx_header = (struct fanin_ring_piece){ 0 };
-	if (header.seq == ring->seq && header.count == count && header.dtype == request->dtype &&
-	    header.op == request->op && header.collective == request->collective &&
-	    header.root == request->root) {
+	/* Other lengths of sparse vectors are told by the rounds (ring_doubling.c), and harm the request only. */
+	if (header.seq == ring->seq && (header.count == count || request->sparse != NULL) &&
+	    header.dtype == request->dtype && header.op == request->op &&
+	    header.collective == request->collective && header.root == request->root) {
 		ring->work.rx_matched = true;
 		return;
 	}
@@ -287,7 +290,7 @@ fanin_ring_work_receive(struct fanin_ring *ring)
 	struct fanin_ring_work *work = &ring->work;
 	unsigned int chunks = 0;
 
-	if (!work->rx_matched)
+	if (!work->rx_matched || fanin_ring_is_doubling(ring))
 		chunks += header_receive(ring);
 	if (ring->status != FANIN_OK || work->request == NULL)
 		return chunks;

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The ring's state and its messages, shared by ring.c (requests, the poll loop, timers),
- * ring_wiring.c (connecting the neighbours), ring_data.c (the collective in progress) and
- * ring_notice.c (which ranks are missing). Nobody else includes this.
+ * ring_wiring.c (connecting the ranks), ring_data.c (the collective in progress), ring_doubling.c
+ * (if that is a sparse one), ring_links.c (connections of partners) and ring_notice.c (which ranks
+ * are missing). Nobody else includes this.
  *
  * A connection leads from a rank to the next one. Data flows along it: for each collective a header
  * and then the bytes of its steps, without further framing. Notices flow in the opposite direction
  * and tell all ranks which ones the ring waits for.
+ *
+ * Sparse vectors have links instead, connections of partners, and no bytes along the ring but the
+ * header, by which ranks that have posted another collective are found. Along a link both send
+ * messages of one length: the head of a vector, which follows, or a notice.
  */
 #ifndef FANIN_HOSTLIB_RING_INTERNAL_H
 #define FANIN_HOSTLIB_RING_INTERNAL_H
@@ -15,9 +20,10 @@
 
 #include "handlers/kernels/kernels.h"
 #include "hostlib/src/base/clock.h"
+#include "hostlib/src/sparse/sparse_union.h"
 #include "ring.h"
 
-#define FANIN_RING_VERSION 1u
+#define FANIN_RING_VERSION 2u
 #define FANIN_RING_MAGIC UINT64_C(0x474e49526e616e46) /* "FnanRING" */
 
 /* Bytes received at once: few enough to be combined in the cache. */
@@ -25,6 +31,10 @@
 
 /* Connections that have not said hello yet. */
 #define FANIN_RING_GUESTS 8u
+
+/* Most partners of recursive doubling: the rounds of 64 ranks, or those of fewer and the rank whose vector is folded in. */
+#define FANIN_RING_LINKS 6u
+#define FANIN_RING_STAGES 8u
 
 /* First message in each direction of a connection. Little-endian, as all that follow. */
 struct fanin_ring_hello {
@@ -34,15 +44,23 @@ struct fanin_ring_hello {
 	uint16_t from;
 	uint16_t to;
 	uint16_t size;
-	uint8_t reserved[6];
+	uint8_t purpose; /* enum fanin_ring_purpose */
+	uint8_t reserved[5];
 };
 static_assert(sizeof(struct fanin_ring_hello) == 32, "the ring's hello");
+
+/* What a connection is for. */
+enum fanin_ring_purpose {
+	FANIN_RING_AROUND, /* from a rank to the next one */
+	FANIN_RING_LINK,   /* from the lower one of two partners to the other one */
+};
 
 enum fanin_ring_type {
 	FANIN_RING_COLLECTIVE = 1, /* header: data follows */
 	FANIN_RING_BYE,    /* header or notice: the sender has left after its last collective */
 	FANIN_RING_STATUS, /* notice: the sender waits */
 	FANIN_RING_FAILED, /* notice: the sender has given up */
+	FANIN_RING_VECTOR, /* on a link: a sparse vector follows */
 };
 
 /* Along the stream, before each collective's data. */
@@ -85,14 +103,29 @@ enum fanin_ring_blame {
 /* Sent against the stream. Bitmaps are of ranks, as far as the sender knows. */
 struct fanin_ring_notice {
 	uint32_t type;
-	uint32_t seq;       /* the oldest collective that the sender has not finished */
-	uint64_t posted;    /* STATUS: ranks that have posted it */
-	uint64_t silent;    /* STATUS: ranks that do not answer */
-	uint64_t blamed;    /* FAILED */
-	uint32_t blame;     /* FAILED: enum fanin_ring_blame */
-	uint32_t waited_ms; /* FAILED: how long nothing had been received */
+	uint32_t seq;    /* the oldest collective that the sender has not finished */
+	uint64_t posted; /* STATUS: ranks that have posted it */
+	uint64_t silent; /* STATUS: ranks that do not answer */
+	uint64_t blamed; /* FAILED */
+	uint32_t blame;  /* FAILED: enum fanin_ring_blame */
+	uint32_t waited_ms; /* FAILED: how long nothing had been received; STATUS on a link: how long nothing has moved */
 };
 static_assert(sizeof(struct fanin_ring_notice) == 40, "the ring's notice");
+
+/* On a link, before a sparse vector. All messages on links are as long: notices are the others. */
+struct fanin_ring_vector {
+	uint32_t type;
+	uint32_t seq;
+	uint64_t n_least; /* of the ranks whose vectors are in this one: if they differ, there is none */
+	uint64_t n_most;
+	uint64_t nnz;
+	uint8_t form; /* enum fanin_sparse_form */
+	uint8_t dtype;
+	uint8_t op;
+	uint8_t reserved[5];
+};
+static_assert(sizeof(struct fanin_ring_vector) == sizeof(struct fanin_ring_notice),
+	      "messages on links");
 
 /* A message that is sent or received in pieces. */
 struct fanin_ring_piece {
@@ -101,11 +134,65 @@ struct fanin_ring_piece {
 	uint32_t done; /* bytes sent or received */
 };
 
-enum fanin_ring_next_state {
-	FANIN_RING_NEXT_CLOSED,     /* to be retried at retry_ns */
-	FANIN_RING_NEXT_CONNECTING, /* the kernel is connecting */
-	FANIN_RING_NEXT_GREETING,   /* hello is sent, its answer not yet received */
-	FANIN_RING_NEXT_OPEN,
+enum fanin_ring_call_state {
+	FANIN_RING_CALL_CLOSED,     /* to be retried at retry_ns */
+	FANIN_RING_CALL_CONNECTING, /* the kernel is connecting */
+	FANIN_RING_CALL_GREETING,   /* hello is sent, its answer not yet received */
+	FANIN_RING_CALL_OPEN,
+};
+
+/* A connection to a rank that this one makes. */
+struct fanin_ring_call {
+	struct sockaddr_in address;
+	uint16_t rank;
+	uint8_t purpose; /* enum fanin_ring_purpose */
+	enum fanin_ring_call_state state;
+	int fd; /* -1: none */
+	struct fanin_ring_piece greeting;
+	uint64_t retry_ns;
+	int errnum; /* last error of the connection; 0: none */
+};
+
+/* The connection with a partner of recursive doubling. */
+struct fanin_ring_link {
+	struct fanin_ring_call call; /* open once wired, also if the partner has made it */
+	struct fanin_ring_piece tx;  /* a message that is being sent */
+	struct fanin_ring_piece rx; /* one that is being received; complete: the head of a vector, which waits until this rank is there */
+	bool tx_blocked;            /* accepts no more data now */
+	bool has_sent;              /* sent_seq is a sparse collective */
+	uint32_t sent_seq;          /* the last one whose vector this rank has begun to send */
+	bool left;                  /* the partner said goodbye */
+	bool ended;
+	uint64_t ended_ns;              /* when that was seen */
+	struct fanin_ring_notice heard; /* the partner's last notice */
+	uint64_t heard_ns;
+	uint64_t notified_ns; /* when this rank sent one last */
+	struct fanin_ring_watch watch;
+};
+
+/* What a rank does in a round of recursive doubling. */
+struct fanin_ring_stage {
+	uint8_t link;
+	bool sends;
+	bool receives;
+	bool takes_over; /* what is received is the result */
+};
+
+/* The sparse collective in progress. */
+struct fanin_ring_doubling {
+	struct fanin_sparse_union own; /* of this rank and those that it has heard of */
+	struct fanin_sparse_union in;  /* what is received */
+	uint64_t n_least;              /* of the same ranks */
+	uint64_t n_most;
+	uint32_t stage;    /* the ring's n_stages: done */
+	uint64_t moved_ns; /* when it began, or anything was sent or received in it */
+	bool tx_begun;     /* the head is under way */
+	bool rx_begun;     /* the head is received */
+	uint64_t tx_bytes; /* of the vector's parts, sent */
+	uint64_t tx_len;   /* of all parts */
+	uint64_t rx_bytes; /* received */
+	uint64_t rx_len;
+	bool rx_ignored; /* of another n: nothing is kept */
 };
 
 struct fanin_ring_guest {
@@ -157,15 +244,17 @@ struct fanin_ring {
 	int listener; /* -1 once wired */
 	struct fanin_ring_guest guests[FANIN_RING_GUESTS];
 	int prev; /* the previous rank's connection, -1: none */
-	int next;
-	enum fanin_ring_next_state next_state;
-	struct fanin_ring_piece greeting; /* the next rank's */
-	uint64_t retry_ns;
-	int next_errnum; /* last error of the connection; 0: none */
+	struct fanin_ring_call next;
 
 	struct fanin_request_list requests;
 	uint32_t seq; /* of the oldest request that is not done */
 	struct fanin_ring_work work;
+	struct fanin_ring_doubling doubling; /* if the work is a sparse one */
+	struct fanin_ring_link links[FANIN_RING_LINKS];
+	struct fanin_ring_stage stages[FANIN_RING_STAGES];
+	uint32_t n_links;
+	uint32_t n_stages;
+	uint64_t links_ns; /* when all links were looked at last */
 	struct fanin_ring_piece tx_header;
 	struct fanin_ring_piece rx_header;
 	bool tx_blocked; /* the next rank's connection accepts no more data now */
@@ -273,8 +362,86 @@ int fanin_ring_piece_receive(int fd, struct fanin_ring_piece *piece, uint32_t le
 /* Prepares a message to be sent. */
 void fanin_ring_piece_set(struct fanin_ring_piece *piece, const void *message, uint32_t len);
 
-/* ring_wiring.c: makes one step of connecting the neighbours. */
+/* ring_wiring.c: makes one step of connecting the ranks. */
 void fanin_ring_wire(struct fanin_ring *ring);
+
+/* Fills in the descriptors for poll() until then. */
+unsigned int fanin_ring_wiring_fds(const struct fanin_ring *ring, struct pollfd *fds);
+
+/* ring_links.c: plans links and stages. peers: where each rank listens. */
+void fanin_ring_links_plan(struct fanin_ring *ring, const struct sockaddr_in *peers);
+
+/* Receives a link's notices, up to the head of a vector. The ring may have failed. Returns how many messages came. */
+unsigned int fanin_ring_link_receive(struct fanin_ring *ring, struct fanin_ring_link *link);
+
+/* Sends the rest of a message. Returns true if there is none left. */
+bool fanin_ring_link_flush(struct fanin_ring *ring, struct fanin_ring_link *link);
+
+/* The connection is not there any more. */
+void fanin_ring_link_end(struct fanin_ring *ring, struct fanin_ring_link *link);
+
+/* True if a link holds the head of a vector. */
+static inline bool
+fanin_ring_link_has_head(const struct fanin_ring_link *link)
+{
+	return link->rx.len != 0 && link->rx.done == link->rx.len;
+}
+
+/* True if the partner had posted the collective of its last notice. */
+static inline bool
+fanin_ring_link_has_posted(const struct fanin_ring_link *link)
+{
+	return (link->heard.posted >> link->call.rank & 1) != 0;
+}
+
+/* Looks at all links from time to time: receives notices, and tells partners that wait, or may soon, how this rank is doing. */
+void fanin_ring_links_poll(struct fanin_ring *ring);
+
+/*
+ * Tells all partners that this rank leaves or has failed. A link on which that is impossible, as a vector is being sent, is closed for
+ * sending if the ring has failed.
+ */
+void fanin_ring_links_tell(struct fanin_ring *ring, enum fanin_ring_type type);
+
+/* Sends what is left of such messages. Returns true if nothing is. */
+bool fanin_ring_links_flush(struct fanin_ring *ring);
+
+/* The caller was away; by_ns of that do not count as silence. */
+void fanin_ring_links_away(struct fanin_ring *ring, uint64_t by_ns);
+
+/* ring_doubling.c: true if the collective in progress is a sparse one. */
+static inline bool
+fanin_ring_is_doubling(const struct fanin_ring *ring)
+{
+	return ring->work.request != NULL && ring->work.request->sparse != NULL;
+}
+
+/* Returns the link that the sparse collective in progress waits for; NULL if there is none. */
+static inline const struct fanin_ring_link *
+fanin_ring_doubling_link(const struct fanin_ring *ring)
+{
+	if (!fanin_ring_is_doubling(ring) || ring->doubling.stage == ring->n_stages)
+		return NULL;
+	return &ring->links[ring->stages[ring->doubling.stage].link];
+}
+
+/* Begins a sparse collective. The ring fails if there is no memory for it. */
+void fanin_ring_doubling_begin(struct fanin_ring *ring);
+
+/* Sends and receives. Returns how often. The ring may have failed. */
+unsigned int fanin_ring_doubling_work(struct fanin_ring *ring);
+
+/* All rounds are done: the caller gets the result. Returns the request's status. */
+int fanin_ring_doubling_finish(struct fanin_ring *ring);
+
+/* Frees what it holds. */
+void fanin_ring_doubling_end(struct fanin_ring *ring);
+
+/* Returns the ranks that a sparse collective waits for, as far as known. */
+uint64_t fanin_ring_doubling_missing(const struct fanin_ring *ring);
+
+/* Returns what poll() has to wait for on the link that is waited for; 0: nothing. */
+short fanin_ring_doubling_events(const struct fanin_ring *ring);
 
 /* ring_plan.c: begins a request's collective. The ring fails if there is no memory for it. */
 void fanin_ring_work_begin(struct fanin_ring *ring, struct fanin_request *request);
@@ -323,6 +490,21 @@ void fanin_ring_notice_send(struct fanin_ring *ring);
 
 /* Notifies the previous rank at once, if the connection accepts it. */
 void fanin_ring_notice_now(struct fanin_ring *ring, enum fanin_ring_type type);
+
+/* Makes a notice of what this rank knows. */
+struct fanin_ring_notice fanin_ring_notice_make(const struct fanin_ring *ring,
+						enum fanin_ring_type type);
+
+/* True if a is an earlier collective than b. */
+static inline bool
+fanin_ring_seq_before(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b) < 0;
+}
+
+/* Fails the ring because of these ranks, which have been waited for this long. */
+void fanin_ring_fail_after(struct fanin_ring *ring, uint64_t ranks, enum fanin_ring_blame blame,
+			   uint32_t waited_ms);
 
 /* Fails the ring if a rank is gone or there was no progress for too long. */
 void fanin_ring_check_timers(struct fanin_ring *ring);

@@ -28,6 +28,9 @@ silent_ranks(const struct fanin_ring *ring)
 
 	if (ring->requests.first == NULL)
 		return 0;
+	/* It waits for a partner, not for its neighbour. */
+	if (fanin_ring_is_doubling(ring))
+		return fanin_ring_doubling_missing(ring);
 	if (ring->now_ns - since_ns >= limit_ns)
 		return UINT64_C(1) << fanin_ring_next_rank(ring);
 	/* What the next rank says of others is as recent as its notice. */
@@ -36,19 +39,29 @@ silent_ranks(const struct fanin_ring *ring)
 		       : 0;
 }
 
-void
-fanin_ring_notice_now(struct fanin_ring *ring, enum fanin_ring_type type)
+struct fanin_ring_notice
+fanin_ring_notice_make(const struct fanin_ring *ring, enum fanin_ring_type type)
 {
 	const uint64_t own = UINT64_C(1) << ring->config.rank;
-	const struct fanin_ring_notice notice = {
+	const uint64_t waited_ms = (ring->now_ns - ring->progress_ns) / 1000000;
+
+	return (struct fanin_ring_notice){
 		.type = type,
 		.seq = ring->seq,
 		.posted = ring->posted | (ring->requests.first != NULL ? own : 0),
 		.silent = silent_ranks(ring),
 		.blamed = ring->blamed != 0 ? ring->blamed : own,
 		.blame = ring->blamed != 0 ? ring->blame : FANIN_RING_GAVE_UP,
-		.waited_ms = ring->waited_ms,
+		.waited_ms = type == FANIN_RING_FAILED ? ring->waited_ms
+			     : waited_ms < UINT32_MAX  ? (uint32_t)waited_ms
+						       : UINT32_MAX,
 	};
+}
+
+void
+fanin_ring_notice_now(struct fanin_ring *ring, enum fanin_ring_type type)
+{
+	const struct fanin_ring_notice notice = fanin_ring_notice_make(ring, type);
 
 	if (ring->prev < 0)
 		return;
@@ -69,17 +82,11 @@ fanin_ring_notice_send(struct fanin_ring *ring)
 {
 	if (ring->tx_notice.len != 0)
 		fanin_ring_piece_send(ring->prev, &ring->tx_notice);
+	/* A rank with a sparse vector on the way may hear from its partner only. */
 	if (ring->notice_due ||
-	    (is_waiting(ring) &&
+	    ((is_waiting(ring) || fanin_ring_is_doubling(ring)) &&
 	     ring->now_ns - ring->notified_ns >= fanin_ring_notice_interval_ns(ring, ring->now_ns)))
 		fanin_ring_notice_now(ring, FANIN_RING_STATUS);
-}
-
-/* True if a is an earlier collective than b. */
-static bool
-seq_before(uint32_t a, uint32_t b)
-{
-	return (int32_t)(a - b) < 0;
 }
 
 static void
@@ -96,7 +103,7 @@ notice_take(struct fanin_ring *ring, const struct fanin_ring_notice *notice)
 	}
 	if (notice->seq == ring->seq)
 		ring->posted |= notice->posted;
-	else if (seq_before(ring->seq, notice->seq))
+	else if (fanin_ring_seq_before(ring->seq, notice->seq))
 		ring->posted = fanin_ring_all(ring);
 	/* A rank without a request of its own only passes on what others ask. */
 	if (ring->requests.first == NULL || ring->posted != posted || notice->silent != silent)
@@ -110,7 +117,7 @@ fanin_ring_notice_receive(struct fanin_ring *ring)
 	int ret = 1;
 
 	while (!ring->next_ended && ret == 1) {
-		ret = fanin_ring_piece_receive(ring->next, &ring->rx_notice, sizeof(notice));
+		ret = fanin_ring_piece_receive(ring->next.fd, &ring->rx_notice, sizeof(notice));
 		if (ret < 0)
 			ring->next_ended = true;
 		if (ret != 1)
@@ -126,9 +133,9 @@ fanin_ring_notice_receive(struct fanin_ring *ring)
 
 /* ---------------------------------------------------------------- failing */
 
-/* Fails the ring because of these ranks, which have been waited for this long. */
-static void
-fail_after(struct fanin_ring *ring, uint64_t ranks, enum fanin_ring_blame blame, uint32_t waited_ms)
+void
+fanin_ring_fail_after(struct fanin_ring *ring, uint64_t ranks, enum fanin_ring_blame blame,
+		      uint32_t waited_ms)
 {
 	static const char *const deeds[] = {
 		[FANIN_RING_DIED] = "closed its connection without leaving: its process has ended",
@@ -164,7 +171,16 @@ fail_after(struct fanin_ring *ring, uint64_t ranks, enum fanin_ring_blame blame,
 static void
 fail_by(struct fanin_ring *ring, uint64_t ranks, enum fanin_ring_blame blame)
 {
-	fail_after(ring, ranks, blame, (uint32_t)((ring->now_ns - ring->progress_ns) / 1000000));
+	fanin_ring_fail_after(ring, ranks, blame,
+			      (uint32_t)((ring->now_ns - ring->progress_ns) / 1000000));
+}
+
+/* True if a neighbour has said goodbye along the ring. */
+static bool
+has_left(const struct fanin_ring *ring, uint16_t rank)
+{
+	return (ring->next_left && rank == fanin_ring_next_rank(ring)) ||
+	       (ring->prev_left && rank == fanin_ring_prev_rank(ring));
 }
 
 /* Looks for ranks that will never send the data that this rank waits for. */
@@ -180,45 +196,73 @@ check_gone(struct fanin_ring *ring)
 					  : 200 * 1000000ull;
 	const uint64_t next = UINT64_C(1) << fanin_ring_next_rank(ring);
 	const uint64_t prev = UINT64_C(1) << fanin_ring_prev_rank(ring);
+	const struct fanin_ring_link *link = fanin_ring_doubling_link(ring);
 
 	if (ring->heard.type == FANIN_RING_FAILED)
-		fail_after(ring, ring->heard.blamed & fanin_ring_all(ring),
-			   (enum fanin_ring_blame)ring->heard.blame, ring->heard.waited_ms);
+		fanin_ring_fail_after(ring, ring->heard.blamed & fanin_ring_all(ring),
+				      (enum fanin_ring_blame)ring->heard.blame,
+				      ring->heard.waited_ms);
 	else if (ring->next_ended && !ring->next_left)
 		fail_by(ring, next, FANIN_RING_DIED);
 	else if (ring->prev_ended && !ring->prev_left &&
 		 ring->now_ns - ring->prev_ended_ns >= grace_ns)
 		fail_by(ring, prev, FANIN_RING_DIED);
 	else if (ring->requests.first != NULL && ring->next_left &&
-		 !seq_before(ring->seq, ring->next_left_seq))
+		 !fanin_ring_seq_before(ring->seq, ring->next_left_seq))
 		fail_by(ring, next, FANIN_RING_LEFT);
 	else if (ring->requests.first != NULL && ring->prev_left && !ring->work.rx_matched)
 		fail_by(ring, prev, FANIN_RING_LEFT);
+	else if (link != NULL && link->left)
+		fail_by(ring, UINT64_C(1) << link->call.rank, FANIN_RING_LEFT);
+	else if (link != NULL && link->ended && ring->now_ns - link->ended_ns >= grace_ns &&
+		 !has_left(ring, link->call.rank))
+		fail_by(ring, UINT64_C(1) << link->call.rank, FANIN_RING_DIED);
+}
+
+/* Looks at the machines of partners. */
+static void
+links_watch(struct fanin_ring *ring)
+{
+	const struct fanin_ring_link *waited = fanin_ring_doubling_link(ring);
+
+	for (unsigned int i = 0; i < ring->n_links; i++) {
+		struct fanin_ring_link *link = &ring->links[i];
+
+		if (link == waited && is_waiting(ring))
+			fanin_ring_watch_check(ring, &link->watch, link->call.fd);
+		else
+			fanin_ring_watch_idle(ring, &link->watch);
+	}
 }
 
 /*
  * A machine that does not answer. The rank after it leaves the report to the rank before it for a
- * while, as above. That time begins when its own timeout ends, or, if it has waited for longer (for
- * a rank that was late before), when the silence has lasted long enough.
+ * while, as above, and so does a partner. That time begins when its own timeout ends, or, if it has
+ * waited for longer (for a rank that was late before), when the silence has lasted long enough.
  */
 static void
 check_silent(struct fanin_ring *ring, uint64_t waited_ns)
 {
 	const uint64_t timeout_ns = ring->config.timeout_ns;
 	const uint64_t grace_ns = timeout_ns / 4;
+	const struct fanin_ring_link *link = fanin_ring_doubling_link(ring);
 
+	links_watch(ring);
 	if (!is_waiting(ring)) {
 		fanin_ring_watch_idle(ring, &ring->prev_watch);
 		fanin_ring_watch_idle(ring, &ring->next_watch);
 		return;
 	}
 	fanin_ring_watch_check(ring, &ring->prev_watch, ring->prev);
-	fanin_ring_watch_check(ring, &ring->next_watch, ring->next);
+	fanin_ring_watch_check(ring, &ring->next_watch, ring->next.fd);
 	if (waited_ns >= timeout_ns && fanin_ring_watch_is_silent(ring, &ring->next_watch, 0))
 		fail_by(ring, UINT64_C(1) << fanin_ring_next_rank(ring), FANIN_RING_SILENT);
 	else if (waited_ns >= timeout_ns + grace_ns &&
 		 fanin_ring_watch_is_silent(ring, &ring->prev_watch, grace_ns))
 		fail_by(ring, UINT64_C(1) << fanin_ring_prev_rank(ring), FANIN_RING_SILENT);
+	else if (link != NULL && waited_ns >= timeout_ns + grace_ns &&
+		 fanin_ring_watch_is_silent(ring, &link->watch, grace_ns))
+		fail_by(ring, UINT64_C(1) << link->call.rank, FANIN_RING_SILENT);
 }
 
 void
@@ -226,6 +270,7 @@ fanin_ring_check_timers(struct fanin_ring *ring)
 {
 	const uint64_t limit_ns = ring->config.wait_limit_ns;
 	const uint64_t waited_ns = ring->now_ns - ring->progress_ns;
+	const struct fanin_ring_link *link = fanin_ring_doubling_link(ring);
 	uint64_t late;
 
 	check_gone(ring);
@@ -240,7 +285,9 @@ fanin_ring_check_timers(struct fanin_ring *ring)
 		fail_by(ring, late, FANIN_RING_LATE);
 	else if (waited_ns >= ring->config.timeout_ns &&
 		 ring->now_ns - ring->late_ns >= ring->config.timeout_ns)
-		fail_by(ring, UINT64_C(1) << fanin_ring_prev_rank(ring), FANIN_RING_STALLED);
+		fail_by(ring,
+			UINT64_C(1) << (link != NULL ? link->call.rank : fanin_ring_prev_rank(ring)),
+			FANIN_RING_STALLED);
 }
 
 uint64_t
@@ -252,7 +299,7 @@ fanin_ring_missing(const struct fanin_ring *ring)
 		return ring->error.missing.words[0];
 	if (ring->requests.first == NULL || ring->config.size == 1)
 		return 0;
-	if (silent != 0)
+	if (silent != 0 || fanin_ring_is_doubling(ring))
 		return silent;
 	/* Nothing has been heard, so nothing is known. */
 	if (ring->posted == 0)

@@ -33,7 +33,7 @@ steps_plan(struct fanin_ring *ring, unsigned int collective, uint16_t root)
 	work->lead = 1;
 	switch ((enum fanin_collective)collective) {
 	case FANIN_COLLECTIVE_ALLREDUCE:
-	case FANIN_COLLECTIVE_ALLREDUCE_SPARSE: /* which no ring has: see its protocol's collectives */
+	case FANIN_COLLECTIVE_ALLREDUCE_SPARSE: /* has no steps: see ring_doubling.c */
 	case FANIN_COLLECTIVE_REDUCE:
 		work->reducing = once_round;
 		work->tx_steps = 2 * once_round;
@@ -124,6 +124,13 @@ fanin_ring_work_begin(struct fanin_ring *ring, struct fanin_request *request)
 		.element_bytes = request->element_bytes,
 		.wide = wide_of(ring, request),
 	};
+	if (request->sparse != NULL) {
+		work->rx_matched = ring->config.size == 1;
+		fanin_ring_doubling_begin(ring);
+		if (ring->status == FANIN_OK && ring->config.size > 1)
+			fanin_ring_piece_set(&ring->tx_header, &header, sizeof(header));
+		return;
+	}
 	/* An empty collective still synchronises: one byte goes round for each rank. */
 	if (work->count == 0) {
 		work->count = ring->config.size;
@@ -168,6 +175,7 @@ fanin_ring_work_begin(struct fanin_ring *ring, struct fanin_request *request)
 void
 fanin_ring_work_end(struct fanin_ring *ring)
 {
+	fanin_ring_doubling_end(ring);
 	free(ring->work.result_memory);
 	free(ring->work.partial_memory);
 	ring->work = (struct fanin_ring_work){ 0 };

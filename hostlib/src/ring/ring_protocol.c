@@ -13,8 +13,7 @@ ring_open(const struct fanin_protocol_config *config, void **engine, struct fani
 		.size = config->size,
 		.wide = config->wide,
 		.listener = config->listener,
-		.next = config->peers[(config->rank + 1u) % config->size],
-		.prev = config->peers[(config->rank + config->size - 1u) % config->size],
+		.peers = config->peers,
 		.now_ns = config->now_ns,
 		.now_arg = config->now_arg,
 		.log = config->log,
@@ -89,6 +88,17 @@ ring_report(const void *engine, struct fanin_report *report)
 	report->blocks = stats->collectives;
 	report->bytes_reduced = stats->bytes_reduced;
 	report->invalid = stats->rejected;
+	report->sparse_algorithm = "recursive-doubling";
+	report->sparse_blocks = stats->sparse_collectives;
+	report->sparse_elements = stats->sparse_elements;
+	report->sparse_values_sent = stats->sparse_values_sent;
+	report->sparse_values_received = stats->sparse_values_received;
+	report->shards_sent = stats->vectors_sent;
+	report->shards_received = stats->vectors_received;
+	report->shard_bytes_sent = stats->sparse_bytes_sent;
+	report->sparse_dense_bytes = stats->sparse_dense_bytes;
+	report->tcp_bytes_sent = stats->bytes_sent;
+	report->tcp_bytes_received = stats->bytes_received;
 	report->late = fanin_ring_late(engine);
 	report->n_late = (uint64_t)__builtin_popcountll(report->late);
 }
@@ -100,7 +110,8 @@ struct fanin_protocol fanin_protocol_ring = {
 	.handlers = handlers,
 	.collectives = 1 << FANIN_COLLECTIVE_ALLREDUCE | 1 << FANIN_COLLECTIVE_REDUCE |
 		       1 << FANIN_COLLECTIVE_REDUCE_SCATTER | 1 << FANIN_COLLECTIVE_BROADCAST |
-		       1 << FANIN_COLLECTIVE_ALLGATHER,
+		       1 << FANIN_COLLECTIVE_ALLGATHER | 1 << FANIN_COLLECTIVE_ALLREDUCE_SPARSE,
+	.any_density = true,
 	.listen = fanin_ring_listen,
 	.open = ring_open,
 	.close = ring_close,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connects the neighbours of the ring: each rank connects to the next one, and both say hello with
- * the job's key. A connection that starts with anything else is closed and counted, as is one whose
- * hello does not come in time.
+ * Connects the ranks: each one to the next, and the lower of two partners of recursive doubling to
+ * the other. Both ends say hello with the job's key. A connection that starts with anything else is
+ * closed and counted, as is one whose hello does not come in time. All are made before the first
+ * collective: from then on nobody listens, by which a live machine is known (ring_watch.c).
  */
 #include "ring_internal.h"
 
@@ -28,7 +29,7 @@ fanin_ring_listen(uint32_t ip_be, struct sockaddr_in *address, struct fanin_erro
 	fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return fanin_error_set(error, FANIN_ERR_SYSTEM, "socket: %s", strerror(errno));
-	if (bind(fd, (struct sockaddr *)&bound, len) < 0 || listen(fd, FANIN_RING_GUESTS) < 0 ||
+	if (bind(fd, (struct sockaddr *)&bound, len) < 0 || listen(fd, 2 * FANIN_RING_GUESTS) < 0 ||
 	    getsockname(fd, (struct sockaddr *)&bound, &len) < 0) {
 		fanin_error_set(error, 0, "cannot listen on %s for the ring: %s",
 				inet_ntop(AF_INET, &ip_be, text, sizeof(text)), strerror(errno));
@@ -39,15 +40,28 @@ fanin_ring_listen(uint32_t ip_be, struct sockaddr_in *address, struct fanin_erro
 	return fd;
 }
 
+/* Returns the first link that is not connected yet; NULL if all are. */
+static const struct fanin_ring_link *
+link_missing(const struct fanin_ring *ring)
+{
+	for (unsigned int i = 0; i < ring->n_links; i++) {
+		if (ring->links[i].call.state != FANIN_RING_CALL_OPEN)
+			return &ring->links[i];
+	}
+	return NULL;
+}
+
 bool
 fanin_ring_wired(const struct fanin_ring *ring)
 {
-	return ring->config.size == 1 ||
-	       (ring->prev >= 0 && ring->next_state == FANIN_RING_NEXT_OPEN);
+	/* Nothing is closed later: once nobody can call any more, all are there. */
+	return ring->listener < 0 || ring->config.size == 1 ||
+	       (ring->prev >= 0 && ring->next.state == FANIN_RING_CALL_OPEN &&
+		link_missing(ring) == NULL);
 }
 
 static void
-hello_make(const struct fanin_ring *ring, uint16_t to, struct fanin_ring_piece *piece)
+hello_make(const struct fanin_ring *ring, uint16_t to, uint8_t purpose, struct fanin_ring_piece *piece)
 {
 	const struct fanin_ring_hello hello = {
 		.magic = FANIN_RING_MAGIC,
@@ -56,26 +70,25 @@ hello_make(const struct fanin_ring *ring, uint16_t to, struct fanin_ring_piece *
 		.from = ring->config.rank,
 		.to = to,
 		.size = ring->config.size,
+		.purpose = purpose,
 	};
 
 	fanin_ring_piece_set(piece, &hello, sizeof(hello));
 }
 
-/* Returns what is wrong with a hello of that rank; NULL if nothing is. */
+/* Returns what is wrong with a hello; NULL if nothing is. from: the rank that it should come from. */
 static const char *
-hello_problem(const struct fanin_ring *ring, const struct fanin_ring_piece *piece, uint16_t from)
+hello_problem(const struct fanin_ring *ring, const struct fanin_ring_hello *hello, uint16_t from)
 {
-	struct fanin_ring_hello hello;
-
-	memcpy(&hello, piece->bytes, sizeof(hello));
-	if (hello.magic != FANIN_RING_MAGIC)
+	if (hello->magic != FANIN_RING_MAGIC)
 		return "it does not speak this protocol";
-	if (hello.version != FANIN_RING_VERSION)
+	if (hello->version != FANIN_RING_VERSION || hello->purpose > FANIN_RING_LINK)
 		return "it speaks another version";
-	if (hello.key != ring->config.key)
+	if (hello->key != ring->config.key)
 		return "its key is not the job's";
-	if (hello.size != ring->config.size || hello.to != ring->config.rank || hello.from != from)
-		return "it is not the neighbour";
+	if (hello->size != ring->config.size || hello->to != ring->config.rank || hello->from != from)
+		return hello->purpose == FANIN_RING_LINK ? "it is no partner"
+							 : "it is not the neighbour";
 	return NULL;
 }
 
@@ -89,7 +102,7 @@ connection_tune(int fd)
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 }
 
-/* ------------------------------------------------- the previous rank calls */
+/* ------------------------------------------------------- other ranks call */
 
 static void
 guest_close(struct fanin_ring *ring, struct fanin_ring_guest *guest, const char *problem)
@@ -135,20 +148,56 @@ guests_accept(struct fanin_ring *ring)
 	}
 }
 
-/* The peer is the previous rank: answers its hello. */
+/* Returns the link to a lower rank, which makes the connection; NULL if there is none. */
+static struct fanin_ring_link *
+link_from(struct fanin_ring *ring, uint16_t rank)
+{
+	for (unsigned int i = 0; i < ring->n_links; i++) {
+		if (ring->links[i].call.rank == rank && rank < ring->config.rank)
+			return &ring->links[i];
+	}
+	return NULL;
+}
+
+/* Returns what is wrong with a connection that has said hello; NULL if nothing is. link: receives what it is, NULL for the previous rank's. */
+static const char *
+guest_problem(struct fanin_ring *ring, const struct fanin_ring_hello *hello,
+	      struct fanin_ring_link **link)
+{
+	const char *problem;
+
+	*link = hello->purpose == FANIN_RING_LINK ? link_from(ring, hello->from) : NULL;
+	problem = hello_problem(ring, hello,
+				*link != NULL ? hello->from : fanin_ring_prev_rank(ring));
+	if (problem != NULL)
+		return problem;
+	if (*link != NULL)
+		return (*link)->call.fd >= 0 ? "the partner is connected already" : NULL;
+	if (hello->purpose == FANIN_RING_LINK)
+		return "it is no partner";
+	return ring->prev >= 0 ? "the previous rank is connected already" : NULL;
+}
+
+/* The peer is the previous rank or a partner: answers its hello. */
 static void
-guest_admit(struct fanin_ring *ring, struct fanin_ring_guest *guest)
+guest_admit(struct fanin_ring *ring, struct fanin_ring_guest *guest, struct fanin_ring_link *link)
 {
 	struct fanin_ring_piece hello;
 
-	hello_make(ring, fanin_ring_prev_rank(ring), &hello);
+	hello_make(ring, link != NULL ? link->call.rank : fanin_ring_prev_rank(ring),
+		   link != NULL ? FANIN_RING_LINK : FANIN_RING_AROUND, &hello);
 	/* Nothing was written to this connection before: there is room. */
 	if (fanin_ring_piece_send(guest->fd, &hello) != 1) {
 		guest_close(ring, guest, "it could not be answered");
 		return;
 	}
 	connection_tune(guest->fd);
-	ring->prev = guest->fd;
+	if (link != NULL) {
+		link->call.fd = guest->fd;
+		link->call.state = FANIN_RING_CALL_OPEN;
+	} else {
+		ring->prev = guest->fd;
+	}
 	guest->fd = -1;
 }
 
@@ -156,6 +205,8 @@ static void
 guest_hear(struct fanin_ring *ring, struct fanin_ring_guest *guest)
 {
 	int ret = fanin_ring_piece_receive(guest->fd, &guest->hello, sizeof(struct fanin_ring_hello));
+	struct fanin_ring_hello hello;
+	struct fanin_ring_link *link;
 	const char *problem;
 
 	if (ret < 0 && guest->hello.done == 0) {
@@ -171,133 +222,220 @@ guest_hear(struct fanin_ring *ring, struct fanin_ring_guest *guest)
 		if (ring->now_ns >= guest->deadline_ns)
 			guest_close(ring, guest, "it did not say hello in time");
 	} else {
-		problem = hello_problem(ring, &guest->hello, fanin_ring_prev_rank(ring));
-		if (problem == NULL && ring->prev >= 0)
-			problem = "the previous rank is connected already";
+		memcpy(&hello, guest->hello.bytes, sizeof(hello));
+		problem = guest_problem(ring, &hello, &link);
 		if (problem != NULL)
 			guest_close(ring, guest, problem);
 		else
-			guest_admit(ring, guest);
+			guest_admit(ring, guest, link);
 	}
 }
 
-/* ------------------------------------------------------ to the next rank */
+/* --------------------------------------------- to the next rank and partners */
 
 static void
-next_close(struct fanin_ring *ring, int errnum)
+call_close(const struct fanin_ring *ring, struct fanin_ring_call *call, int errnum)
 {
-	if (ring->next >= 0)
-		close(ring->next);
-	ring->next = -1;
-	ring->next_errnum = errnum;
-	ring->next_state = FANIN_RING_NEXT_CLOSED;
-	ring->retry_ns = ring->now_ns + RETRY_NS;
+	if (call->fd >= 0)
+		close(call->fd);
+	call->fd = -1;
+	call->errnum = errnum;
+	call->state = FANIN_RING_CALL_CLOSED;
+	call->retry_ns = ring->now_ns + RETRY_NS;
 }
 
 static void
-next_connect(struct fanin_ring *ring)
+call_connect(const struct fanin_ring *ring, struct fanin_ring_call *call)
 {
-	const struct sockaddr_in *address = &ring->config.next;
+	const struct sockaddr_in *address = &call->address;
 
-	if (ring->now_ns < ring->retry_ns)
+	if (ring->now_ns < call->retry_ns)
 		return;
-	ring->next = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (ring->next < 0 ||
-	    (connect(ring->next, (const struct sockaddr *)address, sizeof(*address)) < 0 &&
+	call->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (call->fd < 0 ||
+	    (connect(call->fd, (const struct sockaddr *)address, sizeof(*address)) < 0 &&
 	     errno != EINPROGRESS))
-		next_close(ring, errno);
+		call_close(ring, call, errno);
 	else
-		ring->next_state = FANIN_RING_NEXT_CONNECTING;
+		call->state = FANIN_RING_CALL_CONNECTING;
 }
 
 /* Checks whether connecting succeeded; then sends the hello. */
 static void
-next_greet(struct fanin_ring *ring)
+call_greet(const struct fanin_ring *ring, struct fanin_ring_call *call)
 {
-	struct pollfd ready = { .fd = ring->next, .events = POLLOUT };
+	struct pollfd ready = { .fd = call->fd, .events = POLLOUT };
 	struct fanin_ring_piece hello;
 	socklen_t len = sizeof(int);
 	int errnum = 0;
 
 	if (poll(&ready, 1, 0) <= 0)
 		return;
-	getsockopt(ring->next, SOL_SOCKET, SO_ERROR, &errnum, &len);
-	hello_make(ring, fanin_ring_next_rank(ring), &hello);
-	if (errnum != 0 || fanin_ring_piece_send(ring->next, &hello) != 1) {
-		next_close(ring, errnum != 0 ? errnum : ECONNRESET);
+	getsockopt(call->fd, SOL_SOCKET, SO_ERROR, &errnum, &len);
+	hello_make(ring, call->rank, call->purpose, &hello);
+	if (errnum != 0 || fanin_ring_piece_send(call->fd, &hello) != 1) {
+		call_close(ring, call, errnum != 0 ? errnum : ECONNRESET);
 		return;
 	}
-	connection_tune(ring->next);
-	ring->greeting = (struct fanin_ring_piece){ 0 };
-	ring->next_state = FANIN_RING_NEXT_GREETING;
+	connection_tune(call->fd);
+	call->greeting = (struct fanin_ring_piece){ 0 };
+	call->state = FANIN_RING_CALL_GREETING;
 }
 
 static void
-next_hear(struct fanin_ring *ring)
+call_hear(struct fanin_ring *ring, struct fanin_ring_call *call)
 {
-	int ret = fanin_ring_piece_receive(ring->next, &ring->greeting,
+	int ret = fanin_ring_piece_receive(call->fd, &call->greeting,
 					   sizeof(struct fanin_ring_hello));
+	struct fanin_ring_hello hello;
 
 	if (ret < 0)
-		next_close(ring, -ret);
+		call_close(ring, call, -ret);
 	if (ret != 1)
 		return;
-	if (hello_problem(ring, &ring->greeting, fanin_ring_next_rank(ring)) != NULL) {
+	memcpy(&hello, call->greeting.bytes, sizeof(hello));
+	if (hello_problem(ring, &hello, call->rank) != NULL || hello.purpose != call->purpose) {
 		ring->stats.rejected++;
-		next_close(ring, EPROTO);
+		call_close(ring, call, EPROTO);
 		return;
 	}
-	ring->next_errnum = 0;
-	ring->next_state = FANIN_RING_NEXT_OPEN;
+	call->greeting = (struct fanin_ring_piece){ 0 };
+	call->errnum = 0;
+	call->state = FANIN_RING_CALL_OPEN;
 }
 
-void
-fanin_ring_wire(struct fanin_ring *ring)
+static void
+call_continue(struct fanin_ring *ring, struct fanin_ring_call *call)
 {
-	if (ring->prev < 0)
-		guests_accept(ring);
-	for (unsigned int i = 0; i < FANIN_RING_GUESTS; i++) {
-		if (ring->guests[i].fd >= 0)
-			guest_hear(ring, &ring->guests[i]);
+	if (call->state == FANIN_RING_CALL_CLOSED)
+		call_connect(ring, call);
+	if (call->state == FANIN_RING_CALL_CONNECTING)
+		call_greet(ring, call);
+	if (call->state == FANIN_RING_CALL_GREETING)
+		call_hear(ring, call);
+}
+
+/* True while some rank has yet to call this one. */
+static bool
+expects_calls(const struct fanin_ring *ring)
+{
+	for (unsigned int i = 0; i < ring->n_links; i++) {
+		if (ring->links[i].call.rank < ring->config.rank && ring->links[i].call.fd < 0)
+			return true;
 	}
-	if (ring->next_state == FANIN_RING_NEXT_CLOSED)
-		next_connect(ring);
-	if (ring->next_state == FANIN_RING_NEXT_CONNECTING)
-		next_greet(ring);
-	if (ring->next_state == FANIN_RING_NEXT_GREETING)
-		next_hear(ring);
-	if (!fanin_ring_wired(ring))
-		return;
+	return ring->prev < 0;
+}
+
+/* All ranks are connected: others that call are not let in any more. */
+static void
+listener_close(struct fanin_ring *ring)
+{
 	for (unsigned int i = 0; i < FANIN_RING_GUESTS; i++) {
 		if (ring->guests[i].fd >= 0)
 			guest_close(ring, &ring->guests[i], "the ring is complete");
 	}
 	close(ring->listener);
 	ring->listener = -1;
+	/* The other ranks may still accept connections: what that shows is of no use. */
+	ring->prev_watch.due_ns = ring->now_ns + RETRY_NS;
+	ring->next_watch.due_ns = ring->now_ns + RETRY_NS;
+	for (unsigned int i = 0; i < ring->n_links; i++)
+		ring->links[i].watch.due_ns = ring->now_ns + RETRY_NS;
+}
+
+void
+fanin_ring_wire(struct fanin_ring *ring)
+{
+	if (expects_calls(ring))
+		guests_accept(ring);
+	for (unsigned int i = 0; i < FANIN_RING_GUESTS; i++) {
+		if (ring->guests[i].fd >= 0)
+			guest_hear(ring, &ring->guests[i]);
+	}
+	call_continue(ring, &ring->next);
+	for (unsigned int i = 0; i < ring->n_links; i++) {
+		/* A lower rank calls this one. */
+		if (ring->links[i].call.rank > ring->config.rank)
+			call_continue(ring, &ring->links[i].call);
+	}
+	if (fanin_ring_wired(ring))
+		listener_close(ring);
+}
+
+/* Adds what poll() has to wait for on behalf of a connection that this rank makes. */
+static unsigned int
+call_fds(const struct fanin_ring_call *call, struct pollfd *fds)
+{
+	if (call->state != FANIN_RING_CALL_CONNECTING && call->state != FANIN_RING_CALL_GREETING)
+		return 0;
+	*fds = (struct pollfd){
+		.fd = call->fd,
+		.events = call->state == FANIN_RING_CALL_CONNECTING ? POLLOUT : POLLIN,
+	};
+	return 1;
+}
+
+static_assert(1 + FANIN_RING_GUESTS + 1 + FANIN_RING_LINKS <= FANIN_TRANSPORT_MAX_FDS,
+	      "descriptors while ranks are connected");
+
+unsigned int
+fanin_ring_wiring_fds(const struct fanin_ring *ring, struct pollfd *fds)
+{
+	unsigned int n = 0;
+
+	if (expects_calls(ring))
+		fds[n++] = (struct pollfd){ .fd = ring->listener, .events = POLLIN };
+	for (unsigned int i = 0; i < FANIN_RING_GUESTS; i++) {
+		if (ring->guests[i].fd >= 0)
+			fds[n++] = (struct pollfd){ .fd = ring->guests[i].fd, .events = POLLIN };
+	}
+	n += call_fds(&ring->next, fds + n);
+	for (unsigned int i = 0; i < ring->n_links; i++)
+		n += call_fds(&ring->links[i].call, fds + n);
+	return n;
 }
 
 /* ------------------------------------------------------------------ words */
 
-void
-fanin_ring_wiring_text(const struct fanin_ring *ring, char *text, size_t text_len)
+/* Writes that a rank to which this one connects can't be reached. */
+static void
+call_text(const struct fanin_ring_call *call, char *text, size_t text_len)
 {
 	char address[INET_ADDRSTRLEN];
 
-	if (ring->next_state != FANIN_RING_NEXT_OPEN)
-		snprintf(text, text_len, "rank %u at %s:%u has not been reached%s%s",
-			 fanin_ring_next_rank(ring),
-			 inet_ntop(AF_INET, &ring->config.next.sin_addr, address, sizeof(address)),
-			 ntohs(ring->config.next.sin_port), ring->next_errnum != 0 ? ": " : "",
-			 ring->next_errnum != 0 ? strerror(ring->next_errnum) : "");
-	else
+	snprintf(text, text_len, "rank %u at %s:%u has not been reached%s%s", call->rank,
+		 inet_ntop(AF_INET, &call->address.sin_addr, address, sizeof(address)),
+		 ntohs(call->address.sin_port), call->errnum != 0 ? ": " : "",
+		 call->errnum != 0 ? strerror(call->errnum) : "");
+}
+
+void
+fanin_ring_wiring_text(const struct fanin_ring *ring, char *text, size_t text_len)
+{
+	const struct fanin_ring_link *link = link_missing(ring);
+
+	if (ring->next.state != FANIN_RING_CALL_OPEN)
+		call_text(&ring->next, text, text_len);
+	else if (ring->prev < 0)
 		snprintf(text, text_len, "rank %u has not called", fanin_ring_prev_rank(ring));
+	else if (link != NULL && link->call.rank > ring->config.rank)
+		call_text(&link->call, text, text_len);
+	else if (link != NULL)
+		snprintf(text, text_len, "rank %u has not called", link->call.rank);
 }
 
 uint64_t
 fanin_ring_wiring_missing(const struct fanin_ring *ring)
 {
+	uint16_t rank;
+
 	if (fanin_ring_wired(ring))
 		return 0;
-	return UINT64_C(1) << (ring->next_state != FANIN_RING_NEXT_OPEN ? fanin_ring_next_rank(ring)
-									: fanin_ring_prev_rank(ring));
+	if (ring->next.state != FANIN_RING_CALL_OPEN)
+		rank = fanin_ring_next_rank(ring);
+	else if (ring->prev < 0)
+		rank = fanin_ring_prev_rank(ring);
+	else
+		rank = link_missing(ring)->call.rank;
+	return UINT64_C(1) << rank;
 }

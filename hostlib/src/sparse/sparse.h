@@ -15,7 +15,7 @@
 #include "hostlib/src/base/error.h"
 #include "wire/shard.h"
 
-/* The values of a block's result at ascending indices, until the whole result is known. */
+/* The values of a block's result at ascending indices: until the whole result is known, and for ranks that may lack it in another run. */
 struct fanin_sparse_part;
 
 struct fanin_sparse_vector {
@@ -29,13 +29,15 @@ struct fanin_sparse_vector {
 	uint8_t dtype;
 	uint8_t op;
 	uint8_t element_bytes;
+	bool is_hinted; /* the vector is a dense one, which is sent as a sparse one only if that pays */
 	bool is_known; /* `most` is; if not, the ranks have to agree first */
 	uint64_t most; /* the largest number of values that a rank brings, the same at all ranks */
 
-	void *coalesced;   /* indices and values, if they are not the caller's; owned */
-	uint32_t span;     /* indices of each block but the last one */
-	uint32_t n_blocks; /* 0: not laid out yet */
-	uint64_t n_out;    /* values of the result, of the blocks that are done */
+	void *coalesced; /* indices and values, if they are not the caller's; owned */
+	struct fanin_sparse_result whole; /* the result, if it is hinted */
+	uint32_t span;                    /* indices of each block but the last one */
+	uint32_t n_blocks;                /* 0: not laid out yet */
+	uint64_t n_out;                   /* values of the result, of the blocks that are done */
 	struct fanin_sparse_part **parts; /* of each block; owned. NULL: the result is dense */
 	uint8_t *scratch;                 /* a block's values; owned. Likewise */
 	uint64_t *bits;                   /* of a block's indices: which have a value; owned */
@@ -69,6 +71,23 @@ struct fanin_sparse_shard {
  */
 int fanin_sparse_vector_check(struct fanin_sparse_vector *sparse, bool coalesce,
 			      struct fanin_error *error);
+
+/*
+ * True if an allreduce of sparse vectors is expected to take less time than one of dense vectors: if fewer bytes are sent to each rank, as many
+ * as there are where each rank has values at random indices. Not true for more values if it is not for fewer ones.
+ *
+ * sparse: its n and element_bytes. most: of n, the largest number of values that a rank brings. on_switch: results come from a switch; else
+ * the ranks exchange vectors by recursive doubling, in place of a ring.
+ */
+bool fanin_sparse_vector_pays(const struct fanin_sparse_vector *sparse, uint64_t most,
+			      uint16_t n_ranks, bool on_switch);
+
+/*
+ * Brings what a dense vector has that is not 0: sets index_bytes, nnz, and, if so many pay, indices and values, in memory of its own. Of n,
+ * dtype and element_bytes. dense: n elements, only read during the call.
+ */
+void fanin_sparse_vector_of_dense(struct fanin_sparse_vector *sparse, const void *dense,
+				  uint16_t n_ranks, bool on_switch);
 
 /*
  * Returns how many indices a block has such that one with as many values as there are on average, and some more, fills a packet: a multiple of
@@ -113,11 +132,27 @@ uint32_t fanin_sparse_vector_make(const struct fanin_sparse_vector *sparse, uint
  * Combines all shards of a block's result in the order of their numbers, and keeps what comes out: in the caller's vector if that is
  * dense, else until fanin_sparse_vector_finish.
  *
- * shards: n of them, by number. n_values: receives how many indices have a value. Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
+ * shards: n of them, by number. n_values: receives how many indices have a value. known: NULL, or receives what came out once more, for the
+ * caller to keep and to free. Returns FANIN_OK or FANIN_ERR_NO_MEMORY, without anything in `known`.
  */
 int fanin_sparse_vector_merge(struct fanin_sparse_vector *sparse, uint32_t block,
 			      struct fanin_sparse_shard *const *shards, unsigned int n,
-			      uint32_t *n_values);
+			      uint32_t *n_values, struct fanin_sparse_part **known);
+
+/*
+ * The result of a block as a vector of one block, its number 0, that a rank brings: to be cut into shards, the same on all ranks.
+ *
+ * part: of this block of this vector; stays where it is as long as what is returned is used, which owns nothing.
+ */
+struct fanin_sparse_vector fanin_sparse_part_vector(const struct fanin_sparse_part *part,
+						    const struct fanin_sparse_vector *sparse,
+						    uint32_t block);
+
+/*
+ * Finds room for a sparse result of n_out values in the caller's arrays, or makes some; the result's count is set in any case. Returns FANIN_OK,
+ * or FANIN_ERR_CAPACITY or FANIN_ERR_NO_MEMORY with the request's error set.
+ */
+int fanin_sparse_vector_room(struct fanin_sparse_vector *sparse);
 
 /*
  * All blocks are merged: the caller gets the result. Returns FANIN_OK, FANIN_ERR_CAPACITY or FANIN_ERR_NO_MEMORY with the request's

@@ -41,6 +41,13 @@ is_signed(unsigned int dtype)
 	return dtype >= FANIN_WIRE_I8 && dtype <= FANIN_WIRE_I64;
 }
 
+static uint64_t
+key_infinity(const struct format *format)
+{
+	return ((UINT64_C(1) << (format->bits - 1)) - 1) >> format->mantissa_bits
+								    << format->mantissa_bits;
+}
+
 /* The magnitude's key: its bits if it is a float, else its value. */
 static uint64_t
 key_of(const uint8_t *element, unsigned int dtype, uint32_t element_bytes, const struct format *format)
@@ -51,11 +58,8 @@ key_of(const uint8_t *element, unsigned int dtype, uint32_t element_bytes, const
 
 	memcpy(&key, element, element_bytes);
 	if (format != NULL) {
-		const uint64_t infinity = (sign - 1) >> format->mantissa_bits
-								<< format->mantissa_bits;
-
 		key &= sign - 1;
-		return key > infinity ? KEY_NAN : key;
+		return key > key_infinity(format) ? KEY_NAN : key;
 	}
 	if (!is_signed(dtype) || (key & sign) == 0)
 		return key;
@@ -97,8 +101,7 @@ key_limit(double threshold, unsigned int dtype, uint32_t element_bytes)
 
 	/* Of floats infinity, of integers the largest magnitude. */
 	if (format != NULL)
-		high = ((UINT64_C(1) << (bits - 1)) - 1) >> format->mantissa_bits
-								    << format->mantissa_bits;
+		high = key_infinity(format);
 	else if (is_signed(dtype))
 		high = UINT64_C(1) << (bits - 1);
 	else
@@ -119,6 +122,7 @@ key_limit(double threshold, unsigned int dtype, uint32_t element_bytes)
 struct compaction {
 	const uint8_t *dense;
 	const struct format *format;
+	uint64_t n;
 	uint64_t limit; /* keys from here on are taken */
 	uint64_t count; /* taken */
 	uint64_t capacity;
@@ -147,6 +151,119 @@ element_take(struct compaction *work, uint64_t index)
 	fanin_sparse_vector_index_set(work->indices, work->index_bytes, n, index);
 	memcpy(work->values + n * work->element_bytes, work->dense + index * work->element_bytes,
 	       work->element_bytes);
+}
+
+/* One byte for each of 64 elements: 1 if its magnitude's bits are `limit` or more. Loops that compilers vectorise. */
+#define FLAGS(name, type, magnitude)                                                               \
+	static void name(const uint8_t *elements, uint64_t limit, uint64_t sign, uint8_t *flags)   \
+	{                                                                                          \
+		const type least = (type)limit;                                                    \
+                                                                                                   \
+		for (unsigned int i = 0; i < 64; i++) {                                            \
+			type bits;                                                                 \
+                                                                                                   \
+			memcpy(&bits, elements + i * sizeof(bits), sizeof(bits));                  \
+			flags[i] = (type)(magnitude) >= least;                                     \
+		}                                                                                  \
+	}
+
+#define WITHOUT_SIGN (bits & ~sign)
+#define OF_SIGNED ((bits & sign) != 0 ? 0 - bits : bits)
+
+FLAGS(flags_1, uint8_t, WITHOUT_SIGN)
+FLAGS(flags_2, uint16_t, WITHOUT_SIGN)
+FLAGS(flags_4, uint32_t, WITHOUT_SIGN)
+FLAGS(flags_8, uint64_t, WITHOUT_SIGN)
+FLAGS(flags_signed_1, uint8_t, OF_SIGNED)
+FLAGS(flags_signed_2, uint16_t, OF_SIGNED)
+FLAGS(flags_signed_4, uint32_t, OF_SIGNED)
+FLAGS(flags_signed_8, uint64_t, OF_SIGNED)
+
+typedef void (*flags_fn)(const uint8_t *elements, uint64_t limit, uint64_t sign, uint8_t *flags);
+
+static flags_fn
+flags_of(const struct compaction *work)
+{
+	static const flags_fn of_signed[] = { flags_signed_1, flags_signed_2, flags_signed_4,
+					      flags_signed_8 };
+	static const flags_fn without_sign[] = { flags_1, flags_2, flags_4, flags_8 };
+	const int by_size = __builtin_ctz(work->element_bytes);
+
+	return is_signed(work->dtype) ? of_signed[by_size] : without_sign[by_size];
+}
+
+/* Bits of 64 bytes that are 0 or 1: the product moves each of 8 bytes' bit to one place of the upper byte. */
+static uint64_t
+flags_pack(const uint8_t *flags)
+{
+	uint64_t packed = 0;
+
+	for (unsigned int i = 0; i < 8; i++) {
+		uint64_t eight;
+
+		memcpy(&eight, flags + i * sizeof(eight), sizeof(eight));
+		packed |= eight * UINT64_C(0x0102040810204080) >> 56 << 8 * i;
+	}
+	return packed;
+}
+
+/* Takes those of 64 elements whose bits are set. */
+static void
+word_take(struct compaction *work, uint64_t first, uint64_t bits)
+{
+	if (work->count + 64 > work->capacity) {
+		for (; bits != 0; bits &= bits - 1)
+			element_take(work, first + (unsigned int)__builtin_ctzll(bits));
+		return;
+	}
+	for (; bits != 0; bits &= bits - 1) {
+		const uint64_t index = first + (unsigned int)__builtin_ctzll(bits);
+
+		/* Copies of a constant size are single instructions. */
+		if (work->index_bytes == 4)
+			fanin_sparse_vector_index_set(work->indices, 4, work->count, index);
+		else
+			fanin_sparse_vector_index_set(work->indices, 8, work->count, index);
+		if (work->element_bytes == 4)
+			memcpy(work->values + work->count * 4, work->dense + index * 4, 4);
+		else
+			memcpy(work->values + work->count * work->element_bytes,
+			       work->dense + index * work->element_bytes, work->element_bytes);
+		work->count++;
+	}
+}
+
+/* Takes all elements that are large enough, or counts them if there is no room for any. */
+static void
+all_take(struct compaction *work)
+{
+	const unsigned int bits = 8 * work->element_bytes;
+	const bool has_sign = work->format != NULL || is_signed(work->dtype);
+	const uint64_t sign = has_sign ? UINT64_C(1) << (bits - 1) : 0;
+	const flags_fn flags_make = flags_of(work);
+	uint64_t limit = work->limit;
+	uint8_t flags[64];
+	uint8_t last[64 * sizeof(uint64_t)] = { 0 };
+
+	/* Nothing but NaN, whose bits are beyond those of infinity. */
+	if (limit == KEY_NAN && work->format == NULL)
+		return;
+	if (limit == KEY_NAN)
+		limit = key_infinity(work->format) + 1;
+	for (uint64_t first = 0; first < work->n; first += 64) {
+		const uint8_t *elements = work->dense + first * work->element_bytes;
+		uint64_t packed;
+
+		/* Zeros are never taken. */
+		if (work->n - first < 64)
+			elements = memcpy(last, elements, (work->n - first) * work->element_bytes);
+		flags_make(elements, limit, sign, flags);
+		packed = flags_pack(flags);
+		if (work->capacity == 0)
+			work->count += (unsigned int)__builtin_popcountll(packed);
+		else
+			word_take(work, first, packed);
+	}
 }
 
 /* Moves down what is no heap at its root: the least is on top. */
@@ -223,6 +340,7 @@ fanin_sparse_vector_compact(const void *dense, uint64_t n, unsigned int dtype,
 	work = (struct compaction){
 		.dense = dense,
 		.format = format_of(dtype),
+		.n = n,
 		.limit = key_limit(options->threshold, dtype, fanin_dtype_size(dtype)),
 		.capacity = capacity,
 		.indices = indices,
@@ -236,10 +354,8 @@ fanin_sparse_vector_compact(const void *dense, uint64_t n, unsigned int dtype,
 		if (heap == NULL)
 			return FANIN_ERR_NO_MEMORY;
 	}
-	for (uint64_t i = 0; heap == NULL && i < n; i++) {
-		if (key_at(&work, i) >= work.limit)
-			element_take(&work, i);
-	}
+	if (heap == NULL)
+		all_take(&work);
 	for (uint64_t begin = 0; heap != NULL && begin < n; begin += bucket)
 		bucket_take(&work, begin, n - begin < bucket ? n : begin + bucket, options->top,
 			    heap);

@@ -98,19 +98,26 @@ bitmap_take(struct fanin_sparse_vector *sparse, uint8_t *to, const struct fanin_
 	}
 }
 
-/* Keeps a block's values until all blocks are there. */
-static int
-part_keep(struct fanin_sparse_vector *sparse, uint32_t block, uint32_t count)
+static size_t
+part_bytes(const struct fanin_sparse_vector *sparse, uint32_t count)
+{
+	return sizeof(struct fanin_sparse_part) +
+	       (size_t)count * (sparse->element_bytes + sizeof(uint32_t));
+}
+
+/* A block's values, without those of no index. from: of all its indices. Returns NULL without memory. */
+static struct fanin_sparse_part *
+part_make(const struct fanin_sparse_vector *sparse, uint32_t block, const uint8_t *from,
+	  uint32_t count)
 {
 	const uint32_t element_bytes = sparse->element_bytes;
-	struct fanin_sparse_part *part =
-		malloc(sizeof(*part) + (size_t)count * (element_bytes + sizeof(uint32_t)));
+	struct fanin_sparse_part *part = malloc(part_bytes(sparse, count));
 	const uint32_t n_words = (fanin_sparse_vector_block_span(sparse, block) + 63) / 64;
 	uint8_t *indices;
 	uint32_t n = 0;
 
 	if (part == NULL)
-		return FANIN_ERR_NO_MEMORY;
+		return NULL;
 	part->count = count;
 	indices = part->values + (size_t)count * element_bytes;
 	for (uint32_t i = 0; i < n_words; i++) {
@@ -118,19 +125,61 @@ part_keep(struct fanin_sparse_vector *sparse, uint32_t block, uint32_t count)
 			const uint32_t index = i * 64 + (uint32_t)__builtin_ctzll(word);
 
 			memcpy(part->values + (size_t)n * element_bytes,
-			       sparse->scratch + (size_t)index * element_bytes, element_bytes);
+			       from + (size_t)index * element_bytes, element_bytes);
 			fanin_sparse_vector_index_set(indices, sizeof(index), n, index);
 			n++;
 		}
 	}
+	return part;
+}
+
+/* Keeps a block's values until all blocks are there, and in `known` if it is not NULL. from: as part_make has it. */
+static int
+part_keep(const struct fanin_sparse_vector *sparse, uint32_t block, const uint8_t *from,
+	  uint32_t count, struct fanin_sparse_part **known)
+{
+	struct fanin_sparse_part *part = part_make(sparse, block, from, count);
+
+	if (part == NULL)
+		return FANIN_ERR_NO_MEMORY;
+	if (sparse->parts == NULL) {
+		*known = part;
+		return FANIN_OK;
+	}
 	sparse->parts[block] = part;
+	if (known == NULL)
+		return FANIN_OK;
+	*known = malloc(part_bytes(sparse, count));
+	if (*known == NULL)
+		return FANIN_ERR_NO_MEMORY;
+	memcpy(*known, part, part_bytes(sparse, count));
 	return FANIN_OK;
+}
+
+struct fanin_sparse_vector
+fanin_sparse_part_vector(const struct fanin_sparse_part *part,
+			 const struct fanin_sparse_vector *sparse, uint32_t block)
+{
+	const uint32_t span = fanin_sparse_vector_block_span(sparse, block);
+
+	return (struct fanin_sparse_vector){
+		.n = span,
+		.nnz = part->count,
+		.indices = part->values + (size_t)part->count * sparse->element_bytes,
+		.values = part->values,
+		.index_bytes = sizeof(uint32_t),
+		.dtype = sparse->dtype,
+		.op = sparse->op,
+		.element_bytes = sparse->element_bytes,
+		.span = span,
+		.n_blocks = 1,
+	};
 }
 
 int
 fanin_sparse_vector_merge(struct fanin_sparse_vector *sparse, uint32_t block,
 			  struct fanin_sparse_shard *const *shards, unsigned int n,
-			  uint32_t *n_values)
+			  uint32_t *n_values, struct fanin_sparse_part **known)
 {
 	const uint32_t span = fanin_sparse_vector_block_span(sparse, block);
 	const uint32_t n_words = (span + 63) / 64;
@@ -151,17 +200,16 @@ fanin_sparse_vector_merge(struct fanin_sparse_vector *sparse, uint32_t block,
 	}
 	for (uint32_t i = 0; i < n_words; i++)
 		count += (uint32_t)__builtin_popcountll(sparse->bits[i]);
-	if (sparse->parts != NULL)
-		status = part_keep(sparse, block, count);
+	if (sparse->parts != NULL || known != NULL)
+		status = part_keep(sparse, block, to, count, known);
 	memset(sparse->bits, 0, n_words * sizeof(*sparse->bits));
 	sparse->n_out += count;
 	*n_values = count;
 	return status;
 }
 
-/* Finds room for the sparse result in the caller's arrays, or makes some. */
-static int
-room_find(struct fanin_sparse_vector *sparse)
+int
+fanin_sparse_vector_room(struct fanin_sparse_vector *sparse)
 {
 	struct fanin_sparse_result *result = sparse->result;
 	const uint64_t count = sparse->n_out;
@@ -197,7 +245,7 @@ fanin_sparse_vector_finish(struct fanin_sparse_vector *sparse)
 	result->count = sparse->n_out;
 	if (sparse->parts == NULL)
 		return FANIN_OK;
-	status = room_find(sparse);
+	status = fanin_sparse_vector_room(sparse);
 	for (uint32_t block = 0; block < sparse->n_blocks && status == FANIN_OK; block++) {
 		const struct fanin_sparse_part *part = sparse->parts[block];
 		const uint8_t *indices = part->values + (size_t)part->count * element_bytes;
@@ -233,7 +281,7 @@ fanin_sparse_vector_finish_alone(struct fanin_sparse_vector *sparse)
 			       sparse->values + i * element_bytes, element_bytes);
 		return FANIN_OK;
 	}
-	status = room_find(sparse);
+	status = fanin_sparse_vector_room(sparse);
 	if (status != FANIN_OK || sparse->nnz == 0)
 		return status;
 	/* They may be the same arrays. */

@@ -62,7 +62,10 @@ fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, ui
 	int status = FANIN_OK;
 
 	if (request->sparse != NULL) {
-		status = fanin_sparse_vector_layout(request->sparse, engine->config.payload_bytes);
+		/* Of several parts the first one's engine has done it, or who has cut them. */
+		if (request->sparse->n_blocks == 0)
+			status = fanin_sparse_vector_layout(request->sparse,
+							    engine->config.payload_bytes);
 		if (status == FANIN_OK)
 			status = fanin_engine_shards_init(engine);
 		if (status != FANIN_OK)
@@ -122,7 +125,7 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	const void *payload;
 
 	if (__builtin_expect(lane->role != FANIN_LANE_DENSE, 0)) {
-		if (lane->role == FANIN_LANE_SPARSE)
+		if (fanin_engine_has_shards(lane))
 			return fanin_engine_shards_send(engine, lane);
 		payload = fanin_engine_known(engine, lane, hdr, &payload_len);
 	} else {
@@ -216,6 +219,7 @@ fanin_engine_create(const struct fanin_engine_config *config, struct fanin_trans
 		fanin_engine_lane(created, config->first_block + i)->block = config->first_block + i;
 
 	fanin_rtt_init(&created->rtt);
+	fanin_rtt_init(&created->block_time);
 	fanin_cc_init(&created->cc, config->cc != NULL ? config->cc : &fanin_cc_fixed,
 		      config->window);
 	created->reordering = FANIN_ENGINE_REORDERING_MIN;

@@ -10,8 +10,7 @@
  * Every rank contributes to every block and gets every result, whatever the collective. A rank
  * without data for a block sends an empty contribution, and drops a result that it does not need.
  *
- * Blocks of sparse requests take several packets, shards, each way. A run that is lost during one of
- * these can't be resumed.
+ * Blocks of sparse requests take several packets, shards, each way.
  */
 #ifndef FANIN_HOSTLIB_ENGINE_H
 #define FANIN_HOSTLIB_ENGINE_H

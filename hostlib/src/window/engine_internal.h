@@ -41,7 +41,8 @@ enum fanin_lane_state {
 enum fanin_lane_role {
 	FANIN_LANE_DENSE, /* a contribution */
 	FANIN_LANE_KNOWN, /* its result, which is known, to those who lack it; the lane's request is NULL */
-	FANIN_LANE_SPARSE, /* shards */
+	FANIN_LANE_SPARSE,       /* shards */
+	FANIN_LANE_SPARSE_KNOWN, /* shards of its result, like KNOWN */
 };
 
 struct fanin_lane {
@@ -111,6 +112,7 @@ struct fanin_engine {
 	bool moved; /* to another switch with epochs of its own: none is that of the run before */
 	const char *hint; /* borrowed; may be NULL */
 	struct fanin_rtt rtt;
+	struct fanin_rtt block_time; /* from contributions to their results, waits for other ranks included */
 	uint64_t progress_ns; /* time of the last result, or when the first request was posted */
 	uint64_t overtaken_ns; /* latest first transmission whose result has come: blocks sent earlier are overtaken */
 	uint64_t heard_ns; /* time of the last result or answer of this run, or when the first request was posted */
@@ -155,6 +157,13 @@ fanin_engine_lane(const struct fanin_engine *engine, uint32_t block)
 	return &engine->lanes[block & (engine->config.window - 1u)];
 }
 
+/* True if the lane sends shards. */
+static inline bool
+fanin_engine_has_shards(const struct fanin_lane *lane)
+{
+	return lane->role == FANIN_LANE_SPARSE || lane->role == FANIN_LANE_SPARSE_KNOWN;
+}
+
 /*
  * True if this rank has the block's result. For blocks up to W before the oldest lane's, and those
  * that are posted.
@@ -184,6 +193,23 @@ fanin_engine_query_wait_ns(const struct fanin_engine *engine)
 	const uint64_t most_ns = fanin_engine_retry_most_ns(engine);
 
 	return engine->rtt.rto_ns < most_ns ? engine->rtt.rto_ns : most_ns;
+}
+
+/*
+ * Returns how long a block may be on its way that its switch has sent up before it counts as overdue: longer than blocks take. The
+ * round trip to the switch says nothing of the links above it, which may be slower, and whose queues longer. Each query that comes too
+ * early makes a switch further up repeat the result, behind the first one in the same queue.
+ */
+static inline uint64_t
+fanin_engine_above_wait_ns(const struct fanin_engine *engine)
+{
+	const uint64_t most_ns = fanin_engine_retry_most_ns(engine);
+	const uint64_t query_wait_ns = fanin_engine_query_wait_ns(engine);
+	const uint64_t block_ns = engine->block_time.smoothed_ns == 0 ? 0 : engine->block_time.rto_ns;
+
+	if (block_ns < query_wait_ns)
+		return query_wait_ns;
+	return block_ns < most_ns ? block_ns : most_ns;
 }
 
 /*
@@ -254,8 +280,11 @@ bool fanin_engine_shards_lost(struct fanin_engine *engine, struct fanin_lane *la
 /* engine_shards.c: bitmap of the result shards that are there of a block which has not all of them. Returns false if it is not sparse. */
 bool fanin_engine_shards_have(const struct fanin_engine *engine, uint32_t block, uint64_t *have);
 
-/* engine_shards.c: has this rank sparse blocks in progress, or results of some from this block on? They can't be told to others. */
-bool fanin_engine_shards_bar_resume(const struct fanin_engine *engine, uint32_t first_block);
+/* engine_shards.c: does this rank keep the block's result, a sparse one, for ranks that may lack it? */
+bool fanin_engine_shards_keep(const struct fanin_engine *engine, uint32_t block);
+
+/* engine_shards.c: another run begins, in which numbers of shards mean something else: forgets what was received and sent of blocks that are not done. */
+void fanin_engine_shards_resume(struct fanin_engine *engine);
 
 /* engine_shards.c: "300 indices f32 sum": a sparse block in words. */
 void fanin_engine_shards_format(const struct fanin_request *request, uint32_t block, char *text,

@@ -89,11 +89,14 @@ request_of(struct fanin_request *request, uint32_t block)
 static void
 request_finish(struct fanin_engine *engine, struct fanin_request *request)
 {
+	struct fanin_request *whole = request->whole != NULL ? request->whole : request;
+
 	if (engine->kept != NULL)
 		fanin_engine_keep_request(engine, request);
 	fanin_request_list_finish(&engine->loop.requests, request);
-	if (request->sparse != NULL)
-		request->status = fanin_sparse_vector_finish(request->sparse);
+	/* Of several parts the last one has the result. */
+	if (request->sparse != NULL && whole->status == FANIN_OK)
+		whole->status = fanin_sparse_vector_finish(request->sparse);
 }
 
 /* The lane gets its next block if that is posted. from: a request before it. */

@@ -184,7 +184,7 @@ absent_learn(struct fanin_engine *engine, struct fanin_lane *lane,
 			lane->ask_ns = engine->loop.now_ns + patience_ns;
 		return;
 	}
-	if (lane->role == FANIN_LANE_SPARSE &&
+	if (fanin_engine_has_shards(lane) &&
 	    !fanin_engine_shards_lost(engine, lane, lane->block == asked->block ? shards : NULL))
 		return;
 	loss_note(engine);

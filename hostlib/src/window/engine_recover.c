@@ -65,6 +65,9 @@ fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_reques
 	uint32_t n = request->n_blocks < engine->config.window ? request->n_blocks
 							       : engine->config.window;
 
+	/* Results of sparse blocks are kept as they come. */
+	if (request->sparse != NULL)
+		return;
 	for (uint32_t block = request->first_block + request->n_blocks - n; n > 0; n--, block++) {
 		struct fanin_extent extent = fanin_request_extent(request, block);
 
@@ -98,6 +101,8 @@ request_holding(const struct fanin_engine *engine, uint32_t block, struct fanin_
 	     request = request->next) {
 		if (block - request->first_block >= request->n_blocks)
 			continue;
+		if (request->sparse != NULL)
+			return NULL;
 		*extent = fanin_request_extent(request, block);
 		return fanin_request_keeps(request, extent) ? request : NULL;
 	}
@@ -189,7 +194,16 @@ is_kept(const struct fanin_engine *engine, uint32_t block)
 	struct fanin_extent extent;
 
 	return request_holding(engine, block, &extent) != NULL ||
-	       (kept->valid && kept->block == block);
+	       (kept->valid && kept->block == block) || fanin_engine_shards_keep(engine, block);
+}
+
+/* The lane tells its block's result, which this rank has. */
+static void
+lane_tell(const struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	fanin_engine_ready(lane, NULL);
+	if (fanin_engine_shards_keep(engine, lane->block))
+		lane->role = FANIN_LANE_SPARSE_KNOWN;
 }
 
 /* Starts the lane with this block in the new run. Returns false if it can't. */
@@ -197,9 +211,9 @@ static bool
 lane_resume(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t block)
 {
 	lane->resent_before = false;
-	if (lane->role == FANIN_LANE_KNOWN) {
+	if (lane->role == FANIN_LANE_KNOWN || lane->role == FANIN_LANE_SPARSE_KNOWN) {
 		/* The run was lost again before all ranks had the result. */
-		fanin_engine_ready(lane, NULL);
+		lane_tell(engine, lane);
 		return lane->block == block;
 	}
 	if (lane->block == block) {
@@ -211,7 +225,7 @@ lane_resume(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t block
 		return false;
 	lane->block = block;
 	engine->n_known++;
-	fanin_engine_ready(lane, NULL);
+	lane_tell(engine, lane);
 	return true;
 }
 
@@ -225,14 +239,7 @@ fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint64_t instan
 	if (epoch == engine->config.epoch && instance == engine->config.instance && !engine->moved)
 		return FANIN_OK;
 	engine->moved = false;
-	if (fanin_engine_shards_bar_resume(engine, first_block)) {
-		fanin_error_set(
-			&engine->loop.error, 0,
-			"the switch has lost the run in a sparse allreduce, which can't be taken up again: the ranks begin again with block %u",
-			first_block);
-		fanin_engine_fail(engine, FANIN_ERR_REFUSED);
-		return FANIN_ERR_REFUSED;
-	}
+	fanin_engine_shards_resume(engine);
 	engine->queue_head = engine->queue_tail;
 	for (uint32_t i = 0; i < engine->config.window; i++) {
 		uint32_t block = first_block + i;

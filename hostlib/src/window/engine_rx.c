@@ -39,7 +39,7 @@ receive_duplicate(struct fanin_engine *engine, struct fanin_lane *lane, uint32_t
 }
 
 /*
- * Gives the congestion control a block's delay. If the block was sent again it is unknown; time
+ * Gives the congestion control a block's delay, and learns how long blocks take. If the block was sent again it is unknown; time
  * that the caller was away does not count.
  */
 static void
@@ -52,8 +52,10 @@ window_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 		.generation = lane->generation,
 	};
 
-	if (lane->transmissions == 1 && lane->sent_ns >= engine->loop.resumed_ns)
-		engine->cc.type->on_delay(&engine->cc, &sample);
+	if (lane->transmissions != 1 || lane->sent_ns < engine->loop.resumed_ns)
+		return;
+	engine->cc.type->on_delay(&engine->cc, &sample);
+	fanin_rtt_sample(&engine->block_time, sample.delay_ns);
 }
 
 void
@@ -172,6 +174,10 @@ receive_other(struct fanin_engine *engine, struct fanin_lane *lane, const struct
 
 	if (lane->role == FANIN_LANE_KNOWN) {
 		receive_known(engine, lane);
+		return;
+	}
+	if (lane->role == FANIN_LANE_SPARSE_KNOWN) {
+		engine->stats.invalid++;
 		return;
 	}
 	extent = fanin_request_extent(lane->request, lane->block);

@@ -2,7 +2,8 @@
 /*
  * Sparse blocks: lanes that send shards, and put results together of shards (docs/protocol.md, "Sparse blocks"; Flare section 7). What is sent
  * can be made again from the caller's vectors, so only results take memory: each shard has a buffer from its arrival until its block is
- * complete. Called by the poll loop only.
+ * complete. Where runs can be resumed each lane keeps the result of its last block, and tells it those who lack it as if it were what this
+ * rank brings. Called by the poll loop only.
  */
 #include "engine_internal.h"
 
@@ -20,10 +21,11 @@ struct lane_shards {
 	uint8_t total;    /* of the result's shards; 0: not known yet */
 	uint64_t to_send; /* of the cut's */
 	uint64_t have;    /* of the result's */
-	uint32_t last;    /* the sparse block before, if had_last */
-	bool had_last;
 	struct fanin_sparse_cut cut;
-	struct fanin_sparse_shard *received[FANIN_SHARDS_MAX];
+	struct fanin_sparse_shard *received[FANIN_SHARDS_MAX]; /* NULL: the result is known */
+	uint32_t kept_block;              /* the sparse block before, if its result is kept */
+	struct fanin_sparse_part *kept;   /* this result; NULL: none is */
+	struct fanin_sparse_vector known; /* the same, to be told; unused if it is not kept */
 };
 
 struct fanin_engine_shards {
@@ -85,8 +87,10 @@ buffer_release(struct fanin_engine *engine, struct fanin_sparse_shard *buffer)
 static void
 lane_release(struct fanin_engine *engine, struct lane_shards *own)
 {
-	for (uint64_t have = own->have; have != 0; have &= have - 1)
-		buffer_release(engine, own->received[__builtin_ctzll(have)]);
+	for (uint64_t have = own->have; have != 0; have &= have - 1) {
+		if (own->received[__builtin_ctzll(have)] != NULL)
+			buffer_release(engine, own->received[__builtin_ctzll(have)]);
+	}
 	own->have = 0;
 	own->is_begun = false;
 }
@@ -98,8 +102,10 @@ fanin_engine_shards_free(struct fanin_engine *engine)
 
 	if (shards == NULL)
 		return;
-	for (uint32_t i = 0; i < engine->config.window; i++)
+	for (uint32_t i = 0; i < engine->config.window; i++) {
 		lane_release(engine, &shards->lanes[i]);
+		free(shards->lanes[i].kept);
+	}
 	while (shards->spare != NULL) {
 		struct fanin_sparse_shard *buffer = shards->spare;
 
@@ -134,11 +140,23 @@ lane_begin(struct fanin_engine *engine, const struct fanin_lane *lane)
 	return own;
 }
 
-/* Which block of its vector. */
+/* What the lane sends: what this rank brings, or a result that it knows. */
+static const struct fanin_sparse_vector *
+vector_of(const struct fanin_engine *engine, const struct fanin_lane *lane)
+{
+	return lane->role == FANIN_LANE_SPARSE_KNOWN ? &shards_of(engine, lane)->known
+						     : lane->request->sparse;
+}
+
+/* Which block of this vector. */
 static uint32_t
 index_of(const struct fanin_lane *lane)
 {
-	return lane->block - lane->request->first_block;
+	const struct fanin_request *request = lane->request;
+
+	if (lane->role == FANIN_LANE_SPARSE_KNOWN)
+		return 0;
+	return (lane->block - request->first_block) * request->stride + request->start;
 }
 
 /* So many shards, from the first one on. n: 1 to 64. */
@@ -148,18 +166,26 @@ first_shards(unsigned int n)
 	return UINT64_MAX >> (64 - n);
 }
 
+/* May a rank know the block's result from an earlier run? */
+static bool
+is_whole(const struct fanin_engine *engine, const struct fanin_lane *lane)
+{
+	return engine->stats.resumed != 0 && lane->block - engine->base < engine->config.window;
+}
+
 static bool
 shard_send(struct fanin_engine *engine, const struct fanin_lane *lane, unsigned int number)
 {
-	const struct fanin_sparse_vector *sparse = lane->request->sparse;
+	const struct fanin_sparse_vector *sparse = vector_of(engine, lane);
+	const bool is_known = lane->role == FANIN_LANE_SPARSE_KNOWN;
 	const struct lane_shards *own = shards_of(engine, lane);
 	struct fanin_headers headers = engine->headers;
 	struct fanin_hdr *hdr = &headers.fanin;
 	uint32_t payload_len;
 
-	hdr->type = FANIN_TYPE_SPARSE;
+	hdr->type = is_known ? FANIN_TYPE_SPARSE_KNOWN : FANIN_TYPE_SPARSE;
 	hdr->flags = lane->transmissions != 0 ? FANIN_FLAG_RETRANSMIT : 0;
-	hdr->contributions = 1;
+	hdr->contributions = is_known ? engine->config.size : 1;
 	hdr->dtype = sparse->dtype;
 	hdr->op = sparse->op;
 	hdr->root = 0;
@@ -167,6 +193,8 @@ shard_send(struct fanin_engine *engine, const struct fanin_lane *lane, unsigned 
 	hdr->progress = engine->oldest - engine->base;
 	payload_len = fanin_sparse_vector_make(sparse, index_of(lane), &own->cut, number, hdr,
 					       engine->shards->payload);
+	if (is_whole(engine, lane))
+		hdr->members |= FANIN_SHARD_WHOLE;
 	fanin_wire_encode_l4(&headers, &engine->config.flow, payload_len);
 	/* All of a block's go to the same worker, in their order. */
 	headers.udp.src_be = fanin_wire_source_port_be(hdr->block);
@@ -184,7 +212,7 @@ fanin_engine_shards_send(struct fanin_engine *engine, struct fanin_lane *lane)
 	bool some = false;
 
 	if (!own->is_cut) {
-		fanin_sparse_vector_cut(lane->request->sparse, index_of(lane),
+		fanin_sparse_vector_cut(vector_of(engine, lane), index_of(lane),
 					engine->config.payload_bytes, &own->cut);
 		own->is_cut = true;
 		own->to_send = first_shards(own->cut.n_shards);
@@ -231,7 +259,7 @@ fanin_engine_shards_have(const struct fanin_engine *engine, uint32_t block, uint
 	const struct fanin_lane *lane = fanin_engine_lane(engine, block);
 	const struct lane_shards *own;
 
-	if (lane->block != block || lane->state == FANIN_LANE_IDLE || lane->role != FANIN_LANE_SPARSE)
+	if (lane->block != block || lane->state == FANIN_LANE_IDLE || !fanin_engine_has_shards(lane))
 		return false;
 	own = shards_of(engine, lane);
 	*have = own->is_begun && own->block == block ? own->have : 0;
@@ -239,22 +267,21 @@ fanin_engine_shards_have(const struct fanin_engine *engine, uint32_t block, uint
 }
 
 bool
-fanin_engine_shards_bar_resume(const struct fanin_engine *engine, uint32_t first_block)
+fanin_engine_shards_keep(const struct fanin_engine *engine, uint32_t block)
 {
+	const struct lane_shards *own;
+
 	if (engine->shards == NULL)
 		return false;
-	for (const struct fanin_request *request = engine->loop.requests.first; request != NULL;
-	     request = request->next) {
-		if (request->sparse != NULL)
-			return true;
-	}
-	for (uint32_t i = 0; i < engine->config.window; i++) {
-		const struct lane_shards *own = &engine->shards->lanes[i];
+	own = shards_of(engine, fanin_engine_lane(engine, block));
+	return own->kept != NULL && own->kept_block == block;
+}
 
-		if (own->had_last && !fanin_block_before(own->last, first_block))
-			return true;
-	}
-	return false;
+void
+fanin_engine_shards_resume(struct fanin_engine *engine)
+{
+	for (uint32_t i = 0; engine->shards != NULL && i < engine->config.window; i++)
+		lane_release(engine, &engine->shards->lanes[i]);
 }
 
 void
@@ -294,18 +321,23 @@ lane_complete(struct fanin_engine *engine, struct fanin_lane *lane)
 	struct fanin_sparse_vector *sparse = request->sparse;
 	struct lane_shards *own = shards_of(engine, lane);
 	const uint32_t span = own->cut.span;
+	struct fanin_sparse_part *known = NULL;
 	uint32_t n_values;
 
-	if (fanin_sparse_vector_merge(sparse, index_of(lane), own->received, own->total,
-				      &n_values) != FANIN_OK) {
+	if (fanin_sparse_vector_merge(sparse, index_of(lane), own->received, own->total, &n_values,
+				      engine->config.recover ? &known : NULL) != FANIN_OK) {
 		fanin_error_set(&engine->loop.error, 0, "out of memory for the result of block %u",
 				lane->block);
 		fanin_engine_fail(engine, FANIN_ERR_NO_MEMORY);
 		return;
 	}
 	lane_release(engine, own);
-	own->last = lane->block;
-	own->had_last = true;
+	if (known != NULL) {
+		free(own->kept);
+		own->kept = known;
+		own->kept_block = lane->block;
+		own->known = fanin_sparse_part_vector(known, sparse, index_of(lane));
+	}
 	request->done_blocks++;
 	/* An empty vector has a block of one index all the same. */
 	if (sparse->n != 0)
@@ -333,6 +365,16 @@ belongs(const struct fanin_lane *lane, const struct lane_shards *own, const stru
 	if ((own->total != 0 && total != own->total) || (have & ~first_shards(total)) != 0)
 		return false;
 	return have != first_shards(total) || lane->state == FANIN_LANE_SENT;
+}
+
+/* The result that this rank has told came back with all its shards: all ranks have it, or can ask for it. */
+static void
+known_complete(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	lane_release(engine, shards_of(engine, lane));
+	lane->role = FANIN_LANE_DENSE;
+	engine->n_known--;
+	fanin_engine_lane_finish(engine, lane);
 }
 
 /* Copies what lies in memory that others may write, and then looks at it. Returns NULL if it is not right, or there is no memory. */
@@ -366,15 +408,19 @@ lane_receive(struct fanin_engine *engine, struct fanin_lane *lane, const struct 
 	     const struct fanin_headers *headers)
 {
 	const struct fanin_shard shard = fanin_shard_decode(headers->fanin.members);
+	const bool is_known = lane->role == FANIN_LANE_SPARSE_KNOWN;
 	struct lane_shards *own = lane_begin(engine, lane);
-	struct fanin_sparse_shard *buffer;
+	struct fanin_sparse_shard *buffer = NULL;
+	bool belonging;
 
 	if ((own->have >> shard.number & 1) != 0) {
 		engine->stats.duplicates++;
 		return;
 	}
-	buffer = belongs(lane, own, &shard) ? shard_copy(engine, frame, headers) : NULL;
-	if (buffer == NULL) {
+	belonging = belongs(lane, own, &shard);
+	if (belonging && !is_known)
+		buffer = shard_copy(engine, frame, headers);
+	if (!belonging || (buffer == NULL && !is_known)) {
 		engine->stats.invalid++;
 		return;
 	}
@@ -384,7 +430,10 @@ lane_receive(struct fanin_engine *engine, struct fanin_lane *lane, const struct 
 		own->total = shard.total;
 	engine->stats.shards_received++;
 	if (own->total != 0 && own->have == first_shards(own->total)) {
-		lane_complete(engine, lane);
+		if (is_known)
+			known_complete(engine, lane);
+		else
+			lane_complete(engine, lane);
 		return;
 	}
 	/* Others may still be on their way. */
@@ -413,11 +462,14 @@ fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_fram
 		engine->stats.invalid++;
 		return;
 	}
-	sparse = lane->request->sparse;
+	sparse = vector_of(engine, lane);
 	if (sparse == NULL || hdr->dtype != sparse->dtype || hdr->op != sparse->op ||
 	    fanin_shard_decode(hdr->members).span !=
 		    fanin_sparse_vector_block_span(sparse, index_of(lane))) {
-		result_misfit(engine, lane, hdr);
+		if (lane->role == FANIN_LANE_SPARSE_KNOWN)
+			engine->stats.invalid++;
+		else
+			result_misfit(engine, lane, hdr);
 		return;
 	}
 	/* Once more, of the copy: a switch on this machine may still write what it was made of. */

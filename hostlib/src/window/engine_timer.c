@@ -30,6 +30,15 @@ back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns)
 	return wait_ns < most_ns ? wait_ns : most_ns;
 }
 
+/* An overdue query was sent. What a switch has sent up and takes too long is lost above it, or in a long queue. */
+static void
+asked_note(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	if (!lane->asked && lane->told == FANIN_BLOCK_SENT)
+		engine->cc.type->on_loss(&engine->cc, engine->loop.now_ns);
+	lane->asked = true;
+}
+
 /*
  * The oldest block, which everything else waits for. First a query asks the switch for its state;
  * then overdue queries make the switch act. The intervals grow while answers come, and are short
@@ -38,7 +47,10 @@ back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns)
 static uint64_t
 oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 {
-	uint64_t due_ns = lane->sent_ns + fanin_engine_query_wait_ns(engine);
+	const bool sent_up = lane->told == FANIN_BLOCK_SENT;
+	const uint64_t wait_ns = sent_up ? fanin_engine_above_wait_ns(engine)
+					 : fanin_engine_query_wait_ns(engine);
+	uint64_t due_ns = lane->sent_ns + wait_ns;
 	bool overdue = engine->ask_wait_ns != 0 || lane->told >= FANIN_BLOCK_SENT;
 
 	if (due_ns < engine->ask_ns)
@@ -47,7 +59,8 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 		return due_ns;
 	if (fanin_engine_query(engine, lane->block, true, overdue) == 0)
 		return engine->loop.now_ns + FANIN_RTO_MIN_NS / 2;
-	lane->asked = lane->asked || overdue;
+	if (overdue)
+		asked_note(engine, lane);
 	engine->ask_wait_ns = back_off_ns(engine, engine->ask_wait_ns);
 	engine->retry_ns = back_off_ns(engine, engine->retry_ns);
 	/*
@@ -56,6 +69,8 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 	 */
 	if (engine->retry_ns < engine->ask_wait_ns / 32)
 		engine->retry_ns = engine->ask_wait_ns / 32;
+	if (engine->retry_ns < wait_ns)
+		engine->retry_ns = wait_ns;
 	if (engine->retry_ns > fanin_engine_retry_most_ns(engine))
 		engine->retry_ns = fanin_engine_retry_most_ns(engine);
 	engine->ask_ns = engine->loop.now_ns + engine->retry_ns;
@@ -107,6 +122,9 @@ lane_check(struct fanin_engine *engine, struct fanin_lane *lane)
 		return held_check(engine, lane);
 	if (lane->told == FANIN_BLOCK_OPEN || lane->sent_ns >= engine->overtaken_ns)
 		return UINT64_MAX;
+	if (lane->told == FANIN_BLOCK_SENT &&
+	    due_ns < lane->sent_ns + fanin_engine_above_wait_ns(engine))
+		due_ns = lane->sent_ns + fanin_engine_above_wait_ns(engine);
 	if (due_ns < lane->ask_ns)
 		due_ns = lane->ask_ns;
 	if (due_ns > engine->loop.timers_ns)
@@ -118,7 +136,7 @@ lane_check(struct fanin_engine *engine, struct fanin_lane *lane)
 		covered_postpone(engine, lane->block, lane->ask_wait_ns);
 		return lane->ask_ns;
 	}
-	lane->asked = true;
+	asked_note(engine, lane);
 	lane->ask_wait_ns = back_off_ns(engine, lane->ask_wait_ns);
 	lane->ask_ns = engine->loop.now_ns + lane->ask_wait_ns;
 	return lane->ask_ns;

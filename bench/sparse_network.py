@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Sparse allreduce over two leaves and two spines, beside dense ones and beside hosts that do it among themselves.
+
+All ports are links of RATE_MBIT, those between switches no faster. Each way sums the same vectors of f32: as many values at random
+indices on each rank, zeros elsewhere. An allreduce's time is that of its slowest rank, a row's the median of all; `bytes` are those
+of an allreduce on all links in both directions, from the interfaces' counters, headers included.
+"""
+
+import statistics
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
+from fabric import Fabric, leaf_spine  # noqa: E402
+from lab import HOST_INTERFACE, LabError, inside  # noqa: E402
+
+from io_forwarding import say  # noqa: E402
+
+HOSTS = 8
+RATE_MBIT = 100
+MTU = 9000
+MIB = 1 << 20
+SIZES = (16, 64)
+DENSITIES = (0.002, 0.01, 0.1, 0.2)
+RUN_SECONDS = 300
+# Their results don't depend on the density.
+DENSE_WAYS = {"dense": {"handler": "single"}, "ring": {"handler": "ring"}}
+SPARSE_WAYS = {"sparse": {"handler": "sparse", "sparse": True}, "maybe-sparse": {"handler": "sparse", "maybe_sparse": True},
+               }
+# (density, way, what is compared, least ratio of the other way's to this one's): issued for both sizes.
+GOALS = ((0.002, "maybe-sparse", "bytes", "dense", 40), (0.002, "maybe-sparse", "bytes", "ring", 80),
+         (0.002, "maybe-sparse", "bytes", "sparcml", 1 / 0.65), (0.002, "maybe-sparse", "seconds", "sparcml", 1.8),
+         (0.002, "maybe-sparse", "seconds", "dense", 10), (0.2, "maybe-sparse", "seconds", "dense", 1 / 1.1))
+
+
+class RatedFabric(Fabric):
+    """Every port is a link of RATE_MBIT. Buckets cover the time in which a worker may not have a core, 10 ms."""
+
+    def switch_config(self, switch):
+        config = super().switch_config(switch)
+        for port in config["ports"]:
+            port.update(rate_mbit=RATE_MBIT, bucket_bytes=RATE_MBIT * 1250, queue_bytes=1_000_000)
+        return config
+
+
+def counters_of(fabric):
+    """Bytes on all links in both directions."""
+    ends = [(fabric.host_namespace(host), HOST_INTERFACE) for host in range(HOSTS)]
+    ends += [(fabric.switch_ns(a), f"to-{b}") for a, b in fabric.topology.links]
+    total = 0
+    for namespace, interface in ends:
+        with inside(namespace):
+            # Each namespace sees its own interfaces only through netlink or a sysfs of its own.
+            lines = Path("/proc/net/dev").read_text().splitlines()
+        fields = next(line.split(":")[1].split() for line in lines if line.strip().startswith(f"{interface}:"))
+        total += int(fields[0]) + int(fields[8])
+    return total
+
+
+def measure_way(fabric, way, iterations, warmup, **options):
+    """One way: (seconds of each allreduce, bytes of one, rank 0's report)."""
+    before = counters_of(fabric)
+    ranks = [fabric.spawn_named(host, "bench", host, HOSTS, transport="af_packet", iters=iterations, warmup=warmup, times=True,
+                                check_ends=True, no_progress=True, **options) for host in range(HOSTS)]
+    for rank in ranks:
+        rank.wait(RUN_SECONDS)
+    reports = [fabric.perf_report(rank) for rank in ranks]
+    used = counters_of(fabric) - before
+    for report in reports:
+        if not report.get("ok"):
+            raise LabError(f"{way}, {options}: {report.get('error') or report}")
+    times = [max(rank) for rank in zip(*[report["times"] for report in reports], strict=True)]
+    return times, used / (iterations + warmup), reports[0]
+
+
+def make_row(size, density, way, seconds, used, report):
+    sparse = report["sparse"] or {}
+    return {"part": "network", "mib": size, "density": density, "way": way, "seconds": statistics.median(seconds),
+            "seconds_all": seconds, "bytes": used, "mode": report["mode"], "handler": report["handler"],
+            "density_in": sparse.get("density_in"), "density_out": sparse.get("density_out"),
+            "maybe_sparse_taken": sparse.get("maybe_sparse_taken"), "retransmits": report["retransmits"]}
+
+
+def add_ratios(rows):
+    """To each row of a sparse way: what the others take of this one's time and bytes."""
+    by_key = {(row["mib"], row["density"], row["way"]): row for row in rows}
+    for row in rows:
+        if row["way"] in DENSE_WAYS:
+            continue
+        others = {way: by_key.get((row["mib"], None, way)) for way in DENSE_WAYS}
+        others["sparcml"] = by_key.get((row["mib"], row["density"], "sparcml"))
+        row["ratios"] = {what: {way: other[what] / row[what] for way, other in others.items() if other is not None}
+                         for what in ("seconds", "bytes")}
+
+
+class Network:
+    """Eight hosts on leaves and spines with slow links."""
+
+    name = "network"
+    title = f"8 hosts, 2 leaves, 2 spines, links of {RATE_MBIT} Mbit/s"
+
+    @staticmethod
+    def measure(quick):
+        rows = []
+        config = {"limits": {"max_jobs": 2, "slots": 4160}}
+        with RatedFabric(leaf_spine(2, 2, HOSTS), mtu=MTU, config=config) as fabric:
+            fabric.start()
+            fabric.start_manager()
+            for size in SIZES[:1] if quick else SIZES:
+                cells = [(None, way, options, 2) for way, options in DENSE_WAYS.items()]
+                for density in (DENSITIES[0], DENSITIES[-1]) if quick else DENSITIES:
+                    times = 2 if density >= 0.1 else 4 if quick else 9
+                    cells += [(density, way, {**options, "density": density}, times) for way, options in SPARSE_WAYS.items()]
+                for density, way, options, iterations in cells:
+                    found = measure_way(fabric, way, iterations, 1, bytes=size * MIB, **options)
+                    rows.append(make_row(size, density, way, *found))
+                    say(f"{size} MiB, {way}{'' if density is None else f' at {100 * density:g} %'}: {rows[-1]['seconds'] * 1e3:.1f} ms,"
+                        f" {rows[-1]['bytes'] / 1e6:.2f} MB on all links")
+        add_ratios(rows)
+        return rows
+
+    @staticmethod
+    def missed(rows):
+        """A sentence for each goal that a row misses."""
+        sentences = []
+        for row in rows:
+            for density, way, what, other, least in GOALS:
+                if (row["density"], row["way"]) != (density, way):
+                    continue
+                found = row["ratios"][what].get(other)
+                if found is None or found < least:
+                    sentences.append(f"{row['mib']} MiB at {100 * density:g} %: {other} takes"
+                                     f" {'-' if found is None else f'{found:.2f}'} times the {what} of {way}, expected {least:.2f} at least")
+        return sentences
+
+    @staticmethod
+    def show(rows):
+        print(f"{Network.title}, MTU {MTU}, f32 sums; `bytes` on all links; ratios: the other way's by this one's")
+        print(f"{'MiB':>4} {'density':>8} {'result':>8} {'way':13} {'ms':>9} {'MB':>9}"
+              f" {'s dense':>8} {'ring':>7} {'sparcml':>8} {'B dense':>8} {'ring':>7} {'sparcml':>8}")
+        for row in rows:
+            def cell(what, other, row=row):
+                found = row.get("ratios", {}).get(what, {}).get(other)
+                return "" if found is None else f"{found:.2f}"
+            density, out = ("" if value is None else f"{100 * value:.3g} %" for value in (row["density"], row["density_out"]))
+            print(f"{row['mib']:4} {density:>8} {out:>8} {row['way']:13} {row['seconds'] * 1e3:9.1f} {row['bytes'] / 1e6:9.2f}"
+                  f" {cell('seconds', 'dense'):>8} {cell('seconds', 'ring'):>7} {cell('seconds', 'sparcml'):>8}"
+                  f" {cell('bytes', 'dense'):>8} {cell('bytes', 'ring'):>7} {cell('bytes', 'sparcml'):>8}")
