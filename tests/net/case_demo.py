@@ -183,6 +183,15 @@ def the_sparse_demo_is_exact_on_leaves_and_spines():
     expect(max(part for both in result["traffic"]["switches"].values() for part in both) < 0.16, f"traffic: {result['traffic']}")
 
 
+@case(150)
+def the_sparse_demo_goes_over_rings_and_several_trees_and_survives_a_spine():
+    for more, trees in ((["--ring"], 0), (["--trees", "2"], 2), (["--kill", "spine0", "--iters", "40"], 1)):
+        done = run(DEMO + ["--sparse", "0.01", "--bytes", "4MiB", "--topology", "leaf-spine", "--json", *more], timeout=100)
+        result = json.loads(done.stdout)
+        expect_equal((result["ok"], result["mismatches"], len(result["trees"])), (True, 0, trees), f"the result with {more} ({result})")
+        expect(result["sparse"]["bytes_sent"] * 8 < result["sparse"]["dense_bytes"], f"{more}: {result['sparse']}")
+
+
 @case()
 def bad_options_of_the_demo_are_refused_in_one_line():
     for arguments in (["--hosts", "1"], ["--hosts", "17"], ["--hosts", "x"], ["--bytes", "0"], ["--bytes", "-4"],

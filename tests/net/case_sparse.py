@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Sparse allreduces by the real programs: exact with every handler that has them, also under loss, and without a switch; refused by name where there are none."""
 
+import os
 import random
 import signal
+import struct
 import time
 
+import case_levels as levels
 from case_by_name import expect_ring, run_by_name, spawn_by_name
+from case_packets import Liar, send_and_count
 from case_trees import finish, jobs_left, managed_fabric, start
-from fabric import leaf_spine
+from fabric import leaf_spine, tree3
 from fake_manager import FakeManager
-from lab import SOURCE_DIR
+from frames import SPARSE, SPARSE_RESULT, RawPort
+from lab import SOURCE_DIR, UDP_PORT
 from pace import Pace
-from support import (KIB, MIB, case, expect, expect_equal, expect_exact, reports_of, run, run_exact_job, running_lab, start_ranks,
-                     wait_until)
+from support import (KIB, MIB, CaseFailed, LabError, case, expect, expect_equal, expect_exact, job_entry, reports_of, run, run_exact_job, running_lab,
+                     start_ranks, wait_until)
 
 HANDLERS = ("sparse-array", "sparse-hash", "sparse")
 PATTERNS = ("uniform", "clustered", "same", "disjoint")
@@ -73,6 +78,66 @@ def values_are_where_a_file_says():
                     expect(abs(sparse[key] - count / length) < 1e-8, f"{handler}, {key}: found {sparse[key]}, expected {count / length}")
 
 
+@case(120)
+def sparse_vectors_are_exact_on_every_kind_of_port():
+    for transport in ("af_xdp", "af_packet", "memif"):
+        with running_lab(3, transport, config=LOSS) as lab:
+            for density in (0.01, 1):
+                reports = run_exact_job(lab, f"{transport}, density {density}", handler="sparse", sparse=True, density=density, bytes=MIB, iters=2)
+                expect_equal([report["transport"] for report in reports], [transport] * 3, "transports")
+            expect(any(report["retransmits"] for report in reports), f"{transport}: nothing was lost")
+
+
+@case(120)
+def sparse_vectors_are_exact_with_tags():
+    with running_lab(3, config=LOSS) as lab:
+        for handler in HANDLERS:
+            job = lab.create_job(None, "--handler", handler, "--authenticate")
+            reports = run_exact_job(lab, f"{handler} with tags", job=job, sparse=True, density=0.1, bytes=MIB, iters=2, authenticate=True)
+            expect_equal([report["authenticated"] for report in reports], [True] * 3, "authenticated")
+            expect(any(report["retransmits"] for report in reports), f"{handler} with tags: nothing was lost")
+            lab.ctl("jobs", "destroy", job["id"])
+
+
+@case(120)
+def sparse_vectors_are_exact_on_workers_that_share_blocks():
+    workers = {"workers": [{"lcore": lcore, "cpu": lcore % (os.cpu_count() or 1)} for lcore in range(4)],
+               "scheduling": {"policy": "dispatch", "cluster_size": 2}}
+    with running_lab(3, config={**LOSS, **workers}) as lab:
+        for handler in HANDLERS:
+            run_exact_job(lab, f"{handler}, four workers", handler=handler, sparse=True, density=0.05, bytes=2 * MIB, iters=3)
+
+
+TREE_LIMITS = {"max_jobs": 2, "slots": 2 * 64 * 65}
+
+
+@case(150)
+def sparse_vectors_are_exact_in_trees_of_switches():
+    """With each handler, with tags, with only one host at a leaf, and on three levels; packets are lost at each hop."""
+    config = {"faults": LOSS["faults"], "limits": TREE_LIMITS}
+    with levels.running_fabric(leaf_spine(2, 1, 4), config=config) as fabric:
+        for handler in HANDLERS:
+            levels.run_tree_job(fabric, "spine0", f"{handler} on two levels", handler=handler, sparse=True, density=0.05, bytes=MIB, iters=2)
+        levels.run_tree_job(fabric, "spine0", "sparse on two levels with tags", handler="sparse", job_options={"authenticate": True}, authenticate=True,
+                     sparse=True, density=0.3, bytes=MIB)
+        levels.run_tree_job(fabric, "leaf0", "sparse, one host below another switch", ranks={0: 0, 1: 1, 2: 2}, handler="sparse", sparse=True,
+                     pattern="disjoint", bytes=MIB)
+    with levels.running_fabric(tree3(8), config=config) as fabric:
+        levels.run_tree_job(fabric, "core", "sparse on three levels", handler="sparse", sparse=True, pattern="clustered", bytes=MIB, iters=2)
+
+
+@case(120)
+def sparse_jobs_of_the_manager_are_exact_on_two_levels():
+    """By name, one of them with tags; and a dense allreduce in a job of the same handler."""
+    with levels.running_fabric(leaf_spine(2, 2, 4), config={"faults": LOSS["faults"], "limits": TREE_LIMITS}) as fabric:
+        fabric.start_manager()
+        options = {"check": True, "no_fallback": True, "transport": fabric.transport, "bytes": MIB, "iters": 2, "handler": "sparse"}
+        jobs = {"words": {"sparse": True, "density": 0.02}, "words-again": {"sparse": True, "density": 0.5, "authenticate": True}, "dense": {}}
+        for name, more in jobs.items():
+            reports = levels.finish(fabric, [fabric.spawn_named(host, name, host, 4, **options, **more) for host in range(4)])
+            expect_exact(reports, f"{name} by the manager", "sparse")
+
+
 GRADIENTS = [SOURCE_DIR / "bench" / "gradients.py"]
 PYTHON = "/usr/bin/python3"
 
@@ -114,6 +179,83 @@ def a_file_of_places_that_is_wrong_ends_the_rank_that_reads_it():
         expect_equal(rank.wait(60), 2, "exit status")
         expect_equal(rank.stderr().splitlines()[0], f"fanin-perf: --pattern {path}: found 1 lines of indices, expected 2, one for each rank",
                      "the error")
+
+
+def wait_for_a_stop(lab, job):
+    """Waits until the job has open blocks and no results any more. Returns the first block without one."""
+    def standing():
+        before = job_entry(lab, job)["stats"]
+        time.sleep(1)
+        after = job_entry(lab, job)["stats"]
+        return after["blocks"] > after["results"] == before["results"] > 10
+    wait_until(standing, 60, "a rank that pauses to stop the job")
+    return job_entry(lab, job)["stats"]["results"]
+
+
+def span_of_results(watcher):
+    """Indices of a block, as the results say that came to a host."""
+    spans = {struct.unpack_from("<I", frame, 42 + 40)[0] for _, frame in watcher.arrived()
+             if len(frame) > 96 and frame[23] == 17 and frame[36:38] == struct.pack("!H", UDP_PORT) and frame[43] == SPARSE_RESULT}
+    expect(spans, "no result of a sparse block was seen")
+    return max(spans)
+
+
+@case(120)
+def shards_that_a_member_forges_are_refused_and_in_no_result():
+    """
+    Host 1 pauses in an allreduce, and sends shards that nobody should send, for blocks that wait for it. It learns why; others get no
+    wrong result because of it, and name it.
+    """
+    with running_lab(3, "af_packet", config=limits()) as lab:
+        job = lab.create_job(None, "--handler", "sparse")
+        with RawPort(lab.host_namespace(0)) as watcher, RawPort(lab.host_namespace(1)) as port:
+            ranks = [lab.spawn_perf(host, job, host, 3, sparse=True, density=0.01, bytes=16 * MIB, iters=3, check=True, transport=lab.transport,
+                                    **({"pause": 12, "pause_at": 1, "pause_busy": True} if host == 1 else {}))
+                     for host in range(3)]
+            block = wait_for_a_stop(lab, job)
+            span, epoch = span_of_results(watcher), job_entry(lab, job)["epoch"]
+            liar = Liar(lab, job, 1, 1)
+            width = "H" if span <= 65536 else "I"
+
+            def shard(indices, number=0, total=1, span=span, form=0, block=block, payload=None, **changes):
+                if payload is None:
+                    payload = struct.pack(f"<{len(indices)}f{len(indices)}{width}", *indices, *indices)
+                fields = {"dtype": "f32", "op": "sum", "count": len(indices), "epoch": epoch, "block": block,
+                          "members": span | number << 32 | total << 40 | form << 48, **changes}
+                return liar.make(SPARSE, payload, **fields)
+
+            def bitmap(values, word, first):
+                return struct.pack(f"<{values}fQI", *range(values), word, first)
+            for name, what, frame in (
+                    ("count_invalid", "an index at the span", shard([3, span])),
+                    ("count_invalid", "the largest index", shard([(1 << 8 * struct.calcsize(width)) - 1, 3])),
+                    ("count_invalid", "a bit too many", shard([1, 2], form=1, payload=bitmap(2, 0b111, 0))),
+                    ("count_invalid", "bits beyond the span", shard([1], form=1, payload=bitmap(1, 1, (span + 63) // 64 * 64))),
+                    ("count_invalid", "bits that begin within a word", shard([1], form=1, payload=bitmap(1, 1, 8))),
+                    ("count_invalid", "another form", shard([1], form=2)),
+                    ("count_invalid", "the 65th shard", shard([1], number=64, total=0)),
+                    ("count_invalid", "65 shards", shard([1], number=64, total=65)),
+                    ("count_invalid", "a last one that is not the last", shard([1], number=0, total=2)),
+                    ("count_invalid", "more values than bytes", shard([1], count=2)),
+                    ("count_invalid", "a span of nothing", shard([1], span=0)),
+                    ("collective_mismatch", "a shorter span", shard([1], span=span - 64)),
+                    ("collective_mismatch", "another operator", shard([1], op="max")),
+                    ("collective_mismatch", "a dense block", liar.contribution(epoch=epoch, block=block)),
+                    ("block_out_of_window", "a block that is far ahead", shard([1], block=block + 10000)),
+                    ("port_wrong", "another rank", shard([1], rank=0)),
+                    ("direction_wrong", "a result", liar.make(SPARSE_RESULT, epoch=epoch, block=block, dtype="f32", op="sum", members=span | 1 << 40))):
+                try:
+                    send_and_count(lab, port, name, frame)
+                except (CaseFailed, LabError) as error:
+                    raise CaseFailed(f"{what}: {error}") from error
+            expect(all(rank.running() for rank in ranks), "a rank has ended before the forger went on")
+        reports = reports_of(lab, ranks)
+        for host, report in enumerate(reports):
+            expect_equal((report["mismatches"], report["checked"], report["iters"]), (0, True, 1), f"wrong elements and rounds of rank {host}")
+        expect_equal(reports[1]["error"]["code"], "refused", f"the forger's error ({reports[1]['error']})")
+        expect(f"the switch refused block {block} ({span} indices f32 sum): " in reports[1]["error"]["message"], reports[1]["error"]["message"])
+        for report in (reports[0], reports[2]):
+            expect_equal((report["error"]["code"], report["error"]["missing"]), ("timeout", [1]), f"error of another one ({report['error']})")
 
 
 @case()
