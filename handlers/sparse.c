@@ -185,6 +185,9 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 	const struct fanin_shard shard = fanin_shard_decode(hdr->members);
 	const uint32_t span = shard.span;
 
+	/* Of the handler's mode, whatever this block's is. */
+	if (slot->array.values == NULL)
+		divide(job, slot, mode);
 	/* An array spills nothing. */
 	if (shard.whole)
 		mode = FANIN_SPARSE_ARRAY;
@@ -197,8 +200,6 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 	__atomic_store_n(&dense->begun_ns, ctx->now_ns, __ATOMIC_RELEASE);
 	ctx->stats->blocks++;
 
-	if (slot->array.values == NULL)
-		divide(job, slot, mode);
 	slot->span = span;
 	slot->element_bytes = (uint8_t)fanin_dtype_size(hdr->dtype);
 	slot->index_bytes = (uint8_t)fanin_shard_index_bytes(span);
