@@ -29,16 +29,25 @@ with_slack(uint64_t values)
 	return values > slack ? values - slack : 1;
 }
 
-/* Of the form list. n, most: at most 2^40, most not 0. */
+/* Of the form list, with indices of so many bytes, whatever the span. n, most: at most 2^40, most not 0. */
 static uint64_t
-span_of_list(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t payload_bytes)
+span_of_list(uint64_t n, uint64_t most, uint32_t element_bytes, uint32_t index_bytes,
+	     uint32_t payload_bytes)
 {
-	const uint64_t with_short = with_slack(payload_bytes / (element_bytes + 2)) * n / most;
-	const uint64_t with_long = with_slack(payload_bytes / (element_bytes + 4)) * n / most;
+	return with_slack(payload_bytes / (element_bytes + index_bytes)) * n / most;
+}
 
+/* Likewise with the indices that such a span has. with_short: of the shorter ones. */
+static uint64_t
+span_of_indices(uint64_t n, uint64_t most, uint64_t with_short, uint64_t with_long)
+{
 	if (with_short <= FANIN_SHARD_SHORT_SPAN)
 		return with_short;
-	return with_long > FANIN_SHARD_SHORT_SPAN ? with_long : FANIN_SHARD_SHORT_SPAN;
+	/* Fewer packets have longer indices: that is worth it if headers are more than the 2 bytes of each value, the result's still more. */
+	if (with_long <= FANIN_SHARD_SHORT_SPAN ||
+	    2 * most * FANIN_SHARD_SHORT_SPAN >= n * FANIN_PAYLOAD_OFFSET)
+		return FANIN_SHARD_SHORT_SPAN;
+	return with_long;
 }
 
 /* Of the form bitmap. Likewise. */
@@ -60,7 +69,7 @@ fanin_sparse_vector_span(uint64_t n, uint64_t most, uint32_t element_bytes, uint
 	const uint32_t limit = fanin_shard_span_most(element_bytes, payload_bytes);
 	const uint64_t all = n > limit ? limit : n;
 	uint64_t span = limit;
-	uint64_t of_bitmap;
+	uint64_t with_short, of_bitmap;
 
 	if (limit == 0)
 		return 0;
@@ -70,9 +79,12 @@ fanin_sparse_vector_span(uint64_t n, uint64_t most, uint32_t element_bytes, uint
 		most >>= 1;
 	}
 	if (most != 0) {
-		span = span_of_list(n, most, element_bytes, payload_bytes);
+		with_short = span_of_list(n, most, element_bytes, 2, payload_bytes);
 		of_bitmap = span_of_bitmap(n, most, element_bytes, payload_bytes);
-		span = of_bitmap > span ? of_bitmap : span;
+		span = of_bitmap > with_short ? of_bitmap
+					      : span_of_indices(n, most, with_short,
+								span_of_list(n, most, element_bytes,
+									     4, payload_bytes));
 	}
 	/* One block is enough for all. */
 	if (span > all)
