@@ -5,6 +5,8 @@
 core: the sparse handlers on one core, on packets from memory: arrays, hash tables and dense blocks side by side, each beside a bare loop
 over the same packets (sparse-bench; docs/performance.md says how each figure is made).
 
+network: over leaves and spines with slow links, beside dense blocks in the network, a ring, and what SparCML does (sparse_network.py).
+
 A part measures rows, each a dict that goes into the JSON as it is, says which goals they miss, and prints them as a table.
 """
 
@@ -77,10 +79,13 @@ def main():
     parser = argparse.ArgumentParser(prog="sparse.py", description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    parser.add_argument("--pattern", nargs="+", default=[], metavar="FILE",
+                        help="the part network also sums vectors with the indices of these files (fanin-perf(1), bench/gradients.py)")
     only = parser.add_mutually_exclusive_group()
     for part in PARTS:
         only.add_argument(f"--{part.name}", dest="part", action="store_const", const=part, help=f"this part only: {part.title}")
     arguments = parser.parse_args()
+    Network.files = arguments.pattern
     rows, missed = [], []
     for part in PARTS if arguments.part is None else [arguments.part]:
         found = part.measure(arguments.quick)

@@ -79,24 +79,63 @@ def measure_way(fabric, way, iterations, warmup, **options):
     return times, used / (iterations + warmup), reports[0]
 
 
-def make_row(size, density, way, seconds, used, report):
+def make_row(vector, way, seconds, used, report):
+    """vector: what is the same for all ways, as one of vectors_of or without a density."""
     sparse = report["sparse"] or {}
-    return {"part": "network", "mib": size, "density": density, "way": way, "seconds": statistics.median(seconds),
-            "seconds_all": seconds, "bytes": used, "mode": report["mode"], "handler": report["handler"],
-            "density_in": sparse.get("density_in"), "density_out": sparse.get("density_out"),
-            "maybe_sparse_taken": sparse.get("maybe_sparse_taken"), "retransmits": report["retransmits"]}
+    return {"part": "network", **vector, "way": way, "seconds": statistics.median(seconds), "seconds_all": seconds, "bytes": used,
+            "mode": report["mode"], "handler": report["handler"], "density_in": sparse.get("density_in"),
+            "density_out": sparse.get("density_out"), "maybe_sparse_taken": sparse.get("maybe_sparse_taken"),
+            "retransmits": report["retransmits"]}
+
+
+def name_of(row):
+    mib = f"{row['vector_bytes'] / MIB:.3g} MiB"
+    if row["file"] is not None:
+        return f"{mib}, {Path(row['file']).name}"
+    return mib if row["density"] is None else f"{mib} at {100 * row['density']:g} %"
 
 
 def add_ratios(rows):
     """To each row of a sparse way: what the others take of this one's time and bytes."""
-    by_key = {(row["mib"], row["density"], row["way"]): row for row in rows}
+    def find(row, way, *keys):
+        return next((other for other in rows if other["way"] == way and all(other[key] == row[key] for key in keys)), None)
     for row in rows:
         if row["way"] in DENSE_WAYS:
             continue
-        others = {way: by_key.get((row["mib"], None, way)) for way in DENSE_WAYS}
-        others["sparcml"] = by_key.get((row["mib"], row["density"], "sparcml"))
+        others = {way: find(row, way, "vector_bytes") for way in DENSE_WAYS}
+        others["sparcml"] = find(row, "sparcml", "vector_bytes", "density", "file")
         row["ratios"] = {what: {way: other[what] / row[what] for way, other in others.items() if other is not None}
                          for what in ("seconds", "bytes")}
+
+
+def elements_of(path):
+    """The vector's length, which the first line of a file of indices says that is no comment."""
+    with open(path, encoding="ascii") as file:
+        words = next((line.split() for line in file if line.strip() and not line.startswith("#")), [])
+    if len(words) != 2 or words[0] != "n" or not words[1].isdigit():
+        raise SystemExit(f"sparse: {path}: found {' '.join(words)[:40]!r} at the beginning, expected n and the vector's length")
+    return int(words[1])
+
+
+def vectors_of(quick, files):
+    """The vectors that are summed: {bytes: [{"density": ..., "file": ...}]}."""
+    densities = (DENSITIES[0], DENSITIES[-1]) if quick else DENSITIES
+    vectors = {size * MIB: [{"density": density, "file": None} for density in densities] for size in (SIZES[:1] if quick else SIZES)}
+    for path in files:
+        vectors.setdefault(4 * elements_of(path), []).append({"density": None, "file": str(path)})
+    return vectors
+
+
+def cells_of(vector_bytes, vectors, quick):
+    """(vector, way, fanin-perf's options, (sessions, iterations)) of all measurements with vectors of this length."""
+    plain = {"vector_bytes": vector_bytes, "density": None, "file": None}
+    for way, options in DENSE_WAYS.items():
+        yield plain, way, {"bytes": vector_bytes, **options}, (1, 2)
+    for vector in vectors:
+        times = (1, 2) if (vector["density"] or 0) >= 0.1 else (3, 3) if quick else (5, 5)
+        places = {"density": vector["density"]} if vector["file"] is None else {"pattern": vector["file"]}
+        for way, options in SPARSE_WAYS.items():
+            yield {**plain, **vector}, way, {"bytes": vector_bytes, **options, **places}, times
 
 
 class Network:
@@ -105,23 +144,21 @@ class Network:
     name = "network"
     title = f"8 hosts, 2 leaves, 2 spines, links of {RATE_MBIT} Mbit/s"
 
-    @staticmethod
-    def measure(quick):
+    files = ()  # of indices, as fanin-perf(1) reads them: vectors beside the uniform ones
+
+    @classmethod
+    def measure(cls, quick):
         rows = []
+        vectors = vectors_of(quick, cls.files)
         config = {"limits": {"max_jobs": 2, "slots": 4160}}
         with RatedFabric(leaf_spine(2, 2, HOSTS), mtu=MTU, config=config) as fabric:
             fabric.start()
             fabric.start_manager()
-            for size in SIZES[:1] if quick else SIZES:
-                cells = [(None, way, options, (1, 2)) for way, options in DENSE_WAYS.items()]
-                for density in (DENSITIES[0], DENSITIES[-1]) if quick else DENSITIES:
-                    times = (1, 2) if density >= 0.1 else (3, 3) if quick else (5, 5)
-                    cells += [(density, way, {**options, "density": density}, times) for way, options in SPARSE_WAYS.items()]
-                for density, way, options, (sessions, iterations) in cells:
-                    found = measure_sessions(fabric, way, sessions, iterations, bytes=size * MIB, **options)
-                    rows.append(make_row(size, density, way, *found))
-                    say(f"{size} MiB, {way}{'' if density is None else f' at {100 * density:g} %'}: {rows[-1]['seconds'] * 1e3:.1f} ms,"
-                        f" {rows[-1]['bytes'] / 1e6:.2f} MB on all links")
+            for vector_bytes in vectors:
+                for vector, way, options, (sessions, iterations) in cells_of(vector_bytes, vectors[vector_bytes], quick):
+                    found = measure_sessions(fabric, way, sessions, iterations, **options)
+                    rows.append(make_row(vector, way, *found))
+                    say(f"{name_of(vector)}, {way}: {rows[-1]['seconds'] * 1e3:.1f} ms, {rows[-1]['bytes'] / 1e6:.2f} MB on all links")
         add_ratios(rows)
         return rows
 
@@ -135,20 +172,21 @@ class Network:
                     continue
                 found = row["ratios"][what].get(other)
                 if found is None or found < least:
-                    sentences.append(f"{row['mib']} MiB at {100 * density:g} %: {other} takes"
+                    sentences.append(f"{name_of(row)}: {other} takes"
                                      f" {'-' if found is None else f'{found:.2f}'} times the {what} of {way}, expected {least:.2f} at least")
         return sentences
 
     @staticmethod
     def show(rows):
         print(f"{Network.title}, MTU {MTU}, f32 sums; `bytes` on all links; ratios: the other way's by this one's")
-        print(f"{'MiB':>4} {'density':>8} {'result':>8} {'way':13} {'ms':>9} {'MB':>9}"
+        print(f"{'vector':22} {'result':>8} {'way':13} {'ms':>9} {'MB':>9}"
               f" {'s dense':>8} {'ring':>7} {'sparcml':>8} {'B dense':>8} {'ring':>7} {'sparcml':>8}")
         for row in rows:
             def cell(what, other, row=row):
                 found = row.get("ratios", {}).get(what, {}).get(other)
                 return "" if found is None else f"{found:.2f}"
-            density, out = ("" if value is None else f"{100 * value:.3g} %" for value in (row["density"], row["density_out"]))
-            print(f"{row['mib']:4} {density:>8} {out:>8} {row['way']:13} {row['seconds'] * 1e3:9.1f} {row['bytes'] / 1e6:9.2f}"
+            # What was sent as dense blocks has no densities.
+            out = f"{100 * row['density_out']:.3g} %" if row["density_out"] else ""
+            print(f"{name_of(row):22} {out:>8} {row['way']:13} {row['seconds'] * 1e3:9.1f} {row['bytes'] / 1e6:9.2f}"
                   f" {cell('seconds', 'dense'):>8} {cell('seconds', 'ring'):>7} {cell('seconds', 'sparcml'):>8}"
                   f" {cell('bytes', 'dense'):>8} {cell('bytes', 'ring'):>7} {cell('bytes', 'sparcml'):>8}")
