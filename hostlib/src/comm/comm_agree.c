@@ -40,6 +40,15 @@ agreement_post(struct fanin_comm *comm, const struct fanin_sparse_vector *sparse
 	return post_now(comm, &comm->agreement, N_AGREED);
 }
 
+bool
+fanin_comm_must_agree(const struct fanin_comm *comm, const struct fanin_request *request)
+{
+	const struct fanin_sparse_vector *sparse = request->sparse;
+
+	return sparse != NULL && !sparse->is_known &&
+	       (sparse->is_hinted || !comm->protocol->any_density);
+}
+
 int
 fanin_comm_hold(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
 {
@@ -133,7 +142,7 @@ fanin_comm_agree(struct fanin_comm *comm)
 		held_post(comm, request);
 	while (comm->held.first != NULL) {
 		request = comm->held.first;
-		if (request->sparse != NULL && !request->sparse->is_known) {
+		if (fanin_comm_must_agree(comm, request)) {
 			int status = agreement_post(comm, request->sparse);
 
 			/* The next call tells those that wait. */

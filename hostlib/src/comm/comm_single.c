@@ -4,7 +4,6 @@
  * protocol.
  */
 #include "context.h"
-#include "hostlib/src/sparse/sparse.h"
 
 int
 fanin_comm_engine_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
@@ -22,11 +21,7 @@ fanin_comm_engine_open(struct fanin_comm *comm, const struct fanin_join_opts *op
 static int
 single_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
 {
-	const struct fanin_sparse_vector *sparse = request->sparse;
-	const bool must_agree = sparse != NULL && !sparse->is_known &&
-				(sparse->is_hinted || !comm->protocol->any_density);
-
-	if (comm->agreeing || must_agree)
+	if (comm->agreeing || fanin_comm_must_agree(comm, request))
 		return fanin_comm_hold(comm, request, count);
 	return comm->protocol->post(comm->engine, request, count);
 }

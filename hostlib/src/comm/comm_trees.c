@@ -130,7 +130,7 @@ fanin_comm_trees_post(struct fanin_trees *trees, struct fanin_request *request, 
 static int
 trees_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
 {
-	if (comm->agreeing || (request->sparse != NULL && !request->sparse->is_known))
+	if (comm->agreeing || fanin_comm_must_agree(comm, request))
 		return fanin_comm_hold(comm, request, count);
 	return fanin_comm_trees_post(comm->trees, request, count);
 }

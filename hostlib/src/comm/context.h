@@ -334,6 +334,9 @@ void fanin_comm_close_wait(struct fanin_comm *comm);
  */
 int fanin_comm_hold(struct fanin_comm *comm, struct fanin_request *request, uint64_t count);
 
+/* comm_agree.c: true if a request depends on what the ranks have yet to agree on. The same at all ranks, whenever it is asked. */
+bool fanin_comm_must_agree(const struct fanin_comm *comm, const struct fanin_request *request);
+
 /* comm_agree.c: after a poll: posts what has waited long enough. Returns true if something was posted. */
 bool fanin_comm_agree(struct fanin_comm *comm);
 
