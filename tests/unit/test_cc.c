@@ -210,14 +210,54 @@ START_TEST(a_queue_that_overflows_ends_the_start)
 		const uint32_t window = run.cc.window;
 		const uint32_t lost = window > 100 ? window - 100 : 0;
 
+		/* Losses are found when later blocks are done. */
+		run_blocks(&run, &path, 1);
 		for (uint32_t i = 0; i < lost; i++)
 			run.cc.type->on_loss(&run.cc, (uint64_t)run.now_ns);
-		run_blocks(&run, &path, window - lost);
+		run_blocks(&run, &path, window - lost - 1);
 		ck_assert_uint_le(run.cc.window, 256);
 	}
 	ck_assert(!run.cc.delay.starting);
 	ck_assert_uint_le(run.cc.window, 128);
 	ck_assert_uint_ge(run.cc.window, 64);
+}
+END_TEST
+
+/* What was sent with a window that overflowed a queue may be found lost only when half of it is in use. */
+START_TEST(losses_of_a_larger_window_are_not_those_of_its_half)
+{
+	const struct path path = { .base_ns = 1000 * US, .for_each_ns = 1 * US };
+	struct run run;
+
+	run_start(&run, "delay", 1024);
+	run_blocks(&run, &path, 2000);
+	ck_assert_uint_eq(run.cc.window, 1024);
+	for (uint32_t i = 0; i < 400; i++)
+		run.cc.type->on_loss(&run.cc, (uint64_t)run.now_ns);
+	while (run.cc.window == 1024)
+		run_blocks(&run, &path, 1);
+	ck_assert_uint_eq(run.cc.window, 512);
+	for (uint32_t i = 0; i < 300; i++)
+		run.cc.type->on_loss(&run.cc, (uint64_t)run.now_ns);
+	run_blocks(&run, &path, 600);
+	ck_assert_uint_ge(run.cc.delay.steady, 512);
+}
+END_TEST
+
+/* A link that lost nothing loses a third from now on: half the window does not help, and it does not sink further. */
+START_TEST(losses_at_random_that_begin_later_cost_no_more_than_half_the_window)
+{
+	const struct path path = { .base_ns = 20000 * US, .for_each_ns = 5 * US };
+	struct run run;
+
+	run_start(&run, "delay", LIMIT);
+	run_blocks(&run, &path, 20 * LIMIT);
+	for (uint32_t i = 0; i < 4000; i++) {
+		run.cc.type->on_loss(&run.cc, (uint64_t)run.now_ns);
+		run_blocks(&run, &path, 2);
+		ck_assert_uint_ge(run.cc.delay.steady, LIMIT / 2);
+	}
+	ck_assert_uint_eq(run.cc.delay.steady, LIMIT);
 }
 END_TEST
 
@@ -286,6 +326,8 @@ suite_cc(void)
 	tcase_add_test(all, the_first_windows_double_until_all_is_in_flight);
 	tcase_add_test(all, a_queue_that_overflows_ends_the_start);
 	tcase_add_test(all, losses_at_random_change_nothing);
+	tcase_add_test(all, losses_of_a_larger_window_are_not_those_of_its_half);
+	tcase_add_test(all, losses_at_random_that_begin_later_cost_no_more_than_half_the_window);
 	tcase_add_test(all, a_host_that_computes_for_a_second_changes_nothing);
 	tcase_add_loop_test(all, any_limit_holds, 0, 8);
 	suite_add_tcase(suite, all);

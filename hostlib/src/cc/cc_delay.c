@@ -18,7 +18,8 @@
  *
  * It begins with a small window, which doubles with each round until it is W. Queues may be shorter than W blocks, and what they drop
  * has to be sent again before anything can be learned of delays. Links lose packets at random, whatever the window; but if a round
- * loses many more blocks than others did, queues overflow, and half the window is enough.
+ * loses many more blocks than others did, queues overflow, and half the window is enough, or as much of it as was not lost. If that does
+ * not help, the losses are random after all.
  *
  * A block also waits for other hosts. Hosts run trials at the same block numbers, so that both
  * delays include the same waits.
@@ -70,8 +71,12 @@
 static void
 window_set(struct fanin_cc *cc, uint32_t window)
 {
+	/* What was sent with a larger window may be found lost for some time. */
+	cc->delay.settled = window > cc->window;
 	cc->window = window;
 	cc->generation++;
+	cc->delay.done = 0;
+	cc->delay.lost = 0;
 	cc->delay.sum_ns = 0;
 	cc->delay.n = 0;
 	cc->delay.skip = window;
@@ -88,6 +93,7 @@ delay_init(struct fanin_cc *cc)
 		.goodput = GOODPUT_ONE,
 		.searching = -1,
 		.starting = cc->window < cc->limit,
+		.settled = true,
 		.least_lost = UINT32_MAX,
 	};
 }
@@ -209,24 +215,59 @@ start_grow(struct fanin_cc *cc)
 	window_set(cc, cc->delay.steady);
 }
 
+/* Returns the window after a round that overflowed a queue: half of it, or less if no more than that was not lost. */
+static uint32_t
+window_that_fits(const struct fanin_cc *cc, uint32_t lost)
+{
+	const uint32_t fits = lost < 1024 ? cc->window - cc->window * lost / 1024 : 0;
+	uint32_t window = SMALLEST;
+
+	while (2 * window <= fits && 4 * window <= cc->window)
+		window *= 2;
+	return window;
+}
+
 /* A round has passed. */
 static void
 round_judge(struct fanin_cc *cc)
 {
 	struct fanin_cc_delay *delay = &cc->delay;
 	const uint32_t lost = (uint32_t)((uint64_t)delay->lost * 1024 / cc->window);
+	const bool in_vain = cc->window > SMALLEST && delay->overflow != 0 &&
+			     lost >= delay->overflow / 4 * 3;
 	const bool overflows = lost >= OVERFLOW && lost / 2 >= delay->least_lost;
 
 	delay->done = 0;
 	delay->lost = 0;
-	if (lost < delay->least_lost)
+	delay->overflow = 0;
+	if (in_vain || lost < delay->least_lost)
 		delay->least_lost = lost;
-	if (overflows && cc->window > SMALLEST) {
+	if (!in_vain && overflows && cc->window > SMALLEST) {
 		delay->starting = false;
-		trial_end(cc, cc->window / 2 > SMALLEST ? cc->window / 2 : SMALLEST, 0, -1);
+		delay->doublings = 0;
+		delay->overflow = lost;
+		trial_end(cc, window_that_fits(cc, lost), 0, -1);
+	} else if (in_vain) {
+		delay->searching = 1;
 	} else if (delay->starting) {
 		start_grow(cc);
 	}
+}
+
+/* A block that was sent with this window is done, or one that was sent before. */
+static void
+round_note(struct fanin_cc *cc, const struct fanin_cc_sample *sample)
+{
+	struct fanin_cc_delay *delay = &cc->delay;
+
+	/* Losses of an earlier, larger window say nothing of this one. */
+	if (!delay->settled && sample->generation == cc->generation) {
+		delay->settled = true;
+		delay->done = 0;
+		delay->lost = 0;
+	}
+	if (delay->settled && ++delay->done >= cc->window)
+		round_judge(cc);
 }
 
 static void
@@ -237,8 +278,7 @@ delay_on_delay(struct fanin_cc *cc, const struct fanin_cc_sample *sample)
 								    : LEAST_SAMPLES;
 	uint64_t most_ns = CLIP * delay->steady_ns;
 
-	if (++delay->done >= cc->window)
-		round_judge(cc);
+	round_note(cc, sample);
 	if (delay->starting || sample->generation != cc->generation || cc->limit < 2 * SMALLEST)
 		return;
 	if (delay->skip != 0) {
