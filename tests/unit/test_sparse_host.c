@@ -611,6 +611,37 @@ START_TEST(duplicates_are_combined_before_they_are_sent)
 }
 END_TEST
 
+/* Both blocks have one index, so the switch takes them; the rank whose vector has none must not write the other's value anywhere. */
+START_TEST(a_rank_without_indices_takes_no_value)
+{
+	const struct fanin_sparse_opts given = { .sz = sizeof(given), .density = 1 };
+	const uint32_t index = 0;
+	const float value = 1;
+	float dense[2] = { 7, 7 };
+	struct fanin_sparse_result results[2];
+	fanin_request *requests[SPARSE_WORLD_RANKS];
+
+	sparse_comms_open(2);
+	for (uint16_t rank = 0; rank < 2; rank++) {
+		results[rank] = (struct fanin_sparse_result){ .sz = sizeof(results[0]),
+							      .dense = &dense[rank] };
+		ck_assert_int_eq(fanin_iallreduce_sparse(rank, rank, &index, &value, &results[rank],
+							 FANIN_F32, FANIN_SUM, &given,
+							 &sparse_comms[rank], &requests[rank]),
+				 FANIN_OK);
+	}
+	for (uint32_t step = 0; fanin_test(requests[0]) == FANIN_IN_PROGRESS; step++) {
+		ck_assert_uint_lt(step, 200000);
+		sparse_world_step();
+		fanin_progress(&sparse_contexts[0]);
+		fanin_progress(&sparse_contexts[1]);
+	}
+	ck_assert_int_eq(fanin_wait(&requests[0]), FANIN_ERR_REFUSED);
+	ck_assert_float_eq(dense[0], 7);
+	sparse_world_close();
+}
+END_TEST
+
 Suite *
 suite_sparse_host(void)
 {
@@ -636,6 +667,7 @@ suite_sparse_host(void)
 	tcase_add_test(calls, what_is_not_defined_is_refused_by_name);
 	tcase_add_test(calls, a_rank_alone_gets_what_it_brings);
 	tcase_add_test(calls, duplicates_are_combined_before_they_are_sent);
+	tcase_add_test(calls, a_rank_without_indices_takes_no_value);
 	suite_add_tcase(suite, calls);
 	return suite;
 }

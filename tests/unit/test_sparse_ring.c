@@ -1448,6 +1448,68 @@ START_TEST(the_public_call_needs_no_agreement_and_is_reported)
 }
 END_TEST
 
+/* The second request needs no agreement, whether it is posted while the first one's is going on (rank 0) or after it (rank 1). */
+START_TEST(whether_ranks_agree_does_not_depend_on_when_they_post)
+{
+	static float sums[2][1000];
+	const uint32_t index = 7;
+	const float value = 2;
+	struct fanin_sparse_result results[2] = { { .sz = sizeof(results[0]) },
+						  { .sz = sizeof(results[0]) } };
+	struct fanin_ctx contexts[2] = { 0 };
+	struct fanin_comm comms[2];
+	fanin_request *hinted[2], *sparse[2] = { NULL, NULL };
+	struct rig rig;
+
+	rig_create(&rig, 2, false);
+	for (uint16_t rank = 0; rank < 2; rank++) {
+		comms[rank] = (struct fanin_comm){
+			.ops = &fanin_comm_single_ops,
+			.protocol = &fanin_protocol_ring,
+			.ctx = &contexts[rank],
+			.engine = rig.rings[rank],
+			.member.config = { .rank = rank, .size = 2 },
+		};
+		contexts[rank].comms = &comms[rank];
+		memset(sums[rank], 0, sizeof(sums[rank]));
+		sums[rank][3] = 1;
+		ck_assert_int_eq(fanin_iallreduce_hinted(sums[rank], sums[rank], 1000, FANIN_F32,
+							 FANIN_SUM, FANIN_MAYBE_SPARSE,
+							 &comms[rank], &hinted[rank]),
+				 FANIN_OK);
+		ck_assert(comms[rank].agreeing);
+		if (rank == 0)
+			ck_assert_int_eq(fanin_iallreduce_sparse(1000, 1, &index, &value,
+								 &results[0], FANIN_F32, FANIN_SUM,
+								 NULL, &comms[0], &sparse[0]),
+					 FANIN_OK);
+	}
+	for (uint32_t step = 0; comms[1].agreeing; step++) {
+		ck_assert_uint_lt(step, 200000);
+		rig_step(&rig);
+		fanin_progress(&contexts[0]);
+		fanin_progress(&contexts[1]);
+	}
+	ck_assert_int_eq(fanin_iallreduce_sparse(1000, 1, &index, &value, &results[1], FANIN_F32,
+						 FANIN_SUM, NULL, &comms[1], &sparse[1]),
+			 FANIN_OK);
+	for (uint16_t rank = 0; rank < 2; rank++) {
+		for (uint32_t step = 0; fanin_test(sparse[rank]) == FANIN_IN_PROGRESS; step++) {
+			ck_assert_uint_lt(step, 200000);
+			rig_step(&rig);
+			fanin_progress(&contexts[1 - rank]);
+		}
+		ck_assert_int_eq(fanin_wait(&hinted[rank]), FANIN_OK);
+		ck_assert_float_eq(sums[rank][3], 2);
+		ck_assert_int_eq(fanin_wait(&sparse[rank]), FANIN_OK);
+		ck_assert_uint_eq(results[rank].count, 1);
+		ck_assert_float_eq(((const float *)results[rank].values)[0], 4);
+		fanin_sparse_result_free(&results[rank]);
+	}
+	rig_destroy(&rig);
+}
+END_TEST
+
 Suite *
 suite_sparse_ring(void)
 {
@@ -1474,6 +1536,7 @@ suite_sparse_ring(void)
 	tcase_add_test(requests, different_collectives_are_told_apart);
 	tcase_add_test(requests, what_poll_waits_for_wakes_a_sleeping_rank);
 	tcase_add_test(requests, the_public_call_needs_no_agreement_and_is_reported);
+	tcase_add_test(requests, whether_ranks_agree_does_not_depend_on_when_they_post);
 	suite_add_tcase(suite, requests);
 	tcase_set_timeout(failures, 300);
 	tcase_add_loop_test(failures, a_killed_rank_is_named_by_all_at_once, 0, N_ROLES);

@@ -113,14 +113,28 @@ agreement_take(struct fanin_comm *comm, struct fanin_request *request)
 	return FANIN_OK;
 }
 
-/* A request that has waited is posted. Where it can't be, it fails alone, and at all ranks. */
+/*
+ * A request that has waited is posted. If it can't be posted anywhere, because packets are too short for its data type, it fails alone. Any
+ * other reason is this rank's own: the blocks of what is posted later would have other numbers here than at the others, so nothing is.
+ */
 static void
 held_post(struct fanin_comm *comm, struct fanin_request *request)
 {
+	struct fanin_error error = { 0 };
 	int status = post_now(comm, request, request->held_count);
 
-	if (status != FANIN_OK)
-		request->status = status;
+	if (status == FANIN_OK)
+		return;
+	request->status = status;
+	if (status == FANIN_ERR_UNSUPPORTED)
+		return;
+	fanin_error_set(&error, status, "a collective of %llu elements can't be posted: %s",
+			(unsigned long long)request->held_count, fanin_strerror(status));
+	if (comm->trees != NULL)
+		fanin_comm_trees_abort(comm->trees, status, &error);
+	else if (comm->protocol->on_switch != NULL && comm->protocol->on_switch->abort != NULL)
+		comm->protocol->on_switch->abort(comm->engine, status, &error);
+	fanin_request_list_fail(&comm->held, status);
 }
 
 bool

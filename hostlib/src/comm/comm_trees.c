@@ -127,6 +127,12 @@ fanin_comm_trees_post(struct fanin_trees *trees, struct fanin_request *request, 
 	return fanin_split_post(&trees->split, request, count);
 }
 
+void
+fanin_comm_trees_abort(struct fanin_trees *trees, int status, const struct fanin_error *error)
+{
+	fanin_split_abort(&trees->split, status, error);
+}
+
 static int
 trees_post(struct fanin_comm *comm, struct fanin_request *request, uint64_t count)
 {

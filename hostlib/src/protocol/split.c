@@ -25,6 +25,16 @@ engines_abort(const struct fanin_split *split)
 		split->protocol->on_switch->abort(split->engines[i], split->status, &split->error);
 }
 
+void
+fanin_split_abort(struct fanin_split *split, int status, const struct fanin_error *error)
+{
+	if (split->status != FANIN_OK)
+		return;
+	split->status = status;
+	split->error = *error;
+	engines_abort(split);
+}
+
 int
 fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint64_t count)
 {

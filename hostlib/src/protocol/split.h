@@ -32,6 +32,9 @@ struct fanin_split {
  */
 int fanin_split_post(struct fanin_split *split, struct fanin_request *request, uint64_t count);
 
+/* Fails all engines and every request, unless that has happened. status: negative. error: why; copied. */
+void fanin_split_abort(struct fanin_split *split, int status, const struct fanin_error *error);
+
 /*
  * Call this after polling the engines: if one has failed, fails all of them and every request.
  * Returns FANIN_OK or the status.

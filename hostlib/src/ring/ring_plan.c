@@ -32,8 +32,9 @@ steps_plan(struct fanin_ring *ring, unsigned int collective, uint16_t root)
 	work->n_segments = size;
 	work->lead = 1;
 	switch ((enum fanin_collective)collective) {
+	case FANIN_COLLECTIVE_ALLREDUCE_SPARSE: /* no steps, but rounds of its own: ring_doubling.c */
+		break;
 	case FANIN_COLLECTIVE_ALLREDUCE:
-	case FANIN_COLLECTIVE_ALLREDUCE_SPARSE: /* has no steps: see ring_doubling.c */
 	case FANIN_COLLECTIVE_REDUCE:
 		work->reducing = once_round;
 		work->tx_steps = 2 * once_round;

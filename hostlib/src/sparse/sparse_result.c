@@ -34,15 +34,12 @@ fanin_sparse_vector_layout(struct fanin_sparse_vector *sparse, uint32_t payload_
 				       "%llu indices of %u per block exceed 2^31 blocks",
 				       (unsigned long long)sparse->n, span);
 	sparse->bits = calloc((span + 63) / 64, sizeof(*sparse->bits));
-	/* A result at a rank without indices may have some all the same, if another rank has. */
-	if (sparse->result->dense == NULL || sparse->n == 0)
-		sparse->scratch = malloc((size_t)span * sparse->element_bytes);
 	if (sparse->result->dense == NULL) {
+		sparse->scratch = malloc((size_t)span * sparse->element_bytes);
 		sparse->parts = calloc(n_blocks, sizeof(*sparse->parts));
 	}
 	if (sparse->bits == NULL ||
-	    (sparse->scratch == NULL && (sparse->result->dense == NULL || sparse->n == 0)) ||
-	    (sparse->parts == NULL && sparse->result->dense == NULL))
+	    (sparse->result->dense == NULL && (sparse->scratch == NULL || sparse->parts == NULL)))
 		return fanin_error_set(&sparse->error, FANIN_ERR_NO_MEMORY,
 				       "out of memory for %llu sparse blocks",
 				       (unsigned long long)n_blocks);

@@ -239,9 +239,10 @@ bool
 fanin_engine_shards_lost(struct fanin_engine *engine, struct fanin_lane *lane, const uint64_t *in)
 {
 	struct lane_shards *own = lane_begin(engine, lane);
-	const uint64_t all = first_shards(own->cut.n_shards);
+	uint64_t all;
 
 	assert(own->is_cut);
+	all = first_shards(own->cut.n_shards);
 	own->to_send = in != NULL ? all & ~*in : all;
 	if (in != NULL || own->cut.n_shards == 1)
 		return own->to_send != 0;
@@ -463,7 +464,9 @@ fanin_engine_shards_receive(struct fanin_engine *engine, const struct fanin_fram
 		return;
 	}
 	sparse = vector_of(engine, lane);
+	/* A vector without indices has a block of one all the same, which is empty, unless another rank has a longer vector. */
 	if (sparse == NULL || hdr->dtype != sparse->dtype || hdr->op != sparse->op ||
+	    (sparse->n == 0 && hdr->count != 0) ||
 	    fanin_shard_decode(hdr->members).span !=
 		    fanin_sparse_vector_block_span(sparse, index_of(lane))) {
 		if (lane->role == FANIN_LANE_SPARSE_KNOWN)
