@@ -197,7 +197,7 @@ touched_values(const uint64_t *occupied, uint32_t n_words)
 	return n_lines * RTE_CACHE_LINE_SIZE;
 }
 
-/* What the slots of a batch's last blocks hold that was touched for them. */
+/* Bytes of the slots' memory that the batch's last blocks have touched. */
 static void
 sample_slots(const struct sparse_bench *bench, struct sparse_lane *lane)
 {

@@ -117,7 +117,7 @@ per_block(const struct sparse_lane *lane, uint64_t total)
 	return (double)total / (double)lane->n_blocks;
 }
 
-/* What left for a block beyond one packet's worth of each value: values that the table had no room for leave by themselves. */
+/* Values sent for a block beyond one for each index: those that the table had no room for are sent by themselves. */
 static double
 extra_traffic(const struct sparse_lane *lane)
 {

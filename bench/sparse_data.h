@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the hosts of a sparse job send, and what must come of it: f32 values at uniformly random indices, each rank's by itself, cut into shards by
+ * Contributions of the hosts of a sparse job, and the expected results: f32 values at uniformly random indices, each rank's by itself, cut into shards by
  * the host library. Sums are whole numbers that f32 holds, so they are exact in any order.
  */
 #ifndef FANIN_BENCH_SPARSE_DATA_H

@@ -185,7 +185,7 @@ begin_block(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot, const stru
 	const struct fanin_shard shard = fanin_shard_decode(hdr->members);
 	const uint32_t span = shard.span;
 
-	/* Of the handler's mode, whatever this block's is. */
+	/* The layout is that of the handler's mode, also if this block has another one. */
 	if (slot->array.values == NULL)
 		divide(job, slot, mode);
 	/* An array spills nothing. */
@@ -317,7 +317,7 @@ add_shard(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot,
 			return fanin_sparse_drop(reason, FANIN_REASON_MISMATCH);
 		verdict = fanin_sparse_take_known(ctx, slot, packet);
 	} else if (__builtin_expect(slot->is_known, 0)) {
-		/* What a child brings that does not know the result is needed no more. */
+		/* A contribution to a block whose result is known is not needed. */
 		verdict = FANIN_VERDICT_FREE;
 	} else {
 		fanin_sparse_merge(ctx, slot, packet);

@@ -56,7 +56,7 @@ fanin_sparse_take_known(struct fanin_handler_ctx *ctx, struct fanin_sparse *slot
 	const uint64_t bit = UINT64_C(1) << shard.number;
 
 	if (!slot->is_known) {
-		/* What was combined so far is not needed any more. */
+		/* The contributions combined so far are not needed any more. */
 		slot->is_known = true;
 		fanin_sparse_drop_empty(ctx, slot);
 	}
@@ -77,7 +77,7 @@ void
 fanin_sparse_send_known_again(struct fanin_handler_ctx *ctx, const struct fanin_sparse *slot,
 			      uint64_t numbers)
 {
-	/* What has come down again as a result has arrived. */
+	/* Shards that came back as results have arrived at the parent. */
 	for (uint64_t left = slot->known.in & ~slot->results.in & numbers; left != 0;
 	     left &= left - 1) {
 		struct rte_mbuf *mbuf = slot->kept[__builtin_ctzll(left)];

@@ -137,9 +137,9 @@ START_TEST(a_hint_is_ignored_where_it_does_not_apply)
 		enum fanin_dtype dtype;
 		enum fanin_op op;
 	} calls[] = {
-		{ FANIN_F32, FANIN_MAX },
-		{ FANIN_I32, FANIN_BOR },
-		{ FANIN_F64, FANIN_PROD },
+		{ FANIN_U32, FANIN_MAX },
+		{ FANIN_U32, FANIN_BOR },
+		{ FANIN_U8, FANIN_SUM },  /* with a handler that knows no sparse blocks */
 		{ FANIN_F16, FANIN_SUM }, /* accumulated in f32 */
 	};
 	uint64_t data[2][64];
@@ -147,9 +147,16 @@ START_TEST(a_hint_is_ignored_where_it_does_not_apply)
 
 	sparse_comms_open(2);
 	for (size_t k = 0; k < sizeof(calls) / sizeof(calls[0]); k++) {
+		const size_t size = fanin_dtype_size_of(calls[k].dtype);
+
 		for (uint16_t rank = 0; rank < 2; rank++) {
 			memset(data[rank], 0, sizeof(data[rank]));
+			/* 1 at one index of rank 0, 2 at another one of rank 1; f16 has the bits of a small number. */
+			((uint8_t *)data[rank])[(3 + 5 * rank) * size] = (uint8_t)(1 + rank);
 			sparse_comms[rank].member.wide = calls[k].dtype == FANIN_F16;
+			sparse_comms[rank].protocol = calls[k].dtype == FANIN_U8
+							      ? &fanin_protocol_window
+							      : &fanin_protocol_sparse;
 			ck_assert_int_eq(fanin_iallreduce_hinted(data[rank], data[rank], 64,
 								 calls[k].dtype, calls[k].op,
 								 FANIN_MAYBE_SPARSE,
@@ -158,31 +165,74 @@ START_TEST(a_hint_is_ignored_where_it_does_not_apply)
 			ck_assert(!sparse_comms[rank].agreeing);
 		}
 		ck_assert_int_eq(sparse_comms_finish(requests), FANIN_OK);
+		for (uint16_t rank = 0; rank < 2; rank++) {
+			for (size_t i = 0; i < 64 * size; i++)
+				ck_assert_uint_eq(((const uint8_t *)data[rank])[i],
+						  i == 3 * size   ? 1u
+						  : i == 8 * size ? 2u
+								  : 0u);
+		}
 	}
 	ck_assert_uint_eq(report_of(0).maybe_sparse, 0);
 	sparse_world_close();
 }
 END_TEST
 
-START_TEST(unknown_hints_and_other_counts_are_told)
+START_TEST(unknown_hints_are_told)
 {
-	static float data[2][N];
-	fanin_request *requests[SPARSE_WORLD_RANKS];
+	static float data[1];
+	fanin_request *request;
 
 	sparse_comms_open(2);
-	ck_assert_int_eq(fanin_iallreduce_hinted(data[0], data[0], N, FANIN_F32, FANIN_SUM, 6,
-						 &sparse_comms[0], &requests[0]),
+	ck_assert_int_eq(fanin_iallreduce_hinted(data, data, 1, FANIN_F32, FANIN_SUM, 6,
+						 &sparse_comms[0], &request),
 			 FANIN_ERR_INVALID);
 	ck_assert_str_eq(fanin_ctx_error(&sparse_contexts[0]),
 			 "hints are 0x6, expected 0 or FANIN_MAYBE_SPARSE");
-	for (uint16_t rank = 0; rank < 2; rank++)
-		ck_assert_int_eq(fanin_iallreduce_hinted(data[rank], data[rank], N - rank,
+	sparse_world_close();
+}
+END_TEST
+
+/* Posts a hinted sum of `count` ones at index 5 at each rank, of `less` elements fewer at rank 1. */
+static void
+post_ones(float (*data)[N], uint64_t less, fanin_request **requests)
+{
+	for (uint16_t rank = 0; rank < 2; rank++) {
+		memset(data[rank], 0, sizeof(data[rank]));
+		data[rank][5] = 1;
+		ck_assert_int_eq(fanin_iallreduce_hinted(data[rank], data[rank], N - rank * less,
 							 FANIN_F32, FANIN_SUM, FANIN_MAYBE_SPARSE,
 							 &sparse_comms[rank], &requests[rank]),
 				 FANIN_OK);
-	ck_assert_int_eq(sparse_comms_finish(requests), FANIN_ERR_INVALID);
-	ck_assert_str_eq(fanin_ctx_error(&sparse_contexts[1]),
-			 "n is 19999 here, and 19999 to 20000 at all ranks, expected the same at all");
+	}
+}
+
+START_TEST(another_count_is_an_error_at_all_ranks_and_the_next_call_is_none)
+{
+	static float data[2][N];
+	fanin_request *requests[SPARSE_WORLD_RANKS];
+	char text[128];
+
+	sparse_comms_open(2);
+	post_ones(data, 1, requests);
+	for (uint16_t rank = 0; rank < 2; rank++) {
+		while (fanin_test(requests[rank]) == FANIN_IN_PROGRESS) {
+			sparse_world_step();
+			fanin_progress(&sparse_contexts[0]);
+			fanin_progress(&sparse_contexts[1]);
+		}
+		ck_assert_int_eq(fanin_wait(&requests[rank]), FANIN_ERR_INVALID);
+		snprintf(text, sizeof(text),
+			 "n is %d here, and 19999 to 20000 at all ranks, expected the same at all",
+			 N - rank);
+		ck_assert_str_eq(fanin_ctx_error(&sparse_contexts[rank]), text);
+	}
+	post_ones(data, 0, requests);
+	ck_assert_int_eq(sparse_comms_finish(requests), FANIN_OK);
+	for (uint16_t rank = 0; rank < 2; rank++) {
+		ck_assert_float_eq(data[rank][5], 2);
+		ck_assert_uint_eq(report_of(rank).maybe_sparse_taken, 1);
+	}
 	sparse_world_close();
 }
 END_TEST
@@ -198,7 +248,8 @@ suite_sparse_hint(void)
 	tcase_add_loop_test(hint, sums_are_the_same_whichever_way_they_take, 0,
 			    2 * (int)(sizeof(worlds) / sizeof(worlds[0])));
 	tcase_add_test(hint, a_hint_is_ignored_where_it_does_not_apply);
-	tcase_add_test(hint, unknown_hints_and_other_counts_are_told);
+	tcase_add_test(hint, unknown_hints_are_told);
+	tcase_add_test(hint, another_count_is_an_error_at_all_ranks_and_the_next_call_is_none);
 	suite_add_tcase(suite, hint);
 	return suite;
 }

@@ -308,7 +308,7 @@ struct fanin_report {
 	const char *sparse_algorithm; /* "in-network", "recursive-doubling" without a switch, or "" if there are none */
 	uint64_t tcp_bytes_sent; /* data between hosts, of all collectives without a switch */
 	uint64_t tcp_bytes_received;
-	uint64_t maybe_sparse; /* allreduces with the hint FANIN_MAYBE_SPARSE that could be sparse ones */
+	uint64_t maybe_sparse; /* allreduces with the hint FANIN_MAYBE_SPARSE about which the ranks have agreed */
 	uint64_t maybe_sparse_taken; /* and how many of them were */
 };
 
@@ -362,7 +362,7 @@ FANIN_API int fanin_iallreduce(const void *send, void *recv, size_t count, enum 
 FANIN_API int fanin_allreduce(const void *send, void *recv, size_t count, enum fanin_dtype dtype,
 			      enum fanin_op op, fanin_comm *comm);
 
-/* What the caller knows of the vectors of an allreduce. */
+/* Hints about the vectors of an allreduce. */
 #define FANIN_MAYBE_SPARSE 1u /* most elements may be 0 */
 
 /*
@@ -371,7 +371,7 @@ FANIN_API int fanin_allreduce(const void *send, void *recv, size_t count, enum f
  * hints: 0 or FANIN_MAYBE_SPARSE. With the latter each rank counts the elements that are not 0, and the ranks agree on the largest number by
  * a small allreduce, for which everything that is posted later waits. Sparse vectors are sent then where that is shorter, also for the
  * result (docs/collectives.md). A sum of zeros only is +0.0 there, whatever their signs are. Ignored if the operator is not sum, and in jobs
- * that carry no sparse vectors; the report tells how many allreduces were posted with the hint, and how many ran as sparse ones.
+ * that carry no sparse vectors; the report tells about how many allreduces with the hint the ranks have agreed, and how many ran as sparse ones.
  */
 FANIN_API int fanin_iallreduce_hinted(const void *send, void *recv, size_t count,
 				      enum fanin_dtype dtype, enum fanin_op op, unsigned int hints,

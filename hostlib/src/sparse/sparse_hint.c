@@ -74,30 +74,50 @@ fanin_sparse_vector_pays(const struct fanin_sparse_vector *sparse, uint64_t most
 	return bytes < bytes_of_dense(element_bytes, n_ranks, on_switch) / 4 * 3;
 }
 
+/* Returns the smallest number of values that does not pay. */
+static uint64_t
+least_too_many(const struct fanin_sparse_vector *sparse, uint16_t n_ranks, bool on_switch)
+{
+	uint64_t low = 0;
+	uint64_t high = sparse->n;
+
+	while (low < high) {
+		const uint64_t middle = low + (high - low) / 2;
+
+		if (fanin_sparse_vector_pays(sparse, middle, n_ranks, on_switch))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 void
 fanin_sparse_vector_of_dense(struct fanin_sparse_vector *sparse, const void *dense,
 			     uint16_t n_ranks, bool on_switch)
 {
+	const uint64_t room = least_too_many(sparse, n_ranks, on_switch);
 	struct fanin_compact_opts options = { .sz = sizeof(options) };
 	uint8_t *values;
+	uint8_t *indices;
 
 	sparse->index_bytes = sparse->n >> 32 == 0 ? 4 : 8;
 	options.index_bytes = sparse->index_bytes;
-	/* Without room it only counts, which is FANIN_ERR_CAPACITY. */
-	fanin_sparse_vector_compact(dense, sparse->n, sparse->dtype, &options, NULL, NULL, 0,
-				    &sparse->nnz);
-	if (!fanin_sparse_vector_pays(sparse, sparse->nnz, n_ranks, on_switch))
-		return;
-	values = malloc(sparse->nnz * (sparse->element_bytes + sparse->index_bytes) + 1);
+	/* Large memory is only reserved until it is used: one pass finds the values, or that there are too many. */
+	values = malloc(room * (sparse->element_bytes + sparse->index_bytes) + 1);
 	/* The others can't tell that from a vector that is full. */
 	if (values == NULL) {
 		sparse->nnz = sparse->n;
 		return;
 	}
+	indices = values + room * sparse->element_bytes;
+	fanin_sparse_vector_compact(dense, sparse->n, sparse->dtype, &options, indices, values,
+				    room, &sparse->nnz);
+	if (!fanin_sparse_vector_pays(sparse, sparse->nnz, n_ranks, on_switch)) {
+		free(values);
+		return;
+	}
 	sparse->coalesced = values;
 	sparse->values = values;
-	sparse->indices = values + sparse->nnz * sparse->element_bytes;
-	fanin_sparse_vector_compact(dense, sparse->n, sparse->dtype, &options,
-				    values + sparse->nnz * sparse->element_bytes, values,
-				    sparse->nnz, &sparse->nnz);
+	sparse->indices = indices;
 }
