@@ -134,7 +134,7 @@ def cells_of(vector_bytes, vectors, quick):
     for way, options in DENSE_WAYS.items():
         yield plain, way, {"bytes": vector_bytes, **options}, (1, 2)
     for vector in vectors:
-        times = (1, 2) if (vector["density"] or 0) >= 0.1 else (3, 3) if quick else (5, 5)
+        times = (1, 2) if (vector["density"] or 0) >= 0.1 else (3, 3) if quick else (6, 4)
         places = {"density": vector["density"]} if vector["file"] is None else {"pattern": vector["file"]}
         for way, options in SPARSE_WAYS.items():
             yield {**plain, **vector}, way, {"bytes": vector_bytes, **options, **places}, times
