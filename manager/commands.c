@@ -32,6 +32,7 @@ command_version(void *user, const json_t *args, struct control_error *error)
 			 manager->config->topology.hash);
 }
 
+/* A switch or a server. */
 static json_t *
 describe_switch(const struct manager *manager, const struct peer *peer)
 {
@@ -52,12 +53,14 @@ describe_switch(const struct manager *manager, const struct peer *peer)
 			 peer->error);
 }
 
-/* "leaf0:u0" as a new reference */
+/* "leaf0:u0" as a new reference; of a server that has not been heard without a port */
 static json_t *
 describe_end(const struct manager *manager, const struct topology_end *end)
 {
-	return json_sprintf("%s:%s", manager->config->topology.switches[end->switch_index].name,
-			    end->port);
+	const char *port = peer_port_of(manager, end);
+
+	return json_sprintf("%s%s%s", manager->config->topology.switches[end->switch_index].name,
+			    port[0] == '\0' ? "" : ":", port);
 }
 
 /* fault: CONTROL_MESSAGE_LEN bytes, "" unless the state is "wrong" */
@@ -71,7 +74,7 @@ end_state(const struct manager *manager, const struct topology_end *end, char *f
 		return "wrong";
 	if (peer->state != PEER_UP)
 		return "unknown";
-	return peer_port_is_down(peer, end->port) ? "down" : "up";
+	return peer_end_is_down(manager, end) ? "down" : "up";
 }
 
 static json_t *
@@ -86,6 +89,18 @@ describe_link(const struct manager *manager, const struct topology_link *link)
 		state = "wrong";
 	return json_pack("{s:o, s:o, s:s, s:s}", "a", describe_end(manager, &link->ends[0]), "b",
 			 describe_end(manager, &link->ends[1]), "state", state, "error", fault);
+}
+
+/* A server as a switch is described, with the place of its link. */
+static json_t *
+describe_server(const struct manager *manager, uint16_t index)
+{
+	const struct topology *topology = &manager->config->topology;
+	const struct topology_link *link = &topology->links[topology_server_link(topology, index)];
+	json_t *server = describe_switch(manager, &manager->peers[index]);
+
+	json_object_set_new(server, "at", describe_end(manager, &link->ends[0]));
+	return server;
 }
 
 /* A host at a link of the topology, or at one that a switch has found. */
@@ -130,22 +145,26 @@ command_topology(void *user, const json_t *args, struct control_error *error)
 {
 	const struct manager *manager = user;
 	const struct topology *topology = &manager->config->topology;
-	json_t *switches, *links, *hosts;
+	json_t *switches, *links, *servers, *hosts;
 
 	if (args_check_known(args, error) != 0)
 		return NULL;
 	switches = json_array();
 	links = json_array();
+	servers = json_array();
 	hosts = json_array();
 	for (uint16_t i = 0; i < topology->n_switches; i++)
 		json_array_append_new(switches, describe_switch(manager, &manager->peers[i]));
-	for (uint16_t i = 0; i < topology->n_links; i++)
+	for (uint16_t i = 0; i < topology_n_links(topology); i++)
 		json_array_append_new(links, describe_link(manager, &topology->links[i]));
+	for (uint16_t i = topology->n_switches; i < topology_n_peers(topology); i++)
+		json_array_append_new(servers, describe_server(manager, i));
 	for (uint16_t i = 0; i < topology->n_hosts; i++)
 		json_array_append_new(hosts, describe_host(manager, &topology->hosts[i], false));
 	list_discovered(manager, hosts);
-	return json_pack("{s:o, s:o, s:o, s:b, s:s}", "switches", switches, "links", links, "hosts",
-			 hosts, "discover_hosts", topology->discover_hosts, "hash", topology->hash);
+	return json_pack("{s:o, s:o, s:o, s:o, s:b, s:s}", "switches", switches, "links", links,
+			 "servers", servers, "hosts", hosts, "discover_hosts",
+			 topology->discover_hosts, "hash", topology->hash);
 }
 
 /* One job, whatever number of trees it has: with the numbers that these have on the switches. */

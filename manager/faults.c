@@ -22,8 +22,9 @@ fault_of_end(const struct manager *manager, const struct topology_end *end, char
 {
 	const struct peer *peer = &manager->peers[end->switch_index];
 
-	/* What it had when it was heard last. */
-	if (peer->ports == NULL || json_object_get(peer->ports, end->port) != NULL)
+	/* What it had when it was heard last. A server's port is the one that it has. */
+	if (end->port[0] == '\0' || peer->ports == NULL ||
+	    json_object_get(peer->ports, end->port) != NULL)
 		return false;
 	snprintf(text, CONTROL_MESSAGE_LEN, "switch %s has no port \"%s\"", peer->about->name,
 		 end->port);
@@ -81,8 +82,9 @@ fault_of_link(const struct manager *manager, const struct topology_link *link, c
 		if (!fault_of_end(manager, &link->ends[i], text))
 			continue;
 		used = strlen(text);
-		snprintf(text + used, CONTROL_MESSAGE_LEN - used, " for its link to %s:%s",
-			 manager->peers[far->switch_index].about->name, far->port);
+		snprintf(text + used, CONTROL_MESSAGE_LEN - used, " for its link to %s%s%s",
+			 manager->peers[far->switch_index].about->name,
+			 far->port[0] == '\0' ? "" : ":", far->port);
 		return true;
 	}
 	for (unsigned int i = 0; i < 2; i++) {
@@ -101,14 +103,15 @@ fault_of_link(const struct manager *manager, const struct topology_link *link, c
 	return false;
 }
 
-/* "link leaf0:u0 - spine0:p0" */
+/* "link leaf0:u0 - spine0:p0", "link leaf0:p0 - s0" of a server */
 static void
 name_link(const struct manager *manager, const struct topology_link *link, char *name, size_t size)
 {
 	const struct topology_switch *switches = manager->config->topology.switches;
 
-	snprintf(name, size, "link %s:%s - %s:%s", switches[link->ends[0].switch_index].name,
-		 link->ends[0].port, switches[link->ends[1].switch_index].name, link->ends[1].port);
+	snprintf(name, size, "link %s:%s - %s%s%s", switches[link->ends[0].switch_index].name,
+		 link->ends[0].port, switches[link->ends[1].switch_index].name,
+		 link->ends[1].port[0] == '\0' ? "" : ":", link->ends[1].port);
 }
 
 /* Tells of a fault unless the log has it. told: what the log has, NULL for none; owned by the manager. Returns true if it is new. */
@@ -133,7 +136,7 @@ faults_begin(struct manager *manager)
 {
 	const struct topology *topology = &manager->config->topology;
 
-	manager->told_faults = calloc((size_t)topology->n_links + topology->n_hosts + 1u,
+	manager->told_faults = calloc((size_t)topology_n_links(topology) + topology->n_hosts + 1u,
 				      sizeof(*manager->told_faults));
 	return manager->told_faults == NULL ? -ENOMEM : 0;
 }
@@ -145,7 +148,7 @@ faults_end(struct manager *manager)
 
 	if (manager->told_faults == NULL)
 		return;
-	for (size_t i = 0; i < (size_t)topology->n_links + topology->n_hosts; i++)
+	for (size_t i = 0; i < (size_t)topology_n_links(topology) + topology->n_hosts; i++)
 		free(manager->told_faults[i]);
 	free(manager->told_faults);
 }
@@ -158,7 +161,7 @@ faults_note(struct manager *manager)
 	char name[4 * TOPOLOGY_NAME_LEN + 16];
 	bool changed = false;
 
-	for (uint16_t i = 0; i < topology->n_links; i++) {
+	for (uint16_t i = 0; i < topology_n_links(topology); i++) {
 		const bool found = fault_of_link(manager, &topology->links[i], fault);
 
 		name_link(manager, &topology->links[i], name, sizeof(name));
@@ -170,7 +173,7 @@ faults_note(struct manager *manager)
 
 		snprintf(name, sizeof(name), "a host's link at %s:%s",
 			 topology->switches[host->at.switch_index].name, host->at.port);
-		changed |= note(&manager->told_faults[topology->n_links + i], name,
+		changed |= note(&manager->told_faults[topology_n_links(topology) + i], name,
 				found ? fault : NULL);
 	}
 	return changed;

@@ -145,7 +145,9 @@ group_link_of(const struct group *group, const struct topology *topology, uint16
 	return find_link(group, topology, rank, group->addresses[rank]);
 }
 
-static const char *const shape_names[] = { [GROUP_TREE] = "tree", [GROUP_MULTICAST] = "multicast" };
+static const char *const shape_names[] = {
+	[GROUP_TREE] = "tree", [GROUP_MULTICAST] = "multicast", [GROUP_SERVER] = "server"
+};
 
 const char *
 group_shape_name(enum group_shape shape)
@@ -253,6 +255,8 @@ nodes_document(const struct group *group)
 					   ranks_document(group, &node->ranks), "ip", node->ip,
 					   "udp_port", (int)node->udp_port);
 
+		if (i == 0 && group_has_server(group))
+			json_object_set_new(object, "kind", json_string("server"));
 		if (node->parent != TREE_NO_PARENT) {
 			json_object_set_new(object, "parent", json_integer(node->parent));
 			json_object_set_new(object, "port", json_string(node->port));
@@ -378,7 +382,7 @@ read_nodes(struct group *group, const json_t *list, const struct topology *topol
 	const json_t *entry;
 	size_t i;
 
-	if (!json_is_array(list) || json_array_size(list) > TREE_MAX_SWITCHES)
+	if (!json_is_array(list) || json_array_size(list) > TREE_MAX_NODES)
 		return false;
 	group->nodes = calloc(json_array_size(list) + 1, sizeof(*group->nodes));
 	if (group->nodes == NULL)
@@ -538,7 +542,7 @@ group_salvage(const json_t *document)
 		struct group_node *node = &group->nodes[group->n_nodes];
 
 		if (name == NULL || name[0] == '\0' || strlen(name) >= sizeof(node->switch_name) ||
-		    group->n_nodes == TREE_MAX_SWITCHES)
+		    group->n_nodes == TREE_MAX_NODES)
 			continue;
 		memcpy(node->switch_name, name, strlen(name));
 		node->state = NODE_ASKED;

@@ -23,7 +23,8 @@
 #define GROUP_KEY_LEN (GROUP_NAME_LEN + 8)
 #define GROUP_MAX_TREES 8
 #define GROUP_MAX_RANKS TREE_MAX_RANKS
-#define GROUP_RING_RANKS 64 /* of a ring at most */
+#define GROUP_RING_RANKS 64   /* of a ring at most */
+#define GROUP_SERVER_RANKS 64 /* of a job with a server */
 #define GROUP_ENDPOINT_LEN 64
 #define GROUP_HANDLER_LEN 32
 #define GROUP_NO_RANK (-1)
@@ -39,6 +40,7 @@ enum group_state {
 enum group_shape {
 	GROUP_TREE,      /* a reduction tree, in whose slots blocks are combined */
 	GROUP_MULTICAST, /* a tree without slots: packets of any member go to all others */
+	GROUP_SERVER,    /* a reduction tree with a parameter server at its root */
 };
 
 enum member_state {
@@ -71,14 +73,14 @@ enum node_state {
 	NODE_MISSING, /* was installed, but the switch does not have it any more */
 };
 
-/* One switch of the tree. */
+/* One switch of the tree, or the server at its root. */
 struct group_node {
 	enum node_state state;
 	char switch_name[TOPOLOGY_NAME_LEN];
-	uint16_t switch_index;        /* TOPOLOGY_NO_SWITCH: not in this topology */
-	uint16_t parent;              /* index of its node; TREE_NO_PARENT: the root */
-	uint16_t link;                /* to the parent, in the topology; TOPOLOGY_NO_LINK: none */
-	char port[TOPOLOGY_NAME_LEN]; /* to the parent */
+	uint16_t switch_index; /* or the server's; TOPOLOGY_NO_SWITCH: not in this topology */
+	uint16_t parent;       /* index of its node; TREE_NO_PARENT: the root */
+	uint16_t link;         /* to the parent, in the topology; TOPOLOGY_NO_LINK: none */
+	char port[TOPOLOGY_NAME_LEN];        /* to the parent */
 	char parent_port[TOPOLOGY_NAME_LEN]; /* the parent's, to this one */
 	char ip[16];                         /* of the switch, where its hosts send */
 	uint16_t udp_port;
@@ -114,6 +116,7 @@ struct group {
 	uint32_t window;
 	char reason[CONTROL_MESSAGE_LEN]; /* why it is a RING, or stranded */
 	bool stranded; /* its tree has lost something, and there is no other one */
+	char ending[CONTROL_MESSAGE_LEN]; /* why its job ends at the end of the turn; "": it does not for this one's sake */
 	char trees_reason[CONTROL_MESSAGE_LEN]; /* of the first one: why there are fewer trees; "": there are not */
 	struct group_node *nodes;
 	uint16_t n_nodes;
@@ -128,7 +131,7 @@ struct group {
 	bool doomed;      /* of the first one: to be removed as soon as all is answered */
 	const char *doom; /* why, for its members; NULL: there were none */
 	bool moving;      /* its members run already: number and key stay */
-	bool excluded[TREE_MAX_SWITCHES];
+	bool excluded[TREE_MAX_NODES];
 	bool out_of_room; /* one of the excluded switches was */
 };
 
@@ -196,7 +199,14 @@ const struct topology_host *group_link_of(const struct group *group,
 static inline bool
 group_has_slots(const struct group *group)
 {
-	return group->shape == GROUP_TREE;
+	return group->shape != GROUP_MULTICAST;
+}
+
+/* True if the root of its tree is a parameter server. */
+static inline bool
+group_has_server(const struct group *group)
+{
+	return group->shape == GROUP_SERVER;
 }
 
 /* True if its hosts can do without the network what its switches do. */

@@ -57,8 +57,8 @@ static int
 fail_older(const struct peer *peer, struct control_error *error)
 {
 	control_fail(error, "invalid",
-		     "switch %s does not tell what its handlers need: it is of an older version",
-		     peer->about->name);
+		     "%s %s does not tell what its handlers need: it is of an older version",
+		     topology_kind(peer->about), peer->about->name);
 	return -EINVAL;
 }
 
@@ -74,10 +74,11 @@ read_shape(const struct peer *peer, const json_t *handler, enum group_shape *sha
 		*shape = GROUP_TREE;
 	else if (name == NULL || !group_shape_find(name, shape)) {
 		control_fail(error, "invalid",
-			     "switch %s: the handler \"%s\" has the shape \"%.40s\", expected %s or %s: this manager plans no others",
-			     peer->about->name, json_string_value(json_object_get(handler, "name")),
+			     "%s %s: the handler \"%s\" has the shape \"%.40s\", expected %s, %s or %s: this manager plans no others",
+			     topology_kind(peer->about), peer->about->name,
+			     json_string_value(json_object_get(handler, "name")),
 			     name == NULL ? "" : name, group_shape_name(GROUP_TREE),
-			     group_shape_name(GROUP_MULTICAST));
+			     group_shape_name(GROUP_MULTICAST), group_shape_name(GROUP_SERVER));
 		return -EINVAL;
 	}
 	return 0;
@@ -86,7 +87,7 @@ read_shape(const struct peer *peer, const json_t *handler, enum group_shape *sha
 int
 handlers_find_shape(const struct manager *manager, struct group *group, struct control_error *error)
 {
-	for (uint16_t i = 0; i < manager->config->topology.n_switches; i++) {
+	for (uint16_t i = 0; i < topology_n_peers(&manager->config->topology); i++) {
 		const json_t *handler = find(&manager->peers[i], group->handler);
 
 		if (handler != NULL)
@@ -110,9 +111,11 @@ settle_shape(const struct manager *manager, struct group *group, struct control_
 		if (shape == group->shape)
 			continue;
 		control_fail(error, "invalid",
-			     "the handler \"%s\" has the shape %s on switch %s, but %s on switch %s: expected one",
+			     "the handler \"%s\" has the shape %s on switch %s, but %s on %s %s: expected one",
 			     group->handler, group_shape_name(shape), peer->about->name,
-			     group_shape_name(group->shape), group->nodes[0].switch_name);
+			     group_shape_name(group->shape),
+			     topology_kind(manager->peers[group->nodes[0].switch_index].about),
+			     group->nodes[0].switch_name);
 		return -EINVAL;
 	}
 	return 0;
@@ -135,8 +138,8 @@ handlers_settle(const struct manager *manager, struct group *group, struct contr
 		handler = find(peer, group->handler);
 		if (handler == NULL) {
 			control_fail(error, "invalid",
-				     "switch %s has no handler \"%s\": `faninctl version` lists what it has",
-				     peer->about->name, group->handler);
+				     "%s %s has no handler \"%s\": `faninctl version` lists what it has",
+				     topology_kind(peer->about), peer->about->name, group->handler);
 			return -EINVAL;
 		}
 		if (!json_is_object(json_object_get(handler, "slot_mbufs")))

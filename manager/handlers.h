@@ -34,7 +34,7 @@ const char *handlers_resolve(const struct manager *manager, const char *name, bo
 int handlers_settle(const struct manager *manager, struct group *group, struct control_error *error);
 
 /*
- * The shape of a job's handler as far as it is known before the job has a tree: as the first switch says that has such a handler.
+ * The shape of a job's handler as far as it is known before the job has a tree: as the first switch or server says that has such a handler.
  *
  * Sets group->shape. Returns 0, with *error as it was, also if no switch has been heard that has it; or -EINVAL with *error, if this
  * manager does not know the shape.

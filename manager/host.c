@@ -19,6 +19,7 @@
 #include "manager/handlers.h"
 #include "manager/install.h"
 #include "manager/manager.h"
+#include "manager/plan.h"
 #include "manager/reconcile.h"
 
 /* What a join asks for. */
@@ -96,6 +97,8 @@ describe_tree(struct group *group, uint16_t rank)
 	inet_ntop(AF_INET, &group->addresses[rank], ip, sizeof(ip));
 	json_object_update_new(tree, json_pack("{s:s, s:s, s:i}", "ip", ip, "switch_ip", node->ip,
 					       "udp_port", (int)node->udp_port));
+	if (group_has_server(group))
+		json_object_set_new(tree, "server", json_string(group->nodes[0].switch_name));
 	if (group_tells_peers(group)) {
 		/* The same for each of them. */
 		if (group->peers == NULL)
@@ -304,6 +307,10 @@ begin_group(struct manager *manager, const struct join *join, struct control_err
 	group->authenticate = join->authenticate;
 	group->payload_asked = (uint32_t)join->payload;
 	group->trees_asked = (uint16_t)join->trees;
+	if (plan_check_shape(manager, group, error) != 0) {
+		group_free(group);
+		return NULL;
+	}
 	TAILQ_INSERT_TAIL(&manager->groups, group, entry);
 	manager->n_jobs++;
 	return group;

@@ -332,8 +332,9 @@ install_note_network(struct manager *manager, struct group *group)
 		group->moving = moving;
 		return false;
 	}
-	log_info("job \"%s\" of %u ranks is number %u on %u switches, root %s", group->name,
-		 group->size, group->id, group->n_nodes, group->nodes[0].switch_name);
+	log_info("job \"%s\" of %u ranks is number %u on %u switches, root %s%s", group->name,
+		 group->size, group->id, group->n_nodes - group_has_server(group),
+		 group_has_server(group) ? "server " : "", group->nodes[0].switch_name);
 	return true;
 }
 
@@ -404,7 +405,9 @@ note_failure(struct manager *manager, struct group *group, struct group_node *no
 		group->out_of_room = true;
 	/* A switch with hosts has no replacement: its reason is the one to tell. */
 	if (group->failure.code == NULL || !fanin_ranks_is_empty(&node->local))
-		control_fail(&group->failure, kept, "switch %s: %.400s", node->switch_name, message);
+		control_fail(&group->failure, kept, "%s %s: %.400s",
+			     topology_kind(manager->peers[node->switch_index].about),
+			     node->switch_name, message);
 }
 
 static void

@@ -40,9 +40,10 @@ run(const struct manager_config *config)
 		close(signal_fd);
 		return 1;
 	}
-	log_info("\"%s\" is ready at %s%s: %u switches, %u links between them, %u to hosts%s",
-		 config->name, config->tcp.listen, config->tcp.certificate == NULL ? "" : " with TLS",
-		 config->topology.n_switches, config->topology.n_links, config->topology.n_hosts,
+	log_info("\"%s\" is ready at %s%s: %u switches, %u links between them, %u parameter servers, %u links to hosts%s",
+		 config->name, config->tcp.listen,
+		 config->tcp.certificate == NULL ? "" : " with TLS", config->topology.n_switches,
+		 config->topology.n_links, config->topology.n_servers, config->topology.n_hosts,
 		 config->topology.discover_hosts ? ", others are looked for" : "");
 	if (config->metrics_listen != NULL)
 		log_info("metrics: http://%s/metrics", config->metrics_listen);

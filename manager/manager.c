@@ -241,12 +241,12 @@ open_peers(struct manager *manager, char *error)
 
 	manager->events = (struct peer_events){ manager, .ready = reconcile_ready,
 						.lost = reconcile_lost };
-	manager->peers = calloc(topology->n_switches, sizeof(*manager->peers));
+	manager->peers = calloc(topology_n_peers(topology), sizeof(*manager->peers));
 	if (manager->peers == NULL) {
 		snprintf(error, CONTROL_MESSAGE_LEN, "out of memory");
 		return -ENOMEM;
 	}
-	for (uint16_t i = 0; i < topology->n_switches; i++) {
+	for (uint16_t i = 0; i < topology_n_peers(topology); i++) {
 		struct peer *peer = &manager->peers[i];
 		int ret = peer_begin(peer, &topology->switches[i], i, &manager->events,
 				     manager->epoll_fd, error);
@@ -281,7 +281,7 @@ static unsigned int
 connections_allowed(const struct manager_config *config)
 {
 	const unsigned int wanted = (unsigned int)config->max_connections;
-	const unsigned int others = config->topology.n_switches + OTHER_FILES;
+	const unsigned int others = topology_n_peers(&config->topology) + OTHER_FILES;
 	const unsigned int files = files_allow(wanted + others);
 
 	if (files >= wanted + others)
@@ -356,7 +356,7 @@ go_on(struct manager *manager)
 	const struct group *group;
 	uint64_t search_ms;
 
-	for (uint16_t i = 0; i < manager->config->topology.n_switches; i++) {
+	for (uint16_t i = 0; i < topology_n_peers(&manager->config->topology); i++) {
 		struct peer *peer = &manager->peers[i];
 		uint64_t due_ms;
 
@@ -379,6 +379,7 @@ go_on(struct manager *manager)
 		manager->moves_begun = true;
 		moves_go_on(manager, "a switch did not come back");
 	}
+	moves_end_jobs(manager);
 	if (!manager->moves_begun && manager->moves_from_ms < wake_ms)
 		wake_ms = manager->moves_from_ms;
 	TAILQ_FOREACH(group, &manager->groups, entry) {
@@ -436,7 +437,8 @@ manager_close(struct manager *manager)
 	}
 	metrics_server_close(manager->metrics);
 	control_close(manager->control);
-	for (uint16_t i = 0; manager->peers != NULL && i < manager->config->topology.n_switches; i++)
+	for (uint16_t i = 0;
+	     manager->peers != NULL && i < topology_n_peers(&manager->config->topology); i++)
 		peer_end(&manager->peers[i]);
 	waits_end(manager);
 	faults_end(manager);

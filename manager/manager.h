@@ -32,7 +32,9 @@
 	X(removals, "jobs removed from a switch")                                                  \
 	X(strays_removed, "jobs of this manager on a switch, but not in the database")             \
 	X(missing, "jobs that a switch has lost")                                                  \
-	X(switches_lost, "times that a switch died or closed the connection")
+	X(switches_lost, "times that a switch died or closed the connection")                      \
+	X(servers_lost, "times that a parameter server died or closed the connection")             \
+	X(jobs_lost, "jobs ended because their server or its switch was lost, with no other")
 
 struct manager_counters {
 #define MANAGER_COUNTER_FIELD(name, text) uint64_t name;
@@ -57,7 +59,7 @@ struct manager {
 	struct store *store;
 	struct control *control;
 	struct metrics_server *metrics; /* NULL: none */
-	struct peer *peers;             /* one for each switch of the topology */
+	struct peer *peers; /* one for each switch of the topology, then for each server */
 	struct peer_events events;
 	int epoll_fd; /* the peers' connections, and the metrics' server */
 	struct groups groups;

@@ -10,6 +10,7 @@
 #include "manager/manager.h"
 
 #define SWITCH .labels = { { "switch", "name", 0 } }
+#define SERVER .labels = { { "server", "name", 0 } }
 
 /* Families by their type; what follows the text are other fields. Counters get the suffix _total. */
 #define FAMILY(kind, metric, where, text, ...)                                                     \
@@ -32,6 +33,14 @@ const struct metrics_family manager_metrics[] = {
 	      SWITCH),
 	GAUGE("switch_jobs_limit", "topology.switches[].max_jobs", "Jobs that the switch may have.",
 	      SWITCH),
+	GAUGE("server_up", "topology.servers[].state",
+	      "Whether the parameter server answers and its jobs are known.", SERVER, .equals = "up"),
+	GAUGE("server_trees", "topology.servers[].trees",
+	      "Trees of the manager that have the server as their root.", SERVER),
+	GAUGE("server_jobs", "topology.servers[].jobs", "Jobs of the server, others' included.",
+	      SERVER),
+	GAUGE("server_jobs_limit", "topology.servers[].max_jobs", "Jobs that the server may have.",
+	      SERVER),
 	GAUGE("link_up", "topology.links[].state", "Whether both ends of the link are up.",
 	      .labels = { { "a", "a", 0 }, { "b", "b", 0 } }, .equals = "up"),
 	GAUGE("jobs", "groups[].count", "Jobs by state.", .labels = { { "state", "name", 0 } }),

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs whose tree has lost a switch or a link move to another tree, under the same number and key, while their hosts wait: what is
+ * Jobs whose tree has lost a switch, a server or a link move to another tree, under the same number and key, while their hosts wait: what is
  * left of the old tree goes, then the new one is made. Hosts notice by themselves that their run is over and begin another
  * one where they were (docs/protocol.md, "Going on with another tree"). Without another tree a job stays as it is, for what is
- * lost may come back; it is tried again when a switch or a link does. Main thread.
+ * lost may come back; it is tried again when a switch or a link does. But a job whose parameter server is lost, or the switch that
+ * the server is at, ends: the server alone has the results that some of its hosts wait for. Main thread.
  */
 #include "manager/move.h"
 
@@ -73,11 +74,69 @@ tell_moved(const struct group *group)
 	}
 }
 
+/*
+ * What a group has lost at the upper end of its tree: its server, or the switch that this is at. NULL: neither, or the group has no
+ * server.
+ */
+static const struct peer *
+find_lost(const struct manager *manager, const struct group *group)
+{
+	for (uint16_t i = 0; i < 2 && i < group->n_nodes && group_has_server(group); i++) {
+		const uint16_t index = group->nodes[i].switch_index;
+
+		if (index != TOPOLOGY_NO_SWITCH && manager->peers[index].state != PEER_UP)
+			return &manager->peers[index];
+	}
+	return NULL;
+}
+
+/* Notes that a group's job ends if that is so. error: why the group has no other tree. */
+static void
+note_end(const struct manager *manager, struct group *group, const struct control_error *error)
+{
+	const struct peer *lost = find_lost(manager, group);
+
+	group->ending[0] = '\0';
+	if (lost != NULL)
+		snprintf(group->ending, sizeof(group->ending),
+			 "%s %s is lost, and there is no other: %.400s", topology_kind(lost->about),
+			 lost->about->name, error->message);
+	else if (group_has_server(group) && group->n_nodes == 0 &&
+		 strcmp(error->code, "internal") != 0)
+		snprintf(group->ending, sizeof(group->ending), "%s", error->message);
+}
+
+/* The first group whose job ends. NULL: there is none, or its switches have not answered yet. */
+static struct group *
+find_ending(const struct manager *manager)
+{
+	struct group *group;
+
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		if (group->ending[0] != '\0' && !group_job(group)->doomed)
+			return group;
+	}
+	return NULL;
+}
+
+void
+moves_end_jobs(struct manager *manager)
+{
+	struct group *group;
+
+	while ((group = find_ending(manager)) != NULL) {
+		log_warning("job \"%s\" ends: %s", group->name, group->ending);
+		manager->counters.jobs_lost++;
+		remove_group(manager, group, group->ending);
+	}
+}
+
 void
 move_failed(struct manager *manager, struct group *group, const struct control_error *error)
 {
 	const bool torn_down = group->moving;
 
+	note_end(manager, group, error);
 	group->state = GROUP_NETWORK;
 	group->moving = false;
 	manager->counters.moves_failed++;
@@ -123,6 +182,7 @@ move_group(struct manager *manager, struct group *group, const char *why)
 	}
 	log_info("job \"%s\" moves to another tree, root %s: %s", group->name,
 		 group->nodes[0].switch_name, why);
+	group->ending[0] = '\0';
 	/* The old tree's nodes have to go before the new one's come, on the switches that are in both. */
 	removals_note(manager, group, nodes, n_nodes);
 	free(nodes);
@@ -193,6 +253,7 @@ restore(const struct manager *manager, struct group *group)
 {
 	group->stranded = false;
 	group->reason[0] = '\0';
+	group->ending[0] = '\0';
 	if (store_put_group(manager->store, group) != 0)
 		log_error("database: %s", store_error(manager->store));
 	log_info("job \"%s\" has its tree back", group->name);

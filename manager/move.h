@@ -20,6 +20,12 @@ void moves_go_on(struct manager *manager, const char *why);
 /* As plan_group, for a group that moves: with the packets and slots that it has. */
 int move_plan(struct manager *manager, struct group *group, struct control_error *error);
 
+/*
+ * Ends the jobs that can't go on without the server or switch that they have lost; at the end of a turn, when nobody looks at
+ * groups any more.
+ */
+void moves_end_jobs(struct manager *manager);
+
 /* The installation of a group that moves has ended. */
 void move_succeeded(struct manager *manager, struct group *group);
 void move_failed(struct manager *manager, struct group *group, const struct control_error *error);

@@ -48,7 +48,8 @@ peer_begin(struct peer *peer, const struct topology_switch *about, uint16_t inde
 	if (ret == 0 && about->ca != NULL)
 		ret = tls_client_create(&files, &peer->tls, message);
 	if (ret != 0)
-		snprintf(error, CONTROL_MESSAGE_LEN, "switch %s: %.450s", about->name, message);
+		snprintf(error, CONTROL_MESSAGE_LEN, "%s %s: %.450s", topology_kind(about),
+			 about->name, message);
 	return ret;
 }
 
@@ -74,7 +75,8 @@ complain(struct peer *peer, uint64_t now_ms)
 	if (strcmp(peer->told, peer->error) == 0 ||
 	    (peer->told_ms != 0 && now_ms - peer->told_ms < COMPLAIN_MS))
 		return;
-	log_warning("switch %s is not reached: %s", peer->about->name, peer->error);
+	log_warning("%s %s is not reached: %s", topology_kind(peer->about), peer->about->name,
+		    peer->error);
 	snprintf(peer->told, sizeof(peer->told), "%s", peer->error);
 	peer->told_ms = now_ms;
 }
@@ -200,15 +202,14 @@ greet(struct peer *peer, const json_t *greeting)
 	int ret;
 
 	if (name == NULL || protocol != CONTROL_PROTOCOL) {
-		snprintf(why, sizeof(why), "found no greeting of a switch with protocol %d at %.200s",
-			 CONTROL_PROTOCOL, peer->about->control);
+		snprintf(why, sizeof(why), "found no greeting of a %s with protocol %d at %.200s",
+			 topology_kind(peer->about), CONTROL_PROTOCOL, peer->about->control);
 		peer_lose(peer, why);
 		return;
 	}
 	if (strcmp(name, peer->about->name) != 0) {
-		snprintf(why, sizeof(why),
-			 "the switch at %.200s calls itself \"%.60s\", expected \"%s\"",
-			 peer->about->control, name, peer->about->name);
+		snprintf(why, sizeof(why), "the %s at %.200s calls itself \"%.60s\", expected \"%s\"",
+			 topology_kind(peer->about), peer->about->control, name, peer->about->name);
 		peer_lose(peer, why);
 		return;
 	}
@@ -293,6 +294,17 @@ fail_line(struct peer *peer, int code)
 	peer_lose(peer, why);
 }
 
+/* Ends the connection. why: of the switch; tls: with a hint if it may expect that. */
+static void
+lose_line(struct peer *peer, const char *why, bool tls)
+{
+	char text[CONTROL_MESSAGE_LEN];
+
+	snprintf(text, sizeof(text), "the %s %s%s", topology_kind(peer->about), why,
+		 tls && may_expect_tls(peer) ? ": does it expect TLS (\"ca\" in the topology)?" : "");
+	peer_lose(peer, text);
+}
+
 /* Sends, receives, and looks whether the switch is dead: only after what has come from it. */
 static void
 serve_line(struct peer *peer, uint64_t now_ms)
@@ -314,18 +326,14 @@ serve_line(struct peer *peer, uint64_t now_ms)
 	}
 	oldest = TAILQ_FIRST(&peer->requests);
 	if (peer->line.ended && !control_client_has_line(&peer->line))
-		peer_lose(peer,
-			  may_expect_tls(peer)
-				  ? "the switch closed the connection: does it expect TLS (\"ca\" in the topology)?"
-				  : "the switch closed the connection");
+		lose_line(peer, "closed the connection", true);
 	else if (peer->line.deadline_ms != 0 && now_ms >= peer->line.deadline_ms)
-		peer_lose(peer,
-			  may_expect_tls(peer)
-				  ? "the switch does not greet: does it expect TLS (\"ca\" in the topology)?"
-				  : "the switch does not read or does not greet");
+		lose_line(peer,
+			  may_expect_tls(peer) ? "does not greet" : "does not read or does not greet",
+			  true);
 	else if (oldest != NULL && now_ms >= oldest->asked_ms + peer->dead_after_ms &&
 		 !control_client_has_line(&peer->line))
-		peer_lose(peer, "the switch does not answer");
+		lose_line(peer, "does not answer", false);
 }
 
 uint64_t

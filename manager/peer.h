@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager's connection to one switch, a client of the switch's control protocol: connects again and again, asks, and tells
- * when the switch comes and goes. Non-blocking; main thread only.
+ * The manager's connection to one switch, or to a parameter server, which answers alike: a client of the switch's control protocol that
+ * connects again and again, asks, and tells when the switch comes and goes. Non-blocking; main thread only.
  */
 #ifndef FANIN_MANAGER_PEER_H
 #define FANIN_MANAGER_PEER_H

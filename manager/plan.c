@@ -20,8 +20,8 @@
 
 /* The graph of a moment; large, so it is made on the heap. */
 struct plan {
-	struct tree_switch switches[TREE_MAX_SWITCHES];
-	struct tree_link links[TREE_MAX_LINKS];
+	struct tree_switch switches[TREE_MAX_NODES];
+	struct tree_link links[TREE_MAX_BRANCHES];
 	struct tree_graph graph;
 	struct tree_place places[GROUP_MAX_RANKS];
 	const struct topology_host *hosts[GROUP_MAX_RANKS]; /* the links that the ranks have joined with */
@@ -60,28 +60,34 @@ static void
 draw_graph(const struct manager *manager, struct group *group, struct plan *plan)
 {
 	const struct topology *topology = &manager->config->topology;
+	/* Servers are of no use to other jobs. */
+	const uint16_t n_servers = group_has_server(group) ? topology->n_servers : 0;
+	const uint16_t n_switches = (uint16_t)(topology->n_switches + n_servers);
+	const uint16_t n_links = (uint16_t)(topology->n_links + n_servers);
 
-	for (uint16_t i = 0; i < topology->n_switches; i++) {
+	for (uint16_t i = 0; i < n_switches; i++) {
 		const struct peer *peer = &manager->peers[i];
 		bool full = !group_has_room(manager, group, peer);
 
 		plan->switches[i].usable = peer->state == PEER_UP && !full && !group->excluded[i];
 		group->out_of_room = group->out_of_room || (peer->state == PEER_UP && full);
 	}
-	for (uint16_t i = 0; i < topology->n_links; i++) {
+	for (uint16_t i = 0; i < n_links; i++) {
 		const struct topology_end *ends = topology->links[i].ends;
 		char fault[CONTROL_MESSAGE_LEN];
 
 		plan->links[i].a = ends[0].switch_index;
 		plan->links[i].b = ends[1].switch_index;
-		plan->links[i].usable =
-			!peer_port_is_down(&manager->peers[ends[0].switch_index], ends[0].port) &&
-			!peer_port_is_down(&manager->peers[ends[1].switch_index], ends[1].port) &&
-			!fault_of_link(manager, &topology->links[i], fault);
+		plan->links[i].usable = !peer_end_is_down(manager, &ends[0]) &&
+					!peer_end_is_down(manager, &ends[1]) &&
+					!fault_of_link(manager, &topology->links[i], fault);
 	}
 	count_jobs(manager, group, plan);
-	plan->graph = (struct tree_graph){ plan->switches, plan->links, topology->n_switches,
-					   topology->n_links };
+	plan->graph = (struct tree_graph){ .switches = plan->switches,
+					   .links = plan->links,
+					   .n_switches = n_switches,
+					   .n_servers = n_servers,
+					   .n_links = n_links };
 }
 
 /* Two ranks on one host would use the same link sooner or later, and a switch knows its members by their addresses. */
@@ -226,12 +232,100 @@ find_places(const struct manager *manager, const struct group *group, struct pla
 	return 0;
 }
 
+/* Why a server can't be used. Returns the error's code; NULL: it can, as far as it is its own concern. */
+static const char *
+describe_server(const struct manager *manager, const struct group *group, const struct plan *plan,
+		uint16_t index, char *text, size_t text_len)
+{
+	const struct topology *topology = &manager->config->topology;
+	const uint16_t link = topology_server_link(topology, index);
+	const struct topology_end *at = &topology->links[link].ends[0];
+	const struct topology_end *own = &topology->links[link].ends[1];
+	const struct peer *peer = &manager->peers[index];
+	const char *name = peer->about->name;
+	char fault[CONTROL_MESSAGE_LEN];
+
+	if (peer->state != PEER_UP) {
+		snprintf(text, text_len, "server %s is not reached: %.200s", name, peer->error);
+	} else if (group->excluded[index]) {
+		snprintf(text, text_len, "%.200s",
+			 group->failure.code == NULL ? "" : group->failure.message);
+		return group->out_of_room ? "no_room" : "no_path";
+	} else if (!plan->switches[index].usable) {
+		snprintf(text, text_len, "server %s has %u jobs, its limits.max_jobs is %u", name,
+			 peer->jobs, peer->max_jobs);
+		return "no_room";
+	} else if (fault_of_end(manager, at, fault)) {
+		snprintf(text, text_len, "the link of server %s: %.200s", name, fault);
+	} else if (peer_end_is_down(manager, own)) {
+		snprintf(text, text_len, "port %s of server %s is down", peer_port_of(manager, own),
+			 name);
+	} else if (!plan->links[link].usable) {
+		snprintf(text, text_len, "port %s of switch %s, the link of server %s, is down",
+			 at->port, manager->peers[at->switch_index].about->name, name);
+	} else if (manager->peers[at->switch_index].state != PEER_UP) {
+		snprintf(text, text_len, "switch %s of server %s is not reached: %.200s",
+			 manager->peers[at->switch_index].about->name, name,
+			 manager->peers[at->switch_index].error);
+	} else {
+		return NULL;
+	}
+	return "no_path";
+}
+
+/* Writes why servers can't be used, ": " before the first, "; " between them. Returns the code of an error that says so. */
+static const char *
+describe_servers(const struct manager *manager, const struct group *group, const struct plan *plan,
+		 char *text, size_t text_len)
+{
+	const struct topology *topology = &manager->config->topology;
+	const char *code = "no_room";
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (uint16_t i = topology->n_switches; i < topology_n_peers(topology); i++) {
+		char why[CONTROL_MESSAGE_LEN];
+		const char *found = describe_server(manager, group, plan, i, why, sizeof(why));
+
+		if (found == NULL || strcmp(found, "no_path") == 0)
+			code = "no_path";
+		if (found != NULL && used < text_len)
+			used += (size_t)snprintf(text + used, text_len - used, "%s%s",
+						 used == 0 ? ": " : "; ", why);
+	}
+	return code;
+}
+
+/* No tree has a server as its root that reaches all ranks, whose switches can be used. */
+static int
+fail_server(const struct manager *manager, const struct group *group, const struct plan *plan,
+	    int ret, struct control_error *error)
+{
+	char why[CONTROL_MESSAGE_LEN];
+	const char *code;
+
+	if (manager->config->topology.n_servers == 0) {
+		control_fail(error, "no_path",
+			     "the handler \"%s\" needs a parameter server, and the topology has none",
+			     group->handler);
+		return ret;
+	}
+	code = describe_servers(manager, group, plan, why, sizeof(why));
+	control_fail(error, code,
+		     "no server that can be used reaches the hosts of all %u ranks%.430s",
+		     group->size, why);
+	return ret;
+}
+
 /* The ranks' switches can be used, but they are not connected. */
 static int
-fail_tree(const struct manager *manager, const struct group *group, int ret,
-	  struct control_error *error)
+fail_tree(const struct manager *manager, const struct group *group, const struct plan *plan,
+	  int ret, struct control_error *error)
 {
 	char faults[CONTROL_MESSAGE_LEN];
+
+	if (group_has_server(group))
+		return fail_server(manager, group, plan, ret, error);
 
 	const char *code = group->out_of_room ? "no_room" : "no_path";
 
@@ -248,15 +342,35 @@ fail_tree(const struct manager *manager, const struct group *group, int ret,
 	return ret;
 }
 
-/* A further tree has to bring at least one link that the job's others do not have. Once it is there, it may move anywhere. */
+/* True if a group is being made: it has no tree yet. */
+static bool
+is_new(const struct group *group)
+{
+	return group->state == GROUP_INSTALLING && !group->moving;
+}
+
+/*
+ * A further tree has to bring at least one link that the job's others do not have, or a server of its own. Once it is there, it may move
+ * anywhere.
+ */
 static int
-check_is_further(const struct manager *manager, const struct group *group, const struct tree *tree,
+check_is_further(const struct manager *manager, const struct group *group, const struct plan *plan,
 		 struct control_error *error)
 {
+	const struct tree *tree = &plan->tree;
 	char faults[CONTROL_MESSAGE_LEN];
-	const bool is_new = group->state == GROUP_INSTALLING && !group->moving;
 
-	if (group->leader == NULL || !is_new || tree->shared + 1 < tree->n_nodes)
+	if (group->leader == NULL || !is_new(group))
+		return 0;
+	if (group_has_server(group)) {
+		if (plan->switches[tree->nodes[0].switch_index].own == 0)
+			return 0;
+		describe_servers(manager, group, plan, faults, sizeof(faults));
+		control_fail(error, "no_path",
+			     "all servers that can be used are in its other trees%.400s", faults);
+		return -EHOSTUNREACH;
+	}
+	if (tree->shared + 1 < tree->n_nodes)
 		return 0;
 	faults_describe(manager, faults, sizeof(faults));
 	if (group->failure.code != NULL)
@@ -297,8 +411,10 @@ write_nodes(const struct manager *manager, const struct plan *plan, struct group
 			continue;
 		ends = topology->links[node->link].ends;
 		here = ends[0].switch_index != node->switch_index;
-		memcpy(nodes[i].port, ends[here].port, sizeof(nodes[i].port));
-		memcpy(nodes[i].parent_port, ends[1 - here].port, sizeof(nodes[i].parent_port));
+		snprintf(nodes[i].port, sizeof(nodes[i].port), "%s",
+			 peer_port_of(manager, &ends[here]));
+		snprintf(nodes[i].parent_port, sizeof(nodes[i].parent_port), "%s",
+			 peer_port_of(manager, &ends[1 - here]));
 	}
 	for (uint16_t i = 0; i < group->size; i++)
 		group->addresses[i] = plan->addresses[i][tree->chosen[i]];
@@ -318,8 +434,8 @@ lower_mtu(const struct manager *manager, uint16_t switch_index, const char *port
 	const json_t *found = json_object_get(peer->ports, port);
 
 	if (found == NULL) {
-		control_fail(error, "no_path", "switch %s has no port \"%s\"", peer->about->name,
-			     port);
+		control_fail(error, "no_path", "%s %s has no port \"%s\"",
+			     topology_kind(peer->about), peer->about->name, port);
 		return -EHOSTUNREACH;
 	}
 	if (json_integer_value(found) < (json_int_t)*mtu)
@@ -437,9 +553,52 @@ choose_slots(const struct manager *manager, struct group *group, struct control_
 }
 
 int
+plan_check_shape(const struct manager *manager, struct group *group, struct control_error *error)
+{
+	const char *found = NULL;
+	struct control_error ignored;
+
+	/* A shape that is not known is refused once the job has a tree, or has none. */
+	if (is_new(group) || group->state == GROUP_GATHERING)
+		(void)handlers_find_shape(manager, group, &ignored);
+	if (!group_has_server(group))
+		return 0;
+	if (group->size > GROUP_SERVER_RANKS) {
+		control_fail(error, "invalid",
+			     "the handler \"%s\" has a parameter server: found %u ranks, expected at most %u",
+			     group->handler, group->size, GROUP_SERVER_RANKS);
+		return -EINVAL;
+	}
+	if (group->reproducible)
+		found = "reproducible, expected sums in any order";
+	else if (group->wide)
+		found = "accumulate f32, expected native";
+	else if (group->authenticate)
+		found = "authenticate, expected packets without tags";
+	if (found == NULL)
+		return 0;
+	control_fail(error, "invalid", "the handler \"%s\" has a parameter server: found %s",
+		     group->handler, found);
+	return -EINVAL;
+}
+
+/* Whether a tree with a server as its root, or without, is what the switches of the tree say that the handler has. */
+static int
+check_settled(const struct group *group, bool has_server, struct control_error *error)
+{
+	if (group_has_server(group) == has_server)
+		return 0;
+	control_fail(error, "invalid",
+		     "the handler \"%s\" has the shape %s on switch %s, but another one on other switches or servers: expected one",
+		     group->handler, group_shape_name(group->shape), group->nodes[0].switch_name);
+	return -EINVAL;
+}
+
+int
 plan_group(struct manager *manager, struct group *group, struct control_error *error)
 {
 	struct plan *plan;
+	bool has_server;
 	int ret;
 
 	if (strcmp(group->handler, HANDLERS_RING) == 0) {
@@ -448,6 +607,10 @@ plan_group(struct manager *manager, struct group *group, struct control_error *e
 			     "\", which no switch has");
 		return -EHOSTUNREACH;
 	}
+	ret = plan_check_shape(manager, group, error);
+	if (ret != 0)
+		return ret;
+	has_server = group_has_server(group);
 	plan = calloc(1, sizeof(*plan));
 	if (plan == NULL) {
 		control_fail(error, "internal", "out of memory");
@@ -456,11 +619,14 @@ plan_group(struct manager *manager, struct group *group, struct control_error *e
 	draw_graph(manager, group, plan);
 	ret = find_places(manager, group, plan, error);
 	if (ret == 0) {
-		ret = tree_build(&plan->graph, plan->places, group->size, &plan->tree);
+		ret = -EHOSTUNREACH;
+		/* Without servers in the graph a switch would be the root. */
+		if (!has_server || plan->graph.n_servers > 0)
+			ret = tree_build(&plan->graph, plan->places, group->size, &plan->tree);
 		if (ret != 0)
-			fail_tree(manager, group, ret, error);
+			fail_tree(manager, group, plan, ret, error);
 		else
-			ret = check_is_further(manager, group, &plan->tree, error);
+			ret = check_is_further(manager, group, plan, error);
 	}
 	if (ret == 0 && write_nodes(manager, plan, group) != 0) {
 		control_fail(error, "internal", "out of memory");
@@ -471,6 +637,8 @@ plan_group(struct manager *manager, struct group *group, struct control_error *e
 	if (ret != 0)
 		return handlers_find_shape(manager, group, error) == 0 ? ret : -EINVAL;
 	ret = handlers_settle(manager, group, error);
+	if (ret == 0)
+		ret = check_settled(group, has_server, error);
 	if (ret == 0)
 		ret = choose_payload(manager, group, error);
 	return ret == 0 ? choose_slots(manager, group, error) : ret;
@@ -540,8 +708,9 @@ plan_create_args(const struct manager *manager, const struct group *group, uint1
 	if (node->parent != TREE_NO_PARENT) {
 		parent = &manager->peers[group->nodes[node->parent].switch_index];
 		json_object_set_new(args, "parent",
-				    json_pack("{s:s, s:s, s:s}", "port", node->port, "ip",
-					      parent->ip, "mac", parent->mac));
+				    json_pack("{s:s, s:s, s:s, s:o*}", "port", node->port, "ip",
+					      parent->ip, "mac", parent->mac, "server",
+					      parent->about->is_server ? json_true() : NULL));
 	}
 	return args;
 }

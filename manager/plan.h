@@ -18,6 +18,12 @@ struct group;
  */
 int plan_group(struct manager *manager, struct group *group, struct control_error *error);
 
+/*
+ * Finds the shape of a group's handler, as far as the switches have told, unless the group has it already, and whether the group asks for
+ * what jobs of that shape have not. Returns 0; or -EINVAL with *error.
+ */
+int plan_check_shape(const struct manager *manager, struct group *group, struct control_error *error);
+
 /* The arguments of jobs.create for one node; a new reference. */
 json_t *plan_create_args(const struct manager *manager, const struct group *group, uint16_t node);
 

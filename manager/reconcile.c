@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Follows the switches: what each one is and has when it comes, whether it lives, which of its ports are down, and whether its
+ * Follows the switches and servers: what each one is and has when it comes, whether it lives, which of its ports are down, and whether its
  * jobs are those that the manager knows. Main thread.
  */
 #include "manager/reconcile.h"
@@ -92,6 +92,22 @@ peer_port_is_down(const struct peer *peer, const char *port)
 	return false;
 }
 
+const char *
+peer_port_of(const struct manager *manager, const struct topology_end *end)
+{
+	const void *first = json_object_iter(manager->peers[end->switch_index].ports);
+
+	if (end->port[0] != '\0')
+		return end->port;
+	return first == NULL ? "" : json_object_iter_key((void *)(uintptr_t)first);
+}
+
+bool
+peer_end_is_down(const struct manager *manager, const struct topology_end *end)
+{
+	return peer_port_is_down(&manager->peers[end->switch_index], peer_port_of(manager, end));
+}
+
 /* True if one of a job's trees uses a switch, or a port of it. */
 static bool
 job_uses(const struct manager *manager, const struct group *leader, const struct peer *peer,
@@ -119,7 +135,7 @@ tell_users(struct manager *manager, const struct peer *peer, const char *port, c
 		n++;
 		host_notify(group, NULL,
 			    json_pack("{s:s, s:s, s:s, s:s*}", "event", event, "job", group->name,
-				      "switch", peer->about->name, "port", port));
+				      topology_kind(peer->about), peer->about->name, "port", port));
 	}
 	return n;
 }
@@ -128,15 +144,20 @@ void
 reconcile_lost(void *user, struct peer *peer)
 {
 	struct manager *manager = user;
-	const unsigned int users = tell_users(manager, peer, NULL, "switch_lost");
+	const bool is_server = peer->about->is_server;
+	const unsigned int users = tell_users(manager, peer, NULL,
+					      is_server ? "server_lost" : "switch_lost");
 
-	manager->counters.switches_lost++;
+	if (is_server)
+		manager->counters.servers_lost++;
+	else
+		manager->counters.switches_lost++;
 	/* It is tried again twice a second. */
 	if (strcmp(peer->told, peer->error) != 0)
-		log_warning("switch %s is lost, %u jobs use it: %s", peer->about->name, users,
-			    peer->error);
+		log_warning("%s %s is lost, %u jobs use it: %s", topology_kind(peer->about),
+			    peer->about->name, users, peer->error);
 	snprintf(peer->told, sizeof(peer->told), "%s", peer->error);
-	moves_go_on(manager, "a switch is lost");
+	moves_go_on(manager, is_server ? "a server is lost" : "a switch is lost");
 	host_tell_silent(manager);
 }
 
@@ -148,6 +169,15 @@ text_of(char *to, size_t size, const json_t *object, const char *key)
 	snprintf(to, size, "%s", text == NULL ? "" : text);
 }
 
+/* Is it a server where the topology says that there is a switch, or the other way round? Switches tell no kind. */
+static bool
+is_other_kind(const struct peer *peer, const json_t *version)
+{
+	const char *kind = json_string_value(json_object_get(version, "kind"));
+
+	return (kind != NULL && strcmp(kind, "server") == 0) != peer->about->is_server;
+}
+
 static void
 version_answered(void *user, uint32_t which, struct peer *peer, const json_t *result,
 		 const char *code, const char *message)
@@ -157,6 +187,11 @@ version_answered(void *user, uint32_t which, struct peer *peer, const json_t *re
 	if (result == NULL) {
 		if (strcmp(code, "lost") != 0)
 			peer_lose(peer, message);
+		return;
+	}
+	if (is_other_kind(peer, result)) {
+		peer_lose(peer, peer->about->is_server ? "it is no parameter server"
+						       : "it is a parameter server, and no switch");
 		return;
 	}
 	text_of(peer->ip, sizeof(peer->ip), result, "ip");
@@ -270,8 +305,8 @@ compare_job(struct manager *manager, struct peer *peer, const json_t *entry)
 	if (find_node(manager, peer, job, &group) != NULL ||
 	    removal_find(manager, peer->about->name, job) != NULL)
 		return;
-	log_warning("switch %s has job %u of this manager, which is not in the database: removing it",
-		    peer->about->name, job);
+	log_warning("%s %s has job %u of this manager, which is not in the database: removing it",
+		    topology_kind(peer->about), peer->about->name, job);
 	manager->counters.strays_removed++;
 	if (store_add_removal(manager->store, peer->about->name, job) != 0)
 		log_error("database: %s", store_error(manager->store));
@@ -308,11 +343,13 @@ find_missing(struct manager *manager, const struct peer *peer, const json_t *job
 				continue;
 			node->state = NODE_MISSING;
 			manager->counters.missing++;
-			log_warning("switch %s has lost job %u (\"%s\"): has it restarted?",
-				    peer->about->name, group->id, group->name);
+			log_warning("%s %s has lost job %u (\"%s\"): has it restarted?",
+				    topology_kind(peer->about), peer->about->name, group->id,
+				    group->name);
 			host_notify(group, NULL,
 				    json_pack("{s:s, s:s, s:s}", "event", "job_missing", "job",
-					      group->name, "switch", peer->about->name));
+					      group->name, topology_kind(peer->about),
+					      peer->about->name));
 		}
 	}
 }
@@ -340,7 +377,7 @@ jobs_answered(void *user, uint32_t which, struct peer *peer, const json_t *resul
 		compare_job(manager, peer, entry);
 	find_missing(manager, peer, jobs);
 	if (peer->state == PEER_LEARNING && peer->ip[0] == '\0') {
-		peer_lose(peer, "the switch does not tell its address: it is of an older version");
+		peer_lose(peer, "it does not tell its address: it is of an older version");
 		return;
 	}
 	if (peer->state == PEER_LEARNING) {
@@ -348,8 +385,8 @@ jobs_answered(void *user, uint32_t which, struct peer *peer, const json_t *resul
 		peer->error[0] = '\0';
 		peer->since_ms = clock_ms();
 		peer->told[0] = '\0';
-		log_info("switch %s is up: %s, %u of %u jobs", peer->about->name, peer->ip,
-			 peer->jobs, peer->max_jobs);
+		log_info("%s %s is up: %s, %u of %u jobs", topology_kind(peer->about),
+			 peer->about->name, peer->ip, peer->jobs, peer->max_jobs);
 	}
 	removals_go_on(manager);
 	moves_go_on(manager, "a switch has come or has lost a job");
@@ -389,13 +426,14 @@ compare_ports(struct manager *manager, struct peer *peer, json_t *down)
 		const char *port = json_string_value(name);
 
 		if (!peer_port_is_down(&old, port))
-			log_warning("port %s of switch %s is down, %u jobs use it", port,
-				    peer->about->name, tell_users(manager, peer, port, "link_lost"));
+			log_warning("port %s of %s %s is down, %u jobs use it", port,
+				    topology_kind(peer->about), peer->about->name,
+				    tell_users(manager, peer, port, "link_lost"));
 	}
 	json_array_foreach(before, i, name) {
 		if (!peer_port_is_down(peer, json_string_value(name)))
-			log_info("port %s of switch %s is up", json_string_value(name),
-				 peer->about->name);
+			log_info("port %s of %s %s is up", json_string_value(name),
+				 topology_kind(peer->about), peer->about->name);
 	}
 	json_decref(before);
 	moves_go_on(manager, "a port went up or down");

@@ -9,6 +9,7 @@
 struct manager;
 struct group;
 struct peer;
+struct topology_end;
 
 /* A switch can be asked: learns what it is and has. */
 void reconcile_ready(void *user, struct peer *peer);
@@ -41,5 +42,11 @@ void peer_note_jobs(struct manager *manager, struct peer *peer, uint32_t n_jobs)
 
 /* True if a switch says that one of its ports is down. */
 bool peer_port_is_down(const struct peer *peer, const char *port);
+
+/* The name of the port at an end of a link; of a server's the one that it tells, "" as long as it has not been heard. */
+const char *peer_port_of(const struct manager *manager, const struct topology_end *end);
+
+/* True if the switch or server at an end of a link says that the port there is down. */
+bool peer_end_is_down(const struct manager *manager, const struct topology_end *end);
 
 #endif

@@ -64,7 +64,7 @@ topology_load_json(const char *path, struct control_error *error)
 uint16_t
 topology_switch_find(const struct topology *topology, const char *name)
 {
-	for (uint16_t i = 0; i < topology->n_switches; i++) {
+	for (uint16_t i = 0; i < topology_n_peers(topology); i++) {
 		if (topology->switches[i].name != NULL &&
 		    strcmp(topology->switches[i].name, name) == 0)
 			return i;
@@ -92,7 +92,7 @@ topology_host_find(const struct topology *topology, uint32_t ip_be)
 uint16_t
 topology_link_find(const struct topology *topology, uint16_t switch_index, const char *port)
 {
-	for (uint16_t i = 0; i < topology->n_links; i++) {
+	for (uint16_t i = 0; i < topology_n_links(topology); i++) {
 		for (unsigned int side = 0; side < 2; side++) {
 			const struct topology_end *end = &topology->links[i].ends[side];
 
@@ -110,18 +110,16 @@ fail(struct control_error *error, const char *where, const char *message, const 
 	return -EINVAL;
 }
 
+/* How to reach the control connection of a switch or server. */
 static int
-read_switch(const struct topology *topology, const json_t *entry, const char *where,
-	    struct topology_switch *read, struct control_error *error)
+read_control(const struct topology *topology, const json_t *entry, const char *where,
+	     struct topology_switch *read, struct control_error *error)
 {
-	static const char *const known[] = { "name", "control",     "token_file", "ca",
-					     "key",  "certificate", NULL };
 	char message[ADDRESS_ERROR_LEN];
 	struct address address;
 	bool present;
 
-	if (args_check_known_at(where, entry, known, error) != 0 ||
-	    args_name_at(where, entry, "name", TOPOLOGY_NAME_LEN - 1, &read->name, NULL, error) != 0 ||
+	if (args_name_at(where, entry, "name", TOPOLOGY_NAME_LEN - 1, &read->name, NULL, error) != 0 ||
 	    args_string_at(where, entry, "control", 255, &read->control, NULL, error) != 0 ||
 	    args_string_at(where, entry, "token_file", 255, &read->token_file, &present, error) != 0 ||
 	    args_string_at(where, entry, "ca", 255, &read->ca, &present, error) != 0 ||
@@ -130,13 +128,25 @@ read_switch(const struct topology *topology, const json_t *entry, const char *wh
 	    args_string_at(where, entry, "key", 255, &read->key, &present, error) != 0)
 		return -EINVAL;
 	if (topology_switch_find(topology, read->name) != TOPOLOGY_NO_SWITCH)
-		return fail(error, where, "two switches have the name ", read->name);
+		return fail(error, where, "two switches or servers have the name ", read->name);
 	if (strchr(read->control, '/') == NULL &&
 	    address_parse(read->control, 0, false, &address, message) != 0) {
 		control_fail(error, "invalid", "%s.control: %s or a path", where, message);
 		return -EINVAL;
 	}
 	return 0;
+}
+
+static int
+read_switch(const struct topology *topology, const json_t *entry, const char *where,
+	    struct topology_switch *read, struct control_error *error)
+{
+	static const char *const known[] = { "name", "control",     "token_file", "ca",
+					     "key",  "certificate", NULL };
+
+	if (args_check_known_at(where, entry, known, error) != 0)
+		return -EINVAL;
+	return read_control(topology, entry, where, read, error);
 }
 
 /* "SWITCH:PORT" */
@@ -163,7 +173,7 @@ read_end(const struct topology *topology, const json_t *entry, const char *where
 	return 0;
 }
 
-/* A port has one thing at its other end: a link or hosts. */
+/* A port has one thing at its other end: a link, a server or hosts. */
 static int
 check_port(const struct topology *topology, const struct topology_end *end, const char *where,
 	   struct control_error *error)
@@ -190,6 +200,40 @@ read_link(struct topology *topology, const json_t *entry, const char *where,
 		return fail(error, where, "both ends are at the switch ",
 			    topology->switches[link->ends[0].switch_index].name);
 	topology->n_links++;
+	return 0;
+}
+
+/* A server, behind the switches and the servers that are there, and its link. Hosts have been read. */
+static int
+read_server(struct topology *topology, const json_t *entry, const char *where,
+	    struct control_error *error)
+{
+	static const char *const known[] = { "name",        "control", "token_file", "ca", "key",
+					     "certificate", "switch",  "port",       NULL };
+	const uint16_t index = topology_n_peers(topology);
+	struct topology_link *link = &topology->links[topology_n_links(topology)];
+	struct topology_end *at = &link->ends[0];
+	const char *name, *port;
+
+	if (args_check_known_at(where, entry, known, error) != 0 ||
+	    read_control(topology, entry, where, &topology->switches[index], error) != 0 ||
+	    args_name_at(where, entry, "switch", TOPOLOGY_NAME_LEN - 1, &name, NULL, error) != 0 ||
+	    args_name_at(where, entry, "port", TOPOLOGY_NAME_LEN - 1, &port, NULL, error) != 0)
+		return -EINVAL;
+	at->switch_index = topology_switch_find(topology, name);
+	if (at->switch_index == TOPOLOGY_NO_SWITCH || topology_is_server(topology, at->switch_index))
+		return fail(error, where, "no switch has the name ", name);
+	snprintf(at->port, sizeof(at->port), "%s", port);
+	if (check_port(topology, at, where, error) != 0)
+		return -EINVAL;
+	for (uint16_t i = 0; i < topology->n_hosts; i++) {
+		if (topology->hosts[i].at.switch_index == at->switch_index &&
+		    strcmp(topology->hosts[i].at.port, port) == 0)
+			return fail(error, where, "a host has the port already: ", port);
+	}
+	topology->switches[index].is_server = true;
+	link->ends[1].switch_index = index;
+	topology->n_servers++;
 	return 0;
 }
 
@@ -285,7 +329,7 @@ free_both:
 
 static int
 read_all(struct topology *topology, const json_t *switches, const json_t *links,
-	 const json_t *hosts, struct control_error *error)
+	 const json_t *servers, const json_t *hosts, struct control_error *error)
 {
 	char where[PATH_LEN];
 	const json_t *entry;
@@ -305,6 +349,11 @@ read_all(struct topology *topology, const json_t *switches, const json_t *links,
 	json_array_foreach(hosts, i, entry) {
 		snprintf(where, sizeof(where), "hosts[%zu]", i);
 		if (read_host(topology, entry, where, (uint16_t)i, error) != 0)
+			return -EINVAL;
+	}
+	json_array_foreach(servers, i, entry) {
+		snprintf(where, sizeof(where), "servers[%zu]", i);
+		if (read_server(topology, entry, where, error) != 0)
 			return -EINVAL;
 	}
 	if (sort_hosts(topology) != 0) {
@@ -340,9 +389,9 @@ hash(struct topology *topology)
 int
 topology_read(json_t *root, const char *source, struct topology *topology, struct control_error *error)
 {
-	static const char *const known[] = { "$schema", "switches",       "links",
+	static const char *const known[] = { "$schema", "switches",       "links", "servers",
 					     "hosts",   "discover_hosts", NULL };
-	const json_t *switches = NULL, *links = NULL, *hosts = NULL;
+	const json_t *switches = NULL, *links = NULL, *servers = NULL, *hosts = NULL;
 	struct topology read = { .root = json_incref(root) };
 	bool present;
 	int ret = -EINVAL;
@@ -350,20 +399,23 @@ topology_read(json_t *root, const char *source, struct topology *topology, struc
 	if (args_check_known_at("", root, known, error) != 0 ||
 	    args_objects_at("", root, "switches", 1, TREE_MAX_SWITCHES, &switches, NULL, error) != 0 ||
 	    args_objects_at("", root, "links", 0, TREE_MAX_LINKS, &links, &present, error) != 0 ||
+	    args_objects_at("", root, "servers", 0, TREE_MAX_SERVERS, &servers, &present, error) != 0 ||
 	    args_objects_at("", root, "hosts", 0, TOPOLOGY_MAX_HOSTS, &hosts, &present, error) != 0)
 		goto failed;
 	read.discover_hosts = !present;
 	if (args_boolean_at("", root, "discover_hosts", &read.discover_hosts, &present, error) != 0)
 		goto failed;
-	read.switches = calloc(json_array_size(switches), sizeof(*read.switches));
-	read.links = calloc(json_array_size(links) + 1, sizeof(*read.links));
+	read.switches = calloc(json_array_size(switches) + json_array_size(servers),
+			       sizeof(*read.switches));
+	read.links = calloc(json_array_size(links) + json_array_size(servers) + 1,
+			    sizeof(*read.links));
 	/* A host may have several links. */
 	read.hosts = calloc(TOPOLOGY_MAX_HOSTS + 1, sizeof(*read.hosts));
 	if (read.switches == NULL || read.links == NULL || read.hosts == NULL || hash(&read) != 0) {
 		control_fail(error, "internal", "out of memory");
 		goto failed;
 	}
-	ret = read_all(&read, switches, links, hosts, error);
+	ret = read_all(&read, switches, links, servers, hosts, error);
 	if (ret == 0) {
 		*topology = read;
 		return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The network as its operator describes it: switches, the links between them, where the hosts are. A JSON file, read once at
- * start and constant afterwards.
+ * The network as its operator describes it: switches, the links between them, parameter servers, where the hosts are. A JSON
+ * file, read once at start and constant afterwards. Servers have numbers and links as switches have, behind all of those.
  */
 #ifndef FANIN_MANAGER_TOPOLOGY_H
 #define FANIN_MANAGER_TOPOLOGY_H
@@ -20,15 +20,24 @@
 #define TOPOLOGY_NO_SWITCH UINT16_MAX
 #define TOPOLOGY_NO_LINK UINT16_MAX
 
+/* A switch, or a parameter server. */
 struct topology_switch {
 	const char *name;
 	const char *control;                             /* path, or ADDRESS:PORT */
 	const char *token_file, *ca, *certificate, *key; /* of TCP; NULL: none */
+	bool is_server;
 };
+
+/* What it is, for people. */
+static inline const char *
+topology_kind(const struct topology_switch *about)
+{
+	return about->is_server ? "server" : "switch";
+}
 
 struct topology_end {
 	uint16_t switch_index;
-	char port[TOPOLOGY_NAME_LEN];
+	char port[TOPOLOGY_NAME_LEN]; /* "": the only one, of a server */
 };
 
 struct topology_link {
@@ -45,11 +54,12 @@ struct topology_host {
 };
 
 struct topology {
-	struct topology_switch *switches;
-	struct topology_link *links;
+	struct topology_switch *switches; /* servers behind them */
+	struct topology_link *links; /* between switches; behind them one for each server, whose first end is at the switch */
 	struct topology_host *hosts;  /* their links, by address */
-	uint16_t n_switches;          /* at most TREE_MAX_SWITCHES */
-	uint16_t n_links;             /* at most TREE_MAX_LINKS */
+	uint16_t n_switches;          /* without servers; at most TREE_MAX_SWITCHES */
+	uint16_t n_links;             /* without servers'; at most TREE_MAX_LINKS */
+	uint16_t n_servers;           /* at most TREE_MAX_SERVERS */
 	uint16_t n_hosts;             /* at most TOPOLOGY_MAX_HOSTS */
 	bool discover_hosts;          /* those that are not listed are asked for at the switches */
 	char hash[TOPOLOGY_HASH_LEN]; /* of all that the file says, however it is written down */
@@ -69,10 +79,38 @@ int topology_load(const char *path, struct topology *topology, struct control_er
 
 void topology_free(struct topology *topology);
 
-/* The index of a switch; TOPOLOGY_NO_SWITCH if there is none of that name. */
+/* The number of switches and servers: what the manager has connections to. */
+static inline uint16_t
+topology_n_peers(const struct topology *topology)
+{
+	return (uint16_t)(topology->n_switches + topology->n_servers);
+}
+
+/* The number of links between switches, and to servers. */
+static inline uint16_t
+topology_n_links(const struct topology *topology)
+{
+	return (uint16_t)(topology->n_links + topology->n_servers);
+}
+
+/* True if an index of switches is that of a server. */
+static inline bool
+topology_is_server(const struct topology *topology, uint16_t index)
+{
+	return index >= topology->n_switches && index < topology_n_peers(topology);
+}
+
+/* The link of a server. index: as of a switch. */
+static inline uint16_t
+topology_server_link(const struct topology *topology, uint16_t index)
+{
+	return (uint16_t)(topology->n_links + index - topology->n_switches);
+}
+
+/* The index of a switch or server; TOPOLOGY_NO_SWITCH if there is none of that name. */
 uint16_t topology_switch_find(const struct topology *topology, const char *name);
 
-/* The index of the link at a port; TOPOLOGY_NO_LINK if there is none. */
+/* The index of the link at a port, of a server's, too; TOPOLOGY_NO_LINK if there is none. */
 uint16_t topology_link_find(const struct topology *topology, uint16_t switch_index, const char *port);
 
 /* A host's link that the file has first. */

@@ -17,8 +17,8 @@ struct branch {
 
 /* All of them: those of a switch stand together, in the order of the links. */
 struct branches {
-	uint16_t first[TREE_MAX_SWITCHES + 1]; /* of each switch; the next one's is its end */
-	struct branch all[2 * TREE_MAX_LINKS];
+	uint16_t first[TREE_MAX_NODES + 1]; /* of each switch; the next one's is its end */
+	struct branch all[2 * TREE_MAX_BRANCHES];
 };
 
 /* One root's tree while it is made. */
@@ -28,10 +28,10 @@ struct attempt {
 	uint16_t n_switches;
 	uint16_t shared; /* links */
 	uint64_t jobs;   /* of all its switches */
-	uint16_t distances[TREE_MAX_SWITCHES];
-	bool included[TREE_MAX_SWITCHES];
-	uint16_t parents[TREE_MAX_SWITCHES]; /* switches */
-	uint16_t links[TREE_MAX_SWITCHES];   /* to the parent */
+	uint16_t distances[TREE_MAX_NODES];
+	bool included[TREE_MAX_NODES];
+	uint16_t parents[TREE_MAX_NODES]; /* switches */
+	uint16_t links[TREE_MAX_NODES];   /* to the parent */
 	uint8_t chosen[TREE_MAX_RANKS];
 };
 
@@ -48,8 +48,8 @@ is_usable(const struct tree_graph *graph, const struct tree_place *place)
 static int
 check(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks)
 {
-	if (graph->n_switches > TREE_MAX_SWITCHES || graph->n_links > TREE_MAX_LINKS ||
-	    n_ranks == 0 || n_ranks > TREE_MAX_RANKS)
+	if (graph->n_switches > TREE_MAX_NODES || graph->n_links > TREE_MAX_BRANCHES ||
+	    graph->n_servers > graph->n_switches || n_ranks == 0 || n_ranks > TREE_MAX_RANKS)
 		return -EINVAL;
 	for (uint16_t i = 0; i < graph->n_links; i++) {
 		if (graph->links[i].a >= graph->n_switches || graph->links[i].b >= graph->n_switches)
@@ -80,7 +80,7 @@ is_branch(const struct tree_graph *graph, const struct tree_link *link)
 static void
 list_branches(const struct tree_graph *graph, struct branches *branches)
 {
-	uint16_t used[TREE_MAX_SWITCHES] = { 0 };
+	uint16_t used[TREE_MAX_NODES] = { 0 };
 
 	for (uint16_t i = 0; i < graph->n_links; i++) {
 		const struct tree_link *link = &graph->links[i];
@@ -107,7 +107,7 @@ static void
 measure(const struct tree_graph *graph, const struct branches *branches, uint16_t root,
 	uint16_t *distances)
 {
-	uint16_t queue[TREE_MAX_SWITCHES];
+	uint16_t queue[TREE_MAX_NODES];
 	uint16_t n_queued = 0;
 
 	for (uint16_t i = 0; i < graph->n_switches; i++)
@@ -185,7 +185,7 @@ distance_of(const struct attempt *attempt, const struct tree_place *place)
 static void
 count_takers(const struct tree_place *places, uint16_t n_ranks, uint16_t *takers)
 {
-	memset(takers, 0, TREE_MAX_SWITCHES * sizeof(*takers));
+	memset(takers, 0, TREE_MAX_NODES * sizeof(*takers));
 	for (uint16_t i = 0; i < n_ranks; i++) {
 		for (uint8_t k = 0; k < places[i].n_switches; k++)
 			takers[places[i].switches[k]] += places[i].n_switches > 1;
@@ -211,7 +211,7 @@ static void
 choose_places(const struct tree_graph *graph, const struct tree_place *places, uint16_t n_ranks,
 	      struct attempt *attempt)
 {
-	uint16_t takers[TREE_MAX_SWITCHES];
+	uint16_t takers[TREE_MAX_NODES];
 
 	for (uint16_t i = 0; i < n_ranks; i++) {
 		if (places[i].n_switches == 1)
@@ -275,6 +275,10 @@ is_better_root(const struct tree_graph *graph, const struct attempt *a, const st
 	uint32_t jobs_a = graph->switches[a->root].jobs;
 	uint32_t jobs_b = graph->switches[b->root].jobs;
 
+	if (graph->n_servers > 0 && graph->switches[a->root].own != graph->switches[b->root].own)
+		return graph->switches[a->root].own < graph->switches[b->root].own;
+	if (graph->n_servers > 0 && jobs_a != jobs_b)
+		return jobs_a < jobs_b;
 	if (a->depth != b->depth)
 		return a->depth < b->depth;
 	if (a->n_switches != b->n_switches)
@@ -291,7 +295,7 @@ static void
 finish(const struct tree_graph *graph, const struct attempt *attempt,
        const struct tree_place *places, uint16_t n_ranks, struct tree *tree)
 {
-	uint16_t node_of[TREE_MAX_SWITCHES];
+	uint16_t node_of[TREE_MAX_NODES];
 
 	tree->n_nodes = 0;
 	tree->depth = attempt->depth;
@@ -331,13 +335,17 @@ tree_build(const struct tree_graph *graph, const struct tree_place *places, uint
 	struct branches branches;
 	struct attempt *best = NULL;
 	struct attempt *next = &attempts[0];
+	uint16_t root = 0;
 	int ret = check(graph, places, n_ranks);
 
 	if (ret != 0)
 		return ret;
 	list_branches(graph, &branches);
-	for (uint16_t root = 0; root < graph->n_switches; root++) {
-		uint16_t most = best == NULL ? FAR - 1 : best->depth;
+	if (graph->n_servers > 0)
+		root = (uint16_t)(graph->n_switches - graph->n_servers);
+	for (; root < graph->n_switches; root++) {
+		/* Of servers the nearest need not be the best. */
+		uint16_t most = best == NULL || graph->n_servers > 0 ? FAR - 1 : best->depth;
 
 		if (!graph->switches[root].usable ||
 		    !try_root(graph, &branches, places, n_ranks, root, most, next) ||

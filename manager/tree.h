@@ -12,20 +12,24 @@
 #include "wire/ranks.h"
 
 #define TREE_MAX_SWITCHES 256
-#define TREE_MAX_LINKS 2048
+#define TREE_MAX_LINKS 2048 /* between switches */
+#define TREE_MAX_SERVERS 64
+#define TREE_MAX_NODES (TREE_MAX_SWITCHES + TREE_MAX_SERVERS)
+#define TREE_MAX_BRANCHES (TREE_MAX_LINKS + TREE_MAX_SERVERS)
 #define TREE_MAX_RANKS FANIN_WIRE_MAX_RANKS
 #define TREE_MAX_CHOICES 4 /* switches that a rank's host is linked to */
 #define TREE_NO_PARENT UINT16_MAX
 
+/* A switch, or a server, which has one link. */
 struct tree_switch {
 	bool usable;   /* lives, is reached, and has room for one more job */
 	uint32_t jobs; /* that it has already */
 	uint32_t own;  /* other trees of this job that it is in */
 };
 
-/* Between two switches; there may be several. */
+/* Between two switches, of which there may be several, or from a switch to a server. */
 struct tree_link {
-	uint16_t a, b; /* switches */
+	uint16_t a, b; /* switches or servers */
 	bool usable;
 	uint32_t jobs; /* whose trees use it already */
 	uint32_t own;  /* other trees of this job that use it */
@@ -34,8 +38,9 @@ struct tree_link {
 struct tree_graph {
 	const struct tree_switch *switches;
 	const struct tree_link *links;
-	uint16_t n_switches; /* at most TREE_MAX_SWITCHES */
-	uint16_t n_links;    /* at most TREE_MAX_LINKS */
+	uint16_t n_switches; /* with servers, which are the last; at most TREE_MAX_NODES */
+	uint16_t n_servers;  /* 0: the tree has a switch as its root, else a server */
+	uint16_t n_links;    /* at most TREE_MAX_BRANCHES */
 };
 
 /* Where a rank's host is; where it has several links, the tree uses one of them. */
@@ -53,7 +58,7 @@ struct tree_node {
 };
 
 struct tree {
-	struct tree_node nodes[TREE_MAX_SWITCHES]; /* the root first */
+	struct tree_node nodes[TREE_MAX_NODES]; /* the root first */
 	uint16_t n_nodes;
 	uint16_t depth;                 /* links between the root and the farthest switch */
 	uint16_t shared;                /* of its links, those that other trees of this job use */
@@ -65,6 +70,9 @@ struct tree {
  * with the fewest switches in its tree, then with the fewest jobs at the root, then in the tree. A switch's parent is one that
  * is in the tree already, or else that with the fewest jobs: so jobs spread over spines. Before jobs are compared, so are other
  * trees of the same job, on links and at the root: these go over different spines as long as there are any.
+ *
+ * If the graph has servers, one of them is the root, with one child. It is one that has no other tree of this job, as long as there is any;
+ * among these one with the fewest jobs, and only then the one of the best tree.
  *
  * Of several switches that a rank's host is linked to, those count that make the tree no deeper: of these one that is in the
  * tree already, then the nearest to the root, then the one that most other ranks can use as well, then the one with the fewest

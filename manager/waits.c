@@ -118,6 +118,7 @@ copy_group(struct waits_job *job, const struct group *group)
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
 		const struct group_node *node = &group->nodes[i];
 
+		job->nodes[i].is_server = i == 0 && group_has_server(group);
 		job->nodes[i].parent = node->parent;
 		job->nodes[i].local = node->local;
 		job->nodes[i].ranks = node->ranks;

@@ -2,6 +2,7 @@
 /*
  * See waits_tree.h. A block is followed from the root down: a switch that misses a child switch waits for what that one waits for. A
  * switch that has nothing of a block has not begun it, if those below it have not sent it up, so it waits for all its children.
+ * Below a parameter server it may have passed on what it had: a server that has some of the block knows which ranks are missing.
  */
 #include "manager/waits_tree.h"
 
@@ -133,8 +134,19 @@ static void
 add_cause(json_t *causes, const struct waits_node *node, const struct fanin_ranks *ranks,
 	  const char *why)
 {
-	json_array_append_new(causes, json_pack("{s:s, s:o, s:s}", "switch", node->switch_name,
-						"ranks", json_ranks(ranks), "why", why));
+	json_array_append_new(causes, json_pack("{s:s, s:s*, s:o, s:s}", "switch", node->switch_name,
+						"kind", node->is_server ? "server" : NULL, "ranks",
+						json_ranks(ranks), "why", why));
+}
+
+/* A node that waits for its parent's result: with the parent's name, if that is a server. */
+static void
+add_sent(json_t *causes, const struct waits_tree *tree, const struct waits_node *node)
+{
+	add_cause(causes, node, &node->ranks, "sent");
+	if (node->parent != TREE_NO_PARENT && tree->nodes[node->parent].is_server)
+		json_object_set_new(json_array_get(causes, json_array_size(causes) - 1), "server",
+				    json_string(tree->nodes[node->parent].switch_name));
 }
 
 /* Hosts at a node: with what its probes have found. */
@@ -162,10 +174,10 @@ child_has_sent(const struct waits_tree *tree, uint16_t index, uint32_t block)
 	return false;
 }
 
-/* What a block waits for at and below a node. */
+/* What a block waits for at and below a node. lacking: the ranks that it may wait for. */
 static void
 explain(const struct waits_tree *tree, uint16_t index, uint32_t block,
-	json_t *causes) /* NOLINT(misc-no-recursion) */
+	const struct fanin_ranks *lacking, json_t *causes) /* NOLINT(misc-no-recursion) */
 {
 	const struct waits_node *node = &tree->nodes[index];
 	const struct waits_block *found = find(node, block);
@@ -178,7 +190,7 @@ explain(const struct waits_tree *tree, uint16_t index, uint32_t block,
 		return;
 	}
 	if (found != NULL && found->sent) {
-		add_cause(causes, node, &node->ranks, "sent");
+		add_sent(causes, tree, node);
 		return;
 	}
 	if (found != NULL)
@@ -188,14 +200,18 @@ explain(const struct waits_tree *tree, uint16_t index, uint32_t block,
 	/* Here it may be done: then only what is between here and the children is left to explain. */
 	here = missing;
 	fanin_ranks_keep(&here, &node->local);
+	fanin_ranks_keep(&here, lacking);
+	if (node->is_server && found != NULL)
+		lacking = &missing;
 	if (!fanin_ranks_is_empty(&here) && !on_its_way)
 		add_missing(causes, node, &here);
 	for (uint16_t i = (uint16_t)(index + 1); i < tree->n_nodes; i++) {
 		const struct waits_node *child = &tree->nodes[i];
 
 		if (child->parent == index && fanin_ranks_meet(&missing, &child->ranks) &&
+		    fanin_ranks_meet(lacking, &child->ranks) &&
 		    (!on_its_way || find(child, block) != NULL))
-			explain(tree, i, block, causes);
+			explain(tree, i, block, lacking, causes);
 	}
 }
 
@@ -243,15 +259,16 @@ waits_tree_describe(const struct waits_node *nodes, uint16_t n_nodes, json_t *ob
 		if (!fanin_ranks_is_empty(&node->not_joined))
 			add_cause(not_joined, node, &node->not_joined, "missing");
 		if (!node->answered)
-			json_array_append_new(unreached,
-					      json_pack("{s:s, s:s}", "switch", node->switch_name,
-							"error", node->error));
+			json_array_append_new(unreached, json_pack("{s:s, s:s*, s:s}", "switch",
+								   node->switch_name, "kind",
+								   node->is_server ? "server" : NULL,
+								   "error", node->error));
 	}
 	all = gather(&tree, &n);
 	for (size_t i = 0; i < n && i < MOST_SHOWN; i++) {
 		json_t *causes = json_array();
 
-		explain(&tree, 0, all[i].block, causes);
+		explain(&tree, 0, all[i].block, &nodes[0].ranks, causes);
 		json_array_append_new(blocks,
 				      json_pack("{s:I, s:I, s:o}", "block",
 						(json_int_t)all[i].block, "since_ms",

@@ -23,9 +23,10 @@ struct waits_block {
 	uint64_t since_ms; /* how long */
 };
 
-/* One switch of the tree, as it was when the question came. */
+/* One switch of the tree, or the server at its root, as it was when the question came. */
 struct waits_node {
 	char switch_name[TOPOLOGY_NAME_LEN];
+	bool is_server; /* what it misses is known by rank, and what is below it may have passed a block on */
 	uint16_t parent;          /* index of its node, which is lower; TREE_NO_PARENT: the root */
 	struct fanin_ranks local; /* the ranks at it */
 	struct fanin_ranks ranks; /* and all behind it */

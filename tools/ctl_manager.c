@@ -50,11 +50,12 @@ manager_version(struct ctl *ctl, int argc, char **argv)
 	return show(ctl, argc, argv, "version", print_version);
 }
 
+/* title: of what they are. */
 static void
-print_switches(const json_t *switches)
+print_switches(const json_t *switches, const char *title)
 {
-	static const char *const headers[] = { "SWITCH", "STATE", ">FOR",    "ADDRESS", ">TREES",
-					       ">JOBS",  ">MOST", "CONTROL", "ERROR",   NULL };
+	const char *headers[] = { title,   "STATE", ">FOR",    "ADDRESS", ">TREES",
+				  ">JOBS", ">MOST", "CONTROL", "ERROR",   NULL };
 	struct ctl_table table;
 	char duration[CTL_NUMBER_LEN];
 	const json_t *entry;
@@ -84,7 +85,11 @@ print_topology(const json_t *result)
 	const json_t *entry;
 	size_t i;
 
-	print_switches(json_object_get(result, "switches"));
+	print_switches(json_object_get(result, "switches"), "SWITCH");
+	if (json_array_size(json_object_get(result, "servers")) > 0) {
+		putchar('\n');
+		print_switches(json_object_get(result, "servers"), "SERVER");
+	}
 	if (json_array_size(json_object_get(result, "links")) > 0) {
 		putchar('\n');
 		ctl_table_start(&table, link_headers);
@@ -307,7 +312,7 @@ manager_jobs_destroy(struct ctl *ctl, int argc, char **argv)
 
 const struct ctl_command ctl_manager_commands[] = {
 	{ "version", NULL, "", "version and topology of the manager", NULL, manager_version },
-	{ "topology", NULL, "", "switches, links and hosts, and which of them live", NULL,
+	{ "topology", NULL, "", "switches, links, servers and hosts, and which of them live", NULL,
 	  manager_topology },
 	{ "jobs", NULL, "", "jobs with their states, and what is still to be removed", NULL,
 	  manager_jobs },

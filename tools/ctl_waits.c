@@ -216,6 +216,11 @@ print_cause(const json_t *cause)
 {
 	const char *why = ctl_string(cause, "why");
 
+	if (strcmp(why, "sent") == 0 && ctl_string(cause, "server")[0] != '\0') {
+		printf("the result of server %s, to which %s has sent it",
+		       ctl_string(cause, "server"), ctl_string(cause, "switch"));
+		return;
+	}
 	if (strcmp(why, "missing") != 0) {
 		printf(strcmp(why, "sent") == 0 ? "the result that %s has asked for"
 						: "%s, which can't be asked",
@@ -296,8 +301,9 @@ print_tree_waits(const json_t *job)
 
 	tree_name(job, name, sizeof(name));
 	json_array_foreach(json_object_get(job, "unreached"), i, error)
-		printf("switch %s of job %s can't be asked: %s\n", ctl_string(error, "switch"),
-		       name, ctl_string(error, "error"));
+		printf("%s %s of job %s can't be asked: %s\n",
+		       ctl_string(error, "kind")[0] == '\0' ? "switch" : ctl_string(error, "kind"),
+		       ctl_string(error, "switch"), name, ctl_string(error, "error"));
 	if (print_without_run(job))
 		return;
 	json_array_foreach(blocks, i, block) {

@@ -192,6 +192,18 @@ def hosts_hear_what_became_of_their_tree_while_the_manager_was_away():
                              f"whether the tree is gone, in: {error['message']}")
 
 
+@case()
+def a_job_that_the_manager_has_ended_fails_at_once_and_says_why():
+    with running_lab(2) as lab, FakeManager(lab) as manager:
+        ranks = [spawn_by_name(lab, host, manager=manager.address, size=2, rank=host, iters=1000000, check=False, bytes=KIB,
+                               timeout_ms=600000) for host in range(2)]
+        wait_until(lambda: len(manager.told("heartbeat")) >= 2, 60, "heartbeats of both hosts")
+        manager.tell({"event": "job_destroyed", "job": "job", "reason": "server s0 is lost"})
+        for report in reports_of(lab, ranks, 30):
+            expect_equal(report["error"]["code"], "manager", f"code of {report['error']}")
+            expect("has ended the job: server s0 is lost" in report["error"]["message"], report["error"]["message"])
+
+
 @case(120)
 def who_has_left_after_others_were_away_is_not_blamed():
     """It may have given up because of them a moment before the others, who would have."""

@@ -123,7 +123,7 @@ check_nothing_left(void)
 	ck_assert(TAILQ_EMPTY(&manager_rig.manager->groups));
 	ck_assert_uint_eq(manager_rig.manager->n_jobs, 0);
 	ck_assert(TAILQ_EMPTY(&manager_rig.manager->removals));
-	for (unsigned int i = 0; i < MANAGER_RIG_SWITCHES; i++)
+	for (unsigned int i = 0; i < manager_rig.n_peers; i++)
 		ck_assert_uint_eq(json_object_size(manager_rig.jobs[i]), 0);
 }
 
@@ -139,7 +139,7 @@ static inline void
 limit_jobs(uint32_t max_jobs)
 {
 	manager_rig.max_jobs = max_jobs;
-	for (uint16_t i = 0; i < MANAGER_RIG_SWITCHES; i++)
+	for (uint16_t i = 0; i < manager_rig.n_peers; i++)
 		manager_rig_look_at(i);
 	manager_rig_serve_all();
 }

@@ -14,6 +14,7 @@
 #include <sqlite3.h>
 
 #include "control/log.h"
+#include "manager/move.h"
 #include "manager/reconcile.h"
 
 #define MTU 9000
@@ -31,6 +32,11 @@ static const char topology[] =
 	"{\"ip\":\"10.0.2.1\",\"switch\":\"leaf2\",\"port\":\"h0\"}]},"
 	"{\"ip\":\"10.0.1.1\",\"switch\":\"leaf1\",\"port\":\"h0\"}]}";
 
+/* Of the parameter servers. */
+static const char servers_listed[] =
+	"[{\"name\":\"server0\",\"control\":\"/none\",\"switch\":\"spine0\",\"port\":\"s0\"},"
+	"{\"name\":\"server1\",\"control\":\"/none\",\"switch\":\"spine1\",\"port\":\"s0\"}]";
+
 /* The test's end of a connection. */
 struct end {
 	FILE *stream; /* NULL: there is none */
@@ -39,10 +45,17 @@ struct end {
 struct manager_rig manager_rig;
 
 static char directory[] = "/tmp/fanin-jobs-XXXXXX";
-static struct end switches[MANAGER_RIG_SWITCHES];
+static struct end switches[MANAGER_RIG_PEERS];
 static struct end hosts[MANAGER_RIG_HOSTS];
 static struct control_service service; /* of the hosts' connections */
-static const char *const port_names[MANAGER_RIG_PORTS] = { "u0", "u1", "u2", "p0", "p1", "p2", "h0" };
+static const char *const port_names[MANAGER_RIG_PORTS] = { "u0", "u1", "u2", "p0",
+							   "p1", "p2", "h0", "s0" };
+
+static bool
+is_server(uint16_t index)
+{
+	return index >= MANAGER_RIG_SWITCHES;
+}
 
 /* A connection whose one end is in *stream. */
 static struct end
@@ -95,12 +108,13 @@ list_jobs(uint16_t index)
 
 /*
  * As `version` of a switch tells them: one that is usual, one for reproducible jobs, whose slots hold more and whose shape is not told, as
- * switches did once, one of multicast, and one of a shape that no manager knows.
+ * switches did once, one of multicast, one of parameter servers, and one of a shape that no manager knows.
  */
 static const char handlers[] =
 	"[{\"name\":\"usual\",\"default\":true,\"in_order\":false,\"shape\":\"tree\",\"slot_mbufs\":{\"fixed\":1}},"
 	"{\"name\":\"ordered\",\"default\":false,\"in_order\":true,\"slot_mbufs\":{\"per_pair\":1}},"
 	"{\"name\":\"casting\",\"default\":false,\"in_order\":false,\"shape\":\"multicast\",\"slot_mbufs\":{}},"
+	"{\"name\":\"serving\",\"default\":false,\"in_order\":false,\"shape\":\"server\",\"slot_mbufs\":{\"fixed\":1}},"
 	"{\"name\":\"strange\",\"default\":false,\"in_order\":false,\"shape\":\"moebius\",\"slot_mbufs\":{}}]";
 
 /* And those of another build. */
@@ -109,13 +123,25 @@ static const char other_handlers[] =
 	"{\"name\":\"usual\",\"default\":false,\"in_order\":false,\"slot_mbufs\":{\"fixed\":1}},"
 	"{\"name\":\"casting\",\"default\":false,\"in_order\":false,\"shape\":\"tree\",\"slot_mbufs\":{\"fixed\":1}}]";
 
+static const char server_handlers[] =
+	"[{\"name\":\"serving\",\"default\":true,\"in_order\":false,\"shape\":\"server\",\"slot_mbufs\":{\"fixed\":1}}]";
+
 static json_t *
 list_handlers(uint16_t index)
 {
 	/* As switches told them once. */
 	if (manager_rig.has_old_handlers[index])
 		return json_pack("[{s:s}]", "name", "usual");
+	if (is_server(index))
+		return json_loads(server_handlers, 0, NULL);
 	return json_loads(manager_rig.has_other_handlers[index] ? other_handlers : handlers, 0, NULL);
+}
+
+/* A server has the last one only. */
+static size_t
+first_port(uint16_t index)
+{
+	return is_server(index) ? MANAGER_RIG_PORTS - 1 : 0;
 }
 
 static json_t *
@@ -123,7 +149,7 @@ list_ports(uint16_t index)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < MANAGER_RIG_PORTS; i++)
+	for (size_t i = first_port(index); i < MANAGER_RIG_PORTS; i++)
 		json_array_append_new(list,
 				      json_pack("{s:s, s:i, s:b}", "name", port_names[i], "mtu",
 						MTU, "link", !manager_rig.port_is_down[index][i]));
@@ -136,12 +162,34 @@ list_ports_down(uint16_t index)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < MANAGER_RIG_PORTS; i++) {
+	for (size_t i = first_port(index); i < MANAGER_RIG_PORTS; i++) {
 		if (manager_rig.port_is_down[index][i])
 			json_array_append_new(list, json_string(port_names[i]));
 	}
 	return json_pack("{s:i, s:o}", "jobs", (int)json_object_size(manager_rig.jobs[index]),
 			 "ports_down", list);
+}
+
+/*
+ * A server has one member, with all ranks, and a switch at most one parent: what real ones refuse, the manager never asks for.
+ */
+static void
+check_create(uint16_t index, const json_t *args)
+{
+	const json_t *members = json_object_get(args, "members");
+	const json_t *parent = json_object_get(args, "parent");
+	const bool serving = strcmp(json_string_value(json_object_get(args, "handler")),
+				    "serving") == 0;
+
+	ck_assert(serving || (!is_server(index) && json_object_get(parent, "server") == NULL));
+	ck_assert(!serving || is_server(index) || parent != NULL);
+	if (!is_server(index))
+		return;
+	ck_assert_uint_eq(json_array_size(members), 1);
+	ck_assert_uint_eq(json_array_size(json_object_get(json_array_get(members, 0), "ranks")),
+			  (size_t)json_integer_value(json_object_get(args, "size")));
+	ck_assert_ptr_null(parent);
+	ck_assert_ptr_nonnull(json_object_get(args, "slots"));
 }
 
 static json_t *
@@ -155,6 +203,7 @@ create_or_destroy(uint16_t index, const char *command, const json_t *args, const
 		const bool full = manager_rig.full[index] ||
 				  json_object_size(manager_rig.jobs[index]) >= manager_rig.max_jobs;
 
+		check_create(index, args);
 		*code = full ? "no_room" : "exists";
 		if (full || json_object_get(manager_rig.jobs[index], number) != NULL)
 			return NULL;
@@ -205,8 +254,10 @@ obey(uint16_t index, const json_t *asked, const char **code)
 
 	snprintf(ip, sizeof(ip), "10.1.0.%u", index);
 	if (strcmp(command, "version") == 0)
-		return json_pack("{s:s, s:s, s:i, s:o}", "ip", ip, "mac", "02:fa:00:00:00:01",
-				 "udp_port", 21930, "handlers", list_handlers(index));
+		return json_pack("{s:s, s:s, s:i, s:o, s:s*}", "ip", ip, "mac", "02:fa:00:00:00:01",
+				 "udp_port", 21930, "handlers", list_handlers(index), "kind",
+				 is_server(index) != manager_rig.is_other_kind[index] ? "server"
+										      : NULL);
 	if (strcmp(command, "ports.list") == 0)
 		return list_ports(index);
 	if (strcmp(command, "routes.list") == 0)
@@ -252,8 +303,9 @@ manager_rig_serve_switch(uint16_t index)
 	return n;
 }
 
-void
-manager_rig_raise(uint16_t index)
+/* The connection is made, and the first questions are asked. */
+static void
+open_line(uint16_t index)
 {
 	struct peer *peer = &manager_rig.manager->peers[index];
 	struct stream stream;
@@ -262,6 +314,23 @@ manager_rig_raise(uint16_t index)
 	control_client_start(&peer->line, &peer->service, &stream, 0);
 	peer->state = PEER_LEARNING;
 	reconcile_ready(manager_rig.manager, peer);
+}
+
+void
+manager_rig_try(uint16_t index)
+{
+	open_line(index);
+	ck_assert(manager_rig_serve_one(index));
+	if (manager_rig.manager->peers[index].state == PEER_DOWN)
+		close_end(&switches[index]);
+}
+
+void
+manager_rig_raise(uint16_t index)
+{
+	struct peer *peer = &manager_rig.manager->peers[index];
+
+	open_line(index);
 	/* What it is, its ports, routes and jobs. */
 	for (unsigned int i = 0; i < 4; i++)
 		ck_assert(manager_rig_serve_one(index));
@@ -288,7 +357,9 @@ manager_rig_serve_all(void)
 
 	do {
 		n = 0;
-		for (uint16_t i = 0; i < MANAGER_RIG_SWITCHES; i++)
+		/* As at the end of each turn. */
+		moves_end_jobs(manager_rig.manager);
+		for (uint16_t i = 0; i < manager_rig.n_peers; i++)
 			n += manager_rig_serve_switch(i);
 	} while (n > 0);
 }
@@ -300,7 +371,7 @@ start_manager(void)
 
 	ck_assert_msg(manager_open(&manager_rig.config, &manager_rig.manager, error) == 0, "%s",
 		      error);
-	for (uint16_t i = 0; i < MANAGER_RIG_SWITCHES; i++)
+	for (uint16_t i = 0; i < manager_rig.n_peers; i++)
 		manager_rig_raise(i);
 }
 
@@ -309,7 +380,7 @@ close_manager(void)
 {
 	manager_close(manager_rig.manager);
 	manager_rig.manager = NULL;
-	for (uint16_t i = 0; i < MANAGER_RIG_SWITCHES; i++)
+	for (uint16_t i = 0; i < manager_rig.n_peers; i++)
 		close_end(&switches[i]);
 }
 
@@ -354,7 +425,8 @@ begin(json_t *root)
 	manager_rig.config.grace_ms = 60000;
 	manager_rig.config.trees = 1;
 	manager_rig.max_jobs = 8;
-	for (unsigned int i = 0; i < MANAGER_RIG_SWITCHES; i++)
+	manager_rig.n_peers = topology_n_peers(&manager_rig.config.topology);
+	for (unsigned int i = 0; i < MANAGER_RIG_PEERS; i++)
 		manager_rig.jobs[i] = json_object();
 	start_manager();
 	service.options.line_max = 1 << 16;
@@ -370,6 +442,15 @@ void
 manager_rig_begin(void)
 {
 	begin(json_loads(topology, 0, NULL));
+}
+
+void
+manager_rig_begin_servers(void)
+{
+	json_t *root = json_loads(topology, 0, NULL);
+
+	json_object_set_new(root, "servers", json_loads(servers_listed, 0, NULL));
+	begin(root);
 }
 
 void
@@ -391,7 +472,7 @@ manager_rig_end(void)
 		control_client_stop(&manager_rig.clients[i]);
 		close_end(&hosts[i]);
 	}
-	for (unsigned int i = 0; i < MANAGER_RIG_SWITCHES; i++) {
+	for (unsigned int i = 0; i < MANAGER_RIG_PEERS; i++) {
 		json_decref(manager_rig.jobs[i]);
 		json_decref(manager_rig.created[i]);
 		manager_rig.created[i] = NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the manager makes of anything that happens in any order: switches fail, come back, are full or restart, what they
- * have done is not heard, ports go down, hosts come and go, the manager is killed.
+ * have done is not heard, ports go down, hosts come and go, the manager is killed. The same with parameter servers, which fail
+ * as switches do.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,11 +20,36 @@
 #include "tests/unit/manager_jobs_rig.h"
 #include "tests/unit/suites.h"
 
+/* What the rig's jobs are, with servers or without. */
+static const char *
+handler(void)
+{
+	return manager_rig.n_peers > MANAGER_RIG_SWITCHES ? "serving" : "auto";
+}
+
+/* A job that runs has all of its trees, each with a server at its root or none. */
+static void
+check_trees(struct group *group)
+{
+	const bool serving = manager_rig.n_peers > MANAGER_RIG_SWITCHES;
+
+	for (uint16_t i = 0; group != NULL && group->state == GROUP_NETWORK && i < group->n_trees;
+	     i++) {
+		const struct group *tree = tree_of(group, i);
+
+		check_runs(tree);
+		ck_assert_str_eq(tree->ending, "");
+		for (uint16_t k = 0; k < tree->n_nodes; k++)
+			ck_assert_int_eq(tree->nodes[k].switch_index >= MANAGER_RIG_SWITCHES,
+					 serving && k == 0);
+	}
+}
+
 /* One thing that happens by chance: mostly a switch answers. */
 static void
 happen(struct random *random)
 {
-	const uint16_t index = (uint16_t)random_below(random, MANAGER_RIG_SWITCHES);
+	const uint16_t index = (uint16_t)random_below(random, manager_rig.n_peers);
 
 	switch (random_below(random, 16)) {
 	case 0:
@@ -60,8 +86,9 @@ happen(struct random *random)
 	default:
 		manager_rig_serve_one(index);
 	}
+	moves_end_jobs(manager_rig.manager);
 	/* What a switch has is known as of its last answer, whatever has failed. */
-	for (uint16_t i = 0; i < MANAGER_RIG_SWITCHES; i++) {
+	for (uint16_t i = 0; i < manager_rig.n_peers; i++) {
 		if (manager_rig_is_up(i))
 			ck_assert_uint_eq(manager_rig.manager->peers[i].jobs,
 					  json_object_size(manager_rig.jobs[i]));
@@ -72,7 +99,7 @@ happen(struct random *random)
 static void
 heal(void)
 {
-	for (uint16_t i = 0; i < MANAGER_RIG_SWITCHES; i++) {
+	for (uint16_t i = 0; i < manager_rig.n_peers; i++) {
 		manager_rig.full[i] = false;
 		memset(manager_rig.port_is_down[i], 0, sizeof(manager_rig.port_is_down[i]));
 		if (!manager_rig_is_up(i))
@@ -81,7 +108,7 @@ heal(void)
 	manager_rig_serve_all();
 	discover_tick(manager_rig.manager, clock_ms() + 1000);
 	manager_rig_serve_all();
-	for (uint16_t i = 0; i < MANAGER_RIG_SWITCHES; i++)
+	for (uint16_t i = 0; i < manager_rig.n_peers; i++)
 		manager_rig_look_at(i);
 	manager_rig_serve_all();
 	moves_go_on(manager_rig.manager, "the test says so");
@@ -95,14 +122,13 @@ START_TEST(after_anything_a_job_has_all_its_trees_or_is_gone)
 
 	/* Three trees fill the leaves, every other time. */
 	limit_jobs(_i % 2 == 0 ? 8 : 3);
-	join(3);
+	join_with(3, handler(), false);
 	for (unsigned int i = random_below(&random, 120); i > 0; i--)
 		happen(&random);
 	heal();
 	/* If it was not made when the manager was killed, it is gone. */
 	group = group_find(&manager_rig.manager->groups, "j");
-	for (uint16_t i = 0; group != NULL && group->state == GROUP_NETWORK && i < group->n_trees; i++)
-		check_runs(tree_of(group, i));
+	check_trees(group);
 	ck_assert(group == NULL || group->state == GROUP_NETWORK);
 	if (group != NULL)
 		remove_group(manager_rig.manager, group, "the test is over");
@@ -151,9 +177,10 @@ happen_to_host(struct random *random)
 			      group_hex(group->key, key)));
 	} else {
 		ask(rank, host_join,
-		    json_pack("{s:s, s:i, s:i, s:s, s:i, s:b, s:s}", "job", "j", "size",
+		    json_pack("{s:s, s:i, s:i, s:s, s:i, s:s, s:b, s:s}", "job", "j", "size",
 			      MANAGER_RIG_HOSTS, "rank", (int)rank, "ip", ips[rank], "trees", 3,
-			      "fallback", random_below(random, 2), "endpoint", "10.0.0.1:4000"));
+			      "handler", handler(), "fallback", random_below(random, 2), "endpoint",
+			      "10.0.0.1:4000"));
 	}
 	if (random_below(random, 8) == 0)
 		host_end_grace(manager_rig.manager, UINT64_MAX);
@@ -177,8 +204,7 @@ START_TEST(whatever_hosts_do_while_switches_fail_leaves_a_whole_job_or_none)
 	}
 	heal();
 	group = group_find(&manager_rig.manager->groups, "j");
-	for (uint16_t i = 0; group != NULL && group->state == GROUP_NETWORK && i < group->n_trees; i++)
-		check_runs(tree_of(group, i));
+	check_trees(group);
 	ck_assert(group == NULL || group->state != GROUP_INSTALLING);
 	ck_assert(group == NULL || group_has_members(group));
 	if (group != NULL)
@@ -201,12 +227,19 @@ suite_manager_chance(void)
 {
 	Suite *suite = suite_create("manager_chance");
 
-	for (int i = 0; i < 2; i++) {
-		TCase *tcase = tcase_create(i == 0 ? "listed" : "unlisted");
+	static const struct {
+		const char *name;
+		void (*begin)(void);
+	} worlds[] = {
+		{ "listed", manager_rig_begin },
+		{ "unlisted", manager_rig_begin_unlisted },
+		{ "servers", manager_rig_begin_servers },
+	};
 
-		tcase_add_checked_fixture(tcase,
-					  i == 0 ? manager_rig_begin : manager_rig_begin_unlisted,
-					  manager_rig_end);
+	for (size_t i = 0; i < sizeof(worlds) / sizeof(worlds[0]); i++) {
+		TCase *tcase = tcase_create(worlds[i].name);
+
+		tcase_add_checked_fixture(tcase, worlds[i].begin, manager_rig_end);
 		tcase_add_loop_test(tcase, after_anything_a_job_has_all_its_trees_or_is_gone, 0,
 				    repetitions());
 		tcase_add_loop_test(tcase,

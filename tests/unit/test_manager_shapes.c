@@ -216,8 +216,9 @@ START_TEST(a_shape_that_the_manager_does_not_know_is_refused_by_name)
 	if (_i != 0)
 		lose_spines();
 	ck_assert_ptr_null(join_or_ring("strange"));
-	expect_refused("invalid",
-		       "the handler \"strange\" has the shape \"moebius\", expected tree or multicast");
+	expect_refused(
+		"invalid",
+		"the handler \"strange\" has the shape \"moebius\", expected tree, multicast or server");
 	check_nothing_left();
 }
 END_TEST

@@ -698,6 +698,7 @@ START_TEST(the_examples_load_and_the_schemas_know_their_keys)
 	ck_assert_str_eq(config.topology.hash, topology.hash);
 	ck_assert_uint_eq(config.topology.n_switches, 4);
 	ck_assert_uint_eq(config.topology.n_links, 4);
+	ck_assert_uint_eq(config.topology.n_servers, 2);
 	ck_assert_ptr_nonnull(topology_host_find(&config.topology, inet_addr("10.77.1.2")));
 	ck_assert_ptr_null(topology_host_find(&config.topology, inet_addr("10.77.1.9")));
 	manager_config_free(&config);
@@ -774,6 +775,86 @@ START_TEST(a_host_may_have_several_links)
 }
 END_TEST
 
+/* Reads a topology of two switches, a link, a host at a:h0 and these servers. Returns its error, or "". */
+static const char *
+read_servers(const char *servers, struct topology *read)
+{
+	static struct control_error error;
+	char text[1024];
+	json_t *root;
+
+	snprintf(text, sizeof(text),
+		 "{\"switches\": [{\"name\": \"a\", \"control\": \"/a\"}, {\"name\": \"b\", \"control\": \"/b\"}], "
+		 "\"links\": [{\"a\": \"a:up\", \"b\": \"b:up\"}], \"servers\": [%s], "
+		 "\"hosts\": [{\"ip\": \"10.0.0.1\", \"switch\": \"a\", \"port\": \"h0\"}]}",
+		 servers);
+	root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+	ck_assert_msg(root != NULL, "%s", text);
+	error.message[0] = '\0';
+	if (topology_read(root, "t", read, &error) == 0)
+		error.message[0] = '\0';
+	json_decref(root);
+	return error.message;
+}
+
+START_TEST(servers_stand_behind_the_switches_each_with_a_link)
+{
+#define SERVER(name, at, port)                                                                     \
+	"{\"name\": \"" name "\", \"control\": \"/c\", \"switch\": \"" at "\", \"port\": \"" port  \
+	"\"}"
+	static const struct {
+		const char *servers;
+		const char *error;
+	} wrong[] = {
+		{ SERVER("b", "a", "s0"),
+		  "t: servers[0]: two switches or servers have the name \"b\"" },
+		{ SERVER("s", "a", "s0") "," SERVER("s", "b", "s0"),
+		  "t: servers[1]: two switches or servers have the name \"s\"" },
+		{ SERVER("s", "c", "s0"), "t: servers[0]: no switch has the name \"c\"" },
+		{ SERVER("s", "a", "s0") "," SERVER("t", "s", "s0"),
+		  "t: servers[1]: no switch has the name \"s\"" },
+		{ SERVER("s", "a", "up"), "t: servers[0]: a link has the port already: \"up\"" },
+		{ SERVER("s", "a", "h0"), "t: servers[0]: a host has the port already: \"h0\"" },
+		{ SERVER("s", "a", "s0") "," SERVER("t", "a", "s0"),
+		  "t: servers[1]: a link has the port already: \"s0\"" },
+		{ "{\"name\": \"s\", \"control\": \"/c\", \"switch\": \"a\"}",
+		  "t: servers[0].port: missing" },
+		{ "{\"name\": \"s\", \"control\": \"/c\", \"switch\": \"a\", \"port\": \"p\", \"ip\": \"10.0.0.2\"}",
+		  "t: servers[0].ip: unknown argument" },
+		{ "{\"name\": \"s\", \"control\": \"here\", \"switch\": \"a\", \"port\": \"p\"}",
+		  "t: servers[0].control: " },
+	};
+	const struct topology_link *link;
+	struct topology read;
+	uint16_t index;
+
+	ck_assert_str_eq(read_servers(SERVER("s", "b", "s0") "," SERVER("t", "a", "s0"), &read), "");
+	ck_assert_uint_eq(read.n_switches, 2);
+	ck_assert_uint_eq(read.n_links, 1);
+	ck_assert_uint_eq(read.n_servers, 2);
+	index = topology_switch_find(&read, "t");
+	ck_assert_uint_eq(index, 3);
+	ck_assert(topology_is_server(&read, index) && !topology_is_server(&read, 1));
+	ck_assert_str_eq(topology_kind(&read.switches[index]), "server");
+	ck_assert_str_eq(topology_kind(&read.switches[1]), "switch");
+	link = &read.links[topology_server_link(&read, index)];
+	ck_assert_uint_eq(link->ends[0].switch_index, 0);
+	ck_assert_str_eq(link->ends[0].port, "s0");
+	ck_assert_uint_eq(link->ends[1].switch_index, index);
+	ck_assert_uint_eq(topology_link_find(&read, 1, "s0"), topology_server_link(&read, 2));
+	topology_free(&read);
+	ck_assert_str_eq(read_servers("", &read), "");
+	ck_assert_uint_eq(topology_n_peers(&read), 2);
+	topology_free(&read);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		const char *found = read_servers(wrong[i].servers, &read);
+
+		ck_assert_msg(strncmp(found, wrong[i].error, strlen(wrong[i].error)) == 0,
+			      "found \"%s\", expected \"%s\"", found, wrong[i].error);
+	}
+}
+END_TEST
+
 Suite *
 suite_manager_store(void)
 {
@@ -795,6 +876,7 @@ suite_manager_store(void)
 	tcase_add_loop_test(tcase, a_process_that_is_killed_leaves_each_job_there_or_to_be_removed,
 			    0, 3);
 	tcase_add_test(tcase, a_host_may_have_several_links);
+	tcase_add_test(tcase, servers_stand_behind_the_switches_each_with_a_link);
 	tcase_add_test(tcase, the_examples_load_and_the_schemas_know_their_keys);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -14,8 +14,8 @@
 
 /* A graph that a test builds. */
 struct world {
-	struct tree_switch switches[TREE_MAX_SWITCHES];
-	struct tree_link links[TREE_MAX_LINKS];
+	struct tree_switch switches[TREE_MAX_NODES];
+	struct tree_link links[TREE_MAX_BRANCHES];
 	struct tree_graph graph;
 };
 
@@ -48,6 +48,17 @@ make_leaf_spine(uint16_t n_leaves, uint16_t n_spines)
 		for (uint16_t spine = 0; spine < n_spines; spine++)
 			connect_switches(leaf, n_leaves + spine);
 	}
+}
+
+/* A server at a switch; switches are not added any more. */
+static void
+connect_server(uint16_t at)
+{
+	const uint16_t server = world.graph.n_switches++;
+
+	world.graph.n_servers++;
+	world.switches[server].usable = true;
+	connect_switches(server, at);
 }
 
 /* Of hosts with one link each. */
@@ -435,6 +446,81 @@ START_TEST(a_deeper_place_is_not_taken)
 }
 END_TEST
 
+START_TEST(a_server_is_the_root_above_the_switch_that_it_is_at)
+{
+	/* Leaves 0 to 2, spines 3 and 4. */
+	make_leaf_spine(3, 2);
+	connect_server(1);
+	build((uint16_t[]){ 0, 1, 2, 0 }, 4);
+	ck_assert_uint_eq(tree.nodes[0].switch_index, 5);
+	ck_assert(fanin_ranks_is_empty(&tree.nodes[0].local));
+	ck_assert_uint_eq(tree.nodes[0].ranks.words[0], 0xf);
+	ck_assert_uint_eq(tree.nodes[1].switch_index, 1);
+	ck_assert_uint_eq(tree.nodes[1].parent, 0);
+	ck_assert_uint_eq(tree.nodes[1].link, 6);
+	ck_assert_uint_eq(tree.nodes[1].ranks.words[0], 0xf);
+	ck_assert_uint_eq(tree.n_nodes, 5);
+	ck_assert_uint_eq(tree.depth, 3);
+	/* A switch that aggregates alone has no other below it. */
+	build((uint16_t[]){ 1, 1 }, 2);
+	ck_assert_uint_eq(tree.n_nodes, 2);
+	/* Nothing goes through a server. */
+	world.links[2].usable = world.links[3].usable = false;
+	connect_server(1);
+	ck_assert_int_eq(try_to_build((uint16_t[]){ 0, 1 }, 2), -EHOSTUNREACH);
+}
+END_TEST
+
+START_TEST(the_server_with_the_fewest_jobs_is_taken_however_far_it_is)
+{
+	make_leaf_spine(3, 2);
+	connect_server(0);
+	connect_server(1);
+	connect_server(2);
+	for (unsigned int i = 0; i < 9; i++) {
+		build((uint16_t[]){ 0, 0 }, 2);
+		install();
+	}
+	for (uint16_t server = 5; server < 8; server++)
+		ck_assert_uint_eq(world.switches[server].jobs, 3);
+	/* Of those with as many the nearest. */
+	build((uint16_t[]){ 2, 2 }, 2);
+	ck_assert_uint_eq(tree.nodes[0].switch_index, 7);
+	/* A link that is down, a switch or a server that is not there. */
+	world.switches[5].jobs = world.switches[6].jobs = world.switches[7].jobs = 0;
+	world.switches[7].usable = false;
+	world.links[6].usable = false;
+	build((uint16_t[]){ 2, 2 }, 2);
+	ck_assert_uint_eq(tree.nodes[0].switch_index, 6);
+	world.switches[1].usable = false;
+	ck_assert_int_eq(try_to_build((uint16_t[]){ 2, 2 }, 2), -EHOSTUNREACH);
+}
+END_TEST
+
+START_TEST(trees_of_one_job_have_a_server_each_whatever_others_have)
+{
+	unsigned int roots = 0;
+
+	make_leaf_spine(2, 2);
+	connect_server(0);
+	connect_server(0);
+	connect_server(1);
+	world.switches[4].jobs = 7;
+	world.switches[6].jobs = 3;
+	for (unsigned int i = 0; i < 3; i++) {
+		build((uint16_t[]){ 0, 1 }, 2);
+		ck_assert_uint_eq(world.switches[tree.nodes[0].switch_index].own, 0);
+		roots |= 1u << tree.nodes[0].switch_index;
+		install_own();
+	}
+	ck_assert_uint_eq(roots, 0x70);
+	/* Then one that it has. */
+	build((uint16_t[]){ 0, 1 }, 2);
+	ck_assert_uint_eq(world.switches[tree.nodes[0].switch_index].own, 1);
+	ck_assert_uint_eq(tree.nodes[0].switch_index, 5);
+}
+END_TEST
+
 /* Shortest ways between all usable switches, by relaxation. */
 static void
 measure_all(uint16_t distances[][40])
@@ -579,6 +665,73 @@ START_TEST(random_graphs_have_valid_trees_of_the_least_depth)
 }
 END_TEST
 
+START_TEST(random_graphs_with_servers_have_valid_trees_below_the_least_loaded)
+{
+	static uint16_t distances[40][40];
+	struct random random = random_seed((uint64_t)_i + 1000);
+	unsigned int reached = 0;
+
+	for (unsigned int round = 0; round < 50; round++) {
+		uint16_t n = (uint16_t)(2 + random_below(&random, 20));
+		uint16_t n_servers = (uint16_t)(1 + random_below(&random, 6));
+		uint16_t n_ranks = (uint16_t)(1 + random_below(&random, 8));
+		struct tree_place places[8];
+		uint64_t least = UINT64_MAX;
+		int ret;
+
+		start(n);
+		for (uint16_t i = 0; i < 2 * n; i++)
+			connect_switches((uint16_t)(random_below(&random, n)),
+					 (uint16_t)(random_below(&random, n)));
+		for (uint16_t i = 0; i < n_servers; i++)
+			connect_server((uint16_t)(random_below(&random, n)));
+		for (uint16_t i = 0; i < n + n_servers; i++) {
+			world.switches[i].usable = random_below(&random, 12) != 0;
+			world.switches[i].jobs = random_below(&random, 4);
+			world.switches[i].own = random_below(&random, 2);
+		}
+		for (uint16_t i = 0; i < world.graph.n_links; i++)
+			world.links[i].usable = random_below(&random, 12) != 0;
+		for (uint16_t i = 0; i < n_ranks; i++)
+			places[i] = (struct tree_place){
+				.switches = { (uint16_t)(random_below(&random, n)) }, .n_switches = 1
+			};
+		measure_all(distances);
+		for (uint16_t root = n; root < n + n_servers; root++) {
+			uint64_t cost;
+			uint16_t depth = 0;
+
+			for (uint16_t i = 0; i < n_ranks; i++) {
+				if (nearest(distances, root, &places[i]) > depth)
+					depth = nearest(distances, root, &places[i]);
+			}
+			cost = (uint64_t)world.switches[root].own << 40 |
+			       (uint64_t)world.switches[root].jobs << 20 | depth;
+			if (depth < 1000 && cost < least)
+				least = cost;
+		}
+		ret = tree_build(&world.graph, places, n_ranks, &tree);
+		if (least == UINT64_MAX) {
+			ck_assert(ret == -EHOSTUNREACH || ret == -ENOENT);
+			continue;
+		}
+		ck_assert_int_eq(ret, 0);
+		check_tree(places, n_ranks);
+		ck_assert_uint_eq((uint64_t)world.switches[tree.nodes[0].switch_index].own << 40 |
+					  (uint64_t)world.switches[tree.nodes[0].switch_index].jobs
+						  << 20 |
+					  tree.depth,
+				  least);
+		for (uint16_t i = 0; i < tree.n_nodes; i++) {
+			ck_assert_int_eq(tree.nodes[i].switch_index >= n, i == 0);
+			ck_assert_int_eq(tree.nodes[i].parent == 0, i == 1);
+		}
+		reached++;
+	}
+	ck_assert_uint_gt(reached, 5);
+}
+END_TEST
+
 START_TEST(the_largest_network_has_a_tree_over_a_single_spine)
 {
 	struct tree_place places[SOME_RANKS];
@@ -645,7 +798,12 @@ suite_manager_tree(void)
 	tcase_add_test(tcase, a_deeper_place_is_not_taken);
 	tcase_add_test(tcase, the_largest_network_has_a_tree_over_a_single_spine);
 	tcase_add_test(tcase, as_many_ranks_as_can_be_have_a_tree_of_full_switches);
+	tcase_add_test(tcase, a_server_is_the_root_above_the_switch_that_it_is_at);
+	tcase_add_test(tcase, the_server_with_the_fewest_jobs_is_taken_however_far_it_is);
+	tcase_add_test(tcase, trees_of_one_job_have_a_server_each_whatever_others_have);
 	tcase_add_loop_test(tcase, random_graphs_have_valid_trees_of_the_least_depth, 0, 10);
+	tcase_add_loop_test(tcase, random_graphs_with_servers_have_valid_trees_below_the_least_loaded,
+			    0, 10);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

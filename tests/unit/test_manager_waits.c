@@ -229,6 +229,79 @@ START_TEST(junk_among_the_blocks_does_no_harm)
 }
 END_TEST
 
+/* What the first cause of the first block says under a key. */
+static const char *
+first_cause(const char *key)
+{
+	const json_t *block = json_array_get(json_object_get(told, "blocks"), 0);
+	const json_t *cause = json_array_get(json_object_get(block, "waits_for"), 0);
+	const char *text = json_string_value(json_object_get(cause, key));
+
+	return text == NULL ? "" : text;
+}
+
+START_TEST(a_server_knows_which_ranks_it_misses)
+{
+	nodes[0].is_server = true;
+	/* The switches have passed on what they had. */
+	say(0, "[{\"block\":5,\"since_ms\":30,\"for\":\"members\",\"missing\":[4,7]}]");
+	say(1, "[]");
+	say(2, "[]");
+	say(3, "[]");
+	describe();
+	expect_block(0, 5, "agg 7 missing, leaf1 4 missing");
+	ck_assert_str_eq(first_cause("kind"), "");
+	/* Others are in a sum that is not complete yet. */
+	free(nodes[1].blocks);
+	say(1, "[{\"block\":5,\"since_ms\":30,\"for\":\"members\",\"missing\":[0,7]}]");
+	describe();
+	expect_block(0, 5, "agg 7 missing");
+}
+END_TEST
+
+START_TEST(a_block_that_no_server_has_begun_waits_below_it)
+{
+	nodes[0].is_server = true;
+	say(0, "[]");
+	say(1, "[{\"block\":5,\"since_ms\":30,\"for\":\"members\",\"missing\":[3,7]}]");
+	say(2, "[]");
+	say(3, "[]");
+	describe();
+	expect_block(0, 5, "agg 7 missing, leaf1 3 4 5 missing");
+}
+END_TEST
+
+START_TEST(a_server_that_a_sum_was_sent_to_is_named)
+{
+	nodes[0].is_server = true;
+	say(0, "[]");
+	say(1, "[{\"block\":5,\"since_ms\":10,\"for\":\"parent\",\"missing\":[]}]");
+	say(2, "[]");
+	say(3, "[]");
+	describe();
+	expect_block(0, 5, "agg 0 1 2 3 4 5 6 7 sent");
+	ck_assert_str_eq(first_cause("server"), "core");
+}
+END_TEST
+
+START_TEST(a_server_that_does_not_answer_is_named)
+{
+	const json_t *unreached;
+
+	nodes[0].is_server = true;
+	strcpy(nodes[0].error, "the connection was lost");
+	say(1, "[{\"block\":5,\"since_ms\":10,\"for\":\"parent\",\"missing\":[]}]");
+	say(2, "[]");
+	say(3, "[]");
+	describe();
+	expect_block(0, 5, "core 0 1 2 3 4 5 6 7 unreached");
+	ck_assert_str_eq(first_cause("kind"), "server");
+	unreached = json_array_get(json_object_get(told, "unreached"), 0);
+	ck_assert_str_eq(json_string_value(json_object_get(unreached, "switch")), "core");
+	ck_assert_str_eq(json_string_value(json_object_get(unreached, "kind")), "server");
+}
+END_TEST
+
 Suite *
 suite_manager_waits(void)
 {
@@ -241,6 +314,10 @@ suite_manager_waits(void)
 	tcase_add_test(tcase, a_switch_that_has_nothing_of_a_block_waits_for_all_its_ranks);
 	tcase_add_test(tcase, what_was_sent_up_is_on_its_way);
 	tcase_add_test(tcase, a_switch_that_does_not_answer_is_the_cause);
+	tcase_add_test(tcase, a_server_knows_which_ranks_it_misses);
+	tcase_add_test(tcase, a_block_that_no_server_has_begun_waits_below_it);
+	tcase_add_test(tcase, a_server_that_a_sum_was_sent_to_is_named);
+	tcase_add_test(tcase, a_server_that_does_not_answer_is_named);
 	tcase_add_test(tcase, sixteen_blocks_are_told_that_wait_longest);
 	tcase_add_test(tcase, ranks_that_have_not_joined_are_told_by_their_own_switch);
 	tcase_add_loop_test(tcase, an_answer_of_another_form_is_no_answer, 0, 4);

@@ -122,6 +122,19 @@ rejoin(struct fanin_comm *comm)
 			       member->config.job, member->first_block);
 }
 
+/* Fails what is in flight: the manager has taken the job off the switches. */
+static void
+job_end(struct fanin_comm *comm)
+{
+	struct fanin_error error;
+	uint64_t away_ns;
+
+	fanin_error_set(&error, 0, "the manager %s has ended the job: %.300s",
+			fanin_manager_address(comm->manager), fanin_manager_ended(comm->manager));
+	fanin_manager_away(comm->manager, &error.missing, &away_ns);
+	comm->protocol->on_switch->abort(comm->engine, FANIN_ERR_MANAGER, &error);
+}
+
 /* Applies what the manager has said meanwhile: where the job continues, or that it can't. */
 static void
 manager_apply_changes(struct fanin_comm *comm)
@@ -146,6 +159,8 @@ manager_apply_changes(struct fanin_comm *comm)
 		memcpy(comm->hint, comm->path_problem, sizeof(comm->path_problem));
 	comm->protocol->on_switch->hint(comm->engine, comm->hint);
 	comm->applied_changes = fanin_manager_changes(comm->manager);
+	if (fanin_manager_ended(comm->manager)[0] != '\0')
+		job_end(comm);
 }
 
 /*

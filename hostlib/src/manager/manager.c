@@ -47,6 +47,12 @@ fanin_manager_stranded(const struct fanin_manager *manager, uint16_t tree)
 	return manager->stranded[tree];
 }
 
+const char *
+fanin_manager_ended(const struct fanin_manager *manager)
+{
+	return manager->ended;
+}
+
 const struct fanin_manager_home *
 fanin_manager_home(const struct fanin_manager *manager, uint16_t tree)
 {

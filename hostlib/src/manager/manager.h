@@ -139,6 +139,9 @@ const char *fanin_manager_problem(const struct fanin_manager *manager);
  */
 const char *fanin_manager_stranded(const struct fanin_manager *manager, uint16_t tree);
 
+/* Returns why the manager has ended the job, which no tree has then; "" if it has not. Likewise. */
+const char *fanin_manager_ended(const struct fanin_manager *manager);
+
 /*
  * Returns where a tree of the job continues, as the manager said after the join; NULL: it has not.
  * Valid until the next poll.

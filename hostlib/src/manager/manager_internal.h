@@ -51,6 +51,7 @@ struct fanin_manager {
 	 * Why each of the job's trees is not available now, as the manager last said; empty: it is.
 	 */
 	char stranded[FANIN_MAX_TREES][FANIN_TEXT_LEN];
+	char ended[FANIN_TEXT_LEN]; /* why the manager has ended the job; empty: it has not */
 };
 
 /* The meaning of a line from the manager. */

@@ -290,6 +290,11 @@ event_note(struct fanin_manager *manager, const json_t *event, const json_t *mes
 
 	if (name == NULL || note_ranks(manager, name, message) || tree < 0 || tree >= FANIN_MAX_TREES)
 		return;
+	if (strcmp(name, "job_destroyed") == 0) {
+		snprintf(manager->ended, sizeof(manager->ended), "%s",
+			 reason != NULL ? reason : "it does not say why");
+		manager->news++;
+	}
 	if (strcmp(name, "no_path") == 0)
 		note_stranded(manager, (uint16_t)tree,
 			      reason != NULL ? reason : "it does not say why");
