@@ -25,7 +25,7 @@
 #define FANIN_MAX_BUFFERS 8
 /* Counters and parameters that a handler may have of its own. */
 #define FANIN_OWN_COUNTERS_MAX 16
-#define FANIN_PARAMETERS_MAX 8
+#define FANIN_PARAMETERS_MAX FANIN_WIRE_PARAMETERS
 
 /* Owner of the slots of a handler's jobs. */
 enum fanin_slots_of {

@@ -23,7 +23,7 @@ local types = {
 	[3] = { name = "ANSWER", direction = "down", body_len = 72, has_number = true },
 	[4] = { name = "REFUSED", direction = "down" },
 	[5] = { name = "JOIN", direction = "up", body_len = 24 },
-	[6] = { name = "JOIN_ACK", direction = "down", body_len = 56 },
+	[6] = { name = "JOIN_ACK", direction = "down", body_len = 128 },
 	[7] = { name = "LEAVE", direction = "up" },
 	[8] = { name = "LEAVE_ACK", direction = "down" },
 	[9] = { name = "KNOWN", direction = "up", has_elements = true },
@@ -35,6 +35,11 @@ local types = {
 	[15] = { name = "SPARSE", direction = "up", has_shard = true },
 	[16] = { name = "SPARSE_RESULT", direction = "down", has_shard = true },
 	[17] = { name = "SPARSE_KNOWN", direction = "up", has_shard = true },
+	[18] = { name = "PARTIAL", direction = "up", has_elements = true },
+	[19] = { name = "GACK", direction = "down" },
+	[20] = { name = "REPEAT", direction = "down", has_elements = true },
+	[21] = { name = "FLUSH", direction = "down" },
+	[22] = { name = "ASK", direction = "down" },
 }
 -- end packet types: written by wire/packets.py from wire/packets.h
 -- What people read for each code, and the codes that more is known of below.
@@ -55,6 +60,7 @@ local function code_of(name)
 end
 local CONTRIBUTION, ANSWER, REFUSED = code_of("CONTRIBUTION"), code_of("ANSWER"), code_of("REFUSED")
 local JOIN, JOIN_ACK, QUERY, PROBE_ACK = code_of("JOIN"), code_of("JOIN_ACK"), code_of("QUERY"), code_of("PROBE_ACK")
+local REPEAT = code_of("REPEAT")
 
 local dtype_names = {
 	[0] = "none", [1] = "i8", [2] = "i16", [3] = "i32", [4] = "i64", [5] = "u8", [6] = "u16", [7] = "u32",
@@ -111,9 +117,12 @@ local f = {
 	flags = ProtoField.uint16("fanin.flags", "Flags", base.HEX),
 	retransmit = ProtoField.bool("fanin.flags.retransmit", "Retransmit", 16, nil, 0x0001,
 		"This contribution was sent before; of a query: the block is overdue"),
+	direct = ProtoField.bool("fanin.flags.direct", "Direct", 16, nil, 0x0002, "A server has asked for it: no switch keeps it"),
 	empty = ProtoField.bool("fanin.flags.empty", "Empty", 16, nil, 0x0004, "Takes part in the block without data"),
 	tagged = ProtoField.bool("fanin.flags.tagged", "Tagged", 16, nil, 0x0008, "A nonce and a code are behind the payload"),
-	unknown_flags = ProtoField.uint16("fanin.flags.unknown", "Undefined", base.HEX, nil, 0xfff2),
+	ce = ProtoField.bool("fanin.flags.ce", "Congestion experienced", 16, nil, 0x0010, "By a contribution on its way"),
+	aecn = ProtoField.bool("fanin.flags.aecn", "Aggregators run short", 16, nil, 0x0020),
+	unknown_flags = ProtoField.uint16("fanin.flags.unknown", "Undefined", base.HEX, nil, 0xffc0),
 	job = ProtoField.uint32("fanin.job", "Job"),
 	epoch = ProtoField.uint32("fanin.epoch", "Epoch"),
 	rank = ProtoField.uint16("fanin.rank", "Rank"),
@@ -156,6 +165,9 @@ local f = {
 	job_tagged = ProtoField.bool("fanin.join.flags.tagged", "Packets are tagged", 32, nil, 0x00000004),
 	job_multicast = ProtoField.bool("fanin.join.flags.multicast", "Packets of each member go to all others", 32, nil, 0x00000008),
 	instance = ProtoField.uint64("fanin.join.instance", "Switch's instance", base.HEX),
+	slots = ProtoField.uint32("fanin.join.slots", "Slots for the job and those that share them"),
+	sharing = ProtoField.uint32("fanin.join.sharing", "Jobs that share the slots"),
+	parameters = ProtoField.bytes("fanin.join.parameters", "Parameters of the job's handler"),
 	tag = ProtoField.bytes("fanin.tag", "Tag"),
 	tag_nonce = ProtoField.bytes("fanin.tag.nonce", "Nonce"),
 	tag_code = ProtoField.bytes("fanin.tag.code", "Code"),
@@ -323,12 +335,15 @@ local function add_header(tree, buffer, pinfo)
 	end
 	local flags = tree:add_le(f.flags, buffer(2, 2))
 	flags:add_le(f.retransmit, buffer(2, 2))
+	flags:add_le(f.direct, buffer(2, 2))
 	flags:add_le(f.empty, buffer(2, 2))
 	flags:add_le(f.tagged, buffer(2, 2))
+	flags:add_le(f.ce, buffer(2, 2))
+	flags:add_le(f.aecn, buffer(2, 2))
 	flags:add_le(f.unknown_flags, buffer(2, 2))
-	if bit.band(buffer(2, 2):le_uint(), 0xfff2) ~= 0 then
+	if bit.band(buffer(2, 2):le_uint(), 0xffc0) ~= 0 then
 		flags:add_proto_expert_info(e.flags)
-	elseif bit.band(buffer(2, 2):le_uint(), 0x0003) ~= 0 and packet_type ~= QUERY then
+	elseif bit.band(buffer(2, 2):le_uint(), 0x0001) ~= 0 and packet_type ~= QUERY then
 		flags:add_proto_expert_info(e.again)
 	end
 	local job = tree:add_le(f.job, buffer(4, 4))
@@ -369,7 +384,7 @@ local function add_header(tree, buffer, pinfo)
 	end
 	tree:add_le(f.progress, buffer(28, 4))
 	tree:add_le(f.key, buffer(32, 8))
-	if packet_type == ANSWER or packet_type == QUERY then
+	if packet_type == ANSWER or packet_type == QUERY or packet_type == REPEAT then
 		tree:add_le(f.way, buffer(40, 8))
 	elseif has_shard(packet_type) then
 		tree:add_le(f.span, buffer(40, 4))
@@ -566,6 +581,9 @@ local function add_join_ack(tree, body, sets)
 		flags:add_proto_expert_info(e.job_flags)
 	end
 	tree:add_le(f.instance, body(48, 8))
+	tree:add_le(f.slots, body(56, 4))
+	tree:add_le(f.sharing, body(60, 4))
+	tree:add(f.parameters, body(64, 64))
 	add_ranks(tree, f.joined, sets[1])
 	return string.format(" %s size %d window %d payload %d %s%s%s%s", state_names[body(8, 2):le_uint()] or "state?",
 		body(10, 2):le_uint(), body(12, 2):le_uint(), body(14, 2):le_uint(), handler,
@@ -614,7 +632,7 @@ end
 -- fixed: bytes before the sets, of which there are n_sets.
 local bodies = {
 	[JOIN] = { add = add_join, title = "Join", fixed = 24, n_sets = 0 },
-	[JOIN_ACK] = { add = add_join_ack, title = "Join answer", fixed = 56, n_sets = 1 },
+	[JOIN_ACK] = { add = add_join_ack, title = "Join answer", fixed = 128, n_sets = 1 },
 	[ANSWER] = { add = add_answer, title = "Answer", fixed = 72, n_sets = 2 },
 	[PROBE_ACK] = { add = add_probe_ack, title = "Probe answer", fixed = 0, n_sets = 2 },
 }

@@ -41,7 +41,17 @@
 	X(SPARSE_RESULT, 16, DOWN, BLOCK, SHARD, ELEMENTS, ZERO,                                      \
 	  "a shard of the result of a sparse block, to all children")                                 \
 	X(SPARSE_KNOWN, 17, UP, BLOCK, SHARD, ELEMENTS, ZERO,                                         \
-	  "a shard of the result of a sparse block, from a tree that is no more")
+	  "a shard of the result of a sparse block, from a tree that is no more")                     \
+	X(PARTIAL, 18, UP, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                           \
+	  "elements of some ranks, combined: `members` says of which")                                \
+	X(GACK, 19, DOWN, BLOCK, NOTHING, ANY, ZERO,                                                  \
+	  "a contribution has come, to the host that it is from")                                     \
+	X(REPEAT, 20, DOWN, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                          \
+	  "the reduced elements once more, to the host that asked")                                   \
+	X(FLUSH, 21, DOWN, BLOCK, NOTHING, ZERO, ZERO,                                                \
+	  "a server wants what the switch has of the block")                                          \
+	X(ASK, 22, DOWN, BLOCK, NOTHING, ZERO, ZERO,                                                  \
+	  "a server lacks the contributions of the ranks in `members`")
 
 enum fanin_type {
 #define FANIN_TYPE_ENUM(name, code, ...) FANIN_TYPE_##name = (code),

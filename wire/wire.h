@@ -33,6 +33,7 @@
 /* Results of job j go to this IPv4 multicast address plus j: 239.192.0.0/14, RFC 2365, organisation-local. */
 #define FANIN_WIRE_GROUPS 0xefc00000u
 #define FANIN_WIRE_MAX_WINDOW 4096
+#define FANIN_WIRE_PARAMETERS 8 /* that a job's handler may have */
 
 /* Contributions come from these UDP ports. */
 #define FANIN_SOURCE_PORT_FIRST 49152
@@ -53,9 +54,13 @@ static_assert(FANIN_WIRE_OPAQUE_MAX <= FANIN_PAYLOAD_ALIGN, "an element fits int
 enum fanin_flag {
 	FANIN_FLAG_RETRANSMIT =
 		1 << 0, /* this contribution was sent before; of a QUERY: the block is overdue */
+	FANIN_FLAG_DIRECT = 1 << 1, /* of a PARTIAL: a server has asked for it, no switch keeps it */
 	FANIN_FLAG_EMPTY =
 		1 << 2, /* takes part without data: `count` is the block's, the payload is left out */
-	FANIN_FLAGS_ALL = FANIN_FLAG_RETRANSMIT | FANIN_FLAG_EMPTY,
+	FANIN_FLAG_CE = 1 << 4,   /* a contribution came with the mark of congestion (RFC 3168) */
+	FANIN_FLAG_AECN = 1 << 5, /* of a RESULT and a REPEAT: aggregators run short */
+	FANIN_FLAGS_ALL = FANIN_FLAG_RETRANSMIT | FANIN_FLAG_DIRECT | FANIN_FLAG_EMPTY |
+			  FANIN_FLAG_CE | FANIN_FLAG_AECN,
 	/* There is a tag behind the payload (wire/tag.h). It is checked and taken off before anything else looks at a packet. */
 	FANIN_FLAG_TAGGED = 1 << 3,
 };
@@ -104,8 +109,12 @@ struct fanin_hdr {
 	uint8_t extension_len32; /* its length in units of 32 bytes */
 	uint32_t progress;       /* sender's oldest unfinished block */
 	uint64_t key;            /* the direction's, of struct fanin_keys */
-	uint64_t members; /* QUERY, ANSWER: the way back; REFUSED: the JOIN's nonce; MULTICAST, DELIVERY: the rank that it is from; else 0 */
-	uint32_t number;  /* of a QUERY, not 0, repeated by its ANSWER; else 0 */
+	/*
+	 * QUERY, ANSWER, REPEAT: the way back; PARTIAL, ASK: a bitmap of ranks; GACK: the sum of the job's sequence numbers; REFUSED: the
+	 * JOIN's nonce; MULTICAST, DELIVERY: the rank that it is from; SPARSE...: which shard it is; else 0.
+	 */
+	uint64_t members;
+	uint32_t number;   /* of a QUERY, not 0, repeated by its ANSWER; else 0 */
 	uint16_t reserved; /* 0 */
 } __attribute__((packed));
 
@@ -153,6 +162,9 @@ struct fanin_join_ack_body {
 	uint64_t cookie;        /* proves that a JOIN is not an old one: it answers this packet */
 	uint32_t flags; /* enum fanin_job_flag; a host doesn't join a job with unknown ones */
 	uint64_t instance; /* of the switch: random, another one after each start; tags are bound to it */
+	uint32_t slots;   /* there, for the job and those that share them with it; 0: none */
+	uint32_t sharing; /* how many jobs these are, at this time; 0 where there are no slots */
+	uint64_t parameters[FANIN_WIRE_PARAMETERS]; /* of the job, as its handler declares them; else 0 */
 } __attribute__((packed));
 
 /* How far a block is at a switch, for the child that asks. Two bits each in ANSWER's states. */
@@ -317,7 +329,7 @@ static_assert(offsetof(struct fanin_hdr, number) == 48, "number");
 static_assert(sizeof(struct fanin_answer_body) == 72, "ANSWER body");
 static_assert(sizeof(struct fanin_probe_ack_body) == 16, "PROBE_ACK body");
 static_assert(sizeof(struct fanin_join_body) == 24, "JOIN body");
-static_assert(sizeof(struct fanin_join_ack_body) == 56, "JOIN_ACK body");
+static_assert(sizeof(struct fanin_join_ack_body) == 128, "JOIN_ACK body");
 static_assert(sizeof(struct fanin_answer_body) + 2 * sizeof(struct fanin_ranks) + FANIN_TAG_LEN +
 			      FANIN_MTU_OVERHEAD <=
 		      1500,

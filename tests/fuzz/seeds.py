@@ -103,7 +103,7 @@ def routed(protocol=6, fragment=0, options=b"", ttl=64, source=b"\x0a\x4d\0\1", 
     return b"\2\xfa\0\0\0\xfe" + b"\2\0\0\0\0\1" + b"\x08\0" + ip + data + padding
 
 
-join_ack = struct.pack("<QHHHHI16sQI", 7, 1, 3, 2, 256, 0, b"single", 8, 0)
+join_ack = struct.pack("<QHHHHI16sQIQ72x", 7, 1, 3, 2, 256, 0, b"single", 8, 0, 9)
 seeds = {
     "one-block": block(0),
     "slots-reused": [f for n in range(12) for f in block(n)],

@@ -335,12 +335,12 @@ def tagged(packet_type, payload, **changes):
 
 @case()
 def tags_are_dissected_behind_the_payload():
-    ack = struct.pack("<QHHHH4s16sQIQ", 5, 1, 2, 8, 1024, bytes([239, 0, 0, 1]), b"single", 9, 4, 0x1122334455667788)
+    ack = struct.pack("<QHHHH4s16sQIQ72x", 5, 1, 2, 8, 1024, bytes([239, 0, 0, 1]), b"single", 9, 4, 0x1122334455667788)
     shape = {"dtype": "f32", "op": "sum"}
     frames = [tagged(CONTRIBUTION, FLOATS, count=16, **shape), tagged(JOIN_ACK, ack),
               tagged(CONTRIBUTION, b"", count=0, **shape), tagged(QUERY, b"", number=1),
               # That of a job without tags.
-              packet(header(JOIN_ACK, 7, 1, ack[:44] + bytes(12)), "02:fa:00:00:01:01", "10.77.0.1")]
+              packet(header(JOIN_ACK, 7, 1, ack[:44] + bytes(84)), "02:fa:00:00:01:01", "10.77.0.1")]
     short = packet(header(CONTRIBUTION, 7, 1, bytes(31), flags=8, count=0, **shape), "02:fa:00:00:01:01", "10.77.0.1")
     frames = list(enumerate(frames))
     with tempfile.TemporaryDirectory() as directory:
@@ -370,7 +370,7 @@ def by_hand(packet_type, payload=b"", job=7, **changes):
 
 
 def ack_body(state=1, size=2, handler=b"single", flags=4):
-    return struct.pack("<QHHHH4s16sQIQQ", 5, state, size, 8, 1024, bytes([239, 0, 0, 1]), handler, 9, flags, 3, 1)
+    return struct.pack("<QHHHH4s16sQIQII64xQ", 5, state, size, 8, 1024, bytes([239, 0, 0, 1]), handler, 9, flags, 3, 16, 1, 1)
 
 
 def faults_of(place, frames):
@@ -432,7 +432,7 @@ def set_bytes(ranks, n_ranks):
 
 @case()
 def sets_of_ranks_are_dissected():
-    fixed = ack_body(size=1000)[:56]
+    fixed = ack_body(size=1000)[:128]
     joined = set_bytes([0, *range(64, 128), 999], 1000)
     missing, gone = set_bytes([3, 70, *range(900, 904)], 1000), set_bytes([70, 998], 1000)
     answer = bytes(64) + struct.pack("<HB5x", 1, 2)

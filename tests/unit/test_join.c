@@ -668,7 +668,7 @@ START_TEST(an_answer_without_the_set_of_ranks_is_refused)
 	net.lies = UINT32_MAX;
 	add_many_ack(&none, fanin_join_ack_len(MANY) - 8);
 	ck_assert_int_eq(join(), FANIN_ERR_JOIN_REFUSED);
-	ck_assert_msg(strstr(error.text, "has 560 bytes, expected 568") != NULL, "%s", error.text);
+	ck_assert_msg(strstr(error.text, "has 632 bytes, expected 640") != NULL, "%s", error.text);
 }
 END_TEST
 
