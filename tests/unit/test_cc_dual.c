@@ -265,12 +265,12 @@ START_TEST(no_mark_no_cut_whatever_progress_and_alpha_are)
 	path.behind = 0;
 	path_settle(&path, 16, 1);
 	path.dual.awd = W;
-	/* The leader of all: its own progress 8, the others' 0: sum = 3 * (a - 1) + (a + 7) for a = acked - 8. */
+	/* The leader of all: its own progress 8, the others' 0: the sum is 4 a + 8 if the first block without result is a. */
 	path.behind = 8;
 	for (unsigned i = 0; i < 500; i++) {
 		const double before = path.dual.cwd;
 
-		path.sum = 4 * (uint64_t)(path.acked + 1 - 8) - 4 + 8;
+		path.sum = 4 * (uint64_t)(path.acked + 1 - 8) + 8;
 		path_ack(&path, false);
 		ck_assert_double_eq(path.dual.p, 2);
 		ck_assert_double_ge(path.dual.cwd, before);
@@ -331,7 +331,7 @@ START_TEST(progress_is_a_share_of_the_average)
 	 */
 	struct fanin_dual_sample sample = { .gacked = 110,
 					    .aacked = 100,
-					    .sum = 109 + 104 + 101 + 101 };
+					    .sum = 110 + 105 + 102 + 102 };
 
 	ck_assert_double_eq(fanin_dual_progress(&sample, 4, 2), 2);
 	ck_assert_double_eq_tol(fanin_dual_progress(&sample, 4, 10), 40.0 / 19, TINY);
@@ -347,9 +347,9 @@ START_TEST(progress_is_a_share_of_the_average)
 	sample.gacked = 99;
 	ck_assert_double_eq(fanin_dual_progress(&sample, 4, 2), 0);
 	/* No rank is ahead of the last result, or it is newer than the sum: 1. */
-	sample = (struct fanin_dual_sample){ .gacked = 100, .aacked = 100, .sum = 4 * 99 };
+	sample = (struct fanin_dual_sample){ .gacked = 100, .aacked = 100, .sum = 4 * 100 };
 	ck_assert_double_eq(fanin_dual_progress(&sample, 4, 2), 1);
-	sample.sum = 4 * 99 - 3;
+	sample.sum = 4 * 100 - 3;
 	ck_assert_double_eq(fanin_dual_progress(&sample, 4, 2), 1);
 }
 END_TEST
@@ -364,7 +364,7 @@ START_TEST(sums_are_of_64_bits_and_blocks_wrap)
 	const uint64_t first = (UINT64_C(1) << 32) - 2;
 
 	for (unsigned rank = 0; rank < 64; rank++)
-		sample.sum += first + rank;
+		sample.sum += first + rank + 1;
 	ck_assert_uint_gt(sample.sum, UINT64_C(1) << 37);
 	ck_assert_double_eq_tol(fanin_dual_progress(&sample, 64, 2), 22.0 / 65, TINY);
 
@@ -415,7 +415,7 @@ START_TEST(the_sum_in_the_gack_changes_the_cut)
 		path.behind = ranks[i].own;
 		while (path.dual.rounds < 2) {
 			/* After this GACK: acked + 1 - own blocks have results; the last gradients are 12 and 4 behind that. */
-			path.sum = 2 * (uint64_t)(path.acked + 1 - ranks[i].own) - 2 + 16;
+			path.sum = 2 * (uint64_t)(path.acked + 1 - ranks[i].own) + 16;
 			path_ack(&path, true);
 		}
 		ck_assert_double_eq_tol(path.dual.p, ranks[i].p, TINY);
@@ -431,7 +431,7 @@ START_TEST(the_sum_in_the_gack_changes_the_cut)
 		path.behind = 6;
 		while (path.dual.rounds < 2) {
 			/* The other rank has 18 blocks or 2: the average is 12 or 4, p is 1/2 or 3/2. */
-			path.sum = 2 * (uint64_t)(path.acked + 1 - 6) - 2 + (i == 0 ? 24 : 8);
+			path.sum = 2 * (uint64_t)(path.acked + 1 - 6) + (i == 0 ? 24 : 8);
 			path_ack(&path, true);
 		}
 		ck_assert_double_eq_tol(path.dual.cwd,
