@@ -77,6 +77,8 @@ struct rig_host {
 	uint64_t others;
 	void (*poll)(struct rig_host *host, void *user);
 	void *user;
+	void (*receive)(struct rig_host *host, const void *frame, uint32_t len, void *user);
+	void *receive_user;
 	struct rte_mbuf *building; /* reserved; NULL: nothing is */
 };
 
@@ -562,8 +564,12 @@ host_receive(struct rig_host *host, struct rte_mbuf *mbuf)
 		rig_host_wake(host, host->end.rig->now_ns);
 		return;
 	}
-	if (!host_answers_arp(host, mbuf))
+	if (!host_answers_arp(host, mbuf)) {
 		host->others++;
+		if (host->receive != NULL)
+			host->receive(host, rte_pktmbuf_mtod(mbuf, const void *), mbuf->data_len,
+				      host->receive_user);
+	}
 	rte_pktmbuf_free(mbuf);
 }
 
@@ -681,6 +687,16 @@ rig_host_set_poll(struct rig_host *host, void (*poll)(struct rig_host *host, voi
 {
 	host->poll = poll;
 	host->user = user;
+}
+
+void
+rig_host_set_receive(struct rig_host *host,
+		     void (*receive)(struct rig_host *host, const void *frame, uint32_t len,
+				     void *user),
+		     void *user)
+{
+	host->receive = receive;
+	host->receive_user = user;
 }
 
 struct rig_traffic

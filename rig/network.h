@@ -112,6 +112,15 @@ struct fanin_transport *rig_host_transport(struct rig_host *host);
 void rig_host_set_poll(struct rig_host *host, void (*poll)(struct rig_host *host, void *user),
 		       void *user);
 
+/*
+ * Called with each frame for the host that is not for its transport, ARP left out, as another program
+ * on it would get it. The frame is valid during the call. Such frames count in rig_host_others all the same.
+ */
+void rig_host_set_receive(struct rig_host *host,
+			  void (*receive)(struct rig_host *host, const void *frame, uint32_t len,
+					  void *user),
+			  void *user);
+
 /* The host wants to be called at this time, or earlier. */
 void rig_host_wake(struct rig_host *host, uint64_t at_ns);
 
