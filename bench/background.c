@@ -219,25 +219,12 @@ udp_send(struct path *path)
 	return path->udp_next_ns < path->udp_end_ns ? path->udp_next_ns : UINT64_MAX;
 }
 
-/* Results of jobs are flooded. */
-static void
-drop_results(struct rig_host *host)
-{
-	struct fanin_transport *transport = rig_host_transport(host);
-	struct fanin_frame frames[32];
-	unsigned int n;
-
-	while ((n = transport->ops->rx_burst(transport, frames, RTE_DIM(frames))) != 0)
-		transport->ops->rx_release(transport, frames, n);
-}
-
 static void
 source_poll(struct rig_host *host, void *user)
 {
 	struct path *path = user;
 	uint64_t due_ns = flows_begin(path);
 
-	drop_results(host);
 	due_ns = RTE_MIN(due_ns, udp_send(path));
 	flows_on_time(path);
 	if (path->active != NULL)
@@ -247,7 +234,7 @@ source_poll(struct rig_host *host, void *user)
 }
 
 static void
-source_receive(struct rig_host *host, const void *frame, uint32_t len, void *user)
+source_take(struct rig_host *host, const void *frame, uint32_t len, void *user)
 {
 	struct path *path = user;
 	struct background *background = path->background;
@@ -269,7 +256,7 @@ source_receive(struct rig_host *host, const void *frame, uint32_t len, void *use
 }
 
 static void
-sink_receive(struct rig_host *host, const void *frame, uint32_t len, void *user)
+sink_take(struct rig_host *host, const void *frame, uint32_t len, void *user)
 {
 	struct path *path = user;
 	struct background_stats *stats = &path->background->stats;
@@ -310,8 +297,8 @@ background_create(struct rig *rig, const struct background_path *paths, uint16_t
 
 		*path = (struct path){ .background = background, .ends = paths[p], .number = p };
 		rig_host_set_poll(paths[p].source, source_poll, path);
-		rig_host_set_receive(paths[p].source, source_receive, path);
-		rig_host_set_receive(paths[p].sink, sink_receive, path);
+		rig_host_set_take(paths[p].source, source_take, path);
+		rig_host_set_take(paths[p].sink, sink_take, path);
 	}
 	return background;
 }
@@ -325,8 +312,8 @@ background_destroy(struct background *background)
 		struct path *path = &background->paths[p];
 
 		rig_host_set_poll(path->ends.source, NULL, NULL);
-		rig_host_set_receive(path->ends.source, NULL, NULL);
-		rig_host_set_receive(path->ends.sink, NULL, NULL);
+		rig_host_set_take(path->ends.source, NULL, NULL);
+		rig_host_set_take(path->ends.sink, NULL, NULL);
 		while (path->active != NULL) {
 			struct flow *flow = path->active;
 

@@ -75,7 +75,8 @@ far_open(struct dumbbell *dumbbell, char *error)
 		.n_ports = (uint16_t)(2 * options->n_paths + options->n_servers),
 		.ends = ends,
 		.max_jobs = options->max_jobs,
-		.slots = options->slots,
+		.slots = 64,
+		.shared_slots = options->aggregators,
 	};
 
 	/* Paths, servers, sinks. */
@@ -112,14 +113,6 @@ near_open(struct dumbbell *dumbbell, uint16_t path, char *error)
 }
 
 static bool
-host_attach(struct rig_switch *sw, uint16_t port, uint32_t ip_be, const struct rig_end *end,
-	    struct dumbbell_host *host)
-{
-	*host = (struct dumbbell_host){ .host = rig_attach(sw, port, ip_be, end), .ip_be = ip_be };
-	return host->host != NULL;
-}
-
-static bool
 background_attach(struct dumbbell *dumbbell, uint16_t path)
 {
 	const struct dumbbell_options *options = &dumbbell->options;
@@ -145,18 +138,27 @@ hosts_attach(struct dumbbell *dumbbell)
 	for (uint16_t w = 0; w < options->n_workers; w++) {
 		const uint16_t path = options->path_of_worker[w];
 
-		if (!host_attach(dumbbell->near[path], (uint16_t)(NEAR_WORKERS + taken[path]++),
-				 address(WORKERS, w + 1u), &end, &dumbbell->workers[w]))
+		dumbbell->workers[w] = (struct dumbbell_worker){ .ip_be = address(WORKERS, w + 1u),
+								 .far_port = path };
+		dumbbell->workers[w].host = rig_attach(dumbbell->near[path],
+						       (uint16_t)(NEAR_WORKERS + taken[path]++),
+						       dumbbell->workers[w].ip_be, &end);
+		if (dumbbell->workers[w].host == NULL)
 			return false;
-		dumbbell->workers[w].far_port = path;
 	}
 	for (uint16_t s = 0; s < options->n_servers; s++) {
-		const uint16_t port = (uint16_t)(options->n_paths + s);
+		const struct rig_server_options server = {
+			.ip_be = address(SERVERS, s + 1u),
+			.max_jobs = 1,
+			.memory_bytes = options->server_bytes,
+			.seed = options->seed + s,
+			.end = end,
+		};
 
-		if (!host_attach(dumbbell->far, port, address(SERVERS, s + 1u), &end,
-				 &dumbbell->servers[s]))
+		dumbbell->servers[s] = rig_server_attach(dumbbell->far,
+							 dumbbell_server_port(dumbbell, s), &server);
+		if (dumbbell->servers[s] == NULL)
 			return false;
-		dumbbell->servers[s].far_port = port;
 	}
 	for (uint16_t path = 0; path < options->n_paths; path++) {
 		if (!background_attach(dumbbell, path))
@@ -197,10 +199,19 @@ dumbbell_open(struct dumbbell *dumbbell, const struct dumbbell_options *options,
 unsigned int
 dumbbell_close(struct dumbbell *dumbbell)
 {
-	const unsigned int lost = rig_destroy(dumbbell->rig);
+	unsigned int lost;
 
+	for (uint16_t s = 0; s < dumbbell->options.n_servers; s++)
+		rig_server_free(dumbbell->servers[s]);
+	lost = rig_destroy(dumbbell->rig);
 	dumbbell->rig = NULL;
 	return lost;
+}
+
+uint16_t
+dumbbell_server_port(const struct dumbbell *dumbbell, uint16_t server)
+{
+	return (uint16_t)(dumbbell->options.n_paths + server);
 }
 
 struct rig_traffic

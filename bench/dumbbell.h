@@ -18,6 +18,7 @@
 #include "bench/background.h"
 #include "pipeline/job.h"
 #include "rig/network.h"
+#include "rig/server.h"
 
 #define DUMBBELL_MAX_PATHS 8
 #define DUMBBELL_MAX_WORKERS 64
@@ -34,15 +35,16 @@ struct dumbbell_options {
 	uint32_t ecn_bytes;      /* that wait when frames begin to be marked; 0: none are */
 	uint32_t queue_bytes;    /* that may wait */
 	uint64_t delay_ns;       /* of each link */
-	uint32_t slots;          /* of the far switch */
+	uint32_t aggregators;    /* of the far switch, a power of two */
 	uint16_t max_jobs;
-	uint32_t n_packets; /* that there are at a time, everywhere */
+	uint64_t server_bytes; /* memory of each server for jobs */
+	uint32_t n_packets;    /* that there are at a time, everywhere */
 };
 
-struct dumbbell_host {
+struct dumbbell_worker {
 	struct rig_host *host;
 	uint32_t ip_be;
-	uint16_t far_port; /* that leads to it */
+	uint16_t far_port; /* that leads to it: its path's */
 };
 
 struct dumbbell {
@@ -51,8 +53,8 @@ struct dumbbell {
 	struct rig_switch *near[DUMBBELL_MAX_PATHS];
 	struct rig_switch *far;
 	uint32_t far_ip_be;
-	struct dumbbell_host workers[DUMBBELL_MAX_WORKERS];
-	struct dumbbell_host servers[DUMBBELL_MAX_SERVERS];
+	struct dumbbell_worker workers[DUMBBELL_MAX_WORKERS];
+	struct rig_server *servers[DUMBBELL_MAX_SERVERS];
 	struct background_path paths[DUMBBELL_MAX_PATHS]; /* a source and a sink on each */
 };
 
@@ -64,6 +66,9 @@ int dumbbell_open(struct dumbbell *dumbbell, const struct dumbbell_options *opti
 
 /* Returns how many packets are lost to a leak: 0. */
 unsigned int dumbbell_close(struct dumbbell *dumbbell);
+
+/* The far switch's port that leads to a server. */
+uint16_t dumbbell_server_port(const struct dumbbell *dumbbell, uint16_t server);
 
 /* What a path has carried towards the far side. */
 struct rig_traffic dumbbell_path_traffic(const struct dumbbell *dumbbell, uint16_t path);

@@ -179,7 +179,8 @@ open_dumbbell(uint32_t ecn_bytes)
 						  .ecn_bytes = ecn_bytes,
 						  .queue_bytes = 256000,
 						  .delay_ns = 10000,
-						  .slots = 64,
+						  .aggregators = 64,
+						  .server_bytes = 1 << 20,
 						  .max_jobs = 2,
 						  .n_packets = 8191 };
 	char error[RIG_ERROR_LEN] = "";
