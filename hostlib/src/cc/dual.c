@@ -146,12 +146,9 @@ fanin_dual_decrease(double alpha, double p, double p_max)
 double
 fanin_dual_progress(const struct fanin_dual_sample *sample, uint32_t n_ranks, double p_max)
 {
-	/*
-	 * Sums of progress are less than 2^31, so they are right modulo 2^32 although block numbers
-	 * wrap. The sum is of last blocks, while `aacked` is a first one: hence + 1 for each rank.
-	 */
+	/* Sums of progress are less than 2^31, so they are right modulo 2^32 although block numbers wrap. */
 	const int32_t own = (int32_t)(sample->gacked - sample->aacked);
-	const int32_t all = (int32_t)((uint32_t)sample->sum + n_ranks - n_ranks * sample->aacked);
+	const int32_t all = (int32_t)((uint32_t)sample->sum - n_ranks * sample->aacked);
 
 	if (all <= 0)
 		return 1;

@@ -86,7 +86,7 @@ struct fanin_dual_sample {
 	uint32_t aacked; /* first block without AACK, this one counted */
 	bool ce;         /* the path marked the gradient (GACK), or one of the block's (AACK) */
 	bool aecn;       /* of an AACK: aggregators are nearly used up */
-	/* Of a GACK: sum over all ranks of the block number of the last gradient. */
+	/* Of a GACK: sum over all ranks of the number of the last block that the rank has sent, plus 1. */
 	uint64_t sum;
 };
 

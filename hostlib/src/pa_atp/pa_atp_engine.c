@@ -142,8 +142,7 @@ receive_gack(struct fanin_pa_atp *pa, const struct fanin_hdr *hdr, uint32_t bloc
 		return;
 	lane_acknowledge(pa, lane);
 	sample = sample_make(pa, block, ce);
-	/* The switch adds up the blocks after the last ones. */
-	sample.sum = hdr->members - engine->config.size;
+	sample.sum = hdr->members;
 	fanin_dual_on_gack(&pa->dual, &sample);
 }
 
