@@ -31,6 +31,7 @@ import case_dev  # noqa: F401
 import case_discovery  # noqa: F401
 import case_doctor  # noqa: F401
 import case_egress  # noqa: F401
+import case_fair  # noqa: F401
 import case_example  # noqa: F401
 import case_faults  # noqa: F401
 import case_flare  # noqa: F401
