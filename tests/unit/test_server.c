@@ -393,18 +393,12 @@ START_TEST(strangers_and_damaged_packets_are_dropped_without_a_word)
 		void (*change)(struct fanin_headers *headers);
 		enum fanin_reason reason;
 	} cases[] = {
-		{ set_key, FANIN_REASON_KEY },
-		{ set_rank, FANIN_REASON_RANK },
-		{ set_source, FANIN_REASON_SOURCE },
-		{ set_down, FANIN_REASON_DIRECTION },
-		{ set_flag, FANIN_REASON_FLAGS },
-		{ set_tag, FANIN_REASON_FLAGS },
-		{ set_version, FANIN_REASON_VERSION },
-		{ set_count, FANIN_REASON_ELEMENTS },
-		{ set_dtype, FANIN_REASON_DTYPE },
-		{ set_checksum, FANIN_REASON_IP_CHECKSUM },
-		{ set_ihl, FANIN_REASON_IP_HEADER },
-		{ set_probe_ack, FANIN_REASON_TYPE },
+		{ set_key, FANIN_REASON_KEY },         { set_rank, FANIN_REASON_RANK },
+		{ set_source, FANIN_REASON_SOURCE },   { set_down, FANIN_REASON_DIRECTION },
+		{ set_flag, FANIN_REASON_FLAGS },      { set_tag, FANIN_REASON_FLAGS },
+		{ set_version, FANIN_REASON_VERSION }, { set_count, FANIN_REASON_ELEMENTS },
+		{ set_dtype, FANIN_REASON_DTYPE },     { set_checksum, FANIN_REASON_IP_CHECKSUM },
+		{ set_ihl, FANIN_REASON_IP_HEADER },   { set_probe_ack, FANIN_REASON_TYPE },
 	};
 
 	server_rig_start(&rig, 2);

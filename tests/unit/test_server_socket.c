@@ -95,10 +95,12 @@ open_server(void)
 	port = 0;
 	switch_fd = bound(SWITCH, &port);
 	opts.udp_port = port;
-	ck_assert_msg(fanin_server_open(&opts, &server, error, sizeof(error)) == FANIN_OK, "%s", error);
+	ck_assert_msg(fanin_server_open(&opts, &server, error, sizeof(error)) == FANIN_OK, "%s",
+		      error);
 	inet_ntop(AF_INET, &group.imr_multiaddr, group_text, sizeof(group_text));
 	group_fd = bound(group_text, &port);
-	ck_assert_int_eq(setsockopt(group_fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof(group)), 0);
+	ck_assert_int_eq(setsockopt(group_fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof(group)),
+			 0);
 	ck_assert_int_eq(fanin_keys_derive(KEY, &keys), 0);
 	listen_to_frames();
 }
@@ -271,7 +273,8 @@ START_TEST(flushes_come_when_they_are_due)
 	/* Then it sleeps. */
 	while (fanin_serve(server) > 0)
 		;
-	ck_assert_int_eq(poll(&(struct pollfd){ .fd = fanin_server_fd(server), .events = POLLIN }, 1, 0),
+	ck_assert_int_eq(poll(&(struct pollfd){ .fd = fanin_server_fd(server), .events = POLLIN },
+			      1, 0),
 			 0);
 }
 END_TEST
@@ -403,7 +406,9 @@ END_TEST
 
 START_TEST(wrong_options_are_named)
 {
-	struct fanin_server_opts opts = { .sz = sizeof(opts), .address = "127.0.0.1", .udp_port = port };
+	struct fanin_server_opts opts = { .sz = sizeof(opts),
+					  .address = "127.0.0.1",
+					  .udp_port = port };
 	struct fanin_server_job_opts job = { .sz = sizeof(job), .job = 1, .size = 2, .key = 1 };
 	fanin_server *other = NULL;
 	char error[256];
