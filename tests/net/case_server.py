@@ -16,8 +16,9 @@ from case_observe import Watch
 from frames import (ANSWER, ASK, CONTRIBUTION, FLUSH, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK, PARTIAL, QUERY, REFUSED, REPEAT, RESULT,
                     header, job_key)
 from manager_lab import TOKEN, write_token
-from support import Control, Lab, LabError, case, expect, expect_equal, program, run, running_lab, wait_until
-from lab import HOST_INTERFACE, SOURCE_DIR, UDP_PORT, inside
+from support import (MIB, Control, Lab, LabError, case, expect, expect_equal, expect_exact, program, reports_of, run, running_lab,
+                     start_ranks, wait_until)
+from lab import HOST_INTERFACE, SOURCE_DIR, SWITCH_IP, UDP_PORT, inside
 
 UNIT = SOURCE_DIR / "packaging" / "systemd" / "fanin-server.service"
 RESTRICTED = Path(__file__).with_name("restricted.py")
@@ -236,6 +237,31 @@ def a_server_completes_the_sums_of_a_job():
         switch.close()
         server.stop()
         expect(not server.socket_path.exists(), "the control socket is left behind")
+
+
+@case()
+def a_switch_joins_a_server_as_its_parent():
+    """The switch's own checks of a parent's packets: with one rank its sums are complete with any handler."""
+    with running_lab(2, "af_packet") as lab:
+        server = Server(lab, host=1).start()
+        version = server.control.ask("version")
+        job = lab.create_job([0], "--parent", f"{lab.port_of(1)},{version['ip']},{version['mac']}", "--slots", 64)
+        server.control.ask("jobs.create", id=job["id"], key=job["key"], size=1, slots=64, payload_bytes=job["payload_bytes"],
+                           members=[{"ip": SWITCH_IP, "ranks": [0]}])
+        for dtype, op in (("f32", "sum"), ("i32", "avg"), ("bf16", "max"), ("u64", "band")):
+            reports = reports_of(lab, start_ranks(lab, job, [0], bytes=4 * MIB, dtype=dtype, op=op))
+            expect_exact(reports, f"{dtype} {op} by way of a server")
+            expect_equal(reports[0]["retransmits"], 0, "packets that were repeated although nothing is lost")
+        entry = server.job(job["id"])
+        counters = {counter["name"]: counter["count"] for counter in entry["counters"]}
+        expect_equal((counters["runs"], counters["sums"], counters["duplicates"]), (4, counters["results"], 0), "what the server counts")
+        expect(counters["results"] >= 16 * MIB // job["payload_bytes"], f"results: {counters['results']}")
+        expect_equal(entry["state"], "waiting", "state after the last LEAVE")
+        expect(0 < entry["round_trip_us"] < 1000000, f"round trip: {entry['round_trip_us']} us")
+        wrong = {name: count for name, count in lab.drops().items() if count and name not in ("local_unhandled", "tx_full")}
+        expect_equal(wrong, {}, "what the switch has dropped")
+        expect_equal(server.control.ask("stats")["drops"], {}, "what the server has dropped")
+        server.stop()
 
 
 @case()

@@ -257,7 +257,7 @@ static void
 small_mtu(struct fanin_headers *headers, struct fanin_join_body *body)
 {
 	(void)headers;
-	body->mtu = SERVER_RIG_PAYLOAD + FANIN_MTU_OVERHEAD - 1;
+	body->mtu = FANIN_PAYLOAD_ALIGN + FANIN_MTU_OVERHEAD - 1;
 }
 
 START_TEST(joins_that_are_wrong_are_refused_with_the_reason)

@@ -24,7 +24,7 @@
 #define FANIN_SERVER_MOST_BACKOFF 8u /* round trips between the FLUSHes for one block */
 /* Until a round trip was measured, and the least that one counts as. */
 #define FANIN_SERVER_ROUND_TRIP_NS UINT64_C(1000000)
-#define FANIN_SERVER_LEAST_ROUND_TRIP_NS UINT64_C(200000)
+#define FANIN_SERVER_LEAST_ROUND_TRIP_NS UINT64_C(500000)
 /* The longest payload that is not a block's. */
 #define FANIN_SERVER_BODY_MAX 256u
 
