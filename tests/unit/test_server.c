@@ -176,6 +176,22 @@ START_TEST(a_leave_ends_its_own_run_only)
 }
 END_TEST
 
+START_TEST(a_copy_of_a_join_that_was_taken_begins_no_run_after_the_leave)
+{
+	struct fanin_join_ack_body ack;
+	uint64_t cookie;
+
+	server_rig_start(&rig, 2);
+	cookie = server_rig_join(&rig, 5, 0, 0).cookie;
+	server_rig_join(&rig, 5, cookie, 0);
+	leave(rig.sent[0].hdr.epoch);
+	ack = server_rig_join(&rig, 5, cookie, 0);
+	ck_assert_uint_eq(ack.state, FANIN_JOIN_CHALLENGE);
+	ck_assert_uint_ne(ack.cookie, cookie);
+	ck_assert_uint_eq(server_rig_stats(&rig).epoch, 0);
+}
+END_TEST
+
 START_TEST(numbers_of_runs_step_over_zero)
 {
 	server_rig_start(&rig, 2);
@@ -581,6 +597,7 @@ suite_server(void)
 	tcase_add_test(runs, a_cookie_is_taken_once);
 	tcase_add_test(runs, another_join_begins_another_run_with_empty_slots);
 	tcase_add_test(runs, a_leave_ends_its_own_run_only);
+	tcase_add_test(runs, a_copy_of_a_join_that_was_taken_begins_no_run_after_the_leave);
 	tcase_add_test(runs, numbers_of_runs_step_over_zero);
 	suite_add_tcase(suite, runs);
 	tcase_add_checked_fixture(senders, NULL, close_rig);
