@@ -5,6 +5,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/filter.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netpacket/packet.h>
@@ -32,7 +33,7 @@
 static fanin_server *server;
 static int switch_fd = -1; /* the switch's own address */
 static int group_fd = -1;  /* the job's group */
-static int frames_fd = -1; /* all IPv4 frames; -1 without the privilege */
+static int frames_fd = -1; /* frames to the job's group; -1 without the privilege */
 static uint16_t port;
 static struct fanin_keys keys;
 static uint32_t epoch;
@@ -76,9 +77,21 @@ listen_to_frames(void)
 		.sll_ifindex = (int)if_nametoindex("lo"),
 	};
 
+	/* Only those to the job's group: others use the interface, too. */
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct fanin_headers, ip.dst_be)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FANIN_WIRE_GROUPS | JOB, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, UINT16_MAX),
+		BPF_STMT(BPF_RET | BPF_K, 0),
+	};
+	const struct sock_fprog filter = { .len = 4, .filter = code };
+
 	frames_fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (frames_fd >= 0)
-		ck_assert_int_eq(bind(frames_fd, (struct sockaddr *)&loopback, sizeof(loopback)), 0);
+	if (frames_fd < 0)
+		return;
+	ck_assert_int_eq(setsockopt(frames_fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)),
+			 0);
+	ck_assert_int_eq(bind(frames_fd, (struct sockaddr *)&loopback, sizeof(loopback)), 0);
 }
 
 static void

@@ -256,9 +256,6 @@ timer_arm(struct fanin_server *server, uint64_t due_ns)
 	if (due_ns == server->armed_ns)
 		return;
 	server->armed_ns = due_ns;
-	/* All zeros would disarm it. */
-	if (due_ns == 0)
-		due_ns = 1;
 	if (due_ns != UINT64_MAX) {
 		timer.it_value.tv_sec = (time_t)(due_ns / NS_PER_S);
 		timer.it_value.tv_nsec = (long)(due_ns % NS_PER_S);

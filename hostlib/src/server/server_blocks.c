@@ -46,12 +46,12 @@ wait_begin(struct fanin_server_job *job, struct server_entry *entry)
 }
 
 static void
-wait_end(struct fanin_server_job *job, struct server_entry *entry)
+wait_end(struct fanin_server_job *job, struct server_entry *entry, uint64_t now_ns)
 {
 	TAILQ_REMOVE(&job->waiting, entry, waiting);
-	/* Another block may be among the oldest now: the next look finds when it is due. */
+	/* Another block is among the oldest now: a look at them finds when it is due. */
 	if (--job->n_waiting >= FANIN_SERVER_FLUSH_BLOCKS)
-		job->due_ns = 0;
+		job->due_ns = now_ns;
 	else if (job->n_waiting == 0)
 		job->due_ns = UINT64_MAX;
 }
@@ -244,7 +244,7 @@ take_sum(struct fanin_server_core *core, struct fanin_server_job *job,
 		return FANIN_REASON_NONE;
 	}
 	if (place != SERVER_NEXT)
-		wait_end(job, entry);
+		wait_end(job, entry, packet->now_ns);
 	if (hdr->type == FANIN_TYPE_KNOWN)
 		publish(core, job, entry, packet->now_ns);
 	else
