@@ -314,7 +314,8 @@ START_TEST(results_are_frames_that_a_switch_takes)
 
 		if (len < 0)
 			break;
-		if ((size_t)len < sizeof(*headers) || headers->ip.dst_be != group)
+		/* Another run of this test uses another port. */
+		if ((size_t)len < sizeof(*headers) || headers->udp.dst_be != htons(port))
 			continue;
 		found = true;
 		ck_assert_uint_eq((size_t)len, sizeof(frame));
