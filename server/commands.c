@@ -97,16 +97,15 @@ command_version(void *user, const json_t *args, struct control_error *error)
 	if (args_check_known(args, error) != 0)
 		return NULL;
 	server_stats(daemon, &stats);
-	return json_pack(
-		"{s:s,s:s,s:s,s:s,s:o,s:i,s:s,s:i,s:s,s:o,s:o,s:o,s:o,s:i,s:I}", "version",
-		FANIN_VERSION, "kind", "server", "name", daemon->config->name, "ip",
-		daemon->config->ip, "mac", json_mac(stats.mac), "udp_port", stats.udp_port, "port",
-		stats.interface, "protocol", CONTROL_PROTOCOL, "isa",
-		fanin_isa_name(fanin_isa_detect()), "instance",
-		json_sprintf("0x%016lx", (unsigned long)stats.instance), "limits",
-		json_limits(&stats), "handlers", list_handlers(), "operations", list_operations(),
-		"pid", (int)getpid(), "uptime_s",
-		(json_int_t)((server_now_ns() - daemon->start_ns) / 1000000000u));
+	return json_pack("{s:s,s:s,s:s,s:s,s:o,s:i,s:s,s:i,s:s,s:o,s:o,s:o,s:o,s:i,s:I}", "version",
+			 FANIN_VERSION, "kind", "server", "name", daemon->config->name, "ip",
+			 daemon->config->ip, "mac", json_mac(stats.mac), "udp_port", stats.udp_port,
+			 "port", stats.interface, "protocol", CONTROL_PROTOCOL, "isa",
+			 fanin_isa_name(fanin_isa_detect()), "instance",
+			 json_sprintf("0x%016lx", (unsigned long)stats.instance), "limits",
+			 json_limits(&stats), "handlers", list_handlers(), "operations",
+			 list_operations(), "pid", (int)getpid(), "uptime_s",
+			 (json_int_t)((server_now_ns() - daemon->start_ns) / 1000000000u));
 }
 
 /* What a manager asks often. */
@@ -130,19 +129,18 @@ command_ping(void *user, const json_t *args, struct control_error *error)
 static json_t *
 describe_port(const struct fanin_server_stats *stats)
 {
-	return json_pack(
-		"{s:s,s:s,s:s,s:I,s:o,s:b,s:b,s:i,s:I,s:I,s:I,s:i,s:I,s:I,s:I,s:i,s:i,s:i,s:i,"
-		"s:{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i}}",
-		"name", stats->interface, "device", stats->interface, "driver", "udp", "mtu",
-		(json_int_t)stats->mtu, "mac", json_mac(stats->mac), "link", (int)stats->link,
-		"routed", 0, "queues", 1, "rx_frames", (json_int_t)stats->rx_packets, "rx_bytes",
-		(json_int_t)stats->rx_bytes, "rx_missed", (json_int_t)stats->rx_missed, "rx_errors",
-		0, "tx_frames", (json_int_t)stats->tx_packets, "tx_bytes",
-		(json_int_t)stats->tx_bytes, "tx_dropped", (json_int_t)stats->tx_dropped,
-		"tx_errors", 0, "tx_delayed", 0, "link_rx_dropped", 0, "link_tx_dropped", 0,
-		"egress", "rate_mbit", 0, "bucket_bytes", 0, "queue_bytes", 0, "ecn_bytes", 0,
-		"detour_bytes", 0, "queue_frames", 0, "backlog_bytes", 0, "backlog_frames", 0,
-		"ecn_marked", 0);
+	return json_pack("{s:s,s:s,s:s,s:I,s:o,s:b,s:b,s:i,s:I,s:I,s:I,s:i,s:I,s:I,s:I,s:i,s:i,s:i,s:i,"
+			 "s:{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i}}",
+			 "name", stats->interface, "device", stats->interface, "driver", "udp",
+			 "mtu", (json_int_t)stats->mtu, "mac", json_mac(stats->mac), "link",
+			 (int)stats->link, "routed", 0, "queues", 1, "rx_frames",
+			 (json_int_t)stats->rx_packets, "rx_bytes", (json_int_t)stats->rx_bytes,
+			 "rx_missed", (json_int_t)stats->rx_missed, "rx_errors", 0, "tx_frames",
+			 (json_int_t)stats->tx_packets, "tx_bytes", (json_int_t)stats->tx_bytes,
+			 "tx_dropped", (json_int_t)stats->tx_dropped, "tx_errors", 0, "tx_delayed",
+			 0, "link_rx_dropped", 0, "link_tx_dropped", 0, "egress", "rate_mbit", 0,
+			 "bucket_bytes", 0, "queue_bytes", 0, "ecn_bytes", 0, "detour_bytes", 0,
+			 "queue_frames", 0, "backlog_bytes", 0, "backlog_frames", 0, "ecn_marked", 0);
 }
 
 json_t *
@@ -206,9 +204,8 @@ command_stats(void *user, const json_t *args, struct control_error *error)
 			 (double)(server_now_ns() - daemon->start_ns) / 1e9, "rounds",
 			 (json_int_t)stats.rounds, "packets", (json_int_t)stats.rx_packets,
 			 "receive_buffer_bytes", (json_int_t)stats.receive_buffer_bytes, "memory",
-			 "rss", (json_int_t)resident_bytes(), "jobs",
-			 (json_int_t)stats.memory_bytes, "limit",
-			 (json_int_t)stats.memory_limit_bytes, "drops",
+			 "rss", (json_int_t)resident_bytes(), "jobs", (json_int_t)stats.memory_bytes,
+			 "limit", (json_int_t)stats.memory_limit_bytes, "drops",
 			 nonzero_drops(daemon->server), "control",
 			 control_counters_json(daemon->control));
 }
@@ -226,9 +223,8 @@ command_drops(void *user, const json_t *args, struct control_error *error)
 	server_stats(daemon, &stats);
 	list = json_array();
 	for (unsigned int i = 0; fanin_server_drops(daemon->server, i, &drop) == FANIN_OK; i++)
-		json_array_append_new(list,
-				      json_pack("{s:s,s:I,s:s}", "name", drop.name, "count",
-						(json_int_t)drop.count, "text", drop.text));
+		json_array_append_new(list, json_pack("{s:s,s:I,s:s}", "name", drop.name, "count",
+						      (json_int_t)drop.count, "text", drop.text));
 	return json_pack("{s:o,s:[{s:s,s:s,s:I,s:s}]}", "drops", list, "elsewhere", "port",
 			 stats.interface, "name", "rx_missed", "count", (json_int_t)stats.rx_missed,
 			 "text", "the server's socket was full: it did not take packets in time");

@@ -106,13 +106,12 @@ list_members(const struct daemon *daemon, const struct server_record *record,
 static json_t *
 describe_stats(const struct fanin_server_job_stats *stats)
 {
-	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:I,s:I,s:i,s:I,s:i,s:i}",
-			 "contributions",
+	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:I,s:I,s:i,s:I,s:i,s:i}", "contributions",
 			 (json_int_t)(stats->sums + stats->partials + stats->singles), "duplicates",
 			 (json_int_t)stats->duplicates, "results", (json_int_t)stats->results,
 			 "repeats", (json_int_t)stats->repeats, "pendings",
-			 (json_int_t)stats->answers, "blocks", (json_int_t)stats->blocks, "upward", 0,
-			 "upward_repeats", 0, "known", (json_int_t)stats->known, "queries",
+			 (json_int_t)stats->answers, "blocks", (json_int_t)stats->blocks, "upward",
+			 0, "upward_repeats", 0, "known", (json_int_t)stats->known, "queries",
 			 (json_int_t)stats->queries, "upward_queries", 0, "block_ns",
 			 (json_int_t)stats->block_ns, "probes", 0, "probe_answers", 0);
 }
@@ -152,14 +151,13 @@ describe_job(const struct daemon *daemon, const struct server_record *record)
 		"id", (json_int_t)record->id, "owner", record->owner, "handler", SERVER_HANDLER,
 		"buffers", 1, "reproducible", 0, "accumulate", "native", "authenticated", 0, "state",
 		stats.epoch != 0 ? "active" : "waiting", "epoch", (json_int_t)stats.epoch, "size",
-		stats.size, "window", stats.window, "slots", (json_int_t)stats.slots,
-		"payload_bytes", stats.payload_bytes, "slot_bytes",
-		(json_int_t)(stats.memory_bytes / stats.slots), "members",
-		list_members(daemon, record, &stats), "parent", "stats", describe_stats(&stats),
-		"counters", list_own_counters(&stats), "parameters", describe_parameters(record),
-		"occupancy", "occupancy_sum", 0, "waiting", stats.waiting, "round_trip_us",
-		(json_int_t)stats.round_trip_us, "memory_bytes", (json_int_t)stats.memory_bytes,
-		"bytes_reduced", (json_int_t)stats.bytes_reduced);
+		stats.size, "window", stats.window, "slots", (json_int_t)stats.slots, "payload_bytes",
+		stats.payload_bytes, "slot_bytes", (json_int_t)(stats.memory_bytes / stats.slots),
+		"members", list_members(daemon, record, &stats), "parent", "stats",
+		describe_stats(&stats), "counters", list_own_counters(&stats), "parameters",
+		describe_parameters(record), "occupancy", "occupancy_sum", 0, "waiting",
+		stats.waiting, "round_trip_us", (json_int_t)stats.round_trip_us, "memory_bytes",
+		(json_int_t)stats.memory_bytes, "bytes_reduced", (json_int_t)stats.bytes_reduced);
 }
 
 json_t *
@@ -214,7 +212,8 @@ check_unsupported(const json_t *args, struct control_error *error)
 		return fail(error, "unsupported", "parent",
 			    "a server is the root of its job and has none");
 	if (json_object_get(args, "buffers") != NULL)
-		return fail(error, "unsupported", "buffers", "a server has one buffer for each block");
+		return fail(error, "unsupported", "buffers",
+			    "a server has one buffer for each block");
 	for (size_t i = 0; flags[i] != NULL; i++) {
 		if (args_boolean(args, flags[i], &flag, &present, error) != 0)
 			return -EINVAL;
@@ -350,10 +349,9 @@ read_job(const struct daemon *daemon, const json_t *args, struct job_request *re
 	const char *owner = "";
 	bool present;
 
-	if (args_check_known(args, error, "id", "members", "key", "handler", "slots",
-			     "payload_bytes", "buffers", "message_bytes", "reproducible",
-			     "accumulate", "authenticate", "size", "parent", "owner",
-			     "parameters") != 0 ||
+	if (args_check_known(args, error, "id", "members", "key", "handler", "slots", "payload_bytes",
+			     "buffers", "message_bytes", "reproducible", "accumulate",
+			     "authenticate", "size", "parent", "owner", "parameters") != 0 ||
 	    args_string(args, "owner", SERVER_OWNER_LEN - 1, &owner, &present, error) != 0 ||
 	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, &present, error) != 0 ||
 	    args_hex64(args, "key", &opts->key, &present, error) != 0 ||
@@ -366,7 +364,8 @@ read_job(const struct daemon *daemon, const json_t *args, struct job_request *re
 		return -EINVAL;
 	if (size > FANIN_PA_ATP_MOST_RANKS) {
 		control_fail(error, "unsupported",
-			     "args.size: found %" PRId64 ", expected at most %d ranks in a job with a server",
+			     "args.size: found %" PRId64
+			     ", expected at most %d ranks in a job with a server",
 			     size, FANIN_PA_ATP_MOST_RANKS);
 		return -EINVAL;
 	}
@@ -382,8 +381,7 @@ read_job(const struct daemon *daemon, const json_t *args, struct job_request *re
 	opts->size = (uint16_t)size;
 	opts->slots = (uint32_t)slots;
 	opts->payload_bytes = (uint16_t)payload;
-	inet_ntop(AF_INET, &request->record.switch_ip_be, request->address,
-		  sizeof(request->address));
+	inet_ntop(AF_INET, &request->record.switch_ip_be, request->address, sizeof(request->address));
 	opts->switch_address = request->address;
 	opts->handler = SERVER_HANDLER;
 	snprintf(request->record.owner, sizeof(request->record.owner), "%s", owner);
@@ -440,8 +438,7 @@ command_jobs_create(void *user, const json_t *args, struct control_error *error)
 	struct server_record *record;
 	int status;
 
-	if (read_job(daemon, args, &request, error) != 0 ||
-	    complete_job(daemon, &request, error) != 0)
+	if (read_job(daemon, args, &request, error) != 0 || complete_job(daemon, &request, error) != 0)
 		return NULL;
 	record = malloc(sizeof(*record));
 	if (record == NULL)
@@ -449,8 +446,7 @@ command_jobs_create(void *user, const json_t *args, struct control_error *error)
 	status = fanin_server_add_job(daemon->server, &request.opts);
 	if (status != FANIN_OK) {
 		free(record);
-		return control_fail(error, code_of(status), "%s",
-				    fanin_server_error(daemon->server));
+		return control_fail(error, code_of(status), "%s", fanin_server_error(daemon->server));
 	}
 	*record = request.record;
 	TAILQ_INSERT_TAIL(&daemon->records, record, entry);
@@ -500,12 +496,12 @@ list_waiting(const struct fanin_server_wait *waits, size_t n)
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < n; i++)
-		json_array_append_new(list, json_pack("{s:I,s:I,s:s,s:I,s:o}", "block",
-						      (json_int_t)waits[i].block, "since_ms",
-						      (json_int_t)(waits[i].since_ns / 1000000),
-						      "for", "members", "flushes",
-						      (json_int_t)waits[i].flushes, "missing",
-						      json_ranks(waits[i].missing)));
+		json_array_append_new(list,
+				      json_pack("{s:I,s:I,s:s,s:I,s:o}", "block",
+						(json_int_t)waits[i].block, "since_ms",
+						(json_int_t)(waits[i].since_ns / 1000000), "for",
+						"ranks", "flushes", (json_int_t)waits[i].flushes,
+						"missing", json_ranks(waits[i].missing)));
 	return list;
 }
 
@@ -538,6 +534,6 @@ command_jobs_waits(void *user, const json_t *args, struct control_error *error)
 	fanin_server_job_stats(daemon->server, record->id, &stats);
 	return json_pack("{s:I,s:s,s:I,s:o,s:o,s:n,s:[],s:[]}", "id", (json_int_t)id, "state",
 			 stats.epoch != 0 ? "active" : "waiting", "waiting", (json_int_t)found,
-			 "blocks", blocks, "members", list_members(daemon, record, &stats), "parent",
-			 "ended", "silent");
+			 "blocks", blocks, "members", list_members(daemon, record, &stats),
+			 "parent", "ended", "silent");
 }

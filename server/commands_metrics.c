@@ -10,9 +10,10 @@
 #define JOB .labels = { { "fanin_job", "id", 0 } }
 
 /* Families by their type; what follows the text are other fields. Counters get the suffix _total. */
-#define FAMILY(kind, metric, where, text, ...)                                                        \
-	{                                                                                             \
-		.name = "fanin_server_" metric, .type = (kind), .help = (text), .path = (where), __VA_ARGS__ \
+#define FAMILY(kind, metric, where, text, ...)                                                     \
+	{                                                                                          \
+		.name = "fanin_server_" metric, .type = (kind), .help = (text), .path = (where),   \
+		__VA_ARGS__                                                                        \
 	}
 #define COUNTER(metric, ...) FAMILY(METRICS_COUNTER, metric "_total", __VA_ARGS__)
 #define GAUGE(...) FAMILY(METRICS_GAUGE, __VA_ARGS__)
@@ -41,9 +42,9 @@ const struct metrics_family server_metrics[] = {
 	GAUGE("memory_resident_bytes", "stats.memory.rss", "Resident memory."),
 	GAUGE("memory_jobs_bytes", "stats.memory.jobs", "Memory of the jobs' blocks."),
 	GAUGE("memory_limit_bytes", "stats.memory.limit", "Memory that the jobs may have."),
-	CONTROL_COUNTERS(CONTROL_METRIC) COUNTER("drops", "drops.drops[].count",
-						 "Packets that were not processed.",
-						 .labels = { { "reason", "name", 0 } }),
+	CONTROL_COUNTERS(CONTROL_METRIC)
+		COUNTER("drops", "drops.drops[].count", "Packets that were not processed.",
+			.labels = { { "reason", "name", 0 } }),
 	GAUGE("jobs_limit", "jobs.limits.max_jobs", "Jobs that there may be."),
 	GAUGE("jobs_free", "jobs.limits.jobs_free", "Jobs that there is room for."),
 	GAUGE("jobs_slots_limit", "jobs.limits.slots_per_job",

@@ -47,8 +47,8 @@ read_address(const json_t *root, struct server_config *config, struct control_er
 		return -EINVAL;
 	}
 	if (args_ipv4_at("address", address, "ip", &ip_be, NULL, error) != 0 ||
-	    args_integer_at("address", address, "udp_port", 1024, 65535, &udp_port, &present, error) !=
-		    0)
+	    args_integer_at("address", address, "udp_port", 1024, 65535, &udp_port, &present,
+			    error) != 0)
 		return -EINVAL;
 	config->ip = json_string_value(json_object_get(address, "ip"));
 	config->udp_port = (uint16_t)udp_port;
@@ -66,7 +66,8 @@ read_tls(const json_t *control, struct control_tcp *tcp, struct control_error *e
 		return -EINVAL;
 	if (tls == NULL)
 		return 0;
-	if (args_string_at("control.tls", tls, "certificate", 255, &tcp->certificate, NULL, error) != 0 ||
+	if (args_string_at("control.tls", tls, "certificate", 255, &tcp->certificate, NULL, error) !=
+		    0 ||
 	    args_string_at("control.tls", tls, "key", 255, &tcp->key, NULL, error) != 0 ||
 	    args_string_at("control.tls", tls, "ca", 255, &tcp->ca, &present, error) != 0)
 		return -EINVAL;
@@ -160,16 +161,11 @@ read_log_level(const json_t *root, struct server_config *config, struct control_
 static int
 read_root(const json_t *root, struct server_config *config, struct control_error *error)
 {
-	static const char *const known[] = { "$schema",
-					     "name",
-					     "address",
-					     "control",
-					     "metrics",
-					     "log_level",
-					     "limits",
-					     "receive_buffer_kilobytes",
-					     "round_trip_us",
-					     NULL };
+	static const char *const known[] = { "$schema",       "name",
+					     "address",       "control",
+					     "metrics",       "log_level",
+					     "limits",        "receive_buffer_kilobytes",
+					     "round_trip_us", NULL };
 	bool present;
 
 	if (args_check_known_at("", root, known, error) != 0 ||
@@ -179,8 +175,8 @@ read_root(const json_t *root, struct server_config *config, struct control_error
 	    read_limits(root, config, error) != 0 ||
 	    args_integer_at("", root, "receive_buffer_kilobytes", 64, 1048576,
 			    &config->receive_buffer_kilobytes, &present, error) != 0 ||
-	    args_integer_at("", root, "round_trip_us", 0, 10000000, &config->round_trip_us, &present,
-			    error) != 0)
+	    args_integer_at("", root, "round_trip_us", 0, 10000000, &config->round_trip_us,
+			    &present, error) != 0)
 		return -EINVAL;
 	return 0;
 }

@@ -176,6 +176,22 @@ START_TEST(a_leave_ends_its_own_run_only)
 }
 END_TEST
 
+START_TEST(a_copy_of_a_join_that_was_taken_begins_no_run_after_the_leave)
+{
+	struct fanin_join_ack_body ack;
+	uint64_t cookie;
+
+	server_rig_start(&rig, 2);
+	cookie = server_rig_join(&rig, 5, 0, 0).cookie;
+	server_rig_join(&rig, 5, cookie, 0);
+	leave(rig.sent[0].hdr.epoch);
+	ack = server_rig_join(&rig, 5, cookie, 0);
+	ck_assert_uint_eq(ack.state, FANIN_JOIN_CHALLENGE);
+	ck_assert_uint_ne(ack.cookie, cookie);
+	ck_assert_uint_eq(server_rig_stats(&rig).epoch, 0);
+}
+END_TEST
+
 START_TEST(numbers_of_runs_step_over_zero)
 {
 	server_rig_start(&rig, 2);
@@ -257,7 +273,7 @@ static void
 small_mtu(struct fanin_headers *headers, struct fanin_join_body *body)
 {
 	(void)headers;
-	body->mtu = SERVER_RIG_PAYLOAD + FANIN_MTU_OVERHEAD - 1;
+	body->mtu = FANIN_PAYLOAD_ALIGN + FANIN_MTU_OVERHEAD - 1;
 }
 
 START_TEST(joins_that_are_wrong_are_refused_with_the_reason)
@@ -393,18 +409,12 @@ START_TEST(strangers_and_damaged_packets_are_dropped_without_a_word)
 		void (*change)(struct fanin_headers *headers);
 		enum fanin_reason reason;
 	} cases[] = {
-		{ set_key, FANIN_REASON_KEY },
-		{ set_rank, FANIN_REASON_RANK },
-		{ set_source, FANIN_REASON_SOURCE },
-		{ set_down, FANIN_REASON_DIRECTION },
-		{ set_flag, FANIN_REASON_FLAGS },
-		{ set_tag, FANIN_REASON_FLAGS },
-		{ set_version, FANIN_REASON_VERSION },
-		{ set_count, FANIN_REASON_ELEMENTS },
-		{ set_dtype, FANIN_REASON_DTYPE },
-		{ set_checksum, FANIN_REASON_IP_CHECKSUM },
-		{ set_ihl, FANIN_REASON_IP_HEADER },
-		{ set_probe_ack, FANIN_REASON_TYPE },
+		{ set_key, FANIN_REASON_KEY },         { set_rank, FANIN_REASON_RANK },
+		{ set_source, FANIN_REASON_SOURCE },   { set_down, FANIN_REASON_DIRECTION },
+		{ set_flag, FANIN_REASON_FLAGS },      { set_tag, FANIN_REASON_FLAGS },
+		{ set_version, FANIN_REASON_VERSION }, { set_count, FANIN_REASON_ELEMENTS },
+		{ set_dtype, FANIN_REASON_DTYPE },     { set_checksum, FANIN_REASON_IP_CHECKSUM },
+		{ set_ihl, FANIN_REASON_IP_HEADER },   { set_probe_ack, FANIN_REASON_TYPE },
 	};
 
 	server_rig_start(&rig, 2);
@@ -587,6 +597,7 @@ suite_server(void)
 	tcase_add_test(runs, a_cookie_is_taken_once);
 	tcase_add_test(runs, another_join_begins_another_run_with_empty_slots);
 	tcase_add_test(runs, a_leave_ends_its_own_run_only);
+	tcase_add_test(runs, a_copy_of_a_join_that_was_taken_begins_no_run_after_the_leave);
 	tcase_add_test(runs, numbers_of_runs_step_over_zero);
 	suite_add_tcase(suite, runs);
 	tcase_add_checked_fixture(senders, NULL, close_rig);

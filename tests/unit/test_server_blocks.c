@@ -132,8 +132,8 @@ START_TEST(what_the_server_sends_is_valid)
 	for (size_t i = 0; i < rig.n_sent; i++) {
 		fanin_wire_encode_l4(&headers, &flow, rig.sent[i].payload_len);
 		headers.fanin = rig.sent[i].hdr;
-		ck_assert_msg(fanin_wire_validate(&headers, FANIN_PAYLOAD_OFFSET +
-								    rig.sent[i].payload_len) ==
+		ck_assert_msg(fanin_wire_validate(&headers,
+						  FANIN_PAYLOAD_OFFSET + rig.sent[i].payload_len) ==
 				      FANIN_REASON_NONE,
 			      "packet %zu of type %u", i, headers.fanin.type);
 	}
@@ -481,7 +481,8 @@ answered_missing(const struct server_rig_sent *sent)
 	struct fanin_answer_ranks ranks;
 
 	ck_assert_uint_eq(sent->payload_len, fanin_answer_len(rig.n_ranks));
-	fanin_answer_read_ranks(sent->payload + sizeof(struct fanin_answer_body), rig.n_ranks, &ranks);
+	fanin_answer_read_ranks(sent->payload + sizeof(struct fanin_answer_body), rig.n_ranks,
+				&ranks);
 	ck_assert(fanin_ranks_is_empty(&ranks.ended));
 	ck_assert(fanin_ranks_is_empty(&ranks.silent));
 	return ranks.missing.words[0];
@@ -650,7 +651,10 @@ END_TEST
 /* All ranks' contributions of a block in a random order, combined by chance on the way. */
 START_TEST(every_operation_on_every_data_type_gives_the_reference)
 {
-	enum { N = 5, BYTES = 192 };
+	enum {
+		N = 5,
+		BYTES = 192
+	};
 	struct random random = random_seed(3);
 	uint32_t block = 0;
 
