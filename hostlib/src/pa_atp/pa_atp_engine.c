@@ -19,6 +19,7 @@ run_begin(struct fanin_pa_atp *pa)
 	pa->newest = first - 1;
 	pa->gap_end = first;
 	pa->in_flight = 0;
+	pa->is_lacked = false;
 	pa->gacked_order = pa->engine.order - 1;
 	fanin_dual_init(&pa->dual, pa->config.type, &pa->config.settings);
 }
@@ -206,6 +207,7 @@ const struct fanin_engine_rules fanin_pa_atp_rules = {
 	.open = pa_open,
 	.close = pa_close,
 	.release = pa_release,
+	.answer = fanin_pa_atp_answer,
 	.receive = pa_receive,
 	.finish = pa_finish,
 	.scan = fanin_pa_atp_scan,
