@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml) and of runs that are taken up again
+# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP (pa_atp.pml) and of runs that are taken up again
 # (recovery.pml): searches each configuration to the end, then sees that each mutant is caught by the property that should catch it, as many at a time as there
 # are CPUs. Prints a line for each; fails if a property is violated, a search was cut short, or a mutant survives. No
 # arguments; needs spin and gcc, writes to a temporary directory only.
@@ -108,6 +108,7 @@ check_caught() {
 	[[ $* != *-DWITHOUT_* ]] || mutant+=", effect"
 	[[ $* != *-DLOSSES=*-DPREMATURE=* ]] || mutant+=", bounded"
 	[[ $model != */sparse.pml ]] || mutant="sparse $mutant"
+	[[ $model != */pa_atp.pml ]] || mutant="pa-atp $mutant"
 	if [[ $found == "assertion violated $property "* ]]; then
 		report "mutant $mutant" "caught: $property"
 	else
@@ -144,6 +145,33 @@ caught everybody_finishes TOLD_ONCE "$two"
 caught everybody_finishes SLOTS_STAY "$two"
 caught sum_is_exact ANY_RUN "$two"
 caught result_is_kept ACKS_OVERTAKE "$one"
+
+# Aggregators that two jobs share, and a server. With three hosts sets of ranks can overlap.
+model=$models/pa_atp.pml
+
+# usage: served W HOSTS BLOCKS AGGREGATORS LOSSES
+served() { echo "-DW=$1 -DHOSTS=$2 -DBLOCKS=$3 -DAGGREGATORS=$4 -DLOSSES=$5"; }
+
+holds "pa-atp W=2 2 hosts" -O1 "$(served 2 2 3 1 0)"
+holds "pa-atp W=1 2 hosts 1 loss" -O1 "$(served 1 2 3 1 1)"
+holds "pa-atp W=1 2 hosts 2 aggregators" -O1 "$(served 1 2 3 2 0)"
+holds "pa-atp W=2 2 hosts 1 loss" -O1 "$(served 2 2 2 1 1)"
+holds "pa-atp W=1 3 hosts" -O1 "$(served 1 3 2 1 0)"
+holds "pa-atp W=1 3 hosts 1 loss" -O1 "$(served 1 3 1 1 1)"
+
+one="$(served 1 2 3 1 0)"
+two="$(served 1 2 2 1 1)"
+three="$(served 1 3 1 1 0)"
+caught entry_is_free HALF_ENTRIES "$one"
+caught entry_is_free EARLY_SEND "$one"
+caught sum_is_exact DUPLICATES_MERGED "$one"
+caught sum_is_exact OVERLAP_MERGED "$three"
+caught sum_is_exact SWITCH_COUNTS "$one"
+caught timers_help NO_ASK "$one"
+caught timers_help NO_REPEAT "$one"
+caught timers_help KNOWN_IGNORED "$two"
+caught sum_is_exact OWN_DATA "$two"
+caught same_everywhere COMPUTED_AGAIN "$two"
 
 model=$models/sparse.pml
 
