@@ -662,10 +662,15 @@ START_TEST(ranks_that_are_equally_far_have_a_progress_of_one)
 	ck_assert_double_eq(fanin_pa_atp_dual(host.engine)->p, 1);
 	gack(1);
 	ck_assert_double_eq(fanin_pa_atp_dual(host.engine)->p, 1);
-	/* The other rank has sent nothing: twice the average. */
-	give_gack(2, 3, 0);
+	/* The other rank has not sent that one: more than the average. */
+	give_gack(2, 5, 0);
 	host_poll();
-	ck_assert_double_eq(fanin_pa_atp_dual(host.engine)->p, 2);
+	ck_assert_double_eq(fanin_pa_atp_dual(host.engine)->p, 1.2);
+	/* It is far ahead; what an earlier GACK says, that was overtaken, is no longer so. */
+	give_gack(4, 5 + 15, 0);
+	give_gack(3, 4, 0);
+	host_poll();
+	ck_assert_double_eq(fanin_pa_atp_dual(host.engine)->p, 0.5);
 	host_close();
 }
 END_TEST

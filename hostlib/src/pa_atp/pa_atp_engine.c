@@ -19,6 +19,7 @@ run_begin(struct fanin_pa_atp *pa)
 	pa->newest = first - 1;
 	pa->gap_end = first;
 	pa->in_flight = 0;
+	pa->sum = 0;
 	pa->is_lacked = false;
 	pa->gacked_order = pa->engine.order - 1;
 	fanin_dual_init(&pa->dual, pa->config.type, &pa->config.settings);
@@ -143,8 +144,10 @@ receive_gack(struct fanin_pa_atp *pa, const struct fanin_hdr *hdr, uint32_t bloc
 		return;
 	lane_acknowledge(pa, lane);
 	sample = sample_make(pa, block, ce);
+	if (hdr->members > pa->sum)
+		pa->sum = hdr->members;
 	/* The switch adds up the blocks after the last ones. */
-	sample.sum = hdr->members - engine->config.size;
+	sample.sum = pa->sum - engine->config.size;
 	fanin_dual_on_gack(&pa->dual, &sample);
 }
 

@@ -31,6 +31,7 @@ struct fanin_pa_atp {
 	uint32_t newest;    /* latest block with a result */
 	uint32_t gap_end;   /* blocks before it have a result, or were asked for because of a gap */
 	uint32_t gacked_order; /* latest transmission with a GACK, as lanes count them */
+	uint64_t sum;          /* the largest of the run's GACKs: they may overtake each other */
 	uint64_t gack_ns;      /* time of the last GACK; 0: none yet */
 	uint64_t probe_ns;     /* no probe of the switch before this time */
 	uint32_t lacked;       /* block that the server last said to lack of this rank */
