@@ -292,7 +292,9 @@ collective_run(struct run *run)
 
 	if (status == FANIN_OK && pauses_now(run, true))
 		pause_for(run);
-	return status == FANIN_OK ? fanin_wait(&run->request) : status;
+	if (status != FANIN_OK)
+		return status;
+	return run->trace.file != NULL ? trace_wait(run, on_wait) : fanin_wait(&run->request);
 }
 
 /* Adds this rank's result to the digest. */
@@ -381,6 +383,8 @@ run_all(struct run *run)
 			    perf_data_widens(options->dtype, options->op);
 		run->collective = collective_of(run);
 		status = order_check(run);
+		if (status == FANIN_OK)
+			status = trace_open(run);
 	}
 	for (run->iteration = 0;
 	     status == FANIN_OK && run->iteration < options->warmup + options->iters;
@@ -407,6 +411,7 @@ main(int argc, char **argv)
 		.digest = DIGEST_START,
 		.report = { .sz = sizeof(run.report) },
 	};
+	bool trace_failed;
 
 	options_parse(&options, argc, argv);
 	sigaction(SIGINT, &action, NULL);
@@ -418,6 +423,7 @@ main(int argc, char **argv)
 		usage_error("--transport is '%s', expected auto, af_xdp, af_packet or memif",
 			    options.init.transport);
 	run_all(&run);
+	trace_failed = trace_close(&run) != 0;
 	if (run.comm != NULL)
 		fanin_comm_report(run.comm, &run.report);
 	if (options.json)
@@ -435,5 +441,5 @@ main(int argc, char **argv)
 	perf_places_free(&options.places);
 	if (got_signal != 0)
 		return 128 + got_signal;
-	return run.status == FANIN_OK && run.mismatches == 0 ? 0 : 1;
+	return run.status == FANIN_OK && run.mismatches == 0 && !trace_failed ? 0 : 1;
 }

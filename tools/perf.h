@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parts of fanin-perf: options (perf_options.c, perf_values.c, perf_usage.c), the run (fanin-perf.c), what it prints (perf_output.c).
+ * The parts of fanin-perf: options (perf_options.c, perf_values.c, perf_usage.c), the run (fanin-perf.c), what it prints (perf_output.c), and its trace
+ * of windows (perf_trace.c).
  */
 #ifndef FANIN_TOOLS_PERF_H
 #define FANIN_TOOLS_PERF_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <fanin/fanin.h>
 
@@ -24,6 +26,8 @@ struct options {
 	uint64_t pause_at;      /* iteration, including the warm-up */
 	uint32_t seed;
 	char memif_socket[108];
+	const char *trace_file; /* NULL: there is no trace */
+	uint64_t trace_us;      /* from one of its lines to the next, at least */
 	const char *dtype_name;
 	const char *op_name;
 	enum fanin_dtype dtype;
@@ -54,6 +58,12 @@ options_has_zeros(const struct options *options)
 	return options->sparse || options->maybe_sparse;
 }
 
+struct trace {
+	FILE *file;     /* NULL: there is none */
+	double sampled; /* when the last line was written; 0: there is none yet */
+	uint64_t bytes; /* reduced by then */
+};
+
 struct run {
 	const struct options *options;
 	fanin_ctx *ctx;
@@ -75,6 +85,7 @@ struct run {
 	double seconds;  /* of the measured collectives alone */
 	double *times;   /* of each of them, with --times; else NULL */
 	double started;  /* start of the current one */
+	struct trace trace;
 	int status;
 	char message[512];
 	uint16_t missing[FANIN_MAX_RANKS];
@@ -103,6 +114,18 @@ run_has_digest(const struct run *run)
 {
 	return run->options->random_data && !run->options->check_ends;
 }
+
+/*
+ * Opens the run's trace, if the options ask for one, once it has joined and run->report is there. Returns FANIN_OK, or a negative status with
+ * run->message.
+ */
+int trace_open(struct run *run);
+
+/* Waits for run->request as fanin_wait does, and writes to the trace meanwhile. should_stop: as interrupt callbacks. */
+int trace_wait(struct run *run, bool (*should_stop)(void *arg));
+
+/* Writes the last line, before the run leaves its job, and closes the file. Returns 0, or -1 after a message. */
+int trace_close(struct run *run);
 
 /* Prints a run's outcome: one JSON object, or a line for people. */
 void json_print(const struct run *run);

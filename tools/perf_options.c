@@ -94,6 +94,8 @@ enum option_code {
 	OPT_PAUSE_BUSY,
 	OPT_JSON,
 	OPT_TIMES,
+	OPT_TRACE,
+	OPT_TRACE_US,
 	OPT_PROGRESS,
 	OPT_NO_PROGRESS,
 	OPT_VERBOSE,
@@ -175,6 +177,9 @@ static const struct cli_option known_options[] = {
 	{ "pause-busy", NULL, OPT_PAUSE_BUSY, "computes instead, while the collective is posted" },
 	{ "json", NULL, OPT_JSON, "print one JSON object" },
 	{ "times", NULL, OPT_TIMES, "with the seconds of each measured collective in it" },
+	{ "trace", "FILE", OPT_TRACE,
+	  "the windows of a job with a parameter server over time: a JSON object on each line" },
+	{ "trace-us", "N", OPT_TRACE_US, "microseconds between its lines, at least (default: 1000)" },
 	{ "verbose", NULL, OPT_VERBOSE, "diagnostics on stderr" },
 	{ "progress", NULL, OPT_PROGRESS, "progress bar on stderr (default: if it is a terminal)" },
 	{ "no-progress", NULL, OPT_NO_PROGRESS, "no progress bar" },
@@ -349,6 +354,12 @@ option_take(struct options *options, int code, const char *name, const char *val
 	case OPT_JSON:
 		options->json = true;
 		break;
+	case OPT_TRACE:
+		options->trace_file = value;
+		break;
+	case OPT_TRACE_US:
+		options->trace_us = parse_number(name, value, 1, 1000000);
+		break;
 	case OPT_TIMES:
 		options->times = true;
 		break;
@@ -499,6 +510,7 @@ options_parse(struct options *options, int argc, char **argv)
 		.iters = 1,
 		.seed = 1,
 		.density = 0.01,
+		.trace_us = 1000,
 		.dtype_name = "f32",
 		.op_name = "sum",
 		.progress = isatty(STDERR_FILENO) != 0,
@@ -535,4 +547,6 @@ options_parse(struct options *options, int argc, char **argv)
 	collective_check(options, given[OPT_BYTES]);
 	sparse_check(options, given);
 	pattern_load(options, given);
+	if (given[OPT_TRACE_US] && !given[OPT_TRACE])
+		usage_error("--trace-us needs --trace");
 }

@@ -111,6 +111,25 @@ json_sparse(const struct run *run)
 	       report->sparse_dense_bytes, report->maybe_sparse, report->maybe_sparse_taken);
 }
 
+/* Of a job with a parameter server: its congestion control, at the end, and what it was told. */
+static void
+json_congestion(const struct fanin_report *report)
+{
+	if (report->congestion == NULL || report->congestion[0] == '\0') {
+		printf("\"congestion\": null, ");
+		return;
+	}
+	printf("\"congestion\": {");
+	json_string("name", report->congestion);
+	printf("\"cwd\": %.3f, \"awd\": %.3f, \"in_flight\": %" PRIu64
+	       ", \"alpha\": %.6f, \"beta\": %.6f, \"p\": %.6f, \"gacks\": %" PRIu64
+	       ", \"aacks\": %" PRIu64 ", \"marks\": %" PRIu64 ", \"aecns\": %" PRIu64
+	       ", \"asks_answered\": %" PRIu64 "}, ",
+	       report->cwd, report->awd, report->in_flight, report->alpha, report->beta,
+	       report->progress_degree, report->gacks, report->aacks, report->marks, report->aecns,
+	       report->asks_answered);
+}
+
 /* Prints the elements of a list whose bits are set. */
 static void
 json_bits(uint64_t ranks)
@@ -165,6 +184,7 @@ json_print(const struct run *run)
 	       ", \"tcp_bytes_received\": %" PRIu64 ", ",
 	       report->n_late, report->tcp_bytes_sent, report->tcp_bytes_received);
 	json_sparse(run);
+	json_congestion(report);
 	if (run->times != NULL) {
 		printf("\"times\": [");
 		for (uint64_t i = 0; i < run->measured; i++)
@@ -210,6 +230,13 @@ line_print(const struct run *run)
 	       run->mismatches != 0 ? "WRONG"
 	       : options->check     ? "checked"
 				    : "not checked");
+	if (report->congestion != NULL && report->congestion[0] != '\0')
+		printf("%s  CWD %.1f  AWD %.1f  alpha %.2f  beta %.2f  p %.2f  %" PRIu64
+		       " GACKs (%" PRIu64 " marked)  %" PRIu64 " AACKs (%" PRIu64 " AECN)  %" PRIu64
+		       " queries  %" PRIu64 " asks answered\n",
+		       report->congestion, report->cwd, report->awd, report->alpha, report->beta,
+		       report->progress_degree, report->gacks, report->marks, report->aacks,
+		       report->aecns, report->queries, report->asks_answered);
 	if (run_has_digest(run))
 		printf("digest 0x%016" PRIx64 "\n", run->digest);
 	if (run->mismatches != 0)

@@ -310,6 +310,22 @@ struct fanin_report {
 	uint64_t tcp_bytes_received;
 	uint64_t maybe_sparse; /* allreduces with the hint FANIN_MAYBE_SPARSE about which the ranks have agreed */
 	uint64_t maybe_sparse_taken; /* and how many of them were */
+	/*
+	 * Of jobs with a parameter server (PA-ATP), else 0. With several trees windows and counters are those of all together, levels and
+	 * progress the highest. Callers that poll the report see them change.
+	 */
+	const char *congestion; /* congestion control: "pa-atp", "atp", ...; "" in other jobs */
+	double cwd;             /* congestion window, blocks */
+	double awd; /* asynchronous degree window, blocks that this rank may be ahead of results */
+	double alpha;           /* congestion level of the path, 0 to 1 */
+	double beta;            /* occupancy level of the switch's aggregators, 0 to 1 */
+	double progress_degree; /* progress as a multiple of the ranks' average; 1 if that is 0 */
+	uint64_t in_flight;     /* blocks that the congestion window counts now */
+	uint64_t gacks;         /* acknowledgments of this rank's gradients by the switch */
+	uint64_t aacks;         /* results, each once */
+	uint64_t marks;         /* acknowledgments that told of congestion on the path (ECN) */
+	uint64_t aecns;         /* results that told of aggregators running short */
+	uint64_t asks_answered; /* gradients sent once more because the server asked for them */
 };
 
 /*

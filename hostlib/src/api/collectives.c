@@ -76,6 +76,12 @@ arguments_check(struct fanin_request *request, size_t count, enum fanin_dtype dt
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED, "%s is not defined on %s",
 				       fanin_op_name_of(op), fanin_dtype_name_of(dtype));
 	if (fanin_request_combines(request) && !fanin_supports(dtype, op) &&
+	    !request->comm->protocol->has_custom && request->comm->protocol->on_switch != NULL)
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"custom operator %d is not supported by the protocol %s, which this job runs",
+			(int)op, request->comm->protocol->name);
+	if (fanin_request_combines(request) && !fanin_supports(dtype, op) &&
 	    !request->comm->protocol->has_custom)
 		return fanin_error_set(
 			error, FANIN_ERR_UNSUPPORTED,

@@ -231,6 +231,7 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 		.maybe_sparse = comm->maybe_sparse,
 		.maybe_sparse_taken = comm->maybe_sparse_taken,
 		.sparse_algorithm = "",
+		.congestion = "",
 	};
 	if (comm->protocol->on_switch != NULL &&
 	    (comm->protocol->collectives >> FANIN_COLLECTIVE_ALLREDUCE_SPARSE & 1) != 0)

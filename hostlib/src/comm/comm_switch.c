@@ -246,6 +246,8 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 		.spread = comm->member.spread,
 		.stagger = !options->no_stagger,
 		.recover = options->recover,
+		.slots = comm->member.slots,
+		.sharing_jobs = comm->member.sharing_jobs,
 		.listener = -1,
 		.hosts = comm->peers,
 		.flow = {
@@ -261,6 +263,7 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options, str
 			error, FANIN_ERR_UNSUPPORTED,
 			"the packets of job %u have tags, which the protocol %s of its handler %s cannot make",
 			options->job, comm->protocol->name, comm->member.handler);
+	memcpy(config.parameters, comm->member.parameters, sizeof(config.parameters));
 	memcpy(config.flow.src_mac, comm->route.local_mac, sizeof(config.flow.src_mac));
 	if (!fanin_comm_wants_memif(comm->ctx, options)) {
 		status = fanin_route_resolve(&comm->route, comm->switch_mac, error);

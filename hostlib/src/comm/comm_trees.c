@@ -216,6 +216,32 @@ trees_missing(const struct fanin_comm *comm, struct fanin_ranks *ranks)
 	}
 }
 
+static double
+larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* Congestion control with two windows: windows and counters of all trees together, and the highest levels. */
+static void
+dual_add(struct fanin_report *report, const struct fanin_report *part)
+{
+	if (part->congestion == NULL)
+		return;
+	report->congestion = part->congestion;
+	report->cwd += part->cwd;
+	report->awd += part->awd;
+	report->alpha = larger(report->alpha, part->alpha);
+	report->beta = larger(report->beta, part->beta);
+	report->progress_degree = larger(report->progress_degree, part->progress_degree);
+	report->in_flight += part->in_flight;
+	report->gacks += part->gacks;
+	report->aacks += part->aacks;
+	report->marks += part->marks;
+	report->aecns += part->aecns;
+	report->asks_answered += part->asks_answered;
+}
+
 static void
 trees_report(const struct fanin_comm *comm, struct fanin_report *report)
 {
@@ -251,6 +277,7 @@ trees_report(const struct fanin_comm *comm, struct fanin_report *report)
 		report->shards_received += part.shards_received;
 		report->shard_bytes_sent += part.shard_bytes_sent;
 		report->sparse_dense_bytes += part.sparse_dense_bytes;
+		dual_add(report, &part);
 		report->late |= part.late;
 		if (part.n_late > report->n_late)
 			report->n_late = part.n_late;

@@ -29,23 +29,6 @@
 #define WAIT_SLEEP_NS (50 * 1000000ull)
 #define INTERRUPT_NS (100 * 1000000ull)
 
-bool
-fanin_options_copy(void *copy, size_t copy_len, const void *options)
-{
-	const uint8_t *bytes = options;
-	size_t len;
-
-	memcpy(&len, options, sizeof(len));
-	if (len < sizeof(len))
-		return false;
-	for (size_t i = copy_len; i < len; i++) {
-		if (bytes[i] != 0)
-			return false;
-	}
-	memcpy(copy, options, len < copy_len ? len : copy_len);
-	return true;
-}
-
 static_assert(FANIN_MAX_RANKS == FANIN_WIRE_MAX_RANKS, "ranks of a job");
 
 /* The public structs end without padding: see fanin.h on how they grow. */
@@ -53,7 +36,7 @@ static_assert(FANIN_MAX_RANKS == FANIN_WIRE_MAX_RANKS, "ranks of a job");
 	(offsetof(struct type, field) + sizeof(((struct type *)NULL)->field) == sizeof(struct type))
 static_assert(ENDS_WITH(fanin_init_opts, reserved), "padding in fanin_init_opts");
 static_assert(ENDS_WITH(fanin_join_opts, reserved), "padding in fanin_join_opts");
-static_assert(ENDS_WITH(fanin_report, maybe_sparse_taken), "padding in fanin_report");
+static_assert(ENDS_WITH(fanin_report, asks_answered), "padding in fanin_report");
 static_assert(ENDS_WITH(fanin_sparse_opts, reserved), "padding in fanin_sparse_opts");
 static_assert(ENDS_WITH(fanin_sparse_result, reserved), "padding in fanin_sparse_result");
 static_assert(ENDS_WITH(fanin_compact_opts, reserved), "padding in fanin_compact_opts");

@@ -13,6 +13,7 @@
 
 #include "hostlib/src/base/clock.h"
 #include "hostlib/src/base/error.h"
+#include "hostlib/src/base/options.h"
 #include "hostlib/src/join/join.h"
 #include "hostlib/src/manager/manager.h"
 #include "hostlib/src/protocol/protocol.h"
@@ -174,14 +175,6 @@ fanin_comm_max_fds(const struct fanin_comm *comm)
  * is none with an IPv4 address.
  */
 bool fanin_interface_find(const char *wanted, uint32_t *ip_be, char *name);
-
-/*
- * Copies an options struct of any version: fields that the caller's lacks are zero, and bytes that
- * this library doesn't know must be.
- *
- * copy: copy_len zeroed bytes. options: starts with its size_t sz. Returns false if it is invalid.
- */
-bool fanin_options_copy(void *copy, size_t copy_len, const void *options);
 
 /* The same for fanin_join_opts. options: zeroed. */
 bool fanin_join_options_copy(struct fanin_join_opts *options, const struct fanin_join_opts *opts);

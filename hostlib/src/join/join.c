@@ -193,6 +193,9 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 	member->wide = (ack->flags & FANIN_JOB_WIDE) != 0;
 	member->spread = (ack->flags & FANIN_JOB_SPREAD) != 0;
 	member->multicast = (ack->flags & FANIN_JOB_MULTICAST) != 0;
+	member->slots = ack->slots;
+	member->sharing_jobs = ack->sharing;
+	memcpy(member->parameters, ack->parameters, sizeof(member->parameters));
 	member->group_be = ack->group_be;
 	member->epoch = hdr->epoch;
 	member->instance = ack->instance;

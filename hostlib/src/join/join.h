@@ -67,9 +67,12 @@ struct fanin_member {
 	uint32_t group_be;
 	uint16_t window; /* a power of two */
 	uint16_t payload_bytes;
-	bool wide;      /* sums and averages of f16 and bf16 are accumulated in f32 */
-	bool spread;    /* the switch has several workers */
-	bool multicast; /* packets of any member go to all others, and nothing is reduced */
+	bool wide;             /* sums and averages of f16 and bf16 are accumulated in f32 */
+	bool spread;           /* the switch has several workers */
+	bool multicast;        /* packets of any member go to all others, and nothing is reduced */
+	uint32_t slots;        /* of the switch, for the job and those that share them with it */
+	uint32_t sharing_jobs; /* how many jobs these are */
+	uint64_t parameters[FANIN_WIRE_PARAMETERS]; /* of the job's handler */
 	char handler[17];
 };
 

@@ -55,7 +55,10 @@ struct fanin_protocol_config {
 	uint16_t payload_bytes; /* most per packet */
 	bool spread; /* the switch has several workers, one of which may be behind the others */
 	bool stagger;
-	bool recover; /* a run that the switch has lost can be resumed */
+	bool recover;          /* a run that the switch has lost can be resumed */
+	uint32_t slots;        /* of the switch, for the job and those that share them with it */
+	uint32_t sharing_jobs; /* how many jobs these are, when the job was joined */
+	uint64_t parameters[FANIN_WIRE_PARAMETERS]; /* of the job, as its handler declares them */
 	/*
 	 * By rank, where all ranks were when the job was given to them. Valid in `open` only: copy
 	 * what is needed later. NULL: the network manager has not told, or there is none.

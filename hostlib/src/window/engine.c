@@ -19,11 +19,18 @@
 /* Serial arithmetic requires all block numbers to lie within half of the number space. */
 #define MAX_BLOCKS_OUTSTANDING (UINT32_MAX / 2)
 
-static void
-headers_prepare(struct fanin_engine *engine, uint32_t payload_len)
+void
+fanin_engine_headers(struct fanin_engine *engine, uint32_t payload_len)
 {
+	struct fanin_ip *ip = &engine->headers.ip;
+
 	fanin_wire_encode_l4(&engine->headers, &engine->config.flow, payload_len);
 	engine->header_payload_len = payload_len;
+	if (engine->config.tos == 0)
+		return;
+	ip->tos = engine->config.tos;
+	ip->checksum_be = 0;
+	ip->checksum_be = fanin_ip_checksum(ip);
 }
 
 /* A sparse vector, which is laid out. It is neither brought nor kept as others are. */
@@ -95,11 +102,8 @@ fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, ui
 	return FANIN_OK;
 }
 
-/*
- * Makes a lane's contribution: fills in the header and returns the payload, of *payload_len bytes.
- */
-static const void *
-contribution_make(const struct fanin_lane *lane, struct fanin_hdr *hdr, uint32_t *payload_len)
+const void *
+fanin_engine_contribution(const struct fanin_lane *lane, struct fanin_hdr *hdr, uint32_t *payload_len)
 {
 	const struct fanin_request *request = lane->request;
 	struct fanin_extent extent = fanin_request_extent(request, lane->block);
@@ -117,10 +121,24 @@ contribution_make(const struct fanin_lane *lane, struct fanin_hdr *hdr, uint32_t
 }
 
 bool
-fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
+fanin_engine_send_elements(struct fanin_engine *engine, const struct fanin_lane *lane,
+			   const void *payload, uint32_t payload_len)
 {
 	struct fanin_headers *headers = &engine->headers;
 	struct fanin_hdr *hdr = &headers->fanin;
+
+	if (payload_len != engine->header_payload_len)
+		fanin_engine_headers(engine, payload_len);
+	hdr->block = lane->block - engine->base;
+	headers->udp.src_be = fanin_wire_source_port_be(hdr->block);
+	hdr->progress = engine->oldest - engine->base;
+	return fanin_engine_transmit(engine, headers, payload, payload_len);
+}
+
+bool
+fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	struct fanin_hdr *hdr = &engine->headers.fanin;
 	uint32_t payload_len;
 	const void *payload;
 
@@ -129,16 +147,11 @@ fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane)
 			return fanin_engine_shards_send(engine, lane);
 		payload = fanin_engine_known(engine, lane, hdr, &payload_len);
 	} else {
-		payload = contribution_make(lane, hdr, &payload_len);
+		payload = fanin_engine_contribution(lane, hdr, &payload_len);
 	}
-	if (payload_len != engine->header_payload_len)
-		headers_prepare(engine, payload_len);
-	hdr->block = lane->block - engine->base;
-	headers->udp.src_be = fanin_wire_source_port_be(hdr->block);
 	if (lane->transmissions != 0)
 		hdr->flags |= FANIN_FLAG_RETRANSMIT;
-	hdr->progress = engine->oldest - engine->base;
-	if (!fanin_engine_transmit(engine, headers, payload, payload_len))
+	if (!fanin_engine_send_elements(engine, lane, payload, payload_len))
 		return false;
 
 	fanin_engine_note_sent(engine, lane);
@@ -153,6 +166,8 @@ queue_send(struct fanin_loop *loop)
 
 	if (engine->run_lost)
 		return;
+	if (__builtin_expect(engine->config.rules != NULL, 0))
+		engine->config.rules->release(engine);
 	while (engine->queue_head != engine->queue_tail) {
 		uint16_t lane = engine->queue[engine->queue_head & (engine->config.window - 1u)];
 
@@ -161,7 +176,8 @@ queue_send(struct fanin_loop *loop)
 		engine->queue_head++;
 	}
 	/* Most polls send nothing. */
-	if (engine->order - engine->probe_order >= FANIN_ENGINE_PROBE_LEAST)
+	if (engine->order - engine->probe_order >= FANIN_ENGINE_PROBE_LEAST &&
+	    engine->config.rules == NULL)
 		fanin_engine_probe(engine);
 }
 
@@ -198,7 +214,7 @@ fanin_engine_create(const struct fanin_engine_config *config, struct fanin_trans
 	struct fanin_engine *created;
 
 	assert(config->window != 0 && (config->window & (config->window - 1)) == 0);
-	created = calloc(1, sizeof(*created));
+	created = calloc(1, config->rules != NULL ? config->rules->size : sizeof(*created));
 	if (created == NULL)
 		return FANIN_ERR_NO_MEMORY;
 	created->lanes = calloc(config->window, sizeof(*created->lanes));
@@ -224,11 +240,15 @@ fanin_engine_create(const struct fanin_engine_config *config, struct fanin_trans
 		      config->window);
 	created->reordering = FANIN_ENGINE_REORDERING_MIN;
 
-	headers_prepare(created, config->payload_bytes);
+	fanin_engine_headers(created, config->payload_bytes);
 	fanin_wire_encode_header(&created->headers.fanin, FANIN_TYPE_CONTRIBUTION, config->job,
 				 config->epoch, config->keys.up);
 	created->headers.fanin.rank = config->rank;
 	created->headers.fanin.contributions = 1;
+	if (config->rules != NULL && config->rules->open(created) != FANIN_OK) {
+		fanin_engine_destroy(created);
+		return FANIN_ERR_NO_MEMORY;
+	}
 	*engine = created;
 	return FANIN_OK;
 }
@@ -238,6 +258,8 @@ fanin_engine_destroy(struct fanin_engine *engine)
 {
 	if (engine == NULL)
 		return;
+	if (engine->config.rules != NULL)
+		engine->config.rules->close(engine);
 	fanin_engine_shards_free(engine);
 	free(engine->lanes);
 	free(engine->queue);

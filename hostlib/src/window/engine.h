@@ -28,6 +28,7 @@
 #include "wire/wire.h"
 
 struct fanin_engine;
+struct fanin_engine_rules;
 struct fanin_cc_type;
 
 extern struct fanin_protocol fanin_protocol_window;
@@ -48,6 +49,10 @@ struct fanin_engine_config {
 	uint16_t window;                /* W, a power of two */
 	uint16_t payload_bytes;         /* most per packet */
 	const struct fanin_cc_type *cc; /* congestion control; NULL: always W blocks in flight */
+	const struct fanin_engine_rules
+		*rules; /* of a protocol that sends and asks by rules of its own; NULL: the window protocol's */
+	const void *rules_arg; /* for the rules' `open` */
+	uint8_t tos; /* IPv4's field of what carries elements: 0, or with a codepoint of ECN (RFC 3168) */
 	bool wide;   /* sums and averages of f16 and bf16 are accumulated in f32 */
 	bool spread; /* the switch has several workers, one of which may be behind the others */
 	bool stagger;

@@ -2,7 +2,8 @@
 /*
  * The engine's state, shared by engine.c (requests and what is sent), engine_lanes.c (which block may be sent), engine_rx.c (what
  * came in), engine_query.c (asking the switch, and what its answers say), engine_timer.c (when to ask, and giving up), engine_shards.c
- * (sparse blocks) and engine_tag.c (tags). Nobody else includes this.
+ * (sparse blocks) and engine_tag.c (tags). Of others only protocols include this whose engine is this one with other rules: see struct
+ * fanin_engine_rules.
  */
 #ifndef FANIN_HOSTLIB_ENGINE_INTERNAL_H
 #define FANIN_HOSTLIB_ENGINE_INTERNAL_H
@@ -92,6 +93,39 @@ struct fanin_kept_result {
 	bool empty; /* no rank sent data */
 };
 
+/*
+ * What a protocol may do in its own way with an engine that is otherwise the window protocol's: when blocks are sent for the first
+ * time, again, and asked for. Lanes and their blocks, results, runs that are lost and resumed, errors and timeouts stay the engine's.
+ * All functions are called by the poll loop only, unless they say otherwise.
+ */
+struct fanin_engine_rules {
+	size_t size; /* of the protocol's struct, which begins with a struct fanin_engine; the rest is zero at first */
+
+	/* Creates what else it needs; from fanin_engine_create. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
+	int (*open)(struct fanin_engine *engine);
+
+	/* Frees it; also after a failed `open`. */
+	void (*close)(struct fanin_engine *engine);
+
+	/* Before queued lanes are sent: queues, by fanin_engine_queue, those that may be sent for the first time now. */
+	void (*release)(struct fanin_engine *engine);
+
+	/* A packet of this run of a type that the engine does not know. block: as the engine counts. */
+	void (*receive)(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block);
+
+	/* A block's result has come, with engine->result_flags; the lane is at its next block. */
+	void (*finish)(struct fanin_engine *engine, uint32_t block);
+
+	/* Does what is due, and sets loop.next_timer_ns to when something will be. */
+	void (*scan)(struct fanin_engine *engine);
+
+	/* Lanes are READY for another run, which begins with engine->base. Not from the poll loop. */
+	void (*resume)(struct fanin_engine *engine);
+
+	/* No answer comes: writes why, for a timeout's text. Returns false to leave that to the engine. */
+	bool (*explain)(const struct fanin_engine *engine, char *text, size_t text_len);
+};
+
 struct fanin_engine {
 	struct fanin_loop loop; /* first, so that a pointer to it is one to the engine */
 	struct fanin_engine_config config;
@@ -139,6 +173,7 @@ struct fanin_engine {
 	struct fanin_headers *sealed; /* frame to be sent, tagged_room bytes */
 	struct fanin_headers *opened; /* frame that was received, likewise */
 	uint32_t tagged_room;
+	uint16_t result_flags;        /* of the last result */
 	uint32_t header_payload_len;  /* length that `headers` was made for */
 	struct fanin_headers headers; /* template of contributions */
 };
@@ -230,6 +265,9 @@ void fanin_engine_ready(struct fanin_lane *lane, struct fanin_request *request);
 
 /* engine_lanes.c: queues a lane for its block's first transmission, if that is posted and the window allows. */
 void fanin_engine_release(struct fanin_engine *engine, struct fanin_lane *lane);
+
+/* engine_lanes.c: queues a READY lane for its block's first transmission. */
+void fanin_engine_queue(struct fanin_engine *engine, struct fanin_lane *lane);
 
 /* engine_lanes.c: the same for all lanes, the oldest first, after the window has changed. */
 void fanin_engine_release_all(struct fanin_engine *engine);
@@ -376,8 +414,28 @@ fanin_engine_note_sent(struct fanin_engine *engine, struct fanin_lane *lane)
 	fanin_loop_wake_by(&engine->loop, engine->loop.now_ns + fanin_engine_query_wait_ns(engine));
 }
 
+/* Writes Ethernet, IPv4 and UDP headers of the template for packets with so many bytes. */
+void fanin_engine_headers(struct fanin_engine *engine, uint32_t payload_len);
+
+/*
+ * Makes a dense lane's contribution: fills in the header but for block and progress, and returns the payload, of *payload_len bytes.
+ */
+const void *fanin_engine_contribution(const struct fanin_lane *lane, struct fanin_hdr *hdr,
+				      uint32_t *payload_len);
+
+/*
+ * Sends the lane's block in a packet whose header engine->headers has, but for block and progress. Returns false if the transport has
+ * no room.
+ */
+bool fanin_engine_send_elements(struct fanin_engine *engine, const struct fanin_lane *lane,
+				const void *payload, uint32_t payload_len);
+
 /* Builds and commits the lane's contribution. Returns false if the transport has no room. */
 bool fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane);
+
+/* engine_rx.c: a block's result. block: as the engine counts. */
+void fanin_engine_receive_result(struct fanin_engine *engine, const struct fanin_frame *frame,
+				 uint32_t block);
 
 /* As fanin_loop_ops has it. */
 void fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame);
@@ -388,6 +446,16 @@ void fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *fra
  * or 0 if the transport has no room.
  */
 uint32_t fanin_engine_query(struct fanin_engine *engine, uint32_t block, bool all, bool overdue);
+
+/*
+ * engine_timer.c: sends a query for the oldest block, and sets when the next one is due: later each time while answers come, soon if
+ * none does. wait_ns: the least time for an answer. Returns when it is due.
+ */
+uint64_t fanin_engine_ask_oldest(struct fanin_engine *engine, struct fanin_lane *lane, bool overdue,
+				 uint64_t wait_ns);
+
+/* engine_timer.c: returns the interval of queries after one of wait_ns; 0: the first one. */
+uint64_t fanin_engine_back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns);
 
 /* engine_query.c: sends a query behind the contributions that were just sent, if it is due. */
 void fanin_engine_probe(struct fanin_engine *engine);

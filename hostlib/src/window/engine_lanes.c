@@ -8,11 +8,19 @@
 #include "hostlib/src/sparse/sparse.h"
 
 void
+fanin_engine_queue(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	lane->state = FANIN_LANE_QUEUED;
+	engine->queue[engine->queue_tail++ & (engine->config.window - 1u)] =
+		(uint16_t)(lane - engine->lanes);
+}
+
+void
 fanin_engine_release(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	const uint32_t window = engine->config.window;
 
-	if (lane->state != FANIN_LANE_READY)
+	if (lane->state != FANIN_LANE_READY || engine->config.rules != NULL)
 		return;
 	/*
 	 * Where runs can be resumed, lanes that run ahead would leave more results to be kept than
@@ -24,8 +32,7 @@ fanin_engine_release(struct fanin_engine *engine, struct fanin_lane *lane)
 	if (engine->cc.window < window &&
 	    !fanin_engine_is_done(engine, lane->block - engine->cc.window))
 		return;
-	lane->state = FANIN_LANE_QUEUED;
-	engine->queue[engine->queue_tail++ & (window - 1u)] = (uint16_t)(lane - engine->lanes);
+	fanin_engine_queue(engine, lane);
 }
 
 void

@@ -155,7 +155,7 @@ void
 fanin_engine_redirect(struct fanin_engine *engine, const struct fanin_flow *flow)
 {
 	engine->config.flow = *flow;
-	fanin_wire_encode_l4(&engine->headers, flow, engine->header_payload_len);
+	fanin_engine_headers(engine, engine->header_payload_len);
 }
 
 bool
@@ -277,6 +277,8 @@ fanin_engine_resume(struct fanin_engine *engine, uint32_t epoch, uint64_t instan
 	engine->heard_ns = engine->progress_ns;
 	engine->loop.resumed_ns = engine->progress_ns;
 	engine->stats.resumed++;
+	if (engine->config.rules != NULL)
+		engine->config.rules->resume(engine);
 	fanin_engine_release_all(engine);
 	return FANIN_OK;
 }

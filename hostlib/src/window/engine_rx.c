@@ -54,6 +54,9 @@ window_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 
 	if (lane->transmissions != 1 || lane->sent_ns < engine->loop.resumed_ns)
 		return;
+	/* Then the rules know whether it is the network's. */
+	if (lane->asked && engine->config.rules != NULL)
+		return;
 	engine->cc.type->on_delay(&engine->cc, &sample);
 	fanin_rtt_sample(&engine->block_time, sample.delay_ns);
 }
@@ -62,6 +65,7 @@ void
 fanin_engine_lane_finish(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	const uint32_t generation = engine->cc.generation;
+	const uint32_t block = lane->block;
 
 	if (lane->transmissions == 1 && lane->sent_ns > engine->overtaken_ns)
 		engine->overtaken_ns = lane->sent_ns;
@@ -69,6 +73,8 @@ fanin_engine_lane_finish(struct fanin_engine *engine, struct fanin_lane *lane)
 	window_note_result(engine, lane);
 	lane->resent_before = lane->transmissions > 1 && !lane->asked;
 	fanin_engine_advance(engine, lane);
+	if (__builtin_expect(engine->config.rules != NULL, 0))
+		engine->config.rules->finish(engine, block);
 	if (engine->cc.generation != generation)
 		fanin_engine_release_all(engine);
 }
@@ -184,8 +190,9 @@ receive_other(struct fanin_engine *engine, struct fanin_lane *lane, const struct
 	result_misfit(engine, lane->request, &extent, hdr, block);
 }
 
-static void
-receive_result(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block)
+void
+fanin_engine_receive_result(struct fanin_engine *engine, const struct fanin_frame *frame,
+			    uint32_t block)
 {
 	const struct fanin_headers *headers = frame->data;
 	const struct fanin_hdr *hdr = &headers->fanin;
@@ -204,6 +211,7 @@ receive_result(struct fanin_engine *engine, const struct fanin_frame *frame, uin
 			engine->stats.invalid++;
 		return;
 	}
+	engine->result_flags = hdr->flags;
 	if (__builtin_expect(lane->role != FANIN_LANE_DENSE, 0)) {
 		receive_other(engine, lane, hdr, block);
 		return;
@@ -331,7 +339,7 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 	block = hdr->block + engine->base;
 	switch (hdr->type) {
 	case FANIN_TYPE_RESULT:
-		receive_result(engine, frame, block);
+		fanin_engine_receive_result(engine, frame, block);
 		break;
 	case FANIN_TYPE_SPARSE_RESULT:
 		fanin_engine_shards_receive(engine, frame, block);
@@ -344,7 +352,10 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 		fanin_engine_refused(engine, hdr->count, block);
 		break;
 	default:
-		engine->stats.invalid++;
+		if (engine->config.rules != NULL)
+			engine->config.rules->receive(engine, frame, block);
+		else
+			engine->stats.invalid++;
 		break;
 	}
 }

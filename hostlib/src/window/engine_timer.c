@@ -18,9 +18,8 @@
  */
 #define ASK_MOST_NS (2000 * 1000000ull)
 
-/* Returns the interval after this one. */
-static uint64_t
-back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns)
+uint64_t
+fanin_engine_back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns)
 {
 	const uint64_t most_ns = 2 * fanin_engine_retry_most_ns(engine);
 
@@ -39,30 +38,16 @@ asked_note(struct fanin_engine *engine, struct fanin_lane *lane)
 	lane->asked = true;
 }
 
-/*
- * The oldest block, which everything else waits for. First a query asks the switch for its state;
- * then overdue queries make the switch act. The intervals grow while answers come, and are short
- * again if none does. Returns when the next query is due.
- */
-static uint64_t
-oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
+uint64_t
+fanin_engine_ask_oldest(struct fanin_engine *engine, struct fanin_lane *lane, bool overdue,
+			uint64_t wait_ns)
 {
-	const bool sent_up = lane->told == FANIN_BLOCK_SENT;
-	const uint64_t wait_ns = sent_up ? fanin_engine_above_wait_ns(engine)
-					 : fanin_engine_query_wait_ns(engine);
-	uint64_t due_ns = lane->sent_ns + wait_ns;
-	bool overdue = engine->ask_wait_ns != 0 || lane->told >= FANIN_BLOCK_SENT;
-
-	if (due_ns < engine->ask_ns)
-		due_ns = engine->ask_ns;
-	if (due_ns > engine->loop.timers_ns)
-		return due_ns;
 	if (fanin_engine_query(engine, lane->block, true, overdue) == 0)
 		return engine->loop.now_ns + FANIN_RTO_MIN_NS / 2;
 	if (overdue)
 		asked_note(engine, lane);
-	engine->ask_wait_ns = back_off_ns(engine, engine->ask_wait_ns);
-	engine->retry_ns = back_off_ns(engine, engine->retry_ns);
+	engine->ask_wait_ns = fanin_engine_back_off_ns(engine, engine->ask_wait_ns);
+	engine->retry_ns = fanin_engine_back_off_ns(engine, engine->retry_ns);
 	/*
 	 * An answer from further up takes longer than a round trip, and a long wait leaves time for
 	 * it.
@@ -75,6 +60,27 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 		engine->retry_ns = fanin_engine_retry_most_ns(engine);
 	engine->ask_ns = engine->loop.now_ns + engine->retry_ns;
 	return engine->ask_ns;
+}
+
+/*
+ * The oldest block, which everything else waits for. First a query asks the switch for its state;
+ * then overdue queries make the switch act. The intervals grow while answers come, and are short
+ * again if none does. Returns when the next query is due.
+ */
+static uint64_t
+oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	const bool sent_up = lane->told == FANIN_BLOCK_SENT;
+	const uint64_t wait_ns = sent_up ? fanin_engine_above_wait_ns(engine)
+					 : fanin_engine_query_wait_ns(engine);
+	uint64_t due_ns = lane->sent_ns + wait_ns;
+	const bool overdue = engine->ask_wait_ns != 0 || lane->told >= FANIN_BLOCK_SENT;
+
+	if (due_ns < engine->ask_ns)
+		due_ns = engine->ask_ns;
+	if (due_ns > engine->loop.timers_ns)
+		return due_ns;
+	return fanin_engine_ask_oldest(engine, lane, overdue, wait_ns);
 }
 
 /* A query about this block also asks about those after it. */
@@ -101,7 +107,7 @@ held_check(struct fanin_engine *engine, struct fanin_lane *lane)
 		return lane->ask_ns;
 	if (fanin_engine_query(engine, lane->block, all, false) == 0)
 		return engine->loop.now_ns + FANIN_RTO_MIN_NS / 2;
-	lane->ask_wait_ns = back_off_ns(engine, lane->ask_wait_ns);
+	lane->ask_wait_ns = fanin_engine_back_off_ns(engine, lane->ask_wait_ns);
 	lane->ask_ns = engine->loop.now_ns + lane->ask_wait_ns;
 	if (all)
 		covered_postpone(engine, lane->block, lane->ask_wait_ns);
@@ -132,12 +138,12 @@ lane_check(struct fanin_engine *engine, struct fanin_lane *lane)
 	if (fanin_engine_query(engine, lane->block, !overdue, overdue) == 0)
 		return engine->loop.now_ns + FANIN_RTO_MIN_NS / 2;
 	if (!overdue) {
-		lane->ask_wait_ns = back_off_ns(engine, lane->ask_wait_ns);
+		lane->ask_wait_ns = fanin_engine_back_off_ns(engine, lane->ask_wait_ns);
 		covered_postpone(engine, lane->block, lane->ask_wait_ns);
 		return lane->ask_ns;
 	}
 	asked_note(engine, lane);
-	lane->ask_wait_ns = back_off_ns(engine, lane->ask_wait_ns);
+	lane->ask_wait_ns = fanin_engine_back_off_ns(engine, lane->ask_wait_ns);
 	lane->ask_ns = engine->loop.now_ns + lane->ask_wait_ns;
 	return lane->ask_ns;
 }
@@ -244,6 +250,9 @@ engine_time_out(struct fanin_engine *engine)
 		snprintf(detail, sizeof(detail),
 			 "the switch has sent the result of block %u, and it never came: do packets of this size pass?",
 			 engine->oldest);
+	else if (engine->config.rules != NULL &&
+		 engine->config.rules->explain(engine, detail, sizeof(detail)))
+		;
 	else if (is_known)
 		snprintf(detail, sizeof(detail),
 			 "the switch, or one above it, does not answer any more; block %u waited for %s (of %u)",
@@ -316,6 +325,10 @@ fanin_engine_check_timers(struct fanin_loop *loop)
 	fanin_engine_refusal_check(engine);
 	if (engine->loop.status != FANIN_OK)
 		return;
-	if (!engine->run_lost && engine->loop.timers_ns >= engine->loop.next_timer_ns)
+	if (engine->run_lost || engine->loop.timers_ns < engine->loop.next_timer_ns)
+		return;
+	if (engine->config.rules != NULL)
+		engine->config.rules->scan(engine);
+	else
 		lanes_scan(engine);
 }

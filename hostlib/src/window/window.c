@@ -4,14 +4,15 @@
  * contribution from every rank, and once more for the handlers that
  * also take sparse blocks.
  */
-#include "engine.h"
+#include "window.h"
 
 #include "hostlib/src/cc/cc.h"
 
-static int
-window_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
+void
+fanin_window_config(const struct fanin_protocol_config *config,
+		    struct fanin_engine_config *engine_config)
 {
-	const struct fanin_engine_config engine_config = {
+	*engine_config = (struct fanin_engine_config){
 		.flow = config->flow,
 		.keys = config->keys,
 		.tagger = config->tagger,
@@ -33,59 +34,74 @@ window_open(const struct fanin_protocol_config *config, void **engine, struct fa
 		.now_ns = config->now_ns,
 		.now_arg = config->now_arg,
 	};
+}
+
+int
+fanin_window_create(const struct fanin_engine_config *config, struct fanin_transport *transport,
+		    void **engine, struct fanin_error *error)
+{
 	struct fanin_engine *created;
 
-	if (fanin_engine_create(&engine_config, config->transport, &created) != FANIN_OK)
+	if (fanin_engine_create(config, transport, &created) != FANIN_OK)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
 				       "out of memory for %u blocks in flight", config->window);
 	*engine = created;
 	return FANIN_OK;
 }
 
-static void
-window_close(void *engine)
+static int
+window_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
+{
+	struct fanin_engine_config engine_config;
+
+	fanin_window_config(config, &engine_config);
+	return fanin_window_create(&engine_config, config->transport, engine, error);
+}
+
+void
+fanin_window_close(void *engine)
 {
 	fanin_engine_destroy(engine);
 }
 
-static int
-window_post(void *engine, struct fanin_request *request, uint64_t count)
+int
+fanin_window_post(void *engine, struct fanin_request *request, uint64_t count)
 {
 	return fanin_engine_post(engine, request, count);
 }
 
-static int
-window_poll(void *engine)
+int
+fanin_window_poll(void *engine)
 {
 	return fanin_engine_poll(engine);
 }
 
-static uint64_t
-window_idle_ns(const void *engine)
+uint64_t
+fanin_window_idle_ns(const void *engine)
 {
 	return fanin_engine_idle_ns(engine);
 }
 
-static unsigned int
-window_poll_fds(void *engine, struct pollfd *fds)
+unsigned int
+fanin_window_poll_fds(void *engine, struct pollfd *fds)
 {
 	return fanin_engine_poll_fds(engine, fds);
 }
 
-static const struct fanin_error *
-window_error(const void *engine)
+const struct fanin_error *
+fanin_window_error(const void *engine)
 {
 	return fanin_engine_error(engine);
 }
 
-static void
-window_missing(const void *engine, struct fanin_ranks *ranks)
+void
+fanin_window_missing(const void *engine, struct fanin_ranks *ranks)
 {
 	fanin_engine_missing(engine, ranks);
 }
 
-static void
-window_report(const void *engine, struct fanin_report *report)
+void
+fanin_window_report(const void *engine, struct fanin_report *report)
 {
 	const struct fanin_engine_stats *stats = fanin_engine_stats(engine);
 	struct fanin_ranks late;
@@ -185,7 +201,7 @@ window_peers_may_need_results(const void *engine)
 	return fanin_engine_peers_may_need_results(engine);
 }
 
-static const struct fanin_switch_ops window_on_switch = {
+const struct fanin_switch_ops fanin_window_on_switch = {
 	.cut = window_cut,
 	.accepts = window_accepts,
 	.abort = window_abort,
@@ -200,17 +216,8 @@ static const struct fanin_switch_ops window_on_switch = {
 	.peers_may_need_results = window_peers_may_need_results,
 };
 
-#define DENSE_COLLECTIVES                                                                          \
-	(1 << FANIN_COLLECTIVE_ALLREDUCE | 1 << FANIN_COLLECTIVE_REDUCE |                          \
-	 1 << FANIN_COLLECTIVE_REDUCE_SCATTER | 1 << FANIN_COLLECTIVE_BROADCAST |                  \
-	 1 << FANIN_COLLECTIVE_ALLGATHER)
-
 /* What both tables have: blocks of both kinds are those of one engine. */
-#define WINDOW_FUNCTIONS                                                                           \
-	.on_switch = &window_on_switch, .open = window_open, .close = window_close,                \
-	.post = window_post, .poll = window_poll, .idle_ns = window_idle_ns,                       \
-	.poll_fds = window_poll_fds, .error = window_error, .missing = window_missing,             \
-	.report = window_report
+#define WINDOW_FUNCTIONS .open = window_open, .report = fanin_window_report, FANIN_WINDOW_FUNCTIONS
 
 static const char *const handlers[] = { "single", "multi", "tree", NULL };
 
@@ -221,7 +228,7 @@ struct fanin_protocol fanin_protocol_window = {
 	.is_usual = true,
 	.has_custom = true,
 	.has_tags = true,
-	.collectives = DENSE_COLLECTIVES,
+	.collectives = FANIN_WINDOW_COLLECTIVES,
 	WINDOW_FUNCTIONS,
 };
 
@@ -234,7 +241,7 @@ struct fanin_protocol fanin_protocol_sparse = {
 	.handlers = sparse_handlers,
 	.has_custom = true,
 	.has_tags = true,
-	.collectives = DENSE_COLLECTIVES | 1 << FANIN_COLLECTIVE_ALLREDUCE_SPARSE,
+	.collectives = FANIN_WINDOW_COLLECTIVES | 1 << FANIN_COLLECTIVE_ALLREDUCE_SPARSE,
 	WINDOW_FUNCTIONS,
 };
 

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Congestion control of jobs with a parameter server: the dual windows of PA-ATP (section III.B) and
+ * the five algorithms that it is measured against, in fanin_dual_types. CWD bounds the blocks that
+ * are in flight, as DCTCP's window does. AWD bounds how far a rank runs ahead of the last block
+ * whose result it has. Pure functions on a state: hosts and simulations run the same object, and
+ * only additions, multiplications, divisions and square roots are used, so that all machines get
+ * the same windows. One thread at a time.
+ *
+ * GACK: the switch received a gradient. AACK: the block's result. Block numbers are serial numbers.
+ */
+#ifndef FANIN_HOSTLIB_DUAL_H
+#define FANIN_HOSTLIB_DUAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What takes a block out of flight. */
+enum fanin_dual_clock {
+	FANIN_DUAL_GACK,
+	FANIN_DUAL_AACK,
+};
+
+struct fanin_dual_type {
+	const char *name;
+	const char *description;
+	enum fanin_dual_clock clock;
+	bool ecn;      /* CE marks and losses change CWD; otherwise it is fixed */
+	bool progress; /* leaders cut CWD by more than stragglers */
+	bool limit;    /* AWD adapts; otherwise it is W */
+};
+
+#define FANIN_DUAL_TYPES 6
+
+/* In the order of the job parameter `congestion`: sync, atp, straw, straw+progress, straw+limit, pa-atp. */
+extern const struct fanin_dual_type fanin_dual_types[FANIN_DUAL_TYPES];
+
+/* 0 in f, w and p_max: the usual value. */
+struct fanin_dual_settings {
+	uint32_t limit;        /* W: upper bound of both windows, blocks; 1 at least */
+	uint32_t aggregators;  /* M: slots of the switch's pool */
+	uint32_t sharing_jobs; /* jobs that share the pool; 0 counts as 1 */
+	uint32_t n_ranks;      /* 1 at least */
+	uint32_t fixed_window; /* of types without ECN, blocks, W at most; 0: W */
+	double f;              /* weight of the latest round trip in alpha; usually 1/8 */
+	double w;              /* the same in beta; usually 1/8 */
+	double p_max;          /* progress of a leader whose window is always halved; usually 2 */
+};
+
+/*
+ * A round trip. It ends when a block is acknowledged that was sent after the round trip began, as
+ * in DCTCP.
+ */
+struct fanin_dual_round {
+	bool begun;
+	uint32_t end; /* first block sent after it began */
+	uint32_t acks;
+	uint32_t marks;
+};
+
+struct fanin_dual {
+	const struct fanin_dual_type *type;
+	struct fanin_dual_settings settings;
+	double cwd;   /* blocks, 1 to W */
+	double awd;   /* blocks, 1 to W */
+	double alpha; /* congestion level of the path, 0 to 1 */
+	double beta;  /* occupancy level of the aggregators, 0 to 1 */
+	double p;     /* progress degree, 0 to p_max; 1: as far as the average */
+	bool slow_start;
+	bool limited; /* CWD held a block back in this round trip */
+	bool recovering;
+	bool lost_in_round;
+	uint32_t recovery_end; /* losses of blocks before this one have been answered */
+	struct fanin_dual_round cwd_round;
+	struct fanin_dual_round awd_round;
+	uint64_t rounds; /* round trips of CWD so far */
+	uint64_t cuts;   /* of CWD, for marks */
+	uint64_t losses; /* that halved CWD */
+};
+
+/* What an acknowledgment says, and how far the rank is with it. */
+struct fanin_dual_sample {
+	uint32_t block;  /* acknowledged */
+	uint32_t next;   /* first block that has not been sent (the paper's snd_nxt) */
+	uint32_t gacked; /* first block without GACK, this one counted; an AACK implies the GACK */
+	uint32_t aacked; /* first block without AACK, this one counted */
+	bool ce;         /* the path marked the gradient (GACK), or one of the block's (AACK) */
+	bool aecn;       /* of an AACK: aggregators are nearly used up */
+	/* Of a GACK: sum over all ranks of the block number of the last gradient. */
+	uint64_t sum;
+};
+
+/* Returns the algorithm of a name, or NULL. */
+const struct fanin_dual_type *fanin_dual_find(const char *name);
+
+/* Initialises the state, also for a job's new run, whose block numbers may begin anew. */
+void fanin_dual_init(struct fanin_dual *dual, const struct fanin_dual_type *type,
+		     const struct fanin_dual_settings *settings);
+
+/*
+ * Returns whether a new block may be sent. in_flight: blocks that were sent and have no GACK
+ * (types clocked by AACKs: no AACK). ahead: distance of the new block from the first one without
+ * AACK. To be called with a block at hand only: CWD grows if it held one back.
+ */
+bool fanin_dual_may_send(struct fanin_dual *dual, uint32_t in_flight, uint32_t ahead);
+
+/* A GACK, the first one of its block. */
+void fanin_dual_on_gack(struct fanin_dual *dual, const struct fanin_dual_sample *sample);
+
+/* An AACK, the first one of its block. */
+void fanin_dual_on_aack(struct fanin_dual *dual, const struct fanin_dual_sample *sample);
+
+/*
+ * A gradient was lost: a block is sent again since it has not been acknowledged in time. next: first
+ * block that has not been sent.
+ */
+void fanin_dual_on_loss(struct fanin_dual *dual, uint32_t block, uint32_t next);
+
+/*
+ * Returns the factor d = alpha^(1 - p / p_max) by half of which CWD shrinks. 0^0, a leader without
+ * any congestion, is 0: without a mark nothing is cut.
+ */
+double fanin_dual_decrease(double alpha, double p, double p_max);
+
+/*
+ * Returns the progress degree of a rank: its own progress as a multiple of the job's average, 0 to
+ * p_max; 1 where the average is 0.
+ */
+double fanin_dual_progress(const struct fanin_dual_sample *sample, uint32_t n_ranks, double p_max);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The engine of jobs with a parameter server (PA-ATP, section III; docs/protocol.md): the window protocol's, with rules of its own. Blocks
+ * are sent in order, within two windows: CWD bounds those that the switch has not acknowledged (GACK), AWD how far this rank runs ahead of
+ * results (AACK). What is lost is found by gaps in the results and by timers; the server then asks for what it lacks.
+ */
+#ifndef FANIN_HOSTLIB_PA_ATP_H
+#define FANIN_HOSTLIB_PA_ATP_H
+
+#include "hostlib/src/cc/dual.h"
+#include "hostlib/src/window/engine.h"
+
+extern const struct fanin_engine_rules fanin_pa_atp_rules;
+
+/* What fanin_engine_config.rules_arg points to; copied. */
+struct fanin_pa_atp_config {
+	const struct fanin_dual_type *type;
+	struct fanin_dual_settings settings;
+};
+
+struct fanin_pa_atp_stats {
+	uint64_t gacks;
+	uint64_t aacks; /* each block's first */
+	uint64_t marks; /* of GACKs, or of AACKs if these are what clocks CWD, those with CE */
+	uint64_t aecns; /* AACKs with AECN */
+	uint64_t asks_answered; /* gradients that were sent to the server because it asked */
+};
+
+/* engine: with these rules, as for all functions here. */
+const struct fanin_dual *fanin_pa_atp_dual(const struct fanin_engine *engine);
+const struct fanin_pa_atp_stats *fanin_pa_atp_stats(const struct fanin_engine *engine);
+
+/* Returns how many blocks are in flight, as CWD counts them. */
+uint32_t fanin_pa_atp_in_flight(const struct fanin_engine *engine);
+
+#endif

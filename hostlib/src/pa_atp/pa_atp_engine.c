@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The two windows, and what GACKs and AACKs do to them (PA-ATP section III.B.1). Called by the poll loop only, unless said otherwise.
+ */
+#include "pa_atp_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Begins a run; its first block is the engine's oldest. */
+static void
+run_begin(struct fanin_pa_atp *pa)
+{
+	const uint32_t first = pa->engine.oldest;
+
+	memset(pa->lanes, 0, pa->engine.config.window * sizeof(*pa->lanes));
+	pa->next = first;
+	pa->gacked = first;
+	pa->newest = first - 1;
+	pa->gap_end = first;
+	pa->in_flight = 0;
+	pa->gacked_order = pa->engine.order - 1;
+	fanin_dual_init(&pa->dual, pa->config.type, &pa->config.settings);
+}
+
+static int
+pa_open(struct fanin_engine *engine)
+{
+	struct fanin_pa_atp *pa = fanin_pa_atp_of(engine);
+
+	pa->lanes = calloc(engine->config.window, sizeof(*pa->lanes));
+	if (pa->lanes == NULL)
+		return FANIN_ERR_NO_MEMORY;
+	pa->config = *(const struct fanin_pa_atp_config *)engine->config.rules_arg;
+	engine->config.rules_arg = NULL;
+	run_begin(pa);
+	return FANIN_OK;
+}
+
+static void
+pa_close(struct fanin_engine *engine)
+{
+	free(fanin_pa_atp_of(engine)->lanes);
+}
+
+static void
+pa_resume(struct fanin_engine *engine)
+{
+	run_begin(fanin_pa_atp_of(engine));
+}
+
+/* True if the lane's block is the next one, and all results up to a window before it are there. */
+static bool
+is_next(const struct fanin_engine *engine, const struct fanin_lane *lane, uint32_t block)
+{
+	return lane->block == block && lane->state == FANIN_LANE_READY &&
+	       block - engine->oldest < engine->config.window;
+}
+
+static void
+pa_release(struct fanin_engine *engine)
+{
+	struct fanin_pa_atp *pa = fanin_pa_atp_of(engine);
+
+	for (; pa->next != engine->end; pa->next++) {
+		struct fanin_lane *lane = fanin_engine_lane(engine, pa->next);
+
+		if (!is_next(engine, lane, pa->next) ||
+		    !fanin_dual_may_send(&pa->dual, pa->in_flight, pa->next - engine->oldest))
+			break;
+		*fanin_pa_atp_lane(pa, pa->next) = (struct fanin_pa_atp_lane){ 0 };
+		fanin_engine_queue(engine, lane);
+		pa->in_flight++;
+	}
+}
+
+static struct fanin_dual_sample
+sample_make(const struct fanin_pa_atp *pa, uint32_t block, bool ce)
+{
+	const uint32_t base = pa->engine.base;
+
+	return (struct fanin_dual_sample){
+		.block = block - base,
+		.next = pa->next - base,
+		.gacked = pa->gacked - base,
+		.aacked = pa->engine.oldest - base,
+		.ce = ce,
+	};
+}
+
+/* Moves the first block without GACK on. */
+static void
+gacked_advance(struct fanin_pa_atp *pa)
+{
+	if (fanin_block_before(pa->gacked, pa->engine.oldest))
+		pa->gacked = pa->engine.oldest;
+	while (pa->gacked != pa->next && fanin_pa_atp_lane(pa, pa->gacked)->gacked)
+		pa->gacked++;
+}
+
+/* The switch has the lane's block. */
+static void
+lane_acknowledge(struct fanin_pa_atp *pa, const struct fanin_lane *lane)
+{
+	struct fanin_engine *engine = &pa->engine;
+	struct fanin_pa_atp_lane *own = fanin_pa_atp_lane(pa, lane->block);
+
+	own->gacked = true;
+	if (pa->dual.type->clock == FANIN_DUAL_GACK)
+		pa->in_flight--;
+	/* Of a block that was sent twice it is unknown which copy this is; time that the caller was away is not the network's. */
+	if (lane->transmissions == 1 && own->direct_ns == 0 &&
+	    lane->sent_ns >= engine->loop.resumed_ns)
+		fanin_rtt_sample(&engine->rtt, engine->loop.now_ns - lane->sent_ns);
+	if (fanin_block_before(pa->gacked_order, lane->order))
+		pa->gacked_order = lane->order;
+	gacked_advance(pa);
+	/* Of what was sent before that one, all without GACK may be due now: see pa_atp_timer.c. */
+	fanin_loop_wake_by(&engine->loop,
+			   engine->loop.now_ns + (lane->transmissions != 1
+							  ? 0
+							  : fanin_engine_query_wait_ns(engine)));
+}
+
+static void
+receive_gack(struct fanin_pa_atp *pa, const struct fanin_hdr *hdr, uint32_t block)
+{
+	struct fanin_engine *engine = &pa->engine;
+	const struct fanin_lane *lane = fanin_engine_lane(engine, block);
+	const bool ce = (hdr->flags & FANIN_FLAG_CE) != 0;
+	struct fanin_dual_sample sample;
+
+	/* Another host's behind the same port. */
+	if (hdr->count != engine->config.rank)
+		return;
+	pa->stats.gacks++;
+	pa->stats.marks += ce && pa->dual.type->clock == FANIN_DUAL_GACK;
+	pa->gack_ns = engine->loop.now_ns;
+	/* A second one, or later than the result. */
+	if (lane->block != block || lane->state != FANIN_LANE_SENT ||
+	    lane->role != FANIN_LANE_DENSE || fanin_pa_atp_lane(pa, block)->gacked)
+		return;
+	lane_acknowledge(pa, lane);
+	sample = sample_make(pa, block, ce);
+	/* The switch adds up the blocks after the last ones. */
+	sample.sum = hdr->members - engine->config.size;
+	fanin_dual_on_gack(&pa->dual, &sample);
+}
+
+static void
+pa_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block)
+{
+	struct fanin_pa_atp *pa = fanin_pa_atp_of(engine);
+	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
+
+	switch (hdr->type) {
+	case FANIN_TYPE_GACK:
+		receive_gack(pa, hdr, block);
+		break;
+	case FANIN_TYPE_REPEAT:
+		engine->heard_ns = engine->loop.now_ns;
+		if (fanin_engine_lane(engine, block)->block == block)
+			fanin_pa_atp_lane(pa, block)->disturbed = true;
+		fanin_engine_receive_result(engine, frame, block);
+		break;
+	case FANIN_TYPE_ASK:
+		engine->heard_ns = engine->loop.now_ns;
+		fanin_pa_atp_receive_ask(pa, hdr, block);
+		break;
+	default:
+		engine->stats.invalid++;
+		break;
+	}
+}
+
+static void
+pa_finish(struct fanin_engine *engine, uint32_t block)
+{
+	struct fanin_pa_atp *pa = fanin_pa_atp_of(engine);
+	struct fanin_pa_atp_lane *own = fanin_pa_atp_lane(pa, block);
+	const uint64_t sent_ns = fanin_engine_lane(engine, block)->sent_ns; /* its next block waits */
+	const bool ce = (engine->result_flags & FANIN_FLAG_CE) != 0;
+	struct fanin_dual_sample sample;
+
+	if (pa->dual.type->clock == FANIN_DUAL_AACK || !own->gacked)
+		pa->in_flight--;
+	own->gacked = true;
+	/* It was not lost, only late: results may take as long. */
+	if (own->asked && !own->disturbed && sent_ns >= engine->loop.resumed_ns)
+		fanin_rtt_sample(&engine->block_time, engine->loop.now_ns - sent_ns);
+	gacked_advance(pa);
+	sample = sample_make(pa, block, ce);
+	sample.aecn = (engine->result_flags & FANIN_FLAG_AECN) != 0;
+	pa->stats.aacks++;
+	pa->stats.aecns += sample.aecn;
+	pa->stats.marks += ce && pa->dual.type->clock == FANIN_DUAL_AACK;
+	fanin_dual_on_aack(&pa->dual, &sample);
+	if (fanin_block_before(pa->newest, block))
+		pa->newest = block;
+	if (fanin_block_before(engine->oldest, block))
+		fanin_pa_atp_gap_check(pa);
+}
+
+const struct fanin_engine_rules fanin_pa_atp_rules = {
+	.size = sizeof(struct fanin_pa_atp),
+	.open = pa_open,
+	.close = pa_close,
+	.release = pa_release,
+	.receive = pa_receive,
+	.finish = pa_finish,
+	.scan = fanin_pa_atp_scan,
+	.resume = pa_resume,
+	.explain = fanin_pa_atp_explain,
+};
+
+const struct fanin_dual *
+fanin_pa_atp_dual(const struct fanin_engine *engine)
+{
+	return &fanin_pa_atp_of_const(engine)->dual;
+}
+
+const struct fanin_pa_atp_stats *
+fanin_pa_atp_stats(const struct fanin_engine *engine)
+{
+	return &fanin_pa_atp_of_const(engine)->stats;
+}
+
+uint32_t
+fanin_pa_atp_in_flight(const struct fanin_engine *engine)
+{
+	return fanin_pa_atp_of_const(engine)->in_flight;
+}

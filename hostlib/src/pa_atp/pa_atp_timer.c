@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Loss. A gradient without GACK goes to the switch again after a round trip; a result that later ones have overtaken, or that takes too
+ * long, is asked for. A query does not send elements: the server repeats the result, or asks the ranks whose gradients it lacks, and each
+ * sends its own directly to it. Called by the poll loop only.
+ */
+#include "pa_atp_internal.h"
+
+#include <stdio.h>
+
+/* Returns how long a result may take, beyond which it counts as overdue. */
+static uint64_t
+result_wait_ns(const struct fanin_engine *engine)
+{
+	const uint64_t wait_ns = fanin_engine_above_wait_ns(engine);
+
+	/* The round trip to the switch says nothing of the one to the server. */
+	return engine->block_time.smoothed_ns == 0 && wait_ns < FANIN_RTO_INITIAL_NS
+		       ? FANIN_RTO_INITIAL_NS
+		       : wait_ns;
+}
+
+/* Without GACK: the interval doubles with each transmission. */
+static uint64_t
+gack_wait_ns(const struct fanin_engine *engine, const struct fanin_lane *lane)
+{
+	const uint64_t most_ns = fanin_engine_retry_most_ns(engine);
+	uint64_t wait_ns = fanin_engine_query_wait_ns(engine);
+
+	for (unsigned int n = 1; n < lane->transmissions && wait_ns < most_ns; n++)
+		wait_ns *= 2;
+	return wait_ns < most_ns ? wait_ns : most_ns;
+}
+
+static void
+loss_note(struct fanin_pa_atp *pa, uint32_t block)
+{
+	fanin_dual_on_loss(&pa->dual, block - pa->engine.base, pa->next - pa->engine.base);
+}
+
+/* Asks for a result that is lost, or not there. Returns when it is due again. */
+static uint64_t
+lane_ask(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	const uint64_t wait_ns = result_wait_ns(engine);
+
+	fanin_pa_atp_lane(fanin_pa_atp_of(engine), lane->block)->asked = true;
+	if (lane->block == engine->oldest) {
+		const uint64_t due_ns = fanin_engine_ask_oldest(engine, lane, true, wait_ns);
+
+		if (lane->asked)
+			lane->ask_ns = due_ns;
+		return due_ns;
+	}
+	if (fanin_engine_query(engine, lane->block, false, true) == 0)
+		return engine->loop.now_ns + FANIN_RTO_MIN_NS / 2;
+	lane->asked = true;
+	lane->ask_wait_ns = fanin_engine_back_off_ns(engine, lane->ask_wait_ns);
+	if (lane->ask_wait_ns < wait_ns)
+		lane->ask_wait_ns = wait_ns;
+	lane->ask_ns = engine->loop.now_ns + lane->ask_wait_ns;
+	return lane->ask_ns;
+}
+
+/* Returns how many later results make a gap. Blocks of different workers of a switch overtake each other by bursts. */
+static uint32_t
+gap_of(const struct fanin_engine *engine)
+{
+	const uint32_t share = engine->config.window / 8u;
+
+	return engine->config.spread && share > FANIN_PA_ATP_GAP ? share : FANIN_PA_ATP_GAP;
+}
+
+void
+fanin_pa_atp_gap_check(struct fanin_pa_atp *pa)
+{
+	struct fanin_engine *engine = &pa->engine;
+	uint32_t left = gap_of(engine);
+	uint32_t end = pa->newest + 1; /* blocks before it have been overtaken by the gap's results */
+
+	while (left != 0 && end != engine->oldest)
+		left -= fanin_engine_is_done(engine, --end);
+	if (left != 0)
+		return;
+	if (fanin_block_before(pa->gap_end, engine->oldest))
+		pa->gap_end = engine->oldest;
+	for (; fanin_block_before(pa->gap_end, end); pa->gap_end++) {
+		struct fanin_lane *lane = fanin_engine_lane(engine, pa->gap_end);
+
+		if (lane->block == pa->gap_end && lane->state == FANIN_LANE_SENT && !lane->asked)
+			fanin_loop_wake_by(&engine->loop, lane_ask(engine, lane));
+	}
+}
+
+/* True if a later transmission has a GACK: the way to the switch and back is there. */
+static bool
+is_overtaken(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
+{
+	return fanin_block_before(lane->order, pa->gacked_order);
+}
+
+/*
+ * A gradient without GACK is sent again when that is overdue; while nothing comes back the oldest one only. Returns when it is due.
+ */
+static uint64_t
+gack_check(struct fanin_pa_atp *pa, struct fanin_lane *lane)
+{
+	struct fanin_engine *engine = &pa->engine;
+	struct fanin_pa_atp_lane *own = fanin_pa_atp_lane(pa, lane->block);
+	const uint64_t sent_ns = own->direct_ns > lane->sent_ns ? own->direct_ns : lane->sent_ns;
+	const uint64_t due_ns = sent_ns + gack_wait_ns(engine, lane);
+
+	if (own->gacked || lane->role != FANIN_LANE_DENSE ||
+	    (lane->block != pa->gacked && !is_overtaken(pa, lane)))
+		return UINT64_MAX;
+	if (due_ns > engine->loop.timers_ns)
+		return due_ns;
+	if (!fanin_engine_send(engine, lane))
+		return engine->loop.now_ns + FANIN_RTO_MIN_NS / 2;
+	own->disturbed = true;
+	engine->stats.retransmits++;
+	loss_note(pa, lane->block);
+	return engine->loop.now_ns + gack_wait_ns(engine, lane);
+}
+
+/* A result that was asked for is asked for again; the oldest also if none has come for too long. Returns when it is due. */
+static uint64_t
+result_check(struct fanin_engine *engine, struct fanin_lane *lane)
+{
+	const bool is_oldest = lane->block == engine->oldest;
+	uint64_t due_ns = lane->ask_ns;
+
+	if (!lane->asked && !is_oldest)
+		return UINT64_MAX;
+	if (!lane->asked) {
+		due_ns = lane->sent_ns > engine->progress_ns ? lane->sent_ns : engine->progress_ns;
+		due_ns += result_wait_ns(engine);
+	}
+	if (is_oldest && due_ns < engine->ask_ns)
+		due_ns = engine->ask_ns;
+	return due_ns > engine->loop.timers_ns ? due_ns : lane_ask(engine, lane);
+}
+
+/*
+ * The server has been silent for a while, although the switch had the oldest gradient: sends that again now and then, so that the switch
+ * answers if it is there, and a timeout names the right one. Returns when it is due.
+ */
+static uint64_t
+switch_probe(struct fanin_pa_atp *pa, struct fanin_lane *lane)
+{
+	struct fanin_engine *engine = &pa->engine;
+	const uint64_t timeout_ns = engine->config.timeout_ns;
+	uint64_t due_ns = engine->heard_ns + timeout_ns / 10 * 7;
+
+	if (lane->role != FANIN_LANE_DENSE || !fanin_pa_atp_lane(pa, lane->block)->gacked)
+		return UINT64_MAX;
+	if (due_ns < pa->probe_ns)
+		due_ns = pa->probe_ns;
+	if (due_ns > engine->loop.timers_ns)
+		return due_ns;
+	if (!fanin_engine_send(engine, lane))
+		return engine->loop.now_ns + FANIN_RTO_MIN_NS / 2;
+	engine->stats.retransmits++;
+	pa->probe_ns = engine->loop.now_ns + timeout_ns / 10;
+	return pa->probe_ns;
+}
+
+static uint64_t
+earlier(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns < b_ns ? a_ns : b_ns;
+}
+
+void
+fanin_pa_atp_scan(struct fanin_engine *engine)
+{
+	struct fanin_pa_atp *pa = fanin_pa_atp_of(engine);
+	uint64_t next_ns = UINT64_MAX;
+
+	for (uint32_t block = engine->oldest; block != pa->next; block++) {
+		struct fanin_lane *lane = fanin_engine_lane(engine, block);
+
+		if (lane->block != block || lane->state != FANIN_LANE_SENT)
+			continue;
+		next_ns = earlier(next_ns, gack_check(pa, lane));
+		next_ns = earlier(next_ns, result_check(engine, lane));
+		if (block == engine->oldest)
+			next_ns = earlier(next_ns, switch_probe(pa, lane));
+	}
+	engine->loop.next_timer_ns = next_ns;
+}
+
+/* True if the switch has acknowledged enough gradients that were sent after this one. */
+static bool
+later_ones_arrived(const struct fanin_pa_atp *pa, uint32_t block)
+{
+	uint32_t n = 0;
+
+	for (block++; block != pa->next && n < FANIN_PA_ATP_GAP; block++)
+		n += fanin_pa_atp_lane(pa, block)->gacked;
+	return n == FANIN_PA_ATP_GAP;
+}
+
+/* Sends a gradient to the server, past all aggregators. */
+static void
+direct_send(struct fanin_pa_atp *pa, struct fanin_lane *lane)
+{
+	struct fanin_engine *engine = &pa->engine;
+	struct fanin_pa_atp_lane *own = fanin_pa_atp_lane(pa, lane->block);
+	struct fanin_hdr *hdr = &engine->headers.fanin;
+	uint32_t payload_len;
+	const void *payload = fanin_engine_contribution(lane, hdr, &payload_len);
+	bool is_sent;
+
+	hdr->type = FANIN_TYPE_PARTIAL;
+	hdr->flags |= FANIN_FLAG_DIRECT;
+	hdr->members = UINT64_C(1) << engine->config.rank;
+	is_sent = fanin_engine_send_elements(engine, lane, payload, payload_len);
+	hdr->members = 0;
+	if (!is_sent)
+		return;
+	own->direct_ns = engine->loop.now_ns;
+	own->disturbed = true;
+	engine->stats.frames_sent++;
+	pa->stats.asks_answered++;
+	if (!own->gacked)
+		loss_note(pa, lane->block);
+}
+
+void
+fanin_pa_atp_receive_ask(struct fanin_pa_atp *pa, const struct fanin_hdr *hdr, uint32_t block)
+{
+	struct fanin_engine *engine = &pa->engine;
+	struct fanin_lane *lane = fanin_engine_lane(engine, block);
+	const bool is_overdue = engine->loop.now_ns - lane->sent_ns >=
+				fanin_engine_query_wait_ns(engine);
+
+	if ((hdr->members >> engine->config.rank & 1) == 0 || lane->block != block ||
+	    lane->state != FANIN_LANE_SENT)
+		return;
+	if (lane->role != FANIN_LANE_DENSE) {
+		/* What this rank has of the block is its result. */
+		if (is_overdue && fanin_engine_send(engine, lane))
+			pa->stats.asks_answered++;
+	} else if (fanin_pa_atp_lane(pa, block)->gacked || is_overdue ||
+		   later_ones_arrived(pa, block)) {
+		direct_send(pa, lane);
+	}
+}
+
+bool
+fanin_pa_atp_explain(const struct fanin_engine *engine, char *text, size_t text_len)
+{
+	const struct fanin_pa_atp *pa = fanin_pa_atp_of_const(engine);
+	struct fanin_ranks missing;
+	char ranks[128];
+
+	if (pa->gack_ns == 0 || engine->loop.now_ns - pa->gack_ns >= engine->config.timeout_ns / 2)
+		return false;
+	fanin_engine_missing(engine, &missing);
+	if (fanin_ranks_is_empty(&missing))
+		snprintf(text, text_len,
+			 "the job's server does not answer, but the switch does (block %u was sent %u times)",
+			 engine->oldest, fanin_engine_lane(engine, engine->oldest)->transmissions);
+	else
+		snprintf(text, text_len,
+			 "the job's server does not answer any more, but the switch does; block %u waited for %s (of %u)",
+			 engine->oldest, fanin_format_ranks(&missing, ranks, sizeof(ranks)),
+			 engine->config.size);
+	return true;
+}

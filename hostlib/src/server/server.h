@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A parameter server without its sockets: the parent of the aggregating switch of each of its jobs (PA-ATP, sections III and IV; docs/protocol.md,
+ * "PA-ATP"). It takes complete sums, partial sums and single contributions, each with the set of the ranks in it, and sends each block's
+ * result to the job's group once. Packets and the time come in by calls, packets go out by a callback: no I/O, no clock, no threads. Memory is
+ * allocated when a job is added. The shell around it is serve.c; tests and simulations have their own.
+ */
+#ifndef FANIN_HOSTLIB_SERVER_H
+#define FANIN_HOSTLIB_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fanin/server.h"
+#include "handlers/kernels/kernels.h"
+#include "hostlib/src/base/error.h"
+#include "wire/wire.h"
+
+#define FANIN_SERVER_MOST_RANKS 64u /* of a job: sets of contributors are one word */
+#define FANIN_SERVER_MOST_SLOTS (2u * FANIN_WIRE_MAX_WINDOW)
+#define FANIN_SERVER_FLUSH_BLOCKS 64u /* the oldest ones without a result, for which FLUSHes are sent */
+#define FANIN_SERVER_MOST_BACKOFF 8u  /* round trips between the FLUSHes for one block */
+/* Until a round trip was measured, and the least that one counts as. */
+#define FANIN_SERVER_ROUND_TRIP_NS UINT64_C(1000000)
+#define FANIN_SERVER_LEAST_ROUND_TRIP_NS UINT64_C(200000)
+/* The longest payload that is not a block's. */
+#define FANIN_SERVER_BODY_MAX 256u
+
+static_assert(sizeof(struct fanin_join_ack_body) + sizeof(uint64_t) <= FANIN_SERVER_BODY_MAX &&
+		      sizeof(struct fanin_answer_body) + 2 * sizeof(uint64_t) <= FANIN_SERVER_BODY_MAX,
+	      "bodies in jobs of 64 ranks");
+
+/* A packet to send; the caller adds Ethernet, IPv4 and UDP headers. From the server's address and port, TTL 64, no fragments, no UDP checksum. */
+struct fanin_server_emission {
+	const struct fanin_hdr *hdr; /* valid during the call */
+	/*
+	 * Of a block (`lasting`) the job's memory, which stays as it is until a later block takes the slot or the job is removed; else valid
+	 * during the call, FANIN_SERVER_BODY_MAX bytes at most.
+	 */
+	const void *payload;
+	uint32_t payload_len;
+	uint32_t dst_ip_be; /* the switch's, or the job's group */
+	uint16_t dst_port;  /* host order */
+	bool lasting;
+};
+
+struct fanin_server_core_options {
+	void (*send)(void *arg, const struct fanin_server_emission *emission);
+	uint64_t (*random)(void *arg); /* for cookies and numbers of runs */
+	void *arg;
+	uint16_t udp_port; /* where switches take packets */
+	enum fanin_isa isa;
+	uint32_t max_jobs;
+	uint64_t memory_bytes; /* of all jobs; each may have its share of it */
+	uint64_t round_trip_ns; /* 0: measured when the switch joins */
+};
+
+/* A job as it is added. */
+struct fanin_server_spec {
+	uint32_t id;
+	uint64_t key;
+	uint32_t member_ip_be; /* of the aggregating switch */
+	uint16_t n_ranks;
+	uint16_t payload_bytes;
+	uint32_t slots; /* a power of two; the window is half of it */
+	uint64_t parameters[FANIN_WIRE_PARAMETERS]; /* for JOIN_ACK */
+	char handler[16];                           /* likewise, zero-padded */
+};
+
+struct fanin_server_core;
+struct fanin_server_job;
+
+/*
+ * Makes a server without jobs. core: set on success only. Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
+ */
+int fanin_server_core_create(const struct fanin_server_core_options *options,
+			     struct fanin_server_core **core);
+
+/* Frees it with its jobs. core may be NULL. */
+void fanin_server_core_free(struct fanin_server_core *core);
+
+/*
+ * Bytes that a job takes, and how many of them it may take.
+ */
+uint64_t fanin_server_job_bytes(uint32_t slots, uint32_t payload_bytes);
+uint64_t fanin_server_job_share(const struct fanin_server_core *core);
+
+/* The most slots that fit into a job's share with this payload; a power of two, 0 if not even two fit. */
+uint32_t fanin_server_most_slots(const struct fanin_server_core *core, uint32_t payload_bytes);
+
+/*
+ * Adds a job. Returns FANIN_OK, FANIN_ERR_INVALID (a field is out of its range, or the number is taken) or FANIN_ERR_NO_MEMORY, with the amounts
+ * asked for and available in *error.
+ */
+int fanin_server_core_add(struct fanin_server_core *core, const struct fanin_server_spec *spec,
+			  struct fanin_error *error);
+
+/* Removes a job; its switch is refused from then on. Returns false if there is none. */
+bool fanin_server_core_remove(struct fanin_server_core *core, uint32_t id);
+
+/* A job, NULL: none. */
+const struct fanin_server_job *fanin_server_core_job(const struct fanin_server_core *core,
+						     uint32_t id);
+
+/* The lowest job number above `after`; 0: none. */
+uint32_t fanin_server_core_next(const struct fanin_server_core *core, uint32_t after);
+
+/*
+ * Takes a packet of any content that was sent to the server.
+ *
+ * headers: of frame_len bytes of a frame, of which sizeof(*headers) are readable; IPv4's source and TOS and UDP's source port count. payload: what
+ * follows them, any alignment. now_ns: never goes back.
+ */
+void fanin_server_core_receive(struct fanin_server_core *core, const struct fanin_headers *headers,
+			       size_t frame_len, const void *payload, uint64_t now_ns);
+
+/*
+ * Sends the FLUSHes that are due. Returns when it has to be called next, UINT64_MAX: not before another packet has come.
+ */
+uint64_t fanin_server_core_timers(struct fanin_server_core *core, uint64_t now_ns);
+
+/* The same time, without doing anything. */
+uint64_t fanin_server_core_due(const struct fanin_server_core *core);
+
+/* Packets that were dropped or refused for a reason. */
+uint64_t fanin_server_core_drops(const struct fanin_server_core *core, enum fanin_reason reason);
+
+/* Counts a packet that the caller could not send. */
+void fanin_server_core_note_drop(struct fanin_server_core *core, enum fanin_reason reason);
+
+/* Fills all but `sz`. */
+void fanin_server_job_describe(const struct fanin_server_job *job,
+			       struct fanin_server_job_stats *stats);
+
+/* The switch's address, and the number of this server's start. */
+uint32_t fanin_server_job_member(const struct fanin_server_job *job);
+uint64_t fanin_server_core_instance(const struct fanin_server_core *core);
+uint32_t fanin_server_core_n_jobs(const struct fanin_server_core *core);
+
+/*
+ * Lists blocks that wait, those that began first. Returns how many there are; at most n are written.
+ */
+size_t fanin_server_job_waits(const struct fanin_server_job *job, uint64_t now_ns,
+			      struct fanin_server_wait *waits, size_t n);
+
+#endif

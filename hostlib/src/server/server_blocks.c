@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Blocks of a parameter server's job. Every sum carries the set of the ranks in it: what brings ranks that are all new is merged, what brings none is a
+ * duplicate, what contains all that is there replaces it, and anything else is dropped, and the ranks that are missing are asked for their own contributions. So every
+ * contribution counts once. A block's result is computed once and kept until a later block takes the slot, which proves that all ranks have it: a job has
+ * 2W slots, and a rank sends block b only with all results up to b - W (docs/protocol.md).
+ */
+#include "server_internal.h"
+
+#include <string.h>
+
+#define TOS_ECN 3u
+#define TOS_CE 3u
+#define MOST_DOUBLINGS 2u
+
+static_assert(2u << MOST_DOUBLINGS == FANIN_SERVER_MOST_BACKOFF, "of the wait between FLUSHes");
+
+void
+server_blocks_reset(struct fanin_server_job *job)
+{
+	TAILQ_INIT(&job->waiting);
+	job->n_waiting = 0;
+	job->due_ns = UINT64_MAX;
+	for (uint32_t i = 0; i < job->spec.slots; i++)
+		job->entries[i] = (struct server_entry){ .block = i - job->spec.slots };
+}
+
+static enum fanin_reason
+check_operation(const struct fanin_server_core *core, const struct fanin_server_job *job,
+		const struct fanin_hdr *hdr)
+{
+	/* More than the job's packets may carry? That counts for an empty one, too: others bring what it leaves out. */
+	if (hdr->count * fanin_dtype_size(hdr->dtype) > job->spec.payload_bytes)
+		return FANIN_REASON_PAYLOAD;
+	if (!fanin_op_is_copy(hdr->op) &&
+	    fanin_kernel(core->options.isa, hdr->dtype, hdr->op) == NULL)
+		return FANIN_REASON_OPERATION;
+	return FANIN_REASON_NONE;
+}
+
+static void
+wait_begin(struct fanin_server_job *job, struct server_entry *entry)
+{
+	TAILQ_INSERT_TAIL(&job->waiting, entry, waiting);
+	if (++job->n_waiting <= FANIN_SERVER_FLUSH_BLOCKS && entry->flush_ns < job->due_ns)
+		job->due_ns = entry->flush_ns;
+}
+
+static void
+wait_end(struct fanin_server_job *job, struct server_entry *entry)
+{
+	TAILQ_REMOVE(&job->waiting, entry, waiting);
+	/* Another block may be among the oldest now: the next look finds when it is due. */
+	if (--job->n_waiting >= FANIN_SERVER_FLUSH_BLOCKS)
+		job->due_ns = 0;
+	else if (job->n_waiting == 0)
+		job->due_ns = UINT64_MAX;
+}
+
+/* The block takes the slot, without any data so far. */
+static void
+entry_open(struct fanin_server_job *job, struct server_entry *entry, const struct fanin_hdr *hdr,
+	   uint64_t now_ns)
+{
+	entry->block = hdr->block;
+	entry->phase = SERVER_OPEN;
+	entry->empty = true;
+	entry->ce = false;
+	entry->flushes = 0;
+	entry->members = 0;
+	entry->shape = fanin_wire_shape(hdr);
+	entry->begun_ns = now_ns;
+	entry->flush_ns = now_ns + job->round_trip_ns;
+	job->stats.blocks++;
+}
+
+void
+server_begin_result(const struct fanin_server_job *job, const struct server_entry *entry,
+		    enum fanin_type type, struct fanin_hdr *hdr)
+{
+	server_begin(job, type, hdr);
+	hdr->flags = (uint16_t)((entry->empty ? FANIN_FLAG_EMPTY : 0) |
+				(entry->ce ? FANIN_FLAG_CE : 0));
+	hdr->contributions = job->spec.n_ranks;
+	hdr->block = entry->block;
+	fanin_wire_set_shape(hdr, entry->shape);
+}
+
+/* The payload is the result: from now on it stays as it is. */
+static void
+publish(struct fanin_server_core *core, struct fanin_server_job *job, struct server_entry *entry,
+	uint64_t now_ns)
+{
+	struct fanin_hdr hdr;
+
+	entry->phase = SERVER_DONE;
+	entry->members = job->all;
+	job->stats.results++;
+	job->stats.block_ns += now_ns - entry->begun_ns;
+	server_begin_result(job, entry, FANIN_TYPE_RESULT, &hdr);
+	server_multicast(core, job, &hdr, server_payload(job, entry),
+			 entry->empty ? 0 : server_shape_len(entry->shape));
+}
+
+/* All ranks are in. */
+static void
+finish(struct fanin_server_core *core, struct fanin_server_job *job, struct server_entry *entry,
+       const struct fanin_hdr *hdr, uint64_t now_ns)
+{
+	fanin_finish_fn divide = NULL;
+
+	if (!fanin_op_is_copy(hdr->op))
+		divide = fanin_kernel_finish(core->options.isa, hdr->dtype, hdr->op);
+	if (!entry->empty && divide != NULL)
+		divide(server_payload(job, entry), job->spec.n_ranks, hdr->count);
+	publish(core, job, entry, now_ns);
+}
+
+/* What the packet brings takes the place of what is there. */
+static void
+put(struct fanin_server_job *job, struct server_entry *entry, const struct server_packet *packet)
+{
+	entry->empty = fanin_wire_is_empty(&packet->headers->fanin);
+	if (!entry->empty)
+		memcpy(server_payload(job, entry), packet->payload, packet->payload_len);
+}
+
+static void
+merge(const struct fanin_server_core *core, struct fanin_server_job *job, struct server_entry *entry,
+      const struct server_packet *packet)
+{
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+
+	if (fanin_wire_is_empty(hdr))
+		return;
+	if (entry->empty)
+		put(job, entry, packet);
+	else if (!fanin_op_is_copy(hdr->op)) /* of two roots the first one's data stay */
+		fanin_kernel(core->options.isa, hdr->dtype,
+			     hdr->op)(server_payload(job, entry), packet->payload, hdr->count);
+}
+
+/* A sum of the ranks in `members`, for a block that is open. Returns false if it changes nothing. */
+static bool
+combine(struct fanin_server_core *core, struct fanin_server_job *job, struct server_entry *entry,
+	const struct server_packet *packet, uint64_t members)
+{
+	if ((members & entry->members) == 0) {
+		merge(core, job, entry, packet);
+		entry->members |= members;
+	} else if ((members & ~entry->members) == 0) {
+		job->stats.duplicates++;
+		return false;
+	} else if ((entry->members & ~members) == 0) {
+		job->stats.replaced++;
+		put(job, entry, packet);
+		entry->members = members;
+	} else {
+		job->stats.overlaps++;
+		server_ask(core, job, entry, entry->block, job->all & ~entry->members, packet->now_ns);
+		return false;
+	}
+	job->stats.bytes_reduced += packet->payload_len;
+	return true;
+}
+
+static void
+count(struct fanin_server_job *job, const struct fanin_headers *headers, uint64_t members, bool ce)
+{
+	const struct fanin_hdr *hdr = &headers->fanin;
+
+	job->stats.ce += ce;
+	if (hdr->type == FANIN_TYPE_CONTRIBUTION)
+		job->stats.sums++;
+	else if (hdr->type == FANIN_TYPE_KNOWN)
+		job->stats.known++;
+	else if ((members & (members - 1)) == 0)
+		job->stats.singles++;
+	else
+		job->stats.partials++;
+	job->stats.direct += (hdr->flags & FANIN_FLAG_DIRECT) != 0;
+}
+
+/* Which ranks are in the packet? */
+static enum fanin_reason
+find_members(const struct fanin_server_job *job, const struct fanin_hdr *hdr, uint64_t *members)
+{
+	*members = job->all;
+	if (hdr->type != FANIN_TYPE_PARTIAL)
+		return hdr->contributions == job->spec.n_ranks ? FANIN_REASON_NONE
+							       : FANIN_REASON_SIZE;
+	*members = hdr->members;
+	if (hdr->members == 0 || (hdr->members & ~job->all) != 0)
+		return FANIN_REASON_RANK;
+	return hdr->contributions == (unsigned int)__builtin_popcountll(hdr->members)
+		       ? FANIN_REASON_NONE
+		       : FANIN_REASON_SIZE;
+}
+
+/* A sum of some or all ranks, or a result that a rank had already. */
+static enum fanin_reason
+take_sum(struct fanin_server_core *core, struct fanin_server_job *job,
+	 const struct server_packet *packet)
+{
+	const struct fanin_headers *headers = packet->headers;
+	const struct fanin_hdr *hdr = &headers->fanin;
+	const bool ce = (hdr->flags & FANIN_FLAG_CE) != 0 || (headers->ip.tos & TOS_ECN) == TOS_CE;
+	struct server_entry *entry;
+	enum fanin_reason reason;
+	enum server_place place;
+	uint64_t members;
+
+	reason = find_members(job, hdr, &members);
+	if (reason == FANIN_REASON_NONE)
+		reason = check_operation(core, job, hdr);
+	if (reason != FANIN_REASON_NONE)
+		return reason;
+	place = server_place(job, hdr->block, &entry);
+	if (place == SERVER_AHEAD)
+		return FANIN_REASON_BLOCK_WINDOW;
+	/* The network may have kept it for long; nobody waits for it. */
+	if (place == SERVER_STALE) {
+		job->stats.stale++;
+		core->drops[FANIN_REASON_BLOCK_STALE]++;
+		return FANIN_REASON_NONE;
+	}
+	if (place == SERVER_CURRENT && fanin_wire_shape(hdr) != entry->shape)
+		return FANIN_REASON_MISMATCH;
+	count(job, headers, members, ce);
+	if (place == SERVER_NEXT)
+		entry_open(job, entry, hdr, packet->now_ns);
+	if (entry->phase == SERVER_DONE) {
+		job->stats.duplicates++;
+		return FANIN_REASON_NONE;
+	}
+	entry->ce = entry->ce || ce;
+	if (hdr->type == FANIN_TYPE_KNOWN)
+		put(job, entry, packet);
+	else if (!combine(core, job, entry, packet, members))
+		return FANIN_REASON_NONE;
+	if (hdr->type != FANIN_TYPE_KNOWN && entry->members != job->all) {
+		if (place == SERVER_NEXT)
+			wait_begin(job, entry);
+		return FANIN_REASON_NONE;
+	}
+	if (place != SERVER_NEXT)
+		wait_end(job, entry);
+	if (hdr->type == FANIN_TYPE_KNOWN)
+		publish(core, job, entry, packet->now_ns);
+	else
+		finish(core, job, entry, hdr, packet->now_ns);
+	return FANIN_REASON_NONE;
+}
+
+enum fanin_reason
+server_block(struct fanin_server_core *core, struct fanin_server_job *job,
+	     const struct server_packet *packet)
+{
+	switch (packet->headers->fanin.type) {
+	case FANIN_TYPE_CONTRIBUTION:
+	case FANIN_TYPE_PARTIAL:
+	case FANIN_TYPE_KNOWN:
+		return take_sum(core, job, packet);
+	case FANIN_TYPE_QUERY:
+		return server_query(core, job, packet);
+	default:
+		return FANIN_REASON_TYPE;
+	}
+}
+
+void
+server_flush(struct fanin_server_core *core, struct fanin_server_job *job, uint64_t now_ns)
+{
+	struct server_entry *entry;
+	uint64_t due_ns = UINT64_MAX;
+	unsigned int n = 0;
+
+	TAILQ_FOREACH(entry, &job->waiting, waiting) {
+		if (n++ == FANIN_SERVER_FLUSH_BLOCKS)
+			break;
+		if (entry->flush_ns <= now_ns) {
+			/* After the first one it waits for two round trips, then four, and so on. */
+			const uint32_t backoff = entry->flushes < MOST_DOUBLINGS
+							 ? 2u << entry->flushes
+							 : FANIN_SERVER_MOST_BACKOFF;
+			struct fanin_hdr hdr;
+
+			server_begin(job, FANIN_TYPE_FLUSH, &hdr);
+			hdr.block = entry->block;
+			server_send(core, job, &hdr, NULL, 0, false);
+			job->stats.flushes++;
+			entry->flushes++;
+			entry->flush_ns = now_ns + backoff * job->round_trip_ns;
+		}
+		if (entry->flush_ns < due_ns)
+			due_ns = entry->flush_ns;
+	}
+	job->due_ns = due_ns;
+}
