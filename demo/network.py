@@ -37,7 +37,7 @@ def add_arguments(parser, whole_number):
                         help="of a topology, or with pa-atp: so many jobs at once, each on all hosts")
     parser.add_argument("--kill", metavar="NAME", default=argparse.SUPPRESS,
                         help="in mid-run, of a topology: a switch like spine0, manager, a host like host3 or h3, or a server like s0")
-    parser.add_argument("--freeze", metavar="NAME", default=argparse.SUPPRESS, help="the same, stopped as by SIGSTOP: a switch")
+    parser.add_argument("--freeze", metavar="NAME", default=argparse.SUPPRESS, help="the same, stopped as by SIGSTOP: a switch or a server")
     parser.add_argument("--dual-homed", action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS,
                         help="with leaf-spine: pairs of leaves, and hosts linked to both of a pair (default: if a leaf is "
                              "killed or frozen)")
@@ -135,14 +135,13 @@ class Trees:
 class Watch:
     """Follows the results at a switch of the job's tree: how far the job is, and the longest time without one.
 
-    target: what will be struck; another switch is asked, as long as there is one.
+    target: what will be struck; another switch is asked.
     """
 
-    def __init__(self, fabric, expected, target, serves):
+    def __init__(self, fabric, expected, target):
         self.fabric = fabric
         self.expected = expected
-        self.serves = serves
-        self.switches = [switch for switch in fabric.topology.switches if switch != target] or fabric.topology.switches
+        self.switches = [switch for switch in fabric.topology.switches if switch != target]
         self.at = None
         self.total = self.last = 0
         self.changed = time.monotonic()
@@ -152,8 +151,6 @@ class Watch:
     def _results(self, switch):
         """How many the switch has of the job; None if it has not got the job."""
         try:
-            if self.serves:
-                return serving.results_at(self.fabric, switch)
             jobs = self.fabric.ask(switch, "jobs.list")["jobs"]
         except LabError:
             jobs = []
@@ -204,7 +201,7 @@ def strike(fabric, options, ranks):
     return f"{target} killed"
 
 
-def follow(fabric, options, ranks, watch, tally, before, screen):
+def follow(fabric, options, ranks, watch, before, screen):
     """Waits for all ranks, and does what is to be done in mid-run. Returns what that was, or None, and the trees afterwards."""
     deadline = time.monotonic() + options.timeout
     struck, after = None, None
@@ -212,8 +209,6 @@ def follow(fabric, options, ranks, watch, tally, before, screen):
         if time.monotonic() > deadline:
             raise LabError(f"the job is not done after {options.timeout} s")
         part = watch.look()
-        if options.serving:
-            tally.look()
         screen.progress(part, f"{watch.total} of {watch.expected} blocks")
         if struck is None and (options.kill or options.freeze) and part >= KILL_AT:
             watch.since = time.monotonic()
@@ -258,6 +253,8 @@ def verdict_on_loss(result, reports, victim):
     others = [report for rank, report in enumerate(reports) if rank != victim]
     named = [report for report in others if report.get("error") and victim in report["error"].get("missing", [])]
     result["ok"] = len(named) == len(others)
+    if named:
+        result["ended"] = named[0]["error"]["message"]
     result["error"] = None if result["ok"] else (
         f"host {victim} was killed, and {len(others) - len(named)} of {len(others)} others do not miss it: {result['error']}")
 
@@ -278,19 +275,18 @@ def run_tree(fabric, options, ranks, warmup, screen):
     trees = first_trees(fabric, ranks, options.jobs)
     screen.say(trees.draw())
     job = fabric.ask(trees.trees[0]["root"], "jobs.list")["jobs"][0]
-    tally = serving.Tally(fabric)
     parts = options.hosts if options.collective == "allgather" else 1
     blocks = max(1, parts * -(-options.block_bytes // parts // job["payload_bytes"])) * (options.iters + warmup) * options.jobs
-    watch = Watch(fabric, blocks, target, options.serving)
-    struck, after = follow(fabric, options, ranks, watch, tally, trees, screen)
+    watch = serving.Watch(fabric, blocks, options.freeze) if options.serving else Watch(fabric, blocks, target)
+    struck, after = follow(fabric, options, ranks, watch, trees, screen)
     if target and struck is None:
         raise LabError(f"the job was over before {target} could be struck: give it more --bytes or --iters")
     told = {"trees": trees.trees, "trees_after": after, "struck": struck,
             "outage_seconds": None if watch.outage is None else round(watch.outage, 3)}
     if options.serving:
-        counts = tally.of(fabric.topology.servers, serving.SERVER_COUNTERS)
+        counts = watch.of(fabric.topology.servers, serving.SERVER_COUNTERS)
         told.update({"servers": {name: {"at": switch, "counters": counts[name]} for name, switch in fabric.topology.servers.items()},
-                     "aggregation": tally.of(fabric.topology.switches, serving.SWITCH_COUNTERS), "aggregators": options.aggregators,
+                     "aggregation": watch.of(fabric.topology.switches, serving.SWITCH_COUNTERS), "aggregators": options.aggregators,
                      "window": job["window"], "seconds_after": None if watch.since is None else time.monotonic() - watch.since})
     return told
 
@@ -352,7 +348,7 @@ def demonstrate(options, screen, config, warmup, summarise, more):
         reports = reports[:options.hosts]
         drops = drops_of(fabric, options.freeze)
         if options.freeze:
-            fabric.switches[options.freeze].popen.send_signal(signal.SIGCONT)
+            fabric.process_of(options.freeze).popen.send_signal(signal.SIGCONT)
         result = summarise(options, reports, {
             "ping": None, "drops": drops, "bytes_received": int(sum(back for _, back in carried["hosts"].values()) * moved) if carried else None,
             "wall_seconds": round(seconds, 3), "topology": options.topology,
@@ -366,8 +362,8 @@ def demonstrate(options, screen, config, warmup, summarise, more):
             result["congestion"] = serving.told_to_hosts([report for job in [reports, *others] for report in job])
         if target and host_of(target) is not None:
             verdict_on_loss(result, reports, host_of(target))
-        elif options.serving and options.kill not in (None, "manager") and not serving.can_go_on(topology, options.kill):
-            serving.verdict_on_end(result, reports, options.kill, result["seconds_after"])
+        elif options.serving and target not in (None, "manager") and not serving.can_go_on(topology, target):
+            serving.verdict_on_end(result, reports, target, result["seconds_after"])
         result["mtu"] = fabric.mtu
         return result
 
@@ -392,8 +388,10 @@ def print_network(result):
         outage = "" if result["outage_seconds"] is None else f", {result['outage_seconds']:.2f} s without results at most"
         times = "once" if result["rebuilt"] == 1 else f"{result['rebuilt']} times"
         moved = f"moved to another tree {times}" if result["rebuilt"] else "the job did not have to move"
-        if "ended" in result:
+        if "end_seconds" in result:
             print(f"  {result['struck']}: the hosts ended after {result['end_seconds']:.2f} s: {result['ended']}")
+        elif "ended" in result:
+            print(f"  {result['struck']}: the others ended: {result['ended']}")
         else:
             print(f"  {result['struck']}: {moved}{outage}")
         if result["trees_after"]:

@@ -56,21 +56,37 @@ def switch_config(options, config):
     return {**config, "limits": {"max_jobs": 16, "slots": 2048, "shared_slots": options.aggregators}}
 
 
-class Tally:
-    """What switches and servers have counted of all jobs together, as of the last look: a job's counters go with it."""
+class Watch:
+    """
+    What switches and servers have counted of all jobs together, as of the last look, as a job's counters go with it: how far the jobs
+    are, and the longest time without a result.
 
-    def __init__(self, fabric):
+    expected: results. frozen: a switch or a server that will not answer once something is struck.
+    """
+
+    def __init__(self, fabric, expected, frozen):
         self.fabric = fabric
+        self.expected = expected
+        self.frozen = frozen
         self.last = {}
         self.sums = {}
-        self.next = 0.0
+        self.total = 0
+        self.next = self.changed = time.monotonic()
+        self.since = self.outage = None
 
     def look(self):
-        if time.monotonic() < self.next:
-            return
-        for name in [*self.fabric.topology.switches, *self.fabric.topology.servers]:
-            self._look_at(name)
-        self.next = time.monotonic() + POLL_SECONDS
+        """The part of the results that is there, about. Only the switch of a server counts them."""
+        if time.monotonic() >= self.next:
+            for name in [*self.fabric.topology.switches, *self.fabric.topology.servers]:
+                if name != self.frozen or self.since is None:
+                    self._look_at(name)
+            self.next = time.monotonic() + POLL_SECONDS
+            total = sum(self.sums.get(name, {}).get("aacks", 0) for name in self.fabric.topology.switches)
+            if total > self.total:
+                if self.since is not None:
+                    self.outage = max(self.outage or 0.0, time.monotonic() - self.changed)
+                self.total, self.changed = total, time.monotonic()
+        return self.total / self.expected
 
     def _look_at(self, name):
         if not self.fabric.process_of(name).running():
@@ -104,13 +120,6 @@ def told_to_hosts(reports):
             "queries": sum(report.get("queries") or 0 for report in reports)}
 
 
-def results_at(fabric, name):
-    """Results that have passed a switch, or that a server has made; None if it has no job."""
-    jobs = fabric.ask(name, "jobs.list")["jobs"]
-    wanted = "results" if name in fabric.topology.servers else "aacks"
-    return sum(counter["count"] for job in jobs for counter in job["counters"] if counter["name"] == wanted) if jobs else None
-
-
 def can_go_on(topology, target):
     """Is there another server, at another switch if that is what is lost, and a way there?"""
     if target in topology.servers:
@@ -126,9 +135,9 @@ def verdict_on_end(result, reports, target, seconds):
     result["end_seconds"] = round(seconds, 3)
     result["ok"] = not silent and seconds <= END_SECONDS
     if silent:
-        result["error"] = f"{target} was killed, and {len(silent)} of {len(reports)} hosts do not name it: {result['error']}"
+        result["error"] = f"{target} was struck, and {len(silent)} of {len(reports)} hosts do not name it: {result['error']}"
     elif not result["ok"]:
-        result["error"] = f"{target} was killed, and the hosts took {seconds:.1f} s to say so, expected {END_SECONDS} at most"
+        result["error"] = f"{target} was struck, and the hosts took {seconds:.1f} s to say so, expected {END_SECONDS} at most"
     else:
         result["ended"] = reports[0]["error"]["message"]
         result["error"] = None
