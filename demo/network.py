@@ -56,6 +56,8 @@ def check_arguments(parser, options):
     options.kill = getattr(options, "kill", None)
     options.freeze = getattr(options, "freeze", None)
     options.trees = getattr(options, "trees", max(1, options.servers))
+    if options.serving and options.transport == "af_xdp" and options.trees > 1:
+        parser.error("argument --transport: found af_xdp, which serves one tree of a host, expected --servers 1 or --trees 1 with it")
     struck = options.kill or options.freeze or ""
     if "dual_homed" in options and options.topology != "leaf-spine":
         parser.error(f"argument --dual-homed: found the topology {options.topology}, expected leaf-spine")
