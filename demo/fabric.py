@@ -5,6 +5,7 @@ A Topology names switches, the hosts at each, and the links between switches. Ho
 number i are in the subnet 10.77.i.0/24, whose gateway 10.77.i.254 is the switch. Switches without hosts have an address of
 that form as well. A host may be linked to a second switch, with an address in that one's subnet, too. Links between switches
 are routed ports named to-NAME at each end; every switch has a route to each other's subnet by all of the shortest ways.
+Parameter servers are in their switch's subnet as well, at ports of their names.
 """
 
 import json
@@ -19,15 +20,20 @@ START_SECONDS = 60
 MANAGER_IP = "10.79.0.254"
 MANAGER_PORT = 21932
 SECOND_INTERFACE = "fanin1"
+FIRST_SERVER = 201  # last number of its address
 
 
 @dataclass
 class Topology:
-    """hosts: {switch: number of hosts at it}, in order; links: pairs of switches; second: {host: its second switch}."""
+    """
+    hosts: {switch: number of hosts at it}, in order; links: pairs of switches; second: {host: its second switch}; servers: {parameter
+    server: its switch}.
+    """
     name: str
     hosts: dict
     links: list = field(default_factory=list)
     second: dict = field(default_factory=dict)
+    servers: dict = field(default_factory=dict)
 
     def __post_init__(self):
         self.switches = list(self.hosts)
@@ -35,6 +41,11 @@ class Topology:
 
     def switches_of(self, host):
         return [self.switch_of[host]] + ([self.second[host]] if host in self.second else [])
+
+    def add_servers(self, count, switches):
+        """Parameter servers s0, s1, ..., at these switches in turns. Returns the topology."""
+        self.servers = {f"s{i}": switches[i % len(switches)] for i in range(count)}
+        return self
 
     def neighbors(self, switch):
         return [b if a == switch else a for a, b in self.links if switch in (a, b)]
@@ -74,6 +85,11 @@ def leaf_spine(leaves=2, spines=2, hosts=8, dual_homed=False, first=None):
     return topology
 
 
+def single(hosts=4):
+    """One switch."""
+    return Topology("single", {"switch0": hosts})
+
+
 def tree3(hosts=16):
     """Three levels: a core, two aggregation switches below it, and two leaves below each of these."""
     names = {f"leaf{i}": hosts // 4 + (i < hosts % 4) for i in range(4)}
@@ -90,7 +106,8 @@ class Fabric(Lab):
         super().__init__(len(topology.switch_of), transport, mtu or DEFAULT_MTU[transport], config, keep_logs, name)
         self.topology = topology
         self.switches = {}  # name: Process
-        self.controls_of = {}  # name: Control
+        self.servers = {}  # name: Process
+        self.controls_of = {}  # name: Control, of switches and servers
         self.management = self.manager = self.token_file = None
 
     # ---- addresses
@@ -121,10 +138,21 @@ class Fabric(Lab):
     def socket_of(self, switch):
         return self.directory / f"{switch}.sock"
 
+    def server_ip(self, server):
+        number = list(self.topology.servers).index(server)
+        return f"10.77.{self.index_of(self.topology.servers[server])}.{FIRST_SERVER + number}"
+
+    def server_mac(self, server):
+        return f"02:77:00:00:02:{list(self.topology.servers).index(server) + 1:02x}"
+
+    def server_ns(self, server):
+        return f"{self.prefix}-{server}"
+
     # ---- links
 
     def namespaces_wanted(self):
         return ([self.switch_ns(switch) for switch in self.topology.switches] +
+                [self.server_ns(server) for server in self.topology.servers] +
                 [self.host_namespace(host) for host in range(self.hosts)])
 
     def _make_links(self):
@@ -141,6 +169,11 @@ class Fabric(Lab):
             ip_in(there, "route", "add", "default", "via", self.switch_ip(switch), "metric", "100")
         for a, b in self.topology.links:
             self._join(self.switch_ns(a), f"to-{b}", self.switch_ns(b), f"to-{a}")
+        for server, switch in self.topology.servers.items():
+            there = self.server_ns(server)
+            self._join(self.switch_ns(switch), server, there, HOST_INTERFACE, self.server_mac(server))
+            ip_in(there, "address", "add", f"{self.server_ip(server)}/24", "dev", HOST_INTERFACE)
+            ip_in(there, "route", "add", "default", "via", self.switch_ip(switch))
 
     # ---- the switches
 
@@ -153,6 +186,7 @@ class Fabric(Lab):
         """Ports of a switch: {name: True if it leads to another switch}."""
         ports = {f"h{host}": False for host in range(self.hosts) if switch in self.topology.switches_of(host)}
         ports.update({f"to-{peer}": True for peer in self.topology.neighbors(switch)})
+        ports.update({server: False for server, at in self.topology.servers.items() if at == switch})
         return ports
 
     def routes_of(self, switch):
@@ -186,7 +220,7 @@ class Fabric(Lab):
         return config
 
     def switch_processes(self):
-        return list(self.switches.values())
+        return list(self.switches.values()) + list(self.servers.values())
 
     def launch(self, switch):
         """Starts one switch, without waiting for it."""
@@ -195,19 +229,37 @@ class Fabric(Lab):
         self.switches[switch] = self._spawn(self.switch_ns(switch), switch,
                                             [program("fanin-switch", self.build), "--config", str(path)])
 
+    def server_config(self, server):
+        """The configuration of a parameter server, as it goes into its file."""
+        return {"name": server, "address": {"ip": self.server_ip(server), "udp_port": UDP_PORT},
+                "control": {"socket": str(self.socket_of(server))}, "limits": {"max_jobs": 16, "megabytes": 64}}
+
+    def launch_server(self, server):
+        """Starts one parameter server, without waiting for it."""
+        path = self.directory / f"{server}.json"
+        path.write_text(json.dumps(self.server_config(server), indent=2) + "\n")
+        self.servers[server] = self._spawn(self.server_ns(server), server,
+                                           [program("fanin-server", self.build), "--config", str(path)])
+
     def start(self):
-        """Starts all switches and returns once their control sockets answer."""
+        """Starts all switches and servers and returns once their control sockets answer."""
         for switch in self.topology.switches:
             self.launch(switch)
-        for switch in self.topology.switches:
-            self.await_switch(switch)
+        for server in self.topology.servers:
+            self.launch_server(server)
+        for name in [*self.topology.switches, *self.topology.servers]:
+            self.await_switch(name)
 
     def await_switch(self, switch, timeout=START_SECONDS):
         wait_until(lambda: self._answers(switch), timeout, f"{switch}'s control socket")
 
+    def process_of(self, name):
+        """The process of a switch or a server."""
+        return self.switches.get(name) or self.servers[name]
+
     def _answers(self, switch):
-        if not self.switches[switch].running():
-            raise LabError(f"{switch} did not start: {self.switches[switch].last_words()}")
+        if not self.process_of(switch).running():
+            raise LabError(f"{switch} did not start: {self.process_of(switch).last_words()}")
         try:
             control = Control(self.socket_of(switch))
         except OSError:
@@ -273,10 +325,12 @@ class Fabric(Lab):
         """What the manager is told of the network."""
         return {"switches": [{"name": switch, "control": str(self.socket_of(switch))} for switch in self.topology.switches],
                 "links": [{"a": f"{a}:to-{b}", "b": f"{b}:to-{a}"} for a, b in self.topology.links],
+                "servers": [{"name": server, "control": str(self.socket_of(server)), "switch": switch, "port": server}
+                            for server, switch in self.topology.servers.items()],
                 "hosts": [self._host_entry(host) for host in range(self.hosts)]}
 
     def start_manager(self, hosts=None, discover=False, **config):
-        """Starts fanin-manager and returns once it knows all switches. May be called again after it was killed.
+        """Starts fanin-manager and returns once it knows all switches and servers. May be called again after it was killed.
 
         hosts: a list of the topology instead of all hosts. discover: there is no list, the manager is to find them. config: keys
         that replace those of its configuration.
@@ -305,8 +359,9 @@ class Fabric(Lab):
         if not self.manager.running():
             raise LabError(f"fanin-manager did not start: {self.manager.last_words()}")
         try:
-            return all(switch["state"] == "up" or not self.switches[switch["name"]].running()
-                       for switch in self.ask_manager("topology")["switches"])
+            topology = self.ask_manager("topology")
+            return all(entry["state"] == "up" or not self.process_of(entry["name"]).running()
+                       for entry in topology["switches"] + topology["servers"])
         except LabError:
             return False
 

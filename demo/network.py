@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The demonstration on several switches: leaves and spines, or three levels, with a network manager that makes the job.
+"""The demonstration on several switches: leaves and spines, or three levels, with a network manager that makes the job. With
+parameter servers it is this one on one switch, too.
 
-A switch, a host or the manager may be killed, or a switch frozen, in the middle of it.
+A switch, a host, a server or the manager may be killed, or a switch frozen, in the middle of it.
 """
 
 import argparse
+import re
 import signal
 import time
 
-from fabric import Fabric, leaf_spine, tree3
+import serving
+from fabric import Fabric, leaf_spine, single, tree3
 from lab import LabError
 from traffic import Traffic, most
 
@@ -16,6 +19,7 @@ TOPOLOGIES = {"leaf-spine": leaf_spine, "tree3": tree3}
 DEFAULT_HOSTS = {"leaf-spine": 8, "tree3": 16}
 # So that they are done in a minute also with packets lost at every hop.
 DEFAULT_BYTES = {"leaf-spine": "16MiB", "tree3": "4MiB"}
+SERVING_BYTES = "8MiB"
 JOB = "demo"
 POLL_SECONDS = 0.02
 # A slot of a sparse job keeps a result of 64 packets: a window of 32 for a job, and room for another.
@@ -26,11 +30,14 @@ KILL_AT = 0.4
 
 def add_arguments(parser, whole_number):
     """The options that only several switches have."""
-    parser.add_argument("--trees", type=whole_number(1, 8), default=1, metavar="N",
-                        help="reduction trees of the job on a topology, each over another spine, which its blocks take in turn")
+    parser.add_argument("--trees", type=whole_number(1, 8), default=argparse.SUPPRESS, metavar="N",
+                        help="reduction trees of the job on a topology, each over another spine, which its blocks take in turn "
+                             "(default: 1; with pa-atp as many as servers)")
+    parser.add_argument("--jobs", type=whole_number(1, 4), default=1, metavar="N",
+                        help="of a topology, or with pa-atp: so many jobs at once, each on all hosts")
     parser.add_argument("--kill", metavar="NAME", default=argparse.SUPPRESS,
-                        help="in mid-run, of a topology: a switch like spine0, manager, or a host like host3")
-    parser.add_argument("--freeze", metavar="NAME", default=argparse.SUPPRESS, help="the same, stopped as by SIGSTOP: a switch")
+                        help="in mid-run, of a topology: a switch like spine0, manager, a host like host3 or h3, or a server like s0")
+    parser.add_argument("--freeze", metavar="NAME", default=argparse.SUPPRESS, help="the same, stopped as by SIGSTOP: a switch or a server")
     parser.add_argument("--dual-homed", action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS,
                         help="with leaf-spine: pairs of leaves, and hosts linked to both of a pair (default: if a leaf is "
                              "killed or frozen)")
@@ -38,36 +45,52 @@ def add_arguments(parser, whole_number):
                         help="of a topology, for comparison: the switches only forward, and the hosts reduce in a ring")
 
 
+def host_of(target):
+    """The number of a host that is named like host3 or h3; None: it is no host."""
+    found = re.fullmatch(r"h(?:ost)?(\d+)", target or "")
+    return int(found.group(1)) if found else None
+
+
 def check_arguments(parser, options):
+    serving.check_arguments(parser, options)
     options.kill = getattr(options, "kill", None)
     options.freeze = getattr(options, "freeze", None)
+    options.trees = getattr(options, "trees", max(1, options.servers))
+    if options.serving and options.transport == "af_xdp" and options.trees > 1:
+        parser.error("argument --transport: found af_xdp, which serves one tree of a host, expected --servers 1 or --trees 1 with it")
     struck = options.kill or options.freeze or ""
     if "dual_homed" in options and options.topology != "leaf-spine":
         parser.error(f"argument --dual-homed: found the topology {options.topology}, expected leaf-spine")
     options.dual_homed = getattr(options, "dual_homed", options.topology == "leaf-spine" and struck.startswith("leaf"))
-    for name, given in (("--kill and --freeze", struck), ("--trees", options.trees > 1), ("--ring", options.ring)):
-        if given and options.topology == "single":
+    for name, given in (("--kill and --freeze", struck), ("--trees", options.trees > 1), ("--ring", options.ring),
+                        ("--jobs", options.jobs > 1)):
+        if given and options.topology == "single" and not options.serving:
             parser.error(f"argument {name}: found the topology single, expected one of {', '.join(TOPOLOGIES)}")
     if options.kill and options.freeze:
         parser.error("argument --freeze: found --kill with it, expected one of them")
     if options.topology != "single" and options.transport == "memif":
         parser.error(f"argument --transport: found memif for {options.topology}, expected af_xdp or af_packet")
-    if options.ring and (struck or options.trees > 1 or options.reproducible):
-        parser.error("argument --ring: found --kill, --freeze, --trees or --reproducible with it, expected none of them: there is "
-                     "no tree")
+    if options.ring and (struck or options.trees > 1 or options.reproducible or options.jobs > 1):
+        parser.error("argument --ring: found --kill, --freeze, --trees, --jobs or --reproducible with it, expected none of them: there "
+                     "is no tree")
+    if options.jobs > 1 and (struck or options.transport == "af_xdp"):
+        parser.error("argument --jobs: found --kill, --freeze or --transport af_xdp with it, expected none of them")
 
 
 def make_topology(options):
+    if options.topology == "single":
+        return serving.place(single(options.hosts), options)
     if options.topology != "leaf-spine":
-        return TOPOLOGIES[options.topology](hosts=options.hosts)
+        return serving.place(TOPOLOGIES[options.topology](hosts=options.hosts), options)
     # What is struck is to be in the job's tree.
-    return leaf_spine(hosts=options.hosts, dual_homed=bool(options.dual_homed), first=options.kill or options.freeze)
+    return serving.place(leaf_spine(hosts=options.hosts, dual_homed=bool(options.dual_homed), first=options.kill or options.freeze),
+                         options)
 
 
 def check_target(topology, hosts, target):
     """Something that can be killed; LabError if there is no such thing."""
-    targets = ["manager", *topology.switches, *(f"host{host}" for host in range(hosts))]
-    if target not in targets:
+    targets = ["manager", *topology.switches, *topology.servers, *(f"host{host}" for host in range(hosts))]
+    if target not in targets and not (host_of(target) is not None and host_of(target) < hosts):
         raise LabError(f"--kill and --freeze: found '{target}', expected one of {', '.join(targets)}")
 
 
@@ -76,7 +99,9 @@ class Trees:
 
     def __init__(self, fabric):
         self.fabric = fabric
-        self.trees = [self._tree(tree["nodes"]) for tree in fabric.ask_manager("trees")["trees"] if tree["state"] == "network"]
+        found = [tree for tree in fabric.ask_manager("trees")["trees"] if tree["state"] == "network"]
+        self.trees = [self._tree(tree["nodes"]) for tree in found]
+        self.names = [tree["name"] for tree in found]
 
     @staticmethod
     def _tree(nodes):
@@ -90,8 +115,9 @@ class Trees:
     def draw(self):
         lines = []
         for number, tree in enumerate(self.trees):
+            jobs = f" of {self.names[number]}" if len(set(self.names)) > 1 else ""
             if len(self.trees) > 1:
-                lines.append(f"tree {number + 1} of {len(self.trees)}")
+                lines.append(f"tree {number + 1} of {len(self.trees)}{jobs}")
             children = {}
             for switch, parent in sorted(tree["parents"].items()):
                 children.setdefault(parent, []).append(switch)
@@ -162,10 +188,10 @@ def strike(fabric, options, ranks):
     target = options.kill or options.freeze
     if target == "manager":
         process = fabric.manager
-    elif target.startswith("host"):
-        process = ranks[int(target.removeprefix("host"))]
+    elif host_of(target) is not None:
+        process = ranks[host_of(target)]
     else:
-        process = fabric.switches[target]
+        process = fabric.process_of(target)
     if options.freeze:
         process.popen.send_signal(signal.SIGSTOP)
         return f"{target} frozen"
@@ -192,7 +218,7 @@ def follow(fabric, options, ranks, watch, before, screen):
             screen.say(struck)
         elif struck and after is None and watch.outage is not None:
             trees = Trees(fabric)
-            if trees.trees and trees.trees != before.trees:
+            if len(trees.trees) == len(before.trees) and trees.trees != before.trees:
                 after = trees.trees
                 screen.say(trees.draw())
         time.sleep(POLL_SECONDS)
@@ -200,8 +226,8 @@ def follow(fabric, options, ranks, watch, before, screen):
     return struck, after
 
 
-def start_ranks(fabric, options, transport, warmup, more):
-    return [fabric.spawn_named(host, JOB, host, options.hosts, collective=options.collective, bytes=options.bytes,
+def start_ranks(fabric, options, transport, warmup, more, job):
+    return [fabric.spawn_named(host, job, host, options.hosts, collective=options.collective, bytes=options.bytes,
                                dtype=options.dtype, op=options.op, data=options.data, seed=options.seed, warmup=warmup,
                                iters=options.iters, check=True, transport=transport, handler=options.handler,
                                reproducible=options.reproducible, no_stagger=options.no_stagger, no_fallback=not options.ring,
@@ -210,12 +236,12 @@ def start_ranks(fabric, options, transport, warmup, more):
             for host in range(options.hosts)]
 
 
-def first_trees(fabric, ranks):
-    """The job's trees as soon as all of them are installed."""
+def first_trees(fabric, ranks, jobs):
+    """The trees of so many jobs as soon as all of them are installed."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         trees = Trees(fabric)
-        if trees.trees:
+        if len(set(trees.names)) == jobs:
             return trees
         if not any(rank.running() for rank in ranks):
             break
@@ -229,6 +255,8 @@ def verdict_on_loss(result, reports, victim):
     others = [report for rank, report in enumerate(reports) if rank != victim]
     named = [report for report in others if report.get("error") and victim in report["error"].get("missing", [])]
     result["ok"] = len(named) == len(others)
+    if named:
+        result["ended"] = named[0]["error"]["message"]
     result["error"] = None if result["ok"] else (
         f"host {victim} was killed, and {len(others) - len(named)} of {len(others)} others do not miss it: {result['error']}")
 
@@ -236,7 +264,7 @@ def verdict_on_loss(result, reports, victim):
 def drops_of(fabric, but):
     """{reason: packets} of all switches that run, but for one that can't be asked."""
     drops = {}
-    for switch, process in fabric.switches.items():
+    for switch, process in [*fabric.switches.items(), *fabric.servers.items()]:
         if process.running() and switch != but:
             for name, count in fabric.drops(switch).items():
                 drops[name] = drops.get(name, 0) + count
@@ -246,17 +274,23 @@ def drops_of(fabric, but):
 def run_tree(fabric, options, ranks, warmup, screen):
     """Follows the job in its trees, and strikes what is to be struck. Returns what there is to say of it."""
     target = options.kill or options.freeze
-    trees = first_trees(fabric, ranks)
+    trees = first_trees(fabric, ranks, options.jobs)
     screen.say(trees.draw())
     job = fabric.ask(trees.trees[0]["root"], "jobs.list")["jobs"][0]
     parts = options.hosts if options.collective == "allgather" else 1
-    blocks = max(1, parts * -(-options.block_bytes // parts // job["payload_bytes"])) * (options.iters + warmup)
-    watch = Watch(fabric, blocks, target)
+    blocks = max(1, parts * -(-options.block_bytes // parts // job["payload_bytes"])) * (options.iters + warmup) * options.jobs
+    watch = serving.Watch(fabric, blocks, options.freeze) if options.serving else Watch(fabric, blocks, target)
     struck, after = follow(fabric, options, ranks, watch, trees, screen)
     if target and struck is None:
         raise LabError(f"the job was over before {target} could be struck: give it more --bytes or --iters")
-    return {"trees": trees.trees, "trees_after": after, "struck": struck,
+    told = {"trees": trees.trees, "trees_after": after, "struck": struck,
             "outage_seconds": None if watch.outage is None else round(watch.outage, 3)}
+    if options.serving:
+        counts = watch.of(fabric.topology.servers, serving.SERVER_COUNTERS)
+        told.update({"servers": {name: {"at": switch, "counters": counts[name]} for name, switch in fabric.topology.servers.items()},
+                     "aggregation": watch.of(fabric.topology.switches, serving.SWITCH_COUNTERS), "aggregators": options.aggregators,
+                     "window": job["window"], "seconds_after": None if watch.since is None else time.monotonic() - watch.since})
+    return told
 
 
 def run_ring(options, ranks):
@@ -268,6 +302,16 @@ def run_ring(options, ranks):
     return {"trees": [], "trees_after": None, "struck": None, "outage_seconds": None}
 
 
+def add_job(result, other, number):
+    """Adds to a result what became of a further job."""
+    result.setdefault("further_jobs", []).append({key: other[key] for key in ("ok", "mismatches", "goodput_gbps", "retransmits", "seconds",
+                                                                             "error")})
+    result["mismatches"] += other["mismatches"]
+    if not other["ok"]:
+        result["ok"] = False
+        result["error"] = "; ".join(filter(None, [result["error"], f"job {number}: {other['error']}"]))
+
+
 def demonstrate(options, screen, config, warmup, summarise, more):
     """Runs the demonstration: the result, as --json prints it. more: options of fanin-perf."""
     topology = make_topology(options)
@@ -277,6 +321,8 @@ def demonstrate(options, screen, config, warmup, summarise, more):
         check_target(topology, options.hosts, target)
     if options.sparse is not None:
         config = {**config, "limits": SPARSE_LIMITS}
+    if options.serving:
+        config = serving.switch_config(options, config)
     with Fabric(topology, transport, options.mtu, config, options.keep_logs) as fabric:
         if options.keep_logs:
             screen.say(f"logs: {fabric.directory}")
@@ -284,30 +330,42 @@ def demonstrate(options, screen, config, warmup, summarise, more):
         # Of hosts at no place it makes no tree.
         fabric.start_manager(hosts=[] if options.ring else None)
         homes = ", each linked to two leaves" if options.dual_homed else ""
-        screen.say(f"{options.hosts} hosts{homes}, {len(topology.switches)} switches, a manager, {transport} ports, "
-                   f"MTU {fabric.mtu}")
+        switches = "one switch" if len(topology.switches) == 1 else f"{len(topology.switches)} switches"
+        servers = "".join(f", server {name} at {switch}" for name, switch in topology.servers.items())
+        screen.say(f"{options.hosts} hosts{homes}, {switches}, a manager, {transport} ports, MTU {fabric.mtu}{servers}")
         if target in topology.switch_of and not options.dual_homed:
             screen.say(f"the hosts of {target} have no other link: the job can't go on without it")
         traffic = Traffic(fabric)
         started = time.monotonic()
-        ranks = start_ranks(fabric, options, "auto" if options.ring else transport, warmup, more)
+        ranks = []
+        for number in range(options.jobs):
+            ranks += start_ranks(fabric, options, "auto" if options.ring else transport, warmup, more,
+                                 JOB if number == 0 else f"{JOB}-{number + 1}")
         told = run_ring(options, ranks) if options.ring else run_tree(fabric, options, ranks, warmup, screen)
         seconds = time.monotonic() - started
-        moved = options.bytes * (options.iters + warmup)
+        moved = options.bytes * (options.iters + warmup) * options.jobs
         carried = traffic.parts(moved) if options.bytes else None
         reports = [fabric.perf_report(rank) for rank in ranks]
+        others = [reports[i:i + options.hosts] for i in range(options.hosts, len(reports), options.hosts)]
+        reports = reports[:options.hosts]
         drops = drops_of(fabric, options.freeze)
         if options.freeze:
-            fabric.switches[options.freeze].popen.send_signal(signal.SIGCONT)
+            fabric.process_of(options.freeze).popen.send_signal(signal.SIGCONT)
         result = summarise(options, reports, {
             "ping": None, "drops": drops, "bytes_received": int(sum(back for _, back in carried["hosts"].values()) * moved) if carried else None,
             "wall_seconds": round(seconds, 3), "topology": options.topology,
             "switches": topology.switches, "trees_asked": options.trees,
             "trees_reason": next((report["trees_reason"] for report in reports if report.get("trees_reason")), None),
             "dual_homed": options.dual_homed, "rebuilt": max((report.get("resumed") or 0 for report in reports), default=0),
-            "traffic": carried, **told})
-        if target and target.startswith("host"):
-            verdict_on_loss(result, reports, int(target.removeprefix("host")))
+            "traffic": carried, "jobs": options.jobs, **told})
+        for number, further in enumerate(others):
+            add_job(result, summarise(options, further, {"ping": None, "bytes_received": None}), number + 2)
+        if options.serving:
+            result["congestion"] = serving.told_to_hosts([report for job in [reports, *others] for report in job])
+        if target and host_of(target) is not None:
+            verdict_on_loss(result, reports, host_of(target))
+        elif options.serving and target not in (None, "manager") and not serving.can_go_on(topology, target):
+            serving.verdict_on_end(result, reports, target, result["seconds_after"])
         result["mtu"] = fabric.mtu
         return result
 
@@ -316,17 +374,28 @@ def print_network(result):
     """The lines of a result that only several switches have."""
     roots = ", ".join(tree["root"] for tree in result["trees"])
     count = len(result["trees"])
-    print(f"  {len(result['switches'])} switches, " + (f"{count} tree{'s' if count != 1 else ''}, root {roots}" if count else "no tree"))
+    switches = "one switch" if len(result["switches"]) == 1 else f"{len(result['switches'])} switches"
+    print(f"  {switches}, " + (f"{count} tree{'s' if count != 1 else ''}, root {roots}" if count else "no tree"))
     if result["traffic"] and not result["struck"]:
         print(f"  links carried at most {most(result['traffic']['hosts']):.3f} of the vector to or from a host, "
               f"{most(result['traffic']['switches']):.3f} between switches")
+    for number, job in enumerate(result.get("further_jobs", [])):
+        rates = ", ".join(f"{rate:.3f}" if rate else "-" for rate in job["goodput_gbps"])
+        print(f"  job {number + 2} at the same time: {'exact' if job['ok'] else job['error']}, {rates} Gbit/s, {job['retransmits']} retransmits")
+    if "servers" in result:
+        serving.print_serving(result)
     if result["trees"] and count < result["trees_asked"]:
         print(f"  {result['trees_asked']} trees were asked for: {result['trees_reason']}")
     if result["struck"]:
         outage = "" if result["outage_seconds"] is None else f", {result['outage_seconds']:.2f} s without results at most"
         times = "once" if result["rebuilt"] == 1 else f"{result['rebuilt']} times"
         moved = f"moved to another tree {times}" if result["rebuilt"] else "the job did not have to move"
-        print(f"  {result['struck']}: {moved}{outage}")
+        if "end_seconds" in result:
+            print(f"  {result['struck']}: the hosts ended after {result['end_seconds']:.2f} s: {result['ended']}")
+        elif "ended" in result:
+            print(f"  {result['struck']}: the others ended: {result['ended']}")
+        else:
+            print(f"  {result['struck']}: {moved}{outage}")
         if result["trees_after"]:
             print(f"  afterwards the root was {', '.join(tree['root'] for tree in result['trees_after'])}, hosts were at "
                   f"{', '.join(sorted({switch for tree in result['trees_after'] for switch in tree['hosts']}))}")

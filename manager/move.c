@@ -78,14 +78,14 @@ tell_moved(const struct group *group)
  * What a group has lost at the upper end of its tree: its server, or the switch that this is at. NULL: neither, or the group has no
  * server.
  */
-static const struct peer *
+static const struct group_node *
 find_lost(const struct manager *manager, const struct group *group)
 {
 	for (uint16_t i = 0; i < 2 && i < group->n_nodes && group_has_server(group); i++) {
 		const uint16_t index = group->nodes[i].switch_index;
 
-		if (index != TOPOLOGY_NO_SWITCH && manager->peers[index].state != PEER_UP)
-			return &manager->peers[index];
+		if (index == TOPOLOGY_NO_SWITCH || manager->peers[index].state != PEER_UP)
+			return &group->nodes[i];
 	}
 	return NULL;
 }
@@ -94,13 +94,16 @@ find_lost(const struct manager *manager, const struct group *group)
 static void
 note_end(const struct manager *manager, struct group *group, const struct control_error *error)
 {
-	const struct peer *lost = find_lost(manager, group);
+	const struct group_node *lost = find_lost(manager, group);
 
+	if (group_job(group)->doomed)
+		return; /* it ends already, perhaps for this reason */
 	group->ending[0] = '\0';
 	if (lost != NULL)
 		snprintf(group->ending, sizeof(group->ending),
-			 "%s %s is lost, and there is no other: %.400s", topology_kind(lost->about),
-			 lost->about->name, error->message);
+			 "%s %s is lost, and there is no other: %.400s",
+			 lost->parent == TREE_NO_PARENT ? "server" : "switch", lost->switch_name,
+			 error->message);
 	else if (group_has_server(group) && group->n_nodes == 0 &&
 		 strcmp(error->code, "internal") != 0)
 		snprintf(group->ending, sizeof(group->ending), "%s", error->message);
@@ -253,7 +256,8 @@ restore(const struct manager *manager, struct group *group)
 {
 	group->stranded = false;
 	group->reason[0] = '\0';
-	group->ending[0] = '\0';
+	if (!group_job(group)->doomed)
+		group->ending[0] = '\0';
 	if (store_put_group(manager->store, group) != 0)
 		log_error("database: %s", store_error(manager->store));
 	log_info("job \"%s\" has its tree back", group->name);

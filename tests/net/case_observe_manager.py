@@ -14,6 +14,7 @@ STILL = {
     "fanin_manager_info": "it is 1 for its labels",
     "fanin_manager_jobs_limit": "configured",
     "fanin_manager_switch_jobs_limit": "configured in the switch",
+    "fanin_manager_server_jobs_limit": "configured in the server",
 }
 
 
@@ -110,6 +111,33 @@ def move_switches(watch, manager, switches):
     watch.await_idle()
 
 
+def move_servers(watch, manager, switches):
+    """A server with a job, which ends when it is lost as there is no other."""
+    watch.await_value("link_up", 1, "the server's link", a="spine0:s0", b="server0:eth0")
+    expect_equal(watch.value("fanin_manager_server_jobs_limit", server="server0"), 64, "jobs that the server may have")
+    clients, results = manager.join("s", FOUR, handler="serving")
+    expect_equal((results[0]["shape"], results[0]["server"]), ("server", "server0"), "shape and server")
+    created = switches["server0"].created[-1]
+    expect_equal((len(created["members"]), created["members"][0]["ranks"], created["members"][0]["ip"]), (1, [0, 1, 2, 3], "10.79.0.254"),
+                 "the server's one member")
+    expect_equal(switches["spine0"].created[-1]["parent"],
+                 {"port": "s0", "ip": "10.79.0.201", "mac": switches["server0"].mac, "server": True}, "the spine's parent")
+    watch.await_value("server_trees", 1, "the server's tree", server="server0")
+    watch.await_value("server_jobs", 1, "the server's job", server="server0")
+    switches["server0"].stop()
+    for client in clients:
+        reason = client.wait_event("job_destroyed")["reason"]
+        expect("server server0 is lost, and there is no other" in reason, reason)
+    watch.await_value("server_up", 0, "the lost server", server="server0")
+    watch.await_value("servers_lost_total", 1, "the lost server")
+    watch.await_value("jobs_lost_total", 1, "its job")
+    close_all(clients)
+    switches["server0"].listen()
+    watch.await_value("server_up", 1, "the server that came back", server="server0")
+    watch.await_idle()
+    expect_equal(switches["server0"].jobs, {}, "jobs left at the server")
+
+
 def move_refusals(watch, manager):
     """One connection or line of each kind that comes to nothing, but those that take long to be refused."""
     def kind(name):
@@ -169,13 +197,14 @@ def check_numbers(watch, manager):
 @case(120)
 def every_metric_of_the_manager_moves():
     with Lab(1, "af_packet") as lab:
-        switches = played(lab)
+        switches = played(lab, servers=1)
         manager = played_manager(lab, switches, metrics={"listen": LISTEN}, reconcile_ms=300,
                                  limits={"connections": 40, "jobs": 16})
         watch = ManagerWatch(manager, switches)
         move_jobs(watch, manager)
         move_failures(watch, manager, switches)
         move_switches(watch, manager, switches)
+        move_servers(watch, manager, switches)
         move_refusals(watch, manager)
         check_numbers(watch, manager)
         expect_equal(sorted(set(watch.last) - watch.moved - set(STILL)), ["fanin_manager_reattached_total"],

@@ -194,7 +194,8 @@ class FakeSwitch:
 
     def _version(self, _):
         handlers = [{"name": "single", "default": True, "in_order": False, "slot_mbufs": {"fixed": 1}},
-                    {"name": "tree", "default": False, "in_order": True, "slot_mbufs": {"per_pair": 1}}]
+                    {"name": "tree", "default": False, "in_order": True, "slot_mbufs": {"per_pair": 1}},
+                    {"name": "serving", "default": False, "in_order": False, "shape": "server", "slot_mbufs": {"fixed": 1}}]
         return {"version": "fake", "ip": self.ip, "mac": self.mac, "udp_port": 21930, "handlers": handlers}
 
     def _ports_list(self, _):
@@ -231,6 +232,17 @@ class FakeSwitch:
             return "not_found"
         del self.jobs[args["id"]]
         return {}
+
+
+class FakeServer(FakeSwitch):
+    """Plays the control side of a parameter server."""
+
+    def __init__(self, lab, name, ip, **options):
+        super().__init__(lab, name, ip, ["eth0"], **options)
+
+    def _version(self, args):
+        told = super()._version(args)
+        return {**told, "kind": "server", "handlers": [handler for handler in told["handlers"] if handler["name"] == "serving"]}
 
 
 class Manager:
@@ -289,7 +301,8 @@ class Manager:
             client.close()
 
     def switch_state(self, name):
-        return next(entry for entry in self.ask("topology")["switches"] if entry["name"] == name)["state"]
+        topology = self.ask("topology")
+        return next(entry for entry in topology["switches"] + topology["servers"] if entry["name"] == name)["state"]
 
     def wait_up(self, *names):
         for name in names:
@@ -323,13 +336,16 @@ def control_over_tcp(lab, port=SWITCH_PORT):
 
 
 def leaf_spine(leaves, spines, hosts_per_leaf, sockets):
-    """A topology of played switches. sockets: by name, where to reach each."""
+    """A topology of played switches, with a server at each spine that has one. sockets: by name, where to reach each."""
+    servers = [{"name": name, "control": str(path), "switch": name.replace("server", "spine"), "port": "s0"}
+               for name, path in sockets.items() if name.startswith("server")]
+    sockets = {name: path for name, path in sockets.items() if not name.startswith("server")}
     switches = [{"name": name, "control": str(path)} for name, path in sockets.items()]
     links = [{"a": f"leaf{leaf}:u{spine}", "b": f"spine{spine}:p{leaf}"}
              for leaf in range(leaves) for spine in range(spines)]
     hosts = [{"ip": f"10.77.{leaf}.{host + 1}", "switch": f"leaf{leaf}", "port": f"h{host}"}
              for leaf in range(leaves) for host in range(hosts_per_leaf)]
-    return {"switches": switches, "links": links, "hosts": hosts}
+    return {"switches": switches, "links": links, "servers": servers, "hosts": hosts}
 
 
 def close_all(clients):
@@ -337,7 +353,8 @@ def close_all(clients):
         client.close()
 
 
-def played(lab, leaves=2, spines=2, hosts=2, **options):
+def played(lab, leaves=2, spines=2, hosts=2, servers=0, **options):
+    """Switches, and at the first spines servers, by name."""
     switches = {}
     for leaf in range(leaves):
         switches[f"leaf{leaf}"] = FakeSwitch(lab, f"leaf{leaf}", f"10.77.{leaf}.254",
@@ -345,7 +362,9 @@ def played(lab, leaves=2, spines=2, hosts=2, **options):
                                              **options)
     for spine in range(spines):
         switches[f"spine{spine}"] = FakeSwitch(lab, f"spine{spine}", f"10.79.{spine}.254",
-                                               [f"p{leaf}" for leaf in range(leaves)], **options)
+                                               [f"p{leaf}" for leaf in range(leaves)] + ["s0"], **options)
+    for server in range(servers):
+        switches[f"server{server}"] = FakeServer(lab, f"server{server}", f"10.79.{server}.201", **options)
     return switches
 
 

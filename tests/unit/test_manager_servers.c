@@ -419,6 +419,65 @@ START_TEST(a_restart_in_mid_move_leaves_the_job_whole)
 }
 END_TEST
 
+/* _i: whether there is another one. */
+START_TEST(a_server_that_the_topology_does_not_have_any_more_is_lost)
+{
+	static const char sql[] =
+		"UPDATE groups SET document = replace(document, 'server0', 'server9')";
+	struct group *group = make("j", 1);
+
+	ck_assert_uint_eq(root_of(group), SERVER0);
+	manager_rig.config.dead_after_ms = 60000;
+	manager_rig_restart_after(sql);
+	manager_rig.manager->moves_from_ms = 0;
+	if (_i == 0) {
+		manager_rig_lose(SERVER0);
+		manager_rig_lose(SERVER1);
+	}
+	moves_go_on(manager_rig.manager, "the test says so");
+	manager_rig_serve_all();
+	group = group_find(&manager_rig.manager->groups, "j");
+	if (_i == 0) {
+		ck_assert_ptr_null(group);
+		ck_assert_uint_eq(manager_rig.manager->counters.jobs_lost, 1);
+	} else {
+		ck_assert_ptr_nonnull(group);
+		check_runs(group);
+	}
+}
+END_TEST
+
+/* While one tree is made anew its job has to end, as another tree has no server: the last answer ends it, with the same reason. */
+START_TEST(a_job_that_ends_while_a_tree_moves_ends_with_the_last_answer)
+{
+	struct group *group = make("j", 2);
+	struct group *second = tree_of(group, 1);
+	char number[16];
+
+	/* One switch has lost the first tree. */
+	snprintf(number, sizeof(number), "%u", group->id);
+	json_object_del(manager_rig.jobs[LEAF1], number);
+	manager_rig_look_at(LEAF1);
+	while (!group->moving && manager_rig_serve_one(LEAF1))
+		;
+	ck_assert(group->moving && !second->moving);
+	manager_rig_lose(SERVER0);
+	manager_rig_lose(SERVER1);
+	ck_assert_str_ne(second->ending, "");
+	moves_end_jobs(manager_rig.manager);
+	ck_assert(group->doomed);
+	/* Nothing clears the reason until then. */
+	moves_go_on(manager_rig.manager, "the test says so");
+	manager_rig_serve_all();
+	ck_assert_ptr_null(group_find(&manager_rig.manager->groups, "j"));
+	expect_told(0, "job_destroyed", "server server1 is lost, and there is no other");
+	ck_assert_uint_eq(manager_rig.manager->counters.jobs_lost, 1);
+	manager_rig_raise(SERVER0);
+	manager_rig_raise(SERVER1);
+	check_nothing_left();
+}
+END_TEST
+
 START_TEST(full_servers_are_left_out)
 {
 	struct group *group;
@@ -541,6 +600,8 @@ suite_manager_servers(void)
 	tcase_add_test(tcase, a_server_that_has_restarted_gets_its_job_again);
 	tcase_add_test(tcase, a_restart_of_the_manager_takes_the_job_up);
 	tcase_add_test(tcase, a_restart_in_mid_move_leaves_the_job_whole);
+	tcase_add_loop_test(tcase, a_server_that_the_topology_does_not_have_any_more_is_lost, 0, 2);
+	tcase_add_test(tcase, a_job_that_ends_while_a_tree_moves_ends_with_the_last_answer);
 	tcase_add_test(tcase, full_servers_are_left_out);
 	tcase_add_test(tcase, full_servers_are_named);
 	tcase_add_test(tcase, what_has_no_server_is_refused_early_and_by_name);
