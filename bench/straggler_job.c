@@ -259,6 +259,8 @@ rank_poll(struct rig_host *host, void *user)
 	struct straggler_job *job = rank->job;
 
 	job->protocol->poll(rank->engine);
+	if (job->begin_ns == 0)
+		return;
 	while (rank->iteration != job->options.iterations && rank->request.status == FANIN_OK &&
 	       job->error[0] == '\0') {
 		iteration_end(rank);

@@ -175,6 +175,7 @@ open_dumbbell(uint32_t ecn_bytes)
 						  .n_servers = 1,
 						  .path_of_worker = { 0, 1 },
 						  .rate_mbit = RATE_MBIT,
+						  .back_rate_mbit = 1000,
 						  .host_rate_mbit = 1000,
 						  .ecn_bytes = ecn_bytes,
 						  .queue_bytes = 256000,
