@@ -56,6 +56,7 @@ struct bench_options {
 	uint32_t bdp;
 	uint32_t flows;       /* of FAIRNESS, on path 0 */
 	uint32_t other_flows; /* of FAIRNESS, on the others together */
+	bool udp;             /* flows by UDP at the paths' rate, in place of DCTCP */
 	uint64_t bin_ns;      /* of the trace; 0: none */
 };
 
@@ -304,7 +305,8 @@ run_jobs(void)
 
 	if (options.load > 0) {
 		if (flow_schedule_make(&run.schedule, &made) != 0 ||
-		    background_flows(run.background, &run.schedule, rig_now_ns(rig)) != 0)
+		    background_flows(run.background, &run.schedule, rig_now_ns(rig),
+				     options.udp ? RATE_MBIT : 0) != 0)
 			die("background traffic", "out of memory");
 		/* Queues and flows are there when the jobs begin. */
 		rig_run(rig, rig_now_ns(rig) + SECOND_NS, NULL, NULL);
@@ -347,7 +349,7 @@ run_fairness(void)
 						  : (uint16_t)(1 + (f - options.flows) %
 									   (options.n_paths - 1u)),
 		};
-	if (background_flows(run.background, &run.schedule, rig_now_ns(rig)) != 0)
+	if (background_flows(run.background, &run.schedule, rig_now_ns(rig), 0) != 0)
 		die("background traffic", "out of memory");
 	rig_run(rig, rig_now_ns(rig) + SECOND_NS, NULL, NULL);
 	mark_beginning();
@@ -538,7 +540,7 @@ static void __attribute__((noreturn)) usage(void)
 	fputs("usage: stragglers-bench --member NAME [--scenario jobs|timeline|fairness] [--seed N] [--load SHARE]\n"
 	      "       [--aggregators N] [--window BLOCKS] [--jobs N] [--ranks N] [--paths N] [--loaded-paths N]\n"
 	      "       [--iterations N] [--bytes N] [--ecn-bytes N] [--fixed-window BLOCKS] [--eta PERCENT] [--bdp PACKETS]\n"
-	      "       [--flows N] [--other-flows N] [--trace-ms N] [--back-mbit N]\n"
+	      "       [--flows N] [--other-flows N] [--trace-ms N] [--back-mbit N] [--udp]\n"
 	      "--member: sync, atp, straw, straw+progress, straw+limit or pa-atp\n",
 	      stderr);
 	exit(2);
@@ -606,6 +608,7 @@ parse(int argc, char **argv)
 		{ "fixed-window", required_argument, NULL, 'f' },
 		{ "eta", required_argument, NULL, 'n' },
 		{ "bdp", required_argument, NULL, 'd' },
+		{ "udp", no_argument, NULL, 'u' },
 		{ "back-mbit", required_argument, NULL, 'B' },
 		{ "flows", required_argument, NULL, 'F' },
 		{ "other-flows", required_argument, NULL, 'O' },
@@ -663,6 +666,9 @@ parse(int argc, char **argv)
 			break;
 		case 'd':
 			options.bdp = (uint32_t)number(optarg, 0, UINT16_MAX);
+			break;
+		case 'u':
+			options.udp = true;
 			break;
 		case 'B':
 			options.back_mbit = (uint32_t)number(optarg, 1, 100000);
