@@ -169,7 +169,7 @@ static const struct config_key limits_keys[] = {
 	{ "max_jobs", CONFIG_TYPE_INTEGER, FIELD(config, max_jobs), RANGE(1, 4096), .fallback = 8 },
 	{ "slots", CONFIG_TYPE_INTEGER, FIELD(config, slots), RANGE(2, 1048576), .fallback = 4096 },
 	{ "shared_slots", CONFIG_TYPE_INTEGER, FIELD(config, shared_slots), RANGE(2, 1048576),
-	  .fallback = 4096 },
+	  .fallback = 1024 },
 	{ "key_rate", CONFIG_TYPE_INTEGER, FIELD(config, key_rate), RANGE(1000, 100000000),
 	  .fallback = 10000000 },
 	TABLE_END,

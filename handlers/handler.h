@@ -39,7 +39,11 @@ struct fanin_slots {
 	uint8_t *const *by_index;
 	uint32_t mask; /* the number of slots, a power of two, - 1 */
 	uint32_t salt; /* 0 where they are the job's own */
+	void *common; /* FANIN_SLOTS_COMMON bytes, zeroed when the slots are made: see state_release. NULL: there are no slots */
 };
+
+/* Bytes that all jobs of the same slots have in common: a cache line of its own. Workers change them atomically. */
+#define FANIN_SLOTS_COMMON 64
 
 /* The index of a block's slot. */
 static inline uint32_t
@@ -77,7 +81,11 @@ fanin_slot_leave(struct fanin_slot_tag *tag)
 enum fanin_shape {
 	FANIN_SHAPE_TREE, /* contributions of all members meet on their way up a tree, and results go down */
 	FANIN_SHAPE_MULTICAST, /* packets of any member go to all others along a tree; nothing is kept */
+	FANIN_SHAPE_SERVER, /* as TREE, but the parent of the topmost switch is a server, which makes the results */
 };
+
+/* Ranks of a job of the shape SERVER at most: sets of contributors are one word. */
+#define FANIN_SERVER_RANKS_MAX 64
 
 /* Which packets are a job's? */
 enum fanin_admission {
@@ -105,7 +113,8 @@ struct fanin_job_params {
 	struct fanin_slots slots;
 	struct fanin_keys keys;
 	struct fanin_headers result_headers; /* template of results: Ethernet, IPv4 and UDP to the group, of full payload */
-	bool has_parent;    /* else this is the root of the job's tree */
+	bool has_parent; /* else this is the root of the job's tree */
+	bool parent_is_server; /* the parent is no switch, and all ranks are behind this one; of jobs of the shape SERVER */
 	bool shared;        /* several workers may be in one slot at a time */
 	bool in_order;      /* the handler combines in the order of the children */
 	bool wide;          /* sums and averages of f16 and bf16 are accumulated in f32 */
@@ -277,6 +286,14 @@ struct fanin_peek {
 	uint64_t begun_ns; /* when the first contribution came, as ctx->now_ns has the time */
 };
 
+/* How far the ranks of a run are. */
+struct fanin_rank_progress {
+	uint16_t n_ranks;
+	uint32_t blocks[FANIN_SERVER_RANKS_MAX]; /* by rank: the block after the last one that it has sent */
+	uint32_t slots_used;                     /* of the job's slots: by blocks of this job */
+	uint32_t overflowed; /* contributions to blocks without a result that found their slots taken */
+};
+
 /* Mbufs that a slot can hold at most, between calls. The network manager plans with it, too. */
 struct fanin_slot_mbufs {
 	uint8_t fixed;
@@ -316,6 +333,19 @@ struct fanin_handler {
 	 * and change it atomically. NULL: there is none.
 	 */
 	size_t (*state_size)(const struct fanin_job_params *job);
+
+	/*
+	 * Takes what a job has entered in job->slots.common out of it: its run is over, or the job goes. Main thread, while workers may still be in a call for the
+	 * run that ended; it may be called again and again. NULL: nothing is entered there.
+	 */
+	void (*state_release)(const struct fanin_job_params *job, void *state);
+
+	/*
+	 * How far the ranks of the run `epoch` are, and what the job has of the slots. Changes nothing. Any thread, while workers use the state.
+	 * NULL: the handler does not know. Returns false if there is nothing to tell of this run.
+	 */
+	bool (*rank_progress)(const struct fanin_job_params *job, const void *state, uint32_t epoch,
+			      struct fanin_rank_progress *progress);
 
 	/* Bytes of one slot for a job; the pipeline rounds up to a cache line. NULL if there are none. */
 	size_t (*slot_size)(const struct fanin_job_params *job);

@@ -164,6 +164,7 @@ job_allocate(struct pipeline *pipeline, const struct job_spec *spec,
 	job->params.payload_bytes = (uint16_t)payload;
 	job->params.children = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - spec->n_members);
 	job->params.has_parent = spec->has_parent; /* the size of slots may follow from it */
+	job->params.parent_is_server = spec->has_parent && spec->parent.is_server;
 	job->params.isa = pipeline->isa;
 	job->params.shared = pipeline->workers_share_slots;
 	job->params.in_order = handler->in_order;
@@ -286,6 +287,9 @@ most_slots(const struct job_table *table, const struct job_spec *spec,
 
 	switch (handler->slots_of) {
 	case FANIN_SLOTS_SHARED:
+		/* What finds no slot goes on to the server, so the window may be larger than the pool. */
+		if (handler->shape == FANIN_SHAPE_SERVER && job_slots_shared(table, handler) != 0)
+			return 2u * FANIN_WIRE_MAX_WINDOW;
 		return RTE_MIN(job_slots_shared(table, handler), 2u * FANIN_WIRE_MAX_WINDOW);
 	case FANIN_SLOTS_NONE:
 		return table->slots_per_job;
@@ -312,9 +316,12 @@ choose_slots(const struct pipeline *pipeline, struct job_spec *spec,
 	     const struct fanin_handler *handler, uint32_t payload, const char **code, char *error)
 {
 	const uint32_t most = most_slots(pipeline->jobs, spec, handler);
+	const uint32_t usual = handler->slots_of == FANIN_SLOTS_SHARED
+				       ? RTE_MIN(most, job_slots_shared(pipeline->jobs, handler))
+				       : most;
 
 	if (spec->slots == 0)
-		spec->slots = default_slots(pipeline, spec, payload, RTE_MAX(most, 2u));
+		spec->slots = default_slots(pipeline, spec, payload, RTE_MAX(usual, 2u));
 	if (spec->slots < 2 || (spec->slots & (spec->slots - 1)) != 0) {
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "found %u slots, expected a power of two from 2 to %u", spec->slots, most);

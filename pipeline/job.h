@@ -147,6 +147,7 @@ struct job_spec {
 		uint16_t port; /* index */
 		uint32_t ip_be;
 		uint8_t mac[6];
+		bool is_server; /* it makes the results; else it is a switch */
 	} parent;
 	uint16_t n_parameters; /* those that the handler shall not choose itself */
 	struct job_parameter parameters[FANIN_PARAMETERS_MAX];
@@ -198,7 +199,7 @@ void job_slots_sweep(struct job_table *table);
 uint64_t job_slots_bytes(const struct job_table *table);
 
 /*
- * job_tree.c: checks members, ranks and parent, and completes what the spec leaves open. Where packets are admitted by key, ranks may be behind switches
+ * job_tree.c: checks members, ranks, parent and server, and completes what the spec leaves open. Where packets are admitted by key, ranks may be behind switches
  * that are no members.
  *
  * payload: set to the bytes per packet. error: PIPELINE_ERROR_LEN bytes. Returns 0 or -EINVAL.

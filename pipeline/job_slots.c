@@ -92,10 +92,11 @@ job_slots_take(struct pipeline *pipeline, struct job *job, uint32_t n)
 	}
 	if (ret != 0)
 		return ret;
-	job->pool->n_jobs++;
+	__atomic_fetch_add(&job->pool->n_jobs, 1, __ATOMIC_RELAXED);
 	job->params.slots = (struct fanin_slots){
 		.by_index = job->pool->slots,
 		.mask = job->pool->mask,
+		.common = job->pool->common,
 		/* So that blocks of one number in several jobs do not all meet (Knuth's multiplicative hash). */
 		.salt = handler->slots_of == FANIN_SLOTS_SHARED
 				? job->params.id * UINT32_C(2654435769) >> 7
@@ -142,9 +143,24 @@ sweep(const struct job_table *table, const struct slot_pool *pool)
 	free_released(&ctx);
 }
 
+/* What jobs without a run have entered in what slots have in common. */
+static void
+release_states(const struct job_table *table)
+{
+	for (uint32_t id = 1; id <= FANIN_WIRE_MAX_JOB; id++) {
+		const struct job *job = job_lookup(table, id);
+
+		if (job != NULL && job->handler->state_release != NULL && job_epoch(job) == 0)
+			job->handler->state_release(&job->params, job->state);
+	}
+}
+
 void
 job_slots_sweep(struct job_table *table)
 {
+	if (table->shared_pools == NULL)
+		return;
+	release_states(table);
 	for (const struct slot_pool *pool = table->shared_pools; pool != NULL; pool = pool->next)
 		sweep(table, pool);
 }
@@ -174,7 +190,9 @@ job_slots_give_back(struct pipeline *pipeline, struct job *job)
 		return;
 	}
 	sweep(pipeline->jobs, pool);
-	if (--pool->n_jobs != 0)
+	if (job->handler->state_release != NULL && job->state != NULL)
+		job->handler->state_release(&job->params, job->state);
+	if (__atomic_sub_fetch(&pool->n_jobs, 1, __ATOMIC_RELAXED) != 0)
 		return;
 	while (*link != pool)
 		link = &(*link)->next;

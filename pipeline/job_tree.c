@@ -88,7 +88,9 @@ check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint
 	return 0;
 }
 
-/* Ranks: each behind one child at most, all of the job's at the root of a tree, and not all of them elsewhere. */
+/*
+ * Ranks: each behind one child at most, all of the job's at the root of a tree and below a server, and not all of them below a switch.
+ */
 static int
 check_ranks(const struct fanin_handler *handler, struct job_spec *spec, char *error)
 {
@@ -125,7 +127,13 @@ check_ranks(const struct fanin_handler *handler, struct job_spec *spec, char *er
 			 fanin_ranks_lowest(&left), spec->n_ranks);
 		return -EINVAL;
 	}
-	if (spec->has_parent && complete && spec->n_members > 1) {
+	if (spec->has_parent && spec->parent.is_server && !complete) {
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "rank %u is behind no member, expected all %u: the parent is a server, which takes sums of all ranks",
+			 fanin_ranks_lowest(&left), spec->n_ranks);
+		return -EINVAL;
+	}
+	if (spec->has_parent && !spec->parent.is_server && complete && spec->n_members > 1) {
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "all %u ranks are behind this switch, but it has a parent: expected fewer, or no parent",
 			 spec->n_ranks);
@@ -165,12 +173,47 @@ check_wide(const struct job_spec *spec, char *error)
 	return -EINVAL;
 }
 
+/* Jobs whose results a server makes have one at the top of their tree, and no others have. */
+static int
+check_server(const struct fanin_handler *handler, const struct job_spec *spec, char *error)
+{
+	if (handler->shape != FANIN_SHAPE_SERVER) {
+		if (!spec->has_parent || !spec->parent.is_server)
+			return 0;
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found a server as the parent of a job of \"%s\", whose results switches make: expected a switch",
+			 handler->name);
+		return -EINVAL;
+	}
+	if (!spec->has_parent)
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found no parent for a job of \"%s\", expected a server, or a switch below one: \"parent\" with \"server\": true",
+			 handler->name);
+	else if (spec->n_ranks > FANIN_SERVER_RANKS_MAX)
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found size %u for a job of \"%s\", expected at most %u ranks",
+			 spec->n_ranks, handler->name, FANIN_SERVER_RANKS_MAX);
+	else if (spec->wide)
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found accumulate \"f32\" for a job of \"%s\", expected \"native\"",
+			 handler->name);
+	else if (spec->authenticate)
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found authenticate for a job of \"%s\", whose packets have no tags: expected none",
+			 handler->name);
+	else
+		return 0;
+	return -EINVAL;
+}
+
 int
 job_tree_check(const struct pipeline *pipeline, const struct fanin_handler *handler,
 	       struct job_spec *spec, uint32_t *payload, char *error)
 {
 	int ret = check_members(pipeline, spec, payload, error);
 
+	if (ret == 0)
+		ret = check_server(handler, spec, error);
 	if (ret == 0)
 		ret = check_ranks(handler, spec, error);
 	if (ret == 0)

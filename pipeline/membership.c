@@ -23,6 +23,17 @@ is_of_child(const struct job *job, const struct fanin_hdr *hdr)
 		       fanin_ranks_count(&job->params.child_ranks[job_child_of(job, hdr->rank)]);
 }
 
+/* What hosts have to know of the slots, and of the job's handler. */
+static void
+describe_slots(const struct job *job, struct fanin_join_ack_body *ack)
+{
+	memcpy(ack->parameters, job->params.parameters, sizeof(ack->parameters));
+	if (job->pool == NULL)
+		return;
+	ack->slots = job->pool->mask + 1;
+	ack->sharing = __atomic_load_n(&job->pool->n_jobs, __ATOMIC_RELAXED);
+}
+
 static void
 answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 {
@@ -56,6 +67,7 @@ answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 		    (job->handler->shape == FANIN_SHAPE_MULTICAST ? FANIN_JOB_MULTICAST : 0);
 	ack.instance = worker->pipeline->instance;
 	strncpy(ack.handler, job->handler->name, sizeof(ack.handler) - 1);
+	describe_slots(job, &ack);
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_JOIN_ACK, job->params.id, answer.epoch,
 				 job->params.keys.down);
 	headers->fanin.progress = answer.first_block;

@@ -24,8 +24,11 @@ struct slot_pool {
 
 	/* Main thread. */
 	uint32_t mbufs;         /* that its slots may hold together */
-	unsigned int n_jobs;    /* that use it */
+	uint32_t n_jobs;        /* that use it; workers: ro, atomic */
 	struct slot_pool *next; /* of those that are shared */
+
+	/* struct fanin_slots: the jobs' handler; workers: rw, atomic. */
+	uint8_t common[FANIN_SLOTS_COMMON] __rte_cache_aligned;
 };
 
 /*

@@ -112,7 +112,9 @@ list_handlers(void)
 		[FANIN_SLOTS_PRIVATE] = "private", [FANIN_SLOTS_SHARED] = "shared", [FANIN_SLOTS_NONE] = "none"
 	};
 	static const char *const shapes[] = {
-		[FANIN_SHAPE_TREE] = "tree", [FANIN_SHAPE_MULTICAST] = "multicast"
+		[FANIN_SHAPE_TREE] = "tree",
+		[FANIN_SHAPE_MULTICAST] = "multicast",
+		[FANIN_SHAPE_SERVER] = "server",
 	};
 	static const char *const admission[] = {
 		[FANIN_ADMIT_MEMBERS] = "members", [FANIN_ADMIT_KEY] = "key"

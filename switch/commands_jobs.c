@@ -46,11 +46,11 @@ describe_parent(const struct pipeline *pipeline, struct job *job)
 	rte_spinlock_lock(&job->lock);
 	parent = job->parent;
 	rte_spinlock_unlock(&job->lock);
-	return json_pack("{s:s,s:o,s:o,s:b,s:I,s:o}", "port",
+	return json_pack("{s:s,s:o,s:o,s:b,s:b,s:I,s:o}", "port",
 			 pipeline->ports[job->parent_port].name, "ip", json_ipv4(job->parent_ip_be),
-			 "mac", json_mac(job->params.parent_headers.eth.dst), "joined",
-			 parent.epoch != 0, "epoch", (json_int_t)parent.epoch, "joined_ranks",
-			 json_ranks(&parent.joined));
+			 "mac", json_mac(job->params.parent_headers.eth.dst), "server",
+			 job->params.parent_is_server, "joined", parent.epoch != 0, "epoch",
+			 (json_int_t)parent.epoch, "joined_ranks", json_ranks(&parent.joined));
 }
 
 static json_t *
@@ -142,6 +142,33 @@ describe_parameters(const struct job *job)
 	return object;
 }
 
+/* How far the job's ranks are; null where the handler does not know. */
+static json_t *
+describe_progress(const struct job *job)
+{
+	struct fanin_rank_progress progress;
+	uint32_t furthest;
+	json_t *ranks;
+
+	if (job->handler->rank_progress == NULL ||
+	    !job->handler->rank_progress(&job->params, job->state, job_epoch(job), &progress))
+		return json_null();
+	furthest = progress.blocks[0];
+	for (uint16_t rank = 1; rank < progress.n_ranks; rank++) {
+		if (fanin_block_before(furthest, progress.blocks[rank]))
+			furthest = progress.blocks[rank];
+	}
+	ranks = json_array();
+	for (uint16_t rank = 0; rank < progress.n_ranks; rank++)
+		json_array_append_new(ranks,
+				      json_pack("{s:i,s:I,s:I}", "rank", rank, "block",
+						(json_int_t)progress.blocks[rank], "behind",
+						(json_int_t)(furthest - progress.blocks[rank])));
+	return json_pack("{s:I,s:I,s:I,s:o}", "slots_used", (json_int_t)progress.slots_used,
+			 "slots", (json_int_t)job->params.slots.mask + 1, "overflowed",
+			 (json_int_t)progress.overflowed, "ranks", ranks);
+}
+
 static json_t *
 describe_job(const struct pipeline *pipeline, struct job *job)
 {
@@ -153,7 +180,7 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 	job_stats(job, &stats);
 	job_probes(job, &probes, &answers);
 	return json_pack(
-		"{s:I,s:s,s:s,s:i,s:b,s:s,s:b,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:I}",
+		"{s:I,s:s,s:s,s:i,s:b,s:s,s:b,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:o}",
 		"id", (json_int_t)job->params.id, "owner", job->owner, "handler", job->handler->name,
 		"buffers", job->params.buffers, "reproducible", job->reproducible, "accumulate",
 		job_accumulate_names[job->params.wide], "authenticated", job->params.authenticate,
@@ -164,7 +191,8 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 		list_members(pipeline, job), "parent", describe_parent(pipeline, job), "stats",
 		describe_stats(&stats, probes, answers), "counters",
 		list_own_counters(job->handler, &stats), "parameters", describe_parameters(job),
-		"occupancy", occupancy, "occupancy_sum", (json_int_t)occupancy_sum);
+		"occupancy", occupancy, "occupancy_sum", (json_int_t)occupancy_sum, "progress",
+		describe_progress(job));
 }
 
 json_t *
@@ -341,9 +369,10 @@ command_jobs_waits(void *user, const json_t *args, struct control_error *error)
 	}
 	blocks = list_waiting(job, &waiting);
 	free(waiting.blocks);
-	return json_pack("{s:I,s:s,s:I,s:o,s:o,s:o,s:o,s:o}", "id", (json_int_t)id, "state",
+	return json_pack("{s:I,s:s,s:I,s:o,s:o,s:o,s:o,s:o,s:o}", "id", (json_int_t)id, "state",
 			 epoch != 0 ? "active" : "waiting", "waiting", (json_int_t)waiting.found,
 			 "blocks", blocks, "members", list_members(daemon->pipeline, job), "parent",
 			 describe_parent(daemon->pipeline, job), "ended",
-			 json_ranks_found(&job->ended), "silent", json_ranks_found(&job->silent));
+			 json_ranks_found(&job->ended), "silent", json_ranks_found(&job->silent),
+			 "progress", describe_progress(job));
 }

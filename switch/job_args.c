@@ -137,17 +137,18 @@ read_members(const struct pipeline *pipeline, const json_t *args, struct job_spe
 	return 0;
 }
 
-/* args.parent: where this switch's sums go; absent at the root. */
+/* args.parent: the switch or the server that this switch's sums go to; absent at the root. */
 static int
 read_parent(const struct pipeline *pipeline, const json_t *args, struct job_spec *spec,
 	    struct control_error *error)
 {
-	static const char *const known[] = { "port", "ip", "mac", NULL };
+	static const char *const known[] = { "port", "ip", "mac", "server", NULL };
 	const char *const where = "args.parent";
 	const json_t *parent = json_object_get(args, "parent");
 	struct rte_ether_addr mac;
 	const char *port_name;
 	const char *mac_text;
+	bool present;
 	int port;
 
 	if (parent == NULL)
@@ -159,7 +160,8 @@ read_parent(const struct pipeline *pipeline, const json_t *args, struct job_spec
 	if (args_check_known_at(where, parent, known, error) != 0 ||
 	    args_string_at(where, parent, "port", PIPELINE_NAME_LEN, &port_name, NULL, error) != 0 ||
 	    args_ipv4_at(where, parent, "ip", &spec->parent.ip_be, NULL, error) != 0 ||
-	    args_string_at(where, parent, "mac", 17, &mac_text, NULL, error) != 0)
+	    args_string_at(where, parent, "mac", 17, &mac_text, NULL, error) != 0 ||
+	    args_boolean_at(where, parent, "server", &spec->parent.is_server, &present, error) != 0)
 		return -EINVAL;
 	if (rte_ether_unformat_addr(mac_text, &mac) != 0 || !rte_is_valid_assigned_ether_addr(&mac)) {
 		control_fail(error, "invalid",

@@ -71,6 +71,12 @@ json_t *ctl_call(struct ctl *ctl, const char *command, json_t *args);
 int ctl_show(struct ctl *ctl, int argc, char **argv, const char *command,
 	     void (*print)(const struct ctl *, const json_t *));
 
+/*
+ * Prints a line that tells which ranks of a job are behind, and what it has of the slots. entry: of jobs.list, or the answer to jobs.waits. Returns false,
+ * having printed nothing, if it does not say.
+ */
+bool ctl_print_progress(const json_t *entry);
+
 /* Prints an object as one line. */
 void ctl_print_json(const json_t *object);
 

@@ -28,6 +28,7 @@ enum create_option {
 	OPTION_AUTHENTICATE,
 	OPTION_SIZE,
 	OPTION_PARENT,
+	OPTION_SERVER,
 	OPTION_PARAMETER,
 };
 
@@ -37,6 +38,8 @@ const struct cli_option ctl_jobs_create_options[] = {
 	{ "size", "N", OPTION_SIZE, "ranks of the whole job (default: as many as members)" },
 	{ "parent", "PORT,IP,MAC", OPTION_PARENT,
 	  "switch that this one's sums go to (default: none, it is the root)" },
+	{ "server", "PORT,IP,MAC", OPTION_SERVER,
+	  "parameter server that this switch's sums go to, for handlers whose results servers make" },
 	{ "id", "N", OPTION_ID, "number of the job (default: the smallest free one)" },
 	{ "key-file", "FILE", OPTION_KEY_FILE,
 	  "has the job's key, as 0x...; - is standard input (default: random)" },
@@ -140,7 +143,7 @@ print_parent(struct ctl_table *table, const json_t *job)
 	if (!json_is_object(parent))
 		return;
 	ctl_table_cell(table, "%" PRId64, ctl_integer(job, "id"));
-	ctl_table_cell(table, "parent");
+	ctl_table_cell(table, "%s", ctl_is_true(parent, "server") ? "server" : "parent");
 	ctl_table_cell(table, "%s", ctl_string(parent, "port"));
 	ctl_table_cell(table, "%s", ctl_string(parent, "ip"));
 	ctl_table_cell(table, "%s", ctl_is_true(parent, "joined") ? "yes" : "no");
@@ -199,6 +202,7 @@ print_handler_details(const json_t *jobs)
 			       k == 0 && json_object_size(parameters) == 0 ? "" : ",",
 			       ctl_string(counter, "name"), ctl_integer(counter, "count"));
 		putchar('\n');
+		ctl_print_progress(job);
 		lines++;
 	}
 	if (lines != 0)
@@ -299,21 +303,27 @@ add_member(const struct ctl *ctl, json_t *args, const char *text)
 	return CTL_OK;
 }
 
-/* "PORT,IP,MAC" */
+/* "PORT,IP,MAC" of a switch, or of a server. */
 static int
-set_parent(const struct ctl *ctl, json_t *args, const char *text)
+set_parent(const struct ctl *ctl, json_t *args, const char *option, const char *text, bool is_server)
 {
 	const char *ip = strchr(text, ',');
 	const char *mac = ip == NULL ? NULL : strchr(ip + 1, ',');
 
+	if (json_object_get(args, "parent") != NULL)
+		return ctl_usage_error(
+			ctl, "%s: found another parent before it, expected one --parent or --server",
+			option);
 	if (mac == NULL ||
 	    json_object_set_new(args, "parent",
 				json_pack("{s:s%, s:s%, s:s}", "port", text, (size_t)(ip - text),
 					  "ip", ip + 1, (size_t)(mac - ip - 1), "mac", mac + 1)) != 0)
 		return ctl_usage_error(
 			ctl,
-			"--parent: found \"%.60s\", expected PORT,IP,MAC like up0,10.78.0.254,02:fa:00:00:00:03",
-			text);
+			"%s: found \"%.60s\", expected PORT,IP,MAC like up0,10.78.0.254,02:fa:00:00:00:03",
+			option, text);
+	if (is_server)
+		json_object_set_new(json_object_get(args, "parent"), "server", json_true());
 	return CTL_OK;
 }
 
@@ -420,7 +430,9 @@ add_option(const struct ctl *ctl, json_t *args, int option, char *text)
 	case OPTION_SIZE:
 		return add_number(ctl, args, "--size", "size", text);
 	case OPTION_PARENT:
-		return set_parent(ctl, args, text);
+		return set_parent(ctl, args, "--parent", text, false);
+	case OPTION_SERVER:
+		return set_parent(ctl, args, "--server", text, true);
 	case OPTION_PARAMETER:
 		return add_parameter(ctl, args, text);
 	case OPTION_ACCUMULATE:

@@ -153,6 +153,32 @@ print_not_joined(const json_t *result)
 	putchar('\n');
 }
 
+bool
+ctl_print_progress(const json_t *entry)
+{
+	const json_t *progress = json_object_get(entry, "progress");
+	bool any = false;
+	const json_t *rank;
+	size_t i;
+
+	if (!json_is_object(progress))
+		return false;
+	printf("job %" PRId64 ": %" PRId64 " of %" PRId64 " slots in use, %" PRId64 " overflowed;",
+	       ctl_integer(entry, "id"), ctl_integer(progress, "slots_used"),
+	       ctl_integer(progress, "slots"), ctl_integer(progress, "overflowed"));
+	json_array_foreach(json_object_get(progress, "ranks"), i, rank) {
+		const int64_t behind = ctl_integer(rank, "behind");
+
+		if (behind == 0)
+			continue;
+		printf("%s rank %" PRId64 " is %" PRId64 " block%s behind", any ? "," : "",
+		       ctl_integer(rank, "rank"), behind, behind == 1 ? "" : "s");
+		any = true;
+	}
+	puts(any ? "" : " no rank is behind");
+	return true;
+}
+
 static void
 print_job_waits(const json_t *result)
 {
@@ -181,6 +207,7 @@ print_job_waits(const json_t *result)
 	else if (all > (int64_t)json_array_size(blocks))
 		printf("%" PRId64 " more blocks of job %" PRId64 " wait\n",
 		       all - (int64_t)json_array_size(blocks), id);
+	ctl_print_progress(result);
 }
 
 /* Sends the request and prints the answer. args: taken. */

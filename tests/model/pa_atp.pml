@@ -5,7 +5,8 @@
  *
  * The network is the unbounded one of window.pml: what was sent once can be delivered at any time, any number of times, or never, as long as its run
  * lasts. Packets without data are not there: what they cause may happen at any time. A QUERY, a FLUSH, a contribution with RETRANSMIT and the end of
- * an aggregator's time flush it; a FLUSH of a block that no aggregator has makes a free one passing; an ASK makes a host send its data again.
+ * an aggregator's time flush it, and split the block, also if no aggregator has it; an ASK makes a host send its data again. A sum that was sent is
+ * given up at any time.
  * After any such history all that is in flight vanishes and the network is perfect from then on; the hosts' queries must do the rest.
  *
  * The run is lost at most LOSSES times, with all that the switch and the server have. How hosts agree on the next one is in recovery.pml.
@@ -31,7 +32,7 @@ short done[HOSTS]; /* blocks whose result has come in this run, or that were bef
 short old[HOSTS];  /* ... in an earlier one */
 
 /* The aggregating switch. */
-mtype = { EMPTY, OTHERS, MERGING, SENT, PASSING };
+mtype = { EMPTY, OTHERS, MERGING, SENT };
 typedef Aggregator {
 	mtype state;
 	byte block;
@@ -40,6 +41,7 @@ typedef Aggregator {
 };
 Aggregator aggregator[AGGREGATORS];
 byte progress; /* of the job, as far as the switch knows */
+short split;   /* blocks of which data of some hosts went to the server */
 
 /* The server. */
 typedef Entry {
@@ -221,10 +223,9 @@ inline flush()
 {
 	v = aggregator[i].block;
 	s = aggregator[i].set;
-	aggregator[i].state = PASSING;
-	aggregator[i].set = 0;
+	split = split | 1 << v;
 	changed = aggregator[i].spoiled;
-	aggregator[i].spoiled = false;
+	free_aggregator(i);
 	send_up(changed)
 }
 
@@ -235,7 +236,8 @@ inline switch_receive()
 	s = 1 << x;
 	if
 	:: v < progress -> skip
-	:: v >= progress && aggregator[i].state == MERGING && aggregator[i].block == v ->
+	:: v >= progress && is_in(split, v) -> send_up(changed)
+	:: v >= progress && !is_in(split, v) && aggregator[i].state == MERGING && aggregator[i].block == v ->
 		if
 #ifdef MUTANT_SWITCH_COUNTS
 		:: is_in(aggregator[i].set, x) -> aggregator[i].spoiled = true
@@ -254,15 +256,15 @@ inline switch_receive()
 			:: else
 			fi
 		fi
-	:: v >= progress && aggregator[i].state == SENT && aggregator[i].block == v -> skip
-	:: v >= progress && aggregator[i].state == PASSING && aggregator[i].block == v -> send_up(changed)
-	:: v >= progress && (aggregator[i].state == EMPTY || (aggregator[i].state == PASSING && aggregator[i].block != v)) ->
+	:: v >= progress && !is_in(split, v) && aggregator[i].state == SENT && aggregator[i].block == v -> skip
+	:: v >= progress && !is_in(split, v) && aggregator[i].state == EMPTY ->
 		aggregator[i].state = MERGING;
 		aggregator[i].block = v;
 		aggregator[i].set = s;
 		aggregator[i].spoiled = changed
-	:: v >= progress && (aggregator[i].state == OTHERS ||
-			     ((aggregator[i].state == MERGING || aggregator[i].state == SENT) && aggregator[i].block != v)) ->
+	:: v >= progress && !is_in(split, v) && (aggregator[i].state == OTHERS ||
+						 (aggregator[i].state != EMPTY && aggregator[i].block != v)) ->
+		split = split | 1 << v;
 		send_up(changed)
 	fi
 }
@@ -324,10 +326,7 @@ inline query()
 		s = ALL_HOSTS;
 		changed = aggregator[i].spoiled;
 		send_up(changed)
-	:: aggregator[i].state == EMPTY ->
-		aggregator[i].state = PASSING;
-		aggregator[i].block = v
-	:: else
+	:: else -> split = split | 1 << v
 	fi;
 	e = v % ENTRIES;
 	if
@@ -399,6 +398,7 @@ inline lose_run()
 	}
 	forget_flight();
 	spoiled_part = 0;
+	split = 0;
 	for (k : 0 .. AGGREGATORS - 1) {
 		free_aggregator(k)
 	}
@@ -525,7 +525,8 @@ init
 	}
 	do
 	/* A host sends the next block. */
-	:: pick_host();
+	:: atomic {
+	   pick_host();
 	   d_step {
 		find_oldest(h);
 		if
@@ -537,8 +538,10 @@ init
 		fi;
 		h = 0; x = 0; v = 0; w = 0
 	   }
+	   }
 	/* A contribution comes to the switch. */
-	:: pick_block();
+	:: atomic {
+	   pick_block();
 	   pick_host();
 	   d_step {
 		if
@@ -555,8 +558,10 @@ init
 		fi;
 		h = 0; b = 0; x = 0; v = 0; i = 0; s = 0
 	   }
+	   }
 	/* A part of a block comes to the server. */
-	:: pick_block();
+	:: atomic {
+	   pick_block();
 	   pick_set();
 	   d_step {
 		if
@@ -568,8 +573,10 @@ init
 		fi;
 		b = 0; a = 0; v = 0; s = 0; e = 0
 	   }
+	   }
 	/* A host has its result, or the switch sees it pass. */
-	:: pick_block();
+	:: atomic {
+	   pick_block();
 	   if
 	   :: pick_host()
 	   :: h = HOSTS
@@ -584,8 +591,10 @@ init
 		fi;
 		h = 0; b = 0
 	   }
+	   }
 	/* The server asks a host. */
-	:: pick_block();
+	:: atomic {
+	   pick_block();
 	   pick_host();
 	   d_step {
 		if
@@ -595,8 +604,10 @@ init
 		fi;
 		h = 0; b = 0
 	   }
-	/* A flush, a block that is passing, and what another job does. */
-	:: pick_aggregator();
+	   }
+	/* A flush, a sum that is given up, a block that is split, and what another job does. */
+	:: atomic {
+	   pick_aggregator();
 	   pick_block();
 	   if
 	   :: d_step {
@@ -604,26 +615,25 @@ init
 		:: aggregator[a].state == MERGING ->
 			i = a;
 			flush()
-		:: aggregator[a].state == EMPTY && b % AGGREGATORS == a ->
-			aggregator[a].state = PASSING;
-			aggregator[a].block = b
+		:: aggregator[a].state == SENT -> free_aggregator(a)
+		:: aggregator[a].state == EMPTY && b % AGGREGATORS == a -> split = split | 1 << b
 		:: else
 		fi;
 		a = 0; b = 0; i = 0; v = 0; s = 0
 	      }
 	   :: d_step {
 		if
-		:: aggregator[a].state == EMPTY || aggregator[a].state == PASSING ->
-			free_aggregator(a);
-			aggregator[a].state = OTHERS
+		:: aggregator[a].state == EMPTY -> aggregator[a].state = OTHERS
 		:: aggregator[a].state == OTHERS -> free_aggregator(a)
 		:: else
 		fi;
 		a = 0; b = 0
 	      }
 	   fi
+	   }
 	/* The switch learns of a host's progress. */
-	:: pick_host();
+	:: atomic {
+	   pick_host();
 	   d_step {
 		find_oldest(h);
 		if
@@ -641,8 +651,10 @@ init
 		fi;
 		h = 0; w = 0; k = 0
 	   }
+	   }
 	/* A KNOWN comes to the server. */
-	:: pick_block();
+	:: atomic {
+	   pick_block();
 	   d_step {
 		if
 		:: is_in(told, b) ->
@@ -651,6 +663,7 @@ init
 		:: else
 		fi;
 		b = 0; v = 0; e = 0
+	   }
 	   }
 	:: d_step { epoch < LOSSES -> lose_run() }
 	:: break

@@ -146,7 +146,7 @@ caught everybody_finishes SLOTS_STAY "$two"
 caught sum_is_exact ANY_RUN "$two"
 caught result_is_kept ACKS_OVERTAKE "$one"
 
-# Aggregators that two jobs share, and a server. One block of three hosts has all ways in which sets of ranks can overlap.
+# Aggregators that two jobs share, and a server. With three hosts sets of ranks can overlap.
 model=$models/pa_atp.pml
 
 # usage: served W HOSTS BLOCKS AGGREGATORS LOSSES
@@ -156,6 +156,7 @@ holds "pa-atp W=2 2 hosts" -O1 "$(served 2 2 3 1 0)"
 holds "pa-atp W=1 2 hosts 1 loss" -O1 "$(served 1 2 3 1 1)"
 holds "pa-atp W=1 2 hosts 2 aggregators" -O1 "$(served 1 2 3 2 0)"
 holds "pa-atp W=2 2 hosts 1 loss" -O1 "$(served 2 2 2 1 1)"
+holds "pa-atp W=1 3 hosts" -O1 "$(served 1 3 2 1 0)"
 holds "pa-atp W=1 3 hosts 1 loss" -O1 "$(served 1 3 1 1 1)"
 
 one="$(served 1 2 3 1 0)"

@@ -338,7 +338,7 @@ START_TEST(only_address_and_ports_are_needed)
 	ck_assert_uint_eq(config.idle_sleep_us, 50);
 	ck_assert_uint_eq(config.max_jobs, 8);
 	ck_assert_uint_eq(config.slots, 4096);
-	ck_assert_uint_eq(config.shared_slots, 4096);
+	ck_assert_uint_eq(config.shared_slots, 1024);
 	ck_assert_uint_eq(config.key_rate, 10000000);
 	ck_assert_uint_eq(config.mac_entries, 8192);
 	ck_assert_uint_eq(config.mac_age_seconds, 300);

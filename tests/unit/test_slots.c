@@ -410,9 +410,10 @@ create(uint32_t slots, uint64_t slot_bytes, struct job **job, char *error)
 START_TEST(shared_slots_are_no_more_than_packets_were_reserved_for)
 {
 	char error[PIPELINE_ERROR_LEN] = "";
-	struct job *job, *other;
+	struct job *job, *other, *another, *others[8];
 
-	sw.pipeline->jobs->max_jobs = 8;
+	ck_assert_uint_le(fanin_handlers_that_share(), RTE_DIM(others));
+	sw.pipeline->jobs->max_jobs = 16;
 	ck_assert_int_eq(create(2 * SHARED_SLOTS, 64, &job, error), -ENOSPC);
 	ck_assert_ptr_nonnull(
 		strstr(error,
@@ -420,14 +421,16 @@ START_TEST(shared_slots_are_no_more_than_packets_were_reserved_for)
 	ck_assert_int_eq(create(16, 64, &job, error), 0);
 	ck_assert_uint_eq(job->params.window, 8);
 	ck_assert_uint_eq(job->pool->mask + 1, SHARED_SLOTS);
-	/* 60 and 64 bytes are a cache line both; 65 are another pool, for which there is no room. */
+	/* 60 and 64 bytes are a cache line both; 65 are another pool, for which there is no room once each handler that shares has one. */
 	ck_assert_int_eq(create(0, 60, &other, error), 0);
 	ck_assert_ptr_eq(other->pool, job->pool);
-	ck_assert_int_eq(create(0, 65, &other, error), -ENOSPC);
+	for (unsigned int i = 1; i < fanin_handlers_that_share(); i++)
+		ck_assert_int_eq(create(0, 64 + 64 * i, &others[i], error), 0);
+	ck_assert_int_eq(create(0, 2049, &another, error), -ENOSPC);
 	ck_assert_ptr_nonnull(strstr(error, "limits.shared_slots"));
 	destroy(job);
 	destroy(job_lookup(sw.pipeline->jobs, other->params.id));
-	ck_assert_int_eq(create(0, 65, &other, error), 0);
+	ck_assert_int_eq(create(0, 2049, &another, error), 0);
 	/* Those of which a slot may hold more have fewer. */
 	sharing.slot_mbufs.fixed = 3;
 	ck_assert_uint_eq(job_slots_shared(sw.pipeline->jobs, &sharing), 16);
