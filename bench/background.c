@@ -52,6 +52,7 @@ struct path {
 	uint64_t delivered;
 	uint64_t tick_ns;
 	uint64_t udp_interval_ns; /* 0: there is none */
+	uint64_t udp_left;        /* datagrams of flows that have begun */
 	uint64_t udp_next_ns;
 	uint64_t udp_end_ns;
 	size_t next; /* arrival of the schedule, of any path */
@@ -63,6 +64,7 @@ struct background {
 	const struct flow_schedule *schedule; /* NULL: none */
 	uint64_t begin_ns;
 	struct flow **flows; /* active ones by their number */
+	uint32_t rate_mbit;  /* of flows by UDP; 0: they are by DCTCP */
 	struct path paths[BACKGROUND_MAX_PATHS];
 	uint16_t n_paths;
 	struct background_stats stats;
@@ -135,10 +137,15 @@ flow_begin(struct path *path, uint32_t number)
 {
 	struct background *background = path->background;
 	const struct flow_arrival *arrival = &background->schedule->flows[number];
-	struct flow *flow = malloc(sizeof(*flow));
+	struct flow *flow;
 
 	background->stats.offered += flow_link_bytes(arrival->bytes);
 	background->stats.flows++;
+	if (background->rate_mbit != 0) {
+		path->udp_left += (arrival->bytes + FLOW_SEGMENT - 1) / FLOW_SEGMENT;
+		return;
+	}
+	flow = malloc(sizeof(*flow));
 	if (flow == NULL)
 		return;
 	flow->number = number;
@@ -204,19 +211,42 @@ flows_begin(struct path *path)
 
 /* ------------------------------------------------------------------ hosts */
 
+static uint64_t
+udp_interval_ns(uint32_t rate_mbit)
+{
+	return (uint64_t)(FLOW_SEGMENT + FLOW_OVERHEAD) * 8000 / rate_mbit;
+}
+
 /* Returns when the next datagram is due. */
 static uint64_t
 udp_send(struct path *path)
 {
+	const uint64_t now_ns = rig_now_ns(path->background->rig);
+
 	if (path->udp_interval_ns == 0)
 		return UINT64_MAX;
-	while (path->udp_next_ns <= rig_now_ns(path->background->rig) &&
-	       path->udp_next_ns < path->udp_end_ns) {
+	while (path->udp_next_ns <= now_ns && path->udp_next_ns < path->udp_end_ns) {
 		packet_send(path, true, (struct packet_headers){ .kind = PACKET_UDP }, FLOW_SEGMENT);
 		path->background->stats.offered += FLOW_SEGMENT + FLOW_OVERHEAD;
 		path->udp_next_ns += path->udp_interval_ns;
 	}
 	return path->udp_next_ns < path->udp_end_ns ? path->udp_next_ns : UINT64_MAX;
+}
+
+/* The same of flows by UDP. A flow's last datagram is as long as the others: the sizes are right within half of one. */
+static uint64_t
+udp_flows_send(struct path *path)
+{
+	const uint64_t now_ns = rig_now_ns(path->background->rig);
+
+	if (path->udp_left == 0)
+		return UINT64_MAX;
+	if (path->udp_next_ns > now_ns)
+		return path->udp_next_ns;
+	packet_send(path, true, (struct packet_headers){ .kind = PACKET_UDP }, FLOW_SEGMENT);
+	path->udp_left--;
+	path->udp_next_ns = now_ns + udp_interval_ns(path->background->rate_mbit);
+	return path->udp_left == 0 ? UINT64_MAX : path->udp_next_ns;
 }
 
 static void
@@ -226,6 +256,7 @@ source_poll(struct rig_host *host, void *user)
 	uint64_t due_ns = flows_begin(path);
 
 	due_ns = RTE_MIN(due_ns, udp_send(path));
+	due_ns = RTE_MIN(due_ns, udp_flows_send(path));
 	flows_on_time(path);
 	if (path->active != NULL)
 		due_ns = RTE_MIN(due_ns, path->tick_ns);
@@ -327,8 +358,9 @@ background_destroy(struct background *background)
 
 int
 background_flows(struct background *background, const struct flow_schedule *schedule,
-		 uint64_t begin_ns)
+		 uint64_t begin_ns, uint32_t rate_mbit)
 {
+	background->rate_mbit = rate_mbit;
 	background->flows = calloc(schedule->n + 1, sizeof(background->flows[0]));
 	if (background->flows == NULL)
 		return -ENOMEM;
@@ -345,7 +377,7 @@ background_udp(struct background *background, uint16_t path, uint32_t rate_mbit,
 {
 	struct path *on = &background->paths[path];
 
-	on->udp_interval_ns = (uint64_t)(FLOW_SEGMENT + FLOW_OVERHEAD) * 8000 / rate_mbit;
+	on->udp_interval_ns = udp_interval_ns(rate_mbit);
 	on->udp_next_ns = begin_ns;
 	on->udp_end_ns = end_ns;
 	rig_host_wake(on->ends.source, begin_ns);

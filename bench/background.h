@@ -45,13 +45,13 @@ struct background *background_create(struct rig *rig, const struct background_pa
 void background_destroy(struct background *background);
 
 /*
- * Begins the flows of a schedule at this time, by DCTCP. schedule: stays the caller's until the end; in
- * order, as flow_schedule_make does it. Once.
+ * Begins the flows of a schedule at this time. rate_mbit: 0: by DCTCP; else as UDP, each path's flows one after the other at this rate,
+ * whatever is lost. schedule: stays the caller's until the end; in order, as flow_schedule_make does it. Once.
  *
  * Returns 0 or -ENOMEM.
  */
 int background_flows(struct background *background, const struct flow_schedule *schedule,
-		     uint64_t begin_ns);
+		     uint64_t begin_ns, uint32_t rate_mbit);
 
 /* Sends UDP at a rate, Mbit/s on the link, on a path from one time to another. */
 void background_udp(struct background *background, uint16_t path, uint32_t rate_mbit,

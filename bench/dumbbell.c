@@ -31,9 +31,9 @@ address(uint32_t group, uint32_t number)
 }
 
 static struct rig_end
-rated_end(const struct dumbbell_options *options)
+rated_end(const struct dumbbell_options *options, uint32_t rate_mbit)
 {
-	return (struct rig_end){ .egress = { .rate_mbit = options->rate_mbit,
+	return (struct rig_end){ .egress = { .rate_mbit = rate_mbit,
 					     .bucket_bytes = BUCKET_BYTES,
 					     .queue_bytes = options->queue_bytes,
 					     .ecn_bytes = options->ecn_bytes },
@@ -80,9 +80,14 @@ far_open(struct dumbbell *dumbbell, char *error)
 	};
 
 	/* Paths, servers, sinks. */
-	for (uint16_t p = 0; p < made.n_ports; p++)
-		ends[p] = p < options->n_paths + options->n_servers ? rated_end(options)
-								    : free_end(options);
+	for (uint16_t p = 0; p < made.n_ports; p++) {
+		if (p < options->n_paths)
+			ends[p] = rated_end(options, options->back_rate_mbit);
+		else if (p < options->n_paths + options->n_servers)
+			ends[p] = rated_end(options, options->rate_mbit);
+		else
+			ends[p] = free_end(options);
+	}
 	dumbbell->far = rig_switch_add(dumbbell->rig, &made, error);
 	return dumbbell->far == NULL ? -ENOMEM : 0;
 }
@@ -102,7 +107,7 @@ near_open(struct dumbbell *dumbbell, uint16_t path, char *error)
 	};
 
 	for (uint16_t p = 0; p < made.n_ports; p++)
-		ends[p] = p == NEAR_UP       ? rated_end(options)
+		ends[p] = p == NEAR_UP       ? rated_end(options, options->rate_mbit)
 			  : p == NEAR_SOURCE ? free_end(options)
 					     : host_end(options);
 	dumbbell->near[path] = rig_switch_add(dumbbell->rig, &made, error);

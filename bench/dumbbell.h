@@ -30,7 +30,8 @@ struct dumbbell_options {
 	uint16_t n_workers;
 	uint16_t n_servers;
 	uint16_t path_of_worker[DUMBBELL_MAX_WORKERS];
-	uint32_t rate_mbit;      /* of paths and of links to servers, either way */
+	uint32_t rate_mbit;      /* of paths towards the far side, and of links to servers */
+	uint32_t back_rate_mbit; /* of paths the other way */
 	uint32_t host_rate_mbit; /* of the other links of workers and servers; 0: none */
 	uint32_t ecn_bytes;      /* that wait when frames begin to be marked; 0: none are */
 	uint32_t queue_bytes;    /* that may wait */

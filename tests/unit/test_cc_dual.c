@@ -202,16 +202,18 @@ START_TEST(slow_start_grows_by_one_for_each_gack_until_the_first_mark)
 		path_ack(&path, false);
 		ck_assert_double_eq(path.dual.cwd, 10 + i);
 	}
-	/* 18 blocks; the first round trip, of 10 blocks, is still on: neither this mark nor what follows it grows the window. */
+	/* 18 blocks; a mark halves them, for alpha is 1 so far, and ends slow start. */
 	path_ack(&path, true);
 	ck_assert(!path.dual.slow_start);
+	ck_assert_double_eq(path.dual.cwd, 9);
 	path_ack(&path, false);
-	ck_assert_double_eq(path.dual.cwd, 18);
-	/* The 11th GACK ends it: e = 1/11, alpha = 7/8 + 1/88 = 78/88, cut to 18 (1 - 39/88). */
+	ck_assert_double_eq(path.dual.cwd, 9);
+	/* The 11th GACK ends the first round trip, of 10 blocks: e = 1/11, alpha = 7/8 + 1/88 = 78/88. */
+	ck_assert_uint_eq(path.dual.rounds, 0);
 	path_ack(&path, false);
 	ck_assert_uint_eq(path.dual.rounds, 1);
 	ck_assert_double_eq_tol(path.dual.alpha, 78.0 / 88, TINY);
-	ck_assert_double_eq_tol(path.dual.cwd, 18 * (1 - 39.0 / 88), TINY);
+	ck_assert_double_eq(path.dual.cwd, 9);
 }
 END_TEST
 
@@ -284,14 +286,15 @@ START_TEST(a_cut_is_by_half_of_alpha)
 	struct path path;
 
 	/*
-	 * atp: 16 AACKs, 4 of them marked: e = 4/16; alpha = 7/8 * 1/2 + 1/8 * 1/4 = 15/32; cut to 16 (1 - 15/64) = 12.25. The round trip
-	 * ends with the first block that was sent in it, so it has as many AACKs as blocks were in flight.
+	 * atp: 16 AACKs, 4 of them marked. The first mark cuts to 16 (1 - 1/4) = 12, the others are of the same queue. e = 4/16: alpha = 7/8 *
+	 * 1/2 + 1/8 * 1/4 = 15/32. The round trip ends with the first block that was sent in it, so it has as many AACKs as blocks were in
+	 * flight.
 	 */
 	path_open(&path, "atp", &usual);
 	path_settle(&path, 16, 0.5);
 	path_round(&path, 4);
 	ck_assert_double_eq_tol(path.dual.alpha, 15.0 / 32, TINY);
-	ck_assert_double_eq_tol(path.dual.cwd, 12.25, TINY);
+	ck_assert_double_eq(path.dual.cwd, 12);
 	ck_assert_uint_eq(path.dual.cuts, 1);
 
 	/* straw: the same by GACKs, and progress is nothing to it. */
@@ -299,7 +302,27 @@ START_TEST(a_cut_is_by_half_of_alpha)
 	path.sum = UINT32_MAX / 2;
 	path_settle(&path, 16, 0.5);
 	path_round(&path, 4);
-	ck_assert_double_eq_tol(path.dual.cwd, 12.25, TINY);
+	ck_assert_double_eq(path.dual.cwd, 12);
+}
+END_TEST
+
+START_TEST(marks_of_what_was_sent_before_a_cut_are_answered)
+{
+	struct path path;
+
+	path_open(&path, "straw", &usual);
+	path_settle(&path, 16, 0.5);
+	/* All that is in flight is marked: one cut, although a round trip ends with the 16th one. */
+	ck_assert_uint_eq(path.sent - path.acked, 17);
+	for (unsigned i = 0; i < 17; i++)
+		path_ack(&path, true);
+	ck_assert_uint_eq(path.dual.rounds, 2);
+	ck_assert_double_eq(path.dual.cwd, 12);
+	ck_assert_uint_eq(path.dual.cuts, 1);
+	/* The next one was sent afterwards. By now alpha is 7/16 + 1/8 = 9/16: 12 (1 - 9/32). */
+	path_ack(&path, true);
+	ck_assert_double_eq_tol(path.dual.cwd, 12 * 23.0 / 32, TINY);
+	ck_assert_uint_eq(path.dual.cuts, 2);
 }
 END_TEST
 
@@ -392,8 +415,8 @@ END_TEST
 START_TEST(the_sum_in_the_gack_changes_the_cut)
 {
 	/*
-	 * Two ranks, results up to the same block; one has 12 GACKs since then and the other one 4: the average is 8. p = 3/2 and 1/2.
-	 * Round trips of 16 GACKs all of which are marked take alpha from 1/7 to 1/8 + 1/8 = 1/4.
+	 * Two ranks, results up to the same block; one has 12 GACKs since then and the other one 4: the average is 8. p = 3/2 and 1/2. alpha
+	 * is 1/4, and there is a mark.
 	 * Leader: d = (1/4)^(1 - 3/4) = 1/sqrt(2): 16 (1 - 0.353553) = 10.343146. Straggler: d = (1/4)^(3/4) = 0.353553: 16 (1 - 0.176777) =
 	 * 13.171573.
 	 */
@@ -411,29 +434,24 @@ START_TEST(the_sum_in_the_gack_changes_the_cut)
 	settings.n_ranks = 2;
 	for (unsigned i = 0; i < 2; i++) {
 		path_open(&path, "straw+progress", &settings);
-		path_settle(&path, 16, 1.0 / 7);
+		path_settle(&path, 16, 0.25);
 		path.behind = ranks[i].own;
-		while (path.dual.rounds < 2) {
-			/* After this GACK: acked + 1 - own blocks have results; the last gradients are 12 and 4 behind that. */
-			path.sum = 2 * (uint64_t)(path.acked + 1 - ranks[i].own) + 16;
-			path_ack(&path, true);
-		}
+		/* After this GACK: acked + 1 - own blocks have results, and the next blocks are 12 and 4 after that. */
+		path.sum = 2 * (uint64_t)(path.acked + 1 - ranks[i].own) + 16;
+		path_ack(&path, true);
 		ck_assert_double_eq_tol(path.dual.p, ranks[i].p, TINY);
-		ck_assert_double_eq_tol(path.dual.alpha, 0.25, TINY);
 		ck_assert_double_eq_tol(path.dual.cwd, ranks[i].cwd, SMALL);
 	}
 
-	/* The same rank, the same marks: only the sum says whether it leads. */
+	/* The same rank, the same mark: only the sum says whether it leads. */
 	for (unsigned i = 0; i < 2; i++) {
 		path_open(&path, "pa-atp", &settings);
 		path.dual.awd = W;
-		path_settle(&path, 16, 1.0 / 7);
+		path_settle(&path, 16, 0.25);
 		path.behind = 6;
-		while (path.dual.rounds < 2) {
-			/* The other rank has 18 blocks or 2: the average is 12 or 4, p is 1/2 or 3/2. */
-			path.sum = 2 * (uint64_t)(path.acked + 1 - 6) + (i == 0 ? 24 : 8);
-			path_ack(&path, true);
-		}
+		/* The other rank has 18 blocks or 2: the average is 12 or 4, p is 1/2 or 3/2. */
+		path.sum = 2 * (uint64_t)(path.acked + 1 - 6) + (i == 0 ? 24 : 8);
+		path_ack(&path, true);
 		ck_assert_double_eq_tol(path.dual.cwd,
 					i == 0 ? 13.171572875253810 : 10.343145750507619, SMALL);
 	}
@@ -478,7 +496,7 @@ START_TEST(windows_are_never_less_than_one_block)
 	for (unsigned i = 0; i < 20; i++) {
 		fanin_dual_on_loss(&path.dual, path.sent, path.sent + 1);
 		path.sent++;
-		path.dual.recovering = false;
+		path.dual.lost = false;
 	}
 	ck_assert_double_eq(path.dual.cwd, 1);
 }
@@ -547,9 +565,9 @@ START_TEST(a_loss_halves_the_window_once_in_a_round_trip)
 	fanin_dual_on_loss(&path.dual, path.sent - 1, path.sent);
 	ck_assert_double_eq(path.dual.cwd, 16);
 	ck_assert_uint_eq(path.dual.losses, 1);
-	/* The marks of that round trip count in alpha, and change nothing else: 7/8 * 1/2 + 1/8. */
-	path_round(&path, UINT32_MAX);
-	ck_assert_double_eq_tol(path.dual.alpha, 9.0 / 16, TINY);
+	/* Marks of these blocks, 31 in a round trip of 32, count in alpha and change nothing else: 7/8 * 1/2 + 1/8 * 31/32. */
+	path_round(&path, 31);
+	ck_assert_double_eq_tol(path.dual.alpha, 143.0 / 256, TINY);
 	ck_assert_double_eq(path.dual.cwd, 16);
 	/* What was sent afterwards is another loss. */
 	path_send(&path);
@@ -587,7 +605,8 @@ START_TEST(a_loss_half_the_numbers_later_is_another_one)
 	ck_assert_double_eq(path.dual.cwd, 16);
 	path_round(&path, 0);
 	path_round(&path, 0);
-	ck_assert(!path.dual.recovering);
+	ck_assert(!path.dual.lost);
+	ck_assert(!path.dual.cut);
 	/* Block numbers that look older than the first loss. */
 	fanin_dual_on_loss(&path.dual, path.acked + 0x80000010u, path.sent + 0x80000010u);
 	ck_assert_uint_eq(path.dual.losses, 2);
@@ -628,6 +647,7 @@ suite_cc_dual(void)
 	tcase_add_loop_test(all, a_window_that_holds_nothing_back_stays, 0, 2);
 	tcase_add_test(all, no_mark_no_cut_whatever_progress_and_alpha_are);
 	tcase_add_test(all, a_cut_is_by_half_of_alpha);
+	tcase_add_test(all, marks_of_what_was_sent_before_a_cut_are_answered);
 	tcase_add_test(all, each_type_hears_its_own_clock_only);
 	tcase_add_test(all, progress_is_a_share_of_the_average);
 	tcase_add_test(all, sums_are_of_64_bits_and_blocks_wrap);

@@ -175,6 +175,7 @@ open_dumbbell(uint32_t ecn_bytes)
 						  .n_servers = 1,
 						  .path_of_worker = { 0, 1 },
 						  .rate_mbit = RATE_MBIT,
+						  .back_rate_mbit = 1000,
 						  .host_rate_mbit = 1000,
 						  .ecn_bytes = ecn_bytes,
 						  .queue_bytes = 256000,
@@ -209,7 +210,7 @@ START_TEST(dctcp_fills_a_path_and_marks_keep_its_queue_short)
 	open_dumbbell(_i == 0 ? 50000 : 0);
 	background = background_create(dumbbell.rig, dumbbell.paths, 2);
 	long_flows(&schedule, 2);
-	ck_assert_int_eq(background_flows(background, &schedule, rig_now_ns(dumbbell.rig)), 0);
+	ck_assert_int_eq(background_flows(background, &schedule, rig_now_ns(dumbbell.rig), 0), 0);
 	rig_run(dumbbell.rig, rig_now_ns(dumbbell.rig) + SECOND_NS, NULL, NULL);
 	before = background_delivered(background, 0);
 	rig_run(dumbbell.rig, rig_now_ns(dumbbell.rig) + SECOND_NS, NULL, NULL);
@@ -241,7 +242,7 @@ START_TEST(scheduled_flows_all_end_and_their_load_is_on_the_paths)
 	open_dumbbell(50000);
 	ck_assert_int_eq(flow_schedule_make(&schedule, &options), 0);
 	background = background_create(dumbbell.rig, dumbbell.paths, 2);
-	ck_assert_int_eq(background_flows(background, &schedule, rig_now_ns(dumbbell.rig)), 0);
+	ck_assert_int_eq(background_flows(background, &schedule, rig_now_ns(dumbbell.rig), 0), 0);
 	rig_run(dumbbell.rig, rig_now_ns(dumbbell.rig) + 10 * SECOND_NS, NULL, NULL);
 	stats = background_stats(background);
 	ck_assert_uint_eq(stats->flows, schedule.n);
@@ -267,7 +268,7 @@ START_TEST(udp_has_its_rate_and_yields_to_nobody)
 	begin_ns = rig_now_ns(dumbbell.rig);
 	background_udp(background, 0, 80, begin_ns, begin_ns + SECOND_NS);
 	long_flows(&schedule, 1);
-	ck_assert_int_eq(background_flows(background, &schedule, begin_ns), 0);
+	ck_assert_int_eq(background_flows(background, &schedule, begin_ns, 0), 0);
 	rig_run(dumbbell.rig, begin_ns + SECOND_NS, NULL, NULL);
 	/* The path is full, and 80 of its 100 Mbit/s were UDP's. */
 	ck_assert_double_eq_tol((double)background_delivered(background, 0), 12.5e6, 0.3e6);
