@@ -57,6 +57,8 @@ NO_METRICS = {
     r"jobs\.jobs\[\]\.(id|epoch|members\[\]\.rank|parent\.epoch)": "what the job, run or member is",
     r"jobs\.jobs\[\]\.(members\[\]\.ranks|parent\.joined_ranks)\[\]": "who is behind the member, or has joined elsewhere",
     r"jobs\.jobs\[\]\.(reproducible|authenticated)": "a label",
+    r"jobs\.jobs\[\]\.parent\.server": "what the job was made with",
+    r"jobs\.jobs\[\]\.progress\.ranks\[\]\.(rank|block)": "who the rank is, and what `behind` follows from",
     r"jobs\.jobs\[\]\.parameters\..*": "what the job was made with",
 }
 
@@ -104,6 +106,8 @@ METRICS = {
     **{f"jobs.jobs[].stats.{name}": (f"fanin_job_{name}_total", "", 1)
        for name in ("contributions", "duplicates", "results", "repeats", "upward", "upward_repeats", "known", "pendings",
                     "blocks", "queries", "upward_queries", "probes", "probe_answers")},
+    **{f"jobs.jobs[].progress.{name}": (f"fanin_job_progress_{name}", "", 1) for name in ("slots_used", "slots", "overflowed")},
+    "jobs.jobs[].progress.ranks[].behind": ("fanin_job_progress_behind", "", 1),
     "jobs.jobs[].parent.joined": ("fanin_job_parent_joined", "", 1),
     "jobs.jobs[].stats.block_ns": ("fanin_job_block_seconds_total", "", 1e-9),
     "jobs.jobs[].occupancy_sum": ("fanin_job_occupancy", "_sum", 1),
@@ -111,7 +115,8 @@ METRICS = {
 }
 
 LABELS = {"counters": {"name": "counter"}, "ports": {"name": "port"}, "workers": {"lcore": "worker"}, "drops": {"name": "reason"},
-          "elsewhere": {"name": "counter"}, "jobs": {"id": "fanin_job"}, "members": {"rank": "rank", "port": "port"}}
+          "elsewhere": {"name": "counter"}, "jobs": {"id": "fanin_job"}, "members": {"rank": "rank", "port": "port"},
+          "ranks": {"rank": "rank"}}
 
 
 def leaves(value, path, labels):
