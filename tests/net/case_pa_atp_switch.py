@@ -4,7 +4,7 @@
 import contextlib
 import struct
 
-from case_observe import LISTEN, METRICS, leaves, sample
+from case_observe import LISTEN, METRICS, PROGRESS, Watch, leaves, sample
 from frames import CONTRIBUTION, FLUSH, GACK, JOIN, JOIN_ACK, PARTIAL, RESULT, RawPort, header, job_key, packet
 from lab import LabError
 from prometheus import scrape
@@ -137,11 +137,15 @@ def who_is_behind_is_told_and_what_the_server_gets():
         with playing(lab, job) as players:
             expect_equal(players.start(), (4, 1, (5, 80, 64, 60000000, 200, 0, 0, 0)), "slots, jobs and parameters that a host is told")
             players.contribute(0, 1)
+            watch = Watch(lab.switch_namespace)
             players.contribute(0, 2)
             players.contribute(0, 5)
             players.take_sum(PARTIAL, [0], 5)
             expect_equal(players.contribute(1, 1), 8, "sum of sequence numbers")
             players.take_sum(CONTRIBUTION, [0, 1], 1)
+
+            watch.look()
+            expect(watch.moved >= PROGRESS, f"of the metrics of progress only {sorted(watch.moved & PROGRESS)} moved")
 
             told = f"job {job['id']}: 2 of 4 slots in use, 1 overflowed; rank 1 is 4 blocks behind"
             for command in (["jobs"], ["jobs", "waits", job["id"]]):
