@@ -77,6 +77,8 @@ struct rig_host {
 	uint64_t others;
 	void (*poll)(struct rig_host *host, void *user);
 	void *user;
+	void (*take)(struct rig_host *host, const void *frame, uint32_t len, void *user);
+	void *take_user;
 	struct rte_mbuf *building; /* reserved; NULL: nothing is */
 };
 
@@ -354,6 +356,7 @@ pipeline_open(struct rig_switch *sw, const struct rig_switch_options *options, c
 		.udp_port = FANIN_WIRE_DEFAULT_UDP_PORT,
 		.max_jobs = options->max_jobs,
 		.slots = options->slots,
+		.shared_slots = options->shared_slots,
 		.mac_entries = MAC_ENTRIES,
 		.mac_age_seconds = MAC_AGE_SECONDS,
 		.faults = options->faults,
@@ -557,6 +560,13 @@ is_for_transport(const struct rte_mbuf *mbuf)
 static void
 host_receive(struct rig_host *host, struct rte_mbuf *mbuf)
 {
+	if (host->take != NULL) {
+		if (!host_answers_arp(host, mbuf))
+			host->take(host, rte_pktmbuf_mtod(mbuf, const void *), mbuf->data_len,
+				   host->take_user);
+		rte_pktmbuf_free(mbuf);
+		return;
+	}
 	if (is_for_transport(mbuf)) {
 		fifo_put(&host->end, mbuf);
 		rig_host_wake(host, host->end.rig->now_ns);
@@ -683,6 +693,15 @@ rig_host_set_poll(struct rig_host *host, void (*poll)(struct rig_host *host, voi
 	host->user = user;
 }
 
+void
+rig_host_set_take(struct rig_host *host,
+		  void (*take)(struct rig_host *host, const void *frame, uint32_t len, void *user),
+		  void *user)
+{
+	host->take = take;
+	host->take_user = user;
+}
+
 struct rig_traffic
 rig_host_traffic(const struct rig_host *host)
 {
@@ -758,6 +777,12 @@ rig_destroy(struct rig *rig)
 	free(rig->heap);
 	free(rig);
 	return lost;
+}
+
+struct rig *
+rig_of(const struct rig_switch *sw)
+{
+	return sw->rig;
 }
 
 uint16_t

@@ -49,7 +49,8 @@ struct rig_switch_options {
 	struct pipeline_faults faults;
 	uint16_t max_jobs;
 	uint32_t slots;
-	uint16_t n_workers; /* 0: one. They share a core, in turns */
+	uint32_t shared_slots; /* of each handler whose jobs share them; 0: none */
+	uint16_t n_workers;    /* 0: one. They share a core, in turns */
 };
 
 /* What a link has carried in one direction. */
@@ -74,6 +75,9 @@ uint64_t rig_clock(void *rig);
  */
 struct rig_switch *rig_switch_add(struct rig *rig, const struct rig_switch_options *options,
 				  char *error);
+
+/* The rig that a switch is in. */
+struct rig *rig_of(const struct rig_switch *sw);
 
 /* The links' MTU. */
 uint16_t rig_mtu(const struct rig *rig);
@@ -110,6 +114,15 @@ struct fanin_transport *rig_host_transport(struct rig_host *host);
  * only for one of these.
  */
 void rig_host_set_poll(struct rig_host *host, void (*poll)(struct rig_host *host, void *user),
+		       void *user);
+
+/*
+ * Frames to the host, but for ARP, go to this function from now on, whole, and none to its transport. The frame is valid during the call. NULL: to the
+ * transport again.
+ */
+void rig_host_set_take(struct rig_host *host,
+		       void (*take)(struct rig_host *host, const void *frame, uint32_t len,
+				    void *user),
 		       void *user);
 
 /* The host wants to be called at this time, or earlier. */
