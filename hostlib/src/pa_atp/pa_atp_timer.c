@@ -11,6 +11,12 @@
 /* Queries and gradients that may be lost within a timeout, one after the other, and their answers with them. */
 #define REPEATS 50
 
+/*
+ * Silence may mean that the core of a switch or a server was taken away for a moment. To send again too early costs more than to wait: sums are
+ * flushed before they are complete. What others have overtaken is lost sooner.
+ */
+#define PATIENCE_NS (10 * 1000000ull)
+
 /* Returns the longest wait before something unanswered is repeated: on a way of several links, either way may lose it many times. */
 static uint64_t
 repeat_most_ns(const struct fanin_engine *engine)
@@ -41,14 +47,25 @@ result_wait_ns(const struct fanin_engine *engine)
 	const uint64_t block_ns = engine->block_time.smoothed_ns == 0 ? FANIN_RTO_INITIAL_NS
 								      : engine->block_time.rto_ns;
 
-	return later(fanin_engine_query_wait_ns(engine), earlier(block_ns, FANIN_RTO_INITIAL_NS));
+	return later(later(fanin_engine_query_wait_ns(engine), PATIENCE_NS),
+		     earlier(block_ns, FANIN_RTO_INITIAL_NS));
+}
+
+/* True if a later transmission has a GACK: the way to the switch and back is there. */
+static bool
+is_overtaken(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
+{
+	return fanin_block_before(lane->order, pa->gacked_order);
 }
 
 /* Without GACK: the interval doubles with each transmission. */
 static uint64_t
-gack_wait_ns(const struct fanin_engine *engine, const struct fanin_lane *lane)
+gack_wait_ns(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 {
-	const uint64_t least_ns = fanin_engine_query_wait_ns(engine);
+	const struct fanin_engine *engine = &pa->engine;
+	const uint64_t least_ns = is_overtaken(pa, lane)
+					  ? fanin_engine_query_wait_ns(engine)
+					  : later(fanin_engine_query_wait_ns(engine), PATIENCE_NS);
 	const uint64_t most_ns = later(repeat_most_ns(engine), least_ns);
 	uint64_t wait_ns = least_ns;
 
@@ -124,13 +141,6 @@ fanin_pa_atp_gap_check(struct fanin_pa_atp *pa)
 	}
 }
 
-/* True if a later transmission has a GACK: the way to the switch and back is there. */
-static bool
-is_overtaken(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
-{
-	return fanin_block_before(lane->order, pa->gacked_order);
-}
-
 /*
  * A gradient without GACK is sent again when that is overdue; while nothing comes back the oldest one only. Returns when it is due.
  */
@@ -139,7 +149,7 @@ gack_check(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 {
 	struct fanin_engine *engine = &pa->engine;
 	struct fanin_pa_atp_lane *own = fanin_pa_atp_lane(pa, lane->block);
-	const uint64_t due_ns = later(own->direct_ns, lane->sent_ns) + gack_wait_ns(engine, lane);
+	const uint64_t due_ns = later(own->direct_ns, lane->sent_ns) + gack_wait_ns(pa, lane);
 
 	if (own->gacked || lane->role != FANIN_LANE_DENSE ||
 	    (lane->block != pa->gacked && !is_overtaken(pa, lane)))
@@ -151,7 +161,7 @@ gack_check(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 	own->disturbed = true;
 	engine->stats.retransmits++;
 	loss_note(pa, lane->block);
-	return engine->loop.now_ns + gack_wait_ns(engine, lane);
+	return engine->loop.now_ns + gack_wait_ns(pa, lane);
 }
 
 /* A result that was asked for is asked for again; the oldest also if none has come for too long. Returns when it is due. */
@@ -256,8 +266,8 @@ static void
 lane_answer(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 {
 	struct fanin_engine *engine = &pa->engine;
-	const bool is_overdue =
-		engine->loop.now_ns - lane->sent_ns >= fanin_engine_query_wait_ns(engine);
+	const bool is_overdue = engine->loop.now_ns - lane->sent_ns >=
+				fanin_engine_query_wait_ns(engine);
 
 	if (lane->role != FANIN_LANE_DENSE) {
 		/* What this rank has of the block is its result. */
