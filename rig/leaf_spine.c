@@ -41,6 +41,28 @@ first_up_port(const struct rig_leaf_spine_options *options)
 	return (uint16_t)(port_of_host(options, options->hosts_per_leaf - 1u) + 1u);
 }
 
+/* Hosts of a leaf come first: this address is none of theirs. */
+#define SERVER 253u
+
+/* The port that a server is at, if there are servers: the last one. */
+static uint16_t
+server_port_of_leaf(const struct rig_leaf_spine_options *options)
+{
+	return (uint16_t)(first_up_port(options) + options->n_spines);
+}
+
+static int
+server_attach(const struct rig_leaf_spine *network, struct rig_switch *sw, uint16_t port,
+	      uint32_t ip_be, struct rig_server **server)
+{
+	struct rig_server_options options = network->options.server;
+
+	options.ip_be = ip_be;
+	options.seed += ip_be;
+	*server = rig_server_attach(sw, port, &options);
+	return *server == NULL ? -ENOMEM : 0;
+}
+
 static int
 leaf_build(struct rig_leaf_spine *network, uint16_t leaf, char *error)
 {
@@ -53,7 +75,7 @@ leaf_build(struct rig_leaf_spine *network, uint16_t leaf, char *error)
 	const struct rig_switch_options made = {
 		.ip_be = leaf_ip_be(leaf, GATEWAY),
 		.prefix_len = 24,
-		.n_ports = (uint16_t)(n_hosts + options->n_spines),
+		.n_ports = (uint16_t)(n_hosts + options->n_spines + options->servers),
 		.routed = options->n_spines == 0
 				  ? 0
 				  : ((UINT64_C(1) << options->n_spines) - 1) << n_hosts,
@@ -63,14 +85,22 @@ leaf_build(struct rig_leaf_spine *network, uint16_t leaf, char *error)
 		.faults = options->faults,
 		.max_jobs = options->max_jobs,
 		.slots = options->slots,
+		.shared_slots = options->shared_slots,
 	};
 
 	for (uint16_t p = 0; p < made.n_ports; p++)
-		ends[p] = p < n_hosts ? options->host_end : options->up_end;
+		ends[p] = p < n_hosts                       ? options->host_end
+			  : p < n_hosts + options->n_spines ? options->up_end
+							    : options->server.end;
 	for (uint16_t s = 0; s < options->n_spines; s++)
 		up.next_hops[s] = (struct next_hop_spec){ spine_ip_be(s), (uint16_t)(n_hosts + s) };
 	network->leaves[leaf] = rig_switch_add(network->rig, &made, error);
-	return network->leaves[leaf] == NULL ? -ENOMEM : 0;
+	if (network->leaves[leaf] == NULL)
+		return -ENOMEM;
+	return options->servers
+		       ? server_attach(network, network->leaves[leaf], server_port_of_leaf(options),
+				       leaf_ip_be(leaf, SERVER), &network->leaf_servers[leaf])
+		       : 0;
 }
 
 static int
@@ -78,11 +108,11 @@ spine_build(struct rig_leaf_spine *network, uint16_t spine, char *error)
 {
 	const struct rig_leaf_spine_options *options = &network->options;
 	struct route_spec routes[RIG_MAX_LEAVES];
-	struct rig_end ends[RIG_MAX_LEAVES];
+	struct rig_end ends[RIG_MAX_LEAVES + 1];
 	const struct rig_switch_options made = {
 		.ip_be = spine_ip_be(spine),
 		.prefix_len = 24,
-		.n_ports = options->n_leaves,
+		.n_ports = (uint16_t)(options->n_leaves + options->servers),
 		.routed = UINT64_MAX >> (64 - options->n_leaves),
 		.routes = routes,
 		.n_routes = options->n_leaves,
@@ -90,6 +120,7 @@ spine_build(struct rig_leaf_spine *network, uint16_t spine, char *error)
 		.faults = options->faults,
 		.max_jobs = options->max_jobs,
 		.slots = options->slots,
+		.shared_slots = options->shared_slots,
 	};
 
 	for (uint16_t leaf = 0; leaf < options->n_leaves; leaf++) {
@@ -100,13 +131,17 @@ spine_build(struct rig_leaf_spine *network, uint16_t spine, char *error)
 					     .n_next_hops = 1,
 					     .next_hops = { { leaf_ip_be(leaf, GATEWAY), leaf } } };
 	}
+	ends[options->n_leaves] = options->server.end;
 	network->spines[spine] = rig_switch_add(network->rig, &made, error);
 	if (network->spines[spine] == NULL)
 		return -ENOMEM;
 	for (uint16_t leaf = 0; leaf < options->n_leaves; leaf++)
 		rig_link(network->leaves[leaf], (uint16_t)(first_up_port(options) + spine),
 			 network->spines[spine], leaf);
-	return 0;
+	return options->servers ? server_attach(network, network->spines[spine], options->n_leaves,
+						spine_ip_be(spine) - htonl(GATEWAY - SERVER),
+						&network->spine_servers[spine])
+				: 0;
 }
 
 int
@@ -118,8 +153,9 @@ rig_leaf_spine_build(struct rig *rig, const struct rig_leaf_spine_options *optio
 
 	*network = (struct rig_leaf_spine){ .rig = rig, .options = *options };
 	if (options->n_leaves > RIG_MAX_LEAVES || options->n_spines > RIG_MAX_SPINES ||
-	    per_leaf == 0 || per_leaf >= GATEWAY ||
-	    first_up_port(options) + options->n_spines > PIPELINE_MAX_PORTS) {
+	    per_leaf == 0 || per_leaf >= SERVER ||
+	    first_up_port(options) + options->n_spines + options->servers > PIPELINE_MAX_PORTS ||
+	    options->n_leaves + options->servers > PIPELINE_MAX_PORTS) {
 		snprintf(error, RIG_ERROR_LEN, "%u leaves of %u hosts and %u spines are too many",
 			 options->n_leaves, per_leaf, options->n_spines);
 		return -EINVAL;
@@ -144,6 +180,10 @@ rig_leaf_spine_build(struct rig *rig, const struct rig_leaf_spine_options *optio
 void
 rig_leaf_spine_free(struct rig_leaf_spine *network)
 {
+	for (uint16_t leaf = 0; leaf < network->options.n_leaves; leaf++)
+		rig_server_free(network->leaf_servers[leaf]);
+	for (uint16_t spine = 0; spine < network->options.n_spines; spine++)
+		rig_server_free(network->spine_servers[spine]);
 	free(network->hosts);
 	network->hosts = NULL;
 }
@@ -176,6 +216,41 @@ ranks_from(uint16_t first, uint16_t n)
 	return ranks;
 }
 
+/* The root's parent, if the job has a server. */
+static void
+server_fill(struct job_spec *spec, const struct rig_server *server, uint16_t port)
+{
+	spec->has_parent = true;
+	spec->parent.port = port;
+	spec->parent.ip_be = rig_server_ip_be(server);
+	memcpy(spec->parent.mac, rig_server_mac(server), sizeof(spec->parent.mac));
+}
+
+int
+rig_job_serve(const struct rig_job *job)
+{
+	const struct job *root = job->jobs[job->n_leaves > 1 ? job->n_leaves : 0];
+	struct fanin_server_spec spec = { .id = job->id,
+					  .key = job->secret,
+					  .member_ip_be = job->n_leaves > 1 ? spine_ip_be(job->spine)
+									    : leaf_ip_be(0, GATEWAY),
+					  .n_ranks = job->n_ranks,
+					  .payload_bytes = (uint16_t)root->params.payload_bytes,
+					  .slots = 2u * root->params.window };
+	struct fanin_error error = { 0 };
+
+	memcpy(spec.parameters, root->params.parameters, sizeof(spec.parameters));
+	snprintf(spec.handler, sizeof(spec.handler), "%s", root->handler->name);
+	return fanin_server_core_add(rig_server_core(rig_job_server(job)), &spec, &error);
+}
+
+struct rig_server *
+rig_job_server(const struct rig_job *job)
+{
+	return job->n_leaves > 1 ? job->network->spine_servers[job->spine]
+				 : job->network->leaf_servers[0];
+}
+
 static int
 leaf_job_create(struct rig_job *job, struct job_spec spec, uint16_t leaf, uint16_t spine, char *error)
 {
@@ -190,7 +265,11 @@ leaf_job_create(struct rig_job *job, struct job_spec spec, uint16_t leaf, uint16
 		spec.members[i].ranks = fanin_ranks_one((unsigned int)leaf * per_leaf + i);
 	}
 	spec.has_parent = job->n_leaves > 1;
-	if (spec.has_parent) {
+	if (spec.parent.is_server && !spec.has_parent)
+		server_fill(&spec, network->leaf_servers[leaf],
+			    server_port_of_leaf(&network->options));
+	else if (spec.has_parent) {
+		spec.parent.is_server = false;
 		spec.parent.port = (uint16_t)(first_up_port(&network->options) + spine);
 		spec.parent.ip_be = spine_ip_be(spine);
 		memcpy(spec.parent.mac, rig_switch_pipeline(network->spines[spine])->mac, 6);
@@ -213,6 +292,8 @@ spine_job_create(struct rig_job *job, struct job_spec spec, uint16_t spine, char
 			ranks_from((uint16_t)(leaf * network->options.hosts_per_leaf),
 				   ranks_of_leaf(job, leaf));
 	}
+	if (spec.parent.is_server)
+		server_fill(&spec, network->spine_servers[spine], network->options.n_leaves);
 	return job_create(rig_switch_pipeline(network->spines[spine]), &spec,
 			  &job->jobs[job->n_leaves], &code, error);
 }
@@ -230,6 +311,7 @@ rig_job_create(struct rig_leaf_spine *network, const struct job_spec *spec, uint
 				 .id = spec->id != 0 ? spec->id : ++last_id,
 				 .secret = spec->key != 0 ? spec->key : SECRET,
 				 .n_ranks = n_ranks,
+				 .spine = spine,
 				 .n_leaves = (uint16_t)((n_ranks + per_leaf - 1) / per_leaf) };
 	made.id = job->id;
 	made.key = job->secret;
@@ -239,6 +321,10 @@ rig_job_create(struct rig_leaf_spine *network, const struct job_spec *spec, uint
 		ret = spine_job_create(job, made, spine, error);
 	for (uint16_t leaf = 0; leaf < job->n_leaves && ret == 0; leaf++)
 		ret = leaf_job_create(job, made, leaf, spine, error);
+	if (ret == 0 && spec->parent.is_server && rig_job_serve(job) != FANIN_OK) {
+		snprintf(error, PIPELINE_ERROR_LEN, "the server does not take the job");
+		ret = -EINVAL;
+	}
 	return ret;
 }
 

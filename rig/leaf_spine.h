@@ -9,6 +9,7 @@
 #include "hostlib/src/window/engine.h"
 #include "pipeline/job.h"
 #include "rig/network.h"
+#include "rig/server.h"
 
 #define RIG_MAX_LEAVES PIPELINE_MAX_PORTS
 #define RIG_MAX_SPINES 16
@@ -22,7 +23,14 @@ struct rig_leaf_spine_options {
 	struct rig_end up_end;   /* of links between leaves and spines, likewise */
 	struct pipeline_faults faults;
 	uint16_t max_jobs;
-	uint32_t slots; /* of each switch */
+	uint32_t slots;        /* of each switch */
+	uint32_t shared_slots; /* likewise, of each handler whose jobs share them; 0: none */
+	/*
+	 * Each switch has a parameter server at its last port, and `server` says how it is; but for its address. Servers that are not the job's take
+	 * no part.
+	 */
+	bool servers;
+	struct rig_server_options server;
 };
 
 struct rig_leaf_spine {
@@ -30,6 +38,8 @@ struct rig_leaf_spine {
 	struct rig_leaf_spine_options options;
 	struct rig_switch *leaves[RIG_MAX_LEAVES];
 	struct rig_switch *spines[RIG_MAX_SPINES];
+	struct rig_server *leaf_servers[RIG_MAX_LEAVES]; /* NULL without servers, as the next one */
+	struct rig_server *spine_servers[RIG_MAX_SPINES];
 	struct rig_host **hosts;
 	uint32_t n_hosts;
 };
@@ -41,6 +51,7 @@ struct rig_job {
 	uint64_t secret;
 	uint16_t n_ranks;
 	uint16_t n_leaves;
+	uint16_t spine;                       /* if there are several leaves */
 	struct job *jobs[RIG_MAX_LEAVES + 1]; /* of the leaves, and of the spine */
 	struct rig_joining *joining;          /* of each rank, from rig_job_join on */
 };
@@ -61,7 +72,7 @@ struct rig_joining {
 int rig_leaf_spine_build(struct rig *rig, const struct rig_leaf_spine_options *options,
 			 struct rig_leaf_spine *network, char *error);
 
-/* Frees what is not the rig's. */
+/* Frees what is not the rig's. Before the rig. */
 void rig_leaf_spine_free(struct rig_leaf_spine *network);
 
 /* The leaf, and its port, that a host is behind. */
@@ -69,12 +80,19 @@ struct rig_switch *rig_leaf_of(const struct rig_leaf_spine *network, uint32_t ho
 
 /*
  * Makes a job of the first n_ranks hosts over a spine. spec: handler, slots, parameters and the like, and the number of a job that was
- * destroyed, or 0 for a new one; members and parent are filled in.
+ * destroyed, or 0 for a new one; members and parent are filled in. If its parent is a server, that of the root is the root's server, which gets the job,
+ * too.
  *
  * error: PIPELINE_ERROR_LEN bytes. Returns 0 or -errno.
  */
 int rig_job_create(struct rig_leaf_spine *network, const struct job_spec *spec, uint16_t n_ranks,
 		   uint16_t spine, struct rig_job *job, char *error);
+
+/* The server of a job that has one. */
+struct rig_server *rig_job_server(const struct rig_job *job);
+
+/* Gives it the job, again after it was restarted. Returns what fanin_server_core_add does. */
+int rig_job_serve(const struct rig_job *job);
 
 /* Has all ranks join, as long as that takes. Returns 0, or -ETIMEDOUT if it takes longer than this. */
 int rig_job_join(struct rig_job *job, uint64_t most_ns);

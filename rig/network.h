@@ -49,8 +49,8 @@ struct rig_switch_options {
 	struct pipeline_faults faults;
 	uint16_t max_jobs;
 	uint32_t slots;
-	uint32_t shared_slots; /* of each handler whose jobs share them */
-	uint16_t n_workers; /* 0: one. They share a core, in turns */
+	uint32_t shared_slots; /* of each handler whose jobs share them; 0: none */
+	uint16_t n_workers;    /* 0: one. They share a core, in turns */
 };
 
 /* What a link has carried in one direction. */

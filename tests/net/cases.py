@@ -30,6 +30,7 @@ import case_demo  # noqa: F401
 import case_dev  # noqa: F401
 import case_discovery  # noqa: F401
 import case_doctor  # noqa: F401
+import case_dual_windows  # noqa: F401
 import case_egress  # noqa: F401
 import case_fair  # noqa: F401
 import case_example  # noqa: F401

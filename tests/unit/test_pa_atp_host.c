@@ -825,7 +825,7 @@ START_TEST(the_last_result_is_asked_for_after_a_timeout)
 	gack(10);
 	host_pass(MS);
 	ck_assert_uint_eq(n_sent_all(), 0);
-	host_pass(3 * MS);
+	host_pass(10 * MS);
 	expect_one(FANIN_TYPE_QUERY, 10);
 	give_result(FANIN_TYPE_REPEAT, 10, 0);
 	host_poll();

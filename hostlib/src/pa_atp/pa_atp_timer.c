@@ -11,6 +11,12 @@
 /* Queries and gradients that may be lost within a timeout, one after the other, and their answers with them. */
 #define REPEATS 50
 
+/*
+ * Silence may mean that the core of a switch or a server was taken away for a moment. To send again too early costs more than to wait: sums are
+ * flushed before they are complete. What others have overtaken is lost sooner.
+ */
+#define PATIENCE_NS (10 * 1000000ull)
+
 /* Returns the longest wait before something unanswered is repeated: on a way of several links, either way may lose it many times. */
 static uint64_t
 repeat_most_ns(const struct fanin_engine *engine)
@@ -41,7 +47,8 @@ result_wait_ns(const struct fanin_engine *engine)
 	const uint64_t block_ns = engine->block_time.smoothed_ns == 0 ? FANIN_RTO_INITIAL_NS
 								      : engine->block_time.rto_ns;
 
-	return later(fanin_engine_query_wait_ns(engine), earlier(block_ns, FANIN_RTO_INITIAL_NS));
+	return later(later(fanin_engine_query_wait_ns(engine), PATIENCE_NS),
+		     earlier(block_ns, FANIN_RTO_INITIAL_NS));
 }
 
 /* True if a later transmission has a GACK: the way to the switch and back is there. */
@@ -50,6 +57,7 @@ is_overtaken(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 {
 	return fanin_block_before(lane->order, pa->gacked_order);
 }
+
 
 /*
  * Returns how long a GACK may take. In a queue of one's own round trips hardly vary, but each packet more makes them longer: a
@@ -68,6 +76,8 @@ gack_wait_ns(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 
 	if (smoothed_ns != 0 && wait_ns < smoothed_ns + slack_ns)
 		wait_ns = smoothed_ns + slack_ns;
+	if (!is_overtaken(pa, lane))
+		wait_ns = later(wait_ns, PATIENCE_NS);
 	most_ns = later(repeat_most_ns(engine), wait_ns);
 	/* What was overtaken by the latest copy of another block is more likely lost than late. */
 	if (doublings != 0 && is_overtaken(pa, lane))
@@ -284,8 +294,8 @@ static void
 lane_answer(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 {
 	struct fanin_engine *engine = &pa->engine;
-	const bool is_overdue =
-		engine->loop.now_ns - lane->sent_ns >= fanin_engine_query_wait_ns(engine);
+	const bool is_overdue = engine->loop.now_ns - lane->sent_ns >=
+				fanin_engine_query_wait_ns(engine);
 
 	if (lane->role != FANIN_LANE_DENSE) {
 		/* What this rank has of the block is its result. */
