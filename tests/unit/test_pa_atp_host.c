@@ -1157,6 +1157,51 @@ START_TEST(what_this_rank_knows_is_told_in_a_new_run)
 }
 END_TEST
 
+/* Another rank tells results that it knows, faster than this one's windows let it send the blocks. By _i: this one knows them, too. */
+START_TEST(results_of_blocks_that_are_not_sent_yet_count)
+{
+	host_open(PA_ATP);
+	host_post(60);
+	for (uint32_t block = 0; _i != 0 && block < 40; block++) {
+		gack(block);
+		result(block);
+	}
+	fanin_engine_suspect_run(host.engine);
+	host.epoch = EPOCH + 1;
+	ck_assert_int_eq(fanin_engine_resume(host.engine, host.epoch, 0, 0), FANIN_OK);
+	host_forget();
+	host_poll();
+	ck_assert_uint_eq(n_sent(_i == 0 ? FANIN_TYPE_CONTRIBUTION : FANIN_TYPE_KNOWN), 10);
+	/* Out of order, too; one of them does not come. */
+	for (uint32_t block = 39; block >= 10; block--) {
+		if (block != 20)
+			give_result(FANIN_TYPE_RESULT, block, 0);
+	}
+	host_poll();
+	ck_assert_uint_eq(fanin_pa_atp_in_flight(host.engine), 10);
+	host_forget();
+	for (uint32_t block = 0; block < 10; block++)
+		give_result(FANIN_TYPE_RESULT, block, 0);
+	host_poll();
+	ck_assert_uint_eq(host.sent.packets[host.sent.head % QUEUE].headers.fanin.block, 20);
+	ck_assert_uint_eq(host.sent.packets[host.sent.head % QUEUE].headers.fanin.progress, 20);
+	ck_assert_uint_eq(host.sent.packets[(host.sent.head + 1) % QUEUE].headers.fanin.block, 40);
+	ck_assert_uint_eq(fanin_pa_atp_in_flight(host.engine), n_sent_all());
+	for (uint32_t block = 40; block < 60; block++) {
+		gack(block);
+		ck_assert_uint_ge(fanin_pa_atp_in_flight(host.engine), 1);
+		result(block);
+	}
+	result(20);
+	ck_assert_uint_eq(fanin_pa_atp_in_flight(host.engine), 0);
+	host_expect_done(60);
+	host_forget();
+	host_pass(SECOND);
+	ck_assert_uint_eq(n_sent_all(), 0);
+	host_close();
+}
+END_TEST
+
 START_TEST(windows_begin_anew_in_a_new_run)
 {
 	host_open(STRAW);
@@ -1268,6 +1313,7 @@ suite_pa_atp_host(void)
 	tcase_add_test(ends, a_rank_that_has_ended_is_named_in_time);
 	tcase_add_loop_test(ends, who_is_silent_is_named, 0, 2);
 	tcase_add_test(ends, what_this_rank_knows_is_told_in_a_new_run);
+	tcase_add_loop_test(ends, results_of_blocks_that_are_not_sent_yet_count, 0, 2);
 	tcase_add_test(ends, windows_begin_anew_in_a_new_run);
 	tcase_add_test(ends, what_such_jobs_do_not_have_is_refused_by_name);
 	suite_add_tcase(suite, ends);

@@ -256,8 +256,8 @@ static void
 lane_answer(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 {
 	struct fanin_engine *engine = &pa->engine;
-	const bool is_overdue =
-		engine->loop.now_ns - lane->sent_ns >= fanin_engine_query_wait_ns(engine);
+	const bool is_overdue = engine->loop.now_ns - lane->sent_ns >=
+				fanin_engine_query_wait_ns(engine);
 
 	if (lane->role != FANIN_LANE_DENSE) {
 		/* What this rank has of the block is its result. */
