@@ -780,6 +780,32 @@ START_TEST(a_gap_of_three_results_brings_exactly_one_query)
 }
 END_TEST
 
+/* By _i: the gap's block is the oldest, or one after it. */
+START_TEST(a_gap_is_asked_for_once_there_is_room)
+{
+	const uint32_t lost = 10 + (uint32_t)_i;
+
+	host_open(STRAW);
+	measure(40);
+	for (uint32_t block = 10; block < 20; block++)
+		gack(block);
+	result(lost + 1);
+	result(lost + 2);
+	host_forget();
+	host.link.full = true;
+	result(lost + 3);
+	ck_assert_uint_eq(n_sent_all(), 0);
+	host.link.full = false;
+	host_pass(2 * MS);
+	ck_assert_uint_eq(n_sent(FANIN_TYPE_QUERY), 1 + (uint32_t)_i);
+	for (uint32_t i = host.sent.head; i != host.sent.tail; i++) {
+		if (host.sent.packets[i % QUEUE].headers.fanin.type == FANIN_TYPE_QUERY)
+			ck_assert_uint_le(host.sent.packets[i % QUEUE].headers.fanin.block, lost);
+	}
+	host_close();
+}
+END_TEST
+
 START_TEST(each_lost_result_is_asked_for)
 {
 	host_open(STRAW);
@@ -1300,6 +1326,7 @@ suite_pa_atp_host(void)
 		       a_gradient_without_gack_is_sent_again_after_a_timeout_and_later_each_time);
 	tcase_add_test(loss, while_nothing_comes_back_only_the_oldest_gradient_is_sent_again);
 	tcase_add_test(loss, a_gap_of_three_results_brings_exactly_one_query);
+	tcase_add_loop_test(loss, a_gap_is_asked_for_once_there_is_room, 0, 2);
 	tcase_add_test(loss, each_lost_result_is_asked_for);
 	tcase_add_test(loss, a_switch_with_several_workers_may_reorder_more);
 	tcase_add_test(loss, the_last_result_is_asked_for_after_a_timeout);
