@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hostlib/src/pa_atp/pa_atp.h"
+#include "hostlib/src/pa_atp/pa_atp_internal.h"
 #include "hostlib/src/protocol/protocol.h"
 #include "reference/random.h"
 #include "tests/unit/answer_words.h"
@@ -68,6 +68,7 @@ static struct {
 	struct fanin_request request;
 	uint64_t now_ns;
 	uint32_t epoch;
+	uint32_t base; /* block that the run's packets count as 0 */
 	uint32_t data[MOST_BLOCKS * ELEMENTS];
 	uint32_t result[MOST_BLOCKS * ELEMENTS];
 	/* A world around the host, that answers by itself; see answer_all. */
@@ -311,7 +312,7 @@ coming(enum fanin_type type, uint32_t block, uint32_t payload_len)
 	packet->len = FANIN_PAYLOAD_OFFSET + payload_len;
 	fanin_wire_encode_l4(&packet->headers, &flow, payload_len);
 	fanin_wire_encode_header(&packet->headers.fanin, type, JOB, host.epoch, DOWN_KEY);
-	packet->headers.fanin.block = block;
+	packet->headers.fanin.block = block - host.base;
 	return packet;
 }
 
@@ -423,7 +424,7 @@ static void
 switch_take(const struct packet *packet)
 {
 	const struct fanin_hdr *hdr = &packet->headers.fanin;
-	const uint32_t block = hdr->block;
+	const uint32_t block = hdr->block + host.base;
 
 	ck_assert_uint_lt(block, MOST_BLOCKS);
 	switch (hdr->type) {
@@ -433,6 +434,7 @@ switch_take(const struct packet *packet)
 		server_take(block);
 		break;
 	case FANIN_TYPE_PARTIAL:
+	case FANIN_TYPE_KNOWN:
 		server_take(block);
 		break;
 	case FANIN_TYPE_QUERY:
@@ -1247,6 +1249,88 @@ START_TEST(windows_begin_anew_in_a_new_run)
 }
 END_TEST
 
+/* Blocks in flight are those that were released, and lack what clocks CWD. */
+static void
+expect_in_flight(void)
+{
+	const struct fanin_pa_atp *pa = fanin_pa_atp_of_const(host.engine);
+	const bool by_gack = pa->dual.type->clock == FANIN_DUAL_GACK;
+	uint32_t n = 0;
+
+	ck_assert_uint_le(host.engine->oldest, pa->next);
+	ck_assert_uint_le(pa->next, host.engine->end);
+	ck_assert_uint_le(pa->next - host.engine->oldest, window);
+	for (uint32_t block = host.engine->oldest; block != pa->next; block++) {
+		if (!fanin_engine_is_done(host.engine, block)) {
+			ck_assert_uint_ge(fanin_engine_lane(host.engine, block)->state,
+					  FANIN_LANE_QUEUED);
+			n += !by_gack || !fanin_pa_atp_lane(pa, block)->gacked;
+		}
+	}
+	ck_assert_uint_eq(pa->in_flight, n);
+}
+
+/* Another run, some blocks before the first one without result. Other ranks tell some results at once. reach: after the last block that was ever sent. */
+static void
+run_again(uint32_t reach)
+{
+	const uint32_t oldest = fanin_engine_progress(host.engine);
+	uint32_t first = oldest - random_below(&host.random, 20);
+
+	/* All ranks have the results before the run that was lost. */
+	if (first < host.base || first > oldest)
+		first = host.base;
+	/* What a rank has sent is less than a window ahead of any rank's results. */
+	if (reach > first + window)
+		first = reach - window;
+	ck_assert_uint_le(first, oldest);
+	fanin_engine_suspect_run(host.engine);
+	host.epoch++;
+	host.base = first;
+	host.sent.head = host.sent.tail;
+	host.coming.head = host.coming.tail;
+	memset(host.have, 0, sizeof(host.have));
+	ck_assert_int_eq(fanin_engine_resume(host.engine, host.epoch, 0, first), FANIN_OK);
+	for (uint32_t block = first; block < first + window && block < host.engine->end; block++) {
+		if (random_chance(&host.random, 0.3))
+			server_take(block);
+	}
+}
+
+/* By _i: the congestion control, and a seed. */
+START_TEST(runs_that_are_lost_again_and_again_end_with_exact_sums)
+{
+	const uint32_t n_blocks = 600;
+	const struct fanin_pa_atp *pa;
+	uint32_t reach = 0;
+	unsigned int step;
+
+	host_open((unsigned int)_i % TYPES);
+	host.random = random_seed((uint64_t)_i);
+	host.loss = _i % 4 == 0 ? 0 : 0.1;
+	host.gack_ns = 50 * US;
+	host.result_ns = 100 * US;
+	host_post(n_blocks);
+	pa = fanin_pa_atp_of_const(host.engine);
+	for (step = 0; host.request.status == FANIN_IN_PROGRESS || host.engine->n_known != 0; step++) {
+		ck_assert_uint_lt(step, 300000);
+		answer_all();
+		host.now_ns += 5 * US;
+		host.link.full = random_chance(&host.random, 0.02);
+		host_poll();
+		expect_in_flight();
+		reach = pa->next > reach ? pa->next : reach;
+		if (random_chance(&host.random, 0.05) && stats()->resumed < 100)
+			run_again(reach);
+	}
+	host.link.full = false;
+	host_expect_done(n_blocks);
+	ck_assert_uint_ge(stats()->resumed, 5);
+	ck_assert_uint_eq(fanin_pa_atp_in_flight(host.engine), 0);
+	host_close();
+}
+END_TEST
+
 START_TEST(what_such_jobs_do_not_have_is_refused_by_name)
 {
 	struct fanin_error error = { 0 };
@@ -1342,6 +1426,8 @@ suite_pa_atp_host(void)
 	tcase_add_test(ends, what_this_rank_knows_is_told_in_a_new_run);
 	tcase_add_loop_test(ends, results_of_blocks_that_are_not_sent_yet_count, 0, 2);
 	tcase_add_test(ends, windows_begin_anew_in_a_new_run);
+	tcase_add_loop_test(ends, runs_that_are_lost_again_and_again_end_with_exact_sums, 0,
+			    10 * TYPES);
 	tcase_add_test(ends, what_such_jobs_do_not_have_is_refused_by_name);
 	suite_add_tcase(suite, ends);
 	return suite;
