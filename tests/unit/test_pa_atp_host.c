@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hostlib/src/pa_atp/pa_atp.h"
+#include "hostlib/src/pa_atp/pa_atp_internal.h"
 #include "hostlib/src/protocol/protocol.h"
 #include "reference/random.h"
 #include "tests/unit/answer_words.h"
@@ -68,6 +68,7 @@ static struct {
 	struct fanin_request request;
 	uint64_t now_ns;
 	uint32_t epoch;
+	uint32_t base; /* block that the run's packets count as 0 */
 	uint32_t data[MOST_BLOCKS * ELEMENTS];
 	uint32_t result[MOST_BLOCKS * ELEMENTS];
 	/* A world around the host, that answers by itself; see answer_all. */
@@ -311,7 +312,7 @@ coming(enum fanin_type type, uint32_t block, uint32_t payload_len)
 	packet->len = FANIN_PAYLOAD_OFFSET + payload_len;
 	fanin_wire_encode_l4(&packet->headers, &flow, payload_len);
 	fanin_wire_encode_header(&packet->headers.fanin, type, JOB, host.epoch, DOWN_KEY);
-	packet->headers.fanin.block = block;
+	packet->headers.fanin.block = block - host.base;
 	return packet;
 }
 
@@ -423,7 +424,7 @@ static void
 switch_take(const struct packet *packet)
 {
 	const struct fanin_hdr *hdr = &packet->headers.fanin;
-	const uint32_t block = hdr->block;
+	const uint32_t block = hdr->block + host.base;
 
 	ck_assert_uint_lt(block, MOST_BLOCKS);
 	switch (hdr->type) {
@@ -433,6 +434,7 @@ switch_take(const struct packet *packet)
 		server_take(block);
 		break;
 	case FANIN_TYPE_PARTIAL:
+	case FANIN_TYPE_KNOWN:
 		server_take(block);
 		break;
 	case FANIN_TYPE_QUERY:
@@ -781,6 +783,32 @@ START_TEST(a_gap_of_three_results_brings_exactly_one_query)
 	give_result(FANIN_TYPE_REPEAT, 10, 0);
 	host_poll();
 	ck_assert_uint_eq(fanin_engine_progress(host.engine), 20);
+	host_close();
+}
+END_TEST
+
+/* By _i: the gap's block is the oldest, or one after it. */
+START_TEST(a_gap_is_asked_for_once_there_is_room)
+{
+	const uint32_t lost = 10 + (uint32_t)_i;
+
+	host_open(STRAW);
+	measure(40);
+	for (uint32_t block = 10; block < 20; block++)
+		gack(block);
+	result(lost + 1);
+	result(lost + 2);
+	host_forget();
+	host.link.full = true;
+	result(lost + 3);
+	ck_assert_uint_eq(n_sent_all(), 0);
+	host.link.full = false;
+	host_pass(2 * MS);
+	ck_assert_uint_eq(n_sent(FANIN_TYPE_QUERY), 1 + (uint32_t)_i);
+	for (uint32_t i = host.sent.head; i != host.sent.tail; i++) {
+		if (host.sent.packets[i % QUEUE].headers.fanin.type == FANIN_TYPE_QUERY)
+			ck_assert_uint_le(host.sent.packets[i % QUEUE].headers.fanin.block, lost);
+	}
 	host_close();
 }
 END_TEST
@@ -1162,6 +1190,51 @@ START_TEST(what_this_rank_knows_is_told_in_a_new_run)
 }
 END_TEST
 
+/* Another rank tells results that it knows, faster than this one's windows let it send the blocks. By _i: this one knows them, too. */
+START_TEST(results_of_blocks_that_are_not_sent_yet_count)
+{
+	host_open(PA_ATP);
+	host_post(60);
+	for (uint32_t block = 0; _i != 0 && block < 40; block++) {
+		gack(block);
+		result(block);
+	}
+	fanin_engine_suspect_run(host.engine);
+	host.epoch = EPOCH + 1;
+	ck_assert_int_eq(fanin_engine_resume(host.engine, host.epoch, 0, 0), FANIN_OK);
+	host_forget();
+	host_poll();
+	ck_assert_uint_eq(n_sent(_i == 0 ? FANIN_TYPE_CONTRIBUTION : FANIN_TYPE_KNOWN), 10);
+	/* Out of order, too; one of them does not come. */
+	for (uint32_t block = 39; block >= 10; block--) {
+		if (block != 20)
+			give_result(FANIN_TYPE_RESULT, block, 0);
+	}
+	host_poll();
+	ck_assert_uint_eq(fanin_pa_atp_in_flight(host.engine), 10);
+	host_forget();
+	for (uint32_t block = 0; block < 10; block++)
+		give_result(FANIN_TYPE_RESULT, block, 0);
+	host_poll();
+	ck_assert_uint_eq(host.sent.packets[host.sent.head % QUEUE].headers.fanin.block, 20);
+	ck_assert_uint_eq(host.sent.packets[host.sent.head % QUEUE].headers.fanin.progress, 20);
+	ck_assert_uint_eq(host.sent.packets[(host.sent.head + 1) % QUEUE].headers.fanin.block, 40);
+	ck_assert_uint_eq(fanin_pa_atp_in_flight(host.engine), n_sent_all());
+	for (uint32_t block = 40; block < 60; block++) {
+		gack(block);
+		ck_assert_uint_ge(fanin_pa_atp_in_flight(host.engine), 1);
+		result(block);
+	}
+	result(20);
+	ck_assert_uint_eq(fanin_pa_atp_in_flight(host.engine), 0);
+	host_expect_done(60);
+	host_forget();
+	host_pass(SECOND);
+	ck_assert_uint_eq(n_sent_all(), 0);
+	host_close();
+}
+END_TEST
+
 START_TEST(windows_begin_anew_in_a_new_run)
 {
 	host_open(STRAW);
@@ -1177,6 +1250,88 @@ START_TEST(windows_begin_anew_in_a_new_run)
 	ck_assert_double_eq(fanin_pa_atp_dual(host.engine)->cwd, 10);
 	ck_assert_uint_eq(n_sent(FANIN_TYPE_CONTRIBUTION), 10);
 	ck_assert_uint_eq(fanin_pa_atp_in_flight(host.engine), 10);
+	host_close();
+}
+END_TEST
+
+/* Blocks in flight are those that were released, and lack what clocks CWD. */
+static void
+expect_in_flight(void)
+{
+	const struct fanin_pa_atp *pa = fanin_pa_atp_of_const(host.engine);
+	const bool by_gack = pa->dual.type->clock == FANIN_DUAL_GACK;
+	uint32_t n = 0;
+
+	ck_assert_uint_le(host.engine->oldest, pa->next);
+	ck_assert_uint_le(pa->next, host.engine->end);
+	ck_assert_uint_le(pa->next - host.engine->oldest, window);
+	for (uint32_t block = host.engine->oldest; block != pa->next; block++) {
+		if (!fanin_engine_is_done(host.engine, block)) {
+			ck_assert_uint_ge(fanin_engine_lane(host.engine, block)->state,
+					  FANIN_LANE_QUEUED);
+			n += !by_gack || !fanin_pa_atp_lane(pa, block)->gacked;
+		}
+	}
+	ck_assert_uint_eq(pa->in_flight, n);
+}
+
+/* Another run, some blocks before the first one without result. Other ranks tell some results at once. reach: after the last block that was ever sent. */
+static void
+run_again(uint32_t reach)
+{
+	const uint32_t oldest = fanin_engine_progress(host.engine);
+	uint32_t first = oldest - random_below(&host.random, 20);
+
+	/* All ranks have the results before the run that was lost. */
+	if (first < host.base || first > oldest)
+		first = host.base;
+	/* What a rank has sent is less than a window ahead of any rank's results. */
+	if (reach > first + window)
+		first = reach - window;
+	ck_assert_uint_le(first, oldest);
+	fanin_engine_suspect_run(host.engine);
+	host.epoch++;
+	host.base = first;
+	host.sent.head = host.sent.tail;
+	host.coming.head = host.coming.tail;
+	memset(host.have, 0, sizeof(host.have));
+	ck_assert_int_eq(fanin_engine_resume(host.engine, host.epoch, 0, first), FANIN_OK);
+	for (uint32_t block = first; block < first + window && block < host.engine->end; block++) {
+		if (random_chance(&host.random, 0.3))
+			server_take(block);
+	}
+}
+
+/* By _i: the congestion control, and a seed. */
+START_TEST(runs_that_are_lost_again_and_again_end_with_exact_sums)
+{
+	const uint32_t n_blocks = 600;
+	const struct fanin_pa_atp *pa;
+	uint32_t reach = 0;
+	unsigned int step;
+
+	host_open((unsigned int)_i % TYPES);
+	host.random = random_seed((uint64_t)_i);
+	host.loss = _i % 4 == 0 ? 0 : 0.1;
+	host.gack_ns = 50 * US;
+	host.result_ns = 100 * US;
+	host_post(n_blocks);
+	pa = fanin_pa_atp_of_const(host.engine);
+	for (step = 0; host.request.status == FANIN_IN_PROGRESS || host.engine->n_known != 0; step++) {
+		ck_assert_uint_lt(step, 300000);
+		answer_all();
+		host.now_ns += 5 * US;
+		host.link.full = random_chance(&host.random, 0.02);
+		host_poll();
+		expect_in_flight();
+		reach = pa->next > reach ? pa->next : reach;
+		if (random_chance(&host.random, 0.05) && stats()->resumed < 100)
+			run_again(reach);
+	}
+	host.link.full = false;
+	host_expect_done(n_blocks);
+	ck_assert_uint_ge(stats()->resumed, 5);
+	ck_assert_uint_eq(fanin_pa_atp_in_flight(host.engine), 0);
 	host_close();
 }
 END_TEST
@@ -1260,6 +1415,7 @@ suite_pa_atp_host(void)
 		       a_gradient_without_gack_is_sent_again_after_a_timeout_and_later_each_time);
 	tcase_add_test(loss, while_nothing_comes_back_only_the_oldest_gradient_is_sent_again);
 	tcase_add_test(loss, a_gap_of_three_results_brings_exactly_one_query);
+	tcase_add_loop_test(loss, a_gap_is_asked_for_once_there_is_room, 0, 2);
 	tcase_add_test(loss, each_lost_result_is_asked_for);
 	tcase_add_test(loss, a_switch_with_several_workers_may_reorder_more);
 	tcase_add_test(loss, the_last_result_is_asked_for_after_a_timeout);
@@ -1273,7 +1429,10 @@ suite_pa_atp_host(void)
 	tcase_add_test(ends, a_rank_that_has_ended_is_named_in_time);
 	tcase_add_loop_test(ends, who_is_silent_is_named, 0, 2);
 	tcase_add_test(ends, what_this_rank_knows_is_told_in_a_new_run);
+	tcase_add_loop_test(ends, results_of_blocks_that_are_not_sent_yet_count, 0, 2);
 	tcase_add_test(ends, windows_begin_anew_in_a_new_run);
+	tcase_add_loop_test(ends, runs_that_are_lost_again_and_again_end_with_exact_sums, 0,
+			    10 * TYPES);
 	tcase_add_test(ends, what_such_jobs_do_not_have_is_refused_by_name);
 	suite_add_tcase(suite, ends);
 	return suite;

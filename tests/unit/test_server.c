@@ -77,6 +77,26 @@ START_TEST(a_round_trip_is_measured_once_and_has_a_least)
 }
 END_TEST
 
+/* What the switch sends back may be lost; then it waits until one of its children repeats its own JOIN. */
+START_TEST(a_lost_join_does_not_make_the_round_trip_long)
+{
+	struct fanin_join_ack_body ack;
+
+	server_rig_open(&rig, MEMORY, 0);
+	server_rig_add(&rig, 2, 16, 256);
+	ack = server_rig_join(&rig, 42, 0, 0);
+	rig.now_ns += UINT64_C(60000000000);
+	ack = server_rig_join(&rig, 42, ack.cookie, 0);
+	ck_assert_uint_eq(ack.state, FANIN_JOIN_ACTIVE);
+	ck_assert_uint_eq(server_rig_stats(&rig).round_trip_us,
+			  FANIN_SERVER_MOST_ROUND_TRIP_NS / 1000);
+	rig.epoch = rig.sent[0].hdr.epoch;
+	server_rig_partial(&rig, 0, 1, 1);
+	ck_assert_uint_eq(fanin_server_core_due(rig.core),
+			  rig.now_ns + FANIN_SERVER_MOST_ROUND_TRIP_NS);
+}
+END_TEST
+
 START_TEST(a_repeated_join_gets_the_same_answer)
 {
 	struct fanin_join_ack_body first, second;
@@ -592,6 +612,7 @@ suite_server(void)
 	tcase_add_checked_fixture(runs, NULL, close_rig);
 	tcase_add_test(runs, a_join_is_challenged_and_its_answer_begins_a_run);
 	tcase_add_test(runs, a_round_trip_is_measured_once_and_has_a_least);
+	tcase_add_test(runs, a_lost_join_does_not_make_the_round_trip_long);
 	tcase_add_test(runs, a_repeated_join_gets_the_same_answer);
 	tcase_add_test(runs, a_join_without_the_right_cookie_changes_nothing);
 	tcase_add_test(runs, a_cookie_is_taken_once);

@@ -589,24 +589,41 @@ START_TEST(parts_that_wait_for_a_round_trip_are_flushed_with_backoff)
 	ck_assert_uint_eq(server_rig_last(&rig, FANIN_TYPE_FLUSH)->hdr.block, 5);
 	ck_assert_uint_eq(server_rig_last(&rig, FANIN_TYPE_FLUSH)->dst_ip_be, SERVER_RIG_SWITCH);
 	ck_assert_uint_eq(server_rig_last(&rig, FANIN_TYPE_FLUSH)->hdr.epoch, rig.epoch);
-	/* Then after 2, 4, 8, 8, ... round trips. */
+	/* Then after 2, 4, 8, 16, ... round trips. */
 	ck_assert_uint_eq(fanin_server_core_due(rig.core), begun_ns + 3 * ROUND_TRIP);
 	ck_assert_uint_eq(flushes_until(begun_ns + 3 * ROUND_TRIP), 1);
 	ck_assert_uint_eq(fanin_server_core_due(rig.core), begun_ns + 7 * ROUND_TRIP);
 	ck_assert_uint_eq(flushes_until(begun_ns + 7 * ROUND_TRIP), 1);
 	ck_assert_uint_eq(fanin_server_core_due(rig.core), begun_ns + 15 * ROUND_TRIP);
-	ck_assert_uint_eq(flushes_until(begun_ns + 39 * ROUND_TRIP), 4);
-	ck_assert_uint_eq(fanin_server_core_due(rig.core), begun_ns + 47 * ROUND_TRIP);
+	ck_assert_uint_eq(flushes_until(begun_ns + 39 * ROUND_TRIP), 2);
+	ck_assert_uint_eq(fanin_server_core_due(rig.core), begun_ns + 63 * ROUND_TRIP);
 	ck_assert_uint_eq(fanin_server_job_waits(fanin_server_core_job(rig.core, SERVER_RIG_JOB),
 						 rig.now_ns, &wait, 1),
 			  1);
 	ck_assert_uint_eq(wait.block, 5);
-	ck_assert_uint_eq(wait.flushes, 7);
+	ck_assert_uint_eq(wait.flushes, 5);
 	ck_assert_uint_eq(wait.missing, 0xd);
 	ck_assert_uint_eq(wait.since_ns, 39 * ROUND_TRIP);
 	server_rig_partial(&rig, 5, 0xd, 1);
 	ck_assert_uint_eq(fanin_server_core_due(rig.core), UINT64_MAX);
 	ck_assert_uint_eq(flushes_until(rig.now_ns + 100 * ROUND_TRIP), 0);
+}
+END_TEST
+
+/* A rank is late by minutes, or the switch is no more. */
+START_TEST(blocks_that_wait_for_long_are_flushed_seldom)
+{
+	const uint32_t n = FANIN_SERVER_FLUSH_BLOCKS;
+	const uint64_t second_ns = UINT64_C(1000000000);
+
+	server_rig_open(&rig, 64 << 20, ROUND_TRIP);
+	server_rig_add(&rig, 2, 256, SERVER_RIG_PAYLOAD);
+	server_rig_begin(&rig, 1);
+	for (uint32_t block = 0; block < n; block++)
+		server_rig_partial(&rig, block, 1, 1);
+	ck_assert_uint_le(flushes_until(rig.now_ns + second_ns), 10 * n);
+	server_rig_clear(&rig);
+	ck_assert_uint_eq(flushes_until(rig.now_ns + 30 * second_ns), 30 * n);
 }
 END_TEST
 
@@ -945,6 +962,7 @@ suite_server_blocks(void)
 	tcase_add_test(asked, a_query_of_a_block_of_which_nothing_has_come_asks_all);
 	tcase_add_test(asked, a_block_is_asked_for_once_in_a_round_trip);
 	tcase_add_test(asked, parts_that_wait_for_a_round_trip_are_flushed_with_backoff);
+	tcase_add_test(asked, blocks_that_wait_for_long_are_flushed_seldom);
 	tcase_add_test(asked, blocks_that_complete_in_time_are_never_flushed);
 	tcase_add_test(asked, only_the_oldest_blocks_are_flushed);
 	suite_add_tcase(suite, asked);

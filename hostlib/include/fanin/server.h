@@ -41,7 +41,7 @@ struct fanin_server_opts {
 	uint32_t receive_buffer_bytes; /* of the socket; default 8 MiB, or as much as the kernel gives */
 	/*
 	 * How long a block waits for its other contributions before the switch is told to pass on what it has of it. Default: the time that
-	 * the switch took to answer when it joined, at least 500 us.
+	 * the switch took to answer when it joined, 500 us to 50 ms.
 	 */
 	uint32_t round_trip_us;
 };

@@ -67,6 +67,8 @@ pa_release(struct fanin_engine *engine)
 	for (; pa->next != engine->end; pa->next++) {
 		struct fanin_lane *lane = fanin_engine_lane(engine, pa->next);
 
+		if (fanin_engine_is_done(engine, pa->next))
+			continue;
 		if (!is_next(engine, lane, pa->next) ||
 		    !fanin_dual_may_send(&pa->dual, pa->in_flight, pa->next - engine->oldest))
 			break;
@@ -181,10 +183,23 @@ pa_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_
 	}
 }
 
+/* Another rank has told the result of a block that this one has not sent: it never will. */
 static void
-pa_finish(struct fanin_engine *engine, uint32_t block)
+finish_unsent(struct fanin_pa_atp *pa, uint32_t block)
 {
-	struct fanin_pa_atp *pa = fanin_pa_atp_of(engine);
+	struct fanin_engine *engine = &pa->engine;
+
+	*fanin_pa_atp_lane(pa, block) = (struct fanin_pa_atp_lane){ .gacked = true };
+	while (pa->next != engine->end && fanin_engine_is_done(engine, pa->next))
+		pa->next++;
+	gacked_advance(pa);
+}
+
+/* What the result of a block that was sent says about the windows. */
+static void
+finish_sent(struct fanin_pa_atp *pa, uint32_t block)
+{
+	struct fanin_engine *engine = &pa->engine;
 	struct fanin_pa_atp_lane *own = fanin_pa_atp_lane(pa, block);
 	const uint64_t sent_ns = fanin_engine_lane(engine, block)->sent_ns; /* its next block waits */
 	const bool ce = (engine->result_flags & FANIN_FLAG_CE) != 0;
@@ -199,10 +214,21 @@ pa_finish(struct fanin_engine *engine, uint32_t block)
 	gacked_advance(pa);
 	sample = sample_make(pa, block, ce);
 	sample.aecn = (engine->result_flags & FANIN_FLAG_AECN) != 0;
-	pa->stats.aacks++;
 	pa->stats.aecns += sample.aecn;
 	pa->stats.marks += ce && pa->dual.type->clock == FANIN_DUAL_AACK;
 	fanin_dual_on_aack(&pa->dual, &sample);
+}
+
+static void
+pa_finish(struct fanin_engine *engine, uint32_t block)
+{
+	struct fanin_pa_atp *pa = fanin_pa_atp_of(engine);
+
+	pa->stats.aacks++;
+	if (fanin_block_before(block, pa->next))
+		finish_sent(pa, block);
+	else
+		finish_unsent(pa, block);
 	if (fanin_block_before(pa->newest, block))
 		pa->newest = block;
 	if (fanin_block_before(engine->oldest, block))

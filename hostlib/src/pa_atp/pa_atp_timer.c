@@ -162,6 +162,9 @@ fanin_pa_atp_gap_check(struct fanin_pa_atp *pa)
 		/* Whatever it waited for before, its result is there, and lost. */
 		if (lane->block == pa->gap_end && lane->state == FANIN_LANE_SENT) {
 			lane->ask_wait_ns = 0;
+			/* Without room for a query it is due until there is some. */
+			lane->asked = true;
+			lane->ask_ns = engine->loop.now_ns;
 			fanin_loop_wake_by(&engine->loop, lane_ask(engine, lane));
 		}
 	}

@@ -21,10 +21,12 @@
 #define FANIN_SERVER_MOST_SLOTS (2u * FANIN_WIRE_MAX_WINDOW)
 #define FANIN_SERVER_FLUSH_BLOCKS                                                                  \
 	64u /* the oldest ones without a result, for which FLUSHes are sent */
-#define FANIN_SERVER_MOST_BACKOFF 8u /* round trips between the FLUSHes for one block */
-/* Until a round trip was measured, and the least that one counts as. */
+/* Between the FLUSHes for one block, unless two round trips are longer. */
+#define FANIN_SERVER_MOST_FLUSH_WAIT_NS UINT64_C(1000000000)
+/* Until a round trip was measured, and the least and the most that one counts as: with a lost packet it is a retry timer of hosts. */
 #define FANIN_SERVER_ROUND_TRIP_NS UINT64_C(1000000)
 #define FANIN_SERVER_LEAST_ROUND_TRIP_NS UINT64_C(500000)
+#define FANIN_SERVER_MOST_ROUND_TRIP_NS UINT64_C(50000000)
 /* The longest payload that is not a block's. */
 #define FANIN_SERVER_BODY_MAX 256u
 

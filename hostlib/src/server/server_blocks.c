@@ -11,9 +11,10 @@
 
 #define TOS_ECN 3u
 #define TOS_CE 3u
-#define MOST_DOUBLINGS 2u
+#define MOST_DOUBLINGS 11u /* from the least round trip to a second */
 
-static_assert(2u << MOST_DOUBLINGS == FANIN_SERVER_MOST_BACKOFF, "of the wait between FLUSHes");
+static_assert(FANIN_SERVER_LEAST_ROUND_TRIP_NS << MOST_DOUBLINGS >= FANIN_SERVER_MOST_FLUSH_WAIT_NS,
+	      "waits between FLUSHes");
 
 void
 server_blocks_reset(struct fanin_server_job *job)
@@ -268,6 +269,22 @@ server_block(struct fanin_server_core *core, struct fanin_server_job *job,
 	}
 }
 
+/*
+ * Returns the wait after a block's FLUSHes so far: two round trips, then four, and so on. From the first one on the switch passes on what comes later: another one
+ * counts if that was lost only, and of a rank that is late for long nothing is to be had.
+ */
+static uint64_t
+flush_wait_ns(const struct fanin_server_job *job, uint32_t n_flushes)
+{
+	const uint32_t doublings = n_flushes < MOST_DOUBLINGS ? n_flushes : MOST_DOUBLINGS;
+	const uint64_t wait_ns = job->round_trip_ns << doublings;
+	uint64_t most_ns = FANIN_SERVER_MOST_FLUSH_WAIT_NS;
+
+	if (most_ns < 2 * job->round_trip_ns)
+		most_ns = 2 * job->round_trip_ns;
+	return wait_ns < most_ns ? wait_ns : most_ns;
+}
+
 void
 server_flush(struct fanin_server_core *core, struct fanin_server_job *job, uint64_t now_ns)
 {
@@ -279,10 +296,6 @@ server_flush(struct fanin_server_core *core, struct fanin_server_job *job, uint6
 		if (n++ == FANIN_SERVER_FLUSH_BLOCKS)
 			break;
 		if (entry->flush_ns <= now_ns) {
-			/* After the first one it waits for two round trips, then four, and so on. */
-			const uint32_t backoff = entry->flushes < MOST_DOUBLINGS
-							 ? 2u << entry->flushes
-							 : FANIN_SERVER_MOST_BACKOFF;
 			struct fanin_hdr hdr;
 
 			server_begin(job, FANIN_TYPE_FLUSH, &hdr);
@@ -290,7 +303,7 @@ server_flush(struct fanin_server_core *core, struct fanin_server_job *job, uint6
 			server_send(core, job, &hdr, NULL, 0, false);
 			job->stats.flushes++;
 			entry->flushes++;
-			entry->flush_ns = now_ns + backoff * job->round_trip_ns;
+			entry->flush_ns = now_ns + flush_wait_ns(job, entry->flushes);
 		}
 		if (entry->flush_ns < due_ns)
 			due_ns = entry->flush_ns;

@@ -119,7 +119,10 @@ struct fanin_engine_rules {
 	/* A packet of this run of a type that the engine does not know. block: as the engine counts. */
 	void (*receive)(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block);
 
-	/* A block's result has come, with engine->result_flags; the lane is at its next block. */
+	/*
+	 * A block's result has come, with engine->result_flags; the lane is at its next block. It may be one that was not released yet: another
+	 * rank has told the result, which it knew from an earlier run.
+	 */
 	void (*finish)(struct fanin_engine *engine, uint32_t block);
 
 	/* Does what is due, and sets loop.next_timer_ns to when something will be. */

@@ -190,6 +190,20 @@ receive_other(struct fanin_engine *engine, struct fanin_lane *lane, const struct
 	result_misfit(engine, lane->request, &extent, hdr, block);
 }
 
+/*
+ * True if the lane's block may get its result. Those among the first of a resumed run may get it before this rank has sent anything: another rank
+ * knew the result and has told it. It is not multicast again. Where rules bound what is in flight, that is usual.
+ */
+static bool
+awaits_result(const struct fanin_engine *engine, const struct fanin_lane *lane, uint32_t block)
+{
+	if (lane->block != block)
+		return false;
+	return lane->state == FANIN_LANE_SENT ||
+	       (lane->state == FANIN_LANE_READY && engine->config.rules != NULL &&
+		engine->stats.resumed != 0 && block - engine->base < engine->config.window);
+}
+
 void
 fanin_engine_receive_result(struct fanin_engine *engine, const struct fanin_frame *frame,
 			    uint32_t block)
@@ -204,7 +218,7 @@ fanin_engine_receive_result(struct fanin_engine *engine, const struct fanin_fram
 		engine->stats.invalid++;
 		return;
 	}
-	if (lane->block != block || lane->state != FANIN_LANE_SENT) {
+	if (!awaits_result(engine, lane, block)) {
 		if (fanin_block_before(block, lane->block))
 			receive_duplicate(engine, lane, block);
 		else
