@@ -68,12 +68,20 @@ print_version(const struct ctl *ctl, const json_t *result)
 	char uptime[CTL_NUMBER_LEN];
 	size_t i, k;
 
-	printf("switch      %s\n", ctl_string(client_greeting(ctl->client), "name"));
+	/* A parameter server says what it is; it has no DPDK, but an instance. */
+	printf("%-10s  %s\n",
+	       json_object_get(result, "kind") != NULL ? ctl_string(result, "kind") : "switch",
+	       ctl_string(client_greeting(ctl->client), "name"));
 	printf("version     %s, protocol %" PRId64 " (faninctl %s)\n",
 	       ctl_string(result, "version"), ctl_integer(result, "protocol"), FANIN_VERSION);
 	printf("running     for %s, process %" PRId64 "\n",
 	       ctl_duration(ctl_real(result, "uptime_s"), uptime), ctl_integer(result, "pid"));
-	printf("dpdk        %s\n", ctl_string(result, "dpdk"));
+	if (json_object_get(result, "dpdk") != NULL)
+		printf("dpdk        %s\n", ctl_string(result, "dpdk"));
+	if (json_object_get(result, "instance") != NULL)
+		printf("address     %s, UDP port %" PRId64 " on %s, instance %s\n",
+		       ctl_string(result, "ip"), ctl_integer(result, "udp_port"),
+		       ctl_string(result, "port"), ctl_string(result, "instance"));
 	printf("kernels     %s\n", ctl_string(result, "isa"));
 	json_array_foreach(json_object_get(result, "handlers"), i, item) {
 		printf("%-10s  %s: %s\n", i == 0 ? "handlers" : "", ctl_string(item, "name"),

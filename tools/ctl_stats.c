@@ -202,11 +202,10 @@ print_counters(const json_t *before, const json_t *now, double seconds, bool rat
 	}
 }
 
+/* What a switch says of its memory and workers. */
 static void
-print_sample(const struct sample *before, const struct sample *now)
+print_switch(const struct sample *before, const struct sample *now, bool rates)
 {
-	bool rates = before->stats != NULL;
-	double seconds = now->at_s - before->at_s;
 	const json_t *mempool = json_object_get(now->stats, "mempool");
 	const json_t *memory = json_object_get(now->stats, "memory");
 	char uptime[CTL_NUMBER_LEN];
@@ -221,6 +220,33 @@ print_sample(const struct sample *before, const struct sample *now)
 	       ctl_integer(memory, "limit") / (1 << 20));
 	print_workers(before, now, rates);
 	putchar('\n');
+}
+
+/* What a parameter server says, which has no workers. */
+static void
+print_server(const struct sample *now)
+{
+	const json_t *memory = json_object_get(now->stats, "memory");
+	char uptime[CTL_NUMBER_LEN];
+
+	printf("up %s, %" PRId64 " rounds, %" PRId64 " packets, receive buffer %" PRId64 " KiB\n",
+	       ctl_duration(ctl_real(now->stats, "uptime_s"), uptime),
+	       ctl_integer(now->stats, "rounds"), ctl_integer(now->stats, "packets"),
+	       ctl_integer(now->stats, "receive_buffer_bytes") / 1024);
+	printf("memory: %.1f MiB resident; jobs %.1f of %.1f MiB\n\n", ctl_real(memory, "rss") / MIB,
+	       ctl_real(memory, "jobs") / MIB, ctl_real(memory, "limit") / MIB);
+}
+
+static void
+print_sample(const struct sample *before, const struct sample *now)
+{
+	bool rates = before->stats != NULL;
+	double seconds = now->at_s - before->at_s;
+
+	if (json_object_get(now->stats, "workers") != NULL)
+		print_switch(before, now, rates);
+	else
+		print_server(now);
 	print_ports(before, now, rates);
 	print_counters(json_object_get(before->stats, "switching"),
 		       json_object_get(now->stats, "switching"), seconds, rates, "SWITCHING");

@@ -198,6 +198,8 @@ print_job_waits(const json_t *result)
 		if (strcmp(ctl_string(block, "for"), "parent") == 0)
 			printf("the parent's result (port %s, %s)", ctl_string(parent, "port"),
 			       ctl_string(parent, "ip"));
+		else if (strcmp(ctl_string(block, "for"), "ranks") == 0)
+			print_ranks(json_object_get(block, "missing")); /* a server knows ranks, not members */
 		else
 			print_missing(json_object_get(block, "missing"), result);
 		print_since(block);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The man pages tell what there is: every function as fanin.h declares it, every option that a program's --help has."""
+"""The man pages tell what there is: every function as its header declares it, every option that a program's --help has."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from lab import SOURCE_DIR
 MAN = SOURCE_DIR / "docs" / "man"
 INCLUDE = SOURCE_DIR / "hostlib" / "include"
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "RETURN VALUE", "ERRORS", "THREADS", "SEE ALSO"]
-PROGRAMS = {"fanin-switch": 8, "fanin-manager": 8, "faninctl": 1, "fanin-perf": 1, "fanin-pktgen": 1}
+PROGRAMS = {"fanin-switch": 8, "fanin-manager": 8, "fanin-server": 8, "faninctl": 1, "fanin-perf": 1, "fanin-pktgen": 1}
 OPTION = re.compile(r"--[a-z][a-z-]*")
 
 
@@ -45,8 +45,9 @@ def words(text):
 
 
 def read_header():
-    """fanin.h without its comments."""
-    return re.sub(r"/\*.*?\*/", " ", (INCLUDE / "fanin" / "fanin.h").read_text(), flags=re.S)
+    """fanin.h and server.h without their comments."""
+    text = "\n".join((INCLUDE / "fanin" / name).read_text() for name in ("fanin.h", "server.h"))
+    return re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
 
 
 def declarations():
@@ -59,7 +60,7 @@ def declarations():
 def every_function_of_the_library_has_a_man_page():
     functions = declarations()
     exported = re.findall(r"^\s*(fanin_\w+);", (SOURCE_DIR / "hostlib" / "fanin.map").read_text(), flags=re.M)
-    expect_equal(set(functions) ^ set(exported), set(), "functions that only one of fanin.h and fanin.map has")
+    expect_equal(set(functions) ^ set(exported), set(), "functions that only one of the headers and fanin.map has")
     for name, declaration in functions.items():
         page = read_page(f"{name}.3")
         names = section(page, "NAME").partition(" - ")[0]
@@ -74,7 +75,9 @@ def every_function_of_the_library_has_a_man_page():
 def man_pages_have_every_field_and_every_constant_of_the_library():
     bodies = dict(re.findall(r"^(?:struct|enum) (\w+) \{(.*?)^\};", read_header(), flags=re.M | re.S))
     for name, page in (("fanin_init_opts", "fanin_init.3"), ("fanin_join_opts", "fanin_join.3"),
-                       ("fanin_report", "fanin_comm_report.3"), ("fanin_status", "fanin.3"), ("fanin_dtype", "fanin.3"),
+                       ("fanin_report", "fanin_comm_report.3"), ("fanin_server_opts", "fanin_serve.3"),
+                       ("fanin_server_job_opts", "fanin_serve.3"), ("fanin_server_job_stats", "fanin_serve.3"),
+                       ("fanin_server_stats", "fanin_serve.3"), ("fanin_status", "fanin.3"), ("fanin_dtype", "fanin.3"),
                        ("fanin_op", "fanin.3")):
         body = bodies[name]
         # Of the constants, not those that only FANIN_OPAQUE and FANIN_CUSTOM are made of.

@@ -85,7 +85,7 @@ def the_unit_leaves_little_to_attack():
 @case()
 def the_programs_are_built_hardened():
     """Position-independent, everything resolved at start, overruns of the stack and of buffers found."""
-    for name in ("fanin-switch", "fanin-manager", "faninctl", "fanin-perf", "fanin-pktgen"):
+    for name in ("fanin-switch", "fanin-manager", "fanin-server", "faninctl", "fanin-perf", "fanin-pktgen"):
         flags = run(["readelf", "--wide", "--dynamic", program(name)]).stdout
         expect("NOW" in flags and "PIE" in flags, f"the dynamic flags of {name}:\n{flags}")
         expect("GNU_RELRO" in run(["readelf", "--wide", "--program-headers", program(name)]).stdout, f"{name} has no RELRO")

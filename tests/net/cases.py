@@ -56,6 +56,7 @@ import case_packets  # noqa: F401
 import case_pktgen  # noqa: F401
 import case_ports  # noqa: F401
 import case_routing  # noqa: F401
+import case_server  # noqa: F401
 import case_shared_link  # noqa: F401
 import case_sparse  # noqa: F401
 import case_strangers  # noqa: F401

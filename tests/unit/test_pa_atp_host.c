@@ -662,10 +662,15 @@ START_TEST(ranks_that_are_equally_far_have_a_progress_of_one)
 	ck_assert_double_eq(fanin_pa_atp_dual(host.engine)->p, 1);
 	gack(1);
 	ck_assert_double_eq(fanin_pa_atp_dual(host.engine)->p, 1);
-	/* The other rank has sent nothing: twice the average. */
-	give_gack(2, 3, 0);
+	/* The other rank has not sent that one: more than the average. */
+	give_gack(2, 5, 0);
 	host_poll();
-	ck_assert_double_eq(fanin_pa_atp_dual(host.engine)->p, 2);
+	ck_assert_double_eq(fanin_pa_atp_dual(host.engine)->p, 1.2);
+	/* It is far ahead; what an earlier GACK says, that was overtaken, is no longer so. */
+	give_gack(4, 5 + 15, 0);
+	give_gack(3, 4, 0);
+	host_poll();
+	ck_assert_double_eq(fanin_pa_atp_dual(host.engine)->p, 0.5);
 	host_close();
 }
 END_TEST
@@ -1023,6 +1028,61 @@ START_TEST(a_rank_that_has_ended_is_named_in_time)
 }
 END_TEST
 
+/* The late rank is there again, and one result is lost: the long intervals are over. */
+START_TEST(a_gap_counts_although_the_block_was_asked_for_before)
+{
+	host_open(PA_ATP);
+	host_post(10);
+	for (uint32_t block = 0; block < 10; block++)
+		gack(block);
+	host_forget();
+	wait_for_rank_0(20 * SECOND, 0);
+	host_forget();
+	result(1);
+	result(2);
+	ck_assert_uint_eq(n_sent_all(), 0);
+	result(3);
+	expect_one(FANIN_TYPE_QUERY, 0);
+	host_close();
+}
+END_TEST
+
+/* Nobody else is late: it is an error as soon as packets are lost for so long, and is asked for often. */
+START_TEST(what_the_server_lacks_of_this_rank_is_not_late)
+{
+	struct fanin_ranks missing;
+	uint64_t began_ns;
+	uint32_t n = 0;
+
+	host_open(PA_ATP);
+	host_post(3);
+	for (uint32_t block = 0; block < 3; block++)
+		gack(block);
+	host_forget();
+	began_ns = host.now_ns;
+	while (host.request.status == FANIN_IN_PROGRESS) {
+		ck_assert_uint_le(host.now_ns - began_ns, 6 * SECOND);
+		for (; host.sent.head != host.sent.tail; host.sent.head++) {
+			const struct fanin_hdr *hdr =
+				&host.sent.packets[host.sent.head % QUEUE].headers.fanin;
+
+			ck_assert_uint_eq(hdr->type, FANIN_TYPE_QUERY);
+			answer(hdr->block, hdr->number, 1 << RANK, 0);
+			n++;
+		}
+		host_pass(MS);
+	}
+	ck_assert_int_eq(host.request.status, FANIN_ERR_TIMEOUT);
+	ck_assert_uint_ge(n, 40);
+	host.protocol->missing(host.engine, &missing);
+	ck_assert(fanin_ranks_is_empty(&missing));
+	ck_assert_msg(strstr(host.protocol->error(host.engine)->text,
+			     "the job's server lacks what this rank has sent of block 0") != NULL,
+		      "%s", host.protocol->error(host.engine)->text);
+	host_close();
+}
+END_TEST
+
 /* By _i: the switch still acknowledges what comes; nothing comes back at all. */
 START_TEST(who_is_silent_is_named)
 {
@@ -1208,6 +1268,8 @@ suite_pa_atp_host(void)
 	tcase_add_loop_test(loss, sums_are_exact_whatever_is_lost_doubled_or_reordered, 0, 60);
 	suite_add_tcase(suite, loss);
 	tcase_add_test(ends, a_late_rank_is_waited_for);
+	tcase_add_test(ends, a_gap_counts_although_the_block_was_asked_for_before);
+	tcase_add_test(ends, what_the_server_lacks_of_this_rank_is_not_late);
 	tcase_add_test(ends, a_rank_that_has_ended_is_named_in_time);
 	tcase_add_loop_test(ends, who_is_silent_is_named, 0, 2);
 	tcase_add_test(ends, what_this_rank_knows_is_told_in_a_new_run);

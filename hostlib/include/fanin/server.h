@@ -33,53 +33,54 @@ typedef struct fanin_server fanin_server;
 /* sz, zeros and how these structs grow: as fanin.h says for its own. */
 struct fanin_server_opts {
 	size_t sz;
-	const char *address;   /* IPv4 address of an interface of this host; required */
-	uint16_t udp_port;     /* default 21930; the switches have the same */
-	uint16_t reserved;     /* 0 */
-	uint32_t max_jobs;     /* default 16; each has an equal share of the memory */
+	const char *address; /* IPv4 address of an interface of this host; required */
+	uint16_t udp_port;   /* default 21930; the switches have the same */
+	uint16_t reserved;   /* 0 */
+	uint32_t max_jobs;   /* default 16; each has an equal share of the memory */
 	uint64_t memory_bytes; /* for blocks of all jobs; default 256 MiB. Allocated when a job is added */
 	uint32_t receive_buffer_bytes; /* of the socket; default 8 MiB, or as much as the kernel gives */
 	/*
 	 * How long a block waits for its other contributions before the switch is told to pass on what it has of it. Default: the time that
-	 * the switch took to answer when it joined, at least 200 us.
+	 * the switch took to answer when it joined, at least 500 us.
 	 */
 	uint32_t round_trip_us;
 };
 
 struct fanin_server_job_opts {
 	size_t sz;
-	uint32_t job;               /* its number, 1 to 65535; required */
-	uint16_t size;              /* ranks, 1 to 64; required */
-	uint16_t payload_bytes;     /* a multiple of 64; default: the most that the interface's MTU carries */
-	uint64_t key;               /* as on the switches; required */
+	uint32_t job;           /* its number, 1 to 65535; required */
+	uint16_t size;          /* ranks, 1 to 64; required */
+	uint16_t payload_bytes; /* a multiple of 64; default: the most that the interface's MTU carries */
+	uint64_t key;           /* as on the switches; required */
 	const char *switch_address; /* IPv4 address of the job's aggregating switch; required */
-	const char *handler;        /* the switches' handler, which JOIN_ACK tells; default "pa-atp" */
+	const char *handler; /* the switches' handler, which JOIN_ACK tells; default "pa-atp" */
 	uint32_t slots; /* a power of two, 2 to 8192, twice the job's window; default: what fits, 1024 at most */
-	uint32_t reserved; /* 0 */
+	uint32_t reserved;      /* 0 */
 	uint64_t parameters[8]; /* of the job's handler, in its order, which JOIN_ACK tells */
 };
 
 /* X(field, text) Fields are added at the end. */
-#define FANIN_SERVER_COUNTERS(X)                                                                      \
-	X(blocks, "Blocks begun.")                                                                    \
-	X(results, "Blocks finished.")                                                                \
-	X(sums, "Complete sums that the switch has made.")                                            \
-	X(partials, "Partial sums of several ranks.")                                                 \
-	X(singles, "Contributions of one rank, which no switch has merged.")                          \
-	X(direct, "Partial sums and contributions that this server had asked for.")                   \
-	X(known, "Blocks whose result a rank had already, from an earlier run.")                      \
-	X(duplicates, "Sums whose ranks were there already.")                                         \
-	X(replaced, "Sums that took the place of a part of them.")                                    \
-	X(overlaps, "Sums that were dropped because only some of their ranks were there.")            \
-	X(stale, "Packets of blocks that all ranks are done with.")                                   \
-	X(ce, "Sums that came with the mark of congestion.")                                          \
-	X(queries, "Queries about blocks.")                                                           \
-	X(repeats, "Results sent again.")                                                             \
-	X(answers, "Answers that name who is missing.")                                               \
-	X(asks, "Requests to ranks whose contribution is missing.")                                   \
-	X(flushes, "Requests to the switch for what it has of a block.")                              \
-	X(runs, "Runs that the switch has joined.")                                                   \
-	X(block_ns, "Time of finished blocks from their first to their last contribution, nanoseconds.")
+#define FANIN_SERVER_COUNTERS(X)                                                                   \
+	X(blocks, "Blocks begun.")                                                                 \
+	X(results, "Blocks finished.")                                                             \
+	X(sums, "Complete sums that the switch has made.")                                         \
+	X(partials, "Partial sums of several ranks.")                                              \
+	X(singles, "Contributions of one rank, which no switch has merged.")                       \
+	X(direct, "Partial sums and contributions that this server had asked for.")                \
+	X(known, "Blocks whose result a rank had already, from an earlier run.")                   \
+	X(duplicates, "Sums whose ranks were there already.")                                      \
+	X(replaced, "Sums that took the place of a part of them.")                                 \
+	X(overlaps, "Sums that were dropped because only some of their ranks were there.")         \
+	X(stale, "Packets of blocks that all ranks are done with.")                                \
+	X(ce, "Sums that came with the mark of congestion.")                                       \
+	X(queries, "Queries about blocks.")                                                        \
+	X(repeats, "Results sent again.")                                                          \
+	X(answers, "Answers that name who is missing.")                                            \
+	X(asks, "Requests to ranks whose contribution is missing.")                                \
+	X(flushes, "Requests to the switch for what it has of a block.")                           \
+	X(runs, "Runs that the switch has joined.")                                                \
+	X(block_ns,                                                                                \
+	  "Time of finished blocks from their first to their last contribution, nanoseconds.")
 
 /* What a job is and has done. Only read; sz is set by the caller. */
 struct fanin_server_job_stats {
@@ -111,10 +112,10 @@ struct fanin_server_stats {
 	uint32_t receive_buffer_bytes; /* what the kernel gave */
 	uint32_t jobs;
 	uint32_t max_jobs;
-	uint32_t slots_per_job;       /* that each job may have with the longest payload */
-	uint64_t memory_bytes;        /* of the jobs that there are */
-	uint64_t memory_limit_bytes;  /* of all */
-	uint64_t job_memory_bytes;    /* each job's share of that */
+	uint32_t slots_per_job;      /* that each job may have with the longest payload */
+	uint64_t memory_bytes;       /* of the jobs that there are */
+	uint64_t memory_limit_bytes; /* of all */
+	uint64_t job_memory_bytes;   /* each job's share of that */
 	uint64_t rx_packets;
 	uint64_t rx_bytes; /* with all headers, as the next one */
 	uint64_t tx_packets;

@@ -19,6 +19,8 @@ run_begin(struct fanin_pa_atp *pa)
 	pa->newest = first - 1;
 	pa->gap_end = first;
 	pa->in_flight = 0;
+	pa->sum = 0;
+	pa->is_lacked = false;
 	pa->gacked_order = pa->engine.order - 1;
 	fanin_dual_init(&pa->dual, pa->config.type, &pa->config.settings);
 }
@@ -147,7 +149,9 @@ receive_gack(struct fanin_pa_atp *pa, const struct fanin_hdr *hdr, uint32_t bloc
 		return;
 	lane_acknowledge(pa, lane);
 	sample = sample_make(pa, block, ce);
-	sample.sum = hdr->members;
+	if (hdr->members > pa->sum)
+		pa->sum = hdr->members;
+	sample.sum = pa->sum;
 	fanin_dual_on_gack(&pa->dual, &sample);
 }
 
@@ -210,6 +214,7 @@ const struct fanin_engine_rules fanin_pa_atp_rules = {
 	.open = pa_open,
 	.close = pa_close,
 	.release = pa_release,
+	.answer = fanin_pa_atp_answer,
 	.receive = pa_receive,
 	.finish = pa_finish,
 	.scan = fanin_pa_atp_scan,

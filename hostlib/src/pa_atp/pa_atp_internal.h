@@ -33,10 +33,13 @@ struct fanin_pa_atp {
 	uint32_t newest;    /* latest block with a result */
 	uint32_t gap_end;   /* blocks before it have a result, or were asked for because of a gap */
 	uint32_t gacked_order; /* latest transmission with a GACK, as lanes count them */
+	uint64_t sum;          /* the largest of the run's GACKs: they may overtake each other */
 	uint64_t gack_ns;      /* time of the last GACK; 0: none yet */
 	uint32_t gack_doublings; /* of the time that a GACK may take, since one measured a round trip */
 	uint64_t doubled_ns;     /* when that was last doubled */
 	uint64_t probe_ns;       /* no probe of the switch before this time */
+	uint32_t lacked;         /* block that the server last said to lack of this rank */
+	bool is_lacked;          /* there is one in this run */
 	struct fanin_pa_atp_stats stats;
 };
 
@@ -61,6 +64,7 @@ fanin_pa_atp_lane(const struct fanin_pa_atp *pa, uint32_t block)
 }
 
 /* pa_atp_timer.c: see fanin_engine_rules. */
+void fanin_pa_atp_answer(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
 void fanin_pa_atp_scan(struct fanin_engine *engine);
 bool fanin_pa_atp_explain(const struct fanin_engine *engine, char *text, size_t text_len);
 

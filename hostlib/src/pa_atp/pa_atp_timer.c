@@ -8,16 +8,40 @@
 
 #include <stdio.h>
 
-/* Returns how long a result may take, beyond which it counts as overdue. */
+/* Queries and gradients that may be lost within a timeout, one after the other, and their answers with them. */
+#define REPEATS 50
+
+/* Returns the longest wait before something unanswered is repeated: on a way of several links, either way may lose it many times. */
+static uint64_t
+repeat_most_ns(const struct fanin_engine *engine)
+{
+	return engine->config.timeout_ns / REPEATS;
+}
+
+static uint64_t
+earlier(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns < b_ns ? a_ns : b_ns;
+}
+
+static uint64_t
+later(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns > b_ns ? a_ns : b_ns;
+}
+
+/*
+ * Returns how long no result may come, beyond which it counts as overdue. The round trip to the switch says nothing of the one to the server,
+ * and how long blocks take has others' recovery in it: all would wait for each other longer and longer without a bound. At the bound
+ * aggregators have usually been flushed by their timers, so that an early query costs no merging.
+ */
 static uint64_t
 result_wait_ns(const struct fanin_engine *engine)
 {
-	const uint64_t wait_ns = fanin_engine_above_wait_ns(engine);
+	const uint64_t block_ns = engine->block_time.smoothed_ns == 0 ? FANIN_RTO_INITIAL_NS
+								      : engine->block_time.rto_ns;
 
-	/* The round trip to the switch says nothing of the one to the server. */
-	return engine->block_time.smoothed_ns == 0 && wait_ns < FANIN_RTO_INITIAL_NS
-		       ? FANIN_RTO_INITIAL_NS
-		       : wait_ns;
+	return later(fanin_engine_query_wait_ns(engine), earlier(block_ns, FANIN_RTO_INITIAL_NS));
 }
 
 /* True if a later transmission has a GACK: the way to the switch and back is there. */
@@ -36,10 +60,11 @@ static uint64_t
 gack_wait_ns(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 {
 	const struct fanin_engine *engine = &pa->engine;
-	const uint64_t most_ns = fanin_engine_retry_most_ns(engine);
+	const uint64_t least_ns = fanin_engine_query_wait_ns(engine);
+	const uint64_t most_ns = later(repeat_most_ns(engine), least_ns);
 	const uint64_t smoothed_ns = engine->rtt.smoothed_ns;
 	const uint64_t slack_ns = smoothed_ns > FANIN_RTO_MIN_NS ? smoothed_ns : FANIN_RTO_MIN_NS;
-	uint64_t wait_ns = fanin_engine_query_wait_ns(engine);
+	uint64_t wait_ns = least_ns;
 	unsigned int doublings = pa->gack_doublings;
 
 	if (smoothed_ns != 0 && wait_ns < smoothed_ns + slack_ns)
@@ -51,7 +76,7 @@ gack_wait_ns(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 		doublings = lane->transmissions - 1u;
 	for (; doublings != 0 && wait_ns < most_ns; doublings--)
 		wait_ns *= 2;
-	return wait_ns < most_ns ? wait_ns : most_ns;
+	return earlier(wait_ns, most_ns);
 }
 
 /* A GACK took too long. What is found at about the same time is one reason. */
@@ -75,23 +100,27 @@ loss_note(struct fanin_pa_atp *pa, uint32_t block)
 static uint64_t
 lane_ask(struct fanin_engine *engine, struct fanin_lane *lane)
 {
+	const uint64_t now_ns = engine->loop.now_ns;
 	const uint64_t wait_ns = result_wait_ns(engine);
+	const uint64_t most_ns = later(repeat_most_ns(engine), wait_ns);
 
-	fanin_pa_atp_lane(fanin_pa_atp_of(engine), lane->block)->asked = true;
 	if (lane->block == engine->oldest) {
+		const uint32_t n_queries = engine->n_queries;
 		const uint64_t due_ns = fanin_engine_ask_oldest(engine, lane, true, wait_ns);
 
-		if (lane->asked)
-			lane->ask_ns = due_ns;
-		return due_ns;
+		if (engine->n_queries == n_queries)
+			return due_ns;
+		engine->ask_ns = earlier(engine->ask_ns, now_ns + most_ns);
+		lane->ask_ns = engine->ask_ns;
+	} else {
+		if (fanin_engine_query(engine, lane->block, false, true) == 0)
+			return now_ns + FANIN_RTO_MIN_NS / 2;
+		lane->ask_wait_ns = fanin_engine_back_off_ns(engine, lane->ask_wait_ns);
+		lane->ask_wait_ns = earlier(later(lane->ask_wait_ns, wait_ns), most_ns);
+		lane->ask_ns = now_ns + lane->ask_wait_ns;
 	}
-	if (fanin_engine_query(engine, lane->block, false, true) == 0)
-		return engine->loop.now_ns + FANIN_RTO_MIN_NS / 2;
 	lane->asked = true;
-	lane->ask_wait_ns = fanin_engine_back_off_ns(engine, lane->ask_wait_ns);
-	if (lane->ask_wait_ns < wait_ns)
-		lane->ask_wait_ns = wait_ns;
-	lane->ask_ns = engine->loop.now_ns + lane->ask_wait_ns;
+	fanin_pa_atp_lane(fanin_pa_atp_of(engine), lane->block)->asked = true;
 	return lane->ask_ns;
 }
 
@@ -120,8 +149,11 @@ fanin_pa_atp_gap_check(struct fanin_pa_atp *pa)
 	for (; fanin_block_before(pa->gap_end, end); pa->gap_end++) {
 		struct fanin_lane *lane = fanin_engine_lane(engine, pa->gap_end);
 
-		if (lane->block == pa->gap_end && lane->state == FANIN_LANE_SENT && !lane->asked)
+		/* Whatever it waited for before, its result is there, and lost. */
+		if (lane->block == pa->gap_end && lane->state == FANIN_LANE_SENT) {
+			lane->ask_wait_ns = 0;
 			fanin_loop_wake_by(&engine->loop, lane_ask(engine, lane));
+		}
 	}
 }
 
@@ -133,9 +165,8 @@ gack_check(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 {
 	struct fanin_engine *engine = &pa->engine;
 	struct fanin_pa_atp_lane *own = fanin_pa_atp_lane(pa, lane->block);
-	const uint64_t sent_ns = own->direct_ns > lane->sent_ns ? own->direct_ns : lane->sent_ns;
 	const uint64_t wait_ns = gack_wait_ns(pa, lane);
-	const uint64_t due_ns = sent_ns + wait_ns;
+	const uint64_t due_ns = later(own->direct_ns, lane->sent_ns) + wait_ns;
 
 	if (own->gacked || lane->role != FANIN_LANE_DENSE ||
 	    (lane->block != pa->gacked && !is_overtaken(pa, lane)))
@@ -160,12 +191,10 @@ result_check(struct fanin_engine *engine, struct fanin_lane *lane)
 
 	if (!lane->asked && !is_oldest)
 		return UINT64_MAX;
-	if (!lane->asked) {
-		due_ns = lane->sent_ns > engine->progress_ns ? lane->sent_ns : engine->progress_ns;
-		due_ns += result_wait_ns(engine);
-	}
-	if (is_oldest && due_ns < engine->ask_ns)
-		due_ns = engine->ask_ns;
+	if (!lane->asked)
+		due_ns = later(lane->sent_ns, engine->progress_ns) + result_wait_ns(engine);
+	if (is_oldest)
+		due_ns = later(due_ns, engine->ask_ns);
 	return due_ns > engine->loop.timers_ns ? due_ns : lane_ask(engine, lane);
 }
 
@@ -178,12 +207,10 @@ switch_probe(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 {
 	struct fanin_engine *engine = &pa->engine;
 	const uint64_t timeout_ns = engine->config.timeout_ns;
-	uint64_t due_ns = engine->heard_ns + timeout_ns / 10 * 7;
+	const uint64_t due_ns = later(engine->heard_ns + timeout_ns / 10 * 7, pa->probe_ns);
 
 	if (lane->role != FANIN_LANE_DENSE || !fanin_pa_atp_lane(pa, lane->block)->gacked)
 		return UINT64_MAX;
-	if (due_ns < pa->probe_ns)
-		due_ns = pa->probe_ns;
 	if (due_ns > engine->loop.timers_ns)
 		return due_ns;
 	if (!fanin_engine_send(engine, lane))
@@ -191,12 +218,6 @@ switch_probe(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 	engine->stats.retransmits++;
 	pa->probe_ns = engine->loop.now_ns + timeout_ns / 10;
 	return pa->probe_ns;
-}
-
-static uint64_t
-earlier(uint64_t a_ns, uint64_t b_ns)
-{
-	return a_ns < b_ns ? a_ns : b_ns;
 }
 
 void
@@ -255,25 +276,51 @@ direct_send(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 		loss_note(pa, lane->block);
 }
 
-void
-fanin_pa_atp_receive_ask(struct fanin_pa_atp *pa, const struct fanin_hdr *hdr, uint32_t block)
+/*
+ * The server lacks what this rank has sent of a block. It is sent again if it has arrived at the switch, and is lost further up, or if it is
+ * lost on its way there; not while it may still be on its way.
+ */
+static void
+lane_answer(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 {
 	struct fanin_engine *engine = &pa->engine;
-	struct fanin_lane *lane = fanin_engine_lane(engine, block);
 	const bool is_overdue = engine->loop.now_ns - lane->sent_ns >=
 				fanin_engine_query_wait_ns(engine);
 
-	if ((hdr->members >> engine->config.rank & 1) == 0 || lane->block != block ||
-	    lane->state != FANIN_LANE_SENT)
-		return;
 	if (lane->role != FANIN_LANE_DENSE) {
 		/* What this rank has of the block is its result. */
 		if (is_overdue && fanin_engine_send(engine, lane))
 			pa->stats.asks_answered++;
-	} else if (fanin_pa_atp_lane(pa, block)->gacked || is_overdue ||
-		   later_ones_arrived(pa, block)) {
+	} else if (fanin_pa_atp_lane(pa, lane->block)->gacked || is_overdue ||
+		   later_ones_arrived(pa, lane->block)) {
 		direct_send(pa, lane);
 	}
+}
+
+void
+fanin_pa_atp_receive_ask(struct fanin_pa_atp *pa, const struct fanin_hdr *hdr, uint32_t block)
+{
+	struct fanin_lane *lane = fanin_engine_lane(&pa->engine, block);
+
+	if ((hdr->members >> pa->engine.config.rank & 1) != 0 && lane->block == block &&
+	    lane->state == FANIN_LANE_SENT)
+		lane_answer(pa, lane);
+}
+
+/* The server also asks for what it lacks, by a packet of its own: here this only means that the wait is not for others. */
+void
+fanin_pa_atp_answer(struct fanin_engine *engine, struct fanin_answer_ranks *ranks)
+{
+	struct fanin_pa_atp *pa = fanin_pa_atp_of(engine);
+	const struct fanin_ranks own = fanin_ranks_one(engine->config.rank);
+
+	pa->is_lacked = fanin_ranks_meet(&ranks->missing, &own);
+	pa->lacked = engine->oldest;
+	if (!pa->is_lacked)
+		return;
+	fanin_ranks_subtract(&ranks->missing, &own);
+	/* The next query is not put off. */
+	engine->ask_wait_ns = earlier(engine->ask_wait_ns, repeat_most_ns(engine));
 }
 
 bool
@@ -283,6 +330,14 @@ fanin_pa_atp_explain(const struct fanin_engine *engine, char *text, size_t text_
 	struct fanin_ranks missing;
 	char ranks[128];
 
+	if (engine->loop.now_ns - engine->heard_ns < engine->config.timeout_ns / 2) {
+		snprintf(text, text_len,
+			 pa->is_lacked && pa->lacked == engine->oldest
+				 ? "the job's server lacks what this rank has sent of block %u: do packets of this size pass?"
+				 : "the job's server answers, but the result of block %u never comes: do packets of this size pass?",
+			 engine->oldest);
+		return true;
+	}
 	if (pa->gack_ns == 0 || engine->loop.now_ns - pa->gack_ns >= engine->config.timeout_ns / 2)
 		return false;
 	fanin_engine_missing(engine, &missing);

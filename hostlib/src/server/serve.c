@@ -69,7 +69,7 @@ struct fanin_server {
 	uint32_t most_payload; /* that the interface's MTU carries */
 	uint32_t kernel_drops; /* as the socket counts them, modulo 2^32 */
 	uint64_t memory_bytes;
-	uint64_t armed_ns; /* the timer; UINT64_MAX: it is not */
+	uint64_t armed_ns;               /* the timer; UINT64_MAX: it is not */
 	struct fanin_server_stats stats; /* counters only */
 	uint8_t *rx_payloads;
 	struct rx_packet rx[RX_BATCH];
@@ -92,10 +92,9 @@ tx_flush(struct fanin_server *server)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) {
-			fanin_server_core_note_drop(server->core,
-						    errno == EAGAIN || errno == ENOBUFS
-							    ? FANIN_REASON_TX_FULL
-							    : FANIN_REASON_TX_REFUSED);
+			fanin_server_core_note_drop(server->core, errno == EAGAIN || errno == ENOBUFS
+									  ? FANIN_REASON_TX_FULL
+									  : FANIN_REASON_TX_REFUSED);
 			server->stats.tx_dropped++;
 			done++;
 			continue;
@@ -257,9 +256,6 @@ timer_arm(struct fanin_server *server, uint64_t due_ns)
 	if (due_ns == server->armed_ns)
 		return;
 	server->armed_ns = due_ns;
-	/* All zeros would disarm it. */
-	if (due_ns == 0)
-		due_ns = 1;
 	if (due_ns != UINT64_MAX) {
 		timer.it_value.tv_sec = (time_t)(due_ns / NS_PER_S);
 		timer.it_value.tv_nsec = (long)(due_ns % NS_PER_S);
@@ -353,8 +349,7 @@ open_parts(struct fanin_server *server, const struct fanin_server_opts *options)
 	server->rx_payloads = aligned_alloc(FANIN_PAYLOAD_ALIGN,
 					    (size_t)RX_BATCH * server->most_payload);
 	if (server->rx_payloads == NULL || fanin_server_core_create(&core, &server->core) != FANIN_OK)
-		return fanin_error_set(&server->error, FANIN_ERR_NO_MEMORY,
-				       "no memory for packets");
+		return fanin_error_set(&server->error, FANIN_ERR_NO_MEMORY, "no memory for packets");
 	rx_prepare(server);
 	return FANIN_OK;
 }
@@ -527,8 +522,7 @@ fanin_server_next_job(const fanin_server *server, uint32_t after)
 }
 
 int
-fanin_server_job_stats(const fanin_server *server, uint32_t job,
-		       struct fanin_server_job_stats *stats)
+fanin_server_job_stats(const fanin_server *server, uint32_t job, struct fanin_server_job_stats *stats)
 {
 	const struct fanin_server_job *found = fanin_server_core_job(server->core, job);
 	struct fanin_server_job_stats full = { .sz = sizeof(full) };
@@ -540,8 +534,7 @@ fanin_server_job_stats(const fanin_server *server, uint32_t job,
 }
 
 size_t
-fanin_server_waits(const fanin_server *server, uint32_t job, struct fanin_server_wait *waits,
-		   size_t n)
+fanin_server_waits(const fanin_server *server, uint32_t job, struct fanin_server_wait *waits, size_t n)
 {
 	const struct fanin_server_job *found = fanin_server_core_job(server->core, job);
 

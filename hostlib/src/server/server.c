@@ -266,8 +266,7 @@ check_sender(const struct fanin_server_core *core, const struct fanin_headers *h
 	     struct fanin_server_job **found)
 {
 	const struct fanin_hdr *hdr = &headers->fanin;
-	struct fanin_server_job *job = hdr->job <= FANIN_WIRE_MAX_JOB ? core->by_id[hdr->job]
-								      : NULL;
+	struct fanin_server_job *job = hdr->job <= FANIN_WIRE_MAX_JOB ? core->by_id[hdr->job] : NULL;
 
 	*found = job;
 	if (job == NULL)

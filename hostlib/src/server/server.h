@@ -19,11 +19,12 @@
 
 #define FANIN_SERVER_MOST_RANKS 64u /* of a job: sets of contributors are one word */
 #define FANIN_SERVER_MOST_SLOTS (2u * FANIN_WIRE_MAX_WINDOW)
-#define FANIN_SERVER_FLUSH_BLOCKS 64u /* the oldest ones without a result, for which FLUSHes are sent */
-#define FANIN_SERVER_MOST_BACKOFF 8u  /* round trips between the FLUSHes for one block */
+#define FANIN_SERVER_FLUSH_BLOCKS                                                                  \
+	64u /* the oldest ones without a result, for which FLUSHes are sent */
+#define FANIN_SERVER_MOST_BACKOFF 8u /* round trips between the FLUSHes for one block */
 /* Until a round trip was measured, and the least that one counts as. */
 #define FANIN_SERVER_ROUND_TRIP_NS UINT64_C(1000000)
-#define FANIN_SERVER_LEAST_ROUND_TRIP_NS UINT64_C(200000)
+#define FANIN_SERVER_LEAST_ROUND_TRIP_NS UINT64_C(500000)
 /* The longest payload that is not a block's. */
 #define FANIN_SERVER_BODY_MAX 256u
 
@@ -52,7 +53,7 @@ struct fanin_server_core_options {
 	uint16_t udp_port; /* where switches take packets */
 	enum fanin_isa isa;
 	uint32_t max_jobs;
-	uint64_t memory_bytes; /* of all jobs; each may have its share of it */
+	uint64_t memory_bytes;  /* of all jobs; each may have its share of it */
 	uint64_t round_trip_ns; /* 0: measured when the switch joins */
 };
 
@@ -63,7 +64,7 @@ struct fanin_server_spec {
 	uint32_t member_ip_be; /* of the aggregating switch */
 	uint16_t n_ranks;
 	uint16_t payload_bytes;
-	uint32_t slots; /* a power of two; the window is half of it */
+	uint32_t slots;                             /* a power of two; the window is half of it */
 	uint64_t parameters[FANIN_WIRE_PARAMETERS]; /* for JOIN_ACK */
 	char handler[16];                           /* likewise, zero-padded */
 };

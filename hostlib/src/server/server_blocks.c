@@ -32,8 +32,7 @@ check_operation(const struct fanin_server_core *core, const struct fanin_server_
 	/* More than the job's packets may carry? That counts for an empty one, too: others bring what it leaves out. */
 	if (hdr->count * fanin_dtype_size(hdr->dtype) > job->spec.payload_bytes)
 		return FANIN_REASON_PAYLOAD;
-	if (!fanin_op_is_copy(hdr->op) &&
-	    fanin_kernel(core->options.isa, hdr->dtype, hdr->op) == NULL)
+	if (!fanin_op_is_copy(hdr->op) && fanin_kernel(core->options.isa, hdr->dtype, hdr->op) == NULL)
 		return FANIN_REASON_OPERATION;
 	return FANIN_REASON_NONE;
 }
@@ -47,12 +46,12 @@ wait_begin(struct fanin_server_job *job, struct server_entry *entry)
 }
 
 static void
-wait_end(struct fanin_server_job *job, struct server_entry *entry)
+wait_end(struct fanin_server_job *job, struct server_entry *entry, uint64_t now_ns)
 {
 	TAILQ_REMOVE(&job->waiting, entry, waiting);
-	/* Another block may be among the oldest now: the next look finds when it is due. */
+	/* Another block is among the oldest now: a look at them finds when it is due. */
 	if (--job->n_waiting >= FANIN_SERVER_FLUSH_BLOCKS)
-		job->due_ns = 0;
+		job->due_ns = now_ns;
 	else if (job->n_waiting == 0)
 		job->due_ns = UINT64_MAX;
 }
@@ -126,8 +125,8 @@ put(struct fanin_server_job *job, struct server_entry *entry, const struct serve
 }
 
 static void
-merge(const struct fanin_server_core *core, struct fanin_server_job *job, struct server_entry *entry,
-      const struct server_packet *packet)
+merge(const struct fanin_server_core *core, struct fanin_server_job *job,
+      struct server_entry *entry, const struct server_packet *packet)
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 
@@ -136,8 +135,8 @@ merge(const struct fanin_server_core *core, struct fanin_server_job *job, struct
 	if (entry->empty)
 		put(job, entry, packet);
 	else if (!fanin_op_is_copy(hdr->op)) /* of two roots the first one's data stay */
-		fanin_kernel(core->options.isa, hdr->dtype,
-			     hdr->op)(server_payload(job, entry), packet->payload, hdr->count);
+		fanin_kernel(core->options.isa, hdr->dtype, hdr->op)(server_payload(job, entry),
+								     packet->payload, hdr->count);
 }
 
 /* A sum of the ranks in `members`, for a block that is open. Returns false if it changes nothing. */
@@ -157,7 +156,8 @@ combine(struct fanin_server_core *core, struct fanin_server_job *job, struct ser
 		entry->members = members;
 	} else {
 		job->stats.overlaps++;
-		server_ask(core, job, entry, entry->block, job->all & ~entry->members, packet->now_ns);
+		server_ask(core, job, entry, entry->block, job->all & ~entry->members,
+			   packet->now_ns);
 		return false;
 	}
 	job->stats.bytes_reduced += packet->payload_len;
@@ -244,7 +244,7 @@ take_sum(struct fanin_server_core *core, struct fanin_server_job *job,
 		return FANIN_REASON_NONE;
 	}
 	if (place != SERVER_NEXT)
-		wait_end(job, entry);
+		wait_end(job, entry, packet->now_ns);
 	if (hdr->type == FANIN_TYPE_KNOWN)
 		publish(core, job, entry, packet->now_ns);
 	else

@@ -12,16 +12,16 @@
 
 enum server_phase {
 	SERVER_FREE = 0, /* of a new run: nothing has come; `block` is the one that would have been before */
-	SERVER_OPEN,     /* ranks are missing */
-	SERVER_DONE,     /* the payload is the result */
+	SERVER_OPEN, /* ranks are missing */
+	SERVER_DONE, /* the payload is the result */
 };
 
 /* One of a job's 2W blocks. */
 struct server_entry {
 	uint32_t block;
-	uint8_t phase; /* enum server_phase */
-	bool empty;    /* no contribution has brought data so far */
-	bool ce;       /* one of them came with the mark of congestion */
+	uint8_t phase;    /* enum server_phase */
+	bool empty;       /* no contribution has brought data so far */
+	bool ce;          /* one of them came with the mark of congestion */
 	uint32_t flushes; /* sent for it */
 	uint64_t members; /* the ranks in the payload */
 	uint64_t shape;   /* as fanin_wire_shape gives it */
@@ -41,7 +41,7 @@ struct server_member {
 	bool joined;
 	bool challenged_twice;
 	uint64_t nonce;
-	uint64_t taken; /* the cookie that it joined with */
+	uint64_t taken;  /* the cookie that it joined with */
 	uint64_t cookie; /* of the last challenge; 0: none */
 	uint64_t asked_nonce;
 	uint64_t challenged_ns;
@@ -90,7 +90,8 @@ void server_begin(const struct fanin_server_job *job, enum fanin_type type, stru
 
 /* server.c: sends a packet to the job's switch or to its group. */
 void server_send(const struct fanin_server_core *core, const struct fanin_server_job *job,
-		 const struct fanin_hdr *hdr, const void *payload, uint32_t payload_len, bool lasting);
+		 const struct fanin_hdr *hdr, const void *payload, uint32_t payload_len,
+		 bool lasting);
 void server_multicast(const struct fanin_server_core *core, const struct fanin_server_job *job,
 		      const struct fanin_hdr *hdr, const void *payload, uint32_t payload_len);
 

@@ -110,6 +110,12 @@ struct fanin_engine_rules {
 	/* Before queued lanes are sent: queues, by fanin_engine_queue, those that may be sent for the first time now. */
 	void (*release)(struct fanin_engine *engine);
 
+	/*
+	 * An answer about the oldest block says that it waits for these ranks: takes this rank out if it is among them, which is not late,
+	 * but whose block is lost.
+	 */
+	void (*answer)(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
+
 	/* A packet of this run of a type that the engine does not know. block: as the engine counts. */
 	void (*receive)(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block);
 

@@ -335,6 +335,8 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 	}
 	if (block == engine->oldest && fanin_engine_lane(engine, block)->block == block) {
 		fanin_answer_read_ranks(sets, engine->config.size, &ranks);
+		if (engine->config.rules != NULL)
+			engine->config.rules->answer(engine, &ranks);
 		last_answer_note(engine, (enum fanin_block_state)hdr->count, &ranks);
 	}
 	/* Passed down from further up, or a duplicate: it says nothing of this hop. */
