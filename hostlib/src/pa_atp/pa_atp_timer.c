@@ -58,7 +58,6 @@ is_overtaken(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 	return fanin_block_before(lane->order, pa->gacked_order);
 }
 
-
 /*
  * Returns how long a GACK may take. In a queue of one's own round trips hardly vary, but each packet more makes them longer: a
  * round trip more is always allowed for. While no block that was sent once has a GACK, nothing is known of longer round trips, and
