@@ -295,6 +295,8 @@ job_parent_ack(struct job_table *table, struct job *job, const struct fanin_hdr 
 		job->parent.joined = *joined;
 		/* Before the run, too, the parent asks whether this switch is there. */
 		__atomic_store_n(&job->parent_instance, ack->instance, __ATOMIC_RELAXED);
+		__atomic_store_n(&job->parent.slots, ack->slots, __ATOMIC_RELAXED);
+		__atomic_store_n(&job->parent.sharing, ack->sharing, __ATOMIC_RELAXED);
 		if (ack->state == FANIN_JOIN_ACTIVE)
 			job->parent.epoch = hdr->epoch;
 		job->parent.progress = hdr->progress;

@@ -196,7 +196,7 @@ server_packet(enum fanin_type type, uint32_t epoch, const void *payload, uint32_
 	return len;
 }
 
-/* The server's slots and parameters are its own matter. */
+/* Of a server slots and parameters are its own matter; of the aggregating switch slots are those that the job has. */
 static void
 server_ack(uint64_t nonce, uint16_t n_ranks)
 {
@@ -591,10 +591,10 @@ START_TEST(leaf_passes_on_in_both_directions)
 	spec.n_ranks = 5;
 	ck_assert_msg(create(&spec, &job) == 0, "%s", error);
 	epoch = start_run(10, 5);
-	/* What the parent has said of its slots and parameters is not the leaf's. */
+	/* The slots are the aggregating switch's; parameters are the job's. */
 	ack = join_again(1, 10, 5);
-	ck_assert_uint_eq(ack->slots, POOL_SLOTS);
-	ck_assert_uint_eq(ack->sharing, 1);
+	ck_assert_uint_eq(ack->slots, 999);
+	ck_assert_uint_eq(ack->sharing, 99);
 	ck_assert_uint_eq(ack->parameters[FANIN_PA_ATP_CONGESTION], 5);
 
 	len = host_contribution(&sw, job, 1, epoch, 4, false, frame);
