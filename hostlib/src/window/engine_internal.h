@@ -112,7 +112,7 @@ struct fanin_engine_rules {
 
 	/*
 	 * An answer about the oldest block says that it waits for these ranks: takes this rank out if it is among them, which is not late,
-	 * but whose block is lost.
+	 * but whose block is lost, and all that may be missing for the same reason.
 	 */
 	void (*answer)(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
 
