@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "handlers/kernels/kernels.h"
-
 #define FRAME_MAX (FANIN_PAYLOAD_OFFSET + 9000)
+
 struct rig_server {
 	struct rig *rig;
 	struct rig_host *host;
