@@ -50,7 +50,7 @@ struct rig_switch_options {
 	uint16_t max_jobs;
 	uint32_t slots;
 	uint32_t shared_slots; /* of each handler whose jobs share them */
-	uint16_t n_workers; /* 0: one. They share a core, in turns */
+	uint16_t n_workers;    /* 0: one. They share a core, in turns */
 };
 
 /* What a link has carried in one direction. */

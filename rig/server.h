@@ -16,7 +16,7 @@ struct rig_server_options {
 	uint64_t memory_bytes;
 	uint64_t round_trip_ns; /* 0: measured */
 	uint64_t seed;          /* of cookies and numbers of runs */
-	struct rig_end end; /* of its link */
+	struct rig_end end;     /* of its link */
 };
 
 /* A server behind a switch's port, without jobs. Returns NULL without memory; free it before the rig. */
