@@ -20,6 +20,8 @@
 #define SLOTS (2 * WINDOW)
 #define POOL 512     /* a sparse handler's slots and its stock */
 #define FREES_MAX 80 /* that a call gives up: a whole slot and a few more */
+#define TIMERS 16
+#define TIMEOUT_NS 1000
 
 #define REQUIRE(condition)                                                                         \
 	do {                                                                                       \
@@ -42,6 +44,9 @@ static struct fake_pool pool;
 static struct fanin_handler_stats stats;
 static struct fanin_handler_ctx ctx = { .job = &job, .epoch = 1, .parent_epoch = 1, .stats = &stats };
 static uint8_t *slots[SLOTS];
+static uint8_t common[FANIN_SLOTS_COMMON] __attribute__((aligned(8)));
+static struct fanin_timer_fifo *timers;
+static uint64_t earliest_ns;
 
 /* An ANSWER: of this switch to a child that asks, or of the parent to one. */
 static void
@@ -65,7 +70,56 @@ check_answer(const struct fanin_headers *headers, bool passed_on)
 	REQUIRE(hdr->count != FANIN_BLOCK_OPEN || !fanin_ranks_is_empty(&ranks.missing));
 }
 
+/* One emission of a handler whose results a server makes: it is a valid packet, and says of which ranks its data is. */
+static void
+check_server_emission(const struct fanin_emission *emission)
+{
+	const struct rte_mbuf *mbuf = emission->mbuf;
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	const struct fanin_hdr *hdr = &headers->fanin;
+	const uint16_t receivers = (uint16_t)__builtin_popcountll(emission->children);
+	const uint64_t all = UINT64_MAX >> (64 - job.n_ranks);
+
+	switch (emission->kind) {
+	case FANIN_EMIT_PARENT:
+		REQUIRE(job.has_parent && receivers == 0 && hdr->epoch == ctx.parent_epoch);
+		REQUIRE(rte_mbuf_refcnt_read(mbuf) >= 1);
+		REQUIRE(hdr->type != FANIN_TYPE_CONTRIBUTION ||
+			(job.parent_is_server && hdr->contributions == job.n_ranks));
+		REQUIRE(hdr->type != FANIN_TYPE_PARTIAL ||
+			(hdr->members != 0 && (hdr->members & ~all) == 0 &&
+			 hdr->contributions == __builtin_popcountll(hdr->members)));
+		REQUIRE(hdr->type == FANIN_TYPE_CONTRIBUTION || hdr->type == FANIN_TYPE_PARTIAL ||
+			hdr->type == FANIN_TYPE_KNOWN || hdr->type == FANIN_TYPE_QUERY);
+		break;
+	case FANIN_EMIT_CHILDREN:
+		REQUIRE(receivers > 0 && (emission->children & ~job.children) == 0);
+		REQUIRE(rte_mbuf_refcnt_read(mbuf) == receivers && hdr->epoch == ctx.epoch);
+		REQUIRE(emission->payload_len == mbuf->data_len - (uint32_t)FANIN_PAYLOAD_OFFSET);
+		REQUIRE(fanin_type_direction(hdr->type) == FANIN_DOWN);
+		break;
+	default:
+		/* The pipeline completes it. */
+		REQUIRE(emission->kind == FANIN_EMIT_REPLY && hdr->type == FANIN_TYPE_GACK &&
+			receivers == 1 && emission->payload_len == 0 &&
+			rte_mbuf_refcnt_read(mbuf) == 1 && hdr->count < job.n_ranks);
+		return;
+	}
+	REQUIRE(fanin_wire_validate(headers, mbuf->data_len) == FANIN_REASON_NONE);
+}
+
 /* One emission against what the handler promises, then sent: its references are given up. */
+static void
+send_server_emission(const struct fanin_emission *emission)
+{
+	check_server_emission(emission);
+	if (emission->kind == FANIN_EMIT_PARENT)
+		fake_put(&pool, emission->mbuf);
+	for (uint64_t left = emission->children; left != 0; left &= left - 1)
+		fake_put(&pool, emission->mbuf);
+}
+
+/* The same of other handlers. */
 static void
 send_emission(const struct fanin_emission *emission)
 {
@@ -148,11 +202,18 @@ send_emission(const struct fanin_emission *emission)
 		fake_put(&pool, emission->mbuf);
 }
 
+/* Of the handler that runs. */
+static enum fanin_shape shape;
+
 static void
 flush(void)
 {
-	for (unsigned int i = 0; i < ctx.n_emissions; i++)
-		send_emission(&ctx.emissions[i]);
+	for (unsigned int i = 0; i < ctx.n_emissions; i++) {
+		if (shape == FANIN_SHAPE_SERVER)
+			send_server_emission(&ctx.emissions[i]);
+		else
+			send_emission(&ctx.emissions[i]);
+	}
 	for (unsigned int i = 0; i < ctx.n_frees; i++)
 		fake_put(&pool, ctx.frees[i]);
 	ctx.n_emissions = 0;
@@ -216,9 +277,29 @@ handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 	/* What a slot may hold, and its result. */
 	REQUIRE(fake_pool_in_use(&pool) - ctx.n_stock <=
 		SLOTS * (fanin_slot_mbufs(handler, job.n_children, job.buffers) + 1));
+	/* Contributions may come again by way of the server, and results may be of blocks of which none came. */
+	if (handler->shape == FANIN_SHAPE_SERVER)
+		return;
 	REQUIRE(stats.contributions + stats.known * N_CHILDREN >= stats.results * N_CHILDREN);
 	REQUIRE(stats.contributions <= (stats.results + SLOTS) * N_CHILDREN);
 	REQUIRE(stats.duplicates + stats.queries >= stats.repeats + stats.pendings);
+}
+
+/* Timers expire, now and then early. */
+static void
+expire(const struct fanin_handler *handler)
+{
+	ctx.now_ns += TIMEOUT_NS / 4;
+	while (fanin_timer_fifo_count(timers) > TIMERS / 2 ||
+	       (!fanin_timer_fifo_is_empty(timers) &&
+		fanin_timer_fifo_first(timers)->due_ns <= ctx.now_ns)) {
+		const struct fanin_timer timer = *fanin_timer_fifo_first(timers);
+
+		timers->head++;
+		REQUIRE(timer.job == job.id && timer.epoch == ctx.epoch && timer.index < SLOTS);
+		REQUIRE(handler->expired(&ctx, slots[timer.index], timer.index, timer.block));
+		flush();
+	}
 }
 
 /* Do the headers fit what some host's contributions to some job look like? */
@@ -289,8 +370,10 @@ take_frame(const struct fanin_handler *handler, const uint8_t *data, size_t len)
 		const struct fanin_headers *headers = (const void *)(copy + 1);
 
 		REQUIRE(FANIN_PAYLOAD_OFFSET + fanin_wire_payload_len(headers) <= len);
-		if (is_handler_s(&headers->fanin))
+		if (is_handler_s(&headers->fanin)) {
 			handle(handler, headers);
+			expire(handler);
+		}
 	}
 	if (len >= FANIN_ETH_LEN + FANIN_IP_LEN)
 		route_frame((void *)(copy + 1), len, reason);
@@ -311,6 +394,14 @@ run(const struct fanin_handler *handler, const uint8_t *data, size_t size)
 		memset(slots[i], 0, len);
 	}
 	memset(&stats, 0, sizeof(stats));
+	memset(common, 0, sizeof(common));
+	shape = handler->shape;
+	timers->head = timers->tail = 0;
+	ctx.state = NULL;
+	if (handler->state_size != NULL) {
+		ctx.state = calloc(1, handler->state_size(&job));
+		REQUIRE(ctx.state != NULL);
+	}
 	while (size >= 2) {
 		size_t len = data[0] | (size_t)data[1] << 8;
 
@@ -325,6 +416,12 @@ run(const struct fanin_handler *handler, const uint8_t *data, size_t size)
 	for (uint32_t i = 0; has_slots && i < SLOTS; i++)
 		handler->slot_release(&ctx, slots[i]);
 	flush();
+	if (handler->state_release != NULL)
+		handler->state_release(&job, ctx.state);
+	/* Nothing is in use any more. */
+	for (size_t i = 0; i < sizeof(common); i++)
+		REQUIRE(common[i] == 0);
+	free(ctx.state);
 	for (uint32_t i = 0; has_slots && i < SLOTS; i++)
 		free(slots[i]);
 	while (ctx.n_stock != 0)
@@ -332,16 +429,32 @@ run(const struct fanin_handler *handler, const uint8_t *data, size_t size)
 	REQUIRE(fake_pool_in_use(&pool) == 0);
 }
 
+static void
+init(void)
+{
+	const struct fanin_flow flow = { .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT };
+
+	fake_pool_init(&pool, POOL);
+	fanin_job_params_hosts(&job, N_CHILDREN);
+	job.payload_bytes = FAKE_PAYLOAD_MAX;
+	fanin_wire_encode_l4(&job.parent_headers, &flow, job.payload_bytes);
+	fanin_wire_encode_l4(&job.result_headers, &flow, job.payload_bytes);
+	ctx.drain = drain;
+	job.slots = (struct fanin_slots){ .by_index = slots, .mask = SLOTS - 1, .common = common };
+	timers = calloc(1, sizeof(*timers) + TIMERS * sizeof(timers->timers[0]));
+	REQUIRE(timers != NULL);
+	timers->timeout_ns = TIMEOUT_NS;
+	timers->earliest_ns = &earliest_ns;
+	timers->most = TIMERS - 1;
+	timers->mask = TIMERS - 1;
+	ctx.timers = timers;
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	if (pool.mbufs == NULL) {
-		fake_pool_init(&pool, POOL);
-		fanin_job_params_hosts(&job, N_CHILDREN);
-		job.payload_bytes = FAKE_PAYLOAD_MAX;
-		ctx.drain = drain;
-		job.slots = (struct fanin_slots){ .by_index = slots, .mask = SLOTS - 1 };
-	}
+	if (pool.mbufs == NULL)
+		init();
 	for (const struct fanin_handler *handler = fanin_handler_first(); handler != NULL;
 	     handler = handler->next) {
 		job.in_order = handler->in_order;
@@ -352,6 +465,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		job.wide = false;
 		job.has_parent = true;
 		run(handler, data, size);
+		job.parent_is_server = handler->shape == FANIN_SHAPE_SERVER;
+		if (job.parent_is_server)
+			run(handler, data, size);
+		job.parent_is_server = false;
 		job.has_parent = false;
 	}
 	return 0;

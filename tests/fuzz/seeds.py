@@ -10,7 +10,7 @@ import pathlib
 import struct
 
 (CONTRIBUTION, RESULT, ANSWER, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK, KNOWN, QUERY, PROBE,
- PROBE_ACK, MULTICAST, DELIVERY, SPARSE, SPARSE_RESULT, SPARSE_KNOWN) = range(1, 18)
+ PROBE_ACK, MULTICAST, DELIVERY, SPARSE, SPARSE_RESULT, SPARSE_KNOWN, PARTIAL, GACK, REPEAT, FLUSH, ASK) = range(1, 23)
 DTYPES = range(1, 13)
 I32, F16, BF16, F32 = 3, 9, 10, 11
 FORMATS = dict(zip(DTYPES, "bhiqBHIQe fd"))
@@ -18,7 +18,7 @@ OPS = range(1, 12)
 SUM, PROD, MIN, MAX, BXOR, AVG = 1, 2, 3, 4, 10, 11
 OPAQUE = 128
 COPY = 64
-RETRANSMIT, EMPTY = 1, 4
+RETRANSMIT, DIRECT, EMPTY, CE, AECN = 1, 2, 4, 16, 32
 
 
 def checksum(header):
@@ -28,8 +28,8 @@ def checksum(header):
     return ~total & 0xFFFF
 
 
-def frame(kind, payload=b"", rank=0, block=0, dtype=0, op=0, count=0, flags=0, members=0, number=0, root=0):
-    fanin = struct.pack("<BBHIIHHIBBHHBBIQQI2x", 2, kind, flags, 1, 1, rank, 1, block, dtype, op, count, root, 0, 0, 0, 1,
+def frame(kind, payload=b"", rank=0, block=0, dtype=0, op=0, count=0, flags=0, members=0, number=0, root=0, progress=0):
+    fanin = struct.pack("<BBHIIHHIBBHHBBIQQI2x", 2, kind, flags, 1, 1, rank, 1, block, dtype, op, count, root, 0, 0, progress, 1,
                         members, number)
     udp_len = 8 + len(fanin) + len(payload)
     ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + udp_len, 0, 0x4000, 64, 17, 0, b"\x0a\x4d\0\1", b"\x0a\x4d\0\xfe")
@@ -156,6 +156,35 @@ seeds["shards-known"] = [shard(0, 0, {7: 1}, 0, 0, kind=SPARSE_KNOWN), shard(1, 
                          shard(0, 1, {5: 1}, 2, 3, kind=SPARSE_KNOWN), shard(0, 2, {5: 1}, whole=1, kind=SPARSE_KNOWN), *sparse_block(2)]
 # Full bitmaps: tables of three children become arrays.
 seeds["shards-dense"] = [bitmap(rank, 0, [2 ** 64 - 1] * 3, 192 * n, n, n + 1 if n == 4 else 0, span=960) for n in range(5) for rank in range(3)]
+
+
+def part(rank, block, members, flags=0, progress=0, values=(1, 2, 3)):
+    """What a leaf makes of a contribution, and a host of one that a server asked for."""
+    return frame(PARTIAL, struct.pack("<%di" % len(values), *values), rank, block, I32, SUM, len(values), flags, members, progress=progress)
+
+
+def gradient(rank, block, progress=0, flags=0):
+    return frame(CONTRIBUTION, struct.pack("<3i", 1, 2, 3), rank, block, I32, SUM, 3, flags, progress=progress)
+
+
+def of_server(kind, block, **fields):
+    return frame(kind, block=block, **fields)
+
+
+def repeated(block, child=1):
+    return frame(REPEAT, struct.pack("<3i", 6, 6, 6), 0, block, I32, SUM, 3, CE, 0x40 | child)
+
+
+# Windows of 2 blocks and 4 slots: 8 is in the place of 0.
+seeds["gradients"] = [f for n in range(9) for f in [*[gradient(rank, n, n, CE if rank == 1 else 0) for rank in range(3)], gradient(2, n, n, RETRANSMIT),
+                                                    *([result(n)] if n % 3 else [repeated(n)])]]
+seeds["split"] = [gradient(0, 0), of_server(FLUSH, 0), gradient(1, 0), gradient(1, 0), gradient(1, 0, flags=RETRANSMIT), part(2, 0, 4, DIRECT),
+                  of_server(FLUSH, 1), gradient(0, 1), query(1, 1, True), result(0), gradient(0, 0), gradient(0, 2, 1), gradient(0, 2, 1, RETRANSMIT),
+                  gradient(1, 2, 1, EMPTY), gradient(2, 4, 4), gradient(1, 5, 4), gradient(0, 8, 8), query(0, 8, True), result(8), result(4)]
+seeds["sets"] = [part(0, 0, 1), part(1, 0, 2), part(1, 0, 3), part(1, 0, 0), part(2, 0, 8), part(2, 0, 4), part(0, 1, 1, RETRANSMIT | CE), part(0, 9, 1, progress=1),
+                 result(1, kind=KNOWN)]
+seeds["server"] = [of_server(ASK, 0, members=5), of_server(ASK, 0, members=8), of_server(GACK, 0, count=1, members=77), of_server(GACK, 0, count=9),
+                   repeated(0), repeated(0, 40), answer(0, 1, 2), gradient(0, 1), gradient(1, 1), gradient(2, 1), of_server(FLUSH, 1), of_server(FLUSH, 1)]
 seeds["routed"] = [routed(), routed(fragment=100), routed(17, options=bytes(8)), routed(ttl=1), routed(ttl=0),
                    routed(data=b"", padding=bytes(26)), routed(source=b"\xe0\0\0\1"), routed(data=b"\0\7\0")]
 # The complex product, then an unregistered code and elements of another size.

@@ -35,6 +35,9 @@ make_spec(uint16_t n)
 		.n_members = n,
 		.has_parent = true,
 		.parent = { .port = SERVER_PORT, .ip_be = host_ip_be(SERVER_PORT), .is_server = true },
+		/* The clock is the machine's, which may stand still for a while. */
+		.n_parameters = 1,
+		.parameters = { { "expire_us", 60000000 } },
 	};
 
 	for (uint16_t i = 0; i < n; i++) {
@@ -110,6 +113,7 @@ START_TEST(what_it_can_not_do_is_refused_by_name)
 	/* And not those of handlers that make results themselves. */
 	spec = make_spec(HOSTS);
 	spec.handler = "single";
+	spec.n_parameters = 0;
 	expect_refused(&spec, "a server as the parent of a job of \"single\"");
 	spec = make_spec(HOSTS);
 	spec.n_parameters = 1;
@@ -559,6 +563,73 @@ START_TEST(leaf_s_gradients_are_acknowledged_to_the_leaf)
 }
 END_TEST
 
+/* A packet of the parent to the job's group. */
+static void
+put_to_group(uint8_t *frame, size_t len)
+{
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+
+	memcpy(headers->eth.dst, job->params.result_headers.eth.dst, 6);
+	headers->ip.dst_be = job->group_be;
+	headers->ip.checksum_be = 0;
+	headers->ip.checksum_be = fanin_ip_checksum(&headers->ip);
+	ring_switch_put(&sw, SERVER_PORT, frame, len);
+}
+
+/* This switch has the ranks 0 to 2 of 5. Its parent is the aggregating switch, which the test plays. */
+START_TEST(leaf_passes_on_in_both_directions)
+{
+	struct job_spec spec = make_spec(HOSTS);
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	const struct fanin_join_ack_body *ack;
+	uint32_t epoch;
+	size_t len;
+
+	open_switch(1);
+	spec.parent.is_server = false;
+	spec.n_ranks = 5;
+	ck_assert_msg(create(&spec, &job) == 0, "%s", error);
+	epoch = start_run(10, 5);
+	/* What the parent has said of its slots and parameters is not the leaf's. */
+	ack = join_again(1, 10, 5);
+	ck_assert_uint_eq(ack->slots, POOL_SLOTS);
+	ck_assert_uint_eq(ack->sharing, 1);
+	ck_assert_uint_eq(ack->parameters[FANIN_PA_ATP_CONGESTION], 5);
+
+	len = host_contribution(&sw, job, 1, epoch, 4, false, frame);
+	ring_switch_put(&sw, 1, frame, len);
+	expect_upward(FANIN_TYPE_PARTIAL, 2, 4);
+	expect_silence();
+	/* The parent's answer to this switch alone. */
+	len = server_packet(FANIN_TYPE_GACK, SERVER_EPOCH, NULL, 0, frame);
+	headers->fanin.block = 4;
+	headers->fanin.count = 1;
+	headers->fanin.members = 4711;
+	ring_switch_put(&sw, SERVER_PORT, frame, len);
+	take_at(1, FANIN_TYPE_GACK);
+	ck_assert_uint_eq(got->fanin.epoch, epoch);
+	ck_assert_uint_eq(got->fanin.members, 4711);
+	ck_assert_uint_eq(got->fanin.count, 1);
+	expect_silence();
+	/* What it passes on goes to the group: two of these are for ranks behind this switch. */
+	len = server_packet(FANIN_TYPE_ASK, SERVER_EPOCH, NULL, 0, frame);
+	headers->fanin.block = 4;
+	headers->fanin.members = 0x15;
+	put_to_group(frame, len);
+	take_at(0, FANIN_TYPE_ASK);
+	ck_assert_uint_eq(got->fanin.members, 5);
+	take_at(2, FANIN_TYPE_ASK);
+	expect_silence();
+	/* A packet of an earlier run of the parent's. */
+	len = server_packet(FANIN_TYPE_GACK, SERVER_EPOCH - 1, NULL, 0, frame);
+	ring_switch_put(&sw, SERVER_PORT, frame, len);
+	expect_silence();
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_EPOCH), 1);
+	ring_switch_close(&sw);
+}
+END_TEST
+
 Suite *
 suite_pa_atp_jobs(void)
 {
@@ -577,6 +648,7 @@ suite_pa_atp_jobs(void)
 	tcase_add_test(tcase, run_that_ends_leaves_nothing);
 	tcase_add_test(tcase, job_that_goes_leaves_the_others_counts_right);
 	tcase_add_test(tcase, leaf_s_gradients_are_acknowledged_to_the_leaf);
+	tcase_add_test(tcase, leaf_passes_on_in_both_directions);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
