@@ -737,6 +737,22 @@ START_TEST(a_gradient_without_gack_is_sent_again_after_a_timeout_and_later_each_
 }
 END_TEST
 
+/* In a queue of one's own round trips are all the same, until one packet more waits in it. */
+START_TEST(a_round_trip_that_is_a_little_longer_is_no_loss)
+{
+	host_open(STRAW);
+	host_post(1);
+	for (uint32_t block = 0; block < 60; block++) {
+		host_pass(block < 50 ? 5 * MS : 6 * MS);
+		gack(block);
+		result(block);
+		host_post(1);
+	}
+	ck_assert_uint_eq(stats()->retransmits, 0);
+	host_close();
+}
+END_TEST
+
 /* A link that is away for a moment must not bring the whole window again. */
 START_TEST(while_nothing_comes_back_only_the_oldest_gradient_is_sent_again)
 {
@@ -1416,6 +1432,7 @@ suite_pa_atp_host(void)
 	tcase_add_test(loss, a_lost_gack_alone_makes_the_host_send_nothing);
 	tcase_add_test(loss,
 		       a_gradient_without_gack_is_sent_again_after_a_timeout_and_later_each_time);
+	tcase_add_test(loss, a_round_trip_that_is_a_little_longer_is_no_loss);
 	tcase_add_test(loss, while_nothing_comes_back_only_the_oldest_gradient_is_sent_again);
 	tcase_add_test(loss, a_gap_of_three_results_brings_exactly_one_query);
 	tcase_add_loop_test(loss, a_gap_is_asked_for_once_there_is_room, 0, 2);
