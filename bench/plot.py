@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Draws a benchmark's rows: plot.py FILE.json OUT.svg or OUT.png, the file being what ./dev bench ... --json printed.
 
-Every field of the rows that ends in "gbps" becomes a line over the size of message or payload, one for each value of --by.
+Every field of the rows that ends in "gbps" becomes a line over the size of message or payload, one for each value of --by. Of
+`./dev bench stragglers` each part becomes a panel: the time of an iteration over load or memory, and throughput over time.
 """
 
 import argparse
 import json
 import sys
 from pathlib import Path
+
+import plot_stragglers
 
 X_FIELDS = {"bytes": "message", "payload_bytes": "payload", "payload": "payload"}
 Y_SUFFIX = "gbps"
@@ -76,7 +79,11 @@ def main():
     parser.add_argument("--by", default="peer", metavar="FIELD", help="one line for each of its values (default: peer)")
     options = parser.parse_args()
     try:
-        draw(json.loads(options.file.read_text(encoding="utf-8")), options.by, options.out)
+        document = json.loads(options.file.read_text(encoding="utf-8"))
+        if document.get("benchmark") == "stragglers":
+            plot_stragglers.draw(document, options.out)
+        else:
+            draw(document, options.by, options.out)
     except (OSError, ValueError, KeyError, PlotError) as error:
         print(f"plot.py: {options.file}: {error}", file=sys.stderr)
         return 1

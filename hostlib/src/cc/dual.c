@@ -146,12 +146,9 @@ fanin_dual_decrease(double alpha, double p, double p_max)
 double
 fanin_dual_progress(const struct fanin_dual_sample *sample, uint32_t n_ranks, double p_max)
 {
-	/*
-	 * Sums of progress are less than 2^31, so they are right modulo 2^32 although block numbers
-	 * wrap. The sum is of last blocks, while `aacked` is a first one: hence + 1 for each rank.
-	 */
+	/* Sums of progress are less than 2^31, so they are right modulo 2^32 although block numbers wrap. */
 	const int32_t own = (int32_t)(sample->gacked - sample->aacked);
-	const int32_t all = (int32_t)((uint32_t)sample->sum + n_ranks - n_ranks * sample->aacked);
+	const int32_t all = (int32_t)((uint32_t)sample->sum - n_ranks * sample->aacked);
 
 	if (all <= 0)
 		return 1;
@@ -188,6 +185,28 @@ cwd_set(struct fanin_dual *dual, double cwd)
 	dual->cwd = bounded(cwd, 1, dual->settings.limit);
 }
 
+/* What was sent before a cut met the queue that it is to shorten: its marks and losses are answered. */
+static void
+cut_note(struct fanin_dual *dual, uint32_t next)
+{
+	dual->cut = true;
+	dual->cut_end = next;
+}
+
+static void
+cwd_on_mark(struct fanin_dual *dual, const struct fanin_dual_sample *sample)
+{
+	const double p = dual->type->progress ? dual->p : 0;
+
+	dual->slow_start = false;
+	if (dual->cut && (int32_t)(sample->block - dual->cut_end) < 0)
+		return;
+	cwd_set(dual,
+		dual->cwd * (1 - fanin_dual_decrease(dual->alpha, p, dual->settings.p_max) / 2));
+	cut_note(dual, sample->next);
+	dual->cuts++;
+}
+
 /* An acknowledgment by what clocks CWD. first: first block without one. */
 static void
 cwd_on_ack(struct fanin_dual *dual, const struct fanin_dual_sample *sample, uint32_t first)
@@ -195,27 +214,20 @@ cwd_on_ack(struct fanin_dual *dual, const struct fanin_dual_sample *sample, uint
 	const bool ended = round_count(&dual->cwd_round, sample, sample->ce);
 	const bool marked = dual->cwd_round.marks > 0;
 
-	if (dual->recovering && (int32_t)(first - dual->recovery_end) >= 0)
-		dual->recovering = false;
+	if (dual->cut && (int32_t)(first - dual->cut_end) > 0)
+		dual->cut = false;
+	if (dual->lost && (int32_t)(first - dual->loss_end) > 0)
+		dual->lost = false;
 	if (sample->ce)
-		dual->slow_start = false;
-	if (dual->slow_start && dual->limited)
+		cwd_on_mark(dual, sample);
+	else if (dual->slow_start && dual->limited)
 		cwd_set(dual, dual->cwd + 1);
 	if (!ended)
 		return;
 	dual->alpha = round_end(&dual->cwd_round, sample, dual->alpha, dual->settings.f);
 	dual->rounds++;
-	/* A loss has halved the window already. */
-	if (marked && !dual->lost_in_round) {
-		const double p = dual->type->progress ? dual->p : 0;
-
-		cwd_set(dual,
-			dual->cwd *
-				(1 - fanin_dual_decrease(dual->alpha, p, dual->settings.p_max) / 2));
-		dual->cuts++;
-	} else if (!marked && !dual->lost_in_round && !dual->slow_start && dual->limited) {
+	if (!marked && !dual->lost_in_round && !dual->slow_start && dual->limited)
 		cwd_set(dual, dual->cwd + 1);
-	}
 	dual->limited = false;
 	dual->lost_in_round = false;
 }
@@ -253,11 +265,11 @@ fanin_dual_on_aack(struct fanin_dual *dual, const struct fanin_dual_sample *samp
 void
 fanin_dual_on_loss(struct fanin_dual *dual, uint32_t block, uint32_t next)
 {
-	/* Whatever was sent with the larger window may be lost; that is answered once. */
-	if (!dual->type->ecn || (dual->recovering && (int32_t)(block - dual->recovery_end) < 0))
+	if (!dual->type->ecn || (dual->lost && (int32_t)(block - dual->loss_end) < 0))
 		return;
-	dual->recovering = true;
-	dual->recovery_end = next;
+	dual->lost = true;
+	dual->loss_end = next;
+	cut_note(dual, next);
 	dual->slow_start = false;
 	dual->lost_in_round = true;
 	dual->losses++;

@@ -68,9 +68,11 @@ struct fanin_dual {
 	double p;     /* progress degree, 0 to p_max; 1: as far as the average */
 	bool slow_start;
 	bool limited; /* CWD held a block back in this round trip */
-	bool recovering;
 	bool lost_in_round;
-	uint32_t recovery_end; /* losses of blocks before this one have been answered */
+	bool cut;  /* marks of blocks before cut_end have been answered, */
+	bool lost; /* and losses of blocks before loss_end */
+	uint32_t cut_end;
+	uint32_t loss_end;
 	struct fanin_dual_round cwd_round;
 	struct fanin_dual_round awd_round;
 	uint64_t rounds; /* round trips of CWD so far */
@@ -86,7 +88,7 @@ struct fanin_dual_sample {
 	uint32_t aacked; /* first block without AACK, this one counted */
 	bool ce;         /* the path marked the gradient (GACK), or one of the block's (AACK) */
 	bool aecn;       /* of an AACK: aggregators are nearly used up */
-	/* Of a GACK: sum over all ranks of the block number of the last gradient. */
+	/* Of a GACK: sum over all ranks of the number of the last block that the rank has sent, plus 1. */
 	uint64_t sum;
 };
 

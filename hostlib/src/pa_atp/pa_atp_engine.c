@@ -112,9 +112,14 @@ lane_acknowledge(struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 		pa->in_flight--;
 	/* Of a block that was sent twice it is unknown which copy this is; time that the caller was away is not the network's. */
 	if (lane->transmissions == 1 && own->direct_ns == 0 &&
-	    lane->sent_ns >= engine->loop.resumed_ns)
+	    lane->sent_ns >= engine->loop.resumed_ns) {
 		fanin_rtt_sample(&engine->rtt, engine->loop.now_ns - lane->sent_ns);
-	if (fanin_block_before(pa->gacked_order, lane->order))
+		pa->gack_doublings = 0;
+	}
+	/* A GACK that comes so soon after the second copy is the first one's, and overtook nothing. */
+	if (fanin_block_before(pa->gacked_order, lane->order) &&
+	    (lane->transmissions == 1 ||
+	     engine->loop.now_ns - lane->sent_ns >= engine->rtt.smoothed_ns / 2))
 		pa->gacked_order = lane->order;
 	gacked_advance(pa);
 	/* Of what was sent before that one, all without GACK may be due now: see pa_atp_timer.c. */
@@ -146,8 +151,7 @@ receive_gack(struct fanin_pa_atp *pa, const struct fanin_hdr *hdr, uint32_t bloc
 	sample = sample_make(pa, block, ce);
 	if (hdr->members > pa->sum)
 		pa->sum = hdr->members;
-	/* The switch adds up the blocks after the last ones. */
-	sample.sum = pa->sum - engine->config.size;
+	sample.sum = pa->sum;
 	fanin_dual_on_gack(&pa->dual, &sample);
 }
 

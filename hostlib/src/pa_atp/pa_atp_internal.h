@@ -11,6 +11,8 @@
 
 /* Later results, or GACKs, that show a block's to be lost rather than late (RFC 9002, section 6.1.1). */
 #define FANIN_PA_ATP_GAP 3
+/* Of the time that a GACK may take. */
+#define FANIN_PA_ATP_MOST_DOUBLINGS 8
 
 /* Of the block that a lane has last sent. */
 struct fanin_pa_atp_lane {
@@ -33,9 +35,11 @@ struct fanin_pa_atp {
 	uint32_t gacked_order; /* latest transmission with a GACK, as lanes count them */
 	uint64_t sum;          /* the largest of the run's GACKs: they may overtake each other */
 	uint64_t gack_ns;      /* time of the last GACK; 0: none yet */
-	uint64_t probe_ns;     /* no probe of the switch before this time */
-	uint32_t lacked;       /* block that the server last said to lack of this rank */
-	bool is_lacked;        /* there is one in this run */
+	uint32_t gack_doublings; /* of the time that a GACK may take, since one measured a round trip */
+	uint64_t doubled_ns;     /* when that was last doubled */
+	uint64_t probe_ns;       /* no probe of the switch before this time */
+	uint32_t lacked;         /* block that the server last said to lack of this rank */
+	bool is_lacked;          /* there is one in this run */
 	struct fanin_pa_atp_stats stats;
 };
 

@@ -58,7 +58,11 @@ is_overtaken(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 	return fanin_block_before(lane->order, pa->gacked_order);
 }
 
-/* Without GACK: the interval doubles with each transmission. */
+/*
+ * Returns how long a GACK may take. In a queue of one's own round trips hardly vary, but each packet more makes them longer: a
+ * round trip more is always allowed for. While no block that was sent once has a GACK, nothing is known of longer round trips, and
+ * the time doubles (RFC 6298, section 5; Karn's algorithm).
+ */
 static uint64_t
 gack_wait_ns(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 {
@@ -67,11 +71,32 @@ gack_wait_ns(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 					  ? fanin_engine_query_wait_ns(engine)
 					  : later(fanin_engine_query_wait_ns(engine), PATIENCE_NS);
 	const uint64_t most_ns = later(repeat_most_ns(engine), least_ns);
+	const uint64_t smoothed_ns = engine->rtt.smoothed_ns;
+	const uint64_t slack_ns = smoothed_ns > FANIN_RTO_MIN_NS ? smoothed_ns : FANIN_RTO_MIN_NS;
 	uint64_t wait_ns = least_ns;
+	unsigned int doublings = pa->gack_doublings;
 
-	for (unsigned int n = 1; n < lane->transmissions && wait_ns < most_ns; n++)
+	if (smoothed_ns != 0 && wait_ns < smoothed_ns + slack_ns)
+		wait_ns = smoothed_ns + slack_ns;
+	/* What was overtaken by the latest copy of another block is more likely lost than late. */
+	if (doublings != 0 && is_overtaken(pa, lane))
+		doublings--;
+	if (lane->transmissions > doublings + 1)
+		doublings = lane->transmissions - 1u;
+	for (; doublings != 0 && wait_ns < most_ns; doublings--)
 		wait_ns *= 2;
 	return earlier(wait_ns, most_ns);
+}
+
+/* A GACK took too long. What is found at about the same time is one reason. */
+static void
+gack_wait_double(struct fanin_pa_atp *pa, uint64_t wait_ns)
+{
+	if (pa->engine.loop.now_ns < pa->doubled_ns + wait_ns)
+		return;
+	pa->doubled_ns = pa->engine.loop.now_ns;
+	if (pa->gack_doublings < FANIN_PA_ATP_MOST_DOUBLINGS)
+		pa->gack_doublings++;
 }
 
 static void
@@ -149,7 +174,8 @@ gack_check(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 {
 	struct fanin_engine *engine = &pa->engine;
 	struct fanin_pa_atp_lane *own = fanin_pa_atp_lane(pa, lane->block);
-	const uint64_t due_ns = later(own->direct_ns, lane->sent_ns) + gack_wait_ns(pa, lane);
+	const uint64_t wait_ns = gack_wait_ns(pa, lane);
+	const uint64_t due_ns = later(own->direct_ns, lane->sent_ns) + wait_ns;
 
 	if (own->gacked || lane->role != FANIN_LANE_DENSE ||
 	    (lane->block != pa->gacked && !is_overtaken(pa, lane)))
@@ -161,6 +187,7 @@ gack_check(struct fanin_pa_atp *pa, struct fanin_lane *lane)
 	own->disturbed = true;
 	engine->stats.retransmits++;
 	loss_note(pa, lane->block);
+	gack_wait_double(pa, wait_ns);
 	return engine->loop.now_ns + gack_wait_ns(pa, lane);
 }
 
