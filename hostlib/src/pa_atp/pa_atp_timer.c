@@ -67,17 +67,17 @@ static uint64_t
 gack_wait_ns(const struct fanin_pa_atp *pa, const struct fanin_lane *lane)
 {
 	const struct fanin_engine *engine = &pa->engine;
+	const uint64_t least_ns = is_overtaken(pa, lane)
+					  ? fanin_engine_query_wait_ns(engine)
+					  : later(fanin_engine_query_wait_ns(engine), PATIENCE_NS);
+	const uint64_t most_ns = later(repeat_most_ns(engine), least_ns);
 	const uint64_t smoothed_ns = engine->rtt.smoothed_ns;
 	const uint64_t slack_ns = smoothed_ns > FANIN_RTO_MIN_NS ? smoothed_ns : FANIN_RTO_MIN_NS;
-	uint64_t wait_ns = fanin_engine_query_wait_ns(engine);
+	uint64_t wait_ns = least_ns;
 	unsigned int doublings = pa->gack_doublings;
-	uint64_t most_ns;
 
 	if (smoothed_ns != 0 && wait_ns < smoothed_ns + slack_ns)
 		wait_ns = smoothed_ns + slack_ns;
-	if (!is_overtaken(pa, lane))
-		wait_ns = later(wait_ns, PATIENCE_NS);
-	most_ns = later(repeat_most_ns(engine), wait_ns);
 	/* What was overtaken by the latest copy of another block is more likely lost than late. */
 	if (doublings != 0 && is_overtaken(pa, lane))
 		doublings--;
@@ -161,9 +161,6 @@ fanin_pa_atp_gap_check(struct fanin_pa_atp *pa)
 		/* Whatever it waited for before, its result is there, and lost. */
 		if (lane->block == pa->gap_end && lane->state == FANIN_LANE_SENT) {
 			lane->ask_wait_ns = 0;
-			/* Without room for a query it is due until there is some. */
-			lane->asked = true;
-			lane->ask_ns = engine->loop.now_ns;
 			fanin_loop_wake_by(&engine->loop, lane_ask(engine, lane));
 		}
 	}
@@ -330,12 +327,6 @@ fanin_pa_atp_answer(struct fanin_engine *engine, struct fanin_answer_ranks *rank
 	pa->lacked = engine->oldest;
 	if (!pa->is_lacked)
 		return;
-	/*
-	 * Nor is it known to be for others as long as this rank's is not there: if large packets do not pass, the server lacks all, and ranks that
-	 * took each other for late would wait for ever.
-	 */
-	if (fanin_ranks_is_empty(&ranks->ended) && fanin_ranks_is_empty(&ranks->silent))
-		ranks->missing = (struct fanin_ranks){ 0 };
 	fanin_ranks_subtract(&ranks->missing, &own);
 	/* The next query is not put off. */
 	engine->ask_wait_ns = earlier(engine->ask_wait_ns, repeat_most_ns(engine));
