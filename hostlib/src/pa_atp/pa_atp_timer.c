@@ -161,6 +161,9 @@ fanin_pa_atp_gap_check(struct fanin_pa_atp *pa)
 		/* Whatever it waited for before, its result is there, and lost. */
 		if (lane->block == pa->gap_end && lane->state == FANIN_LANE_SENT) {
 			lane->ask_wait_ns = 0;
+			/* Without room for a query it is due until there is some. */
+			lane->asked = true;
+			lane->ask_ns = engine->loop.now_ns;
 			fanin_loop_wake_by(&engine->loop, lane_ask(engine, lane));
 		}
 	}
@@ -327,6 +330,12 @@ fanin_pa_atp_answer(struct fanin_engine *engine, struct fanin_answer_ranks *rank
 	pa->lacked = engine->oldest;
 	if (!pa->is_lacked)
 		return;
+	/*
+	 * Nor is it known to be for others as long as this rank's is not there: if large packets do not pass, the server lacks all, and ranks that
+	 * took each other for late would wait for ever.
+	 */
+	if (fanin_ranks_is_empty(&ranks->ended) && fanin_ranks_is_empty(&ranks->silent))
+		ranks->missing = (struct fanin_ranks){ 0 };
 	fanin_ranks_subtract(&ranks->missing, &own);
 	/* The next query is not put off. */
 	engine->ask_wait_ns = earlier(engine->ask_wait_ns, repeat_most_ns(engine));
