@@ -58,8 +58,8 @@ struct job_parent {
 	bool asked; /* a JOIN with the nonce was sent: the parent may count this switch as joined */
 	uint16_t refusal;    /* enum fanin_reason: why the last JOIN was refused */
 	uint32_t unanswered; /* JOINs since the parent answered one */
-	uint32_t slots;   /* there, as it told last; atomic, as the next */
-	uint32_t sharing; /* how many jobs share them */
+	uint32_t slots;      /* there, as it told last; atomic, as the next */
+	uint32_t sharing;    /* how many jobs share them */
 };
 
 struct job_worker_stats {
