@@ -133,7 +133,9 @@ check_ranks(const struct fanin_handler *handler, struct job_spec *spec, char *er
 			 fanin_ranks_lowest(&left), spec->n_ranks);
 		return -EINVAL;
 	}
-	if (spec->has_parent && !spec->parent.is_server && complete && spec->n_members > 1) {
+	/* Of jobs with a server the aggregating switch is the one nearest to it, wherever the ranks are. */
+	if (spec->has_parent && handler->shape != FANIN_SHAPE_SERVER && complete &&
+	    spec->n_members > 1) {
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "all %u ranks are behind this switch, but it has a parent: expected fewer, or no parent",
 			 spec->n_ranks);

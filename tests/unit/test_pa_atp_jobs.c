@@ -147,14 +147,14 @@ START_TEST(window_may_be_larger_than_the_pool)
 }
 END_TEST
 
-/* A leaf has some of the ranks, and a switch as its parent. */
+/* A leaf has some of the ranks, or all of them, and a switch as its parent. */
 START_TEST(leaf_needs_no_server_of_its_own)
 {
 	struct job_spec spec = make_spec(2);
 
 	open_switch(1);
 	spec.parent.is_server = false;
-	spec.n_ranks = 5;
+	spec.n_ranks = _i == 0 ? 5 : 2;
 	ck_assert_msg(create(&spec, &job) == 0, "%s", error);
 	ck_assert(!job->params.parent_is_server);
 	ring_switch_close(&sw);
@@ -638,7 +638,7 @@ suite_pa_atp_jobs(void)
 
 	tcase_add_test(tcase, what_it_can_not_do_is_refused_by_name);
 	tcase_add_test(tcase, window_may_be_larger_than_the_pool);
-	tcase_add_test(tcase, leaf_needs_no_server_of_its_own);
+	tcase_add_loop_test(tcase, leaf_needs_no_server_of_its_own, 0, 2);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("runs");
 	tcase_add_loop_test(tcase, blocks_go_to_the_server_and_results_to_the_hosts, 1, 3);
