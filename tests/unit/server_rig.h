@@ -20,7 +20,7 @@
 
 struct server_rig_sent {
 	struct fanin_hdr hdr;
-	uint8_t payload[SERVER_RIG_MOST];
+	uint8_t payload[SERVER_RIG_MOST] __attribute__((aligned(8)));
 	uint32_t payload_len;
 	uint32_t dst_ip_be;
 	uint16_t dst_port;
