@@ -71,7 +71,7 @@ unsigned int dumbbell_close(struct dumbbell *dumbbell);
 /* The far switch's port that leads to a server. */
 uint16_t dumbbell_server_port(const struct dumbbell *dumbbell, uint16_t server);
 
-/* What a path has carried towards the far side. */
+/* Traffic of a path towards the far side, so far. */
 struct rig_traffic dumbbell_path_traffic(const struct dumbbell *dumbbell, uint16_t path);
 
 #endif

@@ -73,7 +73,7 @@ void straggler_job_begin(struct straggler_job *job);
 /* True at its end, also if that is an error. */
 bool straggler_job_is_done(const struct straggler_job *job);
 
-/* What a rank tells of itself. */
+/* Counters and windows of a rank. */
 void straggler_job_report(const struct straggler_job *job, uint16_t rank,
 			  struct fanin_report *report);
 

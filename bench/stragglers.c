@@ -81,7 +81,7 @@ static struct bench_options options = {
 	.other_flows = 0,
 };
 
-/* What is looked at in each bin of the trace. */
+/* Values of one bin of the trace. */
 struct bin {
 	uint64_t sent[DUMBBELL_MAX_WORKERS]; /* bytes, since the beginning */
 	uint64_t results[MAX_JOBS];          /* blocks that the slowest rank has */
@@ -187,7 +187,7 @@ jobs_open(void)
 			.eta_percent = options.eta_percent,
 			.bdp = options.bdp,
 			.iterations = options.iterations,
-			/* Of the paper's figure 8: 7 and 3 MB. */
+			/* Jobs A and B of the paper's figure 8 have 7 and 3 MB. */
 			.bytes = options.scenario != SCENARIO_TIMELINE ? options.bytes
 				 : j == 0                              ? 7000000
 								       : 3000000,

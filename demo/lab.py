@@ -286,6 +286,8 @@ class Lab:
     laboratories of one process apart.
     """
 
+    switch_launcher = ()  # a command that starts the switch, without the switch's own
+
     def __init__(self, hosts=4, transport="af_xdp", mtu=None, config=None, keep_logs=False, name=None):
         if os.geteuid() != 0:
             raise LabError("network namespaces need root: run this with sudo")
@@ -456,7 +458,7 @@ class Lab:
         path = self.directory / "switch.json"
         path.write_text(json.dumps(self.config(), indent=2) + "\n")
         self.switch = self._spawn(self.switch_namespace, "switch",
-                                  [program("fanin-switch", self.build), "--config", str(path)])
+                                  [*self.switch_launcher, program("fanin-switch", self.build), "--config", str(path)])
         wait_until(self._switch_answers, timeout, "the switch's control socket")
         return self.switch
 

@@ -84,9 +84,6 @@ enum fanin_shape {
 	FANIN_SHAPE_SERVER, /* as TREE, but the parent of the topmost switch is a server, which makes the results */
 };
 
-/* Ranks of a job of the shape SERVER at most: sets of contributors are one word. */
-#define FANIN_SERVER_RANKS_MAX 64
-
 /* Which packets are a job's? */
 enum fanin_admission {
 	FANIN_ADMIT_MEMBERS, /* contributions and answers of its children, in a run that they have joined, and what its parent sends */

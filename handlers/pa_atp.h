@@ -41,7 +41,7 @@ enum pa_atp_phase {
 	PA_ATP_SENT,    /* the complete sum went to the server, whose result is awaited */
 };
 
-/* What jobs enter in job->slots.common. All atomic. */
+/* Counters of a pool of aggregators, in job->slots.common: of all its jobs together. All atomic. */
 struct pa_atp_common {
 	uint32_t used;       /* slots in MERGING or SENT */
 	uint32_t overflowed; /* gradients of unfinished blocks that found their slot taken */
@@ -50,7 +50,7 @@ struct pa_atp_common {
 static_assert(sizeof(struct pa_atp_common) <= FANIN_SLOTS_COMMON,
 	      "room for what jobs have in common");
 
-/* What is remembered of a block, by its number modulo 2W. All atomic; who has entered the block's slot: rw, others: ro but for what is said. */
+/* A block's record, by its number modulo 2W. All atomic; whoever has entered the block's slot: rw, others: ro unless stated. */
 struct pa_atp_block {
 	uint32_t begun;    /* the block */
 	uint32_t finished; /* the last one of this place that has a result */
@@ -71,7 +71,7 @@ struct pa_atp_state {
 	uint32_t pressure;      /* more has been in use than the threshold since the last result */
 	uint64_t round_trip_ns; /* from a sum to its result, smoothed; 0: not known */
 	uint64_t sum;           /* of `sent` */
-	uint64_t sent[FANIN_PA_ATP_MOST_RANKS]; /* by rank: the last block of which a gradient came, plus 1; 0: none came. Does not wrap around */
+	uint64_t sent[FANIN_SERVER_RANKS_MAX]; /* by rank: the last block of which a gradient came, plus 1; 0: none came. Does not wrap around */
 	struct pa_atp_block blocks[];
 };
 
@@ -206,7 +206,7 @@ void pa_atp_finish_slot(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 void pa_atp_expire(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint32_t index,
 		   uint32_t block);
 
-/* What a frame that goes up says. */
+/* The header fields of a frame to the parent. */
 struct pa_atp_upward {
 	enum fanin_type type;
 	uint16_t flags;

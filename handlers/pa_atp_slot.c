@@ -301,7 +301,7 @@ take_in_block(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 	return FANIN_VERDICT_HELD;
 }
 
-/* What a server has asked for, and sums of several ranks, which no leaf makes: it goes there, and what has merged goes first. */
+/* DIRECT packets, and sums of several ranks, which no leaf makes: they go to the server, behind what has merged. */
 static enum fanin_verdict
 pass_directly(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot,
 	      const struct pa_atp_gradient *gradient, struct pa_atp_block *entry)

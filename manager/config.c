@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "control/args.h"
+#include "control/settings.h"
 #include "manager/group.h"
 #include "metrics/metrics.h"
 
@@ -26,67 +27,17 @@ resolve(const char *file, const char *path, char *resolved)
 }
 
 static int
-read_tls(const json_t *root, struct control_tcp *tcp, struct control_error *error)
-{
-	static const char *const known[] = { "certificate", "key", "ca", NULL };
-	const json_t *tls = json_object_get(root, "tls");
-	bool present;
-
-	if (tls == NULL)
-		return 0;
-	if (!json_is_object(tls)) {
-		control_fail(error, "invalid", "tls: expected an object");
-		return -EINVAL;
-	}
-	if (args_check_known_at("tls", tls, known, error) != 0 ||
-	    args_string_at("tls", tls, "certificate", 255, &tcp->certificate, NULL, error) != 0 ||
-	    args_string_at("tls", tls, "key", 255, &tcp->key, NULL, error) != 0 ||
-	    args_string_at("tls", tls, "ca", 255, &tcp->ca, &present, error) != 0)
-		return -EINVAL;
-	return 0;
-}
-
-static int
-read_metrics(const json_t *root, struct manager_config *config, struct control_error *error)
-{
-	static const char *const known[] = { "listen", NULL };
-	const json_t *metrics = json_object_get(root, "metrics");
-	struct address address;
-	bool present;
-
-	if (metrics == NULL)
-		return 0;
-	if (!json_is_object(metrics)) {
-		control_fail(error, "invalid", "metrics: expected an object");
-		return -EINVAL;
-	}
-	if (args_check_known_at("metrics", metrics, known, error) != 0 ||
-	    args_string_at("metrics", metrics, "listen", 63, &config->metrics_listen, &present,
-			   error) != 0)
-		return -EINVAL;
-	if (!present || metrics_address(config->metrics_listen, &address) == 0)
-		return 0;
-	control_fail(error, "invalid",
-		     "metrics.listen: found \"%s\", expected an IP address and a TCP port like \"127.0.0.1:9465\" or \"[::1]:9465\"",
-		     config->metrics_listen);
-	return -EINVAL;
-}
-
-static int
 read_limits(const json_t *root, struct manager_config *config, struct control_error *error)
 {
 	static const char *const known[] = { "connections", "jobs", NULL };
-	const json_t *limits = json_object_get(root, "limits");
+	const json_t *limits;
 	bool present;
 
+	if (settings_object("limits", root, "limits", known, &limits, error) != 0)
+		return -EINVAL;
 	if (limits == NULL)
 		return 0;
-	if (!json_is_object(limits)) {
-		control_fail(error, "invalid", "limits: expected an object");
-		return -EINVAL;
-	}
-	if (args_check_known_at("limits", limits, known, error) != 0 ||
-	    args_integer_at("limits", limits, "connections", 4, 65536, &config->max_connections,
+	if (args_integer_at("limits", limits, "connections", 4, 65536, &config->max_connections,
 			    &present, error) != 0 ||
 	    args_integer_at("limits", limits, "jobs", 1, 65535, &config->max_jobs, &present,
 			    error) != 0)
@@ -139,9 +90,9 @@ read_root(const char *path, const json_t *root, struct manager_config *config,
 	    args_string_at("", root, "listen", 63, &config->tcp.listen, &present, error) != 0 ||
 	    args_string_at("", root, "token_file", 255, &config->tcp.token_file, &present, error) !=
 		    0 ||
-	    read_tls(root, &config->tcp, error) != 0 ||
+	    settings_tls("tls", root, &config->tcp, error) != 0 ||
 	    args_string_at("", root, "socket", 107, &config->socket, &present, error) != 0 ||
-	    read_metrics(root, config, error) != 0 ||
+	    metrics_listen_read(root, "9465", &config->metrics_listen, error) != 0 ||
 	    args_string_at("", root, "database", 255, &database, &present, error) != 0 ||
 	    args_string_at("", root, "topology", 255, &topology, NULL, error) != 0 ||
 	    args_integer_at("", root, "heartbeat_ms", 10, 60000, &config->heartbeat_ms, &present,
@@ -155,17 +106,17 @@ read_root(const char *path, const json_t *root, struct manager_config *config,
 	    args_integer_at("", root, "trees", 1, GROUP_MAX_TREES, &config->trees, &present,
 			    error) != 0 ||
 	    read_words(root, config, error) != 0 || read_limits(root, config, error) != 0)
-		return topology_fail_at(path, error);
+		return settings_fail_at(path, error);
 	if (config->dead_after_ms < 2 * config->heartbeat_ms) {
 		control_fail(error, "invalid",
 			     "dead_after_ms: found %" JSON_INTEGER_FORMAT
 			     ", expected at least twice heartbeat_ms",
 			     (json_int_t)config->dead_after_ms);
-		return topology_fail_at(path, error);
+		return settings_fail_at(path, error);
 	}
 	if (control_tcp_check(&config->tcp, message) != 0) {
 		control_fail(error, "invalid", "%s", message);
-		return topology_fail_at(path, error);
+		return settings_fail_at(path, error);
 	}
 	resolve(path, database, config->database);
 	resolve(path, topology, topology_path);
@@ -188,7 +139,7 @@ manager_config_load(const char *path, struct manager_config *config, struct cont
 	};
 	int ret;
 
-	read.root = topology_load_json(path, error);
+	read.root = settings_load(path, error);
 	if (read.root == NULL)
 		return -EINVAL;
 	ret = read_root(path, read.root, &read, error);

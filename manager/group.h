@@ -23,8 +23,7 @@
 #define GROUP_KEY_LEN (GROUP_NAME_LEN + 8)
 #define GROUP_MAX_TREES 8
 #define GROUP_MAX_RANKS TREE_MAX_RANKS
-#define GROUP_RING_RANKS 64   /* of a ring at most */
-#define GROUP_SERVER_RANKS 64 /* of a job with a server */
+#define GROUP_RING_RANKS 64 /* of a ring at most */
 #define GROUP_ENDPOINT_LEN 64
 #define GROUP_HANDLER_LEN 32
 #define GROUP_NO_RANK (-1)

@@ -563,10 +563,10 @@ plan_check_shape(const struct manager *manager, struct group *group, struct cont
 		(void)handlers_find_shape(manager, group, &ignored);
 	if (!group_has_server(group))
 		return 0;
-	if (group->size > GROUP_SERVER_RANKS) {
+	if (group->size > FANIN_SERVER_RANKS_MAX) {
 		control_fail(error, "invalid",
 			     "the handler \"%s\" has a parameter server: found %u ranks, expected at most %u",
-			     group->handler, group->size, GROUP_SERVER_RANKS);
+			     group->handler, group->size, FANIN_SERVER_RANKS_MAX);
 		return -EINVAL;
 	}
 	if (group->reproducible)

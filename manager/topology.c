@@ -12,54 +12,11 @@
 
 #include "control/address.h"
 #include "control/args.h"
+#include "control/settings.h"
 #include "control/text.h"
 #include "manager/tree.h"
 
-#define LONGEST_FILE ((size_t)4 << 20)
 #define PATH_LEN 64 /* of a place in the file */
-
-int
-topology_fail_at(const char *source, struct control_error *error)
-{
-	char message[CONTROL_MESSAGE_LEN];
-
-	memcpy(message, error->message, sizeof(message));
-	snprintf(error->message, sizeof(error->message), "%.120s: %.380s", source, message);
-	text_make_printable(error->message);
-	return -EINVAL;
-}
-
-json_t *
-topology_load_json(const char *path, struct control_error *error)
-{
-	FILE *file = fopen(path, "re");
-	json_error_t json_error;
-	json_t *root;
-	char *text;
-	size_t len;
-
-	if (file == NULL)
-		return control_fail(error, "not_found", "%s: cannot open: %s", path, strerror(errno));
-	text = malloc(LONGEST_FILE);
-	len = text == NULL ? 0 : fread(text, 1, LONGEST_FILE, file);
-	if (text == NULL || ferror(file) || len == LONGEST_FILE) {
-		control_fail(error, "invalid", "%s: cannot read: %s", path,
-			     len == LONGEST_FILE ? "longer than 4 MiB" : strerror(errno));
-		free(text);
-		fclose(file);
-		return NULL;
-	}
-	fclose(file);
-	root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &json_error);
-	free(text);
-	if (root == NULL)
-		return control_fail(error, "invalid", "%s: line %d, column %d: %s", path,
-				    json_error.line, json_error.column, json_error.text);
-	if (json_is_object(root))
-		return root;
-	json_decref(root);
-	return control_fail(error, "invalid", "%s: found an array, expected an object", path);
-}
 
 uint16_t
 topology_switch_find(const struct topology *topology, const char *name)
@@ -423,13 +380,13 @@ topology_read(json_t *root, const char *source, struct topology *topology, struc
 
 failed:
 	topology_free(&read);
-	return topology_fail_at(source, error);
+	return settings_fail_at(source, error);
 }
 
 int
 topology_load(const char *path, struct topology *topology, struct control_error *error)
 {
-	json_t *root = topology_load_json(path, error);
+	json_t *root = settings_load(path, error);
 	int ret = root == NULL ? -EINVAL : topology_read(root, path, topology, error);
 
 	json_decref(root);

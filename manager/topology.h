@@ -123,13 +123,4 @@ topology_host_first(const struct topology_host *link)
 /* The link at which a host has an address, or NULL if no one listed it. */
 const struct topology_host *topology_host_find(const struct topology *topology, uint32_t ip_be);
 
-/*
- * Reads a JSON file of at most 4 MiB, in which no key is given twice. Returns a new reference to the object, or NULL with *error
- * filled.
- */
-json_t *topology_load_json(const char *path, struct control_error *error);
-
-/* Puts "SOURCE: " before an error's message. Always returns -EINVAL. */
-int topology_fail_at(const char *source, struct control_error *error);
-
 #endif

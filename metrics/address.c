@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "control/args.h"
 #include "control/listener.h"
+#include "control/settings.h"
 #include "metrics/metrics.h"
 
 int
@@ -18,6 +20,29 @@ metrics_address(const char *text, struct address *address)
 		return -EINVAL;
 	*address = parsed;
 	return 0;
+}
+
+int
+metrics_listen_read(const json_t *root, const char *port, const char **listen,
+		    struct control_error *error)
+{
+	static const char *const known[] = { "listen", NULL };
+	const json_t *metrics;
+	struct address address;
+	bool present;
+
+	if (settings_object("metrics", root, "metrics", known, &metrics, error) != 0)
+		return -EINVAL;
+	if (metrics == NULL)
+		return 0;
+	if (args_string_at("metrics", metrics, "listen", 63, listen, &present, error) != 0)
+		return -EINVAL;
+	if (!present || metrics_address(*listen, &address) == 0)
+		return 0;
+	control_fail(error, "invalid",
+		     "metrics.listen: found \"%s\", expected an IP address and a TCP port like \"127.0.0.1:%s\" or \"[::1]:%s\"",
+		     *listen, port, port);
+	return -EINVAL;
 }
 
 int

@@ -13,6 +13,7 @@
 #include <jansson.h>
 
 #include "control/address.h"
+#include "control/control.h"
 
 #define METRICS_ERROR_LEN 512
 #define METRICS_MAX_LABELS 6
@@ -55,6 +56,14 @@ char *metrics_render(const struct metrics_family *families, const json_t *values
 
 /* Reads an IP address and a TCP port: "127.0.0.1:9464", "[::1]:9464". Returns 0 with *address set, or -EINVAL. */
 int metrics_address(const char *text, struct address *address);
+
+/*
+ * Reads "metrics", an object with the address to listen at, of a daemon's configuration.
+ *
+ * port: of the example in messages. listen: set to the address, the configuration's, if it is there. Returns 0, or -EINVAL with *error filled.
+ */
+int metrics_listen_read(const json_t *root, const char *port, const char **listen,
+			struct control_error *error);
 
 /*
  * Checks that metrics_server_open could listen on an address of this machine, whether or not a server does already. listen: as of that;

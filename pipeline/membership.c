@@ -27,19 +27,15 @@ is_of_child(const struct job *job, const struct fanin_hdr *hdr)
 static void
 describe_slots(const struct job *job, struct fanin_join_ack_body *ack)
 {
-	const bool is_leaf = job->handler->shape == FANIN_SHAPE_SERVER &&
-			     !job->params.parent_is_server;
-
 	memcpy(ack->parameters, job->params.parameters, sizeof(ack->parameters));
 	/* A leaf keeps nothing: the slots are those of the aggregating switch. */
-	if (is_leaf) {
+	if (job->handler->shape == FANIN_SHAPE_SERVER && !job->params.parent_is_server) {
 		ack->slots = __atomic_load_n(&job->parent.slots, __ATOMIC_RELAXED);
 		ack->sharing = __atomic_load_n(&job->parent.sharing, __ATOMIC_RELAXED);
+	} else if (job->pool != NULL) {
+		ack->slots = job->pool->mask + 1;
+		ack->sharing = __atomic_load_n(&job->pool->n_jobs, __ATOMIC_RELAXED);
 	}
-	if (is_leaf || job->pool == NULL)
-		return;
-	ack->slots = job->pool->mask + 1;
-	ack->sharing = __atomic_load_n(&job->pool->n_jobs, __ATOMIC_RELAXED);
 }
 
 static void

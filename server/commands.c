@@ -2,22 +2,13 @@
 /* See commands.h. Those that concern jobs are in commands_jobs.c. */
 #include "server/commands.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "control/args.h"
+#include "control/clock.h"
+#include "control/process.h"
 #include "handlers/kernels/kernels.h"
-
-uint64_t
-server_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 void
 server_stats(const struct daemon *daemon, struct fanin_server_stats *stats)
@@ -85,7 +76,7 @@ json_limits(const struct fanin_server_stats *stats)
 			 "memory_bytes", (json_int_t)stats->memory_limit_bytes, "job_bytes",
 			 (json_int_t)stats->job_memory_bytes, "payload_bytes",
 			 (json_int_t)fanin_payload_for_mtu(stats->mtu, false), "ranks",
-			 (json_int_t)FANIN_PA_ATP_MOST_RANKS);
+			 (json_int_t)FANIN_SERVER_RANKS_MAX);
 }
 
 static json_t *
@@ -105,7 +96,7 @@ command_version(void *user, const json_t *args, struct control_error *error)
 			 json_sprintf("0x%016lx", (unsigned long)stats.instance), "limits",
 			 json_limits(&stats), "handlers", list_handlers(), "operations",
 			 list_operations(), "pid", (int)getpid(), "uptime_s",
-			 (json_int_t)((server_now_ns() - daemon->start_ns) / 1000000000u));
+			 (json_int_t)((clock_ns() - daemon->start_ns) / 1000000000u));
 }
 
 /* What a manager asks often. */
@@ -162,22 +153,6 @@ command_routes_list(void *user, const json_t *args, struct control_error *error)
 	return args_check_known(args, error) != 0 ? NULL : json_pack("{s:[]}", "routes");
 }
 
-static uint64_t
-resident_bytes(void)
-{
-	FILE *file = fopen("/proc/self/status", "re");
-	unsigned long kilobytes = 0;
-	char line[256];
-
-	while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-		if (sscanf(line, "VmRSS: %lu kB", &kilobytes) == 1)
-			break;
-	}
-	if (file != NULL)
-		fclose(file);
-	return (uint64_t)kilobytes * 1024;
-}
-
 static json_t *
 nonzero_drops(const fanin_server *server)
 {
@@ -201,13 +176,13 @@ command_stats(void *user, const json_t *args, struct control_error *error)
 		return NULL;
 	server_stats(daemon, &stats);
 	return json_pack("{s:f,s:I,s:I,s:I,s:{s:I,s:I,s:I},s:o,s:o}", "uptime_s",
-			 (double)(server_now_ns() - daemon->start_ns) / 1e9, "rounds",
+			 (double)(clock_ns() - daemon->start_ns) / 1e9, "rounds",
 			 (json_int_t)stats.rounds, "packets", (json_int_t)stats.rx_packets,
 			 "receive_buffer_bytes", (json_int_t)stats.receive_buffer_bytes, "memory",
-			 "rss", (json_int_t)resident_bytes(), "jobs", (json_int_t)stats.memory_bytes,
-			 "limit", (json_int_t)stats.memory_limit_bytes, "drops",
-			 nonzero_drops(daemon->server), "control",
-			 control_counters_json(daemon->control));
+			 "rss", (json_int_t)process_status_bytes("VmRSS: %lu kB"), "jobs",
+			 (json_int_t)stats.memory_bytes, "limit",
+			 (json_int_t)stats.memory_limit_bytes, "drops", nonzero_drops(daemon->server),
+			 "control", control_counters_json(daemon->control));
 }
 
 json_t *

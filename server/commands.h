@@ -79,7 +79,4 @@ json_t *server_metrics_values(void *user);
 /* commands.c: what the server is now. */
 void server_stats(const struct daemon *daemon, struct fanin_server_stats *stats);
 
-/* Nanoseconds of the monotonic clock. */
-uint64_t server_now_ns(void);
-
 #endif

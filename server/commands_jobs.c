@@ -288,7 +288,7 @@ read_ranks(const json_t *member, int64_t *size, struct control_error *error)
 		const json_t *item = json_array_get(list, i);
 
 		if (!json_is_integer(item) || json_integer_value(item) < 0 ||
-		    json_integer_value(item) >= FANIN_PA_ATP_MOST_RANKS)
+		    json_integer_value(item) >= FANIN_SERVER_RANKS_MAX)
 			break;
 		ranks |= UINT64_C(1) << json_integer_value(item);
 	}
@@ -298,9 +298,8 @@ read_ranks(const json_t *member, int64_t *size, struct control_error *error)
 	    ranks == fanin_ranks_all_word((unsigned int)*size, 0))
 		return 0;
 	control_fail(error, "invalid",
-		     "%s.ranks: expected a list of all ranks of the job, 0 to %" PRId64
-		     ", each once, and no \"rank\" beside it: the switch below a server has all ranks behind it",
-		     where, *size - 1);
+		     "%s.ranks: expected a list of all ranks of the job, from 0 on, each once, and no \"rank\" beside it: the switch below a server has all ranks behind it",
+		     where);
 	return -EINVAL;
 }
 
@@ -362,11 +361,11 @@ read_job(const struct daemon *daemon, const json_t *args, struct job_request *re
 	    check_unsupported(args, error) != 0 ||
 	    read_parameters(args, opts->parameters, error) != 0)
 		return -EINVAL;
-	if (size > FANIN_PA_ATP_MOST_RANKS) {
+	if (size > FANIN_SERVER_RANKS_MAX) {
 		control_fail(error, "unsupported",
 			     "args.size: found %" PRId64
 			     ", expected at most %d ranks in a job with a server",
-			     size, FANIN_PA_ATP_MOST_RANKS);
+			     size, FANIN_SERVER_RANKS_MAX);
 		return -EINVAL;
 	}
 	if (read_member(daemon, args, &request->record.switch_ip_be, &size, error) != 0)

@@ -4,48 +4,22 @@
  * asked, 1 failure, 2 wrong usage or configuration.
  */
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "control/clock.h"
 #include "control/log.h"
 #include "control/notify.h"
 #include "control/options.h"
+#include "control/wake.h"
 #include "server/commands.h"
 
 #define HOUSEKEEP_MS 1000
 /* Rounds with packets before control connections are looked at. */
 #define MOST_ROUNDS 64
-
-/* One descriptor that is readable if one of these is, of which some may be -1. Returns it or -errno. */
-static int
-wake_fd_open(const int *fds, size_t n)
-{
-	struct epoll_event event = { .events = EPOLLIN };
-	int fd = epoll_create1(EPOLL_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	for (size_t i = 0; i < n; i++) {
-		if (fds[i] >= 0 && epoll_ctl(fd, EPOLL_CTL_ADD, fds[i], &event) != 0) {
-			close(fd);
-			return -EIO;
-		}
-	}
-	return fd;
-}
-
-static bool
-is_readable(int fd)
-{
-	struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
-
-	return poll(&poll_fd, 1, 0) == 1;
-}
 
 /* Takes packets for a while. Returns how many came last, or -EIO. */
 static int
@@ -78,7 +52,7 @@ serve_until_signal(struct daemon *daemon, struct metrics_server *metrics, int si
 	notify_service("READY=1");
 	while (ret >= 0) {
 		ret = control_serve(daemon->control, wake_fd, more || n > 0 ? 0 : HOUSEKEEP_MS);
-		if (ret < 0 || is_readable(signal_fd))
+		if (ret < 0 || wake_is_readable(signal_fd))
 			break;
 		n = serve_packets(daemon);
 		if (n < 0)
@@ -135,7 +109,7 @@ close_control:
 static int
 run(const struct server_config *config)
 {
-	struct daemon daemon = { .config = config, .start_ns = server_now_ns() };
+	struct daemon daemon = { .config = config, .start_ns = clock_ns() };
 	const struct fanin_server_opts opts = {
 		.sz = sizeof(opts),
 		.address = config->ip,

@@ -1,27 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What memory the switch has, and what for. Main thread only. */
-#include <stdio.h>
-
+#include "control/process.h"
 #include "pipeline/job.h"
 #include "switch/commands.h"
 #include "config/config.h"
-
-/* A line of /proc/self/status that ends in kB, as bytes; 0 if there is none. */
-static uint64_t
-status_bytes(const char *format)
-{
-	FILE *file = fopen("/proc/self/status", "r");
-	unsigned long kilobytes = 0;
-	char line[256];
-
-	while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-		if (sscanf(line, format, &kilobytes) == 1)
-			break;
-	}
-	if (file != NULL)
-		fclose(file);
-	return (uint64_t)kilobytes * 1024;
-}
 
 json_t *
 json_memory(const struct daemon *daemon)
@@ -35,8 +17,9 @@ json_memory(const struct daemon *daemon)
 			packets += (uint64_t)pool->size *
 				   (pool->header_size + pool->elt_size + pool->trailer_size);
 	}
-	return json_pack("{s:I,s:I,s:I,s:I,s:I}", "rss", (json_int_t)status_bytes("VmRSS: %lu kB"),
-			 "hugepages", (json_int_t)status_bytes("HugetlbPages: %lu kB"), "packets",
+	return json_pack("{s:I,s:I,s:I,s:I,s:I}", "rss",
+			 (json_int_t)process_status_bytes("VmRSS: %lu kB"), "hugepages",
+			 (json_int_t)process_status_bytes("HugetlbPages: %lu kB"), "packets",
 			 (json_int_t)packets, "slots",
 			 (json_int_t)job_slots_bytes(daemon->pipeline->jobs), "limit",
 			 (json_int_t)daemon->config->memory_megabytes << 20);

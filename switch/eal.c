@@ -24,6 +24,11 @@
 #define EAL_MAX_ARGS (32 + 2 * CONFIG_MAX_PORTS)
 #define EAL_ARG_LEN 512
 
+#define HUGEPAGES "/sys/kernel/mm/hugepages/hugepages"
+
+/* Set for itself by a switch that starts again with normal pages. */
+#define NORMAL_PAGES "FANIN_SWITCH_NORMAL_PAGES"
+
 #define LOCK_PAUSE_MS 5u
 #define LOCK_MOST_MS 20000u
 
@@ -84,28 +89,41 @@ unlock_starts(int fd)
 		close(fd);
 }
 
-/* Free 2 MiB and 1 GiB pages, in MiB. */
+/* Returns the number in a file; 0 if there is none. */
+static unsigned long
+read_number(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	unsigned long number = 0;
+
+	if (file == NULL)
+		return 0;
+	if (fscanf(file, "%lu", &number) != 1)
+		number = 0;
+	fclose(file);
+	return number;
+}
+
+/* 2 MiB and 1 GiB pages that are free and that no process has reserved, in MiB. */
 static uint64_t
 free_hugepage_megabytes(void)
 {
 	static const struct {
-		const char *path;
+		const char *free;
+		const char *reserved;
 		unsigned int megabytes;
 	} sizes[] = {
-		{ "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", 2 },
-		{ "/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages", 1024 },
+		{ HUGEPAGES "-2048kB/free_hugepages", HUGEPAGES "-2048kB/resv_hugepages", 2 },
+		{ HUGEPAGES "-1048576kB/free_hugepages", HUGEPAGES "-1048576kB/resv_hugepages", 1024 },
 	};
 	uint64_t total = 0;
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		FILE *file = fopen(sizes[i].path, "re");
-		unsigned long pages = 0;
+		const unsigned long available = read_number(sizes[i].free);
+		const unsigned long reserved = read_number(sizes[i].reserved);
 
-		if (file == NULL)
-			continue;
-		if (fscanf(file, "%lu", &pages) == 1)
-			total += pages * sizes[i].megabytes;
-		fclose(file);
+		if (available > reserved)
+			total += (available - reserved) * sizes[i].megabytes;
 	}
 	return total;
 }
@@ -113,8 +131,11 @@ free_hugepage_megabytes(void)
 static int
 choose_memory(const struct config *config, bool *hugepages, char *error)
 {
-	uint64_t available = free_hugepage_megabytes();
+	const uint64_t available = free_hugepage_megabytes();
 
+	*hugepages = false;
+	if (getenv(NORMAL_PAGES) != NULL)
+		return 0;
 	*hugepages = config->hugepages != CONFIG_HUGEPAGES_NEVER &&
 		     available >= config->memory_megabytes;
 	if (*hugepages || config->hugepages == CONFIG_HUGEPAGES_NEVER)
@@ -220,13 +241,27 @@ remove_runtime_directory(void)
 	unlock_starts(lock);
 }
 
-/* Call it with the lock of lock_starts. */
+/*
+ * Another program has taken hugepages that were free just before. The EAL starts once in a process, so this program is loaded
+ * again, which then takes normal pages. Returns if that can't be done.
+ */
+static void
+start_again(char *const argv[])
+{
+	log_warning(
+		"hugepages that were free are taken: starting again with normal pages, which is slower");
+	if (setenv(NORMAL_PAGES, "1", 1) != 0 ||
+	    close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) != 0)
+		return;
+	execv("/proc/self/exe", argv);
+}
+
+/* Call it with the lock of lock_starts. hugepages: receives whether it took them. */
 static int
-start(const struct config *config, char *error)
+start(const struct config *config, bool *hugepages, char *error)
 {
 	struct eal_args args = { 0 };
-	bool hugepages;
-	int ret = choose_memory(config, &hugepages, error);
+	int ret = choose_memory(config, hugepages, error);
 
 	if (ret != 0)
 		return ret;
@@ -235,7 +270,7 @@ start(const struct config *config, char *error)
 	add(&args, "--file-prefix=fanin-%s", config->name);
 	add(&args, "--log-level=%s", config->log_level == LOG_LEVEL_DEBUG ? "debug" : "error");
 	/* Neither shares memory with other processes nor leaves files behind; the EAL has two ways to say so. */
-	if (hugepages) {
+	if (*hugepages) {
 		add(&args, "--in-memory");
 	} else {
 		add(&args, "--no-huge");
@@ -268,12 +303,15 @@ start(const struct config *config, char *error)
 }
 
 int
-eal_start(const struct config *config, char *error)
+eal_start(const struct config *config, char *const argv[], char *error)
 {
 	const int lock = lock_starts();
-	const int ret = start(config, error);
+	bool hugepages = false;
+	const int ret = start(config, &hugepages, error);
 
 	unlock_starts(lock);
+	if (ret == -ENOMEM && hugepages && config->hugepages == CONFIG_HUGEPAGES_AUTO)
+		start_again(argv);
 	return ret;
 }
 

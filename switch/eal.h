@@ -9,11 +9,12 @@
 
 /*
  * Initialises the EAL and probes the configured devices. With hugepages "auto", falls back to
- * normal pages and says so.
+ * normal pages and says so: at once if too few are free, and by loading this program again (execve(2)) if another one takes
+ * them in the same moment. argv: this program's, ended by NULL.
  *
  * Returns 0, or -errno with error (CONFIG_ERROR_LEN bytes) filled.
  */
-int eal_start(const struct config *config, char *error);
+int eal_start(const struct config *config, char *const argv[], char *error);
 
 /* Releases the EAL's resources; devices must be closed. */
 void eal_stop(void);

@@ -6,18 +6,17 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "control/notify.h"
 #include "control/options.h"
+#include "control/wake.h"
 #include "handlers/kernels/kernels.h"
 #include "pipeline/net/route_table.h"
 #include "switch/commands.h"
@@ -142,32 +141,6 @@ print_counters(const struct daemon *daemon)
 	}
 }
 
-/* One descriptor that is readable if one of these is, of which some may be -1. Returns it or -errno. */
-static int
-wake_fd_open(const int *fds, size_t n)
-{
-	struct epoll_event event = { .events = EPOLLIN };
-	int fd = epoll_create1(EPOLL_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	for (size_t i = 0; i < n; i++) {
-		if (fds[i] >= 0 && epoll_ctl(fd, EPOLL_CTL_ADD, fds[i], &event) != 0) {
-			close(fd);
-			return -EIO;
-		}
-	}
-	return fd;
-}
-
-static bool
-is_readable(int fd)
-{
-	struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
-
-	return poll(&poll_fd, 1, 0) == 1;
-}
-
 /* Serves until a signal asks to stop. Returns 0 or -errno. */
 static int
 serve_until_signal(struct daemon *daemon, struct control *control, struct memif_gate *gate,
@@ -192,7 +165,7 @@ serve_until_signal(struct daemon *daemon, struct control *control, struct memif_
 		notify_service("READY=1");
 	while (ret == 0) {
 		ret = control_serve(control, wake_fd, more ? 0 : HOUSEKEEP_MS);
-		if (ret == 1 && !is_readable(signal_fd))
+		if (ret == 1 && !wake_is_readable(signal_fd))
 			ret = 0;
 		if (ret == 0)
 			memif_gate_serve(gate, daemon->pipeline);
@@ -253,7 +226,7 @@ close_control:
 }
 
 static int
-run(const struct config *config, const char *source, int signal_fd)
+run(const struct config *config, const char *source, char *const argv[], int signal_fd)
 {
 	struct daemon daemon = { .config = config };
 	struct memif_gate *gate = NULL;
@@ -265,7 +238,7 @@ run(const struct config *config, const char *source, int signal_fd)
 		goto report;
 	/* DPDK's drivers make files: a memif socket that is the gate's alone. */
 	mask = umask(0077);
-	ret = eal_start(config, error);
+	ret = eal_start(config, argv, error);
 	umask(mask);
 	if (ret != 0)
 		goto close_gate;
@@ -344,7 +317,7 @@ main(int argc, char **argv)
 		log_error("signalfd: %s", strerror(errno));
 		return 1;
 	}
-	ret = run(&config, options.config_path, signal_fd);
+	ret = run(&config, options.config_path, argv, signal_fd);
 	close(signal_fd);
 	return ret == 0 ? 0 : 1;
 }

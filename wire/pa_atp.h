@@ -6,9 +6,6 @@
 #ifndef FANIN_WIRE_PA_ATP_H
 #define FANIN_WIRE_PA_ATP_H
 
-/* Ranks of a job: sets of contributors are one word. */
-#define FANIN_PA_ATP_MOST_RANKS 64
-
 /* X(ENUMERATOR, name, least, most, usual, text) */
 #define FANIN_PA_ATP_PARAMETERS(X)                                                                           \
 	X(CONGESTION, congestion, 0, 5, 5,                                                                   \

@@ -14,6 +14,8 @@
 
 #define FANIN_WIRE_MAX_RANKS 4096
 #define FANIN_RANKS_WORD_BITS 64u
+/* Of a job with a parameter server, whose packets carry sets of ranks in one word. */
+#define FANIN_SERVER_RANKS_MAX 64
 #define FANIN_RANKS_WORDS (FANIN_WIRE_MAX_RANKS / FANIN_RANKS_WORD_BITS)
 
 /* Ranks behind the last one of a job are never in a set of it. */

@@ -10,7 +10,7 @@ from case_egress import BUCKET_BYTES, QUEUE_BYTES
 from fabric import Fabric, Topology
 from lab import BUILD_DIR, inside
 from pace import without_core
-from support import KIB, case, expect, expect_equal, run, wait_until
+from support import KIB, MIB, case, expect, expect_equal, run, wait_until
 
 RATE_MBIT = 100
 ECN_BYTES = 50_000
@@ -59,7 +59,8 @@ def measure(fabric):
     wait_until(lambda: "Server listening" in server.stdout(), 60, "the iperf3 server")
     client = fabric.spawn(SENDER, ["iperf3", "--client", fabric.host_ip(RECEIVER), "--time", SECONDS + 3, "--congestion",
                                    "fanin_dctcp", "--json"], "iperf-client")
-    time.sleep(1.5)
+    before = sent_by_ports(fabric)[0][SENDER]
+    wait_until(lambda: sent_by_ports(fabric)[0][SENDER] > before + MIB, 60, "the flow to be under way")
     pids = [process.pid for process in [*fabric.switch_processes(), server, client]]
     waited = -without_core(pids)
     first = sent_by_ports(fabric)

@@ -52,11 +52,12 @@ def expect_named(lab, ranks, gone, lose, where, among=None):
         since = lose()
         reports = reports_of(lab, others)
         seconds = time.monotonic() - since
-    for report in reports:
-        error = report.get("error") or {}
+    told = [report.get("error") or {} for report in reports]
+    for report, error in zip(reports, told):
         expect_equal(error.get("code"), "timeout", f"{where}: {report}")
         missing = set(error["missing"])
-        expect(gone in missing and missing <= {gone} | set(among or ()), f"{where}: rank {gone} is gone, {error} names others")
+        expect(gone in missing and missing <= {gone} | set(among or ()),
+               f"{where}: rank {gone} is gone, {error} names others; all after {seconds:.2f} s: {told}")
     pace.expect_within(seconds, TIMEOUT_SECONDS + TIMER_SECONDS, f"{where}: that the others learn of it")
 
 
@@ -371,7 +372,9 @@ def expect_gone_is_named_in_a_ring(**options):
             if "late" in where:
                 ranks[2].popen.send_signal(signal.SIGSTOP)
                 time.sleep(TIMEOUT_SECONDS + 2)
-                expect(all(rank.running() for rank in ranks), f"{where}: a rank gave up on one that was stopped")
+                ended = [rank for rank in ranks if not rank.running()]
+                expect(not ended, f"{where}: {len(ended)} ranks gave up on one that was stopped: "
+                                  f"{[rank.stdout()[-600:] for rank in ended]}")
             expect_named(lab, ranks, 2, lambda killed="killed" in where, ranks=ranks: lose_rank(lab, ranks, 2, killed),
                          f"ring, {where}")
             ranks[2].popen.kill()

@@ -577,7 +577,9 @@ def the_tables_of_packet_types_are_up_to_date():
         make_tables(root)
         expect_equal([(root / name).read_text() for name in MADE_OF_PACKETS], before, "tables of the old rows")
         # What can't be read is told, and nothing is written.
-        for old, new, complaint in (("X(QUERY, 10, UP,", "X(QUERY, 10, SIDEWAYS,", "17 rows, of which 16"),
+        n_rows = len(re.findall(r"^\s*X\(", text, re.MULTILINE))
+        expect(n_rows >= 22, f"{n_rows} rows of packet types")
+        for old, new, complaint in (("X(QUERY, 10, UP,", "X(QUERY, 10, SIDEWAYS,", f"{n_rows} rows, of which {n_rows - 1}"),
                                     ("BODY(join)", "BODY(nothing_like_it)", "static_assert")):
             rows.write_text(text.replace(old, new))
             status, told = make_tables(root)

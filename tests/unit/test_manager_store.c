@@ -21,6 +21,7 @@
 
 #include "control/clock.h"
 #include "control/log.h"
+#include "control/settings.h"
 #include "manager/config.h"
 #include "manager/store.h"
 #include "reference/random.h"
@@ -685,7 +686,7 @@ START_TEST(the_examples_load_and_the_schemas_know_their_keys)
 
 		for (size_t k = 0; k < 2; k++) {
 			snprintf(name, sizeof(name), FANIN_SOURCE_ROOT "/configs/%s", pairs[i][k]);
-			files[k] = topology_load_json(name, &error);
+			files[k] = settings_load(name, &error);
 			ck_assert_msg(files[k] != NULL, "%s", error.message);
 		}
 		compare_keys(files[0], files[1], pairs[i][1]);

@@ -979,6 +979,53 @@ START_TEST(who_is_done_is_not_taken_for_who_is_late)
 }
 END_TEST
 
+static void
+steps_do(struct rig *rig, int n)
+{
+	for (int i = 0; i < n; i++)
+		rig_step(rig);
+}
+
+/*
+ * A rank hangs after `_i` polls of a collective before, which is not sparse. Those that are done with it wait for a partner that
+ * may not be: nobody takes a rank for late but the one that hangs.
+ */
+START_TEST(a_rank_that_hangs_in_the_collective_before_is_waited_for)
+{
+	struct collective before;
+	struct large large;
+	struct rig rig;
+
+	rig_create(&rig, 4, false);
+	large = large_make(&rig);
+	collective_make(&before, &rig, 4, FANIN_WIRE_U32, FANIN_WIRE_SUM, false);
+	for (uint16_t i = 0; i < 4; i++) {
+		collective_post(&before, &rig, i);
+		post(large.vectors, &rig, i);
+	}
+	for (int i = 0; i < _i; i++) {
+		rig.paused[2] = true;
+		steps_do(&rig, 10);
+		rig.paused[2] = false;
+		fanin_ring_poll(rig.rings[2]);
+	}
+	rig.paused[2] = true;
+	steps_do(&rig, 10);
+	/* Nobody, rank 1 only, or all are done with it. */
+	ck_assert_int_eq(before.requests[1].status == FANIN_OK, _i >= 1);
+	ck_assert_int_eq(before.requests[0].status == FANIN_OK, _i >= 2);
+	ck_assert_int_eq(before.requests[3].status == FANIN_OK, _i >= 2);
+	expect_waiting(large.vectors, &rig, 2, 3 * TIMEOUT_NS);
+	rig.paused[2] = false;
+	run(large.vectors, &rig);
+	expect_ok(large.vectors, &rig);
+	collective_expect_ok(&before, &rig);
+	collective_free(&before, &rig);
+	large_free(&large);
+	rig_destroy(&rig);
+}
+END_TEST
+
 /* Rank 1 has given its vector away, and waits for what the others exchange for longer than the timeout. */
 START_TEST(rounds_of_others_may_take_longer_than_the_timeout)
 {
@@ -1544,6 +1591,7 @@ suite_sparse_ring(void)
 	tcase_add_loop_test(failures, a_rank_that_hangs_is_waited_for, 0, N_ROLES);
 	tcase_add_loop_test(failures, a_rank_that_has_not_posted_is_waited_for, 0, N_ROLES);
 	tcase_add_test(failures, who_is_done_is_not_taken_for_who_is_late);
+	tcase_add_loop_test(failures, a_rank_that_hangs_in_the_collective_before_is_waited_for, 0, 3);
 	tcase_add_test(failures, rounds_of_others_may_take_longer_than_the_timeout);
 	tcase_add_test(failures, the_wait_for_a_late_rank_may_have_a_limit);
 	tcase_add_loop_test(failures, a_machine_that_does_not_answer_is_named, 0, 2);

@@ -45,10 +45,10 @@ pa_atp_open(const struct fanin_protocol_config *config, void **engine, struct fa
 	struct fanin_pa_atp_config own;
 	int status;
 
-	if (config->size > FANIN_PA_ATP_MOST_RANKS)
+	if (config->size > FANIN_SERVER_RANKS_MAX)
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
 				       "the job has %u ranks, jobs of the handler pa-atp have %u at most",
-				       config->size, FANIN_PA_ATP_MOST_RANKS);
+				       config->size, FANIN_SERVER_RANKS_MAX);
 	if (config->wide)
 		return fanin_error_set(
 			error, FANIN_ERR_UNSUPPORTED,

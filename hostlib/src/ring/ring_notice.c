@@ -24,13 +24,21 @@ static uint64_t
 silent_ranks(const struct fanin_ring *ring)
 {
 	const uint64_t limit_ns = ring->config.timeout_ns / 2;
-	uint64_t since_ns = ring->heard_ns > ring->received_ns ? ring->heard_ns : ring->received_ns;
+	const uint64_t since_ns = ring->heard_ns > ring->received_ns ? ring->heard_ns
+								     : ring->received_ns;
+	uint64_t silent;
 
 	if (ring->requests.first == NULL)
 		return 0;
-	/* It waits for a partner, not for its neighbour. */
-	if (fanin_ring_is_doubling(ring))
-		return fanin_ring_doubling_missing(ring);
+	if (fanin_ring_is_doubling(ring)) {
+		/*
+		 * It waits for a partner, not for its neighbour. But the partner may be in the collective before, which is not
+		 * sparse, and wait for ranks behind the neighbour: nobody else tells it.
+		 */
+		silent = fanin_ring_doubling_missing(ring);
+		if (silent != 0 || ring->now_ns - ring->doubling.moved_ns < limit_ns)
+			return silent;
+	}
 	if (ring->now_ns - since_ns >= limit_ns)
 		return UINT64_C(1) << fanin_ring_next_rank(ring);
 	/* What the next rank says of others is as recent as its notice. */

@@ -236,7 +236,8 @@ rx_batch(struct fanin_server *server)
 		server->rx_messages[i].msg_hdr.msg_controllen = sizeof(server->rx[i].control.bytes);
 	}
 	n = recvmmsg(server->socket_fd, server->rx_messages, RX_BATCH, MSG_DONTWAIT, NULL);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	/* Without memory for a moment the kernel still has the packets. */
+	if (n < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOMEM || errno == ENOBUFS))
 		return 0;
 	if (n < 0)
 		return fanin_error_set(&server->error, FANIN_ERR_SYSTEM, "the socket failed: %s",

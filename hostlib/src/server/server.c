@@ -88,11 +88,11 @@ check_spec(const struct fanin_server_core *core, const struct fanin_server_spec 
 		return fanin_error_set(error, FANIN_ERR_INVALID, "job %u exists already", spec->id);
 	if (spec->n_ranks == 0)
 		return fanin_error_set(error, FANIN_ERR_INVALID, "found no ranks, expected 1 to %u",
-				       FANIN_SERVER_MOST_RANKS);
-	if (spec->n_ranks > FANIN_SERVER_MOST_RANKS)
+				       FANIN_SERVER_RANKS_MAX);
+	if (spec->n_ranks > FANIN_SERVER_RANKS_MAX)
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
 				       "found %u ranks, expected at most %u in a job with a server",
-				       spec->n_ranks, FANIN_SERVER_MOST_RANKS);
+				       spec->n_ranks, FANIN_SERVER_RANKS_MAX);
 	if (spec->slots < 2 || spec->slots > FANIN_SERVER_MOST_SLOTS ||
 	    (spec->slots & (spec->slots - 1)) != 0)
 		return fanin_error_set(error, FANIN_ERR_INVALID,

@@ -17,7 +17,6 @@
 #include "hostlib/src/base/error.h"
 #include "wire/wire.h"
 
-#define FANIN_SERVER_MOST_RANKS 64u /* of a job: sets of contributors are one word */
 #define FANIN_SERVER_MOST_SLOTS (2u * FANIN_WIRE_MAX_WINDOW)
 #define FANIN_SERVER_FLUSH_BLOCKS                                                                  \
 	64u /* the oldest ones without a result, for which FLUSHes are sent */

@@ -201,6 +201,21 @@ reason_of_absence(const struct fanin_engine *engine, const struct fanin_ranks *m
 							  : ", which is late";
 }
 
+/* Why nothing comes from the switch, or from above it. missing: the ranks that are known to be missing; NULL: none are. */
+static void
+silence_explain(const struct fanin_engine *engine, const char *missing, char *detail, size_t len)
+{
+	if (engine->config.rules != NULL && engine->config.rules->explain(engine, detail, len))
+		return;
+	if (missing != NULL)
+		snprintf(detail, len,
+			 "the switch, or one above it, does not answer any more; block %u waited for %s (of %u)",
+			 engine->oldest, missing, engine->config.size);
+	else
+		snprintf(detail, len, "the switch does not answer (block %u was sent %u times)",
+			 engine->oldest, fanin_engine_lane(engine, engine->oldest)->transmissions);
+}
+
 /* Fails with "no result for 5.0 s: ..." and all that is known about why. */
 static void
 engine_time_out(struct fanin_engine *engine)
@@ -250,17 +265,8 @@ engine_time_out(struct fanin_engine *engine)
 		snprintf(detail, sizeof(detail),
 			 "the switch has sent the result of block %u, and it never came: do packets of this size pass?",
 			 engine->oldest);
-	else if (engine->config.rules != NULL &&
-		 engine->config.rules->explain(engine, detail, sizeof(detail)))
-		;
-	else if (is_known)
-		snprintf(detail, sizeof(detail),
-			 "the switch, or one above it, does not answer any more; block %u waited for %s (of %u)",
-			 engine->oldest, ranks, engine->config.size);
 	else
-		snprintf(detail, sizeof(detail),
-			 "the switch does not answer (block %u was sent %u times)", engine->oldest,
-			 lane->transmissions);
+		silence_explain(engine, is_known ? ranks : NULL, detail, sizeof(detail));
 
 	fanin_error_set(&engine->loop.error, 0, "no result for %.1f s: %s%s%s%s",
 			(double)silent_ns / 1e9, detail, link, has_hint ? "; " : "",

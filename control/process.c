@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See process.h. */
+#include "control/process.h"
+
+#include <stdio.h>
+
+uint64_t
+process_status_bytes(const char *format)
+{
+	FILE *file = fopen("/proc/self/status", "re");
+	unsigned long kilobytes = 0;
+	char line[256];
+
+	while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+		if (sscanf(line, format, &kilobytes) == 1)
+			break;
+	}
+	if (file != NULL)
+		fclose(file);
+	return (uint64_t)kilobytes * 1024;
+}
