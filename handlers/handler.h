@@ -23,6 +23,8 @@
 #include "wire/wire.h"
 
 #define FANIN_MAX_BUFFERS 8
+/* Ports of a switch: a word has a bit for each. */
+#define FANIN_MAX_PORTS 64
 /* Counters and parameters that a handler may have of its own. */
 #define FANIN_OWN_COUNTERS_MAX 16
 #define FANIN_PARAMETERS_MAX FANIN_WIRE_PARAMETERS
@@ -82,6 +84,7 @@ enum fanin_shape {
 	FANIN_SHAPE_TREE, /* contributions of all members meet on their way up a tree, and results go down */
 	FANIN_SHAPE_MULTICAST, /* packets of any member go to all others along a tree; nothing is kept */
 	FANIN_SHAPE_SERVER, /* as TREE, but the parent of the topmost switch is a server, which makes the results */
+	FANIN_SHAPE_LEADERS, /* each block has a rank that makes its result; packets find their way to it by the switches' routes */
 };
 
 /* Which packets are a job's? */
@@ -106,7 +109,7 @@ struct fanin_job_params {
 	uint16_t window;        /* W; slots of its own are 2W */
 	uint16_t payload_bytes; /* most payload per packet; a packet's mbuf has room for as much */
 	uint64_t children;      /* bitmap of all children */
-	uint64_t ports; /* bitmap of the switch's ports that lead to children or to the parent, by index */
+	uint64_t ports; /* bitmap of the switch's ports that lead to children, to the parent or, of the shape LEADERS, to other switches, by index */
 	struct fanin_slots slots;
 	struct fanin_keys keys;
 	struct fanin_headers result_headers; /* template of results: Ethernet, IPv4 and UDP to the group, of full payload */
@@ -122,6 +125,8 @@ struct fanin_job_params {
 	struct fanin_headers parent_headers; /* template of contributions to the parent, likewise of full payload */
 	bool authenticate; /* packets have tags (wire/tag.h), which handlers do not see */
 	uint64_t parameters[FANIN_PARAMETERS_MAX]; /* in the order of the handler's `parameters`, each within its bounds */
+	uint64_t links; /* of `ports` those that lead to other switches; of jobs of the shape LEADERS */
+	uint64_t port_ranks[FANIN_MAX_PORTS]; /* the ranks behind each other port of `ports`, likewise */
 	struct fanin_ranks child_ranks[FANIN_WIRE_MAX_CHILDREN]; /* the ranks behind each child */
 };
 
@@ -161,7 +166,11 @@ struct fanin_emission {
 	union {
 		uint64_t children; /* bitmap of receivers; 0 with PARENT */
 		uint64_t ports;    /* PORTS: bitmap, by index in the switch */
-		bool by_backlog;   /* ROUTE */
+		struct {
+			bool by_backlog;
+			bool has_flow;
+			uint32_t flow;
+		} route; /* ROUTE */
 	};
 	enum fanin_emission_kind kind;
 	uint32_t payload_len; /* REPLY: bytes behind the Fanin header */
@@ -522,7 +531,26 @@ fanin_emit_route(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, bool by_b
 
 	emission->mbuf = mbuf;
 	emission->job = ctx->job;
-	emission->by_backlog = by_backlog;
+	emission->route.by_backlog = by_backlog;
+	emission->route.has_flow = false;
+	emission->kind = FANIN_EMIT_ROUTE;
+	fanin_emission_add(ctx);
+}
+
+/*
+ * Likewise, where packets of several senders are to meet: the usual next hop is that of `flow`, on all switches alike that have their next hops
+ * in the same order (Canary section 3.1.1).
+ */
+static inline void
+fanin_emit_route_together(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, uint32_t flow)
+{
+	struct fanin_emission *emission = &ctx->emissions[ctx->n_emissions];
+
+	emission->mbuf = mbuf;
+	emission->job = ctx->job;
+	emission->route.by_backlog = true;
+	emission->route.has_flow = true;
+	emission->route.flow = flow;
 	emission->kind = FANIN_EMIT_ROUTE;
 	fanin_emission_add(ctx);
 }

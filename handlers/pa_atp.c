@@ -7,44 +7,13 @@
 #include "handlers/pa_atp.h"
 
 #include "handlers/dense.h"
+#include "handlers/sums.h"
 
 static size_t
 pa_atp_slot_size(const struct fanin_job_params *job)
 {
 	(void)job;
 	return sizeof(struct pa_atp_slot);
-}
-
-/* Copies: the block has one gradient with data. If a host sent a second one, the first would stay as it is. */
-static void
-keep_first(void *acc, const void *in, size_t count)
-{
-	(void)acc;
-	(void)in;
-	(void)count;
-}
-
-/* The kernel for a gradient's operation. Returns NULL if the job can't do it, with *reason set. */
-static fanin_kernel_fn
-kernel_of(const struct fanin_job_params *job, const struct fanin_packet *packet,
-	  enum fanin_reason *reason)
-{
-	const struct fanin_hdr *hdr = &packet->headers->fanin;
-	fanin_kernel_fn add = keep_first;
-
-	/* Counts for an empty one, too: others bring what it leaves out. */
-	if (hdr->count * fanin_dtype_size(hdr->dtype) > job->payload_bytes) {
-		*reason = FANIN_REASON_PAYLOAD;
-		return NULL;
-	}
-	if (!fanin_op_is_copy(hdr->op))
-		add = fanin_kernel(job->isa, hdr->dtype, hdr->op);
-	/* Sums in a longer type are refused when a job is made. */
-	if (add == NULL || (job->wide && fanin_operation_widens(hdr->dtype, hdr->op))) {
-		*reason = FANIN_REASON_OPERATION;
-		return NULL;
-	}
-	return add;
 }
 
 /* A rank sends no block that is a window or more ahead of its oldest one without a result. */
@@ -88,7 +57,7 @@ gradient_up(struct fanin_handler_ctx *ctx, struct pa_atp_slot *slot, uint32_t in
 	const uint64_t below = pa_atp_child_ranks(ctx->job, packet->child);
 	const struct pa_atp_gradient gradient = {
 		.packet = packet,
-		.add = kernel_of(ctx->job, packet, reason),
+		.add = fanin_sums_kernel(ctx->job, packet, reason),
 		.members = members,
 		.rank = (unsigned int)__builtin_ctzll(members | UINT64_C(1) << 63),
 		.index = index,

@@ -63,9 +63,11 @@ send_to_ports(struct worker *worker, const struct fanin_emission *emission)
 	}
 }
 
-/* Through the fault injector, which decides before it is known where the packet goes to. */
+/*
+ * Through the fault injector, which decides before it is known where the packet goes to. One that is held goes by its own flow.
+ */
 static void
-route_faulty(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog)
+route_faulty(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog, const uint32_t *flow)
 {
 	struct rte_mbuf *copy;
 
@@ -77,7 +79,7 @@ route_faulty(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog)
 		copy = rte_pktmbuf_copy(mbuf, mbuf->pool, 0, UINT32_MAX);
 		if (copy != NULL) {
 			worker->counters.fault_duplicates++;
-			worker_route_fanin(worker, copy, by_backlog);
+			worker_route_fanin(worker, copy, by_backlog, flow);
 		}
 		break;
 	case FAULT_REORDER:
@@ -90,16 +92,18 @@ route_faulty(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog)
 	case FAULT_NONE:
 		break;
 	}
-	worker_route_fanin(worker, mbuf, by_backlog);
+	worker_route_fanin(worker, mbuf, by_backlog, flow);
 }
 
 static void __rte_noinline
 send_by_route(struct worker *worker, const struct fanin_emission *emission)
 {
+	const uint32_t *flow = emission->route.has_flow ? &emission->route.flow : NULL;
+
 	if (unlikely(worker->faults.enabled))
-		route_faulty(worker, emission->mbuf, emission->by_backlog);
+		route_faulty(worker, emission->mbuf, emission->route.by_backlog, flow);
 	else
-		worker_route_fanin(worker, emission->mbuf, emission->by_backlog);
+		worker_route_fanin(worker, emission->mbuf, emission->route.by_backlog, flow);
 }
 
 void

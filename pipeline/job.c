@@ -162,7 +162,7 @@ job_allocate(struct pipeline *pipeline, const struct job_spec *spec,
 	job->params.n_children = spec->n_members;
 	job->params.window = (uint16_t)(spec->slots / 2);
 	job->params.payload_bytes = (uint16_t)payload;
-	job->params.children = UINT64_MAX >> (FANIN_WIRE_MAX_CHILDREN - spec->n_members);
+	job->params.children = fanin_ranks_all_word(spec->n_members, 0);
 	job->params.has_parent = spec->has_parent; /* the size of slots may follow from it */
 	job->params.parent_is_server = spec->has_parent && spec->parent.is_server;
 	job->params.isa = pipeline->isa;

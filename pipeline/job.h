@@ -144,6 +144,7 @@ struct job_spec {
 		uint32_t ip_be;
 		struct fanin_ranks ranks;   /* those behind it; none: its index */
 	} members[FANIN_WIRE_MAX_CHILDREN]; /* children in the order in which they are combined */
+	uint64_t links; /* bitmap of the ports that lead to other switches, by index; of jobs of the shape LEADERS */
 	bool has_parent;
 	struct {
 		uint16_t port; /* index */

@@ -42,6 +42,8 @@ ports_mtu(const struct pipeline *pipeline, const struct job_spec *spec)
 
 	if (spec->has_parent)
 		mtu = pipeline->ports[spec->parent.port].mtu;
+	for (uint64_t left = spec->links; left != 0; left &= left - 1)
+		mtu = RTE_MIN(mtu, (uint32_t)pipeline->ports[__builtin_ctzll(left)].mtu);
 	for (uint16_t i = 0; i < spec->n_members; i++)
 		mtu = RTE_MIN(mtu, (uint32_t)pipeline->ports[spec->members[i].port].mtu);
 	return mtu;
@@ -56,7 +58,7 @@ check_members(const struct pipeline *pipeline, const struct job_spec *spec, uint
 
 	if (check_address(pipeline, spec, error) != 0)
 		return -EINVAL;
-	if (spec->n_members == 0 || spec->n_members > FANIN_WIRE_MAX_CHILDREN) {
+	if ((spec->n_members == 0 && spec->links == 0) || spec->n_members > FANIN_WIRE_MAX_CHILDREN) {
 		snprintf(error, PIPELINE_ERROR_LEN, "found %u members, expected 1 to %u",
 			 spec->n_members, FANIN_WIRE_MAX_CHILDREN);
 		return -EINVAL;
@@ -208,6 +210,48 @@ check_server(const struct fanin_handler *handler, const struct job_spec *spec, c
 	return -EINVAL;
 }
 
+/* A rank that is behind a port to other switches is behind no other one for good: members are hosts. */
+static int
+check_hosts(const struct job_spec *spec, char *error)
+{
+	for (uint16_t i = 0; i < spec->n_members; i++) {
+		if (fanin_ranks_count(&spec->members[i].ranks) <= 1 &&
+		    (spec->links >> spec->members[i].port & 1) == 0)
+			continue;
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found a switch, or a port of \"links\", as member %u: expected a host of one rank at a port of its own",
+			 i);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* Jobs whose blocks have leaders have no tree: their packets pass the ports to other switches either way. */
+static int
+check_leaders(const struct fanin_handler *handler, const struct job_spec *spec, char *error)
+{
+	if (handler->shape != FANIN_SHAPE_LEADERS) {
+		if (spec->links == 0)
+			return 0;
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found links for a job of \"%s\", which has a tree: expected none, and a parent below its root",
+			 handler->name);
+		return -EINVAL;
+	}
+	if (spec->has_parent)
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found a parent for a job of \"%s\", which has no tree: expected \"links\"", handler->name);
+	else if (spec->n_ranks > FANIN_SERVER_RANKS_MAX)
+		snprintf(error, PIPELINE_ERROR_LEN, "found size %u for a job of \"%s\", expected at most %u ranks",
+			 spec->n_ranks, handler->name, FANIN_SERVER_RANKS_MAX);
+	else if (spec->wide)
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found accumulate \"f32\" for a job of \"%s\", expected \"native\"", handler->name);
+	else
+		return check_hosts(spec, error);
+	return -EINVAL;
+}
+
 int
 job_tree_check(const struct pipeline *pipeline, const struct fanin_handler *handler,
 	       struct job_spec *spec, uint32_t *payload, char *error)
@@ -216,6 +260,8 @@ job_tree_check(const struct pipeline *pipeline, const struct fanin_handler *hand
 
 	if (ret == 0)
 		ret = check_server(handler, spec, error);
+	if (ret == 0)
+		ret = check_leaders(handler, spec, error);
 	if (ret == 0)
 		ret = check_ranks(handler, spec, error);
 	if (ret == 0)
@@ -329,10 +375,13 @@ job_children(const struct pipeline *pipeline, const struct job_spec *spec, struc
 		job->child_of_rank[member->rank] = (uint8_t)i;
 		job->child_ethdevs[i] = pipeline->ports[member->port].ethdev;
 		job->params.ports |= UINT64_C(1) << member->port;
+		job->params.port_ranks[member->port] |= spec->members[i].ranks.words[0];
 		job_child_template(pipeline, job, i);
 	}
 	job_neighbors(job, spec->n_members);
 	job->params.n_ranks = spec->n_ranks;
+	job->params.links = spec->links;
+	job->params.ports |= spec->links;
 	job->params.n_below = (uint16_t)fanin_ranks_count(&below);
 	job->params.parent_rank = (uint16_t)fanin_ranks_lowest(&below);
 }

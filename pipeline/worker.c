@@ -69,7 +69,7 @@ poll_faults(struct worker *worker)
 		if (port == FAULTS_INGRESS)
 			worker_fanin(worker, mbuf);
 		else if (port == FAULTS_ROUTE || port == FAULTS_ROUTE_BY_BACKLOG)
-			worker_route_fanin(worker, mbuf, port == FAULTS_ROUTE_BY_BACKLOG);
+			worker_route_fanin(worker, mbuf, port == FAULTS_ROUTE_BY_BACKLOG, NULL);
 		else
 			worker_send(worker, port, mbuf);
 	}

@@ -115,6 +115,7 @@ list_handlers(void)
 		[FANIN_SHAPE_TREE] = "tree",
 		[FANIN_SHAPE_MULTICAST] = "multicast",
 		[FANIN_SHAPE_SERVER] = "server",
+		[FANIN_SHAPE_LEADERS] = "leaders",
 	};
 	static const char *const admission[] = {
 		[FANIN_ADMIT_MEMBERS] = "members", [FANIN_ADMIT_KEY] = "key"

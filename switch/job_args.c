@@ -122,6 +122,9 @@ read_members(const struct pipeline *pipeline, const json_t *args, struct job_spe
 	const json_t *entry;
 	size_t index;
 
+	/* A switch between others has none. */
+	if (spec->links != 0 && json_object_get(args, "members") == NULL)
+		return 0;
 	if (args_objects(args, "members", 1, FANIN_WIRE_MAX_CHILDREN, &members, NULL, error) != 0)
 		return -EINVAL;
 	spec->n_members = (uint16_t)json_array_size(members);
@@ -135,6 +138,32 @@ read_members(const struct pipeline *pipeline, const json_t *args, struct job_spe
 	}
 	sort_members(spec);
 	return 0;
+}
+
+/* args.links: names of the ports that lead to other switches, of jobs that have no tree. */
+static int
+read_links(const struct pipeline *pipeline, const json_t *args, uint64_t *links, struct control_error *error)
+{
+	const json_t *names = json_object_get(args, "links");
+	const json_t *name;
+	size_t i;
+
+	if (names == NULL)
+		return 0;
+	json_array_foreach(names, i, name) {
+		int port;
+
+		if (!json_is_string(name))
+			break;
+		port = find_port(pipeline, "args.links", json_string_value(name), error);
+		if (port < 0)
+			return port;
+		*links |= UINT64_C(1) << port;
+	}
+	if (i != 0 && i == json_array_size(names))
+		return 0;
+	control_fail(error, "invalid", "args.links: expected a list of names of ports that lead to other switches");
+	return -EINVAL;
 }
 
 /* args.parent: the switch or the server that this switch's sums go to; absent at the root. */
@@ -240,7 +269,7 @@ job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_sp
 	spec->handler = "single";
 	if (args_check_known(args, error, "id", "members", "key", "handler", "slots", "payload_bytes",
 			     "buffers", "message_bytes", "reproducible", "accumulate",
-			     "authenticate", "size", "parent", "owner", "parameters") != 0 ||
+			     "authenticate", "size", "parent", "owner", "parameters", "links") != 0 ||
 	    args_string(args, "owner", PIPELINE_NAME_LEN - 1, &spec->owner, &present, error) != 0 ||
 	    args_integer(args, "id", 1, FANIN_WIRE_MAX_JOB, &id, &present, error) != 0 ||
 	    args_hex64(args, "key", &spec->key, &present, error) != 0 ||
@@ -260,7 +289,8 @@ job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_sp
 	spec->slots = (uint32_t)slots;
 	spec->payload_bytes = (uint32_t)payload;
 	spec->n_ranks = (uint16_t)size;
-	if (read_parameters(args, spec, error) != 0 || read_members(pipeline, args, spec, error) != 0)
+	if (read_parameters(args, spec, error) != 0 || read_links(pipeline, args, &spec->links, error) != 0 ||
+	    read_members(pipeline, args, spec, error) != 0)
 		return -EINVAL;
 	return read_parent(pipeline, args, spec, error);
 }

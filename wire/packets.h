@@ -51,7 +51,13 @@
 	X(FLUSH, 21, DOWN, BLOCK, NOTHING, ZERO, ZERO,                                                \
 	  "a server wants what the switch has of the block")                                          \
 	X(ASK, 22, DOWN, BLOCK, NOTHING, ZERO, ZERO,                                                  \
-	  "a server lacks the contributions of the ranks in `members`")
+	  "a server or a leader lacks the contributions of the ranks in `members`")                   \
+	X(REDUCE, 23, UP, BLOCK, ELEMENTS, ELEMENTS, ANY,                                             \
+	  "elements of the ranks in `members`, on their way to the block's leader")                   \
+	X(RESTORE, 24, DOWN, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                         \
+	  "the reduced elements, for the ports in `members` of the switch that it goes to")           \
+	X(HERE, 25, UP, BLOCK, NOTHING, ZERO, ZERO,                                                   \
+	  "to a leader that asks: the rank is there, and has not sent the block")
 
 enum fanin_type {
 #define FANIN_TYPE_ENUM(name, code, ...) FANIN_TYPE_##name = (code),

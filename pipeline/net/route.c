@@ -125,14 +125,14 @@ send_by(struct worker *worker, struct rte_mbuf *mbuf, uint16_t port, mac_key to)
 	worker_send(worker, port, mbuf);
 }
 
-/* by_backlog: the packet may leave its flow's way. */
+/* by_backlog: the packet may leave its flow's way. flow: as of worker_route_fanin. */
 static void
 send_to_next_hop(struct worker *worker, struct rte_mbuf *mbuf, const struct route *route,
-		 bool by_backlog)
+		 bool by_backlog, const uint32_t *flow)
 {
 	const struct pipeline *pipeline = worker->pipeline;
 	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
-	uint32_t hash = ipv4_flow_hash(headers, pipeline->ip_be);
+	const uint32_t hash = flow != NULL ? *flow : ipv4_flow_hash(headers, pipeline->ip_be);
 	const struct next_hop *hop;
 	mac_key mac;
 
@@ -242,11 +242,11 @@ worker_route(struct worker *worker, struct rte_mbuf *mbuf)
 	else if (route->n_next_hops == 0)
 		send_to_host(worker, mbuf, headers->ip.dst_be);
 	else
-		send_to_next_hop(worker, mbuf, route, false);
+		send_to_next_hop(worker, mbuf, route, false, NULL);
 }
 
 void
-worker_route_fanin(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog)
+worker_route_fanin(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog, const uint32_t *flow)
 {
 	const struct fanin_ip *ip = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->ip;
 	const struct route *route = route_lookup(worker->pipeline->routes, ip->dst_be);
@@ -258,5 +258,5 @@ worker_route_fanin(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog
 	else if (route->n_next_hops == 0)
 		send_to_host(worker, mbuf, ip->dst_be);
 	else
-		send_to_next_hop(worker, mbuf, route, by_backlog);
+		send_to_next_hop(worker, mbuf, route, by_backlog, flow);
 }

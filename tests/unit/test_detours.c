@@ -87,7 +87,7 @@ send_choosing(uint16_t source_port, uint8_t ttl)
 	((struct fanin_headers *)frame)->ip.ttl = ttl;
 	leaf_set_checksum(frame);
 	memcpy(rte_pktmbuf_append(mbuf, (uint16_t)len), frame, len);
-	worker_route_fanin(leaf.pipeline->workers[0], mbuf, true);
+	worker_route_fanin(leaf.pipeline->workers[0], mbuf, true, NULL);
 }
 
 /* Which of these packets, told by their TTL, have left through a spine's port since the last call. */

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Canary: how long a descriptor waits, learned from earlier blocks (the paper leaves timeouts that adapt to future work). Blocks that one rank leads come by the
+ * same ports, as long as nothing is congested, so a lesson is of one leader: how far a block's packets are apart, and which ranks they bring.
+ * Nothing but time depends on it. Pure functions on a state that workers share.
+ */
+#include "handlers/canary.h"
+
+/* As RFC 6298 smooths round trips. */
+#define GAP_SHARE 8
+#define DEVIATION_SHARE 4
+#define DEVIATIONS 4
+
+static uint64_t
+parameter_ns(const struct fanin_job_params *job, enum fanin_canary_parameter parameter)
+{
+	return job->parameters[parameter] * 1000;
+}
+
+static uint64_t
+most_ns(const struct fanin_job_params *job)
+{
+	const uint64_t least = parameter_ns(job, FANIN_CANARY_LEAST);
+	const uint64_t most = parameter_ns(job, FANIN_CANARY_MOST);
+
+	return most > least ? most : least;
+}
+
+uint64_t
+canary_timeout_ns(const struct fanin_job_params *job, const struct canary_state *state,
+		  unsigned int leader)
+{
+	const struct canary_lesson *lesson = &state->lessons[leader];
+	const uint64_t gap_ns = __atomic_load_n(&lesson->gap_ns, __ATOMIC_RELAXED);
+	const uint64_t deviation_ns = __atomic_load_n(&lesson->deviation_ns, __ATOMIC_RELAXED);
+	const uint64_t least = parameter_ns(job, FANIN_CANARY_LEAST);
+	uint64_t timeout_ns = gap_ns + DEVIATIONS * deviation_ns;
+
+	if (job->parameters[FANIN_CANARY_TIMEOUT] != 0)
+		return parameter_ns(job, FANIN_CANARY_TIMEOUT);
+	if (timeout_ns < least)
+		timeout_ns = least;
+	return timeout_ns < most_ns(job) ? timeout_ns : most_ns(job);
+}
+
+uint64_t
+canary_expected(const struct fanin_job_params *job, const struct canary_state *state,
+		unsigned int leader)
+{
+	const uint64_t own = UINT64_C(1) << leader;
+	uint64_t here = 0;
+
+	for (uint64_t left = job->ports & ~job->links; left != 0; left &= left - 1)
+		here |= job->port_ranks[__builtin_ctzll(left)];
+	/* The leader's leaf is the root. */
+	if ((here & own) != 0)
+		return fanin_ranks_all_word(job->n_ranks, 0) & ~own;
+	/* Else all hosts here, and whoever else has come by here before. */
+	return here | __atomic_load_n(&state->lessons[leader].expected, __ATOMIC_RELAXED);
+}
+
+void
+canary_learn(const struct fanin_job_params *job, struct canary_state *state, unsigned int leader,
+	     uint64_t seen, uint64_t gap_ns)
+{
+	struct canary_lesson *lesson = &state->lessons[leader];
+	uint32_t mean = __atomic_load_n(&lesson->gap_ns, __ATOMIC_RELAXED);
+	uint32_t deviation = __atomic_load_n(&lesson->deviation_ns, __ATOMIC_RELAXED);
+	uint32_t difference;
+
+	__atomic_store_n(&lesson->expected, seen, __ATOMIC_RELAXED);
+	/* Of a late application rather than of the network. */
+	if (gap_ns > most_ns(job))
+		return;
+	difference = (uint32_t)gap_ns > mean ? (uint32_t)gap_ns - mean : mean - (uint32_t)gap_ns;
+	if (mean == 0) {
+		mean = (uint32_t)gap_ns;
+		deviation = (uint32_t)gap_ns / 2;
+	} else {
+		deviation = deviation - deviation / DEVIATION_SHARE + difference / DEVIATION_SHARE;
+		mean = mean - mean / GAP_SHARE + (uint32_t)gap_ns / GAP_SHARE;
+	}
+	__atomic_store_n(&lesson->gap_ns, mean, __ATOMIC_RELAXED);
+	__atomic_store_n(&lesson->deviation_ns, deviation, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "handlers/sums.h"
+
+/* Copies: the block has one contribution with data. If a host sent a second one, the first would stay as it is. */
+static void
+keep_first(void *acc, const void *in, size_t count)
+{
+	(void)acc;
+	(void)in;
+	(void)count;
+}
+
+fanin_kernel_fn
+fanin_sums_kernel(const struct fanin_job_params *job, const struct fanin_packet *packet,
+		  enum fanin_reason *reason)
+{
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+	fanin_kernel_fn add = keep_first;
+
+	/* Counts for an empty one, too: others bring what it leaves out. */
+	if (hdr->count * fanin_dtype_size(hdr->dtype) > job->payload_bytes) {
+		*reason = FANIN_REASON_PAYLOAD;
+		return NULL;
+	}
+	if (!fanin_op_is_copy(hdr->op))
+		add = fanin_kernel(job->isa, hdr->dtype, hdr->op);
+	/* Sums in a longer type are refused when a job is made. */
+	if (add == NULL || (job->wide && fanin_operation_widens(hdr->dtype, hdr->op))) {
+		*reason = FANIN_REASON_OPERATION;
+		return NULL;
+	}
+	return add;
+}
