@@ -133,6 +133,13 @@ job_take(struct pktgen_job *job, const struct fanin_hdr *hdr, const struct fanin
 		job_fail_tagged(job);
 		return;
 	}
+	if ((ack->flags & FANIN_JOB_LEADERS) != 0) {
+		pktgen_job_fail(
+			job,
+			"job %u has leaders of blocks, whose part this program does not play: expected a handler whose switches make results",
+			job->id);
+		return;
+	}
 	if ((ack->flags & FANIN_JOB_MULTICAST) != 0) {
 		pktgen_job_fail(
 			job,

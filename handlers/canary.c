@@ -241,8 +241,8 @@ canary_peek(const struct fanin_job_params *job, uint32_t epoch, const void *memo
 			.block = slot->tag.block,
 			.sent = slot->phase == CANARY_SENT,
 			.missing = missing_children(
-				job, slot->seen | UINT64_C(1) << fanin_canary_leader(
-							  slot->tag.block, job->n_ranks)),
+				job, slot->seen | UINT64_C(1) << fanin_canary_leader(slot->tag.block,
+										     job->n_ranks)),
 			.begun_ns = slot->begun_ns,
 		};
 	fanin_slot_leave(&slot->tag);

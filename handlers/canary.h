@@ -37,7 +37,7 @@ enum canary_phase {
 /* What is learned of the blocks that a rank leads. All atomic, each word on its own: what is torn is late, and never wrong. */
 struct canary_lesson {
 	uint64_t expected; /* ranks that a block has seen here when its result passed; 0: not known */
-	uint32_t gap_ns;   /* from the first to the last packet of a block here, smoothed; 0: not known */
+	uint32_t gap_ns; /* from the first to the last packet of a block here, smoothed; 0: not known */
 	uint32_t deviation_ns; /* from that, likewise */
 };
 
@@ -59,8 +59,8 @@ struct canary_slot {
 		uint64_t sent_ns; /* SENT: when it went */
 	};
 	uint64_t begun_ns;
-	uint64_t last_ns;    /* when data came last that had not been seen */
-	fanin_kernel_fn add; /* OPEN */
+	uint64_t last_ns;           /* when data came last that had not been seen */
+	fanin_kernel_fn add;        /* OPEN */
 	struct canary_state *state; /* of the job; not EMPTY */
 	uint32_t run;               /* of the block's packets */
 	uint8_t phase;              /* enum canary_phase */

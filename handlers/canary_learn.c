@@ -10,6 +10,8 @@
 #define GAP_SHARE 8
 #define DEVIATION_SHARE 4
 #define DEVIATIONS 4
+/* Timeouts of other switches that pass until all may have come to the root, of two levels. */
+#define ROOT_WAITS 3
 
 static uint64_t
 parameter_ns(const struct fanin_job_params *job, enum fanin_canary_parameter parameter)
@@ -17,11 +19,37 @@ parameter_ns(const struct fanin_job_params *job, enum fanin_canary_parameter par
 	return job->parameters[parameter] * 1000;
 }
 
+/* The hosts at this switch. */
 static uint64_t
-most_ns(const struct fanin_job_params *job)
+hosts_here(const struct fanin_job_params *job)
 {
-	const uint64_t least = parameter_ns(job, FANIN_CANARY_LEAST);
-	const uint64_t most = parameter_ns(job, FANIN_CANARY_MOST);
+	uint64_t here = 0;
+
+	for (uint64_t left = job->ports & ~job->links; left != 0; left &= left - 1)
+		here |= job->port_ranks[__builtin_ctzll(left)];
+	return here;
+}
+
+/* The leader's leaf. */
+static bool
+is_root(const struct fanin_job_params *job, unsigned int leader)
+{
+	return (hosts_here(job) >> leader & 1) != 0;
+}
+
+/* The bound that a parameter is at this switch: the root's own hosts come first, and it waits for others' timers, too. */
+static uint64_t
+bound_ns(const struct fanin_job_params *job, enum fanin_canary_parameter parameter,
+	 unsigned int leader)
+{
+	return parameter_ns(job, parameter) * (is_root(job, leader) ? ROOT_WAITS : 1);
+}
+
+static uint64_t
+most_ns(const struct fanin_job_params *job, unsigned int leader)
+{
+	const uint64_t least = bound_ns(job, FANIN_CANARY_LEAST, leader);
+	const uint64_t most = bound_ns(job, FANIN_CANARY_MOST, leader);
 
 	return most > least ? most : least;
 }
@@ -33,30 +61,24 @@ canary_timeout_ns(const struct fanin_job_params *job, const struct canary_state 
 	const struct canary_lesson *lesson = &state->lessons[leader];
 	const uint64_t gap_ns = __atomic_load_n(&lesson->gap_ns, __ATOMIC_RELAXED);
 	const uint64_t deviation_ns = __atomic_load_n(&lesson->deviation_ns, __ATOMIC_RELAXED);
-	const uint64_t least = parameter_ns(job, FANIN_CANARY_LEAST);
+	const uint64_t least = bound_ns(job, FANIN_CANARY_LEAST, leader);
 	uint64_t timeout_ns = gap_ns + DEVIATIONS * deviation_ns;
 
 	if (job->parameters[FANIN_CANARY_TIMEOUT] != 0)
-		return parameter_ns(job, FANIN_CANARY_TIMEOUT);
+		return bound_ns(job, FANIN_CANARY_TIMEOUT, leader);
 	if (timeout_ns < least)
 		timeout_ns = least;
-	return timeout_ns < most_ns(job) ? timeout_ns : most_ns(job);
+	return timeout_ns < most_ns(job, leader) ? timeout_ns : most_ns(job, leader);
 }
 
 uint64_t
 canary_expected(const struct fanin_job_params *job, const struct canary_state *state,
 		unsigned int leader)
 {
-	const uint64_t own = UINT64_C(1) << leader;
-	uint64_t here = 0;
-
-	for (uint64_t left = job->ports & ~job->links; left != 0; left &= left - 1)
-		here |= job->port_ranks[__builtin_ctzll(left)];
-	/* The leader's leaf is the root. */
-	if ((here & own) != 0)
-		return fanin_ranks_all_word(job->n_ranks, 0) & ~own;
-	/* Else all hosts here, and whoever else has come by here before. */
-	return here | __atomic_load_n(&state->lessons[leader].expected, __ATOMIC_RELAXED);
+	if (is_root(job, leader))
+		return fanin_ranks_all_word(job->n_ranks, 0) & ~(UINT64_C(1) << leader);
+	/* All hosts here, and whoever else has come by here before. */
+	return hosts_here(job) | __atomic_load_n(&state->lessons[leader].expected, __ATOMIC_RELAXED);
 }
 
 void
@@ -70,7 +92,7 @@ canary_learn(const struct fanin_job_params *job, struct canary_state *state, uns
 
 	__atomic_store_n(&lesson->expected, seen, __ATOMIC_RELAXED);
 	/* Of a late application rather than of the network. */
-	if (gap_ns > most_ns(job))
+	if (gap_ns > most_ns(job, leader))
 		return;
 	difference = (uint32_t)gap_ns > mean ? (uint32_t)gap_ns - mean : mean - (uint32_t)gap_ns;
 	if (mean == 0) {

@@ -224,7 +224,8 @@ take_duplicate(struct fanin_handler_ctx *ctx)
 }
 
 static enum fanin_verdict
-take_in_open(struct fanin_handler_ctx *ctx, struct canary_slot *slot, const struct fanin_packet *packet)
+take_in_open(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
+	     const struct fanin_packet *packet)
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 
@@ -246,7 +247,8 @@ take_in_open(struct fanin_handler_ctx *ctx, struct canary_slot *slot, const stru
 
 /* A straggler goes on at once. One that has been seen may be on its way twice: the leader asks for what is lost. */
 static enum fanin_verdict
-take_in_sent(struct fanin_handler_ctx *ctx, struct canary_slot *slot, const struct fanin_packet *packet)
+take_in_sent(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
+	     const struct fanin_packet *packet)
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 	const bool is_new = (hdr->members & ~slot->seen) != 0;
@@ -276,7 +278,8 @@ canary_take_data(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 }
 
 uint64_t
-canary_take_result(struct fanin_handler_ctx *ctx, struct canary_slot *slot, const struct fanin_hdr *hdr)
+canary_take_result(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
+		   const struct fanin_hdr *hdr)
 {
 	uint64_t ports;
 

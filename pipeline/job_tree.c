@@ -210,16 +210,21 @@ check_server(const struct fanin_handler *handler, const struct job_spec *spec, c
 	return -EINVAL;
 }
 
-/* A rank that is behind a port to other switches is behind no other one for good: members are hosts. */
+/* Members are hosts, each at a port of its own: what goes to one of them may leave where it came in. */
 static int
 check_hosts(const struct job_spec *spec, char *error)
 {
+	uint64_t taken = spec->links;
+
 	for (uint16_t i = 0; i < spec->n_members; i++) {
-		if (fanin_ranks_count(&spec->members[i].ranks) <= 1 &&
-		    (spec->links >> spec->members[i].port & 1) == 0)
+		const uint64_t port = UINT64_C(1) << spec->members[i].port;
+
+		if (fanin_ranks_count(&spec->members[i].ranks) <= 1 && (taken & port) == 0) {
+			taken |= port;
 			continue;
+		}
 		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found a switch, or a port of \"links\", as member %u: expected a host of one rank at a port of its own",
+			 "found member %u behind a switch, or at the port of another one or of \"links\": expected a host of one rank at a port of its own",
 			 i);
 		return -EINVAL;
 	}
@@ -240,13 +245,16 @@ check_leaders(const struct fanin_handler *handler, const struct job_spec *spec, 
 	}
 	if (spec->has_parent)
 		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found a parent for a job of \"%s\", which has no tree: expected \"links\"", handler->name);
+			 "found a parent for a job of \"%s\", which has no tree: expected \"links\"",
+			 handler->name);
 	else if (spec->n_ranks > FANIN_SERVER_RANKS_MAX)
-		snprintf(error, PIPELINE_ERROR_LEN, "found size %u for a job of \"%s\", expected at most %u ranks",
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found size %u for a job of \"%s\", expected at most %u ranks",
 			 spec->n_ranks, handler->name, FANIN_SERVER_RANKS_MAX);
 	else if (spec->wide)
 		snprintf(error, PIPELINE_ERROR_LEN,
-			 "found accumulate \"f32\" for a job of \"%s\", expected \"native\"", handler->name);
+			 "found accumulate \"f32\" for a job of \"%s\", expected \"native\"",
+			 handler->name);
 	else
 		return check_hosts(spec, error);
 	return -EINVAL;

@@ -68,7 +68,8 @@ answer_join(struct worker *worker, struct rte_mbuf *mbuf, struct job *job)
 	ack.flags = (job->params.wide ? FANIN_JOB_WIDE : 0) |
 		    (worker->pipeline->n_workers > 1 ? FANIN_JOB_SPREAD : 0) |
 		    (job->taggers != NULL ? FANIN_JOB_TAGGED : 0) |
-		    (job->handler->shape == FANIN_SHAPE_MULTICAST ? FANIN_JOB_MULTICAST : 0);
+		    (job->handler->shape == FANIN_SHAPE_MULTICAST ? FANIN_JOB_MULTICAST : 0) |
+		    (job->handler->shape == FANIN_SHAPE_LEADERS ? FANIN_JOB_LEADERS : 0);
 	ack.instance = worker->pipeline->instance;
 	strncpy(ack.handler, job->handler->name, sizeof(ack.handler) - 1);
 	describe_slots(job, &ack);

@@ -74,6 +74,18 @@ list_members(const struct pipeline *pipeline, struct job *job)
 	return list;
 }
 
+/* Names of the ports that lead to other switches. */
+static json_t *
+list_links(const struct pipeline *pipeline, const struct job *job)
+{
+	json_t *list = json_array();
+
+	for (uint64_t left = job->params.links; left != 0; left &= left - 1)
+		json_array_append_new(
+			list, json_string(pipeline->ports[__builtin_ctzll(left)].name));
+	return list;
+}
+
 /* Histogram of open blocks after bursts, over all workers. total: of all that it counts, added up. */
 static json_t *
 job_occupancy(const struct job *job, uint64_t *total)
@@ -180,7 +192,7 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 	job_stats(job, &stats);
 	job_probes(job, &probes, &answers);
 	return json_pack(
-		"{s:I,s:s,s:s,s:i,s:b,s:s,s:b,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:o}",
+		"{s:I,s:s,s:s,s:i,s:b,s:s,s:b,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:o}",
 		"id", (json_int_t)job->params.id, "owner", job->owner, "handler", job->handler->name,
 		"buffers", job->params.buffers, "reproducible", job->reproducible, "accumulate",
 		job_accumulate_names[job->params.wide], "authenticated", job->params.authenticate,
@@ -188,7 +200,8 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 		job->params.n_ranks, "window", job->params.window, "slots", 2 * job->params.window,
 		"payload_bytes", job->params.payload_bytes, "slot_bytes",
 		(json_int_t)(job->pool != NULL ? job->pool->slot_size : 0), "members",
-		list_members(pipeline, job), "parent", describe_parent(pipeline, job), "stats",
+		list_members(pipeline, job), "links", list_links(pipeline, job), "parent",
+		describe_parent(pipeline, job), "stats",
 		describe_stats(&stats, probes, answers), "counters",
 		list_own_counters(job->handler, &stats), "parameters", describe_parameters(job),
 		"occupancy", occupancy, "occupancy_sum", (json_int_t)occupancy_sum, "progress",

@@ -142,7 +142,8 @@ read_members(const struct pipeline *pipeline, const json_t *args, struct job_spe
 
 /* args.links: names of the ports that lead to other switches, of jobs that have no tree. */
 static int
-read_links(const struct pipeline *pipeline, const json_t *args, uint64_t *links, struct control_error *error)
+read_links(const struct pipeline *pipeline, const json_t *args, uint64_t *links,
+	   struct control_error *error)
 {
 	const json_t *names = json_object_get(args, "links");
 	const json_t *name;
@@ -162,7 +163,8 @@ read_links(const struct pipeline *pipeline, const json_t *args, uint64_t *links,
 	}
 	if (i != 0 && i == json_array_size(names))
 		return 0;
-	control_fail(error, "invalid", "args.links: expected a list of names of ports that lead to other switches");
+	control_fail(error, "invalid",
+		     "args.links: expected a list of names of ports that lead to other switches");
 	return -EINVAL;
 }
 
@@ -289,7 +291,8 @@ job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_sp
 	spec->slots = (uint32_t)slots;
 	spec->payload_bytes = (uint32_t)payload;
 	spec->n_ranks = (uint16_t)size;
-	if (read_parameters(args, spec, error) != 0 || read_links(pipeline, args, &spec->links, error) != 0 ||
+	if (read_parameters(args, spec, error) != 0 ||
+	    read_links(pipeline, args, &spec->links, error) != 0 ||
 	    read_members(pipeline, args, spec, error) != 0)
 		return -EINVAL;
 	return read_parent(pipeline, args, spec, error);

@@ -29,6 +29,7 @@ enum create_option {
 	OPTION_SIZE,
 	OPTION_PARENT,
 	OPTION_SERVER,
+	OPTION_LINK,
 	OPTION_PARAMETER,
 };
 
@@ -40,6 +41,8 @@ const struct cli_option ctl_jobs_create_options[] = {
 	  "switch that this one's sums go to (default: none, it is the root)" },
 	{ "server", "PORT,IP,MAC", OPTION_SERVER,
 	  "parameter server that this switch's sums go to, for handlers whose results servers make" },
+	{ "link", "PORT", OPTION_LINK,
+	  "port to another switch, for handlers whose jobs have no tree; may be given several times" },
 	{ "id", "N", OPTION_ID, "number of the job (default: the smallest free one)" },
 	{ "key-file", "FILE", OPTION_KEY_FILE,
 	  "has the job's key, as 0x...; - is standard input (default: random)" },
@@ -405,6 +408,20 @@ add_parameter(const struct ctl *ctl, json_t *args, char *text)
 	return CTL_OK;
 }
 
+static int
+add_link(const struct ctl *ctl, json_t *args, const char *text)
+{
+	json_t *links = json_object_get(args, "links");
+
+	if (links == NULL) {
+		links = json_array();
+		json_object_set_new(args, "links", links);
+	}
+	if (json_array_append_new(links, json_string(text)) != 0)
+		return ctl_usage_error(ctl, "--link: found text that is not UTF-8, expected UTF-8");
+	return CTL_OK;
+}
+
 /* The switch checks ranges and names; here only the form is checked. */
 static int
 add_option(const struct ctl *ctl, json_t *args, int option, char *text)
@@ -433,6 +450,8 @@ add_option(const struct ctl *ctl, json_t *args, int option, char *text)
 		return set_parent(ctl, args, "--parent", text, false);
 	case OPTION_SERVER:
 		return set_parent(ctl, args, "--server", text, true);
+	case OPTION_LINK:
+		return add_link(ctl, args, text);
 	case OPTION_PARAMETER:
 		return add_parameter(ctl, args, text);
 	case OPTION_ACCUMULATE:
@@ -464,7 +483,7 @@ ctl_jobs_create(struct ctl *ctl, int argc, char **argv)
 		ctl_usage_error(ctl, "unexpected argument \"%.40s\"", argv[optind]);
 		goto usage;
 	}
-	if (json_object_get(args, "members") == NULL) {
+	if (json_object_get(args, "members") == NULL && json_object_get(args, "links") == NULL) {
 		ctl_usage_error(ctl, "expected at least one --member PORT:IP");
 		goto usage;
 	}

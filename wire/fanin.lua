@@ -40,6 +40,9 @@ local types = {
 	[20] = { name = "REPEAT", direction = "down", has_elements = true },
 	[21] = { name = "FLUSH", direction = "down" },
 	[22] = { name = "ASK", direction = "down" },
+	[23] = { name = "REDUCE", direction = "up", has_elements = true, has_number = true },
+	[24] = { name = "RESTORE", direction = "down", has_elements = true },
+	[25] = { name = "HERE", direction = "up" },
 }
 -- end packet types: written by wire/packets.py from wire/packets.h
 -- What people read for each code, and the codes that more is known of below.

@@ -72,7 +72,8 @@ void worker_route(struct worker *worker, struct rte_mbuf *mbuf);
  * by_backlog: the packet asks for the next hop with the least to send. flow: by which its usual next hop is chosen, on all switches alike that have as many
  * next hops; NULL: by the packet's addresses and ports, on each switch otherwise.
  */
-void worker_route_fanin(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog, const uint32_t *flow);
+void worker_route_fanin(struct worker *worker, struct rte_mbuf *mbuf, bool by_backlog,
+			const uint32_t *flow);
 
 /*
  * icmp.c: a routed packet that ends here: counts it, and tells its sender by an ICMP message (RFC 792) where that is allowed,

@@ -177,6 +177,11 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 			error, FANIN_ERR_JOIN_REFUSED,
 			"the job has the flags 0x%x, this library knows 0x%x: it is older than the switch",
 			ack->flags, FANIN_JOB_FLAGS_ALL);
+	if ((ack->flags & FANIN_JOB_LEADERS) != 0)
+		return fanin_error_set(
+			error, FANIN_ERR_JOIN_REFUSED,
+			"job %u has the handler \"%.*s\", whose hosts lead blocks, which this library does not do: create it with another handler",
+			member->config.job, (int)sizeof(ack->handler), ack->handler);
 	if (((ack->flags & FANIN_JOB_TAGGED) != 0) != member->config.authenticate)
 		return fanin_error_set(
 			error, FANIN_ERR_JOIN_REFUSED, "job %u %s", member->config.job,
