@@ -505,6 +505,8 @@ inline host_asked()
 	s = 1 << x;
 #ifdef UNBOUNDED
 	flight[v] = flight[v] | 1 << s
+#elif defined(MUTANT_ASKED_COMBINED)
+	send(packet(REDUCE, v, leaf_of(x), x, s, 0))
 #else
 	send(packet(DIRECT, v, 0, 0, s, 0))
 #endif
