@@ -7,7 +7,8 @@
  * to the next switch: to any. Switches lose what they have at any time, so SWITCHES of them stand for networks of any shape. From every state, everything
  * in flight is then lost, and queries and asks must do the rest.
  * Otherwise the packets in flight are in a bag, of which LOSSES vanish and DUPLICATES are delivered and stay; FORGETS times a switch loses what it has, COLLISIONS
- * times it finds a free place taken, and PREMATURE packets are sent by hosts' timers that fire early. When nothing moves any more, all those timers fire.
+ * times it finds a free place taken, and PREMATURE packets are sent by ranks' timers that fire early. When nothing moves any more, all those timers fire.
+ * QUIET: nothing is lost, and no rank asks for a result. Leaders send REPEAT unasked only there.
  */
 #ifdef MUTANT_HALF_ENTRIES
 #define ENTRIES W
@@ -374,7 +375,7 @@ inline make_result()
 	}
 	for (g : 0 .. HOSTS - 1) {
 		if
-#ifndef MUTANT_NO_REPEAT_TO_DIRECT
+#if defined(QUIET) && !defined(MUTANT_NO_REPEAT_TO_DIRECT)
 		:: is_in(entry[e].direct, g) -> send(packet(REPEAT, v, g, 0, computed[v], 0))
 #endif
 		:: else
@@ -384,43 +385,59 @@ inline make_result()
 #endif
 }
 
-/* Opens the entry of block v, if it is not at that or a later one. Leaves its number in e. */
+/* Opens the entry of block v, if that is free for it. Leaves its number in e. */
 inline open_entry()
 {
 	e = entry_of(v);
 	if
+	:: entry[e].block == NONE ||
 #ifdef MUTANT_OLDER_OPENS
-	:: entry[e].block != v ->
+		entry[e].block != v ->
 #else
-	:: entry[e].block == NONE || entry[e].block < v ->
+		entry[e].block < v ->
 #endif
 		if
 		:: entry[e].block != NONE ->
 #ifndef WITHOUT_ENTRY_CHECK
+			entry_is_free = entry[e].made != 0 && entry[e].block < v;
+			assert(entry_is_free);
 			for (g : 0 .. HOSTS - 1) {
 				entry_is_free = is_in(done[g], entry[e].block);
 				assert(entry_is_free)
 			}
-			entry_is_free = entry[e].block < v;
-			assert(entry_is_free)
 #endif
+			skip
 		:: else
 		fi;
-		entry[e].block = v;
-		entry[e].set = 0;
-		entry[e].spoiled = 0;
-		entry[e].made = 0;
-#ifndef UNBOUNDED
-		entry[e].direct = 0;
-		for (g : 0 .. SWITCHES - 1) {
-			entry[e].told[g] = 0
-		}
-#endif
+		if
+		:: entry[e].block == NONE || entry[e].made != 0 ->
+			entry[e].block = v;
+			entry[e].set = 0;
+			entry[e].spoiled = 0;
+			entry[e].made = 0
+		:: else
+		fi
 	:: else
 	fi
 }
 
-/* Data of block v of the ranks in s, spoilt or not; `past` all descriptors, with the port f of the switch `where` if that is not 0. */
+#ifndef UNBOUNDED
+/* Data that came past all descriptors was taken. */
+inline note_way()
+{
+	if
+	:: past && where == 0 -> entry[e].direct = entry[e].direct | s
+	:: past && where != 0 -> entry[e].told[where - 4] = entry[e].told[where - 4] | 1 << f
+	:: else
+	fi
+}
+#else
+#define note_way() skip
+#endif
+
+/* Data of block v of the ranks in s, spoilt or not; `past` all descriptors, with the port f of the switch `where` if that is not 0. The leader's own data
+ * is in the entry's set, but not in what s is compared with. */
+#define others(set) ((set) & ~(1 << leader(v)))
 inline leader_receive()
 {
 	open_entry();
@@ -431,33 +448,26 @@ inline leader_receive()
 	:: entry[e].block != v || entry[e].made != 0 -> skip
 #endif
 	:: else ->
-#ifndef UNBOUNDED
-		if
-		:: past && where == 0 -> entry[e].direct = entry[e].direct | s
-		:: past && where != 0 -> entry[e].told[where - 4] = entry[e].told[where - 4] | 1 << f
-		:: else
-		fi;
-#endif
 		if
 		:: (entry[e].set & s) == 0 ->
 			entry[e].set = entry[e].set | s;
-			entry[e].spoiled = entry[e].spoiled || spoilt
+			entry[e].spoiled = entry[e].spoiled || spoilt;
+			note_way()
 #ifdef MUTANT_LEADER_COUNTS
 		:: (entry[e].set & s) != 0 ->
 			entry[e].set = entry[e].set | s;
 			entry[e].spoiled = 1
 #else
 		:: contains(entry[e].set, s) -> skip
+		:: (entry[e].set & s) != 0 && !contains(entry[e].set, s) && contains(s, others(entry[e].set)) ->
 #ifdef MUTANT_OWN_REPLACED
-		/* What the leader has is in s, but for its own data. */
-		:: (entry[e].set & s) != 0 && !contains(entry[e].set, s) && contains(s | 1 << leader(v), entry[e].set) ->
-			entry[e].spoiled = spoilt || (entry[e].set & ~s) != 0;
-			entry[e].set = entry[e].set | s
+			entry[e].spoiled = spoilt || is_in(entry[e].set, leader(v));
 #else
-		:: (entry[e].set & s) != 0 && !contains(entry[e].set, s) && contains(s, entry[e].set) ->
-			entry[e].set = s;
-			entry[e].spoiled = spoilt
-		:: (entry[e].set & s) != 0 && !contains(entry[e].set, s) && !contains(s, entry[e].set) ->
+			entry[e].spoiled = spoilt;
+#endif
+			entry[e].set = entry[e].set | s;
+			note_way()
+		:: (entry[e].set & s) != 0 && !contains(entry[e].set, s) && !contains(s, others(entry[e].set)) ->
 #ifndef UNBOUNDED
 			for (g : 0 .. HOSTS - 1) {
 				if
@@ -468,11 +478,10 @@ inline leader_receive()
 #endif
 			skip
 #endif
-#endif
 		fi;
 		if
 #ifdef MUTANT_NOT_COMPLETE
-		:: entry[e].set != 1 << leader(v) && is_in(entry[e].set, leader(v)) ->
+		:: others(entry[e].set) != 0 && is_in(entry[e].set, leader(v)) ->
 			entry[e].spoiled = entry[e].spoiled || entry[e].set != ALL_RANKS;
 #else
 		:: entry[e].set == ALL_RANKS ->
@@ -746,14 +755,14 @@ inline silence()
 	if
 	:: y == HOSTS ->
 		finished = true;
-#ifdef NO_QUESTIONS
+#ifdef QUIET
 		for (k : 0 .. SWITCHES - 1) {
 			descriptors_end = PREMATURE + DUPLICATES > 0 || descriptor[k].state == EMPTY;
 			assert(descriptors_end)
 		}
 #endif
 	:: else ->
-#ifdef NO_QUESTIONS
+#ifdef QUIET
 		needs_no_query = false;
 		assert(needs_no_query);
 #endif
@@ -888,7 +897,7 @@ init
 			fi
 		:: forgets > 0 -> event = FORGET; pick(j, SWITCHES)
 		:: premature > 0 -> event = ASK_EARLY; pick(b, BLOCKS); pick(h, HOSTS)
-#ifndef NO_QUESTIONS
+#ifndef QUIET
 		:: premature > 0 -> event = QUERY_EARLY; pick(h, HOSTS)
 #endif
 		:: count == 0 && descriptor[0].state != OPEN && descriptor[1].state != OPEN &&

@@ -183,19 +183,20 @@ led() { echo "-DW=$1 -DHOSTS=$2 -DBLOCKS=$3 -DLEADERS=$4"; }
 # usage: faults LOSSES DUPLICATES FORGETS PREMATURE COLLISIONS
 faults() { echo "-DLOSSES=$1 -DDUPLICATES=$2 -DFORGETS=$3 -DPREMATURE=$4 -DCOLLISIONS=$5"; }
 
-holds "canary W=1 3 ranks 1 1 1 1 0" -O1 "$(faults 1 1 1 1 0)" "$(led 1 3 1 1)"
 holds "canary W=2 3 ranks 1 0 0 0 0" -O1 "$(faults 1 0 0 0 0)" "$(led 2 3 3 2)"
+holds "canary W=1 3 ranks 1 1 1 1 0" -O1 "$(faults 1 1 1 1 0)" "$(led 1 3 1 1)"
 holds "canary W=1 3 ranks 1 0 1 0 0" -O1 "$(faults 1 0 1 0 0)" "$(led 1 3 2 2)"
-holds "canary W=1 3 ranks 0 0 0 2 1" -O1 "$(faults 0 0 0 2 1)" "$(led 1 3 2 1)"
-holds "canary W=1 2 ranks 1 1 1 0 1" -O1 "$(faults 1 1 1 0 1)" "$(led 1 2 3 2)"
-holds "canary W=1 4 ranks 1 1 0 1 0" -O1 "$(faults 1 1 0 1 0)" "$(led 1 4 1 1)"
-holds "canary W=2 3 ranks 0 0 0 0 1 quiet" -O1 -DNO_QUESTIONS "$(faults 0 0 0 0 1)" "$(led 2 3 3 2)"
-holds "canary W=1 3 ranks 0 1 0 1 1 quiet" -O1 -DNO_QUESTIONS "$(faults 0 1 0 1 1)" "$(led 1 3 1 1)"
-holds "canary W=1 4 ranks 0 0 0 1 1 quiet" -O1 -DNO_QUESTIONS "$(faults 0 0 0 1 1)" "$(led 1 4 1 1)"
+holds "canary W=1 3 ranks 0 0 0 1 1" -O1 "$(faults 0 0 0 1 1)" "$(led 1 3 2 1)"
+holds "canary W=1 2 ranks 1 0 1 0 1" -O1 "$(faults 1 0 1 0 1)" "$(led 1 2 3 2)"
+holds "canary W=1 4 ranks 0 1 0 1 0" -O1 "$(faults 0 1 0 1 0)" "$(led 1 4 1 1)"
+holds "canary W=1 4 ranks 1 0 1 0 0" -O1 "$(faults 1 0 1 0 0)" "$(led 1 4 1 1)"
+holds "canary W=2 3 ranks 0 0 0 0 1 quiet" -O1 -DQUIET "$(faults 0 0 0 0 1)" "$(led 2 3 3 2)"
+holds "canary W=1 3 ranks 0 1 0 1 1 quiet" -O1 -DQUIET "$(faults 0 1 0 1 1)" "$(led 1 3 1 1)"
+holds "canary W=1 4 ranks 0 0 0 1 1 quiet" -O1 -DQUIET "$(faults 0 0 0 1 1)" "$(led 1 4 1 1)"
 holds "canary W=1 4 ranks unbounded" -O1 -DUNBOUNDED -DSWITCHES=1 "$(led 1 4 2 1)"
-holds "canary W=1 3 ranks unbounded" -O1 -DUNBOUNDED -DSWITCHES=1 "$(led 1 3 6 1)"
-holds "canary W=2 3 ranks unbounded" -O1 -DUNBOUNDED -DSWITCHES=1 "$(led 2 3 6 2)"
-holds "canary W=1 3 ranks unbounded 2 switches" -O1 -DUNBOUNDED -DSWITCHES=2 "$(led 1 3 3 3)"
+holds "canary W=1 3 ranks unbounded" -O1 -DUNBOUNDED -DSWITCHES=1 "$(led 1 3 5 1)"
+holds "canary W=2 3 ranks unbounded" -O1 -DUNBOUNDED -DSWITCHES=1 "$(led 2 3 5 2)"
+holds "canary W=1 3 ranks unbounded, two" -O1 -DUNBOUNDED -DSWITCHES=2 "$(led 1 3 3 3)"
 
 one="-DUNBOUNDED -DSWITCHES=1 $(led 1 3 3 1)"
 two="-DUNBOUNDED -DSWITCHES=1 $(led 2 3 4 2)"
@@ -221,14 +222,14 @@ caught timers_help ENDS_EARLY "$two"
 caught timers_help LEADER_LEAVES "$one"
 
 one="$(faults 1 0 0 0 0) $(led 1 3 1 1)"
-quiet="-DNO_QUESTIONS $(faults 0 0 0 1 1) $(led 1 3 1 1)"
+quiet="-DQUIET $(faults 0 0 0 1 1) $(led 1 3 1 1)"
 caught timers_help ASKED_COMBINED "$one"
 caught needs_no_query NO_REPEAT_TO_DIRECT "$quiet"
 caught needs_no_query NO_RESTORE "$quiet"
 caught needs_no_query COLLISION_UNTOLD "$quiet"
 caught needs_no_query STRAGGLERS_DROPPED "$quiet"
 caught needs_no_query STRAGGLERS_PORT "$quiet"
-caught descriptors_end DESCRIPTORS_STAY -DNO_QUESTIONS "$(faults 0 0 0 0 1)" "$(led 1 3 1 1)"
+caught descriptors_end DESCRIPTORS_STAY -DQUIET "$(faults 0 0 0 0 1)" "$(led 1 3 1 1)"
 
 model=$models/sparse.pml
 
