@@ -73,7 +73,10 @@ short flight[BLOCKS];
 byte spoiled_flight; /* blocks */
 bool recovering, generous;
 #else
-/* The bag: its packets in ascending order, so that each has one representation. */
+/* The bag: its packets in ascending order, so that each has one representation. A packet has room for the numbers of 4 blocks. */
+#if BLOCKS > 4
+#error "the bag has at most 4 blocks"
+#endif
 #define REDUCE 1
 #define DIRECT 2
 #define RESULT 3

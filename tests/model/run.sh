@@ -174,7 +174,7 @@ caught timers_help KNOWN_IGNORED "$two"
 caught sum_is_exact OWN_DATA "$two"
 caught same_everywhere COMPUTED_AGAIN "$two"
 
-# Descriptors in tables of one place, two spines, and leaders. "Quiet": ranks do not ask, as nothing is lost.
+# Descriptors in tables of one place, two spines, and leaders. Quiet: nothing is lost, and no rank asks.
 model=$models/canary.pml
 
 # usage: led W HOSTS BLOCKS LEADERS
@@ -185,11 +185,13 @@ faults() { echo "-DLOSSES=$1 -DDUPLICATES=$2 -DFORGETS=$3 -DPREMATURE=$4 -DCOLLI
 
 holds "canary W=2 3 ranks 1 0 0 0 0" -O1 "$(faults 1 0 0 0 0)" "$(led 2 3 3 2)"
 holds "canary W=1 3 ranks 1 1 1 1 0" -O1 "$(faults 1 1 1 1 0)" "$(led 1 3 1 1)"
+holds "canary W=1 3 ranks 1 1 0 0 0" -O1 "$(faults 1 1 0 0 0)" "$(led 1 3 2 2)"
 holds "canary W=1 3 ranks 1 0 1 0 0" -O1 "$(faults 1 0 1 0 0)" "$(led 1 3 2 2)"
 holds "canary W=1 3 ranks 0 0 0 1 1" -O1 "$(faults 0 0 0 1 1)" "$(led 1 3 2 1)"
 holds "canary W=1 2 ranks 1 0 1 0 1" -O1 "$(faults 1 0 1 0 1)" "$(led 1 2 3 2)"
 holds "canary W=1 4 ranks 0 1 0 1 0" -O1 "$(faults 0 1 0 1 0)" "$(led 1 4 1 1)"
 holds "canary W=1 4 ranks 1 0 1 0 0" -O1 "$(faults 1 0 1 0 0)" "$(led 1 4 1 1)"
+holds "canary W=1 3 ranks 0 0 0 0 0 quiet" -O1 -DQUIET "$(faults 0 0 0 0 0)" "$(led 1 3 4 3)"
 holds "canary W=2 3 ranks 0 0 0 0 1 quiet" -O1 -DQUIET "$(faults 0 0 0 0 1)" "$(led 2 3 3 2)"
 holds "canary W=1 3 ranks 0 1 0 1 1 quiet" -O1 -DQUIET "$(faults 0 1 0 1 1)" "$(led 1 3 1 1)"
 holds "canary W=1 4 ranks 0 0 0 1 1 quiet" -O1 -DQUIET "$(faults 0 0 0 1 1)" "$(led 1 4 1 1)"
