@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP (pa_atp.pml) and of runs that are taken up again
-# (recovery.pml): searches each configuration to the end, then sees that each mutant is caught by the property that should catch it, as many at a time as there
+# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP (pa_atp.pml), of Canary (canary.pml) and of runs that
+# are taken up again (recovery.pml): searches each configuration to the end, then sees that each mutant is caught by the property that should catch it, as many at a time as there
 # are CPUs. Prints a line for each; fails if a property is violated, a search was cut short, or a mutant survives. No
 # arguments; needs spin and gcc, writes to a temporary directory only.
 set -euo pipefail
@@ -109,6 +109,7 @@ check_caught() {
 	[[ $* != *-DLOSSES=*-DPREMATURE=* ]] || mutant+=", bounded"
 	[[ $model != */sparse.pml ]] || mutant="sparse $mutant"
 	[[ $model != */pa_atp.pml ]] || mutant="pa-atp $mutant"
+	[[ $model != */canary.pml ]] || mutant="canary $mutant"
 	if [[ $found == "assertion violated $property "* ]]; then
 		report "mutant $mutant" "caught: $property"
 	else
@@ -172,6 +173,65 @@ caught timers_help NO_REPEAT "$one"
 caught timers_help KNOWN_IGNORED "$two"
 caught sum_is_exact OWN_DATA "$two"
 caught same_everywhere COMPUTED_AGAIN "$two"
+
+# Descriptors in tables of one place, two spines, and leaders. Quiet: nothing is lost, and no rank asks.
+model=$models/canary.pml
+
+# usage: led W HOSTS BLOCKS LEADERS
+led() { echo "-DW=$1 -DHOSTS=$2 -DBLOCKS=$3 -DLEADERS=$4"; }
+
+# usage: faults LOSSES DUPLICATES FORGETS PREMATURE COLLISIONS
+faults() { echo "-DLOSSES=$1 -DDUPLICATES=$2 -DFORGETS=$3 -DPREMATURE=$4 -DCOLLISIONS=$5"; }
+
+holds "canary W=2 3 ranks 1 0 0 0 0" -O1 "$(faults 1 0 0 0 0)" "$(led 2 3 3 2)"
+holds "canary W=1 3 ranks 1 1 1 1 0" -O1 "$(faults 1 1 1 1 0)" "$(led 1 3 1 1)"
+holds "canary W=1 3 ranks 1 1 0 0 0" -O1 "$(faults 1 1 0 0 0)" "$(led 1 3 2 2)"
+holds "canary W=1 3 ranks 1 0 1 0 0" -O1 "$(faults 1 0 1 0 0)" "$(led 1 3 2 2)"
+holds "canary W=1 3 ranks 0 0 0 1 1" -O1 "$(faults 0 0 0 1 1)" "$(led 1 3 2 1)"
+holds "canary W=1 2 ranks 1 0 1 0 1" -O1 "$(faults 1 0 1 0 1)" "$(led 1 2 3 2)"
+holds "canary W=1 4 ranks 0 1 0 1 0" -O1 "$(faults 0 1 0 1 0)" "$(led 1 4 1 1)"
+holds "canary W=1 4 ranks 1 0 1 0 0" -O1 "$(faults 1 0 1 0 0)" "$(led 1 4 1 1)"
+holds "canary W=1 3 ranks 0 0 0 0 0 quiet" -O1 -DQUIET "$(faults 0 0 0 0 0)" "$(led 1 3 4 3)"
+holds "canary W=2 3 ranks 0 0 0 0 1 quiet" -O1 -DQUIET "$(faults 0 0 0 0 1)" "$(led 2 3 3 2)"
+holds "canary W=1 3 ranks 0 1 0 1 1 quiet" -O1 -DQUIET "$(faults 0 1 0 1 1)" "$(led 1 3 1 1)"
+holds "canary W=1 4 ranks 0 0 0 1 1 quiet" -O1 -DQUIET "$(faults 0 0 0 1 1)" "$(led 1 4 1 1)"
+holds "canary W=1 4 ranks unbounded" -O1 -DUNBOUNDED -DSWITCHES=1 "$(led 1 4 2 1)"
+holds "canary W=1 3 ranks unbounded" -O1 -DUNBOUNDED -DSWITCHES=1 "$(led 1 3 5 1)"
+holds "canary W=2 3 ranks unbounded" -O1 -DUNBOUNDED -DSWITCHES=1 "$(led 2 3 5 2)"
+holds "canary W=1 3 ranks unbounded, two" -O1 -DUNBOUNDED -DSWITCHES=2 "$(led 1 3 3 3)"
+
+one="-DUNBOUNDED -DSWITCHES=1 $(led 1 3 3 1)"
+two="-DUNBOUNDED -DSWITCHES=1 $(led 2 3 4 2)"
+four="-DUNBOUNDED -DSWITCHES=1 $(led 1 4 1 1)"
+caught entry_is_free HALF_ENTRIES "$one"
+caught timers_help HALF_ENTRIES -DWITHOUT_ENTRY_CHECK "$one"
+caught entry_is_free EARLY_SEND "$one"
+caught timers_help EARLY_SEND -DWITHOUT_ENTRY_CHECK "$one"
+caught entry_is_free OLDER_OPENS "$one"
+caught timers_help OLDER_OPENS -DWITHOUT_ENTRY_CHECK "$one"
+caught sum_is_exact SWITCH_COUNTS "$one"
+caught sum_is_exact LEADER_COUNTS "$one"
+caught sum_is_exact SUPERSET_ADDED "$one"
+caught sum_is_exact OWN_REPLACED "$one"
+caught sum_is_exact PASSED_ON_IN_SUM "$four"
+caught sum_is_exact NOT_COMPLETE "$one"
+caught sum_is_exact ANY_RUN -DUNBOUNDED -DSWITCHES=1 "$(led 1 3 1 1)"
+caught one_result MADE_TWICE "$one"
+caught data_is_own ANSWERS_ALWAYS "$one"
+caught timers_help NO_ASK "$one"
+caught timers_help NO_REPEAT "$one"
+caught timers_help ENDS_EARLY "$two"
+caught timers_help LEADER_LEAVES "$one"
+
+one="$(faults 1 0 0 0 0) $(led 1 3 1 1)"
+quiet="-DQUIET $(faults 0 0 0 1 1) $(led 1 3 1 1)"
+caught timers_help ASKED_COMBINED "$one"
+caught needs_no_query NO_REPEAT_TO_DIRECT "$quiet"
+caught needs_no_query NO_RESTORE "$quiet"
+caught needs_no_query COLLISION_UNTOLD "$quiet"
+caught needs_no_query STRAGGLERS_DROPPED "$quiet"
+caught needs_no_query STRAGGLERS_PORT "$quiet"
+caught descriptors_end DESCRIPTORS_STAY -DQUIET "$(faults 0 0 0 0 1)" "$(led 1 3 1 1)"
 
 model=$models/sparse.pml
 
