@@ -81,8 +81,7 @@ list_links(const struct pipeline *pipeline, const struct job *job)
 	json_t *list = json_array();
 
 	for (uint64_t left = job->params.links; left != 0; left &= left - 1)
-		json_array_append_new(
-			list, json_string(pipeline->ports[__builtin_ctzll(left)].name));
+		json_array_append_new(list, json_string(pipeline->ports[__builtin_ctzll(left)].name));
 	return list;
 }
 
@@ -201,11 +200,10 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 		"payload_bytes", job->params.payload_bytes, "slot_bytes",
 		(json_int_t)(job->pool != NULL ? job->pool->slot_size : 0), "members",
 		list_members(pipeline, job), "links", list_links(pipeline, job), "parent",
-		describe_parent(pipeline, job), "stats",
-		describe_stats(&stats, probes, answers), "counters",
-		list_own_counters(job->handler, &stats), "parameters", describe_parameters(job),
-		"occupancy", occupancy, "occupancy_sum", (json_int_t)occupancy_sum, "progress",
-		describe_progress(job));
+		describe_parent(pipeline, job), "stats", describe_stats(&stats, probes, answers),
+		"counters", list_own_counters(job->handler, &stats), "parameters",
+		describe_parameters(job), "occupancy", occupancy, "occupancy_sum",
+		(json_int_t)occupancy_sum, "progress", describe_progress(job));
 }
 
 json_t *

@@ -146,7 +146,7 @@ enum fanin_job_flag {
 		1 << 1, /* blocks are spread over several workers: one may be behind the others */
 	FANIN_JOB_TAGGED = 1 << 2, /* its packets have tags */
 	FANIN_JOB_MULTICAST = 1 << 3, /* packets of any member go to all others, and nothing is reduced */
-	FANIN_JOB_LEADERS = 1 << 4,   /* each block has a rank that makes its result */
+	FANIN_JOB_LEADERS = 1 << 4, /* each block has a rank that makes its result */
 	FANIN_JOB_FLAGS_ALL = FANIN_JOB_WIDE | FANIN_JOB_SPREAD | FANIN_JOB_TAGGED |
 			      FANIN_JOB_MULTICAST | FANIN_JOB_LEADERS,
 };

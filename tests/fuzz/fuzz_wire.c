@@ -15,6 +15,7 @@
 #include "wire/shard.h"
 #include "wire/wire.h"
 
+#define LEADERS_PORTS 4
 #define N_CHILDREN 3
 #define WINDOW 2
 #define SLOTS (2 * WINDOW)
@@ -177,7 +178,7 @@ send_emission(const struct fanin_emission *emission)
 			 emission->payload_len == fanin_answer_len(job.n_ranks) + sizeof(uint64_t)));
 		check_answer(headers, false);
 		break;
-	case FANIN_EMIT_PORTS: /* no handler of this build does */
+	case FANIN_EMIT_PORTS: /* no handler of a tree does */
 	case FANIN_EMIT_ROUTE:
 		REQUIRE(false);
 		break;
@@ -202,6 +203,27 @@ send_emission(const struct fanin_emission *emission)
 		fake_put(&pool, emission->mbuf);
 }
 
+/* Likewise, of a handler whose blocks have leaders: everything goes to ports of the job, or on its way. */
+static void
+send_leaders_emission(const struct fanin_emission *emission)
+{
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(emission->mbuf,
+							       const struct fanin_headers *);
+	unsigned int references = rte_mbuf_refcnt_read(emission->mbuf);
+
+	REQUIRE(fanin_wire_validate(headers, emission->mbuf->data_len) == FANIN_REASON_NONE);
+	if (emission->kind == FANIN_EMIT_PORTS) {
+		REQUIRE(emission->ports != 0 && (emission->ports & ~job.ports) == 0);
+		REQUIRE(references == (unsigned int)__builtin_popcountll(emission->ports));
+		REQUIRE(headers->fanin.type == FANIN_TYPE_RESULT);
+	} else {
+		REQUIRE(emission->kind == FANIN_EMIT_ROUTE && references == 1);
+		REQUIRE(headers->fanin.type != FANIN_TYPE_RESULT);
+	}
+	while (references-- > 0)
+		fake_put(&pool, emission->mbuf);
+}
+
 /* Of the handler that runs. */
 static enum fanin_shape shape;
 
@@ -211,6 +233,8 @@ flush(void)
 	for (unsigned int i = 0; i < ctx.n_emissions; i++) {
 		if (shape == FANIN_SHAPE_SERVER)
 			send_server_emission(&ctx.emissions[i]);
+		else if (shape == FANIN_SHAPE_LEADERS)
+			send_leaders_emission(&ctx.emissions[i]);
 		else
 			send_emission(&ctx.emissions[i]);
 	}
@@ -266,6 +290,9 @@ handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 		.payload_len = payload_len,
 		.child = frame->fanin.rank,
 	};
+	/* A port, which says nothing of the rank. */
+	if (shape == FANIN_SHAPE_LEADERS)
+		packet.child %= LEADERS_PORTS;
 	verdict = call(handler, &packet, &reason);
 	REQUIRE(ctx.n_emissions <= (handler->makes_packets ? FANIN_SHARDS_MAX + 1 : 2) &&
 		ctx.n_frees <= FREES_MAX);
@@ -278,7 +305,7 @@ handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 	REQUIRE(fake_pool_in_use(&pool) - ctx.n_stock <=
 		SLOTS * (fanin_slot_mbufs(handler, job.n_children, job.buffers) + 1));
 	/* Contributions may come again by way of the server, and results may be of blocks of which none came. */
-	if (handler->shape == FANIN_SHAPE_SERVER)
+	if (handler->shape == FANIN_SHAPE_SERVER || handler->shape == FANIN_SHAPE_LEADERS)
 		return;
 	REQUIRE(stats.contributions + stats.known * N_CHILDREN >= stats.results * N_CHILDREN);
 	REQUIRE(stats.contributions <= (stats.results + SLOTS) * N_CHILDREN);
@@ -393,6 +420,12 @@ run(const struct fanin_handler *handler, const uint8_t *data, size_t size)
 		REQUIRE(slots[i] != NULL);
 		memset(slots[i], 0, len);
 	}
+	if (handler->shape == FANIN_SHAPE_LEADERS) {
+		for (size_t i = 0; handler->parameters[i].name != NULL; i++)
+			job.parameters[i] = handler->parameters[i].usual;
+	} else {
+		memset(job.parameters, 0, sizeof(job.parameters));
+	}
 	memset(&stats, 0, sizeof(stats));
 	memset(common, 0, sizeof(common));
 	shape = handler->shape;
@@ -439,6 +472,11 @@ init(void)
 	job.payload_bytes = FAKE_PAYLOAD_MAX;
 	fanin_wire_encode_l4(&job.parent_headers, &flow, job.payload_bytes);
 	fanin_wire_encode_l4(&job.result_headers, &flow, job.payload_bytes);
+	/* Of blocks with leaders: ranks 0 and 1 are here, the others behind other switches. */
+	job.ports = (UINT64_C(1) << LEADERS_PORTS) - 1;
+	job.links = job.ports & ~UINT64_C(3);
+	job.port_ranks[0] = 1;
+	job.port_ranks[1] = 2;
 	ctx.drain = drain;
 	job.slots = (struct fanin_slots){ .by_index = slots, .mask = SLOTS - 1, .common = common };
 	timers = calloc(1, sizeof(*timers) + TIMERS * sizeof(timers->timers[0]));
