@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "pipeline/base/worker.h"
+
 /* 10.77.GROUP.NUMBER in one subnet. */
 #define PREFIX_LEN 16
 #define WORKERS 1u
@@ -84,7 +86,9 @@ far_open(struct dumbbell *dumbbell, char *error)
 		if (p < options->n_paths)
 			ends[p] = rated_end(options, options->back_rate_mbit);
 		else if (p < options->n_paths + options->n_servers)
-			ends[p] = rated_end(options, options->rate_mbit);
+			ends[p] = rated_end(options, options->server_rate_mbit != 0
+							     ? options->server_rate_mbit
+							     : options->rate_mbit);
 		else
 			ends[p] = free_end(options);
 	}
@@ -223,4 +227,18 @@ struct rig_traffic
 dumbbell_path_traffic(const struct dumbbell *dumbbell, uint16_t path)
 {
 	return rig_switch_traffic(dumbbell->near[path], NEAR_UP);
+}
+
+struct rig_traffic
+dumbbell_server_traffic(const struct dumbbell *dumbbell, uint16_t server)
+{
+	return rig_switch_traffic(dumbbell->far, dumbbell_server_port(dumbbell, server));
+}
+
+uint64_t
+dumbbell_server_drops(const struct dumbbell *dumbbell, uint16_t server)
+{
+	const struct worker *worker = rig_switch_pipeline(dumbbell->far)->workers[0];
+
+	return worker->counters.ports[dumbbell_server_port(dumbbell, server)].tx_dropped;
 }

@@ -30,13 +30,14 @@ struct dumbbell_options {
 	uint16_t n_workers;
 	uint16_t n_servers;
 	uint16_t path_of_worker[DUMBBELL_MAX_WORKERS];
-	uint32_t rate_mbit;      /* of paths towards the far side, and of links to servers */
-	uint32_t back_rate_mbit; /* of paths the other way */
-	uint32_t host_rate_mbit; /* of the other links of workers and servers; 0: none */
-	uint32_t ecn_bytes;      /* that wait when frames begin to be marked; 0: none are */
-	uint32_t queue_bytes;    /* that may wait */
-	uint64_t delay_ns;       /* of each link */
-	uint32_t aggregators;    /* of the far switch, a power of two */
+	uint32_t rate_mbit;        /* of paths towards the far side */
+	uint32_t server_rate_mbit; /* of links to servers; 0: the paths' */
+	uint32_t back_rate_mbit;   /* of paths the other way */
+	uint32_t host_rate_mbit;   /* of the other links of workers and servers; 0: none */
+	uint32_t ecn_bytes;        /* that wait when frames begin to be marked; 0: none are */
+	uint32_t queue_bytes;      /* that may wait */
+	uint64_t delay_ns;         /* of each link */
+	uint32_t aggregators;      /* of the far switch, a power of two */
 	uint16_t max_jobs;
 	uint64_t server_bytes; /* memory of each server for jobs */
 	uint32_t n_packets;    /* that there are at a time, everywhere */
@@ -73,5 +74,11 @@ uint16_t dumbbell_server_port(const struct dumbbell *dumbbell, uint16_t server);
 
 /* Traffic of a path towards the far side, so far. */
 struct rig_traffic dumbbell_path_traffic(const struct dumbbell *dumbbell, uint16_t path);
+
+/* Traffic of a server's link towards the server, so far. */
+struct rig_traffic dumbbell_server_traffic(const struct dumbbell *dumbbell, uint16_t server);
+
+/* Packets that found the queue of a server's link full, so far. */
+uint64_t dumbbell_server_drops(const struct dumbbell *dumbbell, uint16_t server);
 
 #endif

@@ -2,7 +2,10 @@
 """What plot.py draws of `./dev bench stragglers --json`: a panel for each part, and for figure 8 one for each member."""
 
 import stragglers
+import stragglers_reasons
 
+# Of a member whose ranks hardly ever lead there is nothing to show.
+LEAST_WAITING = 0.05
 WORKERS = ("A1", "A2", "B1", "B2")
 TITLES = {"loads": "background by DCTCP", "loads-udp": "background by UDP", "without-ecn": "without marks at the ports", "memory": "memory"}
 
@@ -35,8 +38,23 @@ def draw_timeline(axes, row):
     axes.set_xlabel("s")
 
 
+def draw_reasons(axes, rows):
+    """What the path of a job's straggler carries, one bar for each load and member."""
+    found = [line for line in stragglers_reasons.summarise(rows) if line["question"] == "paths" and line["waiting"] >= LEAST_WAITING]
+    labels = [f"{line['label']} {line['member']}" for line in found]
+    shares = {"the job's own": [line["straggler_own"] for line in found], "leaders of others": [line["straggler_leaders"] for line in found],
+              "others": [line["straggler_others"] - line["straggler_leaders"] for line in found],
+              "flows": [line["straggler_background"] for line in found]}
+    base = [0] * len(found)
+    for name, values in shares.items():
+        axes.barh(labels, values, left=base, label=name)
+        base = [low + value for low, value in zip(base, values, strict=True)]
+    axes.set_xlabel("share of the path")
+    axes.legend(fontsize="small", loc="lower left")
+
+
 def draw(document, out):
-    """Draws what there is: one panel for each part with medians, and six for figure 8."""
+    """Draws what there is: one panel for each part with medians, one for the reasons, and six for figure 8."""
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot
@@ -45,6 +63,7 @@ def draw(document, out):
     for row in document["results"]:
         parts.setdefault(row["part"], []).append(row)
     panels = [(part, rows) for part, rows in parts.items() if part in TITLES]
+    panels += [("reasons", parts["reasons"])] if "reasons" in parts else []
     panels += [("timeline", [row]) for row in parts.get("timeline", [])]
     if not panels:
         raise ValueError(f"found no part that is drawn, only {', '.join(parts)}")
@@ -55,6 +74,9 @@ def draw(document, out):
         axis.grid(alpha=0.3)
         if part == "timeline":
             draw_timeline(axis, rows[0])
+        elif part == "reasons":
+            draw_reasons(axis, rows)
+            axis.set_title("the path of a job's straggler", fontsize="small")
         else:
             draw_medians(axis, rows, "aggregators" if part == "memory" else "load")
             axis.set_title(TITLES[part], fontsize="small")

@@ -31,9 +31,10 @@ parameters_fill(const struct straggler_job_options *options, struct job_spec *sp
 		{ "bdp", options->bdp },
 		{ "expire_us", EXPIRE_US },
 		{ "fixed_window", options->fixed_window },
+		{ "p_max_percent", options->p_max_percent },
 	};
 
-	spec->n_parameters = RTE_DIM(parameters);
+	spec->n_parameters = RTE_DIM(parameters) - (options->p_max_percent == 0);
 	memcpy(spec->parameters, parameters, sizeof(parameters));
 }
 

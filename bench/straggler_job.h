@@ -21,7 +21,8 @@ struct straggler_job_options {
 	uint32_t congestion;    /* index in fanin_dual_types */
 	uint32_t fixed_window;  /* of sync */
 	uint32_t eta_percent;
-	uint32_t bdp; /* packets */
+	uint32_t bdp;           /* packets */
+	uint32_t p_max_percent; /* 0: the usual one */
 	uint32_t iterations;
 	uint64_t bytes; /* of each */
 };

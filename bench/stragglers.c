@@ -43,7 +43,8 @@ struct bench_options {
 	double load;
 	uint32_t aggregators;
 	uint32_t ecn_bytes;
-	uint32_t back_mbit; /* of paths towards the workers */
+	uint32_t back_mbit;   /* of paths towards the workers */
+	uint32_t server_mbit; /* of links to servers */
 	uint16_t window;
 	uint16_t n_jobs;
 	uint16_t n_ranks;
@@ -54,10 +55,12 @@ struct bench_options {
 	uint32_t fixed_window;
 	uint32_t eta_percent;
 	uint32_t bdp;
-	uint32_t flows;       /* of FAIRNESS, on path 0 */
-	uint32_t other_flows; /* of FAIRNESS, on the others together */
-	bool udp;             /* flows by UDP at the paths' rate, in place of DCTCP */
-	uint64_t bin_ns;      /* of the trace; 0: none */
+	uint32_t p_max_percent;   /* 0: the usual one */
+	uint32_t flows;           /* of FAIRNESS, on path 0 */
+	uint32_t other_flows;     /* of FAIRNESS, on the others together */
+	bool udp;                 /* flows by UDP at the paths' rate, in place of DCTCP */
+	const char *worker_paths; /* a digit for each worker; NULL: random ones */
+	uint64_t bin_ns;          /* of the trace; 0: none */
 };
 
 static struct bench_options options = {
@@ -66,6 +69,7 @@ static struct bench_options options = {
 	.aggregators = 8192,
 	.ecn_bytes = 50000,
 	.back_mbit = HOST_RATE_MBIT,
+	.server_mbit = RATE_MBIT,
 	.window = 4096,
 	.n_jobs = 2,
 	.n_ranks = 3,
@@ -87,6 +91,8 @@ struct bin {
 	uint64_t results[MAX_JOBS];          /* blocks that the slowest rank has */
 	uint64_t path_bytes[DUMBBELL_MAX_PATHS];
 	uint64_t background[DUMBBELL_MAX_PATHS];
+	uint64_t server_bytes[DUMBBELL_MAX_SERVERS];
+	uint64_t ahead[DUMBBELL_MAX_WORKERS]; /* blocks with a GACK and without a result */
 	double cwd[DUMBBELL_MAX_WORKERS];
 	double awd[DUMBBELL_MAX_WORKERS];
 	double alpha[DUMBBELL_MAX_WORKERS];
@@ -138,6 +144,7 @@ network_open(void)
 		.n_workers = (uint16_t)(options.n_jobs * options.n_ranks),
 		.n_servers = options.n_jobs,
 		.rate_mbit = RATE_MBIT,
+		.server_rate_mbit = options.server_mbit,
 		.back_rate_mbit = options.back_mbit,
 		.host_rate_mbit = HOST_RATE_MBIT,
 		.ecn_bytes = options.ecn_bytes,
@@ -149,10 +156,13 @@ network_open(void)
 		.n_packets = PACKETS,
 	};
 	struct random random = random_seed(options.seed + 1000);
+	const char *chosen = options.worker_paths;
 	char error[RIG_ERROR_LEN] = "";
 
 	for (uint16_t w = 0; w < made.n_workers; w++)
-		made.path_of_worker[w] = (uint16_t)random_below(&random, options.n_paths);
+		made.path_of_worker[w] = chosen != NULL
+						 ? (uint16_t)(chosen[w] - '0')
+						 : (uint16_t)random_below(&random, options.n_paths);
 	if (options.scenario == SCENARIO_TIMELINE) {
 		static const uint16_t paths[] = { 0, 1, 1, 2 }; /* of A's workers and B's */
 
@@ -186,6 +196,7 @@ jobs_open(void)
 			.fixed_window = options.fixed_window,
 			.eta_percent = options.eta_percent,
 			.bdp = options.bdp,
+			.p_max_percent = options.p_max_percent,
 			.iterations = options.iterations,
 			/* Jobs A and B of the paper's figure 8 have 7 and 3 MB. */
 			.bytes = options.scenario != SCENARIO_TIMELINE ? options.bytes
@@ -241,7 +252,10 @@ bin_take(void)
 			bin->awd[worker] = report.awd;
 			bin->alpha[worker] = report.alpha;
 			bin->p[worker] = report.progress_degree;
+			bin->ahead[worker] = report.gacks > report.aacks ? report.gacks - report.aacks
+									 : 0;
 		}
+		bin->server_bytes[j] = dumbbell_server_traffic(&run.dumbbell, j).bytes;
 		bin->results[j] = results_of(&run.jobs[j]);
 	}
 	for (uint16_t p = 0; p < options.n_paths; p++) {
@@ -434,7 +448,8 @@ print_job(const struct straggler_job *job)
 	print_switch(job);
 	printf(", ");
 	print_server(job);
-	printf("}");
+	printf(", \"server_dropped\": %" PRIu64 "}",
+	       dumbbell_server_drops(&run.dumbbell, job->options.server));
 }
 
 static void
@@ -494,6 +509,17 @@ print_trace(void)
 		for (uint16_t p = 0; p < options.n_paths; p++)
 			printf("%s%.2f", p == 0 ? "" : ", ",
 			       (double)(bin->background[p] - last->background[p]) * to_mbit);
+		printf("], \"path_mbit\": [");
+		for (uint16_t p = 0; p < options.n_paths; p++)
+			printf("%s%.2f", p == 0 ? "" : ", ",
+			       (double)(bin->path_bytes[p] - last->path_bytes[p]) * to_mbit);
+		printf("], \"server_mbit\": [");
+		for (uint16_t j = 0; j < run.n_jobs; j++)
+			printf("%s%.2f", j == 0 ? "" : ", ",
+			       (double)(bin->server_bytes[j] - last->server_bytes[j]) * to_mbit);
+		printf("], \"ahead\": [");
+		for (uint16_t w = 0; w < n_workers; w++)
+			printf("%s%" PRIu64, w == 0 ? "" : ", ", bin->ahead[w]);
 		printf("], \"cwd\": [");
 		for (uint16_t w = 0; w < n_workers; w++)
 			printf("%s%.1f", w == 0 ? "" : ", ", bin->cwd[w]);
@@ -543,7 +569,8 @@ static void __attribute__((noreturn)) usage(void)
 	fputs("usage: stragglers-bench --member NAME [--scenario jobs|timeline|fairness] [--seed N] [--load SHARE]\n"
 	      "       [--aggregators N] [--window BLOCKS] [--jobs N] [--ranks N] [--paths N] [--loaded-paths N]\n"
 	      "       [--iterations N] [--bytes N] [--ecn-bytes N] [--fixed-window BLOCKS] [--eta PERCENT] [--bdp PACKETS]\n"
-	      "       [--flows N] [--other-flows N] [--trace-ms N] [--back-mbit N] [--udp]\n"
+	      "       [--flows N] [--other-flows N] [--trace-ms N] [--back-mbit N] [--server-mbit N] [--udp]\n"
+	      "       [--p-max PERCENT] [--worker-paths DIGITS]\n"
 	      "--member: sync, atp, straw, straw+progress, straw+limit or pa-atp\n",
 	      stderr);
 	exit(2);
@@ -591,6 +618,24 @@ share(const char *text)
 	return value;
 }
 
+/* A digit for each worker, less than the number of paths. */
+static void
+worker_paths_check(void)
+{
+	const size_t n = (size_t)options.n_jobs * options.n_ranks;
+	const char *paths = options.worker_paths;
+	bool is_right = strlen(paths) == n;
+
+	for (size_t i = 0; is_right && i < n; i++)
+		is_right = paths[i] >= '0' && paths[i] - '0' < options.n_paths;
+	if (!is_right) {
+		fprintf(stderr,
+			"stragglers-bench: found the workers' paths '%s', expected %zu digits below %u\n",
+			paths, n, options.n_paths);
+		exit(2);
+	}
+}
+
 static void
 parse(int argc, char **argv)
 {
@@ -613,6 +658,9 @@ parse(int argc, char **argv)
 		{ "bdp", required_argument, NULL, 'd' },
 		{ "udp", no_argument, NULL, 'u' },
 		{ "back-mbit", required_argument, NULL, 'B' },
+		{ "server-mbit", required_argument, NULL, 'S' },
+		{ "p-max", required_argument, NULL, 'P' },
+		{ "worker-paths", required_argument, NULL, 'W' },
 		{ "flows", required_argument, NULL, 'F' },
 		{ "other-flows", required_argument, NULL, 'O' },
 		{ "trace-ms", required_argument, NULL, 't' },
@@ -676,6 +724,15 @@ parse(int argc, char **argv)
 		case 'B':
 			options.back_mbit = (uint32_t)number(optarg, 1, 100000);
 			break;
+		case 'S':
+			options.server_mbit = (uint32_t)number(optarg, 1, 100000);
+			break;
+		case 'P':
+			options.p_max_percent = (uint32_t)number(optarg, 100, 1000);
+			break;
+		case 'W':
+			options.worker_paths = optarg;
+			break;
 		case 'F':
 			options.flows = (uint32_t)number(optarg, 0, 100);
 			break;
@@ -700,6 +757,8 @@ parse(int argc, char **argv)
 	if (options.scenario == SCENARIO_FAIRNESS)
 		options.n_paths = RTE_MAX(options.n_paths, 2);
 	options.loaded_paths = RTE_MIN(options.loaded_paths, options.n_paths);
+	if (options.worker_paths != NULL)
+		worker_paths_check();
 }
 
 int

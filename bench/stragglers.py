@@ -15,6 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import stragglers_reasons
+
 BUILD_DIR = Path(os.environ.get("FANIN_BUILD_DIR", Path(__file__).resolve().parent.parent / "build"))
 MEMBERS = ("sync", "atp", "straw", "straw+progress", "straw+limit", "pa-atp")
 LOADS = (0.2, 0.4, 0.6, 0.8)
@@ -77,7 +79,7 @@ def make_row(part, options, found):
            "load_is_right": wanted == 0 or abs(background["offered_load"] / wanted - 1) <= LOAD_TOLERANCE,
            "seconds": statistics.mean(statistics.mean(job["iterations"]) for job in found["jobs"]) if done else None,
            "overflows": count(found, "switch", "overflows"), "flushes": count(found, "switch", "flushes"),
-           "aecns": count(found, "switch", "aecn"), "ce": count(found, "switch", "ce"),
+           "aecns": count(found, "switch", "aecn"), "marks": count(found, "switch", "ce") / max(1, count(found, "switch", "gradients")),
            "retransmits": count(found, "ranks", "retransmits"), "queries": count(found, "ranks", "queries"),
            "asked": count(found, "ranks", "asks_answered"), "dropped": sum(path["dropped"] for path in found["paths"]),
            "background_marked": background["marked_share"], "background_seconds": background["mean_seconds"]}
@@ -117,7 +119,7 @@ def summarise(rows, *keys):
         if ended:
             summary["seconds"] = statistics.median(ended)
             summary["quartiles"] = quartiles(ended)
-        for name in ("delivered_load", "offered_load", "overflows", "flushes", "aecns", "retransmits", "queries", "asked", "dropped"):
+        for name in ("delivered_load", "offered_load", "overflows", "flushes", "aecns", "marks", "retransmits", "queries", "asked", "dropped"):
             summary[name] = statistics.mean(row[name] for row in group)
         found[values] = summary
     return found
@@ -184,7 +186,16 @@ def fairness(_quick, processes):
     return rows
 
 
-PARTS = {"timeline": timeline, "loads": loads, "loads-udp": loads_udp, "without-ecn": without_ecn, "memory": memory, "fairness": fairness}
+def reasons(quick, processes):
+    runs = stragglers_reasons.runs(quick)
+    with concurrent.futures.ThreadPoolExecutor(processes) as pool:
+        found = list(pool.map(run_one, [options for _, _, options in runs]))
+    return [{**make_row("reasons", options, one), "question": question, "label": label, **stragglers_reasons.measure(one, options)}
+            for (question, label, options), one in zip(runs, found, strict=True)]
+
+
+PARTS = {"timeline": timeline, "loads": loads, "loads-udp": loads_udp, "without-ecn": without_ecn, "memory": memory, "fairness": fairness,
+         "reasons": reasons}
 
 
 # ------------------------------------------------------------------ what is shown, and what is expected
@@ -199,12 +210,12 @@ def show_timeline(rows):
 
 def show_summary(title, key, rows):
     print(title)
-    print(f"  {key:>11} {'member':15} {'s':>7} {'quartiles':>15} {'runs':>5} {'load':>6} {'arrived':>8} {'overflows':>10} {'queries':>8}"
-          f" {'retrans':>8} {'dropped':>8} {'AECN':>6}")
+    print(f"  {key:>11} {'member':15} {'s':>7} {'quartiles':>15} {'runs':>5} {'load':>6} {'arrived':>8} {'marks':>6} {'overflows':>10}"
+          f" {'queries':>8} {'retrans':>8} {'dropped':>8} {'AECN':>6}")
     for (value, member), one in summarise(rows, key, "member").items():
         seconds = f"{one['seconds']:7.3f} {one['quartiles'][0]:7.3f} {one['quartiles'][1]:7.3f}" if one["ended"] else f"{'-':>23}"
         print(f"  {value:11g} {member:15} {seconds} {one['ended']:2}/{one['runs']:<2} {one['offered_load']:6.2f} {one['delivered_load']:8.2f}"
-              f" {one['overflows']:10.0f} {one['queries']:8.0f} {one['retransmits']:8.0f} {one['dropped']:8.0f} {one['aecns']:6.0f}")
+              f" {one['marks']:6.2f} {one['overflows']:10.0f} {one['queries']:8.0f} {one['retransmits']:8.0f} {one['dropped']:8.0f} {one['aecns']:6.0f}")
 
 
 def show_fairness(rows):
@@ -218,6 +229,8 @@ def show(part, rows):
         show_timeline(rows)
     elif part == "fairness":
         show_fairness(rows)
+    elif part == "reasons":
+        stragglers_reasons.show(rows)
     elif part == "memory":
         show_summary(f"memory: 4 jobs, load {MEMORY_LOAD}; seconds of an iteration of 2 MB", "aggregators", rows)
     else:
@@ -273,7 +286,7 @@ def missed(part, rows):
     if part == "fairness":
         sentences += [f"fairness: a flow beside {row['member']} ({row['role']}) has {row['flow_share']:.2f} of its share,"
                       f" expected {FAIR_SHARE} at least" for row in rows if row["member"] == "pa-atp" and row["flow_share"] < FAIR_SHARE]
-    if part in ("timeline", "fairness"):
+    if part in ("timeline", "fairness", "reasons"):
         return sentences
     sentences += [f"{part}: {row['member']}, load {row['load']:g}, seed {row['seed']}: the load was {row['offered_load']:.3f}" for row in rows
                   if not row["load_is_right"]]
