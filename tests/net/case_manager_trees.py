@@ -214,6 +214,8 @@ def a_job_has_all_trees_that_can_be_had_and_none_half_made():
         clients, results = manager.join("one", FOUR, trees=2)
         expect_equal([result["trees"] for result in results], [1] * 4, "trees without room")
         expect("switch spine1: 2 jobs exist" in results[0]["trees_reason"], results[0]["trees_reason"])
+        # The hosts are answered before the leaves have said that the second tree is gone.
+        wait_until(lambda: not manager.ask("jobs")["removals"], 60, "the second tree to be gone from the leaves")
         expect_equal((len(switches["spine0"].jobs), len(switches["leaf0"].jobs)), (1, 1), "jobs on the spine with room and a leaf")
         close_all(clients)
         nothing_left()

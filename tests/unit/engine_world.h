@@ -90,6 +90,7 @@ struct world {
 	uint64_t cut;   /* ranks whose contributions are lost, all of them; their queries pass */
 	uint64_t ended; /* ranks whose processes have ended */
 	uint64_t mute;  /* ranks that don't answer probes */
+	uint64_t watch_ns; /* when somebody first asked for a block as overdue: from then on probes are sent; 0: not yet */
 	double loss, duplication, reordering;
 	struct random random;
 	struct slot slots[2 * WINDOW];
@@ -376,6 +377,8 @@ switch_receive(struct world *world, struct link *link, const struct fanin_header
 		return;
 	}
 	if (hdr->type == FANIN_TYPE_QUERY) {
+		if ((hdr->flags & FANIN_FLAG_RETRANSMIT) != 0 && world->watch_ns == 0)
+			world->watch_ns = world->now_ns;
 		switch_answer_query(world, link, hdr);
 		return;
 	}

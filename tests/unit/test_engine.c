@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "hostlib/src/base/clock.h"
+#include "hostlib/src/window/engine_internal.h"
 #include "tests/unit/engine_world.h"
 #include "tests/unit/suites.h"
 
@@ -602,6 +603,40 @@ START_TEST(who_is_found_gone_late_in_the_timeout_is_named_within_it)
 }
 END_TEST
 
+/*
+ * What switches need to find out, from the first query about an overdue block on: four probes at the leaf, half a second apart, and
+ * another one by which the spine learns of it.
+ */
+#define FINDING_NS (2000 * UINT64_C(1000000))
+
+/* _i: what was measured before, in tens of milliseconds. On a busy machine a round trip takes long, and varies. */
+START_TEST(who_is_gone_is_named_in_time_however_long_round_trips_were)
+{
+	struct collective collective;
+	struct world *world = world_without_last(&collective);
+	const uint64_t start_ns = world->now_ns;
+	bool all_know = false;
+
+	world->watch_ns = 0;
+	world->far = true;
+	for (uint16_t rank = 0; rank < 3; rank++)
+		fanin_rtt_sample(&world->engines[rank]->rtt, (uint64_t)_i * 10000000);
+	while (!all_know && world->now_ns - start_ns < 2 * TIMEOUT_NS) {
+		pass_without_last(world, 0.001);
+		if (world->watch_ns != 0 && world->now_ns - world->watch_ns >= FINDING_NS)
+			world->mute = 1 << 3;
+		all_know = true;
+		for (uint16_t rank = 0; rank < 3; rank++)
+			all_know = all_know && collective.requests[rank].status == FANIN_ERR_TIMEOUT;
+	}
+	ck_assert_double_le((double)(world->now_ns - start_ns) / 1e9, 5.1);
+	ck_assert_ptr_nonnull(strstr(fanin_engine_error(world->engines[0])->text,
+				     "waits for rank 3 (of 4), which does not answer"));
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
 START_TEST(a_switch_that_goes_while_somebody_is_late_is_named_in_time)
 {
 	struct collective collective;
@@ -1150,6 +1185,8 @@ suite_engine(void)
 	tcase_add_test(errors, answers_from_far_away_are_waited_for_during_long_waits);
 	tcase_add_test(errors, who_is_late_and_then_gone_is_named_in_time);
 	tcase_add_loop_test(errors, who_is_found_gone_late_in_the_timeout_is_named_within_it, 0, 32);
+	tcase_add_loop_test(errors, who_is_gone_is_named_in_time_however_long_round_trips_were, 0,
+			    100);
 	tcase_add_test(errors, a_switch_that_goes_while_somebody_is_late_is_named_in_time);
 	tcase_add_test(errors, results_that_are_lost_after_a_long_wait_are_asked_for);
 	tcase_add_test(errors, what_is_lost_again_after_a_long_wait_is_asked_for_soon);

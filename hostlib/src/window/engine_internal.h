@@ -240,6 +240,16 @@ fanin_engine_query_wait_ns(const struct fanin_engine *engine)
 }
 
 /*
+ * Returns the longest time until the oldest block is first asked for, and between queries around the timeout. Who it waits for may
+ * be gone, and must be named in time; a query too many costs a header.
+ */
+static inline uint64_t
+fanin_engine_ask_most_ns(const struct fanin_engine *engine)
+{
+	return engine->config.timeout_ns / 10;
+}
+
+/*
  * Returns how long a block may be on its way that its switch has sent up before it counts as overdue: longer than blocks take. The
  * round trip to the switch says nothing of the links above it, which may be slower, and whose queues longer. Each query that comes too
  * early makes a switch further up repeat the result, behind the first one in the same queue.

@@ -245,19 +245,26 @@ states_learn(struct fanin_engine *engine, const struct fanin_pending_query *aske
  * Returns the time until the next query about the oldest block, which waits for other ranks. Around the
  * timeout queries are about as frequent as a switch's probes: with longer intervals the host would
  * learn too late what a switch finds just before the timeout, and silence has to be reported for a while.
+ * Before that no interval passes one or two fifths of the timeout, however long round trips were:
+ * switches probe only after an overdue query, and take 2 s to find that a rank is silent.
  */
 static uint64_t
 next_ask_wait_ns(const struct fanin_engine *engine, bool ended, bool silent)
 {
-	const uint64_t timeout_ns = engine->config.timeout_ns;
+	const uint64_t fifth_ns = engine->config.timeout_ns / 5;
 	const uint64_t waited_ns = engine->loop.now_ns - engine->progress_ns;
-	const uint64_t most_ns = timeout_ns / 10;
 	const uint64_t query_wait_ns = fanin_engine_query_wait_ns(engine);
+	uint64_t most_ns = fanin_engine_ask_most_ns(engine);
 
 	if (silent)
 		return query_wait_ns < most_ns ? query_wait_ns : most_ns;
-	if (ended || waited_ns < timeout_ns / 5 * 2 || waited_ns >= timeout_ns / 5 * 6)
+	if (ended || waited_ns >= 6 * fifth_ns)
 		return engine->ask_wait_ns;
+	if (waited_ns < fifth_ns && fifth_ns - waited_ns > most_ns)
+		most_ns = fifth_ns - waited_ns;
+	else if (waited_ns >= fifth_ns && waited_ns < 2 * fifth_ns &&
+		 2 * fifth_ns - waited_ns > most_ns)
+		most_ns = 2 * fifth_ns - waited_ns;
 	return engine->ask_wait_ns < most_ns ? engine->ask_wait_ns : most_ns;
 }
 
@@ -293,6 +300,9 @@ last_answer_note(struct fanin_engine *engine, enum fanin_block_state state,
 	/* An earlier query would get the same answer. */
 	engine->retry_ns = 0;
 	engine->ask_ns = engine->loop.now_ns + next_ask_wait_ns(engine, ended, silent);
+	/* The timers may be set to when an unanswered query was due again, which is late after long round trips. */
+	if (engine->loop.now_ns - engine->progress_ns >= fanin_engine_ask_most_ns(engine))
+		fanin_loop_wake_by(&engine->loop, engine->ask_ns);
 	if (state == FANIN_BLOCK_OPEN && !fanin_ranks_is_empty(&ranks->missing) && !ended && !silent)
 		engine->late_answer_ns = engine->loop.now_ns;
 }

@@ -71,9 +71,10 @@ static uint64_t
 oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	const bool sent_up = lane->told == FANIN_BLOCK_SENT;
+	const uint64_t most_ns = fanin_engine_ask_most_ns(engine);
 	const uint64_t wait_ns = sent_up ? fanin_engine_above_wait_ns(engine)
 					 : fanin_engine_query_wait_ns(engine);
-	uint64_t due_ns = lane->sent_ns + wait_ns;
+	uint64_t due_ns = lane->sent_ns + (wait_ns < most_ns ? wait_ns : most_ns);
 	const bool overdue = engine->ask_wait_ns != 0 || lane->told >= FANIN_BLOCK_SENT;
 
 	if (due_ns < engine->ask_ns)
