@@ -55,6 +55,7 @@ setup(void)
 	leaf_open();
 	leaf_hears_all();
 	leaf.pipeline->jobs->shared_mbufs = 64;
+	leaf.pipeline->jobs->max_jobs = 8;
 	clock_ns = UINT64_C(1000000000000);
 	leaf.pipeline->clock = clock_read;
 	leaf.pipeline->clock_user = &clock_ns;
@@ -77,18 +78,15 @@ START_TEST(what_such_a_job_has_to_be_like)
 	ck_assert_uint_eq(job->params.port_ranks[0], 1);
 	ck_assert_uint_eq(job->params.port_ranks[1], 2);
 	ck_assert_uint_eq(job->params.port_ranks[SPINE_PORT], 0);
-	ck_assert_int_eq(job_destroy(leaf.pipeline, job->params.id), 0);
 	/* A spine has no hosts, a single switch no links. */
 	spec = usual_spec();
 	spec.n_members = 0;
 	ck_assert_msg(create(&spec) == 0, "%s", error);
 	ck_assert_uint_eq(job->params.children, 0);
 	ck_assert_uint_eq(job->params.ports, LINKS);
-	ck_assert_int_eq(job_destroy(leaf.pipeline, job->params.id), 0);
 	spec = usual_spec();
 	spec.links = 0;
 	ck_assert_msg(create(&spec) == 0, "%s", error);
-	ck_assert_int_eq(job_destroy(leaf.pipeline, job->params.id), 0);
 	spec = usual_spec();
 	spec.links = 0;
 	spec.n_members = 0;
