@@ -54,6 +54,7 @@ static struct {
 	const char *wrong;
 	uint8_t done[BLOCKS]; /* the ranks that have the result; atomic */
 	bool stop;            /* atomic */
+	uint64_t now_ns;      /* the workers' clock; atomic */
 } world;
 
 struct worker {
@@ -192,6 +193,7 @@ call(struct worker *worker, struct rte_mbuf *mbuf)
 	enum fanin_reason reason = FANIN_REASON_NONE;
 	enum fanin_verdict verdict;
 
+	worker->ctx.now_ns = __atomic_load_n(&world.now_ns, __ATOMIC_RELAXED);
 	do {
 		verdict = world.handler->other(&worker->ctx, world.slots[index], index, &packet,
 					       &reason);
@@ -275,6 +277,16 @@ pass_result(struct worker *worker)
 	call(worker, mbuf);
 }
 
+static void
+clock_reach(uint64_t ns)
+{
+	uint64_t now_ns = __atomic_load_n(&world.now_ns, __ATOMIC_RELAXED);
+
+	while (now_ns < ns && !__atomic_compare_exchange_n(&world.now_ns, &now_ns, ns, false,
+							   __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
 /* The oldest timers expire, until so many are left. */
 static void
 expire_but(struct worker *worker, uint32_t left)
@@ -285,7 +297,8 @@ expire_but(struct worker *worker, uint32_t left)
 		const struct fanin_timer timer = *fanin_timer_fifo_first(fifo);
 
 		fifo->head++;
-		worker->ctx.now_ns = RTE_MAX(worker->ctx.now_ns, timer.due_ns);
+		clock_reach(timer.due_ns);
+		worker->ctx.now_ns = __atomic_load_n(&world.now_ns, __ATOMIC_RELAXED);
 		while (!world.handler->expired(&worker->ctx, world.slots[timer.index], timer.index,
 					       timer.block))
 			sched_yield();
@@ -413,6 +426,8 @@ open_world(uint32_t n_slots)
 		(struct fanin_slots){ .by_index = world.slots, .mask = n_slots - 1, .salt = 77 };
 	for (size_t i = 0; world.handler->parameters[i].name != NULL; i++)
 		world.job.parameters[i] = world.handler->parameters[i].usual;
+	/* As long as it takes: time goes by leaps. */
+	world.job.parameters[FANIN_CANARY_HOLD] = 60000000;
 	world.state = calloc(1, world.handler->state_size(&world.job));
 	ck_assert_ptr_nonnull(world.state);
 	pthread_spin_init(&world.pool_lock, PTHREAD_PROCESS_PRIVATE);
