@@ -75,6 +75,10 @@ take_reduce(struct fanin_handler_ctx *ctx, struct canary_slot *slot, uint32_t in
 	if (hdr->members == 0 ||
 	    (hdr->members & ~(ranks_behind(ctx, packet) & ~leader_of(ctx, packet))) != 0)
 		return drop(reason, FANIN_REASON_RANK);
+	/* Only switches say where data collided. */
+	if (is_of_host(ctx, packet))
+		packet->headers->fanin.number = 0;
+	packet->headers->udp.checksum_be = 0;
 	if ((hdr->flags & FANIN_FLAG_DIRECT) != 0) {
 		ctx->stats->own[CANARY_DIRECT]++;
 		return pass(ctx, packet);
@@ -167,6 +171,10 @@ canary_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 			       ? take_result(ctx, slot, packet)
 			       : take_restore(ctx, packet);
 	default:
+		/* What leaders alone send to ranks. */
+		if (fanin_type_direction(packet->headers->fanin.type) == FANIN_DOWN &&
+		    !is_result_believed(ctx, packet))
+			return drop(reason, FANIN_REASON_RANK);
 		ctx->stats->own[CANARY_PASSED]++;
 		return pass(ctx, packet);
 	}
@@ -240,11 +248,12 @@ canary_peek(const struct fanin_job_params *job, uint32_t epoch, const void *memo
 		*peek = (struct fanin_peek){
 			.block = slot->tag.block,
 			.sent = slot->phase == CANARY_SENT,
-			.missing = missing_children(
-				job, slot->seen | UINT64_C(1) << fanin_canary_leader(slot->tag.block,
-										     job->n_ranks)),
 			.begun_ns = slot->begun_ns,
 		};
+	if (waits && !peek->sent)
+		peek->missing = missing_children(
+			job, slot->seen | UINT64_C(1) << fanin_canary_leader(slot->tag.block,
+									     job->n_ranks));
 	fanin_slot_leave(&slot->tag);
 	return waits;
 }

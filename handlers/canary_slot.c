@@ -122,7 +122,7 @@ is_free(const struct fanin_handler_ctx *ctx, const struct canary_slot *slot,
 		return has_share(job, ctx->state);
 	if (slot->phase == CANARY_SENT && ctx->now_ns > slot->sent_ns &&
 	    ctx->now_ns - slot->sent_ns > hold_ns)
-		return true;
+		return slot->tag.job == job->id || has_share(job, ctx->state);
 	if (slot->tag.job != job->id)
 		return false;
 	if (slot->run != hdr->epoch)
@@ -231,9 +231,11 @@ take_in_open(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 
 	note(ctx, slot, packet);
 	if (fanin_wire_shape(sum_header(slot)) != fanin_wire_shape(hdr) ||
+	    rte_pktmbuf_mtod(slot->mbuf, struct fanin_headers *)->ip.dst_be !=
+		    packet->headers->ip.dst_be ||
 	    ((hdr->members & slot->members) != 0 && (hdr->members & ~slot->members) != 0 &&
 	     (slot->members & ~hdr->members) != 0)) {
-		/* The leader says what is wrong with a shape, and knows what to do with a set. */
+		/* The leader says what is wrong with a shape, and knows what to do with a set. What goes elsewhere is for no leader. */
 		canary_send_on(ctx, packet->mbuf, hdr->block);
 		ctx->stats->own[CANARY_OVERLAPS]++;
 		return FANIN_VERDICT_HELD;

@@ -275,7 +275,8 @@ default_slots(const struct pipeline *pipeline, const struct job_spec *spec, uint
 		if (!pipeline->ports[spec->members[i].port].shared)
 			return most;
 	}
-	return spec->has_parent ? most : RTE_MIN(most, RTE_MAX(enough, SHARED_SLOTS));
+	return spec->has_parent || spec->links != 0 ? most
+						    : RTE_MIN(most, RTE_MAX(enough, SHARED_SLOTS));
 }
 
 /* Slots that a job of the handler may have at most. */

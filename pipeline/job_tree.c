@@ -243,7 +243,13 @@ check_leaders(const struct fanin_handler *handler, const struct job_spec *spec, 
 			 handler->name);
 		return -EINVAL;
 	}
-	if (spec->has_parent)
+	if (spec->n_ranks == 0 && spec->links != 0)
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found links and no size, expected the number of ranks of the whole job");
+	else if (spec->slots == 0 && spec->links != 0)
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found links and no slots, expected twice the window, the same on all switches");
+	else if (spec->has_parent)
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "found a parent for a job of \"%s\", which has no tree: expected \"links\"",
 			 handler->name);

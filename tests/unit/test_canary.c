@@ -461,6 +461,43 @@ START_TEST(a_host_brings_its_own_data_only)
 }
 END_TEST
 
+START_TEST(what_goes_elsewhere_is_not_combined)
+{
+	struct rte_mbuf *astray = canary_rig_reduce(&rig, 5, 1, 0);
+	struct fanin_ip *ip = &rte_pktmbuf_mtod(astray, struct fanin_headers *)->ip;
+
+	ip->dst_be = htonl(0x0a0000fe);
+	ip->checksum_be = 0;
+	ip->checksum_be = fanin_ip_checksum(ip);
+	ck_assert_int_eq(canary_rig_offer(&rig, 0, 0, astray), FANIN_VERDICT_HELD);
+	reduce(1, 5, 2);
+	expect_sum(5, 2);
+	canary_rig_pass_time(&rig, LEAST_NS);
+	ck_assert_uint_eq(ntohl(take(FANIN_EMIT_ROUTE, FANIN_TYPE_REDUCE)->headers.ip.dst_be),
+			  0x0a0000fe);
+}
+END_TEST
+
+/* Nor say where data collided: switches alone do. */
+START_TEST(a_host_answers_for_no_other_leader)
+{
+	struct rte_mbuf *mbuf = canary_rig_result(&rig, 5);
+
+	rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin.type = FANIN_TYPE_REPEAT;
+	ck_assert_int_eq(canary_rig_offer(&rig, 0, 0, mbuf), FANIN_VERDICT_DROP);
+	ck_assert_int_eq(rig.reason, FANIN_REASON_RANK);
+	/* Rank 0 leads block 6. */
+	mbuf = canary_rig_result(&rig, 6);
+	rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin.type = FANIN_TYPE_REPEAT;
+	ck_assert_int_eq(canary_rig_offer(&rig, 0, 0, mbuf), FANIN_VERDICT_HELD);
+	take(FANIN_EMIT_ROUTE, FANIN_TYPE_REPEAT);
+	mbuf = canary_rig_reduce(&rig, 5, 1, FANIN_FLAG_DIRECT);
+	rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin.number = 4711;
+	ck_assert_int_eq(canary_rig_offer(&rig, 0, 0, mbuf), FANIN_VERDICT_HELD);
+	ck_assert_uint_eq(take(FANIN_EMIT_ROUTE, FANIN_TYPE_REDUCE)->headers.fanin.number, 0);
+}
+END_TEST
+
 START_TEST(what_is_direct_changes_nothing)
 {
 	reduce(0, 5, 1);
@@ -554,6 +591,8 @@ suite_canary(void)
 	tcase_add_test(tcase, a_leader_restores_what_collided);
 	tcase_add_test(tcase, at_the_port_of_a_host_only_the_leader_is_believed);
 	tcase_add_test(tcase, a_host_brings_its_own_data_only);
+	tcase_add_test(tcase, what_goes_elsewhere_is_not_combined);
+	tcase_add_test(tcase, a_host_answers_for_no_other_leader);
 	tcase_add_test(tcase, what_is_direct_changes_nothing);
 	tcase_add_test(tcase, a_spine_learns_whom_it_sees);
 	tcase_add_test(tcase, a_timeout_follows_how_far_packets_are_apart);

@@ -35,6 +35,7 @@ usual_spec(void)
 		.n_members = 2,
 		.n_ranks = RANKS,
 		.links = LINKS,
+		.slots = 16,
 		.members = { { .port = 0, .ip_be = host_ip_be(0), .ranks = { { 1 } } },
 			     { .port = 1, .ip_be = host_ip_be(1), .ranks = { { 2 } } } },
 	};
@@ -91,6 +92,14 @@ START_TEST(what_such_a_job_has_to_be_like)
 	spec.links = 0;
 	spec.n_members = 0;
 	expect_refused(spec, "found 0 members");
+	/* Ranks are counted modulo the size, and places by twice the window. */
+	spec = usual_spec();
+	spec.n_members = 0;
+	spec.n_ranks = 0;
+	expect_refused(spec, "links and no size");
+	spec = usual_spec();
+	spec.slots = 0;
+	expect_refused(spec, "links and no slots");
 	spec = usual_spec();
 	spec.handler = "single";
 	expect_refused(spec, "found links for a job of \"single\"");
