@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the kernel says of this process. Any thread. */
+/* Figures of this process, from the kernel. Any thread. */
 #ifndef FANIN_CONTROL_PROCESS_H
 #define FANIN_CONTROL_PROCESS_H
 

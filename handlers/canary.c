@@ -171,7 +171,7 @@ canary_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 			       ? take_result(ctx, slot, packet)
 			       : take_restore(ctx, packet);
 	default:
-		/* What leaders alone send to ranks. */
+		/* REPEAT, ASK and ANSWER: leaders alone send them to ranks. */
 		if (fanin_type_direction(packet->headers->fanin.type) == FANIN_DOWN &&
 		    !is_result_believed(ctx, packet))
 			return drop(reason, FANIN_REASON_RANK);

@@ -34,7 +34,7 @@ enum canary_phase {
 	CANARY_SENT, /* the sum has gone on, and the ports wait for the result */
 };
 
-/* What is learned of the blocks that a rank leads. All atomic, each word on its own: what is torn is late, and never wrong. */
+/* Lessons from the blocks that a rank leads. All atomic, each word on its own: a mix of two lessons costs time only. */
 struct canary_lesson {
 	uint64_t expected; /* ranks that a block has seen here when its result passed; 0: not known */
 	uint32_t gap_ns; /* from the first to the last packet of a block here, smoothed; 0: not known */
@@ -112,8 +112,5 @@ void canary_expire(struct fanin_handler_ctx *ctx, struct canary_slot *slot, uint
 
 /* canary_slot.c: gives up a slot, which has been entered, with its data, if it has any. */
 void canary_give_up(struct fanin_handler_ctx *ctx, struct canary_slot *slot);
-
-/* canary_slot.c: sends data on towards the block's leader, where that of other ranks may meet it. */
-void canary_send_on(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, uint32_t block);
 
 #endif

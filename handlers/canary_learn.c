@@ -19,22 +19,11 @@ parameter_ns(const struct fanin_job_params *job, enum fanin_canary_parameter par
 	return job->parameters[parameter] * 1000;
 }
 
-/* The hosts at this switch. */
-static uint64_t
-hosts_here(const struct fanin_job_params *job)
-{
-	uint64_t here = 0;
-
-	for (uint64_t left = job->ports & ~job->links; left != 0; left &= left - 1)
-		here |= job->port_ranks[__builtin_ctzll(left)];
-	return here;
-}
-
 /* The leader's leaf. */
 static bool
 is_root(const struct fanin_job_params *job, unsigned int leader)
 {
-	return (hosts_here(job) >> leader & 1) != 0;
+	return (job->ranks_here >> leader & 1) != 0;
 }
 
 /* The bound that a parameter is at this switch: the root's own hosts come first, and it waits for others' timers, too. */
@@ -78,7 +67,7 @@ canary_expected(const struct fanin_job_params *job, const struct canary_state *s
 	if (is_root(job, leader))
 		return fanin_ranks_all_word(job->n_ranks, 0) & ~(UINT64_C(1) << leader);
 	/* All hosts here, and whoever else has come by here before. */
-	return hosts_here(job) | __atomic_load_n(&state->lessons[leader].expected, __ATOMIC_RELAXED);
+	return job->ranks_here | __atomic_load_n(&state->lessons[leader].expected, __ATOMIC_RELAXED);
 }
 
 void

@@ -39,8 +39,9 @@ flow_of(const struct fanin_handler_ctx *ctx, uint32_t block)
 	return mixed ^ mixed >> 15;
 }
 
-void
-canary_send_on(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, uint32_t block)
+/* Sends data on towards the block's leader, where that of other ranks may meet it. */
+static void
+send_on(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, uint32_t block)
 {
 	fanin_emit_route_together(ctx, mbuf, flow_of(ctx, block));
 }
@@ -61,7 +62,7 @@ send_sum(struct fanin_handler_ctx *ctx, struct canary_slot *slot)
 
 	hdr->members = slot->members;
 	hdr->contributions = (uint16_t)__builtin_popcountll(slot->members);
-	canary_send_on(ctx, slot->mbuf, hdr->block);
+	send_on(ctx, slot->mbuf, hdr->block);
 	slot->mbuf = NULL;
 	slot->sent_ns = ctx->now_ns;
 	set_phase(slot, CANARY_SENT);
@@ -236,7 +237,7 @@ take_in_open(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 	    ((hdr->members & slot->members) != 0 && (hdr->members & ~slot->members) != 0 &&
 	     (slot->members & ~hdr->members) != 0)) {
 		/* The leader says what is wrong with a shape, and knows what to do with a set. What goes elsewhere is for no leader. */
-		canary_send_on(ctx, packet->mbuf, hdr->block);
+		send_on(ctx, packet->mbuf, hdr->block);
 		ctx->stats->own[CANARY_OVERLAPS]++;
 		return FANIN_VERDICT_HELD;
 	}
@@ -258,7 +259,7 @@ take_in_sent(struct fanin_handler_ctx *ctx, struct canary_slot *slot,
 	note(ctx, slot, packet);
 	if (!is_new)
 		return take_duplicate(ctx);
-	canary_send_on(ctx, packet->mbuf, hdr->block);
+	send_on(ctx, packet->mbuf, hdr->block);
 	ctx->stats->contributions++;
 	ctx->stats->own[CANARY_STRAGGLERS]++;
 	return FANIN_VERDICT_HELD;

@@ -126,6 +126,7 @@ struct fanin_job_params {
 	bool authenticate; /* packets have tags (wire/tag.h), which handlers do not see */
 	uint64_t parameters[FANIN_PARAMETERS_MAX]; /* in the order of the handler's `parameters`, each within its bounds */
 	uint64_t links; /* of `ports` those that lead to other switches; of jobs of the shape LEADERS */
+	uint64_t ranks_here; /* the ranks whose hosts are at this switch, likewise */
 	uint64_t port_ranks[FANIN_MAX_PORTS]; /* the ranks behind each other port of `ports`, likewise */
 	struct fanin_ranks child_ranks[FANIN_WIRE_MAX_CHILDREN]; /* the ranks behind each child */
 };

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* See sums.h. */
 #include "handlers/sums.h"
 
 /* Copies: the block has one contribution with data. If a host sent a second one, the first would stay as it is. */

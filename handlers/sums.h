@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What handlers have in common whose sums carry the set of the ranks in them, so that nothing is counted twice (docs/protocol.md, "Sets").
+ * Sums that carry the set of the ranks in them, so that nothing is counted twice (docs/protocol.md, "Sets"): the part that their handlers have in common.
  */
 #ifndef FANIN_HANDLERS_SUMS_H
 #define FANIN_HANDLERS_SUMS_H

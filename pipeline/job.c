@@ -288,7 +288,7 @@ most_slots(const struct job_table *table, const struct job_spec *spec,
 
 	switch (handler->slots_of) {
 	case FANIN_SLOTS_SHARED:
-		/* What finds no slot goes on to the server, or the leader, so the window may be larger than the pool. */
+		/* The window may be larger than the pool: packets without a slot go on to the server, or the leader. */
 		if ((handler->shape == FANIN_SHAPE_SERVER || handler->shape == FANIN_SHAPE_LEADERS) &&
 		    job_slots_shared(table, handler) != 0)
 			return 2u * FANIN_WIRE_MAX_WINDOW;

@@ -389,6 +389,7 @@ job_children(const struct pipeline *pipeline, const struct job_spec *spec, struc
 		job->child_of_rank[member->rank] = (uint8_t)i;
 		job->child_ethdevs[i] = pipeline->ports[member->port].ethdev;
 		job->params.ports |= UINT64_C(1) << member->port;
+		job->params.ranks_here |= spec->members[i].ranks.words[0];
 		job->params.port_ranks[member->port] |= spec->members[i].ranks.words[0];
 		job_child_template(pipeline, job, i);
 	}

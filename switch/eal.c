@@ -134,7 +134,7 @@ choose_memory(const struct config *config, bool *hugepages, char *error)
 	const uint64_t available = free_hugepage_megabytes();
 
 	*hugepages = false;
-	if (getenv(NORMAL_PAGES) != NULL)
+	if (config->hugepages == CONFIG_HUGEPAGES_AUTO && getenv(NORMAL_PAGES) != NULL)
 		return 0;
 	*hugepages = config->hugepages != CONFIG_HUGEPAGES_NEVER &&
 		     available >= config->memory_megabytes;

@@ -168,6 +168,17 @@ read_links(const struct pipeline *pipeline, const json_t *args, uint64_t *links,
 	return -EINVAL;
 }
 
+/* As many ranks as members are here only where there are no other switches. */
+static int
+check_size(const struct job_spec *spec, struct control_error *error)
+{
+	if (spec->links == 0 || spec->n_ranks != 0)
+		return 0;
+	control_fail(error, "invalid",
+		     "args.size: not given beside links, expected the number of ranks of the whole job");
+	return -EINVAL;
+}
+
 /* args.parent: the switch or the server that this switch's sums go to; absent at the root. */
 static int
 read_parent(const struct pipeline *pipeline, const json_t *args, struct job_spec *spec,
@@ -292,7 +303,7 @@ job_args_read(const struct pipeline *pipeline, const json_t *args, struct job_sp
 	spec->payload_bytes = (uint32_t)payload;
 	spec->n_ranks = (uint16_t)size;
 	if (read_parameters(args, spec, error) != 0 ||
-	    read_links(pipeline, args, &spec->links, error) != 0 ||
+	    read_links(pipeline, args, &spec->links, error) != 0 || check_size(spec, error) != 0 ||
 	    read_members(pipeline, args, spec, error) != 0)
 		return -EINVAL;
 	return read_parent(pipeline, args, spec, error);

@@ -477,6 +477,7 @@ init(void)
 	job.links = job.ports & ~UINT64_C(3);
 	job.port_ranks[0] = 1;
 	job.port_ranks[1] = 2;
+	job.ranks_here = 3;
 	ctx.drain = drain;
 	job.slots = (struct fanin_slots){ .by_index = slots, .mask = SLOTS - 1, .common = common };
 	timers = calloc(1, sizeof(*timers) + TIMERS * sizeof(timers->timers[0]));

@@ -145,11 +145,13 @@ class HugepagesTaken(Lab):
 
 @case()
 def hugepages_that_are_taken_at_the_start_are_done_without():
-    with running_lab(2, base=HugepagesTaken, config={"memory": {"hugepages": "auto", "megabytes": 256}}) as lab:
-        words = lab.switch.stderr()
-        # Without any in this machine it does not come to that.
-        expect("starting again with normal pages" in words or ": using normal pages" in words, f"the switch says: {words}")
-        run_exact_job(lab, "normal pages", bytes=4 * MIB)
+    """Also where the first attempt has made sockets."""
+    for transport in ("af_xdp", "memif"):
+        with running_lab(2, transport, base=HugepagesTaken, config={"memory": {"hugepages": "auto", "megabytes": 256}}) as lab:
+            words = lab.switch.stderr()
+            # Without any in this machine it does not come to that.
+            expect("starting again with normal pages" in words or ": using normal pages" in words, f"the switch says: {words}")
+            run_exact_job(lab, f"normal pages, {transport}", bytes=4 * MIB)
 
 
 @case(120)
@@ -289,3 +291,20 @@ def a_wrong_key_is_refused_with_its_reason():
         expect(report.get("error"), f"a host with a wrong key reports no error: {report}")
         expect("key" in report["error"]["message"], f"the message does not speak of the key: {report['error']}")
         expect(lab.drops()["key_wrong"] > 0, "key_wrong was not counted")
+
+
+@case()
+def a_job_with_leaders_is_made_and_refused_by_hosts():
+    """The library leads no blocks yet, and says so."""
+    with running_lab(3) as lab:
+        job = lab.create_job([0, 1], "--handler", "canary", "--link", lab.port_of(2), "--size", 2, "--slots", 16)
+        entry = job_entry(lab, job)
+        expect_equal((entry["links"], entry["window"]), ([lab.port_of(2)], 8), "links and window")
+        ranks = [lab.spawn_perf(rank, job, rank, 2, bytes=KIB, transport=lab.transport) for rank in range(2)]
+        for report in reports_of(lab, ranks, 60):
+            words = (report.get("error") or {}).get("message", "")
+            expect('"canary", whose hosts lead blocks' in words, f"a host says: {words or report}")
+        for options, words in ((("--link", lab.port_of(2), "--slots", 16), "args.size"), (("--link", lab.port_of(2), "--size", 4), "no slots")):
+            arguments = ["jobs", "create", "--handler", "canary", "--member", f"{lab.port_of(0)}:{lab.host_ip(0)}", *options]
+            done = lab.ctl(*map(str, arguments), check=False)
+            expect(done.returncode != 0 and words in done.stderr, f"faninctl {arguments}: {done.returncode}, {done.stderr}")

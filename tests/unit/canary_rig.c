@@ -154,6 +154,7 @@ canary_rig_host(struct canary_rig *rig, unsigned int number, unsigned int port, 
 
 	job->ports |= UINT64_C(1) << port;
 	job->port_ranks[port] = UINT64_C(1) << rank;
+	job->ranks_here |= UINT64_C(1) << rank;
 	job->child_ranks[job->n_children] = fanin_ranks_one((uint16_t)rank);
 	job->children |= UINT64_C(1) << job->n_children;
 	job->n_children++;

@@ -17,7 +17,7 @@
 #define CANARY_RIG_LEADER_IP(rank) (0x0a000001u + (rank)) /* 10.0.0.1 and on, host order */
 #define CANARY_RIG_SWITCH_IP(number) (0x0a010001u + (number))
 
-/* What a test does with an emission: of PORTS to each of these, by index; of ROUTE 0. The mbuf's references are the rig's. */
+/* The test's part of an emission: to carry it out. The mbuf's references are the rig's. */
 typedef void (*canary_rig_emit_fn)(void *user, unsigned int number,
 				   const struct fanin_emission *emission);
 

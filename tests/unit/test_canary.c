@@ -516,6 +516,7 @@ START_TEST(a_spine_learns_whom_it_sees)
 {
 	/* All ports lead to switches. */
 	rig.switches[0].job.links = rig.switches[0].job.ports;
+	rig.switches[0].job.ranks_here = 0;
 	reduce(0, 5, 1);
 	reduce(1, 5, 2);
 	expect_nothing();
@@ -525,7 +526,7 @@ START_TEST(a_spine_learns_whom_it_sees)
 	expect_sum(5, 4);
 	canary_rig_offer(&rig, 0, 5, canary_rig_result(&rig, 5));
 	expect_result(5, 3 | 1 << 4);
-	/* The straggler is waited for now, and then nothing is. */
+	/* From now on the straggler is expected, too. */
 	reduce(0, 11, 1);
 	reduce(1, 11, 2);
 	expect_nothing();

@@ -48,7 +48,7 @@ struct event {
 	struct rte_mbuf *mbuf;
 };
 
-/* What a leader has of a block. */
+/* A block at its leader. */
 struct entry {
 	uint64_t members; /* of others */
 	uint64_t direct;  /* of them those that came with DIRECT, and not from a collision */
@@ -429,7 +429,7 @@ START_TEST(without_loss_nobody_asks)
 		stragglers += count(CANARY_STRAGGLERS);
 		canary_rig_stop(&rig);
 	}
-	/* What it is to be shown of has happened. */
+	/* Collisions and stragglers have happened. */
 	ck_assert(options.slots >= options.window || collisions != 0);
 	ck_assert_uint_ne(stragglers, 0);
 }

@@ -27,7 +27,7 @@
 /* Turns of a worker without a block that finishes: far more than a run without a fault has. */
 #define MOST_IDLE 2000000u
 
-/* What a block's leader has of it. */
+/* A block at its leader. */
 struct part {
 	uint64_t members;
 	uint32_t sums[COUNT];
@@ -418,6 +418,7 @@ open_world(uint32_t n_slots)
 	for (unsigned int rank = 0; rank < RANKS; rank++) {
 		world.job.ports |= UINT64_C(1) << rank;
 		world.job.port_ranks[rank] = UINT64_C(1) << rank;
+		world.job.ranks_here |= UINT64_C(1) << rank;
 	}
 	world.job.payload_bytes = COUNT * 4;
 	world.job.shared = true;
