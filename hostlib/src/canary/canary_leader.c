@@ -56,16 +56,17 @@ entry_open(struct canary_entry *entry, uint32_t block, uint64_t shape)
 /* ------------------------------------------------------------------ questions, and the end */
 
 void
-fanin_canary_ask(struct fanin_canary *engine, uint32_t block, uint64_t ranks, uint32_t flow)
+fanin_canary_ask(struct fanin_canary *engine, uint32_t block, uint64_t ranks, uint32_t attempt)
 {
+	const struct canary_packet packet = { .flow = block + attempt, .attempt = attempt };
+
 	for (uint64_t left = ranks; left != 0; left &= left - 1) {
 		const unsigned int rank = (unsigned int)__builtin_ctzll(left);
 		struct fanin_headers headers;
 
 		fanin_canary_begin(engine, FANIN_TYPE_ASK, block, &headers);
 		headers.fanin.members = UINT64_C(1) << rank;
-		if (!fanin_canary_transmit(engine, &headers, engine->peers[rank].ip_be,
-					   block + flow, NULL, 0))
+		if (!fanin_canary_send_to(engine, &headers, rank, &packet))
 			return;
 		canary_note_asked(engine, rank);
 		engine->stats.asks++;
@@ -85,6 +86,9 @@ static void
 answer_send(struct fanin_canary *engine, unsigned int rank, const struct answer *answer)
 {
 	uint8_t payload[sizeof(struct fanin_answer_body) + 2 * sizeof(uint64_t)] = { 0 };
+	const struct canary_packet packet = { .payload = payload,
+					      .len = sizeof(payload),
+					      .flow = (uint32_t)engine->stats.frames_sent };
 	struct fanin_headers headers;
 	uint64_t sets[2];
 
@@ -93,9 +97,7 @@ answer_send(struct fanin_canary *engine, unsigned int rank, const struct answer 
 	fanin_canary_begin(engine, FANIN_TYPE_ANSWER, answer->block, &headers);
 	headers.fanin.count = answer->state;
 	headers.fanin.number = answer->number;
-	(void)fanin_canary_transmit(engine, &headers, engine->peers[rank].ip_be,
-				    answer->block + (uint32_t)engine->stats.frames_sent, payload,
-				    sizeof(payload));
+	(void)fanin_canary_send_to(engine, &headers, rank, &packet);
 }
 
 /* Switches take an ANSWER from a block's leader only: of those that are not done, the first one that this rank leads. */
@@ -172,33 +174,46 @@ result_len(const struct canary_entry *entry)
 	return hdr.count * fanin_dtype_size(hdr.dtype);
 }
 
+static struct canary_packet
+result_packet(const struct fanin_canary *engine, const struct canary_entry *entry)
+{
+	return (struct canary_packet){ .payload = payload_of(engine, entry),
+				       .len = result_len(entry),
+				       .flow = entry->block };
+}
+
 static void
 result_repeat(struct fanin_canary *engine, const struct canary_entry *entry, unsigned int rank)
 {
+	struct canary_packet packet = result_packet(engine, entry);
 	struct fanin_headers headers;
 
+	packet.flow = (uint32_t)engine->stats.frames_sent;
 	result_begin(engine, entry, FANIN_TYPE_REPEAT, &headers);
 	headers.fanin.rank = (uint16_t)rank;
-	if (fanin_canary_transmit(engine, &headers, engine->peers[rank].ip_be,
-				  entry->block + (uint32_t)engine->stats.frames_sent,
-				  payload_of(engine, entry), result_len(entry)))
+	if (fanin_canary_send_to(engine, &headers, rank, &packet))
 		engine->stats.repeats++;
 }
 
-/* To the ports that switches have noted, by way of this rank's leaf. */
+/* To the ports that switches have noted, by way of the leaves that data came from. */
 static void
 result_send(struct fanin_canary *engine, const struct canary_entry *entry)
 {
+	const struct canary_packet packet = result_packet(engine, entry);
+	const uint32_t group_be = htonl(FANIN_WIRE_GROUPS | engine->config.job);
+	const unsigned int ways = entry->ways != 0 ? entry->ways : 1u << engine->way;
 	struct fanin_headers headers;
 
-	result_begin(engine, entry, FANIN_TYPE_RESULT, &headers);
-	(void)fanin_canary_transmit(engine, &headers, htonl(FANIN_WIRE_GROUPS | engine->config.job),
-				    entry->block, payload_of(engine, entry), result_len(entry));
+	for (unsigned int way = 0; way < engine->n_ways; way++) {
+		result_begin(engine, entry, FANIN_TYPE_RESULT, &headers);
+		if ((ways >> way & 1) != 0)
+			(void)fanin_canary_send_by(engine, &headers, way, group_be, &packet);
+	}
 	for (unsigned int i = 0; i < entry->n_restores; i++) {
 		result_begin(engine, entry, FANIN_TYPE_RESTORE, &headers);
 		headers.fanin.members = entry->restores[i].ports;
-		if (fanin_canary_transmit(engine, &headers, entry->restores[i].ip_be, entry->block,
-					  payload_of(engine, entry), result_len(entry)))
+		if (fanin_canary_send_by(engine, &headers, engine->way, entry->restores[i].ip_be,
+					 &packet))
 			engine->stats.restores++;
 	}
 }
@@ -439,12 +454,15 @@ fanin_canary_receive_data(struct fanin_canary *engine, const struct fanin_frame 
 	if (!data_take(engine, entry, &data))
 		return;
 	note_way(entry, hdr);
+	if ((hdr->flags & FANIN_FLAG_DIRECT) == 0)
+		entry->ways |= (uint8_t)(1u << fanin_canary_way_of(engine, frame->data));
 	entry_check(engine, entry);
 }
 
 void
-fanin_canary_receive_query(struct fanin_canary *engine, const struct fanin_hdr *hdr)
+fanin_canary_receive_query(struct fanin_canary *engine, const struct fanin_headers *headers)
 {
+	const struct fanin_hdr *hdr = &headers->fanin;
 	struct canary_entry *entry = entry_of(engine, hdr->block);
 	const uint64_t self = UINT64_C(1) << engine->config.rank;
 	struct answer answer = {
@@ -459,7 +477,7 @@ fanin_canary_receive_query(struct fanin_canary *engine, const struct fanin_hdr *
 		engine->stats.invalid++;
 		return;
 	}
-	canary_hear(engine, hdr->rank);
+	fanin_canary_hear_from(engine, hdr->rank, headers);
 	switch (place_of(engine, hdr->block)) {
 	case PLACE_STALE:
 	case PLACE_AHEAD:
