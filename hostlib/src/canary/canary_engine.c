@@ -340,26 +340,13 @@ end_by_gone(struct fanin_canary *engine, uint32_t block, uint64_t gone)
 {
 	char ranks[128];
 
+	fanin_canary_note_end(engine, CANARY_END_GONE, gone);
 	engine->loop.error.missing = fanin_ranks_of_word(gone);
 	fanin_error_set(&engine->loop.error, 0, "block %u waits for %s (of %u), which %s", block,
 			fanin_format_ranks(&engine->loop.error.missing, ranks, sizeof(ranks)),
 			engine->config.size, "does not answer, as another rank says");
 	engine->loop.error.missing = fanin_ranks_of_word(gone);
 	fanin_canary_fail(engine, FANIN_ERR_TIMEOUT);
-}
-
-static void
-end_by_mismatch(struct fanin_canary *engine, uint32_t block, uint64_t whom)
-{
-	const struct fanin_ranks set = fanin_ranks_of_word(whom);
-	char ranks[128];
-
-	fanin_error_set(
-		&engine->loop.error, 0,
-		"%s posted another collective than the others for block %u: data type, operator, elements or root differ",
-		fanin_format_ranks(&set, ranks, sizeof(ranks)), block);
-	engine->loop.error.missing = set;
-	fanin_canary_fail(engine, FANIN_ERR_REFUSED);
 }
 
 static void
@@ -386,7 +373,8 @@ receive_answer(struct fanin_canary *engine, const struct fanin_frame *frame)
 		return;
 	}
 	if (hdr->count == FANIN_BLOCK_ABSENT) {
-		end_by_mismatch(engine, hdr->block, missing);
+		fanin_canary_note_end(engine, CANARY_END_MISMATCH, missing);
+		fanin_canary_end_mismatch(engine, hdr->block, missing);
 		return;
 	}
 	if (lane->block != hdr->block || lane->state != CANARY_LANE_SENT)

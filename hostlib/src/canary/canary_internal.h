@@ -257,8 +257,12 @@ uint64_t fanin_canary_lacks(const struct fanin_canary *engine, uint32_t block);
 /* canary_leader.c: asks these ranks for their data of a block. attempt: see struct canary_packet. */
 void fanin_canary_ask(struct fanin_canary *engine, uint32_t block, uint64_t ranks, uint32_t attempt);
 
-/* canary_leader.c: tells a rank, or all, why the run has ended. */
+/*
+ * canary_leader.c: why the run has ended: tells a rank; notes it for those who ask; fails with its text; notes it and tells all.
+ */
 void fanin_canary_tell_end(struct fanin_canary *engine, unsigned int rank);
+void fanin_canary_note_end(struct fanin_canary *engine, enum canary_end why, uint64_t whom);
+void fanin_canary_end_mismatch(struct fanin_canary *engine, uint32_t block, uint64_t whom);
 void fanin_canary_tell_all(struct fanin_canary *engine, enum canary_end why, uint64_t whom);
 
 /* canary_roll.c */

@@ -125,29 +125,44 @@ fanin_canary_tell_end(struct fanin_canary *engine, unsigned int rank)
 }
 
 void
-fanin_canary_tell_all(struct fanin_canary *engine, enum canary_end why, uint64_t whom)
+fanin_canary_note_end(struct fanin_canary *engine, enum canary_end why, uint64_t whom)
 {
 	engine->why = why;
 	engine->whom = whom;
 	engine->until_ns = engine->loop.now_ns + engine->config.timeout_ns;
+}
+
+void
+fanin_canary_tell_all(struct fanin_canary *engine, enum canary_end why, uint64_t whom)
+{
+	fanin_canary_note_end(engine, why, whom);
 	for (uint64_t left = engine->others; left != 0; left &= left - 1)
 		fanin_canary_tell_end(engine, (unsigned int)__builtin_ctzll(left));
 }
 
-/* Ranks whose data has another shape than others'. */
-static void
-end_mismatch(struct fanin_canary *engine, uint32_t block, uint64_t whom)
+void
+fanin_canary_end_mismatch(struct fanin_canary *engine, uint32_t block, uint64_t whom)
 {
 	const struct fanin_ranks set = fanin_ranks_of_word(whom);
 	char ranks[128];
 
-	fanin_canary_tell_all(engine, CANARY_END_MISMATCH, whom);
 	fanin_error_set(
 		&engine->loop.error, 0,
 		"%s posted another collective than the others for block %u: data type, operator, elements or root differ",
 		fanin_format_ranks(&set, ranks, sizeof(ranks)), block);
 	engine->loop.error.missing = set;
 	fanin_canary_fail(engine, FANIN_ERR_REFUSED);
+}
+
+/* The data of these ranks has different shapes: who is wrong are the fewer ones, or as far as anybody knows all of them. */
+static void
+mismatch(struct fanin_canary *engine, uint32_t block, uint64_t some, uint64_t others)
+{
+	const int more = __builtin_popcountll(some) - __builtin_popcountll(others);
+	const uint64_t whom = more < 0 ? some : more > 0 ? others : some | others;
+
+	fanin_canary_tell_all(engine, CANARY_END_MISMATCH, whom);
+	fanin_canary_end_mismatch(engine, block, whom);
 }
 
 /* ------------------------------------------------------------------ results */
@@ -298,11 +313,7 @@ fanin_canary_lead(struct fanin_canary *engine, struct canary_lane *lane)
 	if (entry->phase == CANARY_ENTRY_FREE || entry->block != lane->block)
 		entry_open(entry, lane->block, shape);
 	if (entry->shape != shape) {
-		/* Of two that differ nobody knows who is wrong; of many it is the one. */
-		const uint64_t self = UINT64_C(1) << engine->config.rank;
-
-		end_mismatch(engine, lane->block,
-			     (entry->members & (entry->members - 1)) == 0 ? entry->members : self);
+		mismatch(engine, lane->block, UINT64_C(1) << engine->config.rank, entry->members);
 		return;
 	}
 	entry->own = true;
@@ -447,7 +458,8 @@ fanin_canary_receive_data(struct fanin_canary *engine, const struct fanin_frame 
 	if (place == PLACE_NEXT)
 		entry_open(entry, hdr->block, fanin_wire_shape(hdr));
 	if (entry->shape != fanin_wire_shape(hdr)) {
-		end_mismatch(engine, hdr->block, hdr->members);
+		mismatch(engine, hdr->block, hdr->members,
+			 entry->members | (entry->own ? engine->all & ~engine->others : 0));
 		return;
 	}
 	engine->stats.direct += (hdr->flags & FANIN_FLAG_DIRECT) != 0;
