@@ -24,6 +24,7 @@
 struct job_table;
 struct mac_table;
 struct neighbor_table;
+struct next_hops;
 struct route_table;
 struct worker;
 
@@ -146,6 +147,7 @@ struct pipeline {
 	struct mac_table *macs;
 	struct neighbor_table *neighbors;
 	struct route_table *routes;
+	struct next_hops *next_hops; /* main thread */
 	struct rte_rcu_qsbr *qsbr;
 	void *tx_locks;                                      /* of tx queues that workers share */
 	struct pipeline_timeout timeouts[PIPELINE_TIMEOUTS]; /* of jobs' timers. Main thread */
