@@ -21,6 +21,7 @@
 #include "wire/tag.h"
 
 /* Instead of a child. */
+#define JOB_LONGER_TIMERS 7u /* the last ones are 4^7 times as long as the handler's timeout */
 #define JOB_NO_CHILD UINT8_MAX
 
 /* What probing a child has come to (probe.h); under the job's lock: rw. */
@@ -79,6 +80,8 @@ struct job {
 	bool reproducible;
 	void *state;    /* the handler's; NULL: it has none */
 	int8_t timeout; /* index in pipeline->timeouts of its timers; -1: its handler has none */
+	int8_t longer[JOB_LONGER_TIMERS]; /* likewise of those for longer waits. Main thread */
+	uint8_t n_longer;
 	struct slot_pool *pool; /* of params.slots; NULL: there are none */
 	uint32_t group_be;
 	uint8_t child_of_rank[FANIN_WIRE_MAX_RANKS];     /* 0 also for ranks that are no child's */

@@ -186,7 +186,7 @@ START_TEST(the_root_waits_for_timers_of_others)
 {
 	/* Rank 0 leads block 6. */
 	reduce(1, 6, 2);
-	canary_rig_pass_time(&rig, 3 * LEAST_NS - 1);
+	canary_rig_pass_time(&rig, 3 * LEAST_NS - LEAST_NS / 4 - 1);
 	expect_nothing();
 	reduce(4, 6, 4 | 8);
 	reduce(5, 6, 16);
@@ -197,6 +197,10 @@ START_TEST(the_root_waits_for_timers_of_others)
 	reduce(1, 12, 2);
 	canary_rig_pass_time(&rig, 3 * LEAST_NS);
 	expect_sum(12, 2);
+	/* For a part of the least timeout there is no further timer. */
+	reduce(1, 18, 2);
+	canary_rig_pass_time(&rig, 3 * LEAST_NS - LEAST_NS / 4);
+	expect_sum(18, 2);
 }
 END_TEST
 
