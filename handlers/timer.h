@@ -59,7 +59,8 @@ fanin_timer_fifo_first(const struct fanin_timer_fifo *fifo)
 static inline struct fanin_timer_fifo *
 fanin_timer_fifo_within(struct fanin_timer_fifo *fifo, uint64_t timeout_ns)
 {
-	for (struct fanin_timer_fifo *longer = fifo; longer != NULL && longer->timeout_ns <= timeout_ns;
+	for (struct fanin_timer_fifo *longer = fifo;
+	     longer != NULL && longer->timeout_ns <= timeout_ns;
 	     longer = __atomic_load_n(&longer->longer, __ATOMIC_ACQUIRE))
 		fifo = longer;
 	return fifo;

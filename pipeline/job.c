@@ -362,8 +362,9 @@ static void
 use_longer(struct pipeline *pipeline, struct job *job, uint64_t timeout_ns)
 {
 	const struct fanin_handler *handler = job->handler;
-	const uint64_t longest_ns =
-		handler->longest_wait_ns == NULL ? 0 : handler->longest_wait_ns(&job->params);
+	const uint64_t longest_ns = handler->longest_wait_ns == NULL
+					    ? 0
+					    : handler->longest_wait_ns(&job->params);
 	int timeout = job->timeout;
 
 	while (job->n_longer < RTE_DIM(job->longer) && timeout_ns * FANIN_TIMER_STEP <= longest_ns) {

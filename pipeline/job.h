@@ -242,12 +242,15 @@ job_lookup(const struct job_table *table, uint32_t id)
 
 /*
  * What handlers are told as the epoch, which no other job of this process has had: that of the run, or, of a job that admits by key and has none,
- * one since it was made. 0: there is none. Any thread.
+ * one since it was made. That is so for good where blocks have leaders: their runs are the leaders', and a run of the hosts here is none of the
+ * job. 0: there is none. Any thread.
  */
 static inline uint32_t
 job_epoch(const struct job *job)
 {
-	const uint32_t epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
+	const uint32_t epoch = job->handler->shape == FANIN_SHAPE_LEADERS
+				       ? 0
+				       : __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 
 	return epoch != 0 ? epoch : job->lone_epoch;
 }
@@ -291,7 +294,9 @@ job_child_of(const struct job *job, uint16_t rank)
 {
 	unsigned int child = job_likely_child_of(job, rank);
 
-	return job->members[child].rank == rank ? child : JOB_NO_CHILD;
+	/* A job that only passes a switch has none, and no rank leads to one. */
+	return child < job->params.n_children && job->members[child].rank == rank ? child
+										  : JOB_NO_CHILD;
 }
 
 /* What a JOIN is answered. */

@@ -150,7 +150,7 @@ struct pipeline {
 	struct route_table *routes;
 	struct next_hops *next_hops; /* main thread */
 	struct rte_rcu_qsbr *qsbr;
-	void *tx_locks;                                      /* of tx queues that workers share */
+	void *tx_locks;                                    /* of tx queues that workers share */
 	struct pipeline_timeout timeouts[PIPELINE_TIMERS]; /* of jobs' timers. Main thread */
 	uint32_t timeouts_end; /* behind the last one that was ever used. Main: w, workers: r; relaxed atomic */
 	uint32_t timers_most; /* timers of a FIFO that need not expire early */
