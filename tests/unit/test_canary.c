@@ -363,6 +363,27 @@ START_TEST(a_later_run_has_the_place)
 }
 END_TEST
 
+START_TEST(another_jobs_descriptor_is_kept_whatever_a_packet_claims)
+{
+	struct canary_slot *slot;
+	struct rte_mbuf *later;
+
+	teardown();
+	start_with(2);
+	slot = canary_rig_slot(&rig, 0, 5);
+	later = canary_rig_reduce(&rig, 5, 1, 0);
+	reduce(0, 5, 1);
+	slot->tag.job = 2;
+	rte_pktmbuf_mtod(later, struct fanin_headers *)->fanin.epoch++;
+	ck_assert_int_eq(canary_rig_offer(&rig, 0, 0, later), FANIN_VERDICT_HELD);
+	expect_collision(5, 1, 0);
+	reduce(0, 5 + 4 * WINDOW, 1);
+	expect_collision(5 + 4 * WINDOW, 1, 0);
+	ck_assert_uint_eq(slot->tag.job, 2);
+	ck_assert_uint_eq(count(CANARY_GIVEN_UP), 0);
+}
+END_TEST
+
 START_TEST(a_job_has_its_share_of_slots)
 {
 	set_parameter(FANIN_CANARY_SHARE, 5);
@@ -591,6 +612,7 @@ suite_canary(void)
 	tcase_add_test(tcase, a_descriptor_keeps_its_place);
 	tcase_add_test(tcase, a_block_two_windows_later_has_the_place);
 	tcase_add_test(tcase, a_later_run_has_the_place);
+	tcase_add_test(tcase, another_jobs_descriptor_is_kept_whatever_a_packet_claims);
 	tcase_add_test(tcase, a_job_has_its_share_of_slots);
 	tcase_add_test(tcase, a_result_goes_back_by_the_ports);
 	tcase_add_test(tcase, a_leader_restores_what_collided);
