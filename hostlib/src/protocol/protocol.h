@@ -168,6 +168,8 @@ struct fanin_protocol {
 	 * the application computes.
 	 */
 	bool has_duties;
+	/* No switch is joined: packets go to ranks, by way of the first hop; `hosts` is needed. */
+	bool has_leaders;
 	bool any_density;     /* sparse requests need no density that is known to all ranks */
 	uint32_t collectives; /* bit 1 << enum fanin_collective for each that it carries out */
 
@@ -308,6 +310,14 @@ const struct fanin_protocol *fanin_protocol_of(const char *handler, char *reason
 int fanin_protocol_on_switch(uint32_t job, const char *handler, bool multicast,
 			     const struct fanin_protocol **protocol, char *reason,
 			     size_t reason_len, struct fanin_error *error);
+
+/*
+ * Finds the protocol of a job whose blocks have leaders, as the network manager says: one of those that join no switch. The rest is as for
+ * fanin_protocol_on_switch.
+ */
+int fanin_protocol_with_leaders(uint32_t job, const char *handler,
+				const struct fanin_protocol **protocol, char *reason,
+				size_t reason_len, struct fanin_error *error);
 
 #define FANIN_PROTOCOL_REGISTER(protocol)                                                          \
 	static void __attribute__((constructor)) register_##protocol(void)                         \
