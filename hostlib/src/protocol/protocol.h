@@ -148,7 +148,10 @@ struct fanin_switch_ops {
 	 */
 	void (*hint)(void *engine, const char *hint);
 
-	/* True if another rank may need a result of this one if a switch loses the run. */
+	/*
+	 * True if another rank may need a result of this one, such as if a switch loses the run:
+	 * the ranks leave together. May be there without the others of this group.
+	 */
 	bool (*peers_may_need_results)(const void *engine);
 };
 
