@@ -93,7 +93,7 @@ path_open(struct fanin_comm *comm, const struct fanin_join_opts *options, struct
 	return status;
 }
 
-/* Has the kernel resolve the first hop's MAC address: nothing has been exchanged with it yet. */
+/* Has the kernel resolve the first hop's MAC address: nothing need have been exchanged with it yet. */
 static int
 first_hop_resolve(struct fanin_comm *comm, uint64_t deadline_ns, struct fanin_error *error)
 {
@@ -102,15 +102,14 @@ first_hop_resolve(struct fanin_comm *comm, uint64_t deadline_ns, struct fanin_er
 
 	for (;;) {
 		const uint64_t now_ns = fanin_now_ns(NULL);
-		int status;
+		int status = fanin_route_resolve(&comm->route, comm->switch_mac, error);
 
+		if (status != FANIN_ERR_NO_ROUTE || now_ns >= deadline_ns)
+			return status;
 		if (now_ns >= next_ns) {
 			fanin_channel_udp_nudge(&comm->member.channel, &comm->route);
 			next_ns = now_ns + RESOLVE_REPEAT_NS;
 		}
-		status = fanin_route_resolve(&comm->route, comm->switch_mac, error);
-		if (status != FANIN_ERR_NO_ROUTE || now_ns >= deadline_ns)
-			return status;
 		if (ctx->interrupt != NULL && ctx->interrupt(ctx->interrupt_arg))
 			return fanin_error_set(error, FANIN_ERR_INTERRUPTED,
 					       "interrupted while joining job '%s'", comm->job_name);
