@@ -378,6 +378,325 @@ START_TEST(sums_are_exact_whatever_is_lost_doubled_or_reordered)
 }
 END_TEST
 
+/* By _i: the data type. All operators, and all collectives, in a network that loses. */
+START_TEST(all_collectives_and_operators_are_exact)
+{
+	const struct trial trial = { .seed = (uint64_t)_i,
+				     .n_ranks = 4,
+				     .n_leaves = 2,
+				     .n_spines = 2,
+				     .window = 32,
+				     .descriptors = _i % 3 == 0 ? 16 : 1024,
+				     .faults = 0.02 };
+	struct perf_collective like = { .root = 2,
+					.data = { .dtype = (enum fanin_dtype)_i, .seed = 3 } };
+
+	for (enum perf_collective_kind kind = PERF_ALLREDUCE; kind < PERF_COLLECTIVES; kind++) {
+		like.kind = kind;
+		for (like.data.op = FANIN_SUM; like.data.op <= FANIN_AVG; like.data.op++) {
+			if (!fanin_supports(like.data.dtype, like.data.op) ||
+			    (like.data.op != FANIN_SUM && kind != PERF_ALLREDUCE))
+				continue;
+			like.count = kind == PERF_BARRIER ? 0 : 4000;
+			open_world(&trial);
+			post_all(0, &like);
+			run_all();
+			close_world();
+		}
+	}
+}
+END_TEST
+
+static const struct trial usual = {
+	.seed = 3, .n_ranks = 8, .n_leaves = 2, .n_spines = 2, .window = 64, .descriptors = 1024
+};
+
+/* Which packets meet, and so the order of additions, differs from block to block, but not from rank to rank. */
+START_TEST(float_sums_have_the_same_bits_on_all_ranks)
+{
+	struct perf_collective sum = sum_of(50000);
+	struct trial trial = usual;
+
+	trial.faults = 0.02;
+	trial.descriptors = _i == 0 ? 16 : 1024;
+	sum.data.dtype = FANIN_F32;
+	open_world(&trial);
+	post_all(0, &sum);
+	run_all();
+	for (uint16_t rank = 1; rank < trial.n_ranks; rank++)
+		ck_assert_uint_eq(world.members[rank].digest[0], world.members[0].digest[0]);
+	close_world();
+}
+END_TEST
+
+static bool
+all_ready(void *user)
+{
+	struct fanin_error problem;
+
+	(void)user;
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
+		if (!fanin_canary_ready(world.members[rank].engine, &problem))
+			return false;
+	}
+	return true;
+}
+
+/* Of all ranks but one that is dead or late: the request's status. */
+static int
+others_status(uint16_t but)
+{
+	int status = FANIN_IN_PROGRESS;
+
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
+		if (rank == but)
+			continue;
+		if (status == FANIN_IN_PROGRESS)
+			status = world.members[rank].requests[0].status;
+		ck_assert_int_eq(world.members[rank].requests[0].status, status);
+	}
+	return status;
+}
+
+static bool
+all_have_failed(void *user)
+{
+	const uint16_t but = *(const uint16_t *)user;
+
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
+		if (rank != but && world.members[rank].requests[0].status >= 0)
+			return false;
+	}
+	return true;
+}
+
+/* By _i: the rank. All others name it, at about the same time. */
+START_TEST(a_rank_that_is_gone_is_named_by_all_others)
+{
+	const struct perf_collective sum = sum_of(200000);
+	struct trial trial = usual;
+	uint16_t gone = (uint16_t)_i;
+	uint64_t gone_ns;
+
+	trial.faults = _i % 2 == 0 ? 0 : 0.01;
+	open_world(&trial);
+	post_all(0, &sum);
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, all_ready, NULL));
+	rig_run(world.rig, rig_now_ns(world.rig) + 2 * MS, NULL, NULL);
+	world.members[gone].is_dead = true;
+	gone_ns = rig_now_ns(world.rig);
+	ck_assert(rig_run(world.rig, gone_ns + 60 * SECOND, all_have_failed, &gone));
+	ck_assert_uint_le(rig_now_ns(world.rig) - gone_ns, TIMEOUT_NS + TIMEOUT_NS / 4);
+	ck_assert_int_eq(others_status(gone), FANIN_ERR_TIMEOUT);
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+		struct fanin_ranks missing;
+
+		if (rank == gone)
+			continue;
+		fanin_canary_missing(world.members[rank].engine, &missing);
+		ck_assert_msg(missing.words[0] == UINT64_C(1) << gone, "rank %u: %s", rank,
+			      fanin_canary_error(world.members[rank].engine)->text);
+	}
+	close_world();
+}
+END_TEST
+
+/* By _i: the rank that is late. Longer than the timeout, but it is there: the others wait, and ask now and then only. */
+START_TEST(a_late_rank_is_waited_for)
+{
+	const struct perf_collective sum = sum_of(100000);
+	struct trial trial = usual;
+	const uint16_t late = (uint16_t)_i;
+	struct fanin_canary_stats found;
+
+	open_world(&trial);
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+		if (rank != late)
+			post(rank, 0, &sum);
+	}
+	rig_run(world.rig, rig_now_ns(world.rig) + 20 * SECOND, NULL, NULL);
+	ck_assert_int_eq(others_status(late), FANIN_IN_PROGRESS);
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+		if (rank != late)
+			ck_assert_uint_ne(fanin_canary_late(world.members[rank].engine) >> late & 1,
+					  0);
+	}
+	found = totals();
+	/* At most two a second and rank, and those while the intervals still grow. */
+	ck_assert_uint_le(found.queries + found.asks, 20 * 2 * 8 + 200);
+	post(late, 0, &sum);
+	ck_assert_uint_le(run_all(), 200 * MS);
+	close_world();
+}
+END_TEST
+
+static void
+swallow(struct rig_host *host, const void *frame, uint32_t len, void *user)
+{
+	(void)host;
+	(void)frame;
+	(void)len;
+	(void)user;
+}
+
+static bool
+others_done(void *user)
+{
+	const uint16_t but = *(const uint16_t *)user;
+
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
+		if (rank != but && !world.members[rank].taken[0])
+			return false;
+	}
+	return true;
+}
+
+static bool
+all_have_sent(void *user)
+{
+	(void)user;
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
+		if (fanin_canary_stats(world.members[rank].engine)->blocks < 50)
+			return false;
+	}
+	return true;
+}
+
+/* Nobody else has anything in progress, as their applications compute: leaders answer all the same. */
+START_TEST(the_last_results_to_one_rank_are_lost_and_all_others_compute)
+{
+	const struct perf_collective sum = sum_of(20000); /* 57 blocks */
+	uint16_t deaf = 3;
+
+	open_world(&usual);
+	post_all(0, &sum);
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, all_have_sent, NULL));
+	rig_host_set_take(host_of(deaf), swallow, NULL);
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + 10 * SECOND, others_done, &deaf));
+	rig_run(world.rig, rig_now_ns(world.rig) + 2 * SECOND, NULL, NULL);
+	ck_assert(!world.members[deaf].taken[0]);
+	rig_host_set_take(host_of(deaf), NULL, NULL);
+	ck_assert_uint_le(run_all(), SECOND);
+	close_world();
+}
+END_TEST
+
+/* All switches forget what they know of the run, one after the other, in the middle of it. */
+START_TEST(switches_that_forget_cost_time_only)
+{
+	const struct perf_collective sum = sum_of(200000);
+	struct trial trial = usual;
+	char error[PIPELINE_ERROR_LEN];
+
+	trial.seed = (uint64_t)_i;
+	open_world(&trial);
+	post_all(0, &sum);
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, all_ready, NULL));
+	for (unsigned int i = 0; i < 4u; i++) {
+		struct rig_switch *sw = i < 2 ? world.network.leaves[i] : world.network.spines[i - 2];
+
+		rig_run(world.rig, rig_now_ns(world.rig) + 700000 + 100000u * (unsigned int)_i,
+			NULL, NULL);
+		rig_job_remove(sw, world.job.id);
+		rig_run(world.rig, rig_now_ns(world.rig) + 100000, NULL, NULL);
+		ck_assert_int_eq(rig_leaders_restore(&world.job, &world.spec, i < 2, i % 2, error),
+				 0);
+	}
+	ck_assert_uint_le(run_all(), SECOND);
+	close_world();
+}
+END_TEST
+
+START_TEST(ranks_that_disagree_are_told)
+{
+	struct perf_collective sum = sum_of(10000);
+	uint16_t none = UINT16_MAX;
+
+	open_world(&usual);
+	for (uint16_t rank = 0; rank < usual.n_ranks; rank++) {
+		sum.data.op = rank == 5 ? FANIN_MAX : FANIN_SUM;
+		post(rank, 0, &sum);
+	}
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, all_have_failed, &none));
+	ck_assert_int_eq(others_status(none), FANIN_ERR_REFUSED);
+	ck_assert(strstr(fanin_canary_error(world.members[0].engine)->text,
+			 "posted another collective") != NULL);
+	close_world();
+}
+END_TEST
+
+/* The last rank is missing; then another process of rank 1 takes part in the roll instead of the first one. */
+START_TEST(a_run_begins_when_all_have_called_and_with_those_that_are_there)
+{
+	const struct perf_collective sum = sum_of(1000);
+	const uint16_t last = usual.n_ranks - 1;
+	struct fanin_error problem;
+
+	open_network(&usual);
+	for (uint16_t rank = 0; rank < last; rank++)
+		engine_open(rank, 10u + rank);
+	rig_run(world.rig, rig_now_ns(world.rig) + 10 * SECOND, NULL, NULL);
+	for (uint16_t rank = 0; rank < last; rank++) {
+		ck_assert(!fanin_canary_ready(world.members[rank].engine, &problem));
+		ck_assert_msg(strcmp(problem.text, "rank 7 did not answer rank 0's roll") == 0,
+			      "%s", problem.text);
+	}
+	fanin_canary_destroy(world.members[1].engine);
+	engine_open(1, 999);
+	engine_open(last, 10u + last);
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, all_ready, NULL));
+	post_all(0, &sum);
+	run_all();
+	/* One more process of that rank is none of the run's. */
+	fanin_canary_destroy(world.members[1].engine);
+	engine_open(1, 1000);
+	rig_run(world.rig, rig_now_ns(world.rig) + SECOND, NULL, NULL);
+	ck_assert(!fanin_canary_ready(world.members[1].engine, &problem));
+	close_world();
+}
+END_TEST
+
+START_TEST(without_rank_0_it_is_named)
+{
+	struct fanin_error problem;
+
+	open_network(&usual);
+	for (uint16_t rank = 1; rank < usual.n_ranks; rank++)
+		engine_open(rank, 10u + rank);
+	rig_run(world.rig, rig_now_ns(world.rig) + SECOND, NULL, NULL);
+	ck_assert(!fanin_canary_ready(world.members[1].engine, &problem));
+	ck_assert(strstr(problem.text, "rank 0, which calls the roll, does not answer") != NULL);
+	engine_open(0, 10);
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, all_ready, NULL));
+	close_world();
+}
+END_TEST
+
+/* The ranks leave together: the leader of the last block when all have told. */
+START_TEST(ranks_leave_when_all_have_all_results)
+{
+	const struct perf_collective sum = sum_of(10000);
+	const struct perf_collective closing = { .kind = PERF_BARRIER,
+						 .data = { .dtype = FANIN_U8, .op = FANIN_BOR } };
+	unsigned int n_waiting = 0;
+
+	open_world(&usual);
+	post_all(0, &sum);
+	run_all();
+	for (uint16_t rank = 0; rank < usual.n_ranks; rank++)
+		ck_assert(fanin_canary_is_needed(world.members[rank].engine));
+	post_all(1, &closing);
+	run_all();
+	for (uint16_t rank = 0; rank < usual.n_ranks; rank++)
+		n_waiting += !fanin_canary_say_bye(world.members[rank].engine);
+	ck_assert_uint_eq(n_waiting, 1);
+	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
+	for (uint16_t rank = 0; rank < usual.n_ranks; rank++)
+		ck_assert(fanin_canary_say_bye(world.members[rank].engine));
+	close_world();
+}
+END_TEST
+
 Suite *
 suite_canary_hosts(void)
 {
@@ -387,6 +706,16 @@ suite_canary_hosts(void)
 	tcase_set_timeout(tcase, 120);
 	tcase_add_loop_test(tcase, without_loss_nobody_asks, 0, RTE_DIM(quiet_trials));
 	tcase_add_loop_test(tcase, sums_are_exact_whatever_is_lost_doubled_or_reordered, 0, 36);
+	tcase_add_loop_test(tcase, all_collectives_and_operators_are_exact, FANIN_I8, FANIN_F64 + 1);
+	tcase_add_loop_test(tcase, float_sums_have_the_same_bits_on_all_ranks, 0, 2);
+	tcase_add_loop_test(tcase, a_rank_that_is_gone_is_named_by_all_others, 0, 8);
+	tcase_add_loop_test(tcase, a_late_rank_is_waited_for, 0, 8);
+	tcase_add_test(tcase, the_last_results_to_one_rank_are_lost_and_all_others_compute);
+	tcase_add_loop_test(tcase, switches_that_forget_cost_time_only, 0, 8);
+	tcase_add_test(tcase, ranks_that_disagree_are_told);
+	tcase_add_test(tcase, a_run_begins_when_all_have_called_and_with_those_that_are_there);
+	tcase_add_test(tcase, without_rank_0_it_is_named);
+	tcase_add_test(tcase, ranks_leave_when_all_have_all_results);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
