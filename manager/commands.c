@@ -10,6 +10,7 @@
 #include "control/clock.h"
 #include "manager/faults.h"
 #include "manager/install.h"
+#include "manager/leaders.h"
 #include "manager/manager.h"
 #include "manager/reconcile.h"
 
@@ -167,6 +168,19 @@ command_topology(void *user, const json_t *args, struct control_error *error)
 			 topology->discover_hosts, "hash", topology->hash);
 }
 
+/* The switches that have the job of a group. */
+static json_t *
+list_switches(const struct group *group)
+{
+	json_t *list = json_array();
+
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		if (group->nodes[i].state == NODE_INSTALLED)
+			json_array_append_new(list, json_string(group->nodes[i].switch_name));
+	}
+	return list;
+}
+
 /* One job, whatever number of trees it has: with the numbers that these have on the switches. */
 static json_t *
 describe_job(const struct manager *manager, const struct group *leader)
@@ -189,6 +203,8 @@ describe_job(const struct manager *manager, const struct group *leader)
 					    json_sprintf("tree %u: %s", group->tree, group->reason));
 	}
 	json_object_set_new(document, "numbers", numbers);
+	if (group_has_leaders(leader))
+		json_object_set_new(document, "switches", list_switches(leader));
 	json_object_del(document, "nodes");
 	json_object_del(document, "tree");
 	return document;
@@ -203,6 +219,15 @@ list_jobs(const struct manager *manager)
 	for (group = TAILQ_FIRST(&manager->groups); group != NULL; group = group_next_job(group))
 		json_array_append_new(list, describe_job(manager, group));
 	return list;
+}
+
+/* Adds to each node of a job without a tree its ports to other switches. */
+static void
+set_links(const struct manager *manager, const struct group *group, json_t *nodes)
+{
+	for (uint16_t i = 0; group_has_leaders(group) && i < group->n_nodes; i++)
+		json_object_set_new(json_array_get(nodes, i), "links",
+				    leaders_list_ports(manager, group, &group->nodes[i]));
 }
 
 /* The trees of one job after the other. */
@@ -220,6 +245,7 @@ list_trees(const struct manager *manager)
 				continue;
 			document = group_document(group, false);
 			json_object_del(document, "members");
+			set_links(manager, group, json_object_get(document, "nodes"));
 			json_object_set_new(document, "trees", json_integer(leader->n_trees));
 			json_array_append_new(list, document);
 		}

@@ -75,6 +75,7 @@ group_free(struct group *group)
 	for (unsigned int i = 0; i < group->size; i++)
 		json_decref(group->members[i].request_id);
 	group_forget_peers(group);
+	json_decref(group->parameters);
 	free(group->nodes);
 	free(group);
 }
@@ -146,7 +147,10 @@ group_link_of(const struct group *group, const struct topology *topology, uint16
 }
 
 static const char *const shape_names[] = {
-	[GROUP_TREE] = "tree", [GROUP_MULTICAST] = "multicast", [GROUP_SERVER] = "server"
+	[GROUP_TREE] = "tree",
+	[GROUP_MULTICAST] = "multicast",
+	[GROUP_SERVER] = "server",
+	[GROUP_LEADERS] = "leaders",
 };
 
 const char *
@@ -376,6 +380,22 @@ read_members(struct group *group, const json_t *list, const struct topology *top
 	return group->n_members == group->size;
 }
 
+/*
+ * What is known of a switch after a restart: that it has the job, until it says otherwise. One that was never asked, or has refused, has not.
+ */
+static enum node_state
+read_state(const struct group *group, const json_t *entry)
+{
+	const char *state = json_string_value(json_object_get(entry, "state"));
+
+	for (enum node_state found = NODE_PLANNED; state != NULL && found <= NODE_REFUSED; found++) {
+		if ((found == NODE_PLANNED || found == NODE_REFUSED) && group_has_leaders(group) &&
+		    strcmp(state, node_state_names[found]) == 0)
+			return found;
+	}
+	return NODE_INSTALLED;
+}
+
 static bool
 read_nodes(struct group *group, const json_t *list, const struct topology *topology)
 {
@@ -403,8 +423,10 @@ read_nodes(struct group *group, const json_t *list, const struct topology *topol
 		node->udp_port = (uint16_t)integer(entry, "udp_port");
 		read_ranks(group, entry, "local", &node->local);
 		read_ranks(group, entry, "ranks", &node->ranks);
-		node->state = NODE_INSTALLED;
-		if ((parent == NULL) != (i == 0) || (parent != NULL && node->parent >= i))
+		node->state = read_state(group, entry);
+		if (parent != NULL && (node->parent >= i || group_has_leaders(group)))
+			return false;
+		if (parent == NULL && i > 0 && !group_has_leaders(group))
 			return false;
 		group->n_nodes++;
 	}

@@ -40,6 +40,7 @@ enum group_shape {
 	GROUP_TREE,      /* a reduction tree, in whose slots blocks are combined */
 	GROUP_MULTICAST, /* a tree without slots: packets of any member go to all others */
 	GROUP_SERVER,    /* a reduction tree with a parameter server at its root */
+	GROUP_LEADERS, /* no tree: the job is on all switches between its hosts, and each block has a rank that makes its result */
 };
 
 enum member_state {
@@ -72,7 +73,7 @@ enum node_state {
 	NODE_MISSING, /* was installed, but the switch does not have it any more */
 };
 
-/* One switch of the tree, or the server at its root. */
+/* One switch of the tree, or the server at its root; of a job without a tree, one of its switches. */
 struct group_node {
 	enum node_state state;
 	char switch_name[TOPOLOGY_NAME_LEN];
@@ -113,6 +114,10 @@ struct group {
 	uint32_t payload_bytes;
 	uint32_t slots; /* 0: its shape has none */
 	uint32_t window;
+	/* Of the shape LEADERS, as its hosts' switches say; not kept in the database, since they are for the answers to joins alone. */
+	uint32_t pool_slots;              /* the least of these switches' pools; 0: not told */
+	uint32_t sharing;                 /* most jobs in one of them */
+	json_t *parameters;               /* values in the handler's order; NULL: not told */
 	char reason[CONTROL_MESSAGE_LEN]; /* why it is a RING, or stranded */
 	bool stranded; /* its tree has lost something, and there is no other one */
 	char ending[CONTROL_MESSAGE_LEN]; /* why its job ends at the end of the turn; "": it does not for this one's sake */
@@ -208,6 +213,13 @@ group_has_server(const struct group *group)
 	return group->shape == GROUP_SERVER;
 }
 
+/* True if it has no tree: nothing of it ever moves, and what fails is for its hosts to get around. */
+static inline bool
+group_has_leaders(const struct group *group)
+{
+	return group->shape == GROUP_LEADERS;
+}
+
 /* True if its hosts can do without the network what its switches do. */
 static inline bool
 group_may_be_ring(const struct group *group)
@@ -215,11 +227,11 @@ group_may_be_ring(const struct group *group)
 	return group->shape == GROUP_TREE;
 }
 
-/* True if its hosts have to know each other: what the switches do not repeat, they ask of each other. */
+/* True if its hosts have to know each other: they send to each other, or ask each other for what the switches do not repeat. */
 static inline bool
 group_tells_peers(const struct group *group)
 {
-	return group->shape == GROUP_MULTICAST;
+	return group->shape == GROUP_MULTICAST || group_has_leaders(group);
 }
 
 /* As `version` of a switch has it. */

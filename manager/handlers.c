@@ -74,11 +74,12 @@ read_shape(const struct peer *peer, const json_t *handler, enum group_shape *sha
 		*shape = GROUP_TREE;
 	else if (name == NULL || !group_shape_find(name, shape)) {
 		control_fail(error, "invalid",
-			     "%s %s: the handler \"%s\" has the shape \"%.40s\", expected %s, %s or %s: this manager plans no others",
+			     "%s %s: the handler \"%s\" has the shape \"%.40s\", expected %s, %s, %s or %s: this manager plans no others",
 			     topology_kind(peer->about), peer->about->name,
 			     json_string_value(json_object_get(handler, "name")),
 			     name == NULL ? "" : name, group_shape_name(GROUP_TREE),
-			     group_shape_name(GROUP_MULTICAST), group_shape_name(GROUP_SERVER));
+			     group_shape_name(GROUP_MULTICAST), group_shape_name(GROUP_SERVER),
+			     group_shape_name(GROUP_LEADERS));
 		return -EINVAL;
 	}
 	return 0;
@@ -96,26 +97,38 @@ handlers_find_shape(const struct manager *manager, struct group *group, struct c
 	return 0;
 }
 
+/* A node without hosts of the job may be at a switch that is not reached: it is asked when it comes. */
+static bool
+is_heard(const struct peer *peer, const struct group_node *node)
+{
+	return peer->state == PEER_UP || !fanin_ranks_is_empty(&node->local);
+}
+
 /* All switches of a job do the same with its packets. */
 static int
 settle_shape(const struct manager *manager, struct group *group, struct control_error *error)
 {
+	const struct peer *first = NULL;
+
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
 		const struct peer *peer = &manager->peers[group->nodes[i].switch_index];
 		enum group_shape shape;
 
+		if (!is_heard(peer, &group->nodes[i]))
+			continue;
 		if (read_shape(peer, find(peer, group->handler), &shape, error) != 0)
 			return -EINVAL;
-		if (i == 0)
+		if (first == NULL) {
+			first = peer;
 			group->shape = shape;
+		}
 		if (shape == group->shape)
 			continue;
 		control_fail(error, "invalid",
 			     "the handler \"%s\" has the shape %s on switch %s, but %s on %s %s: expected one",
 			     group->handler, group_shape_name(shape), peer->about->name,
-			     group_shape_name(group->shape),
-			     topology_kind(manager->peers[group->nodes[0].switch_index].about),
-			     group->nodes[0].switch_name);
+			     group_shape_name(group->shape), topology_kind(first->about),
+			     first->about->name);
 		return -EINVAL;
 	}
 	return 0;
@@ -128,6 +141,8 @@ handlers_settle(const struct manager *manager, struct group *group, struct contr
 		const struct peer *peer = &manager->peers[group->nodes[i].switch_index];
 		const json_t *handler;
 
+		if (!is_heard(peer, &group->nodes[i]))
+			continue;
 		if (strcmp(group->handler, HANDLERS_AUTO) == 0) {
 			const char *name = usual(peer, group->reproducible);
 
@@ -162,4 +177,42 @@ handlers_slot_mbufs(const struct peer *peer, const char *name, uint32_t n_childr
 
 	return number(mbufs, "fixed") + number(mbufs, "per_buffer") * buffers +
 	       number(mbufs, "per_pair") * ((n_children + 1) / 2);
+}
+
+bool
+handlers_has(const struct peer *peer, const char *name)
+{
+	return find(peer, name) != NULL;
+}
+
+json_t *
+handlers_list_parameters(const struct peer *peer, const char *name, const json_t *values)
+{
+	const json_t *declared = json_object_get(find(peer, name), "parameters");
+	const json_t *parameter;
+	json_t *list = json_array();
+	size_t i;
+
+	json_array_foreach(declared, i, parameter) {
+		const char *key = json_string_value(json_object_get(parameter, "name"));
+		const json_t *value = key == NULL ? NULL : json_object_get(values, key);
+
+		json_array_append_new(list, json_integer(json_integer_value(value)));
+	}
+	return list;
+}
+
+bool
+handlers_shape_is(const struct manager *manager, const char *name, enum group_shape shape)
+{
+	for (uint16_t i = 0; i < topology_n_peers(&manager->config->topology); i++) {
+		const struct peer *peer = &manager->peers[i];
+		const json_t *handler = find(peer, name);
+		struct control_error ignored;
+		enum group_shape found;
+
+		if (handler != NULL)
+			return read_shape(peer, handler, &found, &ignored) == 0 && found == shape;
+	}
+	return false;
 }

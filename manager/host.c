@@ -215,6 +215,18 @@ describe_others(const struct manager *manager, const struct group *group, uint16
 		json_object_set_new(result, "silent", list_ranks(&silent));
 }
 
+/* What a switch would tell a host that joins it. */
+static json_t *
+describe_slots(const struct group *group)
+{
+	json_t *slots = json_pack("{s:I, s:I}", "slots", (json_int_t)group->pool_slots, "sharing",
+				  (json_int_t)group->sharing);
+
+	if (group->parameters != NULL)
+		json_object_set(slots, "parameters", group->parameters);
+	return slots;
+}
+
 json_t *
 host_result(const struct manager *manager, struct group *group, uint16_t rank)
 {
@@ -236,6 +248,8 @@ host_result(const struct manager *manager, struct group *group, uint16_t rank)
 			   group->reproducible, "accumulate", group->wide ? "f32" : "native",
 			   "authenticated", group->authenticate);
 	json_object_update_new(result, describe_tree(group, rank));
+	if (group_has_leaders(group))
+		json_object_update_new(result, describe_slots(group));
 	if (group->n_trees > 1)
 		json_object_set_new(result, "more_trees", list_more_trees(manager, group, rank));
 	describe_others(manager, group, rank, result);
@@ -424,7 +438,9 @@ host_join(void *user, struct control_client *client, json_t *id, const json_t *a
 	if (read_join(args, &join, error) != 0 || is_member_already(client, error))
 		return NULL;
 	if (join.trees == 0)
-		join.trees = manager->config->trees;
+		join.trees = handlers_shape_is(manager, join.handler, GROUP_LEADERS)
+				     ? 1
+				     : manager->config->trees;
 	group = group_find(&manager->groups, join.name);
 	if (group == NULL)
 		group = begin_group(manager, &join, error);

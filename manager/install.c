@@ -12,7 +12,9 @@
 #include <sys/random.h>
 
 #include "control/log.h"
+#include "manager/handlers.h"
 #include "manager/host.h"
+#include "manager/leaders.h"
 #include "manager/manager.h"
 #include "manager/move.h"
 #include "manager/plan.h"
@@ -316,6 +318,16 @@ install_failed(struct manager *manager, struct group *group, const struct contro
 	manager_forget_group(manager, group, NULL);
 }
 
+static unsigned int
+count_installed(const struct group *group)
+{
+	unsigned int n = 0;
+
+	for (uint16_t i = 0; i < group->n_nodes; i++)
+		n += group->nodes[i].state == NODE_INSTALLED;
+	return n;
+}
+
 bool
 install_note_network(struct manager *manager, struct group *group)
 {
@@ -332,9 +344,13 @@ install_note_network(struct manager *manager, struct group *group)
 		group->moving = moving;
 		return false;
 	}
-	log_info("job \"%s\" of %u ranks is number %u on %u switches, root %s%s", group->name,
-		 group->size, group->id, group->n_nodes - group_has_server(group),
-		 group_has_server(group) ? "server " : "", group->nodes[0].switch_name);
+	if (group_has_leaders(group))
+		log_info("job \"%s\" of %u ranks is number %u on %u switches, which have no tree",
+			 group->name, group->size, group->id, count_installed(group));
+	else
+		log_info("job \"%s\" of %u ranks is number %u on %u switches, root %s%s", group->name,
+			 group->size, group->id, group->n_nodes - group_has_server(group),
+			 group_has_server(group) ? "server " : "", group->nodes[0].switch_name);
 	return true;
 }
 
@@ -390,6 +406,8 @@ note_failure(struct manager *manager, struct group *group, struct group_node *no
 					     "lost",    "not_found", "unsupported" };
 	const char *kept = "internal";
 
+	if (leaders_can_spare(group, node, code))
+		return;
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		if (strcmp(known[i], code) == 0)
 			kept = known[i];
@@ -410,6 +428,25 @@ note_failure(struct manager *manager, struct group *group, struct group_node *no
 			     node->switch_name, message);
 }
 
+/* What hosts that join no switch would hear of their first one. */
+static void
+note_slots(struct group *group, const struct group_node *node, const struct peer *peer,
+	   const json_t *result)
+{
+	const uint32_t slots = (uint32_t)json_integer_value(json_object_get(result, "pool_slots"));
+	const uint32_t sharing = (uint32_t)json_integer_value(json_object_get(result, "sharing"));
+
+	if (!group_has_leaders(group) || fanin_ranks_is_empty(&node->local))
+		return;
+	if (slots != 0 && (group->pool_slots == 0 || slots < group->pool_slots))
+		group->pool_slots = slots;
+	if (sharing > group->sharing)
+		group->sharing = sharing;
+	if (group->parameters == NULL)
+		group->parameters = handlers_list_parameters(peer, group->handler,
+							     json_object_get(result, "parameters"));
+}
+
 static void
 create_answered(void *user, uint32_t index, struct peer *peer, const json_t *result,
 		const char *code, const char *message)
@@ -422,6 +459,7 @@ create_answered(void *user, uint32_t index, struct peer *peer, const json_t *res
 		node->state = NODE_INSTALLED;
 		group->window = (uint32_t)json_integer_value(json_object_get(result, "window"));
 		group->slots = group_has_slots(group) ? 2 * group->window : 0;
+		note_slots(group, node, peer, result);
 		peer->jobs++;
 	} else {
 		note_failure(manager, group, node, code, message);
@@ -457,11 +495,21 @@ install_group(struct manager *manager, struct group *group)
 	install_failed(manager, group, &error);
 }
 
+/* Jobs without a tree can begin before all of their switches are there. */
+static bool
+is_asked(const struct manager *manager, const struct group *group, const struct group_node *node)
+{
+	return !group_has_leaders(group) ||
+	       (node->state == NODE_PLANNED && manager->peers[node->switch_index].state == PEER_UP);
+}
+
 int
 install_nodes(struct manager *manager, struct group *group, struct control_error *error)
 {
-	for (uint16_t i = 0; i < group->n_nodes; i++)
-		group->nodes[i].state = NODE_ASKED;
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		if (is_asked(manager, group, &group->nodes[i]))
+			group->nodes[i].state = NODE_ASKED;
+	}
 	if (store_put_group(manager->store, group) != 0) {
 		control_fail(error, "internal", "database: %s", store_error(manager->store));
 		free_nodes(group); /* nobody was asked */
@@ -469,10 +517,14 @@ install_nodes(struct manager *manager, struct group *group, struct control_error
 	}
 	group->failure.code = NULL;
 	assert(group->nodes != NULL); /* the plan has made them */
-	group->n_unanswered = group->n_nodes;
+	group->n_unanswered = 0;
+	for (uint16_t i = 0; i < group->n_nodes; i++)
+		group->n_unanswered += group->nodes[i].state == NODE_ASKED;
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
 		struct group_node *node = &group->nodes[i];
 
+		if (node->state != NODE_ASKED)
+			continue;
 		if (peer_ask(&manager->peers[node->switch_index], "jobs.create",
 			     plan_create_args(manager, group, i), create_answered, group, i) == 0)
 			continue;

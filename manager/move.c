@@ -18,6 +18,7 @@
 #include "manager/faults.h"
 #include "manager/host.h"
 #include "manager/install.h"
+#include "manager/leaders.h"
 #include "manager/manager.h"
 #include "manager/plan.h"
 #include "manager/reconcile.h"
@@ -269,7 +270,9 @@ move_if_broken(struct manager *manager, struct group *group, const char *why)
 {
 	if (group->state != GROUP_NETWORK)
 		return;
-	if (is_broken(manager, group))
+	if (group_has_leaders(group))
+		leaders_go_on(manager, group);
+	else if (is_broken(manager, group))
 		move_group(manager, group, why);
 	else if (group->stranded)
 		restore(manager, group);

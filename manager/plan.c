@@ -14,6 +14,7 @@
 
 #include "manager/faults.h"
 #include "manager/handlers.h"
+#include "manager/leaders.h"
 #include "manager/manager.h"
 #include "manager/reconcile.h"
 #include "wire/wire.h"
@@ -382,18 +383,14 @@ check_is_further(const struct manager *manager, const struct group *group, const
 	return -EHOSTUNREACH;
 }
 
-static int
-write_nodes(const struct manager *manager, const struct plan *plan, struct group *group)
+/* The nodes of a reduction tree. */
+static struct group_node *
+make_nodes(const struct manager *manager, const struct tree *tree)
 {
-	const struct tree *tree = &plan->tree;
 	const struct topology *topology = &manager->config->topology;
-	struct group_node *nodes;
+	struct group_node *nodes = calloc(tree->n_nodes, sizeof(*nodes));
 
-	assert(tree->n_nodes > 0);
-	nodes = calloc(tree->n_nodes, sizeof(*nodes));
-	if (nodes == NULL)
-		return -ENOMEM;
-	for (uint16_t i = 0; i < tree->n_nodes; i++) {
+	for (uint16_t i = 0; nodes != NULL && i < tree->n_nodes; i++) {
 		const struct tree_node *node = &tree->nodes[i];
 		const struct topology_end *ends;
 		unsigned int here; /* the link's end at this switch */
@@ -416,12 +413,29 @@ write_nodes(const struct manager *manager, const struct plan *plan, struct group
 		snprintf(nodes[i].parent_port, sizeof(nodes[i].parent_port), "%s",
 			 peer_port_of(manager, &ends[1 - here]));
 	}
+	return nodes;
+}
+
+static int
+write_nodes(const struct manager *manager, const struct plan *plan, struct group *group)
+{
+	const struct tree *tree = &plan->tree;
+	struct group_node *nodes = NULL;
+	uint16_t n_nodes = tree->n_nodes;
+
+	assert(n_nodes > 0);
+	if (group_has_leaders(group))
+		(void)leaders_make_nodes(manager, group, tree, &nodes, &n_nodes);
+	else
+		nodes = make_nodes(manager, tree);
+	if (nodes == NULL)
+		return -ENOMEM;
 	for (uint16_t i = 0; i < group->size; i++)
 		group->addresses[i] = plan->addresses[i][tree->chosen[i]];
 	group_forget_peers(group);
 	free(group->nodes);
 	group->nodes = nodes;
-	group->n_nodes = tree->n_nodes;
+	group->n_nodes = n_nodes;
 	return 0;
 }
 
@@ -454,6 +468,23 @@ lower_mtu_by_others(const struct manager *manager, const struct topology_host *h
 		lower_mtu(manager, link->at.switch_index, link->at.port, mtu, &ignored);
 }
 
+/* Packets have to fit all links that they may take, as far as these are known. */
+static void
+lower_mtu_by_links(const struct manager *manager, const struct group *group, uint32_t *mtu)
+{
+	struct control_error ignored;
+
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		for (uint16_t k = 0; k < manager->config->topology.n_links; k++) {
+			const char *port = leaders_port(manager, group, &group->nodes[i], k);
+
+			if (port != NULL)
+				(void)lower_mtu(manager, group->nodes[i].switch_index, port, mtu,
+						&ignored);
+		}
+	}
+}
+
 static int
 choose_payload(const struct manager *manager, struct group *group, struct control_error *error)
 {
@@ -472,9 +503,13 @@ choose_payload(const struct manager *manager, struct group *group, struct contro
 		if (group->payload_asked == 0)
 			lower_mtu_by_others(manager, host, &mtu);
 	}
+	if (group_has_leaders(group))
+		lower_mtu_by_links(manager, group, &mtu);
 	for (uint16_t i = 1; i < group->n_nodes && ret == 0; i++) {
 		const struct group_node *node = &group->nodes[i];
 
+		if (node->parent == TREE_NO_PARENT)
+			continue;
 		ret = lower_mtu(manager, node->switch_index, node->port, &mtu, error);
 		if (ret == 0)
 			ret = lower_mtu(manager, group->nodes[node->parent].switch_index,
@@ -535,6 +570,9 @@ choose_slots(const struct manager *manager, struct group *group, struct control_
 	for (uint16_t i = 0; i < group->n_nodes; i++) {
 		const struct peer *peer = &manager->peers[group->nodes[i].switch_index];
 		const uint32_t n_children = count_children(group, i);
+
+		if (group_has_leaders(group) && peer->state != PEER_UP)
+			continue; /* the window may be larger than what it has */
 		const uint32_t packets = handlers_slot_mbufs(peer, group->handler, n_children);
 		/* A switch that is lost and comes back as another build may have no such handler any more. */
 		const uint32_t most = peer->slots_per_job / (packets == 0 ? 1 : packets);
@@ -561,6 +599,8 @@ plan_check_shape(const struct manager *manager, struct group *group, struct cont
 	/* A shape that is not known is refused once the job has a tree, or has none. */
 	if (is_new(group) || group->state == GROUP_GATHERING)
 		(void)handlers_find_shape(manager, group, &ignored);
+	if (group_has_leaders(group))
+		return leaders_check(group, error);
 	if (!group_has_server(group))
 		return 0;
 	if (group->size > FANIN_SERVER_RANKS_MAX) {
@@ -582,11 +622,12 @@ plan_check_shape(const struct manager *manager, struct group *group, struct cont
 	return -EINVAL;
 }
 
-/* Whether a tree with a server as its root, or without, is what the switches of the tree say that the handler has. */
+/* Whether a tree with a server as its root, or without, or no tree at all, is what the switches say that the handler has. */
 static int
-check_settled(const struct group *group, bool has_server, struct control_error *error)
+check_settled(const struct group *group, enum group_shape planned, struct control_error *error)
 {
-	if (group_has_server(group) == has_server)
+	if (group_has_server(group) == (planned == GROUP_SERVER) &&
+	    group_has_leaders(group) == (planned == GROUP_LEADERS))
 		return 0;
 	control_fail(error, "invalid",
 		     "the handler \"%s\" has the shape %s on switch %s, but another one on other switches or servers: expected one",
@@ -597,6 +638,7 @@ check_settled(const struct group *group, bool has_server, struct control_error *
 int
 plan_group(struct manager *manager, struct group *group, struct control_error *error)
 {
+	enum group_shape planned;
 	struct plan *plan;
 	bool has_server;
 	int ret;
@@ -610,6 +652,7 @@ plan_group(struct manager *manager, struct group *group, struct control_error *e
 	ret = plan_check_shape(manager, group, error);
 	if (ret != 0)
 		return ret;
+	planned = group->shape;
 	has_server = group_has_server(group);
 	plan = calloc(1, sizeof(*plan));
 	if (plan == NULL) {
@@ -638,7 +681,7 @@ plan_group(struct manager *manager, struct group *group, struct control_error *e
 		return handlers_find_shape(manager, group, error) == 0 ? ret : -EINVAL;
 	ret = handlers_settle(manager, group, error);
 	if (ret == 0)
-		ret = check_settled(group, has_server, error);
+		ret = check_settled(group, planned, error);
 	if (ret == 0)
 		ret = choose_payload(manager, group, error);
 	return ret == 0 ? choose_slots(manager, group, error) : ret;
@@ -684,6 +727,20 @@ list_children(const struct manager *manager, const struct group *group, uint16_t
 	return list;
 }
 
+/* The ports of a switch to others, in place of a tree; a switch without any, or without hosts, refuses the empty list. */
+static void
+set_links(const struct manager *manager, const struct group *group, const struct group_node *node,
+	  json_t *args)
+{
+	json_t *links = leaders_list_ports(manager, group, node);
+
+	if (json_array_size(links) > 0)
+		json_object_set(args, "links", links);
+	json_decref(links);
+	if (json_array_size(json_object_get(args, "members")) == 0)
+		json_object_del(args, "members");
+}
+
 json_t *
 plan_create_args(const struct manager *manager, const struct group *group, uint16_t index)
 {
@@ -700,10 +757,13 @@ plan_create_args(const struct manager *manager, const struct group *group, uint1
 	/* A switch that has no tags refuses the argument, and has to get other jobs without it. */
 	if (group->authenticate)
 		json_object_set_new(args, "authenticate", json_true());
+	if (group_has_leaders(group))
+		set_links(manager, group, node, args);
 	if (group->n_nodes > 1)
 		json_object_set_new(args, "size", json_integer(group->size));
 	/* A switch alone knows best how many are enough for its ports; several have to agree, and a job that moves keeps its own. */
-	if (group_has_slots(group) && (group->n_nodes > 1 || group->moving))
+	if (group_has_slots(group) &&
+	    (group->n_nodes > 1 || group->moving || group_has_leaders(group)))
 		json_object_set_new(args, "slots", json_integer((json_int_t)group->slots));
 	if (node->parent != TREE_NO_PARENT) {
 		parent = &manager->peers[group->nodes[node->parent].switch_index];

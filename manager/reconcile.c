@@ -13,10 +13,25 @@
 #include "manager/faults.h"
 #include "manager/host.h"
 #include "manager/install.h"
+#include "manager/leaders.h"
 #include "manager/manager.h"
 #include "manager/move.h"
 
 #define ROUTES_MS 1000 /* between looks for next hops that are not known yet */
+
+/* True if a port of a node leads to other switches, in a job without a tree. */
+static bool
+has_link_at(const struct manager *manager, const struct group *group, const struct group_node *node,
+	    const char *port)
+{
+	for (uint16_t i = 0; group_has_leaders(group) && i < manager->config->topology.n_links; i++) {
+		const char *found = leaders_port(manager, group, node, i);
+
+		if (found != NULL && strcmp(found, port) == 0)
+			return true;
+	}
+	return false;
+}
 
 bool
 group_uses(const struct manager *manager, const struct group *group, uint16_t switch_index,
@@ -26,9 +41,11 @@ group_uses(const struct manager *manager, const struct group *group, uint16_t sw
 		const struct group_node *node = &group->nodes[i];
 
 		if (node->switch_index == switch_index &&
-		    (port == NULL || (i > 0 && strcmp(node->port, port) == 0)))
+		    (port == NULL || (i > 0 && strcmp(node->port, port) == 0) ||
+		     has_link_at(manager, group, node, port)))
 			return true;
-		if (port != NULL && i > 0 && group->nodes[node->parent].switch_index == switch_index &&
+		if (port != NULL && node->parent != TREE_NO_PARENT &&
+		    group->nodes[node->parent].switch_index == switch_index &&
 		    strcmp(node->parent_port, port) == 0)
 			return true;
 	}
@@ -328,6 +345,14 @@ list_has(const json_t *jobs, const struct manager *manager, uint32_t id)
 	return false;
 }
 
+/* True if a switch has a job of a group that it was not known to have: it was lost before it could say so. */
+static bool
+has_after_all(const struct group *group, const struct group_node *node)
+{
+	return group_has_leaders(group) && group->state == GROUP_NETWORK &&
+	       node->state != NODE_INSTALLED && node->state != NODE_ASKED;
+}
+
 /* A job that the manager knows and the switch has lost is reported. */
 static void
 find_missing(struct manager *manager, const struct peer *peer, const json_t *jobs)
@@ -337,9 +362,11 @@ find_missing(struct manager *manager, const struct peer *peer, const json_t *job
 	TAILQ_FOREACH(group, &manager->groups, entry) {
 		for (uint16_t i = 0; i < group->n_nodes; i++) {
 			struct group_node *node = &group->nodes[i];
+			const bool has = list_has(jobs, manager, group->id);
 
-			if (node->switch_index != peer->index || node->state != NODE_INSTALLED ||
-			    list_has(jobs, manager, group->id))
+			if (node->switch_index == peer->index && has && has_after_all(group, node))
+				node->state = NODE_INSTALLED;
+			if (node->switch_index != peer->index || node->state != NODE_INSTALLED || has)
 				continue;
 			node->state = NODE_MISSING;
 			manager->counters.missing++;

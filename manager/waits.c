@@ -109,7 +109,8 @@ copy_group(struct waits_job *job, const struct group *group)
 				   .size = group->size,
 				   .n_members = group->n_members };
 	memcpy(job->name, group->name, sizeof(job->name));
-	if (group->state != GROUP_NETWORK)
+	/* Without a tree there is nothing to follow: which ranks a block lacks its leader knows. */
+	if (group->state != GROUP_NETWORK || group_has_leaders(group))
 		return true;
 	job->nodes = calloc(group->n_nodes + 1u, sizeof(*job->nodes));
 	if (job->nodes == NULL)

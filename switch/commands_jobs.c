@@ -246,12 +246,16 @@ command_jobs_create(void *user, const json_t *args, struct control_error *error)
 	}
 	if (job_create(daemon->pipeline, &spec, &job, &code, message) != 0)
 		return control_fail(error, code, "%s", message);
-	return json_pack("{s:I,s:o,s:i,s:i,s:i,s:s,s:s,s:b,s:i}", "id", (json_int_t)job->params.id,
-			 "key", json_sprintf("0x%016lx", (unsigned long)job->secret), "size",
+	return json_pack("{s:I,s:o,s:i,s:i,s:i,s:s,s:s,s:b,s:i,s:I,s:i,s:o}", "id",
+			 (json_int_t)job->params.id, "key",
+			 json_sprintf("0x%016lx", (unsigned long)job->secret), "size",
 			 job->params.n_ranks, "window", job->params.window, "payload_bytes",
 			 job->params.payload_bytes, "handler", job->handler->name, "accumulate",
 			 job_accumulate_names[job->params.wide], "authenticated",
-			 job->params.authenticate, "slots", 2 * job->params.window);
+			 job->params.authenticate, "slots", 2 * job->params.window, "pool_slots",
+			 job->pool == NULL ? (json_int_t)0 : (json_int_t)job->pool->mask + 1,
+			 "sharing", job->pool == NULL ? 0 : (int)job->pool->n_jobs, "parameters",
+			 describe_parameters(job));
 }
 
 static json_t *

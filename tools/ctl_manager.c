@@ -11,6 +11,7 @@
 #include "tools/ctl_table.h"
 
 #define NUMBERS_LEN 64
+#define NAMES_LEN 256 /* ports of a switch, as they fit in a line */
 
 /* Runs a command without arguments that shows the answer to one request. */
 static int
@@ -151,7 +152,7 @@ print_group(struct ctl_table *table, const json_t *job)
 	ctl_table_cell(table, "%s", ctl_string(job, "name"));
 	ctl_table_cell(table, "%s", ctl_string(job, "state"));
 	ctl_table_cell(table, "%s", list_numbers(json_object_get(job, "numbers"), numbers));
-	if (ctl_integer(job, "trees") == 0)
+	if (ctl_integer(job, "trees") == 0 || strcmp(ctl_string(job, "shape"), "leaders") == 0)
 		ctl_table_cell(table, "-");
 	else if (ctl_integer(job, "trees_asked") > ctl_integer(job, "trees"))
 		ctl_table_cell(table, "%" PRId64 " of %" PRId64, ctl_integer(job, "trees"),
@@ -217,6 +218,22 @@ count_bits(const char *digits)
 	return n;
 }
 
+/* Writes "u0,u1"; "-" if there are none. text: NAMES_LEN bytes, at whose end the rest is left out. Returns text. */
+static const char *
+list_names(const json_t *list, char *text)
+{
+	const json_t *name;
+	size_t used = 0, i;
+
+	snprintf(text, NAMES_LEN, "-");
+	json_array_foreach(list, i, name) {
+		if (used < NAMES_LEN)
+			used += (size_t)snprintf(text + used, NAMES_LEN - used, "%s%s",
+						 i == 0 ? "" : ",", json_string_value(name));
+	}
+	return text;
+}
+
 static void
 print_trees(const json_t *result)
 {
@@ -232,17 +249,26 @@ print_trees(const json_t *result)
 
 		json_array_foreach(nodes, k, node) {
 			const json_t *parent = json_object_get(node, "parent");
+			const json_t *links = json_object_get(node, "links");
+			char names[NAMES_LEN];
 			const json_t *above =
 				parent == NULL
 					? NULL
 					: json_array_get(nodes, (size_t)json_integer_value(parent));
 
 			ctl_table_cell(&table, "%s", ctl_string(tree, "name"));
-			ctl_table_cell(&table, "%" PRId64 " of %" PRId64,
-				       ctl_integer(tree, "tree") + 1, ctl_integer(tree, "trees"));
+			if (links != NULL)
+				ctl_table_cell(&table, "-");
+			else
+				ctl_table_cell(&table, "%" PRId64 " of %" PRId64,
+					       ctl_integer(tree, "tree") + 1,
+					       ctl_integer(tree, "trees"));
 			ctl_table_cell(&table, "%" PRId64, ctl_integer(tree, "id"));
 			ctl_table_cell(&table, "%s", ctl_string(node, "switch"));
-			ctl_table_cell(&table, "%s", parent == NULL ? "-" : ctl_string(node, "port"));
+			ctl_table_cell(&table, "%s",
+				       links != NULL    ? list_names(links, names)
+				       : parent == NULL ? "-"
+							: ctl_string(node, "port"));
 			ctl_table_cell(&table, "%s",
 				       parent == NULL ? "-" : ctl_string(above, "switch"));
 			ctl_table_cell(&table, "%s",

@@ -23,6 +23,7 @@ from lab import Interrupted
 import case_allreduce  # noqa: F401
 import case_busy  # noqa: F401
 import case_by_name  # noqa: F401
+import case_canary  # noqa: F401
 import case_check  # noqa: F401
 import case_collectives  # noqa: F401
 import case_control  # noqa: F401

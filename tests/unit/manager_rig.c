@@ -108,13 +108,15 @@ list_jobs(uint16_t index)
 
 /*
  * As `version` of a switch tells them: one that is usual, one for reproducible jobs, whose slots hold more and whose shape is not told, as
- * switches did once, one of multicast, one of parameter servers, and one of a shape that no manager knows.
+ * switches did once, one of multicast, one of parameter servers, one whose hosts lead blocks, and one of a shape that no manager knows.
  */
 static const char handlers[] =
 	"[{\"name\":\"usual\",\"default\":true,\"in_order\":false,\"shape\":\"tree\",\"slot_mbufs\":{\"fixed\":1}},"
 	"{\"name\":\"ordered\",\"default\":false,\"in_order\":true,\"slot_mbufs\":{\"per_pair\":1}},"
 	"{\"name\":\"casting\",\"default\":false,\"in_order\":false,\"shape\":\"multicast\",\"slot_mbufs\":{}},"
 	"{\"name\":\"serving\",\"default\":false,\"in_order\":false,\"shape\":\"server\",\"slot_mbufs\":{\"fixed\":1}},"
+	"{\"name\":\"leading\",\"default\":false,\"in_order\":false,\"shape\":\"leaders\",\"slot_mbufs\":{\"fixed\":1},"
+	"\"parameters\":[{\"name\":\"timeout_us\"},{\"name\":\"hold_us\"}]},"
 	"{\"name\":\"strange\",\"default\":false,\"in_order\":false,\"shape\":\"moebius\",\"slot_mbufs\":{}}]";
 
 /* And those of another build. */
@@ -210,7 +212,9 @@ create_or_destroy(uint16_t index, const char *command, const json_t *args, const
 		json_object_set(manager_rig.jobs[index], number, json_object_get(args, "owner"));
 		json_decref(manager_rig.created[index]);
 		manager_rig.created[index] = json_deep_copy(args);
-		return json_pack("{s:i}", "window", 32);
+		return json_pack("{s:i, s:i, s:i, s:{s:i, s:i}}", "window", 32, "pool_slots",
+				 128 + index, "sharing", 1, "parameters", "hold_us", 70,
+				 "timeout_us", 5);
 	}
 	ck_assert_str_eq(command, "jobs.destroy");
 	*code = "not_found";

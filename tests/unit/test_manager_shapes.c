@@ -218,7 +218,7 @@ START_TEST(a_shape_that_the_manager_does_not_know_is_refused_by_name)
 	ck_assert_ptr_null(join_or_ring("strange"));
 	expect_refused(
 		"invalid",
-		"the handler \"strange\" has the shape \"moebius\", expected tree, multicast or server");
+		"the handler \"strange\" has the shape \"moebius\", expected tree, multicast, server or leaders");
 	check_nothing_left();
 }
 END_TEST

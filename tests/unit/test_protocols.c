@@ -140,6 +140,27 @@ static struct fanin_protocol echo = {
 
 FANIN_PROTOCOL_REGISTER(echo)
 
+/* One whose hosts join no switch. */
+static const char *const leading_handlers[] = { "leading", NULL };
+static struct fanin_protocol leading = {
+	.name = "leading",
+	.handlers = leading_handlers,
+	.has_leaders = true,
+	.collectives = 1 << FANIN_COLLECTIVE_ALLREDUCE,
+	.on_switch = &echo_ops,
+	.open = alone_open,
+	.close = alone_close,
+	.post = alone_post,
+	.poll = alone_poll,
+	.idle_ns = alone_idle_ns,
+	.poll_fds = alone_poll_fds,
+	.error = alone_error,
+	.missing = alone_missing,
+	.report = alone_report,
+};
+
+FANIN_PROTOCOL_REGISTER(leading)
+
 /* ---------------------------------------------------------------------------------------------- choice */
 
 static const struct {
@@ -240,6 +261,8 @@ static const struct {
 	{ "echo", true, "echo", "the job's handler is echo" },
 	{ "ring", false, NULL,
 	  "job 7 has the handler ring, whose protocol ring runs without a switch" },
+	{ "leading", false, NULL,
+	  "job 7 has the handler leading and is joined at a switch, but in its protocol leading hosts lead blocks and join none" },
 };
 
 START_TEST(a_multicast_job_takes_a_protocol_that_names_its_handler)
@@ -260,6 +283,52 @@ START_TEST(a_multicast_job_takes_a_protocol_that_names_its_handler)
 		ck_assert_int_eq(status, FANIN_OK);
 		ck_assert_str_eq(found->name, choices_on_switch[_i].protocol);
 		ck_assert_msg(strstr(reason, choices_on_switch[_i].words) != NULL, "%s", reason);
+	}
+}
+END_TEST
+
+START_TEST(a_job_with_leaders_takes_only_a_protocol_that_has_them)
+{
+	const struct fanin_protocol *found = NULL;
+	char reason[FANIN_TEXT_LEN] = "";
+	struct fanin_error error = { 0 };
+
+	ck_assert_int_eq(fanin_protocol_with_leaders(7, "leading", &found, reason, sizeof(reason),
+						     &error),
+			 FANIN_OK);
+	ck_assert_ptr_eq(found, &leading);
+	ck_assert_int_eq(fanin_protocol_with_leaders(7, "quad", &found, reason, sizeof(reason),
+						     &error),
+			 FANIN_ERR_UNSUPPORTED);
+	ck_assert_msg(strstr(error.text, "job 7 has the handler quad, whose hosts lead blocks") !=
+			      NULL,
+		      "%s", error.text);
+}
+END_TEST
+
+START_TEST(options_that_do_not_go_with_leaders_are_refused_by_name)
+{
+	const struct fanin_ctx context = { .transport = "auto" };
+	const struct fanin_join_opts wrong[] = { { .memif_socket = "/none" },
+						 { .authenticate = true },
+						 { .accumulate_f32 = true },
+						 { .reproducible = true },
+						 { .trees = 2 } };
+	static const char *const words[] = { "memif", "authenticate", "accumulate_f32",
+					     "reproducible", "several trees" };
+	const struct fanin_join_opts usual = { .trees = 1 };
+	struct fanin_error error = { 0 };
+
+	ck_assert_int_eq(fanin_comm_leaders_check(&context, &usual, "leading", &error), FANIN_OK);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		ck_assert_int_eq(fanin_comm_leaders_check(&context, &wrong[i], "leading", &error),
+				 FANIN_ERR_INVALID);
+		ck_assert_msg(strstr(error.text, words[i]) != NULL, "%s", error.text);
+		/* They are other handlers' own business. */
+		ck_assert_int_eq(fanin_comm_leaders_check(&context, &wrong[i], "single", &error),
+				 FANIN_OK);
+		ck_assert_int_eq(fanin_comm_leaders_check(&context, &wrong[i], NULL, &error),
+				 FANIN_OK);
 	}
 }
 END_TEST
@@ -448,6 +517,8 @@ suite_protocols(void)
 	tcase_add_test(choice, a_protocol_that_makes_no_sense_is_refused_with_the_reason);
 	tcase_add_loop_test(choice, a_multicast_job_takes_a_protocol_that_names_its_handler, 0,
 			    (int)(sizeof(choices_on_switch) / sizeof(choices_on_switch[0])));
+	tcase_add_test(choice, a_job_with_leaders_takes_only_a_protocol_that_has_them);
+	tcase_add_test(choice, options_that_do_not_go_with_leaders_are_refused_by_name);
 	suite_add_tcase(suite, choice);
 	tcase_add_test(use, collectives_run_on_a_protocol_from_outside_the_tree);
 	tcase_add_test(use, a_collective_that_a_protocol_lacks_is_refused_by_name);

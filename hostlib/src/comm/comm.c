@@ -43,6 +43,8 @@ switches_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 {
 	uint64_t deadline_ns = fanin_now_ns(NULL) + options->join_timeout_ms * 1000000ull;
 
+	if (answer->has_leaders)
+		return fanin_comm_leaders(comm, options, answer, deadline_ns, error);
 	if (answer->n_trees > 1)
 		return fanin_comm_trees(comm, options, answer, deadline_ns, error);
 	return fanin_comm_switch_join(comm, options, 0, deadline_ns, error);

@@ -250,6 +250,8 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 
 	status = options_check(ctx, options, error);
 	if (status == FANIN_OK)
+		status = fanin_comm_leaders_check(ctx, options, options->handler, error);
+	if (status == FANIN_OK)
 		status = fanin_manager_open(&manager_options, &comm->manager, error);
 	if (status == FANIN_OK)
 		status = local_address_find(comm, options, &join.ip_be, error);
@@ -283,8 +285,9 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 	if (status != FANIN_OK)
 		return status;
 	snprintf(comm->mode_reason, sizeof(comm->mode_reason),
-		 answer->n_trees > 1 ? "the manager has found reduction trees"
-				     : "the manager has found a reduction tree");
+		 answer->has_leaders   ? "the manager has found switches between the hosts"
+		 : answer->n_trees > 1 ? "the manager has found reduction trees"
+				       : "the manager has found a reduction tree");
 	comm->n_trees = answer->n_trees;
 	comm->trees_asked = answer->trees_asked;
 	memcpy(comm->trees_reason, answer->trees_reason, sizeof(comm->trees_reason));

@@ -9,10 +9,9 @@
 
 #define WAIT_MS 50
 
-/* Polls until the engine is ready: the other ranks are connected. */
-static int
-ready_wait(struct fanin_comm *comm, const struct fanin_join_opts *options, uint64_t deadline_ns,
-	   struct fanin_error *error)
+int
+fanin_comm_ready_wait(struct fanin_comm *comm, const struct fanin_join_opts *options,
+		      uint64_t deadline_ns, struct fanin_error *error)
 {
 	const struct fanin_protocol *protocol = comm->protocol;
 	const struct fanin_ctx *ctx = comm->ctx;
@@ -71,5 +70,5 @@ fanin_comm_peers(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	fanin_log_line(&comm->ctx->log, FANIN_LOG_WARNING,
 		       "job '%s' does not run in the network but in a %s of its hosts: %s",
 		       comm->job_name, comm->protocol->name, answer->reason);
-	return ready_wait(comm, options, deadline_ns, error);
+	return fanin_comm_ready_wait(comm, options, deadline_ns, error);
 }

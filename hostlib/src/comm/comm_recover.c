@@ -186,13 +186,26 @@ give_up(struct fanin_comm *comm)
 	comm->protocol->on_switch->abort(comm->engine, FANIN_ERR_MANAGER, &error);
 }
 
+/* Of a protocol that resumes no runs the manager's word is of use only if it is the last one. */
+static void
+end_if_told(struct fanin_comm *comm)
+{
+	if (comm->manager == NULL || fanin_manager_changes(comm->manager) == comm->applied_changes)
+		return;
+	comm->applied_changes = fanin_manager_changes(comm->manager);
+	if (fanin_manager_ended(comm->manager)[0] != '\0' && comm->protocol->on_switch->abort != NULL)
+		job_end(comm);
+}
+
 int
 fanin_comm_recover_poll(struct fanin_comm *comm)
 {
 	int n;
 
-	if (!fanin_protocol_recovers(comm->protocol))
+	if (!fanin_protocol_recovers(comm->protocol)) {
+		end_if_told(comm);
 		return comm->protocol->poll(comm->engine);
+	}
 	if (comm->manager != NULL && (fanin_manager_changes(comm->manager) != comm->applied_changes ||
 				      comm->path_problem[0] != '\0'))
 		manager_apply_changes(comm);

@@ -117,12 +117,8 @@ channel_open(struct fanin_comm *comm, const struct fanin_join_opts *options, uin
 				 options->interface != NULL, error);
 }
 
-/*
- * The address given to the manager must be the one used, or the switch takes this host for another
- * one.
- */
-static int
-address_check(const struct fanin_comm *comm, struct fanin_error *error)
+int
+fanin_comm_address_check(const struct fanin_comm *comm, struct fanin_error *error)
 {
 	char told[INET_ADDRSTRLEN];
 	char used[INET_ADDRSTRLEN];
@@ -206,7 +202,7 @@ member_join(struct fanin_comm *comm, const struct fanin_join_opts *options, uint
 		return status;
 	status = fanin_member_open(&comm->member, &member_config, &comm->route, &channel, error);
 	if (status == FANIN_OK)
-		status = address_check(comm, error);
+		status = fanin_comm_address_check(comm, error);
 	if (status == FANIN_OK)
 		status = fanin_member_join(&comm->member, FANIN_JOIN_UNTIL_ACKNOWLEDGED,
 					   deadline_ns, timeout_ns, error);

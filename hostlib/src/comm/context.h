@@ -267,6 +267,33 @@ int fanin_comm_peers(struct fanin_comm *comm, const struct fanin_join_opts *opti
 		     struct fanin_error *error);
 
 /*
+ * comm_peers.c: polls until the engine is ready: the other ranks are there. options: say how long that may take, for the error.
+ */
+int fanin_comm_ready_wait(struct fanin_comm *comm, const struct fanin_join_opts *options,
+			  uint64_t deadline_ns, struct fanin_error *error);
+
+/*
+ * comm_leaders.c: opens the protocol's engine for a job whose blocks have leaders, and waits until it is ready.
+ *
+ * options: with what fanin_comm_tree_options has filled in. answer: the manager's.
+ */
+int fanin_comm_leaders(struct fanin_comm *comm, const struct fanin_join_opts *options,
+		       const struct fanin_manager_answer *answer, uint64_t deadline_ns,
+		       struct fanin_error *error);
+
+/*
+ * comm_leaders.c: whether the options fit a job of a handler whose hosts lead blocks. handler: NULL: not known. Returns FANIN_OK, also for
+ * other handlers, or FANIN_ERR_INVALID.
+ */
+int fanin_comm_leaders_check(const struct fanin_ctx *ctx, const struct fanin_join_opts *options,
+			     const char *handler, struct fanin_error *error);
+
+/*
+ * comm_switch.c: the address given to the manager must be the one used, or the switch takes this host for another one.
+ */
+int fanin_comm_address_check(const struct fanin_comm *comm, struct fanin_error *error);
+
+/*
  * comm_single.c: opens the communicator's engine with its protocol. config: what the caller knows;
  * the rest is filled in from the options.
  */

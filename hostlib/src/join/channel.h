@@ -73,6 +73,18 @@ int fanin_channel_udp_group(struct fanin_channel *channel, uint32_t group_be,
 			    const struct fanin_route *route, struct fanin_error *error);
 
 /*
+ * Takes the UDP port of a host that joins no switch: the kernel would answer packets to it with ICMP errors, as it does not know that the
+ * transport receives them. All that comes is dropped in the kernel; several jobs of a host may take the same port.
+ *
+ * channel: set on success only; can't send control packets. Returns FANIN_OK or a negative status.
+ */
+int fanin_channel_udp_port(struct fanin_channel *channel, const struct fanin_route *route,
+			   uint16_t udp_port, struct fanin_error *error);
+
+/* Sends nothing but an empty datagram to a port that discards, so that the kernel asks for the next hop's MAC address. */
+void fanin_channel_udp_nudge(const struct fanin_channel *channel, const struct fanin_route *route);
+
+/*
  * Opens a channel whose control packets are frames. flow: to the switch. The transport must stay
  * open.
  */

@@ -4,10 +4,13 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/filter.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#define DISCARD_PORT 9 /* RFC 863 */
 
 static int
 udp_send(struct fanin_channel *channel, struct fanin_control *control, size_t body_len)
@@ -127,4 +130,50 @@ fanin_channel_udp_group(struct fanin_channel *channel, uint32_t group_be,
 			       "cannot join the multicast group %s on %s: %s",
 			       inet_ntop(AF_INET, &group_be, address, sizeof(address)),
 			       route->interface, strerror(errno));
+}
+
+int
+fanin_channel_udp_port(struct fanin_channel *channel, const struct fanin_route *route,
+		       uint16_t udp_port, struct fanin_error *error)
+{
+	struct sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
+	const struct sock_fprog filter = { 1, &nothing };
+	const struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_port = htons(udp_port),
+		.sin_addr = { .s_addr = route->local_ip_be },
+	};
+	const int yes = 1;
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int errnum;
+
+	if (fd < 0)
+		return fanin_error_set(error, FANIN_ERR_SYSTEM, "cannot make a UDP socket: %s",
+				       strerror(errno));
+	/* Where another program has the port the kernel keeps quiet, too. */
+	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) == 0 &&
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
+	    (bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 ||
+	     errno == EADDRINUSE)) {
+		*channel = (struct fanin_channel){ .ops = &udp_ops, .fd = fd, .udp_port = udp_port };
+		channel->flow.dst_ip_be = route->switch_ip_be;
+		return FANIN_OK;
+	}
+	errnum = errno;
+	close(fd);
+	return fanin_error_set(error, fanin_status_from_errno(errnum, FANIN_ERR_SYSTEM),
+			       "cannot take UDP port %u: %s", udp_port, strerror(errnum));
+}
+
+void
+fanin_channel_udp_nudge(const struct fanin_channel *channel, const struct fanin_route *route)
+{
+	const struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_port = htons(DISCARD_PORT),
+		.sin_addr = { .s_addr = route->switch_ip_be },
+	};
+
+	(void)sendto(channel->fd, "", 0, MSG_NOSIGNAL, (const struct sockaddr *)&address,
+		     sizeof(address));
 }

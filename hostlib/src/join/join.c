@@ -180,7 +180,7 @@ ack_take(struct fanin_member *member, const struct fanin_control *control, struc
 	if ((ack->flags & FANIN_JOB_LEADERS) != 0)
 		return fanin_error_set(
 			error, FANIN_ERR_JOIN_REFUSED,
-			"job %u has the handler \"%.*s\", whose hosts lead blocks, which this library does not do: create it with another handler",
+			"job %u has the handler \"%.*s\", whose hosts lead blocks and join no switch: give job_name, so that the network manager makes the job and tells where its hosts are",
 			member->config.job, (int)sizeof(ack->handler), ack->handler);
 	if (((ack->flags & FANIN_JOB_TAGGED) != 0) != member->config.authenticate)
 		return fanin_error_set(

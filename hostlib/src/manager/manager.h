@@ -80,10 +80,17 @@ struct fanin_manager_answer {
 	/* In the network. */
 	struct fanin_manager_tree trees[FANIN_MAX_TREES];
 	uint16_t n_trees;
-	bool authenticated;     /* packets have tags */
-	uint16_t payload_bytes; /* of a packet in any of several trees; 0: not told */
+	bool authenticated; /* packets have tags */
+	uint16_t payload_bytes; /* of a packet in any of several trees, or of a job with leaders; 0: not told */
 	uint16_t trees_asked;
 	char trees_reason[FANIN_TEXT_LEN / 2]; /* why there are fewer; "": there are not */
+	/* Of a job whose blocks have leaders: its hosts join no switch, and are told here what one would tell them. */
+	bool has_leaders;
+	char handler[17];
+	uint16_t window;       /* a power of two */
+	uint32_t slots;        /* that the job shares on a switch; 0: not told */
+	uint32_t sharing_jobs; /* how many jobs share them */
+	uint64_t parameters[FANIN_WIRE_PARAMETERS]; /* in the handler's order */
 	/* As a ring, by rank. */
 	struct sockaddr_in endpoints[FANIN_MANAGER_MAX_PEERS];
 };

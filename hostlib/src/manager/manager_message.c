@@ -437,6 +437,64 @@ tree_read(const struct fanin_manager *manager, const json_t *result, uint16_t si
 	return peers_read(manager, result, size, tree, error);
 }
 
+/* Reads the values of the handler's parameters; those that are not told are 0. */
+static int
+parameters_read(const struct fanin_manager *manager, const json_t *result,
+		struct fanin_manager_answer *answer, struct fanin_error *error)
+{
+	const json_t *list = json_object_get(result, "parameters");
+	const json_t *value;
+	size_t i;
+
+	if (list == NULL)
+		return FANIN_OK;
+	if (!json_is_array(list) || json_array_size(list) > FANIN_WIRE_PARAMETERS)
+		return answer_fail(manager, result, "parameters", "a list of up to 8 numbers", error);
+	json_array_foreach(list, i, value) {
+		if (!json_is_integer(value) || json_integer_value(value) < 0)
+			return answer_fail(manager, result, "parameters",
+					   "numbers that are not negative", error);
+		answer->parameters[i] = (uint64_t)json_integer_value(value);
+	}
+	return FANIN_OK;
+}
+
+/* Reads what a job whose hosts join no switch has in place of a switch's answer. */
+static int
+leaders_read(const struct fanin_manager *manager, const json_t *result,
+	     struct fanin_manager_answer *answer, struct fanin_error *error)
+{
+	const char *handler = json_string_value(json_object_get(result, "handler"));
+	json_int_t window, payload, slots = 0, sharing = 0;
+
+	if (handler == NULL || handler[0] == '\0' || strlen(handler) >= sizeof(answer->handler))
+		return answer_fail(manager, result, "handler", "a short name", error);
+	if (!integer_read(result, "window", 1, FANIN_WIRE_MAX_WINDOW, &window) ||
+	    (window & (window - 1)) != 0)
+		return answer_fail(manager, result, "window", "a power of two up to 4096", error);
+	if (!integer_read(result, "payload_bytes", FANIN_PAYLOAD_ALIGN, UINT16_MAX, &payload) ||
+	    payload % FANIN_PAYLOAD_ALIGN != 0)
+		return answer_fail(manager, result, "payload_bytes", "a packet's", error);
+	if (json_object_get(result, "slots") != NULL &&
+	    !integer_read(result, "slots", 0, UINT32_MAX, &slots))
+		return answer_fail(manager, result, "slots", "a number of slots", error);
+	if (json_object_get(result, "sharing") != NULL &&
+	    !integer_read(result, "sharing", 0, UINT32_MAX, &sharing))
+		return answer_fail(manager, result, "sharing", "a number of jobs", error);
+	if (answer->n_trees != 1)
+		return answer_fail(manager, result, "more_trees",
+				   "none, as its blocks have leaders", error);
+	if (answer->trees[0].peers == NULL)
+		return answer_fail(manager, result, "peers", "a list with one for each rank", error);
+	answer->has_leaders = true;
+	memcpy(answer->handler, handler, strlen(handler) + 1);
+	answer->window = (uint16_t)window;
+	answer->payload_bytes = (uint16_t)payload;
+	answer->slots = (uint32_t)slots;
+	answer->sharing_jobs = (uint32_t)sharing;
+	return parameters_read(manager, result, answer, error);
+}
+
 /* The first tree is described by the result itself, the others by objects in a list. */
 static int
 network_read(const struct fanin_manager *manager, const json_t *result,
@@ -444,6 +502,7 @@ network_read(const struct fanin_manager *manager, const json_t *result,
 {
 	const json_t *more = json_object_get(result, "more_trees");
 	const char *reason = json_string_value(json_object_get(result, "trees_reason"));
+	const char *shape = json_string_value(json_object_get(result, "shape"));
 	json_int_t payload, asked = 0;
 	int status;
 
@@ -459,6 +518,8 @@ network_read(const struct fanin_manager *manager, const json_t *result,
 			return answer_fail(manager, result, "payload_bytes", "a packet's", error);
 		answer->payload_bytes = (uint16_t)payload;
 	}
+	if (status == FANIN_OK && shape != NULL && strcmp(shape, "leaders") == 0)
+		status = leaders_read(manager, result, answer, error);
 	if (!integer_read(result, "trees_asked", answer->n_trees, FANIN_MAX_TREES, &asked))
 		asked = answer->n_trees;
 	answer->trees_asked = (uint16_t)asked;

@@ -112,6 +112,11 @@ fanin_protocol_on_switch(uint32_t job, const char *handler, bool multicast,
 		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
 				       "job %u has the handler %s, whose protocol %s runs without a switch",
 				       job, handler, found->name);
+	if (found->has_leaders)
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"job %u has the handler %s and is joined at a switch, but in its protocol %s hosts lead blocks and join none",
+			job, handler, found->name);
 	/* The default protocol is for handlers that reduce. */
 	if (multicast && found->is_usual)
 		return fanin_error_set(
@@ -120,6 +125,23 @@ fanin_protocol_on_switch(uint32_t job, const char *handler, bool multicast,
 			"reduces nothing. Collectives need a job whose handler reduces, as single does, or a "
 			"protocol for the handler %s, which this library has not",
 			job, handler, handler);
+	*protocol = found;
+	snprintf(reason, reason_len, "%s", why);
+	return FANIN_OK;
+}
+
+int
+fanin_protocol_with_leaders(uint32_t job, const char *handler, const struct fanin_protocol **protocol,
+			    char *reason, size_t reason_len, struct fanin_error *error)
+{
+	char why[FANIN_TEXT_LEN];
+	const struct fanin_protocol *found = fanin_protocol_of(handler, why, sizeof(why));
+
+	if (!found->has_leaders)
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"job %u has the handler %s, whose hosts lead blocks: this library has no protocol that does so for it, and %s joins a switch",
+			job, handler, found->name);
 	*protocol = found;
 	snprintf(reason, reason_len, "%s", why);
 	return FANIN_OK;

@@ -316,6 +316,14 @@ int fanin_protocol_on_switch(uint32_t job, const char *handler, bool multicast,
 			     const struct fanin_protocol **protocol, char *reason,
 			     size_t reason_len, struct fanin_error *error);
 
+/*
+ * Finds the protocol of a job whose blocks have leaders, as the network manager says: one of those that join no switch. The rest is as for
+ * fanin_protocol_on_switch.
+ */
+int fanin_protocol_with_leaders(uint32_t job, const char *handler,
+				const struct fanin_protocol **protocol, char *reason,
+				size_t reason_len, struct fanin_error *error);
+
 #define FANIN_PROTOCOL_REGISTER(protocol)                                                          \
 	static void __attribute__((constructor)) register_##protocol(void)                         \
 	{                                                                                          \

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A communicator of a job whose blocks have leaders: no switch is joined. What a switch would tell comes with the manager's answer; packets
+ * go to the other ranks' addresses by way of the first hop, and the ranks begin the run among themselves.
+ */
+#include "context.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#define RESOLVE_REPEAT_NS (50 * UINT64_C(1000000))
+#define RESOLVE_WAIT_MS 2
+
+int
+fanin_comm_leaders_check(const struct fanin_ctx *ctx, const struct fanin_join_opts *options,
+			 const char *handler, struct fanin_error *error)
+{
+	char ignored[FANIN_TEXT_LEN];
+	const char *found = NULL;
+
+	if (handler == NULL || !fanin_protocol_of(handler, ignored, sizeof(ignored))->has_leaders)
+		return FANIN_OK;
+	if (fanin_comm_wants_memif(ctx, options))
+		found = "the transport memif, which leads to one switch: expected auto, af_packet or af_xdp";
+	else if (options->authenticate)
+		found = "authenticate, expected packets without tags";
+	else if (options->accumulate_f32)
+		found = "accumulate_f32, expected sums in the elements' type";
+	else if (options->reproducible)
+		found = "reproducible, expected sums in any order";
+	else if (options->trees > 1)
+		found = "several trees, expected 0 or 1: each packet chooses its own path";
+	if (found == NULL)
+		return FANIN_OK;
+	return fanin_error_set(error, FANIN_ERR_INVALID,
+			       "the handler is %s, whose hosts lead blocks: found %s", handler,
+			       found);
+}
+
+/* Fills in what a member of a switch would know after joining it. */
+static int
+job_take(struct fanin_comm *comm, const struct fanin_join_opts *options,
+	 const struct fanin_manager_answer *answer, struct fanin_error *error)
+{
+	struct fanin_member *member = &comm->member;
+
+	if (options->window != 0 && options->window < answer->window)
+		return fanin_error_set(
+			error, FANIN_ERR_INVALID,
+			"window is %u, expected 0 or the window %u of job '%s': it is the same on all of its hosts and switches",
+			options->window, answer->window, comm->job_name);
+	member->config = (struct fanin_member_config){
+		.key = options->key,
+		.job = options->job,
+		.rank = answer->rank,
+		.size = answer->size,
+		.udp_port = options->udp_port,
+	};
+	snprintf(member->handler, sizeof(member->handler), "%s", answer->handler);
+	comm->window = answer->window;
+	comm->payload_bytes = answer->payload_bytes;
+	return FANIN_OK;
+}
+
+/* Finds the route to the first hop, and takes the job's UDP port and multicast group, to which results go. */
+static int
+path_open(struct fanin_comm *comm, const struct fanin_join_opts *options, struct fanin_error *error)
+{
+	struct fanin_channel *channel = &comm->member.channel;
+	struct fanin_route *route = &comm->route;
+	const uint32_t group_be = htonl(FANIN_WIRE_GROUPS | options->job);
+	uint32_t first_hop_be;
+	int status;
+
+	if (inet_pton(AF_INET, options->switch_address, &first_hop_be) != 1)
+		return fanin_error_set(error, FANIN_ERR_MANAGER,
+				       "the first hop '%s' is not an IPv4 address",
+				       options->switch_address);
+	status = fanin_route_find(first_hop_be, options->interface, route, error);
+	if (status == FANIN_OK)
+		status = fanin_comm_address_check(comm, error);
+	if (status == FANIN_OK && comm->payload_bytes > fanin_payload_for_mtu(route->mtu, false))
+		status = fanin_error_set(
+			error, FANIN_ERR_MANAGER,
+			"the packets of job '%s' have %u bytes of payload, but with the MTU %u of %s there can be %u",
+			comm->job_name, comm->payload_bytes, route->mtu, route->interface,
+			fanin_payload_for_mtu(route->mtu, false));
+	if (status == FANIN_OK)
+		status = fanin_channel_udp_port(channel, route, options->udp_port, error);
+	if (status == FANIN_OK)
+		status = fanin_channel_udp_group(channel, group_be, route, error);
+	return status;
+}
+
+/* Has the kernel resolve the first hop's MAC address: nothing need have been exchanged with it yet. */
+static int
+first_hop_resolve(struct fanin_comm *comm, uint64_t deadline_ns, struct fanin_error *error)
+{
+	const struct fanin_ctx *ctx = comm->ctx;
+	uint64_t next_ns = 0;
+
+	for (;;) {
+		const uint64_t now_ns = fanin_now_ns(NULL);
+		int status = fanin_route_resolve(&comm->route, comm->switch_mac, error);
+
+		if (status != FANIN_ERR_NO_ROUTE || now_ns >= deadline_ns)
+			return status;
+		if (now_ns >= next_ns) {
+			fanin_channel_udp_nudge(&comm->member.channel, &comm->route);
+			next_ns = now_ns + RESOLVE_REPEAT_NS;
+		}
+		if (ctx->interrupt != NULL && ctx->interrupt(ctx->interrupt_arg))
+			return fanin_error_set(error, FANIN_ERR_INTERRUPTED,
+					       "interrupted while joining job '%s'", comm->job_name);
+		fanin_manager_poll(comm->manager);
+		poll(NULL, 0, RESOLVE_WAIT_MS);
+	}
+}
+
+static int
+engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options,
+	     const struct fanin_manager_answer *answer, struct fanin_error *error)
+{
+	struct fanin_protocol_config config = {
+		.transport = comm->transport,
+		.job = options->job,
+		.window = comm->window,
+		.payload_bytes = comm->payload_bytes,
+		.stagger = !options->no_stagger,
+		.slots = answer->slots,
+		.sharing_jobs = answer->sharing_jobs,
+		.listener = -1,
+		.hosts = answer->trees[0].peers,
+		.flow = {
+			.src_ip_be = comm->route.local_ip_be,
+			.dst_port = options->udp_port,
+		},
+	};
+	int status;
+
+	if (fanin_keys_derive(options->key, &config.keys) != 0)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
+				       "out of memory for the keys of job %u", options->job);
+	memcpy(config.parameters, answer->parameters, sizeof(config.parameters));
+	memcpy(config.flow.src_mac, comm->route.local_mac, sizeof(config.flow.src_mac));
+	memcpy(config.flow.dst_mac, comm->switch_mac, sizeof(config.flow.dst_mac));
+	status = fanin_comm_engine_open(comm, options, &config, error);
+	/* The list is the answer's. */
+	comm->peers = NULL;
+	return status;
+}
+
+int
+fanin_comm_leaders(struct fanin_comm *comm, const struct fanin_join_opts *options,
+		   const struct fanin_manager_answer *answer, uint64_t deadline_ns,
+		   struct fanin_error *error)
+{
+	int status = fanin_comm_leaders_check(comm->ctx, options, answer->handler, error);
+
+	comm->bound = options->interface != NULL;
+	if (status == FANIN_OK)
+		status = fanin_protocol_with_leaders(options->job, answer->handler, &comm->protocol,
+						     comm->protocol_reason,
+						     sizeof(comm->protocol_reason), error);
+	if (status == FANIN_OK)
+		status = job_take(comm, options, answer, error);
+	if (status == FANIN_OK)
+		status = path_open(comm, options, error);
+	if (status == FANIN_OK)
+		status = first_hop_resolve(comm, deadline_ns, error);
+	if (status == FANIN_OK)
+		status = fanin_comm_transport(comm, &comm->route, options->udp_port,
+					      &comm->transport, error);
+	if (status == FANIN_OK)
+		status = engine_start(comm, options, answer, error);
+	if (status == FANIN_OK)
+		status = fanin_comm_ready_wait(comm, options, deadline_ns, error);
+	return status;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Jobs whose blocks have leaders (Canary sections 3 and 4). Their packets take whatever path the switches' routes give them, so the job is on
+ * every switch that may be on one. A switch or a link that fails loses packets, which hosts notice and repeat: nothing moves, and no
+ * job ends. A switch that lacks the job routes its packets like any others, and gets it when it can. Main thread.
+ */
+#include "manager/leaders.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/log.h"
+#include "manager/faults.h"
+#include "manager/handlers.h"
+#include "manager/install.h"
+#include "manager/plan.h"
+#include "manager/reconcile.h"
+
+int
+leaders_check(const struct group *group, struct control_error *error)
+{
+	const char *found = NULL;
+
+	if (group->size > FANIN_SERVER_RANKS_MAX) {
+		control_fail(error, "invalid",
+			     "the handler \"%s\" has a leader for each block: found %u ranks, expected at most %u",
+			     group->handler, group->size, FANIN_SERVER_RANKS_MAX);
+		return -EINVAL;
+	}
+	if (group->trees_asked > 1) {
+		control_fail(error, "invalid",
+			     "the handler \"%s\" has a leader for each block: found trees %u, expected 1, as each of its packets chooses its own path",
+			     group->handler, group->trees_asked);
+		return -EINVAL;
+	}
+	if (group->reproducible)
+		found = "reproducible, expected sums in any order";
+	else if (group->wide)
+		found = "accumulate f32, expected native";
+	else if (group->authenticate)
+		found = "authenticate, expected packets without tags";
+	if (found == NULL)
+		return 0;
+	control_fail(error, "invalid", "the handler \"%s\" has a leader for each block: found %s",
+		     group->handler, found);
+	return -EINVAL;
+}
+
+/* The topology's end of a link at a switch, if the link leads to another one; else NULL. */
+static const struct topology_end *
+end_at(const struct topology_link *link, uint16_t switch_index)
+{
+	if (link->ends[0].switch_index == link->ends[1].switch_index)
+		return NULL;
+	for (unsigned int k = 0; k < 2; k++) {
+		if (link->ends[k].switch_index == switch_index)
+			return &link->ends[k];
+	}
+	return NULL;
+}
+
+/* Marks all switches that links connect with one, in whatever state these are. */
+static void
+mark_connected(const struct topology *topology, uint16_t from, bool *connected)
+{
+	bool more = true;
+
+	connected[from] = true;
+	while (more) {
+		more = false;
+		for (uint16_t i = 0; i < topology->n_links; i++) {
+			const uint16_t a = topology->links[i].ends[0].switch_index;
+			const uint16_t b = topology->links[i].ends[1].switch_index;
+
+			if (connected[a] == connected[b])
+				continue;
+			connected[a] = connected[b] = true;
+			more = true;
+		}
+	}
+}
+
+/* The ranks at a switch. */
+static struct fanin_ranks
+ranks_at(const struct tree *tree, uint16_t switch_index)
+{
+	for (uint16_t i = 0; i < tree->n_nodes; i++) {
+		if (tree->nodes[i].switch_index == switch_index)
+			return tree->nodes[i].local;
+	}
+	return (struct fanin_ranks){ 0 };
+}
+
+/* Where all ranks are at one switch no other one sees a packet. */
+static bool
+needs_one_switch(const struct tree *tree, uint16_t n_ranks)
+{
+	return fanin_ranks_count(&tree->nodes[0].local) == n_ranks;
+}
+
+int
+leaders_make_nodes(const struct manager *manager, const struct group *group,
+		   const struct tree *tree, struct group_node **nodes, uint16_t *n_nodes)
+{
+	const struct topology *topology = &manager->config->topology;
+	const uint16_t first = tree->nodes[0].switch_index;
+	bool connected[TREE_MAX_NODES] = { false };
+	struct group_node *made = calloc(topology->n_switches, sizeof(*made));
+	uint16_t n = 0;
+
+	if (made == NULL)
+		return -ENOMEM;
+	if (needs_one_switch(tree, group->size))
+		connected[first] = true;
+	else
+		mark_connected(topology, first, connected);
+	for (uint16_t i = 0; i < topology->n_switches; i++) {
+		const struct peer *peer = &manager->peers[i];
+		struct group_node *node = &made[n];
+
+		node->local = ranks_at(tree, i);
+		/* A switch that will never have the job is none of its switches, unless it has hosts: then the job is refused. */
+		if (!connected[i] || (peer->state == PEER_UP && fanin_ranks_is_empty(&node->local) &&
+				      !handlers_has(peer, group->handler)))
+			continue;
+		node->switch_index = i;
+		node->parent = TREE_NO_PARENT;
+		node->link = TOPOLOGY_NO_LINK;
+		node->ranks = node->local;
+		node->udp_port = peer->udp_port;
+		memcpy(node->ip, peer->ip, sizeof(node->ip));
+		memccpy(node->switch_name, topology->switches[i].name, '\0',
+			sizeof(node->switch_name) - 1);
+		if (peer->state == PEER_UP && !group_has_room(manager, group, peer))
+			node->state = NODE_REFUSED;
+		n++;
+	}
+	*nodes = made;
+	*n_nodes = n;
+	return 0;
+}
+
+const char *
+leaders_port(const struct manager *manager, const struct group *group,
+	     const struct group_node *node, uint16_t link)
+{
+	const struct topology_link *found = &manager->config->topology.links[link];
+	const struct topology_end *end = end_at(found, node->switch_index);
+	char fault[CONTROL_MESSAGE_LEN];
+
+	/* A link that is down may come up. Whether the switch behind it has the job does not matter: it passes packets on either way. */
+	if (group->n_nodes == 1 || end == NULL || fault_of_link(manager, found, fault))
+		return NULL;
+	return peer_port_of(manager, end);
+}
+
+json_t *
+leaders_list_ports(const struct manager *manager, const struct group *group,
+		   const struct group_node *node)
+{
+	json_t *list = json_array();
+
+	for (uint16_t i = 0; i < manager->config->topology.n_links; i++) {
+		const char *port = leaders_port(manager, group, node, i);
+
+		if (port != NULL)
+			json_array_append_new(list, json_string(port));
+	}
+	return list;
+}
+
+bool
+leaders_can_spare(const struct group *group, struct group_node *node, const char *code)
+{
+	const bool lost = strcmp(code, "lost") == 0;
+
+	if (!group_has_leaders(group) || !fanin_ranks_is_empty(&node->local) ||
+	    (!lost && strcmp(code, "no_room") != 0))
+		return false;
+	/* One that is lost may have made it. */
+	node->state = lost ? NODE_MISSING : NODE_REFUSED;
+	log_info("job \"%s\" begins without switch %s, which %s", group->name, node->switch_name,
+		 lost ? "is lost" : "has no room");
+	return true;
+}
+
+static struct group_node *
+find_node(const struct manager *manager, uint32_t job, uint16_t switch_index, struct group **found)
+{
+	struct group *group;
+
+	TAILQ_FOREACH(group, &manager->groups, entry) {
+		if (group->id != job)
+			continue;
+		for (uint16_t i = 0; i < group->n_nodes; i++) {
+			if (group->nodes[i].switch_index != switch_index)
+				continue;
+			*found = group;
+			return &group->nodes[i];
+		}
+	}
+	return NULL;
+}
+
+/* A switch has made the job of a group that runs, or not. The job may have ended meanwhile: then it is removed there, too. */
+static void
+created(void *user, uint32_t job, struct peer *peer, const json_t *result, const char *code,
+	const char *message)
+{
+	struct manager *manager = user;
+	struct group *group = NULL;
+	struct group_node *node = find_node(manager, job, peer->index, &group);
+
+	if (node == NULL || node->state != NODE_ASKED)
+		return;
+	if (result != NULL) {
+		node->state = NODE_INSTALLED;
+		group->reason[0] = '\0';
+		peer->jobs++;
+		log_info("job \"%s\", number %u, is on switch %s, too", group->name, group->id,
+			 node->switch_name);
+		return;
+	}
+	node->state = strcmp(code, "lost") == 0 ? NODE_MISSING : NODE_REFUSED;
+	/* It is tried again whenever something changes. */
+	if (node->state == NODE_REFUSED && strstr(group->reason, message) == NULL) {
+		snprintf(group->reason, sizeof(group->reason), "switch %s: %.400s",
+			 node->switch_name, message);
+		log_warning("job \"%s\" runs without switch %s: %s", group->name, node->switch_name,
+			    message);
+	}
+}
+
+/* Can a switch be asked for the job of a group, which it lacks? */
+static bool
+may_ask(const struct manager *manager, const struct group *group, const struct group_node *node)
+{
+	const struct peer *peer;
+
+	if (node->switch_index == TOPOLOGY_NO_SWITCH || node->state == NODE_INSTALLED ||
+	    node->state == NODE_ASKED)
+		return false;
+	peer = &manager->peers[node->switch_index];
+	return peer->state == PEER_UP && handlers_has(peer, group->handler) &&
+	       peer->jobs < peer->max_jobs &&
+	       removal_find(manager, node->switch_name, group->id) == NULL;
+}
+
+void
+leaders_go_on(struct manager *manager, struct group *group)
+{
+	enum node_state before[TREE_MAX_NODES];
+	bool asked = false;
+
+	if (group->doomed)
+		return;
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		before[i] = group->nodes[i].state;
+		if (!may_ask(manager, group, &group->nodes[i]))
+			continue;
+		group->nodes[i].state = NODE_ASKED;
+		asked = true;
+	}
+	if (!asked)
+		return;
+	/* What is about to be asked for is in the database first. */
+	if (store_put_group(manager->store, group) != 0) {
+		log_error("database: %s", store_error(manager->store));
+		for (uint16_t i = 0; i < group->n_nodes; i++)
+			group->nodes[i].state = before[i];
+		return;
+	}
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		struct group_node *node = &group->nodes[i];
+		struct peer *peer;
+
+		if (node->state == before[i])
+			continue;
+		peer = &manager->peers[node->switch_index];
+		memcpy(node->ip, peer->ip, sizeof(node->ip));
+		node->udp_port = peer->udp_port;
+		if (peer_ask(peer, "jobs.create", plan_create_args(manager, group, i), created,
+			     manager, group->id) != 0)
+			node->state = before[i];
+	}
+}

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Jobs whose blocks have leaders, made by the network manager: on all switches between their hosts, exact with packets lost, and not touched by
+the manager when a switch is killed.
+"""
+
+from support import KIB, MIB, case, expect, expect_equal, wait_until
+from manager_lab import Refused
+from case_multicast import hosts_of
+from case_trees import finish, jobs_left, managed_fabric, start
+from fabric import Fabric, leaf_spine
+
+SWITCHES = ["leaf0", "leaf1", "spine0", "spine1"]
+HANDLER = "canary"
+
+
+class Paced(Fabric):
+    """With links to the hosts so slow that a job takes some time, on any machine."""
+
+    def switch_config(self, switch):
+        config = super().switch_config(switch)
+        for port in config["ports"]:
+            if port["name"].startswith("h"):
+                port["rate_mbit"] = 100
+        return config
+
+
+def job_of(fabric):
+    """What the manager says of the only job once it runs; None before."""
+    jobs = fabric.ask_manager("jobs")["jobs"]
+    return jobs[0] if jobs and jobs[0]["state"] == "network" else None
+
+
+def counted(fabric, switch, name):
+    """A counter of the only job at a switch; 0 where it is not."""
+    jobs = fabric.ask(switch, "jobs.list")["jobs"]
+    return next((counter["count"] for job in jobs for counter in job["counters"] if counter["name"] == name), 0)
+
+
+def expect_exact(reports, where):
+    for rank, report in enumerate(reports):
+        expect(report.get("ok") and report["mismatches"] == 0, f"{where}: rank {rank}: {report.get('error') or report}")
+        expect_equal((report["handler"], report["protocol"], report["mode"]), (HANDLER, HANDLER, "network"), f"{where}: rank {rank}")
+
+
+def expect_gone(fabric):
+    wait_until(lambda: not any(jobs_left(fabric).values()), 60, "the job to be gone from all switches")
+    wait_until(lambda: not fabric.ask_manager("jobs")["jobs"], 60, "the job to be gone from the manager")
+
+
+@case(120)
+def a_job_with_leaders_is_on_all_switches_and_exact():
+    with managed_fabric(leaf_spine(hosts=4)) as fabric:
+        ranks = start(fabric, "job", None, handler=HANDLER, bytes=256 * KIB, iters=1000)
+        wait_until(lambda: job_of(fabric), 60, "the job")
+        job = job_of(fabric)
+        expect_equal((job["shape"], sorted(job["switches"])), ("leaders", SWITCHES), "shape and switches")
+        expect_equal(jobs_left(fabric), dict.fromkeys(SWITCHES, 1), "jobs while it runs")
+        for switch in SWITCHES:
+            entry = fabric.ask(switch, "jobs.list")["jobs"][0]
+            expect_equal((entry["id"], entry["window"], len(entry["links"])), (job["numbers"][0], job["window"], 2), f"{switch}'s part")
+        shown = fabric.ctl_manager("trees")
+        expect("to-spine0,to-spine1" in shown, f"the leaves' links are not in:\n{shown}")
+        expect_exact(finish(fabric, ranks), "a job with leaders")
+        expect_gone(fabric)
+
+
+@case(120)
+def the_manager_leaves_a_job_with_leaders_alone_when_a_spine_is_killed():
+    with Paced(leaf_spine(hosts=4)) as fabric:
+        fabric.start()
+        fabric.start_manager()
+        ranks = start(fabric, "job", None, handler=HANDLER, bytes=MIB, iters=60)
+        wait_until(lambda: job_of(fabric), 60, "the job")
+        number = job_of(fabric)["numbers"]
+        spine = fabric.switches["spine0"]
+        wait_until(lambda: counted(fabric, "spine0", "reduces") > 100, 60, "packets over a spine")
+        spine.popen.kill()
+        spine.popen.wait()
+        wait_until(lambda: "down" in [entry["state"] for entry in fabric.ask_manager("topology")["switches"]], 60, "the loss to be noticed")
+        expect_equal((job_of(fabric)["state"], job_of(fabric)["numbers"]), ("network", number), "the job after the loss")
+        # It comes back, and has the job again.
+        fabric.launch("spine0")
+        fabric.await_switch("spine0")
+        wait_until(lambda: jobs_left(fabric)["spine0"] == 1, 60, "the job at the spine that is back")
+        expect(all(rank.running() for rank in ranks), "the job was over before its spine was back: give it more iterations")
+        expect_exact(finish(fabric, ranks), "a job that has lost a spine")
+        counters = fabric.ask_manager("stats")["counters"]
+        expect_equal((counters["jobs_moved"], counters["moves_failed"], counters["jobs_lost"]), (0, 0, 0), "what the manager did")
+        expect_gone(fabric)
+
+
+@case(60)
+def what_jobs_with_leaders_do_not_have_is_refused_by_name():
+    with managed_fabric(leaf_spine(hosts=2)) as fabric:
+        clients = hosts_of(fabric)
+        for options, words in (({"size": 65}, "found 65 ranks, expected at most 64"), ({"size": 2, "reproducible": True}, "found reproducible"),
+                               ({"size": 2, "accumulate": "f32"}, "found accumulate f32"), ({"size": 2, "trees": 2}, "found trees 2"),
+                               ({"size": 2, "authenticate": True}, "found authenticate")):
+            try:
+                clients[0].ask("join", job="refused", rank=0, ip=fabric.host_ip(0), handler=HANDLER, **options)
+                expect(False, f"a job with {options} was not refused")
+            except Refused as error:
+                expect_equal(error.code, "invalid", f"code with {options}")
+                expect(words in error.message, error.message)
+        for client in clients:
+            client.close()
+        # The library knows it without asking.
+        ranks = start(fabric, "refused", 2, handler=HANDLER)
+        for report in finish(fabric, ranks):
+            expect("whose hosts lead blocks: found several trees" in (report.get("error") or {}).get("message", ""), f"{report}")
