@@ -146,6 +146,32 @@ group_link_of(const struct group *group, const struct topology *topology, uint16
 	return find_link(group, topology, rank, group->addresses[rank]);
 }
 
+static bool
+has_switch(const struct group *group, uint16_t switch_index)
+{
+	for (uint16_t i = 0; i < group->n_nodes; i++) {
+		if (group->nodes[i].switch_index == switch_index)
+			return true;
+	}
+	return false;
+}
+
+const struct topology_host *
+group_second_link_of(const struct group *group, const struct topology *topology, uint16_t rank)
+{
+	const struct topology_host *used = group_link_of(group, topology, rank);
+
+	if (!group_has_leaders(group) || used == NULL)
+		return NULL;
+	for (const struct topology_host *link = topology_host_first(used); link != NULL;
+	     link = link->next) {
+		if (link->at.switch_index != used->at.switch_index &&
+		    has_switch(group, link->at.switch_index))
+			return link;
+	}
+	return NULL;
+}
+
 static const char *const shape_names[] = {
 	[GROUP_TREE] = "tree",
 	[GROUP_MULTICAST] = "multicast",

@@ -189,6 +189,13 @@ bool group_has_members(const struct group *group);
 const struct group_node *group_node_of(const struct group *group, uint16_t rank);
 
 /*
+ * Of a job without a tree: another link of a rank's host, to another one of the job's switches; NULL: it has none. Packets take both, so both are known to
+ * all from the start.
+ */
+const struct topology_host *group_second_link_of(const struct group *group,
+						 const struct topology *topology, uint16_t rank);
+
+/*
  * The link at which a rank's host has the address that it joined with: listed in the topology, or found at a switch. NULL:
  * neither. Valid as long as the group's members stay where they are.
  */

@@ -65,23 +65,35 @@ list_endpoints(const struct group *group)
 
 /* The ranks of a tree with the address of each one's host, and of the switch that it is at. */
 static json_t *
-list_peers(const struct group *group)
+list_peers(const struct manager *manager, const struct group *group)
 {
 	json_t *list = json_array();
 
 	for (uint16_t i = 0; i < group->size; i++) {
 		char ip[INET_ADDRSTRLEN];
 
+		const struct topology_host *second =
+			group_second_link_of(group, &manager->config->topology, i);
+		json_t *peer;
+
 		inet_ntop(AF_INET, &group->addresses[i], ip, sizeof(ip));
-		json_array_append_new(list, json_pack("{s:i, s:s, s:s}", "rank", i, "ip", ip,
-						      "switch_ip", group_node_of(group, i)->ip));
+		peer = json_pack("{s:i, s:s, s:s}", "rank", i, "ip", ip, "switch_ip",
+				 group_node_of(group, i)->ip);
+		if (second != NULL) {
+			inet_ntop(AF_INET, &second->ip_be, ip, sizeof(ip));
+			json_object_update_new(peer,
+					       json_pack("{s:s, s:s}", "second_ip", ip,
+							 "second_switch_ip",
+							 manager->peers[second->at.switch_index].ip));
+		}
+		json_array_append_new(list, peer);
 	}
 	return list;
 }
 
 /* Where a rank sends in one tree, and what by, or why it can't. One that could not be made anew is nowhere until it has moved. */
 static json_t *
-describe_tree(struct group *group, uint16_t rank)
+describe_tree(const struct manager *manager, struct group *group, uint16_t rank)
 {
 	char ip[INET_ADDRSTRLEN];
 	char key[20];
@@ -102,7 +114,7 @@ describe_tree(struct group *group, uint16_t rank)
 	if (group_tells_peers(group)) {
 		/* The same for each of them. */
 		if (group->peers == NULL)
-			group->peers = list_peers(group);
+			group->peers = list_peers(manager, group);
 		json_object_set(tree, "peers", group->peers);
 	}
 	return tree;
@@ -116,7 +128,7 @@ list_more_trees(const struct manager *manager, const struct group *leader, uint1
 
 	TAILQ_FOREACH(group, &manager->groups, entry) {
 		if (group->leader == leader)
-			json_array_append_new(list, describe_tree(group, rank));
+			json_array_append_new(list, describe_tree(manager, group, rank));
 	}
 	return list;
 }
@@ -247,7 +259,7 @@ host_result(const struct manager *manager, struct group *group, uint16_t rank)
 			   group->handler, "shape", group_shape_name(group->shape), "reproducible",
 			   group->reproducible, "accumulate", group->wide ? "f32" : "native",
 			   "authenticated", group->authenticate);
-	json_object_update_new(result, describe_tree(group, rank));
+	json_object_update_new(result, describe_tree(manager, group, rank));
 	if (group_has_leaders(group))
 		json_object_update_new(result, describe_slots(group));
 	if (group->n_trees > 1)

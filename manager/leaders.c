@@ -92,11 +92,20 @@ ranks_at(const struct tree *tree, uint16_t switch_index)
 	return (struct fanin_ranks){ 0 };
 }
 
-/* Where all ranks are at one switch no other one sees a packet. */
+/* Where all ranks are at one switch no other one sees a packet, unless hosts have links to others. */
 static bool
-needs_one_switch(const struct tree *tree, uint16_t n_ranks)
+needs_one_switch(const struct manager *manager, const struct group *group, const struct tree *tree)
 {
-	return fanin_ranks_count(&tree->nodes[0].local) == n_ranks;
+	if (fanin_ranks_count(&tree->nodes[0].local) != group->size)
+		return false;
+	for (uint16_t rank = 0; rank < group->size; rank++) {
+		const struct topology_host *host = group_host_of(group, &manager->config->topology,
+								 rank);
+
+		if (host != NULL && topology_host_first(host)->next != NULL)
+			return false;
+	}
+	return true;
 }
 
 int
@@ -111,7 +120,7 @@ leaders_make_nodes(const struct manager *manager, const struct group *group,
 
 	if (made == NULL)
 		return -ENOMEM;
-	if (needs_one_switch(tree, group->size))
+	if (needs_one_switch(manager, group, tree))
 		connected[first] = true;
 	else
 		mark_connected(topology, first, connected);

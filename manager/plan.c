@@ -698,6 +698,30 @@ list_ranks(const struct fanin_ranks *ranks)
 	return list;
 }
 
+static void
+add_host(json_t *list, const struct topology_host *link, unsigned int rank)
+{
+	char ip[INET_ADDRSTRLEN];
+
+	inet_ntop(AF_INET, &link->ip_be, ip, sizeof(ip));
+	json_array_append_new(list, json_pack("{s:s, s:s, s:i}", "port", link->at.port, "ip", ip,
+					      "rank", (int)rank));
+}
+
+/* The hosts that have another link here than the one that they were told to use first. */
+static void
+add_second_links(const struct manager *manager, const struct group *group,
+		 const struct group_node *node, json_t *list)
+{
+	for (uint16_t rank = 0; rank < group->size; rank++) {
+		const struct topology_host *link =
+			group_second_link_of(group, &manager->config->topology, rank);
+
+		if (link != NULL && link->at.switch_index == node->switch_index)
+			add_host(list, link, rank);
+	}
+}
+
 static json_t *
 list_children(const struct manager *manager, const struct group *group, uint16_t index)
 {
@@ -707,14 +731,11 @@ list_children(const struct manager *manager, const struct group *group, uint16_t
 
 	FANIN_RANKS_EACH(rank, &node->local)
 	{
-		const struct topology_host *host = group_link_of(group, &manager->config->topology,
-								 (uint16_t)rank);
-		char ip[INET_ADDRSTRLEN];
-
-		inet_ntop(AF_INET, &host->ip_be, ip, sizeof(ip));
-		json_array_append_new(list, json_pack("{s:s, s:s, s:i}", "port", host->at.port,
-						      "ip", ip, "rank", (int)rank));
+		add_host(list, group_link_of(group, &manager->config->topology, (uint16_t)rank),
+			 rank);
 	}
+	if (group_has_leaders(group))
+		add_second_links(manager, group, node, list);
 	for (uint16_t i = 1; i < group->n_nodes; i++) {
 		const struct group_node *child = &group->nodes[i];
 

@@ -11,6 +11,8 @@
 
 #define RESOLVE_REPEAT_NS (50 * UINT64_C(1000000))
 #define RESOLVE_WAIT_MS 2
+/* For the first hop of a second link, which a job can do without. */
+#define SECOND_WAIT_NS UINT64_C(1000000000)
 
 int
 fanin_comm_leaders_check(const struct fanin_ctx *ctx, const struct fanin_join_opts *options,
@@ -63,13 +65,22 @@ job_take(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	return FANIN_OK;
 }
 
-/* Finds the route to the first hop, and takes the job's UDP port and multicast group, to which results go. */
+/* Takes the job's UDP port and multicast group, to which results go, on a link. */
+static int
+link_open(struct fanin_channel *channel, const struct fanin_join_opts *options,
+	  const struct fanin_route *route, struct fanin_error *error)
+{
+	const uint32_t group_be = htonl(FANIN_WIRE_GROUPS | options->job);
+	int status = fanin_channel_udp_port(channel, route, options->udp_port, error);
+
+	return status != FANIN_OK ? status : fanin_channel_udp_group(channel, group_be, route, error);
+}
+
+/* Finds the route to the first hop. */
 static int
 path_open(struct fanin_comm *comm, const struct fanin_join_opts *options, struct fanin_error *error)
 {
-	struct fanin_channel *channel = &comm->member.channel;
 	struct fanin_route *route = &comm->route;
-	const uint32_t group_be = htonl(FANIN_WIRE_GROUPS | options->job);
 	uint32_t first_hop_be;
 	int status;
 
@@ -86,28 +97,31 @@ path_open(struct fanin_comm *comm, const struct fanin_join_opts *options, struct
 			"the packets of job '%s' have %u bytes of payload, but with the MTU %u of %s there can be %u",
 			comm->job_name, comm->payload_bytes, route->mtu, route->interface,
 			fanin_payload_for_mtu(route->mtu, false));
-	if (status == FANIN_OK)
-		status = fanin_channel_udp_port(channel, route, options->udp_port, error);
-	if (status == FANIN_OK)
-		status = fanin_channel_udp_group(channel, group_be, route, error);
-	return status;
+	return status != FANIN_OK ? status : link_open(&comm->member.channel, options, route, error);
 }
 
-/* Has the kernel resolve the first hop's MAC address: nothing need have been exchanged with it yet. */
+/* A link of this host: its channel, and the route over it. */
+struct link {
+	const struct fanin_channel *channel;
+	const struct fanin_route *route;
+};
+
+/* Has the kernel resolve the first hop's MAC address: nothing has been exchanged with it yet. */
 static int
-first_hop_resolve(struct fanin_comm *comm, uint64_t deadline_ns, struct fanin_error *error)
+first_hop_resolve(struct fanin_comm *comm, const struct link *link, uint8_t mac[6],
+		  uint64_t deadline_ns, struct fanin_error *error)
 {
 	const struct fanin_ctx *ctx = comm->ctx;
 	uint64_t next_ns = 0;
 
 	for (;;) {
 		const uint64_t now_ns = fanin_now_ns(NULL);
-		int status = fanin_route_resolve(&comm->route, comm->switch_mac, error);
+		int status = fanin_route_resolve(link->route, mac, error);
 
 		if (status != FANIN_ERR_NO_ROUTE || now_ns >= deadline_ns)
 			return status;
 		if (now_ns >= next_ns) {
-			fanin_channel_udp_nudge(&comm->member.channel, &comm->route);
+			fanin_channel_udp_nudge(link->channel, link->route);
 			next_ns = now_ns + RESOLVE_REPEAT_NS;
 		}
 		if (ctx->interrupt != NULL && ctx->interrupt(ctx->interrupt_arg))
@@ -118,12 +132,64 @@ first_hop_resolve(struct fanin_comm *comm, uint64_t deadline_ns, struct fanin_er
 	}
 }
 
+/* The other link: its first hop's address, and the transport over it, which then is one over both. */
+static int
+second_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
+	    const struct fanin_peer *self, uint8_t mac[6], struct fanin_error *error)
+{
+	struct fanin_leaders_link *second = &comm->second;
+	const struct link link = { &second->channel, &second->route };
+	struct fanin_transport *parts[2] = { comm->transport, NULL };
+	uint32_t ip_be = self->second_ip_be;
+	char interface[IF_NAMESIZE];
+	int status;
+
+	if (!fanin_interface_find(NULL, &ip_be, interface))
+		return fanin_error_set(error, FANIN_ERR_NO_ROUTE, "no interface has its address");
+	status = fanin_route_find(self->second_switch_ip_be, interface, &second->route, error);
+	if (status == FANIN_OK)
+		status = link_open(&second->channel, options, &second->route, error);
+	if (status == FANIN_OK)
+		status = first_hop_resolve(comm, &link, mac, fanin_now_ns(NULL) + SECOND_WAIT_NS,
+					   error);
+	if (status == FANIN_OK)
+		status = fanin_comm_transport(comm, &second->route, options->udp_port, &parts[1],
+					      error);
+	if (status != FANIN_OK)
+		return status;
+	/* It has both from now on. */
+	comm->transport = NULL;
+	return fanin_bundle_open(parts, second->route.local_mac, &comm->transport, error);
+}
+
+/* If the job uses another link of this host as well: the way by it. Without it the job does with one. */
+static void
+second_take(struct fanin_comm *comm, const struct fanin_join_opts *options,
+	    const struct fanin_manager_answer *answer, struct fanin_flow *flow)
+{
+	const struct fanin_peer *self = &answer->trees[0].peers[answer->rank];
+	char ip[INET_ADDRSTRLEN];
+	struct fanin_error error;
+
+	if (self->second_ip_be == 0 || options->interface != NULL)
+		return;
+	if (second_open(comm, options, self, flow->dst_mac, &error) != FANIN_OK) {
+		fanin_log_line(&comm->ctx->log, FANIN_LOG_WARNING,
+			       "job '%s' can't use this host's second link, at %s: %s",
+			       comm->job_name,
+			       inet_ntop(AF_INET, &self->second_ip_be, ip, sizeof(ip)), error.text);
+		return;
+	}
+	memcpy(flow->src_mac, comm->second.route.local_mac, sizeof(flow->src_mac));
+	flow->src_ip_be = comm->second.route.local_ip_be;
+	flow->dst_port = options->udp_port;
+}
+
 static int
 engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	     const struct fanin_manager_answer *answer, struct fanin_error *error)
 {
 	struct fanin_protocol_config config = {
-		.transport = comm->transport,
 		.job = options->job,
 		.window = comm->window,
 		.payload_bytes = comm->payload_bytes,
@@ -139,6 +205,10 @@ engine_start(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	};
 	int status;
 
+	second_take(comm, options, answer, &config.second_flow);
+	if (comm->transport == NULL)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
+	config.transport = comm->transport;
 	if (fanin_keys_derive(options->key, &config.keys) != 0)
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,
 				       "out of memory for the keys of job %u", options->job);
@@ -168,7 +238,9 @@ fanin_comm_leaders(struct fanin_comm *comm, const struct fanin_join_opts *option
 	if (status == FANIN_OK)
 		status = path_open(comm, options, error);
 	if (status == FANIN_OK)
-		status = first_hop_resolve(comm, deadline_ns, error);
+		status = first_hop_resolve(comm,
+					   &(const struct link){ &comm->member.channel, &comm->route },
+					   comm->switch_mac, deadline_ns, error);
 	if (status == FANIN_OK)
 		status = fanin_comm_transport(comm, &comm->route, options->udp_port,
 					      &comm->transport, error);

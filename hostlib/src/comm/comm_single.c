@@ -117,6 +117,8 @@ single_leave(struct fanin_comm *comm, struct fanin_error *error)
 	if (comm->member.channel.ops != NULL)
 		status = fanin_member_leave(&comm->member, error);
 	fanin_member_close(&comm->member);
+	if (comm->second.channel.ops != NULL)
+		comm->second.channel.ops->close(&comm->second.channel);
 	if (comm->transport != NULL)
 		comm->transport->ops->close(comm->transport);
 	return status;

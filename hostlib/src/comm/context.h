@@ -82,6 +82,12 @@ struct fanin_comm_texts {
 	char manager_problem[FANIN_TEXT_LEN];
 };
 
+/* Another link that a job with leaders uses as well. */
+struct fanin_leaders_link {
+	struct fanin_route route;
+	struct fanin_channel channel; /* without ops: there is none */
+};
+
 struct fanin_comm {
 	const struct fanin_comm_ops *ops;
 	struct fanin_ctx *ctx;
@@ -101,6 +107,7 @@ struct fanin_comm {
 	char mode_reason[FANIN_TEXT_LEN];
 	struct fanin_comm_texts *texts; /* NULL: reports point to the originals */
 	struct fanin_route route;
+	struct fanin_leaders_link second;
 	uint8_t switch_mac[6]; /* destination of the engine's packets */
 	struct fanin_member member;
 	struct fanin_transport *transport;

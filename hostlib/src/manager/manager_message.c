@@ -409,6 +409,12 @@ peers_read(const struct fanin_manager *manager, const json_t *result, uint16_t s
 		    !address_read(entry, "switch_ip", &tree->peers[i].switch_ip_be))
 			return answer_fail(manager, result, "peers",
 					   "rank, ip and switch_ip of each rank", error);
+		if (json_object_get(entry, "second_ip") != NULL &&
+		    (!address_read(entry, "second_ip", &tree->peers[i].second_ip_be) ||
+		     !address_read(entry, "second_switch_ip", &tree->peers[i].second_switch_ip_be)))
+			return answer_fail(manager, result, "peers",
+					   "second_ip and second_switch_ip of a rank with two links",
+					   error);
 	}
 	return FANIN_OK;
 }
