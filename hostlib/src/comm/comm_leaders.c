@@ -107,7 +107,7 @@ first_hop_resolve(struct fanin_comm *comm, uint64_t deadline_ns, struct fanin_er
 		if (status != FANIN_ERR_NO_ROUTE || now_ns >= deadline_ns)
 			return status;
 		if (now_ns >= next_ns) {
-			fanin_channel_udp_nudge(&comm->member.channel, &comm->route);
+			fanin_route_ping(&comm->route);
 			next_ns = now_ns + RESOLVE_REPEAT_NS;
 		}
 		if (ctx->interrupt != NULL && ctx->interrupt(ctx->interrupt_arg))
