@@ -117,6 +117,8 @@ struct config {
 	uint32_t key_rate;     /* packets per second and port that each worker admits by key */
 	uint32_t mac_entries;
 	uint32_t mac_age_seconds;
+	uint32_t probe_ms;     /* between probes of a next hop */
+	uint32_t probe_misses; /* in a row after which it is dead */
 	char memif_socket[CONFIG_PATH_LEN - CONFIG_MEMIF_SUFFIX_LEN];
 	struct config_port ports[CONFIG_MAX_PORTS];
 	uint16_t n_ports;

@@ -183,6 +183,13 @@ static const struct config_key mac_table_keys[] = {
 	TABLE_END,
 };
 
+static const struct config_key routing_keys[] = {
+	{ "probe_ms", CONFIG_TYPE_INTEGER, FIELD(config, probe_ms), RANGE(10, 1000), .fallback = 50 },
+	{ "probe_misses", CONFIG_TYPE_INTEGER, FIELD(config, probe_misses), RANGE(2, 20),
+	  .fallback = 4 },
+	TABLE_END,
+};
+
 static const struct config_key memif_keys[] = {
 	{ "socket", CONFIG_TYPE_PATH, FIELD(config, memif_socket),
 	  .fallback_text = "/run/fanin/memif.sock" },
@@ -253,6 +260,7 @@ const struct config_key config_keys[] = {
 	{ "idle", CONFIG_TYPE_OBJECT, .keys = idle_keys },
 	{ "limits", CONFIG_TYPE_OBJECT, .keys = limits_keys },
 	{ "mac_table", CONFIG_TYPE_OBJECT, .keys = mac_table_keys },
+	{ "routing", CONFIG_TYPE_OBJECT, .keys = routing_keys },
 	{ "memif", CONFIG_TYPE_OBJECT, .keys = memif_keys },
 	{ "ports", CONFIG_TYPE_ARRAY, .required = true, FIELD(config, ports),
 	  RANGE(1, CONFIG_MAX_PORTS), .keys = port_keys, .item_size = sizeof(struct config_port),

@@ -192,13 +192,23 @@ canary_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 	return drop(reason, FANIN_REASON_TYPE);
 }
 
-/* Of all timers of a job: a longer one is armed again and again. */
+/* Of a job's shortest timers. */
 static uint64_t
 canary_timer_ns(const struct fanin_job_params *job)
 {
 	const uint64_t fixed = job->parameters[FANIN_CANARY_TIMEOUT];
 
 	return (fixed != 0 ? fixed : job->parameters[FANIN_CANARY_LEAST]) * 1000;
+}
+
+static uint64_t
+canary_longest_wait_ns(const struct fanin_job_params *job)
+{
+	uint64_t longest_ns = 0;
+
+	for (unsigned int leader = 0; leader < job->n_ranks; leader++)
+		longest_ns = RTE_MAX(longest_ns, canary_longest_ns(job, leader));
+	return longest_ns;
 }
 
 static bool
@@ -307,6 +317,7 @@ static struct fanin_handler canary = {
 	.types = canary_types,
 	.other = canary_other,
 	.timeout_ns = canary_timer_ns,
+	.longest_wait_ns = canary_longest_wait_ns,
 	.expired = canary_expired,
 	.peek = canary_peek,
 	.slot_release = canary_slot_release,

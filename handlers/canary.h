@@ -85,6 +85,9 @@ canary_leader(const struct fanin_handler_ctx *ctx, uint32_t block)
 uint64_t canary_timeout_ns(const struct fanin_job_params *job, const struct canary_state *state,
 			   unsigned int leader);
 
+/* canary_learn.c: the longest that a block of this leader may ever wait, ns. */
+uint64_t canary_longest_ns(const struct fanin_job_params *job, unsigned int leader);
+
 /*
  * canary_learn.c: the ranks that a block of this leader has here at most, as far as is known; 0: not known. None of them is the leader, which keeps
  * its own data back.

@@ -44,6 +44,14 @@ most_ns(const struct fanin_job_params *job, unsigned int leader)
 }
 
 uint64_t
+canary_longest_ns(const struct fanin_job_params *job, unsigned int leader)
+{
+	if (job->parameters[FANIN_CANARY_TIMEOUT] != 0)
+		return bound_ns(job, FANIN_CANARY_TIMEOUT, leader);
+	return most_ns(job, leader);
+}
+
+uint64_t
 canary_timeout_ns(const struct fanin_job_params *job, const struct canary_state *state,
 		  unsigned int leader)
 {

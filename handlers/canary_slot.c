@@ -5,6 +5,9 @@
  */
 #include "handlers/canary.h"
 
+/* Of the shortest timer: what is left of a wait that is not waited for. */
+#define LITTLE_SHARE 4
+
 static void
 set_phase(struct canary_slot *slot, enum canary_phase phase)
 {
@@ -131,6 +134,21 @@ is_free(const struct fanin_handler_ctx *ctx, const struct canary_slot *slot,
 	return !fanin_block_before(hdr->block, slot->tag.block + 2u * job->window);
 }
 
+/*
+ * OPEN: waits for what is left of the timeout, in timers as long as they fit, or sends the sum: at the end, when a part of the shortest timer is
+ * left, which is not worth another one, and where there is no timer, for a block without one waits for ever.
+ */
+static void
+wait_on(struct fanin_handler_ctx *ctx, struct canary_slot *slot, uint32_t index, uint32_t block)
+{
+	const uint64_t now_ns = ctx->now_ns;
+	const uint64_t little_ns = ctx->timers->timeout_ns / LITTLE_SHARE;
+
+	if (slot->due_ns <= now_ns + little_ns ||
+	    !fanin_timer_arm_within(ctx, slot->due_ns - now_ns, index, block))
+		send_sum(ctx, slot);
+}
+
 /* Opens a descriptor in a slot that is free, with the packet as its sum. */
 static void
 open_slot(struct fanin_handler_ctx *ctx, struct canary_slot *slot, const struct canary_data *data)
@@ -160,9 +178,8 @@ open_slot(struct fanin_handler_ctx *ctx, struct canary_slot *slot, const struct 
 	ctx->stats->blocks++;
 	ctx->stats->contributions++;
 	send_if_complete(ctx, slot);
-	/* Without a timer the block has none to wait for. */
-	if (slot->phase == CANARY_OPEN && !fanin_timer_arm(ctx, data->index, hdr->block))
-		send_sum(ctx, slot);
+	if (slot->phase == CANARY_OPEN)
+		wait_on(ctx, slot, data->index, hdr->block);
 }
 
 /*
@@ -303,7 +320,5 @@ canary_expire(struct fanin_handler_ctx *ctx, struct canary_slot *slot, uint32_t 
 {
 	if (slot->phase != CANARY_OPEN || !fanin_slot_holds(&slot->tag, ctx, block))
 		return;
-	/* Armed for the least timeout, again and again: timers of a job have one. */
-	if (ctx->now_ns >= slot->due_ns || !fanin_timer_arm(ctx, index, block))
-		send_sum(ctx, slot);
+	wait_on(ctx, slot, index, block);
 }

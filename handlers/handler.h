@@ -384,6 +384,12 @@ struct fanin_handler {
 	uint64_t (*timeout_ns)(const struct fanin_job_params *job);
 
 	/*
+	 * The longest wait that it divides into timers (fanin_timer_arm_within), ns. Timers of FANIN_TIMER_STEP times the timeout, of
+	 * that many times it again, and so on, are there up to this one, as far as there is room. NULL: all waits are timeout_ns.
+	 */
+	uint64_t (*longest_wait_ns)(const struct fanin_job_params *job);
+
+	/*
 	 * A timer that fanin_timer_arm has set for a block of this slot, of the run ctx->epoch, has expired: in the first round whose clock
 	 * has reached it, or earlier if there were too many. The slot may be at another block meanwhile. ctx->now_ns is the round's time.
 	 * Returns false if another worker is in the way: it is called again after another timeout. NULL if there is no timeout_ns.
@@ -556,17 +562,13 @@ fanin_emit_route_together(struct fanin_handler_ctx *ctx, struct rte_mbuf *mbuf, 
 	fanin_emission_add(ctx);
 }
 
-/*
- * Arms a timer for a block of the slot that the call is for, which expires after the handler's timeout. If there are too many, those that
- * would have expired first do so at the end of the round, which makes stragglers and no error. At most FANIN_MAX_ARMS_PER_CALL a call.
- *
- * Returns false if there is no room, which only handlers meet that arm more and more from `expired`: the block has no timer then.
- */
+/* For fanin_timer_arm and fanin_timer_arm_within. */
 static inline bool
-fanin_timer_arm(struct fanin_handler_ctx *ctx, uint32_t index, uint32_t block)
+fanin_timer_arm_in(struct fanin_handler_ctx *ctx, struct fanin_timer_fifo *fifo, uint32_t index,
+		   uint32_t block)
 {
-	const uint64_t due_ns = ctx->now_ns + ctx->timers->timeout_ns;
-	struct fanin_timer *timer = fanin_timer_fifo_append(ctx->timers, due_ns);
+	const uint64_t due_ns = ctx->now_ns + fifo->timeout_ns;
+	struct fanin_timer *timer = fanin_timer_fifo_append(fifo, due_ns);
 
 	if (timer == NULL)
 		return false;
@@ -576,6 +578,28 @@ fanin_timer_arm(struct fanin_handler_ctx *ctx, uint32_t index, uint32_t block)
 	timer->index = index;
 	timer->block = block;
 	return true;
+}
+
+/*
+ * Arms a timer for a block of the slot that the call is for, which expires after the handler's timeout. If there are too many, those that
+ * would have expired first do so at the end of the round, which makes stragglers and no error. At most FANIN_MAX_ARMS_PER_CALL a call.
+ *
+ * Returns false if there is no room, which only handlers meet that arm more and more from `expired`: the block has no timer then.
+ */
+static inline bool
+fanin_timer_arm(struct fanin_handler_ctx *ctx, uint32_t index, uint32_t block)
+{
+	return fanin_timer_arm_in(ctx, ctx->timers, index, block);
+}
+
+/*
+ * The same for a part of a longer wait: the timer with the longest timeout up to `wait_ns`, or with the handler's timeout if that is longer. Called
+ * from `expired` for what is left, a wait takes few timers.
+ */
+static inline bool
+fanin_timer_arm_within(struct fanin_handler_ctx *ctx, uint64_t wait_ns, uint32_t index, uint32_t block)
+{
+	return fanin_timer_arm_in(ctx, fanin_timer_fifo_within(ctx->timers, wait_ns), index, block);
 }
 
 /* seal.c: see fanin_seal. */

@@ -12,6 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A job whose waits differ has FIFOs that are each so many times as long as the one before. */
+#define FANIN_TIMER_STEP 4u
+
 struct fanin_timer {
 	uint64_t due_ns;
 	uint32_t job;
@@ -22,6 +25,8 @@ struct fanin_timer {
 
 struct fanin_timer_fifo {
 	uint64_t timeout_ns;
+	/* That of FANIN_TIMER_STEP times the timeout; NULL: there is none. Control: w (release), worker: r (acquire). */
+	struct fanin_timer_fifo *longer;
 	uint64_t *earliest_ns; /* of all FIFOs of the worker: when the first timer expires; UINT64_MAX: there is none */
 	uint32_t head; /* serial numbers of the first timer and of the one behind the last */
 	uint32_t tail;
@@ -48,6 +53,17 @@ static inline const struct fanin_timer *
 fanin_timer_fifo_first(const struct fanin_timer_fifo *fifo)
 {
 	return &fifo->timers[fifo->head & fifo->mask];
+}
+
+/* The FIFO with the longest timeout up to this one; at least the one that is given. */
+static inline struct fanin_timer_fifo *
+fanin_timer_fifo_within(struct fanin_timer_fifo *fifo, uint64_t timeout_ns)
+{
+	for (struct fanin_timer_fifo *longer = fifo;
+	     longer != NULL && longer->timeout_ns <= timeout_ns;
+	     longer = __atomic_load_n(&longer->longer, __ATOMIC_ACQUIRE))
+		fifo = longer;
+	return fifo;
 }
 
 /*

@@ -357,6 +357,34 @@ check_made_packets(const struct pipeline *pipeline, const struct fanin_handler *
 	return -EINVAL;
 }
 
+/* Timers for parts of longer waits: without them there are only more. */
+static void
+use_longer(struct pipeline *pipeline, struct job *job, uint64_t timeout_ns)
+{
+	const struct fanin_handler *handler = job->handler;
+	const uint64_t longest_ns = handler->longest_wait_ns == NULL
+					    ? 0
+					    : handler->longest_wait_ns(&job->params);
+	int timeout = job->timeout;
+
+	while (job->n_longer < RTE_DIM(job->longer) && timeout_ns * FANIN_TIMER_STEP <= longest_ns) {
+		timeout_ns *= FANIN_TIMER_STEP;
+		timeout = timers_use(pipeline, timeout_ns, timeout);
+		if (timeout < 0)
+			return;
+		job->longer[job->n_longer++] = (int8_t)timeout;
+	}
+}
+
+static void
+unuse_timeouts(struct pipeline *pipeline, struct job *job)
+{
+	while (job->n_longer != 0)
+		timers_unuse(pipeline, job->longer[--job->n_longer]);
+	if (job->timeout >= 0)
+		timers_unuse(pipeline, job->timeout);
+}
+
 /* Has the workers keep timers of the job, if its handler has any. */
 static int
 use_timeout(struct pipeline *pipeline, struct job *job, const char **code, char *error)
@@ -368,9 +396,10 @@ use_timeout(struct pipeline *pipeline, struct job *job, const char **code, char 
 	if (job->handler->timeout_ns == NULL)
 		return 0;
 	timeout_ns = job->handler->timeout_ns(&job->params);
-	timeout = timers_use(pipeline, timeout_ns);
+	timeout = timers_use(pipeline, timeout_ns, -1);
 	if (timeout >= 0) {
 		job->timeout = (int8_t)timeout;
+		use_longer(pipeline, job, timeout_ns);
 		return 0;
 	}
 	*code = "no_room";
@@ -458,8 +487,7 @@ job_destroy(struct pipeline *pipeline, uint32_t id)
 		__atomic_fetch_sub(&pipeline->n_authenticated, 1, __ATOMIC_RELAXED);
 	if (job->handler->admission == FANIN_ADMIT_KEY)
 		__atomic_fetch_sub(&pipeline->n_by_key, 1, __ATOMIC_RELAXED);
-	if (job->timeout >= 0)
-		timers_unuse(pipeline, job->timeout);
+	unuse_timeouts(pipeline, job);
 	job_free(pipeline, job);
 	return 0;
 }

@@ -21,6 +21,7 @@
 #include "wire/tag.h"
 
 /* Instead of a child. */
+#define JOB_LONGER_TIMERS 7u /* the last ones are 4^7 times as long as the handler's timeout */
 #define JOB_NO_CHILD UINT8_MAX
 
 /* What probing a child has come to (probe.h); under the job's lock: rw. */
@@ -79,6 +80,8 @@ struct job {
 	bool reproducible;
 	void *state;    /* the handler's; NULL: it has none */
 	int8_t timeout; /* index in pipeline->timeouts of its timers; -1: its handler has none */
+	int8_t longer[JOB_LONGER_TIMERS]; /* likewise of those for longer waits. Main thread */
+	uint8_t n_longer;
 	struct slot_pool *pool; /* of params.slots; NULL: there are none */
 	uint32_t group_be;
 	uint8_t child_of_rank[FANIN_WIRE_MAX_RANKS];     /* 0 also for ranks that are no child's */
@@ -239,12 +242,15 @@ job_lookup(const struct job_table *table, uint32_t id)
 
 /*
  * What handlers are told as the epoch, which no other job of this process has had: that of the run, or, of a job that admits by key and has none,
- * one since it was made. 0: there is none. Any thread.
+ * one since it was made. That is so for good where blocks have leaders: their runs are the leaders', and a run of the hosts here is none of the
+ * job. 0: there is none. Any thread.
  */
 static inline uint32_t
 job_epoch(const struct job *job)
 {
-	const uint32_t epoch = __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
+	const uint32_t epoch = job->handler->shape == FANIN_SHAPE_LEADERS
+				       ? 0
+				       : __atomic_load_n(&job->epoch, __ATOMIC_ACQUIRE);
 
 	return epoch != 0 ? epoch : job->lone_epoch;
 }
@@ -288,7 +294,9 @@ job_child_of(const struct job *job, uint16_t rank)
 {
 	unsigned int child = job_likely_child_of(job, rank);
 
-	return job->members[child].rank == rank ? child : JOB_NO_CHILD;
+	/* A job that only passes a switch has none, and no rank leads to one. */
+	return child < job->params.n_children && job->members[child].rank == rank ? child
+										  : JOB_NO_CHILD;
 }
 
 /* What a JOIN is answered. */

@@ -11,6 +11,7 @@
 #include <rte_random.h>
 
 #include "pipeline/job.h"
+#include "pipeline/net/net.h"
 #include "pipeline/pipeline.h"
 
 /* Packets with the switch's own address as their source are never taken. */
@@ -210,6 +211,24 @@ check_server(const struct fanin_handler *handler, const struct job_spec *spec, c
 	return -EINVAL;
 }
 
+/* What is sent to a leader is routed: a host outside of the switch's subnet would never get it. */
+static int
+check_subnet(const struct pipeline *pipeline, const struct job_spec *spec, char *error)
+{
+	char text[INET_ADDRSTRLEN];
+
+	for (uint16_t i = 0; i < spec->n_members; i++) {
+		if (is_host_address(pipeline, spec->members[i].ip_be))
+			continue;
+		inet_ntop(AF_INET, &spec->members[i].ip_be, text, sizeof(text));
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found member %u with the address %s, expected a host's of the switch's subnet, to which its packets are routed",
+			 i, text);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 /* Members are hosts, each at a port of its own: what goes to one of them may leave where it came in. */
 static int
 check_hosts(const struct job_spec *spec, char *error)
@@ -233,7 +252,8 @@ check_hosts(const struct job_spec *spec, char *error)
 
 /* Jobs whose blocks have leaders have no tree: their packets pass the ports to other switches either way. */
 static int
-check_leaders(const struct fanin_handler *handler, const struct job_spec *spec, char *error)
+check_leaders(const struct pipeline *pipeline, const struct fanin_handler *handler,
+	      const struct job_spec *spec, char *error)
 {
 	if (handler->shape != FANIN_SHAPE_LEADERS) {
 		if (spec->links == 0)
@@ -261,8 +281,8 @@ check_leaders(const struct fanin_handler *handler, const struct job_spec *spec, 
 		snprintf(error, PIPELINE_ERROR_LEN,
 			 "found accumulate \"f32\" for a job of \"%s\", expected \"native\"",
 			 handler->name);
-	else
-		return check_hosts(spec, error);
+	else if (check_hosts(spec, error) == 0)
+		return check_subnet(pipeline, spec, error);
 	return -EINVAL;
 }
 
@@ -275,7 +295,7 @@ job_tree_check(const struct pipeline *pipeline, const struct fanin_handler *hand
 	if (ret == 0)
 		ret = check_server(handler, spec, error);
 	if (ret == 0)
-		ret = check_leaders(handler, spec, error);
+		ret = check_leaders(pipeline, handler, spec, error);
 	if (ret == 0)
 		ret = check_ranks(handler, spec, error);
 	if (ret == 0)

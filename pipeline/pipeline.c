@@ -19,6 +19,7 @@
 #include "pipeline/net/mac_table.h"
 #include "pipeline/net/neighbor.h"
 #include "pipeline/net/net.h"
+#include "pipeline/net/next_hops.h"
 #include "pipeline/net/route_table.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/timers.h"
@@ -293,6 +294,12 @@ pipeline_create(const struct pipeline_options *options, struct pipeline **create
 				 options->n_routes, pipeline->neighbors, &pipeline->routes);
 	if (ret != 0)
 		goto fail;
+	ret = -ENOMEM;
+	pipeline->next_hops = next_hops_create(
+		pipeline, options->probe_ns != 0 ? options->probe_ns : NEXT_HOPS_PROBE_NS,
+		options->probe_misses != 0 ? options->probe_misses : NEXT_HOPS_PROBE_MISSES);
+	if (pipeline->next_hops == NULL)
+		goto fail;
 	for (uint16_t i = 0; i < pipeline->n_workers; i++) {
 		ret = worker_create(pipeline, i);
 		if (ret != 0)
@@ -354,6 +361,7 @@ pipeline_free(struct pipeline *pipeline)
 	job_table_free(pipeline);
 	timers_free(pipeline);
 	mac_table_free(pipeline->macs);
+	next_hops_free(pipeline->next_hops);
 	route_table_free(pipeline->routes);
 	neighbor_table_free(pipeline->neighbors);
 	for (uint16_t i = 0; i < pipeline->n_workers; i++)
@@ -393,30 +401,26 @@ pipeline_counters(const struct pipeline *pipeline, struct counters *sum)
 	}
 }
 
-/* Drivers that don't know about links are believed to have one. */
-static void
-look_at_links(struct pipeline *pipeline)
-{
-	for (uint16_t i = 0; i < pipeline->n_ports; i++) {
-		struct pipeline_port *port = &pipeline->ports[i];
-		struct rte_eth_link link;
-
-		if (port->routed && port->driver == NULL &&
-		    rte_eth_link_get_nowait(port->ethdev, &link) == 0)
-			__atomic_store_n(&port->no_link, link.link_status == RTE_ETH_LINK_DOWN,
-					 __ATOMIC_RELAXED);
-	}
-}
-
 void
 pipeline_housekeep(struct pipeline *pipeline)
 {
 	uint32_t now_seconds = (uint32_t)(pipeline_time_ns(pipeline) / 1000000000u);
 
 	mac_table_age(pipeline->macs, now_seconds, pipeline->mac_age_seconds);
-	look_at_links(pipeline);
 	job_slots_sweep(pipeline->jobs);
 	neighbor_housekeep(pipeline->neighbors, now_seconds);
+}
+
+uint64_t
+pipeline_watch_next_hops(struct pipeline *pipeline)
+{
+	return next_hops_watch(pipeline->next_hops, pipeline_time_ns(pipeline));
+}
+
+void
+pipeline_port_set_link(struct pipeline *pipeline, unsigned int port, bool has_link)
+{
+	__atomic_store_n(&pipeline->ports[port].no_link, !has_link, __ATOMIC_RELAXED);
 }
 
 void

@@ -41,6 +41,8 @@ struct pipeline_options {
 	uint16_t n_ports;
 	const struct route_spec *routes; /* copied */
 	uint16_t n_routes;
+	uint64_t probe_ns;          /* between requests to one next hop; 0: NEXT_HOPS_PROBE_NS */
+	uint32_t probe_misses;      /* in a row after which it is dead; 0: NEXT_HOPS_PROBE_MISSES */
 	const unsigned int *lcores; /* of the workers; copied */
 	const int *sockets;         /* NUMA nodes of the workers; NULL: of their lcores. Copied */
 	enum pipeline_policy policy;
@@ -74,8 +76,18 @@ void pipeline_counters(const struct pipeline *pipeline, struct counters *sum);
 /* Counters of one worker, 0 to n_workers - 1; live. Main thread. */
 const struct counters *pipeline_worker_counters(const struct pipeline *pipeline, unsigned int worker);
 
-/* Periodic work of the main thread, about once a second: ages the MAC table, looks after neighbors and links. */
+/* Periodic work of the main thread, about once a second: ages the MAC table, looks after hosts and slots. */
 void pipeline_housekeep(struct pipeline *pipeline);
+
+/*
+ * Looks after next hops (next_hops.h), if it is time.
+ *
+ * Returns when it is time again, by pipeline_time_ns; UINT64_MAX: there are none. Main thread.
+ */
+uint64_t pipeline_watch_next_hops(struct pipeline *pipeline);
+
+/* Tells whether a routed port has a link; without one, packets take other next hops. port: index in pipeline->ports. Main thread. */
+void pipeline_port_set_link(struct pipeline *pipeline, unsigned int port, bool has_link);
 
 /*
  * Takes a port up or down. Once it is down no worker is inside of its driver any more, nor enters it before it is up: this

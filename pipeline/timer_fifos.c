@@ -55,24 +55,69 @@ free_fifos(const struct pipeline *pipeline, struct fanin_timer_fifo **fifos)
 		rte_free(fifos[i]);
 }
 
-int
-timers_use(struct pipeline *pipeline, uint64_t timeout_ns)
+/* The FIFOs of a timeout are there: those of the shorter one lead to them. */
+static void
+link_longer(struct pipeline *pipeline, int shorter, int longer)
 {
-	struct fanin_timer_fifo *fifos[PIPELINE_MAX_WORKERS] = { 0 };
-	int unused = -1;
+	for (uint16_t i = 0; i < pipeline->n_workers && shorter >= 0; i++) {
+		struct worker *worker = pipeline->workers[i];
 
-	for (int i = PIPELINE_TIMEOUTS - 1; i >= 0; i--) {
-		struct pipeline_timeout *timeout = &pipeline->timeouts[i];
+		__atomic_store_n(&worker->timers[shorter]->longer, worker->timers[longer],
+				 __ATOMIC_RELEASE);
+	}
+}
 
-		if (timeout->n_jobs == 0) {
-			unused = i;
-		} else if (timeout->ns == timeout_ns) {
-			timeout->n_jobs++;
-			return i;
+/* No FIFO leads to one that is withdrawn, from now on. */
+static void
+unlink_longer(struct pipeline *pipeline, struct fanin_timer_fifo *const *withdrawn)
+{
+	for (uint16_t i = 0; i < pipeline->n_workers; i++) {
+		for (int k = 0; k < PIPELINE_TIMERS; k++) {
+			struct fanin_timer_fifo *fifo = pipeline->workers[i]->timers[k];
+
+			if (fifo != NULL && fifo->longer == withdrawn[i])
+				__atomic_store_n(&fifo->longer, NULL, __ATOMIC_RELEASE);
 		}
 	}
+}
+
+static int
+find_timeout(const struct pipeline *pipeline, uint64_t timeout_ns)
+{
+	for (int i = 0; i < PIPELINE_TIMERS; i++) {
+		if (pipeline->timeouts[i].n_jobs != 0 && pipeline->timeouts[i].ns == timeout_ns)
+			return i;
+	}
+	return -1;
+}
+
+/* Longer ones take no place of jobs' own. */
+static int
+find_unused(const struct pipeline *pipeline, bool is_longer)
+{
+	const int end = is_longer ? PIPELINE_TIMERS : PIPELINE_TIMEOUTS;
+
+	for (int i = is_longer ? PIPELINE_TIMEOUTS : 0; i < end; i++) {
+		if (pipeline->timeouts[i].n_jobs == 0)
+			return i;
+	}
+	return -ENOSPC;
+}
+
+int
+timers_use(struct pipeline *pipeline, uint64_t timeout_ns, int shorter)
+{
+	struct fanin_timer_fifo *fifos[PIPELINE_MAX_WORKERS] = { 0 };
+	const int there = find_timeout(pipeline, timeout_ns);
+	const int unused = find_unused(pipeline, shorter >= 0);
+
+	if (there >= 0) {
+		pipeline->timeouts[there].n_jobs++;
+		link_longer(pipeline, shorter, there);
+		return there;
+	}
 	if (unused < 0)
-		return -ENOSPC;
+		return unused;
 	for (uint16_t i = 0; i < pipeline->n_workers; i++) {
 		fifos[i] = make_fifo(pipeline, pipeline->workers[i], timeout_ns);
 		if (fifos[i] == NULL) {
@@ -83,6 +128,9 @@ timers_use(struct pipeline *pipeline, uint64_t timeout_ns)
 	for (uint16_t i = 0; i < pipeline->n_workers; i++)
 		__atomic_store_n(&pipeline->workers[i]->timers[unused], fifos[i], __ATOMIC_RELEASE);
 	pipeline->timeouts[unused] = (struct pipeline_timeout){ .ns = timeout_ns, .n_jobs = 1 };
+	if ((uint32_t)unused >= pipeline->timeouts_end)
+		__atomic_store_n(&pipeline->timeouts_end, (uint32_t)unused + 1, __ATOMIC_RELAXED);
+	link_longer(pipeline, shorter, unused);
 	return unused;
 }
 
@@ -94,6 +142,7 @@ timers_unuse(struct pipeline *pipeline, int timeout)
 	if (--pipeline->timeouts[timeout].n_jobs != 0)
 		return;
 	withdraw(pipeline, timeout, fifos);
+	unlink_longer(pipeline, fifos);
 	rte_rcu_qsbr_synchronize(pipeline->qsbr, RTE_QSBR_THRID_INVALID);
 	free_fifos(pipeline, fifos);
 }
@@ -103,7 +152,7 @@ timers_free(struct pipeline *pipeline)
 {
 	struct fanin_timer_fifo *fifos[PIPELINE_MAX_WORKERS];
 
-	for (int i = 0; i < PIPELINE_TIMEOUTS; i++) {
+	for (int i = 0; i < PIPELINE_TIMERS; i++) {
 		withdraw(pipeline, i, fifos);
 		free_fifos(pipeline, fifos);
 	}

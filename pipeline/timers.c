@@ -65,8 +65,10 @@ expire_fifo(struct worker *worker, struct fanin_timer_fifo *fifo)
 void
 timers_expire(struct worker *worker)
 {
+	const uint32_t end = __atomic_load_n(&worker->pipeline->timeouts_end, __ATOMIC_RELAXED);
+
 	worker->timers_due_ns = UINT64_MAX;
-	for (unsigned int i = 0; i < PIPELINE_TIMEOUTS; i++) {
+	for (unsigned int i = 0; i < end; i++) {
 		struct fanin_timer_fifo *fifo = __atomic_load_n(&worker->timers[i], __ATOMIC_ACQUIRE);
 
 		if (fifo != NULL)

@@ -11,12 +11,12 @@
 /*
  * A job's timeout: makes the FIFOs for it if there are none. Main thread, before workers can see the job.
  *
- * timeout_ns: 1 at least. Returns its index in pipeline->timeouts; -ENOSPC: jobs have PIPELINE_TIMEOUTS others; -ENOMEM.
+ * timeout_ns: 1 at least. shorter: index of that of which this is FANIN_TIMER_STEP times; -1: it is the job's own. Returns its index in pipeline->timeouts; -ENOSPC: jobs have PIPELINE_TIMEOUTS others; -ENOMEM.
  */
-int timers_use(struct pipeline *pipeline, uint64_t timeout_ns);
+int timers_use(struct pipeline *pipeline, uint64_t timeout_ns, int shorter);
 
 /*
- * A job with the timeout of this index has gone, and no worker can see it any more. With the last one the FIFOs go as soon as
+ * A job that had the timeout of this index has gone, and no worker can see it any more. With the last one the FIFOs go as soon as
  * no worker uses them. Main thread.
  */
 void timers_unuse(struct pipeline *pipeline, int timeout);

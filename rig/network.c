@@ -57,6 +57,7 @@ struct event {
 };
 
 struct rig_switch {
+	bool dead;
 	struct rig *rig;
 	struct rig_switch *next;
 	struct pipeline *pipeline;
@@ -638,7 +639,15 @@ host_ring_drops(struct fanin_transport *transport)
 	return 0;
 }
 
+/* A host's transport is the rig's. */
+static void
+host_leave(struct fanin_transport *transport)
+{
+	(void)transport;
+}
+
 static const struct fanin_transport_ops host_ops = {
+	.close = host_leave,
 	.name = "rig",
 	.tx_reserve = host_reserve,
 	.tx_commit = host_commit,
@@ -780,6 +789,14 @@ rig_destroy(struct rig *rig)
 	return lost;
 }
 
+void
+rig_switch_kill(struct rig_switch *sw, bool dead)
+{
+	sw->dead = dead;
+	if (!dead)
+		switch_wake(sw, sw->rig->now_ns);
+}
+
 struct rig *
 rig_of(const struct rig_switch *sw)
 {
@@ -808,6 +825,8 @@ static void
 housekeep(struct rig *rig)
 {
 	for (struct rig_switch *sw = rig->switches; sw != NULL; sw = sw->next) {
+		if (sw->dead)
+			continue;
 		pipeline_housekeep(sw->pipeline);
 		switch_wake(sw, rig->now_ns);
 	}
@@ -820,6 +839,10 @@ arrive(struct rig *rig, struct end *end, struct rte_mbuf *mbuf)
 {
 	if (end->sw == NULL) {
 		host_receive(end->host, mbuf);
+		return;
+	}
+	if (end->sw->dead) {
+		rte_pktmbuf_free(mbuf);
 		return;
 	}
 	mbuf->port = (uint16_t)(PORT_DRIVER_FIRST + end->port);
@@ -840,7 +863,8 @@ take_place(struct rig *rig, const struct event *event)
 		if (event->sw->due_ns != event->at_ns)
 			break;
 		event->sw->due_ns = UINT64_MAX;
-		switch_round(event->sw);
+		if (!event->sw->dead)
+			switch_round(event->sw);
 		break;
 	case EVENT_HOST:
 		if (event->host->due_ns != event->at_ns)

@@ -88,6 +88,9 @@ uint16_t rig_mtu(const struct rig *rig);
  */
 void rig_switch_away(struct rig_switch *sw, bool away);
 
+/* The switch is dead from now on: whatever comes is lost, and it does nothing. Or there again, as it was. */
+void rig_switch_kill(struct rig_switch *sw, bool dead);
+
 /* The rig's still. To jobs and counters. */
 struct pipeline *rig_switch_pipeline(const struct rig_switch *sw);
 

@@ -13,6 +13,7 @@
 #define WORKER .labels = { { "worker", "lcore", 0 } }
 /* A label "job" would be Prometheus' own, which says which of its configurations a sample is from. */
 #define JOB .labels = { { "fanin_job", "id", 0 } }
+#define NEXT_HOP .labels = { { "port", "port", 0 }, { "ip", "ip", 0 } }
 #define NANOSECONDS .scale = 1e-9
 #define MICROSECONDS .scale = 1e-6
 
@@ -96,6 +97,14 @@ const struct metrics_family switch_metrics[] = {
 		"Foreign frames sent to a known port."),
 	COUNTER("switching_routed", "stats.switching.routed",
 		"IPv4 packets passed on by the table of routes."),
+	GAUGE("next_hop_up", "routes.next_hops[].up",
+	      "Whether the next hop answers and its port has a link.", NEXT_HOP),
+	COUNTER("next_hop_probes", "routes.next_hops[].probes", "ARP requests to the next hop.",
+		NEXT_HOP),
+	COUNTER("next_hop_missed", "routes.next_hops[].missed",
+		"Probes of the next hop without an answer in time.", NEXT_HOP),
+	COUNTER("next_hop_lost", "routes.next_hops[].lost",
+		"How often the next hop was found dead.", NEXT_HOP),
 	COUNTER("switching_flooded", "stats.switching.flooded",
 		"Foreign frames sent to all other ports."),
 	COUNTER("switching_local", "stats.switching.local",
@@ -171,11 +180,12 @@ switch_metrics_values(void *user)
 	const struct daemon *daemon = user;
 	struct control_error error;
 
-	return json_pack("{s:{s:s,s:s,s:s,s:s},s:o,s:o,s:o,s:o}", "switch", "name",
+	return json_pack("{s:{s:s,s:s,s:s,s:s},s:o,s:o,s:o,s:o,s:o}", "switch", "name",
 			 daemon->config->name, "version", FANIN_VERSION, "dpdk", rte_version(),
 			 "isa", fanin_isa_name(fanin_isa_detect()), "ports",
 			 command_ports_list(user, NULL, &error), "stats",
 			 command_stats(user, NULL, &error), "drops",
 			 command_drops(user, NULL, &error), "jobs",
-			 command_jobs_list(user, NULL, &error));
+			 command_jobs_list(user, NULL, &error), "routes",
+			 command_routes_list(user, NULL, &error));
 }

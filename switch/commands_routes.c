@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "pipeline/net/neighbor.h"
+#include "pipeline/net/next_hops.h"
 #include "pipeline/net/route_table.h"
 #include "pipeline/pipeline.h"
 #include "control/args.h"
@@ -57,11 +58,39 @@ describe_route(const struct pipeline *pipeline, const struct route *route)
 			 "hosts", route->n_next_hops == 0, "via", via);
 }
 
+struct next_hop_visit {
+	const struct pipeline *pipeline;
+	json_t *list;
+	uint64_t now_ns;
+};
+
+static void
+describe_watched(void *user, const struct next_hop_info *info)
+{
+	const struct next_hop_visit *visit = user;
+	const struct pipeline *pipeline = visit->pipeline;
+	json_t *entry = json_pack("{s:s,s:o,s:b,s:I,s:I,s:I}", "port",
+				  pipeline->ports[info->port].name, "ip", json_ipv4(info->ip_be),
+				  "up", info->link && info->mac != 0, "probes",
+				  (json_int_t)info->requests, "missed", (json_int_t)info->missed,
+				  "lost", (json_int_t)info->lost);
+
+	json_object_set_new(entry, "since_s",
+			    info->changes == 0
+				    ? json_null()
+				    : json_real((double)(visit->now_ns - info->since_ns) / 1e9));
+	json_array_append_new(visit->list, entry);
+}
+
 json_t *
 command_routes_list(void *user, const json_t *args, struct control_error *error)
 {
 	const struct daemon *daemon = user;
 	const struct route_table *table = daemon->pipeline->routes;
+	struct next_hop_visit visit = {
+		.pipeline = daemon->pipeline,
+		.now_ns = pipeline_time_ns(daemon->pipeline),
+	};
 	json_t *list;
 
 	if (args_check_known(args, error) != 0)
@@ -69,7 +98,9 @@ command_routes_list(void *user, const json_t *args, struct control_error *error)
 	list = json_array();
 	for (uint32_t i = 0; i < table->n_routes; i++)
 		json_array_append_new(list, describe_route(daemon->pipeline, &table->routes[i]));
-	return json_pack("{s:o}", "routes", list);
+	visit.list = json_array();
+	next_hops_each(daemon->pipeline->next_hops, describe_watched, &visit);
+	return json_pack("{s:o,s:o}", "routes", list, "next_hops", visit.list);
 }
 
 struct neighbor_visit {

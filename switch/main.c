@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "control/clock.h"
 #include "control/notify.h"
 #include "control/options.h"
 #include "control/wake.h"
@@ -22,6 +23,7 @@
 #include "switch/commands.h"
 #include "config/config.h"
 #include "switch/eal.h"
+#include "switch/hop_watch.h"
 #include "switch/log.h"
 #include "switch/memif_gate.h"
 #include "switch/port_watch.h"
@@ -78,6 +80,8 @@ pipeline_setup(struct daemon *daemon, char *error)
 		.key_rate = config->key_rate,
 		.mac_entries = config->mac_entries,
 		.mac_age_seconds = config->mac_age_seconds,
+		.probe_ns = config->probe_ms * UINT64_C(1000000),
+		.probe_misses = config->probe_misses,
 		.faults = { config->fault_drop, config->fault_duplicate, config->fault_reorder,
 			    config->fault_seed },
 		.pool = ports_pool_of_longest(&daemon->ports),
@@ -152,19 +156,27 @@ serve_until_signal(struct daemon *daemon, struct control *control, struct memif_
 	struct port_watch watch = { .config = daemon->config,
 				    .ports = &daemon->ports,
 				    .pipeline = daemon->pipeline };
+	struct hop_watch *hops = hop_watch_create(daemon->config, daemon->pipeline);
+	uint64_t housekept_ms = clock_ms();
 	bool more = false;
 	int ret = 0;
 
+	if (hops == NULL) {
+		log_error("no memory for the next hops");
+		ret = -ENOMEM;
+	}
 	if (telemetry_fd < 0)
 		log_warning("no commands in DPDK's telemetry: %s", strerror(-telemetry_fd));
-	if (wake_fd < 0) {
+	if (ret == 0 && wake_fd < 0) {
 		log_error("cannot wait for signals: %s", strerror(-wake_fd));
 		ret = wake_fd;
 	}
 	if (ret == 0)
 		notify_service("READY=1");
 	while (ret == 0) {
-		ret = control_serve(control, wake_fd, more ? 0 : HOUSEKEEP_MS);
+		const int wait_ms = hop_watch_serve(hops, HOUSEKEEP_MS);
+
+		ret = control_serve(control, wake_fd, more ? 0 : wait_ms);
 		if (ret == 1 && !wake_is_readable(signal_fd))
 			ret = 0;
 		if (ret == 0)
@@ -172,10 +184,14 @@ serve_until_signal(struct daemon *daemon, struct control *control, struct memif_
 		more = metrics_server_serve(metrics);
 		telemetry_serve(daemon);
 		port_watch_serve(&watch);
-		pipeline_housekeep(daemon->pipeline);
+		if (clock_ms() - housekept_ms >= HOUSEKEEP_MS) {
+			pipeline_housekeep(daemon->pipeline);
+			housekept_ms = clock_ms();
+		}
 	}
 	notify_service("STOPPING=1");
 	telemetry_close();
+	hop_watch_free(hops);
 	if (wake_fd >= 0)
 		close(wake_fd);
 	return ret < 0 ? ret : 0;

@@ -16,10 +16,34 @@ text_or_dash(const json_t *object, const char *key)
 	return text[0] == '\0' ? "-" : text;
 }
 
+/* How often the next hop was lost, and since when it is what it is; an older switch does not tell. */
+static void
+print_watched(struct ctl_table *table, const json_t *next_hops, const json_t *hop)
+{
+	const json_t *watched;
+	char since[32];
+	size_t i;
+
+	json_array_foreach(next_hops, i, watched) {
+		if (!json_equal(json_object_get(watched, "ip"), json_object_get(hop, "ip")) ||
+		    !json_equal(json_object_get(watched, "port"), json_object_get(hop, "port")))
+			continue;
+		ctl_table_cell(table, "%.0f", ctl_real(watched, "lost"));
+		ctl_table_cell(table, "%s",
+			       json_is_null(json_object_get(watched, "since_s"))
+				       ? "-"
+				       : ctl_duration(ctl_real(watched, "since_s"), since));
+		return;
+	}
+	ctl_table_cell(table, "-");
+	ctl_table_cell(table, "-");
+}
+
 static void
 print_routes(const struct ctl *ctl, const json_t *result)
 {
-	static const char *const headers[] = { "PREFIX", "PORT", "NEXT HOP", "MAC", "STATE", NULL };
+	static const char *const headers[] = { "PREFIX", "PORT",  "NEXT HOP", "MAC",
+					       "STATE",  ">LOST", ">SINCE",   NULL };
 	struct ctl_table table;
 	const json_t *route, *hop;
 	size_t i, k;
@@ -33,8 +57,8 @@ print_routes(const struct ctl *ctl, const json_t *result)
 			ctl_table_cell(&table, "%s", prefix);
 			ctl_table_cell(&table, "-");
 			ctl_table_cell(&table, "hosts");
-			ctl_table_cell(&table, "-");
-			ctl_table_cell(&table, "-");
+			for (k = 0; k < 4; k++)
+				ctl_table_cell(&table, "-");
 		}
 		json_array_foreach(json_object_get(route, "via"), k, hop) {
 			ctl_table_cell(&table, "%s", k == 0 ? prefix : "");
@@ -42,6 +66,7 @@ print_routes(const struct ctl *ctl, const json_t *result)
 			ctl_table_cell(&table, "%s", ctl_string(hop, "ip"));
 			ctl_table_cell(&table, "%s", text_or_dash(hop, "mac"));
 			ctl_table_cell(&table, "%s", ctl_string(hop, "state"));
+			print_watched(&table, json_object_get(result, "next_hops"), hop);
 		}
 	}
 	ctl_table_print(&table, "");

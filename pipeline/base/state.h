@@ -24,6 +24,7 @@
 struct job_table;
 struct mac_table;
 struct neighbor_table;
+struct next_hops;
 struct route_table;
 struct worker;
 
@@ -84,8 +85,9 @@ enum pipeline_policy {
 	PIPELINE_POLICY_RSS,
 };
 
-/* Different timeouts of jobs (pipeline/timers.h). */
+/* Different timeouts of jobs (pipeline/timers.h), and further ones for parts of longer waits. */
 #define PIPELINE_TIMEOUTS 16
+#define PIPELINE_TIMERS (2 * PIPELINE_TIMEOUTS)
 
 struct pipeline_timeout {
 	uint64_t ns;         /* 0: not in use */
@@ -146,9 +148,11 @@ struct pipeline {
 	struct mac_table *macs;
 	struct neighbor_table *neighbors;
 	struct route_table *routes;
+	struct next_hops *next_hops; /* main thread */
 	struct rte_rcu_qsbr *qsbr;
-	void *tx_locks;                                      /* of tx queues that workers share */
-	struct pipeline_timeout timeouts[PIPELINE_TIMEOUTS]; /* of jobs' timers. Main thread */
+	void *tx_locks;                                    /* of tx queues that workers share */
+	struct pipeline_timeout timeouts[PIPELINE_TIMERS]; /* of jobs' timers. Main thread */
+	uint32_t timeouts_end; /* behind the last one that was ever used. Main: w, workers: r; relaxed atomic */
 	uint32_t timers_most; /* timers of a FIFO that need not expire early */
 	uint64_t probes_due_ns; /* when children are to be probed (probe.h); UINT64_MAX: none is. Workers: rw, atomic */
 	bool running;

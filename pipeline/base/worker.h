@@ -109,7 +109,7 @@ struct worker {
 	struct fanin_handler_ctx handler_ctx;
 	uint32_t run;           /* epoch of the run that handler_ctx is for; 0: none */
 	uint64_t timers_due_ns; /* when the first timer of all FIFOs expires; UINT64_MAX: there is none */
-	struct fanin_timer_fifo *timers[PIPELINE_TIMEOUTS]; /* as pipeline->timeouts. Control: w (release), worker: r (acquire) */
+	struct fanin_timer_fifo *timers[PIPELINE_TIMERS]; /* as pipeline->timeouts. Control: w (release), worker: r (acquire) */
 	struct faults faults;
 	uint64_t key_due_ns[PIPELINE_MAX_PORTS]; /* when each port's next packet for a job that admits by key is due */
 	uint32_t icmp_seconds; /* when the last ICMP error was sent, and how many in that second */

@@ -9,6 +9,7 @@
 #include <rte_ether.h>
 #include <rte_ring_elem.h>
 
+#include "pipeline/base/egress.h"
 #include "pipeline/net/net.h"
 #include "pipeline/base/tx.h"
 
@@ -57,8 +58,14 @@ learn_sender(struct worker *worker, const struct rte_arp_hdr *arp, uint16_t ingr
 	} else {
 		position = neighbor_find(neighbors, key);
 	}
-	if (position >= 0)
-		neighbor_confirm(neighbors, position, ip_be, mac, worker->now_seconds);
+	if (position < 0)
+		return;
+	/* That a next hop asks does not tell that it gets what is sent to it: once dead, only an answer shows that. */
+	if (to_switch && arp->arp_opcode == rte_cpu_to_be_16(RTE_ARP_OP_REPLY))
+		neighbor_note_answer(neighbors, position, worker->now_ns);
+	else if (neighbor_is_dead(neighbors, position))
+		return;
+	neighbor_confirm(neighbors, position, ip_be, mac, worker->now_seconds);
 }
 
 bool
@@ -141,10 +148,19 @@ make_request(struct worker *worker, uint32_t ip_be, mac_key known)
 	return mbuf;
 }
 
+/* How long a frame that is sent now waits for those before it, by the port's rate. */
+static uint64_t
+wait_ns(const struct pipeline *pipeline, uint16_t port)
+{
+	const uint32_t rate_mbit = pipeline->ports[port].egress.rate_mbit;
+
+	return rate_mbit == 0 ? 0 : egress_backlog(pipeline, port, NULL) * 8000 / rate_mbit;
+}
+
 void
 worker_ask(struct worker *worker, neighbor_key neighbor)
 {
-	const struct neighbor_table *neighbors = worker->pipeline->neighbors;
+	struct neighbor_table *neighbors = worker->pipeline->neighbors;
 	uint32_t ip_be = neighbor_key_ip_be(neighbor);
 	uint32_t where = neighbor_key_where(neighbor);
 	int32_t position = neighbor_find(neighbors, neighbor);
@@ -158,6 +174,9 @@ worker_ask(struct worker *worker, neighbor_key neighbor)
 		port = (int)(where - NEIGHBOR_ON_PORT(0));
 	else if (known != 0)
 		port = worker_station_port(worker, known);
+	if (where != NEIGHBOR_HOSTS && position >= 0)
+		neighbor_note_request(neighbors, position,
+				      worker->now_ns + wait_ns(worker->pipeline, (uint16_t)port));
 	if (port >= 0)
 		worker_send(worker, (uint16_t)port, mbuf);
 	else
@@ -189,7 +208,11 @@ worker_ask_due(struct worker *worker)
 			continue;
 		}
 		position = neighbor_find(neighbors, keys[i]);
-		if (position >= 0 && neighbor_may_ask(neighbors, position, worker->now_seconds))
+		if (position < 0)
+			continue;
+		/* Of next hops the main thread asks as often as it wants to know. */
+		if (neighbors->neighbors[position].next_hop ||
+		    neighbor_may_ask(neighbors, position, worker->now_seconds))
 			worker_ask(worker, keys[i]);
 	}
 }

@@ -111,6 +111,31 @@ neighbor_confirm(struct neighbor_table *table, int32_t position, uint32_t ip_be,
 	__atomic_store_n(&neighbor->mac_and_ip, mac | (uint16_t)(ip_be >> 16), __ATOMIC_RELEASE);
 }
 
+void
+neighbor_note_request(struct neighbor_table *table, int32_t position, uint64_t leaves_ns)
+{
+	struct neighbor *neighbor = &table->neighbors[position];
+
+	__atomic_store_n(&neighbor->leaves_ns, leaves_ns, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&neighbor->requests, 1, __ATOMIC_RELEASE);
+}
+
+void
+neighbor_note_answer(struct neighbor_table *table, int32_t position, uint64_t now_ns)
+{
+	__atomic_store_n(&table->neighbors[position].answered_ns, now_ns, __ATOMIC_RELAXED);
+}
+
+void
+neighbor_set_dead(struct neighbor_table *table, int32_t position, bool dead)
+{
+	struct neighbor *neighbor = &table->neighbors[position];
+
+	__atomic_store_n(&neighbor->dead, dead, __ATOMIC_RELAXED);
+	if (dead)
+		__atomic_store_n(&neighbor->mac_and_ip, 0, __ATOMIC_RELAXED);
+}
+
 bool
 neighbor_may_ask(struct neighbor_table *table, int32_t position, uint32_t now_seconds)
 {
@@ -145,26 +170,21 @@ look_after(struct neighbor_table *table, const void *key, struct neighbor *neigh
 	uint64_t word = __atomic_load_n(&neighbor->mac_and_ip, __ATOMIC_ACQUIRE);
 	uint32_t seen = __atomic_load_n(&neighbor->seen_seconds, __ATOMIC_RELAXED);
 	uint32_t asked = __atomic_load_n(&neighbor->asked_seconds, __ATOMIC_RELAXED);
-	int32_t refresh = neighbor->next_hop ? NEIGHBOR_REFRESH_NEXT_HOP : NEIGHBOR_REFRESH_HOST;
 	/* Workers' clocks may be a little ahead. */
 	int32_t silent = (int32_t)(now_seconds - seen);
 
-	if (neighbor->next_hop) {
-		if (word != 0 && silent > refresh + NEIGHBOR_PATIENCE)
-			__atomic_compare_exchange_n(&neighbor->mac_and_ip, &word, 0, false,
-						    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-		return word == 0 || silent >= refresh;
-	}
+	if (neighbor->next_hop)
+		return word == 0;
 	if (word == 0) {
 		if ((int32_t)(now_seconds - asked) > NEIGHBOR_PATIENCE)
 			forget(table, key, neighbor);
 		return false; /* the next packet to it triggers a request */
 	}
-	if (silent > refresh + NEIGHBOR_PATIENCE) {
+	if (silent > NEIGHBOR_REFRESH_HOST + NEIGHBOR_PATIENCE) {
 		forget(table, key, neighbor);
 		return false;
 	}
-	return silent >= refresh;
+	return silent >= NEIGHBOR_REFRESH_HOST;
 }
 
 void

@@ -15,10 +15,9 @@
 
 #include "pipeline/net/mac_table.h"
 
-/* Seconds after which a neighbor that has not been heard is asked again, once a second. */
+/* Seconds after which a host that has not been heard is asked again, once a second. */
 #define NEIGHBOR_REFRESH_HOST 30
-#define NEIGHBOR_REFRESH_NEXT_HOP 1
-/* Seconds without an answer to that after which a host is forgotten and a next hop counts as dead. */
+/* Seconds without an answer to that after which it is forgotten. Next hops are probed: next_hops.h. */
 #define NEIGHBOR_PATIENCE 3
 
 /* Where a neighbor is: on the ports that are not routed, or on the routed port of an index. */
@@ -34,6 +33,11 @@ struct neighbor {
 	uint32_t seen_seconds;  // workers: w, main: r
 	uint32_t asked_seconds; // workers: rw, main: r
 	bool next_hop;          // stays for good; constant once workers run
+	bool dead;              // a next hop: only an answer brings it back. main: w, workers: r
+	/* Of a next hop, for next_hops.h. */
+	uint64_t answered_ns; // workers: w, main: r: the round of the last answer
+	uint64_t leaves_ns;   // workers: w, main: r: when the last request leaves, or has left
+	uint64_t requests;    // workers: rw, main: r: counted once leaves_ns is set
 };
 
 struct neighbor_table {
@@ -88,6 +92,22 @@ int32_t neighbor_find_or_add(struct neighbor_table *table, neighbor_key key);
 void neighbor_confirm(struct neighbor_table *table, int32_t position, uint32_t ip_be, mac_key mac,
 		      uint32_t now_seconds);
 
+/* Notes that a worker sends a request to a next hop, which leaves at this time. Any worker. */
+void neighbor_note_request(struct neighbor_table *table, int32_t position, uint64_t leaves_ns);
+
+/* Notes that a next hop has answered, in the round that began at this time. Any worker. */
+void neighbor_note_answer(struct neighbor_table *table, int32_t position, uint64_t now_ns);
+
+/* Next hop: found dead; its MAC address is not used until an answer tells it again. Main thread. */
+void neighbor_set_dead(struct neighbor_table *table, int32_t position, bool dead);
+
+/* Is it a next hop that has been found dead? Any worker. */
+static inline bool
+neighbor_is_dead(const struct neighbor_table *table, int32_t position)
+{
+	return __atomic_load_n(&table->neighbors[position].dead, __ATOMIC_RELAXED);
+}
+
 /* Has a worker ask for a neighbor, which is in the table, or announce the own address, soon and at most once a second. Main thread. */
 void neighbor_want(struct neighbor_table *table, neighbor_key key);
 
@@ -95,8 +115,8 @@ void neighbor_want(struct neighbor_table *table, neighbor_key key);
 bool neighbor_may_ask(struct neighbor_table *table, int32_t position, uint32_t now_seconds);
 
 /*
- * Forgets hosts that don't answer, takes the MAC address from next hops that don't, and has workers ask for all whose turn it
- * is. About once a second; more often does no harm. Main thread.
+ * Forgets hosts that don't answer, and has workers ask for hosts whose turn it is and for next hops that are not known. About
+ * once a second; more often does no harm. Main thread.
  */
 void neighbor_housekeep(struct neighbor_table *table, uint32_t now_seconds);
 

@@ -5,15 +5,19 @@ import contextlib
 import json
 import os
 import re
+import signal
 import time
 
+from case_observe import LISTEN, NEXT_HOPS, Watch
 from case_switching import is_test_frame, ping, test_frame
 from frames import BROADCAST, RawPort
 from pace import wait_within
 from support import case, expect, expect_equal, wait_until
 from fabric import Fabric, leaf_spine
+from lab import ip_in
 
-FAILOVER_SECONDS = 8
+# Probes need 0.25 s. On a busy machine the leaves' own threads wait for a core, too.
+FAILOVER_SECONDS = 1
 LEAVES, SPINES = ("leaf0", "leaf1"), ("spine0", "spine1")
 
 
@@ -147,12 +151,10 @@ def traffic_goes_on_over_the_other_spine_when_one_is_killed_and_comes_back():
         client = iperf(fabric, 0, 1, 35, "-P", 8)
         for spine in SPINES:
             carries(spine)
-        killed = time.monotonic()
         fabric.switches["spine0"].popen.kill()
         for leaf in LEAVES:
             wait_within(lambda leaf=leaf: fabric.next_hops(leaf) == {"to-spine0": "silent", "to-spine1": "up"}, FAILOVER_SECONDS,
                         f"{leaf} to see that a spine is gone")
-        expect(time.monotonic() - killed >= 2, "a spine counted as gone before it could be asked again")
         # From now on every flow has a way, whichever it had before.
         ping(fabric, 0, fabric.host_ip(1))
         before = carried("spine0")
@@ -169,3 +171,47 @@ def traffic_goes_on_over_the_other_spine_when_one_is_killed_and_comes_back():
         for number, stream in enumerate(report["end"]["streams"]):
             moved = sum(interval["streams"][number]["bytes"] for interval in report["intervals"][-5:])
             expect(moved > 0, f"flow {number} of 8 stood still in the last 5 s: {stream}")
+
+
+@case(150)
+def a_frozen_spine_and_a_cut_link_are_avoided_at_once_and_used_again():
+    def states(spine0):
+        return {"to-spine0": spine0, "to-spine1": "up"}
+
+    def await_state(spine0, leaves=LEAVES):
+        for leaf in leaves:
+            wait_within(lambda leaf=leaf: fabric.next_hops(leaf) == states(spine0), FAILOVER_SECONDS, f"{leaf} to see spine0 {spine0}")
+
+    def lost(leaf):
+        return {hop["port"]: hop["lost"] for hop in fabric.ask(leaf, "routes.list")["next_hops"]}
+
+    with running_fabric(hosts=2, config={"metrics": {"listen": LISTEN}}) as fabric:
+        watch = Watch(fabric.switch_ns("leaf0"))
+        reach(fabric, 0, fabric.host_ip(1))
+        before = lost("leaf0")
+        for _ in range(3):
+            fabric.switches["spine0"].popen.send_signal(signal.SIGSTOP)
+            await_state("silent")
+            # Every flow has a way, whichever it had before.
+            ping(fabric, 0, fabric.host_ip(1))
+            watch.look()
+            fabric.switches["spine0"].popen.send_signal(signal.SIGCONT)
+            await_state("up")
+        expect_equal(lost("leaf0")["to-spine0"], before["to-spine0"] + 3, "times that the spine was lost")
+        expect(re.search(r"to-spine0 .* up +3 +[0-9.]+", fabric.ctl("leaf0", "routes")), "faninctl does not tell how often it was lost")
+        expect("next hop " in fabric.process_of("leaf0").stderr(), "the log does not tell of the next hop")
+        expect(watch.has_moved(*NEXT_HOPS), f"of the metrics of next hops only {sorted(watch.moved & NEXT_HOPS)} moved")
+
+        ip_in(fabric.switch_ns("spine0"), "link", "set", "to-leaf0", "down")
+        await_state("no link", ["leaf0"])
+        ip_in(fabric.switch_ns("spine0"), "link", "set", "to-leaf0", "up")
+        await_state("up", ["leaf0"])
+        expect_equal(lost("leaf0")["to-spine0"], before["to-spine0"] + 3, "times that the spine was lost, without the link's")
+        # A switch that stood still itself finds nobody dead.
+        before = lost("leaf0")
+        for _ in range(3):
+            fabric.switches["leaf0"].popen.send_signal(signal.SIGSTOP)
+            time.sleep(1)
+            fabric.switches["leaf0"].popen.send_signal(signal.SIGCONT)
+        expect_equal(fabric.next_hops("leaf0"), states("up"), "next hops after the leaf itself stood still")
+        expect_equal(lost("leaf0"), before, "next hops lost by a leaf that stood still")

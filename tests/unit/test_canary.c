@@ -186,7 +186,7 @@ START_TEST(the_root_waits_for_timers_of_others)
 {
 	/* Rank 0 leads block 6. */
 	reduce(1, 6, 2);
-	canary_rig_pass_time(&rig, 3 * LEAST_NS - 1);
+	canary_rig_pass_time(&rig, 3 * LEAST_NS - LEAST_NS / 4 - 1);
 	expect_nothing();
 	reduce(4, 6, 4 | 8);
 	reduce(5, 6, 16);
@@ -197,6 +197,10 @@ START_TEST(the_root_waits_for_timers_of_others)
 	reduce(1, 12, 2);
 	canary_rig_pass_time(&rig, 3 * LEAST_NS);
 	expect_sum(12, 2);
+	/* For a part of the least timeout there is no further timer. */
+	reduce(1, 18, 2);
+	canary_rig_pass_time(&rig, 3 * LEAST_NS - LEAST_NS / 4);
+	expect_sum(18, 2);
 }
 END_TEST
 
@@ -356,6 +360,27 @@ START_TEST(a_later_run_has_the_place)
 	ck_assert_int_eq(canary_rig_offer(&rig, 0, 4, canary_rig_result(&rig, 5)),
 			 FANIN_VERDICT_FREE);
 	ck_assert_uint_eq(count(CANARY_UNKNOWN), 1);
+}
+END_TEST
+
+START_TEST(another_jobs_descriptor_is_kept_whatever_a_packet_claims)
+{
+	struct canary_slot *slot;
+	struct rte_mbuf *later;
+
+	teardown();
+	start_with(2);
+	slot = canary_rig_slot(&rig, 0, 5);
+	later = canary_rig_reduce(&rig, 5, 1, 0);
+	reduce(0, 5, 1);
+	slot->tag.job = 2;
+	rte_pktmbuf_mtod(later, struct fanin_headers *)->fanin.epoch++;
+	ck_assert_int_eq(canary_rig_offer(&rig, 0, 0, later), FANIN_VERDICT_HELD);
+	expect_collision(5, 1, 0);
+	reduce(0, 5 + 4 * WINDOW, 1);
+	expect_collision(5 + 4 * WINDOW, 1, 0);
+	ck_assert_uint_eq(slot->tag.job, 2);
+	ck_assert_uint_eq(count(CANARY_GIVEN_UP), 0);
 }
 END_TEST
 
@@ -587,6 +612,7 @@ suite_canary(void)
 	tcase_add_test(tcase, a_descriptor_keeps_its_place);
 	tcase_add_test(tcase, a_block_two_windows_later_has_the_place);
 	tcase_add_test(tcase, a_later_run_has_the_place);
+	tcase_add_test(tcase, another_jobs_descriptor_is_kept_whatever_a_packet_claims);
 	tcase_add_test(tcase, a_job_has_its_share_of_slots);
 	tcase_add_test(tcase, a_result_goes_back_by_the_ports);
 	tcase_add_test(tcase, a_leader_restores_what_collided);

@@ -122,6 +122,16 @@ START_TEST(what_such_a_job_has_to_be_like)
 	spec = usual_spec();
 	spec.members[1].ranks.words[0] = 6;
 	expect_refused(spec, "found member 1");
+	spec = usual_spec();
+	spec.members[1].ip_be = inet_addr("10.77.0.1");
+	expect_refused(spec, "found member 1 with the address 10.77.0.1");
+	/* A switch without a subnet has no hosts, but may lie between others. */
+	leaf.pipeline->subnet_mask_be = 0;
+	expect_refused(usual_spec(), "found member 0 with the address 10.0.0.1");
+	spec = usual_spec();
+	spec.n_members = 0;
+	ck_assert_msg(create(&spec) == 0, "%s", error);
+	leaf.pipeline->subnet_mask_be = htonl(0xffffff00);
 }
 END_TEST
 
@@ -220,6 +230,54 @@ START_TEST(hosts_of_a_library_that_cannot_lead_are_told)
 }
 END_TEST
 
+START_TEST(hosts_that_join_change_nothing_for_blocks_on_their_way)
+{
+	uint8_t frame[4096];
+	struct job_spec spec = usual_spec();
+	uint32_t epoch;
+	size_t len;
+
+	ck_assert_msg(create(&spec) == 0, "%s", error);
+	len = reduce(0, frame);
+	epoch = job_epoch(job);
+	ring_switch_put(&leaf, 0, frame, len);
+	for (unsigned int h = 0; h < 2; h++)
+		ck_assert_ptr_nonnull(host_sends_join(&leaf, h, job->params.id, h + 1, RANKS,
+						      (struct fanin_headers *)leaf_out));
+	leaf_drain();
+	ck_assert_uint_ne(job->epoch, 0);
+	ck_assert_uint_eq(job_epoch(job), epoch);
+	/* The second host's data meets the first one's. */
+	ring_switch_put(&leaf, 1, frame, reduce(1, frame));
+	if (ring_switch_take(&leaf, SPINE_PORT, leaf_out) == 0)
+		ck_assert_uint_ne(ring_switch_take(&leaf, SPINE_PORT + 1, leaf_out), 0);
+	ck_assert_uint_eq(((const struct fanin_headers *)leaf_out)->fanin.members, 3);
+	leaf_expect_silence();
+}
+END_TEST
+
+START_TEST(nobody_joins_where_the_job_has_no_hosts)
+{
+	uint8_t frame[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	struct job_spec spec = usual_spec();
+	const struct fanin_join_body join = { .nonce = 1, .size = RANKS, .mtu = 1500 };
+	size_t len;
+
+	spec.n_members = 0;
+	ck_assert_msg(create(&spec) == 0, "%s", error);
+	for (uint16_t rank = 0; rank < RANKS; rank++)
+		ck_assert_uint_eq(job_child_of(job, rank), JOB_NO_CHILD);
+	len = host_packet(&leaf, 0, FANIN_TYPE_JOIN, job->params.id, 0, &join, sizeof(join), headers);
+	ring_switch_put(&leaf, 0, frame, len);
+	ck_assert_uint_ne(ring_switch_take(&leaf, 0, leaf_out), 0);
+	headers = (struct fanin_headers *)leaf_out;
+	ck_assert_uint_eq(headers->fanin.type, FANIN_TYPE_REFUSED);
+	ck_assert_uint_eq(headers->fanin.count, FANIN_REASON_RANK);
+	leaf_expect_silence();
+}
+END_TEST
+
 Suite *
 suite_canary_jobs(void)
 {
@@ -230,6 +288,8 @@ suite_canary_jobs(void)
 	tcase_add_test(tcase, what_such_a_job_has_to_be_like);
 	tcase_add_test(tcase, data_meets_on_its_way_and_the_result_comes_back);
 	tcase_add_test(tcase, the_timer_sends_what_there_is);
+	tcase_add_test(tcase, hosts_that_join_change_nothing_for_blocks_on_their_way);
+	tcase_add_test(tcase, nobody_joins_where_the_job_has_no_hosts);
 	tcase_add_test(tcase, hosts_of_a_library_that_cannot_lead_are_told);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -120,56 +120,14 @@ START_TEST(fragments_of_a_packet_take_the_same_way)
 }
 END_TEST
 
-START_TEST(a_dead_next_hop_gives_its_flows_to_the_others_and_gets_them_back)
-{
-	struct neighbor_table *neighbors = leaf.pipeline->neighbors;
-	uint32_t now;
-	int before[200];
-	int32_t position = neighbor_find(neighbors, neighbor_key_make(spine_ip_be(0),
-								      NEIGHBOR_ON_PORT(SPINE_PORT)));
-	int32_t other = neighbor_find(neighbors, neighbor_key_make(spine_ip_be(1),
-								   NEIGHBOR_ON_PORT(SPINE_PORT + 1)));
-	uint8_t mac[6];
-
-	leaf_hears_all();
-	now = (uint32_t)(pipeline_now_ns() / 1000000000u);
-	for (uint16_t i = 0; i < 200; i++)
-		before[i] = leaf_spine_of_flow("10.77.9.9", (uint16_t)(1000 + i));
-	/* Spine 1 is asked once a second, by unicast, and does not answer. */
-	neighbors->neighbors[other].asked_seconds = now - 1;
-	neighbor_housekeep(neighbors, now + 2);
-	ring_switch_rounds(&leaf, 2);
-	spine_mac(1, mac);
-	leaf_expect_ask(SPINE_PORT + 1, spine_ip_be(1), mac);
-	leaf_drain();
-	/* Spine 0 does. */
-	neighbor_confirm(neighbors, position, spine_ip_be(0),
-			 neighbor_mac(neighbors, position, spine_ip_be(0)), now + 5);
-	neighbor_housekeep(neighbors, now + 6);
-	for (uint16_t i = 0; i < 200; i++)
-		ck_assert_int_eq(leaf_spine_of_flow("10.77.9.9", (uint16_t)(1000 + i)), 0);
-	/* A route that has no other is lost. */
-	ck_assert_int_eq(leaf_spine_of_flow("10.77.5.1", 1), -1);
-	ck_assert_uint_ge(leaf_drops(FANIN_REASON_NEIGHBOR), 1);
-	leaf_drain();
-
-	leaf_hears_spine(1);
-	for (uint16_t i = 0; i < 200; i++)
-		ck_assert_int_eq(leaf_spine_of_flow("10.77.9.9", (uint16_t)(1000 + i)), before[i]);
-}
-END_TEST
-
 START_TEST(a_port_without_a_link_is_avoided_at_once)
 {
 	leaf_hears_all();
-	leaf.pipeline->ports[SPINE_PORT].no_link = true;
+	pipeline_port_set_link(leaf.pipeline, SPINE_PORT, false);
 	for (uint16_t i = 0; i < 50; i++)
 		ck_assert_int_eq(leaf_spine_of_flow("10.77.9.9", (uint16_t)(1000 + i)), 1);
-	/* Housekeeping asks the driver, which knows of nothing wrong. */
-	pipeline_housekeep(leaf.pipeline);
-	ck_assert(!leaf.pipeline->ports[SPINE_PORT].no_link);
-	rte_eth_dev_set_link_down(leaf.pipeline->ports[SPINE_PORT + 1].ethdev);
-	pipeline_housekeep(leaf.pipeline);
+	pipeline_port_set_link(leaf.pipeline, SPINE_PORT, true);
+	pipeline_port_set_link(leaf.pipeline, SPINE_PORT + 1, false);
 	for (uint16_t i = 0; i < 50; i++)
 		ck_assert_int_eq(leaf_spine_of_flow("10.77.9.9", (uint16_t)(1000 + i)), 0);
 }
@@ -503,7 +461,6 @@ suite_routing(void)
 	tcase_add_test(tcase, hosts_of_the_subnet_reach_each_other_through_the_gateway_too);
 	tcase_add_test(tcase, flows_are_spread_over_the_next_hops_and_stay_on_theirs);
 	tcase_add_test(tcase, fragments_of_a_packet_take_the_same_way);
-	tcase_add_test(tcase, a_dead_next_hop_gives_its_flows_to_the_others_and_gets_them_back);
 	tcase_add_test(tcase, a_port_without_a_link_is_avoided_at_once);
 	tcase_add_test(tcase, time_to_live_ends_here_and_the_sender_is_told);
 	tcase_add_test(tcase, icmp_errors_have_a_rate_and_never_answer_errors);

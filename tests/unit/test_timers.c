@@ -24,7 +24,11 @@ static struct {
 	unsigned int n;
 	unsigned int busy; /* calls that find another worker in the way */
 	bool rearms;
+	uint64_t wait_until_ns; /* 0: contributions arm timers of one timeout */
+	uint64_t at_ns[4096];
 } told;
+
+static uint64_t longest_ns;
 
 static uint64_t
 clock_read(void *user)
@@ -45,6 +49,20 @@ timing_timeout_ns(const struct fanin_job_params *job)
 	return job->parameters[0];
 }
 
+static uint64_t
+timing_longest_wait_ns(const struct fanin_job_params *job)
+{
+	(void)job;
+	return longest_ns;
+}
+
+static void
+wait_on(struct fanin_handler_ctx *ctx, uint32_t index, uint32_t block)
+{
+	if (ctx->now_ns < told.wait_until_ns)
+		ck_assert(fanin_timer_arm_within(ctx, told.wait_until_ns - ctx->now_ns, index, block));
+}
+
 /* Its parameter is how many timers each contribution arms. */
 static enum fanin_verdict
 timing_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
@@ -54,6 +72,7 @@ timing_contribution(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 	(void)reason;
 	for (uint64_t i = 0; i < ctx->job->parameters[1]; i++)
 		ck_assert(fanin_timer_arm(ctx, index, packet->headers->fanin.block));
+	wait_on(ctx, index, packet->headers->fanin.block);
 	return FANIN_VERDICT_FREE;
 }
 
@@ -68,11 +87,13 @@ timing_expired(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, uint32
 	}
 	ck_assert_uint_lt(told.n, RTE_DIM(told.blocks));
 	told.blocks[told.n] = block;
+	told.at_ns[told.n] = ctx->now_ns;
 	told.jobs[told.n] = ctx->job->id;
 	told.epochs[told.n] = ctx->epoch;
 	told.indexes[told.n++] = index;
 	if (told.rearms)
 		ck_assert(fanin_timer_arm(ctx, index, block));
+	wait_on(ctx, index, block);
 	return true;
 }
 
@@ -97,6 +118,7 @@ static struct fanin_handler timing = {
 	.slot_size = timing_slot_size,
 	.contribution = timing_contribution,
 	.timeout_ns = timing_timeout_ns,
+	.longest_wait_ns = timing_longest_wait_ns,
 	.expired = timing_expired,
 	.slot_release = timing_release,
 };
@@ -113,6 +135,7 @@ setup(void)
 	sw.pipeline->clock = clock_read;
 	sw.pipeline->clock_user = &clock_ns;
 	memset(&told, 0, sizeof(told));
+	longest_ns = 0;
 }
 
 static void
@@ -409,17 +432,71 @@ START_TEST(more_timeouts_than_there_is_room_for_are_refused)
 	int timeouts[PIPELINE_TIMEOUTS];
 
 	for (unsigned int i = 0; i < PIPELINE_TIMEOUTS; i++) {
-		timeouts[i] = timers_use(sw.pipeline, 1000 + i);
+		timeouts[i] = timers_use(sw.pipeline, 1000 + i, -1);
 		ck_assert_int_ge(timeouts[i], 0);
-		ck_assert_int_eq(timers_use(sw.pipeline, 1000 + i), timeouts[i]);
+		ck_assert_int_eq(timers_use(sw.pipeline, 1000 + i, -1), timeouts[i]);
 	}
-	ck_assert_int_eq(timers_use(sw.pipeline, 7), -ENOSPC);
+	ck_assert_int_eq(timers_use(sw.pipeline, 7, -1), -ENOSPC);
 	rte_rcu_qsbr_thread_offline(sw.pipeline->qsbr, 0);
 	timers_unuse(sw.pipeline, timeouts[3]);
-	ck_assert_int_eq(timers_use(sw.pipeline, 7), -ENOSPC);
+	ck_assert_int_eq(timers_use(sw.pipeline, 7, -1), -ENOSPC);
 	timers_unuse(sw.pipeline, timeouts[3]);
 	rte_rcu_qsbr_thread_online(sw.pipeline->qsbr, 0);
-	ck_assert_int_eq(timers_use(sw.pipeline, 7), timeouts[3]);
+	ck_assert_int_eq(timers_use(sw.pipeline, 7, -1), timeouts[3]);
+}
+END_TEST
+
+START_TEST(a_wait_is_divided_into_timers_as_long_as_they_fit)
+{
+	struct job *job, *other;
+	uint32_t epoch;
+	uint64_t start_ns;
+
+	longest_ns = 70 * TIMEOUT_NS;
+	epoch = run_job(&job, TIMEOUT_NS, 0);
+	ck_assert_uint_eq(job->n_longer, 3);
+	longest_ns = 0;
+	run_job(&other, 4 * TIMEOUT_NS, 0);
+	ck_assert_uint_eq(other->n_longer, 0);
+	ck_assert_int_eq(other->timeout, job->longer[0]);
+	start_ns = clock_ns;
+	/* 16 + 4 + 1 + 1 + 1 */
+	told.wait_until_ns = start_ns + 23 * TIMEOUT_NS;
+	host_contribute(&sw, job, 0, epoch, 1, false);
+	for (unsigned int i = 0; i <= 30; i++)
+		round_at(start_ns + i * TIMEOUT_NS);
+	ck_assert_uint_eq(told.n, 5);
+	ck_assert_uint_eq(told.at_ns[0], start_ns + 16 * TIMEOUT_NS);
+	ck_assert_uint_eq(told.at_ns[1], start_ns + 20 * TIMEOUT_NS);
+	ck_assert_uint_eq(told.at_ns[4], start_ns + 23 * TIMEOUT_NS);
+	/* Those of a job that is gone lead nowhere, and another job's stay. */
+	destroy(other);
+	leave(job, 0, epoch);
+	leave(job, 1, epoch);
+	destroy(job);
+	for (unsigned int i = 0; i < PIPELINE_TIMERS; i++)
+		ck_assert_ptr_null(sw.pipeline->workers[0]->timers[i]);
+}
+END_TEST
+
+START_TEST(longer_timers_take_no_jobs_place)
+{
+	struct job *job;
+	uint32_t epoch;
+
+	for (unsigned int i = 0; i < PIPELINE_TIMEOUTS - 1; i++)
+		ck_assert_int_ge(timers_use(sw.pipeline, 1000 + i, -1), 0);
+	for (unsigned int i = 1; i < PIPELINE_TIMEOUTS; i++)
+		ck_assert_int_ge(timers_use(sw.pipeline, 2000 + i, 0), PIPELINE_TIMEOUTS);
+	longest_ns = 70 * TIMEOUT_NS;
+	epoch = run_job(&job, TIMEOUT_NS, 0);
+	ck_assert_uint_eq(job->n_longer, 1);
+	/* There are only more. */
+	told.wait_until_ns = clock_ns + 23 * TIMEOUT_NS;
+	host_contribute(&sw, job, 0, epoch, 1, false);
+	for (unsigned int i = 0; i <= 30; i++)
+		round_at(clock_ns + TIMEOUT_NS);
+	ck_assert_uint_eq(told.n, 5 + 3);
 }
 END_TEST
 
@@ -439,6 +516,8 @@ suite_timers(void)
 	tcase_add_test(tcase, timers_of_a_run_that_is_over_expire_for_nobody);
 	tcase_add_test(tcase, jobs_of_one_timeout_share_their_timers);
 	tcase_add_loop_test(tcase, timers_of_jobs_that_take_turns_are_each_jobs_own, 0, 6);
+	tcase_add_test(tcase, a_wait_is_divided_into_timers_as_long_as_they_fit);
+	tcase_add_test(tcase, longer_timers_take_no_jobs_place);
 	tcase_add_test(tcase, more_timeouts_than_there_is_room_for_are_refused);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -7,6 +7,7 @@
 
 struct fanin_peer {
 	uint32_t ip_be;        /* of the rank's host, on the link that the job uses */
+	uint32_t second_ip_be; /* if it has a second link; 0: it has none, or it is not known */
 	uint32_t switch_ip_be; /* of the switch that the host is attached to */
 };
 

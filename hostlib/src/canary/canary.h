@@ -27,6 +27,7 @@ struct fanin_canary_stats {
 	uint64_t duplicates;
 	uint64_t invalid;
 	uint64_t queries;
+	uint64_t ways_changed; /* of the host's links, the one that packets take */
 	/* As a leader. */
 	uint64_t led;    /* blocks with a result */
 	uint64_t merged; /* packets with data that was combined */

@@ -16,36 +16,6 @@
 
 /* ------------------------------------------------------------------ packets */
 
-void
-fanin_canary_begin(const struct fanin_canary *engine, enum fanin_type type, uint32_t block,
-		   struct fanin_headers *headers)
-{
-	const struct fanin_keys *keys = &engine->config.keys;
-
-	fanin_wire_encode_header(&headers->fanin, type, engine->config.job, engine->run,
-				 fanin_type_direction(type) == FANIN_UP ? keys->up : keys->down);
-	headers->fanin.rank = engine->config.rank;
-	headers->fanin.block = block;
-	headers->fanin.progress = engine->oldest;
-}
-
-bool
-fanin_canary_transmit(struct fanin_canary *engine, struct fanin_headers *headers,
-		      uint32_t dst_ip_be, uint32_t flow, const void *payload, uint32_t payload_len)
-{
-	struct fanin_flow way = engine->config.flow;
-
-	way.dst_ip_be = dst_ip_be;
-	fanin_wire_encode_l4(headers, &way, payload_len);
-	headers->udp.src_be = fanin_wire_source_port_be(flow);
-	if (!fanin_transport_send(engine->loop.transport, headers, payload, payload_len)) {
-		engine->was_full = true;
-		return false;
-	}
-	engine->stats.frames_sent++;
-	return true;
-}
-
 const uint8_t *
 fanin_canary_data(const struct canary_lane *lane, struct fanin_hdr *hdr, uint32_t *len)
 {
@@ -68,17 +38,16 @@ fanin_canary_send_data(struct fanin_canary *engine, struct canary_lane *lane, bo
 {
 	const uint16_t leader = canary_leader_of(engine, lane->block);
 	struct fanin_headers headers;
-	const uint8_t *payload;
-	uint32_t len;
+	struct canary_packet packet = { 0 };
 
 	fanin_canary_begin(engine, FANIN_TYPE_REDUCE, lane->block, &headers);
 	headers.fanin.contributions = 1;
 	headers.fanin.members = UINT64_C(1) << engine->config.rank;
 	if (direct)
 		headers.fanin.flags = FANIN_FLAG_DIRECT | FANIN_FLAG_RETRANSMIT;
-	payload = fanin_canary_data(lane, &headers.fanin, &len);
-	if (!fanin_canary_transmit(engine, &headers, engine->peers[leader].ip_be,
-				   lane->block + lane->n_sent, payload, len))
+	packet.payload = fanin_canary_data(lane, &headers.fanin, &packet.len);
+	packet.flow = lane->block + lane->n_sent;
+	if (!fanin_canary_send_to(engine, &headers, leader, &packet))
 		return false;
 	lane->n_sent++;
 	return true;
@@ -318,7 +287,8 @@ receive_result(struct fanin_canary *engine, const struct fanin_frame *frame)
 		engine->stats.invalid++;
 		return;
 	}
-	canary_hear(engine, leader);
+	/* A RESULT is its leaf's. */
+	fanin_canary_hear_from(engine, leader, frame->data);
 	if (lane->block != hdr->block || lane->state != CANARY_LANE_SENT) {
 		engine->stats.duplicates++;
 		return;
@@ -336,8 +306,10 @@ receive_result(struct fanin_canary *engine, const struct fanin_frame *frame)
 
 /* A leader lacks this rank's data. */
 static void
-receive_ask(struct fanin_canary *engine, const struct fanin_hdr *hdr)
+receive_ask(struct fanin_canary *engine, const struct fanin_headers *asked)
 {
+	const struct canary_packet packet = { .flow = (uint32_t)engine->stats.frames_sent };
+	const struct fanin_hdr *hdr = &asked->fanin;
 	const uint16_t leader = canary_leader_of(engine, hdr->block);
 	struct canary_lane *lane = canary_lane(engine, hdr->block);
 	struct fanin_headers headers;
@@ -347,7 +319,7 @@ receive_ask(struct fanin_canary *engine, const struct fanin_hdr *hdr)
 		engine->stats.invalid++;
 		return;
 	}
-	canary_hear(engine, leader);
+	fanin_canary_hear_from(engine, leader, asked);
 	if (usual_ns < engine->rtt.smoothed_ns)
 		usual_ns = engine->rtt.smoothed_ns;
 	if (lane->block == hdr->block && lane->state == CANARY_LANE_SENT &&
@@ -360,8 +332,7 @@ receive_ask(struct fanin_canary *engine, const struct fanin_hdr *hdr)
 		return;
 	}
 	fanin_canary_begin(engine, FANIN_TYPE_HERE, hdr->block, &headers);
-	(void)fanin_canary_transmit(engine, &headers, engine->peers[leader].ip_be,
-				    hdr->block + (uint32_t)engine->stats.frames_sent, NULL, 0);
+	(void)fanin_canary_send_to(engine, &headers, leader, &packet);
 }
 
 static void
@@ -369,26 +340,13 @@ end_by_gone(struct fanin_canary *engine, uint32_t block, uint64_t gone)
 {
 	char ranks[128];
 
+	fanin_canary_note_end(engine, CANARY_END_GONE, gone);
 	engine->loop.error.missing = fanin_ranks_of_word(gone);
 	fanin_error_set(&engine->loop.error, 0, "block %u waits for %s (of %u), which %s", block,
 			fanin_format_ranks(&engine->loop.error.missing, ranks, sizeof(ranks)),
 			engine->config.size, "does not answer, as another rank says");
 	engine->loop.error.missing = fanin_ranks_of_word(gone);
 	fanin_canary_fail(engine, FANIN_ERR_TIMEOUT);
-}
-
-static void
-end_by_mismatch(struct fanin_canary *engine, uint32_t block, uint64_t whom)
-{
-	const struct fanin_ranks set = fanin_ranks_of_word(whom);
-	char ranks[128];
-
-	fanin_error_set(
-		&engine->loop.error, 0,
-		"%s posted another collective than the others for block %u: data type, operator, elements or root differ",
-		fanin_format_ranks(&set, ranks, sizeof(ranks)), block);
-	engine->loop.error.missing = set;
-	fanin_canary_fail(engine, FANIN_ERR_REFUSED);
 }
 
 static void
@@ -407,7 +365,7 @@ receive_answer(struct fanin_canary *engine, const struct fanin_frame *frame)
 		engine->stats.invalid++;
 		return;
 	}
-	canary_hear(engine, leader);
+	fanin_canary_hear_from(engine, leader, frame->data);
 	fanin_answer_decode_word(sets[0] & engine->all, sets[1] & engine->all, &missing, &ended,
 				 &silent);
 	if ((ended | silent) != 0) {
@@ -415,7 +373,8 @@ receive_answer(struct fanin_canary *engine, const struct fanin_frame *frame)
 		return;
 	}
 	if (hdr->count == FANIN_BLOCK_ABSENT) {
-		end_by_mismatch(engine, hdr->block, missing);
+		fanin_canary_note_end(engine, CANARY_END_MISMATCH, missing);
+		fanin_canary_end_mismatch(engine, hdr->block, missing);
 		return;
 	}
 	if (lane->block != hdr->block || lane->state != CANARY_LANE_SENT)
@@ -439,13 +398,15 @@ receive_answer(struct fanin_canary *engine, const struct fanin_frame *frame)
 
 /* A rank is there, but has not sent a block that this one leads. */
 static void
-receive_here(struct fanin_canary *engine, const struct fanin_hdr *hdr)
+receive_here(struct fanin_canary *engine, const struct fanin_headers *headers)
 {
+	const struct fanin_hdr *hdr = &headers->fanin;
+
 	if (hdr->rank >= engine->config.size || !canary_leads(engine, hdr->block)) {
 		engine->stats.invalid++;
 		return;
 	}
-	canary_hear(engine, hdr->rank);
+	fanin_canary_hear_from(engine, hdr->rank, headers);
 	if (canary_lane(engine, hdr->block)->block == hdr->block &&
 	    canary_lane(engine, hdr->block)->state == CANARY_LANE_SENT &&
 	    (fanin_canary_lacks(engine, hdr->block) >> hdr->rank & 1) != 0)
@@ -481,13 +442,13 @@ receive_in_run(struct fanin_canary *engine, const struct fanin_frame *frame)
 		fanin_canary_receive_data(engine, frame);
 		break;
 	case FANIN_TYPE_ASK:
-		receive_ask(engine, hdr);
+		receive_ask(engine, frame->data);
 		break;
 	case FANIN_TYPE_HERE:
-		receive_here(engine, hdr);
+		receive_here(engine, frame->data);
 		break;
 	case FANIN_TYPE_QUERY:
-		fanin_canary_receive_query(engine, hdr);
+		fanin_canary_receive_query(engine, frame->data);
 		break;
 	case FANIN_TYPE_ANSWER:
 		receive_answer(engine, frame);
@@ -515,6 +476,7 @@ engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 		engine->stats.invalid++;
 		return;
 	}
+	fanin_canary_hear_way(engine, frame->data);
 	if (hdr->type == FANIN_TYPE_CALL)
 		fanin_canary_receive_call(engine, frame);
 	else if (hdr->type == FANIN_TYPE_ROLL)
@@ -614,8 +576,13 @@ fanin_canary_create(const struct fanin_protocol_config *config, const struct fan
 	created->config = *config;
 	created->seed = *seed;
 	created->config.hosts = NULL; /* only valid in open */
-	for (unsigned int i = 0; i < config->size; i++)
-		created->peers[i].ip_be = config->hosts[i].ip_be;
+	for (unsigned int i = 0; i < config->size; i++) {
+		created->peers[i].ips_be[0] = config->hosts[i].ip_be;
+		created->peers[i].ips_be[1] = config->hosts[i].second_ip_be;
+	}
+	created->ways[0].flow = config->flow;
+	created->ways[1].flow = config->second_flow;
+	created->n_ways = config->second_flow.src_ip_be == 0 ? 1 : 2;
 	if (memory_take(created) != FANIN_OK) {
 		fanin_canary_destroy(created);
 		return fanin_error_set(error, FANIN_ERR_NO_MEMORY,

@@ -36,10 +36,11 @@ struct canary_lane {
 	uint32_t generation; /* of the congestion window when it was sent */
 	uint32_t number;     /* of its last QUERY */
 	uint32_t n_queries;
-	uint8_t state;   /* enum canary_lane_state */
-	bool asked;      /* a question about it has been sent */
-	bool resent;     /* its data was sent more than once, or its result was repeated */
-	uint32_t n_sent; /* questions and data, so that each takes another way */
+	uint8_t state;    /* enum canary_lane_state */
+	bool asked;       /* a question about it has been sent */
+	bool resent;      /* its data was sent more than once, or its result was repeated */
+	uint32_t n_sent;  /* questions and data, so that each takes another way */
+	uint32_t n_asked; /* questions */
 	uint64_t sent_ns;
 	uint64_t overtaken_ns; /* when a later block had a result first; 0: none has */
 	uint64_t query_ns;     /* of the last QUERY */
@@ -71,14 +72,30 @@ struct canary_entry {
 	uint64_t askers;   /* ranks that asked while it was open */
 	uint64_t shape;    /* as fanin_wire_shape gives it */
 	uint64_t asked_ns; /* when ranks were last asked because of a sum that was dropped */
+	uint8_t ways;      /* bitmap of those by which data came that switches have noted */
 	struct canary_restore restores[CANARY_RESTORES];
 };
 
 /* Another rank. */
 struct canary_peer {
-	uint32_t ip_be;
-	uint64_t asked_ns; /* of the first question that it has not answered; 0: there is none */
-	uint64_t nonce;    /* rank 0: of its last CALL */
+	uint32_t ips_be[2];   /* the second one 0: it has none */
+	unsigned int address; /* which of them answers came from last */
+	uint64_t asked_ns;    /* of the first question that it has not answered; 0: there is none */
+	uint64_t nonce;       /* rank 0: of its last CALL */
+};
+
+/* This host's links. */
+struct canary_way {
+	struct fanin_flow flow; /* to the first hop; dst_ip_be is each packet's */
+	uint64_t heard_ns;      /* when a packet came by it last */
+};
+
+/* What follows the headers, and how it is sent. */
+struct canary_packet {
+	const void *payload;
+	uint32_t len;
+	uint32_t flow;    /* packets of one flow take one way through the network */
+	uint32_t attempt; /* 0: by the usual link to the usual address; others in turns */
 };
 
 /* Why a run has ended for all. */
@@ -93,8 +110,11 @@ struct fanin_canary {
 	struct fanin_protocol_config config;
 	struct fanin_canary_seed seed;
 	struct canary_peer peers[CANARY_RANKS_MAX];
-	uint64_t all;    /* ranks */
-	uint64_t others; /* ranks but this one */
+	struct canary_way ways[2];
+	unsigned int n_ways;
+	unsigned int way; /* that packets take, but for repeats */
+	uint64_t all;     /* ranks */
+	uint64_t others;  /* ranks but this one */
 	enum fanin_isa isa;
 	struct fanin_canary_stats stats;
 
@@ -106,6 +126,7 @@ struct fanin_canary {
 	uint64_t called;  /* ranks that have called, as far as known */
 	uint64_t call_ns; /* when the next CALL is due */
 	uint64_t call_wait_ns;
+	uint32_t n_calls;
 	uint64_t called_ns; /* when the last CALL was sent; 0: it was answered, or there were two */
 	bool roll_heard;
 	uint32_t bye_block;
@@ -185,16 +206,26 @@ canary_note_asked(struct fanin_canary *engine, unsigned int rank)
 		engine->peers[rank].asked_ns = engine->loop.now_ns;
 }
 
-/* canary_engine.c: begins a packet of the run. */
+/* canary_ways.c: begins a packet of the run. */
 void fanin_canary_begin(const struct fanin_canary *engine, enum fanin_type type, uint32_t block,
 			struct fanin_headers *headers);
 
 /*
- * canary_engine.c: sends a packet that was begun. flow: packets of one flow take one way. Returns false if there is no room now.
+ * canary_ways.c: sends a packet that was begun, to a rank or by one of this host's links to an address. Returns false if there is no room now.
  */
-bool fanin_canary_transmit(struct fanin_canary *engine, struct fanin_headers *headers,
-			   uint32_t dst_ip_be, uint32_t flow, const void *payload,
-			   uint32_t payload_len);
+bool fanin_canary_send_to(struct fanin_canary *engine, struct fanin_headers *headers,
+			  unsigned int rank, const struct canary_packet *packet);
+bool fanin_canary_send_by(struct fanin_canary *engine, struct fanin_headers *headers,
+			  unsigned int way, uint32_t dst_ip_be, const struct canary_packet *packet);
+
+/* canary_ways.c: the link that a packet came by. */
+unsigned int fanin_canary_way_of(const struct fanin_canary *engine,
+				 const struct fanin_headers *headers);
+
+/* canary_ways.c: a packet of the job has come; one that a rank has sent and no switch has made. */
+void fanin_canary_hear_way(struct fanin_canary *engine, const struct fanin_headers *headers);
+void fanin_canary_hear_from(struct fanin_canary *engine, unsigned int rank,
+			    const struct fanin_headers *headers);
 
 /* canary_engine.c: writes the shape of a lane's block, and gives what this rank brings; NULL: nothing. */
 const uint8_t *fanin_canary_data(const struct canary_lane *lane, struct fanin_hdr *hdr,
@@ -218,16 +249,20 @@ void fanin_canary_lead(struct fanin_canary *engine, struct canary_lane *lane);
 
 /* canary_leader.c: a REDUCE or a QUERY of a block that this rank leads. */
 void fanin_canary_receive_data(struct fanin_canary *engine, const struct fanin_frame *frame);
-void fanin_canary_receive_query(struct fanin_canary *engine, const struct fanin_hdr *hdr);
+void fanin_canary_receive_query(struct fanin_canary *engine, const struct fanin_headers *headers);
 
 /* canary_leader.c: the ranks that a block which this rank leads waits for. */
 uint64_t fanin_canary_lacks(const struct fanin_canary *engine, uint32_t block);
 
-/* canary_leader.c: asks these ranks for their data of a block. */
-void fanin_canary_ask(struct fanin_canary *engine, uint32_t block, uint64_t ranks, uint32_t flow);
+/* canary_leader.c: asks these ranks for their data of a block. attempt: see struct canary_packet. */
+void fanin_canary_ask(struct fanin_canary *engine, uint32_t block, uint64_t ranks, uint32_t attempt);
 
-/* canary_leader.c: tells a rank, or all, why the run has ended. */
+/*
+ * canary_leader.c: why the run has ended: tells a rank; notes it for those who ask; fails with its text; notes it and tells all.
+ */
 void fanin_canary_tell_end(struct fanin_canary *engine, unsigned int rank);
+void fanin_canary_note_end(struct fanin_canary *engine, enum canary_end why, uint64_t whom);
+void fanin_canary_end_mismatch(struct fanin_canary *engine, uint32_t block, uint64_t whom);
 void fanin_canary_tell_all(struct fanin_canary *engine, enum canary_end why, uint64_t whom);
 
 /* canary_roll.c */

@@ -56,16 +56,17 @@ entry_open(struct canary_entry *entry, uint32_t block, uint64_t shape)
 /* ------------------------------------------------------------------ questions, and the end */
 
 void
-fanin_canary_ask(struct fanin_canary *engine, uint32_t block, uint64_t ranks, uint32_t flow)
+fanin_canary_ask(struct fanin_canary *engine, uint32_t block, uint64_t ranks, uint32_t attempt)
 {
+	const struct canary_packet packet = { .flow = block + attempt, .attempt = attempt };
+
 	for (uint64_t left = ranks; left != 0; left &= left - 1) {
 		const unsigned int rank = (unsigned int)__builtin_ctzll(left);
 		struct fanin_headers headers;
 
 		fanin_canary_begin(engine, FANIN_TYPE_ASK, block, &headers);
 		headers.fanin.members = UINT64_C(1) << rank;
-		if (!fanin_canary_transmit(engine, &headers, engine->peers[rank].ip_be,
-					   block + flow, NULL, 0))
+		if (!fanin_canary_send_to(engine, &headers, rank, &packet))
 			return;
 		canary_note_asked(engine, rank);
 		engine->stats.asks++;
@@ -85,6 +86,9 @@ static void
 answer_send(struct fanin_canary *engine, unsigned int rank, const struct answer *answer)
 {
 	uint8_t payload[sizeof(struct fanin_answer_body) + 2 * sizeof(uint64_t)] = { 0 };
+	const struct canary_packet packet = { .payload = payload,
+					      .len = sizeof(payload),
+					      .flow = (uint32_t)engine->stats.frames_sent };
 	struct fanin_headers headers;
 	uint64_t sets[2];
 
@@ -93,9 +97,7 @@ answer_send(struct fanin_canary *engine, unsigned int rank, const struct answer 
 	fanin_canary_begin(engine, FANIN_TYPE_ANSWER, answer->block, &headers);
 	headers.fanin.count = answer->state;
 	headers.fanin.number = answer->number;
-	(void)fanin_canary_transmit(engine, &headers, engine->peers[rank].ip_be,
-				    answer->block + (uint32_t)engine->stats.frames_sent, payload,
-				    sizeof(payload));
+	(void)fanin_canary_send_to(engine, &headers, rank, &packet);
 }
 
 /* Switches take an ANSWER from a block's leader only: of those that are not done, the first one that this rank leads. */
@@ -123,29 +125,44 @@ fanin_canary_tell_end(struct fanin_canary *engine, unsigned int rank)
 }
 
 void
-fanin_canary_tell_all(struct fanin_canary *engine, enum canary_end why, uint64_t whom)
+fanin_canary_note_end(struct fanin_canary *engine, enum canary_end why, uint64_t whom)
 {
 	engine->why = why;
 	engine->whom = whom;
 	engine->until_ns = engine->loop.now_ns + engine->config.timeout_ns;
+}
+
+void
+fanin_canary_tell_all(struct fanin_canary *engine, enum canary_end why, uint64_t whom)
+{
+	fanin_canary_note_end(engine, why, whom);
 	for (uint64_t left = engine->others; left != 0; left &= left - 1)
 		fanin_canary_tell_end(engine, (unsigned int)__builtin_ctzll(left));
 }
 
-/* Ranks whose data has another shape than others'. */
-static void
-end_mismatch(struct fanin_canary *engine, uint32_t block, uint64_t whom)
+void
+fanin_canary_end_mismatch(struct fanin_canary *engine, uint32_t block, uint64_t whom)
 {
 	const struct fanin_ranks set = fanin_ranks_of_word(whom);
 	char ranks[128];
 
-	fanin_canary_tell_all(engine, CANARY_END_MISMATCH, whom);
 	fanin_error_set(
 		&engine->loop.error, 0,
 		"%s posted another collective than the others for block %u: data type, operator, elements or root differ",
 		fanin_format_ranks(&set, ranks, sizeof(ranks)), block);
 	engine->loop.error.missing = set;
 	fanin_canary_fail(engine, FANIN_ERR_REFUSED);
+}
+
+/* The data of these ranks has different shapes: who is wrong are the fewer ones, or as far as anybody knows all of them. */
+static void
+mismatch(struct fanin_canary *engine, uint32_t block, uint64_t some, uint64_t others)
+{
+	const int more = __builtin_popcountll(some) - __builtin_popcountll(others);
+	const uint64_t whom = more < 0 ? some : more > 0 ? others : some | others;
+
+	fanin_canary_tell_all(engine, CANARY_END_MISMATCH, whom);
+	fanin_canary_end_mismatch(engine, block, whom);
 }
 
 /* ------------------------------------------------------------------ results */
@@ -172,33 +189,46 @@ result_len(const struct canary_entry *entry)
 	return hdr.count * fanin_dtype_size(hdr.dtype);
 }
 
+static struct canary_packet
+result_packet(const struct fanin_canary *engine, const struct canary_entry *entry)
+{
+	return (struct canary_packet){ .payload = payload_of(engine, entry),
+				       .len = result_len(entry),
+				       .flow = entry->block };
+}
+
 static void
 result_repeat(struct fanin_canary *engine, const struct canary_entry *entry, unsigned int rank)
 {
+	struct canary_packet packet = result_packet(engine, entry);
 	struct fanin_headers headers;
 
+	packet.flow = (uint32_t)engine->stats.frames_sent;
 	result_begin(engine, entry, FANIN_TYPE_REPEAT, &headers);
 	headers.fanin.rank = (uint16_t)rank;
-	if (fanin_canary_transmit(engine, &headers, engine->peers[rank].ip_be,
-				  entry->block + (uint32_t)engine->stats.frames_sent,
-				  payload_of(engine, entry), result_len(entry)))
+	if (fanin_canary_send_to(engine, &headers, rank, &packet))
 		engine->stats.repeats++;
 }
 
-/* To the ports that switches have noted, by way of this rank's leaf. */
+/* To the ports that switches have noted, by way of the leaves that data came from. */
 static void
 result_send(struct fanin_canary *engine, const struct canary_entry *entry)
 {
+	const struct canary_packet packet = result_packet(engine, entry);
+	const uint32_t group_be = htonl(FANIN_WIRE_GROUPS | engine->config.job);
+	const unsigned int ways = entry->ways != 0 ? entry->ways : 1u << engine->way;
 	struct fanin_headers headers;
 
-	result_begin(engine, entry, FANIN_TYPE_RESULT, &headers);
-	(void)fanin_canary_transmit(engine, &headers, htonl(FANIN_WIRE_GROUPS | engine->config.job),
-				    entry->block, payload_of(engine, entry), result_len(entry));
+	for (unsigned int way = 0; way < engine->n_ways; way++) {
+		result_begin(engine, entry, FANIN_TYPE_RESULT, &headers);
+		if ((ways >> way & 1) != 0)
+			(void)fanin_canary_send_by(engine, &headers, way, group_be, &packet);
+	}
 	for (unsigned int i = 0; i < entry->n_restores; i++) {
 		result_begin(engine, entry, FANIN_TYPE_RESTORE, &headers);
 		headers.fanin.members = entry->restores[i].ports;
-		if (fanin_canary_transmit(engine, &headers, entry->restores[i].ip_be, entry->block,
-					  payload_of(engine, entry), result_len(entry)))
+		if (fanin_canary_send_by(engine, &headers, engine->way, entry->restores[i].ip_be,
+					 &packet))
 			engine->stats.restores++;
 	}
 }
@@ -283,11 +313,7 @@ fanin_canary_lead(struct fanin_canary *engine, struct canary_lane *lane)
 	if (entry->phase == CANARY_ENTRY_FREE || entry->block != lane->block)
 		entry_open(entry, lane->block, shape);
 	if (entry->shape != shape) {
-		/* Of two that differ nobody knows who is wrong; of many it is the one. */
-		const uint64_t self = UINT64_C(1) << engine->config.rank;
-
-		end_mismatch(engine, lane->block,
-			     (entry->members & (entry->members - 1)) == 0 ? entry->members : self);
+		mismatch(engine, lane->block, UINT64_C(1) << engine->config.rank, entry->members);
 		return;
 	}
 	entry->own = true;
@@ -432,19 +458,23 @@ fanin_canary_receive_data(struct fanin_canary *engine, const struct fanin_frame 
 	if (place == PLACE_NEXT)
 		entry_open(entry, hdr->block, fanin_wire_shape(hdr));
 	if (entry->shape != fanin_wire_shape(hdr)) {
-		end_mismatch(engine, hdr->block, hdr->members);
+		mismatch(engine, hdr->block, hdr->members,
+			 entry->members | (entry->own ? engine->all & ~engine->others : 0));
 		return;
 	}
 	engine->stats.direct += (hdr->flags & FANIN_FLAG_DIRECT) != 0;
 	if (!data_take(engine, entry, &data))
 		return;
 	note_way(entry, hdr);
+	if ((hdr->flags & FANIN_FLAG_DIRECT) == 0)
+		entry->ways |= (uint8_t)(1u << fanin_canary_way_of(engine, frame->data));
 	entry_check(engine, entry);
 }
 
 void
-fanin_canary_receive_query(struct fanin_canary *engine, const struct fanin_hdr *hdr)
+fanin_canary_receive_query(struct fanin_canary *engine, const struct fanin_headers *headers)
 {
+	const struct fanin_hdr *hdr = &headers->fanin;
 	struct canary_entry *entry = entry_of(engine, hdr->block);
 	const uint64_t self = UINT64_C(1) << engine->config.rank;
 	struct answer answer = {
@@ -459,7 +489,7 @@ fanin_canary_receive_query(struct fanin_canary *engine, const struct fanin_hdr *
 		engine->stats.invalid++;
 		return;
 	}
-	canary_hear(engine, hdr->rank);
+	fanin_canary_hear_from(engine, hdr->rank, headers);
 	switch (place_of(engine, hdr->block)) {
 	case PLACE_STALE:
 	case PLACE_AHEAD:

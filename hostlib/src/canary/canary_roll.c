@@ -5,6 +5,9 @@
  */
 #include "canary_internal.h"
 
+/* Two for each pair of links at least. */
+#define BYES 4
+
 /* Copies a body behind the headers. Returns false if the frame is lost, or shorter. */
 static bool
 body_read(struct fanin_canary *engine, const struct fanin_frame *frame, void *body, uint32_t len)
@@ -35,13 +38,15 @@ roll_send(struct fanin_canary *engine, unsigned int rank)
 		.run = engine->run,
 		.is_begun = engine->begun,
 	};
+	const struct canary_packet packet = { .payload = &body,
+					      .len = sizeof(body),
+					      .flow = (uint32_t)engine->stats.frames_sent };
 	struct fanin_headers headers;
 
 	fanin_canary_begin(engine, FANIN_TYPE_ROLL, 0, &headers);
 	headers.fanin.epoch = 0;
 	headers.fanin.progress = 0;
-	(void)fanin_canary_transmit(engine, &headers, engine->peers[rank].ip_be,
-				    (uint32_t)engine->stats.frames_sent, &body, sizeof(body));
+	(void)fanin_canary_send_to(engine, &headers, rank, &packet);
 }
 
 static void
@@ -66,6 +71,7 @@ fanin_canary_receive_call(struct fanin_canary *engine, const struct fanin_frame 
 		engine->stats.invalid++;
 		return;
 	}
+	fanin_canary_hear_from(engine, rank, frame->data);
 	if (engine->begun) {
 		/* Another start of the rank's process is not in the run, and silent in it. */
 		if (engine->peers[rank].nonce == body.nonce)
@@ -93,13 +99,16 @@ void
 fanin_canary_call(struct fanin_canary *engine)
 {
 	const struct fanin_call_body body = { .nonce = engine->seed.nonce, .roll = engine->roll };
+	const struct canary_packet packet = { .payload = &body,
+					      .len = sizeof(body),
+					      .flow = (uint32_t)engine->stats.frames_sent,
+					      .attempt = engine->n_calls++ };
 	struct fanin_headers headers;
 
 	fanin_canary_begin(engine, FANIN_TYPE_CALL, 0, &headers);
 	headers.fanin.epoch = 0;
 	headers.fanin.progress = 0;
-	if (!fanin_canary_transmit(engine, &headers, engine->peers[0].ip_be,
-				   (uint32_t)engine->stats.frames_sent, &body, sizeof(body))) {
+	if (!fanin_canary_send_to(engine, &headers, 0, &packet)) {
 		engine->call_ns = engine->loop.now_ns + CANARY_CALL_LEAST_NS;
 		return;
 	}
@@ -123,6 +132,8 @@ fanin_canary_receive_roll(struct fanin_canary *engine, const struct fanin_frame 
 	}
 	if (engine->begun || body.nonce != engine->seed.nonce)
 		return;
+	engine->n_calls = 0;
+	fanin_canary_hear_from(engine, 0, frame->data);
 	if (engine->called_ns != 0 && engine->called_ns != UINT64_MAX &&
 	    engine->called_ns >= engine->loop.resumed_ns)
 		fanin_rtt_sample(&engine->rtt, engine->loop.now_ns - engine->called_ns);
@@ -197,11 +208,11 @@ fanin_canary_say_bye(struct fanin_canary *engine)
 		return true;
 	if (canary_leads(engine, last))
 		return engine->bye_block == last && engine->byes == engine->others;
-	for (unsigned int i = 0; i < 3; i++) {
+	for (unsigned int i = 0; i < BYES; i++) {
+		const struct canary_packet packet = { .flow = last + i, .attempt = i };
+
 		fanin_canary_begin(engine, FANIN_TYPE_BYE, last, &headers);
-		(void)fanin_canary_transmit(engine, &headers,
-					    engine->peers[canary_leader_of(engine, last)].ip_be,
-					    last + i, NULL, 0);
+		(void)fanin_canary_send_to(engine, &headers, canary_leader_of(engine, last), &packet);
 	}
 	(void)engine->loop.transport->ops->tx_flush(engine->loop.transport);
 	return true;

@@ -39,6 +39,8 @@ static bool
 query_send(struct fanin_canary *engine, struct canary_lane *lane)
 {
 	const uint16_t leader = canary_leader_of(engine, lane->block);
+	const struct canary_packet packet = { .flow = lane->block + lane->n_sent,
+					      .attempt = lane->n_asked };
 	struct fanin_headers headers;
 
 	fanin_canary_begin(engine, FANIN_TYPE_QUERY, lane->block, &headers);
@@ -47,8 +49,7 @@ query_send(struct fanin_canary *engine, struct canary_lane *lane)
 	headers.fanin.number = engine->n_queries;
 	headers.fanin.count = 1;
 	headers.fanin.flags = FANIN_FLAG_RETRANSMIT;
-	if (!fanin_canary_transmit(engine, &headers, engine->peers[leader].ip_be,
-				   lane->block + lane->n_sent, NULL, 0))
+	if (!fanin_canary_send_to(engine, &headers, leader, &packet))
 		return false;
 	lane->number = engine->n_queries;
 	lane->n_queries++;
@@ -98,6 +99,7 @@ fanin_canary_lane_ask(struct fanin_canary *engine, struct canary_lane *lane)
 		return;
 	}
 	lane->n_sent++;
+	lane->n_asked++;
 	lane->asked = true;
 	lane->ask_ns = engine->loop.now_ns + lane->ask_wait_ns;
 }

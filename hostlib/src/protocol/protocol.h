@@ -47,6 +47,8 @@ struct fanin_protocol_config {
 	/* On a switch. */
 	struct fanin_transport *transport; /* the owner's */
 	struct fanin_flow flow;            /* to the switch; src_port is overwritten */
+	/* Of a job with leaders, if the host has a second link: the way by it, over the same transport. src_ip_be 0: it has none. */
+	struct fanin_flow second_flow;
 	struct fanin_tagger *tagger; /* makes and checks tags, the owner's; NULL: packets have none */
 	uint64_t instance;           /* of the switch; tags are bound to it */
 	uint32_t job;

@@ -147,6 +147,15 @@ struct fanin_transport_config {
 int fanin_transport_open(const struct fanin_transport_config *config, const char *name,
 			 struct fanin_transport **transport, struct fanin_error *error);
 
+/*
+ * Two transports of different interfaces as one: frames leave by the interface whose MAC address they have as source, and come in by both. What one link refuses is
+ * lost as on any link; a flush fails if both do.
+ *
+ * parts: are the bundle's from now on, also on failure. second_mac: of the second one's interface. bundle: set on success only. Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
+ */
+int fanin_bundle_open(struct fanin_transport *const parts[2], const uint8_t second_mac[6],
+		      struct fanin_transport **bundle, struct fanin_error *error);
+
 /* True for "auto" and the transports' names. */
 bool fanin_transport_known(const char *name);
 
