@@ -10,6 +10,7 @@ import re
 import signal
 import time
 
+import leaders
 import serving
 from fabric import Fabric, leaf_spine, single, tree3
 from lab import LabError
@@ -53,6 +54,7 @@ def host_of(target):
 
 def check_arguments(parser, options):
     serving.check_arguments(parser, options)
+    leaders.check_arguments(parser, options)
     options.kill = getattr(options, "kill", None)
     options.freeze = getattr(options, "freeze", None)
     options.trees = getattr(options, "trees", max(1, options.servers))
@@ -61,7 +63,7 @@ def check_arguments(parser, options):
     struck = options.kill or options.freeze or ""
     if "dual_homed" in options and options.topology != "leaf-spine":
         parser.error(f"argument --dual-homed: found the topology {options.topology}, expected leaf-spine")
-    options.dual_homed = getattr(options, "dual_homed", options.topology == "leaf-spine" and struck.startswith("leaf"))
+    options.dual_homed = getattr(options, "dual_homed", options.topology == "leaf-spine" and struck.startswith("leaf") and not options.leaders)
     for name, given in (("--kill and --freeze", struck), ("--trees", options.trees > 1), ("--ring", options.ring),
                         ("--jobs", options.jobs > 1)):
         if given and options.topology == "single" and not options.serving:
@@ -217,8 +219,8 @@ def follow(fabric, options, ranks, watch, before, screen):
             struck = strike(fabric, options, ranks)
             screen.say(struck)
         elif struck and after is None and watch.outage is not None:
-            trees = Trees(fabric)
-            if len(trees.trees) == len(before.trees) and trees.trees != before.trees:
+            trees = trees_of(fabric, options)
+            if not options.leaders and len(trees.trees) == len(before.trees) and trees.trees != before.trees:
                 after = trees.trees
                 screen.say(trees.draw())
         time.sleep(POLL_SECONDS)
@@ -236,12 +238,16 @@ def start_ranks(fabric, options, transport, warmup, more, job):
             for host in range(options.hosts)]
 
 
-def first_trees(fabric, ranks, jobs):
-    """The trees of so many jobs as soon as all of them are installed."""
+def trees_of(fabric, options):
+    return leaders.Places(fabric) if options.leaders else Trees(fabric)
+
+
+def first_trees(fabric, options, ranks):
+    """The trees of all jobs as soon as these are installed; without trees their switches."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        trees = Trees(fabric)
-        if len(set(trees.names)) == jobs:
+        trees = trees_of(fabric, options)
+        if len(set(trees.names)) == options.jobs:
             return trees
         if not any(rank.running() for rank in ranks):
             break
@@ -274,17 +280,24 @@ def drops_of(fabric, but):
 def run_tree(fabric, options, ranks, warmup, screen):
     """Follows the job in its trees, and strikes what is to be struck. Returns what there is to say of it."""
     target = options.kill or options.freeze
-    trees = first_trees(fabric, ranks, options.jobs)
+    trees = first_trees(fabric, options, ranks)
     screen.say(trees.draw())
-    job = fabric.ask(trees.trees[0]["root"], "jobs.list")["jobs"][0]
+    job = fabric.ask(trees.trees[0]["switches"][0] if options.leaders else trees.trees[0]["root"], "jobs.list")["jobs"][0]
     parts = options.hosts if options.collective == "allgather" else 1
     blocks = max(1, parts * -(-options.block_bytes // parts // job["payload_bytes"])) * (options.iters + warmup) * options.jobs
-    watch = serving.Watch(fabric, blocks, options.freeze) if options.serving else Watch(fabric, blocks, target)
+    if options.leaders:
+        watch = leaders.Watch(fabric, blocks, target, options.freeze)
+    else:
+        watch = serving.Watch(fabric, blocks, options.freeze) if options.serving else Watch(fabric, blocks, target)
     struck, after = follow(fabric, options, ranks, watch, trees, screen)
     if target and struck is None:
         raise LabError(f"the job was over before {target} could be struck: give it more --bytes or --iters")
     told = {"trees": trees.trees, "trees_after": after, "struck": struck,
             "outage_seconds": None if watch.outage is None else round(watch.outage, 3)}
+    if options.leaders:
+        told.update({"trees": [], "job_switches": sorted({switch for job in trees.trees for switch in job["switches"]}),
+                     "aggregation": watch.of(fabric.topology.switches, leaders.COUNTERS), "aggregators": options.aggregators,
+                     "window": job["window"]})
     if options.serving:
         counts = watch.of(fabric.topology.servers, serving.SERVER_COUNTERS)
         told.update({"servers": {name: {"at": switch, "counters": counts[name]} for name, switch in fabric.topology.servers.items()},
@@ -321,7 +334,7 @@ def demonstrate(options, screen, config, warmup, summarise, more):
         check_target(topology, options.hosts, target)
     if options.sparse is not None:
         config = {**config, "limits": SPARSE_LIMITS}
-    if options.serving:
+    if options.serving or options.leaders:
         config = serving.switch_config(options, config)
     with Fabric(topology, transport, options.mtu, config, options.keep_logs) as fabric:
         if options.keep_logs:
@@ -364,6 +377,8 @@ def demonstrate(options, screen, config, warmup, summarise, more):
             result["congestion"] = serving.told_to_hosts([report for job in [reports, *others] for report in job])
         if target and host_of(target) is not None:
             verdict_on_loss(result, reports, host_of(target))
+        elif options.leaders and not leaders.can_go_on(topology, target):
+            leaders.verdict_on_end(result, reports, topology, target)
         elif options.serving and target not in (None, "manager") and not serving.can_go_on(topology, target):
             serving.verdict_on_end(result, reports, target, result["seconds_after"])
         result["mtu"] = fabric.mtu
@@ -375,7 +390,9 @@ def print_network(result):
     roots = ", ".join(tree["root"] for tree in result["trees"])
     count = len(result["trees"])
     switches = "one switch" if len(result["switches"]) == 1 else f"{len(result['switches'])} switches"
-    print(f"  {switches}, " + (f"{count} tree{'s' if count != 1 else ''}, root {roots}" if count else "no tree"))
+    trees = f"{count} tree{'s' if count != 1 else ''}, root {roots}" if count else "no tree"
+    print(f"  {switches}, " + (f"{trees}: a leader for each block, the job on {len(result['job_switches'])} of them"
+                               if "job_switches" in result else trees))
     if result["traffic"] and not result["struck"]:
         print(f"  links carried at most {most(result['traffic']['hosts']):.3f} of the vector to or from a host, "
               f"{most(result['traffic']['switches']):.3f} between switches")
@@ -384,6 +401,8 @@ def print_network(result):
         print(f"  job {number + 2} at the same time: {'exact' if job['ok'] else job['error']}, {rates} Gbit/s, {job['retransmits']} retransmits")
     if "servers" in result:
         serving.print_serving(result)
+    elif "job_switches" in result:
+        leaders.print_leaders(result)
     if result["trees"] and count < result["trees_asked"]:
         print(f"  {result['trees_asked']} trees were asked for: {result['trees_reason']}")
     if result["struck"]:

@@ -4,6 +4,7 @@
 import argparse
 import time
 
+import leaders
 from lab import LabError
 
 HANDLERS = ("pa-atp",)
@@ -20,15 +21,15 @@ def add_arguments(parser, whole_number):
     parser.add_argument("--servers", type=whole_number(1, 8), default=argparse.SUPPRESS, metavar="N",
                         help=f"parameter servers, with the handler pa-atp: the job has a tree for each (default: {DEFAULT_SERVERS})")
     parser.add_argument("--aggregators", type=whole_number(2, 1 << 20), default=argparse.SUPPRESS, metavar="N",
-                        help="slots that all jobs of a switch share, with pa-atp; a power of two")
+                        help="slots that all jobs of a switch share, with pa-atp or canary; a power of two")
 
 
 def check_arguments(parser, options):
     """Is done first: options.serving says whether there are servers at all."""
     options.serving = getattr(options, "handler", None) in HANDLERS
-    for name in ("servers", "aggregators"):
-        if name in options and not options.serving:
-            parser.error(f"argument --{name}: found it without --handler {HANDLERS[0]}, expected both or none")
+    for name, of in (("servers", HANDLERS), ("aggregators", (*HANDLERS, *leaders.HANDLERS))):
+        if name in options and getattr(options, "handler", None) not in of:
+            parser.error(f"argument --{name}: found it without --handler {' or '.join(of)}, expected both or none")
     options.servers = getattr(options, "servers", DEFAULT_SERVERS if options.serving else 0)
     options.aggregators = getattr(options, "aggregators", None)
     if options.aggregators is not None and options.aggregators & (options.aggregators - 1):

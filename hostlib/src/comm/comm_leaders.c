@@ -100,15 +100,9 @@ path_open(struct fanin_comm *comm, const struct fanin_join_opts *options, struct
 	return status != FANIN_OK ? status : link_open(&comm->member.channel, options, route, error);
 }
 
-/* A link of this host: its channel, and the route over it. */
-struct link {
-	const struct fanin_channel *channel;
-	const struct fanin_route *route;
-};
-
 /* Has the kernel resolve the first hop's MAC address: nothing has been exchanged with it yet. */
 static int
-first_hop_resolve(struct fanin_comm *comm, const struct link *link, uint8_t mac[6],
+first_hop_resolve(struct fanin_comm *comm, const struct fanin_route *route, uint8_t mac[6],
 		  uint64_t deadline_ns, struct fanin_error *error)
 {
 	const struct fanin_ctx *ctx = comm->ctx;
@@ -116,12 +110,12 @@ first_hop_resolve(struct fanin_comm *comm, const struct link *link, uint8_t mac[
 
 	for (;;) {
 		const uint64_t now_ns = fanin_now_ns(NULL);
-		int status = fanin_route_resolve(link->route, mac, error);
+		int status = fanin_route_resolve(route, mac, error);
 
 		if (status != FANIN_ERR_NO_ROUTE || now_ns >= deadline_ns)
 			return status;
 		if (now_ns >= next_ns) {
-			fanin_channel_udp_nudge(link->channel, link->route);
+			fanin_route_ping(route);
 			next_ns = now_ns + RESOLVE_REPEAT_NS;
 		}
 		if (ctx->interrupt != NULL && ctx->interrupt(ctx->interrupt_arg))
@@ -138,7 +132,6 @@ second_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	    const struct fanin_peer *self, uint8_t mac[6], struct fanin_error *error)
 {
 	struct fanin_leaders_link *second = &comm->second;
-	const struct link link = { &second->channel, &second->route };
 	struct fanin_transport *parts[2] = { comm->transport, NULL };
 	uint32_t ip_be = self->second_ip_be;
 	char interface[IF_NAMESIZE];
@@ -150,8 +143,8 @@ second_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	if (status == FANIN_OK)
 		status = link_open(&second->channel, options, &second->route, error);
 	if (status == FANIN_OK)
-		status = first_hop_resolve(comm, &link, mac, fanin_now_ns(NULL) + SECOND_WAIT_NS,
-					   error);
+		status = first_hop_resolve(comm, &second->route, mac,
+					   fanin_now_ns(NULL) + SECOND_WAIT_NS, error);
 	if (status == FANIN_OK)
 		status = fanin_comm_transport(comm, &second->route, options->udp_port, &parts[1],
 					      error);
@@ -238,9 +231,7 @@ fanin_comm_leaders(struct fanin_comm *comm, const struct fanin_join_opts *option
 	if (status == FANIN_OK)
 		status = path_open(comm, options, error);
 	if (status == FANIN_OK)
-		status = first_hop_resolve(comm,
-					   &(const struct link){ &comm->member.channel, &comm->route },
-					   comm->switch_mac, deadline_ns, error);
+		status = first_hop_resolve(comm, &comm->route, comm->switch_mac, deadline_ns, error);
 	if (status == FANIN_OK)
 		status = fanin_comm_transport(comm, &comm->route, options->udp_port,
 					      &comm->transport, error);

@@ -81,9 +81,6 @@ int fanin_channel_udp_group(struct fanin_channel *channel, uint32_t group_be,
 int fanin_channel_udp_port(struct fanin_channel *channel, const struct fanin_route *route,
 			   uint16_t udp_port, struct fanin_error *error);
 
-/* Sends nothing but an empty datagram to a port that discards, so that the kernel asks for the next hop's MAC address. */
-void fanin_channel_udp_nudge(const struct fanin_channel *channel, const struct fanin_route *route);
-
 /*
  * Opens a channel whose control packets are frames. flow: to the switch. The transport must stay
  * open.

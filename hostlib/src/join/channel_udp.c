@@ -10,8 +10,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define DISCARD_PORT 9 /* RFC 863 */
-
 static int
 udp_send(struct fanin_channel *channel, struct fanin_control *control, size_t body_len)
 {
@@ -163,17 +161,4 @@ fanin_channel_udp_port(struct fanin_channel *channel, const struct fanin_route *
 	close(fd);
 	return fanin_error_set(error, fanin_status_from_errno(errnum, FANIN_ERR_SYSTEM),
 			       "cannot take UDP port %u: %s", udp_port, strerror(errnum));
-}
-
-void
-fanin_channel_udp_nudge(const struct fanin_channel *channel, const struct fanin_route *route)
-{
-	const struct sockaddr_in address = {
-		.sin_family = AF_INET,
-		.sin_port = htons(DISCARD_PORT),
-		.sin_addr = { .s_addr = route->switch_ip_be },
-	};
-
-	(void)sendto(channel->fd, "", 0, MSG_NOSIGNAL, (const struct sockaddr *)&address,
-		     sizeof(address));
 }

@@ -233,3 +233,21 @@ fanin_route_resolve(const struct fanin_route *route, uint8_t *mac, struct fanin_
 	memcpy(mac, query.arp_ha.sa_data, 6);
 	return FANIN_OK;
 }
+
+void
+fanin_route_ping(const struct fanin_route *route)
+{
+	/* An echo request without identifier, number and data, whose checksum is therefore constant. */
+	static const uint8_t echo[8] = { 8, 0, 0xf7, 0xff };
+	const struct sockaddr_in address = { .sin_family = AF_INET,
+					     .sin_addr = { .s_addr = route->switch_ip_be } };
+	int fd = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_ICMP);
+
+	if (fd < 0)
+		return;
+	if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, route->interface,
+		       (socklen_t)strlen(route->interface)) == 0)
+		(void)sendto(fd, echo, sizeof(echo), MSG_NOSIGNAL,
+			     (const struct sockaddr *)&address, sizeof(address));
+	close(fd);
+}
