@@ -166,23 +166,23 @@ note_overtaken(struct fanin_canary *engine, uint32_t block)
 	engine->newest = block;
 }
 
-/* The results of later blocks of the same leader are there: this one's may be lost. */
+/* Counts the later results of the same leader for blocks that lack theirs: after some of them one is lost rather than late. */
 static void
-check_gap(struct fanin_canary *engine, uint32_t block)
+check_gaps(struct fanin_canary *engine, uint32_t block)
 {
 	const uint32_t n = engine->config.size;
-	const uint32_t before = block - CANARY_GAP * n;
-	struct canary_lane *lane = canary_lane(engine, before);
 
-	if (CANARY_GAP * n >= engine->config.window || fanin_block_before(before, engine->oldest) ||
-	    lane->block != before || lane->state != CANARY_LANE_SENT || lane->asked)
+	/* None if it was the oldest one itself. */
+	if (fanin_block_before(block, engine->oldest))
 		return;
-	for (uint32_t i = 1; i < CANARY_GAP; i++) {
-		if (canary_lane(engine, before + i * n)->state != CANARY_LANE_DONE)
-			return;
+	for (uint32_t k = 1; k <= (block - engine->oldest) / n; k++) {
+		const uint32_t before = block - k * n;
+		struct canary_lane *lane = canary_lane(engine, before);
+
+		if (lane->state == CANARY_LANE_SENT && ++lane->n_later >= CANARY_GAP && !lane->asked &&
+		    engine->loop.now_ns - lane->sent_ns >= engine->block_time.smoothed_ns)
+			fanin_canary_lane_ask(engine, lane);
 	}
-	if (engine->loop.now_ns - lane->sent_ns >= engine->block_time.smoothed_ns)
-		fanin_canary_lane_ask(engine, lane);
 }
 
 /*
@@ -268,7 +268,7 @@ fanin_canary_take_result(struct fanin_canary *engine, struct canary_lane *lane,
 	note_time(engine, lane);
 	note_overtaken(engine, block);
 	advance(engine);
-	check_gap(engine, block);
+	check_gaps(engine, block);
 	if (!engine->started && block == 0)
 		engine->started = true;
 	request->done_bytes += extent.len;

@@ -41,6 +41,7 @@ struct canary_lane {
 	bool resent;      /* its data was sent more than once, or its result was repeated */
 	uint32_t n_sent;  /* questions and data, so that each takes another way */
 	uint32_t n_asked; /* questions */
+	uint32_t n_later; /* results of later blocks of the same leader */
 	uint64_t sent_ns;
 	uint64_t overtaken_ns; /* when a later block had a result first; 0: none has */
 	uint64_t query_ns;     /* of the last QUERY */

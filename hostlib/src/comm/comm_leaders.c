@@ -164,7 +164,7 @@ second_take(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	char ip[INET_ADDRSTRLEN];
 	struct fanin_error error;
 
-	if (self->second_ip_be == 0 || options->interface != NULL)
+	if (self->second_ip_be == 0)
 		return;
 	if (second_open(comm, options, self, flow->dst_mac, &error) != FANIN_OK) {
 		fanin_log_line(&comm->ctx->log, FANIN_LOG_WARNING,
