@@ -6,6 +6,7 @@ the manager when a switch is killed.
 from support import KIB, MIB, case, expect, expect_equal, wait_until
 from manager_lab import Refused
 from case_multicast import hosts_of
+from case_network import demo
 from case_trees import finish, jobs_left, managed_fabric, start
 from fabric import Fabric, leaf_spine
 
@@ -108,3 +109,44 @@ def what_jobs_with_leaders_do_not_have_is_refused_by_name():
         ranks = start(fabric, "refused", 2, handler=HANDLER)
         for report in finish(fabric, ranks):
             expect("whose hosts lead blocks: found several trees" in (report.get("error") or {}).get("message", ""), f"{report}")
+
+
+def leading(*arguments, **expected):
+    """Runs the demo with leaders. Returns what it printed, which is exact unless something else is expected."""
+    result = demo("--handler", HANDLER, *arguments)
+    expected = {"ok": True, "mismatches": 0, "in_network": True, "handler": HANDLER, "error": None, "trees": [], **expected}
+    for key, value in expected.items():
+        expect_equal(result[key], value, f"{key} of the demo with {arguments}")
+    return result
+
+
+def counts_of(result, counter):
+    return sum(counts[counter] for counts in result["aggregation"].values())
+
+
+@case(200)
+def the_demos_with_leaders_are_exact_under_loss():
+    for topology, hosts, size, switches in (("leaf-spine", 8, MIB, 4), ("tree3", 16, 300 * KIB, 7)):
+        result = leading("--topology", topology, "--bytes", size, "--loss", "0.02", hosts=hosts)
+        expect_equal(len(result["job_switches"]), switches, f"switches that have the job on {topology}")
+        expect(result["drops"].get("fault_drop", 0) > 0, f"{topology}: no packet was dropped: {result['drops']}")
+        expect(counts_of(result, "merged") > 0, f"{topology}: nothing was merged: {result['aggregation']}")
+
+
+@case(200)
+def jobs_with_leaders_share_few_slots_and_are_exact():
+    result = leading("--topology", "leaf-spine", "--bytes", MIB, "--aggregators", 16, "--loss", "0.01")
+    expect(counts_of(result, "collisions") > 0 and counts_of(result, "restored") > 0, f"no collisions: {result['aggregation']}")
+    result = leading("--topology", "leaf-spine", "--bytes", MIB, "--jobs", 4)
+    expect_equal([(job["ok"], job["mismatches"]) for job in result["further_jobs"]], [(True, 0)] * 3, "the further jobs")
+
+
+@case(200)
+def jobs_with_leaders_go_on_around_a_spine_or_end_by_name():
+    for strike, target in (("--kill", "spine0"), ("--freeze", "spine1")):
+        result = leading("--topology", "leaf-spine", strike, target)
+        expect_equal((result["struck"].split()[0], result["rebuilt"]), (target, 0), "what was struck, and runs that were begun anew")
+    ended = {"in_network": False, "handler": ""}
+    for target in ("leaf1", "host3"):
+        result = leading("--topology", "leaf-spine", "--kill", target, **ended)
+        expect("ended" in result, f"the hosts did not end: {result}")
