@@ -19,7 +19,7 @@ def check_arguments(parser, options):
     for name, given in (("--transport memif", options.transport == "memif"), ("--reproducible", options.reproducible),
                         ("--accumulate f32", options.accumulate != "native"), ("--sparse", options.sparse is not None),
                         ("--ring", options.ring), ("--trees", getattr(options, "trees", 1) > 1),
-                        ("--dual-homed, as hosts keep the leaf that the others know", getattr(options, "dual_homed", False)), ("--topology single", options.topology == "single")):
+                        ("--topology single", options.topology == "single")):
         if given:
             parser.error(f"argument --handler: found {options.handler} with {name}, expected one of them")
 
@@ -107,9 +107,9 @@ def lost_to(topology, host, target):
     return {other for other, at in enumerate(topology.switch_of) if other != host and at not in switches}
 
 
-def can_go_on(topology, target):
+def can_go_on(topology, target, dual_homed):
     """Have all hosts a path to all others without a switch, or is it none?"""
-    return target not in topology.switches or not any(lost_to(topology, host, target) for host in range(len(topology.switch_of)))
+    return dual_homed or target not in topology.switches or not any(lost_to(topology, host, target) for host in range(len(topology.switch_of)))
 
 
 def verdict_on_end(result, reports, topology, target):

@@ -63,7 +63,7 @@ def check_arguments(parser, options):
     struck = options.kill or options.freeze or ""
     if "dual_homed" in options and options.topology != "leaf-spine":
         parser.error(f"argument --dual-homed: found the topology {options.topology}, expected leaf-spine")
-    options.dual_homed = getattr(options, "dual_homed", options.topology == "leaf-spine" and struck.startswith("leaf") and not options.leaders)
+    options.dual_homed = getattr(options, "dual_homed", options.topology == "leaf-spine" and struck.startswith("leaf"))
     for name, given in (("--kill and --freeze", struck), ("--trees", options.trees > 1), ("--ring", options.ring),
                         ("--jobs", options.jobs > 1)):
         if given and options.topology == "single" and not options.serving:
@@ -377,7 +377,7 @@ def demonstrate(options, screen, config, warmup, summarise, more):
             result["congestion"] = serving.told_to_hosts([report for job in [reports, *others] for report in job])
         if target and host_of(target) is not None:
             verdict_on_loss(result, reports, host_of(target))
-        elif options.leaders and not leaders.can_go_on(topology, target):
+        elif options.leaders and not leaders.can_go_on(topology, target, options.dual_homed):
             leaders.verdict_on_end(result, reports, topology, target)
         elif options.serving and target not in (None, "manager") and not serving.can_go_on(topology, target):
             serving.verdict_on_end(result, reports, target, result["seconds_after"])

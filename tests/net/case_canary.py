@@ -147,6 +147,13 @@ def jobs_with_leaders_go_on_around_a_spine_or_end_by_name():
         result = leading("--topology", "leaf-spine", strike, target)
         expect_equal((result["struck"].split()[0], result["rebuilt"]), (target, 0), "what was struck, and runs that were begun anew")
     ended = {"in_network": False, "handler": ""}
-    for target in ("leaf1", "host3"):
-        result = leading("--topology", "leaf-spine", "--kill", target, **ended)
+    for strike in (("leaf1", "--no-dual-homed"), ("host3",)):
+        result = leading("--topology", "leaf-spine", "--kill", *strike, **ended)
         expect("ended" in result, f"the hosts did not end: {result}")
+
+
+@case(200)
+def hosts_with_two_links_lead_on_without_a_leaf():
+    result = leading("--topology", "leaf-spine", "--kill", "leaf1")
+    expect(result["dual_homed"], f"the hosts have one link each: {result}")
+    expect_equal((result["struck"].split()[0], result["mismatches"]), ("leaf1", 0), "what was struck, and wrong elements")
