@@ -364,6 +364,15 @@ receive_ask(struct fanin_canary *engine, const struct fanin_hdr *hdr)
 				    hdr->block + (uint32_t)engine->stats.frames_sent, NULL, 0);
 }
 
+/* Others tell why the run has ended. What they said may be lost for some: who asks this rank learns it, too. */
+static void
+remember_end(struct fanin_canary *engine, enum canary_end why, uint64_t whom)
+{
+	engine->why = why;
+	engine->whom = whom;
+	engine->until_ns = engine->loop.now_ns + engine->config.timeout_ns;
+}
+
 static void
 end_by_gone(struct fanin_canary *engine, uint32_t block, uint64_t gone)
 {
@@ -374,6 +383,7 @@ end_by_gone(struct fanin_canary *engine, uint32_t block, uint64_t gone)
 			fanin_format_ranks(&engine->loop.error.missing, ranks, sizeof(ranks)),
 			engine->config.size, "does not answer, as another rank says");
 	engine->loop.error.missing = fanin_ranks_of_word(gone);
+	remember_end(engine, CANARY_END_GONE, gone);
 	fanin_canary_fail(engine, FANIN_ERR_TIMEOUT);
 }
 
@@ -388,6 +398,7 @@ end_by_mismatch(struct fanin_canary *engine, uint32_t block, uint64_t whom)
 		"%s posted another collective than the others for block %u: data type, operator, elements or root differ",
 		fanin_format_ranks(&set, ranks, sizeof(ranks)), block);
 	engine->loop.error.missing = set;
+	remember_end(engine, CANARY_END_MISMATCH, whom);
 	fanin_canary_fail(engine, FANIN_ERR_REFUSED);
 }
 
@@ -705,7 +716,8 @@ linger(struct fanin_canary *engine)
 	for (unsigned int i = 0; i < n; i++) {
 		const struct fanin_hdr *hdr = &((const struct fanin_headers *)frames[i].data)->fanin;
 
-		if (admits(engine, &frames[i]) && hdr->type == FANIN_TYPE_QUERY &&
+		if (admits(engine, &frames[i]) &&
+		    (hdr->type == FANIN_TYPE_QUERY || hdr->type == FANIN_TYPE_ASK) &&
 		    hdr->epoch == engine->run && hdr->rank < engine->config.size)
 			fanin_canary_tell_end(engine, hdr->rank);
 	}

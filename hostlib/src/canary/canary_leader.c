@@ -130,6 +130,8 @@ fanin_canary_tell_all(struct fanin_canary *engine, enum canary_end why, uint64_t
 	engine->until_ns = engine->loop.now_ns + engine->config.timeout_ns;
 	for (uint64_t left = engine->others; left != 0; left &= left - 1)
 		fanin_canary_tell_end(engine, (unsigned int)__builtin_ctzll(left));
+	/* The poll that fails does not come to it, and there may be no other. */
+	(void)engine->loop.transport->ops->tx_flush(engine->loop.transport);
 }
 
 /* Ranks whose data has another shape than others'. */
