@@ -784,6 +784,27 @@ START_TEST(ranks_leave_when_all_have_all_results)
 }
 END_TEST
 
+/* Descriptors wait for long, as their operator wants it: ranks know that, and don't ask before. */
+START_TEST(long_timeouts_make_nobody_ask)
+{
+	const struct perf_collective sum = sum_of(100000);
+	struct trial trial = usual;
+	struct fanin_canary_stats found;
+
+	trial.timeout_us = _i == 0 ? 2000 : 5000;
+	open_world(&trial);
+	for (uint32_t r = 0; r < 2; r++) {
+		post_all(r, &sum);
+		run_all();
+	}
+	found = totals();
+	ck_assert_msg(found.queries == 0 && found.asks == 0, "%lu queries, %lu asks, %lu retransmits",
+		      (unsigned long)found.queries, (unsigned long)found.asks,
+		      (unsigned long)found.retransmits);
+	close_world();
+}
+END_TEST
+
 static bool
 the_first_word_of_rank_3_to_rank_2(uint16_t rank, const struct fanin_headers *headers)
 {
@@ -840,6 +861,7 @@ suite_canary_hosts(void)
 	tcase_add_test(tcase, a_run_begins_when_all_have_called_and_with_those_that_are_there);
 	tcase_add_test(tcase, without_rank_0_it_is_named);
 	tcase_add_test(tcase, ranks_leave_when_all_have_all_results);
+	tcase_add_loop_test(tcase, long_timeouts_make_nobody_ask, 0, 2);
 	tcase_add_test(tcase, who_has_not_heard_of_the_end_is_told_by_others);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -212,7 +212,10 @@ check_gap(struct fanin_canary *engine, uint32_t block)
 		if (canary_lane(engine, before + i * n)->state != CANARY_LANE_DONE)
 			return;
 	}
-	if (engine->loop.now_ns - lane->sent_ns >= engine->block_time.smoothed_ns)
+	/* Before there is a sample nothing says how much later than others a block may be, nor do others if switches wait for long. */
+	if (engine->block_time.smoothed_ns != 0 &&
+	    engine->loop.now_ns - lane->sent_ns >=
+		    engine->block_time.smoothed_ns + engine->fixed_ns)
 		fanin_canary_lane_ask(engine, lane);
 }
 
@@ -608,6 +611,12 @@ memory_take(struct fanin_canary *engine)
 	return FANIN_OK;
 }
 
+static uint64_t
+timers_together_ns(uint64_t timer_us)
+{
+	return SWITCHES_ON_WAY * 1000 * timer_us;
+}
+
 int
 fanin_canary_create(const struct fanin_protocol_config *config, const struct fanin_canary_seed *seed,
 		    struct fanin_canary **engine, struct fanin_error *error)
@@ -635,13 +644,15 @@ fanin_canary_create(const struct fanin_protocol_config *config, const struct fan
 	fanin_loop_init(&created->loop, &loop_ops, config->transport, &clock, config->timeout_ns,
 			2u * config->window);
 	created->isa = fanin_isa_detect();
+	created->fixed_ns = timers_together_ns(config->parameters[FANIN_CANARY_TIMEOUT]);
+	created->timers_ns = created->fixed_ns != 0
+				     ? created->fixed_ns
+				     : timers_together_ns(config->parameters[FANIN_CANARY_MOST]);
 	created->all = fanin_ranks_all_word(config->size, 0);
 	created->others = created->all & ~(UINT64_C(1) << config->rank);
 	created->newest = UINT32_MAX;
 	fanin_rtt_init(&created->rtt);
 	fanin_rtt_init(&created->block_time);
-	created->block_time.rto_ns += config->parameters[FANIN_CANARY_TIMEOUT] *
-				      4000; /* of the switches on the way */
 	fanin_cc_init(&created->cc,
 		      config->transport->ops->shares_memory ? &fanin_cc_fixed : &fanin_cc_delay,
 		      config->window);
