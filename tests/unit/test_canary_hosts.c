@@ -16,7 +16,7 @@
 
 #define MS UINT64_C(1000000)
 #define SECOND (1000 * MS)
-#define MOST_RANKS 32
+#define MOST_RANKS 64
 #define MOST_BYTES (1u << 20)
 #define MOST_REQUESTS 3
 #define TIMEOUT_NS (5 * SECOND)
@@ -29,13 +29,24 @@ struct trial {
 	uint16_t n_spines;
 	uint16_t window;
 	uint32_t descriptors; /* of each switch */
+	uint32_t timeout_us;  /* of descriptors; 0: learned */
+	uint64_t delay_ns;    /* of a host's link; 0: 2 us */
 	double faults;
 	bool has_pairs; /* each rank is linked to two leaves, which n_leaves counts */
+};
+
+/* A rank's transport: the rig's, but for what is lost on it. */
+struct ear {
+	struct fanin_transport transport; /* first */
+	struct fanin_transport *inner;
+	uint16_t rank;
+	unsigned int unflushed; /* frames sent since the last flush */
 };
 
 struct member {
 	struct fanin_canary *engine;
 	struct fanin_transport *bundle; /* of a rank with two links */
+	struct ear ear;
 	struct fanin_request requests[MOST_REQUESTS];
 	struct perf_collective collectives[MOST_REQUESTS];
 	uint8_t *send[MOST_REQUESTS];
@@ -53,9 +64,13 @@ static struct {
 	struct rig_leaders job;
 	uint32_t n_requests;
 	struct member members[MOST_RANKS];
+	uint64_t wait_limit_ns; /* of rank: */
+	uint16_t impatient;
+	bool (*is_lost)(uint16_t rank, const struct fanin_headers *headers); /* NULL: nothing is */
 } world;
 
-static bool eal_is_there; /* a test may open several worlds, one after the other */
+static unsigned int n_unflushed; /* frames when an engine had failed: its owner may never poll again */
+static bool eal_is_there;        /* a test may open several worlds, one after the other */
 
 /* ------------------------------------------------------------------ world */
 
@@ -93,6 +108,65 @@ request_take(struct member *member, uint32_t r)
 	member->taken[r] = true;
 }
 
+static void *
+ear_reserve(struct fanin_transport *transport, uint32_t len)
+{
+	struct ear *ear = (struct ear *)transport;
+
+	return ear->inner->ops->tx_reserve(ear->inner, len);
+}
+
+static void
+ear_commit(struct fanin_transport *transport, uint32_t len)
+{
+	struct ear *ear = (struct ear *)transport;
+
+	ear->unflushed++;
+	ear->inner->ops->tx_commit(ear->inner, len);
+}
+
+static int
+ear_flush(struct fanin_transport *transport)
+{
+	((struct ear *)transport)->unflushed = 0;
+	return 0;
+}
+
+static void
+ear_release(struct fanin_transport *transport, const struct fanin_frame *frames, unsigned int n)
+{
+	struct ear *ear = (struct ear *)transport;
+
+	ear->inner->ops->rx_release(ear->inner, frames, n);
+}
+
+static unsigned int
+ear_burst(struct fanin_transport *transport, struct fanin_frame *frames, unsigned int max)
+{
+	struct ear *ear = (struct ear *)transport;
+	unsigned int n, kept = 0;
+
+	do {
+		n = ear->inner->ops->rx_burst(ear->inner, frames, max);
+		for (unsigned int i = 0; i < n; i++) {
+			if (world.is_lost != NULL && world.is_lost(ear->rank, frames[i].data))
+				ear_release(transport, &frames[i], 1);
+			else
+				frames[kept++] = frames[i];
+		}
+	} while (n != 0 && kept == 0);
+	return kept;
+}
+
+static const struct fanin_transport_ops ear_ops = {
+	.name = "ear",
+	.tx_reserve = ear_reserve,
+	.tx_commit = ear_commit,
+	.tx_flush = ear_flush,
+	.rx_burst = ear_burst,
+	.rx_release = ear_release,
+};
+
 static void
 member_poll(struct rig_host *host, void *user)
 {
@@ -101,7 +175,8 @@ member_poll(struct rig_host *host, void *user)
 
 	if (member->is_dead)
 		return;
-	fanin_canary_poll(member->engine);
+	if (fanin_canary_poll(member->engine) < 0)
+		n_unflushed += member->ear.unflushed;
 	for (uint32_t r = 0; r < world.n_requests; r++) {
 		if (member->send[r] != NULL && !member->taken[r] &&
 		    member->requests[r].status == FANIN_OK)
@@ -138,7 +213,13 @@ engine_open(uint16_t rank, uint64_t nonce)
 				 FANIN_OK);
 		config.transport = world.members[rank].bundle;
 		rig_host_set_poll(second, member_poll, &world.members[rank]);
+	} else {
+		world.members[rank].ear = (struct ear){ .transport = { .ops = &ear_ops },
+							.inner = config.transport,
+							.rank = rank };
+		config.transport = &world.members[rank].ear.transport;
 	}
+	config.wait_limit_ns = rank == world.impatient ? world.wait_limit_ns : 0;
 	status = fanin_canary_create(&config, &seed, &world.members[rank].engine, &error);
 	ck_assert_msg(status == FANIN_OK, "%s", error.text);
 	rig_host_set_poll(host_of(rank), member_poll, &world.members[rank]);
@@ -149,7 +230,8 @@ static void
 open_network(const struct trial *trial)
 {
 	const struct rig_options rig_options = { .seed = trial->seed, .n_packets = 32767, .mtu = 1500 };
-	const struct rig_end host_end = { .egress = { .rate_mbit = 1000 }, .delay_ns = 2000 };
+	const struct rig_end host_end = { .egress = { .rate_mbit = 1000 },
+					  .delay_ns = trial->delay_ns != 0 ? trial->delay_ns : 2000 };
 	const struct rig_end up_end = { .egress = { .rate_mbit = 1000 }, .delay_ns = 2000 };
 	const struct rig_leaf_spine_options options = {
 		.n_leaves = trial->n_leaves,
@@ -178,7 +260,12 @@ open_network(const struct trial *trial)
 	ret = rig_leaf_spine_build(world.rig, &options, &world.network, error);
 	ck_assert_msg(ret == 0, "%s", error);
 	rig_run(world.rig, rig_now_ns(world.rig) + SECOND, NULL, NULL);
-	world.spec = (struct job_spec){ .handler = "canary", .slots = 2u * trial->window };
+	world.spec = (struct job_spec){
+		.handler = "canary",
+		.slots = 2u * trial->window,
+		.n_parameters = trial->timeout_us != 0,
+		.parameters = { { .name = "timeout_us", .value = trial->timeout_us } },
+	};
 	ret = rig_leaders_create(&world.network, &world.spec, NULL, trial->n_ranks,
 				 trial->has_pairs, &world.job, error);
 	ck_assert_msg(ret == 0, "%s", error);
@@ -667,6 +754,7 @@ START_TEST(ranks_that_disagree_are_told)
 	}
 	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, all_have_failed, &none));
 	ck_assert_int_eq(others_status(none), FANIN_ERR_REFUSED);
+	ck_assert_uint_eq(n_unflushed, 0);
 	for (uint16_t rank = 0; rank < usual.n_ranks; rank++) {
 		const struct fanin_error *error = fanin_canary_error(world.members[rank].engine);
 
@@ -752,6 +840,64 @@ START_TEST(ranks_leave_when_all_have_all_results)
 }
 END_TEST
 
+/* Descriptors wait for long, as their operator wants it: ranks know that, and don't ask before. */
+START_TEST(long_timeouts_make_nobody_ask)
+{
+	const struct perf_collective sum = sum_of(100000);
+	struct trial trial = usual;
+	struct fanin_canary_stats found;
+
+	trial.timeout_us = _i == 0 ? 2000 : 5000;
+	open_world(&trial);
+	for (uint32_t r = 0; r < 2; r++) {
+		post_all(r, &sum);
+		run_all();
+	}
+	found = totals();
+	ck_assert_msg(found.queries == 0 && found.asks == 0,
+		      "%lu queries, %lu asks, %lu retransmits", (unsigned long)found.queries,
+		      (unsigned long)found.asks, (unsigned long)found.retransmits);
+	close_world();
+}
+END_TEST
+
+static bool
+the_first_word_of_rank_3_to_rank_2(uint16_t rank, const struct fanin_headers *headers)
+{
+	return rank == 2 && headers->fanin.type == FANIN_TYPE_ANSWER && headers->fanin.rank == 3 &&
+	       (headers->fanin.block & 7) == 3;
+}
+
+/* Rank 3 does not wait for rank 0 any longer. Rank 2 does not hear that, and asks rank 1, which leads the block. */
+START_TEST(who_has_not_heard_of_the_end_is_told_by_others)
+{
+	const struct perf_collective sum = sum_of(100000);
+	uint16_t none = UINT16_MAX;
+	uint64_t begin_ns;
+
+	open_network(&usual);
+	world.impatient = 3;
+	world.wait_limit_ns = 2 * SECOND;
+	world.is_lost = the_first_word_of_rank_3_to_rank_2;
+	for (uint16_t rank = 0; rank < usual.n_ranks; rank++)
+		engine_open(rank, 100u + rank);
+	for (uint16_t rank = 1; rank < usual.n_ranks; rank++)
+		post(rank, 0, &sum);
+	begin_ns = rig_now_ns(world.rig);
+	none = 0;
+	ck_assert(rig_run(world.rig, begin_ns + 20 * SECOND, all_have_failed, &none));
+	for (uint16_t rank = 1; rank < usual.n_ranks; rank++) {
+		struct fanin_ranks missing;
+
+		fanin_canary_missing(world.members[rank].engine, &missing);
+		ck_assert_msg(missing.words[0] == (rank == 3 ? 1 : UINT64_C(1) << 3), "rank %u: %s",
+			      rank, fanin_canary_error(world.members[rank].engine)->text);
+	}
+	ck_assert_uint_le(rig_now_ns(world.rig) - begin_ns, 3 * SECOND);
+	close_world();
+}
+END_TEST
+
 Suite *
 suite_canary_hosts(void)
 {
@@ -772,6 +918,8 @@ suite_canary_hosts(void)
 	tcase_add_test(tcase, a_run_begins_when_all_have_called_and_with_those_that_are_there);
 	tcase_add_test(tcase, without_rank_0_it_is_named);
 	tcase_add_test(tcase, ranks_leave_when_all_have_all_results);
+	tcase_add_loop_test(tcase, long_timeouts_make_nobody_ask, 0, 2);
+	tcase_add_test(tcase, who_has_not_heard_of_the_end_is_told_by_others);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -166,6 +166,17 @@ note_overtaken(struct fanin_canary *engine, uint32_t block)
 	engine->newest = block;
 }
 
+/*
+ * Has a block taken longer than others? Before there is a sample nothing says how much longer it may take, nor do others if switches wait for long.
+ */
+static bool
+may_be_lost(const struct fanin_canary *engine, const struct canary_lane *lane)
+{
+	return engine->block_time.smoothed_ns != 0 &&
+	       engine->loop.now_ns - lane->sent_ns >=
+		       engine->block_time.smoothed_ns + engine->fixed_ns;
+}
+
 /* Counts the later results of the same leader for blocks that lack theirs: after some of them one is lost rather than late. */
 static void
 check_gaps(struct fanin_canary *engine, uint32_t block)
@@ -179,8 +190,8 @@ check_gaps(struct fanin_canary *engine, uint32_t block)
 		const uint32_t before = block - k * n;
 		struct canary_lane *lane = canary_lane(engine, before);
 
-		if (lane->state == CANARY_LANE_SENT && ++lane->n_later >= CANARY_GAP && !lane->asked &&
-		    engine->loop.now_ns - lane->sent_ns >= engine->block_time.smoothed_ns)
+		if (lane->state == CANARY_LANE_SENT && ++lane->n_later >= CANARY_GAP &&
+		    !lane->asked && may_be_lost(engine, lane))
 			fanin_canary_lane_ask(engine, lane);
 	}
 }
@@ -559,6 +570,12 @@ memory_take(struct fanin_canary *engine)
 	return FANIN_OK;
 }
 
+static uint64_t
+timers_together_ns(uint64_t timer_us)
+{
+	return SWITCHES_ON_WAY * 1000 * timer_us;
+}
+
 int
 fanin_canary_create(const struct fanin_protocol_config *config, const struct fanin_canary_seed *seed,
 		    struct fanin_canary **engine, struct fanin_error *error)
@@ -591,13 +608,15 @@ fanin_canary_create(const struct fanin_protocol_config *config, const struct fan
 	fanin_loop_init(&created->loop, &loop_ops, config->transport, &clock, config->timeout_ns,
 			2u * config->window);
 	created->isa = fanin_isa_detect();
+	created->fixed_ns = timers_together_ns(config->parameters[FANIN_CANARY_TIMEOUT]);
+	created->timers_ns = created->fixed_ns != 0
+				     ? created->fixed_ns
+				     : timers_together_ns(config->parameters[FANIN_CANARY_MOST]);
 	created->all = fanin_ranks_all_word(config->size, 0);
 	created->others = created->all & ~(UINT64_C(1) << config->rank);
 	created->newest = UINT32_MAX;
 	fanin_rtt_init(&created->rtt);
 	fanin_rtt_init(&created->block_time);
-	created->block_time.rto_ns += config->parameters[FANIN_CANARY_TIMEOUT] *
-				      4000; /* of the switches on the way */
 	fanin_cc_init(&created->cc,
 		      config->transport->ops->shares_memory ? &fanin_cc_fixed : &fanin_cc_delay,
 		      config->window);
@@ -672,7 +691,8 @@ linger(struct fanin_canary *engine)
 	for (unsigned int i = 0; i < n; i++) {
 		const struct fanin_hdr *hdr = &((const struct fanin_headers *)frames[i].data)->fanin;
 
-		if (admits(engine, &frames[i]) && hdr->type == FANIN_TYPE_QUERY &&
+		if (admits(engine, &frames[i]) &&
+		    (hdr->type == FANIN_TYPE_QUERY || hdr->type == FANIN_TYPE_ASK) &&
 		    hdr->epoch == engine->run && hdr->rank < engine->config.size)
 			fanin_canary_tell_end(engine, hdr->rank);
 	}

@@ -148,6 +148,7 @@ struct fanin_canary {
 	struct fanin_rtt rtt;        /* from QUERY to ANSWER */
 	struct fanin_rtt block_time; /* from REDUCE to RESULT */
 	uint64_t timers_ns;          /* of all switches on a way together, at most */
+	uint64_t fixed_ns; /* the same if they wait for what the operator wants; 0: for what they have learned */
 	uint32_t n_queries;
 
 	/* What this rank knows of others. */

@@ -138,6 +138,8 @@ fanin_canary_tell_all(struct fanin_canary *engine, enum canary_end why, uint64_t
 	fanin_canary_note_end(engine, why, whom);
 	for (uint64_t left = engine->others; left != 0; left &= left - 1)
 		fanin_canary_tell_end(engine, (unsigned int)__builtin_ctzll(left));
+	/* The poll that fails does not come to it, and there may be no other. */
+	(void)engine->loop.transport->ops->tx_flush(engine->loop.transport);
 }
 
 void

@@ -32,7 +32,9 @@ ask_most_ns(const struct fanin_canary *engine)
 uint64_t
 fanin_canary_usual_ns(const struct fanin_canary *engine)
 {
-	return earlier(later(engine->block_time.rto_ns, engine->rtt.rto_ns), ask_most_ns(engine));
+	/* Blocks that all ranks of the last one have come for don't wait: of timers they teach nothing. */
+	return earlier(later(engine->block_time.rto_ns, engine->rtt.rto_ns + engine->fixed_ns),
+		       ask_most_ns(engine));
 }
 
 static bool
