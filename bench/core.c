@@ -159,7 +159,7 @@ static void __attribute__((noreturn)) usage(int status)
 	      "Without options that name one combination, it goes through a table of them.\n"
 	      "\n"
 	      "  --scale         the cost as hosts, jobs, payload and packets in flight grow\n"
-	      "  --handler NAME  single, multi or tree (default single)\n"
+	      "  --handler NAME  single, multi, tree or canary (default single)\n"
 	      "  --dtype NAME    default f32\n"
 	      "  --op NAME       default sum\n"
 	      "  --payload N     bytes per packet, a multiple of 64 up to 8192 (default 1024)\n"
@@ -236,7 +236,7 @@ check_settings(const struct settings *settings)
 	uint32_t blocks = rig->mbufs / rig->hosts / rig->jobs;
 
 	if (fanin_handler_find(rig->handler) == NULL)
-		wrong("handler", rig->handler, "single, multi or tree");
+		wrong("handler", rig->handler, "single, multi, tree or canary");
 	if (rig->payload % FANIN_PAYLOAD_ALIGN != 0)
 		wrong("payload", "not aligned", "a multiple of 64");
 	if (rig->mbufs % (rig->hosts * rig->jobs) != 0 || (blocks & (blocks - 1)) != 0 || blocks < 2)

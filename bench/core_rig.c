@@ -20,6 +20,7 @@
 #define RIG_KEY UINT64_C(0x5ca1ab1e0ddba11)
 #define RIG_SWITCH_IP 0x0a4d00feu
 #define RIG_HOST_IP 0x0a4d0001u
+#define RIG_PREFIX_LEN 24
 /* Above what the workers' caches of the mbuf pool may keep. */
 #define SPARE_MBUFS 1536
 #define POOL_CACHE 256
@@ -147,6 +148,8 @@ pipeline_open(struct rig *rig, const struct pipeline_port *ports)
 		.udp_port = FANIN_WIRE_DEFAULT_UDP_PORT,
 		.idle = PIPELINE_IDLE_SPIN,
 		.max_jobs = rig->options.jobs + rig->options.more_jobs,
+		.prefix_len = rig->leaders ? RIG_PREFIX_LEN : 0,
+		.shared_slots = rig->leaders ? rte_align32pow2(2 * rig->n_blocks) : 0,
 		.slots = rig->options.slots != 0 ? rig->options.slots : 2 * rig->n_blocks,
 		.mac_entries = 64,
 		.mac_age_seconds = 300,
@@ -185,6 +188,7 @@ rig_job_open(struct rig *rig, const char *handler, uint32_t slots, struct job **
 		spec.members[h].ip_be = htonl(RIG_HOST_IP + h);
 	}
 	rig_parent_member(rig, &spec);
+	rig_leaders_job(rig, &spec);
 	if (job_create(rig->pipeline, &spec, &job, &code, error) != 0)
 		rig_die("%s", error);
 	for (uint16_t h = 0; h < spec.n_members; h++) {
@@ -245,6 +249,7 @@ rig_open(struct rig *rig, const struct rig_options *options)
 		room += FANIN_TAG_LEN;
 	memset(rig, 0, sizeof(*rig));
 	rig->options = *options;
+	rig->leaders = fanin_handler_find(options->handler)->shape == FANIN_SHAPE_LEADERS;
 	rig->n_blocks = n / options->hosts;
 	for (uint16_t w = 0; w < options->n_workers; w++) {
 		char name[RTE_MEMPOOL_NAMESIZE];
@@ -272,6 +277,7 @@ rig_open(struct rig *rig, const struct rig_options *options)
 	for (uint16_t i = 0; i < options->jobs; i++)
 		rig_job_open(rig, options->handler, slots, &rig->jobs[i]);
 	headers_fill(rig);
+	rig_leaders_open(rig);
 	rig_start_workers(rig);
 }
 

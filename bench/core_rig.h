@@ -72,6 +72,7 @@ struct rig {
 	struct rte_mbuf **all; /* the batch's contributions, in the order of arrival, worker by worker */
 	uint32_t n_blocks;   /* in a batch, of all jobs together */
 	uint32_t next_block; /* each job's first of the batch */
+	bool leaders;        /* the jobs' blocks have leaders */
 	struct rig_call call;
 };
 
@@ -102,6 +103,21 @@ void rig_parent_start(const struct rig *rig, struct job *job);
 
 /* core_parent.c: puts the results of what has come up into the parent's port; a rig_fn. Exits if something is wrong. */
 uint64_t rig_parent_answer(struct rig *rig, unsigned int worker, void *argument);
+
+/* core_leaders.c: does nothing where blocks have no leaders. What such a job has besides. */
+void rig_leaders_job(const struct rig *rig, struct job_spec *spec);
+
+/* core_leaders.c: the switch learns where the hosts are; likewise. Before the workers start. */
+void rig_leaders_open(struct rig *rig);
+
+/* core_leaders.c: makes a contribution of host h what it sends in jobs whose blocks have leaders. */
+void rig_leaders_packet(const struct rig *rig, struct rte_mbuf *mbuf, uint16_t h);
+
+/* core_leaders.c: is it a leader's result, which it sends in the second turn? */
+bool rig_leaders_waits(const struct rig *rig, const struct rte_mbuf *mbuf);
+
+/* core_leaders.c: takes the sums and puts the results into the leaders' ports; a rig_fn. Exits if something is wrong. */
+uint64_t rig_leaders_answer(struct rig *rig, unsigned int worker, void *argument);
 
 /* Tells why the benchmark can't go on, and exits. */
 void rig_die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));

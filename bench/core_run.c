@@ -119,6 +119,8 @@ prepare_share(struct rig *rig, unsigned int worker, void *argument)
 			mbuf->data_len = (uint16_t)(sizeof(*headers) + rig->options.payload);
 			mbuf->pkt_len = mbuf->data_len;
 			mbuf->port = rig->ethdevs[h];
+			if (rig->leaders)
+				rig_leaders_packet(rig, mbuf, (uint16_t)h);
 		}
 	}
 	return 0;
@@ -153,7 +155,8 @@ offer_share(struct rig *rig, unsigned int worker, void *argument)
 	for (uint32_t i = 0; i < rig_share(rig); i++) {
 		uint16_t h = rte_pktmbuf_mtod(mbufs[i], struct fanin_headers *)->fanin.rank;
 
-		if (rte_ring_enqueue(rig->rx[h][worker], mbufs[i]) != 0)
+		if (!rig_leaders_waits(rig, mbufs[i]) &&
+		    rte_ring_enqueue(rig->rx[h][worker], mbufs[i]) != 0)
 			rig_die("a port takes no more packets");
 	}
 	return 0;
@@ -208,14 +211,28 @@ rig_calibrate(struct rig *rig)
 uint64_t
 rig_run(struct rig *rig)
 {
-	uint32_t contributions = rig_share(rig);
-	uint32_t results = rig->n_blocks / rig->options.n_workers;
-	uint64_t cycles = rig_on_workers(rig, run_share, &contributions);
+	const uint32_t results = rig->n_blocks / rig->options.n_workers;
+	/* Those of leaders come in the second turn. */
+	const uint32_t contributions = rig_share(rig) - (rig->leaders ? results : 0);
+	uint64_t cycles = rig_on_workers(rig, run_share, (void *)(uintptr_t)&contributions);
 
-	if (!rig->options.parent)
+	if (!rig->options.parent && !rig->leaders)
 		return cycles;
-	rig_on_workers(rig, rig_parent_answer, NULL);
-	return cycles + rig_on_workers(rig, run_share, &results);
+	rig_on_workers(rig, rig->leaders ? rig_leaders_answer : rig_parent_answer, NULL);
+	return cycles + rig_on_workers(rig, run_share, (void *)(uintptr_t)&results);
+}
+
+/* Of those that a worker makes: all, or those of blocks that the host does not lead. */
+static uint32_t
+results_of(const struct rig *rig, unsigned int worker, uint16_t h)
+{
+	const uint32_t n_workers = rig->options.n_workers, n_jobs = rig->options.jobs;
+	const uint32_t blocks = rig->n_blocks / n_workers;
+	uint32_t n = blocks;
+
+	for (uint32_t i = 0; i < blocks && rig->leaders; i++)
+		n -= (rig->next_block + i / n_jobs * n_workers + worker) % rig->options.hosts == h;
+	return n;
 }
 
 static uint64_t
@@ -239,8 +256,9 @@ collect_share(struct rig *rig, unsigned int worker, void *argument)
 				rig_die("wrong result of block %u", headers->fanin.block);
 			rte_pktmbuf_free(mbuf);
 		}
-		if (n != rig->n_blocks / rig->options.n_workers)
-			rig_die("host %u got %u results, expected %u", h, n, rig->n_blocks);
+		if (n != results_of(rig, worker, h))
+			rig_die("host %u got %u results, expected %u", h, n,
+				results_of(rig, worker, h));
 	}
 	return 0;
 }

@@ -289,6 +289,43 @@ static const struct fanin_counter canary_counters[] = {
 	{ 0 },
 };
 
+enum canary_value {
+	CANARY_TIMEOUTS,
+	CANARY_SLOTS_USED,
+	CANARY_SLOTS_SHARE,
+};
+
+static const struct fanin_value canary_values[] = {
+	[CANARY_TIMEOUTS] = { "timeout_us",
+			      "us that a descriptor waits for more, as learned or fixed", "leader" },
+	[CANARY_SLOTS_USED] = { "slots_used", "slots that the job has", NULL },
+	[CANARY_SLOTS_SHARE] = { "slots_percent",
+				 "of the shared slots those that the job has, percent", NULL },
+	{ 0 },
+};
+
+static unsigned int
+canary_tell(const struct fanin_job_params *job, const void *memory, unsigned int kind,
+	    uint64_t *values)
+{
+	const struct canary_state *state = memory;
+	const uint64_t used = __atomic_load_n(&state->used, __ATOMIC_RELAXED);
+
+	switch ((enum canary_value)kind) {
+	case CANARY_TIMEOUTS:
+		for (unsigned int leader = 0; leader < job->n_ranks; leader++)
+			values[leader] = canary_timeout_ns(job, state, leader) / 1000;
+		return job->n_ranks;
+	case CANARY_SLOTS_USED:
+		values[0] = used;
+		return 1;
+	case CANARY_SLOTS_SHARE:
+		values[0] = used * 100 / (job->slots.mask + UINT64_C(1));
+		return 1;
+	}
+	return 0;
+}
+
 static const struct fanin_parameter canary_parameters[] = {
 #define CANARY_PARAMETER(enumerator, name, least, most, usual, text)                               \
 	[FANIN_CANARY_##enumerator] = { #name, text, least, most, usual },
@@ -311,6 +348,8 @@ static struct fanin_handler canary = {
 	.slot_mbufs = { .fixed = 1 },
 	.counters = canary_counters,
 	.parameters = canary_parameters,
+	.values = canary_values,
+	.tell = canary_tell,
 	.state_size = canary_state_size,
 	.slot_size = canary_slot_size,
 	.contribution = canary_contribution,

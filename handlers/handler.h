@@ -209,6 +209,15 @@ struct fanin_handler_stats {
 	uint64_t own[FANIN_OWN_COUNTERS_MAX]; /* in the order of the handler's `counters` */
 };
 
+/* Values of one kind that a handler tells of a job, FANIN_VALUES_EACH_MAX at most: as counters, with their least, median and most. */
+#define FANIN_VALUES_EACH_MAX FANIN_SERVER_RANKS_MAX
+
+struct fanin_value {
+	const char *name; /* small letters and underscores, with the unit; NULL ends a list */
+	const char *text; /* one line for people */
+	const char *by;   /* what there is one of each for, such as "leader"; NULL: there is one */
+};
+
 /* A counter of one handler: in `faninctl jobs`, and a label of the metric fanin_job_counter_total. */
 struct fanin_counter {
 	const char *name; /* small letters and underscores; NULL ends a list */
@@ -334,6 +343,15 @@ struct fanin_handler {
 
 	const struct fanin_counter *counters;     /* FANIN_OWN_COUNTERS_MAX at most; NULL: none */
 	const struct fanin_parameter *parameters; /* FANIN_PARAMETERS_MAX at most; NULL: none */
+
+	const struct fanin_value *values; /* NULL: none */
+
+	/*
+	 * Tells values of a kind, by its place in `values`, at about this time. Any thread, while workers use the state. NULL if there are no kinds.
+	 * Returns how many were set: FANIN_VALUES_EACH_MAX at most, 0: there is nothing to tell.
+	 */
+	unsigned int (*tell)(const struct fanin_job_params *job, const void *state,
+			     unsigned int kind, uint64_t *values);
 
 	/*
 	 * Bytes of a job's state, ctx->state, which its slots have in common: zeroed when the job is made, freed with it. Workers share it

@@ -49,6 +49,8 @@ fanin_handler_problem(const struct fanin_handler *candidate)
 		return "description or contribution is missing";
 	if ((candidate->types != NULL) != (candidate->other != NULL))
 		return "it has one of types and other, expected both or none";
+	if ((candidate->values != NULL) != (candidate->tell != NULL))
+		return "it has one of values and tell, expected both or none";
 	if ((candidate->timeout_ns != NULL) != (candidate->expired != NULL))
 		return "it has one of timeout_ns and expired, expected both or none";
 	if (has_slots != (fanin_slot_mbufs(candidate, 1, 1) != 0))

@@ -95,6 +95,19 @@ by_key(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, const struc
 	return FANIN_REASON_NONE;
 }
 
+bool
+admission_fits_key(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, const struct job *job)
+{
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+
+	return headers->udp.dst_be == pipeline->udp_port_be &&
+	       headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4) &&
+	       (mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) == 0 &&
+	       by_key(pipeline, mbuf, job) == FANIN_REASON_NONE &&
+	       fanin_wire_validate(headers, mbuf->data_len) == FANIN_REASON_NONE &&
+	       fanin_type_class(headers->fanin.type) == FANIN_CLASS_BLOCK;
+}
+
 enum fanin_reason
 admission_sender(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, struct job **job)
 {

@@ -103,6 +103,13 @@ admission_is_transit_watched(const struct pipeline *pipeline)
 bool admission_is_transit(const struct pipeline *pipeline, const struct rte_mbuf *mbuf);
 
 /*
+ * Is the frame a valid packet about a block of this job, which admits by key, with the right key and at one of its ports? mbuf: FANIN_PAYLOAD_OFFSET
+ * bytes at least.
+ */
+bool admission_fits_key(const struct pipeline *pipeline, const struct rte_mbuf *mbuf,
+			const struct job *job);
+
+/*
  * Finds the job of a valid packet about a block and checks that it comes from who may send it: by key, or by its type's direction the member
  * or the parent. As admission_member.
  */

@@ -222,20 +222,19 @@ is_from_parent(const struct fanin_hdr *hdr)
 
 /* Calls the handler for a packet that took the long way: of any type but CONTRIBUTION, or of a job that admits by key. */
 static enum fanin_verdict
-run_other(struct fanin_handler_ctx *ctx, const struct job *job, struct fanin_packet *packet,
+run_other(struct fanin_handler_ctx *ctx, const struct job *job, struct work *work,
 	  enum fanin_reason *reason)
 {
-	const struct fanin_hdr *hdr = &packet->headers->fanin;
-	const uint32_t index = fanin_slot_index(&job->params.slots, hdr->block);
+	const struct fanin_hdr *hdr = &work->packet.headers->fanin;
 
 	if (hdr->type == FANIN_TYPE_CONTRIBUTION)
-		return job->handler->contribution(ctx, job->params.slots.by_index[index], index,
-						  packet, reason);
+		return job->handler->contribution(ctx, work->slot, work->index, &work->packet,
+						  reason);
 	if (unlikely(!fanin_handler_takes(job->handler, hdr->type))) {
 		*reason = FANIN_REASON_TYPE;
 		return FANIN_VERDICT_DROP;
 	}
-	return job->handler->other(ctx, job->params.slots.by_index[index], index, packet, reason);
+	return job->handler->other(ctx, work->slot, work->index, &work->packet, reason);
 }
 
 /* select_job for what takes the long way: with a run, too, where admission is by key. */
@@ -258,13 +257,44 @@ is_run_of(const struct worker *worker, const struct job *job, const struct fanin
 	return worker->run != 0 && hdr->epoch == worker->run;
 }
 
+void
+batch_run_by_key(struct worker *worker, struct batch *batch)
+{
+	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
+	const struct work *end = batch->works + batch->n;
+	const struct job *job = NULL;
+
+	ctx->now_ns = worker->now_ns;
+	for (struct work *work = batch->works; work < end; work++) {
+		enum fanin_reason reason = FANIN_REASON_NONE;
+		enum fanin_verdict verdict;
+
+		if (work + 1 < end)
+			prefetch_payload(&work[1].packet);
+		if (work->job != job) {
+			job = work->job;
+			select_any(worker, job);
+			ctx->epoch = worker->run;
+		}
+		ctx->missing = 0;
+		verdict = run_other(ctx, job, work, &reason);
+		settle(worker, work->packet.mbuf, verdict, reason, NULL);
+		if (unlikely(ctx->missing != 0))
+			probe_watch(worker, work->job, ctx->missing,
+				    work->packet.headers->fanin.block);
+	}
+	emission_drain(worker);
+}
+
 /* Queries, results that a member knew, packets from the parent that did not match the template, and packets admitted by key. */
 static void
 run_single(struct worker *worker, struct rte_mbuf *mbuf)
 {
 	struct fanin_handler_ctx *ctx = &worker->handler_ctx;
 	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
-	struct fanin_packet packet = { .mbuf = mbuf, .headers = headers, .payload = headers + 1 };
+	struct work work = {
+		.packet = { .mbuf = mbuf, .headers = headers, .payload = headers + 1 },
+	};
 	const uint32_t block = headers->fanin.block;
 	struct job *job;
 	enum fanin_reason reason = admission_block(worker->pipeline, mbuf, &job);
@@ -279,14 +309,16 @@ run_single(struct worker *worker, struct rte_mbuf *mbuf)
 			worker_drop(worker, mbuf, reason);
 		return;
 	}
-	packet.payload_len = fanin_wire_payload_len(headers);
-	packet.child = by_key ? ingress_port(worker->pipeline, mbuf)
-			      : (uint16_t)job_likely_child_of(job, headers->fanin.rank);
+	work.index = fanin_slot_index(&job->params.slots, block);
+	work.slot = job->params.slots.by_index[work.index];
+	work.packet.payload_len = fanin_wire_payload_len(headers);
+	work.packet.child = by_key ? ingress_port(worker->pipeline, mbuf)
+				   : (uint16_t)job_likely_child_of(job, headers->fanin.rank);
 	select_any(worker, job);
 	ctx->now_ns = worker->now_ns;
 	ctx->epoch = worker->run;
 	ctx->missing = 0;
-	verdict = is_run_of(worker, job, &headers->fanin) ? run_other(ctx, job, &packet, &reason)
+	verdict = is_run_of(worker, job, &headers->fanin) ? run_other(ctx, job, &work, &reason)
 							  : FANIN_VERDICT_RETRY;
 	settle(worker, mbuf, verdict, reason, refusable ? job : NULL);
 	emission_drain(worker);

@@ -30,6 +30,9 @@ struct batch {
 /* Runs the handlers on all packets. Not for an empty batch. */
 void batch_run(struct worker *worker, struct batch *batch);
 
+/* Runs the handlers on all packets of a batch that was admitted by key (by_key.h). Not for an empty one. */
+void batch_run_by_key(struct worker *worker, struct batch *batch);
+
 static inline void
 batch_init(struct batch *batch)
 {

@@ -6,28 +6,13 @@
 
 #include "pipeline/admission.h"
 #include "pipeline/aggregate.h"
+#include "pipeline/by_key.h"
 #include "pipeline/membership.h"
 #include "pipeline/parent.h"
 #include "pipeline/probe.h"
 #include "pipeline/schedule.h"
 
 #include "pipeline/base/fastpath.h"
-
-/*
- * May the port bring another packet for jobs that admit by key now? They have a constant rate, from which bursts may deviate (the virtual scheduling
- * algorithm of ITU-T I.371).
- */
-static bool
-is_within_rate(struct worker *worker, uint16_t port)
-{
-	const struct pipeline *pipeline = worker->pipeline;
-	const uint64_t due_ns = RTE_MAX(worker->key_due_ns[port], worker->now_ns);
-
-	if (due_ns - worker->now_ns > pipeline->key_burst_ns)
-		return false;
-	worker->key_due_ns[port] = due_ns + pipeline->key_interval_ns;
-	return true;
-}
 
 /*
  * Only admitted senders may assign a block to a cluster: a stranger would decide where the packets of others go. Packets from
@@ -41,7 +26,7 @@ to_block(struct worker *worker, struct rte_mbuf *mbuf)
 
 	if (admission_is_key_only(job)) {
 		if (reason == FANIN_REASON_NONE &&
-		    !is_within_rate(worker, ingress_port(worker->pipeline, mbuf)))
+		    !by_key_is_within_rate(worker, ingress_port(worker->pipeline, mbuf)))
 			reason = FANIN_REASON_RATE;
 		if (reason != FANIN_REASON_NONE) {
 			worker_drop(worker, mbuf, reason);

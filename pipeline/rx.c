@@ -8,6 +8,7 @@
 
 #include "pipeline/admission.h"
 #include "pipeline/aggregate.h"
+#include "pipeline/by_key.h"
 #include "pipeline/demux.h"
 #include "pipeline/net/net.h"
 #include "pipeline/net/source.h"
@@ -197,12 +198,28 @@ is_own_slot(const struct worker *worker, const struct job *job, const struct fan
 	return (index & worker->own_mask) == worker->own_slot;
 }
 
+/* What has been admitted by key so far. */
+static void
+run_by_key(struct worker *worker, struct batch *batch)
+{
+	if (batch->n == 0)
+		return;
+	worker_count_input(worker, batch->n);
+	batch_run_by_key(worker, batch);
+	batch_init(batch);
+}
+
 /* A frame that fits no job as it is. Not inline: what most packets take is to stay short. */
 static __rte_noinline void
-take_other(struct worker *worker, struct batch *batch, struct rte_mbuf *mbuf)
+take_other(struct worker *worker, struct batch *batch, struct batch *by_key, struct rte_mbuf *mbuf)
 {
+	/* With tags and faults, all takes the long way. */
+	if (admission_is_transit_watched(worker->pipeline) && !worker->faults.enabled &&
+	    by_key_take(worker, by_key, mbuf))
+		return;
 	if (!classify(worker, mbuf))
 		return;
+	run_by_key(worker, by_key);
 	/* A query behind contributions asks what they have done. */
 	if (batch->n != 0) {
 		worker_count_input(worker, batch->n);
@@ -214,8 +231,8 @@ take_other(struct worker *worker, struct batch *batch, struct rte_mbuf *mbuf)
 
 /* tags, faults: does any job have tags, may the fault injector have its say? Constants, where there is neither. */
 static __rte_always_inline void
-find_contributions(struct worker *worker, struct batch *batch, struct rte_mbuf **mbufs, uint16_t n,
-		   const bool tags, const bool faults)
+find_contributions(struct worker *worker, struct batch *batch, struct batch *by_key,
+		   struct rte_mbuf **mbufs, uint16_t n, const bool tags, const bool faults)
 {
 	for (uint16_t i = 0; i < n; i++) {
 		struct rte_mbuf *mbuf = mbufs[i];
@@ -227,10 +244,18 @@ find_contributions(struct worker *worker, struct batch *batch, struct rte_mbuf *
 		/* Most packets are contributions of members: one look tells. */
 		job = faults ? NULL : batch_find_job(worker, batch, mbuf);
 		if (unlikely(job == NULL))
-			take_other(worker, batch, mbuf);
+			take_other(worker, batch, by_key, mbuf);
 		else if (is_own_slot(worker, job, headers) || !worker_dispatch(worker, job, mbuf))
 			batch_add(batch, job, mbuf, headers);
 	}
+}
+
+/* The second line of headers: without a template, packets wait for it one after the other. Canary: 285 instead of 315 cycles for each. */
+static void __rte_noinline
+prefetch_headers(struct rte_mbuf **mbufs, uint16_t n)
+{
+	for (uint16_t i = 0; i < n; i++)
+		rte_prefetch0(rte_pktmbuf_mtod_offset(mbufs[i], void *, RTE_CACHE_LINE_SIZE));
 }
 
 void
@@ -238,15 +263,19 @@ worker_classify(struct worker *worker, struct rte_mbuf **mbufs, uint16_t n)
 {
 	const bool faults = worker->faults.enabled;
 	const bool tags = tags_in_use(worker->pipeline);
-	struct batch batch;
+	struct batch batch, by_key;
 
 	batch_init(&batch);
+	batch_init(&by_key);
 	for (uint16_t i = 0; i < n; i++)
 		rte_prefetch0(rte_pktmbuf_mtod(mbufs[i], void *));
+	if (unlikely(admission_is_transit_watched(worker->pipeline)))
+		prefetch_headers(mbufs, n);
 	if (likely(!tags && !faults))
-		find_contributions(worker, &batch, mbufs, n, false, false);
+		find_contributions(worker, &batch, &by_key, mbufs, n, false, false);
 	else
-		find_contributions(worker, &batch, mbufs, n, tags, faults);
+		find_contributions(worker, &batch, &by_key, mbufs, n, tags, faults);
+	run_by_key(worker, &by_key);
 	if (batch.n == 0)
 		return;
 	worker_count_input(worker, batch.n);

@@ -141,6 +141,45 @@ list_own_counters(const struct fanin_handler *handler, const struct fanin_handle
 	return list;
 }
 
+static int
+compare_values(const void *first, const void *second)
+{
+	const uint64_t a = *(const uint64_t *)first, b = *(const uint64_t *)second;
+
+	return (a > b) - (a < b);
+}
+
+/* One kind of values: each of them, in order, and how they are distributed. values: sorted afterwards. */
+static json_t *
+describe_values(const struct fanin_value *kind, uint64_t *values, unsigned int n)
+{
+	json_t *each = json_array();
+
+	for (unsigned int i = 0; i < n && kind->by != NULL; i++)
+		json_array_append_new(each, json_integer((json_int_t)values[i]));
+	qsort(values, n, sizeof(*values), compare_values);
+	return json_pack("{s:s,s:s?,s:o,s:I,s:I,s:I}", "name", kind->name, "by", kind->by, "each",
+			 each, "min", (json_int_t)values[0], "median", (json_int_t)values[n / 2],
+			 "max", (json_int_t)values[n - 1]);
+}
+
+/* What the handler tells of the job. */
+static json_t *
+list_values(const struct job *job)
+{
+	const struct fanin_value *kinds = job->handler->values;
+	uint64_t values[FANIN_VALUES_EACH_MAX];
+	json_t *list = json_array();
+
+	for (unsigned int i = 0; kinds != NULL && kinds[i].name != NULL; i++) {
+		const unsigned int n = job->handler->tell(&job->params, job->state, i, values);
+
+		if (n != 0)
+			json_array_append_new(list, describe_values(&kinds[i], values, n));
+	}
+	return list;
+}
+
 static json_t *
 describe_parameters(const struct job *job)
 {
@@ -191,7 +230,7 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 	job_stats(job, &stats);
 	job_probes(job, &probes, &answers);
 	return json_pack(
-		"{s:I,s:s,s:s,s:i,s:b,s:s,s:b,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:o}",
+		"{s:I,s:s,s:s,s:i,s:b,s:s,s:b,s:s,s:I,s:i,s:i,s:i,s:i,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:o,s:o}",
 		"id", (json_int_t)job->params.id, "owner", job->owner, "handler", job->handler->name,
 		"buffers", job->params.buffers, "reproducible", job->reproducible, "accumulate",
 		job_accumulate_names[job->params.wide], "authenticated", job->params.authenticate,
@@ -203,7 +242,8 @@ describe_job(const struct pipeline *pipeline, struct job *job)
 		describe_parent(pipeline, job), "stats", describe_stats(&stats, probes, answers),
 		"counters", list_own_counters(job->handler, &stats), "parameters",
 		describe_parameters(job), "occupancy", occupancy, "occupancy_sum",
-		(json_int_t)occupancy_sum, "progress", describe_progress(job));
+		(json_int_t)occupancy_sum, "progress", describe_progress(job), "values",
+		list_values(job));
 }
 
 json_t *

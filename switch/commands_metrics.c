@@ -13,6 +13,7 @@
 #define WORKER .labels = { { "worker", "lcore", 0 } }
 /* A label "job" would be Prometheus' own, which says which of its configurations a sample is from. */
 #define JOB .labels = { { "fanin_job", "id", 0 } }
+#define VALUE .labels = { { "fanin_job", "id", 0 }, { "value", "name", 1 } }
 #define NEXT_HOP .labels = { { "port", "port", 0 }, { "ip", "ip", 0 } }
 #define NANOSECONDS .scale = 1e-9
 #define MICROSECONDS .scale = 1e-6
@@ -169,6 +170,12 @@ const struct metrics_family switch_metrics[] = {
 		NANOSECONDS),
 	COUNTER("job_counter", "jobs.jobs[].counters[].count", "What the job's handler counts itself.",
 		.labels = { { "fanin_job", "id", 0 }, { "counter", "name", 1 } }),
+	GAUGE("job_value_min", "jobs.jobs[].values[].min",
+	      "Least of what the job's handler tells, such as of all leaders' blocks.", VALUE),
+	GAUGE("job_value_median", "jobs.jobs[].values[].median",
+	      "Median of what the job's handler tells.", VALUE),
+	GAUGE("job_value_max", "jobs.jobs[].values[].max", "Most of what the job's handler tells.",
+	      VALUE),
 	HISTOGRAM("job_occupancy", "jobs.jobs[].occupancy", "Open blocks of the job, sampled.", JOB,
 		  .sum = "occupancy_sum"),
 	{ .name = NULL },

@@ -179,6 +179,26 @@ print_members(const json_t *jobs)
 	ctl_table_print(&table, "");
 }
 
+/* Prints what the handler tells of a job: a line each. An older switch tells nothing. */
+static void
+print_values(const json_t *job)
+{
+	const json_t *value;
+	size_t i;
+
+	json_array_foreach(json_object_get(job, "values"), i, value) {
+		const json_t *by = json_object_get(value, "by");
+
+		printf("  %s", ctl_string(value, "name"));
+		if (json_is_string(by))
+			printf(" by %s: min %" PRId64 ", median %" PRId64 ", max %" PRId64 "\n",
+			       json_string_value(by), ctl_integer(value, "min"),
+			       ctl_integer(value, "median"), ctl_integer(value, "max"));
+		else
+			printf(": %" PRId64 "\n", ctl_integer(value, "max"));
+	}
+}
+
 /*
  * Prints the handlers' own counters and their jobs' parameters: a line for each job that has any.
  */
@@ -205,6 +225,7 @@ print_handler_details(const json_t *jobs)
 			       k == 0 && json_object_size(parameters) == 0 ? "" : ",",
 			       ctl_string(counter, "name"), ctl_integer(counter, "count"));
 		putchar('\n');
+		print_values(job);
 		ctl_print_progress(job);
 		lines++;
 	}

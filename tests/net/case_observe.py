@@ -47,6 +47,9 @@ STILL = {
     "fanin_job_progress_slots": "configured",
 }
 
+# Of jobs whose handler tells values: jobs_with_leaders_tell_their_timeouts_and_slots sees them.
+VALUES = {f"fanin_job_value_{name}" for name in ("min", "median", "max")}
+
 # Of switches with next hops: case_routing.py has some, and sees them move.
 NEXT_HOPS = {"fanin_next_hop_up", *(f"fanin_next_hop_{name}_total" for name in ("probes", "missed", "lost"))}
 
@@ -180,8 +183,8 @@ def metrics_say_what_faninctl_says():
                        f"{name}{suffix}{sorted(labels)}: {around}, faninctl has {number}")
         # No job here tells of progress, and the switch has no next hops.
         progress = PROGRESS | {"fanin_job_progress_slots"}
-        others = progress | NEXT_HOPS
-        expect_equal({name for name in others if after[name].samples}, set(), "metrics of progress and next hops")
+        others = progress | NEXT_HOPS | VALUES
+        expect_equal({name for name in others if after[name].samples}, set(), "metrics of progress, next hops and values")
         expect_equal(sorted(set(after) - seen - others), ["fanin_job_active", "fanin_job_info", "fanin_switch_info"],
                      "metrics that are not among faninctl's numbers")
         expect_equal({dict(labels)["handler"] for _, labels in after["fanin_job_info"].samples}, {"multi", "single"},
@@ -434,9 +437,28 @@ def every_metric_moves():
             lab.ctl("jobs", "destroy", number)
         lab.create_job([0, 1], "--id", job["id"], "--handler", "multi", "--buffers", 3, "--slots", 16, "--payload", 1024)
         watch.look(counters_start_again=True)
-        expect_equal(sorted(set(watch.last) - watch.moved - set(STILL) - elsewhere - PROGRESS - NEXT_HOPS), [], "metrics that did not move")
+        expect_equal(sorted(set(watch.last) - watch.moved - set(STILL) - elsewhere - PROGRESS - NEXT_HOPS - VALUES), [], "metrics that did not move")
         expect_equal(sorted(watch.moved & set(STILL)), [], "metrics that moved although they are constant")
         expect_equal(sorted(set(STILL) - set(watch.last)), [], "constant metrics that there are not")
+
+
+@case()
+def jobs_with_leaders_tell_their_timeouts_and_slots():
+    with running_lab(2, config={"metrics": {"listen": LISTEN}}) as lab:
+        job = lab.create_job([0, 1], "--handler", "canary", "--parameter", "least_us=30")
+        told = {value["name"]: value for value in job_entry(lab, job)["values"]}
+        # The leaf of the leader waits three times as long.
+        expect_equal(told["timeout_us"], {"name": "timeout_us", "by": "leader", "each": [90, 90], "min": 90, "median": 90, "max": 90},
+                     "timeouts by leader")
+        for name in ("slots_used", "slots_percent"):
+            expect_equal(told[name], {"name": name, "by": None, "each": [], "min": 0, "median": 0, "max": 0}, name)
+        families = scrape(lab.switch_namespace, LISTEN)
+        for name in VALUES:
+            for value, number in (("timeout_us", 90), ("slots_used", 0), ("slots_percent", 0)):
+                labels = frozenset({"fanin_job": str(job["id"]), "value": value}.items())
+                expect_equal(sample(families, name, "", labels), number, f"{name} of {value}")
+        words = lab.ctl("jobs").stdout
+        expect("  timeout_us by leader: min 90, median 90, max 90\n  slots_used: 0\n" in words, f"faninctl does not show it: {words}")
 
 
 @case()

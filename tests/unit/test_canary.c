@@ -565,6 +565,27 @@ START_TEST(a_spine_learns_whom_it_sees)
 }
 END_TEST
 
+START_TEST(the_job_tells_its_timeouts_and_slots)
+{
+	const struct fanin_job_params *job = &rig.switches[0].job;
+	const struct fanin_handler *handler = rig.handler;
+	uint64_t values[FANIN_VALUES_EACH_MAX];
+
+	canary_learn(job, rig.switches[0].state, 5, 3, 80000);
+	reduce(0, 5, 1);
+	ck_assert_uint_eq(handler->tell(job, rig.switches[0].state, 0, values), RANKS);
+	for (unsigned int leader = 0; leader < RANKS; leader++)
+		ck_assert_uint_eq(values[leader],
+				  canary_timeout_ns(job, rig.switches[0].state, leader) / 1000);
+	ck_assert_uint_eq(values[5], 240);
+	ck_assert_str_eq(handler->values[1].name, "slots_used");
+	ck_assert_uint_eq(handler->tell(job, rig.switches[0].state, 1, values), 1);
+	ck_assert_uint_eq(values[0], 1);
+	ck_assert_uint_eq(handler->tell(job, rig.switches[0].state, 2, values), 1);
+	ck_assert_uint_eq(values[0], 100 / (job->slots.mask + 1));
+}
+END_TEST
+
 START_TEST(a_timeout_follows_how_far_packets_are_apart)
 {
 	const struct fanin_job_params *job = &rig.switches[0].job;
@@ -622,6 +643,7 @@ suite_canary(void)
 	tcase_add_test(tcase, a_host_answers_for_no_other_leader);
 	tcase_add_test(tcase, what_is_direct_changes_nothing);
 	tcase_add_test(tcase, a_spine_learns_whom_it_sees);
+	tcase_add_test(tcase, the_job_tells_its_timeouts_and_slots);
 	tcase_add_test(tcase, a_timeout_follows_how_far_packets_are_apart);
 	suite_add_tcase(suite, tcase);
 	return suite;
