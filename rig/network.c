@@ -680,6 +680,18 @@ rig_host_mac(const struct rig_host *host)
 	return host->mac;
 }
 
+uint32_t
+rig_host_ip_be(const struct rig_host *host)
+{
+	return host->ip_be;
+}
+
+void
+rig_host_pause(struct rig_host *host, uint64_t pause_ns)
+{
+	host->free_ns = RTE_MAX(host->free_ns, host->end.rig->now_ns) + pause_ns;
+}
+
 struct fanin_transport *
 rig_host_transport(struct rig_host *host)
 {

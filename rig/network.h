@@ -103,8 +103,9 @@ void rig_link(struct rig_switch *one, uint16_t one_port, struct rig_switch *othe
 struct rig_host *rig_attach(struct rig_switch *sw, uint16_t port, uint32_t ip_be,
 			    const struct rig_end *end);
 
-/* The host's MAC address. */
+/* The host's addresses. */
 const uint8_t *rig_host_mac(const struct rig_host *host);
+uint32_t rig_host_ip_be(const struct rig_host *host);
 
 /* The host as a transport for an engine: Fanin's packets from switches, but for probes. The rig's. */
 struct fanin_transport *rig_host_transport(struct rig_host *host);
@@ -130,6 +131,9 @@ void rig_host_wake(struct rig_host *host, uint64_t at_ns);
 
 /* Puts a frame on the host's link, as another program on it would. Returns false if there are no packets. */
 bool rig_host_send(struct rig_host *host, const void *frame, uint32_t len);
+
+/* Keeps the host's link from sending for this long, once it has sent what it was given: the host is busy with something else. */
+void rig_host_pause(struct rig_host *host, uint64_t pause_ns);
 
 /* What a port of a switch has sent, and what a host has. */
 struct rig_traffic rig_switch_traffic(const struct rig_switch *sw, uint16_t port);
