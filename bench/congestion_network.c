@@ -93,8 +93,8 @@ greet(const struct rig_leaf_spine *leaf_spine)
 		const struct datagram_way way = {
 			.src_mac = rig_host_mac(leaf_spine->hosts[from]),
 			.dst_mac = rig_switch_pipeline(rig_leaf_of(leaf_spine, from))->mac,
-			.src_ip_be = rig_host_ip_be(leaf_spine->hosts[from]),
-			.dst_ip_be = rig_host_ip_be(leaf_spine->hosts[to]),
+			.src_ip_be = rig_host_ip_be(leaf_spine, from),
+			.dst_ip_be = rig_host_ip_be(leaf_spine, to),
 			.src_port = GREET_PORT,
 			.dst_port = GREET_PORT,
 		};
@@ -181,7 +181,7 @@ host_links_read(const struct rig_leaf_spine *leaf_spine, uint32_t host,
 
 	links->links[links->n++] = link;
 	link.tier = CONGESTION_HOST_DOWN;
-	port_read(links, link, rig_leaf_of(leaf_spine, host), rig_port_of(leaf_spine, host));
+	port_read(links, link, rig_leaf_of(leaf_spine, host), rig_host_port(leaf_spine, host));
 }
 
 void

@@ -30,8 +30,8 @@ frame_fill(const struct injection_source *source, struct frame *frame)
 	const struct datagram_way way = {
 		.src_mac = rig_host_mac(source->host),
 		.dst_mac = first_hop_mac(source),
-		.src_ip_be = rig_host_ip_be(source->host),
-		.dst_ip_be = rig_host_ip_be(source->to),
+		.src_ip_be = rig_host_ip_be(source->injection->network, source->number),
+		.dst_ip_be = rig_host_ip_be(source->injection->network, source->to),
 		.src_port = source->src_port,
 		.dst_port = PORT,
 	};
@@ -54,7 +54,7 @@ message_begin(struct injection_source *source)
 	uint32_t other = random_below(&injection->random, injection->n - 1u);
 
 	other += other >= self;
-	source->to = injection->sources[other].host;
+	source->to = injection->sources[other].number;
 	source->src_port =
 		(uint16_t)(FIRST_SOURCE_PORT + random_below(&injection->random, SOURCE_PORTS));
 	source->left = message_frames(injection);
@@ -160,7 +160,7 @@ injection_over_spine(struct injection *injection, const struct rig_leaf_spine *n
 	for (uint16_t i = 0; i < injection->n; i++) {
 		struct injection_source *source = &injection->sources[i];
 
-		source->to = injection->sources[(i + 1) % injection->n].host;
+		source->to = injection->sources[(i + 1) % injection->n].number;
 		source->src_port = port_over(source, spine);
 		source->left = UINT32_MAX;
 	}

@@ -23,8 +23,8 @@ struct injection;
 struct injection_source {
 	struct injection *injection;
 	struct rig_host *host;
-	struct rig_host *to;
 	uint32_t number;   /* of the host */
+	uint32_t to;       /* likewise, where its message goes */
 	uint64_t next_ns;  /* of its next datagram */
 	uint32_t left;     /* datagrams of this message; of a stream that does not end UINT32_MAX */
 	uint16_t src_port; /* decides about its way */

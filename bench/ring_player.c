@@ -38,6 +38,7 @@ struct rank {
 	struct ring_player *player;
 	struct rig_host *host;
 	const uint8_t *first_hop_mac;
+	uint32_t ip_be;
 	struct rank *next;
 	struct rank *previous;
 	uint16_t src_port;
@@ -77,8 +78,8 @@ packet_send(const struct rank *from, const struct rank *to, enum kind kind, uint
 	const struct datagram_way way = {
 		.src_mac = rig_host_mac(from->host),
 		.dst_mac = from->first_hop_mac,
-		.src_ip_be = rig_host_ip_be(from->host),
-		.dst_ip_be = rig_host_ip_be(to->host),
+		.src_ip_be = from->ip_be,
+		.dst_ip_be = to->ip_be,
 		.src_port = from->src_port,
 		.dst_port = PORT,
 	};
@@ -182,6 +183,7 @@ ring_player_create(const struct rig_leaf_spine *network, const uint32_t *hosts, 
 		rank->player = player;
 		rank->host = network->hosts[hosts[r]];
 		rank->first_hop_mac = rig_switch_pipeline(rig_leaf_of(network, hosts[r]))->mac;
+		rank->ip_be = rig_host_ip_be(network, hosts[r]);
 		rank->next = &player->ranks[(r + 1) % n_ranks];
 		rank->previous = &player->ranks[(r + n_ranks - 1) % n_ranks];
 		rank->src_port = (uint16_t)(FIRST_SOURCE_PORT + random_below(&random, SOURCE_PORTS));

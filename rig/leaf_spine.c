@@ -188,14 +188,28 @@ rig_leaf_spine_free(struct rig_leaf_spine *network)
 	network->hosts = NULL;
 }
 
-struct rig_switch *
-rig_leaf_of(const struct rig_leaf_spine *network, uint32_t host)
+uint32_t
+rig_host_ip_be(const struct rig_leaf_spine *network, uint32_t host)
 {
-	return network->leaves[host / network->options.hosts_per_leaf];
+	const uint16_t per_leaf = network->options.hosts_per_leaf;
+
+	return leaf_ip_be((uint16_t)(host / per_leaf), 1u + host % per_leaf);
+}
+
+uint32_t
+rig_leaf_ip_be(uint16_t leaf)
+{
+	return leaf_ip_be(leaf, GATEWAY);
+}
+
+uint32_t
+rig_spine_ip_be(uint16_t spine)
+{
+	return spine_ip_be(spine);
 }
 
 uint16_t
-rig_port_of(const struct rig_leaf_spine *network, uint32_t host)
+rig_host_port(const struct rig_leaf_spine *network, uint32_t host)
 {
 	return port_of_host(&network->options, host % network->options.hosts_per_leaf);
 }
@@ -204,6 +218,26 @@ uint16_t
 rig_up_port(const struct rig_leaf_spine *network, uint16_t spine)
 {
 	return (uint16_t)(first_up_port(&network->options) + spine);
+}
+
+struct fanin_flow
+rig_host_flow(const struct rig_leaf_spine *network, uint32_t host)
+{
+	const uint16_t leaf = (uint16_t)(host / network->options.hosts_per_leaf);
+	struct fanin_flow flow = { .dst_ip_be = leaf_ip_be(leaf, GATEWAY),
+				   .src_ip_be = rig_host_ip_be(network, host),
+				   .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT,
+				   .src_port = JOIN_SOURCE_PORT };
+
+	memcpy(flow.dst_mac, rig_switch_pipeline(network->leaves[leaf])->mac, 6);
+	memcpy(flow.src_mac, rig_host_mac(network->hosts[host]), 6);
+	return flow;
+}
+
+struct rig_switch *
+rig_leaf_of(const struct rig_leaf_spine *network, uint32_t host)
+{
+	return network->leaves[host / network->options.hosts_per_leaf];
 }
 
 /* ------------------------------------------------------------------ jobs */
@@ -220,23 +254,10 @@ rig_job_host(const struct rig_job *job, uint16_t rank)
 	return job->network->hosts[host_of(job, rank)];
 }
 
-/* The leaf of a rank, and which of its leaf's hosts it is. */
 static uint16_t
 leaf_of_rank(const struct rig_job *job, uint16_t rank)
 {
 	return (uint16_t)(host_of(job, rank) / job->network->options.hosts_per_leaf);
-}
-
-static uint32_t
-place_of_rank(const struct rig_job *job, uint16_t rank)
-{
-	return host_of(job, rank) % job->network->options.hosts_per_leaf;
-}
-
-static uint32_t
-ip_of_rank_be(const struct rig_job *job, uint16_t rank)
-{
-	return leaf_ip_be(leaf_of_rank(job, rank), 1u + place_of_rank(job, rank));
 }
 
 static void
@@ -317,8 +338,8 @@ leaf_job_create(struct rig_job *job, struct job_spec spec, uint16_t i, uint16_t 
 	for (uint16_t m = 0; m < spec.n_members; m++) {
 		const uint16_t rank = (uint16_t)(job->first_ranks[i] + m);
 
-		spec.members[m].port = port_of_host(&network->options, place_of_rank(job, rank));
-		spec.members[m].ip_be = ip_of_rank_be(job, rank);
+		spec.members[m].port = rig_host_port(network, host_of(job, rank));
+		spec.members[m].ip_be = rig_host_ip_be(network, host_of(job, rank));
 		spec.members[m].ranks = fanin_ranks_one(rank);
 	}
 	spec.has_parent = job->n_leaves > 1;
@@ -391,8 +412,8 @@ rig_job_create(struct rig_leaf_spine *network, const struct job_spec *spec, uint
 	return rig_job_create_on(network, spec, NULL, n_ranks, spine, job, error);
 }
 
-static void
-job_destroy_on(struct rig_switch *sw, uint32_t id)
+void
+rig_job_remove(struct rig_switch *sw, uint32_t id)
 {
 	rig_switch_away(sw, true);
 	job_destroy(rig_switch_pipeline(sw), id);
@@ -405,28 +426,14 @@ rig_job_destroy(struct rig_job *job)
 	const struct rig_leaf_spine *network = job->network;
 
 	for (uint16_t i = 0; i < job->n_leaves; i++)
-		job_destroy_on(network->leaves[job->leaves[i]], job->id);
+		rig_job_remove(network->leaves[job->leaves[i]], job->id);
 	for (uint16_t spine = 0; spine < network->options.n_spines; spine++)
-		job_destroy_on(network->spines[spine], job->id);
+		rig_job_remove(network->spines[spine], job->id);
 	free(job->joining);
 	job->joining = NULL;
 }
 
 /* ------------------------------------------------------------------ joining */
-
-static void
-flow_of(const struct rig_job *job, uint16_t rank, struct fanin_flow *flow)
-{
-	const struct rig_leaf_spine *network = job->network;
-	const uint16_t leaf = leaf_of_rank(job, rank);
-
-	*flow = (struct fanin_flow){ .dst_ip_be = leaf_ip_be(leaf, GATEWAY),
-				     .src_ip_be = ip_of_rank_be(job, rank),
-				     .dst_port = FANIN_WIRE_DEFAULT_UDP_PORT,
-				     .src_port = JOIN_SOURCE_PORT };
-	memcpy(flow->dst_mac, rig_switch_pipeline(network->leaves[leaf])->mac, 6);
-	memcpy(flow->src_mac, rig_host_mac(rig_job_host(job, rank)), 6);
-}
 
 static void
 join_send(const struct rig_joining *joining)
@@ -441,7 +448,7 @@ join_send(const struct rig_joining *joining)
 
 	if (fanin_keys_derive(job->secret, &keys) != 0)
 		return;
-	flow_of(job, joining->rank, &flow);
+	flow = rig_host_flow(job->network, host_of(job, joining->rank));
 	fanin_wire_encode_l4(&frame.headers, &flow, sizeof(frame.body));
 	fanin_wire_encode_header(&frame.headers.fanin, FANIN_TYPE_JOIN, job->id, 0, keys.up);
 	frame.headers.fanin.rank = joining->rank;
@@ -527,7 +534,7 @@ rig_engine_config(const struct rig_job *job, uint16_t rank, struct fanin_engine_
 {
 	const struct rig_joining *joining = &job->joining[rank];
 
-	flow_of(job, rank, &config->flow);
+	config->flow = rig_host_flow(job->network, host_of(job, rank));
 	fanin_keys_derive(job->secret, &config->keys);
 	config->instance = joining->ack.instance;
 	config->job = job->id;

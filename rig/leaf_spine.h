@@ -80,10 +80,21 @@ void rig_leaf_spine_free(struct rig_leaf_spine *network);
 
 /* The leaf, and its port, that a host is behind. */
 struct rig_switch *rig_leaf_of(const struct rig_leaf_spine *network, uint32_t host);
-uint16_t rig_port_of(const struct rig_leaf_spine *network, uint32_t host);
 
-/* A leaf's port that leads to a spine. A spine's port that leads to a leaf has the leaf's number. */
+/* Addresses of a host, and of leaves and spines, which come after them. */
+uint32_t rig_host_ip_be(const struct rig_leaf_spine *network, uint32_t host);
+uint32_t rig_leaf_ip_be(uint16_t leaf);
+uint32_t rig_spine_ip_be(uint16_t spine);
+
+/* A leaf's port that its host is at, and the one that leads to a spine. */
+uint16_t rig_host_port(const struct rig_leaf_spine *network, uint32_t host);
 uint16_t rig_up_port(const struct rig_leaf_spine *network, uint16_t spine);
+
+/* What a host's packets begin with that go by way of its leaf; to the leaf itself unless dst_ip_be is changed. */
+struct fanin_flow rig_host_flow(const struct rig_leaf_spine *network, uint32_t host);
+
+/* Destroys a job on a switch, if it has it. */
+void rig_job_remove(struct rig_switch *sw, uint32_t id);
 
 /*
  * Makes a job of n_ranks hosts over a spine. hosts: as in struct rig_job. spec: handler, slots, parameters and the like, and the number of a job that was

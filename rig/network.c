@@ -680,12 +680,6 @@ rig_host_mac(const struct rig_host *host)
 	return host->mac;
 }
 
-uint32_t
-rig_host_ip_be(const struct rig_host *host)
-{
-	return host->ip_be;
-}
-
 void
 rig_host_pause(struct rig_host *host, uint64_t pause_ns)
 {

@@ -103,9 +103,8 @@ void rig_link(struct rig_switch *one, uint16_t one_port, struct rig_switch *othe
 struct rig_host *rig_attach(struct rig_switch *sw, uint16_t port, uint32_t ip_be,
 			    const struct rig_end *end);
 
-/* The host's addresses. */
+/* The host's MAC address. */
 const uint8_t *rig_host_mac(const struct rig_host *host);
-uint32_t rig_host_ip_be(const struct rig_host *host);
 
 /* The host as a transport for an engine: Fanin's packets from switches, but for probes. The rig's. */
 struct fanin_transport *rig_host_transport(struct rig_host *host);
