@@ -171,7 +171,7 @@ canary_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 			       ? take_result(ctx, slot, packet)
 			       : take_restore(ctx, packet);
 	default:
-		/* REPEAT, ASK and ANSWER: leaders alone send them to ranks. */
+		/* REPEAT, ASK, ANSWER and ROLL: leaders alone send them to ranks. */
 		if (fanin_type_direction(packet->headers->fanin.type) == FANIN_DOWN &&
 		    !is_result_believed(ctx, packet))
 			return drop(reason, FANIN_REASON_RANK);
@@ -289,7 +289,8 @@ static const struct fanin_parameter canary_parameters[] = {
 
 static const uint8_t canary_types[] = { FANIN_TYPE_REDUCE, FANIN_TYPE_RESULT, FANIN_TYPE_RESTORE,
 					FANIN_TYPE_REPEAT, FANIN_TYPE_ASK,    FANIN_TYPE_HERE,
-					FANIN_TYPE_QUERY,  FANIN_TYPE_ANSWER, 0 };
+					FANIN_TYPE_QUERY,  FANIN_TYPE_ANSWER, FANIN_TYPE_CALL,
+					FANIN_TYPE_ROLL,   FANIN_TYPE_BYE,    0 };
 
 static struct fanin_handler canary = {
 	.name = "canary",

@@ -544,7 +544,7 @@ host_answers_arp(struct rig_host *host, const struct rte_mbuf *mbuf)
 	return true;
 }
 
-/* What switches send, whichever port it goes to, but for probes: those are for the kernel of a host. */
+/* What switches send, whichever port it goes to, and what hosts send to each other, but for probes: those are for the kernel of a host. */
 static bool
 is_for_transport(const struct rte_mbuf *mbuf)
 {
@@ -553,7 +553,8 @@ is_for_transport(const struct rte_mbuf *mbuf)
 	return mbuf->data_len >= FANIN_PAYLOAD_OFFSET &&
 	       headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4) &&
 	       headers->ip.protocol == IPPROTO_UDP &&
-	       headers->udp.src_be == rte_cpu_to_be_16(FANIN_WIRE_DEFAULT_UDP_PORT) &&
+	       (headers->udp.src_be == rte_cpu_to_be_16(FANIN_WIRE_DEFAULT_UDP_PORT) ||
+		headers->udp.dst_be == rte_cpu_to_be_16(FANIN_WIRE_DEFAULT_UDP_PORT)) &&
 	       headers->fanin.type != FANIN_TYPE_PROBE;
 }
 

@@ -106,7 +106,7 @@ struct rig_host *rig_attach(struct rig_switch *sw, uint16_t port, uint32_t ip_be
 /* The host's MAC address. */
 const uint8_t *rig_host_mac(const struct rig_host *host);
 
-/* The host as a transport for an engine: Fanin's packets from switches, but for probes. The rig's. */
+/* The host as a transport for an engine: Fanin's packets from switches and hosts, but for probes. The rig's. */
 struct fanin_transport *rig_host_transport(struct rig_host *host);
 
 /*

@@ -43,6 +43,9 @@ local types = {
 	[23] = { name = "REDUCE", direction = "up", has_elements = true, has_number = true },
 	[24] = { name = "RESTORE", direction = "down", has_elements = true },
 	[25] = { name = "HERE", direction = "up" },
+	[26] = { name = "CALL", direction = "up", body_len = 16 },
+	[27] = { name = "ROLL", direction = "down", body_len = 32 },
+	[28] = { name = "BYE", direction = "up" },
 }
 -- end packet types: written by wire/packets.py from wire/packets.h
 -- What people read for each code, and the codes that more is known of below.

@@ -57,7 +57,12 @@
 	X(RESTORE, 24, DOWN, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                         \
 	  "the reduced elements, for the ports in `members` of the switch that it goes to")           \
 	X(HERE, 25, UP, BLOCK, NOTHING, ZERO, ZERO,                                                   \
-	  "to a leader that asks: the rank is there, and has not sent the block")
+	  "to a leader that asks: the rank is there, and has not sent the block")                     \
+	X(CALL, 26, UP, BLOCK, BODY(call), ZERO, ZERO, "to rank 0: the rank is there for a run")      \
+	X(ROLL, 27, DOWN, BLOCK, BODY(roll), ZERO, ZERO,                                              \
+	  "who has called, and once all have the number of the run")                                  \
+	X(BYE, 28, UP, BLOCK, NOTHING, ZERO, ZERO,                                                    \
+	  "to the leader of a run's last block: the rank has its result, and goes")
 
 enum fanin_type {
 #define FANIN_TYPE_ENUM(name, code, ...) FANIN_TYPE_##name = (code),

@@ -221,6 +221,22 @@ struct fanin_probe_ack_body {
 	uint64_t silent; /* in a job of up to 64 ranks this is the other one: hosts and switches that don't answer probes */
 };
 
+/* CALL's payload. */
+struct fanin_call_body {
+	uint64_t nonce; /* of this start of the rank's process */
+	uint64_t roll; /* from the last ROLL, 0: there was none. A call without it is not counted */
+} __attribute__((packed));
+
+/* ROLL's payload. */
+struct fanin_roll_body {
+	uint64_t nonce;    /* of the CALL that it answers */
+	uint64_t roll;     /* random, for the one roll */
+	uint64_t called;   /* ranks that have */
+	uint32_t run;      /* its number, once all have */
+	uint16_t is_begun; /* all have called: `run` counts */
+	uint16_t reserved; /* 0 */
+} __attribute__((packed));
+
 /* Bytes of bodies with their sets. n_ranks: of the job. */
 static inline uint32_t
 fanin_join_ack_len(unsigned int n_ranks)
@@ -330,6 +346,8 @@ static_assert(offsetof(struct fanin_hdr, number) == 48, "number");
 static_assert(sizeof(struct fanin_answer_body) == 72, "ANSWER body");
 static_assert(sizeof(struct fanin_probe_ack_body) == 16, "PROBE_ACK body");
 static_assert(sizeof(struct fanin_join_body) == 24, "JOIN body");
+static_assert(sizeof(struct fanin_call_body) == 16, "CALL body");
+static_assert(sizeof(struct fanin_roll_body) == 32, "ROLL body");
 static_assert(sizeof(struct fanin_join_ack_body) == 128, "JOIN_ACK body");
 static_assert(sizeof(struct fanin_answer_body) + 2 * sizeof(struct fanin_ranks) + FANIN_TAG_LEN +
 			      FANIN_MTU_OVERHEAD <=

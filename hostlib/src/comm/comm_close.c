@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Closes a communicator whose runs can be resumed: the ranks leave together. */
+/* Closes a communicator whose ranks may need each other's results: they leave together. */
 #include "context.h"
 
 void
@@ -11,7 +11,7 @@ fanin_comm_close_begin(struct fanin_comm *comm)
 	for (uint16_t i = 0; i < comm->n_trees; i++) {
 		struct fanin_comm *part = comm->ops->part(comm, i);
 
-		if (!fanin_protocol_recovers(part->protocol) ||
+		if (part->protocol->on_switch->peers_may_need_results == NULL ||
 		    !part->protocol->on_switch->peers_may_need_results(part->engine))
 			continue;
 		part->closes = true;

@@ -36,7 +36,7 @@ static_assert(FANIN_MAX_RANKS == FANIN_WIRE_MAX_RANKS, "ranks of a job");
 	(offsetof(struct type, field) + sizeof(((struct type *)NULL)->field) == sizeof(struct type))
 static_assert(ENDS_WITH(fanin_init_opts, reserved), "padding in fanin_init_opts");
 static_assert(ENDS_WITH(fanin_join_opts, reserved), "padding in fanin_join_opts");
-static_assert(ENDS_WITH(fanin_report, asks_answered), "padding in fanin_report");
+static_assert(ENDS_WITH(fanin_report, repeats), "padding in fanin_report");
 static_assert(ENDS_WITH(fanin_sparse_opts, reserved), "padding in fanin_sparse_opts");
 static_assert(ENDS_WITH(fanin_sparse_result, reserved), "padding in fanin_sparse_result");
 static_assert(ENDS_WITH(fanin_compact_opts, reserved), "padding in fanin_compact_opts");

@@ -29,13 +29,13 @@ groups_are_whole(const struct fanin_switch_ops *ops)
 	const unsigned int recovers = (ops->run_lost != NULL) + (ops->suspect_run != NULL) +
 				      (ops->note_rejoin != NULL) + (ops->progress != NULL) +
 				      (ops->resume != NULL) + (ops->move != NULL) +
-				      (ops->redirect != NULL) + (ops->hint != NULL) +
-				      (ops->peers_may_need_results != NULL);
+				      (ops->redirect != NULL) + (ops->hint != NULL);
 
 	/*
 	 * `abort` belongs to both groups: requests in other trees, and runs that can't be resumed.
 	 */
-	return (splits == 0 || splits == 2) && (recovers == 0 || recovers == 9) &&
+	return (splits == 0 || splits == 2) && (recovers == 0 || recovers == 8) &&
+	       (recovers == 0 || ops->peers_may_need_results != NULL) &&
 	       (ops->abort != NULL) == (splits != 0 || recovers != 0);
 }
 

@@ -148,7 +148,10 @@ struct fanin_switch_ops {
 	 */
 	void (*hint)(void *engine, const char *hint);
 
-	/* True if another rank may need a result of this one if a switch loses the run. */
+	/*
+	 * True if another rank may need a result of this one, such as if a switch loses the run:
+	 * the ranks leave together. May be there without the others of this group.
+	 */
 	bool (*peers_may_need_results)(const void *engine);
 };
 
@@ -168,6 +171,8 @@ struct fanin_protocol {
 	 * the application computes.
 	 */
 	bool has_duties;
+	/* No switch is joined: packets go to ranks, by way of the first hop; `hosts` is needed. */
+	bool has_leaders;
 	bool any_density;     /* sparse requests need no density that is known to all ranks */
 	uint32_t collectives; /* bit 1 << enum fanin_collective for each that it carries out */
 

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The host protocol of the handler `canary` as a table (protocol/protocol.h).
+ */
+#include "canary.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "hostlib/src/base/clock.h"
+
+#define BYE_NS UINT64_C(1000000000)
+#define BYE_WAIT_MS 20
+
+static int
+canary_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
+{
+	struct fanin_canary_seed seed = { .run = (uint32_t)time(NULL) };
+	uint64_t numbers[2];
+	struct fanin_canary *created;
+	int status;
+
+	if (config->wide)
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"the job accumulates sums in f32, which the protocol canary does not");
+	if (config->hosts == NULL)
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"a job of the handler canary needs the addresses of its ranks, which the network manager knows");
+	while (getrandom(numbers, sizeof(numbers), 0) != sizeof(numbers)) {
+		if (errno != EINTR)
+			return fanin_error_set(error, FANIN_ERR_SYSTEM, "no random numbers: %s",
+					       strerror(errno));
+	}
+	seed.nonce = numbers[0];
+	seed.roll = numbers[1] | 1;
+	status = fanin_canary_create(config, &seed, &created, error);
+	if (status == FANIN_OK)
+		*engine = created;
+	return status;
+}
+
+static void
+canary_close(void *engine)
+{
+	const uint64_t deadline_ns = fanin_now_ns(NULL) + BYE_NS;
+	struct pollfd fds[FANIN_TRANSPORT_MAX_FDS];
+
+	while (!fanin_canary_say_bye(engine) && fanin_now_ns(NULL) < deadline_ns) {
+		poll(fds, fanin_canary_poll_fds(engine, fds), BYE_WAIT_MS);
+		if (fanin_canary_poll(engine) < 0)
+			break;
+	}
+	fanin_canary_destroy(engine);
+}
+
+static int
+canary_post(void *engine, struct fanin_request *request, uint64_t count)
+{
+	return fanin_canary_post(engine, request, count);
+}
+
+static int
+canary_poll(void *engine)
+{
+	return fanin_canary_poll(engine);
+}
+
+static bool
+canary_ready(const void *engine, struct fanin_error *problem)
+{
+	return fanin_canary_ready(engine, problem);
+}
+
+static uint64_t
+canary_idle_ns(const void *engine)
+{
+	return fanin_canary_idle_ns(engine);
+}
+
+static unsigned int
+canary_poll_fds(void *engine, struct pollfd *fds)
+{
+	return fanin_canary_poll_fds(engine, fds);
+}
+
+static const struct fanin_error *
+canary_error(const void *engine)
+{
+	return fanin_canary_error(engine);
+}
+
+static void
+canary_missing(const void *engine, struct fanin_ranks *ranks)
+{
+	fanin_canary_missing(engine, ranks);
+}
+
+static void
+canary_report(const void *engine, struct fanin_report *report)
+{
+	const struct fanin_canary_stats *stats = fanin_canary_stats(engine);
+
+	report->blocks = stats->blocks;
+	report->bytes_reduced = stats->bytes_reduced;
+	report->frames_sent = stats->frames_sent;
+	report->frames_received = stats->frames_received;
+	report->retransmits = stats->retransmits;
+	report->duplicates = stats->duplicates;
+	report->invalid = stats->invalid;
+	report->queries = stats->queries;
+	report->led_blocks = stats->led;
+	report->led_direct = stats->direct;
+	report->asks = stats->asks;
+	report->restores = stats->restores;
+	report->repeats = stats->repeats;
+	report->late = fanin_canary_late(engine);
+	report->n_late = (uint32_t)__builtin_popcountll(report->late);
+}
+
+static bool
+canary_peers_may_need_results(const void *engine)
+{
+	return fanin_canary_is_needed(engine);
+}
+
+static const struct fanin_switch_ops on_switch = {
+	.peers_may_need_results = canary_peers_may_need_results,
+};
+
+static const char *const handlers[] = { "canary", NULL };
+
+static struct fanin_protocol fanin_protocol_canary = {
+	.name = "canary",
+	.handlers = handlers,
+	.has_duties = true,
+	.has_leaders = true,
+	.collectives = 1 << FANIN_COLLECTIVE_ALLREDUCE | 1 << FANIN_COLLECTIVE_REDUCE |
+		       1 << FANIN_COLLECTIVE_REDUCE_SCATTER | 1 << FANIN_COLLECTIVE_BROADCAST |
+		       1 << FANIN_COLLECTIVE_ALLGATHER,
+	.on_switch = &on_switch,
+	.open = canary_open,
+	.close = canary_close,
+	.ready = canary_ready,
+	.post = canary_post,
+	.poll = canary_poll,
+	.idle_ns = canary_idle_ns,
+	.poll_fds = canary_poll_fds,
+	.error = canary_error,
+	.missing = canary_missing,
+	.report = canary_report,
+};
+
+FANIN_PROTOCOL_REGISTER(fanin_protocol_canary)

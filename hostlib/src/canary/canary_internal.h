@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The state shared by canary_engine.c (requests, what is sent and what comes back), canary_leader.c (blocks that this rank leads),
+ * canary_roll.c (beginning and ending a run) and canary_timer.c (when to ask, and giving up). Nobody else includes this.
+ */
+#ifndef FANIN_HOSTLIB_CANARY_INTERNAL_H
+#define FANIN_HOSTLIB_CANARY_INTERNAL_H
+
+#include "canary.h"
+#include "handlers/kernels/kernels.h"
+#include "hostlib/src/cc/cc.h"
+#include "hostlib/src/loop/loop.h"
+#include "hostlib/src/window/rtt.h"
+#include "wire/canary.h"
+
+#define CANARY_RANKS_MAX FANIN_SERVER_RANKS_MAX
+/* Switches of a block whose ports a leader notes; of more the ranks get the result by REPEAT. */
+#define CANARY_RESTORES 8
+/* Later results of a leader that show one to be lost rather than late (RFC 9002, section 6.1.1). */
+#define CANARY_GAP 3
+#define CANARY_CALL_LEAST_NS (5 * UINT64_C(1000000))
+#define CANARY_CALL_MOST_NS (100 * UINT64_C(1000000))
+/* The send ring was full, and nothing signals when it is not. */
+#define CANARY_NO_ROOM_NS (100 * UINT64_C(1000))
+
+enum canary_lane_state {
+	CANARY_LANE_IDLE,
+	CANARY_LANE_SENT, /* its block waits for the result, of the leader for others' data */
+	CANARY_LANE_DONE,
+};
+
+/* One of W blocks from the oldest without a result on. */
+struct canary_lane {
+	struct fanin_request *request;
+	uint32_t block;
+	uint32_t generation; /* of the congestion window when it was sent */
+	uint32_t number;     /* of its last QUERY */
+	uint32_t n_queries;
+	uint8_t state;   /* enum canary_lane_state */
+	bool asked;      /* a question about it has been sent */
+	bool resent;     /* its data was sent more than once, or its result was repeated */
+	uint32_t n_sent; /* questions and data, so that each takes another way */
+	uint64_t sent_ns;
+	uint64_t overtaken_ns; /* when a later block had a result first; 0: none has */
+	uint64_t query_ns;     /* of the last QUERY */
+	uint64_t ask_ns;       /* when the next question is due at the earliest */
+	uint64_t ask_wait_ns;
+};
+
+/* Ports of a switch at which data came in that met another block's descriptor. */
+struct canary_restore {
+	uint32_t ip_be;
+	uint64_t ports;
+};
+
+enum canary_entry_phase {
+	CANARY_ENTRY_FREE,
+	CANARY_ENTRY_OPEN,
+	CANARY_ENTRY_DONE, /* the payload is the result */
+};
+
+/* A block that this rank leads. */
+struct canary_entry {
+	uint32_t block;
+	uint8_t phase; /* enum canary_entry_phase */
+	bool empty;    /* no packet has brought data so far */
+	bool own;      /* this rank has sent its own data, which is still the request's */
+	uint8_t n_restores;
+	uint64_t members;  /* other ranks in the payload */
+	uint64_t direct;   /* those of them to which no port leads that a switch has noted */
+	uint64_t askers;   /* ranks that asked while it was open */
+	uint64_t shape;    /* as fanin_wire_shape gives it */
+	uint64_t asked_ns; /* when ranks were last asked because of a sum that was dropped */
+	struct canary_restore restores[CANARY_RESTORES];
+};
+
+/* Another rank. */
+struct canary_peer {
+	uint32_t ip_be;
+	uint64_t asked_ns; /* of the first question that it has not answered; 0: there is none */
+	uint64_t nonce;    /* rank 0: of its last CALL */
+};
+
+/* Why a run has ended for all. */
+enum canary_end {
+	CANARY_END_NONE,
+	CANARY_END_GONE,     /* ranks do not answer */
+	CANARY_END_MISMATCH, /* ranks have posted different collectives */
+};
+
+struct fanin_canary {
+	struct fanin_loop loop; /* first: fanin_loop casts a pointer to it back */
+	struct fanin_protocol_config config;
+	struct fanin_canary_seed seed;
+	struct canary_peer peers[CANARY_RANKS_MAX];
+	uint64_t all;    /* ranks */
+	uint64_t others; /* ranks but this one */
+	enum fanin_isa isa;
+	struct fanin_canary_stats stats;
+
+	/* The run. */
+	bool begun;   /* its number is known */
+	bool started; /* all ranks have begun: block 0 has its result */
+	uint32_t run;
+	uint64_t roll;    /* the roll's number; 0: not known yet */
+	uint64_t called;  /* ranks that have called, as far as known */
+	uint64_t call_ns; /* when the next CALL is due */
+	uint64_t call_wait_ns;
+	uint64_t called_ns; /* when the last CALL was sent; 0: it was answered, or there were two */
+	bool roll_heard;
+	uint32_t bye_block;
+	uint64_t byes; /* ranks that have their last result, of bye_block */
+
+	/* What this rank has of blocks. */
+	struct fanin_request start;    /* of block 0 */
+	struct fanin_request *sending; /* the request of block `next` */
+	struct canary_lane *lanes;     /* W */
+	uint32_t oldest;               /* without a result */
+	uint32_t next;                 /* not sent yet */
+	uint32_t end;                  /* not posted yet */
+	uint32_t newest;               /* latest block with a result */
+	uint32_t in_flight;
+	bool was_full;   /* the send ring */
+	bool is_closing; /* the last request has no elements */
+	struct fanin_cc cc;
+	struct fanin_rtt rtt;        /* from QUERY to ANSWER */
+	struct fanin_rtt block_time; /* from REDUCE to RESULT */
+	uint64_t timers_ns;          /* of all switches on a way together, at most */
+	uint32_t n_queries;
+
+	/* What this rank knows of others. */
+	uint64_t progress_ns; /* of the last result, or of the post that ended an idle time */
+	uint64_t oldest_ns;   /* since when the oldest block has been that */
+	uint64_t late_ns;     /* when others were last known to be late; 0: never */
+	uint32_t told_block;  /* the block of: */
+	uint64_t told;        /* ranks that are missing there, as its leader said */
+
+	/* What this rank leads. */
+	struct canary_entry *entries; /* 2W */
+	uint8_t *payloads;
+	uint8_t *scratch; /* one payload */
+
+	/* The end for all. */
+	enum canary_end why;
+	uint64_t whom;
+	uint64_t until_ns; /* questions are answered with it */
+};
+
+static inline struct fanin_canary *
+canary_of(struct fanin_loop *loop)
+{
+	return (struct fanin_canary *)loop;
+}
+
+static inline struct canary_lane *
+canary_lane(const struct fanin_canary *engine, uint32_t block)
+{
+	return &engine->lanes[block & (engine->config.window - 1u)];
+}
+
+static inline uint16_t
+canary_leader_of(const struct fanin_canary *engine, uint32_t block)
+{
+	return fanin_canary_leader(block, engine->config.size);
+}
+
+static inline bool
+canary_leads(const struct fanin_canary *engine, uint32_t block)
+{
+	return canary_leader_of(engine, block) == engine->config.rank;
+}
+
+/* The rank has said something: it is there. */
+static inline void
+canary_hear(struct fanin_canary *engine, unsigned int rank)
+{
+	engine->peers[rank].asked_ns = 0;
+}
+
+/* A question has been sent to the rank. */
+static inline void
+canary_note_asked(struct fanin_canary *engine, unsigned int rank)
+{
+	if (engine->peers[rank].asked_ns == 0)
+		engine->peers[rank].asked_ns = engine->loop.now_ns;
+}
+
+/* canary_engine.c: begins a packet of the run. */
+void fanin_canary_begin(const struct fanin_canary *engine, enum fanin_type type, uint32_t block,
+			struct fanin_headers *headers);
+
+/*
+ * canary_engine.c: sends a packet that was begun. flow: packets of one flow take one way. Returns false if there is no room now.
+ */
+bool fanin_canary_transmit(struct fanin_canary *engine, struct fanin_headers *headers,
+			   uint32_t dst_ip_be, uint32_t flow, const void *payload,
+			   uint32_t payload_len);
+
+/* canary_engine.c: writes the shape of a lane's block, and gives what this rank brings; NULL: nothing. */
+const uint8_t *fanin_canary_data(const struct canary_lane *lane, struct fanin_hdr *hdr,
+				 uint32_t *len);
+
+/* canary_engine.c: sends a lane's data to its leader. Returns false if there is no room now. */
+bool fanin_canary_send_data(struct fanin_canary *engine, struct canary_lane *lane, bool direct);
+
+/*
+ * canary_engine.c: the lane's block has a result. hdr: with its shape and flags. data: of the leader; NULL: in the frame.
+ */
+void fanin_canary_take_result(struct fanin_canary *engine, struct canary_lane *lane,
+			      const struct fanin_hdr *hdr, const struct fanin_frame *frame,
+			      const uint8_t *data);
+
+/* canary_engine.c: ends the run, for this rank. loop.error has the text. */
+void fanin_canary_fail(struct fanin_canary *engine, int status);
+
+/* canary_leader.c: this rank's data belongs to a block that it leads from now on. */
+void fanin_canary_lead(struct fanin_canary *engine, struct canary_lane *lane);
+
+/* canary_leader.c: a REDUCE or a QUERY of a block that this rank leads. */
+void fanin_canary_receive_data(struct fanin_canary *engine, const struct fanin_frame *frame);
+void fanin_canary_receive_query(struct fanin_canary *engine, const struct fanin_hdr *hdr);
+
+/* canary_leader.c: the ranks that a block which this rank leads waits for. */
+uint64_t fanin_canary_lacks(const struct fanin_canary *engine, uint32_t block);
+
+/* canary_leader.c: asks these ranks for their data of a block. */
+void fanin_canary_ask(struct fanin_canary *engine, uint32_t block, uint64_t ranks, uint32_t flow);
+
+/* canary_leader.c: tells a rank, or all, why the run has ended. */
+void fanin_canary_tell_end(struct fanin_canary *engine, unsigned int rank);
+void fanin_canary_tell_all(struct fanin_canary *engine, enum canary_end why, uint64_t whom);
+
+/* canary_roll.c */
+void fanin_canary_call(struct fanin_canary *engine);
+void fanin_canary_receive_call(struct fanin_canary *engine, const struct fanin_frame *frame);
+void fanin_canary_receive_roll(struct fanin_canary *engine, const struct fanin_frame *frame);
+void fanin_canary_receive_bye(struct fanin_canary *engine, const struct fanin_hdr *hdr);
+void fanin_canary_roll_begin(struct fanin_canary *engine);
+
+/* canary_timer.c: how long a block usually takes at most. */
+uint64_t fanin_canary_usual_ns(const struct fanin_canary *engine);
+
+/* canary_timer.c: asks about a lane's block now, and sets when to ask again. */
+void fanin_canary_lane_ask(struct fanin_canary *engine, struct canary_lane *lane);
+
+/* canary_timer.c: as fanin_loop_ops has it. */
+void fanin_canary_timers(struct fanin_loop *loop);
+
+#endif

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Canary's leader (sections 3.1.4 and 3.3; docs/protocol.md, "What the leader does"): merges what comes of a block by the sets of ranks in it, makes the result
+ * once, and sends it to where data came from: by the ports that switches noted, by those that collisions told, and to single ranks. A block's entry is
+ * taken by one 2W later: whoever sends that has all results of this one's window, so that all ranks have this one's.
+ */
+#include "canary_internal.h"
+
+#include <arpa/inet.h>
+
+/* Where a block stands to the entry that it belongs to. */
+enum place {
+	PLACE_STALE,   /* it had its result long ago */
+	PLACE_CURRENT, /* OPEN or DONE */
+	PLACE_NEXT,    /* nothing of it has come, and the entry may be taken */
+	PLACE_AHEAD,   /* nobody who keeps to the window can send it */
+};
+
+static struct canary_entry *
+entry_of(const struct fanin_canary *engine, uint32_t block)
+{
+	return &engine->entries[block & (2u * engine->config.window - 1)];
+}
+
+static enum place
+place_of(const struct fanin_canary *engine, uint32_t block)
+{
+	const struct canary_entry *entry = entry_of(engine, block);
+
+	if (entry->phase != CANARY_ENTRY_FREE && entry->block == block)
+		return PLACE_CURRENT;
+	if (fanin_block_before(block, engine->next))
+		return PLACE_STALE;
+	return block - engine->next >= engine->config.window || entry->phase == CANARY_ENTRY_OPEN
+		       ? PLACE_AHEAD
+		       : PLACE_NEXT;
+}
+
+static uint8_t *
+payload_of(const struct fanin_canary *engine, const struct canary_entry *entry)
+{
+	return engine->payloads + (size_t)(entry - engine->entries) * engine->config.payload_bytes;
+}
+
+static void
+entry_open(struct canary_entry *entry, uint32_t block, uint64_t shape)
+{
+	*entry = (struct canary_entry){
+		.block = block,
+		.phase = CANARY_ENTRY_OPEN,
+		.empty = true,
+		.shape = shape,
+	};
+}
+
+/* ------------------------------------------------------------------ questions, and the end */
+
+void
+fanin_canary_ask(struct fanin_canary *engine, uint32_t block, uint64_t ranks, uint32_t flow)
+{
+	for (uint64_t left = ranks; left != 0; left &= left - 1) {
+		const unsigned int rank = (unsigned int)__builtin_ctzll(left);
+		struct fanin_headers headers;
+
+		fanin_canary_begin(engine, FANIN_TYPE_ASK, block, &headers);
+		headers.fanin.members = UINT64_C(1) << rank;
+		if (!fanin_canary_transmit(engine, &headers, engine->peers[rank].ip_be,
+					   block + flow, NULL, 0))
+			return;
+		canary_note_asked(engine, rank);
+		engine->stats.asks++;
+	}
+}
+
+/* What an ANSWER to a rank says. */
+struct answer {
+	uint32_t block;
+	uint32_t number; /* of the QUERY */
+	uint16_t state;  /* enum fanin_block_state */
+	uint64_t missing;
+	uint64_t gone;
+};
+
+static void
+answer_send(struct fanin_canary *engine, unsigned int rank, const struct answer *answer)
+{
+	uint8_t payload[sizeof(struct fanin_answer_body) + 2 * sizeof(uint64_t)] = { 0 };
+	struct fanin_headers headers;
+	uint64_t sets[2];
+
+	fanin_answer_encode_word(answer->missing | answer->gone, 0, answer->gone, &sets[0], &sets[1]);
+	memcpy(payload + sizeof(struct fanin_answer_body), sets, sizeof(sets));
+	fanin_canary_begin(engine, FANIN_TYPE_ANSWER, answer->block, &headers);
+	headers.fanin.count = answer->state;
+	headers.fanin.number = answer->number;
+	(void)fanin_canary_transmit(engine, &headers, engine->peers[rank].ip_be,
+				    answer->block + (uint32_t)engine->stats.frames_sent, payload,
+				    sizeof(payload));
+}
+
+/* Switches take an ANSWER from a block's leader only: of those that are not done, the first one that this rank leads. */
+static uint32_t
+first_led(const struct fanin_canary *engine)
+{
+	uint32_t block = engine->oldest;
+
+	while (!canary_leads(engine, block))
+		block++;
+	return block;
+}
+
+void
+fanin_canary_tell_end(struct fanin_canary *engine, unsigned int rank)
+{
+	const struct answer answer = {
+		.block = first_led(engine),
+		.state = engine->why == CANARY_END_GONE ? FANIN_BLOCK_OPEN : FANIN_BLOCK_ABSENT,
+		.missing = engine->whom,
+		.gone = engine->why == CANARY_END_GONE ? engine->whom : 0,
+	};
+
+	answer_send(engine, rank, &answer);
+}
+
+void
+fanin_canary_tell_all(struct fanin_canary *engine, enum canary_end why, uint64_t whom)
+{
+	engine->why = why;
+	engine->whom = whom;
+	engine->until_ns = engine->loop.now_ns + engine->config.timeout_ns;
+	for (uint64_t left = engine->others; left != 0; left &= left - 1)
+		fanin_canary_tell_end(engine, (unsigned int)__builtin_ctzll(left));
+}
+
+/* Ranks whose data has another shape than others'. */
+static void
+end_mismatch(struct fanin_canary *engine, uint32_t block, uint64_t whom)
+{
+	const struct fanin_ranks set = fanin_ranks_of_word(whom);
+	char ranks[128];
+
+	fanin_canary_tell_all(engine, CANARY_END_MISMATCH, whom);
+	fanin_error_set(
+		&engine->loop.error, 0,
+		"%s posted another collective than the others for block %u: data type, operator, elements or root differ",
+		fanin_format_ranks(&set, ranks, sizeof(ranks)), block);
+	engine->loop.error.missing = set;
+	fanin_canary_fail(engine, FANIN_ERR_REFUSED);
+}
+
+/* ------------------------------------------------------------------ results */
+
+static void
+result_begin(const struct fanin_canary *engine, const struct canary_entry *entry,
+	     enum fanin_type type, struct fanin_headers *headers)
+{
+	fanin_canary_begin(engine, type, entry->block, headers);
+	headers->fanin.flags = entry->empty ? FANIN_FLAG_EMPTY : 0;
+	headers->fanin.contributions = engine->config.size;
+	fanin_wire_set_shape(&headers->fanin, entry->shape);
+}
+
+/* Bytes of an entry's result. */
+static uint32_t
+result_len(const struct canary_entry *entry)
+{
+	struct fanin_hdr hdr;
+
+	if (entry->empty)
+		return 0;
+	fanin_wire_set_shape(&hdr, entry->shape);
+	return hdr.count * fanin_dtype_size(hdr.dtype);
+}
+
+static void
+result_repeat(struct fanin_canary *engine, const struct canary_entry *entry, unsigned int rank)
+{
+	struct fanin_headers headers;
+
+	result_begin(engine, entry, FANIN_TYPE_REPEAT, &headers);
+	headers.fanin.rank = (uint16_t)rank;
+	if (fanin_canary_transmit(engine, &headers, engine->peers[rank].ip_be,
+				  entry->block + (uint32_t)engine->stats.frames_sent,
+				  payload_of(engine, entry), result_len(entry)))
+		engine->stats.repeats++;
+}
+
+/* To the ports that switches have noted, by way of this rank's leaf. */
+static void
+result_send(struct fanin_canary *engine, const struct canary_entry *entry)
+{
+	struct fanin_headers headers;
+
+	result_begin(engine, entry, FANIN_TYPE_RESULT, &headers);
+	(void)fanin_canary_transmit(engine, &headers, htonl(FANIN_WIRE_GROUPS | engine->config.job),
+				    entry->block, payload_of(engine, entry), result_len(entry));
+	for (unsigned int i = 0; i < entry->n_restores; i++) {
+		result_begin(engine, entry, FANIN_TYPE_RESTORE, &headers);
+		headers.fanin.members = entry->restores[i].ports;
+		if (fanin_canary_transmit(engine, &headers, entry->restores[i].ip_be, entry->block,
+					  payload_of(engine, entry), result_len(entry)))
+			engine->stats.restores++;
+	}
+}
+
+/* Sends the result to ranks that no noted port leads to, if they are few: of more the others may have lost theirs, too, and ask. */
+static void
+result_send_single(struct fanin_canary *engine, struct canary_entry *entry)
+{
+	const struct answer done = { .block = entry->block, .state = FANIN_BLOCK_DONE };
+	const unsigned int n = (unsigned int)__builtin_popcountll(entry->direct);
+
+	if (n == 1 || n <= engine->config.size / 8u) {
+		for (uint64_t left = entry->direct; left != 0; left &= left - 1)
+			result_repeat(engine, entry, (unsigned int)__builtin_ctzll(left));
+		entry->askers &= ~entry->direct;
+	}
+	for (uint64_t left = entry->askers; left != 0; left &= left - 1)
+		answer_send(engine, (unsigned int)__builtin_ctzll(left), &done);
+}
+
+/* What a packet or this rank brings is combined with what is there. */
+static void
+entry_merge(struct fanin_canary *engine, struct canary_entry *entry, const uint8_t *data,
+	    uint32_t len, const struct fanin_hdr *hdr)
+{
+	if (data == NULL)
+		return;
+	if (entry->empty && len != 0)
+		memcpy(payload_of(engine, entry), data, len);
+	else if (len != 0 && !fanin_op_is_copy(hdr->op)) /* of two roots the first one's data stays */
+		fanin_kernel(engine->isa, hdr->dtype, hdr->op)(payload_of(engine, entry), data,
+							       hdr->count);
+	entry->empty = false;
+}
+
+/* All ranks are in: this one's own data comes last, and from now on the result stays as it is. */
+static void
+entry_finish(struct fanin_canary *engine, struct canary_entry *entry)
+{
+	struct canary_lane *lane = canary_lane(engine, entry->block);
+	fanin_finish_fn divide = NULL;
+	struct fanin_hdr hdr = { 0 };
+	const uint8_t *own;
+	uint32_t len;
+
+	own = fanin_canary_data(lane, &hdr, &len);
+	entry_merge(engine, entry, own, len, &hdr);
+	/* A block without elements has no data to bring. */
+	if (hdr.count == 0)
+		entry->empty = false;
+	if (!fanin_op_is_copy(hdr.op))
+		divide = fanin_kernel_finish(engine->isa, hdr.dtype, hdr.op);
+	if (!entry->empty && divide != NULL)
+		divide(payload_of(engine, entry), engine->config.size, hdr.count);
+	entry->phase = CANARY_ENTRY_DONE;
+	engine->stats.led++;
+	if (engine->others != 0) {
+		result_send(engine, entry);
+		result_send_single(engine, entry);
+	}
+	hdr.flags = entry->empty ? FANIN_FLAG_EMPTY : 0;
+	fanin_canary_take_result(engine, lane, &hdr, NULL, payload_of(engine, entry));
+}
+
+static void
+entry_check(struct fanin_canary *engine, struct canary_entry *entry)
+{
+	if (entry->own && entry->members == engine->others)
+		entry_finish(engine, entry);
+}
+
+void
+fanin_canary_lead(struct fanin_canary *engine, struct canary_lane *lane)
+{
+	struct canary_entry *entry = entry_of(engine, lane->block);
+	struct fanin_hdr hdr = { 0 };
+	uint64_t shape;
+	uint32_t len;
+
+	(void)fanin_canary_data(lane, &hdr, &len);
+	shape = fanin_wire_shape(&hdr);
+	if (entry->phase == CANARY_ENTRY_FREE || entry->block != lane->block)
+		entry_open(entry, lane->block, shape);
+	if (entry->shape != shape) {
+		/* Of two that differ nobody knows who is wrong; of many it is the one. */
+		const uint64_t self = UINT64_C(1) << engine->config.rank;
+
+		end_mismatch(engine, lane->block,
+			     (entry->members & (entry->members - 1)) == 0 ? entry->members : self);
+		return;
+	}
+	entry->own = true;
+	entry_check(engine, entry);
+}
+
+uint64_t
+fanin_canary_lacks(const struct fanin_canary *engine, uint32_t block)
+{
+	const struct canary_entry *entry = entry_of(engine, block);
+
+	return entry->phase == CANARY_ENTRY_OPEN && entry->block == block
+		       ? engine->others & ~entry->members
+		       : 0;
+}
+
+/* ------------------------------------------------------------------ data */
+
+/* A sum of other ranks, as it came. */
+struct data {
+	const struct fanin_hdr *hdr;
+	const uint8_t *payload; /* NULL: it brings none */
+	uint32_t len;
+};
+
+/* Finds the elements; false: the frame is lost, or has more than the job's packets. */
+static bool
+data_read(struct fanin_canary *engine, const struct fanin_frame *frame, struct data *data)
+{
+	const struct fanin_headers *headers = frame->data;
+
+	data->hdr = &headers->fanin;
+	data->len = fanin_wire_payload_len(headers);
+	data->payload = NULL;
+	if (data->hdr->count * fanin_dtype_size(data->hdr->dtype) > engine->config.payload_bytes)
+		return false;
+	if (!fanin_op_is_copy(data->hdr->op) &&
+	    fanin_kernel(engine->isa, data->hdr->dtype, data->hdr->op) == NULL)
+		return false;
+	if (fanin_wire_is_empty(data->hdr))
+		return true;
+	data->payload = (const uint8_t *)frame->data + FANIN_PAYLOAD_OFFSET;
+	if (!frame->headers_only || data->len == 0)
+		return true;
+	data->payload = engine->scratch;
+	return fanin_frame_copy(engine->loop.transport, frame, FANIN_PAYLOAD_OFFSET,
+				engine->scratch, data->len);
+}
+
+/* Notes how the result gets to where data came from that no switch has kept. */
+static void
+note_way(struct canary_entry *entry, const struct fanin_hdr *hdr)
+{
+	unsigned int i = 0;
+
+	if ((hdr->flags & FANIN_FLAG_DIRECT) == 0)
+		return;
+	if (hdr->number == 0 || hdr->rank >= 64) {
+		entry->direct |= hdr->members;
+		return;
+	}
+	while (i < entry->n_restores && entry->restores[i].ip_be != hdr->number)
+		i++;
+	if (i == CANARY_RESTORES) {
+		entry->direct |= hdr->members;
+		return;
+	}
+	if (i == entry->n_restores)
+		entry->restores[entry->n_restores++] = (struct canary_restore){ .ip_be = hdr->number };
+	entry->restores[i].ports |= UINT64_C(1) << hdr->rank;
+}
+
+/* Some of the sum's ranks are there already: the others are asked for their own data. */
+static void
+ask_overlapping(struct fanin_canary *engine, struct canary_entry *entry, uint64_t ranks)
+{
+	engine->stats.overlaps++;
+	if (entry->asked_ns != 0 && engine->loop.now_ns - entry->asked_ns < engine->rtt.rto_ns)
+		return;
+	entry->asked_ns = engine->loop.now_ns;
+	fanin_canary_ask(engine, entry->block, ranks, 0);
+}
+
+/* Data for a block that is open. Returns false if it changes nothing. */
+static bool
+data_take(struct fanin_canary *engine, struct canary_entry *entry, const struct data *data)
+{
+	const uint64_t members = data->hdr->members;
+
+	if ((members & entry->members) == 0) {
+		entry_merge(engine, entry, data->payload, data->len, data->hdr);
+		entry->members |= members;
+		engine->stats.merged++;
+	} else if ((members & ~entry->members) == 0) {
+		engine->stats.duplicates++;
+		return false;
+	} else if ((entry->members & ~members) == 0) {
+		entry->empty = true;
+		entry_merge(engine, entry, data->payload, data->len, data->hdr);
+		entry->members = members;
+		engine->stats.replaced++;
+	} else {
+		ask_overlapping(engine, entry, members & ~entry->members);
+		return false;
+	}
+	return true;
+}
+
+/* Does a packet say what one of this job can? */
+static bool
+members_fit(const struct fanin_canary *engine, const struct fanin_hdr *hdr)
+{
+	return canary_leads(engine, hdr->block) && hdr->members != 0 &&
+	       (hdr->members & ~engine->others) == 0 &&
+	       hdr->contributions == (unsigned int)__builtin_popcountll(hdr->members);
+}
+
+void
+fanin_canary_receive_data(struct fanin_canary *engine, const struct fanin_frame *frame)
+{
+	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
+	struct canary_entry *entry = entry_of(engine, hdr->block);
+	struct data data;
+	enum place place;
+
+	if (!members_fit(engine, hdr) || !data_read(engine, frame, &data)) {
+		engine->stats.invalid++;
+		return;
+	}
+	/* Of a sum, too: the question what has become of the rank's data is answered. */
+	for (uint64_t left = hdr->members; left != 0; left &= left - 1)
+		canary_hear(engine, (unsigned int)__builtin_ctzll(left));
+	place = place_of(engine, hdr->block);
+	if (place == PLACE_AHEAD) {
+		engine->stats.invalid++;
+		return;
+	}
+	if (place == PLACE_STALE || (place == PLACE_CURRENT && entry->phase == CANARY_ENTRY_DONE)) {
+		engine->stats.duplicates++;
+		return;
+	}
+	if (place == PLACE_NEXT)
+		entry_open(entry, hdr->block, fanin_wire_shape(hdr));
+	if (entry->shape != fanin_wire_shape(hdr)) {
+		end_mismatch(engine, hdr->block, hdr->members);
+		return;
+	}
+	engine->stats.direct += (hdr->flags & FANIN_FLAG_DIRECT) != 0;
+	if (!data_take(engine, entry, &data))
+		return;
+	note_way(entry, hdr);
+	entry_check(engine, entry);
+}
+
+void
+fanin_canary_receive_query(struct fanin_canary *engine, const struct fanin_hdr *hdr)
+{
+	struct canary_entry *entry = entry_of(engine, hdr->block);
+	const uint64_t self = UINT64_C(1) << engine->config.rank;
+	struct answer answer = {
+		.block = hdr->block,
+		.number = hdr->number,
+		.state = FANIN_BLOCK_OPEN,
+		.missing = engine->all,
+	};
+
+	if (!canary_leads(engine, hdr->block) || hdr->rank >= engine->config.size ||
+	    hdr->rank == engine->config.rank) {
+		engine->stats.invalid++;
+		return;
+	}
+	canary_hear(engine, hdr->rank);
+	switch (place_of(engine, hdr->block)) {
+	case PLACE_STALE:
+	case PLACE_AHEAD:
+		engine->stats.invalid++;
+		return;
+	case PLACE_CURRENT:
+		if (entry->phase == CANARY_ENTRY_DONE) {
+			result_repeat(engine, entry, hdr->rank);
+			return;
+		}
+		entry->askers |= UINT64_C(1) << hdr->rank;
+		answer.missing = (engine->others & ~entry->members) | (entry->own ? 0 : self);
+		break;
+	case PLACE_NEXT:
+		break;
+	}
+	answer_send(engine, hdr->rank, &answer);
+}
