@@ -11,6 +11,7 @@
 
 #include <rte_eal.h>
 
+#include "bench/congestion_canary.h"
 #include "bench/congestion_trees.h"
 #include "bench/injection.h"
 #include "bench/ring_player.h"
@@ -28,6 +29,7 @@
 #define MOST_ALLREDUCES 64
 
 enum variant {
+	VARIANT_CANARY,
 	VARIANT_RING,
 	VARIANT_STATIC,
 };
@@ -38,7 +40,7 @@ enum background {
 	BACKGROUND_UNIFORM, /* to random hosts */
 };
 
-static const char *const variants[] = { "ring", "static" };
+static const char *const variants[] = { "canary", "ring", "static" };
 static const char *const backgrounds[] = { "none", "spine", "uniform" };
 
 struct bench_options {
@@ -52,8 +54,17 @@ struct bench_options {
 	uint16_t trees;
 	uint16_t window; /* of each tree, blocks */
 	uint16_t payload_bytes;
+	uint32_t descriptors; /* of each switch, of Canary */
+	uint32_t timeout_us;  /* likewise; 0: learned */
 	double busy_share;
 	uint64_t busy_ns;
+	uint64_t bin_ns; /* of the trace; 0: none */
+};
+
+/* Values of one bin of the trace. */
+struct bin {
+	double used[CONGESTION_TIERS]; /* mean share of links' rates */
+	uint64_t most_waiting[CONGESTION_TIERS]; /* bytes at a port, at its end */
 };
 
 static struct bench_options options = {
@@ -67,6 +78,7 @@ static struct bench_options options = {
 		     .delay_ns = 1000,
 		     .queue_bytes = 256000,
 		     .ecn_bytes = 30000,
+		     .detour_bytes = 3000,
 		     .n_packets = PACKETS },
 	.bytes = 4 << 20,
 	.allreduces = 1,
@@ -75,16 +87,21 @@ static struct bench_options options = {
 	.trees = 1,
 	.window = 128,
 	.payload_bytes = 1024,
+	.descriptors = 4096,
 };
 
 static struct {
 	struct congestion_network network;
 	struct congestion_job job;
 	struct congestion_trees trees;
+	struct rig_leaders leaders;
 	struct ring_player *ring;
 	struct injection injection;
 	struct congestion_links before;
 	struct congestion_links after;
+	struct congestion_links last; /* of the trace */
+	struct bin *bins;
+	size_t n_bins;
 	uint64_t took_ns[MOST_ALLREDUCES];
 	uint32_t n_done;
 	uint64_t began_ns;
@@ -124,10 +141,36 @@ network_open(void)
 
 	options.network.mixed = options.background == BACKGROUND_SPINE;
 	options.network.max_jobs = options.trees;
+	options.network.shared_slots = options.variant == VARIANT_CANARY ? options.descriptors : 0;
 	options.network.slots = 2u * options.window * options.trees;
 	run.spine = (uint16_t)random_below(&random, options.network.n_spines);
 	if (congestion_network_open(&run.network, &options.network, error) != 0)
 		die("the network", error);
+}
+
+static void
+job_init(const char *handler)
+{
+	char reason[128];
+
+	if (congestion_job_init(&run.job, &run.network,
+				fanin_protocol_of(handler, reason, sizeof(reason)),
+				options.bytes) != 0)
+		die("the job", "out of memory");
+}
+
+static void
+canary_open(char *error)
+{
+	const struct congestion_canary_options canary = {
+		.window = options.window,
+		.payload_bytes = options.payload_bytes,
+		.timeout_us = options.timeout_us,
+	};
+
+	job_init("canary");
+	if (congestion_canary_open(&run.leaders, &run.job, &canary, error) != 0)
+		die("the job", error);
 }
 
 static void
@@ -139,12 +182,8 @@ trees_open(char *error)
 		.window = options.window,
 		.payload_bytes = options.payload_bytes,
 	};
-	char reason[128];
 
-	if (congestion_job_init(&run.job, &run.network,
-				fanin_protocol_of("single", reason, sizeof(reason)),
-				options.bytes) != 0)
-		die("the job", "out of memory");
+	job_init("single");
 	if (congestion_trees_open(&run.trees, &run.job, &trees, error) != 0)
 		die("the trees", error);
 }
@@ -169,7 +208,10 @@ job_open(void)
 			die("the ring", "out of memory");
 		return;
 	}
-	trees_open(error);
+	if (options.variant == VARIANT_CANARY)
+		canary_open(error);
+	else
+		trees_open(error);
 	congestion_job_attach(&run.job);
 	if (!rig_run(rig, rig_now_ns(rig) + MOST_NS, is_ready, NULL) || run.job.error[0] != '\0')
 		die("the job is not ready", run.job.error);
@@ -218,6 +260,50 @@ allreduce_begin(void)
 		die("the ring", "out of memory");
 }
 
+static void
+bin_take(void)
+{
+	static struct congestion_links now;
+	unsigned int n[CONGESTION_TIERS] = { 0 };
+	struct bin *bin;
+
+	run.bins = realloc(run.bins, (run.n_bins + 1) * sizeof(*run.bins));
+	if (run.bins == NULL)
+		die("the trace", "out of memory");
+	bin = &run.bins[run.n_bins++];
+	memset(bin, 0, sizeof(*bin));
+	congestion_links_read(&run.network, &now);
+	for (uint16_t i = 0; i < now.n; i++) {
+		const struct congestion_link *link = &now.links[i];
+
+		n[link->tier]++;
+		bin->used[link->tier] += (double)(link->bytes - run.last.links[i].bytes) * 8000 /
+					 ((double)options.bin_ns * options.network.rate_mbit);
+		bin->most_waiting[link->tier] =
+			RTE_MAX(bin->most_waiting[link->tier], link->waiting);
+	}
+	for (unsigned int tier = 0; tier < CONGESTION_TIERS; tier++)
+		bin->used[tier] /= RTE_MAX(n[tier], 1u);
+	run.last = now;
+}
+
+/* Lets time pass until the allreduce is done, with a bin of the trace now and then. Returns true if it is. */
+static bool
+pass(uint64_t until_ns)
+{
+	struct rig *rig = run.network.rig;
+
+	if (options.bin_ns == 0)
+		return rig_run(rig, until_ns, is_done, NULL);
+	congestion_links_read(&run.network, &run.last);
+	while (rig_now_ns(rig) < until_ns) {
+		if (rig_run(rig, rig_now_ns(rig) + options.bin_ns, is_done, NULL))
+			return true;
+		bin_take();
+	}
+	return false;
+}
+
 /* Returns true if it has ended well. */
 static bool
 allreduce(void)
@@ -226,7 +312,7 @@ allreduce(void)
 	const uint64_t began_ns = rig_now_ns(rig);
 
 	allreduce_begin();
-	if (!rig_run(rig, began_ns + MOST_NS, is_done, NULL) || run.job.error[0] != '\0')
+	if (!pass(began_ns + MOST_NS) || run.job.error[0] != '\0')
 		return false;
 	run.took_ns[run.n_done++] = rig_now_ns(rig) - began_ns;
 	return true;
@@ -292,6 +378,33 @@ print_hosts(void)
 }
 
 static void
+print_switches(void)
+{
+	const char *name;
+	uint64_t sum;
+
+	printf("\"switches\": {");
+	for (unsigned int i = 0; (name = congestion_canary_count(&run.leaders, i, &sum)) != NULL; i++)
+		printf("%s\"%s\": %" PRIu64, i == 0 ? "" : ", ", name, sum);
+	printf("}, \"timeout_ns\": %" PRIu64, congestion_canary_timeout_ns(&run.leaders));
+}
+
+static void
+print_trace(void)
+{
+	printf(", \"trace\": {\"bin_seconds\": %.9f, \"bins\": [", (double)options.bin_ns / 1e9);
+	for (size_t b = 0; b < run.n_bins; b++) {
+		printf("%s{", b == 0 ? "" : ", ");
+		for (unsigned int tier = 0; tier < CONGESTION_TIERS; tier++)
+			printf("%s\"%s\": {\"used\": %.3f, \"most_waiting\": %" PRIu64 "}",
+			       tier == 0 ? "" : ", ", congestion_tiers[tier], run.bins[b].used[tier],
+			       run.bins[b].most_waiting[tier]);
+		printf("}");
+	}
+	printf("]}");
+}
+
+static void
 print_run(void)
 {
 	printf("{\"variant\": \"%s\", \"trees\": %u, \"background\": \"%s\", \"seed\": %" PRIu64
@@ -304,20 +417,28 @@ print_run(void)
 	print_times();
 	printf(", ");
 	print_hosts();
+	if (options.variant == VARIANT_CANARY) {
+		printf(", ");
+		print_switches();
+	}
 	printf(", \"background_sent\": %" PRIu64 ", \"background_delivered\": %" PRIu64 ", \"links\": [",
 	       run.injection.sent, injection_delivered(&run.injection));
 	for (uint16_t i = 0; i < run.after.n; i++)
 		print_link(&run.before.links[i], &run.after.links[i], i == 0);
-	printf("]}\n");
+	printf("]");
+	if (options.bin_ns != 0)
+		print_trace();
+	printf("}\n");
 }
 
 /* ------------------------------------------------------------------ options */
 
 static void __attribute__((noreturn)) usage(void)
 {
-	fputs("usage: congestion-bench --variant ring|static [--trees N] [--background none|spine|uniform] [--seed N]\n"
+	fputs("usage: congestion-bench --variant canary|ring|static [--trees N] [--background none|spine|uniform] [--seed N]\n"
 	      "       [--leaves N] [--hosts-per-leaf N] [--spines N] [--ranks N] [--bytes N] [--allreduces N] [--window BLOCKS]\n"
-	      "       [--background-mbit N] [--message-bytes N] [--queue-bytes N] [--ecn-bytes N] [--busy-share SHARE] [--busy-ns N]\n",
+	      "       [--background-mbit N] [--message-bytes N] [--queue-bytes N] [--ecn-bytes N] [--detour-bytes N] [--busy-share SHARE] [--busy-ns N]\n"
+	      "       [--descriptors N] [--timeout-us N] [--trace-us N]\n",
 	      stderr);
 	exit(2);
 }
@@ -382,8 +503,12 @@ parse(int argc, char **argv)
 		{ "message-bytes", required_argument, NULL, 'M' },
 		{ "queue-bytes", required_argument, NULL, 'q' },
 		{ "ecn-bytes", required_argument, NULL, 'e' },
+		{ "detour-bytes", required_argument, NULL, 'D' },
 		{ "busy-share", required_argument, NULL, 'n' },
 		{ "busy-ns", required_argument, NULL, 'N' },
+		{ "descriptors", required_argument, NULL, 'd' },
+		{ "timeout-us", required_argument, NULL, 'T' },
+		{ "trace-us", required_argument, NULL, 'R' },
 		{ NULL, 0, NULL, 0 },
 	};
 	struct congestion_options *network = &options.network;
@@ -437,11 +562,23 @@ parse(int argc, char **argv)
 		case 'e':
 			network->ecn_bytes = (uint32_t)number(optarg, 0, 1 << 28);
 			break;
+		case 'D':
+			network->detour_bytes = (uint32_t)number(optarg, 0, 1 << 28);
+			break;
 		case 'n':
 			options.busy_share = share(optarg);
 			break;
 		case 'N':
 			options.busy_ns = number(optarg, 0, SECOND_NS);
+			break;
+		case 'd':
+			options.descriptors = (uint32_t)number(optarg, 1, 1 << 20);
+			break;
+		case 'T':
+			options.timeout_us = (uint32_t)number(optarg, 0, 1000000);
+			break;
+		case 'R':
+			options.bin_ns = number(optarg, 1, 1000000) * 1000;
 			break;
 		default:
 			usage();
@@ -469,6 +606,9 @@ main(int argc, char **argv)
 		congestion_job_close(&run.job);
 	injection_end(&run.injection);
 	congestion_trees_close(&run.trees);
+	if (options.variant == VARIANT_CANARY)
+		rig_leaders_destroy(&run.leaders);
+	free(run.bins);
 	lost = congestion_network_close(&run.network);
 	if (lost != 0)
 		die("the network", "packets are lost to a leak");

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "bench/datagram.h"
+#include "pipeline/base/egress.h"
 #include "pipeline/base/worker.h"
 #include "reference/random.h"
 
@@ -115,7 +116,8 @@ congestion_network_open(struct congestion_network *network,
 	const struct rig_end end = { .egress = { .rate_mbit = options->rate_mbit,
 						 .bucket_bytes = BUCKET_BYTES,
 						 .queue_bytes = options->queue_bytes,
-						 .ecn_bytes = options->ecn_bytes },
+						 .ecn_bytes = options->ecn_bytes,
+						 .detour_bytes = options->detour_bytes },
 				     .delay_ns = options->delay_ns };
 	const struct rig_leaf_spine_options built = {
 		.n_leaves = options->n_leaves,
@@ -162,11 +164,13 @@ static void
 port_read(struct congestion_links *links, struct congestion_link link, const struct rig_switch *sw,
 	  uint16_t port)
 {
-	const struct worker *worker = rig_switch_pipeline(sw)->workers[0];
+	const struct pipeline *pipeline = rig_switch_pipeline(sw);
+	const struct worker *worker = pipeline->workers[0];
 
 	link.bytes = rig_switch_traffic(sw, port).bytes;
 	link.dropped = worker->counters.ports[port].tx_dropped;
 	link.marked = worker->counters.ports[port].ecn_marked;
+	link.waiting = egress_backlog(pipeline, port, NULL);
 	links->links[links->n++] = link;
 }
 

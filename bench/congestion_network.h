@@ -23,6 +23,7 @@ struct congestion_options {
 	uint64_t delay_ns;
 	uint32_t queue_bytes;
 	uint32_t ecn_bytes;
+	uint32_t detour_bytes; /* 0: as ports usually have them */
 	uint16_t max_jobs;
 	uint32_t slots;        /* of each switch, for all jobs */
 	uint32_t shared_slots; /* for those that share them */
@@ -42,9 +43,10 @@ struct congestion_link {
 	enum congestion_tier tier;
 	uint16_t leaf;
 	uint16_t other; /* host behind the leaf, or spine */
-	uint64_t bytes; /* so far, as the next two; drops and marks are the sending port's, and a host has none */
+	uint64_t bytes; /* so far, as the next two; what follows are the sending port's, and a host has none */
 	uint64_t dropped;
 	uint64_t marked;
+	uint64_t waiting; /* bytes, now */
 };
 
 struct congestion_links {
