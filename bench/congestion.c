@@ -58,6 +58,7 @@ struct bench_options {
 	uint32_t timeout_us;  /* likewise; 0: learned */
 	double busy_share;
 	uint64_t busy_ns;
+	uint64_t queue_ns; /* of ranks' send queues, at most; 0: any */
 	uint64_t bin_ns; /* of the trace; 0: none */
 };
 
@@ -221,6 +222,7 @@ job_open(void)
 		shared->random = random_seed(options.network.seed * 1000 + rank);
 		shared->busy_share = options.busy_share;
 		shared->busy_ns = options.busy_ns;
+		shared->queue_ns = options.queue_ns;
 	}
 }
 
@@ -438,7 +440,7 @@ static void __attribute__((noreturn)) usage(void)
 	fputs("usage: congestion-bench --variant canary|ring|static [--trees N] [--background none|spine|uniform] [--seed N]\n"
 	      "       [--leaves N] [--hosts-per-leaf N] [--spines N] [--ranks N] [--bytes N] [--allreduces N] [--window BLOCKS]\n"
 	      "       [--background-mbit N] [--message-bytes N] [--queue-bytes N] [--ecn-bytes N] [--detour-bytes N] [--busy-share SHARE] [--busy-ns N]\n"
-	      "       [--descriptors N] [--timeout-us N] [--trace-us N]\n",
+	      "       [--descriptors N] [--timeout-us N] [--send-queue-us N] [--trace-us N]\n",
 	      stderr);
 	exit(2);
 }
@@ -508,6 +510,7 @@ parse(int argc, char **argv)
 		{ "busy-ns", required_argument, NULL, 'N' },
 		{ "descriptors", required_argument, NULL, 'd' },
 		{ "timeout-us", required_argument, NULL, 'T' },
+		{ "send-queue-us", required_argument, NULL, 'Q' },
 		{ "trace-us", required_argument, NULL, 'R' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -576,6 +579,9 @@ parse(int argc, char **argv)
 			break;
 		case 'T':
 			options.timeout_us = (uint32_t)number(optarg, 0, 1000000);
+			break;
+		case 'Q':
+			options.queue_ns = number(optarg, 0, 1000000) * 1000;
 			break;
 		case 'R':
 			options.bin_ns = number(optarg, 1, 1000000) * 1000;

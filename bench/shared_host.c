@@ -11,6 +11,10 @@ below(const struct fanin_transport *transport)
 static void *
 lane_reserve(struct fanin_transport *transport, uint32_t len)
 {
+	const struct shared_host *shared = ((struct shared_host_lane *)transport)->shared;
+
+	if (shared->queue_ns != 0 && rig_host_backlog_ns(shared->host) > shared->queue_ns)
+		return NULL;
 	return below(transport)->ops->tx_reserve(below(transport), len);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A host of rig/ that several engines share, each by a transport of its own: what comes for a job goes to that job's engine. Before it sends a packet the
- * host may be busy for a while, by chance. One thread.
+ * host may be busy for a while, by chance, and its queue may be bounded as a NIC's ring is. One thread.
  */
 #ifndef FANIN_BENCH_SHARED_HOST_H
 #define FANIN_BENCH_SHARED_HOST_H
@@ -28,6 +28,7 @@ struct shared_host {
 	struct random random;
 	double busy_share; /* of packets, before which it is busy */
 	uint64_t busy_ns;
+	uint64_t queue_ns; /* most that may wait for its link; then engines have no room. 0: any */
 	struct shared_host_lane lanes[SHARED_HOST_MOST];
 	unsigned int n_lanes;
 };
