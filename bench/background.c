@@ -87,8 +87,7 @@ packet_send(const struct path *path, bool to_sink, struct packet_headers headers
 	};
 	uint32_t len = (uint32_t)sizeof(headers) + data_len;
 
-	datagram_fill(&headers.datagram, &way, headers.kind == PACKET_DATA ? DATAGRAM_ECT_0 : 0,
-		      len);
+	datagram_fill(&headers.datagram, &way, headers.kind == PACKET_DATA ? DATAGRAM_ECT_0 : 0, len);
 	headers.path = path->number;
 	frame.headers = headers;
 	if (len < DATAGRAM_SHORTEST_FRAME)

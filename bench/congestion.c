@@ -59,12 +59,12 @@ struct bench_options {
 	double busy_share;
 	uint64_t busy_ns;
 	uint64_t queue_ns; /* of ranks' send queues, at most; 0: any */
-	uint64_t bin_ns; /* of the trace; 0: none */
+	uint64_t bin_ns;   /* of the trace; 0: none */
 };
 
 /* Values of one bin of the trace. */
 struct bin {
-	double used[CONGESTION_TIERS]; /* mean share of links' rates */
+	double used[CONGESTION_TIERS];           /* mean share of links' rates */
 	uint64_t most_waiting[CONGESTION_TIERS]; /* bytes at a port, at its end */
 };
 
@@ -281,8 +281,7 @@ bin_take(void)
 		n[link->tier]++;
 		bin->used[link->tier] += (double)(link->bytes - run.last.links[i].bytes) * 8000 /
 					 ((double)options.bin_ns * options.network.rate_mbit);
-		bin->most_waiting[link->tier] =
-			RTE_MAX(bin->most_waiting[link->tier], link->waiting);
+		bin->most_waiting[link->tier] = RTE_MAX(bin->most_waiting[link->tier], link->waiting);
 	}
 	for (unsigned int tier = 0; tier < CONGESTION_TIERS; tier++)
 		bin->used[tier] /= RTE_MAX(n[tier], 1u);
@@ -343,8 +342,8 @@ static void
 print_times(void)
 {
 	printf("\"done\": %s, \"exact\": %s, \"error\": \"%s\", \"seconds\": [",
-	       run.n_done == options.allreduces ? "true" : "false", run.job.wrong ? "false" : "true",
-	       run.job.error);
+	       run.n_done == options.allreduces ? "true" : "false",
+	       run.job.wrong ? "false" : "true", run.job.error);
 	for (uint32_t i = 0; i < run.n_done; i++)
 		printf("%s%.9f", i == 0 ? "" : ", ", (double)run.took_ns[i] / 1e9);
 	printf("]");
@@ -399,8 +398,8 @@ print_trace(void)
 		printf("%s{", b == 0 ? "" : ", ");
 		for (unsigned int tier = 0; tier < CONGESTION_TIERS; tier++)
 			printf("%s\"%s\": {\"used\": %.3f, \"most_waiting\": %" PRIu64 "}",
-			       tier == 0 ? "" : ", ", congestion_tiers[tier], run.bins[b].used[tier],
-			       run.bins[b].most_waiting[tier]);
+			       tier == 0 ? "" : ", ", congestion_tiers[tier],
+			       run.bins[b].used[tier], run.bins[b].most_waiting[tier]);
 		printf("}");
 	}
 	printf("]}");
@@ -423,7 +422,8 @@ print_run(void)
 		printf(", ");
 		print_switches();
 	}
-	printf(", \"background_sent\": %" PRIu64 ", \"background_delivered\": %" PRIu64 ", \"links\": [",
+	printf(", \"background_sent\": %" PRIu64 ", \"background_delivered\": %" PRIu64
+	       ", \"links\": [",
 	       run.injection.sent, injection_delivered(&run.injection));
 	for (uint16_t i = 0; i < run.after.n; i++)
 		print_link(&run.before.links[i], &run.after.links[i], i == 0);
@@ -526,8 +526,8 @@ parse(int argc, char **argv)
 			options.trees = (uint16_t)number(optarg, 1, FANIN_MAX_TREES);
 			break;
 		case 'b':
-			options.background =
-				(enum background)choice(optarg, backgrounds, RTE_DIM(backgrounds));
+			options.background = (enum background)choice(optarg, backgrounds,
+								     RTE_DIM(backgrounds));
 			break;
 		case 's':
 			network->seed = number(optarg, 0, UINT32_MAX);

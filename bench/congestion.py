@@ -103,12 +103,17 @@ def uniform(arguments):
                                for seed in seeds(arguments)], arguments.processes)
 
 
+def allreduces_of(size):
+    """How many are measured one after the other. Switches learn from the first block of each leader."""
+    return 40 if size <= 16 * KIB else 8 if size < MIB else 1
+
+
 def sizes(arguments):
     runs = []
     for topology in arguments.topology:
         for size in SIZES:
             for variant in arguments.variant:
-                runs += [run_of(topology, variant, seed, bytes=size, allreduces=8 if size < MIB else 1)
+                runs += [run_of(topology, variant, seed, bytes=size, allreduces=allreduces_of(size))
                          for seed in seeds(arguments, FEWER_PLACEMENTS)]
     return run_all("sizes", runs, arguments.processes)
 

@@ -84,8 +84,7 @@ timeouts_read(const struct job *job, uint64_t *timeouts)
 	unsigned int n = 0;
 
 	for (unsigned int leader = 0; leader < job->params.n_ranks; leader++) {
-		if (state->lessons[leader].gap_ns != 0 &&
-		    (job->params.ranks_here >> leader & 1) == 0)
+		if (state->lessons[leader].gap_ns != 0 && (job->params.ranks_here >> leader & 1) == 0)
 			timeouts[n++] = canary_timeout_ns(&job->params, state, leader);
 	}
 	return n;

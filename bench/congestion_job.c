@@ -23,8 +23,7 @@ congestion_job_init(struct congestion_job *job, struct congestion_network *netwo
 		rank->job = job;
 		rank->rank = r;
 		rank->split.protocol = protocol;
-		shared_host_init(&rank->shared,
-				 network->leaf_spine.hosts[network->ranks[r]]);
+		shared_host_init(&rank->shared, network->leaf_spine.hosts[network->ranks[r]]);
 		rank->send = malloc(job->most * sizeof(int32_t));
 		rank->recv = malloc(job->most * sizeof(int32_t));
 		if (rank->send == NULL || rank->recv == NULL)

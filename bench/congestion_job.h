@@ -30,9 +30,9 @@ struct congestion_job {
 	struct congestion_rank ranks[CONGESTION_MOST_HOSTS];
 	uint16_t n_ranks;
 	uint16_t n_busy;
-	uint64_t count; /* elements of the present allreduce */
-	uint64_t most;  /* elements that vectors have room for */
-	bool wrong;     /* a result is not the sum */
+	uint64_t count;  /* elements of the present allreduce */
+	uint64_t most;   /* elements that vectors have room for */
+	bool wrong;      /* a result is not the sum */
 	char error[256]; /* of a rank's engine; empty: none */
 };
 

@@ -71,14 +71,16 @@ problem(const struct congestion_options *options, char *error)
 	const uint32_t n_links = 2 * (n_hosts + (uint32_t)options->n_leaves * options->n_spines);
 
 	if (n_hosts > CONGESTION_MOST_HOSTS || n_links > CONGESTION_MOST_LINKS) {
-		snprintf(error, RIG_ERROR_LEN, "found %u hosts and %u links, expected %u and %u at most",
-			 n_hosts, n_links, CONGESTION_MOST_HOSTS, CONGESTION_MOST_LINKS);
+		snprintf(error, RIG_ERROR_LEN,
+			 "found %u hosts and %u links, expected %u and %u at most", n_hosts,
+			 n_links, CONGESTION_MOST_HOSTS, CONGESTION_MOST_LINKS);
 		return -EINVAL;
 	}
 	if (options->n_ranks > n_hosts ||
 	    (options->mixed && (options->n_ranks < options->n_leaves ||
 				n_hosts - options->n_ranks < options->n_leaves))) {
-		snprintf(error, RIG_ERROR_LEN, "%u ranks on %u hosts behind %u leaves can't be placed so",
+		snprintf(error, RIG_ERROR_LEN,
+			 "%u ranks on %u hosts behind %u leaves can't be placed so",
 			 options->n_ranks, n_hosts, options->n_leaves);
 		return -EINVAL;
 	}
@@ -175,8 +177,7 @@ port_read(struct congestion_links *links, struct congestion_link link, const str
 }
 
 static void
-host_links_read(const struct rig_leaf_spine *leaf_spine, uint32_t host,
-		struct congestion_links *links)
+host_links_read(const struct rig_leaf_spine *leaf_spine, uint32_t host, struct congestion_links *links)
 {
 	struct congestion_link link = { .tier = CONGESTION_HOST_UP,
 					.leaf = (uint16_t)(host / leaf_spine->options.hosts_per_leaf),

@@ -77,7 +77,6 @@ int congestion_network_open(struct congestion_network *network,
 unsigned int congestion_network_close(struct congestion_network *network);
 
 /* What all links have carried so far, always in the same order. */
-void congestion_links_read(const struct congestion_network *network,
-			   struct congestion_links *links);
+void congestion_links_read(const struct congestion_network *network, struct congestion_links *links);
 
 #endif

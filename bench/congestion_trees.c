@@ -22,14 +22,14 @@ tree_make(struct congestion_trees *trees, struct congestion_job *job,
 	const uint16_t spine =
 		(uint16_t)((options->first_spine + trees->n) % network->options.n_spines);
 	struct rig_job *tree = &trees->jobs[trees->n++];
-	int ret = rig_job_create_on(&network->leaf_spine, &spec, network->ranks, job->n_ranks, spine,
-				    tree, error);
+	int ret = rig_job_create_on(&network->leaf_spine, &spec, network->ranks, job->n_ranks,
+				    spine, tree, error);
 
 	if (ret == 0)
 		ret = rig_job_join(tree, MOST_JOIN_NS);
 	if (ret == -ETIMEDOUT)
-		snprintf(error, PIPELINE_ERROR_LEN, "the ranks of the tree over spine %u don't join",
-			 spine);
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "the ranks of the tree over spine %u don't join", spine);
 	return ret;
 }
 
@@ -39,8 +39,8 @@ engines_add(const struct rig_job *tree, struct congestion_job *job, char *error)
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
 		struct fanin_engine_config config = { .timeout_ns = TIMEOUT_NS,
 						      .cc = &fanin_cc_delay };
-		struct fanin_transport *transport =
-			shared_host_add(&job->ranks[rank].shared, tree->id);
+		struct fanin_transport *transport = shared_host_add(&job->ranks[rank].shared,
+								    tree->id);
 		struct fanin_engine *engine;
 
 		rig_engine_config(tree, rank, &config);

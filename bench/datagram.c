@@ -8,7 +8,8 @@
 #define TTL 64
 
 void
-datagram_fill(struct datagram_headers *headers, const struct datagram_way *way, uint8_t tos, uint32_t len)
+datagram_fill(struct datagram_headers *headers, const struct datagram_way *way, uint8_t tos,
+	      uint32_t len)
 {
 	memcpy(headers->eth.dst, way->dst_mac, sizeof(headers->eth.dst));
 	memcpy(headers->eth.src, way->src_mac, sizeof(headers->eth.src));

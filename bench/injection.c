@@ -101,10 +101,9 @@ sources_begin(struct injection *injection)
 	for (uint16_t i = 0; i < injection->n; i++) {
 		struct injection_source *source = &injection->sources[i];
 
-		source->next_ns =
-			rig_now_ns(injection->network->rig) +
-			random_below(&injection->random,
-				     (uint32_t)interval_ns * message_frames(injection));
+		source->next_ns = rig_now_ns(injection->network->rig) +
+				  random_below(&injection->random,
+					       (uint32_t)interval_ns * message_frames(injection));
 		rig_host_set_poll(source->host, source_poll, source);
 		rig_host_wake(source->host, source->next_ns);
 	}
@@ -149,7 +148,8 @@ port_over(struct injection_source *source, uint16_t spine)
 
 void
 injection_over_spine(struct injection *injection, const struct rig_leaf_spine *network,
-		     const struct injection_options *options, const uint32_t *hosts, uint16_t n, uint16_t spine)
+		     const struct injection_options *options, const uint32_t *hosts, uint16_t n,
+		     uint16_t spine)
 {
 	init(injection, network, options);
 	for (uint16_t i = 0; i < n; i++) {

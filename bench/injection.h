@@ -13,7 +13,7 @@
 
 struct injection_options {
 	uint64_t seed;
-	uint32_t rate_mbit;     /* of each host, of frames */
+	uint32_t rate_mbit; /* of each host, of frames */
 	uint32_t message_bytes; /* of frames, after which a host takes another destination; its packets go one way */
 };
 
@@ -50,8 +50,8 @@ void injection_uniform(struct injection *injection, const struct rig_leaf_spine 
  * the hosts.
  */
 void injection_over_spine(struct injection *injection, const struct rig_leaf_spine *network,
-			  const struct injection_options *options, const uint32_t *hosts, uint16_t n,
-			  uint16_t spine);
+			  const struct injection_options *options, const uint32_t *hosts,
+			  uint16_t n, uint16_t spine);
 
 /* Ends it; the hosts stay the rig's. */
 void injection_end(struct injection *injection);

@@ -214,8 +214,7 @@ ring_player_begin(struct ring_player *player, uint64_t bytes)
 	player->run++;
 	player->n_done = 0;
 	player->segment_bytes = (bytes + n - 1) / n;
-	player->step_packets =
-		(uint32_t)((player->segment_bytes + FLOW_SEGMENT - 1) / FLOW_SEGMENT);
+	player->step_packets = (uint32_t)((player->segment_bytes + FLOW_SEGMENT - 1) / FLOW_SEGMENT);
 	player->n_packets = 2 * (n - 1u) * player->step_packets;
 	for (uint16_t r = 0; r < n; r++) {
 		struct rank *rank = &player->ranks[r];

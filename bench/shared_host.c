@@ -95,8 +95,7 @@ dispatch(struct shared_host *shared, const struct fanin_frame *frame)
 	for (unsigned int i = 0; i < shared->n_lanes; i++) {
 		struct shared_host_lane *lane = &shared->lanes[i];
 
-		if (lane->job != headers->fanin.job ||
-		    lane->first + lane->n == SHARED_HOST_BURST)
+		if (lane->job != headers->fanin.job || lane->first + lane->n == SHARED_HOST_BURST)
 			continue;
 		lane->frames[lane->first + lane->n++] = *frame;
 		return;

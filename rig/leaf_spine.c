@@ -305,13 +305,15 @@ int
 rig_job_serve(const struct rig_job *job)
 {
 	const struct job *root = job->jobs[job->n_leaves > 1 ? job->n_leaves : 0];
-	struct fanin_server_spec spec = { .id = job->id,
-					  .key = job->secret,
-					  .member_ip_be = job->n_leaves > 1 ? spine_ip_be(job->spine)
-									    : leaf_ip_be(job->leaves[0], GATEWAY),
-					  .n_ranks = job->n_ranks,
-					  .payload_bytes = (uint16_t)root->params.payload_bytes,
-					  .slots = 2u * root->params.window };
+	struct fanin_server_spec spec = {
+		.id = job->id,
+		.key = job->secret,
+		.member_ip_be = job->n_leaves > 1 ? spine_ip_be(job->spine)
+						  : leaf_ip_be(job->leaves[0], GATEWAY),
+		.n_ranks = job->n_ranks,
+		.payload_bytes = (uint16_t)root->params.payload_bytes,
+		.slots = 2u * root->params.window
+	};
 	struct fanin_error error = { 0 };
 
 	memcpy(spec.parameters, root->params.parameters, sizeof(spec.parameters));
@@ -375,9 +377,8 @@ spine_job_create(struct rig_job *job, struct job_spec spec, uint16_t spine, char
 }
 
 int
-rig_job_create_on(struct rig_leaf_spine *network, const struct job_spec *spec,
-		  const uint32_t *hosts, uint16_t n_ranks, uint16_t spine, struct rig_job *job,
-		  char *error)
+rig_job_create_on(struct rig_leaf_spine *network, const struct job_spec *spec, const uint32_t *hosts,
+		  uint16_t n_ranks, uint16_t spine, struct rig_job *job, char *error)
 {
 	static uint32_t last_id;
 	struct job_spec made = *spec;

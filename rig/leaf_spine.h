@@ -56,7 +56,7 @@ struct rig_job {
 	uint16_t first_ranks[RIG_MAX_LEAVES + 1]; /* behind each of them; and n_ranks */
 	uint16_t spine;                           /* if there are several leaves */
 	struct job *jobs[RIG_MAX_LEAVES + 1];     /* of these leaves, and of the spine */
-	struct rig_joining *joining;          /* of each rank, from rig_job_join on */
+	struct rig_joining *joining;              /* of each rank, from rig_job_join on */
 };
 
 /* What a rank knows once it has joined. */

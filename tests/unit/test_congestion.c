@@ -5,6 +5,7 @@
 #include <check.h>
 #include <string.h>
 
+#include "bench/congestion_canary.h"
 #include "bench/congestion_trees.h"
 #include "bench/injection.h"
 #include "bench/ring_player.h"
@@ -21,6 +22,7 @@ static struct {
 	struct congestion_network network;
 	struct congestion_job job;
 	struct congestion_trees trees;
+	struct rig_leaders leaders;
 	struct injection injection;
 	struct congestion_links before;
 	struct congestion_links after;
@@ -47,6 +49,8 @@ open_network(uint64_t seed, bool mixed)
 						    .ecn_bytes = 30000,
 						    .max_jobs = 4,
 						    .slots = 512,
+						    .shared_slots = 1024,
+						    .detour_bytes = 3000,
 						    .n_packets = 16383 };
 	char error[RIG_ERROR_LEN] = "";
 
@@ -91,7 +95,9 @@ END_TEST
 
 START_TEST(traffic_over_a_spine_takes_its_links_and_no_others)
 {
-	const struct injection_options options = { .seed = 1, .rate_mbit = 900, .message_bytes = 65536 };
+	const struct injection_options options = { .seed = 1,
+						   .rate_mbit = 900,
+						   .message_bytes = 65536 };
 
 	open_network(1, true);
 	injection_over_spine(&world.injection, &world.network.leaf_spine, &options,
@@ -115,7 +121,9 @@ END_TEST
 
 START_TEST(uniform_traffic_has_its_rate_and_goes_to_other_hosts_only)
 {
-	const struct injection_options options = { .seed = 1, .rate_mbit = 500, .message_bytes = 16384 };
+	const struct injection_options options = { .seed = 1,
+						   .rate_mbit = 500,
+						   .message_bytes = 16384 };
 	uint64_t begin_ns;
 
 	open_network(1, false);
@@ -150,7 +158,9 @@ ring_is_done(void *player)
 
 START_TEST(a_ring_takes_its_steps_and_repeats_what_is_lost)
 {
-	const struct injection_options options = { .seed = 1, .rate_mbit = 950, .message_bytes = 65536 };
+	const struct injection_options options = { .seed = 1,
+						   .rate_mbit = 950,
+						   .message_bytes = 65536 };
 	struct ring_player_stats stats;
 	struct ring_player *player;
 	uint64_t begin_ns;
@@ -187,26 +197,58 @@ job_is_done(void *user)
 	return congestion_job_is_done(&world.job);
 }
 
-/* Two allreduces over trees, with background traffic at the first one's spine. Returns how long they take. */
-static uint64_t
-two_allreduces(uint16_t n_trees, bool background)
+static bool
+job_is_ready(void *user)
+{
+	(void)user;
+	return congestion_job_is_ready(&world.job);
+}
+
+/* n_trees: 0: Canary. */
+static void
+open_job(uint16_t n_trees)
 {
 	const struct congestion_trees_options trees = {
 		.n = n_trees, .first_spine = 1, .window = 64, .payload_bytes = 1024
 	};
-	const struct injection_options options = { .seed = 1, .rate_mbit = 900, .message_bytes = 65536 };
+	const struct congestion_canary_options canary = { .window = 64, .payload_bytes = 1024 };
 	char error[PIPELINE_ERROR_LEN] = "", reason[128];
+	const struct fanin_protocol *protocol =
+		fanin_protocol_of(n_trees == 0 ? "canary" : "single", reason, sizeof(reason));
+	int ret;
+
+	ck_assert_int_eq(congestion_job_init(&world.job, &world.network, protocol, BYTES), 0);
+	if (n_trees == 0)
+		ret = congestion_canary_open(&world.leaders, &world.job, &canary, error);
+	else
+		ret = congestion_trees_open(&world.trees, &world.job, &trees, error);
+	ck_assert_msg(ret == 0, "%s", error);
+	congestion_job_attach(&world.job);
+	ck_assert(rig_run(world.network.rig, rig_now_ns(world.network.rig) + 10 * SECOND_NS,
+			  job_is_ready, NULL));
+}
+
+static void
+close_job(uint16_t n_trees)
+{
+	congestion_job_close(&world.job);
+	if (n_trees == 0)
+		rig_leaders_destroy(&world.leaders);
+	else
+		congestion_trees_close(&world.trees);
+}
+
+/* Two allreduces over trees, with background traffic at the first one's spine. Returns how long they take. */
+static uint64_t
+two_allreduces(uint16_t n_trees, bool background)
+{
+	const struct injection_options options = { .seed = 1,
+						   .rate_mbit = 900,
+						   .message_bytes = 65536 };
 	uint64_t begin_ns, took_ns;
 
 	open_network(1, true);
-	ck_assert_int_eq(congestion_job_init(&world.job, &world.network,
-					     fanin_protocol_of("single", reason, sizeof(reason)),
-					     BYTES),
-			 0);
-	ck_assert_msg(congestion_trees_open(&world.trees, &world.job, &trees, error) == 0, "%s",
-		      error);
-	congestion_job_attach(&world.job);
-	ck_assert(congestion_job_is_ready(&world.job));
+	open_job(n_trees);
 	if (background)
 		injection_over_spine(&world.injection, &world.network.leaf_spine, &options,
 				     world.network.others, world.network.n_others, 1);
@@ -218,10 +260,9 @@ two_allreduces(uint16_t n_trees, bool background)
 		ck_assert(!world.job.wrong);
 	}
 	took_ns = rig_now_ns(world.network.rig) - begin_ns;
-	congestion_job_close(&world.job);
+	close_job(n_trees);
 	if (background)
 		injection_end(&world.injection);
-	congestion_trees_close(&world.trees);
 	close_network();
 	return took_ns;
 }
@@ -238,6 +279,16 @@ START_TEST(a_congested_spine_slows_one_tree_more_than_four)
 }
 END_TEST
 
+START_TEST(canary_goes_around_a_congested_spine)
+{
+	const uint64_t free_ns = two_allreduces(0, false);
+	const uint64_t canary_ns = two_allreduces(0, true);
+
+	ck_assert_uint_le(canary_ns, 2 * free_ns);
+	ck_assert_uint_ge(two_allreduces(1, true), 2 * canary_ns);
+}
+END_TEST
+
 Suite *
 suite_congestion(void)
 {
@@ -251,6 +302,7 @@ suite_congestion(void)
 	tcase_add_test(all, uniform_traffic_has_its_rate_and_goes_to_other_hosts_only);
 	tcase_add_loop_test(all, a_ring_takes_its_steps_and_repeats_what_is_lost, 0, 2);
 	tcase_add_test(all, a_congested_spine_slows_one_tree_more_than_four);
+	tcase_add_test(all, canary_goes_around_a_congested_spine);
 	suite_add_tcase(suite, all);
 	return suite;
 }
