@@ -7,15 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/datagram.h"
 #include "bench/dctcp.h"
-#include "wire/wire.h"
 
 #define PORT 9
 /* Timeouts of flows are looked at this often. */
 #define TICK_NS UINT64_C(2000000)
-#define ECT_0 2
-#define CE 3
-#define SHORTEST_FRAME 60u
 
 enum packet_kind {
 	PACKET_UDP,
@@ -25,9 +22,7 @@ enum packet_kind {
 
 /* FLOW_OVERHEAD bytes. */
 struct packet_headers {
-	struct fanin_eth eth;
-	struct fanin_ip ip;
-	struct fanin_udp udp;
+	struct datagram_headers datagram;
 	uint32_t flow; /* its number in the schedule */
 	uint32_t segment;
 	uint16_t path;
@@ -82,29 +77,21 @@ packet_send(const struct path *path, bool to_sink, struct packet_headers headers
 	const struct background_path *ends = &path->ends;
 	struct rig_host *from = to_sink ? ends->source : ends->sink;
 	const struct rig_host *to = to_sink ? ends->sink : ends->source;
+	const struct datagram_way way = {
+		.src_mac = rig_host_mac(from),
+		.dst_mac = rig_host_mac(to),
+		.src_ip_be = to_sink ? ends->source_ip_be : ends->sink_ip_be,
+		.dst_ip_be = to_sink ? ends->sink_ip_be : ends->source_ip_be,
+		.src_port = PORT,
+		.dst_port = PORT,
+	};
 	uint32_t len = (uint32_t)sizeof(headers) + data_len;
 
-	memcpy(headers.eth.dst, rig_host_mac(to), sizeof(headers.eth.dst));
-	memcpy(headers.eth.src, rig_host_mac(from), sizeof(headers.eth.src));
-	headers.eth.type_be = htons(0x0800);
-	headers.ip = (struct fanin_ip){
-		.version_ihl = 0x45,
-		.tos = headers.kind == PACKET_DATA ? ECT_0 : 0,
-		.total_len_be = htons((uint16_t)(len - FANIN_ETH_LEN)),
-		.ttl = 64,
-		.protocol = IPPROTO_UDP,
-		.src_be = to_sink ? ends->source_ip_be : ends->sink_ip_be,
-		.dst_be = to_sink ? ends->sink_ip_be : ends->source_ip_be,
-	};
-	headers.ip.checksum_be = fanin_ip_checksum(&headers.ip);
-	headers.udp = (struct fanin_udp){ .src_be = htons(PORT),
-					  .dst_be = htons(PORT),
-					  .len_be = htons(
-						  (uint16_t)(len - FANIN_ETH_LEN - FANIN_IP_LEN)) };
+	datagram_fill(&headers.datagram, &way, headers.kind == PACKET_DATA ? DATAGRAM_ECT_0 : 0, len);
 	headers.path = path->number;
 	frame.headers = headers;
-	if (len < SHORTEST_FRAME)
-		len = SHORTEST_FRAME;
+	if (len < DATAGRAM_SHORTEST_FRAME)
+		len = DATAGRAM_SHORTEST_FRAME;
 	/* Without a packet for it the frame is lost, as it may be on any link. */
 	rig_host_send(from, &frame, len);
 }
@@ -273,7 +260,7 @@ source_take(struct rig_host *host, const void *frame, uint32_t len, void *user)
 	struct flow *flow;
 
 	(void)host;
-	if (len < sizeof(*headers) || headers->udp.dst_be != htons(PORT) ||
+	if (len < sizeof(*headers) || headers->datagram.udp.dst_be != htons(PORT) ||
 	    headers->kind != PACKET_ACK)
 		return;
 	flow = background->flows[headers->flow];
@@ -292,14 +279,14 @@ sink_take(struct rig_host *host, const void *frame, uint32_t len, void *user)
 	struct path *path = user;
 	struct background_stats *stats = &path->background->stats;
 	const struct packet_headers *headers = frame;
-	const uint32_t true_len = ntohs(headers->ip.total_len_be) + FANIN_ETH_LEN;
+	const uint32_t true_len = ntohs(headers->datagram.ip.total_len_be) + FANIN_ETH_LEN;
 	bool ce;
 
 	(void)host;
-	if (len < sizeof(*headers) || headers->udp.dst_be != htons(PORT) ||
+	if (len < sizeof(*headers) || headers->datagram.udp.dst_be != htons(PORT) ||
 	    headers->kind == PACKET_ACK)
 		return;
-	ce = (headers->ip.tos & CE) == CE;
+	ce = (headers->datagram.ip.tos & DATAGRAM_CE) == DATAGRAM_CE;
 	path->delivered += true_len;
 	stats->delivered += true_len;
 	stats->received++;

@@ -7,17 +7,16 @@ family see the same background traffic for the same seed. Tables have medians ov
 """
 
 import argparse
-import concurrent.futures
 import json
 import os
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 
 import stragglers_reasons
+import virtual_time
+from virtual_time import RunError, quartiles
 
-BUILD_DIR = Path(os.environ.get("FANIN_BUILD_DIR", Path(__file__).resolve().parent.parent / "build"))
 MEMBERS = ("sync", "atp", "straw", "straw+progress", "straw+limit", "pa-atp")
 LOADS = (0.2, 0.4, 0.6, 0.8)
 # Aggregators of 1 KiB; the job's window is 4096 blocks.
@@ -25,7 +24,6 @@ MEMORY = (256, 512, 1024, 2048, 4096, 8192)
 MEMORY_LOAD = 0.5
 SEEDS = 10
 LOAD_TOLERANCE = 0.05
-RUN_SECONDS = 900
 TIMELINE_SECONDS = 0.4
 PATH_MBIT = 100
 BIN_MS = 20
@@ -41,22 +39,12 @@ MEMORY_ORDER = ("pa-atp", "straw+limit", "straw+progress", "straw")
 FAIR_SHARE = 0.7
 
 
-class RunError(Exception):
-    """A run failed; the text says which and why."""
-
-
 def run_one(options):
     """One run, options as of stragglers-bench: what it prints, without a trace unless asked for."""
-    command = [str(BUILD_DIR / "bench" / "stragglers-bench")]
-    for name, value in options.items():
-        command += ["--" + name.replace("_", "-")] + ([] if value is True else [str(value)])
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
-    if done.returncode != 0:
-        raise RunError(f"{' '.join(command)} ended with status {done.returncode}: {done.stderr.strip()[-300:]}")
-    found = json.loads(done.stdout)
+    found = virtual_time.run_one("stragglers-bench", options)
     for job in found["jobs"]:
         if job["error"] or not job["exact"]:
-            raise RunError(f"{' '.join(command)}: {job['error'] or 'a result is not the sum'}")
+            raise RunError(f"{' '.join(virtual_time.command_of('stragglers-bench', options))}: {job['error'] or 'a result is not the sum'}")
     return found
 
 
@@ -88,21 +76,7 @@ def make_row(part, options, found):
 
 def run_all(part, runs, processes):
     """Rows of many runs, in their order."""
-    with concurrent.futures.ThreadPoolExecutor(processes) as pool:
-        futures = [pool.submit(run_one, options) for options in runs]
-        rows = []
-        for options, future in zip(runs, futures, strict=True):
-            rows.append(make_row(part, options, future.result()))
-            if len(rows) % 20 == 0:
-                print(f"stragglers: {part}: {len(rows)} of {len(runs)} runs", file=sys.stderr)
-    return rows
-
-
-def quartiles(values):
-    if len(values) < 2:
-        return values[0], values[0]
-    found = statistics.quantiles(values, n=4, method="inclusive")
-    return found[0], found[2]
+    return virtual_time.run_all(f"stragglers: {part}", runs, processes, lambda options: make_row(part, options, run_one(options)))
 
 
 def summarise(rows, *keys):
@@ -130,8 +104,7 @@ def summarise(rows, *keys):
 def timeline(_quick, processes):
     """The paper's figure 8: job A's first worker shares its path with UDP of 80 Mbit/s for 0.4 s; then job B begins."""
     runs = [{"member": member, "scenario": "timeline", "trace_ms": BIN_MS} for member in MEMBERS]
-    with concurrent.futures.ThreadPoolExecutor(processes) as pool:
-        found = list(pool.map(run_one, runs))
+    found = virtual_time.run_all("stragglers: timeline", runs, processes, run_one)
     rows = []
     for one in found:
         bins = one["trace"]["bins"][:round(TIMELINE_SECONDS * 1000 / BIN_MS)]
@@ -173,8 +146,7 @@ def fairness(_quick, processes):
     """A job's worker among three DCTCP flows that do not end. The job's other path has none, so that it is the straggler; or six."""
     runs = [{"member": member, "scenario": "fairness", "jobs": 1, "ranks": 2, "paths": 2, "iterations": 1, "bytes": 12000000,
              "flows": 3, "other_flows": other, "trace_ms": BIN_MS} for member in MEMBERS for other in (0, 6)]
-    with concurrent.futures.ThreadPoolExecutor(processes) as pool:
-        found = list(pool.map(run_one, runs))
+    found = virtual_time.run_all("stragglers: fairness", runs, processes, run_one)
     rows = []
     for options, one in zip(runs, found, strict=True):
         # From the second 0.2 s on: slow start is over; until the job ends.
@@ -188,8 +160,7 @@ def fairness(_quick, processes):
 
 def reasons(quick, processes):
     runs = stragglers_reasons.runs(quick)
-    with concurrent.futures.ThreadPoolExecutor(processes) as pool:
-        found = list(pool.map(run_one, [options for _, _, options in runs]))
+    found = virtual_time.run_all("stragglers: reasons", [options for _, _, options in runs], processes, run_one)
     return [{**make_row("reasons", options, one), "question": question, "label": label, **stragglers_reasons.measure(one, options)}
             for (question, label, options), one in zip(runs, found, strict=True)]
 

@@ -242,14 +242,43 @@ rig_leaf_of(const struct rig_leaf_spine *network, uint32_t host)
 
 /* ------------------------------------------------------------------ jobs */
 
-/* How many of the job's ranks are behind its leaf. */
-static uint16_t
-ranks_of_leaf(const struct rig_job *job, uint16_t leaf)
+static uint32_t
+host_of(const struct rig_job *job, uint16_t rank)
 {
-	const uint16_t per_leaf = job->network->options.hosts_per_leaf;
-	const uint16_t first = (uint16_t)(leaf * per_leaf);
+	return job->hosts == NULL ? rank : job->hosts[rank];
+}
 
-	return RTE_MIN(per_leaf, (uint16_t)(job->n_ranks - first));
+struct rig_host *
+rig_job_host(const struct rig_job *job, uint16_t rank)
+{
+	return job->network->hosts[host_of(job, rank)];
+}
+
+static uint16_t
+leaf_of_rank(const struct rig_job *job, uint16_t rank)
+{
+	return (uint16_t)(host_of(job, rank) / job->network->options.hosts_per_leaf);
+}
+
+static void
+leaves_fill(struct rig_job *job)
+{
+	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
+		const uint16_t leaf = leaf_of_rank(job, rank);
+
+		if (job->n_leaves != 0 && job->leaves[job->n_leaves - 1] == leaf)
+			continue;
+		job->first_ranks[job->n_leaves] = rank;
+		job->leaves[job->n_leaves++] = leaf;
+	}
+	job->first_ranks[job->n_leaves] = job->n_ranks;
+}
+
+/* How many ranks are behind the i-th of the job's leaves. */
+static uint16_t
+ranks_of_leaf(const struct rig_job *job, uint16_t i)
+{
+	return (uint16_t)(job->first_ranks[i + 1] - job->first_ranks[i]);
 }
 
 static struct fanin_ranks
@@ -276,13 +305,15 @@ int
 rig_job_serve(const struct rig_job *job)
 {
 	const struct job *root = job->jobs[job->n_leaves > 1 ? job->n_leaves : 0];
-	struct fanin_server_spec spec = { .id = job->id,
-					  .key = job->secret,
-					  .member_ip_be = job->n_leaves > 1 ? spine_ip_be(job->spine)
-									    : leaf_ip_be(0, GATEWAY),
-					  .n_ranks = job->n_ranks,
-					  .payload_bytes = (uint16_t)root->params.payload_bytes,
-					  .slots = 2u * root->params.window };
+	struct fanin_server_spec spec = {
+		.id = job->id,
+		.key = job->secret,
+		.member_ip_be = job->n_leaves > 1 ? spine_ip_be(job->spine)
+						  : leaf_ip_be(job->leaves[0], GATEWAY),
+		.n_ranks = job->n_ranks,
+		.payload_bytes = (uint16_t)root->params.payload_bytes,
+		.slots = 2u * root->params.window
+	};
 	struct fanin_error error = { 0 };
 
 	memcpy(spec.parameters, root->params.parameters, sizeof(spec.parameters));
@@ -294,21 +325,24 @@ struct rig_server *
 rig_job_server(const struct rig_job *job)
 {
 	return job->n_leaves > 1 ? job->network->spine_servers[job->spine]
-				 : job->network->leaf_servers[0];
+				 : job->network->leaf_servers[job->leaves[0]];
 }
 
+/* On the i-th of the job's leaves. */
 static int
-leaf_job_create(struct rig_job *job, struct job_spec spec, uint16_t leaf, uint16_t spine, char *error)
+leaf_job_create(struct rig_job *job, struct job_spec spec, uint16_t i, uint16_t spine, char *error)
 {
 	const struct rig_leaf_spine *network = job->network;
-	const uint16_t per_leaf = network->options.hosts_per_leaf;
+	const uint16_t leaf = job->leaves[i];
 	const char *code;
 
-	spec.n_members = ranks_of_leaf(job, leaf);
-	for (uint16_t i = 0; i < spec.n_members; i++) {
-		spec.members[i].port = port_of_host(&network->options, i);
-		spec.members[i].ip_be = leaf_ip_be(leaf, 1u + i);
-		spec.members[i].ranks = fanin_ranks_one((unsigned int)leaf * per_leaf + i);
+	spec.n_members = ranks_of_leaf(job, i);
+	for (uint16_t m = 0; m < spec.n_members; m++) {
+		const uint16_t rank = (uint16_t)(job->first_ranks[i] + m);
+
+		spec.members[m].port = rig_host_port(network, host_of(job, rank));
+		spec.members[m].ip_be = rig_host_ip_be(network, host_of(job, rank));
+		spec.members[m].ranks = fanin_ranks_one(rank);
 	}
 	spec.has_parent = job->n_leaves > 1;
 	if (spec.parent.is_server && !spec.has_parent)
@@ -316,12 +350,12 @@ leaf_job_create(struct rig_job *job, struct job_spec spec, uint16_t leaf, uint16
 			    server_port_of_leaf(&network->options));
 	else if (spec.has_parent) {
 		spec.parent.is_server = false;
-		spec.parent.port = (uint16_t)(first_up_port(&network->options) + spine);
+		spec.parent.port = rig_up_port(network, spine);
 		spec.parent.ip_be = spine_ip_be(spine);
 		memcpy(spec.parent.mac, rig_switch_pipeline(network->spines[spine])->mac, 6);
 	}
-	return job_create(rig_switch_pipeline(network->leaves[leaf]), &spec, &job->jobs[leaf],
-			  &code, error);
+	return job_create(rig_switch_pipeline(network->leaves[leaf]), &spec, &job->jobs[i], &code,
+			  error);
 }
 
 static int
@@ -331,12 +365,10 @@ spine_job_create(struct rig_job *job, struct job_spec spec, uint16_t spine, char
 	const char *code;
 
 	spec.n_members = job->n_leaves;
-	for (uint16_t leaf = 0; leaf < job->n_leaves; leaf++) {
-		spec.members[leaf].port = leaf;
-		spec.members[leaf].ip_be = leaf_ip_be(leaf, GATEWAY);
-		spec.members[leaf].ranks =
-			ranks_from((uint16_t)(leaf * network->options.hosts_per_leaf),
-				   ranks_of_leaf(job, leaf));
+	for (uint16_t i = 0; i < job->n_leaves; i++) {
+		spec.members[i].port = job->leaves[i];
+		spec.members[i].ip_be = leaf_ip_be(job->leaves[i], GATEWAY);
+		spec.members[i].ranks = ranks_from(job->first_ranks[i], ranks_of_leaf(job, i));
 	}
 	if (spec.parent.is_server)
 		server_fill(&spec, network->spine_servers[spine], network->options.n_leaves);
@@ -345,33 +377,40 @@ spine_job_create(struct rig_job *job, struct job_spec spec, uint16_t spine, char
 }
 
 int
-rig_job_create(struct rig_leaf_spine *network, const struct job_spec *spec, uint16_t n_ranks,
-	       uint16_t spine, struct rig_job *job, char *error)
+rig_job_create_on(struct rig_leaf_spine *network, const struct job_spec *spec, const uint32_t *hosts,
+		  uint16_t n_ranks, uint16_t spine, struct rig_job *job, char *error)
 {
 	static uint32_t last_id;
-	const uint16_t per_leaf = network->options.hosts_per_leaf;
 	struct job_spec made = *spec;
 	int ret = 0;
 
 	*job = (struct rig_job){ .network = network,
 				 .id = spec->id != 0 ? spec->id : ++last_id,
 				 .secret = spec->key != 0 ? spec->key : SECRET,
+				 .hosts = hosts,
 				 .n_ranks = n_ranks,
-				 .spine = spine,
-				 .n_leaves = (uint16_t)((n_ranks + per_leaf - 1) / per_leaf) };
+				 .spine = spine };
+	leaves_fill(job);
 	made.id = job->id;
 	made.key = job->secret;
 	made.n_ranks = n_ranks;
 	/* The root first, as the manager does it. */
 	if (job->n_leaves > 1)
 		ret = spine_job_create(job, made, spine, error);
-	for (uint16_t leaf = 0; leaf < job->n_leaves && ret == 0; leaf++)
-		ret = leaf_job_create(job, made, leaf, spine, error);
+	for (uint16_t i = 0; i < job->n_leaves && ret == 0; i++)
+		ret = leaf_job_create(job, made, i, spine, error);
 	if (ret == 0 && spec->parent.is_server && rig_job_serve(job) != FANIN_OK) {
 		snprintf(error, PIPELINE_ERROR_LEN, "the server does not take the job");
 		ret = -EINVAL;
 	}
 	return ret;
+}
+
+int
+rig_job_create(struct rig_leaf_spine *network, const struct job_spec *spec, uint16_t n_ranks,
+	       uint16_t spine, struct rig_job *job, char *error)
+{
+	return rig_job_create_on(network, spec, NULL, n_ranks, spine, job, error);
 }
 
 void
@@ -387,8 +426,8 @@ rig_job_destroy(struct rig_job *job)
 {
 	const struct rig_leaf_spine *network = job->network;
 
-	for (uint16_t leaf = 0; leaf < job->n_leaves; leaf++)
-		rig_job_remove(network->leaves[leaf], job->id);
+	for (uint16_t i = 0; i < job->n_leaves; i++)
+		rig_job_remove(network->leaves[job->leaves[i]], job->id);
 	for (uint16_t spine = 0; spine < network->options.n_spines; spine++)
 		rig_job_remove(network->spines[spine], job->id);
 	free(job->joining);
@@ -410,7 +449,7 @@ join_send(const struct rig_joining *joining)
 
 	if (fanin_keys_derive(job->secret, &keys) != 0)
 		return;
-	flow = rig_host_flow(job->network, joining->rank);
+	flow = rig_host_flow(job->network, host_of(job, joining->rank));
 	fanin_wire_encode_l4(&frame.headers, &flow, sizeof(frame.body));
 	fanin_wire_encode_header(&frame.headers.fanin, FANIN_TYPE_JOIN, job->id, 0, keys.up);
 	frame.headers.fanin.rank = joining->rank;
@@ -420,7 +459,7 @@ join_send(const struct rig_joining *joining)
 					       .udp_port = FANIN_WIRE_DEFAULT_UDP_PORT,
 					       .mtu = rig_mtu(job->network->rig),
 					       .cookie = joining->cookie };
-	rig_host_send(job->network->hosts[joining->rank], &frame, sizeof(frame));
+	rig_host_send(rig_job_host(job, joining->rank), &frame, sizeof(frame));
 }
 
 static void
@@ -478,7 +517,7 @@ rig_job_join(struct rig_job *job, uint64_t most_ns)
 		return -ENOMEM;
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
 		job->joining[rank] = (struct rig_joining){ .job = job, .rank = rank };
-		rig_host_set_poll(job->network->hosts[rank], join_poll, &job->joining[rank]);
+		rig_host_set_poll(rig_job_host(job, rank), join_poll, &job->joining[rank]);
 	}
 	while (rig_now_ns(rig) < end_ns) {
 		for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
@@ -496,7 +535,7 @@ rig_engine_config(const struct rig_job *job, uint16_t rank, struct fanin_engine_
 {
 	const struct rig_joining *joining = &job->joining[rank];
 
-	config->flow = rig_host_flow(job->network, rank);
+	config->flow = rig_host_flow(job->network, host_of(job, rank));
 	fanin_keys_derive(job->secret, &config->keys);
 	config->instance = joining->ack.instance;
 	config->job = job->id;

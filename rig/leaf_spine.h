@@ -49,11 +49,14 @@ struct rig_job {
 	struct rig_leaf_spine *network;
 	uint32_t id;
 	uint64_t secret;
+	const uint32_t *hosts; /* of each rank, in ascending order, the caller's; NULL: the first ones */
 	uint16_t n_ranks;
 	uint16_t n_leaves;
-	uint16_t spine;                       /* if there are several leaves */
-	struct job *jobs[RIG_MAX_LEAVES + 1]; /* of the leaves, and of the spine */
-	struct rig_joining *joining;          /* of each rank, from rig_job_join on */
+	uint16_t leaves[RIG_MAX_LEAVES];          /* that have ranks */
+	uint16_t first_ranks[RIG_MAX_LEAVES + 1]; /* behind each of them; and n_ranks */
+	uint16_t spine;                           /* if there are several leaves */
+	struct job *jobs[RIG_MAX_LEAVES + 1];     /* of these leaves, and of the spine */
+	struct rig_joining *joining;              /* of each rank, from rig_job_join on */
 };
 
 /* What a rank knows once it has joined. */
@@ -94,12 +97,17 @@ struct fanin_flow rig_host_flow(const struct rig_leaf_spine *network, uint32_t h
 void rig_job_remove(struct rig_switch *sw, uint32_t id);
 
 /*
- * Makes a job of the first n_ranks hosts over a spine. spec: handler, slots, parameters and the like, and the number of a job that was
+ * Makes a job of n_ranks hosts over a spine. hosts: as in struct rig_job. spec: handler, slots, parameters and the like, and the number of a job that was
  * destroyed, or 0 for a new one; members and parent are filled in. If its parent is a server, that of the root is the root's server, which gets the job,
  * too.
  *
  * error: PIPELINE_ERROR_LEN bytes. Returns 0 or -errno.
  */
+int rig_job_create_on(struct rig_leaf_spine *network, const struct job_spec *spec,
+		      const uint32_t *hosts, uint16_t n_ranks, uint16_t spine, struct rig_job *job,
+		      char *error);
+
+/* The same with the first hosts. */
 int rig_job_create(struct rig_leaf_spine *network, const struct job_spec *spec, uint16_t n_ranks,
 		   uint16_t spine, struct rig_job *job, char *error);
 
@@ -114,6 +122,9 @@ int rig_job_join(struct rig_job *job, uint64_t most_ns);
 
 /* What an engine of a rank has to know. Times out, wait limit and the like are left to the caller. */
 void rig_engine_config(const struct rig_job *job, uint16_t rank, struct fanin_engine_config *config);
+
+/* The host of a rank. */
+struct rig_host *rig_job_host(const struct rig_job *job, uint16_t rank);
 
 /* Destroys the job on all its switches. */
 void rig_job_destroy(struct rig_job *job);

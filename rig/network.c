@@ -690,6 +690,20 @@ rig_host_mac(const struct rig_host *host)
 	return host->mac;
 }
 
+uint64_t
+rig_host_backlog_ns(const struct rig_host *host)
+{
+	const uint64_t now_ns = host->end.rig->now_ns;
+
+	return host->free_ns > now_ns ? host->free_ns - now_ns : 0;
+}
+
+void
+rig_host_pause(struct rig_host *host, uint64_t pause_ns)
+{
+	host->free_ns = RTE_MAX(host->free_ns, host->end.rig->now_ns) + pause_ns;
+}
+
 struct fanin_transport *
 rig_host_transport(struct rig_host *host)
 {

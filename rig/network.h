@@ -134,6 +134,12 @@ void rig_host_wake(struct rig_host *host, uint64_t at_ns);
 /* Puts a frame on the host's link, as another program on it would. Returns false if there are no packets. */
 bool rig_host_send(struct rig_host *host, const void *frame, uint32_t len);
 
+/* How long the host's link will take for what it was given. */
+uint64_t rig_host_backlog_ns(const struct rig_host *host);
+
+/* Keeps the host's link from sending for this long, once it has sent what it was given: the host is busy with something else. */
+void rig_host_pause(struct rig_host *host, uint64_t pause_ns);
+
 /* What a port of a switch has sent, and what a host has. */
 struct rig_traffic rig_switch_traffic(const struct rig_switch *sw, uint16_t port);
 struct rig_traffic rig_host_traffic(const struct rig_host *host);

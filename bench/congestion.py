@@ -1,0 +1,377 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Canary beside static trees and a ring, over leaves and spines with background traffic, in virtual time.
+
+congestion-bench runs a network of real switches, queues and engines. Each row is a run; for the same seed all variants have the same
+placement of ranks, and the same background traffic. Tables have medians over placements, and quartiles.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import virtual_time
+from virtual_time import RunError, quartiles
+
+KIB, MIB = 1 << 10, 1 << 20
+TOPOLOGIES = {"small": {"leaves": 4, "hosts_per_leaf": 4, "spines": 4}, "large": {"leaves": 8, "hosts_per_leaf": 8, "spines": 8}}
+VARIANTS = {"canary": {"variant": "canary"}, "ring": {"variant": "ring"}, "static-1": {"variant": "static", "trees": 1},
+            "static-4": {"variant": "static", "trees": 4}}
+PLACEMENTS = 20
+FEWER_PLACEMENTS = 5
+BYTES = 4 * MIB
+# Uniform background in the large network takes most of the time of all parts.
+LARGE_UNIFORM_BYTES = MIB
+SHARE = 0.5
+SHARES = (0.05, 0.25, 0.5, 0.75)
+SIZES = tuple(KIB << shift for shift in range(0, 15, 2))
+BUSY_SHARES = (0, 0.0001, 0.001, 0.01, 0.1)
+# 1 us at 100 Gbit/s is as long as 100 us at 1 Gbit/s.
+BUSY_NS = 100000
+TIMEOUT_RANGE = 3
+TABLES = (16, 64, 256, 4096)
+LINK_MBIT = 1000
+HISTOGRAM_BINS = 10
+# What is wanted of medians.
+LEAST_OF_STATIC = 0.95
+LEAST_GAINS = {"static-4": 1.5, "static-1": 1.8}
+MOST_LATENCY = 2.5
+MOST_DIFFERENCE = 1.3
+ORDER = ("canary", "static-4", "static-1")
+
+
+def n_ranks(topology, share):
+    hosts = TOPOLOGIES[topology]["leaves"] * TOPOLOGIES[topology]["hosts_per_leaf"]
+    return max(2, round(share * hosts))
+
+
+def run_of(topology, variant, seed, share=SHARE, **more):
+    """A run: what its row is to be known by, and its options."""
+    options = {**TOPOLOGIES[topology], **VARIANTS[variant], "seed": seed, "ranks": n_ranks(topology, share), "bytes": BYTES, **more}
+    return {"topology": topology, "variant": variant, "seed": seed, "share": share}, options
+
+
+def links_of(found):
+    """{tier: how much each of its links is used}."""
+    tiers = {}
+    for link in found["links"]:
+        tiers.setdefault(link["tier"], []).append(link["used"])
+    return tiers
+
+
+def make_row(part, key, options):
+    found = virtual_time.run_one("congestion-bench", options)
+    if found["error"] or not found["exact"]:
+        command = " ".join(virtual_time.command_of("congestion-bench", options))
+        raise RunError(f"{command}: {found['error'] or 'a result is not the sum'}")
+    seconds = statistics.median(found["seconds"]) if found["done"] else None
+    return {"part": part, **key, "ranks": found["ranks"], "bytes": found["bytes"], "done": found["done"], "seconds": seconds,
+            "goodput_mbit": found["bytes"] * 8 / seconds / 1e6 if seconds else 0, "hosts": found["hosts"], "used": links_of(found),
+            "dropped": sum(link["dropped"] for link in found["links"]), "marked": sum(link["marked"] for link in found["links"]),
+            "background_sent": found["background_sent"], "background_delivered": found["background_delivered"],
+            "switches": found.get("switches", {}), "timeout_ns": found.get("timeout_ns")}
+
+
+def run_all(part, runs, processes):
+    return virtual_time.run_all(f"congestion: {part}", runs, processes, lambda run: make_row(part, *run))
+
+
+def seeds(arguments, most=None):
+    return range(1, (min(arguments.placements, most) if most else arguments.placements) + 1)
+
+
+# ------------------------------------------------------------------ parts
+
+def free(arguments):
+    return run_all("free", [run_of(topology, variant, seed) for topology in arguments.topology for variant in arguments.variant
+                            for seed in seeds(arguments)], arguments.processes)
+
+
+def spine(arguments):
+    return run_all("spine", [run_of(topology, variant, seed, background="spine") for topology in arguments.topology
+                             for variant in arguments.variant for seed in seeds(arguments)], arguments.processes)
+
+
+def uniform(arguments):
+    return run_all("uniform", [run_of(topology, variant, seed, share, background="uniform",
+                                      bytes=LARGE_UNIFORM_BYTES if topology == "large" else BYTES)
+                               for topology in arguments.topology for share in SHARES for variant in arguments.variant
+                               for seed in seeds(arguments)], arguments.processes)
+
+
+def allreduces_of(size):
+    """How many are measured one after the other. Switches learn from the first block of each leader."""
+    return 40 if size <= 16 * KIB else 8 if size < MIB else 1
+
+
+def sizes(arguments):
+    runs = []
+    for topology in arguments.topology:
+        for size in SIZES:
+            for variant in arguments.variant:
+                runs += [run_of(topology, variant, seed, bytes=size, allreduces=allreduces_of(size))
+                         for seed in seeds(arguments, FEWER_PLACEMENTS)]
+    return run_all("sizes", runs, arguments.processes)
+
+
+def learned_timeout_us(arguments):
+    """The median of the timeouts that switches have learned without busy hosts."""
+    rows = run_all("timeouts", [run_of("small", "canary", seed) for seed in seeds(arguments, FEWER_PLACEMENTS)], arguments.processes)
+    return max(1, round(statistics.median(row["timeout_ns"] for row in rows) / 1000))
+
+
+def timeouts(arguments):
+    """Figure 11: hosts that are busy before some packets, with fixed timeouts around the learned one, the learned one and four trees."""
+    runs, labels = [], {}
+    if "canary" in arguments.variant:
+        learned = learned_timeout_us(arguments)
+        around = TIMEOUT_RANGE ** 0.5
+        labels = {"learned": 0, **{f"{us} us": us for us in sorted({max(1, round(learned * by)) for by in (1 / around, 1, around)})}}
+    for background in ("none", "uniform"):
+        for busy in BUSY_SHARES:
+            more = {"busy_share": busy, "busy_ns": BUSY_NS, "background": background}
+            for seed in seeds(arguments, FEWER_PLACEMENTS):
+                for label, timeout_us in labels.items():
+                    key, options = run_of("small", "canary", seed, timeout_us=timeout_us, **more)
+                    runs.append(({**key, "timeout": label, "busy": busy, "background": background}, options))
+                if "static-4" in arguments.variant:
+                    key, options = run_of("small", "static-4", seed, **more)
+                    runs.append(({**key, "timeout": "-", "busy": busy, "background": background}, options))
+    return run_all("timeouts", runs, arguments.processes)
+
+
+def table(arguments):
+    runs = []
+    for slots in TABLES:
+        for background in ("none", "spine"):
+            for seed in seeds(arguments, FEWER_PLACEMENTS):
+                key, options = run_of("small", "canary", seed, descriptors=slots, background=background)
+                runs.append(({**key, "descriptors": slots, "background": background}, options))
+    return run_all("table", runs, arguments.processes) if "canary" in arguments.variant else []
+
+
+PARTS = {"free": free, "spine": spine, "uniform": uniform, "sizes": sizes, "timeouts": timeouts, "table": table}
+
+
+# ------------------------------------------------------------------ what is shown
+
+def groups_of(rows, *keys):
+    """{values of keys: the rows that have them}, in the order of the first ones."""
+    groups = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return groups
+
+
+def median_of(rows, name="goodput_mbit"):
+    return statistics.median(row[name] or 0 for row in rows)
+
+
+def mean_of(rows, place, name):
+    return statistics.mean(row[place].get(name, 0) for row in rows)
+
+
+def used_links(row):
+    return [used for tier in row["used"].values() for used in tier]
+
+
+def used_line(rows):
+    """Shares of links by how much they are used, in tenths; then the mean."""
+    used = [one for row in rows for one in used_links(row)]
+    bins = [0] * HISTOGRAM_BINS
+    for one in used:
+        bins[min(int(one * HISTOGRAM_BINS), HISTOGRAM_BINS - 1)] += 1
+    idle = sum(one < 0.005 for one in used)
+    return f"{100 * idle / len(used):5.1f} " + " ".join(f"{100 * n / len(used):5.1f}" for n in bins) + f" {100 * statistics.mean(used):5.1f}"
+
+
+def show_goodput(title, rows, *keys):
+    print(title)
+    print("  " + " ".join(f"{key:>11}" for key in keys) + f" {'Mbit/s':>8} {'quartiles':>15} {'runs':>7} {'dropped':>8} {'marked':>7} {'retrans':>8}"
+          f" {'queries':>8}")
+    for values, group in groups_of(rows, *keys).items():
+        low, high = quartiles([row["goodput_mbit"] for row in group])
+        print("  " + " ".join(f"{value:>11}" for value in values) + f" {median_of(group):8.1f} {low:7.1f} {high:7.1f}"
+              f" {sum(row['done'] for row in group):3}/{len(group):<3} {median_of(group, 'dropped'):8.0f} {median_of(group, 'marked'):7.0f}"
+              f" {mean_of(group, 'hosts', 'retransmits'):8.0f} {mean_of(group, 'hosts', 'queries'):8.0f}")
+
+
+def show_used(title, rows, *keys):
+    print(title)
+    print("  " + " ".join(f"{key:>11}" for key in keys) + f" {'idle':>5} " + " ".join(f"{'-' + str(10 * (n + 1)):>5}" for n in range(HISTOGRAM_BINS))
+          + f" {'mean':>5}")
+    for values, group in groups_of(rows, *keys).items():
+        print("  " + " ".join(f"{value:>11}" for value in values) + f" {used_line(group)}")
+
+
+def show_sizes(rows):
+    print("sizes: seconds of an allreduce without background, medians and quartiles over placements")
+    for (topology, size, variant), group in groups_of(rows, "topology", "bytes", "variant").items():
+        low, high = quartiles([row["seconds"] for row in group])
+        print(f"  {topology:6} {size:9} {variant:9} {median_of(group, 'seconds'):11.6f} {low:11.6f} {high:11.6f}")
+
+
+def show_table(rows):
+    print("table: canary with fewer descriptors in each switch; counters are sums of all switches")
+    print(f"  {'descriptors':>11} {'background':>11} {'Mbit/s':>8} {'quartiles':>15} {'collisions':>11} {'restored':>9} {'stragglers':>11} {'queries':>8}")
+    for (slots, background), group in groups_of(rows, "descriptors", "background").items():
+        low, high = quartiles([row["goodput_mbit"] for row in group])
+        print(f"  {slots:11} {background:>11} {median_of(group):8.1f} {low:7.1f} {high:7.1f} {mean_of(group, 'switches', 'collisions'):11.0f}"
+              f" {mean_of(group, 'switches', 'restored'):9.0f} {mean_of(group, 'switches', 'stragglers'):11.0f}"
+              f" {mean_of(group, 'hosts', 'queries'):8.0f}")
+
+
+def show(part, rows):
+    if part == "free":
+        show_goodput("free: no background; goodput of an allreduce", rows, "topology", "variant")
+        show_used("how much links are used, percent of links", rows, "topology", "variant")
+    elif part == "spine":
+        show_goodput("spine: 0.9 of the links of one spine, the first tree's, are taken", rows, "topology", "variant")
+        show_used("how much links are used, percent of links", rows, "topology", "variant")
+    elif part == "uniform":
+        show_goodput("uniform: hosts without a rank send to random others", rows, "topology", "share", "variant")
+        show_used("how much links are used, percent of links", rows, "topology", "share", "variant")
+    elif part == "sizes":
+        show_sizes(rows)
+    elif part == "timeouts":
+        show_goodput(f"timeouts: hosts are busy for {BUSY_NS / 1000:g} us before this share of packets", rows, "background", "busy", "variant", "timeout")
+    else:
+        show_table(rows)
+
+
+# ------------------------------------------------------------------ what is wanted
+
+class Findings:
+    """Sentences about what was wanted, each met or missed."""
+
+    def __init__(self):
+        self.met = []
+        self.missed = []
+
+    def add(self, is_met, sentence):
+        (self.met if is_met else self.missed).append(sentence)
+
+
+def medians_by_variant(rows):
+    return {variant: median_of(group) for (variant,), group in groups_of(rows, "variant").items()}
+
+
+def judge_free(rows, findings):
+    for (topology,), group in groups_of(rows, "topology").items():
+        found = medians_by_variant(group)
+        best = max((found[name] for name in ("static-1", "static-4") if name in found), default=None)
+        if best and "canary" in found:
+            findings.add(found["canary"] >= LEAST_OF_STATIC * best,
+                         f"free, {topology}: canary has {found['canary'] / best:.3f} of the best static trees' goodput, wanted {LEAST_OF_STATIC} at least")
+
+
+def judge_spine(rows, findings):
+    for (topology,), group in groups_of(rows, "topology").items():
+        found = medians_by_variant(group)
+        for name, least in LEAST_GAINS.items():
+            if name in found and "canary" in found:
+                findings.add(found["canary"] >= least * found[name],
+                             f"spine, {topology}: canary has {found['canary'] / found[name]:.2f} times {name}'s goodput, wanted {least} at least")
+
+
+def judge_uniform(rows, findings):
+    for (topology, share), group in groups_of(rows, "topology", "share").items():
+        found = medians_by_variant(group)
+        pairs = [*zip(ORDER, ORDER[1:]), ("canary", "ring")]
+        for faster, slower in pairs:
+            if faster in found and slower in found:
+                findings.add(found[faster] > found[slower],
+                             f"uniform, {topology}, {100 * share:g} % of hosts: {faster} has {found[faster]:.0f} Mbit/s, {slower} {found[slower]:.0f}")
+
+
+def judge_sizes(rows, findings):
+    for (topology, size), group in groups_of(rows, "topology", "bytes").items():
+        found = {variant: median_of(one, "seconds") for (variant,), one in groups_of(group, "variant").items()}
+        if {"canary", "static-1"} <= found.keys():
+            findings.add(found["canary"] <= MOST_LATENCY * found["static-1"],
+                         f"sizes, {topology}, {size} bytes: canary takes {found['canary'] / found['static-1']:.2f} times as long as static-1,"
+                         f" wanted {MOST_LATENCY} at most")
+
+
+def judge_timeouts(rows, findings):
+    for (background, busy), group in groups_of([row for row in rows if row["variant"] == "canary"], "background", "busy").items():
+        found = {timeout: median_of(one) for (timeout,), one in groups_of(group, "timeout").items()}
+        learned = found.pop("learned", None)
+        if found:
+            ratio = max(found.values()) / min(found.values())
+            findings.add(ratio <= MOST_DIFFERENCE, f"timeouts, background {background}, {100 * busy:g} % of packets: {ratio:.2f} between the best and"
+                         f" the worst fixed timeout, wanted {MOST_DIFFERENCE} at most; the learned one has {learned / max(found.values()):.2f} of the best")
+
+
+def judge(part, rows, findings):
+    judges = {"free": judge_free, "spine": judge_spine, "uniform": judge_uniform, "sizes": judge_sizes, "timeouts": judge_timeouts}
+    if part in judges:
+        judges[part](rows, findings)
+    for row in rows:
+        if not row["done"]:
+            findings.add(False, f"{part}: {row['topology']}, {row['variant']}, {row['share']}, seed {row['seed']}: did not end")
+
+
+# ------------------------------------------------------------------ command line
+
+def rows_of(arguments):
+    """{part: rows}, of runs or of what earlier ones printed."""
+    if not arguments.rows_from:
+        return {part: PARTS[part](arguments) for part in arguments.part or PARTS}
+    rows = []
+    for file in arguments.rows_from:
+        rows += json.loads(file.read_text(encoding="utf-8"))["results"]
+    return {part: [row for row in rows if row["part"] == part] for part in arguments.part or PARTS if any(row["part"] == part for row in rows)}
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="congestion.py", description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--part", choices=PARTS, action="append", help="this part only; may be given several times")
+    parser.add_argument("--variant", choices=VARIANTS, action="append", help="likewise")
+    parser.add_argument("--topology", choices=TOPOLOGIES, action="append", help="likewise; timeouts and table have the small one only")
+    parser.add_argument("--placements", type=int, default=PLACEMENTS, metavar="N",
+                        help=f"random ones, default: %(default)s; {FEWER_PLACEMENTS} at most in sizes, timeouts and table")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N",
+                        help="runs at a time, default: %(default)s; time in them is virtual")
+    parser.add_argument("--from", dest="rows_from", type=Path, action="append", metavar="FILE",
+                        help="rows that --json printed, in place of runs; may be given several times")
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="draw figures there, too")
+    arguments = parser.parse_args()
+    arguments.variant = arguments.variant or list(VARIANTS)
+    arguments.topology = arguments.topology or list(TOPOLOGIES)
+    return arguments
+
+
+def main():
+    arguments = parse()
+    findings, results = Findings(), []
+    try:
+        for part, rows in rows_of(arguments).items():
+            results += rows
+            judge(part, rows, findings)
+            if not arguments.json:
+                show(part, rows)
+        if arguments.plots:
+            import plot_congestion
+            plot_congestion.draw(results, arguments.plots)
+    except (RunError, OSError, ValueError, subprocess.TimeoutExpired) as error:
+        print(f"congestion: {error}", file=sys.stderr)
+        return 2
+    if arguments.json:
+        print(json.dumps({"benchmark": "congestion", "machine": f"virtual time, links of {LINK_MBIT} Mbit/s", "results": results,
+                          "met": findings.met, "missed": findings.missed}))
+    else:
+        for sentence in findings.met:
+            print(f"met: {sentence}")
+        for sentence in findings.missed:
+            print(f"MISSED: {sentence}")
+    return 1 if findings.missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
