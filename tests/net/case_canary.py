@@ -91,6 +91,20 @@ def the_manager_leaves_a_job_with_leaders_alone_when_a_spine_is_killed():
 
 
 @case(60)
+def a_job_with_leaders_that_is_destroyed_ends_at_its_hosts():
+    """They could go on without it: switches that lack it pass its packets on."""
+    with managed_fabric(leaf_spine(hosts=4)) as fabric:
+        ranks = start(fabric, "job", None, handler=HANDLER, iters=1000000, check=False, bytes=64 * KIB)
+        wait_until(lambda: job_of(fabric), 60, "the job")
+        wait_until(lambda: counted(fabric, "leaf0", "reduces") > 100, 60, "packets")
+        fabric.ctl_manager("jobs", "destroy", "job")
+        for rank, report in enumerate(finish(fabric, ranks)):
+            words = (report.get("error") or {}).get("message", "")
+            expect("has ended the job" in words, f"rank {rank}: {words or report}")
+        expect_gone(fabric)
+
+
+@case(60)
 def what_jobs_with_leaders_do_not_have_is_refused_by_name():
     with managed_fabric(leaf_spine(hosts=2)) as fabric:
         clients = hosts_of(fabric)

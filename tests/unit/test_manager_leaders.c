@@ -91,7 +91,7 @@ START_TEST(the_job_is_on_all_switches_with_their_links_and_hosts)
 		ck_assert_int_eq(number_of(args, "payload_bytes"), group->payload_bytes);
 		/* Switches between others have no member at all. */
 		members = json_object_get(args, "members");
-		ck_assert_int_eq(members != NULL, !fanin_ranks_is_empty(&node_at(group, i)->local));
+		ck_assert_int_eq(members != NULL, i != SPINE0 && i != SPINE1 && i != SPINE2);
 	}
 	members = json_array_get(json_object_get(manager_rig.created[LEAF1], "members"), 0);
 	ck_assert_str_eq(text_of(members, "ip"), "10.0.1.1");

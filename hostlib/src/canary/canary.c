@@ -127,7 +127,15 @@ canary_peers_may_need_results(const void *engine)
 	return fanin_canary_is_needed(engine);
 }
 
+/* Switches pass the job's packets on without it: nobody but the manager would say that it has ended. */
+static void
+canary_abort(void *engine, int status, const struct fanin_error *error)
+{
+	fanin_canary_abort(engine, status, error);
+}
+
 static const struct fanin_switch_ops on_switch = {
+	.abort = canary_abort,
 	.peers_may_need_results = canary_peers_may_need_results,
 };
 

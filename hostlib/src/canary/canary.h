@@ -61,6 +61,7 @@ int fanin_canary_post(struct fanin_canary *engine, struct fanin_request *request
 int fanin_canary_poll(struct fanin_canary *engine);
 uint64_t fanin_canary_idle_ns(const struct fanin_canary *engine);
 unsigned int fanin_canary_poll_fds(struct fanin_canary *engine, struct pollfd *fds);
+void fanin_canary_abort(struct fanin_canary *engine, int status, const struct fanin_error *error);
 bool fanin_canary_ready(const struct fanin_canary *engine, struct fanin_error *problem);
 const struct fanin_error *fanin_canary_error(const struct fanin_canary *engine);
 void fanin_canary_missing(const struct fanin_canary *engine, struct fanin_ranks *ranks);

@@ -121,6 +121,15 @@ fanin_canary_fail(struct fanin_canary *engine, int status)
 	fanin_loop_fail(&engine->loop, status);
 }
 
+void
+fanin_canary_abort(struct fanin_canary *engine, int status, const struct fanin_error *error)
+{
+	if (engine->loop.status != FANIN_OK)
+		return;
+	engine->loop.error = *error;
+	fanin_canary_fail(engine, status);
+}
+
 /*
  * Copies what this rank keeps of a result. Returns false if the frame is lost: it is then treated as never received.
  */

@@ -32,11 +32,12 @@ groups_are_whole(const struct fanin_switch_ops *ops)
 				      (ops->redirect != NULL) + (ops->hint != NULL);
 
 	/*
-	 * `abort` belongs to both groups: requests in other trees, and runs that can't be resumed.
+	 * `abort` belongs to both groups: requests in other trees, and runs that can't be resumed. It may also be there for jobs that the manager
+	 * ends.
 	 */
 	return (splits == 0 || splits == 2) && (recovers == 0 || recovers == 8) &&
 	       (recovers == 0 || ops->peers_may_need_results != NULL) &&
-	       (ops->abort != NULL) == (splits != 0 || recovers != 0);
+	       (ops->abort != NULL || (splits == 0 && recovers == 0));
 }
 
 const char *

@@ -82,7 +82,7 @@ struct fanin_rejoin {
 
 /*
  * Functions of a protocol on switches for jobs with several trees, and for runs that a switch may
- * lose. Each of the two groups may be NULL as a whole; `abort` belongs to both.
+ * lose. Each of the two groups may be NULL as a whole; `abort` belongs to both, and may be there alone.
  */
 struct fanin_switch_ops {
 	/* Jobs with several trees, whose requests are split over as many engines. NULL: such a job can't be joined. */
