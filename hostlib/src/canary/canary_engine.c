@@ -362,9 +362,10 @@ end_by_gone(struct fanin_canary *engine, uint32_t block, uint64_t gone)
 
 	fanin_canary_note_end(engine, CANARY_END_GONE, gone);
 	engine->loop.error.missing = fanin_ranks_of_word(gone);
-	fanin_error_set(&engine->loop.error, 0, "block %u waits for %s (of %u), which %s", block,
-			fanin_format_ranks(&engine->loop.error.missing, ranks, sizeof(ranks)),
-			engine->config.size, "does not answer, as another rank says");
+	fanin_error_set(&engine->loop.error, 0,
+			"block %u waits for %s (of %u), which %s not answer, as another rank says",
+			block, fanin_format_ranks(&engine->loop.error.missing, ranks, sizeof(ranks)),
+			engine->config.size, (gone & (gone - 1)) == 0 ? "does" : "do");
 	engine->loop.error.missing = fanin_ranks_of_word(gone);
 	fanin_canary_fail(engine, FANIN_ERR_TIMEOUT);
 }
