@@ -174,13 +174,16 @@ result_len(const struct canary_entry *entry)
 	return hdr.count * fanin_dtype_size(hdr.dtype);
 }
 
+/* number: of the QUERY that asked for it; 0: none did. */
 static void
-result_repeat(struct fanin_canary *engine, const struct canary_entry *entry, unsigned int rank)
+result_repeat(struct fanin_canary *engine, const struct canary_entry *entry, unsigned int rank,
+	      uint32_t number)
 {
 	struct fanin_headers headers;
 
 	result_begin(engine, entry, FANIN_TYPE_REPEAT, &headers);
 	headers.fanin.rank = (uint16_t)rank;
+	headers.fanin.members = number;
 	if (fanin_canary_transmit(engine, &headers, engine->peers[rank].ip_be,
 				  entry->block + (uint32_t)engine->stats.frames_sent,
 				  payload_of(engine, entry), result_len(entry)))
@@ -214,7 +217,7 @@ result_send_single(struct fanin_canary *engine, struct canary_entry *entry)
 
 	if (n == 1 || n <= engine->config.size / 8u) {
 		for (uint64_t left = entry->direct; left != 0; left &= left - 1)
-			result_repeat(engine, entry, (unsigned int)__builtin_ctzll(left));
+			result_repeat(engine, entry, (unsigned int)__builtin_ctzll(left), 0);
 		entry->askers &= ~entry->direct;
 	}
 	for (uint64_t left = entry->askers; left != 0; left &= left - 1)
@@ -469,7 +472,7 @@ fanin_canary_receive_query(struct fanin_canary *engine, const struct fanin_hdr *
 		return;
 	case PLACE_CURRENT:
 		if (entry->phase == CANARY_ENTRY_DONE) {
-			result_repeat(engine, entry, hdr->rank);
+			result_repeat(engine, entry, hdr->rank, hdr->number);
 			return;
 		}
 		entry->askers |= UINT64_C(1) << hdr->rank;

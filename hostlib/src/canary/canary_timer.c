@@ -52,9 +52,8 @@ query_send(struct fanin_canary *engine, struct canary_lane *lane)
 	if (!fanin_canary_transmit(engine, &headers, engine->peers[leader].ip_be,
 				   lane->block + lane->n_sent, NULL, 0))
 		return false;
-	lane->number = engine->n_queries;
-	lane->n_queries++;
-	lane->query_ns = engine->loop.now_ns;
+	engine->questions[engine->n_queries % CANARY_QUESTIONS] =
+		(struct canary_question){ engine->n_queries, engine->loop.now_ns };
 	canary_note_asked(engine, leader);
 	engine->stats.queries++;
 	return true;
