@@ -861,6 +861,33 @@ START_TEST(long_timeouts_make_nobody_ask)
 }
 END_TEST
 
+/* By _i: round trips of 12, 100 and 400 ms. What hosts ask before they know them is little, and afterwards they ask nothing. */
+START_TEST(long_round_trips_are_learned)
+{
+	static const uint64_t delays_ns[] = { 3 * MS, 25 * MS, 100 * MS };
+	const struct perf_collective sum = sum_of(100000);
+	struct trial trial = usual;
+	struct fanin_canary_stats first, found;
+
+	trial.delay_ns = delays_ns[_i];
+	open_world(&trial);
+	post_all(0, &sum);
+	run_all();
+	first = totals();
+	ck_assert_uint_le(first.queries + first.asks, first.led);
+	for (uint32_t r = 1; r < 3; r++) {
+		post_all(r, &sum);
+		run_all();
+	}
+	found = totals();
+	ck_assert_msg(found.queries == first.queries && found.asks == first.asks,
+		      "%lu and %lu queries, %lu and %lu asks", (unsigned long)first.queries,
+		      (unsigned long)found.queries, (unsigned long)first.asks,
+		      (unsigned long)found.asks);
+	close_world();
+}
+END_TEST
+
 static bool
 the_first_word_of_rank_3_to_rank_2(uint16_t rank, const struct fanin_headers *headers)
 {
@@ -919,6 +946,7 @@ suite_canary_hosts(void)
 	tcase_add_test(tcase, without_rank_0_it_is_named);
 	tcase_add_test(tcase, ranks_leave_when_all_have_all_results);
 	tcase_add_loop_test(tcase, long_timeouts_make_nobody_ask, 0, 2);
+	tcase_add_loop_test(tcase, long_round_trips_are_learned, 0, 3);
 	tcase_add_test(tcase, who_has_not_heard_of_the_end_is_told_by_others);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -296,6 +296,19 @@ fanin_canary_take_result(struct fanin_canary *engine, struct canary_lane *lane,
 		fanin_request_list_finish(&engine->loop.requests, request);
 }
 
+/* The answer to a QUERY of this number has come: a round trip. 0: to none. */
+static void
+note_answer(struct fanin_canary *engine, uint64_t number)
+{
+	struct canary_question *question = &engine->questions[number % CANARY_QUESTIONS];
+
+	if (number == 0 || question->number != number)
+		return;
+	if (question->sent_ns >= engine->loop.resumed_ns)
+		fanin_rtt_sample(&engine->rtt, engine->loop.now_ns - question->sent_ns);
+	question->number = 0;
+}
+
 static void
 receive_result(struct fanin_canary *engine, const struct fanin_frame *frame)
 {
@@ -309,13 +322,13 @@ receive_result(struct fanin_canary *engine, const struct fanin_frame *frame)
 	}
 	/* A RESULT is its leaf's. */
 	fanin_canary_hear_from(engine, leader, frame->data);
+	if (hdr->type == FANIN_TYPE_REPEAT)
+		note_answer(engine, hdr->members);
 	if (lane->block != hdr->block || lane->state != CANARY_LANE_SENT) {
 		engine->stats.duplicates++;
 		return;
 	}
 	if (hdr->type == FANIN_TYPE_REPEAT) {
-		if (lane->n_queries == 1 && lane->query_ns >= engine->loop.resumed_ns)
-			fanin_rtt_sample(&engine->rtt, engine->loop.now_ns - lane->query_ns);
 		lane->resent = true;
 		engine->cc.type->on_loss(&engine->cc, engine->loop.now_ns);
 	}
@@ -387,6 +400,7 @@ receive_answer(struct fanin_canary *engine, const struct fanin_frame *frame)
 		return;
 	}
 	fanin_canary_hear_from(engine, leader, frame->data);
+	note_answer(engine, hdr->number);
 	fanin_answer_decode_word(sets[0] & engine->all, sets[1] & engine->all, &missing, &ended,
 				 &silent);
 	if ((ended | silent) != 0) {
@@ -400,9 +414,6 @@ receive_answer(struct fanin_canary *engine, const struct fanin_frame *frame)
 	}
 	if (lane->block != hdr->block || lane->state != CANARY_LANE_SENT)
 		return;
-	if (hdr->number != 0 && hdr->number == lane->number &&
-	    lane->query_ns >= engine->loop.resumed_ns)
-		fanin_rtt_sample(&engine->rtt, engine->loop.now_ns - lane->query_ns);
 	if (hdr->count == FANIN_BLOCK_DONE) {
 		/* What has been sent to all by now should be here within a round trip. */
 		lane->ask_ns = engine->loop.now_ns + engine->rtt.rto_ns;

@@ -18,6 +18,8 @@
 #define CANARY_RESTORES 8
 /* Later results of a leader that show one to be lost rather than late (RFC 9002, section 6.1.1). */
 #define CANARY_GAP 3
+/* The last ones, whose answers are round trips: those that come later teach nothing. */
+#define CANARY_QUESTIONS 64
 #define CANARY_CALL_LEAST_NS (5 * UINT64_C(1000000))
 #define CANARY_CALL_MOST_NS (100 * UINT64_C(1000000))
 /* The send ring was full, and nothing signals when it is not. */
@@ -34,19 +36,22 @@ struct canary_lane {
 	struct fanin_request *request;
 	uint32_t block;
 	uint32_t generation; /* of the congestion window when it was sent */
-	uint32_t number;     /* of its last QUERY */
-	uint32_t n_queries;
-	uint8_t state;    /* enum canary_lane_state */
-	bool asked;       /* a question about it has been sent */
-	bool resent;      /* its data was sent more than once, or its result was repeated */
-	uint32_t n_sent;  /* questions and data, so that each takes another way */
-	uint32_t n_asked; /* questions */
-	uint32_t n_later; /* results of later blocks of the same leader */
+	uint8_t state;       /* enum canary_lane_state */
+	bool asked;          /* a question about it has been sent */
+	bool resent;         /* its data was sent more than once, or its result was repeated */
+	uint32_t n_sent;     /* questions and data, so that each takes another way */
+	uint32_t n_asked;    /* questions */
+	uint32_t n_later;    /* results of later blocks of the same leader */
 	uint64_t sent_ns;
 	uint64_t overtaken_ns; /* when a later block had a result first; 0: none has */
-	uint64_t query_ns;     /* of the last QUERY */
 	uint64_t ask_ns;       /* when the next question is due at the earliest */
 	uint64_t ask_wait_ns;
+};
+
+/* When a QUERY was sent. */
+struct canary_question {
+	uint32_t number; /* 0: there was none */
+	uint64_t sent_ns;
 };
 
 /* Ports of a switch at which data came in that met another block's descriptor. */
@@ -128,7 +133,8 @@ struct fanin_canary {
 	uint64_t call_ns; /* when the next CALL is due */
 	uint64_t call_wait_ns;
 	uint32_t n_calls;
-	uint64_t called_ns; /* when the last CALL was sent; 0: it was answered, or there were two */
+	uint64_t called_ns; /* when the last CALL was sent; 0: another answer may be taken for its own */
+	uint32_t unanswered; /* CALLs */
 	bool roll_heard;
 	uint32_t bye_block;
 	uint64_t byes; /* ranks that have their last result, of bye_block */
@@ -150,6 +156,7 @@ struct fanin_canary {
 	uint64_t timers_ns;          /* of all switches on a way together, at most */
 	uint64_t fixed_ns; /* the same if they wait for what the operator wants; 0: for what they have learned */
 	uint32_t n_queries;
+	struct canary_question questions[CANARY_QUESTIONS]; /* by number */
 
 	/* What this rank knows of others. */
 	uint64_t progress_ns; /* of the last result, or of the post that ended an idle time */

@@ -199,8 +199,10 @@ result_packet(const struct fanin_canary *engine, const struct canary_entry *entr
 				       .flow = entry->block };
 }
 
+/* number: of the QUERY that asked for it; 0: none did. */
 static void
-result_repeat(struct fanin_canary *engine, const struct canary_entry *entry, unsigned int rank)
+result_repeat(struct fanin_canary *engine, const struct canary_entry *entry, unsigned int rank,
+	      uint32_t number)
 {
 	struct canary_packet packet = result_packet(engine, entry);
 	struct fanin_headers headers;
@@ -208,6 +210,7 @@ result_repeat(struct fanin_canary *engine, const struct canary_entry *entry, uns
 	packet.flow = (uint32_t)engine->stats.frames_sent;
 	result_begin(engine, entry, FANIN_TYPE_REPEAT, &headers);
 	headers.fanin.rank = (uint16_t)rank;
+	headers.fanin.members = number;
 	if (fanin_canary_send_to(engine, &headers, rank, &packet))
 		engine->stats.repeats++;
 }
@@ -244,7 +247,7 @@ result_send_single(struct fanin_canary *engine, struct canary_entry *entry)
 
 	if (n == 1 || n <= engine->config.size / 8u) {
 		for (uint64_t left = entry->direct; left != 0; left &= left - 1)
-			result_repeat(engine, entry, (unsigned int)__builtin_ctzll(left));
+			result_repeat(engine, entry, (unsigned int)__builtin_ctzll(left), 0);
 		entry->askers &= ~entry->direct;
 	}
 	for (uint64_t left = entry->askers; left != 0; left &= left - 1)
@@ -499,7 +502,7 @@ fanin_canary_receive_query(struct fanin_canary *engine, const struct fanin_heade
 		return;
 	case PLACE_CURRENT:
 		if (entry->phase == CANARY_ENTRY_DONE) {
-			result_repeat(engine, entry, hdr->rank);
+			result_repeat(engine, entry, hdr->rank, hdr->number);
 			return;
 		}
 		entry->askers |= UINT64_C(1) << hdr->rank;

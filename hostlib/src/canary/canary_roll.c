@@ -112,8 +112,8 @@ fanin_canary_call(struct fanin_canary *engine)
 		engine->call_ns = engine->loop.now_ns + CANARY_CALL_LEAST_NS;
 		return;
 	}
-	/* Of two calls it is unknown which one is answered. */
-	engine->called_ns = engine->called_ns == 0 ? engine->loop.now_ns : UINT64_MAX;
+	/* Of two calls it is unknown which one is answered, and which one after that. */
+	engine->called_ns = engine->unanswered++ == 0 ? engine->loop.now_ns : 0;
 	engine->call_ns = engine->loop.now_ns + engine->call_wait_ns;
 	engine->call_wait_ns *= 2;
 	if (engine->call_wait_ns > CANARY_CALL_MOST_NS)
@@ -134,10 +134,10 @@ fanin_canary_receive_roll(struct fanin_canary *engine, const struct fanin_frame 
 		return;
 	engine->n_calls = 0;
 	fanin_canary_hear_from(engine, 0, frame->data);
-	if (engine->called_ns != 0 && engine->called_ns != UINT64_MAX &&
-	    engine->called_ns >= engine->loop.resumed_ns)
+	if (engine->called_ns != 0 && engine->called_ns >= engine->loop.resumed_ns)
 		fanin_rtt_sample(&engine->rtt, engine->loop.now_ns - engine->called_ns);
 	engine->called_ns = 0;
+	engine->unanswered -= engine->unanswered != 0;
 	engine->roll_heard = true;
 	engine->called = body.called & engine->all;
 	if (body.is_begun != 0 && body.roll == engine->roll && engine->roll != 0) {

@@ -53,9 +53,8 @@ query_send(struct fanin_canary *engine, struct canary_lane *lane)
 	headers.fanin.flags = FANIN_FLAG_RETRANSMIT;
 	if (!fanin_canary_send_to(engine, &headers, leader, &packet))
 		return false;
-	lane->number = engine->n_queries;
-	lane->n_queries++;
-	lane->query_ns = engine->loop.now_ns;
+	engine->questions[engine->n_queries % CANARY_QUESTIONS] =
+		(struct canary_question){ engine->n_queries, engine->loop.now_ns };
 	canary_note_asked(engine, leader);
 	engine->stats.queries++;
 	return true;
