@@ -214,8 +214,7 @@ check_gap(struct fanin_canary *engine, uint32_t block)
 	}
 	/* Before there is a sample nothing says how much later than others a block may be, nor do others if switches wait for long. */
 	if (engine->block_time.smoothed_ns != 0 &&
-	    engine->loop.now_ns - lane->sent_ns >=
-		    engine->block_time.smoothed_ns + engine->fixed_ns)
+	    engine->loop.now_ns - lane->sent_ns >= engine->block_time.smoothed_ns + engine->fixed_ns)
 		fanin_canary_lane_ask(engine, lane);
 }
 

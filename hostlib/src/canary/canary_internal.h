@@ -36,10 +36,10 @@ struct canary_lane {
 	struct fanin_request *request;
 	uint32_t block;
 	uint32_t generation; /* of the congestion window when it was sent */
-	uint8_t state;   /* enum canary_lane_state */
-	bool asked;      /* a question about it has been sent */
-	bool resent;     /* its data was sent more than once, or its result was repeated */
-	uint32_t n_sent; /* questions and data, so that each takes another way */
+	uint8_t state;       /* enum canary_lane_state */
+	bool asked;          /* a question about it has been sent */
+	bool resent;         /* its data was sent more than once, or its result was repeated */
+	uint32_t n_sent;     /* questions and data, so that each takes another way */
 	uint64_t sent_ns;
 	uint64_t overtaken_ns; /* when a later block had a result first; 0: none has */
 	uint64_t ask_ns;       /* when the next question is due at the earliest */
@@ -131,8 +131,8 @@ struct fanin_canary {
 	struct fanin_cc cc;
 	struct fanin_rtt rtt;        /* from QUERY to ANSWER */
 	struct fanin_rtt block_time; /* from REDUCE to RESULT */
-	uint64_t timers_ns; /* of all switches on a way together, at most */
-	uint64_t fixed_ns;  /* the same if they wait for what the operator wants; 0: for what they have learned */
+	uint64_t timers_ns;          /* of all switches on a way together, at most */
+	uint64_t fixed_ns; /* the same if they wait for what the operator wants; 0: for what they have learned */
 	uint32_t n_queries;
 	struct canary_question questions[CANARY_QUESTIONS]; /* by number */
 
