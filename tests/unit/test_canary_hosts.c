@@ -925,6 +925,99 @@ START_TEST(who_has_not_heard_of_the_end_is_told_by_others)
 }
 END_TEST
 
+/* Alone there is nobody to wait for. */
+START_TEST(one_rank_leaves_at_once)
+{
+	const struct perf_collective barrier = { .kind = PERF_BARRIER,
+						 .data = { .dtype = FANIN_U8, .op = FANIN_BOR } };
+
+	open_world(&quiet_trials[0]);
+	post_all(0, &barrier);
+	run_all();
+	ck_assert(fanin_canary_say_bye(world.members[0].engine));
+	close_world();
+}
+END_TEST
+
+static const struct trial odd_trials[] = {
+	{ .n_ranks = 64, .n_leaves = 8, .n_spines = 2, .window = 2, .descriptors = 64 },
+	{ .n_ranks = 64, .n_leaves = 8, .n_spines = 2, .window = 64, .descriptors = 16 },
+	{ .n_ranks = 3, .n_leaves = 3, .n_spines = 2, .window = 2, .descriptors = 16 },
+	{ .n_ranks = 7, .n_leaves = 1, .n_spines = 0, .window = 2, .descriptors = 16 },
+	{ .n_ranks = 2, .n_leaves = 2, .n_spines = 1, .window = 2, .descriptors = 1024 },
+	{ .n_ranks = 15, .n_leaves = 5, .n_spines = 3, .window = 8, .descriptors = 16 },
+};
+
+/* More ranks than blocks in flight, and numbers of ranks that are no power of two. */
+START_TEST(windows_may_be_smaller_than_the_job)
+{
+	struct trial trial = odd_trials[_i / 2];
+	struct perf_collective like = sum_of(8000);
+
+	trial.seed = (uint64_t)_i + 500;
+	trial.faults = _i % 2 == 0 ? 0.05 : 0;
+	open_world(&trial);
+	for (uint32_t r = 0; r < 3; r++) {
+		post_all(r, &like);
+		like.count = 700;
+	}
+	run_all();
+	close_world();
+}
+END_TEST
+
+static bool
+half_of_results(uint16_t rank, const struct fanin_headers *headers)
+{
+	static uint32_t n;
+
+	return rank % 2 == 1 && (headers->fanin.type == FANIN_TYPE_RESULT ||
+				 headers->fanin.type == FANIN_TYPE_ANSWER ||
+				 (headers->fanin.type == FANIN_TYPE_REPEAT && ++n % 2 == 0));
+}
+
+static bool
+large_packets_to_rank_3(uint16_t rank, const struct fanin_headers *headers)
+{
+	return rank == 3 && fanin_wire_payload_len(headers) > 200;
+}
+
+START_TEST(results_come_by_repetition_alone)
+{
+	const struct perf_collective sum = sum_of(20000);
+
+	open_world(&usual);
+	world.is_lost = half_of_results;
+	post_all(0, &sum);
+	run_all();
+	close_world();
+}
+END_TEST
+
+/* It has no results, although all others answer it: it goes, and they name it. */
+START_TEST(a_rank_that_large_packets_never_reach_is_named)
+{
+	const struct perf_collective sum = sum_of(20000);
+	uint16_t none = UINT16_MAX;
+	uint64_t begin_ns;
+
+	open_world(&usual);
+	world.is_lost = large_packets_to_rank_3;
+	begin_ns = rig_now_ns(world.rig);
+	post_all(0, &sum);
+	ck_assert(rig_run(world.rig, begin_ns + 60 * SECOND, all_have_failed, &none));
+	ck_assert_uint_le(rig_now_ns(world.rig) - begin_ns, TIMEOUT_NS + TIMEOUT_NS / 4);
+	for (uint16_t rank = 0; rank < usual.n_ranks; rank++) {
+		struct fanin_ranks missing;
+
+		fanin_canary_missing(world.members[rank].engine, &missing);
+		ck_assert_msg(missing.words[0] == (rank == 3 ? 0u : 1u << 3), "rank %u: %s", rank,
+			      fanin_canary_error(world.members[rank].engine)->text);
+	}
+	close_world();
+}
+END_TEST
+
 Suite *
 suite_canary_hosts(void)
 {
@@ -948,6 +1041,10 @@ suite_canary_hosts(void)
 	tcase_add_loop_test(tcase, long_timeouts_make_nobody_ask, 0, 2);
 	tcase_add_loop_test(tcase, long_round_trips_are_learned, 0, 3);
 	tcase_add_test(tcase, who_has_not_heard_of_the_end_is_told_by_others);
+	tcase_add_test(tcase, one_rank_leaves_at_once);
+	tcase_add_loop_test(tcase, windows_may_be_smaller_than_the_job, 0, 2 * RTE_DIM(odd_trials));
+	tcase_add_test(tcase, results_come_by_repetition_alone);
+	tcase_add_test(tcase, a_rank_that_large_packets_never_reach_is_named);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -14,10 +14,25 @@
 #define BYE_NS UINT64_C(1000000000)
 #define BYE_WAIT_MS 20
 
+/* Larger than that of any run that this process has begun, whichever clock it is: a switch may still know the last one. */
+static uint32_t
+run_number(void)
+{
+	static uint32_t last; /* 0: there was none */
+	const uint32_t now = (uint32_t)time(NULL);
+	uint32_t before = __atomic_load_n(&last, __ATOMIC_RELAXED), number;
+
+	do
+		number = before == 0 || fanin_block_before(before, now) ? now : before + 1;
+	while (!__atomic_compare_exchange_n(&last, &before, number, false, __ATOMIC_RELAXED,
+					    __ATOMIC_RELAXED));
+	return number;
+}
+
 static int
 canary_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
 {
-	struct fanin_canary_seed seed = { .run = (uint32_t)time(NULL) };
+	struct fanin_canary_seed seed = { .run = run_number() };
 	uint64_t numbers[2];
 	struct fanin_canary *created;
 	int status;

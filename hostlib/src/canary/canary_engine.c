@@ -108,7 +108,8 @@ engine_send(struct fanin_loop *loop)
 	struct fanin_canary *engine = canary_of(loop);
 
 	engine->was_full = false;
-	while (loop->status == FANIN_OK && may_send(engine) && send_next(engine))
+	fanin_canary_send_unsent(engine);
+	while (loop->status == FANIN_OK && !engine->was_full && may_send(engine) && send_next(engine))
 		;
 }
 
@@ -181,9 +182,11 @@ note_overtaken(struct fanin_canary *engine, uint32_t block)
 static bool
 may_be_lost(const struct fanin_canary *engine, const struct canary_lane *lane)
 {
-	return engine->block_time.smoothed_ns != 0 &&
+	const struct fanin_rtt *times = &engine->block_time;
+
+	return times->smoothed_ns != 0 &&
 	       engine->loop.now_ns - lane->sent_ns >=
-		       engine->block_time.smoothed_ns + engine->fixed_ns;
+		       times->smoothed_ns + 4 * times->variance_ns + engine->fixed_ns;
 }
 
 /* Counts the later results of the same leader for blocks that lack theirs: after some of them one is lost rather than late. */
@@ -337,7 +340,31 @@ receive_result(struct fanin_canary *engine, const struct fanin_frame *frame)
 
 /* ------------------------------------------------------------------ what leaders say */
 
-/* A leader lacks this rank's data. */
+/*
+ * A leader lacks this rank's data: sends it past all descriptors, if it was sent longer ago than blocks usually take, and not again since. Returns false if it
+ * was not.
+ */
+static bool
+data_resend(struct fanin_canary *engine, struct canary_lane *lane)
+{
+	uint64_t usual_ns = engine->block_time.smoothed_ns;
+
+	if (usual_ns < engine->rtt.smoothed_ns)
+		usual_ns = engine->rtt.smoothed_ns;
+	if (engine->loop.now_ns - lane->sent_ns < usual_ns)
+		return false;
+	if (lane->direct_ns != 0 && engine->loop.now_ns - lane->direct_ns < usual_ns / 2)
+		return true;
+	if (!lane->resent)
+		engine->cc.type->on_loss(&engine->cc, engine->loop.now_ns);
+	lane->resent = true;
+	if (fanin_canary_send_data(engine, lane, true)) {
+		lane->direct_ns = engine->loop.now_ns;
+		engine->stats.retransmits++;
+	}
+	return true;
+}
+
 static void
 receive_ask(struct fanin_canary *engine, const struct fanin_headers *asked)
 {
@@ -346,24 +373,14 @@ receive_ask(struct fanin_canary *engine, const struct fanin_headers *asked)
 	const uint16_t leader = canary_leader_of(engine, hdr->block);
 	struct canary_lane *lane = canary_lane(engine, hdr->block);
 	struct fanin_headers headers;
-	uint64_t usual_ns = engine->block_time.smoothed_ns;
 
 	if (leader == engine->config.rank || (hdr->members >> engine->config.rank & 1) == 0) {
 		engine->stats.invalid++;
 		return;
 	}
 	fanin_canary_hear_from(engine, leader, asked);
-	if (usual_ns < engine->rtt.smoothed_ns)
-		usual_ns = engine->rtt.smoothed_ns;
-	if (lane->block == hdr->block && lane->state == CANARY_LANE_SENT &&
-	    engine->loop.now_ns - lane->sent_ns >= usual_ns) {
-		if (!lane->resent)
-			engine->cc.type->on_loss(&engine->cc, engine->loop.now_ns);
-		lane->resent = true;
-		if (fanin_canary_send_data(engine, lane, true))
-			engine->stats.retransmits++;
+	if (lane->block == hdr->block && lane->state == CANARY_LANE_SENT && data_resend(engine, lane))
 		return;
-	}
 	fanin_canary_begin(engine, FANIN_TYPE_HERE, hdr->block, &headers);
 	(void)fanin_canary_send_to(engine, &headers, leader, &packet);
 }
@@ -426,6 +443,9 @@ receive_answer(struct fanin_canary *engine, const struct fanin_frame *frame)
 	/* That this rank's own data is missing does not mean that others are late. */
 	if ((missing & engine->others) != 0)
 		engine->late_ns = engine->loop.now_ns;
+	/* As if the leader had asked for it: that may be lost. */
+	if ((missing & ~engine->others) != 0)
+		(void)data_resend(engine, lane);
 }
 
 /* A rank is there, but has not sent a block that this one leads. */

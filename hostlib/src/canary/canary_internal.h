@@ -46,6 +46,7 @@ struct canary_lane {
 	uint64_t overtaken_ns; /* when a later block had a result first; 0: none has */
 	uint64_t ask_ns;       /* when the next question is due at the earliest */
 	uint64_t ask_wait_ns;
+	uint64_t direct_ns; /* when its data was last sent because the leader lacks it; 0: never */
 };
 
 /* When a QUERY was sent. */
@@ -72,6 +73,7 @@ struct canary_entry {
 	uint8_t phase; /* enum canary_entry_phase */
 	bool empty;    /* no packet has brought data so far */
 	bool own;      /* this rank has sent its own data, which is still the request's */
+	bool unsent;   /* there was no room for its result */
 	uint8_t n_restores;
 	uint64_t members;  /* other ranks in the payload */
 	uint64_t direct;   /* those of them to which no port leads that a switch has noted */
@@ -168,7 +170,9 @@ struct fanin_canary {
 	/* What this rank leads. */
 	struct canary_entry *entries; /* 2W */
 	uint8_t *payloads;
-	uint8_t *scratch; /* one payload */
+	uint8_t *scratch;  /* one payload */
+	uint32_t n_unsent; /* entries whose result waits for room */
+	uint32_t unsent;   /* index of one of them, or before it */
 
 	/* The end for all. */
 	enum canary_end why;
@@ -255,6 +259,9 @@ void fanin_canary_fail(struct fanin_canary *engine, int status);
 
 /* canary_leader.c: this rank's data belongs to a block that it leads from now on. */
 void fanin_canary_lead(struct fanin_canary *engine, struct canary_lane *lane);
+
+/* canary_leader.c: sends results for which there was no room. */
+void fanin_canary_send_unsent(struct fanin_canary *engine);
 
 /* canary_leader.c: a REDUCE or a QUERY of a block that this rank leads. */
 void fanin_canary_receive_data(struct fanin_canary *engine, const struct fanin_frame *frame);

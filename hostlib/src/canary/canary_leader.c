@@ -43,8 +43,10 @@ payload_of(const struct fanin_canary *engine, const struct canary_entry *entry)
 }
 
 static void
-entry_open(struct canary_entry *entry, uint32_t block, uint64_t shape)
+entry_open(struct fanin_canary *engine, struct canary_entry *entry, uint32_t block, uint64_t shape)
 {
+	/* All ranks have its result by now. */
+	engine->n_unsent -= entry->unsent;
 	*entry = (struct canary_entry){
 		.block = block,
 		.phase = CANARY_ENTRY_OPEN,
@@ -215,8 +217,8 @@ result_repeat(struct fanin_canary *engine, const struct canary_entry *entry, uns
 		engine->stats.repeats++;
 }
 
-/* To the ports that switches have noted, by way of the leaves that data came from. */
-static void
+/* To the ports that switches have noted, by way of the leaves that data came from. Returns false if there is no room for all of it now. */
+static bool
 result_send(struct fanin_canary *engine, const struct canary_entry *entry)
 {
 	const struct canary_packet packet = result_packet(engine, entry);
@@ -226,15 +228,35 @@ result_send(struct fanin_canary *engine, const struct canary_entry *entry)
 
 	for (unsigned int way = 0; way < engine->n_ways; way++) {
 		result_begin(engine, entry, FANIN_TYPE_RESULT, &headers);
-		if ((ways >> way & 1) != 0)
-			(void)fanin_canary_send_by(engine, &headers, way, group_be, &packet);
+		if ((ways >> way & 1) != 0 &&
+		    !fanin_canary_send_by(engine, &headers, way, group_be, &packet))
+			return false;
 	}
 	for (unsigned int i = 0; i < entry->n_restores; i++) {
 		result_begin(engine, entry, FANIN_TYPE_RESTORE, &headers);
 		headers.fanin.members = entry->restores[i].ports;
-		if (fanin_canary_send_by(engine, &headers, engine->way, entry->restores[i].ip_be,
-					 &packet))
-			engine->stats.restores++;
+		if (!fanin_canary_send_by(engine, &headers, engine->way, entry->restores[i].ip_be,
+					  &packet))
+			return false;
+		engine->stats.restores++;
+	}
+	return true;
+}
+
+void
+fanin_canary_send_unsent(struct fanin_canary *engine)
+{
+	const uint32_t mask = 2u * engine->config.window - 1;
+
+	for (; engine->n_unsent != 0; engine->unsent = (engine->unsent + 1) & mask) {
+		struct canary_entry *entry = &engine->entries[engine->unsent];
+
+		if (!entry->unsent)
+			continue;
+		if (!result_send(engine, entry))
+			return;
+		entry->unsent = false;
+		engine->n_unsent--;
 	}
 }
 
@@ -291,7 +313,8 @@ entry_finish(struct fanin_canary *engine, struct canary_entry *entry)
 	entry->phase = CANARY_ENTRY_DONE;
 	engine->stats.led++;
 	if (engine->others != 0) {
-		result_send(engine, entry);
+		entry->unsent = !result_send(engine, entry);
+		engine->n_unsent += entry->unsent;
 		result_send_single(engine, entry);
 	}
 	hdr.flags = entry->empty ? FANIN_FLAG_EMPTY : 0;
@@ -316,7 +339,7 @@ fanin_canary_lead(struct fanin_canary *engine, struct canary_lane *lane)
 	(void)fanin_canary_data(lane, &hdr, &len);
 	shape = fanin_wire_shape(&hdr);
 	if (entry->phase == CANARY_ENTRY_FREE || entry->block != lane->block)
-		entry_open(entry, lane->block, shape);
+		entry_open(engine, entry, lane->block, shape);
 	if (entry->shape != shape) {
 		mismatch(engine, lane->block, UINT64_C(1) << engine->config.rank, entry->members);
 		return;
@@ -461,7 +484,7 @@ fanin_canary_receive_data(struct fanin_canary *engine, const struct fanin_frame 
 		return;
 	}
 	if (place == PLACE_NEXT)
-		entry_open(entry, hdr->block, fanin_wire_shape(hdr));
+		entry_open(engine, entry, hdr->block, fanin_wire_shape(hdr));
 	if (entry->shape != fanin_wire_shape(hdr)) {
 		mismatch(engine, hdr->block, hdr->members,
 			 entry->members | (entry->own ? engine->all & ~engine->others : 0));

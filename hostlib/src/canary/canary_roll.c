@@ -207,7 +207,8 @@ fanin_canary_say_bye(struct fanin_canary *engine)
 	    engine->oldest != engine->end)
 		return true;
 	if (canary_leads(engine, last))
-		return engine->bye_block == last && engine->byes == engine->others;
+		return engine->others == 0 ||
+		       (engine->bye_block == last && (engine->others & ~engine->byes) == 0);
 	for (unsigned int i = 0; i < BYES; i++) {
 		const struct canary_packet packet = { .flow = last + i, .attempt = i };
 
