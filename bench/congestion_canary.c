@@ -41,7 +41,7 @@ congestion_canary_open(struct rig_leaders *leaders, struct congestion_job *job,
 				       .n_parameters = options->timeout_us != 0,
 				       .parameters = { { "timeout_us", options->timeout_us } } };
 	int ret = rig_leaders_create(&job->network->leaf_spine, &spec, job->network->ranks,
-				     job->n_ranks, leaders, error);
+				     job->n_ranks, false, leaders, error);
 
 	for (uint16_t rank = 0; rank < job->n_ranks && ret == 0; rank++)
 		ret = engine_add(leaders, job, rank, error);
