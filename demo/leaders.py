@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The demonstration of jobs whose blocks have leaders: they have no tree, and go on around what fails as long as their hosts have a path."""
 
+import argparse
 import time
 
 from lab import LabError
@@ -22,6 +23,11 @@ def check_arguments(parser, options):
                         ("--topology single", options.topology == "single")):
         if given:
             parser.error(f"argument --handler: found {options.handler} with {name}, expected one of them")
+
+
+def with_tree(options):
+    """The same demonstration with a job that has a tree."""
+    return argparse.Namespace(**{**vars(options), "handler": "single", "leaders": False, "aggregators": None})
 
 
 class Places:
