@@ -730,7 +730,7 @@ START_TEST(ranks_with_two_links_go_on_by_the_other_one)
 	leaf = world.network.leaves[_i % 4];
 	rig_switch_kill(leaf, true);
 	ns = run_all();
-	ck_assert_msg(ns <= 500 * MS, "%lu ms", (unsigned long)(ns / MS));
+	ck_assert_msg(ns <= 300 * MS, "%lu ms", (unsigned long)(ns / MS));
 	rig_switch_kill(leaf, false);
 	post_all(1, &sum);
 	ck_assert_uint_le(run_all(), 500 * MS);

@@ -38,7 +38,7 @@ fanin_canary_send_data(struct fanin_canary *engine, struct canary_lane *lane, bo
 {
 	const uint16_t leader = canary_leader_of(engine, lane->block);
 	struct fanin_headers headers;
-	struct canary_packet packet = { 0 };
+	struct canary_packet packet = { .is_reply = direct };
 
 	fanin_canary_begin(engine, FANIN_TYPE_REDUCE, lane->block, &headers);
 	headers.fanin.contributions = 1;
@@ -368,7 +368,8 @@ data_resend(struct fanin_canary *engine, struct canary_lane *lane)
 static void
 receive_ask(struct fanin_canary *engine, const struct fanin_headers *asked)
 {
-	const struct canary_packet packet = { .flow = (uint32_t)engine->stats.frames_sent };
+	const struct canary_packet packet = { .flow = (uint32_t)engine->stats.frames_sent,
+					      .is_reply = true };
 	const struct fanin_hdr *hdr = &asked->fanin;
 	const uint16_t leader = canary_leader_of(engine, hdr->block);
 	struct canary_lane *lane = canary_lane(engine, hdr->block);

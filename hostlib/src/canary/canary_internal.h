@@ -87,7 +87,8 @@ struct canary_entry {
 /* Another rank. */
 struct canary_peer {
 	uint32_t ips_be[2];   /* the second one 0: it has none */
-	unsigned int address; /* which of them answers came from last */
+	unsigned int address; /* which of them its usual packets came from last */
+	unsigned int reply;   /* the same of all, such as questions by its other link */
 	uint64_t asked_ns;    /* of the first question that it has not answered; 0: there is none */
 	uint64_t nonce;       /* rank 0: of its last CALL */
 };
@@ -104,6 +105,7 @@ struct canary_packet {
 	uint32_t len;
 	uint32_t flow;    /* packets of one flow take one way through the network */
 	uint32_t attempt; /* 0: by the usual link to the usual address; others in turns */
+	bool is_reply;    /* to where the question came from */
 };
 
 /* Why a run has ended for all. */

@@ -90,7 +90,8 @@ answer_send(struct fanin_canary *engine, unsigned int rank, const struct answer 
 	uint8_t payload[sizeof(struct fanin_answer_body) + 2 * sizeof(uint64_t)] = { 0 };
 	const struct canary_packet packet = { .payload = payload,
 					      .len = sizeof(payload),
-					      .flow = (uint32_t)engine->stats.frames_sent };
+					      .flow = (uint32_t)engine->stats.frames_sent,
+					      .is_reply = true };
 	struct fanin_headers headers;
 	uint64_t sets[2];
 
@@ -210,6 +211,7 @@ result_repeat(struct fanin_canary *engine, const struct canary_entry *entry, uns
 	struct fanin_headers headers;
 
 	packet.flow = (uint32_t)engine->stats.frames_sent;
+	packet.is_reply = true;
 	result_begin(engine, entry, FANIN_TYPE_REPEAT, &headers);
 	headers.fanin.rank = (uint16_t)rank;
 	headers.fanin.members = number;
