@@ -3,10 +3,16 @@
 the manager when a switch is killed.
 """
 
+import os
+import signal
+import time
+from random import Random
+
 from support import KIB, MIB, case, expect, expect_equal, wait_until
 from manager_lab import Refused
 from case_multicast import hosts_of
 from case_network import demo
+from case_levels import LOSS
 from case_trees import finish, jobs_left, managed_fabric, start
 from fabric import Fabric, leaf_spine
 
@@ -171,3 +177,54 @@ def hosts_with_two_links_lead_on_without_a_leaf():
     result = leading("--topology", "leaf-spine", "--kill", "leaf1")
     expect(result["dual_homed"], f"the hosts have one link each: {result}")
     expect_equal((result["struck"].split()[0], result["mismatches"]), ("leaf1", 0), "what was struck, and wrong elements")
+
+
+def strike(fabric, switch, random):
+    """A switch is killed and started again, or stopped for a while."""
+    process = fabric.switches[switch].popen
+    if random.random() < 0.3:
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(random.uniform(0.1, 1.5))
+        process.send_signal(signal.SIGCONT)
+        return
+    process.kill()
+    process.wait()
+    time.sleep(random.uniform(0, 0.5))
+    fabric.launch(switch)
+    fabric.await_switch(switch)
+
+
+@case(600)
+def failures_at_random_moments_cost_time_only():
+    """One switch after the other, of which hosts with two links need none. FANIN_FAILURES: how many."""
+    wanted, seed = int(os.environ.get("FANIN_FAILURES", "12")), int(os.environ.get("FANIN_SEED", "1"))
+    random = Random(seed)
+    struck = 0
+    with Paced(leaf_spine(hosts=4, dual_homed=True)) as fabric:
+        fabric.start()
+        fabric.start_manager()
+        while struck < wanted:
+            ranks = start(fabric, "job", None, handler=HANDLER, bytes=MIB, iters=100)
+            wait_until(lambda: job_of(fabric), 60, "the job")
+            wait_until(lambda: counted(fabric, "spine0", "reduces") + counted(fabric, "spine1", "reduces") > 20, 60, "packets over spines")
+            while struck < wanted and all(rank.running() for rank in ranks):
+                switch = random.choice(list(fabric.topology.switches))
+                strike(fabric, switch, random)
+                struck += 1
+                wait_until(lambda: jobs_left(fabric)[switch] == 1 or not job_of(fabric), 60, f"the job at {switch} after failure {struck}")
+                time.sleep(random.uniform(0.2, 0.8))
+            expect_exact(finish(fabric, ranks), f"seed {seed}, after {struck} failures")
+            expect_gone(fabric)
+
+
+@case(120)
+def leaders_answer_while_their_applications_compute():
+    """Rank 1 computes for 20 s, longer than all timeouts, with its last collective posted: the others get their results meanwhile, whatever is lost."""
+    with managed_fabric(leaf_spine(hosts=4), config=LOSS) as fabric:
+        others = [fabric.spawn_named(rank, "job", rank, 4, bytes=MIB, iters=10, check=True, handler=HANDLER, transport=fabric.transport,
+                                     no_fallback=True, **({"pause": 20, "pause_at": 9, "pause_busy": True} if rank == 1 else {})) for rank in range(4)]
+        computing = others.pop(1)
+        began = time.monotonic()
+        reports = finish(fabric, others)
+        expect(computing.running(), f"rank 1 did not compute for so long: {time.monotonic() - began:.1f} s")
+        expect_exact(reports[:1] + finish(fabric, [computing]) + reports[1:], "one rank computes")

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state shared by canary_engine.c (requests, what is sent and what comes back), canary_leader.c (blocks that this rank leads),
- * canary_roll.c (beginning and ending a run) and canary_timer.c (when to ask, and giving up). Nobody else includes this.
+ * The state shared by canary_engine.c (requests, and what is sent), canary_receive.c (what comes in), canary_leader.c (blocks that this rank leads),
+ * canary_roll.c (beginning and ending a run), canary_timer.c (when to ask, and giving up) and canary_ways.c (links that packets take). Nobody else
+ * includes this.
  */
 #ifndef FANIN_HOSTLIB_CANARY_INTERNAL_H
 #define FANIN_HOSTLIB_CANARY_INTERNAL_H
@@ -249,8 +250,14 @@ const uint8_t *fanin_canary_data(const struct canary_lane *lane, struct fanin_hd
 /* canary_engine.c: sends a lane's data to its leader. Returns false if there is no room now. */
 bool fanin_canary_send_data(struct fanin_canary *engine, struct canary_lane *lane, bool direct);
 
+/* canary_receive.c: a valid packet of the job, of whichever run. */
+bool fanin_canary_admits(const struct fanin_canary *engine, const struct fanin_frame *frame);
+
+/* canary_receive.c: as fanin_loop_ops has it. */
+void fanin_canary_receive(struct fanin_loop *loop, const struct fanin_frame *frame);
+
 /*
- * canary_engine.c: the lane's block has a result. hdr: with its shape and flags. data: of the leader; NULL: in the frame.
+ * canary_receive.c: the lane's block has a result. hdr: with its shape and flags. data: of the leader; NULL: in the frame.
  */
 void fanin_canary_take_result(struct fanin_canary *engine, struct canary_lane *lane,
 			      const struct fanin_hdr *hdr, const struct fanin_frame *frame,
