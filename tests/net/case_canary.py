@@ -157,7 +157,8 @@ def the_demos_with_leaders_are_exact_under_loss():
 def jobs_with_leaders_share_few_slots_and_are_exact():
     result = leading("--topology", "leaf-spine", "--bytes", MIB, "--aggregators", 16, "--loss", "0.01")
     expect(counts_of(result, "collisions") > 0 and counts_of(result, "restored") > 0, f"no collisions: {result['aggregation']}")
-    result = leading("--topology", "leaf-spine", "--bytes", MIB, "--jobs", 4)
+    # Not so short that they are over before all of them have been looked at.
+    result = leading("--topology", "leaf-spine", "--bytes", 4 * MIB, "--iters", 4, "--jobs", 4)
     expect_equal([(job["ok"], job["mismatches"]) for job in result["further_jobs"]], [(True, 0)] * 3, "the further jobs")
 
 
