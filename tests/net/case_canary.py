@@ -146,7 +146,7 @@ def counts_of(result, counter):
 
 @case(200)
 def the_demos_with_leaders_are_exact_under_loss():
-    for topology, hosts, size, switches in (("leaf-spine", 8, MIB, 4), ("tree3", 16, 300 * KIB, 7)):
+    for topology, hosts, size, switches in (("leaf-spine", 8, 4 * MIB, 4), ("tree3", 16, MIB, 7)):
         result = leading("--topology", topology, "--bytes", size, "--loss", "0.02", hosts=hosts)
         expect_equal(len(result["job_switches"]), switches, f"switches that have the job on {topology}")
         expect(result["drops"].get("fault_drop", 0) > 0, f"{topology}: no packet was dropped: {result['drops']}")
@@ -155,7 +155,7 @@ def the_demos_with_leaders_are_exact_under_loss():
 
 @case(200)
 def jobs_with_leaders_share_few_slots_and_are_exact():
-    result = leading("--topology", "leaf-spine", "--bytes", MIB, "--aggregators", 16, "--loss", "0.01")
+    result = leading("--topology", "leaf-spine", "--bytes", 4 * MIB, "--aggregators", 16, "--loss", "0.01")
     expect(counts_of(result, "collisions") > 0 and counts_of(result, "restored") > 0, f"no collisions: {result['aggregation']}")
     # Not so short that they are over before all of them have been looked at.
     result = leading("--topology", "leaf-spine", "--bytes", 4 * MIB, "--iters", 4, "--jobs", 4)
