@@ -66,6 +66,7 @@ static struct {
 	struct member members[MOST_RANKS];
 	uint64_t wait_limit_ns; /* of rank: */
 	uint16_t impatient;
+	uint64_t full; /* ranks that have no room to send */
 	bool (*is_lost)(uint16_t rank, const struct fanin_headers *headers); /* NULL: nothing is */
 } world;
 
@@ -113,6 +114,8 @@ ear_reserve(struct fanin_transport *transport, uint32_t len)
 {
 	struct ear *ear = (struct ear *)transport;
 
+	if ((world.full >> ear->rank & 1) != 0)
+		return NULL;
 	return ear->inner->ops->tx_reserve(ear->inner, len);
 }
 
@@ -1018,6 +1021,30 @@ START_TEST(a_rank_that_large_packets_never_reach_is_named)
 }
 END_TEST
 
+/* The leader has its own result, and waits for nothing. */
+START_TEST(a_result_leaves_as_soon_as_there_is_room)
+{
+	const struct trial trial = { .n_ranks = 2, .n_leaves = 1, .window = 16, .descriptors = 64 };
+	const struct perf_collective sum = sum_of(10);
+
+	open_world(&trial);
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, all_ready, NULL));
+	post(0, 0, &sum);
+	rig_run(world.rig, rig_now_ns(world.rig) + MS / 2, NULL, NULL);
+	/* Rank 1 leads block 1. */
+	world.full = 2;
+	post(1, 0, &sum);
+	rig_run(world.rig, rig_now_ns(world.rig) + MS / 2, NULL, NULL);
+	ck_assert(world.members[1].taken[0]);
+	ck_assert(!world.members[0].taken[0]);
+	world.full = 0;
+	rig_run(world.rig, rig_now_ns(world.rig) + MS / 2, NULL, NULL);
+	ck_assert(world.members[0].taken[0]);
+	ck_assert_uint_eq(totals().queries, 0);
+	close_world();
+}
+END_TEST
+
 Suite *
 suite_canary_hosts(void)
 {
@@ -1034,6 +1061,7 @@ suite_canary_hosts(void)
 	tcase_add_test(tcase, the_last_results_to_one_rank_are_lost_and_all_others_compute);
 	tcase_add_loop_test(tcase, switches_that_forget_cost_time_only, 0, 8);
 	tcase_add_loop_test(tcase, ranks_with_two_links_go_on_by_the_other_one, 0, 16);
+	tcase_add_test(tcase, a_result_leaves_as_soon_as_there_is_room);
 	tcase_add_test(tcase, ranks_that_disagree_are_told);
 	tcase_add_test(tcase, a_run_begins_when_all_have_called_and_with_those_that_are_there);
 	tcase_add_test(tcase, without_rank_0_it_is_named);

@@ -11,7 +11,7 @@
 
 struct fanin_canary;
 
-/* What makes this start of the rank different from all others. */
+/* Numbers that tell this start of the rank from all others. */
 struct fanin_canary_seed {
 	uint64_t nonce; /* random */
 	uint64_t roll;  /* random, not 0; rank 0's */

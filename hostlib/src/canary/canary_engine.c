@@ -111,6 +111,7 @@ engine_send(struct fanin_loop *loop)
 	while (loop->status == FANIN_OK && !engine->was_full && may_send(engine) && send_next(engine))
 		;
 }
+
 /* ------------------------------------------------------------------ failing */
 
 void
@@ -138,6 +139,9 @@ engine_away(struct fanin_loop *loop, uint64_t by_ns, bool received)
 	engine->progress_ns = fanin_absence_move(engine->progress_ns, by_ns, loop->now_ns);
 	if (engine->late_ns != 0)
 		engine->late_ns = fanin_absence_move(engine->late_ns, by_ns, loop->now_ns);
+	for (unsigned int i = 0; i < engine->n_ways; i++)
+		engine->ways[i].heard_ns = fanin_absence_move(engine->ways[i].heard_ns, by_ns,
+							      loop->now_ns);
 	for (unsigned int i = 0; i < engine->config.size; i++) {
 		uint64_t *asked_ns = &engine->peers[i].asked_ns;
 
@@ -346,6 +350,9 @@ fanin_canary_idle_ns(const struct fanin_canary *engine)
 		return engine->why != CANARY_END_NONE && engine->until_ns > now_ns
 			       ? engine->until_ns - now_ns
 			       : UINT64_MAX;
+	/* Others wait for a result that there was no room for, also when this rank waits for nothing. */
+	if (engine->n_unsent != 0)
+		return CANARY_NO_ROOM_NS;
 	if (engine->loop.requests.first == NULL)
 		return UINT64_MAX;
 	if (engine->was_full)

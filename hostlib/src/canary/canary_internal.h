@@ -100,7 +100,7 @@ struct canary_way {
 	uint64_t heard_ns;      /* when a packet came by it last */
 };
 
-/* What follows the headers, and how it is sent. */
+/* A packet's payload, and the way that it takes. */
 struct canary_packet {
 	const void *payload;
 	uint32_t len;
@@ -144,7 +144,7 @@ struct fanin_canary {
 	uint32_t bye_block;
 	uint64_t byes; /* ranks that have their last result, of bye_block */
 
-	/* What this rank has of blocks. */
+	/* Blocks, as a rank that contributes. */
 	struct fanin_request start;    /* of block 0 */
 	struct fanin_request *sending; /* the request of block `next` */
 	struct canary_lane *lanes;     /* W */
@@ -163,14 +163,14 @@ struct fanin_canary {
 	uint32_t n_queries;
 	struct canary_question questions[CANARY_QUESTIONS]; /* by number */
 
-	/* What this rank knows of others. */
+	/* Other ranks, as far as known. */
 	uint64_t progress_ns; /* of the last result, or of the post that ended an idle time */
 	uint64_t oldest_ns;   /* since when the oldest block has been that */
 	uint64_t late_ns;     /* when others were last known to be late; 0: never */
 	uint32_t told_block;  /* the block of: */
 	uint64_t told;        /* ranks that are missing there, as its leader said */
 
-	/* What this rank leads. */
+	/* Blocks, as their leader. */
 	struct canary_entry *entries; /* 2W */
 	uint8_t *payloads;
 	uint8_t *scratch;  /* one payload */
@@ -292,6 +292,7 @@ void fanin_canary_tell_all(struct fanin_canary *engine, enum canary_end why, uin
 
 /* canary_roll.c */
 void fanin_canary_call(struct fanin_canary *engine);
+void fanin_canary_call_soon(struct fanin_canary *engine);
 void fanin_canary_receive_call(struct fanin_canary *engine, const struct fanin_frame *frame);
 void fanin_canary_receive_roll(struct fanin_canary *engine, const struct fanin_frame *frame);
 void fanin_canary_receive_bye(struct fanin_canary *engine, const struct fanin_hdr *hdr);

@@ -412,7 +412,7 @@ fanin_canary_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 		receive_in_run(engine, frame);
 	else if (!engine->begun && engine->config.rank != 0)
 		/* Others have begun: the ROLL that said so is lost. */
-		fanin_loop_wake_by(loop, engine->call_ns = loop->now_ns);
+		fanin_canary_call_soon(engine);
 	else
 		engine->stats.invalid++;
 }
