@@ -76,7 +76,7 @@ int congestion_network_open(struct congestion_network *network,
 /* Returns how many packets are lost to a leak: 0. */
 unsigned int congestion_network_close(struct congestion_network *network);
 
-/* What all links have carried so far, always in the same order. */
+/* Bytes that each link has carried so far, always in the same order. */
 void congestion_links_read(const struct congestion_network *network, struct congestion_links *links);
 
 #endif

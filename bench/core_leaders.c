@@ -45,7 +45,7 @@ rig_leaders_open(struct rig *rig)
 	}
 }
 
-/* What goes to a leader, or, from it, its result, which waits for the second turn. */
+/* A packet to a leader, or the leader's result, which waits for the second turn. */
 void
 rig_leaders_packet(const struct rig *rig, struct rte_mbuf *mbuf, uint16_t h)
 {

@@ -222,7 +222,7 @@ rig_run(struct rig *rig)
 	return cycles + rig_on_workers(rig, run_share, (void *)(uintptr_t)&results);
 }
 
-/* Of those that a worker makes: all, or those of blocks that the host does not lead. */
+/* Results that a worker makes for a host: of all blocks, or of those that it does not lead. */
 static uint32_t
 results_of(const struct rig *rig, unsigned int worker, uint16_t h)
 {

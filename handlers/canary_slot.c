@@ -5,7 +5,7 @@
  */
 #include "handlers/canary.h"
 
-/* Of the shortest timer: what is left of a wait that is not waited for. */
+/* A rest of a wait that is not waited for, as a part of the shortest timer. */
 #define LITTLE_SHARE 4
 
 static void

@@ -14,23 +14,14 @@ static bool
 result_keep(struct fanin_canary *engine, const struct canary_lane *lane,
 	    const struct fanin_extent *extent, const struct fanin_frame *frame, const uint8_t *data)
 {
-	const struct fanin_request *request = lane->request;
-	uint64_t first = extent->offset;
-	uint64_t end = extent->offset + extent->len;
-	uint8_t *to;
+	const struct fanin_kept kept = fanin_request_kept(lane->request, extent);
 
-	if (first < request->recv_offset)
-		first = request->recv_offset;
-	if (end > request->recv_offset + request->recv_bytes)
-		end = request->recv_offset + request->recv_bytes;
-	if (first >= end)
+	if (kept.len == 0)
 		return true;
-	to = request->recv + (first - request->recv_offset);
 	if (data == NULL)
 		return fanin_frame_copy(engine->loop.transport, frame,
-					FANIN_PAYLOAD_OFFSET + (uint32_t)(first - extent->offset),
-					to, (uint32_t)(end - first));
-	memcpy(to, data + (first - extent->offset), end - first);
+					FANIN_PAYLOAD_OFFSET + kept.skip, kept.to, kept.len);
+	memcpy(kept.to, data + kept.skip, kept.len);
 	return true;
 }
 

@@ -145,6 +145,32 @@ fanin_request_keeps(const struct fanin_request *request, const struct fanin_exte
 	       extent->offset + extent->len <= request->recv_offset + request->recv_bytes;
 }
 
+/* The part of a block's result that this rank keeps. */
+struct fanin_kept {
+	uint8_t *to;   /* where it goes */
+	uint32_t skip; /* bytes of the result before it */
+	uint32_t len;  /* bytes; 0: it keeps none */
+};
+
+static inline struct fanin_kept
+fanin_request_kept(const struct fanin_request *request, const struct fanin_extent *extent)
+{
+	uint64_t first = extent->offset;
+	uint64_t end = extent->offset + extent->len;
+
+	if (first < request->recv_offset)
+		first = request->recv_offset;
+	if (end > request->recv_offset + request->recv_bytes)
+		end = request->recv_offset + request->recv_bytes;
+	if (first >= end)
+		return (struct fanin_kept){ 0 };
+	return (struct fanin_kept){
+		.to = request->recv + (first - request->recv_offset),
+		.skip = (uint32_t)(first - extent->offset),
+		.len = (uint32_t)(end - first),
+	};
+}
+
 /* Posted requests that are not done, in the order of posting. Their owners own them. */
 struct fanin_request_list {
 	struct fanin_request *first;

@@ -137,28 +137,20 @@ static bool
 result_keep(struct fanin_engine *engine, const struct fanin_request *request,
 	    const struct fanin_extent *extent, uint32_t block, const struct fanin_frame *frame)
 {
+	const struct fanin_kept part = fanin_request_kept(request, extent);
 	const uint8_t *kept = NULL;
-	uint64_t first = extent->offset;
-	uint64_t end = extent->offset + extent->len;
-	uint8_t *to;
 
 	if (engine->kept != NULL && !fanin_request_keeps(request, extent)) {
 		kept = fanin_engine_keep_result(engine, block, frame);
 		if (kept == NULL)
 			return false;
 	}
-	if (first < request->recv_offset)
-		first = request->recv_offset;
-	if (end > request->recv_offset + request->recv_bytes)
-		end = request->recv_offset + request->recv_bytes;
-	if (first >= end)
+	if (part.len == 0)
 		return true;
-	to = request->recv + (first - request->recv_offset);
 	if (kept == NULL)
 		return fanin_frame_copy(engine->loop.transport, frame,
-					FANIN_PAYLOAD_OFFSET + (uint32_t)(first - extent->offset),
-					to, (uint32_t)(end - first));
-	memcpy(to, kept + (first - extent->offset), end - first);
+					FANIN_PAYLOAD_OFFSET + part.skip, part.to, part.len);
+	memcpy(part.to, kept + part.skip, part.len);
 	return true;
 }
 
