@@ -19,8 +19,11 @@ from virtual_time import RunError, quartiles
 
 KIB, MIB = 1 << 10, 1 << 20
 TOPOLOGIES = {"small": {"leaves": 4, "hosts_per_leaf": 4, "spines": 4}, "large": {"leaves": 8, "hosts_per_leaf": 8, "spines": 8}}
-VARIANTS = {"canary": {"variant": "canary"}, "ring": {"variant": "ring"}, "static-1": {"variant": "static", "trees": 1},
-            "static-4": {"variant": "static", "trees": 4}}
+# All have as many blocks in flight.
+WINDOW, TREES = 512, 4
+VARIANTS = {"canary": {"variant": "canary", "window": WINDOW}, "ring": {"variant": "ring"},
+            "static-1": {"variant": "static", "trees": 1, "window": WINDOW},
+            "static-4": {"variant": "static", "trees": TREES, "window": WINDOW // TREES}}
 PLACEMENTS = 20
 FEWER_PLACEMENTS = 5
 BYTES = 4 * MIB
@@ -32,8 +35,9 @@ SIZES = tuple(KIB << shift for shift in range(0, 15, 2))
 BUSY_SHARES = (0, 0.0001, 0.001, 0.01, 0.1)
 # 1 us at 100 Gbit/s is as long as 100 us at 1 Gbit/s.
 BUSY_NS = 100000
-TIMEOUT_RANGE = 3
-TABLES = (16, 64, 256, 4096)
+# 11, 19 and 33 packet times.
+FIXED_TIMEOUTS_US = (100, 173, 300)
+TABLES = (16, 64, 256, 1024, 4096)
 LINK_MBIT = 1000
 HISTOGRAM_BINS = 10
 # What is wanted of medians.
@@ -118,19 +122,11 @@ def sizes(arguments):
     return run_all("sizes", runs, arguments.processes)
 
 
-def learned_timeout_us(arguments):
-    """The median of the timeouts that switches have learned without busy hosts."""
-    rows = run_all("timeouts", [run_of("small", "canary", seed) for seed in seeds(arguments, FEWER_PLACEMENTS)], arguments.processes)
-    return max(1, round(statistics.median(row["timeout_ns"] for row in rows) / 1000))
-
-
 def timeouts(arguments):
-    """Figure 11: hosts that are busy before some packets, with fixed timeouts around the learned one, the learned one and four trees."""
+    """Figure 11: hosts that are busy before some packets, with fixed timeouts, learned ones and four trees."""
     runs, labels = [], {}
     if "canary" in arguments.variant:
-        learned = learned_timeout_us(arguments)
-        around = TIMEOUT_RANGE ** 0.5
-        labels = {"learned": 0, **{f"{us} us": us for us in sorted({max(1, round(learned * by)) for by in (1 / around, 1, around)})}}
+        labels = {"learned": 0, **{f"{us} us": us for us in FIXED_TIMEOUTS_US}}
     for background in ("none", "uniform"):
         for busy in BUSY_SHARES:
             more = {"busy_share": busy, "busy_ns": BUSY_NS, "background": background}

@@ -34,6 +34,12 @@ lane_flush(struct fanin_transport *transport)
 	return below(transport)->ops->tx_flush(below(transport));
 }
 
+static uint32_t
+lane_waiting(struct fanin_transport *transport)
+{
+	return below(transport)->ops->tx_waiting(below(transport));
+}
+
 static unsigned int
 lane_burst(struct fanin_transport *transport, struct fanin_frame *frames, unsigned int max)
 {
@@ -64,6 +70,7 @@ static const struct fanin_transport_ops lane_ops = {
 	.tx_reserve = lane_reserve,
 	.tx_commit = lane_commit,
 	.tx_flush = lane_flush,
+	.tx_waiting = lane_waiting,
 	.rx_burst = lane_burst,
 	.rx_release = lane_release,
 	.ring_drops = lane_drops,

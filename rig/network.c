@@ -73,6 +73,7 @@ struct rig_host {
 	uint32_t ip_be;
 	uint8_t mac[6];
 	uint32_t rate_mbit; /* 0: none */
+	uint32_t longest;   /* frame it has sent, bytes */
 	uint64_t free_ns;   /* when its link has sent all that it was given */
 	uint64_t due_ns;    /* as a switch's */
 	uint64_t others;
@@ -596,6 +597,7 @@ host_commit(struct fanin_transport *transport, uint32_t len)
 	struct rte_mbuf *mbuf = host->building;
 
 	host->building = NULL;
+	host->longest = RTE_MAX(host->longest, len);
 	mbuf->data_len = (uint16_t)len;
 	mbuf->pkt_len = len;
 	host_transmit(host, mbuf);
@@ -606,6 +608,16 @@ host_flush(struct fanin_transport *transport)
 {
 	(void)transport;
 	return 0;
+}
+
+static uint32_t
+host_waiting(struct fanin_transport *transport)
+{
+	const struct rig_host *host = (const struct rig_host *)transport;
+
+	if (host->rate_mbit == 0 || host->longest == 0)
+		return 0;
+	return (uint32_t)(rig_host_backlog_ns(host) * host->rate_mbit / 8000 / host->longest);
 }
 
 static unsigned int
@@ -652,6 +664,7 @@ static const struct fanin_transport_ops host_ops = {
 	.tx_reserve = host_reserve,
 	.tx_commit = host_commit,
 	.tx_flush = host_flush,
+	.tx_waiting = host_waiting,
 	.rx_burst = host_burst,
 	.rx_release = host_release,
 	.ring_drops = host_ring_drops,

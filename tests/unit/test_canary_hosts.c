@@ -66,7 +66,8 @@ static struct {
 	struct member members[MOST_RANKS];
 	uint64_t wait_limit_ns; /* of rank: */
 	uint16_t impatient;
-	uint64_t full; /* ranks that have no room to send */
+	uint64_t full;   /* ranks that have no room to send */
+	uint64_t queued; /* ranks before whose packets many wait to leave their host */
 	bool (*is_lost)(uint16_t rank, const struct fanin_headers *headers); /* NULL: nothing is */
 } world;
 
@@ -135,6 +136,12 @@ ear_flush(struct fanin_transport *transport)
 	return 0;
 }
 
+static uint32_t
+ear_waiting(struct fanin_transport *transport)
+{
+	return (world.queued >> ((struct ear *)transport)->rank & 1) != 0 ? 1000 : 0;
+}
+
 static void
 ear_release(struct fanin_transport *transport, const struct fanin_frame *frames, unsigned int n)
 {
@@ -166,6 +173,7 @@ static const struct fanin_transport_ops ear_ops = {
 	.tx_reserve = ear_reserve,
 	.tx_commit = ear_commit,
 	.tx_flush = ear_flush,
+	.tx_waiting = ear_waiting,
 	.rx_burst = ear_burst,
 	.rx_release = ear_release,
 };
@@ -1045,6 +1053,34 @@ START_TEST(a_result_leaves_as_soon_as_there_is_room)
 }
 END_TEST
 
+/* A result waits behind no more data than keeps the link busy. */
+START_TEST(data_is_held_back_behind_a_queue_and_results_are_not)
+{
+	const struct trial trial = { .n_ranks = 2, .n_leaves = 1, .window = 128, .descriptors = 512 };
+	const struct perf_collective sum = sum_of(21000); /* 60 blocks */
+	uint64_t blocks;
+
+	open_world(&trial);
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, all_ready, NULL));
+	blocks = fanin_canary_stats(world.members[0].engine)->blocks;
+	world.queued = 2;
+	post(1, 0, &sum);
+	rig_run(world.rig, rig_now_ns(world.rig) + MS / 2, NULL, NULL);
+	post(0, 0, &sum);
+	rig_run(world.rig, rig_now_ns(world.rig) + 2 * MS, NULL, NULL);
+	/* Of 60 blocks rank 1 leads each second one, and has sent data of some 24. */
+	blocks = fanin_canary_stats(world.members[0].engine)->blocks - blocks;
+	ck_assert_uint_ge(blocks, 30);
+	ck_assert_uint_lt(blocks, 60);
+	ck_assert(!world.members[1].taken[0]);
+	world.queued = 0;
+	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
+	ck_assert(world.members[0].taken[0] && world.members[1].taken[0]);
+	ck_assert_uint_eq(totals().queries, 0);
+	close_world();
+}
+END_TEST
+
 Suite *
 suite_canary_hosts(void)
 {
@@ -1062,6 +1098,7 @@ suite_canary_hosts(void)
 	tcase_add_loop_test(tcase, switches_that_forget_cost_time_only, 0, 8);
 	tcase_add_loop_test(tcase, ranks_with_two_links_go_on_by_the_other_one, 0, 16);
 	tcase_add_test(tcase, a_result_leaves_as_soon_as_there_is_room);
+	tcase_add_test(tcase, data_is_held_back_behind_a_queue_and_results_are_not);
 	tcase_add_test(tcase, ranks_that_disagree_are_told);
 	tcase_add_test(tcase, a_run_begins_when_all_have_called_and_with_those_that_are_there);
 	tcase_add_test(tcase, without_rank_0_it_is_named);

@@ -100,6 +100,19 @@ send_next(struct fanin_canary *engine)
 	return true;
 }
 
+/* True if data has to wait. The transport is asked only if enough may wait. */
+static bool
+must_hold(struct fanin_canary *engine)
+{
+	struct fanin_transport *transport = engine->loop.transport;
+
+	if (engine->n_ahead < CANARY_AHEAD)
+		return false;
+	engine->n_ahead = transport->ops->tx_waiting != NULL ? transport->ops->tx_waiting(transport)
+							     : 0;
+	return engine->n_ahead >= CANARY_AHEAD;
+}
+
 /* As fanin_loop_ops has it. */
 static void
 engine_send(struct fanin_loop *loop)
@@ -108,8 +121,12 @@ engine_send(struct fanin_loop *loop)
 
 	engine->was_full = false;
 	fanin_canary_send_unsent(engine);
-	while (loop->status == FANIN_OK && !engine->was_full && may_send(engine) && send_next(engine))
-		;
+	engine->is_held = false;
+	while (loop->status == FANIN_OK && !engine->was_full && may_send(engine)) {
+		engine->is_held = must_hold(engine);
+		if (engine->is_held || !send_next(engine))
+			break;
+	}
 }
 
 /* ------------------------------------------------------------------ failing */
@@ -247,6 +264,7 @@ fanin_canary_create(const struct fanin_protocol_config *config, const struct fan
 	created->all = fanin_ranks_all_word(config->size, 0);
 	created->others = created->all & ~(UINT64_C(1) << config->rank);
 	created->newest = UINT32_MAX;
+	created->gap = CANARY_GAP;
 	fanin_rtt_init(&created->rtt);
 	fanin_rtt_init(&created->block_time);
 	fanin_cc_init(&created->cc,
@@ -355,7 +373,7 @@ fanin_canary_idle_ns(const struct fanin_canary *engine)
 		return CANARY_NO_ROOM_NS;
 	if (engine->loop.requests.first == NULL)
 		return UINT64_MAX;
-	if (engine->was_full)
+	if (engine->was_full || engine->is_held)
 		return CANARY_NO_ROOM_NS;
 	/* There may be no question due while nothing is in flight; others have a deadline all the same. */
 	if (next_ns > now_ns + engine->config.timeout_ns / 5)

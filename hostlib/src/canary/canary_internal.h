@@ -19,12 +19,19 @@
 #define CANARY_RESTORES 8
 /* Later results of a leader that show one to be lost rather than late (RFC 9002, section 6.1.1). */
 #define CANARY_GAP 3
+/* As many where switches hold sums for different times: what is sent in vain doubles the number, windows without halve it (RFC 8985, section 6.2). */
+#define CANARY_GAP_MOST 64
+#define CANARY_GAP_WINDOWS 4u
 /* The last ones, whose answers are round trips: those that come later teach nothing. */
 #define CANARY_QUESTIONS 64
 #define CANARY_CALL_LEAST_NS (5 * UINT64_C(1000000))
 #define CANARY_CALL_MOST_NS (100 * UINT64_C(1000000))
 /* The send ring was full, and nothing signals when it is not. */
 #define CANARY_NO_ROOM_NS (100 * UINT64_C(1000))
+/*
+ * Data is held back while so many packets wait to leave this host. Else a leader's results wait behind its own data, while all other ranks wait for them.
+ */
+#define CANARY_AHEAD 24u
 
 enum canary_lane_state {
 	CANARY_LANE_IDLE,
@@ -153,13 +160,17 @@ struct fanin_canary {
 	uint32_t end;                  /* not posted yet */
 	uint32_t newest;               /* latest block with a result */
 	uint32_t in_flight;
-	bool was_full;   /* the send ring */
-	bool is_closing; /* the last request has no elements */
+	bool was_full;    /* the send ring */
+	bool is_held;     /* data waits until fewer packets do before it */
+	uint32_t n_ahead; /* packets that may wait to leave this host */
+	bool is_closing;  /* the last request has no elements */
 	struct fanin_cc cc;
 	struct fanin_rtt rtt;        /* from QUERY to ANSWER */
 	struct fanin_rtt block_time; /* from REDUCE to RESULT */
 	uint64_t timers_ns;          /* of all switches on a way together, at most */
 	uint64_t fixed_ns; /* the same if they wait for what the operator wants; 0: for what they have learned */
+	uint32_t gap;       /* later results of a leader that show one to be lost */
+	uint32_t gap_block; /* the oldest block when that changed */
 	uint32_t n_queries;
 	struct canary_question questions[CANARY_QUESTIONS]; /* by number */
 
@@ -262,6 +273,9 @@ void fanin_canary_receive(struct fanin_loop *loop, const struct fanin_frame *fra
 void fanin_canary_take_result(struct fanin_canary *engine, struct canary_lane *lane,
 			      const struct fanin_hdr *hdr, const struct fanin_frame *frame,
 			      const uint8_t *data);
+
+/* canary_receive.c: something has come that was there already: it was asked for in vain, unless the network has doubled it. */
+void fanin_canary_note_duplicate(struct fanin_canary *engine);
 
 /* canary_engine.c: ends the run, for this rank. loop.error has the text. */
 void fanin_canary_fail(struct fanin_canary *engine, int status);

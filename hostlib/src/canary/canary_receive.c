@@ -56,6 +56,29 @@ may_be_lost(const struct fanin_canary *engine, const struct canary_lane *lane)
 		       times->smoothed_ns + 4 * times->variance_ns + engine->fixed_ns;
 }
 
+void
+fanin_canary_note_duplicate(struct fanin_canary *engine)
+{
+	engine->stats.duplicates++;
+	/* What was asked for before the last change is still on its way. */
+	if (engine->gap == CANARY_GAP_MOST ||
+	    (engine->gap != CANARY_GAP && engine->oldest - engine->gap_block < engine->config.window))
+		return;
+	engine->gap = 2 * engine->gap < CANARY_GAP_MOST ? 2 * engine->gap : CANARY_GAP_MOST;
+	engine->gap_block = engine->oldest;
+}
+
+/* Nothing was asked for in vain for some windows: less may show a loss. */
+static void
+gap_shrink(struct fanin_canary *engine)
+{
+	if (engine->gap == CANARY_GAP ||
+	    engine->oldest - engine->gap_block < CANARY_GAP_WINDOWS * engine->config.window)
+		return;
+	engine->gap = engine->gap / 2 > CANARY_GAP ? engine->gap / 2 : CANARY_GAP;
+	engine->gap_block = engine->oldest;
+}
+
 /* Counts the later results of the same leader for blocks that lack theirs: after some of them one is lost rather than late. */
 static void
 check_gaps(struct fanin_canary *engine, uint32_t block)
@@ -69,7 +92,7 @@ check_gaps(struct fanin_canary *engine, uint32_t block)
 		const uint32_t before = block - k * n;
 		struct canary_lane *lane = canary_lane(engine, before);
 
-		if (lane->state == CANARY_LANE_SENT && ++lane->n_later >= CANARY_GAP &&
+		if (lane->state == CANARY_LANE_SENT && ++lane->n_later >= engine->gap &&
 		    !lane->asked && may_be_lost(engine, lane))
 			fanin_canary_lane_ask(engine, lane);
 	}
@@ -111,6 +134,7 @@ advance(struct fanin_canary *engine)
 		engine->oldest++;
 	if (engine->oldest == before)
 		return;
+	gap_shrink(engine);
 	engine->oldest_ns = engine->loop.now_ns;
 	fanin_loop_wake_by(&engine->loop, engine->loop.now_ns + fanin_canary_usual_ns(engine));
 }
@@ -195,7 +219,7 @@ receive_result(struct fanin_canary *engine, const struct fanin_frame *frame)
 	if (hdr->type == FANIN_TYPE_REPEAT)
 		note_answer(engine, hdr->members);
 	if (lane->block != hdr->block || lane->state != CANARY_LANE_SENT) {
-		engine->stats.duplicates++;
+		fanin_canary_note_duplicate(engine);
 		return;
 	}
 	if (hdr->type == FANIN_TYPE_REPEAT) {

@@ -35,6 +35,7 @@ fanin_canary_send_by(struct fanin_canary *engine, struct fanin_headers *headers,
 		return false;
 	}
 	engine->stats.frames_sent++;
+	engine->n_ahead++;
 	return true;
 }
 

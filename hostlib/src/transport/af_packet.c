@@ -12,9 +12,11 @@
 #include <linux/filter.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
+#include <linux/sockios.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -28,6 +30,8 @@
 #define RX_RESERVE 30u
 #define RX_OFFSET 96u
 
+/* That the kernel takes for a sent frame beside its bytes. */
+#define FRAME_OVERHEAD 1024u
 #define MIN_RX_FRAMES 256u
 #define SEND_BUFFER_BYTES (16 * 1024 * 1024)
 
@@ -46,7 +50,8 @@ struct af_packet {
 	struct ring rx;
 	struct fanin_packet_long longer;
 	uint64_t ring_drops;
-	int tx_errnum; /* why a frame was refused since the last flush; 0: none was */
+	uint32_t frame_memory; /* about what the kernel takes for a sent frame, bytes */
+	int tx_errnum;         /* why a frame was refused since the last flush; 0: none was */
 };
 
 static_assert(TPACKET_ALIGN(TPACKET2_HDRLEN + 16) - ETH_HLEN + RX_RESERVE == RX_OFFSET,
@@ -106,6 +111,17 @@ packet_tx_flush(struct fanin_transport *transport)
 
 	packet->tx_errnum = 0;
 	return -errnum;
+}
+
+static uint32_t
+packet_tx_waiting(struct fanin_transport *transport)
+{
+	const struct af_packet *packet = (const struct af_packet *)transport;
+	int bytes = 0;
+
+	if (ioctl(packet->fd, SIOCOUTQ, &bytes) < 0 || bytes < 0)
+		return 0;
+	return (uint32_t)bytes / packet->frame_memory;
 }
 
 static unsigned int
@@ -208,6 +224,7 @@ static const struct fanin_transport_ops packet_ops = {
 	.name = "af_packet",
 	.tx_gather = packet_tx_gather,
 	.tx_flush = packet_tx_flush,
+	.tx_waiting = packet_tx_waiting,
 	.rx_burst = packet_rx_burst,
 	.rx_release = packet_rx_release,
 	.rx_copy = packet_rx_copy,
@@ -418,6 +435,7 @@ ring_open(struct af_packet *packet, const struct fanin_transport_config *config,
 	const uint32_t frame_len = all ? config->frame_len : FANIN_PACKET_SHORT_MAX;
 	int status;
 
+	packet->frame_memory = config->frame_len + FRAME_OVERHEAD;
 	packet->fd = fanin_packet_socket(config, all ? FANIN_PACKET_ALL : FANIN_PACKET_SHORT);
 	if (packet->fd == -EPERM || packet->fd == -EACCES)
 		return fanin_error_set(error, FANIN_ERR_PERMISSION, "raw sockets need CAP_NET_RAW");

@@ -90,6 +90,15 @@ xdp_tx_flush(struct fanin_transport *transport)
 	return 0;
 }
 
+static uint32_t
+xdp_tx_waiting(struct fanin_transport *transport)
+{
+	struct fanin_xdp *xdp = (struct fanin_xdp *)transport;
+
+	completions_take(xdp);
+	return xdp->ring_frames - xdp->n_tx_free - xdp->committed;
+}
+
 static unsigned int
 queue_receive(struct fanin_xdp *xdp, unsigned int number, struct fanin_frame *frames, unsigned int max)
 {
@@ -216,6 +225,7 @@ const struct fanin_transport_ops fanin_xdp_ops = {
 	.tx_reserve = xdp_tx_reserve,
 	.tx_commit = xdp_tx_commit,
 	.tx_flush = xdp_tx_flush,
+	.tx_waiting = xdp_tx_waiting,
 	.rx_burst = xdp_rx_burst,
 	.rx_release = xdp_rx_release,
 	.poll_fds = xdp_poll_fds,

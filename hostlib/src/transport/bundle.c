@@ -38,6 +38,23 @@ bundle_tx_flush(struct fanin_transport *transport)
 	return second == 0 ? 0 : first;
 }
 
+static uint32_t
+part_waiting(struct fanin_transport *part)
+{
+	return part->ops->tx_waiting != NULL ? part->ops->tx_waiting(part) : 0;
+}
+
+/* Of the longer queue: packets for either link may be next. */
+static uint32_t
+bundle_tx_waiting(struct fanin_transport *transport)
+{
+	const struct bundle *bundle = (const struct bundle *)transport;
+	const uint32_t first = part_waiting(bundle->parts[0]);
+	const uint32_t second = part_waiting(bundle->parts[1]);
+
+	return first > second ? first : second;
+}
+
 static unsigned int
 bundle_rx_burst(struct fanin_transport *transport, struct fanin_frame *frames, unsigned int max)
 {
@@ -137,6 +154,7 @@ fanin_bundle_open(struct fanin_transport *const parts[2], const uint8_t second_m
 		.name = parts[0]->ops->name,
 		.tx_gather = bundle_tx_gather,
 		.tx_flush = bundle_tx_flush,
+		.tx_waiting = bundle_tx_waiting,
 		.rx_burst = bundle_rx_burst,
 		.rx_release = bundle_rx_release,
 		.rx_copy = bundle_rx_copy,

@@ -57,6 +57,11 @@ struct fanin_transport_ops {
 	int (*tx_flush)(struct fanin_transport *transport);
 
 	/*
+	 * Returns about how many frames of the job's length have been sent and wait to leave this host. NULL: none wait.
+	 */
+	uint32_t (*tx_waiting)(struct fanin_transport *transport);
+
+	/*
 	 * Receives at most max frames; returns their number. Each must be released before the next
 	 * call.
 	 */
