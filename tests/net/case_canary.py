@@ -9,7 +9,7 @@ import struct
 import time
 from random import Random
 
-from frames import (ANSWER, ASK, HEADER_LEN, REDUCE, REPEAT, RESTORE, RESULT, UPWARD, RawPort, header, packet)
+from frames import ANSWER, ASK, HEADER_LEN, HERE, QUERY, REDUCE, REPEAT, RESTORE, RESULT, UPWARD, RawPort, header, packet
 from support import KIB, MIB, case, expect, expect_equal, wait_until
 from manager_lab import Refused
 from case_multicast import hosts_of
@@ -330,3 +330,31 @@ def what_only_others_may_say_of_a_block_changes_no_sum():
 @case(120)
 def a_stranger_with_the_key_changes_no_sum_of_a_job_with_leaders():
     forge_beside_a_job(2, "port_wrong")
+
+
+@case(120)
+def a_member_that_speaks_for_a_rank_that_is_gone_keeps_nobody_waiting():
+    """Rank 3 is killed, and the host of rank 1 says that it is there, and asks in its name."""
+    hosts = [0, 1, 3, 4]
+    with Paced(leaf_spine(hosts=6)) as fabric:
+        fabric.start()
+        fabric.start_manager()
+        ranks = [fabric.spawn_named(at, "job", rank, len(hosts), bytes=MIB, iters=10000, check=True, handler=HANDLER, transport=fabric.transport,
+                                    no_fallback=True, timeout_ms=3000) for rank, at in enumerate(hosts)]
+        with RawPort(fabric.host_namespace(1)) as port:
+            forger = Forger(fabric, 1, port, port)
+            wait_until(forger.learn, 60, "packets that show how the job's look")
+            ranks[3].popen.kill()
+            deadline = time.monotonic() + 30
+            while any(rank.running() for rank in ranks[:3]):
+                expect(time.monotonic() < deadline, "the ranks wait for one that is gone")
+                forger.learn()
+                for block in range(max(0, forger.block - 130), forger.block + 130):
+                    if block % 4 in (0, 2):
+                        for kind, number in ((HERE, 0), (QUERY, 7)):
+                            forger.send("forged", forger.make(kind, block, rank=3, number=number), fabric.host_ip(hosts[block % 4]))
+                time.sleep(0.2)
+        for rank, report in enumerate(finish(fabric, ranks[:3])):
+            expect_equal((report["error"]["code"], report["error"]["missing"]), ("timeout", [3]), f"why rank {rank} ended: {report['error']}")
+        drops = fabric.drops("leaf0").get("rank_unknown", 0)
+        expect(drops > forger.sent["forged"] // 2, f"of {forger.sent} there were dropped: {drops}")
