@@ -123,6 +123,16 @@ is_result_believed(const struct fanin_handler_ctx *ctx, const struct fanin_packe
 	return !is_of_host(ctx, packet) || (ranks_behind(ctx, packet) & leader_of(ctx, packet)) != 0;
 }
 
+/* A host says of its own rank alone that it is there, asks, and goes: who speaks for a rank that is gone would keep all others waiting. */
+static bool
+is_speaker_believed(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
+{
+	const uint16_t rank = packet->headers->fanin.rank;
+
+	return !is_of_host(ctx, packet) ||
+	       (rank < FANIN_SERVER_RANKS_MAX && (ranks_behind(ctx, packet) >> rank & 1) != 0);
+}
+
 static enum fanin_verdict
 take_result(struct fanin_handler_ctx *ctx, struct canary_slot *slot, const struct fanin_packet *packet)
 {
@@ -171,9 +181,10 @@ canary_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 			       ? take_result(ctx, slot, packet)
 			       : take_restore(ctx, packet);
 	default:
-		/* REPEAT, ASK, ANSWER and ROLL: leaders alone send them to ranks. */
-		if (fanin_type_direction(packet->headers->fanin.type) == FANIN_DOWN &&
-		    !is_result_believed(ctx, packet))
+		/* REPEAT, ASK, ANSWER and ROLL: leaders alone send them to ranks. HERE, QUERY, CALL and BYE: ranks do. */
+		if (!(fanin_type_direction(packet->headers->fanin.type) == FANIN_DOWN
+			      ? is_result_believed(ctx, packet)
+			      : is_speaker_believed(ctx, packet)))
 			return drop(reason, FANIN_REASON_RANK);
 		ctx->stats->own[CANARY_PASSED]++;
 		return pass(ctx, packet);

@@ -8,6 +8,7 @@
 
 #include "pipeline/admission.h"
 #include "pipeline/base/worker.h"
+#include "pipeline/net/source.h"
 
 #include "pipeline/base/fastpath.h"
 
@@ -64,19 +65,58 @@ admission_fits_result(const struct job *job, const struct rte_mbuf *mbuf, struct
 	       admission_is_of_run(job, headers, &epoch);
 }
 
+/* The job that admits by key of a valid packet about a block; NULL: it is none, or of no such job. headers: of so many bytes. */
+static const struct job *
+transit_job(const struct pipeline *pipeline, const struct fanin_headers *headers, uint32_t len)
+{
+	const struct job *job;
+
+	if (len < FANIN_PAYLOAD_OFFSET || headers->udp.dst_be != pipeline->udp_port_be ||
+	    headers->eth.type_be != rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4))
+		return NULL;
+	job = job_lookup(pipeline->jobs, headers->fanin.job);
+	return admission_is_key_only(job) && fanin_wire_validate(headers, len) == FANIN_REASON_NONE &&
+			       fanin_type_class(headers->fanin.type) == FANIN_CLASS_BLOCK
+		       ? job
+		       : NULL;
+}
+
+static bool
+has_key(const struct job *job, const struct fanin_hdr *hdr)
+{
+	const struct fanin_keys *keys = &job->params.keys;
+
+	return hdr->key == (fanin_type_direction(hdr->type) == FANIN_UP ? keys->up : keys->down);
+}
+
 bool
 admission_is_transit(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
 {
-	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
-
 	/* The driver may have taken a VLAN's tag out: those are others' networks. */
-	return mbuf->data_len >= FANIN_PAYLOAD_OFFSET &&
-	       headers->udp.dst_be == pipeline->udp_port_be &&
-	       headers->eth.type_be == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4) &&
-	       (mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) == 0 &&
-	       admission_is_key_only(job_lookup(pipeline->jobs, headers->fanin.job)) &&
-	       fanin_wire_validate(headers, mbuf->data_len) == FANIN_REASON_NONE &&
-	       fanin_type_class(headers->fanin.type) == FANIN_CLASS_BLOCK;
+	return (mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) == 0 &&
+	       transit_job(pipeline, rte_pktmbuf_mtod(mbuf, const struct fanin_headers *),
+			   mbuf->data_len) != NULL;
+}
+
+bool
+admission_is_behind_tag(const struct pipeline *pipeline, const struct rte_mbuf *mbuf)
+{
+	const uint8_t *frame = rte_pktmbuf_mtod(mbuf, const uint8_t *);
+	const struct fanin_headers *headers = (const void *)frame;
+	bool is_tagged = (mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0;
+	uint32_t len = mbuf->data_len;
+	const struct job *job;
+
+	while (source_is_tag(headers->eth.type_be) && len >= FANIN_ETH_LEN + RTE_VLAN_HLEN) {
+		frame += RTE_VLAN_HLEN;
+		len -= RTE_VLAN_HLEN;
+		headers = (const void *)frame;
+		is_tagged = true;
+	}
+	if (!is_tagged)
+		return false;
+	job = transit_job(pipeline, headers, len);
+	return job != NULL && has_key(job, &headers->fanin);
 }
 
 /* What is known of a packet by its job's key. */
@@ -84,11 +124,10 @@ static enum fanin_reason
 by_key(const struct pipeline *pipeline, const struct rte_mbuf *mbuf, const struct job *job)
 {
 	const struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, const struct fanin_headers *)->fanin;
-	const struct fanin_keys *keys = &job->params.keys;
 
 	if ((job->params.ports >> ingress_port(pipeline, mbuf) & 1) == 0)
 		return FANIN_REASON_PORT;
-	if (hdr->key != (fanin_type_direction(hdr->type) == FANIN_UP ? keys->up : keys->down))
+	if (!has_key(job, hdr))
 		return FANIN_REASON_KEY;
 	if (hdr->type != FANIN_TYPE_CONTRIBUTION && !fanin_handler_takes(job->handler, hdr->type))
 		return FANIN_REASON_TYPE;

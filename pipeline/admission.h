@@ -103,6 +103,12 @@ admission_is_transit_watched(const struct pipeline *pipeline)
 bool admission_is_transit(const struct pipeline *pipeline, const struct rte_mbuf *mbuf);
 
 /*
+ * Is the frame such a packet behind VLAN tags, with the job's key? Hosts may take it for an untagged one, as their kernels remove tags of VLAN 0, and of others
+ * that they are not in; no check of the switch would have seen it. A packet with another key is of somebody else's network. mbuf: as above.
+ */
+bool admission_is_behind_tag(const struct pipeline *pipeline, const struct rte_mbuf *mbuf);
+
+/*
  * Is the frame a valid packet about a block of this job, which admits by key, with the right key and at one of its ports? mbuf: FANIN_PAYLOAD_OFFSET
  * bytes at least.
  */

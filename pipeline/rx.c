@@ -116,8 +116,14 @@ classify(struct worker *worker, struct rte_mbuf *mbuf)
 		worker_drop(worker, mbuf, FANIN_REASON_SOURCE_OWN);
 		return false;
 	}
-	if (unlikely(admission_is_transit_watched(pipeline)) && admission_is_transit(pipeline, mbuf))
-		return note_transit(worker, mbuf);
+	if (unlikely(admission_is_transit_watched(pipeline))) {
+		if (admission_is_transit(pipeline, mbuf))
+			return note_transit(worker, mbuf);
+		if (unlikely(admission_is_behind_tag(pipeline, mbuf))) {
+			worker_drop(worker, mbuf, FANIN_REASON_VLAN);
+			return false;
+		}
+	}
 	if (is_own_ipv4(pipeline, headers)) {
 		if (unlikely(!is_fanin(pipeline, headers, mbuf->data_len))) {
 			if (headers->ip.dst_be == pipeline->ip_be)

@@ -67,7 +67,8 @@
 	X(TX_REFUSED, "tx_refused",                                                                \
 	  "the egress interface refuses the frame but takes others: "                              \
 	  "the MTU of its other end may be smaller")                                               \
-	X(RATE, "rate_exceeded", "more packets than a port may bring to jobs that admit by key")
+	X(RATE, "rate_exceeded", "more packets than a port may bring to jobs that admit by key")   \
+	X(VLAN, "vlan_tagged", "packets of jobs that admit by key have no VLAN tag")
 
 enum fanin_reason {
 #define FANIN_REASON_ENUM(name, counter, text) FANIN_REASON_##name,

@@ -5,13 +5,16 @@ the manager when a switch is killed.
 
 import os
 import signal
+import struct
 import time
 from random import Random
 
+from frames import ANSWER, ASK, HEADER_LEN, HERE, QUERY, REDUCE, REPEAT, RESTORE, RESULT, UPWARD, RawPort, header, packet
 from support import KIB, MIB, case, expect, expect_equal, wait_until
 from manager_lab import Refused
 from case_multicast import hosts_of
 from case_network import demo
+from case_strangers import in_vlan_0
 from case_levels import LOSS
 from case_trees import finish, jobs_left, managed_fabric, start
 from fabric import Fabric, leaf_spine
@@ -229,3 +232,129 @@ def leaders_answer_while_their_applications_compute():
         reports = finish(fabric, others)
         expect(computing.running(), f"rank 1 did not compute for so long: {time.monotonic() - began:.1f} s")
         expect_exact(reports[:1] + finish(fabric, [computing]) + reports[1:], "one rank computes")
+
+
+class Forger:
+    """
+    A host that knows what a rank does, and the job's keys: sends what only leaders of other blocks, or other ranks, may send.
+
+    watched: a RawPort of the rank, which shows what the job does. port: the forger's own.
+    """
+
+    LIE = struct.pack("<f", 1e6)
+
+    def __init__(self, fabric, host, watched, port):
+        self.fabric, self.host, self.watched, self.port = fabric, host, watched, port
+        self.switch = fabric.topology.switch_of[host]
+        self.keys, self.block, self.count, self.epoch = {}, 0, 0, 0
+        self.sent = {"forged": 0, "tagged": 0}
+
+    def learn(self):
+        """Returns whether it knows all that is in packets."""
+        for _, frame in self.watched.arrived():
+            if len(frame) < 42 + HEADER_LEN or frame[23] != 17:
+                continue
+            fields = struct.unpack_from("<BBHIIHHIBBHHBBIQ", frame, 42)
+            kind, job, epoch, block, count, key = (fields[i] for i in (1, 3, 4, 7, 10, 15))
+            if kind not in (RESULT, REDUCE):
+                continue
+            self.keys[kind in UPWARD] = key
+            self.job, self.epoch, self.block, self.count = job, epoch, max(block, self.block), max(count, self.count)
+        return len(self.keys) == 2 and self.block > 50
+
+    def send(self, what, content, address, mac=None):
+        frame = packet(content, self.fabric.host_mac(self.host), self.fabric.host_ip(self.host), mac or self.fabric.switch_mac(self.switch), address)
+        self.port.send(in_vlan_0(frame) if what == "tagged" else frame)
+        self.sent[what] += 1
+
+    def make(self, kind, block, payload=b"", **fields):
+        return header(kind, self.job, self.keys[kind in UPWARD], payload, epoch=self.epoch, block=block, **fields)
+
+    def forge(self, rank, hosts):
+        """Lies of the blocks that are on their way and led by another rank. hosts: by rank."""
+        sets = struct.pack("<QQQ", 0, 2**64 - 1, 2**64 - 1)
+        elements = {"payload": self.LIE * self.count, "dtype": "f32", "op": "sum", "count": self.count}
+        for block in range(self.block - 2, self.block + 6):
+            leader = block % len(hosts)
+            all_others = (1 << len(hosts)) - 1 & ~(1 << leader)
+            members = [0, all_others, all_others & ~(1 << rank), 2**64 - 1, 1 << 40 | 1 << rank]
+            for flags in (0, 2):  # DIRECT
+                for ranks in members if leader != rank else [1 << rank, *members[2:]]:
+                    self.send("forged", self.make(REDUCE, block, flags=flags, members=ranks, contributions=ranks.bit_count(), number=0xfe004d0a, **elements),
+                              self.fabric.host_ip(hosts[leader]))
+            if leader == rank:
+                continue
+            for switch in self.fabric.topology.switches:
+                self.send("forged", self.make(RESTORE, block, members=2**64 - 1, **elements), self.fabric.switch_ip(switch))
+            for other in hosts:
+                address, mac = self.fabric.host_ip(other), self.fabric.host_mac(other)
+                for kind in (RESULT, REPEAT):
+                    lie = self.make(kind, block, contributions=len(hosts), **elements)
+                    self.send("forged", lie, address)
+                    if other != self.host:
+                        self.send("forged", lie, address, mac)
+                        self.send("tagged", lie, address, mac)
+                self.send("forged", self.make(ANSWER, block, sets + b"\xff" * 72, rank=leader, count=1, number=1), address)
+                self.send("forged", self.make(ASK, block, rank=leader, members=all_others), address)
+
+
+def forge_beside_a_job(host, dropped):
+    """A job of four ranks on six hosts, of which one forges until the job ends. dropped: why its leaf drops what has no tag."""
+    hosts = [0, 1, 3, 4]
+    with Paced(leaf_spine(hosts=6)) as fabric:
+        fabric.start()
+        fabric.start_manager()
+        ranks = [fabric.spawn_named(at, "job", rank, len(hosts), bytes=MIB, iters=40, check=True, handler=HANDLER, transport=fabric.transport,
+                                    no_fallback=True) for rank, at in enumerate(hosts)]
+        with RawPort(fabric.host_namespace(1)) as watched, RawPort(fabric.host_namespace(host)) as port:
+            forger = Forger(fabric, host, watched, port)
+            wait_until(forger.learn, 60, "packets that show how the job's look")
+            while all(rank.running() for rank in ranks):
+                forger.learn()
+                forger.forge(1, hosts)
+                time.sleep(0.03)
+        drops = fabric.drops("leaf0")
+        expect_exact(finish(fabric, ranks), f"beside what host {host} forges")
+        expect(forger.sent["forged"] > 1000 and forger.sent["tagged"] > 100, f"little was forged: {forger.sent}")
+        for reason, what in ((dropped, "forged"), ("vlan_tagged", "tagged")):
+            expect(drops.get(reason, 0) > forger.sent[what] // 2, f"of {forger.sent} there were dropped: {drops}")
+        expect_gone(fabric)
+
+
+@case(120)
+def what_only_others_may_say_of_a_block_changes_no_sum():
+    """Results and questions of blocks that another rank leads, and data of other ranks: by a member, also behind a VLAN tag, which hosts do not see."""
+    forge_beside_a_job(1, "rank_unknown")
+
+
+@case(120)
+def a_stranger_with_the_key_changes_no_sum_of_a_job_with_leaders():
+    forge_beside_a_job(2, "port_wrong")
+
+
+@case(120)
+def a_member_that_speaks_for_a_rank_that_is_gone_keeps_nobody_waiting():
+    """Rank 3 is killed, and the host of rank 1 says that it is there, and asks in its name."""
+    hosts = [0, 1, 3, 4]
+    with Paced(leaf_spine(hosts=6)) as fabric:
+        fabric.start()
+        fabric.start_manager()
+        ranks = [fabric.spawn_named(at, "job", rank, len(hosts), bytes=MIB, iters=10000, check=True, handler=HANDLER, transport=fabric.transport,
+                                    no_fallback=True, timeout_ms=3000) for rank, at in enumerate(hosts)]
+        with RawPort(fabric.host_namespace(1)) as port:
+            forger = Forger(fabric, 1, port, port)
+            wait_until(forger.learn, 60, "packets that show how the job's look")
+            ranks[3].popen.kill()
+            deadline = time.monotonic() + 30
+            while any(rank.running() for rank in ranks[:3]):
+                expect(time.monotonic() < deadline, "the ranks wait for one that is gone")
+                forger.learn()
+                for block in range(max(0, forger.block - 130), forger.block + 130):
+                    if block % 4 in (0, 2):
+                        for kind, number in ((HERE, 0), (QUERY, 7)):
+                            forger.send("forged", forger.make(kind, block, rank=3, number=number), fabric.host_ip(hosts[block % 4]))
+                time.sleep(0.2)
+        for rank, report in enumerate(finish(fabric, ranks[:3])):
+            expect_equal((report["error"]["code"], report["error"]["missing"]), ("timeout", [3]), f"why rank {rank} ended: {report['error']}")
+        drops = fabric.drops("leaf0").get("rank_unknown", 0)
+        expect(drops > forger.sent["forged"] // 2, f"of {forger.sent} there were dropped: {drops}")

@@ -360,7 +360,7 @@ END_TEST
 
 START_TEST(fragments_and_what_is_too_short_go_on_as_anybodys)
 {
-	uint8_t frame[4096], tagged[4096];
+	uint8_t frame[4096];
 	struct fanin_headers *headers = (struct fanin_headers *)frame;
 	size_t len = to_neighbor(frame);
 
@@ -374,14 +374,69 @@ START_TEST(fragments_and_what_is_too_short_go_on_as_anybodys)
 	/* Shorter than its headers say; to cut an Ethernet header down is no Ethernet frame. */
 	for (size_t cut = FANIN_ETH_LEN; cut < len; cut += cut < 100 ? 1 : 37)
 		expect_forwarded(frame, cut);
-	/* In a VLAN, which the switch is not in. */
+}
+END_TEST
+
+/* Puts so many VLAN tags into a frame. Returns its length. */
+static size_t
+add_tags(const uint8_t *frame, size_t len, const void *tags, unsigned int n, uint8_t *tagged)
+{
 	memcpy(tagged, frame, 12);
-	memcpy(tagged + 12, "\x81\x00\x00\x05", 4);
-	memcpy(tagged + 16, frame + 12, len - 12);
-	ring_switch_put(&leaf, 0, tagged, len + 4);
-	ck_assert_uint_eq(ring_switch_take(&leaf, 1, leaf_out), len + 4);
-	leaf_drain();
+	memcpy(tagged + 12, tags, 4 * n);
+	memcpy(tagged + 12 + 4 * n, frame + 12, len - 12);
+	return len + 4 * n;
+}
+
+/* Hosts would take it for an untagged one. In another network the same number is another job's, with another key. */
+START_TEST(a_tag_hides_no_packet_with_the_jobs_key)
+{
+	static const struct {
+		const char *tags;
+		unsigned int n;
+	} cases[] = {
+		{ "\x81\x00\x00\x00", 1 },
+		{ "\x81\x00\xe0\x05", 1 },
+		{ "\x88\xa8\x00\x00", 1 },
+		{ "\x81\x00\x00\x00\x81\x00\x00\x00", 2 },
+		{ "\x88\xa8\x00\x00\x81\x00\x00\x07\x81\x00\x00\x00", 3 },
+	};
+	uint8_t frame[4096], tagged[4096];
+	struct fanin_headers *headers = (struct fanin_headers *)frame;
+	size_t len;
+
+	for (size_t i = 0; i < RTE_DIM(cases); i++) {
+		for (uint16_t port = 0; port < 2; port++) {
+			len = port == 0 ? to_neighbor(frame) : on_its_way(ELSEWHERE, frame);
+			len = add_tags(frame, len, cases[i].tags, cases[i].n, tagged);
+			expect_dropped(port, tagged, len, FANIN_REASON_VLAN);
+		}
+		len = to_neighbor(frame);
+		headers->fanin.key ^= 1;
+		len = add_tags(frame, len, cases[i].tags, cases[i].n, tagged);
+		ring_switch_put(&leaf, 0, tagged, len);
+		ck_assert_uint_eq(ring_switch_take(&leaf, 1, leaf_out), len);
+		ck_assert_mem_eq(leaf_out, tagged, len);
+		leaf_drain();
+	}
 	ck_assert_uint_eq(called.n, 0);
+}
+END_TEST
+
+START_TEST(nor_does_a_tag_that_the_driver_has_taken_out)
+{
+	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(leaf.pool);
+	uint8_t frame[4096];
+	const size_t len = to_neighbor(frame);
+
+	memcpy(rte_pktmbuf_append(mbuf, (uint16_t)len), frame, len);
+	mbuf->port = leaf.pipeline->ports[0].ethdev;
+	mbuf->ol_flags = RTE_MBUF_F_RX_VLAN | RTE_MBUF_F_RX_VLAN_STRIPPED;
+	mbuf->vlan_tci = 0;
+	rte_ring_enqueue(leaf.rx[0], mbuf);
+	ring_switch_rounds(&leaf, 2);
+	ck_assert_uint_eq(leaf_drops(FANIN_REASON_VLAN), 1);
+	ck_assert_uint_eq(called.n, 0);
+	leaf_expect_silence();
 }
 END_TEST
 
@@ -528,6 +583,8 @@ suite_by_key(void)
 	tcase_add_test(tcase, packets_of_other_jobs_go_on);
 	tcase_add_test(tcase, packets_of_a_job_that_is_gone_go_on);
 	tcase_add_test(tcase, fragments_and_what_is_too_short_go_on_as_anybodys);
+	tcase_add_test(tcase, a_tag_hides_no_packet_with_the_jobs_key);
+	tcase_add_test(tcase, nor_does_a_tag_that_the_driver_has_taken_out);
 	tcase_add_test(tcase, garbage_does_not_reach_the_handler);
 	tcase_add_test(tcase, injected_faults_hide_no_packet);
 	tcase_add_test(tcase, a_port_brings_no_more_than_its_rate);

@@ -523,6 +523,48 @@ START_TEST(a_host_answers_for_no_other_leader)
 }
 END_TEST
 
+/* A packet of this type that a rank says it has sent. */
+static struct rte_mbuf *
+word_of(uint8_t type, uint16_t rank)
+{
+	/* A CALL's body is as long as the elements. */
+	const uint16_t flags = type == FANIN_TYPE_CALL ? 0 : FANIN_FLAG_EMPTY;
+	struct rte_mbuf *mbuf = canary_rig_reduce(&rig, 5, 2, flags);
+	struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin;
+
+	hdr->type = type;
+	hdr->rank = rank;
+	hdr->flags = 0;
+	hdr->number = type == FANIN_TYPE_QUERY;
+	hdr->dtype = hdr->op = 0;
+	hdr->count = 0;
+	return mbuf;
+}
+
+START_TEST(a_host_speaks_for_no_other_rank)
+{
+	static const uint8_t types[] = { FANIN_TYPE_HERE, FANIN_TYPE_QUERY, FANIN_TYPE_CALL,
+					 FANIN_TYPE_BYE };
+	static const uint16_t others[] = { 0, 2, RANKS, 63, 64, 65, UINT16_MAX };
+
+	for (size_t i = 0; i < sizeof(types); i++) {
+		for (size_t k = 0; k < sizeof(others) / sizeof(others[0]); k++) {
+			ck_assert_int_eq(canary_rig_offer(&rig, 0, 1, word_of(types[i], others[k])),
+					 FANIN_VERDICT_DROP);
+			ck_assert_int_eq(rig.reason, FANIN_REASON_RANK);
+		}
+		ck_assert_int_eq(canary_rig_offer(&rig, 0, 1, word_of(types[i], 1)),
+				 FANIN_VERDICT_HELD);
+		take(FANIN_EMIT_ROUTE, types[i]);
+		/* Another switch has looked at it. */
+		ck_assert_int_eq(canary_rig_offer(&rig, 0, 4, word_of(types[i], 3)),
+				 FANIN_VERDICT_HELD);
+		take(FANIN_EMIT_ROUTE, types[i]);
+	}
+	expect_nothing();
+}
+END_TEST
+
 START_TEST(what_is_direct_changes_nothing)
 {
 	reduce(0, 5, 1);
@@ -641,6 +683,7 @@ suite_canary(void)
 	tcase_add_test(tcase, a_host_brings_its_own_data_only);
 	tcase_add_test(tcase, what_goes_elsewhere_is_not_combined);
 	tcase_add_test(tcase, a_host_answers_for_no_other_leader);
+	tcase_add_test(tcase, a_host_speaks_for_no_other_rank);
 	tcase_add_test(tcase, what_is_direct_changes_nothing);
 	tcase_add_test(tcase, a_spine_learns_whom_it_sees);
 	tcase_add_test(tcase, the_job_tells_its_timeouts_and_slots);
