@@ -36,12 +36,13 @@ enum variant {
 
 enum background {
 	BACKGROUND_NONE,
-	BACKGROUND_SPINE,   /* over the links of the first tree's spine */
-	BACKGROUND_UNIFORM, /* to random hosts */
+	BACKGROUND_SPINE,       /* over the links of the first tree's spine */
+	BACKGROUND_UNIFORM,     /* to random hosts */
+	BACKGROUND_PERMUTATION, /* of each host to one, which has no other */
 };
 
 static const char *const variants[] = { "canary", "ring", "static" };
-static const char *const backgrounds[] = { "none", "spine", "uniform" };
+static const char *const backgrounds[] = { "none", "spine", "uniform", "permutation" };
 
 struct bench_options {
 	enum variant variant;
@@ -240,6 +241,9 @@ background_begin(void)
 	if (options.background == BACKGROUND_SPINE)
 		injection_over_spine(&run.injection, &network->leaf_spine, &made, network->others,
 				     network->n_others, run.spine);
+	if (options.background == BACKGROUND_PERMUTATION)
+		injection_permutation(&run.injection, &network->leaf_spine, &made, network->others,
+				      network->n_others);
 	if (options.background != BACKGROUND_NONE)
 		rig_run(network->rig, rig_now_ns(network->rig) + WARM_NS, NULL, NULL);
 }
@@ -437,7 +441,7 @@ print_run(void)
 
 static void __attribute__((noreturn)) usage(void)
 {
-	fputs("usage: congestion-bench --variant canary|ring|static [--trees N] [--background none|spine|uniform] [--seed N]\n"
+	fputs("usage: congestion-bench --variant canary|ring|static [--trees N] [--background none|spine|uniform|permutation] [--seed N]\n"
 	      "       [--leaves N] [--hosts-per-leaf N] [--spines N] [--ranks N] [--bytes N] [--allreduces N] [--window BLOCKS]\n"
 	      "       [--background-mbit N] [--message-bytes N] [--queue-bytes N] [--ecn-bytes N] [--detour-bytes N] [--busy-share SHARE] [--busy-ns N]\n"
 	      "       [--descriptors N] [--timeout-us N] [--send-queue-us N] [--trace-us N]\n",

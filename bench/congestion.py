@@ -27,8 +27,8 @@ VARIANTS = {"canary": {"variant": "canary", "window": WINDOW}, "ring": {"variant
 PLACEMENTS = 20
 FEWER_PLACEMENTS = 5
 BYTES = 4 * MIB
-# Uniform background in the large network takes most of the time of all parts.
-LARGE_UNIFORM_BYTES = MIB
+# Background of all other hosts in the large network takes most of the time of all parts.
+LARGE_SHARES_BYTES = MIB
 SHARE = 0.5
 SHARES = (0.05, 0.25, 0.5, 0.75)
 SIZES = tuple(KIB << shift for shift in range(0, 15, 2))
@@ -43,6 +43,7 @@ HISTOGRAM_BINS = 10
 # What is wanted of medians.
 LEAST_OF_STATIC = 0.95
 LEAST_GAINS = {"static-4": 1.5, "static-1": 1.8}
+LEAST_PERMUTATION_GAINS = {"static-4": 0.9, "static-1": 1.4}
 MOST_LATENCY = 2.5
 MOST_DIFFERENCE = 1.3
 ORDER = ("canary", "static-4", "static-1")
@@ -100,11 +101,20 @@ def spine(arguments):
                              for variant in arguments.variant for seed in seeds(arguments)], arguments.processes)
 
 
+def by_share(background, arguments):
+    """Background of all hosts without a rank, by the share of those with one."""
+    return run_all(background, [run_of(topology, variant, seed, share, background=background,
+                                       bytes=LARGE_SHARES_BYTES if topology == "large" else BYTES)
+                                for topology in arguments.topology for share in SHARES for variant in arguments.variant
+                                for seed in seeds(arguments)], arguments.processes)
+
+
 def uniform(arguments):
-    return run_all("uniform", [run_of(topology, variant, seed, share, background="uniform",
-                                      bytes=LARGE_UNIFORM_BYTES if topology == "large" else BYTES)
-                               for topology in arguments.topology for share in SHARES for variant in arguments.variant
-                               for seed in seeds(arguments)], arguments.processes)
+    return by_share("uniform", arguments)
+
+
+def permutation(arguments):
+    return by_share("permutation", arguments)
 
 
 def allreduces_of(size):
@@ -150,7 +160,7 @@ def table(arguments):
     return run_all("table", runs, arguments.processes) if "canary" in arguments.variant else []
 
 
-PARTS = {"free": free, "spine": spine, "uniform": uniform, "sizes": sizes, "timeouts": timeouts, "table": table}
+PARTS = {"free": free, "spine": spine, "uniform": uniform, "permutation": permutation, "sizes": sizes, "timeouts": timeouts, "table": table}
 
 
 # ------------------------------------------------------------------ what is shown
@@ -221,16 +231,20 @@ def show_table(rows):
               f" {mean_of(group, 'hosts', 'queries'):8.0f}")
 
 
+def show_background(title, rows, *keys):
+    show_goodput(title, rows, *keys, "variant")
+    show_used("how much links are used, percent of links", rows, *keys, "variant")
+
+
 def show(part, rows):
     if part == "free":
-        show_goodput("free: no background; goodput of an allreduce", rows, "topology", "variant")
-        show_used("how much links are used, percent of links", rows, "topology", "variant")
+        show_background("free: no background; goodput of an allreduce", rows, "topology")
     elif part == "spine":
-        show_goodput("spine: 0.9 of the links of one spine, the first tree's, are taken", rows, "topology", "variant")
-        show_used("how much links are used, percent of links", rows, "topology", "variant")
+        show_background("spine: 0.9 of the links of one spine, the first tree's, are taken", rows, "topology")
     elif part == "uniform":
-        show_goodput("uniform: hosts without a rank send to random others", rows, "topology", "share", "variant")
-        show_used("how much links are used, percent of links", rows, "topology", "share", "variant")
+        show_background("uniform: hosts without a rank send to random others", rows, "topology", "share")
+    elif part == "permutation":
+        show_background("permutation: each host without a rank sends to one other, each to another one", rows, "topology", "share")
     elif part == "sizes":
         show_sizes(rows)
     elif part == "timeouts":
@@ -265,13 +279,21 @@ def judge_free(rows, findings):
                          f"free, {topology}: canary has {found['canary'] / best:.3f} of the best static trees' goodput, wanted {LEAST_OF_STATIC} at least")
 
 
-def judge_spine(rows, findings):
+def judge_gains(part, rows, gains, findings):
     for (topology,), group in groups_of(rows, "topology").items():
         found = medians_by_variant(group)
-        for name, least in LEAST_GAINS.items():
+        for name, least in gains.items():
             if name in found and "canary" in found:
                 findings.add(found["canary"] >= least * found[name],
-                             f"spine, {topology}: canary has {found['canary'] / found[name]:.2f} times {name}'s goodput, wanted {least} at least")
+                             f"{part}, {topology}: canary has {found['canary'] / found[name]:.2f} times {name}'s goodput, wanted {least} at least")
+
+
+def judge_spine(rows, findings):
+    judge_gains("spine", rows, LEAST_GAINS, findings)
+
+
+def judge_permutation(rows, findings):
+    judge_gains(f"permutation, {100 * SHARE:g} % of hosts", [row for row in rows if row["share"] == SHARE], LEAST_PERMUTATION_GAINS, findings)
 
 
 def judge_uniform(rows, findings):
@@ -304,7 +326,8 @@ def judge_timeouts(rows, findings):
 
 
 def judge(part, rows, findings):
-    judges = {"free": judge_free, "spine": judge_spine, "uniform": judge_uniform, "sizes": judge_sizes, "timeouts": judge_timeouts}
+    judges = {"free": judge_free, "spine": judge_spine, "uniform": judge_uniform, "permutation": judge_permutation, "sizes": judge_sizes,
+              "timeouts": judge_timeouts}
     if part in judges:
         judges[part](rows, findings)
     for row in rows:

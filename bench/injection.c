@@ -12,6 +12,8 @@
 #define FIRST_SOURCE_PORT 20000u
 #define SOURCE_PORTS 20000u
 #define FRAME_BYTES (FLOW_SEGMENT + FLOW_OVERHEAD)
+/* Generators whose seeds differ by a small number stay apart by a constant: a placement of the same seed must tell nothing about a permutation. */
+#define PERMUTATION_SEED UINT64_C(0x9e3779b97f4a7c15)
 
 struct frame {
 	struct datagram_headers headers;
@@ -162,6 +164,51 @@ injection_over_spine(struct injection *injection, const struct rig_leaf_spine *n
 
 		source->to = injection->sources[(i + 1) % injection->n].number;
 		source->src_port = port_over(source, spine);
+		source->left = UINT32_MAX;
+	}
+	sources_begin(injection);
+}
+
+/* Draws a permutation without fixed points: each is as likely. n: two at least. */
+static void
+permutation_draw(struct random *random, uint16_t *to, uint16_t n)
+{
+	bool has_fixed_point;
+
+	do {
+		for (uint16_t i = 0; i < n; i++)
+			to[i] = i;
+		for (uint16_t i = (uint16_t)(n - 1); i > 0; i--) {
+			const uint32_t other = random_below(random, i + 1u);
+
+			RTE_SWAP(to[i], to[other]);
+		}
+		has_fixed_point = false;
+		for (uint16_t i = 0; i < n; i++)
+			has_fixed_point = has_fixed_point || to[i] == i;
+	} while (has_fixed_point);
+}
+
+void
+injection_permutation(struct injection *injection, const struct rig_leaf_spine *network,
+		      const struct injection_options *options, const uint32_t *hosts, uint16_t n)
+{
+	uint16_t to[INJECTION_MOST_HOSTS];
+
+	init(injection, network, options);
+	injection->random = random_seed((options->seed + 1) * PERMUTATION_SEED);
+	/* Of all hosts, so that those of a destination stay the same whoever else there is. */
+	for (uint32_t host = 0; host < network->n_hosts; host++)
+		injection->spines[host] = (uint16_t)random_below(&injection->random,
+								 network->options.n_spines);
+	if (n < 2)
+		return;
+	permutation_draw(&injection->random, to, n);
+	for (uint16_t i = 0; i < n; i++) {
+		struct injection_source *source = source_add(injection, hosts[i]);
+
+		source->to = hosts[to[i]];
+		source->src_port = port_over(source, injection->spines[source->to]);
 		source->left = UINT32_MAX;
 	}
 	sources_begin(injection);

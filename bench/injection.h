@@ -36,7 +36,8 @@ struct injection {
 	struct random random;
 	struct injection_source sources[INJECTION_MOST_HOSTS];
 	uint16_t n;
-	uint64_t sent; /* bytes of frames */
+	uint64_t sent;                         /* bytes of frames */
+	uint16_t spines[INJECTION_MOST_HOSTS]; /* of a permutation: the one that leads to a host, by its number */
 };
 
 /*
@@ -52,6 +53,15 @@ void injection_uniform(struct injection *injection, const struct rig_leaf_spine 
 void injection_over_spine(struct injection *injection, const struct rig_leaf_spine *network,
 			  const struct injection_options *options, const uint32_t *hosts,
 			  uint16_t n, uint16_t spine);
+
+/*
+ * From now on each host sends a stream that does not end to another of these hosts, and each receives one: a random permutation without fixed points. Each
+ * host of the network has a random spine, over which all packets to it go from other leaves: it follows from the seed and the destination alone. Fewer than two
+ * hosts send nothing.
+ */
+void injection_permutation(struct injection *injection, const struct rig_leaf_spine *network,
+			   const struct injection_options *options, const uint32_t *hosts,
+			   uint16_t n);
 
 /* Ends it; the hosts stay the rig's. */
 void injection_end(struct injection *injection);

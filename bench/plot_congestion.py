@@ -79,8 +79,8 @@ def draw_table(axes, rows):
     axes.legend(fontsize="small")
 
 
-DRAWN = {"free": (draw_goodput, draw_used), "spine": (draw_goodput, draw_used), "uniform": (draw_shares, draw_used), "sizes": (draw_sizes,),
-         "timeouts": (draw_timeouts,), "table": (draw_table,)}
+DRAWN = {"free": (draw_goodput, draw_used), "spine": (draw_goodput, draw_used), "uniform": (draw_shares, draw_used), "permutation": (draw_shares, draw_used),
+         "sizes": (draw_sizes,), "timeouts": (draw_timeouts,), "table": (draw_table,)}
 
 
 def draw_part(pyplot, part, rows, directory):

@@ -152,6 +152,168 @@ START_TEST(uniform_traffic_has_its_rate_and_goes_to_other_hosts_only)
 }
 END_TEST
 
+static void
+permutation_begin(uint64_t seed, const uint32_t *hosts, uint16_t n)
+{
+	/* A link has room for the streams of all hosts behind a leaf. */
+	const struct injection_options options = { .seed = seed,
+						   .rate_mbit = 200,
+						   .message_bytes = 16384 };
+
+	injection_permutation(&world.injection, &world.network.leaf_spine, &options, hosts, n);
+}
+
+START_TEST(each_host_of_a_permutation_receives_from_one_other)
+{
+	uint64_t hosts = 0, receivers = 0;
+	uint32_t to[16 - RANKS];
+
+	open_network((uint64_t)_i, false);
+	permutation_begin((uint64_t)_i, world.network.others, world.network.n_others);
+	ck_assert_uint_eq(world.injection.n, 16 - RANKS);
+	for (uint16_t i = 0; i < world.injection.n; i++) {
+		to[i] = world.injection.sources[i].to;
+		hosts |= UINT64_C(1) << world.network.others[i];
+		receivers |= UINT64_C(1) << to[i];
+		ck_assert_uint_eq(world.injection.sources[i].number, world.network.others[i]);
+		ck_assert_uint_ne(to[i], world.network.others[i]);
+	}
+	ck_assert_uint_eq(receivers, hosts);
+	/* It stays as it is, and is the same again. */
+	rig_run(world.network.rig, rig_now_ns(world.network.rig) + 5 * MS_NS, NULL, NULL);
+	for (unsigned int round = 0; round < 2; round++) {
+		ck_assert_uint_eq(world.injection.n, 16 - RANKS);
+		for (uint16_t i = 0; i < world.injection.n; i++)
+			ck_assert_uint_eq(world.injection.sources[i].to, to[i]);
+		injection_end(&world.injection);
+		permutation_begin((uint64_t)_i, world.network.others, world.network.n_others);
+	}
+	injection_end(&world.injection);
+	close_network();
+}
+END_TEST
+
+START_TEST(permutations_of_other_seeds_differ)
+{
+	uint64_t seen[2] = { 0, 0 };
+
+	open_network(1, false);
+	for (uint64_t seed = 1; seed <= 2; seed++) {
+		permutation_begin(seed, world.network.others, world.network.n_others);
+		for (uint16_t i = 0; i < world.injection.n; i++)
+			seen[seed - 1] = seen[seed - 1] << 4 | world.injection.sources[i].to;
+		injection_end(&world.injection);
+	}
+	ck_assert_uint_ne(seen[0], seen[1]);
+	close_network();
+}
+END_TEST
+
+START_TEST(two_hosts_of_a_permutation_send_to_each_other_and_one_to_nobody)
+{
+	open_network(1, false);
+	permutation_begin(1, world.network.others, 2);
+	ck_assert_uint_eq(world.injection.n, 2);
+	ck_assert_uint_eq(world.injection.sources[0].to, world.network.others[1]);
+	ck_assert_uint_eq(world.injection.sources[1].to, world.network.others[0]);
+	injection_end(&world.injection);
+	for (uint16_t n = 0; n < 2; n++) {
+		permutation_begin(1, world.network.others, n);
+		ck_assert_uint_eq(world.injection.n, 0);
+		rig_run(world.network.rig, rig_now_ns(world.network.rig) + MS_NS, NULL, NULL);
+		ck_assert_uint_eq(world.injection.sent, 0);
+		injection_end(&world.injection);
+	}
+	close_network();
+}
+END_TEST
+
+/* Streams of the permutation that a link has. */
+static unsigned int
+streams_on(const struct congestion_link *link)
+{
+	unsigned int n = 0;
+
+	for (uint16_t i = 0; i < world.injection.n; i++) {
+		const uint32_t from = world.injection.sources[i].number;
+		const uint32_t to = world.injection.sources[i].to;
+		const bool is_over = from / 4 != to / 4 && world.injection.spines[to] == link->other;
+
+		n += (link->tier == CONGESTION_HOST_UP && from == link->other) ||
+		     (link->tier == CONGESTION_HOST_DOWN && to == link->other) ||
+		     (link->tier == CONGESTION_LEAF_UP && is_over && from / 4 == link->leaf) ||
+		     (link->tier == CONGESTION_LEAF_DOWN && is_over && to / 4 == link->leaf);
+	}
+	return n;
+}
+
+START_TEST(a_permutation_has_its_rate_and_goes_to_a_destination_over_one_spine)
+{
+	const uint64_t seed = (uint64_t)_i;
+
+	open_network(seed, false);
+	permutation_begin(seed, world.network.others, world.network.n_others);
+	rig_run(world.network.rig, rig_now_ns(world.network.rig) + 5 * MS_NS, NULL, NULL);
+	congestion_links_read(&world.network, &world.before);
+	rig_run(world.network.rig, rig_now_ns(world.network.rig) + 20 * MS_NS, NULL, NULL);
+	congestion_links_read(&world.network, &world.after);
+	for (uint16_t i = 0; i < world.after.n; i++) {
+		const struct congestion_link *link = &world.after.links[i];
+
+		ck_assert_double_eq_tol(used(i, 20 * MS_NS), 0.2 * streams_on(link), 0.005);
+		ck_assert_uint_eq(link->dropped, 0);
+	}
+	injection_end(&world.injection);
+	close_network();
+}
+END_TEST
+
+START_TEST(the_spine_to_a_destination_depends_on_no_source)
+{
+	uint16_t spines[INJECTION_MOST_HOSTS];
+	unsigned int n_used = 0;
+
+	open_network(1, false);
+	permutation_begin((uint64_t)_i, world.network.others, world.network.n_others);
+	memcpy(spines, world.injection.spines, sizeof(spines));
+	injection_end(&world.injection);
+	/* Other hosts, so other sources of those that are left. */
+	permutation_begin((uint64_t)_i, world.network.others + 1, 5);
+	ck_assert_mem_eq(world.injection.spines, spines, sizeof(spines));
+	injection_end(&world.injection);
+	for (uint16_t spine = 0; spine < 4; spine++) {
+		bool is_used = false;
+
+		for (uint32_t host = 0; host < 16; host++)
+			is_used = is_used || spines[host] == spine;
+		n_used += is_used;
+	}
+	ck_assert_uint_ge(n_used, 2);
+	close_network();
+}
+END_TEST
+
+/* All placements of a seed would have their background on a part of the spines if one generator gave both. */
+START_TEST(all_spines_lead_to_as_many_hosts_whatever_the_placement)
+{
+	unsigned int n[4] = { 0 };
+
+	for (uint64_t seed = 1; seed <= 16; seed++) {
+		open_network(seed, false);
+		permutation_begin(seed, world.network.others, world.network.n_others);
+		for (uint16_t i = 0; i < world.network.n_others; i++)
+			n[world.injection.spines[world.network.others[i]]]++;
+		injection_end(&world.injection);
+		close_network();
+	}
+	/* 32 each is expected of 128, and 5 is the standard deviation. */
+	for (unsigned int spine = 0; spine < 4; spine++) {
+		ck_assert_uint_ge(n[spine], 17);
+		ck_assert_uint_le(n[spine], 47);
+	}
+}
+END_TEST
+
 static bool
 ring_is_done(void *player)
 {
@@ -327,6 +489,13 @@ suite_congestion(void)
 	tcase_add_loop_test(all, ranks_and_other_hosts_are_all_hosts_and_each_leaf_has_both, 0, 4);
 	tcase_add_test(all, traffic_over_a_spine_takes_its_links_and_no_others);
 	tcase_add_test(all, uniform_traffic_has_its_rate_and_goes_to_other_hosts_only);
+	tcase_add_loop_test(all, each_host_of_a_permutation_receives_from_one_other, 0, 8);
+	tcase_add_test(all, permutations_of_other_seeds_differ);
+	tcase_add_test(all, two_hosts_of_a_permutation_send_to_each_other_and_one_to_nobody);
+	tcase_add_loop_test(all, a_permutation_has_its_rate_and_goes_to_a_destination_over_one_spine,
+			    1, 4);
+	tcase_add_loop_test(all, the_spine_to_a_destination_depends_on_no_source, 0, 4);
+	tcase_add_test(all, all_spines_lead_to_as_many_hosts_whatever_the_placement);
 	tcase_add_loop_test(all, a_ring_takes_its_steps_and_repeats_what_is_lost, 0, 2);
 	tcase_add_test(all, a_congested_spine_slows_one_tree_more_than_four);
 	tcase_add_test(all, canary_goes_around_a_congested_spine);
