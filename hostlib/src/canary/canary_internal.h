@@ -19,9 +19,11 @@
 #define CANARY_RESTORES 8
 /* Later results of a leader that show one to be lost rather than late (RFC 9002, section 6.1.1). */
 #define CANARY_GAP 3
-/* As many where switches hold sums for different times: what is sent in vain doubles the number, windows without halve it (RFC 8985, section 6.2). */
+/* More where switches hold sums for different times: a window of questions in vain doubles the number, some without halve it (RFC 8985, section 6.2). */
 #define CANARY_GAP_MOST 64
 #define CANARY_GAP_WINDOWS 4u
+/* Of questions, one of so many in vain is too much. Links that double packets make some look so. */
+#define CANARY_GAP_VAIN 4
 /* The last ones, whose answers are round trips: those that come later teach nothing. */
 #define CANARY_QUESTIONS 64
 #define CANARY_CALL_LEAST_NS (5 * UINT64_C(1000000))
@@ -46,6 +48,8 @@ struct canary_lane {
 	uint32_t generation; /* of the congestion window when it was sent */
 	uint8_t state;       /* enum canary_lane_state */
 	bool asked;          /* a question about it has been sent */
+	bool gap_asked;      /* a question because of a gap */
+	bool in_vain;        /* what was asked for because of a gap came all the same */
 	bool resent;         /* its data was sent more than once, or its result was repeated */
 	uint32_t n_sent;     /* questions and data, so that each takes another way */
 	uint32_t n_asked;    /* questions */
@@ -169,8 +173,11 @@ struct fanin_canary {
 	struct fanin_rtt block_time; /* from REDUCE to RESULT */
 	uint64_t timers_ns;          /* of all switches on a way together, at most */
 	uint64_t fixed_ns; /* the same if they wait for what the operator wants; 0: for what they have learned */
-	uint32_t gap;       /* later results of a leader that show one to be lost */
-	uint32_t gap_block; /* the oldest block when that changed */
+	uint32_t gap;         /* later results of a leader that show one to be lost */
+	uint32_t gap_block;   /* the oldest one when the window began of: */
+	uint32_t gap_asked;   /* blocks that questions were sent about for that */
+	uint32_t gap_vain;    /* such blocks whose packets came all the same */
+	uint32_t gap_windows; /* that have ended without too many of these */
 	uint32_t n_queries;
 	struct canary_question questions[CANARY_QUESTIONS]; /* by number */
 
@@ -274,8 +281,8 @@ void fanin_canary_take_result(struct fanin_canary *engine, struct canary_lane *l
 			      const struct fanin_hdr *hdr, const struct fanin_frame *frame,
 			      const uint8_t *data);
 
-/* canary_receive.c: something has come that was there already: it was asked for in vain, unless the network has doubled it. */
-void fanin_canary_note_duplicate(struct fanin_canary *engine);
+/* canary_receive.c: something of the block has come that was there already. */
+void fanin_canary_note_duplicate(struct fanin_canary *engine, uint32_t block);
 
 /* canary_engine.c: ends the run, for this rank. loop.error has the text. */
 void fanin_canary_fail(struct fanin_canary *engine, int status);

@@ -438,7 +438,7 @@ data_take(struct fanin_canary *engine, struct canary_entry *entry, const struct 
 		entry->members |= members;
 		engine->stats.merged++;
 	} else if ((members & ~entry->members) == 0) {
-		fanin_canary_note_duplicate(engine);
+		fanin_canary_note_duplicate(engine, entry->block);
 		return false;
 	} else if ((entry->members & ~members) == 0) {
 		entry->empty = true;
@@ -482,7 +482,7 @@ fanin_canary_receive_data(struct fanin_canary *engine, const struct fanin_frame 
 		return;
 	}
 	if (place == PLACE_STALE || (place == PLACE_CURRENT && entry->phase == CANARY_ENTRY_DONE)) {
-		fanin_canary_note_duplicate(engine);
+		fanin_canary_note_duplicate(engine, hdr->block);
 		return;
 	}
 	if (place == PLACE_NEXT)

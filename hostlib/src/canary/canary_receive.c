@@ -57,26 +57,33 @@ may_be_lost(const struct fanin_canary *engine, const struct canary_lane *lane)
 }
 
 void
-fanin_canary_note_duplicate(struct fanin_canary *engine)
+fanin_canary_note_duplicate(struct fanin_canary *engine, uint32_t block)
 {
+	struct canary_lane *lane = canary_lane(engine, block);
+
 	engine->stats.duplicates++;
-	/* What was asked for before the last change is still on its way. */
-	if (engine->gap == CANARY_GAP_MOST ||
-	    (engine->gap != CANARY_GAP && engine->oldest - engine->gap_block < engine->config.window))
+	if (lane->block != block || !lane->gap_asked || lane->in_vain)
 		return;
-	engine->gap = 2 * engine->gap < CANARY_GAP_MOST ? 2 * engine->gap : CANARY_GAP_MOST;
-	engine->gap_block = engine->oldest;
+	lane->in_vain = true;
+	engine->gap_vain++;
 }
 
-/* Nothing was asked for in vain for some windows: less may show a loss. */
+/* A window has passed. */
 static void
-gap_shrink(struct fanin_canary *engine)
+gap_adapt(struct fanin_canary *engine)
 {
-	if (engine->gap == CANARY_GAP ||
-	    engine->oldest - engine->gap_block < CANARY_GAP_WINDOWS * engine->config.window)
+	if (engine->oldest - engine->gap_block < engine->config.window)
 		return;
-	engine->gap = engine->gap / 2 > CANARY_GAP ? engine->gap / 2 : CANARY_GAP;
+	if (engine->gap_vain * CANARY_GAP_VAIN > engine->gap_asked) {
+		engine->gap = 2 * engine->gap < CANARY_GAP_MOST ? 2 * engine->gap : CANARY_GAP_MOST;
+		engine->gap_windows = 0;
+	} else if (++engine->gap_windows == CANARY_GAP_WINDOWS) {
+		engine->gap = engine->gap / 2 > CANARY_GAP ? engine->gap / 2 : CANARY_GAP;
+		engine->gap_windows = 0;
+	}
 	engine->gap_block = engine->oldest;
+	engine->gap_asked = 0;
+	engine->gap_vain = 0;
 }
 
 /* Counts the later results of the same leader for blocks that lack theirs: after some of them one is lost rather than late. */
@@ -92,9 +99,12 @@ check_gaps(struct fanin_canary *engine, uint32_t block)
 		const uint32_t before = block - k * n;
 		struct canary_lane *lane = canary_lane(engine, before);
 
-		if (lane->state == CANARY_LANE_SENT && ++lane->n_later >= engine->gap &&
-		    !lane->asked && may_be_lost(engine, lane))
-			fanin_canary_lane_ask(engine, lane);
+		if (lane->state != CANARY_LANE_SENT || ++lane->n_later < engine->gap ||
+		    lane->asked || !may_be_lost(engine, lane))
+			continue;
+		lane->gap_asked = true;
+		engine->gap_asked++;
+		fanin_canary_lane_ask(engine, lane);
 	}
 }
 
@@ -134,7 +144,7 @@ advance(struct fanin_canary *engine)
 		engine->oldest++;
 	if (engine->oldest == before)
 		return;
-	gap_shrink(engine);
+	gap_adapt(engine);
 	engine->oldest_ns = engine->loop.now_ns;
 	fanin_loop_wake_by(&engine->loop, engine->loop.now_ns + fanin_canary_usual_ns(engine));
 }
@@ -219,7 +229,7 @@ receive_result(struct fanin_canary *engine, const struct fanin_frame *frame)
 	if (hdr->type == FANIN_TYPE_REPEAT)
 		note_answer(engine, hdr->members);
 	if (lane->block != hdr->block || lane->state != CANARY_LANE_SENT) {
-		fanin_canary_note_duplicate(engine);
+		fanin_canary_note_duplicate(engine, hdr->block);
 		return;
 	}
 	if (hdr->type == FANIN_TYPE_REPEAT) {
