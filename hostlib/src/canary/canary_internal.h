@@ -24,6 +24,8 @@
 #define CANARY_GAP_WINDOWS 4u
 /* Of questions, one of so many in vain is too much. Links that double packets make some look so. */
 #define CANARY_GAP_VAIN 4
+/* The last ones, which may have been in vain. */
+#define CANARY_GAP_BLOCKS 128
 /* The last ones, whose answers are round trips: those that come later teach nothing. */
 #define CANARY_QUESTIONS 64
 #define CANARY_CALL_LEAST_NS (5 * UINT64_C(1000000))
@@ -48,8 +50,6 @@ struct canary_lane {
 	uint32_t generation; /* of the congestion window when it was sent */
 	uint8_t state;       /* enum canary_lane_state */
 	bool asked;          /* a question about it has been sent */
-	bool gap_asked;      /* a question because of a gap */
-	bool in_vain;        /* what was asked for because of a gap came all the same */
 	bool resent;         /* its data was sent more than once, or its result was repeated */
 	uint32_t n_sent;     /* questions and data, so that each takes another way */
 	uint32_t n_asked;    /* questions */
@@ -59,6 +59,12 @@ struct canary_lane {
 	uint64_t ask_ns;       /* when the next question is due at the earliest */
 	uint64_t ask_wait_ns;
 	uint64_t direct_ns; /* when its data was last sent because the leader lacks it; 0: never */
+};
+
+/* A block that was asked for because of a gap. */
+struct canary_gap {
+	uint32_t block;
+	bool is_open; /* what was asked for may still come all the same */
 };
 
 /* When a QUERY was sent. */
@@ -173,10 +179,12 @@ struct fanin_canary {
 	struct fanin_rtt block_time; /* from REDUCE to RESULT */
 	uint64_t timers_ns;          /* of all switches on a way together, at most */
 	uint64_t fixed_ns; /* the same if they wait for what the operator wants; 0: for what they have learned */
-	uint32_t gap;         /* later results of a leader that show one to be lost */
-	uint32_t gap_block;   /* the oldest one when the window began of: */
-	uint32_t gap_asked;   /* blocks that questions were sent about for that */
-	uint32_t gap_vain;    /* such blocks whose packets came all the same */
+	uint32_t gap;       /* later results of a leader that show one to be lost */
+	uint32_t gap_block; /* the oldest one when the window began of: */
+	uint32_t gap_asked; /* blocks that were asked for because of a gap */
+	uint32_t gap_vain;  /* such blocks whose packets came all the same */
+	struct canary_gap gap_blocks[CANARY_GAP_BLOCKS];
+	uint32_t gap_next;    /* of gap_blocks, modulo their number */
 	uint32_t gap_windows; /* that have ended without too many of these */
 	uint32_t n_queries;
 	struct canary_question questions[CANARY_QUESTIONS]; /* by number */

@@ -59,13 +59,23 @@ may_be_lost(const struct fanin_canary *engine, const struct canary_lane *lane)
 void
 fanin_canary_note_duplicate(struct fanin_canary *engine, uint32_t block)
 {
-	struct canary_lane *lane = canary_lane(engine, block);
-
 	engine->stats.duplicates++;
-	if (lane->block != block || !lane->gap_asked || lane->in_vain)
-		return;
-	lane->in_vain = true;
-	engine->gap_vain++;
+	for (unsigned int i = 0; i < CANARY_GAP_BLOCKS; i++) {
+		struct canary_gap *gap = &engine->gap_blocks[i];
+
+		if (gap->is_open && gap->block == block) {
+			gap->is_open = false;
+			engine->gap_vain++;
+		}
+	}
+}
+
+static void
+gap_note_asked(struct fanin_canary *engine, uint32_t block)
+{
+	engine->gap_blocks[engine->gap_next++ % CANARY_GAP_BLOCKS] =
+		(struct canary_gap){ .block = block, .is_open = true };
+	engine->gap_asked++;
 }
 
 /* A window has passed. */
@@ -102,8 +112,7 @@ check_gaps(struct fanin_canary *engine, uint32_t block)
 		if (lane->state != CANARY_LANE_SENT || ++lane->n_later < engine->gap ||
 		    lane->asked || !may_be_lost(engine, lane))
 			continue;
-		lane->gap_asked = true;
-		engine->gap_asked++;
+		gap_note_asked(engine, before);
 		fanin_canary_lane_ask(engine, lane);
 	}
 }
