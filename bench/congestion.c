@@ -63,6 +63,13 @@ struct bench_options {
 	uint64_t bin_ns;   /* of the trace; 0: none */
 };
 
+/* Descriptors of a switch. */
+struct occupancy {
+	uint32_t used; /* after the last event */
+	uint32_t most;
+	double used_ns; /* the integral of used over time */
+};
+
 /* Values of one bin of the trace. */
 struct bin {
 	double used[CONGESTION_TIERS];           /* mean share of links' rates */
@@ -108,6 +115,8 @@ static struct {
 	uint32_t n_done;
 	uint64_t began_ns;
 	uint64_t ended_ns;
+	struct occupancy occupancy[RIG_MAX_LEAVES + RIG_MAX_SPINES]; /* of each switch, of Canary */
+	uint64_t noted_ns;
 	uint16_t spine; /* of the first tree, and of background traffic over one */
 } run;
 
@@ -250,11 +259,42 @@ background_begin(void)
 
 /* ------------------------------------------------------------------ running */
 
+static uint16_t
+n_switches(void)
+{
+	return (uint16_t)(options.network.n_leaves + options.network.n_spines);
+}
+
+static void
+occupancy_note(void)
+{
+	const uint64_t now_ns = rig_now_ns(run.network.rig);
+
+	for (uint16_t i = 0; i < n_switches() && options.variant == VARIANT_CANARY; i++) {
+		struct occupancy *occupancy = &run.occupancy[i];
+
+		occupancy->used_ns += (double)occupancy->used * (double)(now_ns - run.noted_ns);
+		occupancy->used = congestion_canary_descriptors(&run.leaders, i).used;
+		occupancy->most = RTE_MAX(occupancy->most, occupancy->used);
+	}
+	run.noted_ns = now_ns;
+}
+
+/* The condition of a run is looked at after each event. */
 static bool
 is_done(void *user)
 {
 	(void)user;
+	occupancy_note();
 	return run.ring != NULL ? ring_player_is_done(run.ring) : congestion_job_is_done(&run.job);
+}
+
+static bool
+is_never(void *user)
+{
+	(void)user;
+	occupancy_note();
+	return false;
 }
 
 static void
@@ -331,10 +371,11 @@ run_all(void)
 
 	congestion_links_read(&run.network, &run.before);
 	run.began_ns = rig_now_ns(rig);
+	run.noted_ns = run.began_ns;
 	while (run.n_done < options.allreduces && allreduce()) {
 		run.ended_ns = rig_now_ns(rig);
 		if (run.n_done < options.allreduces)
-			rig_run(rig, run.ended_ns + PAUSE_NS, NULL, NULL);
+			rig_run(rig, run.ended_ns + PAUSE_NS, is_never, NULL);
 	}
 	congestion_links_read(&run.network, &run.after);
 	run.ended_ns = rig_now_ns(rig);
@@ -394,6 +435,27 @@ print_switches(void)
 	printf("}, \"timeout_ns\": %" PRIu64, congestion_canary_timeout_ns(&run.leaders));
 }
 
+/* Descriptors of each switch, over all allreduces, pauses included. Those that are left wait for results that come no more. */
+static void
+print_descriptors(void)
+{
+	const double elapsed_ns = (double)(run.ended_ns - run.began_ns);
+
+	printf("\"descriptors\": [");
+	for (uint16_t i = 0; i < n_switches(); i++) {
+		const struct occupancy *occupancy = &run.occupancy[i];
+		const struct congestion_descriptors found =
+			congestion_canary_descriptors(&run.leaders, i);
+
+		printf("%s{\"tier\": \"%s\", \"mean\": %.3f, \"most\": %" PRIu32 ", \"left\": %" PRIu32
+		       ", \"released\": %" PRIu64 ", \"held_ns\": %" PRIu64 "}",
+		       i == 0 ? "" : ", ", i < options.network.n_leaves ? "leaf" : "spine",
+		       occupancy->used_ns / elapsed_ns, occupancy->most, occupancy->used,
+		       found.released, found.held_ns);
+	}
+	printf("]");
+}
+
 static void
 print_trace(void)
 {
@@ -425,6 +487,8 @@ print_run(void)
 	if (options.variant == VARIANT_CANARY) {
 		printf(", ");
 		print_switches();
+		printf(", ");
+		print_descriptors();
 	}
 	printf(", \"background_sent\": %" PRIu64 ", \"background_delivered\": %" PRIu64
 	       ", \"links\": [",

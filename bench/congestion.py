@@ -39,6 +39,12 @@ BUSY_NS = 100000
 FIXED_TIMEOUTS_US = (100, 173, 300)
 TABLES = (16, 64, 256, 1024, 4096)
 LINK_MBIT = 1000
+# The inputs of section 3.2.2's model that are the network's: a packet on its link, and between any two hosts at most so many links.
+FRAME_BYTES = 1120
+LINK_DELAY_NS = 1000
+DIAMETER = 4
+# A leader's host takes no virtual time to add its data.
+LEADER_NS = 0
 HISTOGRAM_BINS = 10
 # What is wanted of medians.
 LEAST_OF_STATIC = 0.95
@@ -78,7 +84,7 @@ def make_row(part, key, options):
             "goodput_mbit": found["bytes"] * 8 / seconds / 1e6 if seconds else 0, "hosts": found["hosts"], "used": links_of(found),
             "dropped": sum(link["dropped"] for link in found["links"]), "marked": sum(link["marked"] for link in found["links"]),
             "background_sent": found["background_sent"], "background_delivered": found["background_delivered"],
-            "switches": found.get("switches", {}), "timeout_ns": found.get("timeout_ns")}
+            "switches": found.get("switches", {}), "timeout_ns": found.get("timeout_ns"), "descriptors_used": found.get("descriptors", [])}
 
 
 def run_all(part, runs, processes):
@@ -231,9 +237,48 @@ def show_table(rows):
               f" {mean_of(group, 'hosts', 'queries'):8.0f}")
 
 
+def modelled_ns(timeout_ns):
+    """How long a descriptor is held by section 3.2.2: 2d(l + t) + r."""
+    hop_ns = LINK_DELAY_NS + FRAME_BYTES * 8000 / LINK_MBIT
+    return 2 * DIAMETER * (hop_ns + timeout_ns) + LEADER_NS
+
+
+def modelled_descriptors(timeout_ns):
+    """How many a switch has by the same: b(2d(l + t) + r), in packets."""
+    return modelled_ns(timeout_ns) * LINK_MBIT / (FRAME_BYTES * 8000)
+
+
+def descriptors_of(row):
+    """What switches have counted, on average and at most, and what the model says of the timeout that they have learned."""
+    leaves = [one for one in row["descriptors_used"] if one["tier"] == "leaf"]
+    spines = [one for one in row["descriptors_used"] if one["tier"] == "spine"]
+    released = sum(one["released"] for one in leaves)
+    return {"timeout_us": row["timeout_ns"] / 1000, "modelled_us": modelled_ns(row["timeout_ns"]) / 1000,
+            "held_us": sum(one["held_ns"] for one in leaves) / 1000 / released if released else 0,
+            "modelled": modelled_descriptors(row["timeout_ns"]), "leaf": statistics.mean(one["mean"] for one in leaves),
+            "most_leaf": max(one["mean"] for one in leaves), "spine": statistics.mean(one["mean"] for one in spines),
+            "left": sum(one["left"] for one in row["descriptors_used"]), "at_once": max(one["most"] for one in row["descriptors_used"])}
+
+
+def show_descriptors(rows, *keys):
+    groups = groups_of([row for row in rows if row.get("descriptors_used")], *keys)
+    if not groups:
+        return
+    print("canary's descriptors by section 3.2.2 and as counted: medians over placements; held in a leaf, in use on average in leaves, the fullest"
+          " leaf and spines, at once in any switch, and left at the end in all")
+    print("  " + " ".join(f"{key:>11}" for key in keys) + f" {'timeout us':>10} {'model us':>9} {'held us':>8} {'model':>8} {'leaves':>7} {'fullest':>8}"
+          f" {'spines':>7} {'at once':>8} {'left':>6}")
+    for values, group in groups.items():
+        found = [descriptors_of(row) for row in group]
+        middle = {name: statistics.median(one[name] for one in found) for name in found[0]}
+        print("  " + " ".join(f"{value:>11}" for value in values) + f" {middle['timeout_us']:10.0f} {middle['modelled_us']:9.0f} {middle['held_us']:8.0f}"
+              f" {middle['modelled']:8.0f} {middle['leaf']:7.1f} {middle['most_leaf']:8.1f} {middle['spine']:7.1f} {middle['at_once']:8.0f} {middle['left']:6.0f}")
+
+
 def show_background(title, rows, *keys):
     show_goodput(title, rows, *keys, "variant")
     show_used("how much links are used, percent of links", rows, *keys, "variant")
+    show_descriptors(rows, *keys)
 
 
 def show(part, rows):

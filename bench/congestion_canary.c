@@ -76,6 +76,22 @@ congestion_canary_count(const struct rig_leaders *leaders, unsigned int position
 	return counters[position].name;
 }
 
+struct congestion_descriptors
+congestion_canary_descriptors(const struct rig_leaders *leaders, uint16_t position)
+{
+	const uint16_t n_leaves = leaders->network->options.n_leaves;
+	const struct job *job = position < n_leaves ? leaders->leaf_jobs[position]
+						    : leaders->spine_jobs[position - n_leaves];
+	const struct canary_state *state = job->state;
+	struct congestion_descriptors descriptors = { .used = state->used };
+
+	for (uint16_t w = 0; w < job->n_workers; w++) {
+		descriptors.released += job->worker_stats[w].stats.results;
+		descriptors.held_ns += job->worker_stats[w].stats.block_ns;
+	}
+	return descriptors;
+}
+
 /* Those of a switch, of the ranks that it is not the root of. Returns how many. */
 static unsigned int
 timeouts_read(const struct job *job, uint64_t *timeouts)

@@ -16,6 +16,17 @@ struct congestion_canary_options {
 const char *congestion_canary_count(const struct rig_leaders *leaders, unsigned int position,
 				    uint64_t *sum);
 
+/* Descriptors of one switch. */
+struct congestion_descriptors {
+	uint32_t used;     /* now */
+	uint64_t released; /* so far, as their result has passed */
+	uint64_t held_ns;  /* the sum of these */
+};
+
+/* Reads those of a switch: leaves come first, then spines. */
+struct congestion_descriptors congestion_canary_descriptors(const struct rig_leaders *leaders,
+							    uint16_t position);
+
 /* The median of the timeouts that switches below roots have learned so far, ns; 0: none has. */
 uint64_t congestion_canary_timeout_ns(const struct rig_leaders *leaders);
 
