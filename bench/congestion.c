@@ -24,8 +24,8 @@
 #define WARM_NS (20 * MS_NS)
 /* Between two allreduces: what is late has come. */
 #define PAUSE_NS (2 * MS_NS)
-/* An allreduce that takes longer has failed. */
-#define MOST_NS (60 * SECOND_NS)
+/* Joining takes no longer. */
+#define READY_NS (60 * SECOND_NS)
 #define MOST_ALLREDUCES 64
 
 enum variant {
@@ -61,6 +61,7 @@ struct bench_options {
 	uint64_t busy_ns;
 	uint64_t queue_ns; /* of ranks' send queues, at most; 0: any */
 	uint64_t bin_ns;   /* of the trace; 0: none */
+	uint64_t limit_ns; /* an allreduce that takes longer has failed */
 };
 
 /* Descriptors of a switch. */
@@ -97,6 +98,7 @@ static struct bench_options options = {
 	.window = 128,
 	.payload_bytes = 1024,
 	.descriptors = 4096,
+	.limit_ns = 60 * SECOND_NS,
 };
 
 static struct {
@@ -224,7 +226,7 @@ job_open(void)
 	else
 		trees_open(error);
 	congestion_job_attach(&run.job);
-	if (!rig_run(rig, rig_now_ns(rig) + MOST_NS, is_ready, NULL) || run.job.error[0] != '\0')
+	if (!rig_run(rig, rig_now_ns(rig) + READY_NS, is_ready, NULL) || run.job.error[0] != '\0')
 		die("the job is not ready", run.job.error);
 	for (uint16_t rank = 0; rank < run.job.n_ranks; rank++) {
 		struct shared_host *shared = &run.job.ranks[rank].shared;
@@ -357,7 +359,7 @@ allreduce(void)
 	const uint64_t began_ns = rig_now_ns(rig);
 
 	allreduce_begin();
-	if (!pass(began_ns + MOST_NS) || run.job.error[0] != '\0')
+	if (!pass(began_ns + options.limit_ns) || run.job.error[0] != '\0')
 		return false;
 	run.took_ns[run.n_done++] = rig_now_ns(rig) - began_ns;
 	return true;
@@ -508,7 +510,7 @@ static void __attribute__((noreturn)) usage(void)
 	fputs("usage: congestion-bench --variant canary|ring|static [--trees N] [--background none|spine|uniform|permutation] [--seed N]\n"
 	      "       [--leaves N] [--hosts-per-leaf N] [--spines N] [--ranks N] [--bytes N] [--allreduces N] [--window BLOCKS]\n"
 	      "       [--background-mbit N] [--message-bytes N] [--queue-bytes N] [--ecn-bytes N] [--detour-bytes N] [--busy-share SHARE] [--busy-ns N]\n"
-	      "       [--descriptors N] [--timeout-us N] [--send-queue-us N] [--trace-us N]\n",
+	      "       [--descriptors N] [--timeout-us N] [--send-queue-us N] [--trace-us N] [--limit-ms N]\n",
 	      stderr);
 	exit(2);
 }
@@ -580,6 +582,7 @@ parse(int argc, char **argv)
 		{ "timeout-us", required_argument, NULL, 'T' },
 		{ "send-queue-us", required_argument, NULL, 'Q' },
 		{ "trace-us", required_argument, NULL, 'R' },
+		{ "limit-ms", required_argument, NULL, 'L' },
 		{ NULL, 0, NULL, 0 },
 	};
 	struct congestion_options *network = &options.network;
@@ -653,6 +656,9 @@ parse(int argc, char **argv)
 			break;
 		case 'R':
 			options.bin_ns = number(optarg, 1, 1000000) * 1000;
+			break;
+		case 'L':
+			options.limit_ns = number(optarg, 1, 1000000) * MS_NS;
 			break;
 		default:
 			usage();
