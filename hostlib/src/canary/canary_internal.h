@@ -22,15 +22,15 @@
 /* More where switches hold sums for different times: a window of questions in vain doubles the number, some without halve it (RFC 8985, section 6.2). */
 #define CANARY_GAP_MOST 64
 #define CANARY_GAP_WINDOWS 4u
-/* Of questions, one of so many in vain is too much. Links that double packets make some look so. */
+/* A window has too many questions in vain if they are more than one of so many. Links that double packets make some look so. */
 #define CANARY_GAP_VAIN 4
-/* The last ones, which may have been in vain. */
+/* Blocks that are remembered because what was asked for may still come all the same. */
 #define CANARY_GAP_BLOCKS 128
 /* The last ones, whose answers are round trips: those that come later teach nothing. */
 #define CANARY_QUESTIONS 64
 #define CANARY_CALL_LEAST_NS (5 * UINT64_C(1000000))
 #define CANARY_CALL_MOST_NS (100 * UINT64_C(1000000))
-/* The send ring was full, and nothing signals when it is not. */
+/* The send ring was full, or data is held back, and nothing signals when that ends. */
 #define CANARY_NO_ROOM_NS (100 * UINT64_C(1000))
 /*
  * Data is held back while so many packets wait to leave this host. Else a leader's results wait behind its own data, while all other ranks wait for them.

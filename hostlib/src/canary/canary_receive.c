@@ -343,7 +343,7 @@ receive_answer(struct fanin_canary *engine, const struct fanin_frame *frame)
 	if (lane->block != hdr->block || lane->state != CANARY_LANE_SENT)
 		return;
 	if (hdr->count == FANIN_BLOCK_DONE) {
-		/* What has been sent to all by now should be here within a round trip. */
+		/* The result is on its way to all ranks: a round trip from now it should be here. */
 		lane->ask_ns = engine->loop.now_ns + engine->rtt.rto_ns;
 		lane->ask_wait_ns = 0;
 		fanin_loop_wake_by(&engine->loop, lane->ask_ns);

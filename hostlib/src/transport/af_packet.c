@@ -30,7 +30,7 @@
 #define RX_RESERVE 30u
 #define RX_OFFSET 96u
 
-/* That the kernel takes for a sent frame beside its bytes. */
+/* Memory that the kernel takes for a sent frame beside its bytes, about. */
 #define FRAME_OVERHEAD 1024u
 #define MIN_RX_FRAMES 256u
 #define SEND_BUFFER_BYTES (16 * 1024 * 1024)

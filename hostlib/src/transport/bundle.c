@@ -44,7 +44,7 @@ part_waiting(struct fanin_transport *part)
 	return part->ops->tx_waiting != NULL ? part->ops->tx_waiting(part) : 0;
 }
 
-/* Of the longer queue: packets for either link may be next. */
+/* The longer queue of the two counts, as the next packet may be for either link. */
 static uint32_t
 bundle_tx_waiting(struct fanin_transport *transport)
 {
