@@ -6,8 +6,8 @@
  */
 #include "handlers/single.h"
 
-static size_t
-single_slot_size(const struct fanin_job_params *job)
+size_t
+fanin_single_slot_size(const struct fanin_job_params *job)
 {
 	(void)job;
 	return sizeof(struct single_slot);
@@ -28,8 +28,8 @@ single_reset(struct fanin_handler_ctx *ctx, struct fanin_dense *dense)
 	single_drop_sum(ctx, (struct single_slot *)dense);
 }
 
-static void
-single_slot_release(struct fanin_handler_ctx *ctx, void *memory)
+void
+fanin_single_slot_release(struct fanin_handler_ctx *ctx, void *memory)
 {
 	struct single_slot *slot = memory;
 
@@ -37,9 +37,9 @@ single_slot_release(struct fanin_handler_ctx *ctx, void *memory)
 	single_reset(ctx, &slot->dense);
 }
 
-static enum fanin_verdict
-single_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
-		    struct fanin_packet *packet, enum fanin_reason *reason)
+enum fanin_verdict
+fanin_single_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
+			  struct fanin_packet *packet, enum fanin_reason *reason)
 {
 	struct single_slot *slot = memory;
 	enum fanin_verdict verdict;
@@ -49,9 +49,9 @@ single_contribution(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 	return single_combine(ctx, slot, packet);
 }
 
-static enum fanin_verdict
-single_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
-	     struct fanin_packet *packet, enum fanin_reason *reason)
+enum fanin_verdict
+fanin_single_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
+		   struct fanin_packet *packet, enum fanin_reason *reason)
 {
 	return fanin_dense_other(ctx, memory, index, packet, single_reset, reason);
 }
@@ -61,12 +61,12 @@ static struct fanin_handler single = {
 	.description = "dense reduction, one buffer per block",
 	.slot_mbufs = { .fixed = 1 },
 	.suits = single_suits,
-	.slot_size = single_slot_size,
-	.contribution = single_contribution,
+	.slot_size = fanin_single_slot_size,
+	.contribution = fanin_single_contribution,
 	.types = fanin_dense_types,
-	.other = single_other,
+	.other = fanin_single_other,
 	.peek = fanin_dense_peek,
-	.slot_release = single_slot_release,
+	.slot_release = fanin_single_slot_release,
 };
 
 FANIN_HANDLER_REGISTER(single)

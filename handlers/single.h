@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The slot of the handler `single`, and what it does with a contribution: for itself, and for sparse handlers, whose jobs have dense blocks and
- * barriers as well.
+ * barriers as well. The functions of the handler itself are here for handlers that reduce as it does and do more.
  */
 #ifndef FANIN_HANDLERS_SINGLE_H
 #define FANIN_HANDLERS_SINGLE_H
@@ -16,6 +16,15 @@ struct single_slot {
 	struct fanin_dense dense;
 	struct rte_mbuf *sum; /* of the open block; NULL: none yet */
 } __rte_cache_aligned;
+
+/* As struct fanin_handler has them. */
+size_t fanin_single_slot_size(const struct fanin_job_params *job);
+void fanin_single_slot_release(struct fanin_handler_ctx *ctx, void *memory);
+enum fanin_verdict fanin_single_contribution(struct fanin_handler_ctx *ctx, void *memory,
+					     uint32_t index, struct fanin_packet *packet,
+					     enum fanin_reason *reason);
+enum fanin_verdict fanin_single_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
+				      struct fanin_packet *packet, enum fanin_reason *reason);
 
 static_assert(sizeof(struct single_slot) == RTE_CACHE_LINE_SIZE, "one cache line per slot");
 

@@ -46,6 +46,8 @@ local types = {
 	[26] = { name = "CALL", direction = "up", body_len = 16 },
 	[27] = { name = "ROLL", direction = "down", body_len = 32 },
 	[28] = { name = "BYE", direction = "up" },
+	[29] = { name = "UNICAST", direction = "up", has_data = true, has_number = true },
+	[30] = { name = "UNICAST_DELIVERY", direction = "down", has_data = true, has_number = true },
 }
 -- end packet types: written by wire/packets.py from wire/packets.h
 -- What people read for each code, and the codes that more is known of below.

@@ -62,7 +62,9 @@
 	X(ROLL, 27, DOWN, BLOCK, BODY(roll), ZERO, ZERO,                                              \
 	  "who has called, and once all have the number of the run")                                  \
 	X(BYE, 28, UP, BLOCK, NOTHING, ZERO, ZERO,                                                    \
-	  "to the leader of a run's last block: the rank has its result, and goes")
+	  "to the leader of a run's last block: the rank has its result, and goes")                   \
+	X(UNICAST, 29, UP, BLOCK, DATA, ANY, ANY, "from a member, for the rank in `count`")           \
+	X(UNICAST_DELIVERY, 30, DOWN, BLOCK, DATA, ANY, ANY, "the same on its way down to it")
 
 enum fanin_type {
 #define FANIN_TYPE_ENUM(name, code, ...) FANIN_TYPE_##name = (code),

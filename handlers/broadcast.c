@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The switch's part of reliable multicast (Khalilov et al.; docs/protocol.md, "Reliable multicast"): packets of members to all others or to one, and the
+ * dense reduction of `single` for the small blocks that keep members together. A rank may hold its contribution back for long, so queries about
+ * blocks that nobody has contributed to go up to the root: only there all ranks are known.
+ */
+#include "handlers/pass.h"
+#include "handlers/single.h"
+
+/* True if nothing of the block has come here yet, or nothing of its run. */
+static bool
+is_ahead(const struct fanin_handler_ctx *ctx, struct single_slot *slot, uint32_t block)
+{
+	struct fanin_window *window = &slot->dense.window;
+	const enum fanin_window_class class = fanin_window_visit(window, ctx, block);
+
+	if (class == FANIN_WINDOW_CURRENT || class == FANIN_WINDOW_SENT ||
+	    class == FANIN_WINDOW_FINISHED)
+		fanin_window_leave(window, ctx->job->shared);
+	return class == FANIN_WINDOW_AHEAD;
+}
+
+static enum fanin_verdict
+query(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fanin_packet *packet,
+      enum fanin_reason *reason)
+{
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+
+	if (ctx->job->has_parent && (hdr->flags & FANIN_FLAG_RETRANSMIT) != 0 &&
+	    is_ahead(ctx, slot, hdr->block)) {
+		ctx->stats->queries++;
+		return fanin_dense_pass_up(ctx, packet, NULL);
+	}
+	return fanin_single_other(ctx, slot, index, packet, reason);
+}
+
+/* The parent's, to such a query: it lacks what nobody here has sent. */
+static enum fanin_verdict
+answer(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fanin_packet *packet,
+       enum fanin_reason *reason)
+{
+	struct fanin_hdr *hdr = &packet->headers->fanin;
+
+	if (hdr->count == FANIN_BLOCK_ABSENT && is_ahead(ctx, slot, hdr->block))
+		hdr->count = FANIN_BLOCK_OPEN;
+	return fanin_single_other(ctx, slot, index, packet, reason);
+}
+
+static enum fanin_verdict
+broadcast_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
+		struct fanin_packet *packet, enum fanin_reason *reason)
+{
+	switch (packet->headers->fanin.type) {
+	case FANIN_TYPE_MULTICAST:
+	case FANIN_TYPE_DELIVERY:
+		return fanin_pass_multicast(ctx, packet, reason);
+	case FANIN_TYPE_UNICAST:
+	case FANIN_TYPE_UNICAST_DELIVERY:
+		return fanin_pass_unicast(ctx, packet, reason);
+	case FANIN_TYPE_QUERY:
+		return query(ctx, slot, index, packet, reason);
+	case FANIN_TYPE_ANSWER:
+		return answer(ctx, slot, index, packet, reason);
+	default:
+		return fanin_single_other(ctx, slot, index, packet, reason);
+	}
+}
+
+static const struct fanin_counter broadcast_counters[] = { FANIN_PASS_COUNTERS, { 0 } };
+
+static const uint8_t broadcast_types[] = {
+	FANIN_TYPE_RESULT,
+	FANIN_TYPE_KNOWN,
+	FANIN_TYPE_QUERY,
+	FANIN_TYPE_ANSWER,
+	FANIN_TYPE_MULTICAST,
+	FANIN_TYPE_DELIVERY,
+	FANIN_TYPE_UNICAST,
+	FANIN_TYPE_UNICAST_DELIVERY,
+	0,
+};
+
+static struct fanin_handler broadcast = {
+	.name = "broadcast",
+	.description = "packets of each member to all others or one, and dense reduction",
+	.makes_packets = true,
+	.slot_mbufs = { .fixed = 1 },
+	.counters = broadcast_counters,
+	.slot_size = fanin_single_slot_size,
+	.contribution = fanin_single_contribution,
+	.types = broadcast_types,
+	.other = broadcast_other,
+	.peek = fanin_dense_peek,
+	.slot_release = fanin_single_slot_release,
+};
+
+FANIN_HANDLER_REGISTER(broadcast)

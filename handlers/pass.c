@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Packets of members to other members along a job's tree: see pass.h. A switch sends what comes from a child to all its other children and to its
+ * parent, and what comes from the parent to all children: so each link carries it once, and each member has it once, as long as links neither lose
+ * nor double. Nothing is kept, nothing repeated: that is for hosts (Khalilov et al. section III).
+ */
+#include "handlers/pass.h"
+
+#include <string.h>
+
+/*
+ * Makes a frame to this switch's children, or to its parent, of one that has come: headers are new, but for what its sender says about
+ * it. The mbuf's only reference is the caller's.
+ *
+ * tos: of IPv4, which has the marks of ECN, of the one that has come.
+ */
+static void
+make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_hdr *from, uint8_t tos,
+	   uint32_t payload_len, enum fanin_type type, struct rte_mbuf *mbuf)
+{
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+	const struct fanin_job_params *job = ctx->job;
+	const bool down = fanin_type_direction(type) == FANIN_DOWN;
+	const struct fanin_hdr said = *from;
+
+	*headers = down ? job->result_headers : job->parent_headers;
+	headers->ip.tos = tos;
+	fanin_wire_set_payload_len(headers, payload_len);
+	fanin_wire_encode_header(&headers->fanin, type, job->id,
+				 down ? ctx->epoch : ctx->parent_epoch,
+				 down ? job->keys.down : job->keys.up);
+	if (!down) {
+		headers->udp.src_be = fanin_wire_source_port_be(said.block);
+		headers->fanin.rank = job->parent_rank;
+		headers->fanin.contributions = job->n_below;
+	}
+	headers->fanin.block = said.block;
+	headers->fanin.count = said.count;
+	headers->fanin.progress = said.progress;
+	headers->fanin.members = said.members;
+	headers->fanin.number = said.number;
+	mbuf->data_len = (uint16_t)(FANIN_PAYLOAD_OFFSET + payload_len);
+	mbuf->pkt_len = mbuf->data_len;
+	mbuf->ol_flags = 0;
+}
+
+static void
+send_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
+{
+	struct rte_mbuf *copy = fanin_take(ctx);
+
+	if (copy == NULL) {
+		ctx->stats->own[FANIN_PASS_NO_PACKET]++;
+		return;
+	}
+	memcpy(rte_pktmbuf_mtod_offset(copy, void *, FANIN_PAYLOAD_OFFSET), packet->payload,
+	       packet->payload_len);
+	make_frame(ctx, &packet->headers->fanin, packet->headers->ip.tos, packet->payload_len,
+		   FANIN_TYPE_MULTICAST, copy);
+	fanin_seal(ctx, FANIN_TAG_UP, copy);
+	fanin_emit(ctx, FANIN_EMIT_PARENT, copy, 0, 0);
+	ctx->stats->own[FANIN_PASS_UP]++;
+}
+
+/* Sends the packet itself to these children. type: DELIVERY or UNICAST_DELIVERY. Returns the verdict on it. */
+static enum fanin_verdict
+send_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, enum fanin_type type,
+	  uint64_t children)
+{
+	if (children == 0)
+		return FANIN_VERDICT_FREE;
+	make_frame(ctx, &packet->headers->fanin, packet->headers->ip.tos, packet->payload_len, type,
+		   packet->mbuf);
+	fanin_seal(ctx, FANIN_TAG_DOWN, packet->mbuf);
+	rte_mbuf_refcnt_set(packet->mbuf, (uint16_t)__builtin_popcountll(children));
+	fanin_emit(ctx, FANIN_EMIT_CHILDREN, packet->mbuf, children, packet->payload_len);
+	ctx->stats->own[FANIN_PASS_DOWN]++;
+	return FANIN_VERDICT_HELD;
+}
+
+/*
+ * True if the origin is a rank behind this switch: then the packet was delivered here already, and this is another switch's copy, which
+ * shares the parent's port.
+ */
+static bool
+is_from_below(const struct fanin_job_params *job, uint64_t origin)
+{
+	bool below = false;
+
+	for (uint16_t child = 0; child < job->n_children; child++)
+		below |= fanin_ranks_has(&job->child_ranks[child], origin);
+	return below;
+}
+
+/* True if the origin that the packet names is a rank behind the child that sent it. */
+static bool
+names_its_origin(const struct fanin_job_params *job, const struct fanin_packet *packet)
+{
+	return fanin_ranks_has(&job->child_ranks[packet->child], packet->headers->fanin.members);
+}
+
+/* Returns the reason to drop a packet of a member, or NONE. */
+static enum fanin_reason
+problem_of(const struct fanin_job_params *job, const struct fanin_packet *packet)
+{
+	if (packet->payload_len > job->payload_bytes)
+		return FANIN_REASON_PAYLOAD;
+	if (fanin_type_direction(packet->headers->fanin.type) == FANIN_UP &&
+	    !names_its_origin(job, packet))
+		return FANIN_REASON_RANK;
+	return FANIN_REASON_NONE;
+}
+
+enum fanin_verdict
+fanin_pass_multicast(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+		     enum fanin_reason *reason)
+{
+	const struct fanin_job_params *job = ctx->job;
+
+	*reason = problem_of(job, packet);
+	if (*reason != FANIN_REASON_NONE)
+		return FANIN_VERDICT_DROP;
+	if (packet->headers->fanin.type == FANIN_TYPE_DELIVERY)
+		return is_from_below(job, packet->headers->fanin.members)
+			       ? FANIN_VERDICT_FREE
+			       : send_down(ctx, packet, FANIN_TYPE_DELIVERY, job->children);
+	if (job->has_parent)
+		send_up(ctx, packet);
+	return send_down(ctx, packet, FANIN_TYPE_DELIVERY,
+			 job->children & ~(UINT64_C(1) << packet->child));
+}
+
+/* Returns the child that has a rank behind it as a bit, or 0. */
+static uint64_t
+child_with(const struct fanin_job_params *job, uint16_t rank)
+{
+	for (uint16_t child = 0; child < job->n_children; child++) {
+		if (fanin_ranks_has(&job->child_ranks[child], rank))
+			return UINT64_C(1) << child;
+	}
+	return 0;
+}
+
+/* Sends the packet itself to the parent. */
+static enum fanin_verdict
+pass_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
+{
+	make_frame(ctx, &packet->headers->fanin, packet->headers->ip.tos, packet->payload_len,
+		   FANIN_TYPE_UNICAST, packet->mbuf);
+	fanin_seal(ctx, FANIN_TAG_UP, packet->mbuf);
+	fanin_emit(ctx, FANIN_EMIT_PARENT, packet->mbuf, 0, 0);
+	ctx->stats->own[FANIN_PASS_UP]++;
+	return FANIN_VERDICT_HELD;
+}
+
+enum fanin_verdict
+fanin_pass_unicast(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+		   enum fanin_reason *reason)
+{
+	const struct fanin_job_params *job = ctx->job;
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+	const bool is_down = hdr->type == FANIN_TYPE_UNICAST_DELIVERY;
+	uint64_t child;
+
+	*reason = problem_of(job, packet);
+	if (*reason == FANIN_REASON_NONE && hdr->count >= job->n_ranks)
+		*reason = FANIN_REASON_RANK;
+	if (*reason != FANIN_REASON_NONE)
+		return FANIN_VERDICT_DROP;
+	child = child_with(job, hdr->count);
+	/* Another switch's, which shares the parent's port. */
+	if (child == 0 && (is_down || !job->has_parent))
+		return FANIN_VERDICT_FREE;
+	return child != 0 ? send_down(ctx, packet, FANIN_TYPE_UNICAST_DELIVERY, child)
+			  : pass_up(ctx, packet);
+}
