@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The switch's part of reliable multicast (Khalilov et al.; docs/protocol.md, "Reliable multicast"): packets of members to all others or to one, and the
- * dense reduction of `single` for the small blocks that keep members together. A rank may hold its contribution back for long, so queries about
- * blocks that nobody has contributed to go up to the root: only there all ranks are known.
+ * dense reduction of `single` for the small blocks that keep members together. A rank may hold its contribution back for long, and the switch then sends nothing
+ * up: queries about who is gone go to the root, where all ranks are known.
  */
 #include "handlers/pass.h"
 #include "handlers/single.h"
@@ -26,8 +26,7 @@ query(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fanin_pa
 {
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 
-	if (ctx->job->has_parent && (hdr->flags & FANIN_FLAG_RETRANSMIT) != 0 &&
-	    is_ahead(ctx, slot, hdr->block)) {
+	if (ctx->job->has_parent && (hdr->flags & FANIN_FLAG_DIRECT) != 0) {
 		ctx->stats->queries++;
 		return fanin_dense_pass_up(ctx, packet, NULL);
 	}

@@ -137,7 +137,7 @@ fanin_dense_pass_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *pa
 	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_QUERY, job->id, ctx->parent_epoch,
 				 job->keys.up);
 	headers->udp.src_be = fanin_wire_source_port_be(asked.block);
-	headers->fanin.flags = FANIN_FLAG_RETRANSMIT;
+	headers->fanin.flags = FANIN_FLAG_RETRANSMIT | (asked.flags & FANIN_FLAG_DIRECT);
 	headers->fanin.rank = job->parent_rank;
 	headers->fanin.block = asked.block;
 	headers->fanin.number = asked.number;

@@ -54,7 +54,8 @@ static_assert(FANIN_WIRE_OPAQUE_MAX <= FANIN_PAYLOAD_ALIGN, "an element fits int
 enum fanin_flag {
 	FANIN_FLAG_RETRANSMIT =
 		1 << 0, /* this contribution was sent before; of a QUERY: the block is overdue */
-	FANIN_FLAG_DIRECT = 1 << 1, /* of a PARTIAL: a server has asked for it, no switch keeps it */
+	FANIN_FLAG_DIRECT =
+		1 << 1, /* of a PARTIAL: a server has asked for it, no switch keeps it; of a QUERY: for the root */
 	FANIN_FLAG_EMPTY =
 		1 << 2, /* takes part without data: `count` is the block's, the payload is left out */
 	FANIN_FLAG_CE = 1 << 4,   /* a contribution came with the mark of congestion (RFC 3168) */

@@ -93,6 +93,7 @@ static struct fanin_protocol fanin_protocol_pa_atp = {
 	.handlers = handlers,
 	.collectives = FANIN_WINDOW_COLLECTIVES,
 	FANIN_WINDOW_FUNCTIONS,
+	FANIN_WINDOW_SENDING,
 	.open = pa_atp_open,
 	.report = pa_atp_report,
 };

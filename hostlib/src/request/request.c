@@ -93,8 +93,10 @@ fanin_request_list_finish(struct fanin_request_list *list, struct fanin_request 
 		list->tail = link;
 	request->next = NULL;
 	request->status = FANIN_OK;
-	if (request->whole != NULL && --request->whole->parts_left == 0)
-		request->whole->status = FANIN_OK;
+	while (request->whole != NULL && --request->whole->parts_left == 0) {
+		request = request->whole;
+		request->status = FANIN_OK;
+	}
 }
 
 void
@@ -105,9 +107,8 @@ fanin_request_list_fail(struct fanin_request_list *list, int status)
 	while (request != NULL) {
 		struct fanin_request *next = request->next;
 
-		request->status = status;
-		if (request->whole != NULL)
-			request->whole->status = status;
+		for (; request != NULL; request = request->whole)
+			request->status = status;
 		request = next;
 	}
 	fanin_request_list_init(list);

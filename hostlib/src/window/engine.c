@@ -62,6 +62,43 @@ fanin_engine_accepts(const struct fanin_engine *engine, uint64_t n_blocks)
 										  : FANIN_OK;
 }
 
+/* Adds a request, which is cut, with its blocks. The engine has accepted them. */
+static void
+request_append(struct fanin_engine *engine, struct fanin_request *request, uint32_t n_blocks)
+{
+	if (engine->loop.requests.first == NULL && engine->n_known == 0) {
+		engine->progress_ns = fanin_loop_clock_ns(&engine->loop);
+		engine->heard_ns = engine->progress_ns;
+		engine->late_answer_ns = 0;
+		engine->stale_reason = FANIN_REASON_NONE;
+		engine->loop.next_timer_ns = 0;
+	}
+	request->n_blocks = n_blocks;
+	request->first_block = engine->end;
+	fanin_request_list_append(&engine->loop.requests, request);
+	engine->end += request->n_blocks;
+	fanin_engine_start(engine, request);
+}
+
+int
+fanin_engine_post_small(struct fanin_engine *engine, struct fanin_request *request,
+			uint32_t n_blocks, uint32_t block_bytes)
+{
+	const int status = fanin_engine_accepts(engine, n_blocks);
+
+	assert(block_bytes <= engine->config.payload_bytes);
+	if (status != FANIN_OK)
+		return status;
+	fanin_request_layout(request, engine->config.rank, engine->config.size,
+			     (uint64_t)n_blocks * block_bytes / fanin_dtype_size(request->dtype));
+	request->block_bytes = block_bytes;
+	request->part_blocks = n_blocks;
+	request->stride = 1;
+	request->start = 0;
+	request_append(engine, request, n_blocks);
+	return FANIN_OK;
+}
+
 int
 fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, uint64_t count)
 {
@@ -87,18 +124,7 @@ fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, ui
 	assert(request->start < n_blocks);
 	n_blocks = (n_blocks - request->start - 1) / request->stride + 1;
 
-	if (engine->loop.requests.first == NULL && engine->n_known == 0) {
-		engine->progress_ns = fanin_loop_clock_ns(&engine->loop);
-		engine->heard_ns = engine->progress_ns;
-		engine->late_answer_ns = 0;
-		engine->stale_reason = FANIN_REASON_NONE;
-		engine->loop.next_timer_ns = 0;
-	}
-	request->n_blocks = (uint32_t)n_blocks;
-	request->first_block = engine->end;
-	fanin_request_list_append(&engine->loop.requests, request);
-	engine->end += request->n_blocks;
-	fanin_engine_start(engine, request);
+	request_append(engine, request, (uint32_t)n_blocks);
 	return FANIN_OK;
 }
 

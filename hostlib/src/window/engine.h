@@ -119,6 +119,14 @@ int fanin_engine_accepts(const struct fanin_engine *engine, uint64_t n_blocks);
 int fanin_engine_post(struct fanin_engine *engine, struct fanin_request *request, uint64_t count);
 
 /*
+ * The same for an allreduce of blocks that are shorter than packets may be, all alike: of values that ranks tell each other.
+ *
+ * block_bytes: whole elements.
+ */
+int fanin_engine_post_small(struct fanin_engine *engine, struct fanin_request *request,
+			    uint32_t n_blocks, uint32_t block_bytes);
+
+/*
  * Receives, sends and checks the timers once, without blocking.
  *
  * Returns the number of frames received, or a negative status once the engine has failed; every

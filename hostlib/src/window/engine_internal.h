@@ -111,10 +111,14 @@ struct fanin_engine_rules {
 	void (*release)(struct fanin_engine *engine);
 
 	/*
-	 * An answer about the oldest block says that it waits for these ranks: takes this rank out if it is among them, which is not late,
+	 * NULL: nothing is taken out. An answer about the oldest block says that it waits for these ranks: takes this rank out if it is among them, which is not late,
 	 * but whose block is lost, and all that may be missing for the same reason.
 	 */
 	void (*answer)(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
+
+	/* An answer about any block says which ranks it lacks, and what is known of them. block: as the engine counts. NULL: not needed. */
+	void (*told)(struct fanin_engine *engine, uint32_t block,
+		     const struct fanin_answer_ranks *ranks);
 
 	/* A packet of this run of a type that the engine does not know. block: as the engine counts. */
 	void (*receive)(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block);
@@ -131,7 +135,7 @@ struct fanin_engine_rules {
 	/* Lanes are READY for another run, which begins with engine->base. Not from the poll loop. */
 	void (*resume)(struct fanin_engine *engine);
 
-	/* No answer comes: writes why, for a timeout's text. Returns false to leave that to the engine. */
+	/* No answer comes: writes why, for a timeout's text. Returns false to leave that to the engine. NULL: it always does. */
 	bool (*explain)(const struct fanin_engine *engine, char *text, size_t text_len);
 };
 
@@ -466,6 +470,9 @@ void fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *fra
  */
 uint32_t fanin_engine_query(struct fanin_engine *engine, uint32_t block, bool all, bool overdue);
 
+/* The same for a query that switches pass up to the root of the tree, if their handler knows of such: about a block that no rank has contributed to. */
+uint32_t fanin_engine_query_root(struct fanin_engine *engine, uint32_t block);
+
 /*
  * engine_timer.c: sends a query for the oldest block, and sets when the next one is due: later each time while answers come, soon if
  * none does. wait_ns: the least time for an answer. Returns when it is due.
@@ -475,6 +482,9 @@ uint64_t fanin_engine_ask_oldest(struct fanin_engine *engine, struct fanin_lane 
 
 /* engine_timer.c: returns the interval of queries after one of wait_ns; 0: the first one. */
 uint64_t fanin_engine_back_off_ns(const struct fanin_engine *engine, uint64_t wait_ns);
+
+/* engine_timer.c: sends the queries that are due about lanes that have been sent, and sets loop.next_timer_ns: what the window protocol does as `scan`. */
+void fanin_engine_scan(struct fanin_engine *engine);
 
 /* engine_query.c: sends a query behind the contributions that were just sent, if it is due. */
 void fanin_engine_probe(struct fanin_engine *engine);

@@ -24,9 +24,11 @@
 /* How long a spurious retransmission keeps the host more careful. */
 #define SPURIOUS_NS (10 * 1000000000ull)
 
-uint32_t
-fanin_engine_query(struct fanin_engine *engine, uint32_t block, bool all, bool overdue)
+/* flags: of the header. The rest and what it returns are as for fanin_engine_query. */
+static uint32_t
+query_send(struct fanin_engine *engine, uint32_t block, bool all, uint16_t flags)
 {
+	const bool overdue = (flags & FANIN_FLAG_RETRANSMIT) != 0;
 	struct fanin_headers headers;
 	struct fanin_hdr *hdr = &headers.fanin;
 	uint32_t number = engine->n_queries + 1;
@@ -41,7 +43,7 @@ fanin_engine_query(struct fanin_engine *engine, uint32_t block, bool all, bool o
 	fanin_wire_encode_header(hdr, FANIN_TYPE_QUERY, engine->config.job, engine->config.epoch,
 				 engine->config.keys.up);
 	hdr->rank = engine->config.rank;
-	hdr->flags = overdue ? FANIN_FLAG_RETRANSMIT : 0;
+	hdr->flags = flags;
 	hdr->block = block - engine->base;
 	hdr->progress = engine->oldest - engine->base;
 	hdr->number = number;
@@ -64,6 +66,18 @@ fanin_engine_query(struct fanin_engine *engine, uint32_t block, bool all, bool o
 	engine->stats.queries++;
 	engine->stats.frames_sent++;
 	return number;
+}
+
+uint32_t
+fanin_engine_query(struct fanin_engine *engine, uint32_t block, bool all, bool overdue)
+{
+	return query_send(engine, block, all, overdue ? FANIN_FLAG_RETRANSMIT : 0);
+}
+
+uint32_t
+fanin_engine_query_root(struct fanin_engine *engine, uint32_t block)
+{
+	return query_send(engine, block, false, FANIN_FLAG_RETRANSMIT | FANIN_FLAG_DIRECT);
 }
 
 void
@@ -343,9 +357,11 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 		fanin_engine_note_spurious(engine);
 		return;
 	}
+	fanin_answer_read_ranks(sets, engine->config.size, &ranks);
+	if (engine->config.rules != NULL && engine->config.rules->told != NULL)
+		engine->config.rules->told(engine, block, &ranks);
 	if (block == engine->oldest && fanin_engine_lane(engine, block)->block == block) {
-		fanin_answer_read_ranks(sets, engine->config.size, &ranks);
-		if (engine->config.rules != NULL)
+		if (engine->config.rules != NULL && engine->config.rules->answer != NULL)
 			engine->config.rules->answer(engine, &ranks);
 		last_answer_note(engine, (enum fanin_block_state)hdr->count, &ranks);
 	}

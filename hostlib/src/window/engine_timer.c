@@ -149,8 +149,8 @@ lane_check(struct fanin_engine *engine, struct fanin_lane *lane)
 	return lane->ask_ns;
 }
 
-static void
-lanes_scan(struct fanin_engine *engine)
+void
+fanin_engine_scan(struct fanin_engine *engine)
 {
 	uint64_t next_ns = UINT64_MAX;
 
@@ -206,7 +206,8 @@ reason_of_absence(const struct fanin_engine *engine, const struct fanin_ranks *m
 static void
 silence_explain(const struct fanin_engine *engine, const char *missing, char *detail, size_t len)
 {
-	if (engine->config.rules != NULL && engine->config.rules->explain(engine, detail, len))
+	if (engine->config.rules != NULL && engine->config.rules->explain != NULL &&
+	    engine->config.rules->explain(engine, detail, len))
 		return;
 	if (missing != NULL)
 		snprintf(detail, len,
@@ -337,5 +338,5 @@ fanin_engine_check_timers(struct fanin_loop *loop)
 	if (engine->config.rules != NULL)
 		engine->config.rules->scan(engine);
 	else
-		lanes_scan(engine);
+		fanin_engine_scan(engine);
 }

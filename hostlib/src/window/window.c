@@ -217,7 +217,9 @@ const struct fanin_switch_ops fanin_window_on_switch = {
 };
 
 /* What both tables have: blocks of both kinds are those of one engine. */
-#define WINDOW_FUNCTIONS .open = window_open, .report = fanin_window_report, FANIN_WINDOW_FUNCTIONS
+#define WINDOW_FUNCTIONS                                                                           \
+	.open = window_open, .report = fanin_window_report, FANIN_WINDOW_FUNCTIONS,                \
+	FANIN_WINDOW_SENDING
 
 static const char *const handlers[] = { "single", "multi", "tree", NULL };
 

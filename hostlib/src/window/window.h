@@ -14,12 +14,12 @@
 	 1 << FANIN_COLLECTIVE_REDUCE_SCATTER | 1 << FANIN_COLLECTIVE_BROADCAST |                  \
 	 1 << FANIN_COLLECTIVE_ALLGATHER)
 
-/* All of a protocol's functions but `open` and `report`. */
+/* All of a protocol's functions but `open` and `report`, and those that protocols with other ways to send may replace: `post` and `idle_ns`. */
 #define FANIN_WINDOW_FUNCTIONS                                                                     \
 	.on_switch = &fanin_window_on_switch, .close = fanin_window_close,                         \
-	.post = fanin_window_post, .poll = fanin_window_poll, .idle_ns = fanin_window_idle_ns,     \
-	.poll_fds = fanin_window_poll_fds, .error = fanin_window_error,                            \
+	.poll = fanin_window_poll, .poll_fds = fanin_window_poll_fds, .error = fanin_window_error, \
 	.missing = fanin_window_missing
+#define FANIN_WINDOW_SENDING .post = fanin_window_post, .idle_ns = fanin_window_idle_ns
 
 extern const struct fanin_switch_ops fanin_window_on_switch;
 

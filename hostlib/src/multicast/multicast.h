@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reliable multicast on hosts (Khalilov et al., sections III and IV; docs/protocol.md, "Reliable multicast"): Broadcast and Allgather by packets that their roots send to
+ * all others, an engine of the window protocol for the blocks that keep the ranks together, and a ring of neighbors from which lost packets are fetched. All
+ * other collectives run as in the window protocol.
+ */
+#ifndef FANIN_HOSTLIB_MULTICAST_H
+#define FANIN_HOSTLIB_MULTICAST_H
+
+#include "hostlib/src/window/engine.h"
+
+/* Packets between two credits are at least and at most so many, in all chains together, and in between 16 for each rank. */
+#define FANIN_MULTICAST_CREDIT_LEAST 64u
+#define FANIN_MULTICAST_CREDIT_MOST 128u
+#define FANIN_MULTICAST_DEPTH_MOST                                                                 \
+	4u /* credits' worth of packets that may be on their way to a rank */
+
+/* Constant while the engine is being opened; copied. */
+struct fanin_multicast_config {
+	uint32_t chains; /* of an Allgather: roots that send at once; 0: as many as suit */
+};
+
+struct fanin_multicast_stats {
+	uint64_t operations;   /* that are done */
+	uint64_t packets_sent; /* by multicast, each once */
+	uint64_t packets;      /* that have come, by either way */
+	uint64_t fetched; /* of these, those that a neighbor has sent because they were asked for */
+	uint64_t late;    /* asked for, and then come by multicast */
+	uint64_t duplicates;
+	uint64_t closed;         /* of operations that are done or not posted */
+	uint64_t fetches;        /* asked of neighbors, packets with bitmaps */
+	uint64_t fetches_served; /* packets sent to neighbors that asked */
+	uint64_t marks;          /* packets with a mark of ECN */
+};
+
+extern const struct fanin_engine_rules fanin_multicast_rules;
+
+/* Returns the most packets that may be on their way to a rank of a job. */
+static inline uint32_t
+fanin_multicast_in_flight(uint16_t size)
+{
+	uint32_t credit = 16u * size;
+
+	if (credit < FANIN_MULTICAST_CREDIT_LEAST)
+		credit = FANIN_MULTICAST_CREDIT_LEAST;
+	if (credit > FANIN_MULTICAST_CREDIT_MOST)
+		credit = FANIN_MULTICAST_CREDIT_MOST;
+	return credit * FANIN_MULTICAST_DEPTH_MOST;
+}
+
+/*
+ * Posts a Broadcast or Allgather of at least one byte, among at least two ranks, to an engine with these rules.
+ *
+ * request: cut by fanin_engine_cut. n_packets: of it, or of its part if it has a stride. Returns what fanin_engine_post does, or FANIN_ERR_NO_MEMORY.
+ */
+int fanin_multicast_post(struct fanin_engine *engine, struct fanin_request *request,
+			 uint32_t n_packets);
+
+/* As struct fanin_protocol has it. */
+uint64_t fanin_multicast_idle_ns(const struct fanin_engine *engine);
+
+const struct fanin_multicast_stats *fanin_multicast_stats(const struct fanin_engine *engine);
+
+#endif

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is missing, and who is gone: the cutoff timer, the ring of neighbors from which packets are fetched (Khalilov et al., section III.C), and
+ * queries for ranks that have ended (docs/protocol.md, "Reliable multicast"). Called by the poll loop only.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "multicast_internal.h"
+
+#define US UINT64_C(1000)
+#define MS (1000 * US)
+/* Bounds of what is learned. */
+#define ALPHA_LEAST_NS (2 * MS)
+#define ALPHA_MOST_NS (200 * MS)
+#define REORDER_LEAST_NS (1 * MS)
+#define REORDER_MOST_NS (50 * MS)
+#define ASK_MOST_NS (100 * MS)
+/* FETCHes without an answer until another rank is asked. */
+#define UNANSWERED_MOST 3u
+/* How long neighbors may lack what is asked for until its root is asked. */
+#define LACKS_MOST_NS (200 * MS)
+
+/* ------------------------------------------------------------------ what others ask for */
+
+/* Notes what a rank asks for and this one lacks, in place of what it has asked for before. */
+static void
+standing_set(struct fanin_multicast_op *op, uint16_t rank, uint32_t first, const uint64_t *words,
+	     uint32_t n_words)
+{
+	struct fanin_multicast_standing *standing = &op->standing;
+	const size_t bytes = (op->n_packets + 63) / 64 * sizeof(uint64_t);
+
+	if (standing->wanted == NULL)
+		standing->wanted = malloc(bytes);
+	/* Without memory the neighbor asks again. */
+	if (standing->wanted == NULL)
+		return;
+	memset(standing->wanted, 0, bytes);
+	standing->rank = rank;
+	standing->n = 0;
+	for (uint32_t i = 0; i < n_words * 64 && i < op->n_packets - first; i++) {
+		if (!fanin_multicast_bit(words, i) || fanin_multicast_may_give(op, first + i))
+			continue;
+		fanin_multicast_set_bit(standing->wanted, first + i);
+		standing->n++;
+	}
+}
+
+void
+fanin_multicast_serve(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint16_t rank,
+		      uint32_t first, const uint64_t *words, uint32_t n_words)
+{
+	struct fanin_multicast_tell tell = { 0 };
+	bool room = true;
+
+	for (uint32_t i = 0; i < n_words * 64 && i < op->n_packets - first; i++) {
+		if (!fanin_multicast_bit(words, i))
+			continue;
+		if (!fanin_multicast_may_give(op, first + i)) {
+			tell.lacks++;
+		} else if (tell.has < FANIN_MULTICAST_FETCH_MOST) {
+			tell.has++;
+			tell.packet = first + i;
+			room = room && fanin_multicast_give(mc, op, rank, first + i);
+		}
+	}
+	standing_set(op, rank, first, words, n_words);
+	fanin_multicast_send_to(mc, op, rank, FANIN_MULTICAST_TELL, first, &tell, sizeof(tell));
+}
+
+/* A packet that a neighbor has asked for is there: passes it on, unless the neighbor has had it by multicast as well. */
+static void
+standing_strike(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint32_t packet,
+		bool multicast)
+{
+	struct fanin_multicast_standing *standing = &op->standing;
+
+	if (standing->n == 0 || !fanin_multicast_bit(standing->wanted, packet))
+		return;
+	fanin_multicast_clear_bit(standing->wanted, packet);
+	standing->n--;
+	if (!multicast)
+		fanin_multicast_give(mc, op, standing->rank, packet);
+}
+
+/* ------------------------------------------------------------------ what has come */
+
+static uint64_t
+doubled(uint64_t ns, uint64_t most_ns)
+{
+	return 2 * ns < most_ns ? 2 * ns : most_ns;
+}
+
+/* Something new has come: nothing is overdue. */
+static void
+progress_note(struct fanin_multicast *mc, struct fanin_multicast_op *op)
+{
+	const uint64_t now_ns = mc->engine.loop.now_ns;
+
+	op->last_ns = now_ns;
+	op->n_unanswered = 0;
+	op->lacks_ns = 0;
+	op->has_ns = 0;
+	mc->gone_ns = 0;
+	mc->ended = false;
+	mc->engine.progress_ns = now_ns;
+	mc->engine.heard_ns = now_ns;
+	fanin_loop_wake_by(&mc->engine.loop, now_ns + mc->reorder_ns);
+}
+
+void
+fanin_multicast_note_packet(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+			    uint32_t packet, bool multicast)
+{
+	const bool asked = fanin_multicast_bit(op->asked, packet);
+
+	if (!multicast) {
+		mc->stats.fetched++;
+		/* What was asked for is coming. */
+		op->ask_ns = mc->engine.loop.now_ns + op->ask_wait_ns;
+	} else if (asked) {
+		/* It was late, or overtaken. */
+		mc->stats.late++;
+		mc->alpha_ns = doubled(mc->alpha_ns, ALPHA_MOST_NS);
+		mc->reorder_ns = doubled(mc->reorder_ns, REORDER_MOST_NS);
+	}
+	if (asked)
+		fanin_multicast_clear_bit(op->asked, packet);
+	progress_note(mc, op);
+	standing_strike(mc, op, packet, multicast);
+}
+
+void
+fanin_multicast_note_tell(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint16_t rank,
+			  const struct fanin_multicast_tell *tell)
+{
+	const uint64_t now_ns = mc->engine.loop.now_ns;
+
+	mc->engine.heard_ns = now_ns;
+	op->n_unanswered = 0;
+	if (tell->has == 0) {
+		if (op->lacks_ns == 0)
+			op->lacks_ns = now_ns;
+		return;
+	}
+	op->lacks_ns = 0;
+	/* What it has sent comes before its answer, or not at all. */
+	if (op->has_ns != 0 || tell->packet >= op->n_packets ||
+	    fanin_multicast_bit(op->have, tell->packet))
+		return;
+	op->has_ns = now_ns;
+	op->has_packet = tell->packet;
+	op->has_rank = rank;
+}
+
+/* ------------------------------------------------------------------ asking */
+
+/* Moves on to the first packet of the chain that lacks. */
+static uint32_t
+first_lacking(const struct fanin_multicast_op *op, struct fanin_multicast_chain *chain)
+{
+	while (chain->whole < chain->end && fanin_multicast_bit(op->have, chain->whole))
+		chain->whole++;
+	return chain->whole;
+}
+
+/* The FETCH that is being made. */
+struct fetch {
+	uint32_t first; /* packet of the first bit */
+	uint32_t n;     /* packets asked for */
+	uint32_t n_words;
+	uint64_t words[FANIN_MULTICAST_FETCH_SPAN / 64];
+};
+
+/* Adds what a chain lacks before a packet. Returns false if the FETCH is full. */
+static bool
+fetch_add(struct fanin_multicast_op *op, struct fanin_multicast_chain *chain, uint32_t before,
+	  struct fetch *fetch)
+{
+	for (uint32_t i = first_lacking(op, chain); i < before; i++) {
+		if (fanin_multicast_bit(op->have, i))
+			continue;
+		if (fetch->n == 0)
+			fetch->first = i;
+		if (i - fetch->first >= FANIN_MULTICAST_FETCH_SPAN ||
+		    fetch->n == FANIN_MULTICAST_FETCH_MOST)
+			return false;
+		fanin_multicast_set_bit(fetch->words, i - fetch->first);
+		fetch->n_words = (i - fetch->first) / 64 + 1;
+		fetch->n++;
+		if (!fanin_multicast_bit(op->asked, i)) {
+			fanin_multicast_set_bit(op->asked, i);
+			op->n_lost++;
+		}
+	}
+	return true;
+}
+
+/* Returns the rank that is asked. */
+static uint16_t
+whom_to_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op, const struct fetch *fetch)
+{
+	const uint16_t size = mc->engine.config.size;
+	const uint16_t rank = mc->engine.config.rank;
+	const uint64_t now_ns = mc->engine.loop.now_ns;
+
+	if (op->n_unanswered >= UNANSWERED_MOST) {
+		op->n_unanswered = 0;
+		op->step = op->step % (size - 1u) + 1;
+	}
+	if (op->lacks_ns != 0 && now_ns - op->lacks_ns >= LACKS_MOST_NS)
+		return fanin_request_extent(op->request, fetch->first).root;
+	return (uint16_t)((rank + size - op->step) % size);
+}
+
+/* Returns the time from a FETCH to its repetition, at first. */
+static uint64_t
+ask_wait_ns(const struct fanin_multicast *mc)
+{
+	const uint64_t rto_ns = mc->engine.rtt.smoothed_ns == 0 ? 10 * MS : mc->engine.rtt.rto_ns;
+
+	return rto_ns < mc->alpha_ns ? mc->alpha_ns : rto_ns;
+}
+
+/* Asks for what lacks: gaps, or after silence all that may have been sent. */
+static void
+op_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op, bool silence)
+{
+	const uint64_t now_ns = mc->engine.loop.now_ns;
+	struct fetch fetch = { 0 };
+
+	for (uint16_t c = 0; c < op->n_chains; c++) {
+		struct fanin_multicast_chain *chain = &op->chains[c];
+		uint32_t before = chain->checked;
+
+		if (silence)
+			before = fanin_multicast_limit(mc, op, chain);
+		if (!fetch_add(op, chain, before, &fetch))
+			break;
+	}
+	if (fetch.n == 0 || !fanin_multicast_send_to(mc, op, whom_to_ask(mc, op, &fetch),
+						     FANIN_MULTICAST_FETCH, fetch.first, fetch.words,
+						     fetch.n_words * (uint32_t)sizeof(uint64_t)))
+		return;
+	mc->stats.fetches++;
+	op->n_unanswered++;
+	op->ask_wait_ns = op->ask_wait_ns == 0 ? ask_wait_ns(mc)
+					       : doubled(op->ask_wait_ns, ASK_MOST_NS);
+	op->ask_ns = now_ns + op->ask_wait_ns;
+}
+
+/* Returns how many packets may be on their way to this rank. */
+static uint32_t
+n_on_the_way(const struct fanin_multicast *mc, const struct fanin_multicast_op *op)
+{
+	uint32_t n = 0;
+
+	for (uint16_t c = 0; c < op->n_chains; c++) {
+		const struct fanin_multicast_chain *chain = &op->chains[c];
+		const uint32_t limit = fanin_multicast_limit(mc, op, chain);
+
+		n += limit > chain->seen ? limit - chain->seen : 0;
+	}
+	return n;
+}
+
+/* Returns when the cutoff timer expires, which each new packet starts again. */
+static uint64_t
+cutoff_ns(const struct fanin_multicast *mc, const struct fanin_multicast_op *op)
+{
+	const double bytes = (double)n_on_the_way(mc, op) * op->request->block_bytes;
+	uint64_t ns = mc->alpha_ns;
+
+	if (mc->bytes_per_ns > 0)
+		ns += (uint64_t)(bytes / mc->bytes_per_ns);
+	return op->last_ns + (ns < ALPHA_MOST_NS ? ns : ALPHA_MOST_NS);
+}
+
+/* Looks for what an operation lacks. Returns when to look again. */
+static uint64_t
+op_check(struct fanin_multicast *mc, struct fanin_multicast_op *op)
+{
+	const uint64_t due_ns = mc->engine.loop.timers_ns;
+	const uint64_t silent_ns = cutoff_ns(mc, op);
+	uint64_t next_ns;
+
+	if (due_ns >= silent_ns) {
+		if (due_ns >= op->ask_ns)
+			op_ask(mc, op, true);
+		return op->ask_ns > due_ns ? op->ask_ns : due_ns + mc->alpha_ns;
+	}
+	op->ask_wait_ns = 0;
+	if (due_ns >= op->check_ns) {
+		op->check_ns = due_ns + mc->reorder_ns;
+		if (due_ns >= op->ask_ns)
+			op_ask(mc, op, false);
+		op->ask_wait_ns = 0;
+		for (uint16_t c = 0; c < op->n_chains; c++)
+			op->chains[c].checked = op->chains[c].seen;
+	}
+	next_ns = op->check_ns;
+	return next_ns < silent_ns ? next_ns : silent_ns;
+}
+
+/* ------------------------------------------------------------------ who is gone */
+
+void
+fanin_multicast_told(struct fanin_engine *engine, uint32_t block,
+		     const struct fanin_answer_ranks *ranks)
+{
+	struct fanin_multicast *mc = fanin_multicast_of(engine);
+	const uint64_t now_ns = engine->loop.now_ns;
+
+	if (block != mc->live_block)
+		return;
+	mc->gone = ranks->ended;
+	fanin_ranks_merge(&mc->gone, &ranks->silent);
+	mc->ended = !fanin_ranks_is_empty(&ranks->ended);
+	if (fanin_ranks_is_empty(&mc->gone)) {
+		mc->gone_ns = 0;
+		engine->late_answer_ns = now_ns;
+	} else if (mc->gone_ns == 0) {
+		mc->gone_ns = now_ns;
+	}
+}
+
+/* Fails because nothing comes, and ranks are gone or a neighbor's packets do not pass. */
+static void
+fail(struct fanin_multicast *mc, const struct fanin_multicast_op *op)
+{
+	struct fanin_engine *engine = &mc->engine;
+	const double silent_s = (double)(engine->loop.now_ns - engine->progress_ns) / 1e9;
+	char ranks[128];
+
+	if (mc->gone_ns != 0) {
+		fanin_format_ranks(&mc->gone, ranks, sizeof(ranks));
+		fanin_error_set(&engine->loop.error, 0,
+				"no packet for %.1f s: operation %u waits for %s (of %u), which %s",
+				silent_s, op->number, ranks, engine->config.size,
+				mc->ended ? "has ended" : "does not answer");
+		engine->loop.error.missing = mc->gone;
+	} else {
+		fanin_error_set(
+			&engine->loop.error, 0,
+			"no packet for %.1f s: rank %u has sent packet %u of operation %u, and it never came: do packets of this size pass?",
+			silent_s, op->has_rank, op->has_packet, op->number);
+	}
+	fanin_engine_fail(engine, FANIN_ERR_TIMEOUT);
+}
+
+/* Once nothing has come for a while: asks the switches who is gone. Returns when to look again. */
+static uint64_t
+live_check(struct fanin_multicast *mc)
+{
+	struct fanin_engine *engine = &mc->engine;
+	const uint64_t now_ns = engine->loop.timers_ns;
+	const uint64_t timeout_ns = engine->config.timeout_ns;
+	const uint64_t begin_ns = engine->progress_ns + timeout_ns / 5;
+
+	if (mc->ops == NULL)
+		return UINT64_MAX;
+	if (now_ns < begin_ns)
+		return begin_ns;
+	if (now_ns - engine->progress_ns >= timeout_ns &&
+	    ((mc->gone_ns != 0 && (mc->ended || now_ns >= mc->gone_ns + timeout_ns / 5)) ||
+	     (mc->ops->has_ns != 0 && now_ns >= mc->ops->has_ns + timeout_ns))) {
+		fail(mc, mc->ops);
+		return UINT64_MAX;
+	}
+	if (now_ns >= mc->live_ns) {
+		mc->live_block = engine->oldest + engine->config.window;
+		fanin_engine_query_root(engine, mc->live_block);
+		mc->live_ns = now_ns + timeout_ns / 10;
+	}
+	return mc->live_ns;
+}
+
+void
+fanin_multicast_scan(struct fanin_engine *engine)
+{
+	struct fanin_multicast *mc = fanin_multicast_of(engine);
+	uint64_t next_ns;
+
+	fanin_engine_scan(engine);
+	next_ns = live_check(mc);
+	if (engine->loop.status != FANIN_OK)
+		return;
+	fanin_loop_wake_by(&engine->loop, next_ns);
+	for (struct fanin_multicast_op *op = mc->ops; op != NULL; op = op->next) {
+		if (op->begun_ns != 0 && op->n_lacking != 0)
+			fanin_loop_wake_by(&engine->loop, op_check(mc, op));
+	}
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The state of reliable multicast, shared by multicast_op.c (operations and their control blocks), multicast_send.c (what may be sent), multicast_receive.c
+ * (what came in) and multicast_fetch.c (what is missing, and who is gone).
+ */
+#ifndef FANIN_HOSTLIB_MULTICAST_INTERNAL_H
+#define FANIN_HOSTLIB_MULTICAST_INTERNAL_H
+
+#include "hostlib/src/window/engine_internal.h"
+#include "multicast.h"
+
+/* What a packet is, in the header's `number`. */
+enum fanin_multicast_kind {
+	FANIN_MULTICAST_DATA = 1,
+	FANIN_MULTICAST_FETCH = 2,
+	FANIN_MULTICAST_TELL = 3,
+	FANIN_MULTICAST_ACTIVATE = 4,
+};
+
+/* TELL's payload. */
+struct fanin_multicast_tell {
+	uint32_t has; /* of the packets that were asked for */
+	uint32_t lacks;
+	uint32_t packet; /* if it has any: one of them, which it has sent */
+} __attribute__((packed));
+
+#define FANIN_MULTICAST_VALUES 2u /* of a control block, 64 bits each */
+/* Packets that one FETCH covers, and that are asked for at a time. */
+#define FANIN_MULTICAST_FETCH_SPAN 2048u
+#define FANIN_MULTICAST_FETCH_MOST 64u
+
+/* Packets first to end - 1, which their roots send one after the other. */
+struct fanin_multicast_chain {
+	uint32_t first;
+	uint32_t end;
+	uint32_t seen;    /* behind the last one that has come, or was sent */
+	uint32_t checked; /* `seen` at the last check: what is missing before it is a gap */
+	uint32_t whole;   /* all before it are there */
+};
+
+/* Packets that a neighbor has asked for and this rank lacks. */
+struct fanin_multicast_standing {
+	uint64_t *wanted; /* bitmap; NULL: nobody has asked yet */
+	uint32_t n;       /* of them */
+	uint16_t rank;    /* who has asked */
+};
+
+/* A Broadcast or Allgather in progress. */
+struct fanin_multicast_op {
+	struct fanin_multicast_op *next;
+	struct fanin_request control; /* the engine's, an allreduce; first_block is the ready block */
+	struct fanin_request *request; /* the owner's */
+	uint32_t number;
+	uint32_t n_packets;
+	uint32_t n_lacking;
+	uint32_t credit;     /* packets of a chain between two credits */
+	uint32_t n_released; /* control blocks that this rank has contributed to, or may */
+	uint32_t n_done;     /* control blocks that are done, from the first on */
+	uint32_t own_first;  /* packets whose root is this rank */
+	uint32_t own_end;
+	uint32_t own_next; /* to be sent next */
+	uint16_t own_chain;
+	bool is_active;  /* the root before this one in the chain has said that it is done */
+	bool told_next;  /* the same was said to the next one */
+	uint64_t *have;  /* bitmap; of own packets from the start */
+	uint64_t *asked; /* bitmap, of those that lack */
+	uint64_t *said;  /* values of the control blocks: FANIN_MULTICAST_VALUES of each */
+	uint64_t *heard; /* their results */
+	uint64_t n_lost; /* packets lost or marked since the last credit */
+	struct fanin_multicast_standing standing;
+	uint64_t begun_ns;     /* the ready block is done; 0: not yet */
+	uint64_t last_ns;      /* the last new packet */
+	uint64_t check_ns;     /* when to look for gaps */
+	uint64_t ask_ns;       /* nothing is asked for before this time */
+	uint64_t ask_wait_ns;  /* from one FETCH to its repetition; 0: nothing is asked for */
+	uint32_t n_unanswered; /* FETCHes in a row */
+	uint32_t step;         /* who is asked: this rank - step */
+	uint64_t lacks_ns; /* since when answers only say that a neighbor lacks it, too; 0: they do not */
+	uint64_t has_ns; /* since when a neighbor tells that it sends, and nothing comes; 0: not so */
+	uint32_t has_packet; /* this one */
+	uint16_t has_rank;
+	uint16_t n_chains;
+	struct fanin_multicast_chain chains[]; /* in the order of their packets */
+};
+
+struct fanin_multicast {
+	struct fanin_engine engine; /* first: a pointer to it is one to this */
+	struct fanin_multicast_config config;
+	struct fanin_multicast_stats stats;
+	struct fanin_multicast_op *ops; /* oldest first */
+	struct fanin_multicast_op **ops_tail;
+	uint32_t n_ops; /* posted so far: the number of the next one */
+	uint32_t next;  /* first block that was not released yet */
+	bool has_more; /* the last poll did not send all that it may: others had to be read, or the transport had no room */
+	bool is_full;  /* of these, the latter */
+	uint32_t credit;         /* packets between two credits, of all chains together */
+	uint32_t depth;          /* credits' worth of packets that a root may be ahead */
+	uint64_t alpha_ns;       /* patience behind the last packet */
+	uint64_t reorder_ns;     /* how long a gap may be packets that overtake each other */
+	double bytes_per_ns;     /* at which operations' packets come; 0: not measured yet */
+	uint64_t live_ns;        /* when to ask for ranks that are gone */
+	uint32_t live_block;     /* that was asked about */
+	struct fanin_ranks gone; /* as told since there was progress last */
+	uint64_t gone_ns;        /* since when answers say that some are; 0: they do not */
+	bool ended;              /* the process of one of them has ended */
+};
+
+static inline struct fanin_multicast *
+fanin_multicast_of(struct fanin_engine *engine)
+{
+	return (struct fanin_multicast *)engine;
+}
+
+static inline bool
+fanin_multicast_bit(const uint64_t *bitmap, uint32_t i)
+{
+	return (bitmap[i / 64] >> (i % 64) & 1) != 0;
+}
+
+static inline void
+fanin_multicast_set_bit(uint64_t *bitmap, uint32_t i)
+{
+	bitmap[i / 64] |= UINT64_C(1) << (i % 64);
+}
+
+static inline void
+fanin_multicast_clear_bit(uint64_t *bitmap, uint32_t i)
+{
+	bitmap[i / 64] &= ~(UINT64_C(1) << (i % 64));
+}
+
+/* Returns the chain that a packet is in. */
+static inline struct fanin_multicast_chain *
+fanin_multicast_chain_of(struct fanin_multicast_op *op, uint32_t packet)
+{
+	struct fanin_multicast_chain *chain = op->chains;
+
+	while (packet >= chain->end)
+		chain++;
+	return chain;
+}
+
+/* Returns the first packet of a chain that may not be sent yet. */
+static inline uint32_t
+fanin_multicast_limit(const struct fanin_multicast *mc, const struct fanin_multicast_op *op,
+		      const struct fanin_multicast_chain *chain)
+{
+	/* The first done block is ready's. */
+	const uint64_t places = op->n_done == 0
+					? 0
+					: (uint64_t)(op->n_done - 1 + mc->depth) * op->credit;
+
+	return places < chain->end - chain->first ? chain->first + (uint32_t)places : chain->end;
+}
+
+/* True if this rank has a packet, and may give it to others: its own ones once they were sent. */
+static inline bool
+fanin_multicast_may_give(const struct fanin_multicast_op *op, uint32_t packet)
+{
+	return fanin_multicast_bit(op->have, packet) &&
+	       (packet < op->own_next || packet >= op->own_end);
+}
+
+/* multicast_op.c: returns the operation of a number that is in progress, or NULL. */
+struct fanin_multicast_op *fanin_multicast_find(struct fanin_multicast *mc, uint32_t number);
+
+/* multicast_op.c: returns where in the owner's memory a packet's elements are, whether they are there yet or not. */
+uint8_t *fanin_multicast_place(const struct fanin_multicast_op *op,
+			       const struct fanin_extent *extent);
+
+/* multicast_op.c: frees an operation's memory, which no list has any more. */
+void fanin_multicast_op_free(struct fanin_multicast_op *op);
+
+/* multicast_op.c: as struct fanin_engine_rules has it. */
+void fanin_multicast_finish(struct fanin_engine *engine, uint32_t block);
+
+/* multicast_send.c: as struct fanin_engine_rules has it. */
+void fanin_multicast_release(struct fanin_engine *engine);
+
+/*
+ * multicast_send.c: sends a packet of an operation to a rank.
+ *
+ * Returns false if the transport has no room.
+ */
+bool fanin_multicast_send_to(struct fanin_multicast *mc, const struct fanin_multicast_op *op,
+			     uint16_t rank, enum fanin_multicast_kind kind, uint32_t packet,
+			     const void *payload, uint32_t payload_len);
+
+/* multicast_send.c: sends a packet's data to a rank that has asked for it. Returns false if the transport has no room. */
+bool fanin_multicast_give(struct fanin_multicast *mc, const struct fanin_multicast_op *op,
+			  uint16_t rank, uint32_t packet);
+
+/* multicast_receive.c: as struct fanin_engine_rules has it. */
+void fanin_multicast_receive(struct fanin_engine *engine, const struct fanin_frame *frame,
+			     uint32_t block);
+
+/* multicast_fetch.c: a neighbor has asked for packets. words: bitmap of n words, from the packet `first` on. */
+void fanin_multicast_serve(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint16_t rank,
+			   uint32_t first, const uint64_t *words, uint32_t n);
+
+/* multicast_fetch.c: a neighbor has answered. */
+void fanin_multicast_note_tell(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+			       uint16_t rank, const struct fanin_multicast_tell *tell);
+
+/* multicast_fetch.c: a packet that lacked is there. multicast: by its root's sending. */
+void fanin_multicast_note_packet(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+				 uint32_t packet, bool multicast);
+
+/* multicast_fetch.c: as struct fanin_engine_rules has them. */
+void fanin_multicast_scan(struct fanin_engine *engine);
+void fanin_multicast_told(struct fanin_engine *engine, uint32_t block,
+			  const struct fanin_answer_ranks *ranks);
+
+#endif

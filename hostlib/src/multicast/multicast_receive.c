@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Packets from other ranks. Each goes where it belongs as it comes, in any order; those of closed operations, duplicates and what does not fit its
+ * operation are dropped and counted (Khalilov et al., section III.B). Called by the poll loop only.
+ */
+#include "multicast_internal.h"
+
+/* The mark of a congested queue (RFC 3168). */
+#define ECN_MASK 3
+#define ECN_CE 3
+
+static struct fanin_engine_stats *
+stats_of(struct fanin_multicast *mc)
+{
+	return &mc->engine.stats;
+}
+
+/* The packet is there: its chain has come to it. */
+static void
+seen_note(struct fanin_multicast_op *op, uint32_t packet)
+{
+	struct fanin_multicast_chain *chain = fanin_multicast_chain_of(op, packet);
+
+	if (packet >= chain->seen)
+		chain->seen = packet + 1;
+}
+
+static void
+receive_data(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+	     const struct fanin_frame *frame)
+{
+	const struct fanin_headers *headers = frame->data;
+	const struct fanin_hdr *hdr = &headers->fanin;
+	const bool multicast = hdr->type == FANIN_TYPE_DELIVERY;
+	const uint32_t packet = hdr->block;
+	struct fanin_extent extent;
+
+	if (packet >= op->n_packets) {
+		stats_of(mc)->invalid++;
+		return;
+	}
+	extent = fanin_request_extent(op->request, packet);
+	if (fanin_wire_payload_len(headers) != extent.len ||
+	    (multicast && hdr->members != extent.root)) {
+		stats_of(mc)->invalid++;
+		return;
+	}
+	if ((headers->ip.tos & ECN_MASK) == ECN_CE) {
+		mc->stats.marks++;
+		op->n_lost++;
+	}
+	if (fanin_multicast_bit(op->have, packet)) {
+		mc->stats.duplicates++;
+		return;
+	}
+	if (!fanin_frame_copy(mc->engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET,
+			      fanin_multicast_place(op, &extent), extent.len)) {
+		stats_of(mc)->invalid++;
+		return;
+	}
+	seen_note(op, packet);
+	fanin_multicast_set_bit(op->have, packet);
+	op->n_lacking--;
+	op->request->done_bytes += extent.len;
+	mc->stats.packets++;
+	fanin_multicast_note_packet(mc, op, packet, multicast);
+}
+
+static void
+receive_fetch(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+	      const struct fanin_frame *frame)
+{
+	const struct fanin_headers *headers = frame->data;
+	const uint32_t len = fanin_wire_payload_len(headers);
+	uint64_t words[FANIN_MULTICAST_FETCH_SPAN / 64];
+
+	if (len == 0 || len > sizeof(words) || len % sizeof(words[0]) != 0 ||
+	    headers->fanin.block >= op->n_packets ||
+	    !fanin_frame_copy(mc->engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET, words, len)) {
+		stats_of(mc)->invalid++;
+		return;
+	}
+	fanin_multicast_serve(mc, op, (uint16_t)headers->fanin.members, headers->fanin.block, words,
+			      len / (uint32_t)sizeof(words[0]));
+}
+
+static void
+receive_tell(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+	     const struct fanin_frame *frame)
+{
+	const struct fanin_headers *headers = frame->data;
+	struct fanin_multicast_tell tell;
+
+	if (fanin_wire_payload_len(headers) < sizeof(tell) ||
+	    !fanin_frame_copy(mc->engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET, &tell,
+			      sizeof(tell))) {
+		stats_of(mc)->invalid++;
+		return;
+	}
+	fanin_multicast_note_tell(mc, op, (uint16_t)headers->fanin.members, &tell);
+}
+
+/* A packet for this rank alone. */
+static void
+receive_unicast(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+		const struct fanin_frame *frame)
+{
+	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
+
+	switch (hdr->number) {
+	case FANIN_MULTICAST_DATA:
+		receive_data(mc, op, frame);
+		break;
+	case FANIN_MULTICAST_FETCH:
+		receive_fetch(mc, op, frame);
+		break;
+	case FANIN_MULTICAST_TELL:
+		receive_tell(mc, op, frame);
+		break;
+	case FANIN_MULTICAST_ACTIVATE:
+		op->is_active = op->is_active || hdr->block == op->own_first;
+		break;
+	default:
+		stats_of(mc)->invalid++;
+		break;
+	}
+}
+
+void
+fanin_multicast_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block)
+{
+	struct fanin_multicast *mc = fanin_multicast_of(engine);
+	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
+	const bool multicast = hdr->type == FANIN_TYPE_DELIVERY;
+	struct fanin_multicast_op *op;
+
+	(void)block;
+	if ((!multicast && hdr->type != FANIN_TYPE_UNICAST_DELIVERY) ||
+	    hdr->members >= engine->config.size ||
+	    (multicast && hdr->number != FANIN_MULTICAST_DATA)) {
+		engine->stats.invalid++;
+		return;
+	}
+	/* Its own, or another host's behind the same port. */
+	if (hdr->members == engine->config.rank || (!multicast && hdr->count != engine->config.rank))
+		return;
+	op = fanin_multicast_find(mc, hdr->progress);
+	if (op == NULL) {
+		mc->stats.closed++;
+		return;
+	}
+	if (multicast)
+		receive_data(mc, op, frame);
+	else
+		receive_unicast(mc, op, frame);
+}

@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reliable multicast in one process and in virtual time: real engines around real switches. Broadcasts and Allgathers are exact whatever is lost, doubled
+ * or reordered on any link, and where nothing is lost nothing is fetched, however late a rank is.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hostlib/src/multicast/multicast_internal.h"
+#include "reference/random.h"
+#include "rig/leaf_spine.h"
+#include "tests/unit/ring_switch.h"
+#include "tests/unit/suites.h"
+
+#define MS UINT64_C(1000000)
+#define SECOND (1000 * MS)
+#define MOST_RANKS 16
+#define MOST_REQUESTS 6
+#define OVERWRITTEN 0x55
+#define WINDOW 64
+
+struct trial {
+	uint64_t seed;
+	uint16_t n_ranks;
+	uint16_t n_leaves;
+	uint32_t chains;
+	double faults;
+};
+
+/* What a test does with a frame that has come to a rank. Returns true if it is lost. */
+typedef bool (*loses_fn)(uint16_t rank, const struct fanin_hdr *hdr);
+
+/* A host's transport, of which some frames are lost. */
+struct lossy {
+	struct fanin_transport transport;
+	struct fanin_transport *inner;
+	uint16_t rank;
+};
+
+struct member {
+	struct fanin_engine *engine;
+	struct lossy lossy;
+	struct fanin_request requests[MOST_REQUESTS];
+	uint8_t *buffers[MOST_REQUESTS]; /* of the whole vector */
+	bool posted[MOST_REQUESTS];
+	bool taken[MOST_REQUESTS];
+	bool is_away; /* does not poll */
+};
+
+static struct {
+	struct trial trial;
+	struct rig *rig;
+	struct rig_leaf_spine network;
+	struct rig_job job;
+	uint32_t n_requests;
+	struct member members[MOST_RANKS];
+	loses_fn loses;
+	uint64_t n_lost;
+	uint16_t payload_bytes;
+} world;
+
+static const struct fanin_protocol *
+protocol(void)
+{
+	char reason[256];
+
+	return fanin_protocol_of("broadcast", reason, sizeof(reason));
+}
+
+/* ------------------------------------------------------------------ world */
+
+static unsigned int
+lossy_rx_burst(struct fanin_transport *transport, struct fanin_frame *frames, unsigned int max)
+{
+	struct lossy *lossy = (struct lossy *)transport;
+	unsigned int n = lossy->inner->ops->rx_burst(lossy->inner, frames, max);
+	unsigned int kept = 0;
+
+	for (unsigned int i = 0; i < n; i++) {
+		const struct fanin_headers *headers = frames[i].data;
+
+		if (world.loses != NULL && world.loses(lossy->rank, &headers->fanin)) {
+			world.n_lost++;
+			lossy->inner->ops->rx_release(lossy->inner, &frames[i], 1);
+		} else {
+			frames[kept++] = frames[i];
+		}
+	}
+	return kept;
+}
+
+static void
+lossy_rx_release(struct fanin_transport *transport, const struct fanin_frame *frames, unsigned int n)
+{
+	struct lossy *lossy = (struct lossy *)transport;
+
+	lossy->inner->ops->rx_release(lossy->inner, frames, n);
+}
+
+static void *
+lossy_tx_reserve(struct fanin_transport *transport, uint32_t len)
+{
+	struct lossy *lossy = (struct lossy *)transport;
+
+	return lossy->inner->ops->tx_reserve(lossy->inner, len);
+}
+
+static void
+lossy_tx_commit(struct fanin_transport *transport, uint32_t len)
+{
+	struct lossy *lossy = (struct lossy *)transport;
+
+	lossy->inner->ops->tx_commit(lossy->inner, len);
+}
+
+static int
+lossy_tx_flush(struct fanin_transport *transport)
+{
+	struct lossy *lossy = (struct lossy *)transport;
+
+	return lossy->inner->ops->tx_flush(lossy->inner);
+}
+
+static const struct fanin_transport_ops lossy_ops = {
+	.name = "lossy",
+	.tx_reserve = lossy_tx_reserve,
+	.tx_commit = lossy_tx_commit,
+	.tx_flush = lossy_tx_flush,
+	.rx_burst = lossy_rx_burst,
+	.rx_release = lossy_rx_release,
+};
+
+/* Byte i of a rank's part of a request. */
+static uint8_t
+byte_of(uint32_t r, uint16_t rank, uint64_t i)
+{
+	return (uint8_t)(i * 7 + i / 251 + rank * 31u + r * 101u + 1);
+}
+
+static void
+take(struct member *member, uint16_t rank, uint32_t r)
+{
+	const struct fanin_request *request = &member->requests[r];
+	const uint64_t part = request->part_bytes;
+
+	for (uint64_t i = 0; i < request->total_bytes; i++) {
+		const bool is_broadcast = request->collective == FANIN_COLLECTIVE_BROADCAST;
+		const uint16_t root = is_broadcast ? request->root : (uint16_t)(i / part);
+		const uint8_t expected = byte_of(r, root, is_broadcast ? i : i % part);
+
+		ck_assert_msg(member->buffers[r][i] == expected,
+			      "seed %lu, rank %u, request %u: byte %lu is %u, expected %u",
+			      (unsigned long)world.trial.seed, rank, r, (unsigned long)i,
+			      member->buffers[r][i], expected);
+	}
+	/* The application uses it for something else at once. */
+	memset(member->buffers[r], OVERWRITTEN, request->total_bytes);
+	member->taken[r] = true;
+}
+
+static void
+member_poll(struct rig_host *host, void *user)
+{
+	const uint16_t rank = (uint16_t)(uintptr_t)user;
+	struct member *member = &world.members[rank];
+	uint64_t idle_ns;
+
+	if (member->is_away)
+		return;
+	protocol()->poll(member->engine);
+	for (uint32_t r = 0; r < world.n_requests; r++) {
+		if (member->posted[r] && !member->taken[r] && member->requests[r].status == FANIN_OK)
+			take(member, rank, r);
+	}
+	idle_ns = protocol()->idle_ns(member->engine);
+	if (idle_ns != UINT64_MAX)
+		rig_host_wake(host, rig_now_ns(world.rig) + RTE_MIN(RTE_MAX(idle_ns, 1u), 50 * MS));
+}
+
+static void
+engine_open(uint16_t rank)
+{
+	const struct fanin_multicast_config own = { .chains = world.trial.chains };
+	struct fanin_engine_config config = { .timeout_ns = 5 * SECOND,
+					      .recover = true,
+					      .rules = &fanin_multicast_rules,
+					      .rules_arg = &own };
+	struct member *member = &world.members[rank];
+
+	rig_engine_config(&world.job, rank, &config);
+	world.payload_bytes = config.payload_bytes;
+	member->lossy = (struct lossy){
+		.transport = { .ops = &lossy_ops },
+		.inner = rig_host_transport(world.network.hosts[rank]),
+		.rank = rank,
+	};
+	ck_assert_int_eq(fanin_engine_create(&config, &member->lossy.transport, &member->engine),
+			 FANIN_OK);
+	rig_host_set_poll(world.network.hosts[rank], member_poll, (void *)(uintptr_t)rank);
+}
+
+static void
+open_world(const struct trial *trial)
+{
+	const struct rig_options rig_options = { .seed = trial->seed, .n_packets = 32767, .mtu = 1500 };
+	const struct rig_end end = { .egress = { .rate_mbit = 10000 }, .delay_ns = 2000 };
+	const struct rig_leaf_spine_options options = {
+		.n_leaves = trial->n_leaves,
+		.hosts_per_leaf = trial->n_ranks / trial->n_leaves,
+		.n_spines = trial->n_leaves == 1 ? 0 : 1,
+		.host_end = end,
+		.up_end = end,
+		.faults = { .drop = trial->faults,
+			    .duplicate = trial->faults,
+			    .reorder = trial->faults,
+			    .seed = trial->seed },
+		.max_jobs = 1,
+		.slots = 2 * WINDOW,
+	};
+	const struct job_spec spec = { .handler = "broadcast", .slots = 2 * WINDOW };
+	static bool eal_is_there;
+	char error[PIPELINE_ERROR_LEN] = "";
+	int ret;
+
+	if (!eal_is_there)
+		ring_switch_eal_of(256);
+	eal_is_there = true;
+	memset(&world, 0, sizeof(world));
+	world.trial = *trial;
+	world.rig = rig_create(&rig_options, error);
+	ck_assert_msg(world.rig != NULL, "%s", error);
+	ret = rig_leaf_spine_build(world.rig, &options, &world.network, error);
+	ck_assert_msg(ret == 0, "%s", error);
+	rig_run(world.rig, rig_now_ns(world.rig) + SECOND, NULL, NULL);
+	ret = rig_job_create(&world.network, &spec, trial->n_ranks, 0, &world.job, error);
+	ck_assert_msg(ret == 0, "%s", error);
+	ck_assert_int_eq(rig_job_join(&world.job, 600 * SECOND), 0);
+	for (uint16_t rank = 0; rank < trial->n_ranks; rank++)
+		engine_open(rank);
+}
+
+static void
+close_world(void)
+{
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
+		fanin_engine_destroy(world.members[rank].engine);
+		for (uint32_t r = 0; r < world.n_requests; r++)
+			free(world.members[rank].buffers[r]);
+	}
+	rig_job_destroy(&world.job);
+	rig_leaf_spine_free(&world.network);
+	ck_assert_uint_eq(rig_destroy(world.rig), 0);
+}
+
+/* ------------------------------------------------------------------ requests */
+
+/* bytes: of a broadcast, or of each rank's part of an Allgather. */
+static void
+post(uint16_t rank, uint32_t r, uint8_t collective, uint64_t bytes, uint16_t root)
+{
+	struct member *member = &world.members[rank];
+	const bool is_broadcast = collective == FANIN_COLLECTIVE_BROADCAST;
+	const uint64_t total = is_broadcast ? bytes : bytes * world.trial.n_ranks;
+	uint8_t *buffer = malloc(total + 1);
+	uint8_t *own = is_broadcast ? buffer : buffer + bytes * rank;
+
+	world.n_requests = RTE_MAX(world.n_requests, r + 1);
+	memset(buffer, OVERWRITTEN, total + 1);
+	for (uint64_t i = 0; i < bytes && (!is_broadcast || rank == root); i++)
+		own[i] = byte_of(r, rank, i);
+	member->buffers[r] = buffer;
+	member->requests[r] = (struct fanin_request){
+		.send = own,
+		.recv = buffer,
+		.collective = collective,
+		.dtype = FANIN_U8,
+		.root = root,
+	};
+	member->posted[r] = true;
+	ck_assert_int_eq(protocol()->post(member->engine, &member->requests[r], bytes), FANIN_OK);
+	rig_host_wake(world.network.hosts[rank], rig_now_ns(world.rig));
+}
+
+static void
+post_all(uint32_t r, uint8_t collective, uint64_t bytes, uint16_t root)
+{
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++)
+		post(rank, r, collective, bytes, root);
+}
+
+static bool
+is_done(const struct member *member)
+{
+	for (uint32_t r = 0; r < world.n_requests; r++) {
+		if (!member->posted[r] || (!member->taken[r] && member->requests[r].status >= 0))
+			return false;
+	}
+	return true;
+}
+
+static bool
+all_done(void *user)
+{
+	(void)user;
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
+		if (!is_done(&world.members[rank]))
+			return false;
+	}
+	return true;
+}
+
+/* Until all are done, and rightly so. */
+static void
+run_all(void)
+{
+	rig_run(world.rig, rig_now_ns(world.rig) + 600 * SECOND, all_done, NULL);
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
+		for (uint32_t r = 0; r < world.n_requests; r++)
+			ck_assert_msg(world.members[rank].taken[r],
+				      "seed %lu, rank %u, request %u: %s",
+				      (unsigned long)world.trial.seed, rank, r,
+				      fanin_engine_error(world.members[rank].engine)->text);
+	}
+}
+
+static struct fanin_multicast_stats
+totals(void)
+{
+	struct fanin_multicast_stats sum = { 0 };
+
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
+		const struct fanin_multicast_stats *stats =
+			fanin_multicast_stats(world.members[rank].engine);
+
+		sum.packets += stats->packets;
+		sum.packets_sent += stats->packets_sent;
+		sum.fetched += stats->fetched;
+		sum.late += stats->late;
+		sum.fetches += stats->fetches;
+		sum.duplicates += stats->duplicates;
+		sum.closed += stats->closed;
+	}
+	return sum;
+}
+
+/* ------------------------------------------------------------------ tests */
+
+static const uint16_t sizes_of_jobs[] = { 2, 3, 8, 16 };
+
+/* The total sizes that are tried: by the packets' payload. */
+static uint64_t
+bytes_of(unsigned int i)
+{
+	const uint64_t payload = world.payload_bytes;
+	const uint64_t bytes[] = { 0, 1, payload - 1, payload + 1, (1 << 20) + 3 };
+
+	return bytes[i];
+}
+#define N_BYTES 5
+
+static struct trial
+trial_of(int i, double faults)
+{
+	return (struct trial){
+		.seed = (uint64_t)i + 1,
+		.n_ranks = sizes_of_jobs[i % 4],
+		.n_leaves = sizes_of_jobs[i % 4] == 3 || i / 4 % 2 == 0 ? 1 : 2,
+		.chains = (uint32_t)i / 8,
+		.faults = faults,
+	};
+}
+
+/* Runs Broadcasts and Allgathers of all sizes, several at once. */
+static void
+run_sizes(void)
+{
+	const uint16_t last = world.trial.n_ranks - 1;
+
+	for (unsigned int i = 0; i < N_BYTES; i++)
+		post_all(i, i % 2 == 0 ? FANIN_COLLECTIVE_BROADCAST : FANIN_COLLECTIVE_ALLGATHER,
+			 i % 2 == 0 ? bytes_of(i) : bytes_of(i) / world.trial.n_ranks + 1, 0);
+	run_all();
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
+		struct member *member = &world.members[rank];
+
+		for (uint32_t r = 0; r < world.n_requests; r++) {
+			free(member->buffers[r]);
+			member->taken[r] = false;
+			member->posted[r] = false;
+		}
+	}
+	world.n_requests = 0;
+	for (unsigned int i = 0; i < N_BYTES; i++)
+		post_all(i, i % 2 == 1 ? FANIN_COLLECTIVE_BROADCAST : FANIN_COLLECTIVE_ALLGATHER,
+			 i % 2 == 1 ? bytes_of(i) : bytes_of(i) / world.trial.n_ranks, last);
+	run_all();
+}
+
+START_TEST(all_sizes_are_exact_and_nothing_is_fetched_without_loss)
+{
+	const struct trial trial = trial_of(_i, 0);
+	struct fanin_multicast_stats stats;
+
+	open_world(&trial);
+	run_sizes();
+	stats = totals();
+	ck_assert_uint_eq(stats.fetched, 0);
+	ck_assert_uint_eq(stats.fetches, 0);
+	ck_assert_uint_eq(stats.duplicates, 0);
+	ck_assert_uint_eq(stats.closed, 0);
+	/* Each packet was sent once, and came to all others. */
+	ck_assert_uint_eq(stats.packets, stats.packets_sent * (trial.n_ranks - 1u));
+	close_world();
+}
+END_TEST
+
+START_TEST(all_sizes_are_exact_when_packets_are_lost_doubled_and_reordered)
+{
+	const struct trial trial = trial_of(_i, 0.05);
+	struct fanin_multicast_stats stats;
+
+	open_world(&trial);
+	run_sizes();
+	stats = totals();
+	ck_assert_uint_gt(stats.fetched, 0);
+	ck_assert_uint_gt(stats.duplicates, 0);
+	close_world();
+}
+END_TEST
+
+/* The packet that the tests below lose, whenever it comes by multicast. */
+static uint32_t lost_packet;
+
+static bool
+loses_at_all(uint16_t rank, const struct fanin_hdr *hdr)
+{
+	(void)rank;
+	return hdr->type == FANIN_TYPE_DELIVERY && hdr->block == lost_packet;
+}
+
+static bool
+loses_at_neighbors(uint16_t rank, const struct fanin_hdr *hdr)
+{
+	return (rank == 3 || rank == 4) && loses_at_all(rank, hdr);
+}
+
+/* By _i: a middle packet of a message with a partial last one, or the last one. */
+START_TEST(what_neighbors_lack_goes_around_the_ring_once)
+{
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	struct fanin_multicast_stats stats;
+
+	open_world(&trial);
+	lost_packet = _i == 0 ? 5 : 10;
+	world.loses = loses_at_neighbors;
+	post_all(0, FANIN_COLLECTIVE_BROADCAST, 10u * world.payload_bytes + 17, 0);
+	run_all();
+	stats = totals();
+	ck_assert_uint_eq(world.n_lost, 2);
+	ck_assert_uint_eq(stats.fetched, 2);
+	ck_assert_uint_eq(stats.duplicates, 0);
+	close_world();
+}
+END_TEST
+
+START_TEST(what_all_lack_comes_from_its_root)
+{
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	struct fanin_multicast_stats stats;
+	uint64_t begin_ns;
+
+	open_world(&trial);
+	lost_packet = 7;
+	world.loses = loses_at_all;
+	begin_ns = rig_now_ns(world.rig);
+	post_all(0, FANIN_COLLECTIVE_BROADCAST, 40u * world.payload_bytes, 3);
+	run_all();
+	stats = totals();
+	ck_assert_uint_eq(world.n_lost, 7);
+	ck_assert_uint_eq(stats.fetched, 7);
+	ck_assert_uint_eq(stats.duplicates, 0);
+	ck_assert_uint_lt(rig_now_ns(world.rig) - begin_ns, 50 * MS);
+	close_world();
+}
+END_TEST
+
+static bool
+loses_activation(uint16_t rank, const struct fanin_hdr *hdr)
+{
+	(void)rank;
+	return hdr->type == FANIN_TYPE_UNICAST_DELIVERY && hdr->number == FANIN_MULTICAST_ACTIVATE;
+}
+
+START_TEST(a_lost_activation_costs_nothing)
+{
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 1, .chains = 1 };
+
+	open_world(&trial);
+	world.loses = loses_activation;
+	post_all(0, FANIN_COLLECTIVE_ALLGATHER, 20000, 0);
+	run_all();
+	ck_assert_uint_eq(world.n_lost, 7);
+	ck_assert_uint_eq(totals().fetched, 0);
+	close_world();
+}
+END_TEST
+
+/* By _i: the root, or another rank. */
+START_TEST(a_rank_that_posts_late_is_waited_for)
+{
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	const uint16_t late = _i == 0 ? 0 : 5;
+
+	open_world(&trial);
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+		if (rank != late)
+			post(rank, 0, FANIN_COLLECTIVE_BROADCAST, 1 << 20, 0);
+	}
+	rig_run(world.rig, rig_now_ns(world.rig) + 20 * SECOND, NULL, NULL);
+	post(late, 0, FANIN_COLLECTIVE_BROADCAST, 1 << 20, 0);
+	run_all();
+	ck_assert_uint_eq(totals().fetched, 0);
+	ck_assert_uint_eq(totals().packets_sent * 7, totals().packets);
+	close_world();
+}
+END_TEST
+
+static bool
+has_begun(void *user)
+{
+	(void)user;
+	return totals().packets_sent > 100;
+}
+
+/* By _i: for how long. Ranks that are late are waited for however long it takes. */
+START_TEST(a_root_without_a_core_is_waited_for_and_nothing_is_fetched)
+{
+	static const uint64_t away_ns[] = { 1 * SECOND, 20 * SECOND };
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+
+	open_world(&trial);
+	post_all(0, FANIN_COLLECTIVE_BROADCAST, 4 << 20, 2);
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, has_begun, NULL));
+	world.members[2].is_away = true;
+	rig_run(world.rig, rig_now_ns(world.rig) + away_ns[_i], NULL, NULL);
+	ck_assert(!all_done(NULL));
+	world.members[2].is_away = false;
+	rig_host_wake(world.network.hosts[2], rig_now_ns(world.rig));
+	run_all();
+	ck_assert_uint_eq(totals().fetched, 0);
+	close_world();
+}
+END_TEST
+
+START_TEST(ranks_that_disagree_are_refused)
+{
+	const struct trial trial = { .seed = 1, .n_ranks = 3, .n_leaves = 1 };
+
+	open_world(&trial);
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
+		post(rank, 0, FANIN_COLLECTIVE_BROADCAST, 5000, rank == 2);
+	rig_run(world.rig, rig_now_ns(world.rig) + SECOND, all_done, NULL);
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+		ck_assert_int_eq(world.members[rank].requests[0].status, FANIN_ERR_REFUSED);
+		ck_assert_ptr_nonnull(
+			strstr(fanin_engine_error(world.members[rank].engine)->text, "disagree"));
+	}
+	close_world();
+}
+END_TEST
+
+Suite *
+suite_multicast_hosts(void)
+{
+	Suite *suite = suite_create("multicast_hosts");
+	TCase *tcase = tcase_create("exact");
+
+	tcase_set_timeout(tcase, 120);
+	tcase_add_loop_test(tcase, all_sizes_are_exact_and_nothing_is_fetched_without_loss, 0, 24);
+	tcase_add_loop_test(tcase, all_sizes_are_exact_when_packets_are_lost_doubled_and_reordered,
+			    0, 24);
+	suite_add_tcase(suite, tcase);
+
+	tcase = tcase_create("lost");
+	tcase_add_loop_test(tcase, what_neighbors_lack_goes_around_the_ring_once, 0, 2);
+	tcase_add_test(tcase, what_all_lack_comes_from_its_root);
+	tcase_add_test(tcase, a_lost_activation_costs_nothing);
+	suite_add_tcase(suite, tcase);
+
+	tcase = tcase_create("late");
+	tcase_set_timeout(tcase, 60);
+	tcase_add_loop_test(tcase, a_rank_that_posts_late_is_waited_for, 0, 2);
+	tcase_add_loop_test(tcase, a_root_without_a_core_is_waited_for_and_nothing_is_fetched, 0, 2);
+	tcase_add_test(tcase, ranks_that_disagree_are_refused);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
