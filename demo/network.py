@@ -31,6 +31,8 @@ KILL_AT = 0.4
 
 def add_arguments(parser, whole_number):
     """The options that only several switches have."""
+    parser.add_argument("--multicast", action="store_true",
+                        help="of a topology: broadcasts and allgathers go by reliable multicast, in a second job beside the ranks' own")
     parser.add_argument("--trees", type=whole_number(1, 8), default=argparse.SUPPRESS, metavar="N",
                         help="reduction trees of the job on a topology, each over another spine, which its blocks take in turn "
                              "(default: 1; with pa-atp as many as servers)")
@@ -64,7 +66,7 @@ def check_arguments(parser, options):
     if "dual_homed" in options and options.topology != "leaf-spine":
         parser.error(f"argument --dual-homed: found the topology {options.topology}, expected leaf-spine")
     options.dual_homed = getattr(options, "dual_homed", options.topology == "leaf-spine" and struck.startswith("leaf"))
-    for name, given in (("--kill and --freeze", struck), ("--trees", options.trees > 1), ("--ring", options.ring),
+    for name, given in (("--kill and --freeze", struck), ("--trees", options.trees > 1), ("--multicast", options.multicast), ("--ring", options.ring),
                         ("--jobs", options.jobs > 1)):
         if given and options.topology == "single" and not options.serving:
             parser.error(f"argument {name}: found the topology single, expected one of {', '.join(TOPOLOGIES)}")
@@ -101,7 +103,8 @@ class Trees:
 
     def __init__(self, fabric):
         self.fabric = fabric
-        found = [tree for tree in fabric.ask_manager("trees")["trees"] if tree["state"] == "network"]
+        found = [tree for tree in fabric.ask_manager("trees")["trees"] if tree["state"] == "network"
+                 and not tree["name"].endswith(".multicast")]
         self.trees = [self._tree(tree["nodes"]) for tree in found]
         self.names = [tree["name"] for tree in found]
 
@@ -233,7 +236,7 @@ def start_ranks(fabric, options, transport, warmup, more, job):
                                dtype=options.dtype, op=options.op, data=options.data, seed=options.seed, warmup=warmup,
                                iters=options.iters, check=True, transport=transport, handler=options.handler,
                                reproducible=options.reproducible, no_stagger=options.no_stagger, no_fallback=not options.ring,
-                               trees=options.trees,
+                               trees=options.trees, multicast="always" if options.multicast else None,
                                accumulate=None if options.accumulate == "native" else options.accumulate, **more)
             for host in range(options.hosts)]
 

@@ -6,6 +6,7 @@
  */
 #include "handlers/pass.h"
 #include "handlers/single.h"
+#include "wire/broadcast.h"
 
 /* True if nothing of the block has come here yet, or nothing of its run. */
 static bool
@@ -67,6 +68,14 @@ broadcast_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
 
 static const struct fanin_counter broadcast_counters[] = { FANIN_PASS_COUNTERS, { 0 } };
 
+/* Hosts heed them. */
+static const struct fanin_parameter broadcast_parameters[] = {
+	[FANIN_BROADCAST_CHAINS] = { "chains",
+				     "roots of an allgather that send at once; 0: as many as suit",
+				     0, 64, 0 },
+	{ 0 },
+};
+
 static const uint8_t broadcast_types[] = {
 	FANIN_TYPE_RESULT,
 	FANIN_TYPE_KNOWN,
@@ -85,6 +94,7 @@ static struct fanin_handler broadcast = {
 	.makes_packets = true,
 	.slot_mbufs = { .fixed = 1 },
 	.counters = broadcast_counters,
+	.parameters = broadcast_parameters,
 	.slot_size = fanin_single_slot_size,
 	.contribution = fanin_single_contribution,
 	.types = broadcast_types,

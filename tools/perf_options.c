@@ -14,6 +14,16 @@
 #include "tools/perf.h"
 
 /* "SOCKET:ID" */
+static enum fanin_multicast_use
+parse_multicast(const char *value)
+{
+	if (strcmp(value, "always") == 0)
+		return FANIN_MULTICAST_ALWAYS;
+	if (strcmp(value, "never") != 0)
+		usage_error("--multicast is '%s', expected always or never", value);
+	return FANIN_MULTICAST_NEVER;
+}
+
 static void
 parse_memif(struct options *options, const char *text)
 {
@@ -63,6 +73,8 @@ enum option_code {
 	OPT_AUTHENTICATE,
 	OPT_NO_FALLBACK,
 	OPT_TREES,
+	OPT_MULTICAST,
+	OPT_SUBGROUPS,
 	OPT_INTERFACE,
 	OPT_TRANSPORT,
 	OPT_MEMIF,
@@ -117,6 +129,10 @@ static const struct cli_option known_options[] = {
 	  "packets carry message authentication codes; the job must have been created so, and one of the manager's is" },
 	{ "trees", "N", OPT_TREES,
 	  "reduction trees that the job is to have, which its blocks take in turn (default: the manager's)" },
+	{ "multicast", "WHEN", OPT_MULTICAST,
+	  "broadcasts and allgathers go by multicast: always, or never (default)" },
+	{ "subgroups", "N", OPT_SUBGROUPS,
+	  "trees of that multicast, which packets take in turn (default: as many as --trees)" },
 	{ "no-fallback", NULL, OPT_NO_FALLBACK,
 	  "fail if no reduction tree can be had, instead of a ring of hosts" },
 	{ "switch", "IP", OPT_SWITCH, "the switch's IPv4 address" },
@@ -253,6 +269,12 @@ option_take(struct options *options, int code, const char *name, const char *val
 		break;
 	case OPT_TREES:
 		join->trees = (uint16_t)parse_number(name, value, 1, FANIN_MAX_TREES);
+		break;
+	case OPT_MULTICAST:
+		join->multicast = parse_multicast(value);
+		break;
+	case OPT_SUBGROUPS:
+		join->subgroups = (uint16_t)parse_number(name, value, 1, FANIN_MAX_TREES);
 		break;
 	case OPT_SIZE:
 		join->size = (uint16_t)parse_number(name, value, 1, FANIN_MAX_RANKS);

@@ -172,6 +172,11 @@ json_print(const struct run *run)
 	printf("\"authenticated\": %s, ", report->authenticated ? "true" : "false");
 	printf("\"trees\": %u, \"trees_asked\": %u, ", report->trees, report->trees_asked);
 	json_string("trees_reason", report->trees_reason);
+	json_string("multicast_reason", report->multicast_reason);
+	printf("\"multicast_operations\": %" PRIu64 ", \"multicast_packets\": %" PRIu64
+	       ", \"multicast_fetched\": %" PRIu64 ", \"multicast_late\": %" PRIu64 ", ",
+	       report->multicast_operations, report->multicast_packets, report->multicast_fetched,
+	       report->multicast_late);
 	printf("\"retransmits\": %" PRIu64 ", \"duplicates\": %" PRIu64 ", \"invalid\": %" PRIu64
 	       ", \"spurious\": %" PRIu64 ", \"ring_drops\": %" PRIu64 ", \"resumed\": %" PRIu64
 	       ", \"queries\": %" PRIu64 ", \"frames_sent\": %" PRIu64 ", \"frames_received\": %" PRIu64
@@ -237,6 +242,11 @@ line_print(const struct run *run)
 		       report->congestion, report->cwd, report->awd, report->alpha, report->beta,
 		       report->progress_degree, report->gacks, report->marks, report->aacks,
 		       report->aecns, report->queries, report->asks_answered);
+	if (report->multicast_operations != 0)
+		printf("multicast  %" PRIu64 " collectives  %" PRIu64 " packets  %" PRIu64
+		       " fetched  %" PRIu64 " late\n",
+		       report->multicast_operations, report->multicast_packets,
+		       report->multicast_fetched, report->multicast_late);
 	if (run_has_digest(run))
 		printf("digest 0x%016" PRIx64 "\n", run->digest);
 	if (run->mismatches != 0)

@@ -174,6 +174,13 @@ struct fanin_init_opts {
  * A job is found in one of two ways: through the network manager, if job_name is given, or by
  * switch_address, job and key as printed when the job was created on the switch.
  */
+/* For fanin_join_opts. */
+enum fanin_multicast_use {
+	FANIN_MULTICAST_AUTO = 0, /* where it is faster, if the network has it: see docs/collectives.md */
+	FANIN_MULTICAST_ALWAYS = 1, /* for all that have data; joining fails if the network has it not */
+	FANIN_MULTICAST_NEVER = 2,
+};
+
 struct fanin_join_opts {
 	size_t sz;
 	const char *switch_address; /* IPv4 address of the switch, dotted; required without job_name */
@@ -248,6 +255,20 @@ struct fanin_join_opts {
 	 */
 	bool authenticate;
 	uint8_t reserved[7]; /* 0; never a field */
+	/*
+	 * enum fanin_multicast_use: whether broadcasts and allgathers may go by multicast, for which the
+	 * ranks join another job beside this one, with the handler "broadcast" and the name
+	 * job_name.multicast: now if it is ALWAYS, else in the first blocking fanin_broadcast or
+	 * fanin_allgather that is better off with it. All ranks give the same; only with job_name.
+	 */
+	uint32_t multicast;
+	/*
+	 * How many trees that other job asks for, at most FANIN_MAX_TREES: the packets of a
+	 * collective take turns on them (subgroups, Khalilov et al. section IV.C). Default: as many
+	 * as `trees`.
+	 */
+	uint16_t subgroups;
+	uint16_t reserved2; /* 0 */
 };
 
 /*
@@ -332,6 +353,12 @@ struct fanin_report {
 	uint64_t asks;     /* questions to ranks whose data was missing */
 	uint64_t restores; /* results to switches that had no descriptor */
 	uint64_t repeats;  /* results to single ranks */
+	/* Broadcasts and allgathers by multicast. Counters are 0 where there is none. */
+	const char *multicast_reason;  /* why some go by multicast, or why none does */
+	uint64_t multicast_operations; /* that are done */
+	uint64_t multicast_packets;    /* received, each once */
+	uint64_t multicast_fetched; /* of these, those that another rank has sent because they were lost */
+	uint64_t multicast_late; /* asked for, and come by multicast all the same */
 };
 
 /*
@@ -368,6 +395,8 @@ FANIN_API int fanin_join_job(fanin_ctx *ctx, const char *job_name, uint16_t size
  * both sends and receives may be done in place: each element is received where it was sent from. That
  * is the meaning of MPI_IN_PLACE except for reduce_scatter, see there. Buffers must not overlap in
  * any other way.
+ *
+ * All ranks use the blocking call for a collective, or all the other one.
  *
  * req: set on success only; fanin_wait frees it. Returns FANIN_OK, FANIN_ERR_INVALID,
  * FANIN_ERR_UNSUPPORTED, FANIN_ERR_NO_MEMORY, or the communicator's earlier error. The blocking

@@ -145,11 +145,12 @@ fanin_request_post(const struct fanin_request *call, size_t count, fanin_request
 /*
  * Checks and posts a request.
  *
- * call: has send, recv, comm, collective and root. op: not used if nothing is combined. hints: 0 but for allreduce.
+ * call: has send, recv, comm, collective and root. op: not used if nothing is combined. hints: 0 but for allreduce. blocking: the caller waits for it, as
+ * the callers of all ranks do.
  */
 static int
 hinted_post(struct fanin_request call, size_t count, enum fanin_dtype dtype, enum fanin_op op,
-	    unsigned int hints, fanin_request **req)
+	    unsigned int hints, bool blocking, fanin_request **req)
 {
 	struct fanin_ctx *ctx;
 	int status;
@@ -166,6 +167,11 @@ hinted_post(struct fanin_request call, size_t count, enum fanin_dtype dtype, enu
 		status = fanin_sparse_hint_take(&call, count);
 	if (status != FANIN_OK)
 		return status;
+	if (blocking)
+		status = fanin_comm_multicast_prepare(call.comm, &call, &ctx->error);
+	if (status != FANIN_OK)
+		return status;
+	call.comm = fanin_comm_for(call.comm, &call);
 	fanin_ctx_lock(ctx);
 	status = fanin_request_post(&call, count, req);
 	fanin_ctx_unlock(ctx);
@@ -178,7 +184,7 @@ static int
 collective_post(struct fanin_request call, size_t count, enum fanin_dtype dtype, enum fanin_op op,
 		fanin_request **req)
 {
-	return hinted_post(call, count, dtype, op, 0, req);
+	return hinted_post(call, count, dtype, op, 0, false, req);
 }
 
 /* Waits for the request of a blocking call and frees it. */
@@ -207,7 +213,7 @@ fanin_iallreduce_hinted(const void *send, void *recv, size_t count, enum fanin_d
 		.comm = comm, .send = send, .recv = recv, .collective = FANIN_COLLECTIVE_ALLREDUCE
 	};
 
-	return hinted_post(call, count, dtype, op, hints, req);
+	return hinted_post(call, count, dtype, op, hints, false, req);
 }
 
 int
@@ -235,9 +241,9 @@ fanin_ireduce_scatter(const void *send, void *recv, size_t recv_count, enum fani
 	return collective_post(call, recv_count, dtype, op, req);
 }
 
-int
-fanin_ibroadcast(void *buffer, size_t count, enum fanin_dtype dtype, uint16_t root,
-		 fanin_comm *comm, fanin_request **req)
+static int
+broadcast_post(void *buffer, size_t count, enum fanin_dtype dtype, uint16_t root, bool blocking,
+	       fanin_comm *comm, fanin_request **req)
 {
 	const struct fanin_request call = { .comm = comm,
 					    .send = buffer,
@@ -245,18 +251,32 @@ fanin_ibroadcast(void *buffer, size_t count, enum fanin_dtype dtype, uint16_t ro
 					    .collective = FANIN_COLLECTIVE_BROADCAST,
 					    .root = root };
 
-	return collective_post(call, count, dtype, 0, req);
+	return hinted_post(call, count, dtype, 0, 0, blocking, req);
+}
+
+static int
+allgather_post(const void *send, void *recv, size_t send_count, enum fanin_dtype dtype,
+	       bool blocking, fanin_comm *comm, fanin_request **req)
+{
+	const struct fanin_request call = {
+		.comm = comm, .send = send, .recv = recv, .collective = FANIN_COLLECTIVE_ALLGATHER
+	};
+
+	return hinted_post(call, send_count, dtype, 0, 0, blocking, req);
+}
+
+int
+fanin_ibroadcast(void *buffer, size_t count, enum fanin_dtype dtype, uint16_t root,
+		 fanin_comm *comm, fanin_request **req)
+{
+	return broadcast_post(buffer, count, dtype, root, false, comm, req);
 }
 
 int
 fanin_iallgather(const void *send, void *recv, size_t send_count, enum fanin_dtype dtype,
 		 fanin_comm *comm, fanin_request **req)
 {
-	const struct fanin_request call = {
-		.comm = comm, .send = send, .recv = recv, .collective = FANIN_COLLECTIVE_ALLGATHER
-	};
-
-	return collective_post(call, send_count, dtype, 0, req);
+	return allgather_post(send, recv, send_count, dtype, false, comm, req);
 }
 
 int
@@ -308,7 +328,7 @@ fanin_broadcast(void *buffer, size_t count, enum fanin_dtype dtype, uint16_t roo
 {
 	fanin_request *request;
 
-	return wait_for(fanin_ibroadcast(buffer, count, dtype, root, comm, &request), &request);
+	return wait_for(broadcast_post(buffer, count, dtype, root, true, comm, &request), &request);
 }
 
 int
@@ -317,7 +337,8 @@ fanin_allgather(const void *send, void *recv, size_t send_count, enum fanin_dtyp
 {
 	fanin_request *request;
 
-	return wait_for(fanin_iallgather(send, recv, send_count, dtype, comm, &request), &request);
+	return wait_for(allgather_post(send, recv, send_count, dtype, true, comm, &request),
+			&request);
 }
 
 int

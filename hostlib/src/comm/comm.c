@@ -27,6 +27,7 @@ comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
 	}
 	status = comm->ops->leave(comm, error);
 	free(comm->texts);
+	fanin_comm_multicast_forget(comm);
 	/*
 	 * The manager comes last: once all ranks have left it, it removes the job from the
 	 * switches.
@@ -68,6 +69,11 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 				       opts->sz, sizeof(options));
 	if (options.join_timeout_ms == 0)
 		options.join_timeout_ms = DEFAULT_JOIN_TIMEOUT_MS;
+	if (options.multicast > FANIN_MULTICAST_NEVER || options.subgroups > FANIN_MAX_TREES)
+		return fanin_error_set(
+			&ctx->error, FANIN_ERR_INVALID,
+			"multicast is %u and subgroups %u, expected 0 (auto), 1 (always) or 2 (never), and 0 to %u",
+			options.multicast, options.subgroups, FANIN_MAX_TREES);
 	if (options.timeout_ms == 0)
 		options.timeout_ms = DEFAULT_TIMEOUT_MS;
 
@@ -98,6 +104,14 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 		comm_destroy(joined, &ignored);
 		return status;
 	}
+	status = fanin_comm_multicast_begin(joined, &options, &ctx->error);
+	if (status != FANIN_OK) {
+		struct fanin_error error = ctx->error;
+
+		fanin_leave(joined);
+		ctx->error = error;
+		return status;
+	}
 	*comm = joined;
 	return FANIN_OK;
 }
@@ -124,6 +138,9 @@ fanin_leave(fanin_comm *comm)
 	if (comm == NULL)
 		return FANIN_OK;
 	ctx = comm->ctx;
+	fanin_leave(comm->multicast);
+	if (comm->owner != NULL)
+		comm->owner->multicast = NULL;
 	fanin_ctx_lock(ctx);
 	fanin_comm_close_begin(comm);
 	fanin_comm_close_wait(comm);
@@ -211,6 +228,7 @@ texts_keep(struct fanin_report *report, struct fanin_comm_texts *texts)
 int
 fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 {
+	struct fanin_report beside = { 0 };
 	struct fanin_report full;
 
 	if (comm == NULL || report == NULL || report->sz < sizeof(report->sz))
@@ -244,6 +262,13 @@ fanin_comm_report(const fanin_comm *comm, struct fanin_report *report)
 		full.manager_reconnects = fanin_manager_reconnects(comm->manager);
 	}
 	comm->ops->report(comm, &full);
+	full.multicast_reason = comm->multicast_reason;
+	if (comm->multicast != NULL)
+		comm->multicast->ops->report(comm->multicast, &beside);
+	full.multicast_operations = beside.multicast_operations + full.multicast_operations;
+	full.multicast_packets = beside.multicast_packets + full.multicast_packets;
+	full.multicast_fetched = beside.multicast_fetched + full.multicast_fetched;
+	full.multicast_late = beside.multicast_late + full.multicast_late;
 	if (comm->texts != NULL)
 		texts_keep(&full, comm->texts);
 	fanin_ctx_unlock(comm->ctx);

@@ -60,6 +60,18 @@ frame_len_most(const struct fanin_comm *comm)
 	       (comm->member.config.authenticate ? FANIN_TAG_LEN : 0);
 }
 
+/* Returns how many frames may be on their way to this rank. */
+static uint16_t
+in_flight_most(const struct fanin_comm *comm)
+{
+	uint32_t most = comm->window;
+
+	if (comm->protocol->in_flight != NULL &&
+	    comm->protocol->in_flight(comm->member.config.size) > most)
+		most = comm->protocol->in_flight(comm->member.config.size);
+	return (uint16_t)most;
+}
+
 int
 fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *route,
 		     uint16_t udp_port, struct fanin_transport **transport, struct fanin_error *error)
@@ -73,7 +85,7 @@ fanin_comm_transport(const struct fanin_comm *comm, const struct fanin_route *ro
 		.mtu = route->mtu,
 		.job = comm->member.config.job,
 		.udp_port = udp_port,
-		.window = comm->window,
+		.window = in_flight_most(comm),
 		.frame_len = frame_len_most(comm),
 		.log = &comm->ctx->log,
 	};
@@ -97,7 +109,7 @@ transport_open(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		return fanin_error_set(error, FANIN_ERR_TRANSPORT,
 				       "the job's packets have %u bytes, memif's buffers hold %u",
 				       frame_len, FANIN_ETH_LEN + comm->route.mtu);
-	fanin_memif_expect(comm->transport, comm->window);
+	fanin_memif_expect(comm->transport, in_flight_most(comm));
 	return FANIN_OK;
 }
 

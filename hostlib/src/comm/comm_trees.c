@@ -278,6 +278,12 @@ trees_report(const struct fanin_comm *comm, struct fanin_report *report)
 		report->shard_bytes_sent += part.shard_bytes_sent;
 		report->sparse_dense_bytes += part.sparse_dense_bytes;
 		dual_add(report, &part);
+		/* Each operation has a part in each tree. */
+		if (part.multicast_operations > report->multicast_operations)
+			report->multicast_operations = part.multicast_operations;
+		report->multicast_packets += part.multicast_packets;
+		report->multicast_fetched += part.multicast_fetched;
+		report->multicast_late += part.multicast_late;
 		report->late |= part.late;
 		if (part.n_late > report->n_late)
 			report->n_late = part.n_late;

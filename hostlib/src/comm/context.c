@@ -35,8 +35,8 @@ static_assert(FANIN_MAX_RANKS == FANIN_WIRE_MAX_RANKS, "ranks of a job");
 #define ENDS_WITH(type, field)                                                                     \
 	(offsetof(struct type, field) + sizeof(((struct type *)NULL)->field) == sizeof(struct type))
 static_assert(ENDS_WITH(fanin_init_opts, reserved), "padding in fanin_init_opts");
-static_assert(ENDS_WITH(fanin_join_opts, reserved), "padding in fanin_join_opts");
-static_assert(ENDS_WITH(fanin_report, repeats), "padding in fanin_report");
+static_assert(ENDS_WITH(fanin_join_opts, reserved2), "padding in fanin_join_opts");
+static_assert(ENDS_WITH(fanin_report, multicast_late), "padding in fanin_report");
 static_assert(ENDS_WITH(fanin_sparse_opts, reserved), "padding in fanin_sparse_opts");
 static_assert(ENDS_WITH(fanin_sparse_result, reserved), "padding in fanin_sparse_result");
 static_assert(ENDS_WITH(fanin_compact_opts, reserved), "padding in fanin_compact_opts");
@@ -125,7 +125,7 @@ fanin_finalize(fanin_ctx *ctx)
 	for (struct fanin_comm *comm = ctx->comms; comm != NULL; comm = comm->next)
 		fanin_comm_close_begin(comm);
 	while (ctx->comms != NULL)
-		fanin_leave(ctx->comms);
+		fanin_leave(ctx->comms->owner != NULL ? ctx->comms->owner : ctx->comms);
 	pthread_mutex_destroy(&ctx->print_lock);
 	free(ctx);
 }

@@ -21,6 +21,9 @@
 #include "hostlib/src/transport/transport.h"
 #include "progress.h"
 
+/* Broadcasts and allgathers of vectors that are at least so long go by multicast where that is left to the library. */
+#define FANIN_MULTICAST_LEAST_BYTES (64 * 1024u)
+
 /* Most descriptors of communicators that a context can sleep on; with more, it does not sleep. */
 #define FANIN_CTX_MAX_FDS (16 * FANIN_TRANSPORT_MAX_FDS)
 
@@ -95,6 +98,11 @@ struct fanin_comm {
 	struct fanin_manager *manager;         /* NULL: the job was found without one */
 	const struct fanin_protocol *protocol; /* what the collectives run; NULL: not known yet */
 	char protocol_reason[FANIN_TEXT_LEN];  /* why this protocol */
+	struct fanin_comm *multicast; /* comm_multicast.c's: another one for broadcasts and allgathers, in the context's list as well; NULL: there is none */
+	struct fanin_comm *owner;     /* of such a one */
+	struct fanin_multicast_later *multicast_later; /* the other job may still be joined; NULL: not */
+	uint32_t multicast_use;                        /* enum fanin_multicast_use */
+	char multicast_reason[FANIN_TEXT_LEN];
 	struct fanin_trees *trees; /* comm_trees.c; NULL: one tree or none, described by the fields below */
 	struct fanin_trees *siblings; /* of a communicator that is one of several trees: all of them; else NULL */
 	uint16_t n_trees; /* 0: it runs among the ranks */
@@ -220,6 +228,29 @@ void fanin_comm_trees_abort(struct fanin_trees *trees, int status, const struct 
  * have moved, and others wait there.
  */
 void fanin_comm_trees_poll_joined(struct fanin_trees *trees);
+
+/*
+ * comm_multicast.c: joins the job that is beside a communicator's for broadcasts and allgathers, if the options say that there has to be one; else the first
+ * collective that is better off with it does. The communicator is its context's already.
+ *
+ * options: as given to fanin_join, with defaults. Returns FANIN_OK, also if there is none and there need not be, or the reason why there is none.
+ */
+int fanin_comm_multicast_begin(struct fanin_comm *comm, const struct fanin_join_opts *options,
+			       struct fanin_error *error);
+
+/* comm_multicast.c: before a blocking call with this request, which has its layout: joins the other job, once, if the request is better off with it. */
+int fanin_comm_multicast_prepare(struct fanin_comm *comm, const struct fanin_request *request,
+				 struct fanin_error *error);
+
+/* comm_multicast.c: frees what is kept for that. */
+void fanin_comm_multicast_forget(struct fanin_comm *comm);
+
+/*
+ * comm_multicast.c: returns the communicator that carries a collective out: this one, or the one beside it. The same at all ranks.
+ *
+ * request: with its layout.
+ */
+struct fanin_comm *fanin_comm_for(struct fanin_comm *comm, const struct fanin_request *request);
 
 /*
  * comm_switch.c: opens the transport that the context asks for, over a route to the job's switch.

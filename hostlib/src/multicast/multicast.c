@@ -9,6 +9,7 @@
 
 #include "hostlib/src/window/window.h"
 #include "multicast_internal.h"
+#include "wire/broadcast.h"
 
 #define ALPHA_FIRST_NS UINT64_C(5000000)
 #define REORDER_FIRST_NS UINT64_C(2000000)
@@ -74,7 +75,9 @@ static int
 multicast_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
 {
 	struct fanin_engine_config engine_config;
-	const struct fanin_multicast_config own = { 0 };
+	const struct fanin_multicast_config own = {
+		.chains = (uint32_t)config->parameters[FANIN_BROADCAST_CHAINS],
+	};
 
 	fanin_window_config(config, &engine_config);
 	engine_config.rules = &fanin_multicast_rules;
@@ -108,6 +111,18 @@ multicast_post(void *memory, struct fanin_request *request, uint64_t count)
 	return fanin_multicast_post(engine, request, (uint32_t)n_packets);
 }
 
+static void
+multicast_report(const void *engine, struct fanin_report *report)
+{
+	const struct fanin_multicast_stats *stats = fanin_multicast_stats(engine);
+
+	fanin_window_report(engine, report);
+	report->multicast_operations = stats->operations;
+	report->multicast_packets = stats->packets;
+	report->multicast_fetched = stats->fetched;
+	report->multicast_late = stats->late;
+}
+
 static uint64_t
 multicast_idle_ns(const void *engine)
 {
@@ -122,10 +137,11 @@ static struct fanin_protocol fanin_protocol_multicast = {
 	.collectives = FANIN_WINDOW_COLLECTIVES,
 	FANIN_WINDOW_FUNCTIONS,
 	.has_tags = true,
+	.in_flight = fanin_multicast_in_flight,
 	.open = multicast_open,
 	.post = multicast_post,
 	.idle_ns = multicast_idle_ns,
-	.report = fanin_window_report,
+	.report = multicast_report,
 };
 
 FANIN_PROTOCOL_REGISTER(fanin_protocol_multicast)

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The job beside a communicator's by which broadcasts and allgathers go (docs/protocol.md, "Reliable multicast"), and which of them do. It is one of its own, with runs,
+ * trees and block numbers of its own, so that an allgather and a reduce_scatter run side by side.
+ */
+#include "context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hostlib/src/protocol/split.h"
+
+#define SUFFIX ".multicast"
+#define HANDLER "broadcast"
+
+/* Returns why this rank can't join another job, or NULL. */
+static const char *
+obstacle(const struct fanin_comm *comm, const struct fanin_join_opts *options)
+{
+	if (options->multicast == FANIN_MULTICAST_NEVER)
+		return "the options say never";
+	if (options->job_name == NULL)
+		return "the job was given by its switch, and only the network manager makes another one";
+	if (comm->protocol->on_switch == NULL)
+		return "the job runs without a switch";
+	if (comm->protocol->has_leaders)
+		return "the job has no tree";
+	if (strcmp(comm->member.handler, HANDLER) == 0)
+		return "the job's own handler multicasts";
+	if (comm->member.config.size < 2)
+		return "there is one rank";
+	if (fanin_comm_wants_memif(comm->ctx, options))
+		return "memif serves one job of a host";
+	if (strcmp(comm->ctx->transport, "af_xdp") == 0)
+		return "af_xdp serves one job of a host";
+	if (strlen(options->job_name) + strlen(SUFFIX) > FANIN_JOB_NAME_MAX)
+		return "the job's name is too long for that of another one";
+	return NULL;
+}
+
+/* Finds the least value of all ranks, by an allreduce on the communicator. Returns FANIN_OK or a negative status. */
+static int
+least_of_all(struct fanin_comm *comm, uint8_t *value, struct fanin_error *error)
+{
+	struct fanin_request request = {
+		.comm = comm,
+		.send = value,
+		.recv = value,
+		.collective = FANIN_COLLECTIVE_ALLREDUCE,
+		.dtype = FANIN_U8,
+		.op = FANIN_MIN,
+	};
+	int status;
+
+	fanin_ctx_lock(comm->ctx);
+	status = comm->ops->post(comm, &request, 1);
+	if (status == FANIN_OK) {
+		fanin_ctx_wake(comm->ctx);
+		status = fanin_ctx_wait(comm->ctx, &request, UINT64_MAX);
+		fanin_split_free(&request);
+	}
+	fanin_ctx_unlock(comm->ctx);
+	return status == FANIN_OK ? FANIN_OK
+				  : fanin_error_set(error, status, "%s", fanin_comm_error(comm));
+}
+
+/* There is none: for the report, or an error if there has to be. */
+static int
+refuse(struct fanin_comm *comm, const struct fanin_join_opts *options, const char *why,
+       struct fanin_error *error)
+{
+	snprintf(comm->multicast_reason, sizeof(comm->multicast_reason), "none: %.370s", why);
+	if (options->multicast != FANIN_MULTICAST_ALWAYS)
+		return FANIN_OK;
+	return fanin_error_set(error, FANIN_ERR_UNSUPPORTED, "job '%s' has no multicast: %.300s",
+			       comm->job_name, why);
+}
+
+/* Joins the other job. Returns FANIN_OK once all ranks are known to be in it. */
+static int
+beside_join(struct fanin_comm *comm, const struct fanin_join_opts *options,
+	    struct fanin_comm **beside, struct fanin_error *error)
+{
+	struct fanin_join_opts other = *options;
+	char name[FANIN_JOB_NAME_MAX + 1];
+	uint8_t there = 1;
+	int status;
+
+	snprintf(name, sizeof(name), "%s%s", options->job_name, SUFFIX);
+	other.job_name = name;
+	other.handler = HANDLER;
+	other.switch_address = NULL;
+	other.job = 0;
+	other.key = 0;
+	other.fixed_rank = true;
+	other.rank = comm->member.config.rank;
+	other.reproducible = false;
+	other.accumulate_f32 = false;
+	other.authenticate = comm->ops->part(comm, 0)->member.config.authenticate;
+	other.no_fallback = true;
+	other.window = 0;
+	other.multicast = FANIN_MULTICAST_NEVER;
+	if (options->subgroups != 0)
+		other.trees = options->subgroups;
+	status = fanin_join(comm->ctx, &other, beside);
+	if (status != FANIN_OK)
+		return status;
+	status = least_of_all(*beside, &there, error);
+	if (status != FANIN_OK) {
+		struct fanin_error found = *error;
+
+		fanin_leave(*beside);
+		*error = found;
+	}
+	return status;
+}
+
+/* What a communicator was joined with, to join the other job later. */
+struct fanin_multicast_later {
+	struct fanin_join_opts options;
+	char *texts[4];
+};
+
+/* Copies a text. Returns false without memory. */
+static bool
+text_copy(const char **text, char **copy)
+{
+	if (*text == NULL)
+		return true;
+	*copy = strdup(*text);
+	*text = *copy;
+	return *copy != NULL;
+}
+
+void
+fanin_comm_multicast_forget(struct fanin_comm *comm)
+{
+	struct fanin_multicast_later *later = comm->multicast_later;
+
+	if (later == NULL)
+		return;
+	for (size_t i = 0; i < sizeof(later->texts) / sizeof(later->texts[0]); i++)
+		free(later->texts[i]);
+	free(later);
+	comm->multicast_later = NULL;
+}
+
+static int
+later_keep(struct fanin_comm *comm, const struct fanin_join_opts *options, struct fanin_error *error)
+{
+	struct fanin_multicast_later *later = calloc(1, sizeof(*later));
+
+	comm->multicast_later = later;
+	if (later != NULL) {
+		later->options = *options;
+		later->options.job_name = comm->job_name;
+		if (text_copy(&later->options.manager, &later->texts[0]) &&
+		    text_copy(&later->options.token, &later->texts[1]) &&
+		    text_copy(&later->options.interface, &later->texts[2]) &&
+		    text_copy(&later->options.address, &later->texts[3]))
+			return FANIN_OK;
+	}
+	fanin_comm_multicast_forget(comm);
+	return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
+}
+
+/* Joins the other job if all ranks can. The rest is as for fanin_comm_multicast_begin. */
+static int
+join_if_all_can(struct fanin_comm *comm, const struct fanin_join_opts *options,
+		struct fanin_error *error)
+{
+	const char *why = obstacle(comm, options);
+	uint8_t can = why == NULL;
+	char text[FANIN_TEXT_LEN];
+	struct fanin_comm *beside;
+	int status = least_of_all(comm, &can, error);
+
+	if (status != FANIN_OK)
+		return status;
+	if (!can)
+		return refuse(comm, options,
+			      why != NULL ? why : "another rank can't join a second job", error);
+	status = beside_join(comm, options, &beside, error);
+	if (status == FANIN_ERR_INTERRUPTED)
+		return status;
+	if (status != FANIN_OK) {
+		snprintf(text, sizeof(text), "%s", error->text);
+		fanin_error_clear(error);
+		return refuse(comm, options, text, error);
+	}
+	beside->owner = comm;
+	comm->multicast = beside;
+	snprintf(comm->multicast_reason, sizeof(comm->multicast_reason),
+		 options->multicast == FANIN_MULTICAST_ALWAYS
+			 ? "all broadcasts and allgathers: the options say always"
+			 : "broadcasts and allgathers of %u KiB or more",
+		 FANIN_MULTICAST_LEAST_BYTES / 1024);
+	return FANIN_OK;
+}
+
+/* True if all ranks know from what is the same everywhere that there is no other job. */
+static bool
+is_out_of_question(const struct fanin_comm *comm, const struct fanin_join_opts *options)
+{
+	return options->multicast == FANIN_MULTICAST_NEVER || options->job_name == NULL ||
+	       comm->protocol->on_switch == NULL || comm->protocol->has_leaders ||
+	       comm->member.config.size < 2 || strcmp(comm->member.handler, HANDLER) == 0;
+}
+
+int
+fanin_comm_multicast_begin(struct fanin_comm *comm, const struct fanin_join_opts *options,
+			   struct fanin_error *error)
+{
+	comm->multicast_use = options->multicast;
+	if (is_out_of_question(comm, options))
+		return refuse(comm, options, obstacle(comm, options), error);
+	if (options->multicast == FANIN_MULTICAST_ALWAYS)
+		return join_if_all_can(comm, options, error);
+	snprintf(comm->multicast_reason, sizeof(comm->multicast_reason),
+		 "none yet: the first blocking broadcast or allgather of %u KiB or more asks for it",
+		 FANIN_MULTICAST_LEAST_BYTES / 1024);
+	return later_keep(comm, options, error);
+}
+
+/* True if a collective is better off by multicast. */
+static bool
+suits(const struct fanin_comm *comm, const struct fanin_request *request)
+{
+	return !fanin_request_combines(request) &&
+	       (comm->multicast_use == FANIN_MULTICAST_ALWAYS ||
+		request->total_bytes >= FANIN_MULTICAST_LEAST_BYTES);
+}
+
+int
+fanin_comm_multicast_prepare(struct fanin_comm *comm, const struct fanin_request *request,
+			     struct fanin_error *error)
+{
+	struct fanin_join_opts options;
+	int status;
+
+	if (comm->multicast_later == NULL || !suits(comm, request))
+		return FANIN_OK;
+	options = comm->multicast_later->options;
+	status = join_if_all_can(comm, &options, error);
+	fanin_comm_multicast_forget(comm);
+	return status;
+}
+
+struct fanin_comm *
+fanin_comm_for(struct fanin_comm *comm, const struct fanin_request *request)
+{
+	return comm->multicast != NULL && suits(comm, request) ? comm->multicast : comm;
+}
