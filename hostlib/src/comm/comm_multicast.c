@@ -14,9 +14,15 @@
 #define SUFFIX ".multicast"
 #define HANDLER "broadcast"
 
+static bool
+reduces_nothing(struct fanin_comm *comm)
+{
+	return comm->ops->part(comm, 0)->member.multicast;
+}
+
 /* Returns why this rank can't join another job, or NULL. */
 static const char *
-obstacle(const struct fanin_comm *comm, const struct fanin_join_opts *options)
+obstacle(struct fanin_comm *comm, const struct fanin_join_opts *options)
 {
 	if (options->multicast == FANIN_MULTICAST_NEVER)
 		return "the options say never";
@@ -26,6 +32,8 @@ obstacle(const struct fanin_comm *comm, const struct fanin_join_opts *options)
 		return "the job runs without a switch";
 	if (comm->protocol->has_leaders)
 		return "the job has no tree";
+	if (reduces_nothing(comm))
+		return "the job's handler reduces nothing";
 	if (strcmp(comm->member.handler, HANDLER) == 0)
 		return "the job's own handler multicasts";
 	if (comm->member.config.size < 2)
@@ -201,11 +209,12 @@ join_if_all_can(struct fanin_comm *comm, const struct fanin_join_opts *options,
 
 /* True if all ranks know from what is the same everywhere that there is no other job. */
 static bool
-is_out_of_question(const struct fanin_comm *comm, const struct fanin_join_opts *options)
+is_out_of_question(struct fanin_comm *comm, const struct fanin_join_opts *options)
 {
 	return options->multicast == FANIN_MULTICAST_NEVER || options->job_name == NULL ||
 	       comm->protocol->on_switch == NULL || comm->protocol->has_leaders ||
-	       comm->member.config.size < 2 || strcmp(comm->member.handler, HANDLER) == 0;
+	       comm->member.config.size < 2 || reduces_nothing(comm) ||
+	       strcmp(comm->member.handler, HANDLER) == 0;
 }
 
 int

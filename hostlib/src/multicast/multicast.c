@@ -26,7 +26,7 @@ rules_open(struct fanin_engine *engine)
 	mc->ops_tail = &mc->ops;
 	mc->next = engine->oldest;
 	mc->credit = fanin_multicast_in_flight(engine->config.size) / FANIN_MULTICAST_DEPTH_MOST;
-	mc->depth = FANIN_MULTICAST_DEPTH_MOST / 2;
+	mc->depth = (FANIN_MULTICAST_DEPTH_MOST + 1) / 2;
 	mc->alpha_ns = ALPHA_FIRST_NS;
 	mc->reorder_ns = REORDER_FIRST_NS;
 	return FANIN_OK;
@@ -58,6 +58,7 @@ rules_resume(struct fanin_engine *engine)
 }
 
 const struct fanin_engine_rules fanin_multicast_rules = {
+	.waits_for_ranks = true,
 	.size = sizeof(struct fanin_multicast),
 	.open = rules_open,
 	.close = rules_close,
@@ -66,6 +67,7 @@ const struct fanin_engine_rules fanin_multicast_rules = {
 	.receive = fanin_multicast_receive,
 	.finish = fanin_multicast_finish,
 	.scan = fanin_multicast_scan,
+	.time_out = fanin_multicast_time_out,
 	.resume = rules_resume,
 };
 

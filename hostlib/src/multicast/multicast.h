@@ -9,9 +9,9 @@
 
 #include "hostlib/src/window/engine.h"
 
-/* Packets between two credits are at least and at most so many, in all chains together, and in between 16 for each rank. */
+/* Packets between two credits are at least and at most so many, in all chains together, and in between 24 for each rank. */
 #define FANIN_MULTICAST_CREDIT_LEAST 64u
-#define FANIN_MULTICAST_CREDIT_MOST 128u
+#define FANIN_MULTICAST_CREDIT_MOST 192u
 #define FANIN_MULTICAST_DEPTH_MOST                                                                 \
 	4u /* credits' worth of packets that may be on their way to a rank */
 
@@ -39,7 +39,7 @@ extern const struct fanin_engine_rules fanin_multicast_rules;
 static inline uint32_t
 fanin_multicast_in_flight(uint16_t size)
 {
-	uint32_t credit = 16u * size;
+	uint32_t credit = 24u * size;
 
 	if (credit < FANIN_MULTICAST_CREDIT_LEAST)
 		credit = FANIN_MULTICAST_CREDIT_LEAST;

@@ -341,13 +341,30 @@ fail(struct fanin_multicast *mc, const struct fanin_multicast_op *op)
 				silent_s, op->number, ranks, engine->config.size,
 				mc->ended ? "has ended" : "does not answer");
 		engine->loop.error.missing = mc->gone;
-	} else {
+	} else if (op->has_ns != 0) {
 		fanin_error_set(
 			&engine->loop.error, 0,
 			"no packet for %.1f s: rank %u has sent packet %u of operation %u, and it never came: do packets of this size pass?",
 			silent_s, op->has_rank, op->has_packet, op->number);
+	} else {
+		fanin_error_set(&engine->loop.error, 0,
+				"no packet for %.1f s: operation %u lacks %u of %u, and nobody answers",
+				silent_s, op->number, op->n_lacking, op->n_packets);
 	}
 	fanin_engine_fail(engine, FANIN_ERR_TIMEOUT);
+}
+
+bool
+fanin_multicast_time_out(struct fanin_engine *engine)
+{
+	struct fanin_multicast *mc = fanin_multicast_of(engine);
+	const struct fanin_lane *oldest = fanin_engine_lane(engine, engine->oldest);
+
+	/* What this rank has contributed to is the engine's to explain, unless ranks are gone that it does not know of. */
+	if (mc->ops == NULL || (mc->gone_ns == 0 && oldest->state == FANIN_LANE_SENT))
+		return false;
+	fail(mc, mc->ops);
+	return true;
 }
 
 /* Once nothing has come for a while: asks the switches who is gone. Returns when to look again. */

@@ -208,6 +208,7 @@ void fanin_multicast_note_packet(struct fanin_multicast *mc, struct fanin_multic
 
 /* multicast_fetch.c: as struct fanin_engine_rules has them. */
 void fanin_multicast_scan(struct fanin_engine *engine);
+bool fanin_multicast_time_out(struct fanin_engine *engine);
 void fanin_multicast_told(struct fanin_engine *engine, uint32_t block,
 			  const struct fanin_answer_ranks *ranks);
 

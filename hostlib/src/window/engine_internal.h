@@ -99,6 +99,7 @@ struct fanin_kept_result {
  * All functions are called by the poll loop only, unless they say otherwise.
  */
 struct fanin_engine_rules {
+	bool waits_for_ranks; /* blocks usually wait for other ranks: they are overdue once they have taken longer than blocks do */
 	size_t size; /* of the protocol's struct, which begins with a struct fanin_engine; the rest is zero at first */
 
 	/* Creates what else it needs; from fanin_engine_create. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
@@ -134,6 +135,9 @@ struct fanin_engine_rules {
 
 	/* Lanes are READY for another run, which begins with engine->base. Not from the poll loop. */
 	void (*resume)(struct fanin_engine *engine);
+
+	/* The engine times out: fails it with a better reason than the engine knows. Returns false if there is none. NULL: there never is. */
+	bool (*time_out)(struct fanin_engine *engine);
 
 	/* No answer comes: writes why, for a timeout's text. Returns false to leave that to the engine. NULL: it always does. */
 	bool (*explain)(const struct fanin_engine *engine, char *text, size_t text_len);

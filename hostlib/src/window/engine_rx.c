@@ -55,7 +55,7 @@ window_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 	if (lane->transmissions != 1 || lane->sent_ns < engine->loop.resumed_ns)
 		return;
 	/* Then the rules know whether it is the network's. */
-	if (lane->asked && engine->config.rules != NULL)
+	if (lane->asked && engine->config.rules != NULL && !engine->config.rules->waits_for_ranks)
 		return;
 	engine->cc.type->on_delay(&engine->cc, &sample);
 	fanin_rtt_sample(&engine->block_time, sample.delay_ns);

@@ -72,8 +72,10 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	const bool sent_up = lane->told == FANIN_BLOCK_SENT;
 	const uint64_t most_ns = fanin_engine_ask_most_ns(engine);
-	const uint64_t wait_ns = sent_up ? fanin_engine_above_wait_ns(engine)
-					 : fanin_engine_query_wait_ns(engine);
+	const bool is_patient = sent_up || (engine->config.rules != NULL &&
+					    engine->config.rules->waits_for_ranks);
+	const uint64_t wait_ns = is_patient ? fanin_engine_above_wait_ns(engine)
+					    : fanin_engine_query_wait_ns(engine);
 	uint64_t due_ns = lane->sent_ns + (wait_ns < most_ns ? wait_ns : most_ns);
 	const bool overdue = engine->ask_wait_ns != 0 || lane->told >= FANIN_BLOCK_SENT;
 
@@ -233,6 +235,9 @@ engine_time_out(struct fanin_engine *engine)
 	char detail[256];
 	char link[256] = "";
 
+	if (engine->config.rules != NULL && engine->config.rules->time_out != NULL &&
+	    !engine->run_lost && engine->config.rules->time_out(engine))
+		return;
 	if (engine->loop.tx_errnum != 0)
 		snprintf(link, sizeof(link), "; sending fails: %s%s",
 			 strerror(engine->loop.tx_errnum), tx_advice(engine->loop.tx_errnum));

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reliable multicast on real processes: broadcasts and allgathers are exact by it, each link carries their data once, nothing is fetched without
+loss, blocking calls find it by themselves, and a rank that is killed is named.
+"""
+
+import json
+import os
+import signal
+import time
+
+from support import KIB, MIB, case, expect, expect_equal, expect_exact, program, wait_until
+from fabric import MANAGER_IP, leaf_spine
+from case_levels import LOSS
+from case_trees import finish, jobs_left, managed_fabric, start
+from lab import HOST_INTERFACE
+from traffic import link_bytes
+
+ROUNDS = 3
+DATA_MTU = 9000
+IDLE_SECONDS = 2
+TIMES = 4  # joining and leaving take frames, too
+
+
+def run(fabric, where, **options):
+    """Runs a job by multicast, and returns its reports."""
+    reports = finish(fabric, start(fabric, "cast", 1, multicast="always", **options))
+    expect_exact(reports, where)
+    for rank, report in enumerate(reports):
+        expect_equal(report["multicast_reason"], "all broadcasts and allgathers: the options say always", f"{where}: rank {rank}")
+        expect_equal(report["multicast_operations"], options.get("iters", 1) + options.get("warmup", 0), f"{where}: operations of rank {rank}")
+    wait_until(lambda: not any(jobs_left(fabric).values()), 60, f"{where}: both jobs to be gone from all switches")
+    return reports
+
+
+def fetched_part(reports):
+    return sum(report["multicast_fetched"] for report in reports) / sum(report["multicast_packets"] for report in reports)
+
+
+@case(300)
+def multicast_is_exact_with_packets_lost_doubled_and_reordered():
+    with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU, config=LOSS) as fabric:
+        for collective in ("broadcast", "allgather"):
+            for size in (8, MIB, 8 * MIB):
+                reports = run(fabric, f"{collective} of {size} bytes", collective=collective, bytes=size if collective == "broadcast" else max(size, 32))
+        expect(fetched_part(reports) > 0, "nothing was fetched")
+        run(fabric, "two subgroups, last root", collective="broadcast", bytes=MIB + 4, root=7, subgroups=2)
+
+
+def links_of(fabric):
+    """{name: (namespace, interface)} of hosts' and leaves' links."""
+    ends = {f"host {host}": (fabric.host_namespace(host), HOST_INTERFACE) for host in range(fabric.hosts)}
+    ends.update({f"{leaf} to {spine}": (fabric.switch_ns(leaf), f"to-{spine}") for leaf, spine in fabric.topology.links})
+    return ends
+
+
+def carried(fabric, size, **options):
+    """{link: (received, sent)} in multiples of the vector, and the frames that came into each switch for each packet of data, while a job runs."""
+    def frames():
+        """(when, {switch: frames that came in})"""
+        return time.monotonic(), {switch: sum(port["rx_frames"] for port in fabric.port_counters(switch).values())
+                                  for switch in fabric.topology.switches}
+
+    def rates(first, last):
+        return {switch: (last[1][switch] - first[1][switch]) / (last[0] - first[0]) for switch in first[1]}
+
+    # Switches ask each other all the time who is there.
+    idle = frames()
+    wait_until(lambda: time.monotonic() - idle[0] > IDLE_SECONDS, 60, "some time to pass")
+    idle = rates(idle, frames())
+    before = {name: link_bytes(*end) for name, end in links_of(fabric).items()}
+    first = frames()
+    reports = run(fabric, f"{options['collective']} of {size} bytes", bytes=size, warmup=0, iters=TIMES, **options)
+    packets = TIMES * size / reports[0]["payload_bytes"]
+    last = frames()
+    entered = {switch: (rate - idle[switch]) * (last[0] - first[0]) / packets for switch, rate in rates(first, last).items()}
+    parts = {name: tuple((after - earlier) / size / TIMES for after, earlier in zip(link_bytes(*end), before[name])) for name, end in links_of(fabric).items()}
+    return parts, entered
+
+
+@case(240)
+def each_link_carries_a_multicast_once():
+    """Where the machine is busy packets may be fetched that were only late: that is another run's figure."""
+    size = 64 * MIB
+    with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU) as fabric:
+        for collective in ("broadcast", "allgather"):
+            for _ in range(3):
+                parts, entered = carried(fabric, size, collective=collective)
+                if max(max(both) for both in parts.values()) <= 1.05 and max(entered.values()) <= 1.05:
+                    break
+            print(f"{collective}: most of a link {max(max(both) for both in parts.values()):.3f} of the vector, frames into a switch "
+                  f"{max(entered.values()):.3f} for each packet")
+            for name, both in parts.items():
+                expect(max(both) <= 1.05, f"{collective}: {name} carried {both} of the vector")
+            for switch, each in entered.items():
+                expect(each <= 1.05, f"{collective}: {each:.3f} frames came into {switch} for each packet")
+
+
+@case(120)
+def blocking_calls_find_multicast_by_themselves():
+    with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU) as fabric:
+        token = fabric.token_file.read_text().strip()
+        ranks = [fabric.spawn(host, ["env", f"FANIN_TOKEN={token}", program("gathering"), MANAGER_IP, "train", fabric.host_ip(host), host, 8,
+                                     ROUNDS], "gathering") for host in range(8)]
+        for process in ranks:
+            process.wait(60)
+        for process in ranks:
+            expect(process.stdout(), f"a rank said nothing: {process.last_words()}")
+            found = json.loads(process.stdout())
+            expect_equal((found["ok"], found.get("wrong"), found.get("reason"), found.get("operations")),
+                         (True, 0, "broadcasts and allgathers of 64 KiB or more", 2 * ROUNDS), f"what a rank found: {found}")
+        wait_until(lambda: not any(jobs_left(fabric).values()), 60, "both jobs to be gone from all switches")
+
+
+@case(120)
+def a_rank_that_is_killed_in_a_multicast_is_named():
+    """By the ranks that wait for its data, and by those that wait for it to receive, at its leaf and at others."""
+    for victim in (0, 5):
+        with managed_fabric(leaf_spine(2, 1, 8), mtu=DATA_MTU) as fabric:
+            ranks = start(fabric, "cast", 1, multicast="always", collective="broadcast", bytes=64 * MIB, iters=1000, check=None,
+                          check_ends=True, timeout_ms=5000)
+            wait_until(lambda: fabric.port_counters("leaf0")["h1"]["tx_frames"] > 20000, 60, "the broadcasts to run")
+            os.kill(ranks[victim].pid, signal.SIGKILL)
+            for host, rank in enumerate(ranks):
+                if host == victim:
+                    continue
+                expect(rank.wait(60) != 0, f"rank {host} goes on without rank {victim}")
+                error = json.loads(rank.stdout())["error"]
+                expect_equal(error["code"], "timeout", f"rank {host}: {error['message']}")
+                expect(victim in error["missing"], f"rank {host} names {error['missing']}, expected {victim}: {error['message']}")
+
+
+@case(60)
+def multicast_that_has_to_be_is_refused_where_it_cannot_be():
+    with managed_fabric(leaf_spine(2, 1, 2)) as fabric:
+        ranks = start(fabric, "cast", 1, multicast="always", handler="ring", no_fallback=None, collective="broadcast", bytes=100 * KIB)
+        for rank in ranks:
+            expect(rank.wait(60) != 0, "a ring multicasts")
+            error = json.loads(rank.stdout())["error"]
+            expect_equal(error["code"], "unsupported", error["message"])
+            expect("has no multicast: the job runs without a switch" in error["message"], error["message"])

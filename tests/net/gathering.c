@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One rank that broadcasts, gathers, and does an allgather and a reduce_scatter at the same time, by the public calls; its buffers get other contents as
+ * soon as a call returns. The job comes from the network manager. Prints one JSON object: what was wrong, and what the report says of multicast.
+ *
+ * usage: gathering MANAGER JOB-NAME ADDRESS RANK SIZE ROUNDS
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fanin/fanin.h"
+
+#define RANKS 16
+#define ELEMENTS 40000 /* of each rank, and of a broadcast */
+
+static fanin_ctx *ctx;
+static int32_t vector[RANKS * ELEMENTS], parts[RANKS * ELEMENTS], sums[ELEMENTS];
+
+static void
+check(const char *what, int status)
+{
+	if (status == FANIN_OK)
+		return;
+	printf("{\"ok\": false, \"what\": \"%s\", \"error\": \"%s\"}\n", what, fanin_ctx_error(ctx));
+	exit(1);
+}
+
+static int32_t
+element(unsigned int rank, unsigned int round, unsigned int i)
+{
+	return (int32_t)(rank * 1000003u + round * 7919u + i);
+}
+
+static void
+fill(int32_t *elements, unsigned int rank, unsigned int round, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++)
+		elements[i] = element(rank, round, i);
+}
+
+static unsigned int
+wrong_in(const int32_t *elements, unsigned int rank, unsigned int round, unsigned int n)
+{
+	unsigned int wrong = 0;
+
+	for (unsigned int i = 0; i < n; i++)
+		wrong += elements[i] != element(rank, round, i);
+	return wrong;
+}
+
+static unsigned int
+broadcast_run(fanin_comm *comm, unsigned int rank, unsigned int size, unsigned int round)
+{
+	const unsigned int root = round % size;
+	unsigned int wrong;
+
+	fill(vector, rank, round, ELEMENTS);
+	check("broadcast", fanin_broadcast(vector, ELEMENTS, FANIN_I32, (uint16_t)root, comm));
+	wrong = wrong_in(vector, root, round, ELEMENTS);
+	memset(vector, 0x55, sizeof(vector));
+	return wrong;
+}
+
+/* An allgather and a reduce_scatter side by side. */
+static unsigned int
+pair_run(fanin_comm *comm, unsigned int rank, unsigned int size, unsigned int round)
+{
+	fanin_request *gather, *scatter;
+	unsigned int wrong = 0;
+
+	fill(vector + rank * ELEMENTS, rank, round, ELEMENTS);
+	for (unsigned int i = 0; i < size * ELEMENTS; i++)
+		parts[i] = (int32_t)(i + rank);
+	check("iallgather", fanin_iallgather(vector + rank * ELEMENTS, vector, ELEMENTS, FANIN_I32,
+					     comm, &gather));
+	check("ireduce_scatter",
+	      fanin_ireduce_scatter(parts, sums, ELEMENTS, FANIN_I32, FANIN_SUM, comm, &scatter));
+	check("wait", fanin_wait(&gather));
+	check("wait", fanin_wait(&scatter));
+	for (unsigned int r = 0; r < size; r++)
+		wrong += wrong_in(vector + r * ELEMENTS, r, round, ELEMENTS);
+	for (unsigned int i = 0; i < ELEMENTS; i++)
+		wrong += sums[i] != (int32_t)(size * (rank * ELEMENTS + i) + size * (size - 1) / 2);
+	memset(vector, 0x55, sizeof(vector));
+	return wrong;
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct fanin_init_opts init = { .sz = sizeof(init) };
+	struct fanin_report report = { .sz = sizeof(report) };
+	struct fanin_join_opts options = { .sz = sizeof(options), .fixed_rank = true };
+	unsigned int wrong = 0;
+	fanin_comm *comm;
+
+	if (argc != 7)
+		return 2;
+	options.manager = argv[1];
+	options.job_name = argv[2];
+	options.address = argv[3];
+	options.rank = (uint16_t)atoi(argv[4]);
+	options.size = (uint16_t)atoi(argv[5]);
+	if (options.size > RANKS)
+		return 2;
+	check("init", fanin_init(&init, &ctx));
+	check("join", fanin_join(ctx, &options, &comm));
+	for (unsigned int round = 0; round < (unsigned int)atoi(argv[6]); round++) {
+		wrong += broadcast_run(comm, options.rank, options.size, round);
+		wrong += pair_run(comm, options.rank, options.size, round);
+	}
+	check("report", fanin_comm_report(comm, &report));
+	printf("{\"ok\": true, \"wrong\": %u, \"reason\": \"%s\", \"operations\": %llu, \"fetched\": %llu}\n",
+	       wrong, report.multicast_reason, (unsigned long long)report.multicast_operations,
+	       (unsigned long long)report.multicast_fetched);
+	check("leave", fanin_leave(comm));
+	fanin_finalize(ctx);
+	return 0;
+}
