@@ -161,26 +161,30 @@ def fanin(lab, size, iters):
                                  "times": slowest([report["times"] for report in reports])})
 
 
-def openmpi(lab, middle, arguments, size, iters):
-    """arguments: mpirun's, that say where ranks run and how they reach each other."""
+def openmpi(lab, middle, arguments, *command_line):
+    """arguments: mpirun's, that say where ranks run and how they reach each other. command_line: a peer program and its arguments."""
     lab.spawned += 1
     command = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', lab.directory / "hosts",
                "mpirun", "--allow-run-as-root", "--bind-to", "none", "--mca", "orte_tmpdir_base", lab.directory,
                "--mca", "pml", "ob1", "--mca", "mpi_yield_when_idle", "1", *arguments,
-               peer_program("allreduce-mpi"), size, iters, WARMUP]
+               peer_program(command_line[0]), *command_line[1:]]
     process = lab._spawn(middle, f"mpirun-{lab.spawned}", command)
     return figure("Open MPI", finish(lab, [process]))
 
 
-def openmpi_tcp(lab, middle, size, iters):
+def tcp_arguments(lab):
+    """Of mpirun: one rank on each host, which reach each other over the peers' links."""
     network = f"{PEER_NETWORK}.0/24"
-    return openmpi(lab, middle, ["-H", ",".join(f"p{host}" for host in range(HOSTS)), "--mca", "plm_rsh_agent",
-                                 lab.directory / "agent", "--mca", "oob_tcp_if_include", network, "--mca", "btl",
-                                 "tcp,self", "--mca", "btl_tcp_if_include", network], size, iters)
+    return ["-H", ",".join(f"p{host}" for host in range(lab.hosts)), "--mca", "plm_rsh_agent", lab.directory / "agent", "--mca",
+            "oob_tcp_if_include", network, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", network]
+
+
+def openmpi_tcp(lab, middle, size, iters):
+    return openmpi(lab, middle, tcp_arguments(lab), "allreduce-mpi", size, iters, WARMUP)
 
 
 def openmpi_shm(lab, middle, size, iters):
-    return openmpi(lab, middle, ["-n", HOSTS, "--oversubscribe", "--mca", "btl", "vader,self"], size, iters)
+    return openmpi(lab, middle, ["-n", HOSTS, "--oversubscribe", "--mca", "btl", "vader,self"], "allreduce-mpi", size, iters, WARMUP)
 
 
 def gloo_tcp(lab, _middle, size, iters):

@@ -64,11 +64,13 @@ frame_len_most(const struct fanin_comm *comm)
 static uint16_t
 in_flight_most(const struct fanin_comm *comm)
 {
-	uint32_t most = comm->window;
+	uint32_t most = comm->window, found;
 
-	if (comm->protocol->in_flight != NULL &&
-	    comm->protocol->in_flight(comm->member.config.size) > most)
-		most = comm->protocol->in_flight(comm->member.config.size);
+	if (comm->protocol->in_flight == NULL)
+		return (uint16_t)most;
+	found = comm->protocol->in_flight(comm->member.config.size, comm->payload_bytes);
+	if (found > most)
+		most = found;
 	return (uint16_t)most;
 }
 

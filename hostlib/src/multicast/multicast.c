@@ -25,7 +25,7 @@ rules_open(struct fanin_engine *engine)
 	engine->config.rules_arg = NULL;
 	mc->ops_tail = &mc->ops;
 	mc->next = engine->oldest;
-	mc->credit = fanin_multicast_in_flight(engine->config.size) / FANIN_MULTICAST_DEPTH_MOST;
+	mc->credit = fanin_multicast_credit(engine->config.size, engine->config.payload_bytes);
 	mc->depth = (FANIN_MULTICAST_DEPTH_MOST + 1) / 2;
 	mc->alpha_ns = ALPHA_FIRST_NS;
 	mc->reorder_ns = REORDER_FIRST_NS;

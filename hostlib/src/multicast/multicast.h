@@ -12,6 +12,7 @@
 /* Packets between two credits are at least and at most so many, in all chains together, and in between 24 for each rank. */
 #define FANIN_MULTICAST_CREDIT_LEAST 64u
 #define FANIN_MULTICAST_CREDIT_MOST 192u
+#define FANIN_MULTICAST_CREDIT_BYTES (2u << 20) /* at most, of packets that are longer than usual */
 #define FANIN_MULTICAST_DEPTH_MOST                                                                 \
 	4u /* credits' worth of packets that may be on their way to a rank */
 
@@ -35,17 +36,25 @@ struct fanin_multicast_stats {
 
 extern const struct fanin_engine_rules fanin_multicast_rules;
 
-/* Returns the most packets that may be on their way to a rank of a job. */
+/* Returns how many packets of a job are between two credits, of all chains together. */
 static inline uint32_t
-fanin_multicast_in_flight(uint16_t size)
+fanin_multicast_credit(uint16_t size, uint16_t payload_bytes)
 {
+	const uint32_t most = FANIN_MULTICAST_CREDIT_BYTES / payload_bytes;
 	uint32_t credit = 24u * size;
 
 	if (credit < FANIN_MULTICAST_CREDIT_LEAST)
 		credit = FANIN_MULTICAST_CREDIT_LEAST;
 	if (credit > FANIN_MULTICAST_CREDIT_MOST)
 		credit = FANIN_MULTICAST_CREDIT_MOST;
-	return credit * FANIN_MULTICAST_DEPTH_MOST;
+	return credit < most ? credit : most;
+}
+
+/* Returns the most packets that may be on their way to a rank of a job. */
+static inline uint32_t
+fanin_multicast_in_flight(uint16_t size, uint16_t payload_bytes)
+{
+	return fanin_multicast_credit(size, payload_bytes) * FANIN_MULTICAST_DEPTH_MOST;
 }
 
 /*

@@ -93,6 +93,12 @@ doubled(uint64_t ns, uint64_t most_ns)
 	return 2 * ns < most_ns ? 2 * ns : most_ns;
 }
 
+static uint64_t
+lessened(uint64_t ns, uint64_t least_ns)
+{
+	return ns - ns / 8 > least_ns ? ns - ns / 8 : least_ns;
+}
+
 /* Something new has come: nothing is overdue. */
 static void
 progress_note(struct fanin_multicast *mc, struct fanin_multicast_op *op)
@@ -118,6 +124,9 @@ fanin_multicast_note_packet(struct fanin_multicast *mc, struct fanin_multicast_o
 
 	if (!multicast) {
 		mc->stats.fetched++;
+		/* It was lost. */
+		mc->alpha_ns = lessened(mc->alpha_ns, ALPHA_LEAST_NS);
+		mc->reorder_ns = lessened(mc->reorder_ns, REORDER_LEAST_NS);
 		/* What was asked for is coming. */
 		op->ask_ns = mc->engine.loop.now_ns + op->ask_wait_ns;
 	} else if (asked) {

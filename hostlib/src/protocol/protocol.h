@@ -177,7 +177,7 @@ struct fanin_protocol {
 	bool has_leaders;
 	bool any_density; /* sparse requests need no density that is known to all ranks */
 	/* Returns how many packets may be on their way to a rank of a job. NULL: as many as the job's window. */
-	uint32_t (*in_flight)(uint16_t size);
+	uint32_t (*in_flight)(uint16_t size, uint16_t payload_bytes);
 	uint32_t collectives; /* bit 1 << enum fanin_collective for each that it carries out */
 
 	/*
