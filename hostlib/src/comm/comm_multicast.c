@@ -34,8 +34,6 @@ obstacle(struct fanin_comm *comm, const struct fanin_join_opts *options)
 		return "the job has no tree";
 	if (reduces_nothing(comm))
 		return "the job's handler reduces nothing";
-	if (strcmp(comm->member.handler, HANDLER) == 0)
-		return "the job's own handler multicasts";
 	if (comm->member.config.size < 2)
 		return "there is one rank";
 	if (fanin_comm_wants_memif(comm->ctx, options))
@@ -213,8 +211,7 @@ is_out_of_question(struct fanin_comm *comm, const struct fanin_join_opts *option
 {
 	return options->multicast == FANIN_MULTICAST_NEVER || options->job_name == NULL ||
 	       comm->protocol->on_switch == NULL || comm->protocol->has_leaders ||
-	       comm->member.config.size < 2 || reduces_nothing(comm) ||
-	       strcmp(comm->member.handler, HANDLER) == 0;
+	       comm->member.config.size < 2 || reduces_nothing(comm);
 }
 
 int
@@ -222,6 +219,11 @@ fanin_comm_multicast_begin(struct fanin_comm *comm, const struct fanin_join_opts
 			   struct fanin_error *error)
 {
 	comm->multicast_use = options->multicast;
+	if (comm->protocol->on_switch != NULL && strcmp(comm->member.handler, HANDLER) == 0) {
+		snprintf(comm->multicast_reason, sizeof(comm->multicast_reason),
+			 "all broadcasts and allgathers: the job's own handler multicasts");
+		return FANIN_OK;
+	}
 	if (is_out_of_question(comm, options))
 		return refuse(comm, options, obstacle(comm, options), error);
 	if (options->multicast == FANIN_MULTICAST_ALWAYS)
