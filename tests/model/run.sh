@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP (pa_atp.pml), of Canary (canary.pml) and of runs that
+# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP (pa_atp.pml), of Canary (canary.pml), of reliable multicast (multicast.pml) and of runs that
 # are taken up again (recovery.pml): searches each configuration to the end, then sees that each mutant is caught by the property that should catch it, as many at a time as there
 # are CPUs. Prints a line for each; fails if a property is violated, a search was cut short, or a mutant survives. No
 # arguments; needs spin and gcc, writes to a temporary directory only.
@@ -110,6 +110,7 @@ check_caught() {
 	[[ $model != */sparse.pml ]] || mutant="sparse $mutant"
 	[[ $model != */pa_atp.pml ]] || mutant="pa-atp $mutant"
 	[[ $model != */canary.pml ]] || mutant="canary $mutant"
+	[[ $model != */multicast.pml ]] || mutant="multicast $mutant"
 	if [[ $found == "assertion violated $property "* ]]; then
 		report "mutant $mutant" "caught: $property"
 	else
@@ -232,6 +233,23 @@ caught needs_no_query COLLISION_UNTOLD "$quiet"
 caught needs_no_query STRAGGLERS_DROPPED "$quiet"
 caught needs_no_query STRAGGLERS_PORT "$quiet"
 caught descriptors_end DESCRIPTORS_STAY -DQUIET "$(faults 0 0 0 0 1)" "$(led 1 3 1 1)"
+
+model=$models/multicast.pml
+
+# usage: fetched RANKS PACKETS OPERATIONS LOSSES DUPLICATES PREMATURE
+fetched() { echo "-DRANKS=$1 -DPACKETS=$2 -DOPERATIONS=$3 -DLOSSES=$4 -DDUPLICATES=$5 -DPREMATURE=$6"; }
+
+holds "multicast 3 ranks, 2 operations 3 1 1" -O1 "$(fetched 3 2 2 3 1 1)"
+holds "multicast 3 ranks, 2 operations 1 1 1" -O1 "$(fetched 3 2 2 1 1 1)"
+holds "multicast 4 ranks, 1 operation 1 1 1" -O1 "$(fetched 4 2 1 1 1 1)"
+holds "multicast 4 ranks, 1 operation 2 0 1" -O1 "$(fetched 4 2 1 2 0 1)"
+
+one="$(fetched 3 2 2 1 1 1)"
+caught data_is_the_operations NUMBERLESS "$one"
+caught all_have_all HASTY "$one"
+caught timers_help UNFAITHFUL "$one"
+caught timers_help NEVER_ASKS "$one"
+caught gives_what_it_sent GIVES_UNSENT "$one"
 
 model=$models/sparse.pml
 
