@@ -107,7 +107,7 @@ def blocking_calls_find_multicast_by_themselves():
             expect(process.stdout(), f"a rank said nothing: {process.last_words()}")
             found = json.loads(process.stdout())
             expect_equal((found["ok"], found.get("wrong"), found.get("reason"), found.get("operations")),
-                         (True, 0, "broadcasts and allgathers of 64 KiB or more", 2 * ROUNDS), f"what a rank found: {found}")
+                         (True, 0, f"broadcasts and allgathers of {16 * 8896} bytes or more", 2 * ROUNDS), f"what a rank found: {found}")
         wait_until(lambda: not any(jobs_left(fabric).values()), 60, "both jobs to be gone from all switches")
 
 

@@ -20,6 +20,13 @@ reduces_nothing(struct fanin_comm *comm)
 	return comm->ops->part(comm, 0)->member.multicast;
 }
 
+/* Returns from how many bytes on a vector is better off by multicast. The same at all ranks. */
+static uint64_t
+least_bytes(struct fanin_comm *comm)
+{
+	return (uint64_t)FANIN_MULTICAST_LEAST_PACKETS * comm->ops->part(comm, 0)->payload_bytes;
+}
+
 /* Returns why this rank can't join another job, or NULL. */
 static const char *
 obstacle(struct fanin_comm *comm, const struct fanin_join_opts *options)
@@ -200,8 +207,8 @@ join_if_all_can(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	snprintf(comm->multicast_reason, sizeof(comm->multicast_reason),
 		 options->multicast == FANIN_MULTICAST_ALWAYS
 			 ? "all broadcasts and allgathers: the options say always"
-			 : "broadcasts and allgathers of %u KiB or more",
-		 FANIN_MULTICAST_LEAST_BYTES / 1024);
+			 : "broadcasts and allgathers of %llu bytes or more",
+		 (unsigned long long)least_bytes(comm));
 	return FANIN_OK;
 }
 
@@ -229,18 +236,17 @@ fanin_comm_multicast_begin(struct fanin_comm *comm, const struct fanin_join_opts
 	if (options->multicast == FANIN_MULTICAST_ALWAYS)
 		return join_if_all_can(comm, options, error);
 	snprintf(comm->multicast_reason, sizeof(comm->multicast_reason),
-		 "none yet: the first blocking broadcast or allgather of %u KiB or more asks for it",
-		 FANIN_MULTICAST_LEAST_BYTES / 1024);
+		 "none yet: the first blocking broadcast or allgather of %llu bytes or more asks for it",
+		 (unsigned long long)least_bytes(comm));
 	return later_keep(comm, options, error);
 }
 
 /* True if a collective is better off by multicast. */
 static bool
-suits(const struct fanin_comm *comm, const struct fanin_request *request)
+suits(struct fanin_comm *comm, const struct fanin_request *request)
 {
-	return !fanin_request_combines(request) &&
-	       (comm->multicast_use == FANIN_MULTICAST_ALWAYS ||
-		request->total_bytes >= FANIN_MULTICAST_LEAST_BYTES);
+	return !fanin_request_combines(request) && (comm->multicast_use == FANIN_MULTICAST_ALWAYS ||
+						    request->total_bytes >= least_bytes(comm));
 }
 
 int

@@ -21,8 +21,11 @@
 #include "hostlib/src/transport/transport.h"
 #include "progress.h"
 
-/* Broadcasts and allgathers of vectors that are at least so long go by multicast where that is left to the library. */
-#define FANIN_MULTICAST_LEAST_BYTES (64 * 1024u)
+/*
+ * Broadcasts and allgathers of at least so many packets go by multicast where that is left to the library: shorter ones are done sooner by blocks, without barriers before
+ * and after (docs/performance.md, "Multicast").
+ */
+#define FANIN_MULTICAST_LEAST_PACKETS 16u
 
 /* Most descriptors of communicators that a context can sleep on; with more, it does not sleep. */
 #define FANIN_CTX_MAX_FDS (16 * FANIN_TRANSPORT_MAX_FDS)
