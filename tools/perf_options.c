@@ -274,7 +274,7 @@ option_take(struct options *options, int code, const char *name, const char *val
 		join->multicast = parse_multicast(value);
 		break;
 	case OPT_SUBGROUPS:
-		join->subgroups = (uint16_t)parse_number(name, value, 1, FANIN_MAX_TREES);
+		join->subgroups = (uint32_t)parse_number(name, value, 1, FANIN_MAX_TREES);
 		break;
 	case OPT_SIZE:
 		join->size = (uint16_t)parse_number(name, value, 1, FANIN_MAX_RANKS);

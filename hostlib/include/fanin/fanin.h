@@ -267,8 +267,7 @@ struct fanin_join_opts {
 	 * collective take turns on them (subgroups, Khalilov et al. section IV.C). Default: as many
 	 * as `trees`.
 	 */
-	uint16_t subgroups;
-	uint16_t reserved2; /* 0 */
+	uint32_t subgroups;
 };
 
 /*

@@ -115,7 +115,7 @@ beside_join(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	other.window = 0;
 	other.multicast = FANIN_MULTICAST_NEVER;
 	if (options->subgroups != 0)
-		other.trees = options->subgroups;
+		other.trees = (uint16_t)options->subgroups;
 	status = fanin_join(comm->ctx, &other, beside);
 	if (status != FANIN_OK)
 		return status;

@@ -35,7 +35,7 @@ static_assert(FANIN_MAX_RANKS == FANIN_WIRE_MAX_RANKS, "ranks of a job");
 #define ENDS_WITH(type, field)                                                                     \
 	(offsetof(struct type, field) + sizeof(((struct type *)NULL)->field) == sizeof(struct type))
 static_assert(ENDS_WITH(fanin_init_opts, reserved), "padding in fanin_init_opts");
-static_assert(ENDS_WITH(fanin_join_opts, reserved2), "padding in fanin_join_opts");
+static_assert(ENDS_WITH(fanin_join_opts, subgroups), "padding in fanin_join_opts");
 static_assert(ENDS_WITH(fanin_report, multicast_late), "padding in fanin_report");
 static_assert(ENDS_WITH(fanin_sparse_opts, reserved), "padding in fanin_sparse_opts");
 static_assert(ENDS_WITH(fanin_sparse_result, reserved), "padding in fanin_sparse_result");
