@@ -74,6 +74,8 @@ def check_arguments(parser, options):
         parser.error("argument --freeze: found --kill with it, expected one of them")
     if options.topology != "single" and options.transport == "memif":
         parser.error(f"argument --transport: found memif for {options.topology}, expected af_xdp or af_packet")
+    if options.multicast and struck:
+        parser.error("argument --multicast: found --kill or --freeze with it, which wait for blocks of the job itself: expected one of them")
     if options.ring and (struck or options.trees > 1 or options.reproducible or options.jobs > 1):
         parser.error("argument --ring: found --kill, --freeze, --trees, --jobs or --reproducible with it, expected none of them: there "
                      "is no tree")

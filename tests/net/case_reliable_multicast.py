@@ -129,6 +129,19 @@ def a_rank_that_is_killed_in_a_multicast_is_named():
                 expect(victim in error["missing"], f"rank {host} names {error['missing']}, expected {victim}: {error['message']}")
 
 
+@case(120)
+def a_multicast_goes_on_when_its_spine_dies():
+    """Over the other spine, in a run that begins with the same block; what was lost is fetched."""
+    with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU) as fabric:
+        ranks = start(fabric, "cast", 1, multicast="always", collective="broadcast", bytes=16 * MIB, iters=60, check=None, check_ends=True)
+        wait_until(lambda: fabric.port_counters("leaf0")["h1"]["tx_frames"] > 10000, 60, "the broadcasts to run")
+        root = next(tree["nodes"][0]["switch"] for tree in fabric.ask_manager("trees")["trees"] if tree["name"] == "cast.multicast")
+        os.kill(fabric.switches[root].pid, signal.SIGKILL)
+        reports = finish(fabric, ranks)
+        expect_exact(reports, f"broadcasts while {root} dies")
+        expect_equal([report["multicast_operations"] for report in reports], [60] * 8, "operations")
+
+
 @case(60)
 def multicast_that_has_to_be_is_refused_where_it_cannot_be():
     with managed_fabric(leaf_spine(2, 1, 2)) as fabric:
