@@ -5,6 +5,7 @@ loss, blocking calls find it by themselves, and a rank that is killed is named.
 
 import json
 import os
+import re
 import signal
 import time
 
@@ -95,12 +96,31 @@ def each_link_carries_a_multicast_once():
                 expect(each <= 1.05, f"{collective}: {each:.3f} frames came into {switch} for each packet")
 
 
+def gather(fabric, host, size, rounds):
+    token = fabric.token_file.read_text().strip()
+    return fabric.spawn(host, ["env", f"FANIN_TOKEN={token}", program("gathering"), MANAGER_IP, "train", fabric.host_ip(host), host, size, rounds], "gathering")
+
+
+@case(120)
+def a_call_that_is_interrupted_while_ranks_agree_on_multicast_ends_the_communicator():
+    """It has posted nothing that could be taken up again, and the others must not go on as if it had agreed."""
+    interrupted = -12
+    with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU) as fabric:
+        ranks = [gather(fabric, host, 4, ROUNDS if host else 0) for host in range(4)]
+        for process in ranks:
+            process.wait(60)
+        found = [json.loads(process.stdout()) for process in ranks]
+        expect_equal((found[0].get("first"), found[0].get("second")), (interrupted, interrupted), f"what the interrupted rank found: {found[0]}")
+        expect("interrupted" in found[0]["error"], f"the error of the interrupted rank: {found[0]}")
+        for rank, other in enumerate(found[1:], 1):
+            expect(not other["ok"] and re.search(r"\branks? 0\b", other["error"]), f"rank {rank} does not name rank 0: {other}")
+        wait_until(lambda: not any(jobs_left(fabric).values()), 60, "the job to be gone from all switches")
+
+
 @case(120)
 def blocking_calls_find_multicast_by_themselves():
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU) as fabric:
-        token = fabric.token_file.read_text().strip()
-        ranks = [fabric.spawn(host, ["env", f"FANIN_TOKEN={token}", program("gathering"), MANAGER_IP, "train", fabric.host_ip(host), host, 8,
-                                     ROUNDS], "gathering") for host in range(8)]
+        ranks = [gather(fabric, host, 8, ROUNDS) for host in range(8)]
         for process in ranks:
             process.wait(60)
         for process in ranks:

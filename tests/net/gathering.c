@@ -4,7 +4,9 @@
  * soon as a call returns. The job comes from the network manager. Prints one JSON object: what was wrong, and what the report says of multicast.
  *
  * usage: gathering MANAGER JOB-NAME ADDRESS RANK SIZE ROUNDS
+ * With 0 rounds the first broadcast is interrupted in its first wait, which is the one for the second job, and a second broadcast is tried.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,12 +88,39 @@ pair_run(fanin_comm *comm, unsigned int rank, unsigned int size, unsigned int ro
 	return wrong;
 }
 
+static bool
+interrupt(void *armed)
+{
+	return *(const bool *)armed;
+}
+
+/* Prints what two broadcasts return, of which the first is interrupted. */
+static void
+interrupted_run(fanin_comm *comm, bool *armed)
+{
+	int first, second;
+
+	*armed = true;
+	first = fanin_broadcast(vector, ELEMENTS, FANIN_I32, 0, comm);
+	*armed = false;
+	second = fanin_broadcast(vector, ELEMENTS, FANIN_I32, 0, comm);
+	printf("{\"ok\": true, \"first\": %d, \"second\": %d, \"error\": \"%s\"}\n", first, second,
+	       fanin_ctx_error(ctx));
+	fanin_leave(comm);
+	fanin_finalize(ctx);
+}
+
 int
 main(int argc, char **argv)
 {
-	const struct fanin_init_opts init = { .sz = sizeof(init) };
+	bool armed = false;
+	const struct fanin_init_opts init = { .sz = sizeof(init),
+					      .interrupt = interrupt,
+					      .interrupt_arg = &armed };
 	struct fanin_report report = { .sz = sizeof(report) };
-	struct fanin_join_opts options = { .sz = sizeof(options), .fixed_rank = true };
+	struct fanin_join_opts options = { .sz = sizeof(options),
+					   .fixed_rank = true,
+					   .timeout_ms = 5000 };
 	unsigned int wrong = 0;
 	fanin_comm *comm;
 
@@ -106,6 +135,10 @@ main(int argc, char **argv)
 		return 2;
 	check("init", fanin_init(&init, &ctx));
 	check("join", fanin_join(ctx, &options, &comm));
+	if (atoi(argv[6]) == 0) {
+		interrupted_run(comm, &armed);
+		return 0;
+	}
 	for (unsigned int round = 0; round < (unsigned int)atoi(argv[6]); round++) {
 		wrong += broadcast_run(comm, options.rank, options.size, round);
 		wrong += pair_run(comm, options.rank, options.size, round);

@@ -52,7 +52,25 @@ obstacle(struct fanin_comm *comm, const struct fanin_join_opts *options)
 	return NULL;
 }
 
-/* Finds the least value of all ranks, by an allreduce on the communicator. Returns FANIN_OK or a negative status. */
+/* Ends a communicator whose ranks may not agree any more about what is next. Returns the status. */
+static int
+end_all(struct fanin_comm *comm, int status, struct fanin_error *error)
+{
+	struct fanin_error why = { 0 };
+
+	fanin_error_set(&why, status,
+			"%s while the ranks of job '%s' agreed on a second one for multicast",
+			status == FANIN_ERR_INTERRUPTED ? "interrupted" : fanin_strerror(status),
+			comm->job_name);
+	fanin_comm_abort(comm, status, &why);
+	*error = why;
+	return status;
+}
+
+/*
+ * Finds the least value of all ranks, by an allreduce on the communicator. Returns FANIN_OK or a negative status. If it is interrupted, the communicator has failed:
+ * nothing refers to the request any more, and no rank goes on as if all had agreed.
+ */
 static int
 least_of_all(struct fanin_comm *comm, uint8_t *value, struct fanin_error *error)
 {
@@ -71,11 +89,16 @@ least_of_all(struct fanin_comm *comm, uint8_t *value, struct fanin_error *error)
 	if (status == FANIN_OK) {
 		fanin_ctx_wake(comm->ctx);
 		status = fanin_ctx_wait(comm->ctx, &request, UINT64_MAX);
+		if (request.status == FANIN_IN_PROGRESS)
+			end_all(comm, status, error);
+		else if (status != FANIN_OK)
+			fanin_error_set(error, status, "%s", fanin_comm_error(comm));
 		fanin_split_free(&request);
+	} else {
+		fanin_error_set(error, status, "%s", fanin_comm_error(comm));
 	}
 	fanin_ctx_unlock(comm->ctx);
-	return status == FANIN_OK ? FANIN_OK
-				  : fanin_error_set(error, status, "%s", fanin_comm_error(comm));
+	return status;
 }
 
 /* There is none: for the report, or an error if there has to be. */
@@ -90,14 +113,13 @@ refuse(struct fanin_comm *comm, const struct fanin_join_opts *options, const cha
 			       comm->job_name, why);
 }
 
-/* Joins the other job. Returns FANIN_OK once all ranks are known to be in it. */
+/* Joins the other job. Returns FANIN_OK, or why this rank is not in it. */
 static int
 beside_join(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	    struct fanin_comm **beside, struct fanin_error *error)
 {
 	struct fanin_join_opts other = *options;
 	char name[FANIN_JOB_NAME_MAX + 1];
-	uint8_t there = 1;
 	int status;
 
 	snprintf(name, sizeof(name), "%s%s", options->job_name, SUFFIX);
@@ -118,14 +140,7 @@ beside_join(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		other.trees = (uint16_t)options->subgroups;
 	status = fanin_join(comm->ctx, &other, beside);
 	if (status != FANIN_OK)
-		return status;
-	status = least_of_all(*beside, &there, error);
-	if (status != FANIN_OK) {
-		struct fanin_error found = *error;
-
-		fanin_leave(*beside);
-		*error = found;
-	}
+		*error = comm->ctx->error;
 	return status;
 }
 
@@ -185,8 +200,9 @@ join_if_all_can(struct fanin_comm *comm, const struct fanin_join_opts *options,
 {
 	const char *why = obstacle(comm, options);
 	uint8_t can = why == NULL;
-	char text[FANIN_TEXT_LEN];
-	struct fanin_comm *beside;
+	struct fanin_error found = { 0 };
+	struct fanin_comm *beside = NULL;
+	uint8_t there;
 	int status = least_of_all(comm, &can, error);
 
 	if (status != FANIN_OK)
@@ -194,13 +210,27 @@ join_if_all_can(struct fanin_comm *comm, const struct fanin_join_opts *options,
 	if (!can)
 		return refuse(comm, options,
 			      why != NULL ? why : "another rank can't join a second job", error);
-	status = beside_join(comm, options, &beside, error);
-	if (status == FANIN_ERR_INTERRUPTED)
+	status = beside_join(comm, options, &beside, &found);
+	if (status == FANIN_ERR_INTERRUPTED) {
+		fanin_ctx_lock(comm->ctx);
+		end_all(comm, status, error);
+		fanin_ctx_unlock(comm->ctx);
 		return status;
-	if (status != FANIN_OK) {
-		snprintf(text, sizeof(text), "%s", error->text);
-		fanin_error_clear(error);
-		return refuse(comm, options, text, error);
+	}
+	/* All use it, or none. A rank that can't hear that can't use the communicator either. */
+	there = status == FANIN_OK;
+	status = least_of_all(comm, &there, error);
+	if (status != FANIN_OK || !there) {
+		struct fanin_error kept = *error;
+
+		fanin_leave(beside);
+		*error = kept;
+		if (status != FANIN_OK)
+			return status;
+		return refuse(comm, options,
+			      found.text[0] != '\0' ? found.text
+						    : "another rank could not join the second job",
+			      error);
 	}
 	beside->owner = comm;
 	comm->multicast = beside;
