@@ -118,9 +118,7 @@ main(int argc, char **argv)
 					      .interrupt = interrupt,
 					      .interrupt_arg = &armed };
 	struct fanin_report report = { .sz = sizeof(report) };
-	struct fanin_join_opts options = { .sz = sizeof(options),
-					   .fixed_rank = true,
-					   .timeout_ms = 5000 };
+	struct fanin_join_opts options = { .sz = sizeof(options), .fixed_rank = true };
 	unsigned int wrong = 0;
 	fanin_comm *comm;
 

@@ -400,7 +400,8 @@ FANIN_API int fanin_join_job(fanin_ctx *ctx, const char *job_name, uint16_t size
  * req: set on success only; fanin_wait frees it. Returns FANIN_OK, FANIN_ERR_INVALID,
  * FANIN_ERR_UNSUPPORTED, FANIN_ERR_NO_MEMORY, or the communicator's earlier error. The blocking
  * calls also return what fanin_wait returns; if one is interrupted, the buffers stay in use until
- * fanin_leave.
+ * fanin_leave. A broadcast or allgather that is interrupted while the ranks still join a job for
+ * multicast posts nothing, and ends the communicator: see fanin_join_opts.multicast.
  */
 
 /*

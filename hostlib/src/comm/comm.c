@@ -158,6 +158,17 @@ fanin_leave(fanin_comm *comm)
 	return status;
 }
 
+void
+fanin_comm_abort(struct fanin_comm *comm, int status, const struct fanin_error *error)
+{
+	if (comm->trees != NULL)
+		fanin_comm_trees_abort(comm->trees, status, error);
+	else if (comm->protocol->on_switch != NULL && comm->protocol->on_switch->abort != NULL)
+		comm->protocol->on_switch->abort(comm->engine, status, error);
+	if (comm->agreeing)
+		fanin_request_list_fail(&comm->held, status);
+}
+
 const char *
 fanin_comm_error(const fanin_comm *comm)
 {

@@ -40,17 +40,6 @@ agreement_post(struct fanin_comm *comm, const struct fanin_sparse_vector *sparse
 	return post_now(comm, &comm->agreement, N_AGREED);
 }
 
-void
-fanin_comm_abort(struct fanin_comm *comm, int status, const struct fanin_error *error)
-{
-	if (comm->trees != NULL)
-		fanin_comm_trees_abort(comm->trees, status, error);
-	else if (comm->protocol->on_switch != NULL && comm->protocol->on_switch->abort != NULL)
-		comm->protocol->on_switch->abort(comm->engine, status, error);
-	if (comm->agreeing)
-		fanin_request_list_fail(&comm->held, status);
-}
-
 bool
 fanin_comm_must_agree(const struct fanin_comm *comm, const struct fanin_request *request)
 {

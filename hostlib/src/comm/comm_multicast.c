@@ -217,7 +217,7 @@ join_if_all_can(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		fanin_ctx_unlock(comm->ctx);
 		return status;
 	}
-	/* All use it, or none. A rank that can't hear that can't use the communicator either. */
+	/* All use it, or none: a rank that does not hear the result has no communicator any more. */
 	there = status == FANIN_OK;
 	status = least_of_all(comm, &there, error);
 	if (status != FANIN_OK || !there) {
@@ -227,6 +227,7 @@ join_if_all_can(struct fanin_comm *comm, const struct fanin_join_opts *options,
 		*error = kept;
 		if (status != FANIN_OK)
 			return status;
+		fanin_error_clear(error);
 		return refuse(comm, options,
 			      found.text[0] != '\0' ? found.text
 						    : "another rank could not join the second job",

@@ -71,6 +71,9 @@ struct fanin_comm_ops {
 	int (*leave)(struct fanin_comm *comm, struct fanin_error *error);
 };
 
+/* comm.c: fails a communicator that runs on switches, and all its requests, unless it has failed already. status: negative. */
+void fanin_comm_abort(struct fanin_comm *comm, int status, const struct fanin_error *error);
+
 /*
  * comm.c: fills in the ranks that the oldest unfinished block waits for; see
  * fanin_comm_missing_ranks.
@@ -225,9 +228,6 @@ int fanin_comm_trees_post(struct fanin_trees *trees, struct fanin_request *reque
 
 /* comm_trees.c: fails all trees, and every request, unless they have failed already. status: negative. */
 void fanin_comm_trees_abort(struct fanin_trees *trees, int status, const struct fanin_error *error);
-
-/* comm_agree.c: fails a communicator that runs on switches, and all its requests, unless it has failed already. status: negative. */
-void fanin_comm_abort(struct fanin_comm *comm, int status, const struct fanin_error *error);
 
 /*
  * comm_trees.c: polls the trees that are already joined while another one is being joined: they may
