@@ -170,10 +170,6 @@ struct fanin_init_opts {
 	uint8_t reserved[7]; /* 0; never a field */
 };
 
-/*
- * A job is found in one of two ways: through the network manager, if job_name is given, or by
- * switch_address, job and key as printed when the job was created on the switch.
- */
 /* For fanin_join_opts. */
 enum fanin_multicast_use {
 	FANIN_MULTICAST_AUTO = 0, /* where it is faster, if the network has it: see docs/collectives.md */
@@ -181,6 +177,10 @@ enum fanin_multicast_use {
 	FANIN_MULTICAST_NEVER = 2,
 };
 
+/*
+ * A job is found in one of two ways: through the network manager, if job_name is given, or by
+ * switch_address, job and key as printed when the job was created on the switch.
+ */
 struct fanin_join_opts {
 	size_t sz;
 	const char *switch_address; /* IPv4 address of the switch, dotted; required without job_name */

@@ -52,7 +52,7 @@ void
 fanin_multicast_serve(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint16_t rank,
 		      uint32_t first, const uint64_t *words, uint32_t n_words)
 {
-	struct fanin_multicast_tell tell = { 0 };
+	struct fanin_multicast_tell tell = { .packet = FANIN_MULTICAST_NO_PACKET };
 	bool room = true;
 
 	for (uint32_t i = 0; i < n_words * 64 && i < op->n_packets - first; i++) {
@@ -62,8 +62,9 @@ fanin_multicast_serve(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 			tell.lacks++;
 		} else if (tell.has < FANIN_MULTICAST_FETCH_MOST) {
 			tell.has++;
-			tell.packet = first + i;
 			room = room && fanin_multicast_give(mc, op, rank, first + i);
+			if (room)
+				tell.packet = first + i;
 		}
 	}
 	standing_set(op, rank, first, words, n_words);

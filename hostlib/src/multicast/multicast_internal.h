@@ -17,6 +17,9 @@ enum fanin_multicast_kind {
 	FANIN_MULTICAST_ACTIVATE = 4,
 };
 
+/* Of a TELL: none of the packets that were asked for was sent. No operation has so many. */
+#define FANIN_MULTICAST_NO_PACKET UINT32_MAX
+
 /* TELL's payload. */
 struct fanin_multicast_tell {
 	uint32_t has; /* of the packets that were asked for */
