@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "demo"))
-from fabric import Fabric, single  # noqa: E402
+from fabric import Fabric, leaf_spine, single  # noqa: E402
 from lab import Interrupted, LabError, report_interruption  # noqa: E402
 
 from allreduce import KIB, MIB, byte_count, figure, human_bytes, mpi_files, openmpi, peer_links, slowest, tcp_arguments, version_of  # noqa: E402
@@ -25,6 +25,8 @@ HOSTS = (4, 8)
 SIZES = (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
 QUICK_SIZES = (64 * KIB, MIB, 16 * MIB)
 CHAINS = (1, 2, 4, 8)
+# Trees over as many spines.
+SUBGROUPS = (1, 2, 4)
 COLLECTIVES = ("broadcast", "allgather")
 MTUS, PEER_MTU = (9000, 61184), 65535
 WARMUP = 2
@@ -137,9 +139,36 @@ def chains_swept(hosts, size, mtu, rounds):
     return rows
 
 
+def subgroups_swept(n_hosts, size, mtu, options):
+    """Allgathers over leaves and spines, whose packets take turns on several trees."""
+    rows = []
+    with Fabric(leaf_spine(2, max(SUBGROUPS), n_hosts), mtu=mtu, config=SWITCH) as fabric:
+        fabric.start()
+        fabric.start_manager()
+        for subgroups in SUBGROUPS:
+            found = []
+            for turn in range(options.rounds):
+                ranks = [fabric.spawn_named(host, f"groups{subgroups}-{turn}", host, n_hosts, collective="allgather", bytes=size, dtype="f32", warmup=WARMUP,
+                                            iters=iterations(size, options.quick), transport="af_packet", check_ends=True, times=True, multicast="always",
+                                            subgroups=subgroups) for host in range(n_hosts)]
+                for rank in ranks:
+                    rank.wait(RUN_SECONDS)
+                    fabric.processes.remove(rank)
+                reports = [fabric.perf_report(rank) for rank in ranks]
+                for report in reports:
+                    if report.get("error") or not report["multicast_operations"]:
+                        raise LabError(f"{subgroups} subgroups: {(report.get('error') or {}).get('message', report.get('multicast_reason'))}")
+                found.append(figure("subgroups", {"mismatches": sum(report["mismatches"] for report in reports),
+                                                  "times": slowest([report["times"] for report in reports])}))
+            seconds = statistics.median(found)
+            say(f"allgather of {human_bytes(size)} on {n_hosts} hosts, {subgroups} subgroups: {seconds * 1e6:.0f} us")
+            rows.append({"hosts": n_hosts, "mtu": mtu, "bytes": size, "subgroups": subgroups, "gbps": size * 8 / seconds / 1e9})
+    return rows
+
+
 def measure(options):
     sizes = options.bytes or (QUICK_SIZES if options.quick else SIZES)
-    samples, swept = {}, []
+    samples, chains, subgroups = {}, [], []
     for turn in range(options.rounds):
         for n_hosts in options.hosts or HOSTS:
             for mtu in options.mtu or MTUS:
@@ -147,11 +176,14 @@ def measure(options):
                 with Fabric(single(n_hosts), mtu=mtu, config=SWITCH) as fabric:
                     hosts = Hosts(fabric, options.quick)
                     one_round(hosts, sizes, mtu, samples)
+                    swept_size = max(sizes[0], min(16 * MIB, sizes[-1]))
                     if turn + 1 == options.rounds:
-                        swept += chains_swept(hosts, max(sizes[0], min(16 * MIB, sizes[-1])), mtu, options.rounds)
+                        chains += chains_swept(hosts, swept_size, mtu, options.rounds)
+                if turn + 1 == options.rounds:
+                    subgroups += subgroups_swept(n_hosts, swept_size, mtu, options)
     rows = [row_of(key, sample) for key, sample in samples.items()]
     return {"ok": all(row["reached"] is not False for row in rows), "error": None, "rounds": options.rounds,
-            "machine": {"description": machine(), "openmpi": version_of("openmpi-bin")}, "results": rows, "chains": swept}
+            "machine": {"description": machine(), "openmpi": version_of("openmpi-bin")}, "results": rows, "chains": chains, "subgroups": subgroups}
 
 
 def table(result):
@@ -163,6 +195,8 @@ def table(result):
                      f"{row['ring_gbps']:>8.3f}{row['openmpi_gbps']:>10.3f}{100 * row['fetched']:>8.3f}%  {goal}".rstrip())
     lines += [""] + [f"allgather on {row['hosts']} hosts, MTU {row['mtu']}, {human_bytes(row['bytes'])}, {row['chains']} chains: {row['gbps']:.3f} Gbit/s"
                      for row in result["chains"]]
+    lines += [f"allgather on {row['hosts']} hosts behind two leaves, MTU {row['mtu']}, {human_bytes(row['bytes'])}, {row['subgroups']} subgroups: {row['gbps']:.3f} Gbit/s"
+              for row in result["subgroups"]]
     return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import plot_stragglers
 
-X_FIELDS = {"bytes": "message", "payload_bytes": "payload", "payload": "payload"}
+X_FIELDS = {"chains": "chains", "subgroups": "subgroups", "bytes": "message", "payload_bytes": "payload", "payload": "payload"}
 Y_SUFFIX = "gbps"
 
 
@@ -21,10 +21,10 @@ class PlotError(Exception):
     """The file can't be drawn; the text says why."""
 
 
-def series_of(rows, by):
+def series_of(rows, by, name="results"):
     """(name of x, {label: [(x, y), ...] in order of x}). Lines that are equal under several labels are kept once."""
     if not rows:
-        raise PlotError("found no rows in \"results\"")
+        raise PlotError(f'found no rows in "{name}"')
     x_field = next((field for field in X_FIELDS if field in rows[0]), None)
     y_fields = [field for field in rows[0] if field.endswith(Y_SUFFIX)]
     if x_field is None or not y_fields:
@@ -50,12 +50,12 @@ def human_bytes(count):
     return str(count)
 
 
-def draw(document, by, out):
+def draw(document, rows, by, out):
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    x_name, lines = series_of(document["results"], by)
+    x_name, lines = series_of(document.get(rows, []), by, rows)
     figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
     for label, points in lines.items():
         axes.plot(*zip(*points), marker="o", label=label)
@@ -77,13 +77,14 @@ def main():
     parser.add_argument("file", type=Path, help="JSON that a benchmark printed")
     parser.add_argument("out", type=Path, help="image to be made; .svg or .png")
     parser.add_argument("--by", default="peer", metavar="FIELD", help="one line for each of its values (default: peer)")
+    parser.add_argument("--rows", default="results", metavar="FIELD", help="the list of rows (default: results), such as chains or subgroups of multicast")
     options = parser.parse_args()
     try:
         document = json.loads(options.file.read_text(encoding="utf-8"))
         if document.get("benchmark") == "stragglers":
             plot_stragglers.draw(document, options.out)
         else:
-            draw(document, options.by, options.out)
+            draw(document, options.rows, options.by, options.out)
     except (OSError, ValueError, KeyError, PlotError) as error:
         print(f"plot.py: {options.file}: {error}", file=sys.stderr)
         return 1

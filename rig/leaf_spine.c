@@ -550,3 +550,29 @@ rig_engine_config(const struct rig_job *job, uint16_t rank, struct fanin_engine_
 	config->now_ns = rig_clock;
 	config->now_arg = job->network->rig;
 }
+
+void
+rig_protocol_config(const struct rig_job *job, uint16_t rank, struct fanin_protocol_config *config)
+{
+	const struct fanin_join_ack_body *ack = &job->joining[rank].ack;
+	struct fanin_engine_config engine = { 0 };
+
+	rig_engine_config(job, rank, &engine);
+	config->flow = engine.flow;
+	config->keys = engine.keys;
+	config->instance = engine.instance;
+	config->job = engine.job;
+	config->epoch = engine.epoch;
+	config->rank = engine.rank;
+	config->size = engine.size;
+	config->window = engine.window;
+	config->payload_bytes = engine.payload_bytes;
+	config->wide = engine.wide;
+	config->spread = engine.spread;
+	config->stagger = engine.stagger;
+	config->now_ns = engine.now_ns;
+	config->now_arg = engine.now_arg;
+	config->slots = ack->slots;
+	config->sharing_jobs = ack->sharing;
+	memcpy(config->parameters, ack->parameters, sizeof(config->parameters));
+}

@@ -6,6 +6,7 @@
 #ifndef FANIN_RIG_LEAF_SPINE_H
 #define FANIN_RIG_LEAF_SPINE_H
 
+#include "hostlib/src/protocol/protocol.h"
 #include "hostlib/src/window/engine.h"
 #include "pipeline/job.h"
 #include "rig/network.h"
@@ -122,6 +123,12 @@ int rig_job_join(struct rig_job *job, uint64_t most_ns);
 
 /* What an engine of a rank has to know. Times out, wait limit and the like are left to the caller. */
 void rig_engine_config(const struct rig_job *job, uint16_t rank, struct fanin_engine_config *config);
+
+/*
+ * The same for a protocol's `open`, with the job's slots and parameters; not the transport. Nobody has told where ranks are.
+ */
+void rig_protocol_config(const struct rig_job *job, uint16_t rank,
+			 struct fanin_protocol_config *config);
 
 /* The host of a rank. */
 struct rig_host *rig_job_host(const struct rig_job *job, uint16_t rank);

@@ -69,6 +69,8 @@ def plots_draw_each_line_once_in_order_of_size():
                               "peer (b)": [(16, 3.0), (64, 3.0)]}), "lines of an allreduce's rows")
     expect_equal(plot.series_of([{"payload": 256, "gbps": 4.0, "roofline_gbps": 5.0}], "peer"),
                  ("payload", {"fanin": [(256, 4.0)], "roofline": [(256, 5.0)]}), "lines of the pipeline's rows")
+    expect_equal(plot.series_of([{"bytes": 16, "chains": chains, "hosts": 4, "gbps": 1.0} for chains in (2, 1)], "hosts", "chains"),
+                 ("chains", {"fanin (4)": [(1, 1.0), (2, 1.0)]}), "lines of allgathers by chains")
     for rows in ([], [{"payload": 1}], [{"gbps": 1}]):
         try:
             plot.series_of(rows, "peer")

@@ -30,11 +30,12 @@ START_TEST(waves_fill_the_capacity_and_never_pass_the_limit)
 		{ 0, 64, 0, 0, 4, 16 },      /* a capacity that nobody tells */
 		{ 4096, 64, 0, 0, 4, 16 },   /* and one that the window doesn't reach */
 		{ 64, 1024, 0, 4, 16, 4 },   /* one of the two sizes is given */
-		{ 64, 1024, 8, 0, 8, 8 },    { 4, 1024, 8, 0, 8, 1 },
+		{ 64, 1024, 8, 0, 8, 8 },       { 4, 1024, 8, 0, 8, 1 },
 		{ 4, 1024, 8, 64, 8, 64 }, /* both: more than the tables hold */
-		{ 4, 128, 8, 64, 8, 16 },    { 64, 1024, 0, 1, 64, 1 },
-		{ 64, 32, 100, 2, 32, 1 },   { 64, 1024, 1, 1000, 1, 64 },
-		{ 0, 1, 0, 0, 1, 1 },        { 0, 0, 0, 0, 1, 1 },
+		{ 4, 128, 8, 64, 8, 16 },       { 64, 1024, 0, 1, 64, 1 },
+		{ 64, 32, 100, 2, 32, 1 },      { 64, 1024, 1, 5000, 1, 1024 },
+		{ 64, 4096, 1, 5000, 1, 4096 }, { 0, 1, 0, 0, 1, 1 },
+		{ 0, 0, 0, 0, 1, 1 },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -81,7 +82,7 @@ START_TEST(any_order_of_completions_ends_with_all_blocks_started)
 			.n_waves = (uint32_t)random_below(&random, 65),
 		};
 		const uint32_t first = UINT32_MAX - 200;
-		uint32_t flying[FANIN_WAVES_MOST * 100];
+		uint32_t flying[100];
 		uint32_t n_flying = 0;
 		uint32_t started = 0;
 		uint32_t complete = 0;

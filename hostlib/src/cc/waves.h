@@ -12,12 +12,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FANIN_WAVES_MOST 64u /* outstanding */
+/*
+ * Outstanding: as many as the largest window has blocks. Waves of one block, as many as the window
+ * has, are no waves.
+ */
+#define FANIN_WAVES_MOST 4096u
 
 /* 0 takes the default. */
 struct fanin_waves_config {
 	uint32_t capacity; /* blocks that the tables hold at once for this rank; default: limit */
-	uint32_t limit; /* most blocks in flight for other reasons, such as the window; required */
+	uint32_t limit; /* most blocks in flight for other reasons, such as the window, 4096 at most; required */
 	uint32_t wave_blocks; /* blocks of a wave; default: so that the waves fill the capacity */
 	uint32_t n_waves; /* outstanding waves, FANIN_WAVES_MOST at most; default: 16, or as many as fit */
 };
@@ -27,7 +31,7 @@ struct fanin_waves {
 	uint32_t wave_blocks;
 	uint32_t n_waves;
 	uint32_t oldest;                     /* index of the oldest wave in `complete` */
-	uint32_t complete[FANIN_WAVES_MOST]; /* complete blocks of each outstanding wave */
+	uint16_t complete[FANIN_WAVES_MOST]; /* complete blocks of each outstanding wave */
 };
 
 /*
