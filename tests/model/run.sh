@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP (pa_atp.pml), of Canary (canary.pml), of reliable multicast (multicast.pml) and of runs that
+# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP (pa_atp.pml), of Canary (canary.pml), of Push (push.pml), of reliable multicast (multicast.pml) and of runs that
 # are taken up again (recovery.pml): searches each configuration to the end, then sees that each mutant is caught by the property that should catch it, as many at a time as there
 # are CPUs. Prints a line for each; fails if a property is violated, a search was cut short, or a mutant survives. No
 # arguments; needs spin and gcc, writes to a temporary directory only.
@@ -105,11 +105,13 @@ check_caught() {
 	search -O0 "-DMUTANT_$2" "${@:3}"
 	found=$(complaint)
 	[[ $* != *-DMUTANT_EARLY_SEND* ]] || mutant+=" + early_send"
+	[[ $* != *-DMUTANT_SEEN_CLEARED* ]] || mutant+=" + seen_cleared"
 	[[ $* != *-DWITHOUT_* ]] || mutant+=", effect"
 	[[ $* != *-DLOSSES=*-DPREMATURE=* ]] || mutant+=", bounded"
 	[[ $model != */sparse.pml ]] || mutant="sparse $mutant"
 	[[ $model != */pa_atp.pml ]] || mutant="pa-atp $mutant"
 	[[ $model != */canary.pml ]] || mutant="canary $mutant"
+	[[ $model != */push.pml ]] || mutant="push $mutant"
 	[[ $model != */multicast.pml ]] || mutant="multicast $mutant"
 	if [[ $found == "assertion violated $property "* ]]; then
 		report "mutant $mutant" "caught: $property"
@@ -233,6 +235,43 @@ caught needs_no_query COLLISION_UNTOLD "$quiet"
 caught needs_no_query STRAGGLERS_DROPPED "$quiet"
 caught needs_no_query STRAGGLERS_PORT "$quiet"
 caught descriptors_end DESCRIPTORS_STAY -DQUIET "$(faults 0 0 0 0 1)" "$(led 1 3 1 1)"
+
+# Tables of one entry, and home hosts.
+model=$models/push.pml
+
+# usage: pushed W HOSTS BLOCKS HOMES LEAVES LOSSES
+pushed() { echo "-DW=$1 -DHOSTS=$2 -DBLOCKS=$3 -DHOMES=$4 -DLEAVES=$5 -DLOSSES=$6"; }
+
+holds "push W=1 3 ranks, leaf" -O1 "$(pushed 1 3 2 1 1 0)"
+holds "push W=1 2 ranks 4 blocks" -O1 "$(pushed 1 2 4 1 0 0)"
+holds "push W=1 2 ranks 1 loss" -O1 "$(pushed 1 2 3 1 0 1)"
+holds "push W=1 3 ranks" -O1 "$(pushed 1 3 2 1 0 0)"
+holds "push W=1 2 ranks, leaf" -O1 "$(pushed 1 2 3 1 1 0)"
+holds "push W=2 2 ranks 2 homes" -O1 "$(pushed 2 2 3 2 0 0)"
+holds "push W=1 3 ranks, leaf 1 loss" -O1 "$(pushed 1 3 1 1 1 1)"
+
+one="$(pushed 1 2 3 1 0 0)"
+two="$(pushed 2 2 3 2 0 0)"
+three="$(pushed 1 3 2 1 0 0)"
+lossy="$(pushed 1 3 2 1 0 1)"
+caught entry_is_free HALF_SLOTS "$one"
+caught entry_is_free EARLY_SEND "$one"
+caught one_result OLDER_OPENS "$one"
+caught sum_is_exact EVICTED_UNMARKED "$one"
+caught one_result QUERY_COPIES "$three"
+caught one_result COMMITTED_TAKES "$three"
+caught one_result DONE_FORGOTTEN "$one"
+caught one_result DATA_WITH_RESULT "$one"
+caught sum_is_exact OVERLAP_COMBINED "$three"
+caught sum_is_exact PARTLY_SEEN -DMUTANT_SEEN_CLEARED "$(pushed 1 3 2 1 1 0)"
+caught timers_help OWN_AT_POST "$one"
+caught timers_help NO_REPEAT "$one"
+caught timers_help NO_ASK "$one"
+caught timers_help ENDS_EARLY "$two"
+caught one_result SUM_SURVIVES "$lossy"
+caught sum_is_exact ENTRY_SURVIVES "$lossy"
+caught one_result ANY_RUN "$lossy"
+caught one_result SENDS_KNOWN "$(pushed 2 2 3 2 0 1)"
 
 model=$models/multicast.pml
 
