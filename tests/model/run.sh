@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP (pa_atp.pml), of Canary (canary.pml), of Push (push.pml), of reliable multicast (multicast.pml) and of runs that
+# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP (pa_atp.pml), of Canary (canary.pml), of Push (push.pml), of Pull (pull.pml), of reliable multicast (multicast.pml) and of runs that
 # are taken up again (recovery.pml): searches each configuration to the end, then sees that each mutant is caught by the property that should catch it, as many at a time as there
 # are CPUs. Prints a line for each; fails if a property is violated, a search was cut short, or a mutant survives. No
 # arguments; needs spin and gcc, writes to a temporary directory only.
@@ -106,12 +106,14 @@ check_caught() {
 	found=$(complaint)
 	[[ $* != *-DMUTANT_EARLY_SEND* ]] || mutant+=" + early_send"
 	[[ $* != *-DMUTANT_SEEN_CLEARED* ]] || mutant+=" + seen_cleared"
+	[[ $* != *-DMUTANT_HASTY* ]] || mutant+=" + hasty"
 	[[ $* != *-DWITHOUT_* ]] || mutant+=", effect"
 	[[ $* != *-DLOSSES=*-DPREMATURE=* ]] || mutant+=", bounded"
 	[[ $model != */sparse.pml ]] || mutant="sparse $mutant"
 	[[ $model != */pa_atp.pml ]] || mutant="pa-atp $mutant"
 	[[ $model != */canary.pml ]] || mutant="canary $mutant"
 	[[ $model != */push.pml ]] || mutant="push $mutant"
+	[[ $model != */pull.pml ]] || mutant="pull $mutant"
 	[[ $model != */multicast.pml ]] || mutant="multicast $mutant"
 	if [[ $found == "assertion violated $property "* ]]; then
 		report "mutant $mutant" "caught: $property"
@@ -272,6 +274,29 @@ caught one_result SUM_SURVIVES "$lossy"
 caught sum_is_exact ENTRY_SURVIVES "$lossy"
 caught one_result ANY_RUN "$lossy"
 caught one_result SENDS_KNOWN "$(pushed 2 2 3 2 0 1)"
+
+# Owners that pull, past tables of one entry.
+model=$models/pull.pml
+
+# usage: pulled RANKS PACKETS OPERATIONS
+pulled() { echo "-DRANKS=$1 -DPACKETS=$2 -DOPERATIONS=$3"; }
+
+holds "pull 3 ranks, 2 operations scatter" -O1 -DSCATTER "$(pulled 3 2 2)"
+holds "pull 4 ranks, 1 operation" -O1 "$(pulled 4 1 1)"
+holds "pull 3 ranks, 3 operations" -O1 "$(pulled 3 1 3)"
+holds "pull 3 ranks, 1 operation" -O1 "$(pulled 3 2 1)"
+
+one="$(pulled 3 1 1)"
+two="$(pulled 3 1 2)"
+four="$(pulled 4 1 1)"
+caught sum_is_exact NUMBERLESS "$two"
+caught sum_is_exact EXPIRED_OF_ANY_RUN "$two"
+caught sum_is_exact OVERLAP_COMBINED "$four"
+caught sum_is_exact SWITCH_COUNTS "$four"
+caught sum_is_exact NOT_COMPLETE "$one"
+caught sum_is_exact ANSWERS_ANY -DMUTANT_HASTY "$one"
+caught timers_help NO_ASK "$one"
+caught timers_help UNFAITHFUL -DSCATTER "$one"
 
 model=$models/multicast.pml
 
