@@ -53,6 +53,7 @@ static struct {
 	struct rig *rig;
 	struct rig_leaf_spine network;
 	struct rig_job job;
+	uint16_t spine;
 	uint32_t n_requests;
 	struct member members[MOST_RANKS];
 	loses_fn loses;
@@ -200,6 +201,21 @@ engine_open(uint16_t rank)
 	rig_host_set_poll(world.network.hosts[rank], member_poll, (void *)(uintptr_t)rank);
 }
 
+/* Makes the job, on the spine of now, and has all ranks join. */
+static void
+run_join(void)
+{
+	const struct job_spec spec = { .handler = "broadcast",
+				       .id = world.job.id,
+				       .slots = 2 * WINDOW };
+	char error[PIPELINE_ERROR_LEN] = "";
+	int ret = rig_job_create(&world.network, &spec, world.trial.n_ranks, world.spine,
+				 &world.job, error);
+
+	ck_assert_msg(ret == 0, "%s", error);
+	ck_assert_int_eq(rig_job_join(&world.job, 600 * SECOND), 0);
+}
+
 static void
 open_world(const struct trial *trial)
 {
@@ -208,7 +224,7 @@ open_world(const struct trial *trial)
 	const struct rig_leaf_spine_options options = {
 		.n_leaves = trial->n_leaves,
 		.hosts_per_leaf = trial->n_ranks / trial->n_leaves,
-		.n_spines = trial->n_leaves == 1 ? 0 : 1,
+		.n_spines = trial->n_leaves == 1 ? 0 : 2,
 		.host_end = end,
 		.up_end = end,
 		.faults = { .drop = trial->faults,
@@ -218,7 +234,6 @@ open_world(const struct trial *trial)
 		.max_jobs = 1,
 		.slots = 2 * WINDOW,
 	};
-	const struct job_spec spec = { .handler = "broadcast", .slots = 2 * WINDOW };
 	static bool eal_is_there;
 	char error[PIPELINE_ERROR_LEN] = "";
 	int ret;
@@ -233,9 +248,7 @@ open_world(const struct trial *trial)
 	ret = rig_leaf_spine_build(world.rig, &options, &world.network, error);
 	ck_assert_msg(ret == 0, "%s", error);
 	rig_run(world.rig, rig_now_ns(world.rig) + SECOND, NULL, NULL);
-	ret = rig_job_create(&world.network, &spec, trial->n_ranks, 0, &world.job, error);
-	ck_assert_msg(ret == 0, "%s", error);
-	ck_assert_int_eq(rig_job_join(&world.job, 600 * SECOND), 0);
+	run_join();
 	for (uint16_t rank = 0; rank < trial->n_ranks; rank++)
 		engine_open(rank);
 }
@@ -251,6 +264,35 @@ close_world(void)
 	rig_job_destroy(&world.job);
 	rig_leaf_spine_free(&world.network);
 	ck_assert_uint_eq(rig_destroy(world.rig), 0);
+}
+
+/* The tree is no more. What is on its way reaches hosts, until they join over the other spine. */
+static void
+lose_tree(uint64_t late_ns)
+{
+	uint32_t first_block;
+
+	rig_job_destroy(&world.job);
+	rig_run(world.rig, rig_now_ns(world.rig) + late_ns, NULL, NULL);
+	first_block = fanin_engine_progress(world.members[0].engine);
+	for (uint16_t rank = 1; rank < world.trial.n_ranks; rank++)
+		first_block = RTE_MIN(first_block, fanin_engine_progress(world.members[rank].engine));
+	if (world.trial.n_leaves > 1)
+		world.spine = 1 - world.spine;
+	run_join();
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
+		struct member *member = &world.members[rank];
+		const struct rig_joining *joining = &world.job.joining[rank];
+
+		member->lossy.inner = rig_host_transport(world.network.hosts[rank]);
+		rig_host_set_poll(world.network.hosts[rank], member_poll, (void *)(uintptr_t)rank);
+		fanin_engine_move(member->engine, &member->lossy.transport);
+		ck_assert_msg(fanin_engine_resume(member->engine, joining->headers.fanin.epoch,
+						  joining->ack.instance, first_block) == FANIN_OK,
+			      "seed %lu, rank %u: %s", (unsigned long)world.trial.seed, rank,
+			      fanin_engine_error(member->engine)->text);
+		rig_host_wake(world.network.hosts[rank], rig_now_ns(world.rig));
+	}
 }
 
 /* ------------------------------------------------------------------ requests */
@@ -549,6 +591,194 @@ START_TEST(a_root_without_a_core_is_waited_for_and_nothing_is_fetched)
 	rig_host_wake(world.network.hosts[2], rig_now_ns(world.rig));
 	run_all();
 	ck_assert_uint_eq(totals().fetched, 0);
+	/* What is learned of it is not the pause: 4 MiB in 200 ms and the time that they take. */
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+		if (rank != 2)
+			ck_assert_double_gt(fanin_multicast_of(world.members[rank].engine)->bytes_per_ns,
+					    0.007);
+	}
+	close_world();
+}
+END_TEST
+
+/* Some ranks' memory is used for something else already when others still lack packets. */
+START_TEST(a_tree_may_be_lost_at_any_moment)
+{
+	struct trial trial = trial_of(_i, _i % 3 == 0 ? 0 : 0.03);
+	struct random random = random_seed((uint64_t)_i + 1);
+
+	open_world(&trial);
+	for (uint32_t r = 0; r < 4; r++)
+		post_all(r, r % 2 == 0 ? FANIN_COLLECTIVE_ALLGATHER : FANIN_COLLECTIVE_BROADCAST,
+			 (r % 2 == 0 ? 100000 : 1000000) / (trial.n_ranks * (r + 1)), 1);
+	for (int losses = 1 + _i % 3; losses > 0; losses--) {
+		rig_run(world.rig, rig_now_ns(world.rig) + random_below(&random, 1000000), all_done,
+			NULL);
+		lose_tree(random_below(&random, 20000));
+	}
+	run_all();
+	close_world();
+}
+END_TEST
+
+/* Data of packet 5, by whichever way. */
+static bool
+loses_data_at_3(uint16_t rank, const struct fanin_hdr *hdr)
+{
+	return rank == 3 && hdr->block == 5 && hdr->number == FANIN_MULTICAST_DATA &&
+	       (hdr->type == FANIN_TYPE_DELIVERY || hdr->type == FANIN_TYPE_UNICAST_DELIVERY);
+}
+
+static bool
+is_told(void *user)
+{
+	const struct fanin_multicast_op *op = fanin_multicast_of(world.members[3].engine)->ops;
+
+	(void)user;
+	return op != NULL && op->has_ns != 0;
+}
+
+START_TEST(what_neighbors_told_in_a_lost_run_fails_nobody_in_the_next_one)
+{
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+
+	open_world(&trial);
+	world.loses = loses_data_at_3;
+	post_all(0, FANIN_COLLECTIVE_BROADCAST, 10u * world.payload_bytes, 0);
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, is_told, NULL));
+	lose_tree(SECOND);
+	world.loses = NULL;
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
+		world.members[rank].is_away = rank != 3;
+	rig_run(world.rig, rig_now_ns(world.rig) + 20 * SECOND, NULL, NULL);
+	ck_assert_msg(world.members[3].requests[0].status == FANIN_IN_PROGRESS, "%s",
+		      fanin_engine_error(world.members[3].engine)->text);
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+		world.members[rank].is_away = false;
+		rig_host_wake(world.network.hosts[rank], rig_now_ns(world.rig));
+	}
+	run_all();
+	close_world();
+}
+END_TEST
+
+static struct fanin_multicast_op *
+op_of(uint16_t rank)
+{
+	return fanin_multicast_of(world.members[rank].engine)->ops;
+}
+
+static void
+forge(uint16_t from, uint16_t to, enum fanin_multicast_kind kind, uint32_t packet,
+      const void *payload, uint32_t len)
+{
+	struct fanin_multicast *mc = fanin_multicast_of(world.members[from].engine);
+
+	ck_assert(fanin_multicast_send_to(mc, op_of(from), to, kind, packet, payload, len));
+	world.members[from].lossy.inner->ops->tx_flush(world.members[from].lossy.inner);
+	rig_host_wake(world.network.hosts[to], rig_now_ns(world.rig));
+}
+
+/* A member's packets that it was not asked for, and that are not its own. */
+START_TEST(what_was_not_asked_for_is_taken_from_its_root_only)
+{
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	uint8_t *junk;
+
+	open_world(&trial);
+	junk = calloc(1, world.payload_bytes);
+	for (uint16_t rank = 1; rank < trial.n_ranks; rank++)
+		post(rank, 0, FANIN_COLLECTIVE_BROADCAST, 10u * world.payload_bytes, 0);
+	forge(5, 3, FANIN_MULTICAST_DATA, 5, junk, world.payload_bytes);
+	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
+	ck_assert_uint_eq(fanin_engine_stats(world.members[3].engine)->invalid, 1);
+	post(0, 0, FANIN_COLLECTIVE_BROADCAST, 10u * world.payload_bytes, 0);
+	run_all();
+	free(junk);
+	close_world();
+}
+END_TEST
+
+START_TEST(a_turn_comes_from_the_root_before_only)
+{
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 1, .chains = 1 };
+
+	open_world(&trial);
+	world.members[0].is_away = true;
+	post_all(0, FANIN_COLLECTIVE_ALLGATHER, 20000, 0);
+	for (uint16_t from = 4; from < 6; from++)
+		forge(from, 3, FANIN_MULTICAST_ACTIVATE, op_of(3)->own_first, NULL, 0);
+	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
+	ck_assert(!op_of(3)->is_active);
+	forge(2, 3, FANIN_MULTICAST_ACTIVATE, op_of(3)->own_first, NULL, 0);
+	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
+	ck_assert(op_of(3)->is_active);
+	world.members[0].is_away = false;
+	rig_host_wake(world.network.hosts[0], rig_now_ns(world.rig));
+	run_all();
+	close_world();
+}
+END_TEST
+
+static bool
+has_packet_0(void *user)
+{
+	(void)user;
+	return fanin_multicast_bit(op_of(1)->have, 0);
+}
+
+/* What a network doubles says nothing about congestion that is there now. */
+START_TEST(a_mark_on_a_duplicate_is_no_loss)
+{
+	const struct trial trial = { .seed = 1, .n_ranks = 3, .n_leaves = 1 };
+	const struct fanin_multicast_stats *stats;
+	struct fanin_engine *engine;
+	struct fanin_headers headers;
+	const struct fanin_frame frame = { .data = &headers, .len = sizeof(headers) };
+	uint64_t n_lost;
+
+	open_world(&trial);
+	engine = world.members[1].engine;
+	stats = fanin_multicast_stats(engine);
+	post_all(0, FANIN_COLLECTIVE_BROADCAST, 4 << 20, 0);
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, has_packet_0, NULL));
+	n_lost = op_of(1)->n_lost;
+	fanin_wire_encode_l4(&headers, &engine->config.flow, world.payload_bytes);
+	fanin_wire_encode_header(&headers.fanin, FANIN_TYPE_DELIVERY, engine->config.job,
+				 engine->config.epoch, engine->config.keys.down);
+	headers.ip.tos = 3; /* CE */
+	headers.fanin.number = FANIN_MULTICAST_DATA;
+	fanin_multicast_receive(engine, &frame, 0);
+	ck_assert_uint_eq(stats->duplicates, 1);
+	ck_assert_uint_eq(stats->marks, 0);
+	ck_assert_uint_eq(op_of(1)->n_lost, n_lost);
+	run_all();
+	close_world();
+}
+END_TEST
+
+/* By _i: ranks 2 and 5 are silent, both have ended, or rank 2 has. */
+START_TEST(only_ranks_that_have_ended_are_said_to_have_ended)
+{
+	static const char *const texts[] = {
+		"waits for ranks 2, 5 (of 8), which does not answer",
+		"waits for ranks 2, 5 (of 8), which has ended",
+		"waits for ranks 2, 5 (of 8), of which rank 2 has ended, and nobody else answers",
+	};
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	struct fanin_answer_ranks ranks = { 0 };
+	struct fanin_engine *engine;
+
+	open_world(&trial);
+	engine = world.members[0].engine;
+	post(0, 0, FANIN_COLLECTIVE_BROADCAST, 5000, 0);
+	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
+	fanin_ranks_add(_i == 0 ? &ranks.silent : &ranks.ended, 2);
+	fanin_ranks_add(_i == 1 ? &ranks.ended : &ranks.silent, 5);
+	fanin_multicast_told(engine, fanin_multicast_of(engine)->live_block, &ranks);
+	ck_assert(fanin_multicast_time_out(engine));
+	ck_assert_msg(strstr(fanin_engine_error(engine)->text, texts[_i]) != NULL, "%s",
+		      fanin_engine_error(engine)->text);
 	close_world();
 }
 END_TEST
@@ -586,12 +816,22 @@ suite_multicast_hosts(void)
 	tcase_add_loop_test(tcase, what_neighbors_lack_goes_around_the_ring_once, 0, 2);
 	tcase_add_test(tcase, what_all_lack_comes_from_its_root);
 	tcase_add_test(tcase, a_lost_activation_costs_nothing);
+	tcase_add_test(tcase, a_mark_on_a_duplicate_is_no_loss);
+	tcase_add_test(tcase, what_was_not_asked_for_is_taken_from_its_root_only);
+	tcase_add_test(tcase, a_turn_comes_from_the_root_before_only);
+	suite_add_tcase(suite, tcase);
+
+	tcase = tcase_create("runs");
+	tcase_set_timeout(tcase, 120);
+	tcase_add_loop_test(tcase, a_tree_may_be_lost_at_any_moment, 0, 48);
+	tcase_add_test(tcase, what_neighbors_told_in_a_lost_run_fails_nobody_in_the_next_one);
 	suite_add_tcase(suite, tcase);
 
 	tcase = tcase_create("late");
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, a_rank_that_posts_late_is_waited_for, 0, 2);
 	tcase_add_loop_test(tcase, a_root_without_a_core_is_waited_for_and_nothing_is_fetched, 0, 2);
+	tcase_add_loop_test(tcase, only_ranks_that_have_ended_are_said_to_have_ended, 0, 3);
 	tcase_add_test(tcase, ranks_that_disagree_are_refused);
 	suite_add_tcase(suite, tcase);
 	return suite;

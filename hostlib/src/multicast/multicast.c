@@ -45,7 +45,10 @@ rules_close(struct fanin_engine *engine)
 	}
 }
 
-/* Lanes are released once more in the new run; what was lost with the old one is missing like anything else. */
+/*
+ * Lanes are released once more in the new run; what was lost with the old one is missing like anything else. What neighbors told is of a time before
+ * they had lost it as well.
+ */
 static void
 rules_resume(struct fanin_engine *engine)
 {
@@ -53,8 +56,14 @@ rules_resume(struct fanin_engine *engine)
 
 	mc->next = engine->oldest;
 	mc->gone_ns = 0;
-	mc->ended = false;
 	mc->live_ns = 0;
+	for (struct fanin_multicast_op *op = mc->ops; op != NULL; op = op->next) {
+		op->has_ns = 0;
+		op->lacks_ns = 0;
+		op->n_unanswered = 0;
+		op->ask_ns = 0;
+		op->ask_wait_ns = 0;
+	}
 }
 
 const struct fanin_engine_rules fanin_multicast_rules = {

@@ -105,13 +105,14 @@ static void
 progress_note(struct fanin_multicast *mc, struct fanin_multicast_op *op)
 {
 	const uint64_t now_ns = mc->engine.loop.now_ns;
+	const uint64_t pause_ns = now_ns - op->last_ns;
 
+	op->busy_ns += pause_ns < ALPHA_MOST_NS ? pause_ns : ALPHA_MOST_NS;
 	op->last_ns = now_ns;
 	op->n_unanswered = 0;
 	op->lacks_ns = 0;
 	op->has_ns = 0;
 	mc->gone_ns = 0;
-	mc->ended = false;
 	mc->engine.progress_ns = now_ns;
 	mc->engine.heard_ns = now_ns;
 	fanin_loop_wake_by(&mc->engine.loop, now_ns + mc->reorder_ns);
@@ -325,14 +326,30 @@ fanin_multicast_told(struct fanin_engine *engine, uint32_t block,
 
 	if (block != mc->live_block)
 		return;
+	mc->ended = ranks->ended;
 	mc->gone = ranks->ended;
 	fanin_ranks_merge(&mc->gone, &ranks->silent);
-	mc->ended = !fanin_ranks_is_empty(&ranks->ended);
 	if (fanin_ranks_is_empty(&mc->gone)) {
 		mc->gone_ns = 0;
 		engine->late_answer_ns = now_ns;
 	} else if (mc->gone_ns == 0) {
 		mc->gone_ns = now_ns;
+	}
+}
+
+/* What is known about the ranks that are gone, of which some may have ended and others are silent. */
+static void
+absence_format(const struct fanin_multicast *mc, char *text, size_t len)
+{
+	char ended[128];
+
+	if (fanin_ranks_is_empty(&mc->ended)) {
+		snprintf(text, len, "which does not answer");
+	} else if (fanin_ranks_equal(&mc->ended, &mc->gone)) {
+		snprintf(text, len, "which has ended");
+	} else {
+		fanin_format_ranks(&mc->ended, ended, sizeof(ended));
+		snprintf(text, len, "of which %s has ended, and nobody else answers", ended);
 	}
 }
 
@@ -343,13 +360,14 @@ fail(struct fanin_multicast *mc, const struct fanin_multicast_op *op)
 	struct fanin_engine *engine = &mc->engine;
 	const double silent_s = (double)(engine->loop.now_ns - engine->progress_ns) / 1e9;
 	char ranks[128];
+	char absence[192];
 
 	if (mc->gone_ns != 0) {
+		absence_format(mc, absence, sizeof(absence));
 		fanin_format_ranks(&mc->gone, ranks, sizeof(ranks));
 		fanin_error_set(&engine->loop.error, 0,
-				"no packet for %.1f s: operation %u waits for %s (of %u), which %s",
-				silent_s, op->number, ranks, engine->config.size,
-				mc->ended ? "has ended" : "does not answer");
+				"no packet for %.1f s: operation %u waits for %s (of %u), %s",
+				silent_s, op->number, ranks, engine->config.size, absence);
 		engine->loop.error.missing = mc->gone;
 	} else if (op->has_ns != 0) {
 		fanin_error_set(
@@ -391,7 +409,8 @@ live_check(struct fanin_multicast *mc)
 	if (now_ns < begin_ns)
 		return begin_ns;
 	if (now_ns - engine->progress_ns >= timeout_ns &&
-	    ((mc->gone_ns != 0 && (mc->ended || now_ns >= mc->gone_ns + timeout_ns / 5)) ||
+	    ((mc->gone_ns != 0 &&
+	      (!fanin_ranks_is_empty(&mc->ended) || now_ns >= mc->gone_ns + timeout_ns / 5)) ||
 	     (mc->ops->has_ns != 0 && now_ns >= mc->ops->has_ns + timeout_ns))) {
 		fail(mc, mc->ops);
 		return UINT64_MAX;

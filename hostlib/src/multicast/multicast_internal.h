@@ -73,6 +73,7 @@ struct fanin_multicast_op {
 	struct fanin_multicast_standing standing;
 	uint64_t begun_ns;     /* the ready block is done; 0: not yet */
 	uint64_t last_ns;      /* the last new packet */
+	uint64_t busy_ns;      /* while packets came; in longer pauses nobody sent */
 	uint64_t check_ns;     /* when to look for gaps */
 	uint64_t ask_ns;       /* nothing is asked for before this time */
 	uint64_t ask_wait_ns;  /* from one FETCH to its repetition; 0: nothing is asked for */
@@ -96,16 +97,16 @@ struct fanin_multicast {
 	uint32_t next;  /* first block that was not released yet */
 	bool has_more; /* the last poll did not send all that it may: others had to be read, or the transport had no room */
 	bool is_full;  /* of these, the latter */
-	uint32_t credit;         /* packets between two credits, of all chains together */
-	uint32_t depth;          /* credits' worth of packets that a root may be ahead */
-	uint64_t alpha_ns;       /* patience behind the last packet */
-	uint64_t reorder_ns;     /* how long a gap may be packets that overtake each other */
-	double bytes_per_ns;     /* at which operations' packets come; 0: not measured yet */
-	uint64_t live_ns;        /* when to ask for ranks that are gone */
-	uint32_t live_block;     /* that was asked about */
-	struct fanin_ranks gone; /* as told since there was progress last */
-	uint64_t gone_ns;        /* since when answers say that some are; 0: they do not */
-	bool ended;              /* the process of one of them has ended */
+	uint32_t credit;          /* packets between two credits, of all chains together */
+	uint32_t depth;           /* credits' worth of packets that a root may be ahead */
+	uint64_t alpha_ns;        /* patience behind the last packet */
+	uint64_t reorder_ns;      /* how long a gap may be packets that overtake each other */
+	double bytes_per_ns;      /* at which operations' packets come; 0: not measured yet */
+	uint64_t live_ns;         /* when to ask for ranks that are gone */
+	uint32_t live_block;      /* that was asked about */
+	struct fanin_ranks gone;  /* as told since there was progress last */
+	struct fanin_ranks ended; /* of these, those whose processes have ended */
+	uint64_t gone_ns;         /* since when answers say that some are; 0: they do not */
 };
 
 static inline struct fanin_multicast *

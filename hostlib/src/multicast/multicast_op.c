@@ -236,6 +236,7 @@ ready_note(struct fanin_multicast *mc, struct fanin_multicast_op *op)
 	}
 	op->begun_ns = engine->loop.now_ns;
 	op->last_ns = engine->loop.now_ns;
+	op->busy_ns = 0;
 }
 
 /* Losses and marks lower the rate, their absence raises it. */
@@ -254,7 +255,7 @@ credit_note(struct fanin_multicast *mc, const struct fanin_multicast_op *op, uin
 static void
 rate_learn(struct fanin_multicast *mc, const struct fanin_multicast_op *op)
 {
-	const uint64_t ns = op->last_ns - op->begun_ns;
+	const uint64_t ns = op->busy_ns;
 	const uint64_t bytes = op->request->total_bytes / op->request->stride;
 	double rate;
 

@@ -45,13 +45,18 @@ receive_data(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 		stats_of(mc)->invalid++;
 		return;
 	}
-	if ((headers->ip.tos & ECN_MASK) == ECN_CE) {
-		mc->stats.marks++;
-		op->n_lost++;
-	}
 	if (fanin_multicast_bit(op->have, packet)) {
 		mc->stats.duplicates++;
 		return;
+	}
+	/* Whoever is not the root has it only for those that ask. */
+	if (!multicast && !fanin_multicast_bit(op->asked, packet)) {
+		stats_of(mc)->invalid++;
+		return;
+	}
+	if ((headers->ip.tos & ECN_MASK) == ECN_CE) {
+		mc->stats.marks++;
+		op->n_lost++;
 	}
 	if (!fanin_frame_copy(mc->engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET,
 			      fanin_multicast_place(op, &extent), extent.len)) {
@@ -100,6 +105,22 @@ receive_tell(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 	fanin_multicast_note_tell(mc, op, (uint16_t)headers->fanin.members, &tell);
 }
 
+/* It is this rank's turn, if the root before it in its chain says so. */
+static void
+receive_activate(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+		 const struct fanin_hdr *hdr)
+{
+	const bool has_predecessor = op->own_first != op->own_end &&
+				     op->own_first != op->chains[op->own_chain].first;
+
+	if (!has_predecessor || hdr->block != op->own_first ||
+	    hdr->members != fanin_request_extent(op->request, op->own_first - 1).root) {
+		stats_of(mc)->invalid++;
+		return;
+	}
+	op->is_active = true;
+}
+
 /* A packet for this rank alone. */
 static void
 receive_unicast(struct fanin_multicast *mc, struct fanin_multicast_op *op,
@@ -118,7 +139,7 @@ receive_unicast(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 		receive_tell(mc, op, frame);
 		break;
 	case FANIN_MULTICAST_ACTIVATE:
-		op->is_active = op->is_active || hdr->block == op->own_first;
+		receive_activate(mc, op, hdr);
 		break;
 	default:
 		stats_of(mc)->invalid++;
