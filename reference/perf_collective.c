@@ -133,3 +133,21 @@ perf_collective_post(const struct perf_collective *collective, void *send, void 
 		return FANIN_ERR_INVALID;
 	}
 }
+
+int
+perf_collective_call(const struct perf_collective *collective, void *send, void *recv,
+		     fanin_comm *comm)
+{
+	enum fanin_dtype dtype = collective->data.dtype;
+	size_t size = fanin_dtype_size_of(dtype);
+	uint64_t part = collective->count / collective->data.size;
+	uint8_t *from = place_of(send, perf_collective_sends(collective), size);
+	uint8_t *to = place_of(recv, perf_collective_receives(collective), size);
+
+	if (collective->kind == PERF_BROADCAST)
+		return fanin_broadcast(from != NULL ? from : to, collective->count, dtype,
+				       collective->root, comm);
+	if (collective->kind == PERF_ALLGATHER)
+		return fanin_allgather(from, to, part, dtype, comm);
+	return FANIN_OK;
+}

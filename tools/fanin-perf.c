@@ -383,6 +383,12 @@ run_all(struct run *run)
 			    perf_data_widens(options->dtype, options->op);
 		run->collective = collective_of(run);
 		status = order_check(run);
+		/* What is measured is posted without blocking, and asks for no multicast. */
+		if (status == FANIN_OK && options->finds_multicast) {
+			vectors_fill(run);
+			status = perf_collective_call(&run->collective, run->send, run->recv,
+						      run->comm);
+		}
 		if (status == FANIN_OK)
 			status = trace_open(run);
 	}

@@ -41,6 +41,7 @@ struct options {
 	bool sparse;               /* the allreduce is one of sparse vectors */
 	bool maybe_sparse; /* or of dense ones with the hint that they may be, which have zeros where those would have no values */
 	bool in_place;
+	bool finds_multicast; /* a blocking call before the first iteration asks for it, where it is faster */
 	bool check;
 	bool random_data;
 	bool check_ends; /* only the first and the last collective are checked */

@@ -19,8 +19,10 @@ parse_multicast(const char *value)
 {
 	if (strcmp(value, "always") == 0)
 		return FANIN_MULTICAST_ALWAYS;
+	if (strcmp(value, "auto") == 0)
+		return FANIN_MULTICAST_AUTO;
 	if (strcmp(value, "never") != 0)
-		usage_error("--multicast is '%s', expected always or never", value);
+		usage_error("--multicast is '%s', expected always, auto or never", value);
 	return FANIN_MULTICAST_NEVER;
 }
 
@@ -130,7 +132,7 @@ static const struct cli_option known_options[] = {
 	{ "trees", "N", OPT_TREES,
 	  "reduction trees that the job is to have, which its blocks take in turn (default: the manager's)" },
 	{ "multicast", "WHEN", OPT_MULTICAST,
-	  "broadcasts and allgathers go by multicast: always, or never (default)" },
+	  "broadcasts and allgathers go by multicast: always, auto (where a blocking call finds it faster), or never (default)" },
 	{ "subgroups", "N", OPT_SUBGROUPS,
 	  "trees of that multicast, which packets take in turn (default: as many as --trees)" },
 	{ "no-fallback", NULL, OPT_NO_FALLBACK,
@@ -272,6 +274,7 @@ option_take(struct options *options, int code, const char *name, const char *val
 		break;
 	case OPT_MULTICAST:
 		join->multicast = parse_multicast(value);
+		options->finds_multicast = join->multicast == FANIN_MULTICAST_AUTO;
 		break;
 	case OPT_SUBGROUPS:
 		join->subgroups = (uint32_t)parse_number(name, value, 1, FANIN_MAX_TREES);

@@ -131,6 +131,16 @@ def blocking_calls_find_multicast_by_themselves():
         wait_until(lambda: not any(jobs_left(fabric).values()), 60, "both jobs to be gone from all switches")
 
 
+@case(120)
+def perf_finds_multicast_where_it_is_faster():
+    """By its size: a shorter one asks for no second job."""
+    with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU) as fabric:
+        for size, calls in ((MIB, 4), (KIB, 0)):
+            reports = finish(fabric, start(fabric, "found", 1, multicast="auto", collective="allgather", bytes=size, iters=2, warmup=1, check=None))
+            for rank, report in enumerate(reports):
+                expect_equal(report["multicast_operations"], calls, f"operations of rank {rank} with {size} bytes: {report['multicast_reason']}")
+
+
 @case(240)
 def a_rank_that_is_killed_in_a_multicast_is_named():
     """By the ranks that wait for its data, and by those that wait for it to receive, at its leaf and at others."""

@@ -131,14 +131,18 @@ fanin_join_job(fanin_ctx *ctx, const char *job_name, uint16_t size, fanin_comm *
 int
 fanin_leave(fanin_comm *comm)
 {
+	struct fanin_error beside_error = { 0 };
 	struct fanin_comm **link;
 	struct fanin_ctx *ctx;
+	int beside_status;
 	int status;
 
 	if (comm == NULL)
 		return FANIN_OK;
 	ctx = comm->ctx;
-	fanin_leave(comm->multicast);
+	beside_status = fanin_leave(comm->multicast);
+	if (beside_status != FANIN_OK)
+		beside_error = ctx->error;
 	if (comm->owner != NULL)
 		comm->owner->multicast = NULL;
 	fanin_ctx_lock(ctx);
@@ -151,6 +155,11 @@ fanin_leave(fanin_comm *comm)
 	*link = comm->next;
 	fanin_error_clear(&ctx->error);
 	status = comm_destroy(comm, &ctx->error);
+	/* The job for multicast is left with this one. */
+	if (status == FANIN_OK && beside_status != FANIN_OK) {
+		status = beside_status;
+		ctx->error = beside_error;
+	}
 	fanin_progress_resume(ctx);
 	fanin_ctx_unlock(ctx);
 	if (ctx->comms == NULL)

@@ -5,6 +5,7 @@
  */
 #include "context.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,12 +102,25 @@ least_of_all(struct fanin_comm *comm, uint8_t *value, struct fanin_error *error)
 	return status;
 }
 
+/* For the report, which another thread may ask for. */
+__attribute__((format(printf, 2, 3))) static void
+reason_set(struct fanin_comm *comm, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	fanin_ctx_lock(comm->ctx);
+	vsnprintf(comm->multicast_reason, sizeof(comm->multicast_reason), format, arguments);
+	fanin_ctx_unlock(comm->ctx);
+	va_end(arguments);
+}
+
 /* There is none: for the report, or an error if there has to be. */
 static int
 refuse(struct fanin_comm *comm, const struct fanin_join_opts *options, const char *why,
        struct fanin_error *error)
 {
-	snprintf(comm->multicast_reason, sizeof(comm->multicast_reason), "none: %.370s", why);
+	reason_set(comm, "none: %.370s", why);
 	if (options->multicast != FANIN_MULTICAST_ALWAYS)
 		return FANIN_OK;
 	return fanin_error_set(error, FANIN_ERR_UNSUPPORTED, "job '%s' has no multicast: %.300s",
@@ -233,13 +247,15 @@ join_if_all_can(struct fanin_comm *comm, const struct fanin_join_opts *options,
 						    : "another rank could not join the second job",
 			      error);
 	}
+	fanin_ctx_lock(comm->ctx);
 	beside->owner = comm;
 	comm->multicast = beside;
-	snprintf(comm->multicast_reason, sizeof(comm->multicast_reason),
-		 options->multicast == FANIN_MULTICAST_ALWAYS
-			 ? "all broadcasts and allgathers: the options say always"
-			 : "broadcasts and allgathers of %llu bytes or more",
-		 (unsigned long long)least_bytes(comm));
+	fanin_ctx_unlock(comm->ctx);
+	reason_set(comm,
+		   options->multicast == FANIN_MULTICAST_ALWAYS
+			   ? "all broadcasts and allgathers: the options say always"
+			   : "broadcasts and allgathers of %llu bytes or more",
+		   (unsigned long long)least_bytes(comm));
 	return FANIN_OK;
 }
 
@@ -258,17 +274,16 @@ fanin_comm_multicast_begin(struct fanin_comm *comm, const struct fanin_join_opts
 {
 	comm->multicast_use = options->multicast;
 	if (comm->protocol->on_switch != NULL && strcmp(comm->member.handler, HANDLER) == 0) {
-		snprintf(comm->multicast_reason, sizeof(comm->multicast_reason),
-			 "all broadcasts and allgathers: the job's own handler multicasts");
+		reason_set(comm, "all broadcasts and allgathers: the job's own handler multicasts");
 		return FANIN_OK;
 	}
 	if (is_out_of_question(comm, options))
 		return refuse(comm, options, obstacle(comm, options), error);
 	if (options->multicast == FANIN_MULTICAST_ALWAYS)
 		return join_if_all_can(comm, options, error);
-	snprintf(comm->multicast_reason, sizeof(comm->multicast_reason),
-		 "none yet: the first blocking broadcast or allgather of %llu bytes or more asks for it",
-		 (unsigned long long)least_bytes(comm));
+	reason_set(comm,
+		   "none yet: the first blocking broadcast or allgather of %llu bytes or more asks for it",
+		   (unsigned long long)least_bytes(comm));
 	return later_keep(comm, options, error);
 }
 
