@@ -699,6 +699,38 @@ START_TEST(what_was_not_asked_for_is_taken_from_its_root_only)
 }
 END_TEST
 
+/* While a root is late, a member says again and again that it has sent a packet, and sends FETCHes and others that make no sense. */
+START_TEST(what_a_member_makes_up_fails_nobody)
+{
+	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	const struct fanin_multicast_tell tell = { .has = 1, .packet = 5 };
+	struct random random = random_seed(1);
+	uint64_t words[40];
+
+	open_world(&trial);
+	post_all(0, FANIN_COLLECTIVE_BROADCAST, 100u * world.payload_bytes, 0);
+	world.members[0].is_away = true;
+	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
+	for (unsigned int i = 0; i < 2000; i++) {
+		for (size_t w = 0; w < RTE_DIM(words); w++)
+			words[w] = (uint64_t)random_u32(&random) << 32 | random_u32(&random);
+		forge(5, 3, FANIN_MULTICAST_TELL, 0, &tell, sizeof(tell));
+		forge(5, 3, FANIN_MULTICAST_FETCH, random_below(&random, 200), words,
+		      random_below(&random, sizeof(words) / 8 + 1) * 8);
+		/* Neither data that was asked for, which it may have, nor a turn. */
+		forge(5, 3, random_below(&random, 2) == 0 ? 0 : 5 + random_below(&random, 250),
+		      random_u32(&random), words, random_below(&random, 100));
+		rig_run(world.rig, rig_now_ns(world.rig) + 10 * MS, NULL, NULL);
+	}
+	ck_assert_msg(world.members[3].requests[0].status == FANIN_IN_PROGRESS, "%s",
+		      fanin_engine_error(world.members[3].engine)->text);
+	world.members[0].is_away = false;
+	rig_host_wake(world.network.hosts[0], rig_now_ns(world.rig));
+	run_all();
+	close_world();
+}
+END_TEST
+
 START_TEST(a_turn_comes_from_the_root_before_only)
 {
 	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 1, .chains = 1 };
@@ -818,6 +850,7 @@ suite_multicast_hosts(void)
 	tcase_add_test(tcase, a_lost_activation_costs_nothing);
 	tcase_add_test(tcase, a_mark_on_a_duplicate_is_no_loss);
 	tcase_add_test(tcase, what_was_not_asked_for_is_taken_from_its_root_only);
+	tcase_add_test(tcase, what_a_member_makes_up_fails_nobody);
 	tcase_add_test(tcase, a_turn_comes_from_the_root_before_only);
 	suite_add_tcase(suite, tcase);
 

@@ -112,6 +112,10 @@ progress_note(struct fanin_multicast *mc, struct fanin_multicast_op *op)
 	op->n_unanswered = 0;
 	op->lacks_ns = 0;
 	op->has_ns = 0;
+	if (op->is_asking) {
+		op->is_asking = false;
+		op->asked_ranks = (struct fanin_ranks){ 0 };
+	}
 	mc->gone_ns = 0;
 	mc->engine.progress_ns = now_ns;
 	mc->engine.heard_ns = now_ns;
@@ -149,6 +153,9 @@ fanin_multicast_note_tell(struct fanin_multicast *mc, struct fanin_multicast_op 
 {
 	const uint64_t now_ns = mc->engine.loop.now_ns;
 
+	/* An answer to what was answered by a packet already, or to nothing. */
+	if (!op->is_asking || !fanin_ranks_has(&op->asked_ranks, rank))
+		return;
 	mc->engine.heard_ns = now_ns;
 	op->n_unanswered = 0;
 	if (tell->has == 0) {
@@ -241,6 +248,7 @@ op_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op, bool silence)
 {
 	const uint64_t now_ns = mc->engine.loop.now_ns;
 	struct fetch fetch = { 0 };
+	uint16_t rank;
 
 	for (uint16_t c = 0; c < op->n_chains; c++) {
 		struct fanin_multicast_chain *chain = &op->chains[c];
@@ -251,10 +259,14 @@ op_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op, bool silence)
 		if (!fetch_add(op, chain, before, &fetch))
 			break;
 	}
-	if (fetch.n == 0 || !fanin_multicast_send_to(mc, op, whom_to_ask(mc, op, &fetch),
-						     FANIN_MULTICAST_FETCH, fetch.first, fetch.words,
-						     fetch.n_words * (uint32_t)sizeof(uint64_t)))
+	if (fetch.n == 0)
 		return;
+	rank = whom_to_ask(mc, op, &fetch);
+	if (!fanin_multicast_send_to(mc, op, rank, FANIN_MULTICAST_FETCH, fetch.first, fetch.words,
+				     fetch.n_words * (uint32_t)sizeof(uint64_t)))
+		return;
+	fanin_ranks_add(&op->asked_ranks, rank);
+	op->is_asking = true;
 	mc->stats.fetches++;
 	op->n_unanswered++;
 	op->ask_wait_ns = op->ask_wait_ns == 0 ? ask_wait_ns(mc)

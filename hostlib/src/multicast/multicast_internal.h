@@ -79,6 +79,8 @@ struct fanin_multicast_op {
 	uint64_t ask_wait_ns;  /* from one FETCH to its repetition; 0: nothing is asked for */
 	uint32_t n_unanswered; /* FETCHes in a row */
 	uint32_t step;         /* who is asked: this rank - step */
+	bool is_asking;        /* asked_ranks is not empty */
+	struct fanin_ranks asked_ranks; /* since something new came last: who may answer */
 	uint64_t lacks_ns; /* since when answers only say that a neighbor lacks it, too; 0: they do not */
 	uint64_t has_ns; /* since when a neighbor tells that it sends, and nothing comes; 0: not so */
 	uint32_t has_packet; /* this one */
