@@ -496,6 +496,26 @@ START_TEST(a_timeout_names_the_missing_rank)
 }
 END_TEST
 
+/* Rank 2 is late. _i: rank 3 has ended, or does not answer. */
+START_TEST(a_timeout_says_of_late_ranks_only_that_they_are_missing)
+{
+	struct world *world = world_create(4);
+	struct collective collective;
+
+	*(_i == 0 ? &world->ended : &world->mute) = 1 << 3;
+	collective_prepare(&collective, 100, 0);
+	collective_post(&collective, world, 0, false);
+	collective_post(&collective, world, 1, false);
+	seconds_to_failure(world);
+	ck_assert_str_eq(
+		fanin_engine_error(world->engines[0])->text,
+		_i == 0 ? "no result for 5.0 s: block 0 waits for ranks 2, 3 (of 4), of which rank 3 has ended"
+			: "no result for 5.0 s: block 0 waits for ranks 2, 3 (of 4), of which rank 3 does not answer");
+	collective_free(&collective, world);
+	world_destroy(world);
+}
+END_TEST
+
 /* So many seconds pass for all but the last rank, which is busy with something else. */
 static void
 pass_without_last(struct world *world, double seconds)
@@ -1181,6 +1201,7 @@ suite_engine(void)
 	suite_add_tcase(suite, sending);
 
 	tcase_add_loop_test(errors, a_timeout_names_the_missing_rank, 0, 2);
+	tcase_add_loop_test(errors, a_timeout_says_of_late_ranks_only_that_they_are_missing, 0, 2);
 	tcase_add_test(errors, who_is_late_is_waited_for);
 	tcase_add_test(errors, answers_from_far_away_are_waited_for_during_long_waits);
 	tcase_add_test(errors, who_is_late_and_then_gone_is_named_in_time);

@@ -188,20 +188,32 @@ tx_advice(int errnum)
 	}
 }
 
-/* Returns what is known about ranks that are waited for. */
-static const char *
-reason_of_absence(const struct fanin_engine *engine, const struct fanin_ranks *missing)
+/*
+ * Formats what is known about ranks that are waited for. Those behind a switch whose contribution is missing are missing, too, as long as one of them
+ * is: only what is said of a rank is said of it.
+ */
+static void
+absence_format(const struct fanin_engine *engine, const struct fanin_ranks *missing, char *text,
+	       size_t len)
 {
 	const struct fanin_answer_ranks *told = &engine->told.ranks;
+	struct fanin_ranks gone = engine->run_lost ? engine->rejoin.gone : told->ended;
+	const char *what = engine->run_lost ? "has ended or does not answer" : "has ended";
+	bool is_late = !engine->run_lost || fanin_ranks_meet(&engine->rejoin.late, missing);
+	char ranks[128];
 
-	if (engine->run_lost)
-		return fanin_ranks_meet(&engine->rejoin.gone, missing)
-			       ? ", which has ended or does not answer"
-		       : fanin_ranks_meet(&engine->rejoin.late, missing) ? ", which is late"
-									 : "";
-	return fanin_ranks_meet(&told->ended, missing)    ? ", which has ended"
-	       : fanin_ranks_meet(&told->silent, missing) ? ", which does not answer"
-							  : ", which is late";
+	if (!engine->run_lost && !fanin_ranks_meet(&gone, missing)) {
+		gone = told->silent;
+		what = "does not answer";
+	}
+	fanin_ranks_keep(&gone, missing);
+	fanin_format_ranks(&gone, ranks, sizeof(ranks));
+	if (fanin_ranks_is_empty(&gone))
+		snprintf(text, len, "%s", is_late ? ", which is late" : "");
+	else if (fanin_ranks_equal(&gone, missing))
+		snprintf(text, len, ", which %s", what);
+	else
+		snprintf(text, len, ", of which %s %s", ranks, what);
 }
 
 /* Why nothing comes from the switch, or from above it. missing: the ranks that are known to be missing; NULL: none are. */
@@ -232,7 +244,8 @@ engine_time_out(struct fanin_engine *engine)
 	bool answers = engine->loop.now_ns - engine->heard_ns < engine->config.timeout_ns / 2 ||
 		       engine->stale_reason != FANIN_REASON_NONE;
 	char ranks[128];
-	char detail[256];
+	char absence[192] = "";
+	char detail[448];
 	char link[256] = "";
 
 	if (engine->config.rules != NULL && engine->config.rules->time_out != NULL &&
@@ -243,13 +256,15 @@ engine_time_out(struct fanin_engine *engine)
 			 strerror(engine->loop.tx_errnum), tx_advice(engine->loop.tx_errnum));
 	fanin_engine_missing(engine, &missing);
 	is_known = !fanin_ranks_is_empty(&missing);
-	if (is_known)
+	if (is_known) {
 		fanin_format_ranks(&missing, ranks, sizeof(ranks));
+		absence_format(engine, &missing, absence, sizeof(absence));
+	}
 
 	if (engine->run_lost && is_known)
 		snprintf(detail, sizeof(detail),
 			 "the switch has lost the run, and a new one waits for %s (of %u)%s", ranks,
-			 engine->config.size, reason_of_absence(engine, &missing));
+			 engine->config.size, absence);
 	else if (engine->run_lost)
 		snprintf(detail, sizeof(detail),
 			 "the switch has lost the run, and not all ranks have joined a new one");
@@ -258,7 +273,7 @@ engine_time_out(struct fanin_engine *engine)
 			 "block %u could not be sent, the send ring is full", engine->oldest);
 	else if (answers && is_known)
 		snprintf(detail, sizeof(detail), "block %u waits for %s (of %u)%s", engine->oldest,
-			 ranks, engine->config.size, reason_of_absence(engine, &missing));
+			 ranks, engine->config.size, absence);
 	else if (answers && engine->stale_reason != FANIN_REASON_NONE)
 		snprintf(detail, sizeof(detail), "the switch refuses block %u: %s", engine->oldest,
 			 fanin_reason_text(engine->stale_reason));
