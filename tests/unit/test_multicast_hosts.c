@@ -621,29 +621,76 @@ START_TEST(a_tree_may_be_lost_at_any_moment)
 }
 END_TEST
 
-/* Data of packet 5, by whichever way. */
+/* The rank that loses data of packet 5, by whichever way. */
+static uint16_t told_rank;
+
 static bool
-loses_data_at_3(uint16_t rank, const struct fanin_hdr *hdr)
+loses_data_of_told(uint16_t rank, const struct fanin_hdr *hdr)
 {
-	return rank == 3 && hdr->block == 5 && hdr->number == FANIN_MULTICAST_DATA &&
+	return rank == told_rank && hdr->block == 5 && hdr->number == FANIN_MULTICAST_DATA &&
 	       (hdr->type == FANIN_TYPE_DELIVERY || hdr->type == FANIN_TYPE_UNICAST_DELIVERY);
 }
 
 static bool
 is_told(void *user)
 {
-	const struct fanin_multicast_op *op = fanin_multicast_of(world.members[3].engine)->ops;
+	const struct fanin_multicast_op *op = fanin_multicast_of(world.members[told_rank].engine)->ops;
 
 	(void)user;
 	return op != NULL && op->has_ns != 0;
 }
+
+/* All that comes to rank 1 of packet 5 is lost, and then its only neighbor is late: it tells nothing more, and has sent a packet that never came. */
+START_TEST(a_rank_that_is_late_after_a_loss_is_waited_for)
+{
+	const struct trial trial = { .seed = 1, .n_ranks = 2, .n_leaves = 1 };
+
+	open_world(&trial);
+	told_rank = 1;
+	world.loses = loses_data_of_told;
+	post_all(0, FANIN_COLLECTIVE_BROADCAST, 10u * world.payload_bytes, 0);
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, is_told, NULL));
+	world.loses = NULL;
+	world.members[0].is_away = true;
+	rig_run(world.rig, rig_now_ns(world.rig) + 20 * SECOND, NULL, NULL);
+	ck_assert_msg(world.members[1].requests[0].status == FANIN_IN_PROGRESS, "%s",
+		      fanin_engine_error(world.members[1].engine)->text);
+	world.members[0].is_away = false;
+	rig_host_wake(world.network.hosts[0], rig_now_ns(world.rig));
+	run_all();
+	close_world();
+}
+END_TEST
+
+/* Small packets pass, and data of packet 5 does not. */
+START_TEST(data_that_never_passes_ends_the_run_in_time)
+{
+	const struct trial trial = { .seed = 1, .n_ranks = 2, .n_leaves = 1 };
+	uint64_t begin_ns;
+
+	open_world(&trial);
+	told_rank = 1;
+	world.loses = loses_data_of_told;
+	begin_ns = rig_now_ns(world.rig);
+	post_all(0, FANIN_COLLECTIVE_BROADCAST, 10u * world.payload_bytes, 0);
+	while (world.members[1].requests[0].status == FANIN_IN_PROGRESS) {
+		ck_assert_uint_le(rig_now_ns(world.rig) - begin_ns, 6 * SECOND);
+		rig_run(world.rig, rig_now_ns(world.rig) + 10 * MS, NULL, NULL);
+	}
+	ck_assert_msg(strstr(fanin_engine_error(world.members[1].engine)->text,
+			     "rank 0 has sent packet 5 of operation 0, and it never came") != NULL,
+		      "%s", fanin_engine_error(world.members[1].engine)->text);
+	close_world();
+}
+END_TEST
 
 START_TEST(what_neighbors_told_in_a_lost_run_fails_nobody_in_the_next_one)
 {
 	const struct trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
 
 	open_world(&trial);
-	world.loses = loses_data_at_3;
+	told_rank = 3;
+	world.loses = loses_data_of_told;
 	post_all(0, FANIN_COLLECTIVE_BROADCAST, 10u * world.payload_bytes, 0);
 	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, is_told, NULL));
 	lose_tree(SECOND);
@@ -857,6 +904,8 @@ suite_multicast_hosts(void)
 	tcase = tcase_create("runs");
 	tcase_set_timeout(tcase, 120);
 	tcase_add_loop_test(tcase, a_tree_may_be_lost_at_any_moment, 0, 48);
+	tcase_add_test(tcase, a_rank_that_is_late_after_a_loss_is_waited_for);
+	tcase_add_test(tcase, data_that_never_passes_ends_the_run_in_time);
 	tcase_add_test(tcase, what_neighbors_told_in_a_lost_run_fails_nobody_in_the_next_one);
 	suite_add_tcase(suite, tcase);
 

@@ -147,6 +147,27 @@ fanin_multicast_note_packet(struct fanin_multicast *mc, struct fanin_multicast_o
 	standing_strike(mc, op, packet, multicast);
 }
 
+/* How long what ranks tell counts: a rank that is late tells nothing more, and loses nothing. */
+static uint64_t
+told_most_ns(const struct fanin_multicast *mc)
+{
+	return mc->engine.config.timeout_ns / 2;
+}
+
+void
+fanin_multicast_note_sent(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint16_t rank,
+			  uint32_t packet)
+{
+	const uint64_t now_ns = mc->engine.loop.now_ns;
+
+	if (op->has_ns == 0 || now_ns - op->told_ns > told_most_ns(mc)) {
+		op->has_ns = now_ns;
+		op->has_packet = packet;
+		op->has_rank = rank;
+	}
+	op->told_ns = now_ns;
+}
+
 void
 fanin_multicast_note_tell(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint16_t rank,
 			  const struct fanin_multicast_tell *tell)
@@ -165,12 +186,8 @@ fanin_multicast_note_tell(struct fanin_multicast *mc, struct fanin_multicast_op 
 	}
 	op->lacks_ns = 0;
 	/* What it has sent comes before its answer, or not at all. */
-	if (op->has_ns != 0 || tell->packet >= op->n_packets ||
-	    fanin_multicast_bit(op->have, tell->packet))
-		return;
-	op->has_ns = now_ns;
-	op->has_packet = tell->packet;
-	op->has_rank = rank;
+	if (tell->packet < op->n_packets && !fanin_multicast_bit(op->have, tell->packet))
+		fanin_multicast_note_sent(mc, op, rank, tell->packet);
 }
 
 /* ------------------------------------------------------------------ asking */
@@ -423,7 +440,8 @@ live_check(struct fanin_multicast *mc)
 	if (now_ns - engine->progress_ns >= timeout_ns &&
 	    ((mc->gone_ns != 0 &&
 	      (!fanin_ranks_is_empty(&mc->ended) || now_ns >= mc->gone_ns + timeout_ns / 5)) ||
-	     (mc->ops->has_ns != 0 && now_ns >= mc->ops->has_ns + timeout_ns))) {
+	     (mc->ops->has_ns != 0 && now_ns >= mc->ops->has_ns + timeout_ns &&
+	      now_ns - mc->ops->told_ns <= told_most_ns(mc)))) {
 		fail(mc, mc->ops);
 		return UINT64_MAX;
 	}

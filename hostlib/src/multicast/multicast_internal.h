@@ -83,6 +83,7 @@ struct fanin_multicast_op {
 	struct fanin_ranks asked_ranks; /* since something new came last: who may answer */
 	uint64_t lacks_ns; /* since when answers only say that a neighbor lacks it, too; 0: they do not */
 	uint64_t has_ns; /* since when a neighbor tells that it sends, and nothing comes; 0: not so */
+	uint64_t told_ns;    /* when it told so last */
 	uint32_t has_packet; /* this one */
 	uint16_t has_rank;
 	uint16_t n_chains;
@@ -207,6 +208,10 @@ void fanin_multicast_serve(struct fanin_multicast *mc, struct fanin_multicast_op
 /* multicast_fetch.c: a neighbor has answered. */
 void fanin_multicast_note_tell(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 			       uint16_t rank, const struct fanin_multicast_tell *tell);
+
+/* multicast_fetch.c: a rank tells that it has sent a packet. */
+void fanin_multicast_note_sent(struct fanin_multicast *mc, struct fanin_multicast_op *op,
+			       uint16_t rank, uint32_t packet);
 
 /* multicast_fetch.c: a packet that lacked is there. multicast: by its root's sending. */
 void fanin_multicast_note_packet(struct fanin_multicast *mc, struct fanin_multicast_op *op,

@@ -110,7 +110,7 @@ static void
 receive_activate(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 		 const struct fanin_hdr *hdr)
 {
-	const bool has_predecessor = op->own_first != op->own_end &&
+	const bool has_predecessor = op->n_chains != 0 && op->own_first != op->own_end &&
 				     op->own_first != op->chains[op->own_chain].first;
 
 	if (!has_predecessor || hdr->block != op->own_first ||
