@@ -78,7 +78,6 @@ push_report(const void *engine, struct fanin_report *report)
 	report->led_blocks = stats->made;
 	report->asks = stats->asks;
 	report->repeats = stats->repeats;
-	report->asks_answered = stats->answered;
 }
 
 static const char *const handlers[] = { "push", NULL };
