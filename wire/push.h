@@ -10,13 +10,13 @@
 #include <stdint.h>
 
 /* X(ENUMERATOR, name, least, most, usual, text) */
-#define FANIN_PUSH_PARAMETERS(X)                                                                   \
-	X(ENTRIES, entries, 1, 65536, 256,                                                         \
-	  "sums of the job that a switch holds at a time; for more the least recently used one "   \
-	  "goes to its block's home host")                                                         \
-	X(TIMEOUT, timeout_us, 10, 60000000, 10000,                                                \
-	  "us that a sum waits for the other ranks before it goes to its block's home host")       \
-	X(WAVES, waves, 0, 64, 0, "waves of blocks that hosts have in flight; 0: as many as suit") \
+#define FANIN_PUSH_PARAMETERS(X)                                                                     \
+	X(ENTRIES, entries, 1, 65536, 256,                                                           \
+	  "sums of the job that a switch holds at a time; for more the least recently used one "     \
+	  "goes to its block's home host")                                                           \
+	X(TIMEOUT, timeout_us, 10, 60000000, 10000,                                                  \
+	  "us that a sum waits for the other ranks before it goes to its block's home host")         \
+	X(WAVES, waves, 0, 4096, 0, "waves of blocks that hosts have in flight; 0: as many as suit") \
 	X(WAVE_BLOCKS, wave_blocks, 0, 65536, 0, "blocks of a wave; 0: as many as suit")
 
 enum fanin_push_parameter {
