@@ -186,7 +186,8 @@ send_emission(const struct fanin_emission *emission)
 			REQUIRE(references == 1 && hdr->number != 0 && hdr->members != 0);
 			break;
 		}
-		if (hdr->type == FANIN_TYPE_SPARSE || hdr->type == FANIN_TYPE_MULTICAST) {
+		if (hdr->type == FANIN_TYPE_SPARSE || hdr->type == FANIN_TYPE_MULTICAST ||
+		    hdr->type == FANIN_TYPE_UNICAST) {
 			/* Nobody keeps it. */
 			REQUIRE(references == 1 && hdr->contributions == N_CHILDREN);
 			break;
@@ -202,7 +203,7 @@ send_emission(const struct fanin_emission *emission)
 			check_answer(headers, true);
 			break;
 		}
-		if (hdr->type == FANIN_TYPE_DELIVERY) {
+		if (hdr->type == FANIN_TYPE_DELIVERY || hdr->type == FANIN_TYPE_UNICAST_DELIVERY) {
 			/* Nobody keeps it. */
 			REQUIRE(references == receivers && hdr->epoch == ctx.epoch);
 			REQUIRE(emission->payload_len <= job.payload_bytes);
