@@ -1090,14 +1090,15 @@ Suite *
 suite_push_hosts(void)
 {
 	Suite *suite = suite_create("push_hosts");
-	TCase *tcase = tcase_create("push_hosts");
+	TCase *exact = tcase_create("exact"), *tcase = tcase_create("blocks");
 
+	tcase_set_timeout(exact, 240);
 	tcase_set_timeout(tcase, 240);
 	tcase_add_loop_test(tcase, without_loss_and_eviction_nobody_asks, 0, 8);
 	tcase_add_test(tcase, without_loss_what_is_evicted_comes_to_home_hosts_and_nobody_asks);
-	tcase_add_loop_test(tcase, sums_are_exact_whatever_is_lost_doubled_or_reordered, 0, 60);
-	tcase_add_loop_test(tcase, all_collectives_and_operators_are_exact, FANIN_I8, FANIN_F64 + 1);
-	tcase_add_loop_test(tcase, float_sums_have_the_same_bits_on_all_ranks, 0, 12);
+	tcase_add_loop_test(exact, sums_are_exact_whatever_is_lost_doubled_or_reordered, 0, 60);
+	tcase_add_loop_test(exact, all_collectives_and_operators_are_exact, FANIN_I8, FANIN_F64 + 1);
+	tcase_add_loop_test(exact, float_sums_have_the_same_bits_on_all_ranks, 0, 12);
 	tcase_add_test(tcase, who_has_lost_a_result_gets_it_from_the_home_host);
 	tcase_add_test(tcase,
 		       a_result_that_all_have_lost_is_made_again_by_the_home_host_and_taken_by_all);
@@ -1113,6 +1114,7 @@ suite_push_hosts(void)
 	tcase_add_test(tcase, jobs_that_share_switches_keep_apart);
 	tcase_add_test(tcase, a_run_ends_when_all_have_its_last_result);
 	tcase_add_loop_test(tcase, what_is_left_of_a_run_completes_in_the_next_one, 0, 12);
+	suite_add_tcase(suite, exact);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
