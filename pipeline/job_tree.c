@@ -286,6 +286,23 @@ check_leaders(const struct pipeline *pipeline, const struct fanin_handler *handl
 	return -EINVAL;
 }
 
+/* What the handler alone can't do. */
+static int
+check_handler(const struct fanin_handler *handler, const struct job_spec *spec, char *error)
+{
+	if (handler->ranks_most != 0 && spec->n_ranks > handler->ranks_most)
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found size %u for a job of \"%s\", expected at most %u ranks",
+			 spec->n_ranks, handler->name, handler->ranks_most);
+	else if (handler->is_native && spec->wide)
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found accumulate \"f32\" for a job of \"%s\", expected \"native\"",
+			 handler->name);
+	else
+		return 0;
+	return -EINVAL;
+}
+
 int
 job_tree_check(const struct pipeline *pipeline, const struct fanin_handler *handler,
 	       struct job_spec *spec, uint32_t *payload, char *error)
@@ -298,6 +315,8 @@ job_tree_check(const struct pipeline *pipeline, const struct fanin_handler *hand
 		ret = check_leaders(pipeline, handler, spec, error);
 	if (ret == 0)
 		ret = check_ranks(handler, spec, error);
+	if (ret == 0)
+		ret = check_handler(handler, spec, error);
 	if (ret == 0)
 		ret = check_bodies(pipeline, spec, error);
 	if (ret == 0)

@@ -48,6 +48,7 @@ local types = {
 	[28] = { name = "BYE", direction = "up" },
 	[29] = { name = "UNICAST", direction = "up", has_data = true, has_number = true },
 	[30] = { name = "UNICAST_DELIVERY", direction = "down", has_data = true, has_number = true },
+	[31] = { name = "EVICTED", direction = "down", has_elements = true, has_number = true },
 }
 -- end packet types: written by wire/packets.py from wire/packets.h
 -- What people read for each code, and the codes that more is known of below.

@@ -64,7 +64,9 @@
 	X(BYE, 28, UP, BLOCK, NOTHING, ZERO, ZERO,                                                    \
 	  "to the leader of a run's last block: the rank has its result, and goes")                   \
 	X(UNICAST, 29, UP, BLOCK, DATA, ANY, ANY, "from a member, for the rank in `count`")           \
-	X(UNICAST_DELIVERY, 30, DOWN, BLOCK, DATA, ANY, ANY, "the same on its way down to it")
+	X(UNICAST_DELIVERY, 30, DOWN, BLOCK, DATA, ANY, ANY, "the same on its way down to it")        \
+	X(EVICTED, 31, DOWN, BLOCK, ELEMENTS, ELEMENTS, ANY,                                          \
+	  "elements of the ranks in `members`, combined, for the block's home host, the rank in `number`")
 
 enum fanin_type {
 #define FANIN_TYPE_ENUM(name, code, ...) FANIN_TYPE_##name = (code),

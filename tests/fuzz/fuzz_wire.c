@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "handlers/handler.h"
+#include "wire/push.h"
 #include "pipeline/base/ipv4.h"
 #include "tests/unit/fake_mbuf.h"
 #include "wire/shard.h"
@@ -109,6 +110,51 @@ check_server_emission(const struct fanin_emission *emission)
 	REQUIRE(fanin_wire_validate(headers, mbuf->data_len) == FANIN_REASON_NONE);
 }
 
+/* One emission of a handler that sends on what its table has no room for: nothing that has been sent is kept. */
+static void
+check_push_emission(const struct fanin_emission *emission)
+{
+	const struct rte_mbuf *mbuf = emission->mbuf;
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	const struct fanin_hdr *hdr = &headers->fanin;
+	const uint16_t receivers = (uint16_t)__builtin_popcountll(emission->children);
+	const uint64_t all = UINT64_MAX >> (64 - job.n_ranks);
+
+	if (emission->kind == FANIN_EMIT_REPLY) {
+		REQUIRE(hdr->type == FANIN_TYPE_ANSWER && receivers == 1 && !job.has_parent &&
+			emission->payload_len == fanin_answer_len(job.n_ranks) &&
+			rte_mbuf_refcnt_read(mbuf) == 1);
+		return;
+	}
+	REQUIRE(fanin_wire_validate(headers, mbuf->data_len) == FANIN_REASON_NONE);
+	REQUIRE(mbuf->data_len <= FANIN_PAYLOAD_OFFSET + job.payload_bytes);
+	if (emission->kind == FANIN_EMIT_PARENT) {
+		REQUIRE(job.has_parent && hdr->epoch == ctx.parent_epoch &&
+			rte_mbuf_refcnt_read(mbuf) == 1 &&
+			fanin_type_direction(hdr->type) == FANIN_UP);
+		REQUIRE(hdr->type != FANIN_TYPE_PARTIAL ||
+			(hdr->members != 0 && (hdr->members & ~all) == 0 &&
+			 hdr->contributions == __builtin_popcountll(hdr->members)));
+		return;
+	}
+	REQUIRE(emission->kind == FANIN_EMIT_CHILDREN && receivers > 0 &&
+		(emission->children & ~job.children) == 0 && hdr->epoch == ctx.epoch &&
+		rte_mbuf_refcnt_read(mbuf) == receivers &&
+		fanin_type_direction(hdr->type) == FANIN_DOWN);
+	REQUIRE(hdr->type != FANIN_TYPE_EVICTED || receivers == 1);
+	REQUIRE(hdr->type != FANIN_TYPE_RESULT || receivers == N_CHILDREN);
+}
+
+static void
+send_push_emission(const struct fanin_emission *emission)
+{
+	check_push_emission(emission);
+	if (emission->kind == FANIN_EMIT_PARENT)
+		fake_put(&pool, emission->mbuf);
+	for (uint64_t left = emission->children; left != 0; left &= left - 1)
+		fake_put(&pool, emission->mbuf);
+}
+
 /* One emission against what the handler promises, then sent: its references are given up. */
 static void
 send_server_emission(const struct fanin_emission *emission)
@@ -140,7 +186,8 @@ send_emission(const struct fanin_emission *emission)
 			REQUIRE(references == 1 && hdr->number != 0 && hdr->members != 0);
 			break;
 		}
-		if (hdr->type == FANIN_TYPE_SPARSE || hdr->type == FANIN_TYPE_MULTICAST) {
+		if (hdr->type == FANIN_TYPE_SPARSE || hdr->type == FANIN_TYPE_MULTICAST ||
+		    hdr->type == FANIN_TYPE_UNICAST) {
 			/* Nobody keeps it. */
 			REQUIRE(references == 1 && hdr->contributions == N_CHILDREN);
 			break;
@@ -156,7 +203,7 @@ send_emission(const struct fanin_emission *emission)
 			check_answer(headers, true);
 			break;
 		}
-		if (hdr->type == FANIN_TYPE_DELIVERY) {
+		if (hdr->type == FANIN_TYPE_DELIVERY || hdr->type == FANIN_TYPE_UNICAST_DELIVERY) {
 			/* Nobody keeps it. */
 			REQUIRE(references == receivers && hdr->epoch == ctx.epoch);
 			REQUIRE(emission->payload_len <= job.payload_bytes);
@@ -226,6 +273,7 @@ send_leaders_emission(const struct fanin_emission *emission)
 
 /* Of the handler that runs. */
 static enum fanin_shape shape;
+static bool is_push;
 
 static void
 flush(void)
@@ -235,6 +283,8 @@ flush(void)
 			send_server_emission(&ctx.emissions[i]);
 		else if (shape == FANIN_SHAPE_LEADERS)
 			send_leaders_emission(&ctx.emissions[i]);
+		else if (is_push)
+			send_push_emission(&ctx.emissions[i]);
 		else
 			send_emission(&ctx.emissions[i]);
 	}
@@ -305,7 +355,7 @@ handle(const struct fanin_handler *handler, const struct fanin_headers *frame)
 	REQUIRE(fake_pool_in_use(&pool) - ctx.n_stock <=
 		SLOTS * (fanin_slot_mbufs(handler, job.n_children, job.buffers) + 1));
 	/* Contributions may come again by way of the server, and results may be of blocks of which none came. */
-	if (handler->shape == FANIN_SHAPE_SERVER || handler->shape == FANIN_SHAPE_LEADERS)
+	if (handler->shape == FANIN_SHAPE_SERVER || handler->shape == FANIN_SHAPE_LEADERS || is_push)
 		return;
 	REQUIRE(stats.contributions + stats.known * N_CHILDREN >= stats.results * N_CHILDREN);
 	REQUIRE(stats.contributions <= (stats.results + SLOTS) * N_CHILDREN);
@@ -420,20 +470,26 @@ run(const struct fanin_handler *handler, const uint8_t *data, size_t size)
 		REQUIRE(slots[i] != NULL);
 		memset(slots[i], 0, len);
 	}
-	if (handler->shape == FANIN_SHAPE_LEADERS) {
+	is_push = fanin_handler_takes(handler, FANIN_TYPE_EVICTED);
+	if (handler->shape == FANIN_SHAPE_LEADERS || is_push) {
 		for (size_t i = 0; handler->parameters[i].name != NULL; i++)
 			job.parameters[i] = handler->parameters[i].usual;
 	} else {
 		memset(job.parameters, 0, sizeof(job.parameters));
 	}
+	if (is_push)
+		job.parameters[FANIN_PUSH_ENTRIES] = 2;
 	memset(&stats, 0, sizeof(stats));
 	memset(common, 0, sizeof(common));
 	shape = handler->shape;
 	timers->head = timers->tail = 0;
 	ctx.state = NULL;
 	if (handler->state_size != NULL) {
-		ctx.state = calloc(1, handler->state_size(&job));
+		const size_t len = RTE_CACHE_LINE_ROUNDUP(handler->state_size(&job));
+
+		ctx.state = aligned_alloc(RTE_CACHE_LINE_SIZE, len);
 		REQUIRE(ctx.state != NULL);
+		memset(ctx.state, 0, len);
 	}
 	while (size >= 2) {
 		size_t len = data[0] | (size_t)data[1] << 8;

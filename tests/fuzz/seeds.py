@@ -11,6 +11,7 @@ import struct
 
 (CONTRIBUTION, RESULT, ANSWER, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK, KNOWN, QUERY, PROBE,
  PROBE_ACK, MULTICAST, DELIVERY, SPARSE, SPARSE_RESULT, SPARSE_KNOWN, PARTIAL, GACK, REPEAT, FLUSH, ASK) = range(1, 23)
+UNICAST, UNICAST_DELIVERY, EVICTED = range(29, 32)
 DTYPES = range(1, 13)
 I32, F16, BF16, F32 = 3, 9, 10, 11
 FORMATS = dict(zip(DTYPES, "bhiqBHIQe fd"))
@@ -185,6 +186,29 @@ seeds["sets"] = [part(0, 0, 1), part(1, 0, 2), part(1, 0, 3), part(1, 0, 0), par
                  result(1, kind=KNOWN)]
 seeds["server"] = [of_server(ASK, 0, members=5), of_server(ASK, 0, members=8), of_server(GACK, 0, count=1, members=77), of_server(GACK, 0, count=9),
                    repeated(0), repeated(0, 40), answer(0, 1, 2), gradient(0, 1), gradient(1, 1), gradient(2, 1), of_server(FLUSH, 1), of_server(FLUSH, 1)]
+
+
+def evicted(block, members, home, values=(1, 2, 3)):
+    """What leaves the root's table of a push job."""
+    return frame(EVICTED, struct.pack("<%di" % len(values), *values), 0, block, I32, SUM, len(values), 0, members, home)
+
+
+def home_query(block):
+    return frame(QUERY, b"", block % 3, block, count=1, flags=RETRANSMIT | DIRECT, number=7)
+
+
+# Tables of two entries: the third block evicts the first.
+seeds["push"] = [*block(0), *[contribution(rank, n) for n in range(1, 4) for rank in range(2)], *[contribution(2, n) for n in range(1, 4)],
+                 contribution(0, 1), *block(8), contribution(1, 0), contribution(0, 5), home_query(5), contribution(1, 5), contribution(2, 5), home_query(5),
+                 home_query(6), *block(6), home_query(0), query(1, 5)]
+seeds["push-tree"] = [part(0, 0, 1), part(1, 0, 2), part(1, 0, 3), part(2, 0, 4), evicted(0, 3, 0), evicted(1, 5, 1), evicted(1, 5, 9), evicted(2, 0, 2),
+                      result(0), result(1), empty(0, 2), empty(1, 2), contribution(2, 2), contribution(0, 3, op=AVG), contribution(1, 3, op=AVG),
+                      contribution(2, 3, op=AVG), contribution(0, 4), contribution(1, 4, op=MAX), home_query(4), answer(4, 1, 1), answer(4, 3, 2)]
+# ASK, DATA, HERE and a result of a home host, then some that are not well-formed.
+seeds["push-hosts"] = [frame(UNICAST, b"", 0, 0, count=1, members=0, number=1), frame(UNICAST, bytes(12), 1, 0, count=0, members=1, number=0x01030002, progress=3),
+                       frame(UNICAST, bytes(24), 0, 0, count=2, members=0, number=3), frame(MULTICAST, bytes(12), 0, 0, members=0, number=0x01030006, progress=3),
+                       frame(DELIVERY, bytes(12), 0, 0, members=2, number=0x01030006, progress=3), frame(UNICAST, b"", 0, 0, count=7, members=0),
+                       frame(UNICAST_DELIVERY, b"", 0, 0, count=1, members=2, number=5), frame(UNICAST, b"", 0, 0, count=1, members=2)]
 seeds["routed"] = [routed(), routed(fragment=100), routed(17, options=bytes(8)), routed(ttl=1), routed(ttl=0),
                    routed(data=b"", padding=bytes(26)), routed(source=b"\xe0\0\0\1"), routed(data=b"\0\7\0")]
 # The complex product, then an unregistered code and elements of another size.

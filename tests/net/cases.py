@@ -57,6 +57,7 @@ import case_observe  # noqa: F401
 import case_observe_manager  # noqa: F401
 import case_pa_atp  # noqa: F401
 import case_pa_atp_switch  # noqa: F401
+import case_push  # noqa: F401
 import case_packet_ports  # noqa: F401
 import case_packets  # noqa: F401
 import case_pktgen  # noqa: F401

@@ -346,7 +346,7 @@ struct fanin_report {
 	uint64_t marks;         /* acknowledgments that told of congestion on the path (ECN) */
 	uint64_t aecns;         /* results that told of aggregators running short */
 	uint64_t asks_answered; /* gradients sent once more because the server asked for them */
-	/* Of jobs whose blocks have leaders: what this rank did as one. Otherwise 0. */
+	/* Of jobs whose blocks have leaders or home hosts: what this rank did as one. Otherwise 0. */
 	uint64_t led_blocks; /* blocks whose result it made */
 	uint64_t led_direct; /* packets with data that no switch had combined: no descriptor was free, or it was asked for */
 	uint64_t asks;     /* questions to ranks whose data was missing */

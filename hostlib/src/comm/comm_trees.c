@@ -260,6 +260,9 @@ trees_report(const struct fanin_comm *comm, struct fanin_report *report)
 		report->window = (uint16_t)(report->window + part.window);
 		report->blocks += part.blocks;
 		report->bytes_reduced += part.bytes_reduced;
+		report->led_blocks += part.led_blocks;
+		report->asks += part.asks;
+		report->repeats += part.repeats;
 		report->frames_sent += part.frames_sent;
 		report->frames_received += part.frames_received;
 		report->retransmits += part.retransmits;

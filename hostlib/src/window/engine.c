@@ -320,7 +320,7 @@ fanin_engine_abort(struct fanin_engine *engine, int status, const struct fanin_e
 bool
 fanin_engine_peers_may_need_results(const struct fanin_engine *engine)
 {
-	return engine->config.recover && engine->loop.status == FANIN_OK &&
+	return engine->kept != NULL && engine->loop.status == FANIN_OK &&
 	       engine->loop.requests.first == NULL && engine->end != engine->config.first_block;
 }
 

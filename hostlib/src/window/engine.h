@@ -56,6 +56,7 @@ struct fanin_engine_config {
 	bool wide;   /* sums and averages of f16 and bf16 are accumulated in f32 */
 	bool spread; /* the switch has several workers, one of which may be behind the others */
 	bool stagger;
+	bool keeps; /* results of a window are kept for other ranks, also if no run can be resumed */
 	bool recover; /* a run that the switch has lost can be resumed: results of a window are kept, and no block is sent
 		       * before all those a window before it are done */
 	uint64_t (*now_ns)(void *arg); /* NULL: the monotonic clock */

@@ -124,6 +124,9 @@ struct fanin_engine_rules {
 	/* A packet of this run of a type that the engine does not know. block: as the engine counts. */
 	void (*receive)(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block);
 
+	/* The switch's RESULT of a block has come. Returns false if this rank takes no result of the switch. NULL: it takes all. */
+	bool (*takes)(struct fanin_engine *engine, uint32_t block);
+
 	/*
 	 * A block's result has come, with engine->result_flags; the lane is at its next block. It may be one that was not released yet: another
 	 * rank has told the result, which it knew from an earlier run.
@@ -379,6 +382,14 @@ const void *fanin_engine_known(const struct fanin_engine *engine, const struct f
 			       struct fanin_hdr *hdr, uint32_t *payload_len);
 
 /*
+ * engine_recover.c: the result of a block, for ranks that lack it. Of one that this rank has, and of which no later one with the same lane is there.
+ *
+ * hdr: gets type, data type, operator, count, root and flags. payload, payload_len: set on success only. Returns false if it is not kept any more.
+ */
+bool fanin_engine_result(const struct fanin_engine *engine, uint32_t block, struct fanin_hdr *hdr,
+			 const void **payload, uint32_t *payload_len);
+
+/*
  * engine_tag.c: allocates what tags need, if there are any. Returns FANIN_OK or
  * FANIN_ERR_NO_MEMORY.
  */
@@ -464,6 +475,9 @@ bool fanin_engine_send(struct fanin_engine *engine, struct fanin_lane *lane);
 void fanin_engine_receive_result(struct fanin_engine *engine, const struct fanin_frame *frame,
 				 uint32_t block);
 
+/* engine_rx.c: a lane that tells a result is done, as nobody waits for that: in a run that has just been resumed. */
+void fanin_engine_known_finish(struct fanin_engine *engine, struct fanin_lane *lane);
+
 /* As fanin_loop_ops has it. */
 void fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame);
 
@@ -496,6 +510,13 @@ void fanin_engine_probe(struct fanin_engine *engine);
 /* engine_query.c: handles an ANSWER. block: as the engine counts. */
 void fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_frame *frame,
 				 uint32_t block);
+
+/*
+ * engine_query.c: the oldest block is in this state, as has been said just now, and waits for these ranks. That others are merely late keeps the engine
+ * from timing out.
+ */
+void fanin_engine_note_answer(struct fanin_engine *engine, enum fanin_block_state state,
+			      const struct fanin_answer_ranks *ranks);
 
 /* engine_query.c: a block was sent again that had not been lost. */
 void fanin_engine_note_spurious(struct fanin_engine *engine);

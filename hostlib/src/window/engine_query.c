@@ -287,9 +287,9 @@ next_ask_wait_ns(const struct fanin_engine *engine, bool ended, bool silent)
  * frequent. Once it no longer does, its contribution or result may be lost: from then on the
  * intervals start anew.
  */
-static void
-last_answer_note(struct fanin_engine *engine, enum fanin_block_state state,
-		 const struct fanin_answer_ranks *ranks)
+void
+fanin_engine_note_answer(struct fanin_engine *engine, enum fanin_block_state state,
+			 const struct fanin_answer_ranks *ranks)
 {
 	const bool ended = !fanin_ranks_is_empty(&ranks->ended);
 	const bool silent = !fanin_ranks_is_empty(&ranks->silent);
@@ -363,7 +363,7 @@ fanin_engine_receive_answer(struct fanin_engine *engine, const struct fanin_fram
 	if (block == engine->oldest && fanin_engine_lane(engine, block)->block == block) {
 		if (engine->config.rules != NULL && engine->config.rules->answer != NULL)
 			engine->config.rules->answer(engine, &ranks);
-		last_answer_note(engine, (enum fanin_block_state)hdr->count, &ranks);
+		fanin_engine_note_answer(engine, (enum fanin_block_state)hdr->count, &ranks);
 	}
 	/* Passed down from further up, or a duplicate: it says nothing of this hop. */
 	if (body.n_blocks == 0 || asked->number != hdr->number)

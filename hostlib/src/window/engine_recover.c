@@ -15,7 +15,7 @@ fanin_engine_keep_init(struct fanin_engine *engine)
 {
 	const struct fanin_engine_config *config = &engine->config;
 
-	if (!config->recover)
+	if (!config->recover && !config->keeps)
 		return FANIN_OK;
 	engine->kept = calloc(config->window, sizeof(*engine->kept));
 	engine->kept_payloads = malloc((size_t)config->window * config->payload_bytes);
@@ -195,6 +195,18 @@ is_kept(const struct fanin_engine *engine, uint32_t block)
 
 	return request_holding(engine, block, &extent) != NULL ||
 	       (kept->valid && kept->block == block) || fanin_engine_shards_keep(engine, block);
+}
+
+bool
+fanin_engine_result(const struct fanin_engine *engine, uint32_t block, struct fanin_hdr *hdr,
+		    const void **payload, uint32_t *payload_len)
+{
+	const struct fanin_lane lane = { .block = block };
+
+	if (!is_kept(engine, block) || fanin_engine_shards_keep(engine, block))
+		return false;
+	*payload = fanin_engine_known(engine, &lane, hdr, payload_len);
+	return true;
 }
 
 /* The lane tells its block's result, which this rank has. */

@@ -154,9 +154,9 @@ result_keep(struct fanin_engine *engine, const struct fanin_request *request,
 	return true;
 }
 
-/* A result that this rank already knows came back: all ranks have it now. */
-static void
-receive_known(struct fanin_engine *engine, struct fanin_lane *lane)
+/* For a result that came back: all ranks have it now. */
+void
+fanin_engine_known_finish(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	lane->role = FANIN_LANE_DENSE;
 	engine->n_known--;
@@ -171,7 +171,7 @@ receive_other(struct fanin_engine *engine, struct fanin_lane *lane, const struct
 	struct fanin_extent extent;
 
 	if (lane->role == FANIN_LANE_KNOWN) {
-		receive_known(engine, lane);
+		fanin_engine_known_finish(engine, lane);
 		return;
 	}
 	if (lane->role == FANIN_LANE_SPARSE_KNOWN) {
@@ -345,7 +345,9 @@ fanin_engine_receive(struct fanin_loop *loop, const struct fanin_frame *frame)
 	block = hdr->block + engine->base;
 	switch (hdr->type) {
 	case FANIN_TYPE_RESULT:
-		fanin_engine_receive_result(engine, frame, block);
+		if (engine->config.rules == NULL || engine->config.rules->takes == NULL ||
+		    engine->config.rules->takes(engine, block))
+			fanin_engine_receive_result(engine, frame, block);
 		break;
 	case FANIN_TYPE_SPARSE_RESULT:
 		fanin_engine_shards_receive(engine, frame, block);

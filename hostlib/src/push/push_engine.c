@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Push: blocks go out in their order, as far as the window and the waves allow, and once only. What comes in is the switch's results and sums, and what other ranks
+ * say (docs/protocol.md, "What the other ranks do"). Called by the poll loop only, unless said otherwise.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "push_internal.h"
+
+/* ------------------------------------------------------------------ runs */
+
+/* Begins a run, which knows nothing of what others had sent in the one before; its first block is the engine's oldest. */
+static void
+run_begin(struct fanin_push *push)
+{
+	const struct fanin_engine *engine = &push->engine;
+	const uint32_t window = engine->config.window;
+	const struct fanin_waves_config waves = {
+		.capacity = push->config.entries,
+		.limit = window,
+		.wave_blocks = push->config.wave_blocks,
+		.n_waves = push->config.waves,
+	};
+
+	memset(push->lanes, 0, window * sizeof(*push->lanes));
+	memset(push->entries, 0, 2 * window * sizeof(*push->entries));
+	memset(push->unanswered_ns, 0, sizeof(push->unanswered_ns));
+	fanin_waves_open(&push->waves, &waves, engine->oldest);
+	push->next = engine->oldest;
+	push->oldest = engine->oldest;
+	push->oldest_ns = fanin_loop_clock_ns(&engine->loop);
+	push->n_unsent = 0;
+	push->byes = 0;
+}
+
+static int
+rules_open(struct fanin_engine *engine)
+{
+	struct fanin_push *push = push_of(engine);
+	const struct fanin_engine_config *config = &engine->config;
+	const size_t n_entries = 2u * config->window;
+	const uint32_t payload = (config->payload_bytes + FANIN_PAYLOAD_ALIGN - 1u) /
+				 FANIN_PAYLOAD_ALIGN * FANIN_PAYLOAD_ALIGN;
+
+	push->config = *(const struct fanin_push_config *)config->rules_arg;
+	engine->config.rules_arg = NULL;
+	push->frame_bytes = FANIN_PAYLOAD_ALIGN / 2 + FANIN_PAYLOAD_OFFSET + payload;
+	push->lanes = calloc(config->window, sizeof(*push->lanes));
+	push->entries = calloc(n_entries, sizeof(*push->entries));
+	push->frames = aligned_alloc(FANIN_PAYLOAD_ALIGN, (n_entries + 1) * push->frame_bytes);
+	if (push->lanes == NULL || push->entries == NULL || push->frames == NULL)
+		return FANIN_ERR_NO_MEMORY;
+	push->all = fanin_ranks_all_word(config->size, 0);
+	push->self = UINT64_C(1) << config->rank;
+	push->isa = fanin_isa_detect();
+	run_begin(push);
+	return FANIN_OK;
+}
+
+static void
+rules_close(struct fanin_engine *engine)
+{
+	struct fanin_push *push = push_of(engine);
+
+	free(push->lanes);
+	free(push->entries);
+	free(push->frames);
+}
+
+/* Not from the poll loop. Whoever has a result answers with it; nobody needs to be told. */
+static void
+rules_resume(struct fanin_engine *engine)
+{
+	const uint32_t first = engine->oldest;
+
+	run_begin(push_of(engine));
+	for (uint32_t i = 0; i < engine->config.window; i++) {
+		struct fanin_lane *lane = fanin_engine_lane(engine, first + i);
+
+		if (lane->block == first + i && lane->role == FANIN_LANE_KNOWN &&
+		    lane->state == FANIN_LANE_READY)
+			fanin_engine_known_finish(engine, lane);
+	}
+}
+
+/* ------------------------------------------------------------------ sending */
+
+static void
+rules_release(struct fanin_engine *engine)
+{
+	struct fanin_push *push = push_of(engine);
+
+	fanin_push_home_unsent(push);
+	for (; push->next != engine->end; push->next++) {
+		struct fanin_lane *lane = fanin_engine_lane(engine, push->next);
+
+		if (fanin_engine_is_done(engine, push->next))
+			continue;
+		if (lane->block != push->next || lane->state != FANIN_LANE_READY ||
+		    push->next - engine->oldest >= engine->config.window ||
+		    !fanin_waves_may_start(&push->waves, push->next))
+			return;
+		*push_lane(push, push->next) = (struct push_lane){ 0 };
+		fanin_engine_queue(engine, lane);
+	}
+}
+
+/* ------------------------------------------------------------------ results */
+
+/* Who has answered the home host with data takes the result of the home host only: else there could be two. */
+static bool
+rules_takes(struct fanin_engine *engine, uint32_t block)
+{
+	struct fanin_push *push = push_of(engine);
+
+	if (fanin_engine_lane(engine, block)->block != block || !push_lane(push, block)->committed)
+		return true;
+	push->stats.ignored++;
+	return false;
+}
+
+static void
+rules_finish(struct fanin_engine *engine, uint32_t block)
+{
+	struct fanin_push *push = push_of(engine);
+
+	(void)fanin_waves_completed(&push->waves, block);
+	/* It did not wait for those. Who is gone will be asked again. */
+	memset(push->unanswered_ns, 0, sizeof(push->unanswered_ns));
+	if (push->oldest != engine->oldest) {
+		push->oldest = engine->oldest;
+		push->oldest_ns = engine->loop.now_ns;
+	}
+	if (push_is_home(push, block))
+		fanin_push_home_finish(push, block);
+}
+
+void
+fanin_push_take_result(struct fanin_push *push, uint32_t block, struct fanin_headers *headers,
+		       uint32_t len)
+{
+	const struct fanin_engine_config *config = &push->engine.config;
+	const struct fanin_hdr shape = headers->fanin;
+	const struct fanin_frame frame = { .data = headers, .len = FANIN_PAYLOAD_OFFSET + len };
+
+	fanin_wire_encode_l4(headers, &config->flow, len);
+	fanin_wire_encode_header(&headers->fanin, FANIN_TYPE_RESULT, config->job, config->epoch,
+				 config->keys.down);
+	headers->fanin.flags = shape.flags & FANIN_FLAG_EMPTY;
+	headers->fanin.contributions = config->size;
+	headers->fanin.block = block - push->engine.base;
+	fanin_wire_set_shape(&headers->fanin, fanin_wire_shape(&shape));
+	fanin_engine_receive_result(&push->engine, &frame, block);
+}
+
+/* ------------------------------------------------------------------ what other ranks say */
+
+/* A packet of a rank. */
+struct message {
+	const struct fanin_frame *frame;
+	uint32_t block;
+	unsigned int from;
+	uint32_t len;           /* of the payload */
+	struct fanin_hdr shape; /* data type, operator, count, root and flags, as far as it says */
+};
+
+static void
+note_bye(struct fanin_push *push, const struct message *message)
+{
+	if (push->byes == 0 || fanin_block_before(push->bye_block, message->block)) {
+		push->bye_block = message->block;
+		push->byes = 0;
+	}
+	if (push->bye_block == message->block)
+		push->byes |= UINT64_C(1) << message->from;
+}
+
+/* A result of the home host; or of any rank, to the home host. */
+static void
+receive_result(struct fanin_push *push, const struct message *message, bool is_repeat)
+{
+	struct fanin_headers *headers = push_scratch(push);
+	const bool is_home = push_is_home(push, message->block);
+
+	if (is_home ? !is_repeat : message->from != push_home_of(push, message->block)) {
+		push->engine.stats.invalid++;
+		return;
+	}
+	if (is_home)
+		note_bye(push, message);
+	if (message->len != 0 && !fanin_frame_copy(push->engine.loop.transport, message->frame,
+						   FANIN_PAYLOAD_OFFSET, headers + 1, message->len)) {
+		push->engine.stats.invalid++;
+		return;
+	}
+	headers->fanin = message->shape;
+	fanin_push_take_result(push, message->block, headers, message->len);
+}
+
+/* The home host lacks this rank's data. */
+static void
+receive_ask(struct fanin_push *push, const struct message *message)
+{
+	const uint32_t block = message->block;
+	struct push_elements elements = { 0 };
+
+	if (message->from != push_home_of(push, block)) {
+		push->engine.stats.invalid++;
+		return;
+	}
+	if (fanin_block_before(block, push->engine.oldest) ||
+	    fanin_engine_is_done(&push->engine, block)) {
+		push->stats.repeats += fanin_push_repeat(push, message->from, block);
+		return;
+	}
+	if (!push_is_sent(push, block)) {
+		(void)fanin_push_send(push, message->from, FANIN_PUSH_HERE, block, NULL);
+		return;
+	}
+	/* Before the data leaves. */
+	push_lane(push, block)->committed = true;
+	elements.payload = fanin_engine_contribution(fanin_engine_lane(&push->engine, block),
+						     &elements.shape, &elements.len);
+	if (fanin_push_send(push, message->from, FANIN_PUSH_DATA, block, &elements)) {
+		push->stats.answered++;
+		push->engine.stats.retransmits++;
+	}
+}
+
+static void
+receive_here(struct fanin_push *push, const struct message *message)
+{
+	struct fanin_push_here here;
+
+	if (push_is_home(push, message->block)) {
+		fanin_push_home_here(push, message->from, message->block);
+	} else if (message->from == push_home_of(push, message->block) &&
+		   message->len >= sizeof(here) &&
+		   fanin_frame_copy(push->engine.loop.transport, message->frame,
+				    FANIN_PAYLOAD_OFFSET, &here, sizeof(here))) {
+		here.missing &= push->all;
+		here.ended &= here.missing;
+		here.silent &= here.missing & ~here.ended;
+		fanin_push_receive_here(push, message->block, &here);
+	} else {
+		push->engine.stats.invalid++;
+	}
+}
+
+static void
+receive_end(struct fanin_push *push, const struct message *message)
+{
+	struct fanin_push_end end;
+
+	if (message->len < sizeof(end) ||
+	    !fanin_frame_copy(push->engine.loop.transport, message->frame, FANIN_PAYLOAD_OFFSET,
+			      &end, sizeof(end))) {
+		push->engine.stats.invalid++;
+		return;
+	}
+	fanin_push_receive_end(push, &end);
+}
+
+/* True if the packet has the elements that it says. */
+static bool
+has_elements(const struct message *message)
+{
+	const struct fanin_hdr *shape = &message->shape;
+	const uint32_t len = shape->count * fanin_dtype_size(shape->dtype);
+
+	return fanin_dtype_size(shape->dtype) != 0 && fanin_op_is_known(shape->op) &&
+	       fanin_wire_root_fits(shape) &&
+	       (fanin_wire_is_empty(shape) ? len != 0 && message->len == 0 : message->len == len);
+}
+
+static void
+receive_message(struct fanin_push *push, const struct message *message, enum fanin_push_kind kind,
+		bool is_to_all)
+{
+	const bool elements = kind == FANIN_PUSH_DATA || kind == FANIN_PUSH_REPEAT ||
+			      kind == FANIN_PUSH_RESULT;
+
+	if ((elements && !has_elements(message)) ||
+	    (is_to_all && kind != FANIN_PUSH_RESULT && kind != FANIN_PUSH_END)) {
+		push->engine.stats.invalid++;
+		return;
+	}
+	switch (kind) {
+	case FANIN_PUSH_ASK:
+		receive_ask(push, message);
+		break;
+	case FANIN_PUSH_DATA:
+		if (push_is_home(push, message->block))
+			fanin_push_home_data(push, message->block, UINT64_C(1) << message->from,
+					     &message->shape, message->frame);
+		break;
+	case FANIN_PUSH_HERE:
+		receive_here(push, message);
+		break;
+	case FANIN_PUSH_REPEAT:
+	case FANIN_PUSH_RESULT:
+		receive_result(push, message, kind == FANIN_PUSH_REPEAT);
+		break;
+	case FANIN_PUSH_QUERY:
+		if (push_is_home(push, message->block))
+			fanin_push_home_query(push, message->from, message->block);
+		break;
+	case FANIN_PUSH_END:
+		receive_end(push, message);
+		break;
+	default:
+		push->engine.stats.invalid++;
+		break;
+	}
+}
+
+/* A sum that left the table of a switch. */
+static void
+receive_evicted(struct fanin_push *push, const struct fanin_frame *frame, uint32_t block)
+{
+	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
+
+	/* Another host's behind the same port. */
+	if (hdr->number != push->engine.config.rank)
+		return;
+	if (!push_is_home(push, block) ||
+	    hdr->contributions != (unsigned int)__builtin_popcountll(hdr->members)) {
+		push->engine.stats.invalid++;
+		return;
+	}
+	fanin_push_home_data(push, block, hdr->members, hdr, frame);
+}
+
+static void
+rules_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block)
+{
+	const struct fanin_headers *headers = frame->data;
+	const struct fanin_hdr *hdr = &headers->fanin;
+	const bool is_to_all = hdr->type == FANIN_TYPE_DELIVERY;
+	struct fanin_push *push = push_of(engine);
+	struct message message = {
+		.frame = frame,
+		.block = block,
+		.from = (unsigned int)hdr->members,
+		.len = fanin_wire_payload_len(headers),
+		.shape = {
+			.flags = (hdr->number >> 8 & 1) != 0 ? FANIN_FLAG_EMPTY : 0,
+			.dtype = (uint8_t)(hdr->number >> 16),
+			.op = (uint8_t)(hdr->number >> 24),
+			.count = (uint16_t)hdr->progress,
+			.root = (uint16_t)(hdr->progress >> 16),
+		},
+	};
+
+	if (hdr->type == FANIN_TYPE_EVICTED) {
+		receive_evicted(push, frame, block);
+		return;
+	}
+	if ((!is_to_all && hdr->type != FANIN_TYPE_UNICAST_DELIVERY) ||
+	    hdr->members >= engine->config.size) {
+		engine->stats.invalid++;
+		return;
+	}
+	/* Its own, or another host's behind the same port. */
+	if (hdr->members == engine->config.rank || (!is_to_all && hdr->count != engine->config.rank))
+		return;
+	engine->heard_ns = engine->loop.now_ns;
+	push_hear(push, message.from);
+	receive_message(push, &message, (enum fanin_push_kind)(hdr->number & 0xff), is_to_all);
+}
+
+const struct fanin_engine_rules fanin_push_rules = {
+	.size = sizeof(struct fanin_push),
+	.open = rules_open,
+	.close = rules_close,
+	.release = rules_release,
+	.answer = fanin_push_answer,
+	.told = fanin_push_told,
+	.takes = rules_takes,
+	.receive = rules_receive,
+	.finish = rules_finish,
+	.scan = fanin_push_scan,
+	.resume = rules_resume,
+};
+
+const struct fanin_push_stats *
+fanin_push_stats(const struct fanin_engine *engine)
+{
+	return &push_of_const(engine)->stats;
+}

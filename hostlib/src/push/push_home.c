@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Push: a home host (docs/protocol.md, "What the home host does"). It merges what comes of a block by the sets of ranks in it. Its own data counts from when it has sent the
+ * block, and stays apart until all others are there. An entry is taken by a block 2W later: whoever sends that has all results of this one's window, so
+ * that all ranks have this one's.
+ */
+#include "push_internal.h"
+
+#include <string.h>
+
+static uint64_t
+others(const struct fanin_push *push)
+{
+	return push->all & ~push->self;
+}
+
+struct push_entry *
+fanin_push_home_open(struct fanin_push *push, uint32_t block, uint64_t shape)
+{
+	const struct fanin_engine *engine = &push->engine;
+	struct push_entry *entry = push_entry(push, block);
+
+	/* No rank has results a window beyond what this one lacks, so none has sent a block two windows beyond. */
+	if (fanin_block_before(block, engine->oldest) ||
+	    block - engine->oldest >= 2u * engine->config.window)
+		return NULL;
+	if (entry->is_open && entry->block == block)
+		return entry;
+	push->n_unsent -= entry->is_unsent;
+	*entry = (struct push_entry){
+		.block = block,
+		.is_open = true,
+		.empty = true,
+		.shape = shape,
+	};
+	return entry;
+}
+
+static bool
+is_done(const struct fanin_push *push, uint32_t block)
+{
+	return fanin_block_before(block, push->engine.oldest) ||
+	       fanin_engine_is_done(&push->engine, block);
+}
+
+/* ------------------------------------------------------------------ results */
+
+/* Sends the result of a block that this rank has to all others. */
+static void
+result_send(struct fanin_push *push, struct push_entry *entry)
+{
+	struct push_elements elements = { 0 };
+	const bool was_unsent = entry->is_unsent;
+
+	if (push->engine.config.size == 1 ||
+	    !fanin_engine_result(&push->engine, entry->block, &elements.shape, &elements.payload,
+				 &elements.len))
+		entry->is_unsent = false;
+	else
+		entry->is_unsent = !fanin_push_send_all(push, FANIN_PUSH_RESULT, entry->block,
+							&elements);
+	push->n_unsent += entry->is_unsent;
+	push->n_unsent -= was_unsent;
+}
+
+void
+fanin_push_home_unsent(struct fanin_push *push)
+{
+	const uint32_t n = 2u * push->engine.config.window;
+
+	for (uint32_t i = 0; i < n && push->n_unsent != 0; i++) {
+		if (!push->entries[i].is_unsent)
+			continue;
+		result_send(push, &push->entries[i]);
+		if (push->entries[i].is_unsent)
+			return;
+	}
+}
+
+void
+fanin_push_home_finish(struct fanin_push *push, uint32_t block)
+{
+	struct push_entry *entry = push_entry(push, block);
+
+	if (entry->is_open && entry->block == block && entry->has_asked)
+		result_send(push, entry);
+}
+
+/* What a packet or this rank brings is combined with what is there. payload: NULL: nothing. */
+static void
+merge(struct fanin_push *push, struct push_entry *entry, const struct fanin_hdr *shape,
+      const void *payload, uint32_t len)
+{
+	void *sum = push_frame(push, entry) + 1;
+
+	if (payload == NULL)
+		return;
+	if (entry->empty && len != 0)
+		memcpy(sum, payload, len);
+	else if (len != 0 && !fanin_op_is_copy(shape->op)) /* of two roots the first one's data stays */
+		fanin_kernel(push->isa, shape->dtype, shape->op)(sum, payload, shape->count);
+	entry->empty = false;
+}
+
+/* All ranks are in: makes the result. From now on it stays as it is. */
+static void
+make(struct fanin_push *push, struct push_entry *entry)
+{
+	struct fanin_lane *lane = fanin_engine_lane(&push->engine, entry->block);
+	struct fanin_headers *headers = push_frame(push, entry);
+	fanin_finish_fn divide = NULL;
+	struct fanin_hdr own = { 0 };
+	const void *payload;
+	uint32_t len;
+
+	payload = fanin_engine_contribution(lane, &own, &len);
+	if ((entry->members & push->self) == 0)
+		merge(push, entry, &own, payload, len);
+	/* A block without elements has no data to bring. */
+	if (own.count == 0)
+		entry->empty = false;
+	if (!fanin_op_is_copy(own.op))
+		divide = fanin_kernel_finish(push->isa, own.dtype, own.op);
+	if (!entry->empty && divide != NULL)
+		divide(headers + 1, push->engine.config.size, own.count);
+	headers->fanin = own;
+	headers->fanin.flags = entry->empty ? FANIN_FLAG_EMPTY : 0;
+	push->stats.made++;
+	/* The others take no other. */
+	entry->has_asked = true;
+	fanin_push_take_result(push, entry->block, headers,
+			       entry->empty ? 0 : own.count * fanin_dtype_size(own.dtype));
+}
+
+static void
+check(struct fanin_push *push, struct push_entry *entry)
+{
+	struct fanin_hdr own = { 0 };
+	uint32_t len;
+
+	if (!push_is_sent(push, entry->block))
+		return;
+	(void)fanin_engine_contribution(fanin_engine_lane(&push->engine, entry->block), &own, &len);
+	if (entry->shape != 0 && entry->shape != fanin_wire_shape(&own)) {
+		fanin_push_mismatch(push, entry->block, push->self, entry->members & ~push->self);
+		return;
+	}
+	if ((entry->members | push->self) == push->all)
+		make(push, entry);
+}
+
+/* ------------------------------------------------------------------ data */
+
+/* Some of the sum's ranks are there already: the others are asked for their own data. */
+static void
+ask_overlapping(struct fanin_push *push, struct push_entry *entry, uint64_t ranks)
+{
+	const uint64_t now_ns = push->engine.loop.now_ns;
+
+	push->stats.overlaps++;
+	if (!push_is_sent(push, entry->block) ||
+	    (entry->overlap_ns != 0 && now_ns - entry->overlap_ns < push->engine.rtt.rto_ns))
+		return;
+	entry->overlap_ns = now_ns;
+	entry->has_asked = true;
+	for (uint64_t left = ranks & others(push); left != 0; left &= left - 1) {
+		(void)fanin_push_question(push, (unsigned int)__builtin_ctzll(left), FANIN_PUSH_ASK,
+					  entry->block);
+		push->stats.asks++;
+	}
+}
+
+static bool
+is_sound(const struct fanin_push *push, const struct fanin_hdr *shape)
+{
+	return shape->count * fanin_dtype_size(shape->dtype) <= push->engine.config.payload_bytes &&
+	       (fanin_op_is_copy(shape->op) ||
+		fanin_kernel(push->isa, shape->dtype, shape->op) != NULL);
+}
+
+/* Copies the elements to memory of this rank's. Returns NULL if the frame is lost. */
+static const void *
+elements_of(struct fanin_push *push, const struct fanin_hdr *shape, const struct fanin_frame *frame,
+	    uint32_t *len)
+{
+	void *scratch = push_scratch(push) + 1;
+
+	*len = fanin_wire_is_empty(shape) ? 0 : shape->count * fanin_dtype_size(shape->dtype);
+	if (*len == 0 || fanin_frame_copy(push->engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET,
+					  scratch, *len))
+		return scratch;
+	return NULL;
+}
+
+void
+fanin_push_home_data(struct fanin_push *push, uint32_t block, uint64_t members,
+		     const struct fanin_hdr *shape, const struct fanin_frame *frame)
+{
+	struct push_entry *entry;
+	const void *payload;
+	uint32_t len;
+
+	if (members == 0 || (members & ~push->all) != 0 || !is_sound(push, shape)) {
+		push->engine.stats.invalid++;
+		return;
+	}
+	if (is_done(push, block)) {
+		push->engine.stats.duplicates++;
+		return;
+	}
+	entry = fanin_push_home_open(push, block, fanin_wire_shape(shape));
+	payload = elements_of(push, shape, frame, &len);
+	if (entry == NULL || payload == NULL) {
+		push->engine.stats.invalid++;
+		return;
+	}
+	if (entry->shape == 0)
+		entry->shape = fanin_wire_shape(shape);
+	if (entry->shape != fanin_wire_shape(shape)) {
+		fanin_push_mismatch(push, block, members, entry->members);
+		return;
+	}
+	if (fanin_wire_is_empty(shape))
+		payload = NULL;
+	if ((members & entry->members) == 0) {
+		merge(push, entry, shape, payload, len);
+		entry->members |= members;
+		push->stats.merged++;
+	} else if ((members & ~entry->members) == 0) {
+		push->engine.stats.duplicates++;
+		return;
+	} else if ((entry->members & ~members) == 0) {
+		entry->empty = true;
+		merge(push, entry, shape, payload, len);
+		entry->members = members;
+		push->stats.replaced++;
+	} else {
+		ask_overlapping(push, entry, members & ~entry->members);
+		return;
+	}
+	check(push, entry);
+}
+
+/* ------------------------------------------------------------------ questions */
+
+void
+fanin_push_home_lacks(const struct fanin_push *push, uint32_t block, struct fanin_push_here *here)
+{
+	const struct push_entry *entry = push_entry(push, block);
+	const uint64_t timeout_ns = push->engine.config.timeout_ns;
+	uint64_t lacks = others(push);
+
+	*here = (struct fanin_push_here){ 0 };
+	if (!entry->is_open || entry->block != block)
+		return;
+	lacks &= ~entry->members;
+	here->missing = lacks & (entry->unseen | entry->here);
+	here->ended = here->missing & entry->ended;
+	/* A rank may have sent the block before it went. */
+	here->silent = lacks & ~here->ended &
+		       (entry->silent | fanin_push_unanswered(push, timeout_ns * 3 / 5));
+	here->missing |= here->silent;
+}
+
+/* Asks at the root first, which sends what it has. A round trip later, and again and again, it asks the ranks that are missing all the same. */
+void
+fanin_push_home_ask(struct fanin_push *push, uint32_t block, uint32_t n_asked)
+{
+	struct push_entry *entry = fanin_push_home_open(push, block, 0);
+
+	if (entry == NULL)
+		return;
+	check(push, entry);
+	if (!push_is_sent(push, block) || push->engine.loop.status != FANIN_OK)
+		return;
+	(void)fanin_engine_query_root(&push->engine, block);
+	if (n_asked == 0)
+		return;
+	entry->here = 0;
+	entry->has_asked = true;
+	for (uint64_t left = others(push) & ~entry->members; left != 0; left &= left - 1) {
+		if (!fanin_push_question(push, (unsigned int)__builtin_ctzll(left), FANIN_PUSH_ASK,
+					 block))
+			return;
+		push->stats.asks++;
+	}
+}
+
+void
+fanin_push_home_query(struct fanin_push *push, unsigned int rank, uint32_t block)
+{
+	struct fanin_push_here here = { .missing = push->self };
+	const struct push_elements elements = { .payload = &here, .len = sizeof(here) };
+	struct push_entry *entry;
+
+	if (is_done(push, block)) {
+		push->stats.repeats += fanin_push_repeat(push, rank, block);
+		return;
+	}
+	entry = fanin_push_home_open(push, block, 0);
+	if (entry == NULL) {
+		push->engine.stats.invalid++;
+		return;
+	}
+	/* While it lacks its own data only, it asks nobody. */
+	if (push_is_sent(push, block)) {
+		entry->is_wanted = true;
+		fanin_loop_wake_by(&push->engine.loop, push->engine.loop.now_ns);
+		fanin_push_home_lacks(push, block, &here);
+	}
+	(void)fanin_push_send(push, rank, FANIN_PUSH_HERE, block, &elements);
+}
+
+void
+fanin_push_home_here(struct fanin_push *push, unsigned int rank, uint32_t block)
+{
+	struct push_entry *entry = push_entry(push, block);
+	struct fanin_push_here here;
+
+	if (!entry->is_open || entry->block != block || is_done(push, block))
+		return;
+	entry->here |= UINT64_C(1) << rank;
+	if (block != push->engine.oldest)
+		return;
+	fanin_push_home_lacks(push, block, &here);
+	fanin_push_receive_here(push, block, &here);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The state shared by push_engine.c (what is sent and received), push_home.c (blocks that this rank is home to), push_send.c (packets), push_timer.c (when to ask) and
+ * push_end.c (how a run ends). Nobody else includes this. Blocks are numbered as the engine numbers them.
+ */
+#ifndef FANIN_HOSTLIB_PUSH_INTERNAL_H
+#define FANIN_HOSTLIB_PUSH_INTERNAL_H
+
+#include "handlers/kernels/kernels.h"
+#include "hostlib/src/cc/waves.h"
+#include "hostlib/src/window/engine_internal.h"
+#include "push.h"
+#include "wire/push.h"
+
+#define PUSH_RANKS_MAX FANIN_SERVER_RANKS_MAX
+
+/* Of the block that a lane has last sent. */
+struct push_lane {
+	bool committed; /* the home host has this rank's data, or may: its result alone is taken */
+	uint32_t n_asked;
+	uint64_t ask_ns;      /* when the next question is due at the earliest */
+	uint64_t ask_wait_ns; /* interval to the one after it; 0: none was sent */
+	uint64_t asked_ns; /* of the last QUERY, if it is the only one; 0: there is none, or several */
+};
+
+/* A block that this rank is home to. */
+struct push_entry {
+	uint32_t block;
+	bool is_open;
+	bool empty;       /* nothing has brought data so far */
+	bool has_asked;   /* ranks may be committed: they take the result of this rank only */
+	bool is_wanted;   /* a rank lacks the result */
+	bool is_unsent;   /* there was no room for the result */
+	bool is_answered; /* the switch has: the next fields are known */
+	uint64_t unseen;  /* ranks that the switches have not seen */
+	uint64_t ended;   /* of these */
+	uint64_t silent;
+	uint64_t members; /* ranks in the payload; this one is among them only if it came in a sum */
+	uint64_t here;    /* ranks that have not sent the block, as they said when last asked */
+	uint64_t shape;   /* as fanin_wire_shape gives it */
+	uint64_t overlap_ns; /* when ranks were last asked because of a sum that was dropped */
+};
+
+struct fanin_push {
+	struct fanin_engine engine; /* first, so that a pointer to it is one to this */
+	struct fanin_push_config config;
+	struct fanin_push_stats stats;
+	struct fanin_waves waves;
+	struct push_lane *lanes; /* one for each of the engine's */
+	uint32_t next;           /* first block that has not been sent or queued */
+	uint32_t oldest;         /* the engine's when it was last looked at */
+	uint64_t oldest_ns;      /* since when it has been that */
+	uint64_t all;            /* ranks */
+	uint64_t self;           /* this one */
+	enum fanin_isa isa;
+	uint64_t unanswered_ns[PUSH_RANKS_MAX]; /* of the first question that a rank has not answered; 0: there is none */
+
+	/* Blocks, as their home host. */
+	struct push_entry *entries; /* 2W */
+	uint8_t *frames; /* of each entry: headers, and the payload behind them; and one more, for what comes in */
+	uint32_t frame_bytes;
+	uint32_t n_unsent;
+
+	/* The end. */
+	bool is_ending; /* others were told, or have told: questions are answered with the following */
+	enum fanin_push_why why;
+	uint64_t whom;
+	uint64_t until_ns;
+	uint64_t byes; /* ranks that have the result of the block: */
+	uint32_t bye_block;
+};
+
+static_assert(offsetof(struct fanin_push, engine) == 0, "a pointer to the engine is one to this");
+
+static inline struct fanin_push *
+push_of(struct fanin_engine *engine)
+{
+	return (struct fanin_push *)engine;
+}
+
+static inline const struct fanin_push *
+push_of_const(const struct fanin_engine *engine)
+{
+	return (const struct fanin_push *)engine;
+}
+
+static inline struct push_lane *
+push_lane(const struct fanin_push *push, uint32_t block)
+{
+	return &push->lanes[block & (push->engine.config.window - 1u)];
+}
+
+static inline struct push_entry *
+push_entry(const struct fanin_push *push, uint32_t block)
+{
+	return &push->entries[block & (2u * push->engine.config.window - 1)];
+}
+
+static inline uint16_t
+push_home_of(const struct fanin_push *push, uint32_t block)
+{
+	return fanin_push_home(block - push->engine.base, push->engine.config.size);
+}
+
+static inline bool
+push_is_home(const struct fanin_push *push, uint32_t block)
+{
+	return push_home_of(push, block) == push->engine.config.rank;
+}
+
+/* True if this rank has sent the block to the switch, and lacks the result. */
+static inline bool
+push_is_sent(const struct fanin_push *push, uint32_t block)
+{
+	const struct fanin_lane *lane = fanin_engine_lane(&push->engine, block);
+
+	return lane->block == block && lane->state == FANIN_LANE_SENT;
+}
+
+/* A frame's memory: the payload is aligned. */
+static inline struct fanin_headers *
+push_frame(const struct fanin_push *push, const struct push_entry *entry)
+{
+	return (struct fanin_headers *)(push->frames +
+					(size_t)(entry - push->entries) * push->frame_bytes +
+					FANIN_PAYLOAD_ALIGN / 2);
+}
+
+static inline struct fanin_headers *
+push_scratch(const struct fanin_push *push)
+{
+	return push_frame(push, push->entries + 2u * push->engine.config.window);
+}
+
+/* The rank has said something: it is there. */
+static inline void
+push_hear(struct fanin_push *push, unsigned int rank)
+{
+	push->unanswered_ns[rank] = 0;
+}
+
+/* Elements that a packet of a host has. */
+struct push_elements {
+	struct fanin_hdr shape; /* data type, operator, count, root and flags */
+	const void *payload;
+	uint32_t len;
+};
+
+/* push_send.c: sends to a rank. elements: NULL: none. Returns false if there is no room now. */
+bool fanin_push_send(struct fanin_push *push, unsigned int rank, enum fanin_push_kind kind,
+		     uint32_t block, const struct push_elements *elements);
+
+/* push_send.c: the same to all others. */
+bool fanin_push_send_all(struct fanin_push *push, enum fanin_push_kind kind, uint32_t block,
+			 const struct push_elements *elements);
+
+/* push_send.c: the result of a block, which this rank has, to a rank. Returns false if it is not kept any more or there is no room. */
+bool fanin_push_repeat(struct fanin_push *push, unsigned int rank, uint32_t block);
+
+/* push_send.c: asks a rank for its data, or for a block's result. It has to answer. */
+bool fanin_push_question(struct fanin_push *push, unsigned int rank, enum fanin_push_kind kind,
+			 uint32_t block);
+
+/* push_home.c: data or a sum of these ranks. payload: NULL: it is in the frame, behind the headers. */
+void fanin_push_home_data(struct fanin_push *push, uint32_t block, uint64_t members,
+			  const struct fanin_hdr *shape, const struct fanin_frame *frame);
+
+/* push_home.c: a rank asks. */
+void fanin_push_home_query(struct fanin_push *push, unsigned int rank, uint32_t block);
+
+/* push_home.c: a rank that was asked has not sent the block. */
+void fanin_push_home_here(struct fanin_push *push, unsigned int rank, uint32_t block);
+
+/* push_home.c: this rank has the result of a block that it is home to. */
+void fanin_push_home_finish(struct fanin_push *push, uint32_t block);
+
+/* push_home.c: sends results for which there was no room. */
+void fanin_push_home_unsent(struct fanin_push *push);
+
+/* push_home.c: a block that is overdue: asks the switch, and then ranks. */
+void fanin_push_home_ask(struct fanin_push *push, uint32_t block, uint32_t n_asked);
+
+/* push_home.c: what a block waits for, as far as this rank knows, which has sent it. */
+void fanin_push_home_lacks(const struct fanin_push *push, uint32_t block,
+			   struct fanin_push_here *here);
+
+/* push_home.c: the entry of a block; NULL: nothing of it has come, or it is none that may be sent now. */
+struct push_entry *fanin_push_home_open(struct fanin_push *push, uint32_t block, uint64_t shape);
+
+/* push_engine.c: a result that did not come from the switch, in a frame with a struct fanin_headers of its shape before it. */
+void fanin_push_take_result(struct fanin_push *push, uint32_t block, struct fanin_headers *headers,
+			    uint32_t len);
+
+/* push_timer.c */
+void fanin_push_scan(struct fanin_engine *engine);
+void fanin_push_answer(struct fanin_engine *engine, struct fanin_answer_ranks *ranks);
+void fanin_push_told(struct fanin_engine *engine, uint32_t block,
+		     const struct fanin_answer_ranks *ranks);
+void fanin_push_receive_here(struct fanin_push *push, uint32_t block,
+			     const struct fanin_push_here *here);
+uint64_t fanin_push_unanswered(const struct fanin_push *push, uint64_t ns);
+
+/* push_end.c: the ranks posted different collectives: who is wrong are the fewer ones, or as far as anybody knows all of them. */
+void fanin_push_mismatch(struct fanin_push *push, uint32_t block, uint64_t some, uint64_t others);
+
+/* push_end.c: another rank says that the run has ended. */
+void fanin_push_receive_end(struct fanin_push *push, const struct fanin_push_end *end);
+
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Push: when to ask. A block is overdue when it takes longer than blocks usually do, and is the oldest one, or was overtaken by a later one, or another rank lacks its
+ * result. Blocks that merely wait for a rank that is late cause one question at a time, at intervals that double. Called by the poll loop only.
+ */
+#include "push_internal.h"
+
+/* To a rank that does not answer, in a timeout. */
+#define LEAST_QUESTIONS 64
+
+static uint64_t
+later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t
+earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* What others say about ranks that the oldest block waits for, as a switch says it. */
+static void
+note(struct fanin_push *push, const struct fanin_push_here *here)
+{
+	const struct fanin_answer_ranks ranks = {
+		.missing = fanin_ranks_of_word(here->missing),
+		.ended = fanin_ranks_of_word(here->ended),
+		.silent = fanin_ranks_of_word(here->silent),
+	};
+
+	fanin_engine_note_answer(&push->engine, FANIN_BLOCK_OPEN, &ranks);
+}
+
+/* The answer to the only question about a block: a round trip. */
+static void
+note_answered(struct fanin_push *push, uint32_t block)
+{
+	struct push_lane *lane = push_lane(push, block);
+
+	if (!push_is_sent(push, block) || lane->asked_ns == 0)
+		return;
+	if (lane->asked_ns >= push->engine.loop.resumed_ns)
+		fanin_rtt_sample(&push->engine.rtt, push->engine.loop.now_ns - lane->asked_ns);
+	lane->asked_ns = 0;
+}
+
+void
+fanin_push_receive_here(struct fanin_push *push, uint32_t block, const struct fanin_push_here *here)
+{
+	if (!push_is_home(push, block))
+		note_answered(push, block);
+	if (block == push->engine.oldest && push_is_sent(push, block))
+		note(push, here);
+}
+
+void
+fanin_push_told(struct fanin_engine *engine, uint32_t block, const struct fanin_answer_ranks *ranks)
+{
+	struct fanin_push *push = push_of(engine);
+	struct push_entry *entry = push_entry(push, block);
+
+	if (!push_is_home(push, block) || !entry->is_open || entry->block != block)
+		return;
+	note_answered(push, block);
+	entry->is_answered = true;
+	entry->unseen = ranks->missing.words[0];
+	entry->ended = ranks->ended.words[0];
+	entry->silent = ranks->silent.words[0];
+}
+
+/* Of the oldest block: a rank that the switch has not seen may have answered this one. */
+void
+fanin_push_answer(struct fanin_engine *engine, struct fanin_answer_ranks *ranks)
+{
+	struct fanin_push *push = push_of(engine);
+	struct fanin_push_here here;
+
+	if (!push_is_home(push, engine->oldest))
+		return;
+	fanin_push_home_lacks(push, engine->oldest, &here);
+	*ranks = (struct fanin_answer_ranks){
+		.missing = fanin_ranks_of_word(here.missing),
+		.ended = fanin_ranks_of_word(here.ended),
+		.silent = fanin_ranks_of_word(here.silent),
+	};
+}
+
+uint64_t
+fanin_push_unanswered(const struct fanin_push *push, uint64_t ns)
+{
+	const struct fanin_loop *loop = &push->engine.loop;
+	uint64_t ranks = 0;
+
+	for (unsigned int rank = 0; rank < push->engine.config.size; rank++) {
+		const uint64_t since_ns = push->unanswered_ns[rank];
+
+		/* What came while the caller was away has been read. */
+		if (since_ns != 0 && loop->now_ns - later(since_ns, loop->resumed_ns) >= ns)
+			ranks |= UINT64_C(1) << rank;
+	}
+	return ranks;
+}
+
+/* Notes ranks that the oldest block waits for and that have not answered for most of the timeout. */
+static void
+silence_check(struct fanin_push *push)
+{
+	const struct fanin_engine *engine = &push->engine;
+	const uint32_t oldest = engine->oldest;
+	struct fanin_push_here here;
+
+	if (!push_is_sent(push, oldest))
+		return;
+	if (push_is_home(push, oldest)) {
+		fanin_push_home_lacks(push, oldest, &here);
+	} else {
+		here.silent = fanin_push_unanswered(push, engine->config.timeout_ns * 3 / 5) &
+			      UINT64_C(1) << push_home_of(push, oldest);
+		here.missing = here.silent;
+		here.ended = 0;
+	}
+	if (here.silent != 0)
+		note(push, &here);
+}
+
+/* How long a block usually takes at most. */
+static uint64_t
+usual_ns(const struct fanin_engine *engine)
+{
+	return earlier(fanin_engine_above_wait_ns(engine), fanin_engine_ask_most_ns(engine));
+}
+
+/* The interval after this question: it grows as long as answers come, and is short if one is lost. */
+static uint64_t
+next_wait_ns(const struct fanin_push *push, const struct push_lane *lane, uint32_t block)
+{
+	const struct fanin_engine *engine = &push->engine;
+	const uint64_t least_ns = fanin_engine_query_wait_ns(engine);
+	const uint64_t wait_ns = lane->ask_wait_ns == 0 ? least_ns : 2 * lane->ask_wait_ns;
+	uint64_t most_ns = fanin_engine_ask_most_ns(engine);
+	uint64_t asked = UINT64_C(1) << push_home_of(push, block);
+
+	if (push_is_home(push, block))
+		asked = push->all & ~push_entry(push, block)->members;
+	if ((fanin_push_unanswered(push, least_ns) & asked) != 0)
+		most_ns = earlier(most_ns,
+				  later(least_ns, engine->config.timeout_ns / LEAST_QUESTIONS));
+	return earlier(wait_ns, most_ns);
+}
+
+static void
+ask(struct fanin_push *push, struct push_lane *lane, uint32_t block)
+{
+	const uint64_t now_ns = push->engine.loop.now_ns;
+
+	lane->ask_wait_ns = next_wait_ns(push, lane, block);
+	lane->ask_ns = now_ns + lane->ask_wait_ns;
+	lane->asked_ns = lane->n_asked == 0 ? now_ns : 0;
+	fanin_engine_lane(&push->engine, block)->asked = true;
+	if (push_is_home(push, block)) {
+		/* This may be the end of the block: the lane is counted before. */
+		fanin_push_home_ask(push, block, lane->n_asked++);
+		return;
+	}
+	lane->n_asked++;
+	if (fanin_push_question(push, push_home_of(push, block), FANIN_PUSH_QUERY, block))
+		push->engine.stats.queries++;
+}
+
+static bool
+is_wanted(const struct fanin_push *push, uint32_t block)
+{
+	const struct push_entry *entry = push_entry(push, block);
+
+	return push_is_home(push, block) && entry->is_open && entry->block == block &&
+	       entry->is_wanted;
+}
+
+/* Returns when the next question about a block is due; UINT64_MAX: only after something has come. */
+static uint64_t
+block_check(struct fanin_push *push, uint32_t block)
+{
+	const struct fanin_engine *engine = &push->engine;
+	const struct fanin_lane *sent = fanin_engine_lane(engine, block);
+	struct push_lane *lane = push_lane(push, block);
+	uint64_t due_ns;
+
+	if (!push_is_sent(push, block))
+		return UINT64_MAX;
+	if (block == engine->oldest)
+		due_ns = later(push->oldest_ns, sent->sent_ns);
+	else if (sent->sent_ns < engine->overtaken_ns || is_wanted(push, block))
+		due_ns = sent->sent_ns;
+	else
+		return UINT64_MAX;
+	due_ns = later(due_ns + usual_ns(engine), lane->ask_ns);
+	if (due_ns > engine->loop.timers_ns)
+		return due_ns;
+	ask(push, lane, block);
+	return lane->ask_ns;
+}
+
+void
+fanin_push_scan(struct fanin_engine *engine)
+{
+	struct fanin_push *push = push_of(engine);
+	uint64_t next_ns = UINT64_MAX;
+
+	silence_check(push);
+	for (uint32_t block = engine->oldest;
+	     block != push->next && engine->loop.status == FANIN_OK; block++)
+		next_ns = earlier(next_ns, block_check(push, block));
+	engine->loop.next_timer_ns = next_ns;
+}
