@@ -107,6 +107,12 @@ check_ranks(const struct fanin_handler *handler, struct job_spec *spec, char *er
 			 spec->n_ranks, FANIN_WIRE_MAX_RANKS);
 		return -EINVAL;
 	}
+	if (handler->ranks_most != 0 && spec->n_ranks > handler->ranks_most) {
+		snprintf(error, PIPELINE_ERROR_LEN,
+			 "found size %u for a job of \"%s\", expected at most %u ranks",
+			 spec->n_ranks, handler->name, handler->ranks_most);
+		return -EINVAL;
+	}
 	left = fanin_ranks_all(spec->n_ranks);
 	for (uint16_t i = 0; i < spec->n_members; i++) {
 		struct fanin_ranks *ranks = &spec->members[i].ranks;

@@ -64,7 +64,15 @@
 	X(BYE, 28, UP, BLOCK, NOTHING, ZERO, ZERO,                                                    \
 	  "to the leader of a run's last block: the rank has its result, and goes")                   \
 	X(UNICAST, 29, UP, BLOCK, DATA, ANY, ANY, "from a member, for the rank in `count`")           \
-	X(UNICAST_DELIVERY, 30, DOWN, BLOCK, DATA, ANY, ANY, "the same on its way down to it")
+	X(UNICAST_DELIVERY, 30, DOWN, BLOCK, DATA, ANY, ANY, "the same on its way down to it")        \
+	X(PULL, 35, UP, BLOCK, NOTHING, ZERO, ANY,                                                    \
+	  "the owner of a packet asks all others for their data of it")                               \
+	X(PULL_DELIVERY, 36, DOWN, BLOCK, NOTHING, ANY, ANY,                                          \
+	  "the same on its way down to them, or back, as the switch is busy")                         \
+	X(RESPONSE, 37, UP, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                          \
+	  "elements of the ranks in `members`, on their way to the packet's owner")                   \
+	X(RESPONSE_DELIVERY, 38, DOWN, BLOCK, ELEMENTS, ELEMENTS, ZERO,                               \
+	  "the same on its way down to it")
 
 enum fanin_type {
 #define FANIN_TYPE_ENUM(name, code, ...) FANIN_TYPE_##name = (code),
