@@ -97,6 +97,31 @@ rules_release(struct fanin_engine *engine)
 	fanin_multicast_release(engine);
 }
 
+/* A packet for this rank alone. Returns false if it is none of pull reductions. */
+static bool
+receive_unicast(struct fanin_pull *pull, const struct fanin_frame *frame)
+{
+	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
+	const bool is_of_pulls = pull->op != NULL && hdr->progress == pull->op->number &&
+				 hdr->block >= pull->op->own_first && hdr->block < pull->op->own_end;
+
+	switch (hdr->number) {
+	case FANIN_MULTICAST_ASK:
+		fanin_pull_receive_ask(pull, frame);
+		return true;
+	case FANIN_MULTICAST_GIVE:
+		fanin_pull_receive_give(pull, frame);
+		return true;
+	case FANIN_MULTICAST_TELL:
+		/* About own packets; those about others' answer a FETCH. */
+		if (is_of_pulls)
+			fanin_pull_receive_tell(pull, frame);
+		return is_of_pulls;
+	default:
+		return false;
+	}
+}
+
 static void
 rules_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block)
 {
@@ -120,14 +145,9 @@ rules_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint
 			fanin_pull_receive_response(pull, frame);
 		break;
 	case FANIN_TYPE_UNICAST_DELIVERY:
-		if ((hdr->number != FANIN_MULTICAST_ASK && hdr->number != FANIN_MULTICAST_GIVE) ||
-		    hdr->members >= config->size || hdr->members == config->rank ||
-		    hdr->count != config->rank)
+		if (hdr->members >= config->size || hdr->members == config->rank ||
+		    hdr->count != config->rank || !receive_unicast(pull, frame))
 			fanin_multicast_receive(engine, frame, block);
-		else if (hdr->number == FANIN_MULTICAST_ASK)
-			fanin_pull_receive_ask(pull, frame);
-		else
-			fanin_pull_receive_give(pull, frame);
 		break;
 	default:
 		fanin_multicast_receive(engine, frame, block);

@@ -30,6 +30,7 @@ struct fanin_pull_stats {
 	uint64_t given;      /* data that came in answer to them */
 	uint64_t answers;    /* sent to owners, by either way */
 	uint64_t forgotten;  /* requests without an answer, as too many waited for one */
+	uint64_t again;      /* requests for what was asked for just before */
 	uint64_t closed; /* requests of operations that are done, or for packets that are there */
 };
 

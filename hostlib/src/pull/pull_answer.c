@@ -5,15 +5,43 @@
  */
 #include "pull_internal.h"
 
-/* Remembers that an owner asks for a packet. */
+static bool
+has_room(const struct fanin_pull *pull)
+{
+	return pull->wanted_tail - pull->wanted_head <= pull->wanted_mask;
+}
+
 static void
 want(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
 {
-	if (pull->wanted_tail - pull->wanted_head > pull->wanted_mask) {
-		pull->stats.forgotten++;
-		return;
-	}
 	pull->wanted[pull->wanted_tail++ & pull->wanted_mask] = *wanted;
+}
+
+/*
+ * Remembers that an owner asks for a packet, unless it has just done so: questions that have waited here together, and duplicates, are answered once. Returns whether
+ * this one is.
+ */
+static bool
+want_data(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
+{
+	struct fanin_pull_heard *heard =
+		&pull->heard[wanted->answer][wanted->packet % FANIN_PULL_HEARD];
+	const uint64_t now_ns = pull->mc.engine.loop.now_ns;
+
+	if (heard->time_ns != 0 && heard->operation == wanted->operation &&
+	    heard->packet == wanted->packet && now_ns < heard->time_ns + pull->config.timeout_ns) {
+		pull->stats.again++;
+		return false;
+	}
+	if (!has_room(pull)) {
+		pull->stats.forgotten++;
+		return false;
+	}
+	*heard = (struct fanin_pull_heard){ .time_ns = now_ns,
+					    .operation = wanted->operation,
+					    .packet = wanted->packet };
+	want(pull, wanted);
+	return true;
 }
 
 /* Finds the packets of an owner in an operation that is in progress. Returns false if it is not, or not one that ranks pull. */
@@ -48,8 +76,10 @@ fanin_pull_receive_request(struct fanin_pull *pull, const struct fanin_hdr *hdr)
 		pull->mc.engine.stats.invalid++;
 		return;
 	}
-	want(pull, &(struct fanin_pull_wanted){
-			   .operation = hdr->progress, .packet = first + index, .owner = owner });
+	(void)want_data(pull, &(struct fanin_pull_wanted){ .operation = hdr->progress,
+							   .packet = first + index,
+							   .owner = owner,
+							   .answer = FANIN_PULL_RESPONSE });
 }
 
 void
@@ -60,6 +90,7 @@ fanin_pull_receive_ask(struct fanin_pull *pull, const struct fanin_frame *frame)
 	const uint32_t len = fanin_wire_payload_len(headers);
 	const uint16_t owner = (uint16_t)hdr->members;
 	uint64_t words[FANIN_MULTICAST_FETCH_SPAN / 64];
+	struct fanin_pull_wanted wanted, last = { 0 };
 	uint32_t first, end;
 
 	if (!owned_by(pull, hdr->progress, owner, &first, &end))
@@ -71,41 +102,76 @@ fanin_pull_receive_ask(struct fanin_pull *pull, const struct fanin_frame *frame)
 		pull->mc.engine.stats.invalid++;
 		return;
 	}
+	wanted = (struct fanin_pull_wanted){ .operation = hdr->progress,
+					     .owner = owner,
+					     .answer = FANIN_PULL_GIVE };
 	for (uint32_t i = 0; i < len * 8 && i < end - hdr->block; i++) {
-		if (fanin_multicast_bit(words, i))
-			want(pull, &(struct fanin_pull_wanted){ .operation = hdr->progress,
-								.packet = hdr->block + i,
-								.owner = owner,
-								.direct = true });
+		wanted.packet = hdr->block + i;
+		if (fanin_multicast_bit(words, i) && want_data(pull, &wanted)) {
+			last = wanted;
+			last.answer = FANIN_PULL_TELL;
+		}
 	}
+	/* Behind them, about the last one. */
+	if (last.answer == FANIN_PULL_TELL && has_room(pull))
+		want(pull, &last);
 }
 
-/* Sends this rank's own data of a packet. Returns false if the transport has no room. */
+/* Sends this rank's own data of a packet by way of the switches' tables. Returns false if the transport has no room. */
 static bool
-send_answer(struct fanin_pull *pull, const struct fanin_multicast_op *op,
-	    const struct fanin_pull_wanted *wanted, uint32_t first)
+response_send(struct fanin_pull *pull, const struct fanin_multicast_op *op,
+	      const struct fanin_pull_wanted *wanted, const struct fanin_extent *extent)
 {
 	const struct fanin_request *request = op->request;
-	const struct fanin_extent extent = fanin_request_extent(request, wanted->packet);
-	const uint32_t len = fanin_pull_data_len(pull, request, &extent);
-	const uint32_t place = fanin_pull_place(wanted->owner, wanted->packet - first,
-						fanin_pull_size(pull));
+	const uint32_t len = fanin_pull_data_len(pull, request, extent);
 	struct fanin_headers headers;
+	uint32_t first, end;
 
-	if (wanted->direct)
-		return fanin_multicast_send_to(&pull->mc, op, wanted->owner, FANIN_MULTICAST_GIVE,
-					       wanted->packet,
-					       fanin_pull_own_data(pull, request, &extent), len);
-	fanin_pull_headers(pull, FANIN_TYPE_RESPONSE, op->number, place, len, &headers);
+	fanin_multicast_root_range(&pull->mc, op, wanted->owner, &first, &end);
+	fanin_pull_headers(pull, FANIN_TYPE_RESPONSE, op->number,
+			   fanin_pull_place(wanted->owner, wanted->packet - first,
+					    fanin_pull_size(pull)),
+			   len, &headers);
 	headers.fanin.members = pull->own;
 	headers.fanin.dtype = fanin_pull_widens(pull, request) ? (uint8_t)FANIN_WIRE_F32
 							       : request->dtype;
 	headers.fanin.op = request->op;
-	headers.fanin.count = (uint16_t)(extent.len / request->element_bytes);
+	headers.fanin.count = (uint16_t)(extent->len / request->element_bytes);
 	if (!fanin_engine_transmit(&pull->mc.engine, &headers,
-				   fanin_pull_own_data(pull, request, &extent), len))
+				   fanin_pull_own_data(pull, request, extent), len))
 		return false;
 	pull->mc.engine.stats.frames_sent++;
+	return true;
+}
+
+/* Tells the owner that it was given the packet. */
+static bool
+tell_send(struct fanin_pull *pull, const struct fanin_multicast_op *op,
+	  const struct fanin_pull_wanted *wanted)
+{
+	const struct fanin_multicast_tell tell = { .has = 1, .packet = wanted->packet };
+
+	return fanin_multicast_send_to(&pull->mc, op, wanted->owner, FANIN_MULTICAST_TELL,
+				       wanted->packet, &tell, sizeof(tell));
+}
+
+static bool
+answer_send(struct fanin_pull *pull, const struct fanin_multicast_op *op,
+	    const struct fanin_pull_wanted *wanted)
+{
+	const struct fanin_extent extent = fanin_request_extent(op->request, wanted->packet);
+
+	switch ((enum fanin_pull_answer)wanted->answer) {
+	case FANIN_PULL_RESPONSE:
+		return response_send(pull, op, wanted, &extent);
+	case FANIN_PULL_GIVE:
+		return fanin_multicast_send_to(&pull->mc, op, wanted->owner, FANIN_MULTICAST_GIVE,
+					       wanted->packet,
+					       fanin_pull_own_data(pull, op->request, &extent),
+					       fanin_pull_data_len(pull, op->request, &extent));
+	case FANIN_PULL_TELL:
+		return tell_send(pull, op, wanted);
+	}
 	return true;
 }
 
@@ -114,17 +180,15 @@ static bool
 answer(struct fanin_pull *pull, const struct fanin_pull_wanted *wanted)
 {
 	const struct fanin_multicast_op *op = fanin_multicast_find(&pull->mc, wanted->operation);
-	uint32_t first, end;
 
 	/* In place the result has taken the place of the data; and its owner asks for nothing that it has made. */
 	if (op == NULL || fanin_multicast_bit(op->have, wanted->packet)) {
 		pull->stats.closed++;
 		return true;
 	}
-	fanin_multicast_root_range(&pull->mc, op, wanted->owner, &first, &end);
-	if (!send_answer(pull, op, wanted, first))
+	if (!answer_send(pull, op, wanted))
 		return false;
-	pull->stats.answers++;
+	pull->stats.answers += wanted->answer != FANIN_PULL_TELL;
 	return true;
 }
 

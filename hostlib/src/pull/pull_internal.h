@@ -33,13 +33,30 @@ struct fanin_pull_slot {
 	uint64_t wait_ns; /* ASKED: from asking directly to the next time; 0: it was not done yet */
 };
 
+/* How an owner is answered. */
+enum fanin_pull_answer {
+	FANIN_PULL_RESPONSE, /* by way of the switches' tables */
+	FANIN_PULL_GIVE,     /* directly */
+	FANIN_PULL_TELL,     /* that what it has asked for was given */
+};
+
 /* What a rank was asked for, and has not answered yet. */
 struct fanin_pull_wanted {
 	uint32_t operation;
 	uint32_t packet;
 	uint16_t owner;
-	bool direct;
+	uint8_t answer; /* enum fanin_pull_answer */
 };
+
+/* What a rank was asked for last, of those packets that have this place in the table. */
+struct fanin_pull_heard {
+	uint64_t time_ns; /* 0: nothing */
+	uint32_t operation;
+	uint32_t packet;
+};
+
+/* Of each kind of answer with data. */
+#define FANIN_PULL_HEARD 1024u
 
 struct fanin_pull {
 	struct fanin_multicast mc; /* first: a pointer to it, or to its engine, is one to this */
@@ -68,6 +85,7 @@ struct fanin_pull {
 	uint32_t wanted_head;
 	uint32_t wanted_tail;
 	uint32_t wanted_mask;
+	struct fanin_pull_heard heard[FANIN_PULL_TELL][FANIN_PULL_HEARD];
 };
 
 static inline struct fanin_pull *
@@ -139,6 +157,9 @@ uint64_t fanin_pull_overdue_ns(const struct fanin_pull *pull);
 
 /* pull_late.c: asks ranks directly for what is overdue. Returns when that is to be looked at again; UINT64_MAX: nothing is awaited. */
 uint64_t fanin_pull_ask_late(struct fanin_pull *pull);
+
+/* pull_late.c: a rank tells that it has given what it was asked for. */
+void fanin_pull_receive_tell(struct fanin_pull *pull, const struct fanin_frame *frame);
 
 /* pull_answer.c: an owner asks for a packet, by a request or directly. */
 void fanin_pull_receive_request(struct fanin_pull *pull, const struct fanin_hdr *hdr);

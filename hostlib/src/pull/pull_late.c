@@ -30,7 +30,23 @@ struct ask {
 static bool
 is_late(const struct fanin_pull *pull, const struct fanin_pull_slot *slot)
 {
-	return slot->state == FANIN_PULL_ASKED && slot->again_ns <= pull->mc.engine.loop.timers_ns;
+	/* One that was asked for before, and nearly is so again, goes with those that are: they stay together then. */
+	return slot->state == FANIN_PULL_ASKED &&
+	       slot->again_ns <= pull->mc.engine.loop.timers_ns + slot->wait_ns / 2;
+}
+
+/* True if a pull is overdue. */
+static bool
+is_due(const struct fanin_pull *pull)
+{
+	for (uint32_t i = 0; i < pull->span; i++) {
+		const struct fanin_pull_slot *slot = &pull->slots[i];
+
+		if (slot->state == FANIN_PULL_ASKED &&
+		    slot->again_ns <= pull->mc.engine.loop.timers_ns)
+			return true;
+	}
+	return false;
 }
 
 /* Finds what is overdue. */
@@ -91,7 +107,8 @@ fanin_pull_ask_late(struct fanin_pull *pull)
 
 	if (pull->op == NULL)
 		return UINT64_MAX;
-	find_late(pull, &ask);
+	if (is_due(pull))
+		find_late(pull, &ask);
 	for (uint64_t left = ask.ranks; left != 0; left &= left - 1) {
 		/* Those that were not asked are at the next time. */
 		if (!ask_rank(pull, &ask, (uint16_t)__builtin_ctzll(left)))
@@ -100,10 +117,41 @@ fanin_pull_ask_late(struct fanin_pull *pull)
 	for (uint32_t i = 0; i < pull->span; i++) {
 		struct fanin_pull_slot *slot = &pull->slots[i];
 
-		if (is_late(pull, slot))
+		if (ask.some && is_late(pull, slot))
 			asked_note(pull, slot);
 		if (slot->state != FANIN_PULL_DONE && slot->again_ns < next_ns)
 			next_ns = slot->again_ns;
 	}
 	return next_ns;
+}
+
+void
+fanin_pull_receive_tell(struct fanin_pull *pull, const struct fanin_frame *frame)
+{
+	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
+	struct fanin_multicast_op *op = pull->op;
+	const struct fanin_pull_slot *slot;
+	struct fanin_multicast_tell tell;
+	uint32_t index;
+
+	if (op == NULL || hdr->progress != op->number)
+		return;
+	if (fanin_wire_payload_len(frame->data) < sizeof(tell) ||
+	    !fanin_frame_copy(pull->mc.engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET, &tell,
+			      sizeof(tell))) {
+		pull->mc.engine.stats.invalid++;
+		return;
+	}
+	pull->mc.engine.heard_ns = pull->mc.engine.loop.now_ns;
+	index = tell.packet - op->own_first;
+	if (op->has_ns != 0 || tell.packet < op->own_first || index >= pull->n_begun)
+		return;
+	/* What it has given comes before it tells so, or not at all. */
+	slot = fanin_pull_slot(pull, index);
+	if (slot->index != index || slot->state == FANIN_PULL_DONE ||
+	    (slot->in >> hdr->members & 1) != 0)
+		return;
+	op->has_ns = pull->mc.engine.loop.now_ns;
+	op->has_packet = tell.packet;
+	op->has_rank = (uint16_t)hdr->members;
 }
