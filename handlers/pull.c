@@ -70,7 +70,7 @@ take_pull(struct fanin_handler_ctx *ctx, struct pull_slot *slot, uint32_t index,
 	const struct fanin_job_params *job = ctx->job;
 	struct fanin_hdr *hdr = &packet->headers->fanin;
 	const uint64_t expected = expected_of(job, packet);
-	const bool is_first = !is_down(packet) && hdr->number == 0;
+	const bool is_first = !is_down(packet) && (hdr->number & FANIN_PULL_HOPS) == 0;
 	enum pull_made made = PULL_MADE;
 
 	*reason = fanin_pass_problem(job, packet);

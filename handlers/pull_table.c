@@ -161,7 +161,8 @@ make(struct fanin_handler_ctx *ctx, struct pull_entry *entry, uint32_t index,
 	entry->place = hdr->block;
 	entry->expected = expected;
 	entry->in = 0;
-	entry->due_ns = ctx->now_ns + ctx->timers->timeout_ns;
+	entry->due_ns = ctx->now_ns +
+			RTE_MAX(ctx->timers->timeout_ns, fanin_pull_patience_ns(hdr->number));
 	ctx->stats->own[PULL_ENTRIES]++;
 	return PULL_MADE;
 }

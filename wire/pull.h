@@ -17,7 +17,7 @@
 	X(ENTRIES, entries, 1, 65536, 4096,                                                        \
 	  "sums that a switch keeps at once for the job; its slots if these are fewer")            \
 	X(TIMEOUT, timeout_us, 10, 10000000, 2000,                                                 \
-	  "us that a sum waits for more; hosts ask for what is missing after twice that")          \
+	  "us that a sum waits for more at least; where answers take longer, longer")              \
 	X(WAVES, waves, 0, 64, 0, "outstanding waves of pulls of a host; 0: as many as suit")      \
 	X(WAVE_BLOCKS, wave_blocks, 0, 65536, 0, "pulls of a wave; 0: as many as suit")
 
@@ -29,6 +29,32 @@ enum fanin_pull_parameter {
 
 /* `count` of a PULL_DELIVERY that goes back to its owner: the first switch has no room for its sum. */
 #define FANIN_PULL_BUSY 1u
+
+/*
+ * `number` of a PULL and a PULL_DELIVERY: how many switches it has passed, and how long its owner expects the answers to take, so that their sum waits at
+ * least as long.
+ */
+#define FANIN_PULL_HOPS 0xffu
+#define FANIN_PULL_PATIENCE_SHIFT 8
+/* Switches wait no longer, whatever is asked for. */
+#define FANIN_PULL_PATIENCE_MOST_NS UINT64_C(1000000000)
+
+/* Of one that has passed no switch. */
+static inline uint32_t
+fanin_pull_number(uint64_t patience_ns)
+{
+	if (patience_ns > FANIN_PULL_PATIENCE_MOST_NS)
+		patience_ns = FANIN_PULL_PATIENCE_MOST_NS;
+	return (uint32_t)(patience_ns / 1000) << FANIN_PULL_PATIENCE_SHIFT;
+}
+
+static inline uint64_t
+fanin_pull_patience_ns(uint32_t number)
+{
+	const uint64_t patience_ns = (number >> FANIN_PULL_PATIENCE_SHIFT) * UINT64_C(1000);
+
+	return patience_ns < FANIN_PULL_PATIENCE_MOST_NS ? patience_ns : FANIN_PULL_PATIENCE_MOST_NS;
+}
 
 /* The place of the index-th packet of an owner, in a job of n_ranks. It is less than 2^32. */
 static inline uint32_t

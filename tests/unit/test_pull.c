@@ -542,6 +542,32 @@ START_TEST(a_sum_that_lacks_ranks_goes_on_after_the_timeout_and_late_answers_pas
 }
 END_TEST
 
+/* No longer than a second, whatever it says. */
+START_TEST(a_sum_waits_as_long_as_its_owner_expects_answers_to_take)
+{
+	const uint64_t timeout_ns = 2000000;
+	const uint64_t said_ns = _i == 0 ? 7 * timeout_ns : 16 * FANIN_PULL_PATIENCE_MOST_NS;
+	const uint64_t waits_ns = _i == 0 ? said_ns : FANIN_PULL_PATIENCE_MOST_NS;
+	struct rte_mbuf *mbuf;
+
+	start(ALONE);
+	mbuf = make_pull(FANIN_TYPE_PULL, 0, 4,
+			 (uint32_t)(said_ns / 1000) << FANIN_PULL_PATIENCE_SHIFT);
+	ck_assert_int_eq(offer(0, mbuf), FANIN_VERDICT_HELD);
+	ck_assert_uint_eq(take(FANIN_TYPE_PULL_DELIVERY, 0xe, 0, 4)->headers.fanin.number &
+				  FANIN_PULL_HOPS,
+			  1);
+	host_answers(1, 0, 4);
+	for (uint64_t ns = timeout_ns; ns < waits_ns; ns += timeout_ns) {
+		pass_time(timeout_ns);
+		ck_assert_uint_eq(rig.next, rig.n_outputs);
+	}
+	pass_time(timeout_ns);
+	take_sum(1 << 0, 0, 4, 0x2);
+	stop();
+}
+END_TEST
+
 START_TEST(a_sum_that_nothing_came_for_leaves_nothing_behind)
 {
 	start(ALONE);
@@ -836,6 +862,7 @@ suite_pull(void)
 
 	tcase = tcase_create("timers");
 	tcase_add_test(tcase, a_sum_that_lacks_ranks_goes_on_after_the_timeout_and_late_answers_pass);
+	tcase_add_loop_test(tcase, a_sum_waits_as_long_as_its_owner_expects_answers_to_take, 0, 2);
 	tcase_add_test(tcase, a_sum_that_nothing_came_for_leaves_nothing_behind);
 	tcase_add_test(tcase, the_timer_of_an_earlier_sum_ends_no_later_one);
 	tcase_add_test(tcase, without_room_for_a_timer_there_is_no_sum);

@@ -25,10 +25,9 @@ enum fanin_pull_state {
 struct fanin_pull_slot {
 	uint32_t index; /* among the own packets */
 	uint8_t state;  /* enum fanin_pull_state */
-	bool is_late; /* ranks were asked directly, or it came back: says nothing of the time that pulls take */
 	uint32_t n_busy;
 	uint64_t in;      /* ranks in the sum */
-	uint64_t sent_ns; /* the first request */
+	uint64_t sent_ns; /* the last request */
 	uint64_t again_ns; /* ASKED: when ranks are asked directly; WAITING: when the request is sent again */
 	uint64_t wait_ns; /* ASKED: from asking directly to the next time; 0: it was not done yet */
 };
@@ -152,8 +151,11 @@ void fanin_pull_receive_give(struct fanin_pull *pull, const struct fanin_frame *
 /* pull_owner.c: a request of this rank has come back. */
 void fanin_pull_receive_busy(struct fanin_pull *pull, const struct fanin_hdr *hdr);
 
-/* pull_late.c: returns how long after a request ranks are asked directly. */
-uint64_t fanin_pull_overdue_ns(const struct fanin_pull *pull);
+/* pull_late.c: returns how long switches are to wait for answers. After twice that ranks are asked directly. */
+uint64_t fanin_pull_patience(const struct fanin_pull *pull);
+
+/* pull_late.c: answers have come, of a pull that is complete by them or was asked for directly: learns how long they take. */
+void fanin_pull_note_time(struct fanin_pull *pull, const struct fanin_pull_slot *slot);
 
 /* pull_late.c: asks ranks directly for what is overdue. Returns when that is to be looked at again; UINT64_MAX: nothing is awaited. */
 uint64_t fanin_pull_ask_late(struct fanin_pull *pull);

@@ -9,14 +9,25 @@
 
 #define MS UINT64_C(1000000)
 #define ASK_MOST_NS (100 * MS)
+#define PATIENCE_MOST_NS (100 * MS)
 #define ASK_WORDS (FANIN_MULTICAST_FETCH_SPAN / 64)
 
 uint64_t
-fanin_pull_overdue_ns(const struct fanin_pull *pull)
+fanin_pull_patience(const struct fanin_pull *pull)
 {
-	const uint64_t switches_ns = 2 * pull->config.timeout_ns;
+	const uint64_t ns = pull->time.rto_ns < PATIENCE_MOST_NS ? pull->time.rto_ns
+								 : PATIENCE_MOST_NS;
 
-	return pull->time.rto_ns > switches_ns ? pull->time.rto_ns : switches_ns;
+	return ns > pull->config.timeout_ns ? ns : pull->config.timeout_ns;
+}
+
+void
+fanin_pull_note_time(struct fanin_pull *pull, const struct fanin_pull_slot *slot)
+{
+	const uint64_t ns = pull->mc.engine.loop.now_ns - slot->sent_ns;
+
+	/* A rank that was away says nothing of the others. */
+	fanin_rtt_sample(&pull->time, ns < PATIENCE_MOST_NS ? ns : PATIENCE_MOST_NS);
 }
 
 /* What ranks are asked for: a bitmap from a packet on. */
@@ -92,8 +103,7 @@ ask_rank(struct fanin_pull *pull, const struct ask *ask, uint16_t rank)
 static void
 asked_note(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 {
-	slot->is_late = true;
-	slot->wait_ns = slot->wait_ns == 0 ? fanin_pull_overdue_ns(pull) : 2 * slot->wait_ns;
+	slot->wait_ns = slot->wait_ns == 0 ? 2 * fanin_pull_patience(pull) : 2 * slot->wait_ns;
 	if (slot->wait_ns > ASK_MOST_NS)
 		slot->wait_ns = ASK_MOST_NS;
 	slot->again_ns = pull->mc.engine.loop.now_ns + slot->wait_ns;

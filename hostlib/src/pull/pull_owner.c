@@ -82,6 +82,7 @@ request_send(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 
 	fanin_pull_headers(pull, FANIN_TYPE_PULL, pull->op->number, place, 0, &headers);
 	headers.fanin.members = pull->mc.engine.config.rank;
+	headers.fanin.number = fanin_pull_number(fanin_pull_patience(pull));
 	if (!fanin_engine_transmit(&pull->mc.engine, &headers, NULL, 0)) {
 		pull->is_blocked = true;
 		return false;
@@ -89,7 +90,8 @@ request_send(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 	pull->mc.engine.stats.frames_sent++;
 	pull->stats.requests++;
 	slot->state = FANIN_PULL_ASKED;
-	slot->again_ns = pull->mc.engine.loop.now_ns + fanin_pull_overdue_ns(pull);
+	slot->sent_ns = pull->mc.engine.loop.now_ns;
+	slot->again_ns = slot->sent_ns + 2 * fanin_pull_patience(pull);
 	fanin_loop_wake_by(&pull->mc.engine.loop, slot->again_ns);
 	return true;
 }
@@ -110,7 +112,7 @@ packet_begin(struct fanin_pull *pull, uint32_t index)
 {
 	struct fanin_pull_slot *slot = fanin_pull_slot(pull, index);
 
-	*slot = (struct fanin_pull_slot){ .index = index, .sent_ns = pull->mc.engine.loop.now_ns };
+	*slot = (struct fanin_pull_slot){ .index = index };
 	if (!request_send(pull, slot))
 		return false;
 	sum_begin(pull, slot);
@@ -168,7 +170,6 @@ fanin_pull_receive_busy(struct fanin_pull *pull, const struct fanin_hdr *hdr)
 	if (slot->index != index || slot->state != FANIN_PULL_ASKED || slot->wait_ns != 0)
 		return;
 	pull->stats.busy++;
-	slot->is_late = true;
 	if (++slot->n_busy == BUSY_MOST) {
 		slot->again_ns = now_ns;
 	} else {
@@ -226,8 +227,6 @@ packet_finish(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 	pull->stats.pulls++;
 	op->request->done_bytes += extent.len;
 	pull->mc.engine.stats.bytes_reduced += extent.len;
-	if (!slot->is_late)
-		fanin_rtt_sample(&pull->time, pull->mc.engine.loop.now_ns - slot->sent_ns);
 	/* In the order of the packets: those behind the first one that is not made wait. */
 	while (op->own_ready - op->own_first < pull->n_begun &&
 	       fanin_pull_slot(pull, op->own_ready - op->own_first)->state == FANIN_PULL_DONE)
@@ -317,6 +316,7 @@ fanin_pull_receive_response(struct fanin_pull *pull, const struct fanin_frame *f
 		.index = fanin_pull_index(hdr->block, fanin_pull_size(pull)),
 		.len = fanin_wire_payload_len(headers),
 	};
+	const struct fanin_pull_slot *slot;
 
 	if (!is_begun(pull, hdr->progress, sum.index))
 		return;
@@ -325,6 +325,12 @@ fanin_pull_receive_response(struct fanin_pull *pull, const struct fanin_frame *f
 		pull->mc.engine.stats.invalid++;
 		return;
 	}
+	slot = fanin_pull_slot(pull, sum.index);
+	if (slot->index == sum.index && slot->state == FANIN_PULL_ASKED && slot->wait_ns == 0 &&
+	    (slot->in | sum.members) == pull->all)
+		fanin_pull_note_time(pull, slot);
+	else if (slot->index == sum.index && slot->wait_ns != 0)
+		fanin_pull_note_time(pull, slot);
 	sum_take(pull, &sum, frame);
 }
 
