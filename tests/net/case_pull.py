@@ -57,3 +57,24 @@ def answers_meet_in_tables_and_a_rank_that_is_killed_is_named():
             error = json.loads(rank.stdout())["error"]
             expect_equal(error["code"], "timeout", f"rank {host}: {error['message']}")
             expect(victim in error["missing"], f"rank {host} names {error['missing']}, expected {victim}: {error['message']}")
+
+
+@case(240)
+def pulls_go_on_when_their_spine_dies():
+    """Over the other spine: what was asked for in the run that is lost is asked for directly in the next one."""
+    with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU) as fabric:
+        ranks = start(fabric, "pull", 1, handler="pull", bytes=4 * MIB, iters=40)
+        wait_until(lambda: counters(fabric).get("completed", 0) > 1000, 60, "sums to be complete")
+        root = next(tree["nodes"][0]["switch"] for tree in fabric.ask_manager("trees")["trees"] if tree["name"] == "pull")
+        os.kill(fabric.switches[root].pid, signal.SIGKILL)
+        reports = finish(fabric, ranks)
+        expect_exact(reports, f"pulls while {root} dies", "pull")
+        expect(all(report["resumed"] for report in reports), f"resumed: {[report['resumed'] for report in reports]}")
+
+
+@case(120)
+def pulls_of_a_job_with_tags_are_exact():
+    with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU, config=LOSS) as fabric:
+        for collective, size in (("allreduce", 2 * MIB + 20), ("reduce_scatter", MIB)):
+            reports = finish(fabric, start(fabric, "pull", 1, handler="pull", authenticate=True, collective=collective, bytes=size))
+            expect_exact(reports, f"{collective} with tags", "pull")
