@@ -4,11 +4,13 @@
  * link, however few sums switches keep; and nobody asks twice where nothing is lost.
  */
 #include <check.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "handlers/pull.h"
 #include "tests/unit/pull_world.h"
+#include "tests/unit/ring_switch.h"
 #include "tests/unit/suites.h"
 
 #define MS UINT64_C(1000000)
@@ -535,6 +537,37 @@ START_TEST(ranks_that_disagree_are_refused)
 }
 END_TEST
 
+/* Ranks 0 and 1 are hosts of this switch, and the others elsewhere. */
+START_TEST(more_ranks_than_a_word_has_bits_are_refused)
+{
+	char error[PIPELINE_ERROR_LEN] = "";
+	struct ring_switch sw;
+	struct job *created;
+	const char *code;
+	struct job_spec spec = {
+		.key = RING_SWITCH_KEY,
+		.handler = "pull",
+		.n_ranks = 65,
+		.n_members = 2,
+		.has_parent = true,
+		.parent = { .port = 2, .ip_be = host_ip_be(2), .mac = { 2, 0, 0, 0, 0, 9 } },
+	};
+
+	ring_switch_eal();
+	ring_switch_open(&sw, 3, 1, NULL);
+	for (uint16_t i = 0; i < 2; i++) {
+		spec.members[i].port = i;
+		spec.members[i].ip_be = host_ip_be(i);
+		spec.members[i].ranks = fanin_ranks_one(i);
+	}
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &created, &code, error), -EINVAL);
+	ck_assert_str_eq(error, "found size 65 for a job of \"pull\", expected at most 64 ranks");
+	spec.n_ranks = 64;
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &created, &code, error), 0);
+	ring_switch_close(&sw);
+}
+END_TEST
+
 Suite *
 suite_pull_hosts(void)
 {
@@ -570,6 +603,7 @@ suite_pull_hosts(void)
 	tcase_add_loop_test(tcase, a_rank_that_is_gone_is_named_by_all_others, 0, 8);
 	tcase_add_test(tcase, packets_that_never_pass_are_an_error_and_not_waited_for);
 	tcase_add_loop_test(tcase, ranks_that_disagree_are_refused, 0, 3);
+	tcase_add_test(tcase, more_ranks_than_a_word_has_bits_are_refused);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

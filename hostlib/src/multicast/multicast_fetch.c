@@ -203,7 +203,8 @@ fetch_add(struct fanin_multicast_op *op, struct fanin_multicast_chain *chain, ui
 		fetch->n++;
 		if (!fanin_multicast_bit(op->asked, i)) {
 			fanin_multicast_set_bit(op->asked, i);
-			op->n_lost++;
+			/* What is made before it is sent may not be sent yet. */
+			op->n_lost += i < chain->seen || !fanin_request_combines(op->request);
 		}
 	}
 	return true;

@@ -155,6 +155,18 @@ rules_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint
 	}
 }
 
+/* An operation may have ended. */
+static void
+rules_finish(struct fanin_engine *engine, uint32_t block)
+{
+	struct fanin_pull *pull = fanin_pull_of(engine);
+	const uint32_t number = pull->op == NULL ? 0 : pull->op->number;
+
+	fanin_multicast_finish(engine, block);
+	if (pull->op != NULL && fanin_multicast_find(&pull->mc, number) == NULL)
+		pull->op = NULL;
+}
+
 static void
 rules_scan(struct fanin_engine *engine)
 {
@@ -188,7 +200,7 @@ const struct fanin_engine_rules fanin_pull_rules = {
 	.release = rules_release,
 	.told = fanin_multicast_told,
 	.receive = rules_receive,
-	.finish = fanin_multicast_finish,
+	.finish = rules_finish,
 	.scan = rules_scan,
 	.time_out = fanin_multicast_time_out,
 	.resume = rules_resume,
