@@ -100,8 +100,9 @@ network_open(void)
 {
 	char error[RIG_ERROR_LEN] = "";
 
-	options.network.slots = 2u * options.window;
-	options.network.shared_slots = options.network.slots;
+	/* A slot of some handlers counts as several. */
+	options.network.slots = 8u * options.window;
+	options.network.shared_slots = 2u * options.window;
 	if (congestion_network_open(&run.network, &options.network, error) != 0)
 		die("the network", error);
 }

@@ -4,6 +4,8 @@
  * dense reduction of `single` for the small blocks that keep members together. A rank may hold its contribution back for long, and the switch then sends nothing
  * up: queries about who is gone go to the root, where all ranks are known.
  */
+#include "handlers/broadcast.h"
+
 #include "handlers/pass.h"
 #include "handlers/single.h"
 #include "wire/broadcast.h"
@@ -46,9 +48,9 @@ answer(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fanin_p
 	return fanin_single_other(ctx, slot, index, packet, reason);
 }
 
-static enum fanin_verdict
-broadcast_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
-		struct fanin_packet *packet, enum fanin_reason *reason)
+enum fanin_verdict
+fanin_broadcast_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index,
+		      struct fanin_packet *packet, enum fanin_reason *reason)
 {
 	switch (packet->headers->fanin.type) {
 	case FANIN_TYPE_MULTICAST:
@@ -76,17 +78,7 @@ static const struct fanin_parameter broadcast_parameters[] = {
 	{ 0 },
 };
 
-static const uint8_t broadcast_types[] = {
-	FANIN_TYPE_RESULT,
-	FANIN_TYPE_KNOWN,
-	FANIN_TYPE_QUERY,
-	FANIN_TYPE_ANSWER,
-	FANIN_TYPE_MULTICAST,
-	FANIN_TYPE_DELIVERY,
-	FANIN_TYPE_UNICAST,
-	FANIN_TYPE_UNICAST_DELIVERY,
-	0,
-};
+static const uint8_t broadcast_types[] = { FANIN_BROADCAST_TYPES 0 };
 
 static struct fanin_handler broadcast = {
 	.name = "broadcast",
@@ -98,7 +90,7 @@ static struct fanin_handler broadcast = {
 	.slot_size = fanin_single_slot_size,
 	.contribution = fanin_single_contribution,
 	.types = broadcast_types,
-	.other = broadcast_other,
+	.other = fanin_broadcast_other,
 	.peek = fanin_dense_peek,
 	.slot_release = fanin_single_slot_release,
 };

@@ -45,7 +45,7 @@ make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_hdr *from, ui
 }
 
 static void
-send_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
+send_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, enum fanin_type type)
 {
 	struct rte_mbuf *copy = fanin_take(ctx);
 
@@ -55,17 +55,16 @@ send_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 	}
 	memcpy(rte_pktmbuf_mtod_offset(copy, void *, FANIN_PAYLOAD_OFFSET), packet->payload,
 	       packet->payload_len);
-	make_frame(ctx, &packet->headers->fanin, packet->headers->ip.tos, packet->payload_len,
-		   FANIN_TYPE_MULTICAST, copy);
+	make_frame(ctx, &packet->headers->fanin, packet->headers->ip.tos, packet->payload_len, type,
+		   copy);
 	fanin_seal(ctx, FANIN_TAG_UP, copy);
 	fanin_emit(ctx, FANIN_EMIT_PARENT, copy, 0, 0);
 	ctx->stats->own[FANIN_PASS_UP]++;
 }
 
-/* Sends the packet itself to these children. type: DELIVERY or UNICAST_DELIVERY. Returns the verdict on it. */
-static enum fanin_verdict
-send_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, enum fanin_type type,
-	  uint64_t children)
+enum fanin_verdict
+fanin_pass_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+		enum fanin_type type, uint64_t children)
 {
 	if (children == 0)
 		return FANIN_VERDICT_FREE;
@@ -78,17 +77,13 @@ send_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, enum
 	return FANIN_VERDICT_HELD;
 }
 
-/*
- * True if the origin is a rank behind this switch: then the packet was delivered here already, and this is another switch's copy, which
- * shares the parent's port.
- */
-static bool
-is_from_below(const struct fanin_job_params *job, uint64_t origin)
+bool
+fanin_pass_is_below(const struct fanin_job_params *job, uint64_t rank)
 {
 	bool below = false;
 
 	for (uint16_t child = 0; child < job->n_children; child++)
-		below |= fanin_ranks_has(&job->child_ranks[child], origin);
+		below |= fanin_ranks_has(&job->child_ranks[child], rank);
 	return below;
 }
 
@@ -99,9 +94,8 @@ names_its_origin(const struct fanin_job_params *job, const struct fanin_packet *
 	return fanin_ranks_has(&job->child_ranks[packet->child], packet->headers->fanin.members);
 }
 
-/* Returns the reason to drop a packet of a member, or NONE. */
-static enum fanin_reason
-problem_of(const struct fanin_job_params *job, const struct fanin_packet *packet)
+enum fanin_reason
+fanin_pass_problem(const struct fanin_job_params *job, const struct fanin_packet *packet)
 {
 	if (packet->payload_len > job->payload_bytes)
 		return FANIN_REASON_PAYLOAD;
@@ -112,27 +106,34 @@ problem_of(const struct fanin_job_params *job, const struct fanin_packet *packet
 }
 
 enum fanin_verdict
+fanin_pass_to_others(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+		     enum fanin_type up, enum fanin_type down)
+{
+	const struct fanin_job_params *job = ctx->job;
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+
+	/* From below: this is another switch's copy, which shares the parent's port. */
+	if (fanin_type_direction(hdr->type) == FANIN_DOWN)
+		return fanin_pass_is_below(job, hdr->members)
+			       ? FANIN_VERDICT_FREE
+			       : fanin_pass_down(ctx, packet, down, job->children);
+	if (job->has_parent)
+		send_up(ctx, packet, up);
+	return fanin_pass_down(ctx, packet, down, job->children & ~(UINT64_C(1) << packet->child));
+}
+
+enum fanin_verdict
 fanin_pass_multicast(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 		     enum fanin_reason *reason)
 {
-	const struct fanin_job_params *job = ctx->job;
-
-	*reason = problem_of(job, packet);
+	*reason = fanin_pass_problem(ctx->job, packet);
 	if (*reason != FANIN_REASON_NONE)
 		return FANIN_VERDICT_DROP;
-	if (packet->headers->fanin.type == FANIN_TYPE_DELIVERY)
-		return is_from_below(job, packet->headers->fanin.members)
-			       ? FANIN_VERDICT_FREE
-			       : send_down(ctx, packet, FANIN_TYPE_DELIVERY, job->children);
-	if (job->has_parent)
-		send_up(ctx, packet);
-	return send_down(ctx, packet, FANIN_TYPE_DELIVERY,
-			 job->children & ~(UINT64_C(1) << packet->child));
+	return fanin_pass_to_others(ctx, packet, FANIN_TYPE_MULTICAST, FANIN_TYPE_DELIVERY);
 }
 
-/* Returns the child that has a rank behind it as a bit, or 0. */
-static uint64_t
-child_with(const struct fanin_job_params *job, uint16_t rank)
+uint64_t
+fanin_pass_child_with(const struct fanin_job_params *job, uint16_t rank)
 {
 	for (uint16_t child = 0; child < job->n_children; child++) {
 		if (fanin_ranks_has(&job->child_ranks[child], rank))
@@ -162,15 +163,15 @@ fanin_pass_unicast(struct fanin_handler_ctx *ctx, const struct fanin_packet *pac
 	const bool is_down = hdr->type == FANIN_TYPE_UNICAST_DELIVERY;
 	uint64_t child;
 
-	*reason = problem_of(job, packet);
+	*reason = fanin_pass_problem(job, packet);
 	if (*reason == FANIN_REASON_NONE && hdr->count >= job->n_ranks)
 		*reason = FANIN_REASON_RANK;
 	if (*reason != FANIN_REASON_NONE)
 		return FANIN_VERDICT_DROP;
-	child = child_with(job, hdr->count);
+	child = fanin_pass_child_with(job, hdr->count);
 	/* Another switch's, which shares the parent's port. */
 	if (child == 0 && (is_down || !job->has_parent))
 		return FANIN_VERDICT_FREE;
-	return child != 0 ? send_down(ctx, packet, FANIN_TYPE_UNICAST_DELIVERY, child)
+	return child != 0 ? fanin_pass_down(ctx, packet, FANIN_TYPE_UNICAST_DELIVERY, child)
 			  : pass_up(ctx, packet);
 }

@@ -21,6 +21,28 @@ enum {
 	[FANIN_PASS_NO_PACKET] = { "no_packet",                                                    \
 				   "packets not sent to the parent for want of a buffer" }
 
+/* The reason to drop a packet of the job: it is too long, or names another rank in `members` than one behind its child. NONE: there is none. */
+enum fanin_reason fanin_pass_problem(const struct fanin_job_params *job,
+				     const struct fanin_packet *packet);
+
+/* True if a rank is behind this switch. */
+bool fanin_pass_is_below(const struct fanin_job_params *job, uint64_t rank);
+
+/* Returns the child that has a rank behind it as a bit, or 0. */
+uint64_t fanin_pass_child_with(const struct fanin_job_params *job, uint16_t rank);
+
+/* Sends the packet itself to these children, as one of this type. Returns the verdict on it. */
+enum fanin_verdict fanin_pass_down(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+				   enum fanin_type type, uint64_t children);
+
+/*
+ * A packet without a problem, from the rank in `members`: goes to all other children as one of type `down`, and from a child to the parent as one of
+ * type `up`. One from the parent that a rank below has sent is dropped: it was delivered here already.
+ */
+enum fanin_verdict fanin_pass_to_others(struct fanin_handler_ctx *ctx,
+					const struct fanin_packet *packet, enum fanin_type up,
+					enum fanin_type down);
+
 /*
  * A MULTICAST or DELIVERY: goes to all other children, and from a child to the parent.
  *

@@ -82,6 +82,7 @@ struct rig_host {
 	void (*take)(struct rig_host *host, const void *frame, uint32_t len, void *user);
 	void *take_user;
 	struct rte_mbuf *building; /* reserved; NULL: nothing is */
+	bool dead;
 };
 
 struct rig {
@@ -563,6 +564,10 @@ is_for_transport(const struct rte_mbuf *mbuf)
 static void
 host_receive(struct rig_host *host, struct rte_mbuf *mbuf)
 {
+	if (host->dead) {
+		rte_pktmbuf_free(mbuf);
+		return;
+	}
 	if (host->take != NULL) {
 		if (!host_answers_arp(host, mbuf))
 			host->take(host, rte_pktmbuf_mtod(mbuf, const void *), mbuf->data_len,
@@ -728,6 +733,12 @@ rig_host_set_poll(struct rig_host *host, void (*poll)(struct rig_host *host, voi
 {
 	host->poll = poll;
 	host->user = user;
+}
+
+void
+rig_host_kill(struct rig_host *host)
+{
+	host->dead = true;
 }
 
 void

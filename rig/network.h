@@ -128,6 +128,9 @@ void rig_host_set_take(struct rig_host *host,
 				    void *user),
 		       void *user);
 
+/* The host is dead from now on: whatever comes is lost, and it answers nothing. */
+void rig_host_kill(struct rig_host *host);
+
 /* The host wants to be called at this time, or earlier. */
 void rig_host_wake(struct rig_host *host, uint64_t at_ns);
 

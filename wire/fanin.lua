@@ -49,6 +49,10 @@ local types = {
 	[29] = { name = "UNICAST", direction = "up", has_data = true, has_number = true },
 	[30] = { name = "UNICAST_DELIVERY", direction = "down", has_data = true, has_number = true },
 	[31] = { name = "EVICTED", direction = "down", has_elements = true, has_number = true },
+	[35] = { name = "PULL", direction = "up", has_number = true },
+	[36] = { name = "PULL_DELIVERY", direction = "down", has_number = true },
+	[37] = { name = "RESPONSE", direction = "up", has_elements = true },
+	[38] = { name = "RESPONSE_DELIVERY", direction = "down", has_elements = true },
 }
 -- end packet types: written by wire/packets.py from wire/packets.h
 -- What people read for each code, and the codes that more is known of below.

@@ -166,6 +166,38 @@ send_server_emission(const struct fanin_emission *emission)
 		fake_put(&pool, emission->mbuf);
 }
 
+/* A packet of a member to others, or to one: nobody keeps it. Returns false if it is none. */
+static bool
+check_passed(const struct fanin_emission *emission)
+{
+	const struct rte_mbuf *mbuf = emission->mbuf;
+	const struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, const struct fanin_headers *);
+	const struct fanin_hdr *hdr = &headers->fanin;
+	const bool up = emission->kind == FANIN_EMIT_PARENT;
+	const uint64_t owner = UINT64_C(1) << hdr->block % job.n_ranks;
+
+	switch (hdr->type) {
+	case FANIN_TYPE_UNICAST:
+	case FANIN_TYPE_UNICAST_DELIVERY:
+	case FANIN_TYPE_PULL:
+	case FANIN_TYPE_PULL_DELIVERY:
+		break;
+	case FANIN_TYPE_RESPONSE:
+	case FANIN_TYPE_RESPONSE_DELIVERY:
+		REQUIRE(hdr->members != 0 && (hdr->members & owner) == 0);
+		REQUIRE(hdr->contributions == __builtin_popcountll(hdr->members));
+		break;
+	default:
+		return false;
+	}
+	REQUIRE(fanin_type_direction(hdr->type) == (up ? FANIN_UP : FANIN_DOWN));
+	REQUIRE(hdr->epoch == (up ? ctx.parent_epoch : ctx.epoch));
+	REQUIRE(rte_mbuf_refcnt_read(mbuf) == (up ? 1 : __builtin_popcountll(emission->children)));
+	REQUIRE(fanin_wire_payload_len(headers) <= job.payload_bytes);
+	REQUIRE(fanin_wire_validate(headers, mbuf->data_len) == FANIN_REASON_NONE);
+	return true;
+}
+
 /* The same of other handlers. */
 static void
 send_emission(const struct fanin_emission *emission)
@@ -182,6 +214,8 @@ send_emission(const struct fanin_emission *emission)
 	case FANIN_EMIT_PARENT:
 		receivers = 1;
 		REQUIRE(job.has_parent && hdr->epoch == ctx.parent_epoch);
+		if (check_passed(emission))
+			break;
 		if (hdr->type == FANIN_TYPE_QUERY) {
 			REQUIRE(references == 1 && hdr->number != 0 && hdr->members != 0);
 			break;
@@ -198,6 +232,8 @@ send_emission(const struct fanin_emission *emission)
 		REQUIRE(hdr->contributions == N_CHILDREN);
 		break;
 	case FANIN_EMIT_CHILDREN:
+		if (check_passed(emission))
+			break;
 		if (hdr->type == FANIN_TYPE_ANSWER) {
 			REQUIRE(receivers == 1 && references == 1);
 			check_answer(headers, true);
@@ -471,7 +507,7 @@ run(const struct fanin_handler *handler, const uint8_t *data, size_t size)
 		memset(slots[i], 0, len);
 	}
 	is_push = fanin_handler_takes(handler, FANIN_TYPE_EVICTED);
-	if (handler->shape == FANIN_SHAPE_LEADERS || is_push) {
+	if (handler->parameters != NULL && handler->shape != FANIN_SHAPE_SERVER) {
 		for (size_t i = 0; handler->parameters[i].name != NULL; i++)
 			job.parameters[i] = handler->parameters[i].usual;
 	} else {

@@ -12,6 +12,7 @@ import struct
 (CONTRIBUTION, RESULT, ANSWER, REFUSED, JOIN, JOIN_ACK, LEAVE, LEAVE_ACK, KNOWN, QUERY, PROBE,
  PROBE_ACK, MULTICAST, DELIVERY, SPARSE, SPARSE_RESULT, SPARSE_KNOWN, PARTIAL, GACK, REPEAT, FLUSH, ASK) = range(1, 23)
 UNICAST, UNICAST_DELIVERY, EVICTED = range(29, 32)
+PULL, PULL_DELIVERY, RESPONSE, RESPONSE_DELIVERY = range(35, 39)
 DTYPES = range(1, 13)
 I32, F16, BF16, F32 = 3, 9, 10, 11
 FORMATS = dict(zip(DTYPES, "bhiqBHIQe fd"))
@@ -176,6 +177,14 @@ def repeated(block, child=1):
     return frame(REPEAT, struct.pack("<3i", 6, 6, 6), 0, block, I32, SUM, 3, CE, 0x40 | child)
 
 
+def pull(rank, place, kind=PULL, owner=None, count=0):
+    return frame(kind, b"", rank, place, count=count, members=rank if owner is None else owner, progress=0)
+
+
+def response(rank, place, members=0, op=SUM, operation=0, flags=0, kind=RESPONSE):
+    return frame(kind, b"" if flags & EMPTY else struct.pack("<3i", 1, 2, 3), rank, place, I32, op, 3, flags, members or 1 << rank, progress=operation)
+
+
 # Windows of 2 blocks and 4 slots: 8 is in the place of 0.
 seeds["gradients"] = [f for n in range(9) for f in [*[gradient(rank, n, n, CE if rank == 1 else 0) for rank in range(3)], gradient(2, n, n, RETRANSMIT),
                                                     *([result(n)] if n % 3 else [repeated(n)])]]
@@ -209,6 +218,11 @@ seeds["push-hosts"] = [frame(UNICAST, b"", 0, 0, count=1, members=0, number=1), 
                        frame(UNICAST, bytes(24), 0, 0, count=2, members=0, number=3), frame(MULTICAST, bytes(12), 0, 0, members=0, number=0x01030006, progress=3),
                        frame(DELIVERY, bytes(12), 0, 0, members=2, number=0x01030006, progress=3), frame(UNICAST, b"", 0, 0, count=7, members=0),
                        frame(UNICAST_DELIVERY, b"", 0, 0, count=1, members=2, number=5), frame(UNICAST, b"", 0, 0, count=1, members=2)]
+# Owner 0 pulls places 0, 3 and 6; ranks 1 and 2 answer, twice, together, too early and too late; then as part of a tree, and as a leaf of others' packets.
+seeds["pulls"] = [pull(0, 0), response(1, 0), response(1, 0), response(2, 0), pull(0, 3), pull(0, 3), response(2, 3), pull(0, 6), response(1, 6, 6), response(2, 6),
+                  pull(1, 1), response(0, 1, 1, op=MAX), response(2, 1), pull(0, 24), response(1, 0, operation=1), response(1, 24, flags=EMPTY), pull(1, 0), response(0, 0)]
+seeds["pulls-down"] = [pull(0, 5, kind=PULL_DELIVERY, owner=2), pull(0, 0), response(0, 0, 8, kind=RESPONSE_DELIVERY), response(1, 0), response(2, 0),
+                       pull(0, 4, kind=PULL_DELIVERY, count=1), pull(0, 7, kind=PULL_DELIVERY, owner=3), response(0, 7), response(1, 7), response(2, 7)]
 seeds["routed"] = [routed(), routed(fragment=100), routed(17, options=bytes(8)), routed(ttl=1), routed(ttl=0),
                    routed(data=b"", padding=bytes(26)), routed(source=b"\xe0\0\0\1"), routed(data=b"\0\7\0")]
 # The complex product, then an unregistered code and elements of another size.

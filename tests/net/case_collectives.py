@@ -12,7 +12,7 @@ from lab import HOST_INTERFACE, SWITCH_IP, program
 from traffic import link_bytes
 
 COLLECTIVES = ("allreduce", "reduce", "reduce_scatter", "broadcast", "allgather", "barrier")
-HANDLERS = ("single", "multi", "tree")
+HANDLERS = ("single", "multi", "tree", "pull")
 DTYPES = ("f32", "i64", "bf16", "u8", "f64", "i16")
 LOSS = {"faults": {"drop": 0.02, "duplicate": 0.02, "reorder": 0.02, "seed": 9}}
 KEY = "0x5eed"

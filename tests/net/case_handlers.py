@@ -26,7 +26,7 @@ def faults(share, seed):
 def every_handler_is_exact_in_odd_sizes():
     with running_lab(3) as lab:
         payload = lab.create_job()["payload_bytes"]
-        for handler in HANDLERS:
+        for handler in (*HANDLERS, "pull"):
             for size in (4, payload - 4, payload + 4, MIB + 4):
                 run_exact_job(lab, f"{handler}, {size} bytes", handler=handler, bytes=size)
 
@@ -34,7 +34,7 @@ def every_handler_is_exact_in_odd_sizes():
 def clusters_are_exact(cluster_size, policy="dispatch"):
     config = workers(4, cluster_size, policy) | faults(0.05, cluster_size)
     with running_lab(4, config=config) as lab:
-        for handler in HANDLERS:
+        for handler in (*HANDLERS, "pull"):
             run_exact_job(lab, f"{handler}, 4 workers, clusters of {cluster_size}", handler=handler, bytes=MIB)
         stats = lab.control.ask("stats")["workers"]
         expect_equal(len({worker["cluster"] for worker in stats}), 4 // cluster_size, "clusters")

@@ -45,7 +45,7 @@ def expect_exact(reports, where, handler="single"):
         expect(report.get("ok"), f"{where}: rank {rank} is not ok: {report}")
         expect(report.get("in_network"), f"{where}: rank {rank} did not run in the network")
         expect_equal(report.get("handler"), handler, f"{where}: handler of rank {rank}")
-        protocol = "sparse window" if handler.startswith("sparse") else handler if handler in ("pa-atp", "push") else "window"
+        protocol = "sparse window" if handler.startswith("sparse") else handler if handler in ("pa-atp", "pull", "push") else "window"
         expect_equal((report.get("protocol"), report.get("protocol_reason")), (protocol, f"the job's handler is {handler}"),
                      f"{where}: protocol of rank {rank}")
 

@@ -14,6 +14,8 @@
 
 #define SUFFIX ".multicast"
 #define HANDLER "broadcast"
+/* Another whose own jobs multicast. */
+#define HANDLER_PULL "pull"
 
 static bool
 reduces_nothing(struct fanin_comm *comm)
@@ -273,7 +275,8 @@ fanin_comm_multicast_begin(struct fanin_comm *comm, const struct fanin_join_opts
 			   struct fanin_error *error)
 {
 	comm->multicast_use = options->multicast;
-	if (comm->protocol->on_switch != NULL && strcmp(comm->member.handler, HANDLER) == 0) {
+	if (comm->protocol->on_switch != NULL && (strcmp(comm->member.handler, HANDLER) == 0 ||
+						  strcmp(comm->member.handler, HANDLER_PULL) == 0)) {
 		reason_set(comm, "all broadcasts and allgathers: the job's own handler multicasts");
 		return FANIN_OK;
 	}

@@ -100,9 +100,8 @@ lessened(uint64_t ns, uint64_t least_ns)
 	return ns - ns / 8 > least_ns ? ns - ns / 8 : least_ns;
 }
 
-/* Something new has come: nothing is overdue. */
-static void
-progress_note(struct fanin_multicast *mc, struct fanin_multicast_op *op)
+void
+fanin_multicast_note_progress(struct fanin_multicast *mc, struct fanin_multicast_op *op)
 {
 	const uint64_t now_ns = mc->engine.loop.now_ns;
 	const uint64_t pause_ns = now_ns - op->last_ns;
@@ -136,14 +135,16 @@ fanin_multicast_note_packet(struct fanin_multicast *mc, struct fanin_multicast_o
 		/* What was asked for is coming. */
 		op->ask_ns = mc->engine.loop.now_ns + op->ask_wait_ns;
 	} else if (asked) {
-		/* It was late, or overtaken. */
 		mc->stats.late++;
+	}
+	/* It was late, or overtaken; but one that its root had to make may have been sent late. */
+	if (multicast && asked && !fanin_request_combines(op->request)) {
 		mc->alpha_ns = doubled(mc->alpha_ns, ALPHA_MOST_NS);
 		mc->reorder_ns = doubled(mc->reorder_ns, REORDER_MOST_NS);
 	}
 	if (asked)
 		fanin_multicast_clear_bit(op->asked, packet);
-	progress_note(mc, op);
+	fanin_multicast_note_progress(mc, op);
 	standing_strike(mc, op, packet, multicast);
 }
 
@@ -227,7 +228,8 @@ fetch_add(struct fanin_multicast_op *op, struct fanin_multicast_chain *chain, ui
 		fetch->n++;
 		if (!fanin_multicast_bit(op->asked, i)) {
 			fanin_multicast_set_bit(op->asked, i);
-			op->n_lost++;
+			/* What is made before it is sent may not be sent yet. */
+			op->n_lost += i < chain->seen || !fanin_request_combines(op->request);
 		}
 	}
 	return true;
@@ -246,7 +248,7 @@ whom_to_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op, const str
 		op->step = op->step % (size - 1u) + 1;
 	}
 	if (op->lacks_ns != 0 && now_ns - op->lacks_ns >= LACKS_MOST_NS)
-		return fanin_request_extent(op->request, fetch->first).root;
+		return fanin_multicast_root(op, fetch->first);
 	return (uint16_t)((rank + size - op->step) % size);
 }
 

@@ -15,6 +15,9 @@ enum fanin_multicast_kind {
 	FANIN_MULTICAST_FETCH = 2,
 	FANIN_MULTICAST_TELL = 3,
 	FANIN_MULTICAST_ACTIVATE = 4,
+	/* Of pull reductions, as FETCH and DATA: an owner asks a rank for its own data of packets, and gets it. */
+	FANIN_MULTICAST_ASK = 5,
+	FANIN_MULTICAST_GIVE = 6,
 };
 
 /* Of a TELL: none of the packets that were asked for was sent. No operation has so many. */
@@ -48,7 +51,10 @@ struct fanin_multicast_standing {
 	uint16_t rank;    /* who has asked */
 };
 
-/* A Broadcast or Allgather in progress. */
+/*
+ * A Broadcast or Allgather in progress; or an operation that combines, whose packets their roots make before they send them. Of the latter each root is
+ * a chain of its own. Without chains each root keeps its packets.
+ */
 struct fanin_multicast_op {
 	struct fanin_multicast_op *next;
 	struct fanin_request control; /* the engine's, an allreduce; first_block is the ready block */
@@ -61,7 +67,8 @@ struct fanin_multicast_op {
 	uint32_t n_done;     /* control blocks that are done, from the first on */
 	uint32_t own_first;  /* packets whose root is this rank */
 	uint32_t own_end;
-	uint32_t own_next; /* to be sent next */
+	uint32_t own_ready; /* own packets before this one may be sent */
+	uint32_t own_next;  /* to be sent next */
 	uint16_t own_chain;
 	bool is_active;  /* the root before this one in the chain has said that it is done */
 	bool told_next;  /* the same was said to the next one */
@@ -171,6 +178,13 @@ fanin_multicast_may_give(const struct fanin_multicast_op *op, uint32_t packet)
 /* multicast_op.c: returns the operation of a number that is in progress, or NULL. */
 struct fanin_multicast_op *fanin_multicast_find(struct fanin_multicast *mc, uint32_t number);
 
+/* multicast_op.c: finds the packets that a rank is the root of: *first to *end - 1, or none. */
+void fanin_multicast_root_range(const struct fanin_multicast *mc, const struct fanin_multicast_op *op,
+				uint16_t rank, uint32_t *first, uint32_t *end);
+
+/* multicast_op.c: returns the root of a packet of an operation with chains. */
+uint16_t fanin_multicast_root(struct fanin_multicast_op *op, uint32_t packet);
+
 /* multicast_op.c: returns where in the owner's memory a packet's elements are, whether they are there yet or not. */
 uint8_t *fanin_multicast_place(const struct fanin_multicast_op *op,
 			       const struct fanin_extent *extent);
@@ -212,6 +226,9 @@ void fanin_multicast_note_tell(struct fanin_multicast *mc, struct fanin_multicas
 /* multicast_fetch.c: a rank tells that it has sent a packet. */
 void fanin_multicast_note_sent(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 			       uint16_t rank, uint32_t packet);
+
+/* multicast_fetch.c: something new of an operation has come: nothing is overdue. */
+void fanin_multicast_note_progress(struct fanin_multicast *mc, struct fanin_multicast_op *op);
 
 /* multicast_fetch.c: a packet that lacked is there. multicast: by its root's sending. */
 void fanin_multicast_note_packet(struct fanin_multicast *mc, struct fanin_multicast_op *op,

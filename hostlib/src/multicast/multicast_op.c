@@ -34,46 +34,80 @@ chains_of(const struct fanin_multicast *mc, const struct fanin_request *request)
 	const uint16_t size = mc->engine.config.size;
 	const uint32_t wanted = mc->config.chains != 0 ? mc->config.chains : CHAINS_USUAL;
 
-	if (request->collective == FANIN_COLLECTIVE_BROADCAST)
+	switch ((enum fanin_collective)request->collective) {
+	case FANIN_COLLECTIVE_BROADCAST:
 		return 1;
-	return wanted < size ? (uint16_t)wanted : size;
+	case FANIN_COLLECTIVE_ALLREDUCE:
+		return size;
+	case FANIN_COLLECTIVE_REDUCE:
+	case FANIN_COLLECTIVE_REDUCE_SCATTER:
+		return 0;
+	default:
+		return wanted < size ? (uint16_t)wanted : size;
+	}
+}
+
+void
+fanin_multicast_root_range(const struct fanin_multicast *mc, const struct fanin_multicast_op *op,
+			   uint16_t rank, uint32_t *first, uint32_t *end)
+{
+	const struct fanin_request *request = op->request;
+	const uint16_t size = mc->engine.config.size;
+
+	switch ((enum fanin_collective)request->collective) {
+	case FANIN_COLLECTIVE_BROADCAST:
+	case FANIN_COLLECTIVE_REDUCE:
+		*first = 0;
+		*end = rank == request->root ? op->n_packets : 0;
+		break;
+	case FANIN_COLLECTIVE_ALLREDUCE:
+		*first = (uint32_t)((uint64_t)rank * op->n_packets / size);
+		*end = (uint32_t)((rank + UINT64_C(1)) * op->n_packets / size);
+		break;
+	default:
+		*first = packet_at(request, op->n_packets, (uint64_t)rank * request->part_blocks);
+		*end = packet_at(request, op->n_packets, (rank + UINT64_C(1)) * request->part_blocks);
+		break;
+	}
+}
+
+uint16_t
+fanin_multicast_root(struct fanin_multicast_op *op, uint32_t packet)
+{
+	if (fanin_request_combines(op->request))
+		return (uint16_t)(fanin_multicast_chain_of(op, packet) - op->chains);
+	return fanin_request_extent(op->request, packet).root;
 }
 
 /* Lays out the chains, and finds this rank's own packets. */
 static void
 chains_make(const struct fanin_multicast *mc, struct fanin_multicast_op *op)
 {
-	const struct fanin_request *request = op->request;
 	const uint16_t size = mc->engine.config.size;
 	const uint16_t rank = mc->engine.config.rank;
-	const bool is_broadcast = request->collective == FANIN_COLLECTIVE_BROADCAST;
+	const bool is_broadcast = op->request->collective == FANIN_COLLECTIVE_BROADCAST;
+	uint32_t unused;
 
 	for (uint16_t c = 0; c < op->n_chains; c++) {
-		const uint32_t from = (uint32_t)c * size / op->n_chains;
-		const uint32_t to = (uint32_t)(c + 1) * size / op->n_chains;
+		const uint16_t from = (uint16_t)((uint32_t)c * size / op->n_chains);
+		const uint16_t to = (uint16_t)((c + 1u) * size / op->n_chains);
 		struct fanin_multicast_chain *chain = &op->chains[c];
 
-		chain->first = is_broadcast ? 0
-					    : packet_at(request, op->n_packets,
-							(uint64_t)from * request->part_blocks);
-		chain->end = is_broadcast ? op->n_packets
-					  : packet_at(request, op->n_packets,
-						      (uint64_t)to * request->part_blocks);
+		if (is_broadcast) {
+			chain->end = op->n_packets;
+		} else {
+			fanin_multicast_root_range(mc, op, from, &chain->first, &unused);
+			fanin_multicast_root_range(mc, op, to - 1, &unused, &chain->end);
+		}
 		chain->seen = chain->first;
 		chain->checked = chain->first;
 		chain->whole = chain->first;
 		if (rank >= from && rank < to)
 			op->own_chain = c;
 	}
-	if (is_broadcast) {
-		op->own_end = rank == request->root ? op->n_packets : 0;
-	} else {
-		op->own_first = packet_at(request, op->n_packets,
-					  (uint64_t)rank * request->part_blocks);
-		op->own_end = packet_at(request, op->n_packets,
-					(uint64_t)(rank + 1) * request->part_blocks);
-	}
+	fanin_multicast_root_range(mc, op, rank, &op->own_first, &op->own_end);
 	op->own_next = op->own_first;
+	op->own_ready = fanin_request_combines(op->request) ? op->own_first : op->own_end;
 }
 
 /* Returns how many control blocks an operation has whose longest chain has so many packets. */
@@ -88,9 +122,17 @@ static uint64_t
 shape_hash(const struct fanin_multicast_op *op)
 {
 	const struct fanin_request *request = op->request;
-	const uint64_t parts[] = { request->collective, request->root,  request->total_bytes,
-				   request->stride,     request->start, op->n_packets,
-				   op->n_chains,        op->number };
+	const bool combines = fanin_request_combines(request);
+	const uint64_t parts[] = { request->collective,
+				   request->root,
+				   request->total_bytes,
+				   request->stride,
+				   request->start,
+				   op->n_packets,
+				   op->n_chains,
+				   op->number,
+				   combines ? request->dtype : 0u,
+				   combines ? request->op : 0u };
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
@@ -115,7 +157,7 @@ op_create(struct fanin_multicast *mc, struct fanin_request *request, uint32_t n_
 	op->number = mc->n_ops;
 	op->n_packets = n_packets;
 	op->n_chains = n_chains;
-	op->credit = mc->credit / n_chains + (mc->credit < n_chains);
+	op->credit = n_chains == 0 ? mc->credit : mc->credit / n_chains + (mc->credit < n_chains);
 	chains_make(mc, op);
 	for (uint16_t c = 0; c < n_chains; c++) {
 		const uint32_t n = op->chains[c].end - op->chains[c].first;
@@ -133,7 +175,7 @@ op_create(struct fanin_multicast *mc, struct fanin_request *request, uint32_t n_
 	op->said = op->asked + words;
 	op->heard = op->said + n_values;
 	op->step = 1;
-	op->n_lacking = n_packets - (op->own_end - op->own_first);
+	op->n_lacking = n_chains == 0 ? 0 : n_packets - (op->own_end - op->own_first);
 	for (uint32_t i = op->own_first; i < op->own_end; i++)
 		fanin_multicast_set_bit(op->have, i);
 	op->said[0] = shape_hash(op);
@@ -211,7 +253,7 @@ fanin_multicast_place(const struct fanin_multicast_op *op, const struct fanin_ex
 {
 	const struct fanin_request *request = op->request;
 
-	if (fanin_request_brings(request, extent))
+	if (!fanin_request_combines(request) && fanin_request_brings(request, extent))
 		return (uint8_t *)(uintptr_t)request->send + (extent->offset - request->send_offset);
 	return request->recv + (extent->offset - request->recv_offset);
 }
@@ -220,17 +262,28 @@ fanin_multicast_place(const struct fanin_multicast_op *op, const struct fanin_ex
 static void
 ready_note(struct fanin_multicast *mc, struct fanin_multicast_op *op)
 {
+	static const char *const names[] = {
+		[FANIN_COLLECTIVE_ALLREDUCE] = "allreduce",
+		[FANIN_COLLECTIVE_REDUCE] = "reduce",
+		[FANIN_COLLECTIVE_REDUCE_SCATTER] = "reduce_scatter",
+		[FANIN_COLLECTIVE_BROADCAST] = "broadcast",
+		[FANIN_COLLECTIVE_ALLGATHER] = "allgather",
+	};
+	const uint8_t collective = op->request->collective;
 	struct fanin_engine *engine = &mc->engine;
 
 	if (op->heard[0] != op->said[0] || op->heard[1] != op->said[1]) {
 		fanin_error_set(
 			&engine->loop.error, 0,
-			"the ranks disagree about the collective: not all have posted a %s of %llu bytes%s here",
-			op->request->collective == FANIN_COLLECTIVE_BROADCAST ? "broadcast"
-									      : "allgather",
-			(unsigned long long)op->request->total_bytes,
-			op->request->collective == FANIN_COLLECTIVE_BROADCAST ? " from the same root"
-									      : "");
+			"the ranks disagree about the collective: not all have posted %s %s of %llu bytes%s here",
+			collective == FANIN_COLLECTIVE_ALLREDUCE ||
+					collective == FANIN_COLLECTIVE_ALLGATHER
+				? "an"
+				: "a",
+			names[collective], (unsigned long long)op->request->total_bytes,
+			collective == FANIN_COLLECTIVE_BROADCAST ? " from the same root"
+			: collective == FANIN_COLLECTIVE_REDUCE  ? " to the same root"
+								 : "");
 		fanin_engine_fail(engine, FANIN_ERR_REFUSED);
 		return;
 	}

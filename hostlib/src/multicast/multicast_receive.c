@@ -35,13 +35,13 @@ receive_data(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 	const uint32_t packet = hdr->block;
 	struct fanin_extent extent;
 
-	if (packet >= op->n_packets) {
+	if (packet >= op->n_packets || op->n_chains == 0) {
 		stats_of(mc)->invalid++;
 		return;
 	}
 	extent = fanin_request_extent(op->request, packet);
 	if (fanin_wire_payload_len(headers) != extent.len ||
-	    (multicast && hdr->members != extent.root)) {
+	    (multicast && hdr->members != fanin_multicast_root(op, packet))) {
 		stats_of(mc)->invalid++;
 		return;
 	}
@@ -68,6 +68,8 @@ receive_data(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 	op->n_lacking--;
 	op->request->done_bytes += extent.len;
 	mc->stats.packets++;
+	if (fanin_request_combines(op->request))
+		stats_of(mc)->bytes_reduced += extent.len;
 	fanin_multicast_note_packet(mc, op, packet, multicast);
 }
 

@@ -99,7 +99,7 @@ next_activate(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 	if (op->told_next || op->own_end == chain->end)
 		return;
 	/* If there is no room, the last packet tells it as well. */
-	fanin_multicast_send_to(mc, op, fanin_request_extent(op->request, op->own_end).root,
+	fanin_multicast_send_to(mc, op, fanin_multicast_root(op, op->own_end),
 				FANIN_MULTICAST_ACTIVATE, op->own_end, NULL, 0);
 	op->told_next = true;
 }
@@ -111,17 +111,20 @@ op_send(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint32_t room
 	struct fanin_multicast_chain *chain = &op->chains[op->own_chain];
 	uint32_t limit;
 
-	if (op->begun_ns == 0 || op->own_next == op->own_end || !has_turn(op, chain))
+	if (op->n_chains == 0 || op->begun_ns == 0 || op->own_next == op->own_ready ||
+	    !has_turn(op, chain))
 		return room;
 	limit = fanin_multicast_limit(mc, op, chain);
-	for (; room > 0 && op->own_next < op->own_end && op->own_next < limit; room--) {
+	if (limit > op->own_ready)
+		limit = op->own_ready;
+	for (; room > 0 && op->own_next < limit; room--) {
 		if (!own_packet_send(mc, op, op->own_next)) {
 			mc->is_full = true;
 			break;
 		}
 		op->own_next++;
 	}
-	mc->has_more = mc->has_more || (op->own_next < op->own_end && op->own_next < limit);
+	mc->has_more = mc->has_more || op->own_next < limit;
 	if (op->own_next > chain->seen)
 		chain->seen = op->own_next;
 	if (op->own_next == op->own_end)

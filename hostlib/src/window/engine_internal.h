@@ -100,6 +100,7 @@ struct fanin_kept_result {
  */
 struct fanin_engine_rules {
 	bool waits_for_ranks; /* blocks usually wait for other ranks: they are overdue once they have taken longer than blocks do */
+	bool in_parts;        /* no block of a reduce_scatter has elements of two ranks' parts */
 	size_t size; /* of the protocol's struct, which begins with a struct fanin_engine; the rest is zero at first */
 
 	/* Creates what else it needs; from fanin_engine_create. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What an owner has not got in time: it asks each rank that it lacks directly, past all tables, again and again (docs/protocol.md, "Pull"). Called by the poll loop
+ * only.
+ */
+#include "pull_internal.h"
+
+#include <string.h>
+
+#define MS UINT64_C(1000000)
+#define ASK_MOST_NS (100 * MS)
+#define PATIENCE_MOST_NS (100 * MS)
+#define ASK_WORDS (FANIN_MULTICAST_FETCH_SPAN / 64)
+
+uint64_t
+fanin_pull_patience(const struct fanin_pull *pull)
+{
+	const uint64_t ns = pull->time.rto_ns < PATIENCE_MOST_NS ? pull->time.rto_ns
+								 : PATIENCE_MOST_NS;
+
+	return ns > pull->config.timeout_ns ? ns : pull->config.timeout_ns;
+}
+
+void
+fanin_pull_note_time(struct fanin_pull *pull, const struct fanin_pull_slot *slot)
+{
+	const uint64_t ns = pull->mc.engine.loop.now_ns - slot->sent_ns;
+
+	/* A rank that was away says nothing of the others. */
+	fanin_rtt_sample(&pull->time, ns < PATIENCE_MOST_NS ? ns : PATIENCE_MOST_NS);
+}
+
+/* What ranks are asked for: a bitmap from a packet on. */
+struct ask {
+	uint32_t first; /* index of the first bit */
+	uint32_t end;   /* behind the last one */
+	uint64_t ranks; /* that any of them lacks */
+	bool some;
+};
+
+static bool
+is_late(const struct fanin_pull *pull, const struct fanin_pull_slot *slot)
+{
+	/* One that was asked for before, and nearly is so again, goes with those that are: they stay together then. */
+	return slot->state == FANIN_PULL_ASKED &&
+	       slot->again_ns <= pull->mc.engine.loop.timers_ns + slot->wait_ns / 2;
+}
+
+/* True if a pull is overdue. */
+static bool
+is_due(const struct fanin_pull *pull)
+{
+	for (uint32_t i = 0; i < pull->span; i++) {
+		const struct fanin_pull_slot *slot = &pull->slots[i];
+
+		if (slot->state == FANIN_PULL_ASKED &&
+		    slot->again_ns <= pull->mc.engine.loop.timers_ns)
+			return true;
+	}
+	return false;
+}
+
+/* Finds what is overdue. */
+static void
+find_late(const struct fanin_pull *pull, struct ask *ask)
+{
+	for (uint32_t i = 0; i < pull->span; i++) {
+		const struct fanin_pull_slot *slot = &pull->slots[i];
+
+		if (!is_late(pull, slot))
+			continue;
+		if (!ask->some || slot->index < ask->first)
+			ask->first = slot->index;
+		if (!ask->some || slot->index >= ask->end)
+			ask->end = slot->index + 1;
+		ask->ranks |= pull->all & ~slot->in;
+		ask->some = true;
+	}
+}
+
+/* Asks one rank. Returns false if the transport has no room. */
+static bool
+ask_rank(struct fanin_pull *pull, const struct ask *ask, uint16_t rank)
+{
+	uint64_t words[ASK_WORDS] = { 0 };
+	const uint32_t n_words = (ask->end - ask->first + 63) / 64;
+
+	for (uint32_t i = 0; i < pull->span; i++) {
+		const struct fanin_pull_slot *slot = &pull->slots[i];
+
+		if (is_late(pull, slot) && (slot->in >> rank & 1) == 0)
+			fanin_multicast_set_bit(words, slot->index - ask->first);
+	}
+	if (!fanin_multicast_send_to(&pull->mc, pull->op, rank, FANIN_MULTICAST_ASK,
+				     pull->op->own_first + ask->first, words,
+				     n_words * (uint32_t)sizeof(words[0])))
+		return false;
+	pull->stats.asks++;
+	return true;
+}
+
+/* It was asked for: when is it the next time? */
+static void
+asked_note(struct fanin_pull *pull, struct fanin_pull_slot *slot)
+{
+	slot->wait_ns = slot->wait_ns == 0 ? 2 * fanin_pull_patience(pull) : 2 * slot->wait_ns;
+	if (slot->wait_ns > ASK_MOST_NS)
+		slot->wait_ns = ASK_MOST_NS;
+	slot->again_ns = pull->mc.engine.loop.now_ns + slot->wait_ns;
+}
+
+uint64_t
+fanin_pull_ask_late(struct fanin_pull *pull)
+{
+	uint64_t next_ns = UINT64_MAX;
+	struct ask ask = { 0 };
+
+	if (pull->op == NULL)
+		return UINT64_MAX;
+	if (is_due(pull))
+		find_late(pull, &ask);
+	for (uint64_t left = ask.ranks; left != 0; left &= left - 1) {
+		/* Those that were not asked are at the next time. */
+		if (!ask_rank(pull, &ask, (uint16_t)__builtin_ctzll(left)))
+			break;
+	}
+	for (uint32_t i = 0; i < pull->span; i++) {
+		struct fanin_pull_slot *slot = &pull->slots[i];
+
+		if (ask.some && is_late(pull, slot))
+			asked_note(pull, slot);
+		if (slot->state != FANIN_PULL_DONE && slot->again_ns < next_ns)
+			next_ns = slot->again_ns;
+	}
+	return next_ns;
+}
+
+void
+fanin_pull_receive_tell(struct fanin_pull *pull, const struct fanin_frame *frame)
+{
+	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
+	struct fanin_multicast_op *op = pull->op;
+	const struct fanin_pull_slot *slot;
+	struct fanin_multicast_tell tell;
+	uint32_t index;
+
+	if (op == NULL || hdr->progress != op->number)
+		return;
+	if (fanin_wire_payload_len(frame->data) < sizeof(tell) ||
+	    !fanin_frame_copy(pull->mc.engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET, &tell,
+			      sizeof(tell))) {
+		pull->mc.engine.stats.invalid++;
+		return;
+	}
+	pull->mc.engine.heard_ns = pull->mc.engine.loop.now_ns;
+	index = tell.packet - op->own_first;
+	if (op->has_ns != 0 || tell.packet < op->own_first || index >= pull->n_begun)
+		return;
+	/* What it has given comes before it tells so, or not at all. */
+	slot = fanin_pull_slot(pull, index);
+	if (slot->index != index || slot->state == FANIN_PULL_DONE ||
+	    (slot->in >> hdr->members & 1) != 0)
+		return;
+	op->has_ns = pull->mc.engine.loop.now_ns;
+	op->has_packet = tell.packet;
+	op->has_rank = (uint16_t)hdr->members;
+}

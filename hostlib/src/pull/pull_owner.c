@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What an owner does (docs/protocol.md, "Pull"): asks for its packets in waves, merges what comes by the sets of ranks in it, and makes the result once. Called by
+ * the poll loop only.
+ */
+#include "pull_internal.h"
+
+#include <string.h>
+
+#define US UINT64_C(1000)
+/* The wait of a request that came back for the first time, and how often one may come back until ranks are asked directly. */
+#define BUSY_FIRST_NS (100 * US)
+#define BUSY_MOST 8u
+
+static struct fanin_extent
+extent_of(const struct fanin_pull *pull, uint32_t index)
+{
+	return fanin_request_extent(pull->op->request, pull->op->own_first + index);
+}
+
+static uint8_t *
+sum_of(const struct fanin_pull *pull, uint32_t index)
+{
+	return pull->sums + (size_t)(index % pull->span) * pull->mc.engine.config.payload_bytes;
+}
+
+/* ------------------------------------------------------------------ operations */
+
+/* The operation that is ready and has packets for this rank to make; NULL: none is. */
+static struct fanin_multicast_op *
+op_to_make(struct fanin_pull *pull)
+{
+	struct fanin_multicast_op *op = pull->mc.ops;
+
+	while (op != NULL && (!fanin_request_combines(op->request) || op->begun_ns == 0 ||
+			      op->own_ready == op->own_end))
+		op = op->next;
+	return op;
+}
+
+/* Returns how many of this rank's pulls the tables hold, if all ranks have as many. */
+static uint32_t
+capacity_of(const struct fanin_pull *pull)
+{
+	const uint32_t slots = 2u * pull->mc.engine.config.window;
+	const uint32_t entries = pull->config.entries < slots ? pull->config.entries : slots;
+	const uint32_t share = entries / fanin_pull_size(pull);
+
+	return share == 0 ? 1 : share;
+}
+
+static void
+op_begin(struct fanin_pull *pull, struct fanin_multicast_op *op)
+{
+	const struct fanin_request *request = op->request;
+	const struct fanin_waves_config config = {
+		.capacity = capacity_of(pull),
+		.limit = pull->span,
+		.wave_blocks = pull->config.wave_blocks,
+		.n_waves = pull->config.waves,
+	};
+
+	pull->op = op;
+	pull->n_own = op->own_end - op->own_first;
+	pull->n_begun = 0;
+	pull->dtype = fanin_pull_widens(pull, request) ? (uint8_t)FANIN_WIRE_F32 : request->dtype;
+	pull->element_bytes = (uint8_t)fanin_dtype_size(pull->dtype);
+	pull->add = fanin_kernel(pull->isa, pull->dtype, request->op);
+	memset(pull->slots, 0, pull->span * sizeof(*pull->slots));
+	fanin_waves_open(&pull->waves, &config, 0);
+}
+
+/* ------------------------------------------------------------------ requests */
+
+/* Asks all others. Returns false if the transport has no room. */
+static bool
+request_send(struct fanin_pull *pull, struct fanin_pull_slot *slot)
+{
+	const uint32_t place = fanin_pull_place(pull->mc.engine.config.rank, slot->index,
+						fanin_pull_size(pull));
+	struct fanin_headers headers;
+
+	fanin_pull_headers(pull, FANIN_TYPE_PULL, pull->op->number, place, 0, &headers);
+	headers.fanin.members = pull->mc.engine.config.rank;
+	headers.fanin.number = fanin_pull_number(fanin_pull_patience(pull));
+	if (!fanin_engine_transmit(&pull->mc.engine, &headers, NULL, 0)) {
+		pull->is_blocked = true;
+		return false;
+	}
+	pull->mc.engine.stats.frames_sent++;
+	pull->stats.requests++;
+	slot->state = FANIN_PULL_ASKED;
+	slot->sent_ns = pull->mc.engine.loop.now_ns;
+	slot->again_ns = slot->sent_ns + 2 * fanin_pull_patience(pull);
+	fanin_loop_wake_by(&pull->mc.engine.loop, slot->again_ns);
+	return true;
+}
+
+/* The sum of a packet begins with this rank's own data. */
+static void
+sum_begin(struct fanin_pull *pull, struct fanin_pull_slot *slot)
+{
+	const struct fanin_extent extent = extent_of(pull, slot->index);
+
+	memcpy(sum_of(pull, slot->index), fanin_pull_own_data(pull, pull->op->request, &extent),
+	       fanin_pull_data_len(pull, pull->op->request, &extent));
+	slot->in = pull->own;
+}
+
+static bool
+packet_begin(struct fanin_pull *pull, uint32_t index)
+{
+	struct fanin_pull_slot *slot = fanin_pull_slot(pull, index);
+
+	*slot = (struct fanin_pull_slot){ .index = index };
+	if (!request_send(pull, slot))
+		return false;
+	sum_begin(pull, slot);
+	return true;
+}
+
+/* Sends requests that came back, and whose time has come. */
+static void
+requests_repeat(struct fanin_pull *pull)
+{
+	for (uint32_t i = 0; i < pull->span; i++) {
+		struct fanin_pull_slot *slot = &pull->slots[i];
+
+		if (slot->state == FANIN_PULL_WAITING &&
+		    slot->again_ns <= pull->mc.engine.loop.now_ns && !request_send(pull, slot))
+			return;
+	}
+}
+
+void
+fanin_pull_begin(struct fanin_pull *pull)
+{
+	struct fanin_multicast_op *op = op_to_make(pull);
+	uint32_t room = FANIN_PULL_BURST;
+
+	if (op == NULL) {
+		pull->op = NULL;
+		return;
+	}
+	if (pull->op != op)
+		op_begin(pull, op);
+	requests_repeat(pull);
+	for (; room > 0 && !pull->is_blocked && pull->n_begun < pull->n_own &&
+	       fanin_waves_may_start(&pull->waves, pull->n_begun);
+	     room--) {
+		if (!packet_begin(pull, pull->n_begun))
+			return;
+		pull->n_begun++;
+	}
+	if (room == 0)
+		pull->is_blocked = true;
+}
+
+void
+fanin_pull_receive_busy(struct fanin_pull *pull, const struct fanin_hdr *hdr)
+{
+	const uint32_t index = fanin_pull_index(hdr->block, fanin_pull_size(pull));
+	const uint64_t now_ns = pull->mc.engine.loop.now_ns;
+	struct fanin_pull_slot *slot;
+
+	if (pull->op == NULL || hdr->progress != pull->op->number || index >= pull->n_begun)
+		return;
+	slot = fanin_pull_slot(pull, index);
+	/* A duplicate's, or one that is asked for directly. */
+	if (slot->index != index || slot->state != FANIN_PULL_ASKED || slot->wait_ns != 0)
+		return;
+	pull->stats.busy++;
+	if (++slot->n_busy == BUSY_MOST) {
+		slot->again_ns = now_ns;
+	} else {
+		slot->state = FANIN_PULL_WAITING;
+		slot->again_ns = now_ns + (BUSY_FIRST_NS << (slot->n_busy - 1));
+	}
+	fanin_loop_wake_by(&pull->mc.engine.loop, slot->again_ns);
+}
+
+/* ------------------------------------------------------------------ results */
+
+/* One of the own packets is made: what waits for room in switches may have it now. */
+static void
+wake_waiting(struct fanin_pull *pull)
+{
+	struct fanin_pull_slot *oldest = NULL;
+
+	for (uint32_t i = 0; i < pull->span; i++) {
+		struct fanin_pull_slot *slot = &pull->slots[i];
+
+		if (slot->state == FANIN_PULL_WAITING &&
+		    (oldest == NULL || slot->index < oldest->index))
+			oldest = slot;
+	}
+	if (oldest != NULL)
+		oldest->again_ns = pull->mc.engine.loop.now_ns;
+}
+
+/* Puts the result where it belongs: the sum of all ranks, divided and rounded as the operation asks for. */
+static void
+result_put(struct fanin_pull *pull, uint32_t index)
+{
+	const struct fanin_request *request = pull->op->request;
+	const struct fanin_extent extent = extent_of(pull, index);
+	const fanin_finish_fn divide = fanin_kernel_finish(pull->isa, pull->dtype, request->op);
+	const uint32_t count = extent.len / request->element_bytes;
+	uint8_t *sum = sum_of(pull, index);
+
+	if (divide != NULL)
+		divide(sum, fanin_pull_size(pull), count);
+	if (fanin_pull_widens(pull, request))
+		fanin_kernel_wide(pull->isa, request->dtype)->narrow(sum, sum, count);
+	memcpy(fanin_multicast_place(pull->op, &extent), sum, extent.len);
+}
+
+/* All ranks are in. */
+static void
+packet_finish(struct fanin_pull *pull, struct fanin_pull_slot *slot)
+{
+	struct fanin_multicast_op *op = pull->op;
+	const struct fanin_extent extent = extent_of(pull, slot->index);
+
+	result_put(pull, slot->index);
+	slot->state = FANIN_PULL_DONE;
+	pull->stats.pulls++;
+	op->request->done_bytes += extent.len;
+	pull->mc.engine.stats.bytes_reduced += extent.len;
+	/* In the order of the packets: those behind the first one that is not made wait. */
+	while (op->own_ready - op->own_first < pull->n_begun &&
+	       fanin_pull_slot(pull, op->own_ready - op->own_first)->state == FANIN_PULL_DONE)
+		op->own_ready++;
+	if (op->n_chains == 0)
+		op->own_next = op->own_ready;
+	(void)fanin_waves_completed(&pull->waves, slot->index);
+	wake_waiting(pull);
+}
+
+/* A sum of other ranks, as it came. */
+struct sum {
+	uint64_t members;
+	uint32_t index;
+	uint32_t len; /* bytes */
+};
+
+/* Combines what a frame has with a packet's sum, or lets it take the place of what other ranks brought. */
+static void
+sum_merge(struct fanin_pull *pull, struct fanin_pull_slot *slot, const struct sum *sum,
+	  const struct fanin_frame *frame)
+{
+	const uint8_t *payload = (const uint8_t *)frame->data + FANIN_PAYLOAD_OFFSET;
+
+	if (frame->headers_only) {
+		payload = pull->scratch;
+		if (!fanin_frame_copy(pull->mc.engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET,
+				      pull->scratch, sum->len)) {
+			pull->mc.engine.stats.invalid++;
+			return;
+		}
+	}
+	pull->add(sum_of(pull, slot->index), payload, sum->len / pull->element_bytes);
+	slot->in |= sum->members;
+	pull->stats.merged++;
+	pull->stats.ranks_merged += (uint64_t)__builtin_popcountll(sum->members);
+	fanin_multicast_note_progress(&pull->mc, pull->op);
+	if (slot->in == pull->all)
+		packet_finish(pull, slot);
+}
+
+static void
+sum_take(struct fanin_pull *pull, const struct sum *sum, const struct fanin_frame *frame)
+{
+	struct fanin_pull_slot *slot = fanin_pull_slot(pull, sum->index);
+	const struct fanin_extent extent = extent_of(pull, sum->index);
+	const uint64_t others = slot->in & ~pull->own;
+
+	if (sum->members == 0 || (sum->members & ~(pull->all & ~pull->own)) != 0 ||
+	    sum->len != fanin_pull_data_len(pull, pull->op->request, &extent)) {
+		pull->mc.engine.stats.invalid++;
+		return;
+	}
+	if (slot->index != sum->index || slot->state == FANIN_PULL_DONE ||
+	    (sum->members & ~slot->in) == 0) {
+		pull->stats.duplicates++;
+		return;
+	}
+	if ((sum->members & slot->in) != 0) {
+		if (__builtin_popcountll(sum->members) <= __builtin_popcountll(others)) {
+			pull->stats.overlaps++;
+			return;
+		}
+		pull->stats.replaced++;
+		sum_begin(pull, slot);
+	}
+	sum_merge(pull, slot, sum, frame);
+}
+
+/* True if a packet of this operation, the index-th own one, is begun. */
+static bool
+is_begun(struct fanin_pull *pull, uint32_t operation, uint32_t index)
+{
+	if (pull->op != NULL && operation == pull->op->number && index < pull->n_begun)
+		return true;
+	pull->stats.duplicates++;
+	return false;
+}
+
+void
+fanin_pull_receive_response(struct fanin_pull *pull, const struct fanin_frame *frame)
+{
+	const struct fanin_headers *headers = frame->data;
+	const struct fanin_hdr *hdr = &headers->fanin;
+	const struct sum sum = {
+		.members = hdr->members,
+		.index = fanin_pull_index(hdr->block, fanin_pull_size(pull)),
+		.len = fanin_wire_payload_len(headers),
+	};
+	const struct fanin_pull_slot *slot;
+
+	if (!is_begun(pull, hdr->progress, sum.index))
+		return;
+	if (hdr->dtype != pull->dtype || hdr->op != pull->op->request->op ||
+	    fanin_wire_is_empty(hdr)) {
+		pull->mc.engine.stats.invalid++;
+		return;
+	}
+	slot = fanin_pull_slot(pull, sum.index);
+	if (slot->index == sum.index && slot->state == FANIN_PULL_ASKED && slot->wait_ns == 0 &&
+	    (slot->in | sum.members) == pull->all)
+		fanin_pull_note_time(pull, slot);
+	else if (slot->index == sum.index && slot->wait_ns != 0)
+		fanin_pull_note_time(pull, slot);
+	sum_take(pull, &sum, frame);
+}
+
+void
+fanin_pull_receive_give(struct fanin_pull *pull, const struct fanin_frame *frame)
+{
+	const struct fanin_headers *headers = frame->data;
+	const struct fanin_hdr *hdr = &headers->fanin;
+	struct sum sum = {
+		.members = UINT64_C(1) << hdr->members,
+		.len = fanin_wire_payload_len(headers),
+	};
+
+	if (pull->op != NULL && hdr->block >= pull->op->own_first)
+		sum.index = hdr->block - pull->op->own_first;
+	else
+		sum.index = UINT32_MAX;
+	if (!is_begun(pull, hdr->progress, sum.index))
+		return;
+	pull->stats.given++;
+	sum_take(pull, &sum, frame);
+}

@@ -1,0 +1,609 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Pull reductions in one process and in virtual time (docs/protocol.md, "Pull"): exact and the same bits on all ranks whatever is lost, doubled or reordered on any
+ * link, however few sums switches keep; and nobody asks twice where nothing is lost.
+ */
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "handlers/pull.h"
+#include "tests/unit/pull_world.h"
+#include "tests/unit/ring_switch.h"
+#include "tests/unit/suites.h"
+
+#define MS UINT64_C(1000000)
+#define SECOND (1000 * MS)
+
+static const uint16_t sizes[] = { 2, 3, 8, 16 };
+static const uint32_t tables[] = { 4, 64, 4096 };
+static const uint32_t wave_numbers[] = { 0, 1, 2, 4, 16, 64 };
+static const double rates[] = { 0, 0.02, 0.1 };
+
+/* The i-th of the cells: sizes, places and tables in all combinations, and waves and faults in turns. */
+static struct pull_trial
+trial_of(unsigned int i)
+{
+	const uint16_t n_ranks = sizes[i % 4];
+
+	return (struct pull_trial){
+		.seed = i + 1,
+		.n_ranks = n_ranks,
+		.n_leaves = n_ranks == 3     ? 1
+			    : i / 4 % 2 == 0 ? 1
+			    : n_ranks == 16  ? 4
+					     : 2,
+		.entries = tables[i / 8 % 3],
+		.waves = wave_numbers[i % 6],
+		.wave_blocks = i % 5 == 0 ? 3 : 0,
+		.faults = rates[(i / 24 + i) % 3],
+	};
+}
+#define N_TRIALS 72u
+
+/* The i-th pair of a data type and an operator that is defined on it. */
+static struct perf_data
+data_of(unsigned int i)
+{
+	struct perf_data data = { .seed = i + 7 };
+
+	for (;;) {
+		for (int dtype = FANIN_I8; dtype <= FANIN_F64; dtype++) {
+			for (int op = FANIN_SUM; op <= FANIN_AVG; op++) {
+				data.dtype = (enum fanin_dtype)dtype;
+				data.op = (enum fanin_op)op;
+				if (fanin_supports(data.dtype, data.op) && i-- == 0)
+					return data;
+			}
+		}
+	}
+}
+
+/* Elements that don't divide by packets or ranks: one, about a packet, fewer packets than ranks, and many. */
+static uint64_t
+count_of(unsigned int i, enum fanin_dtype dtype)
+{
+	const uint64_t per_packet = pull_world.payload_bytes / fanin_dtype_size_of(dtype);
+	const uint64_t counts[] = { 1, per_packet + 1, 5 * per_packet - 1, 70 * per_packet + 3 };
+
+	return counts[i % 4];
+}
+
+START_TEST(sums_are_exact_whatever_is_lost_doubled_or_reordered)
+{
+	const struct pull_trial trial = trial_of((unsigned int)_i);
+
+	pull_world_open(&trial);
+	for (unsigned int r = 0; r < 4; r++) {
+		struct perf_collective like = { .kind = PERF_ALLREDUCE,
+						.data = data_of(4 * (unsigned int)_i + r) };
+
+		like.count = count_of(r, like.data.dtype);
+		pull_world_post_all(r, &like);
+	}
+	pull_world_run();
+	/* And on numbers of slots and entries that have been used. */
+	pull_world_forget();
+	for (unsigned int r = 0; r < 2; r++) {
+		struct perf_collective like = pull_world_sum(count_of(3 - r, FANIN_I32));
+
+		pull_world_post_all(r, &like);
+	}
+	pull_world_run();
+	pull_world_close();
+}
+END_TEST
+
+/* By _i: all pairs of data types and operators have their turn, in a network that loses. */
+START_TEST(every_operator_on_every_data_type_is_exact)
+{
+	struct pull_trial trial = { .seed = (uint64_t)_i + 1,
+				    .n_ranks = 4,
+				    .n_leaves = 2,
+				    .entries = _i % 2 == 0 ? 8 : 4096,
+				    .faults = 0.02 };
+
+	pull_world_open(&trial);
+	for (unsigned int op = 0; op < 11; op++) {
+		struct perf_collective like = { .kind = PERF_ALLREDUCE,
+						.data = { .dtype = (enum fanin_dtype)_i,
+							  .op = (enum fanin_op)(FANIN_SUM + op),
+							  .seed = op } };
+
+		if (!fanin_supports(like.data.dtype, like.data.op))
+			continue;
+		like.count = count_of(2, like.data.dtype);
+		pull_world_post_all(0, &like);
+		pull_world_run();
+		pull_world_forget();
+	}
+	pull_world_close();
+}
+END_TEST
+
+/* By _i: size of the job. All collectives, one after the other and several at a time. */
+START_TEST(all_collectives_are_exact)
+{
+	struct pull_trial trial = { .seed = (uint64_t)_i + 1,
+				    .n_ranks = sizes[_i % 4],
+				    .n_leaves = sizes[_i % 4] == 3 ? 1 : 2,
+				    .entries = tables[_i % 3],
+				    .faults = rates[_i % 3] };
+
+	pull_world_open(&trial);
+	for (unsigned int turn = 0; turn < 3; turn++) {
+		for (unsigned int kind = 0; kind < PERF_COLLECTIVES; kind++) {
+			struct perf_collective like = {
+				.kind = (enum perf_collective_kind)kind,
+				.root = (uint16_t)(turn * 7u % trial.n_ranks),
+				.data = { .dtype = FANIN_I16, .op = FANIN_SUM, .seed = turn }
+			};
+
+			like.count = kind == PERF_BARRIER ? 0 : count_of(turn + 1, FANIN_I16);
+			if (perf_collective_has_parts(like.kind))
+				like.count = (like.count / trial.n_ranks + 1) * trial.n_ranks;
+			pull_world_post_all(kind, &like);
+		}
+		pull_world_run();
+		pull_world_forget();
+	}
+	pull_world_close();
+}
+END_TEST
+
+/* By _i: the type, and the operator. Native sums would be other bits. */
+START_TEST(sums_and_averages_of_halves_are_rounded_once_if_the_job_says_so)
+{
+	struct pull_trial trial = {
+		.seed = 5, .n_ranks = 8, .n_leaves = 1, .entries = 64, .faults = 0.02, .wide = true
+	};
+	struct perf_collective like = { .kind = _i < 4 ? PERF_ALLREDUCE : PERF_REDUCE_SCATTER,
+					.data = { .dtype = _i % 2 == 0 ? FANIN_F16 : FANIN_BF16,
+						  .op = _i / 2 % 2 == 0 ? FANIN_SUM : FANIN_AVG,
+						  .seed = 3 } };
+
+	pull_world_open(&trial);
+	like.count = 40000;
+	pull_world_post_all(0, &like);
+	like.data.op = FANIN_MAX;
+	pull_world_post_all(1, &like);
+	pull_world_run();
+	pull_world_close();
+}
+END_TEST
+
+/* Which answers meet, and so the order of additions, differs from packet to packet, but not from rank to rank. */
+START_TEST(float_sums_have_the_same_bits_on_all_ranks)
+{
+	struct pull_trial trial = { .seed = (uint64_t)_i + 1,
+				    .n_ranks = 16,
+				    .n_leaves = 4,
+				    .entries = tables[_i % 3],
+				    .faults = 0.02 };
+	struct perf_collective like = pull_world_sum(50000);
+
+	like.data.dtype = _i % 2 == 0 ? FANIN_F32 : FANIN_F64;
+	like.data.random = true;
+	pull_world_open(&trial);
+	pull_world_post_all(0, &like);
+	pull_world_run();
+	for (uint16_t rank = 1; rank < trial.n_ranks; rank++)
+		ck_assert_uint_eq(pull_world.members[rank].digest[0],
+				  pull_world.members[0].digest[0]);
+	pull_world_close();
+}
+END_TEST
+
+/* ------------------------------------------------------------------ without loss */
+
+/* By _i: one switch, or leaves and a spine. */
+START_TEST(without_loss_each_packet_is_asked_for_once_and_comes_as_one_sum)
+{
+	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = _i == 0 ? 1 : 2 };
+	const struct perf_collective like = pull_world_sum(100000);
+	const uint64_t n_packets = (100000 * 4 + 1407) / 1408;
+	struct fanin_multicast_stats multicast;
+	struct fanin_pull_stats stats;
+
+	pull_world_open(&trial);
+	pull_world_post_all(0, &like);
+	pull_world_run();
+	stats = pull_world_stats();
+	ck_assert_uint_eq(pull_world.payload_bytes, 1408);
+	ck_assert_uint_eq(stats.pulls, n_packets);
+	ck_assert_uint_eq(stats.requests, n_packets + stats.busy);
+	ck_assert_uint_eq(stats.asks, 0);
+	ck_assert_uint_eq(stats.answers, n_packets * 7);
+	ck_assert_uint_eq(stats.duplicates, 0);
+	ck_assert_uint_eq(stats.overlaps, 0);
+	/* Where another owner's sum has the slot of a switch further on, answers come apart; the first switch always has one. */
+	ck_assert_uint_eq(stats.merged, n_packets);
+	ck_assert_uint_eq(stats.ranks_merged, n_packets * 7);
+	ck_assert_uint_eq(pull_world_counter(PULL_TIMED_OUT), 0);
+	multicast = pull_world_multicast();
+	ck_assert_uint_eq(multicast.packets_sent, n_packets);
+	ck_assert_uint_eq(multicast.packets, n_packets * 7);
+	ck_assert_uint_eq(multicast.duplicates, 0);
+	pull_world_close();
+}
+END_TEST
+
+/* Each of the leaves has room for one of eight owners' sums. */
+START_TEST(without_room_owners_wait_for_their_turn)
+{
+	const struct pull_trial trial = {
+		.seed = 1, .n_ranks = 8, .n_leaves = 2, .entries = 1, .waves = 4, .wave_blocks = 2
+	};
+	const struct perf_collective like = pull_world_sum(20000);
+	struct fanin_pull_stats stats;
+
+	pull_world_open(&trial);
+	pull_world_post_all(0, &like);
+	pull_world_run();
+	stats = pull_world_stats();
+	ck_assert_uint_gt(stats.busy, 0);
+	ck_assert_uint_eq(stats.busy, pull_world_counter(PULL_BUSY));
+	ck_assert_uint_gt(pull_world_counter(PULL_BYPASSED), 0);
+	ck_assert_uint_eq(stats.pulls, (20000 * 4 + 1407) / 1408);
+	pull_world_close();
+}
+END_TEST
+
+/* Nobody else gets data of a reduce or a reduce_scatter, and no link carries it. */
+START_TEST(results_for_one_rank_are_sent_to_nobody)
+{
+	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	struct perf_collective like = pull_world_sum(64000);
+
+	pull_world_open(&trial);
+	like.kind = _i == 0 ? PERF_REDUCE : PERF_REDUCE_SCATTER;
+	like.root = 5;
+	pull_world_post_all(0, &like);
+	pull_world_run();
+	ck_assert_uint_eq(pull_world_multicast().packets_sent, 0);
+	ck_assert_uint_eq(pull_world_multicast().fetches, 0);
+	ck_assert_uint_eq(pull_world_stats().asks, 0);
+	pull_world_close();
+}
+END_TEST
+
+/* ------------------------------------------------------------------ what is late, lost, or over */
+
+static bool
+keeps_first_responses(uint16_t rank, const struct fanin_hdr *hdr)
+{
+	(void)rank;
+	return hdr->type == FANIN_TYPE_RESPONSE && hdr->progress == 0;
+}
+
+static bool
+has_pulled(void *user)
+{
+	return pull_world_stats().pulls >= *(const uint64_t *)user;
+}
+
+/* All answers of one operation come once more while the next one is at the same places. */
+START_TEST(a_late_duplicate_of_the_last_use_of_a_number_changes_nothing)
+{
+	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	struct perf_collective like = pull_world_sum(20000);
+	uint64_t some;
+
+	pull_world_open(&trial);
+	pull_world.keeps = keeps_first_responses;
+	pull_world_post_all(0, &like);
+	pull_world_run();
+	some = pull_world_stats().pulls + 3;
+	like.data.seed = 99;
+	pull_world_post_all(1, &like);
+	ck_assert(rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + SECOND, has_pulled, &some));
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
+		pull_world_repeat(rank);
+	pull_world_run();
+	ck_assert_uint_gt(pull_world_counter(PULL_BYPASSED), 0);
+	ck_assert_uint_gt(pull_world_stats().duplicates, 0);
+	pull_world_close();
+}
+END_TEST
+
+static bool
+keeps_first_requests(uint16_t rank, const struct fanin_hdr *hdr)
+{
+	(void)rank;
+	return hdr->type == FANIN_TYPE_PULL && hdr->progress == 0;
+}
+
+/* Of an operation that has ended: nobody answers, and buffers may have other contents. */
+START_TEST(a_late_request_is_not_answered)
+{
+	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	struct perf_collective like = pull_world_sum(20000);
+	uint64_t answers, some;
+
+	pull_world_open(&trial);
+	pull_world.keeps = keeps_first_requests;
+	pull_world_post_all(0, &like);
+	pull_world_run();
+	answers = pull_world_stats().answers;
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
+		pull_world_repeat(rank);
+	rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + SECOND, NULL, NULL);
+	ck_assert_uint_eq(pull_world_stats().answers, answers);
+	ck_assert_uint_gt(pull_world_stats().closed, 0);
+	/* Its entries are no obstacle, though they time out. */
+	some = pull_world_stats().pulls + 1;
+	pull_world_post_all(1, &like);
+	ck_assert(rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + SECOND, has_pulled, &some));
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
+		pull_world_repeat(rank);
+	pull_world_run();
+	pull_world_close();
+}
+END_TEST
+
+static bool
+loses_first_links(uint16_t rank, const struct fanin_hdr *hdr)
+{
+	(void)rank;
+	return hdr->type == FANIN_TYPE_PULL_DELIVERY && hdr->count == 0;
+}
+
+/* No request comes to anybody: all is asked for directly. */
+START_TEST(lost_requests_are_asked_for_directly)
+{
+	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	const struct perf_collective like = pull_world_sum(20000);
+	struct fanin_pull_stats stats;
+
+	pull_world_open(&trial);
+	pull_world.loses = loses_first_links;
+	pull_world_post_all(0, &like);
+	pull_world_run();
+	stats = pull_world_stats();
+	ck_assert_uint_eq(stats.given, stats.pulls * 7);
+	ck_assert_uint_eq(stats.ranks_merged, stats.pulls * 7);
+	pull_world_close();
+}
+END_TEST
+
+static bool
+loses_ranks_requests(uint16_t rank, const struct fanin_hdr *hdr)
+{
+	return rank == 6 && loses_first_links(rank, hdr);
+}
+
+/* One rank lacks all requests: what switches have of the others is combined, and that rank alone is asked. */
+START_TEST(what_one_rank_has_not_heard_it_alone_is_asked_for)
+{
+	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	const struct perf_collective like = pull_world_sum(20000);
+	struct fanin_pull_stats stats;
+	uint64_t others;
+
+	pull_world_open(&trial);
+	pull_world.loses = loses_ranks_requests;
+	pull_world_post_all(0, &like);
+	pull_world_run();
+	stats = pull_world_stats();
+	others = stats.pulls - fanin_pull_stats(pull_world.members[6].engine)->pulls;
+	ck_assert_uint_eq(stats.given, others);
+	pull_world_close();
+}
+END_TEST
+
+/* By _i: an owner, after or before it has begun. */
+START_TEST(a_rank_that_posts_late_is_waited_for)
+{
+	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	const uint16_t late = _i == 0 ? 0 : 5;
+	const struct perf_collective like = pull_world_sum(50000);
+
+	pull_world_open(&trial);
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+		if (rank != late)
+			pull_world_post(rank, 0, &like);
+	}
+	rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + 20 * SECOND, NULL, NULL);
+	ck_assert_uint_eq(pull_world_stats().requests, 0);
+	pull_world_post(late, 0, &like);
+	pull_world_run();
+	ck_assert_uint_eq(pull_world_stats().asks, 0);
+	pull_world_close();
+}
+END_TEST
+
+/* In the middle, for longer than the timeout. What was asked of it meanwhile it answers about once. */
+START_TEST(a_rank_without_a_core_is_waited_for)
+{
+	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2 };
+	const struct perf_collective like = pull_world_sum(100000);
+	uint64_t some = 20, given;
+
+	pull_world_open(&trial);
+	pull_world_post_all(0, &like);
+	ck_assert(rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + SECOND, has_pulled, &some));
+	pull_world.members[3].is_away = true;
+	rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + 20 * SECOND, NULL, NULL);
+	ck_assert(!pull_world_done(NULL));
+	given = pull_world_stats().given;
+	pull_world.members[3].is_away = false;
+	rig_host_wake(pull_world.network.hosts[3], rig_now_ns(pull_world.rig));
+	pull_world_run();
+	ck_assert_uint_gt(pull_world_stats().again, 0);
+	/* Of 16 pulls of each other owner; and they have asked about ten times a second. */
+	ck_assert_uint_le(pull_world_stats().given - given, 7 * 16);
+	ck_assert_uint_le(pull_world_stats().asks, 7 * 20 * 12);
+	pull_world_close();
+}
+END_TEST
+
+static bool
+others_failed(void *user)
+{
+	const uint16_t gone = *(const uint16_t *)user;
+
+	for (uint16_t rank = 0; rank < pull_world.trial.n_ranks; rank++) {
+		if (rank != gone && pull_world.members[rank].requests[0].status >= 0)
+			return false;
+	}
+	return true;
+}
+
+/* By _i: the rank. All others name it. */
+START_TEST(a_rank_that_is_gone_is_named_by_all_others)
+{
+	struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
+	const struct perf_collective like = pull_world_sum(100000);
+	const uint16_t gone = (uint16_t)_i;
+	uint64_t some = 20, gone_ns;
+
+	trial.faults = _i % 2 == 0 ? 0 : 0.01;
+	pull_world_open(&trial);
+	pull_world_post_all(0, &like);
+	ck_assert(rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + SECOND, has_pulled, &some));
+	pull_world.members[gone].is_away = true;
+	rig_host_kill(pull_world.network.hosts[gone]);
+	gone_ns = rig_now_ns(pull_world.rig);
+	ck_assert(rig_run(pull_world.rig, gone_ns + 60 * SECOND, others_failed, (void *)&gone));
+	ck_assert_uint_le(rig_now_ns(pull_world.rig) - gone_ns, 2 * PULL_WORLD_TIMEOUT_NS);
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+		struct fanin_engine *engine = pull_world.members[rank].engine;
+		struct fanin_ranks missing;
+
+		if (rank == gone)
+			continue;
+		ck_assert_int_eq(pull_world.members[rank].requests[0].status, FANIN_ERR_TIMEOUT);
+		fanin_engine_missing(engine, &missing);
+		ck_assert_msg(missing.words[0] == UINT64_C(1) << gone, "rank %u: %s", rank,
+			      fanin_engine_error(engine)->text);
+	}
+	pull_world_close();
+}
+END_TEST
+
+static bool
+loses_data(uint16_t rank, const struct fanin_hdr *hdr)
+{
+	return rank == 2 &&
+	       (hdr->type == FANIN_TYPE_RESPONSE_DELIVERY ||
+		(hdr->type == FANIN_TYPE_UNICAST_DELIVERY && hdr->number == FANIN_MULTICAST_GIVE));
+}
+
+/* As where the MTU of a link is less than its ends say. */
+START_TEST(packets_that_never_pass_are_an_error_and_not_waited_for)
+{
+	const struct pull_trial trial = { .seed = 1, .n_ranks = 4, .n_leaves = 1, .no_recovery = true };
+	const struct perf_collective like = pull_world_sum(20000);
+	struct fanin_engine *engine;
+
+	pull_world_open(&trial);
+	pull_world.loses = loses_data;
+	pull_world_post_all(0, &like);
+	rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + 60 * SECOND, pull_world_done, NULL);
+	engine = pull_world.members[2].engine;
+	ck_assert_int_eq(pull_world.members[2].requests[0].status, FANIN_ERR_TIMEOUT);
+	ck_assert_msg(strstr(fanin_engine_error(engine)->text, "do packets of this size pass") != NULL,
+		      "%s", fanin_engine_error(engine)->text);
+	pull_world_close();
+}
+END_TEST
+
+/* By _i: another operator, another length, another root. */
+START_TEST(ranks_that_disagree_are_refused)
+{
+	const struct pull_trial trial = { .seed = 1, .n_ranks = 3, .n_leaves = 1, .no_recovery = true };
+
+	pull_world_open(&trial);
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+		struct perf_collective like = pull_world_sum(3000);
+
+		like.kind = _i == 2 ? PERF_REDUCE : PERF_ALLREDUCE;
+		if (rank == 1 && _i == 0)
+			like.data.op = FANIN_MAX;
+		if (rank == 1 && _i == 1)
+			like.count++;
+		if (rank == 1 && _i == 2)
+			like.root = 1;
+		pull_world_post(rank, 0, &like);
+	}
+	rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + 10 * SECOND, pull_world_done, NULL);
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+		ck_assert_int_eq(pull_world.members[rank].requests[0].status, FANIN_ERR_REFUSED);
+		ck_assert_ptr_nonnull(strstr(fanin_engine_error(pull_world.members[rank].engine)->text,
+					     "disagree"));
+	}
+	pull_world_close();
+}
+END_TEST
+
+/* Ranks 0 and 1 are hosts of this switch, and the others elsewhere. */
+START_TEST(more_ranks_than_a_word_has_bits_are_refused)
+{
+	char error[PIPELINE_ERROR_LEN] = "";
+	struct ring_switch sw;
+	struct job *created;
+	const char *code;
+	struct job_spec spec = {
+		.key = RING_SWITCH_KEY,
+		.handler = "pull",
+		.n_ranks = 65,
+		.n_members = 2,
+		.has_parent = true,
+		.parent = { .port = 2, .ip_be = host_ip_be(2), .mac = { 2, 0, 0, 0, 0, 9 } },
+	};
+
+	ring_switch_eal();
+	ring_switch_open(&sw, 3, 1, NULL);
+	for (uint16_t i = 0; i < 2; i++) {
+		spec.members[i].port = i;
+		spec.members[i].ip_be = host_ip_be(i);
+		spec.members[i].ranks = fanin_ranks_one(i);
+	}
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &created, &code, error), -EINVAL);
+	ck_assert_str_eq(error, "found size 65 for a job of \"pull\", expected at most 64 ranks");
+	spec.n_ranks = 64;
+	ck_assert_int_eq(job_create(sw.pipeline, &spec, &created, &code, error), 0);
+	ring_switch_close(&sw);
+}
+END_TEST
+
+Suite *
+suite_pull_hosts(void)
+{
+	Suite *suite = suite_create("pull_hosts");
+	TCase *tcase = tcase_create("exact");
+
+	tcase_set_timeout(tcase, 120);
+	tcase_add_loop_test(tcase, sums_are_exact_whatever_is_lost_doubled_or_reordered, 0, N_TRIALS);
+	tcase_add_loop_test(tcase, every_operator_on_every_data_type_is_exact, FANIN_I8,
+			    FANIN_F64 + 1);
+	tcase_add_loop_test(tcase, all_collectives_are_exact, 0, 12);
+	tcase_add_loop_test(tcase, sums_and_averages_of_halves_are_rounded_once_if_the_job_says_so,
+			    0, 8);
+	tcase_add_loop_test(tcase, float_sums_have_the_same_bits_on_all_ranks, 0, 6);
+	suite_add_tcase(suite, tcase);
+
+	tcase = tcase_create("quiet");
+	tcase_set_timeout(tcase, 60);
+	tcase_add_loop_test(tcase, without_loss_each_packet_is_asked_for_once_and_comes_as_one_sum,
+			    0, 2);
+	tcase_add_test(tcase, without_room_owners_wait_for_their_turn);
+	tcase_add_loop_test(tcase, results_for_one_rank_are_sent_to_nobody, 0, 2);
+	suite_add_tcase(suite, tcase);
+
+	tcase = tcase_create("late");
+	tcase_set_timeout(tcase, 60);
+	tcase_add_test(tcase, a_late_duplicate_of_the_last_use_of_a_number_changes_nothing);
+	tcase_add_test(tcase, a_late_request_is_not_answered);
+	tcase_add_test(tcase, lost_requests_are_asked_for_directly);
+	tcase_add_test(tcase, what_one_rank_has_not_heard_it_alone_is_asked_for);
+	tcase_add_loop_test(tcase, a_rank_that_posts_late_is_waited_for, 0, 2);
+	tcase_add_test(tcase, a_rank_without_a_core_is_waited_for);
+	tcase_add_loop_test(tcase, a_rank_that_is_gone_is_named_by_all_others, 0, 8);
+	tcase_add_test(tcase, packets_that_never_pass_are_an_error_and_not_waited_for);
+	tcase_add_loop_test(tcase, ranks_that_disagree_are_refused, 0, 3);
+	tcase_add_test(tcase, more_ranks_than_a_word_has_bits_are_refused);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}

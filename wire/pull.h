@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the handler `pull` of switches and the host protocol of its jobs have in common: the job's parameters, by their positions in struct
+ * fanin_job_params, and the place of a packet (docs/protocol.md, "Pull").
+ */
+#ifndef FANIN_WIRE_PULL_H
+#define FANIN_WIRE_PULL_H
+
+#include <stdint.h>
+
+/* Ranks of a job: a set of them is a word. */
+#define FANIN_PULL_RANKS_MAX 64u
+
+/* X(ENUMERATOR, name, least, most, usual, text). The first one is that of `broadcast`. */
+#define FANIN_PULL_PARAMETERS(X)                                                                   \
+	X(CHAINS, chains, 0, 64, 0, "roots of an allgather that send at once; 0: as many as suit") \
+	X(ENTRIES, entries, 1, 65536, 4096,                                                        \
+	  "sums that a switch keeps at once for the job; its slots if these are fewer")            \
+	X(TIMEOUT, timeout_us, 10, 10000000, 2000,                                                 \
+	  "us that a sum waits for more at least; where answers take longer, longer")              \
+	X(WAVES, waves, 0, 4096, 0, "outstanding waves of pulls of a host; 0: as many as suit")    \
+	X(WAVE_BLOCKS, wave_blocks, 0, 65536, 0, "pulls of a wave; 0: as many as suit")
+
+enum fanin_pull_parameter {
+#define FANIN_PULL_PARAMETER(name, ...) FANIN_PULL_##name,
+	FANIN_PULL_PARAMETERS(FANIN_PULL_PARAMETER)
+#undef FANIN_PULL_PARAMETER
+};
+
+/* `count` of a PULL_DELIVERY that goes back to its owner: the first switch has no room for its sum. */
+#define FANIN_PULL_BUSY 1u
+
+/*
+ * `number` of a PULL and a PULL_DELIVERY: how many switches it has passed, and how long its owner expects the answers to take, so that their sum waits at
+ * least as long.
+ */
+#define FANIN_PULL_HOPS 0xffu
+#define FANIN_PULL_PATIENCE_SHIFT 8
+/* Switches wait no longer, whatever is asked for. */
+#define FANIN_PULL_PATIENCE_MOST_NS UINT64_C(1000000000)
+
+/* Of one that has passed no switch. */
+static inline uint32_t
+fanin_pull_number(uint64_t patience_ns)
+{
+	if (patience_ns > FANIN_PULL_PATIENCE_MOST_NS)
+		patience_ns = FANIN_PULL_PATIENCE_MOST_NS;
+	return (uint32_t)(patience_ns / 1000) << FANIN_PULL_PATIENCE_SHIFT;
+}
+
+static inline uint64_t
+fanin_pull_patience_ns(uint32_t number)
+{
+	const uint64_t patience_ns = (number >> FANIN_PULL_PATIENCE_SHIFT) * UINT64_C(1000);
+
+	return patience_ns < FANIN_PULL_PATIENCE_MOST_NS ? patience_ns : FANIN_PULL_PATIENCE_MOST_NS;
+}
+
+/* The place of the index-th packet of an owner, in a job of n_ranks. It is less than 2^32. */
+static inline uint32_t
+fanin_pull_place(uint16_t owner, uint32_t index, uint16_t n_ranks)
+{
+	return index * n_ranks + owner;
+}
+
+static inline uint16_t
+fanin_pull_owner(uint32_t place, uint16_t n_ranks)
+{
+	return (uint16_t)(place % n_ranks);
+}
+
+static inline uint32_t
+fanin_pull_index(uint32_t place, uint16_t n_ranks)
+{
+	return place / n_ranks;
+}
+
+#endif
