@@ -100,8 +100,9 @@ network_open(void)
 {
 	char error[RIG_ERROR_LEN] = "";
 
-	options.network.slots = 2u * options.window;
-	options.network.shared_slots = options.network.slots;
+	/* A slot of a pull job counts twice. */
+	options.network.slots = 4u * options.window;
+	options.network.shared_slots = 2u * options.window;
 	if (congestion_network_open(&run.network, &options.network, error) != 0)
 		die("the network", error);
 }

@@ -18,7 +18,7 @@
 	  "sums that a switch keeps at once for the job; its slots if these are fewer")            \
 	X(TIMEOUT, timeout_us, 10, 10000000, 2000,                                                 \
 	  "us that a sum waits for more at least; where answers take longer, longer")              \
-	X(WAVES, waves, 0, 64, 0, "outstanding waves of pulls of a host; 0: as many as suit")      \
+	X(WAVES, waves, 0, 4096, 0, "outstanding waves of pulls of a host; 0: as many as suit")    \
 	X(WAVE_BLOCKS, wave_blocks, 0, 65536, 0, "pulls of a wave; 0: as many as suit")
 
 enum fanin_pull_parameter {
