@@ -20,7 +20,8 @@
 /* Between two allreduces: what is late has come. */
 #define PAUSE_NS (2 * MS_NS)
 #define JOIN_NS (60 * SECOND_NS)
-#define TIMEOUT_NS (30 * SECOND_NS)
+/* The library's usual one: intervals of questions follow from it. */
+#define TIMEOUT_NS (5 * SECOND_NS)
 #define MOST_ALLREDUCES 64
 #define MOST_COUNTERS FANIN_OWN_COUNTERS_MAX
 
@@ -100,8 +101,8 @@ network_open(void)
 {
 	char error[RIG_ERROR_LEN] = "";
 
-	/* A slot of some handlers counts as several. */
-	options.network.slots = 8u * options.window;
+	/* A slot of a pull job counts twice. */
+	options.network.slots = 4u * options.window;
 	options.network.shared_slots = 2u * options.window;
 	if (congestion_network_open(&run.network, &options.network, error) != 0)
 		die("the network", error);
