@@ -89,47 +89,82 @@ fanin_pass_is_below(const struct fanin_job_params *job, uint64_t rank)
 
 /* True if the origin that the packet names is a rank behind the child that sent it. */
 static bool
-names_its_origin(const struct fanin_job_params *job, const struct fanin_packet *packet)
+names_its_origin(const struct fanin_job_params *job, const struct fanin_packet *packet,
+		 uint64_t origin)
 {
-	return fanin_ranks_has(&job->child_ranks[packet->child], packet->headers->fanin.members);
+	return fanin_ranks_has(&job->child_ranks[packet->child], origin);
+}
+
+/* As fanin_pass_problem, of a packet from this rank. */
+static enum fanin_reason
+problem_of(const struct fanin_job_params *job, const struct fanin_packet *packet, uint64_t origin)
+{
+	if (packet->payload_len > job->payload_bytes)
+		return FANIN_REASON_PAYLOAD;
+	if (fanin_type_direction(packet->headers->fanin.type) == FANIN_UP &&
+	    !names_its_origin(job, packet, origin))
+		return FANIN_REASON_RANK;
+	return FANIN_REASON_NONE;
 }
 
 enum fanin_reason
 fanin_pass_problem(const struct fanin_job_params *job, const struct fanin_packet *packet)
 {
-	if (packet->payload_len > job->payload_bytes)
-		return FANIN_REASON_PAYLOAD;
-	if (fanin_type_direction(packet->headers->fanin.type) == FANIN_UP &&
-	    !names_its_origin(job, packet))
-		return FANIN_REASON_RANK;
-	return FANIN_REASON_NONE;
+	return problem_of(job, packet, packet->headers->fanin.members);
+}
+
+/* Sends a packet without a problem to all ranks but those behind where it comes from. */
+static enum fanin_verdict
+to_others(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+	  const struct fanin_pass *pass)
+{
+	const struct fanin_job_params *job = ctx->job;
+
+	/* From below: this is another switch's copy, which shares the parent's port. */
+	if (fanin_type_direction(packet->headers->fanin.type) == FANIN_DOWN)
+		return fanin_pass_is_below(job, pass->origin)
+			       ? FANIN_VERDICT_FREE
+			       : fanin_pass_down(ctx, packet, pass->down, job->children);
+	if (job->has_parent)
+		send_up(ctx, packet, pass->up);
+	return fanin_pass_down(ctx, packet, pass->down,
+			       job->children & ~(UINT64_C(1) << packet->child));
 }
 
 enum fanin_verdict
 fanin_pass_to_others(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 		     enum fanin_type up, enum fanin_type down)
 {
-	const struct fanin_job_params *job = ctx->job;
-	const struct fanin_hdr *hdr = &packet->headers->fanin;
+	const struct fanin_pass pass = {
+		.origin = packet->headers->fanin.members,
+		.up = up,
+		.down = down,
+	};
 
-	/* From below: this is another switch's copy, which shares the parent's port. */
-	if (fanin_type_direction(hdr->type) == FANIN_DOWN)
-		return fanin_pass_is_below(job, hdr->members)
-			       ? FANIN_VERDICT_FREE
-			       : fanin_pass_down(ctx, packet, down, job->children);
-	if (job->has_parent)
-		send_up(ctx, packet, up);
-	return fanin_pass_down(ctx, packet, down, job->children & ~(UINT64_C(1) << packet->child));
+	return to_others(ctx, packet, &pass);
+}
+
+enum fanin_verdict
+fanin_pass_to_all(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+		  const struct fanin_pass *pass, enum fanin_reason *reason)
+{
+	*reason = problem_of(ctx->job, packet, pass->origin);
+	if (*reason != FANIN_REASON_NONE)
+		return FANIN_VERDICT_DROP;
+	return to_others(ctx, packet, pass);
 }
 
 enum fanin_verdict
 fanin_pass_multicast(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
 		     enum fanin_reason *reason)
 {
-	*reason = fanin_pass_problem(ctx->job, packet);
-	if (*reason != FANIN_REASON_NONE)
-		return FANIN_VERDICT_DROP;
-	return fanin_pass_to_others(ctx, packet, FANIN_TYPE_MULTICAST, FANIN_TYPE_DELIVERY);
+	const struct fanin_pass pass = {
+		.origin = packet->headers->fanin.members,
+		.up = FANIN_TYPE_MULTICAST,
+		.down = FANIN_TYPE_DELIVERY,
+	};
+
+	return fanin_pass_to_all(ctx, packet, &pass, reason);
 }
 
 uint64_t
@@ -144,10 +179,10 @@ fanin_pass_child_with(const struct fanin_job_params *job, uint16_t rank)
 
 /* Sends the packet itself to the parent. */
 static enum fanin_verdict
-pass_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
+pass_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet, enum fanin_type type)
 {
-	make_frame(ctx, &packet->headers->fanin, packet->headers->ip.tos, packet->payload_len,
-		   FANIN_TYPE_UNICAST, packet->mbuf);
+	make_frame(ctx, &packet->headers->fanin, packet->headers->ip.tos, packet->payload_len, type,
+		   packet->mbuf);
 	fanin_seal(ctx, FANIN_TAG_UP, packet->mbuf);
 	fanin_emit(ctx, FANIN_EMIT_PARENT, packet->mbuf, 0, 0);
 	ctx->stats->own[FANIN_PASS_UP]++;
@@ -155,23 +190,35 @@ pass_up(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet)
 }
 
 enum fanin_verdict
-fanin_pass_unicast(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
-		   enum fanin_reason *reason)
+fanin_pass_to_rank(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+		   const struct fanin_pass *pass, uint32_t rank, enum fanin_reason *reason)
 {
 	const struct fanin_job_params *job = ctx->job;
-	const struct fanin_hdr *hdr = &packet->headers->fanin;
-	const bool is_down = hdr->type == FANIN_TYPE_UNICAST_DELIVERY;
+	const bool is_down = fanin_type_direction(packet->headers->fanin.type) == FANIN_DOWN;
 	uint64_t child;
 
-	*reason = fanin_pass_problem(job, packet);
-	if (*reason == FANIN_REASON_NONE && hdr->count >= job->n_ranks)
+	*reason = problem_of(job, packet, pass->origin);
+	if (*reason == FANIN_REASON_NONE && rank >= job->n_ranks)
 		*reason = FANIN_REASON_RANK;
 	if (*reason != FANIN_REASON_NONE)
 		return FANIN_VERDICT_DROP;
-	child = fanin_pass_child_with(job, hdr->count);
+	child = fanin_pass_child_with(job, (uint16_t)rank);
 	/* Another switch's, which shares the parent's port. */
 	if (child == 0 && (is_down || !job->has_parent))
 		return FANIN_VERDICT_FREE;
-	return child != 0 ? fanin_pass_down(ctx, packet, FANIN_TYPE_UNICAST_DELIVERY, child)
-			  : pass_up(ctx, packet);
+	return child != 0 ? fanin_pass_down(ctx, packet, pass->down, child)
+			  : pass_up(ctx, packet, pass->up);
+}
+
+enum fanin_verdict
+fanin_pass_unicast(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+		   enum fanin_reason *reason)
+{
+	const struct fanin_pass pass = {
+		.origin = packet->headers->fanin.members,
+		.up = FANIN_TYPE_UNICAST,
+		.down = FANIN_TYPE_UNICAST_DELIVERY,
+	};
+
+	return fanin_pass_to_rank(ctx, packet, &pass, packet->headers->fanin.count, reason);
 }

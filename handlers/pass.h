@@ -43,6 +43,27 @@ enum fanin_verdict fanin_pass_to_others(struct fanin_handler_ctx *ctx,
 					const struct fanin_packet *packet, enum fanin_type up,
 					enum fanin_type down);
 
+/* What a packet says of itself in fields that differ between types. */
+struct fanin_pass {
+	uint64_t origin;      /* the rank that it is from */
+	enum fanin_type up;   /* its type on the way to a parent */
+	enum fanin_type down; /* and on the way to children */
+};
+
+/*
+ * A packet for all other ranks: goes to all other children, and from a child to the parent.
+ *
+ * reason: set on FANIN_VERDICT_DROP, which is the return value for a packet that is too long or names an origin that is not behind its child.
+ */
+enum fanin_verdict fanin_pass_to_all(struct fanin_handler_ctx *ctx, const struct fanin_packet *packet,
+				     const struct fanin_pass *pass, enum fanin_reason *reason);
+
+/* A packet for one rank: goes to the child that has it behind it, else to the parent. The rest as above. */
+enum fanin_verdict fanin_pass_to_rank(struct fanin_handler_ctx *ctx,
+				      const struct fanin_packet *packet,
+				      const struct fanin_pass *pass, uint32_t rank,
+				      enum fanin_reason *reason);
+
 /*
  * A MULTICAST or DELIVERY: goes to all other children, and from a child to the parent.
  *

@@ -41,6 +41,7 @@ group_create_tree(struct group *leader)
 	group->wide = leader->wide;
 	group->authenticate = leader->authenticate;
 	group->payload_asked = leader->payload_asked;
+	group->parameters_asked = json_incref(leader->parameters_asked);
 	for (uint16_t i = 0; i < leader->size; i++) {
 		group->members[i] = leader->members[i];
 		group->members[i].state = MEMBER_LIVE;
@@ -76,6 +77,7 @@ group_free(struct group *group)
 		json_decref(group->members[i].request_id);
 	group_forget_peers(group);
 	json_decref(group->parameters);
+	json_decref(group->parameters_asked);
 	free(group->nodes);
 	free(group);
 }
@@ -303,7 +305,7 @@ group_document(const struct group *group, bool secret)
 	char key[HEX_LEN];
 
 	return json_pack(
-		"{s:s, s:i, s:i, s:i, s:s, s:s, s:b, s:b, s:b, s:I, s:s*, s:i, s:i, s:s, s:s, s:b, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:o, s:o}",
+		"{s:s, s:i, s:i, s:i, s:s, s:s, s:b, s:b, s:b, s:I, s:s*, s:i, s:i, s:s, s:s, s:b, s:s, s:b, s:I, s:O*, s:I, s:I, s:I, s:s, s:o, s:o}",
 		"name", group->name, "tree", group->tree, "trees", group->n_trees, "trees_asked",
 		group->trees_asked, "trees_reason", group->trees_reason, "state",
 		group_state_name(group->state), "moving", group->moving, "doomed", group->doomed,
@@ -311,9 +313,10 @@ group_document(const struct group *group, bool secret)
 		secret ? group_hex(group->key, key) : NULL, "size", group->size, "generation",
 		(int)group->generation, "handler", group->handler, "shape",
 		group_shape_name(group->shape), "reproducible", group->reproducible, "accumulate",
-		group->wide ? "f32" : "native", "authenticated", group->authenticate, "payload_asked",
-		(json_int_t)group->payload_asked, "payload_bytes", (json_int_t)group->payload_bytes,
-		"slots", (json_int_t)group->slots, "window", (json_int_t)group->window, "reason",
+		group->wide ? "f32" : "native", "authenticated", group->authenticate,
+		"payload_asked", (json_int_t)group->payload_asked, "parameters_asked",
+		group->parameters_asked, "payload_bytes", (json_int_t)group->payload_bytes, "slots",
+		(json_int_t)group->slots, "window", (json_int_t)group->window, "reason",
 		group->reason, "members", members_document(group), "nodes", nodes_document(group));
 }
 
@@ -544,6 +547,8 @@ group_from_document(const json_t *document, const struct topology *topology)
 	group->reproducible = json_is_true(json_object_get(document, "reproducible"));
 	group->stranded = json_is_true(json_object_get(document, "stranded"));
 	group->payload_asked = (uint32_t)integer(document, "payload_asked");
+	if (json_is_object(json_object_get(document, "parameters_asked")))
+		group->parameters_asked = json_incref(json_object_get(document, "parameters_asked"));
 	group->payload_bytes = (uint32_t)integer(document, "payload_bytes");
 	group->slots = (uint32_t)integer(document, "slots");
 	group->window = (uint32_t)integer(document, "window");

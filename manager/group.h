@@ -110,6 +110,7 @@ struct group {
 	bool wide;              /* accumulate in f32 */
 	bool authenticate;      /* packets have tags: it is never a ring, whose packets have none */
 	uint32_t payload_asked; /* bytes; 0: what fits */
+	json_t *parameters_asked; /* the handler's, numbers by name, which the switches check; owned; NULL: none */
 	/* As installed. */
 	uint32_t payload_bytes;
 	uint32_t slots; /* 0: its shape has none */

@@ -21,6 +21,7 @@
 #include "manager/manager.h"
 #include "manager/plan.h"
 #include "manager/reconcile.h"
+#include "wire/wire.h"
 
 /* What a join asks for. */
 struct join {
@@ -33,6 +34,7 @@ struct join {
 	uint32_t ip_be;
 	const char *endpoint;
 	const char *handler;
+	json_t *parameters; /* of the arguments; NULL: none */
 	const char *accumulate;
 	bool reproducible;
 	bool authenticate;
@@ -268,6 +270,35 @@ host_result(const struct manager *manager, struct group *group, uint16_t rank)
 	return result;
 }
 
+/* args.parameters: numbers by name. Which there are, switches say. */
+static int
+read_parameters(const json_t *args, struct join *join, struct control_error *error)
+{
+	json_t *parameters = json_object_get(args, "parameters");
+	const char *name;
+	json_t *value;
+
+	if (parameters == NULL)
+		return 0;
+	if (!json_is_object(parameters) || json_object_size(parameters) > FANIN_WIRE_PARAMETERS) {
+		control_fail(error, "invalid",
+			     "args.parameters: expected an object with %u numbers at most",
+			     FANIN_WIRE_PARAMETERS);
+		return -1;
+	}
+	json_object_foreach(parameters, name, value) {
+		if (!json_is_integer(value) || json_integer_value(value) < 0) {
+			control_fail(error, "invalid",
+				     "args.parameters.%.64s: expected a number that is not negative",
+				     name);
+			return -1;
+		}
+	}
+	if (json_object_size(parameters) != 0)
+		join->parameters = parameters;
+	return 0;
+}
+
 static int
 read_join(const json_t *args, struct join *join, struct control_error *error)
 {
@@ -282,7 +313,8 @@ read_join(const json_t *args, struct join *join, struct control_error *error)
 	join->trees = 1;
 	if (args_check_known(args, error, "job", "size", "rank", "ip", "endpoint", "mtu", "handler",
 			     "reproducible", "accumulate", "authenticate", "payload_bytes",
-			     "fallback", "trees") != 0 ||
+			     "fallback", "trees", "parameters") != 0 ||
+	    read_parameters(args, join, error) != 0 ||
 	    args_name(args, "job", GROUP_NAME_LEN - 1, &join->name, NULL, error) != 0 ||
 	    args_integer(args, "size", 1, GROUP_MAX_RANKS, &join->size, NULL, error) != 0 ||
 	    args_integer(args, "rank", 0, join->size - 1, &join->rank, &present, error) != 0 ||
@@ -332,6 +364,7 @@ begin_group(struct manager *manager, const struct join *join, struct control_err
 	group->wide = strcmp(join->accumulate, "f32") == 0;
 	group->authenticate = join->authenticate;
 	group->payload_asked = (uint32_t)join->payload;
+	group->parameters_asked = json_incref(join->parameters);
 	group->trees_asked = (uint16_t)join->trees;
 	if (plan_check_shape(manager, group, error) != 0) {
 		group_free(group);
@@ -340,6 +373,25 @@ begin_group(struct manager *manager, const struct join *join, struct control_err
 	TAILQ_INSERT_TAIL(&manager->groups, group, entry);
 	manager->n_jobs++;
 	return group;
+}
+
+/* Whether the handler's parameters are those that the others asked for. */
+static bool
+check_parameters(const struct group *group, const struct join *join, struct control_error *error)
+{
+	char *found, *expected;
+
+	if (join->parameters == NULL ? group->parameters_asked == NULL
+				     : json_equal(join->parameters, group->parameters_asked))
+		return true;
+	found = json_dumps(join->parameters, JSON_COMPACT | JSON_SORT_KEYS);
+	expected = json_dumps(group->parameters_asked, JSON_COMPACT | JSON_SORT_KEYS);
+	control_fail(error, "invalid",
+		     "job \"%s\": found parameters %.200s, the others asked for %.200s", group->name,
+		     found == NULL ? "none" : found, expected == NULL ? "none" : expected);
+	free(found);
+	free(expected);
+	return false;
 }
 
 /* Whether a join fits what the group's first member asked for. */
@@ -382,6 +434,8 @@ check_fit(const struct manager *manager, const struct group *group, const struct
 			     group->authenticate ? "true" : "false");
 		return false;
 	}
+	if (!check_parameters(group, join, error))
+		return false;
 	if (strcmp(handlers_resolve(manager, join->handler, join->reproducible), handler) == 0 &&
 	    join->reproducible == group->reproducible &&
 	    (strcmp(join->accumulate, "f32") == 0) == group->wide &&

@@ -778,6 +778,9 @@ plan_create_args(const struct manager *manager, const struct group *group, uint1
 	/* A switch that has no tags refuses the argument, and has to get other jobs without it. */
 	if (group->authenticate)
 		json_object_set_new(args, "authenticate", json_true());
+	/* Likewise. The names are the handler's, which the switch knows. */
+	if (group->parameters_asked != NULL)
+		json_object_set(args, "parameters", group->parameters_asked);
 	if (group_has_leaders(group))
 		set_links(manager, group, node, args);
 	if (group->n_nodes > 1)

@@ -53,6 +53,10 @@ local types = {
 	[36] = { name = "PULL_DELIVERY", direction = "down", has_number = true },
 	[37] = { name = "RESPONSE", direction = "up", has_elements = true },
 	[38] = { name = "RESPONSE_DELIVERY", direction = "down", has_elements = true },
+	[39] = { name = "WRITE", direction = "up", has_data = true, has_number = true },
+	[40] = { name = "WRITE_DELIVERY", direction = "down", has_data = true, has_number = true },
+	[41] = { name = "REWRITE", direction = "up", has_data = true, has_number = true },
+	[42] = { name = "REWRITE_DELIVERY", direction = "down", has_data = true, has_number = true },
 }
 -- end packet types: written by wire/packets.py from wire/packets.h
 -- What people read for each code, and the codes that more is known of below.
@@ -107,7 +111,7 @@ local reason_names = {
 	"local_unhandled", "mtu_exceeded", "tx_full", "worker_ring_full", "fault_drop", "port_down",
 	"parent_mismatch",
 	"ttl_exceeded", "no_route", "neighbor_unresolved", "routed_port_foreign", "ip_address_invalid", "source_own",
-	"source_path", "tag_wrong", "tx_refused", "rate_exceeded", "vlan_tagged",
+	"source_path", "tag_wrong", "tx_refused", "rate_exceeded", "vlan_tagged", "region_range",
 }
 local form_names = { [0] = "list", [1] = "bitmap" }
 -- Sparse blocks of more indices have them in 4 bytes.

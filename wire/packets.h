@@ -74,7 +74,13 @@
 	X(RESPONSE, 37, UP, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                               \
 	  "elements of the ranks in `members`, on their way to the packet's owner")                        \
 	X(RESPONSE_DELIVERY, 38, DOWN, BLOCK, ELEMENTS, ELEMENTS, ZERO,                                    \
-	  "the same on its way down to it")
+	  "the same on its way down to it")                                                                \
+	X(WRITE, 39, UP, BLOCK, DATA, ANY, ANY,                                                            \
+	  "bytes for a place of a multicast region, from the rank in `count` for all others")              \
+	X(WRITE_DELIVERY, 40, DOWN, BLOCK, DATA, ANY, ANY, "the same on its way down to them")             \
+	X(REWRITE, 41, UP, BLOCK, DATA, ANY, ANY,                                                          \
+	  "the same once more, for the rank in `number`, which has asked for it")                          \
+	X(REWRITE_DELIVERY, 42, DOWN, BLOCK, DATA, ANY, ANY, "the same on its way down to it")
 
 enum fanin_type {
 #define FANIN_TYPE_ENUM(name, code, ...) FANIN_TYPE_##name = (code),

@@ -13,6 +13,7 @@
 #include "wire/push.h"
 #include "pipeline/base/ipv4.h"
 #include "tests/unit/fake_mbuf.h"
+#include "wire/region.h"
 #include "wire/shard.h"
 #include "wire/wire.h"
 
@@ -20,6 +21,8 @@
 #define N_CHILDREN 3
 #define WINDOW 2
 #define SLOTS (2 * WINDOW)
+#define REGION_BASE 0x1000 /* of a region, as the seeds have it */
+#define REGION_BYTES 0x1000
 #define POOL 512     /* a sparse handler's slots and its stock */
 #define FREES_MAX 80 /* that a call gives up: a whole slot and a few more */
 #define TIMERS 16
@@ -186,6 +189,13 @@ check_passed(const struct fanin_emission *emission)
 	case FANIN_TYPE_RESPONSE_DELIVERY:
 		REQUIRE(hdr->members != 0 && (hdr->members & owner) == 0);
 		REQUIRE(hdr->contributions == __builtin_popcountll(hdr->members));
+		break;
+	case FANIN_TYPE_WRITE:
+	case FANIN_TYPE_WRITE_DELIVERY:
+	case FANIN_TYPE_REWRITE:
+	case FANIN_TYPE_REWRITE_DELIVERY:
+		REQUIRE(fanin_region_holds(REGION_BASE, REGION_BYTES, fanin_region_address(hdr),
+					   fanin_wire_payload_len(headers)));
 		break;
 	default:
 		return false;
@@ -515,6 +525,10 @@ run(const struct fanin_handler *handler, const uint8_t *data, size_t size)
 	}
 	if (is_push)
 		job.parameters[FANIN_PUSH_ENTRIES] = 2;
+	if (strcmp(handler->name, "region") == 0) {
+		job.parameters[FANIN_REGION_BASE] = REGION_BASE;
+		job.parameters[FANIN_REGION_BYTES] = REGION_BYTES;
+	}
 	memset(&stats, 0, sizeof(stats));
 	memset(common, 0, sizeof(common));
 	shape = handler->shape;

@@ -20,6 +20,7 @@ OPS = range(1, 12)
 SUM, PROD, MIN, MAX, BXOR, AVG = 1, 2, 3, 4, 10, 11
 OPAQUE = 128
 COPY = 64
+UNICAST, UNICAST_DELIVERY, WRITE, WRITE_DELIVERY, REWRITE, REWRITE_DELIVERY = 29, 30, 39, 40, 41, 42
 RETRANSMIT, DIRECT, EMPTY, CE, AECN = 1, 2, 4, 16, 32
 
 
@@ -225,6 +226,15 @@ seeds["pulls-down"] = [pull(0, 5, kind=PULL_DELIVERY, owner=2), pull(0, 0), resp
                        pull(0, 4, kind=PULL_DELIVERY, count=1), pull(0, 7, kind=PULL_DELIVERY, owner=3), response(0, 7), response(1, 7), response(2, 7)]
 seeds["routed"] = [routed(), routed(fragment=100), routed(17, options=bytes(8)), routed(ttl=1), routed(ttl=0),
                    routed(data=b"", padding=bytes(26)), routed(source=b"\xe0\0\0\1"), routed(data=b"\0\7\0")]
+# A region of 4 KiB from 0x1000 on: within, at its ends, outside, in another rank's name, for a rank that there is not.
+seeds["writes"] = [*(frame(WRITE, bytes(100), rank, 5, count=rank, members=0x1000 + 100 * rank, number=rank % 2, progress=3) for rank in range(3)),
+                   *(frame(kind, bytes(64), 1, 6, count=1, members=address, number=2)
+                     for kind in (WRITE, WRITE_DELIVERY, REWRITE, REWRITE_DELIVERY) for address in (0x1000, 0x1fc0, 0xfff, 0x1fc1, 2**64 - 64, 0)),
+                   frame(WRITE, b"", 1, 7, count=1, members=0x1000), frame(WRITE, bytes(8), 1, 7, count=2, members=0x1000),
+                   frame(WRITE_DELIVERY, bytes(8), 0, 7, count=9, members=0x1000), frame(REWRITE, bytes(8), 1, 7, count=1, members=0x1000, number=9),
+                   frame(REWRITE, bytes(8), 1, 7, count=1, members=0x1000, number=65536 + 2),
+                   *(frame(kind, bytes(16), 2, 0, count=to, members=2, number=kind_of) for kind in (UNICAST, UNICAST_DELIVERY) for to in (0, 1, 9)
+                     for kind_of in (1, 2, 3)), *block(0), query(1, 0, True)]
 # The complex product, then an unregistered code and elements of another size.
 seeds["custom"] = [frame(CONTRIBUTION, struct.pack("<4f", 1, 2, 3, rank), rank, block, dtype, op, 16 // (dtype - OPAQUE))
                    for block, (dtype, op) in enumerate([(OPAQUE + 8, 128), (OPAQUE + 8, 255), (OPAQUE + 4, 128)])

@@ -300,6 +300,10 @@ START_TEST(rows_are_those_of_the_protocol)
 		ROW(20, "REPEAT", DOWN, BLOCK, ELEMENTS, 0, MANY, ZERO),
 		ROW(21, "FLUSH", DOWN, BLOCK, NOTHING, 0, ZERO, ZERO),
 		ROW(22, "ASK", DOWN, BLOCK, NOTHING, 0, ZERO, ZERO),
+		ROW(39, "WRITE", UP, BLOCK, DATA, 0, ANY, ANY),
+		ROW(40, "WRITE_DELIVERY", DOWN, BLOCK, DATA, 0, ANY, ANY),
+		ROW(41, "REWRITE", UP, BLOCK, DATA, 0, ANY, ANY),
+		ROW(42, "REWRITE_DELIVERY", DOWN, BLOCK, DATA, 0, ANY, ANY),
 	};
 #undef ROW
 	const size_t n = sizeof(expected) / sizeof(expected[0]);

@@ -33,6 +33,12 @@ struct fanin_manager_options {
 	const struct fanin_log *log;
 };
 
+/* A parameter of a job's handler. */
+struct fanin_manager_parameter {
+	const char *name;
+	uint64_t value; /* INT64_MAX at most */
+};
+
 /* What a host asks for when it joins. */
 struct fanin_manager_join {
 	const char *job;
@@ -46,6 +52,9 @@ struct fanin_manager_join {
 	bool wide;
 	bool authenticate;
 	uint16_t trees; /* 0: the manager's default */
+	const struct fanin_manager_parameter
+		*parameters; /* n_parameters of them; the others are the handler's defaults */
+	size_t n_parameters;
 };
 
 /* Where the job begins for this host. */

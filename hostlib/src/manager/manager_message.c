@@ -52,6 +52,18 @@ fanin_manager_say(struct fanin_manager *manager, const char *command)
 	return request_send(manager, command, json_object());
 }
 
+/* Returns a new reference, or NULL without memory. */
+static json_t *
+parameters_pack(const struct fanin_manager_join *join)
+{
+	json_t *parameters = json_object();
+
+	for (size_t i = 0; i < join->n_parameters; i++)
+		json_object_set_new(parameters, join->parameters[i].name,
+				    json_integer((json_int_t)join->parameters[i].value));
+	return parameters;
+}
+
 int
 fanin_manager_say_join(struct fanin_manager *manager, const struct fanin_manager_join *join)
 {
@@ -75,6 +87,8 @@ fanin_manager_say_join(struct fanin_manager *manager, const struct fanin_manager
 	 */
 	if (args != NULL && join->authenticate)
 		json_object_set_new(args, "authenticate", json_true());
+	if (args != NULL && join->n_parameters != 0)
+		json_object_set_new(args, "parameters", parameters_pack(join));
 	if (args != NULL && join->rank >= 0)
 		json_object_set_new(args, "rank", json_integer(join->rank));
 	if (args != NULL && join->endpoint != NULL)

@@ -157,6 +157,29 @@ struct fanin_switch_ops {
 	bool (*peers_may_need_results)(const void *engine);
 };
 
+/* Functions of a protocol whose jobs are multicast regions (docs/protocol.md, "Regions"), between polls. */
+struct fanin_region_ops {
+	/*
+	 * The region's memory is there from now on, and has its bytes until the engine is closed. base, bytes: what the job's parameters have to be. Returns FANIN_OK,
+	 * or FANIN_ERR_REFUSED with what was found in `error`.
+	 */
+	int (*attach)(void *engine, void *memory, uint64_t base, uint64_t bytes,
+		      struct fanin_error *error);
+
+	/*
+	 * Copies bytes into the region's memory, here now, and at all other ranks by the next fence. Nothing is sent before the next poll. data: may be the place itself.
+	 * Returns FANIN_OK, FANIN_ERR_INVALID if they don't fit into the region, during a fence, or if there are too many packets since the last one,
+	 * FANIN_ERR_NO_MEMORY, or the engine's earlier error.
+	 */
+	int (*store)(void *engine, uint64_t offset, const void *data, uint64_t bytes);
+
+	/*
+	 * Posts a fence, of which there is one at a time. request: in progress until all that any rank has written before its fence is there at all ranks. Returns FANIN_OK,
+	 * FANIN_ERR_INVALID or the engine's earlier error.
+	 */
+	int (*fence)(void *engine, struct fanin_request *request);
+};
+
 struct fanin_protocol {
 	const char *name; /* for the report and for messages */
 	const char *const *handlers; /* handlers whose jobs it runs; ends with NULL. No two protocols name the same one */
@@ -176,6 +199,7 @@ struct fanin_protocol {
 	/* No switch is joined: packets go to ranks, by way of the first hop; `hosts` is needed. */
 	bool has_leaders;
 	bool any_density; /* sparse requests need no density that is known to all ranks */
+	const struct fanin_region_ops *region; /* its jobs are multicast regions; NULL: they are not */
 	/* Returns how many packets may be on their way to a rank of a job. NULL: as many as the job's window. */
 	uint32_t (*in_flight)(uint16_t size, uint16_t payload_bytes);
 	uint32_t collectives; /* bit 1 << enum fanin_collective for each that it carries out */

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The host protocol of the handler `region` as a table (protocol/protocol.h): an engine of the window protocol with the rules of regions. What is posted as a collective runs as
+ * in the window protocol.
+ */
+#include "region.h"
+
+#include <stdlib.h>
+
+#include "hostlib/src/window/window.h"
+#include "region_internal.h"
+
+#define REORDER_FIRST_NS UINT64_C(2000000)
+
+/* ------------------------------------------------------------------ the rules */
+
+static int
+rules_open(struct fanin_engine *engine)
+{
+	struct fanin_region_engine *region = fanin_region_of(engine);
+
+	region->config = *(const struct fanin_region_config *)engine->config.rules_arg;
+	engine->config.rules_arg = NULL;
+	region->next_lane = engine->oldest;
+	region->window_most = fanin_region_window(engine->config.size, engine->config.payload_bytes);
+	region->window = region->window_most > 4 * FANIN_REGION_WINDOW_LEAST
+				 ? region->window_most / 4
+				 : FANIN_REGION_WINDOW_LEAST;
+	region->reorder_ns = REORDER_FIRST_NS;
+	region->wake_ns = UINT64_MAX;
+	for (uint16_t rank = 0; rank < FANIN_REGION_RANKS_MAX; rank++)
+		region->sources[rank].count = UINT32_MAX;
+	return FANIN_OK;
+}
+
+static void
+rules_close(struct fanin_engine *engine)
+{
+	free(fanin_region_of(engine)->log.entries);
+}
+
+/* Queues the lanes whose blocks are posted, in the blocks' order. */
+static void
+lanes_release(struct fanin_region_engine *region)
+{
+	struct fanin_engine *engine = &region->engine;
+
+	for (; region->next_lane != engine->end; region->next_lane++) {
+		struct fanin_lane *lane = fanin_engine_lane(engine, region->next_lane);
+
+		if (fanin_engine_is_done(engine, region->next_lane))
+			continue;
+		if (lane->block != region->next_lane || lane->state != FANIN_LANE_READY ||
+		    region->next_lane - engine->oldest >= engine->config.window)
+			return;
+		fanin_engine_queue(engine, lane);
+	}
+}
+
+/* Each poll, after receiving: all that regions do of their own accord. Timers of the window protocol run only while something is posted. */
+static void
+rules_release(struct fanin_engine *engine)
+{
+	struct fanin_region_engine *region = fanin_region_of(engine);
+
+	region->wake_ns = UINT64_MAX;
+	fanin_region_send(region);
+	fanin_region_fetch(region);
+	fanin_region_fence_step(region);
+	if (engine->loop.status == FANIN_OK)
+		lanes_release(region);
+}
+
+/* The fence looks at its requests. */
+static void
+rules_finish(struct fanin_engine *engine, uint32_t block)
+{
+	(void)engine;
+	(void)block;
+}
+
+/* Lanes are released once more in the new run; what was lost with the old one is missing like anything else. */
+static void
+rules_resume(struct fanin_engine *engine)
+{
+	fanin_region_of(engine)->next_lane = engine->oldest;
+}
+
+/* Names the ranks that are gone, and not all of their leaf, which waits for them as this one does. */
+static bool
+rules_time_out(struct fanin_engine *engine)
+{
+	const struct fanin_last_answer *told = &engine->told;
+	struct fanin_ranks gone = told->ranks.ended;
+	const bool ended = !fanin_ranks_is_empty(&gone);
+	char ranks[128];
+
+	fanin_ranks_merge(&gone, &told->ranks.silent);
+	fanin_ranks_keep(&gone, &told->ranks.missing);
+	if (told->block != engine->oldest || fanin_ranks_is_empty(&gone))
+		return false;
+	fanin_format_ranks(&gone, ranks, sizeof(ranks));
+	fanin_error_set(&engine->loop.error, 0,
+			"no result for %.1f s: fence %u waits for %s (of %u), which %s",
+			(double)(engine->loop.now_ns - engine->progress_ns) / 1e9,
+			fanin_region_of(engine)->number, ranks, engine->config.size,
+			ended ? "has ended" : "does not answer");
+	engine->loop.error.missing = gone;
+	fanin_engine_fail(engine, FANIN_ERR_TIMEOUT);
+	return true;
+}
+
+const struct fanin_engine_rules fanin_region_rules = {
+	.size = sizeof(struct fanin_region_engine),
+	.open = rules_open,
+	.close = rules_close,
+	.release = rules_release,
+	.receive = fanin_region_receive,
+	.finish = rules_finish,
+	.scan = fanin_engine_scan,
+	.resume = rules_resume,
+	.time_out = rules_time_out,
+};
+
+/* ------------------------------------------------------------------ the protocol */
+
+const struct fanin_region_stats *
+fanin_region_stats(const struct fanin_engine *engine)
+{
+	return &((const struct fanin_region_engine *)engine)->stats;
+}
+
+static int
+region_open(const struct fanin_protocol_config *config, void **engine, struct fanin_error *error)
+{
+	struct fanin_engine_config engine_config;
+	const struct fanin_region_config own = {
+		.base = config->parameters[FANIN_REGION_BASE],
+		.bytes = config->parameters[FANIN_REGION_BYTES],
+	};
+
+	if (config->size > FANIN_REGION_RANKS_MAX)
+		return fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
+				       "a region has at most %u ranks, the job has %u",
+				       FANIN_REGION_RANKS_MAX, config->size);
+	fanin_window_config(config, &engine_config);
+	engine_config.rules = &fanin_region_rules;
+	engine_config.rules_arg = &own;
+	engine_config.cc = NULL;
+	return fanin_window_create(&engine_config, config->transport, engine, error);
+}
+
+int
+fanin_region_attach(void *engine, void *memory, uint64_t base, uint64_t bytes,
+		    struct fanin_error *error)
+{
+	struct fanin_region_engine *region = fanin_region_of(engine);
+
+	if (base != region->config.base || bytes != region->config.bytes)
+		return fanin_error_set(
+			error, FANIN_ERR_REFUSED,
+			"the switches have the region as %llu bytes from address %#llx on, expected %llu from %#llx on",
+			(unsigned long long)region->config.bytes,
+			(unsigned long long)region->config.base, (unsigned long long)bytes,
+			(unsigned long long)base);
+	region->memory = memory;
+	return FANIN_OK;
+}
+
+static uint32_t
+in_flight(uint16_t size, uint16_t payload_bytes)
+{
+	return fanin_region_window(size, payload_bytes) * (size > 1 ? size - 1u : 1u);
+}
+
+static const char *const handlers[] = { "region", NULL };
+
+static const struct fanin_region_ops ops = {
+	.attach = fanin_region_attach,
+	.store = fanin_region_store,
+	.fence = fanin_region_post_fence,
+};
+
+static struct fanin_protocol fanin_protocol_region = {
+	.name = "region",
+	.handlers = handlers,
+	.collectives = FANIN_WINDOW_COLLECTIVES,
+	FANIN_WINDOW_FUNCTIONS,
+	.has_tags = true,
+	/* Writes of others arrive, and theirs are served, while the application computes. */
+	.has_duties = true,
+	.region = &ops,
+	.in_flight = in_flight,
+	.open = region_open,
+	.post = fanin_window_post,
+	.idle_ns = fanin_region_idle_ns,
+	.report = fanin_window_report,
+};
+
+FANIN_PROTOCOL_REGISTER(fanin_protocol_region)

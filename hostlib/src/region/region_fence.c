@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Fences: the ranks tell each other how many packets each has written, and then, in rounds, whether they lack any, until none does (docs/protocol.md, "Regions"). Blocks of the
+ * window protocol carry both; the fence's own request is behind them in the engine's list, so that whatever fails the engine fails it, too.
+ */
+#include <string.h>
+
+#include "region_internal.h"
+
+#define HOLD_FIRST_NS UINT64_C(20000000)
+#define HOLD_MOST_NS UINT64_C(100000000)
+/* Rounds without a new packet before a timeout without one is an error: in each of them all ranks have taken part. */
+#define STALLED_ROUNDS 2u
+
+/* Posts an allreduce of the first n values. Returns what fanin_engine_post_small does. */
+static int
+values_post(struct fanin_region_engine *region, uint32_t n)
+{
+	struct fanin_region_fence *fence = &region->fence;
+	const uint32_t room = region->engine.config.payload_bytes / (uint32_t)sizeof(uint64_t);
+	const uint32_t each = n < room ? n : room;
+
+	fence->control = (struct fanin_request){
+		.send = (const uint8_t *)fence->said,
+		.recv = (uint8_t *)fence->heard,
+		.collective = FANIN_COLLECTIVE_ALLREDUCE,
+		.dtype = FANIN_U64,
+		.op = FANIN_MAX,
+	};
+	return fanin_engine_post_small(&region->engine, &fence->control, (n + each - 1) / each,
+				       each * (uint32_t)sizeof(uint64_t));
+}
+
+int
+fanin_region_post_fence(void *memory, struct fanin_request *request)
+{
+	struct fanin_region_engine *region = fanin_region_of(memory);
+	struct fanin_region_fence *fence = &region->fence;
+	int status;
+
+	if (region->engine.loop.status != FANIN_OK)
+		return region->engine.loop.status;
+	if (region->memory == NULL || fence->stage != FANIN_REGION_NO_FENCE)
+		return FANIN_ERR_INVALID;
+	memset(fence->said, 0, sizeof(fence->said));
+	memset(fence->heard, 0, sizeof(fence->heard));
+	fence->said[region->engine.config.rank] = region->n_written;
+	status = values_post(region, FANIN_REGION_RANKS_MAX);
+	if (status != FANIN_OK)
+		return status;
+	request->n_blocks = 0;
+	request->first_block = region->engine.end;
+	fanin_request_list_append(&region->engine.loop.requests, request);
+	fence->request = request;
+	fence->stage = FANIN_REGION_COUNTS;
+	fence->n_rounds = 0;
+	return FANIN_OK;
+}
+
+static void
+fail(struct fanin_region_engine *region, int status)
+{
+	fanin_engine_fail(&region->engine, status);
+	region->fence.stage = FANIN_REGION_NO_FENCE;
+}
+
+/* Returns a rank whose packets this one lacks. */
+static uint16_t
+source_that_lacks(const struct fanin_region_engine *region)
+{
+	uint16_t rank = 0;
+
+	while (rank == region->engine.config.rank ||
+	       region->sources[rank].whole == region->sources[rank].count)
+		rank++;
+	return rank;
+}
+
+/* Waits with the next round until nothing lacks, or for a while. */
+static void
+wait_begin(struct fanin_region_engine *region, uint64_t wait_ns)
+{
+	struct fanin_region_fence *fence = &region->fence;
+
+	fence->stage = FANIN_REGION_WAIT;
+	fence->hold_wait_ns = wait_ns < HOLD_MOST_NS ? wait_ns : HOLD_MOST_NS;
+	fence->hold_ns = region->engine.loop.now_ns + fence->hold_wait_ns;
+}
+
+/* All ranks have told how much they have written. */
+static void
+counts_take(struct fanin_region_engine *region)
+{
+	struct fanin_region_fence *fence = &region->fence;
+	const uint64_t now_ns = region->engine.loop.now_ns;
+
+	for (uint16_t rank = 0; rank < region->engine.config.size; rank++) {
+		struct fanin_region_source *source = &region->sources[rank];
+
+		if (rank == region->engine.config.rank)
+			continue;
+		if (fence->heard[rank] < source->seen || fence->heard[rank] > UINT32_MAX / 2) {
+			fanin_error_set(
+				&region->engine.loop.error, 0,
+				"rank %u says that it has written %llu packets before fence %u, but has sent packet %u",
+				rank, (unsigned long long)fence->heard[rank], region->number,
+				source->seen - 1);
+			fail(region, FANIN_ERR_REFUSED);
+			return;
+		}
+		source->count = (uint32_t)fence->heard[rank];
+		source->last_ns = now_ns;
+	}
+	fence->packet_ns = now_ns;
+	fence->stalled_rounds = 0;
+	wait_begin(region, HOLD_FIRST_NS);
+}
+
+/* Says how many packets lack, once none does or that was held back long enough. */
+static void
+round_post(struct fanin_region_engine *region)
+{
+	struct fanin_region_fence *fence = &region->fence;
+	const uint64_t lacks = fanin_region_lacks(region);
+	int status;
+
+	if (lacks != 0 && region->engine.loop.now_ns < fence->hold_ns) {
+		fanin_region_wake_by(region, fence->hold_ns);
+		return;
+	}
+	fence->said[0] = lacks;
+	status = values_post(region, 1);
+	if (status != FANIN_OK) {
+		fanin_error_set(&region->engine.loop.error, 0,
+				"fence %u has no block number for its next round", region->number);
+		fail(region, status);
+		return;
+	}
+	fence->stage = FANIN_REGION_ROUND;
+}
+
+/* Nobody lacks anything: the next fence begins. */
+static void
+fence_end(struct fanin_region_engine *region)
+{
+	struct fanin_region_fence *fence = &region->fence;
+
+	fanin_region_writes_forget(region);
+	memset(region->sources, 0, sizeof(region->sources));
+	for (uint16_t rank = 0; rank < region->engine.config.size; rank++)
+		region->sources[rank].count = UINT32_MAX;
+	region->number++;
+	region->stats.fences++;
+	region->stats.rounds += fence->n_rounds - 1;
+	fence->stage = FANIN_REGION_NO_FENCE;
+	fanin_request_list_finish(&region->engine.loop.requests, fence->request);
+}
+
+/* True if packets lack and none has come for a timeout, though their writers take part in rounds. Then it has failed. */
+static bool
+has_stalled(struct fanin_region_engine *region)
+{
+	struct fanin_region_fence *fence = &region->fence;
+	const uint64_t silent_ns = region->engine.loop.now_ns - fence->packet_ns;
+	uint16_t rank;
+
+	if (fanin_region_lacks(region) == 0 || fence->stalled_rounds <= STALLED_ROUNDS ||
+	    silent_ns < region->engine.config.timeout_ns)
+		return false;
+	rank = source_that_lacks(region);
+	fanin_error_set(
+		&region->engine.loop.error, 0,
+		"no packet for %.1f s: fence %u lacks %llu packets, packet %u of rank %u among them, which answers: do packets of this size pass?",
+		(double)silent_ns / 1e9, region->number,
+		(unsigned long long)fanin_region_lacks(region), region->sources[rank].whole, rank);
+	region->engine.loop.error.missing = fanin_ranks_one(rank);
+	fail(region, FANIN_ERR_TIMEOUT);
+	return true;
+}
+
+/* A round is over. */
+static void
+round_take(struct fanin_region_engine *region)
+{
+	struct fanin_region_fence *fence = &region->fence;
+
+	fence->n_rounds++;
+	fence->stalled_rounds++;
+	if (fence->heard[0] == 0)
+		fence_end(region);
+	else if (!has_stalled(region))
+		wait_begin(region, 2 * fence->hold_wait_ns);
+}
+
+void
+fanin_region_fence_step(struct fanin_region_engine *region)
+{
+	struct fanin_region_fence *fence = &region->fence;
+
+	if (fence->stage == FANIN_REGION_COUNTS && fence->control.status == FANIN_OK)
+		counts_take(region);
+	if (fence->stage == FANIN_REGION_ROUND && fence->control.status == FANIN_OK)
+		round_take(region);
+	if (fence->stage == FANIN_REGION_WAIT)
+		round_post(region);
+}

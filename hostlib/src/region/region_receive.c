@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Packets from other ranks. Bytes are stored where their header says, once, if they belong to the fence that comes next (docs/protocol.md, "Regions"). Called by the poll loop
+ * only.
+ */
+#include "region_internal.h"
+
+/* True for a packet of another fence than the one that comes next; it is counted. */
+static bool
+is_of_other_fence(struct fanin_region_engine *region, const struct fanin_hdr *hdr)
+{
+	if (hdr->progress == region->number)
+		return false;
+	if (hdr->progress == region->number + 1)
+		region->stats.early++;
+	else
+		region->stats.old++;
+	return true;
+}
+
+/* True if a packet of another rank's data may be stored; else it is counted. len: of the data. */
+static bool
+is_right(struct fanin_region_engine *region, const struct fanin_hdr *hdr, uint32_t len)
+{
+	const struct fanin_region_config *config = &region->config;
+	const struct fanin_region_source *source = &region->sources[fanin_region_origin(hdr)];
+
+	if (region->memory == NULL ||
+	    !fanin_region_holds(config->base, config->bytes, fanin_region_address(hdr), len)) {
+		region->stats.out_of_range++;
+		return false;
+	}
+	if (is_of_other_fence(region, hdr))
+		return false;
+	if (hdr->block < source->whole || (hdr->block - source->whole < FANIN_REGION_SPAN &&
+					   fanin_region_has(source, hdr->block))) {
+		region->stats.duplicates++;
+		return false;
+	}
+	if (hdr->block - source->whole >= FANIN_REGION_SPAN || hdr->block >= source->count) {
+		region->stats.out_of_range++;
+		return false;
+	}
+	return true;
+}
+
+/* Puts a packet's data where it belongs, if it is needed. headers: a copy, which nobody changes any more. */
+static void
+data_store(struct fanin_region_engine *region, const struct fanin_headers *headers,
+	   const struct fanin_frame *frame)
+{
+	const struct fanin_hdr *hdr = &headers->fanin;
+	const uint32_t len = fanin_wire_payload_len(headers);
+	const bool written = hdr->type == FANIN_TYPE_WRITE_DELIVERY;
+
+	if (!is_right(region, hdr, len))
+		return;
+	if (len > frame->len - FANIN_PAYLOAD_OFFSET ||
+	    !fanin_frame_copy(region->engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET,
+			      region->memory + (fanin_region_address(hdr) - region->config.base),
+			      len)) {
+		region->engine.stats.invalid++;
+		return;
+	}
+	region->stats.packets++;
+	region->stats.fetched += !written;
+	fanin_region_note_packet(region, fanin_region_origin(hdr), hdr->block, written);
+}
+
+static void
+receive_data(struct fanin_region_engine *region, const struct fanin_frame *frame)
+{
+	/* The frame's memory may be shared with the sender. */
+	const struct fanin_headers headers = *(const struct fanin_headers *)frame->data;
+	const struct fanin_hdr *hdr = &headers.fanin;
+	const bool written = hdr->type == FANIN_TYPE_WRITE_DELIVERY;
+	const uint16_t origin = fanin_region_origin(hdr);
+
+	if (origin >= region->engine.config.size) {
+		region->engine.stats.invalid++;
+		return;
+	}
+	/* Its own, or another host's behind the same port. */
+	if (origin == region->engine.config.rank ||
+	    (!written && hdr->number != region->engine.config.rank))
+		return;
+	data_store(region, &headers, frame);
+	if (written && hdr->number == FANIN_REGION_WANTS_HAVE && hdr->progress == region->number &&
+	    fanin_region_tell(region, origin, FANIN_REGION_HAVE, region->sources[origin].whole,
+			      NULL, 0))
+		region->stats.haves++;
+}
+
+static void
+receive_fetch(struct fanin_region_engine *region, const struct fanin_frame *frame)
+{
+	const struct fanin_headers headers = *(const struct fanin_headers *)frame->data;
+	const uint32_t len = fanin_wire_payload_len(&headers);
+	uint64_t words[FANIN_REGION_WORDS];
+
+	if (len == 0 || len > sizeof(words) || len % sizeof(words[0]) != 0 ||
+	    headers.fanin.members >= region->engine.config.size ||
+	    !fanin_frame_copy(region->engine.loop.transport, frame, FANIN_PAYLOAD_OFFSET, words, len)) {
+		region->engine.stats.invalid++;
+		return;
+	}
+	fanin_region_serve(region, (uint16_t)headers.fanin.members, headers.fanin.block, words,
+			   len / (uint32_t)sizeof(words[0]));
+}
+
+/* What ranks tell each other. */
+static void
+receive_unicast(struct fanin_region_engine *region, const struct fanin_frame *frame)
+{
+	const struct fanin_hdr hdr = ((const struct fanin_headers *)frame->data)->fanin;
+
+	if (hdr.members >= region->engine.config.size) {
+		region->engine.stats.invalid++;
+		return;
+	}
+	if (hdr.members == region->engine.config.rank || hdr.count != region->engine.config.rank ||
+	    is_of_other_fence(region, &hdr))
+		return;
+	switch (hdr.number) {
+	case FANIN_REGION_HAVE:
+		fanin_region_note_have(region, (uint16_t)hdr.members, hdr.block);
+		break;
+	case FANIN_REGION_FETCH:
+		receive_fetch(region, frame);
+		break;
+	case FANIN_REGION_ASK:
+		fanin_region_note_sent(region, (uint16_t)hdr.members, hdr.block);
+		break;
+	default:
+		region->engine.stats.invalid++;
+		break;
+	}
+}
+
+void
+fanin_region_receive(struct fanin_engine *engine, const struct fanin_frame *frame, uint32_t block)
+{
+	struct fanin_region_engine *region = fanin_region_of(engine);
+	const struct fanin_hdr *hdr = &((const struct fanin_headers *)frame->data)->fanin;
+
+	(void)block;
+	switch (hdr->type) {
+	case FANIN_TYPE_WRITE_DELIVERY:
+	case FANIN_TYPE_REWRITE_DELIVERY:
+		receive_data(region, frame);
+		break;
+	case FANIN_TYPE_UNICAST_DELIVERY:
+		receive_unicast(region, frame);
+		break;
+	default:
+		engine->stats.invalid++;
+		break;
+	}
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the handler `region` and its hosts share (docs/protocol.md, "Regions"): the parameters of its jobs, by their places, the fields of its packets, and
+ * which bytes belong to a region.
+ */
+#ifndef FANIN_WIRE_REGION_H
+#define FANIN_WIRE_REGION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/wire.h"
+
+/* Ranks of a region at most. */
+#define FANIN_REGION_RANKS_MAX 64u
+
+enum fanin_region_parameter {
+	FANIN_REGION_BASE,  /* the region's first address */
+	FANIN_REGION_BYTES, /* its length */
+};
+
+/* What a UNICAST between hosts of a region is, in the header's `number`. */
+enum fanin_region_kind {
+	FANIN_REGION_HAVE = 1,
+	FANIN_REGION_FETCH = 2,
+	FANIN_REGION_ASK = 3,
+};
+
+/* `number` of a WRITE whose sender wants HAVE. */
+#define FANIN_REGION_WANTS_HAVE 1u
+
+/* A WRITE or REWRITE: who it is from, and where its first byte belongs. */
+static inline uint16_t
+fanin_region_origin(const struct fanin_hdr *hdr)
+{
+	return hdr->count;
+}
+
+static inline uint64_t
+fanin_region_address(const struct fanin_hdr *hdr)
+{
+	return hdr->members;
+}
+
+/* True if all `len` bytes from an address on, one at least, belong to a region. */
+static inline bool
+fanin_region_holds(uint64_t base, uint64_t bytes, uint64_t address, uint64_t len)
+{
+	return len != 0 && address >= base && len <= bytes && address - base <= bytes - len;
+}
+
+#endif
