@@ -4,6 +4,7 @@
  * or reordered on any link, however small the tables are; where nothing is lost or evicted, nobody asks.
  */
 #include <check.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -1030,42 +1031,31 @@ START_TEST(a_run_ends_when_all_have_its_last_result)
 }
 END_TEST
 
-/* Ranks are in another run from its first block on, some with results that others lack. */
-START_TEST(what_is_left_of_a_run_completes_in_the_next_one)
+/* The switches have forgotten all. The ranks join again, and go on from the first block that one of them lacks. */
+static void
+begin_next_run(void)
 {
-	struct trial trial = trial_of((unsigned int)_i);
-	struct perf_collective like = sum_of(30000);
+	struct job_spec spec = {
+		.handler = "push",
+		.slots = 2u * world.trial.window,
+		.n_parameters = 1,
+		.parameters = { { .name = "entries", .value = world.trial.entries } },
+		.id = world.jobs[0].id,
+	};
+	char error[PIPELINE_ERROR_LEN] = "";
 	uint32_t first = UINT32_MAX;
+	int ret;
 
-	trial.window = 64;
-	trial.entries = _i % 2 == 0 ? 4 : 64;
-	like.data.dtype = FANIN_F32;
-	like.data.random = true;
-	open_world(&trial);
-	post_all(0, &like);
-	rig_run(world.rig, rig_now_ns(world.rig) + (uint64_t)(1 + _i) * MS / 2, NULL, NULL);
-	/* The switches have forgotten all, and the ranks join again. */
 	rig_job_destroy(&world.jobs[0]);
-	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++)
 		first = RTE_MIN(first, fanin_engine_progress(world.members[rank].engine));
-	{
-		struct job_spec spec = {
-			.handler = "push",
-			.slots = 2u * trial.window,
-			.n_parameters = 1,
-			.parameters = { { .name = "entries", .value = trial.entries } },
-			.id = world.jobs[0].id,
-		};
-		char error[PIPELINE_ERROR_LEN] = "";
-		int ret = rig_job_create_on(&world.network, &spec, world.hosts[0], trial.n_ranks, 0,
-					    &world.jobs[0], error);
-
-		ck_assert_msg(ret == 0, "%s", error);
-	}
-	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
+	ret = rig_job_create_on(&world.network, &spec, world.hosts[0], world.trial.n_ranks, 0,
+				&world.jobs[0], error);
+	ck_assert_msg(ret == 0, "%s", error);
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++)
 		world.members[rank].is_deaf = true;
 	ck_assert_int_eq(rig_job_join(&world.jobs[0], 600 * SECOND), 0);
-	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
 		struct member *member = &world.members[rank];
 		struct fanin_engine_config config = { 0 };
 
@@ -1080,7 +1070,84 @@ START_TEST(what_is_left_of_a_run_completes_in_the_next_one)
 		rig_host_set_poll(member->host, member_poll, member);
 		rig_host_wake(member->host, rig_now_ns(world.rig));
 	}
+}
+
+START_TEST(a_job_that_accumulates_in_a_longer_type_is_refused_by_name)
+{
+	const struct trial trial = {
+		.seed = 1, .n_ranks = 2, .n_leaves = 1, .window = 16, .entries = 4
+	};
+	const struct job_spec spec = { .handler = "push", .slots = 32, .wide = true };
+	char error[PIPELINE_ERROR_LEN] = "";
+	struct rig_job refused;
+
+	open_world(&trial);
+	ck_assert_int_eq(rig_job_create_on(&world.network, &spec, world.hosts[0], 2, 0, &refused,
+					   error),
+			 -EINVAL);
+	ck_assert_str_eq(error,
+			 "found accumulate \"f32\" for a job of \"push\", expected \"native\"");
+	close_world();
+}
+END_TEST
+
+/* Some ranks have results that others lack. */
+START_TEST(what_is_left_of_a_run_completes_in_the_next_one)
+{
+	struct trial trial = trial_of((unsigned int)_i);
+	struct perf_collective like = sum_of(30000);
+
+	trial.window = 64;
+	trial.entries = _i % 2 == 0 ? 4 : 64;
+	like.data.dtype = FANIN_F32;
+	like.data.random = true;
+	open_world(&trial);
+	post_all(0, &like);
+	rig_run(world.rig, rig_now_ns(world.rig) + (uint64_t)(1 + _i) * MS / 2, NULL, NULL);
+	begin_next_run();
 	run_all();
+	expect_equal_bits();
+	close_world();
+}
+END_TEST
+
+static bool
+loses_results_but_of_1(uint16_t rank, const struct fanin_headers *headers)
+{
+	return rank != 1 && headers->fanin.type == FANIN_TYPE_RESULT;
+}
+
+static bool
+has_part_at_home(void *user)
+{
+	(void)user;
+	return fanin_push_stats(world.members[0].engine)->merged == 1;
+}
+
+/*
+ * Rank 0 has the data of rank 1 from a run that is lost. In the next one the table makes the result, which rank 1 alone gets: rank 0 has to ask
+ * it, too, and would make another one of what it had.
+ */
+START_TEST(a_home_host_makes_nothing_of_sums_of_an_earlier_run)
+{
+	struct trial trial = usual_trial();
+	struct perf_collective sum = sum_of(300);
+
+	sum.data.dtype = FANIN_F32;
+	sum.data.random = true;
+	trial.n_leaves = 1;
+	trial.timeout_us = 10;
+	open_world(&trial);
+	post(0, 0, &sum);
+	post(1, 0, &sum);
+	rig_host_pause(world.members[0].host, SECOND / 100);
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + 5 * MS, has_part_at_home, NULL));
+	post(2, 0, &sum);
+	post(3, 0, &sum);
+	begin_next_run();
+	world.is_lost = loses_results_but_of_1;
+	run_all();
+	ck_assert_uint_eq(totals().own.made, 0);
 	expect_equal_bits();
 	close_world();
 }
@@ -1113,7 +1180,9 @@ suite_push_hosts(void)
 	tcase_add_loop_test(tcase, ranks_that_disagree_fail_all_and_none_hangs, 0, 4);
 	tcase_add_test(tcase, jobs_that_share_switches_keep_apart);
 	tcase_add_test(tcase, a_run_ends_when_all_have_its_last_result);
+	tcase_add_test(tcase, a_job_that_accumulates_in_a_longer_type_is_refused_by_name);
 	tcase_add_loop_test(tcase, what_is_left_of_a_run_completes_in_the_next_one, 0, 12);
+	tcase_add_test(tcase, a_home_host_makes_nothing_of_sums_of_an_earlier_run);
 	suite_add_tcase(suite, exact);
 	suite_add_tcase(suite, tcase);
 	return suite;
