@@ -50,7 +50,11 @@ fanin_engine_cut(const struct fanin_engine *engine, struct fanin_request *reques
 	fanin_request_layout(request, engine->config.rank, engine->config.size, count);
 	if (request->sparse != NULL)
 		return sparse_cut(request);
-	return fanin_request_cut(request, engine->config.payload_bytes, engine->config.wide);
+	/* Other rules send and ask by other packets, whose handlers know no owners. */
+	if (engine->config.rules != NULL)
+		return fanin_request_cut(request, engine->config.payload_bytes, engine->config.wide);
+	return fanin_request_cut_owned(request, engine->config.size, engine->config.payload_bytes,
+				       engine->config.wide);
 }
 
 int
