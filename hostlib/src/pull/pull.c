@@ -13,9 +13,7 @@
 #define FULL_IDLE_NS UINT64_C(50000)
 #define WANTED_MOST 4096u
 /* Pulls at a time: one ASK covers them. */
-#define PULLS_MOST 1024u
-
-static_assert(PULLS_MOST <= FANIN_MULTICAST_FETCH_SPAN, "one ASK covers all pulls");
+#define PULLS_MOST FANIN_MULTICAST_FETCH_SPAN
 
 void
 fanin_pull_headers(const struct fanin_pull *pull, enum fanin_type type, uint32_t operation,
@@ -70,7 +68,12 @@ rules_open(struct fanin_engine *engine)
 	pull->all = fanin_ranks_all_word(engine->config.size, 0);
 	pull->own = UINT64_C(1) << engine->config.rank;
 	fanin_rtt_init(&pull->time);
-	return memory_make(pull);
+	status = memory_make(pull);
+	if (status != FANIN_OK)
+		return status;
+	fanin_pull_waves_open(pull);
+	fanin_pull_allow(pull);
+	return FANIN_OK;
 }
 
 static void
@@ -227,7 +230,7 @@ pull_open(const struct fanin_protocol_config *config, void **engine, struct fani
 	fanin_window_config(config, &engine_config);
 	engine_config.rules = &fanin_pull_rules;
 	engine_config.rules_arg = &own;
-	/* Waves and credits bound what is on its way. */
+	/* Those of pulls, waves, and credits bound what is on its way. */
 	engine_config.cc = NULL;
 	return fanin_window_create(&engine_config, config->transport, engine, error);
 }

@@ -26,8 +26,9 @@ struct fanin_pull_slot {
 	uint32_t index; /* among the own packets */
 	uint8_t state;  /* enum fanin_pull_state */
 	uint32_t n_busy;
-	uint64_t in;      /* ranks in the sum */
-	uint64_t sent_ns; /* the last request */
+	uint32_t generation; /* of pull->allowed, at the last request */
+	uint64_t in;         /* ranks in the sum */
+	uint64_t sent_ns;    /* the last request */
 	uint64_t again_ns; /* ASKED: when ranks are asked directly; WAITING: when the request is sent again */
 	uint64_t wait_ns; /* ASKED: from asking directly to the next time; 0: it was not done yet */
 };
@@ -69,11 +70,16 @@ struct fanin_pull {
 	struct fanin_multicast_op *op; /* whose packets are made; NULL: none is */
 	uint32_t n_own;                /* packets to be made */
 	uint32_t n_begun;              /* of them */
+	uint32_t n_waiting;            /* of these, those whose request came back */
 	uint8_t dtype;                 /* of the sums */
 	uint8_t element_bytes;         /* likewise */
 	fanin_kernel_fn add;
 	struct fanin_waves waves;
-	uint32_t span;                 /* of the slots; never changes */
+	uint32_t allowed;    /* packets that may be asked for at a time, within the waves */
+	uint32_t generation; /* how often it was halved */
+	uint32_t n_clean;    /* packets made since it changed */
+	uint32_t n_flying;   /* packets that are asked for */
+	uint32_t span;       /* of the slots; never changes */
 	struct fanin_pull_slot *slots; /* of the index-th own packet: index modulo span */
 	uint8_t *sums;                 /* likewise, payload_bytes each */
 	uint8_t *scratch;              /* payload_bytes */
@@ -141,6 +147,9 @@ fanin_pull_slot(const struct fanin_pull *pull, uint32_t index)
 void fanin_pull_headers(const struct fanin_pull *pull, enum fanin_type type, uint32_t operation,
 			uint32_t place, uint32_t payload_len, struct fanin_headers *headers);
 
+/* pull_owner.c: opens the waves, at the first packet. */
+void fanin_pull_waves_open(struct fanin_pull *pull);
+
 /* pull_owner.c: begins what may be begun, and sends requests again that are due. */
 void fanin_pull_begin(struct fanin_pull *pull);
 
@@ -156,6 +165,12 @@ uint64_t fanin_pull_patience(const struct fanin_pull *pull);
 
 /* pull_late.c: answers have come, of a pull that is complete by them or was asked for directly: learns how long they take. */
 void fanin_pull_note_time(struct fanin_pull *pull, const struct fanin_pull_slot *slot);
+
+/* pull_late.c: opens what bounds how many packets are asked for at a time. */
+void fanin_pull_allow(struct fanin_pull *pull);
+
+/* pull_late.c: a packet is made. */
+void fanin_pull_note_made(struct fanin_pull *pull);
 
 /* pull_late.c: asks ranks directly for what is overdue. Returns when that is to be looked at again; UINT64_MAX: nothing is awaited. */
 uint64_t fanin_pull_ask_late(struct fanin_pull *pull);

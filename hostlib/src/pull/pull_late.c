@@ -10,6 +10,9 @@
 #define MS UINT64_C(1000000)
 #define ASK_MOST_NS (100 * MS)
 #define PATIENCE_MOST_NS (100 * MS)
+/* Packets that an owner asks for at a time at first, and at least. */
+#define ALLOWED_FIRST 16u
+#define ALLOWED_LEAST 4u
 #define ASK_WORDS (FANIN_MULTICAST_FETCH_SPAN / 64)
 
 uint64_t
@@ -29,6 +32,49 @@ fanin_pull_note_time(struct fanin_pull *pull, const struct fanin_pull_slot *slot
 	/* A rank that was away says nothing of the others. */
 	fanin_rtt_sample(&pull->time, ns < PATIENCE_MOST_NS ? ns : PATIENCE_MOST_NS);
 }
+
+/* ------------------------------------------------------------------ how many at a time */
+
+/*
+ * Queues of switches may be shorter than what the tables hold, and each packet of a pull is answered by all ranks at once. So the packets that may be asked for are
+ * halved when some are lost, once for all that were asked for before, and grow by one each time as many were made. Whoever says how many waves there are means that.
+ */
+static bool
+is_adaptive(const struct fanin_pull *pull)
+{
+	return pull->config.waves == 0 && pull->config.wave_blocks == 0;
+}
+
+void
+fanin_pull_allow(struct fanin_pull *pull)
+{
+	const uint32_t span = fanin_waves_span(&pull->waves);
+
+	pull->allowed = is_adaptive(pull) && span > ALLOWED_FIRST ? ALLOWED_FIRST : span;
+}
+
+void
+fanin_pull_note_made(struct fanin_pull *pull)
+{
+	if (++pull->n_clean < pull->allowed)
+		return;
+	pull->n_clean = 0;
+	if (pull->allowed < fanin_waves_span(&pull->waves))
+		pull->allowed++;
+}
+
+static void
+note_lost(struct fanin_pull *pull, const struct fanin_pull_slot *slot)
+{
+	if (!is_adaptive(pull) || slot->generation != pull->generation)
+		return;
+	pull->generation++;
+	pull->n_clean = 0;
+	if (pull->allowed / 2 >= ALLOWED_LEAST)
+		pull->allowed /= 2;
+}
+
+/* ------------------------------------------------------------------ asking directly */
 
 /* What ranks are asked for: a bitmap from a packet on. */
 struct ask {
@@ -103,6 +149,8 @@ ask_rank(struct fanin_pull *pull, const struct ask *ask, uint16_t rank)
 static void
 asked_note(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 {
+	if (slot->wait_ns == 0)
+		note_lost(pull, slot);
 	slot->wait_ns = slot->wait_ns == 0 ? 2 * fanin_pull_patience(pull) : 2 * slot->wait_ns;
 	if (slot->wait_ns > ASK_MOST_NS)
 		slot->wait_ns = ASK_MOST_NS;

@@ -49,10 +49,9 @@ capacity_of(const struct fanin_pull *pull)
 	return share == 0 ? 1 : share;
 }
 
-static void
-op_begin(struct fanin_pull *pull, struct fanin_multicast_op *op)
+void
+fanin_pull_waves_open(struct fanin_pull *pull)
 {
-	const struct fanin_request *request = op->request;
 	const struct fanin_waves_config config = {
 		.capacity = capacity_of(pull),
 		.limit = pull->span,
@@ -60,14 +59,24 @@ op_begin(struct fanin_pull *pull, struct fanin_multicast_op *op)
 		.n_waves = pull->config.waves,
 	};
 
+	fanin_waves_open(&pull->waves, &config, 0);
+}
+
+static void
+op_begin(struct fanin_pull *pull, struct fanin_multicast_op *op)
+{
+	const struct fanin_request *request = op->request;
+
 	pull->op = op;
 	pull->n_own = op->own_end - op->own_first;
 	pull->n_begun = 0;
+	pull->n_waiting = 0;
+	pull->n_flying = 0;
 	pull->dtype = fanin_pull_widens(pull, request) ? (uint8_t)FANIN_WIRE_F32 : request->dtype;
 	pull->element_bytes = (uint8_t)fanin_dtype_size(pull->dtype);
 	pull->add = fanin_kernel(pull->isa, pull->dtype, request->op);
 	memset(pull->slots, 0, pull->span * sizeof(*pull->slots));
-	fanin_waves_open(&pull->waves, &config, 0);
+	fanin_pull_waves_open(pull);
 }
 
 /* ------------------------------------------------------------------ requests */
@@ -89,8 +98,10 @@ request_send(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 	}
 	pull->mc.engine.stats.frames_sent++;
 	pull->stats.requests++;
+	pull->n_waiting -= slot->state == FANIN_PULL_WAITING;
 	slot->state = FANIN_PULL_ASKED;
 	slot->sent_ns = pull->mc.engine.loop.now_ns;
+	slot->generation = pull->generation;
 	slot->again_ns = slot->sent_ns + 2 * fanin_pull_patience(pull);
 	fanin_loop_wake_by(&pull->mc.engine.loop, slot->again_ns);
 	return true;
@@ -123,7 +134,7 @@ packet_begin(struct fanin_pull *pull, uint32_t index)
 static void
 requests_repeat(struct fanin_pull *pull)
 {
-	for (uint32_t i = 0; i < pull->span; i++) {
+	for (uint32_t i = 0; i < pull->span && pull->n_waiting != 0; i++) {
 		struct fanin_pull_slot *slot = &pull->slots[i];
 
 		if (slot->state == FANIN_PULL_WAITING &&
@@ -146,11 +157,12 @@ fanin_pull_begin(struct fanin_pull *pull)
 		op_begin(pull, op);
 	requests_repeat(pull);
 	for (; room > 0 && !pull->is_blocked && pull->n_begun < pull->n_own &&
-	       fanin_waves_may_start(&pull->waves, pull->n_begun);
+	       pull->n_flying < pull->allowed && fanin_waves_may_start(&pull->waves, pull->n_begun);
 	     room--) {
 		if (!packet_begin(pull, pull->n_begun))
 			return;
 		pull->n_begun++;
+		pull->n_flying++;
 	}
 	if (room == 0)
 		pull->is_blocked = true;
@@ -174,6 +186,7 @@ fanin_pull_receive_busy(struct fanin_pull *pull, const struct fanin_hdr *hdr)
 		slot->again_ns = now_ns;
 	} else {
 		slot->state = FANIN_PULL_WAITING;
+		pull->n_waiting++;
 		slot->again_ns = now_ns + (BUSY_FIRST_NS << (slot->n_busy - 1));
 	}
 	fanin_loop_wake_by(&pull->mc.engine.loop, slot->again_ns);
@@ -187,7 +200,7 @@ wake_waiting(struct fanin_pull *pull)
 {
 	struct fanin_pull_slot *oldest = NULL;
 
-	for (uint32_t i = 0; i < pull->span; i++) {
+	for (uint32_t i = 0; i < pull->span && pull->n_waiting != 0; i++) {
 		struct fanin_pull_slot *slot = &pull->slots[i];
 
 		if (slot->state == FANIN_PULL_WAITING &&
@@ -223,8 +236,11 @@ packet_finish(struct fanin_pull *pull, struct fanin_pull_slot *slot)
 	const struct fanin_extent extent = extent_of(pull, slot->index);
 
 	result_put(pull, slot->index);
+	pull->n_waiting -= slot->state == FANIN_PULL_WAITING;
 	slot->state = FANIN_PULL_DONE;
 	pull->stats.pulls++;
+	pull->n_flying--;
+	fanin_pull_note_made(pull);
 	op->request->done_bytes += extent.len;
 	pull->mc.engine.stats.bytes_reduced += extent.len;
 	/* In the order of the packets: those behind the first one that is not made wait. */
