@@ -154,14 +154,12 @@ fanin_pull_receive_tell(struct fanin_pull *pull, const struct fanin_frame *frame
 	}
 	pull->mc.engine.heard_ns = pull->mc.engine.loop.now_ns;
 	index = tell.packet - op->own_first;
-	if (op->has_ns != 0 || tell.packet < op->own_first || index >= pull->n_begun)
+	if (tell.packet < op->own_first || index >= pull->n_begun)
 		return;
 	/* What it has given comes before it tells so, or not at all. */
 	slot = fanin_pull_slot(pull, index);
 	if (slot->index != index || slot->state == FANIN_PULL_DONE ||
 	    (slot->in >> hdr->members & 1) != 0)
 		return;
-	op->has_ns = pull->mc.engine.loop.now_ns;
-	op->has_packet = tell.packet;
-	op->has_rank = (uint16_t)hdr->members;
+	fanin_multicast_note_sent(&pull->mc, op, (uint16_t)hdr->members, tell.packet);
 }
