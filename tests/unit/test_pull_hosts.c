@@ -509,6 +509,40 @@ START_TEST(packets_that_never_pass_are_an_error_and_not_waited_for)
 }
 END_TEST
 
+static bool
+is_told(void *user)
+{
+	const struct fanin_multicast_op *op = fanin_pull_of(pull_world.members[2].engine)->mc.ops;
+
+	(void)user;
+	return op != NULL && op->has_ns != 0;
+}
+
+/* What was given is lost, and then nobody tells anything more. */
+START_TEST(ranks_that_are_late_after_a_loss_are_waited_for)
+{
+	const struct pull_trial trial = { .seed = 1, .n_ranks = 4, .n_leaves = 1 };
+	const struct perf_collective like = pull_world_sum(20000);
+
+	pull_world_open(&trial);
+	pull_world.loses = loses_data;
+	pull_world_post_all(0, &like);
+	ck_assert(rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + SECOND, is_told, NULL));
+	pull_world.loses = NULL;
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
+		pull_world.members[rank].is_away = rank != 2;
+	rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + 20 * SECOND, NULL, NULL);
+	ck_assert_msg(pull_world.members[2].requests[0].status == FANIN_IN_PROGRESS, "%s",
+		      fanin_engine_error(pull_world.members[2].engine)->text);
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
+		pull_world.members[rank].is_away = false;
+		rig_host_wake(pull_world.network.hosts[rank], rig_now_ns(pull_world.rig));
+	}
+	pull_world_run();
+	pull_world_close();
+}
+END_TEST
+
 /* By _i: another operator, another length, another root. */
 START_TEST(ranks_that_disagree_are_refused)
 {
@@ -602,6 +636,7 @@ suite_pull_hosts(void)
 	tcase_add_test(tcase, a_rank_without_a_core_is_waited_for);
 	tcase_add_loop_test(tcase, a_rank_that_is_gone_is_named_by_all_others, 0, 8);
 	tcase_add_test(tcase, packets_that_never_pass_are_an_error_and_not_waited_for);
+	tcase_add_test(tcase, ranks_that_are_late_after_a_loss_are_waited_for);
 	tcase_add_loop_test(tcase, ranks_that_disagree_are_refused, 0, 3);
 	tcase_add_test(tcase, more_ranks_than_a_word_has_bits_are_refused);
 	suite_add_tcase(suite, tcase);
