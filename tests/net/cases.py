@@ -63,6 +63,7 @@ import case_packet_ports  # noqa: F401
 import case_packets  # noqa: F401
 import case_pktgen  # noqa: F401
 import case_ports  # noqa: F401
+import case_regions  # noqa: F401
 import case_routing  # noqa: F401
 import case_server  # noqa: F401
 import case_shared_link  # noqa: F401

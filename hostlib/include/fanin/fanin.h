@@ -125,6 +125,7 @@ enum fanin_op {
 typedef struct fanin_ctx fanin_ctx;
 typedef struct fanin_comm fanin_comm;
 typedef struct fanin_request fanin_request;
+typedef struct fanin_region fanin_region;
 
 /*
  * Receives one line of diagnostics, without a newline. level: 0 error, 1 warning, 2 info, 3 debug.
@@ -553,6 +554,66 @@ FANIN_API int fanin_compact(const void *dense, uint64_t n, enum fanin_dtype dtyp
 /* Posts a barrier: it is done once every rank has posted it. */
 FANIN_API int fanin_ibarrier(fanin_comm *comm, fanin_request **req);
 FANIN_API int fanin_barrier(fanin_comm *comm);
+
+/*
+ * Multicast regions (docs/regions.md): a buffer of the same length at every rank, under one range of network addresses. What any rank writes to a place of it
+ * arrives at the same place of all ranks' buffers. Only with job_name and a tree of switches, for up to 64 ranks, and with the transport af_packet.
+ */
+
+/* Room for options of a region: there are none yet. */
+struct fanin_region_opts {
+	size_t sz;
+};
+
+/*
+ * Makes a region, whose job NAME.regionK, K from 0 on, is beside the communicator's. Blocking, and collective: all ranks call it at the same place among the communicator's collectives.
+ *
+ * base: this rank's buffer, of `bytes` bytes, 1 at least, the same number at all ranks. It is in use until fanin_region_free: others' writes arrive in it at any time. What it holds at first is
+ * the ranks' own. opts: may be NULL. region: set on success only.
+ * Returns FANIN_OK, FANIN_ERR_INVALID also if the lengths differ, FANIN_ERR_UNSUPPORTED if the network has no regions, FANIN_ERR_NO_MEMORY, or the communicator's error; fanin_ctx_error says more.
+ */
+FANIN_API int fanin_region_create(fanin_comm *comm, void *base, size_t bytes,
+				  const struct fanin_region_opts *opts, fanin_region **region);
+
+/*
+ * Leaves the region: its buffer is the caller's again. All ranks call it; a rank waits for the others, as in fanin_leave, which frees all regions that are left.
+ *
+ * region: may be NULL; freed in any case. Returns FANIN_OK, or FANIN_ERR_TIMEOUT if the switch did not confirm.
+ */
+FANIN_API int fanin_region_free(fanin_region *region);
+
+/* Returns the network address of the region's first byte, the same at all ranks: it is in the packets, and in the switches' tables. */
+FANIN_API uint64_t fanin_region_network_address(const fanin_region *region);
+
+/*
+ * Writes bytes into the region: into this rank's own buffer at once, and into all others' by the end of the next fence, in any order. One-sided: other ranks take no part in it.
+ * Any rank may write any number of bytes at any time. It does not wait for them to arrive; how much is on its way is bounded.
+ *
+ * Until the next fence the written bytes of this rank's buffer stay as they are: nobody writes them again, neither here nor at any other rank, and the application does not change them. data: may be
+ * the place in the buffer itself; free again after the call.
+ * Returns FANIN_OK, FANIN_ERR_INVALID, FANIN_ERR_NO_MEMORY, or the region's earlier error.
+ */
+FANIN_API int fanin_region_write(fanin_region *region, size_t offset, const void *data, size_t bytes);
+
+/*
+ * Ends the writes: when it returns, all that any rank has written before its fence is in this rank's buffer. Blocking, and collective: all ranks call it as often, for each region separately. What
+ * others write after their fence may arrive here before it returns.
+ *
+ * Returns FANIN_OK, FANIN_ERR_TIMEOUT if ranks are gone (fanin_ctx_missing_ranks), or the region's earlier error: a region that has failed stays so, and its communicator does not. Interrupted, it fails.
+ */
+FANIN_API int fanin_region_fence(fanin_region *region);
+
+/*
+ * An allreduce in place of a range of all ranks' regions: afterwards all hold the same. Blocking, and collective on the region's communicator. The bytes are not written by anybody meanwhile,
+ * nor since the last fence. push: the ranks send, and switches combine what meets. pull: ranks ask for parts of the result, which switches collect (Klenk et al., section IV). Each is a job NAME.push or NAME.pull beside the communicator's,
+ * joined with the first call.
+ *
+ * offset: in bytes, aligned to nothing. Returns what fanin_allreduce does, or FANIN_ERR_UNSUPPORTED if the network has no such handler.
+ */
+FANIN_API int fanin_region_push(fanin_region *region, size_t offset, size_t count,
+				enum fanin_dtype dtype, enum fanin_op op);
+FANIN_API int fanin_region_pull(fanin_region *region, size_t offset, size_t count,
+				enum fanin_dtype dtype, enum fanin_op op);
 
 /*
  * Makes progress once, without blocking, and tells whether the request is done. The request stays

@@ -27,7 +27,7 @@ comm_destroy(struct fanin_comm *comm, struct fanin_error *error)
 	}
 	status = comm->ops->leave(comm, error);
 	free(comm->texts);
-	fanin_comm_multicast_forget(comm);
+	fanin_comm_options_forget(comm);
 	/*
 	 * The manager comes last: once all ranks have left it, it removes the job from the
 	 * switches.
@@ -53,6 +53,14 @@ switches_join(struct fanin_comm *comm, struct fanin_join_opts *options,
 
 int
 fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm)
+{
+	return fanin_comm_join(ctx, opts, NULL, 0, comm);
+}
+
+int
+fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
+		const struct fanin_manager_parameter *parameters, size_t n_parameters,
+		struct fanin_comm **comm)
 {
 	struct fanin_join_opts options = { 0 };
 	struct fanin_error ignored;
@@ -84,6 +92,8 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 	joined->texts = calloc(1, sizeof(*joined->texts));
 	joined->ctx = ctx;
 	joined->timeout_ns = options.timeout_ms * UINT64_C(1000000);
+	joined->parameters = parameters;
+	joined->n_parameters = n_parameters;
 	joined->n_trees = 1;
 	joined->trees_asked = 1;
 	snprintf(joined->mode_reason, sizeof(joined->mode_reason), "the job was given by its switch");
@@ -104,7 +114,11 @@ fanin_join(fanin_ctx *ctx, const struct fanin_join_opts *opts, fanin_comm **comm
 		comm_destroy(joined, &ignored);
 		return status;
 	}
-	status = fanin_comm_multicast_begin(joined, &options, &ctx->error);
+	joined->parameters = NULL;
+	joined->n_parameters = 0;
+	status = fanin_comm_options_keep(joined, &options, &ctx->error);
+	if (status == FANIN_OK)
+		status = fanin_comm_multicast_begin(joined, &options, &ctx->error);
 	if (status != FANIN_OK) {
 		struct fanin_error error = ctx->error;
 
@@ -128,6 +142,51 @@ fanin_join_job(fanin_ctx *ctx, const char *job_name, uint16_t size, fanin_comm *
 	return fanin_join(ctx, &options, comm);
 }
 
+/* The communicator that this one is beside has it no more. */
+static void
+owner_forget(struct fanin_comm *comm)
+{
+	struct fanin_comm *owner = comm->owner;
+
+	if (owner->multicast == comm)
+		owner->multicast = NULL;
+	for (unsigned int way = 0; way < FANIN_REGION_WAYS; way++) {
+		if (owner->reducing[way] == comm)
+			owner->reducing[way] = NULL;
+	}
+}
+
+/* Leaves the jobs beside a communicator's. Returns FANIN_OK, or with *error what the last failure was. */
+static int
+beside_leave(struct fanin_comm *comm, struct fanin_error *error)
+{
+	struct fanin_comm *others[] = { comm->multicast, comm->reducing[FANIN_REGION_PUSH],
+					comm->reducing[FANIN_REGION_PULL] };
+	int last = FANIN_OK;
+	int status;
+
+	/* All at once: not every rank needs to have freed the same ones before. */
+	fanin_ctx_lock(comm->ctx);
+	for (struct fanin_region *region = comm->regions; region != NULL; region = region->next)
+		fanin_comm_close_begin(region->comm);
+	fanin_ctx_unlock(comm->ctx);
+	while (comm->regions != NULL) {
+		status = fanin_comm_region_free(comm->regions);
+		if (status != FANIN_OK) {
+			last = status;
+			*error = comm->ctx->error;
+		}
+	}
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		status = fanin_leave(others[i]);
+		if (status != FANIN_OK) {
+			last = status;
+			*error = comm->ctx->error;
+		}
+	}
+	return last;
+}
+
 int
 fanin_leave(fanin_comm *comm)
 {
@@ -140,11 +199,9 @@ fanin_leave(fanin_comm *comm)
 	if (comm == NULL)
 		return FANIN_OK;
 	ctx = comm->ctx;
-	beside_status = fanin_leave(comm->multicast);
-	if (beside_status != FANIN_OK)
-		beside_error = ctx->error;
+	beside_status = beside_leave(comm, &beside_error);
 	if (comm->owner != NULL)
-		comm->owner->multicast = NULL;
+		owner_forget(comm);
 	fanin_ctx_lock(ctx);
 	fanin_comm_close_begin(comm);
 	fanin_comm_close_wait(comm);
@@ -155,7 +212,7 @@ fanin_leave(fanin_comm *comm)
 	*link = comm->next;
 	fanin_error_clear(&ctx->error);
 	status = comm_destroy(comm, &ctx->error);
-	/* The job for multicast is left with this one. */
+	/* Jobs beside it are left with it. */
 	if (status == FANIN_OK && beside_status != FANIN_OK) {
 		status = beside_status;
 		ctx->error = beside_error;

@@ -240,6 +240,8 @@ fanin_comm_manager(struct fanin_comm *comm, struct fanin_join_opts *options,
 		.reproducible = options->reproducible,
 		.wide = options->accumulate_f32,
 		.authenticate = options->authenticate,
+		.parameters = comm->parameters,
+		.n_parameters = comm->n_parameters,
 		.trees = options->trees == 0 && single_transport(ctx, options) != NULL
 				 ? 1
 				 : options->trees,

@@ -97,6 +97,13 @@ struct fanin_leaders_link {
 	struct fanin_channel channel; /* without ops: there is none */
 };
 
+/* How a region is reduced. */
+enum fanin_region_way {
+	FANIN_REGION_PUSH,
+	FANIN_REGION_PULL,
+	FANIN_REGION_WAYS,
+};
+
 struct fanin_comm {
 	const struct fanin_comm_ops *ops;
 	struct fanin_ctx *ctx;
@@ -106,8 +113,15 @@ struct fanin_comm {
 	char protocol_reason[FANIN_TEXT_LEN];  /* why this protocol */
 	struct fanin_comm *multicast; /* comm_multicast.c's: another one for broadcasts and allgathers, in the context's list as well; NULL: there is none */
 	struct fanin_comm *owner;     /* of such a one */
-	struct fanin_multicast_later *multicast_later; /* the other job may still be joined; NULL: not */
-	uint32_t multicast_use;                        /* enum fanin_multicast_use */
+	bool multicast_is_open;       /* that may still be joined */
+	struct fanin_kept_options *kept_options; /* comm_beside.c's */
+	const struct fanin_manager_parameter *parameters; /* while joining: n_parameters of the job's handler */
+	size_t n_parameters;
+	struct fanin_comm *reducing[FANIN_REGION_WAYS]; /* comm_region.c's: others that reduce regions, by their way; NULL: not joined */
+	struct fanin_region *regions; /* likewise, linked by next */
+	uint32_t n_regions;           /* that were asked for so far */
+	uint64_t next_address;        /* of the next region */
+	uint32_t multicast_use;       /* enum fanin_multicast_use */
 	char multicast_reason[FANIN_TEXT_LEN];
 	struct fanin_trees *trees; /* comm_trees.c; NULL: one tree or none, described by the fields below */
 	struct fanin_trees *siblings; /* of a communicator that is one of several trees: all of them; else NULL */
@@ -235,6 +249,75 @@ void fanin_comm_trees_abort(struct fanin_trees *trees, int status, const struct 
  */
 void fanin_comm_trees_poll_joined(struct fanin_trees *trees);
 
+/* A job beside a communicator's. */
+struct fanin_beside {
+	const char *suffix; /* of its name, behind the communicator's job's */
+	const char *handler;
+	const char *what; /* it is for, for messages */
+	uint16_t trees;
+	const struct fanin_manager_parameter *parameters; /* n_parameters of the handler's */
+	size_t n_parameters;
+};
+
+/*
+ * comm_beside.c: returns why this rank can't join a job beside the communicator's, or NULL. options: as the communicator was joined.
+ */
+const char *fanin_comm_beside_obstacle(struct fanin_comm *comm,
+				       const struct fanin_join_opts *options, const char *suffix);
+
+/*
+ * comm_beside.c: joins a job beside the communicator's if all ranks can, which all call. Called without the lock.
+ *
+ * obstacle: why this rank can't; NULL: it can. joined: set if all are in it. why: FANIN_TEXT_LEN bytes; the reason, if they are not. Returns FANIN_OK in both cases, or a negative status
+ * with `error`: the communicator has failed.
+ */
+int fanin_comm_beside_join(struct fanin_comm *comm, const struct fanin_join_opts *options,
+			   const struct fanin_beside *job, const char *obstacle,
+			   struct fanin_comm **joined, char *why, struct fanin_error *error);
+
+/*
+ * comm_beside.c: finds the least values of all ranks, by an allreduce on the communicator. what: for, in messages. Returns FANIN_OK or a negative status. If it is
+ * interrupted, the communicator has failed: nothing refers to the values any more, and no rank goes on as if all had agreed.
+ */
+int fanin_comm_least_of_all(struct fanin_comm *comm, const char *what, enum fanin_dtype dtype,
+			    void *values, uint64_t n, struct fanin_error *error);
+
+/* comm_beside.c: keeps what a communicator was joined with, to join other jobs later. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
+int fanin_comm_options_keep(struct fanin_comm *comm, const struct fanin_join_opts *options,
+			    struct fanin_error *error);
+const struct fanin_join_opts *fanin_comm_kept_options(const struct fanin_comm *comm);
+void fanin_comm_options_forget(struct fanin_comm *comm);
+
+/* comm.c: fanin_join, with parameters of the job's handler, if the manager makes it. */
+int fanin_comm_join(struct fanin_ctx *ctx, const struct fanin_join_opts *opts,
+		    const struct fanin_manager_parameter *parameters, size_t n_parameters,
+		    struct fanin_comm **comm);
+
+/* A multicast region, and the job beside its communicator's that carries it. */
+struct fanin_region {
+	struct fanin_region *next;
+	struct fanin_comm *owner; /* whose ranks it belongs to */
+	struct fanin_comm *comm;
+	uint8_t *memory;
+	uint64_t bytes;
+	uint64_t address; /* of its first byte in the network */
+};
+
+/*
+ * comm_region.c: makes a region of all ranks' memory, which all call. region: set on success only. Returns FANIN_OK or a negative status.
+ */
+int fanin_comm_region_create(struct fanin_comm *comm, void *memory, uint64_t bytes,
+			     struct fanin_region **region, struct fanin_error *error);
+
+/* comm_region.c: leaves its job and frees it. Returns what fanin_leave does. */
+int fanin_comm_region_free(struct fanin_region *region);
+
+/*
+ * comm_region.c: returns, in *reducing, the communicator beside a region's that reduces it in a way, which all ranks call: it is joined once.
+ */
+int fanin_comm_region_reducing(struct fanin_comm *comm, enum fanin_region_way way,
+			       struct fanin_comm **reducing, struct fanin_error *error);
+
 /*
  * comm_multicast.c: joins the job that is beside a communicator's for broadcasts and allgathers, if the options say that there has to be one; else the first
  * collective that is better off with it does. The communicator is its context's already.
@@ -247,9 +330,6 @@ int fanin_comm_multicast_begin(struct fanin_comm *comm, const struct fanin_join_
 /* comm_multicast.c: before a blocking call with this request, which has its layout: joins the other job, once, if the request is better off with it. */
 int fanin_comm_multicast_prepare(struct fanin_comm *comm, const struct fanin_request *request,
 				 struct fanin_error *error);
-
-/* comm_multicast.c: frees what is kept for that. */
-void fanin_comm_multicast_forget(struct fanin_comm *comm);
 
 /*
  * comm_multicast.c: returns the communicator that carries a collective out: this one, or the one beside it. The same at all ranks.

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Jobs of the same ranks beside a communicator's, each with runs, trees and block numbers of its own: all ranks join one, or none, which they agree on by collectives
+ * of the communicator.
+ */
+#include "context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hostlib/src/protocol/split.h"
+
+const char *
+fanin_comm_beside_obstacle(struct fanin_comm *comm, const struct fanin_join_opts *options,
+			   const char *suffix)
+{
+	if (options->job_name == NULL)
+		return "the job was given by its switch, and only the network manager makes another one";
+	if (comm->protocol->on_switch == NULL)
+		return "the job runs without a switch";
+	if (comm->protocol->has_leaders)
+		return "the job has no tree";
+	if (fanin_comm_wants_memif(comm->ctx, options))
+		return "memif serves one job of a host";
+	if (strcmp(comm->ctx->transport, "af_xdp") == 0)
+		return "af_xdp serves one job of a host";
+	if (strlen(options->job_name) + strlen(suffix) > FANIN_JOB_NAME_MAX)
+		return "the job's name is too long for that of another one";
+	return NULL;
+}
+
+/* Ends a communicator whose ranks may not agree any more about what is next. Returns the status. */
+static int
+end_all(struct fanin_comm *comm, const char *what, int status, struct fanin_error *error)
+{
+	struct fanin_error why = { 0 };
+
+	fanin_error_set(&why, status, "%s while the ranks of job '%s' agreed on a second one for %s",
+			status == FANIN_ERR_INTERRUPTED ? "interrupted" : fanin_strerror(status),
+			comm->job_name, what);
+	fanin_comm_abort(comm, status, &why);
+	*error = why;
+	return status;
+}
+
+int
+fanin_comm_least_of_all(struct fanin_comm *comm, const char *what, enum fanin_dtype dtype,
+			void *values, uint64_t n, struct fanin_error *error)
+{
+	struct fanin_request request = {
+		.comm = comm,
+		.send = values,
+		.recv = values,
+		.collective = FANIN_COLLECTIVE_ALLREDUCE,
+		.dtype = (uint8_t)dtype,
+		.op = FANIN_MIN,
+	};
+	int status;
+
+	fanin_ctx_lock(comm->ctx);
+	status = comm->ops->post(comm, &request, n);
+	if (status == FANIN_OK) {
+		fanin_ctx_wake(comm->ctx);
+		status = fanin_ctx_wait(comm->ctx, &request, UINT64_MAX);
+		if (request.status == FANIN_IN_PROGRESS)
+			end_all(comm, what, status, error);
+		else if (status != FANIN_OK)
+			fanin_error_set(error, status, "%s", fanin_comm_error(comm));
+		fanin_split_free(&request);
+	} else {
+		fanin_error_set(error, status, "%s", fanin_comm_error(comm));
+	}
+	fanin_ctx_unlock(comm->ctx);
+	return status;
+}
+
+/* Joins the other job. Returns FANIN_OK, or why this rank is not in it. */
+static int
+other_join(struct fanin_comm *comm, const struct fanin_join_opts *options,
+	   const struct fanin_beside *job, struct fanin_comm **joined, struct fanin_error *error)
+{
+	struct fanin_join_opts other = *options;
+	char name[FANIN_JOB_NAME_MAX + 1];
+	int status;
+
+	snprintf(name, sizeof(name), "%s%s", options->job_name, job->suffix);
+	other.job_name = name;
+	other.handler = job->handler;
+	other.switch_address = NULL;
+	other.job = 0;
+	other.key = 0;
+	other.fixed_rank = true;
+	other.rank = comm->member.config.rank;
+	other.reproducible = false;
+	other.accumulate_f32 = false;
+	other.authenticate = comm->ops->part(comm, 0)->member.config.authenticate;
+	other.no_fallback = true;
+	other.window = 0;
+	other.multicast = FANIN_MULTICAST_NEVER;
+	other.trees = job->trees;
+	status = fanin_comm_join(comm->ctx, &other, job->parameters, job->n_parameters, joined);
+	if (status != FANIN_OK)
+		*error = comm->ctx->error;
+	return status;
+}
+
+int
+fanin_comm_beside_join(struct fanin_comm *comm, const struct fanin_join_opts *options,
+		       const struct fanin_beside *job, const char *obstacle,
+		       struct fanin_comm **joined, char *why, struct fanin_error *error)
+{
+	uint8_t can = obstacle == NULL;
+	struct fanin_error found = { 0 };
+	struct fanin_comm *beside = NULL;
+	uint8_t there;
+	int status = fanin_comm_least_of_all(comm, job->what, FANIN_U8, &can, 1, error);
+
+	if (status != FANIN_OK)
+		return status;
+	if (!can) {
+		snprintf(why, FANIN_TEXT_LEN, "%s",
+			 obstacle != NULL ? obstacle : "another rank can't join a second job");
+		return FANIN_OK;
+	}
+	status = other_join(comm, options, job, &beside, &found);
+	if (status == FANIN_ERR_INTERRUPTED) {
+		fanin_ctx_lock(comm->ctx);
+		end_all(comm, job->what, status, error);
+		fanin_ctx_unlock(comm->ctx);
+		return status;
+	}
+	/* All use it, or none: a rank that does not hear the result has no communicator any more. */
+	there = status == FANIN_OK;
+	status = fanin_comm_least_of_all(comm, job->what, FANIN_U8, &there, 1, error);
+	if (status == FANIN_OK && there) {
+		fanin_ctx_lock(comm->ctx);
+		beside->owner = comm;
+		*joined = beside;
+		fanin_ctx_unlock(comm->ctx);
+		return FANIN_OK;
+	}
+	if (beside != NULL) {
+		struct fanin_error kept = *error;
+
+		fanin_leave(beside);
+		*error = kept;
+	}
+	if (status != FANIN_OK)
+		return status;
+	fanin_error_clear(error);
+	snprintf(why, FANIN_TEXT_LEN, "%s",
+		 found.text[0] != '\0' ? found.text : "another rank could not join the second job");
+	return FANIN_OK;
+}
+
+/* What a communicator was joined with, to join other jobs later. */
+struct fanin_kept_options {
+	struct fanin_join_opts options;
+	char *texts[4];
+};
+
+/* Copies a text. Returns false without memory. */
+static bool
+text_copy(const char **text, char **copy)
+{
+	if (*text == NULL)
+		return true;
+	*copy = strdup(*text);
+	*text = *copy;
+	return *copy != NULL;
+}
+
+void
+fanin_comm_options_forget(struct fanin_comm *comm)
+{
+	struct fanin_kept_options *kept = comm->kept_options;
+
+	if (kept == NULL)
+		return;
+	for (size_t i = 0; i < sizeof(kept->texts) / sizeof(kept->texts[0]); i++)
+		free(kept->texts[i]);
+	free(kept);
+	comm->kept_options = NULL;
+}
+
+int
+fanin_comm_options_keep(struct fanin_comm *comm, const struct fanin_join_opts *options,
+			struct fanin_error *error)
+{
+	struct fanin_kept_options *kept = calloc(1, sizeof(*kept));
+
+	comm->kept_options = kept;
+	if (kept != NULL) {
+		kept->options = *options;
+		kept->options.job_name = options->job_name != NULL ? comm->job_name : NULL;
+		kept->options.switch_address = NULL;
+		kept->options.handler = NULL;
+		if (text_copy(&kept->options.manager, &kept->texts[0]) &&
+		    text_copy(&kept->options.token, &kept->texts[1]) &&
+		    text_copy(&kept->options.interface, &kept->texts[2]) &&
+		    text_copy(&kept->options.address, &kept->texts[3]))
+			return FANIN_OK;
+	}
+	fanin_comm_options_forget(comm);
+	return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
+}
+
+const struct fanin_join_opts *
+fanin_comm_kept_options(const struct fanin_comm *comm)
+{
+	return &comm->kept_options->options;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Multicast regions of a communicator (docs/protocol.md, "Regions"): each is a job beside the communicator's, whose parameters tell the switches its range of addresses. The jobs by
+ * which regions are reduced are beside the communicator's, too, one for each way, as they are joined.
+ */
+#include "context.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HANDLER "region"
+/* Addresses of a communicator's regions: the first one, and what each begins at a multiple of. Between two there are as many that belong to none. */
+#define FIRST_ADDRESS UINT64_C(0x10000)
+#define ADDRESS_STEP UINT64_C(0x10000)
+/* So that no region, however many there were, ends beyond what a parameter may say. */
+#define BYTES_MOST (UINT64_C(1) << 48)
+
+/* What ranks have to give alike. */
+struct likeness {
+	uint64_t bytes;
+	uint64_t not_bytes; /* ~bytes: the least of all is that of the largest */
+};
+
+/* Checks that all ranks give the same length. Returns FANIN_OK, FANIN_ERR_INVALID, or what made the communicator fail. */
+static int
+lengths_compare(struct fanin_comm *comm, uint64_t bytes, struct fanin_error *error)
+{
+	struct likeness least = { .bytes = bytes, .not_bytes = ~bytes };
+	int status = fanin_comm_least_of_all(comm, "a region", FANIN_U64, &least, 2, error);
+
+	if (status != FANIN_OK || least.bytes == ~least.not_bytes)
+		return status;
+	return fanin_error_set(error, FANIN_ERR_INVALID,
+			       "the ranks give regions of %" PRIu64 " to %" PRIu64
+			       " bytes, expected the same length everywhere",
+			       least.bytes, ~least.not_bytes);
+}
+
+/* Gives the engine the region's memory, once all ranks are in the job. All learn whether it was taken everywhere. */
+static int
+region_attach(struct fanin_region *region, struct fanin_error *error)
+{
+	struct fanin_comm *comm = region->comm;
+	struct fanin_error found = { 0 };
+	uint8_t there;
+	int status;
+
+	fanin_ctx_lock(comm->ctx);
+	status = comm->protocol->region == NULL
+			 ? fanin_error_set(&found, FANIN_ERR_UNSUPPORTED,
+					   "the job's protocol is %s, which has no regions",
+					   comm->protocol->name)
+			 : comm->protocol->region->attach(comm->engine, region->memory,
+							  region->address, region->bytes, &found);
+	fanin_ctx_unlock(comm->ctx);
+	there = status == FANIN_OK;
+	status = fanin_comm_least_of_all(region->owner, "a region", FANIN_U8, &there, 1, error);
+	if (status != FANIN_OK || there)
+		return status;
+	return fanin_error_set(error, FANIN_ERR_REFUSED, "%s",
+			       found.text[0] != '\0' ? found.text
+						     : "another rank could not begin the region");
+}
+
+/* Joins the region's job. */
+static int
+region_join(struct fanin_region *region, uint32_t number, struct fanin_error *error)
+{
+	struct fanin_comm *comm = region->owner;
+	const struct fanin_join_opts *options = fanin_comm_kept_options(comm);
+	const struct fanin_manager_parameter parameters[] = { { "base", region->address },
+							      { "bytes", region->bytes } };
+	char suffix[32];
+	const struct fanin_beside job = {
+		.suffix = suffix,
+		.handler = HANDLER,
+		.what = "a region",
+		.trees = 1,
+		.parameters = parameters,
+		.n_parameters = sizeof(parameters) / sizeof(parameters[0]),
+	};
+	char why[FANIN_TEXT_LEN] = "";
+	int status;
+
+	snprintf(suffix, sizeof(suffix), ".region%" PRIu32, number);
+	status = fanin_comm_beside_join(comm, options, &job,
+					fanin_comm_beside_obstacle(comm, options, suffix),
+					&region->comm, why, error);
+	if (status != FANIN_OK || region->comm != NULL)
+		return status;
+	return fanin_error_set(error, FANIN_ERR_UNSUPPORTED, "job '%s' has no region: %.350s",
+			       comm->job_name, why);
+}
+
+/* Ranks that can have none all know it, without asking each other. */
+static int
+check(const struct fanin_comm *comm, struct fanin_error *error)
+{
+	const struct fanin_join_opts *options = fanin_comm_kept_options(comm);
+
+	if (options->job_name == NULL)
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"the job was given by its switch, and only the network manager makes regions");
+	if (comm->protocol->on_switch == NULL || comm->protocol->has_leaders)
+		return fanin_error_set(
+			error, FANIN_ERR_UNSUPPORTED,
+			"job '%s' runs without a tree of switches, which regions need: %.300s",
+			comm->job_name, comm->mode_reason);
+	return FANIN_OK;
+}
+
+int
+fanin_comm_region_create(struct fanin_comm *comm, void *memory, uint64_t bytes,
+			 struct fanin_region **region, struct fanin_error *error)
+{
+	struct fanin_region *made;
+	uint32_t number;
+	int status = check(comm, error);
+
+	if (status == FANIN_OK)
+		status = lengths_compare(comm, bytes, error);
+	if (status != FANIN_OK)
+		return status;
+	if (bytes == 0 || bytes > BYTES_MOST)
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "bytes is %" PRIu64 ", expected 1 to %" PRIu64, bytes,
+				       BYTES_MOST);
+	/* The same at all ranks from here on, also if it fails. */
+	number = comm->n_regions++;
+	made = calloc(1, sizeof(*made));
+	if (made == NULL)
+		return fanin_error_set(error, FANIN_ERR_NO_MEMORY, "out of memory");
+	made->owner = comm;
+	made->memory = memory;
+	made->bytes = bytes;
+	made->address = comm->next_address == 0 ? FIRST_ADDRESS : comm->next_address;
+	comm->next_address = made->address +
+			     (bytes + ADDRESS_STEP - 1) / ADDRESS_STEP * ADDRESS_STEP + ADDRESS_STEP;
+	status = region_join(made, number, error);
+	if (status == FANIN_OK)
+		status = region_attach(made, error);
+	if (status != FANIN_OK) {
+		const struct fanin_error kept = *error;
+
+		fanin_leave(made->comm);
+		free(made);
+		*error = kept;
+		return status;
+	}
+	made->next = comm->regions;
+	comm->regions = made;
+	*region = made;
+	return FANIN_OK;
+}
+
+int
+fanin_comm_region_free(struct fanin_region *region)
+{
+	struct fanin_region **link = &region->owner->regions;
+	int status;
+
+	while (*link != region)
+		link = &(*link)->next;
+	*link = region->next;
+	status = fanin_leave(region->comm);
+	free(region);
+	return status;
+}
+
+int
+fanin_comm_region_reducing(struct fanin_comm *comm, enum fanin_region_way way,
+			   struct fanin_comm **reducing, struct fanin_error *error)
+{
+	static const char *const names[FANIN_REGION_WAYS] = { "push", "pull" };
+	const struct fanin_join_opts *options = fanin_comm_kept_options(comm);
+	char suffix[32];
+	const struct fanin_beside job = {
+		.suffix = suffix,
+		.handler = names[way],
+		.what = "reducing regions",
+		.trees = options->trees,
+	};
+	char why[FANIN_TEXT_LEN] = "";
+	int status = FANIN_OK;
+
+	snprintf(suffix, sizeof(suffix), ".%s", names[way]);
+	if (comm->reducing[way] == NULL)
+		status = fanin_comm_beside_join(comm, options, &job,
+						fanin_comm_beside_obstacle(comm, options, suffix),
+						&comm->reducing[way], why, error);
+	if (status == FANIN_OK && comm->reducing[way] == NULL)
+		status = fanin_error_set(error, FANIN_ERR_UNSUPPORTED,
+					 "job '%s' does not reduce regions by %s: %.350s",
+					 comm->job_name, names[way], why);
+	if (status == FANIN_OK)
+		*reducing = comm->reducing[way];
+	return status;
+}

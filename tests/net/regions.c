@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One rank that writes into two regions of its communicator, fences them, and reduces one, by the public calls. The job comes from the network manager. Prints one JSON object: what was
+ * wrong, or which call failed and why.
+ *
+ * usage: regions MANAGER JOB-NAME ADDRESS RANK SIZE MODE
+ * MODE: a number of rounds; "endless": rounds until a call fails; "lengths": rank 0 gives another length than the others; "silent": as one round, but after creating the regions the ranks other than 0 compute until they see
+ * what rank 0 has written, without a call.
+ */
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "fanin/fanin.h"
+#include "hostlib/src/comm/context.h"
+
+#define RANKS 16
+#define REGIONS 2
+#define SLICE 50021 /* bytes of each rank, aligned to nothing */
+#define BYTES (RANKS * SLICE + 13)
+#define ELEMENTS 3001
+#define SILENT_SECONDS 20
+
+static fanin_ctx *ctx;
+static fanin_region *regions[REGIONS];
+static uint8_t memory[REGIONS][BYTES], data[SLICE];
+static unsigned int round_now;
+
+/* The context's last error, as a string of JSON may have it. */
+static void
+error_copy(char *text, size_t text_len)
+{
+	snprintf(text, text_len, "%s", fanin_ctx_error(ctx));
+	for (; *text != '\0'; text++) {
+		if (*text == '"' || *text == '\\')
+			*text = '\'';
+	}
+}
+
+/* Prints why a call failed, and ends the process. */
+static void
+check(const char *what, int status)
+{
+	uint16_t missing[RANKS];
+	char error[512];
+	size_t n;
+
+	if (status == FANIN_OK)
+		return;
+	error_copy(error, sizeof(error));
+	n = fanin_ctx_missing_ranks(ctx, missing, RANKS);
+	printf("{\"ok\": false, \"what\": \"%s\", \"status\": %d, \"round\": %u, \"error\": \"%s\", \"missing\": [",
+	       what, status, round_now, error);
+	for (size_t i = 0; i < n && i < RANKS; i++)
+		printf("%s%u", i == 0 ? "" : ", ", missing[i]);
+	printf("]}\n");
+	exit(1);
+}
+
+static uint8_t
+byte_of(unsigned int region, unsigned int rank, unsigned int round, size_t i)
+{
+	return (uint8_t)(i * 7 + i / 251 + rank * 31 + round * 101 + region * 53 + 1);
+}
+
+/* Writes this rank's slice, in pieces of different lengths. */
+static void
+slice_write(unsigned int region, unsigned int rank, unsigned int round)
+{
+	size_t done = 0;
+
+	for (size_t piece = 1; done < SLICE; piece = piece * 3 + 1) {
+		const size_t n = piece < SLICE - done ? piece : SLICE - done;
+
+		for (size_t i = 0; i < n; i++)
+			data[i] = byte_of(region, rank, round, done + i);
+		check("write", fanin_region_write(regions[region], 5 + rank * SLICE + done, data, n));
+		memset(data, 0x55, n);
+		done += n;
+	}
+}
+
+/* Returns how many bytes of a region are not what all have written. */
+static size_t
+wrong_in(unsigned int region, unsigned int size, unsigned int round)
+{
+	size_t wrong = 0;
+
+	for (unsigned int rank = 0; rank < size; rank++) {
+		for (size_t i = 0; i < SLICE; i++)
+			wrong += memory[region][5 + rank * SLICE + i] !=
+				 byte_of(region, rank, round, i);
+	}
+	for (size_t i = 0; i < 5; i++)
+		wrong += memory[region][i] != 0;
+	for (size_t i = 5 + size * (size_t)SLICE; i < BYTES; i++)
+		wrong += memory[region][i] != 0;
+	return wrong;
+}
+
+static size_t
+round_run(unsigned int rank, unsigned int size, unsigned int round)
+{
+	size_t wrong = 0;
+
+	for (unsigned int r = 0; r < REGIONS; r++)
+		slice_write(r, rank, round);
+	/* Each has fences of its own. */
+	for (unsigned int r = 0; r < REGIONS; r++)
+		check("fence", fanin_region_fence(regions[r]));
+	for (unsigned int r = 0; r < REGIONS; r++) {
+		wrong += wrong_in(r, size, round);
+		/* The region is the application's until others write again: they wait for this fence. */
+		memset(memory[r], 0, BYTES);
+	}
+	for (unsigned int r = 0; r < REGIONS; r++)
+		check("fence", fanin_region_fence(regions[r]));
+	return wrong;
+}
+
+#define REDUCED_AT 9 /* aligned to nothing */
+
+static void
+elements_fill(unsigned int rank)
+{
+	for (int32_t i = 0; i < ELEMENTS; i++) {
+		const int32_t value = i * 3 + (int32_t)rank;
+
+		memcpy(memory[0] + REDUCED_AT + (size_t)i * sizeof(value), &value, sizeof(value));
+	}
+}
+
+static size_t
+wrong_sums(unsigned int size)
+{
+	size_t wrong = 0;
+
+	for (int32_t i = 0; i < ELEMENTS; i++) {
+		int32_t value;
+
+		memcpy(&value, memory[0] + REDUCED_AT + (size_t)i * sizeof(value), sizeof(value));
+		wrong += value != (int32_t)size * i * 3 + (int32_t)(size * (size - 1) / 2);
+	}
+	return wrong;
+}
+
+typedef int (*reduce_fn)(fanin_region *region, size_t offset, size_t count, enum fanin_dtype dtype,
+			 enum fanin_op op);
+
+/* Sums a range of all ranks' regions in place, twice: the second time in the job of the first. Returns how many sums are wrong. */
+static size_t
+reduce_run(const char *what, reduce_fn reduce, unsigned int rank, unsigned int size)
+{
+	size_t wrong = 0;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		elements_fill(rank);
+		check(what, reduce(regions[0], REDUCED_AT, ELEMENTS, FANIN_I32, FANIN_SUM));
+		wrong += wrong_sums(size);
+	}
+	return wrong;
+}
+
+/* Rank 0 writes; the others see it without calling anything. Returns how many seconds that took, at most SILENT_SECONDS. */
+static double
+silent_run(unsigned int rank)
+{
+	const volatile uint8_t *seen = memory[0] + SLICE - 1;
+	const uint8_t last = 0xa7;
+	struct timespec begin, now;
+	double seconds = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	if (rank == 0)
+		check("write", fanin_region_write(regions[0], SLICE - 1, &last, 1));
+	while (*seen != last && seconds < SILENT_SECONDS) {
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		seconds = (double)(now.tv_sec - begin.tv_sec) +
+			  (double)(now.tv_nsec - begin.tv_nsec) / 1e9;
+	}
+	check("fence", fanin_region_fence(regions[0]));
+	return seconds;
+}
+
+static size_t
+rounds_run(const struct fanin_join_opts *options, const char *mode, double *silent_s)
+{
+	const bool endless = strcmp(mode, "endless") == 0;
+	const unsigned int rounds = (unsigned int)atoi(mode);
+	size_t wrong = 0;
+
+	if (strcmp(mode, "silent") == 0) {
+		*silent_s = silent_run(options->rank);
+		return 0;
+	}
+	for (; endless || round_now < rounds; round_now++)
+		wrong += round_run(options->rank, options->size, round_now);
+	return wrong;
+}
+
+/* What the calls say of arguments that are no good. */
+static bool
+refusals_are_right(void)
+{
+	return fanin_region_write(regions[0], BYTES, data, 1) == FANIN_ERR_INVALID &&
+	       fanin_region_write(regions[0], 0, NULL, 1) == FANIN_ERR_INVALID &&
+	       fanin_region_write(NULL, 0, data, 1) == FANIN_ERR_INVALID &&
+	       fanin_region_write(regions[0], SIZE_MAX, data, 2) == FANIN_ERR_INVALID &&
+	       fanin_region_write(regions[0], BYTES, NULL, 0) == FANIN_OK &&
+	       fanin_region_fence(NULL) == FANIN_ERR_INVALID &&
+	       fanin_region_push(regions[0], BYTES - 7, 2, FANIN_I32, FANIN_SUM) ==
+		       FANIN_ERR_INVALID &&
+	       fanin_region_pull(regions[0], 0, SIZE_MAX / 2, FANIN_I32, FANIN_SUM) ==
+		       FANIN_ERR_INVALID &&
+	       fanin_region_push(regions[0], 0, 1, (enum fanin_dtype)99, FANIN_SUM) ==
+		       FANIN_ERR_INVALID &&
+	       fanin_region_free(NULL) == FANIN_OK && fanin_region_network_address(NULL) == 0 &&
+	       fanin_region_network_address(regions[0]) < fanin_region_network_address(regions[1]);
+}
+
+int
+main(int argc, char **argv)
+{
+	struct fanin_join_opts options = { .sz = sizeof(options), .fixed_rank = true };
+	struct fanin_report report = { .sz = sizeof(report) };
+	size_t wrong, n_wrong_sums;
+	double silent_s = 0;
+	bool refuses;
+	fanin_comm *comm;
+
+	if (argc != 7)
+		return 2;
+	options.manager = argv[1];
+	options.job_name = argv[2];
+	options.address = argv[3];
+	options.rank = (uint16_t)atoi(argv[4]);
+	options.size = (uint16_t)atoi(argv[5]);
+	if (options.size > RANKS)
+		return 2;
+	check("init", fanin_init(NULL, &ctx));
+	check("join", fanin_join(ctx, &options, &comm));
+	if (strcmp(argv[6], "lengths") == 0) {
+		check("create", fanin_region_create(comm, memory[0], BYTES - (options.rank == 0),
+						    NULL, &regions[0]));
+		return 1;
+	}
+	for (unsigned int r = 0; r < REGIONS; r++)
+		check("create", fanin_region_create(comm, memory[r], BYTES, NULL, &regions[r]));
+	refuses = refusals_are_right();
+	wrong = rounds_run(&options, argv[6], &silent_s);
+	n_wrong_sums = reduce_run("push", fanin_region_push, options.rank, options.size) +
+		       reduce_run("pull", fanin_region_pull, options.rank, options.size);
+	check("report", fanin_comm_report(regions[0]->comm, &report));
+	printf("{\"ok\": true, \"wrong\": %zu, \"wrong_sums\": %zu, \"refuses\": %s, \"silent_s\": %.3f, \"resumed\": %" PRIu64
+	       ", \"addresses\": [%" PRIu64 ", %" PRIu64 "]}\n",
+	       wrong, n_wrong_sums, refuses ? "true" : "false", silent_s, report.resumed,
+	       fanin_region_network_address(regions[0]), fanin_region_network_address(regions[1]));
+	fflush(stdout);
+	/* One by itself, the other with its communicator. */
+	check("free", fanin_region_free(regions[0]));
+	check("leave", fanin_leave(comm));
+	fanin_finalize(ctx);
+	return 0;
+}
