@@ -50,6 +50,14 @@ def regions_are_exact_with_packets_lost_doubled_and_reordered():
 
 
 @case(120)
+def regions_have_tags_if_their_communicator_has():
+    with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU, config=LOSS) as fabric:
+        found = found_by([write(fabric, host, 4, "tags") for host in range(4)])
+        expect_right(fabric, found)
+        expect_equal([each["tags"] for each in found], [True] * 4, "tags of the regions")
+
+
+@case(120)
 def each_region_is_an_entry_of_the_switches_tables():
     """While the ranks run; and what they write comes to others that call nothing."""
     with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU) as fabric:

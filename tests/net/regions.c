@@ -4,7 +4,7 @@
  * wrong, or which call failed and why.
  *
  * usage: regions MANAGER JOB-NAME ADDRESS RANK SIZE MODE
- * MODE: a number of rounds; "endless": rounds until a call fails; "lengths": rank 0 gives another length than the others; "silent": as one round, but after creating the regions the ranks other than 0 compute until they see
+ * MODE: a number of rounds; "tags": two, in jobs whose packets have tags; "endless": rounds until a call fails; "lengths": rank 0 gives another length than the others; "silent": as one round, but after creating the regions the ranks other than 0 compute until they see
  * what rank 0 has written, without a call.
  */
 #include <inttypes.h>
@@ -189,7 +189,7 @@ static size_t
 rounds_run(const struct fanin_join_opts *options, const char *mode, double *silent_s)
 {
 	const bool endless = strcmp(mode, "endless") == 0;
-	const unsigned int rounds = (unsigned int)atoi(mode);
+	const unsigned int rounds = options->authenticate ? 2 : (unsigned int)atoi(mode);
 	size_t wrong = 0;
 
 	if (strcmp(mode, "silent") == 0) {
@@ -238,6 +238,7 @@ main(int argc, char **argv)
 	options.address = argv[3];
 	options.rank = (uint16_t)atoi(argv[4]);
 	options.size = (uint16_t)atoi(argv[5]);
+	options.authenticate = strcmp(argv[6], "tags") == 0;
 	if (options.size > RANKS)
 		return 2;
 	check("init", fanin_init(NULL, &ctx));
@@ -255,9 +256,10 @@ main(int argc, char **argv)
 		       reduce_run("pull", fanin_region_pull, options.rank, options.size);
 	check("report", fanin_comm_report(regions[0]->comm, &report));
 	printf("{\"ok\": true, \"wrong\": %zu, \"wrong_sums\": %zu, \"refuses\": %s, \"silent_s\": %.3f, \"resumed\": %" PRIu64
-	       ", \"addresses\": [%" PRIu64 ", %" PRIu64 "]}\n",
+	       ", \"tags\": %s, \"addresses\": [%" PRIu64 ", %" PRIu64 "]}\n",
 	       wrong, n_wrong_sums, refuses ? "true" : "false", silent_s, report.resumed,
-	       fanin_region_network_address(regions[0]), fanin_region_network_address(regions[1]));
+	       report.authenticated ? "true" : "false", fanin_region_network_address(regions[0]),
+	       fanin_region_network_address(regions[1]));
 	fflush(stdout);
 	/* One by itself, the other with its communicator. */
 	check("free", fanin_region_free(regions[0]));
