@@ -27,12 +27,12 @@ def write(fabric, host, size, mode):
 
 
 def found_by(ranks, timeout=120):
-    for process in ranks:
-        process.wait(timeout)
+    statuses = [process.wait(timeout) for process in ranks]
     found = []
-    for process in ranks:
+    for process, status in zip(ranks, statuses):
         expect(process.stdout(), f"a rank said nothing: {process.last_words()}")
         found.append(json.loads(process.stdout()))
+        expect_equal(status, 0 if found[-1]["ok"] else 1, f"exit status of a rank that found {found[-1]}: {process.last_words()}")
     return found
 
 
