@@ -27,12 +27,12 @@ def write(fabric, host, size, mode):
 
 
 def found_by(ranks, timeout=120):
-    for process in ranks:
-        process.wait(timeout)
+    statuses = [process.wait(timeout) for process in ranks]
     found = []
-    for process in ranks:
+    for process, status in zip(ranks, statuses):
         expect(process.stdout(), f"a rank said nothing: {process.last_words()}")
         found.append(json.loads(process.stdout()))
+        expect_equal(status, 0 if found[-1]["ok"] else 1, f"exit status of a rank that found {found[-1]}: {process.last_words()}")
     return found
 
 
@@ -40,8 +40,6 @@ def expect_right(fabric, found):
     for rank, each in enumerate(found):
         expect_equal((each["ok"], each.get("wrong"), each.get("wrong_sums"), each.get("refuses")), (True, 0, 0, True), f"what rank {rank} found: {each}")
         expect_equal(each["addresses"], found[0]["addresses"], f"addresses of rank {rank}")
-        # A switch without the handler says so by name.
-        expect(each["push_status"] == 0 or each["push_status"] == -7 and "push" in each["push_error"], f"what push says at rank {rank}: {each}")
     wait_until(lambda: not any(jobs_left(fabric).values()), 60, "all jobs to be gone from all switches")
 
 
@@ -49,6 +47,14 @@ def expect_right(fabric, found):
 def regions_are_exact_with_packets_lost_doubled_and_reordered():
     with managed_fabric(leaf_spine(2, 2, 8), mtu=DATA_MTU, config=LOSS) as fabric:
         expect_right(fabric, found_by([write(fabric, host, 8, ROUNDS) for host in range(8)]))
+
+
+@case(120)
+def regions_have_tags_if_their_communicator_has():
+    with managed_fabric(leaf_spine(2, 1, 4), mtu=DATA_MTU, config=LOSS) as fabric:
+        found = found_by([write(fabric, host, 4, "tags") for host in range(4)])
+        expect_right(fabric, found)
+        expect_equal([each["tags"] for each in found], [True] * 4, "tags of the regions")
 
 
 @case(120)

@@ -4,7 +4,7 @@
  * wrong, or which call failed and why.
  *
  * usage: regions MANAGER JOB-NAME ADDRESS RANK SIZE MODE
- * MODE: a number of rounds; "endless": rounds until a call fails; "lengths": rank 0 gives another length than the others; "silent": as one round, but after creating the regions the ranks other than 0 compute until they see
+ * MODE: a number of rounds; "tags": two, in jobs whose packets have tags; "endless": rounds until a call fails; "lengths": rank 0 gives another length than the others; "silent": as one round, but after creating the regions the ranks other than 0 compute until they see
  * what rank 0 has written, without a call.
  */
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "fanin/fanin.h"
-#include "hostlib/src/api/region_reduce.h"
+#include "hostlib/src/comm/context.h"
 
 #define RANKS 16
 #define REGIONS 2
@@ -147,27 +147,21 @@ wrong_sums(unsigned int size)
 	return wrong;
 }
 
-/* Sums a range of all ranks' regions in place, by a handler that every switch has. Returns how many sums are wrong. */
+typedef int (*reduce_fn)(fanin_region *region, size_t offset, size_t count, enum fanin_dtype dtype,
+			 enum fanin_op op);
+
+/* Sums a range of all ranks' regions in place, twice: the second time in the job of the first. Returns how many sums are wrong. */
 static size_t
-reduce_run(unsigned int rank, unsigned int size)
+reduce_run(const char *what, reduce_fn reduce, unsigned int rank, unsigned int size)
 {
-	elements_fill(rank);
-	check("reduce", fanin_region_reduce_by(regions[0], FANIN_REGION_PULL, "single", REDUCED_AT,
-					       ELEMENTS, FANIN_I32, FANIN_SUM));
-	return wrong_sums(size);
-}
+	size_t wrong = 0;
 
-/* The same as the public call does it. Returns its status; a sum that is wrong counts in *wrong. */
-static int
-push_run(unsigned int rank, unsigned int size, size_t *wrong)
-{
-	int status;
-
-	elements_fill(rank);
-	status = fanin_region_push(regions[0], REDUCED_AT, ELEMENTS, FANIN_I32, FANIN_SUM);
-	if (status == FANIN_OK)
-		*wrong += wrong_sums(size);
-	return status;
+	for (unsigned int i = 0; i < 2; i++) {
+		elements_fill(rank);
+		check(what, reduce(regions[0], REDUCED_AT, ELEMENTS, FANIN_I32, FANIN_SUM));
+		wrong += wrong_sums(size);
+	}
+	return wrong;
 }
 
 /* Rank 0 writes; the others see it without calling anything. Returns how many seconds that took, at most SILENT_SECONDS. */
@@ -195,7 +189,7 @@ static size_t
 rounds_run(const struct fanin_join_opts *options, const char *mode, double *silent_s)
 {
 	const bool endless = strcmp(mode, "endless") == 0;
-	const unsigned int rounds = (unsigned int)atoi(mode);
+	const unsigned int rounds = options->authenticate ? 2 : (unsigned int)atoi(mode);
 	size_t wrong = 0;
 
 	if (strcmp(mode, "silent") == 0) {
@@ -234,8 +228,6 @@ main(int argc, char **argv)
 	struct fanin_report report = { .sz = sizeof(report) };
 	size_t wrong, n_wrong_sums;
 	double silent_s = 0;
-	char push_error[512];
-	int push_status;
 	bool refuses;
 	fanin_comm *comm;
 
@@ -246,6 +238,7 @@ main(int argc, char **argv)
 	options.address = argv[3];
 	options.rank = (uint16_t)atoi(argv[4]);
 	options.size = (uint16_t)atoi(argv[5]);
+	options.authenticate = strcmp(argv[6], "tags") == 0;
 	if (options.size > RANKS)
 		return 2;
 	check("init", fanin_init(NULL, &ctx));
@@ -259,15 +252,13 @@ main(int argc, char **argv)
 		check("create", fanin_region_create(comm, memory[r], BYTES, NULL, &regions[r]));
 	refuses = refusals_are_right();
 	wrong = rounds_run(&options, argv[6], &silent_s);
-	n_wrong_sums = reduce_run(options.rank, options.size);
-	push_status = push_run(options.rank, options.size, &n_wrong_sums);
-	error_copy(push_error, sizeof(push_error));
+	n_wrong_sums = reduce_run("push", fanin_region_push, options.rank, options.size) +
+		       reduce_run("pull", fanin_region_pull, options.rank, options.size);
 	check("report", fanin_comm_report(regions[0]->comm, &report));
 	printf("{\"ok\": true, \"wrong\": %zu, \"wrong_sums\": %zu, \"refuses\": %s, \"silent_s\": %.3f, \"resumed\": %" PRIu64
-	       ", \"push_status\": %d, \"push_error\": \"%s\", \"addresses\": [%" PRIu64
-	       ", %" PRIu64 "]}\n",
+	       ", \"tags\": %s, \"addresses\": [%" PRIu64 ", %" PRIu64 "]}\n",
 	       wrong, n_wrong_sums, refuses ? "true" : "false", silent_s, report.resumed,
-	       push_status, push_error, fanin_region_network_address(regions[0]),
+	       report.authenticated ? "true" : "false", fanin_region_network_address(regions[0]),
 	       fanin_region_network_address(regions[1]));
 	fflush(stdout);
 	/* One by itself, the other with its communicator. */

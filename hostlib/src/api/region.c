@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The calls on multicast regions: they check the arguments, and wait where the caller has to. See fanin/fanin.h. */
-#include "hostlib/src/api/region_reduce.h"
-
 #include <inttypes.h>
 
 #include "hostlib/src/comm/context.h"
@@ -119,9 +117,10 @@ fanin_region_fence(fanin_region *region)
 	return status;
 }
 
-int
-fanin_region_reduce_by(struct fanin_region *region, enum fanin_region_way way, const char *handler,
-		       size_t offset, size_t count, enum fanin_dtype dtype, enum fanin_op op)
+/* An allreduce of a range of all ranks' regions, in place. */
+static int
+reduce(struct fanin_region *region, enum fanin_region_way way, size_t offset, size_t count,
+       enum fanin_dtype dtype, enum fanin_op op)
 {
 	const size_t element_bytes = fanin_dtype_size_of(dtype);
 	struct fanin_error *error;
@@ -140,7 +139,7 @@ fanin_region_reduce_by(struct fanin_region *region, enum fanin_region_way way, c
 				       fanin_dtype_name_of(dtype));
 	status = range_check(region, offset, count * element_bytes, error);
 	if (status == FANIN_OK)
-		status = fanin_comm_region_reducing(region->owner, way, handler, &reducing, error);
+		status = fanin_comm_region_reducing(region->owner, way, &reducing, error);
 	if (status != FANIN_OK)
 		return status;
 	status = fanin_allreduce(region->memory + offset, region->memory + offset, count, dtype, op,
@@ -157,12 +156,12 @@ int
 fanin_region_push(fanin_region *region, size_t offset, size_t count, enum fanin_dtype dtype,
 		  enum fanin_op op)
 {
-	return fanin_region_reduce_by(region, FANIN_REGION_PUSH, NULL, offset, count, dtype, op);
+	return reduce(region, FANIN_REGION_PUSH, offset, count, dtype, op);
 }
 
 int
 fanin_region_pull(fanin_region *region, size_t offset, size_t count, enum fanin_dtype dtype,
 		  enum fanin_op op)
 {
-	return fanin_region_reduce_by(region, FANIN_REGION_PULL, NULL, offset, count, dtype, op);
+	return reduce(region, FANIN_REGION_PULL, offset, count, dtype, op);
 }

@@ -171,7 +171,7 @@ fanin_comm_region_free(struct fanin_region *region)
 }
 
 int
-fanin_comm_region_reducing(struct fanin_comm *comm, enum fanin_region_way way, const char *handler,
+fanin_comm_region_reducing(struct fanin_comm *comm, enum fanin_region_way way,
 			   struct fanin_comm **reducing, struct fanin_error *error)
 {
 	static const char *const names[FANIN_REGION_WAYS] = { "push", "pull" };
@@ -179,7 +179,7 @@ fanin_comm_region_reducing(struct fanin_comm *comm, enum fanin_region_way way, c
 	char suffix[32];
 	const struct fanin_beside job = {
 		.suffix = suffix,
-		.handler = handler != NULL ? handler : names[way],
+		.handler = names[way],
 		.what = "reducing regions",
 		.trees = options->trees,
 	};

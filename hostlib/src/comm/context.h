@@ -314,12 +314,9 @@ int fanin_comm_region_free(struct fanin_region *region);
 
 /*
  * comm_region.c: returns, in *reducing, the communicator beside a region's that reduces it in a way, which all ranks call: it is joined once.
- *
- * suffix, handler: of its job; the way's if they are NULL.
  */
 int fanin_comm_region_reducing(struct fanin_comm *comm, enum fanin_region_way way,
-			       const char *handler, struct fanin_comm **reducing,
-			       struct fanin_error *error);
+			       struct fanin_comm **reducing, struct fanin_error *error);
 
 /*
  * comm_multicast.c: joins the job that is beside a communicator's for broadcasts and allgathers, if the options say that there has to be one; else the first
