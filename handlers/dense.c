@@ -64,10 +64,40 @@ make_frame(const struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 	mbuf->ol_flags = 0;
 }
 
-/* The mbuf holds the block's result: it is kept and goes to all children. */
+/* The child that has a block's owner behind it, as a bit; 0 if none has. */
+static uint64_t
+owners_child(const struct fanin_job_params *job, uint16_t root)
+{
+	const uint16_t owner = fanin_root_rank(root);
+
+	for (uint16_t child = 0; child < job->n_children; child++) {
+		if (fanin_ranks_has(&job->child_ranks[child], owner))
+			return UINT64_C(1) << child;
+	}
+	return 0;
+}
+
+/* Sends the result without its elements to children that have not the block's owner. Without a packet for it, it is lost. */
 static void
-publish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
-	struct rte_mbuf *mbuf)
+emit_empty(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense, uint32_t block,
+	   uint64_t children)
+{
+	struct rte_mbuf *mbuf = fanin_take(ctx);
+
+	if (mbuf == NULL)
+		return;
+	rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin.flags = FANIN_FLAG_EMPTY;
+	make_frame(ctx, dense, block, &ctx->job->result_headers, FANIN_TYPE_RESULT, ctx->epoch, mbuf);
+	rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin.contributions = ctx->job->n_ranks;
+	fanin_seal(ctx, FANIN_TAG_DOWN, mbuf);
+	rte_mbuf_refcnt_set(mbuf, (uint16_t)__builtin_popcountll(children));
+	fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, children, 0);
+}
+
+/* The mbuf holds the block's result: it is kept and goes to these children, of whom there are so many. */
+static __rte_always_inline void
+publish_to(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
+	   struct rte_mbuf *mbuf, uint64_t children, uint16_t n_children)
 {
 	const struct fanin_job_params *job = ctx->job;
 
@@ -75,14 +105,47 @@ publish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block
 	rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin.contributions = job->n_ranks;
 	fanin_seal(ctx, FANIN_TAG_DOWN, mbuf);
 	/* One reference for each child; the one that the mbuf came with, the only one so far, stays with the slot. */
-	rte_mbuf_refcnt_set(mbuf, (uint16_t)(job->n_children + 1));
+	rte_mbuf_refcnt_set(mbuf, (uint16_t)(n_children + 1));
 	dense->result = mbuf;
-	fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, job->children,
-		   mbuf->pkt_len - FANIN_PAYLOAD_OFFSET);
+	fanin_emit(ctx, FANIN_EMIT_CHILDREN, mbuf, children, mbuf->pkt_len - FANIN_PAYLOAD_OFFSET);
 	ctx->stats->results++;
 	/* Of workers that share a block, the last one's round may have begun before the first one's. */
 	if (ctx->now_ns > dense->begun_ns)
 		ctx->stats->block_ns += ctx->now_ns - dense->begun_ns;
+}
+
+/*
+ * The same of a block with an owner. Where that is not below, the result that is kept has no elements; else they go to its child, and headers to
+ * all others.
+ */
+static __rte_noinline void
+publish_to_owner(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
+		 struct rte_mbuf *mbuf)
+{
+	struct fanin_hdr *hdr = &rte_pktmbuf_mtod(mbuf, struct fanin_headers *)->fanin;
+	const struct fanin_job_params *job = ctx->job;
+	const uint64_t owner = owners_child(job, dense->window.root);
+
+	if (owner == 0)
+		hdr->flags |= FANIN_FLAG_EMPTY;
+	if (owner == job->children || fanin_wire_is_empty(hdr)) {
+		publish_to(ctx, dense, block, mbuf, job->children, job->n_children);
+		return;
+	}
+	emit_empty(ctx, dense, block, job->children & ~owner);
+	publish_to(ctx, dense, block, mbuf, owner, 1);
+}
+
+/* The mbuf holds the block's result: it is kept and goes to all children, or to the one that has its owner. */
+static void
+publish(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t block,
+	struct rte_mbuf *mbuf)
+{
+	if (__builtin_expect(fanin_root_is_owner(dense->window.root), 0)) {
+		publish_to_owner(ctx, dense, block, mbuf);
+		return;
+	}
+	publish_to(ctx, dense, block, mbuf, ctx->job->children, ctx->job->n_children);
 }
 
 /*
@@ -157,6 +220,12 @@ take_result(struct fanin_handler_ctx *ctx, void *slot, struct fanin_packet *pack
 		fanin_window_settle(&dense->window, block, FANIN_PHASE_SENT);
 		return drop(reason, FANIN_REASON_MISMATCH);
 	}
+	/* Another switch's, which shares the parent's port: the owner is below this one. */
+	if (fanin_root_is_owner(hdr->root) && fanin_wire_is_empty(hdr) &&
+	    owners_child(ctx->job, hdr->root) != 0) {
+		fanin_window_settle(&dense->window, block, FANIN_PHASE_SENT);
+		return FANIN_VERDICT_FREE;
+	}
 	fanin_dense_release(ctx, dense);
 	publish(ctx, dense, block, packet->mbuf);
 	fanin_window_settle(&dense->window, block, FANIN_PHASE_DONE);
@@ -167,9 +236,19 @@ void
 fanin_dense_repeat_result(struct fanin_handler_ctx *ctx, const struct fanin_dense *dense,
 			  unsigned int child)
 {
+	const uint64_t to = UINT64_C(1) << child;
+
+	if (__builtin_expect(fanin_root_is_owner(dense->window.root), 0) &&
+	    !fanin_wire_is_empty(
+		    &rte_pktmbuf_mtod(dense->result, const struct fanin_headers *)->fanin) &&
+	    owners_child(ctx->job, dense->window.root) != to) {
+		emit_empty(ctx, dense, fanin_window_block(&dense->window), to);
+		ctx->stats->repeats++;
+		return;
+	}
 	/* Unmodified, as a NIC may still be reading it. */
 	hold(dense->result);
-	fanin_emit(ctx, FANIN_EMIT_CHILDREN, dense->result, UINT64_C(1) << child,
+	fanin_emit(ctx, FANIN_EMIT_CHILDREN, dense->result, to,
 		   dense->result->data_len - FANIN_PAYLOAD_OFFSET);
 	ctx->stats->repeats++;
 }
@@ -266,6 +345,13 @@ prepare_block(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	if (is_too_long(job, packet)) {
 		fanin_window_abandon(&dense->window, ctx, hdr->block);
 		*reason = FANIN_REASON_PAYLOAD;
+		return false;
+	}
+	if (__builtin_expect(fanin_root_is_owner(hdr->root) &&
+				     fanin_root_rank(hdr->root) >= job->n_ranks,
+			     0)) {
+		fanin_window_abandon(&dense->window, ctx, hdr->block);
+		*reason = FANIN_REASON_OPERATION;
 		return false;
 	}
 	if (dense->add == NULL || hdr->dtype != dense->window.dtype || hdr->op != dense->window.op) {
@@ -430,6 +516,17 @@ known_of_another_phase(struct fanin_handler_ctx *ctx, struct fanin_dense *dense,
 	return verdict;
 }
 
+/* Of a block with an owner nobody else has the elements, and an empty result is none. */
+static bool
+may_know(const struct fanin_job_params *job, const struct fanin_packet *packet)
+{
+	const struct fanin_hdr *hdr = &packet->headers->fanin;
+
+	return !fanin_root_is_owner(hdr->root) ||
+	       (!fanin_wire_is_empty(hdr) &&
+		owners_child(job, hdr->root) == UINT64_C(1) << packet->child);
+}
+
 static enum fanin_verdict
 known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
       struct fanin_packet *packet, fanin_dense_reset_fn reset, enum fanin_reason *reason)
@@ -437,6 +534,8 @@ known(struct fanin_handler_ctx *ctx, struct fanin_dense *dense, uint32_t index,
 	static const enum fanin_window_phase phases[] = { FANIN_PHASE_OPEN, FANIN_PHASE_SENT };
 	const struct fanin_hdr *hdr = &packet->headers->fanin;
 
+	if (!may_know(ctx->job, packet))
+		return drop(reason, FANIN_REASON_MISMATCH);
 	for (size_t i = 0; i < RTE_DIM(phases); i++) {
 		switch (fanin_window_enter_result(&dense->window, ctx, hdr->block, phases[i])) {
 		case FANIN_RESULT_OTHER:

@@ -329,9 +329,10 @@ struct fanin_handler {
 	const char *name;        /* as in the config, faninctl and reports; at most 15 characters */
 	const char *description; /* one line for people */
 	bool in_order; /* combines in the order of the children, so that it may matter: for reproducible jobs */
-	bool makes_packets;  /* by fanin_take */
-	bool is_native;      /* never accumulates in a longer type: jobs that do are refused */
-	uint16_t ranks_most; /* of a job; 0: FANIN_WIRE_MAX_RANKS */
+	bool makes_packets;      /* by fanin_take */
+	bool makes_headers_only; /* ... and none of them has a payload: the job's payload may be longer than there is room for in these */
+	bool is_native;          /* never accumulates in a longer type: jobs that do are refused */
+	uint16_t ranks_most;     /* of a job; 0: FANIN_WIRE_MAX_RANKS */
 	enum fanin_shape shape;
 	enum fanin_admission admission;
 	enum fanin_slots_of slots_of;

@@ -209,6 +209,8 @@ static const struct fanin_counter multi_counters[] = {
 static struct fanin_handler multi = {
 	.name = "multi",
 	.description = "dense reduction, several buffers per block",
+	.makes_packets = true,
+	.makes_headers_only = true,
 	.slot_mbufs = { .per_buffer = 1 },
 	.suits = multi_suits,
 	.counters = multi_counters,

@@ -59,6 +59,8 @@ fanin_single_other(struct fanin_handler_ctx *ctx, void *memory, uint32_t index,
 static struct fanin_handler single = {
 	.name = "single",
 	.description = "dense reduction, one buffer per block",
+	.makes_packets = true,
+	.makes_headers_only = true,
 	.slot_mbufs = { .fixed = 1 },
 	.suits = single_suits,
 	.slot_size = fanin_single_slot_size,

@@ -25,8 +25,9 @@ fanin_sums_kernel(const struct fanin_job_params *job, const struct fanin_packet 
 	}
 	if (!fanin_op_is_copy(hdr->op))
 		add = fanin_kernel(job->isa, hdr->dtype, hdr->op);
-	/* Sums in a longer type are refused when a job is made. */
-	if (add == NULL || (job->wide && fanin_operation_widens(hdr->dtype, hdr->op))) {
+	/* Sums in a longer type are refused when a job is made. Results of these handlers go to all ranks. */
+	if (add == NULL || (job->wide && fanin_operation_widens(hdr->dtype, hdr->op)) ||
+	    fanin_root_is_owner(hdr->root)) {
 		*reason = FANIN_REASON_OPERATION;
 		return NULL;
 	}

@@ -196,6 +196,8 @@ static struct fanin_handler tree = {
 	.name = "tree",
 	.description = "dense reduction in a fixed order, one leaf per child",
 	.in_order = true,
+	.makes_packets = true,
+	.makes_headers_only = true,
 	/* As many as there are pairs of neighbours: a half that waits further up was made of more than one child. */
 	.slot_mbufs = { .per_pair = 1 },
 	.suits = tree_suits,

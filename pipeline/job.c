@@ -348,7 +348,7 @@ check_made_packets(const struct pipeline *pipeline, const struct fanin_handler *
 	const uint32_t room = pipeline->pool == NULL ? 0 : rte_pktmbuf_data_room_size(pipeline->pool);
 	const uint32_t around = RTE_PKTMBUF_HEADROOM + FANIN_PAYLOAD_OFFSET + FANIN_TAG_LEN;
 
-	if (!handler->makes_packets || around + payload <= room)
+	if (!handler->makes_packets || handler->makes_headers_only || around + payload <= room)
 		return 0;
 	snprintf(error, PIPELINE_ERROR_LEN,
 		 "found a payload of %u bytes, expected at most %u: the switch's own packets have no more room",

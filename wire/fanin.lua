@@ -97,6 +97,9 @@ end
 -- Blocks with the data of one rank, their root.
 local COPY = 64
 op_names[COPY] = "copy"
+-- A root with this bit is the rank that alone gets the result, see wire/wire.h.
+local OWNER = 0x8000
+local may_have_owner = { [CONTRIBUTION] = true, [code_of("RESULT")] = true, [code_of("KNOWN")] = true }
 local reason_names = {
 	[0] = "none", "frame_truncated", "ip_header_invalid", "ip_options", "ip_checksum", "ip_fragment", "udp_length",
 	"header_truncated", "version_unsupported", "type_unknown", "flags_unknown", "reserved_nonzero",
@@ -385,9 +388,16 @@ local function add_header(tree, buffer, pinfo)
 		tree:add_le(f.count, buffer(22, 2))
 	end
 	local root = tree:add_le(f.root, buffer(24, 2))
-	if buffer(24, 2):le_uint() ~= 0 and buffer(21, 1):uint() ~= COPY then
+	local rank = buffer(24, 2):le_uint()
+	local is_copy = buffer(21, 1):uint() == COPY
+	local is_owner = rank >= OWNER and not is_copy and may_have_owner[packet_type]
+	if is_owner then
+		rank = rank - OWNER
+		root:append_text(string.format(" (owner: rank %d)", rank))
+	end
+	if rank ~= 0 and not is_copy and not is_owner then
 		root:add_proto_expert_info(e.reserved)
-	elseif buffer(24, 2):le_uint() >= size_of_job(buffer, pinfo) then
+	elseif rank >= size_of_job(buffer, pinfo) then
 		root:add_proto_expert_info(e.rank)
 	end
 	local extension = tree:add_le(f.extension, buffer(26, 1))

@@ -62,6 +62,15 @@ field_fits(unsigned int use, uint32_t value)
 	return use == FANIN_FIELD_ANY || (value != 0) == (use == FANIN_FIELD_NONZERO);
 }
 
+bool
+fanin_wire_some_root_fits(const struct fanin_hdr *hdr)
+{
+	const bool is_owner = fanin_root_is_owner(hdr->root);
+
+	return is_owner != fanin_op_is_copy(hdr->op) && (!is_owner || hdr->count != 0) &&
+	       fanin_root_rank(hdr->root) < FANIN_WIRE_MAX_RANKS;
+}
+
 /* Packets that carry elements. Whether there is such a custom operator, and on this data type, is the switch's to know. */
 static enum fanin_reason
 validate_elements(const struct fanin_packet_type *type, const struct fanin_hdr *hdr,
@@ -74,7 +83,8 @@ validate_elements(const struct fanin_packet_type *type, const struct fanin_hdr *
 	if (!fanin_op_is_known(hdr->op))
 		return FANIN_REASON_OP;
 	if (!fanin_wire_root_fits(hdr))
-		return FANIN_REASON_RANK;
+		return fanin_root_is_owner(hdr->root) && hdr->count == 0 ? FANIN_REASON_ELEMENTS
+									 : FANIN_REASON_RANK;
 	if (!fanin_wire_count_fits(hdr, size, payload_len) || !field_fits(type->number, hdr->number))
 		return FANIN_REASON_ELEMENTS;
 	return FANIN_REASON_NONE;
@@ -113,6 +123,17 @@ validate_control(const struct fanin_packet_type *type, const struct fanin_hdr *h
 	return FANIN_REASON_NONE;
 }
 
+/* May a block of this packet have a root at all, be it of a copy or an owner? */
+static bool
+may_have_root(const struct fanin_hdr *hdr)
+{
+	if (fanin_op_is_copy(hdr->op))
+		return true;
+	return fanin_root_is_owner(hdr->root) &&
+	       (hdr->type == FANIN_TYPE_CONTRIBUTION || hdr->type == FANIN_TYPE_RESULT ||
+		hdr->type == FANIN_TYPE_KNOWN);
+}
+
 static enum fanin_reason
 validate_header(const struct fanin_hdr *hdr, uint32_t payload_len)
 {
@@ -125,7 +146,7 @@ validate_header(const struct fanin_hdr *hdr, uint32_t payload_len)
 		return FANIN_REASON_TYPE;
 	if ((hdr->flags & ~FANIN_FLAGS_ALL) != 0 || (fanin_wire_is_empty(hdr) && !has_elements))
 		return FANIN_REASON_FLAGS;
-	if (hdr->reserved != 0 || (hdr->root != 0 && !fanin_op_is_copy(hdr->op)) ||
+	if (hdr->reserved != 0 || (hdr->root != 0 && !may_have_root(hdr)) ||
 	    (hdr->number != 0 && type->number == FANIN_FIELD_ZERO))
 		return FANIN_REASON_RESERVED;
 	if (hdr->extension != 0 || hdr->extension_len32 != 0)

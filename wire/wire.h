@@ -105,7 +105,7 @@ struct fanin_hdr {
 	uint8_t op;     /* enum fanin_wire_op, a copy, or custom; likewise */
 	uint16_t count; /* elements in the payload, or of the block if EMPTY; in REFUSED the reason;
 			 * in ANSWER enum fanin_block_state; in QUERY blocks that it asks about */
-	uint16_t root;  /* of a copy the rank whose data the block has; else 0 */
+	uint16_t root; /* of a copy the rank whose data the block has; of a block with an owner FANIN_ROOT_OWNER and the rank that gets its result; else 0 */
 	uint8_t extension;       /* extension header type, 0: none */
 	uint8_t extension_len32; /* its length in units of 32 bytes */
 	uint32_t progress;       /* sender's oldest unfinished block */
@@ -396,11 +396,37 @@ fanin_wire_set_shape(struct fanin_hdr *hdr, uint64_t shape)
 	memcpy((uint8_t *)hdr + offsetof(struct fanin_hdr, dtype), &shape, sizeof(shape));
 }
 
-/* Copies alone have a root, which is a rank. */
+/* With this bit a root is the owner of a block that is combined: the rank that alone gets its result. */
+#define FANIN_ROOT_OWNER 0x8000u
+
+static inline bool
+fanin_root_is_owner(unsigned int root)
+{
+	return (root & FANIN_ROOT_OWNER) != 0;
+}
+
+/* The rank of a root that is an owner. */
+static inline uint16_t
+fanin_root_rank(unsigned int root)
+{
+	return (uint16_t)(root & ~FANIN_ROOT_OWNER);
+}
+
+/* The root of a block that this rank owns. */
+static inline uint16_t
+fanin_root_of_owner(unsigned int rank)
+{
+	return (uint16_t)(FANIN_ROOT_OWNER | rank);
+}
+
+/* See fanin_wire_root_fits: of a root that is not 0. */
+bool fanin_wire_some_root_fits(const struct fanin_hdr *hdr);
+
+/* Copies have a root, and of other blocks that have elements some have an owner: a rank. */
 static inline bool
 fanin_wire_root_fits(const struct fanin_hdr *hdr)
 {
-	return hdr->root == 0 || (fanin_op_is_copy(hdr->op) && hdr->root < FANIN_WIRE_MAX_RANKS);
+	return hdr->root == 0 || fanin_wire_some_root_fits(hdr);
 }
 
 /* Elements' bytes (or control body's) behind the headers of a valid frame. */

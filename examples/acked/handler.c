@@ -245,11 +245,12 @@ begin(struct fanin_handler_ctx *ctx, struct acked_slot *slot, uint32_t index,
 		return false;
 	/*
 	 * Sums in f32 of shorter types take more than one kernel, which this handler does not
-	 * support.
+	 * support, nor results that go to their owner only.
 	 */
 	*reason = FANIN_REASON_OPERATION;
 	combine = fanin_kernel(job->isa, hdr->dtype, hdr->op);
-	if (combine == NULL || (job->wide && fanin_operation_widens(hdr->dtype, hdr->op)))
+	if (combine == NULL || (job->wide && fanin_operation_widens(hdr->dtype, hdr->op)) ||
+	    fanin_root_is_owner(hdr->root))
 		return false;
 	release(ctx, slot);
 	fanin_slot_take(&slot->tag, ctx, hdr->block);

@@ -20,6 +20,7 @@ OPS = range(1, 12)
 SUM, PROD, MIN, MAX, BXOR, AVG = 1, 2, 3, 4, 10, 11
 OPAQUE = 128
 COPY = 64
+OWNER = 0x8000  # with a rank: the root of a block whose result is this rank's
 RETRANSMIT, DIRECT, EMPTY, CE, AECN = 1, 2, 4, 16, 32
 
 
@@ -53,10 +54,10 @@ def block(number, **shape):
     return [contribution(rank, number, **shape) for rank in range(3)]
 
 
-def result(number, values=(6, 6, 6), dtype=I32, op=SUM, kind=RESULT):
+def result(number, values=(6, 6, 6), dtype=I32, op=SUM, kind=RESULT, rank=0, root=0):
     """What a parent sends, or a child knows; the handlers run as part of a tree, too."""
     payload = struct.pack("<%d%s" % (len(values), FORMATS[dtype]), *values)
-    return frame(kind, payload, 0, number, dtype, op, len(values))
+    return frame(kind, payload, rank, number, dtype, op, len(values), root=root)
 
 
 def empty(rank, block, count=3, dtype=I32, op=SUM, flags=0, root=0):
@@ -134,6 +135,10 @@ seeds = {
     "known": [result(0, kind=KNOWN), contribution(1, 0), contribution(1, 0), contribution(0, 1), result(1, kind=KNOWN),
               *block(2), result(2, kind=KNOWN), result(2), result(4, kind=KNOWN), result(9, kind=KNOWN),
               result(3, op=MAX, kind=KNOWN), contribution(2, 3)],
+    "owners": [f for n in range(3) for f in [*block(n, root=OWNER + n), contribution(1, n, flags=RETRANSMIT, root=OWNER + n), query(2, n, True)]] +
+              [contribution(0, 3, root=OWNER + 3), contribution(0, 3, root=OWNER + 0xFFF), contribution(0, 3, op=COPY, root=OWNER),
+               result(3, kind=KNOWN, rank=1, root=OWNER), result(3, kind=KNOWN, root=OWNER), contribution(1, 3, root=OWNER), result(0, root=OWNER),
+               frame(RESULT, b"", 0, 1, I32, SUM, 3, EMPTY, root=OWNER + 1), result(1, root=OWNER + 1), query(0, 1, True), empty(0, 4, count=0, root=OWNER)],
     "padded": [frame(LEAVE) + bytes(18)],
     "copies": [f for n in range(6) for f in copy(n, n % 3)] + [empty(0, 5, op=COPY + 2, flags=RETRANSMIT)],
     "empty": [empty(rank, n, op=op) for n, op in enumerate((SUM, AVG, COPY)) for rank in (2, 0, 1)] +

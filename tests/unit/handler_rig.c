@@ -30,6 +30,17 @@ handler_rig_start(struct handler_rig *rig, const char *handler, const struct fan
 }
 
 void
+handler_rig_stock(struct handler_rig *rig, uint16_t n)
+{
+	struct fanin_handler_ctx *ctx = &rig->ctx;
+
+	while (ctx->n_stock > n)
+		fake_put(&rig->pool, ctx->stock[--ctx->n_stock]);
+	while (ctx->n_stock < n)
+		ctx->stock[ctx->n_stock++] = fake_get(&rig->pool, 0);
+}
+
+void
 handler_rig_flush(struct handler_rig *rig)
 {
 	for (unsigned int i = 0; i < rig->ctx.n_emissions; i++) {
@@ -52,6 +63,7 @@ handler_rig_stop(struct handler_rig *rig)
 	handler_rig_flush(rig);
 	rig->handler->slot_release(&rig->ctx, rig->slot);
 	handler_rig_flush(rig);
+	handler_rig_stock(rig, 0);
 	ck_assert_uint_eq(fake_pool_in_use(&rig->pool), 0);
 	fake_pool_fini(&rig->pool);
 	free(rig->slot);

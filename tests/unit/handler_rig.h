@@ -29,6 +29,9 @@ struct shape {
 /* As `op` of a shape: a copy of this rank. */
 #define COPY_OF(root) (FANIN_WIRE_COPY | (unsigned int)(root) << 8)
 
+/* As `op` of a shape: this operator, with an owner. */
+#define OWNED_BY(op, owner) ((unsigned int)(op) | (unsigned int)fanin_root_of_owner(owner) << 8)
+
 /* What the handler answered to a contribution. */
 struct answer {
 	enum fanin_verdict verdict;
@@ -43,6 +46,9 @@ struct answer {
  */
 void handler_rig_start(struct handler_rig *rig, const char *handler,
 		       const struct fanin_job_params *job, uint32_t index);
+
+/* Gives the handler as many empty mbufs as fanin_take has at hand from now on; after start there are none. */
+void handler_rig_stock(struct handler_rig *rig, uint16_t n);
 
 /* Carries out what the handler asked for, as if every packet had been sent. */
 void handler_rig_flush(struct handler_rig *rig);

@@ -402,6 +402,21 @@ START_TEST(fanin_headers_are_checked)
 		     FANIN_REASON_NONE);
 	EXPECT_AFTER((hdr->op = FANIN_WIRE_COPY, hdr->root = FANIN_WIRE_MAX_RANKS),
 		     FANIN_REASON_RANK);
+	/* ... or owners, of what is combined and has elements. */
+	EXPECT_AFTER(hdr->root = fanin_root_of_owner(0), FANIN_REASON_NONE);
+	EXPECT_AFTER(hdr->root = fanin_root_of_owner(FANIN_WIRE_MAX_RANKS - 1), FANIN_REASON_NONE);
+	EXPECT_AFTER((hdr->type = FANIN_TYPE_KNOWN, hdr->root = fanin_root_of_owner(1)),
+		     FANIN_REASON_NONE);
+	EXPECT_AFTER((hdr->type = FANIN_TYPE_RESULT, hdr->root = fanin_root_of_owner(1)),
+		     FANIN_REASON_NONE);
+	EXPECT_AFTER(hdr->root = fanin_root_of_owner(FANIN_WIRE_MAX_RANKS), FANIN_REASON_RANK);
+	EXPECT_AFTER((hdr->op = FANIN_WIRE_COPY, hdr->root = fanin_root_of_owner(1)),
+		     FANIN_REASON_RANK);
+	EXPECT_AFTER((hdr->type = FANIN_TYPE_PARTIAL, hdr->root = fanin_root_of_owner(1)),
+		     FANIN_REASON_RESERVED);
+	EXPECT_AFTER((hdr->type = FANIN_TYPE_REFUSED, hdr->root = fanin_root_of_owner(1)),
+		     FANIN_REASON_RESERVED);
+	EXPECT_AFTER((hdr->count = 0, hdr->root = fanin_root_of_owner(1)), FANIN_REASON_ELEMENTS);
 	/* Numbers are of queries and of their answers. */
 	EXPECT_AFTER(hdr->number = 1, FANIN_REASON_RESERVED);
 	EXPECT_AFTER((hdr->type = FANIN_TYPE_REFUSED, hdr->number = 1), FANIN_REASON_RESERVED);
@@ -536,9 +551,10 @@ START_TEST(templates_let_valid_contributions_pass_only)
 		       fanin_wire_elements_fit(&frame.headers, frame.len, &sizes);
 		for (size_t i = 0; i < sizeof(vary) / sizeof(vary[0]); i++)
 			may_vary = may_vary || (byte >= vary[i][0] && byte < vary[i][1]);
-		/* Don't fragment and the reserved bit; known flags; other operators and types of the same size. */
-		may_vary = may_vary || (byte == 20 && bit % 8 >= 6) ||
-			   (byte == 44 && ((FANIN_FLAGS_ALL & ~FANIN_FLAG_EMPTY) >> bit % 8 & 1) != 0);
+		/* Don't fragment and the reserved bit; known flags; rank 0 as owner; other operators and types of the same size. */
+		may_vary =
+			may_vary || (byte == 20 && bit % 8 >= 6) || (byte == 67 && bit % 8 == 7) ||
+			(byte == 44 && ((FANIN_FLAGS_ALL & ~FANIN_FLAG_EMPTY) >> bit % 8 & 1) != 0);
 		if (fits) {
 			ck_assert_int_eq(fanin_wire_validate(frame.bytes, frame.len),
 					 FANIN_REASON_NONE);
