@@ -66,24 +66,69 @@ def every_collective_is_exact_through_a_tree_of_switches():
             fabric.uninstall(5, fabric.tree("spine0", ranks))
 
 
+def shares_carried(lab, size, collective):
+    """([(received, sent)] of each host in multiples of the vector, reports) of a job whose root is rank 2."""
+    before = [link_bytes(lab.host_namespace(host), HOST_INTERFACE) for host in range(4)]
+    reports = run_exact_job(lab, collective, collective=collective, bytes=size, root=2)
+    return [tuple((after - earlier) / size for after, earlier in zip(link_bytes(lab.host_namespace(host), HOST_INTERFACE), before[host]))
+            for host in range(4)], reports
+
+
 @case(60)
 def who_has_no_data_sends_headers_only():
-    """Shares of the vector's bytes that each host sends and receives, headers included, at MTU 9000."""
+    """Shares of the vector's bytes that each host sends, headers included, at MTU 9000. All receive the vector."""
     size = 4096 * KIB
     with running_lab(4, "af_packet", 9000) as lab:
-        for collective, shares in (("broadcast", (0.02, 0.02, 1, 0.02)), ("allgather", (0.25,) * 4), ("reduce", (1,) * 4)):
+        for collective, shares in (("broadcast", (0.02, 0.02, 1, 0.02)), ("allgather", (0.25,) * 4)):
             def claim(collective=collective, shares=shares):
-                before = [link_bytes(lab.host_namespace(host), HOST_INTERFACE) for host in range(4)]
-                reports = run_exact_job(lab, collective, collective=collective, bytes=size, root=2)
                 wrong = []
-                for host, share in enumerate(shares):
-                    received, sent = ((after - earlier) / size for after, earlier in
-                                      zip(link_bytes(lab.host_namespace(host), HOST_INTERFACE), before[host]))
+                carried, reports = shares_carried(lab, size, collective)
+                for host, ((received, sent), share) in enumerate(zip(carried, shares)):
                     if sent > share * 1.1 or not 1 <= received <= 1.1:
                         wrong.append(f"{collective}: host {host} sent {sent:.3f} of the vector and received {received:.3f}, "
                                      f"expected {share} and 1")
                 return wrong, reports
             expect_unless_repeated(claim)
+
+
+@case(60)
+def who_keeps_no_result_receives_headers_only():
+    """Shares of the vector's bytes that each link down carries: a P-th of a reduce_scatter, of a reduce all to the root and nothing to others. All send the vector."""
+    size, headers = 4096 * KIB, 0.02
+    with running_lab(4, "af_packet", 9000) as lab:
+        for collective, shares in (("reduce_scatter", (0.25,) * 4), ("reduce", (0, 0, 1, 0))):
+            def claim(collective=collective, shares=shares):
+                wrong = []
+                carried, reports = shares_carried(lab, size, collective)
+                for host, ((received, sent), share) in enumerate(zip(carried, shares)):
+                    if not 1 <= sent <= 1.1 or not share <= received <= 1.05 * share + headers:
+                        wrong.append(f"{collective}: host {host} sent {sent:.3f} of the vector and received {received:.3f}, "
+                                     f"expected 1 and {share}")
+                return wrong, reports
+            expect_unless_repeated(claim)
+
+
+@case(120)
+def each_link_down_of_a_tree_carries_what_its_owners_keep():
+    """Of a reduce_scatter 1/8 goes down to each host, and what its four hosts keep to each leaf; each link up carries the vector once."""
+    size, headers = 8192 * KIB, 0.02
+    with running_fabric(leaf_spine(2, 1, 8), mtu=9000) as fabric:
+        ranks = {host: host for host in range(8)}
+        fabric.install(5, KEY, fabric.tree("spine0", ranks), ranks, handler="single")
+        links = [(f"host {host}", fabric.host_namespace(host), HOST_INTERFACE, 1 / 8) for host in range(8)]
+        links += [(leaf, fabric.switch_ns(leaf), f"to-{spine}", 1 / 2) for leaf, spine in fabric.topology.links]
+
+        def claim():
+            before = [link_bytes(namespace, interface) for _, namespace, interface, _ in links]
+            reports = finish(fabric, start(fabric, 5, ranks, collective="reduce_scatter", bytes=size, warmup=0, iters=1))
+            expect_exact(reports, "reduce_scatter through three switches")
+            wrong = []
+            for (name, namespace, interface, share), earlier in zip(links, before):
+                received, sent = ((after - first) / size for after, first in zip(link_bytes(namespace, interface), earlier))
+                if not 1 <= sent <= 1.1 or not share <= received <= 1.05 * share + headers:
+                    wrong.append(f"{name} sent {sent:.3f} of the vector and received {received:.3f}, expected 1 and {share}")
+            return wrong, reports
+        expect_unless_repeated(claim)
 
 
 def with_background(arguments):

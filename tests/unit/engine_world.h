@@ -83,10 +83,12 @@ struct world {
 	uint64_t instance;           /* the switch's */
 	struct fanin_tagger *tagger; /* the switch's; NULL: packets have no tags */
 	struct fanin_tagger *taggers[MAX_RANKS];
-	uint32_t wrong_tags; /* contributions and queries without a valid one */
-	bool silent;         /* the switch takes everything and answers nothing */
-	bool far;            /* answers come from further up: they tell of one block */
-	uint32_t drop_next;  /* contributions to be lost, before any chance */
+	uint32_t wrong_tags;     /* contributions and queries without a valid one */
+	bool silent;             /* the switch takes everything and answers nothing */
+	bool shared_port;        /* each rank gets what others of a block with an owner get, too */
+	uint32_t told_by_owners; /* results of blocks with owners that a run before had brought */
+	bool far;                /* answers come from further up: they tell of one block */
+	uint32_t drop_next;      /* contributions to be lost, before any chance */
 	uint64_t cut;   /* ranks whose contributions are lost, all of them; their queries pass */
 	uint64_t ended; /* ranks whose processes have ended */
 	uint64_t mute;  /* ranks that don't answer probes */
@@ -223,15 +225,38 @@ result_make(const struct world *world, const struct slot *slot, struct fanin_hea
 	headers->fanin.count = slot->count;
 }
 
+/* Sends the result as it is, or without its elements. */
 static void
-slot_finish(struct world *world, struct slot *slot)
+result_deliver(struct link *link, const struct slot *slot, bool is_empty)
 {
 	struct fanin_headers result;
 
+	result_make(link->world, slot, &result);
+	if (is_empty) {
+		fanin_wire_set_payload_len(&result, 0);
+		result.fanin.flags |= FANIN_FLAG_EMPTY;
+	}
+	link_deliver(link, &result, slot->acc, is_empty ? 0 : slot->count * 4u);
+}
+
+/* Sends a rank the result that is its: of a block with another owner without elements. Where ports are shared, it gets the others', too. */
+static void
+result_send(struct link *link, const struct slot *slot)
+{
+	const bool is_owned = fanin_root_is_owner(slot->root);
+	const bool is_empty = is_owned && fanin_root_rank(slot->root) != link->rank;
+
+	if (is_owned && link->world->shared_port)
+		result_deliver(link, slot, !is_empty);
+	result_deliver(link, slot, is_empty);
+}
+
+static void
+slot_finish(struct world *world, struct slot *slot)
+{
 	slot->done = true;
-	result_make(world, slot, &result);
 	for (uint16_t i = 0; i < world->n_ranks; i++)
-		link_deliver(&world->links[i], &result, slot->acc, slot->count * 4u);
+		result_send(&world->links[i], slot);
 }
 
 /* A contribution for a slot's block that its rank has not made before. */
@@ -324,14 +349,11 @@ static void
 switch_answer_query(struct world *world, struct link *link, const struct fanin_hdr *hdr)
 {
 	const struct slot *slot = &world->slots[hdr->block % (2 * WINDOW)];
-	struct fanin_headers result;
 
 	link->queries++;
 	if ((hdr->flags & FANIN_FLAG_RETRANSMIT) != 0 && slot->used && slot->done &&
-	    slot->block == hdr->block) {
-		result_make(world, slot, &result);
-		link_deliver(link, &result, slot->acc, slot->count * 4u);
-	}
+	    slot->block == hdr->block)
+		result_send(link, slot);
 	answer(world, link, hdr);
 }
 
@@ -340,6 +362,11 @@ static void
 slot_take_known(struct world *world, struct slot *slot, struct link *link,
 		const struct fanin_headers *headers)
 {
+	if (fanin_root_is_owner(headers->fanin.root)) {
+		ck_assert_uint_eq(fanin_root_rank(headers->fanin.root), link->rank);
+		ck_assert(!fanin_wire_is_empty(&headers->fanin));
+		world->told_by_owners++;
+	}
 	slot->op = headers->fanin.op;
 	slot->root = headers->fanin.root;
 	slot->count = headers->fanin.count;
@@ -366,7 +393,6 @@ switch_receive(struct world *world, struct link *link, const struct fanin_header
 {
 	const struct fanin_hdr *hdr = &headers->fanin;
 	struct slot *slot = &world->slots[hdr->block % (2 * WINDOW)];
-	struct fanin_headers repeated;
 
 	ck_assert_int_eq(fanin_wire_validate(headers, len), FANIN_REASON_NONE);
 	ck_assert_uint_eq(hdr->rank, link->rank);
@@ -398,8 +424,7 @@ switch_receive(struct world *world, struct link *link, const struct fanin_header
 	} else if ((hdr->flags & FANIN_FLAG_RETRANSMIT) == 0) {
 		/* The network's duplicates are not answered. */
 	} else if (slot->done) {
-		result_make(world, slot, &repeated);
-		link_deliver(link, &repeated, slot->acc, slot->count * 4u);
+		result_send(link, slot);
 	} else {
 		answer(world, link, hdr);
 	}
@@ -611,10 +636,12 @@ resume_if_all_know(struct world *world)
 				 FANIN_OK);
 }
 
-/* An allreduce that every rank takes part in: rank r sends (r + 1) * (tag + i) at index i. */
+/* An allreduce, unless its kind says otherwise, that every rank takes part in: rank r sends (r + 1) * (tag + i) at index i. */
 struct collective {
-	uint32_t count;
+	uint32_t count; /* of a REDUCE_SCATTER as many for each rank as fit into this */
 	uint32_t tag;
+	uint16_t root;              /* of a REDUCE */
+	enum fanin_collective kind; /* one that combines */
 	uint32_t *send[MAX_RANKS];
 	uint32_t *recv[MAX_RANKS];
 	struct fanin_request requests[MAX_RANKS];
@@ -626,10 +653,29 @@ collective_prepare(struct collective *collective, uint32_t count, uint32_t tag)
 	*collective = (struct collective){ .count = count, .tag = tag };
 }
 
-/* One rank's request, which is not posted. */
-static struct fanin_request *
-collective_fill(struct collective *collective, uint16_t rank, bool in_place)
+/* The elements that a rank keeps. */
+struct collective_part {
+	uint32_t first;
+	uint32_t n;
+};
+
+static struct collective_part
+collective_part(const struct collective *collective, uint16_t rank, uint16_t n_ranks)
 {
+	const uint32_t each = collective->count / n_ranks;
+
+	if (collective->kind == FANIN_COLLECTIVE_REDUCE_SCATTER)
+		return (struct collective_part){ rank * each, each };
+	if (collective->kind == FANIN_COLLECTIVE_REDUCE && collective->root != rank)
+		return (struct collective_part){ 0 };
+	return (struct collective_part){ 0, collective->count };
+}
+
+/* One rank's request, which is not posted. recv: has room for the whole vector, of which the rank keeps a part. */
+static struct fanin_request *
+collective_fill_of(struct collective *collective, uint16_t rank, uint16_t n_ranks, bool in_place)
+{
+	const struct collective_part part = collective_part(collective, rank, n_ranks);
 	struct fanin_request *request = &collective->requests[rank];
 	uint32_t *send = calloc(collective->count + 1, sizeof(*send));
 	uint32_t *recv = in_place ? send : calloc(collective->count + 1, sizeof(*recv));
@@ -641,19 +687,51 @@ collective_fill(struct collective *collective, uint16_t rank, bool in_place)
 	collective->recv[rank] = recv;
 	*request = (struct fanin_request){
 		.send = (const uint8_t *)send,
-		.recv = (uint8_t *)recv,
+		.recv = (uint8_t *)(recv + part.first),
+		.collective = (uint8_t)collective->kind,
+		.root = collective->root,
 		.dtype = FANIN_WIRE_I32,
 		.op = FANIN_WIRE_SUM,
 	};
 	return request;
 }
 
+static inline struct fanin_request *
+collective_fill(struct collective *collective, uint16_t rank, bool in_place)
+{
+	ck_assert_int_eq(collective->kind, FANIN_COLLECTIVE_ALLREDUCE);
+	return collective_fill_of(collective, rank, 1, in_place);
+}
+
+/* Has this rank what it keeps, and is the rest as it was? The request is done. */
+static inline void
+collective_check(const struct collective *collective, uint16_t rank, uint16_t n_ranks)
+{
+	const struct collective_part part = collective_part(collective, rank, n_ranks);
+	const uint32_t factor = n_ranks * (n_ranks + 1u) / 2;
+	const bool in_place = collective->send[rank] == collective->recv[rank];
+
+	for (uint32_t i = 0; i < collective->count; i++) {
+		const uint32_t value = collective->tag + i;
+
+		ck_assert_uint_eq(collective->recv[rank][i], i - part.first < part.n ? factor * value
+							     : in_place ? (rank + 1u) * value
+									: 0);
+	}
+	ck_assert_uint_eq(collective->recv[rank][collective->count], 0xdeadbeef);
+}
+
 static inline void
 collective_post(struct collective *collective, struct world *world, uint16_t rank, bool in_place)
 {
+	const uint32_t count = collective->kind == FANIN_COLLECTIVE_REDUCE_SCATTER
+				       ? collective->count / world->n_ranks
+				       : collective->count;
+
 	ck_assert_int_eq(fanin_engine_post(world->engines[rank],
-					   collective_fill(collective, rank, in_place),
-					   collective->count),
+					   collective_fill_of(collective, rank, world->n_ranks,
+							      in_place),
+					   count),
 			 FANIN_OK);
 }
 

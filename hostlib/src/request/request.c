@@ -14,6 +14,7 @@ fanin_request_layout(struct fanin_request *request, uint16_t rank, uint16_t size
 	request->element_bytes = (uint8_t)element_bytes;
 	request->total_bytes = bytes;
 	request->part_bytes = bytes;
+	request->n_owners = 0;
 	request->send_offset = 0;
 	request->send_bytes = bytes;
 	request->recv_offset = 0;
@@ -61,6 +62,26 @@ fanin_request_cut(struct fanin_request *request, uint16_t payload_bytes, bool wi
 		      (request->part_bytes % request->block_bytes != 0);
 	request->part_blocks = (uint32_t)part_blocks;
 	return request->total_bytes / request->part_bytes * part_blocks;
+}
+
+uint64_t
+fanin_request_cut_owned(struct fanin_request *request, uint16_t size, uint16_t payload_bytes,
+			bool wide)
+{
+	const uint64_t n_blocks = fanin_request_cut(request, payload_bytes, wide);
+	const uint64_t part_bytes = request->total_bytes / size;
+
+	if (size == 1 || request->total_bytes == 0)
+		return n_blocks;
+	if (request->collective == FANIN_COLLECTIVE_REDUCE)
+		request->n_owners = 1;
+	/* Shorter parts would make more packets than the vector has. */
+	if (request->collective != FANIN_COLLECTIVE_REDUCE_SCATTER ||
+	    part_bytes < request->block_bytes)
+		return n_blocks;
+	request->n_owners = size;
+	request->part_bytes = part_bytes;
+	return fanin_request_cut(request, payload_bytes, wide);
 }
 
 void

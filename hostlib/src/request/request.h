@@ -66,6 +66,7 @@ struct fanin_request {
 	uint32_t n_blocks; /* of this request */
 	uint32_t done_blocks;
 	uint8_t element_bytes;
+	uint16_t n_owners; /* ranks that own blocks, which fanin_request_cut finds: of a REDUCE_SCATTER all, of a REDUCE the root; 0: blocks have none */
 	struct fanin_sparse_vector *sparse; /* owner's: what is brought and kept instead of send and recv; NULL: it is dense */
 	uint64_t held_count; /* owner's, while it holds the request back: count to post it with */
 	int status;          /* FANIN_IN_PROGRESS until it is done */
@@ -97,25 +98,44 @@ void fanin_request_layout(struct fanin_request *request, uint16_t rank, uint16_t
  */
 uint64_t fanin_request_cut(struct fanin_request *request, uint16_t payload_bytes, bool wide);
 
+/*
+ * The same for a protocol whose blocks may have owners, the ranks that keep their results (docs/protocol.md, "Results for one rank"): of a REDUCE and of
+ * a REDUCE_SCATTER whose parts fill a packet at least. Blocks of the latter don't reach from one part into the next, and take the parts in turn.
+ *
+ * size: ranks of the job.
+ */
+uint64_t fanin_request_cut_owned(struct fanin_request *request, uint16_t size,
+				 uint16_t payload_bytes, bool wide);
+
 /* Where in its request's vector a block lies, and its operator. */
 struct fanin_extent {
 	uint64_t offset; /* bytes */
 	uint32_t len;    /* bytes */
 	uint8_t op;      /* on the wire, like root */
-	uint16_t root;   /* of a copy */
+	uint16_t root;   /* of a copy; or the owner */
 };
 
 /* block: one of the request's, from first_block on. */
 static inline struct fanin_extent
 fanin_request_extent(const struct fanin_request *request, uint32_t block)
 {
-	uint32_t index = (block - request->first_block) * request->stride + request->start;
-	uint32_t part = index / request->part_blocks;
-	uint64_t begin = (uint64_t)(index % request->part_blocks) * request->block_bytes;
-	uint64_t left = request->part_bytes - begin;
+	const uint32_t index = (block - request->first_block) * request->stride + request->start;
 	const bool combines = fanin_request_combines(request);
+	uint32_t part = index / request->part_blocks;
+	uint32_t place = index % request->part_blocks;
+	uint64_t begin, left;
 	uint16_t root = 0;
 
+	if (request->n_owners > 1) {
+		/* In turn, each time beginning with the next one: so each of several trees has blocks of all owners. */
+		place = index / request->n_owners;
+		part = (index + place) % request->n_owners;
+		root = fanin_root_of_owner(part);
+	} else if (request->n_owners == 1) {
+		root = fanin_root_of_owner(request->root);
+	}
+	begin = (uint64_t)place * request->block_bytes;
+	left = request->part_bytes - begin;
 	if (!combines)
 		root = request->collective == FANIN_COLLECTIVE_BROADCAST ? request->root
 									 : (uint16_t)part;
@@ -135,6 +155,16 @@ static inline bool
 fanin_request_brings(const struct fanin_request *request, const struct fanin_extent *extent)
 {
 	return extent->offset - request->send_offset < request->send_bytes;
+}
+
+/*
+ * True if the block has an owner who is another rank: this one's contribution is all that it can give to a run that is taken up again. The memory that it comes
+ * from is not written to while the request is in progress.
+ */
+static inline bool
+fanin_request_is_others(const struct fanin_extent *extent, uint16_t rank)
+{
+	return fanin_root_is_owner(extent->root) && fanin_root_rank(extent->root) != rank;
 }
 
 /* True if this rank keeps all of a block's result. */

@@ -50,10 +50,15 @@ fanin_engine_cut(const struct fanin_engine *engine, struct fanin_request *reques
 	fanin_request_layout(request, engine->config.rank, engine->config.size, count);
 	if (request->sparse != NULL)
 		return sparse_cut(request);
-	if (engine->config.rules != NULL && engine->config.rules->in_parts &&
-	    request->collective == FANIN_COLLECTIVE_REDUCE_SCATTER)
-		request->part_bytes = request->recv_bytes;
-	return fanin_request_cut(request, engine->config.payload_bytes, engine->config.wide);
+	/* Other rules send and ask by other packets, whose handlers know no owners. */
+	if (engine->config.rules != NULL) {
+		if (engine->config.rules->in_parts &&
+		    request->collective == FANIN_COLLECTIVE_REDUCE_SCATTER)
+			request->part_bytes = request->recv_bytes;
+		return fanin_request_cut(request, engine->config.payload_bytes, engine->config.wide);
+	}
+	return fanin_request_cut_owned(request, engine->config.size, engine->config.payload_bytes,
+				       engine->config.wide);
 }
 
 int

@@ -8,7 +8,8 @@
  * slots without asking (docs/protocol.md). Block numbers run on across requests.
  *
  * Every rank contributes to every block and gets every result, whatever the collective. A rank
- * without data for a block sends an empty contribution, and drops a result that it does not need.
+ * without data for a block sends an empty contribution, and drops a result that it does not need. The
+ * result of a block with an owner has elements for that rank only.
  *
  * Blocks of sparse requests take several packets, shards, each way.
  */

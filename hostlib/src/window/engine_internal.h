@@ -41,7 +41,7 @@ enum fanin_lane_state {
 /* What a lane sends for its block. */
 enum fanin_lane_role {
 	FANIN_LANE_DENSE, /* a contribution */
-	FANIN_LANE_KNOWN, /* its result, which is known, to those who lack it; the lane's request is NULL */
+	FANIN_LANE_KNOWN, /* its result, which is known, to those who lack it, or what fanin_engine_known says; the lane's request is NULL */
 	FANIN_LANE_SPARSE,       /* shards */
 	FANIN_LANE_SPARSE_KNOWN, /* shards of its result, like KNOWN */
 };
@@ -82,7 +82,10 @@ struct fanin_last_answer {
 	struct fanin_answer_ranks ranks;
 };
 
-/* A lane's last result, for ranks that may have lost it with its run. */
+/*
+ * What this rank has of a lane's last block, for ranks that may have lost its result with its run: that result or, if another rank owns the block, what this
+ * one has contributed.
+ */
 struct fanin_kept_result {
 	uint32_t block;
 	uint16_t count;
@@ -91,6 +94,7 @@ struct fanin_kept_result {
 	uint8_t op;
 	bool valid;
 	bool empty; /* no rank sent data */
+	bool is_contribution;
 };
 
 /*
@@ -376,7 +380,7 @@ const uint8_t *fanin_engine_keep_result(struct fanin_engine *engine, uint32_t bl
 void fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_request *request);
 
 /*
- * engine_recover.c: makes what a known lane sends. hdr: gets type, data type, operator, count and
+ * engine_recover.c: makes what a known lane sends: the result or, of a block with another owner, this rank's contribution. hdr: gets type, data type, operator, count and
  * flags. Returns the payload, of *payload_len bytes.
  */
 const void *fanin_engine_known(const struct fanin_engine *engine, const struct fanin_lane *lane,

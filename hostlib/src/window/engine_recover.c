@@ -3,7 +3,8 @@
  * Resumes a run that the switch has lost in another one. All ranks begin it with the first block
  * that any of them has no result of. Because of the window, the others may have results of fewer
  * than W blocks from there on: the last one of each lane. Results that are still in the
- * application's buffers are not kept twice.
+ * application's buffers are not kept twice. Of a block that another rank owns this one has no result: it keeps, and
+ * sends again, what it has contributed (docs/protocol.md, "Lost runs of blocks with owners").
  */
 #include "engine_internal.h"
 
@@ -59,6 +60,24 @@ fanin_engine_keep_result(struct fanin_engine *engine, uint32_t block, const stru
 	return payload;
 }
 
+/*
+ * What the request's buffers have of a block for a run that is taken up again. Returns false if they have nothing.
+ *
+ * payload: the result or, if *is_contribution, what this rank contributes to a block of another one.
+ */
+static bool
+request_has(const struct fanin_engine *engine, const struct fanin_request *request,
+	    const struct fanin_extent *extent, const uint8_t **payload, bool *is_contribution)
+{
+	*is_contribution = fanin_request_is_others(extent, engine->config.rank);
+	if (*is_contribution) {
+		*payload = request->send + (extent->offset - request->send_offset);
+		return true;
+	}
+	*payload = request->recv + (extent->offset - request->recv_offset);
+	return fanin_request_keeps(request, extent);
+}
+
 void
 fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_request *request)
 {
@@ -70,9 +89,11 @@ fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_reques
 		return;
 	for (uint32_t block = request->first_block + request->n_blocks - n; n > 0; n--, block++) {
 		struct fanin_extent extent = fanin_request_extent(request, block);
+		const uint8_t *payload;
+		bool is_contribution;
 
 		/* A request that was posted later may have finished before this one. */
-		if (!fanin_request_keeps(request, &extent) ||
+		if (!request_has(engine, request, &extent, &payload, &is_contribution) ||
 		    (kept_of(engine, block)->valid &&
 		     fanin_block_before(block, kept_of(engine, block)->block)))
 			continue;
@@ -83,19 +104,20 @@ fanin_engine_keep_request(struct fanin_engine *engine, const struct fanin_reques
 			.op = extent.op,
 			.root = extent.root,
 			.valid = true,
+			.is_contribution = is_contribution,
 		};
 		if (extent.len != 0)
-			memcpy(kept_payload(engine, block),
-			       request->recv + (extent.offset - request->recv_offset), extent.len);
+			memcpy(kept_payload(engine, block), payload, extent.len);
 	}
 }
 
 /*
- * Returns the request in progress that a block belongs to, if the block's result is in its buffer;
- * else NULL.
+ * Returns the request in progress that a block belongs to, if its buffers have what is to be sent of the block; else NULL. The rest as for
+ * request_has.
  */
 static const struct fanin_request *
-request_holding(const struct fanin_engine *engine, uint32_t block, struct fanin_extent *extent)
+request_holding(const struct fanin_engine *engine, uint32_t block, struct fanin_extent *extent,
+		const uint8_t **payload, bool *is_contribution)
 {
 	for (const struct fanin_request *request = engine->loop.requests.first; request != NULL;
 	     request = request->next) {
@@ -104,7 +126,8 @@ request_holding(const struct fanin_engine *engine, uint32_t block, struct fanin_
 		if (request->sparse != NULL)
 			return NULL;
 		*extent = fanin_request_extent(request, block);
-		return fanin_request_keeps(request, extent) ? request : NULL;
+		return request_has(engine, request, extent, payload, is_contribution) ? request
+										      : NULL;
 	}
 	return NULL;
 }
@@ -115,10 +138,15 @@ fanin_engine_known(const struct fanin_engine *engine, const struct fanin_lane *l
 {
 	const struct fanin_kept_result *kept = kept_of(engine, lane->block);
 	struct fanin_extent extent;
-	const struct fanin_request *request = request_holding(engine, lane->block, &extent);
+	const uint8_t *payload;
+	bool is_contribution;
+	const struct fanin_request *request = request_holding(engine, lane->block, &extent,
+							      &payload, &is_contribution);
 
-	hdr->type = FANIN_TYPE_KNOWN;
-	hdr->contributions = engine->config.size;
+	if (request == NULL)
+		is_contribution = kept->is_contribution;
+	hdr->type = is_contribution ? FANIN_TYPE_CONTRIBUTION : FANIN_TYPE_KNOWN;
+	hdr->contributions = is_contribution ? 1 : engine->config.size;
 	if (request != NULL) {
 		hdr->flags = 0;
 		hdr->dtype = request->dtype;
@@ -126,7 +154,7 @@ fanin_engine_known(const struct fanin_engine *engine, const struct fanin_lane *l
 		hdr->root = extent.root;
 		hdr->count = (uint16_t)(extent.len / request->element_bytes);
 		*payload_len = extent.len;
-		return request->recv + (extent.offset - request->recv_offset);
+		return payload;
 	}
 	hdr->flags = kept->empty ? FANIN_FLAG_EMPTY : 0;
 	hdr->dtype = kept->dtype;
@@ -186,14 +214,16 @@ fanin_engine_progress(const struct fanin_engine *engine)
 	return engine->oldest;
 }
 
-/* True if the result of a block before the lane's is available. */
+/* True if the result of a block before the lane's is available or, if it is another rank's, this one's contribution. */
 static bool
 is_kept(const struct fanin_engine *engine, uint32_t block)
 {
 	const struct fanin_kept_result *kept = kept_of(engine, block);
 	struct fanin_extent extent;
+	const uint8_t *payload;
+	bool is_contribution;
 
-	return request_holding(engine, block, &extent) != NULL ||
+	return request_holding(engine, block, &extent, &payload, &is_contribution) != NULL ||
 	       (kept->valid && kept->block == block) || fanin_engine_shards_keep(engine, block);
 }
 
@@ -209,7 +239,7 @@ fanin_engine_result(const struct fanin_engine *engine, uint32_t block, struct fa
 	return true;
 }
 
-/* The lane tells its block's result, which this rank has. */
+/* The lane tells its block's result, which this rank has, or contributes once more if that is another rank's. */
 static void
 lane_tell(const struct fanin_engine *engine, struct fanin_lane *lane)
 {

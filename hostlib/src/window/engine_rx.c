@@ -84,7 +84,10 @@ static const char *
 shape_format(unsigned int dtype, unsigned int op, unsigned int root, uint32_t count, char *text,
 	     size_t text_len)
 {
-	if (fanin_op_is_copy(op))
+	if (fanin_root_is_owner(root))
+		snprintf(text, text_len, "%u elements %s %s for rank %u", count,
+			 fanin_dtype_name(dtype), fanin_op_name(op), fanin_root_rank(root));
+	else if (fanin_op_is_copy(op))
 		snprintf(text, text_len, "%u elements %s of rank %u", count,
 			 fanin_dtype_name(dtype), root);
 	else
@@ -140,7 +143,8 @@ result_keep(struct fanin_engine *engine, const struct fanin_request *request,
 	const struct fanin_kept part = fanin_request_kept(request, extent);
 	const uint8_t *kept = NULL;
 
-	if (engine->kept != NULL && !fanin_request_keeps(request, extent)) {
+	if (engine->kept != NULL && !fanin_request_keeps(request, extent) &&
+	    !fanin_request_is_others(extent, engine->config.rank)) {
 		kept = fanin_engine_keep_result(engine, block, frame);
 		if (kept == NULL)
 			return false;
@@ -196,6 +200,24 @@ awaits_result(const struct fanin_engine *engine, const struct fanin_lane *lane, 
 		engine->stats.resumed != 0 && block - engine->base < engine->config.window);
 }
 
+/*
+ * True if a result has the elements that the lane's block has, or none if only its owner needs them.
+ *
+ * is_others: fanin_request_is_others.
+ */
+static bool
+result_fits(const struct fanin_request *request, const struct fanin_extent *extent, bool is_others,
+	    const struct fanin_headers *result)
+{
+	const struct fanin_hdr *hdr = &result->fanin;
+	const uint32_t len = is_others && fanin_wire_is_empty(hdr)
+				     ? (uint32_t)hdr->count * request->element_bytes
+				     : fanin_wire_payload_len(result);
+
+	return hdr->dtype == request->dtype && hdr->op == extent->op && hdr->root == extent->root &&
+	       len == extent->len;
+}
+
 void
 fanin_engine_receive_result(struct fanin_engine *engine, const struct fanin_frame *frame,
 			    uint32_t block)
@@ -205,6 +227,7 @@ fanin_engine_receive_result(struct fanin_engine *engine, const struct fanin_fram
 	struct fanin_lane *lane = fanin_engine_lane(engine, block);
 	struct fanin_request *request = lane->request;
 	struct fanin_extent extent;
+	bool is_others;
 
 	if (hdr->contributions != engine->config.size) {
 		engine->stats.invalid++;
@@ -224,8 +247,12 @@ fanin_engine_receive_result(struct fanin_engine *engine, const struct fanin_fram
 	}
 	/* Not the packet's number: its memory may be shared with the sender. */
 	extent = fanin_request_extent(request, lane->block);
-	if (hdr->dtype != request->dtype || hdr->op != extent.op || hdr->root != extent.root ||
-	    fanin_wire_payload_len(headers) != extent.len) {
+	is_others = fanin_request_is_others(&extent, engine->config.rank);
+	/* The result is for another host behind the same port, which does not own the block. */
+	if (fanin_root_is_owner(extent.root) && !is_others && hdr->root == extent.root &&
+	    fanin_wire_is_empty(hdr))
+		return;
+	if (!result_fits(request, &extent, is_others, headers)) {
 		result_misfit(engine, request, &extent, hdr, block);
 		return;
 	}
