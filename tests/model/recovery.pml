@@ -9,10 +9,19 @@
  * and the network is perfect from then on; the hosts' timers and JOINs must do the rest.
  *
  * Blocks are counted from 0 through all runs. Packets and slots have the run's numbers, from 0 at its first block.
+ *
+ * With OWNERS each block has an owner, who alone gets the result; what others get is empty. Hosts take turns. Results that are in flight
+ * come as either, since hosts may share a port.
  */
 #define SLOTS (2 * W)
 #define RUNS (LOSSES + 1)
 #define ALL_HOSTS ((1 << HOSTS) - 1)
+
+#ifdef OWNERS
+#define needs_result(host, block) ((block) % HOSTS == host)
+#else
+#define needs_result(host, block) true
+#endif
 
 /* Hosts. What lane l holds belongs to host l / W. */
 byte lane[HOSTS * W];   /* the block in work, BLOCKS or more when there is none left */
@@ -57,6 +66,7 @@ bool retransmit;
 bool recovering;
 
 /* Set in the step that reads them. */
+hidden bool empty; /* the result is */
 hidden byte i, b, l, g, from, to;
 hidden short inbox[HOSTS];
 hidden byte moved;
@@ -95,9 +105,14 @@ inline publish()
 	}
 }
 
-/* Of a block that is finished the host has overwritten the buffer. */
-#ifdef MUTANT_CONTRIBUTES_UNCHANGED
+/*
+ * Of a block that is finished the host has overwritten the buffer; if the block is another host's, not before the one that follows in the lane
+ * is finished, too.
+ */
+#if defined(MUTANT_CONTRIBUTES_UNCHANGED)
 #define is_changed(block) false
+#elif defined(OWNERS) && !defined(MUTANT_GIVEN_UP_EARLY)
+#define is_changed(block) (needs_result(h, block) -> has(h, block) : lane[lane_of(h, block)] > (block) + W)
 #else
 #define is_changed(block) has(h, block)
 #endif
@@ -128,7 +143,7 @@ inline take_known()
 	slot[i].sum = 0;
 	slot[i].spoiled = false;
 	if
-	:: base[h] != first -> wrong[current] = wrong[current] | 1 << n
+	:: base[h] != first || !needs_result(h, base[h] + n) -> wrong[current] = wrong[current] | 1 << n
 	:: else
 	fi;
 	publish()
@@ -193,7 +208,12 @@ inline receive_known()
 	i = n & (SLOTS - 1);
 	if
 	:: n + SLOTS < slot[i].next -> skip
+#if defined(MUTANT_EMPTY_TOLD)
+	:: n + SLOTS >= slot[i].next && !needs_result(h, base[h] + n) -> skip /* refused */
+	:: n + SLOTS > slot[i].next && needs_result(h, base[h] + n) -> begin_block(); take_known()
+#else
 	:: n + SLOTS > slot[i].next -> begin_block(); take_known()
+#endif
 	:: n + SLOTS == slot[i].next && slot[i].state == DONE -> repeat_result()
 	:: n + SLOTS == slot[i].next && slot[i].state == OPEN ->
 #if defined(MUTANT_KNOWN_IGNORED)
@@ -247,13 +267,23 @@ inline lose_run()
 
 /* ---- hosts */
 
+/* Nobody else can tell a result than who needed it. */
+#if defined(MUTANT_EMPTY_TOLD) || defined(MUTANT_EMPTY_TAKEN)
+#define tells(host, block) true
+#else
+#define tells(host, block) needs_result(host, block)
+#endif
+
 /* The lane's block goes to the switch, which refuses it if the run is lost. */
 inline send(which)
 {
 	if
 	:: lost(which / W) || lane[which] >= BLOCKS
 #if !defined(MUTANT_CONTRIBUTES_CHANGED) && !defined(MUTANT_CONTRIBUTES_UNCHANGED)
-	:: !lost(which / W) && lane[which] < BLOCKS && known[which] ->
+#ifdef MUTANT_SENDS_NOTHING
+	:: !lost(which / W) && lane[which] < BLOCKS && known[which] && !needs_result(which / W, lane[which])
+#endif
+	:: !lost(which / W) && lane[which] < BLOCKS && known[which] && tells(which / W, lane[which]) ->
 		told[which / W] = told[which / W] | 1 << (lane[which] - base[which / W])
 #endif
 	:: else -> contributed[which / W] = contributed[which / W] | 1 << (lane[which] - base[which / W])
@@ -298,12 +328,18 @@ inline receive_result()
 	b = base[h] + n;
 	l = lane_of(h, b);
 	if
+#if defined(OWNERS) && !defined(MUTANT_OWNER_TAKES_EMPTY)
+	:: lane[l] == b && empty && needs_result(h, b) && !known[l] -> skip /* another host's */
+	:: lane[l] == b && !(empty && needs_result(h, b) && !known[l]) ->
+#else
 	:: lane[l] == b ->
+#endif
 		printf("host %d: has the result of block %d, known: %d\n", h, b, known[l]);
-		sum_is_exact = !(wrong[e] >> n & 1) && first_of[e] + n == b;
+		sum_is_exact = !needs_result(h, b) ||
+			(!(wrong[e] >> n & 1) && first_of[e] + n == b && !(empty && !known[l]));
 		assert(sum_is_exact);
 		if
-		:: computed[e] >> n & 1 && b < BLOCKS ->
+		:: computed[e] >> n & 1 && b < BLOCKS && needs_result(h, b) ->
 			same_everywhere = value[b] == 0 || value[b] == e + 1;
 			assert(same_everywhere);
 			value[b] = e + 1
@@ -442,7 +478,8 @@ inline step_end()
 {
 	h = 0;
 	n = 0;
-	e = 0
+	e = 0;
+	empty = false
 }
 
 inline deliver_all()
@@ -490,9 +527,10 @@ inline timers_fire()
 			:: told[h] >> n & 1 ->
 				told[h] = 0;
 				receive_known()
-			:: else ->
+			:: contributed[h] >> n & 1 ->
 				contributed[h] = 0;
 				receive_contribution()
+			:: else
 			fi
 		:: else
 		fi
@@ -605,6 +643,12 @@ active proctype network()
 		pick_host(has_results); pick_block(published[epoch[h]]);
 		d_step { e = epoch[h]; receive_result(); step_end() }
 	}
+#ifdef OWNERS
+	:: atomic {
+		pick_host(has_results); pick_block(published[epoch[h]]);
+		d_step { empty = true; e = epoch[h]; receive_result(); step_end() }
+	}
+#endif
 #endif
 	:: atomic { pick_host(can_notice); d_step { notice(); step_end() } }
 	:: atomic { pick_host(can_join); d_step { join(); step_end() } }

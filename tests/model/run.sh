@@ -109,6 +109,7 @@ check_caught() {
 	[[ $* != *-DMUTANT_HASTY* ]] || mutant+=" + hasty"
 	[[ $* != *-DWITHOUT_* ]] || mutant+=", effect"
 	[[ $* != *-DLOSSES=*-DPREMATURE=* ]] || mutant+=", bounded"
+	[[ $* != *-DOWNERS* ]] || mutant="owners $mutant"
 	[[ $model != */sparse.pml ]] || mutant="sparse $mutant"
 	[[ $model != */pa_atp.pml ]] || mutant="pa-atp $mutant"
 	[[ $model != */canary.pml ]] || mutant="canary $mutant"
@@ -151,6 +152,18 @@ caught everybody_finishes TOLD_ONCE "$two"
 caught everybody_finishes SLOTS_STAY "$two"
 caught sum_is_exact ANY_RUN "$two"
 caught result_is_kept ACKS_OVERTAKE "$one"
+
+# The same of blocks with owners.
+holds "owners   W=1 2 hosts 2 losses" -O1 -DOWNERS "$(lossy 1 2 6 2)"
+holds "owners   W=1 3 hosts 2 losses" -O1 -DOWNERS "$(lossy 1 3 5 2)"
+holds "owners   W=2 2 hosts 1 loss" -O1 -DOWNERS "$two"
+caught everybody_finishes EMPTY_TOLD -DOWNERS "$two"
+caught sum_is_exact EMPTY_TAKEN -DOWNERS "$two"
+caught everybody_finishes SENDS_NOTHING -DOWNERS "$two"
+caught sum_is_exact GIVEN_UP_EARLY -DOWNERS "$two"
+caught sum_is_exact OWNER_TAKES_EMPTY -DOWNERS "$two"
+caught sum_is_exact CONTRIBUTES_CHANGED -DOWNERS "$two"
+caught result_is_kept KEEPS_LESS -DOWNERS "$two"
 
 # Aggregators that two jobs share, and a server. With three hosts sets of ranks can overlap.
 model=$models/pa_atp.pml
