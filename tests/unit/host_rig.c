@@ -245,13 +245,20 @@ host_rig_close(void)
 	ring_switch_close(&host_rig.sw);
 }
 
+/* True if hosts of the window protocol run its jobs: who has a result tells it by KNOWN. In push jobs home hosts do that, whose suite is push_hosts. */
+static bool
+is_windowed(const struct fanin_handler *handler)
+{
+	return fanin_handler_reduces(handler) && fanin_handler_takes(handler, FANIN_TYPE_KNOWN);
+}
+
 int
 host_rig_handlers(void)
 {
 	int n = 0;
 
 	for (const struct fanin_handler *h = fanin_handler_first(); h != NULL; h = h->next)
-		n += fanin_handler_reduces(h);
+		n += is_windowed(h);
 	return n;
 }
 
@@ -261,7 +268,7 @@ host_rig_handler(int number)
 	const struct fanin_handler *handler = fanin_handler_first();
 
 	for (;; handler = handler->next) {
-		if (fanin_handler_reduces(handler) && number-- == 0)
+		if (is_windowed(handler) && number-- == 0)
 			return handler;
 	}
 }

@@ -74,7 +74,7 @@ void host_rig_step(void);
  */
 void host_rig_close(void);
 
-/* Of the handlers that reduce, the one of a number, from 0; how many there are. */
+/* Of the handlers that reduce for hosts of the window protocol, the one of a number, from 0; how many there are. */
 const struct fanin_handler *host_rig_handler(int number);
 int host_rig_handlers(void);
 
