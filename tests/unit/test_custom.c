@@ -109,6 +109,11 @@ START_TEST(a_registered_operator_is_reduced_by_every_handler)
 
 		if (!fanin_handler_reduces(handler))
 			continue;
+		/* Home hosts, which complete what its table could not, have no custom operators. */
+		if (strcmp(handler->name, "push") == 0) {
+			expect_refused(handler->name, FANIN_WIRE_OPAQUE + 8, COMPLEX_CODE);
+			continue;
+		}
 		rig_start(handler->name);
 		for (uint16_t child = 0; child < N_CHILDREN; child++) {
 			for (int i = 0; i < COUNT; i++) {
