@@ -32,7 +32,7 @@ struct bench_options {
 	uint32_t allreduces;
 	uint16_t window; /* blocks */
 	uint16_t payload_bytes;
-	/* Of the handler, if it has such parameters; 0: its defaults. */
+	/* Parameters of the handler, if it has them; 0: its defaults. */
 	uint64_t entries;
 	uint64_t waves;
 	uint64_t wave_blocks;

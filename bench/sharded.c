@@ -218,7 +218,7 @@ eal_start(void)
 		die("DPDK", "it does not start");
 }
 
-/* What the engine of a rank has to know, but for the transport. */
+/* Fills in the configuration of a rank's engine, but for the transport. */
 static void
 config_make(const struct rig_job *job, uint16_t rank, struct fanin_protocol_config *config)
 {

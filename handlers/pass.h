@@ -43,7 +43,7 @@ enum fanin_verdict fanin_pass_to_others(struct fanin_handler_ctx *ctx,
 					const struct fanin_packet *packet, enum fanin_type up,
 					enum fanin_type down);
 
-/* What a packet says of itself in fields that differ between types. */
+/* The origin and the types of a packet, which different types have in different fields. */
 struct fanin_pass {
 	uint64_t origin;      /* the rank that it is from */
 	enum fanin_type up;   /* its type on the way to a parent */

@@ -49,7 +49,7 @@ struct pull_slot {
 
 static_assert(sizeof(struct pull_slot) == 2 * RTE_CACHE_LINE_SIZE, "two cache lines per slot");
 
-/* What became of a PULL. */
+/* The outcome of a PULL. */
 enum pull_made {
 	PULL_MADE,  /* there is an entry for it */
 	PULL_FULL,  /* there is no room for one */

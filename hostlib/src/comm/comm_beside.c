@@ -154,7 +154,7 @@ fanin_comm_beside_join(struct fanin_comm *comm, const struct fanin_join_opts *op
 	return FANIN_OK;
 }
 
-/* What a communicator was joined with, to join other jobs later. */
+/* The options that a communicator was joined with, kept to join other jobs later. */
 struct fanin_kept_options {
 	struct fanin_join_opts options;
 	char *texts[4];
