@@ -25,7 +25,7 @@
 #define is_wanted(at, p) ((expected(at, p) & (expected(at, p) - 1)) != 0)
 
 typedef Entry {
-	unsigned of : 3; /* operation, or FREE */
+	unsigned op : 3; /* operation, or FREE */
 	unsigned packet : 1;
 	unsigned set : 4;
 	unsigned spoiled : 1; /* data of a rank is in it twice, or is not this operation's */
@@ -125,18 +125,18 @@ inline owner_receive()
 
 /* ---- switches */
 
-inline put(of, packet)
+inline put(number, index)
 {
-	answers[AT(of, packet)] = answers[AT(of, packet)] | 1 << s;
+	answers[AT(number, index)] = answers[AT(number, index)] | 1 << s;
 	if
-	:: spoilt -> spoiled_answers[AT(of, packet)] = 1
+	:: spoilt -> spoiled_answers[AT(number, index)] = 1
 	:: else
 	fi
 }
 
 inline free_entry(at)
 {
-	entry[at].of = FREE;
+	entry[at].op = FREE;
 	entry[at].packet = 0;
 	entry[at].set = 0;
 	entry[at].spoiled = 0
@@ -152,13 +152,13 @@ inline go_on(at)
 #ifdef MUTANT_EXPIRED_OF_ANY_RUN
 		/* As if each operation were the first one of its run. */
 		if
-		:: operation[entry[at].packet] < OPERATIONS && operation[entry[at].packet] != entry[at].of ->
+		:: operation[entry[at].packet] < OPERATIONS && operation[entry[at].packet] != entry[at].op ->
 			spoilt = 1;
 			put(operation[entry[at].packet], entry[at].packet)
-		:: else -> put(entry[at].of, entry[at].packet)
+		:: else -> put(entry[at].op, entry[at].packet)
 		fi
 #else
-		put(entry[at].of, entry[at].packet)
+		put(entry[at].op, entry[at].packet)
 #endif
 	:: else
 	fi;
@@ -169,13 +169,13 @@ inline go_on(at)
 inline pull_at_switch()
 {
 	if
-	:: !is_wanted(n, p) || (entry[n].of == o && entry[n].packet == p) -> skip
+	:: !is_wanted(n, p) || (entry[n].op == o && entry[n].packet == p) -> skip
 	:: else ->
 		if
-		:: entry[n].of != FREE -> go_on(n)
+		:: entry[n].op != FREE -> go_on(n)
 		:: else
 		fi;
-		entry[n].of = o;
+		entry[n].op = o;
 		entry[n].packet = p
 	fi
 }
@@ -184,9 +184,9 @@ inline pull_at_switch()
 inline switch_receive()
 {
 	if
-	:: entry[n].of != FREE && is_of(entry[n].of, o) && entry[n].packet == p && contains(expected(n, p), s) ->
+	:: entry[n].op != FREE && is_of(entry[n].op, o) && entry[n].packet == p && contains(expected(n, p), s) ->
 		if
-		:: entry[n].of != o -> spoilt = 1
+		:: entry[n].op != o -> spoilt = 1
 		:: else
 		fi;
 		if
@@ -343,7 +343,7 @@ inline recover()
 	od;
 	for (j : 0 .. SWITCHES - 1) {
 		go_on(j);
-		table_is_empty = entry[j].of == FREE;
+		table_is_empty = entry[j].op == FREE;
 		assert(table_is_empty)
 	}
 }
@@ -406,8 +406,6 @@ init
 	   }
 	:: break
 	od;
-	d_step {
-		recover();
-		skip
-	}
+	skip;
+	d_step { recover(); skip }
 }

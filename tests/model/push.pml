@@ -106,27 +106,27 @@ inline find_oldest(rank)
 /* ---- ranks take results */
 
 /* A rank that has none takes a result of these bits. */
-inline take(rank, block, which)
+inline take(rank, number, which)
 {
 	if
-	:: is_in(has[rank], block) -> skip
+	:: is_in(has[rank], number) -> skip
 	:: else ->
 		moved = true;
-		one_result = bits[block] == 0 || bits[block] == (which);
+		one_result = bits[number] == 0 || bits[number] == (which);
 		assert(one_result);
-		bits[block] = (which);
-		has[rank] = has[rank] | 1 << (block)
+		bits[number] = (which);
+		has[rank] = has[rank] | 1 << (number)
 	fi
 }
 
 /* RESULT of the table. */
-inline take_of_table(rank, block)
+inline take_of_table(rank, number)
 {
 	if
 #ifndef MUTANT_COMMITTED_TAKES
-	:: is_in(committed[rank], block) -> skip
+	:: is_in(committed[rank], number) -> skip
 #endif
-	:: else -> take(rank, block, table_bits[block])
+	:: else -> take(rank, number, table_bits[number])
 	fi
 }
 
@@ -253,13 +253,13 @@ inline send_home()
 	fi
 }
 
-inline mark(block)
+inline mark(number)
 {
 	if
-	:: slot[slot_of(ROOT, block)].block == (block) ->
-		slot[slot_of(ROOT, block)].evicted = 1;
+	:: slot[slot_of(ROOT, number)].block == (number) ->
+		slot[slot_of(ROOT, number)].evicted = 1;
 #ifdef MUTANT_SEEN_CLEARED
-		slot[slot_of(ROOT, block)].seen = 0
+		slot[slot_of(ROOT, number)].seen = 0
 #endif
 	:: else
 	fi
@@ -275,20 +275,20 @@ inline evict_at_root()
 }
 
 /* The slot of a block at a switch, left in i, goes on to that block if it is at an older one. */
-inline advance(at, block)
+inline advance(at, number)
 {
-	i = slot_of(at, block);
+	i = slot_of(at, number);
 	if
 #ifdef MUTANT_OLDER_OPENS
-	:: slot[i].block != (block) ->
+	:: slot[i].block != (number) ->
 #else
-	:: slot[i].block == NONE || slot[i].block < (block) ->
+	:: slot[i].block == NONE || slot[i].block < (number) ->
 #endif
 		if
 		:: slot[i].block != NONE && place[at].block == slot[i].block -> free_place(at)
 		:: else
 		fi;
-		slot[i].block = (block);
+		slot[i].block = (number);
 		slot[i].seen = 0;
 		slot[i].evicted = 0;
 		slot[i].over = 0
@@ -296,16 +296,16 @@ inline advance(at, block)
 	fi
 }
 
-/* Data of the ranks `set` is combined with the entry of the block, which is there, or the place is free. */
-inline combine(at, of, set, bad)
+/* Data of `ranks` is combined with the entry of the block `number`, which is there, or the place is free. */
+inline combine(at, number, ranks, bad)
 {
 	if
-	:: place[at].block == (of) ->
-		place[at].spoiled = place[at].spoiled || (bad) || (place[at].set & (set)) != 0;
-		place[at].set = place[at].set | (set)
+	:: place[at].block == (number) ->
+		place[at].spoiled = place[at].spoiled || (bad) || (place[at].set & (ranks)) != 0;
+		place[at].set = place[at].set | (ranks)
 	:: else ->
-		place[at].block = (of);
-		place[at].set = (set);
+		place[at].block = (number);
+		place[at].set = (ranks);
 		place[at].spoiled = (bad)
 	fi
 }
@@ -593,51 +593,59 @@ inline fire_timers()
 /* Nothing is lost any more. */
 inline recover()
 {
-	recovering = true;
-	forget_flight();
+	d_step { recovering = true; forget_flight() }
 	do
 	:: true ->
-		moved = false;
-		x = 0;
-		do
-		:: x < HOSTS ->
-			find_oldest(x);
-			if
-			:: may_send(x) ->
-				moved = true;
-				send()
-			:: else -> x++
-			fi
-		:: else -> break
-		od;
-		x = 0;
-		fire_timers();
-		for (k : 0 .. HOSTS - 1) {
-			find_oldest(k);
-			if
-			:: w < BLOCKS && !has_gone(home(w)) -> overdue()
-			:: else
-			fi
+		d_step {
+			moved = false;
+			x = 0;
+			do
+			:: x < HOSTS ->
+				find_oldest(x);
+				if
+				:: may_send(x) ->
+					moved = true;
+					send()
+				:: else -> x++
+				fi
+			:: else -> break
+			od;
+			x = 0
+		}
+		d_step { fire_timers() }
+		d_step {
+			for (k : 0 .. HOSTS - 1) {
+				find_oldest(k);
+				if
+				:: w < BLOCKS && !has_gone(home(w)) -> overdue()
+				:: else
+				fi
+			}
 		}
 		/* Who lacks only the last result goes, if those who have it have gone. */
-		y = 0;
-		for (k : 0 .. HOSTS - 1) {
-			find_oldest(k);
-			y = y + (w == BLOCKS || (w == BLOCKS - 1 && !moved && somebody_has_gone))
+		d_step {
+			y = 0;
+			for (k : 0 .. HOSTS - 1) {
+				find_oldest(k);
+				y = y + (w == BLOCKS || (w == BLOCKS - 1 && !moved && somebody_has_gone))
+			}
+			timers_help = moved || y == HOSTS;
+			assert(timers_help)
 		}
 		if
 		:: y == HOSTS -> break
-		:: else ->
-			timers_help = moved;
-			assert(timers_help)
+		:: else
 		fi
 	od;
-	fire_timers();
-	for (k : 0 .. SWITCHES - 1) {
-		table_is_empty = place[k].block == NONE;
-		assert(table_is_empty)
+	skip;
+	d_step {
+		fire_timers();
+		for (k : 0 .. SWITCHES - 1) {
+			table_is_empty = place[k].block == NONE;
+			assert(table_is_empty)
+		}
+		k = 0
 	}
-	k = 0
 }
 
 /* ---- what a step is about */
@@ -701,50 +709,34 @@ init
 		:: event = HOME_RESULT; pick(b, BLOCKS); pick(h, HOSTS)
 		:: epoch < LOSSES -> event = LOSE_RUN
 		fi;
-		d_step {
-			if
-			:: event == SEND ->
+		if
+		:: event == SEND ->
+			d_step {
 				find_oldest(h);
 				x = h;
 				if
 				:: may_send(x) -> send()
 				:: else
 				fi
-			:: event == TO_SWITCH && is_in(given[h], b) ->
-				x = h;
-				tree_receive()
+			}
+		:: event == TO_SWITCH && is_in(given[h], b) -> d_step { x = h; tree_receive() }
 #if LEAVES
-			:: event == TO_ROOT && is_in(up[b], a) ->
-				v = b;
-				s = a;
-				spoilt = is_in(spoiled_up, b);
-				root_receive()
+		:: event == TO_ROOT && is_in(up[b], a) ->
+			d_step { v = b; s = a; spoilt = is_in(spoiled_up, b); root_receive() }
 #endif
-			:: event == TO_HOME && is_in(down[b], a) ->
-				hv = b;
-				hs = a;
-				hspoilt = is_in(spoiled_down, b);
-				home_receive()
-			:: event == EVICT -> evict()
-			:: event == QUERY && is_sent(b) ->
-				v = b;
-				query_at_root()
-			:: event == ASK && h != home(b) && sent[h] > b ->
-				x = h;
-				hv = b;
-				asked()
-			:: event == DATA && is_in(committed[h], b) ->
-				hv = b;
-				hs = 1 << h;
-				hspoilt = false;
-				home_receive()
-			:: event == RESULT && is_in(by_table, b) -> take_of_table(h, b)
-			:: event == HOME_RESULT && is_in(has[home(b)], b) -> take(h, b, bits[b])
-			:: event == LOSE_RUN -> lose_run()
-			:: else
-			fi;
-			event = 0; h = 0; b = 0; a = 0
-		}
+		:: event == TO_HOME && is_in(down[b], a) ->
+			d_step { hv = b; hs = a; hspoilt = is_in(spoiled_down, b); home_receive() }
+		:: event == EVICT -> d_step { evict() }
+		:: event == QUERY && is_sent(b) -> d_step { v = b; query_at_root() }
+		:: event == ASK && h != home(b) && sent[h] > b -> d_step { x = h; hv = b; asked() }
+		:: event == DATA && is_in(committed[h], b) ->
+			d_step { hv = b; hs = 1 << h; hspoilt = false; home_receive() }
+		:: event == RESULT && is_in(by_table, b) -> d_step { take_of_table(h, b) }
+		:: event == HOME_RESULT && is_in(has[home(b)], b) -> d_step { take(h, b, bits[b]) }
+		:: event == LOSE_RUN -> d_step { lose_run() }
+		:: else
+		fi;
+		event = 0; h = 0; b = 0; a = 0
 	   }
 	:: break
 	od;
@@ -752,5 +744,5 @@ init
 	:: generous = true
 	:: skip
 	fi;
-	d_step { recover(); skip }
+	atomic { recover() }
 }

@@ -66,7 +66,7 @@ bool retransmit;
 bool recovering;
 
 /* Set in the step that reads them. */
-hidden bool empty; /* the result is */
+hidden byte is_empty; /* the result is */
 hidden byte i, b, l, g, from, to;
 hidden short inbox[HOSTS];
 hidden byte moved;
@@ -329,14 +329,14 @@ inline receive_result()
 	l = lane_of(h, b);
 	if
 #if defined(OWNERS) && !defined(MUTANT_OWNER_TAKES_EMPTY)
-	:: lane[l] == b && empty && needs_result(h, b) && !known[l] -> skip /* another host's */
-	:: lane[l] == b && !(empty && needs_result(h, b) && !known[l]) ->
+	:: lane[l] == b && is_empty && needs_result(h, b) && !known[l] -> skip /* another host's */
+	:: lane[l] == b && !(is_empty && needs_result(h, b) && !known[l]) ->
 #else
 	:: lane[l] == b ->
 #endif
 		printf("host %d: has the result of block %d, known: %d\n", h, b, known[l]);
 		sum_is_exact = !needs_result(h, b) ||
-			(!(wrong[e] >> n & 1) && first_of[e] + n == b && !(empty && !known[l]));
+			(!(wrong[e] >> n & 1) && first_of[e] + n == b && !(is_empty && !known[l]));
 		assert(sum_is_exact);
 		if
 		:: computed[e] >> n & 1 && b < BLOCKS && needs_result(h, b) ->
@@ -479,7 +479,7 @@ inline step_end()
 	h = 0;
 	n = 0;
 	e = 0;
-	empty = false
+	is_empty = false
 }
 
 inline deliver_all()
@@ -646,7 +646,7 @@ active proctype network()
 #ifdef OWNERS
 	:: atomic {
 		pick_host(has_results); pick_block(published[epoch[h]]);
-		d_step { empty = true; e = epoch[h]; receive_result(); step_end() }
+		d_step { is_empty = true; e = epoch[h]; receive_result(); step_end() }
 	}
 #endif
 #endif
