@@ -260,35 +260,20 @@ leaf_of_rank(const struct rig_job *job, uint16_t rank)
 	return (uint16_t)(host_of(job, rank) / job->network->options.hosts_per_leaf);
 }
 
+/* Leaves come in the order of their first ranks. */
 static void
 leaves_fill(struct rig_job *job)
 {
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
 		const uint16_t leaf = leaf_of_rank(job, rank);
+		uint16_t i = 0;
 
-		if (job->n_leaves != 0 && job->leaves[job->n_leaves - 1] == leaf)
-			continue;
-		job->first_ranks[job->n_leaves] = rank;
-		job->leaves[job->n_leaves++] = leaf;
+		while (i < job->n_leaves && job->leaves[i] != leaf)
+			i++;
+		if (i == job->n_leaves)
+			job->leaves[job->n_leaves++] = leaf;
+		fanin_ranks_add(&job->leaf_ranks[i], rank);
 	}
-	job->first_ranks[job->n_leaves] = job->n_ranks;
-}
-
-/* How many ranks are behind the i-th of the job's leaves. */
-static uint16_t
-ranks_of_leaf(const struct rig_job *job, uint16_t i)
-{
-	return (uint16_t)(job->first_ranks[i + 1] - job->first_ranks[i]);
-}
-
-static struct fanin_ranks
-ranks_from(uint16_t first, uint16_t n)
-{
-	struct fanin_ranks ranks = { 0 };
-
-	for (uint16_t i = 0; i < n; i++)
-		fanin_ranks_add(&ranks, first + i);
-	return ranks;
 }
 
 /* The root's parent, if the job has a server. */
@@ -335,13 +320,16 @@ leaf_job_create(struct rig_job *job, struct job_spec spec, uint16_t i, uint16_t 
 	const struct rig_leaf_spine *network = job->network;
 	const uint16_t leaf = job->leaves[i];
 	const char *code;
+	unsigned int rank;
 
-	spec.n_members = ranks_of_leaf(job, i);
-	for (uint16_t m = 0; m < spec.n_members; m++) {
-		const uint16_t rank = (uint16_t)(job->first_ranks[i] + m);
+	spec.n_members = 0;
+	FANIN_RANKS_EACH(rank, &job->leaf_ranks[i])
+	{
+		const uint32_t host = host_of(job, (uint16_t)rank);
+		const uint16_t m = spec.n_members++;
 
-		spec.members[m].port = rig_host_port(network, host_of(job, rank));
-		spec.members[m].ip_be = rig_host_ip_be(network, host_of(job, rank));
+		spec.members[m].port = rig_host_port(network, host);
+		spec.members[m].ip_be = rig_host_ip_be(network, host);
 		spec.members[m].ranks = fanin_ranks_one(rank);
 	}
 	spec.has_parent = job->n_leaves > 1;
@@ -368,7 +356,7 @@ spine_job_create(struct rig_job *job, struct job_spec spec, uint16_t spine, char
 	for (uint16_t i = 0; i < job->n_leaves; i++) {
 		spec.members[i].port = job->leaves[i];
 		spec.members[i].ip_be = leaf_ip_be(job->leaves[i], GATEWAY);
-		spec.members[i].ranks = ranks_from(job->first_ranks[i], ranks_of_leaf(job, i));
+		spec.members[i].ranks = job->leaf_ranks[i];
 	}
 	if (spec.parent.is_server)
 		server_fill(&spec, network->spine_servers[spine], network->options.n_leaves);

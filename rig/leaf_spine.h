@@ -50,14 +50,14 @@ struct rig_job {
 	struct rig_leaf_spine *network;
 	uint32_t id;
 	uint64_t secret;
-	const uint32_t *hosts; /* of each rank, in ascending order, the caller's; NULL: the first ones */
+	const uint32_t *hosts; /* of each rank, the caller's for as long as the job is; NULL: the first ones */
 	uint16_t n_ranks;
 	uint16_t n_leaves;
-	uint16_t leaves[RIG_MAX_LEAVES];          /* that have ranks */
-	uint16_t first_ranks[RIG_MAX_LEAVES + 1]; /* behind each of them; and n_ranks */
-	uint16_t spine;                           /* if there are several leaves */
-	struct job *jobs[RIG_MAX_LEAVES + 1];     /* of these leaves, and of the spine */
-	struct rig_joining *joining;              /* of each rank, from rig_job_join on */
+	uint16_t leaves[RIG_MAX_LEAVES];               /* that have ranks */
+	struct fanin_ranks leaf_ranks[RIG_MAX_LEAVES]; /* of each of them */
+	uint16_t spine;                                /* if there are several leaves */
+	struct job *jobs[RIG_MAX_LEAVES + 1];          /* of these leaves, and of the spine */
+	struct rig_joining *joining;                   /* of each rank, from rig_job_join on */
 };
 
 /* What a rank knows once it has joined. */

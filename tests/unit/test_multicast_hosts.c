@@ -26,6 +26,9 @@ struct trial {
 	uint16_t n_leaves;
 	uint32_t chains;
 	double faults;
+	bool scattered;     /* ranks are at the leaves in turn, else at one after the other */
+	bool racks_unknown; /* hosts are not told which leaves the ranks are at */
+	uint32_t up_mbit; /* of links between leaves and spines; 0: of no switch's ports any rate */
 };
 
 /* What a test does with a frame that has come to a rank. Returns true if it is lost. */
@@ -53,6 +56,7 @@ static struct {
 	struct rig *rig;
 	struct rig_leaf_spine network;
 	struct rig_job job;
+	uint32_t places[MOST_RANKS]; /* the ranks' hosts */
 	uint16_t spine;
 	uint32_t n_requests;
 	struct member members[MOST_RANKS];
@@ -70,6 +74,22 @@ protocol(void)
 }
 
 /* ------------------------------------------------------------------ world */
+
+static uint32_t
+place_of(uint16_t rank)
+{
+	const uint16_t n_leaves = world.trial.n_leaves;
+
+	return world.trial.scattered
+		       ? rank % n_leaves * (world.trial.n_ranks / n_leaves) + rank / n_leaves
+		       : rank;
+}
+
+static struct rig_host *
+host_of(uint16_t rank)
+{
+	return world.network.hosts[place_of(rank)];
+}
 
 static unsigned int
 lossy_rx_burst(struct fanin_transport *transport, struct fanin_frame *frames, unsigned int max)
@@ -182,23 +202,36 @@ member_poll(struct rig_host *host, void *user)
 static void
 engine_open(uint16_t rank)
 {
-	const struct fanin_multicast_config own = { .chains = world.trial.chains };
+	struct fanin_peer hosts[MOST_RANKS];
+	const struct fanin_multicast_config own = {
+		.chains = world.trial.chains,
+		.hosts = world.trial.racks_unknown ? NULL : hosts,
+	};
 	struct fanin_engine_config config = { .timeout_ns = 5 * SECOND,
 					      .recover = true,
 					      .rules = &fanin_multicast_rules,
 					      .rules_arg = &own };
 	struct member *member = &world.members[rank];
 
+	for (uint16_t r = 0; r < world.trial.n_ranks; r++) {
+		const uint32_t place = place_of(r);
+
+		hosts[r] = (struct fanin_peer){
+			.ip_be = rig_host_ip_be(&world.network, place),
+			.switch_ip_be = rig_leaf_ip_be(
+				(uint16_t)(place / (world.trial.n_ranks / world.trial.n_leaves))),
+		};
+	}
 	rig_engine_config(&world.job, rank, &config);
 	world.payload_bytes = config.payload_bytes;
 	member->lossy = (struct lossy){
 		.transport = { .ops = &lossy_ops },
-		.inner = rig_host_transport(world.network.hosts[rank]),
+		.inner = rig_host_transport(host_of(rank)),
 		.rank = rank,
 	};
 	ck_assert_int_eq(fanin_engine_create(&config, &member->lossy.transport, &member->engine),
 			 FANIN_OK);
-	rig_host_set_poll(world.network.hosts[rank], member_poll, (void *)(uintptr_t)rank);
+	rig_host_set_poll(host_of(rank), member_poll, (void *)(uintptr_t)rank);
 }
 
 /* Makes the job, on the spine of now, and has all ranks join. */
@@ -209,9 +242,12 @@ run_join(void)
 				       .id = world.job.id,
 				       .slots = 2 * WINDOW };
 	char error[PIPELINE_ERROR_LEN] = "";
-	int ret = rig_job_create(&world.network, &spec, world.trial.n_ranks, world.spine,
-				 &world.job, error);
+	int ret;
 
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++)
+		world.places[rank] = place_of(rank);
+	ret = rig_job_create_on(&world.network, &spec, world.places, world.trial.n_ranks,
+				world.spine, &world.job, error);
 	ck_assert_msg(ret == 0, "%s", error);
 	ck_assert_int_eq(rig_job_join(&world.job, 600 * SECOND), 0);
 }
@@ -220,13 +256,24 @@ static void
 open_world(const struct trial *trial)
 {
 	const struct rig_options rig_options = { .seed = trial->seed, .n_packets = 32767, .mtu = 1500 };
-	const struct rig_end end = { .egress = { .rate_mbit = 10000 }, .delay_ns = 2000 };
+	/* Ports of switches have a rate if they have a queue. */
+	const uint32_t queue_bytes = trial->up_mbit != 0 ? 1 << 22 : 0;
+	const struct rig_end end = {
+		.egress = { .rate_mbit = 10000, .bucket_bytes = 3000, .queue_bytes = queue_bytes },
+		.delay_ns = 2000,
+	};
+	const struct rig_end up_end = {
+		.egress = { .rate_mbit = trial->up_mbit,
+			    .bucket_bytes = 3000,
+			    .queue_bytes = queue_bytes },
+		.delay_ns = 2000,
+	};
 	const struct rig_leaf_spine_options options = {
 		.n_leaves = trial->n_leaves,
 		.hosts_per_leaf = trial->n_ranks / trial->n_leaves,
 		.n_spines = trial->n_leaves == 1 ? 0 : 2,
 		.host_end = end,
-		.up_end = end,
+		.up_end = up_end,
 		.faults = { .drop = trial->faults,
 			    .duplicate = trial->faults,
 			    .reorder = trial->faults,
@@ -284,14 +331,14 @@ lose_tree(uint64_t late_ns)
 		struct member *member = &world.members[rank];
 		const struct rig_joining *joining = &world.job.joining[rank];
 
-		member->lossy.inner = rig_host_transport(world.network.hosts[rank]);
-		rig_host_set_poll(world.network.hosts[rank], member_poll, (void *)(uintptr_t)rank);
+		member->lossy.inner = rig_host_transport(host_of(rank));
+		rig_host_set_poll(host_of(rank), member_poll, (void *)(uintptr_t)rank);
 		fanin_engine_move(member->engine, &member->lossy.transport);
 		ck_assert_msg(fanin_engine_resume(member->engine, joining->headers.fanin.epoch,
 						  joining->ack.instance, first_block) == FANIN_OK,
 			      "seed %lu, rank %u: %s", (unsigned long)world.trial.seed, rank,
 			      fanin_engine_error(member->engine)->text);
-		rig_host_wake(world.network.hosts[rank], rig_now_ns(world.rig));
+		rig_host_wake(host_of(rank), rig_now_ns(world.rig));
 	}
 }
 
@@ -321,7 +368,7 @@ post(uint16_t rank, uint32_t r, uint8_t collective, uint64_t bytes, uint16_t roo
 	};
 	member->posted[r] = true;
 	ck_assert_int_eq(protocol()->post(member->engine, &member->requests[r], bytes), FANIN_OK);
-	rig_host_wake(world.network.hosts[rank], rig_now_ns(world.rig));
+	rig_host_wake(host_of(rank), rig_now_ns(world.rig));
 }
 
 static void
@@ -408,8 +455,9 @@ trial_of(int i, double faults)
 		.seed = (uint64_t)i + 1,
 		.n_ranks = sizes_of_jobs[i % 4],
 		.n_leaves = sizes_of_jobs[i % 4] == 3 || i / 4 % 2 == 0 ? 1 : 2,
-		.chains = (uint32_t)i / 8,
+		.chains = (uint32_t)i / 8 % 3,
 		.faults = faults,
+		.scattered = i / 24 % 2 == 1,
 	};
 }
 
@@ -454,6 +502,41 @@ START_TEST(all_sizes_are_exact_and_nothing_is_fetched_without_loss)
 	/* Each packet was sent once, and came to all others. */
 	ck_assert_uint_eq(stats.packets, stats.packets_sent * (trial.n_ranks - 1u));
 	close_world();
+}
+END_TEST
+
+/* Returns how long an Allgather of 8 MiB takes. */
+static uint64_t
+time_of_allgather(const struct trial *trial)
+{
+	uint64_t begin_ns, ns;
+
+	open_world(trial);
+	begin_ns = rig_now_ns(world.rig);
+	post_all(0, FANIN_COLLECTIVE_ALLGATHER, (8 << 20) / trial->n_ranks, 0);
+	run_all();
+	ns = rig_now_ns(world.rig) - begin_ns;
+	close_world();
+	return ns;
+}
+
+/* Between leaves links have half the rate of hosts', and ranks are at the leaves in turn: two chains by rank would always be behind the same leaf. */
+START_TEST(chains_stay_in_their_racks)
+{
+	struct trial trial = {
+		.seed = 1, .n_ranks = 8, .n_leaves = 2, .chains = 2, .scattered = true, .up_mbit = 5000
+	};
+	const uint64_t by_rack = time_of_allgather(&trial);
+	uint64_t by_rank, unscattered;
+
+	trial.racks_unknown = true;
+	by_rank = time_of_allgather(&trial);
+	trial.scattered = false;
+	unscattered = time_of_allgather(&trial);
+	ck_assert_msg(by_rack * 3 < by_rank * 2 && by_rack < unscattered + unscattered / 10,
+		      "found %lu us by rack, %lu by rank, %lu with neighboring ranks",
+		      (unsigned long)by_rack / 1000, (unsigned long)by_rank / 1000,
+		      (unsigned long)unscattered / 1000);
 }
 END_TEST
 
@@ -588,7 +671,7 @@ START_TEST(a_root_without_a_core_is_waited_for_and_nothing_is_fetched)
 	rig_run(world.rig, rig_now_ns(world.rig) + away_ns[_i], NULL, NULL);
 	ck_assert(!all_done(NULL));
 	world.members[2].is_away = false;
-	rig_host_wake(world.network.hosts[2], rig_now_ns(world.rig));
+	rig_host_wake(host_of(2), rig_now_ns(world.rig));
 	run_all();
 	ck_assert_uint_eq(totals().fetched, 0);
 	/* What is learned of it is not the pause: 4 MiB in 200 ms and the time that they take. */
@@ -656,7 +739,7 @@ START_TEST(a_rank_that_is_late_after_a_loss_is_waited_for)
 	ck_assert_msg(world.members[1].requests[0].status == FANIN_IN_PROGRESS, "%s",
 		      fanin_engine_error(world.members[1].engine)->text);
 	world.members[0].is_away = false;
-	rig_host_wake(world.network.hosts[0], rig_now_ns(world.rig));
+	rig_host_wake(host_of(0), rig_now_ns(world.rig));
 	run_all();
 	close_world();
 }
@@ -702,7 +785,7 @@ START_TEST(what_neighbors_told_in_a_lost_run_fails_nobody_in_the_next_one)
 		      fanin_engine_error(world.members[3].engine)->text);
 	for (uint16_t rank = 0; rank < trial.n_ranks; rank++) {
 		world.members[rank].is_away = false;
-		rig_host_wake(world.network.hosts[rank], rig_now_ns(world.rig));
+		rig_host_wake(host_of(rank), rig_now_ns(world.rig));
 	}
 	run_all();
 	close_world();
@@ -723,7 +806,7 @@ forge(uint16_t from, uint16_t to, enum fanin_multicast_kind kind, uint32_t packe
 
 	ck_assert(fanin_multicast_send_to(mc, op_of(from), to, kind, packet, payload, len));
 	world.members[from].lossy.inner->ops->tx_flush(world.members[from].lossy.inner);
-	rig_host_wake(world.network.hosts[to], rig_now_ns(world.rig));
+	rig_host_wake(host_of(to), rig_now_ns(world.rig));
 }
 
 /* A member's packets that it was not asked for, and that are not its own. */
@@ -772,7 +855,7 @@ START_TEST(what_a_member_makes_up_fails_nobody)
 	ck_assert_msg(world.members[3].requests[0].status == FANIN_IN_PROGRESS, "%s",
 		      fanin_engine_error(world.members[3].engine)->text);
 	world.members[0].is_away = false;
-	rig_host_wake(world.network.hosts[0], rig_now_ns(world.rig));
+	rig_host_wake(host_of(0), rig_now_ns(world.rig));
 	run_all();
 	close_world();
 }
@@ -793,7 +876,7 @@ START_TEST(a_turn_comes_from_the_root_before_only)
 	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
 	ck_assert(op_of(3)->is_active);
 	world.members[0].is_away = false;
-	rig_host_wake(world.network.hosts[0], rig_now_ns(world.rig));
+	rig_host_wake(host_of(0), rig_now_ns(world.rig));
 	run_all();
 	close_world();
 }
@@ -886,12 +969,13 @@ suite_multicast_hosts(void)
 	TCase *tcase = tcase_create("exact");
 
 	tcase_set_timeout(tcase, 120);
-	tcase_add_loop_test(tcase, all_sizes_are_exact_and_nothing_is_fetched_without_loss, 0, 24);
+	tcase_add_loop_test(tcase, all_sizes_are_exact_and_nothing_is_fetched_without_loss, 0, 48);
 	tcase_add_loop_test(tcase, all_sizes_are_exact_when_packets_are_lost_doubled_and_reordered,
 			    0, 24);
 	suite_add_tcase(suite, tcase);
 
 	tcase = tcase_create("lost");
+	tcase_add_test(tcase, chains_stay_in_their_racks);
 	tcase_add_loop_test(tcase, what_neighbors_lack_goes_around_the_ring_once, 0, 2);
 	tcase_add_test(tcase, what_all_lack_comes_from_its_root);
 	tcase_add_test(tcase, a_lost_activation_costs_nothing);

@@ -29,7 +29,7 @@ rules_open(struct fanin_engine *engine)
 	mc->depth = (FANIN_MULTICAST_DEPTH_MOST + 1) / 2;
 	mc->alpha_ns = ALPHA_FIRST_NS;
 	mc->reorder_ns = REORDER_FIRST_NS;
-	return FANIN_OK;
+	return fanin_multicast_order(mc);
 }
 
 static void
@@ -43,6 +43,7 @@ rules_close(struct fanin_engine *engine)
 		mc->ops = op->next;
 		fanin_multicast_op_free(op);
 	}
+	free(mc->order);
 }
 
 /*
@@ -88,6 +89,7 @@ multicast_open(const struct fanin_protocol_config *config, void **engine, struct
 	struct fanin_engine_config engine_config;
 	const struct fanin_multicast_config own = {
 		.chains = (uint32_t)config->parameters[FANIN_BROADCAST_CHAINS],
+		.hosts = config->hosts,
 	};
 
 	fanin_window_config(config, &engine_config);

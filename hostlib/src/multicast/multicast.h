@@ -19,6 +19,7 @@
 /* Constant while the engine is being opened; copied. */
 struct fanin_multicast_config {
 	uint32_t chains; /* of an Allgather: roots that send at once; 0: as many as suit */
+	const struct fanin_peer *hosts; /* of all ranks, with the switches that they are attached to; NULL: not known */
 };
 
 struct fanin_multicast_stats {

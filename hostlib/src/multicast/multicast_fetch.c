@@ -248,7 +248,7 @@ whom_to_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op, const str
 		op->step = op->step % (size - 1u) + 1;
 	}
 	if (op->lacks_ns != 0 && now_ns - op->lacks_ns >= LACKS_MOST_NS)
-		return fanin_multicast_root(op, fetch->first);
+		return fanin_multicast_root(mc, op, fetch->first);
 	return (uint16_t)((rank + size - op->step) % size);
 }
 

@@ -44,6 +44,13 @@ struct fanin_multicast_chain {
 	uint32_t whole;   /* all before it are there */
 };
 
+/* A rank's packets, which it sends one after the other. */
+struct fanin_multicast_turn {
+	uint32_t first; /* packet; that of the next turn, if the rank has none */
+	uint32_t place; /* of that packet, if ranks took turns in their own order */
+	uint16_t rank;
+};
+
 /* Packets that a neighbor has asked for and this rank lacks. */
 struct fanin_multicast_standing {
 	uint64_t *wanted; /* bitmap; NULL: nobody has asked yet */
@@ -93,6 +100,7 @@ struct fanin_multicast_op {
 	uint64_t told_ns;    /* when it told so last */
 	uint32_t has_packet; /* this one */
 	uint16_t has_rank;
+	struct fanin_multicast_turn *turns; /* an Allgather's, of all ranks; NULL: in the order of the ranks */
 	uint16_t n_chains;
 	struct fanin_multicast_chain chains[]; /* in the order of their packets */
 };
@@ -103,8 +111,9 @@ struct fanin_multicast {
 	struct fanin_multicast_stats stats;
 	struct fanin_multicast_op *ops; /* oldest first */
 	struct fanin_multicast_op **ops_tail;
-	uint32_t n_ops; /* posted so far: the number of the next one */
-	uint32_t next;  /* first block that was not released yet */
+	uint16_t *order; /* ranks rack by rack, as they take turns; NULL: in their own order */
+	uint32_t n_ops;  /* posted so far: the number of the next one */
+	uint32_t next;   /* first block that was not released yet */
 	bool has_more; /* the last poll did not send all that it may: others had to be read, or the transport had no room */
 	bool is_full;  /* of these, the latter */
 	uint32_t credit;          /* packets between two credits, of all chains together */
@@ -178,12 +187,36 @@ fanin_multicast_may_give(const struct fanin_multicast_op *op, uint32_t packet)
 /* multicast_op.c: returns the operation of a number that is in progress, or NULL. */
 struct fanin_multicast_op *fanin_multicast_find(struct fanin_multicast *mc, uint32_t number);
 
-/* multicast_op.c: finds the packets that a rank is the root of: *first to *end - 1, or none. */
+/*
+ * multicast_turns.c: finds the order in which ranks take turns, from config.hosts, which is not used afterwards. It stays for as long as the engine is open,
+ * whatever switches the hosts move to.
+ *
+ * Returns FANIN_OK or FANIN_ERR_NO_MEMORY.
+ */
+int fanin_multicast_order(struct fanin_multicast *mc);
+
+/* multicast_turns.c: makes an operation's turns. Returns FANIN_OK or FANIN_ERR_NO_MEMORY. */
+int fanin_multicast_turns_make(const struct fanin_multicast *mc, struct fanin_multicast_op *op);
+
+/* multicast_turns.c: the rank of a turn, and the turn of a rank. */
+uint16_t fanin_multicast_rank_of_turn(const struct fanin_multicast_op *op, uint16_t turn);
+uint16_t fanin_multicast_turn_of_rank(const struct fanin_multicast_op *op, uint16_t rank);
+
+/* multicast_turns.c: returns where in the vector a packet lies. */
+struct fanin_extent fanin_multicast_extent(const struct fanin_multicast *mc,
+					   const struct fanin_multicast_op *op, uint32_t packet);
+
+/* multicast_turns.c: finds the packets that a rank is the root of: *first to *end - 1, or none. */
 void fanin_multicast_root_range(const struct fanin_multicast *mc, const struct fanin_multicast_op *op,
 				uint16_t rank, uint32_t *first, uint32_t *end);
 
+/* multicast_op.c: finds where a rank's part of the vector is, counted in packets: *first to *end - 1, or none. */
+void fanin_multicast_part(const struct fanin_multicast *mc, const struct fanin_multicast_op *op,
+			  uint16_t rank, uint32_t *first, uint32_t *end);
+
 /* multicast_op.c: returns the root of a packet of an operation with chains. */
-uint16_t fanin_multicast_root(struct fanin_multicast_op *op, uint32_t packet);
+uint16_t fanin_multicast_root(const struct fanin_multicast *mc, struct fanin_multicast_op *op,
+			      uint32_t packet);
 
 /* multicast_op.c: returns where in the owner's memory a packet's elements are, whether they are there yet or not. */
 uint8_t *fanin_multicast_place(const struct fanin_multicast_op *op,

@@ -48,8 +48,8 @@ chains_of(const struct fanin_multicast *mc, const struct fanin_request *request)
 }
 
 void
-fanin_multicast_root_range(const struct fanin_multicast *mc, const struct fanin_multicast_op *op,
-			   uint16_t rank, uint32_t *first, uint32_t *end)
+fanin_multicast_part(const struct fanin_multicast *mc, const struct fanin_multicast_op *op,
+		     uint16_t rank, uint32_t *first, uint32_t *end)
 {
 	const struct fanin_request *request = op->request;
 	const uint16_t size = mc->engine.config.size;
@@ -72,11 +72,11 @@ fanin_multicast_root_range(const struct fanin_multicast *mc, const struct fanin_
 }
 
 uint16_t
-fanin_multicast_root(struct fanin_multicast_op *op, uint32_t packet)
+fanin_multicast_root(const struct fanin_multicast *mc, struct fanin_multicast_op *op, uint32_t packet)
 {
 	if (fanin_request_combines(op->request))
 		return (uint16_t)(fanin_multicast_chain_of(op, packet) - op->chains);
-	return fanin_request_extent(op->request, packet).root;
+	return fanin_multicast_extent(mc, op, packet).root;
 }
 
 /* Lays out the chains, and finds this rank's own packets. */
@@ -85,6 +85,7 @@ chains_make(const struct fanin_multicast *mc, struct fanin_multicast_op *op)
 {
 	const uint16_t size = mc->engine.config.size;
 	const uint16_t rank = mc->engine.config.rank;
+	const uint16_t turn = fanin_multicast_turn_of_rank(op, rank);
 	const bool is_broadcast = op->request->collective == FANIN_COLLECTIVE_BROADCAST;
 	uint32_t unused;
 
@@ -96,13 +97,15 @@ chains_make(const struct fanin_multicast *mc, struct fanin_multicast_op *op)
 		if (is_broadcast) {
 			chain->end = op->n_packets;
 		} else {
-			fanin_multicast_root_range(mc, op, from, &chain->first, &unused);
-			fanin_multicast_root_range(mc, op, to - 1, &unused, &chain->end);
+			fanin_multicast_root_range(mc, op, fanin_multicast_rank_of_turn(op, from),
+						   &chain->first, &unused);
+			fanin_multicast_root_range(mc, op, fanin_multicast_rank_of_turn(op, to - 1),
+						   &unused, &chain->end);
 		}
 		chain->seen = chain->first;
 		chain->checked = chain->first;
 		chain->whole = chain->first;
-		if (rank >= from && rank < to)
+		if (turn >= from && turn < to)
 			op->own_chain = c;
 	}
 	fanin_multicast_root_range(mc, op, rank, &op->own_first, &op->own_end);
@@ -117,9 +120,16 @@ n_control_blocks(uint32_t longest, uint32_t credit)
 	return 2 + (longest - 1) / credit;
 }
 
+static uint64_t
+hash_mix(uint64_t hash, uint64_t part)
+{
+	hash = (hash ^ part) * UINT64_C(0x9e3779b97f4a7c15);
+	return hash ^ hash >> 29;
+}
+
 /* Ranks that disagree about an operation have different ones. */
 static uint64_t
-shape_hash(const struct fanin_multicast_op *op)
+shape_hash(const struct fanin_multicast *mc, const struct fanin_multicast_op *op)
 {
 	const struct fanin_request *request = op->request;
 	const bool combines = fanin_request_combines(request);
@@ -135,10 +145,10 @@ shape_hash(const struct fanin_multicast_op *op)
 				   combines ? request->op : 0u };
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-		hash = (hash ^ parts[i]) * UINT64_C(0x9e3779b97f4a7c15);
-		hash ^= hash >> 29;
-	}
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		hash = hash_mix(hash, parts[i]);
+	for (uint16_t t = 0; op->turns != NULL && t < mc->engine.config.size; t++)
+		hash = hash_mix(hash, op->turns[t].rank);
 	return hash;
 }
 
@@ -158,6 +168,10 @@ op_create(struct fanin_multicast *mc, struct fanin_request *request, uint32_t n_
 	op->n_packets = n_packets;
 	op->n_chains = n_chains;
 	op->credit = n_chains == 0 ? mc->credit : mc->credit / n_chains + (mc->credit < n_chains);
+	if (fanin_multicast_turns_make(mc, op) != FANIN_OK) {
+		free(op);
+		return NULL;
+	}
 	chains_make(mc, op);
 	for (uint16_t c = 0; c < n_chains; c++) {
 		const uint32_t n = op->chains[c].end - op->chains[c].first;
@@ -168,7 +182,7 @@ op_create(struct fanin_multicast *mc, struct fanin_request *request, uint32_t n_
 	n_values = (size_t)op->control.n_blocks * FANIN_MULTICAST_VALUES;
 	op->have = calloc(2 * words + 2 * n_values, sizeof(*op->have));
 	if (op->have == NULL) {
-		free(op);
+		fanin_multicast_op_free(op);
 		return NULL;
 	}
 	op->asked = op->have + words;
@@ -178,7 +192,7 @@ op_create(struct fanin_multicast *mc, struct fanin_request *request, uint32_t n_
 	op->n_lacking = n_chains == 0 ? 0 : n_packets - (op->own_end - op->own_first);
 	for (uint32_t i = op->own_first; i < op->own_end; i++)
 		fanin_multicast_set_bit(op->have, i);
-	op->said[0] = shape_hash(op);
+	op->said[0] = shape_hash(mc, op);
 	op->said[1] = ~op->said[0];
 	return op;
 }
@@ -187,6 +201,7 @@ void
 fanin_multicast_op_free(struct fanin_multicast_op *op)
 {
 	free(op->standing.wanted);
+	free(op->turns);
 	free(op->have);
 	free(op);
 }

@@ -39,9 +39,9 @@ receive_data(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 		stats_of(mc)->invalid++;
 		return;
 	}
-	extent = fanin_request_extent(op->request, packet);
+	extent = fanin_multicast_extent(mc, op, packet);
 	if (fanin_wire_payload_len(headers) != extent.len ||
-	    (multicast && hdr->members != fanin_multicast_root(op, packet))) {
+	    (multicast && hdr->members != fanin_multicast_root(mc, op, packet))) {
 		stats_of(mc)->invalid++;
 		return;
 	}
@@ -116,7 +116,7 @@ receive_activate(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 				     op->own_first != op->chains[op->own_chain].first;
 
 	if (!has_predecessor || hdr->block != op->own_first ||
-	    hdr->members != fanin_request_extent(op->request, op->own_first - 1).root) {
+	    hdr->members != fanin_multicast_root(mc, op, op->own_first - 1)) {
 		stats_of(mc)->invalid++;
 		return;
 	}

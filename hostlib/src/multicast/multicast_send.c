@@ -57,7 +57,7 @@ bool
 fanin_multicast_give(struct fanin_multicast *mc, const struct fanin_multicast_op *op, uint16_t rank,
 		     uint32_t packet)
 {
-	const struct fanin_extent extent = fanin_request_extent(op->request, packet);
+	const struct fanin_extent extent = fanin_multicast_extent(mc, op, packet);
 
 	if (!fanin_multicast_send_to(mc, op, rank, FANIN_MULTICAST_DATA, packet,
 				     fanin_multicast_place(op, &extent), extent.len))
@@ -70,7 +70,7 @@ fanin_multicast_give(struct fanin_multicast *mc, const struct fanin_multicast_op
 static bool
 own_packet_send(struct fanin_multicast *mc, struct fanin_multicast_op *op, uint32_t packet)
 {
-	const struct fanin_extent extent = fanin_request_extent(op->request, packet);
+	const struct fanin_extent extent = fanin_multicast_extent(mc, op, packet);
 	struct fanin_headers headers;
 
 	headers_make(mc, op, FANIN_MULTICAST_DATA, packet, extent.len, &headers);
@@ -99,7 +99,7 @@ next_activate(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 	if (op->told_next || op->own_end == chain->end)
 		return;
 	/* If there is no room, the last packet tells it as well. */
-	fanin_multicast_send_to(mc, op, fanin_multicast_root(op, op->own_end),
+	fanin_multicast_send_to(mc, op, fanin_multicast_root(mc, op, op->own_end),
 				FANIN_MULTICAST_ACTIVATE, op->own_end, NULL, 0);
 	op->told_next = true;
 }

@@ -216,7 +216,8 @@ pull_open(const struct fanin_protocol_config *config, void **engine, struct fani
 {
 	struct fanin_engine_config engine_config;
 	const struct fanin_pull_config own = {
-		.multicast = { .chains = (uint32_t)config->parameters[FANIN_PULL_CHAINS] },
+		.multicast = { .chains = (uint32_t)config->parameters[FANIN_PULL_CHAINS],
+			       .hosts = config->hosts },
 		.entries = (uint32_t)config->parameters[FANIN_PULL_ENTRIES],
 		.waves = (uint32_t)config->parameters[FANIN_PULL_WAVES],
 		.wave_blocks = (uint32_t)config->parameters[FANIN_PULL_WAVE_BLOCKS],
