@@ -122,6 +122,7 @@ congestion_network_open(struct congestion_network *network,
 						 .detour_bytes = options->detour_bytes },
 				     .delay_ns = options->delay_ns };
 	const struct rig_leaf_spine_options built = {
+		.faults = { .drop = options->loss, .seed = options->seed },
 		.n_leaves = options->n_leaves,
 		.hosts_per_leaf = options->hosts_per_leaf,
 		.n_spines = options->n_spines,

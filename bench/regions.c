@@ -320,7 +320,7 @@ static void __attribute__((noreturn)) usage(void)
 {
 	fputs("usage: regions-bench --handler push|pull|single|... [--entries N] [--waves N] [--wave-blocks N] [--seed N]\n"
 	      "       [--leaves N] [--hosts-per-leaf N] [--ranks N] [--bytes N] [--allreduces N] [--window BLOCKS] [--payload-bytes N]\n"
-	      "       [--rate-mbit N] [--queue-bytes N] [--busy-share SHARE] [--busy-ns N] [--limit-ms N]\n",
+	      "       [--rate-mbit N] [--queue-bytes N] [--busy-share SHARE] [--busy-ns N] [--loss SHARE] [--limit-ms N]\n",
 	      stderr);
 	exit(2);
 }
@@ -374,6 +374,7 @@ parse(int argc, char **argv)
 		{ "queue-bytes", required_argument, NULL, 'q' },
 		{ "busy-share", required_argument, NULL, 'n' },
 		{ "busy-ns", required_argument, NULL, 'N' },
+		{ "loss", required_argument, NULL, 'F' },
 		{ "limit-ms", required_argument, NULL, 'L' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -429,6 +430,9 @@ parse(int argc, char **argv)
 			break;
 		case 'N':
 			options.busy_ns = number(optarg, 0, SECOND_NS);
+			break;
+		case 'F':
+			network->loss = share(optarg);
 			break;
 		case 'L':
 			options.limit_ns = number(optarg, 1, 1000000) * MS_NS;

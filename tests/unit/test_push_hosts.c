@@ -680,6 +680,34 @@ START_TEST(who_has_lost_a_result_gets_it_from_the_home_host)
 }
 END_TEST
 
+static bool
+loses_all_at_first(uint16_t rank, const struct fanin_headers *headers)
+{
+	return rank == 2 && headers->fanin.type == FANIN_TYPE_RESULT &&
+	       headers->fanin.block >= 16 && headers->fanin.block < 80;
+}
+
+/* Nothing later overtakes them, as far as rank 2 sees. It asks for ever more at a time, not for one after the other. */
+START_TEST(many_blocks_lost_in_a_row_are_asked_for_together)
+{
+	struct trial trial = usual_trial();
+	const struct perf_collective sum = sum_of(40000);
+	uint64_t begin_ns, us;
+
+	trial.window = 64;
+	trial.timeout_us = 10000000;
+	open_world(&trial);
+	world.is_lost = loses_all_at_first;
+	begin_ns = rig_now_ns(world.rig);
+	post_all(0, &sum);
+	run_all();
+	us = (rig_now_ns(world.rig) - begin_ns) / 1000;
+	ck_assert_msg(us < 100000, "found %lu us", (unsigned long)us);
+	expect_equal_bits();
+	close_world();
+}
+END_TEST
+
 START_TEST(a_result_that_all_have_lost_is_made_again_by_the_home_host_and_taken_by_all)
 {
 	const struct trial trial = usual_trial();
@@ -1167,6 +1195,7 @@ suite_push_hosts(void)
 	tcase_add_loop_test(exact, all_collectives_and_operators_are_exact, FANIN_I8, FANIN_F64 + 1);
 	tcase_add_loop_test(exact, float_sums_have_the_same_bits_on_all_ranks, 0, 12);
 	tcase_add_test(tcase, who_has_lost_a_result_gets_it_from_the_home_host);
+	tcase_add_test(tcase, many_blocks_lost_in_a_row_are_asked_for_together);
 	tcase_add_test(tcase,
 		       a_result_that_all_have_lost_is_made_again_by_the_home_host_and_taken_by_all);
 	tcase_add_test(tcase, a_rank_that_has_given_its_data_away_takes_no_result_of_the_table);

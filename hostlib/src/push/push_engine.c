@@ -27,8 +27,11 @@ run_begin(struct fanin_push *push)
 	memset(push->entries, 0, 2 * window * sizeof(*push->entries));
 	memset(push->unanswered_ns, 0, sizeof(push->unanswered_ns));
 	fanin_waves_open(&push->waves, &waves, engine->oldest);
+	fanin_push_flight_begin(push);
 	push->next = engine->oldest;
 	push->oldest = engine->oldest;
+	push->overtaking = engine->oldest;
+	push->n_suspect = 1;
 	push->oldest_ns = fanin_loop_clock_ns(&engine->loop);
 	push->n_unsent = 0;
 	push->byes = 0;
@@ -98,7 +101,7 @@ rules_release(struct fanin_engine *engine)
 		if (fanin_engine_is_done(engine, push->next))
 			continue;
 		if (lane->block != push->next || lane->state != FANIN_LANE_READY ||
-		    push->next - engine->oldest >= engine->config.window ||
+		    push->next - engine->oldest >= push->allowed ||
 		    !fanin_waves_may_start(&push->waves, push->next))
 			return;
 		*push_lane(push, push->next) = (struct push_lane){ 0 };
@@ -126,11 +129,17 @@ rules_finish(struct fanin_engine *engine, uint32_t block)
 	struct fanin_push *push = push_of(engine);
 
 	(void)fanin_waves_completed(&push->waves, block);
+	if (push_lane(push, block)->n_asked == 0 && fanin_block_before(push->overtaking, block))
+		push->overtaking = block;
 	/* It did not wait for those. Who is gone will be asked again. */
 	memset(push->unanswered_ns, 0, sizeof(push->unanswered_ns));
 	if (push->oldest != engine->oldest) {
+		push->n_suspect = push_lane(push, block)->n_asked == 0      ? 1
+				  : push->n_suspect < engine->config.window ? 2 * push->n_suspect
+									    : push->n_suspect;
 		push->oldest = engine->oldest;
 		push->oldest_ns = engine->loop.now_ns;
+		fanin_push_flight_advance(push);
 	}
 	if (push_is_home(push, block))
 		fanin_push_home_finish(push, block);
@@ -218,6 +227,9 @@ receive_ask(struct fanin_push *push, const struct message *message)
 		(void)fanin_push_send(push, message->from, FANIN_PUSH_HERE, block, NULL);
 		return;
 	}
+	if (!push_lane(push, block)->committed)
+		fanin_push_flight_asked(push);
+	push->engine.untimed_ns = push->engine.loop.now_ns;
 	/* Before the data leaves. */
 	push_lane(push, block)->committed = true;
 	elements.payload = fanin_engine_contribution(fanin_engine_lane(&push->engine, block),

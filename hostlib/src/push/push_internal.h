@@ -47,11 +47,18 @@ struct fanin_push {
 	struct fanin_push_stats stats;
 	struct fanin_waves waves;
 	struct push_lane *lanes; /* one for each of the engine's */
-	uint32_t next;           /* first block that has not been sent or queued */
-	uint32_t oldest;         /* the engine's when it was last looked at */
-	uint64_t oldest_ns;      /* since when it has been that */
-	uint64_t all;            /* ranks */
-	uint64_t self;           /* this one */
+	/* Blocks that may be in flight, within the waves; and the round of so many blocks that this is decided after. */
+	uint32_t allowed;
+	uint32_t round_first; /* its first block */
+	uint32_t n_asked;     /* blocks of it whose data a home host lacked */
+	bool is_slow;       /* it was too many once: grows by an eighth in a round, else doubles */
+	uint32_t next;      /* first block that has not been sent or queued */
+	uint32_t oldest;    /* the engine's when it was last looked at */
+	uint32_t n_suspect; /* blocks from the oldest on that may be lost, as those before them were */
+	uint32_t overtaking; /* last block of the run that was done without a question: those before are overtaken */
+	uint64_t oldest_ns; /* since when it has been that */
+	uint64_t all;       /* ranks */
+	uint64_t self;      /* this one */
 	enum fanin_isa isa;
 	uint64_t unanswered_ns[PUSH_RANKS_MAX]; /* of the first question that a rank has not answered; 0: there is none */
 
@@ -199,6 +206,15 @@ void fanin_push_told(struct fanin_engine *engine, uint32_t block,
 void fanin_push_receive_here(struct fanin_push *push, uint32_t block,
 			     const struct fanin_push_here *here);
 uint64_t fanin_push_unanswered(const struct fanin_push *push, uint64_t ns);
+
+/* push_flight.c: as a run begins. */
+void fanin_push_flight_begin(struct fanin_push *push);
+
+/* push_flight.c: a home host lacks data that this rank has sent. */
+void fanin_push_flight_asked(struct fanin_push *push);
+
+/* push_flight.c: the engine's oldest block is another one. */
+void fanin_push_flight_advance(struct fanin_push *push);
 
 /* push_end.c: the ranks posted different collectives: who is wrong are the fewer ones, or as far as anybody knows all of them. */
 void fanin_push_mismatch(struct fanin_push *push, uint32_t block, uint64_t some, uint64_t others);

@@ -5,6 +5,8 @@
  */
 #include "push_internal.h"
 
+/* The interval between questions grows to so many of the first one: what answers them may be lost as well, and is missed for so long. */
+#define MOST_DOUBLED 32u
 /* To a rank that does not answer, in a timeout. */
 #define LEAST_QUESTIONS 64
 
@@ -139,7 +141,7 @@ next_wait_ns(const struct fanin_push *push, const struct push_lane *lane, uint32
 	const struct fanin_engine *engine = &push->engine;
 	const uint64_t least_ns = fanin_engine_query_wait_ns(engine);
 	const uint64_t wait_ns = lane->ask_wait_ns == 0 ? least_ns : 2 * lane->ask_wait_ns;
-	uint64_t most_ns = fanin_engine_ask_most_ns(engine);
+	uint64_t most_ns = earlier(fanin_engine_ask_most_ns(engine), MOST_DOUBLED * least_ns);
 	uint64_t asked = UINT64_C(1) << push_home_of(push, block);
 
 	if (push_is_home(push, block))
@@ -159,6 +161,7 @@ ask(struct fanin_push *push, struct push_lane *lane, uint32_t block)
 	lane->ask_ns = now_ns + lane->ask_wait_ns;
 	lane->asked_ns = lane->n_asked == 0 ? now_ns : 0;
 	fanin_engine_lane(&push->engine, block)->asked = true;
+	push->engine.untimed_ns = now_ns;
 	if (push_is_home(push, block)) {
 		/* This may be the end of the block: the lane is counted before. */
 		fanin_push_home_ask(push, block, lane->n_asked++);
@@ -190,8 +193,9 @@ block_check(struct fanin_push *push, uint32_t block)
 	if (!push_is_sent(push, block))
 		return UINT64_MAX;
 	if (block == engine->oldest)
-		due_ns = later(push->oldest_ns, sent->sent_ns);
-	else if (sent->sent_ns < engine->overtaken_ns || is_wanted(push, block))
+		due_ns = push->n_suspect > 1 ? sent->sent_ns : later(push->oldest_ns, sent->sent_ns);
+	else if (block - engine->oldest < push->n_suspect ||
+		 fanin_block_before(block, push->overtaking) || is_wanted(push, block))
 		due_ns = sent->sent_ns;
 	else
 		return UINT64_MAX;
