@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What training with sharded parameters asks of a network (FSDP; Khalilov et al., sections I and II-A): a reduce_scatter of gradients and an allgather of parameters at the
+ * The traffic of training with sharded parameters (FSDP; Khalilov et al., sections I and II-A): a reduce_scatter of gradients and an allgather of parameters at the
  * same time, in virtual time over links of one rate. Real engines and real switches: the reduce_scatter in a job with the handler `single`, whose results go to their owners, the
  * allgather by reliable multicast. Beside it the ring's pair, whose packets have no data. Prints one JSON object.
  */
@@ -392,9 +392,9 @@ report(void)
 	       options.bytes, options.network.rate_mbit);
 	for (uint32_t i = 0; i < options.repeats; i++)
 		printf("%s%.9f", i == 0 ? "" : ", ", (double)run.took_ns[i] / 1e9);
-	/* Of the vector's bytes, in each collective or pair. */
 	printf("], \"reduce_scatter_seconds\": %.9f, \"allgather_seconds\": %.9f",
 	       (double)run.part_ns[PART_SCATTER] / 1e9, (double)run.part_ns[PART_GATHER] / 1e9);
+	/* Traffic is a share of the vector's bytes, in each collective or pair. */
 	printf(", \"most\": {\"host_up\": %.4f, \"host_down\": %.4f, \"leaf_up\": %.4f, \"leaf_down\": %.4f}",
 	       most[CONGESTION_HOST_UP], most[CONGESTION_HOST_DOWN], most[CONGESTION_LEAF_UP],
 	       most[CONGESTION_LEAF_DOWN]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the handler `broadcast` does, for handlers that do the same and more. Their slots begin with a struct single_slot, and their counters with FANIN_PASS_COUNTERS. */
+/* Functions of the handler `broadcast`, for handlers that do the same and more. Their slots begin with a struct single_slot, and their counters with FANIN_PASS_COUNTERS. */
 #ifndef FANIN_HANDLERS_BROADCAST_H
 #define FANIN_HANDLERS_BROADCAST_H
 
