@@ -1119,6 +1119,22 @@ START_TEST(a_job_that_accumulates_in_a_longer_type_is_refused_by_name)
 }
 END_TEST
 
+START_TEST(a_job_of_more_than_64_ranks_is_refused_by_hosts)
+{
+	const struct fanin_protocol_config config = { .size = 65, .rank = 0, .window = 16 };
+	struct fanin_error error = { 0 };
+	void *engine = NULL;
+	char reason[256];
+	const struct fanin_protocol *push = fanin_protocol_of("push", reason, sizeof(reason));
+
+	ck_assert_ptr_nonnull(push);
+	ck_assert_int_eq(push->open(&config, &engine, &error), FANIN_ERR_UNSUPPORTED);
+	ck_assert_str_eq(error.text,
+			 "the job has 65 ranks, jobs of the handler push have 64 at most");
+	ck_assert_ptr_null(engine);
+}
+END_TEST
+
 /* Some ranks have results that others lack. */
 START_TEST(what_is_left_of_a_run_completes_in_the_next_one)
 {
@@ -1210,6 +1226,7 @@ suite_push_hosts(void)
 	tcase_add_test(tcase, jobs_that_share_switches_keep_apart);
 	tcase_add_test(tcase, a_run_ends_when_all_have_its_last_result);
 	tcase_add_test(tcase, a_job_that_accumulates_in_a_longer_type_is_refused_by_name);
+	tcase_add_test(tcase, a_job_of_more_than_64_ranks_is_refused_by_hosts);
 	tcase_add_loop_test(tcase, what_is_left_of_a_run_completes_in_the_next_one, 0, 12);
 	tcase_add_test(tcase, a_home_host_makes_nothing_of_sums_of_an_earlier_run);
 	suite_add_tcase(suite, exact);
