@@ -131,7 +131,12 @@ static void
 rank_poll(struct rig_host *host, void *user)
 {
 	struct congestion_rank *rank = user;
+	uint64_t until_ns;
 
+	if (shared_host_is_away(&rank->shared, rig_now_ns(rank->job->network->rig), &until_ns)) {
+		rig_host_wake(host, until_ns);
+		return;
+	}
 	engines_poll(rank);
 	if (rank->is_busy && rank->request.status != FANIN_IN_PROGRESS)
 		request_end(rank);

@@ -38,6 +38,8 @@ struct bench_options {
 	uint64_t wave_blocks;
 	double busy_share;
 	uint64_t busy_ns;
+	uint64_t away_every_ns; /* of each rank, on average; 0: none is */
+	uint64_t away_ns;
 	uint64_t limit_ns; /* an allreduce that takes longer has failed */
 };
 
@@ -148,6 +150,8 @@ engine_add(uint16_t rank)
 	shared->random = random_seed(options.network.seed * 1000 + rank);
 	shared->busy_share = options.busy_share;
 	shared->busy_ns = options.busy_ns;
+	shared->away_every_ns = options.away_every_ns;
+	shared->away_ns = options.away_ns;
 	if (run.job.protocol->open(&config, &engine, &why) != FANIN_OK)
 		die("an engine", why.text);
 	congestion_job_add(&run.job, rank, engine, config.transport);
@@ -320,7 +324,7 @@ static void __attribute__((noreturn)) usage(void)
 {
 	fputs("usage: regions-bench --handler push|pull|single|... [--entries N] [--waves N] [--wave-blocks N] [--seed N]\n"
 	      "       [--leaves N] [--hosts-per-leaf N] [--ranks N] [--bytes N] [--allreduces N] [--window BLOCKS] [--payload-bytes N]\n"
-	      "       [--rate-mbit N] [--queue-bytes N] [--busy-share SHARE] [--busy-ns N] [--loss SHARE] [--limit-ms N]\n",
+	      "       [--rate-mbit N] [--queue-bytes N] [--busy-share SHARE] [--busy-ns N] [--away-every-ms N] [--away-ms N] [--loss SHARE] [--limit-ms N]\n",
 	      stderr);
 	exit(2);
 }
@@ -374,6 +378,8 @@ parse(int argc, char **argv)
 		{ "queue-bytes", required_argument, NULL, 'q' },
 		{ "busy-share", required_argument, NULL, 'n' },
 		{ "busy-ns", required_argument, NULL, 'N' },
+		{ "away-every-ms", required_argument, NULL, 'A' },
+		{ "away-ms", required_argument, NULL, 'D' },
 		{ "loss", required_argument, NULL, 'F' },
 		{ "limit-ms", required_argument, NULL, 'L' },
 		{ NULL, 0, NULL, 0 },
@@ -430,6 +436,12 @@ parse(int argc, char **argv)
 			break;
 		case 'N':
 			options.busy_ns = number(optarg, 0, SECOND_NS);
+			break;
+		case 'A':
+			options.away_every_ns = number(optarg, 0, 1000000) * MS_NS;
+			break;
+		case 'D':
+			options.away_ns = number(optarg, 0, 1000000) * MS_NS;
 			break;
 		case 'F':
 			network->loss = share(optarg);

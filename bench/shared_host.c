@@ -127,6 +127,20 @@ shared_host_receive(struct shared_host *shared)
 }
 
 bool
+shared_host_is_away(struct shared_host *shared, uint64_t now_ns, uint64_t *until_ns)
+{
+	const uint64_t every_ns = shared->away_every_ns;
+
+	if (every_ns == 0)
+		return false;
+	if (now_ns >= shared->away_since_ns + shared->away_ns || shared->away_since_ns == 0)
+		shared->away_since_ns = now_ns + (uint64_t)random_u32(&shared->random) * every_ns /
+							 (UINT32_MAX / 2);
+	*until_ns = shared->away_since_ns + shared->away_ns;
+	return now_ns >= shared->away_since_ns;
+}
+
+bool
 shared_host_has_frames(const struct fanin_transport *transport)
 {
 	return ((const struct shared_host_lane *)transport)->n != 0;

@@ -687,7 +687,7 @@ loses_all_at_first(uint16_t rank, const struct fanin_headers *headers)
 	       headers->fanin.block >= 16 && headers->fanin.block < 80;
 }
 
-/* Nothing later overtakes them, as far as rank 2 sees. It asks for ever more at a time, not for one after the other. */
+/* Once the window has gone beyond them, which is after the first ones, they are overtaken, and asked for together. */
 START_TEST(many_blocks_lost_in_a_row_are_asked_for_together)
 {
 	struct trial trial = usual_trial();
@@ -898,6 +898,53 @@ START_TEST(a_home_host_that_is_deaf_for_a_while_is_waited_for)
 	world.members[3].is_deaf = false;
 	rig_host_wake(world.members[3].host, rig_now_ns(world.rig));
 	run_all();
+	close_world();
+}
+END_TEST
+
+/* Away is for 50 ms, after each about 10 ms there, and each rank at its own times. */
+static void
+ranks_come_and_go(struct random *random)
+{
+	for (uint16_t rank = 0; rank < world.trial.n_ranks; rank++) {
+		struct member *member = &world.members[rank];
+
+		if (random_below(random, member->is_deaf ? 50 : 10) != 0)
+			continue;
+		member->is_deaf = !member->is_deaf;
+		if (!member->is_deaf)
+			rig_host_wake(member->host, rig_now_ns(world.rig));
+	}
+}
+
+/* Tables' entries time out meanwhile, and home hosts are away. What is not lost is hardly asked for. */
+START_TEST(ranks_that_come_and_go_are_waited_for_and_hardly_asked)
+{
+	struct trial trial = usual_trial();
+	const struct perf_collective sum = sum_of(250000);
+	struct random random = random_seed(40 + (uint64_t)_i);
+	uint64_t begin_ns, ms;
+	struct found found;
+
+	trial.window = 128;
+	trial.entries = 16;
+	trial.faults = _i % 2 == 0 ? 0 : 0.005;
+	open_world(&trial);
+	begin_ns = rig_now_ns(world.rig);
+	post_all(0, &sum);
+	while (!all_done(NULL)) {
+		ranks_come_and_go(&random);
+		rig_run(world.rig, rig_now_ns(world.rig) + MS, all_done, NULL);
+		ck_assert_uint_lt(rig_now_ns(world.rig) - begin_ns, 60 * SECOND);
+	}
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
+		world.members[rank].is_deaf = false;
+	ms = (rig_now_ns(world.rig) - begin_ns) / MS;
+	found = totals();
+	ck_assert_msg(ms < (trial.faults == 0 ? 8000 : 40000), "found %lu ms", (unsigned long)ms);
+	ck_assert_uint_lt(found.queries, found.blocks / 2);
+	ck_assert_uint_lt(found.own.asks, found.blocks / 10);
+	expect_equal_bits();
 	close_world();
 }
 END_TEST
@@ -1219,6 +1266,7 @@ suite_push_hosts(void)
 	tcase_add_test(tcase, every_second_block_is_evicted_and_made_by_its_home_host);
 	tcase_add_test(tcase, a_late_duplicate_of_the_last_use_of_a_slot_changes_nothing);
 	tcase_add_test(tcase, a_home_host_that_is_deaf_for_a_while_is_waited_for);
+	tcase_add_loop_test(tcase, ranks_that_come_and_go_are_waited_for_and_hardly_asked, 0, 4);
 	tcase_add_loop_test(tcase, a_rank_that_is_late_is_waited_for, 0, 2);
 	tcase_add_loop_test(tcase, a_rank_that_dies_is_named_by_all_within_the_timeout, 0, 4);
 	tcase_add_test(tcase, a_rank_that_dies_after_it_has_sent_a_block_is_named);

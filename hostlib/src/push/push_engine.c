@@ -31,7 +31,6 @@ run_begin(struct fanin_push *push)
 	push->next = engine->oldest;
 	push->oldest = engine->oldest;
 	push->overtaking = engine->oldest;
-	push->n_suspect = 1;
 	push->oldest_ns = fanin_loop_clock_ns(&engine->loop);
 	push->n_unsent = 0;
 	push->byes = 0;
@@ -123,20 +122,26 @@ rules_takes(struct fanin_engine *engine, uint32_t block)
 	return false;
 }
 
+/* All ranks have sent what comes before a block that is done. */
+static void
+note_overtaken(struct fanin_push *push, uint32_t block)
+{
+	if (fanin_block_before(push->overtaking, push->engine.oldest))
+		push->overtaking = push->engine.oldest;
+	for (; fanin_block_before(push->overtaking, block); push->overtaking++)
+		push_lane(push, push->overtaking)->overtaken_ns = push->engine.loop.now_ns;
+}
+
 static void
 rules_finish(struct fanin_engine *engine, uint32_t block)
 {
 	struct fanin_push *push = push_of(engine);
 
 	(void)fanin_waves_completed(&push->waves, block);
-	if (push_lane(push, block)->n_asked == 0 && fanin_block_before(push->overtaking, block))
-		push->overtaking = block;
+	note_overtaken(push, block);
 	/* It did not wait for those. Who is gone will be asked again. */
 	memset(push->unanswered_ns, 0, sizeof(push->unanswered_ns));
 	if (push->oldest != engine->oldest) {
-		push->n_suspect = push_lane(push, block)->n_asked == 0      ? 1
-				  : push->n_suspect < engine->config.window ? 2 * push->n_suspect
-									    : push->n_suspect;
 		push->oldest = engine->oldest;
 		push->oldest_ns = engine->loop.now_ns;
 		fanin_push_flight_advance(push);
@@ -198,6 +203,8 @@ receive_result(struct fanin_push *push, const struct message *message, bool is_r
 	}
 	if (is_home)
 		note_bye(push, message);
+	else if (is_repeat)
+		fanin_push_note_answered(push, message->block);
 	if (message->len != 0 && !fanin_frame_copy(push->engine.loop.transport, message->frame,
 						   FANIN_PAYLOAD_OFFSET, headers + 1, message->len)) {
 		push->engine.stats.invalid++;
@@ -229,7 +236,6 @@ receive_ask(struct fanin_push *push, const struct message *message)
 	}
 	if (!push_lane(push, block)->committed)
 		fanin_push_flight_asked(push);
-	push->engine.untimed_ns = push->engine.loop.now_ns;
 	/* Before the data leaves. */
 	push_lane(push, block)->committed = true;
 	elements.payload = fanin_engine_contribution(fanin_engine_lane(&push->engine, block),

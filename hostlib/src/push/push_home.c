@@ -278,7 +278,8 @@ fanin_push_home_ask(struct fanin_push *push, uint32_t block, uint32_t n_asked)
 		return;
 	entry->here = 0;
 	entry->has_asked = true;
-	for (uint64_t left = others(push) & ~entry->members; left != 0; left &= left - 1) {
+	for (uint64_t left = others(push) & ~entry->members & ~push->waited_for; left != 0;
+	     left &= left - 1) {
 		if (!fanin_push_question(push, (unsigned int)__builtin_ctzll(left), FANIN_PUSH_ASK,
 					 block))
 			return;

@@ -18,8 +18,9 @@
 struct push_lane {
 	bool committed; /* the home host has this rank's data, or may: its result alone is taken */
 	uint32_t n_asked;
-	uint64_t ask_ns;      /* when the next question is due at the earliest */
-	uint64_t ask_wait_ns; /* interval to the one after it; 0: none was sent */
+	uint64_t overtaken_ns; /* when a later block was done first; valid before push->overtaking */
+	uint64_t ask_ns;       /* when the next question is due at the earliest */
+	uint64_t ask_wait_ns;  /* interval to the one after it; 0: none was sent */
 	uint64_t asked_ns; /* of the last QUERY, if it is the only one; 0: there is none, or several */
 };
 
@@ -54,12 +55,13 @@ struct fanin_push {
 	bool is_slow;       /* it was too many once: grows by an eighth in a round, else doubles */
 	uint32_t next;      /* first block that has not been sent or queued */
 	uint32_t oldest;    /* the engine's when it was last looked at */
-	uint32_t n_suspect; /* blocks from the oldest on that may be lost, as those before them were */
-	uint32_t overtaking; /* last block of the run that was done without a question: those before are overtaken */
 	uint64_t oldest_ns; /* since when it has been that */
-	uint64_t all;       /* ranks */
-	uint64_t self;      /* this one */
+	uint32_t overtaking; /* last block of the run that is done: those before that are not are overtaken */
+	uint64_t all;  /* ranks */
+	uint64_t self; /* this one */
 	enum fanin_isa isa;
+	uint64_t unanswered; /* ranks that had not answered for some round trips when timers were last looked at */
+	uint64_t waited_for; /* of these, those whose answer about an earlier block is waited for */
 	uint64_t unanswered_ns[PUSH_RANKS_MAX]; /* of the first question that a rank has not answered; 0: there is none */
 
 	/* Blocks, as their home host. */
@@ -205,6 +207,7 @@ void fanin_push_told(struct fanin_engine *engine, uint32_t block,
 		     const struct fanin_answer_ranks *ranks);
 void fanin_push_receive_here(struct fanin_push *push, uint32_t block,
 			     const struct fanin_push_here *here);
+void fanin_push_note_answered(struct fanin_push *push, uint32_t block);
 uint64_t fanin_push_unanswered(const struct fanin_push *push, uint64_t ns);
 
 /* push_flight.c: as a run begins. */

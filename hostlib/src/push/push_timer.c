@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Push: when to ask. A block is overdue when it takes longer than blocks usually do, and is the oldest one, or was overtaken by a later one, or another rank lacks its
- * result. Blocks that merely wait for a rank that is late cause one question at a time, at intervals that double. Called by the poll loop only.
+ * Push: when to ask. A block that a later one has overtaken is lost: all ranks have sent it. It is asked for after a round trip. So is one whose result another rank lacks. The
+ * oldest block may merely wait for a rank that is late: it is asked for when it takes longer than blocks usually do, at intervals that double. Called by the poll loop only.
  */
 #include "push_internal.h"
 
-/* The interval between questions grows to so many of the first one: what answers them may be lost as well, and is missed for so long. */
-#define MOST_DOUBLED 32u
+/* The interval between questions about a lost block grows to so many round trips: what answers them may be lost as well, and is missed for so long. */
+#define MOST_DOUBLED 4u
+/* A rank that has not answered for so many round trips is away, or questions and answers were lost. */
+#define SILENT_AFTER 4u
 /* To a rank that does not answer, in a timeout. */
 #define LEAST_QUESTIONS 64
 
@@ -20,6 +22,13 @@ static uint64_t
 earlier(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
+}
+
+/* True if the block is lost: all ranks have sent it, as a later one is done. */
+static bool
+is_overtaken(const struct fanin_push *push, uint32_t block)
+{
+	return fanin_block_before(block, push->overtaking);
 }
 
 /* What others say about ranks that the oldest block waits for, as a switch says it. */
@@ -36,8 +45,8 @@ note(struct fanin_push *push, const struct fanin_push_here *here)
 }
 
 /* The answer to the only question about a block: a round trip. */
-static void
-note_answered(struct fanin_push *push, uint32_t block)
+void
+fanin_push_note_answered(struct fanin_push *push, uint32_t block)
 {
 	struct push_lane *lane = push_lane(push, block);
 
@@ -52,7 +61,7 @@ void
 fanin_push_receive_here(struct fanin_push *push, uint32_t block, const struct fanin_push_here *here)
 {
 	if (!push_is_home(push, block))
-		note_answered(push, block);
+		fanin_push_note_answered(push, block);
 	if (block == push->engine.oldest && push_is_sent(push, block))
 		note(push, here);
 }
@@ -65,11 +74,16 @@ fanin_push_told(struct fanin_engine *engine, uint32_t block, const struct fanin_
 
 	if (!push_is_home(push, block) || !entry->is_open || entry->block != block)
 		return;
-	note_answered(push, block);
+	fanin_push_note_answered(push, block);
 	entry->is_answered = true;
 	entry->unseen = ranks->missing.words[0];
 	entry->ended = ranks->ended.words[0];
 	entry->silent = ranks->silent.words[0];
+	/* What the root had has come before. */
+	if (is_overtaken(push, block) && push_lane(push, block)->n_asked == 1) {
+		push_lane(push, block)->ask_ns = engine->loop.now_ns;
+		fanin_loop_wake_by(&engine->loop, engine->loop.now_ns);
+	}
 }
 
 /* Of the oldest block: a rank that the switch has not seen may have answered this one. */
@@ -134,6 +148,18 @@ usual_ns(const struct fanin_engine *engine)
 	return earlier(fanin_engine_above_wait_ns(engine), fanin_engine_ask_most_ns(engine));
 }
 
+/* Ranks that a question about the block goes to. */
+static uint64_t
+asked_ranks(const struct fanin_push *push, uint32_t block)
+{
+	const struct push_entry *entry = push_entry(push, block);
+
+	if (!push_is_home(push, block))
+		return UINT64_C(1) << push_home_of(push, block);
+	return push->all & ~push->self &
+	       ~(entry->is_open && entry->block == block ? entry->members : 0);
+}
+
 /* The interval after this question: it grows as long as answers come, and is short if one is lost. */
 static uint64_t
 next_wait_ns(const struct fanin_push *push, const struct push_lane *lane, uint32_t block)
@@ -141,14 +167,13 @@ next_wait_ns(const struct fanin_push *push, const struct push_lane *lane, uint32
 	const struct fanin_engine *engine = &push->engine;
 	const uint64_t least_ns = fanin_engine_query_wait_ns(engine);
 	const uint64_t wait_ns = lane->ask_wait_ns == 0 ? least_ns : 2 * lane->ask_wait_ns;
-	uint64_t most_ns = earlier(fanin_engine_ask_most_ns(engine), MOST_DOUBLED * least_ns);
-	uint64_t asked = UINT64_C(1) << push_home_of(push, block);
+	uint64_t most_ns = fanin_engine_ask_most_ns(engine);
 
-	if (push_is_home(push, block))
-		asked = push->all & ~push_entry(push, block)->members;
-	if ((fanin_push_unanswered(push, least_ns) & asked) != 0)
+	if ((push->unanswered & asked_ranks(push, block)) != 0)
 		most_ns = earlier(most_ns,
 				  later(least_ns, engine->config.timeout_ns / LEAST_QUESTIONS));
+	else if (is_overtaken(push, block))
+		most_ns = earlier(most_ns, MOST_DOUBLED * least_ns);
 	return earlier(wait_ns, most_ns);
 }
 
@@ -161,7 +186,6 @@ ask(struct fanin_push *push, struct push_lane *lane, uint32_t block)
 	lane->ask_ns = now_ns + lane->ask_wait_ns;
 	lane->asked_ns = lane->n_asked == 0 ? now_ns : 0;
 	fanin_engine_lane(&push->engine, block)->asked = true;
-	push->engine.untimed_ns = now_ns;
 	if (push_is_home(push, block)) {
 		/* This may be the end of the block: the lane is counted before. */
 		fanin_push_home_ask(push, block, lane->n_asked++);
@@ -181,29 +205,39 @@ is_wanted(const struct fanin_push *push, uint32_t block)
 	       entry->is_wanted;
 }
 
-/* Returns when the next question about a block is due; UINT64_MAX: only after something has come. */
+/*
+ * Returns when the next question about a block is due; UINT64_MAX: only after something has come. Ranks that do not answer are asked about one block at a time, the first of
+ * them: the others are answered as soon as they are heard.
+ */
 static uint64_t
 block_check(struct fanin_push *push, uint32_t block)
 {
 	const struct fanin_engine *engine = &push->engine;
 	const struct fanin_lane *sent = fanin_engine_lane(engine, block);
 	struct push_lane *lane = push_lane(push, block);
-	uint64_t due_ns;
+	const uint64_t query_wait_ns = fanin_engine_query_wait_ns(engine);
+	uint64_t due_ns, ranks;
 
 	if (!push_is_sent(push, block))
 		return UINT64_MAX;
-	if (block == engine->oldest)
-		due_ns = push->n_suspect > 1 ? sent->sent_ns : later(push->oldest_ns, sent->sent_ns);
-	else if (block - engine->oldest < push->n_suspect ||
-		 fanin_block_before(block, push->overtaking) || is_wanted(push, block))
-		due_ns = sent->sent_ns;
+	if (is_wanted(push, block))
+		due_ns = sent->sent_ns + query_wait_ns;
+	else if (is_overtaken(push, block))
+		due_ns = later(lane->overtaken_ns, sent->sent_ns) + query_wait_ns;
+	else if (block == engine->oldest)
+		due_ns = later(push->oldest_ns, sent->sent_ns) + usual_ns(engine);
 	else
 		return UINT64_MAX;
-	due_ns = later(due_ns + usual_ns(engine), lane->ask_ns);
-	if (due_ns > engine->loop.timers_ns)
-		return due_ns;
-	ask(push, lane, block);
-	return lane->ask_ns;
+	due_ns = later(due_ns, lane->ask_ns);
+	ranks = asked_ranks(push, block);
+	if (ranks != 0 && (ranks & ~push->waited_for) == 0)
+		return later(due_ns, engine->loop.timers_ns + query_wait_ns);
+	if (due_ns <= engine->loop.timers_ns) {
+		ask(push, lane, block);
+		due_ns = lane->ask_ns;
+	}
+	push->waited_for |= ranks & push->unanswered;
+	return due_ns;
 }
 
 void
@@ -213,6 +247,9 @@ fanin_push_scan(struct fanin_engine *engine)
 	uint64_t next_ns = UINT64_MAX;
 
 	silence_check(push);
+	push->unanswered = fanin_push_unanswered(push,
+						 SILENT_AFTER * fanin_engine_query_wait_ns(engine));
+	push->waited_for = 0;
 	for (uint32_t block = engine->oldest;
 	     block != push->next && engine->loop.status == FANIN_OK; block++)
 		next_ns = earlier(next_ns, block_check(push, block));

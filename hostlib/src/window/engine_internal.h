@@ -173,7 +173,6 @@ struct fanin_engine {
 	struct fanin_rtt rtt;
 	struct fanin_rtt block_time; /* from contributions to their results, waits for other ranks included */
 	uint64_t progress_ns; /* time of the last result, or when the first request was posted */
-	uint64_t untimed_ns; /* blocks that were sent before may have waited for the recovery of others, as rules say */
 	uint64_t overtaken_ns; /* latest first transmission whose result has come: blocks sent earlier are overtaken */
 	uint64_t heard_ns; /* time of the last result or answer of this run, or when the first request was posted */
 	uint64_t late_answer_ns; /* time of the last answer that the oldest block waits for merely late ranks */

@@ -52,8 +52,7 @@ window_note_result(struct fanin_engine *engine, const struct fanin_lane *lane)
 		.generation = lane->generation,
 	};
 
-	if (lane->transmissions != 1 || lane->sent_ns < engine->loop.resumed_ns ||
-	    lane->sent_ns < engine->untimed_ns)
+	if (lane->transmissions != 1 || lane->sent_ns < engine->loop.resumed_ns)
 		return;
 	/* Then the rules know whether it is the network's. */
 	if (lane->asked && engine->config.rules != NULL && !engine->config.rules->waits_for_ranks)
