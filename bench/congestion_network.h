@@ -23,8 +23,8 @@ struct congestion_options {
 	uint64_t delay_ns;
 	uint32_t queue_bytes;
 	uint32_t ecn_bytes;
-	double loss;           /* share of the frames that each switch drops */
 	uint32_t detour_bytes; /* 0: as ports usually have them */
+	double loss;           /* share of the frames that each switch drops */
 	uint16_t max_jobs;
 	uint32_t slots;        /* of each switch, for all jobs */
 	uint32_t shared_slots; /* for those that share them */

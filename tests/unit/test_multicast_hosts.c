@@ -455,9 +455,9 @@ trial_of(int i, double faults)
 		.seed = (uint64_t)i + 1,
 		.n_ranks = sizes_of_jobs[i % 4],
 		.n_leaves = sizes_of_jobs[i % 4] == 3 || i / 4 % 2 == 0 ? 1 : 2,
-		.chains = (uint32_t)i / 8 % 3,
+		.chains = (uint32_t)i / 8,
 		.faults = faults,
-		.scattered = i / 24 % 2 == 1,
+		.scattered = i / 8 % 2 == 1,
 	};
 }
 
@@ -489,9 +489,11 @@ run_sizes(void)
 
 START_TEST(all_sizes_are_exact_and_nothing_is_fetched_without_loss)
 {
-	const struct trial trial = trial_of(_i, 0);
+	struct trial trial = trial_of(_i, 0);
 	struct fanin_multicast_stats stats;
 
+	/* More senders at once than the links take fill queues until marks slow them down. */
+	trial.chains %= 3;
 	open_world(&trial);
 	run_sizes();
 	stats = totals();
@@ -971,7 +973,7 @@ suite_multicast_hosts(void)
 	tcase_set_timeout(tcase, 120);
 	tcase_add_loop_test(tcase, all_sizes_are_exact_and_nothing_is_fetched_without_loss, 0, 48);
 	tcase_add_loop_test(tcase, all_sizes_are_exact_when_packets_are_lost_doubled_and_reordered,
-			    0, 24);
+			    0, 48);
 	suite_add_tcase(suite, tcase);
 
 	tcase = tcase_create("lost");

@@ -34,14 +34,16 @@ receive_data(struct fanin_multicast *mc, struct fanin_multicast_op *op,
 	const bool multicast = hdr->type == FANIN_TYPE_DELIVERY;
 	const uint32_t packet = hdr->block;
 	struct fanin_extent extent;
+	uint16_t root;
 
 	if (packet >= op->n_packets || op->n_chains == 0) {
 		stats_of(mc)->invalid++;
 		return;
 	}
 	extent = fanin_multicast_extent(mc, op, packet);
-	if (fanin_wire_payload_len(headers) != extent.len ||
-	    (multicast && hdr->members != fanin_multicast_root(mc, op, packet))) {
+	root = fanin_request_combines(op->request) ? fanin_multicast_root(mc, op, packet)
+						   : extent.root;
+	if (fanin_wire_payload_len(headers) != extent.len || (multicast && hdr->members != root)) {
 		stats_of(mc)->invalid++;
 		return;
 	}
