@@ -241,6 +241,30 @@ START_TEST(time_is_that_of_the_links)
 }
 END_TEST
 
+/* Results of the first blocks come while the last ones go out, also where the window lets all out at once: both directions are used at the same time. */
+START_TEST(a_vector_that_fits_the_window_takes_little_longer_than_one_way)
+{
+	struct rig_leaf_spine_options options = usual;
+	const uint32_t count = 128 * 352;
+	const uint64_t link_ns = count * 4 * UINT64_C(1504) / 1408 * 8 / 10;
+
+	options.max_jobs = 1;
+	/* No burst leaves faster than the link is. */
+	options.host_end.egress.bucket_bytes = 3000;
+	options.up_end.egress.bucket_bytes = 3000;
+	options.slots = 2048;
+	open_world(&options, 1, 16, "single");
+	for (unsigned int i = 0; i < 5; i++) {
+		const uint64_t elapsed_ns = allreduce(count);
+
+		ck_assert_uint_ge(world.job.jobs[0]->params.window, 128);
+		ck_assert_msg(elapsed_ns < link_ns + link_ns / 3, "%u: %lu ns, one way takes %lu",
+			      i, (unsigned long)elapsed_ns, (unsigned long)link_ns);
+	}
+	close_world();
+}
+END_TEST
+
 static uint64_t
 hash_of_run(uint64_t seed)
 {
@@ -572,6 +596,7 @@ suite_network(void)
 	tcase_add_test(tests, ranks_behind_one_leaf_need_no_spine);
 	tcase_add_test(tests, every_link_carries_the_vector_once_each_way);
 	tcase_add_test(tests, time_is_that_of_the_links);
+	tcase_add_test(tests, a_vector_that_fits_the_window_takes_little_longer_than_one_way);
 	tcase_add_test(tests, the_same_seed_is_the_same_run_whatever_is_lost);
 	tcase_add_test(tests, sixteen_leaves_are_exact);
 	tcase_add_test(tests, a_slow_link_delays_and_loses_nothing);

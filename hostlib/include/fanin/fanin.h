@@ -202,7 +202,7 @@ struct fanin_join_opts {
 	 * twentieth of the timeout.
 	 */
 	uint32_t timeout_ms;
-	bool no_stagger; /* send blocks in order instead of rotated by rank (Flare section 5) */
+	bool no_stagger; /* send blocks in order instead of in turns rotated by rank (Flare section 5) */
 	/*
 	 * Shared memory with a switch on this machine, if memif_socket is given: the path of the
 	 * switch's memif socket, the number of the switch's port there, and this host's IPv4 address

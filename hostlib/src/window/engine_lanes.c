@@ -7,6 +7,9 @@
 #include "engine_internal.h"
 #include "hostlib/src/sparse/sparse.h"
 
+/* Parts of the window in each of which ranks begin at different blocks. */
+#define STAGGER_TURNS 8
+
 void
 fanin_engine_queue(struct fanin_engine *engine, struct fanin_lane *lane)
 {
@@ -58,12 +61,25 @@ fanin_engine_ready(struct fanin_lane *lane, struct fanin_request *request)
 	lane->ask_wait_ns = 0;
 }
 
+/*
+ * The place that is sent as the ith of those that the window lets out: in turns, each of which every rank begins at another place (Flare, section 5). A turn over all of them would
+ * keep each block waiting for the last rank until nearly all are sent: results would then come in one burst, after a time in which nothing came.
+ */
+static uint32_t
+staggered_place(const struct fanin_engine_config *config, uint32_t reach, uint32_t i)
+{
+	const uint32_t turn = (reach + STAGGER_TURNS - 1) / STAGGER_TURNS;
+	const uint32_t first = i - i % turn;
+	const uint32_t size = reach - first < turn ? reach - first : turn;
+
+	return first + (i - first + (uint32_t)config->rank * size / config->size) % size;
+}
+
 void
 fanin_engine_start(struct fanin_engine *engine, struct fanin_request *request)
 {
 	const struct fanin_engine_config *config = &engine->config;
 	uint32_t reach = request->n_blocks < config->window ? request->n_blocks : config->window;
-	uint32_t shift;
 
 	for (uint32_t i = 0; i < reach; i++) {
 		struct fanin_lane *lane = fanin_engine_lane(engine, request->first_block + i);
@@ -73,9 +89,8 @@ fanin_engine_start(struct fanin_engine *engine, struct fanin_request *request)
 	}
 	if (reach > engine->cc.window)
 		reach = engine->cc.window;
-	shift = config->stagger ? (uint32_t)config->rank * reach / config->size : 0;
 	for (uint32_t i = 0; i < reach; i++) {
-		uint32_t index = i + shift < reach ? i + shift : i + shift - reach;
+		const uint32_t index = config->stagger ? staggered_place(config, reach, i) : i;
 
 		fanin_engine_release(engine, fanin_engine_lane(engine, request->first_block + index));
 	}
