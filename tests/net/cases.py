@@ -38,6 +38,7 @@ import case_example  # noqa: F401
 import case_faults  # noqa: F401
 import case_flare  # noqa: F401
 import case_flood  # noqa: F401
+import case_forgers  # noqa: F401
 import case_handlers  # noqa: F401
 import case_install  # noqa: F401
 import case_instructions  # noqa: F401

@@ -197,7 +197,8 @@ struct fanin_join_opts {
 	 * Longest time without a result before a collective fails with FANIN_ERR_TIMEOUT, default
 	 * 5000. It fails only if the switch does not answer, or if a missing rank is gone: its
 	 * process has ended or its host does not answer. Ranks that are merely late (loading data,
-	 * writing a checkpoint, stopped) are waited for; see wait_limit_ms. If more than 0.1 s
+	 * writing a checkpoint, stopped) are waited for; see wait_limit_ms. With the handlers push
+	 * and canary, whose ranks answer each other, a stopped process counts as gone. If more than 0.1 s
 	 * passes between two calls that make progress, a quarter of that time counts, and at most a
 	 * twentieth of the timeout.
 	 */

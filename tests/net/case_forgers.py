@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Forged packets of the protocols in which hosts speak to each other: from a stranger's port with all keys of the job, and from a member's port as other ranks.
+Sums stay exact, and what was dropped is counted. A member that is stopped meanwhile is waited for.
+"""
+
+import random
+import signal
+import struct
+import time
+
+import frames
+from frames import RawPort, header, job_key, packet
+from lab import SWITCH_IP, SWITCH_MAC
+from support import KIB, case, expect, expect_equal, job_entry, reports_of, running_lab, start_ranks, wait_until
+
+STRANGER = 3
+MEMBERS = [0, 1, 2]
+NEWER = ["MULTICAST", "DELIVERY", "PARTIAL", "UNICAST", "UNICAST_DELIVERY", "EVICTED", "PULL", "PULL_DELIVERY", "RESPONSE", "RESPONSE_DELIVERY",
+         "WRITE", "WRITE_DELIVERY", "REWRITE", "REWRITE_DELIVERY"]
+# From a host each of these says which rank, or ranks, it is from.
+SAYS_RANK = ["MULTICAST", "UNICAST", "RESPONSE"]
+ROUNDS = 2000
+
+
+def forgery(chance, job, epoch, name, members):
+    """A packet of a type about some block that may be in flight, full of lies. Most are well formed."""
+    packet_type = getattr(frames, name)
+    has_elements = name in ("PARTIAL", "EVICTED", "RESPONSE", "RESPONSE_DELIVERY")
+    floats = job["payload_bytes"] // 4
+    n = floats if has_elements else chance.choice((0, 1, floats)) if "PULL" not in name else 0
+    kind = chance.randrange(9) | chance.choice((0, 1 << 8)) | 11 << 16 | 1 << 24
+    return header(packet_type, job["id"], job_key(job, packet_type), struct.pack("<f", 1e6) * n, epoch=epoch,
+                  block=chance.choice((0, 1, 2**32 - 1, chance.randrange(40000))),
+                  dtype="f32" if has_elements else "none", op="sum" if has_elements else "none", count=n if has_elements else chance.randrange(3),
+                  contributions=chance.randrange(4) if name == "EVICTED" else 1, members=members,
+                  number=0 if has_elements and name != "EVICTED" else chance.choice((kind, chance.randrange(4))),
+                  progress=chance.choice((0, 1, n, chance.randrange(2**32))))
+
+
+def attack(handler, forge, **options):
+    """Runs a job, and stops its last rank for a while, in which forge(lab, job, epoch) sends what it likes. Returns what the ranks report, and the drops."""
+    with running_lab(4, "af_packet") as lab:
+        job = lab.create_job(MEMBERS, "--handler", handler, "--payload", 1024)
+        ranks = start_ranks(lab, job, MEMBERS, timeout_ms=15000, **options)
+        wait_until(lambda: job_entry(lab, job)["stats"]["results"] > 50, 60, "the job to run")
+        ranks[-1].popen.send_signal(signal.SIGSTOP)
+        try:
+            time.sleep(0.3)
+            forge(lab, job, job_entry(lab, job)["epoch"])
+            time.sleep(6)
+        finally:
+            ranks[-1].popen.send_signal(signal.SIGCONT)
+        return reports_of(lab, ranks), lab.drops()
+
+
+def expect_right(reports, where):
+    for rank, report in enumerate(reports):
+        expect(report["ok"] and report["mismatches"] == 0, f"{where}: rank {rank}: {report}")
+
+
+def expect_dropped(drops, *names):
+    expect(sum(drops.get(name, 0) for name in names) >= ROUNDS // 8, f"drops: {drops}, expected {ROUNDS // 8} or more of {names}")
+
+
+def from_a_strangers_port(lab, job, epoch):
+    chance = random.Random(7)
+    targets = [(SWITCH_MAC, SWITCH_IP), (f"01:00:5e:40:{job['id'] >> 8:02x}:{job['id'] & 0xff:02x}", f"239.192.{job['id'] >> 8}.{job['id'] & 0xff}"),
+               *((lab.host_mac(host), lab.host_ip(host)) for host in MEMBERS)]
+    sources = [(lab.host_mac(STRANGER), lab.host_ip(STRANGER)), (lab.host_mac(0), lab.host_ip(0)), (lab.host_mac(STRANGER), SWITCH_IP)]
+    with RawPort(lab.host_namespace(STRANGER)) as port:
+        for _ in range(ROUNDS):
+            content = forgery(chance, job, epoch, chance.choice(NEWER), chance.choice((0, 1, 2, 3, 7, chance.randrange(2**64))))
+            mac, address = chance.choice(targets)
+            port.send(packet(content, *chance.choice(sources), dst_mac=mac, dst_ip=address))
+
+
+def from_a_members_port(lab, job, epoch):
+    """As other ranks than its own, 0."""
+    chance = random.Random(8)
+    with RawPort(lab.host_namespace(0)) as port:
+        for _ in range(ROUNDS):
+            content = forgery(chance, job, epoch, chance.choice(SAYS_RANK), chance.choice((1, 2, 3, 6, 2**63)))
+            port.send(packet(content, lab.host_mac(0), lab.host_ip(0)))
+
+
+def stranger_is_harmless(handler, **options):
+    reports, drops = attack(handler, from_a_strangers_port, **options)
+    expect_right(reports, f"{handler} beside forgers")
+    expect_dropped(drops, "port_wrong", "source_own", "source_path", "source_wrong")
+
+
+def member_harms_itself_only(handler, **options):
+    """The switch refuses what comes from its host. The others wait for it, and get no wrong result."""
+    reports, drops = attack(handler, from_a_members_port, **options)
+    expect_dropped(drops, "rank_unknown")
+    if reports[0]["ok"]:
+        expect_right(reports, f"{handler} beside a member that forges")
+        return
+    expect_equal(reports[0]["error"]["code"], "refused", f"rank 0: {reports[0]}")
+    for rank, report in enumerate(reports[1:], 1):
+        expect_equal((report["error"]["code"], report["error"]["missing"]), ("timeout", [0]), f"rank {rank}: {report}")
+
+
+@case(120)
+def forged_packets_change_no_sum_of_push():
+    stranger_is_harmless("push", bytes=256 * KIB, iters=200)
+
+
+@case(120)
+def forged_packets_change_no_sum_of_pull():
+    stranger_is_harmless("pull", bytes=256 * KIB, iters=200)
+
+
+@case(120)
+def forged_packets_change_no_allgather():
+    stranger_is_harmless("broadcast", bytes=768 * KIB, iters=600, collective="allgather")
+
+
+@case(120)
+def a_member_does_not_push_as_another_rank():
+    member_harms_itself_only("push", bytes=256 * KIB, iters=200)
+
+
+@case(120)
+def a_member_does_not_pull_as_another_rank():
+    member_harms_itself_only("pull", bytes=256 * KIB, iters=200)
+
+
+@case(120)
+def a_member_does_not_broadcast_as_another_rank():
+    member_harms_itself_only("broadcast", bytes=768 * KIB, iters=600, collective="allgather")
