@@ -177,6 +177,10 @@ json_print(const struct run *run)
 	       ", \"multicast_fetched\": %" PRIu64 ", \"multicast_late\": %" PRIu64 ", ",
 	       report->multicast_operations, report->multicast_packets, report->multicast_fetched,
 	       report->multicast_late);
+	printf("\"led_blocks\": %" PRIu64 ", \"led_direct\": %" PRIu64 ", \"asks\": %" PRIu64
+	       ", \"restores\": %" PRIu64 ", \"repeats\": %" PRIu64 ", ",
+	       report->led_blocks, report->led_direct, report->asks, report->restores,
+	       report->repeats);
 	printf("\"retransmits\": %" PRIu64 ", \"duplicates\": %" PRIu64 ", \"invalid\": %" PRIu64
 	       ", \"spurious\": %" PRIu64 ", \"ring_drops\": %" PRIu64 ", \"resumed\": %" PRIu64
 	       ", \"queries\": %" PRIu64 ", \"frames_sent\": %" PRIu64 ", \"frames_received\": %" PRIu64

@@ -75,6 +75,7 @@ local function code_of(name)
 	end
 	error("no packet type " .. name)
 end
+local WRITE, REWRITE_DELIVERY = code_of("WRITE"), code_of("REWRITE_DELIVERY")
 local CONTRIBUTION, ANSWER, REFUSED = code_of("CONTRIBUTION"), code_of("ANSWER"), code_of("REFUSED")
 local JOIN, JOIN_ACK, QUERY, PROBE_ACK = code_of("JOIN"), code_of("JOIN_ACK"), code_of("QUERY"), code_of("PROBE_ACK")
 local REPEAT = code_of("REPEAT")
@@ -161,6 +162,7 @@ local f = {
 	key = ProtoField.uint64("fanin.key", "Key", base.HEX),
 	members = ProtoField.uint64("fanin.members", "Members", base.HEX),
 	way = ProtoField.uint64("fanin.way", "Way back", base.HEX),
+	address = ProtoField.uint64("fanin.address", "Address in the region", base.HEX),
 	number = ProtoField.uint32("fanin.number", "Number"),
 	reserved = ProtoField.uint16("fanin.reserved", "Reserved", base.HEX),
 	payload = ProtoField.bytes("fanin.payload", "Payload"),
@@ -413,6 +415,8 @@ local function add_header(tree, buffer, pinfo)
 	tree:add_le(f.key, buffer(32, 8))
 	if packet_type == ANSWER or packet_type == QUERY or packet_type == REPEAT then
 		tree:add_le(f.way, buffer(40, 8))
+	elseif packet_type >= WRITE and packet_type <= REWRITE_DELIVERY then
+		tree:add_le(f.address, buffer(40, 8))
 	elseif has_shard(packet_type) then
 		tree:add_le(f.span, buffer(40, 4))
 		tree:add_le(f.shard, buffer(44, 1))

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
-from frames import (ANSWER, CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, PROBE, PROBE_ACK, QUERY, REFUSED, RESULT, SPARSE, SPARSE_KNOWN, SPARSE_RESULT, TYPES, RawPort,
+from frames import (ANSWER, CONTRIBUTION, HEADER_LEN, JOIN, JOIN_ACK, LEAVE, MULTICAST, PROBE, PROBE_ACK, QUERY, REFUSED, RESULT, REWRITE_DELIVERY, SPARSE, SPARSE_KNOWN, SPARSE_RESULT, TYPES, WRITE, RawPort,
                     header, job_key, packet, write_pcap)
 from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, run, running_lab,
                      start_ranks, wait_for_results, wait_until)
@@ -487,6 +487,17 @@ def shards_are_dissected():
         expect_equal(faults_of(place, wrong), [{"length"}] * len(wrong), "faults of wrong shards")
         text = dissected(place, list(enumerate(frames)), "_ws.col.Info")
         expect(text[0][0].endswith("i32 sum x2 of 1000, shard 5 of 6"), f"the summary of a shard: {text[0][0]}")
+
+
+@case()
+def writes_to_a_region_are_dissected_with_their_address():
+    frames = [by_hand(WRITE, b"abc", members=0x1000, count=1), by_hand(REWRITE_DELIVERY, b"abc", members=0x2000, number=1),
+              by_hand(MULTICAST, b"abc", members=3)]
+    with tempfile.TemporaryDirectory() as directory:
+        place = SimpleNamespace(directory=Path(directory))
+        rows = dissected(place, list(enumerate(frames)), "fanin.address", "fanin.members")
+        expect_equal([[int(field, 16) if field else None for field in row] for row in rows], [[0x1000, None], [0x2000, None], [None, 3]],
+                     "addresses and members")
 
 
 def least_of(row):

@@ -702,7 +702,7 @@ START_TEST(many_blocks_lost_in_a_row_are_asked_for_together)
 	post_all(0, &sum);
 	run_all();
 	us = (rig_now_ns(world.rig) - begin_ns) / 1000;
-	ck_assert_msg(us < 100000, "found %lu us", (unsigned long)us);
+	ck_assert_msg(us < 160000, "found %lu us", (unsigned long)us);
 	expect_equal_bits();
 	close_world();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Push: when to ask. A block that a later one has overtaken is lost: all ranks have sent it. It is asked for after a round trip. So is one whose result another rank lacks. The
- * oldest block may merely wait for a rank that is late: it is asked for when it takes longer than blocks usually do, at intervals that double. Called by the poll loop only.
+ * oldest block may merely wait for a rank that is late: it is asked for at intervals that double. Called by the poll loop only.
  */
 #include "push_internal.h"
 
@@ -9,6 +9,8 @@
 #define MOST_DOUBLED 4u
 /* A rank that has not answered for so many round trips is away, or questions and answers were lost. */
 #define SILENT_AFTER 4u
+/* The oldest block is first asked for after so many, whether it is lost or a rank is late: nothing overtakes a vector's last blocks. */
+#define FIRST_AFTER 2u
 /* To a rank that does not answer, in a timeout. */
 #define LEAST_QUESTIONS 64
 
@@ -141,13 +143,6 @@ silence_check(struct fanin_push *push)
 		note(push, &here);
 }
 
-/* How long a block usually takes at most. */
-static uint64_t
-usual_ns(const struct fanin_engine *engine)
-{
-	return earlier(fanin_engine_above_wait_ns(engine), fanin_engine_ask_most_ns(engine));
-}
-
 /* Ranks that a question about the block goes to. */
 static uint64_t
 asked_ranks(const struct fanin_push *push, uint32_t block)
@@ -225,7 +220,7 @@ block_check(struct fanin_push *push, uint32_t block)
 	else if (is_overtaken(push, block))
 		due_ns = later(lane->overtaken_ns, sent->sent_ns) + query_wait_ns;
 	else if (block == engine->oldest)
-		due_ns = later(push->oldest_ns, sent->sent_ns) + usual_ns(engine);
+		due_ns = later(push->oldest_ns, sent->sent_ns) + FIRST_AFTER * query_wait_ns;
 	else
 		return UINT64_MAX;
 	due_ns = later(due_ns, lane->ask_ns);
