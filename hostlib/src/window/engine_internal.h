@@ -103,7 +103,7 @@ struct fanin_kept_result {
  * All functions are called by the poll loop only, unless they say otherwise.
  */
 struct fanin_engine_rules {
-	bool waits_for_ranks; /* blocks usually wait for other ranks: they are overdue once they have taken longer than blocks do */
+	bool waits_for_ranks; /* blocks have little data, and usually wait for other ranks: they are overdue after two round trips */
 	bool in_parts;        /* no block of a reduce_scatter has elements of two ranks' parts */
 	size_t size; /* of the protocol's struct, which begins with a struct fanin_engine; the rest is zero at first */
 

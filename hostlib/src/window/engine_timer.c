@@ -72,10 +72,11 @@ oldest_check(struct fanin_engine *engine, struct fanin_lane *lane)
 {
 	const bool sent_up = lane->told == FANIN_BLOCK_SENT;
 	const uint64_t most_ns = fanin_engine_ask_most_ns(engine);
-	const bool is_patient = sent_up || (engine->config.rules != NULL &&
-					    engine->config.rules->waits_for_ranks);
-	const uint64_t wait_ns = is_patient ? fanin_engine_above_wait_ns(engine)
-					    : fanin_engine_query_wait_ns(engine);
+	/* Of blocks without data: how long they take says nothing of their round trips, and a question too many costs no more than they do. */
+	const bool waits = engine->config.rules != NULL && engine->config.rules->waits_for_ranks;
+	const uint64_t wait_ns = waits     ? 2 * fanin_engine_query_wait_ns(engine)
+				 : sent_up ? fanin_engine_above_wait_ns(engine)
+					   : fanin_engine_query_wait_ns(engine);
 	uint64_t due_ns = lane->sent_ns + (wait_ns < most_ns ? wait_ns : most_ns);
 	const bool overdue = engine->ask_wait_ns != 0 || lane->told >= FANIN_BLOCK_SENT;
 
