@@ -59,9 +59,7 @@ posted_finish(struct comm_state *state, int posted, fanin_request *req)
 	({                                                                                         \
 		fanin_request *posted_req = NULL;                                                  \
 		int posted_status;                                                                 \
-		pthread_mutex_lock(&(state)->channel->lock);                                       \
 		posted_status = (post);                                                            \
-		pthread_mutex_unlock(&(state)->channel->lock);                                     \
 		posted_finish(state, posted_status, posted_req);                                   \
 	})
 

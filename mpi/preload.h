@@ -11,7 +11,6 @@
 
 #include <fanin/fanin.h>
 #include <mpi.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -93,11 +92,15 @@ struct settings {
 };
 extern struct settings preload_settings;
 
-/* A communicator's membership in a job; only leaders of hosts have one. */
+/*
+ * A communicator's membership in a job; only leaders of hosts have one. Blocking collectives of a communicator do not overlap, so
+ * one thread at a time uses it, and there is no lock.
+ */
 struct channel {
-	pthread_mutex_t lock; /* of the context; nobody waits for another rank with it */
 	fanin_ctx *ctx;
 	fanin_comm *comm;
+	bool sleeps;               /* in fanin_wait, which is to be interrupted */
+	unsigned int driven_waits; /* further waits that have MPI move its data all the time */
 };
 
 /* What is kept about a communicator, as its attribute. Memory is reused, never freed: see state_find. */

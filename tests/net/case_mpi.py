@@ -17,7 +17,7 @@ COMMUNICATORS = 6  # that are made by splitting and by duplicating, each
 
 def program_of(name, kind):
     path = BUILD_DIR / "tests" / "mpi" / f"{name}-{kind}"
-    expect(path.exists(), f"{path} does not exist: the packages in packages.txt [test] were missing when the build was configured")
+    expect(path.exists(), f"{path} does not exist: the packages in packages.txt [mpi] were missing when the build was configured")
     return path
 
 
