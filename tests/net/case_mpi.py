@@ -5,10 +5,11 @@ import contextlib
 import json
 import os
 import signal
+import sys
 
 from support import case, expect, expect_equal, run, wait_until
 from fabric import Fabric, single
-from lab import BUILD_DIR
+from lab import BUILD_DIR, SOURCE_DIR
 from mpi import MpiHosts
 
 RUN_SECONDS = 60
@@ -166,6 +167,15 @@ def after_a_failure_in_the_network_all_ranks_go_on_with_mpi_together():
         expect("a collective in the network failed" in process.stderr(), process.stderr())
         by_way = bytes_by_way(json.loads(path.read_text()))
         expect(by_way["FAILED"] >= 3 * 50 * 20000 * 8, f"bytes by where they went: {by_way}")
+
+
+@case(60)
+def the_demonstration_of_an_mpi_program_shows_it_in_the_network():
+    result = json.loads(run([sys.executable, str(SOURCE_DIR / "demo" / "fanin-demo"), "--mpi", "--hosts", "3", "--iters", "5", "--json"],
+                            timeout=RUN_SECONDS).stdout)
+    expect(result["ok"] and result["error"] is None, f"the result: {result}")
+    expect_equal((result["mpi"]["mismatches"], result["fanin"]["mismatches"]), (0, 0), "wrong elements")
+    expect(result["in_network_bytes"] >= 3 * 5 * (1 << 20), f"bytes in the network: {result['in_network_bytes']}")
 
 
 def ranks_of(fabric, program):
