@@ -228,7 +228,7 @@ hosts_find(struct comm_state *state)
 	way = leaders == NULL || state->host_of == NULL || state->place_of == NULL ? WAY_MEMORY
 										   : WAY_NETWORK;
 	way = way_agree(state->shadow, way);
-	if (way == WAY_NETWORK) {
+	if (way == WAY_NETWORK && leaders != NULL) {
 		PMPI_Comm_split_type(state->shadow, MPI_COMM_TYPE_SHARED, state->rank,
 				     MPI_INFO_NULL, &state->node);
 		PMPI_Comm_rank(state->node, &state->node_rank);
@@ -363,5 +363,7 @@ states_finish(void)
 		state_shrink(state);
 	}
 	comm_drop(&progress_comm);
-	PMPI_Comm_free_keyval(&keyval);
+	/* A program may have begun by PMPI_Init. */
+	if (keyval != MPI_KEYVAL_INVALID)
+		PMPI_Comm_free_keyval(&keyval);
 }

@@ -120,9 +120,14 @@ collective_take(const struct collective *call, int *result)
 	struct operation operation;
 	struct comm_state *state;
 	enum way way = collective_way(call, &operation);
+	int is_inter;
 
 	if (way == WAY_NETWORK) {
 		state = state_find(call->comm);
+		if (state == NULL && PMPI_Comm_test_inter(call->comm, &is_inter) != MPI_SUCCESS) {
+			report_count(call->kind, WAY_ARGUMENT, operation.bytes);
+			return false;
+		}
 		if (state == NULL)
 			state = state_make(call->comm);
 		if (state == NULL) {

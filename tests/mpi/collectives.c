@@ -157,7 +157,7 @@ movements(MPI_Comm comm, const struct type *type, int count, bool in_place)
 	root = (root + 1) % size;
 	for (size_t i = 0; i < n * (size_t)extent && rank == root; i++)
 		all[i] = (uint8_t)(i * 31 + i / 253);
-	if (type->kind == MOVED || type->kind != PAIR) {
+	if (type->kind != PAIR) {
 		MPI_Bcast(all, count, type->type, root, comm);
 		show(comm, "bcast", type->name, "-", count, false, all,
 		     (size_t)count * (size_t)extent);

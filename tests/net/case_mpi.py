@@ -4,6 +4,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 
@@ -176,6 +177,23 @@ def the_demonstration_of_an_mpi_program_shows_it_in_the_network():
     expect(result["ok"] and result["error"] is None, f"the result: {result}")
     expect_equal((result["mpi"]["mismatches"], result["fanin"]["mismatches"]), (0, 0), "wrong elements")
     expect(result["in_network_bytes"] >= 3 * 5 * (1 << 20), f"bytes in the network: {result['in_network_bytes']}")
+
+
+def instructions(calls, preload):
+    """Instructions of a process that makes so many calls, as valgrind counts them."""
+    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "self", "OMPI_MCA_pml": "ob1"}
+    if preload:
+        environment["LD_PRELOAD"] = str(BUILD_DIR / "mpi" / "libfanin-mpi-openmpi.so")
+    done = run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program_of("small_calls", "openmpi"), str(calls)],
+               env=environment, timeout=RUN_SECONDS)
+    return int(re.search(r"Collected : (\d+)", done.stderr).group(1))
+
+
+@case(60)
+def a_call_that_goes_to_mpi_takes_at_most_300_instructions_more():
+    calls = 20000
+    plain, preloaded = ((instructions(calls, preload) - instructions(0, preload)) / calls for preload in (False, True))
+    expect(0 < plain < preloaded <= plain + 300, f"instructions of a call: found {preloaded:.0f} with the library and {plain:.0f} without")
 
 
 def ranks_of(fabric, program):
