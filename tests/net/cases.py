@@ -51,6 +51,7 @@ import case_man  # noqa: F401
 import case_manager  # noqa: F401
 import case_manager_trees  # noqa: F401
 import case_memif  # noqa: F401
+import case_mpi  # noqa: F401
 import case_multicast  # noqa: F401
 import case_pull  # noqa: F401
 import case_reliable_multicast  # noqa: F401

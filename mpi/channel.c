@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A communicator's membership in a job: joined and left here, and waited for. Each has a context of its own, so that threads
+ * wait in different communicators at the same time.
+ */
+#include "preload.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* Looks without a result before the thread sleeps between them: about 10 ms on a core that others want, too. */
+#define LOOKS_BEFORE_NAPS 20000
+#define NAP_NS 50000
+/* The first looks of a wait; then it sleeps until frames come. */
+#define FIRST_LOOKS 16
+/* After a wait that took so long that MPI may have been what it waited for, so many waits move MPI's data all the time. */
+#define DRIVEN_WAITS 8
+/* MPI's progress is asked for in each of so many looks. */
+#define LOOKS_PER_PROGRESS 4
+
+static void
+channel_print(int level, const char *line, void *arg)
+{
+	(void)arg;
+	if (level <= 1)
+		fprintf(stderr, "fanin-mpi: %s\n", line);
+}
+
+/* Ends a wait that sleeps at the library's first question, 0.1 s after it has begun; not a join. */
+static bool
+channel_interrupt(void *arg)
+{
+	const struct channel *channel = arg;
+
+	return channel->sleeps;
+}
+
+static enum way
+way_of_status(int status)
+{
+	switch (status) {
+	case FANIN_ERR_MANAGER:
+	case FANIN_ERR_INVALID: /* what the library says without a manager's address */
+		return WAY_NO_MANAGER;
+	case FANIN_ERR_PERMISSION:
+		return WAY_PERMISSION;
+	case FANIN_ERR_NO_MEMORY:
+		return WAY_MEMORY;
+	default:
+		return WAY_NOT_JOINED;
+	}
+}
+
+int
+channel_join(const char *job_name, int rank, int size, struct channel **channel, enum way *way)
+{
+	const struct fanin_join_opts join = {
+		.sz = sizeof(join),
+		.job_name = job_name,
+		.rank = (uint16_t)rank,
+		.size = (uint16_t)size,
+		.fixed_rank = true,
+		.no_fallback = true,
+		.interface = getenv("FANIN_MPI_INTERFACE"),
+		.handler = getenv("FANIN_MPI_HANDLER"),
+		.timeout_ms = preload_settings.timeout_ms,
+		.multicast = FANIN_MULTICAST_NEVER,
+	};
+	struct fanin_init_opts init = { .sz = sizeof(init),
+					.print = channel_print,
+					.transport = getenv("FANIN_MPI_TRANSPORT"),
+					.interrupt = channel_interrupt };
+	struct channel *made = calloc(1, sizeof(*made));
+	int status;
+
+	if (made == NULL) {
+		*way = WAY_MEMORY;
+		return FANIN_ERR_NO_MEMORY;
+	}
+	init.interrupt_arg = made;
+	status = fanin_init(&init, &made->ctx);
+	if (status == FANIN_OK)
+		status = fanin_join(made->ctx, &join, &made->comm);
+	if (status == FANIN_OK) {
+		*channel = made;
+		*way = WAY_NETWORK;
+		return FANIN_OK;
+	}
+	*way = way_of_status(status);
+	fprintf(stderr, "fanin-mpi: not in the network: %s: %s\n", fanin_strerror(status),
+		made->ctx == NULL ? "" : fanin_ctx_error(made->ctx));
+	fanin_finalize(made->ctx);
+	free(made);
+	return status;
+}
+
+void
+channel_leave(struct channel *channel)
+{
+	if (channel == NULL)
+		return;
+	fanin_leave(channel->comm);
+	fanin_finalize(channel->ctx);
+	free(channel);
+}
+
+/* Looks whether the request is done, and has MPI move its data, so many times or without end if it is 0. Returns what fanin_wait does. */
+static int
+request_look(fanin_request **req, unsigned int n)
+{
+	const struct timespec nap = { .tv_nsec = NAP_NS };
+	uint64_t done_bytes = 0;
+	unsigned int idle = 0;
+
+	for (unsigned int i = 0; n == 0 || i < n; i++) {
+		uint64_t now_bytes;
+		int status = fanin_test(*req);
+
+		if (status != FANIN_IN_PROGRESS)
+			return fanin_wait(req);
+		now_bytes = fanin_request_progress(*req, NULL);
+		if (i % LOOKS_PER_PROGRESS == 0)
+			mpi_progress();
+		idle = now_bytes == done_bytes ? idle + 1 : 0;
+		done_bytes = now_bytes;
+		if (idle < LOOKS_BEFORE_NAPS)
+			sched_yield();
+		else
+			nanosleep(&nap, NULL);
+	}
+	return FANIN_IN_PROGRESS;
+}
+
+/*
+ * fanin_wait sleeps until frames come, which leaves the core to others, but MPI stands still meanwhile: a peer's receive of a
+ * large message, which it must end before its own call, needs this process. So a wait that lasts moves MPI's data, too, and so do
+ * the next ones, which are likely to be of the same kind.
+ */
+int
+channel_wait(struct channel *channel, fanin_request **req)
+{
+	int status = request_look(req, FIRST_LOOKS);
+
+	if (status != FANIN_IN_PROGRESS)
+		return status;
+	if (channel->driven_waits == 0) {
+		channel->sleeps = true;
+		status = fanin_wait(req);
+		channel->sleeps = false;
+		if (status != FANIN_ERR_INTERRUPTED)
+			return status;
+		channel->driven_waits = DRIVEN_WAITS;
+	}
+	channel->driven_waits--;
+	return request_look(req, 0);
+}

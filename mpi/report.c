@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What happened to the program's collectives: counters of calls and bytes by where they went, which rank 0 prints in
+ * MPI_Finalize as sums of all ranks.
+ */
+#include "preload.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Any thread adds to them. */
+struct counters {
+	uint64_t calls[N_COLLECTIVES][N_WAYS];
+	uint64_t bytes[N_COLLECTIVES][N_WAYS];
+	uint64_t communicators[N_WAYS];
+};
+static struct counters counters;
+
+static const char *const kind_names[] = {
+#define X(name, text) text,
+	COLLECTIVE_KINDS(X)
+#undef X
+};
+static const char *const way_names[] = {
+#define X(name, text) #name,
+	WAYS(X)
+#undef X
+};
+static const char *const way_texts[] = {
+#define X(name, text) text,
+	WAYS(X)
+#undef X
+};
+
+void
+report_count(enum collective_kind kind, enum way way, uint64_t bytes)
+{
+	__atomic_fetch_add(&counters.calls[kind][way], 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&counters.bytes[kind][way], bytes, __ATOMIC_RELAXED);
+}
+
+void
+report_communicator(enum way way)
+{
+	__atomic_fetch_add(&counters.communicators[way], 1, __ATOMIC_RELAXED);
+}
+
+static void
+print_text(FILE *out, const struct counters *all)
+{
+	fprintf(out, "fanin-mpi: collectives of all ranks, and where they went\n");
+	for (int way = 0; way < N_WAYS; way++) {
+		for (int kind = 0; kind < N_COLLECTIVES; kind++)
+			if (all->calls[kind][way] != 0)
+				fprintf(out,
+					"fanin-mpi:   %-20s %12" PRIu64 " calls %16" PRIu64
+					" bytes  %s%s\n",
+					kind_names[kind], all->calls[kind][way],
+					all->bytes[kind][way],
+					way == WAY_NETWORK ? "" : "MPI: ", way_texts[way]);
+	}
+	for (int way = 0; way < N_WAYS; way++)
+		if (all->communicators[way] != 0)
+			fprintf(out, "fanin-mpi:   communicators, by rank: %" PRIu64 " %s%s\n",
+				all->communicators[way],
+				way == WAY_NETWORK ? "with a job " : "to MPI: ", way_texts[way]);
+}
+
+static void
+print_json(FILE *out, const struct counters *all)
+{
+	const char *comma = "";
+
+	fputs("{\"collectives\": [", out);
+	for (int way = 0; way < N_WAYS; way++)
+		for (int kind = 0; kind < N_COLLECTIVES; kind++)
+			if (all->calls[kind][way] != 0) {
+				fprintf(out,
+					"%s{\"call\": \"%s\", \"way\": \"%s\", \"in_network\": %s, \"reason\": \"%s\", "
+					"\"calls\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
+					comma, kind_names[kind], way_names[way],
+					way == WAY_NETWORK ? "true" : "false", way_texts[way],
+					all->calls[kind][way], all->bytes[kind][way]);
+				comma = ", ";
+			}
+	fputs("], \"communicators\": [", out);
+	comma = "";
+	for (int way = 0; way < N_WAYS; way++)
+		if (all->communicators[way] != 0) {
+			fprintf(out,
+				"%s{\"way\": \"%s\", \"in_network\": %s, \"reason\": \"%s\", \"count\": %" PRIu64
+				"}",
+				comma, way_names[way], way == WAY_NETWORK ? "true" : "false",
+				way_texts[way], all->communicators[way]);
+			comma = ", ";
+		}
+	fputs("]}\n", out);
+}
+
+void
+report_print(void)
+{
+	const char *path = getenv("FANIN_MPI_REPORT_FILE");
+	struct counters all;
+	FILE *out = stderr;
+	int rank;
+
+	if (!preload_settings.report)
+		return;
+	PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	PMPI_Reduce(&counters, &all, (int)(sizeof(all) / sizeof(uint64_t)), MPI_UINT64_T, MPI_SUM,
+		    0, MPI_COMM_WORLD);
+	if (rank != 0)
+		return;
+	if (path != NULL && (out = fopen(path, "w")) == NULL) {
+		fprintf(stderr,
+			"fanin-mpi: cannot write %s, which FANIN_MPI_REPORT_FILE names: %m\n", path);
+		out = stderr;
+	}
+	(preload_settings.report_json ? print_json : print_text)(out, &all);
+	if (out != stderr)
+		fclose(out);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An MPI program whose collectives end in the middle. Argument: "abort", one rank calls MPI_Abort; "loop", sums until somebody
+ * ends a rank or the program. Rank 0 prints "running" once it runs.
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+
+#define COUNT 20000
+
+int
+main(int argc, char **argv)
+{
+	static double numbers[COUNT], sums[COUNT];
+	int rank, size;
+
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	for (long i = 0;; i++) {
+		numbers[7] = (double)i;
+		MPI_Allreduce(numbers, sums, COUNT, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+		if (sums[7] != (double)i * size)
+			MPI_Abort(MPI_COMM_WORLD, 3);
+		if (i == 10 && rank == 0) {
+			puts("running");
+			fflush(stdout);
+		}
+		if (i == 50 && rank == 1 && argc > 1 && strcmp(argv[1], "abort") == 0)
+			MPI_Abort(MPI_COMM_WORLD, 42);
+	}
+}

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""MPI programs that know nothing of Fanin, with the library to preload and without it: the same results, and in the network."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import sys
+
+from support import case, expect, expect_equal, run, wait_until
+from fabric import Fabric, single
+from lab import BUILD_DIR, SOURCE_DIR
+from mpi import MpiHosts
+
+RUN_SECONDS = 60
+COMMUNICATORS = 6  # that are made by splitting and by duplicating, each
+
+
+def program_of(name, kind):
+    path = BUILD_DIR / "tests" / "mpi" / f"{name}-{kind}"
+    expect(path.exists(), f"{path} does not exist: the packages in packages.txt [mpi] were missing when the build was configured")
+    return path
+
+
+def bytes_by_way(report):
+    """{way: bytes of all calls}."""
+    found = {}
+    for entry in report["collectives"]:
+        found[entry["way"]] = found.get(entry["way"], 0) + entry["bytes"]
+    return found
+
+
+def expect_same(plain, preloaded, where):
+    differences = [(a, b) for a, b in zip(plain.splitlines(), preloaded.splitlines(), strict=False) if a != b]
+    expect(not differences and plain == preloaded, f"{where}: without the library and with it: {differences[:5]}")
+    expect("cases " in plain, f"{where}: the program did not come to its end")
+
+
+def at_end(process):
+    return "cases " in process.stdout()
+
+
+def same_results(kind, n_hosts):
+    with Fabric(single(n_hosts)) as fabric:
+        fabric.start()
+        fabric.start_manager()
+        hosts = MpiHosts(fabric)
+        program = program_of("collectives", kind)
+        plain = hosts.run(kind, program, COMMUNICATORS, preload=False, done=at_end, timeout=RUN_SECONDS)
+        preloaded, report = hosts.run_reported(kind, program, COMMUNICATORS, FANIN_MPI_MIN_BYTES=1, timeout=RUN_SECONDS)
+        expect_same(plain, preloaded, kind)
+        by_way = bytes_by_way(report)
+        # What the network can't do by its nature: types and operators that it does not have.
+        able = sum(count for way, count in by_way.items() if way not in ("TYPE", "OPERATOR", "ONE_RANK"))
+        expect(by_way["NETWORK"] >= 0.99 * able, f"{kind}: bytes by where they went: {by_way}")
+        expect_equal({entry["call"] for entry in report["collectives"] if entry["in_network"]},
+                     {"Allreduce", "Reduce", "Bcast", "Barrier", "Allgather", "Reduce_scatter_block"}, f"{kind}: calls in the network")
+        expect_equal(fabric.ask_manager("trees")["trees"], [], f"{kind}: jobs that are left")
+
+
+@case(60)
+def open_mpi_programs_have_the_same_results_in_the_network():
+    same_results("openmpi", 4)
+
+
+@case(120)
+def mpich_programs_have_the_same_results_in_the_network():
+    # Its ranks never yield their core.
+    same_results("mpich", 3)
+
+
+def running_hosts(n):
+    """A network of n hosts with its manager, as mpirun knows them."""
+    class Running(Fabric):
+        def __enter__(self):
+            super().__enter__()
+            try:
+                self.start()
+                self.start_manager()
+                self.mpi = MpiHosts(self)
+            except BaseException:
+                self.close()
+                raise
+            return self
+    return Running(single(n))
+
+
+def progress(kind):
+    with running_hosts(3) as fabric:
+        for arguments, level in (((6, "one-sided" if kind == "mpich" else ""), ""), ((0, "threads"), "level multiple")):
+            printed, report = fabric.mpi.run_reported(kind, program_of("progress", kind), *arguments, FANIN_MPI_TIMEOUT_MS=2000,
+                                                      timeout=RUN_SECONDS)
+            expect("cases " in printed and level in printed, f"{kind}, {arguments}: found {printed}")
+            by_way = bytes_by_way(report)
+            expect("NETWORK" in by_way and not {"FAILED", "NOT_JOINED"} & set(by_way), f"{kind}: bytes by where they went: {by_way}")
+            expect_equal([entry["call"] for entry in report["collectives"] if entry["way"] == "NONBLOCKING"], ["Allreduce"],
+                         "nonblocking calls")
+
+
+@case(60)
+def mpi_makes_progress_while_open_mpi_programs_wait_in_the_network():
+    progress("openmpi")
+
+
+@case(90)
+def mpi_makes_progress_while_mpich_programs_wait_in_the_network():
+    progress("mpich")
+
+
+@case(60)
+def fortran_programs_run_in_the_network():
+    with running_hosts(3) as fabric:
+        for kind in ("openmpi", "mpich"):
+            for name in ("fortran_calls", "f08_calls"):
+                printed, report = fabric.mpi.run_reported(kind, program_of(name, kind), timeout=RUN_SECONDS)
+                expect("cases 13" in printed, f"{name} with {kind}: {printed}")
+                by_call = {entry["call"]: entry["calls"] for entry in report["collectives"] if entry["in_network"]}
+                expect_equal(by_call, {"Allreduce": 15, "Reduce": 3, "Bcast": 3, "Barrier": 3, "Allgather": 6, "Reduce_scatter_block": 6},
+                             f"{name} with {kind}: calls in the network")
+
+
+@case(60)
+def several_ranks_on_a_host_have_one_leader_in_the_network():
+    with running_hosts(2) as fabric:
+        program = program_of("collectives", "openmpi")
+        plain = fabric.mpi.run("openmpi", program, 2, preload=False, ranks_per_host=3, timeout=RUN_SECONDS)
+        preloaded, report = fabric.mpi.run_reported("openmpi", program, 2, FANIN_MPI_MIN_BYTES=1, ranks_per_host=3, timeout=RUN_SECONDS)
+        expect_same(plain, preloaded, "3 ranks on each of 2 hosts")
+        by_way = bytes_by_way(report)
+        able = sum(count for way, count in by_way.items() if way not in ("TYPE", "OPERATOR", "ONE_RANK"))
+        expect(by_way["NETWORK"] >= 0.9 * able, f"bytes by where they went: {by_way}")
+
+
+@case(60)
+def without_a_manager_all_goes_to_mpi_and_the_report_says_so():
+    with running_hosts(3) as fabric:
+        printed, report = fabric.mpi.run_reported("openmpi", program_of("fortran_calls", "openmpi"), FANIN_MANAGER=f"{fabric.management_ip(0)}:1",
+                                                  timeout=RUN_SECONDS)
+        expect("cases 13" in printed, printed)
+        expect_equal([entry for entry in report["collectives"] if entry["in_network"]], [], "calls in the network")
+        expect_equal({entry["way"] for entry in report["communicators"]}, {"NO_MANAGER"}, "why not")
+
+
+@case(60)
+def a_program_that_is_aborted_or_loses_a_rank_ends():
+    with running_hosts(3) as fabric:
+        program = program_of("failure", "openmpi")
+        process = fabric.mpi.start("openmpi", program, "abort")
+        expect_equal(process.wait(RUN_SECONDS), 42, "the exit status of MPI_Abort")
+        process = fabric.mpi.start("openmpi", program, "loop")
+        wait_until(lambda: "running" in process.stdout(), RUN_SECONDS, "the program")
+        os.kill(ranks_of(fabric, program)[1], signal.SIGKILL)
+        expect(process.wait(RUN_SECONDS) != 0, "a program that lost a rank ended well")
+        wait_until(lambda: not ranks_of(fabric, program), 20, "the end of all ranks")
+        wait_until(lambda: fabric.ask_manager("trees")["trees"] == [], 20, "the end of their job")
+
+
+@case(60)
+def after_a_failure_in_the_network_all_ranks_go_on_with_mpi_together():
+    with running_hosts(3) as fabric:
+        path = fabric.directory / "survivor.json"
+        process = fabric.mpi.start("openmpi", program_of("survivor", "openmpi"), 50, FANIN_MPI_TIMEOUT_MS=1000, FANIN_MPI_REPORT="json",
+                                   FANIN_MPI_REPORT_FILE=path)
+        wait_until(lambda: "running" in process.stdout(), RUN_SECONDS, "the program")
+        fabric.process_of("switch0").popen.kill()
+        expect_equal(process.wait(RUN_SECONDS), 0, f"exit status; {process.stderr()}")
+        expect("cases: errors 1 to " in process.stdout(), process.stdout())
+        expect("a collective in the network failed" in process.stderr(), process.stderr())
+        by_way = bytes_by_way(json.loads(path.read_text()))
+        expect(by_way["FAILED"] >= 3 * 50 * 20000 * 8, f"bytes by where they went: {by_way}")
+
+
+@case(60)
+def the_demonstration_of_an_mpi_program_shows_it_in_the_network():
+    result = json.loads(run([sys.executable, str(SOURCE_DIR / "demo" / "fanin-demo"), "--mpi", "--hosts", "3", "--iters", "5", "--json"],
+                            timeout=RUN_SECONDS).stdout)
+    expect(result["ok"] and result["error"] is None, f"the result: {result}")
+    expect_equal((result["mpi"]["mismatches"], result["fanin"]["mismatches"]), (0, 0), "wrong elements")
+    expect(result["in_network_bytes"] >= 3 * 5 * (1 << 20), f"bytes in the network: {result['in_network_bytes']}")
+
+
+def instructions(calls, preload):
+    """Instructions of a process that makes so many calls, as valgrind counts them."""
+    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "self", "OMPI_MCA_pml": "ob1"}
+    if preload:
+        environment["LD_PRELOAD"] = str(BUILD_DIR / "mpi" / "libfanin-mpi-openmpi.so")
+    done = run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program_of("small_calls", "openmpi"), str(calls)],
+               env=environment, timeout=RUN_SECONDS)
+    return int(re.search(r"Collected : (\d+)", done.stderr).group(1))
+
+
+@case(60)
+def a_call_that_goes_to_mpi_takes_at_most_300_instructions_more():
+    calls = 20000
+    plain, preloaded = ((instructions(calls, preload) - instructions(0, preload)) / calls for preload in (False, True))
+    expect(0 < plain < preloaded <= plain + 300, f"instructions of a call: found {preloaded:.0f} with the library and {plain:.0f} without")
+
+
+def ranks_of(fabric, program):
+    """Process numbers of the ranks of a program that this network's hosts run."""
+    found = []
+    for host in range(fabric.hosts):
+        for pid in run(["ip", "netns", "pids", fabric.host_namespace(host)]).stdout.split():
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/exe") == str(program):
+                    found.append(int(pid))
+    return found
