@@ -2,25 +2,20 @@
 """The backend of PyTorch: real ranks of torch.distributed on hosts of a switch with a manager."""
 
 import json
+import sys
 import time
 
-from support import CaseFailed, LabError, case, expect, expect_equal
-from fabric import MANAGER_IP, MANAGER_PORT, Fabric, single
-from lab import BUILD_DIR, HOST_INTERFACE, SOURCE_DIR
+from support import CaseFailed, case, expect, expect_equal, run
+from fabric import single
+from lab import SOURCE_DIR
+from training import TrainingFabric, interpreter
 
-PACKAGE = BUILD_DIR / "torch"
 RANKS = 4
+# The default of both options is None with Python 3.11, where torchrun of 1.13 breaks: these name a worker that there is not.
+TO_CONSOLE = ("--redirects", "9:1", "--tee", "9:1")
 
 
-def interpreter():
-    """The python3 that the extension was built for."""
-    path = PACKAGE / "fanin_torch" / "interpreter"
-    if not path.exists():
-        raise LabError(f"{path} does not exist: this build has no PyTorch backend; meson's summary says why (packages: packages.txt, [test])")
-    return path.read_text().strip()
-
-
-class TorchFabric(Fabric):
+class TorchFabric(TrainingFabric):
     """Four hosts at a switch with a manager; without one if it is not to be found."""
 
     def __init__(self, manager=True):
@@ -40,17 +35,8 @@ class TorchFabric(Fabric):
             raise
         return self
 
-    def environment(self, **more):
-        values = {"PYTHONPATH": PACKAGE, "FANIN_CONF": "/dev/null", "FANIN_MANAGER": f"{MANAGER_IP}:{MANAGER_PORT}",
-                  "FANIN_TOKEN": self.token_file.read_text().strip(), "FANIN_INTERFACE": HOST_INTERFACE,
-                  "GLOO_SOCKET_IFNAME": HOST_INTERFACE, "MASTER_ADDR": self.host_ip(0), "MASTER_PORT": 29500, "OMP_NUM_THREADS": 1,
-                  "PYTHONDONTWRITEBYTECODE": 1, **more}
-        return ["/usr/bin/env"] + [f"{key}={value}" for key, value in values.items()]
-
     def ranks(self, scenario, hosts=range(RANKS), **environment):
-        program = SOURCE_DIR / "tests" / "net" / "torch_rank.py"
-        return [self.spawn(host, [*self.environment(RANK=rank, WORLD_SIZE=len(hosts), **environment), interpreter(), program, scenario],
-                           "torch") for rank, host in enumerate(hosts)]
+        return self.workers(SOURCE_DIR / "tests" / "net" / "torch_rank.py", scenario, hosts=hosts, **environment)
 
 
 def results_of(ranks, seconds=120):
@@ -143,6 +129,18 @@ def torchs_timeout_ends_the_wait_for_a_late_rank():
 
 
 @case(120)
+def torchrun_starts_killed_workers_again():
+    with TorchFabric() as lab:
+        program = SOURCE_DIR / "tests" / "net" / "torch_rank.py"
+        agents = [lab.spawn(host, [*lab.environment(), interpreter(), "-m", "torch.distributed.run", "--nnodes", RANKS, "--node_rank", host,
+                                   "--nproc_per_node", 1, *TO_CONSOLE, "--max_restarts", 2, "--master_addr", lab.host_ip(0),
+                                   "--master_port", 29400, program, "restarted"], "torchrun") for host in range(RANKS)]
+        for result in results_of(agents, 110):
+            expect(result["restarts"] >= 1, f"restarts: {result['restarts']}")
+            expect(result["report"][0]["in_network"], f"after the restart: {result['report'][0]}")
+
+
+@case(120)
 def torch_falls_back_to_gloo_or_raises_as_it_is_told():
     with TorchFabric(manager=False) as lab:
         for rank, result in enumerate(results_of(lab.ranks("fallen_back", FANIN_TORCH_JOIN_TIMEOUT=5))):
@@ -163,3 +161,16 @@ def torch_ranks_that_share_a_host_say_so():
     with TorchFabric() as lab:
         for result in results_of(lab.ranks("fallen_back", hosts=(0, 1, 2, 2))):
             expect_equal(result["report"][0]["reason"], "ranks 2, 3 share a host, of which a job has one rank", "why")
+
+
+@case(90)
+def the_demo_trains_over_fanin_as_over_gloo():
+    done = run([sys.executable, SOURCE_DIR / "demo" / "fanin-demo", "--torch", "--json", "--steps", "6"], check=False, timeout=80)
+    expect_equal(done.returncode, 0, f"exit status of the demo: {done.stdout[-600:]} {done.stderr[-600:]}")
+    result = json.loads(done.stdout)
+    expect_equal((result["ok"], result["equal"], result["elsewhere_calls"], len(result["loss"]["gloo"])), (True, True, 0, 6), "the demo")
+    # 784 * 512 + 512 + 512 * 10 + 10 floats in each step.
+    expect(result["network_bytes"] >= 6 * 407050 * 4, f"bytes in the network: {result['network_bytes']}")
+    for words in (("--hosts", "1"), ("--steps", "x"), ("--topology", "tree3")):
+        done = run([sys.executable, SOURCE_DIR / "demo" / "fanin-demo", "--torch", *words], check=False)
+        expect_equal(done.returncode, 2, f"exit status of the demo with {words}")

@@ -281,6 +281,18 @@ def late(rank, size):
     raise AssertionError("no exception")
 
 
+def restarted(rank, size):
+    """Under torchrun: rank 1 of the first attempt is killed in the middle of training."""
+    first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+    for step in range(30):
+        tensor = torch.ones(1000)
+        dist.all_reduce(tensor)
+        same(tensor, torch.full((1000,), float(size)), f"step {step}")
+        if first and rank == 1 and step == 10:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return {"restarts": int(os.environ["TORCHELASTIC_RESTART_COUNT"])}
+
+
 def collectives(rank, size):
     reductions(rank, size)
     copies(rank, size)
