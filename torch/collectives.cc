@@ -135,8 +135,8 @@ Group::why_gloo(const at::Tensor &tensor, const ReduceOp *op) const
 		return "tensors on " + c10::DeviceTypeName(tensor.device().type(), true);
 	if (tensor.layout() != at::kStrided)
 		return "sparse tensors";
-	if (tensor.is_quantized() || tensor.is_conj() || tensor.is_neg())
-		return "quantized or conjugated tensors";
+	if (tensor.is_quantized())
+		return "quantized tensors";
 	if (op == nullptr)
 		return "";
 	int dtype = dtype_of(tensor.scalar_type());
@@ -150,18 +150,29 @@ Group::why_gloo(const at::Tensor &tensor, const ReduceOp *op) const
 	return "";
 }
 
-/* A contiguous tensor with the same elements: itself, or a copy. */
+/*
+ * Whether the elements lie in memory one after the other, as they are. Views that stand for
+ * conjugates or negatives don't; one rank may have such a view where others don't.
+ */
+static bool
+is_plain(const at::Tensor &tensor)
+{
+	return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+}
+
+/* A plain tensor with the same elements: itself, or a copy. */
 static at::Tensor
 flat_of(const at::Tensor &tensor)
 {
-	return tensor.is_contiguous() ? tensor.detach() : tensor.detach().contiguous();
+	return is_plain(tensor) ? tensor.detach()
+				: tensor.detach().resolve_conj().resolve_neg().contiguous();
 }
 
 /* Where results are to be received, and how they come from there to the tensor: not at all if it is itself. */
 static at::Tensor
 target_of(const at::Tensor &tensor, std::vector<std::function<void()>> *moves)
 {
-	if (tensor.is_contiguous())
+	if (is_plain(tensor))
 		return tensor.detach();
 	at::Tensor staging = at::empty(tensor.sizes(),
 				       tensor.options().memory_format(at::MemoryFormat::Contiguous));

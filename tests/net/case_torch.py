@@ -80,7 +80,13 @@ def torch_collectives_are_exact_in_the_network():
 @case(60)
 def torch_groups_work_side_by_side():
     with TorchFabric() as lab:
-        results = results_of(lab.ranks("groups"))
+        ranks = lab.ranks("groups", FANIN_TORCH_REPORT=1)
+        results = results_of(ranks)
+        for rank, process in enumerate(ranks):
+            lines = [line for line in process.stderr().splitlines() if line.startswith('{"fanin_torch"')]
+            expect_equal(len(lines), 1 if rank == 0 else 0, f"reports that rank {rank} printed at exit")
+        printed = json.loads(next(line for line in ranks[0].stderr().splitlines() if line.startswith('{"fanin_torch"')))["fanin_torch"]
+        expect_equal([group["network"] for group in printed], [group["network"] for group in results[0]["report"]], "the report at exit")
         expect_world_in_network(results)
         for rank, result in enumerate(results):
             report = {(group["size"], group["accumulates_f32"]): group for group in result["report"][1:]}
