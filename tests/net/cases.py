@@ -75,6 +75,7 @@ import case_switching  # noqa: F401
 import case_tags  # noqa: F401
 import case_two_links  # noqa: F401
 import case_tls  # noqa: F401
+import case_torch  # noqa: F401
 import case_trees  # noqa: F401
 import case_unit  # noqa: F401
 import case_waits  # noqa: F401

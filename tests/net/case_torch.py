@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The backend of PyTorch: real ranks of torch.distributed on hosts of a switch with a manager."""
+
+import json
+import sys
+import time
+
+from support import CaseFailed, case, expect, expect_equal, run
+from fabric import single
+from lab import SOURCE_DIR
+from training import TrainingFabric, interpreter
+
+RANKS = 4
+# The default of both options is None with Python 3.11, where torchrun of 1.13 breaks: these name a worker that there is not.
+TO_CONSOLE = ("--redirects", "9:1", "--tee", "9:1")
+
+
+class TorchFabric(TrainingFabric):
+    """Four hosts at a switch with a manager; without one if it is not to be found."""
+
+    def __init__(self, manager=True):
+        super().__init__(single(RANKS))
+        self.with_manager = manager
+
+    def __enter__(self):
+        super().__enter__()
+        try:
+            self.start()
+            self.start_manager()
+            if not self.with_manager:
+                self.manager.popen.kill()
+                self.manager.popen.wait()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def ranks(self, scenario, hosts=range(RANKS), **environment):
+        return self.workers(SOURCE_DIR / "tests" / "net" / "torch_rank.py", scenario, hosts=hosts, **environment)
+
+
+def results_of(ranks, seconds=120):
+    """What the ranks have printed, once all have ended well."""
+    results = []
+    for number, rank in enumerate(ranks):
+        status = rank.wait(seconds)
+        if status != 0:
+            raise CaseFailed(f"rank {number} ended with {status}: {rank.stderr()[-1500:]}")
+        results.append(json.loads(rank.stdout().splitlines()[-1]))
+    return results
+
+
+def expect_world_in_network(results):
+    for rank, result in enumerate(results):
+        world = result["report"][0]
+        expect_equal((world["rank"], world["size"], world["in_network"], world["failed"], world["transport"]),
+                     (rank, RANKS, True, False, "af_packet"), f"the group of all ranks, as rank {rank} reports it: {world}")
+        expect_equal(result["warnings"], [], f"warnings of rank {rank}")
+
+
+@case(120)
+def torch_collectives_are_exact_in_the_network():
+    with TorchFabric() as lab:
+        results = results_of(lab.ranks("collectives"))
+        expect_world_in_network(results)
+        for result in results:
+            world = result["report"][0]
+            expect_equal(sorted(world["network"]),
+                         ["_allgather_base", "_reduce_scatter_base", "allgather", "allreduce", "broadcast", "reduce", "reduce_scatter"],
+                         "what ran in the network")
+            reasons = {name: list(reasons) for name, reasons in world["gloo"].items() if name not in ("send", "recv")}
+            elsewhere = ["no such collective in the library"]
+            expect_equal(reasons, dict.fromkeys(("alltoall", "alltoall_base", "gather", "monitored_barrier", "scatter"), elsewhere),
+                         "what ran on Gloo, and why")
+            expect(world["blocks"] > 0, f"no block came from the switch: {world}")
+        expect_equal([list(results[0]["report"][0]["gloo"]["send"]), list(results[1]["report"][0]["gloo"]["recv"])],
+                     [["point-to-point is not in the library"]] * 2, "point-to-point")
+
+
+@case(60)
+def torch_groups_work_side_by_side():
+    with TorchFabric() as lab:
+        ranks = lab.ranks("groups", FANIN_TORCH_REPORT=1)
+        results = results_of(ranks)
+        for rank, process in enumerate(ranks):
+            lines = [line for line in process.stderr().splitlines() if line.startswith('{"fanin_torch"')]
+            expect_equal(len(lines), 1 if rank == 0 else 0, f"reports that rank {rank} printed at exit")
+        printed = json.loads(next(line for line in ranks[0].stderr().splitlines() if line.startswith('{"fanin_torch"')))["fanin_torch"]
+        expect_equal([group["network"] for group in printed], [group["network"] for group in results[0]["report"]], "the report at exit")
+        expect_world_in_network(results)
+        for rank, result in enumerate(results):
+            report = {(group["size"], group["accumulates_f32"]): group for group in result["report"][1:]}
+            expect_equal((report[2, False]["in_network"], report[4, True]["in_network"], report[1, False]["in_network"],
+                          report[1, False]["reason"]), (True, True, False, "the group has one rank"), f"groups of rank {rank}")
+            names = {group["job"] for group in result["report"] if group["in_network"]}
+            expect_equal(len(names), 3, f"names of jobs of rank {rank}: {names}")
+
+
+@case(120)
+def torch_training_is_equal_on_all_ranks_and_near_gloos():
+    with TorchFabric() as lab:
+        results = results_of(lab.ranks("training"))
+        expect_world_in_network(results)
+        for result in results:
+            differences = dict(result["difference"])
+            bf16 = differences.pop("bf16")
+            expect(all(value < 1e-5 for value in differences.values()), f"parameters beside Gloo's: {differences}")
+            expect(0 < bf16 < 0.05, f"with bfloat16 beside Gloo's: {bf16}")
+            for group in result["report"]:
+                expect((group["in_network"], group["gloo"]) == (True, {}), f"what did not go through the network: {group}")
+                if group["group"] != result["report"][0]["group"]:
+                    expect(group["network"]["allreduce"]["calls"] >= 20, f"allreduces of a training: {group}")
+
+
+@case(60)
+def a_killed_rank_of_torch_is_named():
+    with TorchFabric() as lab:
+        began = time.monotonic()
+        ranks = lab.ranks("killed")
+        results = results_of([ranks[rank] for rank in (0, 1, 3)])
+        expect_equal(ranks[2].wait(10), -9, "exit status of the killed rank")
+        for result in results:
+            expect("missing ranks of the group: 2" in result["error"], f"the exception: {result['error']}")
+            expect("missing ranks of the group: 2" in result["report"][0]["reason"], f"the report: {result['report'][0]}")
+        expect(time.monotonic() - began < 60, "the others waited for more than a minute")
+
+
+@case(60)
+def torchs_timeout_ends_the_wait_for_a_late_rank():
+    with TorchFabric() as lab:
+        for rank, result in enumerate(results_of(lab.ranks("late"))):
+            if rank != 1:
+                expect("missing ranks of the group: 1" in result["error"], f"the exception: {result['error']}")
+                expect(2.5 < result["seconds"] < 11, f"a timeout of 3 s took {result['seconds']} s")
+
+
+@case(120)
+def torchrun_starts_killed_workers_again():
+    with TorchFabric() as lab:
+        program = SOURCE_DIR / "tests" / "net" / "torch_rank.py"
+        agents = [lab.spawn(host, [*lab.environment(), interpreter(), "-m", "torch.distributed.run", "--nnodes", RANKS, "--node_rank", host,
+                                   "--nproc_per_node", 1, *TO_CONSOLE, "--max_restarts", 2, "--master_addr", lab.host_ip(0),
+                                   "--master_port", 29400, program, "restarted"], "torchrun") for host in range(RANKS)]
+        for result in results_of(agents, 110):
+            expect(result["restarts"] >= 1, f"restarts: {result['restarts']}")
+            expect(result["report"][0]["in_network"], f"after the restart: {result['report'][0]}")
+
+
+@case(120)
+def torch_falls_back_to_gloo_or_raises_as_it_is_told():
+    with TorchFabric(manager=False) as lab:
+        for rank, result in enumerate(results_of(lab.ranks("fallen_back", FANIN_TORCH_JOIN_TIMEOUT=5))):
+            world = result["report"][0]
+            expect_equal((world["in_network"], world["network"], len(result["warnings"])), (False, {}, 1 if rank == 0 else 0),
+                         f"rank {rank}, fallen back: {result}")
+            expect("rank 0: the network manager can't be reached" in world["reason"], f"why: {world['reason']}")
+            if rank == 0:
+                expect("runs on Gloo, not in the network: rank 0: " in result["warnings"][0], f"the warning: {result['warnings']}")
+        ranks = lab.ranks("fallen_back", FANIN_TORCH_JOIN_TIMEOUT=5, FANIN_TORCH_FALLBACK="raise")
+        for rank in ranks:
+            expect_equal(rank.wait(60), 1, f"exit status of a rank that is to raise: {rank.stderr()[-500:]}")
+            expect("RuntimeError: fanin: not in the network: rank 0: " in rank.stderr(), f"the exception: {rank.stderr()[-500:]}")
+
+
+@case(60)
+def torch_ranks_that_share_a_host_say_so():
+    with TorchFabric() as lab:
+        for result in results_of(lab.ranks("fallen_back", hosts=(0, 1, 2, 2))):
+            expect_equal(result["report"][0]["reason"], "ranks 2, 3 share a host, of which a job has one rank", "why")
+
+
+@case(90)
+def the_demo_trains_over_fanin_as_over_gloo():
+    done = run([sys.executable, SOURCE_DIR / "demo" / "fanin-demo", "--torch", "--json", "--steps", "6"], check=False, timeout=80)
+    expect_equal(done.returncode, 0, f"exit status of the demo: {done.stdout[-600:]} {done.stderr[-600:]}")
+    result = json.loads(done.stdout)
+    expect_equal((result["ok"], result["equal"], result["elsewhere_calls"], len(result["loss"]["gloo"])), (True, True, 0, 6), "the demo")
+    # 784 * 512 + 512 + 512 * 10 + 10 floats in each step.
+    expect(result["network_bytes"] >= 6 * 407050 * 4, f"bytes in the network: {result['network_bytes']}")
+    for words in (("--hosts", "1"), ("--steps", "x"), ("--topology", "tree3")):
+        done = run([sys.executable, SOURCE_DIR / "demo" / "fanin-demo", "--torch", *words], check=False)
+        expect_equal(done.returncode, 2, f"exit status of the demo with {words}")

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+One rank of the tests of fanin_torch, started by case_torch.py: torch_rank.py SCENARIO, with torch's environment. Prints a JSON object.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+import warnings
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import fanin_torch
+import fanin_torch.hooks
+
+DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.half, torch.bfloat16, torch.float, torch.double)
+OPS = {dist.ReduceOp.SUM: "SUM", dist.ReduceOp.PRODUCT: "PRODUCT", dist.ReduceOp.MIN: "MIN", dist.ReduceOp.MAX: "MAX",
+       dist.ReduceOp.BAND: "BAND", dist.ReduceOp.BOR: "BOR", dist.ReduceOp.BXOR: "BXOR", dist.ReduceOp.AVG: "AVG"}
+SHAPES = ((), (0,), (1,), (7, 3), (5000,))
+
+
+def tensor_of(rank, dtype, shape, salt=0):
+    """The same at all ranks that ask for it: small whole numbers, whose sums and products are exact in every type."""
+    torch.manual_seed(1000 * salt + rank)
+    values = torch.randint(0, 3, shape)
+    return values % 2 == 1 if dtype == torch.bool else values.to(dtype)
+
+
+def expected_of(inputs, op):
+    """The reduction in int64 (whole numbers), or double for averages."""
+    dtype = inputs[0].dtype
+    wide = torch.stack([value.to(torch.int64) for value in inputs])
+    name = OPS[op]
+    if name == "SUM":
+        result = wide.sum(0)
+    elif name == "PRODUCT":
+        result = wide.prod(0)
+    elif name == "MIN":
+        result = wide.amin(0)
+    elif name == "MAX":
+        result = wide.amax(0)
+    elif name == "AVG":
+        total = wide.sum(0)
+        result = total.double() / len(inputs) if dtype.is_floating_point else total.div(len(inputs), rounding_mode="trunc")
+    else:
+        result = wide[0].clone()
+        for value in wide[1:]:
+            result = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}[name](result, value)
+    return result.to(dtype)
+
+
+def has(dtype, op):
+    """Whether the network has it: averages of bool, and bits of floating point numbers, it has not."""
+    name = OPS[op]
+    if name.startswith("B"):
+        return not dtype.is_floating_point
+    return name != "AVG" or dtype != torch.bool
+
+
+def same(found, expected, what):
+    if not torch.equal(found, expected):
+        raise AssertionError(f"{what}: found {found.flatten()[:8]}, expected {expected.flatten()[:8]}")
+
+
+def strided(tensor):
+    """The same elements, not contiguous if there are several."""
+    wide = torch.zeros(tensor.shape + (2,), dtype=tensor.dtype)
+    view = wide[..., 0]
+    view.copy_(tensor)
+    return view
+
+
+def reductions(rank, size):
+    for dtype in DTYPES:
+        for op in OPS:
+            if not has(dtype, op):
+                continue
+            for number, shape in enumerate(SHAPES):
+                what = f"{dtype} {OPS[op]} {shape}"
+                inputs = [tensor_of(i, dtype, shape, number) for i in range(size)]
+                expected = expected_of(inputs, op)
+                tensor = inputs[rank].clone()
+                dist.all_reduce(tensor, op)
+                same(tensor, expected, f"allreduce {what}")
+                tensor = strided(inputs[rank])
+                work = dist.all_reduce(tensor, op, async_op=True)
+                work.wait()
+                same(tensor, expected, f"allreduce, not contiguous, {what}")
+                tensor = inputs[rank].clone()
+                dist.reduce(tensor, 2, op)
+                same(tensor, expected if rank == 2 else inputs[rank], f"reduce {what}")
+                parts = [[tensor_of(i * size + k, dtype, shape, 50 + number) for k in range(size)] for i in range(size)]
+                expected = expected_of([parts[i][rank] for i in range(size)], op)
+                output = strided(torch.zeros_like(expected))
+                dist.reduce_scatter(output, [part.clone() for part in parts[rank]], op)
+                same(output, expected, f"reduce_scatter {what}")
+                output = torch.zeros_like(expected)
+                dist._reduce_scatter_base(output, torch.stack(parts[rank]), op)
+                same(output, expected, f"_reduce_scatter_base {what}")
+
+
+def copies(rank, size):
+    for dtype in DTYPES + (torch.complex64,):
+        for number, shape in enumerate(SHAPES):
+            what = f"{dtype} {shape}"
+            inputs = [tensor_of(i, dtype, shape, 90 + number) for i in range(size)]
+            for make in (torch.clone, strided):
+                tensor = make(inputs[rank])
+                dist.broadcast(tensor, 1)
+                same(tensor, inputs[1], f"broadcast {what}")
+                outputs = [make(torch.zeros_like(value)) for value in inputs]
+                dist.all_gather(outputs, make(inputs[rank]))
+                for found, expected in zip(outputs, inputs):
+                    same(found, expected, f"allgather {what}")
+                output = make(torch.zeros((size,) + shape, dtype=dtype))
+                dist._all_gather_base(output, make(inputs[rank]))
+                same(output, torch.stack(inputs), f"_allgather_base {what}")
+
+
+def by_gloo(rank, size):
+    """What is not in the library."""
+    tensor = torch.full((3,), float(rank))
+    if rank == 0:
+        dist.send(tensor, 1)
+    elif rank == 1:
+        dist.recv(tensor, 0)
+        same(tensor, torch.zeros(3), "recv")
+    tensor = torch.full((3,), float(rank))
+    outputs = [torch.zeros(3) for _ in range(size)] if rank == 1 else None
+    dist.gather(tensor, outputs, 1)
+    if rank == 1:
+        same(torch.stack(outputs)[:, 0], torch.arange(size).float(), "gather")
+    inputs = [torch.full((2,), 10.0 + i) for i in range(size)] if rank == 0 else None
+    output = torch.zeros(2)
+    dist.scatter(output, inputs, 0)
+    same(output, torch.full((2,), 10.0 + rank), "scatter")
+    output = torch.zeros(size)
+    dist.all_to_all_single(output, torch.arange(size).float() + 100 * rank)
+    same(output, 100.0 * torch.arange(size) + rank, "all_to_all_single")
+    outputs = [torch.zeros(2) for _ in range(size)]
+    dist.all_to_all(outputs, [torch.full((2,), 100.0 * rank + i) for i in range(size)])
+    same(torch.stack(outputs)[:, 1], 100.0 * torch.arange(size) + rank, "all_to_all")
+    fanin_torch.monitored_barrier(timeout=timedelta(seconds=30), wait_all_ranks=True)
+
+
+def groups(rank, size):
+    pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    world = dist.new_group(pg_options=fanin_torch.Options(accumulate_f32=True))
+    single = [dist.new_group([i]) for i in range(size)][rank]
+    pair = pairs[rank // 2]
+    # Works of several groups in flight at once, waited for in other orders at each rank.
+    works, tensors = [], []
+    for number in range(20):
+        for group in (pair, world, None):
+            tensor = torch.full((1000,), float(rank + number))
+            works.append(dist.all_reduce(tensor, group=group, async_op=True))
+            tensors.append(tensor)
+    for work in works if rank % 2 == 0 else reversed(works):
+        work.wait()
+    for number in range(20):
+        for group, members in enumerate((range(rank // 2 * 2, rank // 2 * 2 + 2), range(size), range(size))):
+            expected = torch.full((1000,), float(sum(member + number for member in members)))
+            same(tensors[3 * number + group], expected, f"round {number} of group {group}")
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor, group=single)
+    same(tensor, torch.ones(3), "a group of one rank")
+    tensors = [torch.full((n,), rank + 1, dtype=dtype) for n, dtype in ((3, torch.float), (0, torch.float), (5000, torch.float))]
+    dist.all_reduce_coalesced(tensors)
+    for tensor in tensors:
+        same(tensor, torch.full_like(tensor, 10), "allreduce_coalesced")
+    # A Work that nobody keeps still runs, on tensors that nobody keeps either.
+    for _ in range(10):
+        dist.all_reduce(torch.ones(100000), async_op=True)
+    kept = torch.ones(4)
+    future = dist.all_reduce(kept, async_op=True).get_future()
+    seen = future.then(lambda done: done.value()[0] * 2)
+    same(seen.wait(), torch.full((4,), 8.0), "what a callback of the future gives")
+    # The sum of 256 and three ones is 259, but 256 in bfloat16 each time.
+    value = torch.tensor([256.0 if rank == 0 else 1.0], dtype=torch.bfloat16)
+    dist.all_reduce(value, group=world)
+    same(value, torch.tensor([259.0]).to(torch.bfloat16), "a sum of bfloat16 accumulated in float")
+    dist.barrier()
+    dist.barrier(group=pair)
+
+
+def wrong(rank, size):
+    """What is not valid raises at once, and harms nothing."""
+    for call in (lambda: dist._all_gather_base(torch.zeros(3), torch.zeros(2)),
+                 lambda: dist._reduce_scatter_base(torch.zeros(2), torch.zeros(3)),
+                 lambda: dist.new_group(pg_options="x")):
+        try:
+            call()
+        except (RuntimeError, TypeError):
+            continue
+        raise AssertionError("what is not valid did not raise")
+
+
+class Net(torch.nn.Module):
+    def __init__(self, unused=False):
+        super().__init__()
+        self.first = torch.nn.Linear(20, 300)
+        self.second = torch.nn.Linear(300, 10)
+        self.other = torch.nn.Linear(300, 10) if unused else None
+
+    def forward(self, x, use_other=False):
+        hidden = torch.relu(self.first(x))
+        return self.other(hidden) if use_other else self.second(hidden)
+
+
+def train(rank, size, group, unused=False, bucket=25, hook=None, accumulate=1):
+    """20 steps from fixed seeds. Returns the parameters in one tensor."""
+    torch.manual_seed(7)
+    model = DistributedDataParallel(Net(unused), process_group=group, bucket_cap_mb=bucket, find_unused_parameters=unused)
+    if hook is not None:
+        model.register_comm_hook(group, hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    data = torch.Generator().manual_seed(100 + rank)
+    for step in range(20):
+        optimizer.zero_grad()
+        for part in range(accumulate):
+            x, y = torch.randn(16, 20, generator=data), torch.randint(0, 10, (16,), generator=data)
+            use_other = unused and step % 2 == 1
+            if part + 1 < accumulate:
+                with model.no_sync():
+                    torch.nn.functional.cross_entropy(model(x, use_other) if unused else model(x), y).backward()
+            else:
+                torch.nn.functional.cross_entropy(model(x, use_other) if unused else model(x), y).backward()
+        optimizer.step()
+    return torch.cat([value.detach().flatten() for value in model.parameters()])
+
+
+def training(rank, size):
+    gloo = dist.new_group(backend="gloo")
+    found = {}
+    for name, options in (("plain", {}), ("small buckets", {"bucket": 0.001}), ("unused parameters", {"unused": True}),
+                          ("no_sync", {"accumulate": 2})):
+        group = dist.new_group()
+        mine, other = train(rank, size, group, **options), train(rank, size, gloo, **options)
+        all_ranks = [torch.zeros_like(mine) for _ in range(size)]
+        dist.all_gather(all_ranks, mine)
+        for peer, theirs in enumerate(all_ranks):
+            same(theirs, mine, f"{name}: parameters of rank {peer} beside those of rank {rank}")
+        found[name] = (mine - other).abs().max().item()
+    group = dist.new_group(pg_options=fanin_torch.Options(accumulate_f32=True))
+    mine, other = train(rank, size, group, hook=fanin_torch.hooks.bf16), train(rank, size, gloo)
+    found["bf16"] = (mine - other).abs().max().item()
+    return {"difference": found}
+
+
+def killed(rank, size):
+    """Rank 2 ends in the middle, without a word."""
+    try:
+        for step in range(100000):
+            dist.all_reduce(torch.ones(10000))
+            if rank == 2 and step == 50:
+                os.kill(os.getpid(), signal.SIGKILL)
+    except RuntimeError as error:
+        try:
+            dist.all_reduce(torch.ones(1))
+        except RuntimeError:
+            return {"error": str(error)}
+    raise AssertionError("no exception")
+
+
+def late(rank, size):
+    """Rank 1 is later than the group's timeout."""
+    group = dist.new_group(timeout=timedelta(seconds=3))
+    began = time.monotonic()
+    if rank == 1:
+        time.sleep(12)
+        return {}
+    try:
+        dist.all_reduce(torch.ones(10), group=group)
+    except RuntimeError as error:
+        return {"error": str(error), "seconds": time.monotonic() - began}
+    raise AssertionError("no exception")
+
+
+def restarted(rank, size):
+    """Under torchrun: rank 1 of the first attempt is killed in the middle of training."""
+    first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+    for step in range(30):
+        tensor = torch.ones(1000)
+        dist.all_reduce(tensor)
+        same(tensor, torch.full((1000,), float(size)), f"step {step}")
+        if first and rank == 1 and step == 10:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return {"restarts": int(os.environ["TORCHELASTIC_RESTART_COUNT"])}
+
+
+def collectives(rank, size):
+    reductions(rank, size)
+    copies(rank, size)
+    by_gloo(rank, size)
+    wrong(rank, size)
+
+
+def fallen_back(rank, size):
+    """The same program, without a network: all that Gloo can do."""
+    tensor = torch.full((5,), float(rank))
+    dist.all_reduce(tensor)
+    same(tensor, torch.full((5,), 6.0), "allreduce")
+    output = torch.zeros(2)
+    dist.reduce_scatter(output, [torch.full((2,), float(rank + i)) for i in range(size)])
+    same(output, torch.full((2,), 6.0 + 4 * rank), "reduce_scatter")
+    output = torch.zeros(size, 2)
+    dist._all_gather_base(output, torch.full((2,), float(rank)))
+    same(output[:, 0], torch.arange(size).float(), "_allgather_base")
+    output = torch.zeros(2)
+    dist._reduce_scatter_base(output, torch.arange(2 * size).float())
+    same(output, size * torch.tensor([2.0 * rank, 2.0 * rank + 1]), "_reduce_scatter_base")
+    dist.barrier()
+
+
+def main():
+    torch.set_num_threads(1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dist.init_process_group("fanin", timeout=timedelta(seconds=60))
+    rank, size = dist.get_rank(), dist.get_world_size()
+    result = globals()[sys.argv[1]](rank, size) or {}
+    result.update(report=fanin_torch.report(), warnings=[str(warning.message) for warning in caught])
+    print(json.dumps(result), flush=True)
+    if sys.argv[1] not in ("killed", "late"):
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+Fanin as a backend of torch.distributed.
+
+    import fanin_torch
+    torch.distributed.init_process_group("fanin")
+
+Collectives on CPU tensors run in the network; what can't goes to a Gloo group inside, and report() tells what and why. docs/pytorch.md
+has the options and recipes.
+"""
+
+import atexit
+import json
+import os
+import sys
+import warnings
+import weakref
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch.distributed as dist
+
+from fanin_torch import _core
+from fanin_torch.agree import Agreement, choose
+
+__all__ = ["Options", "monitored_barrier", "report"]
+
+
+def _setting(name, choices, default):
+    value = os.environ.get(name, default)
+    if value not in choices:
+        raise ValueError(f"{name}: found {value!r}, expected one of {', '.join(choices)}")
+    return value
+
+
+def _flag(name):
+    return _setting(name, ("0", "1"), "0") == "1"
+
+
+def _seconds(name, default):
+    text = os.environ.get(name, default)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
+    if not 0.001 <= value <= 86400:
+        raise ValueError(f"{name}: found {text!r}, expected seconds, 0.001 to 86400")
+    return value
+
+
+@dataclass
+class Options:
+    """
+    The options of a group, given as pg_options. What is None is as the environment has it. All ranks give the same.
+    """
+
+    fallback: str = None  # "gloo" or "raise", if not all ranks can join; FANIN_TORCH_FALLBACK, else "gloo". Rank 0's counts
+    manager: str = None  # ADDRESS[:PORT]; FANIN_MANAGER, else fanin.conf
+    interface: str = None  # FANIN_INTERFACE, else that of the route
+    join_timeout: float = None  # seconds; FANIN_TORCH_JOIN_TIMEOUT, else 30
+    accumulate_f32: bool = None  # sums of half and bfloat16 in float on the switch; FANIN_TORCH_ACCUMULATE_F32
+    authenticate: bool = None  # FANIN_TORCH_AUTHENTICATE
+    reproducible: bool = None  # sums have the same bits in every run; FANIN_TORCH_REPRODUCIBLE
+
+    def resolved(self):
+        """The same with nothing left None; ValueError for what is not valid."""
+        done = Options(
+            self.fallback or _setting("FANIN_TORCH_FALLBACK", ("gloo", "raise"), "gloo"),
+            self.manager or "",
+            self.interface or os.environ.get("FANIN_INTERFACE", ""),
+            _seconds("FANIN_TORCH_JOIN_TIMEOUT", "30") if self.join_timeout is None else self.join_timeout,
+            _flag("FANIN_TORCH_ACCUMULATE_F32") if self.accumulate_f32 is None else self.accumulate_f32,
+            _flag("FANIN_TORCH_AUTHENTICATE") if self.authenticate is None else self.authenticate,
+            _flag("FANIN_TORCH_REPRODUCIBLE") if self.reproducible is None else self.reproducible)
+        if done.fallback not in ("gloo", "raise"):
+            raise ValueError(f"fallback: found {done.fallback!r}, expected 'gloo' or 'raise'")
+        if not 0.001 <= done.join_timeout <= 86400:
+            raise ValueError(f"join_timeout: found {done.join_timeout!r}, expected seconds, 0.001 to 86400")
+        return done
+
+
+_groups = weakref.WeakSet()
+
+
+def _create(backend_options, pg_options):
+    """Makes a group: called by torch at all its ranks."""
+    options = Options() if pg_options is None else pg_options
+    if not isinstance(options, Options):
+        raise TypeError(f"pg_options: found {type(options).__name__}, expected fanin_torch.Options")
+    options = options.resolved()
+    store, rank, size = backend_options.store, backend_options.group_rank, backend_options.group_size
+    timeout = backend_options.timeout
+    timeout = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
+    gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout=timeout)
+    group = _core.Group(gloo, rank, size, backend_options.group_id)
+    agreement = Agreement(dist.PrefixStore("fanin", store), rank, size, timedelta(seconds=options.join_timeout))
+    reason, fallback = choose(group, agreement, options, timeout)
+    if reason:
+        group.use_gloo(reason)
+        if fallback == "raise":
+            raise RuntimeError(f"fanin: not in the network: {reason}")
+        if rank == 0:
+            warnings.warn(f"fanin: the group {backend_options.group_id!r} of {size} ranks runs on Gloo, not in the network: {reason}",
+                          RuntimeWarning, stacklevel=2)
+    else:
+        group.use_network()
+    _groups.add(group)
+    return group
+
+
+def report():
+    """
+    What has run where: a list with a dictionary for each group that this process has made, in that order. "network" has calls and bytes of
+    each collective that ran in the network, "gloo" of those that did not, by reason. Fit for JSON.
+    """
+    return _core.report()
+
+
+def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+    """torch.distributed.monitored_barrier takes no groups but Gloo's: this one runs on the Gloo group inside."""
+    group = dist.distributed_c10d._get_default_group() if group is None else group
+    if not isinstance(group, _core.Group):
+        raise TypeError(f"group: found {type(group).__name__}, expected one of the backend fanin")
+    group.monitored_barrier(dist.default_pg_timeout if timeout is None else timeout, wait_all_ranks)
+
+
+def _at_exit():
+    for group in list(_groups):
+        group.close()
+    wanted = os.environ.get("FANIN_TORCH_REPORT", "0")
+    groups = report()
+    if groups and (wanted == "all" or (wanted == "1" and groups[0]["rank"] == 0)):
+        print(json.dumps({"fanin_torch": groups}), file=sys.stderr, flush=True)
+
+
+_setting("FANIN_TORCH_REPORT", ("0", "1", "all"), "0")
+atexit.register(_at_exit)
+dist.Backend.register_backend("fanin", _create, extended_api=True)

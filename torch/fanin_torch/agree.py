@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""All ranks of a group use the network, or none does: what they tell each other by torch's store before the first collective."""
+
+import json
+import os
+import secrets
+from datetime import timedelta
+from pathlib import Path
+
+from fanin_torch import _core
+
+# What is left for a rank's words to arrive after the others' joins have ended.
+SLACK = timedelta(seconds=30)
+
+
+def host_id():
+    """The same for processes that share a network stack: as members of a job they are one host."""
+    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/net')}"
+
+
+class Agreement:
+    """A few keys in the store of a group."""
+
+    def __init__(self, store, rank, size, patience):
+        self.store, self.rank, self.size = store, rank, size
+        self.patience = patience + SLACK
+
+    def tell(self, key, value):
+        self.store.set(key, json.dumps(value))
+
+    def hear(self, key):
+        self.store.wait([key], self.patience)
+        return json.loads(self.store.get(key))
+
+    def gather(self, key, value):
+        """All ranks' values, at rank 0; None at others. A rank that says nothing has None."""
+        self.tell(f"{key}/{self.rank}", value)
+        if self.rank != 0:
+            return None
+        values = []
+        for rank in range(self.size):
+            try:
+                values.append(self.hear(f"{key}/{rank}"))
+            except RuntimeError:
+                values.append(None)
+        return values
+
+
+def plan(agreement, options):
+    """Rank 0: {"job": a name that no other group has, "reason": "" or why nobody needs to join, "fallback": ...}."""
+    hosts = {}
+    for rank, host in enumerate(agreement.gather("host", host_id())):
+        hosts.setdefault(host, []).append(rank)
+    reason = ""
+    if agreement.size == 1:
+        reason = "the group has one rank"
+    shared = [ranks for ranks in hosts.values() if len(ranks) > 1]
+    if shared:
+        reason = f"ranks {', '.join(map(str, shared[0]))} share a host, of which a job has one rank"
+    return {"job": f"torch-{secrets.token_hex(12)}", "reason": reason, "fallback": options.fallback}
+
+
+def verdict(agreement, status):
+    """Rank 0: "" if all have joined, else why not."""
+    texts = ["it has not said whether it has joined" if text is None else text for text in agreement.gather("joined", status)]
+    failed = [f"rank {rank}: {text}" for rank, text in enumerate(texts) if text]
+    return "; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if len(failed) > 3 else "")
+
+
+def choose(group, agreement, options, timeout):
+    """Joins the job with all ranks. Returns "" or why the group is not in the network, and rank 0's fallback."""
+    if agreement.rank == 0:
+        agreement.tell("plan", plan(agreement, options))
+    else:
+        agreement.gather("host", host_id())
+    agreed = agreement.hear("plan")
+    if agreed["reason"]:
+        return agreed["reason"], agreed["fallback"]
+    join = _core.JoinOptions()
+    join.job_name = agreed["job"]
+    join.manager, join.interface = options.manager, options.interface
+    join.join_timeout, join.timeout = timedelta(seconds=options.join_timeout), timeout
+    join.accumulate_f32, join.authenticate, join.reproducible = options.accumulate_f32, options.authenticate, options.reproducible
+    status = group.join(join)
+    if agreement.rank == 0:
+        agreement.tell("verdict", verdict(agreement, status))
+    else:
+        agreement.gather("joined", status)
+    return agreement.hear("verdict"), agreed["fallback"]

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* fanin_torch._core: what the Python package needs of the group. */
+#include "torch/group.hh"
+
+#include <pybind11/chrono.h>
+#include <pybind11/stl.h>
+
+#include <torch/csrc/utils/pybind.h>
+
+namespace py = pybind11;
+using namespace fanin_torch;
+
+/* The group's thread may need the interpreter for callbacks of futures, while the group waits for its thread. */
+class PyGroup : public Group {
+      public:
+	using Group::Group;
+	~PyGroup() override
+	{
+		if (Py_IsInitialized() && PyGILState_Check()) {
+			py::gil_scoped_release release;
+			close();
+		} else {
+			close();
+		}
+	}
+};
+
+static py::dict
+count_dict(const Count &count)
+{
+	py::dict dict;
+
+	dict["calls"] = count.calls;
+	dict["bytes"] = count.bytes;
+	return dict;
+}
+
+static py::list
+report()
+{
+	py::list list;
+
+	for (const std::shared_ptr<Stats> &stats : all_stats()) {
+		std::lock_guard<std::mutex> lock(stats->mutex);
+		py::dict group, network, gloo;
+		group["group"] = stats->name;
+		group["rank"] = stats->rank;
+		group["size"] = stats->size;
+		group["in_network"] = stats->in_network;
+		group["failed"] = stats->failed;
+		group["reason"] = stats->reason;
+		group["job"] = stats->job_name;
+		group["transport"] = stats->transport;
+		group["handler"] = stats->handler;
+		group["accumulates_f32"] = stats->accumulates_f32;
+		group["blocks"] = stats->blocks;
+		group["bytes_reduced"] = stats->bytes_reduced;
+		group["retransmits"] = stats->retransmits;
+		for (const auto &[collective, count] : stats->network)
+			network[py::str(collective)] = count_dict(count);
+		for (const auto &[collective, reasons] : stats->gloo) {
+			py::dict by_reason;
+			for (const auto &[reason, count] : reasons)
+				by_reason[py::str(reason)] = count_dict(count);
+			gloo[py::str(collective)] = by_reason;
+		}
+		group["network"] = network;
+		group["gloo"] = gloo;
+		list.append(group);
+	}
+	return list;
+}
+
+PYBIND11_MODULE(_core, module)
+{
+	/* Its base is registered there. */
+	py::module_::import("torch.distributed");
+	py::class_<JoinOptions>(module, "JoinOptions")
+		.def(py::init<>())
+		.def_readwrite("job_name", &JoinOptions::job_name)
+		.def_readwrite("manager", &JoinOptions::manager)
+		.def_readwrite("interface", &JoinOptions::interface)
+		.def_readwrite("join_timeout", &JoinOptions::join_timeout)
+		.def_readwrite("timeout", &JoinOptions::timeout)
+		.def_readwrite("accumulate_f32", &JoinOptions::accumulate_f32)
+		.def_readwrite("authenticate", &JoinOptions::authenticate)
+		.def_readwrite("reproducible", &JoinOptions::reproducible);
+	py::class_<PyGroup, c10d::ProcessGroup, c10::intrusive_ptr<PyGroup>>(module, "Group")
+		.def(py::init([](c10::intrusive_ptr<c10d::ProcessGroup> gloo, int rank, int size,
+				 const std::string &name) {
+			return c10::make_intrusive<PyGroup>(std::move(gloo), rank, size, name);
+		}))
+		.def("join", &PyGroup::join, py::call_guard<py::gil_scoped_release>())
+		.def("use_network", &PyGroup::use_network, py::call_guard<py::gil_scoped_release>())
+		.def("use_gloo", &PyGroup::use_gloo, py::call_guard<py::gil_scoped_release>())
+		.def("accumulates_f32", &PyGroup::accumulates_f32)
+		.def("close", &PyGroup::close, py::call_guard<py::gil_scoped_release>());
+	module.def("report", &report);
+}
