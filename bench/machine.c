@@ -24,16 +24,30 @@ machine_cpu(void)
 	return name + strspn(name, ": ");
 }
 
-unsigned long
-machine_free_hugepages(void)
+/* A number that the kernel tells of hugepages of 2 MiB; 0 if it tells none. */
+static unsigned long
+hugepages_read(const char *name)
 {
-	FILE *file = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "r");
+	char path[128];
 	unsigned long pages = 0;
+	FILE *file;
 
+	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-2048kB/%s", name);
+	file = fopen(path, "r");
 	if (file == NULL)
 		return 0;
 	if (fscanf(file, "%lu", &pages) != 1)
 		pages = 0;
 	fclose(file);
 	return pages;
+}
+
+/* Free ones that are promised to a process count as taken. */
+unsigned long
+machine_free_hugepages(void)
+{
+	const unsigned long free = hugepages_read("free_hugepages");
+	const unsigned long promised = hugepages_read("resv_hugepages");
+
+	return free > promised ? free - promised : 0;
 }

@@ -131,6 +131,7 @@ main(int argc, char **argv)
 
 	pktgen_options_parse(&options, argc, argv);
 	gen.options = &options;
+	gen.argv = argv;
 	signals_catch();
 	ret = pktgen_ports_open(&gen);
 	if (ret == 0) {

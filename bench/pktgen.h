@@ -72,6 +72,7 @@ struct pktgen_port {
 
 struct pktgen {
 	const struct pktgen_options *options;
+	char **argv; /* of the program, with a NULL at the end */
 	struct rte_mempool *pool;
 	struct pktgen_port ports[HOSTS_MAX];
 	struct pktgen_host hosts[HOSTS_MAX];

@@ -119,6 +119,27 @@ mbufs(const struct pktgen_options *options)
 	return options->n_ports * MBUFS_PER_PORT + MBUFS_SPARE;
 }
 
+/* Others have taken the hugepages since they were counted: runs this program once more, without. Returns if that is not possible. */
+static void
+start_again(const struct pktgen *gen)
+{
+	static char no_huge[] = "--no-huge";
+	int argc = 0;
+	char **argv;
+
+	while (gen->argv[argc] != NULL)
+		argc++;
+	argv = calloc((size_t)argc + 2, sizeof(*argv));
+	if (argv == NULL)
+		return;
+	memcpy(argv, gen->argv, (size_t)argc * sizeof(*argv));
+	argv[argc] = no_huge;
+	fprintf(stderr,
+		"fanin-pktgen: other processes have taken the hugepages: starting again with normal pages\n");
+	execv("/proc/self/exe", argv);
+	free(argv);
+}
+
 static int
 eal_open(struct pktgen *gen)
 {
@@ -169,6 +190,8 @@ eal_open(struct pktgen *gen)
 	ret = rte_eal_init(args.argc, argv);
 	for (int i = 0; i < args.argc; i++)
 		free(args.argv[i]);
+	if (ret < 0 && huge && rte_errno == ENOMEM)
+		start_again(gen);
 	if (ret < 0)
 		return pktgen_fail(gen, -EIO,
 				   "DPDK's environment or a device of --port does not start: %s",
