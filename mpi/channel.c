@@ -16,8 +16,12 @@
 #define NAP_NS 50000
 /* The first looks of a wait; then it sleeps until frames come. */
 #define FIRST_LOOKS 16
-/* After a wait that took so long that MPI may have been what it waited for, so many waits move MPI's data all the time. */
+/*
+ * After a wait that took so long that MPI may have been what it waited for, so many waits move MPI's data all the time: twice as
+ * many if that happens again.
+ */
 #define DRIVEN_WAITS 8
+#define MOST_DRIVEN_WAITS 1024
 /* MPI's progress is asked for in each of so many looks. */
 #define LOOKS_PER_PROGRESS 4
 
@@ -80,6 +84,7 @@ channel_join(const char *job_name, int rank, int size, struct channel **channel,
 		*way = WAY_MEMORY;
 		return FANIN_ERR_NO_MEMORY;
 	}
+	made->next_driven_waits = DRIVEN_WAITS;
 	init.interrupt_arg = made;
 	status = fanin_init(&init, &made->ctx);
 	if (status == FANIN_OK)
@@ -111,7 +116,7 @@ channel_leave(struct channel *channel)
 static int
 request_look(fanin_request **req, unsigned int n)
 {
-	const struct timespec nap = { .tv_nsec = NAP_NS };
+	const struct timespec pause = { .tv_nsec = NAP_NS };
 	uint64_t done_bytes = 0;
 	unsigned int idle = 0;
 
@@ -129,9 +134,21 @@ request_look(fanin_request **req, unsigned int n)
 		if (idle < LOOKS_BEFORE_NAPS)
 			sched_yield();
 		else
-			nanosleep(&nap, NULL);
+			nanosleep(&pause, NULL);
 	}
 	return FANIN_IN_PROGRESS;
+}
+
+/* Sleeps until the request is done, for at most 0.1 s. */
+static int
+request_sleep(struct channel *channel, fanin_request **req)
+{
+	int status;
+
+	channel->sleeps = true;
+	status = fanin_wait(req);
+	channel->sleeps = false;
+	return status == FANIN_ERR_INTERRUPTED ? FANIN_IN_PROGRESS : status;
 }
 
 /*
@@ -147,13 +164,35 @@ channel_wait(struct channel *channel, fanin_request **req)
 	if (status != FANIN_IN_PROGRESS)
 		return status;
 	if (channel->driven_waits == 0) {
-		channel->sleeps = true;
-		status = fanin_wait(req);
-		channel->sleeps = false;
-		if (status != FANIN_ERR_INTERRUPTED)
+		status = request_sleep(channel, req);
+		if (status != FANIN_IN_PROGRESS)
 			return status;
-		channel->driven_waits = DRIVEN_WAITS;
+		channel->driven_waits = channel->next_driven_waits;
+		if (channel->next_driven_waits < MOST_DRIVEN_WAITS)
+			channel->next_driven_waits *= 2;
 	}
 	channel->driven_waits--;
 	return request_look(req, 0);
+}
+
+int
+channel_wait_some(struct channel *channel, fanin_request **req)
+{
+	for (unsigned int i = 0; i < FIRST_LOOKS; i++) {
+		if (fanin_test(*req) != FANIN_IN_PROGRESS)
+			return fanin_wait(req);
+		sched_yield();
+	}
+	return request_sleep(channel, req);
+}
+
+int
+channel_wait_quietly(struct channel *channel, fanin_request **req)
+{
+	int status;
+
+	do
+		status = channel_wait_some(channel, req);
+	while (status == FANIN_IN_PROGRESS);
+	return status;
 }

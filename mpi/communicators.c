@@ -17,19 +17,27 @@
 #define CACHE_SIZE 64
 
 static int keyval = MPI_KEYVAL_INVALID;
-static MPI_Comm progress_comm = MPI_COMM_NULL;
 static struct comm_state *cache[CACHE_SIZE];
 /* States that are in use no more. Never freed: a thread may still compare the handle of one that it found in the cache. */
 static pthread_mutex_t free_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct comm_state *free_states;
-static struct comm_state *joined_states; /* with a job; under free_lock, too */
+static struct comm_state *joined_states; /* with a job, now or before a failure; under free_lock, too */
 static uint32_t n_jobs;
+static uint32_t n_wanted;
 
 static unsigned int
 cache_place(MPI_Comm comm)
 {
 	return (unsigned int)(((uint64_t)(uintptr_t)comm * 0x9e3779b97f4a7c15u) >> 58) &
 	       (CACHE_SIZE - 1);
+}
+
+void
+no_memory(void)
+{
+	fputs("fanin-mpi: out of memory\n", stderr);
+	PMPI_Abort(MPI_COMM_WORLD, 1);
+	abort();
 }
 
 static struct comm_state *
@@ -45,7 +53,7 @@ state_alloc(MPI_Comm comm)
 	if (state == NULL)
 		state = malloc(sizeof(*state));
 	if (state == NULL)
-		return NULL;
+		no_memory();
 	*state = (struct comm_state){ .comm = comm, .shadow = MPI_COMM_NULL, .node = MPI_COMM_NULL };
 	return state;
 }
@@ -72,7 +80,6 @@ state_note_left(struct comm_state *state)
 {
 	struct comm_state **link;
 
-	__atomic_sub_fetch(&n_jobs, 1, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&free_lock);
 	for (link = &joined_states; *link != NULL && *link != state; link = &(*link)->next_joined)
 		;
@@ -81,12 +88,21 @@ state_note_left(struct comm_state *state)
 	pthread_mutex_unlock(&free_lock);
 }
 
+static void
+job_leave(struct comm_state *state)
+{
+	if (state->channel != NULL)
+		channel_leave(state->channel);
+	state->channel = NULL;
+}
+
 /* Leaves the job, if there is one, and frees what a state without a job does not need. */
 static void
 state_shrink(struct comm_state *state)
 {
-	channel_leave(state->channel);
-	state->channel = NULL;
+	queue_end(state->queue);
+	state->queue = NULL;
+	job_leave(state);
 	comm_drop(&state->node);
 	comm_drop(&state->shadow);
 	free(state->host_of);
@@ -94,7 +110,10 @@ state_shrink(struct comm_state *state)
 	state->host_of = state->place_of = NULL;
 }
 
-/* The attribute's delete callback: MPI_Comm_free and MPI_Comm_disconnect are collective, as what is freed here needs. */
+/*
+ * The attribute's delete callback. MPI may call it later than MPI_Comm_free, and at another place on each rank, so nothing here
+ * is collective: a job that comm_close has not ended ends in MPI_Finalize.
+ */
 static int
 state_delete(MPI_Comm comm, int key, void *value, void *extra)
 {
@@ -103,13 +122,12 @@ state_delete(MPI_Comm comm, int key, void *value, void *extra)
 	(void)key;
 	(void)extra;
 	__atomic_store_n(&cache[cache_place(comm)], NULL, __ATOMIC_RELEASE);
-	if (state->way == WAY_NETWORK) {
-		/* Members leave a job together: MPI waits for the late ones, and moves its data meanwhile. */
-		PMPI_Barrier(state->shadow);
-		state_note_left(state);
-	}
-	state_shrink(state);
 	state->comm = MPI_COMM_NULL;
+	if (state->way == WAY_NETWORK)
+		return MPI_SUCCESS;
+	if (state->way == WAY_NO_JOB_YET)
+		__atomic_sub_fetch(&n_wanted, 1, __ATOMIC_RELAXED);
+	state_shrink(state);
 	pthread_mutex_lock(&free_lock);
 	state->next_free = free_states;
 	free_states = state;
@@ -120,20 +138,7 @@ state_delete(MPI_Comm comm, int key, void *value, void *extra)
 int
 states_init(void)
 {
-	int status = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, state_delete, &keyval, NULL);
-
-	if (status == MPI_SUCCESS)
-		status = PMPI_Comm_dup(MPI_COMM_WORLD, &progress_comm);
-	return status;
-}
-
-/* Looks for a message that nobody sends. On a communicator of this process alone MPICH would not look at the network. */
-void
-mpi_progress(void)
-{
-	int there;
-
-	PMPI_Iprobe(MPI_ANY_SOURCE, 0, progress_comm, &there, MPI_STATUS_IGNORE);
+	return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, state_delete, &keyval, NULL);
 }
 
 struct comm_state *
@@ -152,26 +157,40 @@ state_find(MPI_Comm comm)
 	return value;
 }
 
+bool
+states_are_wanted(void)
+{
+	return __atomic_load_n(&n_wanted, __ATOMIC_RELAXED) != 0;
+}
+
+void
+state_want(MPI_Comm comm)
+{
+	struct comm_state *state = state_alloc(comm);
+
+	state->way = WAY_NO_JOB_YET;
+	if (PMPI_Comm_set_attr(comm, keyval, state) != MPI_SUCCESS)
+		no_memory();
+	__atomic_add_fetch(&n_wanted, 1, __ATOMIC_RELAXED);
+}
+
 /* All processes are of this MPI_COMM_WORLD, so that all have the same settings. */
 static bool
 is_of_this_world(MPI_Comm comm, int size)
 {
 	MPI_Group group, world;
-	int *ranks = malloc(2 * sizeof(int) * (size_t)size);
-	bool all = ranks != NULL;
+	bool all = true;
 
-	if (ranks == NULL)
-		return false;
-	for (int i = 0; i < size; i++)
-		ranks[i] = i;
 	PMPI_Comm_group(comm, &group);
 	PMPI_Comm_group(MPI_COMM_WORLD, &world);
-	PMPI_Group_translate_ranks(group, size, ranks, world, ranks + size);
-	for (int i = 0; i < size; i++)
-		all = all && ranks[size + i] != MPI_UNDEFINED;
+	for (int i = 0; i < size && all; i++) {
+		int rank;
+
+		PMPI_Group_translate_ranks(group, 1, &i, world, &rank);
+		all = rank != MPI_UNDEFINED;
+	}
 	PMPI_Group_free(&group);
 	PMPI_Group_free(&world);
-	free(ranks);
 	return all;
 }
 
@@ -272,43 +291,101 @@ job_join(struct comm_state *state)
 	if (way != WAY_NETWORK)
 		return way;
 	job_name_make(state, name);
-	if (state->node_rank == 0)
+	if (preload_settings.nonblocking && (state->queue = queue_start(state)) == NULL)
+		way = WAY_MEMORY;
+	else if (state->node_rank == 0)
 		channel_join(name, state->host, state->n_hosts, &state->channel, &way);
 	return way_agree(state->shadow, way);
 }
 
-struct comm_state *
-state_make(MPI_Comm comm)
+/* Whether a job is to be made. Collective, unless the communicator itself tells. */
+static enum way
+way_before_job(const struct comm_state *state, MPI_Comm comm)
 {
-	struct comm_state *state = state_alloc(comm);
+	const bool has_room = __atomic_load_n(&n_jobs, __ATOMIC_RELAXED) < preload_settings.max_jobs;
+	enum way way = has_room ? WAY_NETWORK : WAY_MANY_JOBS;
 	int is_inter;
 
-	if (state == NULL)
-		return NULL;
 	PMPI_Comm_test_inter(comm, &is_inter);
+	if (is_inter)
+		return WAY_INTERCOMM;
+	if (state->size == 1)
+		return WAY_ONE_RANK;
+	if (!is_of_this_world(comm, state->size))
+		way = WAY_FOREIGN;
+	return way_agree(comm, way);
+}
+
+struct comm_state *
+state_make(MPI_Comm comm, struct comm_state *wanted)
+{
+	struct comm_state *state = wanted != NULL ? wanted : state_alloc(comm);
+	enum way way;
+
 	PMPI_Comm_rank(comm, &state->rank);
 	PMPI_Comm_size(comm, &state->size);
-	if (is_inter)
-		state->way = WAY_INTERCOMM;
-	else if (state->size == 1)
-		state->way = WAY_ONE_RANK;
-	else if (!is_of_this_world(comm, state->size))
-		state->way = WAY_FOREIGN;
-	else
-		state->way = way_agree(comm, __atomic_load_n(&n_jobs, __ATOMIC_RELAXED) >=
-							     preload_settings.max_jobs
-						     ? WAY_MANY_JOBS
-						     : WAY_NETWORK);
-	if (state->way == WAY_NETWORK) {
-		state->way = job_join(state);
-		if (state->way == WAY_NETWORK)
+	way = way_before_job(state, comm);
+	if (way == WAY_NETWORK) {
+		way = job_join(state);
+		if (way == WAY_NETWORK)
 			state_note_joined(state);
 		else
 			state_shrink(state);
 	}
-	report_communicator(state->way);
-	PMPI_Comm_set_attr(comm, keyval, state);
+	report_communicator(way);
+	state->way = way;
+	if (wanted != NULL)
+		__atomic_sub_fetch(&n_wanted, 1, __ATOMIC_RELAXED);
+	else if (PMPI_Comm_set_attr(comm, keyval, state) != MPI_SUCCESS)
+		no_memory();
 	return state;
+}
+
+/*
+ * The agreement. A rank that fails tells the others at once, without waiting, from which call on it could use MPI: the first
+ * that it has not begun. Nobody can complete that one in the network, so each other rank fails in it, or earlier, and tells
+ * its own before it returns. From the last such call on all use MPI; a rank that is behind it fails its calls up to it.
+ */
+
+enum phase
+state_phase(const struct comm_state *state)
+{
+	return __atomic_load_n(&state->phase, __ATOMIC_ACQUIRE);
+}
+
+static void
+agreement_begin(struct comm_state *state)
+{
+	state->next = state->calls + 1;
+	if (PMPI_Iallreduce(&state->next, &state->meet, 1, MPI_UINT64_T, MPI_MAX, state->shadow,
+			    &state->agreement) != MPI_SUCCESS)
+		no_memory();
+	__atomic_store_n(&state->phase, FAILED, __ATOMIC_RELEASE);
+	/* Its thread goes on with it while the program computes: the others wait for it. */
+	if (state->queue != NULL)
+		queue_wake(state->queue);
+}
+
+void
+state_finish_agreement(struct comm_state *state)
+{
+	if (mpi_finish(MPI_SUCCESS, &state->agreement, state->queue != NULL) != MPI_SUCCESS)
+		PMPI_Abort(MPI_COMM_WORLD, 1);
+	__atomic_store_n(&state->phase, AGREED, __ATOMIC_RELEASE);
+}
+
+void
+state_wait_agreed(struct comm_state *state)
+{
+	if (state->queue == NULL || state->in_background) {
+		if (state_phase(state) == FAILED)
+			state_finish_agreement(state);
+		return;
+	}
+	for (unsigned int looks = 0; state_phase(state) == FAILED; looks++) {
+		mpi_progress();
+		nap(looks);
+	}
 }
 
 void
@@ -317,52 +394,66 @@ state_fail(struct comm_state *state, int status)
 	fprintf(stderr, "fanin-mpi: rank %d: a collective in the network failed: %s%s%s\n",
 		state->rank, fanin_strerror(status), state->channel != NULL ? ": " : "",
 		state->channel != NULL ? fanin_comm_error(state->channel->comm) : "");
-	channel_leave(state->channel);
-	state->channel = NULL;
-	state->failed = true;
+	job_leave(state);
+	agreement_begin(state);
 }
 
-/*
- * Ranks that have failed in the same call as this one, or waited in a later one for those that had, meet here: the later ones
- * with their next call. A rank that is behind them fails once more, as they did. Nobody can have completed a call that a rank
- * has not begun, so all go on together with MPI.
- */
-bool
-state_agree(struct comm_state *state)
+/* The steps of closing: each for all communicators that are closed, before the next. */
+static void
+state_close_begin(struct comm_state *state)
 {
-	uint64_t last = state->calls;
-	uint64_t all;
-
-	for (;;) {
-		uint64_t ends[2] = { state->calls, UINT64_MAX - state->calls };
-
-		if (PMPI_Allreduce(MPI_IN_PLACE, ends, 2, MPI_UINT64_T, MPI_MAX, state->shadow) !=
-		    MPI_SUCCESS)
-			return false;
-		all = ends[0];
-		if (all > last)
-			return false;
-		if (UINT64_MAX - ends[1] == all)
-			break;
-	}
-	state->way = WAY_FAILED;
-	state_note_left(state);
-	state_shrink(state);
-	return true;
+	queue_drain(state->queue);
+	state->in_background = false;
+	if (state_phase(state) == IN_NETWORK)
+		agreement_begin(state);
 }
 
-/* Communicators that the program has not freed leave their jobs here, in the reverse order of joining at all ranks. */
+/* Members leave a job together: those that are late have been waited for. */
+static void
+state_close_end(struct comm_state *state)
+{
+	state_wait_agreed(state);
+	state_note_left(state);
+	__atomic_sub_fetch(&n_jobs, 1, __ATOMIC_RELAXED);
+	state_shrink(state);
+	state->way = WAY_DISABLED;
+}
+
+void
+comm_close(MPI_Comm comm)
+{
+	struct comm_state *state;
+
+	if (comm == MPI_COMM_NULL || keyval == MPI_KEYVAL_INVALID)
+		return;
+	state = state_find(comm);
+	if (state == NULL)
+		return;
+	if (state->way == WAY_NETWORK) {
+		state_close_begin(state);
+		state_close_end(state);
+	}
+	PMPI_Comm_delete_attr(comm, keyval);
+}
+
+void
+states_drain(void)
+{
+	for (struct comm_state *state = joined_states; state != NULL; state = state->next_joined)
+		queue_drain(state->queue);
+}
+
+/* Ends the jobs of communicators that the program has not freed. */
 void
 states_finish(void)
 {
-	while (joined_states != NULL) {
-		struct comm_state *state = joined_states;
-
-		state_note_left(state);
-		state->way = WAY_DISABLED;
-		state_shrink(state);
-	}
-	comm_drop(&progress_comm);
+	preload_settings.enabled = false;
+	for (struct comm_state *state = joined_states; state != NULL; state = state->next_joined)
+		state_close_begin(state);
+	for (struct comm_state *state = joined_states; state != NULL; state = state->next_joined)
+		state_wait_agreed(state);
+	while (joined_states != NULL)
+		state_close_end(joined_states);
 	/* A program may have begun by PMPI_Init. */
 	if (keyval != MPI_KEYVAL_INVALID)
 		PMPI_Comm_free_keyval(&keyval);

@@ -6,7 +6,6 @@
 #include "preload.h"
 
 #include <limits.h>
-#include <stdio.h>
 
 /* The type's data in bytes, 0 if there are none. */
 static size_t
@@ -70,6 +69,7 @@ collective_way_of_state(const struct collective *call, const struct comm_state *
 
 	if (state->way != WAY_NETWORK)
 		return state->way;
+	/* After a failure, too, this decides: calls that were for the network are carried out on another communicator then. */
 	if (call->root < 0 || call->root >= state->size)
 		return WAY_ARGUMENT;
 	if (has_parts(call) && is_shared && !state->regular)
@@ -80,75 +80,83 @@ collective_way_of_state(const struct collective *call, const struct comm_state *
 	return WAY_NETWORK;
 }
 
+/* By the communicator's error handler. */
 static int
-collective_error(const struct collective *call)
+error_raise(MPI_Comm comm, int error)
 {
-	PMPI_Comm_call_errhandler(call->comm, MPI_ERR_OTHER);
-	return MPI_ERR_OTHER;
+	if (error != MPI_SUCCESS)
+		PMPI_Comm_call_errhandler(comm, error);
+	return error;
 }
 
-/* In the network, or as all ranks agree after a failure. Returns false if MPI does the call. */
-static bool
-collective_do(struct comm_state *state, const struct collective *call,
-	      const struct operation *operation, int *result)
+int
+collective_carry_out(struct comm_state *state, const struct collective *call,
+		     const struct operation *operation)
 {
 	int status;
 
 	state->calls++;
-	if (state->failed) {
-		if (state_agree(state)) {
-			report_count(call->kind, WAY_FAILED, operation->bytes);
-			return false;
-		}
-		*result = collective_error(call);
-		return true;
+	if (state_phase(state) != IN_NETWORK) {
+		state_wait_agreed(state);
+		if (state->calls < state->meet)
+			return MPI_ERR_OTHER;
+		report_count(call->kind, WAY_FAILED, operation->bytes);
+		return collective_by_mpi(call, state->shadow, state->in_background);
 	}
 	status = collective_run(state, call, operation);
 	if (status == FANIN_OK) {
 		report_count(call->kind, WAY_NETWORK, operation->bytes);
-		*result = MPI_SUCCESS;
-		return true;
+		return MPI_SUCCESS;
 	}
 	state_fail(state, status);
-	*result = collective_error(call);
-	return true;
+	return MPI_ERR_OTHER;
 }
 
 bool
 collective_take(const struct collective *call, int *result)
 {
 	struct operation operation;
-	struct comm_state *state;
 	enum way way = collective_way(call, &operation);
-	int is_inter;
+	const bool may_make = way != WAY_DISABLED && way != WAY_ARGUMENT;
+	struct comm_state *state = NULL;
 
-	if (way == WAY_NETWORK) {
+	if (way == WAY_NETWORK || (may_make && states_are_wanted()))
 		state = state_find(call->comm);
-		if (state == NULL && PMPI_Comm_test_inter(call->comm, &is_inter) != MPI_SUCCESS) {
-			report_count(call->kind, WAY_ARGUMENT, operation.bytes);
-			return false;
-		}
-		if (state == NULL)
-			state = state_make(call->comm);
-		if (state == NULL) {
-			/* The other ranks are about to agree with this one: MPI can't do the call without it. */
-			fputs("fanin-mpi: out of memory\n", stderr);
-			*result = collective_error(call);
-			return true;
-		}
+	if ((way == WAY_NETWORK && state == NULL) || (state != NULL && state->way == WAY_NO_JOB_YET))
+		state = state_make(call->comm, state);
+	if (way == WAY_NETWORK)
 		way = collective_way_of_state(call, state, &operation);
-		if (way == WAY_NETWORK)
-			return collective_do(state, call, &operation, result);
+	if (way != WAY_NETWORK) {
+		report_count(call->kind, way, operation.bytes);
+		return false;
 	}
-	report_count(call->kind, way, operation.bytes);
-	return false;
+	queue_drain(state->queue);
+	state->in_background = false;
+	*result = error_raise(call->comm, collective_carry_out(state, call, &operation));
+	return true;
 }
 
-void
-collective_count_nonblocking(const struct collective *call)
+bool
+collective_start(const struct collective *call, MPI_Request *req, int *result)
 {
 	struct operation operation;
-	const enum way way = collective_way(call, &operation);
+	enum way way = collective_way(call, &operation);
+	struct comm_state *state;
 
-	report_count(call->kind, way == WAY_NETWORK ? WAY_NONBLOCKING : way, operation.bytes);
+	if (way == WAY_NETWORK && !preload_settings.nonblocking)
+		way = WAY_NONBLOCKING;
+	if (way == WAY_NETWORK) {
+		state = state_find(call->comm);
+		if (state == NULL)
+			state_want(call->comm);
+		way = state == NULL ? WAY_NO_JOB_YET
+				    : collective_way_of_state(call, state, &operation);
+	}
+	if (way != WAY_NETWORK) {
+		report_count(call->kind, way, operation.bytes);
+		return false;
+	}
+	queue_add(state->queue, call, &operation, req);
+	*result = MPI_SUCCESS;
+	return true;
 }

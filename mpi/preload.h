@@ -33,25 +33,26 @@ enum collective_kind {
 };
 
 /* Where a call went: into the network, or to MPI and why. The order is that of the report. */
-#define WAYS(X)                                                                                    \
-	X(NETWORK, "in the network")                                                               \
-	X(DISABLED, "turned off by FANIN_MPI, or before MPI_Init")                                 \
-	X(TOO_SMALL, "fewer bytes than FANIN_MPI_MIN_BYTES")                                       \
-	X(TOO_LARGE, "more than 2 GiB at once, moved or with several ranks on a host")             \
-	X(TYPE, "a data type that the network does not reduce")                                    \
-	X(OPERATOR, "an operator that the network does not have for the type")                     \
-	X(ARGUMENT, "an argument that MPI refuses")                                                \
-	X(NONBLOCKING, "a nonblocking call")                                                       \
-	X(INTERCOMM, "an intercommunicator")                                                       \
-	X(ONE_RANK, "a communicator of one rank")                                                  \
-	X(ONE_HOST, "all ranks are on one host")                                                   \
-	X(PLACEMENT, "ranks are not the same number on each host in a row")                        \
-	X(FOREIGN, "processes that another mpirun, or a spawn, has started")                       \
-	X(MANY_JOBS, "more communicators with a job than FANIN_MPI_MAX_JOBS")                      \
-	X(MEMORY, "out of memory")                                                                 \
-	X(NO_MANAGER, "no network manager is configured, or it can't be reached")                  \
-	X(PERMISSION, "no rights to open raw sockets")                                             \
-	X(NOT_JOINED, "the job could not be joined")                                               \
+#define WAYS(X)                                                                                       \
+	X(NETWORK, "in the network")                                                                  \
+	X(DISABLED, "turned off by FANIN_MPI, or before MPI_Init")                                    \
+	X(TOO_SMALL, "fewer bytes than FANIN_MPI_MIN_BYTES")                                          \
+	X(TOO_LARGE, "more than 2 GiB at once, moved or with several ranks on a host")                \
+	X(TYPE, "a data type that the network does not reduce")                                       \
+	X(OPERATOR, "an operator that the network does not have for the type")                        \
+	X(ARGUMENT, "an argument that MPI refuses")                                                   \
+	X(NONBLOCKING, "a nonblocking call, without MPI_THREAD_MULTIPLE or by FANIN_MPI_NONBLOCKING") \
+	X(NO_JOB_YET, "a nonblocking call before a blocking one of its communicator")                 \
+	X(INTERCOMM, "an intercommunicator")                                                          \
+	X(ONE_RANK, "a communicator of one rank")                                                     \
+	X(ONE_HOST, "all ranks are on one host")                                                      \
+	X(PLACEMENT, "ranks are not the same number on each host in a row")                           \
+	X(FOREIGN, "processes that another mpirun, or a spawn, has started")                          \
+	X(MANY_JOBS, "more communicators with a job than FANIN_MPI_MAX_JOBS")                         \
+	X(MEMORY, "out of memory")                                                                    \
+	X(NO_MANAGER, "no network manager is configured, or it can't be reached")                     \
+	X(PERMISSION, "no rights to open raw sockets")                                                \
+	X(NOT_JOINED, "the job could not be joined")                                                  \
 	X(FAILED, "an earlier collective of the communicator has failed")
 
 enum way {
@@ -88,28 +89,41 @@ struct settings {
 	uint32_t max_jobs;
 	uint32_t timeout_ms;
 	bool enabled;
+	bool nonblocking; /* nonblocking calls go into the network, too: MPI has MPI_THREAD_MULTIPLE */
 	bool report, report_json;
 };
 extern struct settings preload_settings;
 
 /*
- * A communicator's membership in a job; only leaders of hosts have one. Blocking collectives of a communicator do not overlap, so
- * one thread at a time uses it, and there is no lock.
+ * A communicator's membership in a job; only leaders of hosts have one. One thread at a time uses it, and there is no lock:
+ * blocking collectives of a communicator do not overlap, and wait until those that are queued are done.
  */
 struct channel {
 	fanin_ctx *ctx;
 	fanin_comm *comm;
 	bool sleeps;               /* in fanin_wait, which is to be interrupted */
 	unsigned int driven_waits; /* further waits that have MPI move its data all the time */
+	unsigned int next_driven_waits;
+};
+
+/* How a communicator with a job carries out its collectives. */
+enum phase {
+	IN_NETWORK,
+	FAILED, /* a collective has failed here, or the communicator is being freed: this rank has begun the agreement */
+	AGREED, /* on the call from which on all ranks use MPI, on `shadow`: they know of the failure at different times */
 };
 
 /* What is kept about a communicator, as its attribute. Memory is reused, never freed: see state_find. */
 struct comm_state {
 	MPI_Comm comm;
-	enum way way; /* NETWORK, or why all its collectives go to MPI */
-	bool failed; /* this rank's last collective in the network has failed; the ranks have yet to agree */
+	enum way way; /* NETWORK: there is a job, or was; or why all its collectives go to MPI. The program's threads read it */
+	bool in_background; /* the thread that carries out its collectives is the queue's, which leaves the core to others */
 	int rank, size;
-	uint64_t calls;  /* collectives of the communicator that were for the network */
+	uint64_t calls; /* collectives that this rank has posted, carried out or failed */
+	/* The agreement: atomic */ enum phase phase;
+	uint64_t next,
+		meet; /* the first call that this rank has not begun, and the last such of all ranks */
+	MPI_Request agreement;
 	MPI_Comm shadow; /* the same ranks, for agreements */
 	MPI_Comm node;   /* the ranks of this host; rank 0 is the leader */
 	int node_rank, node_size;
@@ -118,6 +132,7 @@ struct comm_state {
 	int *place_of;     /* each rank's rank among those of its host */
 	bool regular;      /* hosts have the same number of ranks, in a row */
 	struct channel *channel;
+	struct queue *queue; /* NULL: nonblocking calls go to MPI */
 	struct comm_state *next_free, *next_joined;
 };
 
@@ -131,33 +146,90 @@ enum way type_to_fanin(MPI_Datatype type, MPI_Op op, enum fanin_dtype *dtype,
 
 /* communicators.c */
 int states_init(void);
+/* Waits for what is queued on all communicators. */
+void states_drain(void);
 void states_finish(void);
 /* The communicator's state; NULL: it has none yet. */
 struct comm_state *state_find(MPI_Comm comm);
-/* Makes the state in a blocking collective of the communicator, and joins a job if all ranks can. NULL: out of memory. */
-struct comm_state *state_make(MPI_Comm comm);
-/* Leaves the job after a failure, a fanin_status. */
+/* Notes that a nonblocking call would have used a job: the next blocking one makes it. Local. */
+void state_want(MPI_Comm comm);
+/* True if a job is wanted of some communicator. */
+bool states_are_wanted(void);
+/* Makes the state, or completes what is wanted, in a blocking collective of the communicator, and joins a job if all ranks can. */
+struct comm_state *state_make(MPI_Comm comm, struct comm_state *wanted);
+/* Leaves the job after a failure, a fanin_status, and begins the agreement. */
 void state_fail(struct comm_state *state, int status);
-/* True if all ranks have agreed that this call goes to MPI; false: others have failed in a later one, and this one fails. */
-bool state_agree(struct comm_state *state);
+/* Waits for the agreement that this rank has begun: for the thread that carries out collectives, and for the queue's. */
+void state_wait_agreed(struct comm_state *state);
+void state_finish_agreement(struct comm_state *state);
+enum phase state_phase(const struct comm_state *state);
+/* Ends the communicator's job with all other ranks, before the communicator is freed. Collective. */
+void comm_close(MPI_Comm comm);
+/* Says so, and ends the program: there is nothing that ranks could agree on. */
+void no_memory(void) __attribute__((noreturn));
+
+/* progress.c */
+int progress_init(void);
+void progress_finish(void);
 /* Drives what MPI has in progress. */
 void mpi_progress(void);
+/* Leaves the core to others for some time, the longer the more often it has looked in vain. */
+void nap(unsigned int looks);
+/* Waits for a request of MPI, if it was posted. Returns an MPI error. */
+int mpi_finish(int posted, MPI_Request *req, bool in_background);
+/* Calls MPI. In the background by the nonblocking call `iname`: MPI's own waits would take a core. All ranks do the same. */
+#define MPI_CALL(in_background, name, iname, ...)                                                  \
+	({                                                                                         \
+		MPI_Request mpi_req;                                                               \
+		(in_background) ? mpi_finish(PMPI_##iname(__VA_ARGS__, &mpi_req), &mpi_req, true)  \
+				: PMPI_##name(__VA_ARGS__);                                        \
+	})
 
 /* channel.c */
 int channel_join(const char *job_name, int rank, int size, struct channel **channel, enum way *way);
 void channel_leave(struct channel *channel);
 /* Waits, and has MPI move its data meanwhile. */
 int channel_wait(struct channel *channel, fanin_request **req);
+/* Waits without MPI's progress, for at most 0.1 s. Returns FANIN_IN_PROGRESS then. */
+int channel_wait_some(struct channel *channel, fanin_request **req);
+int channel_wait_quietly(struct channel *channel, fanin_request **req);
 
-/* blocking.c: carries out a call in the network. Returns a fanin_status. */
+/* network.c: return a fanin_status. */
 int collective_run(struct comm_state *state, const struct collective *call,
 		   const struct operation *operation);
+/* True if the call can be posted, and others after it before it is waited for. */
+bool collective_can_post(const struct comm_state *state, const struct collective *call);
+int collective_post(struct comm_state *state, const struct collective *call,
+		    const struct operation *operation, fanin_request **req);
+
+/* by_mpi.c: carries out a call by MPI on another communicator of the same ranks. Returns an MPI error. */
+int collective_by_mpi(const struct collective *call, MPI_Comm comm, bool in_background);
+
+/* queue.c: the nonblocking calls of a communicator with a job. */
+struct queue *queue_start(struct comm_state *state);
+/* Wakes the queue's thread, which finishes the agreement. queue: not NULL. */
+void queue_wake(struct queue *queue);
+/* Waits for what is queued, and ends its thread. queue: may be NULL. */
+void queue_end(struct queue *queue);
+/* Waits until all that was queued is done, and has MPI move its data meanwhile. queue: may be NULL. */
+void queue_drain(struct queue *queue);
+void queue_add(struct queue *queue, const struct collective *call,
+	       const struct operation *operation, MPI_Request *req);
+
+/* True if it is the request of a call that is under way. Thread-safe. */
+bool request_is_open(MPI_Request req);
+
+/* requests.c: waits for those that are of calls in a queue. */
+void requests_wait(int n, const MPI_Request reqs[]);
 
 /* decide.c */
 /* True if the call is done, with *result what it returns; false: MPI does it. */
 bool collective_take(const struct collective *call, int *result);
-/* Counts a nonblocking call, which goes to MPI. */
-void collective_count_nonblocking(const struct collective *call);
+/* The same for a nonblocking call, which has been queued if true. */
+bool collective_start(const struct collective *call, MPI_Request *req, int *result);
+/* The communicator's next call, in the network or, after a failure, as all ranks agree. Returns an MPI error. */
+int collective_carry_out(struct comm_state *state, const struct collective *call,
+			 const struct operation *operation);
 
 /* report.c */
 void report_count(enum collective_kind kind, enum way way, uint64_t bytes);

@@ -4,6 +4,7 @@
  * and operators, in place and not, of several sizes, by ranks that describe the same data differently, on communicators that
  * come and go. Rank 0 prints a line for each case with a digest of what all ranks have received. The net tests compare what it
  * prints with the library and without. Values are such that every order of summation gives the same bits.
+ * Arguments: communicators that are made; "nonblocking": by the nonblocking calls, which all of MPI's calls for requests complete.
  */
 #include <mpi.h>
 #include <stdbool.h>
@@ -42,6 +43,61 @@ struct op {
 static int rank, size;
 static unsigned long n_cases, n_calls;
 static int root;
+static bool nonblocking;
+
+/* The blocking call, or the nonblocking one with each way to complete it in turn, some beside messages of this rank to itself. */
+#define COLLECTIVE(name, iname, ...)                                                               \
+	do {                                                                                       \
+		if (nonblocking) {                                                                 \
+			MPI_Request req_of_call;                                                   \
+			iname(__VA_ARGS__, &req_of_call);                                          \
+			complete(req_of_call);                                                     \
+		} else {                                                                           \
+			name(__VA_ARGS__);                                                         \
+		}                                                                                  \
+	} while (0)
+
+static void
+complete(MPI_Request req)
+{
+	static unsigned int turn;
+	int sent = (int)turn, received = -1, done = 0, n = 0, places[3];
+	MPI_Request reqs[3] = { MPI_REQUEST_NULL, req, MPI_REQUEST_NULL };
+	MPI_Status statuses[3];
+
+	if (turn % 2 == 0) {
+		MPI_Irecv(&received, 1, MPI_INT, 0, 17, MPI_COMM_SELF, &reqs[0]);
+		MPI_Isend(&sent, 1, MPI_INT, 0, 17, MPI_COMM_SELF, &reqs[2]);
+	}
+	switch (turn++ % 8) {
+	case 0:
+	case 1:
+		MPI_Waitall(3, reqs, statuses);
+		break;
+	case 2:
+	case 3:
+		while (!done)
+			MPI_Testall(3, reqs, &done, statuses);
+		break;
+	case 4:
+	case 5:
+		while (n != MPI_UNDEFINED)
+			MPI_Waitsome(3, reqs, &n, places, statuses);
+		break;
+	case 6:
+		while (n != MPI_UNDEFINED)
+			MPI_Waitany(3, reqs, &n, statuses);
+		break;
+	default:
+		while (!done)
+			MPI_Request_get_status(reqs[1], &done, statuses);
+		MPI_Wait(&reqs[1], MPI_STATUS_IGNORE);
+	}
+	if (reqs[1] != MPI_REQUEST_NULL || (turn % 2 == 1 && received != sent)) {
+		fprintf(stderr, "rank %d: a request that is not done\n", rank);
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	}
+}
 
 static uint64_t
 digest(uint64_t sum, const void *data, size_t bytes)
@@ -120,23 +176,24 @@ reductions(MPI_Comm comm, const struct type *type, const struct op *op, int coun
 	fill(send, type, bytes, n);
 	if (in_place)
 		memcpy(recv, send, n * (size_t)bytes);
-	MPI_Allreduce(in_place ? MPI_IN_PLACE : send, recv, count, type->type, op->op, comm);
+	COLLECTIVE(MPI_Allreduce, MPI_Iallreduce, in_place ? MPI_IN_PLACE : send, recv, count,
+		   type->type, op->op, comm);
 	show(comm, "allreduce", type->name, op->name, count, in_place, recv,
 	     (size_t)count * (size_t)bytes);
 
 	memcpy(recv, send, n * (size_t)bytes);
 	root = (root + 1) % size;
 	/* What others than the root have in recv is theirs. */
-	MPI_Reduce(in_place && rank == root ? MPI_IN_PLACE : send, rank == root ? recv : NULL,
-		   count, type->type, op->op, root, comm);
+	COLLECTIVE(MPI_Reduce, MPI_Ireduce, in_place && rank == root ? MPI_IN_PLACE : send,
+		   rank == root ? recv : NULL, count, type->type, op->op, root, comm);
 	show(comm, "reduce", type->name, op->name, count, in_place, recv,
 	     (size_t)count * (size_t)bytes);
 
 	memcpy(recv, send, n * (size_t)bytes);
 	/* Here one rank may do it in place, and others not. */
 	in_place = in_place && rank != 1;
-	MPI_Reduce_scatter_block(in_place ? MPI_IN_PLACE : send, recv, count, type->type, op->op,
-				 comm);
+	COLLECTIVE(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block,
+		   in_place ? MPI_IN_PLACE : send, recv, count, type->type, op->op, comm);
 	show(comm, "reduce_scatter_block", type->name, op->name, count, in_place, recv,
 	     (size_t)count * (size_t)bytes);
 	n_calls += 3;
@@ -158,7 +215,7 @@ movements(MPI_Comm comm, const struct type *type, int count, bool in_place)
 	for (size_t i = 0; i < n * (size_t)extent && rank == root; i++)
 		all[i] = (uint8_t)(i * 31 + i / 253);
 	if (type->kind != PAIR) {
-		MPI_Bcast(all, count, type->type, root, comm);
+		COLLECTIVE(MPI_Bcast, MPI_Ibcast, all, count, type->type, root, comm);
 		show(comm, "bcast", type->name, "-", count, false, all,
 		     (size_t)count * (size_t)extent);
 	}
@@ -169,9 +226,11 @@ movements(MPI_Comm comm, const struct type *type, int count, bool in_place)
 		memcpy(all + (size_t)rank * (size_t)count * (size_t)extent, part,
 		       (size_t)count * (size_t)extent);
 	if (in_place)
-		MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, count, type->type, comm);
+		COLLECTIVE(MPI_Allgather, MPI_Iallgather, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all,
+			   count, type->type, comm);
 	else
-		MPI_Allgather(part, count, type->type, all, count, type->type, comm);
+		COLLECTIVE(MPI_Allgather, MPI_Iallgather, part, count, type->type, all, count,
+			   type->type, comm);
 	if (type->kind != PAIR)
 		show(comm, "allgather", type->name, "-", count, in_place, all, n * (size_t)extent);
 	n_calls += 2;
@@ -195,9 +254,9 @@ derived(MPI_Comm comm, int count)
 		for (int i = 0; i < count && rank == r; i++)
 			sparse[2 * i] = dense[i] = i * 3 + r;
 		if (odd)
-			MPI_Bcast(sparse, 1, resized, r, comm);
+			COLLECTIVE(MPI_Bcast, MPI_Ibcast, sparse, 1, resized, r, comm);
 		else
-			MPI_Bcast(dense, count, MPI_DOUBLE, r, comm);
+			COLLECTIVE(MPI_Bcast, MPI_Ibcast, dense, count, MPI_DOUBLE, r, comm);
 		for (int i = 0; i < count; i++)
 			dense[i] = odd ? sparse[2 * i] : dense[i];
 		show(comm, "bcast", "vector", "-", count, false, dense,
@@ -216,8 +275,9 @@ derived(MPI_Comm comm, int count)
 		for (int i = 0; i < part; i++)
 			mine[i] = dense[rank * part + i] = sparse[2 * (rank * part + i)] = i * 5 +
 											   rank;
-		MPI_Allgather(in_place ? MPI_IN_PLACE : mine, part, MPI_DOUBLE, odd ? sparse : dense,
-			      odd ? 1 : part, odd ? gaps_resized : MPI_DOUBLE, comm);
+		COLLECTIVE(MPI_Allgather, MPI_Iallgather, in_place ? MPI_IN_PLACE : mine, part,
+			   MPI_DOUBLE, odd ? sparse : dense, odd ? 1 : part,
+			   odd ? gaps_resized : MPI_DOUBLE, comm);
 		for (int i = 0; i < part * size; i++)
 			dense[i] = odd ? sparse[2 * i] : dense[i];
 		show(comm, "allgather", "vector", "-", part, in_place != 0, dense,
@@ -340,6 +400,9 @@ main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	nonblocking = argc > 2 && strcmp(argv[2], "nonblocking") == 0;
+	COLLECTIVE(MPI_Barrier, MPI_Ibarrier, MPI_COMM_WORLD);
+	MPI_Barrier(MPI_COMM_WORLD);
 	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
 		for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
 			const struct type *type = &types[t];
@@ -362,7 +425,7 @@ main(int argc, char **argv)
 			movements(MPI_COMM_WORLD, type, counts[c], true);
 		}
 		derived(MPI_COMM_WORLD, counts[c]);
-		MPI_Barrier(MPI_COMM_WORLD);
+		COLLECTIVE(MPI_Barrier, MPI_Ibarrier, MPI_COMM_WORLD);
 	}
 	others(MPI_COMM_WORLD);
 	communicators(n_communicators);

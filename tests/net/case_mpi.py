@@ -48,15 +48,16 @@ def same_results(kind, n_hosts):
         hosts = MpiHosts(fabric)
         program = program_of("collectives", kind)
         plain = hosts.run(kind, program, COMMUNICATORS, preload=False, done=at_end, timeout=RUN_SECONDS)
-        preloaded, report = hosts.run_reported(kind, program, COMMUNICATORS, FANIN_MPI_MIN_BYTES=1, timeout=RUN_SECONDS)
-        expect_same(plain, preloaded, kind)
-        by_way = bytes_by_way(report)
-        # What the network can't do by its nature: types and operators that it does not have.
-        able = sum(count for way, count in by_way.items() if way not in ("TYPE", "OPERATOR", "ONE_RANK"))
-        expect(by_way["NETWORK"] >= 0.99 * able, f"{kind}: bytes by where they went: {by_way}")
-        expect_equal({entry["call"] for entry in report["collectives"] if entry["in_network"]},
-                     {"Allreduce", "Reduce", "Bcast", "Barrier", "Allgather", "Reduce_scatter_block"}, f"{kind}: calls in the network")
-        expect_equal(fabric.ask_manager("trees")["trees"], [], f"{kind}: jobs that are left")
+        for calls in ("blocking", "nonblocking"):
+            preloaded, report = hosts.run_reported(kind, program, COMMUNICATORS, calls, FANIN_MPI_MIN_BYTES=1, timeout=RUN_SECONDS)
+            expect_same(plain, preloaded, f"{kind}, {calls}")
+            by_way = bytes_by_way(report)
+            # What the network can't do by its nature: types and operators that it does not have.
+            able = sum(count for way, count in by_way.items() if way not in ("TYPE", "OPERATOR", "ONE_RANK"))
+            expect(by_way["NETWORK"] >= 0.99 * able, f"{kind}, {calls}: bytes by where they went: {by_way}")
+            expect_equal({entry["call"] for entry in report["collectives"] if entry["in_network"]},
+                         {"Allreduce", "Reduce", "Bcast", "Barrier", "Allgather", "Reduce_scatter_block"}, f"{kind}, {calls}: calls in the network")
+            expect_equal(fabric.ask_manager("trees")["trees"], [], f"{kind}, {calls}: jobs that are left")
 
 
 @case(60)
@@ -93,9 +94,26 @@ def progress(kind):
                                                       timeout=RUN_SECONDS)
             expect("cases " in printed and level in printed, f"{kind}, {arguments}: found {printed}")
             by_way = bytes_by_way(report)
-            expect("NETWORK" in by_way and not {"FAILED", "NOT_JOINED"} & set(by_way), f"{kind}: bytes by where they went: {by_way}")
-            expect_equal([entry["call"] for entry in report["collectives"] if entry["way"] == "NONBLOCKING"], ["Allreduce"],
-                         "nonblocking calls")
+            expect("NETWORK" in by_way and not {"FAILED", "NOT_JOINED", "NONBLOCKING", "NO_JOB_YET"} & set(by_way),
+                   f"{kind}: bytes by where they went: {by_way}")
+
+
+@case(60)
+def many_nonblocking_collectives_are_under_way_at_the_same_time():
+    with running_hosts(3) as fabric:
+        for kind in ("openmpi", "mpich"):
+            printed, report = fabric.mpi.run_reported(kind, program_of("outstanding", kind), timeout=RUN_SECONDS)
+            expect("cases " in printed, f"{kind}: {printed}")
+            calls = {entry["way"]: entry["calls"] for entry in report["collectives"] if entry["call"] == "Allreduce"}
+            expect_equal(set(calls), {"NETWORK", "NO_JOB_YET"}, f"{kind}: where sums went")
+            expect_equal(calls["NO_JOB_YET"], 3 * 50, f"{kind}: sums before there was a job")
+        printed, report = fabric.mpi.run_reported("openmpi", program_of("outstanding", "openmpi"), FANIN_MPI_NONBLOCKING=0, timeout=RUN_SECONDS)
+        expect("NONBLOCKING" in bytes_by_way(report), f"where sums went without nonblocking ones: {report}")
+        process = fabric.mpi.start("openmpi", program_of("outstanding", "openmpi"), "wait")
+        wait_until(lambda: "running" in process.stdout(), RUN_SECONDS, "the program")
+        os.kill(ranks_of(fabric, program_of("outstanding", "openmpi"))[1], signal.SIGKILL)
+        expect(process.wait(RUN_SECONDS) != 0, "a program that lost a rank ended well")
+        wait_until(lambda: fabric.ask_manager("trees")["trees"] == [], 20, "the end of its jobs")
 
 
 @case(60)
@@ -116,7 +134,7 @@ def fortran_programs_run_in_the_network():
                 printed, report = fabric.mpi.run_reported(kind, program_of(name, kind), timeout=RUN_SECONDS)
                 expect("cases 13" in printed, f"{name} with {kind}: {printed}")
                 by_call = {entry["call"]: entry["calls"] for entry in report["collectives"] if entry["in_network"]}
-                expect_equal(by_call, {"Allreduce": 15, "Reduce": 3, "Bcast": 3, "Barrier": 3, "Allgather": 6, "Reduce_scatter_block": 6},
+                expect_equal(by_call, {"Allreduce": 18, "Reduce": 3, "Bcast": 3, "Barrier": 3, "Allgather": 6, "Reduce_scatter_block": 6},
                              f"{name} with {kind}: calls in the network")
 
 
@@ -156,19 +174,28 @@ def a_program_that_is_aborted_or_loses_a_rank_ends():
         wait_until(lambda: fabric.ask_manager("trees")["trees"] == [], 20, "the end of their job")
 
 
-@case(60)
+@case(90)
 def after_a_failure_in_the_network_all_ranks_go_on_with_mpi_together():
-    with running_hosts(3) as fabric:
-        path = fabric.directory / "survivor.json"
-        process = fabric.mpi.start("openmpi", program_of("survivor", "openmpi"), 50, FANIN_MPI_TIMEOUT_MS=1000, FANIN_MPI_REPORT="json",
-                                   FANIN_MPI_REPORT_FILE=path)
-        wait_until(lambda: "running" in process.stdout(), RUN_SECONDS, "the program")
-        fabric.process_of("switch0").popen.kill()
-        expect_equal(process.wait(RUN_SECONDS), 0, f"exit status; {process.stderr()}")
-        expect("cases: errors 1 to " in process.stdout(), process.stdout())
-        expect("a collective in the network failed" in process.stderr(), process.stderr())
-        by_way = bytes_by_way(json.loads(path.read_text()))
-        expect(by_way["FAILED"] >= 3 * 50 * 20000 * 8, f"bytes by where they went: {by_way}")
+    for kind, ranks_per_host, calls in (("openmpi", 1, "blocking"), ("openmpi", 1, "nonblocking"), ("openmpi", 2, "nonblocking"), ("mpich", 1, "nonblocking")):
+        where = f"{kind}, {ranks_per_host} ranks on a host, {calls} calls"
+        with running_hosts(3 if ranks_per_host == 1 else 2) as fabric:
+            path = fabric.directory / "survivor.json"
+            process = fabric.mpi.start(kind, program_of("survivor", kind), 50, calls, ranks_per_host=ranks_per_host, FANIN_MPI_TIMEOUT_MS=1000,
+                                       FANIN_MPI_REPORT="json", FANIN_MPI_REPORT_FILE=path)
+            wait_until(lambda process=process: "running" in process.stdout(), RUN_SECONDS, "the program")
+            fabric.process_of("switch0").popen.kill()
+            wait_until(lambda process=process: "cases" in process.stdout() or not process.running(), RUN_SECONDS, f"the end, {where}")
+            expect("cases: errors 1 to " in process.stdout() or ("nonblocking" in where and "cases: errors " in process.stdout()),
+                   f"{where}: {process.stdout()}, {process.stderr()}")
+            wait_until(path.exists, RUN_SECONDS, f"the report, {where}")
+            wait_until(lambda path=path: path.read_text().endswith("\n"), 10, f"the report, {where}")
+            if kind == "openmpi":
+                expect_equal(process.wait(RUN_SECONDS), 0, f"exit status, {where}; {process.stderr()}")
+            else:
+                process.stop()
+            expect("a collective in the network failed" in process.stderr(), process.stderr())
+            by_way = bytes_by_way(json.loads(path.read_text()))
+            expect(by_way["FAILED"] >= 3 * 50 * 20000 * 8, f"{where}: bytes by where they went: {by_way}")
 
 
 @case(60)

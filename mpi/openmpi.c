@@ -65,6 +65,27 @@ FORTRAN_NAMES(mpi_finalize, MPI_FINALIZE, ompi_finalize_f, (MPI_Fint * error))
 	error_set(error, MPI_Finalize());
 }
 
+FORTRAN_NAMES(mpi_comm_free, MPI_COMM_FREE, ompi_comm_free_f, (MPI_Fint * comm, MPI_Fint *error))
+{
+	MPI_Comm freed = COMM(comm);
+	const int status = MPI_Comm_free(&freed);
+
+	if (status == MPI_SUCCESS)
+		*comm = MPI_Comm_c2f(freed);
+	error_set(error, status);
+}
+
+FORTRAN_NAMES(mpi_comm_disconnect, MPI_COMM_DISCONNECT, ompi_comm_disconnect_f,
+	      (MPI_Fint * comm, MPI_Fint *error))
+{
+	MPI_Comm freed = COMM(comm);
+	const int status = MPI_Comm_disconnect(&freed);
+
+	if (status == MPI_SUCCESS)
+		*comm = MPI_Comm_c2f(freed);
+	error_set(error, status);
+}
+
 FORTRAN_NAMES(mpi_barrier, MPI_BARRIER, ompi_barrier_f, (MPI_Fint * comm, MPI_Fint *error))
 {
 	error_set(error, MPI_Barrier(COMM(comm)));

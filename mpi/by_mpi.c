@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Carries out by MPI what the network can't do any more, after a failure.
+ */
+#include "preload.h"
+
+/* MPI 4 takes counts that are wider than int. Others have no calls that could have brought one here. */
+#if MPI_VERSION >= 4
+#define COUNT(count) (count)
+#define BY_MPI(name, iname, ...) MPI_CALL(in_background, name##_c, iname##_c, __VA_ARGS__)
+#else
+#define COUNT(count) ((int)(count))
+#define BY_MPI(name, iname, ...) MPI_CALL(in_background, name, iname, __VA_ARGS__)
+#endif
+
+int
+collective_by_mpi(const struct collective *call, MPI_Comm comm, bool in_background)
+{
+	switch (call->kind) {
+	case COLLECTIVE_ALLREDUCE:
+		return BY_MPI(Allreduce, Iallreduce, call->send, call->recv, COUNT(call->count),
+			      call->type, call->op, comm);
+	case COLLECTIVE_REDUCE:
+		return BY_MPI(Reduce, Ireduce, call->send, call->recv, COUNT(call->count),
+			      call->type, call->op, call->root, comm);
+	case COLLECTIVE_BCAST:
+		return BY_MPI(Bcast, Ibcast, call->recv, COUNT(call->count), call->type, call->root,
+			      comm);
+	case COLLECTIVE_ALLGATHER:
+		return BY_MPI(Allgather, Iallgather, call->send, COUNT(call->send_count),
+			      call->send_type, call->recv, COUNT(call->count), call->type, comm);
+	case COLLECTIVE_REDUCE_SCATTER_BLOCK:
+		return BY_MPI(Reduce_scatter_block, Ireduce_scatter_block, call->send, call->recv,
+			      COUNT(call->count), call->type, call->op, comm);
+	default:
+		return MPI_CALL(in_background, Barrier, Ibarrier, comm);
+	}
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Collectives that move data, and combine none: broadcast and allgather. Ranks may describe the same data by different types:
+ * those that are not plain are packed, whatever others do.
+ */
+#include "network.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int
+post_broadcast(const struct step *step, fanin_request **req)
+{
+	const struct comm_state *state = step->state;
+
+	return fanin_ibroadcast(step->call->recv, step->bytes, FANIN_U8,
+				(uint16_t)state->host_of[step->call->root], state->channel->comm,
+				req);
+}
+
+/* data: the vector's bytes, at the root those to send. */
+static int
+bytes_broadcast(const struct step *step, void *data)
+{
+	struct comm_state *state = step->state;
+	const int root_host = state->host_of[step->call->root];
+	int status = FANIN_OK;
+
+	if (!is_alone(state) && state->host == root_host)
+		status = NODE_CALL(state, Bcast, Ibcast, data, (int)step->bytes, MPI_BYTE,
+				   state->place_of[step->call->root], state->node);
+	if (is_leader(state) && status == FANIN_OK)
+		status = NETWORK_CALL(state, fanin_ibroadcast(data, step->bytes, FANIN_U8,
+							      (uint16_t)root_host,
+							      state->channel->comm, &posted_req));
+	status = status_share(state, status);
+	if (!is_alone(state) && state->host != root_host && status == FANIN_OK)
+		status = NODE_CALL(state, Bcast, Ibcast, data, (int)step->bytes, MPI_BYTE, 0,
+				   state->node);
+	return status;
+}
+
+static int
+pack(const void *from, MPI_Count count, MPI_Datatype type, void *bytes, size_t n, MPI_Comm comm)
+{
+	int position = 0;
+
+	return mpi_status(PMPI_Pack(from, (int)count, type, bytes, (int)n, &position, comm));
+}
+
+static int
+unpack(const void *bytes, size_t n, void *to, MPI_Count count, MPI_Datatype type, MPI_Comm comm)
+{
+	int position = 0;
+
+	return mpi_status(PMPI_Unpack(bytes, (int)n, &position, to, (int)count, type, comm));
+}
+
+/* Ranks may describe the same data by different types: those that are not plain are packed, whatever others do. */
+int
+run_broadcast(const struct step *step)
+{
+	const struct collective *call = step->call;
+	const bool is_root = call->root == step->state->rank;
+	void *packed;
+	int status = FANIN_OK;
+
+	if (type_plain_bytes(call->type) != 0)
+		return bytes_broadcast(step, call->recv);
+	packed = scratch(step->state, step->bytes);
+	if (packed == NULL)
+		return FANIN_ERR_NO_MEMORY;
+	if (is_root)
+		status = pack(call->recv, call->count, call->type, packed, step->bytes, call->comm);
+	if (status == FANIN_OK)
+		status = bytes_broadcast(step, packed);
+	if (status == FANIN_OK && !is_root)
+		status = unpack(packed, step->bytes, call->recv, call->count, call->type, call->comm);
+	free(packed);
+	return status;
+}
+
+/* Without data to pack. */
+int
+post_allgather(const struct step *step, fanin_request **req)
+{
+	const struct collective *call = step->call;
+	const uint8_t *in_place = (const uint8_t *)call->recv +
+				  (size_t)step->state->rank * step->part;
+
+	return fanin_iallgather(call->send == MPI_IN_PLACE ? in_place : call->send, call->recv,
+				step->part, FANIN_U8, step->state->channel->comm, req);
+}
+
+/* data: the parts of all ranks. mine: this rank's part, there or elsewhere. */
+static int
+bytes_allgather(const struct step *step, const void *mine, uint8_t *data)
+{
+	struct comm_state *state = step->state;
+	const size_t part = step->part;
+	uint8_t *hosts_part = data + (size_t)state->host * (size_t)state->node_size * part;
+	int status;
+
+	if (is_alone(state))
+		return NETWORK_CALL(state, fanin_iallgather(mine, data, part, FANIN_U8,
+							    state->channel->comm, &posted_req));
+	status = NODE_CALL(state, Gather, Igather,
+			   is_leader(state) && mine == hosts_part ? MPI_IN_PLACE : mine, (int)part,
+			   MPI_BYTE, hosts_part, (int)part, MPI_BYTE, 0, state->node);
+	if (is_leader(state) && status == FANIN_OK)
+		status = NETWORK_CALL(state,
+				      fanin_iallgather(hosts_part, data,
+						       part * (size_t)state->node_size, FANIN_U8,
+						       state->channel->comm, &posted_req));
+	status = status_share(state, status);
+	if (status == FANIN_OK)
+		status = NODE_CALL(state, Bcast, Ibcast, data, (int)step->bytes, MPI_BYTE, 0,
+				   state->node);
+	return status;
+}
+
+/* Where the rank's own part of an allgather is, as bytes: in the program's buffers, or packed at `mine`. */
+static const void *
+own_part(const struct step *step, uint8_t *mine, int *status)
+{
+	const struct collective *call = step->call;
+	const size_t rank = (size_t)step->state->rank;
+	MPI_Aint low, extent;
+
+	*status = FANIN_OK;
+	if (call->send != MPI_IN_PLACE) {
+		if (type_plain_bytes(call->send_type) != 0)
+			return call->send;
+		*status = pack(call->send, call->send_count, call->send_type, mine, step->part,
+			       call->comm);
+		return mine;
+	}
+	if (type_plain_bytes(call->type) != 0)
+		return (const uint8_t *)call->recv + rank * step->part;
+	PMPI_Type_get_extent(call->type, &low, &extent);
+	*status = pack((const uint8_t *)call->recv + (MPI_Aint)rank * call->count * extent,
+		       call->count, call->type, mine, step->part, call->comm);
+	return mine;
+}
+
+int
+run_allgather(const struct step *step)
+{
+	const struct collective *call = step->call;
+	const struct comm_state *state = step->state;
+	const bool is_plain = type_plain_bytes(call->type) != 0;
+	uint8_t *packed = NULL, *data = call->recv;
+	MPI_Aint low, extent;
+	const void *mine;
+	int status;
+
+	if (!is_plain || (call->send != MPI_IN_PLACE && type_plain_bytes(call->send_type) == 0)) {
+		packed = scratch(state, step->bytes);
+		if (packed == NULL)
+			return FANIN_ERR_NO_MEMORY;
+		data = packed;
+	}
+	mine = own_part(step, data + (size_t)state->rank * step->part, &status);
+	if (status == FANIN_OK)
+		status = bytes_allgather(step, mine, data);
+	if (packed != NULL && status == FANIN_OK && is_plain)
+		memcpy(call->recv, packed, step->bytes);
+	if (packed != NULL && !is_plain) {
+		PMPI_Type_get_extent(call->type, &low, &extent);
+		for (int i = 0; i < state->size && status == FANIN_OK; i++)
+			status = unpack(packed + (size_t)i * step->part, step->part,
+					(uint8_t *)call->recv + (MPI_Aint)i * call->count * extent,
+					call->count, call->type, call->comm);
+	}
+	free(packed);
+	return status;
+}

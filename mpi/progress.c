@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Has MPI move what it has in progress, and waits for its requests.
+ */
+#include "preload.h"
+
+#include <sched.h>
+#include <time.h>
+
+/* Looks of a thread in the background before it naps, and its naps, which get longer. */
+#define QUIET_LOOKS 50
+#define SHORTEST_NAP_NS 20000
+#define LONGEST_NAP_NS 1000000
+
+static MPI_Comm progress_comm = MPI_COMM_NULL;
+
+int
+progress_init(void)
+{
+	return PMPI_Comm_dup(MPI_COMM_WORLD, &progress_comm);
+}
+
+void
+progress_finish(void)
+{
+	if (progress_comm != MPI_COMM_NULL)
+		PMPI_Comm_free(&progress_comm);
+}
+
+/* Looks for a message that nobody sends. On a communicator of this process alone MPICH would not look at the network. */
+void
+mpi_progress(void)
+{
+	int there;
+
+	PMPI_Iprobe(MPI_ANY_SOURCE, 0, progress_comm, &there, MPI_STATUS_IGNORE);
+}
+
+void
+nap(unsigned int looks)
+{
+	struct timespec time = { .tv_nsec = SHORTEST_NAP_NS };
+
+	if (looks < QUIET_LOOKS) {
+		sched_yield();
+		return;
+	}
+	for (; looks > QUIET_LOOKS && time.tv_nsec < LONGEST_NAP_NS; looks -= QUIET_LOOKS / 2)
+		time.tv_nsec += time.tv_nsec / 2;
+	nanosleep(&time, NULL);
+}
+
+int
+mpi_finish(int posted, MPI_Request *req, bool in_background)
+{
+	int done = 0;
+
+	if (posted != MPI_SUCCESS)
+		return posted;
+	if (!in_background)
+		return PMPI_Wait(req, MPI_STATUS_IGNORE);
+	for (unsigned int looks = 0;; looks++) {
+		const int status = PMPI_Test(req, &done, MPI_STATUS_IGNORE);
+
+		if (status != MPI_SUCCESS || done)
+			return status;
+		nap(looks);
+	}
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The nonblocking calls of a communicator with a job: a thread carries them out in the order in which the program has made
+ * them, while the program computes, and each is a generalized request of MPI, which all of its calls take. Where calls can be
+ * posted, several are under way. Blocking calls of the communicator wait until the queue is empty, so that one thread at a
+ * time carries out its collectives, and no lock is held while anything is waited for.
+ */
+#include "preload.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+/* As many collectives are under way in the network. */
+#define MOST_POSTED 16
+
+/* A nonblocking call. Its request and its queue hold it. */
+struct entry {
+	struct collective call;
+	struct operation operation;
+	MPI_Request req;
+	bool owns_type, owns_send_type;
+	uint32_t n_holders; /* atomic */
+	int error;          /* what the request completes with */
+	int status;
+	fanin_request *posted;   /* NULL: it could not be posted */
+	struct entry *next;      /* in its queue */
+	struct entry *next_open; /* of all queues */
+};
+
+/* Entries of all queues that are not complete. Only the pointer to the first is looked at without the lock. */
+static struct entry *open_entries;
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct queue {
+	struct comm_state *state;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t added;
+	struct entry *first, **last;
+	bool ends;
+	uint32_t n_open; /* entries that are not complete; atomic */
+	/* Of the thread: entries that are posted, oldest first. */
+	struct entry *posted[MOST_POSTED];
+	unsigned int n_posted;
+};
+
+/* Called by MPI when the program waits for the request or tests it. */
+static int
+entry_query(void *entry, MPI_Status *status)
+{
+	const struct entry *done = entry;
+
+	PMPI_Status_set_elements(status, MPI_BYTE, 0);
+	PMPI_Status_set_cancelled(status, 0);
+	status->MPI_SOURCE = MPI_UNDEFINED;
+	status->MPI_TAG = MPI_UNDEFINED;
+	status->MPI_ERROR = done->error;
+	return done->error;
+}
+
+static int
+entry_release(void *of_request)
+{
+	struct entry *entry = of_request;
+
+	if (__atomic_sub_fetch(&entry->n_holders, 1, __ATOMIC_ACQ_REL) == 0)
+		free(entry);
+	return MPI_SUCCESS;
+}
+
+/* Collectives can't be cancelled. */
+static int
+entry_cancel(void *entry, int is_complete)
+{
+	(void)entry;
+	(void)is_complete;
+	return MPI_SUCCESS;
+}
+
+/* The program may free a type while its call is under way. */
+static bool
+type_keep(MPI_Datatype *type)
+{
+	if (*type == MPI_DATATYPE_NULL || type_plain_bytes(*type) != 0)
+		return false;
+	if (PMPI_Type_dup(*type, type) != MPI_SUCCESS)
+		no_memory();
+	return true;
+}
+
+/* MPI knows requests of this kind by no communicator, and hands their errors to MPI_COMM_WORLD's handler. */
+static void
+error_raise(MPI_Comm comm, int error)
+{
+	MPI_Errhandler handler;
+
+	if (PMPI_Comm_get_errhandler(comm, &handler) != MPI_SUCCESS)
+		return;
+	if (handler == MPI_ERRORS_ARE_FATAL)
+		PMPI_Comm_call_errhandler(comm, error);
+	PMPI_Errhandler_free(&handler);
+}
+
+static void
+entry_open(struct entry *entry)
+{
+	pthread_mutex_lock(&open_lock);
+	entry->next_open = open_entries;
+	__atomic_store_n(&open_entries, entry, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&open_lock);
+}
+
+static void
+entry_close(const struct entry *entry)
+{
+	struct entry **link;
+
+	pthread_mutex_lock(&open_lock);
+	for (link = &open_entries; *link != entry; link = &(*link)->next_open)
+		;
+	__atomic_store_n(link, entry->next_open, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&open_lock);
+}
+
+static void
+entry_complete(struct queue *queue, struct entry *entry, int error)
+{
+	entry->error = error;
+	if (error != MPI_SUCCESS)
+		error_raise(entry->call.comm, error);
+	if (entry->owns_type)
+		PMPI_Type_free(&entry->call.type);
+	if (entry->owns_send_type)
+		PMPI_Type_free(&entry->call.send_type);
+	PMPI_Grequest_complete(entry->req);
+	entry_close(entry);
+	entry_release(entry);
+	__atomic_sub_fetch(&queue->n_open, 1, __ATOMIC_RELEASE);
+}
+
+bool
+request_is_open(MPI_Request req)
+{
+	const struct entry *entry;
+
+	if (__atomic_load_n(&open_entries, __ATOMIC_RELAXED) == NULL)
+		return false;
+	pthread_mutex_lock(&open_lock);
+	for (entry = open_entries; entry != NULL && entry->req != req; entry = entry->next_open)
+		;
+	pthread_mutex_unlock(&open_lock);
+	return entry != NULL;
+}
+
+/* The next entry, if it can be begun before those that are posted are done. Sleeps if there is nothing to do. */
+static struct entry *
+queue_next(struct queue *queue)
+{
+	struct comm_state *state = queue->state;
+	struct entry *entry;
+
+	pthread_mutex_lock(&queue->lock);
+	while (queue->first == NULL && queue->n_posted == 0 && !queue->ends &&
+	       state_phase(state) != FAILED)
+		pthread_cond_wait(&queue->added, &queue->lock);
+	entry = queue->first;
+	if (state_phase(state) == FAILED ||
+	    (entry != NULL && queue->n_posted != 0 &&
+	     (queue->n_posted == MOST_POSTED || queue->posted[queue->n_posted - 1]->posted == NULL ||
+	      !collective_can_post(state, &entry->call))))
+		entry = NULL;
+	if (entry != NULL) {
+		queue->first = entry->next;
+		if (queue->first == NULL)
+			queue->last = &queue->first;
+	}
+	pthread_mutex_unlock(&queue->lock);
+	return entry;
+}
+
+static void
+entry_begin(struct queue *queue, struct entry *entry)
+{
+	struct comm_state *state = queue->state;
+
+	state->in_background = true;
+	if (state_phase(state) != IN_NETWORK || !collective_can_post(state, &entry->call)) {
+		entry_complete(queue, entry,
+			       collective_carry_out(state, &entry->call, &entry->operation));
+		return;
+	}
+	state->calls++;
+	entry->status = collective_post(state, &entry->call, &entry->operation, &entry->posted);
+	queue->posted[queue->n_posted++] = entry;
+}
+
+static void
+entry_end(struct queue *queue, struct entry *entry)
+{
+	if (entry->status == FANIN_OK)
+		report_count(entry->call.kind, WAY_NETWORK, entry->operation.bytes);
+	entry_complete(queue, entry, entry->status == FANIN_OK ? MPI_SUCCESS : MPI_ERR_OTHER);
+}
+
+/* Waits for the oldest, but not for long: there may be others to post. After a failure all that are posted come to their end. */
+static void
+posted_wait(struct queue *queue)
+{
+	struct comm_state *state = queue->state;
+	struct entry *entry = queue->posted[0];
+
+	if (entry->posted != NULL)
+		entry->status = channel_wait_some(state->channel, &entry->posted);
+	if (entry->status == FANIN_IN_PROGRESS)
+		return;
+	if (entry->status == FANIN_OK) {
+		queue->n_posted--;
+		for (unsigned int i = 0; i < queue->n_posted; i++)
+			queue->posted[i] = queue->posted[i + 1];
+		entry_end(queue, entry);
+		return;
+	}
+	for (unsigned int i = 1; i < queue->n_posted; i++)
+		if (queue->posted[i]->posted != NULL)
+			queue->posted[i]->status = channel_wait_quietly(state->channel,
+									&queue->posted[i]->posted);
+	state_fail(state, entry->status);
+	for (unsigned int i = 0; i < queue->n_posted; i++)
+		entry_end(queue, queue->posted[i]);
+	queue->n_posted = 0;
+}
+
+static void *
+queue_run(void *arg)
+{
+	struct queue *queue = arg;
+	struct comm_state *state = queue->state;
+	struct entry *entry;
+
+	for (;;) {
+		entry = queue_next(queue);
+		if (entry != NULL)
+			entry_begin(queue, entry);
+		else if (queue->n_posted != 0)
+			posted_wait(queue);
+		else if (state_phase(state) == FAILED)
+			state_finish_agreement(state);
+		else
+			return NULL;
+	}
+}
+
+struct queue *
+queue_start(struct comm_state *state)
+{
+	struct queue *queue = calloc(1, sizeof(*queue));
+	sigset_t all, before;
+	int error;
+
+	if (queue == NULL)
+		return NULL;
+	queue->state = state;
+	queue->last = &queue->first;
+	pthread_mutex_init(&queue->lock, NULL);
+	pthread_cond_init(&queue->added, NULL);
+	/* The program's signals are for its own threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	error = pthread_create(&queue->thread, NULL, queue_run, queue);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error == 0)
+		return queue;
+	free(queue);
+	return NULL;
+}
+
+void
+queue_wake(struct queue *queue)
+{
+	pthread_mutex_lock(&queue->lock);
+	pthread_cond_signal(&queue->added);
+	pthread_mutex_unlock(&queue->lock);
+}
+
+void
+queue_end(struct queue *queue)
+{
+	if (queue == NULL)
+		return;
+	pthread_mutex_lock(&queue->lock);
+	queue->ends = true;
+	pthread_cond_signal(&queue->added);
+	pthread_mutex_unlock(&queue->lock);
+	queue_drain(queue);
+	pthread_join(queue->thread, NULL);
+	pthread_cond_destroy(&queue->added);
+	pthread_mutex_destroy(&queue->lock);
+	free(queue);
+}
+
+void
+queue_drain(struct queue *queue)
+{
+	unsigned int looks = 0;
+
+	while (queue != NULL && __atomic_load_n(&queue->n_open, __ATOMIC_ACQUIRE) != 0) {
+		mpi_progress();
+		nap(looks++);
+	}
+}
+
+void
+queue_add(struct queue *queue, const struct collective *call, const struct operation *operation,
+	  MPI_Request *req)
+{
+	struct entry *entry = malloc(sizeof(*entry));
+
+	if (entry == NULL)
+		no_memory();
+	*entry = (struct entry){
+		.call = *call, .operation = *operation, .error = MPI_ERR_OTHER, .n_holders = 2
+	};
+	if (PMPI_Grequest_start(entry_query, entry_release, entry_cancel, entry, &entry->req) !=
+	    MPI_SUCCESS)
+		no_memory();
+	if (call->kind != COLLECTIVE_BARRIER)
+		entry->owns_type = type_keep(&entry->call.type);
+	if (call->kind == COLLECTIVE_ALLGATHER && call->send != MPI_IN_PLACE)
+		entry->owns_send_type = type_keep(&entry->call.send_type);
+	*req = entry->req;
+	entry_open(entry);
+	__atomic_add_fetch(&queue->n_open, 1, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&queue->lock);
+	*queue->last = entry;
+	queue->last = &entry->next;
+	pthread_cond_signal(&queue->added);
+	pthread_mutex_unlock(&queue->lock);
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reductions in the network.
+ */
+#include "network.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The sum of a host's ranks, in the leader's `sum`. */
+static int
+node_reduce(const struct step *step, void *sum, int count)
+{
+	const struct collective *call = step->call;
+	const void *mine = own_data(call);
+	const void *send = is_leader(step->state) && mine == sum ? MPI_IN_PLACE : mine;
+
+	return NODE_CALL(step->state, Reduce, Ireduce, send, sum, count, call->type, call->op, 0,
+			 step->state->node);
+}
+
+/* The host's only rank posts the collective, and so do all others. */
+int
+post_allreduce(const struct step *step, fanin_request **req)
+{
+	const struct collective *call = step->call;
+
+	return fanin_iallreduce(own_data(call), call->recv, step->elements, step->dtype, step->op,
+				step->state->channel->comm, req);
+}
+
+int
+run_allreduce(const struct step *step)
+{
+	struct comm_state *state = step->state;
+	const struct collective *call = step->call;
+	const size_t count = (size_t)call->count;
+	int status = FANIN_OK;
+
+	if (is_alone(state))
+		return NETWORK_CALL(state, post_allreduce(step, &posted_req));
+	status = node_reduce(step, call->recv, (int)count);
+	if (is_leader(state) && status == FANIN_OK)
+		status = NETWORK_CALL(state, fanin_iallreduce(call->recv, call->recv,
+							      step->elements, step->dtype, step->op,
+							      state->channel->comm, &posted_req));
+	status = status_share(state, status);
+	if (status == FANIN_OK)
+		status = NODE_CALL(state, Bcast, Ibcast, call->recv, (int)count, call->type, 0,
+				   state->node);
+	return status;
+}
+
+/* The leader's part of a reduce. sum: receives the result at the leader of the root's host. */
+static int
+leader_reduce(const struct step *step, void *sum)
+{
+	struct comm_state *state = step->state;
+	int status = node_reduce(step, sum, (int)step->call->count);
+
+	if (status == FANIN_OK)
+		status = NETWORK_CALL(state,
+				      fanin_ireduce(sum, sum, step->elements, step->dtype, step->op,
+						    (uint16_t)state->host_of[step->call->root],
+						    state->channel->comm, &posted_req));
+	return status;
+}
+
+int
+post_reduce(const struct step *step, fanin_request **req)
+{
+	const struct comm_state *state = step->state;
+	const struct collective *call = step->call;
+	const bool is_root = call->root == state->rank;
+
+	return fanin_ireduce(is_root ? own_data(call) : call->send, is_root ? call->recv : NULL,
+			     step->elements, step->dtype, step->op,
+			     (uint16_t)state->host_of[call->root], state->channel->comm, req);
+}
+
+/* The root may have a place among its host's ranks that is not the leader's. */
+static int
+result_to_root(const struct step *step, void *sum)
+{
+	const struct collective *call = step->call;
+	struct comm_state *state = step->state;
+	const int place = state->place_of[call->root];
+	MPI_Request req;
+
+	if (state->host != state->host_of[call->root] || place == 0)
+		return FANIN_OK;
+	if (is_leader(state))
+		return NODE_CALL(state, Send, Isend, sum, (int)call->count, call->type, place, 0,
+				 state->node);
+	if (call->root != state->rank)
+		return FANIN_OK;
+	return mpi_status(mpi_finish(PMPI_Irecv(call->recv, (int)call->count, call->type, 0, 0,
+						state->node, &req),
+				     &req, state->in_background));
+}
+
+int
+run_reduce(const struct step *step)
+{
+	struct comm_state *state = step->state;
+	const struct collective *call = step->call;
+	const bool is_root = call->root == state->rank;
+	void *sum = is_root ? call->recv : NULL;
+	int status = FANIN_OK;
+
+	if (is_alone(state))
+		return NETWORK_CALL(state, post_reduce(step, &posted_req));
+	if (!is_leader(state)) {
+		status = node_reduce(step, NULL, (int)call->count);
+	} else {
+		if (sum == NULL)
+			sum = scratch(state, step->bytes);
+		status = leader_reduce(step, sum);
+	}
+	status = status_share(state, status);
+	if (status == FANIN_OK)
+		status = result_to_root(step, sum);
+	if (is_leader(state) && !is_root)
+		free(sum);
+	return status;
+}
+
+/* own: where the rank's part goes. */
+static int
+post_parts(const struct step *step, void *own, fanin_request **req)
+{
+	return fanin_ireduce_scatter(own_data(step->call), own, step->part / step->element_bytes,
+				     step->dtype, step->op, step->state->channel->comm, req);
+}
+
+/* Not in place. */
+int
+post_reduce_scatter(const struct step *step, fanin_request **req)
+{
+	return post_parts(step, step->call->recv, req);
+}
+
+/* In place the vector is in recv, and the result goes to its start; the network's would be where the part was. */
+static int
+run_reduce_scatter_alone(const struct step *step)
+{
+	struct comm_state *state = step->state;
+	const struct collective *call = step->call;
+	const bool in_place = call->send == MPI_IN_PLACE;
+	uint8_t *own = in_place ? (uint8_t *)call->recv + (size_t)state->rank * step->part
+				: call->recv;
+	const int status = NETWORK_CALL(state, post_parts(step, own, &posted_req));
+
+	if (in_place && status == FANIN_OK)
+		memmove(call->recv, own, step->part);
+	return status;
+}
+
+int
+run_reduce_scatter(const struct step *step)
+{
+	struct comm_state *state = step->state;
+	const struct collective *call = step->call;
+	const size_t part = step->part, hosts_part = part * (size_t)state->node_size;
+	const bool leads = is_leader(state);
+	uint8_t *sum = NULL, *own = NULL;
+	int status;
+
+	if (is_alone(state))
+		return run_reduce_scatter_alone(step);
+	if (leads) {
+		sum = scratch(state, step->bytes);
+		own = sum + (size_t)state->host * hosts_part;
+	}
+	status = node_reduce(step, sum, (int)call->count * state->size);
+	if (leads && status == FANIN_OK)
+		status = NETWORK_CALL(state,
+				      fanin_ireduce_scatter(sum, own, hosts_part / step->element_bytes,
+							    step->dtype, step->op,
+							    state->channel->comm, &posted_req));
+	status = status_share(state, status);
+	if (status == FANIN_OK)
+		status = NODE_CALL(state, Scatter, Iscatter, own, (int)call->count, call->type,
+				   call->recv, (int)call->count, call->type, 0, state->node);
+	free(sum);
+	return status;
+}

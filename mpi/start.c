@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The start and the end of the program, and the end of communicators.
+ */
+#include "preload.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_MIN_BYTES 1024
+#define DEFAULT_MAX_JOBS 8
+#define DEFAULT_TIMEOUT_MS 5000
+
+struct settings preload_settings;
+
+/* A number of the environment. What can't be read is told and stays at its default. */
+static uint64_t
+setting(const char *name, uint64_t least, uint64_t most, uint64_t value)
+{
+	const char *text = getenv(name);
+	unsigned long long found;
+	char *end;
+
+	if (text == NULL)
+		return value;
+	errno = 0;
+	found = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end != '\0' || errno != 0 || found < least ||
+	    found > most) {
+		fprintf(stderr,
+			"fanin-mpi: %s: found '%s', expected a number from %llu to %llu; it is %llu\n",
+			name, text, (unsigned long long)least, (unsigned long long)most,
+			(unsigned long long)value);
+		return value;
+	}
+	return found;
+}
+
+static void
+settings_read(void)
+{
+	const char *report = getenv("FANIN_MPI_REPORT");
+
+	preload_settings = (struct settings){
+		.enabled = setting("FANIN_MPI", 0, 1, 1) != 0,
+		.nonblocking = setting("FANIN_MPI_NONBLOCKING", 0, 1, 1) != 0,
+		.min_bytes = setting("FANIN_MPI_MIN_BYTES", 1, UINT64_MAX, DEFAULT_MIN_BYTES),
+		.max_jobs = (uint32_t)setting("FANIN_MPI_MAX_JOBS", 0, 4096, DEFAULT_MAX_JOBS),
+		.timeout_ms = (uint32_t)setting("FANIN_MPI_TIMEOUT_MS", 100, 3600000,
+						DEFAULT_TIMEOUT_MS),
+		.report = report != NULL && strcmp(report, "0") != 0 && *report != '\0',
+		.report_json = report != NULL && strcmp(report, "json") == 0,
+	};
+}
+
+/* All ranks do as rank 0's environment says. level: of threads, as this rank's MPI has it. */
+static void
+preload_start(int level)
+{
+	int is_multiple = level == MPI_THREAD_MULTIPLE;
+	int rank;
+
+	PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	if (rank == 0)
+		settings_read();
+	PMPI_Bcast(&preload_settings, (int)sizeof(preload_settings), MPI_BYTE, 0, MPI_COMM_WORLD);
+	PMPI_Allreduce(MPI_IN_PLACE, &is_multiple, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+	preload_settings.nonblocking = preload_settings.nonblocking && is_multiple;
+	types_init();
+	states_init();
+	progress_init();
+}
+
+/* Nonblocking collectives in the network have a thread that calls MPI, whatever the program asks for. */
+static int
+level_wanted(int required)
+{
+	const char *enabled = getenv("FANIN_MPI"), *nonblocking = getenv("FANIN_MPI_NONBLOCKING");
+
+	if ((enabled != NULL && strcmp(enabled, "0") == 0) ||
+	    (nonblocking != NULL && strcmp(nonblocking, "0") == 0))
+		return required;
+	return MPI_THREAD_MULTIPLE;
+}
+
+PRELOAD_EXPORT int
+MPI_Init(int *argc, char ***argv)
+{
+	int level;
+	const int status = PMPI_Init_thread(argc, argv, level_wanted(MPI_THREAD_SINGLE), &level);
+
+	if (status == MPI_SUCCESS)
+		preload_start(level);
+	return status;
+}
+
+PRELOAD_EXPORT int
+MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+	const int status = PMPI_Init_thread(argc, argv, level_wanted(required), provided);
+
+	if (status == MPI_SUCCESS)
+		preload_start(*provided);
+	return status;
+}
+
+/* Here, and not where MPI deletes attributes: that may be later, and at another place on each rank. */
+PRELOAD_EXPORT int
+MPI_Comm_free(MPI_Comm *comm)
+{
+	comm_close(*comm);
+	return PMPI_Comm_free(comm);
+}
+
+PRELOAD_EXPORT int
+MPI_Comm_disconnect(MPI_Comm *comm)
+{
+	comm_close(*comm);
+	return PMPI_Comm_disconnect(comm);
+}
+
+PRELOAD_EXPORT int
+MPI_Finalize(void)
+{
+	states_drain();
+	report_print();
+	states_finish();
+	progress_finish();
+	return PMPI_Finalize();
+}
