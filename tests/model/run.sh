@@ -334,13 +334,12 @@ model=$models/mpi_agree.pml
 # usage: called RANKS CALLS NONBLOCKING SMALL REFUSALS [SECOND FREES]; bits for each call, see the model
 called() { echo "-DRANKS=$1 -DCALLS=$2 -DNONBLOCKING=$3 -DSMALL=$4 -DREFUSALS=$5 -DSECOND=${6:-0} -DFREES=${7:-0} -DDEPTH=2"; }
 
-holds "mpi 3 ranks, 6 calls, 5 nonblocking" -O1 "$(called 3 6 $((2#011111)) $((2#001000)) 0)"
-holds "mpi 3 ranks, 6 calls, 4 nonblocking" -O1 "$(called 3 6 $((2#011011)) $((2#001010)) 0)"
-holds "mpi 3 ranks, 5 calls, 1 refusal" -O1 "$(called 3 5 $((2#11011)) $((2#01010)) 1)"
-holds "mpi 3 ranks, 4 blocking, 1 refusal" -O1 "$(called 3 4 0 $((2#1111)) 1)"
-holds "mpi 3 ranks, 2 communicators, free" -O1 "$(called 3 4 $((2#0101)) $((2#0010)) 0 $((2#0101)) $((2#0100)))"
-holds "mpi 3 ranks, 2 communicators" -O1 "$(called 3 3 $((2#010)) $((2#010)) 0 $((2#101)))"
-holds "mpi 2 ranks, 2 communicators, 6 calls" -O1 "$(called 2 6 $((2#011101)) $((2#000010)) 0 $((2#010101)))"
+holds "mpi 3 ranks, 5 calls, 4 nonblocking" -O1 "$(called 3 5 $((2#01111)) $((2#00100)) 0)"
+holds "mpi 3 ranks, 6 calls, 4 nonblocking" -O0 "$(called 3 6 $((2#011011)) $((2#001010)) 0)"
+holds "mpi 3 ranks, 2 communicators, free" -O0 "$(called 3 4 $((2#0101)) $((2#0010)) 0 $((2#0101)) $((2#0100)))"
+holds "mpi 2 ranks, 2 communicators, 6 calls" -O0 "$(called 2 6 $((2#011101)) $((2#000010)) 0 $((2#010101)))"
+holds "mpi 3 ranks, 4 calls, 1 refusal" -O0 "$(called 3 4 $((2#1011)) $((2#0010)) 1)"
+holds "mpi 3 ranks, 4 blocking, 1 refusal" -O0 "$(called 3 4 0 $((2#1111)) 1)"
 
 one="$(called 3 4 $((2#0011)) $((2#0010)) 0)"
 queued="$(called 3 4 $((2#1111)) $((2#1100)) 0)"
