@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP (pa_atp.pml), of Canary (canary.pml), of Push (push.pml), of Pull (pull.pml), of reliable multicast (multicast.pml) and of runs that
-# are taken up again (recovery.pml): searches each configuration to the end, then sees that each mutant is caught by the property that should catch it, as many at a time as there
+# Checks the models of the window protocol (window.pml), of sparse blocks (sparse.pml), of PA-ATP (pa_atp.pml), of Canary (canary.pml), of Push (push.pml), of Pull (pull.pml), of reliable multicast (multicast.pml), of MPI programs
+# whose network fails (mpi_agree.pml) and of runs that are taken up again (recovery.pml): searches each configuration to the end, then sees that each mutant is caught by the property that should catch it, as many at a time as there
 # are CPUs. Prints a line for each; fails if a property is violated, a search was cut short, or a mutant survives. No
 # arguments; needs spin and gcc, writes to a temporary directory only.
 set -euo pipefail
@@ -116,6 +116,7 @@ check_caught() {
 	[[ $model != */push.pml ]] || mutant="push $mutant"
 	[[ $model != */pull.pml ]] || mutant="pull $mutant"
 	[[ $model != */multicast.pml ]] || mutant="multicast $mutant"
+	[[ $model != */mpi_agree.pml ]] || mutant="mpi $mutant"
 	if [[ $found == "assertion violated $property "* ]]; then
 		report "mutant $mutant" "caught: $property"
 	else
@@ -327,6 +328,38 @@ caught all_have_all HASTY "$one"
 caught timers_help UNFAITHFUL "$one"
 caught timers_help NEVER_ASKS "$one"
 caught gives_what_it_sent GIVES_UNSENT "$one"
+
+model=$models/mpi_agree.pml
+
+# usage: called RANKS CALLS NONBLOCKING SMALL REFUSALS [SECOND FREES]; bits for each call, see the model
+called() { echo "-DRANKS=$1 -DCALLS=$2 -DNONBLOCKING=$3 -DSMALL=$4 -DREFUSALS=$5 -DSECOND=${6:-0} -DFREES=${7:-0} -DDEPTH=2"; }
+
+holds "mpi 3 ranks, 5 calls, 4 nonblocking" -O1 "$(called 3 5 $((2#01111)) $((2#00100)) 0)"
+holds "mpi 3 ranks, 6 calls, 4 nonblocking" -O0 "$(called 3 6 $((2#011011)) $((2#001010)) 0)"
+holds "mpi 3 ranks, 2 communicators, free" -O0 "$(called 3 4 $((2#0101)) $((2#0010)) 0 $((2#0101)) $((2#0100)))"
+holds "mpi 2 ranks, 2 communicators, 6 calls" -O0 "$(called 2 6 $((2#011101)) $((2#000010)) 0 $((2#010101)))"
+holds "mpi 3 ranks, 4 calls, 1 refusal" -O0 "$(called 3 4 $((2#1011)) $((2#0010)) 1)"
+holds "mpi 3 ranks, 4 blocking, 1 refusal" -O0 "$(called 3 4 0 $((2#1111)) 1)"
+
+one="$(called 3 4 $((2#0011)) $((2#0010)) 0)"
+queued="$(called 3 4 $((2#1111)) $((2#1100)) 0)"
+refused="$(called 3 4 $((2#0011)) $((2#0010)) 1)"
+two="$(called 2 4 0 0 0 $((2#0001)) $((2#0100)))"
+caught everybody_ends AGREES_LATE "$one"
+caught everybody_ends AGREES_LATE "$two"
+caught same_on_shadow BARRIER_AT_END "$one"
+caught everybody_ends LEAVES_ALONE "$one"
+caught everybody_ends ONE_BY_ONE "$(called 2 4 0 0 0 $((2#0001)))"
+caught everybody_ends OWN_NEXT "$one"
+caught same_on_shadow OWN_NEXT -DWITHOUT_END_CHECK "$queued"
+caught everybody_ends MINIMUM "$one"
+caught same_on_shadow FIRST_ERROR "$one"
+caught one_way FIRST_ERROR -DWITHOUT_SHADOW_CHECK -DWITHOUT_END_CHECK "$queued"
+caught errors_are_few GIVES_UP "$(called 2 5 $((2#00011)) 0 0)"
+caught same_on_comm DIRECT "$queued"
+caught everybody_ends EARLY_ROOT "$one"
+caught everybody_ends POSTS_ON "$refused"
+caught sum_is_exact POSTS_ON -DWITHOUT_END_CHECK "$refused"
 
 model=$models/sparse.pml
 
