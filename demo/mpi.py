@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 
 from fabric import MANAGER_IP, MANAGER_PORT
 from lab import LabError, ip_in, wait_until
@@ -18,6 +19,11 @@ def preload_library(lab, kind):
 def kinds_built(lab):
     """The MPI libraries for which the build has a library to preload."""
     return [kind for kind in KINDS if preload_library(lab, kind).exists()]
+
+
+def at_end(process):
+    """The test programs' last line has come."""
+    return re.search(r"^cases.*\n", process.stdout(), re.MULTILINE) is not None
 
 
 class MpiHosts:
@@ -96,10 +102,10 @@ class MpiHosts:
         return process.stdout()
 
     def run_reported(self, kind, program, *arguments, **options):
-        """The same with the library's report: (what the ranks have printed, the report)."""
+        """The same with the library's report: (what the ranks have printed, whose last line has "cases", the report)."""
         path = self.fabric.directory / f"report-{self.runs}.json"
         printed = self.run(kind, program, *arguments, FANIN_MPI_REPORT="json", FANIN_MPI_REPORT_FILE=path,
-                           done=lambda _: path.exists() and path.read_text().endswith("\n"), **options)
+                           done=lambda process: at_end(process) and path.exists() and path.read_text().endswith("\n"), **options)
         report = json.loads(path.read_text())
         os.unlink(path)
         return printed, report

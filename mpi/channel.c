@@ -178,11 +178,10 @@ channel_wait(struct channel *channel, fanin_request **req)
 int
 channel_wait_some(struct channel *channel, fanin_request **req)
 {
-	for (unsigned int i = 0; i < FIRST_LOOKS; i++) {
+	/* No yield to the program's thread, which may keep the core for long: who sleeps gets it when frames come. */
+	for (unsigned int i = 0; i < FIRST_LOOKS; i++)
 		if (fanin_test(*req) != FANIN_IN_PROGRESS)
 			return fanin_wait(req);
-		sched_yield();
-	}
 	return request_sleep(channel, req);
 }
 

@@ -7,6 +7,7 @@
  * Arguments: communicators that are made; "nonblocking": by the nonblocking calls, which all of MPI's calls for requests complete.
  */
 #include <mpi.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -69,15 +70,17 @@ complete(MPI_Request req)
 		MPI_Irecv(&received, 1, MPI_INT, 0, 17, MPI_COMM_SELF, &reqs[0]);
 		MPI_Isend(&sent, 1, MPI_INT, 0, 17, MPI_COMM_SELF, &reqs[2]);
 	}
-	switch (turn++ % 8) {
+	switch (turn++ % 24) {
 	case 0:
 	case 1:
 		MPI_Waitall(3, reqs, statuses);
 		break;
 	case 2:
 	case 3:
-		while (!done)
+		while (!done) {
 			MPI_Testall(3, reqs, &done, statuses);
+			sched_yield();
+		}
 		break;
 	case 4:
 	case 5:
@@ -88,10 +91,16 @@ complete(MPI_Request req)
 		while (n != MPI_UNDEFINED)
 			MPI_Waitany(3, reqs, &n, statuses);
 		break;
-	default:
-		while (!done)
+	case 7:
+		while (!done) {
 			MPI_Request_get_status(reqs[1], &done, statuses);
+			sched_yield();
+		}
 		MPI_Wait(&reqs[1], MPI_STATUS_IGNORE);
+		break;
+	default:
+		for (int i = 0; i < 3; i++)
+			MPI_Wait(&reqs[i], MPI_STATUS_IGNORE);
 	}
 	if (reqs[1] != MPI_REQUEST_NULL || (turn % 2 == 1 && received != sent)) {
 		fprintf(stderr, "rank %d: a request that is not done\n", rank);

@@ -11,7 +11,7 @@ import sys
 from support import case, expect, expect_equal, run, wait_until
 from fabric import Fabric, single
 from lab import BUILD_DIR, SOURCE_DIR
-from mpi import MpiHosts
+from mpi import MpiHosts, at_end
 
 RUN_SECONDS = 60
 COMMUNICATORS = 6  # that are made by splitting and by duplicating, each
@@ -35,10 +35,6 @@ def expect_same(plain, preloaded, where):
     differences = [(a, b) for a, b in zip(plain.splitlines(), preloaded.splitlines(), strict=False) if a != b]
     expect(not differences and plain == preloaded, f"{where}: without the library and with it: {differences[:5]}")
     expect("cases " in plain, f"{where}: the program did not come to its end")
-
-
-def at_end(process):
-    return "cases " in process.stdout()
 
 
 def same_results(kind, n_hosts):
