@@ -118,14 +118,17 @@ collective_take(const struct collective *call, int *result)
 	struct operation operation;
 	enum way way = collective_way(call, &operation);
 	const bool may_make = way != WAY_DISABLED && way != WAY_ARGUMENT;
+	/* For its barriers alone a communicator gets no job: many live for a few calls only. */
+	const bool makes = way == WAY_NETWORK && call->kind != COLLECTIVE_BARRIER;
 	struct comm_state *state = NULL;
 
 	if (way == WAY_NETWORK || (may_make && states_are_wanted()))
 		state = state_find(call->comm);
-	if ((way == WAY_NETWORK && state == NULL) || (state != NULL && state->way == WAY_NO_JOB_YET))
+	if ((state == NULL && makes) || (state != NULL && state->way == WAY_NO_JOB_YET))
 		state = state_make(call->comm, state);
 	if (way == WAY_NETWORK)
-		way = collective_way_of_state(call, state, &operation);
+		way = state == NULL ? WAY_NO_JOB_YET
+				    : collective_way_of_state(call, state, &operation);
 	if (way != WAY_NETWORK) {
 		report_count(call->kind, way, operation.bytes);
 		return false;
@@ -147,7 +150,7 @@ collective_start(const struct collective *call, MPI_Request *req, int *result)
 		way = WAY_NONBLOCKING;
 	if (way == WAY_NETWORK) {
 		state = state_find(call->comm);
-		if (state == NULL)
+		if (state == NULL && call->kind != COLLECTIVE_BARRIER)
 			state_want(call->comm);
 		way = state == NULL ? WAY_NO_JOB_YET
 				    : collective_way_of_state(call, state, &operation);

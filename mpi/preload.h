@@ -42,7 +42,8 @@ enum collective_kind {
 	X(OPERATOR, "an operator that the network does not have for the type")                        \
 	X(ARGUMENT, "an argument that MPI refuses")                                                   \
 	X(NONBLOCKING, "a nonblocking call, without MPI_THREAD_MULTIPLE or by FANIN_MPI_NONBLOCKING") \
-	X(NO_JOB_YET, "a nonblocking call before a blocking one of its communicator")                 \
+	X(NO_JOB_YET,                                                                                 \
+	  "a barrier or nonblocking call before a blocking one with data of its communicator")        \
 	X(INTERCOMM, "an intercommunicator")                                                          \
 	X(ONE_RANK, "a communicator of one rank")                                                     \
 	X(ONE_HOST, "all ranks are on one host")                                                      \

@@ -186,7 +186,9 @@ main(int argc, char **argv)
 	MPI_Comm_dup(MPI_COMM_WORLD, &copy);
 	/* Nonblocking before any blocking collective, which has no job to use; and a small blocking one, from which on there is one. */
 	many_in_any_order(copy);
-	MPI_Barrier(MPI_COMM_WORLD);
+	fill(0);
+	MPI_Allreduce(numbers[0], sums[0], COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	check(is_sum(0), "the first sum");
 	MPI_Bcast(&n_cases, 1, MPI_INT, 0, copy);
 	if (argc > 1 && strcmp(argv[1], "wait") == 0)
 		wait_for_ever();
