@@ -4,7 +4,7 @@
  * it. It is made in the first blocking collective that is for the network; whether there is a job is agreed on by MPI: all
  * ranks have joined, or none uses it.
  */
-#include "preload.h"
+#include "states.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -15,13 +15,15 @@
 #define NAME_BYTES 8
 /* A cache of states by handle, since looking up an attribute takes locks. */
 #define CACHE_SIZE 64
+/* Before a communicator goes without a job because of others whose jobs end: about a second. */
+#define LOOKS_FOR_ROOM 1000
 
 static int keyval = MPI_KEYVAL_INVALID;
 static struct comm_state *cache[CACHE_SIZE];
 /* States that are in use no more. Never freed: a thread may still compare the handle of one that it found in the cache. */
-static pthread_mutex_t free_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t states_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct comm_state *free_states;
-static struct comm_state *joined_states; /* with a job, now or before a failure; under free_lock, too */
+struct comm_state *joined_states; /* with a job, now or before a failure; under states_lock, too */
 static uint32_t n_jobs;
 static uint32_t n_wanted;
 
@@ -45,11 +47,11 @@ state_alloc(MPI_Comm comm)
 {
 	struct comm_state *state;
 
-	pthread_mutex_lock(&free_lock);
+	pthread_mutex_lock(&states_lock);
 	state = free_states;
 	if (state != NULL)
 		free_states = state->next_free;
-	pthread_mutex_unlock(&free_lock);
+	pthread_mutex_unlock(&states_lock);
 	if (state == NULL)
 		state = malloc(sizeof(*state));
 	if (state == NULL)
@@ -69,26 +71,27 @@ static void
 state_note_joined(struct comm_state *state)
 {
 	__atomic_add_fetch(&n_jobs, 1, __ATOMIC_RELAXED);
-	pthread_mutex_lock(&free_lock);
+	pthread_mutex_lock(&states_lock);
 	state->next_joined = joined_states;
 	joined_states = state;
-	pthread_mutex_unlock(&free_lock);
+	pthread_mutex_unlock(&states_lock);
 }
 
-static void
+void
 state_note_left(struct comm_state *state)
 {
 	struct comm_state **link;
 
-	pthread_mutex_lock(&free_lock);
+	__atomic_sub_fetch(&n_jobs, 1, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&states_lock);
 	for (link = &joined_states; *link != NULL && *link != state; link = &(*link)->next_joined)
 		;
 	if (*link != NULL)
 		*link = state->next_joined;
-	pthread_mutex_unlock(&free_lock);
+	pthread_mutex_unlock(&states_lock);
 }
 
-static void
+void
 job_leave(struct comm_state *state)
 {
 	if (state->channel != NULL)
@@ -97,7 +100,7 @@ job_leave(struct comm_state *state)
 }
 
 /* Leaves the job, if there is one, and frees what a state without a job does not need. */
-static void
+void
 state_shrink(struct comm_state *state)
 {
 	queue_end(state->queue);
@@ -108,6 +111,15 @@ state_shrink(struct comm_state *state)
 	free(state->host_of);
 	free(state->place_of);
 	state->host_of = state->place_of = NULL;
+}
+
+void
+state_free(struct comm_state *state)
+{
+	pthread_mutex_lock(&states_lock);
+	state->next_free = free_states;
+	free_states = state;
+	pthread_mutex_unlock(&states_lock);
 }
 
 /*
@@ -128,10 +140,7 @@ state_delete(MPI_Comm comm, int key, void *value, void *extra)
 	if (state->way == WAY_NO_JOB_YET)
 		__atomic_sub_fetch(&n_wanted, 1, __ATOMIC_RELAXED);
 	state_shrink(state);
-	pthread_mutex_lock(&free_lock);
-	state->next_free = free_states;
-	free_states = state;
-	pthread_mutex_unlock(&free_lock);
+	state_free(state);
 	return MPI_SUCCESS;
 }
 
@@ -298,12 +307,26 @@ job_join(struct comm_state *state)
 	return way_agree(state->shadow, way);
 }
 
+/* Jobs of communicators that were freed are about to end. */
+static bool
+has_room_for_job(void)
+{
+	unsigned int looks = 0;
+
+	while (!closed_free() &&
+	       __atomic_load_n(&n_jobs, __ATOMIC_RELAXED) >= preload_settings.max_jobs &&
+	       looks < LOOKS_FOR_ROOM) {
+		mpi_progress();
+		nap(looks++);
+	}
+	return __atomic_load_n(&n_jobs, __ATOMIC_RELAXED) < preload_settings.max_jobs;
+}
+
 /* Whether a job is to be made. Collective, unless the communicator itself tells. */
 static enum way
 way_before_job(const struct comm_state *state, MPI_Comm comm)
 {
-	const bool has_room = __atomic_load_n(&n_jobs, __ATOMIC_RELAXED) < preload_settings.max_jobs;
-	enum way way = has_room ? WAY_NETWORK : WAY_MANY_JOBS;
+	enum way way = has_room_for_job() ? WAY_NETWORK : WAY_MANY_JOBS;
 	int is_inter;
 
 	PMPI_Comm_test_inter(comm, &is_inter);
@@ -341,119 +364,15 @@ state_make(MPI_Comm comm, struct comm_state *wanted)
 	return state;
 }
 
-/*
- * The agreement. A rank that fails tells the others at once, without waiting, from which call on it could use MPI: the first
- * that it has not begun. Nobody can complete that one in the network, so each other rank fails in it, or earlier, and tells
- * its own before it returns. From the last such call on all use MPI; a rank that is behind it fails its calls up to it.
- */
-
-enum phase
-state_phase(const struct comm_state *state)
-{
-	return __atomic_load_n(&state->phase, __ATOMIC_ACQUIRE);
-}
-
-static void
-agreement_begin(struct comm_state *state)
-{
-	state->next = state->calls + 1;
-	if (PMPI_Iallreduce(&state->next, &state->meet, 1, MPI_UINT64_T, MPI_MAX, state->shadow,
-			    &state->agreement) != MPI_SUCCESS)
-		no_memory();
-	__atomic_store_n(&state->phase, FAILED, __ATOMIC_RELEASE);
-	/* Its thread goes on with it while the program computes: the others wait for it. */
-	if (state->queue != NULL)
-		queue_wake(state->queue);
-}
-
 void
-state_finish_agreement(struct comm_state *state)
+state_forget(MPI_Comm comm)
 {
-	if (mpi_finish(MPI_SUCCESS, &state->agreement, state->queue != NULL) != MPI_SUCCESS)
-		PMPI_Abort(MPI_COMM_WORLD, 1);
-	__atomic_store_n(&state->phase, AGREED, __ATOMIC_RELEASE);
-}
-
-void
-state_wait_agreed(struct comm_state *state)
-{
-	if (state->queue == NULL || state->in_background) {
-		if (state_phase(state) == FAILED)
-			state_finish_agreement(state);
-		return;
-	}
-	for (unsigned int looks = 0; state_phase(state) == FAILED; looks++) {
-		mpi_progress();
-		nap(looks);
-	}
-}
-
-void
-state_fail(struct comm_state *state, int status)
-{
-	fprintf(stderr, "fanin-mpi: rank %d: a collective in the network failed: %s%s%s\n",
-		state->rank, fanin_strerror(status), state->channel != NULL ? ": " : "",
-		state->channel != NULL ? fanin_comm_error(state->channel->comm) : "");
-	job_leave(state);
-	agreement_begin(state);
-}
-
-/* The steps of closing: each for all communicators that are closed, before the next. */
-static void
-state_close_begin(struct comm_state *state)
-{
-	queue_drain(state->queue);
-	state->in_background = false;
-	if (state_phase(state) == IN_NETWORK)
-		agreement_begin(state);
-}
-
-/* Members leave a job together: those that are late have been waited for. */
-static void
-state_close_end(struct comm_state *state)
-{
-	state_wait_agreed(state);
-	state_note_left(state);
-	__atomic_sub_fetch(&n_jobs, 1, __ATOMIC_RELAXED);
-	state_shrink(state);
-	state->way = WAY_DISABLED;
-}
-
-void
-comm_close(MPI_Comm comm)
-{
-	struct comm_state *state;
-
-	if (comm == MPI_COMM_NULL || keyval == MPI_KEYVAL_INVALID)
-		return;
-	state = state_find(comm);
-	if (state == NULL)
-		return;
-	if (state->way == WAY_NETWORK) {
-		state_close_begin(state);
-		state_close_end(state);
-	}
 	PMPI_Comm_delete_attr(comm, keyval);
 }
 
 void
-states_drain(void)
+states_forget(void)
 {
-	for (struct comm_state *state = joined_states; state != NULL; state = state->next_joined)
-		queue_drain(state->queue);
-}
-
-/* Ends the jobs of communicators that the program has not freed. */
-void
-states_finish(void)
-{
-	preload_settings.enabled = false;
-	for (struct comm_state *state = joined_states; state != NULL; state = state->next_joined)
-		state_close_begin(state);
-	for (struct comm_state *state = joined_states; state != NULL; state = state->next_joined)
-		state_wait_agreed(state);
-	while (joined_states != NULL)
-		state_close_end(joined_states);
 	/* A program may have begun by PMPI_Init. */
 	if (keyval != MPI_KEYVAL_INVALID)
 		PMPI_Comm_free_keyval(&keyval);

@@ -125,6 +125,8 @@ struct comm_state {
 	uint64_t next,
 		meet; /* the first call that this rank has not begun, and the last such of all ranks */
 	MPI_Request agreement;
+	/* The communicator is being freed: its queue begins the agreement when it is empty, and then leaves the job. Atomic. */
+	bool closing, left, is_taken;
 	MPI_Comm shadow; /* the same ranks, for agreements */
 	MPI_Comm node;   /* the ranks of this host; rank 0 is the leader */
 	int node_rank, node_size;
@@ -147,9 +149,6 @@ enum way type_to_fanin(MPI_Datatype type, MPI_Op op, enum fanin_dtype *dtype,
 
 /* communicators.c */
 int states_init(void);
-/* Waits for what is queued on all communicators. */
-void states_drain(void);
-void states_finish(void);
 /* The communicator's state; NULL: it has none yet. */
 struct comm_state *state_find(MPI_Comm comm);
 /* Notes that a nonblocking call would have used a job: the next blocking one makes it. Local. */
@@ -158,17 +157,23 @@ void state_want(MPI_Comm comm);
 bool states_are_wanted(void);
 /* Makes the state, or completes what is wanted, in a blocking collective of the communicator, and joins a job if all ranks can. */
 struct comm_state *state_make(MPI_Comm comm, struct comm_state *wanted);
-/* Leaves the job after a failure, a fanin_status, and begins the agreement. */
-void state_fail(struct comm_state *state, int status);
-/* Waits for the agreement that this rank has begun: for the thread that carries out collectives, and for the queue's. */
-void state_wait_agreed(struct comm_state *state);
-void state_finish_agreement(struct comm_state *state);
-enum phase state_phase(const struct comm_state *state);
-/* Ends the communicator's job with all other ranks, before the communicator is freed. Collective. */
-void comm_close(MPI_Comm comm);
 /* Says so, and ends the program: there is nothing that ranks could agree on. */
 void no_memory(void) __attribute__((noreturn));
 
+/* agreement.c */
+/* Waits for what is queued on all communicators. */
+void states_drain(void);
+void states_finish(void);
+/* Leaves the job after a failure, a fanin_status, and begins the agreement. */
+void state_fail(struct comm_state *state, int status);
+/* Waits for the agreement that this rank has begun. */
+void state_wait_agreed(struct comm_state *state);
+/* Of the queue's thread: what it has to do when there is nothing in the queue. Returns false if that is nothing. */
+bool state_has_duty(const struct comm_state *state);
+void state_do_duty(struct comm_state *state);
+enum phase state_phase(const struct comm_state *state);
+/* Ends the communicator's job before the communicator is freed: in the background, or, without queues, with all ranks. */
+void comm_close(MPI_Comm comm);
 /* progress.c */
 int progress_init(void);
 void progress_finish(void);
@@ -208,7 +213,7 @@ int collective_by_mpi(const struct collective *call, MPI_Comm comm, bool in_back
 
 /* queue.c: the nonblocking calls of a communicator with a job. */
 struct queue *queue_start(struct comm_state *state);
-/* Wakes the queue's thread, which finishes the agreement. queue: not NULL. */
+/* Wakes the queue's thread, which has a duty. queue: not NULL. */
 void queue_wake(struct queue *queue);
 /* Waits for what is queued, and ends its thread. queue: may be NULL. */
 void queue_end(struct queue *queue);

@@ -20,6 +20,7 @@ struct entry {
 	struct operation operation;
 	MPI_Request req;
 	bool owns_type, owns_send_type;
+	bool errors_are_fatal;
 	uint32_t n_holders; /* atomic */
 	int error;          /* what the request completes with */
 	int status;
@@ -89,19 +90,6 @@ type_keep(MPI_Datatype *type)
 	return true;
 }
 
-/* MPI knows requests of this kind by no communicator, and hands their errors to MPI_COMM_WORLD's handler. */
-static void
-error_raise(MPI_Comm comm, int error)
-{
-	MPI_Errhandler handler;
-
-	if (PMPI_Comm_get_errhandler(comm, &handler) != MPI_SUCCESS)
-		return;
-	if (handler == MPI_ERRORS_ARE_FATAL)
-		PMPI_Comm_call_errhandler(comm, error);
-	PMPI_Errhandler_free(&handler);
-}
-
 static void
 entry_open(struct entry *entry)
 {
@@ -127,8 +115,8 @@ static void
 entry_complete(struct queue *queue, struct entry *entry, int error)
 {
 	entry->error = error;
-	if (error != MPI_SUCCESS)
-		error_raise(entry->call.comm, error);
+	if (error != MPI_SUCCESS && entry->errors_are_fatal)
+		PMPI_Abort(MPI_COMM_WORLD, error);
 	if (entry->owns_type)
 		PMPI_Type_free(&entry->call.type);
 	if (entry->owns_send_type)
@@ -161,8 +149,7 @@ queue_next(struct queue *queue)
 	struct entry *entry;
 
 	pthread_mutex_lock(&queue->lock);
-	while (queue->first == NULL && queue->n_posted == 0 && !queue->ends &&
-	       state_phase(state) != FAILED)
+	while (queue->first == NULL && queue->n_posted == 0 && !queue->ends && !state_has_duty(state))
 		pthread_cond_wait(&queue->added, &queue->lock);
 	entry = queue->first;
 	if (state_phase(state) == FAILED ||
@@ -244,8 +231,8 @@ queue_run(void *arg)
 			entry_begin(queue, entry);
 		else if (queue->n_posted != 0)
 			posted_wait(queue);
-		else if (state_phase(state) == FAILED)
-			state_finish_agreement(state);
+		else if (state_has_duty(state))
+			state_do_duty(state);
 		else
 			return NULL;
 	}
@@ -310,6 +297,20 @@ queue_drain(struct queue *queue)
 	}
 }
 
+/* MPI knows requests of this kind by no communicator, and hands their errors to MPI_COMM_WORLD's handler. */
+static bool
+errors_are_fatal(MPI_Comm comm)
+{
+	MPI_Errhandler handler;
+	bool are_fatal;
+
+	if (PMPI_Comm_get_errhandler(comm, &handler) != MPI_SUCCESS)
+		return true;
+	are_fatal = handler == MPI_ERRORS_ARE_FATAL;
+	PMPI_Errhandler_free(&handler);
+	return are_fatal;
+}
+
 void
 queue_add(struct queue *queue, const struct collective *call, const struct operation *operation,
 	  MPI_Request *req)
@@ -324,6 +325,9 @@ queue_add(struct queue *queue, const struct collective *call, const struct opera
 	if (PMPI_Grequest_start(entry_query, entry_release, entry_cancel, entry, &entry->req) !=
 	    MPI_SUCCESS)
 		no_memory();
+	/* The program may free the communicator, too, before the call is done. */
+	entry->call.comm = queue->state->shadow;
+	entry->errors_are_fatal = errors_are_fatal(call->comm);
 	if (call->kind != COLLECTIVE_BARRIER)
 		entry->owns_type = type_keep(&entry->call.type);
 	if (call->kind == COLLECTIVE_ALLGATHER && call->send != MPI_IN_PLACE)

@@ -138,6 +138,27 @@ freed_before_the_end(void)
 			check(0, "a broadcast of a type that was freed");
 }
 
+/* MPI frees communicators without waiting for other ranks: in any order, and with messages between. */
+static void
+freed_in_any_order(void)
+{
+	MPI_Comm comms[2];
+	int word = 0;
+
+	for (int i = 0; i < 2; i++) {
+		MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+		fill(i);
+		MPI_Allreduce(numbers[i], sums[i], COUNT, MPI_INT, MPI_SUM, comms[i]);
+		check(is_sum(i), "sums before the end");
+	}
+	if (rank == size - 1)
+		MPI_Recv(&word, 1, MPI_INT, 0, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	MPI_Comm_free(&comms[rank % 2]);
+	MPI_Comm_free(&comms[1 - rank % 2]);
+	if (rank == 0)
+		MPI_Send(&word, 1, MPI_INT, size - 1, 99, MPI_COMM_WORLD);
+}
+
 /* The receive comes before the sender has what it needs from this rank. */
 static void
 messages_between(void)
@@ -198,6 +219,8 @@ main(int argc, char **argv)
 	blocking_between(copy);
 	messages_between();
 	freed_before_the_end();
+	for (int i = 0; i < 10; i++)
+		freed_in_any_order();
 	MPI_Barrier(MPI_COMM_WORLD);
 	if (rank == 0) {
 		printf("cases %d\n", n_cases);

@@ -103,7 +103,7 @@ def many_nonblocking_collectives_are_under_way_at_the_same_time():
             calls = {entry["way"]: entry["calls"] for entry in report["collectives"] if entry["call"] == "Allreduce"}
             expect_equal(set(calls), {"NETWORK", "NO_JOB_YET"}, f"{kind}: where sums went")
             expect_equal(calls["NO_JOB_YET"], 3 * 50, f"{kind}: sums before there was a job")
-        printed, report = fabric.mpi.run_reported("openmpi", program_of("outstanding", "openmpi"), FANIN_MPI_NONBLOCKING=0, timeout=RUN_SECONDS)
+        printed, report = fabric.mpi.run_reported("openmpi", program_of("progress", "openmpi"), FANIN_MPI_NONBLOCKING=0, timeout=RUN_SECONDS)
         expect("NONBLOCKING" in bytes_by_way(report), f"where sums went without nonblocking ones: {report}")
         process = fabric.mpi.start("openmpi", program_of("outstanding", "openmpi"), "wait")
         wait_until(lambda: "running" in process.stdout(), RUN_SECONDS, "the program")

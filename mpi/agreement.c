@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How the ranks of a communicator stop using the network: after a failure, and when the communicator is freed. A rank that fails
+ * tells the others at once, without waiting, from which call on it could use MPI: the first that it has not begun. Nobody can
+ * complete that one in the network, so each other rank fails in it, or earlier, and tells its own before it returns. From the
+ * last such call on all use MPI; a rank that is behind it fails its calls up to it. A communicator that is freed ends in the
+ * same way, so that each rank takes part in one agreement, whatever happens to the others.
+ */
+#include "states.h"
+
+#include <stdio.h>
+
+enum phase
+state_phase(const struct comm_state *state)
+{
+	return __atomic_load_n(&state->phase, __ATOMIC_ACQUIRE);
+}
+
+static void
+agreement_begin(struct comm_state *state)
+{
+	state->next = state->calls + 1;
+	if (PMPI_Iallreduce(&state->next, &state->meet, 1, MPI_UINT64_T, MPI_MAX, state->shadow,
+			    &state->agreement) != MPI_SUCCESS)
+		no_memory();
+	__atomic_store_n(&state->phase, FAILED, __ATOMIC_RELEASE);
+	/* Its thread goes on with it while the program computes: the others wait for it. */
+	if (state->queue != NULL)
+		queue_wake(state->queue);
+}
+
+static void
+agreement_finish(struct comm_state *state)
+{
+	if (mpi_finish(MPI_SUCCESS, &state->agreement, state->queue != NULL) != MPI_SUCCESS)
+		PMPI_Abort(MPI_COMM_WORLD, 1);
+	__atomic_store_n(&state->phase, AGREED, __ATOMIC_RELEASE);
+}
+
+void
+state_wait_agreed(struct comm_state *state)
+{
+	if (state->queue == NULL && state_phase(state) == FAILED)
+		agreement_finish(state);
+	for (unsigned int looks = 0; state_phase(state) == FAILED; looks++) {
+		mpi_progress();
+		nap(looks);
+	}
+}
+
+void
+state_fail(struct comm_state *state, int status)
+{
+	fprintf(stderr, "fanin-mpi: rank %d: a collective in the network failed: %s%s%s\n",
+		state->rank, fanin_strerror(status), state->channel != NULL ? ": " : "",
+		state->channel != NULL ? fanin_comm_error(state->channel->comm) : "");
+	job_leave(state);
+	agreement_begin(state);
+}
+
+static bool
+is_closing(const struct comm_state *state)
+{
+	return __atomic_load_n(&state->closing, __ATOMIC_ACQUIRE);
+}
+
+static bool
+has_left(const struct comm_state *state)
+{
+	return __atomic_load_n(&state->left, __ATOMIC_ACQUIRE);
+}
+
+bool
+state_has_duty(const struct comm_state *state)
+{
+	return state_phase(state) == FAILED || (is_closing(state) && !has_left(state));
+}
+
+void
+state_do_duty(struct comm_state *state)
+{
+	if (state_phase(state) == IN_NETWORK)
+		agreement_begin(state);
+	if (state_phase(state) == FAILED)
+		agreement_finish(state);
+	/* Members leave a job together: those that are late have been waited for. */
+	if (is_closing(state)) {
+		job_leave(state);
+		__atomic_store_n(&state->left, true, __ATOMIC_RELEASE);
+	}
+}
+
+/* Nonblocking calls may still be under way: other ranks may not have made theirs. */
+static void
+state_close_begin(struct comm_state *state)
+{
+	__atomic_store_n(&state->closing, true, __ATOMIC_RELEASE);
+	if (state->queue != NULL)
+		queue_wake(state->queue);
+	else if (state_phase(state) == IN_NETWORK)
+		agreement_begin(state);
+}
+
+static void
+state_close_end(struct comm_state *state)
+{
+	if (state->queue == NULL)
+		state_do_duty(state);
+	for (unsigned int looks = 0; !has_left(state); looks++) {
+		mpi_progress();
+		nap(looks);
+	}
+	state_note_left(state);
+	state_shrink(state);
+	state->way = WAY_DISABLED;
+}
+
+/* A communicator that was freed and whose job has ended, taken off the list; NULL: there is none. */
+static struct comm_state *
+closed_take(bool *some_close)
+{
+	struct comm_state *state;
+
+	*some_close = false;
+	pthread_mutex_lock(&states_lock);
+	for (state = joined_states; state != NULL; state = state->next_joined) {
+		if (state->queue == NULL || !is_closing(state))
+			continue;
+		*some_close = true;
+		/* Another thread may have found it, too. */
+		if (has_left(state) && !__atomic_exchange_n(&state->is_taken, true, __ATOMIC_RELAXED))
+			break;
+	}
+	pthread_mutex_unlock(&states_lock);
+	return state;
+}
+
+/* Frees what communicators have left that the program has freed. Returns false if some are not at their end. */
+bool
+closed_free(void)
+{
+	struct comm_state *state;
+	bool some_close;
+
+	while ((state = closed_take(&some_close)) != NULL) {
+		state_close_end(state);
+		state_free(state);
+	}
+	return !some_close;
+}
+
+void
+comm_close(MPI_Comm comm)
+{
+	struct comm_state *state;
+
+	if (comm == MPI_COMM_NULL || !preload_settings.enabled || (state = state_find(comm)) == NULL)
+		return;
+	if (state->way == WAY_NETWORK) {
+		state_close_begin(state);
+		if (state->queue == NULL)
+			state_close_end(state);
+	}
+	state_forget(comm);
+	closed_free();
+}
+
+void
+states_drain(void)
+{
+	for (struct comm_state *state = joined_states; state != NULL; state = state->next_joined)
+		queue_drain(state->queue);
+}
+
+/* Ends the jobs of communicators, those that the program has not freed, too. */
+void
+states_finish(void)
+{
+	preload_settings.enabled = false;
+	for (struct comm_state *state = joined_states; state != NULL; state = state->next_joined)
+		if (!is_closing(state))
+			state_close_begin(state);
+	for (struct comm_state *state = joined_states; state != NULL; state = state->next_joined)
+		state_wait_agreed(state);
+	while (joined_states != NULL)
+		state_close_end(joined_states);
+	states_forget();
+}
