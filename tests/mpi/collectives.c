@@ -4,7 +4,8 @@
  * and operators, in place and not, of several sizes, by ranks that describe the same data differently, on communicators that
  * come and go. Rank 0 prints a line for each case with a digest of what all ranks have received. The net tests compare what it
  * prints with the library and without. Values are such that every order of summation gives the same bits.
- * Arguments: communicators that are made; "nonblocking": by the nonblocking calls, which all of MPI's calls for requests complete.
+ * Arguments: communicators that are made; "nonblocking": by the nonblocking calls, which all of MPI's calls for requests complete;
+ * "communicators": nothing else.
  */
 #include <mpi.h>
 #include <sched.h>
@@ -405,6 +406,7 @@ main(int argc, char **argv)
 	};
 	static const int counts[] = { 3, 2001 };
 	const int n_communicators = argc > 1 ? atoi(argv[1]) : 20;
+	bool only_communicators;
 
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -412,7 +414,8 @@ main(int argc, char **argv)
 	nonblocking = argc > 2 && strcmp(argv[2], "nonblocking") == 0;
 	/* From here on the communicator may have what its nonblocking calls need. */
 	MPI_Bcast(&root, 1, MPI_INT, 0, MPI_COMM_WORLD);
-	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+	only_communicators = argc > 2 && strcmp(argv[2], "communicators") == 0;
+	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]) && !only_communicators; c++) {
 		for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
 			const struct type *type = &types[t];
 
@@ -436,7 +439,8 @@ main(int argc, char **argv)
 		derived(MPI_COMM_WORLD, counts[c]);
 		COLLECTIVE(MPI_Barrier, MPI_Ibarrier, MPI_COMM_WORLD);
 	}
-	others(MPI_COMM_WORLD);
+	if (!only_communicators)
+		others(MPI_COMM_WORLD);
 	communicators(n_communicators);
 	if (rank == 0)
 		printf("cases %lu\n", n_cases);

@@ -134,6 +134,31 @@ def fortran_programs_run_in_the_network():
                              f"{name} with {kind}: calls in the network")
 
 
+@case(120, thorough=True)
+def vectors_of_more_than_2_gib_are_summed_in_the_network():
+    with running_hosts(2) as fabric:
+        for kind in ("openmpi", "mpich"):
+            printed, report = fabric.mpi.run_reported(kind, program_of("large", kind), 2200, timeout=2 * RUN_SECONDS)
+            expect("cases " in printed, f"{kind}: {printed}")
+            by_way = bytes_by_way(report)
+            expect(by_way["NETWORK"] >= 2 * (2200 << 20), f"{kind}: bytes by where they went: {by_way}")
+
+
+@case(120, thorough=True)
+def hundreds_of_communicators_and_a_rank_that_sleeps_for_a_minute():
+    with running_hosts(3) as fabric:
+        for kind in ("openmpi", "mpich"):
+            printed, report = fabric.mpi.run_reported(kind, program_of("collectives", kind), 300, "communicators", FANIN_MPI_MIN_BYTES=1,
+                                                      timeout=2 * RUN_SECONDS)
+            expect("cases 300" in printed, f"{kind}: {printed[-200:]}")
+            made = {entry["way"]: entry["count"] for entry in report["communicators"]}
+            # Each of the halves of a split and their copies, but for halves of one rank.
+            expect(made["NETWORK"] >= 2 * 2 * 300 and "MANY_JOBS" not in made, f"{kind}: communicators: {made}")
+            printed, _ = fabric.mpi.run_reported(kind, program_of("progress", kind), 60, timeout=2 * RUN_SECONDS)
+            expect("cases " in printed, f"{kind}: {printed}")
+        expect_equal(fabric.ask_manager("trees")["trees"], [], "jobs that are left")
+
+
 @case(60)
 def several_ranks_on_a_host_have_one_leader_in_the_network():
     with running_hosts(2) as fabric:
