@@ -106,6 +106,8 @@ state_shrink(struct comm_state *state)
 	queue_end(state->queue);
 	state->queue = NULL;
 	job_leave(state);
+	shared_free(state->shared);
+	state->shared = NULL;
 	comm_drop(&state->node);
 	comm_drop(&state->shadow);
 	free(state->host_of);
@@ -287,6 +289,19 @@ job_name_make(struct comm_state *state, char name[2 * NAME_BYTES + 8])
 		n += sprintf(name + n, "%02x", bytes[i]);
 }
 
+/* Where hosts have several ranks: their leaders do the same on all hosts, so either all have shared memory or none. */
+static void
+memory_share(struct comm_state *state, const char *job_name)
+{
+	if (state->n_hosts == state->size)
+		return;
+	state->shared = shared_make(job_name, state->node, state->node_rank, state->node_size);
+	if (way_agree(state->shadow, state->shared != NULL ? WAY_NETWORK : WAY_MEMORY) == WAY_NETWORK)
+		return;
+	shared_free(state->shared);
+	state->shared = NULL;
+}
+
 /* Collective. Returns NETWORK if all leaders have joined. */
 static enum way
 job_join(struct comm_state *state)
@@ -300,6 +315,7 @@ job_join(struct comm_state *state)
 	if (way != WAY_NETWORK)
 		return way;
 	job_name_make(state, name);
+	memory_share(state, name);
 	if (preload_settings.nonblocking && (state->queue = queue_start(state)) == NULL)
 		way = WAY_MEMORY;
 	else if (state->node_rank == 0)

@@ -145,15 +145,20 @@ collective_start(const struct collective *call, MPI_Request *req, int *result)
 	struct operation operation;
 	enum way way = collective_way(call, &operation);
 	struct comm_state *state;
+	int is_inter;
 
 	if (way == WAY_NETWORK && !preload_settings.nonblocking)
 		way = WAY_NONBLOCKING;
 	if (way == WAY_NETWORK) {
 		state = state_find(call->comm);
-		if (state == NULL && call->kind != COLLECTIVE_BARRIER)
+		if (state != NULL)
+			way = collective_way_of_state(call, state, &operation);
+		else if (PMPI_Comm_test_inter(call->comm, &is_inter) == MPI_SUCCESS)
+			way = is_inter ? WAY_INTERCOMM : WAY_NO_JOB_YET;
+		else
+			way = WAY_ARGUMENT;
+		if (way == WAY_NO_JOB_YET && state == NULL && call->kind != COLLECTIVE_BARRIER)
 			state_want(call->comm);
-		way = state == NULL ? WAY_NO_JOB_YET
-				    : collective_way_of_state(call, state, &operation);
 	}
 	if (way != WAY_NETWORK) {
 		report_count(call->kind, way, operation.bytes);

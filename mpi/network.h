@@ -73,6 +73,9 @@ int run_reduce_scatter(const struct step *step);
 int run_broadcast(const struct step *step);
 int run_allgather(const struct step *step);
 
+/* shared.c: an allreduce of a communicator whose state has shared memory. */
+int shared_allreduce(const struct step *step);
+
 /* Post it, where each host has one rank and no data are packed; a reduce_scatter not in place. */
 int post_allreduce(const struct step *step, fanin_request **req);
 int post_reduce(const struct step *step, fanin_request **req);

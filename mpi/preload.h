@@ -134,6 +134,7 @@ struct comm_state {
 	int *host_of;      /* of each rank */
 	int *place_of;     /* each rank's rank among those of its host */
 	bool regular;      /* hosts have the same number of ranks, in a row */
+	struct shared *shared; /* memory of the host's ranks; NULL: each host has one, or MPI has none */
 	struct channel *channel;
 	struct queue *queue; /* NULL: nonblocking calls go to MPI */
 	struct comm_state *next_free, *next_joined;
@@ -207,6 +208,10 @@ int collective_run(struct comm_state *state, const struct collective *call,
 bool collective_can_post(const struct comm_state *state, const struct collective *call);
 int collective_post(struct comm_state *state, const struct collective *call,
 		    const struct operation *operation, fanin_request **req);
+
+/* shared.c: memory that the ranks of a host share. Collective on node. NULL: there is none. */
+struct shared *shared_make(const char *job_name, MPI_Comm node, int node_rank, int node_size);
+void shared_free(struct shared *shared);
 
 /* by_mpi.c: carries out a call by MPI on another communicator of the same ranks. Returns an MPI error. */
 int collective_by_mpi(const struct collective *call, MPI_Comm comm, bool in_background);

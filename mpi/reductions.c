@@ -37,6 +37,8 @@ run_allreduce(const struct step *step)
 	const size_t count = (size_t)call->count;
 	int status = FANIN_OK;
 
+	if (state->shared != NULL)
+		return shared_allreduce(step);
 	if (is_alone(state))
 		return NETWORK_CALL(state, post_allreduce(step, &posted_req));
 	status = node_reduce(step, call->recv, (int)count);
