@@ -111,6 +111,7 @@ Group::join(const JoinOptions &options)
 	join.job_name = options.job_name.c_str();
 	join.manager = options.manager.empty() ? nullptr : options.manager.c_str();
 	join.interface = options.interface.empty() ? nullptr : options.interface.c_str();
+	join.handler = options.handler.c_str();
 	join.rank = static_cast<uint16_t>(getRank());
 	join.fixed_rank = true;
 	join.size = static_cast<uint16_t>(getSize());
@@ -135,16 +136,17 @@ Group::join(const JoinOptions &options)
 	fanin_comm_report(comm_, &report);
 	stats_->job_name = options.job_name;
 	stats_->transport = report.transport;
-	stats_->handler = report.handler;
+	stats_->handler = handler_ = report.handler;
 	stats_->mode_reason = report.mode_reason;
 	stats_->accumulates_f32 = report.accumulates_f32;
 	return "";
 }
 
 void
-Group::use_network()
+Group::use_network(bool raises)
 {
 	TORCH_CHECK(comm_ != nullptr, "the group has not joined a job");
+	raises_ = raises;
 	gloo_reason_.clear();
 	{
 		std::lock_guard<std::mutex> lock(stats_->mutex);
@@ -161,11 +163,8 @@ Group::use_gloo(const std::string &reason)
 	ctx_ = nullptr;
 	comm_ = nullptr;
 	gloo_reason_ = reason;
-	{
-		std::lock_guard<std::mutex> lock(stats_->mutex);
-		stats_->reason = reason;
-	}
-	thread_ = std::thread([this] { run(); });
+	std::lock_guard<std::mutex> lock(stats_->mutex);
+	stats_->reason = reason;
 }
 
 bool
@@ -194,9 +193,27 @@ Group::close()
 	cv_.notify_all();
 	if (thread_.joinable())
 		thread_.join();
+	{
+		std::unique_lock<std::mutex> lock(mutex_);
+		cv_.wait(lock, [&] { return n_gloo_ == 0; });
+	}
 	fanin_finalize(ctx_);
 	ctx_ = nullptr;
 	comm_ = nullptr;
+}
+
+/* For the network. */
+Group::WorkPtr
+Group::start(const char *collective, c10d::OpType type, const Tensors &inputs, c10::IValue outputs,
+	     std::vector<Part> parts, Moves moves)
+{
+	Task task;
+
+	task.parts = std::move(parts);
+	task.finish = all_of(std::move(moves));
+	task.work = c10::make_intrusive<GroupWork>(getRank(), type, inputs, std::move(outputs));
+	count_network(collective, bytes_of(inputs));
+	return submit(std::move(task));
 }
 
 Group::WorkPtr
@@ -207,10 +224,45 @@ Group::submit(Task task)
 	{
 		std::lock_guard<std::mutex> lock(mutex_);
 		TORCH_CHECK(!closing_, "the process group is closed");
-		queue_.push_back(std::move(task));
+		if (!task.gloo)
+			queue_.push_back(std::move(task));
+		else
+			n_gloo_++;
 	}
-	cv_.notify_all();
+	if (task.gloo)
+		follow_gloo(std::move(task));
+	else
+		cv_.notify_all();
 	return work;
+}
+
+/* Does what is left of a task. error: what it has failed of, or NULL. */
+static void
+task_complete(Task &task, std::exception_ptr error)
+{
+	try {
+		if (error == nullptr && task.finish) {
+			at::NoGradGuard no_grad;
+			task.finish();
+		}
+	} catch (...) {
+		error = std::current_exception();
+	}
+	task.work->complete(error);
+}
+
+/* Gloo's threads complete it, so that it holds up nothing in the network. */
+void
+Group::follow_gloo(Task task)
+{
+	auto kept = std::make_shared<Task>(std::move(task));
+
+	kept->gloo->getFuture()->addCallback([this, kept](c10::ivalue::Future &future) {
+		task_complete(*kept, future.hasError() ? future.exception_ptr() : nullptr);
+		std::lock_guard<std::mutex> lock(mutex_);
+		n_gloo_--;
+		cv_.notify_all();
+	});
 }
 
 void
@@ -244,8 +296,7 @@ Group::post(Task &task)
 	for (Part &part : task.parts) {
 		if (!broken_.empty())
 			return;
-		part.status = part.post(comm_, &part.request);
-		if (part.status != FANIN_OK) {
+		if (part_post(&part, comm_) != FANIN_OK) {
 			broken_ = failure(part.status);
 			return;
 		}
@@ -272,18 +323,8 @@ Group::finish(Task &task)
 	}
 	if (!text.empty())
 		error = std::make_exception_ptr(std::runtime_error("fanin: " + text));
-	try {
-		if (task.gloo)
-			task.gloo->wait();
-		if (error == nullptr && task.finish) {
-			at::NoGradGuard no_grad;
-			task.finish();
-		}
-	} catch (...) {
-		error = std::current_exception();
-	}
 	refresh_stats();
-	task.work->complete(error);
+	task_complete(task, error);
 }
 
 void
@@ -298,6 +339,8 @@ Group::refresh_stats()
 	stats_->blocks = report.blocks;
 	stats_->bytes_reduced = report.bytes_reduced;
 	stats_->retransmits = report.retransmits;
+	stats_->sparse_bytes = report.shard_bytes_sent;
+	stats_->sparse_dense_bytes = report.sparse_dense_bytes;
 	if (!broken_.empty() && !stats_->failed) {
 		stats_->failed = true;
 		stats_->reason = broken_;

@@ -7,7 +7,8 @@
 #ifndef FANIN_TORCH_GROUP_HH
 #define FANIN_TORCH_GROUP_HH
 
-#include <fanin/fanin.h>
+#include "torch/part.hh"
+#include "torch/tensors.hh"
 
 #include <chrono>
 #include <condition_variable>
@@ -31,6 +32,7 @@ struct JoinOptions {
 	std::string job_name;
 	std::string manager;
 	std::string interface;
+	std::string handler; /* the job's */
 	std::chrono::milliseconds join_timeout;
 	std::chrono::milliseconds timeout; /* torch's: the longest wait for ranks that are late */
 	bool accumulate_f32;
@@ -55,6 +57,8 @@ struct Stats {
 	std::string reason; /* why the group is in the network or not */
 	std::string job_name, transport, handler, mode_reason;
 	uint64_t blocks = 0, bytes_reduced = 0, retransmits = 0;
+	uint64_t sparse_bytes = 0,
+		 sparse_dense_bytes = 0; /* payload sent, and what dense vectors would have taken */
 	bool accumulates_f32 = false;
 	std::map<std::string, Count> network;                     /* by collective */
 	std::map<std::string, std::map<std::string, Count>> gloo; /* by collective and reason */
@@ -77,25 +81,16 @@ class GroupWork : public c10d::Work {
 	c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-/* A collective of the library that is posted; owns what it sends and receives. */
-struct Part {
-	std::function<int(fanin_comm *, fanin_request **)> post;
-	std::vector<at::Tensor> buffers;
-	fanin_request *request = nullptr;
-	int status = FANIN_OK;
-};
-
 struct Task {
 	c10::intrusive_ptr<GroupWork> work;
 	std::vector<Part> parts;
-	c10::intrusive_ptr<c10d::Work> gloo; /* waited for instead of parts */
+	c10::intrusive_ptr<c10d::Work> gloo; /* instead of parts */
 	std::function<void()> finish;        /* moves results to where they belong; may be empty */
 };
 
 class Group : public c10d::ProcessGroup {
       public:
 	using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-	using Tensors = std::vector<at::Tensor>;
 
 	Group(c10::intrusive_ptr<c10d::ProcessGroup> gloo, int rank, int size,
 	      const std::string &name);
@@ -103,11 +98,14 @@ class Group : public c10d::ProcessGroup {
 
 	/* Joins the job. Returns "" or why that failed. Before use_network or use_gloo. */
 	std::string join(const JoinOptions &options);
-	/* Ends the choice that all ranks have made together. */
-	void use_network();
+	/* Ends the choice that all ranks have made together. raises: what can't run in the network fails where it could run elsewhere. */
+	void use_network(bool raises);
 	void use_gloo(const std::string &reason);
 	/* True also if the group is not in the network, where there is nothing to ask for. */
 	bool accumulates_f32() const;
+	std::string why_not_sparse(at::ScalarType type) const;
+	WorkPtr allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,
+				 const at::Tensor &values, int64_t most);
 	/* Runs what is queued to its end and leaves the job. May be called again. */
 	void close();
 
@@ -155,12 +153,20 @@ class Group : public c10d::ProcessGroup {
 	void count_gloo(const char *collective, const std::string &reason, uint64_t bytes);
 	WorkPtr reduce_all(const char *collective, c10d::OpType type, Tensors &tensors,
 			   const c10d::ReduceOp &op);
-	WorkPtr scatter_by_gloo(const char *collective, const std::string &reason, at::Tensor flat,
-				at::Tensor output, const c10d::ReduceOp &op, Task task);
+	WorkPtr scatter_by_gloo(const char *collective, c10d::OpType type,
+				const std::string &reason, const Tensors &inputs, at::Tensor flat,
+				const at::Tensor &output, const c10d::ReduceOp &op);
+	WorkPtr gather_by_gloo(const std::string &reason, at::Tensor &output, at::Tensor &input,
+			       const c10d::AllgatherOptions &options);
+	WorkPtr sparse_by_gloo(Task task, const at::Tensor &dense, const at::Tensor &indices,
+			       const at::Tensor &values, int64_t most);
+	WorkPtr start(const char *collective, c10d::OpType type, const Tensors &inputs,
+		      c10::IValue outputs, std::vector<Part> parts, Moves moves);
 	WorkPtr submit(Task task);
 
 	void run();
 	void post(Task &task);
+	void follow_gloo(Task task);
 	void finish(Task &task);
 	std::string failure(int status);
 	void refresh_stats();
@@ -168,6 +174,8 @@ class Group : public c10d::ProcessGroup {
 	c10::intrusive_ptr<c10d::ProcessGroup> gloo_;
 	std::shared_ptr<Stats> stats_;
 	std::string gloo_reason_;    /* why the group is not in the network; "" if it is */
+	std::string handler_;        /* the job's */
+	bool raises_ = false;        /* see use_network */
 	fanin_ctx *ctx_ = nullptr;   /* the group's thread, while there is one */
 	fanin_comm *comm_ = nullptr; /* likewise */
 	std::string broken_;         /* the group's thread: why nothing can be posted any more */
@@ -176,6 +184,7 @@ class Group : public c10d::ProcessGroup {
 	std::mutex mutex_; /* of all below */
 	std::condition_variable cv_;
 	std::deque<Task> queue_;
+	size_t n_gloo_ = 0; /* tasks that Gloo has not done yet */
 	bool closing_ = false;
 	bool closed_ = false;
 	std::thread thread_;

@@ -56,6 +56,8 @@ report()
 		group["blocks"] = stats->blocks;
 		group["bytes_reduced"] = stats->bytes_reduced;
 		group["retransmits"] = stats->retransmits;
+		group["sparse_bytes"] = stats->sparse_bytes;
+		group["sparse_dense_bytes"] = stats->sparse_dense_bytes;
 		for (const auto &[collective, count] : stats->network)
 			network[py::str(collective)] = count_dict(count);
 		for (const auto &[collective, reasons] : stats->gloo) {
@@ -80,6 +82,7 @@ PYBIND11_MODULE(_core, module)
 		.def_readwrite("job_name", &JoinOptions::job_name)
 		.def_readwrite("manager", &JoinOptions::manager)
 		.def_readwrite("interface", &JoinOptions::interface)
+		.def_readwrite("handler", &JoinOptions::handler)
 		.def_readwrite("join_timeout", &JoinOptions::join_timeout)
 		.def_readwrite("timeout", &JoinOptions::timeout)
 		.def_readwrite("accumulate_f32", &JoinOptions::accumulate_f32)
@@ -94,6 +97,13 @@ PYBIND11_MODULE(_core, module)
 		.def("use_network", &PyGroup::use_network, py::call_guard<py::gil_scoped_release>())
 		.def("use_gloo", &PyGroup::use_gloo, py::call_guard<py::gil_scoped_release>())
 		.def("accumulates_f32", &PyGroup::accumulates_f32)
+		.def("why_not_sparse",
+		     [](const PyGroup &group, const at::Tensor &like) {
+			     return group.why_not_sparse(like.scalar_type());
+		     })
+		.def("allreduce_sparse", &PyGroup::allreduce_sparse, py::arg("dense"),
+		     py::arg("indices"), py::arg("values"), py::arg("most"),
+		     py::call_guard<py::gil_scoped_release>())
 		.def("close", &PyGroup::close, py::call_guard<py::gil_scoped_release>());
 	module.def("report", &report);
 }

@@ -12,14 +12,16 @@ from training import TrainingFabric, interpreter
 
 RANKS = 4
 # The default of both options is None with Python 3.11, where torchrun of 1.13 breaks: these name a worker that there is not.
+# A slot of a sparse job is as large as 65 others.
+SPARSE_LIMITS = {"limits": {"max_jobs": 5, "slots": 5 * 16 * 65}, "memory": {"hugepages": "never", "megabytes": 512}}
 TO_CONSOLE = ("--redirects", "9:1", "--tee", "9:1")
 
 
 class TorchFabric(TrainingFabric):
     """Four hosts at a switch with a manager; without one if it is not to be found."""
 
-    def __init__(self, manager=True):
-        super().__init__(single(RANKS))
+    def __init__(self, manager=True, config=None):
+        super().__init__(single(RANKS), config=config)
         self.with_manager = manager
 
     def __enter__(self):
@@ -110,6 +112,37 @@ def torch_training_is_equal_on_all_ranks_and_near_gloos():
                 expect((group["in_network"], group["gloo"]) == (True, {}), f"what did not go through the network: {group}")
                 if group["group"] != result["report"][0]["group"]:
                     expect(group["network"]["allreduce"]["calls"] >= 20, f"allreduces of a training: {group}")
+
+
+@case(150)
+def the_hook_top_k_keeps_what_it_does_not_send():
+    with TorchFabric(config=SPARSE_LIMITS) as lab:
+        for rank, result in enumerate(results_of(lab.ranks("sparse"), 140)):
+            world, job, other, strict = result["report"]
+            dense, top_k = result["losses"]["dense"], result["losses"]["top_k"]
+            expect(dense[-1] < 0.7 * dense[0], f"the loss of dense gradients: {dense}")
+            expect(sum(top_k[-5:]) < 1.5 * sum(dense[-5:]), f"the loss of the largest 2 %: {top_k[-5:]} beside {dense[-5:]}")
+            expect(sum(top_k[-5:]) / 5 < 0.4 * top_k[0], f"the loss of the largest 2 %: {top_k}")
+            expect(result["distance"] > 0, "the largest 2 % gave the same as all")
+            # All in one bucket in the first step; two after it.
+            expect(result["layouts"][0] >= 3 and result["buckets"][0] >= 1 + 2 * 59, f"{result['layouts']} layouts, {result['buckets']} buckets")
+            expect_equal((job["in_network"], job["handler"], job["gloo"]), (True, "sparse", {}), "the job of the sparse sums")
+            expect(job["network"]["allreduce_sparse"]["calls"] >= result["buckets"][0] + result["buckets"][1], f"sparse sums: {job}")
+            expect(0 < job["sparse_bytes"] < 0.4 * job["sparse_dense_bytes"], f"bytes: {job}")
+            reason = 'sparse vectors in a job of the handler single: Options(handler="sparse") asks for one that has them'
+            expect_equal({name: list(reasons) for name, reasons in other["gloo"].items()}, {"allreduce_sparse": [reason]}, "what ran on Gloo")
+            expect_equal(len(result["hook_warnings"]), 1 if rank == 0 else 0, f"warnings: {result['hook_warnings']}")
+            expect(f"fanin: not in the network: {reason}" in result["raised"], f"what raised: {result['raised']}")
+            expect_equal(strict["gloo"], {}, "what ran on Gloo although it is to raise")
+            expect_equal(world["failed"], False, "the group of all ranks")
+
+
+@case(150)
+def hooks_send_fewer_bytes():
+    with TorchFabric(config=SPARSE_LIMITS) as lab:
+        for result in results_of(lab.ranks("hook_costs"), 140):
+            sent = {name: cost["bytes"] for name, cost in result["costs"].items()}
+            expect(sent["bf16"] < 0.55 * sent["dense"] and sent["top_k"] < 0.1 * sent["dense"], f"bytes on the wire of a step: {sent}")
 
 
 @case(60)

@@ -78,7 +78,7 @@ def choose(group, agreement, options, timeout):
         return agreed["reason"], agreed["fallback"]
     join = _core.JoinOptions()
     join.job_name = agreed["job"]
-    join.manager, join.interface = options.manager, options.interface
+    join.manager, join.interface, join.handler = options.manager, options.interface, options.handler
     join.join_timeout, join.timeout = timedelta(seconds=options.join_timeout), timeout
     join.accumulate_f32, join.authenticate, join.reproducible = options.accumulate_f32, options.authenticate, options.reproducible
     status = group.join(join)

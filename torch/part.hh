@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A collective of the library: what a rank gives to it, and what it gets. */
+#ifndef FANIN_TORCH_PART_HH
+#define FANIN_TORCH_PART_HH
+
+#include <fanin/fanin.h>
+
+#include <cstdint>
+#include <memory>
+
+#include <ATen/ATen.h>
+
+namespace fanin_torch {
+
+enum class Call {
+	ALLREDUCE,
+	REDUCE,
+	BROADCAST,
+	ALLGATHER,
+	REDUCE_SCATTER,
+	SPARSE,
+	BARRIER
+};
+
+/* Owns what it sends and receives: plain tensors, which may be the same one. */
+struct Part {
+	Call call = Call::BARRIER;
+	at::Tensor send;                   /* undefined: this rank gives nothing */
+	at::Tensor recv;                   /* undefined: this rank gets nothing */
+	enum fanin_dtype dtype = FANIN_U8; /* bytes, where nothing is reduced */
+	enum fanin_op op = FANIN_SUM;
+	int root = 0;
+	at::Tensor indices; /* SPARSE: ascending int64, of the values in send; recv is dense */
+	int64_t most = 0;   /* SPARSE: the most values that a rank brings, the same at all ranks */
+
+	fanin_request *request = nullptr;
+	int status = FANIN_OK; /* of posting it */
+	std::unique_ptr<fanin_sparse_result> result;
+};
+
+/* Posts it; its buffers are in use until its request has been waited for. Returns a fanin_status, which it also keeps. */
+int part_post(Part *part, fanin_comm *comm);
+
+} // namespace fanin_torch
+
+#endif
