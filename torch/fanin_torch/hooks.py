@@ -94,13 +94,28 @@ class TopK:
         self._residuals = {name: value.clone() for name, value in state["residuals"].items()}
 
 
+def largest(magnitudes, most):
+    """
+    The indices of the largest ones, a NaN first, ascending. Of many elements a sample tells which are too small: 4 M elements take 31 ms on a
+    core of 2.3 GHz in place of 123 ms by topk.
+    """
+    sample = magnitudes[::64]
+    enough = 1 + most * 5 // (4 * 64)
+    if enough < sample.numel() // 2 and most >= 4096:
+        candidates = (magnitudes <= torch.kthvalue(sample, sample.numel() - enough).values).logical_not_().nonzero().flatten()
+        if candidates.numel() >= most:
+            found = torch.topk(magnitudes[candidates], most, sorted=False).indices
+            return candidates[found].sort().values
+    return torch.topk(magnitudes, most, sorted=False).indices.sort().values
+
+
 def compress(total, fraction):
     """
     Takes the elements with the largest magnitudes out of `total`, which keeps zeros there. Returns their indices, ascending, their values, and
     how many there are at most at any rank. Both together are what was there before, bit by bit.
     """
     most = min(total.numel(), max(1, round(fraction * total.numel())))
-    indices = torch.topk(total.abs(), most, sorted=False).indices.sort().values
+    indices = largest(total.abs(), most)
     values = total[indices]
     total[indices] = 0
     return indices, values, most
