@@ -76,7 +76,7 @@ Group::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &
 		flat.push_back(inputs[i].detach().reshape({ -1 }));
 	}
 	at::Tensor send = at::cat(flat), recv = at::empty({ n_received }, send.options());
-	Task task;
+	GlooTask task;
 	count_gloo("alltoall", no_such, bytes_of(inputs));
 	task.gloo = gloo_->alltoall_base(recv, send, received, sent, options);
 	task.work = c10::make_intrusive<GroupWork>(getRank(), c10d::OpType::ALLTOALL, inputs,
@@ -89,7 +89,7 @@ Group::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &
 			from += output.numel();
 		}
 	};
-	return submit(std::move(task));
+	return follow(std::move(task));
 }
 
 WorkPtr

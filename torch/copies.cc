@@ -14,12 +14,23 @@ Group::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options)
 	TORCH_CHECK(options.rootRank >= 0 && options.rootRank < getSize(),
 		    "broadcast: found the root ", options.rootRank, ", expected a rank of the group");
 	std::string reason = why_gloo(tensors[0], nullptr);
+	Moves moves;
 	if (!reason.empty()) {
 		count_gloo("broadcast", reason, bytes_of(tensors));
-		return gloo_->broadcast(tensors, options);
+		if (gloo_has(tensors[0]))
+			return gloo_->broadcast(tensors, options);
+		GlooTask task;
+		Tensors buffer = { options.rootRank == getRank() ? flat_of(tensors[0])
+								 : target_of(tensors[0], &moves) };
+		Tensors bytes = { bytes_view(buffer[0]) };
+		task.gloo = gloo_->broadcast(bytes, options);
+		task.finish = all_of(std::move(moves));
+		task.work = c10::make_intrusive<GroupWork>(getRank(), OpType::BROADCAST, tensors,
+							   list_of(tensors));
+		task.work->keep(buffer);
+		return follow(std::move(task));
 	}
 	std::vector<Part> parts(1);
-	Moves moves;
 	parts[0].call = Call::BROADCAST;
 	parts[0].root = static_cast<int>(options.rootRank);
 	if (options.rootRank == getRank())
@@ -70,10 +81,18 @@ Group::allgather(std::vector<Tensors> &outputs, Tensors &inputs, const c10d::All
 	for (const at::Tensor &output : outputs[0])
 		expect_alike("allgather", output, inputs[0]);
 	std::string reason = why_gloo(inputs[0], nullptr);
-	if (!reason.empty()) {
+	if (!reason.empty() && gloo_has(inputs[0])) {
 		count_gloo("allgather", reason, bytes_of(inputs));
 		return gloo_->allgather(outputs, inputs, options);
 	}
+	if (!reason.empty())
+		return gather_by_gloo("allgather", OpType::ALLGATHER, reason, inputs[0],
+				      lists_of(outputs), [there = outputs[0]](const at::Tensor &all) {
+					      for (size_t i = 0; i < there.size(); i++)
+						      there[i].detach().copy_(
+							      all[static_cast<int64_t>(i)].view(
+								      there[i].sizes()));
+				      });
 	std::vector<Part> parts;
 	Moves moves;
 	parts.push_back(gather_into(&moves, outputs[0], inputs[0], getRank()));
@@ -110,29 +129,8 @@ Group::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
 		     std::move(parts), std::move(moves));
 }
 
-/* Gloo has it for lists only. */
 WorkPtr
-Group::gather_by_gloo(const std::string &reason, at::Tensor &output, at::Tensor &input,
-		      const c10d::AllgatherOptions &options)
-{
-	Tensors inputs = { flat_of(input) }, outputs;
-	at::Tensor all = at::empty({ getSize(), input.numel() }, input.options()), there;
-	Task task;
-
-	for (int i = 0; i < getSize(); i++)
-		outputs.push_back(all[i].view(input.sizes()));
-	std::vector<Tensors> lists = { outputs };
-	count_gloo("_allgather_base", reason, bytes_of(inputs));
-	task.gloo = gloo_->allgather(lists, inputs, options);
-	task.work = c10::make_intrusive<GroupWork>(getRank(), OpType::_ALLGATHER_BASE, inputs,
-						   list_of({ output }));
-	there = output.detach();
-	task.finish = [there, all] { there.copy_(all.view(there.sizes())); };
-	return submit(std::move(task));
-}
-
-WorkPtr
-Group::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &options)
+Group::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::AllgatherOptions &)
 {
 	TORCH_CHECK(output.scalar_type() == input.scalar_type() &&
 			    output.numel() == input.numel() * getSize(),
@@ -141,7 +139,11 @@ Group::_allgather_base(at::Tensor &output, at::Tensor &input, const c10d::Allgat
 		    " of ", input.scalar_type());
 	std::string reason = why_gloo(input, nullptr);
 	if (!reason.empty())
-		return gather_by_gloo(reason, output, input, options);
+		return gather_by_gloo("_allgather_base", OpType::_ALLGATHER_BASE, reason, input,
+				      list_of({ output }),
+				      [there = output.detach()](const at::Tensor &all) {
+					      there.copy_(all.view(there.sizes()));
+				      });
 	std::vector<Part> parts;
 	Moves moves;
 	at::Tensor recv = target_of(output, &moves);

@@ -42,10 +42,9 @@ Group::allreduce(Tensors &tensors, const c10d::AllreduceOptions &options)
 	TORCH_CHECK(!tensors.empty(), "allreduce: found no tensor, expected one");
 	std::string reason = tensors.size() == 1 ? why_gloo(tensors[0], &options.reduceOp)
 						 : "several tensors that are one per device";
-	if (!reason.empty()) {
-		count_gloo("allreduce", reason, bytes_of(tensors));
-		return gloo_->allreduce(tensors, options);
-	}
+	if (!reason.empty())
+		return reduce_by_gloo("allreduce", OpType::ALLREDUCE, reason, tensors,
+				      options.reduceOp, -1);
 	return reduce_all("allreduce", OpType::ALLREDUCE, tensors, options.reduceOp);
 }
 
@@ -56,10 +55,9 @@ Group::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptio
 	std::string reason;
 	for (const at::Tensor &tensor : tensors)
 		reason = reason.empty() ? why_gloo(tensor, &options.reduceOp) : reason;
-	if (!reason.empty()) {
-		count_gloo("allreduce_coalesced", reason, bytes_of(tensors));
-		return gloo_->allreduce_coalesced(tensors, options);
-	}
+	if (!reason.empty())
+		return reduce_by_gloo("allreduce_coalesced", OpType::ALLREDUCE_COALESCED, reason,
+				      tensors, options.reduceOp, -1);
 	return reduce_all("allreduce_coalesced", OpType::ALLREDUCE_COALESCED, tensors,
 			  options.reduceOp);
 }
@@ -71,10 +69,9 @@ Group::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
 	TORCH_CHECK(options.rootRank >= 0 && options.rootRank < getSize(),
 		    "reduce: found the root ", options.rootRank, ", expected a rank of the group");
 	std::string reason = why_gloo(tensors[0], &options.reduceOp);
-	if (!reason.empty()) {
-		count_gloo("reduce", reason, bytes_of(tensors));
-		return gloo_->reduce(tensors, options);
-	}
+	if (!reason.empty())
+		return reduce_by_gloo("reduce", OpType::REDUCE, reason, tensors, options.reduceOp,
+				      static_cast<int>(options.rootRank));
 	std::vector<Part> parts;
 	Moves moves;
 	at::Tensor recv;
@@ -84,26 +81,6 @@ Group::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
 	parts[0].root = static_cast<int>(options.rootRank);
 	return start("reduce", OpType::REDUCE, tensors, list_of(tensors), std::move(parts),
 		     std::move(moves));
-}
-
-/* Gloo has no reduce_scatter: its allreduce, of which this rank takes its part. */
-WorkPtr
-Group::scatter_by_gloo(const char *collective, OpType type, const std::string &reason,
-		       const Tensors &inputs, at::Tensor flat, const at::Tensor &output,
-		       const ReduceOp &op)
-{
-	Tensors all = { std::move(flat) };
-	c10d::AllreduceOptions options;
-	at::Tensor there = output.detach();
-	Task task;
-
-	options.reduceOp = op;
-	count_gloo(collective, reason, bytes_of(all));
-	task.gloo = gloo_->allreduce(all, options);
-	at::Tensor own = all[0].view({ getSize(), output.numel() })[getRank()];
-	task.finish = [there, own] { there.copy_(own.view(there.sizes())); };
-	task.work = c10::make_intrusive<GroupWork>(getRank(), type, inputs, list_of({ output }));
-	return submit(std::move(task));
 }
 
 WorkPtr
@@ -143,7 +120,7 @@ Group::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
 	std::string reason = why_gloo(input, &options.reduceOp);
 	if (!reason.empty())
 		return scatter_by_gloo("_reduce_scatter_base", OpType::_REDUCE_SCATTER_BASE, reason,
-				       { input }, flat_of(input).clone(), output, options.reduceOp);
+				       { input }, flat_of(input), output, options.reduceOp);
 	std::vector<Part> parts;
 	Moves moves;
 	at::Tensor send = flat_of(input), recv = target_of(output, &moves);

@@ -32,7 +32,7 @@ padded(const at::Tensor &tensor, int64_t length, int64_t value)
 
 /* All ranks add in the order of ranks, and so get the same bits. */
 WorkPtr
-Group::sparse_by_gloo(Task task, const at::Tensor &dense, const at::Tensor &indices,
+Group::sparse_by_gloo(GlooTask task, const at::Tensor &dense, const at::Tensor &indices,
 		      const at::Tensor &values, int64_t most)
 {
 	const int64_t n = dense.numel();
@@ -41,7 +41,7 @@ Group::sparse_by_gloo(Task task, const at::Tensor &dense, const at::Tensor &indi
 	if (most == 0) { /* Gloo divides by the length of what it gathers. */
 		task.gloo = gloo_->barrier();
 		task.finish = [dense] { dense.zero_(); };
-		return submit(std::move(task));
+		return follow(std::move(task));
 	}
 	Tensors places = { padded(indices, most, n) }, found = { padded(values, most, 0) };
 
@@ -50,10 +50,9 @@ Group::sparse_by_gloo(Task task, const at::Tensor &dense, const at::Tensor &indi
 		outputs[1].push_back(at::empty_like(found[0]));
 	}
 	std::vector<Tensors> to_places = { outputs[0] }, to_values = { outputs[1] };
-	c10::intrusive_ptr<c10d::Work> first = gloo_->allgather(to_places, places);
+	task.before.push_back(gloo_->allgather(to_places, places));
 	task.gloo = gloo_->allgather(to_values, found);
-	task.finish = [first, outputs, dense, n] {
-		first->wait();
+	task.finish = [outputs, dense, n] {
 		dense.zero_();
 		for (size_t i = 0; i < outputs[0].size(); i++) {
 			at::Tensor real = outputs[0][i] < n;
@@ -61,7 +60,7 @@ Group::sparse_by_gloo(Task task, const at::Tensor &dense, const at::Tensor &indi
 					 outputs[1][i].masked_select(real));
 		}
 	};
-	return submit(std::move(task));
+	return follow(std::move(task));
 }
 
 /*
@@ -93,7 +92,7 @@ Group::allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,
 	std::string reason = why_not_sparse(dense.scalar_type());
 	if (!reason.empty()) {
 		TORCH_CHECK(!raises_, "fanin: not in the network: ", reason);
-		Task task;
+		GlooTask task;
 		count_gloo(name, reason, bytes_of({ places, found }));
 		task.work = c10::make_intrusive<GroupWork>(getRank(), c10d::OpType::ALLREDUCE,
 							   Tensors{ places, found },

@@ -79,6 +79,32 @@ lists_of(const std::vector<Tensors> &lists)
 	return c10::IValue(value);
 }
 
+bool
+gloo_has(const at::Tensor &tensor)
+{
+	if (tensor.layout() != at::kStrided || !tensor.device().is_cpu() || tensor.is_quantized())
+		return true;
+	switch (tensor.scalar_type()) {
+	case at::kByte:
+	case at::kChar:
+	case at::kInt:
+	case at::kLong:
+	case at::kHalf:
+	case at::kFloat:
+	case at::kDouble:
+		return tensor.numel() != 0 && is_plain(tensor);
+	default:
+		return false;
+	}
+}
+
+at::Tensor
+bytes_view(const at::Tensor &tensor)
+{
+	return at::from_blob(tensor.data_ptr(), { static_cast<int64_t>(tensor.nbytes()) },
+			     at::TensorOptions(at::kByte));
+}
+
 uint64_t
 bytes_of(const Tensors &tensors)
 {
@@ -113,11 +139,7 @@ expect_alike(const char *collective, const at::Tensor &found, const at::Tensor &
 		    expected.sizes());
 }
 
-/*
- * Whether the elements lie in memory one after the other, as they are. Views that stand for
- * conjugates or negatives don't; one rank may have such a view where others don't.
- */
-static bool
+bool
 is_plain(const at::Tensor &tensor)
 {
 	return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();

@@ -326,8 +326,25 @@ class Watched(fanin_torch.hooks.TopK):
         return future
 
 
+def largest_ones():
+    """Found by a sample or not: those that torch finds."""
+    for n, most in ((1, 1), (5000, 4096), (300000, 4096), (300000, 6000), (300000, 299999), (2 ** 20, 2 ** 14)):
+        for zeros in (0, n // 2):
+            values = torch.randn(n, generator=torch.Generator().manual_seed(n)).abs()
+            values[:zeros] = 0
+            found = fanin_torch.hooks.largest(values, most)
+            same(found, found.unique(), f"ascending indices of {most} of {n}")
+            same(values[found].sort().values, values.topk(most).values.flip(0), f"the largest {most} of {n}")
+    values = torch.zeros(300000)
+    values[7] = float("nan")
+    if 7 not in fanin_torch.hooks.largest(values, 5000):
+        raise AssertionError("a NaN is left out")
+
+
 def sparse(rank, size):
     """The hook top_k, and what is below it."""
+    if rank == 0:
+        largest_ones()
     group = dist.new_group(pg_options=fanin_torch.Options(handler="sparse"))
     sparse_sums(rank, size, group)
     losses, states = {}, []
@@ -399,12 +416,80 @@ def hook_costs(rank, size):
     return {"costs": costs}
 
 
+def options(rank, size):
+    """Jobs with authentication codes, and with sums in a fixed order."""
+    authenticated = dist.new_group(pg_options=fanin_torch.Options(authenticate=True))
+    reproducible = dist.new_group(pg_options=fanin_torch.Options(reproducible=True))
+    values = [torch.randn(20000, generator=torch.Generator().manual_seed(i)) for i in range(size)]
+    dist.all_reduce(torch.ones(5000))
+    tensor = torch.full((5000,), float(rank))
+    dist.all_reduce(tensor, group=authenticated)
+    same(tensor, torch.full((5000,), 6.0), "with authentication codes")
+    tensor = values[rank].clone()
+    dist.all_reduce(tensor, group=reproducible)
+    same(tensor, (values[0] + values[1]) + (values[2] + values[3]), "a reproducible sum")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dist.new_group(pg_options=fanin_torch.Options(reproducible=True, handler="sparse"))
+    for bad in ({"handler": "ring"}, {"fallback": "never"}, {"join_timeout": 0}):
+        try:
+            fanin_torch.Options(**bad).resolved()
+        except ValueError:
+            continue
+        raise AssertionError(f"{bad} did not raise")
+
+
+def slow(rank, size):
+    """A group waits for rank 1, whose collectives in other groups go on."""
+    waiting, others = dist.new_group(), dist.new_group()
+    began = time.monotonic()
+    tensor = torch.ones(1000)
+    if rank != 1:
+        work = dist.all_reduce(tensor, group=waiting, async_op=True)
+    for _ in range(10):
+        dist.all_reduce(torch.ones(100000), group=others)
+        dist.all_reduce(torch.ones(10))
+    done = time.monotonic() - began
+    if rank == 1:
+        time.sleep(4)
+        work = dist.all_reduce(tensor, group=waiting, async_op=True)
+    work.wait()
+    same(tensor, torch.full((1000,), 4.0), "the slow one")
+    # A group whose last owner is a callback, which its own thread frees.
+    last = dist.new_group()
+    ended = []
+    tensor = torch.ones(10)
+
+    def end(done, group=last):
+        ended.append(group.size())
+        return done.value()[0]
+    future = dist.all_reduce(tensor, group=last, async_op=True).get_future().then(end)
+    dist.destroy_process_group(last)
+    del last, end
+    future.wait()
+    same(tensor, torch.full((10,), 4.0), "in a group that nobody has any more")
+    return {"others": done, "slow": time.monotonic() - began}
+
+
+def disagreeing(rank, size):
+    """Rank 3 calls another collective than the rest."""
+    dist.all_reduce(torch.ones(10))
+    try:
+        dist.all_reduce(torch.ones(11 if rank == 3 else 10))
+    except RuntimeError as error:
+        return {"error": str(error)}
+    raise AssertionError("no exception")
+
+
 def killed(rank, size):
-    """Rank 2 ends in the middle, without a word."""
+    """One rank ends in the middle, without a word. A child of it may live on, as those that load data do for a while."""
+    if rank == int(os.environ.get("PARENT_RANK", "-1")) and os.fork() == 0:
+        time.sleep(30)
+        os._exit(0)
     try:
         for step in range(100000):
             dist.all_reduce(torch.ones(10000))
-            if rank == 2 and step == 50:
+            if rank == int(os.environ.get("KILLED_RANK", "2")) and step == 50:
                 os.kill(os.getpid(), signal.SIGKILL)
     except RuntimeError as error:
         try:
@@ -448,7 +533,9 @@ def collectives(rank, size):
 
 
 def fallen_back(rank, size):
-    """The same program, without a network: all that Gloo can do."""
+    """The same program, without a network."""
+    reductions(rank, size)
+    copies(rank, size)
     tensor = torch.full((5,), float(rank))
     dist.all_reduce(tensor)
     same(tensor, torch.full((5,), 6.0), "allreduce")

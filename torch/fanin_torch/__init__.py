@@ -96,18 +96,14 @@ def _create(backend_options, pg_options):
     timeout = backend_options.timeout
     timeout = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
     gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout=timeout)
-    group = _core.Group(gloo, rank, size, backend_options.group_id)
+    group = _core.Group(gloo, dist.PrefixStore("notes", store), rank, size, backend_options.group_id)
     agreement = Agreement(dist.PrefixStore("fanin", store), rank, size, timedelta(seconds=options.join_timeout))
     reason, fallback = choose(group, agreement, options, timeout)
-    if reason:
-        group.use_gloo(reason)
-        if fallback == "raise":
-            raise RuntimeError(f"fanin: not in the network: {reason}")
-        if rank == 0:
-            warnings.warn(f"fanin: the group {backend_options.group_id!r} of {size} ranks runs on Gloo, not in the network: {reason}",
-                          RuntimeWarning, stacklevel=2)
-    else:
-        group.use_network(fallback == "raise")
+    if reason and fallback == "raise":
+        raise RuntimeError(f"fanin: not in the network: {reason}")
+    if reason and rank == 0:
+        warnings.warn(f"fanin: the group {backend_options.group_id!r} of {size} ranks runs on Gloo, not in the network: {reason}",
+                      RuntimeWarning, stacklevel=2)
     _groups.add(group)
     return group
 
