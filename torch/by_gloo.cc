@@ -1,23 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the library has not: it goes to the Gloo group inside, and is counted. */
+/* What the library has not: it goes to the Gloo group inside, and is counted, with the reason. */
 #include "torch/group.hh"
 
 namespace fanin_torch {
 
 using WorkPtr = Group::WorkPtr;
-using Tensors = Group::Tensors;
 
 static const char point_to_point[] = "point-to-point is not in the library";
 static const char no_such[] = "no such collective in the library";
 
-static uint64_t
-bytes_of(const Tensors &tensors)
+/* "" if it runs in the network. op: NULL where nothing is reduced: bytes are copied then, of any type. */
+std::string
+Group::why_gloo(const at::Tensor &tensor, const c10d::ReduceOp *op) const
 {
-	uint64_t bytes = 0;
-
-	for (const at::Tensor &tensor : tensors)
-		bytes += tensor.numel() * tensor.element_size();
-	return bytes;
+	if (!gloo_reason_.empty())
+		return gloo_reason_;
+	if (!tensor.device().is_cpu())
+		return "tensors on " + c10::DeviceTypeName(tensor.device().type(), true);
+	if (tensor.layout() != at::kStrided)
+		return "sparse tensors";
+	if (tensor.is_quantized())
+		return "quantized tensors";
+	if (op == nullptr)
+		return "";
+	int dtype = dtype_of(tensor.scalar_type());
+	if (dtype == 0)
+		return std::string("the type ") + c10::toString(tensor.scalar_type());
+	int code = op_of(*op, tensor.scalar_type());
+	if (code == 0 ||
+	    !fanin_supports(static_cast<enum fanin_dtype>(dtype), static_cast<enum fanin_op>(code)))
+		return std::string("an operator that the library does not have on ") +
+		       c10::toString(tensor.scalar_type());
+	return "";
 }
 
 WorkPtr
@@ -62,7 +76,7 @@ Group::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &
 		flat.push_back(inputs[i].detach().reshape({ -1 }));
 	}
 	at::Tensor send = at::cat(flat), recv = at::empty({ n_received }, send.options());
-	Task task;
+	GlooTask task;
 	count_gloo("alltoall", no_such, bytes_of(inputs));
 	task.gloo = gloo_->alltoall_base(recv, send, received, sent, options);
 	task.work = c10::make_intrusive<GroupWork>(getRank(), c10d::OpType::ALLTOALL, inputs,
@@ -75,7 +89,7 @@ Group::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &
 			from += output.numel();
 		}
 	};
-	return submit(std::move(task));
+	return follow(std::move(task));
 }
 
 WorkPtr

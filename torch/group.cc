@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The group's life: join, the thread that posts and completes, leave; its counters. See group.hh. */
+/* The group's life: join, complete, leave; its counters. See group.hh. */
 #include "torch/group.hh"
 
-#include <cstdio>
 #include <exception>
 #include <stdexcept>
 #include <unistd.h>
@@ -53,15 +52,10 @@ GroupWork::complete(std::exception_ptr error)
 	finish(error);
 }
 
-static void
-print_line(int level, const char *line, void *)
-{
-	if (level <= 1)
-		std::fprintf(stderr, "fanin_torch: %s\n", line);
-}
-
-Group::Group(c10::intrusive_ptr<c10d::ProcessGroup> gloo, int rank, int size, const std::string &name)
+Group::Group(c10::intrusive_ptr<c10d::ProcessGroup> gloo, c10::intrusive_ptr<c10d::Store> store,
+	     int rank, int size, const std::string &name)
     : c10d::ProcessGroup(rank, size), gloo_(std::move(gloo)), stats_(std::make_shared<Stats>()),
+      notes_(std::make_shared<Notes>(std::move(store))),
       gloo_reason_("the group has not chosen yet"), pid_(getpid())
 {
 	stats_->name = name;
@@ -76,232 +70,170 @@ Group::~Group()
 	close();
 }
 
-/* What the last failed call said, with the ranks that it missed. */
 std::string
-Group::failure(int status)
+Group::join(const JoinOptions &options, const std::vector<std::vector<int>> &hosts)
 {
-	std::string text = fanin_strerror(status);
-	const char *said = comm_ != nullptr ? fanin_comm_error(comm_) : "";
+	const Layout layout(hosts, getRank(), getSize());
+	std::string problem;
 
-	if (said[0] == '\0')
-		said = fanin_ctx_error(ctx_);
-	if (said[0] != '\0')
-		text += std::string(": ") + said;
-	std::vector<uint16_t> ranks(getSize());
-	size_t n = fanin_ctx_missing_ranks(ctx_, ranks.data(), ranks.size());
-	for (size_t i = 0; i < n && i < ranks.size(); i++)
-		text += (i == 0 ? "; missing ranks of the group: " : ", ") + std::to_string(ranks[i]);
-	return text;
-}
-
-std::string
-Group::join(const JoinOptions &options)
-{
-	struct fanin_init_opts init = {};
-	init.sz = sizeof(init);
-	init.print = print_line;
-	int status = fanin_init(&init, &ctx_);
-	if (status != FANIN_OK) {
-		ctx_ = nullptr;
-		return fanin_strerror(status);
+	{
+		std::lock_guard<std::mutex> lock(stats_->mutex);
+		stats_->job_name = options.job_name;
+		stats_->hosts = hosts;
+		if (!layout.leads())
+			stats_->transport = "shared memory of rank " +
+					    std::to_string(layout.neighbors()[0]);
 	}
-
-	struct fanin_join_opts join = {};
-	join.sz = sizeof(join);
-	join.job_name = options.job_name.c_str();
-	join.manager = options.manager.empty() ? nullptr : options.manager.c_str();
-	join.interface = options.interface.empty() ? nullptr : options.interface.c_str();
-	join.rank = static_cast<uint16_t>(getRank());
-	join.fixed_rank = true;
-	join.size = static_cast<uint16_t>(getSize());
-	join.join_timeout_ms = static_cast<uint32_t>(options.join_timeout.count());
-	/* A rank that is gone fails a collective after 5 s; one that is late after torch's timeout. */
-	join.timeout_ms = static_cast<uint32_t>(std::min<int64_t>(5000, options.timeout.count()));
-	join.wait_limit_ms = static_cast<uint64_t>(options.timeout.count());
-	join.no_fallback = true; /* a ring of hosts would be Gloo by another name */
-	join.accumulate_f32 = options.accumulate_f32;
-	join.authenticate = options.authenticate;
-	join.reproducible = options.reproducible;
-	status = fanin_join(ctx_, &join, &comm_);
-	if (status != FANIN_OK) {
-		std::string text = failure(status);
-		fanin_finalize(ctx_);
-		ctx_ = nullptr;
-		return text;
+	timeout_ = options.timeout;
+	if (layout.leads())
+		network_ = std::make_shared<Network>(layout, stats_, notes_);
+	if (!layout.is_flat()) {
+		node_ = std::make_shared<Node>(layout, stats_, notes_, network_);
+		problem = node_->meet(options.job_name, options.join_timeout);
 	}
-	std::lock_guard<std::mutex> lock(stats_->mutex);
-	struct fanin_report report = {};
-	report.sz = sizeof(report);
-	fanin_comm_report(comm_, &report);
-	stats_->job_name = options.job_name;
-	stats_->transport = report.transport;
-	stats_->handler = report.handler;
-	stats_->mode_reason = report.mode_reason;
-	stats_->accumulates_f32 = report.accumulates_f32;
-	return "";
+	return problem.empty() && network_ != nullptr ? network_->join(options) : problem;
 }
 
 void
-Group::use_network()
+Group::use_network(const std::string &handler, bool accumulates_f32, bool raises)
 {
-	TORCH_CHECK(comm_ != nullptr, "the group has not joined a job");
+	TORCH_CHECK(network_ != nullptr || node_ != nullptr, "the group has not joined a job");
+	raises_ = raises;
+	handler_ = handler;
 	gloo_reason_.clear();
 	{
 		std::lock_guard<std::mutex> lock(stats_->mutex);
 		stats_->in_network = true;
-		stats_->reason = stats_->mode_reason;
+		stats_->handler = handler;
+		stats_->accumulates_f32 = accumulates_f32;
+		stats_->reason = stats_->mode_reason.empty()
+					 ? "the rank that leads this host has joined the job"
+					 : stats_->mode_reason;
 	}
-	thread_ = std::thread([this] { run(); });
+	if (node_ != nullptr)
+		node_->begin(timeout_, accumulates_f32);
+	else
+		network_->begin();
 }
 
 void
 Group::use_gloo(const std::string &reason)
 {
-	fanin_finalize(ctx_);
-	ctx_ = nullptr;
-	comm_ = nullptr;
+	if (network_ != nullptr)
+		network_->close();
+	network_.reset();
+	node_.reset();
 	gloo_reason_ = reason;
-	{
-		std::lock_guard<std::mutex> lock(stats_->mutex);
-		stats_->reason = reason;
-	}
-	thread_ = std::thread([this] { run(); });
+	std::lock_guard<std::mutex> lock(stats_->mutex);
+	stats_->reason = reason;
 }
 
+std::string
+Group::handler() const
+{
+	std::lock_guard<std::mutex> lock(stats_->mutex);
+
+	return stats_->handler;
+}
+
+/* Where there is no job, there is nothing to ask for. */
 bool
 Group::accumulates_f32() const
 {
 	std::lock_guard<std::mutex> lock(stats_->mutex);
 
-	return !stats_->in_network || stats_->accumulates_f32;
+	return (network_ == nullptr && node_ == nullptr) || stats_->accumulates_f32;
 }
 
 void
 Group::close()
 {
-	/* In a forked process there is neither the thread nor, for it, the job. */
+	/* In a forked process there are neither the threads nor, for it, the job: they are left as they are. */
 	if (getpid() != pid_) {
-		if (thread_.joinable())
-			thread_.detach();
+		new std::shared_ptr<Node>(std::move(node_));
+		new std::shared_ptr<Network>(std::move(network_));
 		return;
 	}
 	{
 		std::lock_guard<std::mutex> lock(mutex_);
 		if (closed_)
 			return;
-		closed_ = closing_ = true;
+		closed_ = true;
 	}
-	cv_.notify_all();
-	if (thread_.joinable())
-		thread_.join();
-	fanin_finalize(ctx_);
-	ctx_ = nullptr;
-	comm_ = nullptr;
+	if (node_ != nullptr)
+		node_->close();
+	else if (network_ != nullptr)
+		network_->close();
+	std::unique_lock<std::mutex> lock(mutex_);
+	cv_.wait(lock, [&] { return n_gloo_ == 0; });
 }
 
-Group::WorkPtr
-Group::submit(Task task)
+/* Does what is left of a collective. error: what it has failed of, or NULL. */
+static void
+complete(GroupWork &work, const std::function<void()> &finish, std::exception_ptr error)
 {
-	WorkPtr work = task.work;
-
-	{
-		std::lock_guard<std::mutex> lock(mutex_);
-		TORCH_CHECK(!closing_, "the process group is closed");
-		queue_.push_back(std::move(task));
-	}
-	cv_.notify_all();
-	return work;
-}
-
-void
-Group::run()
-{
-	std::deque<Task> posted;
-
-	for (;;) {
-		std::deque<Task> fresh;
-		{
-			std::unique_lock<std::mutex> lock(mutex_);
-			cv_.wait(lock,
-				 [&] { return closing_ || !queue_.empty() || !posted.empty(); });
-			fresh.swap(queue_);
-			if (fresh.empty() && posted.empty())
-				return;
-		}
-		for (Task &task : fresh) {
-			post(task);
-			posted.push_back(std::move(task));
-		}
-		/* The oldest one first: what follows is on its way meanwhile. */
-		finish(posted.front());
-		posted.pop_front();
-	}
-}
-
-void
-Group::post(Task &task)
-{
-	for (Part &part : task.parts) {
-		if (!broken_.empty())
-			return;
-		part.status = part.post(comm_, &part.request);
-		if (part.status != FANIN_OK) {
-			broken_ = failure(part.status);
-			return;
-		}
-	}
-}
-
-void
-Group::finish(Task &task)
-{
-	std::exception_ptr error;
-
-	/* Parts that are posted hold their buffers until they have been waited for, whatever became of the others. */
-	std::string text;
-	for (Part &part : task.parts) {
-		if (part.request != nullptr) {
-			int status = fanin_wait(&part.request);
-			if (status != FANIN_OK && broken_.empty())
-				broken_ = failure(status);
-			if (status != FANIN_OK)
-				text = broken_;
-		} else {
-			text = broken_;
-		}
-	}
-	if (!text.empty())
-		error = std::make_exception_ptr(std::runtime_error("fanin: " + text));
 	try {
-		if (task.gloo)
-			task.gloo->wait();
-		if (error == nullptr && task.finish) {
+		if (error == nullptr && finish) {
 			at::NoGradGuard no_grad;
-			task.finish();
+			finish();
 		}
 	} catch (...) {
 		error = std::current_exception();
 	}
-	refresh_stats();
-	task.work->complete(error);
+	work.complete(error);
 }
 
-void
-Group::refresh_stats()
+/* For the network. */
+Group::WorkPtr
+Group::start(const char *collective, c10d::OpType type, const Tensors &inputs, c10::IValue outputs,
+	     std::vector<Part> parts, Moves moves)
 {
-	if (comm_ == nullptr)
-		return;
-	struct fanin_report report = {};
-	report.sz = sizeof(report);
-	fanin_comm_report(comm_, &report);
-	std::lock_guard<std::mutex> lock(stats_->mutex);
-	stats_->blocks = report.blocks;
-	stats_->bytes_reduced = report.bytes_reduced;
-	stats_->retransmits = report.retransmits;
-	if (!broken_.empty() && !stats_->failed) {
-		stats_->failed = true;
-		stats_->reason = broken_;
+	auto work = c10::make_intrusive<GroupWork>(getRank(), type, inputs, std::move(outputs));
+	Task task;
+
+	{
+		std::lock_guard<std::mutex> lock(mutex_);
+		TORCH_CHECK(!closed_, "the process group is closed");
 	}
+	task.parts = std::move(parts);
+	task.done = [work, finish = all_of(std::move(moves))](const std::string &error) {
+		complete(*work, finish,
+			 error.empty()
+				 ? nullptr
+				 : std::make_exception_ptr(std::runtime_error("fanin: " + error)));
+	};
+	count_network(collective, bytes_of(inputs));
+	if (node_ != nullptr)
+		node_->submit(std::move(task));
+	else
+		network_->submit(std::move(task));
+	return work;
+}
+
+/* Gloo's threads complete it, so that it holds up nothing in the network. */
+Group::WorkPtr
+Group::follow(GlooTask task)
+{
+	auto kept = std::make_shared<GlooTask>(std::move(task));
+
+	{
+		std::lock_guard<std::mutex> lock(mutex_);
+		n_gloo_++;
+	}
+	kept->gloo->getFuture()->addCallback([this, kept](c10::ivalue::Future &future) {
+		std::exception_ptr error = future.hasError() ? future.exception_ptr() : nullptr;
+		try {
+			for (const c10::intrusive_ptr<c10d::Work> &other : kept->before)
+				other->wait();
+		} catch (...) {
+			error = std::current_exception();
+		}
+		complete(*kept->work, kept->finish, error);
+		std::lock_guard<std::mutex> lock(mutex_);
+		n_gloo_--;
+		cv_.notify_all();
+	});
+	return kept->work;
 }
 
 void

@@ -1,67 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A process group of torch whose collectives run in the network, by the public host library. What the library can't do goes to
- * a Gloo group that it holds, and is counted with the reason. Each group has a context of the library and a thread that all
- * calls on the context come from: it posts what callers have queued, in that order, and completes their Work objects.
+ * a Gloo group that it holds, and is counted with the reason. Threads of the group (network.hh, node.hh) carry out what callers
+ * have queued, in that order, and complete their Work objects.
  */
 #ifndef FANIN_TORCH_GROUP_HH
 #define FANIN_TORCH_GROUP_HH
 
-#include <fanin/fanin.h>
+#include "torch/network.hh"
+#include "torch/node.hh"
+#include "torch/part.hh"
+#include "torch/stats.hh"
+#include "torch/tensors.hh"
 
-#include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <sys/types.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 namespace fanin_torch {
-
-/* How a group joins its job; see fanin_join_opts. */
-struct JoinOptions {
-	std::string job_name;
-	std::string manager;
-	std::string interface;
-	std::chrono::milliseconds join_timeout;
-	std::chrono::milliseconds timeout; /* torch's: the longest wait for ranks that are late */
-	bool accumulate_f32;
-	bool authenticate;
-	bool reproducible;
-};
-
-/* What went one way. bytes: of this rank's data. */
-struct Count {
-	uint64_t calls = 0;
-	uint64_t bytes = 0;
-};
-
-/* What a group has done: it outlives the group. */
-struct Stats {
-	std::mutex mutex; /* of all below */
-	std::string name;
-	int rank;
-	int size;
-	bool in_network = false;
-	bool failed = false;
-	std::string reason; /* why the group is in the network or not */
-	std::string job_name, transport, handler, mode_reason;
-	uint64_t blocks = 0, bytes_reduced = 0, retransmits = 0;
-	bool accumulates_f32 = false;
-	std::map<std::string, Count> network;                     /* by collective */
-	std::map<std::string, std::map<std::string, Count>> gloo; /* by collective and reason */
-};
-
-/* Those of all groups that this process has made, in that order. */
-std::vector<std::shared_ptr<Stats>> all_stats();
 
 /* The result of a collective: owns its tensors, and is completed by its group's thread. */
 class GroupWork : public c10d::Work {
@@ -70,6 +34,12 @@ class GroupWork : public c10d::Work {
 	c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 	std::vector<at::Tensor> result() override;
 	void complete(std::exception_ptr error);
+	/* Owns these too until it is done. */
+	void
+	keep(const Tensors &tensors)
+	{
+		inputs_.insert(inputs_.end(), tensors.begin(), tensors.end());
+	}
 
       private:
 	std::vector<at::Tensor> inputs_;
@@ -77,37 +47,40 @@ class GroupWork : public c10d::Work {
 	c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-/* A collective of the library that is posted; owns what it sends and receives. */
-struct Part {
-	std::function<int(fanin_comm *, fanin_request **)> post;
-	std::vector<at::Tensor> buffers;
-	fanin_request *request = nullptr;
-	int status = FANIN_OK;
-};
-
-struct Task {
+/* What Gloo does. */
+struct GlooTask {
 	c10::intrusive_ptr<GroupWork> work;
-	std::vector<Part> parts;
-	c10::intrusive_ptr<c10d::Work> gloo; /* waited for instead of parts */
-	std::function<void()> finish;        /* moves results to where they belong; may be empty */
+	std::vector<c10::intrusive_ptr<c10d::Work>> before; /* waited for once `gloo` is done */
+	c10::intrusive_ptr<c10d::Work> gloo;
+	std::function<void()> finish; /* moves results to where they belong; may be empty */
 };
 
 class Group : public c10d::ProcessGroup {
       public:
 	using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-	using Tensors = std::vector<at::Tensor>;
 
-	Group(c10::intrusive_ptr<c10d::ProcessGroup> gloo, int rank, int size,
-	      const std::string &name);
+	/* store: of this group alone. */
+	Group(c10::intrusive_ptr<c10d::ProcessGroup> gloo, c10::intrusive_ptr<c10d::Store> store,
+	      int rank, int size, const std::string &name);
 	~Group() override;
 
-	/* Joins the job. Returns "" or why that failed. Before use_network or use_gloo. */
-	std::string join(const JoinOptions &options);
-	/* Ends the choice that all ranks have made together. */
-	void use_network();
-	void use_gloo(const std::string &reason);
-	/* True also if the group is not in the network, where there is nothing to ask for. */
+	/*
+	 * Joins the job; hosts: the ranks of each. With several ranks on a host only the first one does, and the others meet it. Returns "" or
+	 * why that failed. Before use_network or use_gloo.
+	 */
+	std::string join(const JoinOptions &options, const std::vector<std::vector<int>> &hosts);
+	/* The job's handler, and whether it accumulates in float, as a rank that has joined knows. */
+	std::string handler() const;
 	bool accumulates_f32() const;
+	/*
+	 * Ends the choice that all ranks have made together. handler, accumulates_f32: of the job. raises: what can't run in the network fails
+	 * where it could run elsewhere.
+	 */
+	void use_network(const std::string &handler, bool accumulates_f32, bool raises);
+	void use_gloo(const std::string &reason);
+	std::string why_not_sparse(at::ScalarType type) const;
+	WorkPtr allreduce_sparse(const at::Tensor &dense, const at::Tensor &indices,
+				 const at::Tensor &values, int64_t most);
 	/* Runs what is queued to its end and leaves the job. May be called again. */
 	void close();
 
@@ -155,30 +128,36 @@ class Group : public c10d::ProcessGroup {
 	void count_gloo(const char *collective, const std::string &reason, uint64_t bytes);
 	WorkPtr reduce_all(const char *collective, c10d::OpType type, Tensors &tensors,
 			   const c10d::ReduceOp &op);
-	WorkPtr scatter_by_gloo(const char *collective, const std::string &reason, at::Tensor flat,
-				at::Tensor output, const c10d::ReduceOp &op, Task task);
-	WorkPtr submit(Task task);
-
-	void run();
-	void post(Task &task);
-	void finish(Task &task);
-	std::string failure(int status);
-	void refresh_stats();
+	WorkPtr reduce_by_gloo(const char *collective, c10d::OpType type, const std::string &reason,
+			       const Tensors &tensors, const c10d::ReduceOp &op, int root);
+	WorkPtr scatter_by_gloo(const char *collective, c10d::OpType type, const std::string &reason,
+				const Tensors &inputs, const at::Tensor &flat,
+				const at::Tensor &output, const c10d::ReduceOp &op);
+	WorkPtr gather_by_gloo(const char *collective, c10d::OpType type, const std::string &reason,
+			       const at::Tensor &input, c10::IValue value,
+			       std::function<void(const at::Tensor &)> take);
+	WorkPtr sparse_by_gloo(GlooTask task, const at::Tensor &dense, const at::Tensor &indices,
+			       const at::Tensor &values, int64_t most);
+	WorkPtr start(const char *collective, c10d::OpType type, const Tensors &inputs,
+		      c10::IValue outputs, std::vector<Part> parts, Moves moves);
+	WorkPtr follow(GlooTask task);
 
 	c10::intrusive_ptr<c10d::ProcessGroup> gloo_;
 	std::shared_ptr<Stats> stats_;
-	std::string gloo_reason_;    /* why the group is not in the network; "" if it is */
-	fanin_ctx *ctx_ = nullptr;   /* the group's thread, while there is one */
-	fanin_comm *comm_ = nullptr; /* likewise */
-	std::string broken_;         /* the group's thread: why nothing can be posted any more */
-	pid_t pid_; /* of the process that has made the group: its thread is not in a forked one */
+	std::shared_ptr<Notes> notes_;
+	std::string gloo_reason_; /* why the group is not in the network; "" if it is */
+	std::string handler_;     /* the job's */
+	bool raises_ = false;     /* see use_network */
+	std::chrono::milliseconds timeout_{ 0 };
+	/* One of them, or both, where a host has several ranks: then the node has the network. */
+	std::shared_ptr<Network> network_;
+	std::shared_ptr<Node> node_;
+	pid_t pid_; /* of the process that has made the group: its threads are not in a forked one */
 
 	std::mutex mutex_; /* of all below */
 	std::condition_variable cv_;
-	std::deque<Task> queue_;
-	bool closing_ = false;
+	size_t n_gloo_ = 0; /* tasks that Gloo has not done yet */
 	bool closed_ = false;
-	std::thread thread_;
 };
 
 } // namespace fanin_torch

@@ -53,9 +53,14 @@ report()
 		group["transport"] = stats->transport;
 		group["handler"] = stats->handler;
 		group["accumulates_f32"] = stats->accumulates_f32;
+		group["hosts"] = stats->hosts;
+		group["shared_bytes"] = stats->shared_bytes;
+		group["authenticated"] = stats->authenticated;
 		group["blocks"] = stats->blocks;
 		group["bytes_reduced"] = stats->bytes_reduced;
 		group["retransmits"] = stats->retransmits;
+		group["sparse_bytes"] = stats->sparse_bytes;
+		group["sparse_dense_bytes"] = stats->sparse_dense_bytes;
 		for (const auto &[collective, count] : stats->network)
 			network[py::str(collective)] = count_dict(count);
 		for (const auto &[collective, reasons] : stats->gloo) {
@@ -80,20 +85,31 @@ PYBIND11_MODULE(_core, module)
 		.def_readwrite("job_name", &JoinOptions::job_name)
 		.def_readwrite("manager", &JoinOptions::manager)
 		.def_readwrite("interface", &JoinOptions::interface)
+		.def_readwrite("handler", &JoinOptions::handler)
 		.def_readwrite("join_timeout", &JoinOptions::join_timeout)
 		.def_readwrite("timeout", &JoinOptions::timeout)
 		.def_readwrite("accumulate_f32", &JoinOptions::accumulate_f32)
 		.def_readwrite("authenticate", &JoinOptions::authenticate)
 		.def_readwrite("reproducible", &JoinOptions::reproducible);
 	py::class_<PyGroup, c10d::ProcessGroup, c10::intrusive_ptr<PyGroup>>(module, "Group")
-		.def(py::init([](c10::intrusive_ptr<c10d::ProcessGroup> gloo, int rank, int size,
+		.def(py::init([](c10::intrusive_ptr<c10d::ProcessGroup> gloo,
+				 c10::intrusive_ptr<c10d::Store> store, int rank, int size,
 				 const std::string &name) {
-			return c10::make_intrusive<PyGroup>(std::move(gloo), rank, size, name);
+			return c10::make_intrusive<PyGroup>(std::move(gloo), std::move(store), rank,
+							    size, name);
 		}))
 		.def("join", &PyGroup::join, py::call_guard<py::gil_scoped_release>())
 		.def("use_network", &PyGroup::use_network, py::call_guard<py::gil_scoped_release>())
 		.def("use_gloo", &PyGroup::use_gloo, py::call_guard<py::gil_scoped_release>())
+		.def("handler", &PyGroup::handler)
 		.def("accumulates_f32", &PyGroup::accumulates_f32)
+		.def("why_not_sparse",
+		     [](const PyGroup &group, const at::Tensor &like) {
+			     return group.why_not_sparse(like.scalar_type());
+		     })
+		.def("allreduce_sparse", &PyGroup::allreduce_sparse, py::arg("dense"),
+		     py::arg("indices"), py::arg("values"), py::arg("most"),
+		     py::call_guard<py::gil_scoped_release>())
 		.def("close", &PyGroup::close, py::call_guard<py::gil_scoped_release>());
 	module.def("report", &report);
 }

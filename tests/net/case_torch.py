@@ -12,14 +12,16 @@ from training import TrainingFabric, interpreter
 
 RANKS = 4
 # The default of both options is None with Python 3.11, where torchrun of 1.13 breaks: these name a worker that there is not.
+# A slot of a sparse job is as large as 65 others.
+SPARSE_LIMITS = {"limits": {"max_jobs": 5, "slots": 5 * 16 * 65}, "memory": {"hugepages": "never", "megabytes": 512}}
 TO_CONSOLE = ("--redirects", "9:1", "--tee", "9:1")
 
 
 class TorchFabric(TrainingFabric):
     """Four hosts at a switch with a manager; without one if it is not to be found."""
 
-    def __init__(self, manager=True):
-        super().__init__(single(RANKS))
+    def __init__(self, manager=True, config=None):
+        super().__init__(single(RANKS), config=config)
         self.with_manager = manager
 
     def __enter__(self):
@@ -36,7 +38,8 @@ class TorchFabric(TrainingFabric):
         return self
 
     def ranks(self, scenario, hosts=range(RANKS), **environment):
-        return self.workers(SOURCE_DIR / "tests" / "net" / "torch_rank.py", scenario, hosts=hosts, **environment)
+        return self.workers(SOURCE_DIR / "tests" / "net" / "torch_rank.py", scenario, hosts=hosts,
+                            MASTER_ADDR=self.host_ip(hosts[0]), **environment)
 
 
 def results_of(ranks, seconds=120):
@@ -112,6 +115,37 @@ def torch_training_is_equal_on_all_ranks_and_near_gloos():
                     expect(group["network"]["allreduce"]["calls"] >= 20, f"allreduces of a training: {group}")
 
 
+@case(150)
+def the_hook_top_k_keeps_what_it_does_not_send():
+    with TorchFabric(config=SPARSE_LIMITS) as lab:
+        for rank, result in enumerate(results_of(lab.ranks("sparse"), 140)):
+            world, job, other, strict = result["report"]
+            dense, top_k = result["losses"]["dense"], result["losses"]["top_k"]
+            expect(dense[-1] < 0.7 * dense[0], f"the loss of dense gradients: {dense}")
+            expect(sum(top_k[-5:]) < 1.5 * sum(dense[-5:]), f"the loss of the largest 2 %: {top_k[-5:]} beside {dense[-5:]}")
+            expect(sum(top_k[-5:]) / 5 < 0.4 * top_k[0], f"the loss of the largest 2 %: {top_k}")
+            expect(result["distance"] > 0, "the largest 2 % gave the same as all")
+            # All in one bucket in the first step; two after it.
+            expect(result["layouts"][0] >= 3 and result["buckets"][0] >= 1 + 2 * 59, f"{result['layouts']} layouts, {result['buckets']} buckets")
+            expect_equal((job["in_network"], job["handler"], job["gloo"]), (True, "sparse", {}), "the job of the sparse sums")
+            expect(job["network"]["allreduce_sparse"]["calls"] >= result["buckets"][0] + result["buckets"][1], f"sparse sums: {job}")
+            expect(0 < job["sparse_bytes"] < 0.4 * job["sparse_dense_bytes"], f"bytes: {job}")
+            reason = 'sparse vectors in a job of the handler single: Options(handler="sparse") asks for one that has them'
+            expect_equal({name: list(reasons) for name, reasons in other["gloo"].items()}, {"allreduce_sparse": [reason]}, "what ran on Gloo")
+            expect_equal(len(result["hook_warnings"]), 1 if rank == 0 else 0, f"warnings: {result['hook_warnings']}")
+            expect(f"fanin: not in the network: {reason}" in result["raised"], f"what raised: {result['raised']}")
+            expect_equal(strict["gloo"], {}, "what ran on Gloo although it is to raise")
+            expect_equal(world["failed"], False, "the group of all ranks")
+
+
+@case(150)
+def hooks_send_fewer_bytes():
+    with TorchFabric(config=SPARSE_LIMITS) as lab:
+        for result in results_of(lab.ranks("hook_costs"), 140):
+            sent = {name: cost["bytes"] for name, cost in result["costs"].items()}
+            expect(sent["bf16"] < 0.55 * sent["dense"] and sent["top_k"] < 0.1 * sent["dense"], f"bytes on the wire of a step: {sent}")
+
+
 @case(60)
 def a_killed_rank_of_torch_is_named():
     with TorchFabric() as lab:
@@ -146,6 +180,41 @@ def torchrun_starts_killed_workers_again():
             expect(result["report"][0]["in_network"], f"after the restart: {result['report'][0]}")
 
 
+@case(150)
+def torchrun_finds_itself_by_c10d_with_several_workers_on_a_host():
+    """Workers are told the name of the first agent's host, which is its address here."""
+    with TorchFabric() as lab:
+        program = SOURCE_DIR / "tests" / "net" / "torch_rank.py"
+        named = ("unshare", "--uts", "sh", "-c", "hostname $0; exec \"$@\"")
+        agents = [lab.spawn(host, [*named, lab.host_ip(host), *lab.environment(), interpreter(), "-m", "torch.distributed.run", "--nnodes", 2,
+                                   "--nproc_per_node", 2, *TO_CONSOLE, "--max_restarts", 2, "--rdzv_backend", "c10d", "--rdzv_endpoint",
+                                   f"{lab.host_ip(0)}:29400", "--rdzv_id", "fanin", program, "restarted"], "torchrun") for host in range(2)]
+        for result in results_of(agents, 140):
+            world = result["report"][0]
+            expect(result["restarts"] >= 1, f"restarts: {result['restarts']}")
+            expect_equal((world["in_network"], [len(ranks) for ranks in world["hosts"]]), (True, [2, 2]), f"after the restart: {world}")
+
+
+@case(120)
+def torch_jobs_are_as_their_options_say():
+    with TorchFabric() as lab:
+        for hosts in (range(RANKS), (0, 0, 1, 1)):
+            for result in results_of(lab.ranks("options", hosts=hosts)):
+                world, authenticated, reproducible, both = result["report"]
+                leads = world["transport"] == "af_packet"
+                for group, has_codes, handler in ((world, False, "single"), (authenticated, True, "single"), (reproducible, False, "tree")):
+                    expect_equal((group["in_network"], group["handler"], group["authenticated"]), (True, handler, has_codes and leads),
+                                 f"the job: {group}")
+                expect_equal((both["in_network"], "sparse" in both["reason"]), (False, True), f"a reproducible job of sparse vectors: {both}")
+
+
+@case(60)
+def a_slow_group_does_not_hold_up_others():
+    with TorchFabric() as lab:
+        for result in results_of(lab.ranks("slow")):
+            expect(result["others"] < 2 < result["slow"], f"while a group waited for 4 s: {result}")
+
+
 @case(120)
 def torch_falls_back_to_gloo_or_raises_as_it_is_told():
     with TorchFabric(manager=False) as lab:
@@ -163,10 +232,82 @@ def torch_falls_back_to_gloo_or_raises_as_it_is_told():
 
 
 @case(60)
-def torch_ranks_that_share_a_host_say_so():
+def torch_ranks_that_are_all_on_one_host_say_so():
     with TorchFabric() as lab:
-        for result in results_of(lab.ranks("fallen_back", hosts=(0, 1, 2, 2))):
-            expect_equal(result["report"][0]["reason"], "ranks 2, 3 share a host, of which a job has one rank", "why")
+        for result in results_of(lab.ranks("fallen_back", hosts=(2, 2, 2, 2))):
+            expect_equal(result["report"][0]["reason"], "all ranks are on one host", "why")
+
+
+def expect_hosts(results, hosts):
+    """All ranks are in the network, where only the first one of each host sends. hosts: of each rank."""
+    ranks_of = [[rank for rank, host in enumerate(hosts) if host == one] for one in dict.fromkeys(hosts)]
+    for rank, result in enumerate(results):
+        world = result["report"][0]
+        leader = next(ranks for ranks in ranks_of if rank in ranks)[0]
+        expect_equal((world["in_network"], world["failed"], world["hosts"], result["warnings"]), (True, False, ranks_of, []),
+                     f"the group of all ranks, as rank {rank} reports it: {world}")
+        expect_equal((world["transport"], world["blocks"] > 0), ("af_packet", True) if rank == leader else (f"shared memory of rank {leader}", False),
+                     f"where rank {rank} sends: {world}")
+        expect(world["shared_bytes"] > 0 or hosts.count(hosts[rank]) == 1, f"shared memory of rank {rank}: {world}")
+
+
+@case(240)
+def torch_collectives_are_exact_with_several_ranks_on_a_host():
+    with TorchFabric() as lab:
+        for hosts in ((0, 0, 1, 1), (0, 1, 0, 1), (2, 3, 3, 3)):
+            results = results_of(lab.ranks("collectives", hosts=hosts))
+            expect_hosts(results, hosts)
+            for result in results:
+                expect_equal(sorted(result["report"][0]["network"]),
+                             ["_allgather_base", "_reduce_scatter_base", "allgather", "allreduce", "broadcast", "reduce", "reduce_scatter"],
+                             "what ran in the network")
+        results = results_of(lab.ranks("groups", hosts=(0, 1, 0, 1)))
+        expect_hosts(results, (0, 1, 0, 1))
+
+
+@case(150)
+def torch_trains_with_several_ranks_on_a_host():
+    with TorchFabric() as lab:
+        results = results_of(lab.ranks("training", hosts=(0, 0, 1, 1)))
+        expect_hosts(results, (0, 0, 1, 1))
+        for result in results:
+            differences = dict(result["difference"])
+            bf16 = differences.pop("bf16")
+            expect(all(value < 1e-5 for value in differences.values()) and 0 < bf16 < 0.05, f"parameters beside Gloo's: {result}")
+    with TorchFabric(config=SPARSE_LIMITS) as lab:
+        results = results_of(lab.ranks("sparse", hosts=(0, 0, 1, 1)))
+        expect_hosts(results, (0, 0, 1, 1))
+        for result in results:
+            losses = result["losses"]
+            expect(sum(losses["top_k"][-5:]) < 1.5 * sum(losses["dense"][-5:]), f"the loss of the largest 2 %: {losses}")
+            expect_equal((result["report"][1]["handler"], result["report"][1]["gloo"]), ("sparse", {}), "the job of the sparse sums")
+
+
+@case(150)
+def a_killed_rank_of_several_on_a_host_is_named():
+    """Another one than the leader, a leader, and the one that has the store, too."""
+    with TorchFabric() as lab:
+        for killed in (3, 2, 0):
+            began = time.monotonic()
+            ranks = lab.ranks("killed", hosts=(0, 0, 1, 1), KILLED_RANK=killed, PARENT_RANK=3)
+            others = [rank for rank in range(RANKS) if rank != killed]
+            for rank, result in zip(others, results_of([ranks[rank] for rank in others])):
+                expect(f"missing ranks of the group: {killed}" in result["error"], f"the exception of rank {rank}: {result['error']}")
+                expect_equal(result["report"][0]["failed"], True, f"the report of rank {rank}")
+            expect_equal(ranks[killed].wait(10), -9, "exit status of the killed rank")
+            expect(time.monotonic() - began < 28, f"the others waited for {time.monotonic() - began} s for rank {killed}")
+
+
+@case(90)
+def late_and_disagreeing_ranks_of_a_host_are_named():
+    with TorchFabric() as lab:
+        for rank, result in enumerate(results_of(lab.ranks("late", hosts=(0, 0, 1, 1)))):
+            if rank != 1:
+                expect("missing ranks of the group: 1" in result["error"], f"the exception of rank {rank}: {result['error']}")
+                expect(2.5 < result["seconds"] < 15, f"a timeout of 3 s took {result['seconds']} s")
+        for rank, result in enumerate(results_of(lab.ranks("disagreeing", hosts=(0, 0, 1, 1)))):
+            words = "collective number 1 is allreduce of 40 bytes, sum of f32 at rank 2, but allreduce of 44 bytes, sum of f32 at rank 3"
+            expect((words if rank in (2, 3) else "3 (another collective than rank 2)") in result["error"], f"rank {rank}: {result['error']}")
 
 
 @case(90)

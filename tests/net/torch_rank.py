@@ -3,6 +3,8 @@
 One rank of the tests of fanin_torch, started by case_torch.py: torch_rank.py SCENARIO, with torch's environment. Prints a JSON object.
 """
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -212,26 +214,41 @@ class Net(torch.nn.Module):
         return self.other(hidden) if use_other else self.second(hidden)
 
 
-def train(rank, size, group, unused=False, bucket=25, hook=None, accumulate=1):
-    """20 steps from fixed seeds. Returns the parameters in one tensor."""
+def train(rank, size, group, unused=False, bucket=25, hook=None, accumulate=1, steps=20, losses=None, make_hook=None, dtype=torch.float):
+    """Some steps from fixed seeds. Returns the parameters in one tensor. make_hook: of the model, returns state and hook."""
     torch.manual_seed(7)
-    model = DistributedDataParallel(Net(unused), process_group=group, bucket_cap_mb=bucket, find_unused_parameters=unused)
+    # The first bucket has a size of its own.
+    dist._DEFAULT_FIRST_BUCKET_BYTES = min(2 ** 20, int(bucket * 2 ** 20))
+    model = DistributedDataParallel(Net(unused).to(dtype), process_group=group, bucket_cap_mb=bucket, find_unused_parameters=unused)
     if hook is not None:
         model.register_comm_hook(group, hook)
+    if make_hook is not None:
+        model.register_comm_hook(*make_hook(model))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     data = torch.Generator().manual_seed(100 + rank)
-    for step in range(20):
+    # What there is to learn: whose largest of ten elements it is.
+    for step in range(steps):
         optimizer.zero_grad()
         for part in range(accumulate):
-            x, y = torch.randn(16, 20, generator=data), torch.randint(0, 10, (16,), generator=data)
+            x = torch.randn(16, 20, generator=data)
+            y = x[:, :10].argmax(1)
             use_other = unused and step % 2 == 1
-            if part + 1 < accumulate:
-                with model.no_sync():
-                    torch.nn.functional.cross_entropy(model(x, use_other) if unused else model(x), y).backward()
-            else:
-                torch.nn.functional.cross_entropy(model(x, use_other) if unused else model(x), y).backward()
+            with model.no_sync() if part + 1 < accumulate else contextlib.nullcontext():
+                loss = torch.nn.functional.cross_entropy(model(x.to(dtype), use_other) if unused else model(x.to(dtype)), y)
+                loss.backward()
         optimizer.step()
+        if losses is not None:
+            mean = loss.detach().float()
+            dist.all_reduce(mean, dist.ReduceOp.AVG)
+            losses.append(mean.item())
     return torch.cat([value.detach().flatten() for value in model.parameters()])
+
+
+def equal_everywhere(rank, size, mine, what):
+    all_ranks = [torch.zeros_like(mine) for _ in range(size)]
+    dist.all_gather(all_ranks, mine)
+    for peer, theirs in enumerate(all_ranks):
+        same(theirs, mine, f"{what}: parameters of rank {peer} beside those of rank {rank}")
 
 
 def training(rank, size):
@@ -241,10 +258,7 @@ def training(rank, size):
                           ("no_sync", {"accumulate": 2})):
         group = dist.new_group()
         mine, other = train(rank, size, group, **options), train(rank, size, gloo, **options)
-        all_ranks = [torch.zeros_like(mine) for _ in range(size)]
-        dist.all_gather(all_ranks, mine)
-        for peer, theirs in enumerate(all_ranks):
-            same(theirs, mine, f"{name}: parameters of rank {peer} beside those of rank {rank}")
+        equal_everywhere(rank, size, mine, name)
         found[name] = (mine - other).abs().max().item()
     group = dist.new_group(pg_options=fanin_torch.Options(accumulate_f32=True))
     mine, other = train(rank, size, group, hook=fanin_torch.hooks.bf16), train(rank, size, gloo)
@@ -252,12 +266,230 @@ def training(rank, size):
     return {"difference": found}
 
 
+def sparse_sums(rank, size, group):
+    """The call below the hook: n, most, and what the rank brings."""
+    for dtype in (torch.float, torch.double):
+        for n, most, count in ((1, 1, 1), (1000, 10, 10), (100000, 1000, 1000 - 300 * rank), (5000, 5000, 5000), (64, 8, 0), (7, 0, 0)):
+            chance = torch.Generator().manual_seed(n + 10 * rank)
+            indices = torch.randperm(n, generator=chance)[:count].sort().values
+            values = torch.randint(1, 9, (count,), generator=chance).to(dtype)
+            mine = torch.zeros(n, dtype=dtype)
+            mine[indices] = values
+            dense = torch.full((n,), -1, dtype=dtype)
+            group.allreduce_sparse(dense, indices, values, most).wait()
+            dist.all_reduce(mine)
+            same(dense, mine, f"a sparse sum of {count} values, {n} at most {most}, {dtype}")
+    for indices in ([3, 2], [2, 2], [-1, 2], [2, 100]):
+        try:
+            group.allreduce_sparse(torch.zeros(100), torch.tensor(indices), torch.ones(2), 2)
+        except RuntimeError as error:
+            if "expected ascending ones below 100" in str(error):
+                continue
+        raise AssertionError(f"indices {indices} did not raise")
+
+
+class Watched(fanin_torch.hooks.TopK):
+    """Checks that what is sent and what is kept are, element by element, what there was to send."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.kept, self.layouts, self.buckets = {}, set(), 0
+
+    def hook(self, bucket):
+        names = [self._name_of[id(parameter)] for parameter in bucket.parameters()]
+        wide = torch.double if bucket.buffer().dtype == torch.double else torch.float
+        total = torch.cat([self.kept.get(name, torch.zeros(gradient.shape, dtype=wide)).flatten() + gradient.flatten()
+                           for name, gradient in zip(names, bucket.gradients())])
+        sent = []
+        plain = fanin_torch.hooks.compress
+
+        def compress(*arguments):
+            sent.append(plain(*arguments))
+            return sent[0]
+        fanin_torch.hooks.compress = compress
+        try:
+            future = fanin_torch.hooks.top_k(self, bucket)
+        finally:
+            fanin_torch.hooks.compress = plain
+        indices, values, most = sent[0]
+        residual = self.residual_of(bucket).clone()
+        same(residual[indices], torch.zeros_like(values), "the residual where something was sent")
+        if len(indices) != most or most != max(1, round(self.fraction * total.numel())):
+            raise AssertionError(f"{len(indices)} values of {most} sent, of {total.numel()}")
+        if residual.abs().max() > values.abs().min():
+            raise AssertionError("what was kept is larger than what was sent")
+        residual[indices] = values
+        same(residual, total, "what is sent and what is kept")
+        self.kept = {**self.kept, **{name: self._residuals[name].clone() for name in names}}
+        self.layouts.add(tuple(names))
+        self.buckets += 1
+        return future
+
+
+def largest_ones():
+    """Found by a sample or not: those that torch finds."""
+    for n, most in ((1, 1), (5000, 4096), (300000, 4096), (300000, 6000), (300000, 299999), (2 ** 20, 2 ** 14)):
+        for zeros in (0, n // 2):
+            values = torch.randn(n, generator=torch.Generator().manual_seed(n)).abs()
+            values[:zeros] = 0
+            found = fanin_torch.hooks.largest(values, most)
+            same(found, found.unique(), f"ascending indices of {most} of {n}")
+            same(values[found].sort().values, values.topk(most).values.flip(0), f"the largest {most} of {n}")
+    values = torch.zeros(300000)
+    values[7] = float("nan")
+    if 7 not in fanin_torch.hooks.largest(values, 5000):
+        raise AssertionError("a NaN is left out")
+
+
+def sparse(rank, size):
+    """The hook top_k, and what is below it."""
+    if rank == 0:
+        largest_ones()
+    group = dist.new_group(pg_options=fanin_torch.Options(handler="sparse"))
+    sparse_sums(rank, size, group)
+    losses, states = {}, []
+
+    def watched(model):
+        states.append(Watched(model, 0.02))
+        return states[-1], lambda state, bucket: state.hook(bucket)
+    dense = train(rank, size, group, bucket=0.01, steps=60, losses=losses.setdefault("dense", []))
+    found = train(rank, size, group, bucket=0.01, steps=60, losses=losses.setdefault("top_k", []), make_hook=watched)
+    equal_everywhere(rank, size, found, "top_k")
+    half = train(rank, size, group, bucket=0.01, dtype=torch.bfloat16, make_hook=watched)
+    equal_everywhere(rank, size, half, "top_k of bfloat16")
+    # A checkpoint, of a state and by a file.
+    state = states[0]
+    file = io.BytesIO()
+    torch.save(state.state_dict(), file)
+    file.seek(0)
+    fresh = Watched(DistributedDataParallel(Net(), process_group=group), 0.5)
+    fresh.load_state_dict(torch.load(file))
+    if fresh.fraction != 0.02 or not any(value.abs().max() > 0 for value in fresh.state_dict()["residuals"].values()):
+        raise AssertionError("the checkpoint has no residual")
+    for name, value in state.state_dict()["residuals"].items():
+        same(fresh.state_dict()["residuals"][name], value, f"the checkpoint's residual of {name}")
+    try:
+        fresh.load_state_dict({"fraction": 0.1, "residuals": {"first.weight": torch.zeros(3)}})
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("the state of another model was loaded")
+    # A job without sparse vectors.
+    other = dist.new_group()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        by_gloo = train(rank, size, other, make_hook=watched)
+    equal_everywhere(rank, size, by_gloo, "top_k by Gloo")
+    strict = dist.new_group(pg_options=fanin_torch.Options(fallback="raise"))
+    try:
+        train(rank, size, strict, make_hook=watched)
+    except RuntimeError as error:
+        raised = str(error)
+    return {"losses": losses, "layouts": [len(state.layouts) for state in states], "buckets": [state.buckets for state in states],
+            "distance": (found - dense).abs().max().item(), "hook_warnings": [str(warning.message) for warning in caught], "raised": raised}
+
+
+def hook_costs(rank, size):
+    """Bytes that this host sends, and time, for a step with 2^22 gradients."""
+    counter = f"/sys/class/net/{os.environ['FANIN_INTERFACE']}/statistics/tx_bytes"
+    group = dist.new_group(pg_options=fanin_torch.Options(handler="sparse", accumulate_f32=True))
+    costs = {}
+    for name in ("dense", "bf16", "top_k"):
+        model = DistributedDataParallel(torch.nn.Linear(2 ** 12, 2 ** 10, bias=False), process_group=group)
+        if name == "bf16":
+            model.register_comm_hook(group, fanin_torch.hooks.bf16)
+        elif name == "top_k":
+            model.register_comm_hook(fanin_torch.hooks.TopK(model, 0.01), fanin_torch.hooks.top_k)
+        x = torch.randn(1, 2 ** 12)
+        seconds, sent = [], 0
+        for step in range(13):
+            if step == 3:
+                with open(counter) as file:
+                    sent = -int(file.read())
+            dist.barrier()
+            began = time.monotonic()
+            model(x).square().mean().backward()
+            seconds.append(time.monotonic() - began)
+        with open(counter) as file:
+            sent += int(file.read())
+        costs[name] = {"bytes": sent // 10, "ms": 1000 * sorted(seconds[3:])[5]}
+    return {"costs": costs}
+
+
+def options(rank, size):
+    """Jobs with authentication codes, and with sums in a fixed order."""
+    authenticated = dist.new_group(pg_options=fanin_torch.Options(authenticate=True))
+    reproducible = dist.new_group(pg_options=fanin_torch.Options(reproducible=True))
+    values = [torch.randn(20000, generator=torch.Generator().manual_seed(i)) for i in range(size)]
+    dist.all_reduce(torch.ones(5000))
+    tensor = torch.full((5000,), float(rank))
+    dist.all_reduce(tensor, group=authenticated)
+    same(tensor, torch.full((5000,), 6.0), "with authentication codes")
+    tensor = values[rank].clone()
+    dist.all_reduce(tensor, group=reproducible)
+    same(tensor, (values[0] + values[1]) + (values[2] + values[3]), "a reproducible sum")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dist.new_group(pg_options=fanin_torch.Options(reproducible=True, handler="sparse"))
+    for bad in ({"handler": "ring"}, {"fallback": "never"}, {"join_timeout": 0}):
+        try:
+            fanin_torch.Options(**bad).resolved()
+        except ValueError:
+            continue
+        raise AssertionError(f"{bad} did not raise")
+
+
+def slow(rank, size):
+    """A group waits for rank 1, whose collectives in other groups go on."""
+    waiting, others = dist.new_group(), dist.new_group()
+    began = time.monotonic()
+    tensor = torch.ones(1000)
+    if rank != 1:
+        work = dist.all_reduce(tensor, group=waiting, async_op=True)
+    for _ in range(10):
+        dist.all_reduce(torch.ones(100000), group=others)
+        dist.all_reduce(torch.ones(10))
+    done = time.monotonic() - began
+    if rank == 1:
+        time.sleep(4)
+        work = dist.all_reduce(tensor, group=waiting, async_op=True)
+    work.wait()
+    same(tensor, torch.full((1000,), 4.0), "the slow one")
+    # A group whose last owner is a callback, which its own thread frees.
+    last = dist.new_group()
+    ended = []
+    tensor = torch.ones(10)
+
+    def end(done, group=last):
+        ended.append(group.size())
+        return done.value()[0]
+    future = dist.all_reduce(tensor, group=last, async_op=True).get_future().then(end)
+    dist.destroy_process_group(last)
+    del last, end
+    future.wait()
+    same(tensor, torch.full((10,), 4.0), "in a group that nobody has any more")
+    return {"others": done, "slow": time.monotonic() - began}
+
+
+def disagreeing(rank, size):
+    """Rank 3 calls another collective than the rest."""
+    dist.all_reduce(torch.ones(10))
+    try:
+        dist.all_reduce(torch.ones(11 if rank == 3 else 10))
+    except RuntimeError as error:
+        return {"error": str(error)}
+    raise AssertionError("no exception")
+
+
 def killed(rank, size):
-    """Rank 2 ends in the middle, without a word."""
+    """One rank ends in the middle, without a word. A child of it may live on, as those that load data do for a while."""
+    if rank == int(os.environ.get("PARENT_RANK", "-1")) and os.fork() == 0:
+        time.sleep(30)
+        os._exit(0)
     try:
         for step in range(100000):
             dist.all_reduce(torch.ones(10000))
-            if rank == 2 and step == 50:
+            if rank == int(os.environ.get("KILLED_RANK", "2")) and step == 50:
                 os.kill(os.getpid(), signal.SIGKILL)
     except RuntimeError as error:
         try:
@@ -301,7 +533,9 @@ def collectives(rank, size):
 
 
 def fallen_back(rank, size):
-    """The same program, without a network: all that Gloo can do."""
+    """The same program, without a network."""
+    reductions(rank, size)
+    copies(rank, size)
     tensor = torch.full((5,), float(rank))
     dist.all_reduce(tensor)
     same(tensor, torch.full((5,), 6.0), "allreduce")

@@ -61,6 +61,7 @@ class Options:
     accumulate_f32: bool = None  # sums of half and bfloat16 in float on the switch; FANIN_TORCH_ACCUMULATE_F32
     authenticate: bool = None  # FANIN_TORCH_AUTHENTICATE
     reproducible: bool = None  # sums have the same bits in every run; FANIN_TORCH_REPRODUCIBLE
+    handler: str = None  # the job's handler; FANIN_TORCH_HANDLER, else "auto". "sparse" for hooks.top_k
 
     def resolved(self):
         """The same with nothing left None; ValueError for what is not valid."""
@@ -71,9 +72,12 @@ class Options:
             _seconds("FANIN_TORCH_JOIN_TIMEOUT", "30") if self.join_timeout is None else self.join_timeout,
             _flag("FANIN_TORCH_ACCUMULATE_F32") if self.accumulate_f32 is None else self.accumulate_f32,
             _flag("FANIN_TORCH_AUTHENTICATE") if self.authenticate is None else self.authenticate,
-            _flag("FANIN_TORCH_REPRODUCIBLE") if self.reproducible is None else self.reproducible)
+            _flag("FANIN_TORCH_REPRODUCIBLE") if self.reproducible is None else self.reproducible,
+            self.handler or os.environ.get("FANIN_TORCH_HANDLER", "auto"))
         if done.fallback not in ("gloo", "raise"):
             raise ValueError(f"fallback: found {done.fallback!r}, expected 'gloo' or 'raise'")
+        if done.handler == "ring":
+            raise ValueError("handler: found 'ring', expected one of a switch: without one there is Gloo")
         if not 0.001 <= done.join_timeout <= 86400:
             raise ValueError(f"join_timeout: found {done.join_timeout!r}, expected seconds, 0.001 to 86400")
         return done
@@ -92,18 +96,14 @@ def _create(backend_options, pg_options):
     timeout = backend_options.timeout
     timeout = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
     gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout=timeout)
-    group = _core.Group(gloo, rank, size, backend_options.group_id)
+    group = _core.Group(gloo, dist.PrefixStore("notes", store), rank, size, backend_options.group_id)
     agreement = Agreement(dist.PrefixStore("fanin", store), rank, size, timedelta(seconds=options.join_timeout))
     reason, fallback = choose(group, agreement, options, timeout)
-    if reason:
-        group.use_gloo(reason)
-        if fallback == "raise":
-            raise RuntimeError(f"fanin: not in the network: {reason}")
-        if rank == 0:
-            warnings.warn(f"fanin: the group {backend_options.group_id!r} of {size} ranks runs on Gloo, not in the network: {reason}",
-                          RuntimeWarning, stacklevel=2)
-    else:
-        group.use_network()
+    if reason and fallback == "raise":
+        raise RuntimeError(f"fanin: not in the network: {reason}")
+    if reason and rank == 0:
+        warnings.warn(f"fanin: the group {backend_options.group_id!r} of {size} ranks runs on Gloo, not in the network: {reason}",
+                      RuntimeWarning, stacklevel=2)
     _groups.add(group)
     return group
 

@@ -23,7 +23,8 @@ class Agreement:
 
     def __init__(self, store, rank, size, patience):
         self.store, self.rank, self.size = store, rank, size
-        self.patience = patience + SLACK
+        # Ranks of a host meet, and then their leader joins.
+        self.patience = 2 * patience + SLACK
 
     def tell(self, key, value):
         self.store.set(key, json.dumps(value))
@@ -47,43 +48,55 @@ class Agreement:
 
 
 def plan(agreement, options):
-    """Rank 0: {"job": a name that no other group has, "reason": "" or why nobody needs to join, "fallback": ...}."""
+    """
+    Rank 0: {"job": a name that no other group has, "hosts": the ranks of each, by the first of them, which leads the others, "reason": "" or
+    why nobody needs to join, "fallback": ...}.
+    """
     hosts = {}
     for rank, host in enumerate(agreement.gather("host", host_id())):
         hosts.setdefault(host, []).append(rank)
     reason = ""
     if agreement.size == 1:
         reason = "the group has one rank"
-    shared = [ranks for ranks in hosts.values() if len(ranks) > 1]
-    if shared:
-        reason = f"ranks {', '.join(map(str, shared[0]))} share a host, of which a job has one rank"
-    return {"job": f"torch-{secrets.token_hex(12)}", "reason": reason, "fallback": options.fallback}
+    elif len(hosts) == 1:
+        reason = "all ranks are on one host"
+    if None in hosts:
+        reason = f"rank {hosts[None][0]} has not said on which host it is"
+    return {"job": f"torch-{secrets.token_hex(12)}", "hosts": list(hosts.values()), "reason": reason,
+            "fallback": options.fallback}
 
 
-def verdict(agreement, status):
-    """Rank 0: "" if all have joined, else why not."""
+def verdict(group, agreement, status):
+    """Rank 0: {"reason": "" if all have joined, else why not, "handler", "accumulates_f32": of the job}."""
     texts = ["it has not said whether it has joined" if text is None else text for text in agreement.gather("joined", status)]
     failed = [f"rank {rank}: {text}" for rank, text in enumerate(texts) if text]
-    return "; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if len(failed) > 3 else "")
+    return {"reason": "; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if len(failed) > 3 else ""),
+            "handler": group.handler(), "accumulates_f32": group.accumulates_f32()}
 
 
 def choose(group, agreement, options, timeout):
-    """Joins the job with all ranks. Returns "" or why the group is not in the network, and rank 0's fallback."""
+    """Joins the job with all ranks, and has the group use the network or Gloo. Returns "" or why it is not the network, and rank 0's fallback."""
     if agreement.rank == 0:
         agreement.tell("plan", plan(agreement, options))
     else:
         agreement.gather("host", host_id())
     agreed = agreement.hear("plan")
     if agreed["reason"]:
+        group.use_gloo(agreed["reason"])
         return agreed["reason"], agreed["fallback"]
     join = _core.JoinOptions()
     join.job_name = agreed["job"]
-    join.manager, join.interface = options.manager, options.interface
+    join.manager, join.interface, join.handler = options.manager, options.interface, options.handler
     join.join_timeout, join.timeout = timedelta(seconds=options.join_timeout), timeout
     join.accumulate_f32, join.authenticate, join.reproducible = options.accumulate_f32, options.authenticate, options.reproducible
-    status = group.join(join)
+    status = group.join(join, agreed["hosts"])
     if agreement.rank == 0:
-        agreement.tell("verdict", verdict(agreement, status))
+        agreement.tell("verdict", verdict(group, agreement, status))
     else:
         agreement.gather("joined", status)
-    return agreement.hear("verdict"), agreed["fallback"]
+    done = agreement.hear("verdict")
+    if done["reason"]:
+        group.use_gloo(done["reason"])
+    else:
+        group.use_network(done["handler"], done["accumulates_f32"], agreed["fallback"] == "raise")
+    return done["reason"], agreed["fallback"]

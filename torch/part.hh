@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Collectives of the library: what a rank gives to each, and what it gets. */
+#ifndef FANIN_TORCH_PART_HH
+#define FANIN_TORCH_PART_HH
+
+#include <fanin/fanin.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+namespace fanin_torch {
+
+enum class Call {
+	ALLREDUCE,
+	REDUCE,
+	BROADCAST,
+	ALLGATHER,
+	REDUCE_SCATTER,
+	SPARSE,
+	BARRIER
+};
+
+/* Owns what it sends and receives: plain tensors, which may be the same one. */
+struct Part {
+	Call call = Call::BARRIER;
+	at::Tensor send;                   /* undefined: this rank gives nothing */
+	at::Tensor recv;                   /* undefined: this rank gets nothing */
+	enum fanin_dtype dtype = FANIN_U8; /* bytes, where nothing is reduced */
+	enum fanin_op op = FANIN_SUM;
+	int root = 0;
+	at::Tensor indices; /* SPARSE: ascending int64, of the values in send; recv is dense */
+	int64_t most = 0;   /* SPARSE: the most values that a rank brings, the same at all ranks */
+	bool coalesce = false; /* SPARSE: indices come several times in a row */
+
+	fanin_request *request = nullptr;
+	int status = FANIN_OK; /* of posting it */
+	bool done = false;     /* it has been waited for */
+	std::unique_ptr<fanin_sparse_result> result;
+};
+
+/* Collectives that belong together. done: called by the thread that has carried them out; error: "" or why they have failed. */
+struct Task {
+	std::vector<Part> parts;
+	std::function<void(const std::string &error)> done;
+};
+
+/* Posts it; its buffers are in use until its request has been waited for. Returns a fanin_status, which it also keeps. */
+int part_post(Part *part, fanin_comm *comm);
+
+} // namespace fanin_torch
+
+#endif
