@@ -81,8 +81,12 @@ state_do_duty(struct comm_state *state)
 {
 	if (state_phase(state) == IN_NETWORK)
 		agreement_begin(state);
-	if (state_phase(state) == FAILED)
+	if (state_phase(state) == FAILED) {
 		agreement_finish(state);
+		/* What is still queued comes before the end. */
+		if (state->queue != NULL)
+			return;
+	}
 	/* Members leave a job together: those that are late have been waited for. */
 	if (is_closing(state)) {
 		job_leave(state);
@@ -128,7 +132,7 @@ closed_take(bool *some_close)
 			continue;
 		*some_close = true;
 		/* Another thread may have found it, too. */
-		if (has_left(state) && !__atomic_exchange_n(&state->is_taken, true, __ATOMIC_RELAXED))
+		if (has_left(state) && !__atomic_exchange_n(&state->is_taken, true, __ATOMIC_ACQUIRE))
 			break;
 	}
 	pthread_mutex_unlock(&states_lock);
@@ -150,18 +154,37 @@ closed_free(void)
 }
 
 void
+comm_drain(MPI_Comm comm)
+{
+	const struct comm_state *state = NULL;
+
+	if (comm != MPI_COMM_NULL && preload_settings.enabled)
+		state = state_find(comm);
+	if (state != NULL && state->way == WAY_NETWORK)
+		queue_drain(state->queue);
+}
+
+void
 comm_close(MPI_Comm comm)
 {
 	struct comm_state *state;
 
+	bool in_background;
+
 	if (comm == MPI_COMM_NULL || !preload_settings.enabled || (state = state_find(comm)) == NULL)
 		return;
+	in_background = state->way == WAY_NETWORK && state->queue != NULL;
+	if (in_background)
+		/* No other thread frees it while this one needs it. */
+		__atomic_store_n(&state->is_taken, true, __ATOMIC_RELAXED);
 	if (state->way == WAY_NETWORK) {
 		state_close_begin(state);
-		if (state->queue == NULL)
+		if (!in_background)
 			state_close_end(state);
 	}
 	state_forget(comm);
+	if (in_background)
+		__atomic_store_n(&state->is_taken, false, __ATOMIC_RELEASE);
 	closed_free();
 }
 

@@ -20,7 +20,7 @@
 
 static int keyval = MPI_KEYVAL_INVALID;
 static struct comm_state *cache[CACHE_SIZE];
-/* States that are in use no more. Never freed: a thread may still compare the handle of one that it found in the cache. */
+/* free_states are in use no more. Never freed: a thread may still compare the handle of one that it found in the cache. */
 pthread_mutex_t states_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct comm_state *free_states;
 struct comm_state *joined_states; /* with a job, now or before a failure; under states_lock, too */
@@ -295,9 +295,13 @@ memory_share(struct comm_state *state, const char *job_name)
 {
 	if (state->n_hosts == state->size)
 		return;
-	state->shared = shared_make(job_name, state->node, state->node_rank, state->node_size);
+	state->shared = shared_make(job_name, state->host, state->node, state->node_rank,
+				    state->node_size);
 	if (way_agree(state->shadow, state->shared != NULL ? WAY_NETWORK : WAY_MEMORY) == WAY_NETWORK)
 		return;
+	if (state->rank == 0)
+		fprintf(stderr,
+			"fanin-mpi: ranks of a host share no memory (/dev/shm: %m): they take steps of MPI instead\n");
 	shared_free(state->shared);
 	state->shared = NULL;
 }
@@ -342,7 +346,7 @@ has_room_for_job(void)
 static enum way
 way_before_job(const struct comm_state *state, MPI_Comm comm)
 {
-	enum way way = has_room_for_job() ? WAY_NETWORK : WAY_MANY_JOBS;
+	enum way way;
 	int is_inter;
 
 	PMPI_Comm_test_inter(comm, &is_inter);
@@ -350,6 +354,7 @@ way_before_job(const struct comm_state *state, MPI_Comm comm)
 		return WAY_INTERCOMM;
 	if (state->size == 1)
 		return WAY_ONE_RANK;
+	way = has_room_for_job() ? WAY_NETWORK : WAY_MANY_JOBS;
 	if (!is_of_this_world(comm, state->size))
 		way = WAY_FOREIGN;
 	return way_agree(comm, way);

@@ -98,8 +98,10 @@ collective_carry_out(struct comm_state *state, const struct collective *call,
 	state->calls++;
 	if (state_phase(state) != IN_NETWORK) {
 		state_wait_agreed(state);
-		if (state->calls < state->meet)
+		if (state->calls < state->meet) {
+			report_count(call->kind, WAY_ERROR, operation->bytes);
 			return MPI_ERR_OTHER;
+		}
 		report_count(call->kind, WAY_FAILED, operation->bytes);
 		return collective_by_mpi(call, state->shadow, state->in_background);
 	}
@@ -108,6 +110,7 @@ collective_carry_out(struct comm_state *state, const struct collective *call,
 		report_count(call->kind, WAY_NETWORK, operation->bytes);
 		return MPI_SUCCESS;
 	}
+	report_count(call->kind, WAY_ERROR, operation->bytes);
 	state_fail(state, status);
 	return MPI_ERR_OTHER;
 }

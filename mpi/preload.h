@@ -54,7 +54,8 @@ enum collective_kind {
 	X(NO_MANAGER, "no network manager is configured, or it can't be reached")                     \
 	X(PERMISSION, "no rights to open raw sockets")                                                \
 	X(NOT_JOINED, "the job could not be joined")                                                  \
-	X(FAILED, "an earlier collective of the communicator has failed")
+	X(FAILED, "an earlier collective of the communicator has failed")                             \
+	X(ERROR, "failed: the call returned an error")
 
 enum way {
 #define X(name, text) WAY_##name,
@@ -175,6 +176,8 @@ void state_do_duty(struct comm_state *state);
 enum phase state_phase(const struct comm_state *state);
 /* Ends the communicator's job before the communicator is freed: in the background, or, without queues, with all ranks. */
 void comm_close(MPI_Comm comm);
+/* Waits for what is queued on the communicator. */
+void comm_drain(MPI_Comm comm);
 /* progress.c */
 int progress_init(void);
 void progress_finish(void);
@@ -210,7 +213,8 @@ int collective_post(struct comm_state *state, const struct collective *call,
 		    const struct operation *operation, fanin_request **req);
 
 /* shared.c: memory that the ranks of a host share. Collective on node. NULL: there is none. */
-struct shared *shared_make(const char *job_name, MPI_Comm node, int node_rank, int node_size);
+struct shared *shared_make(const char *job_name, int host, MPI_Comm node, int node_rank,
+			   int node_size);
 void shared_free(struct shared *shared);
 
 /* by_mpi.c: carries out a call by MPI on another communicator of the same ranks. Returns an MPI error. */

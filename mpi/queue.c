@@ -185,8 +185,8 @@ entry_begin(struct queue *queue, struct entry *entry)
 static void
 entry_end(struct queue *queue, struct entry *entry)
 {
-	if (entry->status == FANIN_OK)
-		report_count(entry->call.kind, WAY_NETWORK, entry->operation.bytes);
+	report_count(entry->call.kind, entry->status == FANIN_OK ? WAY_NETWORK : WAY_ERROR,
+		     entry->operation.bytes);
 	entry_complete(queue, entry, entry->status == FANIN_OK ? MPI_SUCCESS : MPI_ERR_OTHER);
 }
 

@@ -58,7 +58,8 @@ print_text(FILE *out, const struct counters *all)
 					" bytes  %s%s\n",
 					kind_names[kind], all->calls[kind][way],
 					all->bytes[kind][way],
-					way == WAY_NETWORK ? "" : "MPI: ", way_texts[way]);
+					way == WAY_NETWORK || way == WAY_ERROR ? "" : "MPI: ",
+					way_texts[way]);
 	}
 	for (int way = 0; way < N_WAYS; way++)
 		if (all->communicators[way] != 0)

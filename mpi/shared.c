@@ -78,7 +78,7 @@ all_have(MPI_Comm node, bool mine)
 
 /* Not a window of MPI: to free one is collective, and ranks free communicators in any order. */
 struct shared *
-shared_make(const char *job_name, MPI_Comm node, int node_rank, int node_size)
+shared_make(const char *job_name, int host, MPI_Comm node, int node_rank, int node_size)
 {
 	const size_t n = (size_t)node_size;
 	const size_t bytes = n * sizeof(struct done) + (n + 1) * DEPTH * CHUNK_BYTES;
@@ -90,9 +90,7 @@ shared_make(const char *job_name, MPI_Comm node, int node_rank, int node_size)
 	if (shared == NULL)
 		no_memory();
 	*shared = (struct shared){ .node_rank = node_rank, .node_size = node_size, .bytes = bytes };
-	/* Each network namespace may be a host to MPI. */
-	snprintf(name, sizeof(name), "/fanin-%s-%d", job_name, node_rank == 0 ? (int)getpid() : 0);
-	PMPI_Bcast(name, (int)sizeof(name), MPI_CHAR, 0, node);
+	snprintf(name, sizeof(name), "/fanin-%s-%d", job_name, host);
 	if (node_rank == 0)
 		fd = object_make(name, bytes);
 	if (all_have(node, node_rank != 0 || fd >= 0) && node_rank != 0)
@@ -197,9 +195,10 @@ chunk_reduce(const struct run *run, uint64_t chunk)
 	memcpy(chunk_out(shared, chunk) + offset, chunk_in(shared, 0, chunk) + offset,
 	       (to - from) * run->type_bytes);
 	for (int rank = 1; rank < shared->node_size && to > from; rank++)
-		PMPI_Reduce_local(chunk_in(shared, rank, chunk) + offset,
-				  chunk_out(shared, chunk) + offset, (int)(to - from), call->type,
-				  call->op);
+		if (PMPI_Reduce_local(chunk_in(shared, rank, chunk) + offset,
+				      chunk_out(shared, chunk) + offset, (int)(to - from),
+				      call->type, call->op) != MPI_SUCCESS)
+			PMPI_Abort(MPI_COMM_WORLD, 1);
 	SAY(shared, reduced, chunk + 1);
 }
 

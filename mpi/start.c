@@ -117,6 +117,8 @@ MPI_Comm_free(MPI_Comm *comm)
 PRELOAD_EXPORT int
 MPI_Comm_disconnect(MPI_Comm *comm)
 {
+	/* It waits for what is under way, unlike MPI_Comm_free. */
+	comm_drain(*comm);
 	comm_close(*comm);
 	return PMPI_Comm_disconnect(comm);
 }
