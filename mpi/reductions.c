@@ -142,19 +142,26 @@ post_reduce_scatter(const struct step *step, fanin_request **req)
 	return post_parts(step, step->call->recv, req);
 }
 
-/* In place the vector is in recv, and the result goes to its start; the network's would be where the part was. */
+/*
+ * In place the vector is in recv, and the result goes to its start. The network's would be where the part was, but programs
+ * expect what is there to stay.
+ */
 static int
 run_reduce_scatter_alone(const struct step *step)
 {
 	struct comm_state *state = step->state;
 	const struct collective *call = step->call;
-	const bool in_place = call->send == MPI_IN_PLACE;
-	uint8_t *own = in_place ? (uint8_t *)call->recv + (size_t)state->rank * step->part
-				: call->recv;
-	const int status = NETWORK_CALL(state, post_parts(step, own, &posted_req));
+	const bool copies = call->send == MPI_IN_PLACE && state->rank != 0;
+	uint8_t *own = copies ? scratch(state, step->part) : call->recv;
+	int status;
 
-	if (in_place && status == FANIN_OK)
-		memmove(call->recv, own, step->part);
+	if (own == NULL)
+		return FANIN_ERR_NO_MEMORY;
+	status = NETWORK_CALL(state, post_parts(step, own, &posted_req));
+	if (copies && status == FANIN_OK)
+		memcpy(call->recv, own, step->part);
+	if (copies)
+		free(own);
 	return status;
 }
 

@@ -204,8 +204,9 @@ reductions(MPI_Comm comm, const struct type *type, const struct op *op, int coun
 	in_place = in_place && rank != 1;
 	COLLECTIVE(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block,
 		   in_place ? MPI_IN_PLACE : send, recv, count, type->type, op->op, comm);
+	/* In place the rest of the vector stays as it was with both MPIs, and programs rely on it. */
 	show(comm, "reduce_scatter_block", type->name, op->name, count, in_place, recv,
-	     (size_t)count * (size_t)bytes);
+	     n * (size_t)bytes);
 	n_calls += 3;
 	free(send);
 	free(recv);
