@@ -88,14 +88,15 @@ class MpiHosts:
         hangs in MPI_Finalize over UCX's TCP, whatever the program and with the library or without, and is ended then.
         """
         process = self.start(kind, program, *arguments, **options)
-        status = None
         if kind == "mpich" and done is not None:
             wait_until(lambda: done(process) or not process.running(), timeout, f"the end of {process.name}")
             if done(process):
+                # Before mpirun says that it was ended.
+                printed = process.stdout()
                 process.stop()
-                status = 0
-        if status is None:
-            status = process.wait(timeout)
+                self.fabric.processes.remove(process)
+                return printed
+        status = process.wait(timeout)
         self.fabric.processes.remove(process)
         if status != 0:
             raise LabError(f"{process.name}: exit status {status}: {process.stderr()[-2000:]}")

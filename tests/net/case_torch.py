@@ -189,9 +189,11 @@ def torchrun_finds_itself_by_c10d_with_several_workers_on_a_host():
         agents = [lab.spawn(host, [*named, lab.host_ip(host), *lab.environment(), interpreter(), "-m", "torch.distributed.run", "--nnodes", 2,
                                    "--nproc_per_node", 2, *TO_CONSOLE, "--max_restarts", 2, "--rdzv_backend", "c10d", "--rdzv_endpoint",
                                    f"{lab.host_ip(0)}:29400", "--rdzv_id", "fanin", program, "restarted"], "torchrun") for host in range(2)]
-        for result in results_of(agents, 140):
+        results = list(results_of(agents, 140))
+        # An agent that finds the other one at a new round before its own workers have failed counts no restart.
+        expect(max(result["restarts"] for result in results) >= 1, f"restarts: {[result['restarts'] for result in results]}")
+        for result in results:
             world = result["report"][0]
-            expect(result["restarts"] >= 1, f"restarts: {result['restarts']}")
             expect_equal((world["in_network"], [len(ranks) for ranks in world["hosts"]]), (True, [2, 2]), f"after the restart: {world}")
 
 
