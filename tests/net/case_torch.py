@@ -138,7 +138,7 @@ def the_hook_top_k_keeps_what_it_does_not_send():
             expect_equal(world["failed"], False, "the group of all ranks")
 
 
-@case(150)
+@case(150, thorough=True)
 def hooks_send_fewer_bytes():
     with TorchFabric(config=SPARSE_LIMITS) as lab:
         for result in results_of(lab.ranks("hook_costs"), 140):
