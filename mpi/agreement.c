@@ -23,7 +23,7 @@ agreement_begin(struct comm_state *state)
 	if (PMPI_Iallreduce(&state->next, &state->meet, 1, MPI_UINT64_T, MPI_MAX, state->shadow,
 			    &state->agreement) != MPI_SUCCESS)
 		no_memory();
-	__atomic_store_n(&state->phase, FAILED, __ATOMIC_RELEASE);
+	__atomic_store_n(&state->phase, PHASE_FAILED, __ATOMIC_RELEASE);
 	/* Its thread goes on with it while the program computes: the others wait for it. */
 	if (state->queue != NULL)
 		queue_wake(state->queue);
@@ -34,15 +34,15 @@ agreement_finish(struct comm_state *state)
 {
 	if (mpi_finish(MPI_SUCCESS, &state->agreement, state->queue != NULL) != MPI_SUCCESS)
 		PMPI_Abort(MPI_COMM_WORLD, 1);
-	__atomic_store_n(&state->phase, AGREED, __ATOMIC_RELEASE);
+	__atomic_store_n(&state->phase, PHASE_AGREED, __ATOMIC_RELEASE);
 }
 
 void
 state_wait_agreed(struct comm_state *state)
 {
-	if (state->queue == NULL && state_phase(state) == FAILED)
+	if (state->queue == NULL && state_phase(state) == PHASE_FAILED)
 		agreement_finish(state);
-	for (unsigned int looks = 0; state_phase(state) == FAILED; looks++) {
+	for (unsigned int looks = 0; state_phase(state) == PHASE_FAILED; looks++) {
 		mpi_progress();
 		nap(looks);
 	}
@@ -73,17 +73,17 @@ has_left(const struct comm_state *state)
 bool
 state_has_duty(const struct comm_state *state)
 {
-	return state_phase(state) == FAILED || (is_closing(state) && !has_left(state));
+	return state_phase(state) == PHASE_FAILED || (is_closing(state) && !has_left(state));
 }
 
 void
 state_do_duty(struct comm_state *state)
 {
-	if (state_phase(state) == IN_NETWORK)
+	if (state_phase(state) == PHASE_IN_NETWORK)
 		agreement_begin(state);
-	if (state_phase(state) == FAILED) {
+	if (state_phase(state) == PHASE_FAILED) {
 		agreement_finish(state);
-		/* What is still queued comes before the end. */
+		/* Calls that are still queued are carried out before the job is left. */
 		if (state->queue != NULL)
 			return;
 	}
@@ -94,14 +94,14 @@ state_do_duty(struct comm_state *state)
 	}
 }
 
-/* Nonblocking calls may still be under way: other ranks may not have made theirs. */
+/* Does not wait for nonblocking calls that are under way: other ranks may not have made theirs. */
 static void
 state_close_begin(struct comm_state *state)
 {
 	__atomic_store_n(&state->closing, true, __ATOMIC_RELEASE);
 	if (state->queue != NULL)
 		queue_wake(state->queue);
-	else if (state_phase(state) == IN_NETWORK)
+	else if (state_phase(state) == PHASE_IN_NETWORK)
 		agreement_begin(state);
 }
 
@@ -168,7 +168,6 @@ void
 comm_close(MPI_Comm comm)
 {
 	struct comm_state *state;
-
 	bool in_background;
 
 	if (comm == MPI_COMM_NULL || !preload_settings.enabled || (state = state_find(comm)) == NULL)
@@ -188,6 +187,7 @@ comm_close(MPI_Comm comm)
 	closed_free();
 }
 
+/* In MPI_Finalize no other thread of the program calls MPI, so the list is walked without its lock. */
 void
 states_drain(void)
 {

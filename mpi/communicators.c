@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is kept about each communicator, and its job. The state is an attribute of the communicator, so that it goes away with
- * it. It is made in the first blocking collective that is for the network; whether there is a job is agreed on by MPI: all
- * ranks have joined, or none uses it.
+ * What is kept about each communicator, and its job. The state is an attribute of the communicator; one with a job outlives it
+ * until the job has ended (agreement.c). It is made in the first blocking collective with data for the network; whether there is
+ * a job is agreed on by MPI: all ranks have joined, or none uses it.
  */
 #include "states.h"
 
@@ -301,7 +301,7 @@ memory_share(struct comm_state *state, const char *job_name)
 		return;
 	if (state->rank == 0)
 		fprintf(stderr,
-			"fanin-mpi: ranks of a host share no memory (/dev/shm: %m): they take steps of MPI instead\n");
+			"fanin-mpi: a host's ranks can't share memory in /dev/shm: they take steps of MPI instead\n");
 	shared_free(state->shared);
 	state->shared = NULL;
 }
@@ -342,7 +342,7 @@ has_room_for_job(void)
 	return __atomic_load_n(&n_jobs, __ATOMIC_RELAXED) < preload_settings.max_jobs;
 }
 
-/* Whether a job is to be made. Collective, unless the communicator itself tells. */
+/* NETWORK if a job is to be made, or why not. Collective, but for intercommunicators and those of one rank. */
 static enum way
 way_before_job(const struct comm_state *state, MPI_Comm comm)
 {

@@ -96,7 +96,7 @@ collective_carry_out(struct comm_state *state, const struct collective *call,
 	int status;
 
 	state->calls++;
-	if (state_phase(state) != IN_NETWORK) {
+	if (state_phase(state) != PHASE_IN_NETWORK) {
 		state_wait_agreed(state);
 		if (state->calls < state->meet) {
 			report_count(call->kind, WAY_ERROR, operation->bytes);

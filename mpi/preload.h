@@ -110,24 +110,25 @@ struct channel {
 
 /* How a communicator with a job carries out its collectives. */
 enum phase {
-	IN_NETWORK,
-	FAILED, /* a collective has failed here, or the communicator is being freed: this rank has begun the agreement */
-	AGREED, /* on the call from which on all ranks use MPI, on `shadow`: they know of the failure at different times */
+	PHASE_IN_NETWORK,
+	PHASE_FAILED, /* a collective has failed here, or the communicator is being freed: this rank has begun the agreement */
+	PHASE_AGREED, /* on the call from which on all ranks use MPI, on `shadow`: they know of the failure at different times */
 };
 
-/* What is kept about a communicator, as its attribute. Memory is reused, never freed: see state_find. */
+/* What is kept about a communicator, as its attribute. Memory is reused, never freed: another thread may still look at it. */
 struct comm_state {
 	MPI_Comm comm;
 	enum way way; /* NETWORK: there is a job, or was; or why all its collectives go to MPI. The program's threads read it */
 	bool in_background; /* the thread that carries out its collectives is the queue's, which leaves the core to others */
 	int rank, size;
-	uint64_t calls; /* collectives that this rank has posted, carried out or failed */
-	/* The agreement: atomic */ enum phase phase;
-	uint64_t next,
-		meet; /* the first call that this rank has not begun, and the last such of all ranks */
-	MPI_Request agreement;
-	/* The communicator is being freed: its queue begins the agreement when it is empty, and then leaves the job. Atomic. */
-	bool closing, left, is_taken;
+	uint64_t calls;        /* collectives that this rank has posted, carried out or failed */
+	enum phase phase;      /* atomic */
+	uint64_t next;         /* the first call that this rank has not begun */
+	uint64_t meet;         /* the last such of all ranks: from there on all use MPI */
+	MPI_Request agreement; /* on `meet` */
+	bool closing; /* the communicator is being freed: its empty queue begins the agreement. Atomic */
+	bool left;       /* its job has been left then. Atomic */
+	bool is_taken;   /* by a thread that frees it. Atomic */
 	MPI_Comm shadow; /* the same ranks, for agreements */
 	MPI_Comm node;   /* the ranks of this host; rank 0 is the leader */
 	int node_rank, node_size;
@@ -170,7 +171,7 @@ void states_finish(void);
 void state_fail(struct comm_state *state, int status);
 /* Waits for the agreement that this rank has begun. */
 void state_wait_agreed(struct comm_state *state);
-/* Of the queue's thread: what it has to do when there is nothing in the queue. Returns false if that is nothing. */
+/* True if the queue's thread has an agreement to finish or a job to leave, which it does when its queue is empty. */
 bool state_has_duty(const struct comm_state *state);
 void state_do_duty(struct comm_state *state);
 enum phase state_phase(const struct comm_state *state);
@@ -178,6 +179,7 @@ enum phase state_phase(const struct comm_state *state);
 void comm_close(MPI_Comm comm);
 /* Waits for what is queued on the communicator. */
 void comm_drain(MPI_Comm comm);
+
 /* progress.c */
 int progress_init(void);
 void progress_finish(void);
@@ -228,6 +230,7 @@ void queue_wake(struct queue *queue);
 void queue_end(struct queue *queue);
 /* Waits until all that was queued is done, and has MPI move its data meanwhile. queue: may be NULL. */
 void queue_drain(struct queue *queue);
+/* Appends a call, and makes its request. */
 void queue_add(struct queue *queue, const struct collective *call,
 	       const struct operation *operation, MPI_Request *req);
 

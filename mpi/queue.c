@@ -41,7 +41,7 @@ struct queue {
 	struct entry *first, **last;
 	bool ends;
 	uint32_t n_open; /* entries that are not complete; atomic */
-	/* Of the thread: entries that are posted, oldest first. */
+	/* Only the queue's thread uses these: entries that are posted, oldest first. */
 	struct entry *posted[MOST_POSTED];
 	unsigned int n_posted;
 };
@@ -152,7 +152,7 @@ queue_next(struct queue *queue)
 	while (queue->first == NULL && queue->n_posted == 0 && !queue->ends && !state_has_duty(state))
 		pthread_cond_wait(&queue->added, &queue->lock);
 	entry = queue->first;
-	if (state_phase(state) == FAILED ||
+	if (state_phase(state) == PHASE_FAILED ||
 	    (entry != NULL && queue->n_posted != 0 &&
 	     (queue->n_posted == MOST_POSTED || queue->posted[queue->n_posted - 1]->posted == NULL ||
 	      !collective_can_post(state, &entry->call))))
@@ -172,7 +172,7 @@ entry_begin(struct queue *queue, struct entry *entry)
 	struct comm_state *state = queue->state;
 
 	state->in_background = true;
-	if (state_phase(state) != IN_NETWORK || !collective_can_post(state, &entry->call)) {
+	if (state_phase(state) != PHASE_IN_NETWORK || !collective_can_post(state, &entry->call)) {
 		entry_complete(queue, entry,
 			       collective_carry_out(state, &entry->call, &entry->operation));
 		return;

@@ -22,14 +22,13 @@
 #define LAG (DEPTH - 1)
 #define LINE 64
 
-/* How many chunks a rank has done. Each rank writes its own. */
+/* How many chunks a rank has done. Each rank writes its own; the leader alone writes the last two. */
 struct done {
 	uint64_t filled __attribute__((aligned(LINE)));
 	uint64_t reduced;
 	uint64_t taken;
-	/* Of the leader: chunks with their result, and how the network's step has ended, a fanin_status. */
-	uint64_t ready;
-	int32_t status;
+	uint64_t ready; /* chunks that have their result */
+	int32_t status; /* a fanin_status: how the network's step has ended */
 };
 
 struct shared {
@@ -131,7 +130,7 @@ shared_free(struct shared *shared)
 				wait_look(&looks);                                                    \
 	} while (0)
 
-#define SAY(shared, step_done, n)                                                                  \
+#define PUBLISH(shared, step_done, n)                                                              \
 	__atomic_store_n(&(shared)->done[(shared)->node_rank].step_done, n, __ATOMIC_RELEASE)
 
 static void
@@ -147,8 +146,8 @@ struct run {
 	const struct step *step;
 	struct shared *shared;
 	uint64_t first, n_chunks;
-	size_t type_bytes,
-		per_chunk; /* of the program's type: bytes of an element, elements of a chunk */
+	size_t type_bytes; /* of an element of the program's type */
+	size_t per_chunk;  /* elements of a chunk */
 	fanin_request *reqs[DEPTH];
 	int status;
 };
@@ -168,13 +167,13 @@ chunk_fill(const struct run *run, uint64_t chunk)
 	struct shared *shared = run->shared;
 	const uint8_t *from = own_data(run->step->call);
 
-	/* What was there has been summed. */
+	/* All ranks have summed the chunk that had this place before. */
 	if (chunk >= DEPTH)
 		WAIT_ALL(shared, reduced, chunk - DEPTH + 1);
 	memcpy(chunk_in(shared, shared->node_rank, chunk),
 	       from + (chunk - run->first) * run->per_chunk * run->type_bytes,
 	       chunk_elements(run, chunk) * run->type_bytes);
-	SAY(shared, filled, chunk + 1);
+	PUBLISH(shared, filled, chunk + 1);
 }
 
 /* This rank's part of the chunk, in the order of ranks. */
@@ -189,7 +188,7 @@ chunk_reduce(const struct run *run, uint64_t chunk)
 	const size_t offset = from * run->type_bytes;
 
 	WAIT_ALL(shared, filled, chunk + 1);
-	/* The result that was there has been taken. */
+	/* All ranks have taken the result that had this place before. */
 	if (chunk >= DEPTH)
 		WAIT_ALL(shared, taken, chunk - DEPTH + 1);
 	memcpy(chunk_out(shared, chunk) + offset, chunk_in(shared, 0, chunk) + offset,
@@ -199,7 +198,7 @@ chunk_reduce(const struct run *run, uint64_t chunk)
 				      chunk_out(shared, chunk) + offset, (int)(to - from),
 				      call->type, call->op) != MPI_SUCCESS)
 			PMPI_Abort(MPI_COMM_WORLD, 1);
-	SAY(shared, reduced, chunk + 1);
+	PUBLISH(shared, reduced, chunk + 1);
 }
 
 static void
@@ -230,7 +229,7 @@ chunk_finish(struct run *run, uint64_t chunk)
 	/* After a failure the communicator uses this memory no more. */
 	if (run->status != FANIN_OK)
 		__atomic_store_n(&run->shared->done[0].status, run->status, __ATOMIC_RELAXED);
-	SAY(run->shared, ready, chunk + 1);
+	PUBLISH(run->shared, ready, chunk + 1);
 }
 
 static void
@@ -244,7 +243,7 @@ chunk_take(const struct run *run, uint64_t chunk)
 		wait_look(&looks);
 	memcpy(to + (chunk - run->first) * run->per_chunk * run->type_bytes,
 	       chunk_out(shared, chunk), chunk_elements(run, chunk) * run->type_bytes);
-	SAY(shared, taken, chunk + 1);
+	PUBLISH(shared, taken, chunk + 1);
 }
 
 int

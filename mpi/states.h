@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the making of communicators' states and their end have in common.
+ * The list of communicators' states: communicators.c makes and enters them, agreement.c takes them off when their jobs end.
  */
 #ifndef FANIN_MPI_STATES_H
 #define FANIN_MPI_STATES_H

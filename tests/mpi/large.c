@@ -3,23 +3,12 @@
  * An MPI program whose vectors have more bytes than an int counts: a sum in place, a broadcast, and where MPI has counts that are
  * wider than int, a nonblocking reduction of more bytes than an int counts, one each. Rank 0 prints "cases N". Argument: MiB of a vector.
  */
+#include "check.h"
+
 #include <limits.h>
-#include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-static int rank, size, n_cases;
-
-static void
-check(int right, const char *what)
-{
-	if (!right) {
-		fprintf(stderr, "rank %d: wrong: %s\n", rank, what);
-		MPI_Abort(MPI_COMM_WORLD, 1);
-	}
-	n_cases++;
-}
 
 int
 main(int argc, char **argv)

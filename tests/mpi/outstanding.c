@@ -5,7 +5,8 @@
  * are freed before the end. Rank 0 prints "cases N".
  * Argument: "wait": a rank does not take part, and the others wait for it until they are ended from outside.
  */
-#include <mpi.h>
+#include "check.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,18 +15,7 @@
 #define COUNT 3000
 #define MANY 50
 
-static int rank, size, n_cases;
 static int numbers[MANY][COUNT], sums[MANY][COUNT];
-
-static void
-check(int right, const char *what)
-{
-	if (!right) {
-		fprintf(stderr, "rank %d: wrong: %s\n", rank, what);
-		MPI_Abort(MPI_COMM_WORLD, 1);
-	}
-	n_cases++;
-}
 
 static void
 fill(int which)
@@ -108,7 +98,7 @@ blocking_between(MPI_Comm comm)
 		check(is_sum(which), "blocking calls between nonblocking ones");
 }
 
-/* What is freed while calls are under way goes away when they are done. */
+/* Types and communicators that are freed while calls are under way go away when these are done. */
 static void
 freed_before_the_end(void)
 {
@@ -190,8 +180,8 @@ wait_for_ever(void)
 		puts("running");
 		fflush(stdout);
 	}
-	if (rank == 1)
-		sleep(600);
+	while (rank == 1)
+		pause();
 	MPI_Iallreduce(numbers[0], sums[0], COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &req);
 	MPI_Wait(&req, MPI_STATUS_IGNORE);
 }

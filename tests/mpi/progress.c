@@ -5,7 +5,8 @@
  * Arguments: seconds that a rank sleeps before a collective; "threads": also with MPI_THREAD_MULTIPLE, "one-sided": also one-sided
  * calls, which Open MPI does not have over TCP.
  */
-#include <mpi.h>
+#include "check.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,18 +18,7 @@
 #define THREADS 3
 #define ROUNDS 20
 
-static int rank, size, n_cases;
 static int numbers[COUNT], sums[COUNT];
-
-static void
-check(int right, const char *what)
-{
-	if (!right) {
-		fprintf(stderr, "rank %d: wrong: %s\n", rank, what);
-		MPI_Abort(MPI_COMM_WORLD, 1);
-	}
-	n_cases++;
-}
 
 static void
 sum_and_check(MPI_Comm comm, const char *what)
