@@ -59,7 +59,7 @@ class Interrupted(BaseException):
 def program(name, build=BUILD_DIR):
     """Path of one of the built programs. build: the build directory that it is in."""
     room = {"fanin-switch": "switch", "faninctl": "tools", "fanin-perf": "tools", "fanin-pktgen": "bench",
-            "two-communicators": "tests", "computing": "tests", "gathering": "tests", "regions": "tests", "multicast-rank": "tests", "fanin-manager": "manager",
+            "two-communicators": "tests", "giving-up": "tests", "computing": "tests", "gathering": "tests", "regions": "tests", "multicast-rank": "tests", "fanin-manager": "manager",
             "fanin-server": "server"}[name]
     path = build / room / name
     if not path.exists():

@@ -54,7 +54,7 @@ state_fail(struct comm_state *state, int status)
 	fprintf(stderr, "fanin-mpi: rank %d: a collective in the network failed: %s%s%s\n",
 		state->rank, fanin_strerror(status), state->channel != NULL ? ": " : "",
 		state->channel != NULL ? fanin_comm_error(state->channel->comm) : "");
-	job_leave(state);
+	job_leave(state, true);
 	agreement_begin(state);
 }
 
@@ -89,7 +89,7 @@ state_do_duty(struct comm_state *state)
 	}
 	/* Members leave a job together: those that are late have been waited for. */
 	if (is_closing(state)) {
-		job_leave(state);
+		job_leave(state, false);
 		__atomic_store_n(&state->left, true, __ATOMIC_RELEASE);
 	}
 }

@@ -103,11 +103,11 @@ channel_join(const char *job_name, int rank, int size, struct channel **channel,
 }
 
 void
-channel_leave(struct channel *channel)
+channel_leave(struct channel *channel, bool at_once)
 {
 	if (channel == NULL)
 		return;
-	fanin_leave(channel->comm);
+	(at_once ? fanin_abort : fanin_leave)(channel->comm);
 	fanin_finalize(channel->ctx);
 	free(channel);
 }

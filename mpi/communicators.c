@@ -92,10 +92,10 @@ state_note_left(struct comm_state *state)
 }
 
 void
-job_leave(struct comm_state *state)
+job_leave(struct comm_state *state, bool at_once)
 {
 	if (state->channel != NULL)
-		channel_leave(state->channel);
+		channel_leave(state->channel, at_once);
 	state->channel = NULL;
 }
 
@@ -105,7 +105,7 @@ state_shrink(struct comm_state *state)
 {
 	queue_end(state->queue);
 	state->queue = NULL;
-	job_leave(state);
+	job_leave(state, true);
 	shared_free(state->shared);
 	state->shared = NULL;
 	comm_drop(&state->node);

@@ -199,7 +199,8 @@ int mpi_finish(int posted, MPI_Request *req, bool in_background);
 
 /* channel.c */
 int channel_join(const char *job_name, int rank, int size, struct channel **channel, enum way *way);
-void channel_leave(struct channel *channel);
+/* With all ranks, or at once after a failure: collectives that this rank has not posted fail at the others. */
+void channel_leave(struct channel *channel, bool at_once);
 /* Waits, and has MPI move its data meanwhile. */
 int channel_wait(struct channel *channel, fanin_request **req);
 /* Waits without MPI's progress, for at most 0.1 s. Returns FANIN_IN_PROGRESS then. */

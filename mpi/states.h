@@ -15,8 +15,8 @@ extern pthread_mutex_t states_lock;
 
 /* Takes it off the list. */
 void state_note_left(struct comm_state *state);
-/* Leaves the job, if there is one. */
-void job_leave(struct comm_state *state);
+/* Leaves the job, if there is one: with all ranks, or at once. */
+void job_leave(struct comm_state *state, bool at_once);
 /* The same, and frees what a state without a job does not need. */
 void state_shrink(struct comm_state *state);
 /* Keeps it for another communicator. */

@@ -145,6 +145,9 @@ Network::leave()
 {
 	if (ctx_ != nullptr)
 		refresh_stats();
+	/* What this rank has not posted must fail at the others, and not be taken for the end of the job. */
+	if (aborted_)
+		fanin_abort(comm_);
 	fanin_finalize(ctx_);
 	ctx_ = nullptr;
 	comm_ = nullptr;

@@ -6,18 +6,19 @@ timeout. On one switch, on a leaf and a spine, with and without a manager, and i
 FANIN_LATE_SECONDS: how long ranks are late, instead of 12 s, which is more than twice the timeout.
 """
 
+import json
 import os
 import re
 import signal
 import time
 
 from case_by_name import expect_ring, spawn_by_name
-from fabric import Fabric, leaf_spine
+from fabric import MANAGER_IP, MANAGER_PORT, Fabric, leaf_spine, single
 from fake_manager import FakeManager
 from frames import QUERY, RawPort, header, job_key, packet
 from lab import HOST_INTERFACE, ip_in
 from pace import Pace, wait_within
-from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, reports_of, running_lab, start_ranks,
+from support import (KIB, MIB, case, expect, expect_equal, expect_exact, job_entry, program, reports_of, running_lab, start_ranks,
                      wait_for_results, wait_until)
 
 LATE_SECONDS = float(os.environ.get("FANIN_LATE_SECONDS", "12"))
@@ -421,3 +422,21 @@ def a_stopped_host_stays_a_member():
         for rank in ranks:
             rank.popen.kill()
             rank.wait(60)
+
+
+@case(40)
+def a_rank_that_gives_up_fails_what_it_has_not_posted():
+    with Fabric(single(3)) as fabric:
+        fabric.start()
+        fabric.start_manager()
+        environment = ["env", f"FANIN_MANAGER={MANAGER_IP}:{MANAGER_PORT}", f"FANIN_TOKEN={fabric.token_file.read_text().strip()}"]
+        for round in range(3):
+            ranks = [fabric.spawn(host, [*environment, program("giving-up"), f"round{round}", fabric.transport, HOST_INTERFACE, host, 3],
+                                  "giving-up") for host in range(3)]
+            for rank, process in enumerate(ranks):
+                expect_equal(process.wait(20), 0, f"exit status of rank {rank}: {process.stderr()}")
+                found = json.loads(process.stdout())
+                if rank == 1:
+                    expect(found["status"] == 0 and found["seconds"] < 1, f"giving up: {found}")
+                else:
+                    expect(found["status"] < 0, f"round {round}: a barrier of rank {rank} that rank 1 was not in: {found}")

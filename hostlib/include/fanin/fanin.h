@@ -657,6 +657,15 @@ FANIN_API int fanin_progress(fanin_ctx *ctx);
  */
 FANIN_API int fanin_leave(fanin_comm *comm);
 
+/*
+ * Leaves the job as fanin_leave does, but at once: for a rank that can't go on though its communicator
+ * could, as when its part of a collective has failed elsewhere. Collectives that it has not posted fail
+ * at the other ranks.
+ *
+ * comm: may be NULL; freed in any case. Returns what fanin_leave does.
+ */
+FANIN_API int fanin_abort(fanin_comm *comm);
+
 /* Leaves all jobs that are still joined and frees the context; ctx may be NULL. */
 FANIN_API void fanin_finalize(fanin_ctx *ctx);
 

@@ -224,6 +224,17 @@ fanin_leave(fanin_comm *comm)
 	return status;
 }
 
+int
+fanin_abort(fanin_comm *comm)
+{
+	if (comm == NULL)
+		return FANIN_OK;
+	fanin_ctx_lock(comm->ctx);
+	fanin_comm_close_skip(comm);
+	fanin_ctx_unlock(comm->ctx);
+	return fanin_leave(comm);
+}
+
 void
 fanin_comm_abort(struct fanin_comm *comm, int status, const struct fanin_error *error)
 {

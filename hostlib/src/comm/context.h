@@ -472,6 +472,8 @@ int fanin_comm_recover_poll(struct fanin_comm *comm);
  */
 void fanin_comm_close_begin(struct fanin_comm *comm);
 void fanin_comm_close_wait(struct fanin_comm *comm);
+/* This one and those beside it are left without waiting. */
+void fanin_comm_close_skip(struct fanin_comm *comm);
 
 /*
  * comm_agree.c: takes a request that can't be posted yet: a sparse one, whose blocks depend on the largest density of all ranks, or one
