@@ -71,6 +71,9 @@ preload_start(int level)
 	types_init();
 	states_init();
 	progress_init();
+	/* Here, for programs that only make nonblocking calls: ranks wait for each other anyway. */
+	if (preload_settings.enabled)
+		state_make(MPI_COMM_WORLD, NULL);
 }
 
 /* Nonblocking collectives in the network have a thread that calls MPI, whatever the program asks for. */

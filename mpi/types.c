@@ -5,6 +5,8 @@
  */
 #include "preload.h"
 
+#include <limits.h>
+
 /* Which operators MPI defines on a type (MPI 3.1, section 5.9.2). */
 enum type_class {
 	CLASS_NONE, /* moved, never reduced here */
@@ -110,6 +112,8 @@ types_init(void)
 	ENTER_ALL(CLASS_INTEGER, false, MPI_UNSIGNED, MPI_UNSIGNED_LONG, MPI_UNSIGNED_SHORT,
 		  MPI_UNSIGNED_LONG_LONG, MPI_UNSIGNED_CHAR, MPI_UINT8_T, MPI_UINT16_T,
 		  MPI_UINT32_T, MPI_UINT64_T);
+	/* The standard has no operator on it, but both MPIs have, and programs rely on them. */
+	ENTER_ALL(CLASS_INTEGER, CHAR_MIN < 0, MPI_CHAR);
 	ENTER_ALL(CLASS_FORTRAN_INTEGER, true, MPI_INTEGER, MPI_INTEGER1, MPI_INTEGER2,
 		  MPI_INTEGER4, MPI_INTEGER8);
 	ENTER_ALL(CLASS_COUNT, true, MPI_AINT, MPI_OFFSET, MPI_COUNT);
@@ -120,7 +124,7 @@ types_init(void)
 		  MPI_CXX_DOUBLE_COMPLEX);
 	ENTER_ALL(CLASS_LOGICAL, true, MPI_LOGICAL, MPI_C_BOOL, MPI_CXX_BOOL);
 	ENTER_ALL(CLASS_BYTE, false, MPI_BYTE);
-	ENTER_ALL(CLASS_NONE, false, MPI_CHAR, MPI_WCHAR, MPI_CHARACTER, MPI_PACKED);
+	ENTER_ALL(CLASS_NONE, false, MPI_WCHAR, MPI_CHARACTER, MPI_PACKED);
 }
 
 size_t

@@ -194,8 +194,9 @@ main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	/* MPI_COMM_WORLD has a job from the beginning, its copy from the first blocking collective on, however small that is. */
+	many_in_any_order(MPI_COMM_WORLD);
 	MPI_Comm_dup(MPI_COMM_WORLD, &copy);
-	/* Nonblocking before any blocking collective, which has no job to use; and a small blocking one, from which on there is one. */
 	many_in_any_order(copy);
 	fill(0);
 	MPI_Allreduce(numbers[0], sums[0], COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
