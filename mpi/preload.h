@@ -43,7 +43,7 @@ enum collective_kind {
 	X(ARGUMENT, "an argument that MPI refuses")                                                   \
 	X(NONBLOCKING, "a nonblocking call, without MPI_THREAD_MULTIPLE or by FANIN_MPI_NONBLOCKING") \
 	X(NO_JOB_YET,                                                                                 \
-	  "a barrier or nonblocking call before a blocking one with data, not on MPI_COMM_WORLD")        \
+	  "a barrier or nonblocking call before a blocking one with data, not on MPI_COMM_WORLD")     \
 	X(INTERCOMM, "an intercommunicator")                                                          \
 	X(ONE_RANK, "a communicator of one rank")                                                     \
 	X(ONE_HOST, "all ranks are on one host")                                                      \
