@@ -61,6 +61,7 @@ way_of_status(int status)
 int
 channel_join(const char *job_name, int rank, int size, struct channel **channel, enum way *way)
 {
+	char interface[SETTING_LEN], handler[SETTING_LEN], transport[SETTING_LEN];
 	const struct fanin_join_opts join = {
 		.sz = sizeof(join),
 		.job_name = job_name,
@@ -68,14 +69,14 @@ channel_join(const char *job_name, int rank, int size, struct channel **channel,
 		.size = (uint16_t)size,
 		.fixed_rank = true,
 		.no_fallback = true,
-		.interface = getenv("FANIN_MPI_INTERFACE"),
-		.handler = getenv("FANIN_MPI_HANDLER"),
+		.interface = setting_text("FANIN_MPI_INTERFACE", interface),
+		.handler = setting_text("FANIN_MPI_HANDLER", handler),
 		.timeout_ms = preload_settings.timeout_ms,
 		.multicast = FANIN_MULTICAST_NEVER,
 	};
 	struct fanin_init_opts init = { .sz = sizeof(init),
 					.print = channel_print,
-					.transport = getenv("FANIN_MPI_TRANSPORT"),
+					.transport = setting_text("FANIN_MPI_TRANSPORT", transport),
 					.interrupt = channel_interrupt };
 	struct channel *made = calloc(1, sizeof(*made));
 	int status;

@@ -85,7 +85,7 @@ struct operation {
 	enum fanin_op op;
 };
 
-/* What is the same on all ranks of MPI_COMM_WORLD: rank 0's environment. */
+/* What is the same on all ranks of MPI_COMM_WORLD: rank 0's environment and fanin.conf. */
 struct settings {
 	uint64_t min_bytes;
 	uint32_t max_jobs;
@@ -95,6 +95,10 @@ struct settings {
 	bool report, report_json;
 };
 extern struct settings preload_settings;
+
+#define SETTING_LEN 4096
+/* The variable's text, of the environment or fanin.conf, in `text`; NULL: there is none. */
+const char *setting_text(const char *name, char text[SETTING_LEN]);
 
 /*
  * A communicator's membership in a job; only leaders of hosts have one. One thread at a time uses it, and there is no lock:

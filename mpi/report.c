@@ -102,7 +102,8 @@ print_json(FILE *out, const struct counters *all)
 void
 report_print(void)
 {
-	const char *path = getenv("FANIN_MPI_REPORT_FILE");
+	char buffer[SETTING_LEN];
+	const char *path = setting_text("FANIN_MPI_REPORT_FILE", buffer);
 	struct counters all;
 	FILE *out = stderr;
 	int rank;

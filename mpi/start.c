@@ -15,11 +15,19 @@
 
 struct settings preload_settings;
 
-/* A number of the environment. What can't be read is told and stays at its default. */
+/* A file that is not valid is told of by whatever joins the first job. */
+const char *
+setting_text(const char *name, char text[SETTING_LEN])
+{
+	return fanin_setting(name, text, SETTING_LEN) == FANIN_OK && text[0] != '\0' ? text : NULL;
+}
+
+/* A number of the settings. What can't be read is told and stays at its default. */
 static uint64_t
 setting(const char *name, uint64_t least, uint64_t most, uint64_t value)
 {
-	const char *text = getenv(name);
+	char buffer[SETTING_LEN];
+	const char *text = setting_text(name, buffer);
 	unsigned long long found;
 	char *end;
 
@@ -41,7 +49,8 @@ setting(const char *name, uint64_t least, uint64_t most, uint64_t value)
 static void
 settings_read(void)
 {
-	const char *report = getenv("FANIN_MPI_REPORT");
+	char buffer[SETTING_LEN];
+	const char *report = setting_text("FANIN_MPI_REPORT", buffer);
 
 	preload_settings = (struct settings){
 		.enabled = setting("FANIN_MPI", 0, 1, 1) != 0,
@@ -50,7 +59,7 @@ settings_read(void)
 		.max_jobs = (uint32_t)setting("FANIN_MPI_MAX_JOBS", 0, 4096, DEFAULT_MAX_JOBS),
 		.timeout_ms = (uint32_t)setting("FANIN_MPI_TIMEOUT_MS", 100, 3600000,
 						DEFAULT_TIMEOUT_MS),
-		.report = report != NULL && strcmp(report, "0") != 0 && *report != '\0',
+		.report = report != NULL && strcmp(report, "0") != 0,
 		.report_json = report != NULL && strcmp(report, "json") == 0,
 	};
 }
@@ -80,7 +89,9 @@ preload_start(int level)
 static int
 level_wanted(int required)
 {
-	const char *enabled = getenv("FANIN_MPI"), *nonblocking = getenv("FANIN_MPI_NONBLOCKING");
+	char buffers[2][SETTING_LEN];
+	const char *enabled = setting_text("FANIN_MPI", buffers[0]);
+	const char *nonblocking = setting_text("FANIN_MPI_NONBLOCKING", buffers[1]);
 
 	if ((enabled != NULL && strcmp(enabled, "0") == 0) ||
 	    (nonblocking != NULL && strcmp(nonblocking, "0") == 0))

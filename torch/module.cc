@@ -76,8 +76,19 @@ report()
 	return list;
 }
 
+static std::string
+setting(const std::string &name)
+{
+	char value[4096];
+
+	if (fanin_setting(name.c_str(), value, sizeof(value)) != FANIN_OK)
+		throw py::value_error(value);
+	return value;
+}
+
 PYBIND11_MODULE(_core, module)
 {
+	module.def("setting", setting);
 	/* Its base is registered there. */
 	py::module_::import("torch.distributed");
 	py::class_<JoinOptions>(module, "JoinOptions")

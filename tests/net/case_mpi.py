@@ -188,6 +188,23 @@ def without_a_manager_all_goes_to_mpi_and_the_report_says_so():
 
 
 @case(60)
+def settings_of_mpi_programs_may_stand_in_fanin_conf():
+    with running_hosts(3) as fabric:
+        conf = fabric.directory / "fanin.conf"
+        for lines, more, wanted in (("FANIN_MPI_MIN_BYTES = 1000000000", {}, "TOO_SMALL"),
+                                    ("FANIN_MPI_MIN_BYTES = 1000000000", {"FANIN_MPI_MIN_BYTES": 1}, "NETWORK"),
+                                    ("FANIN_MPI = 0", {}, "DISABLED")):
+            conf.write_text(f"{lines}\n")
+            _, report = fabric.mpi.run_reported("openmpi", program_of("fortran_calls", "openmpi"), FANIN_CONF=conf, timeout=RUN_SECONDS, **more)
+            sums = next(entry for entry in report["collectives"] if entry["call"] == "Allreduce")
+            expect_equal(sums["way"], wanted, f"sums with {lines} and {more}: {report['collectives']}")
+        conf.write_text("\nFANIN_TOKEN = secret\n")
+        process = fabric.mpi.start("openmpi", program_of("fortran_calls", "openmpi"), FANIN_CONF=conf)
+        expect_equal(process.wait(RUN_SECONDS), 0, "exit status with a file that is not valid")
+        expect("fanin.conf, line 2: found 'FANIN_TOKEN', expected manager" in process.stderr(), f"what is wrong: {process.stderr()[-500:]}")
+
+
+@case(60)
 def a_program_that_is_aborted_or_loses_a_rank_ends():
     with running_hosts(3) as fabric:
         program = program_of("failure", "openmpi")

@@ -227,7 +227,9 @@ def torch_falls_back_to_gloo_or_raises_as_it_is_told():
             expect("rank 0: the network manager can't be reached" in world["reason"], f"why: {world['reason']}")
             if rank == 0:
                 expect("runs on Gloo, not in the network: rank 0: " in result["warnings"][0], f"the warning: {result['warnings']}")
-        ranks = lab.ranks("fallen_back", FANIN_TORCH_JOIN_TIMEOUT=5, FANIN_TORCH_FALLBACK="raise")
+        conf = lab.directory / "fanin.conf"
+        conf.write_text("FANIN_TORCH_JOIN_TIMEOUT = 30\nFANIN_TORCH_FALLBACK = raise\n")
+        ranks = lab.ranks("fallen_back", FANIN_TORCH_JOIN_TIMEOUT=5, FANIN_CONF=conf)
         for rank in ranks:
             expect_equal(rank.wait(60), 1, f"exit status of a rank that is to raise: {rank.stderr()[-500:]}")
             expect("RuntimeError: fanin: not in the network: rank 0: " in rank.stderr(), f"the exception: {rank.stderr()[-500:]}")

@@ -162,6 +162,64 @@ START_TEST(the_caller_comes_before_the_environment_and_that_before_the_file)
 }
 END_TEST
 
+START_TEST(settings_are_of_the_environment_or_the_file)
+{
+	static const struct {
+		const char *text, *words;
+	} wrong[] = {
+		{ "FANIN_TOKEN = a\n", "line 1: found 'FANIN_TOKEN', expected manager" },
+		{ "FANIN_ = a\n", "line 1: found 'FANIN_'" },
+		{ "\nFANIN_mpi = a\n", "line 2: found 'FANIN_mpi'" },
+		{ "FANIN_MPI\n", "line 1: found 'FANIN_MPI', expected key = value" },
+	};
+	char directory[] = "/tmp/fanin-setting-XXXXXX";
+	struct fanin_manager_settings settings;
+	struct fanin_error error;
+	char path[64], value[200];
+	FILE *file;
+
+	ck_assert_ptr_nonnull(mkdtemp(directory));
+	snprintf(path, sizeof(path), "%s/fanin.conf", directory);
+	setenv("FANIN_CONF", path, 1);
+	unsetenv("FANIN_TEST");
+	ck_assert_int_eq(fanin_setting("FANIN_TEST", value, sizeof(value)), FANIN_ERR_INVALID);
+	ck_assert_msg(strstr(value, "which FANIN_CONF names") != NULL, "found '%s'", value);
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	fputs("manager = 10.0.0.3\nFANIN_TEST =  a b \nFANIN_TEST_2=long\n", file);
+	fclose(file);
+	ck_assert_int_eq(fanin_setting("FANIN_TEST", value, sizeof(value)), FANIN_OK);
+	ck_assert_str_eq(value, "a b");
+	ck_assert_int_eq(fanin_setting("FANIN_TEST_3", value, sizeof(value)), FANIN_OK);
+	ck_assert_str_eq(value, "");
+	ck_assert_int_eq(fanin_setting("FANIN_TEST_2", value, 5), FANIN_OK);
+	ck_assert_str_eq(value, "long");
+	ck_assert_int_eq(fanin_setting("FANIN_TEST_2", value, 4), FANIN_ERR_INVALID);
+	setenv("FANIN_TEST", "", 1);
+	ck_assert_int_eq(fanin_setting("FANIN_TEST", value, sizeof(value)), FANIN_OK);
+	ck_assert_str_eq(value, "a b");
+	setenv("FANIN_TEST", "c", 1);
+	ck_assert_int_eq(fanin_setting("FANIN_TEST", value, sizeof(value)), FANIN_OK);
+	ck_assert_str_eq(value, "c");
+	/* The manager is found among them. */
+	ck_assert_int_eq(fanin_manager_settings_find(NULL, NULL, &settings, &error), FANIN_OK);
+	ck_assert_str_eq(settings.host, "10.0.0.3");
+	unsetenv("FANIN_TEST");
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		file = fopen(path, "w");
+		ck_assert_ptr_nonnull(file);
+		fputs(wrong[i].text, file);
+		fclose(file);
+		ck_assert_int_eq(fanin_setting("FANIN_TEST", value, sizeof(value)),
+				 FANIN_ERR_INVALID);
+		ck_assert_msg(strstr(value, wrong[i].words) != NULL, "found '%s', expected '%s'",
+			      value, wrong[i].words);
+	}
+	unlink(path);
+	rmdir(directory);
+}
+END_TEST
+
 Suite *
 suite_by_name(void)
 {
@@ -173,6 +231,7 @@ suite_by_name(void)
 	tcase_add_test(options, the_short_form_uses_the_environment);
 	tcase_add_test(options, endpoints_are_numbers_and_nothing_else);
 	tcase_add_test(options, the_caller_comes_before_the_environment_and_that_before_the_file);
+	tcase_add_test(options, settings_are_of_the_environment_or_the_file);
 	suite_add_tcase(suite, options);
 	return suite;
 }

@@ -11,7 +11,6 @@ has the options and recipes.
 
 import atexit
 import json
-import os
 import sys
 import warnings
 import weakref
@@ -27,7 +26,7 @@ __all__ = ["Options", "monitored_barrier", "report"]
 
 
 def _setting(name, choices, default):
-    value = os.environ.get(name, default)
+    value = _core.setting(name) or default
     if value not in choices:
         raise ValueError(f"{name}: found {value!r}, expected one of {', '.join(choices)}")
     return value
@@ -38,7 +37,7 @@ def _flag(name):
 
 
 def _seconds(name, default):
-    text = os.environ.get(name, default)
+    text = _core.setting(name) or default
     try:
         value = float(text)
     except ValueError:
@@ -51,7 +50,7 @@ def _seconds(name, default):
 @dataclass
 class Options:
     """
-    The options of a group, given as pg_options. What is None is as the environment has it. All ranks give the same.
+    The options of a group, given as pg_options. What is None is as the environment has it, or fanin.conf. All ranks give the same.
     """
 
     fallback: str = None  # "gloo" or "raise", if not all ranks can join; FANIN_TORCH_FALLBACK, else "gloo". Rank 0's counts
@@ -68,12 +67,12 @@ class Options:
         done = Options(
             self.fallback or _setting("FANIN_TORCH_FALLBACK", ("gloo", "raise"), "gloo"),
             self.manager or "",
-            self.interface or os.environ.get("FANIN_INTERFACE", ""),
+            self.interface or _core.setting("FANIN_INTERFACE"),
             _seconds("FANIN_TORCH_JOIN_TIMEOUT", "30") if self.join_timeout is None else self.join_timeout,
             _flag("FANIN_TORCH_ACCUMULATE_F32") if self.accumulate_f32 is None else self.accumulate_f32,
             _flag("FANIN_TORCH_AUTHENTICATE") if self.authenticate is None else self.authenticate,
             _flag("FANIN_TORCH_REPRODUCIBLE") if self.reproducible is None else self.reproducible,
-            self.handler or os.environ.get("FANIN_TORCH_HANDLER", "auto"))
+            self.handler or _core.setting("FANIN_TORCH_HANDLER") or "auto")
         if done.fallback not in ("gloo", "raise"):
             raise ValueError(f"fallback: found {done.fallback!r}, expected 'gloo' or 'raise'")
         if done.handler == "ring":
@@ -127,7 +126,7 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
 def _at_exit():
     for group in list(_groups):
         group.close()
-    wanted = os.environ.get("FANIN_TORCH_REPORT", "0")
+    wanted = _core.setting("FANIN_TORCH_REPORT")
     groups = report()
     if groups and (wanted == "all" or (wanted == "1" and groups[0]["rank"] == 0)):
         print(json.dumps({"fanin_torch": groups}), file=sys.stderr, flush=True)

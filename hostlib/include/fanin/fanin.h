@@ -726,6 +726,16 @@ FANIN_API const char *fanin_op_name_of(enum fanin_op op);
 /* Returns the size of one element in bytes; 0 for an unknown type. Thread-safe. */
 FANIN_API size_t fanin_dtype_size_of(enum fanin_dtype dtype);
 
+/*
+ * Finds a setting of what is built on this library, as the libraries for MPI and PyTorch are: the environment variable of this
+ * name, unless it is absent or empty, or else the line "name = value" of fanin.conf(5).
+ *
+ * name: "FANIN_" and capital letters, digits and "_". value, size: where the text goes, and the bytes there are; "" if neither
+ * has it. Returns FANIN_OK, or FANIN_ERR_INVALID if the file can't be read or has a line that is not valid, or the value is too
+ * long: the text then tells what was found and expected. Reads the file each time. Thread-safe as getenv is.
+ */
+FANIN_API int fanin_setting(const char *name, char *value, size_t size);
+
 /* Returns the library's version, "0.1.0". Static string, thread-safe. */
 FANIN_API const char *fanin_version(void);
 

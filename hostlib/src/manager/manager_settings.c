@@ -19,6 +19,8 @@ struct file {
 	char token_file[PATH_MAX];
 	char ca[PATH_MAX];
 	bool tls;
+	const char *wanted; /* a variable, whose value is looked for; or NULL */
+	char value[PATH_MAX];
 };
 
 /* Strips white space at both ends. */
@@ -33,6 +35,33 @@ trim(char *text)
 	while (len > 0 && isspace((unsigned char)text[len - 1]))
 		text[--len] = '\0';
 	return text;
+}
+
+/* Names of environment variables may stand in the file, but for those that have keys of their own. */
+static bool
+is_variable(const char *key)
+{
+	static const char *const others[] = { "FANIN_MANAGER", "FANIN_TOKEN", "FANIN_CONF" };
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (strcmp(key, others[i]) == 0)
+			return false;
+	return strncmp(key, "FANIN_", 6) == 0 && key[6] != '\0' &&
+	       strspn(key, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == strlen(key);
+}
+
+static int
+variable_take(struct file *file, unsigned int number, const char *key, const char *value,
+	      struct fanin_error *error)
+{
+	if (strlen(value) >= sizeof(file->value))
+		return fanin_error_set(error, FANIN_ERR_INVALID,
+				       "%s, line %u: %.64s has %zu characters, expected at most %zu",
+				       file->path, number, key, strlen(value),
+				       sizeof(file->value) - 1);
+	if (file->wanted != NULL && strcmp(key, file->wanted) == 0)
+		memcpy(file->value, value, strlen(value) + 1);
+	return FANIN_OK;
 }
 
 static int
@@ -53,10 +82,12 @@ value_take(struct file *file, unsigned int number, const char *key, const char *
 		memcpy(texts[i], value, strlen(value) + 1);
 		return FANIN_OK;
 	}
+	if (is_variable(key))
+		return variable_take(file, number, key, value, error);
 	if (strcmp(key, "tls") != 0)
 		return fanin_error_set(
 			error, FANIN_ERR_INVALID,
-			"%s, line %u: found '%.64s', expected manager, token_file, tls or ca",
+			"%s, line %u: found '%.64s', expected manager, token_file, tls, ca or a variable of the libraries for MPI and PyTorch",
 			file->path, number, key);
 	if (strcmp(value, "yes") != 0 && strcmp(value, "no") != 0)
 		return fanin_error_set(error, FANIN_ERR_INVALID,
@@ -227,6 +258,28 @@ fanin_manager_settings_find(const char *manager, const char *token,
 	memcpy(found.ca, file.ca, sizeof(found.ca));
 	*settings = found;
 	return FANIN_OK;
+}
+
+int
+fanin_setting(const char *name, char *value, size_t size)
+{
+	struct file file = { .wanted = name };
+	const char *found = secure_getenv(name);
+	struct fanin_error error = { 0 };
+	int status = FANIN_OK;
+
+	if (found == NULL || found[0] == '\0') {
+		status = file_read(&file, &error);
+		found = status == FANIN_OK ? file.value : error.text;
+	}
+	if (status == FANIN_OK && strlen(found) >= size) {
+		status = fanin_error_set(&error, FANIN_ERR_INVALID,
+					 "%s has %zu characters, expected at most %zu", name,
+					 strlen(found), size - 1);
+		found = error.text;
+	}
+	snprintf(value, size, "%s", found);
+	return status;
 }
 
 bool
