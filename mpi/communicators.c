@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What is kept about each communicator, and its job. The state is an attribute of the communicator; one with a job outlives it
- * until the job has ended (agreement.c). It is made in the first blocking collective with data for the network, MPI_COMM_WORLD's in
- * MPI_Init; whether there is a job is agreed on by MPI: all ranks have joined, or none uses it.
+ * until the job has ended (agreement.c). It is made in the first blocking collective with data for the network; whether there is a job is agreed on by MPI: all ranks have joined, or none uses it.
  */
 #include "states.h"
 
@@ -15,6 +14,8 @@
 #define NAME_BYTES 8
 /* A cache of states by handle, since looking up an attribute takes locks. */
 #define CACHE_SIZE 64
+/* A job costs as much as some hundred barriers do by MPI, and many communicators live for a few only. */
+#define BARRIERS_BEFORE_JOB 200
 /* Before a communicator goes without a job because of others whose jobs end: about a second. */
 #define LOOKS_FOR_ROOM 1000
 
@@ -139,7 +140,7 @@ state_delete(MPI_Comm comm, int key, void *value, void *extra)
 	state->comm = MPI_COMM_NULL;
 	if (state->way == WAY_NETWORK)
 		return MPI_SUCCESS;
-	if (state->way == WAY_NO_JOB_YET)
+	if (state->wanted)
 		__atomic_sub_fetch(&n_wanted, 1, __ATOMIC_RELAXED);
 	state_shrink(state);
 	state_free(state);
@@ -174,15 +175,35 @@ states_are_wanted(void)
 	return __atomic_load_n(&n_wanted, __ATOMIC_RELAXED) != 0;
 }
 
-void
-state_want(MPI_Comm comm)
+/* One that has no job yet. */
+static struct comm_state *
+state_begin(MPI_Comm comm)
 {
 	struct comm_state *state = state_alloc(comm);
 
 	state->way = WAY_NO_JOB_YET;
 	if (PMPI_Comm_set_attr(comm, keyval, state) != MPI_SUCCESS)
 		no_memory();
+	return state;
+}
+
+void
+state_want(MPI_Comm comm, struct comm_state *state)
+{
+	if (state == NULL)
+		state = state_begin(comm);
+	if (state->wanted)
+		return;
+	state->wanted = true;
 	__atomic_add_fetch(&n_wanted, 1, __ATOMIC_RELAXED);
+}
+
+bool
+state_count_barrier(MPI_Comm comm, struct comm_state *state)
+{
+	if (state == NULL)
+		state = state_begin(comm);
+	return ++state->barriers == BARRIERS_BEFORE_JOB;
 }
 
 /* All processes are of this MPI_COMM_WORLD, so that all have the same settings. */
@@ -361,9 +382,9 @@ way_before_job(const struct comm_state *state, MPI_Comm comm)
 }
 
 struct comm_state *
-state_make(MPI_Comm comm, struct comm_state *wanted)
+state_make(MPI_Comm comm, struct comm_state *begun)
 {
-	struct comm_state *state = wanted != NULL ? wanted : state_alloc(comm);
+	struct comm_state *state = begun != NULL ? begun : state_alloc(comm);
 	enum way way;
 
 	PMPI_Comm_rank(comm, &state->rank);
@@ -371,16 +392,19 @@ state_make(MPI_Comm comm, struct comm_state *wanted)
 	way = way_before_job(state, comm);
 	if (way == WAY_NETWORK) {
 		way = job_join(state);
-		if (way == WAY_NETWORK)
+		if (way == WAY_NETWORK) {
+			queue_release(state->queue);
 			state_note_joined(state);
-		else
+		} else {
 			state_shrink(state);
+		}
 	}
 	report_communicator(way);
 	state->way = way;
-	if (wanted != NULL)
+	if (state->wanted)
 		__atomic_sub_fetch(&n_wanted, 1, __ATOMIC_RELAXED);
-	else if (PMPI_Comm_set_attr(comm, keyval, state) != MPI_SUCCESS)
+	state->wanted = false;
+	if (begun == NULL && PMPI_Comm_set_attr(comm, keyval, state) != MPI_SUCCESS)
 		no_memory();
 	return state;
 }

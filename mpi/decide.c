@@ -115,19 +115,28 @@ collective_carry_out(struct comm_state *state, const struct collective *call,
 	return MPI_ERR_OTHER;
 }
 
+/* True if the communicator's job is to be made for this blocking call. way: as far as the call alone decides. */
+static bool
+collective_makes_job(const struct collective *call, enum way way, struct comm_state *state)
+{
+	if (state != NULL && (state->way != WAY_NO_JOB_YET || state->wanted))
+		return state->way == WAY_NO_JOB_YET;
+	if (way != WAY_NETWORK)
+		return false;
+	return call->kind != COLLECTIVE_BARRIER || state_count_barrier(call->comm, state);
+}
+
 bool
 collective_take(const struct collective *call, int *result)
 {
 	struct operation operation;
 	enum way way = collective_way(call, &operation);
 	const bool may_make = way != WAY_DISABLED && way != WAY_ARGUMENT;
-	/* For its barriers alone a communicator gets no job: many live for a few calls only. */
-	const bool makes = way == WAY_NETWORK && call->kind != COLLECTIVE_BARRIER;
 	struct comm_state *state = NULL;
 
 	if (way == WAY_NETWORK || (may_make && states_are_wanted()))
 		state = state_find(call->comm);
-	if ((state == NULL && makes) || (state != NULL && state->way == WAY_NO_JOB_YET))
+	if (may_make && collective_makes_job(call, way, state))
 		state = state_make(call->comm, state);
 	if (way == WAY_NETWORK)
 		way = state == NULL ? WAY_NO_JOB_YET
@@ -136,9 +145,11 @@ collective_take(const struct collective *call, int *result)
 		report_count(call->kind, way, operation.bytes);
 		return false;
 	}
-	queue_drain(state->queue);
+	queue_hold(state->queue);
 	state->in_background = false;
-	*result = error_raise(call->comm, collective_carry_out(state, call, &operation));
+	*result = collective_carry_out(state, call, &operation);
+	queue_release(state->queue);
+	error_raise(call->comm, *result);
 	return true;
 }
 
@@ -160,8 +171,8 @@ collective_start(const struct collective *call, MPI_Request *req, int *result)
 			way = is_inter ? WAY_INTERCOMM : WAY_NO_JOB_YET;
 		else
 			way = WAY_ARGUMENT;
-		if (way == WAY_NO_JOB_YET && state == NULL && call->kind != COLLECTIVE_BARRIER)
-			state_want(call->comm);
+		if (way == WAY_NO_JOB_YET && call->kind != COLLECTIVE_BARRIER)
+			state_want(call->comm, state);
 	}
 	if (way != WAY_NETWORK) {
 		report_count(call->kind, way, operation.bytes);

@@ -43,7 +43,7 @@ enum collective_kind {
 	X(ARGUMENT, "an argument that MPI refuses")                                                   \
 	X(NONBLOCKING, "a nonblocking call, without MPI_THREAD_MULTIPLE or by FANIN_MPI_NONBLOCKING") \
 	X(NO_JOB_YET,                                                                                 \
-	  "a barrier or nonblocking call before a blocking one with data, not on MPI_COMM_WORLD")     \
+	  "a barrier or nonblocking call before a blocking one with data; see FANIN_MPI_JOB_AT_INIT") \
 	X(INTERCOMM, "an intercommunicator")                                                          \
 	X(ONE_RANK, "a communicator of one rank")                                                     \
 	X(ONE_HOST, "all ranks are on one host")                                                      \
@@ -92,6 +92,7 @@ struct settings {
 	uint32_t timeout_ms;
 	bool enabled;
 	bool nonblocking; /* nonblocking calls go into the network, too: MPI has MPI_THREAD_MULTIPLE */
+	bool job_at_init; /* MPI_COMM_WORLD's */
 	bool report, report_json;
 };
 extern struct settings preload_settings;
@@ -123,6 +124,8 @@ enum phase {
 struct comm_state {
 	MPI_Comm comm;
 	enum way way; /* NETWORK: there is a job, or was; or why all its collectives go to MPI. The program's threads read it */
+	bool wanted;  /* NO_JOB_YET: by a nonblocking call; the next blocking one makes the job */
+	uint32_t barriers; /* NO_JOB_YET: so many have gone to MPI */
 	bool in_background; /* the thread that carries out its collectives is the queue's, which leaves the core to others */
 	int rank, size;
 	uint64_t calls;        /* collectives that this rank has posted, carried out or failed */
@@ -158,12 +161,14 @@ enum way type_to_fanin(MPI_Datatype type, MPI_Op op, enum fanin_dtype *dtype,
 int states_init(void);
 /* The communicator's state; NULL: it has none yet. */
 struct comm_state *state_find(MPI_Comm comm);
-/* Notes that a nonblocking call would have used a job: the next blocking one makes it. Local. */
-void state_want(MPI_Comm comm);
+/* Notes that a nonblocking call would have used a job: the next blocking one makes it. Local. state: as it was found. */
+void state_want(MPI_Comm comm, struct comm_state *state);
+/* Counts a barrier that had no job to use. Local. Returns true if there have been so many that it is to make one. */
+bool state_count_barrier(MPI_Comm comm, struct comm_state *state);
 /* True if a job is wanted of some communicator. */
 bool states_are_wanted(void);
-/* Makes the state, or completes what is wanted, in a blocking collective of the communicator, and joins a job if all ranks can. */
-struct comm_state *state_make(MPI_Comm comm, struct comm_state *wanted);
+/* Makes the state, or completes one with NO_JOB_YET, in a blocking call of all ranks, and joins a job if all can. */
+struct comm_state *state_make(MPI_Comm comm, struct comm_state *begun);
 /* Says so, and ends the program: there is nothing that ranks could agree on. */
 void no_memory(void) __attribute__((noreturn));
 
@@ -235,6 +240,12 @@ void queue_wake(struct queue *queue);
 void queue_end(struct queue *queue);
 /* Waits until all that was queued is done, and has MPI move its data meanwhile. queue: may be NULL. */
 void queue_drain(struct queue *queue);
+/*
+ * The same, and then the channel is the caller's until it releases the queue, whose thread otherwise looks after an idle job. A new queue
+ * is held.
+ */
+void queue_hold(struct queue *queue);
+void queue_release(struct queue *queue);
 /* Appends a call, and makes its request. */
 void queue_add(struct queue *queue, const struct collective *call,
 	       const struct operation *operation, MPI_Request *req);

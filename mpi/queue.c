@@ -10,7 +10,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 
+/* So often a job without collectives is looked after: the manager may be gone, or back, and takes several looks then. */
+#define IDLE_NS 100000000
+#define NS_PER_SECOND 1000000000
 /* As many collectives are under way in the network. */
 #define MOST_POSTED 16
 
@@ -40,6 +44,7 @@ struct queue {
 	pthread_cond_t added;
 	struct entry *first, **last;
 	bool ends;
+	bool held;       /* a blocking call uses the channel */
 	uint32_t n_open; /* entries that are not complete; atomic */
 	/* Only the queue's thread uses these: entries that are posted, oldest first. */
 	struct entry *posted[MOST_POSTED];
@@ -141,6 +146,22 @@ request_is_open(MPI_Request req)
 	return entry != NULL;
 }
 
+/* Waits for something to do, with the lock held. The program may compute for long: the job is looked after meanwhile. */
+static void
+queue_sleep(struct queue *queue)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += IDLE_NS;
+	until.tv_sec += until.tv_nsec / NS_PER_SECOND;
+	until.tv_nsec %= NS_PER_SECOND;
+	if (pthread_cond_timedwait(&queue->added, &queue->lock, &until) == 0)
+		return;
+	if (queue->first == NULL && !queue->held && !queue->ends && queue->state->channel != NULL)
+		fanin_progress(queue->state->channel->ctx);
+}
+
 /* The next entry, if it can be begun before those that are posted are done. Sleeps if there is nothing to do. */
 static struct entry *
 queue_next(struct queue *queue)
@@ -150,7 +171,7 @@ queue_next(struct queue *queue)
 
 	pthread_mutex_lock(&queue->lock);
 	while (queue->first == NULL && queue->n_posted == 0 && !queue->ends && !state_has_duty(state))
-		pthread_cond_wait(&queue->added, &queue->lock);
+		queue_sleep(queue);
 	entry = queue->first;
 	if (state_phase(state) == PHASE_FAILED ||
 	    (entry != NULL && queue->n_posted != 0 &&
@@ -242,6 +263,7 @@ struct queue *
 queue_start(struct comm_state *state)
 {
 	struct queue *queue = calloc(1, sizeof(*queue));
+	pthread_condattr_t clock;
 	sigset_t all, before;
 	int error;
 
@@ -249,8 +271,12 @@ queue_start(struct comm_state *state)
 		return NULL;
 	queue->state = state;
 	queue->last = &queue->first;
+	queue->held = true;
 	pthread_mutex_init(&queue->lock, NULL);
-	pthread_cond_init(&queue->added, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&queue->added, &clock);
+	pthread_condattr_destroy(&clock);
 	/* The program's signals are for its own threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -295,6 +321,30 @@ queue_drain(struct queue *queue)
 		mpi_progress();
 		nap(looks++);
 	}
+}
+
+static void
+queue_set_held(struct queue *queue, bool held)
+{
+	pthread_mutex_lock(&queue->lock);
+	queue->held = held;
+	pthread_mutex_unlock(&queue->lock);
+}
+
+void
+queue_hold(struct queue *queue)
+{
+	if (queue == NULL)
+		return;
+	queue_drain(queue);
+	queue_set_held(queue, true);
+}
+
+void
+queue_release(struct queue *queue)
+{
+	if (queue != NULL)
+		queue_set_held(queue, false);
 }
 
 /* MPI knows requests of this kind by no communicator, and hands their errors to MPI_COMM_WORLD's handler. */

@@ -55,6 +55,7 @@ settings_read(void)
 	preload_settings = (struct settings){
 		.enabled = setting("FANIN_MPI", 0, 1, 1) != 0,
 		.nonblocking = setting("FANIN_MPI_NONBLOCKING", 0, 1, 1) != 0,
+		.job_at_init = setting("FANIN_MPI_JOB_AT_INIT", 0, 1, 0) != 0,
 		.min_bytes = setting("FANIN_MPI_MIN_BYTES", 1, UINT64_MAX, DEFAULT_MIN_BYTES),
 		.max_jobs = (uint32_t)setting("FANIN_MPI_MAX_JOBS", 0, 4096, DEFAULT_MAX_JOBS),
 		.timeout_ms = (uint32_t)setting("FANIN_MPI_TIMEOUT_MS", 100, 3600000,
@@ -80,8 +81,8 @@ preload_start(int level)
 	types_init();
 	states_init();
 	progress_init();
-	/* Here, for programs that only make nonblocking calls: ranks wait for each other anyway. */
-	if (preload_settings.enabled)
+	/* For programs that only make nonblocking calls. */
+	if (preload_settings.enabled && preload_settings.job_at_init)
 		state_make(MPI_COMM_WORLD, NULL);
 }
 

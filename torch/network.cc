@@ -146,7 +146,7 @@ Network::leave()
 	if (ctx_ != nullptr)
 		refresh_stats();
 	/* What this rank has not posted must fail at the others, and not be taken for the end of the job. */
-	if (aborted_)
+	if (aborted_ || !broken_.empty())
 		fanin_abort(comm_);
 	fanin_finalize(ctx_);
 	ctx_ = nullptr;
@@ -162,10 +162,12 @@ Network::run()
 		std::deque<Task> fresh;
 		{
 			std::unique_lock<std::mutex> lock(mutex_);
-			cv_.wait(lock, [&] {
+			/* The program may compute for long: the job is looked after meanwhile, as the manager may be gone, or back. */
+			while (!cv_.wait_for(lock, std::chrono::milliseconds(100), [&] {
 				return closing_ || !queue_.empty() || !posted.empty() ||
 				       (aborted_ && ctx_ != nullptr);
-			});
+			}))
+				fanin_progress(ctx_);
 			fresh.swap(queue_);
 			if (aborted_)
 				broken_ = why_aborted_;

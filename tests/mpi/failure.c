@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * An MPI program whose collectives end in the middle. Argument: "abort", one rank calls MPI_Abort; "loop", sums until somebody
- * ends a rank or the program. Rank 0 prints "running" once it runs.
+ * ends a rank or the program; "idle SECONDS", 250 barriers of a communicator, then nothing for so long, and sums to the end, which
+ * prints "cases". Rank 0 prints "running" once it runs.
  */
 #include <mpi.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define COUNT 20000
 
@@ -13,6 +16,7 @@ int
 main(int argc, char **argv)
 {
 	static double numbers[COUNT], sums[COUNT];
+	MPI_Comm copy;
 	int rank, size;
 
 	MPI_Init(&argc, &argv);
@@ -26,6 +30,21 @@ main(int argc, char **argv)
 		if (i == 10 && rank == 0) {
 			puts("running");
 			fflush(stdout);
+		}
+		if (i == 10 && argc > 2 && strcmp(argv[1], "idle") == 0) {
+			MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+			for (int k = 0; k < 250; k++)
+				MPI_Barrier(copy);
+			sleep((unsigned int)atoi(argv[2]));
+			MPI_Barrier(copy);
+		}
+		if (i == 20 && argc > 2) {
+			if (rank == 0) {
+				puts("cases 20");
+				fflush(stdout);
+			}
+			MPI_Finalize();
+			return 0;
 		}
 		if (i == 50 && rank == 1 && argc > 1 && strcmp(argv[1], "abort") == 0)
 			MPI_Abort(MPI_COMM_WORLD, 42);

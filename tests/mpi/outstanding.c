@@ -194,7 +194,10 @@ main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
-	/* MPI_COMM_WORLD has a job from the beginning, its copy from the first blocking collective on, however small that is. */
+	/*
+	 * Nonblocking before any blocking collective: MPI_COMM_WORLD may have a job from the beginning, its copy gets one with a blocking
+	 * collective, however small that is.
+	 */
 	many_in_any_order(MPI_COMM_WORLD);
 	MPI_Comm_dup(MPI_COMM_WORLD, &copy);
 	many_in_any_order(copy);

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import time
 
 from support import case, expect, expect_equal, run, wait_until
 from fabric import Fabric, single
@@ -99,11 +100,12 @@ def progress(kind):
 def many_nonblocking_collectives_are_under_way_at_the_same_time():
     with running_hosts(3) as fabric:
         for kind in ("openmpi", "mpich"):
-            printed, report = fabric.mpi.run_reported(kind, program_of("outstanding", kind), timeout=RUN_SECONDS)
-            expect("cases " in printed, f"{kind}: {printed}")
-            calls = {entry["way"]: entry["calls"] for entry in report["collectives"] if entry["call"] == "Allreduce"}
-            expect_equal(set(calls), {"NETWORK", "NO_JOB_YET"}, f"{kind}: where sums went")
-            expect_equal(calls["NO_JOB_YET"], 3 * 50, f"{kind}: sums before there was a job")
+            for at_init in (0, 1) if kind == "openmpi" else (0,):
+                printed, report = fabric.mpi.run_reported(kind, program_of("outstanding", kind), FANIN_MPI_JOB_AT_INIT=at_init, timeout=RUN_SECONDS)
+                expect("cases " in printed, f"{kind}: {printed}")
+                calls = {entry["way"]: entry["calls"] for entry in report["collectives"] if entry["call"] == "Allreduce"}
+                expect_equal(set(calls), {"NETWORK", "NO_JOB_YET"}, f"{kind}: where sums went")
+                expect_equal(calls["NO_JOB_YET"], 3 * 50 * (2 - at_init), f"{kind}, job at init {at_init}: sums before there was a job")
         printed, report = fabric.mpi.run_reported("openmpi", program_of("progress", "openmpi"), FANIN_MPI_NONBLOCKING=0, timeout=RUN_SECONDS)
         expect("NONBLOCKING" in bytes_by_way(report), f"where sums went without nonblocking ones: {report}")
         process = fabric.mpi.start("openmpi", program_of("outstanding", "openmpi"), "wait")
@@ -202,6 +204,20 @@ def settings_of_mpi_programs_may_stand_in_fanin_conf():
         process = fabric.mpi.start("openmpi", program_of("fortran_calls", "openmpi"), FANIN_CONF=conf)
         expect_equal(process.wait(RUN_SECONDS), 0, "exit status with a file that is not valid")
         expect("fanin.conf, line 2: found 'FANIN_TOKEN', expected manager" in process.stderr(), f"what is wrong: {process.stderr()[-500:]}")
+
+
+@case(60)
+def an_idle_job_outlives_the_managers_restart():
+    with running_hosts(3) as fabric:
+        report_path = fabric.directory / "report.json"
+        process = fabric.mpi.start("openmpi", program_of("failure", "openmpi"), "idle", 14, FANIN_MPI_REPORT="json", FANIN_MPI_REPORT_FILE=report_path)
+        wait_until(lambda: "running" in process.stdout(), RUN_SECONDS, "the program")
+        time.sleep(2)
+        fabric.manager.stop(signal.SIGKILL)
+        fabric.start_manager(grace_ms=8000)
+        expect_equal(process.wait(RUN_SECONDS), 0, f"exit status: {process.stderr()[-500:]}")
+        calls = {(entry["call"], entry["way"]): entry["calls"] for entry in json.loads(report_path.read_text())["collectives"]}
+        expect_equal(calls, {("Allreduce", "NETWORK"): 3 * 21, ("Barrier", "NO_JOB_YET"): 3 * 199, ("Barrier", "NETWORK"): 3 * 52}, "calls")
 
 
 @case(60)

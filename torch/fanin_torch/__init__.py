@@ -11,6 +11,7 @@ has the options and recipes.
 
 import atexit
 import json
+import os
 import sys
 import warnings
 import weakref
@@ -25,8 +26,13 @@ from fanin_torch.agree import Agreement, choose
 __all__ = ["Options", "monitored_barrier", "report"]
 
 
+def _text(name):
+    """Of the environment, even if Python has more privileges than its user, or of fanin.conf; or empty."""
+    return os.environ.get(name) or _core.setting(name)
+
+
 def _setting(name, choices, default):
-    value = _core.setting(name) or default
+    value = _text(name) or default
     if value not in choices:
         raise ValueError(f"{name}: found {value!r}, expected one of {', '.join(choices)}")
     return value
@@ -37,7 +43,7 @@ def _flag(name):
 
 
 def _seconds(name, default):
-    text = _core.setting(name) or default
+    text = _text(name) or default
     try:
         value = float(text)
     except ValueError:
@@ -67,12 +73,12 @@ class Options:
         done = Options(
             self.fallback or _setting("FANIN_TORCH_FALLBACK", ("gloo", "raise"), "gloo"),
             self.manager or "",
-            self.interface or _core.setting("FANIN_INTERFACE"),
+            self.interface or _text("FANIN_INTERFACE"),
             _seconds("FANIN_TORCH_JOIN_TIMEOUT", "30") if self.join_timeout is None else self.join_timeout,
             _flag("FANIN_TORCH_ACCUMULATE_F32") if self.accumulate_f32 is None else self.accumulate_f32,
             _flag("FANIN_TORCH_AUTHENTICATE") if self.authenticate is None else self.authenticate,
             _flag("FANIN_TORCH_REPRODUCIBLE") if self.reproducible is None else self.reproducible,
-            self.handler or _core.setting("FANIN_TORCH_HANDLER") or "auto")
+            self.handler or _text("FANIN_TORCH_HANDLER") or "auto")
         if done.fallback not in ("gloo", "raise"):
             raise ValueError(f"fallback: found {done.fallback!r}, expected 'gloo' or 'raise'")
         if done.handler == "ring":
@@ -126,7 +132,7 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
 def _at_exit():
     for group in list(_groups):
         group.close()
-    wanted = _core.setting("FANIN_TORCH_REPORT")
+    wanted = _text("FANIN_TORCH_REPORT")
     groups = report()
     if groups and (wanted == "all" or (wanted == "1" and groups[0]["rank"] == 0)):
         print(json.dumps({"fanin_torch": groups}), file=sys.stderr, flush=True)

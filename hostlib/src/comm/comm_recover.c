@@ -164,8 +164,8 @@ manager_apply_changes(struct fanin_comm *comm)
 }
 
 /*
- * True if a rank has left: it had all results and knew that all others had them, and without it
- * there can't be another run.
+ * True if a rank has left: it had all results and knew that all others had them, or has given up;
+ * without it there can't be another run.
  */
 static bool
 is_over(const struct fanin_comm *comm)

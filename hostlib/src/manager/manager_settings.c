@@ -37,11 +37,12 @@ trim(char *text)
 	return text;
 }
 
-/* Names of environment variables may stand in the file, but for those that have keys of their own. */
+/* Names of environment variables may stand in the file, but for the library's own. */
 static bool
 is_variable(const char *key)
 {
-	static const char *const others[] = { "FANIN_MANAGER", "FANIN_TOKEN", "FANIN_CONF" };
+	static const char *const others[] = { "FANIN_MANAGER", "FANIN_TOKEN", "FANIN_CONF",
+					      "FANIN_BACKGROUND_PROGRESS" };
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (strcmp(key, others[i]) == 0)
