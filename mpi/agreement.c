@@ -10,6 +10,9 @@
 
 #include <stdio.h>
 
+/* While others may still have to free their communicators: about a second. */
+#define LOOKS_FOR_END 1000
+
 enum phase
 state_phase(const struct comm_state *state)
 {
@@ -151,6 +154,15 @@ closed_free(void)
 		state_free(state);
 	}
 	return !some_close;
+}
+
+void
+closed_wait(void)
+{
+	for (unsigned int looks = 0; !closed_free() && looks < LOOKS_FOR_END; looks++) {
+		mpi_progress();
+		nap(looks);
+	}
 }
 
 void

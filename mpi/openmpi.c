@@ -198,3 +198,14 @@ FORTRAN_NAMES(mpi_ireduce_scatter_block, MPI_IREDUCE_SCATTER_BLOCK, ompi_ireduce
 	request_set(request, req, status);
 	error_set(error, status);
 }
+
+/*
+ * Open MPI 4.1 hangs if several of these are under way while ranks differ in what they have freed. What the library frees, it frees
+ * before.
+ */
+PRELOAD_EXPORT int
+MPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *req)
+{
+	closed_wait();
+	return PMPI_Comm_idup(comm, newcomm, req);
+}

@@ -188,6 +188,8 @@ enum phase state_phase(const struct comm_state *state);
 void comm_close(MPI_Comm comm);
 /* Waits for what is queued on the communicator. */
 void comm_drain(MPI_Comm comm);
+/* Waits until communicators that the program has freed are at their end, for about a second at most. */
+void closed_wait(void);
 
 /* progress.c */
 int progress_init(void);
