@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-/* While others may still have to free their communicators: about a second. */
+/* Longest wait for the end of communicators that other ranks may not have freed yet: about a second. */
 #define LOOKS_FOR_END 1000
 
 enum phase

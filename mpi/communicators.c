@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What is kept about each communicator, and its job. The state is an attribute of the communicator; one with a job outlives it
- * until the job has ended (agreement.c). It is made in the first blocking collective with data for the network; whether there is a job is agreed on by MPI: all ranks have joined, or none uses it.
+ * until the job has ended (agreement.c). It is made in the first blocking collective with data for the network, or by many
+ * barriers; whether there is a job is agreed on by MPI: all ranks have joined, or none uses it.
  */
 #include "states.h"
 

@@ -200,8 +200,8 @@ FORTRAN_NAMES(mpi_ireduce_scatter_block, MPI_IREDUCE_SCATTER_BLOCK, ompi_ireduce
 }
 
 /*
- * Open MPI 4.1 hangs if several of these are under way while ranks differ in what they have freed. What the library frees, it frees
- * before.
+ * Open MPI 4.1 hangs at times if several of these are under way and ranks have not freed the same communicators. The library's own
+ * are freed before, so that the program's frees alone decide.
  */
 PRELOAD_EXPORT int
 MPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *req)

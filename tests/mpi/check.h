@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What programs that check their own results have in common.
+ * The check of MPI programs that compare their own results with what is right.
  */
 #ifndef FANIN_TESTS_MPI_CHECK_H
 #define FANIN_TESTS_MPI_CHECK_H

@@ -2,7 +2,7 @@
 /*
  * An MPI program whose collectives end in the middle. Argument: "abort", one rank calls MPI_Abort; "loop", sums until somebody
  * ends a rank or the program; "idle SECONDS", 250 barriers of a communicator, then nothing for so long, and sums to the end, which
- * prints "cases". Rank 0 prints "running" once it runs.
+ * prints "cases". Rank 0 prints "running" once it runs, and "idle".
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -35,6 +35,10 @@ main(int argc, char **argv)
 			MPI_Comm_dup(MPI_COMM_WORLD, &copy);
 			for (int k = 0; k < 250; k++)
 				MPI_Barrier(copy);
+			if (rank == 0) {
+				puts("idle");
+				fflush(stdout);
+			}
 			sleep((unsigned int)atoi(argv[2]));
 			MPI_Barrier(copy);
 		}

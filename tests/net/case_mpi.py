@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-import time
 
 from support import case, expect, expect_equal, run, wait_until
 from fabric import Fabric, single
@@ -211,8 +210,7 @@ def an_idle_job_outlives_the_managers_restart():
     with running_hosts(3) as fabric:
         report_path = fabric.directory / "report.json"
         process = fabric.mpi.start("openmpi", program_of("failure", "openmpi"), "idle", 14, FANIN_MPI_REPORT="json", FANIN_MPI_REPORT_FILE=report_path)
-        wait_until(lambda: "running" in process.stdout(), RUN_SECONDS, "the program")
-        time.sleep(2)
+        wait_until(lambda: "idle" in process.stdout(), RUN_SECONDS, "the program")
         fabric.manager.stop(signal.SIGKILL)
         fabric.start_manager(grace_ms=8000)
         expect_equal(process.wait(RUN_SECONDS), 0, f"exit status: {process.stderr()[-500:]}")

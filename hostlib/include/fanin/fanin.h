@@ -732,7 +732,8 @@ FANIN_API size_t fanin_dtype_size_of(enum fanin_dtype dtype);
  *
  * name: "FANIN_" and capital letters, digits and "_". value, size: where the text goes, and the bytes there are; "" if neither
  * has it. Returns FANIN_OK, or FANIN_ERR_INVALID if the file can't be read or has a line that is not valid, or the value is too
- * long: the text then tells what was found and expected. Reads the file each time; looks at the environment as secure_getenv does. Thread-safe as getenv is.
+ * long: the text then tells what was found and expected. Reads the file each time; looks at the environment as secure_getenv does.
+ * Thread-safe as getenv is.
  */
 FANIN_API int fanin_setting(const char *name, char *value, size_t size);
 
