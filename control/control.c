@@ -328,6 +328,7 @@ serve_client(struct control_client *client, short events, uint64_t now)
 	}
 	if (ret == 0)
 		ret = run_lines(client, now);
+	control_client_rest(client);
 	if (ret == 0 && !control_client_has_output(client) &&
 	    (client->closing || (client->ended && !control_client_has_line(client))))
 		ret = -ECONNRESET;

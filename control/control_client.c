@@ -38,20 +38,14 @@ buffer_reserve(struct control_buffer *buffer, size_t more)
 	return 0;
 }
 
-/* Drops the first bytes; frees the memory, too, when a buffer that had grown is empty. */
+/* Frees the memory of a buffer that is empty: most connections have nothing to say most of the time, and there are many. */
 static void
-buffer_consume(struct control_buffer *buffer, size_t len)
+buffer_rest(struct control_buffer *buffer)
 {
-	buffer->start += len;
 	if (buffer->start < buffer->end)
 		return;
-	buffer->start = 0;
-	buffer->end = 0;
-	if (buffer->size > 2 * READ_CHUNK) {
-		free(buffer->data);
-		buffer->data = NULL;
-		buffer->size = 0;
-	}
+	free(buffer->data);
+	*buffer = (struct control_buffer){ 0 };
 }
 
 void
@@ -143,8 +137,14 @@ control_client_line(struct control_client *client, size_t *len)
 	*len = client->scanned;
 	client->in.start += client->scanned + 1;
 	client->scanned = 0;
-	/* The memory is freed later: the caller still reads the line. */
+	/* The memory is freed by control_client_rest: the caller still reads the line. */
 	return line;
+}
+
+void
+control_client_rest(struct control_client *client)
+{
+	buffer_rest(&client->in);
 }
 
 int
@@ -163,7 +163,8 @@ control_client_flush(struct control_client *client, uint64_t now_ms)
 		}
 		if (sent < 0)
 			return (int)sent;
-		buffer_consume(out, (size_t)sent);
+		out->start += (size_t)sent;
+		buffer_rest(out);
 		if (client->greeted)
 			client->deadline_ms = 0;
 	}

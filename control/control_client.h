@@ -85,6 +85,9 @@ int control_client_receive(struct control_client *client);
  */
 const char *control_client_line(struct control_client *client, size_t *len);
 
+/* Frees the memory of lines that have been taken, which must not be used any more. */
+void control_client_rest(struct control_client *client);
+
 /*
  * Queues a message as one line and sends what can be sent. message: NULL if it could not be built.
  * Returns 0 or -errno; the connection is lost then.

@@ -38,7 +38,7 @@ struct search {
 	struct fanin_ranks missing; /* the ranks that are not found yet */
 	uint64_t again_ms;
 	uint64_t end_ms;
-	struct view views[TREE_MAX_SWITCHES];
+	struct view views[]; /* one for each switch of the topology */
 };
 
 static void
@@ -309,7 +309,8 @@ discover_and_install(struct manager *manager, struct group *group)
 		install_group(manager, group);
 		return;
 	}
-	search = calloc(1, sizeof(*search));
+	search = calloc(1, sizeof(*search) +
+				   manager->config->topology.n_switches * sizeof(search->views[0]));
 	if (search == NULL) {
 		struct control_error error;
 

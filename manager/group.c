@@ -20,8 +20,14 @@ group_create(const char *name, uint16_t size)
 	if (group == NULL)
 		return NULL;
 	snprintf(group->name, sizeof(group->name), "%s", name);
-	group->size = size;
 	group->generation = 1;
+	group->addresses = calloc(size, sizeof(*group->addresses));
+	group->members = calloc(size, sizeof(*group->members));
+	if (group->addresses == NULL || group->members == NULL) {
+		group_free(group);
+		return NULL;
+	}
+	group->size = size;
 	return group;
 }
 
@@ -79,6 +85,8 @@ group_free(struct group *group)
 	json_decref(group->parameters);
 	json_decref(group->parameters_asked);
 	free(group->nodes);
+	free(group->addresses);
+	free(group->members);
 	free(group);
 }
 
@@ -381,7 +389,7 @@ read_members(struct group *group, const json_t *list, const struct topology *top
 	const json_t *entry;
 	size_t i;
 
-	if (json_array_size(list) > GROUP_MAX_RANKS)
+	if (json_array_size(list) > group->size)
 		return false;
 	json_array_foreach(list, i, entry) {
 		struct group_member *member = &group->members[i];

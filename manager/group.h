@@ -126,8 +126,8 @@ struct group {
 	struct group_node *nodes;
 	uint16_t n_nodes;
 	json_t *peers; /* host.c: all ranks as each one is told of them; NULL: not listed since the tree was planned */
-	uint32_t addresses[GROUP_MAX_RANKS]; /* by rank: its host's, at the link that the tree uses; 0: not planned */
-	struct group_member members[GROUP_MAX_RANKS];
+	uint32_t *addresses; /* by rank: its host's, at the link that the tree uses; 0: not planned */
+	struct group_member *members; /* size of them, as of addresses: most jobs have few ranks */
 
 	/* The installation that runs. */
 	uint16_t n_unanswered;

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,7 @@ static_assert(CONTROL_MESSAGE_LEN >= METRICS_ERROR_LEN, "buffers");
 #define OTHER_FILES                                                                                \
 	64 /* open besides connections of clients and switches: database, metrics' clients, log */
 #define METRICS_MS 1000 /* at most between looks at clients of the metrics that hang */
+#define TRIM_MS 1000    /* between two looks for memory that can be given back */
 #define TOPOLOGY_NOTE "topology"
 #define NAME_NOTE "name"
 
@@ -78,6 +80,8 @@ manager_forget_group(struct manager *manager, struct group *group, const char *r
 	discover_end(manager, group);
 	TAILQ_REMOVE(&manager->groups, group, entry);
 	group_free(group);
+	if (manager->trim_ms == 0)
+		manager->trim_ms = clock_ms() + TRIM_MS;
 }
 
 /* What is read from the database. */
@@ -347,6 +351,20 @@ manager_open(const struct manager_config *config, struct manager **manager, char
 	return 0;
 }
 
+/* Gives the memory of jobs that have gone back to the machine, of many at a time. Returns when there is something to give back. */
+static uint64_t
+trim_tick(struct manager *manager, uint64_t now_ms)
+{
+	if (manager->trim_ms == 0)
+		return UINT64_MAX;
+	if (now_ms >= manager->trim_ms) {
+		manager->trim_ms = 0;
+		malloc_trim(0);
+		return UINT64_MAX;
+	}
+	return manager->trim_ms;
+}
+
 /* Everything that is due. Returns when the next thing is. */
 static uint64_t
 go_on(struct manager *manager)
@@ -354,7 +372,7 @@ go_on(struct manager *manager)
 	uint64_t now = clock_ms();
 	uint64_t wake_ms = store_retry(manager->store, now);
 	const struct group *group;
-	uint64_t search_ms;
+	uint64_t search_ms, trim_ms;
 
 	for (uint16_t i = 0; i < topology_n_peers(&manager->config->topology); i++) {
 		struct peer *peer = &manager->peers[i];
@@ -373,6 +391,9 @@ go_on(struct manager *manager)
 	search_ms = discover_tick(manager, now);
 	if (search_ms < wake_ms)
 		wake_ms = search_ms;
+	trim_ms = trim_tick(manager, now);
+	if (trim_ms < wake_ms)
+		wake_ms = trim_ms;
 	host_end_grace(manager, now);
 	host_tell_changes(manager);
 	if (!manager->moves_begun && now >= manager->moves_from_ms) {

@@ -69,6 +69,7 @@ struct manager {
 	uint8_t foreign_ids[65536 / 8]; /* bitmap: others' jobs on some switch */
 	uint64_t start_ms;
 	uint64_t moves_from_ms; /* no job moves before */
+	uint64_t trim_ms; /* when the memory of jobs that have gone is given back; 0: none have */
 	bool moves_begun;
 	struct manager_counters counters;
 	TAILQ_HEAD(all_waits, waits) waits; /* that are not answered yet */

@@ -159,18 +159,19 @@ move_group(struct manager *manager, struct group *group, const char *why)
 {
 	const uint16_t n_nodes = group->n_nodes;
 	struct group_node *nodes;
-	uint32_t addresses[GROUP_MAX_RANKS];
+	uint32_t *addresses;
 	struct control_error error;
 	int ret;
 
 	if (group_job(group)->doomed)
 		return;
 	nodes = calloc(n_nodes + 1u, sizeof(*nodes));
-	if (nodes == NULL)
-		return; /* it is tried again */
+	addresses = calloc(group->size, sizeof(*addresses));
+	if (nodes == NULL || addresses == NULL)
+		goto free_copies; /* it is tried again */
 	if (n_nodes > 0)
 		memcpy(nodes, group->nodes, n_nodes * sizeof(*nodes));
-	memcpy(addresses, group->addresses, sizeof(addresses));
+	memcpy(addresses, group->addresses, group->size * sizeof(*addresses));
 	group->failure.code = NULL;
 	group->out_of_room = false;
 	memset(group->excluded, 0, sizeof(group->excluded));
@@ -178,9 +179,10 @@ move_group(struct manager *manager, struct group *group, const char *why)
 	if (ret != 0) {
 		group_forget_peers(group);
 		free(group->nodes);
+		free(group->addresses);
 		group->nodes = nodes;
 		group->n_nodes = n_nodes;
-		memcpy(group->addresses, addresses, sizeof(addresses));
+		group->addresses = addresses;
 		move_failed(manager, group, &error);
 		return;
 	}
@@ -189,13 +191,16 @@ move_group(struct manager *manager, struct group *group, const char *why)
 	group->ending[0] = '\0';
 	/* The old tree's nodes have to go before the new one's come, on the switches that are in both. */
 	removals_note(manager, group, nodes, n_nodes);
-	free(nodes);
 	group->generation++;
 	group->moving = true;
 	group->attempts = 1;
 	group->state = GROUP_INSTALLING;
 	if (install_nodes(manager, group, &error) != 0)
 		move_failed(manager, group, &error);
+
+free_copies:
+	free(nodes);
+	free(addresses);
 }
 
 /* Is the link down that a rank's host uses, while it has another one that is not? Without that there is nothing to move to. */

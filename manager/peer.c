@@ -318,6 +318,7 @@ serve_line(struct peer *peer, uint64_t now_ms)
 	/* If the switch takes nothing any more, the last that it has sent says why. */
 	received = control_client_receive(&peer->line);
 	take_lines(peer);
+	control_client_rest(&peer->line);
 	if (peer->state < PEER_GREETING)
 		return;
 	if (ret != 0 || received != 0) {

@@ -49,6 +49,7 @@ import case_levels  # noqa: F401
 import case_long_frames  # noqa: F401
 import case_man  # noqa: F401
 import case_manager  # noqa: F401
+import case_manager_limits  # noqa: F401
 import case_manager_trees  # noqa: F401
 import case_memif  # noqa: F401
 import case_mpi  # noqa: F401

@@ -87,11 +87,11 @@ has_removal(const char *switch_name, uint32_t job)
 	return json_object_get(removals, key) != NULL;
 }
 
-/* A job of two ranks on a spine and two leaves. */
+/* A job on a spine and two leaves, where its first two ranks are; others are for the caller to place. */
 static struct group *
-make_group(const char *name, uint32_t id)
+make_group_of(const char *name, uint32_t id, uint16_t size)
 {
-	struct group *group = group_create(name, 2);
+	struct group *group = group_create(name, size);
 
 	ck_assert_ptr_nonnull(group);
 	group->state = GROUP_NETWORK;
@@ -133,6 +133,13 @@ make_group(const char *name, uint32_t id)
 	group->addresses[0] = htonl(0x0a4d0001u);
 	group->addresses[1] = htonl(0x0a4d0103u);
 	return group;
+}
+
+/* The same of two ranks. */
+static struct group *
+make_group(const char *name, uint32_t id)
+{
+	return make_group_of(name, id, 2);
 }
 
 static void
@@ -204,11 +211,10 @@ START_TEST(a_job_of_many_ranks_comes_back_as_it_was)
 {
 	static const unsigned int sizes[] = { 65, 128, 1000, GROUP_MAX_RANKS };
 	const unsigned int size = sizes[_i];
-	struct group *group = make_group("training", 17);
+	struct group *group = make_group_of("training", 17, (uint16_t)size);
 	struct store *store = open_store();
 	struct group *after;
 
-	group->size = (uint16_t)size;
 	group->n_members = group->size;
 	group->nodes[0].ranks = fanin_ranks_all(size);
 	for (int i = 1; i < N_NODES; i++) {
@@ -242,6 +248,21 @@ START_TEST(a_job_of_many_ranks_comes_back_as_it_was)
 	ck_assert_ptr_null(group_from_document(json_object_get(groups, "training"), &topology));
 	group_free(group);
 	store_close(store);
+}
+END_TEST
+
+START_TEST(a_document_with_more_members_than_its_size_makes_no_job)
+{
+	struct group *group = make_group("training", 17);
+	json_t *document = group_document(group, true);
+	json_t *members = json_object_get(document, "members");
+	json_t *third = json_deep_copy(json_array_get(members, 1));
+
+	json_object_set_new(third, "rank", json_integer(2));
+	json_array_append_new(members, third);
+	ck_assert_ptr_null(group_from_document(document, &topology));
+	json_decref(document);
+	group_free(group);
 }
 END_TEST
 
@@ -868,6 +889,7 @@ suite_manager_store(void)
 	tcase_add_test(tcase, a_group_that_moved_runs_and_has_to_be_made_anew);
 	tcase_add_test(tcase, each_tree_of_a_job_is_kept_and_removed_by_itself);
 	tcase_add_loop_test(tcase, a_job_of_many_ranks_comes_back_as_it_was, 0, 4);
+	tcase_add_test(tcase, a_document_with_more_members_than_its_size_makes_no_job);
 	tcase_add_test(tcase, a_job_of_a_database_without_several_trees_has_one);
 	tcase_add_test(tcase, no_document_that_is_damaged_becomes_a_group);
 	tcase_add_test(tcase, a_dropped_group_leaves_a_removal_for_each_switch_that_may_have_it);
