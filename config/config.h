@@ -171,6 +171,9 @@ struct control_tcp config_control_tcp(const struct config *config);
 /* True if there is a memif port. */
 bool config_has_memif(const struct config *config);
 
+/* True if the port's device attaches to an interface that is there before. A tap device makes its own. */
+bool config_port_attaches(const struct config_port *port);
+
 /* True if the port's device is net_af_xdp. */
 bool config_port_is_af_xdp(const struct config_port *port);
 

@@ -61,12 +61,19 @@ check_cpus(const struct config_reader *reader, const struct config *config)
 	return 0;
 }
 
-/* True if the port's device attaches to an existing interface. A tap device creates its own. */
 static bool
 attaches(const struct config_port *port, char *interface)
 {
 	return !port->pci && strncmp(port->device, "net_tap", strlen("net_tap")) != 0 &&
 	       config_vdev_interface(port->device, interface, CONFIG_DEVICE_LEN);
+}
+
+bool
+config_port_attaches(const struct config_port *port)
+{
+	char interface[CONFIG_DEVICE_LEN];
+
+	return attaches(port, interface);
 }
 
 static int

@@ -196,7 +196,7 @@ command_ping(void *user, const json_t *args, struct control_error *error)
 	for (uint16_t i = 0; i < pipeline->n_ports; i++) {
 		const struct pipeline_port *port = &pipeline->ports[i];
 
-		if (!ports_link_is_up(&daemon->config->ports[i], port))
+		if (!ports_link_is_up(&daemon->ports, &daemon->config->ports[i], port, i))
 			json_array_append_new(down, json_string(port->name));
 	}
 	return json_pack("{s:i,s:o}", "jobs", pipeline->jobs->n_jobs, "ports_down", down);

@@ -8,6 +8,7 @@
 #include "metrics/metrics.h"
 #include "pipeline/pipeline.h"
 #include "control/control.h"
+#include "switch/port_watch.h"
 #include "switch/ports.h"
 
 /* The daemon as its commands see it. */
@@ -15,6 +16,7 @@ struct daemon {
 	const struct config *config;
 	struct ports ports;
 	struct pipeline *pipeline;
+	struct port_watch watch;
 	uint64_t start_ns;
 	struct control *control; /* that the commands come by */
 };

@@ -10,6 +10,7 @@
 #include "config/config.h"
 
 #define PORT .labels = { { "port", "name", 0 } }
+#define TROUBLE .labels = { { "port", "name", 0 }, { "trouble", "name", 1 } }
 #define WORKER .labels = { { "worker", "lcore", 0 } }
 /* A label "job" would be Prometheus' own, which says which of its configurations a sample is from. */
 #define JOB .labels = { { "fanin_job", "id", 0 } }
@@ -43,6 +44,11 @@ const struct metrics_family switch_metrics[] = {
 			  { "isa", "isa", 0 } }),
 	GAUGE("uptime_seconds", "stats.uptime_s", "Time since the switch started."),
 	GAUGE("port_up", "ports.ports[].link", "Whether the port's link is up.", PORT),
+	GAUGE("port_trouble", "ports.ports[].troubles[].now",
+	      "Whether the port has this trouble now, which the log and faninctl ports describe.",
+	      TROUBLE),
+	COUNTER("port_troubles", "ports.ports[].troubles[].count",
+		"Times that the port had this trouble, also if it was mended at once.", TROUBLE),
 	GAUGE("port_mtu_bytes", "ports.ports[].mtu", "Longest IP packet of the port.", PORT),
 	GAUGE("port_queues", "ports.ports[].queues", "Receive queues of the port.", PORT),
 	GAUGE("port_routed", "ports.ports[].routed", "Whether the port leads to another switch.",

@@ -28,6 +28,23 @@ describe_egress(const struct daemon *daemon, uint16_t index, const struct port_c
 			 "ecn_marked", (json_int_t)counters->ecn_marked);
 }
 
+/* All kinds, so that the metrics have zeroes before anything happens. */
+static json_t *
+describe_troubles(const struct daemon *daemon, uint16_t index)
+{
+	json_t *list = json_array();
+
+	for (unsigned int kind = 0; kind < PORT_TROUBLE_COUNT; kind++) {
+		const struct port_trouble *trouble = &daemon->watch.each[index].troubles[kind];
+
+		json_array_append_new(list, json_pack("{s:s,s:b,s:I,s:s}", "name",
+						      port_trouble_name(kind), "now", trouble->now,
+						      "count", (json_int_t)trouble->count, "text",
+						      trouble->text));
+	}
+	return list;
+}
+
 /* interfaces: kernel_interfaces_read's. */
 static json_t *
 describe_port(const struct daemon *daemon, uint16_t index, const struct port_counters *counters,
@@ -47,19 +64,20 @@ describe_port(const struct daemon *daemon, uint16_t index, const struct port_cou
 	ports_describe(&daemon->ports, index, &driver, &mac);
 	ports_stats(&daemon->ports, index, &stats);
 	return json_pack(
-		"{s:s,s:s,s:s,s:i,s:o,s:b,s:b,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}",
+		"{s:s,s:s,s:s,s:i,s:o,s:b,s:b,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}",
 		"name", port->name, "device", device, "driver", driver, "mtu", port->mtu, "mac",
 		json_mac(mac.addr_bytes), "link",
-		ports_link_is_up(&daemon->config->ports[index], port), "routed", port->routed,
-		"queues", port->n_queues, "rx_frames", (json_int_t)counters->rx_frames, "rx_bytes",
-		(json_int_t)counters->rx_bytes, "rx_missed", (json_int_t)stats.rx_missed,
-		"rx_errors", (json_int_t)stats.rx_errors, "tx_frames",
-		(json_int_t)(counters->tx_frames - stats.tx_errors), "tx_bytes",
+		ports_link_is_up(&daemon->ports, &daemon->config->ports[index], port, index),
+		"routed", port->routed, "queues", port->n_queues, "rx_frames",
+		(json_int_t)counters->rx_frames, "rx_bytes", (json_int_t)counters->rx_bytes,
+		"rx_missed", (json_int_t)stats.rx_missed, "rx_errors", (json_int_t)stats.rx_errors,
+		"tx_frames", (json_int_t)(counters->tx_frames - stats.tx_errors), "tx_bytes",
 		(json_int_t)counters->tx_bytes, "tx_dropped",
 		(json_int_t)(counters->tx_dropped + stats.tx_errors), "tx_errors",
 		(json_int_t)stats.tx_errors, "tx_delayed", (json_int_t)counters->tx_delayed,
 		"link_rx_dropped", (json_int_t)drops.rx, "link_tx_dropped", (json_int_t)drops.tx,
-		"egress", describe_egress(daemon, index, counters));
+		"egress", describe_egress(daemon, index, counters), "troubles",
+		describe_troubles(daemon, index));
 }
 
 static json_t *

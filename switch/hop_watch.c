@@ -20,13 +20,14 @@ struct told {
 
 struct hop_watch {
 	const struct config *config;
+	const struct ports *ports;
 	struct pipeline *pipeline;
 	uint64_t due_ns;
 	struct told told[]; /* by index */
 };
 
 struct hop_watch *
-hop_watch_create(const struct config *config, struct pipeline *pipeline)
+hop_watch_create(const struct config *config, const struct ports *ports, struct pipeline *pipeline)
 {
 	struct hop_watch *watch = calloc(1, sizeof(*watch) + next_hops_count(pipeline->next_hops) *
 								     sizeof(watch->told[0]));
@@ -34,6 +35,7 @@ hop_watch_create(const struct config *config, struct pipeline *pipeline)
 	if (watch == NULL)
 		return NULL;
 	watch->config = config;
+	watch->ports = ports;
 	watch->pipeline = pipeline;
 	return watch;
 }
@@ -78,8 +80,8 @@ look_at_links(const struct hop_watch *watch)
 	for (uint16_t i = 0; i < pipeline->n_ports; i++) {
 		if (pipeline->ports[i].routed)
 			pipeline_port_set_link(pipeline, i,
-					       ports_link_is_up(&watch->config->ports[i],
-								&pipeline->ports[i]));
+					       ports_link_is_up(watch->ports, &watch->config->ports[i],
+								&pipeline->ports[i], i));
 	}
 }
 

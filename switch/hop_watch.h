@@ -10,8 +10,9 @@
 
 struct hop_watch;
 
-/* config, pipeline: borrowed. Returns NULL without memory. */
-struct hop_watch *hop_watch_create(const struct config *config, struct pipeline *pipeline);
+/* config, ports, pipeline: borrowed. Returns NULL without memory. */
+struct hop_watch *hop_watch_create(const struct config *config, const struct ports *ports,
+				   struct pipeline *pipeline);
 
 /* May be NULL. */
 void hop_watch_free(struct hop_watch *watch);

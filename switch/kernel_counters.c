@@ -2,6 +2,7 @@
 /* See kernel_counters.h. */
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,6 +106,16 @@ kernel_xdp_sockets(int *fds, size_t max)
 	if (directory != NULL)
 		closedir(directory);
 	return n;
+}
+
+bool
+kernel_xdp_is_lost(int fd)
+{
+	int error = 0;
+	socklen_t len = sizeof(error);
+
+	/* Asking sets it back. */
+	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 && error == ENETDOWN;
 }
 
 uint64_t

@@ -5,6 +5,7 @@
 #ifndef FANIN_SWITCH_KERNEL_COUNTERS_H
 #define FANIN_SWITCH_KERNEL_COUNTERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,9 @@ uint64_t kernel_backlog_drops(void);
 
 /* The AF_XDP sockets of this process, at most max of them. Returns their number. */
 size_t kernel_xdp_sockets(int *fds, size_t max);
+
+/* True, once, if an AF_XDP socket has lost its interface, which was removed or has left the network namespace. */
+bool kernel_xdp_is_lost(int fd);
 
 /* Frames that an AF_XDP socket did not take because its ring was full or it had no buffer, or that did not fit into one. */
 uint64_t kernel_xdp_drops(int fd);

@@ -31,6 +31,7 @@
 #include "switch/telemetry.h"
 
 #define HOUSEKEEP_MS 1000
+static_assert(PORT_WATCH_MS <= HOUSEKEEP_MS, "the loop waits for the more frequent one");
 /* At a time. Half of them may be without a handshake: enough for all who connect in 40 ms, but a flood. */
 #define CONTROL_CLIENTS 256
 
@@ -153,10 +154,7 @@ serve_until_signal(struct daemon *daemon, struct control *control, struct memif_
 	int telemetry_fd = telemetry_open();
 	const int fds[] = { signal_fd, memif_gate_fd(gate), metrics_server_fd(metrics), telemetry_fd };
 	int wake_fd = wake_fd_open(fds, RTE_DIM(fds));
-	struct port_watch watch = { .config = daemon->config,
-				    .ports = &daemon->ports,
-				    .pipeline = daemon->pipeline };
-	struct hop_watch *hops = hop_watch_create(daemon->config, daemon->pipeline);
+	struct hop_watch *hops = hop_watch_create(daemon->config, &daemon->ports, daemon->pipeline);
 	uint64_t housekept_ms = clock_ms();
 	bool more = false;
 	int ret = 0;
@@ -174,7 +172,7 @@ serve_until_signal(struct daemon *daemon, struct control *control, struct memif_
 	if (ret == 0)
 		notify_service("READY=1");
 	while (ret == 0) {
-		const int wait_ms = hop_watch_serve(hops, HOUSEKEEP_MS);
+		const int wait_ms = hop_watch_serve(hops, PORT_WATCH_MS);
 
 		ret = control_serve(control, wake_fd, more ? 0 : wait_ms);
 		if (ret == 1 && !wake_is_readable(signal_fd))
@@ -183,7 +181,7 @@ serve_until_signal(struct daemon *daemon, struct control *control, struct memif_
 			memif_gate_serve(gate, daemon->pipeline);
 		more = metrics_server_serve(metrics);
 		telemetry_serve(daemon);
-		port_watch_serve(&watch);
+		port_watch_serve(&daemon->watch);
 		if (clock_ms() - housekept_ms >= HOUSEKEEP_MS) {
 			pipeline_housekeep(daemon->pipeline);
 			housekept_ms = clock_ms();
@@ -265,6 +263,9 @@ run(const struct config *config, const char *source, char *const argv[], int sig
 	ret = pipeline_setup(&daemon, error);
 	if (ret != 0)
 		goto stop_ports;
+	daemon.watch = (struct port_watch){ .config = config,
+					    .ports = &daemon.ports,
+					    .pipeline = daemon.pipeline };
 	ret = pipeline_start(daemon.pipeline);
 	if (ret == 0) {
 		ret = serve(&daemon, gate, signal_fd);

@@ -48,4 +48,7 @@ int packet_port_open(const struct packet_port_options *options, struct packet_po
  */
 int packet_port_reopen(struct packet_port *port, char *error);
 
+/* Are all sockets on the interface of this number? They leave it for good when it is removed, or leaves the network namespace. Main thread. */
+bool packet_port_is_bound(const struct packet_port *port, unsigned int ifindex);
+
 #endif

@@ -234,6 +234,21 @@ packet_port_close_queues(struct packet_port *port)
 	}
 }
 
+bool
+packet_port_is_bound(const struct packet_port *port, unsigned int ifindex)
+{
+	for (uint16_t i = 0; i < port->options.n_queues; i++) {
+		struct sockaddr_ll address;
+		socklen_t len = sizeof(address);
+
+		if (port->queues[i].fd < 0 ||
+		    getsockname(port->queues[i].fd, (struct sockaddr *)&address, &len) != 0 ||
+		    address.sll_ifindex != (int)ifindex)
+			return false;
+	}
+	return true;
+}
+
 int
 packet_port_reopen(struct packet_port *port, char *error)
 {

@@ -2,32 +2,123 @@
 /* See port_watch.h. */
 #include "switch/port_watch.h"
 
+#include <inttypes.h>
 #include <net/if.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "control/clock.h"
+#include "switch/kernel_link.h"
 #include "switch/log.h"
+#include "switch/port_program.h"
 
-#define WATCH_MS 1000u
 #define ANNOUNCEMENTS 2 /* as many as RFC 5227 has: one may be lost */
 
+/* A program that is taken off again and again is attached at intervals that double between these, until it has stayed for the longest. */
+#define ATTACH_LEAST_MS 1000u
+#define ATTACH_MOST_MS 16000u
+
+/* Frames that are too long for a port are no trouble any more after so long without one. */
+#define FRAMES_QUIET_MS 5000u
+
+const char *
+port_trouble_name(enum port_trouble_kind kind)
+{
+	static const char *const names[] = {
+#define PORT_TROUBLE_NAME(kind, name, text) name,
+		PORT_TROUBLES(PORT_TROUBLE_NAME)
+#undef PORT_TROUBLE_NAME
+	};
+
+	return names[kind];
+}
+
+/* Notes a trouble. Returns true if it is new, or has other words than before: then it is to be told. */
+static bool __attribute__((format(printf, 3, 4)))
+begins(struct port_watch_entry *entry, enum port_trouble_kind kind, const char *format, ...)
+{
+	struct port_trouble *trouble = &entry->troubles[kind];
+	char text[PORT_TROUBLE_TEXT_LEN];
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(text, sizeof(text), format, list);
+	va_end(list);
+	if (trouble->now && strcmp(trouble->text, text) == 0)
+		return false;
+	trouble->count += !trouble->now;
+	trouble->now = true;
+	memcpy(trouble->text, text, sizeof(text));
+	return true;
+}
+
+/* Returns true if there was one, which is over now. */
+static bool
+ends(struct port_watch_entry *entry, enum port_trouble_kind kind)
+{
+	const bool was = entry->troubles[kind].now;
+
+	entry->troubles[kind].now = false;
+	return was;
+}
+
+/* ------------------------------------------------- the interface and its socket */
+
+/* Says what became of the interface that a port was opened on. now: number of the one that has its name; 0: there is none. */
 static void
-note_lost(struct port_watch *watch, uint16_t index)
+fate_format(const char *interface, unsigned int opened, unsigned int now, char *text, size_t len)
+{
+	struct kernel_link link;
+
+	if (kernel_link_read(opened, &link) == 0)
+		snprintf(text, len, "the interface \"%s\" is gone: it is called \"%s\" now",
+			 interface, link.name);
+	else if (now != 0)
+		snprintf(text, len, "the interface \"%s\" is gone: it was removed and made anew",
+			 interface);
+	else
+		snprintf(text, len,
+			 "the interface \"%s\" is gone: it was removed, or moved to another network namespace",
+			 interface);
+}
+
+static void
+note_lost(struct port_watch *watch, uint16_t index, unsigned int now)
 {
 	const struct config_port *port = &watch->config->ports[index];
-	char interface[IF_NAMESIZE] = "";
+	struct port_watch_entry *entry = &watch->each[index];
+	char fate[PORT_TROUBLE_TEXT_LEN];
 
-	watch->each[index].lost = true;
-	watch->each[index].told = false;
+	entry->lost = true;
+	entry->told = false;
 	/* Whoever is inside of the driver leaves it, and nobody enters. */
 	pipeline_port_set_down(watch->pipeline, index, true);
-	config_vdev_interface(port->device, interface, sizeof(interface));
+	if (now == watch->pipeline->ports[index].ifindex) {
+		snprintf(fate, sizeof(fate),
+			 "its socket is not on the interface any more, which was away for a moment");
+		begins(entry, PORT_TROUBLE_SOCKET, "%s", fate);
+	} else {
+		fate_format(watch->ports->interfaces[index], watch->pipeline->ports[index].ifindex,
+			    now, fate, sizeof(fate));
+		begins(entry, PORT_TROUBLE_INTERFACE, "%s", fate);
+	}
 	if (ports_can_reopen(port))
-		log_warning("port \"%s\": the interface \"%s\" is gone: the port is down until there is one of this name again",
-			    port->name, interface);
+		log_warning("port \"%s\": %s: the port is down until there is one of this name again",
+			    port->name, fate);
 	else
-		log_error("port \"%s\": the interface \"%s\" is gone, or was made anew, and a port of this driver cannot be opened "
-			  "again while the switch runs: restart the switch when the interface is there",
-			  port->name, interface);
+		log_error("port \"%s\": %s, and a port of this driver cannot be opened again while the switch runs: restart the switch "
+			  "when the interface is there",
+			  port->name, fate);
+}
+
+static void
+found_again(struct port_watch *watch, uint16_t index)
+{
+	watch->each[index].lost = false;
+	ends(&watch->each[index], PORT_TROUBLE_INTERFACE);
+	ends(&watch->each[index], PORT_TROUBLE_SOCKET);
+	pipeline_port_set_down(watch->pipeline, index, false);
 }
 
 static void
@@ -37,51 +128,239 @@ reopen(struct port_watch *watch, uint16_t index)
 	char error[CONFIG_ERROR_LEN] = "";
 
 	if (ports_reopen(watch->config, watch->ports, index, error) != 0) {
-		/* Tried again each second, and told once. */
+		/* Tried again at each look, and told once. */
 		if (!watch->each[index].told)
 			log_error("port \"%s\": cannot be opened anew yet: %s", port->name, error);
 		watch->each[index].told = true;
 		return;
 	}
 	watch->pipeline->ports[index].ifindex = watch->ports->ports[index].ifindex;
-	watch->each[index].lost = false;
-	pipeline_port_set_down(watch->pipeline, index, false);
+	found_again(watch, index);
 	log_info("port \"%s\": opened anew on the interface that has the name now", port->name);
 }
 
-static void
-announce(struct port_watch *watch, uint16_t index)
+/* Returns true if the port has its interface, and its socket is there. */
+static bool
+has_interface(struct port_watch *watch, uint16_t index)
 {
-	const bool up = ports_link_is_up(&watch->config->ports[index],
-					 &watch->pipeline->ports[index]);
+	const struct config_port *port = &watch->config->ports[index];
+	struct port_watch_entry *entry = &watch->each[index];
+	const unsigned int opened = watch->pipeline->ports[index].ifindex;
+	const unsigned int now = ports_interface_index(watch->ports, index);
+	const bool is_bound = now == opened && ports_socket_is_bound(watch->ports, index);
 
-	/* The gate tells of memif's hosts. */
-	if (up != watch->each[index].up && watch->looked && !watch->config->ports[index].memif)
-		log_info("port \"%s\": the link is %s", watch->config->ports[index].name,
-			 up ? "up" : "down");
-	if (up && !watch->each[index].up)
-		watch->each[index].announcements = ANNOUNCEMENTS;
-	watch->each[index].up = up;
-	if (!up || watch->each[index].announcements == 0)
+	if (!entry->lost && !is_bound)
+		note_lost(watch, index, now);
+	if (entry->lost && is_bound) {
+		/* It had another name for a while. */
+		found_again(watch, index);
+		log_info("port \"%s\": the interface has its name again", port->name);
+	} else if (entry->lost && now != 0 && ports_can_reopen(port)) {
+		reopen(watch, index);
+	}
+	return !entry->lost;
+}
+
+/* ------------------------------------------------------------ the XDP program */
+
+static void
+attach_again(struct port_watch *watch, uint16_t index, const char *found)
+{
+	const char *name = watch->config->ports[index].name;
+	struct port_watch_entry *entry = &watch->each[index];
+	char why[PORT_PROGRAM_TEXT_LEN];
+	const uint64_t now_ms = clock_ms();
+
+	if (now_ms < entry->attach_ms)
 		return;
-	watch->each[index].announcements--;
-	pipeline_announce(watch->pipeline, index);
+	entry->attach_wait_ms = entry->attach_wait_ms == 0 ? ATTACH_LEAST_MS
+							   : 2 * entry->attach_wait_ms;
+	if (entry->attach_wait_ms > ATTACH_MOST_MS)
+		entry->attach_wait_ms = ATTACH_MOST_MS;
+	entry->attach_ms = now_ms + entry->attach_wait_ms;
+	if (port_program_attach(&watch->ports->programs[index],
+				watch->pipeline->ports[index].ifindex, why) != 0) {
+		if (begins(entry, PORT_TROUBLE_PROGRAM, "%s: %s", found, why))
+			log_error("port \"%s\": %s", name,
+				  entry->troubles[PORT_TROUBLE_PROGRAM].text);
+		return;
+	}
+	ends(entry, PORT_TROUBLE_PROGRAM);
+	log_info("port \"%s\": the XDP program is attached again, the link is up", name);
+}
+
+static void
+look_at_program(struct port_watch *watch, uint16_t index)
+{
+	const char *name = watch->config->ports[index].name;
+	struct port_watch_entry *entry = &watch->each[index];
+	char found[PORT_PROGRAM_TEXT_LEN];
+	enum port_program_state state;
+
+	if (watch->ports->programs[index].own == 0)
+		return;
+	state = port_program_look(&watch->ports->programs[index],
+				  watch->pipeline->ports[index].ifindex, found);
+	if (state == PORT_PROGRAM_ATTACHED) {
+		if (ends(entry, PORT_TROUBLE_PROGRAM))
+			log_info("port \"%s\": its XDP program is at the interface again, the link is up",
+				 name);
+		if (clock_ms() >= entry->attach_ms + ATTACH_MOST_MS)
+			entry->attach_wait_ms = 0;
+		return;
+	}
+	/* Not again if the text only says more: that the kernel refuses it. */
+	if (!entry->troubles[PORT_TROUBLE_PROGRAM].now ||
+	    strncmp(entry->troubles[PORT_TROUBLE_PROGRAM].text, found, strlen(found)) != 0) {
+		begins(entry, PORT_TROUBLE_PROGRAM, "%s", found);
+		log_warning("port \"%s\": %s: no frame reaches the switch, the link is down%s",
+			    name, found,
+			    state == PORT_PROGRAM_FOREIGN
+				    ? "; it is attached again when the other one is taken off"
+				    : "");
+	}
+	if (state == PORT_PROGRAM_OFF)
+		attach_again(watch, index, found);
+}
+
+/* ------------------------------------------------------ what else can be wrong */
+
+/* Has a trouble told when it begins, and when it is over. */
+static void __attribute__((format(printf, 5, 6)))
+set(struct port_watch *watch, uint16_t index, enum port_trouble_kind kind, bool is_there,
+    const char *format, ...)
+{
+	const char *name = watch->config->ports[index].name;
+	struct port_watch_entry *entry = &watch->each[index];
+	char text[PORT_TROUBLE_TEXT_LEN];
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(text, sizeof(text), format, list);
+	va_end(list);
+	if (is_there && begins(entry, kind, "%s", text))
+		log_warning("port \"%s\": %s", name, text);
+	else if (!is_there && ends(entry, kind))
+		log_info("port \"%s\": no longer: %s", name, entry->troubles[kind].text);
+}
+
+static void
+look_at_mtu(struct port_watch *watch, uint16_t index, const struct kernel_link *link)
+{
+	const unsigned int mtu = watch->config->ports[index].mtu;
+
+	set(watch, index, PORT_TROUBLE_MTU, link->mtu < mtu,
+	    "the interface \"%s\" has MTU %u, expected at least %u: longer frames are lost in both directions",
+	    link->name, link->mtu, mtu);
+}
+
+static void
+look_at_master(struct port_watch *watch, uint16_t index, const struct kernel_link *link)
+{
+	struct kernel_link master = { .name = "?" };
+
+	if (link->master != 0)
+		kernel_link_read(link->master, &master);
+	set(watch, index, PORT_TROUBLE_MASTER, link->master != 0,
+	    "the interface \"%s\" belongs to \"%s\", expected none: it may take frames, or forward them once more",
+	    link->name, master.name);
+}
+
+static void
+look_at_queues(struct port_watch *watch, uint16_t index, const struct kernel_link *link)
+{
+	const unsigned int served = watch->pipeline->ports[index].n_queues;
+	const unsigned int queues = ports_receive_queues(watch->ports, index);
+
+	set(watch, index, PORT_TROUBLE_QUEUES, queues > served,
+	    "interface \"%s\" has %u receive queues and %u are served: frames of the others bypass the switch (ethtool -L %s rx %u, or "
+	    "queue_count= in ports[%u].vdev)",
+	    link->name, queues, served, link->name, served, index);
+}
+
+/* DPDK's driver asks for promiscuous mode as `ip link` does, which takes it off as well. */
+static void
+look_at_promiscuous(struct port_watch *watch, uint16_t index, const struct kernel_link *link)
+{
+	if (link->promiscuity != 0 || !watch->ports->promiscuous[index])
+		return;
+	set(watch, index, PORT_TROUBLE_PROMISCUOUS, true,
+	    "promiscuous mode of \"%s\" was taken off: it is set again", link->name);
+	ports_set_promiscuous(watch->ports, index);
+	ends(&watch->each[index], PORT_TROUBLE_PROMISCUOUS);
+}
+
+static void
+look_at_frames(struct port_watch *watch, uint16_t index)
+{
+	struct port_watch_entry *entry = &watch->each[index];
+	const uint64_t now_ms = clock_ms();
+	struct port_driver_stats stats;
+
+	ports_stats(watch->ports, index, &stats);
+	if (stats.rx_errors > entry->rx_errors)
+		entry->rx_errors_ms = now_ms;
+	entry->rx_errors = stats.rx_errors;
+	set(watch, index, PORT_TROUBLE_FRAMES,
+	    entry->rx_errors_ms != 0 && now_ms - entry->rx_errors_ms < FRAMES_QUIET_MS,
+	    "frames come in that are damaged or longer than the port's MTU of %u: the link's other end may have a greater one, or offloads (ethtool -K)",
+	    watch->config->ports[index].mtu);
+}
+
+static void
+look_at_link(struct port_watch *watch, uint16_t index, const struct kernel_link *link)
+{
+	const bool is_set_up = (link->flags & IFF_UP) != 0;
+
+	/* The log has it from announce(). */
+	if (kernel_link_is_up(link))
+		ends(&watch->each[index], PORT_TROUBLE_LINK);
+	else
+		begins(&watch->each[index], PORT_TROUBLE_LINK, "the interface \"%s\" %s", link->name,
+		       is_set_up ? "has no carrier: its other end is down" : "is set down (ip link)");
 }
 
 static void
 look_at(struct port_watch *watch, uint16_t index)
 {
-	const struct config_port *port = &watch->config->ports[index];
-	const unsigned int opened = watch->pipeline->ports[index].ifindex;
-	unsigned int now;
+	struct kernel_link link;
 
-	if (opened == 0)
+	look_at_frames(watch, index);
+	if (watch->pipeline->ports[index].ifindex == 0 || !has_interface(watch, index) ||
+	    kernel_link_read(watch->pipeline->ports[index].ifindex, &link) != 0)
 		return;
-	now = ports_interface_index(port);
-	if (!watch->each[index].lost && now != opened)
-		note_lost(watch, index);
-	if (watch->each[index].lost && now != 0 && ports_can_reopen(port))
-		reopen(watch, index);
+	look_at_link(watch, index, &link);
+	look_at_mtu(watch, index, &link);
+	look_at_master(watch, index, &link);
+	if (!config_port_is_af_xdp(&watch->config->ports[index]))
+		return;
+	look_at_program(watch, index);
+	look_at_queues(watch, index, &link);
+	look_at_promiscuous(watch, index, &link);
+}
+
+/* -------------------------------------------------------------------- the link */
+
+static void
+announce(struct port_watch *watch, uint16_t index)
+{
+	struct port_watch_entry *entry = &watch->each[index];
+	const struct port_trouble *link = &entry->troubles[PORT_TROUBLE_LINK];
+	const bool up = ports_link_is_up(watch->ports, &watch->config->ports[index],
+					 &watch->pipeline->ports[index], index);
+
+	/* Of a link that is up at the start there is nothing to tell. The gate tells of memif's hosts. */
+	if ((watch->looked ? up != entry->up : !up) && !watch->config->ports[index].memif)
+		log_info("port \"%s\": the link is %s%s%s", watch->config->ports[index].name,
+			 up ? "up" : "down", !up && link->now ? ": " : "",
+			 !up && link->now ? link->text : "");
+	if (up && !entry->up)
+		entry->announcements = ANNOUNCEMENTS;
+	entry->up = up;
+	if (!up || entry->announcements == 0)
+		return;
+	entry->announcements--;
+	pipeline_announce(watch->pipeline, index);
 }
 
 void
@@ -91,7 +370,7 @@ port_watch_serve(struct port_watch *watch)
 
 	if (now_ms < watch->next_ms)
 		return;
-	watch->next_ms = now_ms + WATCH_MS;
+	watch->next_ms = now_ms + PORT_WATCH_MS;
 	for (uint16_t i = 0; i < watch->pipeline->n_ports; i++) {
 		look_at(watch, i);
 		announce(watch, i);

@@ -17,34 +17,28 @@
 #include "switch/eal.h"
 #include "switch/packet_port.h"
 #include "switch/kernel_counters.h"
+#include "switch/kernel_link.h"
 #include "switch/log.h"
 #include "switch/ports.h"
 #include "switch/ports_packet.h"
 #include "switch/ports_pool.h"
 
-/* Says if receive queues of an AF_XDP port's interface are not served. */
-static void
-warn_of_queues(const struct config_port *port, uint16_t index, uint16_t n_queues)
+unsigned int
+ports_receive_queues(const struct ports *ports, uint16_t index)
 {
 	struct ethtool_channels channels = { .cmd = ETHTOOL_GCHANNELS };
 	struct ifreq request = { .ifr_data = (char *)&channels };
+	unsigned int queues = 0;
 	int fd;
 
-	if (!config_vdev_interface(port->device, request.ifr_name, sizeof(request.ifr_name)))
-		return;
+	memcpy(request.ifr_name, ports->interfaces[index], sizeof(request.ifr_name));
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return;
-	if (ioctl(fd, SIOCETHTOOL, &request) == 0) {
-		uint32_t queues = channels.rx_count + channels.combined_count;
-
-		if (queues > n_queues)
-			log_warning("port \"%s\": interface \"%s\" has %u receive queues and %u are served: frames of the others "
-				    "bypass the switch (ethtool -L %s rx %u, or queue_count= in ports[%u].vdev)",
-				    port->name, request.ifr_name, queues, n_queues,
-				    request.ifr_name, n_queues, index);
-	}
+		return 0;
+	if (ioctl(fd, SIOCETHTOOL, &request) == 0)
+		queues = channels.rx_count + channels.combined_count;
 	close(fd);
+	return queues;
 }
 
 static int
@@ -117,6 +111,71 @@ queue_count(const struct config *config, const struct config_port *port,
 	return RTE_MIN(most, config->n_workers);
 }
 
+/* By both of the limits that devices tell: of packets, and of frames. */
+static uint16_t
+device_most_mtu(const struct rte_eth_dev_info *info)
+{
+	const uint32_t overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
+
+	if (info->max_rx_pktlen > overhead && info->max_rx_pktlen - overhead < info->max_mtu)
+		return (uint16_t)(info->max_rx_pktlen - overhead);
+	return info->max_mtu;
+}
+
+/*
+ * Gives a device its MTU, and looks whether it took it. Those on an interface that was there before have its MTU, which config_check_mtu compares.
+ * Returns 0, or -errno with error filled.
+ */
+static int
+device_set_mtu(const struct config_port *port, uint16_t index, uint16_t ethdev,
+	       const struct rte_eth_dev_info *info, char *error)
+{
+	uint16_t found = 0;
+	int ret = 0;
+
+	/* A host at a memif port brings the buffers, as long as the gate asks for. */
+	if (config_port_attaches(port) || port->memif)
+		return 0;
+	if (!port->pci)
+		ret = rte_eth_dev_set_mtu(ethdev, port->mtu);
+	/* Devices without a limit of their own can't be told one. */
+	if (ret == -ENOTSUP && info->max_rx_pktlen >= port->mtu + (uint32_t)RTE_ETHER_HDR_LEN)
+		return 0;
+	if (ret == 0)
+		ret = rte_eth_dev_get_mtu(ethdev, &found);
+	if (ret == 0 && found >= port->mtu)
+		return 0;
+	if (ret != 0)
+		found = device_most_mtu(info);
+	snprintf(error, CONFIG_ERROR_LEN,
+		 "ports[%u].mtu: found %u for port \"%s\", expected at most %u, which its device \"%s\" takes%s%s",
+		 index, port->mtu, port->name, found, port->device, ret == 0 ? "" : ": ",
+		 ret == 0 ? "" : rte_strerror(-ret));
+	return ret == 0 ? -EINVAL : ret;
+}
+
+/* Remembers the kernel's part of a port whose device has just started: interface, sockets and XDP program. */
+static void
+note_interface(const struct config *config, struct ports *ports, uint16_t index,
+	       const struct rte_eth_dev_info *info)
+{
+	const struct config_port *port = &config->ports[index];
+	struct pipeline_port *out = &ports->ports[index];
+
+	if (port->pci)
+		return;
+	if (!config_vdev_interface(port->device, ports->interfaces[index], IF_NAMESIZE) &&
+	    (info->if_index == 0 || if_indextoname(info->if_index, ports->interfaces[index]) == NULL))
+		return;
+	out->ifindex = if_nametoindex(ports->interfaces[index]);
+	if (!config_port_is_af_xdp(port))
+		return;
+	note_xdp_sockets(ports, index);
+	if (port_program_find(out->ifindex, &ports->programs[index]) != 0)
+		log_warning("port \"%s\": no XDP program of its driver is found at \"%s\": nobody notices if it is taken off",
+			    port->name, ports->interfaces[index]);
+}
+
 static int
 device_start(const struct config *config, struct ports *ports, uint16_t index, char *error)
 {
@@ -137,9 +196,7 @@ device_start(const struct config *config, struct ports *ports, uint16_t index, c
 	if (ret != 0)
 		goto fail;
 	out->n_queues = queue_count(config, port, &info);
-	if (config_port_is_af_xdp(port))
-		warn_of_queues(port, index, out->n_queues);
-	/* vdevs on kernel interfaces have their MTU from there. */
+	/* vdevs get theirs below. */
 	if (port->pci)
 		conf.rxmode.mtu = port->mtu;
 	if (out->n_queues > 1 && port->pci) {
@@ -148,15 +205,19 @@ device_start(const struct config *config, struct ports *ports, uint16_t index, c
 						   (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
 	}
 	ret = rte_eth_dev_configure(out->ethdev, out->n_queues, out->n_queues, &conf);
-	if (ret == 0)
-		ret = setup_queues(out->ethdev, out->n_queues, pool);
+	if (ret != 0)
+		goto fail;
+	ret = device_set_mtu(port, index, out->ethdev, &info, error);
+	if (ret != 0)
+		return ret;
+	ret = setup_queues(out->ethdev, out->n_queues, pool);
 	if (ret == 0)
 		ret = rte_eth_dev_start(out->ethdev);
 	if (ret != 0)
 		goto fail;
-	if (config_port_is_af_xdp(port))
-		note_xdp_sockets(ports, index);
+	note_interface(config, ports, index, &info);
 	ret = rte_eth_promiscuous_enable(out->ethdev);
+	ports->promiscuous[index] = ret == 0;
 	if (ret != 0 && ret != -ENOTSUP)
 		log_warning("port \"%s\": promiscuous mode is refused (%s): only frames to its own address arrive",
 			    port->name, rte_strerror(-ret));
@@ -193,7 +254,6 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 
 	snprintf(out->name, sizeof(out->name), "%s", port->name);
 	out->mtu = port->mtu;
-	out->ifindex = ports_interface_index(port);
 	out->routed = port->routed;
 	out->egress = ports_egress(port);
 	out->shared = port->memif;
@@ -207,6 +267,8 @@ port_start(const struct config *config, struct ports *ports, uint16_t index, cha
 	pool = ports_pool_for(config, ports, port, error);
 	if (pool == NULL)
 		return -ENOMEM;
+	config_vdev_interface(port->device, ports->interfaces[index], IF_NAMESIZE);
+	out->ifindex = ports_interface_index(ports, index);
 	return ports_open_packet(port, index, pool, out, error);
 }
 
@@ -214,6 +276,8 @@ int
 ports_start(const struct config *config, struct ports *ports, char *error)
 {
 	memset(ports, 0, sizeof(*ports));
+	for (size_t i = 0; i < RTE_DIM(ports->programs); i++)
+		ports->programs[i] = PORT_PROGRAM_NONE;
 	for (uint16_t i = 0; i < config->n_ports; i++) {
 		int ret = port_start(config, ports, i, error);
 
@@ -236,6 +300,8 @@ ports_stop(struct ports *ports)
 			port->driver->close(port->handle);
 			continue;
 		}
+		/* Before its driver: no frame goes to a socket that is being closed. */
+		port_program_release(&ports->programs[i]);
 		rte_eth_dev_stop(port->ethdev);
 		rte_eth_dev_close(port->ethdev);
 	}
@@ -248,14 +314,37 @@ ports_stop(struct ports *ports)
 }
 
 unsigned int
-ports_interface_index(const struct config_port *config)
+ports_interface_index(const struct ports *ports, uint16_t index)
 {
-	char interface[IF_NAMESIZE];
+	const char *interface = ports->interfaces[index];
 
-	if ((!config_port_is_af_xdp(config) && !config_port_is_packet(config)) ||
-	    !config_vdev_interface(config->device, interface, sizeof(interface)))
-		return 0;
-	return if_nametoindex(interface);
+	return interface[0] == '\0' ? 0 : if_nametoindex(interface);
+}
+
+bool
+ports_socket_is_bound(struct ports *ports, uint16_t index)
+{
+	const struct pipeline_port *port = &ports->ports[index];
+
+	if (port->driver != NULL)
+		return packet_port_is_bound(port->handle, port->ifindex);
+	for (size_t i = 0; i < ports->n_xdp_sockets; i++) {
+		struct ports_xdp_socket *socket = &ports->xdp_sockets[i];
+
+		if (socket->port == index && kernel_xdp_is_lost(socket->fd))
+			socket->lost = true;
+		if (socket->port == index && socket->lost)
+			return false;
+	}
+	return true;
+}
+
+void
+ports_set_promiscuous(const struct ports *ports, uint16_t index)
+{
+	/* DPDK does not ask the driver for what it believes to have. */
+	rte_eth_promiscuous_disable(ports->ports[index].ethdev);
+	rte_eth_promiscuous_enable(ports->ports[index].ethdev);
 }
 
 /* AF_XDP's driver would keep the packets that are in the old socket's rings, some thousands of the pool. */
@@ -270,7 +359,7 @@ ports_reopen(const struct config *config, struct ports *ports, uint16_t index, c
 {
 	const struct config_port *port = &config->ports[index];
 	struct pipeline_port *opened = &ports->ports[index];
-	const unsigned int ifindex = ports_interface_index(port);
+	const unsigned int ifindex = ports_interface_index(ports, index);
 	char problem[PACKET_PORT_ERROR_LEN];
 	int ret = config_check_mtu(port, index, NULL, error);
 
@@ -336,30 +425,29 @@ ports_describe(const struct ports *ports, uint16_t index, const char **driver,
 }
 
 bool
-ports_link_is_up(const struct config_port *config, const struct pipeline_port *port)
+ports_link_is_up(const struct ports *ports, const struct config_port *config,
+		 const struct pipeline_port *port, uint16_t index)
 {
-	struct rte_eth_link link = { 0 };
-	struct ifreq request = { 0 };
-	bool up = true;
-	int fd;
+	/* The watch's own look may find that a dispatcher has replaced another one. */
+	struct port_program program = ports->programs[index];
+	char text[PORT_PROGRAM_TEXT_LEN];
+	struct rte_eth_link device = { 0 };
+	struct kernel_link link;
+	int ret;
 
 	if (port->driver == NULL)
-		rte_eth_link_get_nowait(port->ethdev, &link);
-	if ((port->driver == NULL && link.link_status != RTE_ETH_LINK_UP) || port->down)
+		rte_eth_link_get_nowait(port->ethdev, &device);
+	if ((port->driver == NULL && device.link_status != RTE_ETH_LINK_UP) || port->down)
 		return false;
-	if ((!config_port_is_af_xdp(config) && !config_port_is_packet(config)) ||
-	    !config_vdev_interface(config->device, request.ifr_name, sizeof(request.ifr_name)))
+	if (port->ifindex == 0 || config->pci)
 		return true;
 	/* One that was made anew is another one, and the port does not have it. */
-	if (port->ifindex != 0 && if_nametoindex(request.ifr_name) != port->ifindex)
+	if (ports_interface_index(ports, index) != port->ifindex)
 		return false;
-	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return true;
-	if (ioctl(fd, SIOCGIFFLAGS, &request) == 0)
-		up = (request.ifr_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
-	else
-		up = errno != ENODEV;
-	close(fd);
-	return up;
+	ret = kernel_link_read(port->ifindex, &link);
+	if (ret != 0)
+		return ret != -ENODEV;
+	return kernel_link_is_up(&link) &&
+	       (program.own == 0 ||
+		port_program_look(&program, port->ifindex, text) == PORT_PROGRAM_ATTACHED);
 }

@@ -5,10 +5,13 @@
 #ifndef FANIN_SWITCH_PORTS_H
 #define FANIN_SWITCH_PORTS_H
 
+#include <net/if.h>
+
 #include <rte_mempool.h>
 
 #include "pipeline/pipeline.h"
 #include "config/config.h"
+#include "switch/port_program.h"
 
 /* AF_XDP sockets of all ports */
 #define PORTS_MAX_XDP_SOCKETS (CONFIG_MAX_PORTS * 4)
@@ -20,8 +23,12 @@ struct ports {
 	struct ports_xdp_socket {
 		int fd;
 		uint16_t port; /* index in ports */
+		bool lost;     /* its interface is gone, whatever has the name now */
 	} xdp_sockets[PORTS_MAX_XDP_SOCKETS];
 	size_t n_xdp_sockets;
+	char interfaces[CONFIG_MAX_PORTS][IF_NAMESIZE]; /* of the kernel, by port; empty: none */
+	struct port_program programs[CONFIG_MAX_PORTS]; /* of AF_XDP ports; PORT_PROGRAM_NONE: none is known */
+	bool promiscuous[CONFIG_MAX_PORTS];             /* the port's driver took it */
 	struct rte_mempool *pools[2]; /* for AF_XDP ports, for all others; NULL where there are none */
 };
 
@@ -39,17 +46,27 @@ struct pipeline_egress ports_egress(const struct config_port *config);
 void ports_stop(struct ports *ports);
 
 /*
- * True if frames can leave a port: its driver sees a link, a memif client is connected, and a kernel interface, of which
- * AF_XDP's driver and packet sockets tell nothing, is the one that the port was opened on, is up and has a carrier. config: the
- * port's. Main thread.
+ * True if frames can leave a port and come in: its driver sees a link, a memif client is connected, and a kernel interface, of which
+ * AF_XDP's driver and packet sockets tell nothing, is the one that the port was opened on, is up, has a carrier and its XDP
+ * program. config, port: of that index. Main thread.
  */
-bool ports_link_is_up(const struct config_port *config, const struct pipeline_port *port);
+bool ports_link_is_up(const struct ports *ports, const struct config_port *config,
+		      const struct pipeline_port *port, uint16_t index);
 
 /*
  * The number of the kernel interface that has the name of a port's interface now; 0: there is none, or the port has no kernel
  * interface. Main thread.
  */
-unsigned int ports_interface_index(const struct config_port *config);
+unsigned int ports_interface_index(const struct ports *ports, uint16_t index);
+
+/* False if a port's socket has lost its interface, also if that has come back since. Main thread. */
+bool ports_socket_is_bound(struct ports *ports, uint16_t index);
+
+/* Receive queues of a port's interface; 0: unknown. Main thread. */
+unsigned int ports_receive_queues(const struct ports *ports, uint16_t index);
+
+/* Asks a port's device for promiscuous mode once more. Main thread. */
+void ports_set_promiscuous(const struct ports *ports, uint16_t index);
 
 /* True if ports_reopen can be had for a port. */
 bool ports_can_reopen(const struct config_port *config);

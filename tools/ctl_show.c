@@ -105,6 +105,21 @@ ctl_version(struct ctl *ctl, int argc, char **argv)
 	return ctl_show(ctl, argc, argv, "version", print_version);
 }
 
+/* What is wrong at a port, and what was: one line each. */
+static void
+print_troubles(const json_t *port)
+{
+	const json_t *trouble;
+	size_t i;
+
+	json_array_foreach(json_object_get(port, "troubles"), i, trouble) {
+		if (ctl_integer(trouble, "count") == 0)
+			continue;
+		printf("%s: %s%s: %s\n", ctl_string(port, "name"), ctl_string(trouble, "name"),
+		       ctl_is_true(trouble, "now") ? "" : ", no longer", ctl_string(trouble, "text"));
+	}
+}
+
 static void
 print_ports(const struct ctl *ctl, const json_t *result)
 {
@@ -144,6 +159,8 @@ print_ports(const struct ctl *ctl, const json_t *result)
 		ctl_table_cell(&table, "%s", ctl_string(port, "device"));
 	}
 	ctl_table_print(&table, "");
+	json_array_foreach(json_object_get(result, "ports"), i, port)
+		print_troubles(port);
 }
 
 int

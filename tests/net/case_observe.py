@@ -56,6 +56,9 @@ NEXT_HOPS = {"fanin_next_hop_up", *(f"fanin_next_hop_{name}_total" for name in (
 # Of jobs whose hosts need not be in step: case_pa_atp_switch.py has one, and sees them move.
 PROGRESS = {"fanin_job_progress_slots_used", "fanin_job_progress_overflowed", "fanin_job_progress_behind"}
 
+# Of ports that others on the machine make deaf: case_port_troubles.py does so, and sees them move.
+TROUBLES = {"fanin_port_trouble", "fanin_port_troubles_total"}
+
 # Members of the control commands' answers that are no metrics.
 NO_METRICS = {
     r"stats\.workers\[\]\.(lcore|cluster)": "what the worker is",
@@ -75,6 +78,8 @@ NO_METRICS = {
 # Path of a value in the answers: metric, suffix, factor.
 METRICS = {
     "ports.ports[].link": ("fanin_port_up", "", 1),
+    "ports.ports[].troubles[].now": ("fanin_port_trouble", "", 1),
+    "ports.ports[].troubles[].count": ("fanin_port_troubles_total", "", 1),
     "ports.ports[].mtu": ("fanin_port_mtu_bytes", "", 1),
     "ports.ports[].queues": ("fanin_port_queues", "", 1),
     "ports.ports[].routed": ("fanin_port_routed", "", 1),
@@ -126,7 +131,7 @@ METRICS = {
 
 LABELS = {"counters": {"name": "counter"}, "ports": {"name": "port"}, "workers": {"lcore": "worker"}, "drops": {"name": "reason"},
           "elsewhere": {"name": "counter"}, "jobs": {"id": "fanin_job"}, "members": {"rank": "rank", "port": "port"},
-          "ranks": {"rank": "rank"}}
+          "ranks": {"rank": "rank"}, "troubles": {"name": "trouble"}}
 
 
 def leaves(value, path, labels):
@@ -437,7 +442,7 @@ def every_metric_moves():
             lab.ctl("jobs", "destroy", number)
         lab.create_job([0, 1], "--id", job["id"], "--handler", "multi", "--buffers", 3, "--slots", 16, "--payload", 1024)
         watch.look(counters_start_again=True)
-        expect_equal(sorted(set(watch.last) - watch.moved - set(STILL) - elsewhere - PROGRESS - NEXT_HOPS - VALUES), [], "metrics that did not move")
+        expect_equal(sorted(set(watch.last) - watch.moved - set(STILL) - elsewhere - PROGRESS - NEXT_HOPS - VALUES - TROUBLES), [], "metrics that did not move")
         expect_equal(sorted(watch.moved & set(STILL)), [], "metrics that moved although they are constant")
         expect_equal(sorted(set(STILL) - set(watch.last)), [], "constant metrics that there are not")
 
@@ -511,13 +516,22 @@ def expect_same(first, second, what):
     expect_equal(found, before, what)
 
 
+def as_telemetry_has_it(value):
+    """A list of objects is an object of them by their numbers there."""
+    if isinstance(value, dict):
+        return {key: as_telemetry_has_it(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return {str(number): as_telemetry_has_it(entry) for number, entry in enumerate(value)}
+    return value
+
+
 def check_telemetry(lab, client, job):
     expect_equal(client.info["pid"], lab.switch.pid, "process behind the socket")
     expect(set(client.ask("/")) >= {f"/fanin/{name}" for name in ("drops", "jobs", "ports", "stats", "workers")},
            "commands of telemetry")
     expect_equal(client.ask("/fanin/ports"), ["h0", "h1"], "ports")
     expect_same(lambda: {**client.ask("/fanin/ports,h1"), "link": True},
-                lambda: next(port for port in lab.control.ask("ports.list")["ports"] if port["name"] == "h1"), "port h1")
+                lambda: as_telemetry_has_it(next(port for port in lab.control.ask("ports.list")["ports"] if port["name"] == "h1")), "port h1")
     expect_equal(client.ask("/fanin/ports,h2"), None, "a port that there is not")
     expect_equal(client.ask("/fanin/jobs"), [str(job["id"])], "jobs")
     told, entry = client.ask(f"/fanin/jobs,{job['id']}"), job_entry(lab, job)

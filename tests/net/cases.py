@@ -65,6 +65,7 @@ import case_push  # noqa: F401
 import case_packet_ports  # noqa: F401
 import case_packets  # noqa: F401
 import case_pktgen  # noqa: F401
+import case_port_troubles  # noqa: F401
 import case_ports  # noqa: F401
 import case_regions  # noqa: F401
 import case_routing  # noqa: F401
