@@ -99,11 +99,16 @@ make_room(struct fanin_handler_ctx *ctx, struct push_set *set)
 
 /* ------------------------------------------------------------------ blocks */
 
-/* Is the slot at this block, or may it go on to it? A slot goes on only: what belongs to an earlier use of it is not taken for a later one. */
+/*
+ * Is the slot at the block of a child's packet, or may it go on to it? A slot goes on only: what belongs to an earlier use of it is not taken for a later one; and no further than
+ * ranks may be.
+ */
 static bool
 enter_block(struct fanin_handler_ctx *ctx, struct push_set *set, struct push_slot *slot,
-	    uint32_t block, enum fanin_reason *reason)
+	    const struct fanin_packet *packet, enum fanin_reason *reason)
 {
+	const uint32_t block = packet->headers->fanin.block;
+
 	if (is_of_run(ctx, slot) && slot->block == block)
 		return true;
 	if (is_of_run(ctx, slot) && fanin_block_before(block, slot->block)) {
@@ -116,6 +121,9 @@ enter_block(struct fanin_handler_ctx *ctx, struct push_set *set, struct push_slo
 		*reason = FANIN_REASON_EPOCH;
 		return false;
 	}
+	*reason = push_check_block(ctx, packet->child, block);
+	if (*reason != FANIN_REASON_NONE)
+		return false;
 	free_entry(ctx, set, slot);
 	slot->epoch = ctx->epoch;
 	slot->parent_epoch = ctx->parent_epoch;
@@ -226,6 +234,15 @@ take_data(struct fanin_handler_ctx *ctx, struct push_set *set, struct push_slot 
 	return verdict;
 }
 
+static void
+count_refused(struct fanin_handler_ctx *ctx, enum fanin_reason reason)
+{
+	if (reason == FANIN_REASON_BLOCK_STALE)
+		ctx->stats->own[PUSH_STALE]++;
+	else if (reason == FANIN_REASON_BLOCK_WINDOW)
+		ctx->stats->own[PUSH_AHEAD]++;
+}
+
 /* Data of these ranks has come from a child. */
 static enum fanin_verdict
 data_up(struct fanin_handler_ctx *ctx, struct push_slot *slot, uint32_t index,
@@ -244,10 +261,12 @@ data_up(struct fanin_handler_ctx *ctx, struct push_slot *slot, uint32_t index,
 	set = push_enter(ctx, index);
 	if (set == NULL)
 		return FANIN_VERDICT_RETRY;
-	if (enter_block(ctx, set, slot, packet->headers->fanin.block, reason))
+	if (enter_block(ctx, set, slot, packet, reason)) {
+		push_note(ctx, packet->child, packet->headers->fanin.block);
 		verdict = take_data(ctx, set, slot, index, packet, members, add, reason);
-	else if (*reason == FANIN_REASON_BLOCK_STALE)
-		ctx->stats->own[PUSH_STALE]++;
+	} else {
+		count_refused(ctx, *reason);
+	}
 	push_leave(set);
 	return verdict;
 }
@@ -279,7 +298,8 @@ mark(struct fanin_handler_ctx *ctx, struct push_slot *slot, uint32_t index,
 
 	if (set == NULL)
 		return FANIN_VERDICT_RETRY;
-	if (!enter_block(ctx, set, slot, packet->headers->fanin.block, reason)) {
+	if (!enter_block(ctx, set, slot, packet, reason)) {
+		count_refused(ctx, *reason);
 		push_leave(set);
 		return FANIN_VERDICT_DROP;
 	}
@@ -306,8 +326,15 @@ take_query(struct fanin_handler_ctx *ctx, struct push_slot *slot, uint32_t index
 		return FANIN_VERDICT_DROP;
 	}
 	ctx->stats->queries++;
-	return ctx->job->has_parent ? fanin_dense_pass_up(ctx, packet, NULL)
-				    : mark(ctx, slot, index, packet, reason);
+	if (!ctx->job->has_parent)
+		return mark(ctx, slot, index, packet, reason);
+	/* Here whose it is is known; the root would refuse it to this switch. */
+	*reason = push_check_block(ctx, packet->child, packet->headers->fanin.block);
+	if (*reason != FANIN_REASON_NONE) {
+		count_refused(ctx, *reason);
+		return FANIN_VERDICT_DROP;
+	}
+	return fanin_dense_pass_up(ctx, packet, NULL);
 }
 
 static enum fanin_verdict
@@ -321,9 +348,11 @@ push_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fan
 		return take_query(ctx, slot, index, packet, reason);
 	case FANIN_TYPE_MULTICAST:
 	case FANIN_TYPE_DELIVERY:
+		push_note_message(ctx, packet);
 		return fanin_pass_multicast(ctx, packet, reason);
 	case FANIN_TYPE_UNICAST:
 	case FANIN_TYPE_UNICAST_DELIVERY:
+		push_note_message(ctx, packet);
 		return fanin_pass_unicast(ctx, packet, reason);
 	case FANIN_TYPE_ANSWER:
 		return push_pass_answer(ctx, packet);
@@ -332,6 +361,7 @@ push_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fan
 			*reason = FANIN_REASON_PAYLOAD;
 			return FANIN_VERDICT_DROP;
 		}
+		push_note(ctx, PUSH_PARENT, packet->headers->fanin.block);
 		return packet->headers->fanin.type == FANIN_TYPE_RESULT
 			       ? push_pass_result(ctx, packet)
 			       : push_pass_home(ctx, packet);
@@ -402,7 +432,10 @@ static const struct fanin_counter push_counters[] = {
 	[PUSH_MARKED] = { "marked", "blocks that their home hosts have asked for" },
 	[PUSH_OVERLAPS] = { "overlaps",
 			    "sums dropped, as some of their ranks had come before, and some not" },
-	[PUSH_STALE] = { "stale", "packets with data of blocks whose slot has gone on" },
+	[PUSH_STALE] = { "stale",
+			 "packets with data of blocks whose slot has gone on, and questions" },
+	[PUSH_AHEAD] = { "ahead",
+			 "packets with data of blocks that no rank can have sent yet, and questions" },
 	{ 0 },
 };
 

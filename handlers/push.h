@@ -23,6 +23,7 @@ enum push_counter {
 	PUSH_MARKED,
 	PUSH_OVERLAPS,
 	PUSH_STALE,
+	PUSH_AHEAD,
 };
 
 /* The table is divided into sets, each a cache of its own that one worker at a time is in. A block's slot says which is its set. */
@@ -37,9 +38,17 @@ struct push_set {
 	uint32_t oldest;
 } __rte_cache_aligned;
 
+/*
+ * How far a neighbor is known to be, a child or the parent: the run's epoch in the upper half, and in the lower one a block about which data or a result has come from
+ * there, at most push_slack() - 1 older than the newest such block. Atomic; of another epoch: nothing has come.
+ */
+#define PUSH_PARENT                                                                                \
+	FANIN_WIRE_MAX_CHILDREN /* the parent as a neighbor; children are their indices */
+
 /* A job's state. */
 struct push_state {
 	struct push_set sets[PUSH_SETS_MOST];
+	uint64_t newest[PUSH_PARENT + 1] __rte_cache_aligned; /* by neighbor */
 };
 
 /* Of a block. Whoever has entered its set: rw. */
@@ -111,6 +120,41 @@ push_is_all(const struct fanin_job_params *job, uint64_t ranks)
 {
 	return (unsigned int)__builtin_popcountll(ranks) == job->n_below;
 }
+
+/* What is noted of a neighbor is so much coarser than its blocks, so that workers seldom write what all of them read. */
+static inline uint32_t
+push_slack(const struct fanin_job_params *job)
+{
+	return job->window / 8u + 1;
+}
+
+/*
+ * push_window.c: may a neighbor send data or a question of this block now? No rank sends block b before it has the result of b - W, which has data of all ranks: so
+ * every other neighbor has brought something about b - W, or a later block, before. Returns FANIN_REASON_NONE, BLOCK_WINDOW for one that is too new, or BLOCK_STALE for one that
+ * is over everywhere.
+ */
+enum fanin_reason push_check_block(const struct fanin_handler_ctx *ctx, unsigned int neighbor,
+				   uint32_t block);
+
+/* push_window.c: as push_note, of a block that is newer than what is noted. */
+void push_note_newer(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint32_t block);
+
+/* A neighbor brings data or the result of this block. To be called before any of it leaves the switch. */
+static inline void
+push_note(const struct fanin_handler_ctx *ctx, unsigned int neighbor, uint32_t block)
+{
+	const struct push_state *state = ctx->state;
+	const uint64_t noted = __atomic_load_n(&state->newest[neighbor], __ATOMIC_RELAXED);
+
+	if (__builtin_expect((uint32_t)(noted >> 32) != ctx->epoch ||
+				     (int32_t)(block - (uint32_t)noted) >=
+					     (int32_t)push_slack(ctx->job),
+			     0))
+		push_note_newer(ctx, neighbor, block);
+}
+
+/* push_window.c: the same of a packet from one host to others, if that is data or a result. */
+void push_note_message(const struct fanin_handler_ctx *ctx, const struct fanin_packet *packet);
 
 /* push_frames.c: the sum goes to the parent, or at the root to the block's home host, or as the result to all. Each takes the mbuf's only reference. */
 void push_send_up(struct fanin_handler_ctx *ctx, uint32_t block, struct push_sum sum);

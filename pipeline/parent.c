@@ -102,6 +102,11 @@ pass_on(struct worker *worker, struct job *job, struct rte_mbuf *mbuf)
 		worker_drop(worker, mbuf, FANIN_REASON_EPOCH);
 		return;
 	}
+	/* Nobody who keeps to the window has sent such a block: whose it was is not known, and none of the others ends by it. */
+	if (hdr.count == FANIN_REASON_BLOCK_WINDOW) {
+		worker_drop(worker, mbuf, FANIN_REASON_BLOCK_WINDOW);
+		return;
+	}
 	*headers = job->params.result_headers;
 	fanin_wire_set_payload_len(headers, 0);
 	fanin_wire_encode_header(&headers->fanin, hdr.type, job->params.id, epoch,

@@ -625,6 +625,13 @@ START_TEST(refusal_by_the_parent_reaches_all_children)
 	headers->fanin.epoch = PARENT_EPOCH - 1;
 	put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
 	children_are_silent();
+	/* A block that none of them has sent: a forger's. */
+	headers->fanin.epoch = PARENT_EPOCH;
+	headers->fanin.block = 1u << 20;
+	headers->fanin.count = FANIN_REASON_BLOCK_WINDOW;
+	put_from_parent(frame, FANIN_PAYLOAD_OFFSET);
+	children_are_silent();
+	ck_assert_uint_eq(ring_switch_drops(&sw, FANIN_REASON_BLOCK_WINDOW), 1);
 	ring_switch_close(&sw);
 }
 END_TEST

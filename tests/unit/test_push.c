@@ -287,6 +287,43 @@ query(uint16_t child, uint32_t block, uint64_t way)
 	return offer(child, mbuf);
 }
 
+/* A message of a host to another one, which passes. */
+static void
+tell_as(enum fanin_type type, uint16_t child, enum fanin_push_kind kind, uint32_t block)
+{
+	struct rte_mbuf *mbuf = fake_get(&sw.pool, 0);
+	struct fanin_headers *headers = rte_pktmbuf_mtod(mbuf, struct fanin_headers *);
+	const bool is_down = fanin_type_direction((uint8_t)type) == FANIN_DOWN;
+
+	fanin_wire_encode_l4(headers, &(struct fanin_flow){ .dst_port = 21930 }, 0);
+	fanin_wire_encode_header(&headers->fanin, type, 1, sw.ctx.epoch, is_down ? 21 : 11);
+	headers->fanin.block = block;
+	headers->fanin.members = is_down ? 0 : fanin_ranks_lowest(&sw.job.child_ranks[child]);
+	/* To a rank that is neither the sender nor behind the parent. */
+	headers->fanin.count = fanin_ranks_lowest(&sw.job.child_ranks[child == 0 ? 1 : 0]);
+	headers->fanin.number = fanin_push_number(kind, true, FANIN_WIRE_I32, FANIN_WIRE_SUM);
+	ck_assert_int_eq(offer(child, mbuf), FANIN_VERDICT_HELD);
+	next_output = n_outputs = 0;
+}
+
+static void
+tell(uint16_t child, enum fanin_push_kind kind, uint32_t block)
+{
+	tell_as(FANIN_TYPE_UNICAST, child, kind, block);
+}
+
+/* The run goes on past the table: all ranks give home hosts their data of blocks up to this one. */
+static void
+all_go_on_to(uint32_t block)
+{
+	for (uint32_t b = WINDOW; b < block; b += WINDOW / 2) {
+		for (uint16_t child = 0; child < sw.job.n_children; child++)
+			tell(child, FANIN_PUSH_DATA, b);
+	}
+	for (uint16_t child = 0; child < sw.job.n_children; child++)
+		tell(child, FANIN_PUSH_DATA, block);
+}
+
 static void
 pass_time(uint64_t ns)
 {
@@ -501,6 +538,7 @@ START_TEST(duplicates_change_nothing_however_late)
 	ck_assert_int_eq(contribute(2, 1), FANIN_VERDICT_FREE);
 	ck_assert_uint_eq(sw.stats.duplicates, 3);
 	/* After the next use of the slot. */
+	all_go_on_to(WINDOW);
 	contribute(0, SLOTS);
 	expect_dropped(contribute(1, 0), FANIN_REASON_BLOCK_STALE);
 	ck_assert_uint_eq(sw.stats.own[PUSH_STALE], 1);
@@ -521,7 +559,8 @@ START_TEST(a_slot_that_goes_on_frees_the_entry_of_its_last_block)
 	expect_nothing();
 	ck_assert_uint_eq(fake_pool_in_use(&sw.pool), 2);
 	ck_assert_uint_eq(sw.state->sets[0].used, 2);
-	/* A block may never have come at all, and numbers wrap around. */
+	/* A block may never have come at all: home hosts have made what came in between. */
+	all_go_on_to(5 * SLOTS - 1);
 	contribute(0, 5 * SLOTS);
 	contribute(1, 5 * SLOTS);
 	contribute(2, 5 * SLOTS);
@@ -665,6 +704,7 @@ START_TEST(a_block_that_is_done_stays_so_when_it_is_asked_for)
 	expect_nothing();
 	ck_assert_uint_eq(sw.stats.own[PUSH_MARKED], 0);
 	/* Of an older use of the slot. */
+	all_go_on_to(WINDOW);
 	contribute(0, SLOTS);
 	expect_dropped(query(0, 0, 0), FANIN_REASON_BLOCK_STALE);
 	stop();
@@ -773,6 +813,131 @@ START_TEST(a_leaf_passes_on_what_comes_down)
 }
 END_TEST
 
+/* ------------------------------------------------------------- numbers that nobody can have */
+
+/* The newest block that a packet of child 0 gets in with, of data or of the home host's question. */
+static uint32_t
+newest_of_0(uint32_t from, bool is_query)
+{
+	uint32_t newest = from;
+
+	for (uint32_t block = from; block != from + 4 * WINDOW; block++) {
+		if (is_query && block % sw.job.n_ranks != 0)
+			continue;
+		if ((is_query ? query(0, block, 0) : contribute(0, block)) != FANIN_VERDICT_DROP)
+			newest = block;
+		else if (block >= 2 * WINDOW)
+			ck_assert_str_eq(fanin_reason_name(sw.reason), "block_out_of_window");
+	}
+	return newest;
+}
+
+/* Slots keep to what all ranks but one can have sent: how far that one says it is does not matter. */
+START_TEST(who_is_ahead_of_all_others_by_a_window_is_refused)
+{
+	const bool is_query = _i == 1;
+	const uint32_t most = 2 * WINDOW - 1;
+
+	start_root(4, 64);
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		const uint32_t block = (1u << 20) + 4 * i;
+
+		expect_dropped(is_query ? query(0, block, 0) : contribute(0, block),
+			       FANIN_REASON_BLOCK_WINDOW);
+		/* Of slots that have no block yet, nor a number that is past the half of all. */
+		expect_dropped(is_query ? query(0, (1u << 31) + 4 * i, 0)
+					: contribute(0, (1u << 31) + 4 * i),
+			       i < WINDOW / 4 ? FANIN_REASON_BLOCK_WINDOW : FANIN_REASON_BLOCK_STALE);
+	}
+	ck_assert_uint_le(newest_of_0(0, is_query), most);
+	ck_assert_uint_ge(newest_of_0(0, is_query), most - 3);
+	/* Step by step, by one rank's word alone. */
+	for (uint32_t block = 0; block < 100 * SLOTS; block += 4) {
+		tell(0, FANIN_PUSH_DATA, block);
+		tell(0, FANIN_PUSH_REPEAT, block);
+		(void)contribute(0, block);
+	}
+	ck_assert_uint_le(newest_of_0(0, is_query), most);
+	n_outputs = next_output = 0;
+	for (uint32_t block = 0; block < 2 * SLOTS; block++) {
+		for (unsigned int rank = 1; rank < 4; rank++)
+			ck_assert_int_ne(contribute(rank, block), FANIN_VERDICT_DROP);
+		(void)contribute(0, block);
+		n_outputs = next_output = 0;
+	}
+	ck_assert_uint_ge(sw.stats.own[PUSH_AHEAD], SLOTS);
+	if (!is_query)
+		ck_assert_uint_ge(sw.stats.results, 2 * SLOTS - 1);
+	stop();
+}
+END_TEST
+
+/* A rank answers a home host that asks, whatever that asks for: it has not sent the block. */
+START_TEST(who_is_asked_for_a_block_far_ahead_does_not_vouch_for_it)
+{
+	start_root(2, 64);
+	for (uint32_t block = 0; block < 100 * SLOTS; block++) {
+		tell(1, FANIN_PUSH_HERE, block);
+		tell(1, FANIN_PUSH_ASK, block);
+		tell(1, FANIN_PUSH_QUERY, block);
+	}
+	ck_assert_uint_le(newest_of_0(0, false), 2 * WINDOW - 1);
+	stop();
+}
+END_TEST
+
+/* All data of a block may come to its home host past the tables, or be lost on the way here and made good: a slot may be many uses behind. */
+START_TEST(who_is_a_window_ahead_is_not_refused_whatever_the_table_has_missed)
+{
+	static const enum fanin_push_kind kinds[] = { FANIN_PUSH_DATA, FANIN_PUSH_REPEAT,
+						      FANIN_PUSH_RESULT };
+
+	for (unsigned int i = 0; i < RTE_DIM(kinds); i++) {
+		start_root(4, 64);
+		/* Around the end of all numbers, too. */
+		for (unsigned int child = 0; child < 4; child++)
+			sw.state->newest[child] = (uint64_t)EPOCH << 32 | (0 - 7u * SLOTS);
+		for (uint32_t block = 0 - 7u * SLOTS; block != 7 * SLOTS; block++) {
+			for (uint16_t child = 0; child < 4; child++)
+				tell_as(kinds[i] == FANIN_PUSH_RESULT ? FANIN_TYPE_MULTICAST
+								      : FANIN_TYPE_UNICAST,
+					child, kinds[i], block);
+			/* Contributions are lost, but for some. */
+			if (block % 97 == 0)
+				ck_assert_int_eq(contribute(0, block + WINDOW), FANIN_VERDICT_HELD);
+		}
+		ck_assert_uint_eq(sw.stats.own[PUSH_AHEAD] + sw.stats.own[PUSH_STALE], 0);
+		stop();
+	}
+}
+END_TEST
+
+/* What a leaf's own ranks bring is bounded by the others behind it and by what comes down; that in turn by them. */
+START_TEST(a_leaf_goes_by_its_parent_too)
+{
+	start_leaf(64);
+	for (uint32_t block = 0; block < 8 * SLOTS; block++) {
+		for (uint16_t child = 0; child < 4; child++)
+			tell(child, FANIN_PUSH_DATA, block);
+	}
+	/* The ranks elsewhere have sent nothing. */
+	expect_dropped(contribute(4, 2 * WINDOW), FANIN_REASON_BLOCK_WINDOW);
+	expect_dropped(query(0, 2 * WINDOW + 4, 1), FANIN_REASON_BLOCK_WINDOW);
+	for (uint32_t block = 0; block < 4 * WINDOW; block++) {
+		tell_as(FANIN_TYPE_UNICAST_DELIVERY, 0, FANIN_PUSH_DATA, block);
+		for (uint16_t child = 0; child < 4; child++)
+			tell(child, FANIN_PUSH_DATA, block);
+	}
+	/* Whoever forges what comes down from elsewhere lets nobody go further than these. */
+	for (uint32_t block = 4 * WINDOW; block < 8 * SLOTS; block++)
+		tell_as(FANIN_TYPE_UNICAST_DELIVERY, 0, FANIN_PUSH_DATA, block);
+	ck_assert_int_eq(contribute(4, 5 * WINDOW - 1), FANIN_VERDICT_HELD);
+	expect_dropped(contribute(4, 7 * WINDOW), FANIN_REASON_BLOCK_WINDOW);
+	expect_dropped(query(0, 8 * WINDOW + 4, 1), FANIN_REASON_BLOCK_WINDOW);
+	stop();
+}
+END_TEST
+
 /* ------------------------------------------------------------- chance */
 
 /* Every rank is in what leaves exactly once, or in the result: whatever is doubled, evicted, timed out and asked for. */
@@ -846,6 +1011,10 @@ suite_push(void)
 	tcase_add_test(tcase, a_leaf_sends_each_rank_up_once);
 	tcase_add_test(tcase, sums_of_leaves_meet_at_the_root);
 	tcase_add_test(tcase, a_leaf_passes_on_what_comes_down);
+	tcase_add_loop_test(tcase, who_is_ahead_of_all_others_by_a_window_is_refused, 0, 2);
+	tcase_add_test(tcase, who_is_asked_for_a_block_far_ahead_does_not_vouch_for_it);
+	tcase_add_test(tcase, who_is_a_window_ahead_is_not_refused_whatever_the_table_has_missed);
+	tcase_add_test(tcase, a_leaf_goes_by_its_parent_too);
 	tcase_add_test(tcase, each_rank_of_a_block_is_sent_once_whatever_happens);
 	tcase_set_timeout(tcase, 60);
 	suite_add_tcase(suite, tcase);

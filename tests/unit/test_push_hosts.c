@@ -71,6 +71,7 @@ static struct {
 			const struct fanin_headers *headers); /* of what comes to a rank; NULL: nothing is */
 	void (*hear)(struct member *member, const void *frame, uint32_t len); /* what ranks send; NULL */
 	uint64_t n_lost;
+	uint64_t n_forged; /* packets in a rank's name that it has not sent */
 } world;
 
 /* Results for rank 1 that are held back until it has given its data to the block's home host. */
@@ -337,9 +338,33 @@ requests_free(void)
 	world.n_requests = 0;
 }
 
+static uint64_t
+drops_of(struct rig_switch *sw, enum fanin_reason reason)
+{
+	struct counters sum;
+
+	if (sw == NULL)
+		return 0;
+	pipeline_counters(rig_switch_pipeline(sw), &sum);
+	return sum.drops[reason];
+}
+
+/* Packets of blocks that no rank can have sent, as the switches found them. */
+static uint64_t
+n_ahead(void)
+{
+	uint64_t n = drops_of(world.network.spines[0], FANIN_REASON_BLOCK_WINDOW);
+
+	for (uint16_t leaf = 0; leaf < world.trial.n_leaves; leaf++)
+		n += drops_of(world.network.leaves[leaf], FANIN_REASON_BLOCK_WINDOW);
+	return n;
+}
+
 static void
 close_world(void)
 {
+	/* Nobody who is true is ever refused so. */
+	ck_assert_uint_eq(world.n_forged == 0 ? n_ahead() : 0, 0);
 	for (uint16_t i = 0; i < n_members(); i++)
 		fanin_engine_destroy(world.members[i].engine);
 	requests_free();
@@ -347,6 +372,48 @@ close_world(void)
 		rig_job_destroy(&world.jobs[job]);
 	rig_leaf_spine_free(&world.network);
 	ck_assert_uint_eq(rig_destroy(world.rig), 0);
+}
+
+/* ------------------------------------------------------------------ forgers */
+
+/* Sends an EMPTY contribution, or a question of the home host, in a rank's name. */
+static void
+forge(uint16_t rank, enum fanin_type type, uint32_t block)
+{
+	const struct fanin_engine_config *config = &world.members[rank].engine->config;
+	struct fanin_headers headers;
+
+	fanin_wire_encode_l4(&headers, &config->flow, 0);
+	fanin_wire_encode_header(&headers.fanin, type, config->job, config->epoch, config->keys.up);
+	headers.udp.src_be = fanin_wire_source_port_be(block);
+	headers.fanin.rank = rank;
+	headers.fanin.contributions = 1;
+	headers.fanin.block = block;
+	if (type == FANIN_TYPE_QUERY) {
+		headers.fanin.flags = FANIN_FLAG_RETRANSMIT | FANIN_FLAG_DIRECT;
+		headers.fanin.number = block | 1;
+	} else {
+		headers.fanin.flags = FANIN_FLAG_EMPTY;
+		headers.fanin.dtype = FANIN_WIRE_I32;
+		headers.fanin.op = FANIN_WIRE_SUM;
+		headers.fanin.count = 1;
+	}
+	ck_assert(rig_host_send(world.members[rank].host, &headers, FANIN_PAYLOAD_OFFSET));
+	world.n_forged++;
+}
+
+/* One packet for each slot of the root, in the name of rank 1, from this block on. */
+static void
+forge_all(enum fanin_type type, uint32_t first)
+{
+	const uint16_t n_ranks = world.trial.n_ranks;
+
+	for (uint32_t i = 0; i < 2u * world.trial.window; i++) {
+		const uint32_t block = first + i;
+
+		if (type != FANIN_TYPE_QUERY || block % n_ranks == 1)
+			forge(1, type, block);
+	}
 }
 
 /* ------------------------------------------------------------------ requests */
@@ -883,6 +950,46 @@ START_TEST(a_late_duplicate_of_the_last_use_of_a_slot_changes_nothing)
 }
 END_TEST
 
+/*
+ * Whoever has the key and is behind a rank's port: one packet for each slot, which would be lost to the table for long. By _i: 0 to 2 data 2^20 blocks ahead, past the half of
+ * all numbers, and step by step; 3 and 4 questions of the home host. Odd: over two levels.
+ */
+START_TEST(blocks_far_ahead_take_nothing_from_others)
+{
+	static const uint32_t firsts[] = { 1u << 20, (1u << 31) + 64, 256, 1u << 20, (1u << 31) + 64 };
+	const enum fanin_type type = _i % 5 < 3 ? FANIN_TYPE_CONTRIBUTION : FANIN_TYPE_QUERY;
+	const uint32_t first = firsts[_i % 5];
+	const struct perf_collective sum = sum_of(200000);
+	struct trial trial = usual_trial();
+	uint64_t usual_ns, ns;
+	struct found found;
+
+	trial.window = 64;
+	trial.entries = 64;
+	trial.n_leaves = (uint16_t)(1 + _i / 5);
+	open_world(&trial);
+	post_all(0, &sum);
+	usual_ns = run_all();
+	close_world();
+
+	open_world(&trial);
+	post_all(0, &sum);
+	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
+	forge_all(type, first);
+	ns = MS + run_all();
+	found = totals();
+	ck_assert_msg(usual_ns >= ns * 9 / 10, "found %lu us, expected %lu",
+		      (unsigned long)ns / 1000, (unsigned long)usual_ns / 1000);
+	ck_assert_uint_ge(n_ahead() + drops_of(world.network.leaves[0], FANIN_REASON_BLOCK_STALE) +
+				  drops_of(world.network.spines[0], FANIN_REASON_BLOCK_STALE),
+			  world.n_forged / 2);
+	/* Who is spoken for is told, and goes on. */
+	if (first < 1u << 31)
+		ck_assert_uint_gt(found.invalid, 0);
+	close_world();
+}
+END_TEST
+
 START_TEST(a_home_host_that_is_deaf_for_a_while_is_waited_for)
 {
 	struct trial trial = usual_trial();
@@ -1265,6 +1372,7 @@ suite_push_hosts(void)
 	tcase_add_test(tcase, a_home_host_that_has_lost_a_result_gets_it_from_ranks);
 	tcase_add_test(tcase, every_second_block_is_evicted_and_made_by_its_home_host);
 	tcase_add_test(tcase, a_late_duplicate_of_the_last_use_of_a_slot_changes_nothing);
+	tcase_add_loop_test(tcase, blocks_far_ahead_take_nothing_from_others, 0, 10);
 	tcase_add_test(tcase, a_home_host_that_is_deaf_for_a_while_is_waited_for);
 	tcase_add_loop_test(tcase, ranks_that_come_and_go_are_waited_for_and_hardly_asked, 0, 4);
 	tcase_add_loop_test(tcase, a_rank_that_is_late_is_waited_for, 0, 2);
