@@ -255,6 +255,7 @@ job_make(const struct pull_trial *trial)
 		.handler = "pull",
 		.slots = 2u * (trial->window == 0 ? WINDOW : trial->window),
 		.wide = trial->wide,
+		.payload_bytes = trial->payload_bytes,
 		.n_parameters = 3,
 		.parameters = { { .name = "waves", .value = trial->waves },
 				{ .name = "wave_blocks", .value = trial->wave_blocks },

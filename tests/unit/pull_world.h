@@ -12,7 +12,7 @@
 
 #define PULL_WORLD_RANKS 16
 #define PULL_WORLD_REQUESTS 8
-#define PULL_WORLD_BYTES (1u << 19) /* of a vector, at most */
+#define PULL_WORLD_BYTES (1u << 20) /* of a vector, at most */
 #define PULL_WORLD_TIMEOUT_NS UINT64_C(5000000000)
 #define PULL_WORLD_KEPT 256
 
@@ -27,7 +27,8 @@ struct pull_trial {
 	uint32_t wave_blocks;
 	double faults;
 	bool wide;
-	bool no_recovery; /* a lost run is an error */
+	bool no_recovery;       /* a lost run is an error */
+	uint16_t payload_bytes; /* as much as fits */
 };
 
 /* A frame that a rank has sent. */

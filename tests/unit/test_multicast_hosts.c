@@ -29,6 +29,7 @@ struct trial {
 	bool scattered;     /* ranks are at the leaves in turn, else at one after the other */
 	bool racks_unknown; /* hosts are not told which leaves the ranks are at */
 	uint32_t up_mbit; /* of links between leaves and spines; 0: of no switch's ports any rate */
+	uint16_t payload_bytes; /* 0: as much as fits */
 };
 
 /* What a test does with a frame that has come to a rank. Returns true if it is lost. */
@@ -39,6 +40,7 @@ struct lossy {
 	struct fanin_transport transport;
 	struct fanin_transport *inner;
 	uint16_t rank;
+	bool is_full; /* has no room for anything to be sent */
 };
 
 struct member {
@@ -124,7 +126,7 @@ lossy_tx_reserve(struct fanin_transport *transport, uint32_t len)
 {
 	struct lossy *lossy = (struct lossy *)transport;
 
-	return lossy->inner->ops->tx_reserve(lossy->inner, len);
+	return lossy->is_full ? NULL : lossy->inner->ops->tx_reserve(lossy->inner, len);
 }
 
 static void
@@ -240,7 +242,8 @@ run_join(void)
 {
 	const struct job_spec spec = { .handler = "broadcast",
 				       .id = world.job.id,
-				       .slots = 2 * WINDOW };
+				       .slots = 2 * WINDOW,
+				       .payload_bytes = world.trial.payload_bytes };
 	char error[PIPELINE_ERROR_LEN] = "";
 	int ret;
 
@@ -556,6 +559,54 @@ START_TEST(all_sizes_are_exact_when_packets_are_lost_doubled_and_reordered)
 }
 END_TEST
 
+/* By _i: the payload. Vectors of more packets than a FETCH that is as long as they are has bits, and losses in several chains. */
+START_TEST(packets_that_ask_are_no_longer_than_the_jobs_packets)
+{
+	static const uint16_t payloads[] = { 64, 128, 192, 256, 320, 0 };
+	const struct trial trial = { .seed = (uint64_t)_i + 1,
+				     .n_ranks = 4,
+				     .n_leaves = 2,
+				     .chains = 4,
+				     .faults = 0.02,
+				     .payload_bytes = payloads[_i] };
+	uint64_t bytes;
+
+	open_world(&trial);
+	if (payloads[_i] != 0)
+		ck_assert_uint_eq(world.payload_bytes, payloads[_i]);
+	bytes = 2400u * (payloads[_i] == 0 ? 256u : payloads[_i]);
+	post_all(0, FANIN_COLLECTIVE_ALLGATHER, bytes / trial.n_ranks + 1, 0);
+	post_all(1, FANIN_COLLECTIVE_BROADCAST, bytes, 1);
+	run_all();
+	ck_assert_uint_gt(totals().fetched, 0);
+	close_world();
+}
+END_TEST
+
+static bool
+loses_all_data(uint16_t rank, const struct fanin_hdr *hdr)
+{
+	return rank == 3 && hdr->type == FANIN_TYPE_DELIVERY && hdr->block % 300 == 7;
+}
+
+/* What one rank lacks is far apart: each packet needs a FETCH of its own where a bitmap of a packet's length does not reach the next one. */
+START_TEST(what_one_bitmap_does_not_cover_is_asked_for_by_several)
+{
+	const struct trial trial = {
+		.seed = 1, .n_ranks = 4, .n_leaves = 2, .chains = 4, .payload_bytes = 64
+	};
+
+	open_world(&trial);
+	world.loses = loses_all_data;
+	post_all(0, FANIN_COLLECTIVE_ALLGATHER, 64u * 2400u / trial.n_ranks, 0);
+	run_all();
+	ck_assert_uint_eq(world.n_lost, 6);
+	ck_assert_uint_eq(totals().fetched, 6);
+	ck_assert_uint_eq(totals().duplicates, 0);
+	close_world();
+}
+END_TEST
+
 /* The packet that the tests below lose, whenever it comes by multicast. */
 static uint32_t lost_packet;
 
@@ -715,6 +766,43 @@ loses_data_of_told(uint16_t rank, const struct fanin_hdr *hdr)
 	return rank == told_rank && hdr->block == 5 && hdr->number == FANIN_MULTICAST_DATA &&
 	       (hdr->type == FANIN_TYPE_DELIVERY || hdr->type == FANIN_TYPE_UNICAST_DELIVERY);
 }
+
+static bool
+lacks_packet_5_only(void *user)
+{
+	const struct fanin_multicast_op *op = fanin_multicast_of(world.members[told_rank].engine)->ops;
+
+	(void)user;
+	return op != NULL && op->n_lacking == 1;
+}
+
+/* A rank that could not ask has asked for nothing: what comes by multicast after all is not late. */
+START_TEST(what_could_not_be_asked_for_counts_as_neither_lost_nor_late)
+{
+	const struct trial trial = { .seed = 1, .n_ranks = 2, .n_leaves = 1 };
+	const struct fanin_multicast_op *op;
+
+	open_world(&trial);
+	told_rank = 1;
+	world.loses = loses_data_of_told;
+	post_all(0, FANIN_COLLECTIVE_BROADCAST, 10u * world.payload_bytes, 0);
+	ck_assert(rig_run(world.rig, rig_now_ns(world.rig) + SECOND, lacks_packet_5_only, NULL));
+	world.members[1].lossy.is_full = true;
+	rig_run(world.rig, rig_now_ns(world.rig) + 100 * MS, NULL, NULL);
+	op = fanin_multicast_of(world.members[1].engine)->ops;
+	ck_assert_uint_eq(op->n_lacking, 1);
+	ck_assert(!fanin_multicast_bit(op->asked, 5));
+	ck_assert_uint_eq(op->n_lost, 0);
+	ck_assert_uint_eq(totals().fetches, 0);
+	world.members[1].lossy.is_full = false;
+	world.loses = NULL;
+	rig_host_wake(host_of(1), rig_now_ns(world.rig));
+	run_all();
+	ck_assert_uint_eq(totals().fetched, 1);
+	ck_assert_uint_eq(totals().late, 0);
+	close_world();
+}
+END_TEST
 
 static bool
 is_told(void *user)
@@ -978,10 +1066,13 @@ suite_multicast_hosts(void)
 
 	tcase = tcase_create("lost");
 	tcase_add_test(tcase, chains_stay_in_their_racks);
+	tcase_add_loop_test(tcase, packets_that_ask_are_no_longer_than_the_jobs_packets, 0, 6);
+	tcase_add_test(tcase, what_one_bitmap_does_not_cover_is_asked_for_by_several);
 	tcase_add_loop_test(tcase, what_neighbors_lack_goes_around_the_ring_once, 0, 2);
 	tcase_add_test(tcase, what_all_lack_comes_from_its_root);
 	tcase_add_test(tcase, a_lost_activation_costs_nothing);
 	tcase_add_test(tcase, a_mark_on_a_duplicate_is_no_loss);
+	tcase_add_test(tcase, what_could_not_be_asked_for_counts_as_neither_lost_nor_late);
 	tcase_add_test(tcase, what_was_not_asked_for_is_taken_from_its_root_only);
 	tcase_add_test(tcase, what_a_member_makes_up_fails_nobody);
 	tcase_add_test(tcase, a_turn_comes_from_the_root_before_only);

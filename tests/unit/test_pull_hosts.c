@@ -367,6 +367,38 @@ START_TEST(lost_requests_are_asked_for_directly)
 }
 END_TEST
 
+/* By _i: the payload. All collectives, with so many pulls at a time that a question about all of them would be longer than the job's packets. */
+START_TEST(packets_that_ask_are_no_longer_than_the_jobs_packets)
+{
+	static const uint16_t payloads[] = { 64, 128, 192, 256, 320 };
+	const struct pull_trial trial = { .seed = (uint64_t)_i + 1,
+					  .n_ranks = 2,
+					  .n_leaves = 1,
+					  .window = 2048,
+					  .entries = 4096,
+					  .waves = 1,
+					  .faults = 0.02,
+					  .payload_bytes = payloads[_i] };
+	struct perf_collective like =
+		pull_world_sum(RTE_MIN(4200u * payloads[_i], PULL_WORLD_BYTES) / sizeof(int32_t));
+
+	pull_world_open(&trial);
+	ck_assert_uint_eq(pull_world.payload_bytes, payloads[_i]);
+	for (unsigned int kind = 0; kind < PERF_BARRIER; kind++) {
+		like.kind = (enum perf_collective_kind)kind;
+		pull_world_post_all(kind, &like);
+	}
+	pull_world_run();
+	pull_world_forget();
+	pull_world.loses = loses_first_links;
+	like.kind = PERF_ALLREDUCE;
+	pull_world_post_all(0, &like);
+	pull_world_run();
+	ck_assert_uint_gt(pull_world_stats().given, 0);
+	pull_world_close();
+}
+END_TEST
+
 static bool
 loses_ranks_requests(uint16_t rank, const struct fanin_hdr *hdr)
 {
@@ -631,6 +663,7 @@ suite_pull_hosts(void)
 	tcase_add_test(tcase, a_late_duplicate_of_the_last_use_of_a_number_changes_nothing);
 	tcase_add_test(tcase, a_late_request_is_not_answered);
 	tcase_add_test(tcase, lost_requests_are_asked_for_directly);
+	tcase_add_loop_test(tcase, packets_that_ask_are_no_longer_than_the_jobs_packets, 0, 5);
 	tcase_add_test(tcase, what_one_rank_has_not_heard_it_alone_is_asked_for);
 	tcase_add_loop_test(tcase, a_rank_that_posts_late_is_waited_for, 0, 2);
 	tcase_add_test(tcase, a_rank_without_a_core_is_waited_for);

@@ -24,26 +24,41 @@
 
 /* ------------------------------------------------------------------ what others ask for */
 
-/* Notes what a rank asks for and this one lacks, in place of what it has asked for before. */
-static void
-standing_set(struct fanin_multicast_op *op, uint16_t rank, uint32_t first, const uint64_t *words,
-	     uint32_t n_words)
+/* Begins the standing request of a rank. Returns false without memory. */
+static bool
+standing_begin(struct fanin_multicast_op *op, uint16_t rank)
 {
 	struct fanin_multicast_standing *standing = &op->standing;
 	const size_t bytes = (op->n_packets + 63) / 64 * sizeof(uint64_t);
 
 	if (standing->wanted == NULL)
 		standing->wanted = malloc(bytes);
-	/* Without memory the neighbor asks again. */
 	if (standing->wanted == NULL)
-		return;
+		return false;
 	memset(standing->wanted, 0, bytes);
 	standing->rank = rank;
 	standing->n = 0;
+	return true;
+}
+
+/* Notes what a rank asks for and this one lacks, in place of what it has asked for before of the same packets, and of what another rank has. */
+static void
+standing_set(struct fanin_multicast_op *op, uint16_t rank, uint32_t first, const uint64_t *words,
+	     uint32_t n_words)
+{
+	struct fanin_multicast_standing *standing = &op->standing;
+
+	/* Without memory the neighbor asks again. */
+	if ((standing->wanted == NULL || standing->rank != rank) && !standing_begin(op, rank))
+		return;
 	for (uint32_t i = 0; i < n_words * 64 && i < op->n_packets - first; i++) {
-		if (!fanin_multicast_bit(words, i) || fanin_multicast_may_give(op, first + i))
+		const uint32_t packet = first + i;
+
+		standing->n -= fanin_multicast_bit(standing->wanted, packet);
+		fanin_multicast_clear_bit(standing->wanted, packet);
+		if (!fanin_multicast_bit(words, i) || fanin_multicast_may_give(op, packet))
 			continue;
-		fanin_multicast_set_bit(standing->wanted, first + i);
+		fanin_multicast_set_bit(standing->wanted, packet);
 		standing->n++;
 	}
 }
@@ -210,29 +225,78 @@ struct fetch {
 	uint64_t words[FANIN_MULTICAST_FETCH_SPAN / 64];
 };
 
-/* Adds what a chain lacks before a packet. Returns false if the FETCH is full. */
+/* What lacks, as it is looked through: packets of chains before where each is looked at, one FETCH after the other. */
+struct lacking {
+	uint16_t chain;
+	uint32_t packet; /* of it; 0: its first one that lacks */
+	uint32_t left;   /* packets that may still be asked for */
+	bool silence;    /* all that may have been sent is looked at, else gaps */
+};
+
+/* Returns the first packet of a chain that is not looked at. */
+static uint32_t
+looked_at_end(const struct fanin_multicast *mc, const struct fanin_multicast_op *op,
+	      const struct fanin_multicast_chain *chain, bool silence)
+{
+	return silence ? fanin_multicast_limit(mc, op, chain) : chain->checked;
+}
+
+/* Adds what a chain lacks. Returns false if no more fits. */
 static bool
-fetch_add(struct fanin_multicast_op *op, struct fanin_multicast_chain *chain, uint32_t before,
+fetch_add(const struct fanin_multicast *mc, struct fanin_multicast_op *op, struct lacking *lacking,
 	  struct fetch *fetch)
 {
-	for (uint32_t i = first_lacking(op, chain); i < before; i++) {
+	struct fanin_multicast_chain *chain = &op->chains[lacking->chain];
+	const uint32_t span = fanin_multicast_fetch_span(&mc->engine);
+	const uint32_t end = looked_at_end(mc, op, chain, lacking->silence);
+	const uint32_t first = first_lacking(op, chain);
+
+	if (lacking->packet < first)
+		lacking->packet = first;
+	for (; lacking->packet < end; lacking->packet++) {
+		const uint32_t i = lacking->packet;
+
 		if (fanin_multicast_bit(op->have, i))
 			continue;
+		if (lacking->left == 0 || (fetch->n != 0 && i - fetch->first >= span))
+			return false;
 		if (fetch->n == 0)
 			fetch->first = i;
-		if (i - fetch->first >= FANIN_MULTICAST_FETCH_SPAN ||
-		    fetch->n == FANIN_MULTICAST_FETCH_MOST)
-			return false;
 		fanin_multicast_set_bit(fetch->words, i - fetch->first);
 		fetch->n_words = (i - fetch->first) / 64 + 1;
 		fetch->n++;
-		if (!fanin_multicast_bit(op->asked, i)) {
-			fanin_multicast_set_bit(op->asked, i);
-			/* What is made before it is sent may not be sent yet. */
-			op->n_lost += i < chain->seen || !fanin_request_combines(op->request);
-		}
+		lacking->left--;
 	}
 	return true;
+}
+
+/* Makes the next FETCH of what lacks: as long as the job's packets may be. Returns false if there is nothing more to be asked for. */
+static bool
+fetch_make(const struct fanin_multicast *mc, struct fanin_multicast_op *op, struct lacking *lacking,
+	   struct fetch *fetch)
+{
+	*fetch = (struct fetch){ 0 };
+	while (lacking->chain < op->n_chains && fetch_add(mc, op, lacking, fetch)) {
+		lacking->chain++;
+		lacking->packet = 0;
+	}
+	return fetch->n != 0;
+}
+
+/* The FETCH was sent: what it asks for is lost, or late. */
+static void
+asked_note(struct fanin_multicast_op *op, const struct fetch *fetch)
+{
+	for (uint32_t i = 0; i < fetch->n_words * 64; i++) {
+		const uint32_t packet = fetch->first + i;
+
+		if (!fanin_multicast_bit(fetch->words, i) || fanin_multicast_bit(op->asked, packet))
+			continue;
+		fanin_multicast_set_bit(op->asked, packet);
+		/* What is made before it is sent may not be sent yet. */
+		op->n_lost += packet < fanin_multicast_chain_of(op, packet)->seen ||
+			      !fanin_request_combines(op->request);
+	}
 }
 
 /* Returns the rank that is asked. */
@@ -243,10 +307,6 @@ whom_to_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op, const str
 	const uint16_t rank = mc->engine.config.rank;
 	const uint64_t now_ns = mc->engine.loop.now_ns;
 
-	if (op->n_unanswered >= UNANSWERED_MOST) {
-		op->n_unanswered = 0;
-		op->step = op->step % (size - 1u) + 1;
-	}
 	if (op->lacks_ns != 0 && now_ns - op->lacks_ns >= LACKS_MOST_NS)
 		return fanin_multicast_root(mc, op, fetch->first);
 	return (uint16_t)((rank + size - op->step) % size);
@@ -261,36 +321,43 @@ ask_wait_ns(const struct fanin_multicast *mc)
 	return rto_ns < mc->alpha_ns ? mc->alpha_ns : rto_ns;
 }
 
+/* Sends a FETCH to whom it is for. Returns false if the transport has no room. */
+static bool
+fetch_send(struct fanin_multicast *mc, struct fanin_multicast_op *op, const struct fetch *fetch)
+{
+	const uint16_t rank = whom_to_ask(mc, op, fetch);
+
+	if (!fanin_multicast_send_to(mc, op, rank, FANIN_MULTICAST_FETCH, fetch->first,
+				     fetch->words, fetch->n_words * (uint32_t)sizeof(uint64_t)))
+		return false;
+	fanin_ranks_add(&op->asked_ranks, rank);
+	op->is_asking = true;
+	mc->stats.fetches++;
+	asked_note(op, fetch);
+	return true;
+}
+
 /* Asks for what lacks: gaps, or after silence all that may have been sent. */
 static void
 op_ask(struct fanin_multicast *mc, struct fanin_multicast_op *op, bool silence)
 {
-	const uint64_t now_ns = mc->engine.loop.now_ns;
-	struct fetch fetch = { 0 };
-	uint16_t rank;
+	struct lacking lacking = { .left = FANIN_MULTICAST_FETCH_MOST, .silence = silence };
+	struct fetch fetch;
 
-	for (uint16_t c = 0; c < op->n_chains; c++) {
-		struct fanin_multicast_chain *chain = &op->chains[c];
-		uint32_t before = chain->checked;
-
-		if (silence)
-			before = fanin_multicast_limit(mc, op, chain);
-		if (!fetch_add(op, chain, before, &fetch))
-			break;
+	if (!fetch_make(mc, op, &lacking, &fetch))
+		return;
+	if (op->n_unanswered >= UNANSWERED_MOST) {
+		op->n_unanswered = 0;
+		op->step = op->step % (mc->engine.config.size - 1u) + 1;
 	}
-	if (fetch.n == 0)
+	if (!fetch_send(mc, op, &fetch))
 		return;
-	rank = whom_to_ask(mc, op, &fetch);
-	if (!fanin_multicast_send_to(mc, op, rank, FANIN_MULTICAST_FETCH, fetch.first, fetch.words,
-				     fetch.n_words * (uint32_t)sizeof(uint64_t)))
-		return;
-	fanin_ranks_add(&op->asked_ranks, rank);
-	op->is_asking = true;
-	mc->stats.fetches++;
+	while (fetch_make(mc, op, &lacking, &fetch) && fetch_send(mc, op, &fetch))
+		continue;
 	op->n_unanswered++;
 	op->ask_wait_ns = op->ask_wait_ns == 0 ? ask_wait_ns(mc)
 					       : doubled(op->ask_wait_ns, ASK_MOST_NS);
-	op->ask_ns = now_ns + op->ask_wait_ns;
+	op->ask_ns = mc->engine.loop.now_ns + op->ask_wait_ns;
 }
 
 /* Returns how many packets may be on their way to this rank. */

@@ -31,7 +31,7 @@ struct fanin_multicast_tell {
 } __attribute__((packed));
 
 #define FANIN_MULTICAST_VALUES 2u /* of a control block, 64 bits each */
-/* Packets that one FETCH covers, and that are asked for at a time. */
+/* Packets that one FETCH or ASK covers at most, see fanin_multicast_fetch_span, and that are asked for at a time. */
 #define FANIN_MULTICAST_FETCH_SPAN 2048u
 #define FANIN_MULTICAST_FETCH_MOST 64u
 
@@ -150,6 +150,15 @@ static inline void
 fanin_multicast_clear_bit(uint64_t *bitmap, uint32_t i)
 {
 	bitmap[i / 64] &= ~(UINT64_C(1) << (i % 64));
+}
+
+/* Returns how many packets one FETCH or ASK covers: its bitmap is a payload of the job, and those are multiples of 64 bytes. */
+static inline uint32_t
+fanin_multicast_fetch_span(const struct fanin_engine *engine)
+{
+	const uint32_t bits = engine->config.payload_bytes / (uint32_t)sizeof(uint64_t) * 64;
+
+	return bits < FANIN_MULTICAST_FETCH_SPAN ? bits : FANIN_MULTICAST_FETCH_SPAN;
 }
 
 /* Returns the chain that a packet is in. */

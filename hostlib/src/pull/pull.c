@@ -12,7 +12,7 @@
 
 #define FULL_IDLE_NS UINT64_C(50000)
 #define WANTED_MOST 4096u
-/* Pulls at a time: one ASK covers them. */
+/* Pulls at a time: few ASKs cover them. */
 #define PULLS_MOST FANIN_MULTICAST_FETCH_SPAN
 
 void

@@ -124,24 +124,47 @@ find_late(const struct fanin_pull *pull, struct ask *ask)
 	}
 }
 
-/* Asks one rank. Returns false if the transport has no room. */
+/*
+ * Asks one rank for what it has not given of the packets from the index `first` on, as many as fit into a packet. Returns false if the transport has no
+ * room.
+ */
 static bool
-ask_rank(struct fanin_pull *pull, const struct ask *ask, uint16_t rank)
+ask_send(struct fanin_pull *pull, uint32_t first, uint32_t span, uint16_t rank)
 {
 	uint64_t words[ASK_WORDS] = { 0 };
-	const uint32_t n_words = (ask->end - ask->first + 63) / 64;
+	uint32_t n_words = 0;
 
 	for (uint32_t i = 0; i < pull->span; i++) {
 		const struct fanin_pull_slot *slot = &pull->slots[i];
+		const uint32_t at = slot->index - first;
 
-		if (is_late(pull, slot) && (slot->in >> rank & 1) == 0)
-			fanin_multicast_set_bit(words, slot->index - ask->first);
+		if (!is_late(pull, slot) || (slot->in >> rank & 1) != 0 || slot->index < first ||
+		    at >= span)
+			continue;
+		fanin_multicast_set_bit(words, at);
+		if (n_words < at / 64 + 1)
+			n_words = at / 64 + 1;
 	}
+	if (n_words == 0)
+		return true;
 	if (!fanin_multicast_send_to(&pull->mc, pull->op, rank, FANIN_MULTICAST_ASK,
-				     pull->op->own_first + ask->first, words,
+				     pull->op->own_first + first, words,
 				     n_words * (uint32_t)sizeof(words[0])))
 		return false;
 	pull->stats.asks++;
+	return true;
+}
+
+/* Asks one rank, by as many packets as that takes. Returns false if the transport has no room. */
+static bool
+ask_rank(struct fanin_pull *pull, const struct ask *ask, uint16_t rank)
+{
+	const uint32_t span = fanin_multicast_fetch_span(&pull->mc.engine);
+
+	for (uint32_t first = ask->first; first < ask->end; first += span) {
+		if (!ask_send(pull, first, span, rank))
+			return false;
+	}
 	return true;
 }
 

@@ -13,6 +13,8 @@
 /* Packets behind a writer's oldest missing one that are told apart: no writer is further ahead. */
 #define FANIN_REGION_SPAN FANIN_REGION_WINDOW_MOST
 #define FANIN_REGION_WORDS (FANIN_REGION_SPAN / 64)
+static_assert(FANIN_REGION_SPAN / 8 <= FANIN_PAYLOAD_ALIGN,
+	      "a FETCH fits into the shortest packets of a job");
 /* Packets that one FETCH asks for. */
 #define FANIN_REGION_FETCH_MOST 64u
 
