@@ -23,17 +23,27 @@ is_ahead(const struct fanin_handler_ctx *ctx, struct single_slot *slot, uint32_t
 	return class == FANIN_WINDOW_AHEAD;
 }
 
+/* The children that have other ranks behind them than the one that asks: all of these may be what it waits for, whatever they have contributed. */
+static uint64_t
+others_than(const struct fanin_job_params *job, uint16_t child)
+{
+	const bool is_one = fanin_ranks_count(&job->child_ranks[child]) == 1;
+
+	return job->children & ~((uint64_t)is_one << child);
+}
+
+/* Of a query that goes to the root each switch on the way probes its children: what it finds is what the parent's PROBE asks for. */
 static enum fanin_verdict
 query(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct fanin_packet *packet,
       enum fanin_reason *reason)
 {
-	const struct fanin_hdr *hdr = &packet->headers->fanin;
-
-	if (ctx->job->has_parent && (hdr->flags & FANIN_FLAG_DIRECT) != 0) {
-		ctx->stats->queries++;
-		return fanin_dense_pass_up(ctx, packet, NULL);
-	}
-	return fanin_single_other(ctx, slot, index, packet, reason);
+	if ((packet->headers->fanin.flags & FANIN_FLAG_DIRECT) == 0)
+		return fanin_single_other(ctx, slot, index, packet, reason);
+	ctx->missing |= others_than(ctx->job, packet->child);
+	if (!ctx->job->has_parent)
+		return fanin_single_other(ctx, slot, index, packet, reason);
+	ctx->stats->queries++;
+	return fanin_dense_pass_up(ctx, packet, NULL);
 }
 
 /* The parent's, to such a query: it lacks what nobody here has sent. */

@@ -4,6 +4,7 @@
  * tree. The job is the region's entry in this switch: its parameters are the range of addresses, its children the targets. The dense reduction of `single` is for the fences of
  * its hosts.
  */
+#include "handlers/broadcast.h"
 #include "handlers/pass.h"
 #include "handlers/single.h"
 #include "wire/region.h"
@@ -98,11 +99,8 @@ region_other(struct fanin_handler_ctx *ctx, void *slot, uint32_t index, struct f
 	case FANIN_TYPE_REWRITE:
 	case FANIN_TYPE_REWRITE_DELIVERY:
 		return region_rewrite(ctx, packet, reason);
-	case FANIN_TYPE_UNICAST:
-	case FANIN_TYPE_UNICAST_DELIVERY:
-		return fanin_pass_unicast(ctx, packet, reason);
 	default:
-		return fanin_single_other(ctx, slot, index, packet, reason);
+		return fanin_broadcast_other(ctx, slot, index, packet, reason);
 	}
 }
 

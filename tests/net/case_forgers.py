@@ -11,7 +11,7 @@ import time
 import frames
 from frames import RawPort, header, job_key, packet
 from lab import SWITCH_IP, SWITCH_MAC
-from support import KIB, case, expect, expect_equal, job_entry, reports_of, running_lab, start_ranks, wait_until
+from support import KIB, MIB, case, expect, expect_equal, job_entry, reports_of, running_lab, start_ranks, wait_until
 
 STRANGER = 3
 MEMBERS = [0, 1, 2]
@@ -129,3 +129,49 @@ def a_member_does_not_pull_as_another_rank():
 @case(120)
 def a_member_does_not_broadcast_as_another_rank():
     member_harms_itself_only("broadcast", bytes=768 * KIB, iters=600, collective="allgather")
+
+
+def lab_is_at_rest(lab, job):
+    """True once the job has had no result for half a second."""
+    for _ in range(60):
+        before = job_entry(lab, job)["stats"]["results"]
+        time.sleep(0.5)
+        if job_entry(lab, job)["stats"]["results"] == before:
+            return True
+    return False
+
+
+def contribute_ahead(lab, job, host, rank):
+    """A member's contributions to the control blocks that come, of operations and rounds that it has no part in yet, as far as the switch takes them."""
+    entry = job_entry(lab, job)
+    first = entry["stats"]["results"]
+    with RawPort(lab.host_namespace(host)) as port:
+        for block in range(max(0, first - 4), first + entry["slots"]):
+            content = header(frames.CONTRIBUTION, job["id"], job_key(job, frames.CONTRIBUTION), bytes(16), epoch=entry["epoch"], rank=rank,
+                             block=block, dtype=8, op="max", count=2)
+            port.send(packet(content, lab.host_mac(host), lab.host_ip(host)))
+
+
+@case(120)
+def a_member_that_contributes_ahead_is_waited_for_while_it_lives_and_named_once_it_is_killed():
+    timeout_ms = 3000
+    victim = 2
+    with running_lab(3, "af_packet") as lab:
+        job = lab.create_job(range(3), "--handler", "pull")
+        ranks = start_ranks(lab, job, range(3), bytes=8 * MIB, iters=10000, check=False, timeout_ms=timeout_ms)
+        wait_until(lambda: job_entry(lab, job)["stats"]["results"] > 50, 60, "the job to run")
+        ranks[victim].popen.send_signal(signal.SIGSTOP)
+        try:
+            # What comes to rest has nothing more to send.
+            expect(lab_is_at_rest(lab, job), "the others wait for the rank that is stopped")
+            contribute_ahead(lab, job, victim, victim)
+            time.sleep(2.5 * timeout_ms / 1000)
+            expect_equal([rank.popen.poll() for rank in ranks[:victim]], [None, None], "ranks that have given up on one that is stopped")
+        finally:
+            ranks[victim].popen.kill()
+        killed = time.monotonic()
+        for rank in ranks[:victim]:
+            expect(rank.wait(60) != 0, "the others fail")
+        expect(time.monotonic() - killed < 3 * timeout_ms / 1000, f"{time.monotonic() - killed:.1f} s until the others fail")
+        for rank, report in enumerate(lab.perf_report(rank) for rank in ranks[:victim]):
+            expect_equal((report["error"]["code"], report["error"]["missing"]), ("timeout", [victim]), f"rank {rank}: {report}")

@@ -1027,7 +1027,7 @@ START_TEST(only_ranks_that_have_ended_are_said_to_have_ended)
 	rig_run(world.rig, rig_now_ns(world.rig) + MS, NULL, NULL);
 	fanin_ranks_add(_i == 0 ? &ranks.silent : &ranks.ended, 2);
 	fanin_ranks_add(_i == 1 ? &ranks.ended : &ranks.silent, 5);
-	fanin_multicast_told(engine, fanin_multicast_of(engine)->live_block, &ranks);
+	fanin_multicast_told(engine, fanin_multicast_of(engine)->live.block, &ranks);
 	ck_assert(fanin_multicast_time_out(engine));
 	ck_assert_msg(strstr(fanin_engine_error(engine)->text, texts[_i]) != NULL, "%s",
 		      fanin_engine_error(engine)->text);

@@ -476,7 +476,8 @@ others_failed(void *user)
 	const uint16_t gone = *(const uint16_t *)user;
 
 	for (uint16_t rank = 0; rank < pull_world.trial.n_ranks; rank++) {
-		if (rank != gone && pull_world.members[rank].requests[0].status >= 0)
+		if (rank != gone && !pull_world.members[rank].is_away &&
+		    pull_world.members[rank].requests[0].status >= 0)
 			return false;
 	}
 	return true;
@@ -510,6 +511,114 @@ START_TEST(a_rank_that_is_gone_is_named_by_all_others)
 		ck_assert_msg(missing.words[0] == UINT64_C(1) << gone, "rank %u: %s", rank,
 			      fanin_engine_error(engine)->text);
 	}
+	pull_world_close();
+}
+END_TEST
+
+/* A member contributes to the control blocks that come, whatever their conditions, as far as switches take that. */
+static void
+contribute_ahead(uint16_t rank)
+{
+	struct fanin_engine *engine = pull_world.members[rank].engine;
+	const struct fanin_engine_config *config = &engine->config;
+	struct {
+		struct fanin_headers headers;
+		uint64_t values[2];
+	} __attribute__((packed)) frame = { 0 };
+
+	fanin_wire_encode_l4(&frame.headers, &config->flow, sizeof(frame.values));
+	fanin_wire_encode_header(&frame.headers.fanin, FANIN_TYPE_CONTRIBUTION, config->job,
+				 config->epoch, config->keys.up);
+	frame.headers.fanin.rank = rank;
+	frame.headers.fanin.contributions = 1;
+	frame.headers.fanin.dtype = FANIN_U64;
+	frame.headers.fanin.op = FANIN_MAX;
+	frame.headers.fanin.count = 2;
+	for (uint32_t i = 0; i < 2u * config->window; i++) {
+		frame.headers.fanin.block = fanin_engine_progress(engine) + i;
+		frame.headers.udp.src_be = fanin_wire_source_port_be(frame.headers.fanin.block);
+		ck_assert(rig_host_send(pull_world.network.hosts[rank], &frame, sizeof(frame)));
+		rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + MS / 100, NULL, NULL);
+	}
+}
+
+/* Begins sums, and takes a rank away in the middle that has contributed to all control blocks that may come. */
+static void
+take_away_ahead(uint16_t rank, const struct perf_collective *like)
+{
+	uint64_t some = 20;
+
+	pull_world_post_all(0, like);
+	ck_assert(rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + SECOND, has_pulled, &some));
+	pull_world.members[rank].is_away = true;
+	contribute_ahead(rank);
+}
+
+/* All others that are there name it, and nobody else, within the timeout and as long again. */
+static void
+expect_named(uint16_t gone, uint64_t gone_ns)
+{
+	ck_assert(rig_run(pull_world.rig, gone_ns + 60 * SECOND, others_failed, &gone));
+	ck_assert_uint_le(rig_now_ns(pull_world.rig) - gone_ns, 2 * PULL_WORLD_TIMEOUT_NS);
+	for (uint16_t rank = 0; rank < pull_world.trial.n_ranks; rank++) {
+		struct fanin_engine *engine = pull_world.members[rank].engine;
+		struct fanin_ranks missing;
+
+		if (pull_world.members[rank].is_away)
+			continue;
+		ck_assert_int_eq(pull_world.members[rank].requests[0].status, FANIN_ERR_TIMEOUT);
+		fanin_engine_missing(engine, &missing);
+		ck_assert_msg(missing.words[0] == UINT64_C(1) << gone, "rank %u: %s", rank,
+			      fanin_engine_error(engine)->text);
+	}
+}
+
+/* By _i: the rank. What it has contributed proves nothing. */
+START_TEST(a_rank_that_is_gone_is_named_though_it_has_contributed_ahead)
+{
+	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
+	const struct perf_collective like = pull_world_sum(100000);
+	const uint16_t gone = (uint16_t)_i;
+
+	pull_world_open(&trial);
+	take_away_ahead(gone, &like);
+	rig_host_kill(pull_world.network.hosts[gone]);
+	expect_named(gone, rig_now_ns(pull_world.rig));
+	pull_world_close();
+}
+END_TEST
+
+START_TEST(a_rank_that_is_late_is_waited_for_though_it_has_contributed_ahead)
+{
+	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
+	const struct perf_collective like = pull_world_sum(100000);
+
+	pull_world_open(&trial);
+	take_away_ahead(5, &like);
+	rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + 20 * SECOND, NULL, NULL);
+	for (uint16_t rank = 0; rank < trial.n_ranks; rank++)
+		ck_assert_msg(pull_world.members[rank].requests[0].status == FANIN_IN_PROGRESS,
+			      "rank %u: %s", rank,
+			      fanin_engine_error(pull_world.members[rank].engine)->text);
+	pull_world_close();
+}
+END_TEST
+
+/* The ranks of the other leaf compute, and ask for nothing: its own leaf's ranks find out. */
+START_TEST(a_rank_that_is_gone_is_named_at_its_leaf_while_the_other_leaf_computes)
+{
+	const struct pull_trial trial = { .seed = 1, .n_ranks = 8, .n_leaves = 2, .no_recovery = true };
+	const struct perf_collective like = pull_world_sum(100000);
+	uint64_t some = 20;
+
+	pull_world_open(&trial);
+	pull_world_post_all(0, &like);
+	ck_assert(rig_run(pull_world.rig, rig_now_ns(pull_world.rig) + SECOND, has_pulled, &some));
+	for (uint16_t rank = 4; rank < 8; rank++)
+		pull_world.members[rank].is_away = true;
+	pull_world.members[1].is_away = true;
+	rig_host_kill(pull_world.network.hosts[1]);
+	expect_named(1, rig_now_ns(pull_world.rig));
 	pull_world_close();
 }
 END_TEST
@@ -668,6 +777,10 @@ suite_pull_hosts(void)
 	tcase_add_loop_test(tcase, a_rank_that_posts_late_is_waited_for, 0, 2);
 	tcase_add_test(tcase, a_rank_without_a_core_is_waited_for);
 	tcase_add_loop_test(tcase, a_rank_that_is_gone_is_named_by_all_others, 0, 8);
+	tcase_add_loop_test(tcase, a_rank_that_is_gone_is_named_though_it_has_contributed_ahead, 0,
+			    8);
+	tcase_add_test(tcase, a_rank_that_is_late_is_waited_for_though_it_has_contributed_ahead);
+	tcase_add_test(tcase, a_rank_that_is_gone_is_named_at_its_leaf_while_the_other_leaf_computes);
 	tcase_add_test(tcase, packets_that_never_pass_are_an_error_and_not_waited_for);
 	tcase_add_test(tcase, ranks_that_are_late_after_a_loss_are_waited_for);
 	tcase_add_loop_test(tcase, ranks_that_disagree_are_refused, 0, 3);

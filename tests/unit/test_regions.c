@@ -30,6 +30,7 @@ struct trial {
 	uint64_t bytes;
 	double faults;
 	uint32_t queue_bytes; /* of each port of a switch; 0: as many as there are */
+	uint16_t window;      /* 0: WINDOW */
 };
 
 /* What a test does with a frame that has come to a rank. Returns true if it is lost. */
@@ -232,11 +233,11 @@ open_world(const struct trial *trial)
 			    .reorder = trial->faults,
 			    .seed = trial->seed },
 		.max_jobs = 1,
-		.slots = 2 * WINDOW,
+		.slots = 2u * (trial->window == 0 ? WINDOW : trial->window),
 	};
 	const struct job_spec spec = {
 		.handler = "region",
-		.slots = 2 * WINDOW,
+		.slots = 2u * (trial->window == 0 ? WINDOW : trial->window),
 		.n_parameters = 2,
 		.parameters = { { "base", BASE }, { "bytes", trial->bytes } },
 	};
@@ -784,6 +785,70 @@ START_TEST(a_rank_that_has_ended_is_named)
 }
 END_TEST
 
+/*
+ * A rank tells ahead, in all blocks that switches take, that it has written nothing and lacks nothing, and ends. Another one may send nothing more, as that rank
+ * confirms nothing: it is not the one to be named.
+ */
+START_TEST(a_rank_that_has_ended_is_named_though_it_has_contributed_ahead)
+{
+	/* More rounds than there are in two timeouts. */
+	const struct trial trial = {
+		.seed = 1, .n_ranks = 8, .n_leaves = 2, .bytes = 100000, .window = 128
+	};
+	const struct fanin_engine *engine;
+	struct fanin_engine_config config;
+	struct {
+		struct fanin_headers headers;
+		uint64_t values[FANIN_REGION_RANKS_MAX];
+	} __attribute__((packed)) frame = { 0 };
+	uint64_t begin_ns;
+
+	open_world(&trial);
+	engine = world.members[3].engine;
+	config = engine->config;
+	fanin_wire_encode_l4(&frame.headers, &config.flow, sizeof(frame.values));
+	for (uint32_t i = 0; i < 2u * config.window; i++) {
+		/* The counts of all ranks, and then one of packets that lack. */
+		const uint16_t n = i == 0 ? FANIN_REGION_RANKS_MAX : 1;
+
+		fanin_wire_set_payload_len(&frame.headers, n * (uint32_t)sizeof(uint64_t));
+		fanin_wire_encode_header(&frame.headers.fanin, FANIN_TYPE_CONTRIBUTION, config.job,
+					 config.epoch, config.keys.up);
+		frame.headers.fanin.rank = 3;
+		frame.headers.fanin.contributions = 1;
+		frame.headers.fanin.dtype = FANIN_U64;
+		frame.headers.fanin.op = FANIN_MAX;
+		frame.headers.fanin.count = n;
+		frame.headers.fanin.block = i;
+		frame.headers.udp.src_be = fanin_wire_source_port_be(i);
+		ck_assert(rig_host_send(world.network.hosts[3], &frame,
+					FANIN_PAYLOAD_OFFSET + n * (uint32_t)sizeof(uint64_t)));
+		rig_run(world.rig, rig_now_ns(world.rig) + MS / 100, NULL, NULL);
+	}
+	world.members[3].is_away = true;
+	rig_host_kill(world.network.hosts[3]);
+	store(5, 0, trial.bytes);
+	for (uint16_t rank = 0; rank < 8; rank++) {
+		if (rank != 3)
+			fence(rank);
+	}
+	begin_ns = rig_now_ns(world.rig);
+	rig_run(world.rig, begin_ns + 60 * SECOND, all_fenced, NULL);
+	ck_assert_uint_lt(rig_now_ns(world.rig) - begin_ns, 2 * TIMEOUT);
+	for (uint16_t rank = 0; rank < 8; rank++) {
+		struct fanin_ranks missing;
+
+		if (rank == 3)
+			continue;
+		ck_assert_int_eq(world.members[rank].fence.status, FANIN_ERR_TIMEOUT);
+		protocol()->missing(world.members[rank].engine, &missing);
+		ck_assert_msg(missing.words[0] == 1 << 3, "rank %u misses %lx: %s", rank,
+			      (unsigned long)missing.words[0], error_of(rank));
+	}
+	close_world();
+}
+END_TEST
+
 static bool
 loses_data_of_one(uint16_t rank, const struct fanin_frame *frame)
 {
@@ -900,6 +965,7 @@ suite_regions(void)
 	tcase = tcase_create("failures");
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, a_rank_that_has_ended_is_named, 0, 2);
+	tcase_add_test(tcase, a_rank_that_has_ended_is_named_though_it_has_contributed_ahead);
 	tcase_add_test(tcase, packets_that_never_come_are_an_error_that_names_their_writer);
 	tcase_add_test(tcase, what_does_not_fit_is_refused);
 	suite_add_tcase(suite, tcase);

@@ -56,8 +56,7 @@ rules_resume(struct fanin_engine *engine)
 	struct fanin_multicast *mc = fanin_multicast_of(engine);
 
 	mc->next = engine->oldest;
-	mc->gone_ns = 0;
-	mc->live_ns = 0;
+	mc->live = (struct fanin_live){ 0 };
 	for (struct fanin_multicast_op *op = mc->ops; op != NULL; op = op->next) {
 		op->has_ns = 0;
 		op->lacks_ns = 0;

@@ -130,7 +130,7 @@ fanin_multicast_note_progress(struct fanin_multicast *mc, struct fanin_multicast
 		op->is_asking = false;
 		op->asked_ranks = (struct fanin_ranks){ 0 };
 	}
-	mc->gone_ns = 0;
+	fanin_live_clear(&mc->live);
 	mc->engine.progress_ns = now_ns;
 	mc->engine.heard_ns = now_ns;
 	fanin_loop_wake_by(&mc->engine.loop, now_ns + mc->reorder_ns);
@@ -419,36 +419,8 @@ void
 fanin_multicast_told(struct fanin_engine *engine, uint32_t block,
 		     const struct fanin_answer_ranks *ranks)
 {
-	struct fanin_multicast *mc = fanin_multicast_of(engine);
-	const uint64_t now_ns = engine->loop.now_ns;
-
-	if (block != mc->live_block)
-		return;
-	mc->ended = ranks->ended;
-	mc->gone = ranks->ended;
-	fanin_ranks_merge(&mc->gone, &ranks->silent);
-	if (fanin_ranks_is_empty(&mc->gone)) {
-		mc->gone_ns = 0;
-		engine->late_answer_ns = now_ns;
-	} else if (mc->gone_ns == 0) {
-		mc->gone_ns = now_ns;
-	}
-}
-
-/* What is known about the ranks that are gone, of which some may have ended and others are silent. */
-static void
-absence_format(const struct fanin_multicast *mc, char *text, size_t len)
-{
-	char ended[128];
-
-	if (fanin_ranks_is_empty(&mc->ended)) {
-		snprintf(text, len, "which does not answer");
-	} else if (fanin_ranks_equal(&mc->ended, &mc->gone)) {
-		snprintf(text, len, "which has ended");
-	} else {
-		fanin_format_ranks(&mc->ended, ended, sizeof(ended));
-		snprintf(text, len, "of which %s has ended, and nobody else answers", ended);
-	}
+	if (fanin_live_told(&fanin_multicast_of(engine)->live, engine, block, ranks))
+		engine->late_answer_ns = engine->loop.now_ns;
 }
 
 /* Fails because nothing comes, and ranks are gone or a neighbor's packets do not pass. */
@@ -457,16 +429,14 @@ fail(struct fanin_multicast *mc, const struct fanin_multicast_op *op)
 {
 	struct fanin_engine *engine = &mc->engine;
 	const double silent_s = (double)(engine->loop.now_ns - engine->progress_ns) / 1e9;
-	char ranks[128];
-	char absence[192];
+	char gone[320];
 
-	if (mc->gone_ns != 0) {
-		absence_format(mc, absence, sizeof(absence));
-		fanin_format_ranks(&mc->gone, ranks, sizeof(ranks));
+	if (mc->live.gone_ns != 0) {
+		fanin_live_format(&mc->live, engine, gone, sizeof(gone));
 		fanin_error_set(&engine->loop.error, 0,
-				"no packet for %.1f s: operation %u waits for %s (of %u), %s",
-				silent_s, op->number, ranks, engine->config.size, absence);
-		engine->loop.error.missing = mc->gone;
+				"no packet for %.1f s: operation %u waits for %s", silent_s,
+				op->number, gone);
+		engine->loop.error.missing = mc->live.gone;
 	} else if (op->has_ns != 0) {
 		fanin_error_set(
 			&engine->loop.error, 0,
@@ -487,10 +457,21 @@ fanin_multicast_time_out(struct fanin_engine *engine)
 	const struct fanin_lane *oldest = fanin_engine_lane(engine, engine->oldest);
 
 	/* What this rank has contributed to is the engine's to explain, unless ranks are gone that it does not know of. */
-	if (mc->ops == NULL || (mc->gone_ns == 0 && oldest->state == FANIN_LANE_SENT))
+	if (mc->ops == NULL || (mc->live.gone_ns == 0 && oldest->state == FANIN_LANE_SENT))
 		return false;
 	fail(mc, mc->ops);
 	return true;
+}
+
+/* True if a neighbor has told for a timeout that it sends, and nothing comes of it. */
+static bool
+passes_nothing(const struct fanin_multicast *mc)
+{
+	const struct fanin_multicast_op *op = mc->ops;
+	const uint64_t now_ns = mc->engine.loop.timers_ns;
+
+	return op->has_ns != 0 && now_ns >= op->has_ns + mc->engine.config.timeout_ns &&
+	       now_ns - op->told_ns <= told_most_ns(mc);
 }
 
 /* Once nothing has come for a while: asks the switches who is gone. Returns when to look again. */
@@ -498,28 +479,15 @@ static uint64_t
 live_check(struct fanin_multicast *mc)
 {
 	struct fanin_engine *engine = &mc->engine;
-	const uint64_t now_ns = engine->loop.timers_ns;
-	const uint64_t timeout_ns = engine->config.timeout_ns;
-	const uint64_t begin_ns = engine->progress_ns + timeout_ns / 5;
 
 	if (mc->ops == NULL)
 		return UINT64_MAX;
-	if (now_ns < begin_ns)
-		return begin_ns;
-	if (now_ns - engine->progress_ns >= timeout_ns &&
-	    ((mc->gone_ns != 0 &&
-	      (!fanin_ranks_is_empty(&mc->ended) || now_ns >= mc->gone_ns + timeout_ns / 5)) ||
-	     (mc->ops->has_ns != 0 && now_ns >= mc->ops->has_ns + timeout_ns &&
-	      now_ns - mc->ops->told_ns <= told_most_ns(mc)))) {
+	if (engine->loop.timers_ns >= engine->progress_ns + engine->config.timeout_ns &&
+	    (fanin_live_is_sure(&mc->live, engine) || passes_nothing(mc))) {
 		fail(mc, mc->ops);
 		return UINT64_MAX;
 	}
-	if (now_ns >= mc->live_ns) {
-		mc->live_block = engine->oldest + engine->config.window;
-		fanin_engine_query_root(engine, mc->live_block);
-		mc->live_ns = now_ns + timeout_ns / 10;
-	}
-	return mc->live_ns;
+	return fanin_live_check(&mc->live, engine, engine->progress_ns);
 }
 
 void

@@ -7,6 +7,7 @@
 #define FANIN_HOSTLIB_MULTICAST_INTERNAL_H
 
 #include "hostlib/src/window/engine_internal.h"
+#include "hostlib/src/window/engine_live.h"
 #include "multicast.h"
 
 /* What a packet is, in the header's `number`. */
@@ -116,16 +117,12 @@ struct fanin_multicast {
 	uint32_t next;   /* first block that was not released yet */
 	bool has_more; /* the last poll did not send all that it may: others had to be read, or the transport had no room */
 	bool is_full;  /* of these, the latter */
-	uint32_t credit;          /* packets between two credits, of all chains together */
-	uint32_t depth;           /* credits' worth of packets that a root may be ahead */
-	uint64_t alpha_ns;        /* patience behind the last packet */
-	uint64_t reorder_ns;      /* how long a gap may be packets that overtake each other */
-	double bytes_per_ns;      /* at which operations' packets come; 0: not measured yet */
-	uint64_t live_ns;         /* when to ask for ranks that are gone */
-	uint32_t live_block;      /* that was asked about */
-	struct fanin_ranks gone;  /* as told since there was progress last */
-	struct fanin_ranks ended; /* of these, those whose processes have ended */
-	uint64_t gone_ns;         /* since when answers say that some are; 0: they do not */
+	uint32_t credit;        /* packets between two credits, of all chains together */
+	uint32_t depth;         /* credits' worth of packets that a root may be ahead */
+	uint64_t alpha_ns;      /* patience behind the last packet */
+	uint64_t reorder_ns;    /* how long a gap may be packets that overtake each other */
+	double bytes_per_ns;    /* at which operations' packets come; 0: not measured yet */
+	struct fanin_live live; /* who is gone */
 };
 
 static inline struct fanin_multicast *

@@ -79,11 +79,32 @@ rules_finish(struct fanin_engine *engine, uint32_t block)
 	(void)block;
 }
 
+/* The engine's questions; and while rounds go on and packets do not, who is gone. */
+static void
+rules_scan(struct fanin_engine *engine)
+{
+	struct fanin_region_engine *region = fanin_region_of(engine);
+
+	fanin_engine_scan(engine);
+	if (region->fence.stage >= FANIN_REGION_WAIT)
+		fanin_loop_wake_by(&engine->loop,
+				   fanin_live_check(&region->live, engine, region->fence.packet_ns));
+}
+
+static void
+rules_told(struct fanin_engine *engine, uint32_t block, const struct fanin_answer_ranks *ranks)
+{
+	(void)fanin_live_told(&fanin_region_of(engine)->live, engine, block, ranks);
+}
+
 /* Lanes are released once more in the new run; what was lost with the old one is missing like anything else. */
 static void
 rules_resume(struct fanin_engine *engine)
 {
-	fanin_region_of(engine)->next_lane = engine->oldest;
+	struct fanin_region_engine *region = fanin_region_of(engine);
+
+	region->next_lane = engine->oldest;
+	region->live = (struct fanin_live){ 0 };
 }
 
 /* Names the ranks that are gone, and not all of their leaf, which waits for them as this one does. */
@@ -117,7 +138,8 @@ const struct fanin_engine_rules fanin_region_rules = {
 	.release = rules_release,
 	.receive = fanin_region_receive,
 	.finish = rules_finish,
-	.scan = fanin_engine_scan,
+	.told = rules_told,
+	.scan = rules_scan,
 	.resume = rules_resume,
 	.time_out = rules_time_out,
 };

@@ -87,6 +87,14 @@ wait_begin(struct fanin_region_engine *region, uint64_t wait_ns)
 	fence->hold_ns = region->engine.loop.now_ns + fence->hold_wait_ns;
 }
 
+void
+fanin_region_note_progress(struct fanin_region_engine *region)
+{
+	region->fence.packet_ns = region->engine.loop.now_ns;
+	region->fence.stalled_rounds = 0;
+	fanin_live_clear(&region->live);
+}
+
 /* All ranks have told how much they have written. */
 static void
 counts_take(struct fanin_region_engine *region)
@@ -111,8 +119,7 @@ counts_take(struct fanin_region_engine *region)
 		source->count = (uint32_t)fence->heard[rank];
 		source->last_ns = now_ns;
 	}
-	fence->packet_ns = now_ns;
-	fence->stalled_rounds = 0;
+	fanin_region_note_progress(region);
 	wait_begin(region, HOLD_FIRST_NS);
 }
 
@@ -156,7 +163,23 @@ fence_end(struct fanin_region_engine *region)
 	fanin_request_list_finish(&region->engine.loop.requests, fence->request);
 }
 
-/* True if packets lack and none has come for a timeout, though their writers take part in rounds. Then it has failed. */
+/* Fails as ranks are gone, whatever they have told of rounds that were to come: they confirm nothing, and send nothing. */
+static void
+gone_fail(struct fanin_region_engine *region, uint64_t silent_ns)
+{
+	char gone[320];
+
+	fanin_live_format(&region->live, &region->engine, gone, sizeof(gone));
+	fanin_error_set(&region->engine.loop.error, 0, "no packet for %.1f s: fence %u waits for %s",
+			(double)silent_ns / 1e9, region->number, gone);
+	region->engine.loop.error.missing = region->live.gone;
+	fail(region, FANIN_ERR_TIMEOUT);
+}
+
+/*
+ * True if some rank lacks packets and none has moved here for a timeout, though all take part in rounds: ranks are gone, or packets do not pass. Then it has
+ * failed.
+ */
 static bool
 has_stalled(struct fanin_region_engine *region)
 {
@@ -164,8 +187,13 @@ has_stalled(struct fanin_region_engine *region)
 	const uint64_t silent_ns = region->engine.loop.now_ns - fence->packet_ns;
 	uint16_t rank;
 
-	if (fanin_region_lacks(region) == 0 || fence->stalled_rounds <= STALLED_ROUNDS ||
-	    silent_ns < region->engine.config.timeout_ns)
+	if (fence->stalled_rounds <= STALLED_ROUNDS || silent_ns < region->engine.config.timeout_ns)
+		return false;
+	if (fanin_live_is_sure(&region->live, &region->engine)) {
+		gone_fail(region, silent_ns);
+		return true;
+	}
+	if (region->live.gone_ns != 0 || fanin_region_lacks(region) == 0)
 		return false;
 	rank = source_that_lacks(region);
 	fanin_error_set(

@@ -66,8 +66,7 @@ fanin_region_note_packet(struct fanin_region_engine *region, uint16_t rank, uint
 		source->again_ns = now_ns + source->again_wait_ns;
 	}
 	source->last_ns = now_ns;
-	region->fence.packet_ns = now_ns;
-	region->fence.stalled_rounds = 0;
+	fanin_region_note_progress(region);
 	source_add(source, packet);
 }
 

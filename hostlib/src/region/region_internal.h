@@ -7,6 +7,7 @@
 #define FANIN_HOSTLIB_REGION_INTERNAL_H
 
 #include "hostlib/src/window/engine_internal.h"
+#include "hostlib/src/window/engine_live.h"
 #include "region.h"
 #include "wire/region.h"
 
@@ -65,7 +66,7 @@ struct fanin_region_fence {
 	uint64_t hold_wait_ns;
 	uint32_t n_rounds;       /* done */
 	uint32_t stalled_rounds; /* of them, those since which no packet has come */
-	uint64_t packet_ns;      /* the last new packet */
+	uint64_t packet_ns; /* the last new packet, or confirmation of an own one; or the counts */
 };
 
 struct fanin_region_engine {
@@ -75,7 +76,8 @@ struct fanin_region_engine {
 	uint8_t *memory; /* config.bytes, the owner's; NULL: not attached */
 	uint32_t number; /* of the next fence */
 	struct fanin_region_fence fence;
-	uint32_t next_lane; /* first block that was not released yet */
+	uint32_t next_lane;     /* first block that was not released yet */
+	struct fanin_live live; /* who is gone, while a fence waits */
 
 	/* What this rank writes. */
 	struct fanin_region_log log;
@@ -193,6 +195,9 @@ void fanin_region_fetch(struct fanin_region_engine *region);
 
 /* region_fetch.c: returns how many packets this rank lacks, of those that the fence has told of. */
 uint64_t fanin_region_lacks(const struct fanin_region_engine *region);
+
+/* region_fence.c: something of the fence's packets has moved: nobody is known to be gone. */
+void fanin_region_note_progress(struct fanin_region_engine *region);
 
 /* region_fence.c: goes on with the fence, if there is one. May fail the engine. */
 void fanin_region_fence_step(struct fanin_region_engine *region);

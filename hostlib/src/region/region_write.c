@@ -276,6 +276,7 @@ fanin_region_note_have(struct fanin_region_engine *region, uint16_t rank, uint32
 	if (packet > region->next || packet <= region->confirmed[rank])
 		return;
 	region->confirmed[rank] = packet;
+	fanin_region_note_progress(region);
 	ask_later(region);
 	for (uint16_t other = 0; other < region->engine.config.size; other++) {
 		if (other != region->engine.config.rank && region->confirmed[other] < base)
