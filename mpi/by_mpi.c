@@ -16,13 +16,15 @@
 int
 collective_by_mpi(const struct collective *call, MPI_Comm comm, bool in_background)
 {
+	const MPI_Op op = operator_for_mpi(call->type, call->op);
+
 	switch (call->kind) {
 	case COLLECTIVE_ALLREDUCE:
 		return BY_MPI(Allreduce, Iallreduce, call->send, call->recv, COUNT(call->count),
-			      call->type, call->op, comm);
+			      call->type, op, comm);
 	case COLLECTIVE_REDUCE:
 		return BY_MPI(Reduce, Ireduce, call->send, call->recv, COUNT(call->count),
-			      call->type, call->op, call->root, comm);
+			      call->type, op, call->root, comm);
 	case COLLECTIVE_BCAST:
 		return BY_MPI(Bcast, Ibcast, call->recv, COUNT(call->count), call->type, call->root,
 			      comm);
@@ -31,7 +33,7 @@ collective_by_mpi(const struct collective *call, MPI_Comm comm, bool in_backgrou
 			      call->send_type, call->recv, COUNT(call->count), call->type, comm);
 	case COLLECTIVE_REDUCE_SCATTER_BLOCK:
 		return BY_MPI(Reduce_scatter_block, Ireduce_scatter_block, call->send, call->recv,
-			      COUNT(call->count), call->type, call->op, comm);
+			      COUNT(call->count), call->type, op, comm);
 	default:
 		return MPI_CALL(in_background, Barrier, Ibarrier, comm);
 	}

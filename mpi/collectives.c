@@ -15,6 +15,9 @@
 	int result;                                                                                \
 	return collective_start(&call, req, &result) ? result : (by_mpi)
 
+/* A call is wholly MPI's or the network's; where MPI's own operator gives wrong answers, MPI gets this library's. */
+#define FOR_MPI operator_for_mpi(type, op)
+
 #define ALLREDUCE_CALL                                                                             \
 	{                                                                                          \
 		.kind = COLLECTIVE_ALLREDUCE, .send = send, .recv = recv, .count = count,          \
@@ -26,14 +29,14 @@
 						 MPI_Datatype type, MPI_Op op, MPI_Comm comm)      \
 	{                                                                                          \
 		CARRY_OUT(ALLREDUCE_CALL,                                                          \
-			  PMPI_Allreduce##suffix(send, recv, count, type, op, comm));              \
+			  PMPI_Allreduce##suffix(send, recv, count, type, FOR_MPI, comm));         \
 	}                                                                                          \
 	PRELOAD_EXPORT int MPI_Iallreduce##suffix(const void *send, void *recv, count_type count,  \
 						  MPI_Datatype type, MPI_Op op, MPI_Comm comm,     \
 						  MPI_Request *req)                                \
 	{                                                                                          \
 		START(ALLREDUCE_CALL,                                                              \
-		      PMPI_Iallreduce##suffix(send, recv, count, type, op, comm, req));            \
+		      PMPI_Iallreduce##suffix(send, recv, count, type, FOR_MPI, comm, req));       \
 	}
 
 #define REDUCE_CALL                                                                                \
@@ -47,14 +50,14 @@
 					      MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) \
 	{                                                                                            \
 		CARRY_OUT(REDUCE_CALL,                                                               \
-			  PMPI_Reduce##suffix(send, recv, count, type, op, root, comm));             \
+			  PMPI_Reduce##suffix(send, recv, count, type, FOR_MPI, root, comm));        \
 	}                                                                                            \
 	PRELOAD_EXPORT int MPI_Ireduce##suffix(const void *send, void *recv, count_type count,       \
 					       MPI_Datatype type, MPI_Op op, int root,               \
 					       MPI_Comm comm, MPI_Request *req)                      \
 	{                                                                                            \
 		START(REDUCE_CALL,                                                                   \
-		      PMPI_Ireduce##suffix(send, recv, count, type, op, root, comm, req));           \
+		      PMPI_Ireduce##suffix(send, recv, count, type, FOR_MPI, root, comm, req));      \
 	}
 
 #define BCAST_CALL                                                                                 \
@@ -104,21 +107,22 @@
 		.count = count, .type = type, .op = op, .comm = comm                               \
 	}
 
-#define REDUCE_SCATTER_BLOCK(suffix, count_type)                                                   \
-	PRELOAD_EXPORT int MPI_Reduce_scatter_block##suffix(const void *send, void *recv,          \
-							    count_type count, MPI_Datatype type,   \
-							    MPI_Op op, MPI_Comm comm)              \
-	{                                                                                          \
-		CARRY_OUT(REDUCE_SCATTER_BLOCK_CALL,                                               \
-			  PMPI_Reduce_scatter_block##suffix(send, recv, count, type, op, comm));   \
-	}                                                                                          \
-	PRELOAD_EXPORT int MPI_Ireduce_scatter_block##suffix(const void *send, void *recv,         \
-							     count_type count, MPI_Datatype type,  \
-							     MPI_Op op, MPI_Comm comm,             \
-							     MPI_Request *req)                     \
-	{                                                                                          \
-		START(REDUCE_SCATTER_BLOCK_CALL,                                                   \
-		      PMPI_Ireduce_scatter_block##suffix(send, recv, count, type, op, comm, req)); \
+#define REDUCE_SCATTER_BLOCK(suffix, count_type)                                                      \
+	PRELOAD_EXPORT int MPI_Reduce_scatter_block##suffix(const void *send, void *recv,             \
+							    count_type count, MPI_Datatype type,      \
+							    MPI_Op op, MPI_Comm comm)                 \
+	{                                                                                             \
+		CARRY_OUT(REDUCE_SCATTER_BLOCK_CALL,                                                  \
+			  PMPI_Reduce_scatter_block##suffix(send, recv, count, type, FOR_MPI, comm)); \
+	}                                                                                             \
+	PRELOAD_EXPORT int MPI_Ireduce_scatter_block##suffix(const void *send, void *recv,            \
+							     count_type count, MPI_Datatype type,     \
+							     MPI_Op op, MPI_Comm comm,                \
+							     MPI_Request *req)                        \
+	{                                                                                             \
+		START(REDUCE_SCATTER_BLOCK_CALL,                                                      \
+		      PMPI_Ireduce_scatter_block##suffix(send, recv, count, type, FOR_MPI, comm,      \
+							 req));                                       \
 	}
 
 #define ALL(suffix, count_type)                                                                    \

@@ -39,7 +39,7 @@ collective_way(const struct collective *call, struct operation *operation)
 {
 	int size;
 
-	*operation = (struct operation){ .dtype = FANIN_U8, .op = FANIN_SUM };
+	*operation = (struct operation){ .dtype = FANIN_U8, .op = FANIN_SUM, .way = WAY_NETWORK };
 	if (!preload_settings.enabled)
 		return WAY_DISABLED;
 	if (call->comm == MPI_COMM_NULL)
@@ -54,8 +54,12 @@ collective_way(const struct collective *call, struct operation *operation)
 			return WAY_ARGUMENT;
 		operation->bytes *= (size_t)size;
 	}
-	if (operation->bytes < preload_settings.min_bytes)
-		return WAY_TOO_SMALL;
+	if (operation->bytes < preload_settings.min_bytes) {
+		if (operation->bytes == 0 || !is_reduced(call) ||
+		    !type_is_wrong_in_mpi(call->type, call->op))
+			return WAY_TOO_SMALL;
+		operation->way = WAY_MPI_WRONG;
+	}
 	return is_reduced(call)
 		       ? type_to_fanin(call->type, call->op, &operation->dtype, &operation->op)
 		       : WAY_NETWORK;
@@ -107,7 +111,7 @@ collective_carry_out(struct comm_state *state, const struct collective *call,
 	}
 	status = collective_run(state, call, operation);
 	if (status == FANIN_OK) {
-		report_count(call->kind, WAY_NETWORK, operation->bytes);
+		report_count(call->kind, operation->way, operation->bytes);
 		return MPI_SUCCESS;
 	}
 	report_count(call->kind, WAY_ERROR, operation->bytes);

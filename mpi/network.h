@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A collective in the network, as its steps see it. With several ranks on a host each has three steps, but for an allreduce
- * (shared.c): the host's ranks and their leader by MPI, which has shared memory; the leaders in the network; the leader and
- * its ranks again. The leader tells the others how the network's step ended, so that all ranks of a host return the same.
+ * (shared.c): the host's ranks and their leader by MPI, which has shared memory, but combines by the library's operators; the
+ * leaders in the network; the leader and its ranks again. The leader tells the others how the network's step ended, so that all ranks of a host return the same.
  * With one rank on each host, and data that need no packing, a collective is posted to the library as it is, so that several
  * can be under way.
  */

@@ -35,6 +35,7 @@ enum collective_kind {
 /* Where a call went: into the network, or to MPI and why. The order is that of the report. */
 #define WAYS(X)                                                                                       \
 	X(NETWORK, "in the network")                                                                  \
+	X(MPI_WRONG, "in the network, though small, since MPI's own answer is wrong")                 \
 	X(DISABLED, "turned off by FANIN_MPI, or before MPI_Init")                                    \
 	X(TOO_SMALL, "fewer bytes than FANIN_MPI_MIN_BYTES")                                          \
 	X(TOO_LARGE, "more than 2 GiB at once, moved or with several ranks on a host")                \
@@ -83,6 +84,7 @@ struct operation {
 	size_t bytes; /* of the whole vector */
 	enum fanin_dtype dtype;
 	enum fanin_op op;
+	enum way way; /* what is counted if the network does it: NETWORK or MPI_WRONG */
 };
 
 /* What is the same on all ranks of MPI_COMM_WORLD: rank 0's environment and fanin.conf. */
@@ -156,6 +158,54 @@ size_t type_plain_bytes(MPI_Datatype type);
 /* The network's type and operator; NETWORK, or why there is none. */
 enum way type_to_fanin(MPI_Datatype type, MPI_Op op, enum fanin_dtype *dtype,
 		       enum fanin_op *fanin_op);
+/* The type of the elements of which such a type is made. */
+enum fanin_dtype type_element(MPI_Datatype type);
+
+/* What the self-test has found of MPI's own reductions of a type: a bit for each operator. */
+#define OP_BIT(op) (1u << (op))
+struct finding {
+	uint16_t wrong, refused;
+};
+/* Names of types in types.c, some of which an MPI library does not have, or are the same. */
+#define N_TYPES 64
+/* All types', the same place for the same type on all ranks. */
+struct finding *type_findings(void);
+/* True if MPI's own answers are wrong for it. */
+bool type_is_wrong_in_mpi(MPI_Datatype type, MPI_Op op);
+
+/* A type that the network reduces. */
+struct type_view {
+	MPI_Datatype type;
+	enum fanin_dtype dtype;
+	size_t bytes;
+	bool is_logical;
+	uint32_t ops; /* a bit for each operator */
+	struct finding *finding;
+};
+/* The next one from *place on, which begins at 0. Returns false if there is none. */
+bool type_next(unsigned int *place, struct type_view *view);
+
+/* operators.c */
+void operators_init(void);
+void operators_finish(void);
+/* 0: none. */
+enum fanin_op operator_to_fanin(MPI_Op op);
+MPI_Op operator_of_mpi(enum fanin_op op);
+/* As in "MPI_SUM". */
+const char *operator_name(enum fanin_op op);
+/* This library's own, with which MPI combines by the network's arithmetic. */
+MPI_Op operator_own(enum fanin_op op);
+/* What MPI is given for a call that is its own: the operator, or this library's if MPI's answers are wrong. */
+MPI_Op operator_for_mpi(MPI_Datatype type, MPI_Op op);
+/* acc[i] = acc[i] op in[i], as a switch does it. */
+void local_combine(enum fanin_dtype dtype, enum fanin_op op, void *acc, const void *in,
+		   size_t elements);
+
+/* self_test.c */
+/* True if MPI's own answers are wrong for some type and operator. */
+extern bool findings_some_wrong;
+/* Finds out for which, on any rank. Collective on MPI_COMM_WORLD. */
+void self_test(void);
 
 /* communicators.c */
 int states_init(void);

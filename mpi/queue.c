@@ -206,7 +206,7 @@ entry_begin(struct queue *queue, struct entry *entry)
 static void
 entry_end(struct queue *queue, struct entry *entry)
 {
-	report_count(entry->call.kind, entry->status == FANIN_OK ? WAY_NETWORK : WAY_ERROR,
+	report_count(entry->call.kind, entry->status == FANIN_OK ? entry->operation.way : WAY_ERROR,
 		     entry->operation.bytes);
 	entry_complete(queue, entry, entry->status == FANIN_OK ? MPI_SUCCESS : MPI_ERR_OTHER);
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The sum of a host's ranks, in the leader's `sum`. */
+/* The sum of a host's ranks, in the leader's `sum`: moved by MPI, combined as the network does it. */
 static int
 node_reduce(const struct step *step, void *sum, int count)
 {
@@ -15,8 +15,8 @@ node_reduce(const struct step *step, void *sum, int count)
 	const void *mine = own_data(call);
 	const void *send = is_leader(step->state) && mine == sum ? MPI_IN_PLACE : mine;
 
-	return NODE_CALL(step->state, Reduce, Ireduce, send, sum, count, call->type, call->op, 0,
-			 step->state->node);
+	return NODE_CALL(step->state, Reduce, Ireduce, send, sum, count, call->type,
+			 operator_own(step->op), 0, step->state->node);
 }
 
 /* The host's only rank posts the collective, and so do all others. */

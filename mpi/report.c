@@ -46,6 +46,44 @@ report_communicator(enum way way)
 	__atomic_fetch_add(&counters.communicators[way], 1, __ATOMIC_RELAXED);
 }
 
+static bool
+way_is_network(int way)
+{
+	return way == WAY_NETWORK || way == WAY_MPI_WRONG;
+}
+
+/* The next type and operator that MPI has wrong, from *place and *op on, which begin at 0. Returns false if there is none. */
+static bool
+wrong_next(unsigned int *place, struct type_view *view, enum fanin_op *op)
+{
+	while (*op != 0 || type_next(place, view)) {
+		for ((*op)++; *op <= FANIN_BXOR; (*op)++)
+			if ((view->finding->wrong & OP_BIT(*op)) != 0)
+				return true;
+		*op = 0;
+	}
+	return false;
+}
+
+/* format: of the type's name and the operator's, with what comes between two of them before it. */
+static void
+print_wrong(FILE *out, const char *between, const char *format)
+{
+	char name[MPI_MAX_OBJECT_NAME] = "";
+	struct type_view view;
+	unsigned int place = 0;
+	enum fanin_op op = 0;
+	const char *comma = "";
+	int length;
+
+	while (wrong_next(&place, &view, &op)) {
+		PMPI_Type_get_name(view.type, name, &length);
+		fputs(comma, out);
+		fprintf(out, format, name, operator_name(op));
+		comma = between;
+	}
+}
+
 static void
 print_text(FILE *out, const struct counters *all)
 {
@@ -58,7 +96,7 @@ print_text(FILE *out, const struct counters *all)
 					" bytes  %s%s\n",
 					kind_names[kind], all->calls[kind][way],
 					all->bytes[kind][way],
-					way == WAY_NETWORK || way == WAY_ERROR ? "" : "MPI: ",
+					way_is_network(way) || way == WAY_ERROR ? "" : "MPI: ",
 					way_texts[way]);
 	}
 	for (int way = 0; way < N_WAYS; way++)
@@ -66,6 +104,8 @@ print_text(FILE *out, const struct counters *all)
 			fprintf(out, "fanin-mpi:   communicators, by rank: %" PRIu64 " %s%s\n",
 				all->communicators[way],
 				way == WAY_NETWORK ? "with a job " : "to MPI: ", way_texts[way]);
+	print_wrong(out, "",
+		    "fanin-mpi:   MPI's own answers are wrong: %s by %s, which is never left to MPI\n");
 }
 
 static void
@@ -81,7 +121,7 @@ print_json(FILE *out, const struct counters *all)
 					"%s{\"call\": \"%s\", \"way\": \"%s\", \"in_network\": %s, \"reason\": \"%s\", "
 					"\"calls\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
 					comma, kind_names[kind], way_names[way],
-					way == WAY_NETWORK ? "true" : "false", way_texts[way],
+					way_is_network(way) ? "true" : "false", way_texts[way],
 					all->calls[kind][way], all->bytes[kind][way]);
 				comma = ", ";
 			}
@@ -96,6 +136,8 @@ print_json(FILE *out, const struct counters *all)
 				way_texts[way], all->communicators[way]);
 			comma = ", ";
 		}
+	fputs("], \"wrong_in_mpi\": [", out);
+	print_wrong(out, ", ", "{\"type\": \"%s\", \"operator\": \"%s\"}");
 	fputs("]}\n", out);
 }
 

@@ -181,7 +181,7 @@ static void
 chunk_reduce(const struct run *run, uint64_t chunk)
 {
 	struct shared *shared = run->shared;
-	const struct collective *call = run->step->call;
+	const struct step *step = run->step;
 	const size_t n = chunk_elements(run, chunk);
 	const size_t from = n * (size_t)shared->node_rank / (size_t)shared->node_size;
 	const size_t to = n * (size_t)(shared->node_rank + 1) / (size_t)shared->node_size;
@@ -193,11 +193,10 @@ chunk_reduce(const struct run *run, uint64_t chunk)
 		WAIT_ALL(shared, taken, chunk - DEPTH + 1);
 	memcpy(chunk_out(shared, chunk) + offset, chunk_in(shared, 0, chunk) + offset,
 	       (to - from) * run->type_bytes);
-	for (int rank = 1; rank < shared->node_size && to > from; rank++)
-		if (PMPI_Reduce_local(chunk_in(shared, rank, chunk) + offset,
-				      chunk_out(shared, chunk) + offset, (int)(to - from),
-				      call->type, call->op) != MPI_SUCCESS)
-			PMPI_Abort(MPI_COMM_WORLD, 1);
+	for (int rank = 1; rank < shared->node_size; rank++)
+		local_combine(step->dtype, step->op, chunk_out(shared, chunk) + offset,
+			      chunk_in(shared, rank, chunk) + offset,
+			      (to - from) * run->type_bytes / step->element_bytes);
 	PUBLISH(shared, reduced, chunk + 1);
 }
 

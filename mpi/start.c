@@ -79,6 +79,9 @@ preload_start(int level)
 	PMPI_Allreduce(MPI_IN_PLACE, &is_multiple, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
 	preload_settings.nonblocking = preload_settings.nonblocking && is_multiple;
 	types_init();
+	operators_init();
+	if (preload_settings.enabled)
+		self_test();
 	states_init();
 	progress_init();
 	/* For programs that only make nonblocking calls. */
@@ -145,5 +148,6 @@ MPI_Finalize(void)
 	report_print();
 	states_finish();
 	progress_finish();
+	operators_finish();
 	return PMPI_Finalize();
 }

@@ -6,6 +6,7 @@
 #include "preload.h"
 
 #include <limits.h>
+#include <stdlib.h>
 
 /* Which operators MPI defines on a type (MPI 3.1, section 5.9.2). */
 enum type_class {
@@ -23,13 +24,17 @@ struct type_entry {
 	MPI_Datatype type;
 	enum type_class class;
 	uint32_t bytes;
-	enum fanin_dtype dtype; /* 0: none is as wide */
+	enum fanin_dtype dtype;  /* 0: none is as wide */
+	struct finding *finding; /* what MPI makes of its reductions */
 };
 
 /* Open addressing; handles are pointers or numbers. */
 #define TABLE_SIZE 256
 static struct type_entry table[TABLE_SIZE];
 static bool table_used[TABLE_SIZE];
+/* In the order in which types_init names them, which is the same on all ranks; handles may be addresses. */
+static struct finding findings[N_TYPES];
+static unsigned int n_types;
 
 static unsigned int
 handle_hash(MPI_Datatype type)
@@ -79,6 +84,9 @@ type_enter(MPI_Datatype type, enum type_class class, bool is_signed)
 	unsigned int i;
 	int bytes;
 
+	if (n_types == N_TYPES)
+		abort();
+	entry.finding = &findings[n_types++];
 	if (type == MPI_DATATYPE_NULL || type_find(type) != NULL)
 		return;
 	if (PMPI_Type_size(type, &bytes) != MPI_SUCCESS || bytes <= 0 ||
@@ -135,25 +143,6 @@ type_plain_bytes(MPI_Datatype type)
 	return entry == NULL ? 0 : entry->bytes;
 }
 
-static enum fanin_op
-op_of(MPI_Op op)
-{
-	static const struct {
-		MPI_Op op;
-		enum fanin_op fanin_op;
-	} ops[] = {
-		{ MPI_SUM, FANIN_SUM },   { MPI_MAX, FANIN_MAX },   { MPI_MIN, FANIN_MIN },
-		{ MPI_PROD, FANIN_PROD }, { MPI_LAND, FANIN_LAND }, { MPI_LOR, FANIN_LOR },
-		{ MPI_LXOR, FANIN_LXOR }, { MPI_BAND, FANIN_BAND }, { MPI_BOR, FANIN_BOR },
-		{ MPI_BXOR, FANIN_BXOR },
-	};
-
-	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
-		if (ops[i].op == op)
-			return ops[i].fanin_op;
-	return 0;
-}
-
 static bool
 class_has(enum type_class class, enum fanin_op op)
 {
@@ -180,17 +169,83 @@ class_has(enum type_class class, enum fanin_op op)
 	}
 }
 
-enum way
-type_to_fanin(MPI_Datatype type, MPI_Op op, enum fanin_dtype *dtype, enum fanin_op *fanin_op)
+/* The type's entry if the network reduces it by the operator; NULL otherwise, with *way why. */
+static const struct type_entry *
+type_reduced_by(MPI_Datatype type, MPI_Op op, enum fanin_op *fanin_op, enum way *way)
 {
 	const struct type_entry *entry = type_find(type);
 
+	*way = WAY_TYPE;
 	if (entry == NULL || entry->dtype == 0)
-		return WAY_TYPE;
-	*fanin_op = op_of(op);
+		return NULL;
+	*way = WAY_OPERATOR;
+	*fanin_op = operator_to_fanin(op);
 	if (*fanin_op == 0 || !class_has(entry->class, *fanin_op) ||
 	    !fanin_supports(entry->dtype, *fanin_op))
+		return NULL;
+	*way = WAY_NETWORK;
+	return entry;
+}
+
+enum way
+type_to_fanin(MPI_Datatype type, MPI_Op op, enum fanin_dtype *dtype, enum fanin_op *fanin_op)
+{
+	enum way way;
+	const struct type_entry *entry = type_reduced_by(type, op, fanin_op, &way);
+
+	if (entry == NULL)
+		return way;
+	/* Small vectors would be refused, and large ones not. */
+	if ((entry->finding->refused & OP_BIT(*fanin_op)) != 0)
 		return WAY_OPERATOR;
 	*dtype = entry->dtype;
 	return WAY_NETWORK;
+}
+
+bool
+type_is_wrong_in_mpi(MPI_Datatype type, MPI_Op op)
+{
+	const struct type_entry *entry;
+
+	if (!findings_some_wrong)
+		return false;
+	entry = type_find(type);
+	return entry != NULL && entry->finding->wrong != 0 &&
+	       (entry->finding->wrong & OP_BIT(operator_to_fanin(op))) != 0;
+}
+
+enum fanin_dtype
+type_element(MPI_Datatype type)
+{
+	const struct type_entry *entry = type_find(type);
+
+	return entry == NULL ? 0 : entry->dtype;
+}
+
+bool
+type_next(unsigned int *place, struct type_view *view)
+{
+	for (; *place < TABLE_SIZE; (*place)++) {
+		const struct type_entry *entry = &table[*place];
+
+		if (!table_used[*place] || entry->dtype == 0)
+			continue;
+		*view = (struct type_view){ .type = entry->type,
+					    .dtype = entry->dtype,
+					    .bytes = entry->bytes,
+					    .is_logical = entry->class == CLASS_LOGICAL,
+					    .finding = entry->finding };
+		for (unsigned int op = FANIN_SUM; op <= FANIN_BXOR; op++)
+			if (class_has(entry->class, op) && fanin_supports(entry->dtype, op))
+				view->ops |= OP_BIT(op);
+		(*place)++;
+		return true;
+	}
+	return false;
+}
+
+struct finding *
+type_findings(void)
+{
+	return findings;
 }

@@ -178,6 +178,77 @@ def several_ranks_on_a_host_have_one_leader_in_the_network():
             expect_equal(bytes_by_way(report)["NETWORK"], 6 * (3 if kind == "mpich" else 2) * (8 << 20), f"{kind}: bytes of {report} in the network")
 
 
+def right_answers(fabric, kind, min_bytes, most, ranks_per_host=1, in_network=1024, **options):
+    """
+    Runs the program that computes the answers itself. in_network: bytes from which it takes calls to be in the network. most: as the
+    program's argument. Returns the report.
+    """
+    printed, report = fabric.mpi.run_reported(kind, program_of("answers", kind), in_network, most, ranks_per_host=ranks_per_host,
+                                              FANIN_MPI_MIN_BYTES=min_bytes, timeout=LONG_RUN_SECONDS, **options)
+    where = f"{kind}, {ranks_per_host} ranks on a host, {min_bytes} bytes and more in the network, {options}"
+    expect(re.search(r"^cases [1-9][0-9]* wrong 0$", printed, re.MULTILINE), f"{where}: {printed[-2000:]}")
+    by_way = bytes_by_way(report)
+    expect(not {"FAILED", "ERROR"} & set(by_way), f"{where}: {report}")
+    # With a job, what MPI has wrong is in the network, however small.
+    if "NETWORK" in by_way and min_bytes > 1:
+        expect_equal("MPI_WRONG" in by_way, report["wrong_in_mpi"] != [], f"{where}: small vectors in the network: {by_way}, {report['wrong_in_mpi']}")
+    return report
+
+
+def right_answers_in_both_placements(kind):
+    with running_hosts(2) as fabric:
+        for ranks_per_host in (1, 2):
+            right_answers(fabric, kind, 1024, 0, ranks_per_host)
+
+
+@case(120)
+def every_type_and_operator_has_the_right_answer_with_open_mpi_whatever_the_count_and_the_placement():
+    right_answers_in_both_placements("openmpi")
+
+
+@case(400)
+def every_type_and_operator_has_the_right_answer_with_mpich_whatever_the_count_and_the_placement():
+    # Its ranks never yield their core.
+    right_answers_in_both_placements("mpich")
+
+
+@case(200)
+def every_type_and_operator_has_the_right_answer_in_the_network_from_one_element_to_many_chunks():
+    with running_hosts(2) as fabric:
+        right_answers(fabric, "openmpi", 1, 70000, ranks_per_host=2, in_network=1)
+        right_answers(fabric, "mpich", 1, 2000, in_network=1)
+
+
+@case(150)
+def ranks_of_a_host_that_share_no_memory_have_the_right_answers():
+    with running_hosts(2) as fabric:
+        no_memory = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64k none /dev/shm && exec "$0" "$@"')
+        process = fabric.mpi.start("openmpi", program_of("answers", "openmpi"), 1, 2000, ranks_per_host=2, launcher=no_memory, FANIN_MPI_MIN_BYTES=1,
+                                   OMPI_MCA_btl_vader_backing_directory=fabric.directory)
+        expect_equal(process.wait(LONG_RUN_SECONDS), 0, f"exit status: {process.stderr()[-500:]}")
+        expect("can't share memory in /dev/shm" in process.stderr(), f"what the library says of it: {process.stderr()[-500:]}")
+        expect(" wrong 0\n" in process.stdout(), process.stdout()[-2000:])
+
+
+def wrong_by_itself(fabric, kind):
+    """{(type, operator)} for which MPI without the library has another answer than the program."""
+    printed = fabric.mpi.run(kind, program_of("answers", kind), 1 << 40, 200, preload=False, done=at_end, timeout=LONG_RUN_SECONDS)
+    return set(re.findall(r"wrong: \w+ (MPI_\w+) (MPI_\w+),", printed))
+
+
+@case(200)
+def what_mpi_has_wrong_is_found_at_the_start_on_any_rank_and_right_without_a_manager_too():
+    with running_hosts(2) as fabric:
+        for kind in ("openmpi", "mpich"):
+            wrong = wrong_by_itself(fabric, kind)
+            report = right_answers(fabric, kind, 1024, 200, in_network=1 << 40, FANIN_MANAGER=f"{fabric.management_ip(0)}:1")
+            expect_equal({(entry["type"], entry["operator"]) for entry in report["wrong_in_mpi"]}, wrong, f"{kind}: what MPI has wrong")
+            expect("NETWORK" not in bytes_by_way(report), f"{kind}: {report}")
+        # Sums of Open MPI that are wrong with AVX, on one rank of two.
+        launcher = ("sh", "-c", 'test "$(hostname)" != p1 || export OMPI_MCA_op=^avx; exec "$0" "$@"')
+        right_answers(fabric, "openmpi", 1024, 200, launcher=launcher)
+
+
 @case(60)
 def without_a_manager_all_goes_to_mpi_and_the_report_says_so():
     with running_hosts(3) as fabric:
